@@ -1,0 +1,71 @@
+# How a folder becomes a library. Sources are globbed: a new file needs no list.
+
+# knapper_runtime_library(NAME [LINK lib...]): the folder's *.cpp, no LLVM anywhere.
+function(knapper_runtime_library NAME)
+  cmake_parse_arguments(ARG "" "" "LINK" ${ARGN})
+  file(GLOB SOURCES CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
+  list(FILTER SOURCES EXCLUDE REGEX "_test\\.cpp$")
+  add_library(${NAME} STATIC ${SOURCES})
+  target_include_directories(${NAME} PUBLIC ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/include
+                                            ${CMAKE_BINARY_DIR})
+  target_link_libraries(${NAME} PUBLIC ${ARG_LINK} Threads::Threads)
+endfunction()
+
+# knapper_compiler_library(NAME [LINK lib...]): the folder's *.cpp over MLIR, with the
+# shared precompiled header (cmake/pch.h). Pass NO_PCH for folders that need no MLIR.
+function(knapper_compiler_library NAME)
+  cmake_parse_arguments(ARG "NO_PCH" "" "LINK;DEPENDS" ${ARGN})
+  file(GLOB SOURCES CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
+  list(FILTER SOURCES EXCLUDE REGEX "_test\\.cpp$")
+  add_library(${NAME} STATIC ${SOURCES})
+  target_include_directories(${NAME} PUBLIC ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/include
+                                            ${CMAKE_BINARY_DIR})
+  target_include_directories(${NAME} SYSTEM PUBLIC ${LLVM_INCLUDE_DIRS})
+  target_link_libraries(${NAME} PUBLIC ${ARG_LINK} Threads::Threads)
+  if(NOT ARG_NO_PCH)
+    target_precompile_headers(${NAME} REUSE_FROM knapper_pch)
+  endif()
+  if(ARG_DEPENDS)
+    add_dependencies(${NAME} ${ARG_DEPENDS})
+  endif()
+endfunction()
+
+# knapper_tablegen(TARGET FILE.td out1 flag1 [out2 flag2 ...]): mlir-tblgen into the build tree,
+# at the same relative path as the source folder.
+function(knapper_tablegen TARGET TD)
+  set(OUTPUTS)
+  file(RELATIVE_PATH REL ${CMAKE_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
+  file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/${REL})
+  file(GLOB_RECURSE TDS CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/ir/*.td)
+  set(ARGS ${ARGN})
+  while(ARGS)
+    list(POP_FRONT ARGS OUT FLAGS)
+    separate_arguments(FLAGS)
+    add_custom_command(
+      OUTPUT ${CMAKE_BINARY_DIR}/${REL}/${OUT}
+      COMMAND ${KNAPPER_MLIR_TBLGEN} ${FLAGS} -I ${CMAKE_SOURCE_DIR} -I /usr/lib/llvm-22/include
+              ${CMAKE_CURRENT_SOURCE_DIR}/${TD} -o ${CMAKE_BINARY_DIR}/${REL}/${OUT}
+              --write-if-changed
+      DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${TD} ${TDS})
+    list(APPEND OUTPUTS ${CMAKE_BINARY_DIR}/${REL}/${OUT})
+  endwhile()
+  add_custom_target(${TARGET} DEPENDS ${OUTPUTS})
+endfunction()
+
+# What a program that contains the compiler links for LLVM and MLIR.
+add_library(knapper_llvm INTERFACE)
+if(KNAPPER_LLVM STREQUAL "shared")
+  target_link_libraries(knapper_llvm INTERFACE /usr/lib/llvm-22/lib/libMLIR.so
+                                               /usr/lib/llvm-22/lib/libLLVM.so)
+else()
+  include(KnapperStaticLLVM)
+endif()
+
+# The precompiled header: one translation unit that owns it, every other target reuses it.
+file(WRITE ${CMAKE_BINARY_DIR}/pch/pch_owner.cpp.in "// Owns the precompiled header.\n")
+configure_file(${CMAKE_BINARY_DIR}/pch/pch_owner.cpp.in ${CMAKE_BINARY_DIR}/pch/pch_owner.cpp COPYONLY)
+add_library(knapper_pch STATIC ${CMAKE_BINARY_DIR}/pch/pch_owner.cpp)
+target_include_directories(knapper_pch PUBLIC ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/include
+                                              ${CMAKE_BINARY_DIR})
+target_include_directories(knapper_pch SYSTEM PUBLIC ${LLVM_INCLUDE_DIRS})
+target_precompile_headers(knapper_pch PRIVATE ${CMAKE_SOURCE_DIR}/cmake/pch.h)
