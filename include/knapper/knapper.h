@@ -1,15 +1,16 @@
 /* Knapper C API: compile, load, inspect and run models.
  *
- * Ownership: every knapper_*_create/load/compile/run result is released with the matching
- * knapper_*_release; strings returned by inspection live as long as the object they came from.
- * Threading: a module may be run from any number of threads at once; releasing it waits for
- * nothing, so the caller must not release what another thread uses.
- * Errors: functions that can fail return NULL on success and otherwise a knapper_error that the
- * caller releases. No function throws, exits or aborts.
- * Structs that may grow begin with `size`: set it to sizeof(the struct) (use the *_INIT macros).
+ * Ownership: every knapper_*_create/load/compile/run result is released with
+ * the matching knapper_*_release; strings returned by inspection live as long
+ * as the object they came from. Threading: a module may be run from any number
+ * of threads at once; releasing it waits for nothing, so the caller must not
+ * release what another thread uses. Errors: functions that can fail return NULL
+ * on success and otherwise a knapper_error that the caller releases. No
+ * function throws, exits or aborts. Structs that may grow begin with `size`:
+ * set it to sizeof(the struct) (use the *_INIT macros).
  *
- * The same header serves libknapper (compiler and runtime) and libknapper_rt (runtime only);
- * in the latter knapper_compile returns a user error. */
+ * The same header serves libknapper (compiler and runtime) and libknapper_rt
+ * (runtime only); in the latter knapper_compile returns a user error. */
 #ifndef KNAPPER_KNAPPER_H
 #define KNAPPER_KNAPPER_H
 
@@ -38,11 +39,13 @@ KNAPPER_API int knapper_has_compiler(void);
 /* ---- errors ---- */
 typedef struct knapper_error knapper_error;
 typedef enum {
-  KNAPPER_ERROR_USER = 0,    /* the model, a file, an argument: the caller can fix it */
+  KNAPPER_ERROR_USER =
+      0, /* the model, a file, an argument: the caller can fix it */
   KNAPPER_ERROR_DEVICE = 1,  /* the machine: memory, a failed system call */
   KNAPPER_ERROR_INTERNAL = 2 /* a defect of Knapper */
 } knapper_error_kind;
-KNAPPER_API knapper_error_kind knapper_error_get_kind(const knapper_error *error);
+KNAPPER_API knapper_error_kind
+knapper_error_get_kind(const knapper_error *error);
 /* The whole text: where, what, why and one thing to try. */
 KNAPPER_API const char *knapper_error_get_message(const knapper_error *error);
 /* "" when unknown. */
@@ -58,10 +61,11 @@ typedef enum {
   KNAPPER_LOG_INFO = 3,
   KNAPPER_LOG_DEBUG = 4
 } knapper_log_level;
-typedef void (*knapper_log_callback)(void *user, knapper_log_level level, const char *text);
+typedef void (*knapper_log_callback)(void *user, knapper_log_level level,
+                                     const char *text);
 /* The callback may be called from any thread; NULL removes it. */
-KNAPPER_API void knapper_set_log_callback(knapper_log_callback callback, void *user,
-                                          knapper_log_level level);
+KNAPPER_API void knapper_set_log_callback(knapper_log_callback callback,
+                                          void *user, knapper_log_level level);
 
 /* ---- tensors ---- */
 typedef enum {
@@ -82,8 +86,8 @@ KNAPPER_API const char *knapper_dtype_name(knapper_dtype dtype);
 
 /* Dense, row-major memory that the caller (or a result) owns. */
 typedef struct {
-  void *data;           /* may be NULL only when the tensor has no elements */
-  size_t bytes;         /* size of the memory at data */
+  void *data;   /* may be NULL only when the tensor has no elements */
+  size_t bytes; /* size of the memory at data */
   knapper_dtype dtype;
   int32_t rank;
   const int64_t *shape; /* rank entries */
@@ -94,22 +98,27 @@ typedef struct knapper_module knapper_module;
 
 typedef struct {
   size_t size;
-  int32_t threads;           /* worker threads of this module; 0: one per core available */
+  int32_t
+      threads; /* worker threads of this module; 0: one per core available */
   int32_t verify_constants;  /* 1: hash the constants while loading */
-  int32_t spin_microseconds; /* how long idle workers spin before they sleep; -1: default */
+  int32_t spin_microseconds; /* how long idle workers spin before they sleep;
+                                -1: default */
 } knapper_load_options;
 #define KNAPPER_LOAD_OPTIONS_INIT {sizeof(knapper_load_options), 0, 0, -1}
 
-/* Maps the file; nothing is copied and weights are not touched. options may be NULL. */
-KNAPPER_API knapper_error *knapper_load(const char *path, const knapper_load_options *options,
+/* Maps the file; nothing is copied and weights are not touched. options may be
+ * NULL. */
+KNAPPER_API knapper_error *knapper_load(const char *path,
+                                        const knapper_load_options *options,
                                         knapper_module **out);
 /* Loads from memory; the bytes are copied. */
-KNAPPER_API knapper_error *knapper_load_memory(const void *bytes, size_t size,
-                                               const knapper_load_options *options,
-                                               knapper_module **out);
+KNAPPER_API knapper_error *
+knapper_load_memory(const void *bytes, size_t size,
+                    const knapper_load_options *options, knapper_module **out);
 KNAPPER_API void knapper_module_release(knapper_module *module);
 /* Writes the artefact: atomically, never a half-written file. */
-KNAPPER_API knapper_error *knapper_module_save(const knapper_module *module, const char *path);
+KNAPPER_API knapper_error *knapper_module_save(const knapper_module *module,
+                                               const char *path);
 
 /* ---- signature ---- */
 KNAPPER_API int32_t knapper_module_num_inputs(const knapper_module *module);
@@ -119,54 +128,66 @@ typedef struct {
   const char *name;
   knapper_dtype dtype;
   int32_t rank;
-  const int64_t *shape;         /* -1 where the dim is symbolic */
-  const char *const *dim_text;  /* "batch", "128", "2*seq" */
+  const int64_t *shape;        /* -1 where the dim is symbolic */
+  const char *const *dim_text; /* "batch", "128", "2*seq" */
 } knapper_tensor_info;
 /* info->size must be set by the caller. */
-KNAPPER_API knapper_error *knapper_module_input(const knapper_module *module, int32_t index,
+KNAPPER_API knapper_error *knapper_module_input(const knapper_module *module,
+                                                int32_t index,
                                                 knapper_tensor_info *info);
-KNAPPER_API knapper_error *knapper_module_output(const knapper_module *module, int32_t index,
+KNAPPER_API knapper_error *knapper_module_output(const knapper_module *module,
+                                                 int32_t index,
                                                  knapper_tensor_info *info);
-/* Bytes of planned memory for symbols bound as in names/values (count of them). */
-KNAPPER_API knapper_error *knapper_module_peak_memory(const knapper_module *module,
-                                                      const char *const *names,
-                                                      const int64_t *values, int32_t count,
-                                                      uint64_t *arena_bytes,
-                                                      uint64_t *constant_bytes);
-/* A JSON document about the module (signature, kernels, launches, memory, compile phases).
- * Lives as long as the module. */
+/* Bytes of planned memory for symbols bound as in names/values (count of them).
+ */
+KNAPPER_API knapper_error *
+knapper_module_peak_memory(const knapper_module *module,
+                           const char *const *names, const int64_t *values,
+                           int32_t count, uint64_t *arena_bytes,
+                           uint64_t *constant_bytes);
+/* A JSON document about the module (signature, kernels, launches, memory,
+ * compile phases). Lives as long as the module. */
 KNAPPER_API knapper_error *knapper_module_describe(const knapper_module *module,
                                                    const char **json);
 
 /* ---- run ---- */
 typedef struct knapper_result knapper_result;
 /* Runs the module. inputs: num_inputs tensors in signature order, read only.
- * outputs: NULL, or num_outputs tensors; an entry with data != NULL is written in place (its
- * bytes must suffice), one with data == NULL is provided by the module from reused memory.
- * The result owns the memory of provided outputs until it is released. */
-KNAPPER_API knapper_error *knapper_run(knapper_module *module, const knapper_tensor *inputs,
-                                       int32_t num_inputs, const knapper_tensor *outputs,
-                                       int32_t num_outputs, knapper_result **out);
+ * outputs: NULL, or num_outputs tensors; an entry with data != NULL is written
+ * in place (its bytes must suffice), one with data == NULL is provided by the
+ * module from reused memory. The result owns the memory of provided outputs
+ * until it is released. */
+KNAPPER_API knapper_error *
+knapper_run(knapper_module *module, const knapper_tensor *inputs,
+            int32_t num_inputs, const knapper_tensor *outputs,
+            int32_t num_outputs, knapper_result **out);
 KNAPPER_API int32_t knapper_result_num_outputs(const knapper_result *result);
 /* The tensor's shape and data live as long as the result. */
-KNAPPER_API knapper_error *knapper_result_output(const knapper_result *result, int32_t index,
+KNAPPER_API knapper_error *knapper_result_output(const knapper_result *result,
+                                                 int32_t index,
                                                  knapper_tensor *tensor);
 KNAPPER_API void knapper_result_release(knapper_result *result);
 
-/* The same, without waiting: the event completes when the outputs are written. Inputs and given
- * outputs must stay alive until then. */
+/* The same, without waiting: the event completes when the outputs are written.
+ * Inputs and given outputs must stay alive until then. */
 typedef struct knapper_event knapper_event;
-KNAPPER_API knapper_error *knapper_run_async(knapper_module *module, const knapper_tensor *inputs,
-                                             int32_t num_inputs, const knapper_tensor *outputs,
-                                             int32_t num_outputs, knapper_event **out);
-/* Waits, then hands out the result (or the error of the run). Releases the event. */
-KNAPPER_API knapper_error *knapper_event_wait(knapper_event *event, knapper_result **out);
+KNAPPER_API knapper_error *
+knapper_run_async(knapper_module *module, const knapper_tensor *inputs,
+                  int32_t num_inputs, const knapper_tensor *outputs,
+                  int32_t num_outputs, knapper_event **out);
+/* Waits, then hands out the result (or the error of the run). Releases the
+ * event. */
+KNAPPER_API knapper_error *knapper_event_wait(knapper_event *event,
+                                              knapper_result **out);
 /* 1 when a wait would not block. */
 KNAPPER_API int knapper_event_done(const knapper_event *event);
 
-/* Runs once with a clock around every launch; *json is released with knapper_string_release:
- * {"launches": [{"kernel", "origin", "schedule", "ns", "flops", "bytes"}], "total_ns"}. */
-KNAPPER_API knapper_error *knapper_profile(knapper_module *module, const knapper_tensor *inputs,
+/* Runs once with a clock around every launch; *json is released with
+ * knapper_string_release:
+ * {"launches": [{"kernel", "origin", "schedule", "ns", "flops", "bytes"}],
+ * "total_ns"}. */
+KNAPPER_API knapper_error *knapper_profile(knapper_module *module,
+                                           const knapper_tensor *inputs,
                                            int32_t num_inputs, char **json);
 KNAPPER_API void knapper_string_release(char *text);
 
@@ -177,32 +198,39 @@ typedef struct {
 } knapper_option;
 typedef struct {
   size_t size;
-  const char *model_path;   /* an .onnx file; or NULL with model_bytes */
+  const char *model_path; /* an .onnx file; or NULL with model_bytes */
   const void *model_bytes;
   size_t model_size;
-  const char *output_path;  /* where to write the artefact; NULL: keep it in memory */
-  /* Rows of the options table: "target", "dtype", "threads", "stop-after", "dump-dir", ...
-   * An unknown key or a bad value is a user error that lists the valid ones. */
+  const char
+      *output_path; /* where to write the artefact; NULL: keep it in memory */
+  /* Rows of the options table: "target", "dtype", "threads", "stop-after",
+   * "dump-dir", ... An unknown key or a bad value is a user error that lists
+   * the valid ones. */
   const knapper_option *options;
   int32_t num_options;
   /* Called as phases start, from the compiling thread; may be NULL. */
   void (*progress)(void *user, const char *phase, int32_t done, int32_t total);
   void *progress_user;
 } knapper_compile_options;
-#define KNAPPER_COMPILE_OPTIONS_INIT {sizeof(knapper_compile_options), 0, 0, 0, 0, 0, 0, 0, 0}
+#define KNAPPER_COMPILE_OPTIONS_INIT                                           \
+  {sizeof(knapper_compile_options), 0, 0, 0, 0, 0, 0, 0, 0}
 /* Compiles and, unless out is NULL, loads the result. */
-KNAPPER_API knapper_error *knapper_compile(const knapper_compile_options *options,
-                                           const knapper_load_options *load,
-                                           knapper_module **out);
-/* What a model needs, without compiling: JSON with signature, sizes, operators by name, opset
- * and dtype, and those that are not supported. Release with knapper_string_release. */
-KNAPPER_API knapper_error *knapper_inspect(const knapper_compile_options *options, char **json);
-/* The self-contained HTML report of a module. Release with knapper_string_release. */
-KNAPPER_API knapper_error *knapper_explain(const knapper_module *module, char **html);
+KNAPPER_API knapper_error *
+knapper_compile(const knapper_compile_options *options,
+                const knapper_load_options *load, knapper_module **out);
+/* What a model needs, without compiling: JSON with signature, sizes, operators
+ * by name, opset and dtype, and those that are not supported. Release with
+ * knapper_string_release. */
+KNAPPER_API knapper_error *
+knapper_inspect(const knapper_compile_options *options, char **json);
+/* The self-contained HTML report of a module. Release with
+ * knapper_string_release. */
+KNAPPER_API knapper_error *knapper_explain(const knapper_module *module,
+                                           char **html);
 
 /* ---- devices ---- */
-/* JSON: [{"device": "cpu", "name", "isa", "cores", "fma_gflops", "copy_gbps", ...}].
- * measure != 0 measures the peaks (a second; cached per machine). */
+/* JSON: [{"device": "cpu", "name", "isa", "cores", "fma_gflops", "copy_gbps",
+ * ...}]. measure != 0 measures the peaks (a second; cached per machine). */
 KNAPPER_API knapper_error *knapper_devices(int measure, char **json);
 
 #ifdef __cplusplus

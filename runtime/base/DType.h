@@ -1,5 +1,5 @@
-// Element types, shared by the C API, the artefact and the compiler. Values are part of the
-// file format and of the C API: append only.
+// Element types, shared by the C API, the artefact and the compiler. Values are
+// part of the file format and of the C API: append only.
 #pragma once
 
 #include <cstddef>
@@ -31,8 +31,8 @@ constexpr size_t byteSize(DType type) {
 
 /// "f32", "bf16", ...
 constexpr std::string_view name(DType type) {
-  constexpr std::string_view names[kNumDTypes] = {"f32", "f16", "bf16", "f64", "i1",
-                                                  "i8",  "u8",  "i16",  "i32", "i64"};
+  constexpr std::string_view names[kNumDTypes] = {
+      "f32", "f16", "bf16", "f64", "i1", "i8", "u8", "i16", "i32", "i64"};
   return names[static_cast<uint8_t>(type)];
 }
 

@@ -1,4 +1,5 @@
-// The three kinds of error and the carrier `Expected<T>`. No exceptions: an error is a value.
+// The three kinds of error and the carrier `Expected<T>`. No exceptions: an
+// error is a value.
 #pragma once
 
 #include <cassert>
@@ -16,8 +17,9 @@ enum class ErrorKind : uint8_t {
   internal, // a defect of ours
 };
 
-/// What went wrong, where, why, and one thing to try. `where` names the user's own line:
-/// an ONNX node, a file and offset, an argument. Empty fields are left out when printed.
+/// What went wrong, where, why, and one thing to try. `where` names the user's
+/// own line: an ONNX node, a file and offset, an argument. Empty fields are
+/// left out when printed.
 struct Error {
   ErrorKind kind = ErrorKind::internal;
   std::string what;
@@ -33,11 +35,14 @@ struct Error {
   }
 };
 
-inline Error userError(std::string what, std::string where = {}, std::string hint = {}) {
+inline Error userError(std::string what, std::string where = {},
+                       std::string hint = {}) {
   return {ErrorKind::user, std::move(what), std::move(where), std::move(hint)};
 }
-inline Error deviceError(std::string what, std::string where = {}, std::string hint = {}) {
-  return {ErrorKind::device, std::move(what), std::move(where), std::move(hint)};
+inline Error deviceError(std::string what, std::string where = {},
+                         std::string hint = {}) {
+  return {ErrorKind::device, std::move(what), std::move(where),
+          std::move(hint)};
 }
 inline Error internalError(std::string what, std::string where = {}) {
   return {ErrorKind::internal, std::move(what), std::move(where),
