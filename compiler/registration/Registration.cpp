@@ -1,0 +1,13 @@
+#include "compiler/registration/Registration.h"
+
+#include "ir/tile/TileDialect.h"
+
+using namespace mlir;
+
+void knapper::registerAllKnapperDialects(DialectRegistry &registry) {
+  registry.insert<arith::ArithDialect, func::FuncDialect, math::MathDialect,
+                  scf::SCFDialect, vector::VectorDialect>();
+  registry.insert<tile::TileDialect>();
+}
+
+void knapper::registerAllKnapperPasses() {}

@@ -1,0 +1,225 @@
+#include "ir/tile/TileDialect.h"
+
+#include "mlir/Interfaces/FunctionImplementation.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace knapper::tile;
+
+//===-- Types that the syntax leaves out ----------------------------------===//
+
+using OptionalOperand = std::optional<OpAsmParser::UnresolvedOperand>;
+
+static ParseResult parseElementType(OpAsmParser &parser,
+                                    const OptionalOperand &operand, Type buffer,
+                                    Type &type) {
+  if (operand)
+    type = cast<BufferType>(buffer).getElementType();
+  return success();
+}
+static void printElementType(OpAsmPrinter &, Operation *, Value, Type, Type) {}
+
+static ParseResult parseSameType(OpAsmParser &, const OptionalOperand &operand,
+                                 Type other, Type &type) {
+  if (operand)
+    type = other;
+  return success();
+}
+static void printSameType(OpAsmPrinter &, Operation *, Value, Type, Type) {}
+
+static ParseResult parseOffsetsType(OpAsmParser &parser, Type tile,
+                                    Type &type) {
+  auto vector = dyn_cast<VectorType>(tile);
+  if (!vector)
+    return parser.emitError(parser.getNameLoc(), "expected a vector type");
+  type =
+      VectorType::get(vector.getShape(), IndexType::get(parser.getContext()));
+  return success();
+}
+static void printOffsetsType(OpAsmPrinter &, Operation *, Type, Type) {}
+
+static ParseResult parseMaskType(OpAsmParser &parser,
+                                 const OptionalOperand &operand, Type tile,
+                                 Type &type) {
+  if (operand)
+    type = VectorType::get(cast<VectorType>(tile).getShape(),
+                           IntegerType::get(parser.getContext(), 1));
+  return success();
+}
+static void printMaskType(OpAsmPrinter &, Operation *, Value, Type, Type) {}
+
+#define GET_OP_CLASSES
+#include "ir/tile/TileOps.cpp.inc"
+
+//===-- func --------------------------------------------------------------===//
+
+static constexpr llvm::StringLiteral kMayAlias = "tile.may_alias";
+
+void FuncOp::build(OpBuilder &builder, OperationState &state, StringRef name,
+                   ArrayRef<Type> bufferElements, unsigned symbols) {
+  SmallVector<Type> types;
+  for (Type element : bufferElements)
+    types.push_back(BufferType::get(element));
+  types.append(symbols, builder.getIndexType());
+  state.addAttribute(getSymNameAttrName(state.name),
+                     builder.getStringAttr(name));
+  state.addAttribute(getFunctionTypeAttrName(state.name),
+                     TypeAttr::get(builder.getFunctionType(types, {})));
+  Block &entry = state.addRegion()->emplaceBlock();
+  entry.addArguments(types,
+                     SmallVector<Location>(types.size(), state.location));
+}
+
+ParseResult FuncOp::parse(OpAsmParser &parser, OperationState &result) {
+  auto type = [](Builder &builder, ArrayRef<Type> arguments,
+                 ArrayRef<Type> results, function_interface_impl::VariadicFlag,
+                 std::string &) {
+    return builder.getFunctionType(arguments, results);
+  };
+  return function_interface_impl::parseFunctionOp(
+      parser, result, /*allowVariadic=*/false,
+      getFunctionTypeAttrName(result.name), type,
+      getArgAttrsAttrName(result.name), getResAttrsAttrName(result.name));
+}
+
+void FuncOp::print(OpAsmPrinter &printer) {
+  function_interface_impl::printFunctionOp(
+      printer, *this, /*isVariadic=*/false, getFunctionTypeAttrName(),
+      getArgAttrsAttrName(), getResAttrsAttrName());
+}
+
+unsigned FuncOp::getNumBuffers() {
+  unsigned count = 0;
+  for (Type type : getArgumentTypes())
+    count += isa<BufferType>(type);
+  return count;
+}
+
+void FuncOp::setMayAlias(unsigned output, unsigned input) {
+  setArgAttr(output, kMayAlias, Builder(getContext()).getI64IntegerAttr(input));
+}
+
+std::optional<unsigned> FuncOp::getMayAlias(unsigned output) {
+  if (auto attr = getArgAttrOfType<IntegerAttr>(output, kMayAlias))
+    return attr.getInt();
+  return std::nullopt;
+}
+
+LogicalResult FuncOp::verify() {
+  if (!getResultTypes().empty())
+    return emitOpError("has no results: kernels write to buffers");
+  if (getBody().empty())
+    return emitOpError("needs a body");
+  bool symbols = false;
+  for (auto [i, type] : llvm::enumerate(getArgumentTypes())) {
+    if (isa<IndexType>(type))
+      symbols = true;
+    else if (!isa<BufferType>(type))
+      return emitOpError("argument ")
+             << i << " is " << type
+             << ": arguments are buffers, then symbols of type index";
+    else if (symbols)
+      return emitOpError("argument ")
+             << i << " is a buffer after a symbol: buffers come first";
+    if (auto other = getMayAlias(i); other && *other >= getNumBuffers())
+      return emitOpError("argument ")
+             << i << " may alias argument " << *other << ", which is no buffer";
+  }
+  if (!llvm::hasSingleElement(getBody()))
+    return emitOpError("has one block: control flow is scf");
+  return success();
+}
+
+//===-- Memory ------------------------------------------------------------===//
+
+static LogicalResult verifyAlignment(Operation *op,
+                                     std::optional<int64_t> alignment) {
+  if (alignment && (*alignment <= 0 || !llvm::isPowerOf2_64(*alignment)))
+    return op->emitOpError("alignment must be a power of two, not ")
+           << *alignment;
+  return success();
+}
+
+static LogicalResult verifyPad(Operation *op, Value pad, Value guard,
+                               Type element) {
+  if (!pad)
+    return success();
+  if (!guard)
+    return op->emitOpError("has a pad but nothing that leaves lanes out");
+  if (pad.getType() != element)
+    return op->emitOpError("pad is ")
+           << pad.getType() << ", the elements are " << element;
+  return success();
+}
+
+static LogicalResult verifyLanes(Operation *op, Value lanes, Type tile,
+                                 StringRef what) {
+  if (lanes && cast<VectorType>(lanes.getType()).getShape() !=
+                   cast<VectorType>(tile).getShape())
+    return op->emitOpError()
+           << what << " has " << cast<VectorType>(lanes.getType()).getDimSize(0)
+           << " lanes, the value has " << cast<VectorType>(tile).getDimSize(0);
+  return success();
+}
+
+LogicalResult LoadOp::verify() {
+  if (getValid() && !isa<VectorType>(getType()))
+    return emitOpError("takes 'valid' for vectors only");
+  if (failed(verifyPad(*this, getPad(), getValid(),
+                       getBuffer().getType().getElementType())))
+    return failure();
+  return verifyAlignment(*this, getAlignment());
+}
+
+LogicalResult LoadStridedOp::verify() {
+  return verifyPad(*this, getPad(), getValid(),
+                   getBuffer().getType().getElementType());
+}
+
+LogicalResult GatherOp::verify() {
+  if (failed(verifyLanes(*this, getOffsets(), getType(), "offsets")) ||
+      failed(verifyLanes(*this, getMask(), getType(), "mask")))
+    return failure();
+  return verifyPad(*this, getPad(),
+                   getValid() ? Value(getValid()) : Value(getMask()),
+                   getBuffer().getType().getElementType());
+}
+
+LogicalResult StoreOp::verify() {
+  if (getValid() && !isa<VectorType>(getValue().getType()))
+    return emitOpError("takes 'valid' for vectors only");
+  return verifyAlignment(*this, getAlignment());
+}
+
+LogicalResult ScatterOp::verify() {
+  if (failed(verifyLanes(*this, getOffsets(), getValue().getType(), "offsets")))
+    return failure();
+  return verifyLanes(*this, getMask(), getValue().getType(), "mask");
+}
+
+//===-- Matrix product ----------------------------------------------------===//
+
+LogicalResult MainloopOp::verify() {
+  Type acc = getAcc().getType().getElementType();
+  if (!acc.isF32() && !acc.isF64())
+    return emitOpError("accumulates in f32 or f64, not ") << acc;
+  for (auto [name, buffer] : {std::pair("A", getA()), {"B", getB()}}) {
+    Type element = cast<BufferType>(buffer.getType()).getElementType();
+    bool fits = acc.isF64()
+                    ? element.isF64()
+                    : element.isF32() || element.isF16() || element.isBF16();
+    if (!fits)
+      return emitOpError("operand ")
+             << name << " of " << element << " does not widen to " << acc;
+  }
+  if (bool(getOuter()) != bool(getAOuter()) ||
+      bool(getOuter()) != bool(getBOuter()))
+    return emitOpError("'outer' needs both strides");
+  if (bool(getPrefetch()) != bool(getPrefetchOffset()) ||
+      bool(getPrefetch()) != bool(getPrefetchStep()))
+    return emitOpError("'prefetch' needs an offset and a step");
+  if (getInit() && getInit().getType() != getAcc().getType())
+    return emitOpError("init is ")
+           << getInit().getType() << ", the result is " << getAcc().getType();
+  return verifyAlignment(*this, getBAlignment());
+}

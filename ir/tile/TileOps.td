@@ -1,0 +1,288 @@
+// The operations of the tile dialect. docs/stack/tile.md explains them.
+#ifndef KNAPPER_IR_TILE_TILEOPS
+#define KNAPPER_IR_TILE_TILEOPS
+
+include "ir/tile/TileDialect.td"
+include "mlir/IR/BuiltinAttributes.td"
+include "mlir/IR/SymbolInterfaces.td"
+include "mlir/Interfaces/FunctionInterfaces.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+
+class Tile_Op<string mnemonic, list<Trait> traits = []>
+    : Op<Tile_Dialect, mnemonic, traits>;
+
+// A scalar or a vector of rank 1.
+def Tile_Value : AnyTypeOf<[AnyInteger, AnyFloat, VectorOfRankAndType<[1], [AnyInteger, AnyFloat]>],
+                           "scalar or vector of rank 1">;
+def Tile_Vector : VectorOfRankAndType<[1], [AnyInteger, AnyFloat]>;
+def Tile_Offsets : VectorOfRankAndType<[1], [Index]>;
+def Tile_Mask : VectorOfRankAndType<[1], [I1]>;
+
+class Tile_ElementMatches<string buffer, string value>
+    : PredOpTrait<"element type of '" # value # "' must be that of '" # buffer # "'",
+                  CPred<"::mlir::getElementTypeOrSelf($" # value # ".getType()) == "
+                        "::llvm::cast<::knapper::tile::BufferType>($" # buffer
+                        # ".getType()).getElementType()">>;
+
+//===-- Function and grid -------------------------------------------------===//
+
+def Tile_FuncOp : Tile_Op<"func", [FunctionOpInterface, IsolatedFromAbove]> {
+  let summary = "A kernel: what one program of its grid does";
+  let description = [{
+    Arguments are buffers (the kernel's inputs, then its outputs) and then one
+    `index` a kernel symbol. There are no results. Buffers that are written
+    alias no other buffer, unless an output's argument carries
+    `tile.may_alias = N`: it may be the very same memory as argument N.
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name,
+                       TypeAttrOf<FunctionType>:$function_type,
+                       OptionalAttr<DictArrayAttr>:$arg_attrs,
+                       OptionalAttr<DictArrayAttr>:$res_attrs);
+  let regions = (region AnyRegion:$body);
+  let skipDefaultBuilders = 1;
+  let builders = [
+    // Makes the function with its entry block: one buffer argument an element
+    // type, then `symbols` arguments of type index.
+    OpBuilder<(ins "::llvm::StringRef":$name,
+                   "::llvm::ArrayRef<::mlir::Type>":$bufferElements,
+                   "unsigned":$symbols)>
+  ];
+  let hasCustomAssemblyFormat = 1;
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    /// FunctionOpInterface.
+    ::llvm::ArrayRef<::mlir::Type> getArgumentTypes() { return getFunctionType().getInputs(); }
+    ::llvm::ArrayRef<::mlir::Type> getResultTypes() { return getFunctionType().getResults(); }
+    ::mlir::Region *getCallableRegion() { return &getBody(); }
+
+    unsigned getNumBuffers();
+    unsigned getNumSymbols() { return getArgumentTypes().size() - getNumBuffers(); }
+    ::mlir::BlockArgument getBuffer(unsigned i) { return getBody().getArgument(i); }
+    ::mlir::BlockArgument getKernelSymbol(unsigned i) {
+      return getBody().getArgument(getNumBuffers() + i);
+    }
+    /// Declares that buffer `output` may be the memory of buffer `input`.
+    void setMayAlias(unsigned output, unsigned input);
+    std::optional<unsigned> getMayAlias(unsigned output);
+  }];
+}
+
+def Tile_ReturnOp : Tile_Op<"return", [Pure, HasParent<"FuncOp">, Terminator]> {
+  let summary = "Ends the program";
+  let assemblyFormat = "attr-dict";
+}
+
+def Tile_ProgramIdOp : Tile_Op<"program_id", [Pure]> {
+  let summary = "The program's number in the kernel's one-dimensional grid";
+  let results = (outs Index:$id);
+  let assemblyFormat = "attr-dict";
+  let builders = [OpBuilder<(ins), [{
+    $_state.addTypes($_builder.getIndexType());
+  }]>];
+}
+
+//===-- Memory ------------------------------------------------------------===//
+
+def Tile_LoadOp : Tile_Op<"load", [AttrSizedOperandSegments,
+    Tile_ElementMatches<"buffer", "result">]> {
+  let summary = "Reads consecutive elements from an offset";
+  let description = [{
+    With `valid` only the first `valid` lanes are read; the others are `pad`
+    (zero if absent) and their memory is not touched. `valid` may be any value:
+    at most 0 reads nothing, at least the width reads all. A scalar result reads
+    one element and takes no `valid`. `alignment` is in bytes, the element size
+    if absent.
+  }];
+  let arguments = (ins Arg<Tile_BufferType, "", [MemRead]>:$buffer, Index:$offset,
+                       Optional<Index>:$valid, Optional<AnyType>:$pad,
+                       OptionalAttr<I64Attr>:$alignment);
+  let results = (outs Tile_Value:$result);
+  let assemblyFormat = [{
+    $buffer `[` $offset `]` (`valid` $valid^)? (`pad` $pad^)? attr-dict
+    `:` qualified(type($buffer)) `->` type($result)
+    custom<ElementType>(ref($pad), ref(type($buffer)), type($pad))
+  }];
+  let builders = [OpBuilder<(ins "::mlir::Type":$result, "::mlir::Value":$buffer,
+                                 "::mlir::Value":$offset,
+                                 CArg<"::mlir::Value", "{}">:$valid,
+                                 CArg<"::mlir::Value", "{}">:$pad,
+                                 CArg<"int64_t", "0">:$alignment), [{
+    build($_builder, $_state, result, buffer, offset, valid, pad,
+          alignment ? $_builder.getI64IntegerAttr(alignment) : ::mlir::IntegerAttr());
+  }]>];
+  let hasVerifier = 1;
+}
+
+def Tile_LoadStridedOp : Tile_Op<"load_strided", [AttrSizedOperandSegments,
+    Tile_ElementMatches<"buffer", "result">]> {
+  let summary = "Reads elements at offset, offset + stride, ...";
+  let arguments = (ins Arg<Tile_BufferType, "", [MemRead]>:$buffer, Index:$offset,
+                       Index:$stride, Optional<Index>:$valid, Optional<AnyType>:$pad);
+  let results = (outs Tile_Vector:$result);
+  let assemblyFormat = [{
+    $buffer `[` $offset `,` $stride `]` (`valid` $valid^)? (`pad` $pad^)? attr-dict
+    `:` qualified(type($buffer)) `->` type($result)
+    custom<ElementType>(ref($pad), ref(type($buffer)), type($pad))
+  }];
+  let builders = [OpBuilder<(ins "::mlir::Type":$result, "::mlir::Value":$buffer,
+                                 "::mlir::Value":$offset, "::mlir::Value":$stride), [{
+    build($_builder, $_state, result, buffer, offset, stride,
+          ::mlir::Value(), ::mlir::Value());
+  }]>];
+  let hasVerifier = 1;
+}
+
+def Tile_GatherOp : Tile_Op<"gather", [AttrSizedOperandSegments,
+    Tile_ElementMatches<"buffer", "result">]> {
+  let summary = "Reads one element a lane, each at its own offset";
+  let description = [{
+    Lanes at or past `valid`, and lanes whose `mask` is false, read `pad` (zero
+    if absent); their offsets may be anything.
+  }];
+  let arguments = (ins Arg<Tile_BufferType, "", [MemRead]>:$buffer, Tile_Offsets:$offsets,
+                       Optional<Index>:$valid, Optional<Tile_Mask>:$mask,
+                       Optional<AnyType>:$pad);
+  let results = (outs Tile_Vector:$result);
+  let assemblyFormat = [{
+    $buffer `[` $offsets `]` (`valid` $valid^)? (`mask` $mask^)? (`pad` $pad^)? attr-dict
+    `:` qualified(type($buffer)) `->` type($result)
+    custom<OffsetsType>(ref(type($result)), type($offsets))
+    custom<MaskType>(ref($mask), ref(type($result)), type($mask))
+    custom<ElementType>(ref($pad), ref(type($buffer)), type($pad))
+  }];
+  let builders = [OpBuilder<(ins "::mlir::Type":$result, "::mlir::Value":$buffer,
+                                 "::mlir::Value":$offsets), [{
+    build($_builder, $_state, result, buffer, offsets, ::mlir::Value(),
+          ::mlir::Value(), ::mlir::Value());
+  }]>];
+  let hasVerifier = 1;
+}
+
+def Tile_StoreOp : Tile_Op<"store", [Tile_ElementMatches<"buffer", "value">]> {
+  let summary = "Writes consecutive elements from an offset";
+  let description = [{
+    With `valid` only the first `valid` lanes are written. `nontemporal` asks for
+    a store that bypasses the caches (honoured where the alignment is known to
+    allow it). `alignment` is in bytes, the element size if absent.
+  }];
+  let arguments = (ins Tile_Value:$value, Arg<Tile_BufferType, "", [MemWrite]>:$buffer,
+                       Index:$offset, Optional<Index>:$valid, UnitAttr:$nontemporal,
+                       OptionalAttr<I64Attr>:$alignment);
+  let assemblyFormat = [{
+    $value `,` $buffer `[` $offset `]` (`valid` $valid^)? attr-dict
+    `:` type($value) `,` qualified(type($buffer))
+  }];
+  let builders = [OpBuilder<(ins "::mlir::Value":$value, "::mlir::Value":$buffer,
+                                 "::mlir::Value":$offset,
+                                 CArg<"::mlir::Value", "{}">:$valid,
+                                 CArg<"int64_t", "0">:$alignment,
+                                 CArg<"bool", "false">:$nontemporal), [{
+    build($_builder, $_state, value, buffer, offset, valid,
+          nontemporal ? $_builder.getUnitAttr() : ::mlir::UnitAttr(),
+          alignment ? $_builder.getI64IntegerAttr(alignment) : ::mlir::IntegerAttr());
+  }]>];
+  let hasVerifier = 1;
+}
+
+def Tile_ScatterOp : Tile_Op<"scatter", [AttrSizedOperandSegments,
+    Tile_ElementMatches<"buffer", "value">]> {
+  let summary = "Writes one element a lane, each at its own offset";
+  let description = [{
+    Lanes at or past `valid`, and lanes whose `mask` is false, write nothing. Of
+    lanes with equal offsets the last one stays.
+  }];
+  let arguments = (ins Tile_Vector:$value, Arg<Tile_BufferType, "", [MemWrite]>:$buffer,
+                       Tile_Offsets:$offsets, Optional<Index>:$valid,
+                       Optional<Tile_Mask>:$mask);
+  let assemblyFormat = [{
+    $value `,` $buffer `[` $offsets `]` (`valid` $valid^)? (`mask` $mask^)? attr-dict
+    `:` type($value) `,` qualified(type($buffer))
+    custom<OffsetsType>(ref(type($value)), type($offsets))
+    custom<MaskType>(ref($mask), ref(type($value)), type($mask))
+  }];
+  let builders = [OpBuilder<(ins "::mlir::Value":$value, "::mlir::Value":$buffer,
+                                 "::mlir::Value":$offsets), [{
+    build($_builder, $_state, value, buffer, offsets, ::mlir::Value(), ::mlir::Value());
+  }]>];
+  let hasVerifier = 1;
+}
+
+def Tile_ScratchOp : Tile_Op<"scratch", [Pure]> {
+  let summary = "A buffer at a byte offset of the worker's scratch memory";
+  let description = [{
+    Scratch is 64-byte aligned, private to the worker and undefined on entry of
+    each program. The kernel's scratch size is the schedule's to state.
+  }];
+  let arguments = (ins Index:$bytes);
+  let results = (outs Tile_BufferType:$buffer);
+  let assemblyFormat = "`[` $bytes `]` attr-dict `:` qualified(type($buffer))";
+}
+
+def Tile_PrefetchOp : Tile_Op<"prefetch"> {
+  let summary = "Asks for the cache line of an element";
+  let description = [{
+    `locality` 3 keeps it in L1, 2 in L2, 1 in L3, 0 is non-temporal.
+  }];
+  let arguments = (ins Arg<Tile_BufferType, "", [MemRead, MemWrite]>:$buffer, Index:$offset,
+                       ConfinedAttr<DefaultValuedAttr<I32Attr, "2">,
+                                    [IntMinValue<0>, IntMaxValue<3>]>:$locality);
+  let assemblyFormat = "$buffer `[` $offset `]` attr-dict `:` qualified(type($buffer))";
+}
+
+//===-- Matrix product ----------------------------------------------------===//
+
+def Tile_MainloopOp : Tile_Op<"mainloop", [AttrSizedOperandSegments]> {
+  let summary = "Accumulates a BM x BN block of a matrix product";
+  let description = [{
+    acc[i][j] += sum over o < n, k < K of
+      A[off + o*aouter + i*lda + k*ka] * B[boff + o*bouter + k*ldb + j]
+    in that order, from `init` or zero. Operands may be f32, f16 or bf16 (widened
+    on load) for an f32 accumulator, f64 for f64. `rows`: rows at or past it
+    are computed from some valid row instead of their own (their results are to be
+    dropped). `prefetch %p[%off] step %s`: touches one cache line of `p`, moving
+    by `s` elements, each four steps of k. `b_alignment` is in bytes, for each row of B.
+  }];
+  let arguments = (ins
+    Arg<Tile_BufferType, "", [MemRead]>:$a, Index:$aOffset, Index:$lda, Index:$ka,
+    Arg<Tile_BufferType, "", [MemRead]>:$b, Index:$bOffset, Index:$ldb,
+    Index:$k,
+    Optional<Index>:$rows,
+    Optional<Index>:$outer, Optional<Index>:$aOuter, Optional<Index>:$bOuter,
+    Optional<VectorOfRankAndType<[2], [AnyFloat]>>:$init,
+    Optional<Tile_BufferType>:$prefetch, Optional<Index>:$prefetchOffset,
+    Optional<Index>:$prefetchStep,
+    OptionalAttr<I64Attr>:$b_alignment);
+  let results = (outs VectorOfRankAndType<[2], [AnyFloat]>:$acc);
+  let assemblyFormat = [{
+    `A` `(` $a `[` $aOffset `]` `,` `row` $lda `,` `k` $ka (`,` `rows` $rows^)? `)`
+    `B` `(` $b `[` $bOffset `]` `,` `k` $ldb `)` `over` $k
+    (`outer` $outer^ `(` $aOuter `,` $bOuter `)`)?
+    (`init` $init^)?
+    (`prefetch` $prefetch^ `[` $prefetchOffset `]` `step` $prefetchStep)?
+    attr-dict `:` qualified(type($a)) `,` qualified(type($b)) `->` type($acc)
+    custom<SameType>(ref($init), ref(type($acc)), type($init))
+    custom<SameType>(ref($prefetch), ref(type($b)), type($prefetch))
+  }];
+  let hasVerifier = 1;
+  let skipDefaultBuilders = 0;
+  let builders = [
+    // The required operands; set the optional ones through their mutable
+    // accessors (`op.getInitMutable().assign(v)`).
+    OpBuilder<(ins "::mlir::VectorType":$acc, "::mlir::Value":$a, "::mlir::Value":$aOffset,
+                   "::mlir::Value":$lda, "::mlir::Value":$ka, "::mlir::Value":$b,
+                   "::mlir::Value":$bOffset, "::mlir::Value":$ldb, "::mlir::Value":$k,
+                   CArg<"::mlir::Value", "{}">:$init), [{
+      build($_builder, $_state, acc, a, aOffset, lda, ka, b, bOffset, ldb, k,
+            /*rows=*/{}, /*outer=*/{}, {}, {}, init, /*prefetch=*/{}, {}, {}, {});
+    }]>];
+}
+
+//===-- Status ------------------------------------------------------------===//
+
+def Tile_SetStatusOp : Tile_Op<"set_status", [MemoryEffects<[MemWrite]>]> {
+  let summary = "Reports a KernelStatus when the condition holds";
+  let arguments = (ins ConfinedAttr<I32Attr, [IntPositive]>:$code, I1:$condition);
+  let assemblyFormat = "$code `if` $condition attr-dict";
+}
+
+#endif // KNAPPER_IR_TILE_TILEOPS

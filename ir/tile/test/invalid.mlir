@@ -1,0 +1,61 @@
+// RUN: knapper-opt %s -split-input-file -verify-diagnostics
+
+// expected-error @+1 {{argument 1 is a buffer after a symbol: buffers come first}}
+tile.func @order(%n: index, %x: !tile.buffer<f32>) { tile.return }
+
+// -----
+
+// expected-error @+1 {{argument 0 is 'f32': arguments are buffers, then symbols of type index}}
+tile.func @kind(%n: f32) { tile.return }
+
+// -----
+
+// expected-error @+1 {{argument 0 may alias argument 3, which is no buffer}}
+tile.func @alias(%x: !tile.buffer<f32> {tile.may_alias = 3 : i64}) { tile.return }
+
+// -----
+
+// expected-error @+1 {{a buffer holds f32, f16, bf16, f64, i1, i8, i16, i32 or i64, not 'index'}}
+tile.func @element(%x: !tile.buffer<index>) { tile.return }
+
+// -----
+
+tile.func @mismatch(%x: !tile.buffer<f32>, %o: index) {
+  // expected-error @+1 {{element type of 'result' must be that of 'buffer'}}
+  %v = tile.load %x[%o] : !tile.buffer<f32> -> vector<8xf16>
+  tile.return
+}
+
+// -----
+
+tile.func @pad(%x: !tile.buffer<f32>, %o: index) {
+  %z = arith.constant 0.0 : f32
+  // expected-error @+1 {{has a pad but nothing that leaves lanes out}}
+  %v = tile.load %x[%o] pad %z : !tile.buffer<f32> -> vector<8xf32>
+  tile.return
+}
+
+// -----
+
+tile.func @scalar(%x: !tile.buffer<f32>, %o: index) {
+  // expected-error @+1 {{takes 'valid' for vectors only}}
+  %v = tile.load %x[%o] valid %o : !tile.buffer<f32> -> f32
+  tile.return
+}
+
+// -----
+
+tile.func @alignment(%x: !tile.buffer<f32>, %o: index) {
+  // expected-error @+1 {{alignment must be a power of two, not 12}}
+  %v = tile.load %x[%o] {alignment = 12} : !tile.buffer<f32> -> f32
+  tile.return
+}
+
+// -----
+
+tile.func @widen(%a: !tile.buffer<i8>, %b: !tile.buffer<f32>, %o: index) {
+  // expected-error @+1 {{operand A of 'i8' does not widen to 'f32'}}
+  %v = tile.mainloop A(%a[%o], row %o, k %o) B(%b[%o], k %o) over %o
+      : !tile.buffer<i8>, !tile.buffer<f32> -> vector<8x16xf32>
+  tile.return
+}
