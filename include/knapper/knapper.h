@@ -103,8 +103,11 @@ typedef struct {
   int32_t verify_constants;  /* 1: hash the constants while loading */
   int32_t spin_microseconds; /* how long idle workers spin before they sleep;
                                 -1: default */
+  const char *isa; /* code for this instruction set ("x86-64-v3"); NULL: the
+                      environment variable KNAPPER_ISA, else the best that the
+                      artefact has and the machine can run */
 } knapper_load_options;
-#define KNAPPER_LOAD_OPTIONS_INIT {sizeof(knapper_load_options), 0, 0, -1}
+#define KNAPPER_LOAD_OPTIONS_INIT {sizeof(knapper_load_options), 0, 0, -1, 0}
 
 /* Maps the file; nothing is copied and weights are not touched. options may be
  * NULL. */

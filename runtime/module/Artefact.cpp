@@ -1,0 +1,269 @@
+#include "runtime/module/Artefact.h"
+
+#include "runtime/base/Checked.h"
+#include "runtime/base/DType.h"
+#include "runtime/base/SystemError.h"
+#include "runtime/base/Text.h"
+#include "runtime/module/Format.h"
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace knapper {
+namespace {
+
+constexpr uint64_t kMaxHeader = uint64_t(256) << 20;
+
+Error fileError(const std::string &name, const char *verb, int number) {
+  std::string what = cat("cannot ", verb, ": ", systemErrorText(number));
+  if (number == ENOMEM)
+    return deviceError(what, name);
+  return userError(what, name, "check the path and its permissions");
+}
+
+std::string hex(uint64_t value) {
+  char buffer[20];
+  snprintf(buffer, sizeof buffer, "0x%llx",
+           static_cast<unsigned long long>(value));
+  return buffer;
+}
+
+struct FileDescriptor {
+  int fd;
+  ~FileDescriptor() { close(fd); }
+};
+
+} // namespace
+
+Expected<std::shared_ptr<const Artefact>>
+Artefact::load(const std::string &path, const ArtefactLoadOptions &options) {
+  int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0)
+    return fileError(path, "open", errno);
+  FileDescriptor file{fd};
+  return loadFd(fd, path, options);
+}
+
+Expected<std::shared_ptr<const Artefact>>
+Artefact::loadFd(int fd, const std::string &name,
+                 const ArtefactLoadOptions &options) {
+  struct stat info;
+  if (fstat(fd, &info) != 0)
+    return fileError(name, "read", errno);
+  if (!S_ISREG(info.st_mode))
+    return userError("not a regular file", name, "give a .knap file");
+  std::shared_ptr<Artefact> artefact(new Artefact);
+  artefact->fileName = name;
+  if (info.st_size > 0) {
+    void *memory = mmap(nullptr, info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (memory == MAP_FAILED)
+      return fileError(name, "map", errno);
+    artefact->base = static_cast<const std::byte *>(memory);
+    artefact->size = info.st_size;
+  }
+  if (Status s = artefact->verify(options); !s)
+    return s.takeError();
+  return std::shared_ptr<const Artefact>(std::move(artefact));
+}
+
+Expected<std::shared_ptr<const Artefact>>
+Artefact::loadMemory(std::span<const std::byte> bytes,
+                     const ArtefactLoadOptions &options) {
+  std::shared_ptr<Artefact> artefact(new Artefact);
+  artefact->fileName = "memory";
+  if (!bytes.empty()) {
+    void *memory = mmap(nullptr, bytes.size(), PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+      return deviceError(
+          cat("cannot allocate ", bytes.size(),
+              " bytes for the artefact: ", systemErrorText(errno)),
+          "memory");
+    memcpy(memory, bytes.data(), bytes.size());
+    mprotect(memory, bytes.size(), PROT_READ);
+    artefact->base = static_cast<const std::byte *>(memory);
+    artefact->size = bytes.size();
+  }
+  if (Status s = artefact->verify(options); !s)
+    return s.takeError();
+  return std::shared_ptr<const Artefact>(std::move(artefact));
+}
+
+Artefact::~Artefact() {
+  if (base)
+    munmap(const_cast<std::byte *>(base), size);
+}
+
+Error Artefact::damaged(const void *at, std::string what) const {
+  uint64_t offset = static_cast<const std::byte *>(at) - base;
+  return userError(
+      cat("the artefact is damaged at offset ", hex(offset), ": ", what),
+      fileName, "compile the model again, or copy the file again");
+}
+
+Status Artefact::verify(const ArtefactLoadOptions &options) {
+  Prelude prelude;
+  if (size < sizeof prelude || memcmp(base, kMagic, sizeof kMagic) != 0)
+    return userError("not a Knapper artefact: it does not begin with the "
+                     "magic bytes (offset 0x0)",
+                     fileName, "give a .knap file made by knapper compile");
+  memcpy(&prelude, base, sizeof prelude);
+  if (prelude.format != kFormatVersion)
+    return userError(
+        cat("the artefact has format ", prelude.format,
+            " (offset 0x8), this runtime reads format ", kFormatVersion),
+        fileName,
+        prelude.format > kFormatVersion
+            ? "use a newer runtime, or compile the model with this version"
+            : "compile the model again with this version");
+  if (prelude.flags != 0)
+    return damaged(base + 12, cat("unknown flags ", hex(prelude.flags)));
+  for (size_t i = 0; i < sizeof prelude.zero; ++i)
+    if (prelude.zero[i] != 0)
+      return damaged(base + 40 + i, "padding that is not zero");
+  if (prelude.headerOffset % kSectionAlignment != 0 ||
+      prelude.headerOffset < kSectionAlignment ||
+      prelude.headerBytes > kMaxHeader ||
+      !inside(prelude.headerOffset, prelude.headerBytes, size))
+    return damaged(base + 16, cat("the header at ", hex(prelude.headerOffset),
+                                  " of ", prelude.headerBytes,
+                                  " bytes lies outside the file of ", size));
+  const std::byte *header = base + prelude.headerOffset;
+  if (hashBytes(header, prelude.headerBytes) != prelude.headerHash)
+    return damaged(header, "the hash of the header does not match");
+  flatbuffers::Verifier verifier(reinterpret_cast<const uint8_t *>(header),
+                                 prelude.headerBytes);
+  if (!fb::VerifyArtefactBuffer(verifier))
+    return damaged(header, "the header is not a well-formed FlatBuffer");
+  root = fb::GetArtefact(header);
+  if (Status s = verifySections(); !s)
+    return s;
+  if (Status s = verifyKernels(); !s)
+    return s;
+  return options.verifyConstants ? verifyConstants() : success();
+}
+
+Status Artefact::verifySections() {
+  uint32_t targets = count(root->targets());
+  for (uint32_t i = 0; i < count(root->sections()); ++i) {
+    const fb::Section *s = root->sections()->Get(i);
+    if (s->kind() > fb::SectionKind::MAX)
+      return damaged(
+          s, cat("section ", i, " is of unknown kind ", unsigned(s->kind())));
+    if (s->offset() % kSectionAlignment != 0 ||
+        s->offset() < kSectionAlignment ||
+        !inside(s->offset(), s->bytes(), size))
+      return damaged(s,
+                     cat("section ", i, " at ", hex(s->offset()), " of ",
+                         s->bytes(), " bytes lies outside the file of ", size));
+    if (s->kind() == fb::SectionKind::code && s->target() >= targets)
+      return damaged(s, cat("section ", i, " is code for target ", s->target(),
+                            " of ", targets));
+    std::span<const std::byte> bytes(base + s->offset(), s->bytes());
+    if (s->kind() == fb::SectionKind::constants) {
+      if (constantBytes.data())
+        return damaged(s, "a second constants section");
+      constantBytes = bytes;
+      continue;
+    }
+    if (hashBytes(bytes.data(), bytes.size()) != s->hash())
+      return damaged(bytes.data(), cat("the hash of section ", i, " (",
+                                       fb::EnumNameSectionKind(s->kind()),
+                                       ") does not match"));
+  }
+  return success();
+}
+
+Status Artefact::verifyKernels() {
+  uint32_t targets = count(root->targets());
+  for (uint32_t i = 0; i < count(root->kernels()); ++i) {
+    const fb::Kernel *kernel = root->kernels()->Get(i);
+    if (count(kernel->codes()) > targets)
+      return damaged(kernel, cat("kernel ", i, " has ", count(kernel->codes()),
+                                 " codes for ", targets, " targets"));
+    for (uint32_t c = 0; c < count(kernel->codes()); ++c) {
+      const fb::KernelCode *code = kernel->codes()->Get(c);
+      if (code->target() >= targets)
+        return damaged(code, cat("kernel ", i, " has code for target ",
+                                 code->target(), " of ", targets));
+      if (this->code(code->target()).empty())
+        return damaged(code,
+                       cat("kernel ", i, " has code for target ",
+                           code->target(), ", which has no code section"));
+    }
+  }
+  return success();
+}
+
+Status Artefact::verifyConstants() {
+  for (uint32_t p = 0; p < count(root->programs()); ++p) {
+    const fb::Program *program = root->programs()->Get(p);
+    for (uint32_t i = 0; i < count(program->buffers()); ++i) {
+      const fb::Buffer *b = program->buffers()->Get(i);
+      if (b->kind() != fb::BufferKind::constant)
+        continue;
+      if (!inside(b->constant_offset(), b->constant_bytes(),
+                  constantBytes.size()))
+        return damaged(
+            b, cat("constant ", i, " lies outside the constants section"));
+      const std::byte *data = constantBytes.data() + b->constant_offset();
+      if (hashBytes(data, b->constant_bytes()) != b->constant_hash())
+        return damaged(data, cat("the hash of constant ", i, " ('",
+                                 text(b->name()), "') does not match"));
+    }
+  }
+  return success();
+}
+
+std::span<const std::byte> Artefact::code(uint32_t target) const {
+  for (uint32_t i = 0; i < count(root->sections()); ++i) {
+    const fb::Section *s = root->sections()->Get(i);
+    if (s->kind() == fb::SectionKind::code && s->target() == target)
+      return {base + s->offset(), s->bytes()};
+  }
+  return {};
+}
+
+std::span<const std::byte> Artefact::section(fb::SectionKind kind) const {
+  for (uint32_t i = 0; i < count(root->sections()); ++i) {
+    const fb::Section *s = root->sections()->Get(i);
+    if (s->kind() == kind)
+      return {base + s->offset(), s->bytes()};
+  }
+  return {};
+}
+
+Status Artefact::save(const std::string &path) const {
+  static std::atomic<unsigned> counter{0};
+  std::string temporary = cat(path, ".", getpid(), ".", counter++, ".tmp");
+  int fd =
+      open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (fd < 0)
+    return fileError(path, "write", errno);
+  FileDescriptor file{fd};
+  for (size_t done = 0; done < size;) {
+    ssize_t n = write(fd, base + done, size - done);
+    if (n < 0 && errno == EINTR)
+      continue;
+    if (n <= 0) {
+      int number = n < 0 ? errno : ENOSPC;
+      unlink(temporary.c_str());
+      return deviceError(cat("cannot write: ", systemErrorText(number)), path,
+                         "free some space on this file system");
+    }
+    done += n;
+  }
+  if (rename(temporary.c_str(), path.c_str()) != 0) {
+    int number = errno;
+    unlink(temporary.c_str());
+    return fileError(path, "write", number);
+  }
+  return success();
+}
+
+} // namespace knapper

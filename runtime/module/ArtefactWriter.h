@@ -1,0 +1,80 @@
+// Writes a .knap file: constants streamed as they are made, code and other
+// sections, then the header. The counterpart of Artefact.
+#pragma once
+
+#include "runtime/base/Error.h"
+#include "runtime/module/artefact_generated.h"
+
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace knapper {
+
+/// Where a constant lies: what a constant Buffer of the header records.
+struct WrittenConstant {
+  uint64_t offset = 0; // from the start of the constants section
+  uint64_t bytes = 0;
+  uint64_t hash = 0;
+};
+
+/// Usage: create or createInMemory, addConstant (any number, any thread),
+/// addCode / addSection, finish. Nothing appears under the final name before
+/// finish; an abandoned writer removes its temporary file. Failed system calls
+/// are DeviceErrors, a folder that cannot be written a UserError.
+class ArtefactWriter {
+public:
+  /// The file is assembled beside `path` and renamed to it by finish.
+  static Expected<std::unique_ptr<ArtefactWriter>> create(std::string path);
+  /// The file lives in anonymous memory (`takeFd` after finish).
+  static Expected<std::unique_ptr<ArtefactWriter>> createInMemory();
+  ~ArtefactWriter();
+  ArtefactWriter(const ArtefactWriter &) = delete;
+  ArtefactWriter &operator=(const ArtefactWriter &) = delete;
+
+  /// Writes one constant at the next 64-byte boundary. Thread-safe: hashing and
+  /// writing run concurrently; which offset a constant gets depends on the
+  /// order of calls. Use reserveConstant first where the file must not depend
+  /// on scheduling.
+  Expected<WrittenConstant> addConstant(std::span<const std::byte> bytes);
+
+  /// Takes the space of a constant now, for writeConstant from any thread
+  /// later; returns its offset in the constants section.
+  uint64_t reserveConstant(uint64_t bytes);
+  /// Fills a reserved constant; `bytes` is all of it.
+  Expected<WrittenConstant> writeConstant(uint64_t offset,
+                                          std::span<const std::byte> bytes);
+
+  /// One ELF shared object: the code of header.targets[target]. Copied.
+  void addCode(uint32_t target, std::span<const std::byte> elf);
+  /// Any other section (report: JSON text). Copied.
+  void addSection(fb::SectionKind kind, std::span<const std::byte> bytes);
+
+  /// Completes the file: header.sections is filled here, everything else is
+  /// the caller's. Returns the size of the file. Call once.
+  Expected<uint64_t> finish(fb::ArtefactT header);
+
+  /// In-memory files only, after finish: the descriptor, now the caller's.
+  int takeFd();
+
+private:
+  ArtefactWriter(int fd, std::string path, std::string temporary);
+  Status writeAt(uint64_t offset, const void *data, uint64_t bytes);
+
+  struct Pending {
+    fb::SectionKind kind;
+    uint32_t target;
+    std::vector<std::byte> bytes;
+  };
+  int fd;
+  std::string path;      // empty: in memory
+  std::string temporary; // removed unless finish renamed it
+  std::mutex mutex;      // guards constantsEnd
+  uint64_t constantsEnd = 0;
+  std::vector<Pending> pending;
+};
+
+} // namespace knapper

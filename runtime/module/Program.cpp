@@ -1,0 +1,540 @@
+#include "runtime/module/Program.h"
+
+#include "runtime/base/Checked.h"
+#include "runtime/base/Text.h"
+#include "runtime/module/Format.h"
+
+#include <algorithm>
+
+namespace knapper {
+namespace {
+
+constexpr uint32_t kMaxRank = 32;
+constexpr unsigned kMaxDepth = 64;
+// Instructions a run executes with each loop body counted once: bounds what
+// nested calls of calls can blow up to.
+constexpr uint64_t kMaxExpanded = uint64_t(1) << 24;
+
+/// Checks one fb::Program while copying it. Each method stops at the first
+/// damage.
+class Decoder {
+public:
+  Decoder(const Artefact &artefact, const fb::Program &from, uint32_t target)
+      : artefact(artefact), from(from), target(target) {
+    // Vectors and strings may be shared inside a FlatBuffer; what they expand
+    // to is bounded by a multiple of what was stored.
+    budget = 1 << 20;
+    budget += 16 * artefact.bytes().size();
+  }
+
+  Expected<Program> run() {
+    out.name = text(from.name());
+    for (auto step : {&Decoder::symbols, &Decoder::values, &Decoder::checks,
+                      &Decoder::signature, &Decoder::buffers, &Decoder::regions,
+                      &Decoder::bound, &Decoder::structure})
+      if (Status s = (this->*step)(); !s)
+        return s.takeError();
+    return std::move(out);
+  }
+
+private:
+  Error fail(const void *at, std::string what) const {
+    return artefact.damaged(at,
+                            cat("program '", text(from.name()), "', ", what));
+  }
+  template <typename T> bool spend(const T *vectorOrString) {
+    uint64_t size = 16 + count(vectorOrString);
+    if (size > budget)
+      return false;
+    budget -= size;
+    return true;
+  }
+
+  Status symbols() {
+    for (uint32_t i = 0; i < count(from.symbols()); ++i) {
+      const fb::Symbol *s = from.symbols()->Get(i);
+      if (s->divisor() < 1 || (s->max() != -1 && s->max() < s->min()))
+        return fail(s, cat("symbol ", i, " has an empty range"));
+      out.symbols.push_back({text(s->name()), s->min(), s->max(), s->divisor(),
+                             s->from_buffer()});
+      out.hasLate |= s->from_buffer();
+    }
+    return success();
+  }
+
+  Status values() {
+    for (uint32_t i = 0; i < count(from.values()); ++i) {
+      const fb::Scalar *s = from.values()->Get(i);
+      if (s->op() > fb::ScalarOp::MAX)
+        return fail(
+            s, cat("value ", i, " has unknown operation ", unsigned(s->op())));
+      bool late = false;
+      if (s->op() == fb::ScalarOp::symbol) {
+        if (s->imm() < 0 || uint64_t(s->imm()) >= out.symbols.size())
+          return fail(s, cat("value ", i, " refers to symbol ", s->imm(),
+                             " of ", out.symbols.size()));
+        late = out.symbols[s->imm()].late;
+      } else if (s->op() != fb::ScalarOp::constant) {
+        if (s->a() >= i || s->b() >= i)
+          return fail(s, cat("value ", i, " refers to value ",
+                             std::max(s->a(), s->b()),
+                             ", which is not before "
+                             "it"));
+        late = out.values[s->a()].late || out.values[s->b()].late;
+      }
+      out.values.push_back({s->op(), s->a(), s->b(), s->imm(), late});
+    }
+    return success();
+  }
+
+  Status value(const void *at, uint32_t index, const char *what) const {
+    if (index >= out.values.size())
+      return fail(
+          at, cat(what, " refers to value ", index, " of ", out.values.size()));
+    return success();
+  }
+
+  Status checks() {
+    for (uint32_t i = 0; i < count(from.checks()); ++i) {
+      const fb::Check *c = from.checks()->Get(i);
+      if (Status s = value(c, c->value(), "a check"); !s)
+        return s;
+      out.checks.push_back(
+          {c->value(), text(c->message()), text(c->where()), text(c->hint())});
+    }
+    return success();
+  }
+
+  Status tensor(const fb::TensorSignature *t, bool isInput,
+                std::vector<Program::Tensor> &list) {
+    Program::Tensor tensor{
+        text(t->name()), static_cast<DType>(t->dtype()), {}, {}, {}, false};
+    if (t->dtype() > fb::DType::MAX)
+      return fail(t, cat("tensor '", tensor.name, "' has unknown dtype ",
+                         unsigned(t->dtype())));
+    if (count(t->dims()) > kMaxRank || !spend(t->dims()) ||
+        count(t->dim_text()) != count(t->dims()))
+      return fail(t, cat("tensor '", tensor.name, "' has ", count(t->dims()),
+                         " dims and ", count(t->dim_text()), " names of dims"));
+    for (uint32_t d = 0; d < count(t->dims()); ++d) {
+      uint32_t index = t->dims()->Get(d);
+      if (Status s = value(t, index, "a dim"); !s)
+        return s;
+      const Program::Value &v = out.values[index];
+      if (v.late && isInput)
+        return fail(t, cat("input '", tensor.name,
+                           "' has a dim that is known only during the run"));
+      tensor.late |= v.late;
+      tensor.dims.push_back(index);
+      tensor.dimText.push_back(text(t->dim_text()->Get(d)));
+      tensor.staticDims.push_back(
+          v.op == fb::ScalarOp::constant && v.imm >= 0 ? v.imm : -1);
+    }
+    list.push_back(std::move(tensor));
+    return success();
+  }
+
+  Status signature() {
+    for (uint32_t i = 0; i < count(from.inputs()); ++i)
+      if (Status s = tensor(from.inputs()->Get(i), true, out.inputs); !s)
+        return s;
+    for (uint32_t i = 0; i < count(from.outputs()); ++i)
+      if (Status s = tensor(from.outputs()->Get(i), false, out.outputs); !s)
+        return s;
+    return success();
+  }
+
+  Status buffers() {
+    out.inputBuffer.assign(out.inputs.size(), Program::kNone);
+    out.outputBuffer.assign(out.outputs.size(), Program::kNone);
+    for (uint32_t i = 0; i < count(from.buffers()); ++i) {
+      const fb::Buffer *b = from.buffers()->Get(i);
+      Program::Buffer buffer{
+          b->kind(),      b->index(), b->bytes(),           b->first(),
+          b->last(),      false,      b->constant_offset(), b->constant_bytes(),
+          text(b->name())};
+      switch (b->kind()) {
+      case fb::BufferKind::input:
+      case fb::BufferKind::output: {
+        auto &map = b->kind() == fb::BufferKind::input ? out.inputBuffer
+                                                       : out.outputBuffer;
+        if (b->index() >= map.size() || map[b->index()] != Program::kNone)
+          return fail(b,
+                      cat("buffer ", i, " is a second or unknown ",
+                          fb::EnumNameBufferKind(b->kind()), " ", b->index()));
+        map[b->index()] = i;
+        break;
+      }
+      case fb::BufferKind::temp:
+        if (Status s = value(b, b->bytes(), "a buffer's size"); !s)
+          return s;
+        if (b->first() > b->last())
+          return fail(b, cat("buffer ", i, " is alive from ", b->first(),
+                             " to ", b->last()));
+        buffer.late = out.values[b->bytes()].late;
+        break;
+      case fb::BufferKind::constant:
+        if (b->constant_offset() % kConstantAlignment != 0 ||
+            !inside(b->constant_offset(), b->constant_bytes(),
+                    artefact.constants().size()))
+          return fail(b, cat("constant ", i, " at ", b->constant_offset(),
+                             " of ", b->constant_bytes(),
+                             " bytes lies outside the constants section of ",
+                             artefact.constants().size(),
+                             " bytes or off a 64-byte boundary"));
+        break;
+      default:
+        return fail(
+            b, cat("buffer ", i, " is of unknown kind ", unsigned(b->kind())));
+      }
+      out.buffers.push_back(buffer);
+    }
+    for (uint32_t i = 0; i < out.outputs.size(); ++i)
+      if (out.outputBuffer[i] == Program::kNone)
+        return fail(&from, cat("output ", i, " has no buffer"));
+    return success();
+  }
+
+  Expected<Program::Ref> ref(const void *at, const fb::BufferRef *r,
+                             const char *what) const {
+    if (!r)
+      return fail(at, cat(what, " names no buffer"));
+    if (r->buffer() >= out.buffers.size())
+      return fail(r, cat(what, " refers to buffer ", r->buffer(), " of ",
+                         out.buffers.size()));
+    if (Status s = value(r, r->offset(), what); !s)
+      return s.takeError();
+    return Program::Ref{r->buffer(), r->offset()};
+  }
+  /// A buffer that the program may write.
+  Status writable(const void *at, Program::Ref r, const char *what) const {
+    fb::BufferKind kind = out.buffers[r.buffer].kind;
+    if (kind == fb::BufferKind::input || kind == fb::BufferKind::constant)
+      return fail(at, cat(what, " writes to an ",
+                          kind == fb::BufferKind::input ? "input"
+                                                        : "artefact constant"));
+    return success();
+  }
+
+  Status launch(const fb::Launch *l) {
+    Program::Launch launch;
+    launch.flops = l->flops();
+    launch.bytes = l->bytes();
+    launch.origin = text(l->origin());
+    launch.late = false;
+    for (uint32_t v : {l->flops(), l->bytes()})
+      if (Status s = value(l, v, "a launch's cost"); !s)
+        return s;
+    if (!spend(l->args()) || !spend(l->choices()))
+      return fail(l, "launches share more than the file holds");
+    auto isLate = [&](uint32_t v) { return out.values[v].late; };
+    for (uint32_t i = 0; i < count(l->args()); ++i) {
+      auto arg = ref(l, l->args()->Get(i), "a launch's argument");
+      if (!arg)
+        return arg.takeError();
+      launch.late |= isLate(arg->offset) || out.buffers[arg->buffer].late;
+      if (out.buffers[arg->buffer].kind == fb::BufferKind::output)
+        launch.late |= out.outputs[out.buffers[arg->buffer].index].late;
+      launch.args.push_back(*arg);
+    }
+    const auto *kernels = artefact.header().kernels();
+    for (uint32_t i = 0; i < count(l->choices()); ++i) {
+      const fb::Choice *c = l->choices()->Get(i);
+      for (uint32_t v : {c->guard(), c->grid(), c->grain(), c->scratch()})
+        if (Status s = value(c, v, "a choice"); !s)
+          return s;
+      if (c->kernel() >= count(kernels))
+        return fail(c, cat("a choice refers to kernel ", c->kernel(), " of ",
+                           count(kernels)));
+      const fb::Kernel *kernel = kernels->Get(c->kernel());
+      if (kernel->num_buffers() != count(l->args()) ||
+          kernel->num_symbols() != count(c->symbols()))
+        return fail(c, cat("kernel '", text(kernel->name()), "' takes ",
+                           kernel->num_buffers(), " buffers and ",
+                           kernel->num_symbols(), " symbols but is given ",
+                           count(l->args()), " and ", count(c->symbols())));
+      if (!spend(c->symbols()))
+        return fail(c, "choices share more than the file holds");
+      Program::Choice choice{c->guard(),      c->kernel(),  c->grid(),
+                             c->grain(),      c->scratch(), {},
+                             text(c->label())};
+      for (uint32_t n = 0; n < count(c->symbols()); ++n) {
+        uint32_t v = c->symbols()->Get(n);
+        if (Status s = value(c, v, "a kernel's symbol"); !s)
+          return s;
+        launch.late |= isLate(v);
+        choice.symbols.push_back(v);
+      }
+      bool available = false;
+      for (uint32_t n = 0; n < count(kernel->codes()); ++n)
+        available |= kernel->codes()->Get(n)->target() == target;
+      if (!available)
+        continue;
+      launch.late |= isLate(c->guard()) || isLate(c->grid()) ||
+                     isLate(c->grain()) || isLate(c->scratch());
+      out.kernelUsed[c->kernel()] = true;
+      launch.choices.push_back(std::move(choice));
+    }
+    if (launch.choices.empty())
+      return fail(l, cat("a launch ('", launch.origin,
+                         "') has no kernel for target ", target));
+    const Program::Value &last = out.values[launch.choices.back().guard];
+    if (last.op != fb::ScalarOp::constant || last.imm == 0)
+      return fail(l, cat("the last choice of a launch ('", launch.origin,
+                         "') may not be taken: its guard is not constant 1"));
+    out.launches.push_back(std::move(launch));
+    return success();
+  }
+
+  Status region(const void *at, uint32_t index) const {
+    if (index >= count(from.regions()))
+      return fail(at, cat("an instruction refers to region ", index, " of ",
+                          count(from.regions())));
+    return success();
+  }
+
+  Status instruction(const fb::InstructionBox *box,
+                     std::vector<Program::Instruction> &list) {
+    Program::Instruction in;
+    in.op = box->instruction_type();
+    if (!box->instruction())
+      return fail(box, "an instruction is empty");
+    switch (in.op) {
+    case fb::Instruction::Launch:
+      in.index = static_cast<uint32_t>(out.launches.size());
+      if (Status s = launch(box->instruction_as_Launch()); !s)
+        return s;
+      break;
+    case fb::Instruction::Copy: {
+      const fb::Copy *c = box->instruction_as_Copy();
+      auto source = ref(c, c->source(), "a copy");
+      if (!source)
+        return source.takeError();
+      auto to = ref(c, c->target(), "a copy");
+      if (!to)
+        return to.takeError();
+      if (Status s = writable(c, *to, "a copy"); !s)
+        return s;
+      if (Status s = value(c, c->bytes(), "a copy's size"); !s)
+        return s;
+      in.source = *source;
+      in.target = *to;
+      in.bytes = c->bytes();
+      break;
+    }
+    case fb::Instruction::BindSymbol: {
+      const fb::BindSymbol *b = box->instruction_as_BindSymbol();
+      auto source = ref(b, b->source(), "a bind");
+      if (!source)
+        return source.takeError();
+      if (b->symbol() >= out.symbols.size() || !out.symbols[b->symbol()].late)
+        return fail(b, cat("a bind sets symbol ", b->symbol(),
+                           ", which is not one set by binds"));
+      in.source = *source;
+      in.index = b->symbol();
+      break;
+    }
+    case fb::Instruction::If: {
+      const fb::If *i = box->instruction_as_If();
+      auto condition = ref(i, i->condition(), "a condition");
+      if (!condition)
+        return condition.takeError();
+      in.source = *condition;
+      in.index = i->then_region();
+      in.other = i->else_region();
+      for (uint32_t r : {in.index, in.other})
+        if (Status s = region(i, r); !s)
+          return s;
+      break;
+    }
+    case fb::Instruction::While: {
+      const fb::While *w = box->instruction_as_While();
+      auto condition = ref(w, w->condition(), "a condition");
+      if (!condition)
+        return condition.takeError();
+      in.source = *condition;
+      in.index = w->condition_region();
+      in.other = w->body_region();
+      for (uint32_t r : {in.index, in.other})
+        if (Status s = region(w, r); !s)
+          return s;
+      break;
+    }
+    case fb::Instruction::Call:
+      in.index = box->instruction_as_Call()->region();
+      if (Status s = region(box, in.index); !s)
+        return s;
+      break;
+    default:
+      return fail(box,
+                  cat("an instruction is of unknown kind ", unsigned(in.op)));
+    }
+    list.push_back(in);
+    return success();
+  }
+
+  Status regions() {
+    out.kernelUsed.assign(count(artefact.header().kernels()), false);
+    if (count(from.regions()) == 0)
+      return fail(&from, "there is no region to start in");
+    for (uint32_t i = 0; i < count(from.regions()); ++i) {
+      const auto *list = from.regions()->Get(i)->instructions();
+      if (!spend(list))
+        return fail(&from, "regions share more than the file holds");
+      out.regions.emplace_back();
+      for (uint32_t n = 0; n < count(list); ++n)
+        if (Status s = instruction(list->Get(n), out.regions.back()); !s)
+          return s;
+    }
+    return success();
+  }
+
+  /// Every symbol is set by an input's dim or by a BindSymbol.
+  Status bound() {
+    std::vector<bool> set(out.symbols.size());
+    for (const Program::Tensor &t : out.inputs)
+      for (uint32_t d : t.dims)
+        if (out.values[d].op == fb::ScalarOp::symbol)
+          set[out.values[d].imm] = true;
+    for (const auto &region : out.regions)
+      for (const Program::Instruction &in : region)
+        if (in.op == fb::Instruction::BindSymbol)
+          set[in.index] = true;
+    for (uint32_t i = 0; i < set.size(); ++i)
+      if (!set[i])
+        return fail(&from, cat("symbol '", out.symbols[i].name,
+                               "' is bound by no input and no instruction"));
+    return success();
+  }
+
+  // Structure of regions: calls end, live ranges cover every use.
+
+  struct RegionFacts {
+    enum State : uint8_t { fresh, open, done } state = fresh;
+    uint64_t expanded = 0;         // instructions, calls expanded
+    std::vector<uint32_t> touched; // temps, with those of nested regions
+  };
+  std::vector<RegionFacts> facts;
+  uint32_t number = 0;
+
+  Status alive(uint32_t buffer, uint32_t at) const {
+    const Program::Buffer &b = out.buffers[buffer];
+    if (b.kind == fb::BufferKind::temp && (at < b.first || at > b.last))
+      return fail(from.buffers()->Get(buffer),
+                  cat("buffer ", buffer, " is used by instruction ", at,
+                      " but alive from ", b.first, " to ", b.last));
+    return success();
+  }
+
+  /// Numbers the region's instructions at its first mention; later mentions
+  /// (calls) check that what it touches is alive at `at`.
+  Status enter(uint32_t index, uint32_t at, unsigned depth) {
+    RegionFacts &f = facts[index];
+    const void *where = from.regions()->Get(index);
+    if (f.state == RegionFacts::open || depth > kMaxDepth)
+      return fail(where, cat("region ", index,
+                             " contains itself or nests "
+                             "deeper than ",
+                             kMaxDepth));
+    if (f.state == RegionFacts::done) {
+      for (uint32_t buffer : f.touched)
+        if (Status s = alive(buffer, at); !s)
+          return s;
+      return success();
+    }
+    f.state = RegionFacts::open;
+    std::vector<uint32_t> touched;
+    uint64_t expanded = 0;
+    for (const Program::Instruction &in : out.regions[index]) {
+      uint32_t here = number++;
+      ++expanded;
+      auto touch = [&](uint32_t buffer) -> Status {
+        if (out.buffers[buffer].kind == fb::BufferKind::temp)
+          touched.push_back(buffer);
+        return alive(buffer, here);
+      };
+      auto nested = [&](uint32_t region) -> Status {
+        if (Status s = enter(region, here, depth + 1); !s)
+          return s;
+        expanded += facts[region].expanded;
+        touched.insert(touched.end(), facts[region].touched.begin(),
+                       facts[region].touched.end());
+        if (expanded > kMaxExpanded)
+          return fail(where, "calls expand to too many instructions");
+        return success();
+      };
+      Status s = success();
+      switch (in.op) {
+      case fb::Instruction::Launch:
+        for (const Program::Ref &arg : out.launches[in.index].args)
+          if (s = touch(arg.buffer); !s)
+            return s;
+        break;
+      case fb::Instruction::Copy:
+        if (s = touch(in.source.buffer); !s)
+          return s;
+        s = touch(in.target.buffer);
+        break;
+      case fb::Instruction::BindSymbol:
+        s = touch(in.source.buffer);
+        break;
+      case fb::Instruction::If:
+      case fb::Instruction::While:
+        if (facts[in.index].state != RegionFacts::fresh ||
+            facts[in.other].state != RegionFacts::fresh || in.index == in.other)
+          return fail(where, cat("region ", index,
+                                 " shares a branch or a "
+                                 "loop body with another; only calls may"));
+        if (s = touch(in.source.buffer); !s)
+          return s;
+        if (s = nested(in.index); !s)
+          return s;
+        s = nested(in.other);
+        break;
+      case fb::Instruction::Call:
+        s = nested(in.index);
+        break;
+      case fb::Instruction::NONE:
+        break;
+      }
+      if (!s)
+        return s;
+      if (touched.size() > 2 * out.buffers.size() + 64)
+        deduplicate(touched);
+    }
+    deduplicate(touched);
+    f.touched = std::move(touched);
+    f.expanded = expanded;
+    f.state = RegionFacts::done;
+    return success();
+  }
+  static void deduplicate(std::vector<uint32_t> &list) {
+    std::sort(list.begin(), list.end());
+    list.erase(std::unique(list.begin(), list.end()), list.end());
+  }
+
+  Status structure() {
+    facts.resize(out.regions.size());
+    return enter(0, 0, 0);
+  }
+
+  const Artefact &artefact;
+  const fb::Program &from;
+  uint32_t target;
+  uint64_t budget;
+  Program out;
+};
+
+} // namespace
+
+Expected<Program> Program::decode(const Artefact &artefact, uint32_t index,
+                                  uint32_t target) {
+  const fb::Artefact &header = artefact.header();
+  if (index >= count(header.programs()))
+    return artefact.damaged(&header, cat("there is no program ", index));
+  if (target >= count(header.targets()))
+    return artefact.damaged(&header, cat("there is no target ", target));
+  return Decoder(artefact, *header.programs()->Get(index), target).run();
+}
+
+} // namespace knapper

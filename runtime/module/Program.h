@@ -1,0 +1,96 @@
+// A program of an artefact, decoded and checked for one target. Every index in
+// it is in range, regions end, values have an order: what executes it need not
+// look again.
+#pragma once
+
+#include "runtime/base/DType.h"
+#include "runtime/module/Artefact.h"
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+namespace knapper {
+
+/// "Late" things depend on symbols that BindSymbol sets while the program
+/// runs: they are known only then.
+struct Program {
+  struct Symbol {
+    const char *name;
+    int64_t min;
+    int64_t max; // -1: unbounded
+    int64_t divisor;
+    bool late;
+  };
+  struct Value {
+    fb::ScalarOp op;
+    uint32_t a, b;
+    int64_t imm;
+    bool late;
+  };
+  struct Check {
+    uint32_t value;
+    const char *message, *where, *hint;
+  };
+  struct Tensor {
+    const char *name;
+    DType dtype;
+    std::vector<uint32_t> dims; // values
+    std::vector<const char *> dimText;
+    std::vector<int64_t> staticDims; // -1 where symbolic
+    bool late;
+  };
+  struct Buffer {
+    fb::BufferKind kind;
+    uint32_t index;       // input, output: which
+    uint32_t bytes;       // temp: value
+    uint32_t first, last; // temp: live range
+    bool late;            // temp: its size is
+    uint64_t constantOffset, constantBytes;
+    const char *name;
+  };
+  struct Ref {
+    uint32_t buffer;
+    uint32_t offset; // value
+  };
+  struct Choice {
+    uint32_t guard, kernel, grid, grain, scratch; // values but for the kernel
+    std::vector<uint32_t> symbols;
+    const char *label;
+  };
+  struct Launch {
+    std::vector<Choice> choices; // those with code for the target
+    std::vector<Ref> args;
+    uint32_t flops, bytes;
+    const char *origin;
+    bool late; // some value of it is
+  };
+  struct Instruction {
+    fb::Instruction op;
+    uint32_t index = 0;           // launch, symbol, or first region
+    uint32_t other = 0;           // If: else region; While: body region
+    uint32_t bytes = 0;           // Copy: value
+    Ref source = {}, target = {}; // source is also the condition
+  };
+
+  const char *name;
+  std::vector<Symbol> symbols;
+  std::vector<Value> values;
+  std::vector<Check> checks;
+  std::vector<Tensor> inputs, outputs;
+  std::vector<Buffer> buffers;
+  std::vector<Launch> launches; // in the order of regions
+  std::vector<std::vector<Instruction>> regions;
+  std::vector<uint32_t> inputBuffer, outputBuffer; // kNone: not used
+  std::vector<bool> kernelUsed;
+  bool hasLate = false;
+
+  static constexpr uint32_t kNone = ~uint32_t(0);
+
+  /// Decodes header().programs[index] for header().targets[target]. The result
+  /// points into the artefact.
+  static Expected<Program> decode(const Artefact &artefact, uint32_t index,
+                                  uint32_t target);
+};
+
+} // namespace knapper
