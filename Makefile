@@ -1,0 +1,56 @@
+# The commands of the repository. Every target sets up what it needs.
+#
+#   make demo     builds and runs sentence embeddings with a real model
+#   make test     runs every test; the last line is `N passed, N failed`
+#   make bundle   dist/knapper-VERSION-linux-x86_64.tar.xz: a relocatable release
+#   make wheel    dist/knapper-VERSION-py3-none-manylinux_2_34_x86_64.whl
+#   make bench    measures the models against ONNX Runtime
+#
+# JOBS=N limits parallel builds. Python packages go into .venv of the checkout.
+
+JOBS ?= $(shell nproc)
+PYTHON := .venv/bin/python
+export CCACHE_DIR ?= $(CURDIR)/.cache/ccache
+
+.PHONY: demo test bundle wheel bench build models setup setup-test format clean
+
+demo: setup build
+	$(PYTHON) examples/embed/embed.py
+
+test: setup-test build models
+	$(PYTHON) tests/run.py --build build/dev
+
+bundle: setup
+	cmake --preset release
+	cmake --build --preset release -j $(JOBS)
+	$(PYTHON) setup/bundle.py --build build/release --out dist
+
+wheel: setup
+	cmake --preset release
+	cmake --build --preset release -j $(JOBS) --target knapper_shared
+	$(PYTHON) setup/wheel.py --build build/release --out dist
+
+bench: setup-test build models
+	$(PYTHON) bench/models.py
+
+build:
+	setup/debian
+	cmake --preset dev
+	cmake --build --preset dev -j $(JOBS)
+
+models:
+	$(PYTHON) tests/models/export.py
+
+setup:
+	setup/debian
+	setup/python demo
+
+setup-test:
+	setup/debian
+	setup/python test
+
+format:
+	git ls-files '*.cpp' '*.h' | xargs clang-format-22 -i
+
+clean:
+	rm -rf build dist

@@ -1,0 +1,151 @@
+#!/usr/bin/env python3
+"""Writes the models of the bars as ONNX files with reference outputs.
+
+    tests/models/export.py [NAME...]
+
+For each model NAME the folder $KNAPPER_MODELS (default build/models) gets
+NAME.onnx and, for each of its sizes, NAME.0.npz, NAME.1.npz, NAME.2.npz with
+arrays `in.<input>` and `out.<output>` computed by torch. What is already there
+and was written by the same scripts and packages is kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import logging
+import os
+import sys
+import time
+import warnings
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+sys.path.insert(0, str(HERE))
+
+
+def folder() -> Path:
+    return Path(os.environ.get("KNAPPER_MODELS", ROOT / "build" / "models"))
+
+
+def stamp(name: str) -> str:
+    """What the files of a model depend on, as one line."""
+    from importlib.metadata import version
+
+    text = b"".join(
+        (HERE / file).read_bytes() for file in ("definitions.py", "export.py")
+    )
+    packages = " ".join(
+        f"{p}={version(p)}"
+        for p in ("torch", "transformers", "onnx", "onnxscript")
+    )
+    return f"{name} {hashlib.sha256(text).hexdigest()[:16]} {packages}"
+
+
+def export(name: str, target: Path) -> None:
+    import numpy as np
+    import torch
+
+    from definitions import MODELS
+
+    model = MODELS[name]
+    module = model.module().eval()
+    generator = np.random.default_rng(17)
+
+    # The example's dims differ from each other and from one: an exporter must
+    # not take them for constants.
+    example = model.feed(generator, {"batch": 2, "sequence": 24})
+    arguments = tuple(torch.from_numpy(example[n]) for n in model.inputs)
+    path = target / f"{name}.onnx"
+    temporary = target / f"{name}.tmp.onnx"
+    if model.exporter == "dynamo":
+        symbols = {
+            s: torch.export.Dim(s, min=1, max=2048 if s == "batch" else 512)
+            for axes in model.inputs.values()
+            for s in axes.values()
+        }
+        shapes = tuple(
+            {axis: symbols[s] for axis, s in axes.items()}
+            for axes in model.inputs.values()
+        )
+        torch.onnx.export(
+            module,
+            arguments,
+            str(temporary),
+            dynamo=True,
+            input_names=list(model.inputs),
+            output_names=model.outputs,
+            dynamic_shapes=(shapes,),
+            external_data=False,
+            verbose=False,
+        )
+    else:
+        torch.onnx.export(
+            module,
+            arguments,
+            str(temporary),
+            dynamo=False,
+            input_names=list(model.inputs),
+            output_names=model.outputs,
+            dynamic_axes={
+                **model.inputs,
+                **{o: {0: "batch"} for o in model.outputs},
+            },
+            opset_version=17,
+        )
+    for index, size in enumerate(model.sizes):
+        feed = model.feed(np.random.default_rng(100 + index), size)
+        with torch.no_grad():
+            results = module(*(torch.from_numpy(feed[n]) for n in model.inputs))
+        arrays = {f"in.{n}": a for n, a in feed.items()}
+        for output, value in zip(model.outputs, results, strict=True):
+            spread = float(value.std())
+            if not 1e-2 < spread < 1e3:
+                raise SystemExit(
+                    f"{name}: output {output} has standard deviation {spread}: "
+                    "a test against it would prove nothing"
+                )
+            arrays[f"out.{output}"] = value.numpy()
+        np.savez(target / f"{name}.{index}.npz", **arrays)
+    temporary.rename(path)
+
+
+def ensure(names: list[str]) -> Path:
+    """Makes what is missing or out of date; returns the folder."""
+    target = folder()
+    target.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        mark = target / f"{name}.stamp"
+        wanted = stamp(name)
+        if mark.exists() and mark.read_text() == wanted:
+            continue
+        start = time.monotonic()
+        export(name, target)
+        mark.write_text(wanted)
+        size = (target / f"{name}.onnx").stat().st_size / 1e6
+        print(
+            f"{name}: {size:.0f} MB, {time.monotonic() - start:.0f} s",
+            file=sys.stderr,
+            flush=True,
+        )
+    return target
+
+
+def main() -> int:
+    from definitions import MODELS
+
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", default=[])
+    names = parser.parse_args().names or list(MODELS)
+    unknown = [n for n in names if n not in MODELS]
+    if unknown:
+        parser.error(f"no model {unknown[0]}; there are: {', '.join(MODELS)}")
+    warnings.filterwarnings("ignore")
+    logging.disable(logging.WARNING)
+    ensure(names)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
