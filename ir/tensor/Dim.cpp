@@ -1,0 +1,490 @@
+#include "ir/tensor/Dim.h"
+#include "ir/tensor/Dialect.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/MathExtras.h"
+#include <algorithm>
+#include <numeric>
+
+using namespace mlir;
+
+namespace knapper::ts {
+namespace {
+
+std::string atomText(Attribute atom);
+
+/// Atoms of a monomial, sorted by text so that order never depends on pointers.
+std::string monomialText(ArrayAttr monomial) {
+  return llvm::join(llvm::map_range(monomial, atomText), "*");
+}
+
+/// Degree first, then text: an admissible order, needed by exactDiv.
+bool monomialLess(ArrayAttr a, ArrayAttr b) {
+  if (a == b)
+    return false;
+  if (a.size() != b.size())
+    return a.size() < b.size();
+  for (auto [x, y] : llvm::zip(a, b)) {
+    if (x == y)
+      continue;
+    return atomText(x) < atomText(y);
+  }
+  return false;
+}
+
+struct Term {
+  int64_t coefficient;
+  ArrayAttr monomial;
+};
+
+/// Sorts, merges equal monomials, drops zeros; highest monomial first.
+DimAttr normalise(MLIRContext *context, SmallVector<Term> terms) {
+  llvm::stable_sort(terms, [](const Term &a, const Term &b) {
+    return monomialLess(b.monomial, a.monomial);
+  });
+  SmallVector<int64_t> coefficients;
+  SmallVector<ArrayAttr> monomials;
+  for (const Term &term : terms) {
+    if (!monomials.empty() && monomials.back() == term.monomial)
+      coefficients.back() =
+          static_cast<int64_t>(static_cast<uint64_t>(coefficients.back()) +
+                               static_cast<uint64_t>(term.coefficient));
+    else {
+      monomials.push_back(term.monomial);
+      coefficients.push_back(term.coefficient);
+    }
+    if (coefficients.back() == 0) {
+      monomials.pop_back();
+      coefficients.pop_back();
+    }
+  }
+  return DimAttr::get(context, coefficients, monomials);
+}
+
+SmallVector<Term> termsOf(Dim dim) {
+  SmallVector<Term> terms;
+  for (auto [c, m] :
+       llvm::zip(dim.attr().getCoefficients(), dim.attr().getMonomials()))
+    terms.push_back({c, m});
+  return terms;
+}
+
+ArrayAttr multiply(ArrayAttr a, ArrayAttr b) {
+  SmallVector<Attribute> atoms(a.begin(), a.end());
+  llvm::append_range(atoms, b);
+  llvm::stable_sort(atoms, [](Attribute x, Attribute y) {
+    return x != y && atomText(x) < atomText(y);
+  });
+  return ArrayAttr::get(a.getContext(), atoms);
+}
+
+/// a / b when b's atoms all occur in a.
+std::optional<ArrayAttr> divide(ArrayAttr a, ArrayAttr b) {
+  SmallVector<Attribute> atoms(a.begin(), a.end());
+  for (Attribute atom : b) {
+    auto *it = llvm::find(atoms, atom);
+    if (it == atoms.end())
+      return std::nullopt;
+    atoms.erase(it);
+  }
+  return ArrayAttr::get(a.getContext(), atoms);
+}
+
+Dim fromAtom(Attribute atom) {
+  MLIRContext *context = atom.getContext();
+  return DimAttr::get(context, {1}, {ArrayAttr::get(context, {atom})});
+}
+
+Dim makeFn(DimFn fn, Dim lhs, Dim rhs) {
+  return fromAtom(DimFnAttr::get(lhs.context(), static_cast<uint32_t>(fn),
+                                 lhs.attr(), rhs.attr()));
+}
+
+constexpr StringRef fnNames[] = {"floordiv", "mod", "min", "max"};
+
+bool isBareIdentifier(StringRef name) {
+  if (name.empty() || !(llvm::isAlpha(name[0]) || name[0] == '_') ||
+      llvm::is_contained(fnNames, name))
+    return false;
+  return llvm::all_of(
+      name, [](char c) { return llvm::isAlnum(c) || c == '_' || c == '.'; });
+}
+
+std::string atomText(Attribute atom) {
+  if (auto symbol = dyn_cast<StringAttr>(atom)) {
+    if (isBareIdentifier(symbol.getValue()))
+      return symbol.str();
+    std::string text = "`";
+    for (char c : symbol.getValue()) // the quote itself is doubled
+      text += c == '`' ? "``" : std::string(1, c);
+    return text + "`";
+  }
+  auto fn = cast<DimFnAttr>(atom);
+  return (fnNames[fn.getFn()] + "(" + Dim(fn.getLhs()).str() + ", " +
+          Dim(fn.getRhs()).str() + ")")
+      .str();
+}
+
+} // namespace
+
+Dim::Dim(DimAttr attr) : impl(attr) {}
+DimAttr Dim::attr() const { return cast<DimAttr>(impl); }
+
+Dim Dim::constant(MLIRContext *context, int64_t value) {
+  if (value == 0)
+    return DimAttr::get(context, {}, {});
+  return DimAttr::get(context, {value}, {ArrayAttr::get(context, {})});
+}
+
+Dim Dim::symbol(MLIRContext *context, StringRef name) {
+  return fromAtom(StringAttr::get(context, name));
+}
+
+std::optional<int64_t> Dim::asConstant() const {
+  ArrayRef<ArrayAttr> monomials = attr().getMonomials();
+  if (monomials.empty())
+    return 0;
+  if (monomials.size() == 1 && monomials[0].empty())
+    return attr().getCoefficients()[0];
+  return std::nullopt;
+}
+
+std::optional<StringRef> Dim::asSymbol() const {
+  ArrayRef<ArrayAttr> monomials = attr().getMonomials();
+  if (monomials.size() != 1 || monomials[0].size() != 1 ||
+      attr().getCoefficients()[0] != 1)
+    return std::nullopt;
+  if (auto symbol = dyn_cast<StringAttr>(monomials[0][0]))
+    return symbol.getValue();
+  return std::nullopt;
+}
+
+Dim Dim::operator+(Dim other) const {
+  SmallVector<Term> terms = termsOf(*this);
+  llvm::append_range(terms, termsOf(other));
+  return normalise(context(), std::move(terms));
+}
+
+Dim Dim::operator-(Dim other) const { return *this + other * -1; }
+
+Dim Dim::operator*(Dim other) const {
+  SmallVector<Term> terms;
+  for (const Term &a : termsOf(*this))
+    for (const Term &b : termsOf(other))
+      terms.push_back(
+          {static_cast<int64_t>(static_cast<uint64_t>(a.coefficient) *
+                                static_cast<uint64_t>(b.coefficient)),
+           multiply(a.monomial, b.monomial)});
+  return normalise(context(), std::move(terms));
+}
+
+std::optional<Dim> Dim::exactDiv(Dim other) const {
+  if (other.isConstant(0))
+    return std::nullopt;
+  if (*this == other)
+    return like(1);
+  Dim rest = *this, quotient = like(0);
+  Term lead = termsOf(other).front();
+  while (!rest.isConstant(0)) {
+    Term term = termsOf(rest).front();
+    std::optional<ArrayAttr> monomial = divide(term.monomial, lead.monomial);
+    if (!monomial || lead.coefficient == -1 ||
+        term.coefficient % lead.coefficient != 0)
+      return std::nullopt;
+    Dim part = DimAttr::get(context(), {term.coefficient / lead.coefficient},
+                            {*monomial});
+    quotient = quotient + part;
+    rest = rest - part * other;
+  }
+  return quotient;
+}
+
+Dim Dim::floorDiv(Dim other) const {
+  if (std::optional<Dim> exact = exactDiv(other))
+    return *exact;
+  if (std::optional<int64_t> divisor = other.asConstant();
+      divisor && *divisor > 0) {
+    // floordiv(d*q + r, d) = q + floordiv(r, d), for numbers inside r too.
+    SmallVector<Term> whole, rest;
+    for (const Term &term : termsOf(*this)) {
+      int64_t quotient = llvm::divideFloorSigned(term.coefficient, *divisor);
+      int64_t remainder = term.coefficient - quotient * *divisor;
+      if (remainder == 0 || term.monomial.empty()) {
+        whole.push_back({quotient, term.monomial});
+        if (remainder)
+          rest.push_back({remainder, term.monomial});
+      } else {
+        rest.push_back(term);
+      }
+    }
+    Dim q = normalise(context(), whole), r = normalise(context(), rest);
+    if (std::optional<int64_t> number = r.asConstant())
+      return q + llvm::divideFloorSigned(*number, *divisor);
+    return q + makeFn(DimFn::floordiv, r, other);
+  }
+  return makeFn(DimFn::floordiv, *this, other);
+}
+
+Dim Dim::ceilDiv(Dim other) const {
+  if (std::optional<Dim> exact = exactDiv(other))
+    return *exact;
+  return (*this + other - 1).floorDiv(other);
+}
+
+Dim Dim::mod(Dim other) const {
+  if (exactDiv(other))
+    return like(0);
+  if (std::optional<int64_t> divisor = other.asConstant();
+      divisor && *divisor > 0) {
+    SmallVector<Term> rest;
+    for (Term term : termsOf(*this)) {
+      term.coefficient -=
+          llvm::divideFloorSigned(term.coefficient, *divisor) * *divisor;
+      if (term.coefficient)
+        rest.push_back(term);
+    }
+    Dim r = normalise(context(), rest);
+    if (r.asConstant())
+      return r;
+    return makeFn(DimFn::mod, r, other);
+  }
+  return makeFn(DimFn::mod, *this, other);
+}
+
+static Dim minOrMax(DimFn fn, Dim a, Dim b) {
+  // A constant difference decides, whatever the symbols are.
+  if (std::optional<int64_t> difference = (a - b).asConstant())
+    return (*difference <= 0) == (fn == DimFn::min) ? a : b;
+  if (b.str() < a.str())
+    std::swap(a, b);
+  return makeFn(fn, a, b);
+}
+Dim Dim::min(Dim other) const { return minOrMax(DimFn::min, *this, other); }
+Dim Dim::max(Dim other) const { return minOrMax(DimFn::max, *this, other); }
+
+int64_t Dim::knownDivisor() const {
+  int64_t divisor = 0;
+  for (int64_t c : attr().getCoefficients())
+    divisor = std::gcd(divisor, c);
+  return divisor;
+}
+
+static Dim apply(DimFn fn, Dim a, Dim b) {
+  switch (fn) {
+  case DimFn::floordiv:
+    return a.floorDiv(b);
+  case DimFn::mod:
+    return a.mod(b);
+  case DimFn::min:
+    return a.min(b);
+  case DimFn::max:
+    return a.max(b);
+  }
+  return a;
+}
+
+Dim Dim::substitute(llvm::function_ref<Dim(StringRef)> map) const {
+  Dim result = like(0);
+  for (const Term &term : termsOf(*this)) {
+    Dim value = like(term.coefficient);
+    for (Attribute atom : term.monomial) {
+      if (auto symbol = dyn_cast<StringAttr>(atom)) {
+        Dim replacement = map(symbol.getValue());
+        value = value * (replacement ? replacement : fromAtom(atom));
+      } else {
+        auto fn = cast<DimFnAttr>(atom);
+        value = value * apply(static_cast<DimFn>(fn.getFn()),
+                              Dim(fn.getLhs()).substitute(map),
+                              Dim(fn.getRhs()).substitute(map));
+      }
+    }
+    result = result + value;
+  }
+  return result;
+}
+
+std::optional<int64_t>
+Dim::evaluate(llvm::function_ref<std::optional<int64_t>(StringRef)> map) const {
+  int64_t sum = 0;
+  for (const Term &term : termsOf(*this)) {
+    int64_t value = term.coefficient;
+    for (Attribute atom : term.monomial) {
+      std::optional<int64_t> factor;
+      if (auto symbol = dyn_cast<StringAttr>(atom)) {
+        factor = map(symbol.getValue());
+      } else {
+        auto fn = cast<DimFnAttr>(atom);
+        std::optional<int64_t> a = Dim(fn.getLhs()).evaluate(map);
+        std::optional<int64_t> b = Dim(fn.getRhs()).evaluate(map);
+        if (!a || !b)
+          return std::nullopt;
+        switch (static_cast<DimFn>(fn.getFn())) {
+        case DimFn::floordiv:
+        case DimFn::mod: {
+          if (*b == 0 || (*b == -1 && *a == INT64_MIN))
+            return std::nullopt;
+          int64_t q = llvm::divideFloorSigned(*a, *b);
+          factor = static_cast<DimFn>(fn.getFn()) == DimFn::floordiv
+                       ? q
+                       : *a - q * *b;
+          break;
+        }
+        case DimFn::min:
+          factor = std::min(*a, *b);
+          break;
+        case DimFn::max:
+          factor = std::max(*a, *b);
+          break;
+        }
+      }
+      if (!factor || llvm::MulOverflow(value, *factor, value))
+        return std::nullopt;
+    }
+    if (llvm::AddOverflow(sum, value, sum))
+      return std::nullopt;
+  }
+  return sum;
+}
+
+void Dim::collectSymbols(llvm::SetVector<StringAttr> &symbols) const {
+  for (ArrayAttr monomial : attr().getMonomials())
+    for (Attribute atom : monomial) {
+      if (auto symbol = dyn_cast<StringAttr>(atom)) {
+        symbols.insert(symbol);
+      } else {
+        auto fn = cast<DimFnAttr>(atom);
+        Dim(fn.getLhs()).collectSymbols(symbols);
+        Dim(fn.getRhs()).collectSymbols(symbols);
+      }
+    }
+}
+
+std::string Dim::str() const {
+  std::string text;
+  for (const Term &term : termsOf(*this)) {
+    int64_t c = term.coefficient;
+    if (!text.empty())
+      text += c < 0 ? " - " : " + ";
+    else if (c < 0)
+      text += "-";
+    uint64_t magnitude =
+        c < 0 ? 0 - static_cast<uint64_t>(c) : static_cast<uint64_t>(c);
+    if (term.monomial.empty())
+      text += std::to_string(magnitude);
+    else
+      text += (magnitude == 1 ? "" : std::to_string(magnitude) + "*") +
+              monomialText(term.monomial);
+  }
+  return text.empty() ? "0" : text;
+}
+
+Dim product(MLIRContext *context, ArrayRef<Dim> dims) {
+  Dim result = Dim::constant(context, 1);
+  for (Dim dim : dims)
+    result = result * dim;
+  return result;
+}
+
+namespace {
+
+/// Recursive descent over  sum := ['-'] term {('+'|'-') term},
+/// term := factor {'*' factor}, factor := number | symbol | fn(sum, sum) |
+/// (sum).
+struct DimParser {
+  MLIRContext *context;
+  StringRef text;
+  unsigned depth = 0;
+  bool failed = false;
+
+  bool accept(StringRef token) {
+    text = text.ltrim();
+    return text.consume_front(token);
+  }
+  Dim fail() {
+    failed = true;
+    return Dim::constant(context, 0);
+  }
+
+  Dim parseSum() {
+    if (++depth > 64)
+      return fail();
+    Dim value = accept("-") ? parseTerm() * -1 : parseTerm();
+    while (!failed) {
+      if (accept("+"))
+        value = value + parseTerm();
+      else if (accept("-"))
+        value = value - parseTerm();
+      else
+        break;
+    }
+    --depth;
+    return value;
+  }
+
+  Dim parseTerm() {
+    Dim value = parseFactor();
+    while (!failed && accept("*"))
+      value = value * parseFactor();
+    return value;
+  }
+
+  Dim parseFactor() {
+    if (accept("(")) {
+      Dim value = parseSum();
+      return accept(")") ? value : fail();
+    }
+    if (accept("`")) {
+      std::string name;
+      while (true) {
+        if (text.empty())
+          return fail();
+        if (text.consume_front("``"))
+          name += '`';
+        else if (text.consume_front("`"))
+          break;
+        else {
+          name += text.front();
+          text = text.drop_front();
+        }
+      }
+      return Dim::symbol(context, name);
+    }
+    text = text.ltrim();
+    if (!text.empty() && llvm::isDigit(text[0])) {
+      uint64_t magnitude;
+      if (text.consumeInteger(10, magnitude) || magnitude > INT64_MAX)
+        return fail();
+      return Dim::constant(context, static_cast<int64_t>(magnitude));
+    }
+    StringRef name = text.take_while(
+        [](char c) { return llvm::isAlnum(c) || c == '_' || c == '.'; });
+    if (name.empty())
+      return fail();
+    text = text.drop_front(name.size());
+    for (auto [index, fn] : llvm::enumerate(fnNames)) {
+      if (name != fn)
+        continue;
+      if (!accept("("))
+        return fail();
+      Dim a = parseSum();
+      if (!accept(","))
+        return fail();
+      Dim b = parseSum();
+      if (failed || !accept(")"))
+        return fail();
+      return apply(static_cast<DimFn>(index), a, b);
+    }
+    return Dim::symbol(context, name);
+  }
+};
+
+} // namespace
+
+std::optional<Dim> parseDim(MLIRContext *context, StringRef text) {
+  DimParser parser{context, text};
+  Dim value = parser.parseSum();
+  if (parser.failed || !parser.text.trim().empty())
+    return std::nullopt;
+  return value;
+}
+
+} // namespace knapper::ts

@@ -1,0 +1,37 @@
+// Base classes of the tensor dialect's ops.
+#ifndef KNAPPER_IR_TENSOR_OPBASE
+#define KNAPPER_IR_TENSOR_OPBASE
+
+include "ir/tensor/Attributes.td"
+include "ir/tensor/Interfaces.td"
+include "mlir/Interfaces/InferTypeOpInterface.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+include "mlir/Interfaces/ControlFlowInterfaces.td"
+
+def Ts_Float : AnyTypeOf<[F32, F16, BF16, F64]>;
+def Ts_SInt : AnyTypeOf<[I8, I16, I32, I64]>;
+def Ts_Int : AnyTypeOf<[I8, UI8, I16, I32, I64]>;
+def Ts_Number : AnyTypeOf<[F32, F16, BF16, F64, I8, UI8, I16, I32, I64]>;
+def Ts_Element : AnyTypeOf<[F32, F16, BF16, F64, I1, I8, UI8, I16, I32, I64]>;
+
+def Ts_Tensor : RankedTensorOf<[Ts_Element]>;
+def Ts_FloatTensor : RankedTensorOf<[Ts_Float]>;
+def Ts_NumberTensor : RankedTensorOf<[Ts_Number]>;
+def Ts_IntTensor : RankedTensorOf<[Ts_Int]>;
+def Ts_BoolTensor : RankedTensorOf<[I1]>;
+def Ts_IntOrBoolTensor : RankedTensorOf<[I1, I8, UI8, I16, I32, I64]>;
+def Ts_IndexTensor : RankedTensorOf<[I32, I64]>;
+
+def Ts_DimArray : TypedArrayAttrBase<Ts_DimAttr, "sizes">;
+
+class Ts_Op<string mnemonic, list<Trait> traits = []>
+    : Op<Ts_Dialect, mnemonic, !listconcat([Pure], traits)>;
+
+// The result type follows from the operands: `inferReturnTypes` is the op's shape inference, its
+// builders take no types, its verifier compares.
+class Ts_InferredOp<string mnemonic, list<Trait> traits = []>
+    : Ts_Op<mnemonic, !listconcat([InferTypeOpAdaptor], traits)>;
+
+defvar Indexed = DeclareOpInterfaceMethods<Ts_IndexingInterface>;
+
+#endif

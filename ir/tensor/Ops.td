@@ -1,0 +1,5 @@
+include "ir/tensor/ElementwiseOps.td"
+include "ir/tensor/ShapeOps.td"
+include "ir/tensor/ReductionOps.td"
+include "ir/tensor/CompositeOps.td"
+include "ir/tensor/KernelOps.td"
