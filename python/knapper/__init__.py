@@ -1,0 +1,47 @@
+"""Knapper: compile a model once, run it anywhere as native kernels.
+
+    import knapper
+
+    m = knapper.compile("model.onnx", target="cpu", threads=2)
+    y = m(x)                     # NumPy arrays or anything with DLPack
+    y[0], y["logits"]            # by position, by name
+    m.save("model.knap")
+    m = knapper.load("model.knap", threads=2)
+
+Everything goes through the C API of one shared library (see `knapper.library`);
+the package itself needs NumPy only. Errors are `UserError` (the model, a file or
+an argument: yours to fix), `DeviceError` (the machine) and `InternalError` (a
+defect of Knapper), all of them `knapper.Error`. Messages of the library go to
+the Python logger named "knapper", which is silent unless logging is configured.
+"""
+
+from knapper.compiler import compile, inspect
+from knapper.devices import devices
+from knapper.errors import DeviceError, Error, InternalError, UserError
+from knapper.module import Module, Pending, Result, TensorInfo, load
+from knapper.tensor import Tensor
+from knapper.library import has_compiler, version
+
+__all__ = [
+    "DeviceError",
+    "Error",
+    "InternalError",
+    "Module",
+    "Pending",
+    "Result",
+    "Tensor",
+    "TensorInfo",
+    "UserError",
+    "compile",
+    "devices",
+    "has_compiler",
+    "inspect",
+    "load",
+    "version",
+]
+
+
+def __getattr__(name: str) -> str:
+    if name == "__version__":
+        return version()
+    raise AttributeError(f"module 'knapper' has no attribute {name!r}")

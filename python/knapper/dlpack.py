@@ -1,0 +1,158 @@
+"""DLPack through ctypes: borrowing others' memory and lending ours.
+
+Capsules follow the DLPack 0.8 layout (`dltensor`), which every library that
+speaks DLPack accepts and gives when no version is asked for.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import c_int32, c_int64, c_uint8, c_uint16, c_uint64, c_void_p
+
+from knapper import dtypes
+from knapper.errors import UserError
+
+CPU = 1
+_NAME = b"dltensor"
+# (type code, bits) by dtype code.
+_CODES = {
+    "f32": (2, 32),
+    "f16": (2, 16),
+    "bf16": (4, 16),
+    "f64": (2, 64),
+    "i1": (6, 8),
+    "i8": (0, 8),
+    "u8": (1, 8),
+    "i16": (0, 16),
+    "i32": (0, 32),
+    "i64": (0, 64),
+}
+_TO_DL = [_CODES[name] for name in dtypes.NAMES]
+_FROM_DL = {pair: code for code, pair in enumerate(_TO_DL)}
+
+
+class _DLTensor(ctypes.Structure):
+    _fields_ = [
+        ("data", c_void_p),
+        ("device_type", c_int32),
+        ("device_id", c_int32),
+        ("ndim", c_int32),
+        ("type_code", c_uint8),
+        ("bits", c_uint8),
+        ("lanes", c_uint16),
+        ("shape", ctypes.POINTER(c_int64)),
+        ("strides", ctypes.POINTER(c_int64)),
+        ("byte_offset", c_uint64),
+    ]
+
+
+_Deleter = ctypes.CFUNCTYPE(None, c_void_p)
+
+
+class _Managed(ctypes.Structure):
+    _fields_ = [
+        ("tensor", _DLTensor),
+        ("context", c_void_p),
+        ("deleter", _Deleter),
+    ]
+
+
+_api = ctypes.pythonapi
+_get_pointer = ctypes.PYFUNCTYPE(c_void_p, ctypes.py_object, ctypes.c_char_p)(
+    ("PyCapsule_GetPointer", _api)
+)
+_CapsuleDestructor = ctypes.PYFUNCTYPE(None, c_void_p)
+_new_capsule = ctypes.PYFUNCTYPE(
+    ctypes.py_object, c_void_p, ctypes.c_char_p, _CapsuleDestructor
+)(("PyCapsule_New", _api))
+# The same calls for a capsule that is being destroyed and must not be owned.
+_raw_is_valid = ctypes.PYFUNCTYPE(ctypes.c_int, c_void_p, ctypes.c_char_p)(
+    ("PyCapsule_IsValid", _api)
+)
+_raw_get_pointer = ctypes.PYFUNCTYPE(c_void_p, c_void_p, ctypes.c_char_p)(
+    ("PyCapsule_GetPointer", _api)
+)
+
+
+class Borrowed:
+    """Memory of an object with __dlpack__: pointer, shape, dtype code.
+
+    The memory is valid while this object lives: the capsule is never consumed,
+    so its own destructor gives the memory back.
+    """
+
+    __slots__ = ("pointer", "shape", "code", "_capsule", "_source")
+
+    def __init__(self, source: object, where: str) -> None:
+        try:
+            self._capsule = source.__dlpack__()  # type: ignore[attr-defined]
+        except (BufferError, RuntimeError, TypeError) as error:
+            raise UserError(
+                f"{where}: its memory cannot be shared: {error}", where=where
+            ) from error
+        self._source = source
+        managed = _Managed.from_address(_get_pointer(self._capsule, _NAME))
+        tensor = managed.tensor
+        if tensor.device_type != CPU:
+            raise UserError(
+                f"{where}: the tensor is not in host memory (DLPack device "
+                f"{tensor.device_type})",
+                where=where,
+                hint="move it to the CPU first",
+            )
+        code = _FROM_DL.get((tensor.type_code, tensor.bits))
+        if code is None or tensor.lanes != 1:
+            raise UserError(
+                f"{where}: no such dtype: DLPack code {tensor.type_code}, "
+                f"{tensor.bits} bits, {tensor.lanes} lanes",
+                where=where,
+                hint="convert it to one of " + ", ".join(dtypes.NAMES),
+            )
+        shape = tuple(tensor.shape[i] for i in range(tensor.ndim))
+        if tensor.strides and 0 not in shape:
+            step = 1
+            for axis in reversed(range(tensor.ndim)):
+                if shape[axis] != 1 and tensor.strides[axis] != step:
+                    raise UserError(
+                        f"{where}: the tensor is not contiguous in row-major "
+                        f"order (stride {tensor.strides[axis]} at axis {axis})",
+                        where=where,
+                        hint="pass a contiguous copy",
+                    )
+                step *= shape[axis]
+        self.pointer = (tensor.data or 0) + tensor.byte_offset
+        self.shape = shape
+        self.code = code
+
+
+# What lent tensors keep alive, by the address of their header.
+_lent: dict[int, tuple[object, ...]] = {}
+
+
+@_Deleter
+def _give_back(address):
+    _lent.pop(address, None)
+
+
+@_CapsuleDestructor
+def _destroy_capsule(capsule):
+    # Only a capsule that nobody consumed still has its first name.
+    if _raw_is_valid(capsule, _NAME):
+        _lent.pop(_raw_get_pointer(capsule, _NAME), None)
+
+
+def lend(pointer: int, shape: tuple[int, ...], code: int, owner: object) -> object:
+    """A capsule over memory that `owner` keeps alive until it is given back."""
+    managed = _Managed()
+    dims = (c_int64 * max(1, len(shape)))(*shape)
+    tensor = managed.tensor
+    tensor.data = pointer
+    tensor.device_type = CPU
+    tensor.ndim = len(shape)
+    tensor.type_code, tensor.bits = _TO_DL[code]
+    tensor.lanes = 1
+    tensor.shape = dims
+    managed.deleter = _give_back
+    address = ctypes.addressof(managed)
+    _lent[address] = (managed, dims, owner)
+    return _new_capsule(address, _NAME, _destroy_capsule)

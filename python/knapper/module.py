@@ -1,0 +1,612 @@
+"""Compiled models: signature, calls, results."""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import json
+import os
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from ctypes import byref, c_int64, c_uint64, c_void_p
+from typing import Any
+
+import numpy as np
+
+from knapper import dtypes, log
+from knapper.dlpack import Borrowed
+from knapper.errors import UserError
+from knapper.library import (
+    CLoadOptions,
+    CTensor,
+    CTensorInfo,
+    check,
+    library,
+    take_string,
+)
+from knapper.tensor import Tensor
+
+Array = Any  # a NumPy array, a sequence of numbers, or an object with __dlpack__
+
+# Prepared arguments kept for each thread and module: one entry a shape.
+_MAX_PREPARED = 64
+
+
+@dataclasses.dataclass(frozen=True)
+class TensorInfo:
+    """One input or output: name, dtype ("f32", "i64"...) and shape, where a
+    symbolic dim is text ("batch", "2*sequence")."""
+
+    name: str
+    dtype: str
+    shape: tuple[int | str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]"
+
+
+def load_options(threads: int, verify: bool = False) -> Any:
+    """knapper_load_options by reference."""
+    if threads < 0:
+        raise UserError(
+            f"threads is {threads}",
+            where="threads",
+            hint="pass 0 for one thread a core, or a count",
+        )
+    return byref(
+        CLoadOptions(ctypes.sizeof(CLoadOptions), threads, int(verify), -1)
+    )
+
+
+def load(
+    source: str | os.PathLike[str] | bytes,
+    *,
+    threads: int = 0,
+    verify: bool = False,
+) -> Module:
+    """Loads a compiled artefact: a path (the file is mapped) or its bytes.
+
+    threads: worker threads; 0: one a core.
+    verify: also check the hash of the constants, which reads all of them.
+
+    An artefact is native code: load only what you trust as you would a program.
+    Raises UserError for a file that is damaged or of another version.
+    """
+    lib = library()
+    log.follow()
+    handle = c_void_p()
+    options = load_options(threads, verify)
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        data = bytes(source)
+        check(lib.knapper_load_memory(data, len(data), options, byref(handle)))
+    elif isinstance(source, (str, os.PathLike)):
+        check(lib.knapper_load(os.fsencode(source), options, byref(handle)))
+    else:
+        raise UserError(
+            f"an artefact is a path or bytes, not {type(source).__name__}",
+            where="source",
+        )
+    return Module._adopt(handle)
+
+
+class _Handle:
+    """A library object, released when the last that uses it is gone."""
+
+    __slots__ = ("value", "_release", "_keep")
+
+    def __init__(self, value: Any, release: Any, keep: object = None) -> None:
+        self.value = value
+        self._release = release
+        self._keep = keep
+
+    def __del__(self) -> None:
+        value, self.value = self.value, None
+        if value:
+            self._release(value)
+
+
+class _Prepared:
+    """The input structs of one combination of shapes and dtypes."""
+
+    __slots__ = ("tensors", "keep")
+
+    def __init__(self, descriptions: list[tuple[tuple[int, ...], int]]) -> None:
+        self.tensors = (CTensor * max(1, len(descriptions)))()
+        self.keep = []
+        for tensor, (shape, code) in zip(self.tensors, descriptions):
+            size = dtypes.SIZES[code]
+            for dim in shape:
+                size *= dim
+            dims = (c_int64 * max(1, len(shape)))(*shape)
+            self.keep.append(dims)
+            tensor.bytes = size
+            tensor.dtype = code
+            tensor.rank = len(shape)
+            tensor.shape = dims
+
+
+class Result(Sequence[np.ndarray]):
+    """The outputs of a run, by position and by name.
+
+    `result[0]` and `result["logits"]` are NumPy arrays over the library's
+    memory, without a copy; the memory is given back when the result and all
+    arrays of it are gone. A bf16 output is an array when ml_dtypes is installed
+    and a `Tensor` otherwise. `tensor(key)` is always a `Tensor`, for DLPack.
+    """
+
+    __slots__ = ("_handle", "_names", "_arrays", "_given")
+
+    def __init__(
+        self, handle: _Handle, names: dict[str, int], given: object = None
+    ) -> None:
+        self._handle = handle
+        self._names = names
+        self._arrays: list[Any] = [None] * len(names)
+        self._given = given
+
+    def _index(self, key: int | str) -> int:
+        if isinstance(key, str):
+            try:
+                return self._names[key]
+            except KeyError:
+                raise KeyError(
+                    f"no output {key!r}; there are: {', '.join(self._names)}"
+                ) from None
+        count = len(self._arrays)
+        if not -count <= key < count:
+            raise IndexError(f"output {key} of {count}")
+        return key % count
+
+    def tensor(self, key: int | str) -> Tensor:
+        """An output as a `Tensor`: shape, dtype and DLPack."""
+        raw = CTensor()
+        index = self._index(key)
+        check(library().knapper_result_output(self._handle.value, index, raw))
+        # The owner is the handle and whatever memory the caller gave.
+        owner = (self._handle, self._given)
+        return Tensor(
+            raw.data or 0, tuple(raw.shape[: raw.rank]), raw.dtype, owner
+        )
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, slice):
+            return [self[i] for i in range(*key.indices(len(self)))]
+        index = self._index(key)
+        array = self._arrays[index]
+        if array is None:
+            tensor = self.tensor(index)
+            known = dtypes.numpy_of(tensor._code) is not None
+            self._arrays[index] = array = tensor.numpy() if known else tensor
+        return array
+
+    def __len__(self) -> int:
+        return len(self._arrays)
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[i] for i in range(len(self._arrays)))
+
+    def keys(self) -> list[str]:
+        """The outputs' names, in order."""
+        return list(self._names)
+
+    def items(self) -> list[tuple[str, Any]]:
+        """(name, array) of every output, in order."""
+        return [(name, self[i]) for name, i in self._names.items()]
+
+    def __repr__(self) -> str:
+        return f"Result({', '.join(self._names)})"
+
+
+class Pending:
+    """A run that has been started. Holds its inputs until it is waited for."""
+
+    __slots__ = ("_event", "_names", "_keep")
+
+    def __init__(self, event: _Handle, names: dict[str, int], keep: object) -> None:
+        self._event = event
+        self._names = names
+        self._keep = keep
+
+    def done(self) -> bool:
+        """Whether wait() would return at once."""
+        value = self._event.value
+        return value is None or bool(library().knapper_event_done(value))
+
+    def wait(self) -> Result:
+        """The result, or the error of the run. Once only."""
+        value, self._event.value = self._event.value, None
+        if value is None:
+            raise UserError("this run has been waited for", where="wait")
+        out = c_void_p()
+        lib = library()
+        check(lib.knapper_event_wait(value, byref(out)))
+        handle = _Handle(out, lib.knapper_result_release, self._keep)
+        return Result(handle, self._names, self._keep)
+
+
+def _drop_event(value: Any) -> None:
+    # Nobody waited: the inputs may be freed only after the run.
+    lib = library()
+    out = c_void_p()
+    error = lib.knapper_event_wait(value, byref(out))
+    if error is not None:
+        lib.knapper_error_release(error)
+    elif out.value:
+        lib.knapper_result_release(out)
+
+
+class Module:
+    """A compiled model. Safe to call from any number of threads at once.
+
+    Made by `knapper.compile` and `knapper.load`. Calls release the GIL.
+    """
+
+    def __init__(self) -> None:
+        raise TypeError("use knapper.compile or knapper.load")
+
+    @classmethod
+    def _adopt(cls, handle: c_void_p) -> Module:
+        self = object.__new__(cls)
+        lib = library()
+        self._lib = lib
+        self._handle = _Handle(handle, lib.knapper_module_release)
+        self._inputs = self._signature(
+            lib.knapper_module_num_inputs(handle), lib.knapper_module_input
+        )
+        self._outputs = self._signature(
+            lib.knapper_module_num_outputs(handle), lib.knapper_module_output
+        )
+        self._positions = {info.name: i for i, info in enumerate(self._inputs)}
+        self._names = {info.name: i for i, info in enumerate(self._outputs)}
+        self._local = threading.local()
+        return self
+
+    def _signature(self, count: int, read: Any) -> tuple[TensorInfo, ...]:
+        entries = []
+        for index in range(count):
+            raw = CTensorInfo()
+            raw.size = ctypes.sizeof(CTensorInfo)
+            check(read(self._handle.value, index, byref(raw)))
+            shape = tuple(
+                raw.shape[axis] if raw.shape[axis] >= 0 else raw.dim_text[axis].decode()
+                for axis in range(raw.rank)
+            )
+            entries.append(
+                TensorInfo(raw.name.decode(), dtypes.NAMES[raw.dtype], shape)
+            )
+        return tuple(entries)
+
+    @property
+    def inputs(self) -> tuple[TensorInfo, ...]:
+        """Names, dtypes and shapes of the inputs, in order."""
+        return self._inputs
+
+    @property
+    def outputs(self) -> tuple[TensorInfo, ...]:
+        """Names, dtypes and shapes of the outputs, in order."""
+        return self._outputs
+
+    # ---- calls
+
+    def __call__(self, *args: Array, **kwargs: Array) -> Result:
+        """Runs the model: `m(a, b)`, `m(x=a, y=b)` or `m({"input.1": a})`.
+
+        Arguments are C-contiguous NumPy arrays or host tensors with DLPack, read
+        in place; other NumPy layouts and sequences of numbers are copied first.
+        Sizes of symbolic dims follow from the shapes.
+
+        Raises UserError for missing or unknown inputs and for wrong shapes and
+        dtypes, before any kernel starts; DeviceError when memory runs out.
+        """
+        values = self._bind(args, kwargs)
+        prepared, keep = self._prepare(values)
+        out = c_void_p()
+        error = self._lib.knapper_run(
+            self._handle.value, prepared.tensors, len(values), None, 0, byref(out)
+        )
+        if error is not None:
+            check(error)
+        del keep
+        return Result(
+            _Handle(out, self._lib.knapper_result_release, self._handle), self._names
+        )
+
+    def run(
+        self,
+        inputs: Mapping[str, Array] | Sequence[Array],
+        outputs: Mapping[str, Array] | Sequence[Array | None] | None = None,
+    ) -> Result:
+        """Runs the model into memory of the caller.
+
+        outputs: by name or by position, writeable contiguous arrays that are
+            filled in place; what is left out or None is provided by the module.
+
+        Raises as calling the module does; also for an output that is too small,
+        read-only or not contiguous.
+        """
+        values = self._bind_collection(inputs)
+        prepared, keep = self._prepare(values)
+        given, targets = self._targets(outputs)
+        out = c_void_p()
+        check(
+            self._lib.knapper_run(
+                self._handle.value,
+                prepared.tensors,
+                len(values),
+                targets,
+                len(self._outputs) if targets is not None else 0,
+                byref(out),
+            )
+        )
+        del keep
+        handle = _Handle(out, self._lib.knapper_result_release, self._handle)
+        return Result(handle, self._names, given)
+
+    def start(
+        self,
+        inputs: Mapping[str, Array] | Sequence[Array],
+        outputs: Mapping[str, Array] | Sequence[Array | None] | None = None,
+    ) -> Pending:
+        """Starts a run and returns at once; `wait()` gives its result. The
+        arrays must not be changed before."""
+        values = self._bind_collection(inputs)
+        # Not the thread's own structs: the next call may change those.
+        prepared, keep = self._prepare(values, cached=False)
+        given, targets = self._targets(outputs)
+        out = c_void_p()
+        check(
+            self._lib.knapper_run_async(
+                self._handle.value,
+                prepared.tensors,
+                len(values),
+                targets,
+                len(self._outputs) if targets is not None else 0,
+                byref(out),
+            )
+        )
+        held = (self._handle, prepared, keep, given, targets)
+        return Pending(_Handle(out, _drop_event, held), self._names, held)
+
+    def profile(self, *args: Array, **kwargs: Array) -> dict[str, Any]:
+        """Runs once with a clock around every launch: {"launches": [{"kernel",
+        "origin", "schedule", "ns", "flops", "bytes"}], "total_ns"}. Arguments
+        and errors are those of a call."""
+        values = self._bind(args, kwargs)
+        prepared, keep = self._prepare(values)
+        text = c_void_p()
+        check(
+            self._lib.knapper_profile(
+                self._handle.value, prepared.tensors, len(values), byref(text)
+            )
+        )
+        del keep
+        return json.loads(take_string(text))
+
+    # ---- the module as a whole
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the artefact, which `knapper.load` reads on any machine of the
+        target's kind. Never leaves a half-written file. Raises DeviceError when
+        writing fails."""
+        check(self._lib.knapper_module_save(self._handle.value, os.fsencode(path)))
+
+    def explain(self, path: str | os.PathLike[str] | None = None) -> str:
+        """The report as one self-contained HTML page: graph, kernels, why each
+        boundary was not fused, memory over time. With a path it is also written
+        there."""
+        text = c_void_p()
+        check(self._lib.knapper_explain(self._handle.value, byref(text)))
+        html = take_string(text)
+        if path is not None:
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(html)
+        return html
+
+    def describe(self) -> dict[str, Any]:
+        """The module as data: signature, kernels, launches, memory, phases."""
+        text = ctypes.c_char_p()
+        check(self._lib.knapper_module_describe(self._handle.value, byref(text)))
+        return json.loads(text.value or b"{}")
+
+    def peak_memory(self, **symbols: int) -> dict[str, int]:
+        """Planned bytes at given sizes, before any run:
+        `m.peak_memory(batch=8, sequence=128)` -> {"arena", "constants"}."""
+        count = len(symbols)
+        names = (ctypes.c_char_p * max(1, count))(*(s.encode() for s in symbols))
+        values = (c_int64 * max(1, count))(*symbols.values())
+        arena, constants = c_uint64(), c_uint64()
+        check(
+            self._lib.knapper_module_peak_memory(
+                self._handle.value, names, values, count, byref(arena), byref(constants)
+            )
+        )
+        return {"arena": arena.value, "constants": constants.value}
+
+    def __repr__(self) -> str:
+        takes = ", ".join(map(str, self._inputs))
+        gives = ", ".join(map(str, self._outputs))
+        return f"Module({takes}) -> ({gives})"
+
+    # ---- arguments
+
+    def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[Any]:
+        """The inputs in signature order."""
+        if not kwargs:
+            if args and len(args) == len(self._inputs) and type(args[0]) is np.ndarray:
+                return args
+            if len(args) == 1 and isinstance(args[0], Mapping):
+                return self._bind_names(args[0])
+            return self._bind_collection(args)
+        if not args:
+            return self._bind_names(kwargs)
+        if len(args) > len(self._inputs):
+            return self._bind_collection(args)
+        named = {info.name: value for info, value in zip(self._inputs, args)}
+        twice = [name for name in kwargs if name in named]
+        if twice:
+            raise UserError(
+                f"input {twice[0]!r} is given by position and by name",
+                where=twice[0],
+            )
+        return self._bind_names(named | kwargs)
+
+    def _bind_collection(self, inputs: Any) -> Sequence[Any]:
+        if isinstance(inputs, Mapping):
+            return self._bind_names(inputs)
+        if len(inputs) != len(self._inputs):
+            raise UserError(
+                f"the model takes {len(self._inputs)} inputs, {len(inputs)} "
+                f"were given",
+                where="inputs",
+                hint="it takes " + ", ".join(map(str, self._inputs)),
+            )
+        return inputs
+
+    def _bind_names(self, named: Mapping[str, Any]) -> list[Any]:
+        try:
+            if len(named) == len(self._inputs):
+                return [named[name] for name in self._positions]
+        except KeyError:
+            pass
+        unknown = [n for n in named if n not in self._positions]
+        missing = [n for n in self._positions if n not in named]
+        what = f"no input {unknown[0]!r}" if unknown else f"input {missing[0]!r} is missing"
+        raise UserError(
+            what,
+            where=unknown[0] if unknown else missing[0],
+            hint="the model takes " + ", ".join(map(str, self._inputs)),
+        )
+
+    def _prepare(
+        self, values: Sequence[Any], cached: bool = True
+    ) -> tuple[_Prepared, list[Any]]:
+        """Input structs that point at the values, and what keeps those alive."""
+        keep: list[Any] = []
+        key: list[Any] = []
+        pointers = []
+        for index, value in enumerate(values):
+            if type(value) is not np.ndarray or not value.flags.c_contiguous:
+                value = self._readable(index, value)
+            keep.append(value)
+            if type(value) is np.ndarray:
+                key.append(value.shape)
+                key.append(value.dtype)
+                pointers.append(value.__array_interface__["data"][0])
+            else:
+                key.append(value.shape)
+                key.append(value.code)
+                pointers.append(value.pointer)
+        try:
+            known: dict[Any, _Prepared] = self._local.known
+        except AttributeError:
+            known = self._local.known = {}
+        shapes = tuple(key)
+        prepared = known.get(shapes) if cached else None
+        if prepared is None:
+            prepared = _Prepared(
+                [
+                    (value.shape, self._code(index, value))
+                    for index, value in enumerate(keep)
+                ]
+            )
+            if cached:
+                if len(known) >= _MAX_PREPARED:
+                    known.clear()
+                known[shapes] = prepared
+        for tensor, pointer in zip(prepared.tensors, pointers):
+            tensor.data = pointer
+        return prepared, keep
+
+    def _readable(self, index: int, value: Any) -> Any:
+        """A contiguous array, or memory borrowed by DLPack."""
+        info = self._inputs[index]
+        if isinstance(value, np.ndarray):
+            return np.asarray(np.ascontiguousarray(value)).reshape(value.shape)
+        if hasattr(value, "__dlpack__"):
+            return Borrowed(value, info.name)
+        dtype = dtypes.numpy_of(dtypes.NAMES.index(info.dtype))
+        try:
+            return np.ascontiguousarray(np.asarray(value, dtype)).reshape(
+                np.shape(value)
+            )
+        except (TypeError, ValueError) as error:
+            raise UserError(
+                f"input {info}: {type(value).__name__} is no array: {error}",
+                where=info.name,
+                hint="pass a NumPy array or an object with __dlpack__",
+            ) from error
+
+    def _code(self, index: int, value: Any) -> int:
+        if not isinstance(value, np.ndarray):
+            return value.code
+        code = dtypes.code_of(value.dtype)
+        if code is None:
+            info = self._inputs[index]
+            raise UserError(
+                f"input {info}: there is no dtype {value.dtype.str} ({value.dtype})",
+                where=info.name,
+                hint=f"convert it to {info.dtype}",
+            )
+        return code
+
+    def _targets(self, outputs: Any) -> tuple[list[Any] | None, Any]:
+        """The output structs of memory that the caller gives."""
+        if outputs is None:
+            return None, None
+        if isinstance(outputs, Mapping):
+            unknown = [n for n in outputs if n not in self._names]
+            if unknown:
+                raise UserError(
+                    f"no output {unknown[0]!r}",
+                    where=unknown[0],
+                    hint="the model gives " + ", ".join(map(str, self._outputs)),
+                )
+            outputs = [outputs.get(name) for name in self._names]
+        if len(outputs) != len(self._outputs):
+            raise UserError(
+                f"the model gives {len(self._outputs)} outputs, memory for "
+                f"{len(outputs)} was given",
+                where="outputs",
+                hint="pass None for those that the module shall provide",
+            )
+        tensors = (CTensor * max(1, len(outputs)))()
+        given: list[Any] = []
+        for tensor, info, value in zip(tensors, self._outputs, outputs):
+            if value is None:
+                continue
+            if isinstance(value, np.ndarray):
+                if not value.flags.c_contiguous or not value.flags.writeable:
+                    raise UserError(
+                        f"output {info}: the array must be contiguous and writeable",
+                        where=info.name,
+                    )
+                code = dtypes.code_of(value.dtype)
+                shape, pointer = value.shape, value.__array_interface__["data"][0]
+                size = value.nbytes
+            elif hasattr(value, "__dlpack__"):
+                value = Borrowed(value, info.name)
+                code, shape, pointer = value.code, value.shape, value.pointer
+                size = dtypes.SIZES[code]
+                for dim in shape:
+                    size *= dim
+            else:
+                raise UserError(
+                    f"output {info}: {type(value).__name__} is no array",
+                    where=info.name,
+                    hint="pass a NumPy array or an object with __dlpack__",
+                )
+            if code is None or dtypes.NAMES[code] != info.dtype:
+                got = dtypes.NAMES[code] if code is not None else str(value.dtype)
+                raise UserError(
+                    f"output {info}: the memory given is of dtype {got}",
+                    where=info.name,
+                    hint=f"pass an array of {info.dtype}",
+                )
+            dims = (c_int64 * max(1, len(shape)))(*shape)
+            given += (value, dims)
+            tensor.data = pointer
+            tensor.bytes = size
+            tensor.dtype = code
+            tensor.rank = len(shape)
+            tensor.shape = dims
+        return given, tensors

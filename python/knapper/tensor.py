@@ -1,0 +1,84 @@
+"""A dense tensor whose memory a result of the library owns."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from typing import Any
+
+import numpy as np
+
+from knapper import dlpack, dtypes
+
+
+@functools.lru_cache(maxsize=256)
+def _bytes_type(size: int) -> type:
+    # A subclass, so that its instances can carry their owner.
+    return type(f"bytes_{size}", (ctypes.c_char * size,), {})
+
+
+class Tensor:
+    """Row-major memory with a shape and a dtype; alive as long as this object.
+
+    Goes to other libraries without a copy: `numpy()`, `np.asarray(tensor)`, or
+    DLPack (`torch.from_dlpack(tensor)`), bf16 included.
+    """
+
+    __slots__ = ("_pointer", "_owner", "_code", "shape")
+
+    def __init__(
+        self, pointer: int, shape: tuple[int, ...], code: int, owner: object
+    ) -> None:
+        self._pointer = pointer
+        self._owner = owner
+        self._code = code
+        self.shape = shape
+
+    @property
+    def dtype(self) -> str:
+        """"f32", "bf16", "i64"..."""
+        return dtypes.NAMES[self._code]
+
+    @property
+    def nbytes(self) -> int:
+        size = dtypes.SIZES[self._code]
+        for dim in self.shape:
+            size *= dim
+        return size
+
+    def numpy(self) -> np.ndarray:
+        """The same memory as a NumPy array, which keeps it alive.
+
+        Raises TypeError for bf16 where the package ml_dtypes is missing: NumPy
+        has no such dtype of its own.
+        """
+        dtype = dtypes.numpy_of(self._code)
+        if dtype is None:
+            raise TypeError(
+                "NumPy has no bf16: install ml_dtypes, or use DLPack "
+                "(for example torch.from_dlpack(tensor))"
+            )
+        size = self.nbytes
+        if size == 0:
+            return np.empty(self.shape, dtype)
+        memory = _bytes_type(size).from_address(self._pointer)
+        memory.owner = self._owner
+        return np.ndarray(self.shape, dtype, memory)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        array = self.numpy()
+        if dtype is not None and array.dtype != dtype:
+            if copy is False:
+                raise ValueError(f"{self!r} to {dtype} needs a copy")
+            return array.astype(dtype)
+        return array.copy() if copy else array
+
+    def __dlpack__(self, **_: object) -> object:
+        return dlpack.lend(self._pointer, self.shape, self._code, self._owner)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return dlpack.CPU, 0
+
+    def __repr__(self) -> str:
+        dims = ", ".join(str(d) for d in self.shape)
+        return f"Tensor({self.dtype}[{dims}])"
