@@ -1,0 +1,169 @@
+// The contract between the runtime and a driver: device, queue, event,
+// executable, buffer. `runtime/drivers/null` is the smallest complete driver
+// and the one to copy; `runtime/device/Conformance_test.cpp` is what each must
+// pass.
+//
+// Ownership: what a call returns is the caller's and keeps what it needs of
+// the device alive by itself. Threading: a Device, an Executable and an Event
+// may be used by any number of threads at once; a Queue by one thread at a
+// time. Errors: a failed system or driver call is a DeviceError with call and
+// code, a wrong argument of the user a UserError; no call throws or aborts.
+// Addresses: a device's buffers have addresses in one space that its kernels
+// and copies use; where `addressesHost()`, that space is the process's own.
+#pragma once
+
+#include "runtime/base/Error.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace knapper {
+
+class JsonWriter;
+
+enum class MemoryKind {
+  device, // what kernels are fast on
+  host,   // what the CPU and the device can both address (pinned, where that is
+          // a thing)
+};
+
+/// A range of memory, freed when destroyed. Address and size never change.
+/// Aligned to at least 64 bytes.
+class DeviceBuffer {
+public:
+  virtual ~DeviceBuffer() = default;
+  virtual void *address() const = 0;
+  virtual uint64_t bytes() const = 0;
+};
+
+/// A point in a queue's order of work.
+class DeviceEvent {
+public:
+  virtual ~DeviceEvent() = default;
+  /// True when everything before the point has finished; does not block.
+  virtual bool done() const = 0;
+  /// Blocks until then.
+  virtual Status wait() const = 0;
+};
+
+/// A kernel as its driver knows it: a function's address, a handle.
+struct KernelHandle {
+  const void *handle = nullptr;
+};
+
+/// Code of one artefact section in a form that can be launched.
+class Executable {
+public:
+  virtual ~Executable() = default;
+  /// The kernel that the artefact calls `name` and places at `entry`; a driver
+  /// uses whichever it can. A UserError when the code has no such kernel. The
+  /// handle lives as long as the executable.
+  virtual Expected<KernelHandle> kernel(uint64_t entry,
+                                        std::string_view name) const = 0;
+};
+
+/// One launch: programs [0, grid) of a kernel.
+struct LaunchCommand {
+  KernelHandle kernel;
+  void *const *buffers = nullptr; // device addresses, in the kernel's order
+  uint32_t numBuffers = 0;
+  const int64_t *symbols = nullptr; // in host memory, in the kernel's order
+  uint32_t numSymbols = 0;
+  int64_t grid = 0;          // > 0
+  int64_t grain = 1;         // fewer programs than this are not worth a worker
+  uint64_t scratch = 0;      // bytes per worker, within what was reserved
+  int32_t *status = nullptr; // a KernelStatus in MemoryKind::host memory; valid
+                             // after the queue has finished
+};
+
+/// Most that the launches of coming batches need.
+struct QueueNeeds {
+  uint64_t scratch = 0; // bytes per worker
+};
+
+/// Commands that were recorded for replay (a captured graph).
+class Recording {
+public:
+  virtual ~Recording() = default;
+};
+
+/// Work in order. A driver may run a command before the call returns or later;
+/// results may be relied on after `finish`, `download` or an event.
+class DeviceQueue {
+public:
+  virtual ~DeviceQueue() = default;
+
+  /// Makes sure that coming launches within `needs` allocate nothing. Called
+  /// when a program is bound to sizes, never between launches.
+  virtual Status reserve(const QueueNeeds &needs) = 0;
+
+  /// Brackets a run: the driver may hold workers, a stream, a clock for it.
+  /// `finish` waits for all work; both in pairs, also after an error.
+  virtual Status begin() = 0;
+  virtual Status finish() = 0;
+
+  /// Lists, symbols and whatever else the command points to, but for the
+  /// buffers and the status, are read before the call returns.
+  virtual Status launch(const LaunchCommand &command) = 0;
+  /// Between device addresses; ranges do not overlap.
+  virtual Status copy(void *target, const void *source, uint64_t bytes) = 0;
+  /// From pageable host memory, which may be reused when the call returns.
+  virtual Status upload(void *target, const void *hostSource,
+                        uint64_t bytes) = 0;
+  /// To pageable host memory; waits for the bytes.
+  virtual Status download(void *hostTarget, const void *source,
+                          uint64_t bytes) = 0;
+
+  /// An event at this point of the queue.
+  virtual Expected<std::unique_ptr<DeviceEvent>> record() = 0;
+  /// Work after this call starts after the event (of any queue of the device).
+  virtual Status waitFor(const DeviceEvent &event) = 0;
+
+  /// Where `Device::canRecord`: launches and copies up to endRecording are kept
+  /// instead of run; replay runs them in their order, any number of times.
+  /// Buffers must be alive at replay, lists and symbols need not.
+  virtual Status beginRecording() = 0;
+  virtual Expected<std::unique_ptr<Recording>> endRecording() = 0;
+  virtual Status replay(const Recording &recording) = 0;
+};
+
+struct QueueOptions {
+  int32_t threads = 0;           // 0: the driver's default
+  int32_t spinMicroseconds = -1; // -1: the driver's default
+};
+
+class Device {
+public:
+  virtual ~Device() = default;
+
+  /// "cpu": what artefact targets name.
+  virtual std::string_view kind() const = 0;
+  /// How good code for this instruction set is here: 0 not runnable, greater is
+  /// better.
+  virtual int rank(std::string_view isa) const = 0;
+  /// Every instruction set that is runnable here, best first: for messages.
+  virtual std::string runnable() const = 0;
+  /// True when kernels and copies may be given any address of the process.
+  virtual bool addressesHost() const = 0;
+  virtual bool canRecord() const = 0;
+  /// Fields about the device into an open JSON object; `measure` adds measured
+  /// peaks.
+  virtual Status describe(JsonWriter &json, bool measure) const = 0;
+
+  /// bytes == 0 gives a buffer whose address may be null. Out of memory is a
+  /// DeviceError. Contents are undefined.
+  virtual Expected<std::unique_ptr<DeviceBuffer>> allocate(uint64_t bytes,
+                                                           MemoryKind kind) = 0;
+  virtual Expected<std::unique_ptr<DeviceQueue>>
+  createQueue(const QueueOptions &options) = 0;
+  /// `code` need not outlive the call; `where` names file and section in
+  /// messages.
+  virtual Expected<std::unique_ptr<Executable>>
+  load(std::span<const std::byte> code, const std::string &where) = 0;
+};
+
+} // namespace knapper

@@ -1,0 +1,240 @@
+#include "runtime/drivers/cpu/CpuDevice.h"
+
+#include "runtime/base/Json.h"
+#include "runtime/base/KernelAbi.h"
+#include "runtime/base/Text.h"
+#include "runtime/device/HostRecording.h"
+#include "runtime/drivers/cpu/CpuInfo.h"
+#include "runtime/drivers/cpu/Peaks.h"
+#include "runtime/drivers/cpu/ThreadPool.h"
+#include "runtime/memory/Block.h"
+#include "runtime/module/ElfImage.h"
+
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+
+namespace knapper::cpu {
+namespace {
+
+// Idle workers spin this long: longer than the gaps between runs of a busy
+// program, short enough not to be noticed on an idle one.
+constexpr int kDefaultSpinMicroseconds = 200;
+constexpr int kMaxThreads = 1024;
+
+class HostBuffer : public DeviceBuffer {
+public:
+  explicit HostBuffer(Block block) : block(std::move(block)) {}
+  void *address() const override { return block.data(); }
+  uint64_t bytes() const override { return block.bytes(); }
+
+private:
+  Block block;
+};
+
+/// Commands have run when the call that issued them returns, so has every
+/// event.
+class DoneEvent : public DeviceEvent {
+public:
+  bool done() const override { return true; }
+  Status wait() const override { return success(); }
+};
+
+class ElfExecutable : public Executable {
+public:
+  ElfExecutable(std::unique_ptr<ElfImage> image, std::string where)
+      : image(std::move(image)), where(std::move(where)) {}
+  Expected<KernelHandle> kernel(uint64_t entry,
+                                std::string_view name) const override {
+    const void *address = image->entry(entry);
+    if (!address)
+      return userError(cat("the entry of kernel '", name, "' at ", entry,
+                           " lies outside the code"),
+                       where, "compile the model again");
+    return KernelHandle{address};
+  }
+
+private:
+  std::unique_ptr<ElfImage> image;
+  std::string where;
+};
+
+class CpuQueue : public DeviceQueue {
+public:
+  CpuQueue(std::shared_ptr<ThreadPool> pool, int threads, int spin)
+      : pool(std::move(pool)), threads(threads), spin(spin) {}
+
+  Status reserve(const QueueNeeds &needs) override {
+    if (scratch.bytes() >= needs.scratch)
+      return success();
+    Expected<Block> block = Block::allocate(needs.scratch);
+    if (!block)
+      return block.takeError();
+    scratch = std::move(*block);
+    return success();
+  }
+
+  Status begin() override {
+    held = pool->tryAcquire(threads, scratch.bytes(), spin);
+    return success();
+  }
+
+  Status finish() override {
+    if (held > 1)
+      pool->release();
+    held = 1;
+    return success();
+  }
+
+  Status launch(const LaunchCommand &command) override {
+    if (recording) {
+      recording->add(command);
+      return success();
+    }
+    int64_t grain = std::max<int64_t>(command.grain, 1);
+    int64_t worth = command.grid / grain + (command.grid % grain != 0);
+    int workers = static_cast<int>(std::min<int64_t>(held, worth));
+    if (workers <= 1) {
+      KernelContext context{scratch.data(), command.status, 0, 1};
+      reinterpret_cast<KernelFn>(const_cast<void *>(command.kernel.handle))(
+          command.buffers, command.symbols, &context, 0, command.grid);
+      return success();
+    }
+    Shared shared{&command, workers};
+    pool->run(workers, runShare, &shared, scratch.data());
+    return success();
+  }
+
+  Status copy(void *target, const void *source, uint64_t bytes) override {
+    if (recording)
+      recording->add(target, source, bytes);
+    else if (bytes > 0)
+      memcpy(target, source, bytes);
+    return success();
+  }
+  Status upload(void *target, const void *source, uint64_t bytes) override {
+    return copy(target, source, bytes);
+  }
+  Status download(void *target, const void *source, uint64_t bytes) override {
+    return copy(target, source, bytes);
+  }
+
+  Expected<std::unique_ptr<DeviceEvent>> record() override {
+    return std::unique_ptr<DeviceEvent>(new DoneEvent);
+  }
+  Status waitFor(const DeviceEvent &event) override { return event.wait(); }
+
+  Status beginRecording() override {
+    if (recording)
+      return userError("a recording is open already", "queue");
+    recording = std::make_unique<HostRecording>();
+    return success();
+  }
+  Expected<std::unique_ptr<Recording>> endRecording() override {
+    if (!recording)
+      return userError("no recording is open", "queue");
+    return std::unique_ptr<Recording>(std::move(recording));
+  }
+  Status replay(const Recording &commands) override {
+    return static_cast<const HostRecording &>(commands).playTo(*this);
+  }
+
+private:
+  struct Shared {
+    const LaunchCommand *command;
+    int workers;
+  };
+  /// Worker w runs the w-th of `workers` equal, contiguous parts of the grid.
+  static void runShare(void *argument, int worker, void *scratch) {
+    const Shared &shared = *static_cast<Shared *>(argument);
+    const LaunchCommand &command = *shared.command;
+    int64_t part = command.grid / shared.workers;
+    int64_t rest = command.grid % shared.workers;
+    int64_t begin = worker * part + std::min<int64_t>(worker, rest);
+    int64_t end = begin + part + (worker < rest);
+    KernelContext context{scratch, command.status, worker, shared.workers};
+    reinterpret_cast<KernelFn>(const_cast<void *>(command.kernel.handle))(
+        command.buffers, command.symbols, &context, begin, end);
+  }
+
+  std::shared_ptr<ThreadPool> pool;
+  int threads;
+  int spin;
+  int held = 1; // workers of the current batch
+  Block scratch;
+  std::unique_ptr<HostRecording> recording;
+};
+
+class CpuDevice : public Device {
+public:
+  std::string_view kind() const override { return "cpu"; }
+  int rank(std::string_view isa) const override { return isaRank(isa); }
+  std::string runnable() const override { return runnableIsas(); }
+  bool addressesHost() const override { return true; }
+  bool canRecord() const override { return true; }
+
+  Status describe(JsonWriter &json, bool measure) const override {
+    std::string isas = runnableIsas();
+    json.field("name", processorName());
+    json.field("isa", isas.substr(0, isas.find(',')));
+    json.field("cores", availableCores());
+    if (!measure)
+      return success();
+    Expected<Peaks> peaks = machinePeaks();
+    if (!peaks)
+      return peaks.takeError();
+    json.field("fma_gflops", peaks->fmaGflops);
+    json.field("fma_gflops_one_core", peaks->fmaGflopsOneCore);
+    json.field("copy_gbps", peaks->copyGbps);
+    json.field("copy_gbps_one_core", peaks->copyGbpsOneCore);
+    return success();
+  }
+
+  Expected<std::unique_ptr<DeviceBuffer>> allocate(uint64_t bytes,
+                                                   MemoryKind) override {
+    Expected<Block> block = Block::allocate(bytes);
+    if (!block)
+      return block.takeError();
+    return std::unique_ptr<DeviceBuffer>(new HostBuffer(std::move(*block)));
+  }
+
+  Expected<std::unique_ptr<DeviceQueue>>
+  createQueue(const QueueOptions &options) override {
+    if (options.threads < 0 || options.threads > kMaxThreads)
+      return userError(cat("threads is ", options.threads,
+                           ", it must be 0 (automatic) to ", kMaxThreads),
+                       "option threads");
+    int threads = options.threads ? options.threads : availableCores();
+    int spin = options.spinMicroseconds < 0 ? kDefaultSpinMicroseconds
+                                            : options.spinMicroseconds;
+    return std::unique_ptr<DeviceQueue>(new CpuQueue(pool, threads, spin));
+  }
+
+  Expected<std::unique_ptr<Executable>>
+  load(std::span<const std::byte> code, const std::string &where) override {
+    Expected<std::unique_ptr<ElfImage>> image = ElfImage::load(code, where);
+    if (!image)
+      return image.takeError();
+    return std::unique_ptr<Executable>(
+        new ElfExecutable(std::move(*image), where));
+  }
+
+private:
+  std::shared_ptr<ThreadPool> pool = std::make_shared<ThreadPool>();
+};
+
+} // namespace
+
+std::shared_ptr<Device> device() {
+  static std::mutex mutex;
+  static std::weak_ptr<Device> current;
+  std::lock_guard lock(mutex);
+  std::shared_ptr<Device> device = current.lock();
+  if (!device) {
+    device = std::make_shared<CpuDevice>();
+    current = device;
+  }
+  return device;
+}
+
+} // namespace knapper::cpu

@@ -1,0 +1,90 @@
+#include "runtime/drivers/cpu/CpuInfo.h"
+
+#include <algorithm>
+#include <cpuid.h>
+#include <cstdio>
+#include <cstring>
+#include <sched.h>
+
+namespace knapper::cpu {
+namespace {
+
+bool hasV3() {
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+         __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") &&
+         __builtin_cpu_supports("f16c") && __builtin_cpu_supports("popcnt") &&
+         __builtin_cpu_supports("lzcnt") && __builtin_cpu_supports("movbe");
+}
+bool hasV4() {
+  return hasV3() && __builtin_cpu_supports("avx512f") &&
+         __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512cd") &&
+         __builtin_cpu_supports("avx512dq") &&
+         __builtin_cpu_supports("avx512vl");
+}
+
+/// Processors that the control group's quota is worth; 0 if it sets none.
+int quotaCores() {
+  long long quota = -1, period = 0;
+  if (FILE *file = fopen("/sys/fs/cgroup/cpu.max", "re")) {
+    if (fscanf(file, "%lld %lld", &quota, &period) != 2)
+      quota = -1;
+    fclose(file);
+  }
+  if (quota <= 0 || period <= 0)
+    return 0;
+  return static_cast<int>(
+      std::min<long long>((quota + period - 1) / period, 1 << 16));
+}
+
+} // namespace
+
+int isaRank(std::string_view isa) {
+  if (isa == "x86-64-v4")
+    return hasV4() ? 2 : 0;
+  if (isa == "x86-64-v3")
+    return hasV3() ? 1 : 0;
+  return 0;
+}
+
+std::string runnableIsas() {
+  if (hasV4())
+    return "x86-64-v4, x86-64-v3";
+  return hasV3() ? "x86-64-v3" : "";
+}
+
+std::string processorName() {
+  unsigned brand[12];
+  if (__get_cpuid_max(0x80000000, nullptr) < 0x80000004)
+    return "unknown processor";
+  for (unsigned i = 0; i < 3; ++i)
+    __get_cpuid(0x80000002 + i, &brand[4 * i], &brand[4 * i + 1],
+                &brand[4 * i + 2], &brand[4 * i + 3]);
+  char name[sizeof brand + 1] = {};
+  memcpy(name, brand, sizeof brand);
+  std::string text = name;
+  size_t first = text.find_first_not_of(' ');
+  size_t last = text.find_last_not_of(' ');
+  return first == std::string::npos ? "unknown processor"
+                                    : text.substr(first, last - first + 1);
+}
+
+int availableCores() {
+  int cores = 1;
+  // The mask's size follows the kernel's number of processors.
+  for (int size = 1024; size <= 1 << 20; size *= 2) {
+    cpu_set_t *set = CPU_ALLOC(size);
+    if (!set)
+      break;
+    int rc = sched_getaffinity(0, CPU_ALLOC_SIZE(size), set);
+    if (rc == 0)
+      cores = CPU_COUNT_S(CPU_ALLOC_SIZE(size), set);
+    CPU_FREE(set);
+    if (rc == 0)
+      break;
+  }
+  int quota = quotaCores();
+  return std::max(1, quota > 0 ? std::min(cores, quota) : cores);
+}
+
+} // namespace knapper::cpu

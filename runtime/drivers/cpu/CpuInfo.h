@@ -1,0 +1,20 @@
+// What this machine's processor is and may be used for.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace knapper::cpu {
+
+/// 0: code for `isa` cannot run here; greater is better. Knows "x86-64-v3" and
+/// "x86-64-v4".
+int isaRank(std::string_view isa);
+/// "x86-64-v4, x86-64-v3"; "" on a processor below x86-64-v3.
+std::string runnableIsas();
+/// "AMD EPYC"; "unknown processor" if the system does not say.
+std::string processorName();
+/// Cores this process may use now: its affinity mask, bounded by its control
+/// group's share. At least 1.
+int availableCores();
+
+} // namespace knapper::cpu

@@ -1,0 +1,185 @@
+#include "runtime/drivers/cpu/ThreadPool.h"
+
+#include "runtime/base/Log.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <immintrin.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <string>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace knapper::cpu {
+namespace {
+
+// Waiting for the others gives the core away after this many pauses: they may
+// need it.
+constexpr int kPausesBeforeYield = 4000;
+
+void futexWait(std::atomic<uint32_t> &word, uint32_t expected) {
+  syscall(SYS_futex, reinterpret_cast<uint32_t *>(&word), FUTEX_WAIT_PRIVATE,
+          expected, nullptr, nullptr, 0);
+}
+void futexWake(std::atomic<uint32_t> &word) {
+  syscall(SYS_futex, reinterpret_cast<uint32_t *>(&word), FUTEX_WAKE_PRIVATE, 1,
+          nullptr, nullptr, 0);
+}
+
+/// Counts forks that this process descends from.
+std::atomic<unsigned> forks{0};
+
+unsigned forkGeneration() {
+  static int registered =
+      pthread_atfork(nullptr, nullptr, [] { forks.fetch_add(1); });
+  (void)registered;
+  return forks.load(std::memory_order_relaxed);
+}
+
+} // namespace
+
+/// A worker's mailbox. What the caller writes and what the worker writes lie
+/// on lines of their own.
+struct alignas(128) ThreadPool::Worker {
+  std::atomic<uint32_t> ticket{0}; // raised by the caller: there is a job
+  Job job = nullptr;
+  void *argument = nullptr;
+  Block scratch;
+  int index = 0;
+  alignas(128) std::atomic<uint32_t> done{0}; // last ticket finished
+  alignas(128) std::atomic<bool> parked{false};
+  std::thread thread;
+};
+
+ThreadPool::ThreadPool() : generation(forkGeneration()) {}
+
+ThreadPool::~ThreadPool() {
+  if (generation != forkGeneration()) {
+    // The threads stayed in the parent; their handles must not be joined.
+    for (auto &worker : workers)
+      (void)worker.release();
+    return;
+  }
+  stopping.store(true);
+  for (auto &worker : workers) {
+    worker->ticket.fetch_add(1);
+    futexWake(worker->ticket);
+  }
+  for (auto &worker : workers)
+    worker->thread.join();
+}
+
+void ThreadPool::work(Worker &worker) {
+  uint32_t seen = 0;
+  for (;;) {
+    // Spin, then sleep.
+    auto give = std::chrono::steady_clock::now() +
+                std::chrono::microseconds(spin.load(std::memory_order_relaxed));
+    for (unsigned i = 1; worker.ticket.load(std::memory_order_acquire) == seen;
+         ++i) {
+      _mm_pause();
+      if (i % 64 != 0 || std::chrono::steady_clock::now() < give)
+        continue;
+      worker.parked.store(true);
+      // Either the caller sees `parked`, or this thread sees the new ticket.
+      while (worker.ticket.load() == seen)
+        futexWait(worker.ticket, seen);
+      worker.parked.store(false, std::memory_order_relaxed);
+    }
+    seen = worker.ticket.load(std::memory_order_acquire);
+    if (stopping.load())
+      return;
+    worker.job(worker.argument, worker.index, worker.scratch.data());
+    worker.done.store(seen, std::memory_order_release);
+  }
+}
+
+bool ThreadPool::start(int count) {
+  // Workers leave signals to the program that we are part of.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  bool good = true;
+  while (good && static_cast<int>(workers.size()) < count) {
+    auto worker = std::make_unique<Worker>();
+    worker->index = static_cast<int>(workers.size()) + 1;
+    try {
+      worker->thread = std::thread([this, w = worker.get()] { work(*w); });
+      pthread_setname_np(worker->thread.native_handle(),
+                         ("knapper-" + std::to_string(worker->index)).c_str());
+      workers.push_back(std::move(worker));
+      started.fetch_add(1);
+    } catch (const std::system_error &error) {
+      log(LogLevel::warning,
+          std::string("cannot start a worker thread, going on with fewer: ") +
+              error.what());
+      good = false;
+    }
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return good;
+}
+
+int ThreadPool::tryAcquire(int threads, uint64_t scratchBytes,
+                           int spinMicroseconds) {
+  if (threads <= 1)
+    return 1;
+  if (generation != forkGeneration()) {
+    // First use in a forked child: whoever held the pool is not here.
+    for (auto &worker : workers)
+      (void)worker.release();
+    workers.clear();
+    started.store(0);
+    taken.store(false);
+    generation = forkGeneration();
+  }
+  if (taken.load(std::memory_order_relaxed) || taken.exchange(true))
+    return 1;
+  spin.store(spinMicroseconds, std::memory_order_relaxed);
+  if (static_cast<int>(workers.size()) < threads - 1)
+    start(threads - 1);
+  int usable = std::min<int>(threads, workers.size() + 1);
+  for (int w = 0; w + 1 < usable; ++w) {
+    Worker &worker = *workers[w];
+    if (worker.scratch.bytes() >= scratchBytes)
+      continue;
+    Expected<Block> block = Block::allocate(scratchBytes);
+    if (!block) {
+      usable = w + 1;
+      break;
+    }
+    worker.scratch = std::move(*block);
+  }
+  if (usable == 1)
+    release();
+  return usable;
+}
+
+void ThreadPool::release() { taken.store(false, std::memory_order_release); }
+
+void ThreadPool::run(int count, Job job, void *argument, void *ownScratch) {
+  for (int w = 0; w + 1 < count; ++w) {
+    Worker &worker = *workers[w];
+    worker.job = job;
+    worker.argument = argument;
+    worker.ticket.fetch_add(1); // orders the job before, `parked` after
+    if (worker.parked.load())
+      futexWake(worker.ticket);
+  }
+  job(argument, 0, ownScratch);
+  for (int w = 0; w + 1 < count; ++w) {
+    Worker &worker = *workers[w];
+    uint32_t ticket = worker.ticket.load(std::memory_order_relaxed);
+    for (int i = 0; worker.done.load(std::memory_order_acquire) != ticket; ++i)
+      if (i < kPausesBeforeYield)
+        _mm_pause();
+      else
+        sched_yield();
+  }
+}
+
+} // namespace knapper::cpu

@@ -1,0 +1,56 @@
+// The workers that share a CPU launch. One pool a process serves all modules,
+// so that modules together do not start more threads than there are cores.
+#pragma once
+
+#include "runtime/memory/Block.h"
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <thread>
+#include <vector>
+
+namespace knapper::cpu {
+
+/// Workers wait for a job by spinning for a while, then sleep. The caller of
+/// `run` takes part as worker 0. At most one thread holds the pool; one that
+/// finds it taken works alone.
+class ThreadPool {
+public:
+  ThreadPool();
+  /// No thread may hold the pool. Ends and joins the workers.
+  ~ThreadPool();
+  ThreadPool(const ThreadPool &) = delete;
+  ThreadPool &operator=(const ThreadPool &) = delete;
+
+  /// Takes the pool for the calling thread without waiting. Returns how many
+  /// may take part in jobs, the caller included: `threads`, fewer if workers
+  /// cannot be started, 1 if the pool is taken (then it is not held). Starts
+  /// missing workers and gives each at least `scratchBytes`.
+  int tryAcquire(int threads, uint64_t scratchBytes, int spinMicroseconds);
+  /// Gives the pool back; only after tryAcquire returned more than 1.
+  void release();
+
+  using Job = void (*)(void *argument, int worker, void *scratch);
+  /// Calls job(argument, w, scratch of w) for every w in 0..workers-1, worker 0
+  /// with `ownScratch` on the calling thread; returns when all are done. The
+  /// caller holds the pool with at least as many.
+  void run(int workers, Job job, void *argument, void *ownScratch);
+
+  /// Workers running now, the callers not counted.
+  int size() const { return started.load(std::memory_order_relaxed); }
+
+private:
+  struct Worker;
+  void work(Worker &worker);
+  bool start(int count);
+
+  std::vector<std::unique_ptr<Worker>> workers; // guarded by `taken`
+  std::atomic<bool> taken{false};
+  std::atomic<bool> stopping{false};
+  std::atomic<int> started{0};
+  std::atomic<int> spin{0}; // microseconds
+  unsigned generation;      // of forks: a child has no workers
+};
+
+} // namespace knapper::cpu

@@ -1,0 +1,148 @@
+#include "runtime/drivers/cpu/ThreadPool.h"
+
+#include <algorithm>
+#include <chrono>
+#include <gtest/gtest.h>
+#include <mutex>
+#include <sys/wait.h>
+#include <unistd.h>
+
+using namespace knapper::cpu;
+
+namespace {
+
+struct Counts {
+  std::atomic<int> calls{0};
+  int perWorker[16] = {}; // written by one worker each
+};
+void count(void *argument, int worker, void *) {
+  auto &counts = *static_cast<Counts *>(argument);
+  counts.calls.fetch_add(1, std::memory_order_relaxed);
+  ++counts.perWorker[worker];
+}
+
+} // namespace
+
+TEST(ThreadPool, EveryWorkerRunsEveryJobOnce) {
+  ThreadPool pool;
+  ASSERT_EQ(pool.tryAcquire(4, 0, 50), 4);
+  Counts counts;
+  for (int i = 0; i < 2000; ++i)
+    pool.run(1 + i % 4, count, &counts, nullptr);
+  EXPECT_EQ(counts.calls, 500 * (1 + 2 + 3 + 4));
+  EXPECT_EQ(counts.perWorker[0], 2000);
+  EXPECT_EQ(counts.perWorker[3], 500);
+  pool.release();
+}
+
+TEST(ThreadPool, SleepingWorkersWakeUp) {
+  ThreadPool pool;
+  Counts counts;
+  for (int i = 0; i < 50; ++i) {
+    ASSERT_EQ(pool.tryAcquire(3, 0, 0), 3);
+    std::this_thread::sleep_for(std::chrono::microseconds(i * 20));
+    pool.run(3, count, &counts, nullptr);
+    pool.release();
+  }
+  EXPECT_EQ(counts.calls, 150);
+}
+
+TEST(ThreadPool, WhoFindsItTakenWorksAlone) {
+  ThreadPool pool;
+  ASSERT_EQ(pool.tryAcquire(2, 0, 50), 2);
+  EXPECT_EQ(pool.tryAcquire(2, 0, 50), 1);
+  EXPECT_EQ(pool.size(), 1);
+  pool.release();
+  EXPECT_EQ(pool.tryAcquire(2, 0, 50), 2);
+  pool.release();
+}
+
+TEST(ThreadPool, ManyCallersDoNotStartMoreWorkers) {
+  ThreadPool pool;
+  std::atomic<int> shared{0}, alone{0};
+  std::vector<std::thread> callers;
+  for (int t = 0; t < 8; ++t)
+    callers.emplace_back([&] {
+      for (int i = 0; i < 300; ++i) {
+        int workers = pool.tryAcquire(3, 0, 20);
+        if (workers == 1) {
+          ++alone;
+          continue;
+        }
+        Counts counts;
+        pool.run(workers, count, &counts, nullptr);
+        EXPECT_EQ(counts.calls, workers);
+        pool.release();
+        ++shared;
+      }
+    });
+  for (std::thread &t : callers)
+    t.join();
+  EXPECT_EQ(shared + alone, 2400);
+  EXPECT_GT(shared, 0);
+  EXPECT_EQ(pool.size(), 2);
+}
+
+TEST(ThreadPool, ScratchIsPerWorkerAndGrows) {
+  ThreadPool pool;
+  for (uint64_t bytes : {100ull, 5000ull, 100ull}) {
+    ASSERT_EQ(pool.tryAcquire(3, bytes, 50), 3);
+    void *seen[3] = {};
+    auto job = [](void *argument, int worker, void *scratch) {
+      static_cast<void **>(argument)[worker] = scratch;
+    };
+    char own;
+    pool.run(3, job, seen, &own);
+    EXPECT_EQ(seen[0], &own);
+    EXPECT_NE(seen[1], seen[2]);
+    EXPECT_EQ(reinterpret_cast<uint64_t>(seen[1]) % 64, 0u);
+    pool.release();
+  }
+}
+
+TEST(ThreadPool, AForkedChildStartsItsOwnWorkers) {
+#if defined(__SANITIZE_THREAD__) ||                                            \
+    (defined(__has_feature) && __has_feature(thread_sanitizer))
+  GTEST_SKIP() << "the thread sanitizer does not follow fork";
+#endif
+  ThreadPool pool;
+  ASSERT_EQ(pool.tryAcquire(2, 0, 50), 2);
+  pid_t child = fork();
+  if (child == 0) {
+    alarm(10);
+    Counts counts;
+    if (pool.tryAcquire(2, 0, 50) != 2)
+      _exit(1);
+    pool.run(2, count, &counts, nullptr);
+    pool.release();
+    _exit(counts.calls == 2 ? 0 : 2);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  pool.release();
+}
+
+TEST(ThreadPool, HandOffIsQuickWhileHot) {
+  if (std::thread::hardware_concurrency() < 2)
+    GTEST_SKIP() << "one core: nothing to hand off to";
+  ThreadPool pool;
+  ASSERT_EQ(pool.tryAcquire(2, 0, 1000), 2);
+  Counts counts;
+  std::vector<double> times;
+  for (int i = 0; i < 20000; ++i) {
+    auto start = std::chrono::steady_clock::now();
+    pool.run(2, count, &counts, nullptr);
+    times.push_back(std::chrono::duration<double, std::micro>(
+                        std::chrono::steady_clock::now() - start)
+                        .count());
+  }
+  pool.release();
+  std::sort(times.begin(), times.end());
+  double median = times[times.size() / 2];
+  RecordProperty("median_microseconds", std::to_string(median));
+  printf("hand-off and return: median %.2f us, p10 %.2f us\n", median,
+         times[times.size() / 10]);
+  // A loaded machine gives no quiet median; a quiet tenth it does.
+  EXPECT_LT(times[times.size() / 10], 5.0);
+}

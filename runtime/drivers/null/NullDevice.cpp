@@ -1,0 +1,113 @@
+#include "runtime/drivers/null/NullDevice.h"
+
+#include "runtime/base/Json.h"
+#include "runtime/device/HostRecording.h"
+#include "runtime/memory/Block.h"
+
+#include <cstring>
+
+namespace knapper::null {
+namespace {
+
+class NullBuffer : public DeviceBuffer {
+public:
+  explicit NullBuffer(Block block) : block(std::move(block)) {}
+  void *address() const override { return block.data(); }
+  uint64_t bytes() const override { return block.bytes(); }
+
+private:
+  Block block;
+};
+
+class NullEvent : public DeviceEvent {
+public:
+  bool done() const override { return true; }
+  Status wait() const override { return success(); }
+};
+
+class NullExecutable : public Executable {
+public:
+  Expected<KernelHandle> kernel(uint64_t, std::string_view) const override {
+    return KernelHandle{this};
+  }
+};
+
+class NullQueue : public DeviceQueue {
+public:
+  Status reserve(const QueueNeeds &) override { return success(); }
+  Status begin() override { return success(); }
+  Status finish() override { return success(); }
+  Status launch(const LaunchCommand &command) override {
+    if (recording)
+      recording->add(command);
+    return success();
+  }
+  Status copy(void *target, const void *source, uint64_t bytes) override {
+    if (recording)
+      recording->add(target, source, bytes);
+    else if (bytes > 0)
+      memcpy(target, source, bytes);
+    return success();
+  }
+  Status upload(void *target, const void *source, uint64_t bytes) override {
+    return copy(target, source, bytes);
+  }
+  Status download(void *target, const void *source, uint64_t bytes) override {
+    return copy(target, source, bytes);
+  }
+  Expected<std::unique_ptr<DeviceEvent>> record() override {
+    return std::unique_ptr<DeviceEvent>(new NullEvent);
+  }
+  Status waitFor(const DeviceEvent &event) override { return event.wait(); }
+  Status beginRecording() override {
+    if (recording)
+      return userError("a recording is open already", "queue");
+    recording = std::make_unique<HostRecording>();
+    return success();
+  }
+  Expected<std::unique_ptr<Recording>> endRecording() override {
+    if (!recording)
+      return userError("no recording is open", "queue");
+    return std::unique_ptr<Recording>(std::move(recording));
+  }
+  Status replay(const Recording &commands) override {
+    return static_cast<const HostRecording &>(commands).playTo(*this);
+  }
+
+private:
+  std::unique_ptr<HostRecording> recording;
+};
+
+class NullDevice : public Device {
+public:
+  std::string_view kind() const override { return "null"; }
+  int rank(std::string_view) const override { return 1; }
+  std::string runnable() const override { return "every instruction set"; }
+  bool addressesHost() const override { return true; }
+  bool canRecord() const override { return true; }
+  Status describe(JsonWriter &json, bool) const override {
+    json.field("name", "computes nothing");
+    return success();
+  }
+  Expected<std::unique_ptr<DeviceBuffer>> allocate(uint64_t bytes,
+                                                   MemoryKind) override {
+    Expected<Block> block = Block::allocate(bytes);
+    if (!block)
+      return block.takeError();
+    return std::unique_ptr<DeviceBuffer>(new NullBuffer(std::move(*block)));
+  }
+  Expected<std::unique_ptr<DeviceQueue>>
+  createQueue(const QueueOptions &) override {
+    return std::unique_ptr<DeviceQueue>(new NullQueue);
+  }
+  Expected<std::unique_ptr<Executable>> load(std::span<const std::byte>,
+                                             const std::string &) override {
+    return std::unique_ptr<Executable>(new NullExecutable);
+  }
+};
+
+} // namespace
+
+std::shared_ptr<Device> device() { return std::make_shared<NullDevice>(); }
+
+} // namespace knapper::null

@@ -1,0 +1,30 @@
+// Reused memory: fresh pages at each call cost more than most kernels.
+#pragma once
+
+#include "runtime/memory/Block.h"
+
+#include <mutex>
+#include <vector>
+
+namespace knapper {
+
+/// Hands out blocks and keeps returned ones for the next caller. Holds, free
+/// and taken together, at most twice the most bytes that were ever taken at
+/// once. Thread-safe.
+class BlockPool {
+public:
+  /// A block of at least `bytes`: the smallest kept one that is not far too
+  /// large, else a new one. Out of memory is a DeviceError.
+  Expected<Block> take(uint64_t bytes);
+  void give(Block block);
+  uint64_t freeBytes() const;
+
+private:
+  mutable std::mutex mutex;
+  std::vector<Block> free; // few: searched linearly
+  uint64_t freeTotal = 0;
+  uint64_t taken = 0;
+  uint64_t mostTaken = 0;
+};
+
+} // namespace knapper
