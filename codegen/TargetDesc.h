@@ -1,0 +1,38 @@
+// What fusion, schedules and lowering need to know of a device. Plain data.
+#pragma once
+
+#include "runtime/base/DType.h"
+
+#include <cstdint>
+#include <string>
+
+namespace knapper {
+
+enum class DeviceKind : uint8_t { null, cpu, cuda };
+
+struct TargetDesc {
+  DeviceKind kind = DeviceKind::null;
+  std::string isa; // "x86-64-v3", "x86-64-v4", "sm_90a"
+
+  // Registers of one core (CPU) or one thread (GPU).
+  unsigned vectorBytes = 0;     // one vector register, or one widest access
+  unsigned vectorRegisters = 0; // how many of them
+  bool maskedAccess = false;    // masked loads and stores of any width are cheap
+
+  // Memory, in bytes; l1 and l2 of one core.
+  int64_t l1Bytes = 0, l2Bytes = 0, l3Bytes = 0;
+
+  // Estimates for cost models, of one core (GPU: of the device).
+  double fmaFlops = 0;       // f32 multiply-adds count two, per second
+  double copyBandwidth = 0;  // bytes read + written per second, from memory
+  double cacheBandwidth = 0; // the same within L2
+  double launchSeconds = 0;  // handing one kernel to the workers
+  unsigned cores = 1;
+
+  /// Elements of `type` in one vector register.
+  unsigned lanes(DType type) const {
+    return vectorBytes / static_cast<unsigned>(byteSize(type));
+  }
+};
+
+} // namespace knapper

@@ -1,0 +1,125 @@
+// Conversions between element types, spelled so that LLVM calls no library and
+// no value is undefined.
+#include "codegen/lower/Emitter.h"
+
+#include "llvm/IR/Intrinsics.h"
+
+using namespace mlir;
+
+namespace knapper::lower {
+
+static llvm::Type *withElement(llvm::Type *like, llvm::Type *element) {
+  if (auto vector = dyn_cast<llvm::FixedVectorType>(like))
+    return llvm::FixedVectorType::get(element, vector->getNumElements());
+  return element;
+}
+
+llvm::Value *Emitter::widen(llvm::Value *value, Type from) {
+  llvm::Type *f32 = withElement(value->getType(), b.getFloatTy());
+  if (from.isBF16()) {
+    llvm::Type *i32 = withElement(value->getType(), b.getInt32Ty());
+    return b.CreateBitCast(b.CreateShl(b.CreateZExt(value, i32), 16), f32);
+  }
+  return from.isF16() ? b.CreateFPExt(value, f32) : value;
+}
+
+llvm::Value *Emitter::narrow(llvm::Value *value, Type to) {
+  llvm::Type *type = withElement(value->getType(), scalarType(to));
+  if (!to.isBF16())
+    return to.isF16() ? b.CreateFPTrunc(value, type) : value;
+  // Round to nearest even on the bits; a NaN keeps its upper bits and is made
+  // quiet, so that it stays a NaN when they are zero.
+  llvm::Type *i32 = withElement(value->getType(), b.getInt32Ty());
+  llvm::Value *bits = b.CreateBitCast(value, i32);
+  llvm::Value *upper = b.CreateLShr(bits, 16);
+  llvm::Value *odd = b.CreateAnd(upper, 1);
+  llvm::Value *rounded = b.CreateLShr(
+      b.CreateAdd(bits, b.CreateAdd(odd, llvm::ConstantInt::get(i32, 0x7fff))),
+      16);
+  llvm::Value *quiet = b.CreateOr(upper, 0x40);
+  return b.CreateTrunc(
+      b.CreateSelect(b.CreateFCmpUNO(value, value), quiet, rounded), type);
+}
+
+llvm::Value *Emitter::floatCast(llvm::Value *value, Type from, Type to) {
+  if (from == to)
+    return value;
+  if (from.isF64() && (to.isF16() || to.isBF16())) {
+    // Through f32 rounded to odd: the second rounding then sees whether
+    // anything was lost in the first.
+    llvm::Type *f32 = withElement(value->getType(), b.getFloatTy());
+    llvm::Type *i32 = withElement(value->getType(), b.getInt32Ty());
+    llvm::Value *single = b.CreateFPTrunc(value, f32);
+    llvm::Value *back = b.CreateFPExt(single, value->getType());
+    auto abs = [&](llvm::Value *x) {
+      return b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x);
+    };
+    llvm::Value *inexact = b.CreateFCmpONE(back, value);
+    llvm::Value *above = b.CreateFCmpOGT(abs(back), abs(value));
+    llvm::Value *bits = b.CreateBitCast(single, i32);
+    llvm::Value *odd = b.CreateOr(
+        b.CreateSub(bits, b.CreateZExt(above, i32)), b.CreateZExt(inexact, i32));
+    return narrow(b.CreateBitCast(odd, f32), to);
+  }
+  llvm::Type *type = withElement(value->getType(), scalarType(to));
+  if (to.isF64() || to.isF32()) {
+    value = widen(value, from); // f64 is left alone
+    if (value->getType() == type)
+      return value;
+    return to.isF64() ? b.CreateFPExt(value, type)
+                      : b.CreateFPTrunc(value, type);
+  }
+  return narrow(widen(value, from), to);
+}
+
+// Saturates, NaN gives zero.
+llvm::Value *Emitter::floatToInt(llvm::Value *value, Type to, bool isSigned) {
+  llvm::Type *type = withElement(value->getType(), scalarType(to));
+  unsigned width = to.getIntOrFloatBitWidth();
+  if (width >= 32)
+    return b.CreateIntrinsic(isSigned ? llvm::Intrinsic::fptosi_sat
+                                      : llvm::Intrinsic::fptoui_sat,
+                             {type, value->getType()}, {value});
+  llvm::Type *i32 = withElement(value->getType(), b.getInt32Ty());
+  llvm::Value *whole = b.CreateIntrinsic(llvm::Intrinsic::fptosi_sat,
+                                         {i32, value->getType()}, {value});
+  int64_t low = isSigned ? -(int64_t(1) << (width - 1)) : 0;
+  int64_t high = (int64_t(1) << (isSigned ? width - 1 : width)) - 1;
+  whole = b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, whole,
+                                  llvm::ConstantInt::getSigned(i32, low));
+  whole = b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, whole,
+                                  llvm::ConstantInt::getSigned(i32, high));
+  return b.CreateTrunc(whole, type);
+}
+
+llvm::Value *Emitter::convert(Operation *op, llvm::Value *value) {
+  Type from = getElementTypeOrSelf(op->getOperand(0).getType());
+  Type to = getElementTypeOrSelf(op->getResult(0).getType());
+  llvm::Type *type = withElement(value->getType(), scalarType(to));
+  return llvm::TypeSwitch<Operation *, llvm::Value *>(op)
+      .Case<arith::ExtFOp, arith::TruncFOp>(
+          [&](auto) { return floatCast(value, from, to); })
+      .Case([&](arith::ExtUIOp) { return b.CreateZExt(value, type); })
+      .Case([&](arith::ExtSIOp) { return b.CreateSExt(value, type); })
+      .Case([&](arith::TruncIOp) { return b.CreateTrunc(value, type); })
+      .Case<arith::IndexCastOp>(
+          [&](auto) { return b.CreateSExtOrTrunc(value, type); })
+      .Case<arith::IndexCastUIOp>(
+          [&](auto) { return b.CreateZExtOrTrunc(value, type); })
+      .Case([&](arith::BitcastOp) { return b.CreateBitCast(value, type); })
+      .Case<arith::SIToFPOp, arith::UIToFPOp>([&](auto) {
+        bool half = to.isBF16() || to.isF16();
+        llvm::Type *through =
+            half ? withElement(value->getType(), b.getFloatTy()) : type;
+        llvm::Value *number = isa<arith::SIToFPOp>(op)
+                                  ? b.CreateSIToFP(value, through)
+                                  : b.CreateUIToFP(value, through);
+        return half ? narrow(number, to) : number;
+      })
+      .Case<arith::FPToSIOp, arith::FPToUIOp>([&](auto) {
+        return floatToInt(widen(value, from), to, isa<arith::FPToSIOp>(op));
+      })
+      .Default([](Operation *) { return nullptr; });
+}
+
+} // namespace knapper::lower

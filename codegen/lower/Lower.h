@@ -1,0 +1,21 @@
+// Tile programs to LLVM IR, in one walk.
+#pragma once
+
+#include "codegen/TargetDesc.h"
+#include "ir/tile/TileDialect.h"
+
+namespace llvm {
+class Module;
+}
+
+namespace knapper {
+
+/// Adds to `module` a function named as `func` with the signature of
+/// runtime/base/KernelAbi.h that runs the programs [begin, end).
+/// Operations outside the subset (docs/stack/tile.md) are reported at their
+/// location; the module is then incomplete and must be dropped. `func` must
+/// hold no transcendental `math` ops: expand them first.
+mlir::LogicalResult lowerToCpu(tile::FuncOp func, const TargetDesc &target,
+                               llvm::Module &module);
+
+} // namespace knapper

@@ -1,0 +1,240 @@
+// The main loop of a matrix product on a CPU: a register tile of BM rows times
+// BN / lanes vectors, carried through the whole of K.
+#include "codegen/lower/Emitter.h"
+
+#include "llvm/IR/Intrinsics.h"
+
+using namespace mlir;
+
+namespace knapper::lower {
+
+namespace {
+constexpr unsigned kUnroll = 4;  // steps of k in one round of the loop
+constexpr unsigned kRowGroup = 3; // rows reached from one pointer
+
+/// Emits a loop that carries `state` while `more(state)` holds, its test at the
+/// end, and returns the state after it.
+using State = llvm::SmallVector<llvm::Value *, 40>;
+template <typename More, typename Body>
+State carriedLoop(llvm::IRBuilder<> &b, llvm::Function *fn, const char *name,
+                  State state, More more, Body body) {
+  llvm::BasicBlock *before = b.GetInsertBlock();
+  auto *loop = llvm::BasicBlock::Create(b.getContext(), name, fn);
+  auto *after = llvm::BasicBlock::Create(b.getContext(), "after", fn);
+  b.CreateCondBr(more(state), loop, after);
+  b.SetInsertPoint(loop);
+  State carried;
+  for (llvm::Value *value : state) {
+    llvm::PHINode *phi = b.CreatePHI(value->getType(), 2);
+    phi->addIncoming(value, before);
+    carried.push_back(phi);
+  }
+  State next = body(carried);
+  llvm::BasicBlock *latch = b.GetInsertBlock();
+  for (auto [phi, value] : llvm::zip(carried, next))
+    cast<llvm::PHINode>(phi)->addIncoming(value, latch);
+  b.CreateCondBr(more(next), loop, after);
+  b.SetInsertPoint(after);
+  State result;
+  for (auto [start, end] : llvm::zip(state, next)) {
+    llvm::PHINode *phi = b.CreatePHI(start->getType(), 2);
+    phi->addIncoming(start, before);
+    phi->addIncoming(end, latch);
+    result.push_back(phi);
+  }
+  return result;
+}
+} // namespace
+
+LogicalResult Emitter::mainloop(tile::MainloopOp op) {
+  auto a = buffer(op.getA()), bb = buffer(op.getB());
+  if (failed(a) || failed(bb))
+    return failure();
+  BufferRef p;
+  if (op.getPrefetch()) {
+    auto ref = buffer(op.getPrefetch());
+    if (failed(ref))
+      return failure();
+    p = *ref;
+  }
+  VectorType accType = op.getAcc().getType();
+  Type accElement = accType.getElementType();
+  Type aElement = cast<tile::BufferType>(op.getA().getType()).getElementType();
+  Type bElement = cast<tile::BufferType>(op.getB().getType()).getElementType();
+  unsigned rows = accType.getDimSize(0), columns = accType.getDimSize(1);
+  unsigned native =
+      target.lanes(accElement.isF64() ? DType::f64 : DType::f32);
+  llvm::SmallVector<unsigned> pieces, starts;
+  for (unsigned at = 0, width = native; at < columns; at += width) {
+    while (width > columns - at)
+      width /= 2;
+    pieces.push_back(width);
+    starts.push_back(at);
+  }
+  unsigned perRow = pieces.size();
+
+  llvm::Value *lda = scalar(op.getLda()), *ka = scalar(op.getKa());
+  llvm::Value *ldb = scalar(op.getLdb()), *k = scalar(op.getK());
+  auto times = [&](llvm::Value *stride, unsigned n) {
+    return b.CreateMul(stride, b.getInt64(n));
+  };
+  auto advance = [&](const BufferRef &ref, llvm::Value *pointer,
+                     llvm::Value *elements) {
+    return b.CreateGEP(ref.memory, pointer, elements);
+  };
+
+  // Where row i is read: a pointer of its group plus a multiple of lda. A
+  // constant lda becomes part of the address; a varying one is added to at most
+  // twice, so that few registers hold addresses.
+  bool ownPointers = bool(op.getRows());
+  unsigned perGroup = ownPointers                   ? 1
+                      : isa<llvm::ConstantInt>(lda) ? rows
+                                                    : kRowGroup;
+  auto aStart = [&](llvm::Value *base, State &state) {
+    for (unsigned row = 0; row < rows; row += perGroup) {
+      llvm::Value *offset = times(lda, row);
+      if (ownPointers && row)
+        offset = b.CreateSelect(
+            b.CreateICmpSLT(b.getInt64(row), scalar(op.getRows())), offset,
+            b.getInt64(0));
+      state.push_back(advance(*a, base, offset));
+    }
+  };
+  unsigned groups = (rows + perGroup - 1) / perGroup;
+
+  State acc;
+  Parts init = op.getInit() ? parts(op.getInit()) : Parts();
+  unsigned initParts = init.size() / rows;
+  for (unsigned row = 0; row < rows; ++row) {
+    llvm::Value *whole =
+        init.empty() ? nullptr
+                     : join(llvm::ArrayRef(init).slice(row * initParts,
+                                                       initParts));
+    for (auto [width, start] : llvm::zip(pieces, starts)) {
+      if (!whole) {
+        acc.push_back(
+            llvm::Constant::getNullValue(vectorType(accElement, width)));
+        continue;
+      }
+      llvm::SmallVector<int> mask;
+      for (unsigned i = 0; i < width; ++i)
+        mask.push_back(start + i);
+      acc.push_back(b.CreateShuffleVector(whole, mask));
+    }
+  }
+
+  llvm::Align bAlign(std::max<uint64_t>(op.getBAlignment().value_or(bb->bytes),
+                                        bb->bytes));
+  // One step of k: acc += a column of A times a row of B.
+  auto product = [&](llvm::ArrayRef<llvm::Value *> aPointers,
+                     llvm::Value *bPointer, unsigned u,
+                     llvm::MutableArrayRef<llvm::Value *> sums) {
+    llvm::Value *row = advance(*bb, bPointer, times(ldb, u));
+    llvm::SmallVector<llvm::Value *> bs;
+    for (auto [width, start] : llvm::zip(pieces, starts)) {
+      llvm::Value *loaded = tag(
+          b.CreateAlignedLoad(
+              llvm::FixedVectorType::get(bb->memory, width),
+              advance(*bb, row, b.getInt64(start)),
+              llvm::commonAlignment(bAlign, uint64_t(start) * bb->bytes)),
+          *bb);
+      bs.push_back(floatCast(loaded, bElement, accElement));
+    }
+    for (unsigned i = 0; i < rows; ++i) {
+      llvm::Value *pointer =
+          advance(*a,
+                  advance(*a, aPointers[i / perGroup],
+                          times(lda, i % perGroup)),
+                  times(ka, u));
+      llvm::Value *element =
+          tag(b.CreateAlignedLoad(a->memory, pointer, llvm::Align(a->bytes)),
+              *a);
+      element = floatCast(element, aElement, accElement);
+      for (unsigned j = 0; j < perRow; ++j) {
+        llvm::Value *&sum = sums[i * perRow + j];
+        sum = b.CreateIntrinsic(llvm::Intrinsic::fma, {sum->getType()},
+                                {splat(element, pieces[j]), bs[j], sum});
+      }
+    }
+  };
+
+  // State of a loop over k: counter, pointer into B, prefetch pointer, pointers
+  // into A, sums.
+  unsigned firstA = 3, firstSum = firstA + groups;
+  auto overK = [&](State state, unsigned steps) {
+    auto more = [&](llvm::ArrayRef<llvm::Value *> s) {
+      return b.CreateICmpSLE(b.CreateNSWAdd(s[0], b.getInt64(steps)), k);
+    };
+    return carriedLoop(
+        b, fn, steps == 1 ? "k.rest" : "k", std::move(state), more,
+        [&](llvm::ArrayRef<llvm::Value *> s) {
+          State next(s.begin(), s.end());
+          if (p.pointer && steps == kUnroll) {
+            b.CreateIntrinsic(
+                llvm::Intrinsic::prefetch, {s[2]->getType()},
+                {s[2], b.getInt32(0), b.getInt32(2), b.getInt32(1)});
+            next[2] = advance(p, s[2], scalar(op.getPrefetchStep()));
+          }
+          for (unsigned u = 0; u < steps; ++u)
+            product(s.slice(firstA, groups), s[1], u,
+                    llvm::MutableArrayRef(next).drop_front(firstSum));
+          next[0] = b.CreateNSWAdd(s[0], b.getInt64(steps));
+          next[1] = advance(*bb, s[1], times(ldb, steps));
+          for (unsigned g = 0; g < groups; ++g)
+            next[firstA + g] =
+                advance(*a, s[firstA + g], times(ka, steps));
+          return next;
+        });
+  };
+  llvm::Value *nothing = llvm::ConstantPointerNull::get(
+      llvm::PointerType::get(module.getContext(), 0));
+  llvm::Value *prefetchPointer =
+      p.pointer ? b.CreateGEP(p.memory, p.pointer,
+                              scalar(op.getPrefetchOffset()))
+                : nothing;
+  // One whole product from given bases: the state's prefetch pointer and sums
+  // go on.
+  auto whole = [&](llvm::Value *aBase, llvm::Value *bBase,
+                   llvm::Value *&prefetchAt, State &sums) {
+    State state{b.getInt64(0), bBase, prefetchAt};
+    aStart(aBase, state);
+    state.append(sums);
+    state = overK(overK(std::move(state), kUnroll), 1);
+    prefetchAt = state[2];
+    sums.assign(state.begin() + firstSum, state.end());
+  };
+
+  llvm::Value *aBase = address(*a, scalar(op.getAOffset()));
+  llvm::Value *bBase = address(*bb, scalar(op.getBOffset()));
+  if (!op.getOuter()) {
+    whole(aBase, bBase, prefetchPointer, acc);
+  } else {
+    State state{b.getInt64(0), aBase, bBase, prefetchPointer};
+    state.append(acc);
+    state = carriedLoop(
+        b, fn, "outer", std::move(state),
+        [&](llvm::ArrayRef<llvm::Value *> s) {
+          return b.CreateICmpSLT(s[0], scalar(op.getOuter()));
+        },
+        [&](llvm::ArrayRef<llvm::Value *> s) {
+          State sums(s.begin() + 4, s.end());
+          llvm::Value *prefetchAt = s[3];
+          whole(s[1], s[2], prefetchAt, sums);
+          State next{b.CreateNSWAdd(s[0], b.getInt64(1)),
+                     advance(*a, s[1], scalar(op.getAOuter())),
+                     advance(*bb, s[2], scalar(op.getBOuter())), prefetchAt};
+          next.append(sums);
+          return next;
+        });
+    acc.assign(state.begin() + 4, state.end());
+  }
+
+  Parts result;
+  for (unsigned row = 0; row < rows; ++row)
+    result.append(split(join(llvm::ArrayRef(acc).slice(row * perRow, perRow)),
+                        columns));
+  set(op.getAcc(), result);
+  return success();
+}
+
+} // namespace knapper::lower

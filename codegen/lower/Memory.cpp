@@ -1,0 +1,382 @@
+// Accesses to buffers: alias facts, ragged edges, gathers and scatters.
+#include "codegen/lower/Emitter.h"
+
+#include "llvm/IR/Intrinsics.h"
+#include "llvm/IR/MDBuilder.h"
+
+using namespace mlir;
+
+namespace knapper::lower {
+
+//===-- Buffers -----------------------------------------------------------===//
+
+// One alias scope a buffer. A buffer that is written aliases nothing but the
+// argument it is declared with (in-place kernels); inputs may be equal, which
+// needs no scope since nobody writes them.
+void Emitter::aliasScopes(tile::FuncOp func) {
+  unsigned count = func.getNumBuffers();
+  llvm::MDBuilder md(module.getContext());
+  llvm::MDNode *domain = md.createAnonymousAliasScopeDomain(func.getName());
+  llvm::SmallVector<unsigned> group(count);
+  for (unsigned i = 0; i < count; ++i) {
+    unsigned other = func.getMayAlias(i).value_or(i);
+    group[i] = other < i ? group[other] : i;
+  }
+  llvm::SmallVector<llvm::Metadata *> scopes;
+  for (unsigned i = 0; i <= count; ++i)
+    scopes.push_back(md.createAnonymousAliasScope(domain));
+  llvm::SmallVector<bool> written(count, false);
+  func.walk([&](Operation *op) {
+    Value value;
+    if (auto store = dyn_cast<tile::StoreOp>(op))
+      value = store.getBuffer();
+    else if (auto scatter = dyn_cast<tile::ScatterOp>(op))
+      value = scatter.getBuffer();
+    if (auto arg = dyn_cast_or_null<BlockArgument>(value))
+      written[arg.getArgNumber()] = true;
+  });
+  auto list = [&](llvm::ArrayRef<llvm::Metadata *> nodes) {
+    return llvm::MDNode::get(module.getContext(), nodes);
+  };
+  for (unsigned i = 0; i < count; ++i) {
+    BufferRef ref;
+    tile::BufferType type = cast<tile::BufferType>(func.getBuffer(i).getType());
+    ref.memory = scalarType(type.getElementType());
+    if (ref.memory->isIntegerTy(1))
+      ref.memory = b.getInt8Ty();
+    ref.bytes = type.getElementBytes();
+    llvm::SmallVector<llvm::Metadata *> others{scopes[count]};
+    for (unsigned j = 0; j < count; ++j)
+      if (group[j] != group[i] && (written[i] || written[j]))
+        others.push_back(scopes[j]);
+    ref.aliasScope = list(scopes[i]);
+    ref.noAlias = list(others);
+    buffers[func.getBuffer(i)] = ref;
+  }
+  scratchRef.aliasScope = list(scopes[count]);
+  scratchRef.noAlias =
+      count ? list(llvm::ArrayRef(scopes).drop_back()) : nullptr;
+}
+
+FailureOr<BufferRef> Emitter::buffer(Value value) {
+  auto found = buffers.find(value);
+  if (found != buffers.end())
+    return found->second;
+  emitError(value.getLoc(),
+            "a buffer must be an argument of the function or a tile.scratch");
+  return failure();
+}
+
+template <typename T> T *Emitter::tag(T *access, const BufferRef &ref) {
+  access->setMetadata(llvm::LLVMContext::MD_alias_scope, ref.aliasScope);
+  access->setMetadata(llvm::LLVMContext::MD_noalias, ref.noAlias);
+  return access;
+}
+
+llvm::Value *Emitter::address(const BufferRef &ref, llvm::Value *offset) {
+  return b.CreateInBoundsGEP(ref.memory, ref.pointer, offset);
+}
+
+static llvm::Type *withElement(llvm::Type *like, llvm::Type *element) {
+  if (auto vector = dyn_cast<llvm::FixedVectorType>(like))
+    return llvm::FixedVectorType::get(element, vector->getNumElements());
+  return element;
+}
+
+// A truth value is one byte in memory.
+llvm::Value *Emitter::fromMemory(llvm::Value *value, const BufferRef &) {
+  return b.CreateICmpNE(value, llvm::Constant::getNullValue(value->getType()));
+}
+llvm::Value *Emitter::toMemory(llvm::Value *value, const BufferRef &ref) {
+  return value->getType()->isIntOrIntVectorTy(1)
+             ? b.CreateZExt(value, withElement(value->getType(), ref.memory))
+             : value;
+}
+
+//===-- Runs of elements --------------------------------------------------===//
+
+llvm::Value *Emitter::firstLanes(llvm::Value *valid, unsigned lanes,
+                                 unsigned bytes) {
+  llvm::Value *count = b.CreateBinaryIntrinsic(
+      llvm::Intrinsic::smin,
+      b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, valid, b.getInt64(0)),
+      b.getInt64(lanes));
+  // Compare at the width of the elements, so that the mask needs no widening.
+  llvm::Type *type = bytes == 8 ? b.getInt64Ty() : b.getInt32Ty();
+  if (target.maskedAccess && bytes < 4 && lanes <= 64)
+    type = b.getIntNTy(bytes * 8);
+  return b.CreateICmpULT(step(lanes, type),
+                         splat(b.CreateTrunc(count, type), lanes));
+}
+
+llvm::Value *Emitter::edgeBuffer(uint64_t bytes) {
+  if (edgeBytes < bytes) {
+    llvm::IRBuilder<> atEntry(entry, entry->begin());
+    edge = atEntry.CreateAlloca(
+        llvm::ArrayType::get(atEntry.getInt8Ty(), bytes), nullptr, "edge");
+    cast<llvm::AllocaInst>(edge)->setAlignment(llvm::Align(64));
+    edgeBytes = bytes;
+  }
+  return edge;
+}
+
+// for (i = 0; i < count; ++i) body(i), with count known to be positive or not.
+template <typename Body>
+static void countedLoop(llvm::IRBuilder<> &b, llvm::Function *fn,
+                        llvm::Value *count, Body body) {
+  llvm::BasicBlock *before = b.GetInsertBlock();
+  auto *loop = llvm::BasicBlock::Create(b.getContext(), "edge", fn);
+  auto *after = llvm::BasicBlock::Create(b.getContext(), "edge.end", fn);
+  b.CreateCondBr(b.CreateICmpSGT(count, b.getInt64(0)), loop, after);
+  b.SetInsertPoint(loop);
+  llvm::PHINode *i = b.CreatePHI(b.getInt64Ty(), 2);
+  i->addIncoming(b.getInt64(0), before);
+  body(i);
+  llvm::Value *next = b.CreateNSWAdd(i, b.getInt64(1));
+  i->addIncoming(next, b.GetInsertBlock());
+  b.CreateCondBr(b.CreateICmpSLT(next, count), loop, after);
+  b.SetInsertPoint(after);
+}
+
+llvm::Value *Emitter::loadPart(const BufferRef &ref, llvm::Value *offset,
+                               llvm::Type *type, llvm::Align align,
+                               llvm::Value *valid, llvm::Value *pad) {
+  llvm::Value *pointer = address(ref, offset);
+  if (!valid)
+    return tag(b.CreateAlignedLoad(type, pointer, align), ref);
+  unsigned lanes = cast<llvm::FixedVectorType>(type)->getNumElements();
+  llvm::Value *padding = pad ? splat(toMemory(pad, ref), lanes)
+                             : llvm::Constant::getNullValue(type);
+  if (target.maskedAccess || ref.bytes >= 4)
+    return tag(b.CreateMaskedLoad(type, pointer, align,
+                                  firstLanes(valid, lanes, ref.bytes), padding),
+               ref);
+  // No masks for small elements: whole runs at once, others one by one.
+  llvm::Value *memory = edgeBuffer(lanes * ref.bytes);
+  llvm::BasicBlock *whole = newBlock("whole");
+  llvm::BasicBlock *ragged = newBlock("ragged");
+  llvm::BasicBlock *after = newBlock("loaded");
+  b.CreateCondBr(b.CreateICmpSGE(valid, b.getInt64(lanes)), whole, ragged);
+  b.SetInsertPoint(whole);
+  llvm::Value *fast = tag(b.CreateAlignedLoad(type, pointer, align), ref);
+  b.CreateBr(after);
+  b.SetInsertPoint(ragged);
+  b.CreateAlignedStore(padding, memory, llvm::Align(64));
+  countedLoop(b, fn, valid, [&](llvm::Value *i) {
+    llvm::Value *element = tag(
+        b.CreateAlignedLoad(ref.memory, b.CreateGEP(ref.memory, pointer, i),
+                            llvm::Align(ref.bytes)),
+        ref);
+    b.CreateAlignedStore(element, b.CreateGEP(ref.memory, memory, i),
+                         llvm::Align(ref.bytes));
+  });
+  llvm::Value *slow = b.CreateAlignedLoad(type, memory, llvm::Align(64));
+  llvm::BasicBlock *slowEnd = b.GetInsertBlock();
+  b.CreateBr(after);
+  b.SetInsertPoint(after);
+  llvm::PHINode *phi = b.CreatePHI(type, 2);
+  phi->addIncoming(fast, whole);
+  phi->addIncoming(slow, slowEnd);
+  return phi;
+}
+
+void Emitter::storePart(const BufferRef &ref, llvm::Value *offset,
+                        llvm::Value *value, llvm::Align align,
+                        llvm::Value *valid, bool nontemporal) {
+  llvm::Value *pointer = address(ref, offset);
+  auto wholeStore = [&] {
+    auto *store = tag(b.CreateAlignedStore(value, pointer, align), ref);
+    uint64_t bytes =
+        module.getDataLayout().getTypeStoreSize(value->getType());
+    // LLVM takes an unaligned non-temporal store apart into scalars.
+    if (nontemporal && align >= std::min<uint64_t>(bytes, target.vectorBytes)) {
+      store->setMetadata(llvm::LLVMContext::MD_nontemporal,
+                         llvm::MDNode::get(module.getContext(),
+                                           llvm::ConstantAsMetadata::get(
+                                               b.getInt32(1))));
+      nontemporalUsed = true;
+    }
+  };
+  if (!valid)
+    return wholeStore();
+  unsigned lanes =
+      cast<llvm::FixedVectorType>(value->getType())->getNumElements();
+  auto maskedStore = [&] {
+    tag(b.CreateMaskedStore(value, pointer, align,
+                            firstLanes(valid, lanes, ref.bytes)),
+        ref);
+  };
+  if (target.maskedAccess)
+    return maskedStore();
+  llvm::BasicBlock *whole = newBlock("whole");
+  llvm::BasicBlock *ragged = newBlock("ragged");
+  llvm::BasicBlock *after = newBlock("stored");
+  b.CreateCondBr(b.CreateICmpSGE(valid, b.getInt64(lanes)), whole, ragged);
+  b.SetInsertPoint(whole);
+  wholeStore();
+  b.CreateBr(after);
+  b.SetInsertPoint(ragged);
+  if (ref.bytes >= 4) {
+    maskedStore();
+  } else {
+    llvm::Value *memory = edgeBuffer(lanes * ref.bytes);
+    b.CreateAlignedStore(value, memory, llvm::Align(64));
+    countedLoop(b, fn, valid, [&](llvm::Value *i) {
+      llvm::Value *element = b.CreateAlignedLoad(
+          ref.memory, b.CreateGEP(ref.memory, memory, i),
+          llvm::Align(ref.bytes));
+      tag(b.CreateAlignedStore(element, b.CreateGEP(ref.memory, pointer, i),
+                               llvm::Align(ref.bytes)),
+          ref);
+    });
+  }
+  b.CreateBr(after);
+  b.SetInsertPoint(after);
+}
+
+static unsigned lanesOf(llvm::Type *type) {
+  auto vector = dyn_cast<llvm::FixedVectorType>(type);
+  return vector ? vector->getNumElements() : 1;
+}
+
+// The alignment of the part that starts at `lane` of an access.
+static llvm::Align partAlign(std::optional<int64_t> given, unsigned bytes,
+                             unsigned lane) {
+  llvm::Align align(std::max<uint64_t>(given.value_or(bytes), bytes));
+  return llvm::commonAlignment(align, uint64_t(lane) * bytes);
+}
+
+LogicalResult Emitter::load(tile::LoadOp op) {
+  auto ref = buffer(op.getBuffer());
+  if (failed(ref))
+    return failure();
+  Parts result;
+  unsigned lane = 0;
+  bool truth = op.getBuffer().getType().getElementType().isInteger(1);
+  for (llvm::Type *type : partTypes(op.getType())) {
+    llvm::Value *first = b.getInt64(lane);
+    llvm::Value *part = loadPart(
+        *ref, b.CreateAdd(scalar(op.getOffset()), first),
+        truth ? withElement(type, ref->memory) : type,
+        partAlign(op.getAlignment(), ref->bytes, lane),
+        op.getValid() ? b.CreateSub(scalar(op.getValid()), first) : nullptr,
+        op.getPad() ? scalar(op.getPad()) : nullptr);
+    result.push_back(truth ? fromMemory(part, *ref) : part);
+    lane += lanesOf(type);
+  }
+  set(op.getResult(), result);
+  return success();
+}
+
+LogicalResult Emitter::store(tile::StoreOp op) {
+  auto ref = buffer(op.getBuffer());
+  if (failed(ref))
+    return failure();
+  unsigned lane = 0;
+  for (llvm::Value *part : Parts(parts(op.getValue()))) {
+    llvm::Value *first = b.getInt64(lane);
+    storePart(*ref, b.CreateAdd(scalar(op.getOffset()), first),
+              toMemory(part, *ref),
+              partAlign(op.getAlignment(), ref->bytes, lane),
+              op.getValid() ? b.CreateSub(scalar(op.getValid()), first)
+                            : nullptr,
+              op.getNontemporal());
+    lane += lanesOf(part->getType());
+  }
+  return success();
+}
+
+//===-- One offset a lane -------------------------------------------------===//
+
+LogicalResult Emitter::gather(Operation *op, Value bufferValue, Value result,
+                              llvm::Value *offsets, Value valid, Value mask,
+                              Value pad) {
+  auto ref = buffer(bufferValue);
+  if (failed(ref))
+    return failure();
+  unsigned lanes = cast<VectorType>(result.getType()).getDimSize(0);
+  llvm::Type *type = llvm::FixedVectorType::get(ref->memory, lanes);
+  llvm::Value *take = mask ? joined(mask) : nullptr;
+  if (valid) {
+    llvm::Value *first = firstLanes(scalar(valid), lanes, ref->bytes);
+    take = take ? b.CreateAnd(take, first) : first;
+  }
+  llvm::Value *padding = pad ? splat(toMemory(scalar(pad), *ref), lanes)
+                             : llvm::Constant::getNullValue(type);
+  // Offsets of lanes left out may be anything.
+  llvm::Value *pointers = b.CreateGEP(ref->memory, ref->pointer, offsets);
+  llvm::Align align(ref->bytes);
+  llvm::Value *value = nullptr;
+  if (target.maskedAccess && ref->bytes >= 4) {
+    value = tag(b.CreateMaskedGather(type, pointers, align, take,
+                                     take ? padding : nullptr),
+                *ref);
+  } else {
+    // Lanes left out read the context, which is always there, without a branch.
+    if (take)
+      pointers = b.CreateSelect(take, pointers, splat(context, lanes));
+    value = llvm::PoisonValue::get(type);
+    for (unsigned i = 0; i < lanes; ++i) {
+      auto *element = b.CreateAlignedLoad(
+          ref->memory, b.CreateExtractElement(pointers, i),
+          take ? llvm::Align(1) : align);
+      if (!take)
+        tag(element, *ref);
+      value = b.CreateInsertElement(value, element, i);
+    }
+    if (take)
+      value = b.CreateSelect(take, value, padding);
+  }
+  if (getElementTypeOrSelf(result.getType()).isInteger(1))
+    value = fromMemory(value, *ref);
+  set(result, split(value, lanes));
+  return success();
+}
+
+LogicalResult Emitter::scatter(tile::ScatterOp op) {
+  auto ref = buffer(op.getBuffer());
+  if (failed(ref))
+    return failure();
+  llvm::Value *value = toMemory(joined(op.getValue()), *ref);
+  unsigned lanes = lanesOf(value->getType());
+  llvm::Value *take = op.getMask() ? joined(op.getMask()) : nullptr;
+  if (op.getValid()) {
+    llvm::Value *first = firstLanes(scalar(op.getValid()), lanes, ref->bytes);
+    take = take ? b.CreateAnd(take, first) : first;
+  }
+  llvm::Value *pointers =
+      b.CreateGEP(ref->memory, ref->pointer, joined(op.getOffsets()));
+  tag(b.CreateMaskedScatter(value, pointers, llvm::Align(ref->bytes), take),
+      *ref);
+  return success();
+}
+
+//===-- Prefetch and status -----------------------------------------------===//
+
+LogicalResult Emitter::prefetch(tile::PrefetchOp op) {
+  auto ref = buffer(op.getBuffer());
+  if (failed(ref))
+    return failure();
+  llvm::Value *pointer =
+      b.CreateGEP(ref->memory, ref->pointer, scalar(op.getOffset()));
+  b.CreateIntrinsic(llvm::Intrinsic::prefetch, {pointer->getType()},
+                    {pointer, b.getInt32(0), b.getInt32(op.getLocality()),
+                     b.getInt32(1)});
+  return success();
+}
+
+LogicalResult Emitter::setStatus(tile::SetStatusOp op) {
+  llvm::BasicBlock *report = newBlock("report");
+  llvm::BasicBlock *after = newBlock("reported");
+  b.CreateCondBr(scalar(op.getCondition()), report, after);
+  b.SetInsertPoint(report);
+  llvm::Value *status = b.CreateAlignedLoad(
+      context->getType(),
+      b.CreateConstInBoundsGEP1_64(b.getInt64Ty(), context, 1), llvm::Align(8));
+  b.CreateAlignedStore(b.getInt32(op.getCode()), status, llvm::Align(4));
+  b.CreateBr(after);
+  b.SetInsertPoint(after);
+  return success();
+}
+
+} // namespace knapper::lower
