@@ -17,7 +17,7 @@ struct TargetDesc {
   // Registers of one core (CPU) or one thread (GPU).
   unsigned vectorBytes = 0;     // one vector register, or one widest access
   unsigned vectorRegisters = 0; // how many of them
-  bool maskedAccess = false;    // masked loads and stores of any width are cheap
+  bool maskedAccess = false; // masked loads and stores of any width are cheap
 
   // Memory, in bytes; l1 and l2 of one core.
   int64_t l1Bytes = 0, l2Bytes = 0, l3Bytes = 0;

@@ -53,10 +53,10 @@ LogicalResult Emitter::operation(Operation &op) {
       })
       .Case([&](tile::LoadStridedOp op) {
         unsigned lanes = cast<VectorType>(op.getType()).getDimSize(0);
-        llvm::Value *offsets = b.CreateAdd(
-            splat(scalar(op.getOffset()), lanes),
-            b.CreateMul(step(lanes, b.getInt64Ty()),
-                        splat(scalar(op.getStride()), lanes)));
+        llvm::Value *offsets =
+            b.CreateAdd(splat(scalar(op.getOffset()), lanes),
+                        b.CreateMul(step(lanes, b.getInt64Ty()),
+                                    splat(scalar(op.getStride()), lanes)));
         return gather(op, op.getBuffer(), op.getResult(), offsets,
                       op.getValid(), Value(), op.getPad());
       })
@@ -96,8 +96,8 @@ LogicalResult Emitter::operation(Operation &op) {
           unsigned lanes = cast<llvm::FixedVectorType>(type)->getNumElements();
           llvm::SmallVector<llvm::Constant *> elements;
           if (dense.isSplat())
-            elements.assign(lanes,
-                            constant(element, dense.getSplatValue<Attribute>()));
+            elements.assign(
+                lanes, constant(element, dense.getSplatValue<Attribute>()));
           else
             for (unsigned i = 0; i < lanes; ++i)
               elements.push_back(constant(element, all[next++]));
@@ -153,8 +153,7 @@ LogicalResult Emitter::forLoop(scf::ForOp op) {
   llvm::PHINode *iv = b.CreatePHI(lower->getType(), 2, "i");
   iv->addIncoming(lower, before);
   set(op.getInductionVar(), {iv});
-  for (auto [arg, init] :
-       llvm::zip(op.getRegionIterArgs(), op.getInitArgs())) {
+  for (auto [arg, init] : llvm::zip(op.getRegionIterArgs(), op.getInitArgs())) {
     Parts p = phis(arg.getType(), "carried");
     addIncoming(p, parts(init), before);
     set(arg, p);
@@ -213,8 +212,7 @@ LogicalResult Emitter::whileLoop(scf::WhileOp op) {
   llvm::BasicBlock *after = newBlock("while.end");
   b.CreateBr(test);
   b.SetInsertPoint(test);
-  for (auto [arg, init] :
-       llvm::zip(op.getBeforeArguments(), op.getInits())) {
+  for (auto [arg, init] : llvm::zip(op.getBeforeArguments(), op.getInits())) {
     Parts p = phis(arg.getType(), "carried");
     addIncoming(p, parts(init), before);
     set(arg, p);
@@ -222,9 +220,8 @@ LogicalResult Emitter::whileLoop(scf::WhileOp op) {
   if (failed(block(*op.getBeforeBody())))
     return failure();
   scf::ConditionOp condition = op.getConditionOp();
-  for (auto [arg, result, value] :
-       llvm::zip(op.getAfterArguments(), op.getResults(),
-                 condition.getArgs())) {
+  for (auto [arg, result, value] : llvm::zip(
+           op.getAfterArguments(), op.getResults(), condition.getArgs())) {
     set(arg, parts(value));
     set(result, parts(value));
   }

@@ -57,8 +57,8 @@ llvm::Value *Emitter::floatCast(llvm::Value *value, Type from, Type to) {
     llvm::Value *inexact = b.CreateFCmpONE(back, value);
     llvm::Value *above = b.CreateFCmpOGT(abs(back), abs(value));
     llvm::Value *bits = b.CreateBitCast(single, i32);
-    llvm::Value *odd = b.CreateOr(
-        b.CreateSub(bits, b.CreateZExt(above, i32)), b.CreateZExt(inexact, i32));
+    llvm::Value *odd = b.CreateOr(b.CreateSub(bits, b.CreateZExt(above, i32)),
+                                  b.CreateZExt(inexact, i32));
     return narrow(b.CreateBitCast(odd, f32), to);
   }
   llvm::Type *type = withElement(value->getType(), scalarType(to));

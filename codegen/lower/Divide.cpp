@@ -58,9 +58,9 @@ llvm::Value *Emitter::divide(llvm::Value *n, llvm::Value *d, bool isSigned,
     unsafe = b.CreateOr(
         byZero,
         b.CreateAnd(b.CreateICmpEQ(d, llvm::Constant::getAllOnesValue(type)),
-                    b.CreateICmpEQ(n, llvm::ConstantInt::get(
-                                          type, llvm::APInt::getSignedMinValue(
-                                                    width)))));
+                    b.CreateICmpEQ(
+                        n, llvm::ConstantInt::get(
+                               type, llvm::APInt::getSignedMinValue(width)))));
   llvm::Value *result = native(b.CreateSelect(unsafe, one, d));
   if (remainder) // n rem 1 is 0: right for INT_MIN rem -1 and for zero
     return result;

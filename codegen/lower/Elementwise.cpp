@@ -71,15 +71,15 @@ llvm::Value *Emitter::elementwise(Operation *op,
   return result && half && to == type ? narrow(result, type) : result;
 }
 
-llvm::Value *Emitter::integer(Operation *op,
-                              llvm::ArrayRef<llvm::Value *> v) {
+llvm::Value *Emitter::integer(Operation *op, llvm::ArrayRef<llvm::Value *> v) {
   auto binary = [&](ID id) { return b.CreateBinaryIntrinsic(id, v[0], v[1]); };
   // A shift by the width or more gives what shifting step by step would.
   auto shift = [&](llvm::Instruction::BinaryOps code) {
     llvm::Type *type = v[0]->getType();
     unsigned width = type->getScalarSizeInBits();
     llvm::Value *limit = llvm::ConstantInt::get(type, width - 1);
-    llvm::Value *amount = b.CreateBinaryIntrinsic(llvm::Intrinsic::umin, v[1], limit);
+    llvm::Value *amount =
+        b.CreateBinaryIntrinsic(llvm::Intrinsic::umin, v[1], limit);
     llvm::Value *shifted = b.CreateBinOp(code, v[0], amount);
     if (code == llvm::Instruction::AShr)
       return shifted;
@@ -109,28 +109,26 @@ llvm::Value *Emitter::integer(Operation *op,
         llvm::Value *q = divide(v[0], v[1], true, false);
         llvm::Value *r = b.CreateSub(v[0], b.CreateMul(q, v[1]));
         llvm::Value *zero = llvm::Constant::getNullValue(r->getType());
-        llvm::Value *down =
-            b.CreateAnd(b.CreateAnd(b.CreateICmpNE(r, zero),
-                                    b.CreateICmpNE(v[1], zero)),
-                        b.CreateICmpSLT(b.CreateXor(v[0], v[1]), zero));
+        llvm::Value *down = b.CreateAnd(
+            b.CreateAnd(b.CreateICmpNE(r, zero), b.CreateICmpNE(v[1], zero)),
+            b.CreateICmpSLT(b.CreateXor(v[0], v[1]), zero));
         return b.CreateAdd(q, b.CreateSExt(down, q->getType()));
       })
       .Case([&](arith::CeilDivSIOp) {
         llvm::Value *q = divide(v[0], v[1], true, false);
         llvm::Value *r = b.CreateSub(v[0], b.CreateMul(q, v[1]));
         llvm::Value *zero = llvm::Constant::getNullValue(r->getType());
-        llvm::Value *up =
-            b.CreateAnd(b.CreateAnd(b.CreateICmpNE(r, zero),
-                                    b.CreateICmpNE(v[1], zero)),
-                        b.CreateICmpSGE(b.CreateXor(v[0], v[1]), zero));
+        llvm::Value *up = b.CreateAnd(
+            b.CreateAnd(b.CreateICmpNE(r, zero), b.CreateICmpNE(v[1], zero)),
+            b.CreateICmpSGE(b.CreateXor(v[0], v[1]), zero));
         return b.CreateAdd(q, b.CreateZExt(up, q->getType()));
       })
       .Case([&](arith::CeilDivUIOp) {
         llvm::Value *q = divide(v[0], v[1], false, false);
         llvm::Value *r = b.CreateSub(v[0], b.CreateMul(q, v[1]));
         llvm::Value *zero = llvm::Constant::getNullValue(r->getType());
-        llvm::Value *up = b.CreateAnd(b.CreateICmpNE(r, zero),
-                                      b.CreateICmpNE(v[1], zero));
+        llvm::Value *up =
+            b.CreateAnd(b.CreateICmpNE(r, zero), b.CreateICmpNE(v[1], zero));
         return b.CreateAdd(q, b.CreateZExt(up, q->getType()));
       })
       .Case([&](arith::CmpIOp op) {
@@ -177,8 +175,7 @@ LogicalResult Emitter::extended(Operation &op) {
   return success();
 }
 
-llvm::Value *Emitter::floating(Operation *op,
-                               llvm::ArrayRef<llvm::Value *> v) {
+llvm::Value *Emitter::floating(Operation *op, llvm::ArrayRef<llvm::Value *> v) {
   auto unary = [&](ID id) { return b.CreateUnaryIntrinsic(id, v[0]); };
   auto binary = [&](ID id) { return b.CreateBinaryIntrinsic(id, v[0], v[1]); };
   auto number = [&](double x) {
@@ -210,9 +207,8 @@ llvm::Value *Emitter::floating(Operation *op,
       .Case([&](math::CeilOp) { return unary(llvm::Intrinsic::ceil); })
       .Case([&](math::TruncOp) { return unary(llvm::Intrinsic::trunc); })
       .Case([&](math::RoundOp) { return unary(llvm::Intrinsic::round); })
-      .Case([&](math::RoundEvenOp) {
-        return unary(llvm::Intrinsic::roundeven);
-      })
+      .Case(
+          [&](math::RoundEvenOp) { return unary(llvm::Intrinsic::roundeven); })
       .Case([&](math::CopySignOp) { return binary(llvm::Intrinsic::copysign); })
       .Case([&](math::ClampFOp) {
         llvm::Value *low =
@@ -221,14 +217,12 @@ llvm::Value *Emitter::floating(Operation *op,
       })
       .Case([&](math::IsNaNOp) { return b.CreateFCmpUNO(v[0], v[0]); })
       .Case([&](math::IsInfOp) {
-        return b.CreateFCmpOEQ(
-            unary(llvm::Intrinsic::fabs),
-            llvm::ConstantFP::getInfinity(v[0]->getType()));
+        return b.CreateFCmpOEQ(unary(llvm::Intrinsic::fabs),
+                               llvm::ConstantFP::getInfinity(v[0]->getType()));
       })
       .Case([&](math::IsFiniteOp) {
-        return b.CreateFCmpONE(
-            unary(llvm::Intrinsic::fabs),
-            llvm::ConstantFP::getInfinity(v[0]->getType()));
+        return b.CreateFCmpONE(unary(llvm::Intrinsic::fabs),
+                               llvm::ConstantFP::getInfinity(v[0]->getType()));
       })
       .Default([](Operation *) { return nullptr; });
 }

@@ -138,8 +138,8 @@ LogicalResult Emitter::function(tile::FuncOp func) {
   llvm::LLVMContext &c = module.getContext();
   llvm::Type *ptr = llvm::PointerType::get(c, 0);
   llvm::Type *i64 = b.getInt64Ty();
-  auto *type = llvm::FunctionType::get(b.getVoidTy(), {ptr, ptr, ptr, i64, i64},
-                                       false);
+  auto *type =
+      llvm::FunctionType::get(b.getVoidTy(), {ptr, ptr, ptr, i64, i64}, false);
   fn = llvm::Function::Create(type, llvm::Function::ExternalLinkage,
                               func.getName(), module);
   fn->setVisibility(llvm::GlobalValue::HiddenVisibility);
@@ -186,7 +186,8 @@ LogicalResult Emitter::function(tile::FuncOp func) {
   exit->insertInto(fn);
   b.SetInsertPoint(exit);
   if (nontemporalUsed) // others read the outputs after this call returns
-    b.CreateIntrinsic(llvm::Intrinsic::x86_sse_sfence, llvm::ArrayRef<llvm::Value *>());
+    b.CreateIntrinsic(llvm::Intrinsic::x86_sse_sfence,
+                      llvm::ArrayRef<llvm::Value *>());
   b.CreateRetVoid();
   return success();
 }

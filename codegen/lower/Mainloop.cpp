@@ -9,7 +9,7 @@ using namespace mlir;
 namespace knapper::lower {
 
 namespace {
-constexpr unsigned kUnroll = 4;  // steps of k in one round of the loop
+constexpr unsigned kUnroll = 4;   // steps of k in one round of the loop
 constexpr unsigned kRowGroup = 3; // rows reached from one pointer
 
 /// Emits a loop that carries `state` while `more(state)` holds, its test at the
@@ -62,8 +62,7 @@ LogicalResult Emitter::mainloop(tile::MainloopOp op) {
   Type aElement = cast<tile::BufferType>(op.getA().getType()).getElementType();
   Type bElement = cast<tile::BufferType>(op.getB().getType()).getElementType();
   unsigned rows = accType.getDimSize(0), columns = accType.getDimSize(1);
-  unsigned native =
-      target.lanes(accElement.isF64() ? DType::f64 : DType::f32);
+  unsigned native = target.lanes(accElement.isF64() ? DType::f64 : DType::f32);
   llvm::SmallVector<unsigned> pieces, starts;
   for (unsigned at = 0, width = native; at < columns; at += width) {
     while (width > columns - at)
@@ -107,9 +106,9 @@ LogicalResult Emitter::mainloop(tile::MainloopOp op) {
   unsigned initParts = init.size() / rows;
   for (unsigned row = 0; row < rows; ++row) {
     llvm::Value *whole =
-        init.empty() ? nullptr
-                     : join(llvm::ArrayRef(init).slice(row * initParts,
-                                                       initParts));
+        init.empty()
+            ? nullptr
+            : join(llvm::ArrayRef(init).slice(row * initParts, initParts));
     for (auto [width, start] : llvm::zip(pieces, starts)) {
       if (!whole) {
         acc.push_back(
@@ -123,8 +122,8 @@ LogicalResult Emitter::mainloop(tile::MainloopOp op) {
     }
   }
 
-  llvm::Align bAlign(std::max<uint64_t>(op.getBAlignment().value_or(bb->bytes),
-                                        bb->bytes));
+  llvm::Align bAlign(
+      std::max<uint64_t>(op.getBAlignment().value_or(bb->bytes), bb->bytes));
   // One step of k: acc += a column of A times a row of B.
   auto product = [&](llvm::ArrayRef<llvm::Value *> aPointers,
                      llvm::Value *bPointer, unsigned u,
@@ -132,23 +131,20 @@ LogicalResult Emitter::mainloop(tile::MainloopOp op) {
     llvm::Value *row = advance(*bb, bPointer, times(ldb, u));
     llvm::SmallVector<llvm::Value *> bs;
     for (auto [width, start] : llvm::zip(pieces, starts)) {
-      llvm::Value *loaded = tag(
-          b.CreateAlignedLoad(
-              llvm::FixedVectorType::get(bb->memory, width),
-              advance(*bb, row, b.getInt64(start)),
-              llvm::commonAlignment(bAlign, uint64_t(start) * bb->bytes)),
-          *bb);
+      llvm::Value *loaded =
+          tag(b.CreateAlignedLoad(
+                  llvm::FixedVectorType::get(bb->memory, width),
+                  advance(*bb, row, b.getInt64(start)),
+                  llvm::commonAlignment(bAlign, uint64_t(start) * bb->bytes)),
+              *bb);
       bs.push_back(floatCast(loaded, bElement, accElement));
     }
     for (unsigned i = 0; i < rows; ++i) {
-      llvm::Value *pointer =
-          advance(*a,
-                  advance(*a, aPointers[i / perGroup],
-                          times(lda, i % perGroup)),
-                  times(ka, u));
-      llvm::Value *element =
-          tag(b.CreateAlignedLoad(a->memory, pointer, llvm::Align(a->bytes)),
-              *a);
+      llvm::Value *pointer = advance(
+          *a, advance(*a, aPointers[i / perGroup], times(lda, i % perGroup)),
+          times(ka, u));
+      llvm::Value *element = tag(
+          b.CreateAlignedLoad(a->memory, pointer, llvm::Align(a->bytes)), *a);
       element = floatCast(element, aElement, accElement);
       for (unsigned j = 0; j < perRow; ++j) {
         llvm::Value *&sum = sums[i * perRow + j];
@@ -181,17 +177,16 @@ LogicalResult Emitter::mainloop(tile::MainloopOp op) {
           next[0] = b.CreateNSWAdd(s[0], b.getInt64(steps));
           next[1] = advance(*bb, s[1], times(ldb, steps));
           for (unsigned g = 0; g < groups; ++g)
-            next[firstA + g] =
-                advance(*a, s[firstA + g], times(ka, steps));
+            next[firstA + g] = advance(*a, s[firstA + g], times(ka, steps));
           return next;
         });
   };
   llvm::Value *nothing = llvm::ConstantPointerNull::get(
       llvm::PointerType::get(module.getContext(), 0));
   llvm::Value *prefetchPointer =
-      p.pointer ? b.CreateGEP(p.memory, p.pointer,
-                              scalar(op.getPrefetchOffset()))
-                : nothing;
+      p.pointer
+          ? b.CreateGEP(p.memory, p.pointer, scalar(op.getPrefetchOffset()))
+          : nothing;
   // One whole product from given bases: the state's prefetch pointer and sums
   // go on.
   auto whole = [&](llvm::Value *aBase, llvm::Value *bBase,
@@ -231,8 +226,8 @@ LogicalResult Emitter::mainloop(tile::MainloopOp op) {
 
   Parts result;
   for (unsigned row = 0; row < rows; ++row)
-    result.append(split(join(llvm::ArrayRef(acc).slice(row * perRow, perRow)),
-                        columns));
+    result.append(
+        split(join(llvm::ArrayRef(acc).slice(row * perRow, perRow)), columns));
   set(op.getAcc(), result);
   return success();
 }

@@ -163,10 +163,10 @@ llvm::Value *Emitter::loadPart(const BufferRef &ref, llvm::Value *offset,
   b.SetInsertPoint(ragged);
   b.CreateAlignedStore(padding, memory, llvm::Align(64));
   countedLoop(b, fn, valid, [&](llvm::Value *i) {
-    llvm::Value *element = tag(
-        b.CreateAlignedLoad(ref.memory, b.CreateGEP(ref.memory, pointer, i),
-                            llvm::Align(ref.bytes)),
-        ref);
+    llvm::Value *element =
+        tag(b.CreateAlignedLoad(ref.memory, b.CreateGEP(ref.memory, pointer, i),
+                                llvm::Align(ref.bytes)),
+            ref);
     b.CreateAlignedStore(element, b.CreateGEP(ref.memory, memory, i),
                          llvm::Align(ref.bytes));
   });
@@ -186,14 +186,13 @@ void Emitter::storePart(const BufferRef &ref, llvm::Value *offset,
   llvm::Value *pointer = address(ref, offset);
   auto wholeStore = [&] {
     auto *store = tag(b.CreateAlignedStore(value, pointer, align), ref);
-    uint64_t bytes =
-        module.getDataLayout().getTypeStoreSize(value->getType());
+    uint64_t bytes = module.getDataLayout().getTypeStoreSize(value->getType());
     // LLVM takes an unaligned non-temporal store apart into scalars.
     if (nontemporal && align >= std::min<uint64_t>(bytes, target.vectorBytes)) {
-      store->setMetadata(llvm::LLVMContext::MD_nontemporal,
-                         llvm::MDNode::get(module.getContext(),
-                                           llvm::ConstantAsMetadata::get(
-                                               b.getInt32(1))));
+      store->setMetadata(
+          llvm::LLVMContext::MD_nontemporal,
+          llvm::MDNode::get(module.getContext(),
+                            llvm::ConstantAsMetadata::get(b.getInt32(1))));
       nontemporalUsed = true;
     }
   };
@@ -222,9 +221,9 @@ void Emitter::storePart(const BufferRef &ref, llvm::Value *offset,
     llvm::Value *memory = edgeBuffer(lanes * ref.bytes);
     b.CreateAlignedStore(value, memory, llvm::Align(64));
     countedLoop(b, fn, valid, [&](llvm::Value *i) {
-      llvm::Value *element = b.CreateAlignedLoad(
-          ref.memory, b.CreateGEP(ref.memory, memory, i),
-          llvm::Align(ref.bytes));
+      llvm::Value *element =
+          b.CreateAlignedLoad(ref.memory, b.CreateGEP(ref.memory, memory, i),
+                              llvm::Align(ref.bytes));
       tag(b.CreateAlignedStore(element, b.CreateGEP(ref.memory, pointer, i),
                                llvm::Align(ref.bytes)),
           ref);
@@ -275,12 +274,11 @@ LogicalResult Emitter::store(tile::StoreOp op) {
   unsigned lane = 0;
   for (llvm::Value *part : Parts(parts(op.getValue()))) {
     llvm::Value *first = b.getInt64(lane);
-    storePart(*ref, b.CreateAdd(scalar(op.getOffset()), first),
-              toMemory(part, *ref),
-              partAlign(op.getAlignment(), ref->bytes, lane),
-              op.getValid() ? b.CreateSub(scalar(op.getValid()), first)
-                            : nullptr,
-              op.getNontemporal());
+    storePart(
+        *ref, b.CreateAdd(scalar(op.getOffset()), first), toMemory(part, *ref),
+        partAlign(op.getAlignment(), ref->bytes, lane),
+        op.getValid() ? b.CreateSub(scalar(op.getValid()), first) : nullptr,
+        op.getNontemporal());
     lane += lanesOf(part->getType());
   }
   return success();
@@ -317,9 +315,9 @@ LogicalResult Emitter::gather(Operation *op, Value bufferValue, Value result,
       pointers = b.CreateSelect(take, pointers, splat(context, lanes));
     value = llvm::PoisonValue::get(type);
     for (unsigned i = 0; i < lanes; ++i) {
-      auto *element = b.CreateAlignedLoad(
-          ref->memory, b.CreateExtractElement(pointers, i),
-          take ? llvm::Align(1) : align);
+      auto *element =
+          b.CreateAlignedLoad(ref->memory, b.CreateExtractElement(pointers, i),
+                              take ? llvm::Align(1) : align);
       if (!take)
         tag(element, *ref);
       value = b.CreateInsertElement(value, element, i);
@@ -359,9 +357,9 @@ LogicalResult Emitter::prefetch(tile::PrefetchOp op) {
     return failure();
   llvm::Value *pointer =
       b.CreateGEP(ref->memory, ref->pointer, scalar(op.getOffset()));
-  b.CreateIntrinsic(llvm::Intrinsic::prefetch, {pointer->getType()},
-                    {pointer, b.getInt32(0), b.getInt32(op.getLocality()),
-                     b.getInt32(1)});
+  b.CreateIntrinsic(
+      llvm::Intrinsic::prefetch, {pointer->getType()},
+      {pointer, b.getInt32(0), b.getInt32(op.getLocality()), b.getInt32(1)});
   return success();
 }
 

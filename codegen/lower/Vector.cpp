@@ -73,8 +73,8 @@ LogicalResult Emitter::vectorOp(Operation &op) {
             return op.emitError("takes a row by a static position only");
           unsigned pieces = source.size() / from.getDimSize(0);
           unsigned first = cast<IntegerAttr>(row).getInt() * pieces;
-          source = Parts(source.begin() + first,
-                         source.begin() + first + pieces);
+          source =
+              Parts(source.begin() + first, source.begin() + first + pieces);
           if (at.size() == 1) {
             set(op.getResult(), source);
             return success();
@@ -141,8 +141,8 @@ LogicalResult Emitter::vectorOp(Operation &op) {
         int half = lanesOf(op.getSourceVectorType());
         for (int i = 0; i < half; ++i)
           mask.append({i, half + i});
-        return shuffle(op.getResult(), joined(op.getLhs()),
-                       joined(op.getRhs()), mask);
+        return shuffle(op.getResult(), joined(op.getLhs()), joined(op.getRhs()),
+                       mask);
       })
       .Case([&](vector::DeinterleaveOp op) -> LogicalResult {
         if (!isRank(op.getSourceVectorType(), 1))
@@ -181,9 +181,8 @@ LogicalResult Emitter::vectorOp(Operation &op) {
       })
       .Case([&](vector::ReductionOp op) { return reduction(op); })
       .Case([&](vector::StepOp op) {
-        set(op.getResult(),
-            split(step(lanesOf(op.getType()), b.getInt64Ty()),
-                  lanesOf(op.getType())));
+        set(op.getResult(), split(step(lanesOf(op.getType()), b.getInt64Ty()),
+                                  lanesOf(op.getType())));
         return success();
       })
       .Case([&](vector::CreateMaskOp op) -> LogicalResult {
@@ -216,7 +215,8 @@ LogicalResult Emitter::vectorOp(Operation &op) {
       })
       .Case([&](vector::ShapeCastOp op) -> LogicalResult {
         llvm::Value *whole = nullptr;
-        VectorType from = op.getSourceVectorType(), to = op.getResultVectorType();
+        VectorType from = op.getSourceVectorType(),
+                   to = op.getResultVectorType();
         Parts source = parts(op.getSource());
         if (from.getRank() == 2) { // rows of odd widths: row by row
           unsigned pieces = source.size() / from.getDimSize(0);
@@ -325,9 +325,8 @@ LogicalResult Emitter::reduction(vector::ReductionOp op) {
                  (op.getKind() == K::ADD || op.getKind() == K::MUL);
   if (ordered) {
     for (llvm::Value *part : p)
-      for (unsigned i = 0,
-                    n = cast<llvm::FixedVectorType>(part->getType())
-                            ->getNumElements();
+      for (unsigned i = 0, n = cast<llvm::FixedVectorType>(part->getType())
+                                   ->getNumElements();
            i < n; ++i) {
         llvm::Value *lane = b.CreateExtractElement(part, i);
         result = result ? combine(result, lane) : lane;

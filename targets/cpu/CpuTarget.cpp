@@ -1,0 +1,39 @@
+#include "targets/cpu/CpuTarget.h"
+
+namespace knapper {
+
+static constexpr std::string_view kIsas[] = {"x86-64-v4", "x86-64-v3"};
+
+std::span<const std::string_view> cpuIsas() { return kIsas; }
+
+Expected<TargetDesc> cpuTarget(std::string_view isa) {
+  TargetDesc t;
+  t.kind = DeviceKind::cpu;
+  t.isa = isa;
+  t.l1Bytes = 32 << 10;
+  t.l2Bytes = 1 << 20;
+  t.l3Bytes = 16 << 20;
+  t.copyBandwidth = 20e9;
+  t.cacheBandwidth = 120e9;
+  t.launchSeconds = 2e-6;
+  t.cores = 2;
+  if (isa == "x86-64-v4") {
+    t.vectorBytes = 64;
+    t.vectorRegisters = 32;
+    t.maskedAccess = true;
+    t.fmaFlops = 200e9;
+  } else if (isa == "x86-64-v3") {
+    t.vectorBytes = 32;
+    t.vectorRegisters = 16;
+    t.fmaFlops = 100e9;
+  } else {
+    std::string names;
+    for (std::string_view known : kIsas)
+      names += (names.empty() ? "" : ", ") + std::string(known);
+    return userError("unknown instruction set '" + std::string(isa) + "'", "",
+                     "one of " + names);
+  }
+  return t;
+}
+
+} // namespace knapper

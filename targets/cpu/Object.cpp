@@ -1,0 +1,156 @@
+#include "targets/cpu/Object.h"
+
+#include "llvm/Analysis/LoopAnalysisManager.h"
+#include "llvm/Analysis/TargetLibraryInfo.h"
+#include "llvm/IR/DiagnosticInfo.h"
+#include "llvm/IR/DiagnosticPrinter.h"
+#include "llvm/IR/LegacyPassManager.h"
+#include "llvm/IR/Module.h"
+#include "llvm/MC/TargetRegistry.h"
+#include "llvm/Passes/PassBuilder.h"
+#include "llvm/Support/SmallVectorMemoryBuffer.h"
+#include "llvm/Support/TargetSelect.h"
+#include "llvm/Target/TargetMachine.h"
+#include "llvm/TargetParser/Triple.h"
+#include "llvm/Transforms/InstCombine/InstCombine.h"
+#include "llvm/Transforms/Scalar/EarlyCSE.h"
+#include "llvm/Transforms/Scalar/LICM.h"
+#include "llvm/Transforms/Scalar/SimplifyCFG.h"
+
+#include <mutex>
+
+namespace knapper {
+
+static constexpr const char *kTriple = "x86_64-unknown-linux-gnu";
+static constexpr unsigned kFrameLimit = 16 << 10;
+
+struct ObjectEmitter::Impl {
+  TargetDesc target;
+  std::unique_ptr<llvm::TargetMachine> machine;
+  llvm::LoopAnalysisManager loops;
+  llvm::FunctionAnalysisManager functions;
+  llvm::CGSCCAnalysisManager components;
+  llvm::ModuleAnalysisManager modules;
+  llvm::FunctionPassManager passes;
+  std::unique_ptr<llvm::PassBuilder> builder;
+};
+
+ObjectEmitter::ObjectEmitter(std::unique_ptr<Impl> impl)
+    : impl(std::move(impl)) {}
+ObjectEmitter::~ObjectEmitter() = default;
+
+Expected<std::unique_ptr<ObjectEmitter>>
+ObjectEmitter::create(const TargetDesc &target) {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    LLVMInitializeX86TargetInfo();
+    LLVMInitializeX86Target();
+    LLVMInitializeX86TargetMC();
+    LLVMInitializeX86AsmPrinter();
+  });
+  llvm::Triple triple(kTriple);
+  std::string error;
+  const llvm::Target *backend =
+      llvm::TargetRegistry::lookupTarget(triple, error);
+  if (!backend)
+    return userError("cannot emit for x86-64: " + error);
+  auto impl = std::make_unique<Impl>();
+  impl->target = target;
+  impl->machine.reset(backend->createTargetMachine(
+      triple, target.isa, target.vectorBytes == 64 ? "-prefer-256-bit" : "",
+      llvm::TargetOptions(), llvm::Reloc::PIC_, llvm::CodeModel::Small,
+      llvm::CodeGenOptLevel::Default));
+
+  impl->builder = std::make_unique<llvm::PassBuilder>(impl->machine.get());
+  // Nothing may be turned into a call.
+  llvm::TargetLibraryInfoImpl library(triple);
+  library.disableAllFunctions();
+  impl->functions.registerPass(
+      [library] { return llvm::TargetLibraryAnalysis(library); });
+  impl->builder->registerModuleAnalyses(impl->modules);
+  impl->builder->registerCGSCCAnalyses(impl->components);
+  impl->builder->registerFunctionAnalyses(impl->functions);
+  impl->builder->registerLoopAnalyses(impl->loops);
+  impl->builder->crossRegisterProxies(impl->loops, impl->functions,
+                                      impl->components, impl->modules);
+  // Tile programs arrive in SSA form, loops rotated, vectors chosen: what is
+  // left is to share address arithmetic and to move it out of loops.
+  impl->passes.addPass(llvm::SimplifyCFGPass());
+  impl->passes.addPass(llvm::EarlyCSEPass(/*UseMemorySSA=*/true));
+  impl->passes.addPass(llvm::InstCombinePass());
+  impl->passes.addPass(llvm::createFunctionToLoopPassAdaptor(
+      llvm::LICMPass(llvm::LICMOptions()), /*UseMemorySSA=*/true));
+  return std::unique_ptr<ObjectEmitter>(new ObjectEmitter(std::move(impl)));
+}
+
+void ObjectEmitter::prepare(llvm::Module &module) const {
+  module.setTargetTriple(llvm::Triple(kTriple));
+  module.setDataLayout(impl->machine->createDataLayout());
+  module.setPICLevel(llvm::PICLevel::BigPIC);
+}
+
+void ObjectEmitter::optimise(llvm::Module &module) {
+  for (llvm::Function &fn : module) {
+    if (fn.isDeclaration())
+      continue;
+    fn.addFnAttr(llvm::Attribute::NoUnwind);
+    fn.addFnAttr("no-builtins");
+    fn.addFnAttr("target-cpu", impl->target.isa);
+    if (impl->target.vectorBytes == 64) {
+      fn.addFnAttr("target-features", "-prefer-256-bit");
+      fn.addFnAttr("prefer-vector-width", "512");
+      fn.addFnAttr("min-legal-vector-width", "512");
+    }
+    fn.addFnAttr("warn-stack-size", std::to_string(kFrameLimit));
+    impl->passes.run(fn, impl->functions);
+  }
+  impl->functions.clear();
+  impl->loops.clear();
+}
+
+namespace {
+/// Collects what the back end reports; its default would end the process.
+struct Collector : llvm::DiagnosticHandler {
+  std::string *text;
+  explicit Collector(std::string *text) : text(text) {}
+  bool handleDiagnostics(const llvm::DiagnosticInfo &info) override {
+    if (info.getSeverity() != llvm::DS_Error &&
+        info.getKind() != llvm::DK_StackSize)
+      return true;
+    llvm::raw_string_ostream stream(*text);
+    llvm::DiagnosticPrinterRawOStream printer(stream);
+    if (!text->empty())
+      stream << "; ";
+    info.print(printer);
+    return true;
+  }
+};
+} // namespace
+
+Expected<std::string> ObjectEmitter::emit(llvm::Module &module, bool assembly) {
+  std::string problems;
+  module.getContext().setDiagnosticHandler(
+      std::make_unique<Collector>(&problems));
+  llvm::SmallVector<char, 0> bytes;
+  {
+    llvm::raw_svector_ostream stream(bytes);
+    llvm::legacy::PassManager passes;
+    llvm::TargetLibraryInfoImpl library(impl->machine->getTargetTriple());
+    library.disableAllFunctions();
+    passes.add(new llvm::TargetLibraryInfoWrapperPass(library));
+    if (impl->machine->addPassesToEmitFile(
+            passes, stream, nullptr,
+            assembly ? llvm::CodeGenFileType::AssemblyFile
+                     : llvm::CodeGenFileType::ObjectFile))
+      return internalError("LLVM cannot write objects for x86-64");
+    passes.run(module);
+  }
+  module.getContext().setDiagnosticHandler(
+      std::make_unique<llvm::DiagnosticHandler>());
+  if (!problems.empty())
+    return internalError("code generation failed: " + problems,
+                         module.getName().str());
+  return std::string(bytes.data(), bytes.size());
+}
+
+} // namespace knapper
