@@ -1,0 +1,76 @@
+// One run of a program: state that runs keep, and the interpreter over it.
+#pragma once
+
+#include "runtime/graph/Module.h"
+
+namespace knapper {
+
+/// What one run at a time needs and later runs reuse. All lists have their
+/// final size from the start.
+struct RunState {
+  static Expected<std::unique_ptr<RunState>>
+  create(const Program &program, Device &device, const QueueOptions &options);
+
+  std::unique_ptr<DeviceQueue> queue;
+  std::shared_ptr<const Binding> binding; // what the lists are resolved for
+  std::unique_ptr<DeviceBuffer> arena;
+  std::unique_ptr<DeviceBuffer> statusMemory; // one KernelStatus a launch
+  uint64_t scratch = 0;                       // reserved in the queue
+
+  std::vector<int64_t> symbols;
+  std::vector<int64_t> values;
+  std::vector<uint8_t> known;    // per value
+  std::vector<uint8_t> bound;    // per symbol
+  std::vector<std::byte *> base; // per buffer
+  std::vector<uint64_t> bytes;   // per buffer
+  std::vector<uint32_t> choice;  // per launch; kNone: not resolved
+  std::vector<LaunchCommand> commands;
+  std::vector<uint32_t> firstArg, firstSymbol; // per launch, into:
+  std::vector<void *> args;
+  std::vector<int64_t> kernelSymbols;
+  std::vector<Block> lateBlocks; // per buffer; only late temps have one
+
+  int32_t *statuses() const {
+    return static_cast<int32_t *>(statusMemory->address());
+  }
+};
+
+/// The interpreter. Lives for one run on one thread.
+class Execution {
+public:
+  Execution(Module &module, RunState &state, RunResult &result,
+            const RunOptions &options)
+      : module(module), program(module.decoded), state(state), result(result),
+        options(options) {}
+
+  Status run(std::span<const knapper_tensor> inputs,
+             std::span<const knapper_tensor> outputs);
+
+private:
+  Status checkInputs(std::span<const knapper_tensor> inputs);
+  Status checkDims(std::span<const knapper_tensor> inputs,
+                   const Binding &binding);
+  Status resolve(std::shared_ptr<const Binding> binding);
+  Status prepareOutputs(std::span<const knapper_tensor> outputs);
+  Status provideOutput(uint32_t index);
+  Status resolveLaunch(uint32_t index);
+  Status pointArgs(uint32_t index);
+  Status bindLate();
+
+  Status region(uint32_t index);
+  Status launch(uint32_t index);
+  Status bindSymbol(const Program::Instruction &instruction);
+  Expected<bool> condition(const Program::Instruction &instruction);
+  /// Address of `size` bytes at a reference, checked against its buffer.
+  Expected<std::byte *> address(const Program::Ref &ref, uint64_t size);
+  Status checkStatuses();
+
+  Module &module;
+  const Program &program;
+  RunState &state;
+  RunResult &result;
+  const RunOptions &options;
+  std::span<const knapper_tensor> given; // the caller's outputs
+};
+
+} // namespace knapper

@@ -1,0 +1,109 @@
+// A loaded artefact on a device, ready to run.
+#pragma once
+
+#include "knapper/knapper.h"
+#include "runtime/device/Device.h"
+#include "runtime/graph/Binding.h"
+#include "runtime/memory/BlockPool.h"
+#include "runtime/module/Program.h"
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace knapper {
+
+/// Outputs of a run. Reuse one object for many runs: it then allocates nothing.
+/// Memory that the module provided goes back to it when the result is cleared,
+/// reused or destroyed.
+class RunResult {
+public:
+  RunResult() = default;
+  RunResult(const RunResult &) = delete;
+  RunResult &operator=(const RunResult &) = delete;
+  ~RunResult() { clear(); }
+  /// Shapes point into this object.
+  std::span<const knapper_tensor> outputs() const { return tensors; }
+  void clear();
+
+private:
+  friend class Execution;
+  std::vector<knapper_tensor> tensors;
+  std::vector<int64_t> shapes;
+  std::vector<Block> owned;
+  std::shared_ptr<BlockPool> pool; // that `owned` came from
+};
+
+/// Time of one launch, summed over its executions in a run.
+struct LaunchTime {
+  uint64_t nanoseconds = 0;
+  uint64_t executions = 0;
+  uint32_t choice = 0;
+  int64_t flops = 0, bytes = 0; // of all executions
+};
+
+struct RunOptions {
+  /// Filled with one entry per Program::launches when not null.
+  std::vector<LaunchTime> *profile = nullptr;
+  /// Looked at between instructions: true ends the run with a UserError.
+  const std::atomic<bool> *cancel = nullptr;
+};
+
+struct ModuleOptions {
+  int32_t threads = 0;           // 0: one per available core
+  int32_t spinMicroseconds = -1; // -1: the driver's default
+  std::string isa = {};          // "": the best that file and machine have
+};
+
+struct RunState;
+
+/// Thread-safe: any number of runs at once, each with state of its own that is
+/// kept for later runs. The first run with new sizes plans its memory; a run
+/// with known sizes allocates nothing.
+class Module {
+public:
+  /// Takes program 0 and the target of `device.kind()` that is best here. No
+  /// runnable target is a UserError that lists what there is.
+  static Expected<std::shared_ptr<Module>>
+  load(std::shared_ptr<const Artefact> artefact, std::shared_ptr<Device> device,
+       const ModuleOptions &options);
+  ~Module();
+
+  /// Runs on the calling thread and the device's workers. `inputs` in the order
+  /// of the signature; `outputs` empty or one per output, see knapper_run.
+  /// Everything about inputs and outputs is checked before a kernel starts.
+  Status run(std::span<const knapper_tensor> inputs,
+             std::span<const knapper_tensor> outputs, RunResult &result,
+             const RunOptions &options = {});
+
+  const Artefact &artefact() const { return *file; }
+  const Program &program() const { return decoded; }
+  const std::string &isa() const { return chosenIsa; }
+  const Device &device() const { return *where; }
+
+  /// The program bound to sizes, from the cache of recent ones.
+  Expected<std::shared_ptr<const Binding>>
+  binding(std::span<const int64_t> symbols);
+
+private:
+  Module() = default;
+  Expected<std::unique_ptr<RunState>> takeState();
+  friend class Execution;
+
+  std::shared_ptr<const Artefact> file;
+  std::shared_ptr<Device> where;
+  ModuleOptions options;
+  std::string chosenIsa;
+  Program decoded;
+  std::unique_ptr<Executable> code;
+  std::vector<KernelHandle> kernels; // per kernel of the artefact
+  std::shared_ptr<BlockPool> outputPool = std::make_shared<BlockPool>();
+  std::mutex mutex; // guards what follows
+  std::vector<std::unique_ptr<RunState>> idle;
+  std::vector<std::shared_ptr<const Binding>> recent; // newest first
+};
+
+} // namespace knapper

@@ -1,0 +1,93 @@
+// Hand-made artefacts for tests, over the kernels of kernels.c.
+#pragma once
+
+#include "runtime/base/DType.h"
+#include "runtime/graph/Module.h"
+#include "runtime/module/ArtefactWriter.h"
+
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+namespace knapper::testing {
+
+/// One ELF object of the test kernels.
+const std::vector<std::byte> &kernelObject(const std::string &isa);
+/// Address of a kernel in it, from the image base.
+uint64_t kernelEntry(const std::string &isa, const std::string &kernel);
+
+/// Builds an artefact with one program, code for `isas` and a constants
+/// section.
+class TestArtefact {
+public:
+  explicit TestArtefact(std::vector<std::string> isas = {"x86-64-v3"});
+
+  // Values.
+  uint32_t constant(int64_t value);
+  uint32_t symbol(const std::string &name, int64_t min = 1, int64_t max = -1,
+                  int64_t divisor = 1, bool fromBuffer = false);
+  uint32_t op(fb::ScalarOp op, uint32_t a, uint32_t b);
+  uint32_t mul(uint32_t a, uint32_t b) { return op(fb::ScalarOp::mul, a, b); }
+
+  // Buffers. Dims are values.
+  uint32_t input(const std::string &name, DType type,
+                 std::vector<uint32_t> dims,
+                 std::vector<std::string> text = {});
+  uint32_t output(const std::string &name, DType type,
+                  std::vector<uint32_t> dims,
+                  std::vector<std::string> text = {});
+  uint32_t temp(uint32_t bytes, uint32_t first, uint32_t last);
+  uint32_t constantBuffer(const std::vector<float> &data);
+
+  // Instructions, appended to a region.
+  uint32_t region();
+  fb::LaunchT &launch(uint32_t region, const std::string &kernel,
+                      std::vector<uint32_t> buffers, uint32_t grid,
+                      std::vector<uint32_t> symbols = {});
+  void copy(uint32_t region, uint32_t source, uint32_t target, uint32_t bytes);
+  void bindSymbol(uint32_t region, uint32_t source, uint32_t symbolValue);
+  void ifElse(uint32_t region, uint32_t condition, uint32_t then,
+              uint32_t otherwise);
+  void whileLoop(uint32_t region, uint32_t condition, uint32_t conditionRegion,
+                 uint32_t body);
+  void call(uint32_t region, uint32_t callee);
+  void check(uint32_t value, const std::string &message);
+
+  /// The file. The header may be edited through `header` before.
+  std::vector<std::byte> bytes();
+  /// Loads it on a device; fails the test if that fails.
+  std::shared_ptr<Module> load(const ModuleOptions &options = {},
+                               std::shared_ptr<Device> device = nullptr);
+
+  fb::ArtefactT header;
+  fb::ProgramT &program() { return *header.programs[0]; }
+
+private:
+  uint32_t kernel(const std::string &name, uint32_t buffers, uint32_t symbols);
+  void append(uint32_t region, fb::InstructionUnion instruction);
+  uint32_t buffer(fb::BufferKind kind);
+  uint32_t zero();
+
+  std::vector<std::string> isas;
+  std::vector<std::vector<float>> constants;
+};
+
+/// A module from the bytes of a file on the CPU (or `device`).
+Expected<std::shared_ptr<Module>>
+loadBytes(std::span<const std::byte> bytes, const ModuleOptions &options = {},
+          std::shared_ptr<Device> device = nullptr);
+
+/// A tensor over a vector's memory.
+template <typename T>
+knapper_tensor tensor(std::vector<T> &data, const std::vector<int64_t> &shape,
+                      DType type) {
+  return {data.data(), data.size() * sizeof(T),
+          static_cast<knapper_dtype>(type), static_cast<int32_t>(shape.size()),
+          shape.data()};
+}
+inline knapper_tensor tensor(std::vector<float> &data,
+                             const std::vector<int64_t> &shape) {
+  return tensor(data, shape, DType::f32);
+}
+
+} // namespace knapper::testing
