@@ -1,0 +1,32 @@
+// Activations that deserve a form of their own.
+
+#include "codegen/lower/math/Functions.h"
+
+namespace knapper::vecmath {
+
+V softplus(V x) {
+  // A NaN is not > 0: it comes in by the second term.
+  return select(x > 0.0, x, 0.0) + log1p(exp(-abs(x)));
+}
+
+V mish(V x) {
+  // tanh(log(1 + e)) = e (e + 2) / (e (e + 2) + 2), e = exp(x); beyond 20 it
+  // is 1.
+  V e = exp(atMost(20, x));
+  V n = e * (e + 2.0);
+  return x * (n / (n + 2.0));
+}
+
+V geluErf(V x) {
+  V half = x * 0.5;
+  return fma(half, erf(x * 0x1.6a09e667f3bcdp-1), half);
+}
+
+V geluTanh(V x) {
+  // (1 + tanh(u)) / 2 = sigmoid(2 u).
+  V u = x * fma(x * x, 2 * 0x1.9884533d43651p-1 * 0.044715,
+                2 * 0x1.9884533d43651p-1);
+  return x * sigmoid(u);
+}
+
+} // namespace knapper::vecmath
