@@ -4,6 +4,8 @@
 #include "codegen/lower/math/Coefficients.h"
 #include "codegen/lower/math/Functions.h"
 
+using llvm::ArrayRef;
+
 namespace knapper::vecmath {
 
 /// erfc(a) for 0 <= a, in f64.
@@ -24,11 +26,14 @@ V erf(V x) {
     return select(a < 1.0, small, large);
   }
   V a = atMost(4, abs(x));
-  V g = a * horner(kErfF32, a);
+  // The leading terms of both products apart, so that each rounds once.
+  ArrayRef<double> exponent(kErfF32), power(kExp2m1F32);
+  V g = fma(a, exponent[0], a * a * horner(exponent.drop_front(), a));
   V t = g + exponentMagic(x);
   V r = g - (t - exponentMagic(x));
+  V q = fma(r, power[0], r * r * horner(power.drop_front(), r));
   V s = powerOfTwo(t);
-  V e = fma(s, r * horner(kExp2m1F32, r), s - 1.0);
+  V e = fma(s, q, s - 1.0);
   return copysign(e, x);
 }
 

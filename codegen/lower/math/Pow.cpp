@@ -155,14 +155,17 @@ V powi(V x, V n) {
 V cbrt(V x) {
   if (!x.isF64())
     return inF64(x, [](V y) { return cbrt(y); });
-  V a = abs(x);
+  // Cubes of the smallest roots would be denormal.
+  V small = abs(x) < 0x1p-900;
+  V a = abs(x) * select(small, 0x1p300, 1.0, x);
   V y = exp(log(a) * 0x1.5555555555555p-2);
   // One step of Newton takes out the error that the size of log(a) made.
   V square = y * y;
   V residual = fma(square, y, -a);
   V r = y - residual / (square * 3.0);
   V plain = (a == 0.0) | (a == kInf);
-  return copysign(select(plain, a, r), x);
+  r = select(plain, a, r) * select(small, 0x1p-100, 1.0, x);
+  return copysign(r, x);
 }
 
 } // namespace knapper::vecmath
