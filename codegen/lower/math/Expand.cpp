@@ -6,7 +6,6 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
-#include "mlir/IR/Matchers.h"
 #include "mlir/Pass/Pass.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -83,40 +82,7 @@ std::pair<Value, Value> buildSincos(OpBuilder &b, Location loc, Value x) {
   return {convert(sine, own).value, convert(cosine, own).value};
 }
 
-/// Divisions that the processor would trap on get a harmless divisor.
-template <typename Op>
-static void guardDivision(Op op, bool isSigned, bool isRemainder) {
-  Value divisor = op.getRhs();
-  Type element = getElementTypeOrSelf(divisor.getType());
-  if (!element.isInteger() || element.getIntOrFloatBitWidth() < 8)
-    return;
-  APInt constant;
-  if (matchPattern(divisor, m_ConstantInt(&constant)) && !constant.isZero() &&
-      !(isSigned && constant.isAllOnes()))
-    return;
-  OpBuilder b(op);
-  V x{&b, op.getLoc(), op.getLhs()}, d = x.with(divisor);
-  auto equal = arith::CmpIPredicate::eq;
-  V zero = compare(equal, d, d.integer(0));
-  V replaced = zero;
-  if (isSigned) {
-    V lowest = x.integer(1ull << (x.width() - 1));
-    V overflow =
-        compare(equal, x, lowest) & compare(equal, d, d.integer(~0ull));
-    replaced = replaced | overflow;
-  }
-  op.getRhsMutable().assign(select(replaced, d.integer(1), d).value);
-  b.setInsertionPointAfter(op);
-  // x / 1 is INT_MIN where that overflowed, x % 1 is 0 everywhere.
-  if (isRemainder)
-    return;
-  V result = x.with(op.getResult());
-  V guarded = select(zero, result.integer(0), result);
-  op.getResult().replaceAllUsesExcept(guarded.value,
-                                      guarded.value.getDefiningOp());
-}
-
-/// x^n by a constant or general integer exponent.
+/// x^n for an integer n, through f64, where n is exact.
 static Value expandFPowI(OpBuilder &b, math::FPowIOp op) {
   Type n = getElementTypeOrSelf(op.getRhs().getType());
   V x{&b, op.getLoc(), op.getLhs()};
@@ -210,15 +176,6 @@ static Value expandOther(OpBuilder &b, Operation *op) {
 }
 
 static void expandOne(Operation *op) {
-  if (auto division = dyn_cast<arith::DivSIOp>(op))
-    return guardDivision(division, true, false);
-  if (auto division = dyn_cast<arith::RemSIOp>(op))
-    return guardDivision(division, true, true);
-  if (auto division = dyn_cast<arith::DivUIOp>(op))
-    return guardDivision(division, false, false);
-  if (auto division = dyn_cast<arith::RemUIOp>(op))
-    return guardDivision(division, false, true);
-
   OpBuilder b(op);
   Location loc = op->getLoc();
   if (auto both = dyn_cast<math::SincosOp>(op)) {

@@ -29,11 +29,8 @@ class Pass;
 
 namespace knapper {
 
-/// Expands, below `root`, in one walk: `math` ops without an instruction,
-/// `arith.remf`, and integer divisions and remainders of 8 to 64 bits whose
-/// divisor is not a safe constant (x / 0 and x % 0 become 0, INT_MIN / -1
-/// becomes INT_MIN, as in NumPy; the processor would trap). `index` arithmetic
-/// is left.
+/// Expands, below `root`, in one walk: the `math` ops without an instruction
+/// and `arith.remf`. Integer division is left: lowering guards it.
 void expandMath(mlir::Operation *root);
 
 /// `expandMath` as a pass on any op: `knapper-expand-math`.
