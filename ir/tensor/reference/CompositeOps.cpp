@@ -1,0 +1,173 @@
+// Softmax, normalisation, attention, rope: each straight from its definition.
+#include "ir/tensor/reference/Call.h"
+#include "runtime/base/Text.h"
+#include "llvm/ADT/TypeSwitch.h"
+#include <algorithm>
+#include <cmath>
+
+using namespace mlir;
+
+namespace knapper::ts::reference {
+namespace {
+
+Results store(const Call &call, const std::vector<double> &values) {
+  return SmallVector<HostTensor>{
+      HostTensor::store(call.dtypes[0], call.shapes[0], values)};
+}
+
+Results softmax(SoftmaxOp op, const Call &call) {
+  std::vector<double> x = call.in[0].load<double>();
+  ArrayRef<int64_t> dims = call.in[0].dims();
+  int64_t outer = *elementCountOf(dims.take_front(op.getDim()));
+  int64_t size = dims[op.getDim()];
+  int64_t inner = *elementCountOf(dims.drop_front(op.getDim() + 1));
+  for (int64_t o = 0; o < outer; ++o)
+    for (int64_t n = 0; n < inner; ++n) {
+      auto at = [&](int64_t i) -> double & {
+        return x[(o * size + i) * inner + n];
+      };
+      double largest = -INFINITY, sum = 0;
+      for (int64_t i = 0; i < size; ++i)
+        largest = combine(ReduceKind::max, largest, at(i));
+      for (int64_t i = 0; i < size; ++i)
+        sum += std::exp(at(i) - largest);
+      for (int64_t i = 0; i < size; ++i)
+        at(i) = op.getLog() ? at(i) - largest - std::log(sum)
+                            : std::exp(at(i) - largest) / sum;
+    }
+  return store(call, x);
+}
+
+Results layerNorm(LayerNormOp op, const Call &call) {
+  std::vector<double> x = call.in[0].load<double>(), scale, bias;
+  size_t next = 1;
+  if (op.getScale())
+    scale = call.in[next++].load<double>();
+  if (op.getBias())
+    bias = call.in[next++].load<double>();
+  ArrayRef<int64_t> dims = call.in[0].dims();
+  int64_t rows = *elementCountOf(dims.take_front(op.getDim()));
+  int64_t size = *elementCountOf(dims.drop_front(op.getDim()));
+  double epsilon = op.getEpsilon().convertToDouble();
+  for (int64_t r = 0; r < rows; ++r) {
+    double *row = x.data() + r * size;
+    double mean = 0, variance = 0;
+    if (!op.getRms()) {
+      for (int64_t i = 0; i < size; ++i)
+        mean += row[i];
+      mean /= static_cast<double>(size);
+    }
+    for (int64_t i = 0; i < size; ++i)
+      variance += (row[i] - mean) * (row[i] - mean);
+    variance /= static_cast<double>(size);
+    double factor = 1 / std::sqrt(variance + epsilon);
+    for (int64_t i = 0; i < size; ++i) {
+      row[i] = (row[i] - mean) * factor;
+      if (!scale.empty())
+        row[i] *= scale[i];
+      if (!bias.empty())
+        row[i] += bias[i];
+    }
+  }
+  return store(call, x);
+}
+
+Results attention(AttentionOp op, const Call &call) {
+  const HostTensor &q = call.in[0], &k = call.in[1], &v = call.in[2];
+  int64_t heads = q.dim(1), rows = q.dim(2), depth = q.dim(3);
+  int64_t groups = k.dim(1), keys = k.dim(2), width = v.dim(3);
+  if (q.dim(0) != k.dim(0) || q.dim(0) != v.dim(0) || v.dim(1) != groups ||
+      v.dim(2) != keys || k.dim(3) != depth || groups == 0 ||
+      heads % groups != 0)
+    return call.userError("query, key and value do not fit together");
+  std::vector<double> qs = q.load<double>(), ks = k.load<double>(),
+                      vs = v.load<double>(), ms;
+  Shape maskStrides(4, 0);
+  bool keeps = false; // an i1 mask
+  if (op.getMask()) {
+    const HostTensor &mask = call.in[3];
+    ms = mask.load<double>();
+    keeps = mask.dtype() == DType::i1;
+    Shape strides = stridesOf(mask.dims()), scores{q.dim(0), heads, rows, keys};
+    for (unsigned i = 0; i < 4; ++i) {
+      if (mask.dim(i) != 1 && mask.dim(i) != scores[i])
+        return call.userError(cat("dim ", i, " of the mask is ", mask.dim(i),
+                                  ", of the scores ", scores[i]));
+      maskStrides[i] = mask.dim(i) == 1 ? 0 : strides[i];
+    }
+  }
+  double scale = op.getScale().convertToDouble();
+  double softcap = op.getSoftcap().convertToDouble();
+  int64_t lastKey = op.getCausalTopLeft() ? 0 : keys - rows;
+  std::vector<double> result(*elementCountOf(call.shapes[0]), 0);
+  std::vector<double> scores(keys);
+  forEachIndex(
+      {q.dim(0), heads, rows}, [&](ArrayRef<int64_t> index, int64_t row) {
+        int64_t b = index[0], h = index[1], s = index[2];
+        int64_t group = b * groups + h / (heads / groups);
+        double largest = -INFINITY;
+        for (int64_t t = 0; t < keys; ++t) {
+          double score = 0;
+          for (int64_t d = 0; d < depth; ++d)
+            score += qs[row * depth + d] * ks[(group * keys + t) * depth + d];
+          score *= scale;
+          if (softcap > 0)
+            score = softcap * std::tanh(score / softcap);
+          if (!ms.empty()) {
+            double m = ms[offsetOf({b, h, s, t}, maskStrides)];
+            score = !keeps ? score + m : m != 0 ? score : -INFINITY;
+          }
+          if (op.getCausal() && t > s + lastKey)
+            score = -INFINITY;
+          scores[t] = score;
+          largest = combine(ReduceKind::max, largest, score);
+        }
+        if (largest == -INFINITY) // no key is seen: the row stays 0
+          return;
+        double sum = 0;
+        for (double &score : scores)
+          sum += score = std::exp(score - largest);
+        for (int64_t e = 0; e < width; ++e) {
+          double value = 0;
+          for (int64_t t = 0; t < keys; ++t)
+            if (scores[t] != 0) // an unseen key adds nothing, were it infinite
+              value += scores[t] * vs[(group * keys + t) * width + e];
+          result[row * width + e] = value / sum;
+        }
+      });
+  return store(call, result);
+}
+
+Results rope(RopeOp op, const Call &call) {
+  const HostTensor &input = call.in[0], &cosine = call.in[1];
+  std::vector<double> x = input.load<double>(), c = cosine.load<double>(),
+                      s = call.in[2].load<double>();
+  int64_t depth = input.dim(3), half = cosine.dim(2);
+  std::vector<double> result = x;
+  forEachIndex(
+      input.dims().take_front(3), [&](ArrayRef<int64_t> index, int64_t row) {
+        int64_t b = cosine.dim(0) == 1 ? 0 : index[0];
+        int64_t angle = (b * cosine.dim(1) + index[2]) * half;
+        for (int64_t i = 0; i < half; ++i) {
+          int64_t first = row * depth + (op.getInterleaved() ? 2 * i : i);
+          int64_t second = first + (op.getInterleaved() ? 1 : half);
+          double cos = c[angle + i], sin = s[angle + i];
+          result[first] = x[first] * cos - x[second] * sin;
+          result[second] = x[second] * cos + x[first] * sin;
+        }
+      });
+  return store(call, result);
+}
+
+} // namespace
+
+std::optional<Results> evaluateComposite(const Call &call) {
+  return llvm::TypeSwitch<Operation *, std::optional<Results>>(call.op)
+      .Case([&](SoftmaxOp op) { return softmax(op, call); })
+      .Case([&](LayerNormOp op) { return layerNorm(op, call); })
+      .Case([&](AttentionOp op) { return attention(op, call); })
+      .Case([&](RopeOp op) { return rope(op, call); })
+      .Default(std::nullopt);
+}
+
+} // namespace knapper::ts::reference
