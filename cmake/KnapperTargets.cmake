@@ -69,3 +69,15 @@ target_include_directories(knapper_pch PUBLIC ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE
                                               ${CMAKE_BINARY_DIR})
 target_include_directories(knapper_pch SYSTEM PUBLIC ${LLVM_INCLUDE_DIRS})
 target_precompile_headers(knapper_pch PRIVATE ${CMAKE_SOURCE_DIR}/cmake/pch.h)
+
+# knapper_compiler_test(NAME [LINK lib...]): NAME.cpp as a GoogleTest program over MLIR, known to
+# ctest under its folder's path.
+function(knapper_compiler_test NAME)
+  cmake_parse_arguments(ARG "" "" "LINK" ${ARGN})
+  find_package(GTest REQUIRED)
+  add_executable(${NAME} ${NAME}.cpp)
+  target_link_libraries(${NAME} PRIVATE ${ARG_LINK} knapper_llvm GTest::gtest_main)
+  target_precompile_headers(${NAME} REUSE_FROM knapper_pch)
+  file(RELATIVE_PATH REL ${CMAKE_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
+  add_test(NAME ${REL}/${NAME} COMMAND ${NAME})
+endfunction()

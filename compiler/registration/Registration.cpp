@@ -1,5 +1,6 @@
 #include "compiler/registration/Registration.h"
 
+#include "ir/tensor/Dialect.h"
 #include "ir/tile/TileDialect.h"
 
 using namespace mlir;
@@ -7,7 +8,7 @@ using namespace mlir;
 void knapper::registerAllKnapperDialects(DialectRegistry &registry) {
   registry.insert<arith::ArithDialect, func::FuncDialect, math::MathDialect,
                   scf::SCFDialect, vector::VectorDialect>();
-  registry.insert<tile::TileDialect>();
+  registry.insert<tile::TileDialect, ts::TsDialect>();
 }
 
 void knapper::registerAllKnapperPasses() {}

@@ -196,6 +196,9 @@ LogicalResult KernelOp::verify() {
   return success();
 }
 
+/// A kernel that yields nothing, as the implicit terminator.
+void YieldOp::build(OpBuilder &, OperationState &) {}
+
 YieldOp KernelOp::yield() {
   return cast<YieldOp>(getBody().front().getTerminator());
 }
