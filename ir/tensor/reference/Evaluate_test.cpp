@@ -84,7 +84,7 @@ func.func @f(%x: tensor<?xf32, #ts.dims<"n">>, %y: tensor<?xf32, #ts.dims<"2*n +
 TEST_F(Evaluate, FindsASymbolInsideAnExpression) {
   const char *text = R"(
 func.func @f(%y: tensor<?xf32, #ts.dims<"2*n + 1">>) -> tensor<i64> {
-  %0 = ts.size #ts.dim<"n"> : tensor<i64>
+  %0 = ts.size <"n"> : tensor<i64>
   return %0 : tensor<i64>
 })";
   auto result = run(text, {floats({7}, std::vector<double>(7))});
