@@ -1,0 +1,580 @@
+#include "codegen/schedule/Emitter.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/Matchers.h"
+#include "llvm/ADT/Hashing.h"
+
+using namespace mlir;
+
+namespace knapper {
+
+using ts::Dim;
+
+bool Coord::operator==(const Coord &other) const {
+  if (lanes != other.lanes || valid != other.valid || mask != other.mask ||
+      dims.size() != other.dims.size())
+    return false;
+  for (auto [a, b] : llvm::zip(dims, other.dims))
+    if (a.start != b.start || a.step != b.step || a.perLane != b.perLane)
+      return false;
+  return true;
+}
+
+size_t Coord::hash() const {
+  llvm::hash_code code = llvm::hash_combine(lanes, valid.getAsOpaquePointer(),
+                                            mask.getAsOpaquePointer());
+  for (const LaneIndex &i : dims)
+    code = llvm::hash_combine(code, i.start.getAsOpaquePointer(), i.step,
+                              i.perLane.getAsOpaquePointer());
+  return code;
+}
+
+Type computeType(Type element) {
+  if (element.isF16() || element.isBF16())
+    return Float32Type::get(element.getContext());
+  return bufferType(element);
+}
+
+Type bufferType(Type element) {
+  if (element.isUnsignedInteger())
+    return IntegerType::get(element.getContext(),
+                            element.getIntOrFloatBitWidth());
+  return element;
+}
+
+Emitter::Emitter(OpBuilder &builder, Location location, tile::FuncOp function,
+                 ts::KernelOp kernel, ArrayRef<std::string> symbols)
+    : builder(builder), location(location), function(function), kernel(kernel),
+      entry(OpBuilder::atBlockBegin(&function.getBody().front())) {
+  for (auto [i, name] : llvm::enumerate(symbols))
+    symbolValues[name] = function.getKernelSymbol(i);
+  // Constants and sizes go before this op, whatever is added at the end.
+  entry.setInsertionPoint(arith::ConstantIndexOp::create(entry, location, 0));
+  scopes.emplace_back();
+}
+
+//===----------------------------------------------------------------------===//
+// Index arithmetic
+//===----------------------------------------------------------------------===//
+
+static std::optional<int64_t> asNumber(Value value) {
+  APInt number;
+  if (value && matchPattern(value, m_ConstantInt(&number)))
+    return number.getSExtValue();
+  return std::nullopt;
+}
+
+Value Emitter::constant(int64_t value) {
+  Value &known = constants[value];
+  if (!known)
+    known = arith::ConstantIndexOp::create(entry, location, value);
+  return known;
+}
+
+Value Emitter::add(Value a, Value b) {
+  auto x = asNumber(a), y = asNumber(b);
+  if (x && y)
+    return constant(*x + *y);
+  if (x == 0)
+    return b;
+  if (y == 0)
+    return a;
+  return arith::AddIOp::create(builder, location, a, b);
+}
+
+Value Emitter::sub(Value a, Value b) {
+  auto x = asNumber(a), y = asNumber(b);
+  if (x && y)
+    return constant(*x - *y);
+  if (y == 0)
+    return a;
+  return arith::SubIOp::create(builder, location, a, b);
+}
+
+Value Emitter::mul(Value a, Value b) {
+  auto x = asNumber(a), y = asNumber(b);
+  if (x && y)
+    return constant(*x * *y);
+  if (x == 0 || y == 0)
+    return constant(0);
+  if (x == 1)
+    return b;
+  if (y == 1)
+    return a;
+  return arith::MulIOp::create(builder, location, a, b);
+}
+
+Value Emitter::div(Value a, Value b) {
+  auto x = asNumber(a), y = asNumber(b);
+  if (y == 1)
+    return a;
+  if (x && y && *y)
+    return constant(*x / *y);
+  return arith::DivUIOp::create(builder, location, a, b);
+}
+
+Value Emitter::rem(Value a, Value b) {
+  auto x = asNumber(a), y = asNumber(b);
+  if (y == 1)
+    return constant(0);
+  if (x && y && *y)
+    return constant(*x % *y);
+  return arith::RemUIOp::create(builder, location, a, b);
+}
+
+Value Emitter::min(Value a, Value b) {
+  auto x = asNumber(a), y = asNumber(b);
+  if (x && y)
+    return constant(std::min(*x, *y));
+  return arith::MinSIOp::create(builder, location, a, b);
+}
+
+Value Emitter::max(Value a, Value b) {
+  auto x = asNumber(a), y = asNumber(b);
+  if (x && y)
+    return constant(std::max(*x, *y));
+  return arith::MaxSIOp::create(builder, location, a, b);
+}
+
+Value Emitter::less(Value a, Value b) {
+  return arith::CmpIOp::create(builder, location, arith::CmpIPredicate::slt, a,
+                               b);
+}
+
+/// Sizes are loop invariant: their arithmetic goes to the function's start.
+Value Emitter::size(Dim dim) {
+  if (std::optional<int64_t> number = dim.asConstant())
+    return constant(*number);
+  if (Value known = sizes.lookup(dim.attr()))
+    return known;
+  Value sum;
+  for (auto [coefficient, monomial] :
+       llvm::zip(dim.attr().getCoefficients(), dim.attr().getMonomials())) {
+    Value term =
+        coefficient == 1 && !monomial.empty() ? Value() : constant(coefficient);
+    for (Attribute atom : monomial) {
+      Value factor;
+      if (auto symbol = dyn_cast<StringAttr>(atom)) {
+        factor = symbolValues.lookup(symbol.getValue());
+        assert(factor && "symbol is no argument of the kernel");
+      } else {
+        auto fn = cast<ts::DimFnAttr>(atom);
+        Value a = size(fn.getLhs()), b = size(fn.getRhs());
+        switch (static_cast<ts::DimFn>(fn.getFn())) {
+        case ts::DimFn::floordiv:
+          factor = arith::DivUIOp::create(entry, location, a, b);
+          break;
+        case ts::DimFn::mod:
+          factor = arith::RemUIOp::create(entry, location, a, b);
+          break;
+        case ts::DimFn::min:
+          factor = arith::MinSIOp::create(entry, location, a, b);
+          break;
+        case ts::DimFn::max:
+          factor = arith::MaxSIOp::create(entry, location, a, b);
+          break;
+        }
+      }
+      term = term ? Value(arith::MulIOp::create(entry, location, term, factor))
+                  : factor;
+    }
+    sum = sum ? Value(arith::AddIOp::create(entry, location, sum, term)) : term;
+  }
+  return sizes[dim.attr()] = sum;
+}
+
+SmallVector<Value> Emitter::delinearize(Value position, ArrayRef<Dim> dims) {
+  SmallVector<Value> indices(dims.size());
+  for (size_t i = dims.size(); i-- > 0;) {
+    if (dims[i].isConstant(1)) {
+      indices[i] = constant(0);
+      continue;
+    }
+    bool outermost =
+        llvm::all_of(dims.take_front(i), [](Dim d) { return d.isConstant(1); });
+    if (outermost) {
+      indices[i] = position;
+      position = constant(0);
+      continue;
+    }
+    Value extent = size(dims[i]);
+    indices[i] = rem(position, extent);
+    position = div(position, extent);
+  }
+  return indices;
+}
+
+//===----------------------------------------------------------------------===//
+// Lane indices
+//===----------------------------------------------------------------------===//
+
+Value Emitter::laneNumbers(int64_t lanes) {
+  auto type = VectorType::get(lanes, builder.getIndexType());
+  SmallVector<int64_t> numbers = llvm::to_vector(llvm::seq<int64_t>(0, lanes));
+  return arith::ConstantOp::create(
+      builder, location,
+      DenseElementsAttr::get(type, ArrayRef<int64_t>(numbers)));
+}
+
+Value Emitter::toVector(const LaneIndex &index, int64_t lanes) {
+  if (index.perLane)
+    return index.perLane;
+  auto type = VectorType::get(lanes, builder.getIndexType());
+  Value start =
+      vector::BroadcastOp::create(builder, location, type, index.start);
+  if (index.step == 0)
+    return start;
+  Value steps = laneNumbers(lanes);
+  if (index.step != 1)
+    steps = arith::MulIOp::create(
+        builder, location, steps,
+        vector::BroadcastOp::create(builder, location, type,
+                                    constant(index.step)));
+  return arith::AddIOp::create(builder, location, start, steps);
+}
+
+LaneIndex Emitter::addIndex(const LaneIndex &a, const LaneIndex &b,
+                            int64_t lanes) {
+  if (a.perLane || b.perLane)
+    return {{},
+            0,
+            arith::AddIOp::create(builder, location, toVector(a, lanes),
+                                  toVector(b, lanes))};
+  return {add(a.start, b.start),
+          a.step + b.step,
+          {},
+          std::gcd(a.multipleOf, b.multipleOf)};
+}
+
+LaneIndex Emitter::scaleIndex(const LaneIndex &a, Dim factor, int64_t lanes) {
+  std::optional<int64_t> number = factor.asConstant();
+  if (!a.perLane && (a.step == 0 || number))
+    return {mul(a.start, size(factor)),
+            a.step * number.value_or(0),
+            {},
+            number ? a.multipleOf * std::max<int64_t>(1, std::abs(*number))
+                   : 1};
+  auto type = VectorType::get(lanes, builder.getIndexType());
+  return {{},
+          0,
+          arith::MulIOp::create(builder, location, toVector(a, lanes),
+                                vector::BroadcastOp::create(
+                                    builder, location, type, size(factor)))};
+}
+
+LaneIndex Emitter::offsetIndex(const LaneIndex &a, Dim offset, int64_t lanes) {
+  if (offset.isConstant(0))
+    return a;
+  LaneIndex b{size(offset), 0, {}, std::max<int64_t>(1, offset.knownDivisor())};
+  return addIndex(a, b, lanes);
+}
+
+SmallVector<LaneIndex> Emitter::split(const LaneIndex &position,
+                                      ArrayRef<Dim> dims, int64_t lanes) {
+  SmallVector<LaneIndex> result(dims.size());
+  LaneIndex rest = position;
+  for (size_t i = dims.size(); i-- > 0;) {
+    bool outermost =
+        llvm::all_of(dims.take_front(i), [](Dim d) { return d.isConstant(1); });
+    if (outermost) {
+      result[i] = rest;
+      rest = {constant(0)};
+      continue;
+    }
+    if (dims[i].isConstant(1)) {
+      result[i] = {constant(0)};
+      continue;
+    }
+    Value extent = size(dims[i]);
+    if (rest.isUniform()) {
+      result[i] = {rem(rest.start, extent)};
+      rest = {div(rest.start, extent)};
+      continue;
+    }
+    // A run that starts at a multiple of its length stays within a dim that
+    // the length divides.
+    std::optional<int64_t> number = dims[i].asConstant();
+    if (!rest.perLane && rest.step == 1 && number && *number % lanes == 0 &&
+        rest.multipleOf % lanes == 0) {
+      int64_t known = std::gcd(rest.multipleOf, *number);
+      result[i] = {rem(rest.start, extent), 1, {}, known};
+      rest = {div(rest.start, extent)};
+      continue;
+    }
+    auto type = VectorType::get(lanes, builder.getIndexType());
+    Value all = toVector(rest, lanes);
+    Value by = vector::BroadcastOp::create(builder, location, type, extent);
+    result[i] = {{}, 0, arith::RemUIOp::create(builder, location, all, by)};
+    rest = {{}, 0, arith::DivUIOp::create(builder, location, all, by)};
+  }
+  return result;
+}
+
+//===----------------------------------------------------------------------===//
+// Values
+//===----------------------------------------------------------------------===//
+
+Value Emitter::splat(Type element, int64_t lanes, double number) {
+  TypedAttr scalar;
+  if (isa<FloatType>(element))
+    scalar = builder.getFloatAttr(element, number);
+  else
+    scalar = builder.getIntegerAttr(element, static_cast<int64_t>(number));
+  if (lanes)
+    scalar = DenseElementsAttr::get(VectorType::get(lanes, element),
+                                    Attribute(scalar));
+  return arith::ConstantOp::create(builder, location, scalar);
+}
+
+Value Emitter::laneMask(int64_t lanes, Value valid) {
+  auto type = VectorType::get(lanes, builder.getI32Type());
+  SmallVector<int32_t> numbers = llvm::to_vector(llvm::seq<int32_t>(0, lanes));
+  Value lane = arith::ConstantOp::create(
+      builder, location,
+      DenseElementsAttr::get(type, ArrayRef<int32_t>(numbers)));
+  // Beyond the run any number of valid lanes means all.
+  Value bounded = min(valid, constant(lanes));
+  Value count = arith::IndexCastOp::create(builder, location,
+                                           builder.getI32Type(), bounded);
+  return arith::CmpIOp::create(
+      builder, location, arith::CmpIPredicate::slt, lane,
+      vector::BroadcastOp::create(builder, location, type, count));
+}
+
+Value Emitter::widen(Value value, int64_t lanes) {
+  if (!lanes || isa<VectorType>(value.getType()))
+    return value;
+  return vector::BroadcastOp::create(
+      builder, location, VectorType::get(lanes, value.getType()), value);
+}
+
+Value Emitter::ifElse(Value condition, llvm::function_ref<Value()> onTrue,
+                      llvm::function_ref<Value()> onFalse) {
+  // The result type is known only after a branch was emitted, so both are
+  // emitted into blocks first.
+  auto emitBranch = [&](llvm::function_ref<Value()> branch, Region &region) {
+    OpBuilder::InsertionGuard guard(builder);
+    builder.createBlock(&region);
+    Value value = scoped(branch);
+    if (value)
+      scf::YieldOp::create(builder, location, value);
+    return value;
+  };
+  Region thenRegion, elseRegion;
+  // A detached block has no terminator's parent; the op adopts both below.
+  OpBuilder::InsertionGuard guard(builder);
+  Block *block = builder.getInsertionBlock();
+  auto point = builder.getInsertionPoint();
+  Value a = emitBranch(onTrue, thenRegion);
+  Value b = a ? emitBranch(onFalse, elseRegion) : Value();
+  if (!a || !b)
+    return {};
+  builder.setInsertionPoint(block, point);
+  auto op = scf::IfOp::create(builder, location, TypeRange(a.getType()),
+                              condition, /*addThenBlock=*/false,
+                              /*addElseBlock=*/false);
+  op.getThenRegion().takeBody(thenRegion);
+  op.getElseRegion().takeBody(elseRegion);
+  return op.getResult(0);
+}
+
+Value Emitter::inputBuffer(BlockArgument argument) {
+  return function.getBuffer(argument.getArgNumber());
+}
+Value Emitter::outputBuffer(unsigned result) {
+  return function.getBuffer(kernel.getInputs().size() + result);
+}
+
+Value Emitter::emit(Value tensor, const Coord &coord) {
+  // The same value in every lane is computed once and spread.
+  if (coord.lanes && coord.isUniform()) {
+    Coord scalar = coord;
+    scalar.lanes = 0;
+    scalar.valid = {};
+    scalar.mask = {};
+    if (!coord.mask) {
+      Value value = emit(tensor, scalar);
+      return value ? widen(value, coord.lanes) : Value();
+    }
+  }
+  if (provide)
+    if (Value value = provide(tensor, coord))
+      return value;
+  Key key{tensor.getAsOpaquePointer(), coord};
+  for (Memo &memo : llvm::reverse(scopes))
+    if (auto it = memo.find(key); it != memo.end())
+      return it->second;
+  Value value = compute(tensor, coord);
+  if (value)
+    scopes.back().emplace(std::move(key), value);
+  return value;
+}
+
+Value Emitter::compute(Value tensor, const Coord &coord) {
+  if (auto argument = dyn_cast<BlockArgument>(tensor))
+    return load(inputBuffer(argument), tensor.getType(), coord);
+  Operation *op = tensor.getDefiningOp();
+  if (auto elementwise = dyn_cast<ts::ElementwiseOpInterface>(op)) {
+    SmallVector<Value> operands;
+    for (Value operand : op->getOperands()) {
+      operands.push_back(emit(operand, coord));
+      if (!operands.back())
+        return {};
+    }
+    return elementwise.buildElement(builder, location, operands);
+  }
+  return llvm::TypeSwitch<Operation *, Value>(op)
+      .Case<ts::ConstantOp>([&](auto o) { return emitConstant(o, coord); })
+      .Case<ts::IotaOp>([&](auto o) { return emitIota(o, coord); })
+      .Case<ts::SizeOp>([&](ts::SizeOp o) {
+        Value value = arith::IndexCastOp::create(
+            builder, location, builder.getI64Type(), size(o.getSize()));
+        return widen(value, coord.lanes);
+      })
+      .Case<ts::DimCastOp>([&](auto o) { return emit(o.getInput(), coord); })
+      .Case<ts::BroadcastOp, ts::TransposeOp, ts::SliceOp>([&](auto o) {
+        return emit(o.getInput(), mapAffine(o.indexing().maps[0], coord));
+      })
+      .Case<ts::ReshapeOp>([&](auto o) { return emitReshape(o, coord); })
+      .Case<ts::PadOp>([&](auto o) { return emitPad(o, coord); })
+      .Case<ts::ConcatOp>([&](auto o) { return emitConcat(o, coord); })
+      .Case<ts::GatherOp>([&](auto o) { return emitGather(o, coord); })
+      .Case<ts::GatherElementsOp>(
+          [&](auto o) { return emitGatherElements(o, coord); })
+      .Case<ts::GatherNdOp>([&](auto o) { return emitGatherNd(o, coord); })
+      .Default([&](Operation *o) -> Value {
+        o->emitOpError("cannot be computed element by element here");
+        return {};
+      });
+}
+
+Emitter::Flat Emitter::flatten(Type tensorType, const Coord &coord) {
+  SmallVector<Dim> dims = ts::dimsOf(tensorType);
+  Dim stride = Dim::constant(tensorType.getContext(), 1);
+  LaneIndex sum{constant(0)};
+  // A lane step along a dim of symbolic stride is not a number of elements, so
+  // base and lane stride are summed apart.
+  Value base = constant(0), laneStride;
+  bool perLane = llvm::any_of(
+      coord.dims, [](const LaneIndex &index) { return bool(index.perLane); });
+  bool contiguous = false;
+  for (size_t i = dims.size(); i-- > 0;) {
+    const LaneIndex &index = coord.dims[i];
+    if (perLane) {
+      auto type = VectorType::get(coord.lanes, builder.getIndexType());
+      Value part = toVector(index, coord.lanes);
+      if (!stride.isConstant(1))
+        part = arith::MulIOp::create(
+            builder, location, part,
+            vector::BroadcastOp::create(builder, location, type, size(stride)));
+      sum.perLane = sum.perLane ? Value(arith::AddIOp::create(
+                                      builder, location, sum.perLane, part))
+                                : part;
+    } else {
+      base = add(base, mul(index.start, size(stride)));
+      if (index.step) {
+        contiguous = !laneStride && (stride * index.step).isConstant(1);
+        Value part = size(stride * index.step);
+        laneStride = laneStride ? add(laneStride, part) : part;
+      }
+    }
+    stride = stride * dims[i];
+  }
+  return {base, laneStride, sum.perLane, contiguous};
+}
+
+Value Emitter::load(Value buffer, Type tensorType, const Coord &coord) {
+  Type stored = cast<tile::BufferType>(buffer.getType()).getElementType();
+  Flat flat = flatten(tensorType, coord);
+  Value value;
+  if (!coord.lanes) {
+    if (coord.mask) {
+      // Outside elements read as zero; their memory is not touched.
+      value = ifElse(
+          coord.mask,
+          [&]() -> Value {
+            return tile::LoadOp::create(builder, location, stored, buffer,
+                                        flat.base);
+          },
+          [&]() { return splat(stored, 0, 0); });
+    } else {
+      value =
+          tile::LoadOp::create(builder, location, stored, buffer, flat.base);
+    }
+  } else {
+    auto type = VectorType::get(coord.lanes, stored);
+    if (flat.perLane || coord.mask) {
+      if (!flat.perLane)
+        flat.perLane = arith::AddIOp::create(
+            builder, location,
+            vector::BroadcastOp::create(
+                builder, location,
+                VectorType::get(coord.lanes, builder.getIndexType()),
+                flat.base),
+            arith::MulIOp::create(
+                builder, location, laneNumbers(coord.lanes),
+                vector::BroadcastOp::create(
+                    builder, location,
+                    VectorType::get(coord.lanes, builder.getIndexType()),
+                    flat.laneStride ? flat.laneStride : constant(0))));
+      auto gather =
+          tile::GatherOp::create(builder, location, type, buffer, flat.perLane);
+      if (coord.valid)
+        gather.getValidMutable().assign(coord.valid);
+      if (coord.mask)
+        gather.getMaskMutable().assign(coord.mask);
+      value = gather;
+    } else if (!flat.laneStride) {
+      value = widen(
+          tile::LoadOp::create(builder, location, stored, buffer, flat.base),
+          coord.lanes);
+    } else if (flat.contiguous) {
+      value = tile::LoadOp::create(builder, location, type, buffer, flat.base,
+                                   coord.valid);
+    } else {
+      auto strided = tile::LoadStridedOp::create(
+          builder, location, type, buffer, flat.base, flat.laneStride);
+      if (coord.valid)
+        strided.getValidMutable().assign(coord.valid);
+      value = strided;
+    }
+  }
+  Type element = computeType(stored);
+  if (element == stored)
+    return value;
+  Type wide =
+      coord.lanes ? Type(VectorType::get(coord.lanes, element)) : element;
+  return arith::ExtFOp::create(builder, location, wide, value);
+}
+
+void Emitter::store(Value value, Value buffer, Type tensorType,
+                    const Coord &coord, bool nontemporal) {
+  Type stored = cast<tile::BufferType>(buffer.getType()).getElementType();
+  if (computeType(stored) != stored) {
+    Type narrow =
+        coord.lanes ? Type(VectorType::get(coord.lanes, stored)) : stored;
+    value = arith::TruncFOp::create(builder, location, narrow, value);
+  }
+  Flat flat = flatten(tensorType, coord);
+  if (!coord.lanes || flat.contiguous) {
+    tile::StoreOp::create(builder, location, value, buffer, flat.base,
+                          coord.lanes ? coord.valid : Value(), 0, nontemporal);
+    return;
+  }
+  if (!flat.perLane) {
+    auto type = VectorType::get(coord.lanes, builder.getIndexType());
+    flat.perLane = arith::AddIOp::create(
+        builder, location,
+        vector::BroadcastOp::create(builder, location, type, flat.base),
+        arith::MulIOp::create(
+            builder, location, laneNumbers(coord.lanes),
+            vector::BroadcastOp::create(builder, location, type,
+                                        flat.laneStride ? flat.laneStride
+                                                        : constant(0))));
+  }
+  auto scatter =
+      tile::ScatterOp::create(builder, location, value, buffer, flat.perLane);
+  if (coord.valid)
+    scatter.getValidMutable().assign(coord.valid);
+}
+
+} // namespace knapper

@@ -1,0 +1,79 @@
+#include "codegen/schedule/Lanes.h"
+
+using namespace mlir;
+
+namespace knapper {
+
+SmallVector<Value> forEach(
+    Emitter &emitter, Value begin, Value end, ValueRange carried,
+    llvm::function_ref<FailureOr<SmallVector<Value>>(Value, ValueRange)> body,
+    LogicalResult &status, int64_t step) {
+  OpBuilder &b = emitter.builder;
+  auto loop = scf::ForOp::create(
+      b, emitter.location, begin, end, emitter.constant(step), carried,
+      [](OpBuilder &, Location, Value, ValueRange) {});
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToEnd(loop.getBody());
+  emitter.scoped([&] {
+    FailureOr<SmallVector<Value>> next =
+        body(loop.getInductionVar(), loop.getRegionIterArgs());
+    if (failed(next)) {
+      status = failure();
+      next = SmallVector<Value>(loop.getRegionIterArgs());
+    }
+    if (loop.getBody()->empty() ||
+        !loop.getBody()->back().hasTrait<OpTrait::IsTerminator>())
+      scf::YieldOp::create(b, emitter.location, *next);
+  });
+  return SmallVector<Value>(loop.getResults());
+}
+
+SmallVector<Value> forLanes(
+    Emitter &emitter, Value begin, Value end, int64_t lanes, bool divides,
+    ValueRange carried,
+    llvm::function_ref<FailureOr<SmallVector<Value>>(Value, Value, ValueRange)>
+        body,
+    LogicalResult &status) {
+  OpBuilder &b = emitter.builder;
+  Value whole = end;
+  if (!divides) {
+    Value length = emitter.sub(end, begin);
+    whole = emitter.sub(end, emitter.rem(length, emitter.constant(lanes)));
+  }
+  SmallVector<Value> results = forEach(
+      emitter, begin, whole, carried,
+      [&](Value i, ValueRange values) { return body(i, Value(), values); },
+      status, lanes);
+  if (divides)
+    return results;
+  Value rest = emitter.less(whole, end);
+  auto edge = scf::IfOp::create(b, emitter.location, carried.getTypes(), rest,
+                                /*withElseRegion=*/!carried.empty());
+  {
+    OpBuilder::InsertionGuard guard(b);
+    Block &then = edge.getThenRegion().front();
+    if (!then.empty() && then.back().hasTrait<OpTrait::IsTerminator>())
+      then.back().erase();
+    b.setInsertionPointToEnd(&then);
+    emitter.scoped([&] {
+      FailureOr<SmallVector<Value>> next =
+          body(whole, emitter.sub(end, whole), results);
+      if (failed(next)) {
+        status = failure();
+        next = results;
+      }
+      scf::YieldOp::create(b, emitter.location, *next);
+    });
+    if (!carried.empty()) {
+      Block &otherwise = edge.getElseRegion().front();
+      if (!otherwise.empty() &&
+          otherwise.back().hasTrait<OpTrait::IsTerminator>())
+        otherwise.back().erase();
+      b.setInsertionPointToEnd(&otherwise);
+      scf::YieldOp::create(b, emitter.location, results);
+    }
+  }
+  return SmallVector<Value>(edge.getResults());
+}
+
+} // namespace knapper

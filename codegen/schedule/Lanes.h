@@ -1,0 +1,29 @@
+//===- Lanes.h - Loops over a run of elements in lane-sized steps ---------===//
+#pragma once
+
+#include "codegen/schedule/Emitter.h"
+
+namespace knapper {
+
+/// Emits `for (i = begin; i < end; i += lanes) body(i, valid)`: whole steps in
+/// a loop with `valid` null, then once the rest with `valid` = end - i, if any.
+/// Tiles in `carried` go from step to step; the body returns their successors.
+/// begin <= end; `divides`: the distance is known to be a multiple of lanes.
+llvm::SmallVector<mlir::Value>
+forLanes(Emitter &emitter, mlir::Value begin, mlir::Value end, int64_t lanes,
+         bool divides, mlir::ValueRange carried,
+         llvm::function_ref<llvm::FailureOr<llvm::SmallVector<mlir::Value>>(
+             mlir::Value i, mlir::Value valid, mlir::ValueRange carried)>
+             body,
+         llvm::LogicalResult &status);
+
+/// A loop by ones with carried values.
+llvm::SmallVector<mlir::Value>
+forEach(Emitter &emitter, mlir::Value begin, mlir::Value end,
+        mlir::ValueRange carried,
+        llvm::function_ref<llvm::FailureOr<llvm::SmallVector<mlir::Value>>(
+            mlir::Value i, mlir::ValueRange carried)>
+            body,
+        llvm::LogicalResult &status, int64_t step = 1);
+
+} // namespace knapper

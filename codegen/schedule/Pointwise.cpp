@@ -1,0 +1,210 @@
+// Pointwise kernels: every result element is computed from index maps alone.
+//
+//   program = a block of consecutive elements along the lane dim, at one
+//   position of the dims around it (or of the whole tensor seen as one run,
+//   where no op tells the dims apart)
+//
+// Parameters: lanes, block (elements a program covers along the lane dim, a
+// multiple of lanes), flat (1: the whole tensor is one run), dim (the lane
+// dim).
+#include "codegen/schedule/Emitter.h"
+#include "codegen/schedule/Lanes.h"
+#include "codegen/schedule/Schedules.h"
+
+using namespace mlir;
+
+namespace knapper {
+
+using ts::Dim;
+
+namespace {
+
+/// Whether every tensor of the region is either of the results' shape, read at
+/// the same position, or a single element.
+bool isFlat(ts::KernelOp kernel) {
+  SmallVector<Dim> dims = ts::dimsOf(kernel.getResult(0));
+  auto sameOrSingle = [&](Type type) {
+    return ts::dimsOf(type) == dims || ts::elementCount(type).isConstant(1);
+  };
+  for (BlockArgument argument : kernel.getBody().getArguments())
+    if (!sameOrSingle(argument.getType()))
+      return false;
+  for (Operation &op : kernel.getBody().front().without_terminator()) {
+    if (!isa<ts::ElementwiseOpInterface, ts::ConstantOp, ts::BroadcastOp,
+             ts::ReshapeOp, ts::SizeOp, ts::DimCastOp>(op))
+      return false;
+    for (Type type : op.getResultTypes())
+      if (!sameOrSingle(type))
+        return false;
+  }
+  return true;
+}
+
+int64_t regionFlops(ts::KernelOp kernel) {
+  int64_t flops = 1;
+  kernel.getBody().walk(
+      [&](ts::ElementwiseOpInterface op) { flops += op.elementFlops(); });
+  return flops;
+}
+
+/// A coordinate where a single-element tensor is read at 0, any other at the
+/// position of the flat run.
+} // namespace
+
+LogicalResult choosePointwise(ts::KernelOp kernel, const TargetDesc &target,
+                              SmallVectorImpl<Schedule> &schedules) {
+  MLIRContext *context = kernel.getContext();
+  SmallVector<Dim> dims = ts::dimsOf(kernel.getResult(0));
+  bool flat = isFlat(kernel);
+  unsigned lane = dims.empty() ? 0 : dims.size() - 1;
+  while (lane > 0 && dims[lane].isConstant(1))
+    --lane;
+  Dim one = Dim::constant(context, 1);
+  Dim run = flat || dims.empty() ? product(context, dims) : dims[lane];
+  int64_t length = representative(run);
+  // Long chains keep many tiles alive, so their tiles are one register.
+  int64_t flops = regionFlops(kernel);
+  int64_t lanes = flops > 200 ? 16 : flops > 40 ? 32 : 64;
+  while (lanes > 4 && lanes > length)
+    lanes /= 2;
+  if (std::optional<int64_t> number = run.asConstant())
+    // Prefer tiles that need no edge.
+    for (int64_t l = lanes; l >= 16; l /= 2)
+      if (*number % l == 0) {
+        lanes = l;
+        break;
+      }
+  int64_t block = 4096;
+  if (std::optional<int64_t> number = run.asConstant();
+      number && !flat && *number <= 2 * block)
+    block = std::max(lanes, (*number + lanes - 1) / lanes * lanes);
+  Schedule schedule;
+  schedule.kind = "pointwise";
+  schedule.parameters = {
+      {"lanes", lanes}, {"block", block}, {"flat", flat}, {"dim", lane}};
+  Dim around = one;
+  if (!flat)
+    for (auto [i, dim] : llvm::enumerate(dims))
+      if (i != lane)
+        around = around * dim;
+  schedule.grid = around * run.ceilDiv(one * block);
+  // About 10 us of work at one element a nanosecond and 15 flops.
+  int64_t perProgram =
+      std::max<int64_t>(1, std::min(block, length) * (1 + flops / 15) / 4);
+  schedule.grain = one * std::max<int64_t>(1, 8000 / perProgram);
+  schedule.scratch = one * 0;
+  schedules.push_back(std::move(schedule));
+  return success();
+}
+
+LogicalResult buildPointwise(BuildContext &context) {
+  Emitter &e = context.emitter;
+  ts::KernelOp kernel = context.kernel;
+  int64_t lanes = context.schedule.at("lanes"),
+          block = context.schedule.at("block"),
+          lane = context.schedule.at("dim");
+  bool flat = context.schedule.at("flat");
+  SmallVector<Dim> dims = ts::dimsOf(kernel.getResult(0));
+  MLIRContext *mlir = kernel.getContext();
+  Dim run = flat || dims.empty() ? product(mlir, dims) : dims[lane];
+
+  Value id = tile::ProgramIdOp::create(e.builder, e.location);
+  Coord coord;
+  coord.lanes = lanes;
+  Value position = id;
+  Dim blocks = run.ceilDiv(run.like(block));
+  Value begin = e.constant(0);
+  if (!blocks.isConstant(1)) {
+    begin = e.mul(flat ? position : e.rem(position, e.size(blocks)),
+                  e.constant(block));
+    if (!flat)
+      position = e.div(position, e.size(blocks));
+  }
+  Value end = e.min(e.add(begin, e.constant(block)), e.size(run));
+  if (blocks.isConstant(1))
+    end = e.size(run);
+
+  SmallVector<Dim> around;
+  if (!flat)
+    for (auto [i, dim] : llvm::enumerate(dims))
+      if (static_cast<int64_t>(i) != lane)
+        around.push_back(dim);
+  SmallVector<Value> outer = e.delinearize(position, around);
+  bool divides = run.knownDivisor() && run.knownDivisor() % lanes == 0 &&
+                 block % lanes == 0;
+
+  // In the flat form all tensors of the results' shape are seen as one run;
+  // coordinates then have one dim, and elementwise ops pass them on unchanged.
+  LogicalResult status = success();
+  auto body = [&](Value i, Value valid,
+                  ValueRange) -> FailureOr<SmallVector<Value>> {
+    Coord at = coord;
+    at.valid = valid;
+    LaneIndex index{i, 1, {}, lanes};
+    if (flat) {
+      at.dims = {index};
+    } else {
+      unsigned next = 0;
+      for (size_t d = 0; d < dims.size(); ++d)
+        at.dims.push_back(
+            static_cast<int64_t>(d) == lane ? index : LaneIndex{outer[next++]});
+    }
+    for (auto [k, value] : llvm::enumerate(kernel.yield().getValues())) {
+      Type type = value.getType();
+      if (flat)
+        type = ts::tensorType(mlir, {run}, ts::elementTypeOf(value));
+      Value result = e.emit(value, at);
+      if (!result)
+        return failure();
+      e.store(e.widen(result, lanes), e.outputBuffer(k), type, at);
+    }
+    return SmallVector<Value>();
+  };
+  if (flat)
+    e.provide = [&](Value tensor, const Coord &at) -> Value {
+      // Single elements are read at 0 whatever their rank; runs as one dim.
+      bool single = ts::elementCount(tensor.getType()).isConstant(1) &&
+                    !run.isConstant(1);
+      if (single && !at.dims.empty()) {
+        Coord scalar;
+        Value value = e.emit(tensor, scalar);
+        return value ? e.widen(value, at.lanes) : Value();
+      }
+      if (auto argument = dyn_cast<BlockArgument>(tensor)) {
+        Type type =
+            ts::tensorType(mlir, single ? ArrayRef<Dim>() : ArrayRef<Dim>(run),
+                           ts::elementTypeOf(tensor));
+        return e.load(e.inputBuffer(argument), type, at);
+      }
+      if (Operation *op = tensor.getDefiningOp();
+          isa<ts::BroadcastOp, ts::ReshapeOp>(op))
+        return e.emit(op->getOperand(0), at);
+      return {};
+    };
+  if (dims.empty() || run.isConstant(1)) {
+    // One element: no loop, no lanes.
+    Coord scalar;
+    scalar.dims.assign(flat ? 1 : dims.size(), LaneIndex{e.constant(0)});
+    unsigned next = 0;
+    if (!flat)
+      for (size_t d = 0; d < dims.size(); ++d)
+        if (static_cast<int64_t>(d) != lane)
+          scalar.dims[d] = {outer[next++]};
+    for (auto [k, value] : llvm::enumerate(kernel.yield().getValues())) {
+      Type type =
+          flat ? Type(ts::tensorType(mlir, {run}, ts::elementTypeOf(value)))
+               : value.getType();
+      Value result = e.emit(value, scalar);
+      if (!result)
+        return failure();
+      e.store(result, e.outputBuffer(k), type, scalar);
+    }
+    e.provide = nullptr;
+    return success();
+  }
+  forLanes(e, begin, end, lanes, divides, {}, body, status);
+  e.provide = nullptr;
+  return status;
+}
+
+} // namespace knapper

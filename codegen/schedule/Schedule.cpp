@@ -1,0 +1,123 @@
+#include "codegen/schedule/Schedule.h"
+#include "codegen/schedule/Emitter.h"
+#include "codegen/schedule/Schedules.h"
+
+using namespace mlir;
+
+namespace knapper {
+
+using ts::Dim;
+
+namespace {
+
+struct Row {
+  StringRef kind;
+  ChooseFn
+      choose; ///< appends to the kernel's schedules; null: never on its own
+  BuildFn build;
+  SmallVector<ts::Hero, 2> heroes;
+};
+
+/// The table of schedules. A hero's rows are asked in order; each may append.
+ArrayRef<Row> table() {
+  using ts::Hero;
+  static const SmallVector<Row> rows = {
+#define SCHEDULE(KIND, NAME, ...)                                              \
+  {KIND, choose##NAME, build##NAME, {__VA_ARGS__}},
+#include "codegen/schedule/Schedules.def"
+  };
+  return rows;
+}
+
+StringRef predicateText(ts::ComparePredicate predicate) {
+  constexpr StringRef texts[] = {"==", "!=", "<", "<=", ">", ">="};
+  return texts[static_cast<uint32_t>(predicate)];
+}
+
+} // namespace
+
+std::string Guard::str() const {
+  std::string text;
+  for (const Term &term : terms)
+    text += (text.empty() ? "" : " and ") + term.lhs.str() + " " +
+            predicateText(term.predicate).str() + " " + term.rhs.str();
+  return text.empty() ? "always" : text;
+}
+
+std::string Schedule::label() const {
+  std::string text = kind + "{";
+  for (auto &[name, value] : parameters)
+    text +=
+        (text.back() == '{' ? "" : ",") + name + "=" + std::to_string(value);
+  return text + "}";
+}
+
+int64_t representative(Dim dim) {
+  return dim.evaluate([](StringRef) -> std::optional<int64_t> { return 128; })
+      .value_or(128);
+}
+
+FailureOr<SmallVector<Schedule>> chooseSchedules(ts::KernelOp kernel,
+                                                 const TargetDesc &target) {
+  SmallVector<Schedule> schedules;
+  for (const Row &row : table())
+    if (row.choose && llvm::is_contained(row.heroes, kernel.getHero()) &&
+        failed(row.choose(kernel, target, schedules)))
+      return failure();
+  if (schedules.empty() || !schedules.back().guard.terms.empty())
+    return kernel.emitOpError("no schedule serves every size of this kernel");
+  return schedules;
+}
+
+SmallVector<std::string> kernelSymbols(ts::KernelOp kernel) {
+  llvm::SetVector<StringAttr> symbols;
+  auto addType = [&](Type type) {
+    if (isa<RankedTensorType>(type))
+      for (Dim dim : ts::dimsOf(type))
+        dim.collectSymbols(symbols);
+  };
+  for (BlockArgument argument : kernel.getBody().getArguments())
+    addType(argument.getType());
+  kernel.getBody().walk([&](Operation *op) {
+    for (Type type : op->getResultTypes())
+      addType(type);
+    for (NamedAttribute attribute : op->getAttrs())
+      attribute.getValue().walk([&](ts::DimAttr dim) {
+        Dim(dim).collectSymbols(symbols);
+        return WalkResult::skip();
+      });
+  });
+  return llvm::map_to_vector(symbols, [](StringAttr s) { return s.str(); });
+}
+
+FailureOr<tile::FuncOp>
+buildTileProgram(OpBuilder &builder, ts::KernelOp kernel,
+                 const Schedule &schedule, const TargetDesc &target,
+                 StringRef name, ArrayRef<std::string> symbols) {
+  const Row *row = llvm::find_if(
+      table(), [&](const Row &row) { return row.kind == schedule.kind; });
+  if (row == table().end()) {
+    kernel.emitOpError("unknown schedule '") << schedule.kind << "'";
+    return failure();
+  }
+  SmallVector<Type> elements;
+  for (Value input : kernel.getInputs())
+    elements.push_back(bufferType(ts::elementTypeOf(input)));
+  for (Value result : kernel.getResults())
+    elements.push_back(bufferType(ts::elementTypeOf(result)));
+  auto function = tile::FuncOp::create(builder, kernel.getLoc(), name, elements,
+                                       symbols.size());
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToEnd(&function.getBody().front());
+  Emitter emitter(builder, kernel.getLoc(), function, kernel, symbols);
+  builder.setInsertionPointToEnd(&function.getBody().front());
+  BuildContext context{emitter, kernel, schedule, target};
+  if (failed(row->build(context))) {
+    function.erase();
+    return failure();
+  }
+  tile::ReturnOp::create(builder, kernel.getLoc());
+  return function;
+}
+
+} // namespace knapper

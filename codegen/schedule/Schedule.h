@@ -1,0 +1,86 @@
+//===- Schedule.h - How a kernel is cut into programs ---------------------===//
+//
+// A schedule is data: which builder makes the tile program, its tile sizes, and
+// when it may be used. One kernel can have several, tried in order at launch:
+// the first whose guard holds runs, the last one's always does. Everything here
+// is in the kernel's own symbols.
+//
+// To add a schedule: one file with a `choose` and a `build` function, one row
+// in the table of Schedule.cpp.
+//
+//===----------------------------------------------------------------------===//
+#pragma once
+
+#include "codegen/TargetDesc.h"
+#include "ir/tensor/Dialect.h"
+#include "ir/tile/TileDialect.h"
+#include <map>
+#include <string>
+
+namespace knapper {
+
+class Emitter;
+
+/// Conjunction of comparisons between sizes; empty: always true.
+struct Guard {
+  struct Term {
+    ts::Dim lhs;
+    ts::ComparePredicate predicate;
+    ts::Dim rhs;
+  };
+  llvm::SmallVector<Term, 2> terms;
+
+  std::string str() const;
+};
+
+struct Schedule {
+  std::string kind; ///< row of the table: "pointwise", "row_reduce", ...
+  /// Tile sizes and choices, by the names the builder documents.
+  std::map<std::string, int64_t> parameters;
+  Guard guard;
+  ts::Dim grid;    ///< number of programs
+  ts::Dim grain;   ///< least number of programs worth a thread
+  ts::Dim scratch; ///< bytes of scratch a worker needs
+
+  int64_t at(llvm::StringRef name) const {
+    return parameters.find(name.str())->second;
+  }
+  /// "row_reduce{lanes=64}" for reports.
+  std::string label() const;
+};
+
+/// The schedules of a kernel, in the order in which guards are tried. Tile
+/// sizes that depend on the instruction set are the builder's business, so the
+/// result serves every CPU instruction set of one artefact.
+llvm::FailureOr<llvm::SmallVector<Schedule>>
+chooseSchedules(ts::KernelOp kernel, const TargetDesc &target);
+
+/// Makes the tile program. `symbols` are the kernel's symbols in argument
+/// order. The function is created at the builder's insertion point.
+llvm::FailureOr<tile::FuncOp>
+buildTileProgram(mlir::OpBuilder &builder, ts::KernelOp kernel,
+                 const Schedule &schedule, const TargetDesc &target,
+                 llvm::StringRef name, llvm::ArrayRef<std::string> symbols);
+
+/// All symbols that occur in the kernel's types and attributes, in order of
+/// first appearance.
+llvm::SmallVector<std::string> kernelSymbols(ts::KernelOp kernel);
+
+//===-- For the files of schedules ----------------------------------------===//
+
+/// What a builder gets: an empty function and an emitter inside it.
+struct BuildContext {
+  Emitter &emitter;
+  ts::KernelOp kernel;
+  const Schedule &schedule;
+  const TargetDesc &target;
+};
+
+using ChooseFn = llvm::LogicalResult (*)(ts::KernelOp, const TargetDesc &,
+                                         llvm::SmallVectorImpl<Schedule> &);
+using BuildFn = llvm::LogicalResult (*)(BuildContext &);
+
+/// A size for the analytic model when only symbols are known: 128 for each.
+int64_t representative(ts::Dim dim);
+
+} // namespace knapper

@@ -1,0 +1,13 @@
+// The functions behind the lines of Schedules.def.
+#pragma once
+
+#include "codegen/schedule/Schedule.h"
+
+namespace knapper {
+#define SCHEDULE(KIND, NAME, ...)                                              \
+  llvm::LogicalResult choose##NAME(ts::KernelOp, const TargetDesc &,           \
+                                   llvm::SmallVectorImpl<Schedule> &);         \
+  llvm::LogicalResult build##NAME(BuildContext &);
+#include "codegen/schedule/Schedules.def"
+#undef SCHEDULE
+} // namespace knapper
