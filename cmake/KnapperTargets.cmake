@@ -4,7 +4,7 @@
 function(knapper_runtime_library NAME)
   cmake_parse_arguments(ARG "" "" "LINK" ${ARGN})
   file(GLOB SOURCES CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
-  list(FILTER SOURCES EXCLUDE REGEX "_test\\.cpp$")
+  list(FILTER SOURCES EXCLUDE REGEX "_(test|bench)\\.cpp$")
   add_library(${NAME} STATIC ${SOURCES})
   target_include_directories(${NAME} PUBLIC ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/include
                                             ${CMAKE_BINARY_DIR})
@@ -16,7 +16,7 @@ endfunction()
 function(knapper_compiler_library NAME)
   cmake_parse_arguments(ARG "NO_PCH" "" "LINK;DEPENDS" ${ARGN})
   file(GLOB SOURCES CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
-  list(FILTER SOURCES EXCLUDE REGEX "_test\\.cpp$")
+  list(FILTER SOURCES EXCLUDE REGEX "_(test|bench)\\.cpp$")
   add_library(${NAME} STATIC ${SOURCES})
   target_include_directories(${NAME} PUBLIC ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/include
                                             ${CMAKE_BINARY_DIR})

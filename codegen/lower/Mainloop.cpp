@@ -96,7 +96,10 @@ LogicalResult Emitter::mainloop(tile::MainloopOp op) {
         offset = b.CreateSelect(
             b.CreateICmpSLT(b.getInt64(row), scalar(op.getRows())), offset,
             b.getInt64(0));
-      state.push_back(advance(*a, base, offset));
+      // Opaque, or loop strength reduction derives the pointers from each other
+      // at the head of every round and the registers run out.
+      llvm::Value *pointer = advance(*a, base, offset);
+      state.push_back(row ? b.CreateLaunderInvariantGroup(pointer) : pointer);
     }
   };
   unsigned groups = (rows + perGroup - 1) / perGroup;
