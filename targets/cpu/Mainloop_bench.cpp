@@ -76,8 +76,8 @@ std::string source(int bm, int bn, bool packedA) {
             "xf32> from " + type + "\n%c_" + r + " = arith.constant " + r +
             " : index\n%i" + r + " = arith.addi %row, %c_" + r +
             " : index\n%o" + r + " = arith.muli %i" + r +
-            ", %bn : index\ntile.store %r" + r + ", %y[%o" + r +
-            "] : vector<" + n + "xf32>, !tile.buffer<f32>\n";
+            ", %bn : index\ntile.store %r" + r + ", %y[%o" + r + "] : vector<" +
+            n + "xf32>, !tile.buffer<f32>\n";
   }
   return text + "tile.return\n}\n";
 }
@@ -106,11 +106,12 @@ void measure(std::string_view isa, double peak, int bm, int bn, bool packedA) {
   }
   double flops = 2.0 * programs * bm * bn * k / best;
   auto &t = (*kernels)->times;
-  printf("%s %2dx%-2d %s: %6.1f GFLOP/s %5.1f %%   compile ms: build %.1f lower "
-         "%.1f optimise %.1f emit %.1f\n",
-         isa.data(), bm, bn, packedA ? "packed A" : "rows of A", flops * 1e-9,
-         100 * flops / peak, t.build * 1e3, t.lower * 1e3, t.optimise * 1e3,
-         t.emit * 1e3);
+  printf(
+      "%s %2dx%-2d %s: %6.1f GFLOP/s %5.1f %%   compile ms: build %.1f lower "
+      "%.1f optimise %.1f emit %.1f\n",
+      isa.data(), bm, bn, packedA ? "packed A" : "rows of A", flops * 1e-9,
+      100 * flops / peak, t.build * 1e3, t.lower * 1e3, t.optimise * 1e3,
+      t.emit * 1e3);
   std::free(a), std::free(b), std::free(y);
 }
 
@@ -120,8 +121,14 @@ int main() {
   if (runsHere("x86-64-v4")) {
     double peak = peak512();
     printf("peak, 512-bit: %.1f GFLOP/s\n", peak * 1e-9);
-    for (auto [bm, bn] : {std::pair(8, 48), {6, 64}, {8, 32}, {12, 32}, {14, 32},
-                          {4, 64}, {1, 64}, {7, 48}})
+    for (auto [bm, bn] : {std::pair(8, 48),
+                          {6, 64},
+                          {8, 32},
+                          {12, 32},
+                          {14, 32},
+                          {4, 64},
+                          {1, 64},
+                          {7, 48}})
       for (bool packed : {false, true})
         measure("x86-64-v4", peak, bm, bn, packed);
   }

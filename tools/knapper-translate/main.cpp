@@ -15,10 +15,11 @@
 using namespace mlir;
 using namespace knapper;
 
-static llvm::cl::opt<std::string> isaName("isa", llvm::cl::desc("Instruction set"),
-                                      llvm::cl::init("x86-64-v4"));
+static llvm::cl::opt<std::string> isaName("isa",
+                                          llvm::cl::desc("Instruction set"),
+                                          llvm::cl::init("x86-64-v4"));
 static llvm::cl::opt<bool> optimiseIr("optimise",
-                                    llvm::cl::desc("Optimise LLVM IR"));
+                                      llvm::cl::desc("Optimise LLVM IR"));
 
 static LogicalResult translate(Operation *op, llvm::raw_ostream &out,
                                bool assembly) {
