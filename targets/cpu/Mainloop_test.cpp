@@ -1,0 +1,121 @@
+// The main loop of matrix products against three plain loops.
+#include "targets/cpu/KernelTest.h"
+
+#include <bit>
+#include <random>
+
+using namespace knapper;
+
+namespace {
+
+struct Shape {
+  int bm, bn;
+  std::string a = "f32", b = "f32";
+  bool packedA = false, outer = false, init = false, rows = false,
+       prefetch = false;
+};
+
+// A and B at offsets, strides and all from symbols; y rows of bn.
+std::string source(const Shape &s, const std::string &name) {
+  std::string m = std::to_string(s.bm), n = std::to_string(s.bn);
+  std::string pa = "!tile.buffer<" + s.a + ">",
+              pb = "!tile.buffer<" + s.b + ">";
+  std::string type = "vector<" + m + "x" + n + "xf32>",
+              row = "vector<" + n + "xf32>";
+  std::string text =
+      "tile.func @" + name + "(%a: " + pa + ", %b: " + pb +
+      ", %y: !tile.buffer<f32>, %aoff: index, %lda: index, %ka: index, %boff: "
+      "index, %ldb: index, %k: index, %n: index, %ao: index, %bo: index, "
+      "%rows: "
+      "index) {\n%c0 = arith.constant 0 : index\n%c1 = arith.constant 1 : "
+      "index\n"
+      "%bm = arith.constant " +
+      m +
+      " : index\n%three = arith.constant "
+      "dense<3.0> : " +
+      type + "\n%acc = tile.mainloop A(%a[%aoff], row " +
+      (s.packedA ? "%c1, k %bm" : "%lda, k %ka") +
+      (s.rows ? ", rows %rows" : "") + ") B(%b[%boff], k %ldb) over %k " +
+      (s.outer ? "outer %n(%ao, %bo) " : "") + (s.init ? "init %three " : "") +
+      (s.prefetch ? "prefetch %b[%boff] step %c1 " : "") + ": " + pa + ", " +
+      pb + " -> " + type + "\n";
+  for (int i = 0; i < s.bm; ++i) {
+    std::string r = std::to_string(i);
+    text += "%r" + r + " = vector.extract %acc[" + r + "] : " + row + " from " +
+            type + "\n%o" + r + " = arith.constant " +
+            std::to_string(i * s.bn) + " : index\ntile.store %r" + r +
+            ", %y[%o" + r + "] : " + row + ", !tile.buffer<f32>\n";
+  }
+  return text + "tile.return\n}\n";
+}
+
+uint16_t encode(float x, const std::string &type) {
+  if (type == "bf16")
+    return std::bit_cast<uint32_t>(x) >> 16;
+  return std::bit_cast<uint16_t>(_Float16(x));
+}
+
+class Mainloop : public testing::TestWithParam<std::string_view> {};
+
+TEST_P(Mainloop, MatchesThreeLoops) {
+  if (!runsHere(GetParam()))
+    GTEST_SKIP();
+  std::vector<Shape> shapes = {
+      {8, 48}, {6, 16}, {1, 64}, {3, 24}, {5, 8, "f32", "f32", true}};
+  shapes.push_back({4, 32, "bf16", "bf16"});
+  shapes.push_back({4, 16, "f32", "bf16", false, true});
+  shapes.push_back({2, 16, "f16", "f16", true, true, true});
+  shapes.push_back({7, 16, "f32", "f32", false, true, true, true, true});
+  shapes.push_back({6, 20, "f32", "f32", false, false, true, false, true});
+  std::string text;
+  for (size_t i = 0; i < shapes.size(); ++i)
+    text += source(shapes[i], "mm" + std::to_string(i));
+  auto kernels = compileText(text, "mm0", GetParam());
+  ASSERT_TRUE(kernels) << kernels.error().message();
+  std::mt19937 random(1);
+  for (size_t i = 0; i < shapes.size(); ++i)
+    for (int k : {0, 1, 3, 4, 7, 64})
+      for (bool transposed : {false, true}) {
+        const Shape &s = shapes[i];
+        int64_t aoff = 5, boff = 3, ldb = s.bn + 1, n = s.outer ? 2 : 1;
+        int64_t ao = s.bm * (k + 2), bo = ldb * (k + 1);
+        int64_t lda = transposed ? 1 : k + 2, ka = transposed ? s.bm : 1;
+        if (s.packedA)
+          lda = 1, ka = s.bm;
+        // Small integers: exact in every type.
+        std::vector<float> a(aoff + n * ao + 64), b(boff + n * bo + 64);
+        for (float &x : a)
+          x = int(random() % 9) - 4;
+        for (float &x : b)
+          x = int(random() % 9) - 4;
+        std::vector<uint16_t> a16, b16;
+        for (float x : a)
+          a16.push_back(encode(x, s.a));
+        for (float x : b)
+          b16.push_back(encode(x, s.b));
+        std::vector<float> y(s.bm * s.bn, -99);
+        int64_t rows = s.rows ? std::max(1, s.bm - 2) : s.bm;
+        (*kernels)->call("mm" + std::to_string(i),
+                         {s.a == "f32" ? (void *)a.data() : a16.data(),
+                          s.b == "f32" ? (void *)b.data() : b16.data(),
+                          y.data()},
+                         {aoff, lda, ka, boff, ldb, k, n, ao, bo, rows}, 0, 1);
+        for (int r = 0; r < rows; ++r)
+          for (int c = 0; c < s.bn; ++c) {
+            float sum = s.init ? 3 : 0;
+            for (int o = 0; o < n; ++o)
+              for (int q = 0; q < k; ++q)
+                sum += a[aoff + o * ao + r * lda + q * ka] *
+                       b[boff + o * bo + q * ldb + c];
+            ASSERT_EQ(y[r * s.bn + c], sum)
+                << "shape " << i << " k " << k << " row " << r << " col " << c;
+          }
+      }
+}
+
+INSTANTIATE_TEST_SUITE_P(Isa, Mainloop, testing::ValuesIn(cpuIsas()),
+                         [](const auto &info) {
+                           return std::string(info.param.substr(7));
+                         });
+
+} // namespace

@@ -1,0 +1,248 @@
+// Ragged edges, gathers and scatters: values, and nothing touched outside.
+#include "targets/cpu/KernelTest.h"
+
+#include <cstring>
+#include <sys/mman.h>
+
+using namespace knapper;
+
+namespace {
+
+/// Memory that ends where a page that may not be touched begins.
+template <typename T> class Guarded {
+public:
+  explicit Guarded(size_t count) : count(count) {
+    pages = (count * sizeof(T) + 4095) / 4096 * 4096;
+    base =
+        static_cast<char *>(mmap(nullptr, pages + 4096, PROT_READ | PROT_WRITE,
+                                 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    mprotect(base + pages, 4096, PROT_NONE);
+  }
+  ~Guarded() { munmap(base, pages + 4096); }
+  Guarded(const Guarded &) = delete;
+  T *data() { return reinterpret_cast<T *>(base + pages) - count; }
+  T &operator[](size_t i) { return data()[i]; }
+
+private:
+  size_t count, pages;
+  char *base;
+};
+
+class Memory : public testing::TestWithParam<std::string_view> {
+protected:
+  bool compile(const std::string &text, const std::string &name) {
+    if (!runsHere(GetParam()))
+      return false;
+    auto result = compileText(text, name, GetParam());
+    EXPECT_TRUE(result) << result.error().message();
+    if (!result)
+      return false;
+    kernels = std::move(*result);
+    return true;
+  }
+  std::unique_ptr<TestKernels> kernels;
+};
+
+/// Copies with a pad: y gets the first n of x, then the pad, whole tiles; z
+/// gets the first n only.
+template <typename T>
+void raggedCopy(TestKernels &kernels, const std::string &name, int lanes,
+                T pad) {
+  for (int n = 0; n <= 2 * lanes; ++n) {
+    int tiles = 2;
+    Guarded<T> x(n), z(n);
+    std::vector<T> y(tiles * lanes);
+    for (int i = 0; i < n; ++i)
+      x[i] = T(i % 2);
+    kernels.call(name, {x.data(), y.data(), z.data()}, {n}, 0, tiles);
+    for (int i = 0; i < tiles * lanes; ++i)
+      ASSERT_EQ(y[i], i < n ? T(i % 2) : pad)
+          << name << " lanes " << lanes << " n " << n << " i " << i;
+    for (int i = 0; i < n; ++i)
+      ASSERT_EQ(z[i], T(i % 2)) << name << " n " << n << " i " << i;
+  }
+}
+
+std::string raggedSource(const std::string &element, const std::string &pad,
+                         int lanes) {
+  std::string n = std::to_string(lanes),
+              v = "vector<" + n + "x" + element + ">",
+              p = "!tile.buffer<" + element + ">";
+  return "tile.func @copy_" + element + "_" + n + "(%x: " + p + ", %y: " + p +
+         ", %z: " + p +
+         ", %n: index) {\n%id = tile.program_id\n%w = "
+         "arith.constant " +
+         n +
+         " : index\n%off = arith.muli %id, %w : index\n"
+         "%valid = arith.subi %n, %off : index\n%pad = arith.constant " +
+         pad + "\n%v = tile.load %x[%off] valid %valid pad "
+         "%pad : " +
+         p + " -> " + v + "\ntile.store %v, %y[%off] : " + v + ", " + p +
+         "\ntile.store %v, %z[%off] valid %valid : " + v + ", " + p +
+         "\ntile.return\n}\n";
+}
+
+TEST_P(Memory, RaggedEdgesTouchNothingOutside) {
+  std::string text;
+  for (int lanes : {16, 48, 5}) {
+    text += raggedSource("f32", "7.0 : f32", lanes);
+    text += raggedSource("i8", "7 : i8", lanes);
+    text += raggedSource("i1", "true", lanes);
+    text += raggedSource("bf16", "7.0 : bf16", lanes);
+    text += raggedSource("f64", "7.0 : f64", lanes);
+  }
+  if (!compile(text, "copy_f32_16"))
+    GTEST_SKIP();
+  for (int lanes : {16, 48, 5}) {
+    std::string n = "_" + std::to_string(lanes);
+    raggedCopy<float>(*kernels, "copy_f32" + n, lanes, 7);
+    raggedCopy<int8_t>(*kernels, "copy_i8" + n, lanes, 7);
+    raggedCopy<int8_t>(*kernels, "copy_i1" + n, lanes, 1);
+    raggedCopy<uint16_t>(*kernels, "copy_bf16" + n, lanes, 0x40e0);
+    raggedCopy<double>(*kernels, "copy_f64" + n, lanes, 7);
+  }
+}
+
+TEST_P(Memory, TruthIsAnyNonzeroByteAndStoredAsOne) {
+  if (!compile(R"(
+    tile.func @not(%x: !tile.buffer<i1>, %y: !tile.buffer<i1>) {
+      %c0 = arith.constant 0 : index
+      %t = arith.constant dense<true> : vector<16xi1>
+      %v = tile.load %x[%c0] : !tile.buffer<i1> -> vector<16xi1>
+      %r = arith.xori %v, %t : vector<16xi1>
+      tile.store %r, %y[%c0] : vector<16xi1>, !tile.buffer<i1>
+      tile.return
+    })",
+               "not"))
+    GTEST_SKIP();
+  uint8_t x[16] = {0, 1, 2, 255, 0, 0, 128}, y[16];
+  kernels->call("not", {x, y}, {}, 0, 1);
+  for (int i = 0; i < 16; ++i)
+    ASSERT_EQ(y[i], x[i] == 0);
+}
+
+template <typename T>
+void gathers(TestKernels &kernels, const std::string &suffix) {
+  const int lanes = 24;
+  Guarded<T> x(100);
+  Guarded<T> y(100);
+  for (int i = 0; i < 100; ++i)
+    x[i] = T(i + 1), y[i] = T(0);
+  int64_t index[lanes];
+  for (int i = 0; i < lanes; ++i)
+    index[i] = i < 20 ? (i * 37) % 100 : int64_t(1) << 40; // far outside
+  T out[lanes];
+  kernels.call("gather_" + suffix, {x.data(), index, out}, {20}, 0, 1);
+  for (int i = 0; i < lanes; ++i)
+    ASSERT_EQ(out[i], i < 20 && i % 2 == 0 ? x[index[i]] : T(5)) << suffix << i;
+  kernels.call("scatter_" + suffix, {y.data(), index, x.data()}, {20}, 0, 1);
+  for (int i = 0; i < 100; ++i) {
+    T expected = T(0);
+    for (int l = 0; l < 20; l += 2)
+      if (index[l] == i)
+        expected = x[l];
+    ASSERT_EQ(y[i], expected) << suffix << i;
+  }
+  kernels.call("strided_" + suffix, {x.data(), out}, {3, 4}, 0, 1);
+  for (int i = 0; i < lanes; ++i)
+    ASSERT_EQ(out[i], x[3 + i * 4]);
+}
+
+std::string gatherSource(const std::string &t) {
+  std::string v = "vector<24x" + t + ">", p = "!tile.buffer<" + t + ">";
+  std::string head = R"(
+      %c0 = arith.constant 0 : index
+      %i = tile.load %index[%c0] : !tile.buffer<i64> -> vector<24xi64>
+      %offsets = arith.index_cast %i : vector<24xi64> to vector<24xindex>
+      %step = vector.step : vector<24xindex>
+      %one = arith.constant dense<1> : vector<24xindex>
+      %odd = arith.andi %step, %one : vector<24xindex>
+      %mask = arith.cmpi ne, %odd, %one : vector<24xindex>
+)";
+  return "tile.func @gather_" + t + "(%x: " + p +
+         ", %index: !tile.buffer<i64>, %y: " + p + ", %n: index) {" + head +
+         "%pad = arith.constant 5" + (t[0] == 'i' ? "" : ".0") + " : " + t +
+         "\n%g = tile.gather %x[%offsets] valid %n mask %mask pad %pad : " + p +
+         " -> " + v + "\ntile.store %g, %y[%c0] : " + v + ", " + p +
+         "\ntile.return\n}\ntile.func @scatter_" + t + "(%y: " + p +
+         ", %index: !tile.buffer<i64>, %x: " + p + ", %n: index) {" + head +
+         "%v = tile.load %x[%c0] : " + p + " -> " + v +
+         "\ntile.scatter %v, %y[%offsets] valid %n mask %mask : " + v + ", " +
+         p + "\ntile.return\n}\ntile.func @strided_" + t + "(%x: " + p +
+         ", %y: " + p +
+         ", %at: index, %stride: index) {\n%c0 = arith.constant 0 : index\n"
+         "%g = tile.load_strided %x[%at, %stride] : " +
+         p + " -> " + v + "\ntile.store %g, %y[%c0] : " + v + ", " + p +
+         "\ntile.return\n}\n";
+}
+
+TEST_P(Memory, GatherAndScatterSkipLanes) {
+  if (!compile(gatherSource("f32") + gatherSource("i8") + gatherSource("i64"),
+               "gather_f32"))
+    GTEST_SKIP();
+  gathers<float>(*kernels, "f32");
+  gathers<int8_t>(*kernels, "i8");
+  gathers<int64_t>(*kernels, "i64");
+}
+
+TEST_P(Memory, ScratchStatusPrefetchAndNontemporal) {
+  if (!compile(R"(
+    tile.func @f(%x: !tile.buffer<f32>, %y: !tile.buffer<f32>, %n: index) {
+      %c0 = arith.constant 0 : index
+      %c64 = arith.constant 64 : index
+      %id = tile.program_id
+      tile.prefetch %x[%c64] : !tile.buffer<f32>
+      %a = tile.scratch[%c0] : !tile.buffer<f32>
+      %b = tile.scratch[%c64] : !tile.buffer<f32>
+      %v = tile.load %x[%c0] : !tile.buffer<f32> -> vector<16xf32>
+      tile.store %v, %a[%c0] {alignment = 64} : vector<16xf32>, !tile.buffer<f32>
+      %w = arith.addf %v, %v : vector<16xf32>
+      tile.store %w, %b[%c0] : vector<16xf32>, !tile.buffer<f32>
+      %c8 = arith.constant 8 : index
+      %both = tile.load %a[%c8] : !tile.buffer<f32> -> vector<16xf32>
+      tile.store %both, %y[%c0] {nontemporal, alignment = 64} : vector<16xf32>, !tile.buffer<f32>
+      %bad = arith.cmpi eq, %id, %n : index
+      tile.set_status 1 if %bad
+      tile.return
+    })",
+               "f"))
+    GTEST_SKIP();
+  alignas(64) float x[128], y[16];
+  for (int i = 0; i < 16; ++i)
+    x[i] = i + 1;
+  kernels->call("f", {x, y}, {3}, 0, 3);
+  EXPECT_EQ(kernels->status, kernelOk);
+  for (int i = 0; i < 16; ++i)
+    ASSERT_EQ(y[i], i < 8 ? i + 9 : 2 * (i - 7));
+  kernels->call("f", {x, y}, {3}, 0, 4);
+  EXPECT_EQ(kernels->status, kernelIndexOutOfRange);
+}
+
+// Stores to an output declared to be an input's memory are seen by later loads.
+TEST_P(Memory, DeclaredAliasIsHonoured) {
+  if (!compile(R"(
+    tile.func @f(%x: !tile.buffer<f32>, %z: !tile.buffer<f32>, %y: !tile.buffer<f32> {tile.may_alias = 0 : i64}) {
+      %c0 = arith.constant 0 : index
+      %c1 = arith.constant 1 : index
+      %c4 = arith.constant 4 : index
+      %one = arith.constant 1.0 : f32
+      scf.for %i = %c0 to %c4 step %c1 {
+        %v = tile.load %x[%c0] : !tile.buffer<f32> -> f32
+        %w = arith.addf %v, %one : f32
+        tile.store %w, %y[%c0] : f32, !tile.buffer<f32>
+      }
+      tile.return
+    })",
+               "f"))
+    GTEST_SKIP();
+  float x = 1, z = 0;
+  kernels->call("f", {&x, &z, &x}, {}, 0, 1);
+  EXPECT_EQ(x, 5);
+}
+
+INSTANTIATE_TEST_SUITE_P(Isa, Memory, testing::ValuesIn(cpuIsas()),
+                         [](const auto &info) {
+                           return std::string(info.param.substr(7));
+                         });
+
+} // namespace
