@@ -1,5 +1,6 @@
 #include "compiler/registration/Registration.h"
 
+#include "graph/fusion/Passes.h"
 #include "ir/tensor/Dialect.h"
 #include "ir/tile/TileDialect.h"
 
@@ -11,4 +12,4 @@ void knapper::registerAllKnapperDialects(DialectRegistry &registry) {
   registry.insert<tile::TileDialect, ts::TsDialect>();
 }
 
-void knapper::registerAllKnapperPasses() {}
+void knapper::registerAllKnapperPasses() { fusion::registerFusionPasses(); }

@@ -1,0 +1,273 @@
+#include "graph/fusion/Cost.h"
+
+using namespace mlir;
+using namespace knapper;
+using namespace knapper::fusion;
+using namespace knapper::ts;
+
+namespace {
+
+/// The products of a dot, conv or attention: twice the multiply-adds.
+Dim productOperations(Operation *op) {
+  MLIRContext *context = op->getContext();
+  return TypeSwitch<Operation *, Dim>(op)
+      .Case<DotOp>(
+          [&](DotOp dot) { return dot.indexing().iterations(context) * 2; })
+      .Case<ConvOp>(
+          [&](ConvOp conv) { return conv.indexing().iterations(context) * 2; })
+      .Case<AttentionOp>([&](AttentionOp attention) {
+        SmallVector<Dim> q = dimsOf(attention.getQuery()),
+                         v = dimsOf(attention.getValue());
+        return q[0] * q[1] * q[2] * v[2] * (q[3] + v[3]) * 2;
+      })
+      .Default([&](Operation *) { return Dim::constant(context, 0); });
+}
+
+/// Operations a result element costs; an estimate for composites.
+int64_t elementOperations(Operation *op) {
+  if (auto elementwise = dyn_cast<ElementwiseOpInterface>(op))
+    return elementwise.elementFlops();
+  return TypeSwitch<Operation *, int64_t>(op)
+      .Case<SoftmaxOp>([](auto) { return 20; })
+      .Case<LayerNormOp>([](auto) { return 8; })
+      .Case<RopeOp>([](auto) { return 3; })
+      .Default([](auto) { return 0; });
+}
+
+/// The kernel computes such an op once an element, whatever reads it.
+bool isKept(Operation *op) {
+  return isa<ReduceOp, ArgReduceOp, SoftmaxOp, LayerNormOp, DotOp, ConvOp,
+             PoolOp, AttentionOp, ScanOp, TopKOp, ScatterElementsOp,
+             ScatterNdOp>(op);
+}
+
+} // namespace
+
+OpSet::OpSet(ArrayRef<Operation *> all) : ops(all) {
+  members.insert(ops.begin(), ops.end());
+  for (Operation *op : ops) {
+    for (Value operand : op->getOperands())
+      if (!contains(operand.getDefiningOp()))
+        inputs.insert(operand);
+    for (Value result : op->getResults())
+      if (llvm::any_of(result.getUsers(),
+                       [&](Operation *user) { return !contains(user); }))
+        outputs.insert(result);
+  }
+}
+
+SizeBinding fusion::representativeSizes(func::FuncOp function) {
+  llvm::SmallSetVector<StringAttr, 4> leading;
+  for (Type type : function.getArgumentTypes())
+    if (auto tensor = dyn_cast<RankedTensorType>(type))
+      if (tensor.getRank() >= 2)
+        if (std::optional<StringRef> name = dimsOf(tensor)[0].asSymbol())
+          leading.insert(StringAttr::get(function.getContext(), *name));
+
+  SizeBinding sizes;
+  SmallVector<SymbolAttr> declared;
+  auto module = function->getParentOfType<ModuleOp>();
+  if (auto symbols =
+          module ? module->getAttrOfType<ArrayAttr>("ts.symbols") : ArrayAttr())
+    llvm::append_range(declared, symbols.getAsRange<SymbolAttr>());
+  // Symbols without a declaration (hand-written IR) count as free ones.
+  SetVector<StringAttr> used;
+  auto collect = [&](Type type) {
+    if (isa<RankedTensorType>(type))
+      for (Dim dim : dimsOf(type))
+        if (dim.isSymbolic())
+          dim.collectSymbols(used);
+  };
+  llvm::for_each(function.getArgumentTypes(), collect);
+  function.walk(
+      [&](Operation *op) { llvm::for_each(op->getResultTypes(), collect); });
+  for (StringAttr name : used) {
+    SymbolAttr symbol = SymbolAttr::get(function.getContext(), name, 0, -1, 1);
+    for (SymbolAttr candidate : declared)
+      if (candidate.getName() == name)
+        symbol = candidate;
+    int64_t value = leading.contains(name) ? 4 : 128;
+    value = std::max(value, symbol.getMin());
+    int64_t divisor = std::max<int64_t>(symbol.getDivisor(), 1);
+    value = (value + divisor - 1) / divisor * divisor;
+    if (symbol.getMax() >= 0)
+      value = std::min(value, symbol.getMax());
+    sizes[name.getValue()] = value;
+  }
+  return sizes;
+}
+
+double CostModel::value(Dim dim) {
+  std::optional<int64_t> number =
+      dim.evaluate([&](StringRef name) -> std::optional<int64_t> {
+        auto it = sizes.find(name);
+        return it == sizes.end() ? 128 : it->second;
+      });
+  return number ? static_cast<double>(std::max<int64_t>(*number, 0)) : 1;
+}
+
+double CostModel::elements(Type type) {
+  auto [it, inserted] = counts.try_emplace(type, 0);
+  if (inserted) {
+    double count = 1;
+    for (Dim dim : dimsOf(type))
+      count *= value(dim);
+    counts[type] = count;
+    return count;
+  }
+  return it->second;
+}
+
+double CostModel::bytes(Type type) {
+  return elements(type) *
+         elementBytes(cast<RankedTensorType>(type).getElementType());
+}
+
+Cost CostModel::cost(const OpSet &set) {
+  // How often each value is evaluated: `together` by uses at the index at which
+  // it is defined (computed once for all of them), `apart` by all others.
+  struct Count {
+    double together = 0, apart = 0;
+    double sum() const { return together + apart; }
+  };
+  llvm::SmallDenseMap<Value, Count, 32> counts;
+  for (Value output : set.outputs)
+    counts[output].together = elements(output.getType());
+  auto apart = [&](Value value, double count) { counts[value].apart += count; };
+
+  Cost cost;
+  for (Operation *op : llvm::reverse(set.ops)) {
+    double evaluations = 0;
+    for (Value result : op->getResults())
+      evaluations = std::max(evaluations, counts[result].sum());
+    double own = op->getNumResults() ? elements(op->getResult(0).getType()) : 0;
+    if (isKept(op))
+      evaluations = own;
+    cost.productFlops += value(productOperations(op));
+    cost.otherFlops += evaluations * elementOperations(op);
+
+    if (isa<ElementwiseOpInterface, DimCastOp>(op)) {
+      for (Value operand : op->getOperands()) {
+        Count &count = counts[operand];
+        count.together = std::max(count.together, evaluations);
+      }
+    } else if (auto broadcast = dyn_cast<BroadcastOp>(op)) {
+      // Trailing new dims are inside the loop over which the operand is
+      // constant: loaded once for all of them.
+      SmallVector<Dim> from = dimsOf(broadcast.getInput()),
+                       to = dimsOf(broadcast.getResult());
+      ArrayRef<int64_t> dims = broadcast.getDims();
+      double inner = 1;
+      for (size_t i = to.size(); i-- > 0;) {
+        const auto *it = llvm::find(dims, static_cast<int64_t>(i));
+        if (it != dims.end() && from[it - dims.begin()] == to[i] &&
+            !to[i].isConstant(1))
+          break;
+        inner *= std::max(value(to[i]), 1.0);
+      }
+      apart(broadcast.getInput(), evaluations / inner);
+    } else if (isa<ReduceOp, ArgReduceOp>(op)) {
+      Value input = op->getOperand(0);
+      cost.otherFlops += elements(input.getType());
+      apart(input, elements(input.getType()));
+    } else if (isa<SoftmaxOp, LayerNormOp>(op)) {
+      apart(op->getOperand(0), own * rowPasses);
+      for (Value operand : op->getOperands().drop_front())
+        apart(operand, own);
+    } else if (auto attention = dyn_cast<AttentionOp>(op)) {
+      for (Value operand : op->getOperands().take_front(3))
+        apart(operand, elements(operand.getType()));
+      SmallVector<Dim> q = dimsOf(attention.getQuery());
+      double scores = value(q[0]) * value(q[1]) * value(q[2]) *
+                      value(dimOf(attention.getKey(), 2));
+      cost.otherFlops += 20 * scores;
+      if (Value mask = attention.getMask())
+        apart(mask, scores);
+    } else if (isKept(op)) {
+      for (Value operand : op->getOperands())
+        apart(operand, elements(operand.getType()));
+      if (auto pool = dyn_cast<PoolOp>(op))
+        cost.otherFlops += value(pool.indexing().iterations(op->getContext()));
+    } else if (isa<ConcatOp, PadOp>(op)) {
+      for (Value operand : op->getOperands())
+        apart(operand, evaluations * std::min(1.0, elements(operand.getType()) /
+                                                       std::max(own, 1.0)));
+    } else if (isa<GatherOp, GatherNdOp>(op)) {
+      apart(op->getOperand(0), evaluations);
+      Value indices = op->getOperand(1);
+      apart(indices,
+            evaluations * elements(indices.getType()) / std::max(own, 1.0));
+    } else if (isa<RopeOp>(op)) {
+      apart(op->getOperand(0), 2 * evaluations);
+      apart(op->getOperand(1), evaluations);
+      apart(op->getOperand(2), evaluations);
+    } else {
+      for (Value operand : op->getOperands())
+        apart(operand, evaluations);
+    }
+  }
+
+  double footprint = 0;
+  for (Value output : set.outputs)
+    cost.bytesWritten += bytes(output.getType());
+  for (Value input : set.inputs) {
+    double size = elementBytes(elementTypeOf(input)),
+           reads = counts[input].sum(), all = elements(input.getType());
+    // What is read again comes from cache when the tensor fits there.
+    double fromMemory =
+        all * size <= machine.cacheBytes ? std::min(reads, all) : reads;
+    cost.bytesRead += fromMemory * size;
+    footprint += std::min(reads, all) * size;
+  }
+  footprint += cost.bytesWritten;
+  double rate = footprint <= machine.cacheBytes ? machine.cacheBandwidth
+                                                : machine.bandwidth;
+  double arithmetic =
+      cost.productFlops / machine.flops + cost.otherFlops / (machine.flops / 2);
+  double memory = (cost.bytesRead + cost.bytesWritten) / rate;
+  cost.seconds = std::max(arithmetic, memory) + machine.launchSeconds;
+  return cost;
+}
+
+Cost CostModel::cost(KernelOp kernel) {
+  SmallVector<Operation *> ops;
+  for (Operation &op : kernel.getBody().front().without_terminator())
+    ops.push_back(&op);
+  return cost(OpSet(ops));
+}
+
+Dim fusion::kernelFlops(KernelOp kernel) {
+  Dim flops = Dim::constant(kernel.getContext(), 0);
+  for (Operation &op : kernel.getBody().front().without_terminator()) {
+    flops = flops + productOperations(&op);
+    if (isa<ReduceOp, ArgReduceOp>(op))
+      flops = flops + elementCount(op.getOperand(0).getType());
+    else if (auto pool = dyn_cast<PoolOp>(op))
+      flops = flops + pool.indexing().iterations(op.getContext());
+    else if (int64_t each = elementOperations(&op))
+      flops = flops + elementCount(op.getResult(0).getType()) * each;
+  }
+  return flops;
+}
+
+/// What a kernel reads of one input: what slices and gathers take, if nothing
+/// else uses it, else all of it.
+static Dim bytesOfInput(BlockArgument input) {
+  Dim taken = Dim::constant(input.getContext(), 0);
+  for (OpOperand &use : input.getUses()) {
+    if (!isa<SliceOp, GatherOp, GatherNdOp>(use.getOwner()) ||
+        use.getOperandNumber() != 0)
+      return byteCount(input.getType());
+    taken = taken + byteCount(use.getOwner()->getResult(0).getType());
+  }
+  return taken;
+}
+
+Dim fusion::kernelBytes(KernelOp kernel) {
+  Dim bytes = Dim::constant(kernel.getContext(), 0);
+  for (BlockArgument input : kernel.getBody().getArguments())
+    bytes = bytes + bytesOfInput(input);
+  for (Value result : kernel.getResults())
+    bytes = bytes + byteCount(result.getType());
+  return bytes;
+}

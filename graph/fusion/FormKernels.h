@@ -1,0 +1,27 @@
+//===- FormKernels.h - Partition of a function into kernels ---------------===//
+#pragma once
+
+#include "graph/fusion/Cost.h"
+#include "graph/fusion/FusionReport.h"
+#include "mlir/Pass/Pass.h"
+
+#include <memory>
+
+namespace knapper::fusion {
+
+/// Moves every op of `function` that computes into a ts.kernel. What stays
+/// outside: constants, weights, constant expressions (isConstantExpression),
+/// views (isView), bind_size. Ops are ordered so that producers come first.
+/// Adds to `report` when given; with `remarks` also emits each boundary as an
+/// MLIR remark. Fails, with a diagnostic, on a body that is not one block.
+mlir::LogicalResult formKernels(mlir::func::FuncOp function,
+                                const MachineModel &machine,
+                                FusionReport *report = nullptr,
+                                bool remarks = false);
+
+/// The pass over all functions of a module; `report` outlives it.
+std::unique_ptr<mlir::Pass>
+createFormKernelsPass(const MachineModel &machine,
+                      FusionReport *report = nullptr);
+
+} // namespace knapper::fusion
