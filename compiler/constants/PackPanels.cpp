@@ -1,0 +1,91 @@
+#include "compiler/constants/PackPanels.h"
+#include "compiler/constants/StridedCopy.h"
+#include <algorithm>
+#include <cstring>
+
+namespace knapper {
+namespace {
+
+/// Rows of B are contiguous: reads a few rows from end to end, writes a short
+/// run into each panel.
+template <typename T>
+void packRows(T *out, const T *in, const PanelSource &s, int64_t width,
+              int64_t begin, int64_t end) {
+  constexpr int64_t rows = 16;
+  for (int64_t k0 = 0; k0 < s.k; k0 += rows) {
+    int64_t k1 = std::min(k0 + rows, s.k);
+    for (int64_t p = begin; p < end; ++p) {
+      int64_t count = std::min(width, s.n - p * width);
+      for (int64_t k = k0; k < k1; ++k) {
+        T *to = out + (p * s.k + k) * width;
+        std::memcpy(to, in + k * s.kStride + p * width, count * sizeof(T));
+        std::fill(to + count, to + width, T{0});
+      }
+    }
+  }
+}
+
+/// Any strides; fast when columns of B are contiguous: a cache line of each
+/// column is spread over the rows of a block that stays in the first cache.
+template <typename T>
+void packColumns(T *out, const T *in, const PanelSource &s, int64_t width,
+                 int64_t begin, int64_t end) {
+  constexpr int64_t depth = 64 / sizeof(T);
+  for (int64_t p = begin; p < end; ++p) {
+    int64_t count = std::min(width, s.n - p * width);
+    const T *panel = in + p * width * s.nStride;
+    for (int64_t k0 = 0; k0 < s.k; k0 += depth) {
+      int64_t rows = std::min(depth, s.k - k0);
+      T *to = out + (p * s.k + k0) * width;
+      const T *from = panel + k0 * s.kStride;
+      if (s.kStride == 1 && rows == depth) {
+        for (int64_t j = 0; j < count; ++j)
+          for (int64_t k = 0; k < depth; ++k)
+            to[k * width + j] = from[j * s.nStride + k];
+      } else {
+        for (int64_t j = 0; j < count; ++j)
+          for (int64_t k = 0; k < rows; ++k)
+            to[k * width + j] = from[j * s.nStride + k * s.kStride];
+      }
+      for (int64_t k = 0; k < rows; ++k)
+        std::fill(to + k * width + count, to + (k + 1) * width, T{0});
+    }
+  }
+}
+
+} // namespace
+
+uint64_t packedPanelBytes(int64_t k, int64_t n, int64_t width, DType dtype) {
+  return static_cast<uint64_t>((n + width - 1) / width) * k * width *
+         byteSize(dtype);
+}
+
+void packPanels(void *out, const PanelSource &source, int64_t width,
+                DType dtype, unsigned threads) {
+  if (source.k == 0 || source.n == 0)
+    return;
+  int64_t panels = (source.n + width - 1) / width;
+  int64_t panelBytes = source.k * width * int64_t(byteSize(dtype));
+  auto as = [&]<typename T>(T) {
+    splitRange(panels, (1 << 19) / panelBytes + 1, threads,
+               [&](int64_t begin, int64_t end) {
+                 using U = Unaligned<T>;
+                 auto pack = source.nStride == 1 ? packRows<U> : packColumns<U>;
+                 pack(static_cast<U *>(out),
+                      static_cast<const U *>(source.data), source, width, begin,
+                      end);
+               });
+  };
+  switch (byteSize(dtype)) {
+  case 1:
+    return as(uint8_t());
+  case 2:
+    return as(uint16_t());
+  case 4:
+    return as(uint32_t());
+  case 8:
+    return as(uint64_t());
+  }
+}
+
+} // namespace knapper

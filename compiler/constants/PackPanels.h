@@ -1,0 +1,29 @@
+//===- PackPanels.h - Constant matrices in the order kernels read them ----===//
+#pragma once
+
+#include "runtime/base/DType.h"
+#include <cstddef>
+#include <cstdint>
+
+namespace knapper {
+
+/// A K x N matrix in memory: element (k, n) is at k*kStride + n*nStride.
+/// Strides count elements.
+struct PanelSource {
+  const void *data; ///< any alignment
+  int64_t k, n;
+  int64_t kStride, nStride;
+};
+
+/// Bytes that packPanels writes: ceil(n / width) * k * width elements.
+/// `width` is positive; the caller has checked that the product fits.
+uint64_t packedPanelBytes(int64_t k, int64_t n, int64_t width, DType dtype);
+
+/// Writes panels of `width` columns one after the other, each k-major:
+/// out[p][k][j] = B[k][p * width + j], zero where p * width + j >= n. This is
+/// the layout of `tile.mainloop`'s B (ldb = width, panel stride k * width).
+/// `out` holds packedPanelBytes(). Uses up to `threads` threads.
+void packPanels(void *out, const PanelSource &source, int64_t width,
+                DType dtype, unsigned threads);
+
+} // namespace knapper
