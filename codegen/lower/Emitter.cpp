@@ -2,6 +2,7 @@
 #include "codegen/lower/Emitter.h"
 
 #include "codegen/lower/Lower.h"
+#include "codegen/lower/math/Math.h"
 
 #include "llvm/IR/Constants.h"
 #include "llvm/IR/IntrinsicsX86.h"
@@ -197,5 +198,6 @@ LogicalResult Emitter::function(tile::FuncOp func) {
 mlir::LogicalResult knapper::lowerToCpu(tile::FuncOp func,
                                         const TargetDesc &target,
                                         llvm::Module &module) {
+  expandMath(func);
   return lower::Emitter(target, module).function(func);
 }

@@ -13,8 +13,8 @@ namespace knapper {
 /// Adds to `module` a function named as `func` with the signature of
 /// runtime/base/KernelAbi.h that runs the programs [begin, end).
 /// Operations outside the subset (docs/stack/tile.md) are reported at their
-/// location; the module is then incomplete and must be dropped. `func` must
-/// hold no transcendental `math` ops: expand them first.
+/// location; the module is then incomplete and must be dropped. Expands the
+/// mathematics of `func` in place.
 mlir::LogicalResult lowerToCpu(tile::FuncOp func, const TargetDesc &target,
                                llvm::Module &module);
 

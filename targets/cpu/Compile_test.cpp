@@ -1,6 +1,8 @@
 // Tile programs compiled, mapped and called.
 #include "targets/cpu/KernelTest.h"
 
+#include <cmath>
+
 using namespace knapper;
 
 namespace {
@@ -45,6 +47,44 @@ TEST_P(Kernels, PointwiseWithRaggedEdge) {
     for (int i = n; i < n + 64; ++i)
       ASSERT_EQ(y[i], -7) << "written past the end, n " << n;
   }
+}
+
+// Every elementary function, scalar and in vectors: no call may be left.
+TEST_P(Kernels, Mathematics) {
+  const std::pair<const char *, double (*)(double)> functions[] = {
+      {"exp", std::exp},     {"exp2", std::exp2},   {"expm1", std::expm1},
+      {"log", std::log},     {"log2", std::log2},   {"log10", std::log10},
+      {"log1p", std::log1p}, {"sin", std::sin},     {"cos", std::cos},
+      {"tan", std::tan},     {"asin", std::asin},   {"acos", std::acos},
+      {"atan", std::atan},   {"sinh", std::sinh},   {"cosh", std::cosh},
+      {"tanh", std::tanh},   {"asinh", std::asinh}, {"atanh", std::atanh},
+      {"erf", std::erf},     {"erfc", std::erfc},   {"sqrt", std::sqrt},
+      {"cbrt", std::cbrt}};
+  std::string text;
+  for (auto [name, f] : functions)
+    for (std::string type : {"f32", "vector<16xf32>", "vector<40xf32>"}) {
+      std::string lanes = type == "f32" ? "1" : type.substr(7, 2);
+      text += "tile.func @" + std::string(name) + lanes +
+              "(%x: !tile.buffer<f32>, %y: !tile.buffer<f32>) {\n"
+              "%c0 = arith.constant 0 : index\n"
+              "%v = tile.load %x[%c0] : !tile.buffer<f32> -> " +
+              type + "\n%r = math." + name + " %v : " + type +
+              "\ntile.store %r, %y[%c0] : " + type +
+              ", !tile.buffer<f32>\ntile.return\n}\n";
+    }
+  compile(text, "exp1");
+  if (!kernels)
+    return;
+  float x[40], y[40];
+  for (int i = 0; i < 40; ++i)
+    x[i] = 0.02f + 0.024f * i; // inside every domain
+  for (auto [name, f] : functions)
+    for (int lanes : {1, 16, 40}) {
+      kernels->call(name + std::to_string(lanes), {x, y}, {}, 0, 1);
+      for (int i = 0; i < lanes; ++i)
+        ASSERT_NEAR(y[i], f(x[i]), 4e-7 * std::max(1.0, std::fabs(f(x[i]))))
+            << name << " of " << x[i] << " in " << lanes;
+    }
 }
 
 INSTANTIATE_TEST_SUITE_P(Isa, Kernels, testing::ValuesIn(cpuIsas()),
