@@ -113,7 +113,7 @@ LogicalResult Emitter::operation(Operation &op) {
                 arith::AddUIExtendedOp>(op))
           return extended(op);
         if (op.getNumResults() != 1 || op.getNumRegions())
-          return op.emitError("has no lowering from the tile level");
+          return op.emitOpError("has no lowering from the tile level");
         // Elementwise: part by part; scalar operands of vector operations
         // (the condition of a select) serve every part.
         unsigned count = partTypes(op.getResult(0).getType()).size();
@@ -126,7 +126,7 @@ LogicalResult Emitter::operation(Operation &op) {
           }
           llvm::Value *value = elementwise(&op, operands);
           if (!value)
-            return op.emitError("has no lowering from the tile level");
+            return op.emitOpError("has no lowering from the tile level");
           result.push_back(value);
         }
         set(op.getResult(0), std::move(result));

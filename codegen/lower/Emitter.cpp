@@ -147,8 +147,8 @@ LogicalResult Emitter::function(tile::FuncOp func) {
   fn->setDSOLocal(true);
   for (unsigned i = 0; i < 3; ++i)
     for (llvm::Attribute::AttrKind kind :
-         {llvm::Attribute::NoAlias, llvm::Attribute::NonNull,
-          llvm::Attribute::NoUndef, llvm::Attribute::ReadOnly})
+         {llvm::Attribute::NoAlias, llvm::Attribute::NoUndef,
+          llvm::Attribute::ReadOnly})
       fn->addParamAttr(i, kind);
 
   entry = newBlock("entry");

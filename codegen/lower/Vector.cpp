@@ -18,7 +18,7 @@ static bool isRank(Type type, int64_t rank) {
 
 LogicalResult Emitter::vectorOp(Operation &op) {
   auto unsupported = [&] {
-    return op.emitError("has no lowering from the tile level for these ranks");
+    return op.emitOpError("has no lowering from the tile level for these ranks");
   };
   // A shuffle of whole vectors of rank 1.
   auto shuffle = [&](Value result, llvm::Value *x, llvm::Value *y,
@@ -70,7 +70,7 @@ LogicalResult Emitter::vectorOp(Operation &op) {
         if (from.getRank() == 2) {
           auto row = dyn_cast<Attribute>(at[0]);
           if (!row)
-            return op.emitError("takes a row by a static position only");
+            return op.emitOpError("takes a row by a static position only");
           unsigned pieces = source.size() / from.getDimSize(0);
           unsigned first = cast<IntegerAttr>(row).getInt() * pieces;
           source =
@@ -96,7 +96,7 @@ LogicalResult Emitter::vectorOp(Operation &op) {
         if (into.getRank() == 2) {
           auto row = dyn_cast<Attribute>(at[0]);
           if (!row)
-            return op.emitError("takes a row by a static position only");
+            return op.emitOpError("takes a row by a static position only");
           pieces = dest.size() / into.getDimSize(0);
           first = cast<IntegerAttr>(row).getInt() * pieces;
         }
@@ -271,7 +271,7 @@ LogicalResult Emitter::vectorOp(Operation &op) {
         return success();
       })
       .Default([&](Operation *op) {
-        return op->emitError("has no lowering from the tile level");
+        return op->emitOpError("has no lowering from the tile level");
       });
 }
 

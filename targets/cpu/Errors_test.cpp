@@ -1,0 +1,162 @@
+// What compilation refuses, and that many kernels compile at once.
+#include "targets/cpu/KernelTest.h"
+#include "targets/cpu/Object.h"
+
+#include "mlir/IR/MLIRContext.h"
+#include "llvm/AsmParser/Parser.h"
+#include "llvm/IR/LLVMContext.h"
+#include "llvm/IR/Module.h"
+#include "llvm/Support/SourceMgr.h"
+#include <gmock/gmock.h>
+
+using namespace knapper;
+using testing::HasSubstr;
+
+namespace {
+
+std::string errorOf(const std::string &text, const std::string &name) {
+  auto result = compileText(text, name, "x86-64-v3");
+  return result ? "no error" : result.error().message();
+}
+
+TEST(CompileErrors, NameKernelAndOperation) {
+  std::string message = errorOf(R"(
+    tile.func @k(%x: !tile.buffer<f32>) {
+      %c0 = arith.constant 0 : index
+      %v = tile.load %x[%c0] : !tile.buffer<f32> -> vector<8xf32>
+      %w = vector.transpose %r, [1, 0] : vector<2x4xf32> to vector<4x2xf32>
+      tile.return
+    })",
+                                "k");
+  EXPECT_THAT(message, HasSubstr("kernel 'k' for x86-64-v3"));
+  message = errorOf(R"(
+    tile.func @k(%x: !tile.buffer<f32>) {
+      %c = arith.constant dense<0.0> : vector<2x4xf32>
+      %w = vector.transpose %c, [1, 0] : vector<2x4xf32> to vector<4x2xf32>
+      tile.return
+    })",
+                    "k");
+  EXPECT_THAT(message, HasSubstr("'vector.transpose' op has no lowering from "
+                                 "the tile level"));
+  message = errorOf(R"(
+    tile.func @k(%x: !tile.buffer<f32>) {
+      %c = arith.constant dense<0.0> : vector<2x2x4xf32>
+      tile.return
+    })",
+                    "k");
+  EXPECT_THAT(message,
+              HasSubstr("no lowering for a value of type 'vector<2x2x4xf32>'"));
+  EXPECT_THAT(errorOf("tile.func @other() { tile.return }", "k"),
+              HasSubstr("the module has no tile.func of that name"));
+}
+
+TEST(CompileErrors, LargeFramesAreRefused) {
+  // 640 vectors are live at once: 20 KiB.
+  std::string message = errorOf(R"(
+    tile.func @k(%x: !tile.buffer<f32>, %y: !tile.buffer<f32>) {
+      %c0 = arith.constant 0 : index
+      %v = tile.load %x[%c0] : !tile.buffer<f32> -> vector<4096xf32>
+      %w = arith.mulf %v, %v : vector<4096xf32>
+      %s = vector.reduction <add>, %w : vector<4096xf32> into f32
+      %b = vector.broadcast %s : f32 to vector<4096xf32>
+      %z = arith.divf %w, %b : vector<4096xf32>
+      %t = vector.reduction <add>, %z : vector<4096xf32> into f32
+      %c = vector.broadcast %t : f32 to vector<4096xf32>
+      %u = arith.subf %z, %c : vector<4096xf32>
+      tile.store %u, %y[%c0] : vector<4096xf32>, !tile.buffer<f32>
+      tile.return
+    })",
+                                "k");
+  EXPECT_THAT(message, HasSubstr("stack frame size"));
+}
+
+TEST(CompileErrors, UnknownInstructionSet) {
+  auto target = cpuTarget("x86-64-v9");
+  ASSERT_FALSE(target);
+  EXPECT_EQ(target.error().kind, ErrorKind::user);
+  EXPECT_THAT(target.error().message(),
+              HasSubstr("unknown instruction set 'x86-64-v9'"));
+  EXPECT_THAT(target.error().hint, HasSubstr("x86-64-v4"));
+}
+
+std::string linkError(const char *ir, const char *root) {
+  auto target = cpuTarget("x86-64-v3");
+  auto emitter = ObjectEmitter::create(*target);
+  llvm::LLVMContext context;
+  llvm::SMDiagnostic problem;
+  std::unique_ptr<llvm::Module> module =
+      llvm::parseAssemblyString(ir, problem, context);
+  EXPECT_TRUE(module) << problem.getMessage().str();
+  (*emitter)->prepare(*module);
+  auto object = (*emitter)->emit(*module);
+  EXPECT_TRUE(object);
+  std::string roots[] = {root};
+  auto image = linkImage({&*object, 1}, roots);
+  return image ? "no error" : image.error().message();
+}
+
+TEST(LinkErrors, ImagesThatNeedALoaderAreRefused) {
+  EXPECT_THAT(linkError("declare hidden void @expf()\n"
+                        "define hidden void @f() {\n call void @expf()\n ret "
+                        "void\n}",
+                        "f"),
+              HasSubstr("undefined hidden symbol: expf"));
+  EXPECT_THAT(linkError("@x = hidden global i32 0\ndefine hidden void @f() {\n "
+                        "store i32 1, ptr @x\n ret void\n}",
+                        "f"),
+              HasSubstr("has writable data"));
+  EXPECT_THAT(linkError("@x = internal thread_local(localexec) global i32 0\n"
+                        "define hidden void @f() {\n"
+                        " store i32 1, ptr @x\n ret void\n}",
+                        "f"),
+              HasSubstr("R_X86_64_TPOFF32"));
+  EXPECT_THAT(linkError("@t = hidden constant [1 x ptr] [ptr @f]\n"
+                        "define hidden ptr @f() {\n ret ptr @t\n}",
+                        "f"),
+              HasSubstr("inked image")); // a relocation: refused either way
+  EXPECT_THAT(linkError("define hidden void @g() {\n ret void\n}", "f"),
+              HasSubstr("f"));
+}
+
+TEST(Compile, ManyKernelsOnThreads) {
+  std::vector<KernelJob> jobs;
+  for (int i = 0; i < 24; ++i) {
+    std::string name = "k" + std::to_string(i);
+    std::string text = "tile.func @" + name +
+                       "(%y: !tile.buffer<i32>) {\n%id = tile.program_id\n"
+                       "%c = arith.constant " +
+                       std::to_string(i) +
+                       " : i32\ntile.store %c, %y[%id] : i32, "
+                       "!tile.buffer<i32>\ntile.return\n}";
+    jobs.push_back(
+        {name, [text](mlir::MLIRContext &context, const TargetDesc &) {
+           return mlir::parseSourceString<mlir::ModuleOp>(text, &context);
+         }});
+  }
+  std::vector<TargetDesc> targets = {*cpuTarget("x86-64-v4"),
+                                     *cpuTarget("x86-64-v3")};
+  auto images = compileKernels(jobs, targets, 4);
+  ASSERT_TRUE(images) << images.error().message();
+  ASSERT_EQ(images->size(), 2u);
+  for (CompiledImage &compiled : *images) {
+    EXPECT_EQ(compiled.image.entries.size(), 24u);
+    if (!runsHere(compiled.isa))
+      continue;
+    auto image =
+        ElfImage::load(std::as_bytes(std::span(compiled.image.elf)), "test");
+    ASSERT_TRUE(image) << image.error().message();
+    for (int i = 0; i < 24; ++i) {
+      int32_t y[3] = {-1, -1, -1}, status = 0;
+      void *buffers[] = {y};
+      KernelContext context{nullptr, &status, 0, 1};
+      auto fn = reinterpret_cast<KernelFn>(const_cast<void *>(
+          (*image)->entry(compiled.image.entries["k" + std::to_string(i)])));
+      fn(buffers, nullptr, &context, 1, 3);
+      EXPECT_EQ(y[0], -1);
+      EXPECT_EQ(y[1], i);
+      EXPECT_EQ(y[2], i);
+    }
+  }
+}
+
+} // namespace
