@@ -9,6 +9,13 @@ function(knapper_runtime_library NAME)
   target_include_directories(${NAME} PUBLIC ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/include
                                             ${CMAKE_BINARY_DIR})
   target_link_libraries(${NAME} PUBLIC ${ARG_LINK} Threads::Threads)
+  knapper_small_code(${NAME})
+endfunction()
+
+# knapper_small_code(NAME): code of the runtime library, optimised in every preset: it is little,
+# timed by benchmarks, and bounded in size.
+function(knapper_small_code NAME)
+  target_compile_options(${NAME} PRIVATE -O2 -ffunction-sections -fdata-sections)
 endfunction()
 
 # knapper_compiler_library(NAME [LINK lib...]): the folder's *.cpp over MLIR, with the

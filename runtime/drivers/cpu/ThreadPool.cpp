@@ -134,14 +134,16 @@ int ThreadPool::tryAcquire(int threads, uint64_t scratchBytes,
       (void)worker.release();
     workers.clear();
     started.store(0);
+    refused = false;
     taken.store(false);
     generation = forkGeneration();
   }
   if (taken.load(std::memory_order_relaxed) || taken.exchange(true))
     return 1;
   spin.store(spinMicroseconds, std::memory_order_relaxed);
-  if (static_cast<int>(workers.size()) < threads - 1)
-    start(threads - 1);
+  // The system refused a thread once: asking at every run would only be slow.
+  if (static_cast<int>(workers.size()) < threads - 1 && !refused)
+    refused = !start(threads - 1);
   int usable = std::min<int>(threads, workers.size() + 1);
   for (int w = 0; w + 1 < usable; ++w) {
     Worker &worker = *workers[w];

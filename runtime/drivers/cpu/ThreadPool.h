@@ -46,6 +46,7 @@ private:
   bool start(int count);
 
   std::vector<std::unique_ptr<Worker>> workers; // guarded by `taken`
+  bool refused = false;                         // likewise
   std::atomic<bool> taken{false};
   std::atomic<bool> stopping{false};
   std::atomic<int> started{0};

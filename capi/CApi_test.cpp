@@ -1,0 +1,343 @@
+// The C API as a C program sees it: linked against libknapper_rt.
+#include "knapper/knapper.h"
+#include "runtime/testing/TestArtefact.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+using ::testing::HasSubstr;
+using namespace knapper::testing;
+using knapper::DType;
+
+namespace {
+
+/// The text of an error, which is released; "no error" for success.
+std::string take(knapper_error *error) {
+  if (!error)
+    return "no error";
+  std::string text = knapper_error_get_message(error);
+  knapper_error_release(error);
+  return text;
+}
+
+/// y = x*2+1, x: [n, 4]
+std::vector<std::byte> file() {
+  TestArtefact a;
+  uint32_t n = a.symbol("n"), four = a.constant(4);
+  uint32_t elements = a.mul(n, four);
+  uint32_t x = a.input("x", DType::f32, {n, four}, {"n", "4"});
+  uint32_t t = a.temp(a.mul(elements, four), 0, 1);
+  uint32_t y = a.output("y", DType::f32, {n, four}, {"n", "4"});
+  uint32_t main = a.region();
+  a.launch(main, "scale", {x, t}, elements);
+  a.copy(main, t, y, a.mul(elements, four));
+  return a.bytes();
+}
+
+struct Loaded {
+  knapper_module *module = nullptr;
+  Loaded() {
+    std::vector<std::byte> bytes = file();
+    EXPECT_EQ(
+        take(knapper_load_memory(bytes.data(), bytes.size(), nullptr, &module)),
+        "no error");
+  }
+  ~Loaded() { knapper_module_release(module); }
+};
+
+struct Input {
+  std::vector<float> data;
+  std::vector<int64_t> shape;
+  knapper_tensor tensor;
+  explicit Input(int64_t n) : data(n * 4, 3.0f), shape{n, 4} {
+    tensor = knapper::testing::tensor(data, shape);
+  }
+};
+
+} // namespace
+
+TEST(CApi, LoadsInspectsRunsAndSaves) {
+  std::string path = ::testing::TempDir() + "/capi.knap";
+  {
+    std::vector<std::byte> bytes = file();
+    std::ofstream(path, std::ios::binary)
+        .write(reinterpret_cast<char *>(bytes.data()), bytes.size());
+  }
+  knapper_load_options options = KNAPPER_LOAD_OPTIONS_INIT;
+  options.threads = 2;
+  options.verify_constants = 1;
+  knapper_module *module = nullptr;
+  ASSERT_EQ(take(knapper_load(path.c_str(), &options, &module)), "no error");
+  EXPECT_EQ(knapper_module_num_inputs(module), 1);
+  EXPECT_EQ(knapper_module_num_outputs(module), 1);
+  knapper_tensor_info info = {};
+  info.size = sizeof info;
+  ASSERT_EQ(take(knapper_module_input(module, 0, &info)), "no error");
+  EXPECT_STREQ(info.name, "x");
+  EXPECT_EQ(info.dtype, KNAPPER_F32);
+  ASSERT_EQ(info.rank, 2);
+  EXPECT_EQ(info.shape[0], -1);
+  EXPECT_EQ(info.shape[1], 4);
+  EXPECT_STREQ(info.dim_text[0], "n");
+  EXPECT_THAT(take(knapper_module_output(module, 1, &info)),
+              HasSubstr("there is no tensor 1 among 1"));
+
+  Input x(5);
+  knapper_result *result = nullptr;
+  ASSERT_EQ(take(knapper_run(module, &x.tensor, 1, nullptr, 0, &result)),
+            "no error");
+  ASSERT_EQ(knapper_result_num_outputs(result), 1);
+  knapper_tensor y;
+  ASSERT_EQ(take(knapper_result_output(result, 0, &y)), "no error");
+  EXPECT_EQ(y.shape[0], 5);
+  EXPECT_EQ(y.bytes, 80u);
+  EXPECT_EQ(static_cast<float *>(y.data)[19], 7.0f);
+
+  std::string copy = path + ".copy";
+  ASSERT_EQ(take(knapper_module_save(module, copy.c_str())), "no error");
+  EXPECT_EQ(std::filesystem::file_size(copy), std::filesystem::file_size(path));
+  EXPECT_THAT(take(knapper_module_save(module, "/nowhere/at/all.knap")),
+              HasSubstr("cannot write: No such file"));
+  // The result outlives its module.
+  knapper_module_release(module);
+  EXPECT_EQ(static_cast<float *>(y.data)[0], 7.0f);
+  knapper_result_release(result);
+  std::filesystem::remove(path);
+  std::filesystem::remove(copy);
+}
+
+TEST(CApi, ErrorsHaveKindWhereAndHint) {
+  knapper_module *module = nullptr;
+  knapper_error *error = knapper_load("/does/not/exist", nullptr, &module);
+  ASSERT_NE(error, nullptr);
+  EXPECT_EQ(knapper_error_get_kind(error), KNAPPER_ERROR_USER);
+  EXPECT_STREQ(knapper_error_get_where(error), "/does/not/exist");
+  EXPECT_STREQ(knapper_error_get_hint(error),
+               "check the path and its permissions");
+  EXPECT_THAT(take(error), HasSubstr("/does/not/exist: cannot open: No such"));
+  EXPECT_EQ(module, nullptr);
+  EXPECT_THAT(take(knapper_load("/", nullptr, &module)),
+              HasSubstr("not a regular file"));
+  EXPECT_THAT(take(knapper_load(nullptr, nullptr, &module)),
+              HasSubstr("path is NULL"));
+  EXPECT_THAT(take(knapper_load_memory("KNAPPER", 7, nullptr, &module)),
+              HasSubstr("not a Knapper artefact"));
+}
+
+TEST(CApi, OptionsAreCheckedNotIgnored) {
+  std::vector<std::byte> bytes = file();
+  knapper_module *module = nullptr;
+  auto attempt = [&](auto edit) {
+    knapper_load_options options = KNAPPER_LOAD_OPTIONS_INIT;
+    edit(options);
+    return take(
+        knapper_load_memory(bytes.data(), bytes.size(), &options, &module));
+  };
+  EXPECT_THAT(attempt([](auto &o) { o.threads = -1; }),
+              HasSubstr("threads is -1"));
+  EXPECT_THAT(attempt([](auto &o) { o.verify_constants = 2; }),
+              HasSubstr("verify_constants is 2"));
+  EXPECT_THAT(attempt([](auto &o) { o.spin_microseconds = -7; }),
+              HasSubstr("spin_microseconds is -7"));
+  EXPECT_THAT(attempt([](auto &o) { o.isa = "z80"; }),
+              HasSubstr("cannot use code for 'z80'"));
+  EXPECT_THAT(attempt([](auto &o) { o.size = 0; }), HasSubstr("*_INIT macro"));
+  // A struct of an older header ends early; a newer one may add zeros only.
+  struct Newer {
+    knapper_load_options known = KNAPPER_LOAD_OPTIONS_INIT;
+    int64_t added = 0;
+  } newer;
+  newer.known.size = sizeof newer;
+  EXPECT_EQ(take(knapper_load_memory(bytes.data(), bytes.size(), &newer.known,
+                                     &module)),
+            "no error");
+  knapper_module_release(module);
+  newer.added = 1;
+  EXPECT_THAT(take(knapper_load_memory(bytes.data(), bytes.size(), &newer.known,
+                                       &module)),
+              HasSubstr("does not know"));
+  EXPECT_EQ(attempt([](auto &o) { o.size = sizeof(size_t) + 4; }), "no error");
+  knapper_module_release(module);
+  setenv("KNAPPER_ISA", "x86-64-v9", 1);
+  EXPECT_THAT(attempt([](auto &) {}), HasSubstr("'x86-64-v9'"));
+  EXPECT_EQ(attempt([](auto &o) { o.isa = "x86-64-v3"; }), "no error");
+  knapper_module_release(module);
+  unsetenv("KNAPPER_ISA");
+}
+
+TEST(CApi, RunsAsynchronously) {
+  Loaded m;
+  std::vector<Input> inputs;
+  std::vector<knapper_event *> events(8);
+  for (int i = 0; i < 8; ++i)
+    inputs.emplace_back(i + 1);
+  for (int i = 0; i < 8; ++i)
+    ASSERT_EQ(take(knapper_run_async(m.module, &inputs[i].tensor, 1, nullptr, 0,
+                                     &events[i])),
+              "no error");
+  for (int i = 0; i < 8; ++i) {
+    knapper_result *result = nullptr;
+    ASSERT_EQ(take(knapper_event_wait(events[i], &result)), "no error");
+    knapper_tensor y;
+    ASSERT_EQ(take(knapper_result_output(result, 0, &y)), "no error");
+    EXPECT_EQ(y.shape[0], i + 1);
+    EXPECT_EQ(static_cast<float *>(y.data)[0], 7.0f);
+    knapper_result_release(result);
+  }
+  // The error of the run comes out of the wait.
+  Input bad(2);
+  bad.tensor.dtype = KNAPPER_I8;
+  knapper_event *event = nullptr;
+  ASSERT_EQ(
+      take(knapper_run_async(m.module, &bad.tensor, 1, nullptr, 0, &event)),
+      "no error");
+  while (!knapper_event_done(event))
+    ;
+  knapper_result *result = nullptr;
+  EXPECT_THAT(take(knapper_event_wait(event, &result)),
+              HasSubstr("input 'x': expected f32[n, 4], got i8[2, 4]"));
+  EXPECT_EQ(result, nullptr);
+}
+
+TEST(CApi, PeakMemoryNeedsEverySize) {
+  Loaded m;
+  uint64_t arena = 0, constants = 1;
+  const char *names[] = {"n", "m"};
+  int64_t values[] = {100, 1};
+  ASSERT_EQ(take(knapper_module_peak_memory(m.module, names, values, 1, &arena,
+                                            &constants)),
+            "no error");
+  EXPECT_EQ(arena, 100 * 4 * 4u);
+  EXPECT_EQ(constants, 0u);
+  EXPECT_THAT(take(knapper_module_peak_memory(m.module, names, values, 2,
+                                              &arena, &constants)),
+              HasSubstr("no size 'm'"));
+  EXPECT_THAT(take(knapper_module_peak_memory(m.module, names, values, 0,
+                                              &arena, &constants)),
+              HasSubstr("no value is given for: n"));
+  values[0] = 0;
+  EXPECT_THAT(take(knapper_module_peak_memory(m.module, names, values, 1,
+                                              &arena, &constants)),
+              HasSubstr("size 'n' is 0"));
+}
+
+TEST(CApi, DescribesAndProfiles) {
+  Loaded m;
+  const char *json = nullptr, *again = nullptr;
+  ASSERT_EQ(take(knapper_module_describe(m.module, &json)), "no error");
+  EXPECT_THAT(json, HasSubstr(R"("inputs":[{"name":"x","dtype":"f32",)"
+                              R"("shape":["n",4]}])"));
+  EXPECT_THAT(json, HasSubstr(R"("launches":[{"origin":"scale_node",)"
+                              R"("flops":"n*4")"));
+  ASSERT_EQ(take(knapper_module_describe(m.module, &again)), "no error");
+  EXPECT_EQ(json, again);
+  Input x(3);
+  char *profile = nullptr;
+  ASSERT_EQ(take(knapper_profile(m.module, &x.tensor, 1, &profile)),
+            "no error");
+  EXPECT_THAT(profile,
+              HasSubstr(R"({"launches":[{"kernel":"scale","origin":)"
+                        R"("scale_node","schedule":"test","executions":1)"));
+  EXPECT_THAT(profile, HasSubstr(R"("flops":12,"bytes":0)"));
+  knapper_string_release(profile);
+}
+
+TEST(CApi, ListsTheMachine) {
+  char *json = nullptr;
+  ASSERT_EQ(take(knapper_devices(0, &json)), "no error");
+  EXPECT_THAT(json, HasSubstr(R"([{"device":"cpu","name":")"));
+  EXPECT_THAT(json, HasSubstr(R"("cores":)"));
+  knapper_string_release(json);
+}
+
+TEST(CApi, RunningOutOfMemoryIsADeviceError) {
+  // A copy of the bytes that no address space holds.
+  knapper_module *module = nullptr;
+  knapper_error *error =
+      knapper_load_memory(&module, size_t(1) << 60, nullptr, &module);
+  ASSERT_NE(error, nullptr);
+  EXPECT_EQ(knapper_error_get_kind(error), KNAPPER_ERROR_DEVICE);
+  EXPECT_THAT(take(error), HasSubstr("cannot allocate 1152921504606846976"));
+}
+
+TEST(CApi, ExceptionsOfTheLibraryEndInside) {
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+  GTEST_SKIP() << "the sanitizer owns the address space";
+#endif
+  Loaded m;
+  Input x(1);
+  std::vector<float> out(4);
+  knapper_tensor y = tensor(out, x.shape);
+  pid_t child = fork();
+  if (child == 0) {
+    // Results are kept until there is no memory for another.
+    struct rlimit limit;
+    getrlimit(RLIMIT_AS, &limit);
+    limit.rlim_cur = 1;
+    setrlimit(RLIMIT_AS, &limit);
+    for (int i = 0; i < 10000000; ++i) {
+      knapper_result *result = nullptr;
+      knapper_error *error =
+          knapper_run(m.module, &x.tensor, 1, &y, 1, &result);
+      if (!error)
+        continue;
+      bool good = knapper_error_get_kind(error) == KNAPPER_ERROR_DEVICE &&
+                  strstr(knapper_error_get_message(error), "out of memory");
+      knapper_error_release(error);
+      _exit(good ? 0 : 1);
+    }
+    _exit(2);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
+TEST(CApi, TheRuntimeAloneDoesNotCompile) {
+  EXPECT_EQ(knapper_has_compiler(), 0);
+  EXPECT_STREQ(knapper_version(), "0.1.0");
+  knapper_module *module = nullptr;
+  char *text = nullptr;
+  for (knapper_error *error :
+       {knapper_compile(nullptr, nullptr, &module),
+        knapper_inspect(nullptr, &text), knapper_explain(nullptr, &text)}) {
+    ASSERT_NE(error, nullptr);
+    EXPECT_EQ(knapper_error_get_kind(error), KNAPPER_ERROR_USER);
+    EXPECT_THAT(take(error), HasSubstr("it has no compiler"));
+  }
+}
+
+TEST(CApi, LogsOnlyWhenAsked) {
+  std::vector<std::string> lines;
+  auto callback = [](void *user, knapper_log_level, const char *text) {
+    static_cast<std::vector<std::string> *>(user)->push_back(text);
+  };
+  knapper_set_log_callback(callback, &lines, KNAPPER_LOG_WARNING);
+  {
+    Loaded quiet;
+  }
+  EXPECT_TRUE(lines.empty());
+  knapper_set_log_callback(callback, &lines, KNAPPER_LOG_INFO);
+  {
+    Loaded talks;
+  }
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_THAT(lines[0], HasSubstr("loaded memory: 1 kernels, 1 launches"));
+  knapper_set_log_callback(nullptr, nullptr, KNAPPER_LOG_OFF);
+  {
+    Loaded quiet;
+  }
+  EXPECT_EQ(lines.size(), 1u);
+}
+
+TEST(CApi, DtypesHaveSizesAndNames) {
+  EXPECT_EQ(knapper_dtype_size(KNAPPER_BF16), 2u);
+  EXPECT_EQ(knapper_dtype_size(static_cast<knapper_dtype>(99)), 0u);
+  EXPECT_STREQ(knapper_dtype_name(KNAPPER_I64), "i64");
+}

@@ -1,0 +1,97 @@
+#include "capi/Handles.h"
+
+#include "runtime/base/DType.h"
+#include "runtime/base/Log.h"
+
+#include <cstdlib>
+
+using namespace knapper;
+
+namespace knapper::capi {
+namespace {
+
+/// Made when the library is loaded, while there is memory.
+struct Reserve {
+  knapper_error error{
+      deviceError("out of memory", "", "use smaller inputs, or free memory"),
+      {}};
+  Reserve() { error.message = error.error.message(); }
+} reserve;
+
+} // namespace
+
+knapper_error *outOfMemory() noexcept { return &reserve.error; }
+
+knapper_error *toC(Error error) noexcept {
+  try {
+    auto result = std::make_unique<knapper_error>();
+    result->message = error.message();
+    result->error = std::move(error);
+    return result.release();
+  } catch (...) {
+    return outOfMemory();
+  }
+}
+
+Status copyString(const std::string &text, char **out) {
+  *out = static_cast<char *>(malloc(text.size() + 1));
+  if (!*out)
+    throw std::bad_alloc();
+  memcpy(*out, text.c_str(), text.size() + 1);
+  return success();
+}
+
+} // namespace knapper::capi
+
+#define KNAPPER_TEXT2(x) #x
+#define KNAPPER_TEXT(x) KNAPPER_TEXT2(x)
+
+const char *knapper_version(void) {
+  return KNAPPER_TEXT(KNAPPER_VERSION_MAJOR) "." KNAPPER_TEXT(
+      KNAPPER_VERSION_MINOR) "." KNAPPER_TEXT(KNAPPER_VERSION_PATCH);
+}
+
+knapper_error_kind knapper_error_get_kind(const knapper_error *error) {
+  switch (error->error.kind) {
+  case ErrorKind::user:
+    return KNAPPER_ERROR_USER;
+  case ErrorKind::device:
+    return KNAPPER_ERROR_DEVICE;
+  case ErrorKind::internal:
+    break;
+  }
+  return KNAPPER_ERROR_INTERNAL;
+}
+const char *knapper_error_get_message(const knapper_error *error) {
+  return error->message.c_str();
+}
+const char *knapper_error_get_where(const knapper_error *error) {
+  return error->error.where.c_str();
+}
+const char *knapper_error_get_hint(const knapper_error *error) {
+  return error->error.hint.c_str();
+}
+void knapper_error_release(knapper_error *error) {
+  if (error != capi::outOfMemory())
+    delete error;
+}
+
+void knapper_string_release(char *text) { free(text); }
+
+void knapper_set_log_callback(knapper_log_callback callback, void *user,
+                              knapper_log_level level) {
+  static_assert(KNAPPER_LOG_DEBUG == static_cast<int>(LogLevel::debug));
+  setLogCallback(reinterpret_cast<LogCallback>(callback), user,
+                 static_cast<LogLevel>(level));
+}
+
+size_t knapper_dtype_size(knapper_dtype dtype) {
+  return static_cast<unsigned>(dtype) < kNumDTypes
+             ? byteSize(static_cast<DType>(dtype))
+             : 0;
+}
+const char *knapper_dtype_name(knapper_dtype dtype) {
+  return static_cast<unsigned>(dtype) < kNumDTypes
+             ? name(static_cast<DType>(dtype)).data()
+             : "unknown";
+}

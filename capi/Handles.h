@@ -1,0 +1,84 @@
+// What the opaque types of the C API are, and how C++ results become C ones.
+#pragma once
+
+#include "knapper/knapper.h"
+#include "runtime/base/Error.h"
+#include "runtime/graph/Module.h"
+#include "runtime/graph/WorkQueue.h"
+
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <stdexcept>
+#include <string>
+
+struct knapper_error {
+  knapper::Error error;
+  std::string message; // the whole text
+};
+
+struct knapper_module {
+  std::shared_ptr<knapper::Module> module;
+  mutable std::mutex mutex;                  // guards what follows
+  mutable std::string description;           // JSON, made when first asked for
+  std::unique_ptr<knapper::WorkQueue> queue; // started by the first async run
+};
+
+struct knapper_result {
+  knapper::RunResult result;
+};
+
+namespace knapper::capi {
+
+/// Never null and never throws: when there is no memory for an error, a
+/// DeviceError that was made beforehand.
+knapper_error *toC(Error error) noexcept;
+knapper_error *outOfMemory() noexcept;
+
+/// Runs `body` (returns Status); exceptions of the standard library end here.
+template <typename F> knapper_error *guarded(F &&body) noexcept {
+  try {
+    Status status = body();
+    return status ? nullptr : toC(status.takeError());
+  } catch (const std::bad_alloc &) {
+    return outOfMemory();
+  } catch (const std::length_error &) {
+    return outOfMemory();
+  } catch (const std::exception &e) {
+    return toC(internalError(e.what()));
+  } catch (...) {
+    return toC(internalError("unknown exception"));
+  }
+}
+
+/// A copy for the caller, released by knapper_string_release.
+Status copyString(const std::string &text, char **out);
+
+/// Checks load options (may be NULL) and makes a module of a loaded artefact.
+Status openModule(std::shared_ptr<const Artefact> artefact,
+                  const knapper_load_options *options, knapper_module **out);
+
+/// Copies a size-tagged struct over `defaults`: what the caller's version does
+/// not have keeps its default; what we do not know must be zero.
+template <typename T>
+Expected<T> readOptions(const T *from, const T &defaults, const char *name) {
+  if (!from)
+    return defaults;
+  if (from->size < sizeof(size_t) || from->size > 65536)
+    return userError(std::string("the size of ") + name + " is " +
+                         std::to_string(from->size),
+                     name, "initialise the struct with its *_INIT macro");
+  T options = defaults;
+  memcpy(&options, from, from->size < sizeof(T) ? from->size : sizeof(T));
+  auto *bytes = reinterpret_cast<const unsigned char *>(from);
+  for (size_t i = sizeof(T); i < from->size; ++i)
+    if (bytes[i] != 0)
+      return userError(std::string("a field of ") + name +
+                           " is set that this library does not know",
+                       name, "use a library as new as the header");
+  options.size = sizeof(T);
+  return options;
+}
+
+} // namespace knapper::capi

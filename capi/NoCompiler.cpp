@@ -1,0 +1,38 @@
+// libknapper_rt: the runtime alone. Asking it to compile is the caller's error.
+#include "capi/Handles.h"
+
+using namespace knapper;
+
+namespace {
+
+knapper_error *noCompiler(const char *function) {
+  return capi::guarded([&]() -> Status {
+    return userError("this library is the runtime only, it has no compiler",
+                     function,
+                     "link libknapper, or compile with the knapper command");
+  });
+}
+
+} // namespace
+
+int knapper_has_compiler(void) { return 0; }
+
+knapper_error *knapper_compile(const knapper_compile_options *,
+                               const knapper_load_options *,
+                               knapper_module **out) {
+  if (out)
+    *out = nullptr;
+  return noCompiler("knapper_compile");
+}
+
+knapper_error *knapper_inspect(const knapper_compile_options *, char **json) {
+  if (json)
+    *json = nullptr;
+  return noCompiler("knapper_inspect");
+}
+
+knapper_error *knapper_explain(const knapper_module *, char **html) {
+  if (html)
+    *html = nullptr;
+  return noCompiler("knapper_explain");
+}

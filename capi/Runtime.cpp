@@ -1,0 +1,282 @@
+// Loading and running.
+#include "capi/Handles.h"
+
+#include "runtime/base/Text.h"
+#include "runtime/drivers/cpu/CpuDevice.h"
+#include "runtime/profile/Describe.h"
+
+#include <condition_variable>
+#include <cstdlib>
+
+using namespace knapper;
+using namespace knapper::capi;
+
+namespace {
+
+Error nullArgument(const char *function, const char *argument) {
+  return userError(cat(argument, " is NULL"), function);
+}
+
+Status checkTensors(const char *function, const knapper_tensor *tensors,
+                    int32_t count, const char *what) {
+  if (count < 0 || (count > 0 && !tensors))
+    return userError(
+        cat(count, " ", what, " at ", tensors ? "an address" : "NULL"),
+        function, "give an array of so many tensors");
+  return success();
+}
+
+} // namespace
+
+Status knapper::capi::openModule(std::shared_ptr<const Artefact> artefact,
+                                 const knapper_load_options *given,
+                                 knapper_module **out) {
+  Expected<knapper_load_options> options = readOptions<knapper_load_options>(
+      given, KNAPPER_LOAD_OPTIONS_INIT, "knapper_load_options");
+  if (!options)
+    return options.takeError();
+  if (options->spin_microseconds < -1 || options->spin_microseconds > 1000000)
+    return userError(cat("spin_microseconds is ", options->spin_microseconds,
+                         ", it must be -1 (default) to 1000000"),
+                     "knapper_load_options");
+  ModuleOptions module;
+  module.threads = options->threads;
+  module.spinMicroseconds = options->spin_microseconds;
+  if (options->isa)
+    module.isa = options->isa;
+  else if (const char *isa = getenv("KNAPPER_ISA"))
+    module.isa = isa;
+  auto loaded = Module::load(std::move(artefact), cpu::device(), module);
+  if (!loaded)
+    return loaded.takeError();
+  auto handle = std::make_unique<knapper_module>();
+  handle->module = std::move(*loaded);
+  *out = handle.release();
+  return success();
+}
+
+static Expected<ArtefactLoadOptions>
+artefactOptions(const knapper_load_options *given) {
+  Expected<knapper_load_options> options = readOptions<knapper_load_options>(
+      given, KNAPPER_LOAD_OPTIONS_INIT, "knapper_load_options");
+  if (!options)
+    return options.takeError();
+  if (options->verify_constants != 0 && options->verify_constants != 1)
+    return userError(cat("verify_constants is ", options->verify_constants,
+                         ", it must be 0 or 1"),
+                     "knapper_load_options");
+  return ArtefactLoadOptions{options->verify_constants == 1};
+}
+
+knapper_error *knapper_load(const char *path,
+                            const knapper_load_options *options,
+                            knapper_module **out) {
+  return guarded([&]() -> Status {
+    if (!out || !path)
+      return nullArgument("knapper_load", out ? "path" : "out");
+    *out = nullptr;
+    auto how = artefactOptions(options);
+    if (!how)
+      return how.takeError();
+    auto artefact = Artefact::load(path, *how);
+    if (!artefact)
+      return artefact.takeError();
+    return openModule(std::move(*artefact), options, out);
+  });
+}
+
+knapper_error *knapper_load_memory(const void *bytes, size_t size,
+                                   const knapper_load_options *options,
+                                   knapper_module **out) {
+  return guarded([&]() -> Status {
+    if (!out || (!bytes && size > 0))
+      return nullArgument("knapper_load_memory", out ? "bytes" : "out");
+    *out = nullptr;
+    auto how = artefactOptions(options);
+    if (!how)
+      return how.takeError();
+    auto artefact = Artefact::loadMemory(
+        {static_cast<const std::byte *>(bytes), size}, *how);
+    if (!artefact)
+      return artefact.takeError();
+    return openModule(std::move(*artefact), options, out);
+  });
+}
+
+void knapper_module_release(knapper_module *module) { delete module; }
+
+knapper_error *knapper_module_save(const knapper_module *module,
+                                   const char *path) {
+  return guarded([&]() -> Status {
+    if (!module || !path)
+      return nullArgument("knapper_module_save", module ? "path" : "module");
+    return module->module->artefact().save(path);
+  });
+}
+
+knapper_error *knapper_run(knapper_module *module, const knapper_tensor *inputs,
+                           int32_t num_inputs, const knapper_tensor *outputs,
+                           int32_t num_outputs, knapper_result **out) {
+  return guarded([&]() -> Status {
+    if (!module || !out)
+      return nullArgument("knapper_run", module ? "out" : "module");
+    *out = nullptr;
+    if (Status s = checkTensors("knapper_run", inputs, num_inputs, "inputs");
+        !s)
+      return s;
+    if (!outputs)
+      num_outputs = 0;
+    if (Status s = checkTensors("knapper_run", outputs, num_outputs, "outputs");
+        !s)
+      return s;
+    auto result = std::make_unique<knapper_result>();
+    if (Status s = module->module->run(
+            {inputs, static_cast<size_t>(num_inputs)},
+            {outputs, static_cast<size_t>(num_outputs)}, result->result);
+        !s)
+      return s;
+    *out = result.release();
+    return success();
+  });
+}
+
+int32_t knapper_result_num_outputs(const knapper_result *result) {
+  return static_cast<int32_t>(result->result.outputs().size());
+}
+
+knapper_error *knapper_result_output(const knapper_result *result,
+                                     int32_t index, knapper_tensor *tensor) {
+  return guarded([&]() -> Status {
+    if (!result || !tensor)
+      return nullArgument("knapper_result_output",
+                          result ? "tensor" : "result");
+    auto outputs = result->result.outputs();
+    if (index < 0 || static_cast<size_t>(index) >= outputs.size())
+      return userError(
+          cat("there is no output ", index, " among ", outputs.size()),
+          "knapper_result_output");
+    *tensor = outputs[index];
+    return success();
+  });
+}
+
+void knapper_result_release(knapper_result *result) { delete result; }
+
+// An asynchronous run: shared by the task and the handle, so that neither waits
+// for the other to let go.
+struct AsyncRun {
+  std::mutex mutex;
+  std::condition_variable finished;
+  bool done = false;
+  knapper_error *error = nullptr;
+  knapper_result *result = nullptr;
+  std::vector<knapper_tensor> inputs, outputs;
+  std::vector<std::vector<int64_t>> shapes;
+  ~AsyncRun() {
+    if (error)
+      knapper_error_release(error);
+    delete result;
+  }
+  void keep(std::vector<knapper_tensor> &list, const knapper_tensor *from,
+            int32_t count) {
+    for (int32_t i = 0; i < count; ++i) {
+      knapper_tensor t = from[i];
+      if (t.shape && t.rank > 0) {
+        shapes.emplace_back(t.shape, t.shape + t.rank);
+        t.shape = shapes.back().data();
+      }
+      list.push_back(t);
+    }
+  }
+};
+
+struct knapper_event {
+  std::shared_ptr<AsyncRun> run;
+};
+
+knapper_error *knapper_run_async(knapper_module *module,
+                                 const knapper_tensor *inputs,
+                                 int32_t num_inputs,
+                                 const knapper_tensor *outputs,
+                                 int32_t num_outputs, knapper_event **out) {
+  return guarded([&]() -> Status {
+    if (!module || !out)
+      return nullArgument("knapper_run_async", module ? "out" : "module");
+    *out = nullptr;
+    if (Status s =
+            checkTensors("knapper_run_async", inputs, num_inputs, "inputs");
+        !s)
+      return s;
+    if (!outputs)
+      num_outputs = 0;
+    if (Status s =
+            checkTensors("knapper_run_async", outputs, num_outputs, "outputs");
+        !s)
+      return s;
+    auto run = std::make_shared<AsyncRun>();
+    run->keep(run->inputs, inputs, num_inputs);
+    run->keep(run->outputs, outputs, num_outputs);
+    auto event = std::make_unique<knapper_event>(knapper_event{run});
+    std::lock_guard lock(module->mutex);
+    if (!module->queue)
+      module->queue = std::make_unique<WorkQueue>();
+    module->queue->submit([run, program = module->module] {
+      knapper_result *result = nullptr;
+      knapper_error *error = guarded([&]() -> Status {
+        auto fresh = std::make_unique<knapper_result>();
+        Status s = program->run(run->inputs, run->outputs, fresh->result);
+        if (s)
+          result = fresh.release();
+        return s;
+      });
+      std::lock_guard runLock(run->mutex);
+      run->result = result;
+      run->error = error;
+      run->done = true;
+      run->finished.notify_all();
+    });
+    *out = event.release();
+    return success();
+  });
+}
+
+knapper_error *knapper_event_wait(knapper_event *event, knapper_result **out) {
+  if (!event)
+    return guarded(
+        []() -> Status { return nullArgument("knapper_event_wait", "event"); });
+  std::shared_ptr<AsyncRun> run = std::move(event->run);
+  delete event;
+  std::unique_lock lock(run->mutex);
+  run->finished.wait(lock, [&] { return run->done; });
+  if (out) {
+    *out = run->result;
+    run->result = nullptr;
+  }
+  knapper_error *error = run->error;
+  run->error = nullptr;
+  return error;
+}
+
+int knapper_event_done(const knapper_event *event) {
+  std::lock_guard lock(event->run->mutex);
+  return event->run->done;
+}
+
+knapper_error *knapper_profile(knapper_module *module,
+                               const knapper_tensor *inputs, int32_t num_inputs,
+                               char **json) {
+  return guarded([&]() -> Status {
+    if (!module || !json)
+      return nullArgument("knapper_profile", module ? "json" : "module");
+    *json = nullptr;
+    if (Status s =
+            checkTensors("knapper_profile", inputs, num_inputs, "inputs");
+        !s)
+      return s;
+    Expected<std::string> text = profileModule(
+        *module->module, {inputs, static_cast<size_t>(num_inputs)});
+    if (!text)
+      return text.takeError();
+    return copyString(*text, json);
+  });
+}

@@ -1,0 +1,169 @@
+#include "runtime/profile/Describe.h"
+
+#include "runtime/base/Json.h"
+
+#include <chrono>
+
+namespace knapper {
+namespace {
+
+void tensors(JsonWriter &json, const char *key,
+             const std::vector<Program::Tensor> &list) {
+  json.key(key).beginArray();
+  for (const Program::Tensor &t : list) {
+    json.beginObject().field("name", t.name).field("dtype", name(t.dtype));
+    json.key("shape").beginArray();
+    for (size_t d = 0; d < t.dims.size(); ++d)
+      if (t.staticDims[d] >= 0)
+        json.value(t.staticDims[d]);
+      else
+        json.value(t.dimText[d]);
+    json.endArray().endObject();
+  }
+  json.endArray();
+}
+
+void targets(JsonWriter &json, const Artefact &file) {
+  const fb::Artefact &header = file.header();
+  json.key("targets").beginArray();
+  for (uint32_t i = 0; i < count(header.targets()); ++i) {
+    const fb::Target *t = header.targets()->Get(i);
+    json.beginObject().field("device", text(t->device()));
+    json.field("isa", text(t->isa()));
+    json.field("code_bytes", uint64_t(file.code(i).size())).endObject();
+  }
+  json.endArray();
+}
+
+void kernels(JsonWriter &json, const fb::Artefact &header) {
+  json.key("kernels").beginArray();
+  for (uint32_t i = 0; i < count(header.kernels()); ++i) {
+    const fb::Kernel *k = header.kernels()->Get(i);
+    json.beginObject().field("name", text(k->name()));
+    json.field("buffers", k->num_buffers());
+    json.field("symbols", k->num_symbols()).key("targets").beginArray();
+    for (uint32_t c = 0; c < count(k->codes()); ++c)
+      json.value(
+          text(header.targets()->Get(k->codes()->Get(c)->target())->isa()));
+    json.endArray().endObject();
+  }
+  json.endArray();
+}
+
+void launches(JsonWriter &json, const Program &program,
+              const fb::Artefact &header) {
+  json.key("launches").beginArray();
+  for (const Program::Launch &l : program.launches) {
+    json.beginObject().field("origin", l.origin);
+    json.field("flops", expressionText(program, l.flops));
+    json.field("bytes", expressionText(program, l.bytes));
+    json.key("choices").beginArray();
+    for (const Program::Choice &c : l.choices) {
+      json.beginObject();
+      json.field("kernel", text(header.kernels()->Get(c.kernel)->name()));
+      json.field("schedule", c.label);
+      json.field("guard", expressionText(program, c.guard));
+      json.field("grid", expressionText(program, c.grid));
+      json.field("scratch", expressionText(program, c.scratch)).endObject();
+    }
+    json.endArray().key("args").beginArray();
+    for (const Program::Ref &arg : l.args)
+      json.value(arg.buffer);
+    json.endArray().endObject();
+  }
+  json.endArray();
+}
+
+void memory(JsonWriter &json, const Module &module) {
+  const Program &program = module.program();
+  json.key("memory").beginObject();
+  json.field("constant_bytes", uint64_t(module.artefact().constants().size()));
+  if (program.symbols.empty())
+    if (Expected<Binding> b = bindProgram(program, {})) {
+      json.field("arena_bytes", b->arenaBytes);
+      json.field("live_bytes", b->liveBytes);
+    }
+  json.key("buffers").beginArray();
+  for (const Program::Buffer &b : program.buffers) {
+    json.beginObject().field("kind", fb::EnumNameBufferKind(b.kind));
+    json.field("name", b.name);
+    if (b.kind == fb::BufferKind::temp) {
+      json.field("bytes", expressionText(program, b.bytes));
+      json.field("first", b.first).field("last", b.last);
+    } else if (b.kind == fb::BufferKind::constant) {
+      json.field("bytes", b.constantBytes);
+    } else {
+      json.field("index", b.index);
+    }
+    json.endObject();
+  }
+  json.endArray().endObject();
+}
+
+} // namespace
+
+std::string describeModule(const Module &module) {
+  const Artefact &file = module.artefact();
+  const Program &program = module.program();
+  JsonWriter json;
+  json.beginObject().field("file", file.name());
+  json.field("producer", text(file.header().producer()));
+  json.field("created_from", text(file.header().created_from()));
+  json.field("device", module.device().kind()).field("isa", module.isa());
+  json.field("file_bytes", uint64_t(file.bytes().size()));
+  tensors(json, "inputs", program.inputs);
+  tensors(json, "outputs", program.outputs);
+  json.key("symbols").beginArray();
+  for (const Program::Symbol &s : program.symbols) {
+    json.beginObject().field("name", s.name).field("min", s.min);
+    if (s.max != -1)
+      json.field("max", s.max);
+    json.field("divisor", s.divisor).field("from_buffer", s.late).endObject();
+  }
+  json.endArray();
+  targets(json, file);
+  kernels(json, file.header());
+  launches(json, program, file.header());
+  memory(json, module);
+  std::span<const std::byte> report = file.section(fb::SectionKind::report);
+  if (!report.empty())
+    json.key("report").raw(
+        {reinterpret_cast<const char *>(report.data()), report.size()});
+  json.endObject();
+  return json.take();
+}
+
+Expected<std::string> profileModule(Module &module,
+                                    std::span<const knapper_tensor> inputs) {
+  std::vector<LaunchTime> times;
+  RunResult result;
+  RunOptions options;
+  options.profile = &times;
+  auto start = std::chrono::steady_clock::now();
+  if (Status s = module.run(inputs, {}, result, options); !s)
+    return s.takeError();
+  int64_t total = std::chrono::duration_cast<std::chrono::nanoseconds>(
+                      std::chrono::steady_clock::now() - start)
+                      .count();
+  const Program &program = module.program();
+  const auto *kernels = module.artefact().header().kernels();
+  JsonWriter json;
+  json.beginObject().key("launches").beginArray();
+  for (size_t i = 0; i < times.size(); ++i) {
+    const LaunchTime &time = times[i];
+    if (time.executions == 0)
+      continue;
+    const Program::Launch &l = program.launches[i];
+    const Program::Choice &c = l.choices[time.choice];
+    json.beginObject();
+    json.field("kernel", text(kernels->Get(c.kernel)->name()));
+    json.field("origin", l.origin).field("schedule", c.label);
+    json.field("executions", time.executions).field("ns", time.nanoseconds);
+    json.field("flops", time.flops).field("bytes", time.bytes).endObject();
+  }
+  json.endArray().field("total_ns", total).field("isa", module.isa());
+  json.endObject();
+  return json.take();
+}
+
+} // namespace knapper

@@ -1,0 +1,21 @@
+// What a module is and what its runs cost, as JSON.
+#pragma once
+
+#include "runtime/graph/Module.h"
+
+#include <span>
+#include <string>
+
+namespace knapper {
+
+/// Signature, symbols, targets, kernels, launches with their choices, memory,
+/// and under "report" what the compiler embedded (absent if nothing).
+std::string describeModule(const Module &module);
+
+/// Runs once with a clock around every launch:
+/// {"launches": [{"kernel", "origin", "schedule", "executions", "ns", "flops",
+/// "bytes"}], "total_ns", "isa"}; flops and bytes are of all executions.
+Expected<std::string> profileModule(Module &module,
+                                    std::span<const knapper_tensor> inputs);
+
+} // namespace knapper
