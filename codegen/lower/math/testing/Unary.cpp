@@ -15,20 +15,6 @@ using namespace mlir;
 
 namespace knapper::vecmath::testing {
 
-/// Through the op and `expandMath`, as in a kernel.
-template <typename Op> static Function ofOp(const char *name) {
-  return {name, 1, [](OpBuilder &b, Location loc, Value x, Value) -> Value {
-            return Op::create(b, loc, x);
-          }};
-}
-
-static Function ofBuilder(const char *name,
-                          Value (*build)(OpBuilder &, Location, Value)) {
-  return {name, 1, [build](OpBuilder &b, Location loc, Value x, Value) {
-            return build(b, loc, x);
-          }};
-}
-
 template <typename T> static T sigmoidOf(T x) {
   T e = std::exp(-std::fabs(x));
   return (x < 0 ? e : 1) / (1 + e);
@@ -138,8 +124,10 @@ double ulpsF64(double got, long double want, double smallest) {
   return double(std::fabs(value - want) / std::ldexp(1.0L, exponent));
 }
 
-Report check(const Unary &unary, llvm::ArrayRef<Kernel> kernels,
+Report check(const Unary &unary,
+             llvm::ArrayRef<std::unique_ptr<Kernels>> kernels,
              uint64_t stride) {
+  const std::string &name = unary.function.name;
   constexpr uint64_t kAll = uint64_t(1) << 32;
   constexpr unsigned kBlock = 1 << 14;
   std::atomic<uint64_t> next{0};
@@ -154,9 +142,9 @@ Report check(const Unary &unary, llvm::ArrayRef<Kernel> kernels,
         break;
       for (unsigned i = 0; i < kBlock; ++i)
         x[i] = std::bit_cast<float>(uint32_t(from + i * stride));
-      kernels[0](x.data(), nullptr, first.data(), kBlock);
-      for (Kernel kernel : kernels.drop_front()) {
-        kernel(x.data(), nullptr, other.data(), kBlock);
+      kernels[0]->call(name, {x.data(), first.data()}, kBlock);
+      for (const auto &kernel : kernels.drop_front()) {
+        kernel->call(name, {x.data(), other.data()}, kBlock);
         for (unsigned i = 0; i < kBlock; ++i)
           if (std::bit_cast<uint32_t>(first[i]) !=
                   std::bit_cast<uint32_t>(other[i]) &&

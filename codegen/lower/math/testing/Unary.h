@@ -4,7 +4,7 @@
 #ifndef KNAPPER_CODEGEN_LOWER_MATH_TESTING_UNARY_H
 #define KNAPPER_CODEGEN_LOWER_MATH_TESTING_UNARY_H
 
-#include "codegen/lower/math/testing/Jit.h"
+#include "codegen/lower/math/testing/Kernels.h"
 
 #include <cstdint>
 
@@ -35,11 +35,11 @@ struct Report {
   float differsAt = 0;
 };
 
-/// Compares kernels of several instruction sets (the first against the
+/// Compares the function in several instruction sets (the first against the
 /// reference, the others with the first, bit by bit) on every `stride`th float,
 /// on all hardware threads.
-Report check(const Unary &unary, llvm::ArrayRef<Kernel> kernels,
-             uint64_t stride);
+Report check(const Unary &unary,
+             llvm::ArrayRef<std::unique_ptr<Kernels>> kernels, uint64_t stride);
 
 /// The error of `got` in ulps of float32 at the exact `want`.
 double ulpsF32(float got, double want, double smallest = 0);
