@@ -17,7 +17,7 @@ namespace knapper::vecmath {
 V fmod(V x, V y) {
   V d = abs(y), a = abs(x);
   // A lane that has no remainder takes no part.
-  V valid = (a < kInf) & (d > 0.0);
+  V valid = (a < kInf) & (d > 0.0) & (d < kInf);
   d = select(valid, d, 1.0);
   bool wide = x.isF64();
   double step = wide ? 0x1p600 : 0x1p80;
@@ -43,7 +43,8 @@ V fmod(V x, V y) {
   V r = x.with(loop.getResult(0));
   r = select(r < 0.0, r + d, r); // The quotient was rounded up.
   r = copysign(r, x);
-  return select(valid, r, kNaN);
+  V whole = (a < kInf) & (abs(y) == kInf); // x is its own remainder.
+  return select(valid, r, select(whole, x, kNaN));
 }
 
 V round(V x) {
