@@ -1,5 +1,6 @@
 #include "compiler/registration/Registration.h"
 
+#include "codegen/lower/math/Math.h"
 #include "graph/fusion/Passes.h"
 #include "ir/tensor/Dialect.h"
 #include "ir/tile/TileDialect.h"
@@ -12,4 +13,7 @@ void knapper::registerAllKnapperDialects(DialectRegistry &registry) {
   registry.insert<tile::TileDialect, ts::TsDialect>();
 }
 
-void knapper::registerAllKnapperPasses() { fusion::registerFusionPasses(); }
+void knapper::registerAllKnapperPasses() {
+  fusion::registerFusionPasses();
+  registerExpandMathPass();
+}

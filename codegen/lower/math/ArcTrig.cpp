@@ -44,9 +44,11 @@ V atan2(V y, V x) {
   Pair c = halfPi(x);
   p = select(steep, (c.hi - p) + c.lo, p);
   // The sign bit, which also tells -0 from 0.
-  V left = copysign(x.constant(1), x) < 0.0;
+  V left = compare(mlir::arith::CmpIPredicate::slt, bits(x), x.integer(0));
   p = select(left, (2 * c.hi - p) + 2 * c.lo, p);
-  V r = copysign(p, y);
+  // p's sign bit is clear. Not a copysign: LLVM moves that across conversions,
+  // and one of f64 to f16 needs a library.
+  V r = asFloat(bits(p) ^ (bits(y) & (1ull << (y.width() - 1))));
   return select(isNaN(x) | isNaN(y), kNaN, r);
 }
 
