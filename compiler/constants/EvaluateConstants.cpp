@@ -1,6 +1,7 @@
 #include "compiler/constants/EvaluateConstants.h"
 #include "compiler/constants/StridedCopy.h"
 #include "compiler/constants/VectorLoops.h"
+#include "ir/tensor/ConstantExpression.h"
 #include "ir/tensor/reference/Evaluate.h"
 #include "runtime/base/Text.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -8,77 +9,6 @@
 using namespace mlir;
 
 namespace knapper {
-namespace {
-
-bool hasSymbolicSize(Attribute attribute) {
-  bool found = false;
-  attribute.walk([&](ts::DimAttr dim) {
-    found |= ts::Dim(dim).isSymbolic();
-    return WalkResult::advance();
-  });
-  return found;
-}
-
-/// The op itself does not stand in the way; its operands decide.
-bool canBeConstant(Operation *op) {
-  if (!op || !isa<ts::TsDialect>(op->getDialect()) ||
-      op->getNumResults() == 0 || op->getNumRegions() != 0)
-    return false;
-  for (Type type : op->getResultTypes()) {
-    auto tensor = dyn_cast<RankedTensorType>(type);
-    if (!tensor || !tensor.hasStaticShape())
-      return false;
-  }
-  return llvm::none_of(op->getAttrs(), [](NamedAttribute attribute) {
-    return hasSymbolicSize(attribute.getValue());
-  });
-}
-
-} // namespace
-
-bool ConstantExpressions::contains(Value value) {
-  Operation *root = value.getDefiningOp();
-  if (!root)
-    return false;
-  // Depth first without recursion: a model may be deep.
-  SmallVector<Operation *> stack{root};
-  while (!stack.empty()) {
-    Operation *op = stack.back();
-    if (known.count(op)) {
-      stack.pop_back();
-      continue;
-    }
-    bool constant = canBeConstant(op), complete = true;
-    for (Value operand : op->getOperands()) {
-      if (!constant)
-        break;
-      Operation *source = operand.getDefiningOp();
-      auto it = source ? known.find(source) : known.end();
-      if (!source) {
-        constant = false;
-      } else if (it == known.end()) {
-        stack.push_back(source);
-        complete = false;
-      } else {
-        constant = it->second;
-      }
-    }
-    if (!constant)
-      complete = true;
-    if (complete) {
-      known[op] = constant;
-      // What was pushed for operands is only asked for when needed.
-      while (stack.back() != op)
-        stack.pop_back();
-      stack.pop_back();
-    }
-  }
-  return known.lookup(root);
-}
-
-bool isConstantExpression(Value value) {
-  return ConstantExpressions().contains(value);
-}
 
 //===----------------------------------------------------------------------===//
 // Views
@@ -419,7 +349,7 @@ ConstantView ConstantView::dense(unsigned threads) const {
 Expected<ConstantView>
 evaluateConstant(Value value, const ConstantFiles &files,
                  const EvaluateConstantsOptions &options) {
-  if (!isConstantExpression(value))
+  if (!ts::isConstantExpression(value))
     return internalError("a value that depends on inputs was taken for a "
                          "constant",
                          ts::locationText(value.getLoc()));

@@ -13,23 +13,8 @@
 #include "compiler/constants/ConstantFiles.h"
 #include "compiler/constants/PackPanels.h"
 #include "ir/tensor/reference/HostTensor.h"
-#include "llvm/ADT/DenseMap.h"
 
 namespace knapper {
-
-/// Whether a value is computed from constants only and has a static type.
-/// Answers are kept: asking for every value of a function is linear. Forget
-/// the object when the IR changes.
-class ConstantExpressions {
-public:
-  bool contains(mlir::Value value);
-
-private:
-  llvm::DenseMap<mlir::Operation *, bool> known;
-};
-
-/// For a single question.
-bool isConstantExpression(mlir::Value value);
 
 /// A value in memory, perhaps with strides (in elements, may be 0 or negative).
 struct ConstantView {
@@ -55,10 +40,10 @@ struct EvaluateConstantsOptions {
   uint64_t maxBytes = uint64_t(8) << 30;
 };
 
-/// The value of a constant expression. Intermediate values are freed after
-/// their last use. Safe from several threads at once on one module, as long as
-/// nothing changes it. UserError for what the data or files decide,
-/// InternalError when the value is no constant expression.
+/// The value of a constant expression (ts::isConstantExpression). Intermediate
+/// values are freed after their last use. Safe from several threads at once on
+/// one module, as long as nothing changes it. UserError for what the data or
+/// files decide, InternalError when the value is no constant expression.
 Expected<ConstantView>
 evaluateConstant(mlir::Value value, const ConstantFiles &files,
                  const EvaluateConstantsOptions &options = {});

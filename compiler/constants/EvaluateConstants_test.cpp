@@ -2,6 +2,7 @@
 // definition, files that do not fit.
 #include "compiler/constants/EvaluateConstants.h"
 #include "compiler/constants/VectorLoops.h"
+#include "ir/tensor/ConstantExpression.h"
 #include "ir/tensor/reference/Evaluate.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Parser/Parser.h"
@@ -66,7 +67,7 @@ struct Constants : testing::Test {
   void check(const std::string &body, const std::string &type) {
     Value value = parse(body, type);
     ASSERT_TRUE(value) << body;
-    EXPECT_TRUE(isConstantExpression(value));
+    EXPECT_TRUE(ts::isConstantExpression(value));
     ts::EvaluateContext state;
     state.weights = [&](ts::WeightOp op) -> Expected<ts::HostTensor> {
       auto files = ConstantFiles::open(*module);
@@ -180,9 +181,9 @@ TEST_F(Constants, LongSharedChainsAreLinear) {
 }
 
 TEST_F(Constants, KnowsWhatIsConstant) {
-  EXPECT_FALSE(isConstantExpression(parse(
+  EXPECT_FALSE(ts::isConstantExpression(parse(
       std::string(w) + "%r = ts.neg %x : tensor<4xf32>", "tensor<4xf32>")));
-  EXPECT_FALSE(isConstantExpression(parse(
+  EXPECT_FALSE(ts::isConstantExpression(parse(
       R"(%s = ts.size <"n"> : tensor<i64>
          %r = ts.convert %s : tensor<i64> to tensor<f32>)",
       "tensor<f32>")));
@@ -190,7 +191,7 @@ TEST_F(Constants, KnowsWhatIsConstant) {
          %c = ts.constant dense<1.0> : tensor<4xf32>
          %r = ts.add %c, %a : tensor<4xf32>)",
                       "tensor<4xf32>");
-  ConstantExpressions constants;
+  ts::ConstantExpressions constants;
   EXPECT_FALSE(constants.contains(value));
   EXPECT_TRUE(constants.contains(value.getDefiningOp()->getOperand(0)));
   EXPECT_FALSE(constants.contains(value.getDefiningOp()->getOperand(1)));
