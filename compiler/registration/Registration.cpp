@@ -2,6 +2,7 @@
 
 #include "codegen/lower/math/Math.h"
 #include "graph/fusion/Passes.h"
+#include "graph/memory/Passes.h"
 #include "ir/tensor/Dialect.h"
 #include "ir/tile/TileDialect.h"
 
@@ -16,4 +17,5 @@ void knapper::registerAllKnapperDialects(DialectRegistry &registry) {
 void knapper::registerAllKnapperPasses() {
   fusion::registerFusionPasses();
   registerExpandMathPass();
+  memory::registerMemoryPasses();
 }

@@ -22,9 +22,7 @@ namespace {
 
 struct FormKernelsTest : ::testing::Test {
   MLIRContext context;
-  FormKernelsTest() {
-    context.loadDialect<TsDialect, func::FuncDialect>();
-  }
+  FormKernelsTest() { context.loadDialect<TsDialect, func::FuncDialect>(); }
 };
 
 /// Makes a function of random ops over a handful of shapes.
@@ -39,7 +37,8 @@ public:
     SmallVector<Type> inputs{type({b(), s(), n(8)}), type({b(), s(), n(8)}),
                              type({s(), n(8)}), type({b(), s()}),
                              type({b(), n(2), s(), n(4)})};
-    auto function = func::FuncOp::create(loc, "f", builder.getFunctionType(inputs, {}));
+    auto function =
+        func::FuncOp::create(loc, "f", builder.getFunctionType(inputs, {}));
     module->push_back(function);
     Block *block = function.addEntryBlock();
     builder.setInsertionPointToStart(block);
@@ -50,7 +49,8 @@ public:
       for (int64_t i = 0; i < weight.getNumElements(); ++i)
         values.push_back(0.1f * static_cast<float>(pick(20)) - 1.0f);
       pool.push_back(ConstantOp::create(
-          builder, loc, DenseElementsAttr::get(weight, ArrayRef<float>(values))));
+          builder, loc,
+          DenseElementsAttr::get(weight, ArrayRef<float>(values))));
     }
     for (unsigned i = 0; i < count; ++i)
       if (Value value = step(loc))
@@ -150,8 +150,8 @@ private:
     case 10: {
       if (rank == 0)
         return {};
-      SmallVector<int64_t> reduced{
-          pick(3) ? rank - 1 : static_cast<int64_t>(pick(rank))};
+      SmallVector<int64_t> reduced{pick(3) ? rank - 1
+                                           : static_cast<int64_t>(pick(rank))};
       Value r = ReduceOp::create(builder, loc,
                                  pick(2) ? ReduceKind::add : ReduceKind::max, x,
                                  reduced);
@@ -163,8 +163,7 @@ private:
       for (int64_t i = 0; i < rank; ++i)
         if (i != reduced[0])
           map.push_back(i);
-      Value whole =
-          BroadcastOp::create(builder, loc, x.getType(), r, map);
+      Value whole = BroadcastOp::create(builder, loc, x.getType(), r, map);
       return SubOp::create(builder, loc, x, whole);
     }
     case 11:
@@ -196,8 +195,7 @@ private:
     case 16:
       if (rank == 0)
         return {};
-      return ConcatOp::create(builder, loc, ValueRange{x, like(x)},
-                              pick(rank));
+      return ConcatOp::create(builder, loc, ValueRange{x, like(x)}, pick(rank));
     case 17:
       if (rank == 0)
         return {};
@@ -232,9 +230,10 @@ SmallVector<HostTensor> inputsOf(func::FuncOp function, unsigned seed) {
   for (Type type : function.getArgumentTypes()) {
     Shape shape;
     for (Dim dim : dimsOf(type))
-      shape.push_back(*dim.evaluate([](StringRef name) -> std::optional<int64_t> {
-        return name == "b" ? 2 : 3;
-      }));
+      shape.push_back(
+          *dim.evaluate([](StringRef name) -> std::optional<int64_t> {
+            return name == "b" ? 2 : 3;
+          }));
     std::vector<double> values(*elementCountOf(shape));
     for (double &value : values)
       value = static_cast<double>(random() % 2001) / 1000.0 - 1.0;
@@ -247,8 +246,8 @@ SmallVector<HostTensor> inputsOf(func::FuncOp function, unsigned seed) {
 std::map<std::string, int> census(func::FuncOp function) {
   std::map<std::string, int> counts;
   function.walk([&](Operation *op) {
-    if (!isReindex(op) && !isa<ConstantOp, KernelOp, YieldOp, func::FuncOp,
-                               func::ReturnOp>(op))
+    if (!isReindex(op) &&
+        !isa<ConstantOp, KernelOp, YieldOp, func::FuncOp, func::ReturnOp>(op))
       ++counts[op->getName().getStringRef().str()];
   });
   return counts;
@@ -258,8 +257,7 @@ TEST_F(FormKernelsTest, RandomGraphsKeepTheirMeaning) {
   unsigned kernels = 0, ops = 0;
   for (unsigned seed = 0; seed < 400; ++seed) {
     SCOPED_TRACE(seed);
-    OwningOpRef<ModuleOp> module =
-        Generator(context, seed).make(6 + seed % 30);
+    OwningOpRef<ModuleOp> module = Generator(context, seed).make(6 + seed % 30);
     ASSERT_TRUE(succeeded(verify(*module)));
     auto function = *module->getOps<func::FuncOp>().begin();
     std::map<std::string, int> before = census(function);

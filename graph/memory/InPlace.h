@@ -1,0 +1,25 @@
+//===- InPlace.h - Kernels that write over an operand ---------------------===//
+//
+// A pointwise kernel with one result may write it where an operand lay when
+//   - the operand's memory is a kernel's result of the same byte count, wholly
+//     covered by the operand, and not needed afterwards;
+//   - the kernel reads that operand only at the index that it writes (through
+//     elementwise ops and reshapes that undo each other's effect on order);
+//   - no other operand lies in the same memory;
+//   - neither of the two is returned: outputs have memory of their own.
+//
+//===----------------------------------------------------------------------===//
+#pragma once
+
+#include "graph/memory/Liveness.h"
+
+namespace knapper::memory {
+
+/// Results of kernels and the root (a kernel's result too) whose memory each
+/// takes over. Chains: the root may itself be a key.
+llvm::DenseMap<mlir::Value, mlir::Value> inPlace(mlir::func::FuncOp function);
+
+/// Whether the kernel reads input `index` only at the element that it writes.
+bool readsInPlace(ts::KernelOp kernel, unsigned index);
+
+} // namespace knapper::memory
