@@ -1,0 +1,179 @@
+#!/usr/bin/env python3
+"""Times single kernels against what the machine can do.
+
+    bench/kernels.py [--threads N] [--json FILE] [--bars]
+
+Memory-bound kernels are compared with a copy of the same bytes (the better of
+memcpy and non-temporal stores), matrix products with constant weights with the
+peak of fused multiply-adds; both peaks are measured in this run, before and
+after each kernel, and the better of the two counts. Outputs are checked.
+--bars fails the command below 0.85 of either.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+from onnx import TensorProto, helper, numpy_helper
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "python")]
+
+import knapper  # noqa: E402
+from side_by_side import medians  # noqa: E402
+
+BAR = 0.85
+
+
+def model(nodes, rows, columns, out_columns, constants):
+    """An ONNX model from x [rows, columns] to y [rows, out_columns]."""
+    graph = helper.make_graph(
+        nodes,
+        "kernel",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, (rows, columns))],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, (rows, out_columns))],
+        [numpy_helper.from_array(value, name) for name, value in constants.items()],
+    )
+    return helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9
+    )
+
+
+def node(kind, inputs, output, **attributes):
+    return helper.make_node(kind, inputs, [output], name=f"{kind}_{output}", **attributes)
+
+
+def pointwise(x):
+    nodes = [
+        node("Relu", ["x"], "a"),
+        node("Mul", ["a", "half"], "b"),
+        node("Add", ["b", "one"], "y"),
+    ]
+    constants = {"half": np.float32(0.5), "one": np.float32(1)}
+    constants = {k: np.asarray(v) for k, v in constants.items()}
+    wanted = np.maximum(x, 0) * 0.5 + 1
+    return model(nodes, *x.shape, x.shape[1], constants), wanted
+
+
+def softmax(x):
+    exponent = np.exp(x - x.max(1, keepdims=True), dtype=np.float64)
+    wanted = exponent / exponent.sum(1, keepdims=True)
+    return model([node("Softmax", ["x"], "y", axis=-1)], *x.shape, x.shape[1], {}), wanted
+
+
+def layer_norm(x):
+    generator = np.random.default_rng(3)
+    gain, bias = generator.standard_normal((2, x.shape[1]), np.float32)
+    wide = x.astype(np.float64)
+    wanted = (wide - wide.mean(1, keepdims=True)) / np.sqrt(
+        wide.var(1, keepdims=True) + 1e-5
+    ) * gain + bias
+    nodes = [node("LayerNormalization", ["x", "gain", "bias"], "y", axis=-1)]
+    return model(nodes, *x.shape, x.shape[1], {"gain": gain, "bias": bias}), wanted
+
+
+def matmul(columns):
+    def make(x):
+        generator = np.random.default_rng(4)
+        weights = generator.standard_normal((x.shape[1], columns), np.float32)
+        wanted = x.astype(np.float64) @ weights
+        nodes = [node("MatMul", ["x", "w"], "y")]
+        return model(nodes, *x.shape, columns, {"w": weights}), wanted
+
+    return make
+
+
+MEMORY_BOUND = [
+    ("relu(x)*0.5+1", pointwise, (4096, 4096)),
+    ("softmax", softmax, (4096, 2048)),
+    ("layer norm", layer_norm, (4096, 2048)),
+]
+# rows x columns x inner; the weights are columns x inner.
+MATMULS = [(512, 512, 512), (1024, 1024, 1024), (128, 3072, 768), (128, 768, 3072)]
+
+
+def peaks(tool: Path, threads: int, size: int) -> tuple[float, float]:
+    """GFLOP/s of multiply-adds, GB/s of a copy of `size` bytes."""
+    text = subprocess.run(
+        [tool, str(threads), str(size)], check=True, capture_output=True, text=True
+    ).stdout
+    found = json.loads(text)
+    copy = found["copies"][0]
+    return found["fma_gflops"], max(copy["memcpy_gbps"], copy["streaming_gbps"])
+
+
+def measure(make, shape, threads: int, tool: Path):
+    """(milliseconds, error, peak GFLOP/s, copy GB/s) of one kernel."""
+    x = np.random.default_rng(2).standard_normal(shape, np.float32)
+    onnx_model, wanted = make(x)
+    module = knapper.compile(onnx_model, threads=threads)
+    y = np.empty(wanted.shape, np.float32)
+    module.run([x], [y])
+    error = float(np.abs(y - wanted).max() / np.abs(wanted).max())
+    before = peaks(tool, threads, (x.nbytes + y.nbytes) // 2)
+    (seconds,) = medians([lambda: module.run([x], [y])], rounds=3)
+    after = peaks(tool, threads, (x.nbytes + y.nbytes) // 2)
+    flops, copy = (max(pair) for pair in zip(before, after))
+    return seconds, error, flops, copy, x.nbytes + y.nbytes
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--bars", action="store_true")
+    parser.add_argument("--build", type=Path, default=ROOT / "build" / "dev")
+    arguments = parser.parse_args()
+    threads = arguments.threads
+    tool = arguments.build / "bench" / "peaks" / "knapper-peaks"
+    if not tool.exists():
+        parser.error(f"{tool} is missing: build the target knapper-peaks")
+
+    rows = []
+    print(f"{threads} threads\n{'kernel':<22}{'ms':>9}{'achieved':>14}{'peak':>9}{'share':>8}{'error':>10}")
+
+    def note(name, seconds, achieved, peak, unit, error):
+        share = achieved / peak
+        rows.append(
+            {
+                "kernel": name,
+                "ms": seconds * 1e3,
+                unit: achieved,
+                "peak": peak,
+                "share": share,
+                "error": error,
+            }
+        )
+        print(
+            f"{name:<22}{seconds * 1e3:>9.3f}{achieved:>8.1f} {unit:<5}{peak:>9.1f}"
+            f"{share:>8.0%}{error:>10.1e}",
+            flush=True,
+        )
+
+    for name, make, shape in MEMORY_BOUND:
+        seconds, error, _, copy, moved = measure(make, shape, threads, tool)
+        label = f"{name} {shape[0]}x{shape[1]}"
+        note(label, seconds, moved / seconds * 1e-9, copy, "GB/s", error)
+    for m, n, k in MATMULS:
+        seconds, error, flops, _, _ = measure(matmul(n), (m, k), threads, tool)
+        achieved = 2 * m * n * k / seconds * 1e-9
+        note(f"matmul {m}x{n}x{k}", seconds, achieved, flops, "GF/s", error)
+
+    if arguments.json:
+        arguments.json.write_text(json.dumps({"kernels": rows}, indent=1) + "\n")
+    bad = [r for r in rows if not r["error"] <= 1e-5]
+    for row in bad:
+        print(f"{row['kernel']}: wrong by {row['error']:.1e}", file=sys.stderr)
+    low = [r for r in rows if arguments.bars and r["share"] < BAR]
+    for row in low:
+        print(f"{row['kernel']}: {row['share']:.0%}, the bar is {BAR:.0%}", file=sys.stderr)
+    return 1 if bad or low else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

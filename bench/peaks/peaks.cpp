@@ -1,0 +1,141 @@
+// What the machine can do, measured: fused multiply-adds of float32 and copies
+// of a given size. Prints one JSON object.
+//
+//   knapper-peaks THREADS [COPY_BYTES...]
+//
+// Copies read `bytes` and write `bytes`; the figure counts both. Source and
+// target are the same memory in every repetition, as a kernel's are. The peak
+// is the best of five, a copy's time the median.
+#include <immintrin.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+using Clock = std::chrono::steady_clock;
+
+static double seconds(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// Runs `work(thread)` on all threads at once, `rounds` times; sorted seconds.
+template <class Work>
+static std::vector<double> measure(int threads, int rounds, Work work) {
+  std::atomic<int> round{-1}, done{0};
+  std::vector<std::thread> pool;
+  for (int t = 1; t < threads; ++t)
+    pool.emplace_back([&, t] {
+      for (int r = 0; r < rounds; ++r) {
+        while (round.load(std::memory_order_acquire) < r)
+          _mm_pause();
+        work(t);
+        done.fetch_add(1, std::memory_order_release);
+      }
+    });
+  std::vector<double> times;
+  for (int r = 0; r < rounds; ++r) {
+    auto start = Clock::now();
+    round.store(r, std::memory_order_release);
+    work(0);
+    while (done.load(std::memory_order_acquire) < (r + 1) * (threads - 1))
+      _mm_pause();
+    times.push_back(seconds(start));
+  }
+  for (auto &thread : pool)
+    thread.join();
+  std::sort(times.begin(), times.end());
+  return times;
+}
+
+constexpr int64_t Steps = 4000000;
+
+// Twelve independent sums hide the latency of the two units.
+__attribute__((target("avx512f"))) static double fma512() {
+  __m512 sum[12], a = _mm512_set1_ps(0.999f), b = _mm512_set1_ps(1e-6f);
+  for (auto &s : sum)
+    s = _mm512_set1_ps(1);
+  for (int64_t i = 0; i < Steps; ++i)
+    for (auto &s : sum)
+      asm volatile("vfmadd213ps %2, %1, %0" : "+v"(s) : "v"(a), "v"(b));
+  float total = 0;
+  for (auto &s : sum)
+    total += _mm512_cvtss_f32(s);
+  return total;
+}
+
+__attribute__((target("avx2,fma"))) static double fma256() {
+  __m256 sum[12], a = _mm256_set1_ps(0.999f), b = _mm256_set1_ps(1e-6f);
+  for (auto &s : sum)
+    s = _mm256_set1_ps(1);
+  for (int64_t i = 0; i < Steps; ++i)
+    for (auto &s : sum)
+      asm volatile("vfmadd213ps %2, %1, %0" : "+x"(s) : "x"(a), "x"(b));
+  float total = 0;
+  for (auto &s : sum)
+    total += _mm256_cvtss_f32(s);
+  return total;
+}
+
+__attribute__((target("avx2"))) static void
+copyStreaming(char *to, const char *from, size_t bytes) {
+  for (size_t i = 0; i + 128 <= bytes; i += 128) {
+    for (int j = 0; j < 4; ++j)
+      _mm256_stream_si256(
+          reinterpret_cast<__m256i *>(to + i) + j,
+          _mm256_load_si256(reinterpret_cast<const __m256i *>(from + i) + j));
+  }
+  _mm_sfence();
+}
+
+int main(int argc, char **argv) {
+  int threads = argc > 1 ? std::atoi(argv[1]) : 1;
+  if (threads < 1) {
+    std::fprintf(stderr, "usage: knapper-peaks THREADS [COPY_BYTES...]\n");
+    return 2;
+  }
+  bool wide = __builtin_cpu_supports("avx512f");
+  volatile double sink = 0;
+  double time =
+      measure(threads, 5, [&](int) { sink = wide ? fma512() : fma256(); })[0];
+  double flops = 2.0 * 12 * (wide ? 16 : 8) * Steps * threads;
+  std::printf("{\"threads\": %d, \"isa\": \"%s\", \"fma_gflops\": %.1f, "
+              "\"copies\": [",
+              threads, wide ? "avx512" : "avx2", flops / time * 1e-9);
+  for (int i = 2; i < argc; ++i) {
+    size_t bytes = std::strtoull(argv[i], nullptr, 10) / threads / 128 * 128;
+    size_t whole = bytes * threads;
+    char *from =
+        static_cast<char *>(std::aligned_alloc(4096, (whole | 4095) + 1));
+    char *to =
+        static_cast<char *>(std::aligned_alloc(4096, (whole | 4095) + 1));
+    if (!from || !to || !whole) {
+      std::fprintf(stderr, "knapper-peaks: cannot copy %s bytes\n", argv[i]);
+      return 2;
+    }
+    std::memset(from, 1, whole);
+    std::memset(to, 2, whole);
+    int rounds =
+        std::max(8, static_cast<int>(1e9 / static_cast<double>(whole)));
+    rounds = std::min(rounds, 2000);
+    double plain = measure(threads, rounds, [&](int t) {
+      std::memcpy(to + t * bytes, from + t * bytes, bytes);
+    })[rounds / 2];
+    double streaming = measure(threads, rounds, [&](int t) {
+      copyStreaming(to + t * bytes, from + t * bytes, bytes);
+    })[rounds / 2];
+    double moved = 2.0 * static_cast<double>(whole) * 1e-9;
+    std::printf("%s{\"bytes\": %zu, \"memcpy_gbps\": %.2f, "
+                "\"streaming_gbps\": %.2f}",
+                i > 2 ? ", " : "", whole, moved / plain, moved / streaming);
+    std::free(from);
+    std::free(to);
+  }
+  std::printf("]}\n");
+  return 0;
+}
