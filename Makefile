@@ -23,12 +23,12 @@ test: setup-test build models
 bundle: setup
 	cmake --preset release
 	cmake --build --preset release -j $(JOBS)
-	$(PYTHON) setup/bundle.py --build build/release --out dist
+	$(PYTHON) packaging/bundle.py --build build/release --out dist
 
 wheel: setup
 	cmake --preset release
-	cmake --build --preset release -j $(JOBS) --target knapper_shared
-	$(PYTHON) setup/wheel.py --build build/release --out dist
+	cmake --build --preset release -j $(JOBS) --target knapper
+	$(PYTHON) packaging/wheel.py --library build/release/capi/libknapper.so --out dist
 
 bench: setup-test build models
 	$(PYTHON) bench/models.py

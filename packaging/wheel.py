@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+"""Writes the Python wheel: the package, one shared library, the notices.
+
+    packaging/wheel.py --library build/release/capi/libknapper.so --out dist
+
+The library is loaded with ctypes, so the wheel serves every Python from 3.11;
+it needs NumPy only. Entries carry a fixed date: the same inputs give the same
+file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import hashlib
+import zipfile
+from pathlib import Path
+
+from release import ROOT, check, notices, version
+
+TAG = "py3-none-manylinux_2_34_x86_64"
+DATE = (2020, 1, 1, 0, 0, 0)
+
+
+def metadata() -> str:
+    return "\n".join(
+        [
+            "Metadata-Version: 2.4",
+            "Name: knapper",
+            f"Version: {version()}",
+            "Summary: Compiles machine-learning models to one file of fused native kernels",
+            "License-Expression: Apache-2.0 WITH LLVM-exception",
+            *(f"License-File: {name}" for name, _ in licence_files()),
+            "Requires-Python: >=3.11",
+            "Requires-Dist: numpy>=1.26",
+            "Classifier: Operating System :: POSIX :: Linux",
+            "Classifier: Programming Language :: Python :: 3",
+            "Classifier: Typing :: Typed",
+            "Description-Content-Type: text/markdown",
+            "",
+            (ROOT / "README.md").read_text(),
+        ]
+    )
+
+
+def licence_files() -> list[tuple[str, Path]]:
+    return [(str(path.relative_to(ROOT)), path) for path in notices()]
+
+
+def build(library: Path, out: Path) -> Path:
+    check([library])
+    name = f"knapper-{version()}"
+    info = f"{name}.dist-info"
+    files: list[tuple[str, bytes]] = []
+    package = ROOT / "python" / "knapper"
+    for path in sorted(package.iterdir()):
+        if path.suffix == ".py" or path.name == "py.typed":
+            files.append((f"knapper/{path.name}", path.read_bytes()))
+    files.append(("knapper/lib/libknapper.so", library.read_bytes()))
+    for relative, path in licence_files():
+        files.append((f"{info}/licenses/{relative}", path.read_bytes()))
+    files.append((f"{info}/METADATA", metadata().encode()))
+    files.append(
+        (
+            f"{info}/WHEEL",
+            f"Wheel-Version: 1.0\nGenerator: knapper\nRoot-Is-Purelib: false\nTag: {TAG}\n".encode(),
+        )
+    )
+    record = []
+    for path, data in files:
+        digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest())
+        record.append(f"{path},sha256={digest.rstrip(b'=').decode()},{len(data)}")
+    record.append(f"{info}/RECORD,,")
+    files.append((f"{info}/RECORD", ("\n".join(record) + "\n").encode()))
+
+    out.mkdir(parents=True, exist_ok=True)
+    target = out / f"{name}-{TAG}.whl"
+    temporary = target.with_suffix(".tmp")
+    with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as z:
+        for path, data in files:
+            entry = zipfile.ZipInfo(path, DATE)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            entry.external_attr = (0o755 if path.endswith(".so") else 0o644) << 16
+            z.writestr(entry, data)
+    temporary.rename(target)
+    return target
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--library", type=Path, required=True)
+    parser.add_argument("--out", type=Path, default=ROOT / "dist")
+    arguments = parser.parse_args()
+    wheel = build(arguments.library, arguments.out)
+    print(f"{wheel} ({wheel.stat().st_size / 1e6:.1f} MB)")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
