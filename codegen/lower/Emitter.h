@@ -106,7 +106,11 @@ private:
   void storePart(const BufferRef &ref, llvm::Value *offset, llvm::Value *value,
                  llvm::Align align, llvm::Value *valid, bool nontemporal);
   llvm::Value *edgeBuffer(uint64_t bytes);
-  template <typename T> T *tag(T *access, const BufferRef &ref);
+  template <typename T> T *tag(T *access, const BufferRef &ref) {
+    access->setMetadata(llvm::LLVMContext::MD_alias_scope, ref.aliasScope);
+    access->setMetadata(llvm::LLVMContext::MD_noalias, ref.noAlias);
+    return access;
+  }
   llvm::Value *fromMemory(llvm::Value *value, const BufferRef &ref);
   llvm::Value *toMemory(llvm::Value *value, const BufferRef &ref);
   void aliasScopes(tile::FuncOp func);

@@ -67,12 +67,6 @@ FailureOr<BufferRef> Emitter::buffer(Value value) {
   return failure();
 }
 
-template <typename T> T *Emitter::tag(T *access, const BufferRef &ref) {
-  access->setMetadata(llvm::LLVMContext::MD_alias_scope, ref.aliasScope);
-  access->setMetadata(llvm::LLVMContext::MD_noalias, ref.noAlias);
-  return access;
-}
-
 llvm::Value *Emitter::address(const BufferRef &ref, llvm::Value *offset) {
   return b.CreateInBoundsGEP(ref.memory, ref.pointer, offset);
 }

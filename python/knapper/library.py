@@ -159,7 +159,7 @@ def candidates() -> list[Path]:
     checkout = here.parents[1]
     if (checkout / "include" / "knapper" / "knapper.h").exists():
         found += [
-            checkout / "build" / preset / "lib" / "libknapper.so"
+            checkout / "build" / preset / "capi" / "libknapper.so"
             for preset in ("release", "dev")
         ]
     return found
