@@ -1,6 +1,7 @@
 #include "compiler/registration/Registration.h"
 
 #include "codegen/lower/math/Math.h"
+#include "graph/fold/FoldConstants.h"
 #include "graph/fusion/Passes.h"
 #include "graph/memory/Passes.h"
 #include "ir/tensor/Dialect.h"
@@ -15,6 +16,7 @@ void knapper::registerAllKnapperDialects(DialectRegistry &registry) {
 }
 
 void knapper::registerAllKnapperPasses() {
+  registerFoldConstantsPass();
   fusion::registerFusionPasses();
   registerExpandMathPass();
   memory::registerMemoryPasses();

@@ -26,8 +26,11 @@ bool knapper::ts::keepsConstant(Operation *op) {
     if (!tensor || !tensor.hasStaticShape())
       return false;
   }
-  return llvm::none_of(op->getAttrs(), [](NamedAttribute attribute) {
-    return hasSymbolicSize(attribute.getValue());
+  // Inherent attributes one by one: asking for all of them would unique a
+  // dictionary, which threads that pack constants must not do.
+  return llvm::none_of(op->getName().getAttributeNames(), [&](StringAttr name) {
+    std::optional<Attribute> attribute = op->getInherentAttr(name);
+    return attribute && *attribute && hasSymbolicSize(*attribute);
   });
 }
 

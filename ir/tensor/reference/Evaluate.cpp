@@ -66,16 +66,19 @@ Expected<int64_t> evaluateSize(Dim size, const SymbolValues &symbols) {
 Expected<Shape> evaluateShape(Type type, const SymbolValues &symbols,
                               uint64_t maxBytes) {
   Shape shape;
-  for (Dim dim : dimsOf(type)) {
-    Expected<int64_t> size = evaluateSize(dim, symbols);
-    if (!size)
-      return size.takeError();
-    shape.push_back(*size);
-  }
+  auto tensor = cast<RankedTensorType>(type);
+  if (tensor.hasStaticShape()) // touches no context: safe on any thread
+    shape = Shape(tensor.getShape());
+  else
+    for (Dim dim : dimsOf(type)) {
+      Expected<int64_t> size = evaluateSize(dim, symbols);
+      if (!size)
+        return size.takeError();
+      shape.push_back(*size);
+    }
   std::optional<int64_t> bytes = elementCountOf(shape);
   if (bytes)
-    bytes = checkedMul(
-        *bytes, elementBytes(cast<RankedTensorType>(type).getElementType()));
+    bytes = checkedMul(*bytes, elementBytes(tensor.getElementType()));
   if (!bytes || static_cast<uint64_t>(*bytes) > maxBytes)
     return userError(cat("a tensor ", shapeText(type), " takes ",
                          bytes ? std::to_string(*bytes) : "over 2^63",
