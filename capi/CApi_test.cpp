@@ -7,6 +7,7 @@
 #include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <malloc.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,6 +17,10 @@ using namespace knapper::testing;
 using knapper::DType;
 
 namespace {
+
+// One heap: a second one would hold 64 MiB that a limit does not count, and
+// running out of memory would take a minute.
+[[maybe_unused]] const int oneHeap = mallopt(M_ARENA_MAX, 1);
 
 /// The text of an error, which is released; "no error" for success.
 std::string take(knapper_error *error) {

@@ -276,6 +276,8 @@ std::vector<std::byte> TestArtefact::bytes() {
     buffer->constant_bytes = written->bytes;
     buffer->constant_hash = written->hash;
   }
+  if (editBuffers)
+    editBuffers(program());
   for (size_t i = 0; i < isas.size(); ++i)
     (*writer)->addCode(i, kernelObject(isas[i]));
   Expected<uint64_t> size = (*writer)->finish(header);

@@ -60,6 +60,8 @@ public:
                                std::shared_ptr<Device> device = nullptr);
 
   fb::ArtefactT header;
+  /// A last edit, after constants have their places.
+  void (*editBuffers)(fb::ProgramT &) = nullptr;
   fb::ProgramT &program() { return *header.programs[0]; }
 
 private:
