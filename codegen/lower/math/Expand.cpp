@@ -7,6 +7,7 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/Pass/Pass.h"
+#include "llvm/ADT/SmallPtrSet.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -175,36 +176,59 @@ static Value expandOther(OpBuilder &b, Operation *op) {
   return {};
 }
 
-static void expandOne(Operation *op) {
+/// The op of the other kind, if `op` is a sine or cosine whose argument's other
+/// function is in the same block: both share one reduction.
+static Operation *partnerOf(Operation *op) {
+  if (!isa<math::SinOp, math::CosOp>(op))
+    return nullptr;
+  for (Operation *user : op->getOperand(0).getUsers())
+    if (user->getBlock() == op->getBlock() &&
+        user->getName() != op->getName() && isa<math::SinOp, math::CosOp>(user))
+      return user;
+  return nullptr;
+}
+
+/// Replaces `op`; the ops that went with it are added to `erased`.
+static void expandOne(Operation *op, SmallPtrSetImpl<Operation *> &erased) {
   OpBuilder b(op);
   Location loc = op->getLoc();
+  SmallVector<Value, 2> results;
   if (auto both = dyn_cast<math::SincosOp>(op)) {
     auto [sine, cosine] = buildSincos(b, loc, both.getOperand());
-    op->replaceAllUsesWith(ValueRange{sine, cosine});
-    op->erase();
+    results = {sine, cosine};
+  } else if (Operation *partner = partnerOf(op)) {
+    if (partner->isBeforeInBlock(op))
+      b.setInsertionPoint(partner);
+    auto [sine, cosine] = buildSincos(b, loc, op->getOperand(0));
+    bool isSine = isa<math::SinOp>(op);
+    results = {isSine ? sine : cosine};
+    partner->replaceAllUsesWith(ValueRange{isSine ? cosine : sine});
+    partner->erase();
+    erased.insert(partner);
+  } else if (Unary f = unaryExpansion(op)) {
+    results = {f(b, loc, op->getOperand(0))};
+  } else if (Binary f = binaryExpansion(op)) {
+    results = {f(b, loc, op->getOperand(0), op->getOperand(1))};
+  } else if (Value result = expandOther(b, op)) {
+    results = {result};
+  } else {
     return;
   }
-  Value result;
-  if (Unary f = unaryExpansion(op))
-    result = f(b, loc, op->getOperand(0));
-  else if (Binary f = binaryExpansion(op))
-    result = f(b, loc, op->getOperand(0), op->getOperand(1));
-  else
-    result = expandOther(b, op);
-  if (!result)
-    return;
-  op->replaceAllUsesWith(ValueRange{result});
+  op->replaceAllUsesWith(results);
   op->erase();
 }
 
 void expandMath(Operation *root) {
   SmallVector<Operation *> ops;
   root->walk([&](Operation *op) {
-    if (isa<math::MathDialect, arith::ArithDialect>(op->getDialect()))
+    if (isa_and_nonnull<math::MathDialect>(op->getDialect()) ||
+        isa<arith::RemFOp>(op))
       ops.push_back(op);
   });
+  SmallPtrSet<Operation *, 8> erased;
   for (Operation *op : ops)
-    expandOne(op);
+    if (!erased.contains(op))
+      expandOne(op, erased);
 }
 
 namespace {

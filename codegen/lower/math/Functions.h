@@ -62,14 +62,14 @@ V sin(V x);
 V cos(V x);
 V tan(V x);
 std::pair<V, V> sincos(V x);
-/// For |x| below 2^15 only.
+/// For |x| below 2^18 only.
 std::pair<V, V> sincosModerate(V x);
 
-/// x = n pi/2 + r + lo, |r| <= pi/4; the low two bits of `quadrant` are n's.
+/// x = n pi/2 + r, |r| <= pi/4; the low two bits of `quadrant` are n's.
 struct Quadrant {
   V r, quadrant;
 };
-// PayneHanek.cpp: for any finite |x| >= 8.
+// PayneHanek.cpp: for |x| >= 2^15; a NaN for infinities.
 Quadrant reduceHuge(V x);
 
 // ArcTrig.cpp

@@ -1,4 +1,4 @@
-// Reduction by pi/2 of arguments beyond 2^15, in integers: of the product of
+// Reduction by pi/2 of huge arguments, in integers: of the product of
 // the argument's mantissa M with 2/pi only the bits from weight 2 down to some
 // 2^-62 (f64: 2^-126) matter, so only a window of the bits of 2/pi does, whose
 // position follows from the argument's exponent. Each lane slides its own
@@ -21,8 +21,8 @@ static constexpr uint32_t kTwoOverPi[] = {
     0x7527bac7u, 0xebe5f17bu, 0x3d0739f7u, 0x8a5292eau, 0x6bfb5fb1u,
     0x1f8d5d08u, 0x56033046u, 0xfc7b6babu};
 
-/// `count` 32-bit words, held in 64-bit lanes, from bit `shift` of (64 zero
-/// bits followed by) 2/pi; `limit` is an upper bound of the shift.
+/// `count` 32-bit words from bit `shift` (i32) of (64 zero bits followed by)
+/// 2/pi, in 64-bit lanes; `limit` is an upper bound of the shift.
 static SmallVector<V> window(V shift, unsigned count, unsigned limit) {
   unsigned top = llvm::bit_ceil(limit / 32 + 1) / 2;
   unsigned held = count + 2 * top;
@@ -43,36 +43,36 @@ static SmallVector<V> window(V shift, unsigned count, unsigned limit) {
   }
   // ... then by bits.
   V bit = shift & 31;
-  V back = shift.integer(32) - bit;
+  V back = bit ^ 31;
   SmallVector<V> result;
   for (unsigned i = 0; i < count; ++i) {
-    V both = shl(words[i], bit) | shr(words[i + 1], back);
-    result.push_back(both & 0xffffffffu);
+    V both = shl(words[i], bit) | shr(shr(words[i + 1], 1), back);
+    result.push_back(zext(both, shift.builder->getI64Type()));
   }
   return result;
 }
 
 static Quadrant reduceHugeF32(V x) {
   Type i64 = x.builder->getI64Type(), i32 = x.builder->getI32Type();
-  V b = zext(bits(x), i64);
+  V b = bits(x);
   V exponent = shr(b, 23) & 0xff; // x = m 2^(exponent - 150)
-  V m = (b & 0x7fffff) | b.integer(0x800000);
+  V m = zext((b & 0x7fffff) | b.integer(0x800000), i64);
   // The bits of 2/pi that weigh more than 2^(152 - exponent) only add whole
   // turns: the window times m times 4 is x / (pi/2), modulo 4.
   V shift = exponent - b.integer(150 + 2 - 64);
   SmallVector<V> w = window(shift, 3, 255 - (150 + 2 - 64));
   V product = shl(m * w[0], 32) + m * w[1] + shr(m * w[2], 32);
-  V n = shr(product + b.integer(1ull << 61), 62);
-  V rest = product - shl(n, 62); // Signed.
-  Type f64 = x.builder->getF64Type();
-  V like = rest.with(arith::SIToFPOp::create(
-      *x.builder, x.loc, withElement(x.type(), f64), rest.value));
-  V r = convert(like * (0x1.921fb54442d18p+0 * 0x1p-62), x.element());
+  V upper = truncInt(shr(product, 32), i32), lower = truncInt(product, i32);
+  V n = shr(upper + b.integer(1u << 29), 30);
+  V rest = upper - shl(n, 30); // Signed; followed by the unsigned lower.
+  V like = convert(x, x.builder->getF64Type());
+  V r =
+      fma(toFloat(rest, like), 0x1p-30, toFloat(shr(lower, 1), like) * 0x1p-61);
+  r = convert(r * 0x1.921fb54442d18p+0, x.element());
   V negative = x < 0.0;
-  V q = truncInt(n, i32);
   r = select(negative, -r, r);
   r = select(abs(x) == kInf, kNaN, r);
-  return {r, select(negative, q.integer(0) - q, q)};
+  return {r, select(negative, n.integer(0) - n, n)};
 }
 
 static Quadrant reduceHugeF64(V x) {
@@ -80,7 +80,8 @@ static Quadrant reduceHugeF64(V x) {
   V exponent = shr(b, 52) & 0x7ff; // x = m 2^(exponent - 1075)
   V m = (b & 0xfffffffffffffull) | b.integer(1ull << 52);
   V m0 = m & 0xffffffffu, m1 = shr(m, 32);
-  V shift = exponent - b.integer(1075 + 2 - 64);
+  V shift = truncInt(exponent, x.builder->getI32Type());
+  shift = shift - shift.integer(1075 + 2 - 64);
   SmallVector<V> w = window(shift, 6, 2047 - (1075 + 2 - 64));
   // The product modulo 2^192, its columns of 32 bits from the lowest that
   // reaches the upper 128 bits. w[5] has weight 2^0, w[0] 2^160.

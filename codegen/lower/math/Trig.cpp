@@ -4,13 +4,16 @@
 #include "codegen/lower/math/Functions.h"
 
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 using namespace mlir;
 
 namespace knapper::vecmath {
 
-/// Cody and Waite, for |x| < 2^15. The terms of pi/2 after the first must add
-/// what the magnitude of n allows to cancel.
+static constexpr double kModerate = 0x1p18;
+
+/// Cody and Waite. The product of n with the first term of pi/2 is taken off
+/// exactly; the other two make up for its error however much then cancels.
 static Quadrant reduceModerate(V x) {
   bool d = x.isF64();
   double magic = d ? 0x1.8p52 : 0x1.8p23;
@@ -29,28 +32,57 @@ static Quadrant reduceModerate(V x) {
   return {r, bits(t)};
 }
 
-static Quadrant reduce(V x) {
-  V huge = abs(x) > 0x1p15;
-  Quadrant common = reduceModerate(x);
+/// `common` with the lanes replaced whose argument is huge.
+static Quadrant patchHuge(V x, const Quadrant &common) {
+  Quadrant q = reduceHuge(x);
+  V huge = abs(x) > kModerate;
+  return {select(huge, q.r, common.r),
+          select(huge, q.quadrant, common.quadrant)};
+}
+
+/// The same, lane by lane: this is rare, and long when emitted for vectors.
+static Quadrant patchEveryLane(V x, const Quadrant &common, int64_t lanes) {
   OpBuilder &b = *x.builder;
-  auto branch = scf::IfOp::create(
-      b, x.loc, anyLane(huge).value,
-      [&](OpBuilder &inner, Location loc) {
-        V y = x;
-        y.builder = &inner;
-        auto here = [&](V v) {
-          v.builder = &inner;
-          return v;
+  auto index = [&](int64_t i) -> Value {
+    return arith::ConstantIndexOp::create(b, x.loc, i);
+  };
+  auto loop = scf::ForOp::create(
+      b, x.loc, index(0), index(lanes), index(1),
+      ValueRange{common.r.value, common.quadrant.value},
+      [&](OpBuilder &inner, Location loc, Value i, ValueRange args) {
+        auto lane = [&](Value vector) {
+          return V{&inner, loc,
+                   vector::ExtractOp::create(inner, loc, vector, i)};
         };
-        Quadrant q = reduceHuge(y);
-        V r = select(here(huge), q.r, here(common.r));
-        V n = select(here(huge), q.quadrant, here(common.quadrant));
-        scf::YieldOp::create(inner, loc, ValueRange{r.value, n.value});
-      },
-      [&](OpBuilder &inner, Location loc) {
-        scf::YieldOp::create(inner, loc,
-                             ValueRange{common.r.value, common.quadrant.value});
+        Quadrant q = patchHuge(lane(x.value), {lane(args[0]), lane(args[1])});
+        auto set = [&](V scalar, Value vector) -> Value {
+          return vector::InsertOp::create(inner, loc, scalar.value, vector, i);
+        };
+        scf::YieldOp::create(
+            inner, loc,
+            ValueRange{set(q.r, args[0]), set(q.quadrant, args[1])});
       });
+  return {x.with(loop.getResult(0)), x.with(loop.getResult(1))};
+}
+
+static Quadrant reduce(V x) {
+  Quadrant common = reduceModerate(x);
+  auto vector = dyn_cast<VectorType>(x.type());
+  bool many = vector && vector.getRank() == 1 && vector.getNumElements() > 4;
+  OpBuilder &b = *x.builder;
+  auto yield = [](OpBuilder &inner, Location loc, const Quadrant &q) {
+    scf::YieldOp::create(inner, loc, ValueRange{q.r.value, q.quadrant.value});
+  };
+  auto branch = scf::IfOp::create(
+      b, x.loc, anyLane(abs(x) > kModerate).value,
+      [&](OpBuilder &inner, Location loc) {
+        V y{&inner, loc, x.value};
+        Quadrant q{y.with(common.r.value), y.with(common.quadrant.value)};
+        yield(inner, loc,
+              many ? patchEveryLane(y, q, vector.getNumElements())
+                   : patchHuge(y, q));
+      },
+      [&](OpBuilder &inner, Location loc) { yield(inner, loc, common); });
   return {x.with(branch.getResult(0)), x.with(branch.getResult(1))};
 }
 

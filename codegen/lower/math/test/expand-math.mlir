@@ -22,6 +22,17 @@ func.func @sin(%x: vector<8xf32>) -> vector<8xf32> {
   return %y : vector<8xf32>
 }
 
+// A sine and a cosine of one value share the reduction.
+// CHECK-LABEL: func @rotation
+// CHECK-COUNT-1: scf.if
+// CHECK-NOT: scf.if
+// CHECK: return
+func.func @rotation(%x: vector<8xf32>) -> (vector<8xf32>, vector<8xf32>) {
+  %c = math.cos %x : vector<8xf32>
+  %s = math.sin %x : vector<8xf32>
+  return %s, %c : vector<8xf32>, vector<8xf32>
+}
+
 // Half precision is computed in f32 and rounded once.
 // CHECK-LABEL: func @tanh_bf16
 // CHECK: %[[WIDE:.*]] = arith.extf %arg0 : vector<4xbf16> to vector<4xf32>
