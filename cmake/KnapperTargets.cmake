@@ -62,8 +62,9 @@ endfunction()
 # What a program that contains the compiler links for LLVM and MLIR.
 add_library(knapper_llvm INTERFACE)
 if(KNAPPER_LLVM STREQUAL "shared")
+  # The compression libraries are for lld, which comes as archives here too.
   target_link_libraries(knapper_llvm INTERFACE /usr/lib/llvm-22/lib/libMLIR.so
-                                               /usr/lib/llvm-22/lib/libLLVM.so)
+                                               /usr/lib/llvm-22/lib/libLLVM.so z zstd)
 else()
   include(KnapperStaticLLVM)
 endif()

@@ -58,8 +58,7 @@ def complaints(binary: Path) -> list[str]:
     for needed in re.findall(r"NEEDED +(\S+)", _objdump("-p", binary)):
         if needed not in SYSTEM and not needed.startswith("libknapper"):
             found.append(f"{binary.name} needs {needed}")
-    sections = _objdump("-h", binary)
-    if ".symtab" in sections or ".debug_info" in sections:
+    if "no symbols" not in _objdump("-t", binary):
         found.append(f"{binary.name} is not stripped")
     return found
 

@@ -1,0 +1,120 @@
+"""What may be shipped: the checks see what they are there for."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "packaging"))
+
+import release  # noqa: E402
+
+BUILD = Path(os.environ.get("KNAPPER_BUILD", ROOT / "build" / "dev"))
+
+
+def compiled(folder: Path, code: str, *flags: str) -> Path:
+    source = folder / "library.c"
+    source.write_text(code)
+    library = folder / "libthing.so"
+    subprocess.run(
+        ["clang-22", "-shared", "-fPIC", "-O1", *flags, source, "-o", library],
+        check=True,
+    )
+    return library
+
+
+def test_runtime_library_can_be_shipped():
+    library = BUILD / "capi" / "libknapper_rt.so"
+    assert release.complaints(library.resolve()) == []
+
+
+def test_clean_library(tmp_path):
+    library = compiled(tmp_path, "int knapper_run(void) { return 1; }", "-Wl,-s")
+    assert release.complaints(library) == []
+
+
+@pytest.mark.parametrize(
+    "code, flags, complaint",
+    [
+        ("int other(void) { return 1; }", ("-Wl,-s",), "exports other"),
+        ("int knapper_run(void) { return 1; }", (), "is not stripped"),
+        (
+            "#include <stdlib.h>\nint knapper_run(void) { return arc4random(); }",
+            ("-Wl,-s",),
+            "needs arc4random of GLIBC_2.36",
+        ),
+        (
+            "int knapper_run(void) { return 1; }",
+            ("-Wl,-s,--no-as-needed", "-lz"),
+            "needs libz.so.1",
+        ),
+    ],
+)
+def test_complaints(tmp_path, code, flags, complaint):
+    library = compiled(tmp_path, code, *flags)
+    assert [c for c in release.complaints(library) if complaint in c]
+
+
+def test_version_is_that_of_the_header():
+    parts = release.version().split(".")
+    assert len(parts) == 3 and all(p.isdigit() for p in parts)
+
+
+def test_every_notice_has_its_text():
+    """Each file that the notices name exists, and each text is named."""
+    notices = (ROOT / "THIRD_PARTY_NOTICES").read_text()
+    for path in sorted((ROOT / "licenses").iterdir()):
+        assert f"licenses/{path.name}" in notices
+    for word in notices.split():
+        if word.startswith("licenses/") and word.endswith(".txt"):
+            assert (ROOT / word).is_file(), word
+
+
+def test_wheel(tmp_path):
+    """A wheel of a library with the C API's name installs and imports."""
+    library = BUILD / "capi" / "libknapper_rt.so"
+    out = tmp_path / "dist"
+    subprocess.run(
+        [
+            sys.executable,
+            ROOT / "packaging" / "wheel.py",
+            "--library",
+            library.resolve(),
+            "--out",
+            out,
+        ],
+        check=True,
+    )
+    (wheel,) = out.glob("*.whl")
+    assert wheel.name.endswith("-py3-none-manylinux_2_34_x86_64.whl")
+    site = tmp_path / "site"
+    subprocess.run(
+        [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps"]
+        + ["--no-index", "--disable-pip-version-check", "--target", site, wheel],
+        check=True,
+    )
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("KNAPPER")}
+    environment["PYTHONPATH"] = str(site)
+    done = subprocess.run(
+        [sys.executable, "-c", "import knapper; print(knapper.__file__, knapper.version())"],
+        env=environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout == f"{site}/knapper/__init__.py {release.version()}\n", done.stderr
+
+
+def test_wheel_is_reproducible(tmp_path):
+    import wheel
+
+    library = (BUILD / "capi" / "libknapper_rt.so").resolve()
+    one = wheel.build(library, tmp_path / "a").read_bytes()
+    shutil.rmtree(tmp_path / "a")
+    assert wheel.build(library, tmp_path / "b").read_bytes() == one
