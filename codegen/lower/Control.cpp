@@ -44,37 +44,6 @@ LogicalResult Emitter::operation(Operation &op) {
         set(op.getResult(), {programId});
         return success();
       })
-      .Case([&](tile::LoadOp op) { return load(op); })
-      .Case([&](tile::StoreOp op) { return store(op); })
-      .Case([&](tile::GatherOp op) {
-        return gather(op, op.getBuffer(), op.getResult(),
-                      joined(op.getOffsets()), op.getValid(), op.getMask(),
-                      op.getPad());
-      })
-      .Case([&](tile::LoadStridedOp op) {
-        unsigned lanes = cast<VectorType>(op.getType()).getDimSize(0);
-        llvm::Value *offsets =
-            b.CreateAdd(splat(scalar(op.getOffset()), lanes),
-                        b.CreateMul(step(lanes, b.getInt64Ty()),
-                                    splat(scalar(op.getStride()), lanes)));
-        return gather(op, op.getBuffer(), op.getResult(), offsets,
-                      op.getValid(), Value(), op.getPad());
-      })
-      .Case([&](tile::ScatterOp op) { return scatter(op); })
-      .Case([&](tile::PrefetchOp op) { return prefetch(op); })
-      .Case([&](tile::SetStatusOp op) { return setStatus(op); })
-      .Case([&](tile::ScratchOp op) {
-        BufferRef ref = scratchRef;
-        ref.memory = scalarType(op.getType().getElementType());
-        if (ref.memory->isIntegerTy(1))
-          ref.memory = b.getInt8Ty();
-        ref.bytes = op.getType().getElementBytes();
-        ref.pointer = b.CreateInBoundsGEP(b.getInt8Ty(), scratchBase,
-                                          scalar(op.getBytes()));
-        buffers[op.getResult()] = ref;
-        return success();
-      })
-      .Case([&](tile::MainloopOp op) { return mainloop(op); })
       .Case([&](ub::PoisonOp op) {
         Parts result;
         for (llvm::Type *type : partTypes(op.getType()))
@@ -83,32 +52,16 @@ LogicalResult Emitter::operation(Operation &op) {
         return success();
       })
       .Case([&](arith::ConstantOp op) {
-        Parts result;
-        Type element = getElementTypeOrSelf(op.getType());
-        auto dense = dyn_cast<DenseElementsAttr>(op.getValue());
-        if (!dense) {
-          set(op.getResult(), {constant(element, op.getValue())});
-          return success();
-        }
-        size_t next = 0;
-        auto all = dense.getValues<Attribute>();
-        for (llvm::Type *type : partTypes(op.getType())) {
-          unsigned lanes = cast<llvm::FixedVectorType>(type)->getNumElements();
-          llvm::SmallVector<llvm::Constant *> elements;
-          if (dense.isSplat())
-            elements.assign(
-                lanes, constant(element, dense.getSplatValue<Attribute>()));
-          else
-            for (unsigned i = 0; i < lanes; ++i)
-              elements.push_back(constant(element, all[next++]));
-          result.push_back(llvm::ConstantVector::get(elements));
-        }
-        set(op.getResult(), result);
+        if (auto dense = dyn_cast<DenseElementsAttr>(op.getValue()))
+          return constantTile(op.getResult(), dense);
+        set(op.getResult(), {constant(op.getType(), op.getValue())});
         return success();
       })
       .Default([&](Operation *) -> LogicalResult {
         if (isa<vector::VectorDialect>(op.getDialect()))
           return vectorOp(op);
+        if (isa<tile::TileDialect>(op.getDialect()))
+          return tileOp(op);
         if (isa<arith::MulSIExtendedOp, arith::MulUIExtendedOp,
                 arith::AddUIExtendedOp>(op))
           return extended(op);

@@ -8,12 +8,6 @@ using namespace mlir;
 
 namespace knapper::lower {
 
-static llvm::Type *withElement(llvm::Type *like, llvm::Type *element) {
-  if (auto vector = dyn_cast<llvm::FixedVectorType>(like))
-    return llvm::FixedVectorType::get(element, vector->getNumElements());
-  return element;
-}
-
 llvm::Value *Emitter::widen(llvm::Value *value, Type from) {
   llvm::Type *f32 = withElement(value->getType(), b.getFloatTy());
   if (from.isBF16()) {

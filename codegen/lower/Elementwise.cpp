@@ -48,6 +48,8 @@ static llvm::CmpInst::Predicate predicate(arith::CmpFPredicate p) {
 
 llvm::Value *Emitter::elementwise(Operation *op,
                                   llvm::ArrayRef<llvm::Value *> v) {
+  if (llvm::Value *value = special(op, v))
+    return value;
   if (auto select = dyn_cast<arith::SelectOp>(op))
     return b.CreateSelect(v[0], v[1], v[2]);
   if (isa<arith::ExtFOp, arith::TruncFOp, arith::ExtUIOp, arith::ExtSIOp,

@@ -1,11 +1,10 @@
-// Walks a tile function and emits LLVM IR for it.
+// Walks a tile function and emits LLVM IR for it: what all targets share.
 //
-// A tile is kept as its *parts*: LLVM values that together hold the lanes in
-// order. A scalar or a vector whose lane count is a power of two is one part.
-// Other lane counts are cut into pieces of the target's f32 width and then
-// powers of two (48 lanes on AVX-512: 16 + 16 + 16), because LLVM would widen
-// them to the next power of two and compute the difference. Rank 2 is its rows,
-// one after the other. Elementwise operations work part by part.
+// A tile is kept as its *parts*: LLVM values, the same number for every tile of
+// one shape, that together hold what the target's unit of execution (a core, a
+// thread) has of it. Elementwise operations work part by part, so they, control
+// flow and constants are the same on every target. What a part is, and how
+// memory and reductions are reached, is CpuEmitter's and GpuEmitter's.
 #pragma once
 
 #include "codegen/TargetDesc.h"
@@ -31,23 +30,33 @@ class Emitter {
 public:
   Emitter(const TargetDesc &target, llvm::Module &module)
       : target(target), module(module), b(module.getContext()) {}
+  virtual ~Emitter() = default;
 
-  mlir::LogicalResult function(tile::FuncOp func);
+  /// Emits the whole function.
+  virtual mlir::LogicalResult function(tile::FuncOp func) = 0;
 
-private:
+protected:
+  //===-- The target's share ----------------------------------------------===//
+  /// Types of the parts of a scalar or vector; empty: no such values here.
+  virtual llvm::SmallVector<llvm::Type *, 1> partTypes(mlir::Type type) = 0;
+  /// Operations of the tile dialect, but for those below.
+  virtual mlir::LogicalResult tileOp(mlir::Operation &op) = 0;
+  virtual mlir::LogicalResult vectorOp(mlir::Operation &op) = 0;
+  virtual mlir::LogicalResult constantTile(mlir::Value result,
+                                           mlir::DenseElementsAttr value) = 0;
+  /// An instruction sequence of the target for an elementwise operation; null
+  /// to take the common one.
+  virtual llvm::Value *special(mlir::Operation *op,
+                               llvm::ArrayRef<llvm::Value *> operands) {
+    return nullptr;
+  }
+
   //===-- Values (Emitter.cpp) --------------------------------------------===//
   llvm::Type *scalarType(mlir::Type type);
   llvm::Type *vectorType(mlir::Type element, unsigned lanes);
-  /// Lane counts of the parts of a vector of rank 1.
-  llvm::SmallVector<unsigned, 4> partLanes(unsigned lanes);
-  /// Types of the parts of a scalar or vector.
-  llvm::SmallVector<llvm::Type *, 1> partTypes(mlir::Type type);
   Parts &parts(mlir::Value value) { return values[value]; }
   llvm::Value *scalar(mlir::Value value) { return values[value].front(); }
   void set(mlir::Value value, Parts p) { values[value] = std::move(p); }
-  llvm::Value *join(llvm::ArrayRef<llvm::Value *> pieces);
-  llvm::Value *joined(mlir::Value value) { return join(parts(value)); }
-  Parts split(llvm::Value *whole, unsigned lanes);
   llvm::Value *splat(llvm::Value *value, unsigned lanes);
   llvm::Value *splatLike(llvm::Value *value, llvm::Type *type);
   llvm::Constant *constant(mlir::Type element, mlir::Attribute value);
@@ -83,40 +92,33 @@ private:
   llvm::Value *divide(llvm::Value *n, llvm::Value *d, bool isSigned,
                       bool remainder);
 
-  //===-- Vectors (Vector.cpp) --------------------------------------------===//
-  mlir::LogicalResult vectorOp(mlir::Operation &op);
-  mlir::LogicalResult reduction(mlir::vector::ReductionOp op);
+  //===-- Reductions (Reduce.cpp) -----------------------------------------===//
+  /// Two values of the reduction's kind made one, lane by lane. f16 and bf16
+  /// have been widened.
+  llvm::Value *combine(mlir::vector::ReductionOp op, llvm::Value *x,
+                       llvm::Value *y);
+  /// All lanes of all parts made one, in an order of the emitter's choice.
+  llvm::Value *combineAll(mlir::vector::ReductionOp op,
+                          llvm::ArrayRef<llvm::Value *> parts);
+  /// Whether lanes have to be taken one after the other.
+  bool isOrdered(mlir::vector::ReductionOp op);
+  /// The operand's parts, f16 and bf16 widened.
+  Parts wideParts(mlir::vector::ReductionOp op);
+  /// Adds the accumulator, narrows, and makes it the result.
+  void finishReduction(mlir::vector::ReductionOp op, llvm::Value *result);
 
-  //===-- Memory (Memory.cpp) ---------------------------------------------===//
+  //===-- Buffers (Buffers.cpp) -------------------------------------------===//
   mlir::FailureOr<BufferRef> buffer(mlir::Value value);
-  mlir::LogicalResult load(tile::LoadOp op);
-  mlir::LogicalResult store(tile::StoreOp op);
-  mlir::LogicalResult gather(mlir::Operation *op, mlir::Value bufferValue,
-                             mlir::Value result, llvm::Value *offsets,
-                             mlir::Value valid, mlir::Value mask,
-                             mlir::Value pad);
-  mlir::LogicalResult scatter(tile::ScatterOp op);
-  mlir::LogicalResult prefetch(tile::PrefetchOp op);
-  mlir::LogicalResult setStatus(tile::SetStatusOp op);
   llvm::Value *address(const BufferRef &ref, llvm::Value *offset);
-  llvm::Value *firstLanes(llvm::Value *valid, unsigned lanes, unsigned bytes);
-  llvm::Value *loadPart(const BufferRef &ref, llvm::Value *offset,
-                        llvm::Type *type, llvm::Align align, llvm::Value *valid,
-                        llvm::Value *pad);
-  void storePart(const BufferRef &ref, llvm::Value *offset, llvm::Value *value,
-                 llvm::Align align, llvm::Value *valid, bool nontemporal);
-  llvm::Value *edgeBuffer(uint64_t bytes);
+  /// Attaches the alias facts of a buffer to an access.
   template <typename T> T *tag(T *access, const BufferRef &ref) {
     access->setMetadata(llvm::LLVMContext::MD_alias_scope, ref.aliasScope);
     access->setMetadata(llvm::LLVMContext::MD_noalias, ref.noAlias);
     return access;
   }
-  llvm::Value *fromMemory(llvm::Value *value, const BufferRef &ref);
+  llvm::Value *fromMemory(llvm::Value *value);
   llvm::Value *toMemory(llvm::Value *value, const BufferRef &ref);
   void aliasScopes(tile::FuncOp func);
-
-  //===-- Matrix product (Mainloop.cpp) -----------------------------------===//
-  mlir::LogicalResult mainloop(tile::MainloopOp op);
 
   const TargetDesc &target;
   llvm::Module &module;
@@ -125,13 +127,29 @@ private:
   llvm::DenseMap<mlir::Value, BufferRef> buffers;
   llvm::Function *fn = nullptr;
   llvm::BasicBlock *entry = nullptr;
-  llvm::Value *context = nullptr;   // KernelContext *
   llvm::Value *programId = nullptr; // i64
-  llvm::Value *scratchBase = nullptr;
-  llvm::Value *edge = nullptr; // stack buffer of ragged edges
-  uint64_t edgeBytes = 0;
-  BufferRef scratchRef;
-  bool nontemporalUsed = false;
+  BufferRef scratchRef;             // alias metadata of scratch memory
+  llvm::SmallVector<bool> written;  // buffers that the function writes
 };
+
+/// `type` with other elements: a scalar, or a vector of as many lanes.
+inline llvm::Type *withElement(llvm::Type *like, llvm::Type *element) {
+  if (auto vector = llvm::dyn_cast<llvm::FixedVectorType>(like))
+    return llvm::FixedVectorType::get(element, vector->getNumElements());
+  return element;
+}
+
+/// Lanes of a vector; 1 for a scalar.
+inline unsigned laneCount(llvm::Type *type) {
+  auto vector = llvm::dyn_cast<llvm::FixedVectorType>(type);
+  return vector ? vector->getNumElements() : 1;
+}
+
+/// The alignment of the part that starts at `lane` of an access.
+inline llvm::Align partAlign(std::optional<int64_t> given, unsigned bytes,
+                             unsigned lane) {
+  llvm::Align align(std::max<uint64_t>(given.value_or(bytes), bytes));
+  return llvm::commonAlignment(align, uint64_t(lane) * bytes);
+}
 
 } // namespace knapper::lower

@@ -1,96 +1,16 @@
-// Accesses to buffers: alias facts, ragged edges, gathers and scatters.
-#include "codegen/lower/Emitter.h"
+// Accesses to memory on CPUs: ragged edges, gathers and scatters.
+#include "codegen/lower/Cpu.h"
 
 #include "llvm/IR/Intrinsics.h"
-#include "llvm/IR/MDBuilder.h"
 
 using namespace mlir;
 
 namespace knapper::lower {
 
-//===-- Buffers -----------------------------------------------------------===//
-
-// One alias scope a buffer. A buffer that is written aliases nothing but the
-// argument it is declared with (in-place kernels); inputs may be equal, which
-// needs no scope since nobody writes them.
-void Emitter::aliasScopes(tile::FuncOp func) {
-  unsigned count = func.getNumBuffers();
-  llvm::MDBuilder md(module.getContext());
-  llvm::MDNode *domain = md.createAnonymousAliasScopeDomain(func.getName());
-  llvm::SmallVector<unsigned> group(count);
-  for (unsigned i = 0; i < count; ++i) {
-    unsigned other = func.getMayAlias(i).value_or(i);
-    group[i] = other < i ? group[other] : i;
-  }
-  llvm::SmallVector<llvm::Metadata *> scopes;
-  for (unsigned i = 0; i <= count; ++i)
-    scopes.push_back(md.createAnonymousAliasScope(domain));
-  llvm::SmallVector<bool> written(count, false);
-  func.walk([&](Operation *op) {
-    Value value;
-    if (auto store = dyn_cast<tile::StoreOp>(op))
-      value = store.getBuffer();
-    else if (auto scatter = dyn_cast<tile::ScatterOp>(op))
-      value = scatter.getBuffer();
-    if (auto arg = dyn_cast_or_null<BlockArgument>(value))
-      written[arg.getArgNumber()] = true;
-  });
-  auto list = [&](llvm::ArrayRef<llvm::Metadata *> nodes) {
-    return llvm::MDNode::get(module.getContext(), nodes);
-  };
-  for (unsigned i = 0; i < count; ++i) {
-    BufferRef ref;
-    tile::BufferType type = cast<tile::BufferType>(func.getBuffer(i).getType());
-    ref.memory = scalarType(type.getElementType());
-    if (ref.memory->isIntegerTy(1))
-      ref.memory = b.getInt8Ty();
-    ref.bytes = type.getElementBytes();
-    llvm::SmallVector<llvm::Metadata *> others{scopes[count]};
-    for (unsigned j = 0; j < count; ++j)
-      if (group[j] != group[i] && (written[i] || written[j]))
-        others.push_back(scopes[j]);
-    ref.aliasScope = list(scopes[i]);
-    ref.noAlias = list(others);
-    buffers[func.getBuffer(i)] = ref;
-  }
-  scratchRef.aliasScope = list(scopes[count]);
-  scratchRef.noAlias =
-      count ? list(llvm::ArrayRef(scopes).drop_back()) : nullptr;
-}
-
-FailureOr<BufferRef> Emitter::buffer(Value value) {
-  auto found = buffers.find(value);
-  if (found != buffers.end())
-    return found->second;
-  emitError(value.getLoc(),
-            "a buffer must be an argument of the function or a tile.scratch");
-  return failure();
-}
-
-llvm::Value *Emitter::address(const BufferRef &ref, llvm::Value *offset) {
-  return b.CreateInBoundsGEP(ref.memory, ref.pointer, offset);
-}
-
-static llvm::Type *withElement(llvm::Type *like, llvm::Type *element) {
-  if (auto vector = dyn_cast<llvm::FixedVectorType>(like))
-    return llvm::FixedVectorType::get(element, vector->getNumElements());
-  return element;
-}
-
-// A truth value is one byte in memory.
-llvm::Value *Emitter::fromMemory(llvm::Value *value, const BufferRef &) {
-  return b.CreateICmpNE(value, llvm::Constant::getNullValue(value->getType()));
-}
-llvm::Value *Emitter::toMemory(llvm::Value *value, const BufferRef &ref) {
-  return value->getType()->isIntOrIntVectorTy(1)
-             ? b.CreateZExt(value, withElement(value->getType(), ref.memory))
-             : value;
-}
-
 //===-- Runs of elements --------------------------------------------------===//
 
-llvm::Value *Emitter::firstLanes(llvm::Value *valid, unsigned lanes,
-                                 unsigned bytes) {
+llvm::Value *CpuEmitter::firstLanes(llvm::Value *valid, unsigned lanes,
+                                    unsigned bytes) {
   llvm::Value *count = b.CreateBinaryIntrinsic(
       llvm::Intrinsic::smin,
       b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, valid, b.getInt64(0)),
@@ -103,7 +23,7 @@ llvm::Value *Emitter::firstLanes(llvm::Value *valid, unsigned lanes,
                          splat(b.CreateTrunc(count, type), lanes));
 }
 
-llvm::Value *Emitter::edgeBuffer(uint64_t bytes) {
+llvm::Value *CpuEmitter::edgeBuffer(uint64_t bytes) {
   if (edgeBytes < bytes) {
     llvm::IRBuilder<> atEntry(entry, entry->begin());
     edge = atEntry.CreateAlloca(
@@ -132,9 +52,9 @@ static void countedLoop(llvm::IRBuilder<> &b, llvm::Function *fn,
   b.SetInsertPoint(after);
 }
 
-llvm::Value *Emitter::loadPart(const BufferRef &ref, llvm::Value *offset,
-                               llvm::Type *type, llvm::Align align,
-                               llvm::Value *valid, llvm::Value *pad) {
+llvm::Value *CpuEmitter::loadPart(const BufferRef &ref, llvm::Value *offset,
+                                  llvm::Type *type, llvm::Align align,
+                                  llvm::Value *valid, llvm::Value *pad) {
   llvm::Value *pointer = address(ref, offset);
   if (!valid)
     return tag(b.CreateAlignedLoad(type, pointer, align), ref);
@@ -174,9 +94,9 @@ llvm::Value *Emitter::loadPart(const BufferRef &ref, llvm::Value *offset,
   return phi;
 }
 
-void Emitter::storePart(const BufferRef &ref, llvm::Value *offset,
-                        llvm::Value *value, llvm::Align align,
-                        llvm::Value *valid, bool nontemporal) {
+void CpuEmitter::storePart(const BufferRef &ref, llvm::Value *offset,
+                           llvm::Value *value, llvm::Align align,
+                           llvm::Value *valid, bool nontemporal) {
   llvm::Value *pointer = address(ref, offset);
   auto wholeStore = [&] {
     auto *store = tag(b.CreateAlignedStore(value, pointer, align), ref);
@@ -227,19 +147,7 @@ void Emitter::storePart(const BufferRef &ref, llvm::Value *offset,
   b.SetInsertPoint(after);
 }
 
-static unsigned lanesOf(llvm::Type *type) {
-  auto vector = dyn_cast<llvm::FixedVectorType>(type);
-  return vector ? vector->getNumElements() : 1;
-}
-
-// The alignment of the part that starts at `lane` of an access.
-static llvm::Align partAlign(std::optional<int64_t> given, unsigned bytes,
-                             unsigned lane) {
-  llvm::Align align(std::max<uint64_t>(given.value_or(bytes), bytes));
-  return llvm::commonAlignment(align, uint64_t(lane) * bytes);
-}
-
-LogicalResult Emitter::load(tile::LoadOp op) {
+LogicalResult CpuEmitter::load(tile::LoadOp op) {
   auto ref = buffer(op.getBuffer());
   if (failed(ref))
     return failure();
@@ -254,14 +162,14 @@ LogicalResult Emitter::load(tile::LoadOp op) {
         partAlign(op.getAlignment(), ref->bytes, lane),
         op.getValid() ? b.CreateSub(scalar(op.getValid()), first) : nullptr,
         op.getPad() ? scalar(op.getPad()) : nullptr);
-    result.push_back(truth ? fromMemory(part, *ref) : part);
-    lane += lanesOf(type);
+    result.push_back(truth ? fromMemory(part) : part);
+    lane += laneCount(type);
   }
   set(op.getResult(), result);
   return success();
 }
 
-LogicalResult Emitter::store(tile::StoreOp op) {
+LogicalResult CpuEmitter::store(tile::StoreOp op) {
   auto ref = buffer(op.getBuffer());
   if (failed(ref))
     return failure();
@@ -273,16 +181,16 @@ LogicalResult Emitter::store(tile::StoreOp op) {
         partAlign(op.getAlignment(), ref->bytes, lane),
         op.getValid() ? b.CreateSub(scalar(op.getValid()), first) : nullptr,
         op.getNontemporal());
-    lane += lanesOf(part->getType());
+    lane += laneCount(part->getType());
   }
   return success();
 }
 
 //===-- One offset a lane -------------------------------------------------===//
 
-LogicalResult Emitter::gather(Operation *op, Value bufferValue, Value result,
-                              llvm::Value *offsets, Value valid, Value mask,
-                              Value pad) {
+LogicalResult CpuEmitter::gather(Operation *op, Value bufferValue, Value result,
+                                 llvm::Value *offsets, Value valid, Value mask,
+                                 Value pad) {
   auto ref = buffer(bufferValue);
   if (failed(ref))
     return failure();
@@ -320,17 +228,17 @@ LogicalResult Emitter::gather(Operation *op, Value bufferValue, Value result,
       value = b.CreateSelect(take, value, padding);
   }
   if (getElementTypeOrSelf(result.getType()).isInteger(1))
-    value = fromMemory(value, *ref);
+    value = fromMemory(value);
   set(result, split(value, lanes));
   return success();
 }
 
-LogicalResult Emitter::scatter(tile::ScatterOp op) {
+LogicalResult CpuEmitter::scatter(tile::ScatterOp op) {
   auto ref = buffer(op.getBuffer());
   if (failed(ref))
     return failure();
   llvm::Value *value = toMemory(joined(op.getValue()), *ref);
-  unsigned lanes = lanesOf(value->getType());
+  unsigned lanes = laneCount(value->getType());
   llvm::Value *take = op.getMask() ? joined(op.getMask()) : nullptr;
   if (op.getValid()) {
     llvm::Value *first = firstLanes(scalar(op.getValid()), lanes, ref->bytes);
@@ -345,7 +253,7 @@ LogicalResult Emitter::scatter(tile::ScatterOp op) {
 
 //===-- Prefetch and status -----------------------------------------------===//
 
-LogicalResult Emitter::prefetch(tile::PrefetchOp op) {
+LogicalResult CpuEmitter::prefetch(tile::PrefetchOp op) {
   auto ref = buffer(op.getBuffer());
   if (failed(ref))
     return failure();
@@ -357,7 +265,7 @@ LogicalResult Emitter::prefetch(tile::PrefetchOp op) {
   return success();
 }
 
-LogicalResult Emitter::setStatus(tile::SetStatusOp op) {
+LogicalResult CpuEmitter::setStatus(tile::SetStatusOp op) {
   llvm::BasicBlock *report = newBlock("report");
   llvm::BasicBlock *after = newBlock("reported");
   b.CreateCondBr(scalar(op.getCondition()), report, after);

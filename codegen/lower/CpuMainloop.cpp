@@ -1,6 +1,6 @@
 // The main loop of a matrix product on a CPU: a register tile of BM rows times
 // BN / lanes vectors, carried through the whole of K.
-#include "codegen/lower/Emitter.h"
+#include "codegen/lower/Cpu.h"
 
 #include "llvm/IR/Intrinsics.h"
 
@@ -46,7 +46,7 @@ State carriedLoop(llvm::IRBuilder<> &b, llvm::Function *fn, const char *name,
 }
 } // namespace
 
-LogicalResult Emitter::mainloop(tile::MainloopOp op) {
+LogicalResult CpuEmitter::mainloop(tile::MainloopOp op) {
   auto a = buffer(op.getA()), bb = buffer(op.getB());
   if (failed(a) || failed(bb))
     return failure();

@@ -1,10 +1,9 @@
 // The vector dialect on values of rank 1, and rank 2 as a list of rows.
-#include "codegen/lower/Emitter.h"
+#include "codegen/lower/Cpu.h"
 
 #include "llvm/IR/Intrinsics.h"
 
 using namespace mlir;
-using llvm::Intrinsic::ID;
 
 namespace knapper::lower {
 
@@ -16,9 +15,10 @@ static bool isRank(Type type, int64_t rank) {
   return vector && vector.getRank() == rank;
 }
 
-LogicalResult Emitter::vectorOp(Operation &op) {
+LogicalResult CpuEmitter::vectorOp(Operation &op) {
   auto unsupported = [&] {
-    return op.emitOpError("has no lowering from the tile level for these ranks");
+    return op.emitOpError(
+        "has no lowering from the tile level for these ranks");
   };
   // A shuffle of whole vectors of rank 1.
   auto shuffle = [&](Value result, llvm::Value *x, llvm::Value *y,
@@ -275,98 +275,19 @@ LogicalResult Emitter::vectorOp(Operation &op) {
       });
 }
 
-// Parts are combined lane by lane first, so that one tree is left at the end.
-LogicalResult Emitter::reduction(vector::ReductionOp op) {
-  Parts p = parts(op.getVector());
-  Type element = op.getSourceVectorType().getElementType();
-  bool half = element.isF16() || element.isBF16();
-  if (half)
-    for (llvm::Value *&part : p)
-      part = widen(part, element);
-  bool isFloat = isa<FloatType>(element);
-  bool reassociate =
-      bitEnumContainsAll(op.getFastmath(), arith::FastMathFlags::reassoc);
-
-  using K = vector::CombiningKind;
-  auto combine = [&](llvm::Value *x, llvm::Value *y) -> llvm::Value * {
-    auto call = [&](ID id) { return b.CreateBinaryIntrinsic(id, x, y); };
-    switch (op.getKind()) {
-    case K::ADD:
-      return isFloat ? b.CreateFAdd(x, y) : b.CreateAdd(x, y);
-    case K::MUL:
-      return isFloat ? b.CreateFMul(x, y) : b.CreateMul(x, y);
-    case K::MINUI:
-      return call(llvm::Intrinsic::umin);
-    case K::MINSI:
-      return call(llvm::Intrinsic::smin);
-    case K::MINNUMF:
-      return call(llvm::Intrinsic::minnum);
-    case K::MAXUI:
-      return call(llvm::Intrinsic::umax);
-    case K::MAXSI:
-      return call(llvm::Intrinsic::smax);
-    case K::MAXNUMF:
-      return call(llvm::Intrinsic::maxnum);
-    case K::AND:
-      return b.CreateAnd(x, y);
-    case K::OR:
-      return b.CreateOr(x, y);
-    case K::XOR:
-      return b.CreateXor(x, y);
-    case K::MINIMUMF:
-      return call(llvm::Intrinsic::minimum);
-    case K::MAXIMUMF:
-      return call(llvm::Intrinsic::maximum);
-    }
-    return nullptr;
-  };
+LogicalResult CpuEmitter::reduction(vector::ReductionOp op) {
+  Parts p = wideParts(op);
+  if (!isOrdered(op)) {
+    finishReduction(op, combineAll(op, p));
+    return success();
+  }
   llvm::Value *result = nullptr;
-  bool ordered = isFloat && !reassociate &&
-                 (op.getKind() == K::ADD || op.getKind() == K::MUL);
-  if (ordered) {
-    for (llvm::Value *part : p)
-      for (unsigned i = 0, n = cast<llvm::FixedVectorType>(part->getType())
-                                   ->getNumElements();
-           i < n; ++i) {
-        llvm::Value *lane = b.CreateExtractElement(part, i);
-        result = result ? combine(result, lane) : lane;
-      }
-  } else {
-    // Halve until one lane is left; a piece narrower than the rest joins when
-    // the others have reached its width.
-    auto width = [](llvm::Value *v) {
-      return cast<llvm::FixedVectorType>(v->getType())->getNumElements();
-    };
-    llvm::Value *tree = nullptr;
-    for (size_t i = 0; i < p.size();) {
-      llvm::Value *sum = p[i];
-      for (++i; i < p.size() && width(p[i]) == width(sum); ++i)
-        sum = combine(sum, p[i]);
-      while (tree && width(tree) > width(sum)) {
-        unsigned h = width(tree) / 2;
-        llvm::SmallVector<int> low, high;
-        for (unsigned l = 0; l < h; ++l)
-          low.push_back(l), high.push_back(h + l);
-        tree = combine(b.CreateShuffleVector(tree, low),
-                       b.CreateShuffleVector(tree, high));
-      }
-      tree = tree ? combine(tree, sum) : sum;
+  for (llvm::Value *part : p)
+    for (unsigned i = 0; i < laneCount(part->getType()); ++i) {
+      llvm::Value *lane = b.CreateExtractElement(part, i);
+      result = result ? combine(op, result, lane) : lane;
     }
-    while (width(tree) > 1) {
-      unsigned h = width(tree) / 2;
-      llvm::SmallVector<int> low, high;
-      for (unsigned l = 0; l < h; ++l)
-        low.push_back(l), high.push_back(h + l);
-      tree = combine(b.CreateShuffleVector(tree, low),
-                     b.CreateShuffleVector(tree, high));
-    }
-    result = b.CreateExtractElement(tree, uint64_t(0));
-  }
-  if (op.getAcc()) {
-    llvm::Value *acc = scalar(op.getAcc());
-    result = combine(half ? widen(acc, element) : acc, result);
-  }
-  set(op.getDest(), {half ? narrow(result, element) : result});
+  finishReduction(op, result);
   return success();
 }
 

@@ -1,0 +1,81 @@
+// Buffers: addresses, truth values in memory, alias facts.
+#include "codegen/lower/Emitter.h"
+
+#include "llvm/IR/MDBuilder.h"
+
+using namespace mlir;
+
+namespace knapper::lower {
+
+// One alias scope a buffer. A buffer that is written aliases nothing but the
+// argument it is declared with (in-place kernels); inputs may be equal, which
+// needs no scope since nobody writes them.
+void Emitter::aliasScopes(tile::FuncOp func) {
+  unsigned count = func.getNumBuffers();
+  llvm::MDBuilder md(module.getContext());
+  llvm::MDNode *domain = md.createAnonymousAliasScopeDomain(func.getName());
+  llvm::SmallVector<unsigned> group(count);
+  for (unsigned i = 0; i < count; ++i) {
+    unsigned other = func.getMayAlias(i).value_or(i);
+    group[i] = other < i ? group[other] : i;
+  }
+  llvm::SmallVector<llvm::Metadata *> scopes;
+  for (unsigned i = 0; i <= count; ++i)
+    scopes.push_back(md.createAnonymousAliasScope(domain));
+  written.assign(count, false);
+  func.walk([&](Operation *op) {
+    Value value;
+    if (auto store = dyn_cast<tile::StoreOp>(op))
+      value = store.getBuffer();
+    else if (auto scatter = dyn_cast<tile::ScatterOp>(op))
+      value = scatter.getBuffer();
+    if (auto arg = dyn_cast_or_null<BlockArgument>(value))
+      written[arg.getArgNumber()] = true;
+  });
+  auto list = [&](llvm::ArrayRef<llvm::Metadata *> nodes) {
+    return llvm::MDNode::get(module.getContext(), nodes);
+  };
+  for (unsigned i = 0; i < count; ++i) {
+    BufferRef ref;
+    tile::BufferType type = cast<tile::BufferType>(func.getBuffer(i).getType());
+    ref.memory = scalarType(type.getElementType());
+    if (ref.memory->isIntegerTy(1))
+      ref.memory = b.getInt8Ty();
+    ref.bytes = type.getElementBytes();
+    llvm::SmallVector<llvm::Metadata *> others{scopes[count]};
+    for (unsigned j = 0; j < count; ++j)
+      if (group[j] != group[i] && (written[i] || written[j]))
+        others.push_back(scopes[j]);
+    ref.aliasScope = list(scopes[i]);
+    ref.noAlias = list(others);
+    buffers[func.getBuffer(i)] = ref;
+  }
+  scratchRef.aliasScope = list(scopes[count]);
+  scratchRef.noAlias =
+      count ? list(llvm::ArrayRef(scopes).drop_back()) : nullptr;
+}
+
+FailureOr<BufferRef> Emitter::buffer(Value value) {
+  auto found = buffers.find(value);
+  if (found != buffers.end())
+    return found->second;
+  emitError(value.getLoc(),
+            "a buffer must be an argument of the function or a tile.scratch");
+  return failure();
+}
+
+llvm::Value *Emitter::address(const BufferRef &ref, llvm::Value *offset) {
+  return b.CreateInBoundsGEP(ref.memory, ref.pointer, offset);
+}
+
+// A truth value is one byte in memory.
+llvm::Value *Emitter::fromMemory(llvm::Value *value) {
+  return b.CreateICmpNE(value, llvm::Constant::getNullValue(value->getType()));
+}
+llvm::Value *Emitter::toMemory(llvm::Value *value, const BufferRef &ref) {
+  return value->getType()->isIntOrIntVectorTy(1)
+             ? b.CreateZExt(value, withElement(value->getType(), ref.memory))
+             : value;
+}
+
+} // namespace knapper::lower

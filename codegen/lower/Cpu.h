@@ -1,0 +1,64 @@
+// Lowering for CPU cores: one core runs a whole program, tiles are SIMD
+// vectors.
+//
+// A scalar or a vector whose lane count is a power of two is one part. Other
+// lane counts are cut into pieces of the target's f32 width and then powers of
+// two (48 lanes on AVX-512: 16 + 16 + 16), because LLVM would widen them to the
+// next power of two and compute the difference. Rank 2 is its rows, one after
+// the other.
+#pragma once
+
+#include "codegen/lower/Emitter.h"
+
+namespace knapper::lower {
+
+class CpuEmitter final : public Emitter {
+public:
+  using Emitter::Emitter;
+  mlir::LogicalResult function(tile::FuncOp func) override;
+
+private:
+  llvm::SmallVector<llvm::Type *, 1> partTypes(mlir::Type type) override;
+  mlir::LogicalResult tileOp(mlir::Operation &op) override;
+  mlir::LogicalResult vectorOp(mlir::Operation &op) override;
+  mlir::LogicalResult constantTile(mlir::Value result,
+                                   mlir::DenseElementsAttr value) override;
+
+  //===-- Parts (Cpu.cpp) -------------------------------------------------===//
+  /// Lane counts of the parts of a vector of rank 1.
+  llvm::SmallVector<unsigned, 4> partLanes(unsigned lanes);
+  llvm::Value *join(llvm::ArrayRef<llvm::Value *> pieces);
+  llvm::Value *joined(mlir::Value value) { return join(parts(value)); }
+  Parts split(llvm::Value *whole, unsigned lanes);
+
+  mlir::LogicalResult reduction(mlir::vector::ReductionOp op);
+
+  //===-- Memory (CpuMemory.cpp) ------------------------------------------===//
+  mlir::LogicalResult load(tile::LoadOp op);
+  mlir::LogicalResult store(tile::StoreOp op);
+  mlir::LogicalResult gather(mlir::Operation *op, mlir::Value bufferValue,
+                             mlir::Value result, llvm::Value *offsets,
+                             mlir::Value valid, mlir::Value mask,
+                             mlir::Value pad);
+  mlir::LogicalResult scatter(tile::ScatterOp op);
+  mlir::LogicalResult prefetch(tile::PrefetchOp op);
+  mlir::LogicalResult setStatus(tile::SetStatusOp op);
+  llvm::Value *firstLanes(llvm::Value *valid, unsigned lanes, unsigned bytes);
+  llvm::Value *loadPart(const BufferRef &ref, llvm::Value *offset,
+                        llvm::Type *type, llvm::Align align, llvm::Value *valid,
+                        llvm::Value *pad);
+  void storePart(const BufferRef &ref, llvm::Value *offset, llvm::Value *value,
+                 llvm::Align align, llvm::Value *valid, bool nontemporal);
+  llvm::Value *edgeBuffer(uint64_t bytes);
+
+  //===-- Matrix product (CpuMainloop.cpp) --------------------------------===//
+  mlir::LogicalResult mainloop(tile::MainloopOp op);
+
+  llvm::Value *context = nullptr; // KernelContext *
+  llvm::Value *scratchBase = nullptr;
+  llvm::Value *edge = nullptr; // stack buffer of ragged edges
+  uint64_t edgeBytes = 0;
+  bool nontemporalUsed = false;
+};
+
+} // namespace knapper::lower
