@@ -30,6 +30,7 @@ public:
   /// Producers first, inside a cluster too.
   llvm::SmallVector<Id> inOrder() const;
   bool alive(Id id) const { return !members[id].empty(); }
+  size_t size(Id id) const { return members[id].size(); }
   llvm::SmallVector<mlir::Operation *> ops(Id id) const;
   /// Those of two clusters together, producers first.
   llvm::SmallVector<mlir::Operation *> ops(Id first, Id second) const;

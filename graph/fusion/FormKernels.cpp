@@ -136,12 +136,23 @@ private:
   }
 
   bool tryMerge(Id a, Id b) {
-    if (!attempt(a, b).taken)
+    // Two heroes that cannot share are most of all tries.
+    std::optional<Hero> heroA = heroOfCluster(a), heroB = heroOfCluster(b);
+    if (heroA && heroB && (heroA != Hero::reduce || heroB != Hero::reduce))
       return false;
+    // Clusters only grow, so (id, size) names one set of ops.
+    auto key = std::make_pair(std::make_pair(a, clusters->size(a)),
+                              std::make_pair(b, clusters->size(b)));
+    if (refused.contains(key))
+      return false;
+    if (!attempt(a, b).taken) {
+      refused.insert(key);
+      return false;
+    }
     Id id = clusters->merge(a, b);
     secondsOf.erase(a);
     secondsOf.erase(b);
-    (void)id;
+    heroOfId[id] = heroA ? heroA : heroB;
     return true;
   }
 
@@ -150,10 +161,10 @@ private:
   //===--------------------------------------------------------------------===//
 
   std::optional<Hero> heroOfCluster(Id id) {
-    for (Operation *op : clusters->ops(id))
-      if (std::optional<Hero> hero = heroOf(op))
-        return hero;
-    return std::nullopt;
+    auto [it, inserted] = heroOfId.try_emplace(id);
+    if (inserted)
+      it->second = heroOf(clusters->ops(id).front());
+    return it->second;
   }
 
   SmallVector<Operation *> heroesOf(llvm::ArrayRef<Hero> kinds) {
@@ -439,6 +450,9 @@ private:
   llvm::DenseSet<Operation *> constants;
   std::optional<Clusters> clusters;
   llvm::DenseMap<Id, double> secondsOf;
+  llvm::DenseMap<Id, std::optional<Hero>> heroOfId;
+  llvm::DenseSet<std::pair<std::pair<Id, size_t>, std::pair<Id, size_t>>>
+      refused;
 };
 
 class FormKernelsPass : public fusion::impl::FormKernelsBase<FormKernelsPass> {

@@ -92,7 +92,7 @@ Verdict judgeMatmul(const OpSet &set, DotOp dot) {
       return refuse("operands of dot take views and conversions, not " +
                     nameOf(op));
   for (Value operand : dot->getOperands())
-    if (!stridedView(operand, [&](Operation *op) { return set.contains(op); }))
+    if (!isStrided(operand, [&](Operation *op) { return set.contains(op); }))
       return refuse("an operand of dot would have no strides");
   std::string reason = checkEpilogue(set, dot, before);
   return reason.empty() ? admit(Hero::matmul) : refuse(reason);
@@ -110,13 +110,15 @@ Verdict judgeAttention(const OpSet &set, AttentionOp attention) {
   Ops known{attention.getOperation()};
   // A chain of reindexing that stays strided; ends at the base.
   auto follow = [&](Value value) -> std::optional<Value> {
-    std::optional<StridedView> view = stridedView(
-        value, [&](Operation *op) { return inSet(op) && isReindex(op); });
-    if (!view)
+    auto through = [&](Operation *op) { return inSet(op) && isReindex(op); };
+    if (!isStrided(value, through))
       return std::nullopt;
-    for (Value v = value; v != view->base; v = v.getDefiningOp()->getOperand(0))
-      known.insert(v.getDefiningOp());
-    return view->base;
+    for (Operation *op = value.getDefiningOp(); op && through(op);
+         op = value.getDefiningOp()) {
+      known.insert(op);
+      value = op->getOperand(0);
+    }
+    return value;
   };
   for (Value operand : attention->getOperands().take_front(3)) {
     std::optional<Value> base = follow(operand);

@@ -160,3 +160,16 @@ fusion::stridedView(Value value,
   }
   return view;
 }
+
+bool fusion::isStrided(Value value,
+                       llvm::function_ref<bool(Operation *)> through) {
+  // Only a reshape can fail, and not one of data that lies in order.
+  for (Value v = value; Operation *op = v.getDefiningOp();
+       v = op->getOperand(0)) {
+    if (!through(op) || !(isReindex(op) || isa<ConvertOp>(op)))
+      return true;
+    if (isa<ReshapeOp>(op))
+      return stridedView(value, through).has_value();
+  }
+  return true;
+}

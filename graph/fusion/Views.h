@@ -32,4 +32,8 @@ std::optional<StridedView>
 stridedView(mlir::Value value,
             llvm::function_ref<bool(mlir::Operation *)> through);
 
+/// Whether `stridedView` gives a view, without making one.
+bool isStrided(mlir::Value value,
+               llvm::function_ref<bool(mlir::Operation *)> through);
+
 } // namespace knapper::fusion

@@ -23,6 +23,21 @@ LogicalResult checkDim(Loc location, int64_t dim, int64_t rank) {
 
 } // namespace
 
+/// An attribute of the op: when text is parsed, types are inferred before what
+/// stood in the attribute dictionary has become a property.
+template <typename Attr>
+static Attr attributeOf(Attr property, DictionaryAttr dictionary,
+                        StringRef name) {
+  if (property || !dictionary)
+    return property;
+  return dictionary.getAs<Attr>(name);
+}
+static bool flagOf(BoolAttr property, DictionaryAttr dictionary,
+                   StringRef name) {
+  BoolAttr flag = attributeOf(property, dictionary, name);
+  return flag && flag.getValue();
+}
+
 LogicalResult CompareOp::inferReturnTypes(MLIRContext *context, Loc, Adaptor op,
                                           Types &types) {
   types.push_back(
@@ -228,8 +243,10 @@ LogicalResult DotOp::inferReturnTypes(MLIRContext *context, Loc location,
   };
   addFree(lhs, op.getLhsBatch(), op.getLhsContract());
   addFree(rhs, op.getRhsBatch(), op.getRhsContract());
-  Type element =
-      op.getResultType() ? *op.getResultType() : elementTypeOf(op.getLhs());
+  Type element = elementTypeOf(op.getLhs());
+  if (TypeAttr type = attributeOf(op.getResultTypeAttr(), op.getAttributes(),
+                                  "result_type"))
+    element = type.getValue();
   types.push_back(tensorType(context, result, element));
   return success();
 }
@@ -258,11 +275,14 @@ LogicalResult ConvOp::inferReturnTypes(MLIRContext *context, Loc location,
     if (op.getStrides()[i] < 1 || op.getDilations()[i] < 1 ||
         op.getInputDilations()[i] < 1)
       return fail(location, "(C1) strides and dilations are positive");
-  bool last = op.getChannelsLast();
+  bool last =
+      flagOf(op.getChannelsLastAttr(), op.getAttributes(), "channels_last");
   Dim channels = last ? input.back() : input[1];
   Dim features = last ? filter.back() : filter[0];
   Dim filterChannels = last ? filter[spatial] : filter[1];
-  int64_t groups = op.getGroups();
+  IntegerAttr groupsAttr =
+      attributeOf(op.getGroupsAttr(), op.getAttributes(), "groups");
+  int64_t groups = groupsAttr ? groupsAttr.getInt() : 1;
   if (groups < 1 || !features.exactDiv(features.like(groups)))
     return fail(location, "(C2) " + features.str() +
                               " output channels do not divide into " +
@@ -301,11 +321,13 @@ LogicalResult PoolOp::inferReturnTypes(MLIRContext *context, Loc location,
     return fail(location,
                 "(C1) one window, stride, dilation and pad pair a spatial dim");
   SmallVector<Dim> low = dimsOf(op.getLow()), high = dimsOf(op.getHigh());
+  bool last =
+      flagOf(op.getChannelsLastAttr(), op.getAttributes(), "channels_last");
   for (size_t i = 0; i < spatial; ++i) {
     if (op.getWindow()[i] < 1 || op.getStrides()[i] < 1 ||
         op.getDilations()[i] < 1)
       return fail(location, "(C1) windows, strides and dilations are positive");
-    Dim &dim = dims[i + (op.getChannelsLast() ? 1 : 2)];
+    Dim &dim = dims[i + (last ? 1 : 2)];
     dim = windowCount(dim, 1, low[i], high[i], dim.like(op.getWindow()[i]),
                       op.getDilations()[i], op.getStrides()[i]);
   }
