@@ -309,20 +309,20 @@ private:
           report->boundaries.push_back(
               {number[id], number[consumer], result.reason, result.saved});
         if (remarks)
-          clusters->ops(consumer).front()->emitRemark()
-              << "not fused with the kernel of " << mainOp(id) << ": "
-              << result.reason;
+          mainOp(consumer)->emitRemark()
+              << "not fused with the kernel of " << shortName(mainOp(id))
+              << ": " << result.reason;
       }
     }
   }
 
   /// The op that names a kernel for people.
-  std::string mainOp(Id id) {
+  Operation *mainOp(Id id) {
     SmallVector<Operation *> ops = clusters->ops(id);
     for (Operation *op : ops)
       if (heroOf(op))
-        return shortName(op);
-    return shortName(ops.back());
+        return op;
+    return ops.back();
   }
 
   //===--------------------------------------------------------------------===//
@@ -344,9 +344,11 @@ private:
           continue;
         Value source = op->getOperand(0);
         bool leading = !set.contains(source.getDefiningOp());
-        bool trailing = llvm::none_of(op->getUsers(), [&](Operation *user) {
-          return set.contains(user);
-        });
+        // A slice behind would make the kernel compute what nobody reads.
+        bool trailing = !isa<SliceOp>(op) &&
+                        llvm::none_of(op->getUsers(), [&](Operation *user) {
+                          return set.contains(user);
+                        });
         if (!leading && !trailing)
           continue;
         SmallVector<Operation *> rest;

@@ -1,0 +1,161 @@
+// RUN: knapper-opt %s --form-kernels --split-input-file | FileCheck %s
+// One case a rule.
+
+!t = tensor<?x128xf32, #ts.dims<"n", 128>>
+!r = tensor<?xf32, #ts.dims<"n">>
+
+// A chain of elementwise ops is one kernel; splat constants become immediates, other constants operands.
+// CHECK-LABEL: func.func @pointwise
+// CHECK: %[[C:.*]] = ts.constant dense<[{{.*}}]> : tensor<2xf32>
+// CHECK: ts.kernel pointwise (%{{.*}} = %[[C]] : tensor<2xf32>, %{{.*}} = %arg0
+// CHECK-NEXT: ts.constant dense<5.000000e-01>
+// CHECK-NOT: ts.kernel
+func.func @pointwise(%x: tensor<?x2xf32, #ts.dims<"n", 2>>) -> tensor<?x2xf32, #ts.dims<"n", 2>> {
+  %c = ts.constant dense<0.5> : tensor<f32>
+  %d = ts.constant dense<[1.0, 2.0]> : tensor<2xf32>
+  %0 = ts.broadcast %c [] : tensor<f32> to tensor<?x2xf32, #ts.dims<"n", 2>>
+  %1 = ts.broadcast %d [1] : tensor<2xf32> to tensor<?x2xf32, #ts.dims<"n", 2>>
+  %2 = ts.mul %x, %0 : tensor<?x2xf32, #ts.dims<"n", 2>>
+  %3 = ts.add %2, %1 : tensor<?x2xf32, #ts.dims<"n", 2>>
+  return %3 : tensor<?x2xf32, #ts.dims<"n", 2>>
+}
+
+// Two results of one shape that read the same input.
+// CHECK-LABEL: func.func @siblings
+// CHECK: %[[K:.*]]:2 = ts.kernel pointwise
+// CHECK-NOT: ts.kernel
+// CHECK: return %[[K]]#0, %[[K]]#1
+func.func @siblings(%x: !t) -> (!t, !t) {
+  %0 = ts.sin %x : !t
+  %1 = ts.cos %x : !t
+  return %0, %1 : !t, !t
+}
+
+// Softmax in its parts, and both statistics of one row, are one pass.
+// CHECK-LABEL: func.func @rows
+// CHECK: %[[K:.*]]:2 = ts.kernel reduce
+// CHECK: ts.reduce max
+// CHECK: ts.reduce add
+// CHECK: ts.div
+// CHECK-NOT: ts.kernel
+func.func @rows(%x: !t) -> (!t, !r) {
+  %m = ts.reduce max %x [1] : !t
+  %mb = ts.broadcast %m [0] : !r to !t
+  %d = ts.sub %x, %mb : !t
+  %e = ts.exp %d : !t
+  %s = ts.reduce add %e [1] : !t
+  %sb = ts.broadcast %s [0] : !r to !t
+  %q = ts.div %e, %sb : !t
+  return %q, %s : !t, !r
+}
+
+// The sum that a normalisation reads is another result of its kernel; a dimension of size 1 between them does no harm.
+// CHECK-LABEL: func.func @residual_norm
+// CHECK: %{{.*}}:2 = ts.kernel reduce
+// CHECK-NOT: ts.kernel
+func.func @residual_norm(%x: !t, %y: !t) -> (!t, !t) {
+  %0 = ts.add %x, %y : !t
+  %s = ts.reduce add %0 [1] : !t
+  %k = ts.reshape %s : !r to tensor<?x1xf32, #ts.dims<"n", 1>>
+  %b = ts.broadcast %k [0, 1] : tensor<?x1xf32, #ts.dims<"n", 1>> to !t
+  %n = ts.div %0, %b : !t
+  return %n, %0 : !t, !t
+}
+
+// Lookups are read by the normalisation directly.
+// CHECK-LABEL: func.func @embedding
+// CHECK: ts.kernel reduce
+// CHECK: ts.gather
+// CHECK: ts.layer_norm
+// CHECK-NOT: ts.kernel
+func.func @embedding(%ids: tensor<?xi64, #ts.dims<"n">>) -> !t {
+  %w = ts.weight <0, 0, 15628288, "w"> : tensor<30524x128xf32>
+  %p = ts.weight <0, 0, 512, "p"> : tensor<128xf32>
+  %0 = ts.gather %w, %ids dim 0 : tensor<30524x128xf32>, tensor<?xi64, #ts.dims<"n">>
+  %1 = ts.broadcast %p [1] : tensor<128xf32> to !t
+  %2 = ts.add %0, %1 : !t
+  %3 = ts.layer_norm %2 scale %p : tensor<128xf32> bias %p : tensor<128xf32> dim 1 epsilon 1.0e-12 : !t
+  return %3 : !t
+}
+
+// CHECK-LABEL: func.func @gather
+// CHECK: ts.kernel gather
+// CHECK-LABEL: func.func @transpose
+// CHECK: ts.kernel transpose
+// CHECK-LABEL: func.func @swap_outer
+// CHECK: ts.kernel pointwise
+func.func @gather(%w: !t, %ids: tensor<?xi64, #ts.dims<"m">>) -> tensor<?x128xf32, #ts.dims<"m", 128>> {
+  %0 = ts.gather %w, %ids dim 0 : !t, tensor<?xi64, #ts.dims<"m">>
+  return %0 : tensor<?x128xf32, #ts.dims<"m", 128>>
+}
+func.func @transpose(%x: !t) -> tensor<128x?xf32, #ts.dims<128, "n">> {
+  %0 = ts.transpose %x [1, 0] : !t
+  return %0 : tensor<128x?xf32, #ts.dims<128, "n">>
+}
+func.func @swap_outer(%x: tensor<4x8x16xf32>) -> tensor<8x4x16xf32> {
+  %0 = ts.transpose %x [1, 0, 2] : tensor<4x8x16xf32>
+  return %0 : tensor<8x4x16xf32>
+}
+
+// Views cost nothing and stay outside; so do products of weights. A slice of the result is computed, not taken.
+// CHECK-LABEL: func.func @views
+// CHECK: %[[W:.*]] = ts.mul
+// CHECK-NOT: ts.kernel
+// CHECK: %[[V:.*]] = ts.slice
+// CHECK: %[[R:.*]] = ts.reshape %[[V]]
+// CHECK: %[[K:.*]] = ts.kernel pointwise (%{{.*}} = %[[R]] : {{.*}}, %{{.*}} = %[[W]]
+// CHECK: ts.slice
+// CHECK: %[[S:.*]] = ts.reshape %[[K]]
+// CHECK: return %[[S]]
+func.func @views(%x: tensor<4x128xf32>) -> tensor<64xf32> {
+  %w = ts.weight <0, 0, 512, "w"> : tensor<2x64xf32>
+  %ww = ts.mul %w, %w : tensor<2x64xf32>
+  %v = ts.slice %x [#ts.dim<1>, #ts.dim<0>] [1, 1] : tensor<4x128xf32> to tensor<1x128xf32>
+  %r = ts.reshape %v : tensor<1x128xf32> to tensor<2x64xf32>
+  %k = ts.mul %r, %ww : tensor<2x64xf32>
+  %h = ts.slice %k [#ts.dim<1>, #ts.dim<0>] [1, 1] : tensor<2x64xf32> to tensor<1x64xf32>
+  %s = ts.reshape %h : tensor<1x64xf32> to tensor<64xf32>
+  return %s : tensor<64xf32>
+}
+
+// A product takes transposed operands, conversions, and everything of its shape behind it; what it computes on the
+// way can be a result too.
+// CHECK-LABEL: func.func @matmul
+// CHECK: %{{.*}}:2 = ts.kernel matmul
+// CHECK: ts.transpose
+// CHECK: ts.dot
+// CHECK: ts.tanh
+// CHECK-NOT: ts.kernel
+func.func @matmul(%x: tensor<128x?xf32, #ts.dims<128, "n">>, %w: tensor<128x128xf32>) -> (!t, !t) {
+  %0 = ts.transpose %x [1, 0] : tensor<128x?xf32, #ts.dims<128, "n">>
+  %1 = ts.dot %0, %w batch [] x [] contract [1] x [0] : !t, tensor<128x128xf32>
+  %2 = ts.tanh %1 : !t
+  return %1, %2 : !t, !t
+}
+
+// The same view for two readers: each takes its own.
+// CHECK-LABEL: func.func @shared_transpose
+// CHECK: ts.kernel matmul
+// CHECK: ts.transpose
+// CHECK: ts.kernel matmul
+// CHECK: ts.transpose
+// CHECK-NOT: ts.kernel
+func.func @shared_transpose(%x: tensor<128x?xf32, #ts.dims<128, "n">>, %w: tensor<128x128xf32>, %v: tensor<128x128xf32>) -> (!t, !t) {
+  %0 = ts.transpose %x [1, 0] : tensor<128x?xf32, #ts.dims<128, "n">>
+  %1 = ts.dot %0, %w batch [] x [] contract [1] x [0] : !t, tensor<128x128xf32>
+  %2 = ts.dot %0, %v batch [] x [] contract [1] x [0] : !t, tensor<128x128xf32>
+  return %1, %2 : !t, !t
+}
+
+// The size of data: what uses the symbol comes after the op that binds it, and is no part of an earlier kernel.
+// CHECK-LABEL: func.func @bound
+// CHECK: ts.kernel reduce
+// CHECK: ts.bind_size
+// CHECK: ts.kernel pointwise
+func.func @bound(%n: tensor<4xi64>, %x: tensor<4xi64>) -> tensor<?xi64, #ts.dims<"k">> {
+  %0 = ts.reduce add %n [0] : tensor<4xi64>
+  ts.bind_size %0, "k" : tensor<i64>
+  %1 = ts.iota 0 : tensor<?xi64, #ts.dims<"k">>
+  %2 = ts.add %1, %1 : tensor<?xi64, #ts.dims<"k">>
+  return %2 : tensor<?xi64, #ts.dims<"k">>
+}
