@@ -24,11 +24,13 @@ bundle: setup
 	cmake --preset release
 	cmake --build --preset release -j $(JOBS)
 	$(PYTHON) packaging/bundle.py --build build/release --out dist
+	$(PYTHON) packaging/verify.py --bundle dist/knapper-*-linux-x86_64.tar.xz
 
 wheel: setup
 	cmake --preset release
 	cmake --build --preset release -j $(JOBS) --target knapper
 	$(PYTHON) packaging/wheel.py --library build/release/capi/libknapper.so --out dist
+	$(PYTHON) packaging/verify.py --wheel dist/knapper-*-manylinux_2_34_x86_64.whl
 
 bench: setup-test build models
 	$(PYTHON) bench/models.py

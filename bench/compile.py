@@ -5,7 +5,7 @@
 
 Prints wall time, processor time and peak memory of `knapper compile -o` beside
 the size of the weights. --bars fails the command above 4 s, or above twice the
-weights and 300 MB.
+weights and 300 MB. Name bert-48 beside bert-base to see what depth costs.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "tests" / "models")]
 
 SECONDS_BAR = 4.0
+DEEP = "bert-48"  # has no bar of its own
 DEFAULT = ["bert-base", "gpt2", "resnet50"]
 
 
@@ -86,7 +87,7 @@ def main() -> int:
             f"{name:<16}{wall:>8.2f}{cpu:>8.2f}{peak / 1e6:>9.0f}{weights / 1e6:>9.0f}",
             flush=True,
         )
-        if wall > SECONDS_BAR:
+        if wall > SECONDS_BAR and name != DEEP:
             failures.append(f"{name}: {wall:.1f} s, the bar is {SECONDS_BAR} s")
         if peak > 2 * weights + 300e6:
             failures.append(f"{name}: peak of {peak / 1e6:.0f} MB")

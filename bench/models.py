@@ -103,7 +103,7 @@ def measure(name: str, path: Path, size: dict[str, int], feed, threads: int, rou
 
 def main() -> int:
     from definitions import MODELS
-    from export import ensure
+    from export import NAMES, ensure
 
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("names", nargs="*", metavar="NAME")
@@ -112,7 +112,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--bars", action="store_true")
     arguments = parser.parse_args()
-    names = arguments.names or list(MODELS)
+    names = arguments.names or list(NAMES)
     unknown = [n for n in names if n not in MODELS]
     if unknown:
         parser.error(f"no model {unknown[0]}; there are: {', '.join(MODELS)}")

@@ -302,6 +302,17 @@ MODELS: dict[str, Model] = {
         bench={BATCH: 1, SEQUENCE: 128},
         feed=text_feed(30522, types=True),
     ),
+    # Four times the depth: compile time must not follow it.
+    "bert-48": Model(
+        module=lambda: bert(
+            transformers.BertConfig(num_hidden_layers=48), 9, ["last_hidden_state"]
+        ),
+        inputs={name: TEXT for name in BERT_INPUTS},
+        outputs=["last_hidden_state"],
+        sizes=TEXT_SIZES[2:],
+        bench={BATCH: 1, SEQUENCE: 128},
+        feed=text_feed(30522, types=True),
+    ),
     "gpt2": Model(
         module=gpt2,
         inputs={"input_ids": TEXT, "attention_mask": TEXT},
