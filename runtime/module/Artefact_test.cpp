@@ -352,15 +352,19 @@ TEST(ElfImage, RefusesWhatNeedsALinker) {
   EXPECT_THAT(tagged(DT_RELASZ), HasSubstr("it has relocations"));
   EXPECT_THAT(tagged(DT_NEEDED), HasSubstr("it has other libraries"));
   EXPECT_THAT(tagged(DT_INIT), HasSubstr("it has initialisers"));
-  EXPECT_THAT(
-      edited([&](Bytes &b, Elf64_Ehdr &h, Elf64_Phdr *) {
-        auto *sections = reinterpret_cast<Elf64_Shdr *>(b.data() + h.e_shoff);
-        for (int i = 0; i < h.e_shnum; ++i)
-          if (sections[i].sh_type == SHT_DYNSYM)
-            reinterpret_cast<Elf64_Sym *>(b.data() + sections[i].sh_offset)[1]
-                .st_shndx = SHN_UNDEF;
-      }),
-      HasSubstr("it has undefined symbols"));
+  EXPECT_THAT(edited([&](Bytes &b, Elf64_Ehdr &h, Elf64_Phdr *) {
+                auto *sections =
+                    reinterpret_cast<Elf64_Shdr *>(b.data() + h.e_shoff);
+                for (int i = 0; i < h.e_shnum; ++i) {
+                  std::byte *at = b.data() + sections[i].sh_offset;
+                  if (sections[i].sh_type == SHT_DYNSYM)
+                    reinterpret_cast<Elf64_Sym *>(at)[1].st_shndx = SHN_UNDEF;
+                  // Undefined symbols precede those in the hash table.
+                  if (sections[i].sh_type == SHT_GNU_HASH)
+                    reinterpret_cast<uint32_t *>(at)[1] = 2;
+                }
+              }),
+              HasSubstr("it has undefined symbols"));
 }
 
 TEST(ElfImage, EntriesLieInCode) {
