@@ -1,5 +1,7 @@
 #include "graph/fusion/Cost.h"
 
+#include "graph/fusion/Views.h"
+
 using namespace mlir;
 using namespace knapper;
 using namespace knapper::fusion;
@@ -31,6 +33,14 @@ int64_t elementOperations(Operation *op) {
       .Case<SoftmaxOp>([](auto) { return 20; })
       .Case<LayerNormOp>([](auto) { return 8; })
       .Case<RopeOp>([](auto) { return 3; })
+      // Elements that do not lie side by side are loaded one by one.
+      .Case<TransposeOp>(
+          [](TransposeOp op) { return movesInnermost(op) ? 8 : 0; })
+      .Case<SliceOp>([](SliceOp op) {
+        ArrayRef<int64_t> steps = op.getSteps();
+        return !steps.empty() && steps.back() != 1 ? 8 : 0;
+      })
+      .Case<GatherElementsOp, GatherNdOp>([](auto) { return 8; })
       .Default([](auto) { return 0; });
 }
 

@@ -350,18 +350,6 @@ Verdict judgeReduce(const OpSet &set, Operation *first) {
 // Pointwise
 //===----------------------------------------------------------------------===//
 
-/// The innermost dim of more than one element is another one afterwards.
-bool movesInnermost(TransposeOp transpose) {
-  SmallVector<Dim> dims = dimsOf(transpose.getInput());
-  int64_t inner = dims.size() - 1;
-  while (inner > 0 && dims[inner].isConstant(1))
-    --inner;
-  for (int64_t dim : llvm::reverse(transpose.getPermutation()))
-    if (!dims[dim].isConstant(1))
-      return dim != inner;
-  return false;
-}
-
 Verdict judgePointwise(const OpSet &set) {
   for (Operation *op : set.ops)
     if (!isPullable(op))
@@ -404,7 +392,7 @@ bool fusion::isPullable(Operation *op) {
          isReindex(op);
 }
 
-Verdict fusion::judge(const OpSet &set) {
+static Verdict judgeKind(const OpSet &set) {
   SmallVector<Operation *> heroes;
   for (Operation *op : set.ops)
     if (heroOf(op))
@@ -432,4 +420,44 @@ Verdict fusion::judge(const OpSet &set) {
       return refuse(nameOf(first) + " runs alone");
     return admit(*heroOf(first));
   }
+}
+
+/// Ops that pulling emits: once for each way of reading that differs.
+static int64_t emittedOps(const OpSet &set) {
+  struct Count {
+    int64_t together = 0, apart = 0;
+  };
+  llvm::SmallDenseMap<Value, Count, 32> counts;
+  for (Value output : set.outputs)
+    counts[output].together = 1;
+  int64_t total = 0;
+  for (Operation *op : llvm::reverse(set.ops)) {
+    int64_t instances = 0;
+    for (Value result : op->getResults()) {
+      const Count &count = counts[result];
+      instances = std::max(instances, count.together + count.apart);
+    }
+    bool hero = heroOf(op).has_value();
+    if (hero)
+      instances = isa<SoftmaxOp, LayerNormOp>(op) ? rowPasses : 1;
+    total = std::min<int64_t>(total + instances, 1 << 20);
+    for (Value operand : op->getOperands()) {
+      Count &count = counts[operand];
+      if (isa<ElementwiseOpInterface, DimCastOp>(op))
+        count.together = std::max(count.together, instances);
+      else
+        count.apart = std::min<int64_t>(count.apart + instances, 1 << 20);
+    }
+  }
+  return total;
+}
+
+Verdict fusion::judge(const OpSet &set) {
+  Verdict verdict = judgeKind(set);
+  // One op alone is always a kernel.
+  if (verdict.hero && set.ops.size() > 1)
+    if (int64_t emitted = emittedOps(set); emitted > maxEmittedOps)
+      return refuse("the kernel's code would grow to " + llvm::Twine(emitted) +
+                    " operations");
+  return verdict;
 }

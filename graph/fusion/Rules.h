@@ -38,6 +38,10 @@ struct Verdict {
   std::string reason; ///< why not, when there is no hero
 };
 
+/// Largest kernel, in ops as pulling emits them (an op read in several ways
+/// counts for each).
+constexpr int64_t maxEmittedOps = 256;
+
 /// Whether the ops (of one block, producers first) may be one kernel, and of
 /// which kind.
 Verdict judge(const OpSet &set);

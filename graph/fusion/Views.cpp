@@ -111,6 +111,17 @@ bool fusion::isReindex(Operation *op) {
   return isa<ReshapeOp, DimCastOp, TransposeOp, SliceOp, BroadcastOp>(op);
 }
 
+bool fusion::movesInnermost(TransposeOp transpose) {
+  SmallVector<Dim> dims = dimsOf(transpose.getInput());
+  int64_t inner = dims.size() - 1;
+  while (inner > 0 && dims[inner].isConstant(1))
+    --inner;
+  for (int64_t dim : llvm::reverse(transpose.getPermutation()))
+    if (!dims[dim].isConstant(1))
+      return dim != inner;
+  return false;
+}
+
 std::optional<StridedView>
 fusion::stridedView(Value value,
                     llvm::function_ref<bool(Operation *)> through) {

@@ -16,6 +16,9 @@ ts::Dim viewByteOffset(mlir::Operation *op);
 /// slice, broadcast.
 bool isReindex(mlir::Operation *op);
 
+/// The innermost dim of more than one element is another one afterwards.
+bool movesInnermost(ts::TransposeOp transpose);
+
 /// Dims of `value` as (size, element stride) into `base`, which it reaches
 /// through reindexing and conversions, ending at the first op that `through`
 /// does not admit; nothing when some reshape merges dims that do not follow

@@ -129,3 +129,28 @@ func.func @mask(%q: !p, %x: !m) -> (!p, !p) {
   %2 = ts.attention %1, %q, %q mask %0 : !m scale 0.5 : !p, !p, !p
   return %1, %2 : !p, !p
 }
+
+// -----
+
+// Each sum reads the one before at two places: pulled together, the code doubles at each.
+!v = tensor<1024xf32>
+func.func @growth(%x: !v) -> !v {
+  %1 = ts.slice %x [#ts.dim<1023>] [-1] : !v to !v
+  %2 = ts.add %x, %1 : !v
+  %3 = ts.slice %2 [#ts.dim<1023>] [-1] : !v to !v
+  %4 = ts.add %2, %3 : !v
+  %5 = ts.slice %4 [#ts.dim<1023>] [-1] : !v to !v
+  %6 = ts.add %4, %5 : !v
+  %7 = ts.slice %6 [#ts.dim<1023>] [-1] : !v to !v
+  %8 = ts.add %6, %7 : !v
+  %9 = ts.slice %8 [#ts.dim<1023>] [-1] : !v to !v
+  %10 = ts.add %8, %9 : !v
+  %11 = ts.slice %10 [#ts.dim<1023>] [-1] : !v to !v
+  %12 = ts.add %10, %11 : !v
+  %13 = ts.slice %12 [#ts.dim<1023>] [-1] : !v to !v
+  %14 = ts.add %12, %13 : !v
+  %15 = ts.slice %14 [#ts.dim<1023>] [-1] : !v to !v
+  // expected-remark@+1 {{the kernel's code would grow to 510 operations}}
+  %16 = ts.add %14, %15 : !v
+  return %16 : !v
+}
