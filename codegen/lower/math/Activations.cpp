@@ -1,5 +1,6 @@
 // Activations that deserve a form of their own.
 
+#include "codegen/lower/math/Coefficients.h"
 #include "codegen/lower/math/Functions.h"
 
 namespace knapper::vecmath {
@@ -18,8 +19,19 @@ V mish(V x) {
 }
 
 V geluErf(V x) {
-  V half = x * 0.5;
-  return fma(half, erf(x * 0x1.6a09e667f3bcdp-1), half);
+  if (x.isF64()) {
+    V half = x * 0.5;
+    return fma(half, erf(x * 0x1.6a09e667f3bcdp-1), half);
+  }
+  // max(x, 0) - |x| q, where q = erfc(|x| / sqrt(2)) / 2 = 2^g and g is a
+  // polynomial: no cancellation for negative x. From 6 on, |x| q is held at
+  // 6e-9.
+  V a = atMost(6, abs(x));
+  V g = horner(kGeluF32, a);
+  V t = g + exponentMagic(x);
+  V r = g - (t - exponentMagic(x));
+  V q = horner(kExp2F32, r) * powerOfTwo(t);
+  return fma(-a, q, select(x > 0.0, x, 0.0));
 }
 
 V geluTanh(V x) {
