@@ -1,4 +1,6 @@
 #include "codegen/schedule/Emitter.h"
+
+#include "codegen/lower/math/Math.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/Matchers.h"
 #include "llvm/ADT/Hashing.h"
@@ -420,6 +422,10 @@ Value Emitter::compute(Value tensor, const Coord &coord) {
       if (!operands.back())
         return {};
     }
+    // The target has a shorter form than the op's definition.
+    if (auto gelu = dyn_cast<ts::GeluOp>(op))
+      return (gelu.getTanh() ? buildGeluTanh : buildGeluErf)(builder, location,
+                                                             operands.front());
     return elementwise.buildElement(builder, location, operands);
   }
   return llvm::TypeSwitch<Operation *, Value>(op)
