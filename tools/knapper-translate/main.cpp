@@ -1,8 +1,13 @@
-// Tile programs to LLVM IR or assembly text, for lit tests and for reading.
+// Between formats, for tests and for reading: tile programs to LLVM IR or
+// assembly text, ONNX models to tensor IR.
 //   knapper-translate --tile-to-llvmir [--isa=x86-64-v4] [--optimise] k.mlir
 //   knapper-translate --tile-to-asm [--isa=x86-64-v3] k.mlir
+//   knapper-translate --import-onnx [--dim=name=value]... model.onnx
+//   knapper-translate --inspect-onnx model.onnx
 #include "codegen/lower/Lower.h"
 #include "compiler/registration/Registration.h"
+#include "frontends/onnx/Import.h"
+#include "frontends/onnx/Inspect.h"
 #include "targets/cpu/CpuTarget.h"
 #include "targets/cpu/Object.h"
 
@@ -11,6 +16,7 @@
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/Module.h"
 #include "llvm/Support/CommandLine.h"
+#include "llvm/Support/SourceMgr.h"
 
 using namespace mlir;
 using namespace knapper;
@@ -51,6 +57,48 @@ static LogicalResult translate(Operation *op, llvm::raw_ostream &out,
   return mlir::success();
 }
 
+static llvm::cl::list<std::string>
+    dims("dim", llvm::cl::desc("Fix a symbolic dim (name=value)"));
+
+/// The model's path: external data is found beside it.
+static OnnxSource sourceOf(llvm::SourceMgr &sources) {
+  OnnxSource source;
+  source.path = sources.getMemoryBuffer(1)->getBufferIdentifier().str();
+  return source;
+}
+
+static OwningOpRef<Operation *> importModel(llvm::SourceMgr &sources,
+                                            MLIRContext *context) {
+  OnnxImportOptions options;
+  for (StringRef dim : dims) {
+    auto [name, text] = dim.split('=');
+    int64_t value = 0;
+    if (text.getAsInteger(10, value)) {
+      llvm::errs() << "error: --dim takes name=value, not '" << dim << "'\n";
+      return {};
+    }
+    options.dims.push_back({name.str(), value});
+  }
+  OnnxBuffers buffers;
+  auto module = importOnnx(*context, sourceOf(sources), options, &buffers);
+  if (!module) {
+    llvm::errs() << "error: " << module.error().message() << "\n";
+    return {};
+  }
+  return std::move(*module);
+}
+
+static LogicalResult inspectModel(llvm::SourceMgr &sources,
+                                  llvm::raw_ostream &out) {
+  Expected<std::string> text = inspectOnnx(sourceOf(sources));
+  if (!text) {
+    llvm::errs() << "error: " << text.error().message() << "\n";
+    return failure();
+  }
+  out << *text << "\n";
+  return mlir::success();
+}
+
 int main(int argc, char **argv) {
   TranslateFromMLIRRegistration toIr(
       "tile-to-llvmir", "tile functions to LLVM IR",
@@ -64,5 +112,16 @@ int main(int argc, char **argv) {
         return translate(op, out, true);
       },
       registerAllKnapperDialects);
+  TranslateToMLIRRegistration fromOnnx(
+      "import-onnx", "an ONNX model to tensor IR",
+      [](llvm::SourceMgr &sources, MLIRContext *context) {
+        return importModel(sources, context);
+      },
+      registerAllKnapperDialects);
+  TranslateRegistration inspect(
+      "inspect-onnx", "what an ONNX model holds, as JSON",
+      [](llvm::SourceMgr &sources, llvm::raw_ostream &out, MLIRContext *) {
+        return inspectModel(sources, out);
+      });
   return failed(mlirTranslateMain(argc, argv, "knapper-translate\n"));
 }

@@ -1,0 +1,136 @@
+// Activation functions.
+#include "frontends/onnx/Node.h"
+
+using namespace mlir;
+
+namespace knapper {
+namespace {
+
+using P = ts::ComparePredicate;
+
+template <typename Op> LogicalResult unary(Node &n) {
+  return n.out(n.make<Op>(n[0]));
+}
+
+LogicalResult importRelu(Node &n) {
+  return n.out(n.make<ts::MaxOp>(n[0], n.splatLike(0, n[0])));
+}
+
+/// x where x >= 0 (or > 0), else `other`.
+Value whereNegative(Node &n, Value x, Value other) {
+  return n.select(n.compare(P::lt, x, n.scalarFor(x, 0)), other, x);
+}
+
+LogicalResult importLeakyRelu(Node &n) {
+  return n.out(whereNegative(n, n[0], n.mul(n[0], n.real("alpha", 0.01))));
+}
+
+LogicalResult importPRelu(Node &n) {
+  Value slope = n.broadcastTo(n[1], ts::dimsOf(n[0]));
+  return n.out(whereNegative(n, n[0], n.mul(n[0], slope)));
+}
+
+LogicalResult importElu(Node &n) {
+  return n.out(whereNegative(
+      n, n[0], n.mul(n.make<ts::Expm1Op>(n[0]), n.real("alpha", 1))));
+}
+
+LogicalResult importSelu(Node &n) {
+  double alpha = n.real("alpha", 1.67326319217681884765625);
+  double gamma = n.real("gamma", 1.05070102214813232421875);
+  return n.out(n.mul(
+      whereNegative(n, n[0], n.mul(n.make<ts::Expm1Op>(n[0]), alpha)), gamma));
+}
+
+LogicalResult importCelu(Node &n) {
+  double alpha = n.real("alpha", 1);
+  if (alpha == 0)
+    return n.fail("alpha is 0", "give another alpha");
+  Value scaled = n.make<ts::Expm1Op>(n.mul(n[0], 1 / alpha));
+  return n.out(whereNegative(n, n[0], n.mul(scaled, alpha)));
+}
+
+LogicalResult importHardSigmoid(Node &n) {
+  Value line = n.add(n.mul(n[0], n.real("alpha", 0.2)), n.real("beta", 0.5));
+  return n.out(n.binary<ts::MaxOp>(
+      n.binary<ts::MinOp>(line, n.scalarFor(n[0], 1)), n.scalarFor(n[0], 0)));
+}
+
+LogicalResult importHardSwish(Node &n) {
+  Value line = n.add(n.mul(n[0], 1.0 / 6), 0.5);
+  Value gate = n.binary<ts::MaxOp>(
+      n.binary<ts::MinOp>(line, n.scalarFor(n[0], 1)), n.scalarFor(n[0], 0));
+  return n.out(n.mul(n[0], gate));
+}
+
+/// log(1 + e^x) without overflow.
+Value softplus(Node &n, Value x) {
+  Value tail = n.make<ts::Log1pOp>(
+      n.make<ts::ExpOp>(n.make<ts::NegOp>(n.make<ts::AbsOp>(x))));
+  return n.add(n.make<ts::MaxOp>(x, n.splatLike(0, x)), tail);
+}
+
+LogicalResult importSoftplus(Node &n) { return n.out(softplus(n, n[0])); }
+
+LogicalResult importMish(Node &n) {
+  return n.out(n.mul(n[0], n.make<ts::TanhOp>(softplus(n, n[0]))));
+}
+
+LogicalResult importSoftsign(Node &n) {
+  return n.out(n.div(n[0], n.add(n.make<ts::AbsOp>(n[0]), 1)));
+}
+
+LogicalResult importSwish(Node &n) {
+  Value gate = n.make<ts::SigmoidOp>(n.mul(n[0], n.real("alpha", 1)));
+  return n.out(n.mul(n[0], gate));
+}
+
+LogicalResult importThresholdedRelu(Node &n) {
+  Value above =
+      n.compare(P::gt, n[0], n.scalarFor(n[0], n.real("alpha", 1)));
+  return n.out(n.select(above, n[0], n.scalarFor(n[0], 0)));
+}
+
+LogicalResult importShrink(Node &n) {
+  double lambda = n.real("lambd", 0.5), bias = n.real("bias", 0);
+  Value zero = n.scalarFor(n[0], 0);
+  Value below = n.compare(P::lt, n[0], n.scalarFor(n[0], -lambda));
+  Value above = n.compare(P::gt, n[0], n.scalarFor(n[0], lambda));
+  return n.out(n.select(below, n.add(n[0], bias),
+                        n.select(above, n.add(n[0], -bias), zero)));
+}
+
+LogicalResult importGelu(Node &n) {
+  std::string approximate = n.text("approximate", "none");
+  if (approximate != "none" && approximate != "tanh")
+    return n.fail("approximate is '" + approximate + "'",
+                  "set it to none or tanh");
+  return n.out(
+      n.make<ts::GeluOp>(n[0], bool(approximate == "tanh")));
+}
+
+constexpr OpRow rows[] = {
+    {"", "Celu", 12, 1, 1, importCelu},
+    {"", "Elu", 6, 1, 1, importElu},
+    {"", "Gelu", 20, 1, 1, importGelu},
+    {"", "HardSigmoid", 6, 1, 1, importHardSigmoid},
+    {"", "HardSwish", 14, 1, 1, importHardSwish},
+    {"", "LeakyRelu", 6, 1, 1, importLeakyRelu},
+    {"", "Mish", 18, 1, 1, importMish},
+    {"", "PRelu", 9, 2, 2, importPRelu},
+    {"", "Relu", 13, 1, 1, importRelu},
+    {"", "Selu", 6, 1, 1, importSelu},
+    {"", "Shrink", 9, 1, 1, importShrink},
+    {"", "Sigmoid", 13, 1, 1, unary<ts::SigmoidOp>},
+    {"", "Softplus", 1, 1, 1, importSoftplus},
+    {"", "Softsign", 1, 1, 1, importSoftsign},
+    {"", "Swish", 24, 1, 1, importSwish},
+    {"", "Tanh", 13, 1, 1, unary<ts::TanhOp>},
+    {"", "ThresholdedRelu", 10, 1, 1, importThresholdedRelu},
+};
+
+} // namespace
+
+ArrayRef<OpRow> activationRows() { return rows; }
+
+} // namespace knapper

@@ -1,0 +1,214 @@
+// Convolutions.
+#include "frontends/onnx/Windows.h"
+
+using namespace mlir;
+
+namespace knapper {
+namespace {
+
+using ts::Dim;
+
+/// Static window sizes of a filter [F, C, window...]; nothing and an error
+/// when they are symbolic or differ from kernel_shape.
+std::optional<SmallVector<int64_t>> filterWindow(Node &n, Value filter) {
+  SmallVector<int64_t> window;
+  for (Dim dim : ArrayRef<Dim>(ts::dimsOf(filter)).drop_front(
+           std::min<size_t>(2, ts::rankOf(filter)))) {
+    std::optional<int64_t> number = dim.asConstant();
+    if (!number) {
+      (void)n.unsupported("a filter of symbolic size");
+      return std::nullopt;
+    }
+    window.push_back(*number);
+  }
+  SmallVector<int64_t> declared = n.integers("kernel_shape");
+  if (!declared.empty() && declared != window) {
+    (void)n.fail("kernel_shape differs from the filter " +
+                     ts::shapeText(filter.getType()),
+                 "leave kernel_shape out");
+    return std::nullopt;
+  }
+  return window;
+}
+
+Value addBias(Node &n, Value y, Value bias) {
+  if (!y || !bias)
+    return y;
+  if (ts::rankOf(bias) != 1) {
+    (void)n.fail("the bias is " + ts::shapeText(bias.getType()),
+                 "give a value an output channel");
+    return {};
+  }
+  return n.make<ts::AddOp>(y, n.broadcastAt(bias, {1}, ts::dimsOf(y)));
+}
+
+/// Channels that must agree by form.
+Value fitChannels(Node &n, Value x, Dim channels) {
+  SmallVector<Dim> dims = ts::dimsOf(x);
+  dims[1] = channels;
+  return n.castDims(x, dims);
+}
+
+Value convolve(Node &n, Value x, Value filter, const Windows &w,
+               ArrayRef<int64_t> inputDilations, int64_t groups) {
+  MLIRContext *context = n.importer.context;
+  return n.make<ts::ConvOp>(
+      x, filter, ArrayRef<int64_t>(w.strides),
+      ArrayRef<int64_t>(w.dilations),
+      ArrayRef<int64_t>(inputDilations), ts::dimArray(context, w.low),
+      ts::dimArray(context, w.high), uint64_t(groups),
+      bool(false));
+}
+
+LogicalResult importConv(Node &n) {
+  std::optional<SmallVector<int64_t>> window = filterWindow(n, n[1]);
+  if (!window)
+    return failure();
+  std::optional<Windows> w = readWindows(n, *window);
+  if (!w)
+    return failure();
+  int64_t groups = n.integer("group", 1);
+  if (groups < 1 || groups > 1 << 30)
+    return n.fail("group is " + Twine(groups), "give a positive number");
+  Value x = fitChannels(n, n[0], ts::dimOf(n[1], 1) * groups);
+  Value y = convolve(n, x, n[1], *w, SmallVector<int64_t>(window->size(), 1),
+                     groups);
+  return n.out(addBias(n, y, n[2]));
+}
+
+/// 8-bit factors with zero points, sums in i32.
+LogicalResult importConvInteger(Node &n) {
+  Type i32 = n.b.getI32Type();
+  std::optional<SmallVector<int64_t>> window = filterWindow(n, n[1]);
+  if (!window)
+    return failure();
+  std::optional<Windows> w = readWindows(n, *window);
+  if (!w)
+    return failure();
+  Value x = n.convert(n[0], i32), filter = n.convert(n[1], i32);
+  if (n.has(2))
+    x = n.sub(x, n.convert(n.reshape(n[2], {}), i32));
+  if (n.has(3)) {
+    Value zero = n.convert(n[3], i32);
+    if (zero && ts::elementCount(zero.getType()).isConstant(1))
+      zero = n.reshape(zero, {});
+    filter = zero && ts::rankOf(zero) == 1
+                 ? n.sub(filter, n.broadcastAt(zero, {0}, ts::dimsOf(filter)))
+                 : n.sub(filter, zero);
+  }
+  int64_t groups = n.integer("group", 1);
+  if (groups < 1 || groups > 1 << 30)
+    return n.fail("group is " + Twine(groups), "give a positive number");
+  return n.out(convolve(n, x, filter, *w,
+                        SmallVector<int64_t>(window->size(), 1), groups));
+}
+
+/// A convolution of the spread input with the mirrored filter.
+LogicalResult importConvTranspose(Node &n) {
+  std::optional<SmallVector<int64_t>> window = filterWindow(n, n[1]);
+  if (!window)
+    return failure();
+  size_t spatial = window->size();
+  std::string automatic = n.text("auto_pad", "NOTSET");
+  std::optional<Windows> w = readWindows(n, *window);
+  if (!w)
+    return failure();
+  int64_t groups = n.integer("group", 1);
+  SmallVector<Dim> x = ts::dimsOf(n[0]), f = ts::dimsOf(n[1]);
+  std::optional<Dim> perGroup =
+      groups < 1 ? std::nullopt : f[0].exactDiv(n.dim(groups));
+  if (!perGroup)
+    return n.fail(f[0].str() + " channels do not divide into " +
+                      Twine(groups) + " groups",
+                  "correct group");
+  SmallVector<int64_t> extra = n.integers("output_padding"),
+                       wanted = n.integers("output_shape");
+  if (extra.empty())
+    extra.assign(spatial, 0);
+  if (wanted.size() == spatial + 2) // some writers give all dims
+    wanted.erase(wanted.begin(), wanted.begin() + 2);
+  if (extra.size() != spatial || (!wanted.empty() && wanted.size() != spatial))
+    return n.fail("output_padding or output_shape do not fit",
+                  "give an entry a spatial dim");
+  // Pads of the result, then of the equivalent convolution.
+  for (size_t i = 0; i < spatial; ++i) {
+    if (extra[i] < 0 || extra[i] > 1 << 20)
+      return n.fail("output_padding is " + Twine(extra[i]),
+                    "give a small number that is not negative");
+    int64_t extent = ((*window)[i] - 1) * w->dilations[i] + 1;
+    Dim full = (x[i + 2] - 1) * w->strides[i] + extra[i] + extent;
+    bool same = automatic == "SAME_UPPER" || automatic == "SAME_LOWER";
+    if (!wanted.empty() || same) {
+      Dim target = wanted.empty() ? x[i + 2] * w->strides[i]
+                                  : n.dim(wanted[i]);
+      Dim total = full - target;
+      std::optional<int64_t> least = ts::lowerBound(total);
+      if (!least || *least < 0) {
+        // More than the windows give: the rest is zeros at the end.
+        if (!total.asConstant())
+          return n.unsupported("cannot tell whether a pad is negative");
+        extra[i] -= *total.asConstant();
+        total = n.dim(0);
+      }
+      Dim half = total.floorDiv(n.dim(2));
+      bool evenFirst = automatic == "SAME_UPPER";
+      w->low[i] = evenFirst ? half : total - half;
+      w->high[i] = evenFirst ? total - half : half;
+    }
+    w->low[i] = n.dim(extent - 1) - w->low[i];
+    w->high[i] = n.dim(extent - 1) - w->high[i] + extra[i];
+  }
+  // [C, F/g, window] to [F, C/g, mirrored window]
+  SmallVector<Dim> split{n.dim(groups), *perGroup, f[1]};
+  SmallVector<int64_t> order{0, 2, 1};
+  SmallVector<Dim> merged{f[1] * groups, *perGroup};
+  SmallVector<Dim> starts{n.dim(0), n.dim(0)};
+  SmallVector<int64_t> steps{1, 1};
+  for (size_t i = 0; i < spatial; ++i) {
+    split.push_back(f[i + 2]);
+    merged.push_back(f[i + 2]);
+    order.push_back(static_cast<int64_t>(i) + 3);
+    starts.push_back(f[i + 2] - 1);
+    steps.push_back(-1);
+  }
+  Value filter =
+      n.reshape(n.transpose(n.reshape(n[1], split), order), merged);
+  filter = n.makeAs<ts::SliceOp>(
+      n.type(merged, ts::elementTypeOf(n[1])), filter,
+      ts::dimArray(n.importer.context, starts), steps);
+  Windows plain = *w;
+  plain.strides.assign(spatial, 1);
+  Value input = fitChannels(n, n[0], f[0]);
+  // Negative pads crop; the op wants none.
+  SmallVector<Dim> cropLow(spatial, n.dim(0)), cropHigh(spatial, n.dim(0));
+  for (size_t i = 0; i < spatial; ++i) {
+    auto crop = [&](Dim &pad, Dim &cut) {
+      if (std::optional<int64_t> number = pad.asConstant();
+          number && *number < 0) {
+        cut = n.dim(-*number);
+        pad = n.dim(0);
+      }
+    };
+    crop(plain.low[i], cropLow[i]);
+    crop(plain.high[i], cropHigh[i]);
+  }
+  Value y = convolve(n, input, filter, plain, w->strides, groups);
+  for (size_t i = 0; i < spatial && y; ++i) {
+    auto axis = static_cast<int64_t>(i) + 2;
+    y = n.sliceDim(y, axis, cropLow[i],
+                   ts::dimOf(y, axis) - cropLow[i] - cropHigh[i]);
+  }
+  return n.out(addBias(n, y, n[2]));
+}
+
+constexpr OpRow rows[] = {
+    {"", "Conv", 11, 2, 3, importConv},
+    {"", "ConvInteger", 10, 2, 4, importConvInteger},
+    {"", "ConvTranspose", 11, 2, 3, importConvTranspose},
+};
+
+} // namespace
+
+ArrayRef<OpRow> convRows() { return rows; }
+
+} // namespace knapper

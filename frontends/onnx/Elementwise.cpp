@@ -1,0 +1,193 @@
+// Arithmetic, comparison, logic, bits, conversion: one element at a time.
+#include "frontends/onnx/Node.h"
+#include "frontends/onnx/Tensors.h"
+
+using namespace mlir;
+
+namespace knapper {
+namespace {
+
+template <typename Op> LogicalResult unary(Node &n) {
+  return n.out(n.make<Op>(n[0]));
+}
+
+template <typename Op> LogicalResult binary(Node &n) {
+  return n.out(n.binary<Op>(n[0], n[1]));
+}
+
+/// Max, Min, Sum: any number of operands.
+template <typename Op> LogicalResult variadic(Node &n) {
+  SmallVector<Value> values = n.broadcastAll(n.all());
+  Value result = values[0];
+  for (Value value : ArrayRef<Value>(values).drop_front())
+    result = n.make<Op>(result, value);
+  return n.out(result);
+}
+
+LogicalResult importMean(Node &n) {
+  SmallVector<Value> values = n.broadcastAll(n.all());
+  Value result = values[0];
+  for (Value value : ArrayRef<Value>(values).drop_front())
+    result = n.add(result, value);
+  return n.out(n.mul(result, 1.0 / static_cast<double>(values.size())));
+}
+
+template <ts::ComparePredicate predicate> LogicalResult compare(Node &n) {
+  return n.out(n.compare(predicate, n[0], n[1]));
+}
+
+LogicalResult importReciprocal(Node &n) {
+  return n.out(n.div(n.splatLike(1, n[0]), n[0]));
+}
+
+LogicalResult importMod(Node &n) {
+  if (n.integer("fmod", 0))
+    return binary<ts::RemOp>(n);
+  if (isa<FloatType>(ts::elementTypeOf(n[0])))
+    return n.fail("fmod must be 1 for floating-point operands",
+                  "set fmod to 1");
+  return binary<ts::ModOp>(n);
+}
+
+LogicalResult importPow(Node &n) {
+  Type base = ts::elementTypeOf(n[0]), exponent = ts::elementTypeOf(n[1]);
+  if (base == exponent)
+    return binary<ts::PowOp>(n);
+  if (isa<FloatType>(base))
+    return n.out(n.binary<ts::PowOp>(n[0], n.convert(n[1], base)));
+  // An integer base with another exponent: in the exponent's type.
+  Type wide = isa<FloatType>(exponent) ? exponent : n.b.getI64Type();
+  return n.out(n.convert(
+      n.binary<ts::PowOp>(n.convert(n[0], wide), n.convert(n[1], wide)), base));
+}
+
+LogicalResult importWhere(Node &n) {
+  return n.out(n.select(n[0], n[1], n[2]));
+}
+
+LogicalResult importClip(Node &n) {
+  Value x = n[0];
+  if (n.has(1))
+    x = n.binary<ts::MaxOp>(x, n[1]);
+  if (n.has(2))
+    x = n.binary<ts::MinOp>(x, n[2]);
+  return n.out(x);
+}
+
+LogicalResult castTo(Node &n, Type element) {
+  return n.out(n.convert(n[0], element));
+}
+
+LogicalResult importCast(Node &n) {
+  int64_t to = n.integer("to", 0);
+  Type element = onnxElementType(n.importer.context, static_cast<int32_t>(to));
+  if (!element)
+    return n.unsupported("conversion to " +
+                         onnxTypeName(static_cast<int32_t>(to)));
+  return castTo(n, element);
+}
+
+LogicalResult importCastLike(Node &n) {
+  return castTo(n, ts::elementTypeOf(n[1]));
+}
+
+LogicalResult importIsInf(Node &n) {
+  return n.out(n.make<ts::IsInfOp>(
+      n[0], bool(n.integer("detect_positive", 1)),
+      bool(n.integer("detect_negative", 1))));
+}
+
+LogicalResult importBitShift(Node &n) {
+  std::string direction = n.text("direction", "");
+  if (direction == "LEFT")
+    return binary<ts::ShiftLeftOp>(n);
+  if (direction == "RIGHT")
+    return binary<ts::ShiftRightOp>(n);
+  return n.fail("direction is '" + direction + "'",
+                "set it to LEFT or RIGHT");
+}
+
+LogicalResult importIdentity(Node &n) { return n.out(n[0]); }
+
+/// At inference a dropout passes its input on; the mask keeps all.
+LogicalResult importDropout(Node &n) {
+  if (n.has(2)) {
+    std::optional<SmallVector<int64_t>> training =
+        n.numbers(n[2], "training_mode");
+    if (!training)
+      return failure();
+    if (training->size() != 1 || (*training)[0])
+      return n.unsupported("training mode");
+  }
+  if (n.wants(1) &&
+      failed(n.out(n.broadcastTo(n.integerScalar(1, n.b.getI1Type()),
+                                 ts::dimsOf(n[0])),
+                   1)))
+    return failure();
+  return n.out(n[0]);
+}
+
+using P = ts::ComparePredicate;
+
+constexpr OpRow rows[] = {
+    {"", "Abs", 13, 1, 1, unary<ts::AbsOp>},
+    {"", "Acos", 7, 1, 1, unary<ts::AcosOp>},
+    {"", "Acosh", 9, 1, 1, unary<ts::AcoshOp>},
+    {"", "Add", 13, 2, 2, binary<ts::AddOp>},
+    {"", "And", 7, 2, 2, binary<ts::AndOp>},
+    {"", "Asin", 7, 1, 1, unary<ts::AsinOp>},
+    {"", "Asinh", 9, 1, 1, unary<ts::AsinhOp>},
+    {"", "Atan", 7, 1, 1, unary<ts::AtanOp>},
+    {"", "Atanh", 9, 1, 1, unary<ts::AtanhOp>},
+    {"", "BitShift", 11, 2, 2, importBitShift},
+    {"", "BitwiseAnd", 18, 2, 2, binary<ts::AndOp>},
+    {"", "BitwiseNot", 18, 1, 1, unary<ts::NotOp>},
+    {"", "BitwiseOr", 18, 2, 2, binary<ts::OrOp>},
+    {"", "BitwiseXor", 18, 2, 2, binary<ts::XorOp>},
+    {"", "Cast", 13, 1, 1, importCast},
+    {"", "CastLike", 15, 2, 2, importCastLike},
+    {"", "Ceil", 13, 1, 1, unary<ts::CeilOp>},
+    {"", "Clip", 12, 1, 3, importClip},
+    {"", "Cos", 7, 1, 1, unary<ts::CosOp>},
+    {"", "Cosh", 9, 1, 1, unary<ts::CoshOp>},
+    {"", "Div", 13, 2, 2, binary<ts::DivOp>},
+    {"", "Dropout", 12, 1, 3, importDropout},
+    {"", "Equal", 11, 2, 2, compare<P::eq>},
+    {"", "Erf", 13, 1, 1, unary<ts::ErfOp>},
+    {"", "Exp", 13, 1, 1, unary<ts::ExpOp>},
+    {"", "Floor", 13, 1, 1, unary<ts::FloorOp>},
+    {"", "Greater", 13, 2, 2, compare<P::gt>},
+    {"", "GreaterOrEqual", 12, 2, 2, compare<P::ge>},
+    {"", "Identity", 13, 1, 1, importIdentity},
+    {"", "IsInf", 10, 1, 1, importIsInf},
+    {"", "IsNaN", 13, 1, 1, unary<ts::IsNanOp>},
+    {"", "Less", 13, 2, 2, compare<P::lt>},
+    {"", "LessOrEqual", 12, 2, 2, compare<P::le>},
+    {"", "Log", 13, 1, 1, unary<ts::LogOp>},
+    {"", "Max", 13, 1, anyNumber, variadic<ts::MaxOp>},
+    {"", "Mean", 13, 1, anyNumber, importMean},
+    {"", "Min", 13, 1, anyNumber, variadic<ts::MinOp>},
+    {"", "Mod", 13, 2, 2, importMod},
+    {"", "Mul", 13, 2, 2, binary<ts::MulOp>},
+    {"", "Neg", 13, 1, 1, unary<ts::NegOp>},
+    {"", "Not", 1, 1, 1, unary<ts::NotOp>},
+    {"", "Or", 7, 2, 2, binary<ts::OrOp>},
+    {"", "Pow", 13, 2, 2, importPow},
+    {"", "Reciprocal", 13, 1, 1, importReciprocal},
+    {"", "Round", 11, 1, 1, unary<ts::RoundEvenOp>},
+    {"", "Sign", 13, 1, 1, unary<ts::SignOp>},
+    {"", "Sin", 7, 1, 1, unary<ts::SinOp>},
+    {"", "Sinh", 9, 1, 1, unary<ts::SinhOp>},
+    {"", "Sqrt", 13, 1, 1, unary<ts::SqrtOp>},
+    {"", "Sub", 13, 2, 2, binary<ts::SubOp>},
+    {"", "Sum", 13, 1, anyNumber, variadic<ts::AddOp>},
+    {"", "Tan", 7, 1, 1, unary<ts::TanOp>},
+    {"", "Where", 9, 3, 3, importWhere},
+    {"", "Xor", 7, 2, 2, binary<ts::XorOp>},
+};
+
+} // namespace
+
+ArrayRef<OpRow> elementwiseRows() { return rows; }
+
+} // namespace knapper

@@ -1,0 +1,141 @@
+// Reading and writing by index.
+#include "frontends/onnx/Node.h"
+
+using namespace mlir;
+
+namespace knapper {
+namespace {
+
+using ts::Dim;
+
+LogicalResult importGather(Node &n) {
+  int64_t axis = n.axis("axis", 0, ts::rankOf(n[0]));
+  return n.out(
+      n.make<ts::GatherOp>(n[0], n[1], uint64_t(axis)));
+}
+
+LogicalResult importGatherElements(Node &n) {
+  int64_t axis = n.axis("axis", 0, ts::rankOf(n[0]));
+  return n.out(
+      n.make<ts::GatherElementsOp>(n[0], n[1], uint64_t(axis)));
+}
+
+LogicalResult importGatherNd(Node &n) {
+  int64_t batch = n.integer("batch_dims", 0);
+  SmallVector<Dim> dims = ts::dimsOf(n[0]), indices = ts::dimsOf(n[1]);
+  if (batch < 0 || batch > static_cast<int64_t>(dims.size()) ||
+      batch >= static_cast<int64_t>(indices.size()))
+    return n.fail("batch_dims " + Twine(batch) + " does not fit " +
+                      ts::shapeText(n[0].getType()) + " and " +
+                      ts::shapeText(n[1].getType()),
+                  "correct batch_dims");
+  for (int64_t i = 0; i < batch; ++i)
+    indices[i] = dims[i];
+  return n.out(n.make<ts::GatherNdOp>(n[0], n.castDims(n[1], indices),
+                                      uint64_t(batch)));
+}
+
+/// The combination that `reduction` names; nothing for an unknown one.
+std::optional<ts::ReduceKindAttr> reductionOf(Node &n) {
+  std::string name = n.text("reduction", "none");
+  if (name == "none")
+    return ts::ReduceKindAttr();
+  std::optional<ts::ReduceKind> kind = ts::symbolizeReduceKind(name);
+  if (!kind || *kind == ts::ReduceKind::logical_and ||
+      *kind == ts::ReduceKind::logical_or) {
+    (void)n.fail("reduction is '" + name + "'",
+                 "use none, add, mul, max or min");
+    return std::nullopt;
+  }
+  return ts::ReduceKindAttr::get(n.importer.context, *kind);
+}
+
+LogicalResult importScatterElements(Node &n) {
+  std::optional<ts::ReduceKindAttr> kind = reductionOf(n);
+  if (!kind)
+    return failure();
+  int64_t axis = n.axis("axis", 0, ts::rankOf(n[0]));
+  if (ts::rankOf(n[1]) != ts::rankOf(n[2]))
+    return n.fail("indices and updates differ in rank",
+                  "give an update an index");
+  return n.out(n.make<ts::ScatterElementsOp>(
+      n[0], n[1], n.castDims(n[2], ts::dimsOf(n[1])),
+      uint64_t(axis), *kind));
+}
+
+LogicalResult importScatterNd(Node &n) {
+  std::optional<ts::ReduceKindAttr> kind = reductionOf(n);
+  if (!kind)
+    return failure();
+  SmallVector<Dim> dims = ts::dimsOf(n[0]), expected = ts::dimsOf(n[1]);
+  if (expected.empty())
+    return n.fail("indices are a scalar", "give them a last dim");
+  std::optional<int64_t> depth = expected.back().asConstant();
+  if (!depth || *depth > static_cast<int64_t>(dims.size()))
+    return n.fail("the last dim of the indices is " + expected.back().str() +
+                      " for rank " + Twine(dims.size()),
+                  "correct the indices");
+  expected.pop_back();
+  llvm::append_range(expected, ArrayRef<Dim>(dims).drop_front(*depth));
+  if (static_cast<int64_t>(expected.size()) != ts::rankOf(n[2]))
+    return n.fail("updates are " + ts::shapeText(n[2].getType()) +
+                      ", which the indices do not give",
+                  "correct the updates' shape");
+  return n.out(n.make<ts::ScatterNdOp>(n[0], n[1],
+                                       n.castDims(n[2], expected), *kind));
+}
+
+LogicalResult importOneHot(Node &n) {
+  std::optional<SmallVector<Dim>> depth;
+  if (isa<FloatType>(ts::elementTypeOf(n[1]))) {
+    std::optional<SmallVector<double>> number = n.realNumbers(n[1], "depth");
+    if (!number)
+      return failure();
+    depth.emplace();
+    for (double value : *number)
+      depth->push_back(n.dim(static_cast<int64_t>(value)));
+  } else {
+    depth = n.sizes(n[1], "depth");
+  }
+  if (!depth)
+    return failure();
+  if (depth->size() != 1 || ts::rankOf(n[2]) != 1 ||
+      !ts::dimOf(n[2], 0).isConstant(2))
+    return n.fail("depth must be one number and values two",
+                  "give values [off, on]");
+  SmallVector<Dim> dims = ts::dimsOf(n[0]);
+  auto rank = static_cast<int64_t>(dims.size());
+  int64_t axis = n.axis("axis", -1, rank + 1);
+  SmallVector<int64_t> at;
+  for (int64_t i = 0; i < rank; ++i)
+    at.push_back(i < axis ? i : i + 1);
+  dims.insert(dims.begin() + axis, depth->front());
+  Type i64 = n.b.getI64Type();
+  Value position = n.makeAs<ts::IotaOp>(n.type(dims, i64),
+                                        uint64_t(axis));
+  // Negative indices count from the end.
+  Value index = n.broadcastAt(n.convert(n[0], i64), at, dims);
+  Value wrapped = n.select(
+      n.compare(ts::ComparePredicate::lt, index, n.integerScalar(0, i64)),
+      n.add(index, n.sizeScalar(depth->front(), i64)), index);
+  Value hit = n.compare(ts::ComparePredicate::eq, position, wrapped);
+  auto value = [&](int64_t i) {
+    return n.reshape(n.sliceDim(n[2], 0, n.dim(i), n.dim(1)), {});
+  };
+  return n.out(n.select(hit, value(1), value(0)));
+}
+
+constexpr OpRow rows[] = {
+    {"", "Gather", 13, 2, 2, importGather},
+    {"", "GatherElements", 13, 2, 2, importGatherElements},
+    {"", "GatherND", 12, 2, 2, importGatherNd},
+    {"", "OneHot", 11, 3, 3, importOneHot},
+    {"", "ScatterElements", 13, 3, 3, importScatterElements},
+    {"", "ScatterND", 13, 3, 3, importScatterNd},
+};
+
+} // namespace
+
+ArrayRef<OpRow> gatherRows() { return rows; }
+
+} // namespace knapper

@@ -1,0 +1,699 @@
+#include "frontends/onnx/Importer.h"
+#include "frontends/onnx/Node.h"
+#include "frontends/onnx/Tensors.h"
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/IR/Verifier.h"
+#include <queue>
+
+using namespace mlir;
+
+namespace knapper {
+
+using ts::Dim;
+
+constexpr unsigned maxNesting = 64;
+constexpr size_t maxNodes = 1 << 20;
+
+std::string domainOf(const onnx::NodeProto &node) {
+  return node.domain() == "ai.onnx" ? "" : node.domain();
+}
+
+static std::string nodeName(const onnx::NodeProto &node, size_t index,
+                            const OnnxScope &scope) {
+  return scope.prefix + (node.name().empty() ? "#" + std::to_string(index)
+                                             : node.name());
+}
+
+//===----------------------------------------------------------------------===//
+// Problems
+//===----------------------------------------------------------------------===//
+
+Error problemsError(ArrayRef<OnnxProblem> problems, const std::string &where) {
+  using Key = std::tuple<std::string, std::string, int64_t, std::string>;
+  std::map<Key, std::vector<std::string>> groups;
+  for (const OnnxProblem &p : problems)
+    groups[{p.domain, p.op, p.opset, p.reason}].push_back(p.node);
+  std::string text = "the model needs what is not supported yet:";
+  for (const auto &[key, nodes] : groups) {
+    const auto &[domain, op, opset, reason] = key;
+    text += "\n  " + op + " (" + (domain.empty() ? "ai.onnx" : domain) +
+            " opset " + std::to_string(opset) + "): " + reason + "; " +
+            std::to_string(nodes.size()) +
+            (nodes.size() == 1 ? " node: " : " nodes: ");
+    for (size_t i = 0; i < nodes.size() && i < 3; ++i)
+      text += (i ? ", '" : "'") + nodes[i] + "'";
+    if (nodes.size() > 3)
+      text += ", ...";
+  }
+  return userError(std::move(text), where,
+                   "replace these operators before export; `knapper inspect` "
+                   "lists what a model uses");
+}
+
+//===----------------------------------------------------------------------===//
+// Symbols
+//===----------------------------------------------------------------------===//
+
+Importer::Importer(MLIRContext &context, OnnxFile &file,
+                   const OnnxImportOptions &options)
+    : context(&context), b(&context), file(file), options(options) {}
+
+Dim Importer::freshSymbol(StringRef hint) {
+  std::string name = hint.str();
+  for (unsigned i = 1; symbols.contains(StringAttr::get(context, name)) ||
+                       dimParams.contains(name);
+       ++i)
+    name = (hint + "_" + Twine(i)).str();
+  symbols.insert({StringAttr::get(context, name), 0});
+  return Dim::symbol(context, name);
+}
+
+bool Importer::assumeAtLeast(Dim dim, int64_t value) {
+  if (std::optional<int64_t> low = ts::lowerBound(dim); low && *low >= value)
+    return true;
+  // c*s + k >= value  <=  s >= ceil((value - k) / c), for one symbol s.
+  llvm::SetVector<StringAttr> used;
+  dim.collectSymbols(used);
+  if (used.size() != 1)
+    return false;
+  Dim symbol = Dim::symbol(context, used[0].getValue());
+  std::optional<Dim> factor;
+  int64_t k = 0;
+  for (auto [coefficient, monomial] :
+       llvm::zip(dim.attr().getCoefficients(), dim.attr().getMonomials())) {
+    if (monomial.empty())
+      k = coefficient;
+    else
+      factor = symbol.like(coefficient);
+  }
+  if (!factor || !(*factor * symbol + k == dim))
+    return false;
+  int64_t c = *factor->asConstant();
+  if (c <= 0 || std::abs(k) > (int64_t(1) << 40))
+    return false;
+  int64_t least = (value - k + c - 1) / c;
+  int64_t &minimum = symbols[used[0]];
+  minimum = std::max(minimum, least);
+  return true;
+}
+
+ArrayAttr Importer::symbolsAttr() const {
+  SmallVector<Attribute> attrs;
+  for (auto [name, minimum] : symbols)
+    attrs.push_back(ts::SymbolAttr::get(context, name, minimum, -1, 1));
+  return ArrayAttr::get(context, attrs);
+}
+
+std::optional<SmallVector<Dim>> Importer::sizes(Value value) {
+  return ts::symbolicValue(value, valueCache);
+}
+
+Expected<Dim> Importer::inputDim(const onnx::TensorShapeProto::Dimension &dim,
+                                 const std::string &fresh) {
+  auto fixed = [&](StringRef name) -> std::optional<int64_t> {
+    for (const auto &[key, value] : options.dims)
+      if (key == name)
+        return value;
+    return std::nullopt;
+  };
+  auto symbol = [&](StringRef name) -> Dim {
+    if (std::optional<int64_t> number = fixed(name))
+      return Dim::constant(context, *number);
+    symbols.insert({StringAttr::get(context, name), 0});
+    return Dim::symbol(context, name);
+  };
+  if (dim.has_dim_value() && dim.dim_value() >= 0)
+    return Dim::constant(context, dim.dim_value());
+  if (dim.dim_param().empty()) {
+    if (std::optional<int64_t> number = fixed(fresh))
+      return Dim::constant(context, *number);
+    return freshSymbol(fresh);
+  }
+  if (dimParams.contains(dim.dim_param()))
+    return symbol(dim.dim_param());
+  // An expression over names that stand alone elsewhere ("2*batch"); any other
+  // text is a name ("batch-size").
+  std::optional<Dim> parsed = dim.dim_param().size() <= 256
+                                  ? ts::parseDim(context, dim.dim_param())
+                                  : std::nullopt;
+  if (parsed) {
+    llvm::SetVector<StringAttr> used;
+    parsed->collectSymbols(used);
+    if (!used.empty() && ts::isModest(*parsed) &&
+        llvm::all_of(used, [&](StringAttr name) {
+          return dimParams.contains(name.getValue());
+        }))
+      return parsed->substitute([&](StringRef name) { return symbol(name); });
+  }
+  return symbol(dim.dim_param());
+}
+
+Expected<Type> Importer::inputType(const onnx::ValueInfoProto &input) {
+  std::string where = "input '" + input.name() + "'";
+  if (!input.type().has_tensor_type())
+    return userError(input.type().value_case() == onnx::TypeProto::VALUE_NOT_SET
+                         ? "has no type"
+                         : "is no tensor (a sequence, map or optional)",
+                     where, "export the model with plain tensor inputs");
+  const onnx::TypeProto::Tensor &tensor = input.type().tensor_type();
+  Type element = onnxElementType(context, tensor.elem_type());
+  if (!element)
+    return userError("has element type " + onnxTypeName(tensor.elem_type()) +
+                         ", which is not supported",
+                     where, "convert the input before the model");
+  if (!tensor.has_shape())
+    return userError("has no shape, not even a rank", where,
+                     "export the model with the input's rank; its dims may be "
+                     "symbolic");
+  if (tensor.shape().dim_size() > 32)
+    return userError("has rank " + std::to_string(tensor.shape().dim_size()),
+                     where, "at most 32 dims are supported");
+  SmallVector<Dim> dims;
+  double count = 1;
+  for (const auto &[i, dim] : llvm::enumerate(tensor.shape().dim())) {
+    Expected<Dim> size =
+        inputDim(dim, input.name() + "_dim" + std::to_string(i));
+    if (!size)
+      return size.takeError();
+    if (std::optional<int64_t> number = size->asConstant()) {
+      if (*number < 0)
+        return userError("has the dim " + std::to_string(*number), where,
+                         "export the model again");
+      count *= std::max<double>(1, static_cast<double>(*number));
+    }
+    dims.push_back(*size);
+  }
+  if (count > 1e14)
+    return userError("is too large", where, "export the model again");
+  return Type(ts::tensorType(context, dims, element));
+}
+
+//===----------------------------------------------------------------------===//
+// Names
+//===----------------------------------------------------------------------===//
+
+Expected<Value> Importer::initializer(const onnx::TensorProto &tensor) {
+  if (!onnxElementType(context, tensor.data_type())) {
+    problems.push_back({"", "initializer", 0,
+                        "element type " + onnxTypeName(tensor.data_type()),
+                        tensor.name()});
+    return Value();
+  }
+  Expected<OnnxTensor> data = readTensor(context, file, tensor);
+  if (!data)
+    return data.takeError();
+  Location loc = NameLoc::get(StringAttr::get(context, tensor.name()),
+                              NameLoc::get(StringAttr::get(
+                                  context, "initializer")));
+  if (data->constant) {
+    Value value = ts::ConstantOp::create(b, loc, data->type, data->constant);
+    (void)sizes(value);
+    return value;
+  }
+  return Value(ts::WeightOp::create(b, loc, data->type, data->weight));
+}
+
+Expected<Value> Importer::lookup(const std::string &name, OnnxScope &scope) {
+  if (auto it = scope.values.find(name); it != scope.values.end())
+    return it->second;
+  if (auto it = scope.initializers.find(name);
+      it != scope.initializers.end()) {
+    Expected<Value> value = initializer(*it->second);
+    if (value)
+      scope.values[name] = *value;
+    return value;
+  }
+  for (const OnnxScope *outer = scope.parent; outer; outer = outer->parent) {
+    if (auto it = outer->values.find(name); it != outer->values.end())
+      return it->second;
+    if (auto it = outer->initializers.find(name);
+        it != outer->initializers.end())
+      return initializer(*it->second);
+  }
+  return userError("'" + name + "' is defined nowhere", "the graph",
+                   "check the model with onnx.checker.check_model");
+}
+
+static bool isKnown(const std::string &name, const OnnxScope &scope) {
+  for (const OnnxScope *at = &scope; at; at = at->parent)
+    if (at->values.contains(name) || at->initializers.contains(name))
+      return true;
+  return false;
+}
+
+Status Importer::addInitializers(const onnx::GraphProto &graph,
+                                 OnnxScope &scope) {
+  if (graph.sparse_initializer_size())
+    problems.push_back({"", "sparse_initializer", 0,
+                        "sparse tensors are not supported",
+                        graph.sparse_initializer(0).values().name()});
+  for (const onnx::TensorProto &tensor : graph.initializer())
+    if (!scope.initializers.insert({tensor.name(), &tensor}).second)
+      return userError("is defined twice",
+                       "initializer '" + tensor.name() + "'",
+                       "export the model again");
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Nodes
+//===----------------------------------------------------------------------===//
+
+/// Names that a node reads: its inputs, and what its subgraphs take from
+/// outside.
+static void collectReads(const onnx::NodeProto &node,
+                         SmallVectorImpl<const std::string *> &reads,
+                         unsigned depth = 0) {
+  for (const std::string &input : node.input())
+    if (!input.empty())
+      reads.push_back(&input);
+  if (depth > maxNesting)
+    return;
+  for (const onnx::AttributeProto &attribute : node.attribute()) {
+    auto inGraph = [&](const onnx::GraphProto &graph) {
+      llvm::StringSet<> own;
+      for (const onnx::ValueInfoProto &input : graph.input())
+        own.insert(input.name());
+      for (const onnx::TensorProto &tensor : graph.initializer())
+        own.insert(tensor.name());
+      for (const onnx::NodeProto &inner : graph.node())
+        for (const std::string &output : inner.output())
+          own.insert(output);
+      SmallVector<const std::string *> inside;
+      for (const onnx::NodeProto &inner : graph.node())
+        collectReads(inner, inside, depth + 1);
+      for (const onnx::ValueInfoProto &output : graph.output())
+        inside.push_back(&output.name());
+      for (const std::string *name : inside)
+        if (!own.contains(*name))
+          reads.push_back(name);
+    };
+    if (attribute.has_g())
+      inGraph(attribute.g());
+    for (const onnx::GraphProto &graph : attribute.graphs())
+      inGraph(graph);
+  }
+}
+
+Status Importer::importNodes(const std::vector<onnx::NodeProto> &nodes,
+                             OnnxScope &scope) {
+  if (scope.depth > maxNesting)
+    return userError("functions or subgraphs are nested more than " +
+                         std::to_string(maxNesting) + " deep",
+                     "node '" + scope.prefix + "'",
+                     "inline the model's functions before export");
+  // Topological order that keeps the file's order where it can.
+  llvm::StringMap<int> producer;
+  for (const auto &[i, node] : llvm::enumerate(nodes))
+    for (const std::string &output : node.output()) {
+      if (output.empty())
+        continue;
+      if (scope.values.contains(output) || scope.initializers.contains(output) ||
+          !producer.insert({output, static_cast<int>(i)}).second)
+        return userError("defines '" + output + "' a second time",
+                         "node '" + nodeName(node, i, scope) + "' (" +
+                             node.op_type() + ")",
+                         "every name may be defined once; export again");
+    }
+  size_t count = nodes.size();
+  std::vector<int> waiting(count, 0);
+  std::vector<SmallVector<int, 2>> readers(count);
+  for (const auto &[i, node] : llvm::enumerate(nodes)) {
+    SmallVector<const std::string *> reads;
+    collectReads(node, reads);
+    for (const std::string *name : reads) {
+      if (auto it = producer.find(*name); it != producer.end()) {
+        readers[it->second].push_back(static_cast<int>(i));
+        ++waiting[i];
+      } else if (!isKnown(*name, scope)) {
+        return userError("reads '" + *name + "', which nothing defines",
+                         "node '" + nodeName(node, i, scope) + "' (" +
+                             node.op_type() + ")",
+                         "check the model with onnx.checker.check_model");
+      }
+    }
+  }
+  std::priority_queue<int, std::vector<int>, std::greater<int>> ready;
+  for (size_t i = 0; i < count; ++i)
+    if (!waiting[i])
+      ready.push(static_cast<int>(i));
+  size_t done = 0;
+  while (!ready.empty()) {
+    int i = ready.top();
+    ready.pop();
+    ++done;
+    if (Status status = importNode(nodes[i], i, scope); !status)
+      return status;
+    for (int reader : readers[i])
+      if (--waiting[reader] == 0)
+        ready.push(reader);
+  }
+  if (done == count)
+    return success();
+  size_t stuck = llvm::find_if(waiting, [](int w) { return w; }) -
+                 waiting.begin();
+  const onnx::NodeProto &node = nodes[stuck];
+  return userError("is part of a cycle: it waits for its own result",
+                   "node '" + nodeName(node, stuck, scope) + "' (" +
+                       node.op_type() + ")",
+                   "a graph must have no cycles; export again");
+}
+
+const onnx::FunctionProto *
+Importer::functionOf(const onnx::NodeProto &node) const {
+  auto it = functions.find({domainOf(node), node.op_type(), node.overload()});
+  return it == functions.end() ? nullptr : it->second;
+}
+
+Status Importer::importNode(const onnx::NodeProto &node, size_t index,
+                            OnnxScope &scope) {
+  std::string name = nodeName(node, index, scope);
+  std::string where = "node '" + name + "' (" + node.op_type() + ")";
+  if (++nodesImported > maxNodes)
+    return userError("the model has more than " + std::to_string(maxNodes) +
+                         " nodes once its functions are inlined",
+                     where, "split the model");
+  // What hangs on something missing is skipped: the cause is reported.
+  auto poison = [&]() {
+    for (const std::string &output : node.output())
+      if (!output.empty())
+        scope.values[output] = Value();
+    return success();
+  };
+  std::string domain = domainOf(node);
+  auto opset = scope.opsets.find(domain);
+  const onnx::FunctionProto *function = functionOf(node);
+  if (opset == scope.opsets.end() && !function)
+    return userError("domain '" + (domain.empty() ? "ai.onnx" : domain) +
+                         "' is in no opset_import",
+                     where, "export the model again");
+  int64_t version = opset == scope.opsets.end() ? 1 : opset->second;
+  const OpRow *row = nullptr;
+  if (!function) {
+    bool known = false;
+    row = findRow(domain, node.op_type(), version, &known);
+    if (!row) {
+      problems.push_back({domain, node.op_type(), version,
+                          known ? "not in this opset version"
+                                : "no such operator here",
+                          name});
+      return poison();
+    }
+  }
+  SmallVector<Value> inputs;
+  for (const std::string &input : node.input()) {
+    if (input.empty()) {
+      inputs.push_back({});
+      continue;
+    }
+    Expected<Value> value = lookup(input, scope);
+    if (!value) {
+      Error error = value.takeError();
+      if (error.where == "the graph")
+        error.where = where;
+      else
+        error.where = where + ", " + error.where;
+      return error;
+    }
+    if (!*value)
+      return poison();
+    inputs.push_back(*value);
+  }
+  while (!inputs.empty() && !inputs.back())
+    inputs.pop_back();
+  if (function)
+    return inlineFunction(*function, node, name, scope);
+
+  Node n(*this, scope, node, name, domain, version);
+  n.operands = inputs;
+  auto given = static_cast<int>(inputs.size());
+  bool complete = given >= row->minInputs &&
+                  (row->maxInputs == anyNumber || given <= row->maxInputs);
+  for (int i = 0; complete && i < row->minInputs; ++i)
+    complete = bool(inputs[i]);
+  if (!complete) {
+    (void)n.fail("has " + Twine(given) + " inputs where it takes " +
+                     Twine(row->minInputs) +
+                     (row->maxInputs == anyNumber ? " or more"
+                      : row->maxInputs != row->minInputs
+                          ? " to " + std::to_string(row->maxInputs)
+                          : ""),
+                 "check the model with onnx.checker.check_model");
+    return *n.error;
+  }
+  bool built = llvm::succeeded(row->import(n)) && !n.failed();
+  if (n.error) // an error in the graph beats something missing
+    return *n.error;
+  if (!built) {
+    problems.push_back({domain, node.op_type(), version,
+                        n.missing.value_or("cannot be imported"), name});
+    return poison();
+  }
+  for (int i = 0; i < node.output_size(); ++i) {
+    if (node.output(i).empty())
+      continue;
+    if (!n.results[i]) {
+      problems.push_back({domain, node.op_type(), version,
+                          "its result " + std::to_string(i), name});
+      return poison();
+    }
+    scope.values[node.output(i)] = n.results[i];
+  }
+  return success();
+}
+
+Status Importer::inlineFunction(const onnx::FunctionProto &function,
+                                const onnx::NodeProto &node,
+                                const std::string &name, OnnxScope &scope) {
+  std::string where = "node '" + name + "' (" + node.op_type() + ")";
+  if (node.input_size() > function.input_size() ||
+      node.output_size() > function.output_size())
+    return userError("has more inputs or outputs than its function", where,
+                     "export the model again");
+  OnnxScope inner;
+  inner.prefix = name + "/";
+  inner.depth = scope.depth + 1;
+  for (const onnx::OperatorSetIdProto &opset : function.opset_import())
+    inner.opsets[opset.domain() == "ai.onnx" ? "" : opset.domain()] =
+        opset.version();
+  for (auto &entry : scope.opsets)
+    inner.opsets.insert({entry.first(), entry.second});
+  for (const onnx::AttributeProto &attribute : function.attribute_proto())
+    inner.attributes[attribute.name()] = &attribute;
+  for (const onnx::AttributeProto &attribute : node.attribute()) {
+    const onnx::AttributeProto *bound = &attribute;
+    if (attribute.has_ref_attr_name())
+      bound = scope.attributes.lookup(attribute.ref_attr_name());
+    if (bound)
+      inner.attributes[attribute.name()] = bound;
+  }
+  llvm::StringSet<> absent;
+  for (int i = 0; i < function.input_size(); ++i) {
+    if (i >= node.input_size() || node.input(i).empty()) {
+      absent.insert(function.input(i));
+      continue;
+    }
+    Expected<Value> value = lookup(node.input(i), scope);
+    if (!value)
+      return value.takeError();
+    inner.values[function.input(i)] = *value;
+  }
+  // An absent optional input is the empty name inside.
+  std::vector<onnx::NodeProto> nodes = function.node();
+  if (!absent.empty())
+    for (onnx::NodeProto &body : nodes)
+      for (std::string &input : *body.mutable_input())
+        if (absent.contains(input))
+          input.clear();
+  if (Status status = importNodes(nodes, inner); !status)
+    return status;
+  for (int i = 0; i < node.output_size(); ++i) {
+    if (node.output(i).empty())
+      continue;
+    Expected<Value> value = lookup(function.output(i), inner);
+    if (!value)
+      return userError("its function does not define the output '" +
+                           function.output(i) + "'",
+                       where, "export the model again");
+    scope.values[node.output(i)] = *value;
+  }
+  return success();
+}
+
+Expected<SmallVector<Value>>
+Importer::importGraph(const onnx::GraphProto &graph, OnnxScope &scope) {
+  if (Status status = addInitializers(graph, scope); !status)
+    return status.takeError();
+  if (Status status = importNodes(graph.node(), scope); !status)
+    return status.takeError();
+  SmallVector<Value> results;
+  for (const onnx::ValueInfoProto &output : graph.output()) {
+    Expected<Value> value = lookup(output.name(), scope);
+    if (!value) {
+      Error error = value.takeError();
+      if (error.where == "the graph")
+        error.where = "output '" + output.name() + "'";
+      return error;
+    }
+    results.push_back(*value);
+  }
+  return results;
+}
+
+//===----------------------------------------------------------------------===//
+// The model
+//===----------------------------------------------------------------------===//
+
+static Status checkOptions(const OnnxImportOptions &options,
+                           const llvm::StringSet<> &names) {
+  for (const auto &[name, value] : options.dims) {
+    if (!names.contains(name)) {
+      std::string known;
+      for (StringRef key : llvm::make_first_range(
+               llvm::map_range(names, [](const auto &entry) {
+                 return std::pair<StringRef, int>(entry.first(), 0);
+               })))
+        known += (known.empty() ? "" : ", ") + key.str();
+      return userError("the model has no dim of this name", "dim '" + name + "'",
+                       known.empty() ? "the model has no symbolic dims"
+                                     : "its symbolic dims are: " + known);
+    }
+    if (value < 0)
+      return userError("a dim cannot be " + std::to_string(value),
+                       "dim '" + name + "'", "give a size");
+  }
+  return success();
+}
+
+Expected<OwningOpRef<ModuleOp>> Importer::run() {
+  const onnx::ModelProto &model = file.model();
+  const onnx::GraphProto &graph = model.graph();
+  OnnxScope scope;
+  for (const onnx::OperatorSetIdProto &opset : model.opset_import()) {
+    std::string domain = opset.domain() == "ai.onnx" ? "" : opset.domain();
+    scope.opsets[domain] = opset.version();
+    if (domain.empty() && opset.version() < 13)
+      return userError("opset " + std::to_string(opset.version()) +
+                           " is older than 13",
+                       "the model",
+                       "convert it with onnx.version_converter or export it "
+                       "with a newer opset");
+  }
+  for (const onnx::FunctionProto &function : model.functions())
+    functions[{function.domain() == "ai.onnx" ? "" : function.domain(),
+               function.name(), function.overload()}] = &function;
+
+  auto module = OwningOpRef<ModuleOp>(ModuleOp::create(
+      FileLineColLoc::get(context, file.files()[0].empty() ? "model"
+                                                           : file.files()[0],
+                          0, 0)));
+  if (Status status = addInitializers(graph, scope); !status)
+    return status.takeError();
+
+  // Dims that stand alone, before any expression over them is read.
+  llvm::StringSet<> names;
+  SmallVector<const onnx::ValueInfoProto *> inputs;
+  for (const onnx::ValueInfoProto &input : graph.input()) {
+    if (scope.initializers.contains(input.name()))
+      continue; // a default value
+    inputs.push_back(&input);
+    for (const auto &[i, dim] :
+         llvm::enumerate(input.type().tensor_type().shape().dim())) {
+      if (dim.has_dim_value() && dim.dim_value() >= 0)
+        continue;
+      StringRef text = dim.dim_param();
+      if (text.empty()) {
+        names.insert(input.name() + "_dim" + std::to_string(i));
+        continue;
+      }
+      names.insert(text);
+      bool bare = llvm::all_of(text, [](char c) {
+        return llvm::isAlnum(c) || c == '_' || c == '.';
+      });
+      if (bare && !llvm::isDigit(text[0]))
+        dimParams.insert(text);
+    }
+  }
+  if (Status status = checkOptions(options, names); !status)
+    return status.takeError();
+
+  SmallVector<Type> types;
+  llvm::StringSet<> seen;
+  for (const onnx::ValueInfoProto *input : inputs) {
+    if (input->name().empty() || !seen.insert(input->name()).second)
+      return userError("has no name of its own",
+                       "input '" + input->name() + "'",
+                       "give every input another name");
+    Expected<Type> type = inputType(*input);
+    if (!type)
+      return type.takeError();
+    types.push_back(*type);
+  }
+  b.setInsertionPointToEnd(module->getBody());
+  auto main = func::FuncOp::create(b, module->getLoc(), "main",
+                                   b.getFunctionType(types, {}));
+  Block *body = main.addEntryBlock();
+  b.setInsertionPointToEnd(body);
+  for (const auto &[i, input] : llvm::enumerate(inputs)) {
+    scope.values[input->name()] = body->getArgument(i);
+    main.setArgAttr(i, "ts.name", b.getStringAttr(input->name()));
+  }
+  if (Status status = importNodes(graph.node(), scope); !status)
+    return status.takeError();
+
+  SmallVector<Value> results;
+  if (!graph.output_size())
+    return userError("has no outputs", "the graph", "export the model again");
+  for (const onnx::ValueInfoProto &output : graph.output()) {
+    std::string where = "output '" + output.name() + "'";
+    if (!isKnown(output.name(), scope))
+      return userError("is defined nowhere", where, "export the model again");
+    Expected<Value> value = lookup(output.name(), scope);
+    if (!value)
+      return value.takeError();
+    results.push_back(*value);
+    const onnx::TypeProto::Tensor &declared = output.type().tensor_type();
+    if (!*value || !declared.elem_type())
+      continue;
+    Type element = ts::elementTypeOf(*value);
+    if (element != onnxElementType(context, declared.elem_type())) {
+      std::string text;
+      llvm::raw_string_ostream(text) << element;
+      return userError("is declared as " +
+                           onnxTypeName(declared.elem_type()) +
+                           " but the graph gives " + text,
+                       where, "export the model again");
+    }
+    if (declared.has_shape() &&
+        declared.shape().dim_size() != ts::rankOf(*value))
+      return userError("is declared with rank " +
+                           std::to_string(declared.shape().dim_size()) +
+                           " but the graph gives " +
+                           ts::shapeText(value->getType()),
+                       where, "export the model again");
+  }
+  if (!problems.empty())
+    return problemsError(problems, file.files()[0].empty() ? "the model"
+                                                           : file.files()[0]);
+  func::ReturnOp::create(b, main.getLoc(), results);
+  main.setType(b.getFunctionType(types, ValueRange(results).getTypes()));
+  for (const auto &[i, output] : llvm::enumerate(graph.output()))
+    main.setResultAttr(i, "ts.name", b.getStringAttr(output.name()));
+
+  // Shape arithmetic and unread results leave dead ops behind.
+  valueCache.clear();
+  for (Operation &op :
+       llvm::make_early_inc_range(llvm::reverse(body->getOperations())))
+    if (isOpTriviallyDead(&op))
+      op.erase();
+  (*module)->setAttr("ts.symbols", symbolsAttr());
+  SmallVector<StringRef> paths(file.files().begin(), file.files().end());
+  (*module)->setAttr("ts.files", b.getStrArrayAttr(paths));
+  diagnostic.clear();
+  if (failed(mlir::verify(*module)))
+    return internalError("the imported module is not valid: " + diagnostic,
+                         "import");
+  return module;
+}
+
+} // namespace knapper

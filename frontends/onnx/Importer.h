@@ -1,0 +1,99 @@
+//===- Importer.h - One model's way into tensor IR ------------------------===//
+//
+// Walks graphs in topological order, inlines model-local functions, and keeps
+// what several nodes share: names in scope, symbols, the list of what is
+// missing. What one node needs is in Node.h.
+//
+//===----------------------------------------------------------------------===//
+#pragma once
+
+#include "frontends/onnx/Source.h"
+#include "ir/tensor/Dialect.h"
+#include "ir/tensor/SymbolicValue.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/StringSet.h"
+
+namespace knapper {
+
+/// Something that a model needs and we lack.
+struct OnnxProblem {
+  std::string domain, op;
+  int64_t opset;
+  std::string reason; ///< "no such operator here", "element type UINT16"...
+  std::string node;
+};
+
+/// One UserError for all problems: a line a (operator, opset, reason).
+Error problemsError(llvm::ArrayRef<OnnxProblem> problems,
+                    const std::string &where);
+
+/// Names and settings that nodes of one graph or function body see.
+struct OnnxScope {
+  const OnnxScope *parent = nullptr; ///< for a subgraph: the graph around it
+  llvm::StringMap<mlir::Value> values; ///< null: could not be imported
+  llvm::StringMap<const onnx::TensorProto *> initializers;
+  /// What `ref_attr_name` means inside a function body.
+  llvm::StringMap<const onnx::AttributeProto *> attributes;
+  llvm::StringMap<int64_t> opsets;
+  std::string prefix; ///< "caller/" for node names inside a function
+  unsigned depth = 0; ///< of nesting
+};
+
+class Importer {
+public:
+  Importer(mlir::MLIRContext &context, OnnxFile &file,
+           const OnnxImportOptions &options);
+
+  Expected<mlir::OwningOpRef<mlir::ModuleOp>> run();
+
+  /// A symbol that no input names.
+  ts::Dim freshSymbol(llvm::StringRef hint);
+  /// Makes the run refuse bindings where `dim` is below `value`, if that can be
+  /// said as a bound of one symbol. False when it cannot.
+  bool assumeAtLeast(ts::Dim dim, int64_t value);
+  /// `symbolicValue` of the tensor.
+  std::optional<llvm::SmallVector<ts::Dim>> sizes(mlir::Value value);
+
+  /// Imports a subgraph in place. Its inputs are already in `scope`.
+  Expected<llvm::SmallVector<mlir::Value>>
+  importGraph(const onnx::GraphProto &graph, OnnxScope &scope);
+
+  mlir::MLIRContext *context;
+  mlir::OpBuilder b;
+  OnnxFile &file;
+  std::vector<OnnxProblem> problems;
+  std::string diagnostic; ///< what MLIR said last
+
+private:
+  using FunctionKey = std::tuple<std::string, std::string, std::string>;
+
+  Status importNodes(const std::vector<onnx::NodeProto> &nodes,
+                     OnnxScope &scope);
+  Status importNode(const onnx::NodeProto &node, size_t index,
+                    OnnxScope &scope);
+  Status inlineFunction(const onnx::FunctionProto &function,
+                        const onnx::NodeProto &node, const std::string &name,
+                        OnnxScope &scope);
+  /// Null: known, but could not be imported. Error: no such name.
+  Expected<mlir::Value> lookup(const std::string &name, OnnxScope &scope);
+  Expected<mlir::Value> initializer(const onnx::TensorProto &tensor);
+  Status addInitializers(const onnx::GraphProto &graph, OnnxScope &scope);
+  Expected<mlir::Type> inputType(const onnx::ValueInfoProto &input);
+  Expected<ts::Dim> inputDim(const onnx::TensorShapeProto::Dimension &dim,
+                             const std::string &fresh);
+  const onnx::FunctionProto *functionOf(const onnx::NodeProto &node) const;
+  mlir::ArrayAttr symbolsAttr() const;
+
+  const OnnxImportOptions &options;
+  std::map<FunctionKey, const onnx::FunctionProto *> functions;
+  llvm::MapVector<mlir::StringAttr, int64_t> symbols; ///< with their minimum
+  llvm::StringSet<> dimParams; ///< names that stand alone as an input's dim
+  ts::SymbolicValueCache valueCache;
+  size_t nodesImported = 0;
+};
+
+/// "" for the default domain, which models also spell "ai.onnx".
+std::string domainOf(const onnx::NodeProto &node);
+
+} // namespace knapper

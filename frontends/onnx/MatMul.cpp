@@ -1,0 +1,272 @@
+// Matrix products.
+#include "frontends/onnx/Node.h"
+#include "llvm/ADT/StringExtras.h"
+#include <map>
+
+using namespace mlir;
+
+namespace knapper {
+namespace {
+
+using ts::Dim;
+
+Value dot(Node &n, Value lhs, Value rhs, ArrayRef<int64_t> lhsBatch,
+          ArrayRef<int64_t> rhsBatch, ArrayRef<int64_t> lhsContract,
+          ArrayRef<int64_t> rhsContract) {
+  if (!lhs || !rhs)
+    return {};
+  // Equal sizes by form, as ts.dot wants them; else checked at run time.
+  SmallVector<Dim> left = ts::dimsOf(lhs), right = ts::dimsOf(rhs);
+  auto unify = [&](ArrayRef<int64_t> a, ArrayRef<int64_t> b) {
+    for (auto [i, j] : llvm::zip(a, b)) {
+      if (left[i] == right[j])
+        continue;
+      bool takeLeft = left[i].asConstant() ||
+                      (!right[j].asConstant() && left[i].asSymbol());
+      (takeLeft ? right[j] : left[i]) = takeLeft ? left[i] : right[j];
+    }
+  };
+  unify(lhsBatch, rhsBatch);
+  unify(lhsContract, rhsContract);
+  lhs = n.castDims(lhs, left);
+  rhs = n.castDims(rhs, right);
+  return n.make<ts::DotOp>(lhs, rhs, ArrayRef<int64_t>(lhsBatch),
+                           ArrayRef<int64_t>(rhsBatch),
+                           ArrayRef<int64_t>(lhsContract),
+                           ArrayRef<int64_t>(rhsContract), TypeAttr());
+}
+
+/// NumPy's matmul: the last two dims multiply, those before broadcast.
+Value matmul(Node &n, Value a, Value b) {
+  if (!a || !b)
+    return {};
+  int64_t ra = ts::rankOf(a), rb = ts::rankOf(b);
+  if (!ra || !rb) {
+    (void)n.fail("a scalar cannot be a factor of a matrix product",
+                 "use Mul for scalars");
+    return {};
+  }
+  SmallVector<Dim> da = ts::dimsOf(a), db = ts::dimsOf(b);
+  // A right factor without batch, or with one of size 1, shares all rows.
+  bool flat = rb <= 2;
+  if (!flat && llvm::all_of(ArrayRef<Dim>(db).drop_back(2),
+                            [](Dim d) { return d.isConstant(1); }) &&
+      rb <= ra) {
+    b = n.reshape(b, ArrayRef<Dim>(db).take_back(2));
+    rb = 2;
+    flat = true;
+  }
+  if (flat)
+    return dot(n, a, b, {}, {}, {ra - 1}, {rb == 1 ? 0 : rb - 2});
+  // A vector on the left is a matrix of one row, which goes away again.
+  bool vector = ra == 1;
+  if (vector) {
+    a = n.reshape(a, {n.dim(1), da[0]});
+    if (!a)
+      return {};
+    da = ts::dimsOf(a);
+    ra = 2;
+  }
+  SmallVector<Dim> batch =
+      n.broadcastDims({SmallVector<Dim>(ArrayRef<Dim>(da).drop_back(2)),
+                       SmallVector<Dim>(ArrayRef<Dim>(db).drop_back(2))});
+  auto widen = [&](Value value, ArrayRef<Dim> dims) {
+    SmallVector<Dim> to = batch;
+    llvm::append_range(to, dims.take_back(2));
+    return n.broadcastTo(value, to);
+  };
+  a = widen(a, da);
+  b = widen(b, db);
+  auto count = static_cast<int64_t>(batch.size());
+  auto batchDims = llvm::to_vector(llvm::seq<int64_t>(0, count));
+  Value result = dot(n, a, b, batchDims, batchDims, {count + 1}, {count});
+  if (!vector || !result)
+    return result;
+  SmallVector<Dim> dims = ts::dimsOf(result);
+  dims.erase(dims.begin() + count);
+  return n.reshape(result, dims);
+}
+
+LogicalResult importMatMul(Node &n) { return n.out(matmul(n, n[0], n[1])); }
+
+/// 8-bit factors with zero points, product in i32.
+LogicalResult importMatMulInteger(Node &n) {
+  Type i32 = n.b.getI32Type();
+  auto centred = [&](Value value, Value zero, bool rows) -> Value {
+    Value wide = n.convert(value, i32);
+    if (!zero || !wide)
+      return wide;
+    Value shift = n.convert(zero, i32);
+    // A zero point a row of the left factor; a column of the right one.
+    if (shift && rows && ts::rankOf(shift) == 1 &&
+        !ts::dimOf(shift, 0).isConstant(1))
+      shift = n.reshape(shift, {ts::dimOf(shift, 0), n.dim(1)});
+    return n.sub(wide, shift);
+  };
+  return n.out(matmul(n, centred(n[0], n[2], true),
+                      centred(n[1], n[3], false)));
+}
+
+LogicalResult importGemm(Node &n) {
+  if (ts::rankOf(n[0]) != 2 || ts::rankOf(n[1]) != 2)
+    return n.fail("A and B must be matrices, they are " +
+                      ts::shapeText(n[0].getType()) + " and " +
+                      ts::shapeText(n[1].getType()),
+                  "use MatMul for other ranks");
+  Value result = dot(n, n[0], n[1], {}, {}, {n.integer("transA", 0) ? 0 : 1},
+                     {n.integer("transB", 0) ? 1 : 0});
+  double alpha = n.real("alpha", 1), beta = n.real("beta", 1);
+  if (alpha != 1)
+    result = n.mul(result, alpha);
+  if (!n.has(2) || beta == 0 || !result)
+    return n.out(result);
+  Value c = beta == 1 ? n[2] : n.mul(n[2], beta);
+  return n.out(n.make<ts::AddOp>(
+      result, n.broadcastTo(c, ts::dimsOf(result))));
+}
+
+//===----------------------------------------------------------------------===//
+// Einsum
+//===----------------------------------------------------------------------===//
+
+/// A tensor whose dims carry labels.
+struct Labelled {
+  Value value;
+  std::string labels;
+};
+
+/// Sums over labels that nothing else needs; takes diagonals never.
+LogicalResult importEinsum(Node &n) {
+  std::string equation = n.text("equation", "");
+  llvm::erase(equation, ' ');
+  auto [left, right] = StringRef(equation).split("->");
+  bool explicitResult = StringRef(equation).contains("->");
+  SmallVector<StringRef> terms;
+  left.split(terms, ',');
+  if (terms.size() != n.size())
+    return n.fail("equation '" + equation + "' has " + Twine(terms.size()) +
+                      " terms for " + Twine(n.size()) + " inputs",
+                  "give a term an input");
+  if (terms.size() > 2)
+    return n.unsupported("more than two operands");
+  // An ellipsis becomes labels '0', '1', ... counted from the right.
+  size_t broadcastRank = 0;
+  SmallVector<Labelled> operands;
+  std::map<char, int> uses;
+  for (auto [i, term] : llvm::enumerate(terms)) {
+    std::string labels;
+    int64_t rank = ts::rankOf(n[i]);
+    size_t letters = llvm::count_if(term, [](char c) { return c != '.'; });
+    for (size_t at = 0; at < term.size(); ++at) {
+      if (llvm::isAlpha(term[at])) {
+        labels += term[at];
+        continue;
+      }
+      if (term.substr(at, 3) != "..." || rank < static_cast<int64_t>(letters) ||
+          rank - letters > 9)
+        return n.fail("equation '" + equation + "' is malformed",
+                      "use letters, one '...' and '->'");
+      size_t extra = rank - letters;
+      broadcastRank = std::max(broadcastRank, extra);
+      for (size_t k = extra; k-- > 0;)
+        labels += static_cast<char>('0' + k);
+      at += 2;
+    }
+    if (static_cast<int64_t>(labels.size()) != rank)
+      return n.fail("term '" + term + "' does not fit the shape " +
+                        ts::shapeText(n[i].getType()),
+                    "give a label a dim");
+    for (size_t a = 0; a < labels.size(); ++a)
+      for (size_t b = a + 1; b < labels.size(); ++b)
+        if (labels[a] == labels[b])
+          return n.unsupported("a label twice in one term (a diagonal)");
+    for (char c : labels)
+      ++uses[c];
+    operands.push_back({n[i], labels});
+  }
+  std::string result;
+  for (size_t k = broadcastRank; k-- > 0;)
+    if (!explicitResult || right.contains("..."))
+      result += static_cast<char>('0' + k);
+  if (explicitResult) {
+    std::string dots = result;
+    result.clear();
+    for (size_t at = 0; at < right.size(); ++at)
+      if (right.substr(at, 3) == "...") {
+        result += dots;
+        at += 2;
+      } else {
+        result += right[at];
+      }
+  } else {
+    for (auto [label, count] : uses)
+      if (llvm::isAlpha(label) && count == 1)
+        result += label;
+  }
+  std::map<char, int> inResult;
+  for (char c : result)
+    if (!uses.count(c) || inResult[c]++)
+      return n.fail("equation '" + equation + "' has an unknown or doubled "
+                                              "label in its result",
+                    "name each result label once, from the inputs");
+  // Labels of one operand alone that the result does not have: sum first.
+  for (Labelled &operand : operands) {
+    SmallVector<int64_t> gone;
+    std::string kept;
+    for (auto [i, c] : llvm::enumerate(operand.labels))
+      if (uses[c] == 1 && !inResult.count(c))
+        gone.push_back(i);
+      else
+        kept += c;
+    if (!gone.empty())
+      operand.value =
+          n.reduce(ts::ReduceKind::add, operand.value, gone, false);
+    operand.labels = kept;
+  }
+  Labelled product = operands[0];
+  if (operands.size() == 2) {
+    Labelled &a = operands[0], &b = operands[1];
+    if (!a.value || !b.value)
+      return n.out(Value());
+    // A shared dim of size 1 on one side broadcasts.
+    SmallVector<Dim> da = ts::dimsOf(a.value), db = ts::dimsOf(b.value);
+    SmallVector<int64_t> ab, bb, ac, bc;
+    for (auto [i, c] : llvm::enumerate(a.labels)) {
+      size_t j = b.labels.find(c);
+      if (j == std::string::npos)
+        continue;
+      if (da[i].isConstant(1))
+        da[i] = db[j];
+      else if (db[j].isConstant(1))
+        db[j] = da[i];
+      (inResult.count(c) ? ab : ac).push_back(i);
+      (inResult.count(c) ? bb : bc).push_back(j);
+    }
+    product.value = dot(n, n.broadcastTo(a.value, da),
+                        n.broadcastTo(b.value, db), ab, bb, ac, bc);
+    product.labels.clear();
+    for (int64_t i : ab)
+      product.labels += a.labels[i];
+    for (const Labelled *side : {&a, &b})
+      for (char c : side->labels)
+        if ((side == &a ? b : a).labels.find(c) == std::string::npos)
+          product.labels += c;
+  }
+  SmallVector<int64_t> permutation;
+  for (char c : result)
+    permutation.push_back(product.labels.find(c));
+  return n.out(n.transpose(product.value, permutation));
+}
+
+constexpr OpRow rows[] = {
+    {"", "Einsum", 12, 1, anyNumber, importEinsum},
+    {"", "Gemm", 13, 2, 3, importGemm},
+    {"", "MatMul", 13, 2, 2, importMatMul},
+    {"", "MatMulInteger", 10, 2, 4, importMatMulInteger},
+};
+
+} // namespace
+
+ArrayRef<OpRow> matMulRows() { return rows; }
+
+} // namespace knapper

@@ -1,0 +1,213 @@
+// Normalisations.
+#include "frontends/onnx/Node.h"
+
+using namespace mlir;
+
+namespace knapper {
+namespace {
+
+using ts::Dim;
+
+Value rsqrtOf(Node &n, Value variance, double epsilon) {
+  return n.make<ts::RsqrtOp>(n.add(variance, epsilon));
+}
+
+/// ts.layer_norm with scale and bias brought to the normalised dims.
+Value layerNorm(Node &n, Value x, Value scale, Value bias, int64_t axis,
+                double epsilon, bool rms) {
+  if (!x)
+    return {};
+  SmallVector<Dim> dims = ts::dimsOf(x);
+  ArrayRef<Dim> inner = ArrayRef<Dim>(dims).drop_front(axis);
+  auto fit = [&](Value value) {
+    return value ? n.broadcastTo(value, inner) : value;
+  };
+  bool wantScale = bool(scale), wantBias = bool(bias);
+  scale = fit(scale);
+  bias = fit(bias);
+  if ((wantScale && !scale) || (wantBias && !bias))
+    return {};
+  return n.make<ts::LayerNormOp>(
+      x, Optional{scale}, Optional{bias}, uint64_t(axis),
+      llvm::APFloat(epsilon), bool(rms));
+}
+
+LogicalResult importLayerNormalization(Node &n) {
+  int64_t rank = ts::rankOf(n[0]), axis = n.axis("axis", -1, rank);
+  double epsilon = n.real("epsilon", 1e-5);
+  if (n.failed() || failed(n.out(layerNorm(n, n[0], n[1], n[2], axis, epsilon,
+                                           /*rms=*/false))))
+    return failure();
+  if (!n.wants(1) && !n.wants(2))
+    return mlir::success();
+  // The statistics, in f32 as stash_type says.
+  Value x = n[0];
+  if (ts::elementTypeOf(x).getIntOrFloatBitWidth() < 32)
+    x = n.convert(x, n.b.getF32Type());
+  auto axes = llvm::to_vector(llvm::seq<int64_t>(axis, rank));
+  Value mean = n.mean(x, axes, true);
+  if (n.wants(1) && failed(n.out(mean, 1)))
+    return failure();
+  if (!n.wants(2))
+    return mlir::success();
+  Value centred = n.sub(x, mean);
+  return n.out(
+      rsqrtOf(n, n.mean(n.mul(centred, centred), axes, true), epsilon), 2);
+}
+
+LogicalResult importRmsNormalization(Node &n) {
+  int64_t axis = n.axis("axis", -1, ts::rankOf(n[0]));
+  if (n.failed())
+    return failure();
+  return n.out(layerNorm(n, n[0], n[1], {}, axis, n.real("epsilon", 1e-5),
+                         /*rms=*/true));
+}
+
+/// A value a channel as a factor or summand of [N, C, ...].
+Value perChannel(Node &n, Value value, ArrayRef<Dim> dims) {
+  return n.broadcastAt(value, {1}, dims);
+}
+
+LogicalResult importBatchNormalization(Node &n) {
+  if (n.integer("training_mode", 0))
+    return n.unsupported("training mode");
+  SmallVector<Dim> dims = ts::dimsOf(n[0]);
+  if (dims.size() < 2)
+    return n.fail("needs a batch and a channel dim, has " +
+                      ts::shapeText(n[0].getType()),
+                  "give an input of rank 2 or more");
+  for (unsigned i = 1; i < 5; ++i)
+    if (ts::rankOf(n[i]) != 1)
+      return n.fail("scale, bias, mean and variance are vectors",
+                    "give a value a channel");
+  // y = x * s + (bias - mean * s), s = scale / sqrt(variance + epsilon)
+  Type element = ts::elementTypeOf(n[0]);
+  Value mean = n[3], variance = n[4];
+  Value factor =
+      n.mul(n.convert(n[1], ts::elementTypeOf(variance)),
+            rsqrtOf(n, variance, n.real("epsilon", 1e-5)));
+  Value shift = n.sub(n.convert(n[2], ts::elementTypeOf(variance)),
+                      n.mul(mean, factor));
+  return n.out(n.add(n.mul(n[0], perChannel(n, n.convert(factor, element),
+                                            dims)),
+                     perChannel(n, n.convert(shift, element), dims)));
+}
+
+/// Normalises rows of a [rows, count] view; the count may be symbolic.
+Value normalizeRows(Node &n, Value x, Dim rows, Dim count, double epsilon) {
+  Value flat = n.reshape(x, {rows, count});
+  return layerNorm(n, flat, {}, {}, 1, epsilon, /*rms=*/false);
+}
+
+LogicalResult importInstanceNormalization(Node &n) {
+  SmallVector<Dim> dims = ts::dimsOf(n[0]);
+  if (dims.size() < 3)
+    return n.fail("needs spatial dims, has " + ts::shapeText(n[0].getType()),
+                  "give an input of rank 3 or more");
+  Dim count = ts::product(n.importer.context, ArrayRef<Dim>(dims).drop_front(2));
+  Value y = n.reshape(normalizeRows(n, n[0], dims[0] * dims[1], count,
+                                    n.real("epsilon", 1e-5)),
+                      dims);
+  return n.out(n.add(n.mul(y, perChannel(n, n[1], dims)),
+                     perChannel(n, n[2], dims)));
+}
+
+LogicalResult importGroupNormalization(Node &n) {
+  SmallVector<Dim> dims = ts::dimsOf(n[0]);
+  int64_t groups = n.integer("num_groups", 0);
+  if (dims.size() < 2 || groups < 1)
+    return n.fail("needs a channel dim and num_groups",
+                  "correct the input or the attribute");
+  std::optional<Dim> channels = dims[1].exactDiv(n.dim(groups));
+  if (!channels)
+    return n.fail(dims[1].str() + " channels do not divide into " +
+                      Twine(groups) + " groups",
+                  "correct num_groups");
+  Dim count = *channels * ts::product(n.importer.context,
+                                      ArrayRef<Dim>(dims).drop_front(2));
+  Value y = n.reshape(normalizeRows(n, n[0], dims[0] * groups, count,
+                                    n.real("epsilon", 1e-5)),
+                      dims);
+  // Opset 18 gave a value a group, 21 a value a channel.
+  auto spread = [&](Value value) -> Value {
+    if (n.opset >= 21 || !value || ts::rankOf(value) != 1 ||
+        ts::dimOf(value, 0) == dims[1])
+      return value;
+    Value wide = n.broadcastAt(value, {0}, {n.dim(groups), *channels});
+    return n.reshape(wide, {dims[1]});
+  };
+  return n.out(n.add(n.mul(y, perChannel(n, spread(n[1]), dims)),
+                     perChannel(n, spread(n[2]), dims)));
+}
+
+LogicalResult importMeanVariance(Node &n) {
+  SmallVector<int64_t> axes = n.integers("axes");
+  if (!n.hasAttr("axes"))
+    axes = {0, 2, 3};
+  axes = n.normalAxes(axes, ts::rankOf(n[0]));
+  if (n.failed())
+    return failure();
+  Value centred = n.sub(n[0], n.mean(n[0], axes, true));
+  Value deviation = n.make<ts::SqrtOp>(
+      n.mean(n.mul(centred, centred), axes, true));
+  return n.out(n.div(centred, n.add(deviation, 1e-9)));
+}
+
+LogicalResult importLpNormalization(Node &n) {
+  int64_t axis = n.axis("axis", -1, ts::rankOf(n[0])), p = n.integer("p", 2);
+  if (n.failed())
+    return failure();
+  Value norm;
+  if (p == 1)
+    norm = n.reduce(ts::ReduceKind::add, n.make<ts::AbsOp>(n[0]), {axis}, true);
+  else if (p == 2)
+    norm = n.make<ts::SqrtOp>(
+        n.reduce(ts::ReduceKind::add, n.mul(n[0], n[0]), {axis}, true));
+  else
+    return n.fail("p is " + Twine(static_cast<int64_t>(p)), "use 1 or 2");
+  // A row of zeros stays zero.
+  Value zero = n.compare(ts::ComparePredicate::eq, norm, n.scalarFor(n[0], 0));
+  return n.out(n.div(n[0], n.select(zero, n.scalarFor(n[0], 1), norm)));
+}
+
+/// x / (bias + alpha/size * sum of squares over nearby channels)^beta
+LogicalResult importLrn(Node &n) {
+  int64_t size = n.integer("size", 0);
+  SmallVector<Dim> dims = ts::dimsOf(n[0]);
+  if (size < 1 || size > 1 << 20 || dims.size() < 2)
+    return n.fail("needs a positive size and a channel dim",
+                  "correct the attribute or the input");
+  Dim inner = ts::product(n.importer.context, ArrayRef<Dim>(dims).drop_front(2));
+  Value square =
+      n.reshape(n.mul(n[0], n[0]), {dims[0], n.dim(1), dims[1], inner});
+  MLIRContext *context = n.importer.context;
+  Value sum = n.make<ts::PoolOp>(
+      ts::PoolKind::sum, square, ArrayRef<int64_t>({size, 1}),
+      ArrayRef<int64_t>({1, 1}), ArrayRef<int64_t>({1, 1}),
+      ts::dimArray(context, {n.dim((size - 1) / 2), n.dim(0)}),
+      ts::dimArray(context, {n.dim(size / 2), n.dim(0)}),
+      bool(false), bool(false));
+  sum = n.reshape(sum, dims);
+  Value base = n.add(
+      n.mul(sum, n.real("alpha", 1e-4) / static_cast<double>(size)),
+      n.real("bias", 1));
+  return n.out(n.div(
+      n[0], n.binary<ts::PowOp>(base, n.scalarFor(n[0], n.real("beta", 0.75)))));
+}
+
+constexpr OpRow rows[] = {
+    {"", "BatchNormalization", 9, 5, 5, importBatchNormalization},
+    {"", "GroupNormalization", 18, 3, 3, importGroupNormalization},
+    {"", "InstanceNormalization", 6, 3, 3, importInstanceNormalization},
+    {"", "LRN", 13, 1, 1, importLrn},
+    {"", "LayerNormalization", 17, 2, 3, importLayerNormalization},
+    {"", "LpNormalization", 1, 1, 1, importLpNormalization},
+    {"", "MeanVarianceNormalization", 13, 1, 1, importMeanVariance},
+    {"", "RMSNormalization", 23, 2, 2, importRmsNormalization},
+};
+
+} // namespace
+
+ArrayRef<OpRow> normalizationRows() { return rows; }
+
+} // namespace knapper

@@ -1,0 +1,179 @@
+// Reductions, arg-reductions, scans, sorts.
+#include "frontends/onnx/Node.h"
+
+using namespace mlir;
+
+namespace knapper {
+namespace {
+
+using K = ts::ReduceKind;
+
+/// The axes, from the attribute or the input; nothing on failure.
+std::optional<SmallVector<int64_t>> axesOf(Node &n) {
+  SmallVector<int64_t> axes = n.integers("axes");
+  if (n.has(1)) {
+    std::optional<SmallVector<int64_t>> given = n.numbers(n[1], "axes");
+    if (!given)
+      return std::nullopt;
+    axes = *given;
+  }
+  int64_t rank = ts::rankOf(n[0]);
+  if (axes.empty() && !n.integer("noop_with_empty_axes", 0))
+    return llvm::to_vector(llvm::seq<int64_t>(0, rank));
+  axes = n.normalAxes(axes, rank);
+  if (n.failed())
+    return std::nullopt;
+  return axes;
+}
+
+template <typename Fn> LogicalResult reduction(Node &n, Fn &&body) {
+  std::optional<SmallVector<int64_t>> axes = axesOf(n);
+  if (!axes)
+    return failure();
+  return n.out(body(n[0], ArrayRef<int64_t>(*axes), n.integer("keepdims", 1)));
+}
+
+template <K kind> LogicalResult importReduce(Node &n) {
+  return reduction(n, [&](Value x, ArrayRef<int64_t> axes, bool keep) {
+    K used = kind;
+    if (ts::elementTypeOf(x).isInteger(1)) // of booleans: any, all
+      used = kind == K::max   ? K::logical_or
+             : kind == K::min ? K::logical_and
+                              : kind;
+    return n.reduce(used, x, axes, keep);
+  });
+}
+
+LogicalResult importReduceMean(Node &n) {
+  return reduction(n, [&](Value x, ArrayRef<int64_t> axes, bool keep) {
+    return axes.empty() ? x : n.mean(x, axes, keep);
+  });
+}
+
+LogicalResult importReduceL1(Node &n) {
+  return reduction(n, [&](Value x, ArrayRef<int64_t> axes, bool keep) {
+    return n.reduce(K::add, n.make<ts::AbsOp>(x), axes, keep);
+  });
+}
+
+Value sumOfSquares(Node &n, Value x, ArrayRef<int64_t> axes, bool keep) {
+  return n.reduce(K::add, n.make<ts::MulOp>(x, x), axes, keep);
+}
+
+LogicalResult importReduceL2(Node &n) {
+  return reduction(n, [&](Value x, ArrayRef<int64_t> axes, bool keep) {
+    Type element = ts::elementTypeOf(x);
+    Value wide = isa<FloatType>(element) ? x : n.convert(x, n.b.getF64Type());
+    return n.convert(
+        n.make<ts::SqrtOp>(sumOfSquares(n, wide, axes, keep)), element);
+  });
+}
+
+LogicalResult importReduceSumSquare(Node &n) {
+  return reduction(n, [&](Value x, ArrayRef<int64_t> axes, bool keep) {
+    return sumOfSquares(n, x, axes, keep);
+  });
+}
+
+/// `body` in floating point, for integers by way of f64.
+template <typename Fn> Value inFloat(Node &n, Value x, Fn &&body) {
+  Type element = ts::elementTypeOf(x);
+  if (isa<FloatType>(element))
+    return body(x);
+  return n.convert(body(n.convert(x, n.b.getF64Type())), element);
+}
+
+LogicalResult importReduceLogSum(Node &n) {
+  return reduction(n, [&](Value x, ArrayRef<int64_t> axes, bool keep) {
+    return inFloat(n, x, [&](Value f) {
+      return n.make<ts::LogOp>(n.reduce(K::add, f, axes, keep));
+    });
+  });
+}
+
+/// log(sum(e^(x - m))) + m with m the largest; 0 where that is infinite.
+LogicalResult importReduceLogSumExp(Node &n) {
+  return reduction(n, [&](Value x, ArrayRef<int64_t> axes, bool keep) {
+    return inFloat(n, x, [&](Value f) -> Value {
+      Value largest = n.reduce(K::max, f, axes, true);
+      Value infinite = n.make<ts::IsInfOp>(largest, bool(true),
+                                           bool(true));
+      largest = n.select(infinite, n.scalarFor(f, 0), largest);
+      Value sum = n.reduce(K::add, n.make<ts::ExpOp>(n.sub(f, largest)), axes,
+                           true);
+      Value result = n.add(n.make<ts::LogOp>(sum), largest);
+      if (keep || !result)
+        return result;
+      SmallVector<ts::Dim> dims;
+      for (auto [i, dim] : llvm::enumerate(ts::dimsOf(f)))
+        if (!llvm::is_contained(axes, static_cast<int64_t>(i)))
+          dims.push_back(dim);
+      return n.reshape(result, dims);
+    });
+  });
+}
+
+template <K kind> LogicalResult importArg(Node &n) {
+  int64_t axis = n.axis("axis", 0, ts::rankOf(n[0]));
+  SmallVector<ts::Dim> dims = ts::dimsOf(n[0]);
+  Value index = n.make<ts::ArgReduceOp>(
+      kind, n[0], uint64_t(axis),
+      bool(n.integer("select_last_index", 0)));
+  if (n.integer("keepdims", 1) && index) {
+    dims[axis] = n.dim(1);
+    index = n.reshape(index, dims);
+  }
+  return n.out(index);
+}
+
+template <K kind> LogicalResult importCumulative(Node &n) {
+  std::optional<SmallVector<int64_t>> axis = n.numbers(n[1], "the axis");
+  if (!axis)
+    return failure();
+  if (axis->size() != 1)
+    return n.fail("the axis must be one number", "give a scalar");
+  int64_t dim = n.normalAxis((*axis)[0], ts::rankOf(n[0]));
+  return n.out(n.make<ts::ScanOp>(kind, n[0], uint64_t(dim),
+                                  bool(n.integer("exclusive", 0)),
+                                  bool(n.integer("reverse", 0))));
+}
+
+LogicalResult importTopK(Node &n) {
+  std::optional<SmallVector<ts::Dim>> k = n.sizes(n[1], "K");
+  if (!k)
+    return failure();
+  if (k->size() != 1)
+    return n.fail("K must hold one number", "give a 1-D tensor of one element");
+  int64_t axis = n.axis("axis", -1, ts::rankOf(n[0]));
+  Operation *op = n.makeOp<ts::TopKOp>(
+      2, n[0], (*k)[0].attr(), uint64_t(axis),
+      bool(n.integer("largest", 1)));
+  if (!op)
+    return failure();
+  return mlir::success(succeeded(n.out(op->getResult(0), 0)) &&
+                 succeeded(n.out(op->getResult(1), 1)));
+}
+
+constexpr OpRow rows[] = {
+    {"", "ArgMax", 13, 1, 1, importArg<K::max>},
+    {"", "ArgMin", 13, 1, 1, importArg<K::min>},
+    {"", "CumProd", 26, 2, 2, importCumulative<K::mul>},
+    {"", "CumSum", 11, 2, 2, importCumulative<K::add>},
+    {"", "ReduceL1", 13, 1, 2, importReduceL1},
+    {"", "ReduceL2", 13, 1, 2, importReduceL2},
+    {"", "ReduceLogSum", 13, 1, 2, importReduceLogSum},
+    {"", "ReduceLogSumExp", 13, 1, 2, importReduceLogSumExp},
+    {"", "ReduceMax", 13, 1, 2, importReduce<K::max>},
+    {"", "ReduceMean", 13, 1, 2, importReduceMean},
+    {"", "ReduceMin", 13, 1, 2, importReduce<K::min>},
+    {"", "ReduceProd", 13, 1, 2, importReduce<K::mul>},
+    {"", "ReduceSum", 13, 1, 2, importReduce<K::add>},
+    {"", "ReduceSumSquare", 13, 1, 2, importReduceSumSquare},
+    {"", "TopK", 11, 2, 2, importTopK},
+};
+
+} // namespace
+
+ArrayRef<OpRow> reductionRows() { return rows; }
+
+} // namespace knapper

@@ -1,0 +1,194 @@
+// Parts of tensors: Slice, Pad.
+#include "frontends/onnx/Node.h"
+
+using namespace mlir;
+
+namespace knapper {
+namespace {
+
+using ts::Dim;
+
+Dim smaller(Dim a, Dim b) {
+  if (std::optional<int64_t> gap = ts::lowerBound(b - a); gap && *gap >= 0)
+    return a;
+  if (std::optional<int64_t> gap = ts::lowerBound(a - b); gap && *gap >= 0)
+    return b;
+  return a.min(b);
+}
+Dim larger(Dim a, Dim b) {
+  if (std::optional<int64_t> gap = ts::lowerBound(b - a); gap && *gap >= 0)
+    return b;
+  if (std::optional<int64_t> gap = ts::lowerBound(a - b); gap && *gap >= 0)
+    return a;
+  return a.max(b);
+}
+
+constexpr int64_t endless = INT32_MAX;
+
+/// An index as ONNX gives it (negative from the end, INT_MAX for the end),
+/// clamped to [low, high]. Nothing when its sign is unknown.
+std::optional<Dim> resolve(Node &n, Dim index, Dim size, Dim low, Dim high) {
+  if (std::optional<int64_t> number = index.asConstant()) {
+    if (*number >= endless)
+      return high;
+    if (*number <= -endless)
+      return low;
+    if (*number < 0)
+      index = index + size;
+  } else {
+    std::optional<int64_t> above = ts::upperBound(index);
+    if (above && *above < 0)
+      index = index + size;
+    else if (!n.importer.assumeAtLeast(index, 0))
+      return std::nullopt;
+  }
+  return larger(smaller(index, high), low);
+}
+
+LogicalResult importSlice(Node &n) {
+  std::optional<SmallVector<Dim>> starts = n.sizes(n[1], "starts"),
+                                  ends = n.sizes(n[2], "ends");
+  if (!starts || !ends)
+    return failure();
+  int64_t rank = ts::rankOf(n[0]);
+  SmallVector<int64_t> axes =
+      llvm::to_vector(llvm::seq<int64_t>(0, starts->size())),
+      steps(starts->size(), 1);
+  if (n.has(3)) {
+    std::optional<SmallVector<int64_t>> given = n.numbers(n[3], "axes");
+    if (!given)
+      return failure();
+    axes = *given;
+  }
+  if (n.has(4)) {
+    std::optional<SmallVector<int64_t>> given = n.numbers(n[4], "steps");
+    if (!given)
+      return failure();
+    steps = *given;
+  }
+  if (ends->size() != starts->size() || axes.size() != starts->size() ||
+      steps.size() != starts->size())
+    return n.fail("starts, ends, axes and steps differ in length",
+                  "give one of each an axis");
+  SmallVector<Dim> dims = ts::dimsOf(n[0]), from(rank, n.dim(0));
+  SmallVector<int64_t> by(rank, 1);
+  llvm::SmallDenseSet<int64_t> seen;
+  for (size_t i = 0; i < axes.size(); ++i) {
+    int64_t axis = n.normalAxis(axes[i], rank);
+    if (n.failed())
+      return failure();
+    if (!seen.insert(axis).second)
+      return n.fail("names an axis twice", "name each axis once");
+    int64_t step = steps[i];
+    if (step == 0 || step < -endless)
+      return n.fail("has a step of " + Twine(step),
+                    "give another step");
+    Dim size = dims[axis], zero = n.dim(0), last = size - 1;
+    bool forward = step > 0;
+    Dim low = forward ? zero : n.dim(-1), high = forward ? size : last;
+    std::optional<Dim> start = resolve(n, (*starts)[i], size,
+                                       forward ? low : zero, high),
+                       end = resolve(n, (*ends)[i], size, low, high);
+    if (!start || !end)
+      return n.unsupported("cannot tell whether " +
+                           (start ? (*ends)[i] : (*starts)[i]).str() +
+                           " counts from the end");
+    Dim distance = forward ? *end - *start : *start - *end;
+    Dim count = larger(distance.ceilDiv(n.dim(std::abs(step))), zero);
+    dims[axis] = count;
+    from[axis] = *start;
+    by[axis] = step;
+    if (count.isConstant(0) || count.isConstant(1)) {
+      by[axis] = 1; // the step does not matter
+      if (count.isConstant(0))
+        from[axis] = zero;
+    }
+  }
+  if (dims == ts::dimsOf(n[0]) &&
+      llvm::all_of(by, [](int64_t step) { return step == 1; }))
+    return n.out(n[0]);
+  return n.out(n.makeAs<ts::SliceOp>(
+      n.type(dims, ts::elementTypeOf(n[0])), n[0],
+      ts::dimArray(n.importer.context, from), by));
+}
+
+LogicalResult importPad(Node &n) {
+  std::optional<SmallVector<Dim>> pads = n.sizes(n[1], "pads");
+  if (!pads)
+    return failure();
+  int64_t rank = ts::rankOf(n[0]);
+  SmallVector<int64_t> axes = llvm::to_vector(llvm::seq<int64_t>(0, rank));
+  if (n.has(3)) {
+    std::optional<SmallVector<int64_t>> given = n.numbers(n[3], "axes");
+    if (!given)
+      return failure();
+    axes.clear();
+    for (int64_t axis : *given)
+      axes.push_back(n.normalAxis(axis, rank));
+  }
+  if (n.failed())
+    return failure();
+  if (pads->size() != 2 * axes.size())
+    return n.fail("has " + Twine(pads->size()) + " pads for " +
+                      Twine(axes.size()) + " axes",
+                  "give a pad before and after each axis");
+  std::string modeName = n.text("mode", "constant");
+  std::optional<ts::PadMode> mode = ts::symbolizePadMode(modeName);
+  if (!mode)
+    return n.fail("mode is '" + modeName + "'",
+                  "use constant, reflect, edge or wrap");
+  // Negative pads cut elements off first.
+  SmallVector<Dim> low(rank, n.dim(0)), high(rank, n.dim(0));
+  Value x = n[0];
+  for (auto [i, axis] : llvm::enumerate(axes)) {
+    Dim before = (*pads)[i], after = (*pads)[i + axes.size()];
+    Dim cutBefore = n.dim(0), cutAfter = n.dim(0);
+    auto split = [&](Dim &pad, Dim &cut) {
+      std::optional<int64_t> number = pad.asConstant();
+      if (number && *number < 0) {
+        cut = pad * -1;
+        pad = n.dim(0);
+        return true;
+      }
+      return number.has_value() || n.importer.assumeAtLeast(pad, 0);
+    };
+    if (!split(before, cutBefore) || !split(after, cutAfter))
+      return n.unsupported("cannot tell whether a pad is negative");
+    if (!cutBefore.isConstant(0) || !cutAfter.isConstant(0)) {
+      Dim left = ts::dimOf(n[0], axis) - cutBefore - cutAfter;
+      if (left.asConstant() && *left.asConstant() < 0)
+        return n.fail("cuts more than there is of dim " + Twine(axis),
+                      "correct the negative pads");
+      x = n.sliceDim(x, axis, cutBefore, left);
+      if (!x)
+        return failure();
+    }
+    low[axis] = low[axis] + before;
+    high[axis] = high[axis] + after;
+  }
+  if (llvm::all_of(low, [](Dim d) { return d.isConstant(0); }) &&
+      llvm::all_of(high, [](Dim d) { return d.isConstant(0); }))
+    return n.out(x);
+  Value value;
+  if (*mode == ts::PadMode::constant) {
+    value = n.has(2) ? n.convert(n.reshape(n[2], {}), ts::elementTypeOf(x))
+                     : n.scalarFor(x, 0);
+    if (!value)
+      return failure();
+  }
+  return n.out(n.make<ts::PadOp>(x, Optional{value},
+                                 ts::dimArray(n.importer.context, low),
+                                 ts::dimArray(n.importer.context, high),
+                                 *mode));
+}
+
+constexpr OpRow rows[] = {
+    {"", "Pad", 13, 2, 4, importPad},
+    {"", "Slice", 13, 3, 5, importSlice},
+};
+
+} // namespace
+
+ArrayRef<OpRow> sliceRows() { return rows; }
+
+} // namespace knapper

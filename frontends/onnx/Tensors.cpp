@@ -1,0 +1,162 @@
+#include "frontends/onnx/Tensors.h"
+#include "runtime/base/Checked.h"
+
+using namespace mlir;
+
+namespace knapper {
+
+Type onnxElementType(MLIRContext *context, int32_t type) {
+  Builder b(context);
+  switch (type) {
+  case onnx::TensorProto::FLOAT:
+    return b.getF32Type();
+  case onnx::TensorProto::FLOAT16:
+    return b.getF16Type();
+  case onnx::TensorProto::BFLOAT16:
+    return b.getBF16Type();
+  case onnx::TensorProto::DOUBLE:
+    return b.getF64Type();
+  case onnx::TensorProto::BOOL:
+    return b.getI1Type();
+  case onnx::TensorProto::INT8:
+    return b.getIntegerType(8);
+  case onnx::TensorProto::UINT8:
+    return b.getIntegerType(8, /*isSigned=*/false);
+  case onnx::TensorProto::INT16:
+    return b.getIntegerType(16);
+  case onnx::TensorProto::INT32:
+    return b.getI32Type();
+  case onnx::TensorProto::INT64:
+    return b.getI64Type();
+  default:
+    return {};
+  }
+}
+
+std::string onnxTypeName(int32_t type) {
+  static constexpr const char *names[] = {
+      "UNDEFINED",    "FLOAT",          "UINT8",      "INT8",
+      "UINT16",       "INT16",          "INT32",      "INT64",
+      "STRING",       "BOOL",           "FLOAT16",    "DOUBLE",
+      "UINT32",       "UINT64",         "COMPLEX64",  "COMPLEX128",
+      "BFLOAT16",     "FLOAT8E4M3FN",   "FLOAT8E4M3FNUZ",
+      "FLOAT8E5M2",   "FLOAT8E5M2FNUZ", "UINT4",      "INT4",
+      "FLOAT4E2M1",   "FLOAT8E8M0",     "UINT2",      "INT2"};
+  if (type >= 0 && type < static_cast<int32_t>(std::size(names)))
+    return names[type];
+  return "type " + std::to_string(type);
+}
+
+namespace {
+
+/// Elements of the typed fields as the bytes that raw_data would hold.
+template <typename To, typename Field> std::string pack(const Field &field) {
+  std::string data;
+  data.reserve(field.size() * sizeof(To));
+  for (auto element : field) {
+    To value = static_cast<To>(element);
+    data.append(reinterpret_cast<const char *>(&value), sizeof value);
+  }
+  return data;
+}
+
+std::string packTyped(const onnx::TensorProto &tensor) {
+  switch (tensor.data_type()) {
+  case onnx::TensorProto::FLOAT:
+    return pack<float>(tensor.float_data());
+  case onnx::TensorProto::DOUBLE:
+    return pack<double>(tensor.double_data());
+  case onnx::TensorProto::INT64:
+    return pack<int64_t>(tensor.int64_data());
+  case onnx::TensorProto::INT32:
+    return pack<int32_t>(tensor.int32_data());
+  case onnx::TensorProto::INT16:
+  case onnx::TensorProto::FLOAT16:
+  case onnx::TensorProto::BFLOAT16:
+    return pack<uint16_t>(tensor.int32_data());
+  default:
+    return pack<uint8_t>(tensor.int32_data());
+  }
+}
+
+} // namespace
+
+Expected<OnnxTensor> readTensor(MLIRContext *context, OnnxFile &file,
+                                const onnx::TensorProto &tensor) {
+  std::string where = "tensor '" + tensor.name() + "'";
+  Type element = onnxElementType(context, tensor.data_type());
+  if (!element)
+    return userError("has element type " + onnxTypeName(tensor.data_type()) +
+                         ", which is not supported",
+                     where, "convert the tensor to a supported type");
+  SmallVector<int64_t> shape(tensor.dims().begin(), tensor.dims().end());
+  if (shape.size() > 32)
+    return userError("has rank " + std::to_string(shape.size()), where,
+                     "reshape the tensor; at most 32 dims are supported");
+  std::optional<int64_t> bytes = ts::elementBytes(element);
+  for (int64_t dim : shape) {
+    if (dim < 0)
+      return userError("has the dim " + std::to_string(dim), where,
+                       "export the model again");
+    if (bytes)
+      bytes = checkedMul(*bytes, dim);
+  }
+  if (!bytes || *bytes > (int64_t(1) << 50))
+    return userError("is too large: its bytes do not fit into 64 bits", where,
+                     "export the model again");
+  OnnxTensor result;
+  result.type = RankedTensorType::get(shape, element);
+
+  auto asWeight = [&](const OnnxFile::Region &region) {
+    result.weight = ts::WeightAttr::get(
+        context, region.file, region.offset, region.bytes,
+        StringAttr::get(context, tensor.name()));
+  };
+  Expected<std::optional<OnnxFile::Region>> region =
+      file.regionOf(tensor, static_cast<uint64_t>(*bytes));
+  if (!region)
+    return region.takeError();
+  std::string typed;
+  StringRef data;
+  if (*region) {
+    if (static_cast<uint64_t>(*bytes) > maxInlineBytes) {
+      asWeight(**region);
+      return result;
+    }
+    data = (*region)->data;
+  } else if (tensor.has_raw_data()) {
+    data = tensor.raw_data();
+  } else {
+    typed = packTyped(tensor);
+    data = typed;
+  }
+  if (static_cast<int64_t>(data.size()) != *bytes)
+    return userError("holds " + std::to_string(data.size()) +
+                         " bytes where its dims need " +
+                         std::to_string(*bytes),
+                     where, "export the model again");
+  if (static_cast<uint64_t>(*bytes) > maxInlineBytes) {
+    asWeight(file.keep(data.str()));
+    return result;
+  }
+  if (element.isInteger(1)) {
+    SmallVector<bool> flags;
+    for (char byte : data)
+      flags.push_back(byte != 0);
+    result.constant = DenseElementsAttr::get(result.type, flags);
+    return result;
+  }
+  if (data.empty()) {
+    result.constant = DenseElementsAttr::get(result.type, ArrayRef<Attribute>());
+    return result;
+  }
+  // The attribute's storage wants its buffer aligned.
+  SmallVector<uint64_t> aligned((data.size() + 7) / 8);
+  std::memcpy(aligned.data(), data.data(), data.size());
+  result.constant = DenseElementsAttr::getFromRawBuffer(
+      result.type, ArrayRef<char>(reinterpret_cast<char *>(aligned.data()),
+                                  data.size()));
+  return result;
+}
+
+} // namespace knapper

@@ -1,0 +1,453 @@
+#include "ir/tensor/SymbolicValue.h"
+#include "ir/tensor/Dialect.h"
+#include "llvm/ADT/TypeSwitch.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+
+namespace knapper::ts {
+namespace {
+
+constexpr int64_t maxElements = 64;
+constexpr unsigned maxDepth = 64;
+
+using Elements = std::optional<SmallVector<Dim>>;
+
+bool isSmallInteger(Value value) {
+  auto type = dyn_cast<RankedTensorType>(value.getType());
+  return type && type.hasStaticShape() && type.getRank() <= 1 &&
+         type.getNumElements() <= maxElements &&
+         isa<IntegerType>(type.getElementType());
+}
+
+std::optional<int64_t> atomBound(Attribute atom, bool upper);
+
+/// Bound of a sum: the bounds of its terms.
+std::optional<int64_t> bound(Dim dim, bool upper) {
+  int64_t sum = 0;
+  for (auto [coefficient, monomial] :
+       llvm::zip(dim.attr().getCoefficients(), dim.attr().getMonomials())) {
+    // Factors must be non-negative for bounds to multiply.
+    int64_t product = 1;
+    bool up = upper == (coefficient > 0);
+    for (Attribute atom : monomial) {
+      std::optional<int64_t> low = atomBound(atom, false);
+      if (!low || *low < 0)
+        return std::nullopt;
+      std::optional<int64_t> factor = up ? atomBound(atom, true) : low;
+      if (!factor || llvm::MulOverflow(product, *factor, product))
+        return std::nullopt;
+    }
+    if (llvm::MulOverflow(product, coefficient, product) ||
+        llvm::AddOverflow(sum, product, sum))
+      return std::nullopt;
+  }
+  return sum;
+}
+
+std::optional<int64_t> atomBound(Attribute atom, bool upper) {
+  if (isa<StringAttr>(atom))
+    return upper ? std::nullopt : std::optional<int64_t>(0);
+  auto fn = cast<DimFnAttr>(atom);
+  Dim a = fn.getLhs(), b = fn.getRhs();
+  switch (static_cast<DimFn>(fn.getFn())) {
+  case DimFn::floordiv: {
+    std::optional<int64_t> divisor = b.asConstant();
+    if (!divisor || *divisor <= 0) {
+      std::optional<int64_t> low = bound(a, false), by = bound(b, false);
+      if (!upper && low && *low >= 0 && by && *by >= 0)
+        return 0;
+      return std::nullopt;
+    }
+    std::optional<int64_t> inner = bound(a, upper);
+    if (!inner)
+      return std::nullopt;
+    return llvm::divideFloorSigned(*inner, *divisor);
+  }
+  case DimFn::mod: {
+    std::optional<int64_t> divisor = b.asConstant();
+    if (!divisor || *divisor <= 0)
+      return std::nullopt;
+    return upper ? *divisor - 1 : 0;
+  }
+  case DimFn::min:
+  case DimFn::max: {
+    bool isMin = static_cast<DimFn>(fn.getFn()) == DimFn::min;
+    std::optional<int64_t> x = bound(a, upper), y = bound(b, upper);
+    if (isMin == upper) { // one known side is enough
+      if (!x || !y)
+        return x ? x : y;
+    } else if (!x || !y) {
+      return std::nullopt;
+    }
+    return isMin ? std::min(*x, *y) : std::max(*x, *y);
+  }
+  }
+  return std::nullopt;
+}
+
+std::optional<int64_t> readInteger(const APInt &value, Type type) {
+  if (value.getBitWidth() > 64)
+    return std::nullopt;
+  return type.isInteger(1) || type.isUnsignedInteger()
+             ? static_cast<int64_t>(value.getZExtValue())
+             : value.getSExtValue();
+}
+
+class Analysis {
+public:
+  explicit Analysis(SymbolicValueCache &cache) : cache(cache) {}
+
+  Elements of(Value value, unsigned depth) {
+    if (!isSmallInteger(value) || depth > maxDepth)
+      return std::nullopt;
+    if (auto it = cache.find(value); it != cache.end())
+      return it->second;
+    Elements result;
+    if (Operation *op = value.getDefiningOp())
+      result = ofOp(op, depth + 1);
+    if (result)
+      for (Dim dim : *result)
+        if (!isModest(dim))
+          result = std::nullopt;
+    cache[value] = result;
+    return result;
+  }
+
+private:
+  Elements map(Value a, Value b, unsigned depth,
+               llvm::function_ref<std::optional<Dim>(Dim, Dim)> fn) {
+    Elements x = of(a, depth), y = of(b, depth);
+    if (!x || !y || x->size() != y->size())
+      return std::nullopt;
+    SmallVector<Dim> result;
+    for (auto [l, r] : llvm::zip(*x, *y)) {
+      std::optional<Dim> element = fn(l, r);
+      if (!element)
+        return std::nullopt;
+      result.push_back(*element);
+    }
+    return result;
+  }
+
+  Elements ofOp(Operation *op, unsigned depth) {
+    MLIRContext *context = op->getContext();
+    return TypeSwitch<Operation *, Elements>(op)
+        .Case([&](SizeOp size) -> Elements {
+          return SmallVector<Dim>{Dim(size.getSize())};
+        })
+        .Case([&](ConstantOp constant) -> Elements {
+          auto data = dyn_cast<DenseElementsAttr>(constant.getValue());
+          if (!data)
+            return std::nullopt;
+          SmallVector<Dim> result;
+          for (const APInt &element : data.getValues<APInt>()) {
+            std::optional<int64_t> number =
+                readInteger(element, data.getElementType());
+            if (!number)
+              return std::nullopt;
+            result.push_back(Dim::constant(context, *number));
+          }
+          return result;
+        })
+        .Case([&](ConcatOp concat) -> Elements {
+          SmallVector<Dim> result;
+          for (Value input : concat.getInputs()) {
+            Elements part = of(input, depth);
+            if (!part)
+              return std::nullopt;
+            llvm::append_range(result, *part);
+          }
+          return result;
+        })
+        .Case([&](ReshapeOp reshape) -> Elements {
+          return of(reshape.getInput(), depth);
+        })
+        .Case([&](DimCastOp cast) -> Elements {
+          return of(cast.getInput(), depth);
+        })
+        .Case([&](TransposeOp transpose) -> Elements {
+          return of(transpose.getInput(), depth);
+        })
+        .Case([&](BroadcastOp broadcast) -> Elements {
+          Elements input = of(broadcast.getInput(), depth);
+          if (!input)
+            return std::nullopt;
+          auto count = static_cast<size_t>(broadcast.getType().getNumElements());
+          if (input->size() == 1)
+            return SmallVector<Dim>(count, input->front());
+          return input->size() == count ? input : std::nullopt;
+        })
+        .Case([&](SliceOp slice) -> Elements {
+          Elements input = of(slice.getInput(), depth);
+          if (!input || rankOf(slice.getInput()) != 1)
+            return input;
+          std::optional<int64_t> start = dimsOf(slice.getStarts())[0].asConstant();
+          if (!start)
+            return std::nullopt;
+          SmallVector<Dim> result;
+          int64_t step = slice.getSteps()[0],
+                  count = slice.getType().getNumElements(), at = *start;
+          for (int64_t i = 0; i < count; ++i) {
+            if (at < 0 || at >= static_cast<int64_t>(input->size()))
+              return std::nullopt;
+            result.push_back((*input)[at]);
+            if (llvm::AddOverflow(at, step, at))
+              at = -1;
+          }
+          return result;
+        })
+        .Case([&](GatherOp gather) -> Elements {
+          Elements input = of(gather.getInput(), depth);
+          Elements indices = of(gather.getIndices(), depth);
+          if (!input || !indices || rankOf(gather.getInput()) != 1)
+            return std::nullopt;
+          SmallVector<Dim> result;
+          auto size = static_cast<int64_t>(input->size());
+          for (Dim index : *indices) {
+            std::optional<int64_t> at = index.asConstant();
+            if (!at || *at < -size || *at >= size)
+              return std::nullopt;
+            result.push_back((*input)[*at < 0 ? *at + size : *at]);
+          }
+          return result;
+        })
+        .Case([&](IotaOp iota) -> Elements {
+          SmallVector<Dim> result;
+          for (int64_t i = 0; i < iota.getType().getNumElements(); ++i)
+            result.push_back(Dim::constant(context, i));
+          return result;
+        })
+        .Case([&](ConvertOp convert) -> Elements {
+          Elements input = of(convert.getInput(), depth);
+          Type type = elementTypeOf(convert.getResult());
+          if (!input || type.isInteger(64) ||
+              (type.isInteger(32) &&
+               elementTypeOf(convert.getInput()).isInteger(1)))
+            return input;
+          // Sizes are taken to fit into 32 bits; narrower types wrap.
+          for (Dim &dim : *input) {
+            std::optional<int64_t> number = dim.asConstant();
+            if (type.isInteger(1)) {
+              std::optional<bool> zero = isEqual(dim, dim.like(0));
+              if (!zero)
+                return std::nullopt;
+              dim = dim.like(*zero ? 0 : 1);
+            } else if (!type.isInteger(32) || number) {
+              unsigned width = type.getIntOrFloatBitWidth();
+              if (!number || !llvm::isIntN(width, *number))
+                return std::nullopt;
+            }
+          }
+          return input;
+        })
+        .Case([&](NegOp neg) -> Elements {
+          Elements input = of(neg.getInput(), depth);
+          if (input)
+            for (Dim &dim : *input)
+              dim = dim * -1;
+          return input;
+        })
+        .Case([&](NotOp op) -> Elements {
+          Elements input = of(op.getInput(), depth);
+          if (!input || !elementTypeOf(op.getInput()).isInteger(1))
+            return std::nullopt;
+          for (Dim &dim : *input)
+            dim = dim.like(1) - dim;
+          return input;
+        })
+        .Case([&](AddOp op) -> Elements {
+          return map(op.getLhs(), op.getRhs(), depth,
+                     [](Dim a, Dim b) { return a + b; });
+        })
+        .Case([&](SubOp op) -> Elements {
+          return map(op.getLhs(), op.getRhs(), depth,
+                     [](Dim a, Dim b) { return a - b; });
+        })
+        .Case([&](MulOp op) -> Elements {
+          return map(op.getLhs(), op.getRhs(), depth,
+                     [](Dim a, Dim b) { return a * b; });
+        })
+        .Case([&](DivOp op) -> Elements {
+          // Truncation is floor only for what is not negative.
+          return map(op.getLhs(), op.getRhs(), depth,
+                     [](Dim a, Dim b) -> std::optional<Dim> {
+                       if (b.isConstant(0))
+                         return std::nullopt;
+                       if (std::optional<Dim> exact = a.exactDiv(b))
+                         return exact;
+                       std::optional<int64_t> x = lowerBound(a),
+                                              y = lowerBound(b);
+                       if (!x || !y || *x < 0 || *y < 1)
+                         return std::nullopt;
+                       return a.floorDiv(b);
+                     });
+        })
+        .Case([&](ModOp op) -> Elements {
+          return map(op.getLhs(), op.getRhs(), depth,
+                     [](Dim a, Dim b) -> std::optional<Dim> {
+                       std::optional<int64_t> y = lowerBound(b);
+                       if (!y || *y < 1)
+                         return std::nullopt;
+                       return a.mod(b);
+                     });
+        })
+        .Case([&](MaxOp op) -> Elements {
+          return map(op.getLhs(), op.getRhs(), depth, [](Dim a, Dim b) {
+            if (std::optional<bool> less = isLess(a, b))
+              return *less ? b : a;
+            return a.max(b);
+          });
+        })
+        .Case([&](MinOp op) -> Elements {
+          return map(op.getLhs(), op.getRhs(), depth, [](Dim a, Dim b) {
+            if (std::optional<bool> less = isLess(a, b))
+              return *less ? a : b;
+            return a.min(b);
+          });
+        })
+        .Case([&](AndOp op) -> Elements {
+          if (!elementTypeOf(op.getResult()).isInteger(1))
+            return std::nullopt;
+          return map(op.getLhs(), op.getRhs(), depth,
+                     [](Dim a, Dim b) { return a * b; });
+        })
+        .Case([&](OrOp op) -> Elements {
+          if (!elementTypeOf(op.getResult()).isInteger(1))
+            return std::nullopt;
+          return map(op.getLhs(), op.getRhs(), depth,
+                     [](Dim a, Dim b) { return a + b - a * b; });
+        })
+        .Case([&](CompareOp op) -> Elements {
+          return map(op.getLhs(), op.getRhs(), depth,
+                     [&](Dim a, Dim b) -> std::optional<Dim> {
+                       std::optional<bool> answer =
+                           compare(op.getPredicate(), a, b);
+                       if (!answer)
+                         return std::nullopt;
+                       return a.like(*answer ? 1 : 0);
+                     });
+        })
+        .Case([&](SelectOp op) -> Elements {
+          Elements which = of(op.getCondition(), depth);
+          if (!which)
+            return std::nullopt;
+          // A side is only looked at where it is taken.
+          Elements yes = of(op.getOnTrue(), depth),
+                   no = of(op.getOnFalse(), depth);
+          SmallVector<Dim> result;
+          for (size_t i = 0; i < which->size(); ++i) {
+            const Elements &side = (*which)[i].isConstant(0) ? no : yes;
+            if (!(*which)[i].asConstant() || !side || i >= side->size())
+              return std::nullopt;
+            result.push_back((*side)[i]);
+          }
+          return result;
+        })
+        .Case([&](ReduceOp op) -> Elements {
+          Elements input = of(op.getInput(), depth);
+          if (!input || op.getDims().size() != 1 || rankOf(op.getInput()) != 1)
+            return op.getDims().empty() ? input : std::nullopt;
+          Type type = elementTypeOf(op.getInput());
+          if (op.getKind() == ReduceKind::mul && !type.isInteger(1))
+            return SmallVector<Dim>{product(context, *input)};
+          if (op.getKind() == ReduceKind::add) {
+            Dim sum = Dim::constant(context, 0);
+            for (Dim dim : *input)
+              sum = sum + dim;
+            return SmallVector<Dim>{sum};
+          }
+          if (input->empty() || (op.getKind() != ReduceKind::max &&
+                                 op.getKind() != ReduceKind::min))
+            return std::nullopt;
+          Dim best = input->front();
+          for (Dim dim : ArrayRef<Dim>(*input).drop_front())
+            best = op.getKind() == ReduceKind::max ? best.max(dim)
+                                                   : best.min(dim);
+          return SmallVector<Dim>{best};
+        })
+        .Case([&](ScanOp op) -> Elements {
+          Elements input = of(op.getInput(), depth);
+          if (!input || op.getKind() != ReduceKind::add || op.getReverse() ||
+              op.getExclusive())
+            return std::nullopt;
+          for (size_t i = 1; i < input->size(); ++i)
+            (*input)[i] = (*input)[i] + (*input)[i - 1];
+          return input;
+        })
+        .Default([](Operation *) -> Elements { return std::nullopt; });
+  }
+
+  static std::optional<bool> negate(std::optional<bool> answer) {
+    if (answer)
+      return !*answer;
+    return answer;
+  }
+
+  static std::optional<bool> compare(ComparePredicate predicate, Dim a, Dim b) {
+    switch (predicate) {
+    case ComparePredicate::eq:
+      return isEqual(a, b);
+    case ComparePredicate::ne:
+      return negate(isEqual(a, b));
+    case ComparePredicate::lt:
+      return isLess(a, b);
+    case ComparePredicate::ge:
+      return negate(isLess(a, b));
+    case ComparePredicate::gt:
+      return isLess(b, a);
+    case ComparePredicate::le:
+      return negate(isLess(b, a));
+    }
+    return std::nullopt;
+  }
+
+  SymbolicValueCache &cache;
+};
+
+} // namespace
+
+std::optional<int64_t> lowerBound(Dim dim) { return bound(dim, false); }
+std::optional<int64_t> upperBound(Dim dim) { return bound(dim, true); }
+
+std::optional<bool> isLess(Dim a, Dim b) {
+  std::optional<int64_t> low = lowerBound(b - a);
+  if (low && *low > 0)
+    return true;
+  std::optional<int64_t> high = upperBound(b - a);
+  if (high && *high <= 0)
+    return false;
+  return std::nullopt;
+}
+
+std::optional<bool> isEqual(Dim a, Dim b) {
+  if (a == b)
+    return true;
+  Dim difference = a - b;
+  std::optional<int64_t> low = lowerBound(difference),
+                         high = upperBound(difference);
+  if ((low && *low > 0) || (high && *high < 0))
+    return false;
+  return std::nullopt;
+}
+
+bool isModest(Dim dim) {
+  ArrayRef<ArrayAttr> monomials = dim.attr().getMonomials();
+  if (monomials.size() > 32)
+    return false;
+  bool plain = monomials.size() <= 4;
+  for (ArrayAttr monomial : monomials) {
+    if (monomial.size() > 16)
+      return false;
+    for (Attribute atom : monomial)
+      plain &= isa<StringAttr>(atom);
+  }
+  return plain || dim.str().size() <= 512;
+}
+
+std::optional<SmallVector<Dim>> symbolicValue(Value value,
+                                              SymbolicValueCache &cache) {
+  return Analysis(cache).of(value, 0);
+}
+
+} // namespace knapper::ts
