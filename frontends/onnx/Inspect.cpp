@@ -69,7 +69,6 @@ public:
 
   void tensor(const onnx::TensorProto &tensor) {
     ++tensorCount;
-    MLIRContext context(MLIRContext::Threading::DISABLED);
     Type element = onnxElementType(&context, tensor.data_type());
     if (!element) {
       problem("", "initializer", 0,
@@ -93,6 +92,7 @@ public:
     int64_t count = 0;
     bool supported = false;
   };
+  MLIRContext context{MLIRContext::Threading::DISABLED};
   const onnx::ModelProto &model;
   std::set<std::tuple<std::string, std::string, std::string>> functions;
   std::map<std::tuple<std::string, std::string, int64_t>, Use> uses;
@@ -157,11 +157,10 @@ Expected<std::string> inspectOnnx(const OnnxSource &source) {
   for (const onnx::ValueInfoProto &input : model.graph().input()) {
     if (defaults.contains(input.name()))
       continue;
-    MLIRContext context(MLIRContext::Threading::DISABLED);
     if (!input.type().has_tensor_type())
       found.problem("", "input", 0, "not a tensor", input.name());
     else if (int32_t type = input.type().tensor_type().elem_type();
-             !onnxElementType(&context, type))
+             !onnxElementType(&found.context, type))
       found.problem("", "input", 0, "element type " + onnxTypeName(type),
                     input.name());
   }

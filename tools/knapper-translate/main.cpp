@@ -120,8 +120,8 @@ int main(int argc, char **argv) {
       registerAllKnapperDialects);
   TranslateRegistration inspect(
       "inspect-onnx", "what an ONNX model holds, as JSON",
-      [](llvm::SourceMgr &sources, llvm::raw_ostream &out, MLIRContext *) {
-        return inspectModel(sources, out);
-      });
+      [](const std::shared_ptr<llvm::SourceMgr> &sources,
+         llvm::raw_ostream &out,
+         MLIRContext *) { return inspectModel(*sources, out); });
   return failed(mlirTranslateMain(argc, argv, "knapper-translate\n"));
 }
