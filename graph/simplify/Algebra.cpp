@@ -1,0 +1,245 @@
+// Neutral elements, powers, known comparisons. Floats: x + 0 drops the sign of
+// a negative zero; x * 0 stays (NaN, infinities).
+#include "graph/simplify/Match.h"
+#include "graph/simplify/Simplify.h"
+
+using namespace mlir;
+using namespace knapper;
+using namespace knapper::ts;
+
+static bool isFloat(Value value) {
+  return isa<FloatType>(elementTypeOf(value));
+}
+
+/// Replaces by one of the op's operands.
+static LogicalResult forward(PatternRewriter &rewriter, Operation *op,
+                             Value value) {
+  rewriter.replaceOp(op, value);
+  return success();
+}
+
+static LogicalResult simplifyAdd(AddOp op, PatternRewriter &rewriter) {
+  for (unsigned i : {0, 1})
+    if (isSplat(op->getOperand(i), 0))
+      return forward(rewriter, op, op->getOperand(1 - i));
+  // x + (-y) is x - y
+  for (unsigned i : {0, 1})
+    if (auto neg = op->getOperand(i).getDefiningOp<NegOp>()) {
+      rewriter.replaceOpWithNewOp<SubOp>(op, op->getOperand(1 - i),
+                                         neg.getInput());
+      return success();
+    }
+  return failure();
+}
+
+static LogicalResult simplifySub(SubOp op, PatternRewriter &rewriter) {
+  if (isSplat(op.getRhs(), 0))
+    return forward(rewriter, op, op.getLhs());
+  if (auto neg = op.getRhs().getDefiningOp<NegOp>()) {
+    rewriter.replaceOpWithNewOp<AddOp>(op, op.getLhs(), neg.getInput());
+    return success();
+  }
+  return failure();
+}
+
+static LogicalResult simplifyMul(MulOp op, PatternRewriter &rewriter) {
+  for (unsigned i : {0, 1}) {
+    Value number = op->getOperand(i), other = op->getOperand(1 - i);
+    std::optional<double> value = splatOf(number);
+    if (!value)
+      continue;
+    if (*value == 1)
+      return forward(rewriter, op, other);
+    if (*value == -1) {
+      rewriter.replaceOpWithNewOp<NegOp>(op, other);
+      return success();
+    }
+    if (*value == 0 && !isFloat(op))
+      return forward(rewriter, op, number);
+  }
+  return failure();
+}
+
+static LogicalResult simplifyDiv(DivOp op, PatternRewriter &rewriter) {
+  std::optional<double> value = splatOf(op.getRhs());
+  if (!value)
+    return failure();
+  if (*value == 1)
+    return forward(rewriter, op, op.getLhs());
+  // The reciprocal of a power of two is exact (for any normal result).
+  int exponent;
+  double mantissa = std::frexp(*value, &exponent);
+  if (!isFloat(op) || std::abs(mantissa) != 0.5 || std::abs(exponent) > 13)
+    return failure();
+  Value reciprocal =
+      makeSplat(rewriter, op.getLoc(), cast<RankedTensorType>(op.getType()),
+                1.0 / *value);
+  rewriter.replaceOpWithNewOp<MulOp>(op, op.getLhs(), reciprocal);
+  return success();
+}
+
+/// Small powers as products: at most one rounding more than a correctly
+/// rounded power.
+static LogicalResult simplifyPow(PowOp op, PatternRewriter &rewriter) {
+  std::optional<double> exponent = splatOf(op.getRhs());
+  if (!exponent)
+    return failure();
+  Value x = op.getLhs();
+  Location location = op.getLoc();
+  if (*exponent == 1)
+    return forward(rewriter, op, x);
+  if (*exponent == 2 || *exponent == 3) {
+    Value result = MulOp::create(rewriter, location, x, x);
+    if (*exponent == 3)
+      result = MulOp::create(rewriter, location, result, x);
+    return forward(rewriter, op, result);
+  }
+  if (!isFloat(op))
+    return failure();
+  if (*exponent == 0.5)
+    rewriter.replaceOpWithNewOp<SqrtOp>(op, x);
+  else if (*exponent == -0.5)
+    rewriter.replaceOpWithNewOp<RsqrtOp>(op, x);
+  else if (*exponent == -1)
+    rewriter.replaceOpWithNewOp<DivOp>(
+        op,
+        makeSplat(rewriter, location, cast<RankedTensorType>(op.getType()), 1),
+        x);
+  else
+    return failure();
+  return success();
+}
+
+static LogicalResult simplifyNeg(NegOp op, PatternRewriter &rewriter) {
+  if (auto inner = op.getInput().getDefiningOp<NegOp>())
+    return forward(rewriter, op, inner.getInput());
+  return failure();
+}
+
+static LogicalResult simplifyNot(NotOp op, PatternRewriter &rewriter) {
+  if (auto inner = op.getInput().getDefiningOp<NotOp>())
+    return forward(rewriter, op, inner.getInput());
+  auto compare = op.getInput().getDefiningOp<CompareOp>();
+  if (!compare || isFloat(compare.getLhs()))
+    return failure();
+  static constexpr ComparePredicate inverse[] = {
+      ComparePredicate::ne, ComparePredicate::eq, ComparePredicate::ge,
+      ComparePredicate::gt, ComparePredicate::le, ComparePredicate::lt};
+  rewriter.replaceOpWithNewOp<CompareOp>(
+      op, inverse[static_cast<uint32_t>(compare.getPredicate())],
+      compare.getLhs(), compare.getRhs());
+  return success();
+}
+
+/// and/or with a known operand, or with itself.
+template <typename Op>
+static LogicalResult simplifyLogic(Op op, PatternRewriter &rewriter) {
+  if (op.getLhs() == op.getRhs())
+    return forward(rewriter, op, op.getLhs());
+  if (!elementTypeOf(op).isInteger(1))
+    return failure();
+  constexpr double neutral = std::is_same_v<Op, AndOp> ? 1 : 0;
+  for (unsigned i : {0, 1})
+    if (std::optional<double> value = splatOf(op->getOperand(i)))
+      return forward(rewriter, op, op->getOperand(*value == neutral ? 1 - i : i));
+  return failure();
+}
+
+static LogicalResult simplifySelect(SelectOp op, PatternRewriter &rewriter) {
+  if (op.getOnTrue() == op.getOnFalse())
+    return forward(rewriter, op, op.getOnTrue());
+  if (std::optional<double> value = splatOf(op.getCondition()))
+    return forward(rewriter, op, *value != 0 ? op.getOnTrue() : op.getOnFalse());
+  if (auto inner = op.getCondition().getDefiningOp<NotOp>()) {
+    rewriter.replaceOpWithNewOp<SelectOp>(op, inner.getInput(), op.getOnFalse(),
+                                          op.getOnTrue());
+    return success();
+  }
+  if (elementTypeOf(op).isInteger(1)) {
+    std::optional<double> a = splatOf(op.getOnTrue()),
+                          b = splatOf(op.getOnFalse());
+    if (a == 1.0 && b == 0.0)
+      return forward(rewriter, op, op.getCondition());
+    if (a == 0.0 && b == 1.0) {
+      rewriter.replaceOpWithNewOp<NotOp>(op, op.getCondition());
+      return success();
+    }
+  }
+  return failure();
+}
+
+/// Every number of `from` is one of `to`.
+static bool isLossless(Type from, Type to) {
+  if (from == to || from.isInteger(1))
+    return true;
+  auto mantissa = [](Type type) {
+    return static_cast<int>(APFloat::semanticsPrecision(
+        cast<FloatType>(type).getFloatSemantics()));
+  };
+  auto bits = [](Type type) { return type.getIntOrFloatBitWidth(); };
+  if (isa<FloatType>(from) && isa<FloatType>(to))
+    return bits(from) < bits(to);
+  if (isa<FloatType>(from))
+    return false;
+  if (isa<FloatType>(to))
+    return static_cast<int>(bits(from)) <= mantissa(to) && !to.isF16();
+  if (from.isUnsignedInteger() == to.isUnsignedInteger())
+    return bits(from) <= bits(to);
+  return from.isUnsignedInteger() && bits(from) < bits(to);
+}
+
+static LogicalResult simplifyConvert(ConvertOp op, PatternRewriter &rewriter) {
+  Location location = op.getLoc();
+  Type to = elementTypeOf(op);
+  if (auto inner = op.getInput().getDefiningOp<ConvertOp>()) {
+    Value x = inner.getInput();
+    // Anything to i1 is x != 0, which a lossless step keeps; otherwise the
+    // first step must not change the number.
+    if (!isLossless(elementTypeOf(x), elementTypeOf(inner)))
+      return failure();
+    // A float saturates on its way to an integer, an integer wraps.
+    if (isFloat(inner) && !isFloat(x) && !isFloat(op) && !to.isInteger(1) &&
+        !isLossless(elementTypeOf(x), to))
+      return failure();
+    rewriter.replaceOpWithNewOp<ConvertOp>(op, op.getType(), x);
+    return success();
+  }
+  // i1 of a choice between zero and another number is the condition.
+  auto select = op.getInput().getDefiningOp<SelectOp>();
+  if (!select || !to.isInteger(1))
+    return failure();
+  std::optional<double> a = splatOf(select.getOnTrue()),
+                        b = splatOf(select.getOnFalse());
+  if (!a || !b)
+    return failure();
+  auto type = cast<RankedTensorType>(op.getType());
+  rewriter.replaceOpWithNewOp<SelectOp>(
+      op, select.getCondition(), makeSplat(rewriter, location, type, *a != 0),
+      makeSplat(rewriter, location, type, *b != 0));
+  return success();
+}
+
+static LogicalResult simplifyMax(MaxOp op, PatternRewriter &rewriter) {
+  return op.getLhs() == op.getRhs() ? forward(rewriter, op, op.getLhs())
+                                    : failure();
+}
+static LogicalResult simplifyMin(MinOp op, PatternRewriter &rewriter) {
+  return op.getLhs() == op.getRhs() ? forward(rewriter, op, op.getLhs())
+                                    : failure();
+}
+
+void knapper::populateAlgebraPatterns(RewritePatternSet &patterns) {
+  patterns.add(simplifyAdd);
+  patterns.add(simplifySub);
+  patterns.add(simplifyMul);
+  patterns.add(simplifyDiv);
+  patterns.add(simplifyPow);
+  patterns.add(simplifyNeg);
+  patterns.add(simplifyNot);
+  patterns.add(simplifyLogic<AndOp>);
+  patterns.add(simplifyLogic<OrOp>);
+  patterns.add(simplifySelect);
+  patterns.add(simplifyConvert);
+  patterns.add(simplifyMax);
+  patterns.add(simplifyMin);
+}

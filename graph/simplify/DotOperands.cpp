@@ -1,0 +1,128 @@
+// Movement into the operands of ts.dot, and below it.
+#include "graph/simplify/Match.h"
+#include "graph/simplify/Simplify.h"
+
+using namespace mlir;
+using namespace knapper;
+using namespace knapper::ts;
+
+static SmallVector<int64_t> freeDims(int64_t rank, ArrayRef<int64_t> batch,
+                                     ArrayRef<int64_t> contract) {
+  SmallVector<int64_t> result;
+  for (int64_t dim = 0; dim < rank; ++dim)
+    if (!llvm::is_contained(batch, dim) && !llvm::is_contained(contract, dim))
+      result.push_back(dim);
+  return result;
+}
+
+/// dot(transpose(x), ..) reads x, as long as the free dims keep their order.
+static LogicalResult dotOfTranspose(DotOp op, PatternRewriter &rewriter) {
+  for (unsigned side : {0, 1}) {
+    auto transpose = op->getOperand(side).getDefiningOp<TransposeOp>();
+    if (!transpose)
+      continue;
+    ArrayRef<int64_t> permutation = transpose.getPermutation();
+    ArrayRef<int64_t> batch = side ? op.getRhsBatch() : op.getLhsBatch();
+    ArrayRef<int64_t> contract =
+        side ? op.getRhsContract() : op.getLhsContract();
+    SmallVector<int64_t> free = freeDims(permutation.size(), batch, contract);
+    auto through = [&](ArrayRef<int64_t> dims) {
+      SmallVector<int64_t> result;
+      for (int64_t dim : dims)
+        result.push_back(permutation[dim]);
+      return result;
+    };
+    if (!llvm::is_sorted(through(free)))
+      continue;
+    rewriter.modifyOpInPlace(op, [&] {
+      SmallVector<int64_t> newBatch = through(batch),
+                           newContract = through(contract);
+      op->setOperand(side, transpose.getInput());
+      if (side) {
+        op.setRhsBatch(newBatch);
+        op.setRhsContract(newContract);
+      } else {
+        op.setLhsBatch(newBatch);
+        op.setLhsContract(newContract);
+      }
+    });
+    return success();
+  }
+  return failure();
+}
+
+/// A reshape that merges free dims of the left side comes after the product.
+static LogicalResult dotOfReshape(DotOp op, PatternRewriter &rewriter) {
+  auto reshape = op.getLhs().getDefiningOp<ReshapeOp>();
+  if (!reshape)
+    return failure();
+  SmallVector<Dim> in = dimsOf(reshape.getInput()),
+                   out = dimsOf(reshape.getResult());
+  auto groups = reshapeGroups(in, out);
+  if (!groups)
+    return failure();
+  bool merges = false;
+  SmallVector<Dim> dims;
+  SmallVector<int64_t> position(out.size(), -1);
+  for (const DimGroup &group : *groups) {
+    bool isFree = true;
+    for (unsigned o = group.outBegin; o < group.outEnd; ++o)
+      isFree &= !llvm::is_contained(op.getLhsBatch(), o) &&
+                !llvm::is_contained(op.getLhsContract(), o);
+    if (isFree) {
+      if (group.outSize() == 0)
+        continue;
+      merges |= group.inSize() > 1 && group.outSize() == 1;
+      for (unsigned i = group.inBegin; i < group.inEnd; ++i)
+        dims.push_back(in[i]);
+      continue;
+    }
+    for (unsigned o = group.outBegin; o < group.outEnd; ++o) {
+      position[o] = dims.size();
+      dims.push_back(out[o]);
+    }
+  }
+  if (!merges)
+    return failure();
+  auto through = [&](ArrayRef<int64_t> named) {
+    SmallVector<int64_t> result;
+    for (int64_t dim : named)
+      result.push_back(position[dim]);
+    return result;
+  };
+  Value lhs = makeReshape(rewriter, op.getLoc(), reshape.getInput(), dims);
+  Value dot = DotOp::create(rewriter, op.getLoc(), lhs, op.getRhs(),
+                            through(op.getLhsBatch()), op.getRhsBatch(),
+                            through(op.getLhsContract()), op.getRhsContract(),
+                            op.getResultTypeAttr());
+  rewriter.replaceOp(op, makeReshape(rewriter, op.getLoc(), dot,
+                                     dimsOf(op.getResult())));
+  return success();
+}
+
+/// Weights stand on the right: dot(w, x) is the transpose of dot(x, w).
+static LogicalResult weightsOnTheRight(DotOp op, PatternRewriter &rewriter) {
+  if (!op.getLhsBatch().empty() || !isConstantExpression(op.getLhs()) ||
+      isConstantExpression(op.getRhs()))
+    return failure();
+  int64_t left = rankOf(op.getLhs()) - op.getLhsContract().size();
+  int64_t right = rankOf(op.getRhs()) - op.getRhsContract().size();
+  Value dot = DotOp::create(rewriter, op.getLoc(), op.getRhs(), op.getLhs(),
+                            ArrayRef<int64_t>{}, ArrayRef<int64_t>{},
+                            op.getRhsContract(), op.getLhsContract(),
+                            op.getResultTypeAttr());
+  SmallVector<int64_t> permutation;
+  for (int64_t i = 0; i < left; ++i)
+    permutation.push_back(right + i);
+  for (int64_t i = 0; i < right; ++i)
+    permutation.push_back(i);
+  rewriter.replaceOp(op,
+                     makeTranspose(rewriter, op.getLoc(), dot, permutation));
+  return success();
+}
+
+void knapper::populateDotPatterns(RewritePatternSet &patterns) {
+  patterns.add(dotOfTranspose);
+  patterns.add(dotOfReshape);
+  patterns.add(weightsOnTheRight);
+}

@@ -1,0 +1,195 @@
+// Comparisons and gathers whose indices are affine in the position: position
+// tables, masks that exporters write as gathers over index grids.
+#include "graph/simplify/AffineIndex.h"
+#include "graph/simplify/Match.h"
+#include "graph/simplify/Simplify.h"
+
+using namespace mlir;
+using namespace knapper;
+using namespace knapper::ts;
+
+/// Comparisons with one outcome for every position: `position >= 0`.
+static LogicalResult knownCompare(CompareOp op, PatternRewriter &rewriter) {
+  if (isa<FloatType>(elementTypeOf(op.getLhs())))
+    return failure();
+  auto difference = affineDifference(op.getLhs(), op.getRhs());
+  if (!difference)
+    return failure();
+  std::optional<int64_t> offset = difference->offset.asConstant();
+  if (!offset)
+    return failure();
+  bool growing = true, falling = true;
+  for (Dim coefficient : difference->coefficients) {
+    std::optional<int64_t> number = coefficient.asConstant();
+    growing &= number && *number >= 0;
+    falling &= number && *number <= 0;
+  }
+  bool equal = growing && falling;
+  std::optional<int64_t> low, high;
+  if (growing)
+    low = offset;
+  if (falling)
+    high = offset;
+  std::optional<bool> known;
+  auto decide = [&](bool yes, bool no) {
+    if (yes || no)
+      known = yes;
+  };
+  switch (op.getPredicate()) {
+  case ComparePredicate::ge:
+    decide(low && *low >= 0, high && *high < 0);
+    break;
+  case ComparePredicate::gt:
+    decide(low && *low > 0, high && *high <= 0);
+    break;
+  case ComparePredicate::le:
+    decide(high && *high <= 0, low && *low > 0);
+    break;
+  case ComparePredicate::lt:
+    decide(high && *high < 0, low && *low >= 0);
+    break;
+  case ComparePredicate::eq:
+    decide(equal && *offset == 0, (low && *low > 0) || (high && *high < 0));
+    break;
+  case ComparePredicate::ne:
+    decide((low && *low > 0) || (high && *high < 0), equal && *offset == 0);
+    break;
+  }
+  if (!known)
+    return failure();
+  rewriter.replaceOp(op, makeSplat(rewriter, op.getLoc(),
+                                   cast<RankedTensorType>(op.getType()),
+                                   *known));
+  return success();
+}
+
+/// `small` holds result dims `map` in any order: transpose and broadcast.
+static Value spread(PatternRewriter &rewriter, Location location, Value small,
+                    ArrayRef<int64_t> map, ArrayRef<Dim> dims) {
+  SmallVector<int64_t> order(map.size());
+  std::iota(order.begin(), order.end(), 0);
+  llvm::sort(order, [&](int64_t a, int64_t b) { return map[a] < map[b]; });
+  small = makeTranspose(rewriter, location, small, order);
+  SmallVector<int64_t> sorted(map);
+  llvm::sort(sorted);
+  return makeBroadcast(rewriter, location, small, dims, sorted);
+}
+
+/// gather with affine indices: a slice, its dim split into the index dims.
+static LogicalResult gatherOfAffine(GatherOp op, PatternRewriter &rewriter) {
+  auto index = affineIndex(op.getIndices());
+  if (!index)
+    return failure();
+  int64_t axis = op.getDim();
+  SmallVector<Dim> in = dimsOf(op.getInput()),
+                   positions = dimsOf(op.getIndices());
+  // The index dims as digits of one number, least significant first.
+  SmallVector<int64_t> digits;
+  Dim extent = in[axis].like(1);
+  SmallVector<int64_t> left;
+  for (auto [d, coefficient] : llvm::enumerate(index->coefficients))
+    if (!coefficient.isConstant(0))
+      left.push_back(d);
+  while (!left.empty()) {
+    auto next = llvm::find_if(left, [&](int64_t d) {
+      return index->coefficients[d] == extent;
+    });
+    if (next == left.end())
+      return failure();
+    digits.push_back(*next);
+    extent = extent * positions[*next];
+    left.erase(next);
+  }
+  Dim offset = index->offset;
+  if (std::optional<int64_t> number = offset.asConstant(); number && *number < 0) {
+    if (!digits.empty())
+      return failure();
+    offset = offset + in[axis];
+  }
+  // Every index lies inside.
+  std::optional<int64_t> room = (in[axis] - offset - extent).asConstant();
+  std::optional<int64_t> first = offset.asConstant();
+  if (!room || *room < 0 || (first && *first < 0))
+    return failure();
+  Value x = makeSlice(rewriter, op.getLoc(), op.getInput(), axis, offset,
+                      extent);
+  SmallVector<Dim> split(in.begin(), in.begin() + axis);
+  SmallVector<int64_t> map;
+  for (int64_t d = 0; d < axis; ++d)
+    map.push_back(d);
+  for (int64_t d : llvm::reverse(digits)) {
+    split.push_back(positions[d]);
+    map.push_back(axis + d);
+  }
+  for (size_t d = axis + 1; d < in.size(); ++d) {
+    split.push_back(in[d]);
+    map.push_back(d - 1 + positions.size());
+  }
+  x = makeReshape(rewriter, op.getLoc(), x, split);
+  rewriter.replaceOp(op, spread(rewriter, op.getLoc(), x, map,
+                                dimsOf(op.getResult())));
+  return success();
+}
+
+/// gather_nd over an index grid: every index component is one position, or a
+/// number.
+static LogicalResult gatherNdOfGrid(GatherNdOp op, PatternRewriter &rewriter) {
+  auto concat = op.getIndices().getDefiningOp<ConcatOp>();
+  int64_t depth = *dimsOf(op.getIndices()).back().asConstant();
+  int64_t rank = rankOf(op.getIndices());
+  if (op.getBatchDims() != 0 || !concat ||
+      static_cast<int64_t>(concat.getInputs().size()) != depth ||
+      static_cast<int64_t>(concat.getDim()) != rank - 1)
+    return failure();
+  SmallVector<Dim> in = dimsOf(op.getInput()),
+                   grid = dimsOf(op.getIndices());
+  SmallVector<int64_t> map;
+  SmallVector<std::pair<int64_t, Dim>> fixed;
+  for (int64_t k = 0; k < depth; ++k) {
+    auto index = affineIndex(concat.getInputs()[k]);
+    if (!index)
+      return failure();
+    int64_t along = -1;
+    for (auto [d, coefficient] : llvm::enumerate(index->coefficients)) {
+      if (coefficient.isConstant(0))
+        continue;
+      if (along >= 0 || !coefficient.isConstant(1) ||
+          static_cast<int64_t>(d) == rank - 1)
+        return failure();
+      along = d;
+    }
+    if (along < 0) {
+      std::optional<int64_t> number = index->offset.asConstant();
+      std::optional<int64_t> size = in[k].asConstant();
+      if (!number || !size || *number < 0 || *number >= *size)
+        return failure();
+      fixed.push_back({k, index->offset});
+      continue;
+    }
+    if (!index->offset.isConstant(0) || !(grid[along] == in[k]) ||
+        llvm::is_contained(map, along))
+      return failure();
+    map.push_back(along);
+  }
+  Value x = op.getInput();
+  SmallVector<Dim> dims;
+  for (auto [k, start] : fixed)
+    x = makeSlice(rewriter, op.getLoc(), x, k, start, start.like(1));
+  for (auto [d, dim] : llvm::enumerate(in))
+    if (!llvm::any_of(fixed, [&](auto &f) {
+          return f.first == static_cast<int64_t>(d);
+        }))
+      dims.push_back(dim);
+  x = makeReshape(rewriter, op.getLoc(), x, dims);
+  for (size_t d = depth; d < in.size(); ++d)
+    map.push_back(rank - 1 + d - depth);
+  rewriter.replaceOp(op, spread(rewriter, op.getLoc(), x, map,
+                                dimsOf(op.getResult())));
+  return success();
+}
+
+void knapper::populateIndexPatterns(RewritePatternSet &patterns) {
+  patterns.add(knownCompare);
+  patterns.add(gatherOfAffine);
+  patterns.add(gatherNdOfGrid);
+}

@@ -1,0 +1,18 @@
+//===- Passes.h - Passes of graph/simplify --------------------------------===//
+#pragma once
+
+#include "mlir/Pass/Pass.h"
+#include <memory>
+
+namespace mlir::func {
+class FuncOp;
+}
+
+namespace knapper {
+
+#define GEN_PASS_DECL
+#include "graph/simplify/Passes.h.inc"
+#define GEN_PASS_REGISTRATION
+#include "graph/simplify/Passes.h.inc"
+
+} // namespace knapper

@@ -1,0 +1,28 @@
+// The passes that make an imported graph smaller and give it its canonical form.
+#ifndef KNAPPER_GRAPH_SIMPLIFY_PASSES
+#define KNAPPER_GRAPH_SIMPLIFY_PASSES
+
+include "mlir/Pass/PassBase.td"
+
+def Simplify : Pass<"simplify", "::mlir::func::FuncOp"> {
+  let summary = "algebra, movement of elements, index tensors, dead and repeated ops";
+  let description = "See graph/simplify/Simplify.h for the canonical form.";
+  let dependentDialects = ["::knapper::ts::TsDialect"];
+}
+
+def FindComposites : Pass<"find-composites", "::mlir::func::FuncOp"> {
+  let summary = "softmax, normalisations, gelu, sigmoid, rope and attention out of their parts";
+  let dependentDialects = ["::knapper::ts::TsDialect"];
+}
+
+def FoldConv : Pass<"fold-conv", "::mlir::func::FuncOp"> {
+  let summary = "a scale after a convolution becomes part of its filter";
+  let dependentDialects = ["::knapper::ts::TsDialect"];
+}
+
+def MergeDots : Pass<"merge-dots", "::mlir::func::FuncOp"> {
+  let summary = "products of one left side with several weights become one product";
+  let dependentDialects = ["::knapper::ts::TsDialect"];
+}
+
+#endif

@@ -1,0 +1,47 @@
+#include "graph/simplify/Simplify.h"
+
+#include "graph/simplify/Passes.h"
+#include "ir/tensor/Dialect.h"
+#include "mlir/IR/Dominance.h"
+#include "mlir/Transforms/CSE.h"
+#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+
+using namespace mlir;
+using namespace knapper;
+
+namespace knapper {
+#define GEN_PASS_DEF_SIMPLIFY
+#include "graph/simplify/Passes.h.inc"
+} // namespace knapper
+
+LogicalResult knapper::simplify(func::FuncOp function) {
+  RewritePatternSet patterns(function.getContext());
+  populateAlgebraPatterns(patterns);
+  populateMovementPatterns(patterns);
+  populateDotPatterns(patterns);
+  populateIndexPatterns(patterns);
+  FrozenRewritePatternSet frozen(std::move(patterns));
+  GreedyRewriteConfig config;
+  config.setRegionSimplificationLevel(GreedySimplifyRegionLevel::Disabled);
+  // Equal values made equal let more patterns match (x * x, shared masks).
+  for (int round = 0; round < 2; ++round) {
+    if (failed(applyPatternsGreedily(function, frozen, config)))
+      return function.emitError("simplify does not reach a fixed point");
+    IRRewriter rewriter(function.getContext());
+    DominanceInfo dominance(function);
+    bool changed = false;
+    eliminateCommonSubExpressions(rewriter, dominance, function, &changed);
+    if (!changed)
+      break;
+  }
+  return success();
+}
+
+namespace {
+struct SimplifyPass : knapper::impl::SimplifyBase<SimplifyPass> {
+  void runOnOperation() override {
+    if (failed(knapper::simplify(getOperation())))
+      signalPassFailure();
+  }
+};
+} // namespace

@@ -1,0 +1,206 @@
+// Broadcast, reshape and transpose move below elementwise ops when the op's
+// other operands can be had in the shape before the movement.
+#include "graph/simplify/Match.h"
+#include "graph/simplify/Simplify.h"
+
+using namespace mlir;
+using namespace knapper;
+using namespace knapper::ts;
+
+namespace {
+
+/// f(broadcast(a), broadcast(b), number) to broadcast(f(a, b, number)).
+struct SinkBroadcast : OpInterfaceRewritePattern<ElementwiseOpInterface> {
+  using OpInterfaceRewritePattern::OpInterfaceRewritePattern;
+
+  LogicalResult matchAndRewrite(ElementwiseOpInterface op,
+                                PatternRewriter &rewriter) const override {
+    BroadcastOp first;
+    for (Value operand : op->getOperands()) {
+      if (splatOf(operand))
+        continue;
+      auto broadcast = operand.getDefiningOp<BroadcastOp>();
+      if (!broadcast)
+        return failure();
+      if (!first)
+        first = broadcast;
+      else if (first.getDims() != broadcast.getDims() ||
+               dimsOf(first.getInput()) != dimsOf(broadcast.getInput()))
+        return failure();
+    }
+    if (!first)
+      return failure();
+    SmallVector<Dim> small = dimsOf(first.getInput());
+    SmallVector<Value> operands;
+    for (Value operand : op->getOperands()) {
+      if (Value scalar = scalarOf(rewriter, operand))
+        operands.push_back(
+            makeBroadcast(rewriter, op.getLoc(), scalar, small, {}));
+      else
+        operands.push_back(operand.getDefiningOp<BroadcastOp>().getInput());
+    }
+    Value result = cloneElementwise(rewriter, op, operands);
+    rewriter.replaceOp(op, makeBroadcast(rewriter, op.getLoc(), result,
+                                         dimsOf(op->getResult(0)),
+                                         first.getDims()));
+    return success();
+  }
+};
+
+/// A broadcast operand as it is before a reshape: for every dim it really has,
+/// the reshape's input dim; nothing when the reshape takes such a dim apart.
+std::optional<SmallVector<int64_t>>
+broadcastBefore(BroadcastOp broadcast, ArrayRef<DimGroup> groups) {
+  SmallVector<Dim> dims = dimsOf(broadcast.getInput());
+  SmallVector<int64_t> map;
+  for (auto [i, dim] : llvm::enumerate(broadcast.getDims())) {
+    if (dims[i].isConstant(1))
+      continue; // repeats, or the result has size 1 there too
+    const DimGroup *group = llvm::find_if(groups, [&](const DimGroup &g) {
+      return g.outBegin <= dim && dim < g.outEnd;
+    });
+    if (!group->isSame())
+      return std::nullopt;
+    map.push_back(group->inBegin);
+  }
+  return map;
+}
+
+struct SinkReshape : OpInterfaceRewritePattern<ElementwiseOpInterface> {
+  using OpInterfaceRewritePattern::OpInterfaceRewritePattern;
+
+  LogicalResult matchAndRewrite(ElementwiseOpInterface op,
+                                PatternRewriter &rewriter) const override {
+    ReshapeOp reshape;
+    for (Value operand : op->getOperands())
+      if (auto candidate = operand.getDefiningOp<ReshapeOp>();
+          candidate && !isConstantExpression(operand)) {
+        reshape = candidate;
+        break;
+      }
+    if (!reshape)
+      return failure();
+    Location location = op.getLoc();
+    SmallVector<Dim> in = dimsOf(reshape.getInput()),
+                     out = dimsOf(reshape.getResult());
+    auto groups = reshapeGroups(in, out);
+    auto sameReshape = [&](Value operand) {
+      auto other = operand.getDefiningOp<ReshapeOp>();
+      return other && dimsOf(other.getInput()) == in ? other : ReshapeOp();
+    };
+    auto map = [&](Value operand) -> std::optional<SmallVector<int64_t>> {
+      auto broadcast = operand.getDefiningOp<BroadcastOp>();
+      return broadcast && groups ? broadcastBefore(broadcast, *groups)
+                                 : std::nullopt;
+    };
+    for (Value operand : op->getOperands())
+      if (!sameReshape(operand) && !splatOf(operand) && !map(operand) &&
+          !isConstantExpression(operand))
+        return failure();
+
+    SmallVector<Value> operands;
+    for (Value operand : op->getOperands()) {
+      if (auto other = sameReshape(operand)) {
+        operands.push_back(other.getInput());
+      } else if (Value scalar = scalarOf(rewriter, operand)) {
+        operands.push_back(makeBroadcast(rewriter, location, scalar, in, {}));
+      } else if (auto dims = map(operand)) {
+        Value small = operand.getDefiningOp<BroadcastOp>().getInput();
+        SmallVector<Dim> kept;
+        for (Dim dim : dimsOf(small))
+          if (!dim.isConstant(1))
+            kept.push_back(dim);
+        operands.push_back(
+            makeBroadcast(rewriter, location,
+                          makeReshape(rewriter, location, small, kept), in,
+                          *dims));
+      } else {
+        operands.push_back(makeReshape(rewriter, location, operand, in));
+      }
+    }
+    Value result = cloneElementwise(rewriter, op, operands);
+    rewriter.replaceOp(op, makeReshape(rewriter, location, result, out));
+    return success();
+  }
+};
+
+struct SinkTranspose : OpInterfaceRewritePattern<ElementwiseOpInterface> {
+  SinkTranspose(MLIRContext *context, bool shared)
+      : OpInterfaceRewritePattern(context), shared(shared) {}
+
+  LogicalResult matchAndRewrite(ElementwiseOpInterface op,
+                                PatternRewriter &rewriter) const override {
+    TransposeOp transpose;
+    for (Value operand : op->getOperands())
+      if (auto candidate = operand.getDefiningOp<TransposeOp>();
+          candidate && !isConstantExpression(operand)) {
+        transpose = candidate;
+        break;
+      }
+    if (!transpose)
+      return failure();
+    ArrayRef<int64_t> permutation = transpose.getPermutation();
+    SmallVector<int64_t> inverse = inversePermutation(permutation);
+    // A transpose with other users would stay beside the new one.
+    auto mayGo = [&](TransposeOp other) {
+      return other.getPermutation() == permutation &&
+             (shared || llvm::all_of(other->getUsers(), [&](Operation *user) {
+                return user == op.getOperation();
+              }));
+    };
+    SmallVector<Dim> in = dimsOf(transpose.getInput());
+    for (Value operand : op->getOperands()) {
+      auto other = operand.getDefiningOp<TransposeOp>();
+      if (!(other && mayGo(other)) && !splatOf(operand) &&
+          !operand.getDefiningOp<BroadcastOp>() &&
+          !isConstantExpression(operand))
+        return failure();
+    }
+    SmallVector<Value> operands;
+    for (Value operand : op->getOperands()) {
+      auto other = operand.getDefiningOp<TransposeOp>();
+      if (other && mayGo(other))
+        operands.push_back(other.getInput());
+      else if (Value scalar = scalarOf(rewriter, operand))
+        operands.push_back(
+            makeBroadcast(rewriter, op.getLoc(), scalar, in, {}));
+      else // transposeOfBroadcast takes it into the small tensor
+        operands.push_back(
+            makeTranspose(rewriter, op.getLoc(), operand, inverse));
+    }
+    Value result = cloneElementwise(rewriter, op, operands);
+    rewriter.replaceOp(
+        op, makeTranspose(rewriter, op.getLoc(), result, permutation));
+    return success();
+  }
+
+  bool shared;
+};
+
+} // namespace
+
+/// A constant of equal elements is one element, broadcast.
+static LogicalResult splatConstant(ConstantOp op, PatternRewriter &rewriter) {
+  auto type = cast<RankedTensorType>(op.getType());
+  auto data = dyn_cast<DenseElementsAttr>(op.getValue());
+  if (type.getRank() == 0 || !data || !data.isSplat() || data.empty())
+    return failure();
+  auto scalar = RankedTensorType::get({}, type.getElementType());
+  Value element = ConstantOp::create(
+      rewriter, op.getLoc(), scalar,
+      DenseElementsAttr::get(scalar, data.getSplatValue<Attribute>()));
+  rewriter.replaceOpWithNewOp<BroadcastOp>(op, type, element,
+                                           ArrayRef<int64_t>{});
+  return success();
+}
+
+namespace knapper {
+void populateSinkPatterns(RewritePatternSet &patterns, bool sinkTransposes);
+}
+
+void knapper::populateSinkPatterns(RewritePatternSet &patterns,
+                                   bool sinkTransposes) {
+  patterns.add(splatConstant);
+  patterns.add<SinkBroadcast, SinkReshape>(patterns.getContext());
+  patterns.add<SinkTranspose>(patterns.getContext(), sinkTransposes);
+}
