@@ -4,6 +4,7 @@
 #include "graph/fold/FoldConstants.h"
 #include "graph/fusion/Passes.h"
 #include "graph/memory/Passes.h"
+#include "graph/simplify/Passes.h"
 #include "ir/tensor/Dialect.h"
 #include "ir/tile/TileDialect.h"
 
@@ -20,4 +21,5 @@ void knapper::registerAllKnapperPasses() {
   fusion::registerFusionPasses();
   registerExpandMathPass();
   memory::registerMemoryPasses();
+  registerSimplifyPasses();
 }

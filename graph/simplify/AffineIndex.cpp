@@ -7,8 +7,7 @@ using namespace knapper;
 using namespace knapper::ts;
 
 bool AffineIndex::isUniform() const {
-  return llvm::all_of(coefficients,
-                      [](Dim c) { return c.isConstant(0); });
+  return llvm::all_of(coefficients, [](Dim c) { return c.isConstant(0); });
 }
 
 static AffineIndex uniform(int64_t rank, Dim offset) {
@@ -57,7 +56,8 @@ static std::optional<AffineIndex> ofReshape(ReshapeOp op,
     if (group.inSize() == 0 || group.outSize() == 0)
       continue;
     // The group must count evenly in row-major order.
-    Dim step = input.coefficients[group.inEnd - 1], extent = in[group.inEnd - 1];
+    Dim step = input.coefficients[group.inEnd - 1],
+        extent = in[group.inEnd - 1];
     for (unsigned i = group.inEnd - 1; i-- > group.inBegin;) {
       if (in[i].isConstant(1))
         continue;
@@ -84,7 +84,9 @@ static std::optional<AffineIndex> affine(Value value, int depth) {
   MLIRContext *context = op->getContext();
   int64_t rank = rankOf(value);
   auto number = [&](int64_t v) { return Dim::constant(context, v); };
-  auto operand = [&](unsigned i) { return affine(op->getOperand(i), depth + 1); };
+  auto operand = [&](unsigned i) {
+    return affine(op->getOperand(i), depth + 1);
+  };
 
   return TypeSwitch<Operation *, std::optional<AffineIndex>>(op)
       .Case([&](ConstantOp constant) { return ofConstant(constant); })
@@ -140,7 +142,8 @@ static std::optional<AffineIndex> affine(Value value, int depth) {
         if (!lhs || !rhs)
           return std::nullopt;
         bool add = isa<AddOp>(op);
-        lhs->offset = add ? lhs->offset + rhs->offset : lhs->offset - rhs->offset;
+        lhs->offset =
+            add ? lhs->offset + rhs->offset : lhs->offset - rhs->offset;
         for (auto [a, b] : llvm::zip(lhs->coefficients, rhs->coefficients))
           a = add ? a + b : a - b;
         return lhs;

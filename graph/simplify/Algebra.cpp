@@ -141,7 +141,8 @@ static LogicalResult simplifyLogic(Op op, PatternRewriter &rewriter) {
   constexpr double neutral = std::is_same_v<Op, AndOp> ? 1 : 0;
   for (unsigned i : {0, 1})
     if (std::optional<double> value = splatOf(op->getOperand(i)))
-      return forward(rewriter, op, op->getOperand(*value == neutral ? 1 - i : i));
+      return forward(rewriter, op,
+                     op->getOperand(*value == neutral ? 1 - i : i));
   return failure();
 }
 
@@ -149,7 +150,8 @@ static LogicalResult simplifySelect(SelectOp op, PatternRewriter &rewriter) {
   if (op.getOnTrue() == op.getOnFalse())
     return forward(rewriter, op, op.getOnTrue());
   if (std::optional<double> value = splatOf(op.getCondition()))
-    return forward(rewriter, op, *value != 0 ? op.getOnTrue() : op.getOnFalse());
+    return forward(rewriter, op,
+                   *value != 0 ? op.getOnTrue() : op.getOnFalse());
   if (auto inner = op.getCondition().getDefiningOp<NotOp>()) {
     rewriter.replaceOpWithNewOp<SelectOp>(op, inner.getInput(), op.getOnFalse(),
                                           op.getOnTrue());
@@ -173,8 +175,8 @@ static bool isLossless(Type from, Type to) {
   if (from == to || from.isInteger(1))
     return true;
   auto mantissa = [](Type type) {
-    return static_cast<int>(APFloat::semanticsPrecision(
-        cast<FloatType>(type).getFloatSemantics()));
+    return static_cast<int>(
+        APFloat::semanticsPrecision(cast<FloatType>(type).getFloatSemantics()));
   };
   auto bits = [](Type type) { return type.getIntOrFloatBitWidth(); };
   if (isa<FloatType>(from) && isa<FloatType>(to))

@@ -95,8 +95,8 @@ static LogicalResult dotOfReshape(DotOp op, PatternRewriter &rewriter) {
                             through(op.getLhsBatch()), op.getRhsBatch(),
                             through(op.getLhsContract()), op.getRhsContract(),
                             op.getResultTypeAttr());
-  rewriter.replaceOp(op, makeReshape(rewriter, op.getLoc(), dot,
-                                     dimsOf(op.getResult())));
+  rewriter.replaceOp(
+      op, makeReshape(rewriter, op.getLoc(), dot, dimsOf(op.getResult())));
   return success();
 }
 

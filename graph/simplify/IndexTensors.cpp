@@ -57,9 +57,9 @@ static LogicalResult knownCompare(CompareOp op, PatternRewriter &rewriter) {
   }
   if (!known)
     return failure();
-  rewriter.replaceOp(op, makeSplat(rewriter, op.getLoc(),
-                                   cast<RankedTensorType>(op.getType()),
-                                   *known));
+  rewriter.replaceOp(op,
+                     makeSplat(rewriter, op.getLoc(),
+                               cast<RankedTensorType>(op.getType()), *known));
   return success();
 }
 
@@ -91,9 +91,8 @@ static LogicalResult gatherOfAffine(GatherOp op, PatternRewriter &rewriter) {
     if (!coefficient.isConstant(0))
       left.push_back(d);
   while (!left.empty()) {
-    auto next = llvm::find_if(left, [&](int64_t d) {
-      return index->coefficients[d] == extent;
-    });
+    auto next = llvm::find_if(
+        left, [&](int64_t d) { return index->coefficients[d] == extent; });
     if (next == left.end())
       return failure();
     digits.push_back(*next);
@@ -101,7 +100,8 @@ static LogicalResult gatherOfAffine(GatherOp op, PatternRewriter &rewriter) {
     left.erase(next);
   }
   Dim offset = index->offset;
-  if (std::optional<int64_t> number = offset.asConstant(); number && *number < 0) {
+  if (std::optional<int64_t> number = offset.asConstant();
+      number && *number < 0) {
     if (!digits.empty())
       return failure();
     offset = offset + in[axis];
@@ -111,8 +111,8 @@ static LogicalResult gatherOfAffine(GatherOp op, PatternRewriter &rewriter) {
   std::optional<int64_t> first = offset.asConstant();
   if (!room || *room < 0 || (first && *first < 0))
     return failure();
-  Value x = makeSlice(rewriter, op.getLoc(), op.getInput(), axis, offset,
-                      extent);
+  Value x =
+      makeSlice(rewriter, op.getLoc(), op.getInput(), axis, offset, extent);
   SmallVector<Dim> split(in.begin(), in.begin() + axis);
   SmallVector<int64_t> map;
   for (int64_t d = 0; d < axis; ++d)
@@ -126,8 +126,8 @@ static LogicalResult gatherOfAffine(GatherOp op, PatternRewriter &rewriter) {
     map.push_back(d - 1 + positions.size());
   }
   x = makeReshape(rewriter, op.getLoc(), x, split);
-  rewriter.replaceOp(op, spread(rewriter, op.getLoc(), x, map,
-                                dimsOf(op.getResult())));
+  rewriter.replaceOp(
+      op, spread(rewriter, op.getLoc(), x, map, dimsOf(op.getResult())));
   return success();
 }
 
@@ -141,8 +141,7 @@ static LogicalResult gatherNdOfGrid(GatherNdOp op, PatternRewriter &rewriter) {
       static_cast<int64_t>(concat.getInputs().size()) != depth ||
       static_cast<int64_t>(concat.getDim()) != rank - 1)
     return failure();
-  SmallVector<Dim> in = dimsOf(op.getInput()),
-                   grid = dimsOf(op.getIndices());
+  SmallVector<Dim> in = dimsOf(op.getInput()), grid = dimsOf(op.getIndices());
   SmallVector<int64_t> map;
   SmallVector<std::pair<int64_t, Dim>> fixed;
   for (int64_t k = 0; k < depth; ++k) {
@@ -176,15 +175,14 @@ static LogicalResult gatherNdOfGrid(GatherNdOp op, PatternRewriter &rewriter) {
   for (auto [k, start] : fixed)
     x = makeSlice(rewriter, op.getLoc(), x, k, start, start.like(1));
   for (auto [d, dim] : llvm::enumerate(in))
-    if (!llvm::any_of(fixed, [&](auto &f) {
-          return f.first == static_cast<int64_t>(d);
-        }))
+    if (!llvm::any_of(
+            fixed, [&](auto &f) { return f.first == static_cast<int64_t>(d); }))
       dims.push_back(dim);
   x = makeReshape(rewriter, op.getLoc(), x, dims);
   for (size_t d = depth; d < in.size(); ++d)
     map.push_back(rank - 1 + d - depth);
-  rewriter.replaceOp(op, spread(rewriter, op.getLoc(), x, map,
-                                dimsOf(op.getResult())));
+  rewriter.replaceOp(
+      op, spread(rewriter, op.getLoc(), x, map, dimsOf(op.getResult())));
   return success();
 }
 

@@ -116,8 +116,8 @@ Value knapper::scalarOf(OpBuilder &builder, Value value) {
   }
   if (value.getType() == scalar)
     return value;
-  auto data = cast<DenseElementsAttr>(
-      value.getDefiningOp<ConstantOp>().getValue());
+  auto data =
+      cast<DenseElementsAttr>(value.getDefiningOp<ConstantOp>().getValue());
   return ConstantOp::create(
       builder, location, scalar,
       DenseElementsAttr::get(scalar, data.getSplatValue<Attribute>()));
@@ -232,8 +232,8 @@ std::optional<SmallVector<DimGroup>> knapper::reshapeGroups(ArrayRef<Dim> in,
   return groups;
 }
 
-std::optional<SmallVector<int64_t>>
-knapper::unitReshapeMap(ArrayRef<Dim> in, ArrayRef<Dim> out) {
+std::optional<SmallVector<int64_t>> knapper::unitReshapeMap(ArrayRef<Dim> in,
+                                                            ArrayRef<Dim> out) {
   SmallVector<int64_t> map(in.size(), -1);
   unsigned o = 0;
   auto skip = [&] {

@@ -31,6 +31,16 @@ static LogicalResult broadcastOfReshape(BroadcastOp op,
   return success();
 }
 
+/// A broadcast that only adds dims of size 1 is a reshape.
+static LogicalResult broadcastOfUnits(BroadcastOp op,
+                                      PatternRewriter &rewriter) {
+  if (splatOf(op.getInput()) ||
+      !(elementCount(op.getInput().getType()) == elementCount(op.getType())))
+    return failure();
+  rewriter.replaceOpWithNewOp<ReshapeOp>(op, op.getType(), op.getInput());
+  return success();
+}
+
 /// reshape(broadcast(x)) where the reshape only adds or removes dims of size 1:
 /// the broadcast comes last.
 static LogicalResult reshapeOfBroadcast(ReshapeOp op,
@@ -76,8 +86,8 @@ static LogicalResult transposeOfBroadcast(TransposeOp op,
     map.push_back(result);
     permutation.push_back(operand);
   }
-  Value small = makeTranspose(rewriter, op.getLoc(), broadcast.getInput(),
-                              permutation);
+  Value small =
+      makeTranspose(rewriter, op.getLoc(), broadcast.getInput(), permutation);
   rewriter.replaceOpWithNewOp<BroadcastOp>(op, op.getType(), small, map);
   return success();
 }
@@ -137,8 +147,7 @@ static LogicalResult reshapeOfTranspose(ReshapeOp op,
       reshaped.push_back(out[o]);
     }
   Value inner = makeReshape(rewriter, op.getLoc(), x, reshaped);
-  rewriter.replaceOp(op,
-                     makeTranspose(rewriter, op.getLoc(), inner, back));
+  rewriter.replaceOp(op, makeTranspose(rewriter, op.getLoc(), inner, back));
   return success();
 }
 
@@ -155,9 +164,9 @@ static LogicalResult sliceOfSlice(SliceOp op, PatternRewriter &rewriter) {
     starts.push_back(a + b * s);
     steps.push_back(s * t);
   }
-  rewriter.replaceOpWithNewOp<SliceOp>(
-      op, op.getType(), inner.getInput(),
-      dimArray(op.getContext(), starts), steps);
+  rewriter.replaceOpWithNewOp<SliceOp>(op, op.getType(), inner.getInput(),
+                                       dimArray(op.getContext(), starts),
+                                       steps);
   return success();
 }
 
@@ -176,10 +185,10 @@ static LogicalResult sliceOfBroadcast(SliceOp op, PatternRewriter &rewriter) {
     starts.push_back(repeated ? in[i].like(0) : allStarts[dim]);
     steps.push_back(repeated ? 1 : op.getSteps()[dim]);
   }
-  Value small = SliceOp::create(
-      rewriter, op.getLoc(),
-      tensorType(op.getContext(), dims, elementTypeOf(x)), x,
-      dimArray(op.getContext(), starts), steps);
+  Value small =
+      SliceOp::create(rewriter, op.getLoc(),
+                      tensorType(op.getContext(), dims, elementTypeOf(x)), x,
+                      dimArray(op.getContext(), starts), steps);
   rewriter.replaceOpWithNewOp<BroadcastOp>(op, op.getType(), small,
                                            broadcast.getDims());
   return success();
@@ -209,9 +218,9 @@ static LogicalResult sliceOfConcat(SliceOp op, PatternRewriter &rewriter) {
         (position + extent - starts[dim] - length).asConstant();
     if (before && *before >= 0 && after && *after >= 0) {
       starts[dim] = starts[dim] - position;
-      rewriter.replaceOpWithNewOp<SliceOp>(
-          op, op.getType(), input, dimArray(op.getContext(), starts),
-          op.getSteps());
+      rewriter.replaceOpWithNewOp<SliceOp>(op, op.getType(), input,
+                                           dimArray(op.getContext(), starts),
+                                           op.getSteps());
       return success();
     }
     position = position + extent;
@@ -237,11 +246,13 @@ static LogicalResult simplifyConcat(ConcatOp op, PatternRewriter &rewriter) {
       continue;
     }
     auto slice = input.getDefiningOp<SliceOp>();
-    auto last = inputs.empty() ? SliceOp() : inputs.back().getDefiningOp<SliceOp>();
+    auto last =
+        inputs.empty() ? SliceOp() : inputs.back().getDefiningOp<SliceOp>();
     if (slice && last && slice.getInput() == last.getInput() &&
         llvm::all_of(slice.getSteps(), [](int64_t s) { return s == 1; }) &&
         llvm::all_of(last.getSteps(), [](int64_t s) { return s == 1; })) {
-      SmallVector<Dim> a = dimsOf(last.getStarts()), b = dimsOf(slice.getStarts());
+      SmallVector<Dim> a = dimsOf(last.getStarts()),
+                       b = dimsOf(slice.getStarts());
       SmallVector<Dim> size = dimsOf(last.getResult());
       bool joins = a[dim] + size[dim] == b[dim];
       for (size_t i = 0; i < a.size(); ++i)
@@ -270,6 +281,7 @@ void populateSinkPatterns(RewritePatternSet &patterns, bool sinkTransposes);
 
 void knapper::populateMovementPatterns(RewritePatternSet &patterns,
                                        bool sinkTransposes) {
+  patterns.add(broadcastOfUnits);
   patterns.add(broadcastOfReshape);
   patterns.add(reshapeOfBroadcast);
   patterns.add(transposeOfBroadcast);

@@ -49,8 +49,8 @@ struct SinkBroadcast : OpInterfaceRewritePattern<ElementwiseOpInterface> {
 
 /// A broadcast operand as it is before a reshape: for every dim it really has,
 /// the reshape's input dim; nothing when the reshape takes such a dim apart.
-std::optional<SmallVector<int64_t>>
-broadcastBefore(BroadcastOp broadcast, ArrayRef<DimGroup> groups) {
+std::optional<SmallVector<int64_t>> broadcastBefore(BroadcastOp broadcast,
+                                                    ArrayRef<DimGroup> groups) {
   SmallVector<Dim> dims = dimsOf(broadcast.getInput());
   SmallVector<int64_t> map;
   for (auto [i, dim] : llvm::enumerate(broadcast.getDims())) {
@@ -110,10 +110,9 @@ struct SinkReshape : OpInterfaceRewritePattern<ElementwiseOpInterface> {
         for (Dim dim : dimsOf(small))
           if (!dim.isConstant(1))
             kept.push_back(dim);
-        operands.push_back(
-            makeBroadcast(rewriter, location,
-                          makeReshape(rewriter, location, small, kept), in,
-                          *dims));
+        operands.push_back(makeBroadcast(
+            rewriter, location, makeReshape(rewriter, location, small, kept),
+            in, *dims));
       } else {
         operands.push_back(makeReshape(rewriter, location, operand, in));
       }

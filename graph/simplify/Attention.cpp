@@ -1,0 +1,239 @@
+// dot(softmax(scale * dot(q, k) + mask), v) to ts.attention.
+#include "graph/simplify/AttentionMask.h"
+#include "graph/simplify/FindComposites.h"
+#include "graph/simplify/Match.h"
+
+using namespace mlir;
+using namespace knapper;
+using namespace knapper::ts;
+
+namespace {
+
+/// What stands between the product of q and k and the softmax.
+struct Scores {
+  DotOp dot;
+  double scale = 1;
+  double softcap = 0;
+  SmallVector<Value> added;
+  struct Choice {
+    Value condition;
+    bool negated;
+    double fill;
+  };
+  SmallVector<Choice> choices;
+
+  bool masked() const { return !added.empty() || !choices.empty(); }
+};
+
+/// Batch dims, one free dim and one contracted dim a side.
+bool isHeadDot(DotOp dot) {
+  return dot.getLhsBatch().size() == 2 && dot.getLhsContract().size() == 1 &&
+         rankOf(dot.getLhs()) == 4 && rankOf(dot.getRhs()) == 4;
+}
+
+bool parseScores(Value value, Scores &scores, int depth = 0) {
+  Operation *op = value.getDefiningOp();
+  if (!op || depth > 8)
+    return false;
+  if (auto dot = dyn_cast<DotOp>(op)) {
+    scores.dot = dot;
+    return isHeadDot(dot);
+  }
+  if (auto mul = dyn_cast<MulOp>(op)) {
+    for (unsigned i : {0, 1})
+      if (std::optional<double> number = splatOf(mul->getOperand(i))) {
+        Value inner = mul->getOperand(1 - i);
+        if (auto tanh = inner.getDefiningOp<TanhOp>()) {
+          // c * tanh(s / c)
+          if (!parseScores(tanh.getInput(), scores, depth + 1) ||
+              scores.masked() || scores.softcap != 0 || *number <= 0)
+            return false;
+          scores.softcap = *number;
+          scores.scale *= *number;
+          return true;
+        }
+        if (!parseScores(inner, scores, depth + 1) || scores.masked() ||
+            scores.softcap != 0)
+          return false;
+        scores.scale *= *number;
+        return true;
+      }
+    return false;
+  }
+  if (auto div = dyn_cast<DivOp>(op)) {
+    std::optional<double> number = splatOf(div.getRhs());
+    if (!number || *number == 0 ||
+        !parseScores(div.getLhs(), scores, depth + 1) || scores.masked() ||
+        scores.softcap != 0)
+      return false;
+    scores.scale /= *number;
+    return true;
+  }
+  if (isa<AddOp>(op)) {
+    for (unsigned i : {0, 1}) {
+      Scores attempt = scores;
+      if (parseScores(op->getOperand(i), attempt, depth + 1)) {
+        attempt.added.push_back(op->getOperand(1 - i));
+        scores = attempt;
+        return true;
+      }
+    }
+    return false;
+  }
+  if (auto select = dyn_cast<SelectOp>(op)) {
+    for (bool negated : {false, true}) {
+      std::optional<double> fill =
+          splatOf(negated ? select.getOnTrue() : select.getOnFalse());
+      if (!isExcluding(fill))
+        continue;
+      Value inner = negated ? select.getOnFalse() : select.getOnTrue();
+      if (!parseScores(inner, scores, depth + 1))
+        return false;
+      scores.choices.push_back({select.getCondition(), negated, *fill});
+      return true;
+    }
+  }
+  return false;
+}
+
+/// Takes products with numbers out of a value, through movement.
+Value withoutScale(PatternRewriter &rewriter, Value value, double &scale) {
+  Operation *op = value.getDefiningOp();
+  if (!op)
+    return value;
+  if (auto mul = dyn_cast<MulOp>(op)) {
+    for (unsigned i : {0, 1})
+      if (std::optional<double> number = splatOf(mul->getOperand(i))) {
+        scale *= *number;
+        return withoutScale(rewriter, mul->getOperand(1 - i), scale);
+      }
+    return value;
+  }
+  if (auto div = dyn_cast<DivOp>(op)) {
+    std::optional<double> number = splatOf(div.getRhs());
+    if (!number || *number == 0)
+      return value;
+    scale /= *number;
+    return withoutScale(rewriter, div.getLhs(), scale);
+  }
+  if (!isa<TransposeOp, ReshapeOp, BroadcastOp, SliceOp>(op) || splatOf(value))
+    return value;
+  Value inner = withoutScale(rewriter, op->getOperand(0), scale);
+  if (inner == op->getOperand(0))
+    return value;
+  Operation *clone = rewriter.clone(*op);
+  clone->setOperand(0, inner);
+  return clone->getResult(0);
+}
+
+/// [B, G, T, D] behind [B, G, 1, T, D] repeated and merged to [B, H, T, D].
+Value beforeRepeat(PatternRewriter &rewriter, Value value) {
+  auto reshape = value.getDefiningOp<ReshapeOp>();
+  auto broadcast =
+      reshape ? reshape.getInput().getDefiningOp<BroadcastOp>() : BroadcastOp();
+  if (!broadcast || rankOf(broadcast.getResult()) != 5)
+    return value;
+  SmallVector<Dim> in = dimsOf(broadcast.getResult()), out = dimsOf(value);
+  if (!(out[0] == in[0]) || !(out[1] == in[1] * in[2]) || !(out[2] == in[3]) ||
+      !(out[3] == in[4]))
+    return value;
+  // Only dim 2 may repeat.
+  Value source = broadcast.getInput();
+  SmallVector<bool> present(5, false);
+  for (auto [i, dim] : llvm::enumerate(broadcast.getDims())) {
+    bool same = dimOf(source, i) == in[dim];
+    if (dim == 2 ? !dimOf(source, i).isConstant(1) : !same)
+      return value;
+    present[dim] = true;
+  }
+  for (unsigned dim : {0, 1, 3, 4})
+    if (!present[dim] && !in[dim].isConstant(1))
+      return value;
+  return makeReshape(rewriter, value.getLoc(), source,
+                     {in[0], in[1], in[3], in[4]});
+}
+
+} // namespace
+
+static LogicalResult findAttention(DotOp op, PatternRewriter &rewriter) {
+  if (!isHeadDot(op))
+    return failure();
+  // Probabilities [B, H, S, T] on the left, T contracted.
+  auto isPlain = [](ArrayRef<int64_t> batch) {
+    return batch == ArrayRef<int64_t>{0, 1};
+  };
+  if (!isPlain(op.getLhsBatch()) || op.getLhsContract()[0] != 3)
+    return failure();
+  Value probabilities = op.getLhs();
+  bool guarded = false;
+  if (auto select = probabilities.getDefiningOp<SelectOp>()) {
+    auto isNan = select.getCondition().getDefiningOp<IsNanOp>();
+    if (!isNan || isNan.getInput() != select.getOnFalse() ||
+        !isSplat(select.getOnTrue(), 0))
+      return failure();
+    probabilities = select.getOnFalse();
+    guarded = true;
+  }
+  auto softmax = probabilities.getDefiningOp<SoftmaxOp>();
+  Scores scores;
+  if (!softmax || softmax.getLog() || softmax.getDim() != 3 ||
+      !parseScores(softmax.getInput(), scores))
+    return failure();
+  DotOp dot = scores.dot;
+  Type element = elementTypeOf(op);
+  if (elementTypeOf(dot.getLhs()) != element ||
+      elementTypeOf(op.getRhs()) != element)
+    return failure();
+
+  MaskParts mask;
+  for (const Scores::Choice &choice : scores.choices) {
+    if (mask.takeCondition(choice.condition, {0, 1, 2, 3}, choice.negated,
+                           guarded || std::isinf(choice.fill)))
+      continue;
+    // Put in its place or added: a large negative number swallows the score.
+    auto type = withElement(choice.condition.getType(), element);
+    Value zero = makeSplat(rewriter, op.getLoc(), type, 0),
+          fill = makeSplat(rewriter, op.getLoc(), type, choice.fill);
+    mask.takeAdded(SelectOp::create(rewriter, op.getLoc(), choice.condition,
+                                    choice.negated ? fill : zero,
+                                    choice.negated ? zero : fill),
+                   guarded);
+  }
+  for (Value added : scores.added)
+    mask.takeAdded(added, guarded);
+
+  auto freeDim = [](ArrayRef<int64_t> batch, int64_t contract) {
+    return 6 - batch[0] - batch[1] - contract;
+  };
+  int64_t qk = dot.getLhsContract()[0], kk = dot.getRhsContract()[0],
+          vk = op.getRhsContract()[0];
+  ArrayRef<int64_t> qb = dot.getLhsBatch(), kb = dot.getRhsBatch(),
+                    vb = op.getRhsBatch();
+  Location location = op.getLoc();
+  double scale = scores.scale;
+  Value query = makeTranspose(rewriter, location, dot.getLhs(),
+                              {qb[0], qb[1], freeDim(qb, qk), qk});
+  Value key = makeTranspose(rewriter, location, dot.getRhs(),
+                            {kb[0], kb[1], freeDim(kb, kk), kk});
+  Value value = makeTranspose(rewriter, location, op.getRhs(),
+                              {vb[0], vb[1], vk, freeDim(vb, vk)});
+  query = withoutScale(rewriter, query, scale);
+  key = withoutScale(rewriter, key, scale);
+  Value fewKeys = beforeRepeat(rewriter, key),
+        fewValues = beforeRepeat(rewriter, value);
+  if (dimOf(fewKeys, 1) == dimOf(fewValues, 1)) {
+    key = fewKeys;
+    value = fewValues;
+  }
+  rewriter.replaceOpWithNewOp<AttentionOp>(
+      op, query, key, value, mask.build(rewriter, location),
+      rewriter.getF64FloatAttr(scale),
+      rewriter.getBoolAttr(mask.causality != Causality::none),
+      rewriter.getBoolAttr(mask.causality == Causality::topLeft),
+      rewriter.getF64FloatAttr(scores.softcap));
+  return success();
+}
+
+void knapper::populateAttentionPatterns(RewritePatternSet &patterns) {
+  patterns.add(findAttention);
+}

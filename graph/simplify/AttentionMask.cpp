@@ -1,0 +1,206 @@
+#include "graph/simplify/AttentionMask.h"
+
+#include "graph/simplify/AffineIndex.h"
+#include "graph/simplify/Match.h"
+
+using namespace mlir;
+using namespace knapper;
+using namespace knapper::ts;
+
+bool knapper::isExcluding(std::optional<double> fill) {
+  return fill && *fill < -1e30;
+}
+
+/// Through broadcasts, transposes and reshapes of dims of size 1.
+static MaskPart stripMovement(MaskPart part) {
+  while (Operation *op = part.value.getDefiningOp()) {
+    SmallVector<int64_t> dims;
+    if (auto broadcast = dyn_cast<BroadcastOp>(op)) {
+      for (int64_t dim : broadcast.getDims())
+        dims.push_back(part.dims[dim]);
+    } else if (auto transpose = dyn_cast<TransposeOp>(op)) {
+      dims.resize(part.dims.size());
+      for (auto [i, dim] : llvm::enumerate(transpose.getPermutation()))
+        dims[dim] = part.dims[i];
+    } else if (auto reshape = dyn_cast<ReshapeOp>(op)) {
+      auto units = unitReshapeMap(dimsOf(reshape.getInput()),
+                                  dimsOf(reshape.getResult()));
+      if (!units)
+        break;
+      for (int64_t dim : *units)
+        dims.push_back(dim < 0 ? -1 : part.dims[dim]);
+    } else {
+      break;
+    }
+    part = {op->getOperand(0), dims, part.negated};
+  }
+  return part;
+}
+
+/// The parts that must all hold.
+static void conjuncts(MaskPart part, SmallVectorImpl<MaskPart> &parts) {
+  part = stripMovement(part);
+  Operation *op = part.value.getDefiningOp();
+  if (isa_and_present<NotOp>(op))
+    return conjuncts({op->getOperand(0), part.dims, !part.negated}, parts);
+  if ((isa_and_present<AndOp>(op) && !part.negated) ||
+      (isa_and_present<OrOp>(op) && part.negated)) {
+    for (Value operand : op->getOperands())
+      conjuncts({operand, part.dims, part.negated}, parts);
+    return;
+  }
+  if (std::optional<double> known = splatOf(part.value);
+      known && (*known != 0) != part.negated)
+    return;
+  parts.push_back(part);
+}
+
+/// Whether the part is a comparison of key position with query position.
+static Causality causalityOf(const MaskPart &part) {
+  auto compare = part.value.getDefiningOp<CompareOp>();
+  if (!compare || isa<FloatType>(elementTypeOf(compare.getLhs())))
+    return Causality::none;
+  auto difference = affineDifference(compare.getLhs(), compare.getRhs());
+  if (!difference)
+    return Causality::none;
+  // Bring it to: sum + offset <= 0.
+  int64_t sign, add;
+  switch (compare.getPredicate()) {
+  case ComparePredicate::le:
+    sign = 1, add = 0;
+    break;
+  case ComparePredicate::lt:
+    sign = 1, add = 1;
+    break;
+  case ComparePredicate::ge:
+    sign = -1, add = 0;
+    break;
+  case ComparePredicate::gt:
+    sign = -1, add = 1;
+    break;
+  default:
+    return Causality::none;
+  }
+  if (part.negated) { // not (x <= 0) is 1 - x <= 0
+    sign = -sign;
+    add = 1 - add;
+  }
+  Dim offset = difference->offset * sign + add;
+  Dim queries, keys;
+  for (auto [i, coefficient] : llvm::enumerate(difference->coefficients)) {
+    if (coefficient.isConstant(0))
+      continue;
+    int64_t along = part.dims[i];
+    if (along == 3 && coefficient.isConstant(sign))
+      keys = dimOf(part.value, i);
+    else if (along == 2 && coefficient.isConstant(-sign))
+      queries = dimOf(part.value, i);
+    else
+      return Causality::none;
+  }
+  if (!keys || !queries)
+    return Causality::none;
+  // key <= query - offset
+  if (offset == queries - keys)
+    return Causality::bottomRight;
+  return offset.isConstant(0) ? Causality::topLeft : Causality::none;
+}
+
+bool MaskParts::takeCondition(Value condition, ArrayRef<int64_t> dims,
+                              bool negated, bool rowsMayBeEmpty) {
+  SmallVector<MaskPart> parts, rest;
+  conjuncts({condition, SmallVector<int64_t>(dims), negated}, parts);
+  Causality found = causality;
+  for (const MaskPart &part : parts) {
+    Causality here = causalityOf(part);
+    if (here != Causality::none && (found == Causality::none || found == here))
+      found = here;
+    else
+      rest.push_back(part);
+  }
+  if (!rest.empty() && !rowsMayBeEmpty)
+    return false;
+  causality = found;
+  allowed.append(rest);
+  return true;
+}
+
+void MaskParts::takeAdded(Value mask, bool guarded) {
+  MaskPart part = stripMovement({mask, {0, 1, 2, 3}});
+  if (isSplat(part.value, 0))
+    return;
+  if (auto select = part.value.getDefiningOp<SelectOp>()) {
+    std::optional<double> onTrue = splatOf(select.getOnTrue()),
+                          onFalse = splatOf(select.getOnFalse());
+    bool negated = onFalse == 0.0;
+    std::optional<double> fill = negated ? onTrue : onFalse;
+    if ((negated || onTrue == 0.0) && isExcluding(fill) &&
+        takeCondition(select.getCondition(), part.dims, negated,
+                      guarded || std::isinf(*fill)))
+      return;
+  }
+  added.push_back(part);
+}
+
+/// Four dims, those that the part lacks of size 1.
+static Value toFourDims(OpBuilder &builder, Location location,
+                        const MaskPart &part) {
+  SmallVector<Dim> sizes = dimsOf(part.value), kept;
+  SmallVector<std::pair<int64_t, int64_t>> order; // (score dim, own dim)
+  MLIRContext *context = builder.getContext();
+  SmallVector<Dim> dims(4, Dim::constant(context, 1));
+  for (auto [i, along] : llvm::enumerate(part.dims))
+    if (along >= 0 && !sizes[i].isConstant(1)) {
+      order.push_back({along, kept.size()});
+      kept.push_back(sizes[i]);
+      dims[along] = sizes[i];
+    }
+  llvm::sort(order);
+  SmallVector<int64_t> permutation;
+  for (auto [along, own] : order)
+    permutation.push_back(own);
+  Value value = makeReshape(builder, location, part.value, kept);
+  value = makeTranspose(builder, location, value, permutation);
+  value = makeReshape(builder, location, value, dims);
+  return part.negated ? NotOp::create(builder, location, value).getResult()
+                      : value;
+}
+
+/// Both to the dims that either has.
+static void toCommonDims(OpBuilder &builder, Location location, Value &a,
+                         Value &b) {
+  SmallVector<Dim> left = dimsOf(a), right = dimsOf(b), dims;
+  for (auto [x, y] : llvm::zip(left, right))
+    dims.push_back(x.isConstant(1) ? y : x);
+  a = makeBroadcast(builder, location, a, dims, {0, 1, 2, 3});
+  b = makeBroadcast(builder, location, b, dims, {0, 1, 2, 3});
+}
+
+Value MaskParts::build(OpBuilder &builder, Location location) const {
+  Value keep, sum;
+  for (const MaskPart &part : allowed) {
+    Value next = toFourDims(builder, location, part);
+    if (!keep) {
+      keep = next;
+      continue;
+    }
+    toCommonDims(builder, location, keep, next);
+    keep = AndOp::create(builder, location, keep, next);
+  }
+  for (const MaskPart &part : added) {
+    Value next = toFourDims(builder, location, part);
+    if (!sum) {
+      sum = next;
+      continue;
+    }
+    toCommonDims(builder, location, sum, next);
+    sum = AddOp::create(builder, location, sum, next);
+  }
+  if (!keep || !sum)
+    return keep ? keep : sum;
+  toCommonDims(builder, location, keep, sum);
+  Value excluded =
+      makeSplat(builder, location, cast<RankedTensorType>(sum.getType()),
+                -std::numeric_limits<double>::infinity());
+  return SelectOp::create(builder, location, keep, sum, excluded);
+}

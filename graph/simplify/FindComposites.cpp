@@ -1,0 +1,40 @@
+#include "graph/simplify/FindComposites.h"
+
+#include "graph/simplify/Passes.h"
+#include "graph/simplify/Simplify.h"
+#include "ir/tensor/Dialect.h"
+#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+
+using namespace mlir;
+using namespace knapper;
+
+namespace knapper {
+#define GEN_PASS_DEF_FINDCOMPOSITES
+#include "graph/simplify/Passes.h.inc"
+} // namespace knapper
+
+LogicalResult knapper::findComposites(func::FuncOp function) {
+  if (failed(simplify(function)))
+    return failure();
+  RewritePatternSet patterns(function.getContext());
+  populateActivationPatterns(patterns);
+  populateNormalisationPatterns(patterns);
+  populateRopePatterns(patterns);
+  populateAttentionPatterns(patterns);
+  GreedyRewriteConfig config;
+  config.setRegionSimplificationLevel(GreedySimplifyRegionLevel::Disabled);
+  config.setUseTopDownTraversal(true); // softmax before the attention around it
+  if (failed(applyPatternsGreedily(function, std::move(patterns), config)))
+    return function.emitError("find-composites does not reach a fixed point");
+  return simplify(function);
+}
+
+namespace {
+struct FindCompositesPass
+    : knapper::impl::FindCompositesBase<FindCompositesPass> {
+  void runOnOperation() override {
+    if (failed(findComposites(getOperation())))
+      signalPassFailure();
+  }
+};
+} // namespace

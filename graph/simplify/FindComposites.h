@@ -1,0 +1,42 @@
+//===- FindComposites.h - Composite ops out of their parts ----------------===//
+//
+// Every pattern expects the canonical form of Simplify.h. A composite is taken
+// only when it has the meaning of its parts; what counts as equal is said at
+// the pattern: constants within 1e-6 of the exact number (they went through
+// float32), scale factors reassociated.
+//
+// Attention. Masks are taken apart into a causal comparison of positions
+// (attribute `causal`) and the rest (operand `mask`). A key is excluded when
+// `select(allowed, 0, fill)` is added to its score, with fill -inf or a finite
+// number below -1e30. A row without any allowed key is the delicate case,
+// ts.attention gives 0 for it:
+//   fill -inf                the parts give NaN, or 0 with torch's guard
+//                            select(is_nan(p), 0, p): taken
+//   fill finite, guard       torch's export of a boolean mask, whose rows
+//                            without a key are 0 in torch: taken as boolean
+//   fill finite, no guard    the parts give the mean of all values: the
+//                            mask stays an added operand, which gives the same;
+//                            a mask that is only causal has no such row
+//
+//===----------------------------------------------------------------------===//
+#pragma once
+
+#include "mlir/IR/PatternMatch.h"
+
+namespace mlir::func {
+class FuncOp;
+}
+
+namespace knapper {
+
+/// gelu (erf and tanh form), sigmoid.
+void populateActivationPatterns(mlir::RewritePatternSet &patterns);
+/// softmax, layer_norm, its rms form; scale and bias of a normalisation.
+void populateNormalisationPatterns(mlir::RewritePatternSet &patterns);
+void populateRopePatterns(mlir::RewritePatternSet &patterns);
+void populateAttentionPatterns(mlir::RewritePatternSet &patterns);
+
+/// All of them, after and followed by `simplify`.
+mlir::LogicalResult findComposites(mlir::func::FuncOp function);
+
+} // namespace knapper

@@ -1,0 +1,156 @@
+// RUN: knapper-opt --find-composites %s | FileCheck %s
+
+!x = tensor<?x?x32xf32, #ts.dims<"b", "s", 32>>
+!v = tensor<?x?x4x8xf32, #ts.dims<"b", "s", 4, 8>>
+!q = tensor<?x4x?x8xf32, #ts.dims<"b", 4, "s", 8>>
+!k3 = tensor<?x?x8xf32, #ts.dims<"4*b", "s", 8>>
+!k3t = tensor<?x8x?xf32, #ts.dims<"4*b", 8, "s">>
+!kt = tensor<?x4x8x?xf32, #ts.dims<"b", 4, 8, "s">>
+!s = tensor<?x4x?x?xf32, #ts.dims<"b", 4, "s", "s">>
+!sb = tensor<?x4x?x?xi1, #ts.dims<"b", 4, "s", "s">>
+!m = tensor<?x1x?x?xf32, #ts.dims<"b", 1, "s", "s">>
+!mb = tensor<?x1x?x?xi1, #ts.dims<"b", 1, "s", "s">>
+!row = tensor<?x?xi1, #ts.dims<"b", "s">>
+!ss = tensor<?x?xi64, #ts.dims<"s", "s">>
+!ssb = tensor<?x?xi1, #ts.dims<"s", "s">>
+!iota = tensor<?xi64, #ts.dims<"s">>
+
+// torch's export of scaled_dot_product_attention with a padding mask: sqrt of
+// the scale on both sides, keys transposed through three dims, guard.
+// CHECK-LABEL: @padding
+// CHECK-DAG: %[[M:.*]] = ts.reshape %arg3 : {{.*}} to tensor<?x1x1x?xi1
+// CHECK-DAG: %[[Q0:.*]] = ts.reshape %arg0
+// CHECK-DAG: %[[Q:.*]] = ts.transpose %[[Q0]] [0, 2, 1, 3]
+// CHECK-DAG: %[[K0:.*]] = ts.reshape %arg1
+// CHECK-DAG: %[[K:.*]] = ts.transpose %[[K0]] [0, 2, 1, 3]
+// CHECK-DAG: %[[V0:.*]] = ts.reshape %arg2
+// CHECK-DAG: %[[V:.*]] = ts.transpose %[[V0]] [0, 2, 1, 3]
+// CHECK: %[[A:.*]] = ts.attention %[[Q]], %[[K]], %[[V]] mask %[[M]] : {{.*}} scale 0.35355336
+// CHECK-NOT: causal = true
+// CHECK: return %[[A]]
+func.func @padding(%xq: !x, %xk: !x, %xv: !x, %allowed: !row) -> !q {
+  %zero = ts.constant dense<0.0> : tensor<f32>
+  %min = ts.constant dense<-3.40282347E+38> : tensor<f32>
+  %root = ts.constant dense<0.594603539> : tensor<f32>
+  %q0 = ts.reshape %xq : !x to !v
+  %q = ts.transpose %q0 [0, 2, 1, 3] : !v
+  %k0 = ts.reshape %xk : !x to !v
+  %k = ts.transpose %k0 [0, 2, 1, 3] : !v
+  %v0 = ts.reshape %xv : !x to !v
+  %v = ts.transpose %v0 [0, 2, 1, 3] : !v
+  %k1 = ts.reshape %k : !q to !k3
+  %k2 = ts.transpose %k1 [0, 2, 1] : !k3
+  %kt = ts.reshape %k2 : !k3t to !kt
+  %rq = ts.broadcast %root [] : tensor<f32> to !q
+  %rk = ts.broadcast %root [] : tensor<f32> to !kt
+  %qs = ts.mul %q, %rq : !q
+  %ks = ts.mul %kt, %rk : !kt
+  %scores = ts.dot %qs, %ks batch [0, 1] x [0, 1] contract [3] x [2] : !q, !kt
+  %allowed4 = ts.broadcast %allowed [0, 3] : !row to !mb
+  %zm = ts.broadcast %zero [] : tensor<f32> to !m
+  %mm = ts.broadcast %min [] : tensor<f32> to !m
+  %mask = ts.select %allowed4, %zm, %mm : !mb, !m
+  %maskb = ts.broadcast %mask [0, 1, 2, 3] : !m to !s
+  %masked = ts.add %scores, %maskb : !s
+  %p = ts.softmax %masked dim 3 : !s
+  %nan = ts.is_nan %p : !s
+  %zs = ts.broadcast %zero [] : tensor<f32> to !s
+  %guarded = ts.select %nan, %zs, %p : !sb, !s
+  %out = ts.dot %guarded, %v batch [0, 1] x [0, 1] contract [3] x [2] : !s, !q
+  return %out : !q
+}
+
+// Without the guard a row that is masked whole gives the mean of the values:
+// the mask stays a number that is added.
+// CHECK-LABEL: @padding_unguarded
+// CHECK: %[[M:.*]] = ts.select {{.*}} : tensor<?x?xi1
+// CHECK: %[[M4:.*]] = ts.reshape %[[M]] : {{.*}} to tensor<?x1x1x?xf32
+// CHECK: ts.attention %arg0, %arg1, %arg2 mask %[[M4]] : {{.*}} scale 1.0
+func.func @padding_unguarded(%q: !q, %k: !q, %v: !q, %allowed: !row) -> !q {
+  %zero = ts.constant dense<0.0> : tensor<f32>
+  %min = ts.constant dense<-3.40282347E+38> : tensor<f32>
+  %scores = ts.dot %q, %k batch [0, 1] x [0, 1] contract [3] x [3] : !q, !q
+  %allowed4 = ts.broadcast %allowed [0, 3] : !row to !mb
+  %zm = ts.broadcast %zero [] : tensor<f32> to !m
+  %mm = ts.broadcast %min [] : tensor<f32> to !m
+  %mask = ts.select %allowed4, %zm, %mm : !mb, !m
+  %maskb = ts.broadcast %mask [0, 1, 2, 3] : !m to !s
+  %masked = ts.add %scores, %maskb : !s
+  %p = ts.softmax %masked dim 3 : !s
+  %out = ts.dot %p, %v batch [0, 1] x [0, 1] contract [3] x [2] : !s, !q
+  return %out : !q
+}
+
+// Causal and padding: the comparison of positions becomes an attribute.
+// CHECK-LABEL: @causal_and_padding
+// CHECK: %[[M:.*]] = ts.reshape %arg3 : {{.*}} to tensor<?x1x1x?xi1
+// CHECK: ts.attention %arg0, %arg1, %arg2 mask %[[M]] : {{.*}} scale 1.0{{.*}} {causal = true}
+func.func @causal_and_padding(%q: !q, %k: !q, %v: !q, %allowed: !row) -> !q {
+  %zero = ts.constant dense<0.0> : tensor<f32>
+  %inf = ts.constant dense<0xFF800000> : tensor<f32>
+  %i = ts.iota 0 : !iota
+  %key = ts.broadcast %i [1] : !iota to !ss
+  %query = ts.broadcast %i [0] : !iota to !ss
+  %le = ts.compare le %key, %query : !ss
+  %scores = ts.dot %q, %k batch [0, 1] x [0, 1] contract [3] x [3] : !q, !q
+  %causal4 = ts.broadcast %le [2, 3] : !ssb to !mb
+  %allowed4 = ts.broadcast %allowed [0, 3] : !row to !mb
+  %both = ts.and %causal4, %allowed4 : !mb
+  %zm = ts.broadcast %zero [] : tensor<f32> to !m
+  %mm = ts.broadcast %inf [] : tensor<f32> to !m
+  %mask = ts.select %both, %zm, %mm : !mb, !m
+  %maskb = ts.broadcast %mask [0, 1, 2, 3] : !m to !s
+  %masked = ts.add %maskb, %scores : !s
+  %p = ts.softmax %masked dim 3 : !s
+  %out = ts.dot %p, %v batch [0, 1] x [0, 1] contract [3] x [2] : !s, !q
+  return %out : !q
+}
+
+// masked_fill with what is above the diagonal; no row is without a key, so a
+// finite fill will do.
+// CHECK-LABEL: @causal_fill
+// CHECK-NEXT: %[[A:.*]] = ts.attention %arg0, %arg1, %arg2 scale 2.500000e-01 {causal = true}
+// CHECK-NEXT: return %[[A]]
+func.func @causal_fill(%q: !q, %k: !q, %v: !q) -> !q {
+  %min = ts.constant dense<-3.40282347E+38> : tensor<f32>
+  %four = ts.constant dense<4.0> : tensor<f32>
+  %i = ts.iota 0 : !iota
+  %key = ts.broadcast %i [1] : !iota to !ss
+  %query = ts.broadcast %i [0] : !iota to !ss
+  %gt = ts.compare gt %key, %query : !ss
+  %scores = ts.dot %q, %k batch [0, 1] x [0, 1] contract [3] x [3] : !q, !q
+  %fb = ts.broadcast %four [] : tensor<f32> to !s
+  %scaled = ts.div %scores, %fb : !s
+  %above = ts.broadcast %gt [2, 3] : !ssb to !sb
+  %mm = ts.broadcast %min [] : tensor<f32> to !s
+  %masked = ts.select %above, %mm, %scaled : !sb, !s
+  %p = ts.softmax %masked dim 3 : !s
+  %out = ts.dot %p, %v batch [0, 1] x [0, 1] contract [3] x [2] : !s, !q
+  return %out : !q
+}
+
+!g = tensor<?x2x?x8xf32, #ts.dims<"b", 2, "s", 8>>
+!g5 = tensor<?x2x2x?x8xf32, #ts.dims<"b", 2, 2, "s", 8>>
+
+// Repeated heads are not repeated in memory; the cap on scores is an attribute.
+// CHECK-LABEL: @groups
+// CHECK-NEXT: %[[A:.*]] = ts.attention %arg0, %arg1, %arg2 scale 5.000000e-01 {softcap = 3.000000e+00 : f64}
+// CHECK-NEXT: return %[[A]]
+func.func @groups(%q: !q, %k: !g, %v: !g) -> !q {
+  %half = ts.constant dense<0.5> : tensor<f32>
+  %cap = ts.constant dense<3.0> : tensor<f32>
+  %k5 = ts.broadcast %k [0, 1, 3, 4] : !g to !g5
+  %k4 = ts.reshape %k5 : !g5 to !q
+  %v5 = ts.broadcast %v [0, 1, 3, 4] : !g to !g5
+  %v4 = ts.reshape %v5 : !g5 to !q
+  %hb = ts.broadcast %half [] : tensor<f32> to !q
+  %ks = ts.mul %k4, %hb : !q
+  %scores = ts.dot %q, %ks batch [0, 1] x [0, 1] contract [3] x [3] : !q, !q
+  %cb = ts.broadcast %cap [] : tensor<f32> to !s
+  %0 = ts.div %scores, %cb : !s
+  %1 = ts.tanh %0 : !s
+  %2 = ts.mul %1, %cb : !s
+  %p = ts.softmax %2 dim 3 : !s
+  %out = ts.dot %p, %v4 batch [0, 1] x [0, 1] contract [3] x [2] : !s, !q
+  return %out : !q
+}

@@ -1,0 +1,176 @@
+// RUN: knapper-opt --find-composites %s | FileCheck %s
+
+!x = tensor<?x8xf32, #ts.dims<"b", 8>>
+!r = tensor<?xf32, #ts.dims<"b">>
+!k = tensor<?x1xf32, #ts.dims<"b", 1>>
+
+// CHECK-LABEL: @gelu_erf
+// CHECK-NEXT: %[[G:.*]] = ts.gelu %arg0
+// CHECK-NOT: tanh = true
+// CHECK-NEXT: return %[[G]]
+func.func @gelu_erf(%x: !x) -> !x {
+  %c = ts.constant dense<1.4142135381698608> : tensor<f32>
+  %one = ts.constant dense<1.0> : tensor<f32>
+  %half = ts.constant dense<0.5> : tensor<f32>
+  %cb = ts.broadcast %c [] : tensor<f32> to !x
+  %oneb = ts.broadcast %one [] : tensor<f32> to !x
+  %halfb = ts.broadcast %half [] : tensor<f32> to !x
+  %0 = ts.div %x, %cb : !x
+  %1 = ts.erf %0 : !x
+  %2 = ts.add %1, %oneb : !x
+  %3 = ts.mul %x, %2 : !x
+  %4 = ts.mul %3, %halfb : !x
+  return %4 : !x
+}
+
+// Another constant is no gelu.
+// CHECK-LABEL: @no_gelu
+// CHECK: ts.erf
+func.func @no_gelu(%x: !x) -> !x {
+  %c = ts.constant dense<1.41> : tensor<f32>
+  %one = ts.constant dense<1.0> : tensor<f32>
+  %half = ts.constant dense<0.5> : tensor<f32>
+  %cb = ts.broadcast %c [] : tensor<f32> to !x
+  %oneb = ts.broadcast %one [] : tensor<f32> to !x
+  %halfb = ts.broadcast %half [] : tensor<f32> to !x
+  %0 = ts.div %x, %cb : !x
+  %1 = ts.erf %0 : !x
+  %2 = ts.add %1, %oneb : !x
+  %3 = ts.mul %x, %2 : !x
+  %4 = ts.mul %3, %halfb : !x
+  return %4 : !x
+}
+
+// CHECK-LABEL: @gelu_tanh
+// CHECK-NEXT: %[[G:.*]] = ts.gelu %arg0 {tanh = true}
+// CHECK-NEXT: return %[[G]]
+func.func @gelu_tanh(%x: !x) -> !x {
+  %half = ts.constant dense<0.5> : tensor<f32>
+  %three = ts.constant dense<3.0> : tensor<f32>
+  %cubic = ts.constant dense<0.044714998453855515> : tensor<f32>
+  %root = ts.constant dense<0.7978845834732056> : tensor<f32>
+  %one = ts.constant dense<1.0> : tensor<f32>
+  %b0 = ts.broadcast %half [] : tensor<f32> to !x
+  %b1 = ts.broadcast %three [] : tensor<f32> to !x
+  %b2 = ts.broadcast %cubic [] : tensor<f32> to !x
+  %b3 = ts.broadcast %root [] : tensor<f32> to !x
+  %b4 = ts.broadcast %one [] : tensor<f32> to !x
+  %0 = ts.mul %x, %b0 : !x
+  %1 = ts.pow %x, %b1 : !x
+  %2 = ts.mul %1, %b2 : !x
+  %3 = ts.add %x, %2 : !x
+  %4 = ts.mul %3, %b3 : !x
+  %5 = ts.tanh %4 : !x
+  %6 = ts.add %5, %b4 : !x
+  %7 = ts.mul %0, %6 : !x
+  return %7 : !x
+}
+
+// CHECK-LABEL: @softmax
+// CHECK-NEXT: ts.softmax %arg0 dim 1
+func.func @softmax(%x: !x) -> !x {
+  %0 = ts.reduce max %x [1] : !x
+  %1 = ts.reshape %0 : !r to !k
+  %2 = ts.broadcast %1 [0, 1] : !k to !x
+  %3 = ts.sub %x, %2 : !x
+  %4 = ts.exp %3 : !x
+  %5 = ts.reduce add %4 [1] : !x
+  %6 = ts.broadcast %5 [0] : !r to !x
+  %7 = ts.div %4, %6 : !x
+  return %7 : !x
+}
+
+// CHECK-LABEL: @rms_norm
+// CHECK-NEXT: %[[N:.*]] = ts.layer_norm %arg0 scale %arg1 : tensor<8xf32> dim 1 epsilon 9.9999999{{.*}} {rms = true}
+// CHECK-NEXT: return %[[N]]
+func.func @rms_norm(%x: !x, %w: tensor<8xf32>) -> !x {
+  %two = ts.constant dense<2.0> : tensor<f32>
+  %twob = ts.broadcast %two [] : tensor<f32> to !x
+  %n = ts.constant dense<8.0> : tensor<f32>
+  %nb = ts.broadcast %n [] : tensor<f32> to !k
+  %e = ts.constant dense<9.99999997E-7> : tensor<f32>
+  %eb = ts.broadcast %e [] : tensor<f32> to !k
+  %one = ts.constant dense<1.0> : tensor<f32>
+  %oneb = ts.broadcast %one [] : tensor<f32> to !k
+  %0 = ts.pow %x, %twob : !x
+  %1 = ts.reduce add %0 [1] : !x
+  %2 = ts.reshape %1 : !r to !k
+  %3 = ts.div %2, %nb : !k
+  %4 = ts.add %3, %eb : !k
+  %5 = ts.sqrt %4 : !k
+  %6 = ts.div %oneb, %5 : !k
+  %7 = ts.broadcast %6 [0, 1] : !k to !x
+  %8 = ts.mul %x, %7 : !x
+  %9 = ts.broadcast %w [1] : tensor<8xf32> to !x
+  %10 = ts.mul %9, %8 : !x
+  return %10 : !x
+}
+
+// CHECK-LABEL: @layer_norm
+// CHECK-NEXT: %[[N:.*]] = ts.layer_norm %arg0 scale %arg1 : tensor<8xf32> bias %arg2 : tensor<8xf32> dim 1 epsilon
+// CHECK-NOT: rms = true
+// CHECK-NEXT: return %[[N]]
+func.func @layer_norm(%x: !x, %w: tensor<8xf32>, %b: tensor<8xf32>) -> !x {
+  %n = ts.constant dense<0.125> : tensor<f32>
+  %nb = ts.broadcast %n [] : tensor<f32> to !r
+  %e = ts.constant dense<1.0E-5> : tensor<f32>
+  %eb = ts.broadcast %e [] : tensor<f32> to !r
+  %0 = ts.reduce add %x [1] : !x
+  %1 = ts.mul %0, %nb : !r
+  %2 = ts.broadcast %1 [0] : !r to !x
+  %3 = ts.sub %x, %2 : !x
+  %4 = ts.mul %3, %3 : !x
+  %5 = ts.reduce add %4 [1] : !x
+  %6 = ts.mul %5, %nb : !r
+  %7 = ts.add %6, %eb : !r
+  %8 = ts.sqrt %7 : !r
+  %9 = ts.broadcast %8 [0] : !r to !x
+  %10 = ts.div %3, %9 : !x
+  %11 = ts.broadcast %w [1] : tensor<8xf32> to !x
+  %12 = ts.mul %10, %11 : !x
+  %13 = ts.broadcast %b [1] : tensor<8xf32> to !x
+  %14 = ts.add %12, %13 : !x
+  return %14 : !x
+}
+
+!q = tensor<?x4x?x8xf32, #ts.dims<"b", 4, "s", 8>>
+!h = tensor<?x4x?x4xf32, #ts.dims<"b", 4, "s", 4>>
+!t = tensor<1x?x8xf32, #ts.dims<1, "s", 8>>
+!f = tensor<1x?x4xf32, #ts.dims<1, "s", 4>>
+
+// CHECK-LABEL: @rope
+// CHECK-DAG: %[[C:.*]] = ts.cos %arg1 : tensor<1x?x4xf32
+// CHECK-DAG: %[[S:.*]] = ts.sin %arg1 : tensor<1x?x4xf32
+// CHECK: %[[R:.*]] = ts.rope %arg0, %[[C]], %[[S]]
+// CHECK-NEXT: return %[[R]]
+func.func @rope(%x: !q, %f: !f) -> !q {
+  %cat = ts.concat %f, %f dim 2 : !f, !f
+  %cos = ts.cos %cat : !t
+  %sin = ts.sin %cat : !t
+  %cosb = ts.broadcast %cos [0, 2, 3] : !t to !q
+  %sinb = ts.broadcast %sin [0, 2, 3] : !t to !q
+  %0 = ts.mul %x, %cosb : !q
+  %lo = ts.slice %x [#ts.dim<0>, #ts.dim<0>, #ts.dim<0>, #ts.dim<0>] [1, 1, 1, 1] : !q to !h
+  %hi = ts.slice %x [#ts.dim<0>, #ts.dim<0>, #ts.dim<0>, #ts.dim<4>] [1, 1, 1, 1] : !q to !h
+  %neg = ts.neg %hi : !h
+  %turned = ts.concat %neg, %lo dim 3 : !h, !h
+  %1 = ts.mul %turned, %sinb : !q
+  %2 = ts.add %0, %1 : !q
+  return %2 : !q
+}
+
+// Tables whose halves may differ stay as they are.
+// CHECK-LABEL: @no_rope
+// CHECK-NOT: ts.rope
+func.func @no_rope(%x: !q, %cos: !t, %sin: !t) -> !q {
+  %cosb = ts.broadcast %cos [0, 2, 3] : !t to !q
+  %sinb = ts.broadcast %sin [0, 2, 3] : !t to !q
+  %0 = ts.mul %x, %cosb : !q
+  %lo = ts.slice %x [#ts.dim<0>, #ts.dim<0>, #ts.dim<0>, #ts.dim<0>] [1, 1, 1, 1] : !q to !h
+  %hi = ts.slice %x [#ts.dim<0>, #ts.dim<0>, #ts.dim<0>, #ts.dim<4>] [1, 1, 1, 1] : !q to !h
+  %neg = ts.neg %hi : !h
+  %turned = ts.concat %neg, %lo dim 3 : !h, !h
+  %1 = ts.mul %turned, %sinb : !q
+  %2 = ts.add %0, %1 : !q
+  return %2 : !q
+}

@@ -1,0 +1,37 @@
+// RUN: knapper-opt --fold-conv %s | FileCheck %s
+
+!x = tensor<?x3x8x8xf32, #ts.dims<"n", 3, 8, 8>>
+!y = tensor<?x4x8x8xf32, #ts.dims<"n", 4, 8, 8>>
+
+// CHECK-LABEL: @scale
+// CHECK: %[[S:.*]] = ts.broadcast %{{.*}} [0] : tensor<4xf32> to tensor<4x3x3x3xf32>
+// CHECK: %[[W:.*]] = ts.mul %{{.*}}, %[[S]] : tensor<4x3x3x3xf32>
+// CHECK: %[[C:.*]] = ts.conv %arg0, %[[W]]
+// CHECK: %[[B:.*]] = ts.add %{{.*}}, %{{.*}} : tensor<4xf32>
+// CHECK: %[[BB:.*]] = ts.broadcast %[[B]] [1]
+// CHECK: ts.add %[[C]], %[[BB]]
+func.func @scale(%x: !x) -> !y {
+  %w = ts.weight <0, 0, 432, "w"> : tensor<4x3x3x3xf32>
+  %b = ts.weight <0, 432, 16, "b"> : tensor<4xf32>
+  %s = ts.weight <0, 448, 16, "s"> : tensor<4xf32>
+  %t = ts.weight <0, 464, 16, "t"> : tensor<4xf32>
+  %c = ts.conv %x, %w strides [1, 1] dilations [1, 1] input_dilations [1, 1] low [#ts.dim<1>, #ts.dim<1>] high [#ts.dim<1>, #ts.dim<1>] : !x, tensor<4x3x3x3xf32>
+  %bb = ts.broadcast %b [1] : tensor<4xf32> to !y
+  %0 = ts.add %c, %bb : !y
+  %sb = ts.broadcast %s [1] : tensor<4xf32> to !y
+  %1 = ts.mul %0, %sb : !y
+  %tb = ts.broadcast %t [1] : tensor<4xf32> to !y
+  %2 = ts.add %1, %tb : !y
+  return %2 : !y
+}
+
+// A scale that is no constant stays.
+// CHECK-LABEL: @keeps
+// CHECK: ts.conv %arg0, %arg1
+// CHECK: ts.mul
+func.func @keeps(%x: !x, %w: tensor<4x3x3x3xf32>, %s: tensor<4xf32>) -> !y {
+  %c = ts.conv %x, %w strides [1, 1] dilations [1, 1] input_dilations [1, 1] low [#ts.dim<1>, #ts.dim<1>] high [#ts.dim<1>, #ts.dim<1>] : !x, tensor<4x3x3x3xf32>
+  %sb = ts.broadcast %s [1] : tensor<4xf32> to !y
+  %1 = ts.mul %c, %sb : !y
+  return %1 : !y
+}

@@ -1,0 +1,46 @@
+// RUN: knapper-opt --merge-dots %s | FileCheck %s
+// RUN: knapper-opt --merge-dots=merge-meeting %s | FileCheck %s --check-prefix=MEET
+
+!x = tensor<?x8xf32, #ts.dims<"s", 8>>
+!y = tensor<?x4xf32, #ts.dims<"s", 4>>
+
+// CHECK-LABEL: @qkv
+// CHECK: %[[W:.*]] = ts.concat {{.*}} dim 1 : tensor<8x8xf32>, tensor<8x4xf32>, tensor<8x4xf32>
+// CHECK: %[[D:.*]] = ts.dot %arg0, %[[W]]
+// CHECK: %[[B:.*]] = ts.concat {{.*}} dim 0 : tensor<8xf32>, tensor<4xf32>, tensor<4xf32>
+// CHECK: %[[A:.*]] = ts.add %[[D]], {{.*}} : tensor<?x16xf32
+// CHECK: ts.slice %[[A]] [#ts.dim<0>, #ts.dim<0>] {{.*}} to tensor<?x8xf32
+// CHECK: ts.slice %[[A]] [#ts.dim<0>, #ts.dim<8>] {{.*}} to tensor<?x4xf32
+// CHECK: ts.slice %[[A]] [#ts.dim<0>, #ts.dim<12>] {{.*}} to tensor<?x4xf32
+func.func @qkv(%x: !x) -> (!x, !y, !y) {
+  %wq = ts.weight <0, 0, 256, "q"> : tensor<8x8xf32>
+  %wk = ts.weight <0, 256, 128, "k"> : tensor<8x4xf32>
+  %bq = ts.weight <0, 512, 32, "bq"> : tensor<8xf32>
+  %q0 = ts.dot %x, %wq batch [] x [] contract [1] x [0] : !x, tensor<8x8xf32>
+  %bqb = ts.broadcast %bq [1] : tensor<8xf32> to !x
+  %q = ts.add %q0, %bqb : !x
+  %k = ts.dot %x, %wk batch [] x [] contract [1] x [0] : !x, tensor<8x4xf32>
+  %wv = ts.weight <0, 384, 128, "v"> : tensor<8x4xf32>
+  %v0 = ts.dot %x, %wv batch [] x [] contract [1] x [0] : !x, tensor<8x4xf32>
+  %bv = ts.weight <0, 544, 16, "bv"> : tensor<4xf32>
+  %bvb = ts.broadcast %bv [1] : tensor<4xf32> to !y
+  %v = ts.add %bvb, %v0 : !y
+  return %q, %k, %v : !x, !y, !y
+}
+
+// gate and up meet: apart by default.
+// CHECK-LABEL: @gate
+// CHECK-COUNT-2: ts.dot
+// MEET-LABEL: @gate
+// MEET: ts.dot
+// MEET-NOT: ts.dot
+func.func @gate(%x: !x) -> !y {
+  %wg = ts.weight <0, 0, 128, "g"> : tensor<8x4xf32>
+  %wu = ts.weight <0, 128, 128, "u"> : tensor<8x4xf32>
+  %g = ts.dot %x, %wg batch [] x [] contract [1] x [0] : !x, tensor<8x4xf32>
+  %s = ts.sigmoid %g : !y
+  %a = ts.mul %g, %s : !y
+  %u = ts.dot %x, %wu batch [] x [] contract [1] x [0] : !x, tensor<8x4xf32>
+  %r = ts.mul %a, %u : !y
+  return %r : !y
+}

@@ -1,0 +1,152 @@
+// RUN: knapper-opt --simplify %s | FileCheck %s
+
+// CHECK-LABEL: @neutral
+// CHECK-NEXT: return %arg0
+func.func @neutral(%x: tensor<?x8xf32, #ts.dims<"b", 8>>) -> tensor<?x8xf32, #ts.dims<"b", 8>> {
+  %one = ts.constant dense<1.0> : tensor<f32>
+  %zero = ts.constant dense<0.0> : tensor<f32>
+  %a = ts.broadcast %one [] : tensor<f32> to tensor<?x8xf32, #ts.dims<"b", 8>>
+  %b = ts.broadcast %zero [] : tensor<f32> to tensor<?x8xf32, #ts.dims<"b", 8>>
+  %0 = ts.mul %x, %a : tensor<?x8xf32, #ts.dims<"b", 8>>
+  %1 = ts.add %b, %0 : tensor<?x8xf32, #ts.dims<"b", 8>>
+  %2 = ts.div %1, %a : tensor<?x8xf32, #ts.dims<"b", 8>>
+  %3 = ts.neg %2 : tensor<?x8xf32, #ts.dims<"b", 8>>
+  %4 = ts.neg %3 : tensor<?x8xf32, #ts.dims<"b", 8>>
+  %5 = ts.pow %4, %a : tensor<?x8xf32, #ts.dims<"b", 8>>
+  return %5 : tensor<?x8xf32, #ts.dims<"b", 8>>
+}
+
+// A division by 3 is no product with 1/3; one by 4 is.
+// CHECK-LABEL: @division
+// CHECK-DAG: %[[T:.*]] = ts.constant dense<3.0
+// CHECK-DAG: %[[Q:.*]] = ts.constant dense<2.5
+// CHECK-DAG: %[[TB:.*]] = ts.broadcast %[[T]]
+// CHECK-DAG: %[[QB:.*]] = ts.broadcast %[[Q]]
+// CHECK-DAG: %[[A:.*]] = ts.div %arg0, %[[TB]]
+// CHECK: ts.mul %[[A]], %[[QB]]
+func.func @division(%x: tensor<8xf32>) -> tensor<8xf32> {
+  %three = ts.constant dense<3.0> : tensor<8xf32>
+  %four = ts.constant dense<4.0> : tensor<8xf32>
+  %0 = ts.div %x, %three : tensor<8xf32>
+  %1 = ts.div %0, %four : tensor<8xf32>
+  return %1 : tensor<8xf32>
+}
+
+// A float saturates on its way to i8, an i32 wraps: both steps stay.
+// CHECK-LABEL: @converts
+// CHECK: ts.convert %arg0 : tensor<4xi32> to tensor<4xf64>
+// CHECK: ts.convert %arg1 : tensor<4xi1> to tensor<4xf32>
+func.func @converts(%x: tensor<4xi32>, %c: tensor<4xi1>) -> (tensor<4xi8>, tensor<4xf32>) {
+  %0 = ts.convert %x : tensor<4xi32> to tensor<4xf64>
+  %1 = ts.convert %0 : tensor<4xf64> to tensor<4xi8>
+  %2 = ts.convert %c : tensor<4xi1> to tensor<4xi64>
+  %3 = ts.convert %2 : tensor<4xi64> to tensor<4xf32>
+  return %1, %3 : tensor<4xi8>, tensor<4xf32>
+}
+
+// Products over flattened rows (GPT-2): the rows stay apart, no reshape is left.
+// CHECK-LABEL: @rows
+// CHECK-NOT: ts.reshape
+// CHECK: %[[D:.*]] = ts.dot %arg0, %arg1 batch [] x [] contract [2] x [0]
+// CHECK-NOT: ts.reshape
+// CHECK: ts.add %[[D]], {{.*}} : tensor<?x?x16xf32
+// CHECK-NOT: ts.reshape
+// CHECK: ts.dot
+// CHECK-NOT: ts.reshape
+// CHECK: return
+func.func @rows(%x: tensor<?x?x8xf32, #ts.dims<"b", "s", 8>>, %w: tensor<8x16xf32>, %bias: tensor<16xf32>, %v: tensor<16x8xf32>)
+    -> tensor<?x?x8xf32, #ts.dims<"b", "s", 8>> {
+  %0 = ts.reshape %x : tensor<?x?x8xf32, #ts.dims<"b", "s", 8>> to tensor<?x8xf32, #ts.dims<"b*s", 8>>
+  %1 = ts.dot %0, %w batch [] x [] contract [1] x [0] : tensor<?x8xf32, #ts.dims<"b*s", 8>>, tensor<8x16xf32>
+  %2 = ts.broadcast %bias [1] : tensor<16xf32> to tensor<?x16xf32, #ts.dims<"b*s", 16>>
+  %3 = ts.add %1, %2 : tensor<?x16xf32, #ts.dims<"b*s", 16>>
+  %4 = ts.reshape %3 : tensor<?x16xf32, #ts.dims<"b*s", 16>> to tensor<?x?x16xf32, #ts.dims<"b", "s", 16>>
+  %5 = ts.tanh %4 : tensor<?x?x16xf32, #ts.dims<"b", "s", 16>>
+  %6 = ts.reshape %5 : tensor<?x?x16xf32, #ts.dims<"b", "s", 16>> to tensor<?x16xf32, #ts.dims<"b*s", 16>>
+  %7 = ts.dot %6, %v batch [] x [] contract [1] x [0] : tensor<?x16xf32, #ts.dims<"b*s", 16>>, tensor<16x8xf32>
+  %8 = ts.reshape %7 : tensor<?x8xf32, #ts.dims<"b*s", 8>> to tensor<?x?x8xf32, #ts.dims<"b", "s", 8>>
+  %9 = ts.add %8, %x : tensor<?x?x8xf32, #ts.dims<"b", "s", 8>>
+  return %9 : tensor<?x?x8xf32, #ts.dims<"b", "s", 8>>
+}
+
+// torch transposes keys through a 3-D view.
+// CHECK-LABEL: @key
+// CHECK-NEXT: %[[T:.*]] = ts.transpose %arg0 [0, 1, 3, 2]
+// CHECK-NEXT: return %[[T]]
+func.func @key(%k: tensor<?x4x?x8xf32, #ts.dims<"b", 4, "s", 8>>) -> tensor<?x4x8x?xf32, #ts.dims<"b", 4, 8, "s">> {
+  %0 = ts.reshape %k : tensor<?x4x?x8xf32, #ts.dims<"b", 4, "s", 8>> to tensor<?x?x8xf32, #ts.dims<"4*b", "s", 8>>
+  %1 = ts.transpose %0 [0, 2, 1] : tensor<?x?x8xf32, #ts.dims<"4*b", "s", 8>>
+  %2 = ts.reshape %1 : tensor<?x8x?xf32, #ts.dims<"4*b", 8, "s">> to tensor<?x4x8x?xf32, #ts.dims<"b", 4, 8, "s">>
+  return %2 : tensor<?x4x8x?xf32, #ts.dims<"b", 4, 8, "s">>
+}
+
+// The mask as torch indexes it: mask[batch position, key position].
+// CHECK-LABEL: @grid
+// CHECK-NEXT: %[[M:.*]] = ts.broadcast %arg0 [0, 3]
+// CHECK-NEXT: return %[[M]]
+func.func @grid(%mask: tensor<?x?xi1, #ts.dims<"b", "s">>) -> tensor<?x1x?x?xi1, #ts.dims<"b", 1, "s", "s">> {
+  %ib = ts.iota 0 : tensor<?xi64, #ts.dims<"b">>
+  %is = ts.iota 0 : tensor<?xi64, #ts.dims<"s">>
+  %rb = ts.reshape %ib : tensor<?xi64, #ts.dims<"b">> to tensor<?x1x1x1x1xi64, #ts.dims<"b", 1, 1, 1, 1>>
+  %rs = ts.reshape %is : tensor<?xi64, #ts.dims<"s">> to tensor<1x1x1x?x1xi64, #ts.dims<1, 1, 1, "s", 1>>
+  %bb = ts.broadcast %rb [0, 1, 2, 3, 4] : tensor<?x1x1x1x1xi64, #ts.dims<"b", 1, 1, 1, 1>> to tensor<?x1x1x?x1xi64, #ts.dims<"b", 1, 1, "s", 1>>
+  %bs = ts.broadcast %rs [0, 1, 2, 3, 4] : tensor<1x1x1x?x1xi64, #ts.dims<1, 1, 1, "s", 1>> to tensor<?x1x1x?x1xi64, #ts.dims<"b", 1, 1, "s", 1>>
+  %pairs = ts.concat %bb, %bs dim 4 : tensor<?x1x1x?x1xi64, #ts.dims<"b", 1, 1, "s", 1>>, tensor<?x1x1x?x1xi64, #ts.dims<"b", 1, 1, "s", 1>>
+  %g = ts.gather_nd %mask, %pairs batch_dims 0 : tensor<?x?xi1, #ts.dims<"b", "s">>, tensor<?x1x1x?x2xi64, #ts.dims<"b", 1, 1, "s", 2>>
+  %r = ts.broadcast %g [0, 1, 2, 3] : tensor<?x1x1x?xi1, #ts.dims<"b", 1, 1, "s">> to tensor<?x1x?x?xi1, #ts.dims<"b", 1, "s", "s">>
+  return %r : tensor<?x1x?x?xi1, #ts.dims<"b", 1, "s", "s">>
+}
+
+// The older exporter: a gather on the flattened mask at b * s + key.
+// CHECK-LABEL: @flat
+// CHECK-NEXT: %[[M:.*]] = ts.reshape %arg0
+// CHECK-NEXT: return %[[M]]
+func.func @flat(%mask: tensor<?x?xi1, #ts.dims<"b", "s">>) -> tensor<?x1x1x?xi1, #ts.dims<"b", 1, 1, "s">> {
+  %size = ts.size <"s"> : tensor<i64>
+  %flat = ts.reshape %mask : tensor<?x?xi1, #ts.dims<"b", "s">> to tensor<?xi1, #ts.dims<"b*s">>
+  %ib = ts.iota 0 : tensor<?x1x1x1xi64, #ts.dims<"b", 1, 1, 1>>
+  %is = ts.iota 3 : tensor<1x1x1x?xi64, #ts.dims<1, 1, 1, "s">>
+  %sb = ts.broadcast %size [] : tensor<i64> to tensor<?x1x1x1xi64, #ts.dims<"b", 1, 1, 1>>
+  %row = ts.mul %ib, %sb : tensor<?x1x1x1xi64, #ts.dims<"b", 1, 1, 1>>
+  %rows = ts.broadcast %row [0, 1, 2, 3] : tensor<?x1x1x1xi64, #ts.dims<"b", 1, 1, 1>> to tensor<?x1x1x?xi64, #ts.dims<"b", 1, 1, "s">>
+  %keys = ts.broadcast %is [0, 1, 2, 3] : tensor<1x1x1x?xi64, #ts.dims<1, 1, 1, "s">> to tensor<?x1x1x?xi64, #ts.dims<"b", 1, 1, "s">>
+  %at = ts.add %rows, %keys : tensor<?x1x1x?xi64, #ts.dims<"b", 1, 1, "s">>
+  %g = ts.gather %flat, %at dim 0 : tensor<?xi1, #ts.dims<"b*s">>, tensor<?x1x1x?xi64, #ts.dims<"b", 1, 1, "s">>
+  return %g : tensor<?x1x1x?xi1, #ts.dims<"b", 1, 1, "s">>
+}
+
+// A gather that may leave its table stays one.
+// CHECK-LABEL: @table
+// CHECK: ts.gather
+// CHECK: ts.slice %arg0 {{.*}} : tensor<16x8xf32> to tensor<4x8xf32>
+func.func @table(%t: tensor<16x8xf32>) -> (tensor<?x8xf32, #ts.dims<"s", 8>>, tensor<4x8xf32>) {
+  %i = ts.iota 0 : tensor<?xi64, #ts.dims<"s">>
+  %0 = ts.gather %t, %i dim 0 : tensor<16x8xf32>, tensor<?xi64, #ts.dims<"s">>
+  %j = ts.constant dense<[3, 4, 5, 6]> : tensor<4xi64>
+  %1 = ts.gather %t, %j dim 0 : tensor<16x8xf32>, tensor<4xi64>
+  return %0, %1 : tensor<?x8xf32, #ts.dims<"s", 8>>, tensor<4x8xf32>
+}
+
+// CHECK-LABEL: @slices
+// CHECK-NEXT: return %arg0, %arg1
+func.func @slices(%x: tensor<?x8xf32, #ts.dims<"b", 8>>, %y: tensor<?x4xf32, #ts.dims<"b", 4>>)
+    -> (tensor<?x8xf32, #ts.dims<"b", 8>>, tensor<?x4xf32, #ts.dims<"b", 4>>) {
+  %a = ts.slice %x [#ts.dim<"0">, #ts.dim<"0">] [1, 1] : tensor<?x8xf32, #ts.dims<"b", 8>> to tensor<?x3xf32, #ts.dims<"b", 3>>
+  %b = ts.slice %x [#ts.dim<"0">, #ts.dim<"3">] [1, 1] : tensor<?x8xf32, #ts.dims<"b", 8>> to tensor<?x5xf32, #ts.dims<"b", 5>>
+  %0 = ts.concat %a, %b dim 1 : tensor<?x3xf32, #ts.dims<"b", 3>>, tensor<?x5xf32, #ts.dims<"b", 5>>
+  %1 = ts.concat %x, %y dim 1 : tensor<?x8xf32, #ts.dims<"b", 8>>, tensor<?x4xf32, #ts.dims<"b", 4>>
+  %2 = ts.slice %1 [#ts.dim<"0">, #ts.dim<"8">] [1, 1] : tensor<?x12xf32, #ts.dims<"b", 12>> to tensor<?x4xf32, #ts.dims<"b", 4>>
+  return %0, %2 : tensor<?x8xf32, #ts.dims<"b", 8>>, tensor<?x4xf32, #ts.dims<"b", 4>>
+}
+
+// CHECK-LABEL: @positions
+// CHECK-NEXT: %[[T:.*]] = ts.constant dense<true> : tensor<i1>
+// CHECK-NEXT: ts.broadcast %[[T]]
+// CHECK-NEXT: return
+func.func @positions() -> tensor<?xi1, #ts.dims<"s">> {
+  %i = ts.iota 0 : tensor<?xi64, #ts.dims<"s">>
+  %z = ts.constant dense<0> : tensor<i64>
+  %b = ts.broadcast %z [] : tensor<i64> to tensor<?xi64, #ts.dims<"s">>
+  %0 = ts.compare ge %i, %b : tensor<?xi64, #ts.dims<"s">>
+  return %0 : tensor<?xi1, #ts.dims<"s">>
+}
