@@ -120,16 +120,16 @@ void merge(MutableArrayRef<DotOp> dots) {
     bias = makeBroadcast(builder, location, bias, dimsOf(result), {last});
     result = AddOp::create(builder, location, result, bias);
   }
-  // The first product is about to go.
-  builder.setInsertionPointAfter(result.getDefiningOp());
   Dim start = dimOf(result, last).like(0);
   for (Column &column : columns) {
     Dim size = dimOf(column.dot, last);
     Value slice =
         makeSlice(builder, column.dot.getLoc(), result, last, start, size);
     start = start + size;
-    Operation *replaced = column.bias ? column.add : column.dot;
-    replaced->getResult(0).replaceAllUsesWith(slice);
+    (column.bias ? column.add.getResult() : column.dot.getResult())
+        .replaceAllUsesWith(slice);
+  }
+  for (Column &column : columns) { // the builder stands at one of them
     if (column.bias)
       column.add.erase();
     column.dot.erase();
