@@ -102,8 +102,8 @@ static LogicalResult dotOfReshape(DotOp op, PatternRewriter &rewriter) {
 
 /// Weights stand on the right: dot(w, x) is the transpose of dot(x, w).
 static LogicalResult weightsOnTheRight(DotOp op, PatternRewriter &rewriter) {
-  if (!op.getLhsBatch().empty() || !isConstantExpression(op.getLhs()) ||
-      isConstantExpression(op.getRhs()))
+  if (!op.getLhsBatch().empty() || !isPackedConstant(op.getLhs()) ||
+      isPackedConstant(op.getRhs()))
     return failure();
   int64_t left = rankOf(op.getLhs()) - op.getLhsContract().size();
   int64_t right = rankOf(op.getRhs()) - op.getRhsContract().size();

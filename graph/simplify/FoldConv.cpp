@@ -19,7 +19,7 @@ static bool isAlongChannels(Value value, int64_t channelDim) {
   if (splatOf(value))
     return true;
   auto broadcast = value.getDefiningOp<BroadcastOp>();
-  if (!broadcast || !isConstantExpression(broadcast.getInput()))
+  if (!broadcast || !isPackedConstant(broadcast.getInput()))
     return false;
   for (auto [i, dim] : llvm::enumerate(broadcast.getDims()))
     if (dim != channelDim && !dimOf(broadcast.getInput(), i).isConstant(1))
@@ -53,7 +53,7 @@ static LogicalResult foldScale(MulOp op, PatternRewriter &rewriter) {
           conv = inner;
           bias = add->getOperand(1 - side);
         }
-    if (!conv || !conv->hasOneUse() || !isConstantExpression(conv.getFilter()))
+    if (!conv || !conv->hasOneUse() || !isPackedConstant(conv.getFilter()))
       continue;
     int64_t rank = rankOf(conv);
     int64_t channelDim = conv.getChannelsLast() ? rank - 1 : 1;
@@ -97,8 +97,7 @@ static LogicalResult joinBiases(AddOp op, PatternRewriter &rewriter) {
       auto b = op->getOperand(1 - i).getDefiningOp<BroadcastOp>();
       if (!a || !b || a.getDims() != b.getDims() ||
           a.getInput().getType() != b.getInput().getType() ||
-          !isConstantExpression(a.getInput()) ||
-          !isConstantExpression(b.getInput()))
+          !isPackedConstant(a.getInput()) || !isPackedConstant(b.getInput()))
         continue;
       Value sum =
           AddOp::create(rewriter, op.getLoc(), a.getInput(), b.getInput());

@@ -1,5 +1,8 @@
 #include "graph/simplify/Match.h"
 
+#include "ir/tensor/ConstantExpression.h"
+#include "llvm/ADT/SmallPtrSet.h"
+
 using namespace mlir;
 using namespace knapper;
 using namespace knapper::ts;
@@ -50,25 +53,18 @@ bool knapper::isAbout(double a, double b) {
   return std::abs(a - b) <= 1e-6 * std::max(std::abs(a), std::abs(b));
 }
 
-static bool isConstantExpression(Value value, int depth) {
-  Operation *op = value.getDefiningOp();
-  if (!op || depth > 24)
-    return false;
-  if (isa<ConstantOp, WeightOp>(op))
-    return true;
-  if (op->getNumOperands() == 0 || op->getNumRegions() != 0 ||
-      op->getName().getDialectNamespace() != "ts" || isa<BindSizeOp>(op))
-    return false;
-  // What is packed has numbers for sizes.
-  if (!cast<RankedTensorType>(value.getType()).hasStaticShape())
-    return false;
-  return llvm::all_of(op->getOperands(), [&](Value operand) {
-    return isConstantExpression(operand, depth + 1);
-  });
-}
-
-bool knapper::isConstantExpression(Value value) {
-  return ::isConstantExpression(value, 0);
+bool knapper::isPackedConstant(Value value) {
+  SmallVector<Operation *> stack{value.getDefiningOp()};
+  SmallPtrSet<Operation *, 16> seen;
+  while (!stack.empty()) {
+    Operation *op = stack.pop_back_val();
+    if (!keepsConstant(op) || seen.size() > 64)
+      return false;
+    if (seen.insert(op).second)
+      for (Value operand : op->getOperands())
+        stack.push_back(operand.getDefiningOp());
+  }
+  return true;
 }
 
 void knapper::hoistConstantExpression(Value value, Operation *op) {

@@ -21,8 +21,9 @@ inline bool isAbout(std::optional<double> a, double b) {
   return a && isAbout(*a, b);
 }
 
-/// Built from weights and constants alone: known when the model is packed.
-bool isConstantExpression(mlir::Value value);
+/// As ts::isConstantExpression, for expressions of at most 64 ops: patterns ask
+/// of every operand, and a static graph would be walked to its inputs.
+bool isPackedConstant(mlir::Value value);
 
 /// Moves the ops of a constant expression before `op` (same block) where they
 /// come after it.

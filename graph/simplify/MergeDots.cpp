@@ -32,7 +32,7 @@ Column columnOf(DotOp dot) {
     return column;
   Value other = add.getLhs() == dot.getResult() ? add.getRhs() : add.getLhs();
   auto broadcast = other.getDefiningOp<BroadcastOp>();
-  if (!broadcast || !isConstantExpression(broadcast.getInput()) ||
+  if (!broadcast || !isPackedConstant(broadcast.getInput()) ||
       broadcast.getDims() != ArrayRef<int64_t>{rankOf(dot) - 1} ||
       !(dimOf(broadcast.getInput(), 0) == dimOf(dot, rankOf(dot) - 1)))
     return column;
@@ -143,8 +143,8 @@ void knapper::mergeDots(func::FuncOp function, bool mergeMeeting) {
     llvm::MapVector<Value, SmallVector<DotOp>> byLhs;
     for (DotOp dot : block.getOps<DotOp>())
       if (dot.getLhsBatch().empty() && dot.getLhsContract().size() == 1 &&
-          rankOf(dot.getRhs()) == 2 && !isConstantExpression(dot.getLhs()) &&
-          isConstantExpression(dot.getRhs()))
+          rankOf(dot.getRhs()) == 2 && !isPackedConstant(dot.getLhs()) &&
+          isPackedConstant(dot.getRhs()))
         byLhs[dot.getLhs()].push_back(dot);
     for (auto &[lhs, all] : byLhs) {
       SmallVector<DotOp> left(all);

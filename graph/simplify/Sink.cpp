@@ -74,7 +74,7 @@ struct SinkReshape : OpInterfaceRewritePattern<ElementwiseOpInterface> {
     ReshapeOp reshape;
     for (Value operand : op->getOperands())
       if (auto candidate = operand.getDefiningOp<ReshapeOp>();
-          candidate && !isConstantExpression(operand)) {
+          candidate && !isPackedConstant(operand)) {
         reshape = candidate;
         break;
       }
@@ -95,7 +95,7 @@ struct SinkReshape : OpInterfaceRewritePattern<ElementwiseOpInterface> {
     };
     for (Value operand : op->getOperands())
       if (!sameReshape(operand) && !splatOf(operand) && !map(operand) &&
-          !isConstantExpression(operand))
+          !isPackedConstant(operand))
         return failure();
 
     SmallVector<Value> operands;
@@ -132,7 +132,7 @@ struct SinkTranspose : OpInterfaceRewritePattern<ElementwiseOpInterface> {
     TransposeOp transpose;
     for (Value operand : op->getOperands())
       if (auto candidate = operand.getDefiningOp<TransposeOp>();
-          candidate && !isConstantExpression(operand)) {
+          candidate && !isPackedConstant(operand)) {
         transpose = candidate;
         break;
       }
@@ -151,8 +151,7 @@ struct SinkTranspose : OpInterfaceRewritePattern<ElementwiseOpInterface> {
     for (Value operand : op->getOperands()) {
       auto other = operand.getDefiningOp<TransposeOp>();
       if (!(other && mayGo(other)) && !splatOf(operand) &&
-          !operand.getDefiningOp<BroadcastOp>() &&
-          !isConstantExpression(operand))
+          !operand.getDefiningOp<BroadcastOp>() && !isPackedConstant(operand))
         return failure();
     }
     SmallVector<Value> operands;
