@@ -4,12 +4,15 @@
 //   knapper-translate --tile-to-asm [--isa=x86-64-v3] k.mlir
 //   knapper-translate --import-onnx [--dim=name=value]... model.onnx
 //   knapper-translate --inspect-onnx model.onnx
+//   knapper-translate --tile-to-ptx k.mlir
 #include "codegen/lower/Lower.h"
 #include "compiler/registration/Registration.h"
 #include "frontends/onnx/Import.h"
 #include "frontends/onnx/Inspect.h"
 #include "targets/cpu/CpuTarget.h"
 #include "targets/cpu/Object.h"
+#include "targets/cuda/CudaTarget.h"
+#include "targets/cuda/Ptx.h"
 
 #include "mlir/Tools/mlir-translate/MlirTranslateMain.h"
 #include "mlir/Tools/mlir-translate/Translation.h"
@@ -123,5 +126,16 @@ int main(int argc, char **argv) {
       [](const std::shared_ptr<llvm::SourceMgr> &sources,
          llvm::raw_ostream &out,
          MLIRContext *) { return inspectModel(*sources, out); });
+  TranslateFromMLIRRegistration toPtx(
+      "tile-to-ptx", "tile functions to PTX for sm_90a",
+      [](Operation *op, llvm::raw_ostream &out) -> LogicalResult {
+        auto target = cudaTarget("sm_90a");
+        auto ptx = emitPtx(cast<ModuleOp>(op), *target);
+        if (!ptx)
+          return op->emitError(ptx.error().message());
+        out << ptx->text;
+        return mlir::success();
+      },
+      registerAllKnapperDialects);
   return failed(mlirTranslateMain(argc, argv, "knapper-translate\n"));
 }

@@ -1,0 +1,16 @@
+// NVIDIA GPUs as TargetDescs.
+#pragma once
+
+#include "codegen/TargetDesc.h"
+#include "runtime/base/Error.h"
+
+#include <string_view>
+
+namespace knapper {
+
+/// "sm_90a". A "vector register" is what one access of a block moves: 256
+/// threads of 16 bytes; a thread has room for about 48 of them. Figures are of
+/// an H200. UserError for another name.
+Expected<TargetDesc> cudaTarget(std::string_view isa);
+
+} // namespace knapper

@@ -1,0 +1,92 @@
+#include "targets/cuda/Ptx.h"
+
+#include "codegen/lower/Lower.h"
+
+#include "llvm/IR/LegacyPassManager.h"
+#include "llvm/IR/Module.h"
+#include "llvm/IR/Verifier.h"
+#include "llvm/MC/TargetRegistry.h"
+#include "llvm/Passes/PassBuilder.h"
+#include "llvm/Support/TargetSelect.h"
+#include "llvm/Target/TargetMachine.h"
+#include "llvm/TargetParser/Triple.h"
+#include "llvm/Transforms/InstCombine/InstCombine.h"
+#include "llvm/Transforms/Scalar/EarlyCSE.h"
+#include "llvm/Transforms/Scalar/LICM.h"
+#include "llvm/Transforms/Scalar/SimplifyCFG.h"
+
+#include <mutex>
+
+using namespace mlir;
+
+namespace knapper {
+
+static void optimise(llvm::Module &module, llvm::TargetMachine &machine) {
+  llvm::LoopAnalysisManager loops;
+  llvm::FunctionAnalysisManager functions;
+  llvm::CGSCCAnalysisManager components;
+  llvm::ModuleAnalysisManager modules;
+  llvm::PassBuilder builder(&machine);
+  builder.registerModuleAnalyses(modules);
+  builder.registerCGSCCAnalyses(components);
+  builder.registerFunctionAnalyses(functions);
+  builder.registerLoopAnalyses(loops);
+  builder.crossRegisterProxies(loops, functions, components, modules);
+  llvm::FunctionPassManager passes;
+  passes.addPass(llvm::SimplifyCFGPass());
+  passes.addPass(llvm::EarlyCSEPass(/*UseMemorySSA=*/true));
+  passes.addPass(llvm::InstCombinePass());
+  passes.addPass(llvm::createFunctionToLoopPassAdaptor(
+      llvm::LICMPass(llvm::LICMOptions()), /*UseMemorySSA=*/true));
+  for (llvm::Function &fn : module)
+    if (!fn.isDeclaration())
+      passes.run(fn, functions);
+}
+
+Expected<PtxModule> emitPtx(ModuleOp source, const TargetDesc &target) {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    LLVMInitializeNVPTXTargetInfo();
+    LLVMInitializeNVPTXTarget();
+    LLVMInitializeNVPTXTargetMC();
+    LLVMInitializeNVPTXAsmPrinter();
+  });
+  llvm::Triple triple("nvptx64-nvidia-cuda");
+  std::string error;
+  const llvm::Target *backend =
+      llvm::TargetRegistry::lookupTarget(triple, error);
+  if (!backend)
+    return userError("cannot emit PTX: " + error);
+  std::unique_ptr<llvm::TargetMachine> machine(backend->createTargetMachine(
+      triple, target.isa, "+ptx80", llvm::TargetOptions(), std::nullopt));
+
+  llvm::LLVMContext context;
+  llvm::Module module("kernels", context);
+  module.setTargetTriple(triple);
+  module.setDataLayout(machine->createDataLayout());
+  PtxModule result;
+  for (tile::FuncOp func : source.getOps<tile::FuncOp>()) {
+    auto threads = lowerToGpu(func, target, module);
+    if (failed(threads))
+      return internalError("no lowering for GPUs",
+                           "kernel '" + func.getName().str() + "'");
+    result.threads[func.getName().str()] = *threads;
+  }
+  std::string broken;
+  llvm::raw_string_ostream stream(broken);
+  if (llvm::verifyModule(module, &stream))
+    return internalError("lowering made wrong LLVM IR: " + broken);
+  optimise(module, *machine);
+
+  llvm::SmallVector<char, 0> text;
+  llvm::raw_svector_ostream out(text);
+  llvm::legacy::PassManager passes;
+  if (machine->addPassesToEmitFile(passes, out, nullptr,
+                                   llvm::CodeGenFileType::AssemblyFile))
+    return internalError("LLVM cannot write PTX");
+  passes.run(module);
+  result.text.assign(text.data(), text.size());
+  return result;
+}
+
+} // namespace knapper

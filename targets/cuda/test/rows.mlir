@@ -1,0 +1,89 @@
+// RUN: knapper-translate --tile-to-ptx %s | FileCheck %s
+
+// One block a program; 16-byte accesses through the read-only path; the edge of
+// a row is reached lane by lane.
+// CHECK: .target sm_90a
+// CHECK-LABEL: .visible .entry relu(
+// CHECK: .reqntid 256
+// CHECK: ld.global.nc.v4.b32
+// CHECK: max.{{.*}}f32
+// CHECK: st.global.v4.b32
+// CHECK-NOT: call
+tile.func @relu(%x: !tile.buffer<f32>, %y: !tile.buffer<f32>) {
+  %p = tile.program_id
+  %n = arith.constant 1024 : index
+  %off = arith.muli %p, %n : index
+  %zero = arith.constant dense<0.0> : vector<1024xf32>
+  %v = tile.load %x[%off] {alignment = 16} : !tile.buffer<f32> -> vector<1024xf32>
+  %r = arith.maximumf %v, %zero : vector<1024xf32>
+  tile.store %r, %y[%off] {alignment = 16} : vector<1024xf32>, !tile.buffer<f32>
+  tile.return
+}
+
+// A row of any length: a loop carries a partial tile, one reduction follows.
+// CHECK-LABEL: .visible .entry row_sum(
+// CHECK: ld.global.nc.v4.b32
+// CHECK: shfl.sync.bfly.b32
+// CHECK: bar{{(rier)?}}.{{(cta.)?}}sync
+// CHECK: ld.shared.v4.b32
+// CHECK: st.global.b32
+tile.func @row_sum(%x: !tile.buffer<f32>, %y: !tile.buffer<f32>, %cols: index) {
+  %p = tile.program_id
+  %row = arith.muli %p, %cols : index
+  %c0 = arith.constant 0 : index
+  %n = arith.constant 1024 : index
+  %zero = arith.constant dense<0.0> : vector<1024xf32>
+  %sum = scf.for %i = %c0 to %cols step %n iter_args(%acc = %zero) -> (vector<1024xf32>) {
+    %off = arith.addi %row, %i : index
+    %left = arith.subi %cols, %i : index
+    %v = tile.load %x[%off] valid %left {alignment = 16} : !tile.buffer<f32> -> vector<1024xf32>
+    %s = arith.addf %acc, %v : vector<1024xf32>
+    scf.yield %s : vector<1024xf32>
+  }
+  %t = vector.reduction <add>, %sum fastmath<reassoc> : vector<1024xf32> into f32
+  tile.store %t, %y[%p] : f32, !tile.buffer<f32>
+  tile.return
+}
+
+// Softmax: the row stays in registers, read once, written once.
+// CHECK-LABEL: .visible .entry softmax(
+// CHECK-COUNT-2: ld.global.nc.v4.b32
+// CHECK-NOT: ld.global.nc.v4.b32
+// CHECK: shfl.sync.bfly.b32
+// CHECK: fma.rn.f32
+// CHECK: shfl.sync.bfly.b32
+// CHECK: div.rn.f32
+// CHECK-COUNT-2: st.global.v4.b32
+// CHECK-NOT: .local
+tile.func @softmax(%x: !tile.buffer<f32>, %y: !tile.buffer<f32>) {
+  %p = tile.program_id
+  %cols = arith.constant 2048 : index
+  %row = arith.muli %p, %cols : index
+  %v = tile.load %x[%row] {alignment = 16} : !tile.buffer<f32> -> vector<2048xf32>
+  %m = vector.reduction <maximumf>, %v : vector<2048xf32> into f32
+  %mb = vector.broadcast %m : f32 to vector<2048xf32>
+  %d = arith.subf %v, %mb : vector<2048xf32>
+  %e = math.exp %d : vector<2048xf32>
+  %s = vector.reduction <add>, %e fastmath<reassoc> : vector<2048xf32> into f32
+  %sb = vector.broadcast %s : f32 to vector<2048xf32>
+  %q = arith.divf %e, %sb : vector<2048xf32>
+  tile.store %q, %y[%row] {alignment = 16} : vector<2048xf32>, !tile.buffer<f32>
+  tile.return
+}
+
+// bf16: eight elements in 16 bytes.
+// CHECK-LABEL: .visible .entry scale(
+// CHECK: ld.global.nc.v4.b32
+// CHECK: st.global.v4.b32
+tile.func @scale(%x: !tile.buffer<bf16>, %y: !tile.buffer<bf16>) {
+  %p = tile.program_id
+  %n = arith.constant 2048 : index
+  %off = arith.muli %p, %n : index
+  %two = arith.constant dense<2.0> : vector<2048xf32>
+  %v = tile.load %x[%off] {alignment = 16} : !tile.buffer<bf16> -> vector<2048xbf16>
+  %w = arith.extf %v : vector<2048xbf16> to vector<2048xf32>
+  %r = arith.mulf %w, %two : vector<2048xf32>
+  %h = arith.truncf %r : vector<2048xf32> to vector<2048xbf16>
+  tile.store %h, %y[%off] {alignment = 16} : vector<2048xbf16>, !tile.buffer<bf16>
+  tile.return
+}
