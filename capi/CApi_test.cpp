@@ -117,6 +117,24 @@ TEST(CApi, LoadsInspectsRunsAndSaves) {
   std::filesystem::remove(copy);
 }
 
+TEST(CApi, TheExampleRuns) {
+  std::string path = ::testing::TempDir() + "/example.knap";
+  std::vector<std::byte> bytes = file();
+  std::ofstream(path, std::ios::binary)
+      .write(reinterpret_cast<char *>(bytes.data()), bytes.size());
+  auto output = [&](const std::string &arguments) {
+    std::string command = KNAPPER_EXAMPLE " " + arguments + " 2>&1";
+    FILE *pipe = popen(command.c_str(), "r");
+    char text[1000] = {};
+    (void)!fread(text, 1, sizeof text - 1, pipe);
+    int status = pclose(pipe);
+    return std::to_string(WEXITSTATUS(status)) + " " + text;
+  };
+  EXPECT_EQ(output(path + " 6"), "0 output 0: f32, 96 bytes, first 3\n");
+  EXPECT_THAT(output("/no/file"), HasSubstr("1 /no/file: cannot open"));
+  std::filesystem::remove(path);
+}
+
 TEST(CApi, ErrorsHaveKindWhereAndHint) {
   knapper_module *module = nullptr;
   knapper_error *error = knapper_load("/does/not/exist", nullptr, &module);
@@ -278,7 +296,7 @@ TEST(CApi, ExceptionsOfTheLibraryEndInside) {
   Loaded m;
   Input x(1);
   std::vector<float> out(4);
-  knapper_tensor y = tensor(out, x.shape);
+  knapper_tensor y = knapper::testing::tensor(out, x.shape);
   pid_t child = fork();
   if (child == 0) {
     // Results are kept until there is no memory for another.

@@ -81,17 +81,23 @@ void knapper_string_release(char *text) { free(text); }
 void knapper_set_log_callback(knapper_log_callback callback, void *user,
                               knapper_log_level level) {
   static_assert(KNAPPER_LOG_DEBUG == static_cast<int>(LogLevel::debug));
-  setLogCallback(reinterpret_cast<LogCallback>(callback), user,
-                 static_cast<LogLevel>(level));
+  setLogCallback(callback, user, static_cast<LogLevel>(level));
+}
+
+// C callers may pass any number as an enum.
+static unsigned number(const knapper_dtype &dtype) {
+  unsigned value;
+  memcpy(&value, &dtype, sizeof value);
+  return value;
 }
 
 size_t knapper_dtype_size(knapper_dtype dtype) {
-  return static_cast<unsigned>(dtype) < kNumDTypes
-             ? byteSize(static_cast<DType>(dtype))
+  return number(dtype) < kNumDTypes
+             ? byteSize(static_cast<DType>(number(dtype)))
              : 0;
 }
 const char *knapper_dtype_name(knapper_dtype dtype) {
-  return static_cast<unsigned>(dtype) < kNumDTypes
-             ? name(static_cast<DType>(dtype)).data()
+  return number(dtype) < kNumDTypes
+             ? name(static_cast<DType>(number(dtype))).data()
              : "unknown";
 }

@@ -42,7 +42,8 @@ void log(LogLevel level, std::string_view text) {
   std::string copy(text);
   std::shared_lock lock(sink().mutex);
   if (sink().callback)
-    sink().callback(sink().user, level, copy.c_str());
+    sink().callback(sink().user, static_cast<knapper_log_level>(level),
+                    copy.c_str());
 }
 
 } // namespace knapper

@@ -1,13 +1,15 @@
 // Messages to whoever embeds us: silent unless a callback is set.
 #pragma once
 
+#include "knapper/knapper.h"
+
 #include <string_view>
 
 namespace knapper {
 
 enum class LogLevel { off = 0, error = 1, warning = 2, info = 3, debug = 4 };
 
-using LogCallback = void (*)(void *user, LogLevel level, const char *text);
+using LogCallback = knapper_log_callback;
 
 /// Process-wide: `callback` gets every message up to `level`, from any thread;
 /// nullptr removes it. After the call returns the former callback is no longer

@@ -18,10 +18,22 @@ std::string dimsText(const Program::Tensor &tensor) {
   return out + "]";
 }
 
+/// The dtype as a number: C callers may have put any there.
+unsigned dtypeNumber(const knapper_tensor &tensor) {
+  unsigned number;
+  static_assert(sizeof number == sizeof tensor.dtype);
+  memcpy(&number, &tensor.dtype, sizeof number);
+  return number;
+}
+bool hasDType(const knapper_tensor &tensor, DType type) {
+  return dtypeNumber(tensor) == static_cast<unsigned>(type);
+}
+
 std::string dimsText(const knapper_tensor &tensor) {
-  bool known = static_cast<unsigned>(tensor.dtype) < kNumDTypes;
-  std::string out = cat(
-      known ? name(static_cast<DType>(tensor.dtype)) : "unknown dtype", "[");
+  unsigned dtype = dtypeNumber(tensor);
+  std::string out = cat(dtype < kNumDTypes ? name(static_cast<DType>(dtype))
+                                           : "unknown dtype",
+                        "[");
   for (int32_t i = 0; i < tensor.rank; ++i)
     out += cat(i ? ", " : "", tensor.shape[i]);
   return out + "]";
@@ -163,7 +175,7 @@ Status Execution::checkInputs(std::span<const knapper_tensor> inputs) {
                            ", got a tensor of rank ", got.rank,
                            " without a shape"),
                        cat("input '", want.name, "'"), "set rank and shape");
-    if (static_cast<int>(got.dtype) != static_cast<int>(want.dtype))
+    if (!hasDType(got, want.dtype))
       return refuse(cat("convert the input to ", name(want.dtype)));
     if (static_cast<size_t>(got.rank) != want.dims.size())
       return refuse(cat("give a tensor of rank ", want.dims.size()));
@@ -315,8 +327,7 @@ Status Execution::prepareOutputs(std::span<const knapper_tensor> outputs) {
                          static_cast<int32_t>(t.dims.size()),
                          result.shapes.data() + dims};
     dims += t.dims.size();
-    if (!outputs.empty() && outputs[i].data &&
-        static_cast<int>(outputs[i].dtype) != static_cast<int>(t.dtype))
+    if (!outputs.empty() && outputs[i].data && !hasDType(outputs[i], t.dtype))
       return userError(cat("expected memory for ", dimsText(t), ", got ",
                            dimsText(outputs[i])),
                        cat("output '", t.name, "'"),
