@@ -3,6 +3,7 @@
 #include "codegen/lower/math/Math.h"
 #include "graph/fold/FoldConstants.h"
 #include "graph/fusion/Passes.h"
+#include "graph/layout/Passes.h"
 #include "graph/memory/Passes.h"
 #include "graph/simplify/Passes.h"
 #include "ir/tensor/Dialect.h"
@@ -20,6 +21,7 @@ void knapper::registerAllKnapperPasses() {
   registerFoldConstantsPass();
   fusion::registerFusionPasses();
   registerExpandMathPass();
+  registerLayoutPasses();
   memory::registerMemoryPasses();
   registerSimplifyPasses();
 }

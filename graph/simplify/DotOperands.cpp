@@ -34,6 +34,11 @@ static LogicalResult dotOfTranspose(DotOp op, PatternRewriter &rewriter) {
     };
     if (!llvm::is_sorted(through(free)))
       continue;
+    // Rows of the left side stay contiguous along the contracted dim.
+    int64_t last = permutation.size() - 1;
+    if (!side && llvm::is_contained(contract, last) &&
+        !llvm::is_contained(through(contract), last))
+      continue;
     rewriter.modifyOpInPlace(op, [&] {
       SmallVector<int64_t> newBatch = through(batch),
                            newContract = through(contract);

@@ -20,14 +20,27 @@ static LogicalResult broadcastOfReshape(BroadcastOp op,
   // neighbour's.
   SmallVector<int64_t> map(in.size());
   int64_t next = rankOf(op);
-  for (int64_t i = in.size() - 1; i >= 0; --i) {
+  for (int64_t i = in.size() - 1; i >= 0 && next >= 0; --i) {
     map[i] = (*units)[i] >= 0 ? op.getDims()[(*units)[i]] : next - 1;
-    if (map[i] >= next || map[i] < 0)
-      return failure();
-    next = map[i];
+    next = map[i] < next ? map[i] : -1;
   }
-  rewriter.replaceOpWithNewOp<BroadcastOp>(op, op.getType(), reshape.getInput(),
-                                           map);
+  if (next >= 0) {
+    rewriter.replaceOpWithNewOp<BroadcastOp>(op, op.getType(),
+                                             reshape.getInput(), map);
+    return success();
+  }
+  // No room for them: only the other dims are broadcast.
+  SmallVector<Dim> kept;
+  SmallVector<int64_t> keptMap;
+  for (auto [i, dim] : llvm::enumerate(in))
+    if ((*units)[i] >= 0) {
+      kept.push_back(dim);
+      keptMap.push_back(op.getDims()[(*units)[i]]);
+    }
+  if (static_cast<int64_t>(kept.size()) == rankOf(reshape))
+    return failure();
+  Value small = makeReshape(rewriter, op.getLoc(), reshape.getInput(), kept);
+  rewriter.replaceOpWithNewOp<BroadcastOp>(op, op.getType(), small, keptMap);
   return success();
 }
 

@@ -1,0 +1,259 @@
+#include "graph/layout/ChannelsLast.h"
+
+#include "graph/layout/Passes.h"
+#include "graph/simplify/Match.h"
+#include "graph/simplify/Simplify.h"
+#include "mlir/IR/Dominance.h"
+#include "mlir/Transforms/CSE.h"
+#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+
+using namespace mlir;
+using namespace knapper;
+using namespace knapper::ts;
+
+namespace knapper {
+#define GEN_PASS_DEF_LAYOUT
+#include "graph/layout/Passes.h.inc"
+} // namespace knapper
+
+/// [N, C, spatial..] to [N, spatial.., C]
+static SmallVector<int64_t> toLast(int64_t rank) {
+  SmallVector<int64_t> permutation{0};
+  for (int64_t i = 2; i < rank; ++i)
+    permutation.push_back(i);
+  permutation.push_back(1);
+  return permutation;
+}
+static SmallVector<int64_t> toFirst(int64_t rank) {
+  return inversePermutation(toLast(rank));
+}
+
+static bool allEqual(ArrayRef<int64_t> values, int64_t number) {
+  return llvm::all_of(values, [&](int64_t v) { return v == number; });
+}
+static bool isUnpadded(ConvOp op) {
+  auto isZero = [](Dim dim) { return dim.isConstant(0); };
+  return llvm::all_of(dimsOf(op.getLow()), isZero) &&
+         llvm::all_of(dimsOf(op.getHigh()), isZero);
+}
+
+/// dot(x, filter as [F, K]) with x [N, spatial.., K], back to channels first.
+static void replaceByDot(ConvOp op, Value x, PatternRewriter &rewriter) {
+  Location location = op.getLoc();
+  SmallVector<Dim> window = dimsOf(op.getFilter());
+  Dim features = window[0];
+  Value filter = makeReshape(
+      rewriter, location, op.getFilter(),
+      {features, product(op.getContext(), ArrayRef<Dim>(window).drop_front())});
+  int64_t rank = rankOf(op);
+  Value dot = DotOp::create(rewriter, location, x, filter, ArrayRef<int64_t>{},
+                            ArrayRef<int64_t>{}, ArrayRef<int64_t>{rank - 1},
+                            ArrayRef<int64_t>{1}, TypeAttr());
+  rewriter.replaceOp(op, makeTranspose(rewriter, location, dot, toFirst(rank)));
+}
+
+/// Window 1, stride 1, no padding.
+static LogicalResult pointConv(ConvOp op, PatternRewriter &rewriter) {
+  if (op.getChannelsLast() || op.getGroups() != 1 || !isUnpadded(op) ||
+      !allEqual(op.getStrides(), 1) || !allEqual(op.getInputDilations(), 1))
+    return failure();
+  for (Dim dim : ArrayRef<Dim>(dimsOf(op.getFilter())).drop_front(2))
+    if (!dim.isConstant(1))
+      return failure();
+  replaceByDot(
+      op,
+      makeTranspose(rewriter, op.getLoc(), op.getInput(), toLast(rankOf(op))),
+      rewriter);
+  return success();
+}
+
+/// Patches that do not overlap.
+static LogicalResult patchConv(ConvOp op, PatternRewriter &rewriter) {
+  SmallVector<Dim> in = dimsOf(op.getInput()), window = dimsOf(op.getFilter());
+  std::optional<int64_t> channels = in[1].asConstant();
+  if (op.getChannelsLast() || op.getGroups() != 1 || !isUnpadded(op) ||
+      !allEqual(op.getDilations(), 1) || !allEqual(op.getInputDilations(), 1) ||
+      !channels || *channels > 4)
+    return failure();
+  int64_t spatial = op.getStrides().size();
+  // [N, C, H/p, p, W/p, p]
+  SmallVector<Dim> split{in[0], in[1]}, rows{in[0]};
+  SmallVector<int64_t> permutation{0};
+  Dim patch = in[1];
+  for (int64_t i = 0; i < spatial; ++i) {
+    int64_t stride = op.getStrides()[i];
+    std::optional<Dim> count = in[i + 2].exactDiv(in[1].like(stride));
+    if (stride < 2 || !window[i + 2].isConstant(stride) || !count)
+      return failure();
+    split.append({*count, window[i + 2]});
+    rows.push_back(*count);
+    patch = patch * window[i + 2];
+    permutation.push_back(2 + 2 * i);
+  }
+  permutation.push_back(1);
+  for (int64_t i = 0; i < spatial; ++i)
+    permutation.push_back(3 + 2 * i);
+  rows.push_back(patch);
+  Value x = makeReshape(rewriter, op.getLoc(), op.getInput(), split);
+  x = makeTranspose(rewriter, op.getLoc(), x, permutation);
+  replaceByDot(op, makeReshape(rewriter, op.getLoc(), x, rows), rewriter);
+  return success();
+}
+
+static LogicalResult convChannelsLast(ConvOp op, PatternRewriter &rewriter) {
+  if (op.getChannelsLast())
+    return failure();
+  int64_t rank = rankOf(op);
+  SmallVector<int64_t> filterOrder;
+  for (int64_t i = 2; i < rank; ++i)
+    filterOrder.push_back(i);
+  filterOrder.append({1, 0});
+  Value input =
+      makeTranspose(rewriter, op.getLoc(), op.getInput(), toLast(rank));
+  Value filter =
+      makeTranspose(rewriter, op.getLoc(), op.getFilter(), filterOrder);
+  Value conv = ConvOp::create(
+      rewriter, op.getLoc(), input, filter, op.getStrides(), op.getDilations(),
+      op.getInputDilations(), op.getLow(), op.getHigh(), op.getGroups(),
+      /*channels_last=*/true);
+  rewriter.replaceOp(op,
+                     makeTranspose(rewriter, op.getLoc(), conv, toFirst(rank)));
+  return success();
+}
+
+static LogicalResult poolChannelsLast(PoolOp op, PatternRewriter &rewriter) {
+  if (op.getChannelsLast())
+    return failure();
+  int64_t rank = rankOf(op);
+  Value input =
+      makeTranspose(rewriter, op.getLoc(), op.getInput(), toLast(rank));
+  Value pool = PoolOp::create(rewriter, op.getLoc(), op.getKind(), input,
+                              op.getWindow(), op.getStrides(),
+                              op.getDilations(), op.getLow(), op.getHigh(),
+                              op.getCountPadding(), /*channels_last=*/true);
+  rewriter.replaceOp(op,
+                     makeTranspose(rewriter, op.getLoc(), pool, toFirst(rank)));
+  return success();
+}
+
+/// reduce(transpose(x))
+static LogicalResult reduceOfTranspose(ReduceOp op, PatternRewriter &rewriter) {
+  auto transpose = op.getInput().getDefiningOp<TransposeOp>();
+  if (!transpose)
+    return failure();
+  ArrayRef<int64_t> permutation = transpose.getPermutation();
+  SmallVector<int64_t> reduced, kept;
+  for (auto [i, dim] : llvm::enumerate(permutation))
+    (llvm::is_contained(op.getDims(), static_cast<int64_t>(i)) ? reduced : kept)
+        .push_back(dim);
+  llvm::sort(reduced);
+  Value result = ReduceOp::create(rewriter, op.getLoc(), op.getKind(),
+                                  transpose.getInput(), reduced);
+  // Ranks of the kept dims: where each stands in the new result.
+  SmallVector<int64_t> sorted(kept), order;
+  llvm::sort(sorted);
+  for (int64_t dim : kept)
+    order.push_back(llvm::find(sorted, dim) - sorted.begin());
+  rewriter.replaceOp(op, makeTranspose(rewriter, op.getLoc(), result, order));
+  return success();
+}
+
+/// concat(transpose(a), transpose(b), ..) with one permutation.
+static LogicalResult concatOfTransposes(ConcatOp op,
+                                        PatternRewriter &rewriter) {
+  TransposeOp first;
+  for (Value input : op.getInputs()) {
+    auto transpose = input.getDefiningOp<TransposeOp>();
+    if (!transpose)
+      return failure();
+    if (first && first.getPermutation() != transpose.getPermutation())
+      return failure();
+    first = transpose;
+  }
+  SmallVector<Value> inputs;
+  for (Value input : op.getInputs())
+    inputs.push_back(input.getDefiningOp<TransposeOp>().getInput());
+  Value result = ConcatOp::create(rewriter, op.getLoc(), inputs,
+                                  first.getPermutation()[op.getDim()]);
+  rewriter.replaceOp(
+      op, makeTranspose(rewriter, op.getLoc(), result, first.getPermutation()));
+  return success();
+}
+
+/// Sizes of the result's dims, given in the order of the operand's.
+static ArrayAttr before(ArrayAttr sizes, ArrayRef<int64_t> permutation) {
+  SmallVector<Dim> dims = dimsOf(sizes);
+  return dimArray(sizes.getContext(),
+                  permuted(dims, inversePermutation(permutation)));
+}
+
+static LogicalResult padOfTranspose(PadOp op, PatternRewriter &rewriter) {
+  auto transpose = op.getInput().getDefiningOp<TransposeOp>();
+  if (!transpose)
+    return failure();
+  ArrayRef<int64_t> permutation = transpose.getPermutation();
+  Value result = PadOp::create(rewriter, op.getLoc(), transpose.getInput(),
+                               op.getValue(), before(op.getLow(), permutation),
+                               before(op.getHigh(), permutation), op.getMode());
+  rewriter.replaceOp(op,
+                     makeTranspose(rewriter, op.getLoc(), result, permutation));
+  return success();
+}
+
+static LogicalResult sliceOfTranspose(SliceOp op, PatternRewriter &rewriter) {
+  auto transpose = op.getInput().getDefiningOp<TransposeOp>();
+  if (!transpose)
+    return failure();
+  ArrayRef<int64_t> permutation = transpose.getPermutation();
+  SmallVector<int64_t> inverse = inversePermutation(permutation), steps;
+  for (int64_t dim : inverse)
+    steps.push_back(op.getSteps()[dim]);
+  SmallVector<Dim> dims = dimsOf(op.getResult());
+  Value result = SliceOp::create(
+      rewriter, op.getLoc(),
+      tensorType(op.getContext(), permuted(dims, inverse), elementTypeOf(op)),
+      transpose.getInput(), before(op.getStarts(), permutation), steps);
+  rewriter.replaceOp(op,
+                     makeTranspose(rewriter, op.getLoc(), result, permutation));
+  return success();
+}
+
+void knapper::populateChannelsLastPatterns(RewritePatternSet &patterns) {
+  patterns.add(pointConv, /*benefit=*/3);
+  patterns.add(patchConv, /*benefit=*/3);
+  patterns.add(convChannelsLast);
+  patterns.add(poolChannelsLast);
+  patterns.add(reduceOfTranspose);
+  patterns.add(concatOfTransposes);
+  patterns.add(padOfTranspose);
+  patterns.add(sliceOfTranspose);
+}
+
+LogicalResult knapper::useChannelsLast(func::FuncOp function) {
+  bool found = false;
+  function.walk([&](Operation *op) { found |= isa<ConvOp, PoolOp>(op); });
+  if (!found)
+    return success();
+  RewritePatternSet patterns(function.getContext());
+  populateAlgebraPatterns(patterns);
+  populateMovementPatterns(patterns, /*sinkTransposes=*/true);
+  populateDotPatterns(patterns);
+  populateChannelsLastPatterns(patterns);
+  GreedyRewriteConfig config;
+  config.setRegionSimplificationLevel(GreedySimplifyRegionLevel::Disabled);
+  if (failed(applyPatternsGreedily(function, std::move(patterns), config)))
+    return function.emitError("layout does not reach a fixed point");
+  IRRewriter rewriter(function.getContext());
+  DominanceInfo dominance(function);
+  eliminateCommonSubExpressions(rewriter, dominance, function);
+  return success();
+}
+
+namespace {
+struct LayoutPass : knapper::impl::LayoutBase<LayoutPass> {
+  void runOnOperation() override {
+    if (failed(useChannelsLast(getOperation())))
+      signalPassFailure();
+  }
+};
+} // namespace

@@ -1,0 +1,33 @@
+//===- ChannelsLast.h - Convolutions with channels last -------------------===//
+//
+//   conv, pool on [N, C, spatial..]  become ones with `channels_last` between
+//     two transposes; filters are transposed to [window.., C/groups, F] as
+//     constant expressions
+//   transposes move down through elementwise ops, broadcasts, reductions,
+//     concat, pad and slice, and cancel: what is left stands where the graph
+//     gives or takes channels first
+//   a convolution with window 1, stride 1 and no padding is a ts.dot over
+//     [N, spatial.., C] x [F, C]
+//   a convolution over patches that do not overlap (stride = window) of an
+//     image with up to 4 channels is a ts.dot over rows of patches: runs of so
+//     few channels are too short to read well
+//
+// A graph without convolutions and pools is left alone.
+//
+//===----------------------------------------------------------------------===//
+#pragma once
+
+#include "mlir/IR/PatternMatch.h"
+
+namespace mlir::func {
+class FuncOp;
+}
+
+namespace knapper {
+
+void populateChannelsLastPatterns(mlir::RewritePatternSet &patterns);
+
+/// The pass: the patterns with those of `simplify` to a fixed point.
+mlir::LogicalResult useChannelsLast(mlir::func::FuncOp function);
+
+} // namespace knapper

@@ -1,0 +1,12 @@
+#ifndef KNAPPER_GRAPH_LAYOUT_PASSES
+#define KNAPPER_GRAPH_LAYOUT_PASSES
+
+include "mlir/Pass/PassBase.td"
+
+def Layout : Pass<"layout", "::mlir::func::FuncOp"> {
+  let summary = "channels last for convolutions and what is between them";
+  let description = "See graph/layout/ChannelsLast.h.";
+  let dependentDialects = ["::knapper::ts::TsDialect"];
+}
+
+#endif
