@@ -125,8 +125,10 @@ def test_describe_profile_memory_explain(affine, tmp_path):
 
 
 def test_peak_memory_wants_known_symbols(affine):
+    with pytest.raises(knapper.UserError, match="batch"):
+        affine.peak_memory()
     with pytest.raises(knapper.UserError, match="bach"):
-        affine.peak_memory(bach=8)
+        affine.peak_memory(batch=8, bach=8)
 
 
 def test_devices():

@@ -25,7 +25,7 @@ children = resource.getrusage(resource.RUSAGE_CHILDREN)
 print("children", children.ru_maxrss)
 print(open("/proc/self/maps").read())
 """
-PEERS = "onnxruntime|torch|openvino|libdnnl|mkl|libclang|tvm|iree|blas"
+PEERS = "onnxruntime|torch|openvino|libdnnl|mkl|libclang|tvm|iree"
 # Names of the measured models and of their tensors.
 NAMES = (
     r"(?i)\bbert|minilm|\bgpt|llama|\bvit\b|resnet|mobilenet|whisper|"
