@@ -155,14 +155,21 @@ def main() -> int:
             flush=True,
         )
 
+    failures = []
     for name, make, shape in MEMORY_BOUND:
-        seconds, error, _, copy, moved = measure(make, shape, threads, tool)
         label = f"{name} {shape[0]}x{shape[1]}"
-        note(label, seconds, moved / seconds * 1e-9, copy, "GB/s", error)
+        try:
+            seconds, error, _, copy, moved = measure(make, shape, threads, tool)
+            note(label, seconds, moved / seconds * 1e-9, copy, "GB/s", error)
+        except knapper.Error as problem:
+            failures.append(f"{label}: {problem}")
     for m, n, k in MATMULS:
-        seconds, error, flops, _, _ = measure(matmul(n), (m, k), threads, tool)
-        achieved = 2 * m * n * k / seconds * 1e-9
-        note(f"matmul {m}x{n}x{k}", seconds, achieved, flops, "GF/s", error)
+        label = f"matmul {m}x{n}x{k}"
+        try:
+            seconds, error, flops, _, _ = measure(matmul(n), (m, k), threads, tool)
+            note(label, seconds, 2 * m * n * k / seconds * 1e-9, flops, "GF/s", error)
+        except knapper.Error as problem:
+            failures.append(f"{label}: {problem}")
 
     if arguments.json:
         arguments.json.write_text(json.dumps({"kernels": rows}, indent=1) + "\n")
@@ -172,7 +179,9 @@ def main() -> int:
     low = [r for r in rows if arguments.bars and r["share"] < BAR]
     for row in low:
         print(f"{row['kernel']}: {row['share']:.0%}, the bar is {BAR:.0%}", file=sys.stderr)
-    return 1 if bad or low else 0
+    for failure in failures:
+        print(failure, file=sys.stderr)
+    return 1 if bad or low or failures else 0
 
 
 if __name__ == "__main__":
