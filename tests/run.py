@@ -29,6 +29,7 @@ def command(suite: str, build: Path, report: Path, jobs: int) -> list[str] | Non
         return [
             "ctest", "--test-dir", str(build), "-j", str(jobs),
             "--output-on-failure", "--timeout", "600", "--no-tests=ignore",
+            "-E", "^lit$",  # a suite of its own
             "--output-junit", str(report),
         ]  # fmt: skip
     if suite == "lit":
