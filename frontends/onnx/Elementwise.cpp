@@ -43,7 +43,7 @@ LogicalResult importReciprocal(Node &n) {
 LogicalResult importMod(Node &n) {
   if (n.integer("fmod", 0))
     return binary<ts::RemOp>(n);
-  if (isa<FloatType>(ts::elementTypeOf(n[0])))
+  if (n.opset < 28 && isa<FloatType>(ts::elementTypeOf(n[0])))
     return n.fail("fmod must be 1 for floating-point operands",
                   "set fmod to 1");
   return binary<ts::ModOp>(n);
@@ -97,14 +97,23 @@ LogicalResult importIsInf(Node &n) {
       bool(n.integer("detect_negative", 1))));
 }
 
+/// The sign bit moves in from the left: for negative x, ~(~x >> s).
 LogicalResult importBitShift(Node &n) {
   std::string direction = n.text("direction", "");
   if (direction == "LEFT")
     return binary<ts::ShiftLeftOp>(n);
-  if (direction == "RIGHT")
+  if (direction != "RIGHT")
+    return n.fail("direction is '" + direction + "'",
+                  "set it to LEFT or RIGHT");
+  if (ts::elementTypeOf(n[0]).isUnsignedInteger())
     return binary<ts::ShiftRightOp>(n);
-  return n.fail("direction is '" + direction + "'",
-                "set it to LEFT or RIGHT");
+  SmallVector<Value> v = n.broadcastAll(n.all());
+  Value flipped = n.make<ts::NotOp>(
+      n.make<ts::ShiftRightOp>(n.make<ts::NotOp>(v[0]), v[1]));
+  Value negative = n.compare(ts::ComparePredicate::lt, v[0],
+                             n.scalarFor(n[0], 0));
+  return n.out(
+      n.select(negative, flipped, n.make<ts::ShiftRightOp>(v[0], v[1])));
 }
 
 LogicalResult importIdentity(Node &n) { return n.out(n[0]); }

@@ -572,12 +572,6 @@ Expected<OwningOpRef<ModuleOp>> Importer::run() {
   for (const onnx::OperatorSetIdProto &opset : model.opset_import()) {
     std::string domain = opset.domain() == "ai.onnx" ? "" : opset.domain();
     scope.opsets[domain] = opset.version();
-    if (domain.empty() && opset.version() < 13)
-      return userError("opset " + std::to_string(opset.version()) +
-                           " is older than 13",
-                       "the model",
-                       "convert it with onnx.version_converter or export it "
-                       "with a newer opset");
   }
   for (const onnx::FunctionProto &function : model.functions())
     functions[{function.domain() == "ai.onnx" ? "" : function.domain(),

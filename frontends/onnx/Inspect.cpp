@@ -149,8 +149,6 @@ Expected<std::string> inspectOnnx(const OnnxSource &source) {
     inner.insert(opsets.begin(), opsets.end());
     found.nodes(function.node(), inner);
   }
-  if (auto it = opsets.find(""); it != opsets.end() && it->second < 13)
-    found.problem("", "the whole model", it->second, "opsets before 13", "");
   llvm::StringSet<> defaults;
   for (const onnx::TensorProto &tensor : model.graph().initializer())
     defaults.insert(tensor.name());

@@ -292,7 +292,9 @@ LogicalResult importSpaceToDepth(Node &n) {
                       " does not divide by the blocksize",
                   "correct the blocksize");
   Value split = n.reshape(n[0], {d[0], d[1], *height, s, *width, s});
-  Value moved = n.transpose(split, {0, 3, 5, 1, 2, 4});
+  bool crd = n.text("mode", "DCR") == "CRD";
+  Value moved = crd ? n.transpose(split, {0, 1, 3, 5, 2, 4})
+                    : n.transpose(split, {0, 3, 5, 1, 2, 4});
   return n.out(n.reshape(moved, {d[0], d[1] * s * s, *height, *width}));
 }
 

@@ -42,9 +42,7 @@ def Ts_DimsAttr : Ts_Attr<"Dims", "dims", [DeclareAttrInterfaceMethods<Verifiabl
 def Ts_SymbolAttr : Ts_Attr<"Symbol", "symbol"> {
   let summary = "a symbol's declaration: name, range, divisibility";
   let description = "max -1: unbounded. The module holds all declarations in the array attribute `ts.symbols`.";
-  let parameters = (ins "mlir::StringAttr":$name, DefaultValuedParameter<"int64_t", "0">:$min,
-                        DefaultValuedParameter<"int64_t", "-1">:$max,
-                        DefaultValuedParameter<"int64_t", "1">:$divisor);
+  let parameters = (ins "mlir::StringAttr":$name, "int64_t":$min, "int64_t":$max, "int64_t":$divisor);
   let assemblyFormat = "`<` $name `,` $min `,` $max `,` $divisor `>`";
 }
 
