@@ -87,11 +87,12 @@ Value decomposeLayerNorm(OpBuilder &b, LayerNormOp op) {
     if (std::optional<int64_t> number = count.asConstant()) {
       n = splatConstant(b, loc, sum.getType(), static_cast<double>(*number));
     } else {
-      Value size = SizeOp::create(b, loc, RankedTensorType::get({}, b.getI64Type()),
-                                  count.attr());
+      Value size = SizeOp::create(
+          b, loc, RankedTensorType::get({}, b.getI64Type()), count.attr());
       Value scalar =
           ConvertOp::create(b, loc, RankedTensorType::get({}, wide), size);
-      n = BroadcastOp::create(b, loc, sum.getType(), scalar, ArrayRef<int64_t>());
+      n = BroadcastOp::create(b, loc, sum.getType(), scalar,
+                              ArrayRef<int64_t>());
     }
     return DivOp::create(b, loc, sum, n);
   };
@@ -141,7 +142,9 @@ Value decomposeRope(OpBuilder &b, RopeOp op) {
                                ArrayRef<int64_t>{0, 2, 3});
   };
   Value c = spread(op.getCos()), s = spread(op.getSin());
-  auto mul = [&](Value a, Value v) -> Value { return MulOp::create(b, loc, a, v); };
+  auto mul = [&](Value a, Value v) -> Value {
+    return MulOp::create(b, loc, a, v);
+  };
   Value first = SubOp::create(b, loc, mul(even, c), mul(odd, s));
   Value second = AddOp::create(b, loc, mul(odd, c), mul(even, s));
   SmallVector<Value> parts;
@@ -157,7 +160,8 @@ Value decomposeRope(OpBuilder &b, RopeOp op) {
         ValueRange{ReshapeOp::create(b, loc, columnType, first),
                    ReshapeOp::create(b, loc, columnType, second)},
         4);
-    parts = {ReshapeOp::create(b, loc, tensorType(context, whole, element), both)};
+    parts = {
+        ReshapeOp::create(b, loc, tensorType(context, whole, element), both)};
   } else {
     parts = {first, second};
   }
@@ -165,6 +169,140 @@ Value decomposeRope(OpBuilder &b, RopeOp op) {
     parts.push_back(slice(2 * half, depth - 2 * half, 1));
   return parts.size() == 1 ? parts[0]
                            : Value(ConcatOp::create(b, loc, parts, 3));
+}
+
+Value decomposeGelu(OpBuilder &b, GeluOp op) {
+  Location loc = op.getLoc();
+  Value x = op.getInput();
+  Type type = x.getType();
+  auto number = [&](double value) {
+    return splatConstant(b, loc, type, value);
+  };
+  auto mul = [&](Value l, Value r) -> Value {
+    return MulOp::create(b, loc, l, r);
+  };
+  Value inner;
+  if (op.getTanh()) {
+    // tanh(sqrt(2 / pi) * (x + 0.044715 x^3))
+    Value cube = mul(mul(x, x), x);
+    Value sum = AddOp::create(b, loc, x, mul(cube, number(0.044715)));
+    inner = TanhOp::create(b, loc, mul(sum, number(0.79788456080286535588)));
+  } else {
+    inner = ErfOp::create(b, loc, mul(x, number(0.70710678118654752440)));
+  }
+  return mul(mul(x, number(0.5)), AddOp::create(b, loc, inner, number(1)));
+}
+
+/// The scores of an attention [B, H, S, T], and what becomes of them.
+struct Scores {
+  OpBuilder &b;
+  Location loc;
+  Type wide; ///< f32, or f64
+
+  Value widen(Value v) {
+    Type type = withElement(v.getType(), wide);
+    return type == v.getType() ? v : Value(ConvertOp::create(b, loc, type, v));
+  }
+  Value reshape(Value v, ArrayRef<Dim> dims) {
+    Type type = tensorType(b.getContext(), dims, elementTypeOf(v));
+    return type == v.getType() ? v : Value(ReshapeOp::create(b, loc, type, v));
+  }
+  /// Products of [B, H, M, ..] and [B, G, ..]: the heads of a group are rows of
+  /// one matrix. Contracts dim 3 of `left` with dim `contract` of `right`.
+  Value product(Value left, Value right, int64_t contract) {
+    SmallVector<Dim> l = dimsOf(left), r = dimsOf(right);
+    Dim rows = *l[1].exactDiv(r[1]) * l[2];
+    Value merged = reshape(left, {l[0], r[1], rows, l[3]});
+    Value result = DotOp::create(
+        b, loc, merged, right, ArrayRef<int64_t>{0, 1}, ArrayRef<int64_t>{0, 1},
+        ArrayRef<int64_t>{3}, ArrayRef<int64_t>{contract}, TypeAttr::get(wide));
+    return reshape(result, {l[0], l[1], l[2], dimsOf(result)[3]});
+  }
+  Value keep(Value condition, Value scores) {
+    Value unseen = splatConstant(b, loc, scores.getType(),
+                                 -std::numeric_limits<double>::infinity());
+    return SelectOp::create(b, loc, condition, scores, unseen);
+  }
+  /// A tensor of rank 4 with dims of 1, repeated to the scores' dims.
+  Value spread(Value v, Type scores) {
+    Type type = withElement(scores, elementTypeOf(v));
+    return BroadcastOp::create(b, loc, type, v, ArrayRef<int64_t>{0, 1, 2, 3});
+  }
+  /// Key t is seen by query s when t <= s + `shift`.
+  Value causal(Value scores, Dim shift) {
+    SmallVector<Dim> dims = dimsOf(scores);
+    Type index = b.getI64Type();
+    MLIRContext *context = b.getContext();
+    auto line = [&](Dim size) -> Value {
+      return IotaOp::create(b, loc, tensorType(context, {size}, index), 0);
+    };
+    Value query = line(dims[2]), key = line(dims[3]);
+    Value offset =
+        SizeOp::create(b, loc, RankedTensorType::get({}, index), shift.attr());
+    Value last =
+        AddOp::create(b, loc, query,
+                      BroadcastOp::create(b, loc, query.getType(), offset,
+                                          ArrayRef<int64_t>()));
+    Type all = withElement(scores.getType(), index);
+    Value seen = CompareOp::create(
+        b, loc, ComparePredicate::le,
+        BroadcastOp::create(b, loc, all, key, ArrayRef<int64_t>{3}),
+        BroadcastOp::create(b, loc, all, last, ArrayRef<int64_t>{2}));
+    return keep(seen, scores);
+  }
+  /// Softmax along the last dim; a row without a seen key is 0.
+  Value softmax(Value scores) {
+    Rows rows{b, loc, {3}};
+    Type type = scores.getType();
+    double infinity = std::numeric_limits<double>::infinity();
+    Value largest = rows.reduce(ReduceKind::max, scores);
+    Type rowType = largest.getType();
+    Value zero = splatConstant(b, loc, rowType, 0);
+    Value none = CompareOp::create(b, loc, ComparePredicate::eq, largest,
+                                   splatConstant(b, loc, rowType, -infinity));
+    Value shift = SelectOp::create(b, loc, none, zero, largest);
+    Value e = ExpOp::create(
+        b, loc, SubOp::create(b, loc, scores, rows.spread(shift, type)));
+    Value sum = rows.reduce(ReduceKind::add, e);
+    Value one = splatConstant(b, loc, rowType, 1);
+    Value inverse = DivOp::create(b, loc, one, sum);
+    return MulOp::create(
+        b, loc, e,
+        rows.spread(SelectOp::create(b, loc, none, zero, inverse), type));
+  }
+};
+
+Value decomposeAttention(OpBuilder &b, AttentionOp op) {
+  Location loc = op.getLoc();
+  Type stored = elementTypeOf(op.getQuery());
+  Scores make{b, loc, stored.isF64() ? Type(b.getF64Type()) : b.getF32Type()};
+  Value scores = make.product(op.getQuery(), op.getKey(), 3);
+  Type type = scores.getType();
+  auto scaled = [&](Value v, double factor) -> Value {
+    return MulOp::create(b, loc, v, splatConstant(b, loc, type, factor));
+  };
+  scores = scaled(scores, op.getScale().convertToDouble());
+  double softcap = op.getSoftcap().convertToDouble();
+  if (softcap > 0)
+    scores =
+        scaled(TanhOp::create(b, loc, scaled(scores, 1 / softcap)), softcap);
+  if (Value mask = op.getMask()) {
+    if (elementTypeOf(mask).isInteger(1))
+      scores = make.keep(make.spread(mask, type), scores);
+    else
+      scores =
+          AddOp::create(b, loc, scores, make.spread(make.widen(mask), type));
+  }
+  if (op.getCausal()) {
+    SmallVector<Dim> dims = dimsOf(type);
+    Dim shift = op.getCausalTopLeft() ? dims[3].like(0) : dims[3] - dims[2];
+    scores = make.causal(scores, shift);
+  }
+  Value result =
+      make.product(make.softmax(scores), make.widen(op.getValue()), 2);
+  if (elementTypeOf(result) != stored)
+    result = ConvertOp::create(b, loc, op.getType(), result);
+  return result;
 }
 
 } // namespace
@@ -176,6 +314,9 @@ FailureOr<SmallVector<Value>> decompose(OpBuilder &builder, Operation *op) {
           .Case<LayerNormOp>(
               [&](auto o) { return decomposeLayerNorm(builder, o); })
           .Case<RopeOp>([&](auto o) { return decomposeRope(builder, o); })
+          .Case<GeluOp>([&](auto o) { return decomposeGelu(builder, o); })
+          .Case<AttentionOp>(
+              [&](auto o) { return decomposeAttention(builder, o); })
           .Default([](Operation *) { return Value(); });
   if (!result)
     return failure();
@@ -186,7 +327,7 @@ void decomposeAll(Region &region,
                   llvm::function_ref<bool(Operation *)> wanted) {
   SmallVector<Operation *> ops;
   region.walk([&](Operation *op) {
-    if (isa<SoftmaxOp, LayerNormOp, RopeOp>(op) && (!wanted || wanted(op)))
+    if (wanted ? wanted(op) : !isa<ElementwiseOpInterface>(op))
       ops.push_back(op);
   });
   for (Operation *op : ops) {

@@ -11,14 +11,16 @@
 
 namespace knapper::ts {
 
-/// Builds the decomposition of a composite op (softmax, layer_norm, rope) at
-/// the builder's insertion point and returns values for the op's results, in
-/// order; the op itself stays. Fails, without a diagnostic, for other ops.
+/// Builds the decomposition of a composite op (softmax, layer_norm, rope, gelu,
+/// attention) at the builder's insertion point and returns values for the op's
+/// results, in order; the op itself stays. Fails, without a diagnostic, for
+/// other ops. Attention becomes products with the S x T scores in f32.
 llvm::FailureOr<llvm::SmallVector<mlir::Value>>
 decompose(mlir::OpBuilder &builder, mlir::Operation *op);
 
 /// Replaces every composite in the region that `decompose` knows, for which
-/// `wanted` holds (all if null).
+/// `wanted` holds (null: all but elementwise ones, which have a scalar function
+/// of their own).
 void decomposeAll(mlir::Region &region,
                   llvm::function_ref<bool(mlir::Operation *)> wanted = nullptr);
 
