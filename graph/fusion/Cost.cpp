@@ -133,33 +133,81 @@ double CostModel::bytes(Type type) {
          elementBytes(cast<RankedTensorType>(type).getElementType());
 }
 
+namespace {
+
+/// How often the elements of a value are needed, summed over all of them.
+/// `together`: by uses at the index at which the value is defined, which share
+/// one evaluation; `apart`: by all other uses.
+struct Need {
+  double together = 0, apart = 0;
+  double sum() const { return together + apart; }
+  void share(double count) { together = std::max(together, count); }
+};
+
+struct Needs {
+  Need evaluated; ///< computations
+  Need fetched;   ///< reads, those of one row in several passes once
+  Need distinct;  ///< different elements
+};
+
+} // namespace
+
 Cost CostModel::cost(const OpSet &set) {
-  // How often each value is evaluated: `together` by uses at the index at which
-  // it is defined (computed once for all of them), `apart` by all others.
-  struct Count {
-    double together = 0, apart = 0;
-    double sum() const { return together + apart; }
-  };
-  llvm::SmallDenseMap<Value, Count, 32> counts;
-  for (Value output : set.outputs)
-    counts[output].together = elements(output.getType());
-  auto apart = [&](Value value, double count) { counts[value].apart += count; };
+  llvm::SmallDenseMap<Value, Needs, 32> needs;
+  for (Value output : set.outputs) {
+    double all = elements(output.getType());
+    needs[output] = {{all, 0}, {all, 0}, {all, 0}};
+  }
 
   Cost cost;
   for (Operation *op : llvm::reverse(set.ops)) {
-    double evaluations = 0;
-    for (Value result : op->getResults())
-      evaluations = std::max(evaluations, counts[result].sum());
+    double evaluated = 0, fetched = 0, distinct = 0;
+    for (Value result : op->getResults()) {
+      const Needs &need = needs[result];
+      evaluated = std::max(evaluated, need.evaluated.sum());
+      fetched = std::max(fetched, need.fetched.sum());
+      distinct = std::max(distinct, need.distinct.sum());
+    }
     double own = op->getNumResults() ? elements(op->getResult(0).getType()) : 0;
     if (isKept(op))
-      evaluations = own;
+      evaluated = fetched = own;
+    distinct = std::min(distinct, own);
     cost.productFlops += value(productOperations(op));
-    cost.otherFlops += evaluations * elementOperations(op);
+    cost.otherFlops += evaluated * elementOperations(op);
+
+    // An operand of which `factor` elements are needed an element of the
+    // result.
+    auto read = [&](Value operand, double factor) {
+      Needs &need = needs[operand];
+      need.evaluated.apart += evaluated * factor;
+      need.fetched.apart += fetched * factor;
+      need.distinct.apart += distinct * std::min(factor, 1.0);
+    };
+    auto readAll = [&](Value operand, double times) {
+      double all = elements(operand.getType());
+      Needs &need = needs[operand];
+      need.evaluated.apart += all * times;
+      need.fetched.apart += all * times;
+      need.distinct.apart += all;
+    };
+    // A pass over rows: reductions of one kernel meet each row together.
+    auto readRows = [&](Value operand, double passes) {
+      double all = elements(operand.getType());
+      Needs &need = needs[operand];
+      need.evaluated.apart += all * passes;
+      need.fetched.share(all);
+      need.distinct.share(all);
+    };
+    auto perElement = [&](Value operand) {
+      return elements(operand.getType()) / std::max(own, 1.0);
+    };
 
     if (isa<ElementwiseOpInterface, DimCastOp>(op)) {
       for (Value operand : op->getOperands()) {
-        Count &count = counts[operand];
-        count.together = std::max(count.together, evaluations);
+        Needs &need = needs[operand];
+        need.evaluated.share(evaluated);
+        need.fetched.share(fetched);
+        need.distinct.share(distinct);
       }
     } else if (auto broadcast = dyn_cast<BroadcastOp>(op)) {
       // Trailing new dims are inside the loop over which the operand is
@@ -175,66 +223,73 @@ Cost CostModel::cost(const OpSet &set) {
           break;
         inner *= std::max(value(to[i]), 1.0);
       }
-      apart(broadcast.getInput(), evaluations / inner);
+      read(broadcast.getInput(), 1 / inner);
+      Need &different = needs[broadcast.getInput()].distinct;
+      different.apart =
+          std::min(different.apart, elements(broadcast.getInput().getType()));
     } else if (isa<ReduceOp, ArgReduceOp>(op)) {
-      Value input = op->getOperand(0);
-      cost.otherFlops += elements(input.getType());
-      apart(input, elements(input.getType()));
+      cost.otherFlops += elements(op->getOperand(0).getType());
+      readRows(op->getOperand(0), 1);
     } else if (isa<SoftmaxOp, LayerNormOp>(op)) {
-      apart(op->getOperand(0), own * rowPasses);
+      readRows(op->getOperand(0), rowPasses);
       for (Value operand : op->getOperands().drop_front())
-        apart(operand, own);
+        read(operand, 1);
     } else if (auto attention = dyn_cast<AttentionOp>(op)) {
       for (Value operand : op->getOperands().take_front(3))
-        apart(operand, elements(operand.getType()));
+        readAll(operand, 1);
       SmallVector<Dim> q = dimsOf(attention.getQuery());
       double scores = value(q[0]) * value(q[1]) * value(q[2]) *
                       value(dimOf(attention.getKey(), 2));
       cost.otherFlops += 20 * scores;
       if (Value mask = attention.getMask())
-        apart(mask, scores);
+        readAll(mask, scores / std::max(elements(mask.getType()), 1.0));
     } else if (isKept(op)) {
       for (Value operand : op->getOperands())
-        apart(operand, elements(operand.getType()));
+        readAll(operand, 1);
       if (auto pool = dyn_cast<PoolOp>(op))
         cost.otherFlops += value(pool.indexing().iterations(op->getContext()));
     } else if (isa<ConcatOp, PadOp>(op)) {
       for (Value operand : op->getOperands())
-        apart(operand, evaluations * std::min(1.0, elements(operand.getType()) /
-                                                       std::max(own, 1.0)));
+        read(operand, std::min(1.0, perElement(operand)));
     } else if (isa<GatherOp, GatherNdOp>(op)) {
-      apart(op->getOperand(0), evaluations);
-      Value indices = op->getOperand(1);
-      apart(indices,
-            evaluations * elements(indices.getType()) / std::max(own, 1.0));
+      read(op->getOperand(0), 1);
+      read(op->getOperand(1), perElement(op->getOperand(1)));
     } else if (isa<RopeOp>(op)) {
-      apart(op->getOperand(0), 2 * evaluations);
-      apart(op->getOperand(1), evaluations);
-      apart(op->getOperand(2), evaluations);
+      read(op->getOperand(0), 2);
+      read(op->getOperand(1), 1);
+      read(op->getOperand(2), 1);
     } else {
       for (Value operand : op->getOperands())
-        apart(operand, evaluations);
+        read(operand, 1);
     }
   }
 
-  double footprint = 0;
-  for (Value output : set.outputs)
-    cost.bytesWritten += bytes(output.getType());
-  for (Value input : set.inputs) {
-    double size = elementBytes(elementTypeOf(input)),
-           reads = counts[input].sum(), all = elements(input.getType());
-    // What is read again comes from cache when the tensor fits there.
-    double fromMemory =
-        all * size <= machine.cacheBytes ? std::min(reads, all) : reads;
-    cost.bytesRead += fromMemory * size;
-    footprint += std::min(reads, all) * size;
+  // Each tensor moves at the rate of where it fits: what a kernel adds to its
+  // traffic never makes the rest slower.
+  double memory = 0;
+  auto move = [&](double bytes) {
+    memory += bytes / (bytes <= machine.cacheBytes ? machine.cacheBandwidth
+                                                   : machine.bandwidth);
+  };
+  for (Value output : set.outputs) {
+    double size = bytes(output.getType());
+    cost.bytesWritten += size;
+    move(size);
   }
-  footprint += cost.bytesWritten;
-  double rate = footprint <= machine.cacheBytes ? machine.cacheBandwidth
-                                                : machine.bandwidth;
+  for (Value input : set.inputs) {
+    double size = elementBytes(elementTypeOf(input));
+    const Needs &need = needs[input];
+    double distinct =
+        std::min(need.distinct.sum(), elements(input.getType())) * size;
+    // What is read again comes from cache when it fits there.
+    double read = distinct <= machine.cacheBytes
+                      ? distinct
+                      : std::max(distinct, need.fetched.sum() * size);
+    cost.bytesRead += read;
+    move(read);
+  }
   double arithmetic =
       cost.productFlops / machine.flops + cost.otherFlops / (machine.flops / 2);
-  double memory = (cost.bytesRead + cost.bytesWritten) / rate;
   cost.seconds = std::max(arithmetic, memory) + machine.launchSeconds;
   return cost;
 }

@@ -3,15 +3,17 @@
 // seconds = max(arithmetic, memory) + launch
 //   arithmetic  products (dot, conv, attention) at the machine's peak, other
 //               operations at half of it (no fused multiply-add)
-//   memory      bytes read and written once the ops run as one kernel, at cache
-//               bandwidth when all operands fit the cache, else at that of
-//               memory
+//   memory      bytes read and written once the ops run as one kernel; each
+//               tensor at cache bandwidth when it fits the cache, else at that
+//               of memory
 //
 // What is read follows from the ops' index maps, from the results back to the
 // inputs: each result element is computed once and pulls what it needs, so
 // an op whose value is needed at several places, or in several passes over a
 // row, is counted as often as it is evaluated. Values kept by the kernel
-// (accumulators of dot, reductions' row values) are computed once.
+// (accumulators of dot, reductions' row values) are computed once. Memory is
+// read once for all passes over a row, and once for all reads of elements that
+// fit the cache together.
 //
 // Sizes: symbols get one representative value each (`representativeSizes`):
 // a symbol that is the leading dim of a function argument of rank two or more

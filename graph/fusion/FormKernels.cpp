@@ -274,10 +274,10 @@ private:
     });
   }
 
-  bool isKernel(Id id) {
-    SmallVector<Operation *> ops = clusters->ops(id);
+  static bool isKernel(ArrayRef<Operation *> ops) {
     return !llvm::all_of(ops, isView) && llvm::all_of(ops, isFusible);
   }
+  bool isKernel(Id id) { return isKernel(clusters->ops(id)); }
 
   void describe(FusionReport *report, bool remarks) {
     llvm::DenseMap<Id, unsigned> number;
@@ -382,22 +382,42 @@ private:
     }
   }
 
+  /// Copies that met again in one kernel.
+  static void uniteInside(ArrayRef<Operation *> ops) {
+    for (auto [i, op] : llvm::enumerate(ops))
+      for (Operation *earlier : ops.take_front(i))
+        if (isReindex(op) && !op->use_empty() &&
+            OperationEquivalence::isEquivalentTo(
+                op, earlier, OperationEquivalence::IgnoreLocations)) {
+          op->replaceAllUsesWith(earlier);
+          break;
+        }
+  }
+
   void emit() {
     for (Id id : clusters->inOrder())
       if (isKernel(id))
         peelViews(id);
     uniteCopies();
+    for (Id id : clusters->inOrder())
+      uniteInside(clusters->ops(id));
+    // Copies that were united are gone before results are counted.
+    SmallVector<SmallVector<Operation *>> order;
+    for (Id id : clusters->inOrder())
+      order.push_back(clusters->ops(id));
+    for (SmallVector<Operation *> &ops : llvm::reverse(order))
+      for (size_t i = ops.size(); i-- > 0;)
+        if (isOpTriviallyDead(ops[i])) {
+          ops[i]->erase();
+          ops.erase(ops.begin() + i);
+        }
     Operation *terminator = block.getTerminator();
-    for (Id id : clusters->inOrder()) {
-      SmallVector<Operation *> ops = clusters->ops(id);
-      if (isOpTriviallyDead(ops.front())) // a copy that was united
-        continue;
-      if (isKernel(id)) {
+    for (ArrayRef<Operation *> ops : order) {
+      if (isKernel(ops))
         emitKernel(ops, terminator);
-        continue;
-      }
-      for (Operation *op : ops)
-        op->moveBefore(terminator);
+      else
+        for (Operation *op : ops)
+          op->moveBefore(terminator);
     }
     eraseDead();
   }
