@@ -3,7 +3,9 @@
 #include "runtime/drivers/cpu/CpuInfo.h"
 #include "runtime/drivers/null/NullDevice.h"
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -460,6 +462,36 @@ TEST(Module, ARepeatedRunAllocatesNothing) {
   EXPECT_EQ(allocations.load() - before, 0u);
   EXPECT_EQ(result.outputs()[0].data, memory);
 #endif
+}
+
+TEST(Module, ALaunchCostsLittle) {
+  TestArtefact a;
+  uint32_t n = a.symbol("n");
+  uint32_t x = a.input("x", DType::f32, {n});
+  uint32_t y = a.output("y", DType::f32, {n});
+  uint32_t main = a.region();
+  for (int i = 0; i < 1000; ++i)
+    a.launch(main, "scale", {x, y}, n);
+  for (int threads : {1, 2}) {
+    ModulePtr m = a.load({.threads = threads});
+    std::vector<float> data(2);
+    std::vector<int64_t> shape = {2};
+    knapper_tensor input = tensor(data, shape);
+    RunResult result;
+    std::vector<double> times;
+    for (int i = 0; i < 60; ++i) {
+      auto start = std::chrono::steady_clock::now();
+      ASSERT_TRUE(m->run({&input, 1}, {}, result));
+      times.push_back(std::chrono::duration<double, std::micro>(
+                          std::chrono::steady_clock::now() - start)
+                          .count() /
+                      1000);
+    }
+    std::sort(times.begin(), times.end());
+    printf("%d threads: %.3f us a launch, best %.3f us\n", threads,
+           times[times.size() / 2], times[0]);
+    EXPECT_LT(times[0], 5.0);
+  }
 }
 
 TEST(Module, TheNullDriverRunsEverythingButKernels) {

@@ -11,6 +11,7 @@ namespace knapper::cpu {
 struct Peaks {
   double fmaGflops = 0, fmaGflopsOneCore = 0;
   double copyGbps = 0, copyGbpsOneCore = 0;
+  bool undisturbed = false; // no other program took the cores meanwhile
 };
 
 /// Measures for about a second with `threads` threads.
@@ -18,7 +19,8 @@ Expected<Peaks> measurePeaks(int threads);
 
 /// The peaks of this machine: from $XDG_CACHE_HOME/knapper if they are there
 /// for this processor, instruction set and number of cores, else measured and
-/// stored. A cache that cannot be used is not an error.
+/// stored if the measurement was undisturbed. A cache that
+/// cannot be used is not an error.
 Expected<Peaks> machinePeaks();
 
 } // namespace knapper::cpu

@@ -50,9 +50,20 @@ struct alignas(128) ThreadPool::Worker {
   void *argument = nullptr;
   Block scratch;
   int index = 0;
-  alignas(128) std::atomic<uint32_t> done{0}; // last ticket finished
+  // Last ticket that somebody took on: the worker, or the caller when the
+  // worker was late.
+  alignas(128) std::atomic<uint32_t> claimed{0};
+  std::atomic<uint32_t> done{0}; // last ticket finished
   alignas(128) std::atomic<bool> parked{false};
   std::thread thread;
+
+  /// True for exactly one of worker and caller. The job stays as it is until
+  /// whoever got true has finished.
+  bool claim(uint32_t number) {
+    uint32_t previous = number - 1;
+    return claimed.compare_exchange_strong(previous, number,
+                                           std::memory_order_acq_rel);
+  }
 };
 
 ThreadPool::ThreadPool() : generation(forkGeneration()) {}
@@ -93,6 +104,8 @@ void ThreadPool::work(Worker &worker) {
     seen = worker.ticket.load(std::memory_order_acquire);
     if (stopping.load())
       return;
+    if (!worker.claim(seen))
+      continue;
     worker.job(worker.argument, worker.index, worker.scratch.data());
     worker.done.store(seen, std::memory_order_release);
   }
@@ -176,6 +189,12 @@ void ThreadPool::run(int count, Job job, void *argument, void *ownScratch) {
   for (int w = 0; w + 1 < count; ++w) {
     Worker &worker = *workers[w];
     uint32_t ticket = worker.ticket.load(std::memory_order_relaxed);
+    // Not begun yet: asleep, or its core is busy with something else.
+    if (worker.claim(ticket)) {
+      job(argument, w + 1, ownScratch);
+      worker.done.store(ticket, std::memory_order_relaxed);
+      continue;
+    }
     for (int i = 0; worker.done.load(std::memory_order_acquire) != ticket; ++i)
       if (i < kPausesBeforeYield)
         _mm_pause();

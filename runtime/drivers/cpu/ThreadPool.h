@@ -32,8 +32,10 @@ public:
   void release();
 
   using Job = void (*)(void *argument, int worker, void *scratch);
-  /// Calls job(argument, w, scratch of w) for every w in 0..workers-1, worker 0
-  /// with `ownScratch` on the calling thread; returns when all are done. The
+  /// Calls job(argument, w, scratch) once for every w in 0..workers-1, w = 0
+  /// with `ownScratch` on the calling thread; returns when all are done. What a
+  /// worker has not begun when the caller is through with its own, the caller
+  /// does too, with `ownScratch`: nobody waits for a sleeping thread. The
   /// caller holds the pool with at least as many.
   void run(int workers, Job job, void *argument, void *ownScratch);
 
