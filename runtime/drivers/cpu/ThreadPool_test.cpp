@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <ctime>
 #include <gtest/gtest.h>
 #include <mutex>
 #include <sys/wait.h>
@@ -158,7 +159,9 @@ TEST(ThreadPool, HandOffIsQuickWhileHot) {
   ThreadPool pool;
   ASSERT_EQ(pool.tryAcquire(2, 0, 1000), 2);
   std::vector<double> times;
-  auto end = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+  clock_t cpuBegin = clock();
+  auto begin = std::chrono::steady_clock::now();
+  auto end = begin + std::chrono::seconds(1);
   for (int i = 0; i < 20000 && std::chrono::steady_clock::now() < end; ++i) {
     Together both{1};
     auto start = std::chrono::steady_clock::now();
@@ -173,6 +176,13 @@ TEST(ThreadPool, HandOffIsQuickWhileHot) {
   RecordProperty("median_microseconds", std::to_string(median));
   printf("hand-off and return: median %.2f us, p10 %.2f us\n", median,
          times[times.size() / 10]);
-  // On a loaded machine only some hand-offs meet a running worker.
-  EXPECT_LT(times[0], 5.0);
+  // Both threads spin all the time: less than two cores' worth of time means
+  // that there was no second core.
+  double wall =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin)
+          .count();
+  double share = double(clock() - cpuBegin) / CLOCKS_PER_SEC / wall;
+  if (share < 1.8 && times[times.size() / 10] >= 5.0)
+    GTEST_SKIP() << "the machine is busy: " << share << " cores were free";
+  EXPECT_LT(times[times.size() / 10], 5.0);
 }
