@@ -33,6 +33,18 @@ struct Guard {
   std::string str() const;
 };
 
+/// A constant matrix operand that the schedule reads in panels: element (k, n)
+/// of the source lies at offset + k * rowStride + n * columnStride; the packed
+/// form is [ceil(columns / panel)][rows][panel], columns past the end zero.
+struct PackedOperand {
+  unsigned operand = 0;
+  int64_t rows = 0, columns = 0;
+  int64_t rowStride = 0, columnStride = 0, offset = 0;
+  int64_t panel = 0;
+
+  bool operator==(const PackedOperand &) const = default;
+};
+
 struct Schedule {
   std::string kind; ///< row of the table: "pointwise", "row_reduce", ...
   /// Tile sizes and choices, by the names the builder documents.
@@ -41,6 +53,8 @@ struct Schedule {
   ts::Dim grid;    ///< number of programs
   ts::Dim grain;   ///< least number of programs worth a thread
   ts::Dim scratch; ///< bytes of scratch a worker needs
+  /// All schedules of one kernel agree on these.
+  llvm::SmallVector<PackedOperand, 1> packed;
 
   int64_t at(llvm::StringRef name) const {
     return parameters.find(name.str())->second;

@@ -1,0 +1,49 @@
+//===- Compile.h - From a model to an artefact ----------------------------===//
+#pragma once
+
+#include "compiler/options/Options.h"
+#include "runtime/base/Error.h"
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace knapper {
+
+/// What to compile: a file (.onnx, or .mlir with tensor IR), or bytes.
+struct CompileInput {
+  std::string path;
+  std::string_view bytes; ///< used when `path` is empty; outlives the call
+};
+
+struct PhaseTime {
+  std::string name;
+  double seconds; ///< wall
+};
+
+/// What a compile did, for people and tests.
+struct CompileStats {
+  std::vector<PhaseTime> phases;
+  unsigned launches = 0, kernels = 0, variants = 0; ///< variants: x isa x guard
+  double variantCpuSeconds = 0; ///< CPU time of all variants together
+  double packSeconds = 0;       ///< evaluating, packing and writing constants
+  uint64_t artefactBytes = 0;
+  /// Text of the phase asked for by --stop-after.
+  std::string stopped;
+  bool fromCache = false;
+};
+
+using ProgressFn =
+    std::function<void(const char *phase, int done, int total)>;
+
+/// Compiles and writes the artefact to `outputPath` (atomically), or into an
+/// anonymous file whose descriptor is returned when `outputPath` is empty; the
+/// descriptor is the caller's, -1 when a file was written or --stop-after ended
+/// the compile. Thread-safe: calls share nothing.
+Expected<int> compileModel(const CompileInput &input, const Options &options,
+                           const std::string &outputPath,
+                           CompileStats *stats = nullptr,
+                           const ProgressFn &progress = {});
+
+} // namespace knapper
