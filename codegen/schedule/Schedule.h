@@ -33,13 +33,14 @@ struct Guard {
   std::string str() const;
 };
 
-/// A constant matrix operand that the schedule reads in panels: element (k, n)
-/// of the source lies at offset + k * rowStride + n * columnStride; the packed
+/// A constant matrix operand that the schedule reads in panels. The operand is
+/// a rows x columns matrix: its last dim is the columns and the dims before it
+/// the rows, or, when `transposed`, the first dim is the columns. The packed
 /// form is [ceil(columns / panel)][rows][panel], columns past the end zero.
 struct PackedOperand {
   unsigned operand = 0;
   int64_t rows = 0, columns = 0;
-  int64_t rowStride = 0, columnStride = 0, offset = 0;
+  bool transposed = false;
   int64_t panel = 0;
 
   bool operator==(const PackedOperand &) const = default;

@@ -1,10 +1,5 @@
 #include "compiler/kernels/KernelSet.h"
-#include "mlir/Bytecode/BytecodeWriter.h"
-#include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/IR/AttrTypeSubElements.h"
-#include "mlir/IR/IRMapping.h"
-#include "llvm/ADT/StringExtras.h"
-#include "llvm/Support/xxhash.h"
+#include "graph/fusion/Signature.h"
 
 using namespace mlir;
 
@@ -12,76 +7,38 @@ namespace knapper {
 
 using ts::Dim;
 
-/// A copy of the kernel in a module of its own, in canonical symbols.
-static UniqueKernel canonicalise(ts::KernelOp kernel,
-                                 ArrayRef<std::string> symbols) {
-  MLIRContext *context = kernel.getContext();
-  Location unknown = UnknownLoc::get(context);
+KernelUse KernelSet::add(ts::KernelOp kernel, ArrayRef<bool> constants) {
+  fusion::CanonicalKernel canonical = fusion::canonicalKernel(kernel);
+  KernelUse use;
+  use.bindings = canonical.symbols;
+  std::string key = canonical.signature;
+  for (bool constant : constants)
+    key += constant ? 'c' : 'v';
+  auto [it, isNew] = bySignature.try_emplace(key, kernels.size());
+  use.kernel = it->second;
+  if (!isNew)
+    return use;
   UniqueKernel unique;
-  unique.module = ModuleOp::create(unknown);
-  llvm::StringMap<Dim> renamed;
-  for (auto [i, name] : llvm::enumerate(symbols)) {
+  unique.text = std::move(canonical.text);
+  unique.signature = std::move(canonical.signature);
+  unique.constants.assign(constants.begin(), constants.end());
+  for (size_t i = 0; i < use.bindings.size(); ++i)
     unique.symbols.push_back("k" + std::to_string(i));
-    renamed[name] = Dim::symbol(context, unique.symbols.back());
-  }
-
-  OpBuilder builder(context);
-  builder.setInsertionPointToEnd(unique.module->getBody());
-  auto function = func::FuncOp::create(
-      builder, unknown, "kernel",
-      builder.getFunctionType(kernel.getOperandTypes(),
-                              kernel.getResultTypes()));
-  Block *body = function.addEntryBlock();
-  builder.setInsertionPointToEnd(body);
-  IRMapping mapping;
-  mapping.map(kernel.getInputs(), body->getArguments());
-  auto copy = cast<ts::KernelOp>(builder.clone(*kernel, mapping));
-  func::ReturnOp::create(builder, unknown, copy.getResults());
-
-  AttrTypeReplacer replacer;
-  replacer.addReplacement([&](ts::DimAttr dim) -> std::pair<Attribute, WalkResult> {
-    Dim result = Dim(dim).substitute(
-        [&](StringRef name) { return renamed.lookup(name); });
-    return {result.attr(), WalkResult::skip()};
-  });
-  replacer.recursivelyReplaceElementsIn(*unique.module, /*replaceAttrs=*/true,
-                                        /*replaceLocs=*/false,
-                                        /*replaceTypes=*/true);
-  unique.module->walk([&](Operation *op) {
-    op->setLoc(unknown);
-    for (Region &region : op->getRegions())
-      for (Block &block : region)
-        for (BlockArgument argument : block.getArguments())
-          argument.setLoc(unknown);
-  });
-  unique.kernel = *function.getBody().getOps<ts::KernelOp>().begin();
-  return unique;
+  unique.module = fusion::parseCanonicalKernel(unique.text, kernel.getContext());
+  unique.kernel = findKernel(*unique.module, constants);
+  // The real location of the first use, for diagnostics and reports.
+  unique.kernel->setLoc(kernel.getLoc());
+  kernels.push_back(std::move(unique));
+  return use;
 }
 
-KernelUse KernelSet::add(ts::KernelOp kernel) {
-  MLIRContext *context = kernel.getContext();
-  SmallVector<std::string> symbols = kernelSymbols(kernel);
-  KernelUse use;
-  for (const std::string &name : symbols)
-    use.bindings.push_back(Dim::symbol(context, name));
-  UniqueKernel unique = canonicalise(kernel, symbols);
-
-  std::string text;
-  llvm::raw_string_ostream stream(text);
-  unique.module->print(stream, OpPrintingFlags().printGenericOpForm());
-  unique.signature = llvm::utohexstr(llvm::xxh3_64bits(text), /*LowerCase=*/true,
-                                     /*Width=*/16);
-  auto [it, isNew] =
-      bySignature.try_emplace(unique.signature, kernels.size());
-  use.kernel = it->second;
-  if (isNew) {
-    // The real location of the first use, for diagnostics and reports.
-    unique.kernel->setLoc(kernel.getLoc());
-    llvm::raw_string_ostream bytes(unique.bytecode);
-    (void)writeBytecodeToFile(*unique.module, bytes);
-    kernels.push_back(std::move(unique));
-  }
-  return use;
+ts::KernelOp findKernel(Operation *module, ArrayRef<bool> constants) {
+  ts::KernelOp found;
+  module->walk([&](ts::KernelOp kernel) { found = kernel; });
+  if (found)
+    found->setAttr("ts.constants",
+                   DenseBoolArrayAttr::get(module->getContext(), constants));
+  return found;
 }
 
 Dim bind(Dim dim, const UniqueKernel &kernel, const KernelUse &use) {

@@ -9,7 +9,6 @@
 #pragma once
 
 #include "codegen/schedule/Schedule.h"
-#include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
 #include <string>
 #include <vector>
@@ -17,12 +16,12 @@
 namespace knapper {
 
 struct UniqueKernel {
-  /// func.func @kernel around one ts.kernel, in canonical symbols.
-  mlir::OwningOpRef<mlir::ModuleOp> module;
-  ts::KernelOp kernel; ///< inside `module`
+  std::string text;      ///< canonical module, for other contexts
+  std::string signature; ///< 16 hex digits, equal in every process
   std::vector<std::string> symbols;
-  std::string signature; ///< hex of a hash, equal in every process
-  std::string bytecode;  ///< of `module`, for other contexts
+  llvm::SmallVector<bool> constants; ///< which operands are constants
+  mlir::OwningOpRef<mlir::Operation *> module;
+  ts::KernelOp kernel; ///< inside `module`
   llvm::SmallVector<Schedule> schedules;
 };
 
@@ -33,15 +32,18 @@ struct KernelUse {
 
 class KernelSet {
 public:
-  /// Adds the kernel or finds its equal.
-  KernelUse add(ts::KernelOp kernel);
-  /// Which of the operands are constants is part of a kernel's identity, since
-  /// schedules read packed constants: the attribute `ts.constants` says it.
+  /// Adds the kernel or finds its equal. Which operands are constants is part
+  /// of a kernel's identity, since schedules read packed ones.
+  KernelUse add(ts::KernelOp kernel, llvm::ArrayRef<bool> constants);
   std::vector<UniqueKernel> kernels;
 
 private:
   llvm::StringMap<unsigned> bySignature;
 };
+
+/// The kernel of a canonical module, its constant operands marked in the
+/// attribute `ts.constants` (an i1 array) for schedules to read.
+ts::KernelOp findKernel(mlir::Operation *module, llvm::ArrayRef<bool> constants);
 
 /// The dim in terms of the launch: canonical symbols replaced.
 ts::Dim bind(ts::Dim dim, const UniqueKernel &kernel, const KernelUse &use);

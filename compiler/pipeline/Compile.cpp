@@ -1,0 +1,166 @@
+#include "compiler/pipeline/Compile.h"
+#include "compiler/exec/Origin.h"
+#include "compiler/pipeline/Phases.h"
+#include "compiler/pipeline/Sources.h"
+#include "compiler/registration/Registration.h"
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/IR/Verifier.h"
+#include "runtime/base/Log.h"
+#include "targets/cpu/CpuTarget.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/Path.h"
+#include <chrono>
+
+using namespace mlir;
+
+namespace knapper {
+
+CompileState::CompileState(const CompileInput &input, const Options &options)
+    : input(input), options(options),
+      context(std::make_unique<MLIRContext>(MLIRContext::Threading::DISABLED)),
+      sources(std::make_unique<Sources>()) {
+  DialectRegistry registry;
+  registerAllKnapperDialects(registry);
+  context->appendDialectRegistry(registry);
+  context->loadAllAvailableDialects();
+}
+CompileState::~CompileState() = default;
+
+namespace {
+
+const Phase *findPhase(std::string_view name) {
+  for (const Phase &phase : phases())
+    if (phase.name == name)
+      return &phase;
+  return nullptr;
+}
+
+Status checkPhaseName(std::string_view option, const std::string &value) {
+  if (value.empty() || findPhase(value) ||
+      (option == "print-after" && value == "all"))
+    return success();
+  std::string names;
+  for (const Phase &phase : phases())
+    names += (names.empty() ? "" : ", ") + std::string(phase.name);
+  return userError("there is no phase '" + value + "'",
+                   "option " + std::string(option), "one of: " + names);
+}
+
+Status chooseTargets(CompileState &state) {
+  for (const std::string &isa : splitList(state.options.isa)) {
+    Expected<TargetDesc> target = cpuTarget(isa);
+    if (!target)
+      return target.takeError();
+    state.targets.push_back(*target);
+  }
+  if (state.targets.empty())
+    return userError("no instruction set is given", "option isa",
+                     "leave it out for all");
+  return success();
+}
+
+Status writeDump(const CompileState &state, unsigned number, const Phase &phase,
+                 const std::string &text) {
+  SmallString<256> path(state.options.dumpDir);
+  if (std::error_code code = llvm::sys::fs::create_directories(path))
+    return userError("cannot make the folder: " + code.message(),
+                     path.str().str());
+  bool isIr = phase.out <= Level::tile;
+  llvm::sys::path::append(
+      path, llvm::formatv("{0:2}_{1}.{2}", llvm::fmt_pad(number, 0, 0), phase.name,
+                          isIr ? "mlir" : "txt")
+                .str());
+  std::error_code code;
+  llvm::raw_fd_ostream file(path, code);
+  if (!code) {
+    file << text;
+    file.close();
+    code = file.error();
+  }
+  if (code)
+    return userError("cannot write the dump: " + code.message(),
+                     path.str().str());
+  return success();
+}
+
+} // namespace
+
+Expected<int> compileModel(const CompileInput &input, const Options &options,
+                           const std::string &outputPath, CompileStats *stats,
+                           const ProgressFn &progress) {
+  CompileStats own;
+  CompileState state(input, options);
+  state.stats = stats ? stats : &own;
+  state.outputPath = outputPath;
+  for (auto [name, value] :
+       {std::pair<const char *, const std::string &>("stop-after",
+                                                     options.stopAfter),
+        {"start-from", options.startFrom},
+        {"print-after", options.printAfter}})
+    if (Status status = checkPhaseName(name, value); !status)
+      return status.takeError();
+  if (Status status = chooseTargets(state); !status)
+    return status.takeError();
+
+  // Diagnostics become Errors; nothing is printed behind the caller's back.
+  ScopedDiagnosticHandler handler(state.context.get(), [&](Diagnostic &d) {
+    if (d.getSeverity() == DiagnosticSeverity::Error)
+      state.diagnostics.push_back(
+          internalError(d.str(), originText(d.getLocation())));
+    return success();
+  });
+
+  const Phase *first = findPhase(options.startFrom);
+  if (first && first->in != Level::tensor && first->in != Level::kernel)
+    return userError(std::string("cannot begin with phase ") + first->name,
+                     "option start-from",
+                     "a phase that reads tensor or kernel IR: simplify, fuse, "
+                     "schedule");
+  bool begun = !first;
+  int number = 0, total = static_cast<int>(phases().size());
+  for (const Phase &phase : phases()) {
+    ++number;
+    bool isImport = phase.in == Level::none;
+    if (&phase == first)
+      begun = true;
+    if (!begun && !isImport)
+      continue;
+    if (progress)
+      progress(phase.name, number - 1, total);
+    auto start = std::chrono::steady_clock::now();
+    state.diagnostics.clear();
+    if (Status status = phase.run(state); !status)
+      return status.takeError();
+    if (options.verifyEach && state.module && mlir::failed(verify(*state.module)))
+      return state.diagnostics.empty()
+                 ? internalError("the program is not valid", phase.name)
+                 : state.diagnostics.front();
+    state.stats->phases.push_back(
+        {phase.name,
+         std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
+             .count()});
+    bool stop = options.stopAfter == phase.name;
+    bool print = options.printAfter == "all" || options.printAfter == phase.name;
+    bool dump = !options.dumpDir.empty() && phase.out != Level::artefact;
+    if (stop || print || dump) {
+      std::string text = phase.out == Level::artefact && stop
+                             ? std::string()
+                             : printState(state, phase);
+      if (print)
+        log(LogLevel::info, std::string("after ") + phase.name + ":\n" + text);
+      if (dump)
+        if (Status status = writeDump(state, number, phase, text); !status)
+          return status.takeError();
+      if (stop) {
+        state.stats->stopped = std::move(text);
+        return state.outputFd;
+      }
+    }
+  }
+  if (progress)
+    progress("done", total, total);
+  return state.outputFd;
+}
+
+} // namespace knapper

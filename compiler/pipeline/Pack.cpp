@@ -1,0 +1,166 @@
+#include "compiler/pipeline/Pack.h"
+#include "compiler/constants/ConstantFiles.h"
+#include "compiler/constants/EvaluateConstants.h"
+#include "compiler/exec/Origin.h"
+#include "compiler/pipeline/Sources.h"
+#include "knapper/knapper.h"
+#include "runtime/module/ArtefactWriter.h"
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+using namespace mlir;
+
+namespace knapper {
+namespace {
+
+double secondsSince(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
+      .count();
+}
+
+/// Evaluates one request and writes it where it was reserved.
+Status packConstant(const ConstantRequest &request, const ConstantFiles &files,
+                    ArtefactWriter &writer, uint64_t offset,
+                    fb::BufferT &buffer) {
+  Expected<ConstantView> view = evaluateConstant(request.value, files);
+  if (!view)
+    return view.takeError();
+  std::vector<std::byte> storage;
+  std::span<const std::byte> bytes;
+  if (const std::optional<PackedOperand> &packing = request.packing) {
+    ConstantView source =
+        view->dims.size() == 2 ? std::move(*view) : view->dense();
+    int64_t kStride, nStride;
+    if (source.dims.size() == 2) {
+      kStride = source.strides[packing->transposed ? 1 : 0];
+      nStride = source.strides[packing->transposed ? 0 : 1];
+    } else {
+      kStride = packing->transposed ? 1 : packing->columns;
+      nStride = packing->transposed ? packing->rows : 1;
+    }
+    storage.resize(packedPanelBytes(packing->rows, packing->columns,
+                                    packing->panel, source.dtype));
+    packPanels(storage.data(),
+               PanelSource{source.data, packing->rows, packing->columns,
+                           kStride, nStride},
+               packing->panel, source.dtype, 1);
+    bytes = storage;
+  } else if (view->isDense()) {
+    bytes = {reinterpret_cast<const std::byte *>(view->data), view->bytes()};
+    // Written straight from the model's file.
+    if (bytes.size() != buffer.constant_bytes)
+      return internalError("a constant has another size than planned");
+  } else {
+    storage.resize(view->bytes());
+    view->copyTo(storage.data());
+    bytes = storage;
+  }
+  Expected<WrittenConstant> written = writer.writeConstant(offset, bytes);
+  if (!written)
+    return written.takeError();
+  buffer.constant_offset = written->offset;
+  buffer.constant_bytes = written->bytes;
+  buffer.constant_hash = written->hash;
+  return success();
+}
+
+/// All constants, on several threads; the file does not depend on scheduling.
+Status packConstants(CompileState &state, ArtefactWriter &writer) {
+  SmallVector<std::string_view> memory = state.sources->buffers();
+  Expected<ConstantFiles> files = ConstantFiles::open(*state.module, memory);
+  if (!files)
+    return files.takeError();
+  std::vector<ConstantRequest> &requests = state.exec.constants;
+  std::vector<uint64_t> offsets;
+  for (const ConstantRequest &request : requests)
+    offsets.push_back(writer.reserveConstant(
+        state.exec.program->buffers[request.buffer]->constant_bytes));
+  std::atomic<size_t> next = 0;
+  std::mutex mutex;
+  std::optional<Error> firstError;
+  auto work = [&] {
+    for (size_t i; (i = next++) < requests.size();) {
+      Status status =
+          packConstant(requests[i], *files, writer, offsets[i],
+                       *state.exec.program->buffers[requests[i].buffer]);
+      if (!status) {
+        std::lock_guard lock(mutex);
+        if (!firstError)
+          firstError = status.takeError();
+        return;
+      }
+    }
+  };
+  unsigned threads = std::max(1u, std::thread::hardware_concurrency());
+  std::vector<std::thread> workers;
+  for (unsigned i = 1; i < threads && i < requests.size(); ++i)
+    workers.emplace_back(work);
+  work();
+  for (std::thread &worker : workers)
+    worker.join();
+  if (firstError)
+    return std::move(*firstError);
+  return success();
+}
+
+} // namespace
+
+Status packArtefact(CompileState &state,
+                    const std::vector<std::string> &kernelNames) {
+  auto writer = state.outputPath.empty()
+                    ? ArtefactWriter::createInMemory()
+                    : ArtefactWriter::create(state.outputPath);
+  if (!writer)
+    return writer.takeError();
+  auto start = std::chrono::steady_clock::now();
+  if (Status status = packConstants(state, **writer); !status)
+    return status;
+  state.stats->packSeconds = secondsSince(start);
+
+  fb::ArtefactT header;
+  header.producer = std::string("knapper ") + knapper_version();
+  StringRef path = state.input.path;
+  header.created_from = path.substr(path.rfind('/') + 1).str();
+  for (const TargetDesc &target : state.targets) {
+    auto entry = std::make_unique<fb::TargetT>();
+    entry->device = "cpu";
+    entry->isa = target.isa;
+    header.targets.push_back(std::move(entry));
+  }
+  unsigned index = 0;
+  for (const UniqueKernel &unique : state.kernels.kernels)
+    for (size_t i = 0; i < unique.schedules.size(); ++i) {
+      auto kernel = std::make_unique<fb::KernelT>();
+      kernel->name = kernelNames[index++];
+      kernel->num_buffers = ts::KernelOp(unique.kernel).getInputs().size() +
+                            ts::KernelOp(unique.kernel).getResults().size();
+      kernel->num_symbols = unique.symbols.size();
+      for (auto [t, image] : llvm::enumerate(state.images)) {
+        auto code = std::make_unique<fb::KernelCodeT>();
+        code->target = t;
+        auto entry = image.image.entries.find(kernel->name);
+        if (entry == image.image.entries.end())
+          return internalError("kernel " + kernel->name + " was not linked for " +
+                               image.isa);
+        code->entry = entry->second;
+        kernel->codes.push_back(std::move(code));
+      }
+      header.kernels.push_back(std::move(kernel));
+    }
+  for (auto [t, image] : llvm::enumerate(state.images))
+    (*writer)->addCode(t, std::as_bytes(std::span(image.image.elf)));
+  std::string report = reportJson(state);
+  (*writer)->addSection(fb::SectionKind::report,
+                        std::as_bytes(std::span(report)));
+  header.programs.push_back(std::move(state.exec.program));
+  Expected<uint64_t> bytes = (*writer)->finish(std::move(header));
+  if (!bytes)
+    return bytes.takeError();
+  state.stats->artefactBytes = *bytes;
+  if (state.outputPath.empty())
+    state.outputFd = (*writer)->takeFd();
+  return success();
+}
+
+} // namespace knapper
