@@ -8,7 +8,6 @@
 #include "runtime/base/Log.h"
 #include "targets/cpu/CpuTarget.h"
 #include "llvm/Support/FileSystem.h"
-#include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/Path.h"
 #include <chrono>
 
@@ -67,10 +66,9 @@ Status writeDump(const CompileState &state, unsigned number, const Phase &phase,
     return userError("cannot make the folder: " + code.message(),
                      path.str().str());
   bool isIr = phase.out <= Level::tile;
-  llvm::sys::path::append(
-      path, llvm::formatv("{0:2}_{1}.{2}", llvm::fmt_pad(number, 0, 0), phase.name,
-                          isIr ? "mlir" : "txt")
-                .str());
+  std::string digits = (number < 10 ? "0" : "") + std::to_string(number);
+  llvm::sys::path::append(path, digits + "_" + phase.name +
+                                    (isIr ? ".mlir" : ".txt"));
   std::error_code code;
   llvm::raw_fd_ostream file(path, code);
   if (!code) {
@@ -108,7 +106,7 @@ Expected<int> compileModel(const CompileInput &input, const Options &options,
     if (d.getSeverity() == DiagnosticSeverity::Error)
       state.diagnostics.push_back(
           internalError(d.str(), originText(d.getLocation())));
-    return success();
+    return mlir::success();
   });
 
   const Phase *first = findPhase(options.startFrom);

@@ -32,6 +32,9 @@ struct CompileStats {
   /// Text of the phase asked for by --stop-after.
   std::string stopped;
   bool fromCache = false;
+
+  /// {"phases": [{"name", "seconds"}], "launches", "kernels", ...}
+  std::string json() const;
 };
 
 using ProgressFn =

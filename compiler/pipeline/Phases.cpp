@@ -4,6 +4,7 @@
 #include "compiler/registration/Registration.h"
 #include "graph/fusion/Constants.h"
 #include "graph/fusion/FormKernels.h"
+#include "graph/fusion/Signature.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/Verifier.h"
@@ -164,7 +165,7 @@ std::string printState(CompileState &state, const Phase &phase) {
       for (const UniqueKernel &unique : state.kernels.kernels)
         for (const Schedule &schedule : unique.schedules)
           stream << "// " << unique.signature << " "
-                 << stringifyHero(unique.kernel.getHero()) << ": "
+                 << stringifyHero(ts::KernelOp(unique.kernel).getHero()) << ": "
                  << schedule.label() << " when " << schedule.guard.str()
                  << ", grid " << schedule.grid.str() << "\n";
     break;

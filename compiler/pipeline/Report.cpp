@@ -8,16 +8,28 @@ using namespace mlir;
 
 namespace knapper {
 
+static nlohmann::ordered_json statsJson(const CompileStats &stats) {
+  nlohmann::ordered_json json;
+  json["launches"] = stats.launches;
+  json["kernels"] = stats.kernels;
+  json["variants"] = stats.variants;
+  json["variant_cpu_seconds"] = stats.variantCpuSeconds;
+  json["pack_seconds"] = stats.packSeconds;
+  json["artefact_bytes"] = stats.artefactBytes;
+  json["from_cache"] = stats.fromCache;
+  json["phases"] = nlohmann::json::array();
+  for (const PhaseTime &phase : stats.phases)
+    json["phases"].push_back(
+        {{"name", phase.name}, {"seconds", phase.seconds}});
+  return json;
+}
+
+std::string CompileStats::json() const { return statsJson(*this).dump(); }
+
 std::string reportJson(const CompileState &state) {
   nlohmann::ordered_json report;
   const CompileStats &stats = *state.stats;
-  report["launches"] = stats.launches;
-  report["kernels"] = stats.kernels;
-  report["variants"] = stats.variants;
-  report["variant_cpu_seconds"] = stats.variantCpuSeconds;
-  report["pack_seconds"] = stats.packSeconds;
-  for (const PhaseTime &phase : stats.phases)
-    report["phases"].push_back({{"name", phase.name}, {"seconds", phase.seconds}});
+  report["compile"] = statsJson(stats);
   for (auto [i, unique] : llvm::enumerate(state.kernels.kernels)) {
     nlohmann::ordered_json kernel;
     kernel["signature"] = unique.signature;

@@ -214,9 +214,14 @@ typedef struct {
   /* Called as phases start, from the compiling thread; may be NULL. */
   void (*progress)(void *user, const char *phase, int32_t done, int32_t total);
   void *progress_user;
+  /* Unless NULL, set to a string that knapper_string_release frees (or NULL):
+   * the program after the phase that "stop-after" names; and what the compile
+   * did as JSON: phases with seconds, launches, kernels, variants, bytes. */
+  char **stopped_text;
+  char **stats_json;
 } knapper_compile_options;
 #define KNAPPER_COMPILE_OPTIONS_INIT                                           \
-  {sizeof(knapper_compile_options), 0, 0, 0, 0, 0, 0, 0, 0}
+  {sizeof(knapper_compile_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 /* Compiles and, unless out is NULL, loads the result. */
 KNAPPER_API knapper_error *
 knapper_compile(const knapper_compile_options *options,

@@ -1,0 +1,1 @@
+// Some targets consist of archives alone; CMake wants a source.
