@@ -1,6 +1,8 @@
 // libknapper: the compile half of the C API.
-#include "capi/Handles.h"
 #include "compiler/pipeline/Compile.h"
+#include "capi/Handles.h"
+#include "compiler/report/Html.h"
+#include "frontends/onnx/Inspect.h"
 #include "runtime/module/Artefact.h"
 
 #include <cstdlib>
@@ -111,5 +113,43 @@ knapper_error *knapper_compile(const knapper_compile_options *given,
     if (!loaded)
       return loaded.takeError();
     return capi::openModule(std::move(*loaded), load, out);
+  });
+}
+
+knapper_error *knapper_inspect(const knapper_compile_options *given,
+                               char **json) {
+  return capi::guarded([&]() -> Status {
+    const char *function = "knapper_inspect";
+    if (!json || !given)
+      return userError("an argument is NULL", function);
+    *json = nullptr;
+    auto options = readCompileOptions(given, function);
+    if (!options)
+      return options.takeError();
+    auto input = readInput(*options, function);
+    if (!input)
+      return input.takeError();
+    OnnxSource source;
+    source.path = input->path;
+    source.bytes = input->bytes;
+    Expected<std::string> text = inspectOnnx(source);
+    if (!text)
+      return text.takeError();
+    return capi::copyString(*text, json);
+  });
+}
+
+knapper_error *knapper_explain(const knapper_module *module, char **html) {
+  return capi::guarded([&]() -> Status {
+    if (!module || !html)
+      return userError("an argument is NULL", "knapper_explain");
+    *html = nullptr;
+    const char *description = nullptr;
+    if (knapper_error *error = knapper_module_describe(module, &description)) {
+      Error copy = error->error;
+      knapper_error_release(error);
+      return copy;
+    }
+    return capi::copyString(reportHtml(description), html);
   });
 }

@@ -166,21 +166,21 @@ FailureOr<Place> Builder::placeOf(Value value) {
 FailureOr<Place>
 Builder::placeOfConstant(Value value, std::optional<PackedOperand> packing) {
   if (packing)
-    packing->operand = 0; // which operand reads it does not tell constants apart
+    packing->operand =
+        0; // which operand reads it does not tell constants apart
   for (const ConstantRequest &request : result.constants)
     if (request.value == value && request.packing == packing)
       return Place{request.buffer, zero};
   Dim bytes = ts::byteCount(value.getType());
   if (packing) {
-    int64_t panels =
-        (packing->columns + packing->panel - 1) / packing->panel;
+    int64_t panels = (packing->columns + packing->panel - 1) / packing->panel;
     bytes = zero + panels * packing->panel * packing->rows *
                        ts::elementBytes(ts::elementTypeOf(value));
   }
   if (!bytes.asConstant())
     return emitError(value.getLoc(), "a constant has a symbolic size");
-  uint32_t buffer = addBuffer(fb::BufferKind::constant, 0, bytes,
-                              originText(value.getLoc()));
+  uint32_t buffer =
+      addBuffer(fb::BufferKind::constant, 0, bytes, originText(value.getLoc()));
   program.buffers[buffer]->constant_bytes = *bytes.asConstant();
   result.constants.push_back({value, packing, buffer});
   return Place{buffer, zero};
@@ -222,9 +222,9 @@ LogicalResult Builder::addLaunch(ts::KernelOp kernel) {
       place.buffer = addBuffer(fb::BufferKind::output, it->second,
                                ts::byteCount(output.getType()), "");
     else
-      place.buffer = addBuffer(fb::BufferKind::temp, 0,
-                               ts::byteCount(output.getType()),
-                               originText(kernel.getLoc()));
+      place.buffer =
+          addBuffer(fb::BufferKind::temp, 0, ts::byteCount(output.getType()),
+                    originText(kernel.getLoc()));
     places[output] = place;
     launch.args.push_back(touch(place));
   }
@@ -260,8 +260,7 @@ void Builder::addCheck(ts::DimCastOp op) {
     if (from == to)
       continue;
     auto check = std::make_unique<fb::CheckT>();
-    check->value = scalars.get(
-        Guard{{{from, ts::ComparePredicate::eq, to}}});
+    check->value = scalars.get(Guard{{{from, ts::ComparePredicate::eq, to}}});
     check->message = "sizes " + from.str() + " and " + to.str() +
                      " must be equal for this model";
     check->where = originText(op.getLoc());
@@ -273,8 +272,7 @@ void Builder::addCheck(ts::DimCastOp op) {
 LogicalResult Builder::addOutputs(func::ReturnOp op) {
   for (auto [i, value] : llvm::enumerate(op.getOperands())) {
     auto [root, offset] = rootOf(value);
-    if (auto it = returned.find(root);
-        it != returned.end() && it->second == i)
+    if (auto it = returned.find(root); it != returned.end() && it->second == i)
       continue; // the kernel wrote the output itself
     // An input, a constant, a part of something, or a value returned twice.
     FailureOr<Place> from = placeOf(value);

@@ -8,8 +8,8 @@
 #pragma once
 
 #include "compiler/kernels/KernelSet.h"
-#include "runtime/module/artefact_generated.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "runtime/module/artefact_generated.h"
 #include <memory>
 #include <optional>
 #include <vector>
@@ -18,9 +18,9 @@ namespace knapper {
 
 /// A constant buffer to be filled when packing.
 struct ConstantRequest {
-  mlir::Value value;                  ///< a constant expression
+  mlir::Value value; ///< a constant expression
   std::optional<PackedOperand> packing;
-  uint32_t buffer;                    ///< index into Program.buffers
+  uint32_t buffer; ///< index into Program.buffers
 };
 
 struct ExecProgram {

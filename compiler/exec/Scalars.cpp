@@ -37,8 +37,8 @@ uint32_t ScalarTable::get(ts::Dim dim) {
   if (auto it = dims.find(dim.attr()); it != dims.end())
     return it->second;
   std::optional<uint32_t> sum;
-  for (auto [coefficient, monomial] : llvm::zip(
-           dim.attr().getCoefficients(), dim.attr().getMonomials())) {
+  for (auto [coefficient, monomial] :
+       llvm::zip(dim.attr().getCoefficients(), dim.attr().getMonomials())) {
     std::optional<uint32_t> term;
     if (coefficient != 1 || monomial.empty())
       term = constant(coefficient);

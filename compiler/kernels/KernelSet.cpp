@@ -24,7 +24,8 @@ KernelUse KernelSet::add(ts::KernelOp kernel, ArrayRef<bool> constants) {
   unique.constants.assign(constants.begin(), constants.end());
   for (size_t i = 0; i < use.bindings.size(); ++i)
     unique.symbols.push_back("k" + std::to_string(i));
-  unique.module = fusion::parseCanonicalKernel(unique.text, kernel.getContext());
+  unique.module =
+      fusion::parseCanonicalKernel(unique.text, kernel.getContext());
   unique.kernel = findKernel(*unique.module, constants);
   // The real location of the first use, for diagnostics and reports.
   unique.kernel->setLoc(kernel.getLoc());

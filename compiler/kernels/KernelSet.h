@@ -43,7 +43,8 @@ private:
 
 /// The kernel of a canonical module, its constant operands marked in the
 /// attribute `ts.constants` (an i1 array) for schedules to read.
-ts::KernelOp findKernel(mlir::Operation *module, llvm::ArrayRef<bool> constants);
+ts::KernelOp findKernel(mlir::Operation *module,
+                        llvm::ArrayRef<bool> constants);
 
 /// The dim in terms of the launch: canonical symbols replaced.
 ts::Dim bind(ts::Dim dim, const UniqueKernel &kernel, const KernelUse &use);

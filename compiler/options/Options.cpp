@@ -23,8 +23,7 @@ std::optional<int64_t> parseNumber(std::string_view text) {
 Error badValue(std::string_view name, std::string_view value,
                std::string expected) {
   return userError("'" + std::string(value) + "' is no value for it",
-                   "option " + std::string(name),
-                   "use " + std::move(expected));
+                   "option " + std::string(name), "use " + std::move(expected));
 }
 
 Status parse(std::string &field, std::string_view name, std::string_view value,

@@ -91,11 +91,10 @@ Expected<int> compileModel(const CompileInput &input, const Options &options,
   CompileState state(input, options);
   state.stats = stats ? stats : &own;
   state.outputPath = outputPath;
-  for (auto [name, value] :
-       {std::pair<const char *, const std::string &>("stop-after",
-                                                     options.stopAfter),
-        {"start-from", options.startFrom},
-        {"print-after", options.printAfter}})
+  for (auto [name, value] : {std::pair<const char *, const std::string &>(
+                                 "stop-after", options.stopAfter),
+                             {"start-from", options.startFrom},
+                             {"print-after", options.printAfter}})
     if (Status status = checkPhaseName(name, value); !status)
       return status.takeError();
   if (Status status = chooseTargets(state); !status)
@@ -130,7 +129,8 @@ Expected<int> compileModel(const CompileInput &input, const Options &options,
     state.diagnostics.clear();
     if (Status status = phase.run(state); !status)
       return status.takeError();
-    if (options.verifyEach && state.module && mlir::failed(verify(*state.module)))
+    if (options.verifyEach && state.module &&
+        mlir::failed(verify(*state.module)))
       return state.diagnostics.empty()
                  ? internalError("the program is not valid", phase.name)
                  : state.diagnostics.front();
@@ -139,7 +139,8 @@ Expected<int> compileModel(const CompileInput &input, const Options &options,
          std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
              .count()});
     bool stop = options.stopAfter == phase.name;
-    bool print = options.printAfter == "all" || options.printAfter == phase.name;
+    bool print =
+        options.printAfter == "all" || options.printAfter == phase.name;
     bool dump = !options.dumpDir.empty() && phase.out != Level::artefact;
     if (stop || print || dump) {
       std::string text = phase.out == Level::artefact && stop

@@ -37,8 +37,7 @@ struct CompileStats {
   std::string json() const;
 };
 
-using ProgressFn =
-    std::function<void(const char *phase, int done, int total)>;
+using ProgressFn = std::function<void(const char *phase, int done, int total)>;
 
 /// Compiles and writes the artefact to `outputPath` (atomically), or into an
 /// anonymous file whose descriptor is returned when `outputPath` is empty; the

@@ -31,10 +31,10 @@ static Status parseTensorIr(CompileState &state) {
 Status importModel(CompileState &state) {
   StringRef path = state.input.path;
   bool text = path.ends_with(".mlir") ||
-              (path.empty() && StringRef(state.input.bytes.data(),
-                                         std::min<size_t>(
-                                             state.input.bytes.size(), 8192))
-                                   .contains("func.func"));
+              (path.empty() &&
+               StringRef(state.input.bytes.data(),
+                         std::min<size_t>(state.input.bytes.size(), 8192))
+                   .contains("func.func"));
   if (text) {
     if (Status status = parseTensorIr(state); !status)
       return status;

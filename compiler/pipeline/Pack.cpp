@@ -141,8 +141,8 @@ Status packArtefact(CompileState &state,
         code->target = t;
         auto entry = image.image.entries.find(kernel->name);
         if (entry == image.image.entries.end())
-          return internalError("kernel " + kernel->name + " was not linked for " +
-                               image.isa);
+          return internalError("kernel " + kernel->name +
+                               " was not linked for " + image.isa);
         code->entry = entry->second;
         kernel->codes.push_back(std::move(code));
       }

@@ -61,7 +61,8 @@ std::string kernelName(const UniqueKernel &unique, size_t index) {
 
 /// Tile programs of one unique kernel and schedule, in any context.
 OwningOpRef<ModuleOp> buildTile(const UniqueKernel &unique, size_t index,
-                                MLIRContext &context, const TargetDesc &target) {
+                                MLIRContext &context,
+                                const TargetDesc &target) {
   OwningOpRef<Operation *> source =
       fusion::parseCanonicalKernel(unique.text, &context);
   if (!source)
@@ -76,8 +77,9 @@ OwningOpRef<ModuleOp> buildTile(const UniqueKernel &unique, size_t index,
     return {};
   OwningOpRef<ModuleOp> module = ModuleOp::create(UnknownLoc::get(&context));
   OpBuilder builder = OpBuilder::atBlockEnd(module->getBody());
-  if (mlir::failed(buildTileProgram(builder, kernel, (*schedules)[index], target,
-                                    kernelName(unique, index), unique.symbols)))
+  if (mlir::failed(buildTileProgram(builder, kernel, (*schedules)[index],
+                                    target, kernelName(unique, index),
+                                    unique.symbols)))
     return {};
   return module;
 }
@@ -89,11 +91,11 @@ Status runEmit(CompileState &state) {
   std::vector<KernelJob> jobs;
   for (const UniqueKernel &unique : state.kernels.kernels)
     for (size_t i = 0; i < unique.schedules.size(); ++i)
-      jobs.push_back({kernelName(unique, i),
-                      [&unique, i](MLIRContext &context,
-                                   const TargetDesc &target) {
-                        return buildTile(unique, i, context, target);
-                      }});
+      jobs.push_back(
+          {kernelName(unique, i),
+           [&unique, i](MLIRContext &context, const TargetDesc &target) {
+             return buildTile(unique, i, context, target);
+           }});
   unsigned threads = state.options.threads
                          ? static_cast<unsigned>(state.options.threads)
                          : std::max(1u, std::thread::hardware_concurrency());
@@ -140,9 +142,10 @@ std::span<const Phase> phases() {
       {"simplify", L::tensor, L::tensor,
        "algebra, composites, merged products, layout, dtype", runSimplify},
       {"fuse", L::tensor, L::kernel, "regions that become one launch", runFuse},
-      {"schedule", L::kernel, L::kernel, "equal kernels once, tile sizes, guards",
-       runSchedule},
-      {"tile", L::kernel, L::tile, "what one program of each grid does", runTile},
+      {"schedule", L::kernel, L::kernel,
+       "equal kernels once, tile sizes, guards", runSchedule},
+      {"tile", L::kernel, L::tile, "what one program of each grid does",
+       runTile},
       {"emit", L::tile, L::object,
        "vectors, machine code and link for every instruction set", runEmit},
       {"plan", L::kernel, L::exec, "buffers, live ranges, size arithmetic",

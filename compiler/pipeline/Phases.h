@@ -2,7 +2,8 @@
 //
 // Read Phases.cpp from top to bottom to know what happens to a model. The table
 // says for each phase its name, the IR level it takes and leaves, the passes it
-// runs and the function that does it; --stop-after, --start-from, --print-after,
+// runs and the function that does it; --stop-after, --start-from,
+// --print-after,
 // --dump-dir, timings, verification and the off switches come from it.
 //
 //===----------------------------------------------------------------------===//

@@ -33,7 +33,8 @@ std::string reportJson(const CompileState &state) {
   for (auto [i, unique] : llvm::enumerate(state.kernels.kernels)) {
     nlohmann::ordered_json kernel;
     kernel["signature"] = unique.signature;
-    kernel["hero"] = ts::stringifyHero(ts::KernelOp(unique.kernel).getHero()).str();
+    kernel["hero"] =
+        ts::stringifyHero(ts::KernelOp(unique.kernel).getHero()).str();
     kernel["text"] = unique.text;
     for (const Schedule &schedule : unique.schedules)
       kernel["schedules"].push_back({{"label", schedule.label()},
@@ -43,8 +44,7 @@ std::string reportJson(const CompileState &state) {
   }
   report["fusion"] = nlohmann::json::parse(state.fusionReport.json(), nullptr,
                                            /*allow_exceptions=*/false);
-  return report.dump(-1, ' ', false,
-                     nlohmann::json::error_handler_t::replace);
+  return report.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 } // namespace knapper
