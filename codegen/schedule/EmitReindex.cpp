@@ -74,13 +74,12 @@ Value Emitter::emitIota(ts::IotaOp op, const Coord &coord) {
 /// Splits both sides into the smallest groups of dims with equal products, so
 /// that only the dims that really change are taken apart:
 ///   [B, S, 768] -> [B, S, 12, 64]: groups (B | B) (S | S) (768 | 12, 64)
-Value Emitter::emitReshape(ts::ReshapeOp op, const Coord &coord) {
-  SmallVector<Dim> from = ts::dimsOf(op.getInput()),
-                   to = ts::dimsOf(op.getResult());
+Coord Emitter::reshape(const Coord &coord, ArrayRef<Dim> to,
+                       ArrayRef<Dim> from) {
   Coord result = coord;
   result.dims.assign(from.size(), LaneIndex{constant(0)});
   size_t i = from.size(), j = to.size();
-  MLIRContext *context = op.getContext();
+  MLIRContext *context = builder.getContext();
   while (i > 0 || j > 0) {
     size_t i0 = i, j0 = j;
     Dim a = Dim::constant(context, 1), b = a;
@@ -123,7 +122,12 @@ Value Emitter::emitReshape(ts::ReshapeOp op, const Coord &coord) {
          llvm::enumerate(split(position, fromGroup, coord.lanes)))
       result.dims[i + k] = index;
   }
-  return emit(op.getInput(), result);
+  return result;
+}
+
+Value Emitter::emitReshape(ts::ReshapeOp op, const Coord &coord) {
+  return emit(op.getInput(), reshape(coord, ts::dimsOf(op.getResult()),
+                                     ts::dimsOf(op.getInput())));
 }
 
 Value Emitter::emitPad(ts::PadOp op, const Coord &coord) {

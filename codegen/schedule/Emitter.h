@@ -73,12 +73,28 @@ public:
   mlir::Value inputBuffer(mlir::BlockArgument argument);
   mlir::Value outputBuffer(unsigned result);
 
+  /// The coordinate of the same elements after a reshape of dims `from` to
+  /// dims `to` (equal products): either way round, reshapes have no direction.
+  Coord reshape(const Coord &coord, llvm::ArrayRef<ts::Dim> from,
+                llvm::ArrayRef<ts::Dim> to);
+
   /// A splat (lanes 0: scalar) of a number in a compute type.
   mlir::Value splat(mlir::Type element, int64_t lanes, double number);
   /// vector<lanes x i1>: lane < valid.
   mlir::Value laneMask(int64_t lanes, mlir::Value valid);
   /// Scalar to vector; a vector stays.
   mlir::Value widen(mlir::Value value, int64_t lanes);
+
+  /// The index of every lane: vector<lanes x index>.
+  mlir::Value lanePositions(const LaneIndex &index, int64_t lanes) {
+    return toVector(index, lanes);
+  }
+  /// scf.if with one result; null when a branch gave null.
+  mlir::Value select(mlir::Value condition,
+                     llvm::function_ref<mlir::Value()> onTrue,
+                     llvm::function_ref<mlir::Value()> onFalse) {
+    return ifElse(condition, onTrue, onFalse);
+  }
 
   /// Runs `body` with values emitted inside forgotten afterwards: needed around
   /// every nested region (scf.for, scf.if) that the caller opens.

@@ -1,7 +1,74 @@
 #include "compiler/pipeline/Pack.h"
+#include "graph/fold/FoldConstants.h"
+#include "graph/simplify/FindComposites.h"
+#include "graph/simplify/FoldConv.h"
+#include "graph/simplify/MergeDots.h"
+#include "graph/simplify/Simplify.h"
+
+#include "mlir/IR/Verifier.h"
+#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+
+using namespace mlir;
 
 namespace knapper {
 
-Status simplifyModel(CompileState &state) { return success(); }
+namespace {
+
+struct Pass {
+  const char *name;
+  void (*run)(func::FuncOp, LogicalResult &);
+};
+
+/// The passes of the phase, in order, by the names that --disable takes.
+constexpr Pass passes[] = {
+    {"fold-constants",
+     [](func::FuncOp f, LogicalResult &) { foldConstants(f); }},
+    {"simplify", [](func::FuncOp f, LogicalResult &ok) { ok = simplify(f); }},
+    {"find-composites",
+     [](func::FuncOp f, LogicalResult &ok) { ok = findComposites(f); }},
+    {"fold-conv",
+     [](func::FuncOp f, LogicalResult &ok) {
+       RewritePatternSet patterns(f.getContext());
+       populateFoldConvPatterns(patterns);
+       ok = applyPatternsGreedily(f, std::move(patterns));
+     }},
+    {"merge-dots", [](func::FuncOp f, LogicalResult &) { mergeDots(f); }},
+    {"simplify-again",
+     [](func::FuncOp f, LogicalResult &ok) { ok = simplify(f); }},
+    {"fold-constants-again",
+     [](func::FuncOp f, LogicalResult &) { foldConstants(f); }},
+};
+
+} // namespace
+
+Status simplifyModel(CompileState &state) {
+  std::vector<std::string> disabled = splitList(state.options.disable);
+  for (const std::string &name : disabled)
+    if (llvm::none_of(passes, [&](const Pass &p) { return p.name == name; })) {
+      std::string names;
+      for (const Pass &pass : passes)
+        names += (names.empty() ? "" : ", ") + std::string(pass.name);
+      return userError("there is no pass '" + name + "' to leave out",
+                       "option disable", "one of: " + names);
+    }
+  for (const Pass &pass : passes) {
+    if (llvm::is_contained(disabled, pass.name))
+      continue;
+    LogicalResult ok = mlir::success();
+    pass.run(state.main(), ok);
+    if (mlir::failed(ok))
+      return state.diagnostics.empty()
+                 ? internalError("failed without a reason",
+                                 std::string("pass ") + pass.name)
+                 : state.diagnostics.front();
+    if (state.options.verifyEach && mlir::failed(verify(*state.module)))
+      return internalError("the program is not valid after the pass: " +
+                               (state.diagnostics.empty()
+                                    ? std::string()
+                                    : state.diagnostics.front().message()),
+                           std::string("pass ") + pass.name);
+  }
+  return success();
+}
 
 } // namespace knapper

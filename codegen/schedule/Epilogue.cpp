@@ -1,0 +1,113 @@
+#include "codegen/schedule/Epilogue.h"
+#include "llvm/ADT/SmallPtrSet.h"
+
+using namespace mlir;
+
+namespace knapper {
+
+using ts::Dim;
+
+namespace {
+
+/// The reindexing ops on the way from `hero` to `value`; nothing if there is no
+/// way, failure if it leads through an op that cannot be followed.
+FailureOr<std::optional<SmallVector<Operation *>>>
+findWay(Value hero, Value value,
+        DenseMap<Value, std::optional<SmallVector<Operation *>>> &known) {
+  if (value == hero)
+    return {SmallVector<Operation *>()};
+  if (auto it = known.find(value); it != known.end())
+    return it->second;
+  std::optional<SmallVector<Operation *>> way;
+  Operation *op = value.getDefiningOp();
+  if (op)
+    for (Value operand : op->getOperands()) {
+      auto inner = findWay(hero, operand, known);
+      if (failed(inner))
+        return failure();
+      if (!*inner)
+        continue;
+      bool moves = isa<ts::ReshapeOp, ts::TransposeOp>(op);
+      if (!moves && !isa<ts::ElementwiseOpInterface, ts::DimCastOp>(op)) {
+        op->emitOpError("cannot follow the kernel's hero");
+        return failure();
+      }
+      if (moves)
+        (*inner)->push_back(op);
+      if (way && *way != **inner) {
+        op->emitOpError("meets the kernel's hero in two arrangements");
+        return failure();
+      }
+      way = std::move(*inner);
+    }
+  known[value] = way;
+  return way;
+}
+
+} // namespace
+
+FailureOr<Epilogue> Epilogue::create(ts::KernelOp kernel, Value hero) {
+  Epilogue epilogue;
+  epilogue.kernel = kernel;
+  epilogue.hero = hero;
+  DenseMap<Value, std::optional<SmallVector<Operation *>>> known;
+  for (auto [i, value] : llvm::enumerate(kernel.yield().getValues())) {
+    auto way = findWay(hero, value, known);
+    if (failed(way))
+      return failure();
+    if (!*way) {
+      kernel.emitOpError("result ") << i << " does not depend on its hero";
+      return failure();
+    }
+    epilogue.ways.push_back(std::move(**way));
+  }
+  return epilogue;
+}
+
+LogicalResult Epilogue::store(Emitter &e, Value tile,
+                              const Coord &coord) const {
+  auto outer = e.provide;
+  e.provide = [&](Value tensor, const Coord &at) -> Value {
+    if (tensor == hero)
+      return at.lanes ? e.widen(tile, at.lanes) : tile;
+    return outer ? outer(tensor, at) : Value();
+  };
+  LogicalResult status = success();
+  auto results = const_cast<Epilogue *>(this)->kernel.yield().getValues();
+  for (auto [i, value] : llvm::enumerate(results)) {
+    Coord at = coord;
+    for (Operation *op : ways[i]) {
+      if (auto transpose = dyn_cast<ts::TransposeOp>(op)) {
+        Coord next = at;
+        next.dims.clear();
+        for (int64_t dim : transpose.getPermutation())
+          next.dims.push_back(at.dims[dim]);
+        at = std::move(next);
+      } else {
+        at = e.reshape(at, ts::dimsOf(op->getOperand(0)),
+                       ts::dimsOf(op->getResult(0)));
+      }
+    }
+    Value result = e.emit(value, at);
+    if (!result) {
+      status = failure();
+      break;
+    }
+    e.store(e.widen(result, at.lanes), e.outputBuffer(i), value.getType(), at);
+  }
+  e.provide = outer;
+  return status;
+}
+
+int64_t Epilogue::runDivisor() const {
+  int64_t divisor = 0;
+  for (const SmallVector<Operation *> &way : ways)
+    for (Operation *op : way)
+      if (isa<ts::ReshapeOp>(op))
+        if (std::optional<int64_t> last =
+                ts::dimsOf(op->getResult(0)).back().asConstant())
+          divisor = std::gcd(divisor, *last);
+  return divisor;
+}
+
+} // namespace knapper

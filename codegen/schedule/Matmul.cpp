@@ -1,0 +1,457 @@
+// Matrix products on floats.
+//
+//   program = a block of `rows` rows of the left side, times one panel of
+//   `panel` columns, for one index of the batch dims (and of those row dims
+//   that do not follow the others in memory)
+//
+// The right side, when constant, is packed once, at compile time, in panels
+// ([K][panel], k-major; PackedOperand); otherwise it is read in place if its
+// columns are consecutive, else its panel is gathered into scratch first.
+// Inside a program the rows are cut into register tiles; each runs the whole of
+// K, its accumulators in registers, and the epilogue row by row. While a panel
+// is being used the next one is prefetched, each register tile taking its
+// share.
+//
+// Programs are numbered panel by panel within a row block, so that a row block
+// of the left side stays in the cache while the panels stream past it.
+//
+// Parameters: panel, rows.
+#include "codegen/schedule/Emitter.h"
+#include "codegen/schedule/Epilogue.h"
+#include "codegen/schedule/Lanes.h"
+#include "codegen/schedule/Schedules.h"
+#include "graph/fusion/Views.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+using namespace mlir;
+
+namespace knapper {
+
+using ts::Dim;
+
+namespace {
+
+/// One side of the product, reduced to addresses: batch dims, free dims that
+/// stand alone, one merged free dim, one contracting dim.
+struct Side {
+  BlockArgument base;
+  Dim offset;
+  SmallVector<Dim> batchStrides;
+  SmallVector<Dim> outerSizes, outerStrides; ///< free dims not merged
+  Dim free, freeStride;                      ///< the merged innermost ones
+  Dim contract, contractStride;
+};
+
+bool movesOnly(Operation *op) { return fusion::isReindex(op); }
+
+/// Merges dims that follow one another in memory, innermost first: the longest
+/// run becomes one dim; the rest stays outside.
+void mergeFree(ArrayRef<fusion::StridedDim> dims, Side &side,
+               MLIRContext *context) {
+  Dim one = Dim::constant(context, 1);
+  side.free = one;
+  side.freeStride = one;
+  bool open = true, first = true;
+  for (const fusion::StridedDim &dim : llvm::reverse(dims)) {
+    if (dim.size.isConstant(1))
+      continue;
+    if (open && (first || dim.stride == side.freeStride * side.free)) {
+      if (first)
+        side.freeStride = dim.stride;
+      side.free = side.free * dim.size;
+      first = false;
+      continue;
+    }
+    open = false;
+    side.outerSizes.insert(side.outerSizes.begin(), dim.size);
+    side.outerStrides.insert(side.outerStrides.begin(), dim.stride);
+  }
+}
+
+std::optional<Side> makeSide(Value operand, ArrayRef<int64_t> batch,
+                             ArrayRef<int64_t> contract) {
+  auto view = fusion::stridedView(operand, movesOnly);
+  if (!view || !isa<BlockArgument>(view->base) || contract.empty())
+    return std::nullopt;
+  MLIRContext *context = operand.getContext();
+  Side side;
+  side.base = cast<BlockArgument>(view->base);
+  side.offset = view->offset;
+  for (int64_t dim : batch)
+    side.batchStrides.push_back(view->dims[dim].stride);
+  SmallVector<fusion::StridedDim> free, contracted;
+  for (auto [i, dim] : llvm::enumerate(view->dims))
+    if (!llvm::is_contained(batch, static_cast<int64_t>(i)) &&
+        !llvm::is_contained(contract, static_cast<int64_t>(i)))
+      free.push_back(dim);
+  for (int64_t dim : contract)
+    contracted.push_back(view->dims[dim]);
+  Side merged;
+  mergeFree(contracted, merged, context);
+  if (!merged.outerSizes.empty())
+    return std::nullopt;
+  side.contract = merged.free;
+  side.contractStride = merged.freeStride;
+  mergeFree(free, side, context);
+  return side;
+}
+
+/// Everything about the product that choosing and building need.
+struct Product {
+  ts::DotOp dot;
+  Side lhs, rhs;
+  bool packed = false;     ///< rhs is a constant matrix, packed in panels
+  bool transposed = false; ///< that matrix is N x K
+  SmallVector<Dim> batch;
+};
+
+std::optional<Product> analyse(ts::KernelOp kernel) {
+  Product product;
+  auto dots = kernel.getBody().getOps<ts::DotOp>();
+  product.dot = *dots.begin();
+  ts::DotOp dot = product.dot;
+  Type element = ts::elementTypeOf(dot.getLhs());
+  if (!isa<FloatType>(element) || element != ts::elementTypeOf(dot.getRhs()) ||
+      element.isF64())
+    return std::nullopt;
+  auto lhs = makeSide(dot.getLhs(), dot.getLhsBatch(), dot.getLhsContract());
+  auto rhs = makeSide(dot.getRhs(), dot.getRhsBatch(), dot.getRhsContract());
+  if (!lhs || !rhs || !rhs->outerSizes.empty())
+    return std::nullopt;
+  product.lhs = *lhs;
+  product.rhs = *rhs;
+  SmallVector<Dim> dims = ts::dimsOf(dot.getLhs());
+  for (int64_t dim : dot.getLhsBatch())
+    product.batch.push_back(dims[dim]);
+  // The columns must be one dim of the result, since tiles run along it.
+  unsigned rhsFree = ts::rankOf(dot.getRhs()) - dot.getRhsBatch().size() -
+                     dot.getRhsContract().size();
+  if (rhsFree != 1)
+    return std::nullopt;
+  auto constants = kernel->getAttrOfType<DenseBoolArrayAttr>("ts.constants");
+  bool isConstant = constants && constants[product.rhs.base.getArgNumber()];
+  SmallVector<Dim> matrix = ts::dimsOf(product.rhs.base.getType());
+  if (isConstant && product.batch.empty() && dot.getRhs() == product.rhs.base &&
+      matrix.size() == 2 && product.rhs.base.hasOneUse()) {
+    product.packed = true;
+    product.transposed = dot.getRhsContract()[0] == 1;
+  }
+  return product;
+}
+
+/// The widest panel that divides the columns without waste, from those that
+/// the register tiles are good at.
+int64_t choosePanel(const Product &product, int64_t runDivisor) {
+  std::optional<int64_t> columns = product.rhs.free.asConstant();
+  auto fits = [&](int64_t panel) {
+    return runDivisor == 0 || runDivisor % panel == 0;
+  };
+  int64_t best = 16;
+  double bestCost = 1e30;
+  // Relative time a column of a full panel costs.
+  for (auto [panel, cost] : {std::pair<int64_t, double>{48, 1.0},
+                             {64, 1.01},
+                             {32, 1.06},
+                             {16, 1.6}}) {
+    if (!fits(panel) && panel != 16)
+      continue;
+    int64_t n = columns.value_or(768);
+    double total = cost * ((n + panel - 1) / panel) * panel;
+    if (total < bestCost) {
+      bestCost = total;
+      best = panel;
+    }
+  }
+  return best;
+}
+
+class MatmulBuilder {
+public:
+  MatmulBuilder(BuildContext &context, Product product, Epilogue epilogue)
+      : e(context.emitter), b(e.builder), target(context.target),
+        product(std::move(product)), epilogue(std::move(epilogue)),
+        panel(context.schedule.at("panel")),
+        blockRows(context.schedule.at("rows")) {}
+
+  LogicalResult build();
+
+private:
+  LogicalResult tile(Value row, Value rows, int64_t tileRows, Value share);
+  Value dotColumn() { return column; }
+
+  Emitter &e;
+  OpBuilder &b;
+  const TargetDesc &target;
+  Product product;
+  Epilogue epilogue;
+  int64_t panel, blockRows;
+
+  SmallVector<Value> batchIndex, outerIndex;
+  Value column;       ///< first column of the panel
+  Value validColumns; ///< null: all
+  Value firstRow;     ///< of the block, in the merged row dim
+  Value a, aBase, lda, ka;
+  Value bBuffer, bBase, ldb;
+  Value prefetchBase;
+};
+
+/// One register tile: rows row .. row + rows - 1 (at most tileRows), counted in
+/// the merged row dim, times the panel.
+LogicalResult MatmulBuilder::tile(Value row, Value rows, int64_t tileRows,
+                                  Value share) {
+  Location loc = e.location;
+  Type accElement = b.getF32Type();
+  // Narrow registers take the panel in parts.
+  int64_t lanes = target.lanes(DType::f32);
+  int64_t width = panel;
+  int64_t registers = target.vectorRegisters;
+  while (tileRows * (width / lanes) + width / lanes + 1 > registers &&
+         width > lanes)
+    width = width / lanes % 2 == 0 ? width / 2 : lanes * (width / lanes / 2);
+  while (panel % width)
+    width -= lanes;
+  int64_t parts = panel / width;
+  for (int64_t part = 0; part < parts; ++part) {
+    Value shift = e.constant(part * width);
+    auto type = VectorType::get({tileRows, width}, accElement);
+    Value aOffset = e.add(aBase, e.mul(row, lda));
+    auto loop = tile::MainloopOp::create(b, loc, type, a, aOffset, lda, ka,
+                                         bBuffer, e.add(bBase, shift), ldb,
+                                         e.size(product.lhs.contract));
+    loop.getRowsMutable().assign(rows);
+    if (prefetchBase && part == 0) {
+      // Tile t fetches K/4 cache lines of the next panel from line t*K/4 on.
+      loop.getPrefetchMutable().assign(bBuffer);
+      loop.getPrefetchOffsetMutable().assign(e.add(prefetchBase, share));
+      loop.getPrefetchStepMutable().assign(e.constant(16));
+    }
+    for (int64_t i = 0; i < tileRows; ++i) {
+      auto storeRow = [&]() -> LogicalResult {
+        Value value = vector::ExtractOp::create(b, loc, loop.getAcc(),
+                                                ArrayRef<int64_t>{i});
+        Type result = computeType(ts::elementTypeOf(product.dot.getResult()));
+        assert(result == accElement);
+        (void)result;
+        Coord coord;
+        coord.lanes = width;
+        if (validColumns)
+          coord.valid = e.sub(validColumns, shift);
+        Value at = e.add(row, e.constant(i));
+        for (Value index : batchIndex)
+          coord.dims.push_back({index});
+        // The rows' dims in the result: outer ones, then the merged one split.
+        SmallVector<Dim> freeDims;
+        SmallVector<Dim> all = ts::dimsOf(product.dot.getLhs());
+        ts::DotOp dot = product.dot;
+        for (auto [d, dim] : llvm::enumerate(all))
+          if (!llvm::is_contained(dot.getLhsBatch(), static_cast<int64_t>(d)) &&
+              !llvm::is_contained(dot.getLhsContract(),
+                                  static_cast<int64_t>(d)))
+            freeDims.push_back(dim);
+        size_t outer = 0, taken = 0;
+        while (outer < freeDims.size() && taken < outerIndex.size()) {
+          if (freeDims[outer].isConstant(1))
+            coord.dims.push_back({e.constant(0)});
+          else
+            coord.dims.push_back({outerIndex[taken++]});
+          ++outer;
+        }
+        for (Value index :
+             e.delinearize(at, ArrayRef<Dim>(freeDims).drop_front(outer)))
+          coord.dims.push_back({index});
+        Value n = e.add(column, shift);
+        coord.dims.push_back({n, 1, {}, width});
+        return epilogue.store(e, value, coord);
+      };
+      // A row of the tile past the block's end is dropped.
+      auto inside = scf::IfOp::create(b, loc, e.less(e.constant(i), rows),
+                                      /*withElseRegion=*/false);
+      OpBuilder::InsertionGuard guard(b);
+      b.setInsertionPoint(inside.getThenRegion().front().getTerminator());
+      if (failed(e.scoped(storeRow)))
+        return failure();
+    }
+  }
+  return success();
+}
+
+LogicalResult MatmulBuilder::build() {
+  Location loc = e.location;
+  const Side &lhs = product.lhs, &rhs = product.rhs;
+  Value id = tile::ProgramIdOp::create(b, loc);
+  Dim panels = rhs.free.ceilDiv(rhs.free.like(panel));
+  Dim blocks = lhs.free.ceilDiv(lhs.free.like(blockRows));
+  // id = ((batch, outer) * blocks + block) * panels + panel
+  SmallVector<Dim> grid(product.batch);
+  llvm::append_range(grid, lhs.outerSizes);
+  grid.push_back(blocks);
+  grid.push_back(panels);
+  SmallVector<Value> index = e.delinearize(id, grid);
+  batchIndex.assign(index.begin(), index.begin() + product.batch.size());
+  outerIndex.assign(index.begin() + product.batch.size(), index.end() - 2);
+  Value block = index[index.size() - 2], panelIndex = index.back();
+
+  column = e.mul(panelIndex, e.constant(panel));
+  int64_t known = rhs.free.knownDivisor();
+  if (!known || known % panel)
+    validColumns = e.sub(e.size(rhs.free), column);
+  firstRow = e.mul(block, e.constant(blockRows));
+  Value rows = e.min(e.constant(blockRows), e.sub(e.size(lhs.free), firstRow));
+
+  a = e.inputBuffer(lhs.base);
+  lda = e.size(lhs.freeStride);
+  ka = e.size(lhs.contractStride);
+  aBase = e.size(lhs.offset);
+  for (auto [i, value] : llvm::enumerate(batchIndex))
+    aBase = e.add(aBase, e.mul(value, e.size(lhs.batchStrides[i])));
+  for (auto [i, value] : llvm::enumerate(outerIndex))
+    aBase = e.add(aBase, e.mul(value, e.size(lhs.outerStrides[i])));
+
+  Dim depth = lhs.contract;
+  if (product.packed) {
+    bBuffer = e.inputBuffer(rhs.base);
+    Value panelSize = e.size(depth * panel);
+    bBase = e.mul(panelIndex, panelSize);
+    ldb = e.constant(panel);
+    prefetchBase = e.add(bBase, panelSize);
+  } else {
+    Value source = e.inputBuffer(rhs.base);
+    Value base =
+        e.add(e.size(rhs.offset), e.mul(column, e.size(rhs.freeStride)));
+    for (auto [i, value] : llvm::enumerate(batchIndex))
+      base = e.add(base, e.mul(value, e.size(rhs.batchStrides[i])));
+    if (rhs.freeStride.isConstant(1) && !validColumns) {
+      bBuffer = source;
+      bBase = base;
+      ldb = e.size(rhs.contractStride);
+    } else {
+      // Gather the panel into scratch: [K][panel], zero past the last column.
+      Type element = cast<tile::BufferType>(source.getType()).getElementType();
+      bBuffer = tile::ScratchOp::create(b, loc, tile::BufferType::get(element),
+                                        e.constant(0));
+      bBase = e.constant(0);
+      ldb = e.constant(panel);
+      LogicalResult status = success();
+      forEach(
+          e, e.constant(0), e.size(depth), {},
+          [&](Value k, ValueRange) -> FailureOr<SmallVector<Value>> {
+            Value at = e.add(base, e.mul(k, e.size(rhs.contractStride)));
+            auto type = VectorType::get(panel, element);
+            Value row;
+            if (rhs.freeStride.isConstant(1)) {
+              row =
+                  tile::LoadOp::create(b, loc, type, source, at, validColumns);
+            } else {
+              auto strided = tile::LoadStridedOp::create(
+                  b, loc, type, source, at, e.size(rhs.freeStride));
+              if (validColumns)
+                strided.getValidMutable().assign(validColumns);
+              row = strided;
+            }
+            tile::StoreOp::create(b, loc, row, bBuffer,
+                                  e.mul(k, e.constant(panel)));
+            return SmallVector<Value>();
+          },
+          status);
+    }
+  }
+
+  // Register tiles that fit: rows x panel/lanes accumulators, one row of B.
+  int64_t lanes = target.lanes(DType::f32);
+  int64_t vectors = std::max<int64_t>(1, panel / lanes);
+  int64_t tileRows = 4;
+  if (target.vectorRegisters >= 32)
+    tileRows =
+        std::min<int64_t>(12, (target.vectorRegisters - vectors - 1) / vectors);
+  else
+    tileRows = 6; // in parts of two vectors
+  Value tiles = e.div(rows, e.constant(tileRows));
+  Value share = e.size(depth * 4); // elements of K/4 cache lines
+  LogicalResult status = success();
+  Value end = e.add(firstRow, e.mul(tiles, e.constant(tileRows)));
+  forEach(
+      e, firstRow, end, {},
+      [&](Value row, ValueRange) -> FailureOr<SmallVector<Value>> {
+        Value number = e.div(e.sub(row, firstRow), e.constant(tileRows));
+        if (failed(tile(row, e.constant(tileRows), tileRows,
+                        e.mul(number, share))))
+          return failure();
+        return SmallVector<Value>();
+      },
+      status, tileRows);
+  // What is left: the smallest tile that holds it.
+  Value left = e.sub(rows, e.sub(end, firstRow));
+  SmallVector<int64_t> sizes{1};
+  for (int64_t size = 2; size < tileRows; size *= 2)
+    if (size * 2 >= tileRows || size == 4)
+      sizes.push_back(std::min(size, tileRows - 1));
+  if (sizes.back() != tileRows - 1)
+    sizes.push_back(tileRows - 1);
+  int64_t below = 0;
+  for (int64_t size : sizes) {
+    Value fits = arith::AndIOp::create(b, loc, e.less(e.constant(below), left),
+                                       e.less(left, e.constant(size + 1)));
+    auto branch = scf::IfOp::create(b, loc, fits, /*withElseRegion=*/false);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPoint(branch.getThenRegion().front().getTerminator());
+    LogicalResult ok =
+        e.scoped([&] { return tile(end, left, size, e.mul(tiles, share)); });
+    if (failed(ok))
+      return failure();
+    below = size;
+  }
+  return status;
+}
+
+} // namespace
+
+LogicalResult chooseMatmul(ts::KernelOp kernel, const TargetDesc &target,
+                           SmallVectorImpl<Schedule> &schedules) {
+  std::optional<Product> product = analyse(kernel);
+  if (!product)
+    return success(); // the loop schedule takes it
+  FailureOr<Epilogue> epilogue =
+      Epilogue::create(kernel, product->dot.getResult());
+  if (failed(epilogue))
+    return failure();
+  Schedule schedule;
+  schedule.kind = "matmul";
+  int64_t panel = choosePanel(*product, epilogue->runDivisor());
+  const Side &lhs = product->lhs, &rhs = product->rhs;
+  // The row block of A takes about a third of the second-level cache.
+  int64_t depth = std::max<int64_t>(1, representative(lhs.contract));
+  int64_t rows = (target.l2Bytes ? target.l2Bytes : 1 << 20) / 3 / (4 * depth);
+  rows = std::clamp<int64_t>(rows / 24 * 24, 48, 384);
+  schedule.parameters = {{"panel", panel}, {"rows", rows}};
+  Dim one = Dim::constant(kernel.getContext(), 1);
+  schedule.grid = ts::product(kernel.getContext(), product->batch) *
+                  ts::product(kernel.getContext(), lhs.outerSizes) *
+                  lhs.free.ceilDiv(one * rows) * rhs.free.ceilDiv(one * panel);
+  int64_t flops =
+      2 * depth * panel *
+      std::min<int64_t>(rows, std::max<int64_t>(1, representative(lhs.free)));
+  schedule.grain =
+      one * std::max<int64_t>(1, 400000 / std::max<int64_t>(1, flops));
+  schedule.scratch =
+      product->packed ? one * 0 : lhs.contract * (panel * 4) + 64;
+  if (product->packed)
+    schedule.packed.push_back(
+        {product->rhs.base.getArgNumber(), *rhs.contract.asConstant(),
+         *rhs.free.asConstant(), product->transposed, panel});
+  schedules.push_back(std::move(schedule));
+  return success();
+}
+
+LogicalResult buildMatmul(BuildContext &context) {
+  std::optional<Product> product = analyse(context.kernel);
+  if (!product)
+    return context.kernel.emitOpError("is no product that this schedule knows");
+  FailureOr<Epilogue> epilogue =
+      Epilogue::create(context.kernel, product->dot.getResult());
+  if (failed(epilogue))
+    return failure();
+  return MatmulBuilder(context, std::move(*product), std::move(*epilogue))
+      .build();
+}
+
+} // namespace knapper
