@@ -187,7 +187,8 @@ std::optional<Dim> Dim::exactDiv(Dim other) const {
   while (!rest.isConstant(0)) {
     Term term = termsOf(rest).front();
     std::optional<ArrayAttr> monomial = divide(term.monomial, lead.monomial);
-    if (!monomial || lead.coefficient == -1 ||
+    if (!monomial ||
+        (lead.coefficient == -1 && term.coefficient == INT64_MIN) ||
         term.coefficient % lead.coefficient != 0)
       return std::nullopt;
     Dim part = DimAttr::get(context(), {term.coefficient / lead.coefficient},

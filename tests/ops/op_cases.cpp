@@ -44,6 +44,21 @@ llvm::json::Value dump(const std::string &file,
   return llvm::json::Object{{"file", file}, {"tensors", std::move(list)}};
 }
 
+std::string textOf(ModuleOp module) {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  module.print(stream);
+  return text;
+}
+
+/// What is printed is parsed to the same module.
+bool survivesText(ModuleOp module) {
+  std::string text = textOf(module);
+  OwningOpRef<ModuleOp> again =
+      parseSourceString<ModuleOp>(text, module.getContext());
+  return again && textOf(*again) == text;
+}
+
 /// Every op of the dialect has a case.
 std::vector<std::string> opsWithoutCase(MLIRContext &context,
                                         const std::vector<OpCase> &cases) {
@@ -92,6 +107,8 @@ int main(int argc, char **argv) {
       fail("does not parse:\n" + opCase.mlir);
       continue;
     }
+    if (!survivesText(*module))
+      fail("changes when it is printed and parsed");
     func::FuncOp function = *module->getOps<func::FuncOp>().begin();
     for (const Sizes &sizes : opCase.sizes) {
       ++runs;
