@@ -43,6 +43,7 @@ public:
     constants = prepare(function);
     collect();
     partition();
+    uniteCopies();
     if (report || remarks)
       describe(report, remarks);
     emit();
@@ -275,7 +276,8 @@ private:
   }
 
   static bool isKernel(ArrayRef<Operation *> ops) {
-    return !llvm::all_of(ops, isView) && llvm::all_of(ops, isFusible);
+    return !llvm::all_of(ops, isView) && llvm::all_of(ops, isFusible) &&
+           !llvm::all_of(ops, isOpTriviallyDead); // a copy that was united
   }
   bool isKernel(Id id) { return isKernel(clusters->ops(id)); }
 
@@ -305,6 +307,9 @@ private:
         if (!isKernel(consumer))
           continue;
         Attempt result = attempt(id, consumer);
+        if (result.saved == 0) // refused by a rule: what it costs to keep it
+          result.saved = seconds(id) + seconds(consumer) -
+                         seconds(clusters->ops(id, consumer));
         if (report)
           report->boundaries.push_back(
               {number[id], number[consumer], result.reason, result.saved});
@@ -398,7 +403,6 @@ private:
     for (Id id : clusters->inOrder())
       if (isKernel(id))
         peelViews(id);
-    uniteCopies();
     for (Id id : clusters->inOrder())
       uniteInside(clusters->ops(id));
     // Copies that were united are gone before results are counted.
