@@ -145,6 +145,18 @@ TEST_P(Conformance, CopiesKeepOrder) {
   ASSERT_GOOD(queue->finish());
 }
 
+TEST_P(Conformance, LargeCopiesAreWhole) {
+  for (size_t count : {300000, 1000003}) {
+    std::vector<float> data(count);
+    std::iota(data.begin(), data.end(), 0.0f);
+    auto a = filled(data), b = buffer(count * 4);
+    ASSERT_GOOD(queue->begin());
+    ASSERT_GOOD(queue->copy(b->address(), a->address(), count * 4));
+    ASSERT_GOOD(queue->finish());
+    EXPECT_EQ(read(*queue, *b, count), data);
+  }
+}
+
 TEST_P(Conformance, LaunchesCoverTheGridOnce) {
   SKIP_UNLESS_COMPUTES();
   std::vector<int64_t> none;

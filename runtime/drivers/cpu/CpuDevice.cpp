@@ -1,5 +1,6 @@
 #include "runtime/drivers/cpu/CpuDevice.h"
 
+#include "runtime/base/Checked.h"
 #include "runtime/base/Json.h"
 #include "runtime/base/KernelAbi.h"
 #include "runtime/base/Text.h"
@@ -21,6 +22,8 @@ namespace {
 // program, short enough not to be noticed on an idle one.
 constexpr int kDefaultSpinMicroseconds = 200;
 constexpr int kMaxThreads = 1024;
+// Copies from this size on are shared by the workers.
+constexpr uint64_t kSharedCopy = 1 << 20;
 
 class HostBuffer : public DeviceBuffer {
 public:
@@ -63,6 +66,12 @@ class CpuQueue : public DeviceQueue {
 public:
   CpuQueue(std::shared_ptr<ThreadPool> pool, int threads, int spin)
       : pool(std::move(pool)), threads(threads), spin(spin) {}
+
+  ~CpuQueue() override {
+    // A run that an exception ended did not finish.
+    if (held > 1)
+      pool->release();
+  }
 
   Status reserve(const QueueNeeds &needs) override {
     if (scratch.bytes() >= needs.scratch)
@@ -108,6 +117,8 @@ public:
   Status copy(void *target, const void *source, uint64_t bytes) override {
     if (recording)
       recording->add(target, source, bytes);
+    else if (held > 1 && bytes >= kSharedCopy)
+      copyShared(target, source, bytes);
     else if (bytes > 0)
       memcpy(target, source, bytes);
     return success();
@@ -155,6 +166,22 @@ private:
     KernelContext context{scratch, command.status, worker, shared.workers};
     reinterpret_cast<KernelFn>(const_cast<void *>(command.kernel.handle))(
         command.buffers, command.symbols, &context, begin, end);
+  }
+
+  void copyShared(void *target, const void *source, uint64_t bytes) {
+    struct Copy {
+      char *target;
+      const char *source;
+      uint64_t bytes, part;
+    } copy{static_cast<char *>(target), static_cast<const char *>(source),
+           bytes, alignUp(bytes / held + 1, 4096)};
+    auto part = [](void *argument, int worker, void *) {
+      const Copy &c = *static_cast<Copy *>(argument);
+      uint64_t begin = std::min(c.bytes, worker * c.part);
+      uint64_t end = std::min(c.bytes, begin + c.part);
+      memcpy(c.target + begin, c.source + begin, end - begin);
+    };
+    pool->run(held, part, &copy, nullptr);
   }
 
   std::shared_ptr<ThreadPool> pool;

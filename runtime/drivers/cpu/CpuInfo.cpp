@@ -26,11 +26,19 @@ bool hasV4() {
 /// Processors that the control group's quota is worth; 0 if it sets none.
 int quotaCores() {
   long long quota = -1, period = 0;
-  if (FILE *file = fopen("/sys/fs/cgroup/cpu.max", "re")) {
-    if (fscanf(file, "%lld %lld", &quota, &period) != 2)
-      quota = -1;
+  auto read = [](const char *path, const char *format, auto... to) {
+    FILE *file = fopen(path, "re");
+    if (!file)
+      return false;
+    bool good = fscanf(file, format, to...) == int(sizeof...(to));
     fclose(file);
-  }
+    return good;
+  };
+  // Version 2 of control groups ("max" if there is no quota), else version 1.
+  if (!read("/sys/fs/cgroup/cpu.max", "%lld %lld", &quota, &period) &&
+      !(read("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "%lld", &quota) &&
+        read("/sys/fs/cgroup/cpu/cpu.cfs_period_us", "%lld", &period)))
+    return 0;
   if (quota <= 0 || period <= 0)
     return 0;
   return static_cast<int>(
