@@ -118,6 +118,7 @@ KNAPPER_API knapper_error *knapper_load(const char *path,
 KNAPPER_API knapper_error *
 knapper_load_memory(const void *bytes, size_t size,
                     const knapper_load_options *options, knapper_module **out);
+/* Finishes the module's asynchronous runs first. */
 KNAPPER_API void knapper_module_release(knapper_module *module);
 /* Writes the artefact: atomically, never a half-written file. */
 KNAPPER_API knapper_error *knapper_module_save(const knapper_module *module,

@@ -9,6 +9,8 @@
 #include <cstdlib>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <immintrin.h>
+#include <limits>
 #include <new>
 #include <numeric>
 #include <thread>
@@ -462,6 +464,30 @@ TEST(Module, ARepeatedRunAllocatesNothing) {
   EXPECT_EQ(allocations.load() - before, 0u);
   EXPECT_EQ(result.outputs()[0].data, memory);
 #endif
+}
+
+TEST(Module, BitsDoNotDependOnTheCallersFloatMode) {
+  TestArtefact a;
+  uint32_t n = a.symbol("n");
+  uint32_t x = a.input("x", DType::f32, {n});
+  uint32_t y = a.output("y", DType::f32, {n});
+  uint32_t main = a.region();
+  a.launch(main, "add", {x, x, y}, n);
+  unsigned before = _mm_getcsr();
+  _mm_setcsr(before | 0x8040); // flush denormals to zero, read them as zero
+  ModulePtr m = a.load({.threads = 2});
+  float denormal = std::numeric_limits<float>::denorm_min();
+  std::vector<float> data(1000, denormal);
+  std::vector<int64_t> shape = {1000};
+  knapper_tensor input = tensor(data, shape);
+  RunResult result;
+  Status s = m->run({&input, 1}, {}, result);
+  unsigned after = _mm_getcsr();
+  _mm_setcsr(before);
+  ASSERT_TRUE(s) << errorOf(s);
+  EXPECT_EQ(after, before | 0x8040);
+  EXPECT_EQ(floats(result.outputs()[0]),
+            std::vector<float>(1000, 2 * denormal));
 }
 
 TEST(Module, ALaunchCostsLittle) {

@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <immintrin.h>
 #include <mutex>
 
 namespace knapper::cpu {
@@ -69,8 +70,8 @@ public:
 
   ~CpuQueue() override {
     // A run that an exception ended did not finish.
-    if (held > 1)
-      pool->release();
+    if (running)
+      (void)finish();
   }
 
   Status reserve(const QueueNeeds &needs) override {
@@ -85,6 +86,10 @@ public:
 
   Status begin() override {
     held = pool->tryAcquire(threads, scratch.bytes(), spin);
+    // Kernels compute the same bits whatever mode the calling program is in.
+    callerMode = _mm_getcsr();
+    _mm_setcsr(kFloatMode);
+    running = true;
     return success();
   }
 
@@ -92,6 +97,9 @@ public:
     if (held > 1)
       pool->release();
     held = 1;
+    if (running)
+      _mm_setcsr(callerMode);
+    running = false;
     return success();
   }
 
@@ -187,7 +195,9 @@ private:
   std::shared_ptr<ThreadPool> pool;
   int threads;
   int spin;
-  int held = 1; // workers of the current batch
+  int held = 1;            // workers of the current batch
+  bool running = false;    // between begin and finish
+  unsigned callerMode = 0; // of floating point, while running
   Block scratch;
   std::unique_ptr<HostRecording> recording;
 };

@@ -85,6 +85,7 @@ ThreadPool::~ThreadPool() {
 }
 
 void ThreadPool::work(Worker &worker) {
+  _mm_setcsr(kFloatMode); // threads inherit their creator's
   uint32_t seen = 0;
   for (;;) {
     // Spin, then sleep.

@@ -12,6 +12,9 @@
 
 namespace knapper::cpu {
 
+/// How kernels compute: round to nearest, denormals kept, no traps (MXCSR).
+inline constexpr unsigned kFloatMode = 0x1F80;
+
 /// Workers wait for a job by spinning for a while, then sleep. The caller of
 /// `run` takes part as worker 0. At most one thread holds the pool; one that
 /// finds it taken works alone.
