@@ -68,6 +68,34 @@ llvm::Value *Emitter::address(const BufferRef &ref, llvm::Value *offset) {
   return b.CreateInBoundsGEP(ref.memory, ref.pointer, offset);
 }
 
+uint64_t Emitter::knownMultiple(Value index, unsigned depth) {
+  constexpr uint64_t most = 64;
+  auto ofNumber = [&](int64_t n) {
+    return n ? std::min(most, uint64_t(n & -n)) : most;
+  };
+  auto of = [&](Value v) { return knownMultiple(v, depth + 1); };
+  if (depth > 16)
+    return 1;
+  if (auto argument = dyn_cast<BlockArgument>(index)) {
+    auto loop = dyn_cast<scf::ForOp>(argument.getOwner()->getParentOp());
+    if (loop && argument == loop.getInductionVar())
+      return std::min(of(loop.getLowerBound()), of(loop.getStep()));
+    return 1;
+  }
+  return llvm::TypeSwitch<Operation *, uint64_t>(index.getDefiningOp())
+      .Case([&](arith::ConstantOp op) {
+        auto number = dyn_cast<IntegerAttr>(op.getValue());
+        return number ? ofNumber(number.getInt()) : uint64_t(1);
+      })
+      .Case([&](arith::MulIOp op) {
+        return std::min(most, of(op.getLhs()) * of(op.getRhs()));
+      })
+      .Case<arith::AddIOp, arith::SubIOp, arith::RemUIOp, arith::RemSIOp,
+            arith::MinSIOp, arith::MaxSIOp, arith::MinUIOp, arith::MaxUIOp>(
+          [&](auto op) { return std::min(of(op.getLhs()), of(op.getRhs())); })
+      .Default([](Operation *) { return uint64_t(1); });
+}
+
 // A truth value is one byte in memory.
 llvm::Value *Emitter::fromMemory(llvm::Value *value) {
   return b.CreateICmpNE(value, llvm::Constant::getNullValue(value->getType()));

@@ -98,16 +98,40 @@ void CpuEmitter::storePart(const BufferRef &ref, llvm::Value *offset,
                            llvm::Value *value, llvm::Align align,
                            llvm::Value *valid, bool nontemporal) {
   llvm::Value *pointer = address(ref, offset);
+  auto plainStore = [&](llvm::Align align) {
+    return tag(b.CreateAlignedStore(value, pointer, align), ref);
+  };
   auto wholeStore = [&] {
-    auto *store = tag(b.CreateAlignedStore(value, pointer, align), ref);
     uint64_t bytes = module.getDataLayout().getTypeStoreSize(value->getType());
-    // LLVM takes an unaligned non-temporal store apart into scalars.
-    if (nontemporal && align >= std::min<uint64_t>(bytes, target.vectorBytes)) {
-      store->setMetadata(
-          llvm::LLVMContext::MD_nontemporal,
-          llvm::MDNode::get(module.getContext(),
-                            llvm::ConstantAsMetadata::get(b.getInt32(1))));
-      nontemporalUsed = true;
+    if (!nontemporal || bytes < 16) {
+      plainStore(align);
+      return;
+    }
+    // LLVM takes an unaligned non-temporal store apart into scalars, so the
+    // address is looked at where its alignment is not known.
+    llvm::Align needed(std::min<uint64_t>(bytes, target.vectorBytes));
+    llvm::BasicBlock *after = nullptr;
+    if (align < needed) {
+      llvm::BasicBlock *aligned = newBlock("aligned");
+      llvm::BasicBlock *unaligned = newBlock("unaligned");
+      after = newBlock("stored");
+      llvm::Value *low = b.CreateAnd(b.CreatePtrToInt(pointer, b.getInt64Ty()),
+                                     b.getInt64(needed.value() - 1));
+      b.CreateCondBr(b.CreateICmpEQ(low, b.getInt64(0)), aligned, unaligned);
+      b.SetInsertPoint(unaligned);
+      plainStore(align);
+      b.CreateBr(after);
+      b.SetInsertPoint(aligned);
+    }
+    plainStore(std::max(align, needed))
+        ->setMetadata(
+            llvm::LLVMContext::MD_nontemporal,
+            llvm::MDNode::get(module.getContext(),
+                              llvm::ConstantAsMetadata::get(b.getInt32(1))));
+    nontemporalUsed = true;
+    if (after) {
+      b.CreateBr(after);
+      b.SetInsertPoint(after);
     }
   };
   if (!valid)

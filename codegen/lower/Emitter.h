@@ -110,6 +110,8 @@ protected:
   //===-- Buffers (Buffers.cpp) -------------------------------------------===//
   mlir::FailureOr<BufferRef> buffer(mlir::Value value);
   llvm::Value *address(const BufferRef &ref, llvm::Value *offset);
+  /// A power of two, at most 64, that divides the index whatever the program.
+  static uint64_t knownMultiple(mlir::Value index, unsigned depth = 0);
   /// Attaches the alias facts of a buffer to an access.
   template <typename T> T *tag(T *access, const BufferRef &ref) {
     access->setMetadata(llvm::LLVMContext::MD_alias_scope, ref.aliasScope);

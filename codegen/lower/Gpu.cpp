@@ -79,10 +79,21 @@ llvm::Value *GpuEmitter::elements(unsigned part) {
 }
 
 LogicalResult GpuEmitter::constantTile(Value result, DenseElementsAttr value) {
-  if (!value.isSplat())
-    return emitError(result.getLoc(),
-                     "a constant tile on a GPU has one value for all elements");
   Parts p;
+  if (!value.isSplat()) {
+    // Lane numbers are computed, other constants would have to lie in memory.
+    bool counts = isa<IntegerType, IndexType>(value.getElementType());
+    if (counts)
+      for (auto [i, number] : llvm::enumerate(value.getValues<APInt>()))
+        counts &= number == i;
+    if (!counts)
+      return emitError(result.getLoc(), "a constant tile on a GPU has one "
+                                        "value or counts from 0");
+    for (auto [i, type] : llvm::enumerate(partTypes(result.getType())))
+      p.push_back(b.CreateZExtOrTrunc(elements(i), type));
+    set(result, p);
+    return success();
+  }
   for (llvm::Type *type : partTypes(result.getType()))
     p.push_back(splatLike(
         constant(value.getElementType(), value.getSplatValue<Attribute>()),

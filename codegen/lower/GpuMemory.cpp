@@ -5,6 +5,14 @@ using namespace mlir;
 
 namespace knapper::lower {
 
+// Buffers are 16-byte aligned, so what divides the offset divides the address.
+static llvm::Align accessAlign(std::optional<int64_t> given, unsigned bytes,
+                               uint64_t multiple, unsigned width) {
+  uint64_t known = std::min<uint64_t>(16, multiple * bytes);
+  return partAlign(std::max<int64_t>(given.value_or(bytes), known), bytes,
+                   width);
+}
+
 void GpuEmitter::when(llvm::Value *condition, llvm::function_ref<void()> body) {
   llvm::BasicBlock *then = newBlock("when");
   llvm::BasicBlock *after = newBlock("after");
@@ -38,7 +46,8 @@ LogicalResult GpuEmitter::load(tile::LoadOp op) {
   auto types = partTypes(op.getType());
   bool isTile = isa<VectorType>(op.getType());
   llvm::Align align =
-      partAlign(op.getAlignment(), ref->bytes, isTile ? width : 0);
+      accessAlign(op.getAlignment(), ref->bytes, knownMultiple(op.getOffset()),
+                  isTile ? width : 0);
   llvm::Value *pad = op.getPad() ? toMemory(scalar(op.getPad()), *ref)
                                  : llvm::Constant::getNullValue(ref->memory);
   Parts result;
@@ -89,7 +98,8 @@ LogicalResult GpuEmitter::store(tile::StoreOp op) {
     return failure();
   bool isTile = isa<VectorType>(op.getValue().getType());
   llvm::Align align =
-      partAlign(op.getAlignment(), ref->bytes, isTile ? width : 0);
+      accessAlign(op.getAlignment(), ref->bytes, knownMultiple(op.getOffset()),
+                  isTile ? width : 0);
   if (!isTile) {
     // Every thread holds the scalar; one writes it.
     when(b.CreateICmpEQ(thread, b.getInt64(0)), [&] {

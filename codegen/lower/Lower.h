@@ -19,7 +19,7 @@ mlir::LogicalResult lowerToCpu(tile::FuncOp func, const TargetDesc &target,
                                llvm::Module &module);
 
 /// The same for a GPU: a kernel whose blocks run one program each. Parameters:
-/// a global pointer a buffer, an i64 a symbol, a global pointer to an i32 status.
+/// a global pointer, 16-byte aligned, a buffer, an i64 a symbol, a global pointer to an i32 status.
 /// Returns the threads of a block.
 mlir::FailureOr<unsigned> lowerToGpu(tile::FuncOp func,
                                      const TargetDesc &target,

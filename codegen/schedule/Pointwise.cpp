@@ -75,6 +75,13 @@ LogicalResult choosePointwise(ts::KernelOp kernel, const TargetDesc &target,
         break;
       }
   int64_t block = 4096;
+  if (target.kind == DeviceKind::cuda) {
+    // A tile is spread over the threads of a block: some 16-byte accesses each.
+    lanes = target.lanes(DType::f32);
+    while (lanes > 128 && lanes / 2 >= length)
+      lanes /= 2;
+    block = lanes * 2;
+  }
   if (std::optional<int64_t> number = run.asConstant();
       number && !flat && *number <= 2 * block)
     block = std::max(lanes, (*number + lanes - 1) / lanes * lanes);

@@ -87,7 +87,8 @@ class ReduceBuilder {
 public:
   ReduceBuilder(BuildContext &context, ts::KernelOp kernel, Space space)
       : e(context.emitter), b(e.builder), kernel(kernel),
-        space(std::move(space)), lanes(context.schedule.at("lanes")),
+        target(context.target), space(std::move(space)),
+        lanes(context.schedule.at("lanes")),
         rowForm(context.schedule.at("row")), lane(laneDim(this->space)) {}
 
   LogicalResult build();
@@ -113,6 +114,7 @@ private:
   Emitter &e;
   OpBuilder &b;
   ts::KernelOp kernel;
+  const TargetDesc &target;
   Space space;
   int64_t lanes;
   bool rowForm;
@@ -542,8 +544,9 @@ LogicalResult ReduceBuilder::build() {
   }
 
   // Transcendentals that are reduced and needed again stay in scratch.
+  // (On a GPU the threads hold them.)
   DenseMap<Value, unsigned> keep;
-  if (rowForm)
+  if (rowForm && target.kind != DeviceKind::cuda)
     for (auto [pass, reductions] : llvm::enumerate(passes))
       for (Operation *op : reductions) {
         Value input = op->getOperand(0);
@@ -629,6 +632,15 @@ LogicalResult chooseReduce(ts::KernelOp kernel, const TargetDesc &target,
         lanes = l;
         break;
       }
+  if (target.kind == DeviceKind::cuda) {
+    // A row that fits the registers of a block is one tile, read once.
+    lanes = target.lanes(DType::f32);
+    if (std::optional<int64_t> number = run.asConstant();
+        number && *number % 128 == 0 && *number <= 16 * lanes && rowForm)
+      lanes = *number;
+    while (lanes > 128 && lanes / 2 >= representative(run))
+      lanes /= 2;
+  }
   Dim kept = one, row = one;
   for (auto [d, dim] : llvm::enumerate(space->dims)) {
     if (llvm::is_contained(space->reduced, static_cast<int64_t>(d)))

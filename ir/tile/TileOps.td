@@ -162,8 +162,8 @@ def Tile_StoreOp : Tile_Op<"store", [Tile_ElementMatches<"buffer", "value">]> {
   let summary = "Writes consecutive elements from an offset";
   let description = [{
     With `valid` only the first `valid` lanes are written. `nontemporal` asks for
-    a store that bypasses the caches (honoured where the alignment is known to
-    allow it). `alignment` is in bytes, the element size if absent.
+    a store that bypasses the caches (honoured where the address is aligned to
+    it). `alignment` is in bytes, the element size if absent.
   }];
   let arguments = (ins Tile_Value:$value, Arg<Tile_BufferType, "", [MemWrite]>:$buffer,
                        Index:$offset, Optional<Index>:$valid, UnitAttr:$nontemporal,

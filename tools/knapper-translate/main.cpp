@@ -4,8 +4,10 @@
 //   knapper-translate --tile-to-asm [--isa=x86-64-v3] k.mlir
 //   knapper-translate --import-onnx [--dim=name=value]... model.onnx
 //   knapper-translate --inspect-onnx model.onnx
+//   knapper-translate --kernels-to-tile [--isa=sm_90a] formed.mlir
 //   knapper-translate --tile-to-ptx k.mlir
 #include "codegen/lower/Lower.h"
+#include "codegen/schedule/Schedule.h"
 #include "compiler/registration/Registration.h"
 #include "frontends/onnx/Import.h"
 #include "frontends/onnx/Inspect.h"
@@ -33,7 +35,7 @@ static llvm::cl::opt<bool> optimiseIr("optimise",
 static LogicalResult translate(Operation *op, llvm::raw_ostream &out,
                                bool assembly) {
   auto fail = [&](const Error &error) {
-    return op->emitError(error.message());
+    return emitError(op->getLoc(), error.message());
   };
   auto target = cpuTarget(std::string(isaName));
   if (!target)
@@ -102,6 +104,36 @@ static LogicalResult inspectModel(llvm::SourceMgr &sources,
   return mlir::success();
 }
 
+/// Every schedule of every kernel, as tile functions kernel0_0, kernel0_1, ...
+static LogicalResult kernelsToTile(Operation *op, llvm::raw_ostream &out) {
+  auto target =
+      isaName == "sm_90a" ? cudaTarget(isaName) : cpuTarget(isaName.getValue());
+  if (!target)
+    return emitError(op->getLoc(), target.error().message());
+  op->getContext()->loadDialect<tile::TileDialect>();
+  OwningOpRef<ModuleOp> module = ModuleOp::create(op->getLoc());
+  OpBuilder builder = OpBuilder::atBlockEnd(module->getBody());
+  unsigned count = 0;
+  WalkResult result = op->walk([&](ts::KernelOp kernel) -> WalkResult {
+    auto schedules = chooseSchedules(kernel, *target);
+    if (failed(schedules))
+      return WalkResult::interrupt();
+    for (auto [i, schedule] : llvm::enumerate(*schedules)) {
+      std::string name =
+          "kernel" + std::to_string(count) + "_" + std::to_string(i);
+      if (failed(buildTileProgram(builder, kernel, schedule, *target, name,
+                                  kernelSymbols(kernel))))
+        return WalkResult::interrupt();
+    }
+    ++count;
+    return WalkResult::advance();
+  });
+  if (result.wasInterrupted())
+    return failure();
+  module->print(out);
+  return mlir::success();
+}
+
 int main(int argc, char **argv) {
   TranslateFromMLIRRegistration toIr(
       "tile-to-llvmir", "tile functions to LLVM IR",
@@ -126,13 +158,16 @@ int main(int argc, char **argv) {
       [](const std::shared_ptr<llvm::SourceMgr> &sources,
          llvm::raw_ostream &out,
          MLIRContext *) { return inspectModel(*sources, out); });
+  TranslateFromMLIRRegistration toTile(
+      "kernels-to-tile", "tile programs of the kernels of a module",
+      kernelsToTile, registerAllKnapperDialects);
   TranslateFromMLIRRegistration toPtx(
       "tile-to-ptx", "tile functions to PTX for sm_90a",
       [](Operation *op, llvm::raw_ostream &out) -> LogicalResult {
         auto target = cudaTarget("sm_90a");
         auto ptx = emitPtx(cast<ModuleOp>(op), *target);
         if (!ptx)
-          return op->emitError(ptx.error().message());
+          return emitError(op->getLoc(), ptx.error().message());
         out << ptx->text;
         return mlir::success();
       },

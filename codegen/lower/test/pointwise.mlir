@@ -67,3 +67,15 @@ tile.func @stream(%x: !tile.buffer<f32>, %y: !tile.buffer<f32>) {
   tile.store %v, %y[%c0] {nontemporal, alignment = 64} : vector<16xf32>, !tile.buffer<f32>
   tile.return
 }
+
+// Else the address decides.
+// V4-LABEL: stream_anywhere:
+// V4: vmovups %zmm
+// V4: testb $63
+// V4: vmovntps %zmm
+tile.func @stream_anywhere(%x: !tile.buffer<f32>, %y: !tile.buffer<f32>) {
+  %p = tile.program_id
+  %v = tile.load %x[%p] : !tile.buffer<f32> -> vector<16xf32>
+  tile.store %v, %y[%p] {nontemporal} : vector<16xf32>, !tile.buffer<f32>
+  tile.return
+}

@@ -2,5 +2,7 @@
 // The assembler takes every kernel, and none of them spills.
 // RUN: knapper-translate --tile-to-ptx %S/rows.mlir -o %t.ptx
 // RUN: %ptxas -arch=sm_90a -v %t.ptx -o %t.cubin 2>&1 | FileCheck %s
+// RUN: knapper-opt %S/kernels.mlir --form-kernels | knapper-translate --kernels-to-tile --isa=sm_90a | knapper-translate --tile-to-ptx -o %t.ptx
+// RUN: %ptxas -arch=sm_90a -v %t.ptx -o %t.cubin 2>&1 | FileCheck %s
 
 // CHECK-COUNT-4: 0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
