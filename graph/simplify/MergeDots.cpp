@@ -3,7 +3,6 @@
 #include "graph/simplify/Match.h"
 #include "graph/simplify/Passes.h"
 #include "llvm/ADT/MapVector.h"
-#include "llvm/ADT/SmallPtrSet.h"
 
 using namespace mlir;
 using namespace knapper;
@@ -57,18 +56,12 @@ unsigned attentionSlot(Value value) {
   return 3;
 }
 
-/// Ops reached from the value through elementwise ops.
-void reachedElementwise(Value value, SmallPtrSetImpl<Operation *> &ops) {
-  for (Operation *user : value.getUsers())
-    if (isElementwise(user) && ops.size() < 32 && ops.insert(user).second)
-      reachedElementwise(user->getResult(0), ops);
-}
-
-bool meet(DotOp a, DotOp b) {
-  SmallPtrSet<Operation *, 32> left, right;
-  reachedElementwise(a, left);
-  reachedElementwise(b, right);
-  return llvm::any_of(left, [&](Operation *op) { return right.contains(op); });
+/// Whether an elementwise op reads the result (after its bias): the product's
+/// own epilogue would take it.
+bool hasEpilogue(DotOp dot) {
+  Column column = columnOf(dot);
+  Value result = column.add ? column.add.getResult() : dot.getResult();
+  return llvm::any_of(result.getUsers(), isElementwise);
 }
 
 void merge(MutableArrayRef<DotOp> dots) {
@@ -138,16 +131,16 @@ void merge(MutableArrayRef<DotOp> dots) {
 
 } // namespace
 
-void knapper::mergeDots(func::FuncOp function, bool mergeMeeting) {
+void knapper::mergeDots(func::FuncOp function, bool all) {
   for (Block &block : function.getBody()) {
     llvm::MapVector<Value, SmallVector<DotOp>> byLhs;
     for (DotOp dot : block.getOps<DotOp>())
       if (dot.getLhsBatch().empty() && dot.getLhsContract().size() == 1 &&
           rankOf(dot.getRhs()) == 2 && !isPackedConstant(dot.getLhs()) &&
-          isPackedConstant(dot.getRhs()))
+          isPackedConstant(dot.getRhs()) && (all || !hasEpilogue(dot)))
         byLhs[dot.getLhs()].push_back(dot);
-    for (auto &[lhs, all] : byLhs) {
-      SmallVector<DotOp> left(all);
+    for (auto &[lhs, dots] : byLhs) {
+      SmallVector<DotOp> left(dots);
       while (!left.empty()) {
         SmallVector<DotOp> group{left.front()}, others;
         for (DotOp dot : ArrayRef<DotOp>(left).drop_front()) {
@@ -157,9 +150,6 @@ void knapper::mergeDots(func::FuncOp function, bool mergeMeeting) {
               dot.getRhsContract() == first.getRhsContract() &&
               dot.getResultTypeAttr() == first.getResultTypeAttr() &&
               elementTypeOf(dot.getRhs()) == elementTypeOf(first.getRhs());
-          if (alike && !mergeMeeting)
-            alike = llvm::none_of(
-                group, [&](DotOp other) { return meet(dot, other); });
           (alike ? group : others).push_back(dot);
         }
         if (group.size() > 1)
@@ -173,6 +163,6 @@ void knapper::mergeDots(func::FuncOp function, bool mergeMeeting) {
 namespace {
 struct MergeDotsPass : knapper::impl::MergeDotsBase<MergeDotsPass> {
   using MergeDotsBase::MergeDotsBase;
-  void runOnOperation() override { mergeDots(getOperation(), mergeMeeting); }
+  void runOnOperation() override { mergeDots(getOperation(), all); }
 };
 } // namespace

@@ -7,9 +7,10 @@
 // one larger product. Order: query, key, value where an attention follows, else
 // program order.
 //
-// Products whose results meet in one elementwise op (gate and up projection)
-// stay apart unless `mergeMeeting`: the second's kernel takes the first's
-// result in its epilogue, which slices of one wide result would not allow.
+// Products whose results go into an elementwise op (gate and up projection, two
+// convolutions of one input) stay apart unless `all`: their kernels do that work
+// in the epilogue, on results that were never stored, which slices of one wide
+// result would not allow.
 //
 //===----------------------------------------------------------------------===//
 #pragma once
@@ -22,6 +23,6 @@ class FuncOp;
 
 namespace knapper {
 
-void mergeDots(mlir::func::FuncOp function, bool mergeMeeting = false);
+void mergeDots(mlir::func::FuncOp function, bool all = false);
 
 } // namespace knapper

@@ -23,8 +23,8 @@ def FoldConv : Pass<"fold-conv", "::mlir::func::FuncOp"> {
 def MergeDots : Pass<"merge-dots", "::mlir::func::FuncOp"> {
   let summary = "products of one left side with several weights become one product";
   let dependentDialects = ["::knapper::ts::TsDialect"];
-  let options = [Option<"mergeMeeting", "merge-meeting", "bool", "false",
-                        "also products whose results meet in one elementwise op">];
+  let options = [Option<"all", "all", "bool", "false",
+                        "also products whose results go into elementwise ops">];
 }
 
 #endif

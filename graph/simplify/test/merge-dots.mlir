@@ -1,5 +1,5 @@
 // RUN: knapper-opt --merge-dots %s | FileCheck %s
-// RUN: knapper-opt --merge-dots=merge-meeting %s | FileCheck %s --check-prefix=MEET
+// RUN: knapper-opt --merge-dots=all %s | FileCheck %s --check-prefix=ALL
 
 !x = tensor<?x8xf32, #ts.dims<"s", 8>>
 !y = tensor<?x4xf32, #ts.dims<"s", 4>>
@@ -28,12 +28,12 @@ func.func @qkv(%x: !x) -> (!x, !y, !y) {
   return %q, %k, %v : !x, !y, !y
 }
 
-// gate and up meet: apart by default.
+// gate and up have epilogues: apart by default.
 // CHECK-LABEL: @gate
 // CHECK-COUNT-2: ts.dot
-// MEET-LABEL: @gate
-// MEET: ts.dot
-// MEET-NOT: ts.dot
+// ALL-LABEL: @gate
+// ALL: ts.dot
+// ALL-NOT: ts.dot
 func.func @gate(%x: !x) -> !y {
   %wg = ts.weight <0, 0, 128, "g"> : tensor<8x4xf32>
   %wu = ts.weight <0, 128, 128, "u"> : tensor<8x4xf32>
