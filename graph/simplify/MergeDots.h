@@ -8,9 +8,9 @@
 // program order.
 //
 // Products whose results go into an elementwise op (gate and up projection, two
-// convolutions of one input) stay apart unless `all`: their kernels do that work
-// in the epilogue, on results that were never stored, which slices of one wide
-// result would not allow.
+// convolutions of one input) stay apart unless `all`: their kernels do that
+// work in the epilogue, on results that were never stored, which slices of one
+// wide result would not allow.
 //
 //===----------------------------------------------------------------------===//
 #pragma once
