@@ -12,7 +12,7 @@ namespace knapper {
 using ts::Dim;
 
 constexpr unsigned maxNesting = 64;
-constexpr size_t maxNodes = 1 << 20;
+constexpr size_t maxNodes = 1 << 18;
 
 std::string domainOf(const onnx::NodeProto &node) {
   return node.domain() == "ai.onnx" ? "" : node.domain();
@@ -499,13 +499,17 @@ Status Importer::inlineFunction(const onnx::FunctionProto &function,
     inner.values[function.input(i)] = *value;
   }
   // An absent optional input is the empty name inside.
-  std::vector<onnx::NodeProto> nodes = function.node();
-  if (!absent.empty())
-    for (onnx::NodeProto &body : nodes)
+  std::vector<onnx::NodeProto> edited;
+  if (!absent.empty()) {
+    edited = function.node();
+    for (onnx::NodeProto &body : edited)
       for (std::string &input : *body.mutable_input())
         if (absent.contains(input))
           input.clear();
-  if (Status status = importNodes(nodes, inner); !status)
+  }
+  if (Status status =
+          importNodes(absent.empty() ? function.node() : edited, inner);
+      !status)
     return status;
   for (int i = 0; i < node.output_size(); ++i) {
     if (node.output(i).empty())

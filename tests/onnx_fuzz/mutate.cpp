@@ -227,6 +227,11 @@ void damageGraph(Random &random, onnx::ModelProto &model) {
     case 4:
       if (!nodes.empty()) {
         onnx::NodeProto copy = pick(random, nodes);
+        if (below(random, 4)) // else its results have two definitions
+          for (std::string &output : *copy.mutable_output())
+            output += "_copy" + std::to_string(nodes.size());
+        if (!graph.output().empty() && copy.output_size() && below(random, 2))
+          pick(random, *graph.mutable_output()).set_name(copy.output(0));
         nodes.push_back(copy);
       }
       break;

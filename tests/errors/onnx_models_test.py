@@ -1,0 +1,252 @@
+"""Models that are wrong or need what is missing: each gets a UserError that
+names the node, says why, and what to try."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+BUILD = Path(os.environ.get("KNAPPER_BUILD", "build/dev")).resolve()
+PROGRAM = BUILD / "tools" / "knapper-translate" / "knapper-translate"
+FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
+node = helper.make_node
+
+if not PROGRAM.exists():
+    pytest.skip(f"{PROGRAM} is not built", allow_module_level=True)
+
+
+def model(nodes, inputs=(("x", FLOAT, ["n", 4]),), outputs=(("y", FLOAT, None),),
+          initializers=(), opset=21, **more):  # fmt: skip
+    graph = helper.make_graph(
+        list(nodes),
+        "g",
+        [helper.make_tensor_value_info(*i) for i in inputs],
+        [helper.make_tensor_value_info(*o) for o in outputs],
+        list(initializers),
+    )
+    return helper.make_model(
+        graph,
+        opset_imports=[helper.make_opsetid(*o) for o in more.pop("opsets", [("", opset)])],
+        ir_version=10,
+        **more,
+    )
+
+
+def constant(name, value, dtype=np.int64):
+    return numpy_helper.from_array(np.asarray(value, dtype), name)
+
+
+def external(location, **more):
+    tensor = TensorProto(name="w", data_type=FLOAT, dims=[4])
+    tensor.data_location = TensorProto.EXTERNAL
+    for key, value in {"location": location, **more}.items():
+        entry = tensor.external_data.add()
+        entry.key, entry.value = key, str(value)
+    return model([node("Add", ["x", "w"], ["y"])], initializers=[tensor])
+
+
+def recursive():
+    function = helper.make_function(
+        "f", "Self", ["a"], ["b"], [node("Self", ["a"], ["b"], domain="f")],
+        [helper.make_opsetid("f", 1)],
+    )  # fmt: skip
+    return model([node("Self", ["x"], ["y"], domain="f", name="start")],
+                 functions=[function], opsets=[("", 21), ("f", 1)])  # fmt: skip
+
+
+def exponential():
+    """40 functions, each calling the next one twice."""
+    functions = [
+        helper.make_function(
+            "f", f"F{i}", ["a"], ["b"],
+            [node(f"F{i + 1}", ["a"], ["m"], domain="f"),
+             node(f"F{i + 1}", ["m"], ["b"], domain="f")],
+            [helper.make_opsetid("f", 1)],
+        )
+        for i in range(40)
+    ]  # fmt: skip
+    functions.append(
+        helper.make_function("f", "F40", ["a"], ["b"], [node("Relu", ["a"], ["b"])],
+                             [helper.make_opsetid("", 21)])
+    )  # fmt: skip
+    return model([node("F0", ["x"], ["y"], domain="f")], functions=functions,
+                 opsets=[("", 21), ("f", 1)])  # fmt: skip
+
+
+def with_raw(tensor_bytes, dims):
+    tensor = TensorProto(name="w", data_type=FLOAT, dims=dims, raw_data=tensor_bytes)
+    return model([node("Add", ["x", "w"], ["y"])], initializers=[tensor])
+
+
+# name: (model, what the message holds)
+CASES = {
+    "unknown_operator": (
+        model([node("Relu", ["x"], ["a"]), node("Frobnicate", ["a"], ["b"], name="f1"),
+               node("Sparkle", ["b"], ["c"], name="s1"),
+               node("Frobnicate", ["x"], ["d"], name="f2"),
+               node("Add", ["c", "d"], ["y"])]),
+        ["Frobnicate (ai.onnx opset 21)", "2 nodes: 'f1', 'f2'", "Sparkle", "try:"]),
+    "unknown_domain_operator": (
+        model([node("Fuse", ["x"], ["y"], domain="com.example")],
+              opsets=[("", 21), ("com.example", 3)]),
+        ["Fuse (com.example opset 3)"]),
+    "domain_not_imported": (
+        model([node("Fuse", ["x"], ["y"], domain="com.example", name="n1")]),
+        ["'n1' (Fuse)", "com.example", "opset_import"]),
+    "undefined_name": (
+        model([node("Add", ["x", "nowhere"], ["y"], name="sum")]),
+        ["'sum' (Add)", "'nowhere'", "nothing defines"]),
+    "cycle": (
+        model([node("Add", ["x", "b"], ["a"], name="first"),
+               node("Relu", ["a"], ["b"]), node("Relu", ["b"], ["y"])]),
+        ["'first' (Add)", "cycle"]),
+    "defined_twice": (
+        model([node("Relu", ["x"], ["y"]), node("Neg", ["x"], ["y"], name="again")]),
+        ["'again' (Neg)", "second time"]),
+    "shapes_do_not_broadcast": (
+        model([node("Add", ["x", "z"], ["y"], name="sum")],
+              inputs=[("x", FLOAT, ["n", 4]), ("z", FLOAT, [5])]),
+        ["'sum' (Add)", "[n, 4], [5]", "broadcast"]),
+    "element_types_differ": (
+        model([node("Add", ["x", "z"], ["y"], name="sum")],
+              inputs=[("x", FLOAT, [4]), ("z", INT64, [4])]),
+        ["'sum' (Add)", "4xf32, 4xi64"]),
+    "matmul_sizes": (
+        model([node("MatMul", ["x", "z"], ["y"], name="product")],
+              inputs=[("x", FLOAT, ["n", 4]), ("z", FLOAT, [5, 6])]),
+        ["'product' (MatMul)", "4", "5"]),
+    "reshape_count": (
+        model([node("Reshape", ["x", "s"], ["y"], name="r")],
+              inputs=[("x", FLOAT, [3, 4])], initializers=[constant("s", [5, -1])]),
+        ["'r' (Reshape)", "12", "5"]),
+    "two_open_dims": (
+        model([node("Reshape", ["x", "s"], ["y"], name="r")],
+              initializers=[constant("s", [-1, -1])]),
+        ["'r' (Reshape)", "-1 twice"]),
+    "axis_outside": (
+        model([node("Softmax", ["x"], ["y"], axis=2, name="s")]),
+        ["'s' (Softmax)", "axis 2 is outside rank 2"]),
+    "attribute_kind": (
+        model([node("Softmax", ["x"], ["y"], axis="one", name="s")]),
+        ["'s' (Softmax)", "'axis'", "kind"]),
+    "too_many_inputs": (
+        model([node("Relu", ["x", "x"], ["y"], name="r")]),
+        ["'r' (Relu)", "2 inputs where it takes 1"]),
+    "missing_input": (
+        model([node("Add", ["x", ""], ["y"], name="a")]),
+        ["'a' (Add)", "inputs where it takes 2"]),
+    "bad_permutation": (
+        model([node("Transpose", ["x"], ["y"], perm=[0, 0], name="t")]),
+        ["'t' (Transpose)", "permutation"]),
+    "filter_channels": (
+        model([node("Conv", ["x", "w"], ["y"], name="c")],
+              inputs=[("x", FLOAT, ["n", 4, 8, 8]), ("w", FLOAT, [2, 3, 3, 3])]),
+        ["'c' (Conv)", "4"]),
+    "data_dependent_size": (
+        model([node("NonZero", ["x"], ["i"], name="nz"), node("Shape", ["i"], ["y"])],
+              outputs=[("y", INT64, None)]),
+        ["NonZero", "'nz'"]),
+    "size_from_data": (
+        model([node("Reshape", ["x", "s"], ["y"], name="r")],
+              inputs=[("x", FLOAT, ["n", 4]), ("s", INT64, [2])]),
+        ["Reshape", "the shape depends on data", "'r'"]),
+    "string_input": (
+        model([node("Identity", ["x"], ["y"])],
+              inputs=[("x", TensorProto.STRING, [4])],
+              outputs=[("y", TensorProto.STRING, None)]),
+        ["input 'x'", "STRING"]),
+    "input_without_shape": (
+        model([node("Relu", ["x"], ["y"])], inputs=[("x", FLOAT, None)]),
+        ["input 'x'", "no shape"]),
+    "huge_tensor": (
+        model([node("Expand", ["x", "s"], ["y"], name="e")],
+              inputs=[("x", FLOAT, [1])],
+              initializers=[constant("s", [2**40, 2**40])]),
+        ["'e' (Expand)", "too large"]),
+    "huge_initializer": (
+        with_raw(b"", [2**62, 2**62]), ["tensor 'w'", "too large"]),
+    "short_initializer": (
+        with_raw(b"\0" * 12, [4]), ["tensor 'w'", "12 bytes", "16"]),
+    "negative_dim": (with_raw(b"", [-4]), ["tensor 'w'", "-4"]),
+    "short_large_initializer": (
+        with_raw(b"\0" * 70000, [20000]), ["tensor 'w'", "70000", "80000"]),
+    "external_climbs": (external("../secret"), ["'../secret'", "leaves"]),
+    "external_absolute": (external("/etc/passwd"), ["'/etc/passwd'", "leaves"]),
+    "external_missing": (external("none.bin"), ["'none.bin'", "cannot be read"]),
+    "external_offset": (
+        external("model.onnx", offset=10**9), ["tensor 'w'", "outside 'model.onnx'"]),
+    "external_not_a_number": (
+        external("model.onnx", offset="ten"), ["tensor 'w'", "offset 'ten'"]),
+    "function_recursion": (recursive(), ["nested", "'start/"]),
+    "function_explosion": (exponential(), ["262144 nodes"]),
+    "old_opset": (
+        model([node("Softmax", ["x"], ["y"], name="s")], opset=11),
+        ["Softmax (ai.onnx opset 11)", "not in this opset version"]),
+    "output_type": (
+        model([node("Relu", ["x"], ["y"])], outputs=[("y", INT64, None)]),
+        ["output 'y'", "INT64"]),
+    "output_undefined": (
+        model([node("Relu", ["x"], ["z"])]), ["output 'y'", "nowhere"]),
+}  # fmt: skip
+
+
+def run(path, *options):
+    return subprocess.run(
+        [PROGRAM, "--import-onnx", *options, path],
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+
+
+def refused(result, words):
+    assert result.returncode == 1, result.stdout[:500]
+    assert result.stderr.startswith("error: ")
+    assert "report this" not in result.stderr
+    for word in words:
+        assert word in result.stderr, result.stderr
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_refused(name, tmp_path):
+    made, words = CASES[name]
+    path = tmp_path / "model.onnx"
+    path.write_bytes(made.SerializeToString())
+    refused(run(path), words)
+
+
+def test_link_leaves_the_folder(tmp_path):
+    (tmp_path / "secret").write_bytes(b"\0" * 16)
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    (inner / "w.bin").symlink_to("../secret")
+    (inner / "model.onnx").write_bytes(external("w.bin").SerializeToString())
+    refused(run(inner / "model.onnx"), ["'w.bin'", "link"])
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"hello, this is no model", b"\x0a\xff\xff\xff\xff\x0f", b"\x08"]
+)
+def test_not_a_model(data, tmp_path):
+    path = tmp_path / "model.onnx"
+    path.write_bytes(data)
+    refused(run(path), ["model.onnx"])
+
+
+def test_cut_short(tmp_path):
+    whole = model([node("Relu", ["x"], ["y"])]).SerializeToString()
+    path = tmp_path / "model.onnx"
+    path.write_bytes(whole[: len(whole) // 2])
+    refused(run(path), ["at byte", "cut short"])
+
+
+def test_unknown_dim(tmp_path):
+    path = tmp_path / "model.onnx"
+    path.write_bytes(model([node("Relu", ["x"], ["y"])]).SerializeToString())
+    refused(run(path, "--dim=batch=2"), ["'batch'", "its symbolic dims are: n"])
+    fixed = run(path, "--dim=n=2")
+    assert fixed.returncode == 0 and "tensor<2x4xf32>" in fixed.stdout
