@@ -5,6 +5,7 @@
 #include "runtime/module/Format.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace knapper {
 namespace {
@@ -23,8 +24,9 @@ public:
       : artefact(artefact), from(from), target(target) {
     // Vectors and strings may be shared inside a FlatBuffer; what they expand
     // to is bounded by a multiple of what was stored.
-    budget = 1 << 20;
-    budget += 16 * artefact.bytes().size();
+    Prelude prelude;
+    memcpy(&prelude, artefact.bytes().data(), sizeof prelude);
+    budget = (1 << 20) + 16 * prelude.headerBytes;
   }
 
   Expected<Program> run() {

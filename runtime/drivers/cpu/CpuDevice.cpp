@@ -85,6 +85,7 @@ public:
   }
 
   Status begin() override {
+    pool->beginRun();
     held = pool->tryAcquire(threads, scratch.bytes(), spin);
     // Kernels compute the same bits whatever mode the calling program is in.
     callerMode = _mm_getcsr();
@@ -97,8 +98,10 @@ public:
     if (held > 1)
       pool->release();
     held = 1;
-    if (running)
+    if (running) {
       _mm_setcsr(callerMode);
+      pool->endRun();
+    }
     running = false;
     return success();
   }
@@ -110,7 +113,7 @@ public:
     }
     int64_t grain = std::max<int64_t>(command.grain, 1);
     int64_t worth = command.grid / grain + (command.grid % grain != 0);
-    int workers = static_cast<int>(std::min<int64_t>(held, worth));
+    int workers = static_cast<int>(std::min<int64_t>(available(), worth));
     if (workers <= 1) {
       KernelContext context{scratch.data(), command.status, 0, 1};
       reinterpret_cast<KernelFn>(const_cast<void *>(command.kernel.handle))(
@@ -125,8 +128,8 @@ public:
   Status copy(void *target, const void *source, uint64_t bytes) override {
     if (recording)
       recording->add(target, source, bytes);
-    else if (held > 1 && bytes >= kSharedCopy)
-      copyShared(target, source, bytes);
+    else if (bytes >= kSharedCopy && available() > 1)
+      copyShared(target, source, bytes, available());
     else if (bytes > 0)
       memcpy(target, source, bytes);
     return success();
@@ -176,20 +179,26 @@ private:
         command.buffers, command.symbols, &context, begin, end);
   }
 
-  void copyShared(void *target, const void *source, uint64_t bytes) {
+  /// Workers for the next command: other runs keep the cores that they are on.
+  int available() const {
+    return held == 1 ? 1 : std::max(1, held - pool->otherRuns());
+  }
+
+  void copyShared(void *target, const void *source, uint64_t bytes,
+                  int workers) {
     struct Copy {
       char *target;
       const char *source;
       uint64_t bytes, part;
     } copy{static_cast<char *>(target), static_cast<const char *>(source),
-           bytes, alignUp(bytes / held + 1, 4096)};
+           bytes, alignUp(bytes / workers + 1, 4096)};
     auto part = [](void *argument, int worker, void *) {
       const Copy &c = *static_cast<Copy *>(argument);
       uint64_t begin = std::min(c.bytes, worker * c.part);
       uint64_t end = std::min(c.bytes, begin + c.part);
       memcpy(c.target + begin, c.source + begin, end - begin);
     };
-    pool->run(held, part, &copy, nullptr);
+    pool->run(workers, part, &copy, nullptr);
   }
 
   std::shared_ptr<ThreadPool> pool;

@@ -149,6 +149,7 @@ int ThreadPool::tryAcquire(int threads, uint64_t scratchBytes,
     workers.clear();
     started.store(0);
     refused = false;
+    runs.store(1); // the caller's
     taken.store(false);
     generation = forkGeneration();
   }

@@ -42,6 +42,12 @@ public:
   /// caller holds the pool with at least as many.
   void run(int workers, Job job, void *argument, void *ownScratch);
 
+  /// Runs in progress, alone or with workers: each has a thread of its own, so
+  /// that who holds the pool leaves a core to each of the others.
+  void beginRun() { runs.fetch_add(1, std::memory_order_relaxed); }
+  void endRun() { runs.fetch_sub(1, std::memory_order_relaxed); }
+  int otherRuns() const { return runs.load(std::memory_order_relaxed) - 1; }
+
   /// Workers running now, the callers not counted.
   int size() const { return started.load(std::memory_order_relaxed); }
 
@@ -55,6 +61,7 @@ private:
   std::atomic<bool> taken{false};
   std::atomic<bool> stopping{false};
   std::atomic<int> started{0};
+  std::atomic<int> runs{0};
   std::atomic<int> spin{0}; // microseconds
   unsigned generation;      // of forks: a child has no workers
 };

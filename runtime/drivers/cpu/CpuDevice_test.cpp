@@ -1,0 +1,48 @@
+#include "runtime/drivers/cpu/CpuDevice.h"
+
+#include "runtime/testing/TestArtefact.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+using namespace knapper;
+using namespace knapper::testing;
+using ::testing::ElementsAre;
+
+TEST(CpuDevice, ConcurrentRunsLeaveEachOtherACore) {
+  std::shared_ptr<Device> device = cpu::device();
+  auto code = device->load(kernelObject("x86-64-v3"), "test kernels");
+  ASSERT_TRUE(code);
+  auto kernel = (*code)->kernel(kernelEntry("x86-64-v3", "who"), "who");
+  ASSERT_TRUE(kernel);
+  auto first = device->createQueue({3, -1}), second = device->createQueue({});
+  ASSERT_TRUE(first && second);
+  auto workers = [&](DeviceQueue &queue) {
+    std::vector<int32_t> out(6);
+    void *buffers[] = {out.data()};
+    LaunchCommand command;
+    command.kernel = *kernel;
+    command.buffers = buffers;
+    command.numBuffers = 1;
+    command.grid = 6;
+    EXPECT_TRUE(queue.launch(command));
+    return out;
+  };
+  ASSERT_TRUE((*first)->begin());
+  EXPECT_THAT(workers(**first), ElementsAre(0, 0, 1, 1, 2, 2));
+  ASSERT_TRUE((*second)->begin()); // the workers are taken: it works alone
+  EXPECT_THAT(workers(**second), ElementsAre(0, 0, 0, 0, 0, 0));
+  EXPECT_THAT(workers(**first), ElementsAre(0, 0, 0, 1, 1, 1));
+  ASSERT_TRUE((*second)->finish());
+  EXPECT_THAT(workers(**first), ElementsAre(0, 0, 1, 1, 2, 2));
+  ASSERT_TRUE((*first)->finish());
+  // A queue that goes in the middle of a run gives everything back.
+  ASSERT_TRUE((*first)->begin());
+  *first = nullptr;
+  ASSERT_TRUE((*second)->begin());
+  auto third = device->createQueue({3, -1});
+  ASSERT_TRUE((*second)->finish());
+  ASSERT_TRUE((*third)->begin());
+  EXPECT_THAT(workers(**third), ElementsAre(0, 0, 1, 1, 2, 2));
+  ASSERT_TRUE((*third)->finish());
+}
