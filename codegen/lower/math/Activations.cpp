@@ -5,19 +5,6 @@
 
 namespace knapper::vecmath {
 
-V softplus(V x) {
-  // A NaN is not > 0: it comes in by the second term.
-  return select(x > 0.0, x, 0.0) + log1p(exp(-abs(x)));
-}
-
-V mish(V x) {
-  // tanh(log(1 + e)) = e (e + 2) / (e (e + 2) + 2), e = exp(x); beyond 20 it
-  // is 1.
-  V e = exp(atMost(20, x));
-  V n = e * (e + 2.0);
-  return x * (n / (n + 2.0));
-}
-
 V geluErf(V x) {
   if (x.isF64()) {
     V half = x * 0.5;

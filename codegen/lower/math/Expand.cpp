@@ -56,8 +56,6 @@ KNAPPER_UNARY(Erfc, vm::erfc)
 KNAPPER_UNARY(Cbrt, vm::cbrt)
 KNAPPER_UNARY(Round, vm::round)
 KNAPPER_UNARY(Sigmoid, vm::sigmoid)
-KNAPPER_UNARY(Softplus, vm::softplus)
-KNAPPER_UNARY(Mish, vm::mish)
 KNAPPER_UNARY(GeluErf, vm::geluErf)
 KNAPPER_UNARY(GeluTanh, vm::geluTanh)
 #undef KNAPPER_UNARY

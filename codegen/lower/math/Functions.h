@@ -85,8 +85,6 @@ V powi(V x, V n);
 V cbrt(V x);
 
 // Activations.cpp
-V softplus(V x);
-V mish(V x);
 V geluErf(V x);
 V geluTanh(V x);
 

@@ -76,10 +76,6 @@ Value buildFmod(OpBuilder &b, Location loc, Value x, Value y);
 
 /// 1 / (1 + exp(-x)).
 Value buildSigmoid(OpBuilder &b, Location loc, Value x);
-/// log(1 + exp(x)), without overflow.
-Value buildSoftplus(OpBuilder &b, Location loc, Value x);
-/// x tanh(softplus(x)), by one exp and one division.
-Value buildMish(OpBuilder &b, Location loc, Value x);
 /// x / 2 (1 + erf(x / sqrt(2))).
 Value buildGeluErf(OpBuilder &b, Location loc, Value x);
 /// x / 2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).

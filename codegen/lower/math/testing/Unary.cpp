@@ -19,16 +19,6 @@ template <typename T> static T sigmoidOf(T x) {
   T e = std::exp(-std::fabs(x));
   return (x < 0 ? e : 1) / (1 + e);
 }
-template <typename T> static T softplusOf(T x) {
-  return std::isnan(x)
-             ? x
-             : std::fmax(x, T(0)) + std::log1p(std::exp(-std::fabs(x)));
-}
-template <typename T> static T mishOf(T x) {
-  if (x < -800)
-    return std::isinf(x) ? T(NAN) : T(-0.0);
-  return x * std::tanh(softplusOf(x));
-}
 template <typename T> static T geluErfOf(T x) {
   return x * 0.5L * std::erfc(-x * T(0x1.6a09e667f3bcc908p-1L));
 }
@@ -74,10 +64,8 @@ const std::vector<Unary> &unaryFunctions() {
       {ofOp<math::FloorOp>("floor"), BOTH(std::floor), 0, 0},
       {ofOp<math::CeilOp>("ceil"), BOTH(std::ceil), 0, 0},
       {ofOp<math::TruncOp>("trunc"), BOTH(std::trunc), 0, 0},
-      {ofBuilder("softplus", buildSoftplus), BOTH(softplusOf), 2, 2},
       {ofBuilder("gelu_erf", buildGeluErf), BOTH(geluErfOf), 2, 3, 1},
       {ofBuilder("gelu_tanh", buildGeluTanh), BOTH(geluTanhOf), 2, 2, 1},
-      {ofBuilder("mish", buildMish), BOTH(mishOf), 4, 4, 0x1p-100},
   };
   return table;
 }

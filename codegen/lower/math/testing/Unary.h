@@ -14,7 +14,7 @@ namespace knapper::vecmath::testing {
 struct Unary {
   Function function;
   double (*reference)(double);
-  long double (*precise)(long double); // null: not tested in f64.
+  long double (*precise)(long double);
   /// Bounds of the error, in units in the last place of the result.
   double boundF32, boundF64;
   /// Results below this are held to the ulp of this: for functions whose small
