@@ -201,6 +201,6 @@ LogicalResult CpuEmitter::function(tile::FuncOp func) {
 mlir::LogicalResult knapper::lowerToCpu(tile::FuncOp func,
                                         const TargetDesc &target,
                                         llvm::Module &module) {
-  expandMath(func);
+  expandMath(func, /*spread=*/false);
   return lower::CpuEmitter(target, module).function(func);
 }

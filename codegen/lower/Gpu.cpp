@@ -284,7 +284,7 @@ LogicalResult GpuEmitter::reduction(vector::ReductionOp op) {
 mlir::FailureOr<unsigned> knapper::lowerToGpu(tile::FuncOp func,
                                               const TargetDesc &target,
                                               llvm::Module &module) {
-  expandMath(func);
+  expandMath(func, /*spread=*/true);
   lower::GpuEmitter emitter(target, module);
   if (failed(emitter.function(func)))
     return failure();

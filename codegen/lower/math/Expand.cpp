@@ -17,161 +17,125 @@ namespace knapper {
 namespace vm = vecmath;
 using vecmath::V;
 
-/// Calls `f` on the arguments; f16 and bf16 as f32.
-template <typename Function, typename... Args>
-static Value inPrecision(OpBuilder &b, Location loc, Function f, Value first,
-                         Args... rest) {
-  V x{&b, loc, first};
-  Type own = x.element();
-  Type wide = own.getIntOrFloatBitWidth() < 32 ? Type(b.getF32Type()) : own;
-  return convert(f(convert(x, wide), convert(x.with(rest), wide)...), own)
-      .value;
+using Unary = V (*)(V);
+using Binary = V (*)(V, V);
+
+/// The precision that `x` is computed in.
+static Type precisionOf(V x) {
+  return x.width() < 32 ? Type(x.builder->getF32Type()) : x.element();
 }
 
-#define KNAPPER_UNARY(NAME, FUNCTION)                                          \
-  Value build##NAME(OpBuilder &b, Location loc, Value x) {                     \
-    return inPrecision(b, loc, static_cast<V (*)(V)>(FUNCTION), x);            \
-  }
-KNAPPER_UNARY(Exp, vm::exp)
-KNAPPER_UNARY(Exp2, vm::exp2)
-KNAPPER_UNARY(Expm1, vm::expm1)
-KNAPPER_UNARY(Log, vm::log)
-KNAPPER_UNARY(Log2, vm::log2)
-KNAPPER_UNARY(Log10, vm::log10)
-KNAPPER_UNARY(Log1p, vm::log1p)
-KNAPPER_UNARY(Sin, vm::sin)
-KNAPPER_UNARY(Cos, vm::cos)
-KNAPPER_UNARY(Tan, vm::tan)
-KNAPPER_UNARY(Asin, vm::asin)
-KNAPPER_UNARY(Acos, vm::acos)
-KNAPPER_UNARY(Atan, vm::atan)
-KNAPPER_UNARY(Sinh, vm::sinh)
-KNAPPER_UNARY(Cosh, vm::cosh)
-KNAPPER_UNARY(Tanh, vm::tanh)
-KNAPPER_UNARY(Asinh, vm::asinh)
-KNAPPER_UNARY(Acosh, vm::acosh)
-KNAPPER_UNARY(Atanh, vm::atanh)
-KNAPPER_UNARY(Erf, vm::erf)
-KNAPPER_UNARY(Erfc, vm::erfc)
-KNAPPER_UNARY(Cbrt, vm::cbrt)
-KNAPPER_UNARY(Round, vm::round)
-KNAPPER_UNARY(Sigmoid, vm::sigmoid)
-KNAPPER_UNARY(GeluErf, vm::geluErf)
-KNAPPER_UNARY(GeluTanh, vm::geluTanh)
-#undef KNAPPER_UNARY
-
-Value buildRsqrt(OpBuilder &b, Location loc, Value x) {
-  return inPrecision(b, loc, [](V v) { return 1.0 / sqrt(v); }, x);
+static V applied(Unary f, V x) {
+  return convert(f(convert(x, precisionOf(x))), x.element());
 }
 
-#define KNAPPER_BINARY(NAME, FUNCTION)                                         \
-  Value build##NAME(OpBuilder &b, Location loc, Value x, Value y) {            \
-    return inPrecision(b, loc, static_cast<V (*)(V, V)>(FUNCTION), x, y);      \
-  }
-KNAPPER_BINARY(Atan2, vm::atan2)
-KNAPPER_BINARY(Pow, vm::pow)
-KNAPPER_BINARY(Fmod, vm::fmod)
-#undef KNAPPER_BINARY
+static V applied(Binary f, V x, V y) {
+  Type wide = precisionOf(x);
+  return convert(f(convert(x, wide), convert(y, wide)), x.element());
+}
 
-std::pair<Value, Value> buildSincos(OpBuilder &b, Location loc, Value x) {
-  V v{&b, loc, x};
-  Type own = v.element();
-  Type wide = own.getIntOrFloatBitWidth() < 32 ? Type(b.getF32Type()) : own;
-  auto [sine, cosine] = vm::sincos(convert(v, wide));
-  return {convert(sine, own).value, convert(cosine, own).value};
+static std::pair<V, V> sincosOf(V x) {
+  auto [sine, cosine] = vm::sincos(convert(x, precisionOf(x)));
+  return {convert(sine, x.element()), convert(cosine, x.element())};
+}
+
+Value buildGeluErf(OpBuilder &b, Location loc, Value x) {
+  return applied(vm::geluErf, {&b, loc, x}).value;
+}
+
+Value buildGeluTanh(OpBuilder &b, Location loc, Value x) {
+  return applied(vm::geluTanh, {&b, loc, x}).value;
 }
 
 /// x^n for an integer n, through f64, where n is exact.
-static Value expandFPowI(OpBuilder &b, math::FPowIOp op) {
+static V expandFPowI(V x, math::FPowIOp op) {
+  OpBuilder &b = *x.builder;
   Type n = getElementTypeOrSelf(op.getRhs().getType());
-  V x{&b, op.getLoc(), op.getLhs()};
   Type own = x.element(), f64 = b.getF64Type();
   V wide = convert(x, f64);
   V exponent = x.with(op.getRhs());
   if (n.isIndex())
     exponent = exponent.make<arith::IndexCastOp>(
         vm::withElement(exponent.type(), b.getI64Type()), exponent.value);
-  return convert(vm::pow(wide, toFloat(exponent, wide)), own).value;
+  return convert(vm::pow(wide, toFloat(exponent, wide)), own);
 }
 
-static Value expandClamp(OpBuilder &b, math::ClampFOp op) {
-  V v{&b, op.getLoc(), op.getValue()};
+static V expandClamp(V v, math::ClampFOp op) {
   V lo = v.with(op.getMin()), hi = v.with(op.getMax());
   v = select(lo > v, lo, v);
-  return select(hi < v, hi, v).value;
+  return select(hi < v, hi, v);
 }
 
 /// The class tests, by comparisons.
-static Value expandClass(OpBuilder &b, Operation *op) {
-  V v{&b, op->getLoc(), op->getOperand(0)};
+static V expandClass(V v, Operation *op) {
   if (isa<math::IsNaNOp>(op))
-    return isNaN(v).value;
+    return isNaN(v);
   V a = abs(v);
   if (isa<math::IsInfOp>(op))
-    return (a == vm::kInf).value;
+    return a == vm::kInf;
   V finite = a < vm::kInf;
   if (isa<math::IsFiniteOp>(op))
-    return finite.value;
+    return finite;
   auto type = cast<FloatType>(v.element());
   APFloat smallest = APFloat::getSmallestNormalized(type.getFloatSemantics());
   bool inexact;
   smallest.convert(APFloat::IEEEdouble(), APFloat::rmNearestTiesToEven,
                    &inexact);
-  return (finite & (a >= smallest.convertToDouble())).value;
+  return finite & (a >= smallest.convertToDouble());
 }
-
-using Unary = Value (*)(OpBuilder &, Location, Value);
-using Binary = Value (*)(OpBuilder &, Location, Value, Value);
 
 static Unary unaryExpansion(Operation *op) {
   return TypeSwitch<Operation *, Unary>(op)
-      .Case<math::ExpOp>([](auto) { return buildExp; })
-      .Case<math::Exp2Op>([](auto) { return buildExp2; })
-      .Case<math::ExpM1Op>([](auto) { return buildExpm1; })
-      .Case<math::LogOp>([](auto) { return buildLog; })
-      .Case<math::Log2Op>([](auto) { return buildLog2; })
-      .Case<math::Log10Op>([](auto) { return buildLog10; })
-      .Case<math::Log1pOp>([](auto) { return buildLog1p; })
-      .Case<math::SinOp>([](auto) { return buildSin; })
-      .Case<math::CosOp>([](auto) { return buildCos; })
-      .Case<math::TanOp>([](auto) { return buildTan; })
-      .Case<math::AsinOp>([](auto) { return buildAsin; })
-      .Case<math::AcosOp>([](auto) { return buildAcos; })
-      .Case<math::AtanOp>([](auto) { return buildAtan; })
-      .Case<math::SinhOp>([](auto) { return buildSinh; })
-      .Case<math::CoshOp>([](auto) { return buildCosh; })
-      .Case<math::TanhOp>([](auto) { return buildTanh; })
-      .Case<math::AsinhOp>([](auto) { return buildAsinh; })
-      .Case<math::AcoshOp>([](auto) { return buildAcosh; })
-      .Case<math::AtanhOp>([](auto) { return buildAtanh; })
-      .Case<math::ErfOp>([](auto) { return buildErf; })
-      .Case<math::ErfcOp>([](auto) { return buildErfc; })
-      .Case<math::CbrtOp>([](auto) { return buildCbrt; })
-      .Case<math::RsqrtOp>([](auto) { return buildRsqrt; })
-      .Case<math::RoundOp>([](auto) { return buildRound; })
+      .Case<math::ExpOp>([](auto) { return vm::exp; })
+      .Case<math::Exp2Op>([](auto) { return vm::exp2; })
+      .Case<math::ExpM1Op>([](auto) { return vm::expm1; })
+      .Case<math::LogOp>([](auto) { return vm::log; })
+      .Case<math::Log2Op>([](auto) { return vm::log2; })
+      .Case<math::Log10Op>([](auto) { return vm::log10; })
+      .Case<math::Log1pOp>([](auto) { return vm::log1p; })
+      .Case<math::SinOp>([](auto) { return vm::sin; })
+      .Case<math::CosOp>([](auto) { return vm::cos; })
+      .Case<math::TanOp>([](auto) { return vm::tan; })
+      .Case<math::AsinOp>([](auto) { return vm::asin; })
+      .Case<math::AcosOp>([](auto) { return vm::acos; })
+      .Case<math::AtanOp>([](auto) { return vm::atan; })
+      .Case<math::SinhOp>([](auto) { return vm::sinh; })
+      .Case<math::CoshOp>([](auto) { return vm::cosh; })
+      .Case<math::TanhOp>([](auto) { return vm::tanh; })
+      .Case<math::AsinhOp>([](auto) { return vm::asinh; })
+      .Case<math::AcoshOp>([](auto) { return vm::acosh; })
+      .Case<math::AtanhOp>([](auto) { return vm::atanh; })
+      .Case<math::ErfOp>([](auto) { return vm::erf; })
+      .Case<math::ErfcOp>([](auto) { return vm::erfc; })
+      .Case<math::CbrtOp>([](auto) { return vm::cbrt; })
+      .Case<math::RsqrtOp>([](auto) { return vm::rsqrt; })
+      .Case<math::RoundOp>([](auto) { return vm::round; })
       .Default([](Operation *) -> Unary { return nullptr; });
 }
 
 static Binary binaryExpansion(Operation *op) {
   return TypeSwitch<Operation *, Binary>(op)
-      .Case<math::Atan2Op>([](auto) { return buildAtan2; })
-      .Case<math::PowFOp>([](auto) { return buildPow; })
-      .Case<arith::RemFOp>([](auto) { return buildFmod; })
+      .Case<math::Atan2Op>([](auto) { return vm::atan2; })
+      .Case<math::PowFOp>([](auto) { return vm::pow; })
+      .Case<arith::RemFOp>([](auto) { return vm::fmod; })
       .Default([](Operation *) -> Binary { return nullptr; });
 }
 
-static Value expandOther(OpBuilder &b, Operation *op) {
+/// What `op` is, of its first operand `x`; none for an op that stays.
+static std::optional<V> expansion(V x, Operation *op) {
+  if (Unary f = unaryExpansion(op))
+    return applied(f, x);
+  if (Binary f = binaryExpansion(op))
+    return applied(f, x, x.with(op->getOperand(1)));
   if (auto power = dyn_cast<math::FPowIOp>(op))
-    return expandFPowI(b, power);
-  if (auto power = dyn_cast<math::IPowIOp>(op)) {
-    V x{&b, op->getLoc(), power.getLhs()};
-    return vm::powi(x, x.with(power.getRhs())).value;
-  }
+    return expandFPowI(x, power);
+  if (auto power = dyn_cast<math::IPowIOp>(op))
+    return vm::powi(x, x.with(power.getRhs()));
   if (auto clamp = dyn_cast<math::ClampFOp>(op))
-    return expandClamp(b, clamp);
+    return expandClamp(x, clamp);
   if (isa<math::IsNaNOp, math::IsInfOp, math::IsFiniteOp, math::IsNormalOp>(op))
-    return expandClass(b, op);
-  return {};
+    return expandClass(x, op);
+  return std::nullopt;
 }
 
 /// The op of the other kind, if `op` is a sine or cosine whose argument's other
@@ -187,36 +151,32 @@ static Operation *partnerOf(Operation *op) {
 }
 
 /// Replaces `op`; the ops that went with it are added to `erased`.
-static void expandOne(Operation *op, SmallPtrSetImpl<Operation *> &erased) {
+static void expandOne(Operation *op, bool spread,
+                      SmallPtrSetImpl<Operation *> &erased) {
   OpBuilder b(op);
-  Location loc = op->getLoc();
-  SmallVector<Value, 2> results;
-  if (auto both = dyn_cast<math::SincosOp>(op)) {
-    auto [sine, cosine] = buildSincos(b, loc, both.getOperand());
-    results = {sine, cosine};
+  V x{&b, op->getLoc(), op->getOperand(0), spread};
+  if (isa<math::SincosOp>(op)) {
+    auto [sine, cosine] = sincosOf(x);
+    op->replaceAllUsesWith(ValueRange{sine.value, cosine.value});
   } else if (Operation *partner = partnerOf(op)) {
     if (partner->isBeforeInBlock(op))
       b.setInsertionPoint(partner);
-    auto [sine, cosine] = buildSincos(b, loc, op->getOperand(0));
-    bool isSine = isa<math::SinOp>(op);
-    results = {isSine ? sine : cosine};
-    partner->replaceAllUsesWith(ValueRange{isSine ? cosine : sine});
+    auto [sine, cosine] = sincosOf(x);
+    if (isa<math::CosOp>(op))
+      std::swap(sine, cosine);
+    op->replaceAllUsesWith(ValueRange{sine.value});
+    partner->replaceAllUsesWith(ValueRange{cosine.value});
     partner->erase();
     erased.insert(partner);
-  } else if (Unary f = unaryExpansion(op)) {
-    results = {f(b, loc, op->getOperand(0))};
-  } else if (Binary f = binaryExpansion(op)) {
-    results = {f(b, loc, op->getOperand(0), op->getOperand(1))};
-  } else if (Value result = expandOther(b, op)) {
-    results = {result};
+  } else if (std::optional<V> result = expansion(x, op)) {
+    op->replaceAllUsesWith(ValueRange{result->value});
   } else {
     return;
   }
-  op->replaceAllUsesWith(results);
   op->erase();
 }
 
-void expandMath(Operation *root) {
+void expandMath(Operation *root, bool spread) {
   SmallVector<Operation *> ops;
   root->walk([&](Operation *op) {
     if (isa_and_nonnull<math::MathDialect>(op->getDialect()) ||
@@ -226,7 +186,7 @@ void expandMath(Operation *root) {
   SmallPtrSet<Operation *, 8> erased;
   for (Operation *op : ops)
     if (!erased.contains(op))
-      expandOne(op, erased);
+      expandOne(op, spread, erased);
 }
 
 namespace {
@@ -241,7 +201,7 @@ public:
     registry.insert<arith::ArithDialect, math::MathDialect, scf::SCFDialect,
                     vector::VectorDialect>();
   }
-  void runOnOperation() final { expandMath(getOperation()); }
+  void runOnOperation() final { expandMath(getOperation(), /*spread=*/false); }
 };
 } // namespace
 

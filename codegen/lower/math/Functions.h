@@ -83,6 +83,7 @@ V pow(V x, V y);
 /// x^n for n a signed integer as wide as x's elements.
 V powi(V x, V n);
 V cbrt(V x);
+V rsqrt(V x);
 
 // Activations.cpp
 V geluErf(V x);

@@ -10,6 +10,7 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/IR/Builders.h"
+#include "mlir/IR/TypeUtilities.h"
 #include "llvm/ADT/ArrayRef.h"
 
 namespace knapper::vecmath {
@@ -18,6 +19,7 @@ struct V {
   mlir::OpBuilder *builder;
   mlir::Location loc;
   mlir::Value value;
+  bool spread = false; // Lanes are spread over threads.
 
   mlir::Type type() const { return value.getType(); }
   mlir::Type element() const { return mlir::getElementTypeOrSelf(type()); }
@@ -26,7 +28,7 @@ struct V {
   bool isF32() const { return element().isF32(); }
   unsigned width() const { return element().getIntOrFloatBitWidth(); }
 
-  V with(mlir::Value other) const { return {builder, loc, other}; }
+  V with(mlir::Value other) const { return {builder, loc, other, spread}; }
   /// A constant of this value's float type.
   V constant(double c) const;
   /// An integer constant as wide as this value's elements (low bits of `c`).

@@ -11,8 +11,7 @@
 // and denormals are IEEE 754's; error bounds are in docs/performance/math.md.
 // The functions assume that denormals are not flushed to zero.
 //
-// The `build*` functions emit one expansion at the builder's insertion point
-// and return a value of the argument's type. Nothing here fails or keeps state.
+// Nothing here fails or keeps state.
 
 #ifndef KNAPPER_CODEGEN_LOWER_MATH_MATH_H
 #define KNAPPER_CODEGEN_LOWER_MATH_MATH_H
@@ -30,8 +29,10 @@ class Pass;
 namespace knapper {
 
 /// Expands, below `root`, in one walk: the `math` ops without an instruction
-/// and `arith.remf`. Integer division is left: lowering guards it.
-void expandMath(mlir::Operation *root);
+/// and `arith.remf`. Integer division is left: lowering guards it. With
+/// `spread` the lanes of vectors are spread over threads, so none is taken out
+/// by its number.
+void expandMath(mlir::Operation *root, bool spread);
 
 /// `expandMath` as a pass on any op: `knapper-expand-math`.
 std::unique_ptr<mlir::Pass> createExpandMathPass();
@@ -41,41 +42,9 @@ using mlir::Location;
 using mlir::OpBuilder;
 using mlir::Value;
 
-Value buildExp(OpBuilder &b, Location loc, Value x);
-Value buildExp2(OpBuilder &b, Location loc, Value x);
-Value buildExpm1(OpBuilder &b, Location loc, Value x);
-Value buildLog(OpBuilder &b, Location loc, Value x);
-Value buildLog2(OpBuilder &b, Location loc, Value x);
-Value buildLog10(OpBuilder &b, Location loc, Value x);
-Value buildLog1p(OpBuilder &b, Location loc, Value x);
-Value buildSin(OpBuilder &b, Location loc, Value x);
-Value buildCos(OpBuilder &b, Location loc, Value x);
-Value buildTan(OpBuilder &b, Location loc, Value x);
-/// (sin x, cos x).
-std::pair<Value, Value> buildSincos(OpBuilder &b, Location loc, Value x);
-Value buildAsin(OpBuilder &b, Location loc, Value x);
-Value buildAcos(OpBuilder &b, Location loc, Value x);
-Value buildAtan(OpBuilder &b, Location loc, Value x);
-Value buildAtan2(OpBuilder &b, Location loc, Value y, Value x);
-Value buildSinh(OpBuilder &b, Location loc, Value x);
-Value buildCosh(OpBuilder &b, Location loc, Value x);
-Value buildTanh(OpBuilder &b, Location loc, Value x);
-Value buildAsinh(OpBuilder &b, Location loc, Value x);
-Value buildAcosh(OpBuilder &b, Location loc, Value x);
-Value buildAtanh(OpBuilder &b, Location loc, Value x);
-Value buildErf(OpBuilder &b, Location loc, Value x);
-Value buildErfc(OpBuilder &b, Location loc, Value x);
-Value buildCbrt(OpBuilder &b, Location loc, Value x);
-Value buildRsqrt(OpBuilder &b, Location loc, Value x);
-/// Half away from zero.
-Value buildRound(OpBuilder &b, Location loc, Value x);
-/// x^y; a constant exponent of 1, 2, 3, -1 or 1/2 becomes products or a root.
-Value buildPow(OpBuilder &b, Location loc, Value x, Value y);
-/// The exact remainder of x / y, with the sign of x (C's fmod).
-Value buildFmod(OpBuilder &b, Location loc, Value x, Value y);
+// Forms of activations that are shorter than their definition by `math` ops, in
+// the element type of `x`; emitted at the insertion point.
 
-/// 1 / (1 + exp(-x)).
-Value buildSigmoid(OpBuilder &b, Location loc, Value x);
 /// x / 2 (1 + erf(x / sqrt(2))).
 Value buildGeluErf(OpBuilder &b, Location loc, Value x);
 /// x / 2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).

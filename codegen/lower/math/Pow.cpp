@@ -1,5 +1,5 @@
 // pow with IEEE 754's special cases, which are ONNX's; powers by an integer;
-// cube root. f32 computes exp(y log x) in f64; f64 needs the logarithm to about
+// roots. f32 computes exp(y log x) in f64; f64 needs the logarithm to about
 // 70 bits, so it is carried as an unevaluated sum of two.
 
 #include "codegen/lower/math/Coefficients.h"
@@ -153,12 +153,14 @@ V powi(V x, V n) {
 }
 
 V cbrt(V x) {
+  constexpr double kThird = 0x1.5555555555555p-2;
+  // The logarithm is -inf and inf at 0 and infinity, which is right.
   if (!x.isF64())
-    return inF64(x, [](V y) { return cbrt(y); });
+    return inF64(x, [](V y) { return copysign(exp(log(abs(y)) * kThird), y); });
   // Cubes of the smallest roots would be denormal.
   V small = abs(x) < 0x1p-900;
   V a = abs(x) * select(small, 0x1p300, 1.0, x);
-  V y = exp(log(a) * 0x1.5555555555555p-2);
+  V y = exp(log(a) * kThird);
   // One step of Newton takes out the error that the size of log(a) made.
   V square = y * y;
   V residual = fma(square, y, -a);
@@ -167,5 +169,7 @@ V cbrt(V x) {
   r = select(plain, a, r) * select(small, 0x1p-100, 1.0, x);
   return copysign(r, x);
 }
+
+V rsqrt(V x) { return 1.0 / sqrt(x); }
 
 } // namespace knapper::vecmath

@@ -27,12 +27,12 @@ V fmod(V x, V y) {
   auto loop = scf::WhileOp::create(
       b, x.loc, TypeRange{x.type()}, ValueRange{start.value},
       [&](OpBuilder &inner, Location loc, ValueRange args) {
-        V r{&inner, loc, args[0]};
+        V r{&inner, loc, args[0], x.spread};
         V go = anyLane(abs(r) >= r.with(d.value));
         scf::ConditionOp::create(inner, loc, go.value, args);
       },
       [&](OpBuilder &inner, Location loc, ValueRange args) {
-        V r{&inner, loc, args[0]};
+        V r{&inner, loc, args[0], x.spread};
         V size = abs(r);
         V by = select(size >= r.with(larger.value), r.with(larger.value),
                       r.with(d.value));

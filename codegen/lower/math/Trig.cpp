@@ -68,7 +68,8 @@ static Quadrant patchEveryLane(V x, const Quadrant &common, int64_t lanes) {
 static Quadrant reduce(V x) {
   Quadrant common = reduceModerate(x);
   auto vector = dyn_cast<VectorType>(x.type());
-  bool many = vector && vector.getRank() == 1 && vector.getNumElements() > 4;
+  bool many = vector && vector.getRank() == 1 && vector.getNumElements() > 4 &&
+              !x.spread;
   OpBuilder &b = *x.builder;
   auto yield = [](OpBuilder &inner, Location loc, const Quadrant &q) {
     scf::YieldOp::create(inner, loc, ValueRange{q.r.value, q.quadrant.value});
@@ -76,7 +77,7 @@ static Quadrant reduce(V x) {
   auto branch = scf::IfOp::create(
       b, x.loc, anyLane(abs(x) > kModerate).value,
       [&](OpBuilder &inner, Location loc) {
-        V y{&inner, loc, x.value};
+        V y{&inner, loc, x.value, x.spread};
         Quadrant q{y.with(common.r.value), y.with(common.quadrant.value)};
         yield(inner, loc,
               many ? patchEveryLane(y, q, vector.getNumElements())

@@ -180,7 +180,7 @@ TEST_P(SpecialTest, PowConstant) {
               DenseElementsAttr::get(
                   type,
                   Attribute(FloatAttr::get(type.getElementType(), exponent))));
-          return SmallVector<Value>{buildPow(b, loc, x[0], y)};
+          return SmallVector<Value>{math::PowFOp::create(b, loc, x[0], y)};
         }};
     auto kernels = compile(f, "f32");
     ASSERT_TRUE(kernels);

@@ -43,7 +43,7 @@ static OwningOpRef<ModuleOp> program(MLIRContext &context, const Function &f,
   for (auto [i, result] : llvm::enumerate(f.build(b, loc, arguments)))
     tile::StoreOp::create(b, loc, result, func.getBuffer(f.inputs + i), offset);
   tile::ReturnOp::create(b, loc);
-  expandMath(*module);
+  expandMath(*module, /*spread=*/false);
   if (failed(verify(*module)))
     return {};
   return module;
