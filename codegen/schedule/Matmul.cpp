@@ -19,6 +19,7 @@
 #include "codegen/schedule/Emitter.h"
 #include "codegen/schedule/Epilogue.h"
 #include "codegen/schedule/Lanes.h"
+#include "codegen/schedule/RowTiles.h"
 #include "codegen/schedule/Schedules.h"
 #include "graph/fusion/Views.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -177,7 +178,6 @@ public:
 
 private:
   LogicalResult tile(Value row, Value rows, int64_t tileRows, Value share);
-  Value dotColumn() { return column; }
 
   Emitter &e;
   OpBuilder &b;
@@ -201,28 +201,21 @@ LogicalResult MatmulBuilder::tile(Value row, Value rows, int64_t tileRows,
                                   Value share) {
   Location loc = e.location;
   Type accElement = b.getF32Type();
-  // Narrow registers take the panel in parts.
-  int64_t lanes = target.lanes(DType::f32);
-  int64_t width = panel;
-  int64_t registers = target.vectorRegisters;
-  while (tileRows * (width / lanes) + width / lanes + 1 > registers &&
-         width > lanes)
-    width = width / lanes % 2 == 0 ? width / 2 : lanes * (width / lanes / 2);
-  while (panel % width)
-    width -= lanes;
+  int64_t width = registerTile(target, panel).width;
   int64_t parts = panel / width;
   for (int64_t part = 0; part < parts; ++part) {
     Value shift = e.constant(part * width);
     auto type = VectorType::get({tileRows, width}, accElement);
     Value aOffset = e.add(aBase, e.mul(row, lda));
+    Value fetch = prefetchBase && part == 0 ? e.add(prefetchBase, share) : Value();
     auto loop = tile::MainloopOp::create(b, loc, type, a, aOffset, lda, ka,
                                          bBuffer, e.add(bBase, shift), ldb,
                                          e.size(product.lhs.contract));
     loop.getRowsMutable().assign(rows);
-    if (prefetchBase && part == 0) {
+    if (fetch) {
       // Tile t fetches K/4 cache lines of the next panel from line t*K/4 on.
       loop.getPrefetchMutable().assign(bBuffer);
-      loop.getPrefetchOffsetMutable().assign(e.add(prefetchBase, share));
+      loop.getPrefetchOffsetMutable().assign(fetch);
       loop.getPrefetchStepMutable().assign(e.constant(16));
     }
     for (int64_t i = 0; i < tileRows; ++i) {
@@ -356,51 +349,12 @@ LogicalResult MatmulBuilder::build() {
     }
   }
 
-  // Register tiles that fit: rows x panel/lanes accumulators, one row of B.
-  int64_t lanes = target.lanes(DType::f32);
-  int64_t vectors = std::max<int64_t>(1, panel / lanes);
-  int64_t tileRows = 4;
-  if (target.vectorRegisters >= 32)
-    tileRows =
-        std::min<int64_t>(12, (target.vectorRegisters - vectors - 1) / vectors);
-  else
-    tileRows = 6; // in parts of two vectors
-  Value tiles = e.div(rows, e.constant(tileRows));
   Value share = e.size(depth * 4); // elements of K/4 cache lines
-  LogicalResult status = success();
-  Value end = e.add(firstRow, e.mul(tiles, e.constant(tileRows)));
-  forEach(
-      e, firstRow, end, {},
-      [&](Value row, ValueRange) -> FailureOr<SmallVector<Value>> {
-        Value number = e.div(e.sub(row, firstRow), e.constant(tileRows));
-        if (failed(tile(row, e.constant(tileRows), tileRows,
-                        e.mul(number, share))))
-          return failure();
-        return SmallVector<Value>();
-      },
-      status, tileRows);
-  // What is left: the smallest tile that holds it.
-  Value left = e.sub(rows, e.sub(end, firstRow));
-  SmallVector<int64_t> sizes{1};
-  for (int64_t size = 2; size < tileRows; size *= 2)
-    if (size * 2 >= tileRows || size == 4)
-      sizes.push_back(std::min(size, tileRows - 1));
-  if (sizes.back() != tileRows - 1)
-    sizes.push_back(tileRows - 1);
-  int64_t below = 0;
-  for (int64_t size : sizes) {
-    Value fits = arith::AndIOp::create(b, loc, e.less(e.constant(below), left),
-                                       e.less(left, e.constant(size + 1)));
-    auto branch = scf::IfOp::create(b, loc, fits, /*withElseRegion=*/false);
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPoint(branch.getThenRegion().front().getTerminator());
-    LogicalResult ok =
-        e.scoped([&] { return tile(end, left, size, e.mul(tiles, share)); });
-    if (failed(ok))
-      return failure();
-    below = size;
-  }
-  return status;
+  return forRowTiles(e, rows, registerTile(target, panel).rows,
+                     [&](Value row, Value valid, int64_t tileRows, Value number) {
+                       return tile(e.add(firstRow, row), valid, tileRows,
+                                   e.mul(number, share));
+                     });
 }
 
 } // namespace

@@ -1,0 +1,569 @@
+// Attention: softmax(scale * q k^T + mask) v for one block of query rows.
+//
+//   program = (batch, head, block of query rows)
+//     K is transposed into panels of `panel` keys in scratch       [T/panel][D][panel]
+//     scores of the block against all keys, in scratch             [rows][T]
+//     softmax along each row in place, its 1 / sum kept aside
+//     the block times V, scaled by 1 / sum in the epilogue
+//
+// The score block lives in the second-level cache; nothing of size S x T is ever
+// in memory. Queries, keys and values are read through their views (a slice of a
+// fused qkv matrix, heads as a stride); what is computed on the way (rope) is
+// computed while K and Q are packed. With a causal mask keys past the block's last
+// row are left out.
+//
+// Parameters: rows (of a query block), panel (keys of a panel).
+#include "codegen/schedule/Emitter.h"
+#include "codegen/schedule/Epilogue.h"
+#include "codegen/schedule/Lanes.h"
+#include "codegen/schedule/RowTiles.h"
+#include "codegen/schedule/Schedules.h"
+#include "graph/fusion/Views.h"
+#include "ir/tensor/Decompose.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+using namespace mlir;
+
+namespace knapper {
+
+using ts::Dim;
+
+namespace {
+
+constexpr int64_t block = 16; // keys and depth are transposed 16 x 16
+
+/// An operand that can be read in place as f32 rows.
+std::optional<fusion::StridedView> inPlace(Value operand) {
+  if (!ts::elementTypeOf(operand).isF32())
+    return std::nullopt;
+  auto view = fusion::stridedView(operand, fusion::isReindex);
+  if (!view || !isa<BlockArgument>(view->base))
+    return std::nullopt;
+  return view;
+}
+
+Dim roundUp(Dim dim, int64_t to) { return dim.ceilDiv(dim.like(to)) * to; }
+
+/// Where things lie in scratch, in bytes.
+struct Layout {
+  Dim keys, scores, sums, queries, values, end;
+};
+
+Layout layoutOf(ts::AttentionOp op, int64_t rows, int64_t panel) {
+  Dim depth = ts::dimOf(op.getQuery(), 3), length = ts::dimOf(op.getKey(), 2),
+      width = ts::dimOf(op.getValue(), 3);
+  Layout layout;
+  layout.keys = depth.like(0);
+  Dim padded = roundUp(length, panel);
+  layout.scores = layout.keys + padded * roundUp(depth, block) * 4;
+  layout.sums = layout.scores + padded * (rows * 4);
+  layout.queries = layout.sums + roundUp(depth.like(rows * 4), 64);
+  layout.values = layout.queries + roundUp(depth, block) * (rows * 4);
+  layout.end = layout.values + length * roundUp(width, block) * 4 + 64;
+  return layout;
+}
+
+class AttentionBuilder {
+public:
+  AttentionBuilder(BuildContext &context, ts::KernelOp kernel,
+                   ts::AttentionOp op, Epilogue epilogue)
+      : e(context.emitter), b(e.builder), loc(e.location),
+        target(context.target), op(op), epilogue(std::move(epilogue)),
+        rows(context.schedule.at("rows")), panel(context.schedule.at("panel")),
+        layout(layoutOf(op, rows, panel)) {}
+
+  LogicalResult build();
+
+private:
+  Value scratch(Dim bytes) {
+    return tile::ScratchOp::create(
+        b, loc, tile::BufferType::get(b.getF32Type()), e.size(bytes));
+  }
+  LogicalResult packKeys();
+  LogicalResult packRows(Value tensor, Value head, Value first, Value count,
+                         Dim width, Value buffer);
+  LogicalResult computeScores();
+  Value scoreTile(Value tile, Value row, Value key);
+  void softmaxRows();
+  LogicalResult multiplyValues();
+  Value number(double value, int64_t lanes) {
+    return e.splat(b.getF32Type(), lanes, value);
+  }
+
+  Emitter &e;
+  OpBuilder &b;
+  Location loc;
+  const TargetDesc &target;
+  ts::AttentionOp op;
+  Epilogue epilogue;
+  int64_t rows, panel;
+  Layout layout;
+
+  Dim queries, keys, depth, width; ///< S, T, D, E
+  Value batch, head, keyHead, firstRow, count; ///< of the block
+  Value panels;       ///< of keys that the block sees
+  Value seen;         ///< keys that it sees
+  Value keyBuffer, scoreBuffer, sumBuffer;
+  Value scoreStride;
+};
+
+/// 16 rows of 16 elements, transposed by four rounds of pairwise interleaving.
+void transpose16(OpBuilder &b, Location loc, SmallVectorImpl<Value> &v) {
+  SmallVector<int64_t> low, high;
+  for (int64_t i = 0; i < 8; ++i) {
+    low.push_back(i);
+    low.push_back(16 + i);
+    high.push_back(8 + i);
+    high.push_back(24 + i);
+  }
+  // Interleaving rows i and i + 8 four times over moves element (r, c) to
+  // (c, r): each round rotates one bit of the row number into the column.
+  for (int round = 0; round < 4; ++round) {
+    SmallVector<Value> next(16);
+    for (int i = 0; i < 8; ++i) {
+      next[2 * i] = vector::ShuffleOp::create(b, loc, v[i], v[i + 8], low);
+      next[2 * i + 1] = vector::ShuffleOp::create(b, loc, v[i], v[i + 8], high);
+    }
+    v.assign(next.begin(), next.end());
+  }
+}
+
+LogicalResult AttentionBuilder::packKeys() {
+  keyBuffer = scratch(layout.keys);
+  LogicalResult status = success();
+  Value last = e.sub(e.size(keys), e.constant(1));
+  int64_t blocksOfPanel = panel / block;
+  Value paddedDepth = e.size(roundUp(depth, block));
+  // Blocks of 16 keys, up to the last panel that is needed.
+  forEach(
+      e, e.constant(0), e.mul(panels, e.constant(blocksOfPanel)), {},
+      [&](Value t, ValueRange) -> FailureOr<SmallVector<Value>> {
+        Value inPanel = e.rem(t, e.constant(blocksOfPanel));
+        Value panelBase = e.mul(
+            e.mul(e.div(t, e.constant(blocksOfPanel)), paddedDepth),
+            e.constant(panel));
+        Value column = e.add(panelBase, e.mul(inPanel, e.constant(block)));
+        Value key = e.mul(t, e.constant(block));
+        LogicalResult inner = success();
+        int64_t known = depth.knownDivisor();
+        forLanes(
+            e, e.constant(0), e.size(depth), block, known && known % block == 0,
+            {},
+            [&](Value d, Value valid,
+                ValueRange) -> FailureOr<SmallVector<Value>> {
+              SmallVector<Value> tile;
+              for (int64_t i = 0; i < block; ++i) {
+                // Past the last key any row will do: its scores are dropped.
+                Coord at;
+                at.lanes = block;
+                at.valid = valid;
+                at.dims = {{batch},
+                           {keyHead},
+                           {e.min(e.add(key, e.constant(i)), last)},
+                           {d, 1, {}, block}};
+                Value row = e.emit(op.getKey(), at);
+                if (!row)
+                  return failure();
+                tile.push_back(e.widen(row, block));
+              }
+              transpose16(b, loc, tile);
+              Value to = e.add(column, e.mul(d, e.constant(panel)));
+              for (int64_t j = 0; j < block; ++j)
+                tile::StoreOp::create(b, loc, tile[j], keyBuffer,
+                                      e.add(to, e.constant(j * panel)));
+              return SmallVector<Value>();
+            },
+            inner);
+        if (failed(inner))
+          return failure();
+        return SmallVector<Value>();
+      },
+      status);
+  return status;
+}
+
+/// Rows first .. first + count - 1 of a [B, H, N, width] tensor as dense f32
+/// rows of roundUp(width, 16).
+LogicalResult AttentionBuilder::packRows(Value tensor, Value headIndex,
+                                         Value first, Value number, Dim extent,
+                                         Value buffer) {
+  LogicalResult status = success();
+  Value stride = e.size(roundUp(extent, block));
+  forEach(
+      e, e.constant(0), number, {},
+      [&](Value r, ValueRange) -> FailureOr<SmallVector<Value>> {
+        LogicalResult inner = success();
+        int64_t known = extent.knownDivisor();
+        forLanes(
+            e, e.constant(0), e.size(extent), block,
+            known && known % block == 0, {},
+            [&](Value d, Value valid,
+                ValueRange) -> FailureOr<SmallVector<Value>> {
+              Coord at;
+              at.lanes = block;
+              at.valid = valid;
+              at.dims = {{batch},
+                         {headIndex},
+                         {e.add(first, r)},
+                         {d, 1, {}, block}};
+              Value row = e.emit(tensor, at);
+              if (!row)
+                return failure();
+              row = e.widen(row, block);
+              // What lies past the width is read by full tiles: make it zero.
+              if (valid)
+                row = arith::SelectOp::create(b, loc, e.laneMask(block, valid),
+                                              row, this->number(0, block));
+              tile::StoreOp::create(b, loc, row, buffer,
+                                    e.add(e.mul(r, stride), d));
+              return SmallVector<Value>();
+            },
+            inner);
+        if (failed(inner))
+          return failure();
+        return SmallVector<Value>();
+      },
+      status);
+  return status;
+}
+
+/// Scale, softcap, mask, causality and the end of the keys, for one row.
+Value AttentionBuilder::scoreTile(Value tile, Value row, Value key) {
+  int64_t lanes = cast<VectorType>(tile.getType()).getNumElements();
+  Value score = arith::MulFOp::create(
+      b, loc, tile, number(op.getScale().convertToDouble(), lanes));
+  double cap = op.getSoftcap().convertToDouble();
+  if (cap > 0) {
+    Value inner = arith::MulFOp::create(b, loc, score, number(1 / cap, lanes));
+    score = arith::MulFOp::create(b, loc, math::TanhOp::create(b, loc, inner),
+                                  number(cap, lanes));
+  }
+  Value never = number(-std::numeric_limits<double>::infinity(), lanes);
+  Value position = e.add(firstRow, row);
+  // Keys below this bound are seen by this row.
+  Value bound = e.size(keys);
+  if (op.getCausal()) {
+    Value shift = op.getCausalTopLeft()
+                      ? e.constant(1)
+                      : e.add(e.sub(e.size(keys), e.size(queries)),
+                              e.constant(1));
+    bound = e.min(bound, e.add(position, shift));
+  }
+  Value visible = e.laneMask(lanes, e.sub(bound, key));
+  if (Value mask = op.getMask()) {
+    Coord at;
+    at.lanes = lanes;
+    at.valid = e.sub(e.size(keys), key);
+    SmallVector<Dim> dims = ts::dimsOf(mask);
+    Value indices[] = {batch, head, position};
+    for (unsigned d = 0; d < 3; ++d)
+      at.dims.push_back({dims[d].isConstant(1) ? e.constant(0) : indices[d]});
+    if (dims[3].isConstant(1))
+      at.dims.push_back({e.constant(0)});
+    else
+      at.dims.push_back({key, 1, {}, lanes});
+    Value value = e.emit(mask, at);
+    if (!value)
+      return {};
+    value = e.widen(value, lanes);
+    if (ts::elementTypeOf(mask).isInteger(1)) {
+      visible = arith::AndIOp::create(b, loc, visible, value);
+    } else {
+      if (!getElementTypeOrSelf(value.getType()).isF32())
+        value = arith::TruncFOp::create(
+            b, loc, VectorType::get(lanes, b.getF32Type()), value);
+      score = arith::AddFOp::create(b, loc, score, value);
+    }
+  }
+  return arith::SelectOp::create(b, loc, visible, score, never);
+}
+
+LogicalResult AttentionBuilder::computeScores() {
+  scoreBuffer = scratch(layout.scores);
+  scoreStride = e.size(roundUp(keys, panel));
+  // Queries in place where they are rows of f32, else packed.
+  Value a, aBase, lda, ka;
+  if (auto view = inPlace(op.getQuery())) {
+    a = e.inputBuffer(cast<BlockArgument>(view->base));
+    aBase = e.size(view->offset);
+    Value indices[] = {batch, head, firstRow};
+    for (unsigned d = 0; d < 3; ++d)
+      aBase = e.add(aBase, e.mul(indices[d], e.size(view->dims[d].stride)));
+    lda = e.size(view->dims[2].stride);
+    ka = e.size(view->dims[3].stride);
+  } else {
+    a = scratch(layout.queries);
+    if (failed(packRows(op.getQuery(), head, firstRow, count, depth, a)))
+      return failure();
+    aBase = e.constant(0);
+    lda = e.size(roundUp(depth, block));
+    ka = e.constant(1);
+  }
+  Value panelSize = e.size(roundUp(depth, block) * panel);
+  RegisterTile shape = registerTile(target, panel);
+  LogicalResult status = success();
+  forEach(
+      e, e.constant(0), panels, {},
+      [&](Value p, ValueRange) -> FailureOr<SmallVector<Value>> {
+        Value key = e.mul(p, e.constant(panel));
+        Value base = e.mul(p, panelSize);
+        LogicalResult inner = forRowTiles(
+            e, count, shape.rows,
+            [&](Value row, Value valid, int64_t tileRows, Value) {
+              for (int64_t part = 0; part < panel; part += shape.width) {
+                auto type =
+                    VectorType::get({tileRows, shape.width}, b.getF32Type());
+                auto loop = tile::MainloopOp::create(
+                    b, loc, type, a, e.add(aBase, e.mul(row, lda)), lda, ka,
+                    keyBuffer, e.add(base, e.constant(part)),
+                    e.constant(panel), e.size(depth));
+                loop.getRowsMutable().assign(valid);
+                for (int64_t i = 0; i < tileRows; ++i) {
+                  auto inside = scf::IfOp::create(
+                      b, loc, e.less(e.constant(i), valid),
+                      /*withElseRegion=*/false);
+                  OpBuilder::InsertionGuard guard(b);
+                  b.setInsertionPoint(
+                      inside.getThenRegion().front().getTerminator());
+                  LogicalResult ok = e.scoped([&]() -> LogicalResult {
+                    Value at = e.add(row, e.constant(i));
+                    Value column = e.add(key, e.constant(part));
+                    Value score = scoreTile(
+                        vector::ExtractOp::create(b, loc, loop.getAcc(),
+                                                  ArrayRef<int64_t>{i}),
+                        at, column);
+                    if (!score)
+                      return failure();
+                    tile::StoreOp::create(
+                        b, loc, score, scoreBuffer,
+                        e.add(e.mul(at, scoreStride), column));
+                    return success();
+                  });
+                  if (failed(ok))
+                    return failure();
+                }
+              }
+              return success();
+            });
+        if (failed(inner))
+          return failure();
+        return SmallVector<Value>();
+      },
+      status);
+  return status;
+}
+
+void AttentionBuilder::softmaxRows() {
+  sumBuffer = scratch(layout.sums);
+  int64_t lanes = panel;
+  auto type = VectorType::get(lanes, b.getF32Type());
+  Value end = e.mul(panels, e.constant(panel));
+  LogicalResult status = success();
+  forEach(
+      e, e.constant(0), count, {},
+      [&](Value r, ValueRange) -> FailureOr<SmallVector<Value>> {
+        Value base = e.mul(r, scoreStride);
+        auto pass = [&](Value init,
+                        llvm::function_ref<Value(Value, Value, Value)> body) {
+          return forEach(
+              e, e.constant(0), end, init,
+              [&](Value i, ValueRange carried) -> FailureOr<SmallVector<Value>> {
+                Value at = e.add(base, i);
+                Value x = tile::LoadOp::create(b, loc, type, scoreBuffer, at);
+                return SmallVector<Value>{body(x, at, carried[0])};
+              },
+              status, lanes)[0];
+        };
+        double infinity = std::numeric_limits<double>::infinity();
+        Value peak = pass(number(-infinity, lanes),
+                          [&](Value x, Value, Value most) -> Value {
+                            return arith::MaximumFOp::create(b, loc, most, x);
+                          });
+        Value largest = vector::ReductionOp::create(
+            b, loc, vector::CombiningKind::MAXIMUMF, peak,
+            arith::FastMathFlags::reassoc);
+        // A row that sees no key has no maximum; any finite one gives zeros.
+        Value none = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ,
+                                           largest, number(-infinity, 0));
+        largest = arith::SelectOp::create(b, loc, none, number(0, 0), largest);
+        Value all = e.widen(largest, lanes);
+        Value sum = pass(number(0, lanes),
+                         [&](Value x, Value at, Value total) -> Value {
+                           Value p = math::ExpOp::create(
+                               b, loc, arith::SubFOp::create(b, loc, x, all));
+                           tile::StoreOp::create(b, loc, p, scoreBuffer, at);
+                           return arith::AddFOp::create(b, loc, total, p);
+                         });
+        Value total = vector::ReductionOp::create(
+            b, loc, vector::CombiningKind::ADD, sum,
+            arith::FastMathFlags::reassoc);
+        Value empty = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ,
+                                            total, number(0, 0));
+        Value inverse = arith::DivFOp::create(b, loc, number(1, 0), total);
+        inverse = arith::SelectOp::create(b, loc, empty, number(0, 0), inverse);
+        tile::StoreOp::create(b, loc, inverse, sumBuffer, r);
+        return SmallVector<Value>();
+      },
+      status);
+}
+
+LogicalResult AttentionBuilder::multiplyValues() {
+  // Values in place where a panel of them is consecutive f32, else packed.
+  Value buffer, base, ldb;
+  auto view = inPlace(op.getValue());
+  int64_t known = width.knownDivisor();
+  bool whole = known && known % block == 0;
+  if (view && view->dims[3].stride.isConstant(1) && whole) {
+    buffer = e.inputBuffer(cast<BlockArgument>(view->base));
+    base = e.add(e.size(view->offset),
+                 e.add(e.mul(batch, e.size(view->dims[0].stride)),
+                       e.mul(keyHead, e.size(view->dims[1].stride))));
+    ldb = e.size(view->dims[2].stride);
+  } else {
+    buffer = scratch(layout.values);
+    if (failed(packRows(op.getValue(), keyHead, e.constant(0), seen, width,
+                        buffer)))
+      return failure();
+    base = e.constant(0);
+    ldb = e.size(roundUp(width, block));
+  }
+  int64_t valuePanel = block;
+  if (whole)
+    for (int64_t candidate : {64, 48, 32})
+      if (known % candidate == 0) {
+        valuePanel = candidate;
+        break;
+      }
+  RegisterTile shape = registerTile(target, valuePanel);
+  LogicalResult status = success();
+  forEach(
+      e, e.constant(0), e.size(roundUp(width, valuePanel)), {},
+      [&](Value column, ValueRange) -> FailureOr<SmallVector<Value>> {
+        LogicalResult inner = forRowTiles(
+            e, count, shape.rows,
+            [&](Value row, Value valid, int64_t tileRows, Value) {
+              for (int64_t part = 0; part < valuePanel; part += shape.width) {
+                Value n = e.add(column, e.constant(part));
+                auto type =
+                    VectorType::get({tileRows, shape.width}, b.getF32Type());
+                auto loop = tile::MainloopOp::create(
+                    b, loc, type, scoreBuffer, e.mul(row, scoreStride),
+                    scoreStride, e.constant(1), buffer, e.add(base, n), ldb,
+                    seen);
+                loop.getRowsMutable().assign(valid);
+                for (int64_t i = 0; i < tileRows; ++i) {
+                  auto inside = scf::IfOp::create(
+                      b, loc, e.less(e.constant(i), valid),
+                      /*withElseRegion=*/false);
+                  OpBuilder::InsertionGuard guard(b);
+                  b.setInsertionPoint(
+                      inside.getThenRegion().front().getTerminator());
+                  LogicalResult ok = e.scoped([&]() -> LogicalResult {
+                    Value at = e.add(row, e.constant(i));
+                    Value inverse = tile::LoadOp::create(
+                        b, loc, b.getF32Type(), sumBuffer, at);
+                    Value value = arith::MulFOp::create(
+                        b, loc,
+                        vector::ExtractOp::create(b, loc, loop.getAcc(),
+                                                  ArrayRef<int64_t>{i}),
+                        e.widen(inverse, shape.width));
+                    Coord coord;
+                    coord.lanes = shape.width;
+                    if (!whole)
+                      coord.valid = e.sub(e.size(width), n);
+                    coord.dims = {{batch},
+                                  {head},
+                                  {e.add(firstRow, at)},
+                                  {n, 1, {}, shape.width}};
+                    return epilogue.store(e, value, coord);
+                  });
+                  if (failed(ok))
+                    return failure();
+                }
+              }
+              return success();
+            });
+        if (failed(inner))
+          return failure();
+        return SmallVector<Value>();
+      },
+      status, valuePanel);
+  return status;
+}
+
+LogicalResult AttentionBuilder::build() {
+  SmallVector<Dim> q = ts::dimsOf(op.getQuery()), k = ts::dimsOf(op.getKey());
+  queries = q[2];
+  keys = k[2];
+  depth = q[3];
+  width = ts::dimOf(op.getValue(), 3);
+  Value id = tile::ProgramIdOp::create(b, loc);
+  SmallVector<Value> index = e.delinearize(
+      id, {q[0], q[1], queries.ceilDiv(queries.like(rows))});
+  batch = index[0];
+  head = index[1];
+  firstRow = e.mul(index[2], e.constant(rows));
+  std::optional<Dim> shared = q[1].exactDiv(k[1]);
+  keyHead = e.div(head, e.size(*shared));
+  count = e.min(e.constant(rows), e.sub(e.size(queries), firstRow));
+  seen = e.size(keys);
+  if (op.getCausal()) {
+    // The block's last row sees the most.
+    Value bound = e.add(firstRow, count);
+    if (!op.getCausalTopLeft())
+      bound = e.add(bound, e.sub(e.size(keys), e.size(queries)));
+    seen = e.max(e.min(seen, bound), e.constant(0));
+  }
+  panels = e.div(e.add(seen, e.constant(panel - 1)), e.constant(panel));
+  if (failed(packKeys()) || failed(computeScores()))
+    return failure();
+  softmaxRows();
+  return multiplyValues();
+}
+
+ts::AttentionOp attentionOf(ts::KernelOp kernel) {
+  auto ops = kernel.getBody().getOps<ts::AttentionOp>();
+  return ops.empty() ? ts::AttentionOp() : *ops.begin();
+}
+
+} // namespace
+
+LogicalResult chooseAttention(ts::KernelOp kernel, const TargetDesc &target,
+                              SmallVectorImpl<Schedule> &schedules) {
+  ts::AttentionOp op = attentionOf(kernel);
+  if (!op)
+    return kernel.emitOpError("has hero attention and none inside");
+  if (ts::elementTypeOf(op.getQuery()).isF64())
+    return op.emitOpError("has no kernel for f64");
+  Dim queries = ts::dimOf(op.getQuery(), 2), one = queries.like(1);
+  int64_t rows = 128, panel = 32;
+  if (std::optional<int64_t> number = queries.asConstant()) {
+    // Equal blocks of at most 128 rows.
+    int64_t blocks = (*number + rows - 1) / rows;
+    rows = std::max<int64_t>(1, (*number + blocks - 1) / std::max<int64_t>(1, blocks));
+  }
+  Schedule schedule;
+  schedule.kind = "attention";
+  schedule.parameters = {{"rows", rows}, {"panel", panel}};
+  schedule.grid = ts::dimOf(op.getQuery(), 0) * ts::dimOf(op.getQuery(), 1) *
+                  queries.ceilDiv(one * rows);
+  schedule.grain = one;
+  schedule.scratch = layoutOf(op, rows, panel).end;
+  schedules.push_back(std::move(schedule));
+  return success();
+}
+
+LogicalResult buildAttention(BuildContext &context) {
+  // Rope inside is computed element by element while packing.
+  OwningOpRef<ts::KernelOp> copy = context.kernel.clone();
+  ts::decomposeAll(copy->getBody(),
+                   [](Operation *inner) { return isa<ts::RopeOp>(inner); });
+  ts::AttentionOp op = attentionOf(*copy);
+  FailureOr<Epilogue> epilogue = Epilogue::create(*copy, op.getResult());
+  if (failed(epilogue))
+    return failure();
+  return AttentionBuilder(context, *copy, op, std::move(*epilogue)).build();
+}
+
+} // namespace knapper

@@ -1,0 +1,28 @@
+//===- RowTiles.h - Register tiles over the rows of a block ---------------===//
+#pragma once
+
+#include "codegen/TargetDesc.h"
+#include "codegen/schedule/Emitter.h"
+
+namespace knapper {
+
+/// The shape of a register tile over a panel of B: `rows` accumulator rows of
+/// `width` columns; a panel wider than that is done in parts.
+struct RegisterTile {
+  int64_t rows, width;
+};
+/// Rows x columns accumulators, one row of B and one broadcast fit the vector
+/// registers. `panel` is a multiple of 16.
+RegisterTile registerTile(const TargetDesc &target, int64_t panel);
+
+/// Cuts rows [0, rows) into tiles of `tileRows` and, for what is left, the
+/// smallest of a few sizes that holds it:
+///   body(first row, valid rows of the tile, rows of the tile, its number)
+/// The tile's rows are a constant of the code, valid <= that.
+llvm::LogicalResult forRowTiles(
+    Emitter &emitter, mlir::Value rows, int64_t tileRows,
+    llvm::function_ref<llvm::LogicalResult(mlir::Value row, mlir::Value valid,
+                                           int64_t tileRows, mlir::Value number)>
+        body);
+
+} // namespace knapper
