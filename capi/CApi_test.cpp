@@ -130,7 +130,7 @@ TEST(CApi, TheExampleRuns) {
     int status = pclose(pipe);
     return std::to_string(WEXITSTATUS(status)) + " " + text;
   };
-  EXPECT_EQ(output(path + " 6"), "0 output 0: f32, 96 bytes, first 3\n");
+  EXPECT_EQ(output(path + " 6"), "0 96 bytes of f32, first 3\n");
   EXPECT_THAT(output("/no/file"), HasSubstr("1 /no/file: cannot open"));
   std::filesystem::remove(path);
 }
