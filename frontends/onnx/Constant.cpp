@@ -162,7 +162,7 @@ LogicalResult importEyeLike(Node &n) {
 }
 
 constexpr OpRow rows[] = {
-    {"", "Constant", 13, 0, 0, importConstant},
+    {"", "Constant", 1, 0, 0, importConstant},
     {"", "ConstantOfShape", 9, 1, 1, importConstantOfShape},
     {"", "EyeLike", 9, 1, 1, importEyeLike},
     {"", "Range", 11, 3, 3, importRange},

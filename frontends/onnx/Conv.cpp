@@ -202,9 +202,9 @@ LogicalResult importConvTranspose(Node &n) {
 }
 
 constexpr OpRow rows[] = {
-    {"", "Conv", 11, 2, 3, importConv},
+    {"", "Conv", 1, 2, 3, importConv},
     {"", "ConvInteger", 10, 2, 4, importConvInteger},
-    {"", "ConvTranspose", 11, 2, 3, importConvTranspose},
+    {"", "ConvTranspose", 1, 2, 3, importConvTranspose},
 };
 
 } // namespace

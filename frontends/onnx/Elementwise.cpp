@@ -74,6 +74,16 @@ LogicalResult importClip(Node &n) {
   return n.out(x);
 }
 
+/// Until opset 10 the bounds are attributes.
+LogicalResult importClipAttributes(Node &n) {
+  Value x = n[0];
+  if (n.hasAttr("min"))
+    x = n.binary<ts::MaxOp>(x, n.scalarFor(x, n.real("min", 0)));
+  if (n.hasAttr("max"))
+    x = n.binary<ts::MinOp>(x, n.scalarFor(x, n.real("max", 0)));
+  return n.out(x);
+}
+
 LogicalResult castTo(Node &n, Type element) {
   return n.out(n.convert(n[0], element));
 }
@@ -139,10 +149,10 @@ LogicalResult importDropout(Node &n) {
 using P = ts::ComparePredicate;
 
 constexpr OpRow rows[] = {
-    {"", "Abs", 13, 1, 1, unary<ts::AbsOp>},
+    {"", "Abs", 6, 1, 1, unary<ts::AbsOp>},
     {"", "Acos", 7, 1, 1, unary<ts::AcosOp>},
     {"", "Acosh", 9, 1, 1, unary<ts::AcoshOp>},
-    {"", "Add", 13, 2, 2, binary<ts::AddOp>},
+    {"", "Add", 7, 2, 2, binary<ts::AddOp>},
     {"", "And", 7, 2, 2, binary<ts::AndOp>},
     {"", "Asin", 7, 1, 1, unary<ts::AsinOp>},
     {"", "Asinh", 9, 1, 1, unary<ts::AsinhOp>},
@@ -153,43 +163,45 @@ constexpr OpRow rows[] = {
     {"", "BitwiseNot", 18, 1, 1, unary<ts::NotOp>},
     {"", "BitwiseOr", 18, 2, 2, binary<ts::OrOp>},
     {"", "BitwiseXor", 18, 2, 2, binary<ts::XorOp>},
-    {"", "Cast", 13, 1, 1, importCast},
+    {"", "Cast", 6, 1, 1, importCast},
     {"", "CastLike", 15, 2, 2, importCastLike},
-    {"", "Ceil", 13, 1, 1, unary<ts::CeilOp>},
-    {"", "Clip", 12, 1, 3, importClip},
+    {"", "Ceil", 6, 1, 1, unary<ts::CeilOp>},
+    {"", "Clip", 11, 1, 3, importClip},
+    {"", "Clip", 6, 1, 1, importClipAttributes, 10},
     {"", "Cos", 7, 1, 1, unary<ts::CosOp>},
     {"", "Cosh", 9, 1, 1, unary<ts::CoshOp>},
-    {"", "Div", 13, 2, 2, binary<ts::DivOp>},
+    {"", "Div", 7, 2, 2, binary<ts::DivOp>},
     {"", "Dropout", 12, 1, 3, importDropout},
+    {"", "Dropout", 7, 1, 1, importDropout, 11},
     {"", "Equal", 11, 2, 2, compare<P::eq>},
-    {"", "Erf", 13, 1, 1, unary<ts::ErfOp>},
-    {"", "Exp", 13, 1, 1, unary<ts::ExpOp>},
-    {"", "Floor", 13, 1, 1, unary<ts::FloorOp>},
-    {"", "Greater", 13, 2, 2, compare<P::gt>},
+    {"", "Erf", 9, 1, 1, unary<ts::ErfOp>},
+    {"", "Exp", 6, 1, 1, unary<ts::ExpOp>},
+    {"", "Floor", 6, 1, 1, unary<ts::FloorOp>},
+    {"", "Greater", 7, 2, 2, compare<P::gt>},
     {"", "GreaterOrEqual", 12, 2, 2, compare<P::ge>},
-    {"", "Identity", 13, 1, 1, importIdentity},
+    {"", "Identity", 1, 1, 1, importIdentity},
     {"", "IsInf", 10, 1, 1, importIsInf},
-    {"", "IsNaN", 13, 1, 1, unary<ts::IsNanOp>},
-    {"", "Less", 13, 2, 2, compare<P::lt>},
+    {"", "IsNaN", 9, 1, 1, unary<ts::IsNanOp>},
+    {"", "Less", 7, 2, 2, compare<P::lt>},
     {"", "LessOrEqual", 12, 2, 2, compare<P::le>},
-    {"", "Log", 13, 1, 1, unary<ts::LogOp>},
-    {"", "Max", 13, 1, anyNumber, variadic<ts::MaxOp>},
-    {"", "Mean", 13, 1, anyNumber, importMean},
-    {"", "Min", 13, 1, anyNumber, variadic<ts::MinOp>},
-    {"", "Mod", 13, 2, 2, importMod},
-    {"", "Mul", 13, 2, 2, binary<ts::MulOp>},
-    {"", "Neg", 13, 1, 1, unary<ts::NegOp>},
+    {"", "Log", 6, 1, 1, unary<ts::LogOp>},
+    {"", "Max", 7, 1, anyNumber, variadic<ts::MaxOp>},
+    {"", "Mean", 7, 1, anyNumber, importMean},
+    {"", "Min", 7, 1, anyNumber, variadic<ts::MinOp>},
+    {"", "Mod", 10, 2, 2, importMod},
+    {"", "Mul", 7, 2, 2, binary<ts::MulOp>},
+    {"", "Neg", 6, 1, 1, unary<ts::NegOp>},
     {"", "Not", 1, 1, 1, unary<ts::NotOp>},
     {"", "Or", 7, 2, 2, binary<ts::OrOp>},
-    {"", "Pow", 13, 2, 2, importPow},
-    {"", "Reciprocal", 13, 1, 1, importReciprocal},
+    {"", "Pow", 7, 2, 2, importPow},
+    {"", "Reciprocal", 6, 1, 1, importReciprocal},
     {"", "Round", 11, 1, 1, unary<ts::RoundEvenOp>},
-    {"", "Sign", 13, 1, 1, unary<ts::SignOp>},
+    {"", "Sign", 9, 1, 1, unary<ts::SignOp>},
     {"", "Sin", 7, 1, 1, unary<ts::SinOp>},
     {"", "Sinh", 9, 1, 1, unary<ts::SinhOp>},
-    {"", "Sqrt", 13, 1, 1, unary<ts::SqrtOp>},
-    {"", "Sub", 13, 2, 2, binary<ts::SubOp>},
-    {"", "Sum", 13, 1, anyNumber, variadic<ts::AddOp>},
+    {"", "Sqrt", 6, 1, 1, unary<ts::SqrtOp>},
+    {"", "Sub", 7, 2, 2, binary<ts::SubOp>},
+    {"", "Sum", 7, 1, anyNumber, variadic<ts::AddOp>},
     {"", "Tan", 7, 1, 1, unary<ts::TanOp>},
     {"", "Where", 9, 3, 3, importWhere},
     {"", "Xor", 7, 2, 2, binary<ts::XorOp>},

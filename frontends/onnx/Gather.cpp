@@ -126,12 +126,13 @@ LogicalResult importOneHot(Node &n) {
 }
 
 constexpr OpRow rows[] = {
-    {"", "Gather", 13, 2, 2, importGather},
-    {"", "GatherElements", 13, 2, 2, importGatherElements},
-    {"", "GatherND", 12, 2, 2, importGatherNd},
-    {"", "OneHot", 11, 3, 3, importOneHot},
-    {"", "ScatterElements", 13, 3, 3, importScatterElements},
-    {"", "ScatterND", 13, 3, 3, importScatterNd},
+    {"", "Gather", 1, 2, 2, importGather},
+    {"", "GatherElements", 11, 2, 2, importGatherElements},
+    {"", "GatherND", 11, 2, 2, importGatherNd},
+    {"", "OneHot", 9, 3, 3, importOneHot},
+    {"", "Scatter", 9, 3, 3, importScatterElements, 10},
+    {"", "ScatterElements", 11, 3, 3, importScatterElements},
+    {"", "ScatterND", 11, 3, 3, importScatterNd},
 };
 
 } // namespace

@@ -239,6 +239,10 @@ llvm::ArrayRef<OpRow> sliceRows();
 llvm::ArrayRef<OpRow> gatherRows();
 llvm::ArrayRef<OpRow> constantRows();
 llvm::ArrayRef<OpRow> attentionRows();
+llvm::ArrayRef<OpRow> lossRows();
+llvm::ArrayRef<OpRow> quantizeRows();
+llvm::ArrayRef<OpRow> resizeRows();
+llvm::ArrayRef<OpRow> controlRows();
 
 /// The row for an operator, or null. `known`: some opset has it.
 const OpRow *findRow(llvm::StringRef domain, llvm::StringRef name,

@@ -196,13 +196,13 @@ LogicalResult importLrn(Node &n) {
 }
 
 constexpr OpRow rows[] = {
-    {"", "BatchNormalization", 9, 5, 5, importBatchNormalization},
+    {"", "BatchNormalization", 7, 5, 5, importBatchNormalization},
     {"", "GroupNormalization", 18, 3, 3, importGroupNormalization},
     {"", "InstanceNormalization", 6, 3, 3, importInstanceNormalization},
-    {"", "LRN", 13, 1, 1, importLrn},
+    {"", "LRN", 1, 1, 1, importLrn},
     {"", "LayerNormalization", 17, 2, 3, importLayerNormalization},
     {"", "LpNormalization", 1, 1, 1, importLpNormalization},
-    {"", "MeanVarianceNormalization", 13, 1, 1, importMeanVariance},
+    {"", "MeanVarianceNormalization", 9, 1, 1, importMeanVariance},
     {"", "RMSNormalization", 23, 2, 2, importRmsNormalization},
 };
 

@@ -153,12 +153,12 @@ LogicalResult importGlobalLpPool(Node &n) {
 }
 
 constexpr OpRow rows[] = {
-    {"", "AveragePool", 11, 1, 1, importAveragePool},
+    {"", "AveragePool", 1, 1, 1, importAveragePool},
     {"", "GlobalAveragePool", 1, 1, 1, importGlobalAveragePool},
     {"", "GlobalLpPool", 2, 1, 1, importGlobalLpPool},
     {"", "GlobalMaxPool", 1, 1, 1, importGlobalMaxPool},
-    {"", "LpPool", 11, 1, 1, importLpPool},
-    {"", "MaxPool", 12, 1, 1, importMaxPool},
+    {"", "LpPool", 2, 1, 1, importLpPool},
+    {"", "MaxPool", 1, 1, 1, importMaxPool},
 };
 
 } // namespace

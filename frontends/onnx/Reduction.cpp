@@ -155,21 +155,21 @@ LogicalResult importTopK(Node &n) {
 }
 
 constexpr OpRow rows[] = {
-    {"", "ArgMax", 13, 1, 1, importArg<K::max>},
-    {"", "ArgMin", 13, 1, 1, importArg<K::min>},
+    {"", "ArgMax", 1, 1, 1, importArg<K::max>},
+    {"", "ArgMin", 1, 1, 1, importArg<K::min>},
     {"", "CumProd", 26, 2, 2, importCumulative<K::mul>},
     {"", "CumSum", 11, 2, 2, importCumulative<K::add>},
-    {"", "ReduceL1", 13, 1, 2, importReduceL1},
-    {"", "ReduceL2", 13, 1, 2, importReduceL2},
-    {"", "ReduceLogSum", 13, 1, 2, importReduceLogSum},
-    {"", "ReduceLogSumExp", 13, 1, 2, importReduceLogSumExp},
-    {"", "ReduceMax", 13, 1, 2, importReduce<K::max>},
-    {"", "ReduceMean", 13, 1, 2, importReduceMean},
-    {"", "ReduceMin", 13, 1, 2, importReduce<K::min>},
-    {"", "ReduceProd", 13, 1, 2, importReduce<K::mul>},
-    {"", "ReduceSum", 13, 1, 2, importReduce<K::add>},
-    {"", "ReduceSumSquare", 13, 1, 2, importReduceSumSquare},
-    {"", "TopK", 11, 2, 2, importTopK},
+    {"", "ReduceL1", 1, 1, 2, importReduceL1},
+    {"", "ReduceL2", 1, 1, 2, importReduceL2},
+    {"", "ReduceLogSum", 1, 1, 2, importReduceLogSum},
+    {"", "ReduceLogSumExp", 1, 1, 2, importReduceLogSumExp},
+    {"", "ReduceMax", 1, 1, 2, importReduce<K::max>},
+    {"", "ReduceMean", 1, 1, 2, importReduceMean},
+    {"", "ReduceMin", 1, 1, 2, importReduce<K::min>},
+    {"", "ReduceProd", 1, 1, 2, importReduce<K::mul>},
+    {"", "ReduceSum", 1, 1, 2, importReduce<K::add>},
+    {"", "ReduceSumSquare", 1, 1, 2, importReduceSumSquare},
+    {"", "TopK", 10, 2, 2, importTopK},
 };
 
 } // namespace

@@ -95,6 +95,8 @@ LogicalResult importSqueeze(Node &n) {
     if (!given)
       return failure();
     axes = n.normalAxes(*given, dims.size());
+  } else if (n.hasAttr("axes")) { // until opset 12
+    axes = n.normalAxes(n.integers("axes"), dims.size());
   } else {
     for (auto [i, dim] : llvm::enumerate(dims))
       if (dim.isConstant(1))
@@ -117,7 +119,11 @@ LogicalResult importSqueeze(Node &n) {
 }
 
 LogicalResult importUnsqueeze(Node &n) {
-  std::optional<SmallVector<int64_t>> given = n.numbers(n[1], "axes");
+  std::optional<SmallVector<int64_t>> given;
+  if (n.has(1))
+    given = n.numbers(n[1], "axes");
+  else // until opset 12
+    given = n.integers("axes");
   if (!given)
     return failure();
   SmallVector<Dim> dims = ts::dimsOf(n[0]), result;
@@ -185,6 +191,13 @@ LogicalResult importSplit(Node &n) {
     if (!given)
       return failure();
     parts = *given;
+    if (static_cast<int64_t>(parts.size()) != count)
+      return n.fail("splits into " + Twine(parts.size()) + " parts but has " +
+                        Twine(count) + " results",
+                    "give a size a result");
+  } else if (n.hasAttr("split")) { // until opset 12
+    for (int64_t part : n.integers("split"))
+      parts.push_back(n.dim(part));
     if (static_cast<int64_t>(parts.size()) != count)
       return n.fail("splits into " + Twine(parts.size()) + " parts but has " +
                         Twine(count) + " results",
@@ -299,18 +312,21 @@ LogicalResult importSpaceToDepth(Node &n) {
 }
 
 constexpr OpRow rows[] = {
-    {"", "Concat", 13, 1, anyNumber, importConcat},
-    {"", "DepthToSpace", 13, 1, 1, importDepthToSpace},
-    {"", "Expand", 13, 2, 2, importExpand},
-    {"", "Flatten", 13, 1, 1, importFlatten},
-    {"", "Reshape", 13, 2, 2, importReshape},
-    {"", "Shape", 13, 1, 1, importShape},
-    {"", "Size", 13, 1, 1, importSize},
-    {"", "SpaceToDepth", 13, 1, 1, importSpaceToDepth},
+    {"", "Concat", 4, 1, anyNumber, importConcat},
+    {"", "DepthToSpace", 1, 1, 1, importDepthToSpace},
+    {"", "Expand", 8, 2, 2, importExpand},
+    {"", "Flatten", 1, 1, 1, importFlatten},
+    {"", "Reshape", 5, 2, 2, importReshape},
+    {"", "Shape", 1, 1, 1, importShape},
+    {"", "Size", 1, 1, 1, importSize},
+    {"", "SpaceToDepth", 1, 1, 1, importSpaceToDepth},
     {"", "Split", 13, 1, 2, importSplit},
+    {"", "Split", 2, 1, 1, importSplit, 12},
+    {"", "Squeeze", 1, 1, 1, importSqueeze, 12},
     {"", "Squeeze", 13, 1, 2, importSqueeze},
-    {"", "Tile", 13, 2, 2, importTile},
-    {"", "Transpose", 13, 1, 1, importTranspose},
+    {"", "Tile", 6, 2, 2, importTile},
+    {"", "Transpose", 1, 1, 1, importTranspose},
+    {"", "Unsqueeze", 1, 1, 1, importUnsqueeze, 12},
     {"", "Unsqueeze", 13, 2, 2, importUnsqueeze},
 };
 

@@ -46,14 +46,26 @@ std::optional<Dim> resolve(Node &n, Dim index, Dim size, Dim low, Dim high) {
 }
 
 LogicalResult importSlice(Node &n) {
-  std::optional<SmallVector<Dim>> starts = n.sizes(n[1], "starts"),
-                                  ends = n.sizes(n[2], "ends");
+  std::optional<SmallVector<Dim>> starts, ends;
+  if (n.has(1)) {
+    starts = n.sizes(n[1], "starts");
+    ends = n.sizes(n[2], "ends");
+  } else { // until opset 9
+    auto asDims = [&](StringRef name) {
+      return llvm::map_to_vector(n.integers(name),
+                                 [&](int64_t number) { return n.dim(number); });
+    };
+    starts = asDims("starts");
+    ends = asDims("ends");
+  }
   if (!starts || !ends)
     return failure();
   int64_t rank = ts::rankOf(n[0]);
   SmallVector<int64_t> axes =
       llvm::to_vector(llvm::seq<int64_t>(0, starts->size())),
       steps(starts->size(), 1);
+  if (n.hasAttr("axes"))
+    axes = n.integers("axes");
   if (n.has(3)) {
     std::optional<SmallVector<int64_t>> given = n.numbers(n[3], "axes");
     if (!given)
@@ -113,7 +125,12 @@ LogicalResult importSlice(Node &n) {
 }
 
 LogicalResult importPad(Node &n) {
-  std::optional<SmallVector<Dim>> pads = n.sizes(n[1], "pads");
+  std::optional<SmallVector<Dim>> pads;
+  if (n.has(1))
+    pads = n.sizes(n[1], "pads");
+  else // until opset 10
+    pads = llvm::map_to_vector(n.integers("pads"),
+                               [&](int64_t number) { return n.dim(number); });
   if (!pads)
     return failure();
   int64_t rank = ts::rankOf(n[0]);
@@ -172,7 +189,7 @@ LogicalResult importPad(Node &n) {
   Value value;
   if (*mode == ts::PadMode::constant) {
     value = n.has(2) ? n.convert(n.reshape(n[2], {}), ts::elementTypeOf(x))
-                     : n.scalarFor(x, 0);
+                     : n.scalarFor(x, n.real("value", 0));
     if (!value)
       return failure();
   }
@@ -183,8 +200,10 @@ LogicalResult importPad(Node &n) {
 }
 
 constexpr OpRow rows[] = {
-    {"", "Pad", 13, 2, 4, importPad},
-    {"", "Slice", 13, 3, 5, importSlice},
+    {"", "Pad", 2, 1, 1, importPad, 10},
+    {"", "Pad", 11, 2, 4, importPad},
+    {"", "Slice", 1, 1, 1, importSlice, 9},
+    {"", "Slice", 10, 3, 5, importSlice},
 };
 
 } // namespace

@@ -34,9 +34,24 @@ LogicalResult importHardmax(Node &n) {
   return n.out(n.convert(hit, ts::elementTypeOf(n[0])));
 }
 
+/// Until opset 12: one softmax over all dims from `axis` on.
+template <bool log> LogicalResult importFlatSoftmax(Node &n) {
+  SmallVector<ts::Dim> dims = ts::dimsOf(n[0]);
+  ArrayRef<ts::Dim> all = dims;
+  int64_t axis = n.axis("axis", 1, static_cast<int64_t>(dims.size()));
+  if (n.failed())
+    return failure();
+  MLIRContext *context = n.importer.context;
+  Value flat = n.reshape(n[0], {ts::product(context, all.take_front(axis)),
+                                ts::product(context, all.drop_front(axis))});
+  return n.out(n.reshape(n.make<ts::SoftmaxOp>(flat, uint64_t(1), log), dims));
+}
+
 constexpr OpRow rows[] = {
     {"", "Hardmax", 13, 1, 1, importHardmax},
+    {"", "LogSoftmax", 1, 1, 1, importFlatSoftmax<true>, 12},
     {"", "LogSoftmax", 13, 1, 1, importSoftmax<true>},
+    {"", "Softmax", 1, 1, 1, importFlatSoftmax<false>, 12},
     {"", "Softmax", 13, 1, 1, importSoftmax<false>},
 };
 

@@ -9,7 +9,8 @@ static llvm::StringMap<llvm::SmallVector<const OpRow *, 1>> buildTable() {
        {elementwiseRows(), activationRows(), matMulRows(), convRows(),
         poolRows(), normalizationRows(), softmaxRows(), reductionRows(),
         shapeRows(), sliceRows(), gatherRows(), constantRows(),
-        attentionRows()})
+        attentionRows(), lossRows(), quantizeRows(), resizeRows(),
+        controlRows()})
     for (const OpRow &row : rows)
       table[(llvm::Twine(row.domain) + ":" + row.name).str()].push_back(&row);
   return table;

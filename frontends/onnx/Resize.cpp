@@ -1,0 +1,351 @@
+// Resampling. Each resized dim is a weighted sum of a few gathers whose
+// positions and weights are known when the model is imported.
+#include "frontends/onnx/Node.h"
+
+#include <cmath>
+
+using namespace mlir;
+
+namespace knapper {
+namespace {
+
+using ts::Dim;
+
+struct Settings {
+  std::string mode, coordinates, nearest;
+  double cubic = -0.75, extrapolation = 0;
+  bool excludeOutside = false, antialias = false;
+};
+
+/// Where the elements of one output dim come from.
+struct Taps {
+  /// [tap][position]
+  std::vector<std::vector<int64_t>> index;
+  std::vector<std::vector<double>> weight;
+  std::vector<bool> outside; ///< positions that get the extrapolation value
+};
+
+double cubicWeight(double x, double a) {
+  x = std::abs(x);
+  if (x <= 1)
+    return ((a + 2) * x - (a + 3)) * x * x + 1;
+  return x < 2 ? ((a * x - 5 * a) * x + 8 * a) * x - 4 * a : 0;
+}
+
+/// Weights of the elements around a position; `ratio` in (0, 1] is its distance
+/// from the left one of the middle two.
+std::vector<double> weightsOf(const Settings &s, double ratio, double scale) {
+  if (s.mode == "nearest") {
+    bool right = ratio == 1                         ? true
+                 : s.nearest == "round_prefer_floor" ? ratio > 0.5
+                 : s.nearest == "round_prefer_ceil"  ? ratio >= 0.5
+                                                     : s.nearest == "ceil";
+    return {right ? 0.0 : 1.0, right ? 1.0 : 0.0};
+  }
+  bool cubic = s.mode == "cubic";
+  double shrink = s.antialias ? std::min(scale, 1.0) : 1.0;
+  double reach = cubic ? 2 : 1;
+  auto first = static_cast<int64_t>(std::floor(-reach / shrink)) + 1;
+  int64_t count = 2 - 2 * first;
+  std::vector<double> weights;
+  double sum = 0;
+  for (int64_t i = first; i < first + count; ++i) {
+    double x = (static_cast<double>(i) - ratio) * shrink;
+    weights.push_back(cubic ? cubicWeight(x, s.cubic)
+                            : std::max(0.0, 1 - std::abs(x)));
+    sum += weights.back();
+  }
+  if (s.antialias && sum != 0)
+    for (double &weight : weights)
+      weight /= sum;
+  return weights;
+}
+
+Taps tapsOf(const Settings &s, int64_t in, int64_t out, double scale,
+            double roiStart, double roiEnd) {
+  Taps taps;
+  double length = static_cast<double>(in), wide = scale * length;
+  for (int64_t o = 0; o < out; ++o) {
+    double x = static_cast<double>(o), at = 0;
+    if (s.coordinates == "align_corners")
+      at = wide == 1 ? 0 : x * (length - 1) / (wide - 1);
+    else if (s.coordinates == "asymmetric")
+      at = x / scale;
+    else if (s.coordinates == "tf_crop_and_resize")
+      at = (wide == 1 ? (roiEnd - roiStart) * (length - 1) / 2
+                      : x * (roiEnd - roiStart) * (length - 1) / (wide - 1)) +
+           roiStart * (length - 1);
+    else if (s.coordinates == "pytorch_half_pixel")
+      at = wide == 1 ? -0.5 : (x + 0.5) / scale - 0.5;
+    else if (s.coordinates == "half_pixel_symmetric")
+      at = length / 2 * (1 - static_cast<double>(out) / wide) +
+           (x + 0.5) / scale - 0.5;
+    else
+      at = (x + 0.5) / scale - 0.5;
+    taps.outside.push_back(s.coordinates == "tf_crop_and_resize" &&
+                           (at < 0 || at > length - 1));
+    double whole = std::floor(at);
+    double ratio = at == whole ? 1 : at - whole;
+    auto left = static_cast<int64_t>(whole) - (at == whole ? 1 : 0);
+    std::vector<double> weights = weightsOf(s, ratio, scale);
+    auto count = static_cast<int64_t>(weights.size());
+    taps.index.resize(weights.size());
+    taps.weight.resize(weights.size());
+    double sum = 0;
+    for (int64_t k = 0; k < count; ++k) {
+      int64_t index = left - (count / 2 - 1) + k;
+      if (s.excludeOutside && (index < 0 || index >= in))
+        weights[k] = 0;
+      sum += weights[k];
+      taps.index[k].push_back(std::clamp<int64_t>(index, 0, in - 1));
+    }
+    for (int64_t k = 0; k < count; ++k)
+      taps.weight[k].push_back(s.excludeOutside ? weights[k] / sum
+                                                : weights[k]);
+  }
+  return taps;
+}
+
+Value vectorOf(Node &n, ArrayRef<double> values, Type element) {
+  SmallVector<float> data(values.begin(), values.end());
+  return n.convert(
+      n.constant(DenseElementsAttr::get(
+          RankedTensorType::get({static_cast<int64_t>(data.size())},
+                                n.b.getF32Type()),
+          ArrayRef<float>(data))),
+      element);
+}
+
+Value gatherAt(Node &n, Value x, int64_t axis, ArrayRef<int64_t> index) {
+  Value positions = n.constant(DenseElementsAttr::get(
+      RankedTensorType::get({static_cast<int64_t>(index.size())},
+                            n.b.getI64Type()),
+      index));
+  return n.make<ts::GatherOp>(x, positions, uint64_t(axis));
+}
+
+Value resizeDim(Node &n, Value x, int64_t axis, const Settings &s,
+                const Taps &taps) {
+  if (s.mode == "nearest") { // one element each
+    std::vector<int64_t> index;
+    for (size_t o = 0; o < taps.outside.size(); ++o)
+      index.push_back(taps.weight[0][o] == 1 ? taps.index[0][o]
+                                             : taps.index[1][o]);
+    return gatherAt(n, x, axis, index);
+  }
+  Value sum;
+  for (size_t k = 0; k < taps.index.size(); ++k) {
+    if (llvm::all_of(taps.weight[k], [](double w) { return w == 0; }))
+      continue;
+    Value part = gatherAt(n, x, axis, taps.index[k]);
+    if (!part)
+      return {};
+    part = n.mul(part, n.broadcastAt(vectorOf(n, taps.weight[k],
+                                              ts::elementTypeOf(x)),
+                                     {axis}, ts::dimsOf(part)));
+    sum = sum ? n.add(sum, part) : part;
+  }
+  return sum;
+}
+
+/// Every element `times` times along a dim, of any size.
+Value repeatDim(Node &n, Value x, int64_t axis, int64_t times) {
+  SmallVector<Dim> dims = ts::dimsOf(x), wide = dims, merged = dims;
+  SmallVector<int64_t> at;
+  for (int64_t i = 0; i < static_cast<int64_t>(dims.size()); ++i)
+    at.push_back(i <= axis ? i : i + 1);
+  wide.insert(wide.begin() + axis + 1, n.dim(times));
+  merged[axis] = dims[axis] * times;
+  return n.reshape(n.broadcastAt(x, at, wide), merged);
+}
+
+LogicalResult resize(Node &n, const Settings &s, ArrayRef<int64_t> axes,
+                     ArrayRef<double> scales, ArrayRef<int64_t> sizes,
+                     ArrayRef<double> roi) {
+  size_t count = axes.size();
+  if ((scales.empty() ? sizes.size() : scales.size()) != count)
+    return n.fail("has " +
+                      Twine(scales.empty() ? sizes.size() : scales.size()) +
+                      " scales or sizes for " + Twine(count) + " dims",
+                  "give one a dim");
+  Value x = n[0];
+  Type element = ts::elementTypeOf(x);
+  if (s.mode != "nearest" && !isa<FloatType>(element))
+    x = n.convert(x, n.b.getF32Type());
+  // A common scale keeps the aspect ratio.
+  std::string policy = n.text("keep_aspect_ratio_policy", "stretch");
+  std::optional<double> common;
+  Value outside; // positions without a source
+  for (size_t i = 0; i < count && sizes.size(); ++i) {
+    std::optional<int64_t> in = ts::dimOf(x, axes[i]).asConstant();
+    if (policy == "stretch" || !in || *in < 1)
+      continue;
+    double scale =
+        static_cast<double>(sizes[i]) / static_cast<double>(*in);
+    common = !common                  ? scale
+             : policy == "not_larger" ? std::min(*common, scale)
+                                      : std::max(*common, scale);
+  }
+  for (size_t i = 0; i < count; ++i) {
+    if (!x)
+      return failure();
+    int64_t axis = axes[i];
+    Dim size = ts::dimOf(x, axis);
+    std::optional<int64_t> in = size.asConstant();
+    double scale = scales.empty() ? 0 : scales[i];
+    if (!scales.empty() && !(scale > 0 && scale < 1e6))
+      return n.fail("has the scale " + std::to_string(scale),
+                    "give a positive scale");
+    bool whole = s.coordinates == "tf_crop_and_resize";
+    if (scale == 1 && !whole)
+      continue;
+    if (!in) {
+      bool even = scale == std::floor(scale) && s.mode == "nearest" &&
+                  (s.coordinates == "asymmetric" ? s.nearest == "floor"
+                   : s.coordinates == "half_pixel" ||
+                           s.coordinates == "pytorch_half_pixel"
+                       ? s.nearest == "round_prefer_floor" ||
+                             s.nearest == "round_prefer_ceil"
+                       : false);
+      if (!even)
+        return n.unsupported("resizing a symbolic dim, but by a whole factor");
+      x = repeatDim(n, x, axis, static_cast<int64_t>(scale));
+      continue;
+    }
+    if (*in < 1)
+      return n.fail("resizes an empty dim", "give a larger input");
+    int64_t out = 0;
+    if (!scales.empty()) {
+      out = static_cast<int64_t>(std::floor(scale * static_cast<double>(*in)));
+    } else {
+      out = sizes[i];
+      scale = static_cast<double>(out) / static_cast<double>(*in);
+      if (common) {
+        scale = *common;
+        out = static_cast<int64_t>(
+            std::floor(scale * static_cast<double>(*in) + 0.5));
+      }
+      if (out == *in && scale == 1 && !whole)
+        continue;
+    }
+    if (out < 0 || out > 8192)
+      return out < 0 ? n.fail("has a size of " + Twine(out), "give a size")
+                     : n.unsupported("a size above 8192");
+    double from = roi.empty() ? 0 : roi[i], to = roi.empty() ? 1 : roi[i + count];
+    Taps taps = tapsOf(s, *in, out, scale, from, to);
+    if (taps.index.size() > 64)
+      return n.unsupported("shrinking by more than 16 with antialias");
+    x = resizeDim(n, x, axis, s, taps);
+    if (x && llvm::is_contained(taps.outside, true)) {
+      SmallVector<bool> flags(taps.outside.begin(), taps.outside.end());
+      Value mask = n.constant(DenseElementsAttr::get(
+          RankedTensorType::get({out}, n.b.getI1Type()), flags));
+      SmallVector<Dim> dims(ts::rankOf(x), n.dim(1));
+      dims[axis] = n.dim(out);
+      mask = n.reshape(mask, dims);
+      outside = outside ? n.binary<ts::OrOp>(outside, mask) : mask;
+    }
+  }
+  if (outside)
+    x = n.select(outside, n.scalarFor(x, s.extrapolation), x);
+  return n.out(n.convert(x, element));
+}
+
+LogicalResult importResize(Node &n) {
+  Settings s;
+  s.mode = n.text("mode", "nearest");
+  s.coordinates = n.text("coordinate_transformation_mode", "half_pixel");
+  s.nearest = n.text("nearest_mode", "round_prefer_floor");
+  s.cubic = n.real("cubic_coeff_a", -0.75);
+  s.extrapolation = n.real("extrapolation_value", 0);
+  s.excludeOutside = n.integer("exclude_outside", 0);
+  s.antialias = n.integer("antialias", 0);
+  if (s.mode != "nearest" && s.mode != "linear" && s.mode != "cubic")
+    return n.fail("mode is '" + s.mode + "'", "use nearest, linear or cubic");
+  int64_t rank = ts::rankOf(n[0]);
+  SmallVector<int64_t> axes = llvm::to_vector(llvm::seq<int64_t>(0, rank));
+  if (n.hasAttr("axes")) {
+    axes.clear();
+    for (int64_t axis : n.integers("axes"))
+      axes.push_back(n.normalAxis(axis, rank));
+  }
+  SmallVector<double> scales, roi;
+  SmallVector<int64_t> sizes;
+  auto filled = [&](size_t i) {
+    return n.has(i) && !ts::elementCount(n[i].getType()).isConstant(0);
+  };
+  if (filled(2)) {
+    std::optional<SmallVector<double>> given = n.realNumbers(n[2], "scales");
+    if (!given)
+      return failure();
+    scales = *given;
+  } else if (filled(3)) {
+    std::optional<SmallVector<Dim>> given = n.sizes(n[3], "sizes");
+    if (!given)
+      return failure();
+    // A symbolic size may still be a multiple of the dim.
+    bool numbers = llvm::all_of(
+        *given, [](Dim size) { return size.asConstant().has_value(); });
+    for (auto [i, size] : llvm::enumerate(*given)) {
+      if (numbers) {
+        sizes.push_back(*size.asConstant());
+        continue;
+      }
+      if (i >= axes.size() || n.failed())
+        break;
+      std::optional<Dim> factor = size.exactDiv(ts::dimOf(n[0], axes[i]));
+      if (!factor || !factor->asConstant())
+        return n.unsupported("resizing a symbolic dim, but by a whole factor");
+      scales.push_back(static_cast<double>(*factor->asConstant()));
+    }
+  } else {
+    return n.fail("has neither scales nor sizes", "give one of them");
+  }
+  if (filled(1) && s.coordinates == "tf_crop_and_resize") {
+    std::optional<SmallVector<double>> given = n.realNumbers(n[1], "roi");
+    if (!given)
+      return failure();
+    roi = *given;
+    if (roi.size() != 2 * axes.size())
+      return n.fail("roi has " + Twine(roi.size()) + " entries",
+                    "give a start and an end a dim");
+  }
+  if (n.failed())
+    return failure();
+  return resize(n, s, axes, scales, sizes, roi);
+}
+
+/// Resize of opset 10, and Upsample: nearest rounds down, coordinates scale.
+LogicalResult importOldResize(Node &n) {
+  Settings s;
+  s.mode = n.text("mode", "nearest");
+  if (s.mode == "bilinear" || s.mode == "trilinear")
+    s.mode = "linear";
+  if (s.mode != "nearest" && s.mode != "linear")
+    return n.fail("mode is '" + s.mode + "'", "use nearest or linear");
+  s.coordinates = "asymmetric";
+  s.nearest = "floor";
+  SmallVector<double> scales = n.reals("scales");
+  if (n.has(1)) {
+    std::optional<SmallVector<double>> given = n.realNumbers(n[1], "scales");
+    if (!given)
+      return failure();
+    scales = *given;
+  }
+  if (n.failed())
+    return failure();
+  auto axes = llvm::to_vector(llvm::seq<int64_t>(0, ts::rankOf(n[0])));
+  return resize(n, s, axes, scales, {}, {});
+}
+
+constexpr OpRow rows[] = {
+    {"", "Resize", 10, 2, 2, importOldResize, 10},
+    {"", "Resize", 11, 1, 4, importResize},
+    {"", "Upsample", 7, 1, 2, importOldResize, 9},
+};
+
+} // namespace
+
+ArrayRef<OpRow> resizeRows() { return rows; }
+
+} // namespace knapper
