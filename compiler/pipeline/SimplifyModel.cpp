@@ -1,5 +1,7 @@
 #include "compiler/pipeline/Pack.h"
 #include "graph/fold/FoldConstants.h"
+#include "graph/layout/ChannelsLast.h"
+#include "graph/quantize/ConvertFloat.h"
 #include "graph/simplify/FindComposites.h"
 #include "graph/simplify/FoldConv.h"
 #include "graph/simplify/MergeDots.h"
@@ -16,27 +18,38 @@ namespace {
 
 struct Pass {
   const char *name;
-  void (*run)(func::FuncOp, LogicalResult &);
+  void (*run)(func::FuncOp, const CompileState &, LogicalResult &);
 };
 
 /// The passes of the phase, in order, by the names that --disable takes.
 constexpr Pass passes[] = {
-    {"fold-constants",
-     [](func::FuncOp f, LogicalResult &) { foldConstants(f); }},
-    {"simplify", [](func::FuncOp f, LogicalResult &ok) { ok = simplify(f); }},
-    {"find-composites",
-     [](func::FuncOp f, LogicalResult &ok) { ok = findComposites(f); }},
+    {"fold-constants", [](func::FuncOp f, const CompileState &,
+                          LogicalResult &) { foldConstants(f); }},
+    {"simplify", [](func::FuncOp f, const CompileState &,
+                    LogicalResult &ok) { ok = simplify(f); }},
+    {"find-composites", [](func::FuncOp f, const CompileState &,
+                           LogicalResult &ok) { ok = findComposites(f); }},
     {"fold-conv",
-     [](func::FuncOp f, LogicalResult &ok) {
+     [](func::FuncOp f, const CompileState &, LogicalResult &ok) {
        RewritePatternSet patterns(f.getContext());
        populateFoldConvPatterns(patterns);
        ok = applyPatternsGreedily(f, std::move(patterns));
      }},
-    {"merge-dots", [](func::FuncOp f, LogicalResult &) { mergeDots(f); }},
-    {"simplify-again",
-     [](func::FuncOp f, LogicalResult &ok) { ok = simplify(f); }},
-    {"fold-constants-again",
-     [](func::FuncOp f, LogicalResult &) { foldConstants(f); }},
+    {"layout", [](func::FuncOp f, const CompileState &,
+                  LogicalResult &ok) { ok = useChannelsLast(f); }},
+    {"merge-dots", [](func::FuncOp f, const CompileState &,
+                      LogicalResult &) { mergeDots(f); }},
+    {"simplify-again", [](func::FuncOp f, const CompileState &,
+                          LogicalResult &ok) { ok = simplify(f); }},
+    {"convert-float",
+     [](func::FuncOp f, const CompileState &state, LogicalResult &ok) {
+       if (state.options.dtype == "bf16")
+         ok = convertFloat(f, BFloat16Type::get(f.getContext()));
+       else if (state.options.dtype == "f16")
+         ok = convertFloat(f, Float16Type::get(f.getContext()));
+     }},
+    {"fold-constants-again", [](func::FuncOp f, const CompileState &,
+                                LogicalResult &) { foldConstants(f); }},
 };
 
 } // namespace
@@ -55,7 +68,7 @@ Status simplifyModel(CompileState &state) {
     if (llvm::is_contained(disabled, pass.name))
       continue;
     LogicalResult ok = mlir::success();
-    pass.run(state.main(), ok);
+    pass.run(state.main(), state, ok);
     if (mlir::failed(ok))
       return state.diagnostics.empty()
                  ? internalError("failed without a reason",

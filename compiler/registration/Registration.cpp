@@ -5,6 +5,7 @@
 #include "graph/fusion/Passes.h"
 #include "graph/layout/Passes.h"
 #include "graph/memory/Passes.h"
+#include "graph/quantize/Passes.h"
 #include "graph/simplify/Passes.h"
 #include "ir/tensor/Dialect.h"
 #include "ir/tile/TileDialect.h"
@@ -23,5 +24,6 @@ void knapper::registerAllKnapperPasses() {
   registerExpandMathPass();
   registerLayoutPasses();
   memory::registerMemoryPasses();
+  registerQuantizePasses();
   registerSimplifyPasses();
 }

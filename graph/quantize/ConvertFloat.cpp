@@ -1,0 +1,156 @@
+#include "graph/quantize/ConvertFloat.h"
+
+#include "graph/quantize/Passes.h"
+#include "graph/simplify/Match.h"
+#include "graph/simplify/Simplify.h"
+#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+#include "llvm/ADT/MapVector.h"
+
+using namespace mlir;
+using namespace knapper;
+using namespace knapper::ts;
+
+namespace knapper {
+#define GEN_PASS_DEF_CONVERTFLOAT
+#include "graph/quantize/Passes.h.inc"
+} // namespace knapper
+
+static bool readsStored(Operation *op) {
+  return isa<DotOp, ConvOp, PoolOp, AttentionOp, SoftmaxOp, LayerNormOp, RopeOp,
+             GatherOp>(op);
+}
+
+/// narrow(movement(x)) to movement(narrow(x)), until it meets what widened x or
+/// computed it.
+static LogicalResult narrowBeforeMovement(ConvertOp op,
+                                          PatternRewriter &rewriter) {
+  Operation *movement = op.getInput().getDefiningOp();
+  Type to = elementTypeOf(op);
+  if (!elementTypeOf(op.getInput()).isF32() || !(to.isF16() || to.isBF16()) ||
+      !isa_and_present<TransposeOp, ReshapeOp, SliceOp, ConcatOp, BroadcastOp>(
+          movement))
+    return failure();
+  SmallVector<Value> operands;
+  for (Value operand : movement->getOperands())
+    operands.push_back(ConvertOp::create(
+        rewriter, op.getLoc(), withElement(operand.getType(), to), operand));
+  Operation *clone = rewriter.clone(*movement);
+  clone->setOperands(operands);
+  clone->getResult(0).setType(cast<RankedTensorType>(op.getType()));
+  rewriter.replaceOp(op, clone->getResults());
+  return success();
+}
+
+namespace {
+
+struct Converter {
+  FloatType type;
+  llvm::MapVector<Value, Value> narrowed;
+
+  Value narrow(Value value) {
+    Value &result = narrowed[value];
+    if (!result) {
+      OpBuilder builder(type.getContext());
+      builder.setInsertionPointAfterValue(value);
+      result = ConvertOp::create(builder, value.getLoc(),
+                                 withElement(value.getType(), type), value);
+    }
+    return result;
+  }
+
+  void convert(Operation *op) {
+    if (llvm::none_of(op->getOperands(), [](Value operand) {
+          return elementTypeOf(operand).isF32();
+        }))
+      return;
+    for (OpOperand &operand : op->getOpOperands())
+      if (elementTypeOf(operand.get()).isF32())
+        operand.set(narrow(operand.get()));
+    Value result = op->getResult(0);
+    if (!elementTypeOf(result).isF32())
+      return;
+    if (auto dot = dyn_cast<DotOp>(op)) {
+      dot.setResultTypeAttr(TypeAttr::get(elementTypeOf(result)));
+      return;
+    }
+    Type wide = result.getType();
+    result.setType(cast<RankedTensorType>(withElement(wide, type)));
+    OpBuilder builder(op->getContext());
+    builder.setInsertionPointAfter(op);
+    auto widened = ConvertOp::create(builder, op->getLoc(), wide, result);
+    result.replaceAllUsesExcept(widened, widened);
+  }
+
+  /// Other readers of a value that is stored narrow read what is stored.
+  void shareRounded() {
+    for (auto &[value, stored] : narrowed) {
+      Operation *narrowing = stored.getDefiningOp();
+      // Inputs and constants are stored as they are.
+      if (!value.getDefiningOp() || isPackedConstant(value) ||
+          value.getDefiningOp<ConvertOp>())
+        continue;
+      bool shared = llvm::any_of(value.getUsers(), [&](Operation *user) {
+        return user != narrowing && !isa<func::ReturnOp>(user);
+      });
+      if (!shared)
+        continue;
+      OpBuilder builder(narrowing->getContext());
+      builder.setInsertionPointAfter(narrowing);
+      Value widened =
+          ConvertOp::create(builder, value.getLoc(), value.getType(), stored);
+      value.replaceUsesWithIf(widened, [&](OpOperand &use) {
+        return use.getOwner() != narrowing &&
+               !isa<func::ReturnOp>(use.getOwner());
+      });
+    }
+  }
+};
+
+} // namespace
+
+LogicalResult knapper::convertFloat(func::FuncOp function, FloatType type) {
+  Converter converter{type, {}};
+  SmallVector<Operation *> ops;
+  function.walk([&](Operation *op) {
+    if (readsStored(op))
+      ops.push_back(op);
+  });
+  for (Operation *op : ops)
+    converter.convert(op);
+
+  // Narrowing first meets its producer, so that sharing sees the value that a
+  // kernel stores and not a view of it.
+  RewritePatternSet patterns(function.getContext());
+  patterns.add(narrowBeforeMovement);
+  populateAlgebraPatterns(patterns);
+  GreedyRewriteConfig config;
+  config.setRegionSimplificationLevel(GreedySimplifyRegionLevel::Disabled);
+  if (failed(applyPatternsGreedily(function, std::move(patterns), config)) ||
+      failed(simplify(function)))
+    return failure();
+  converter.narrowed.clear();
+  function.walk([&](ConvertOp op) {
+    if (elementTypeOf(op.getInput()).isF32() && elementTypeOf(op) == type)
+      converter.narrowed[op.getInput()] = op;
+  });
+  converter.shareRounded();
+  return simplify(function);
+}
+
+namespace {
+struct ConvertFloatPass : knapper::impl::ConvertFloatBase<ConvertFloatPass> {
+  using ConvertFloatBase::ConvertFloatBase;
+  void runOnOperation() override {
+    MLIRContext *context = &getContext();
+    if (type != "bf16" && type != "f16") {
+      getOperation().emitError("convert-float: type is bf16 or f16, not ")
+          << type.getValue();
+      return signalPassFailure();
+    }
+    FloatType to = type == "f16" ? FloatType(Float16Type::get(context))
+                                 : FloatType(BFloat16Type::get(context));
+    if (failed(convertFloat(getOperation(), to)))
+      signalPassFailure();
+  }
+};
+} // namespace

@@ -1,0 +1,13 @@
+#ifndef KNAPPER_GRAPH_QUANTIZE_PASSES
+#define KNAPPER_GRAPH_QUANTIZE_PASSES
+
+include "mlir/Pass/PassBase.td"
+
+def ConvertFloat : Pass<"convert-float", "::mlir::func::FuncOp"> {
+  let summary = "a float32 graph with bf16 or f16 storage";
+  let description = "See graph/quantize/ConvertFloat.h.";
+  let dependentDialects = ["::knapper::ts::TsDialect"];
+  let options = [Option<"type", "type", "std::string", "\"bf16\"", "bf16 or f16">];
+}
+
+#endif

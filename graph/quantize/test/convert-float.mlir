@@ -1,0 +1,69 @@
+// RUN: knapper-opt --convert-float=type=bf16 %s | FileCheck %s
+// RUN: knapper-opt --convert-float=type=f16 %s | FileCheck %s --check-prefix=HALF
+// RUN: not knapper-opt --convert-float=type=f8 %s 2>&1 | FileCheck %s --check-prefix=BAD
+// BAD: type is bf16 or f16, not f8
+
+!x = tensor<?x?x8xf32, #ts.dims<"b", "s", 8>>
+!y = tensor<?x?x16xf32, #ts.dims<"b", "s", 16>>
+!ids = tensor<?x?xi64, #ts.dims<"b", "s">>
+
+// Products read 16 bits and give f32 to their epilogue; the sum is rounded once
+// and the residual reads what was rounded; the result is f32.
+// CHECK-LABEL: @block
+// CHECK-SAME: -> tensor<?x?x8xf32
+// CHECK-DAG: %[[W:.*]] = ts.convert {{.*}} : tensor<8x16xf32> to tensor<8x16xbf16>
+// CHECK-DAG: %[[V:.*]] = ts.convert {{.*}} : tensor<16x8xf32> to tensor<16x8xbf16>
+// CHECK-DAG: %[[T:.*]] = ts.convert {{.*}} : tensor<32x8xf32> to tensor<32x8xbf16>
+// CHECK: %[[E:.*]] = ts.gather %[[T]], %arg0
+// CHECK: %[[N:.*]] = ts.layer_norm %[[E]] {{.*}}bf16
+// CHECK: %[[D:.*]] = ts.dot %[[N]], %[[W]] {{.*}}result_type = f32
+// CHECK: %[[A:.*]] = ts.add %[[D]], {{.*}} : tensor<?x?x16xf32
+// CHECK: %[[G:.*]] = ts.gelu %[[A]] : tensor<?x?x16xf32
+// CHECK: %[[S:.*]] = ts.convert %[[G]] {{.*}}bf16
+// CHECK: %[[O:.*]] = ts.dot %[[S]], %[[V]] {{.*}}result_type = f32
+// CHECK: %[[R:.*]] = ts.add %[[O]]
+// CHECK: %[[RS:.*]] = ts.convert %[[R]] {{.*}}bf16
+// CHECK-DAG: %[[M:.*]] = ts.layer_norm %[[RS]]
+// CHECK-DAG: %[[RW:.*]] = ts.convert %[[RS]] {{.*}} to tensor<?x?x8xf32
+// CHECK: %[[MW:.*]] = ts.convert %[[M]] {{.*}} to tensor<?x?x8xf32
+// CHECK: %[[Z:.*]] = ts.add %[[MW]], %[[RW]]
+// CHECK: return %[[Z]]
+// HALF-LABEL: @block
+// HALF: ts.dot {{.*}}xf16
+func.func @block(%ids: !ids) -> !x {
+  %t = ts.weight <0, 0, 1024, "t"> : tensor<32x8xf32>
+  %w = ts.weight <0, 1024, 512, "w"> : tensor<8x16xf32>
+  %v = ts.weight <0, 1536, 512, "v"> : tensor<16x8xf32>
+  %b = ts.weight <0, 2048, 64, "b"> : tensor<16xf32>
+  %0 = ts.gather %t, %ids dim 0 : tensor<32x8xf32>, !ids
+  %1 = ts.layer_norm %0 dim 2 epsilon 1.0e-5 : !x
+  %2 = ts.dot %1, %w batch [] x [] contract [2] x [0] : !x, tensor<8x16xf32>
+  %3 = ts.broadcast %b [2] : tensor<16xf32> to !y
+  %4 = ts.add %2, %3 : !y
+  %5 = ts.gelu %4 : !y
+  %6 = ts.dot %5, %v batch [] x [] contract [2] x [0] : !y, tensor<16x8xf32>
+  %7 = ts.add %6, %0 : !x
+  %8 = ts.layer_norm %7 dim 2 epsilon 1.0e-5 : !x
+  %9 = ts.add %8, %7 : !x
+  return %9 : !x
+}
+
+!q = tensor<?x2x?x4xf32, #ts.dims<"b", 2, "s", 4>>
+!v = tensor<?x?x2x4xf32, #ts.dims<"b", "s", 2, 4>>
+
+// Views around an attention are views of 16-bit data.
+// CHECK-LABEL: @heads
+// CHECK: %[[X:.*]] = ts.convert %arg0 {{.*}}bf16
+// CHECK: ts.transpose {{.*}}bf16
+// CHECK: ts.attention {{.*}}bf16
+// CHECK-NOT: xf32
+// CHECK: ts.dot {{.*}}result_type = f32
+func.func @heads(%x: !x, %w: tensor<8x8xf32>) -> !x {
+  %0 = ts.reshape %x : !x to !v
+  %1 = ts.transpose %0 [0, 2, 1, 3] : !v
+  %2 = ts.attention %1, %1, %1 scale 0.5 : !q, !q, !q
+  %3 = ts.transpose %2 [0, 2, 1, 3] : !q
+  %4 = ts.reshape %3 : !v to !x
+  %5 = ts.dot %4, %w batch [] x [] contract [2] x [0] : !x, tensor<8x8xf32>
+  return %5 : !x
+}
