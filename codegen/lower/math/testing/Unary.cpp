@@ -150,8 +150,12 @@ Report check(const Unary &unary,
           }
       }
       for (unsigned i = 0; i < kBlock && from + i * stride < kAll; ++i) {
-        double error = ulpsF32(first[i], unary.reference(x[i]), unary.smallest);
+        double want = unary.reference(x[i]);
         ++mine.checked;
+        // Most are the nearest float: an error of at most 1/2.
+        if (mine.worst >= 0.5 && float(want) == first[i] && want != 0)
+          continue;
+        double error = ulpsF32(first[i], want, unary.smallest);
         if (error > mine.worst) {
           mine.worst = error;
           mine.at = x[i];
