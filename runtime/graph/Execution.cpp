@@ -94,6 +94,7 @@ RunState::create(const Program &program, Device &device,
         static_cast<uint32_t>(state->kernelSymbols.size()));
     state->kernelSymbols.resize(state->kernelSymbols.size() + most);
   }
+  state->staged.resize(program.buffers.size());
   if (program.hasLate)
     state->lateBlocks.resize(program.buffers.size());
   return state;
@@ -123,8 +124,10 @@ Status Execution::run(std::span<const knapper_tensor> inputs,
     if (Status s = resolve(std::move(binding)); !s)
       return s;
   for (size_t i = 0; i < inputs.size(); ++i)
-    if (uint32_t b = program.inputBuffer[i]; b != Program::kNone)
-      state.base[b] = static_cast<std::byte *>(inputs[i].data);
+    if (uint32_t b = program.inputBuffer[i]; b != Program::kNone) {
+      if (Status s = place(b, inputs[i].data); !s)
+        return s;
+    }
   if (Status s = prepareOutputs(outputs); !s)
     return s;
   // Only these lists mention the caller's memory and the outputs'.
@@ -136,8 +139,12 @@ Status Execution::run(std::span<const knapper_tensor> inputs,
     options.profile->assign(program.launches.size(), {});
 
   Status status = state.queue->begin();
+  if (status && !host)
+    status = uploadInputs(inputs);
   if (status)
     status = region(0);
+  if (status && !host)
+    status = downloadOutputs();
   if (Status s = state.queue->finish(); !s && status)
     status = std::move(s);
   for (Block &block : state.lateBlocks)
@@ -153,6 +160,52 @@ Status Execution::run(std::span<const knapper_tensor> inputs,
         return userError("the run never computed the output's shape",
                          cat("output '", program.outputs[i].name, "'"),
                          "compile the model again");
+  return success();
+}
+
+/// Where the buffer of an input or output lies for kernels: in the caller's
+/// memory, or in a buffer of the device that does not address it.
+Status Execution::place(uint32_t buffer, void *memory) {
+  if (host) {
+    state.base[buffer] = static_cast<std::byte *>(memory);
+    return success();
+  }
+  std::unique_ptr<DeviceBuffer> &staged = state.staged[buffer];
+  if (!staged || staged->bytes() < state.bytes[buffer]) {
+    staged = nullptr;
+    Expected<std::unique_ptr<DeviceBuffer>> fresh =
+        module.where->allocate(state.bytes[buffer], MemoryKind::device);
+    if (!fresh)
+      return fresh.takeError();
+    staged = std::move(*fresh);
+  }
+  state.base[buffer] = static_cast<std::byte *>(staged->address());
+  return success();
+}
+
+Status Execution::uploadInputs(std::span<const knapper_tensor> inputs) {
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    uint32_t b = program.inputBuffer[i];
+    if (b == Program::kNone || state.bytes[b] == 0)
+      continue;
+    if (Status s =
+            state.queue->upload(state.base[b], inputs[i].data, state.bytes[b]);
+        !s)
+      return s;
+  }
+  return success();
+}
+
+Status Execution::downloadOutputs() {
+  for (size_t i = 0; i < program.outputs.size(); ++i) {
+    const knapper_tensor &out = result.tensors[i];
+    if (!out.data || out.bytes == 0)
+      continue;
+    if (Status s = state.queue->download(
+            out.data, state.base[program.outputBuffer[i]], out.bytes);
+        !s)
+      return s;
+  }
   return success();
 }
 
@@ -248,7 +301,7 @@ Status Execution::resolve(std::shared_ptr<const Binding> binding) {
   for (size_t i = 0; i < program.values.size(); ++i)
     state.known[i] = !program.values[i].late;
   auto *arena = static_cast<std::byte *>(state.arena->address());
-  auto *constants = const_cast<std::byte *>(module.file->constants().data());
+  std::byte *constants = module.constants;
   for (size_t i = 0; i < program.buffers.size(); ++i) {
     const Program::Buffer &b = program.buffers[i];
     if (b.kind == fb::BufferKind::constant) {
@@ -370,9 +423,8 @@ Status Execution::provideOutput(uint32_t index) {
   }
   out.bytes = *bytes;
   uint32_t buffer = program.outputBuffer[index];
-  state.base[buffer] = static_cast<std::byte *>(out.data);
   state.bytes[buffer] = *bytes;
-  return success();
+  return place(buffer, out.data);
 }
 
 Status Execution::region(uint32_t index) {
@@ -543,19 +595,8 @@ Status Execution::bindLate() {
     int64_t bytes = state.values[b.bytes];
     if (bytes < 0)
       return userError(cat("a temporary has ", bytes, " bytes"), b.name);
-    Block &block = state.lateBlocks[i];
-    if (block.bytes() < static_cast<uint64_t>(bytes)) {
-      Expected<Block> fresh = module.outputPool->take(bytes);
-      if (!fresh)
-        return fresh.takeError();
-      // Bound again inside a loop: what was there stays.
-      if (block.bytes() > 0)
-        memcpy(fresh->data(), block.data(), block.bytes());
-      module.outputPool->give(std::move(block));
-      block = std::move(*fresh);
-    }
-    state.base[i] = static_cast<std::byte *>(block.data());
-    state.bytes[i] = bytes;
+    if (Status s = placeLate(static_cast<uint32_t>(i), bytes); !s)
+      return s;
   }
   auto known = [&](uint32_t value) { return state.known[value] != 0; };
   for (uint32_t i = 0; i < program.outputs.size(); ++i) {
@@ -605,6 +646,39 @@ Status Execution::bindLate() {
     if (Status s = pointArgs(i); !s)
       return s;
   }
+  return success();
+}
+
+/// Memory for a temporary whose size is known only now. Bound again inside a
+/// loop, it keeps what was in it.
+Status Execution::placeLate(uint32_t buffer, uint64_t bytes) {
+  std::byte *old = state.base[buffer];
+  uint64_t oldBytes = std::min(state.bytes[buffer], bytes);
+  state.bytes[buffer] = bytes;
+  if (!host) {
+    std::unique_ptr<DeviceBuffer> before;
+    if (state.staged[buffer] && state.staged[buffer]->bytes() < bytes)
+      before = std::move(state.staged[buffer]); // until it has been copied
+    if (Status s = place(buffer, nullptr); !s)
+      return s;
+    if (!old || old == state.base[buffer] || oldBytes == 0)
+      return success();
+    if (Status s = state.queue->copy(state.base[buffer], old, oldBytes); !s)
+      return s;
+    Expected<std::unique_ptr<DeviceEvent>> copied = state.queue->record();
+    return copied ? (*copied)->wait() : Status(copied.takeError());
+  }
+  Block &block = state.lateBlocks[buffer];
+  if (block.bytes() < bytes) {
+    Expected<Block> fresh = module.outputPool->take(bytes);
+    if (!fresh)
+      return fresh.takeError();
+    if (oldBytes > 0)
+      memcpy(fresh->data(), old, oldBytes);
+    module.outputPool->give(std::move(block));
+    block = std::move(*fresh);
+  }
+  state.base[buffer] = static_cast<std::byte *>(block.data());
   return success();
 }
 

@@ -28,7 +28,11 @@ struct RunState {
   std::vector<uint32_t> firstArg, firstSymbol; // per launch, into:
   std::vector<void *> args;
   std::vector<int64_t> kernelSymbols;
-  std::vector<Block> lateBlocks; // per buffer; only late temps have one
+  // Per buffer, where the device does not address host memory: inputs, outputs
+  // and late temps.
+  std::vector<std::unique_ptr<DeviceBuffer>> staged;
+  std::vector<Block>
+      lateBlocks; // where it does: per buffer; only late temps have one
 
   int32_t *statuses() const {
     return static_cast<int32_t *>(statusMemory->address());
@@ -41,7 +45,7 @@ public:
   Execution(Module &module, RunState &state, RunResult &result,
             const RunOptions &options)
       : module(module), program(module.decoded), state(state), result(result),
-        options(options) {}
+        options(options), host(module.where->addressesHost()) {}
 
   Status run(std::span<const knapper_tensor> inputs,
              std::span<const knapper_tensor> outputs);
@@ -51,6 +55,10 @@ private:
   Status checkDims(std::span<const knapper_tensor> inputs,
                    const Binding &binding);
   Status resolve(std::shared_ptr<const Binding> binding);
+  Status place(uint32_t buffer, void *memory);
+  Status placeLate(uint32_t buffer, uint64_t bytes);
+  Status uploadInputs(std::span<const knapper_tensor> inputs);
+  Status downloadOutputs();
   Status prepareOutputs(std::span<const knapper_tensor> outputs);
   Status provideOutput(uint32_t index);
   Status resolveLaunch(uint32_t index);
@@ -70,6 +78,7 @@ private:
   RunState &state;
   RunResult &result;
   const RunOptions &options;
+  bool host;                             // kernels may use the caller's memory
   std::span<const knapper_tensor> given; // the caller's outputs
 };
 

@@ -59,9 +59,6 @@ Module::~Module() = default;
 Expected<std::shared_ptr<Module>>
 Module::load(std::shared_ptr<const Artefact> artefact,
              std::shared_ptr<Device> device, const ModuleOptions &options) {
-  if (!device->addressesHost())
-    return internalError(cat("programs cannot run on device '", device->kind(),
-                             "' yet: it does not address host memory"));
   Expected<uint32_t> target = chooseTarget(*artefact, *device, options.isa);
   if (!target)
     return target.takeError();
@@ -102,6 +99,8 @@ Module::load(std::shared_ptr<const Artefact> artefact,
   Expected<std::unique_ptr<RunState>> state = module->takeState();
   if (!state)
     return state.takeError();
+  if (Status s = module->placeConstants(*(*state)->queue); !s)
+    return s.takeError();
   module->idle.push_back(std::move(*state));
   if (logEnabled(LogLevel::info))
     log(LogLevel::info,
@@ -109,6 +108,26 @@ Module::load(std::shared_ptr<const Artefact> artefact,
             " kernels, ", module->decoded.launches.size(), " launches, ",
             module->chosenIsa));
   return module;
+}
+
+Status Module::placeConstants(DeviceQueue &queue) {
+  std::span<const std::byte> bytes = file->constants();
+  if (where->addressesHost() || bytes.empty()) {
+    constants = const_cast<std::byte *>(bytes.data());
+    return success();
+  }
+  Expected<std::unique_ptr<DeviceBuffer>> buffer =
+      where->allocate(bytes.size(), MemoryKind::device);
+  if (!buffer)
+    return buffer.takeError();
+  deviceConstants = std::move(*buffer);
+  constants = static_cast<std::byte *>(deviceConstants->address());
+  Status status = queue.begin();
+  if (status)
+    status = queue.upload(constants, bytes.data(), bytes.size());
+  if (Status s = queue.finish(); !s && status)
+    status = std::move(s);
+  return status;
 }
 
 Expected<std::unique_ptr<RunState>> Module::takeState() {

@@ -91,6 +91,7 @@ public:
 private:
   Module() = default;
   Expected<std::unique_ptr<RunState>> takeState();
+  Status placeConstants(DeviceQueue &queue);
   friend class Execution;
 
   std::shared_ptr<const Artefact> file;
@@ -100,6 +101,8 @@ private:
   Program decoded;
   std::unique_ptr<Executable> code;
   std::vector<KernelHandle> kernels; // per kernel of the artefact
+  std::byte *constants = nullptr;    // in the file, or:
+  std::unique_ptr<DeviceBuffer> deviceConstants;
   std::shared_ptr<BlockPool> outputPool = std::make_shared<BlockPool>();
   std::mutex mutex; // guards what follows
   std::vector<std::unique_ptr<RunState>> idle;

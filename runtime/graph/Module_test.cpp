@@ -1,5 +1,7 @@
+#include "runtime/testing/RemoteDevice.h"
 #include "runtime/testing/TestArtefact.h"
 
+#include "runtime/drivers/cpu/CpuDevice.h"
 #include "runtime/drivers/cpu/CpuInfo.h"
 #include "runtime/drivers/null/NullDevice.h"
 
@@ -84,14 +86,23 @@ Status runRows(Module &m, int64_t rows, int64_t cols, RunResult &result,
   return m.run({&input, 1}, {}, result);
 }
 
+/// What the tests of programs run on: the CPU, and a device that does not
+/// address host memory.
+class Programs : public ::testing::TestWithParam<const char *> {
+protected:
+  std::shared_ptr<Device> device() const {
+    return std::string(GetParam()) == "cpu" ? cpu::device() : remoteDevice();
+  }
+};
+
 std::string errorOf(const Status &status) {
   return status ? "no error" : status.error().message();
 }
 
 } // namespace
 
-TEST(Module, RunsOneProgramAtManySizes) {
-  ModulePtr m = rowProgram().load({.threads = 2});
+TEST_P(Programs, RunsOneProgramAtManySizes) {
+  ModulePtr m = rowProgram().load({.threads = 2}, device());
   RunResult result;
   std::vector<float> x;
   for (auto [rows, cols] : {std::pair<int64_t, int64_t>{1, 1},
@@ -109,8 +120,8 @@ TEST(Module, RunsOneProgramAtManySizes) {
   }
 }
 
-TEST(Module, WritesIntoGivenOutputs) {
-  ModulePtr m = rowProgram().load();
+TEST_P(Programs, WritesIntoGivenOutputs) {
+  ModulePtr m = rowProgram().load({}, device());
   std::vector<float> x(6, 1.0f), y(2);
   std::vector<int64_t> shape = {2, 3}, outShape = {2};
   knapper_tensor input = tensor(x, shape), output = tensor(y, outShape);
@@ -186,7 +197,7 @@ TEST(Module, ChecksDimsThatAreExpressionsOrRepeat) {
               HasSubstr("size 'n' is 3, it must be a multiple of 2"));
 }
 
-TEST(Module, WhileLoopsUntilTheConditionIsFalse) {
+TEST_P(Programs, WhileLoopsUntilTheConditionIsFalse) {
   // counter = start; while (counter < limit) { counter += 3; x = x*2+1 }
   TestArtefact a;
   uint32_t one = a.constant(1), eight = a.constant(8), four = a.constant(4);
@@ -204,7 +215,7 @@ TEST(Module, WhileLoopsUntilTheConditionIsFalse) {
   a.launch(body, "count_up", {counter}, one, {a.constant(3)}); // 4
   a.launch(body, "scale", {y, next}, one);                     // 5
   a.copy(body, next, y, four);                                 // 6
-  ModulePtr m = a.load();
+  ModulePtr m = a.load({}, device());
   for (int64_t limitValue : {0, 1, 10, 3000}) {
     std::vector<int64_t> startData = {0}, limitData = {limitValue};
     std::vector<float> xData = {-0.5f};
@@ -240,7 +251,7 @@ TEST(Module, WhileLoopsUntilTheConditionIsFalse) {
   timer.join();
 }
 
-TEST(Module, IfTakesOneBranchAndCallsShareARegion) {
+TEST_P(Programs, IfTakesOneBranchAndCallsShareARegion) {
   // y = flag ? scale(scale(x)) : x + x; scale is a region called twice.
   TestArtefact a;
   uint32_t n = a.symbol("n");
@@ -258,7 +269,7 @@ TEST(Module, IfTakesOneBranchAndCallsShareARegion) {
   a.copy(twice, t, y, bytes);               // 4
   a.call(then, twice);                      // 5
   a.launch(otherwise, "add", {x, x, y}, n); // 6
-  ModulePtr m = a.load();
+  ModulePtr m = a.load({}, device());
   for (char flagValue : {1, 0}) {
     std::vector<char> flagData = {flagValue};
     std::vector<float> xData = {1, 2, 3};
@@ -275,7 +286,7 @@ TEST(Module, IfTakesOneBranchAndCallsShareARegion) {
   }
 }
 
-TEST(Module, SizesComputedByTheModelAreBoundDuringTheRun) {
+TEST_P(Programs, SizesComputedByTheModelAreBoundDuringTheRun) {
   // k = number of positive x; t = the positive x; y = scale(t), y: [k]
   TestArtefact a;
   uint32_t n = a.symbol("n"), k = a.symbol("k", 0, 1000, 1, true);
@@ -289,7 +300,7 @@ TEST(Module, SizesComputedByTheModelAreBoundDuringTheRun) {
   a.bindSymbol(main, count, k);                           // 1
   a.launch(main, "keep_positive", {x, t}, one, {n});      // 2
   a.launch(main, "scale", {t, y}, k);                     // 3
-  ModulePtr m = a.load();
+  ModulePtr m = a.load({}, device());
   RunResult result;
   for (int round = 0; round < 3; ++round) {
     std::vector<float> data = {1, -1, 2, -2, float(round), 0};
@@ -319,7 +330,7 @@ TEST(Module, SizesComputedByTheModelAreBoundDuringTheRun) {
               HasSubstr("size 'k' is 1500, it may be at most 1000"));
 }
 
-TEST(Module, AKernelsStatusNamesItsLaunch) {
+TEST_P(Programs, AKernelsStatusNamesItsLaunch) {
   TestArtefact a;
   uint32_t n = a.symbol("n");
   uint32_t table = a.constantBuffer({1, 2, 3});
@@ -327,7 +338,7 @@ TEST(Module, AKernelsStatusNamesItsLaunch) {
   uint32_t y = a.output("y", DType::f32, {n});
   uint32_t main = a.region();
   a.launch(main, "gather", {table, index, y}, n, {a.constant(3)});
-  ModulePtr m = a.load({.threads = 2});
+  ModulePtr m = a.load({.threads = 2}, device());
   std::vector<int64_t> indices = {2, 0, 3}, shape = {3};
   knapper_tensor input = tensor(indices, shape, DType::i64);
   RunResult result;
@@ -529,7 +540,7 @@ TEST(Module, TheNullDriverRunsEverythingButKernels) {
   EXPECT_EQ(result.outputs()[0].shape[0], 5);
 }
 
-TEST(Module, SizesTooLargeForTheMachineAreAnError) {
+TEST_P(Programs, SizesTooLargeForTheMachineAreAnError) {
   TestArtefact a;
   uint32_t n = a.symbol("n", 0);
   uint32_t x = a.input("x", DType::f32, {n, a.constant(0)});
@@ -539,7 +550,7 @@ TEST(Module, SizesTooLargeForTheMachineAreAnError) {
   uint32_t main = a.region();
   a.launch(main, "scale", {x, t}, a.constant(0));
   a.launch(main, "scale", {t, y}, a.constant(0));
-  ModulePtr m = a.load();
+  ModulePtr m = a.load({}, device());
   RunResult result;
   auto run = [&](int64_t size) {
     std::vector<float> none;
@@ -573,3 +584,6 @@ TEST(Binding, PlansAndExplains) {
   EXPECT_EQ((*b)->scratch, 256u);
   EXPECT_EQ(expressionText(m->program(), 2), "rows*cols");
 }
+
+INSTANTIATE_TEST_SUITE_P(Devices, Programs, ::testing::Values("cpu", "remote"),
+                         [](const auto &info) { return info.param; });

@@ -1,0 +1,17 @@
+// A device whose memory the host may not touch, as a GPU's: what drivers that
+// address host memory cannot show.
+#pragma once
+
+#include "runtime/device/Device.h"
+
+#include <memory>
+
+namespace knapper::testing {
+
+/// Runs the CPU's code ("cpu" targets), late: commands are kept until something
+/// waits for them. Every address given to it must lie in one of its own
+/// buffers, uploads and downloads must have the host's side outside of them;
+/// anything else is a DeviceError. Does not record.
+std::shared_ptr<Device> remoteDevice();
+
+} // namespace knapper::testing
