@@ -33,5 +33,7 @@ int main(int argc, char **argv) {
   printf("%zu bytes of %s, first %g\n", output.bytes,
          knapper_dtype_name(output.dtype), *(float *)output.data);
   knapper_result_release(result);
+  for (int32_t i = 0; i < count && i < 16; ++i)
+    free(inputs[i].data), free((void *)inputs[i].shape);
   knapper_module_release(module);
 }
