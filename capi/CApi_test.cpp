@@ -145,6 +145,8 @@ TEST(CApi, ErrorsHaveKindWhereAndHint) {
                "check the path and its permissions");
   EXPECT_THAT(take(error), HasSubstr("/does/not/exist: cannot open: No such"));
   EXPECT_EQ(module, nullptr);
+  EXPECT_THAT(take(knapper_load("/a\x1b[2J\nb", nullptr, &module)),
+              HasSubstr("/a\\x1b[2J\\x0ab: cannot open"));
   EXPECT_THAT(take(knapper_load("/", nullptr, &module)),
               HasSubstr("not a regular file"));
   EXPECT_THAT(take(knapper_load(nullptr, nullptr, &module)),
