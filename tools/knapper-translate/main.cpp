@@ -114,24 +114,24 @@ static LogicalResult kernelsToTile(Operation *op, llvm::raw_ostream &out) {
   OwningOpRef<ModuleOp> module = ModuleOp::create(op->getLoc());
   OpBuilder builder = OpBuilder::atBlockEnd(module->getBody());
   unsigned count = 0;
-  WalkResult result = op->walk([&](ts::KernelOp kernel) -> WalkResult {
+  LogicalResult result = mlir::success();
+  op->walk([&](ts::KernelOp kernel) {
     auto schedules = chooseSchedules(kernel, *target);
-    if (failed(schedules))
-      return WalkResult::interrupt();
+    if (failed(schedules)) {
+      result = failure();
+      return;
+    }
     for (auto [i, schedule] : llvm::enumerate(*schedules)) {
       std::string name =
           "kernel" + std::to_string(count) + "_" + std::to_string(i);
       if (failed(buildTileProgram(builder, kernel, schedule, *target, name,
                                   kernelSymbols(kernel))))
-        return WalkResult::interrupt();
+        result = failure();
     }
     ++count;
-    return WalkResult::advance();
   });
-  if (result.wasInterrupted())
-    return failure();
   module->print(out);
-  return mlir::success();
+  return result;
 }
 
 int main(int argc, char **argv) {
