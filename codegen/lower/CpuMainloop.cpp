@@ -197,7 +197,10 @@ LogicalResult CpuEmitter::mainloop(tile::MainloopOp op) {
     State state{b.getInt64(0), bBase, prefetchAt};
     aStart(aBase, state);
     state.append(sums);
-    state = overK(overK(std::move(state), kUnroll), 1);
+    state = overK(std::move(state), kUnroll);
+    auto *steps = dyn_cast<llvm::ConstantInt>(k);
+    if (!steps || steps->getZExtValue() % kUnroll)
+      state = overK(std::move(state), 1);
     prefetchAt = state[2];
     sums.assign(state.begin() + firstSum, state.end());
   };

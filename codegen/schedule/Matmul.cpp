@@ -8,7 +8,9 @@
 // ([K][panel], k-major; PackedOperand); otherwise it is read in place if its
 // columns are consecutive, else its panel is gathered into scratch first.
 // Inside a program the rows are cut into register tiles; each runs the whole of
-// K, its accumulators in registers, and the epilogue row by row. While a panel
+// K, its accumulators in registers, and leaves them in scratch, from where one
+// epilogue takes them row by row: so it is compiled once, not once a tile size.
+// While a panel
 // is being used the next one is prefetched, each register tile taking its
 // share.
 //
@@ -31,6 +33,9 @@ namespace knapper {
 using ts::Dim;
 
 namespace {
+
+/// Scratch for the accumulators of a register tile: at most 12 x 64 f32.
+constexpr int64_t kAccumulatorBytes = 4096;
 
 /// One side of the product, reduced to addresses: batch dims, free dims that
 /// stand alone, one merged free dim, one contracting dim.
@@ -172,12 +177,14 @@ public:
       : e(context.emitter), b(e.builder), target(context.target),
         product(std::move(product)), epilogue(std::move(epilogue)),
         panel(context.schedule.at("panel")),
-        blockRows(context.schedule.at("rows")) {}
+        blockRows(context.schedule.at("rows")),
+        shape(registerTile(target, panel)) {}
 
   LogicalResult build();
 
 private:
-  LogicalResult tile(Value row, Value rows, int64_t tileRows, Value share);
+  void tile(Value row, Value valid, int64_t tileRows, Value share);
+  LogicalResult finish(Value row, Value valid);
 
   Emitter &e;
   OpBuilder &b;
@@ -185,6 +192,7 @@ private:
   Product product;
   Epilogue epilogue;
   int64_t panel, blockRows;
+  RegisterTile shape;
 
   SmallVector<Value> batchIndex, outerIndex;
   Value column;       ///< first column of the panel
@@ -193,25 +201,25 @@ private:
   Value a, aBase, lda, ka;
   Value bBuffer, bBase, ldb;
   Value prefetchBase;
+  Value accumulators; ///< scratch, [tile rows][panel] f32
 };
 
-/// One register tile: rows row .. row + rows - 1 (at most tileRows), counted in
-/// the merged row dim, times the panel.
-LogicalResult MatmulBuilder::tile(Value row, Value rows, int64_t tileRows,
-                                  Value share) {
+/// One register tile, into scratch: rows row .. row + valid - 1 (at most
+/// tileRows), counted in the merged row dim, times the panel.
+void MatmulBuilder::tile(Value row, Value valid, int64_t tileRows,
+                         Value share) {
   Location loc = e.location;
-  Type accElement = b.getF32Type();
-  int64_t width = registerTile(target, panel).width;
-  int64_t parts = panel / width;
-  for (int64_t part = 0; part < parts; ++part) {
-    Value shift = e.constant(part * width);
-    auto type = VectorType::get({tileRows, width}, accElement);
-    Value aOffset = e.add(aBase, e.mul(row, lda));
-    Value fetch = prefetchBase && part == 0 ? e.add(prefetchBase, share) : Value();
-    auto loop = tile::MainloopOp::create(b, loc, type, a, aOffset, lda, ka,
-                                         bBuffer, e.add(bBase, shift), ldb,
-                                         e.size(product.lhs.contract));
-    loop.getRowsMutable().assign(rows);
+  int64_t width = shape.width;
+  auto type = VectorType::get({tileRows, width}, b.getF32Type());
+  Value aOffset = e.add(aBase, e.mul(row, lda));
+  for (int64_t shift = 0; shift < panel; shift += width) {
+    Value fetch =
+        prefetchBase && shift == 0 ? e.add(prefetchBase, share) : Value();
+    auto loop = tile::MainloopOp::create(
+        b, loc, type, a, aOffset, lda, ka, bBuffer,
+        e.add(bBase, e.constant(shift)), ldb, e.size(product.lhs.contract));
+    if (tileRows > 1)
+      loop.getRowsMutable().assign(valid);
     if (fetch) {
       // Tile t fetches K/4 cache lines of the next panel from line t*K/4 on.
       loop.getPrefetchMutable().assign(bBuffer);
@@ -219,53 +227,73 @@ LogicalResult MatmulBuilder::tile(Value row, Value rows, int64_t tileRows,
       loop.getPrefetchStepMutable().assign(e.constant(16));
     }
     for (int64_t i = 0; i < tileRows; ++i) {
-      auto storeRow = [&]() -> LogicalResult {
-        Value value = vector::ExtractOp::create(b, loc, loop.getAcc(),
-                                                ArrayRef<int64_t>{i});
-        Type result = computeType(ts::elementTypeOf(product.dot.getResult()));
-        assert(result == accElement);
-        (void)result;
-        Coord coord;
-        coord.lanes = width;
-        if (validColumns)
-          coord.valid = e.sub(validColumns, shift);
-        Value at = e.add(row, e.constant(i));
+      Value value = vector::ExtractOp::create(b, loc, loop.getAcc(),
+                                              ArrayRef<int64_t>{i});
+      tile::StoreOp::create(b, loc, value, accumulators,
+                            e.constant(i * panel + shift));
+    }
+  }
+}
+
+/// The epilogue of the rows that `tile` left in scratch.
+LogicalResult MatmulBuilder::finish(Value row, Value valid) {
+  Location loc = e.location;
+  int64_t width = shape.width;
+  // The rows' dims in the result: outer ones, then the merged one split.
+  SmallVector<Dim> freeDims;
+  ts::DotOp dot = product.dot;
+  for (auto [d, dim] : llvm::enumerate(ts::dimsOf(dot.getLhs())))
+    if (!llvm::is_contained(dot.getLhsBatch(), static_cast<int64_t>(d)) &&
+        !llvm::is_contained(dot.getLhsContract(), static_cast<int64_t>(d)))
+      freeDims.push_back(dim);
+  LogicalResult status = success();
+  auto part = [&](Value i, ArrayRef<LaneIndex> dims,
+                  Value shift) -> LogicalResult {
+    Value value = tile::LoadOp::create(
+        b, loc, VectorType::get(width, b.getF32Type()), accumulators,
+        e.add(e.mul(i, e.constant(panel)), shift));
+    Coord coord;
+    coord.lanes = width;
+    if (validColumns)
+      coord.valid = e.sub(validColumns, shift);
+    coord.dims.assign(dims.begin(), dims.end());
+    coord.dims.push_back({e.add(column, shift), 1, {}, width});
+    return epilogue.store(e, value, coord);
+  };
+  forEach(
+      e, e.constant(0), valid, {},
+      [&](Value i, ValueRange) -> FailureOr<SmallVector<Value>> {
+        SmallVector<LaneIndex> dims;
         for (Value index : batchIndex)
-          coord.dims.push_back({index});
-        // The rows' dims in the result: outer ones, then the merged one split.
-        SmallVector<Dim> freeDims;
-        SmallVector<Dim> all = ts::dimsOf(product.dot.getLhs());
-        ts::DotOp dot = product.dot;
-        for (auto [d, dim] : llvm::enumerate(all))
-          if (!llvm::is_contained(dot.getLhsBatch(), static_cast<int64_t>(d)) &&
-              !llvm::is_contained(dot.getLhsContract(),
-                                  static_cast<int64_t>(d)))
-            freeDims.push_back(dim);
+          dims.push_back({index});
         size_t outer = 0, taken = 0;
         while (outer < freeDims.size() && taken < outerIndex.size()) {
           if (freeDims[outer].isConstant(1))
-            coord.dims.push_back({e.constant(0)});
+            dims.push_back({e.constant(0)});
           else
-            coord.dims.push_back({outerIndex[taken++]});
+            dims.push_back({outerIndex[taken++]});
           ++outer;
         }
-        for (Value index :
-             e.delinearize(at, ArrayRef<Dim>(freeDims).drop_front(outer)))
-          coord.dims.push_back({index});
-        Value n = e.add(column, shift);
-        coord.dims.push_back({n, 1, {}, width});
-        return epilogue.store(e, value, coord);
-      };
-      // A row of the tile past the block's end is dropped.
-      auto inside = scf::IfOp::create(b, loc, e.less(e.constant(i), rows),
-                                      /*withElseRegion=*/false);
-      OpBuilder::InsertionGuard guard(b);
-      b.setInsertionPoint(inside.getThenRegion().front().getTerminator());
-      if (failed(e.scoped(storeRow)))
-        return failure();
-    }
-  }
-  return success();
+        for (Value index : e.delinearize(
+                 e.add(row, i), ArrayRef<Dim>(freeDims).drop_front(outer)))
+          dims.push_back({index});
+        if (width == panel) {
+          if (failed(part(i, dims, e.constant(0))))
+            return failure();
+          return SmallVector<Value>();
+        }
+        forEach(
+            e, e.constant(0), e.constant(panel), {},
+            [&](Value shift, ValueRange) -> FailureOr<SmallVector<Value>> {
+              if (failed(part(i, dims, shift)))
+                return failure();
+              return SmallVector<Value>();
+            },
+            status, width);
+        return SmallVector<Value>();
+      },
+      status);
+  return status;
 }
 
 LogicalResult MatmulBuilder::build() {
@@ -300,6 +328,8 @@ LogicalResult MatmulBuilder::build() {
   for (auto [i, value] : llvm::enumerate(outerIndex))
     aBase = e.add(aBase, e.mul(value, e.size(lhs.outerStrides[i])));
 
+  accumulators = tile::ScratchOp::create(
+      b, loc, tile::BufferType::get(b.getF32Type()), e.constant(0));
   Dim depth = lhs.contract;
   if (product.packed) {
     bBuffer = e.inputBuffer(rhs.base);
@@ -321,7 +351,7 @@ LogicalResult MatmulBuilder::build() {
       // Gather the panel into scratch: [K][panel], zero past the last column.
       Type element = cast<tile::BufferType>(source.getType()).getElementType();
       bBuffer = tile::ScratchOp::create(b, loc, tile::BufferType::get(element),
-                                        e.constant(0));
+                                        e.constant(kAccumulatorBytes));
       bBase = e.constant(0);
       ldb = e.constant(panel);
       LogicalResult status = success();
@@ -350,11 +380,15 @@ LogicalResult MatmulBuilder::build() {
   }
 
   Value share = e.size(depth * 4); // elements of K/4 cache lines
-  return forRowTiles(e, rows, registerTile(target, panel).rows,
-                     [&](Value row, Value valid, int64_t tileRows, Value number) {
-                       return tile(e.add(firstRow, row), valid, tileRows,
-                                   e.mul(number, share));
-                     });
+  return forRowTiles(
+      e, rows, shape.rows,
+      [&](Value row, Value valid, int64_t tileRows, Value number) {
+        tile(e.add(firstRow, row), valid, tileRows, e.mul(number, share));
+        return success();
+      },
+      [&](Value row, Value valid) {
+        return finish(e.add(firstRow, row), valid);
+      });
 }
 
 } // namespace
@@ -387,7 +421,8 @@ LogicalResult chooseMatmul(ts::KernelOp kernel, const TargetDesc &target,
   schedule.grain =
       one * std::max<int64_t>(1, 400000 / std::max<int64_t>(1, flops));
   schedule.scratch =
-      product->packed ? one * 0 : lhs.contract * (panel * 4) + 64;
+      (product->packed ? one * 0 : lhs.contract * (panel * 4) + 64) +
+      kAccumulatorBytes;
   if (product->packed)
     schedule.packed.push_back(
         {product->rhs.base.getArgNumber(), *rhs.contract.asConstant(),

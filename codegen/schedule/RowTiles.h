@@ -15,14 +15,19 @@ struct RegisterTile {
 /// registers. `panel` is a multiple of 16.
 RegisterTile registerTile(const TargetDesc &target, int64_t panel);
 
-/// Cuts rows [0, rows) into tiles of `tileRows` and, for what is left, the
+/// Cuts rows [0, rows) into tiles of `tileRows`; the last one takes the
 /// smallest of a few sizes that holds it:
 ///   body(first row, valid rows of the tile, rows of the tile, its number)
-/// The tile's rows are a constant of the code, valid <= that.
+/// The tile's rows are a constant of the code, valid <= that; the body is
+/// emitted once a size. `finish(first row, valid rows)` follows every tile and
+/// is emitted once.
 llvm::LogicalResult forRowTiles(
     Emitter &emitter, mlir::Value rows, int64_t tileRows,
     llvm::function_ref<llvm::LogicalResult(mlir::Value row, mlir::Value valid,
-                                           int64_t tileRows, mlir::Value number)>
-        body);
+                                           int64_t tileRows,
+                                           mlir::Value number)>
+        body,
+    llvm::function_ref<llvm::LogicalResult(mlir::Value row, mlir::Value valid)>
+        finish = nullptr);
 
 } // namespace knapper

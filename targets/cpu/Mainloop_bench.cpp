@@ -54,19 +54,24 @@ double peak256() {
   return best;
 }
 
-std::string source(int bm, int bn, bool packedA) {
+/// How A is read: rows in place, packed, or rows of which some may be missing.
+enum class Form { rows, packed, ragged };
+
+std::string source(int bm, int bn, Form form) {
   std::string m = std::to_string(bm), n = std::to_string(bn);
   std::string type = "vector<" + m + "x" + n + "xf32>";
   std::string text =
       "tile.func @mm(%a: !tile.buffer<f32>, %b: !tile.buffer<f32>,"
-      " %y: !tile.buffer<f32>, %k: index) {\n"
+      " %y: !tile.buffer<f32>, %k: index, %rows: index) {\n"
       "%p = tile.program_id\n%c0 = arith.constant 0 : index\n"
       "%c1 = arith.constant 1 : index\n%bm = arith.constant " +
       m + " : index\n%bn = arith.constant " + n +
       " : index\n%row = arith.muli %p, %bm : index\n"
       "%aoff = arith.muli %row, %k : index\n"
       "%acc = tile.mainloop A(%a[%aoff], row " +
-      (packedA ? "%c1, k %bm" : "%k, k %c1") +
+      (form == Form::packed   ? "%c1, k %bm"
+       : form == Form::ragged ? "%k, k %c1, rows %rows"
+                              : "%k, k %c1") +
       ") B(%b[%c0], k %bn) over %k {b_alignment = 64} : !tile.buffer<f32>, "
       "!tile.buffer<f32> -> " +
       type + "\n";
@@ -82,8 +87,8 @@ std::string source(int bm, int bn, bool packedA) {
   return text + "tile.return\n}\n";
 }
 
-void measure(std::string_view isa, double peak, int bm, int bn, bool packedA) {
-  auto kernels = compileText(source(bm, bn, packedA), "mm", isa);
+void measure(std::string_view isa, double peak, int bm, int bn, Form form) {
+  auto kernels = compileText(source(bm, bn, form), "mm", isa);
   if (!kernels) {
     printf("%s\n", kernels.error().message().c_str());
     return;
@@ -101,7 +106,7 @@ void measure(std::string_view isa, double peak, int bm, int bn, bool packedA) {
   double best = 1e9;
   for (int round = 0; round < 200; ++round) {
     double start = seconds();
-    (*kernels)->call("mm", {a, b, y}, {k}, 0, programs);
+    (*kernels)->call("mm", {a, b, y}, {k, bm}, 0, programs);
     best = std::min(best, seconds() - start);
   }
   double flops = 2.0 * programs * bm * bn * k / best;
@@ -109,9 +114,12 @@ void measure(std::string_view isa, double peak, int bm, int bn, bool packedA) {
   printf(
       "%s %2dx%-2d %s: %6.1f GFLOP/s %5.1f %%   compile ms: build %.1f lower "
       "%.1f optimise %.1f emit %.1f\n",
-      isa.data(), bm, bn, packedA ? "packed A" : "rows of A", flops * 1e-9,
-      100 * flops / peak, t.build * 1e3, t.lower * 1e3, t.optimise * 1e3,
-      t.emit * 1e3);
+      isa.data(), bm, bn,
+      form == Form::packed   ? "packed A"
+      : form == Form::ragged ? "ragged A"
+                             : "rows of A",
+      flops * 1e-9, 100 * flops / peak, t.build * 1e3, t.lower * 1e3,
+      t.optimise * 1e3, t.emit * 1e3);
   std::free(a), std::free(b), std::free(y);
 }
 
@@ -124,18 +132,19 @@ int main() {
     for (auto [bm, bn] : {std::pair(8, 48),
                           {6, 64},
                           {8, 32},
+                          {9, 48},
                           {12, 32},
                           {14, 32},
                           {4, 64},
                           {1, 64},
                           {7, 48}})
-      for (bool packed : {false, true})
-        measure("x86-64-v4", peak, bm, bn, packed);
+      for (Form form : {Form::rows, Form::packed, Form::ragged})
+        measure("x86-64-v4", peak, bm, bn, form);
   }
   double peak = peak256();
   printf("peak, 256-bit: %.1f GFLOP/s\n", peak * 1e-9);
   for (auto [bm, bn] : {std::pair(6, 16), {4, 24}})
-    for (bool packed : {false, true})
-      measure("x86-64-v3", peak, bm, bn, packed);
+    for (Form form : {Form::rows, Form::packed, Form::ragged})
+      measure("x86-64-v3", peak, bm, bn, form);
   return 0;
 }
