@@ -103,7 +103,7 @@ double distance(const HostTensor &a, const HostTensor &b) {
     return INFINITY;
   double worst = 0, largest = 1e-30;
   for (size_t i = 0; i < x.size(); ++i) {
-    if (x[i] == y[i])
+    if (x[i] == y[i] || (std::isnan(x[i]) && std::isnan(y[i])))
       continue;
     if (std::isnan(x[i]) || std::isnan(y[i]))
       return INFINITY;
