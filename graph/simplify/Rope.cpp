@@ -88,30 +88,47 @@ static Value makeTable(PatternRewriter &rewriter, BroadcastOp table, Dim half) {
   return makeReshape(rewriter, table.getLoc(), value, dims);
 }
 
-/// x of concat(-x[half:], x[:half]) along the last of four dims.
-static Value rotated(Value value) {
-  auto concat = value.getDefiningOp<ConcatOp>();
+namespace {
+/// A range of a tensor's last dim.
+struct DimRange {
+  Value source;
+  Dim start, size;
+};
+} // namespace
+
+/// The value as a range of the last of four dims: what it slices, or all of it.
+static DimRange lastDimRange(Value value) {
+  Dim size = dimOf(value, 3);
+  auto slice = value.getDefiningOp<SliceOp>();
+  if (!slice)
+    return {value, size.like(0), size};
+  SmallVector<Dim> starts = dimsOf(slice.getStarts());
+  for (int64_t i = 0; i < 3; ++i)
+    if (!starts[i].isConstant(0) ||
+        !(dimOf(value, i) == dimOf(slice.getInput(), i)))
+      return {value, size.like(0), size};
+  if (llvm::any_of(slice.getSteps(), [](int64_t s) { return s != 1; }))
+    return {value, size.like(0), size};
+  return {slice.getInput(), starts[3], size};
+}
+
+/// Whether `turned` is concat(-x[half:], x[:half]) along the last dim.
+static bool isRotated(Value turned, Value x) {
+  auto concat = turned.getDefiningOp<ConcatOp>();
   if (!concat || concat.getInputs().size() != 2 || concat.getDim() != 3 ||
-      rankOf(value) != 4)
-    return {};
+      turned.getType() != x.getType())
+    return false;
   auto neg = concat.getInputs()[0].getDefiningOp<NegOp>();
-  auto high = neg ? neg.getInput().getDefiningOp<SliceOp>() : SliceOp();
-  auto low = concat.getInputs()[1].getDefiningOp<SliceOp>();
-  if (!high || !low || high.getInput() != low.getInput())
-    return {};
-  Value x = low.getInput();
   std::optional<Dim> half = dimOf(x, 3).exactDiv(dimOf(x, 3).like(2));
-  auto isHalf = [&](SliceOp slice, Dim start) {
-    SmallVector<Dim> starts = dimsOf(slice.getStarts()),
-                     dims = dimsOf(slice.getResult());
-    for (int64_t i = 0; i < 3; ++i)
-      if (!starts[i].isConstant(0) || !(dims[i] == dimOf(x, i)))
-        return false;
-    return starts[3] == start && dims[3] == *half &&
-           llvm::all_of(slice.getSteps(), [](int64_t s) { return s == 1; });
-  };
-  return half && isHalf(low, half->like(0)) && isHalf(high, *half) ? x
-                                                                   : Value();
+  if (!neg || !half)
+    return false;
+  DimRange all = lastDimRange(x), high = lastDimRange(neg.getInput()),
+           low = lastDimRange(concat.getInputs()[1]);
+  if (low.source == x) // slices of a slice were not joined
+    all = {x, half->like(0), dimOf(x, 3)};
+  return high.source == all.source && low.source == all.source &&
+         low.start == all.start && high.start == all.start + *half &&
+         low.size == *half && high.size == *half;
 }
 
 static LogicalResult findRope(AddOp op, PatternRewriter &rewriter) {
@@ -120,12 +137,10 @@ static LogicalResult findRope(AddOp op, PatternRewriter &rewriter) {
     auto turned = op->getOperand(1 - side).getDefiningOp<MulOp>();
     if (!straight || !turned)
       return failure();
-    for (unsigned t : {0, 1}) {
-      Value x = rotated(turned->getOperand(t));
-      if (!x)
-        continue;
+    for (unsigned t : {0, 1})
       for (unsigned s : {0, 1}) {
-        if (straight->getOperand(s) != x)
+        Value x = straight->getOperand(s);
+        if (rankOf(x) != 4 || !isRotated(turned->getOperand(t), x))
           continue;
         BroadcastOp cos = asTable(straight->getOperand(1 - s)),
                     sin = asTable(turned->getOperand(1 - t));
@@ -139,11 +154,28 @@ static LogicalResult findRope(AddOp op, PatternRewriter &rewriter) {
         rewriter.replaceOpWithNewOp<RopeOp>(op, x, cosTable, sinTable);
         return success();
       }
-    }
   }
   return failure();
 }
 
+/// concat(rope(x[:r]), x[r:]) is a rope of x that leaves the rest alone.
+static LogicalResult takeRest(ConcatOp op, PatternRewriter &rewriter) {
+  if (op.getInputs().size() != 2 || rankOf(op) != 4 || op.getDim() != 3)
+    return failure();
+  auto rope = op.getInputs()[0].getDefiningOp<RopeOp>();
+  if (!rope || !(dimOf(rope.getCos(), 2) * 2 == dimOf(rope.getInput(), 3)))
+    return failure();
+  DimRange turned = lastDimRange(rope.getInput()),
+           rest = lastDimRange(op.getInputs()[1]);
+  if (turned.source != rest.source || !turned.start.isConstant(0) ||
+      !(rest.start == turned.size) || turned.source.getType() != op.getType())
+    return failure();
+  rewriter.replaceOpWithNewOp<RopeOp>(op, turned.source, rope.getCos(),
+                                      rope.getSin(), rope.getInterleavedAttr());
+  return success();
+}
+
 void knapper::populateRopePatterns(RewritePatternSet &patterns) {
   patterns.add(findRope);
+  patterns.add(takeRest);
 }

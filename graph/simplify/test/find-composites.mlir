@@ -174,3 +174,28 @@ func.func @no_rope(%x: !q, %cos: !t, %sin: !t) -> !q {
   %2 = ts.add %0, %1 : !q
   return %2 : !q
 }
+
+!w = tensor<?x4x?x12xf32, #ts.dims<"b", 4, "s", 12>>
+
+// The first 8 of 12 elements turn, the rest passes.
+// CHECK-LABEL: @partial_rope
+// CHECK: %[[R:.*]] = ts.rope %arg0, {{.*}} : tensor<?x4x?x12xf32
+// CHECK-NEXT: return %[[R]]
+func.func @partial_rope(%x: !w, %f: !f) -> !w {
+  %cat = ts.concat %f, %f dim 2 : !f, !f
+  %cos = ts.cos %cat : !t
+  %sin = ts.sin %cat : !t
+  %cosb = ts.broadcast %cos [0, 2, 3] : !t to !q
+  %sinb = ts.broadcast %sin [0, 2, 3] : !t to !q
+  %y = ts.slice %x [#ts.dim<0>, #ts.dim<0>, #ts.dim<0>, #ts.dim<0>] [1, 1, 1, 1] : !w to !q
+  %rest = ts.slice %x [#ts.dim<0>, #ts.dim<0>, #ts.dim<0>, #ts.dim<8>] [1, 1, 1, 1] : !w to !h
+  %0 = ts.mul %y, %cosb : !q
+  %lo = ts.slice %y [#ts.dim<0>, #ts.dim<0>, #ts.dim<0>, #ts.dim<0>] [1, 1, 1, 1] : !q to !h
+  %hi = ts.slice %y [#ts.dim<0>, #ts.dim<0>, #ts.dim<0>, #ts.dim<4>] [1, 1, 1, 1] : !q to !h
+  %neg = ts.neg %hi : !h
+  %turned = ts.concat %neg, %lo dim 3 : !h, !h
+  %1 = ts.mul %turned, %sinb : !q
+  %2 = ts.add %0, %1 : !q
+  %3 = ts.concat %2, %rest dim 3 : !q, !h
+  return %3 : !w
+}
