@@ -31,6 +31,8 @@ private:
   llvm::Value *joined(mlir::Value value) { return join(parts(value)); }
   Parts split(llvm::Value *whole, unsigned lanes);
 
+  llvm::Value *shuffleByRegister(llvm::Value *x, llvm::Value *y,
+                                 llvm::ArrayRef<int> mask);
   mlir::LogicalResult reduction(mlir::vector::ReductionOp op);
 
   //===-- Memory (CpuMemory.cpp) ------------------------------------------===//

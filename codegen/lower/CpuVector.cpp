@@ -15,6 +15,44 @@ static bool isRank(Type type, int64_t rank) {
   return vector && vector.getRank() == rank;
 }
 
+// LLVM takes shuffles of several registers apart at length. Where every
+// register of the result comes from two registers at most, as in
+// transpositions, it is told so.
+llvm::Value *CpuEmitter::shuffleByRegister(llvm::Value *x, llvm::Value *y,
+                                           llvm::ArrayRef<int> mask) {
+  unsigned lanes = target.vectorBytes /
+                   std::max(4u, x->getType()->getScalarSizeInBits() / 8);
+  unsigned sourceLanes = laneCount(x->getType());
+  if (mask.size() <= lanes || mask.size() % lanes || sourceLanes % lanes)
+    return nullptr;
+  auto source = [&](int lane) { return unsigned(lane) / lanes; };
+  Parts pieces;
+  for (size_t at = 0; at < mask.size(); at += lanes) {
+    llvm::SmallVector<unsigned, 2> from;
+    for (int lane : mask.slice(at, lanes))
+      if (lane >= 0 && !llvm::is_contained(from, source(lane)))
+        from.push_back(source(lane));
+    if (from.empty() || from.size() > 2)
+      return nullptr;
+    auto piece = [&](unsigned number) {
+      llvm::Value *whole = number * lanes < sourceLanes ? x : y;
+      llvm::SmallVector<int> take;
+      for (unsigned i = 0; i < lanes; ++i)
+        take.push_back(number * lanes % sourceLanes + i);
+      return b.CreateShuffleVector(whole, take);
+    };
+    llvm::SmallVector<int> within;
+    for (int lane : mask.slice(at, lanes))
+      within.push_back(
+          lane < 0 ? -1
+                   : int(lane % lanes + (source(lane) == from[0] ? 0 : lanes)));
+    llvm::Value *first = piece(from[0]);
+    llvm::Value *second = piece(from.back());
+    pieces.push_back(b.CreateShuffleVector(first, second, within));
+  }
+  return join(pieces);
+}
+
 LogicalResult CpuEmitter::vectorOp(Operation &op) {
   auto unsupported = [&] {
     return op.emitOpError(
@@ -23,6 +61,10 @@ LogicalResult CpuEmitter::vectorOp(Operation &op) {
   // A shuffle of whole vectors of rank 1.
   auto shuffle = [&](Value result, llvm::Value *x, llvm::Value *y,
                      llvm::ArrayRef<int> mask) {
+    if (llvm::Value *whole = y ? shuffleByRegister(x, y, mask) : nullptr) {
+      set(result, split(whole, lanesOf(result.getType())));
+      return success();
+    }
     set(result, split(y ? b.CreateShuffleVector(x, y, mask)
                         : b.CreateShuffleVector(x, mask),
                       lanesOf(result.getType())));

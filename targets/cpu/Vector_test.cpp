@@ -102,6 +102,28 @@ TEST_P(Vector, ShufflesAndSlices) {
             numbers({1, 16, 17, 18, 5}));
 }
 
+// One stage of a transposition: lanes of two registers each, or more.
+TEST_P(Vector, ShufflesOfSeveralRegisters) {
+  for (int distance : {1, 4, 8, 16}) {
+    std::string mask;
+    std::vector<float> expected;
+    for (int i = 0; i < 32; ++i) {
+      int lane = i & distance ? 32 + (i ^ distance) : i;
+      mask += (i ? ", " : "") + std::to_string(lane);
+      expected.push_back(lane < 32 ? lane + 1 : lane - 32 + 101);
+    }
+    if (!runsHere(GetParam()))
+      expected.clear();
+    EXPECT_EQ(run(load("a", 32) + load("b", 32, 100) +
+                      "%s = vector.shuffle %a, %b [" + mask +
+                      "] : vector<32xf32>, vector<32xf32>\n" +
+                      store("s", "vector<32xf32>"),
+                  32),
+              expected)
+        << distance;
+  }
+}
+
 TEST_P(Vector, ElementsRowsAndMasks) {
   EXPECT_EQ(run(load("a", 6) +
                     "%e = vector.extract %a[%n] : f32 from vector<6xf32>\n"
