@@ -1,5 +1,6 @@
 #include "compiler/pipeline/Compile.h"
 #include "compiler/exec/Origin.h"
+#include "compiler/pipeline/CacheKey.h"
 #include "compiler/pipeline/Phases.h"
 #include "compiler/pipeline/Sources.h"
 #include "compiler/registration/Registration.h"
@@ -82,14 +83,12 @@ Status writeDump(const CompileState &state, unsigned number, const Phase &phase,
   return success();
 }
 
-} // namespace
-
-Expected<int> compileModel(const CompileInput &input, const Options &options,
-                           const std::string &outputPath, CompileStats *stats,
-                           const ProgressFn &progress) {
-  CompileStats own;
+/// Runs the phases, without the cache.
+Expected<int> runPhases(const CompileInput &input, const Options &options,
+                        const std::string &outputPath, CompileStats *stats,
+                        const ProgressFn &progress) {
   CompileState state(input, options);
-  state.stats = stats ? stats : &own;
+  state.stats = stats;
   state.outputPath = outputPath;
   for (auto [name, value] : {std::pair<const char *, const std::string &>(
                                  "stop-after", options.stopAfter),
@@ -160,6 +159,19 @@ Expected<int> compileModel(const CompileInput &input, const Options &options,
   if (progress)
     progress("done", total, total);
   return state.outputFd;
+}
+
+} // namespace
+
+Expected<int> compileModel(const CompileInput &input, const Options &options,
+                           const std::string &outputPath, CompileStats *stats,
+                           const ProgressFn &progress) {
+  CompileStats own;
+  stats = stats ? stats : &own;
+  return isCacheable(input, options)
+             ? compileThroughCache(input, options, outputPath, *stats, progress,
+                                   runPhases)
+             : runPhases(input, options, outputPath, stats, progress);
 }
 
 } // namespace knapper

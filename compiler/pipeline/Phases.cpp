@@ -1,6 +1,7 @@
 #include "compiler/pipeline/Phases.h"
 #include "compiler/exec/Origin.h"
 #include "compiler/pipeline/Pack.h"
+#include "compiler/pipeline/Table.h"
 #include "compiler/registration/Registration.h"
 #include "graph/fusion/Constants.h"
 #include "graph/fusion/FormKernels.h"
@@ -153,6 +154,13 @@ std::span<const Phase> phases() {
       {"pack", L::exec, L::artefact, "constants packed, file written", runPack},
   };
   return table;
+}
+
+std::vector<PhaseHelp> phaseHelp() {
+  std::vector<PhaseHelp> rows;
+  for (const Phase &phase : phases())
+    rows.push_back({phase.name, phase.passes});
+  return rows;
 }
 
 std::string printState(CompileState &state, const Phase &phase) {

@@ -1,4 +1,5 @@
 #include "compiler/pipeline/Pack.h"
+#include "compiler/pipeline/Table.h"
 #include "graph/fold/FoldConstants.h"
 #include "graph/layout/ChannelsLast.h"
 #include "graph/quantize/ConvertFloat.h"
@@ -53,6 +54,13 @@ constexpr Pass passes[] = {
 };
 
 } // namespace
+
+std::vector<const char *> disablePasses() {
+  std::vector<const char *> names;
+  for (const Pass &pass : passes)
+    names.push_back(pass.name);
+  return names;
+}
 
 Status simplifyModel(CompileState &state) {
   std::vector<std::string> disabled = splitList(state.options.disable);

@@ -1,77 +1,285 @@
 #include "compiler/report/Html.h"
-#include <nlohmann/json.hpp>
+#include "compiler/report/Writer.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
 
 namespace knapper {
+namespace report {
 namespace {
 
-std::string escape(std::string_view text) {
-  std::string result;
-  for (char c : text)
-    switch (c) {
-    case '&':
-      result += "&amp;";
-      break;
-    case '<':
-      result += "&lt;";
-      break;
-    case '>':
-      result += "&gt;";
-      break;
-    case '"':
-      result += "&quot;";
-      break;
-    case '\'':
-      result += "&#39;";
-      break;
-    default:
-      result += c;
+void summary(Writer &out, const Json &json) {
+  out.raw("<h2 id=\"model\">Model</h2><table class=\"facts\">");
+  auto fact = [&](const char *name, const std::string &value) {
+    out.raw("<tr><th>")
+        .text(name)
+        .raw("</th><td>")
+        .text(value)
+        .raw("</td></tr>");
+  };
+  fact("file", textOf(json, "file"));
+  fact("made from", textOf(json, "created_from"));
+  fact("by", textOf(json, "producer"));
+  fact("runs on", textOf(json, "device") + " " + textOf(json, "isa"));
+  fact("size", bytesText(numberOf(json, "file_bytes")));
+  for (const char *key : {"inputs", "outputs"})
+    for (const Json &tensor : listOf(json, key)) {
+      std::string dims;
+      for (const Json &dim : listOf(tensor, "shape"))
+        dims += (dims.empty() ? "" : ", ") +
+                (dim.is_string() ? dim.get<std::string>() : dim.dump());
+      fact(key == std::string_view("inputs") ? "input" : "output",
+           textOf(tensor, "name") + ": " + textOf(tensor, "dtype") + " [" +
+               dims + "]");
     }
-  return result;
+  for (const Json &symbol : listOf(json, "symbols")) {
+    std::string range =
+        textOf(symbol, "name") + " from " + textOf(symbol, "min");
+    if (symbol.contains("max"))
+      range += " to " + textOf(symbol, "max");
+    if (numberOf(symbol, "divisor") > 1)
+      range += ", a multiple of " + textOf(symbol, "divisor");
+    fact("size", range);
+  }
+  for (const Json &target : listOf(json, "targets"))
+    fact("code", textOf(target, "device") + " " + textOf(target, "isa") + ", " +
+                     bytesText(numberOf(target, "code_bytes")));
+  out.raw("</table>");
 }
 
-/// Any JSON value as nested tables: what has no view of its own is still shown.
-void showValue(const nlohmann::ordered_json &value, std::string &html) {
-  if (value.is_object()) {
-    html += "<table>";
-    for (auto &[key, member] : value.items()) {
-      html += "<tr><th>" + escape(key) + "</th><td>";
-      showValue(member, html);
-      html += "</td></tr>";
+/// Why the launch's results go through memory, by the index of the producer.
+std::map<size_t, std::string> boundaryTexts(const Json &fusion,
+                                            size_t launches) {
+  std::map<size_t, std::string> texts;
+  if (listOf(fusion, "kernels").size() != launches)
+    return texts; // other phases added or dropped launches
+  for (const Json &boundary : listOf(fusion, "boundaries")) {
+    std::string &text = texts[size_t(numberOf(boundary, "producer"))];
+    text += (text.empty() ? "" : "\n") + std::string("with ") +
+            textOf(boundary, "consumer") + ": " + textOf(boundary, "reason");
+  }
+  return texts;
+}
+
+void launches(Writer &out, const Json &json) {
+  const Json &list = listOf(json, "launches");
+  const Json &report = memberOf(json, "report");
+  const Json &fusion = memberOf(report, "fusion");
+  const Json &fused = listOf(fusion, "kernels");
+  bool sameOrder = fused.size() == list.size();
+  std::map<std::string, std::string> heroes;
+  for (const Json &kernel : listOf(report, "unique_kernels"))
+    heroes[textOf(kernel, "signature")] = textOf(kernel, "hero");
+  auto boundaries = boundaryTexts(fusion, list.size());
+  out.raw("<h2 id=\"launches\">Launches</h2><p>")
+      .text(std::to_string(list.size()) +
+            " launches, in order. A launch is one kernel over a grid of "
+            "programs; the first schedule whose guard holds is taken.")
+      .raw("</p><table class=\"rows\"><thead><tr><th>#</th><th>origin</th>"
+           "<th>hero</th><th>operations</th><th>schedule</th><th>kernel</th>"
+           "<th>flops</th><th>bytes</th><th>why its results are not fused "
+           "further</th></tr></thead><tbody>");
+  for (size_t i = 0; i < list.size(); ++i) {
+    const Json &launch = list[i];
+    std::string schedule, kernels, hero, ops;
+    for (const Json &choice : listOf(launch, "choices")) {
+      std::string name = textOf(choice, "kernel");
+      schedule += (schedule.empty() ? "" : "\n") + textOf(choice, "schedule");
+      if (std::string guard = textOf(choice, "guard"); guard != "1")
+        schedule += " if " + guard;
+      kernels += (kernels.empty() ? "" : "\n") + name;
+      for (const auto &[signature, kind] : heroes)
+        if (!signature.empty() && name.find(signature) != std::string::npos)
+          hero = kind;
     }
-    html += "</table>";
-  } else if (value.is_array()) {
-    html += "<details><summary>" + std::to_string(value.size()) +
-            " entries</summary><ol>";
-    for (const auto &member : value) {
-      html += "<li>";
-      showValue(member, html);
-      html += "</li>";
-    }
-    html += "</ol></details>";
-  } else if (value.is_string()) {
-    html += "<pre>" + escape(value.get<std::string>()) + "</pre>";
-  } else {
-    html += escape(value.dump());
+    if (sameOrder)
+      for (const Json &op : listOf(fused[i], "ops"))
+        ops += (ops.empty() ? "" : " ") +
+               (op.is_string() ? op.get<std::string>() : op.dump());
+    out.raw("<tr class=\"row\">");
+    out.cell(std::to_string(i)).cell(textOf(launch, "origin")).cell(hero);
+    out.cell(ops).cell(schedule).cell(kernels).cell(textOf(launch, "flops"));
+    out.cell(textOf(launch, "bytes")).cell(boundaries[i]).raw("</tr>");
+  }
+  out.raw("</tbody></table>");
+}
+
+std::string nameOfKernel(const Json &kernels, double index) {
+  if (index < 0 || index >= double(kernels.size()))
+    return "?";
+  const Json &kernel = kernels[size_t(index)];
+  std::string text =
+      std::to_string(size_t(index)) + " " + textOf(kernel, "hero");
+  const Json &origins = listOf(kernel, "origins");
+  if (!origins.empty() && origins[0].is_string())
+    text += " " + origins[0].get<std::string>() +
+            (origins.size() > 1 ? " ..." : "");
+  return text;
+}
+
+void boundaries(Writer &out, const Json &json) {
+  const Json &fusion = memberOf(memberOf(json, "report"), "fusion");
+  const Json &kernels = listOf(fusion, "kernels");
+  const Json &list = listOf(fusion, "boundaries");
+  out.raw("<h2 id=\"boundaries\">Boundaries</h2><p>")
+      .text("Tensors that one kernel writes and another reads, and why the two "
+            "are not one. Time saved is modelled, had they been one; negative "
+            "is lost.")
+      .raw("</p><table class=\"rows\"><thead><tr><th>producer</th>"
+           "<th>consumer</th><th>reason</th><th>saved, us</th></tr></thead>"
+           "<tbody>");
+  for (const Json &boundary : list) {
+    char saved[32];
+    snprintf(saved, sizeof saved, "%.2f",
+             1e6 * numberOf(boundary, "secondsSaved"));
+    out.raw("<tr class=\"row\">")
+        .cell(nameOfKernel(kernels, numberOf(boundary, "producer")))
+        .cell(nameOfKernel(kernels, numberOf(boundary, "consumer")))
+        .cell(textOf(boundary, "reason"))
+        .cell(saved)
+        .raw("</tr>");
+  }
+  out.raw("</tbody></table>");
+}
+
+/// Live ranges from left to right, places in the arena from top to bottom.
+void memory(Writer &out, const Json &json) {
+  const Json &memory = memberOf(json, "memory");
+  const Json &example = memberOf(memory, "example");
+  out.raw("<h2 id=\"memory\">Memory</h2><p>")
+      .text("Constants: " + bytesText(numberOf(memory, "constant_bytes")));
+  if (!example.is_object()) {
+    out.text(". The arena's size is known when the sizes are.").raw("</p>");
+    return;
+  }
+  std::string sizes;
+  for (auto &[name, value] : memberOf(example, "symbols").items())
+    sizes += (sizes.empty() ? " for " : ", ") + name + " = " + value.dump();
+  double arena = numberOf(example, "arena_bytes");
+  out.text("; arena" + sizes + ": " + bytesText(arena) +
+           ", the most alive at once " +
+           bytesText(numberOf(example, "live_bytes")))
+      .raw("</p>");
+  double last = 1;
+  for (const Json &buffer : listOf(example, "buffers"))
+    last = std::max(last, numberOf(buffer, "last") + 1);
+  if (arena <= 0)
+    return;
+  out.raw("<svg id=\"timeline\" viewBox=\"0 0 1000 400\" role=\"img\">");
+  for (const Json &buffer : listOf(example, "buffers")) {
+    double first = numberOf(buffer, "first"),
+           width = numberOf(buffer, "last") + 1 - first;
+    char box[160];
+    snprintf(box, sizeof box,
+             "<rect x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\">",
+             1000 * first / last, 400 * numberOf(buffer, "offset") / arena,
+             std::max(0.5, 1000 * width / last),
+             std::max(0.5, 400 * numberOf(buffer, "bytes") / arena));
+    out.raw(box)
+        .raw("<title>")
+        .text(textOf(buffer, "name") + ": " +
+              bytesText(numberOf(buffer, "bytes")) + ", instructions " +
+              textOf(buffer, "first") + " to " + textOf(buffer, "last"))
+        .raw("</title></rect>");
+  }
+  out.raw("</svg><p>")
+      .text("Left to right: instructions; top to bottom: the arena. Each box "
+            "is a buffer; hold the pointer over it for its name.")
+      .raw("</p>");
+}
+
+void phases(Writer &out, const Json &json) {
+  const Json &compile = memberOf(memberOf(json, "report"), "compile");
+  double total = 0;
+  for (const Json &phase : listOf(compile, "phases"))
+    total += numberOf(phase, "seconds");
+  out.raw("<h2 id=\"phases\">Compilation</h2><table class=\"facts\">");
+  for (const Json &phase : listOf(compile, "phases")) {
+    double seconds = numberOf(phase, "seconds");
+    char time[32], bar[64];
+    snprintf(time, sizeof time, "%.3f s", seconds);
+    snprintf(bar, sizeof bar, "<div class=\"bar\" style=\"width:%.1fem\">",
+             total > 0 ? 30 * seconds / total : 0);
+    out.raw("<tr><th>").text(textOf(phase, "name")).raw("</th><td>");
+    out.text(time).raw("</td><td>").raw(bar).raw("</div></td></tr>");
+  }
+  out.raw("</table><p>")
+      .text(textOf(compile, "kernels") + " different kernels, " +
+            textOf(compile, "variants") +
+            " variants (kernels x instruction sets x guards)")
+      .raw("</p>");
+}
+
+void kernelTexts(Writer &out, const Json &json) {
+  out.raw("<h2 id=\"kernels\">Kernels</h2>");
+  for (const Json &kernel :
+       listOf(memberOf(json, "report"), "unique_kernels")) {
+    out.raw("<details class=\"row\"><summary>")
+        .text(textOf(kernel, "hero") + " " + textOf(kernel, "signature"));
+    for (const Json &schedule : listOf(kernel, "schedules"))
+      out.text("; " + textOf(schedule, "label") + " when " +
+               textOf(schedule, "guard") + ", grid " +
+               textOf(schedule, "grid"));
+    out.raw("</summary><pre>")
+        .text(textOf(kernel, "text"))
+        .raw("</pre></details>");
   }
 }
 
+constexpr const char *head =
+    "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
+    "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src "
+    "'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'\">"
+    "<title>Knapper report</title><style>"
+    "body{font:15px/1.5 system-ui,sans-serif;margin:2em auto;max-width:95em;"
+    "padding:0 1em;color:#222}h1,h2{font-weight:600}table{border-collapse:"
+    "collapse}th{text-align:left;font-weight:600}td,th{vertical-align:top;"
+    "padding:.15em .8em .15em 0;white-space:pre-wrap;overflow-wrap:anywhere}"
+    ".rows td{border-top:1px solid #ddd;font-size:13px}.rows thead th{position:"
+    "sticky;top:2.6em;background:#fff}#search{position:sticky;top:0;width:100%;"
+    "font:inherit;padding:.4em;box-sizing:border-box;z-index:1}svg{width:100%;"
+    "border:1px solid #ccc;background:#fafafa}rect{fill:#4a7fb5;fill-opacity:"
+    ".55;stroke:#fff;stroke-width:.5}rect:hover{fill:#d2691e}.bar{background:"
+    "#4a7fb5;height:.8em;margin-top:.4em}pre{white-space:pre-wrap;font-size:"
+    "12px}</style></head><body><h1>Knapper report</h1>"
+    "<p><a href=\"#launches\">launches</a> · <a href=\"#boundaries\">"
+    "boundaries</a> · <a href=\"#memory\">memory</a> · <a href=\"#phases\">"
+    "compilation</a> · <a href=\"#kernels\">kernels</a></p>"
+    "<input id=\"search\" type=\"search\" placeholder=\"Show only rows with "
+    "...\" aria-label=\"Search\">";
+
+constexpr const char *tail =
+    "<script>\n"
+    "document.getElementById('search').addEventListener('input', e => {\n"
+    "  const wanted = e.target.value.toLowerCase();\n"
+    "  for (const row of document.querySelectorAll('.row'))\n"
+    "    row.hidden = !row.textContent.toLowerCase().includes(wanted);\n"
+    "});\n"
+    "</script></body></html>\n";
+
 } // namespace
+} // namespace report
 
 std::string reportHtml(std::string_view descriptionJson) {
-  auto json = nlohmann::ordered_json::parse(descriptionJson, nullptr,
-                                            /*allow_exceptions=*/false);
-  std::string html =
-      "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\">"
-      "<title>Knapper report</title><style>"
-      "body{font:15px/1.5 system-ui,sans-serif;margin:2em auto;max-width:80em}"
-      "table{border-collapse:collapse}th{text-align:left;vertical-align:top;"
-      "padding:.1em .8em .1em 0;font-weight:600}pre{margin:0;white-space:"
-      "pre-wrap}</style><h1>Knapper report</h1>";
-  if (json.is_discarded())
-    html += "<p>The module's description is not readable.</p>";
-  else
-    showValue(json, html);
-  return html + "</html>\n";
+  auto json = report::Json::parse(descriptionJson, nullptr,
+                                  /*allow_exceptions=*/false);
+  report::Writer out;
+  out.raw(report::head);
+  if (!json.is_object()) {
+    out.raw("<p>")
+        .text("The module's description is not readable.")
+        .raw("</p>");
+  } else {
+    report::summary(out, json);
+    report::launches(out, json);
+    report::boundaries(out, json);
+    report::memory(out, json);
+    report::phases(out, json);
+    report::kernelTexts(out, json);
+  }
+  out.raw(report::tail);
+  return out.take();
 }
 
 } // namespace knapper

@@ -2,6 +2,7 @@
 
 #include "runtime/base/Json.h"
 
+#include <algorithm>
 #include <chrono>
 
 namespace knapper {
@@ -74,6 +75,45 @@ void launches(JsonWriter &json, const Program &program,
   json.endArray();
 }
 
+/// Where temps lie for sizes as they might be: 1 for what leads an input of two
+/// dims or more, 128 for others, within the declared ranges.
+void exampleMemory(JsonWriter &json, const Program &program) {
+  std::vector<int64_t> symbols;
+  for (const Program::Symbol &s : program.symbols) {
+    auto leads = [&](const Program::Tensor &t) {
+      const Program::Value *v =
+          t.dims.size() > 1 ? &program.values[t.dims[0]] : nullptr;
+      return v && v->op == fb::ScalarOp::symbol &&
+             v->imm == int64_t(symbols.size());
+    };
+    int64_t size =
+        std::any_of(program.inputs.begin(), program.inputs.end(), leads) ? 1
+                                                                         : 128;
+    int64_t divisor = std::max<int64_t>(1, s.divisor);
+    size = std::max(std::max(size, s.min) / divisor * divisor, divisor);
+    symbols.push_back(s.max >= 0 ? std::min(size, s.max) : size);
+  }
+  Expected<Binding> binding = bindProgram(program, symbols);
+  if (!binding || program.hasLate)
+    return; // such sizes are not possible together, or known only in the run
+  json.key("example").beginObject().key("symbols").beginObject();
+  for (size_t i = 0; i < symbols.size(); ++i)
+    json.field(program.symbols[i].name, symbols[i]);
+  json.endObject();
+  json.field("arena_bytes", binding->arenaBytes);
+  json.field("live_bytes", binding->liveBytes).key("buffers").beginArray();
+  for (size_t i = 0; i < program.buffers.size(); ++i) {
+    const Program::Buffer &b = program.buffers[i];
+    if (b.kind != fb::BufferKind::temp)
+      continue;
+    json.beginObject().field("buffer", uint64_t(i)).field("name", b.name);
+    json.field("bytes", binding->values[b.bytes]);
+    json.field("offset", binding->offsets[i]);
+    json.field("first", b.first).field("last", b.last).endObject();
+  }
+  json.endArray().endObject();
+}
+
 void memory(JsonWriter &json, const Module &module) {
   const Program &program = module.program();
   json.key("memory").beginObject();
@@ -83,6 +123,7 @@ void memory(JsonWriter &json, const Module &module) {
       json.field("arena_bytes", b->arenaBytes);
       json.field("live_bytes", b->liveBytes);
     }
+  exampleMemory(json, program);
   json.key("buffers").beginArray();
   for (const Program::Buffer &b : program.buffers) {
     json.beginObject().field("kind", fb::EnumNameBufferKind(b.kind));

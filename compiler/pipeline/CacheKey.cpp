@@ -1,0 +1,165 @@
+#include "compiler/pipeline/CacheKey.h"
+#include "frontends/onnx/ExternalFiles.h"
+#include "knapper/knapper.h"
+#include "runtime/base/Text.h"
+#include "llvm/Support/MemoryBuffer.h"
+
+#include <algorithm>
+#include <cstring>
+#include <elf.h>
+#include <link.h>
+#include <sys/stat.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+namespace knapper {
+namespace {
+
+std::string hashText(const void *data, size_t size) {
+  XXH128_canonical_t digest;
+  XXH128_canonicalFromHash(&digest, XXH3_128bits(data, size));
+  std::string hex;
+  for (unsigned char byte : digest.digest) {
+    hex += "0123456789abcdef"[byte >> 4];
+    hex += "0123456789abcdef"[byte & 15];
+  }
+  return hex;
+}
+
+Expected<std::string> hashFile(const std::string &path) {
+  auto buffer = llvm::MemoryBuffer::getFile(path, /*IsText=*/false,
+                                            /*RequiresNullTerminator=*/false);
+  if (!buffer)
+    return userError("cannot be read: " + buffer.getError().message(), path,
+                     "check the path and its permissions");
+  return hashText((*buffer)->getBufferStart(), (*buffer)->getBufferSize());
+}
+
+/// The build-id of the program or library that this code is in, or how its file
+/// looks: two builds of one version are two compilers.
+struct BuildQuery {
+  std::string text;
+};
+int findBuild(dl_phdr_info *info, size_t, void *argument) {
+  auto address = reinterpret_cast<uintptr_t>(&findBuild);
+  bool here = false;
+  for (int i = 0; i < info->dlpi_phnum; ++i) {
+    const ElfW(Phdr) &segment = info->dlpi_phdr[i];
+    uintptr_t begin = info->dlpi_addr + segment.p_vaddr;
+    here |= segment.p_type == PT_LOAD && address >= begin &&
+            address < begin + segment.p_memsz;
+  }
+  if (!here)
+    return 0;
+  std::string &text = static_cast<BuildQuery *>(argument)->text;
+  for (int i = 0; i < info->dlpi_phnum; ++i) {
+    const ElfW(Phdr) &segment = info->dlpi_phdr[i];
+    if (segment.p_type != PT_NOTE)
+      continue;
+    auto *at =
+        reinterpret_cast<const char *>(info->dlpi_addr + segment.p_vaddr);
+    const char *end = at + segment.p_memsz;
+    while (end - at >= ptrdiff_t(sizeof(ElfW(Nhdr)))) {
+      ElfW(Nhdr) note;
+      memcpy(&note, at, sizeof note);
+      const char *name = at + sizeof note;
+      const char *data = name + (note.n_namesz + 3) / 4 * 4;
+      if (data > end || note.n_descsz > size_t(end - data))
+        break;
+      if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 &&
+          memcmp(name, "GNU", 4) == 0)
+        text = hashText(data, note.n_descsz);
+      at = data + (note.n_descsz + 3) / 4 * 4;
+    }
+  }
+  struct stat status;
+  const char *path =
+      info->dlpi_name && *info->dlpi_name ? info->dlpi_name : "/proc/self/exe";
+  if (text.empty() && stat(path, &status) == 0) {
+    int64_t look[3] = {status.st_size, status.st_mtim.tv_sec,
+                       status.st_mtim.tv_nsec};
+    text = hashText(look, sizeof look);
+  }
+  return 1;
+}
+
+std::string compilerText() {
+  static const std::string text = [] {
+    BuildQuery query;
+    dl_iterate_phdr(findBuild, &query);
+    return cat("knapper ", knapper_version(), " build ",
+               query.text.substr(0, 16));
+  }();
+  return text;
+}
+
+/// Options that leave the artefact as it is.
+bool changesNothing(std::string_view name) {
+  static constexpr std::string_view names[] = {
+      "threads",     "stop-after", "start-from", "print-after", "dump-dir",
+      "verify-each", "cache",      "cache-dir",  "cache-bytes"};
+  return std::find(std::begin(names), std::end(names), name) != std::end(names);
+}
+
+std::string textOf(const std::string &value) {
+  std::string text; // as lists: spaces mean nothing
+  for (const std::string &part : splitList(value))
+    text += (text.empty() ? "" : ",") + part;
+  return text;
+}
+std::string textOf(int64_t value) { return std::to_string(value); }
+std::string textOf(bool value) { return value ? "true" : "false"; }
+
+bool isText(const CompileInput &input) {
+  if (!input.path.empty())
+    return std::string_view(input.path).ends_with(".mlir");
+  return input.bytes.substr(0, 8192).find("func.func") !=
+         std::string_view::npos;
+}
+
+} // namespace
+
+bool isCacheable(const CompileInput &input, const Options &options) {
+  return options.cache && options.stopAfter.empty() &&
+         options.startFrom.empty() && options.printAfter.empty() &&
+         options.dumpDir.empty() && !options.verifyEach && !isText(input);
+}
+
+Expected<CacheKey> cacheKey(const CompileInput &input, const Options &options) {
+  OnnxSource source;
+  source.path = input.path;
+  source.bytes = input.bytes;
+  Expected<std::vector<std::string>> files = onnxExternalFiles(source);
+  if (!files)
+    return files.takeError();
+  CacheKey key;
+  if (input.path.empty()) {
+    key.fields.push_back(
+        {"model", hashText(input.bytes.data(), input.bytes.size())});
+  } else {
+    Expected<std::string> hash = hashFile(input.path);
+    if (!hash)
+      return hash.takeError();
+    key.fields.push_back({"model", std::move(*hash)});
+  }
+  std::string data; // the names are part of the model
+  for (const std::string &path : *files) {
+    Expected<std::string> hash = hashFile(path);
+    if (!hash)
+      return hash.takeError();
+    data += (data.empty() ? "" : " ") + *hash;
+  }
+  key.fields.push_back({"external-data", std::move(data)});
+  key.fields.push_back({"compiler", compilerText()});
+#define OPTION(TYPE, FIELD, NAME, DEFAULT, VALUES, HELP)                       \
+  if (!changesNothing(NAME))                                                   \
+    key.fields.push_back({NAME, textOf(options.FIELD)});
+#include "compiler/options/Options.def"
+#undef OPTION
+  // The artefact says what it was made from.
+  key.fields.push_back({"name", input.path.substr(input.path.rfind('/') + 1)});
+  return key;
+}
+
+} // namespace knapper

@@ -1,0 +1,107 @@
+"""The compile cache as its user sees it."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+
+import numpy as np
+import onnx
+from tool_models import TOOL, affine
+
+
+def from_cache(tool, *arguments) -> bool:
+    return json.loads(tool("compile", *arguments, "--json"))["from_cache"]
+
+
+def test_second_compile_is_found(tool, model, tmp_path):
+    assert not from_cache(tool, model, "-o", "a.knap")
+    assert from_cache(tool, model, "-o", "b.knap")
+    assert (tmp_path / "a.knap").read_bytes() == (tmp_path / "b.knap").read_bytes()
+    folder = tmp_path / "cache" / "knapper" / "compile"
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert all(stat.S_IMODE(f.stat().st_mode) == 0o600 for f in folder.iterdir())
+
+
+def test_what_matters_and_what_does_not(tool, model, tmp_path):
+    assert not from_cache(tool, model)
+    assert from_cache(tool, model, "--threads", "1")
+    assert not from_cache(tool, model, "--isa", "x86-64-v3")
+    assert not from_cache(tool, model, "--dim", "n=4")
+    assert not from_cache(tool, model, "--no-cache")
+    affine(model, scale=3.0)
+    assert not from_cache(tool, model)
+    np.save("x.npy", np.ones((1, 4), np.float32))
+    tool("run", model, "-i", "x.npy", "-o", "y.npy")
+    np.testing.assert_allclose(np.load("y.npy"), 4)
+
+
+def test_external_data_is_part_of_the_key(tool, tmp_path):
+    path = affine(tmp_path / "m.onnx")
+    loaded = onnx.load(path)
+    onnx.save(loaded, tmp_path / "e.onnx", save_as_external_data=True,
+              location="e.data", size_threshold=0)  # fmt: skip
+    assert not from_cache(tool, "e.onnx")
+    assert from_cache(tool, "e.onnx")
+    data = bytearray((tmp_path / "e.data").read_bytes())
+    data[2] ^= 1
+    (tmp_path / "e.data").write_bytes(data)
+    assert not from_cache(tool, "e.onnx")
+    explained = json.loads(tool("cache", "explain", "e.onnx", "--json"))
+    assert explained["cached"]
+
+
+def test_explain_names_the_difference(tool, model):
+    assert "which is empty" in tool("cache", "explain", model)
+    tool("compile", model)
+    assert "is in the cache" in tool("cache", "explain", model)
+    assert "'isa' differs" in tool("cache", "explain", model, "--isa", "x86-64-v3")
+    affine(model, scale=5.0)
+    assert "'model' differs" in tool("cache", "explain", model)
+
+
+def test_list_and_prune(tool, model):
+    tool("compile", model)
+    tool("compile", model, "--isa", "x86-64-v3")
+    entries = json.loads(tool("cache", "list", "--json"))
+    assert [e["key"]["isa"] for e in entries][0] == "x86-64-v3"
+    assert "2 entries" in tool("cache", "list")
+    keep = str(entries[0]["bytes"])
+    assert tool("cache", "prune", "--bytes", keep).startswith("1 entries removed")
+    assert tool("cache", "prune", "--all").startswith("1 entries removed")
+    assert "0 entries" in tool("cache", "list")
+
+
+def test_bounded(tool, model):
+    assert not from_cache(tool, model, "--cache-bytes", "1")
+    assert not from_cache(tool, model, "--cache-bytes", "1")
+
+
+def test_damaged_entry_is_made_again(tool, model, tmp_path):
+    tool("compile", model)
+    (entry,) = (tmp_path / "cache" / "knapper" / "compile").glob("*.knap")
+    content = bytearray(entry.read_bytes())
+    content[70:5000] = bytes(4930)  # of the same size
+    content[-64:] = bytes(64)
+    entry.write_bytes(content)
+    done = subprocess.run(
+        [TOOL, "run", model, "--dim", "n=1"], capture_output=True, text=True,
+        env=os.environ | {"XDG_CACHE_HOME": str(tmp_path / "cache")},
+    )  # fmt: skip
+    assert done.returncode == 0 and "compile cache" in done.stderr
+    assert "y: f32 [1, 4]" in tool("run", model, "--dim", "n=1")
+
+
+def test_many_processes(tool, model, tmp_path):
+    environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    processes = [
+        subprocess.Popen([TOOL, "compile", model, "-o", f"{i}.knap"], env=environment,
+                         stdout=subprocess.DEVNULL)
+        for i in range(4)
+    ]  # fmt: skip
+    assert [p.wait() for p in processes] == [0] * 4
+    assert from_cache(tool, model)
+    folder = tmp_path / "cache" / "knapper" / "compile"
+    assert not list(folder.glob("*.tmp")) and len(list(folder.glob("*.knap"))) == 1

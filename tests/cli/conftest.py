@@ -1,0 +1,44 @@
+"""The tool, run in a folder of its own with its own cache."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from tool_models import TOOL, affine
+
+
+@pytest.fixture
+def tool(tmp_path, monkeypatch):
+    """Calls the tool: stdout, or with `code` the text of that failure."""
+    if not TOOL.exists():
+        pytest.skip(f"{TOOL} is not built")
+    monkeypatch.chdir(tmp_path)
+    environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    for key in list(environment):
+        if key.startswith("KNAPPER_"):
+            del environment[key]
+
+    def call(*arguments, code: int = 0, env: dict[str, str] | None = None) -> str:
+        done = subprocess.run(
+            [TOOL, *map(str, arguments)],
+            capture_output=True,
+            text=True,
+            timeout=300,
+            env=environment | (env or {}),
+        )
+        assert done.returncode == code, done.stderr + done.stdout
+        if code:
+            assert done.stdout == ""
+            return done.stderr
+        assert done.stderr == ""  # silent, and no progress when piped
+        return done.stdout
+
+    return call
+
+
+@pytest.fixture
+def model(tmp_path) -> Path:
+    return affine(tmp_path / "m.onnx")

@@ -1,0 +1,36 @@
+"""Where the tool is, and models for it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+BUILD = Path(os.environ.get("KNAPPER_BUILD", "build/dev")).resolve()
+TOOL = BUILD / "bin" / "knapper"
+
+
+def affine(path: Path, *, scale: float = 2.0, name: str = "sum") -> Path:
+    """y = relu(x * scale + 1), x: [n, 4]."""
+    graph = helper.make_graph(
+        [
+            helper.make_node("Mul", ["x", "w"], ["a"], name="scale"),
+            helper.make_node("Add", ["a", "b"], ["c"], name=name),
+            helper.make_node("Relu", ["c"], ["y"], name="clip"),
+        ],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 4])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 4])],
+        [
+            numpy_helper.from_array(np.float32([scale]), "w"),
+            numpy_helper.from_array(np.float32([1]), "b"),
+        ],
+    )
+    model = helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10
+    )
+    onnx.save(model, path)
+    return path

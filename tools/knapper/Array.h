@@ -1,0 +1,54 @@
+//===- Array.h - Arrays in memory and in .npy and .npz files --------------===//
+#pragma once
+
+#include "knapper/knapper.h"
+#include "runtime/base/Error.h"
+
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace knapper::cli {
+
+/// A dense row-major array; its memory begins at a multiple of 64 bytes.
+struct Array {
+  knapper_dtype dtype = KNAPPER_F32;
+  std::vector<int64_t> shape;
+  size_t bytes = 0;
+  struct Free {
+    void operator()(void *memory) const { free(memory); }
+  };
+  std::unique_ptr<std::byte, Free> data;
+
+  /// Not filled. UserError when the size overflows, DeviceError without memory.
+  static Expected<Array> make(knapper_dtype dtype, std::vector<int64_t> shape,
+                              const std::string &where);
+  knapper_tensor tensor() const;
+};
+
+/// Elements of a shape; -1 on overflow or a negative size.
+int64_t elementCount(const int64_t *shape, size_t rank);
+
+/// A whole file. UserError naming it.
+Expected<std::string> readFile(const std::string &path);
+
+/// The content of an .npy file. Two-byte void elements (how NumPy stores
+/// bfloat16) are bf16. `where` names it in errors.
+Expected<Array> readNpy(std::string_view content, const std::string &where);
+/// The same as bytes; bf16 becomes two-byte void.
+std::string npyHeader(const knapper_tensor &tensor);
+
+/// The arrays of an .npz file, by name, stored or deflated.
+Expected<std::vector<std::pair<std::string, Array>>>
+readNpz(std::string_view content, const std::string &where);
+
+using NamedTensor = std::pair<std::string, knapper_tensor>;
+/// Writes atomically, by a temporary file.
+Status writeNpy(const std::string &path, const knapper_tensor &tensor);
+Status writeNpz(const std::string &path,
+                const std::vector<NamedTensor> &tensors);
+
+} // namespace knapper::cli

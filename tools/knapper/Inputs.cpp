@@ -1,0 +1,271 @@
+#include "tools/knapper/Inputs.h"
+#include "runtime/base/Text.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+namespace knapper::cli {
+namespace {
+
+/// splitmix64: any element of any input by its number.
+uint64_t randomBits(uint64_t seed, uint64_t number) {
+  uint64_t z = seed + (number + 1) * 0x9e3779b97f4a7c15;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+  return z ^ (z >> 31);
+}
+
+/// A multiple of 1/1024 in [-1, 1) as float16: exact, so no rounding.
+uint16_t halfOf(int32_t k) {
+  if (k == 0)
+    return 0;
+  auto bits = std::bit_cast<uint32_t>(static_cast<float>(k) / 1024);
+  uint32_t exponent = (bits >> 23 & 0xff) - 127 + 15;
+  return static_cast<uint16_t>((bits >> 16 & 0x8000) | exponent << 10 |
+                               (bits >> 13 & 0x3ff));
+}
+
+template <typename T, typename F> void fill(Array &array, F &&element) {
+  auto *data = reinterpret_cast<T *>(array.data.get());
+  for (size_t i = 0; i < array.bytes / sizeof(T); ++i)
+    data[i] = static_cast<T>(element(i));
+}
+
+void fillRandom(Array &array, uint64_t seed, uint64_t integers) {
+  auto unit = [&](size_t i) {
+    return double(randomBits(seed, i) >> 11) / double(1ull << 52) - 1;
+  };
+  auto steps = [&](size_t i) {
+    return int32_t(randomBits(seed, i) >> 53) - 1024;
+  };
+  auto integer = [&](size_t i) { return randomBits(seed, i) % integers; };
+  switch (array.dtype) {
+  case KNAPPER_F32:
+    return fill<float>(array, unit);
+  case KNAPPER_F64:
+    return fill<double>(array, unit);
+  case KNAPPER_F16:
+    return fill<uint16_t>(array, [&](size_t i) { return halfOf(steps(i)); });
+  case KNAPPER_BF16:
+    return fill<uint16_t>(array, [&](size_t i) {
+      return std::bit_cast<uint32_t>(float(steps(i) / 8) / 128) >> 16;
+    });
+  case KNAPPER_I1:
+    return fill<uint8_t>(array, [&](size_t i) { return integer(i) & 1; });
+  case KNAPPER_I8:
+  case KNAPPER_U8:
+    return fill<uint8_t>(array, integer);
+  case KNAPPER_I16:
+    return fill<int16_t>(array, integer);
+  case KNAPPER_I32:
+    return fill<int32_t>(array, integer);
+  case KNAPPER_I64:
+    return fill<int64_t>(array, integer);
+  }
+}
+
+using InfoFunction = knapper_error *(*)(const knapper_module *, int32_t,
+                                        knapper_tensor_info *);
+Expected<knapper_tensor_info>
+infoOf(InfoFunction function, const knapper_module *module, int32_t index) {
+  knapper_tensor_info info = {};
+  info.size = sizeof info;
+  if (Status status = toStatus(function(module, index, &info)); !status)
+    return status.takeError();
+  return info;
+}
+
+/// Names of the sizes that a caller gives.
+Expected<std::vector<std::string>> symbolsOf(const knapper_module *module) {
+  const char *text = nullptr;
+  if (Status status = toStatus(knapper_module_describe(module, &text)); !status)
+    return status.takeError();
+  std::vector<std::string> names;
+  auto description = nlohmann::json::parse(text);
+  for (const auto &symbol : description["symbols"])
+    if (!symbol.value("from_buffer", false))
+      names.push_back(symbol["name"].get<std::string>());
+  return names;
+}
+
+std::string listOf(const std::vector<std::string> &names) {
+  std::string list;
+  for (const std::string &name : names)
+    list += (list.empty() ? "" : ", ") + name;
+  return list.empty() ? "there is none" : list;
+}
+
+/// Places the content of the files by name, or by order where there is none.
+Status placeFiles(const std::vector<std::string> &files,
+                  const std::vector<std::string> &names,
+                  std::vector<std::optional<Array>> &arrays) {
+  auto place = [&](const std::string &name, Array array,
+                   const std::string &file) -> Status {
+    for (size_t i = 0; i < names.size(); ++i)
+      if (names[i] == name) {
+        if (arrays[i])
+          return userError("input '" + name + "' is given twice", file);
+        arrays[i] = std::move(array);
+        return success();
+      }
+    return userError("the model has no input '" + name + "'", file,
+                     "its inputs: " + listOf(names));
+  };
+  for (const std::string &text : files) {
+    size_t equals = text.find('=');
+    std::string name, path = text;
+    if (equals != std::string::npos &&
+        std::find(names.begin(), names.end(), text.substr(0, equals)) !=
+            names.end()) {
+      name = text.substr(0, equals);
+      path = text.substr(equals + 1);
+    }
+    Expected<std::string> content = readFile(path);
+    if (!content)
+      return content.takeError();
+    if (content->starts_with("PK")) {
+      if (!name.empty())
+        return userError("an .npz file names its arrays itself", text,
+                         "give it without 'NAME='");
+      auto entries = readNpz(*content, path);
+      if (!entries)
+        return entries.takeError();
+      for (auto &[entry, array] : *entries)
+        if (Status status = place(entry, std::move(array), path); !status)
+          return status;
+      continue;
+    }
+    Expected<Array> array = readNpy(*content, path);
+    if (!array)
+      return array.takeError();
+    if (name.empty()) {
+      size_t next = 0;
+      while (next < arrays.size() && arrays[next])
+        ++next;
+      if (next == arrays.size())
+        return userError("there is no input left for it", path,
+                         "the inputs: " + listOf(names));
+      name = names[next];
+    }
+    if (Status status = place(name, std::move(*array), path); !status)
+      return status;
+  }
+  return success();
+}
+
+} // namespace
+
+Expected<knapper_tensor_info> inputInfo(const knapper_module *module,
+                                        int32_t index) {
+  return infoOf(knapper_module_input, module, index);
+}
+Expected<knapper_tensor_info> outputInfo(const knapper_module *module,
+                                         int32_t index) {
+  return infoOf(knapper_module_output, module, index);
+}
+
+std::vector<knapper_tensor> tensorsOf(const std::vector<Array> &arrays) {
+  std::vector<knapper_tensor> tensors;
+  for (const Array &array : arrays)
+    tensors.push_back(array.tensor());
+  return tensors;
+}
+
+std::string typeText(const knapper_tensor &tensor) {
+  std::string text = cat(knapper_dtype_name(tensor.dtype), " [");
+  for (int32_t d = 0; d < tensor.rank; ++d)
+    text += cat(d ? ", " : "", tensor.shape[d]);
+  return text + "]";
+}
+
+void Inputs::addTo(CLI::App &app) {
+  app.add_option("-i,--input", files,
+                 "NAME=FILE.npy, FILE.npz with an array for each name, or "
+                 "FILE.npy for the next input; may be repeated. What no file "
+                 "gives is random")
+      ->type_name("FILE")
+      ->allow_extra_args(false);
+  app.add_option("--seed", seed, "Of the random inputs")
+      ->type_name("N")
+      ->capture_default_str();
+  app.add_option("--integers", integers,
+                 "Random integers lie in 0 .. N-1 (and below 128 for i8)")
+      ->type_name("N")
+      ->check(CLI::Range(int64_t(1), INT64_MAX))
+      ->capture_default_str();
+}
+
+Expected<std::vector<Array>>
+Inputs::make(const knapper_module *module,
+             const std::vector<std::pair<std::string, int64_t>> &dims) const {
+  int32_t count = knapper_module_num_inputs(module);
+  std::vector<knapper_tensor_info> infos;
+  std::vector<std::string> names;
+  for (int32_t i = 0; i < count; ++i) {
+    Expected<knapper_tensor_info> info = inputInfo(module, i);
+    if (!info)
+      return info.takeError();
+    infos.push_back(*info);
+    names.push_back(info->name);
+  }
+  Expected<std::vector<std::string>> symbols = symbolsOf(module);
+  if (!symbols)
+    return symbols.takeError();
+  std::vector<std::optional<Array>> arrays(count);
+  if (Status status = placeFiles(files, names, arrays); !status)
+    return status.takeError();
+
+  std::map<std::string, int64_t> sizes;
+  for (const auto &[name, value] : dims) {
+    if (std::find(symbols->begin(), symbols->end(), name) == symbols->end())
+      return userError("the model has no size '" + name + "'", "option dim",
+                       "its sizes: " + listOf(*symbols));
+    sizes[name] = value;
+  }
+  // What files say; disagreement is the run's to report.
+  for (int32_t i = 0; i < count; ++i)
+    if (arrays[i] && arrays[i]->shape.size() == size_t(infos[i].rank))
+      for (int32_t d = 0; d < infos[i].rank; ++d)
+        if (infos[i].shape[d] < 0)
+          sizes.emplace(infos[i].dim_text[d], arrays[i]->shape[d]);
+
+  std::vector<Array> result;
+  for (int32_t i = 0; i < count; ++i) {
+    if (arrays[i]) {
+      result.push_back(std::move(*arrays[i]));
+      continue;
+    }
+    std::string where = cat("input '", names[i], "'");
+    std::vector<int64_t> shape(infos[i].shape, infos[i].shape + infos[i].rank);
+    for (int32_t d = 0; d < infos[i].rank; ++d) {
+      if (shape[d] >= 0)
+        continue;
+      std::string text = infos[i].dim_text[d];
+      auto size = sizes.find(text);
+      if (size == sizes.end()) {
+        bool named =
+            std::find(symbols->begin(), symbols->end(), text) != symbols->end();
+        return userError(
+            cat("size '", text, "' has no value"), where,
+            named ? cat("--dim ", text, "=8, or give the input with --input")
+                  : cat("give the input: --input ", names[i], "=FILE.npy"));
+      }
+      shape[d] = size->second;
+    }
+    Expected<Array> array =
+        Array::make(infos[i].dtype, std::move(shape), where);
+    if (!array)
+      return array.takeError();
+    bool small = infos[i].dtype == KNAPPER_I8 || infos[i].dtype == KNAPPER_U8;
+    fillRandom(*array, seed * 1000003 + i,
+               small ? std::min<int64_t>(integers, 128) : integers);
+    result.push_back(std::move(*array));
+  }
+  return result;
+}
+
+} // namespace knapper::cli

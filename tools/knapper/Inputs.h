@@ -1,0 +1,34 @@
+//===- Inputs.h - The inputs of a run: from files, or random --------------===//
+#pragma once
+
+#include "tools/knapper/Array.h"
+#include "tools/knapper/Session.h"
+
+namespace knapper::cli {
+
+/// The flags that say where inputs come from, and the inputs.
+class Inputs {
+public:
+  void addTo(CLI::App &app);
+  /// One array an input, in the order of the signature. Inputs without a file
+  /// are random: numbers in [-1, 1), integers in [0, --integers), the same for
+  /// the same seed. `dims` gives sizes that no file does.
+  Expected<std::vector<Array>>
+  make(const knapper_module *module,
+       const std::vector<std::pair<std::string, int64_t>> &dims) const;
+
+private:
+  std::vector<std::string> files;
+  uint64_t seed = 0;
+  int64_t integers = 2;
+};
+
+Expected<knapper_tensor_info> inputInfo(const knapper_module *module,
+                                        int32_t index);
+Expected<knapper_tensor_info> outputInfo(const knapper_module *module,
+                                         int32_t index);
+std::vector<knapper_tensor> tensorsOf(const std::vector<Array> &arrays);
+/// "f32 [8, 128]".
+std::string typeText(const knapper_tensor &tensor);
+
+} // namespace knapper::cli

@@ -1,0 +1,79 @@
+#include "tools/knapper/ModelArgument.h"
+
+#include <cstring>
+#include <fstream>
+
+namespace knapper::cli {
+
+void ModelArgument::addTo(CLI::App &app) {
+  app.add_option("model", file, "A .knap file, or an .onnx file to compile")
+      ->required()
+      ->type_name("FILE");
+  app.add_option("--threads", loadThreads,
+                 "Threads that run the model; 0: one per core")
+      ->type_name("N")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--isa", isa,
+                 "Run the code for this instruction set [the best there is]")
+      ->type_name("TEXT");
+  flags.addTo(app, {"threads", "isa", "dim", "stop-after", "start-from",
+                    "print-after", "dump-dir"});
+}
+
+static bool isArtefact(const std::string &path) {
+  char magic[8] = {};
+  std::ifstream stream(path, std::ios::binary);
+  stream.read(magic, sizeof magic);
+  return memcmp(magic, "KNAPPER", 8) == 0 || path.ends_with(".knap");
+}
+
+Expected<ModulePtr> ModelArgument::open(Session &session) const {
+  knapper_load_options load = KNAPPER_LOAD_OPTIONS_INIT;
+  load.threads = loadThreads;
+  load.isa = isa.empty() ? nullptr : isa.c_str();
+  auto given = flags.given();
+  knapper_module *module = nullptr;
+  if (isArtefact(file)) {
+    if (!given.empty())
+      return userError("the model is compiled already", "--" + given[0].first,
+                       "give it to knapper compile");
+    if (Status status = toStatus(knapper_load(file.c_str(), &load, &module));
+        !status)
+      return status.takeError();
+    return ModulePtr(module);
+  }
+  std::vector<knapper_option> rows;
+  for (auto &[key, value] : given)
+    rows.push_back({key.c_str(), value.c_str()});
+  knapper_compile_options options = KNAPPER_COMPILE_OPTIONS_INIT;
+  options.model_path = file.c_str();
+  options.options = rows.data();
+  options.num_options = static_cast<int32_t>(rows.size());
+  options.progress = [](void *user, const char *phase, int32_t done,
+                        int32_t total) {
+    static_cast<Session *>(user)->progress(phase, done, total);
+  };
+  options.progress_user = &session;
+  if (Status status = toStatus(knapper_compile(&options, &load, &module));
+      !status)
+    return status.takeError();
+  return ModulePtr(module);
+}
+
+void Dims::addTo(CLI::App &app, const char *help) {
+  app.add_option("--dim", texts, help)
+      ->type_name("NAME=VALUE")
+      ->allow_extra_args(false);
+}
+
+Status Dims::parse() {
+  for (const std::string &text : texts) {
+    auto parsed = parseDims(text);
+    if (!parsed)
+      return parsed.takeError();
+    pairs.insert(pairs.end(), parsed->begin(), parsed->end());
+  }
+  return success();
+}
+
+} // namespace knapper::cli

@@ -1,0 +1,40 @@
+//===- ModelArgument.h - A model that a command runs ----------------------===//
+#pragma once
+
+#include "tools/knapper/CompilerFlags.h"
+
+namespace knapper::cli {
+
+/// An artefact, or a model that is compiled first (the compile cache makes that
+/// quick the second time).
+class ModelArgument {
+public:
+  /// Adds the positional argument, the flags of loading and, in a group of
+  /// their own, those of the compiler that make sense for a model that runs.
+  void addTo(CLI::App &app);
+  Expected<ModulePtr> open(Session &session) const;
+
+  const std::string &path() const { return file; }
+  int threads() const { return loadThreads; }
+
+private:
+  std::string file, isa;
+  int loadThreads = 0;
+  CompilerFlags flags;
+};
+
+/// --dim name=value of `run`, `bench` and `explain`.
+class Dims {
+public:
+  void addTo(CLI::App &app, const char *help);
+  Status parse(); ///< after the command line
+  const std::vector<std::pair<std::string, int64_t>> &values() const {
+    return pairs;
+  }
+
+private:
+  std::vector<std::string> texts;
+  std::vector<std::pair<std::string, int64_t>> pairs;
+};
+
+} // namespace knapper::cli

@@ -1,0 +1,202 @@
+#include "runtime/base/Checked.h"
+#include "runtime/base/SystemError.h"
+#include "runtime/base/Text.h"
+#include "tools/knapper/Array.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+
+namespace knapper::cli {
+
+int64_t elementCount(const int64_t *shape, size_t rank) {
+  std::optional<int64_t> count = 1;
+  for (size_t d = 0; d < rank && count; ++d)
+    count = shape[d] < 0 ? std::nullopt : checkedMul(*count, shape[d]);
+  return count.value_or(-1);
+}
+
+Expected<Array> Array::make(knapper_dtype dtype, std::vector<int64_t> shape,
+                            const std::string &where) {
+  int64_t count = elementCount(shape.data(), shape.size());
+  std::optional<int64_t> bytes =
+      count < 0 ? std::nullopt
+                : checkedMul(count, int64_t(knapper_dtype_size(dtype)));
+  if (!bytes || *bytes > INT64_MAX - 64)
+    return userError("has more bytes than there can be", where,
+                     "use smaller sizes");
+  Array array;
+  array.dtype = dtype;
+  array.shape = std::move(shape);
+  array.bytes = static_cast<size_t>(*bytes);
+  array.data.reset(static_cast<std::byte *>(
+      aligned_alloc(64, std::max<size_t>(64, alignUp(array.bytes, 64)))));
+  if (!array.data)
+    return deviceError(cat("no memory for ", array.bytes, " bytes"), where,
+                       "use smaller sizes, or free memory");
+  return array;
+}
+
+knapper_tensor Array::tensor() const {
+  return {data.get(), bytes, dtype, static_cast<int32_t>(shape.size()),
+          shape.data()};
+}
+
+Expected<std::string> readFile(const std::string &path) {
+  std::error_code code;
+  if (std::filesystem::is_directory(path, code))
+    return userError("is a folder", path, "name the file inside it");
+  std::ifstream stream(path, std::ios::binary);
+  if (!stream)
+    return userError("cannot be read: " + systemErrorText(errno), path,
+                     "check the path and its permissions");
+  std::string content;
+  uint64_t size = std::filesystem::file_size(path, code);
+  if (!code)
+    content.resize(size);
+  if (code || !stream.read(content.data(), std::streamsize(size)))
+    return deviceError("cannot be read", path);
+  return content;
+}
+
+namespace {
+
+struct NpyType {
+  const char *name; ///< without the byte order
+  knapper_dtype dtype;
+};
+constexpr NpyType types[] = {{"f4", KNAPPER_F32},  {"f2", KNAPPER_F16},
+                             {"V2", KNAPPER_BF16}, {"f8", KNAPPER_F64},
+                             {"b1", KNAPPER_I1},   {"i1", KNAPPER_I8},
+                             {"u1", KNAPPER_U8},   {"i2", KNAPPER_I16},
+                             {"i4", KNAPPER_I32},  {"i8", KNAPPER_I64}};
+
+/// What stands after 'key': in the header's dictionary.
+std::string_view member(std::string_view text, std::string_view key) {
+  size_t at = text.find(cat("'", key, "':"));
+  if (at == std::string_view::npos)
+    return {};
+  text.remove_prefix(at + key.size() + 3);
+  while (!text.empty() && text.front() == ' ')
+    text.remove_prefix(1);
+  return text;
+}
+
+std::optional<std::vector<int64_t>> parseShape(std::string_view text) {
+  std::vector<int64_t> shape;
+  if (text.empty() || text.front() != '(')
+    return std::nullopt;
+  text.remove_prefix(1);
+  while (true) {
+    while (!text.empty() && (text.front() == ' ' || text.front() == ','))
+      text.remove_prefix(1);
+    if (text.empty())
+      return std::nullopt;
+    if (text.front() == ')')
+      return shape;
+    int64_t size;
+    auto [end, code] =
+        std::from_chars(text.data(), text.data() + text.size(), size);
+    if (code != std::errc() || size < 0 || shape.size() >= 64)
+      return std::nullopt;
+    shape.push_back(size);
+    text.remove_prefix(end - text.data());
+  }
+}
+
+/// Column-major elements into row-major ones.
+void fromFortran(const char *from, Array &to) {
+  size_t rank = to.shape.size(), size = knapper_dtype_size(to.dtype);
+  std::vector<int64_t> index(rank, 0), strides(rank, 1);
+  for (size_t d = 1; d < rank; ++d)
+    strides[d] = strides[d - 1] * to.shape[d - 1];
+  int64_t count = elementCount(to.shape.data(), rank), source = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    memcpy(to.data.get() + i * size, from + source * size, size);
+    for (size_t d = rank; d-- > 0;) {
+      source += strides[d];
+      if (++index[d] < to.shape[d])
+        break;
+      source -= strides[d] * to.shape[d];
+      index[d] = 0;
+    }
+  }
+}
+
+} // namespace
+
+Expected<Array> readNpy(std::string_view content, const std::string &where) {
+  auto damaged = [&](const char *what) {
+    return userError(what, where, "save it again with numpy.save");
+  };
+  if (content.size() < 12 || content.substr(0, 6) != "\x93NUMPY")
+    return damaged("is not an .npy file");
+  auto byte = [&](size_t i) { return uint32_t(uint8_t(content[i])); };
+  uint32_t major = byte(6);
+  size_t start = major == 1 ? 10 : 12, length = byte(8) | byte(9) << 8;
+  if (major > 1)
+    length |= byte(10) << 16 | byte(11) << 24;
+  if (major < 1 || major > 3 || !inside(start, length, content.size()))
+    return damaged("has a header that is cut short or of an unknown version");
+  std::string_view header = content.substr(start, length);
+  content.remove_prefix(start + length);
+
+  std::string_view descr = member(header, "descr");
+  if (descr.size() < 2 || descr.front() != '\'')
+    return userError("holds structured elements", where,
+                     "save an array of numbers");
+  descr = descr.substr(1, descr.find('\'', 1) - 1);
+  const NpyType *type = nullptr;
+  for (const NpyType &t : types)
+    if (descr.size() > 1 && descr.substr(1) == t.name)
+      type = &t;
+  if (!type || (descr[0] == '>' && knapper_dtype_size(type->dtype) > 1))
+    return userError("holds elements of type '" + std::string(descr) + "'",
+                     where,
+                     "save float32, float16, float64, bool, int8, uint8, "
+                     "int16, int32 or int64 in little-endian order");
+  std::optional<std::vector<int64_t>> shape =
+      parseShape(member(header, "shape"));
+  if (!shape)
+    return damaged("has a header without a shape");
+  int64_t count = elementCount(shape->data(), shape->size());
+  uint64_t size = knapper_dtype_size(type->dtype);
+  if (count < 0 || uint64_t(count) > content.size() / size)
+    return damaged("is cut short");
+  bool fortran = member(header, "fortran_order").starts_with("True");
+  Expected<Array> array = Array::make(type->dtype, std::move(*shape), where);
+  if (!array)
+    return array;
+  if (fortran)
+    fromFortran(content.data(), *array);
+  else
+    memcpy(array->data.get(), content.data(), array->bytes);
+  return array;
+}
+
+std::string npyHeader(const knapper_tensor &tensor) {
+  const char *name = "f4";
+  for (const NpyType &t : types)
+    if (t.dtype == tensor.dtype)
+      name = t.name;
+  const char *order =
+      knapper_dtype_size(tensor.dtype) == 1 || name[0] == 'V' ? "|" : "<";
+  std::string shape;
+  for (int32_t d = 0; d < tensor.rank; ++d)
+    shape += cat(tensor.shape[d], tensor.rank == 1 ? "," : "",
+                 d + 1 < tensor.rank ? ", " : "");
+  std::string dict =
+      cat("{'descr': '", order, name, "', 'fortran_order': False, 'shape': (",
+          shape, "), }");
+  dict.append(63 - (10 + dict.size()) % 64, ' ');
+  dict += '\n';
+  std::string header("\x93NUMPY\x01\x00", 8);
+  header += static_cast<char>(dict.size() & 0xff);
+  header += static_cast<char>(dict.size() >> 8);
+  return header + dict;
+}
+
+} // namespace knapper::cli

@@ -1,0 +1,176 @@
+#include "tools/knapper/Inputs.h"
+#include "tools/knapper/ModelArgument.h"
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+namespace knapper::cli {
+namespace {
+
+struct Arguments {
+  ModelArgument model;
+  Dims dims;
+  Inputs inputs;
+  std::vector<std::string> outputs;
+};
+
+double floatOfHalf(uint16_t bits) {
+  int exponent = bits >> 10 & 0x1f, fraction = bits & 0x3ff;
+  double value = exponent == 31 ? (fraction ? NAN : INFINITY)
+                 : exponent     ? std::ldexp(1024 + fraction, exponent - 25)
+                                : std::ldexp(fraction, -24);
+  return bits & 0x8000 ? -value : value;
+}
+
+template <typename T> T at(const knapper_tensor &tensor, int64_t i) {
+  T value;
+  memcpy(&value, static_cast<const char *>(tensor.data) + i * sizeof(T),
+         sizeof(T));
+  return value;
+}
+
+double element(const knapper_tensor &t, int64_t i) {
+  switch (t.dtype) {
+  case KNAPPER_F32:
+    return at<float>(t, i);
+  case KNAPPER_F64:
+    return at<double>(t, i);
+  case KNAPPER_F16:
+    return floatOfHalf(at<uint16_t>(t, i));
+  case KNAPPER_BF16:
+    return std::bit_cast<float>(uint32_t(at<uint16_t>(t, i)) << 16);
+  case KNAPPER_I8:
+    return at<int8_t>(t, i);
+  case KNAPPER_I1:
+  case KNAPPER_U8:
+    return at<uint8_t>(t, i);
+  case KNAPPER_I16:
+    return at<int16_t>(t, i);
+  case KNAPPER_I32:
+    return at<int32_t>(t, i);
+  case KNAPPER_I64:
+    return double(at<int64_t>(t, i));
+  }
+  return NAN;
+}
+
+/// "y: f32 [2, 3]  min -1 max 2 mean 0.1  0.5 0.25 ..."
+void summarise(const std::string &name, const knapper_tensor &tensor) {
+  std::string line = printable(name) + ": " + typeText(tensor);
+  int64_t count = elementCount(tensor.shape, size_t(tensor.rank));
+  double low = INFINITY, high = -INFINITY, sum = 0;
+  int64_t undefined = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    double value = element(tensor, i);
+    if (std::isnan(value)) {
+      ++undefined;
+      continue;
+    }
+    low = std::min(low, value);
+    high = std::max(high, value);
+    sum += value;
+  }
+  if (count > undefined)
+    line += format("  min %.6g max %.6g mean %.6g ", low, high,
+                   sum / double(count - undefined));
+  if (undefined)
+    line += format("  %lld not a number ", static_cast<long long>(undefined));
+  for (int64_t i = 0; i < std::min<int64_t>(count, 6); ++i)
+    line += format(" %.6g", element(tensor, i));
+  print(line + (count > 6 ? " ...\n" : "\n"));
+}
+
+Status write(const std::vector<std::string> &wanted,
+             const std::vector<NamedTensor> &outputs) {
+  for (const std::string &text : wanted) {
+    if (text.ends_with(".npz")) {
+      if (Status status = writeNpz(text, outputs); !status)
+        return status;
+      continue;
+    }
+    const NamedTensor *chosen = nullptr;
+    std::string path = text, names;
+    for (const NamedTensor &output : outputs) {
+      names += (names.empty() ? "" : ", ") + output.first;
+      if (text.starts_with(output.first + "=")) {
+        chosen = &output;
+        path = text.substr(output.first.size() + 1);
+      }
+    }
+    if (!chosen && outputs.size() == 1 && text.find('=') == std::string::npos)
+      chosen = &outputs[0];
+    if (!chosen)
+      return userError("says not which output it is for", "--output " + text,
+                       "FILE.npz for all, or NAME=FILE.npy with a name of: " +
+                           names);
+    if (Status status = writeNpy(path, chosen->second); !status)
+      return status;
+  }
+  return success();
+}
+
+Status run(Session &session, Arguments &arguments) {
+  if (Status status = arguments.dims.parse(); !status)
+    return status;
+  Expected<ModulePtr> module = arguments.model.open(session);
+  if (!module)
+    return module.takeError();
+  Expected<std::vector<Array>> inputs =
+      arguments.inputs.make(module->get(), arguments.dims.values());
+  if (!inputs)
+    return inputs.takeError();
+  std::vector<knapper_tensor> tensors = tensorsOf(*inputs);
+  knapper_result *made = nullptr;
+  if (Status status = toStatus(knapper_run(module->get(), tensors.data(),
+                                           static_cast<int32_t>(tensors.size()),
+                                           nullptr, 0, &made));
+      !status)
+    return status;
+  ResultPtr result(made);
+  std::vector<NamedTensor> outputs;
+  for (int32_t i = 0; i < knapper_result_num_outputs(result.get()); ++i) {
+    knapper_tensor tensor = {};
+    if (Status status =
+            toStatus(knapper_result_output(result.get(), i, &tensor));
+        !status)
+      return status;
+    Expected<knapper_tensor_info> info = outputInfo(module->get(), i);
+    if (!info)
+      return info.takeError();
+    outputs.emplace_back(info->name, tensor);
+  }
+  if (Status status = write(arguments.outputs, outputs); !status)
+    return status;
+  for (const auto &[name, tensor] : outputs)
+    summarise(name, tensor);
+  return success();
+}
+
+} // namespace
+
+void addRun(CLI::App &app, Session &session) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App *command =
+      app.add_subcommand("run", "Runs a model once on files or random inputs");
+  arguments->model.addTo(*command);
+  arguments->inputs.addTo(*command);
+  arguments->dims.addTo(*command,
+                        "A size of the random inputs; may be repeated");
+  command
+      ->add_option("-o,--output", arguments->outputs,
+                   "FILE.npz for all outputs, NAME=FILE.npy for one, or "
+                   "FILE.npy if there is only one; may be repeated")
+      ->type_name("FILE")
+      ->allow_extra_args(false);
+  command->footer("For example:\n"
+                  "  knapper run model.knap --dim batch=2 --dim seq=16\n"
+                  "  knapper run model.knap -i x=x.npy -o results.npz\n"
+                  "bfloat16 arrays are NumPy's two-byte void: "
+                  "numpy.load(f).view(ml_dtypes.bfloat16)");
+  command->callback([&session, arguments] {
+    session.action = [&session, arguments] { return run(session, *arguments); };
+  });
+}
+
+} // namespace knapper::cli

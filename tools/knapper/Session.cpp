@@ -1,0 +1,166 @@
+#include "tools/knapper/Session.h"
+
+#include <cstdarg>
+#include <cstdio>
+#include <exception>
+#include <new>
+#include <unistd.h>
+
+namespace knapper::cli {
+namespace {
+
+constexpr const char *levelNames[] = {"off", "error", "warning", "info",
+                                      "debug"};
+
+void showLog(void *, knapper_log_level level, const char *text) {
+  fprintf(stderr, "knapper: %s: %s\n", levelNames[level],
+          printable(text, /*lines=*/true).c_str());
+}
+
+int report(const Error &error) {
+  const char *kind = error.kind == ErrorKind::user     ? "error"
+                     : error.kind == ErrorKind::device ? "device error"
+                                                       : "internal error";
+  fprintf(stderr, "knapper: %s: %s\n", kind,
+          printable(error.message(), /*lines=*/true).c_str());
+  return error.kind == ErrorKind::user     ? 1
+         : error.kind == ErrorKind::device ? 2
+                                           : 3;
+}
+
+knapper_log_level levelOf(const std::string &name) {
+  for (int i = 0; i < 5; ++i)
+    if (name == levelNames[i])
+      return static_cast<knapper_log_level>(i);
+  return KNAPPER_LOG_WARNING;
+}
+
+} // namespace
+
+void Session::addOptions(CLI::App &app) {
+  app.add_option("--log-level", logLevelName,
+                 "What is told on stderr: off, error, warning, info, debug")
+      ->check(CLI::IsMember({"off", "error", "warning", "info", "debug"}))
+      ->capture_default_str();
+}
+
+void Session::raiseLogLevel(knapper_log_level level) {
+  if (levelOf(logLevelName) < level)
+    logLevelName = levelNames[level];
+  knapper_set_log_callback(showLog, nullptr, level);
+}
+
+int Session::run() {
+  knapper_log_level level = levelOf(logLevelName);
+  if (level != KNAPPER_LOG_OFF)
+    knapper_set_log_callback(showLog, nullptr, level);
+  int code = 0;
+  try {
+    Status status = action();
+    if (progressShown)
+      progress("", 0, 0);
+    if (!status)
+      code = report(status.error());
+  } catch (const std::bad_alloc &) {
+    code = report(
+        deviceError("out of memory", "", "use smaller inputs, or free memory"));
+  } catch (const std::exception &e) {
+    code = report(internalError(e.what()));
+  }
+  knapper_set_log_callback(nullptr, nullptr, KNAPPER_LOG_OFF);
+  if ((fflush(stdout) != 0 || ferror(stdout)) && code == 0)
+    code = report(deviceError("the results could not be written", "stdout"));
+  return code;
+}
+
+int Session::parsed(const CLI::App &app, const CLI::ParseError &error) {
+  if (error.get_exit_code() == 0)
+    return app.exit(error); // help: to stdout
+  const CLI::App *command = &app;
+  while (!command->get_subcommands().empty())
+    command = command->get_subcommands().front();
+  std::string name = command->get_name();
+  for (const CLI::App *up = command->get_parent(); up; up = up->get_parent())
+    name = up->get_name() + " " + name;
+  return report(userError(error.what(), "command line", name + " --help"));
+}
+
+void Session::progress(const char *phase, int done, int total) {
+  static const bool terminal = isatty(STDERR_FILENO);
+  if (!terminal || logLevelName == "off")
+    return;
+  fputs("\r\033[K", stderr);
+  progressShown = done < total;
+  if (progressShown)
+    fprintf(stderr, "[%d/%d] %s", done + 1, total, phase);
+  fflush(stderr);
+}
+
+Status toStatus(knapper_error *error) {
+  if (!error)
+    return success();
+  Error copy;
+  switch (knapper_error_get_kind(error)) {
+  case KNAPPER_ERROR_USER:
+    copy.kind = ErrorKind::user;
+    break;
+  case KNAPPER_ERROR_DEVICE:
+    copy.kind = ErrorKind::device;
+    break;
+  case KNAPPER_ERROR_INTERNAL:
+    copy.kind = ErrorKind::internal;
+  }
+  copy.what = knapper_error_get_message(error); // where and hint are inside
+  knapper_error_release(error);
+  return copy;
+}
+
+std::string takeString(char *text) {
+  std::string copy = text ? text : "";
+  knapper_string_release(text);
+  return copy;
+}
+
+std::string printable(std::string_view text, bool lines) {
+  std::string shown;
+  for (size_t i = 0; i < text.size(); ++i) {
+    auto c = static_cast<unsigned char>(text[i]);
+    auto next =
+        i + 1 < text.size() ? static_cast<unsigned char>(text[i + 1]) : 0;
+    if ((c == '\n' && lines) || (c >= 0x20 && c != 0x7f && c != 0xc2))
+      shown += text[i];
+    else if (c == 0xc2 && next >= 0x80 && next < 0xa0) // C1 controls in UTF-8
+      shown += format("\\u%04x", text[++i] & 0xff);
+    else if (c == 0xc2)
+      shown += text[i];
+    else
+      shown += format("\\x%02x", c);
+  }
+  return shown;
+}
+
+void print(std::string_view text) {
+  fwrite(text.data(), 1, text.size(), stdout);
+}
+
+std::string bytesText(double bytes) {
+  const char *units[] = {"B", "kB", "MB", "GB", "TB"};
+  int unit = 0;
+  for (; bytes >= 1000 && unit < 4; ++unit)
+    bytes /= 1000;
+  return unit ? format("%.1f %s", bytes, units[unit]) : format("%.0f B", bytes);
+}
+
+std::string format(const char *pattern, ...) {
+  va_list arguments, again;
+  va_start(arguments, pattern);
+  va_copy(again, arguments);
+  int size = vsnprintf(nullptr, 0, pattern, arguments);
+  va_end(arguments);
+  std::string text(size > 0 ? size : 0, '\0');
+  vsnprintf(text.data(), text.size() + 1, pattern, again);
+  va_end(again);
+  return text;
+}
+
+} // namespace knapper::cli

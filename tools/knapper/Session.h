@@ -1,0 +1,77 @@
+//===- Session.h - What the commands of the tool share --------------------===//
+//
+// Results go to stdout, everything else to stderr. Exit codes: 0 done, 1 the
+// user's model, files or arguments, 2 the machine, 3 a defect of Knapper.
+//
+//===----------------------------------------------------------------------===//
+#pragma once
+
+#include "knapper/knapper.h"
+#include "runtime/base/Error.h"
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace knapper::cli {
+
+/// The parsed command: parsing sets `action`, run() does it.
+class Session {
+public:
+  /// --log-level, for every command.
+  void addOptions(CLI::App &app);
+  /// Does the action; returns the exit code.
+  int run();
+  /// Help or version asked for, or an error of the command line.
+  int parsed(const CLI::App &app, const CLI::ParseError &error);
+
+  /// "[2/8] simplify" on stderr if that is a terminal; done == total clears it.
+  void progress(const char *phase, int done, int total);
+  /// Messages of at least this level are shown from now on.
+  void raiseLogLevel(knapper_log_level level);
+
+  std::function<Status()> action;
+
+private:
+  std::string logLevelName = "warning";
+  bool progressShown = false;
+};
+
+/// Adds a command to the tool: one function a file.
+using AddCommand = void(CLI::App &app, Session &session);
+AddCommand addCompile, addRun, addBench, addExplain, addInspect, addDevices,
+    addCache, addVersion, addCompletion;
+
+/// The error of a C API call, which is released.
+Status toStatus(knapper_error *error);
+/// A string of the C API, which is released.
+std::string takeString(char *text);
+
+/// Text of models and files as a terminal may print it: control characters are
+/// shown, not obeyed. Line breaks stay when `lines` is set.
+std::string printable(std::string_view text, bool lines = false);
+/// Writes to stdout.
+void print(std::string_view text);
+/// "12.3 MB".
+std::string bytesText(double bytes);
+/// printf into a string.
+std::string format(const char *pattern, ...)
+    __attribute__((format(printf, 1, 2)));
+
+struct ModuleRelease {
+  void operator()(knapper_module *module) const {
+    knapper_module_release(module);
+  }
+};
+using ModulePtr = std::unique_ptr<knapper_module, ModuleRelease>;
+struct ResultRelease {
+  void operator()(knapper_result *result) const {
+    knapper_result_release(result);
+  }
+};
+using ResultPtr = std::unique_ptr<knapper_result, ResultRelease>;
+
+} // namespace knapper::cli
