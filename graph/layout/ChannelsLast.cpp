@@ -5,7 +5,6 @@
 #include "graph/simplify/Simplify.h"
 #include "mlir/IR/Dominance.h"
 #include "mlir/Transforms/CSE.h"
-#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 
 using namespace mlir;
 using namespace knapper;
@@ -239,10 +238,7 @@ LogicalResult knapper::useChannelsLast(func::FuncOp function) {
   populateMovementPatterns(patterns, /*sinkTransposes=*/true);
   populateDotPatterns(patterns);
   populateChannelsLastPatterns(patterns);
-  GreedyRewriteConfig config;
-  config.setRegionSimplificationLevel(GreedySimplifyRegionLevel::Disabled);
-  if (failed(applyPatternsGreedily(function, std::move(patterns), config)))
-    return function.emitError("layout does not reach a fixed point");
+  rewrite(function, std::move(patterns));
   IRRewriter rewriter(function.getContext());
   DominanceInfo dominance(function);
   eliminateCommonSubExpressions(rewriter, dominance, function);

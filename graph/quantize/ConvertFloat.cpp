@@ -3,7 +3,6 @@
 #include "graph/quantize/Passes.h"
 #include "graph/simplify/Match.h"
 #include "graph/simplify/Simplify.h"
-#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 #include "llvm/ADT/MapVector.h"
 
 using namespace mlir;
@@ -123,10 +122,8 @@ LogicalResult knapper::convertFloat(func::FuncOp function, FloatType type) {
   RewritePatternSet patterns(function.getContext());
   patterns.add(narrowBeforeMovement);
   populateAlgebraPatterns(patterns);
-  GreedyRewriteConfig config;
-  config.setRegionSimplificationLevel(GreedySimplifyRegionLevel::Disabled);
-  if (failed(applyPatternsGreedily(function, std::move(patterns), config)) ||
-      failed(simplify(function)))
+  rewrite(function, std::move(patterns));
+  if (failed(simplify(function)))
     return failure();
   converter.narrowed.clear();
   function.walk([&](ConvertOp op) {

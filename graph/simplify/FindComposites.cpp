@@ -3,7 +3,6 @@
 #include "graph/simplify/Passes.h"
 #include "graph/simplify/Simplify.h"
 #include "ir/tensor/Dialect.h"
-#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 
 using namespace mlir;
 using namespace knapper;
@@ -21,11 +20,8 @@ LogicalResult knapper::findComposites(func::FuncOp function) {
   populateNormalisationPatterns(patterns);
   populateRopePatterns(patterns);
   populateAttentionPatterns(patterns);
-  GreedyRewriteConfig config;
-  config.setRegionSimplificationLevel(GreedySimplifyRegionLevel::Disabled);
-  config.setUseTopDownTraversal(true); // softmax before the attention around it
-  if (failed(applyPatternsGreedily(function, std::move(patterns), config)))
-    return function.emitError("find-composites does not reach a fixed point");
+  rewrite(function,
+          std::move(patterns)); // softmax before the attention around it
   return simplify(function);
 }
 

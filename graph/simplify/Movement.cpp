@@ -288,10 +288,6 @@ static LogicalResult simplifyConcat(ConcatOp op, PatternRewriter &rewriter) {
   return success();
 }
 
-namespace knapper {
-void populateSinkPatterns(RewritePatternSet &patterns, bool sinkTransposes);
-}
-
 void knapper::populateMovementPatterns(RewritePatternSet &patterns,
                                        bool sinkTransposes) {
   patterns.add(broadcastOfUnits);

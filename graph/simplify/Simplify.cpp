@@ -14,6 +14,18 @@ namespace knapper {
 #include "graph/simplify/Passes.h.inc"
 } // namespace knapper
 
+void knapper::rewrite(func::FuncOp function,
+                      const FrozenRewritePatternSet &patterns) {
+  int64_t ops = 0;
+  function.walk([&](Operation *) { ++ops; });
+  GreedyRewriteConfig config;
+  config.setRegionSimplificationLevel(GreedySimplifyRegionLevel::Disabled);
+  config.setUseTopDownTraversal(true);
+  config.setMaxNumRewrites(1000 + 200 * ops);
+  if (failed(applyPatternsGreedily(function, patterns, config)))
+    function.emitRemark("rewriting stopped before a fixed point");
+}
+
 LogicalResult knapper::simplify(func::FuncOp function) {
   RewritePatternSet patterns(function.getContext());
   populateAlgebraPatterns(patterns);
@@ -21,12 +33,9 @@ LogicalResult knapper::simplify(func::FuncOp function) {
   populateDotPatterns(patterns);
   populateIndexPatterns(patterns);
   FrozenRewritePatternSet frozen(std::move(patterns));
-  GreedyRewriteConfig config;
-  config.setRegionSimplificationLevel(GreedySimplifyRegionLevel::Disabled);
   // Equal values made equal let more patterns match (x * x, shared masks).
   for (int round = 0; round < 2; ++round) {
-    if (failed(applyPatternsGreedily(function, frozen, config)))
-      return function.emitError("simplify does not reach a fixed point");
+    rewrite(function, frozen);
     IRRewriter rewriter(function.getContext());
     DominanceInfo dominance(function);
     bool changed = false;

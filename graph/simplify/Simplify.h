@@ -21,6 +21,7 @@
 #pragma once
 
 #include "mlir/IR/PatternMatch.h"
+#include "mlir/Rewrite/FrozenRewritePatternSet.h"
 
 namespace mlir::func {
 class FuncOp;
@@ -35,10 +36,19 @@ void populateAlgebraPatterns(mlir::RewritePatternSet &patterns);
 /// (the layout pass).
 void populateMovementPatterns(mlir::RewritePatternSet &patterns,
                               bool sinkTransposes = false);
+/// The part of them that moves below elementwise ops.
+void populateSinkPatterns(mlir::RewritePatternSet &patterns,
+                          bool sinkTransposes);
 /// Movement into the operands of ts.dot and below it.
 void populateDotPatterns(mlir::RewritePatternSet &patterns);
 /// Gathers and comparisons whose indices are affine in the position.
 void populateIndexPatterns(mlir::RewritePatternSet &patterns);
+
+/// Rewrites to a fixed point, top down; dead ops go. The number of rewrites is
+/// bounded by the size of the function: should patterns undo each other, a
+/// remark says so and the function is what they left, still valid.
+void rewrite(mlir::func::FuncOp function,
+             const mlir::FrozenRewritePatternSet &patterns);
 
 /// All of the above to a fixed point, then common subexpressions.
 mlir::LogicalResult simplify(mlir::func::FuncOp function);

@@ -192,10 +192,6 @@ static LogicalResult splatConstant(ConstantOp op, PatternRewriter &rewriter) {
   return success();
 }
 
-namespace knapper {
-void populateSinkPatterns(RewritePatternSet &patterns, bool sinkTransposes);
-}
-
 void knapper::populateSinkPatterns(RewritePatternSet &patterns,
                                    bool sinkTransposes) {
   patterns.add(splatConstant);
