@@ -30,7 +30,7 @@ def is_elf(path: Path) -> bool:
 def collect(build: Path, tree: Path) -> None:
     """Fills the tree: what CMake installs, the Python package, the notices."""
     subprocess.run(
-        ["cmake", "--install", str(build), "--prefix", str(tree)],
+        ["cmake", "--install", str(build), "--strip", "--prefix", str(tree)],
         check=True,
         stdout=subprocess.DEVNULL,
     )

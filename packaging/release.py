@@ -63,6 +63,14 @@ def complaints(binary: Path) -> list[str]:
     return found
 
 
+def stripped(binary: Path, folder: Path) -> Path:
+    """A copy of a binary without symbols that only a debugger reads."""
+    folder.mkdir(parents=True, exist_ok=True)
+    target = folder / f".{binary.name}.stripped"
+    subprocess.run(["strip", "-o", str(target), str(binary)], check=True)
+    return target
+
+
 def check(binaries: list[Path]) -> None:
     """Stops the packaging when a binary cannot be shipped."""
     found = [text for binary in binaries for text in complaints(binary)]

@@ -16,7 +16,7 @@ import hashlib
 import zipfile
 from pathlib import Path
 
-from release import ROOT, check, notices, version
+from release import ROOT, check, notices, stripped, version
 
 TAG = "py3-none-manylinux_2_34_x86_64"
 DATE = (2020, 1, 1, 0, 0, 0)
@@ -48,6 +48,7 @@ def licence_files() -> list[tuple[str, Path]]:
 
 
 def build(library: Path, out: Path) -> Path:
+    library = stripped(library, out)
     check([library])
     name = f"knapper-{version()}"
     info = f"{name}.dist-info"
@@ -73,7 +74,6 @@ def build(library: Path, out: Path) -> Path:
     record.append(f"{info}/RECORD,,")
     files.append((f"{info}/RECORD", ("\n".join(record) + "\n").encode()))
 
-    out.mkdir(parents=True, exist_ok=True)
     target = out / f"{name}-{TAG}.whl"
     temporary = target.with_suffix(".tmp")
     with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as z:
@@ -83,6 +83,7 @@ def build(library: Path, out: Path) -> Path:
             entry.external_attr = (0o755 if path.endswith(".so") else 0o644) << 16
             z.writestr(entry, data)
     temporary.rename(target)
+    library.unlink()
     return target
 
 
