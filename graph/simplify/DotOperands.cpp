@@ -105,6 +105,63 @@ static LogicalResult dotOfReshape(DotOp op, PatternRewriter &rewriter) {
   return success();
 }
 
+/// Products whose batch dims were merged on both sides (attention as [B*H, S,
+/// D]) keep them apart: the merge comes after the product.
+static LogicalResult dotOfMergedBatches(DotOp op, PatternRewriter &rewriter) {
+  ReshapeOp reshapes[2];
+  SmallVector<DimGroup> groups[2];
+  for (unsigned side : {0, 1}) {
+    reshapes[side] = op->getOperand(side).getDefiningOp<ReshapeOp>();
+    if (!reshapes[side])
+      return failure();
+    auto found = reshapeGroups(dimsOf(reshapes[side].getInput()),
+                               dimsOf(reshapes[side].getResult()));
+    if (!found)
+      return failure();
+    groups[side] = *found;
+  }
+  auto groupOf = [&](unsigned side, int64_t dim) {
+    return *llvm::find_if(groups[side], [&](const DimGroup &group) {
+      return group.outBegin <= dim && dim < group.outEnd;
+    });
+  };
+  ArrayRef<int64_t> batch[2] = {op.getLhsBatch(), op.getRhsBatch()};
+  ArrayRef<int64_t> contract[2] = {op.getLhsContract(), op.getRhsContract()};
+  // Dims beside the batch stay as they are.
+  for (unsigned side : {0, 1})
+    for (const DimGroup &group : groups[side])
+      if (!group.isSame() && !(group.outSize() == 1 && group.inSize() > 1 &&
+                               llvm::is_contained(batch[side], group.outBegin)))
+        return failure();
+  bool merges = false;
+  SmallVector<int64_t> newBatch[2], newContract[2];
+  for (auto [left, right] : llvm::zip(batch[0], batch[1])) {
+    DimGroup a = groupOf(0, left), b = groupOf(1, right);
+    if (a.inSize() != b.inSize())
+      return failure();
+    for (unsigned i = 0; i < a.inSize(); ++i) {
+      if (!(dimOf(reshapes[0].getInput(), a.inBegin + i) ==
+            dimOf(reshapes[1].getInput(), b.inBegin + i)))
+        return failure();
+      newBatch[0].push_back(a.inBegin + i);
+      newBatch[1].push_back(b.inBegin + i);
+    }
+    merges |= a.inSize() > 1;
+  }
+  if (!merges)
+    return failure();
+  for (unsigned side : {0, 1})
+    for (int64_t dim : contract[side])
+      newContract[side].push_back(groupOf(side, dim).inBegin);
+  Value dot =
+      DotOp::create(rewriter, op.getLoc(), reshapes[0].getInput(),
+                    reshapes[1].getInput(), newBatch[0], newBatch[1],
+                    newContract[0], newContract[1], op.getResultTypeAttr());
+  rewriter.replaceOp(
+      op, makeReshape(rewriter, op.getLoc(), dot, dimsOf(op.getResult())));
+  return success();
+}
+
 /// Weights stand on the right: dot(w, x) is the transpose of dot(x, w).
 static LogicalResult weightsOnTheRight(DotOp op, PatternRewriter &rewriter) {
   if (!op.getLhsBatch().empty() || !isPackedConstant(op.getLhs()) ||
@@ -129,5 +186,6 @@ static LogicalResult weightsOnTheRight(DotOp op, PatternRewriter &rewriter) {
 void knapper::populateDotPatterns(RewritePatternSet &patterns) {
   patterns.add(dotOfTranspose);
   patterns.add(dotOfReshape);
+  patterns.add(dotOfMergedBatches);
   patterns.add(weightsOnTheRight);
 }

@@ -177,6 +177,47 @@ struct SinkTranspose : OpInterfaceRewritePattern<ElementwiseOpInterface> {
 
 } // namespace
 
+/// softmax(reshape(x)) and layer_norm(reshape(x)), when the reshape leaves the
+/// dims alone that they work along.
+static LogicalResult softmaxOfReshape(SoftmaxOp op, PatternRewriter &rewriter) {
+  auto reshape = op.getInput().getDefiningOp<ReshapeOp>();
+  if (!reshape)
+    return failure();
+  auto groups =
+      reshapeGroups(dimsOf(reshape.getInput()), dimsOf(reshape.getResult()));
+  if (!groups)
+    return failure();
+  for (const DimGroup &group : *groups)
+    if (group.isSame() && group.outBegin == op.getDim()) {
+      Value softmax =
+          SoftmaxOp::create(rewriter, op.getLoc(), reshape.getInput(),
+                            static_cast<int64_t>(group.inBegin), op.getLog());
+      rewriter.replaceOp(op, makeReshape(rewriter, op.getLoc(), softmax,
+                                         dimsOf(op.getResult())));
+      return success();
+    }
+  return failure();
+}
+
+static LogicalResult layerNormOfReshape(LayerNormOp op,
+                                        PatternRewriter &rewriter) {
+  auto reshape = op.getInput().getDefiningOp<ReshapeOp>();
+  if (!reshape)
+    return failure();
+  SmallVector<Dim> in = dimsOf(reshape.getInput()),
+                   out = dimsOf(reshape.getResult());
+  size_t normalised = out.size() - op.getDim();
+  if (in.size() <= normalised || ArrayRef<Dim>(in).take_back(normalised) !=
+                                     ArrayRef<Dim>(out).take_back(normalised))
+    return failure();
+  Value norm = LayerNormOp::create(
+      rewriter, op.getLoc(), reshape.getInput(), op.getScale(), op.getBias(),
+      rewriter.getI64IntegerAttr(in.size() - normalised), op.getEpsilonAttr(),
+      op.getRmsAttr());
+  rewriter.replaceOp(op, makeReshape(rewriter, op.getLoc(), norm, out));
+  return success();
+}
+
 /// A constant of equal elements is one element, broadcast.
 static LogicalResult splatConstant(ConstantOp op, PatternRewriter &rewriter) {
   auto type = cast<RankedTensorType>(op.getType());
@@ -195,6 +236,8 @@ static LogicalResult splatConstant(ConstantOp op, PatternRewriter &rewriter) {
 void knapper::populateSinkPatterns(RewritePatternSet &patterns,
                                    bool sinkTransposes) {
   patterns.add(splatConstant);
+  patterns.add(softmaxOfReshape);
+  patterns.add(layerNormOfReshape);
   patterns.add<SinkBroadcast, SinkReshape>(patterns.getContext());
   patterns.add<SinkTranspose>(patterns.getContext(), sinkTransposes);
 }

@@ -154,3 +154,27 @@ func.func @groups(%q: !q, %k: !g, %v: !g) -> !q {
   %out = ts.dot %p, %v4 batch [0, 1] x [0, 1] contract [3] x [2] : !s, !q
   return %out : !q
 }
+
+!q3 = tensor<?x?x8xf32, #ts.dims<"4*b", "s", 8>>
+!s3 = tensor<?x?x?xf32, #ts.dims<"4*b", "s", "s">>
+!added = tensor<?x1x?x?xf32, #ts.dims<"b", 1, "s", "s">>
+
+// Heads merged into the batch, with a mask that is added in four dims.
+// CHECK-LABEL: @merged_heads
+// CHECK-NEXT: %[[A:.*]] = ts.attention %arg0, %arg1, %arg2 mask %arg3 : {{.*}} scale 1.0
+// CHECK-NEXT: %[[R:.*]] = ts.reshape %[[A]]
+// CHECK-NEXT: return %[[R]]
+func.func @merged_heads(%q: !q, %k: !q, %v: !q, %mask: !added) -> !q3 {
+  %q3 = ts.reshape %q : !q to !q3
+  %k3 = ts.reshape %k : !q to !q3
+  %v3 = ts.reshape %v : !q to !q3
+  %kt = ts.transpose %k3 [0, 2, 1] : !q3
+  %scores = ts.dot %q3, %kt batch [0] x [0] contract [2] x [1] : !q3, !k3t
+  %four = ts.reshape %scores : !s3 to !s
+  %mb = ts.broadcast %mask [0, 1, 2, 3] : !added to !s
+  %masked = ts.add %four, %mb : !s
+  %three = ts.reshape %masked : !s to !s3
+  %p = ts.softmax %three dim 2 : !s3
+  %out = ts.dot %p, %v3 batch [0] x [0] contract [2] x [1] : !s3, !q3
+  return %out : !q3
+}
