@@ -95,7 +95,7 @@ LogicalResult importRange(Node &n) {
     if ((*c)[0] == 0 || !(steps < 1e12))
       return n.fail("has delta " + std::to_string((*c)[0]),
                     "give a delta other than 0");
-    count = n.dim(std::max<int64_t>(0, static_cast<int64_t>(steps)));
+    count = n.dim(static_cast<int64_t>(std::max(0.0, steps)));
   } else {
     std::optional<SmallVector<Dim>> a = n.sizes(n[0], "start"),
                                     b = n.sizes(n[1], "limit");

@@ -93,7 +93,9 @@ LogicalResult importOneHot(Node &n) {
       return failure();
     depth.emplace();
     for (double value : *number)
-      depth->push_back(n.dim(static_cast<int64_t>(value)));
+      depth->push_back(n.dim(value >= 0 && value < 1e12
+                                 ? static_cast<int64_t>(value)
+                                 : -1)); // refused as a dim
   } else {
     depth = n.sizes(n[1], "depth");
   }

@@ -162,6 +162,10 @@ LogicalResult importPad(Node &n) {
     Dim cutBefore = n.dim(0), cutAfter = n.dim(0);
     auto split = [&](Dim &pad, Dim &cut) {
       std::optional<int64_t> number = pad.asConstant();
+      if (number && std::abs(static_cast<double>(*number)) > 1e12) {
+        (void)n.fail("has a pad of " + Twine(*number), "give a smaller pad");
+        return false;
+      }
       if (number && *number < 0) {
         cut = pad * -1;
         pad = n.dim(0);
@@ -170,7 +174,9 @@ LogicalResult importPad(Node &n) {
       return number.has_value() || n.importer.assumeAtLeast(pad, 0);
     };
     if (!split(before, cutBefore) || !split(after, cutAfter))
-      return n.unsupported("cannot tell whether a pad is negative");
+      return n.failed()
+                 ? failure()
+                 : n.unsupported("cannot tell whether a pad is negative");
     if (!cutBefore.isConstant(0) || !cutAfter.isConstant(0)) {
       Dim left = ts::dimOf(n[0], axis) - cutBefore - cutAfter;
       if (left.asConstant() && *left.asConstant() < 0)
