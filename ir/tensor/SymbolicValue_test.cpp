@@ -41,7 +41,7 @@ struct SymbolicValueTest : testing::Test {
 };
 
 constexpr StringRef sizes = R"(
-  %b = ts.size #ts.dim<"batch"> : tensor<i64>
+  %b = ts.size <"batch"> : tensor<i64>
   %b1 = ts.reshape %b : tensor<i64> to tensor<1xi64>
   %c = ts.constant dense<[12, 64]> : tensor<2xi64>
 )";
