@@ -14,9 +14,7 @@ export CCACHE_DIR ?= $(CURDIR)/.cache/ccache
 
 .PHONY: demo test bundle wheel bench build models setup setup-test format clean
 
-demo: setup
-	cmake --preset dev
-	cmake --build --preset dev -j $(JOBS) --target knapper knapper_cli
+demo: setup build
 	$(PYTHON) examples/embed/embed.py
 
 test: setup-test build models
@@ -24,7 +22,7 @@ test: setup-test build models
 
 bundle: setup
 	cmake --preset release
-	cmake --build --preset release -j $(JOBS) --target knapper knapper_rt knapper_cli
+	cmake --build --preset release -j $(JOBS)
 	$(PYTHON) packaging/bundle.py --build build/release --out dist
 	$(PYTHON) packaging/verify.py --bundle dist/knapper-*-linux-x86_64.tar.xz
 

@@ -2,6 +2,7 @@
 #include "compiler/pipeline/Compile.h"
 #include "capi/Handles.h"
 #include "compiler/report/Html.h"
+#include "compiler/verify/Verify.h"
 #include "frontends/onnx/Inspect.h"
 #include "runtime/module/Artefact.h"
 
@@ -151,5 +152,97 @@ knapper_error *knapper_explain(const knapper_module *module, char **html) {
       return copy;
     }
     return capi::copyString(reportHtml(description), html);
+  });
+}
+
+namespace {
+
+/// Loads, runs and copies out: what verification asks of a runtime.
+Expected<std::vector<ts::HostTensor>>
+runOnce(int fd, const std::vector<ts::HostTensor> &inputs) {
+  auto loaded = Artefact::loadFd(fd, "memory");
+  if (!loaded)
+    return loaded.takeError();
+  auto take = [](knapper_error *error) {
+    Error copy = error->error;
+    knapper_error_release(error);
+    return copy;
+  };
+  knapper_module *opened = nullptr;
+  if (Status status = capi::openModule(std::move(*loaded), nullptr, &opened);
+      !status)
+    return status.takeError();
+  std::unique_ptr<knapper_module, void (*)(knapper_module *)> module(
+      opened, knapper_module_release);
+  std::vector<knapper_tensor> views;
+  for (const ts::HostTensor &tensor : inputs)
+    views.push_back({const_cast<uint8_t *>(tensor.data()), tensor.bytes(),
+                     static_cast<knapper_dtype>(tensor.dtype()),
+                     static_cast<int32_t>(tensor.rank()),
+                     tensor.dims().data()});
+  knapper_result *made = nullptr;
+  if (knapper_error *error =
+          knapper_run(module.get(), views.data(),
+                      static_cast<int32_t>(views.size()), nullptr, 0, &made))
+    return take(error);
+  std::unique_ptr<knapper_result, void (*)(knapper_result *)> result(
+      made, knapper_result_release);
+  std::vector<ts::HostTensor> outputs;
+  for (int32_t i = 0; i < knapper_result_num_outputs(made); ++i) {
+    knapper_tensor tensor;
+    if (knapper_error *error = knapper_result_output(made, i, &tensor))
+      return take(error);
+    ts::HostTensor copy = ts::HostTensor::allocate(
+        static_cast<DType>(tensor.dtype),
+        llvm::ArrayRef<int64_t>(tensor.shape,
+                                static_cast<size_t>(tensor.rank)));
+    if (copy.bytes() > 0)
+      memcpy(copy.mutableData(), tensor.data, copy.bytes());
+    outputs.push_back(std::move(copy));
+  }
+  return outputs;
+}
+
+} // namespace
+
+knapper_error *knapper_verify(const knapper_compile_options *given,
+                              const knapper_tensor *inputs, int32_t num_inputs,
+                              char **json) {
+  return capi::guarded([&]() -> Status {
+    const char *function = "knapper_verify";
+    if (!json || !given || num_inputs < 0 || (num_inputs > 0 && !inputs))
+      return userError("an argument is NULL or the number of inputs negative",
+                       function);
+    *json = nullptr;
+    auto options = readCompileOptions(given, function);
+    if (!options)
+      return options.takeError();
+    auto input = readInput(*options, function);
+    if (!input)
+      return input.takeError();
+    auto settings = readSettings(*options, function);
+    if (!settings)
+      return settings.takeError();
+    std::vector<ts::HostTensor> tensors;
+    for (int32_t i = 0; i < num_inputs; ++i) {
+      const knapper_tensor &tensor = inputs[i];
+      std::string where = "input " + std::to_string(i);
+      if (tensor.rank < 0 || (tensor.rank > 0 && !tensor.shape) ||
+          tensor.dtype < 0 || tensor.dtype > KNAPPER_I64)
+        return userError("is not a tensor", where);
+      llvm::ArrayRef<int64_t> dims(tensor.shape,
+                                   static_cast<size_t>(tensor.rank));
+      auto dtype = static_cast<DType>(tensor.dtype);
+      std::optional<int64_t> count = ts::elementCountOf(dims);
+      if (!count ||
+          static_cast<uint64_t>(*count) > tensor.bytes / byteSize(dtype))
+        return userError("has fewer bytes than its shape needs", where);
+      tensors.push_back(ts::HostTensor::borrow(dtype, dims, tensor.data));
+    }
+    Expected<VerifyReport> report =
+        verifyModel(*input, *settings, tensors, runOnce);
+    if (!report)
+      return report.takeError();
+    return capi::copyString(report->json(), json);
   });
 }

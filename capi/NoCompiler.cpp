@@ -36,3 +36,10 @@ knapper_error *knapper_explain(const knapper_module *, char **html) {
     *html = nullptr;
   return noCompiler("knapper_explain");
 }
+
+knapper_error *knapper_verify(const knapper_compile_options *,
+                              const knapper_tensor *, int32_t, char **json) {
+  if (json)
+    *json = nullptr;
+  return noCompiler("knapper_verify");
+}

@@ -101,8 +101,11 @@ Value LoopBuilder::multiplyAdd(Value sum, Value a, Value x) {
   int64_t width = isa<VectorType>(sum.getType()) ? lanes : 0;
   a = e.widen(a, width);
   x = e.widen(x, width);
-  if (isa<FloatType>(accumulator))
-    return vector::FMAOp::create(b, e.location, a, x, sum);
+  if (isa<FloatType>(accumulator)) {
+    if (width)
+      return vector::FMAOp::create(b, e.location, a, x, sum);
+    return math::FmaOp::create(b, e.location, a, x, sum); // a 0-d result
+  }
   return arith::AddIOp::create(b, e.location, sum,
                                arith::MulIOp::create(b, e.location, a, x));
 }

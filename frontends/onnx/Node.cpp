@@ -2,7 +2,6 @@
 #include "frontends/onnx/Tensors.h"
 #include "runtime/base/Checked.h"
 #include "mlir/IR/Verifier.h"
-#include <algorithm>
 #include <cmath>
 
 using namespace mlir;
@@ -254,9 +253,7 @@ Value Node::scalar(double value, Type element) {
                    APFloat::rmNearestTiesToEven, &lost);
     return constant(DenseElementsAttr::get(type, number));
   }
-  // Outside the integers the cast has no meaning.
-  double bounded = std::isnan(value) ? 0 : std::clamp(value, -9e18, 9e18);
-  return integerScalar(static_cast<int64_t>(bounded), element);
+  return integerScalar(static_cast<int64_t>(value), element);
 }
 
 Value Node::integerScalar(int64_t value, Type element) {

@@ -237,6 +237,16 @@ knapper_inspect(const knapper_compile_options *options, char **json);
 KNAPPER_API knapper_error *knapper_explain(const knapper_module *module,
                                            char **html);
 
+/* Compiles the model, runs it on the inputs (num_inputs in the order of the
+ * signature), and checks every kernel against a slow evaluation in double
+ * precision on the very values that the kernel read. Release *json with
+ * knapper_string_release:
+ * {"kernels": [{"origin", "hero", "error", "bound", "passed", "worst"}],
+ * "first_divergent": index or null}. A kernel that diverges is no error. */
+KNAPPER_API knapper_error *
+knapper_verify(const knapper_compile_options *options,
+               const knapper_tensor *inputs, int32_t num_inputs, char **json);
+
 /* ---- devices ---- */
 /* JSON: [{"device": "cpu", "name", "isa", "cores", "fma_gflops", "copy_gbps",
  * ...}]. measure != 0 measures the peaks (a second; cached per machine). */

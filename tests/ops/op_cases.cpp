@@ -1,11 +1,11 @@
 // Runs the op cases: the reference evaluator, and compiled code against it.
-//   op_cases cases.json [--filter TEXT] [--dump FOLDER]
 #include "ir/tensor/Dialect.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Parser/Parser.h"
 #include "runtime/base/Text.h"
 #include "tests/ops/Cases.h"
-#include "llvm/Support/CommandLine.h"
+#include "tests/ops/Compiled.h"
+#include "llvm/ADT/ScopeExit.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/raw_ostream.h"
 #include <fstream>
@@ -17,20 +17,63 @@ using namespace knapper::opcases;
 
 namespace {
 
-llvm::cl::opt<std::string> listPath(llvm::cl::Positional, llvm::cl::Required,
-                                    llvm::cl::desc("cases.json"));
-llvm::cl::opt<std::string>
-    filter("filter", llvm::cl::desc("Only cases whose name has this text"));
-llvm::cl::opt<std::string>
-    dumpFolder("dump", llvm::cl::desc("Write inputs and reference results "
-                                      "into this folder"));
+/// The command line. Linking resets LLVM's registered options, so that these
+/// are read by hand.
+struct Arguments {
+  std::string list, filter, dump, isa, results;
+  bool speed = false;
+  unsigned part = 0, parts = 1;
+};
+
+constexpr const char *usage =
+    "op_cases cases.json [options]\n"
+    "  --filter TEXT   only cases whose name has this text\n"
+    "  --dump FOLDER   write inputs and reference results\n"
+    "  --isa NAME      compile for it, run, compare with the reference\n"
+    "  --speed         measure the cases that name a size for it instead\n"
+    "  --results FILE  write what became of each case, as JSON\n"
+    "  --part I --parts N   every Nth case, from the Ith\n";
+
+std::optional<Arguments> parse(int argc, char **argv) {
+  Arguments arguments;
+  for (int i = 1; i < argc; ++i) {
+    StringRef argument = argv[i];
+    if (argument == "--speed") {
+      arguments.speed = true;
+      continue;
+    }
+    if (!argument.starts_with("--")) {
+      arguments.list = argument.str();
+      continue;
+    }
+    if (++i == argc)
+      return std::nullopt;
+    StringRef value = argv[i];
+    if (argument == "--filter")
+      arguments.filter = value.str();
+    else if (argument == "--dump")
+      arguments.dump = value.str();
+    else if (argument == "--isa")
+      arguments.isa = value.str();
+    else if (argument == "--results")
+      arguments.results = value.str();
+    else if (argument == "--part"    ? value.getAsInteger(10, arguments.part)
+             : argument == "--parts" ? value.getAsInteger(10, arguments.parts)
+                                     : true)
+      return std::nullopt;
+  }
+  if (arguments.list.empty() || arguments.parts == 0 ||
+      (arguments.speed && arguments.isa.empty()))
+    return std::nullopt;
+  return arguments;
+}
 
 /// Writes tensors one after the other into a file of its own, and describes
 /// them.
-llvm::json::Value dump(const std::string &file,
+llvm::json::Value dump(const std::string &folder, const std::string &file,
                        ArrayRef<ts::HostTensor> tensors) {
   llvm::json::Array list;
-  std::ofstream out(dumpFolder + "/" + file, std::ios::binary);
+  std::ofstream out(folder + "/" + file, std::ios::binary);
   for (const ts::HostTensor &tensor : tensors) {
     out.write(reinterpret_cast<const char *>(tensor.data()),
               static_cast<std::streamsize>(tensor.bytes()));
@@ -79,12 +122,17 @@ std::vector<std::string> opsWithoutCase(MLIRContext &context,
 } // namespace
 
 int main(int argc, char **argv) {
-  llvm::cl::ParseCommandLineOptions(argc, argv, "runs the op cases\n");
-  Expected<std::vector<OpCase>> cases = readCases(listPath);
+  std::optional<Arguments> arguments = parse(argc, argv);
+  if (!arguments) {
+    llvm::errs() << usage;
+    return 2;
+  }
+  Expected<std::vector<OpCase>> cases = readCases(arguments->list);
   if (!cases) {
     llvm::errs() << cases.error().message() << "\n";
-    return 1;
+    return 2;
   }
+  bool speed = arguments->speed;
   MLIRContext context;
   context.loadDialect<ts::TsDialect, func::FuncDialect>();
   unsigned failures = 0, runs = 0, count = 0;
@@ -92,15 +140,25 @@ int main(int argc, char **argv) {
     llvm::errs() << op << ": no case in tests/ops/cases.py\n";
     ++failures;
   }
-  llvm::json::Array manifest;
+  llvm::json::Array manifest, outcomes;
+  unsigned unsupported = 0, index = 0;
   for (const OpCase &opCase : *cases) {
-    if (!StringRef(opCase.name).contains(filter))
+    if (!StringRef(opCase.name).contains(arguments->filter) ||
+        index++ % arguments->parts != arguments->part)
+      continue;
+    if (speed && opCase.speed.empty())
       continue;
     ++count;
+    std::string outcome = "passed";
     auto fail = [&](const std::string &what) {
       llvm::errs() << opCase.name << ": " << what << "\n";
+      outcome = "failed: " + what;
       ++failures;
     };
+    llvm::scope_exit finish([&] {
+      outcomes.push_back(
+          llvm::json::Object{{"name", opCase.name}, {"outcome", outcome}});
+    });
     OwningOpRef<ModuleOp> module =
         parseSourceString<ModuleOp>(opCase.mlir, &context);
     if (!module) {
@@ -110,11 +168,39 @@ int main(int argc, char **argv) {
     if (!survivesText(*module))
       fail("changes when it is printed and parsed");
     func::FuncOp function = *module->getOps<func::FuncOp>().begin();
-    for (const Sizes &sizes : opCase.sizes) {
+    std::optional<Compiled> compiled;
+    if (!arguments->isa.empty()) {
+      Expected<Compiled> made = Compiled::compile(opCase.mlir, arguments->isa);
+      if (!made && (made.error().kind == ErrorKind::user ||
+                    made.error().what.find("no schedule serves") !=
+                        std::string::npos)) {
+        // Refused in words: a gap of the matrix, not a wrong answer.
+        outcome = "unsupported: " + made.error().what;
+        ++unsupported;
+        continue;
+      }
+      if (!made) {
+        fail("compile: " + made.error().message());
+        continue;
+      }
+      compiled.emplace(std::move(*made));
+    }
+    for (const Sizes &sizes : speed ? opCase.speed : opCase.sizes) {
       ++runs;
       auto inputs = makeInputs(opCase, function, sizes);
       if (!inputs) {
         fail(inputs.error().message());
+        continue;
+      }
+      if (speed) {
+        Expected<double> seconds = compiled->time(*inputs, 20);
+        if (!seconds) {
+          fail(sizesText(sizes) + ": " + seconds.error().message());
+          continue;
+        }
+        llvm::outs() << llvm::formatv("{0,-32} {1,-20} {2,10:F1} us\n",
+                                      opCase.name, sizesText(sizes),
+                                      *seconds * 1e6);
         continue;
       }
       ts::EvaluateContext state;
@@ -125,22 +211,40 @@ int main(int argc, char **argv) {
         fail(sizesText(sizes) + ": " + expected.error().message());
         continue;
       }
-      if (!dumpFolder.empty()) {
+      if (!arguments->dump.empty()) {
         llvm::json::Object entry{{"name", opCase.name}};
         llvm::json::Object bound;
         for (const auto &[name, value] : sizes)
           bound[name] = value;
         entry["sizes"] = std::move(bound);
-        entry["inputs"] = dump(cat(runs, ".in"), *inputs);
-        entry["results"] = dump(cat(runs, ".out"), *expected);
+        entry["inputs"] = dump(arguments->dump, cat(runs, ".in"), *inputs);
+        entry["results"] = dump(arguments->dump, cat(runs, ".out"), *expected);
         manifest.push_back(std::move(entry));
       }
+      if (!compiled)
+        continue;
+      auto actual = compiled->run(*inputs);
+      if (!actual) {
+        fail(sizesText(sizes) + ": " + actual.error().message());
+        continue;
+      }
+      for (size_t i = 0; i < expected->size(); ++i)
+        if (std::string wrong =
+                difference((*expected)[i], (*actual)[i], opCase.tolerance);
+            !wrong.empty()) {
+          fail(sizesText(sizes) + ": result " + std::to_string(i) + ": " +
+               wrong);
+          break;
+        }
     }
   }
-  if (!dumpFolder.empty())
-    std::ofstream(dumpFolder + "/manifest.json")
+  if (!arguments->results.empty())
+    std::ofstream(arguments->results)
+        << llvm::formatv("{0:2}", llvm::json::Value(std::move(outcomes))).str();
+  if (!arguments->dump.empty())
+    std::ofstream(arguments->dump + "/manifest.json")
         << llvm::formatv("{0}", llvm::json::Value(std::move(manifest))).str();
   llvm::outs() << count << " cases, " << runs << " runs, " << failures
-               << " failures\n";
+               << " failures, " << unsupported << " cases unsupported\n";
   return failures != 0;
 }

@@ -30,3 +30,19 @@ def test_reference_equals_numpy(case_list, tmp_path, capsys):
     assert done.returncode == 0, done.stderr
     status = check_numpy.main(tmp_path)
     assert status == 0, capsys.readouterr().out
+
+
+def supported(isa):
+    """Whether this machine runs the instruction set."""
+    flags = Path("/proc/cpuinfo").read_text()
+    return {"x86-64-v3": "avx2", "x86-64-v4": "avx512vl"}[isa] in flags
+
+
+@pytest.mark.parametrize("isa", ["x86-64-v4", "x86-64-v3"])
+@pytest.mark.parametrize("part", range(4))
+def test_compiled_equals_reference(case_list, isa, part):
+    """Right, or refused in words: what is refused is in the support matrix."""
+    if not supported(isa):
+        pytest.skip(f"this machine has no {isa}")
+    done = run(case_list, "--isa", isa, "--part", part, "--parts", 4)
+    assert done.returncode == 0, done.stderr[-6000:]

@@ -82,15 +82,19 @@ Results argReduce(ArgReduceOp op, const Call &call) {
   return one(HostTensor::store(DType::i64, call.shapes[0], result));
 }
 
-/// Reorders the operand into [batch, free, contract], row-major.
+/// Reorders the operand into [batch, free, contract], row-major, or with
+/// `contractFirst` into [batch, contract, free].
 template <typename T>
 std::vector<T> matrices(const HostTensor &input, ArrayRef<int64_t> batch,
-                        ArrayRef<int64_t> contract) {
+                        ArrayRef<int64_t> contract, bool contractFirst) {
   SmallVector<int64_t> order(batch);
+  if (contractFirst)
+    llvm::append_range(order, contract);
   for (unsigned i = 0; i < input.rank(); ++i)
     if (!llvm::is_contained(batch, i) && !llvm::is_contained(contract, i))
       order.push_back(i);
-  llvm::append_range(order, contract);
+  if (!contractFirst)
+    llvm::append_range(order, contract);
   Shape strides = stridesOf(input.dims()), dims, permuted;
   for (int64_t dim : order) {
     dims.push_back(input.dim(dim));
@@ -127,20 +131,26 @@ Results dot(DotOp op, const Call &call) {
       HostTensor::isFloat(call.dtypes[0]) ? DType::f64 : lhs.dtype();
   return one(Call::wide(computed, [&](auto t) {
     using T = decltype(t);
-    std::vector<T> a = matrices<T>(lhs, op.getLhsBatch(), op.getLhsContract());
-    std::vector<T> b = matrices<T>(rhs, op.getRhsBatch(), op.getRhsContract());
+    std::vector<T> a =
+        matrices<T>(lhs, op.getLhsBatch(), op.getLhsContract(), false);
+    std::vector<T> b =
+        matrices<T>(rhs, op.getRhsBatch(), op.getRhsContract(), true);
+    // Unsigned, so that integers wrap.
+    using Sum = std::conditional_t<std::is_integral_v<T>, uint64_t, T>;
     std::vector<T> result(total);
+    std::vector<Sum> sums(columns);
     for (int64_t n = 0; n < batch; ++n)
-      for (int64_t i = 0; i < rows; ++i)
-        for (int64_t j = 0; j < columns; ++j) {
-          T sum = 0;
-          const T *x = &a[(n * rows + i) * depth];
-          const T *y = &b[(n * columns + j) * depth];
-          for (int64_t k = 0; k < depth; ++k)
-            sum = combine(ReduceKind::add, sum,
-                          combine(ReduceKind::mul, x[k], y[k]));
-          result[(n * rows + i) * columns + j] = sum;
+      for (int64_t i = 0; i < rows; ++i) {
+        std::fill(sums.begin(), sums.end(), Sum(0));
+        for (int64_t k = 0; k < depth; ++k) {
+          auto x = static_cast<Sum>(a[(n * rows + i) * depth + k]);
+          const T *y = &b[(n * depth + k) * columns];
+          for (int64_t j = 0; j < columns; ++j)
+            sums[j] += x * static_cast<Sum>(y[j]);
         }
+        for (int64_t j = 0; j < columns; ++j)
+          result[(n * rows + i) * columns + j] = static_cast<T>(sums[j]);
+      }
     return HostTensor::store(call.dtypes[0], call.shapes[0], result);
   }));
 }

@@ -1,0 +1,108 @@
+#include "tests/ops/Compiled.h"
+#include <chrono>
+
+namespace knapper::opcases {
+
+using ts::HostTensor;
+
+namespace {
+
+Error take(knapper_error *error) {
+  Error ours{static_cast<ErrorKind>(knapper_error_get_kind(error)),
+             knapper_error_get_message(error),
+             {},
+             {}};
+  knapper_error_release(error);
+  return ours;
+}
+
+std::vector<knapper_tensor> view(const std::vector<HostTensor> &tensors) {
+  std::vector<knapper_tensor> views;
+  for (const HostTensor &tensor : tensors)
+    views.push_back({const_cast<uint8_t *>(tensor.data()), tensor.bytes(),
+                     static_cast<knapper_dtype>(tensor.dtype()),
+                     static_cast<int32_t>(tensor.rank()),
+                     tensor.dims().data()});
+  return views;
+}
+
+} // namespace
+
+Expected<Compiled> Compiled::compile(std::string_view mlir,
+                                     const std::string &isa) {
+  knapper_option options[] = {{"isa", isa.c_str()},
+                              {"cache", "false"},
+                              {"verify-each", "true"},
+                              {"threads", "1"}};
+  knapper_compile_options request = KNAPPER_COMPILE_OPTIONS_INIT;
+  request.model_bytes = mlir.data();
+  request.model_size = mlir.size();
+  request.options = options;
+  request.num_options = std::size(options);
+  knapper_load_options load = KNAPPER_LOAD_OPTIONS_INIT;
+  load.threads = 2;
+  load.isa = isa.c_str();
+  knapper_module *module = nullptr;
+  if (knapper_error *error = knapper_compile(&request, &load, &module))
+    return take(error);
+  return Compiled(module);
+}
+
+Expected<std::vector<HostTensor>>
+Compiled::run(const std::vector<HostTensor> &inputs) const {
+  std::vector<knapper_tensor> views = view(inputs);
+  knapper_result *result = nullptr;
+  if (knapper_error *error =
+          knapper_run(module, views.data(), static_cast<int32_t>(views.size()),
+                      nullptr, 0, &result))
+    return take(error);
+  std::vector<HostTensor> outputs;
+  for (int32_t i = 0; i < knapper_result_num_outputs(result); ++i) {
+    knapper_tensor tensor;
+    if (knapper_error *error = knapper_result_output(result, i, &tensor)) {
+      knapper_result_release(result);
+      return take(error);
+    }
+    HostTensor copy = HostTensor::allocate(
+        static_cast<DType>(tensor.dtype),
+        llvm::ArrayRef<int64_t>(tensor.shape, tensor.rank));
+    if (copy.bytes() > 0)
+      std::memcpy(copy.mutableData(), tensor.data, copy.bytes());
+    outputs.push_back(std::move(copy));
+  }
+  knapper_result_release(result);
+  return outputs;
+}
+
+Expected<double> Compiled::time(const std::vector<HostTensor> &inputs,
+                                int count) const {
+  auto first = run(inputs);
+  if (!first)
+    return first.takeError();
+  std::vector<knapper_tensor> in = view(inputs), out = view(*first);
+  double best = 1e9;
+  for (int i = 0; i < count; ++i) {
+    auto start = std::chrono::steady_clock::now();
+    knapper_result *result = nullptr;
+    if (knapper_error *error =
+            knapper_run(module, in.data(), static_cast<int32_t>(in.size()),
+                        out.data(), static_cast<int32_t>(out.size()), &result))
+      return take(error);
+    std::chrono::duration<double> took =
+        std::chrono::steady_clock::now() - start;
+    knapper_result_release(result);
+    best = std::min(best, took.count());
+  }
+  return best;
+}
+
+std::string Compiled::describe() const {
+  const char *json = nullptr;
+  if (knapper_error *error = knapper_module_describe(module, &json)) {
+    knapper_error_release(error);
+    return {};
+  }
+  return json;
+}
+
+} // namespace knapper::opcases

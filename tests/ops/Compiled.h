@@ -1,0 +1,37 @@
+//===- Compiled.h - An op case as a compiled module -----------------------===//
+#pragma once
+
+#include "ir/tensor/reference/HostTensor.h"
+#include "knapper/knapper.h"
+#include <string_view>
+#include <vector>
+
+namespace knapper::opcases {
+
+/// A tensor program compiled through the C API, as users do.
+class Compiled {
+public:
+  /// `isa` is an instruction set such as "x86-64-v3".
+  static Expected<Compiled> compile(std::string_view mlir,
+                                    const std::string &isa);
+  Compiled(Compiled &&other) : module(other.module) { other.module = nullptr; }
+  Compiled &operator=(Compiled &&) = delete;
+  ~Compiled() { knapper_module_release(module); }
+
+  /// Copies of the outputs.
+  Expected<std::vector<ts::HostTensor>>
+  run(const std::vector<ts::HostTensor> &inputs) const;
+
+  /// Seconds of one run, outputs in reused memory: the least of `count`.
+  Expected<double> time(const std::vector<ts::HostTensor> &inputs,
+                        int count) const;
+
+  /// Which kernels and schedules it is made of, as JSON.
+  std::string describe() const;
+
+private:
+  explicit Compiled(knapper_module *module) : module(module) {}
+  knapper_module *module;
+};
+
+} // namespace knapper::opcases
