@@ -14,7 +14,9 @@ export CCACHE_DIR ?= $(CURDIR)/.cache/ccache
 
 .PHONY: demo test bundle wheel bench build models setup setup-test format clean
 
-demo: setup build
+demo: setup
+	cmake --preset dev
+	cmake --build --preset dev -j $(JOBS) --target knapper knapper_cli
 	$(PYTHON) examples/embed/embed.py
 
 test: setup-test build models
@@ -22,7 +24,7 @@ test: setup-test build models
 
 bundle: setup
 	cmake --preset release
-	cmake --build --preset release -j $(JOBS)
+	cmake --build --preset release -j $(JOBS) --target knapper knapper_rt knapper_cli
 	$(PYTHON) packaging/bundle.py --build build/release --out dist
 	$(PYTHON) packaging/verify.py --bundle dist/knapper-*-linux-x86_64.tar.xz
 

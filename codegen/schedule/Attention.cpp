@@ -1,16 +1,16 @@
 // Attention: softmax(scale * q k^T + mask) v for one block of query rows.
 //
 //   program = (batch, head, block of query rows)
-//     K is transposed into panels of `panel` keys in scratch       [T/panel][D][panel]
-//     scores of the block against all keys, in scratch             [rows][T]
-//     softmax along each row in place, its 1 / sum kept aside
-//     the block times V, scaled by 1 / sum in the epilogue
+//     K is transposed into panels of `panel` keys in scratch
+//     [T/panel][D][panel] scores of the block against all keys, in scratch
+//     [rows][T] softmax along each row in place, its 1 / sum kept aside the
+//     block times V, scaled by 1 / sum in the epilogue
 //
-// The score block lives in the second-level cache; nothing of size S x T is ever
-// in memory. Queries, keys and values are read through their views (a slice of a
-// fused qkv matrix, heads as a stride); what is computed on the way (rope) is
-// computed while K and Q are packed. With a causal mask keys past the block's last
-// row are left out.
+// The score block lives in the second-level cache; nothing of size S x T is
+// ever in memory. Queries, keys and values are read through their views (a
+// slice of a fused qkv matrix, heads as a stride); what is computed on the way
+// (rope) is computed while K and Q are packed. With a causal mask keys past the
+// block's last row are left out.
 //
 // Parameters: rows (of a query block), panel (keys of a panel).
 #include "codegen/schedule/Emitter.h"
@@ -100,10 +100,10 @@ private:
   int64_t rows, panel;
   Layout layout;
 
-  Dim queries, keys, depth, width; ///< S, T, D, E
+  Dim queries, keys, depth, width;             ///< S, T, D, E
   Value batch, head, keyHead, firstRow, count; ///< of the block
-  Value panels;       ///< of keys that the block sees
-  Value seen;         ///< keys that it sees
+  Value panels;                                ///< of keys that the block sees
+  Value seen;                                  ///< keys that it sees
   Value keyBuffer, scoreBuffer, sumBuffer;
   Value scoreStride;
 };
@@ -140,9 +140,9 @@ LogicalResult AttentionBuilder::packKeys() {
       e, e.constant(0), e.mul(panels, e.constant(blocksOfPanel)), {},
       [&](Value t, ValueRange) -> FailureOr<SmallVector<Value>> {
         Value inPanel = e.rem(t, e.constant(blocksOfPanel));
-        Value panelBase = e.mul(
-            e.mul(e.div(t, e.constant(blocksOfPanel)), paddedDepth),
-            e.constant(panel));
+        Value panelBase =
+            e.mul(e.mul(e.div(t, e.constant(blocksOfPanel)), paddedDepth),
+                  e.constant(panel));
         Value column = e.add(panelBase, e.mul(inPanel, e.constant(block)));
         Value key = e.mul(t, e.constant(block));
         LogicalResult inner = success();
@@ -203,10 +203,8 @@ LogicalResult AttentionBuilder::packRows(Value tensor, Value headIndex,
               Coord at;
               at.lanes = block;
               at.valid = valid;
-              at.dims = {{batch},
-                         {headIndex},
-                         {e.add(first, r)},
-                         {d, 1, {}, block}};
+              at.dims = {
+                  {batch}, {headIndex}, {e.add(first, r)}, {d, 1, {}, block}};
               Value row = e.emit(tensor, at);
               if (!row)
                 return failure();
@@ -244,10 +242,10 @@ Value AttentionBuilder::scoreTile(Value tile, Value row, Value key) {
   // Keys below this bound are seen by this row.
   Value bound = e.size(keys);
   if (op.getCausal()) {
-    Value shift = op.getCausalTopLeft()
-                      ? e.constant(1)
-                      : e.add(e.sub(e.size(keys), e.size(queries)),
-                              e.constant(1));
+    Value shift =
+        op.getCausalTopLeft()
+            ? e.constant(1)
+            : e.add(e.sub(e.size(keys), e.size(queries)), e.constant(1));
     bound = e.min(bound, e.add(position, shift));
   }
   Value visible = e.laneMask(lanes, e.sub(bound, key));
@@ -316,13 +314,13 @@ LogicalResult AttentionBuilder::computeScores() {
                     VectorType::get({tileRows, shape.width}, b.getF32Type());
                 auto loop = tile::MainloopOp::create(
                     b, loc, type, a, e.add(aBase, e.mul(row, lda)), lda, ka,
-                    keyBuffer, e.add(base, e.constant(part)),
-                    e.constant(panel), e.size(depth));
+                    keyBuffer, e.add(base, e.constant(part)), e.constant(panel),
+                    e.size(depth));
                 loop.getRowsMutable().assign(valid);
                 for (int64_t i = 0; i < tileRows; ++i) {
-                  auto inside = scf::IfOp::create(
-                      b, loc, e.less(e.constant(i), valid),
-                      /*withElseRegion=*/false);
+                  auto inside =
+                      scf::IfOp::create(b, loc, e.less(e.constant(i), valid),
+                                        /*withElseRegion=*/false);
                   OpBuilder::InsertionGuard guard(b);
                   b.setInsertionPoint(
                       inside.getThenRegion().front().getTerminator());
@@ -368,7 +366,8 @@ void AttentionBuilder::softmaxRows() {
                         llvm::function_ref<Value(Value, Value, Value)> body) {
           return forEach(
               e, e.constant(0), end, init,
-              [&](Value i, ValueRange carried) -> FailureOr<SmallVector<Value>> {
+              [&](Value i,
+                  ValueRange carried) -> FailureOr<SmallVector<Value>> {
                 Value at = e.add(base, i);
                 Value x = tile::LoadOp::create(b, loc, type, scoreBuffer, at);
                 return SmallVector<Value>{body(x, at, carried[0])};
@@ -380,9 +379,9 @@ void AttentionBuilder::softmaxRows() {
                           [&](Value x, Value, Value most) -> Value {
                             return arith::MaximumFOp::create(b, loc, most, x);
                           });
-        Value largest = vector::ReductionOp::create(
-            b, loc, vector::CombiningKind::MAXIMUMF, peak,
-            arith::FastMathFlags::reassoc);
+        Value largest =
+            vector::ReductionOp::create(b, loc, vector::CombiningKind::MAXIMUMF,
+                                        peak, arith::FastMathFlags::reassoc);
         // A row that sees no key has no maximum; any finite one gives zeros.
         Value none = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ,
                                            largest, number(-infinity, 0));
@@ -395,9 +394,9 @@ void AttentionBuilder::softmaxRows() {
                            tile::StoreOp::create(b, loc, p, scoreBuffer, at);
                            return arith::AddFOp::create(b, loc, total, p);
                          });
-        Value total = vector::ReductionOp::create(
-            b, loc, vector::CombiningKind::ADD, sum,
-            arith::FastMathFlags::reassoc);
+        Value total =
+            vector::ReductionOp::create(b, loc, vector::CombiningKind::ADD, sum,
+                                        arith::FastMathFlags::reassoc);
         Value empty = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ,
                                             total, number(0, 0));
         Value inverse = arith::DivFOp::create(b, loc, number(1, 0), total);
@@ -453,16 +452,16 @@ LogicalResult AttentionBuilder::multiplyValues() {
                     seen);
                 loop.getRowsMutable().assign(valid);
                 for (int64_t i = 0; i < tileRows; ++i) {
-                  auto inside = scf::IfOp::create(
-                      b, loc, e.less(e.constant(i), valid),
-                      /*withElseRegion=*/false);
+                  auto inside =
+                      scf::IfOp::create(b, loc, e.less(e.constant(i), valid),
+                                        /*withElseRegion=*/false);
                   OpBuilder::InsertionGuard guard(b);
                   b.setInsertionPoint(
                       inside.getThenRegion().front().getTerminator());
                   LogicalResult ok = e.scoped([&]() -> LogicalResult {
                     Value at = e.add(row, e.constant(i));
-                    Value inverse = tile::LoadOp::create(
-                        b, loc, b.getF32Type(), sumBuffer, at);
+                    Value inverse = tile::LoadOp::create(b, loc, b.getF32Type(),
+                                                         sumBuffer, at);
                     Value value = arith::MulFOp::create(
                         b, loc,
                         vector::ExtractOp::create(b, loc, loop.getAcc(),
@@ -499,8 +498,8 @@ LogicalResult AttentionBuilder::build() {
   depth = q[3];
   width = ts::dimOf(op.getValue(), 3);
   Value id = tile::ProgramIdOp::create(b, loc);
-  SmallVector<Value> index = e.delinearize(
-      id, {q[0], q[1], queries.ceilDiv(queries.like(rows))});
+  SmallVector<Value> index =
+      e.delinearize(id, {q[0], q[1], queries.ceilDiv(queries.like(rows))});
   batch = index[0];
   head = index[1];
   firstRow = e.mul(index[2], e.constant(rows));
@@ -541,7 +540,8 @@ LogicalResult chooseAttention(ts::KernelOp kernel, const TargetDesc &target,
   if (std::optional<int64_t> number = queries.asConstant()) {
     // Equal blocks of at most 128 rows.
     int64_t blocks = (*number + rows - 1) / rows;
-    rows = std::max<int64_t>(1, (*number + blocks - 1) / std::max<int64_t>(1, blocks));
+    rows = std::max<int64_t>(1, (*number + blocks - 1) /
+                                    std::max<int64_t>(1, blocks));
   }
   Schedule schedule;
   schedule.kind = "attention";

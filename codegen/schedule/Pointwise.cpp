@@ -89,6 +89,7 @@ LogicalResult choosePointwise(ts::KernelOp kernel, const TargetDesc &target,
   schedule.kind = "pointwise";
   schedule.parameters = {
       {"lanes", lanes}, {"block", block}, {"flat", flat}, {"dim", lane}};
+  schedule.parameters["stream"] = streamsOut(kernel);
   Dim around = one;
   if (!flat)
     for (auto [i, dim] : llvm::enumerate(dims))
@@ -163,7 +164,8 @@ LogicalResult buildPointwise(BuildContext &context) {
       Value result = e.emit(value, at);
       if (!result)
         return failure();
-      e.store(e.widen(result, lanes), e.outputBuffer(k), type, at);
+      e.store(e.widen(result, lanes), e.outputBuffer(k), type, at,
+              context.schedule.at("stream"));
     }
     return SmallVector<Value>();
   };

@@ -15,7 +15,8 @@
 // again is kept in scratch, anything else is recomputed from the row, which is
 // in cache.
 //
-// Parameters: lanes, row (1: row form).
+// Parameters: lanes, row (1: row form), stream (1: results of full shape are
+// stored past the caches).
 #include "codegen/schedule/Emitter.h"
 #include "codegen/schedule/Lanes.h"
 #include "codegen/schedule/Schedules.h"
@@ -89,7 +90,8 @@ public:
       : e(context.emitter), b(e.builder), kernel(kernel),
         target(context.target), space(std::move(space)),
         lanes(context.schedule.at("lanes")),
-        rowForm(context.schedule.at("row")), lane(laneDim(this->space)) {}
+        rowForm(context.schedule.at("row")),
+        stream(context.schedule.at("stream")), lane(laneDim(this->space)) {}
 
   LogicalResult build();
 
@@ -118,6 +120,7 @@ private:
   Space space;
   int64_t lanes;
   bool rowForm;
+  bool stream; ///< full-shape results bypass the caches
   unsigned lane;
   SmallVector<Value> kept;         ///< index of each kept dim but the lane dim
   Value laneStart, laneValid;      ///< column form
@@ -501,8 +504,8 @@ LogicalResult ReduceBuilder::storeResults() {
           Value result = e.emit(value, at);
           if (!result)
             return failure();
-          e.store(e.widen(result, lanes), e.outputBuffer(i), value.getType(),
-                  at);
+          e.store(e.widen(result, lanes), e.outputBuffer(i),
+                              value.getType(), at, stream);
         }
         return SmallVector<Value>();
       });
@@ -650,7 +653,8 @@ LogicalResult chooseReduce(ts::KernelOp kernel, const TargetDesc &target,
   }
   Schedule schedule;
   schedule.kind = "reduce";
-  schedule.parameters = {{"lanes", lanes}, {"row", rowForm}};
+  schedule.parameters = {
+      {"lanes", lanes}, {"row", rowForm}, {"stream", streamsOut(kernel)}};
   schedule.grid = rowForm ? kept : kept * run.ceilDiv(run.like(lanes));
   int64_t work = std::max<int64_t>(
       1, representative(row) * (rowForm ? 1 : lanes) * (1 + flops / 8) / 4);

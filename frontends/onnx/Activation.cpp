@@ -85,6 +85,14 @@ LogicalResult importSwish(Node &n) {
   return n.out(n.mul(n[0], gate));
 }
 
+LogicalResult importSwiGlu(Node &n) {
+  if (ts::rankOf(n[0]) != ts::rankOf(n[1]))
+    return n.fail("A and B differ in shape", "give equal shapes");
+  Value b = n.castDims(n[1], ts::dimsOf(n[0]));
+  Value gate = n.make<ts::SigmoidOp>(n.mul(n[0], n.real("alpha", 1)));
+  return n.out(n.mul(n.mul(n[0], gate), b));
+}
+
 LogicalResult importThresholdedRelu(Node &n) {
   Value above =
       n.compare(P::gt, n[0], n.scalarFor(n[0], n.real("alpha", 1)));
@@ -124,6 +132,7 @@ constexpr OpRow rows[] = {
     {"", "Sigmoid", 6, 1, 1, unary<ts::SigmoidOp>},
     {"", "Softplus", 1, 1, 1, importSoftplus},
     {"", "Softsign", 1, 1, 1, importSoftsign},
+    {"", "SwiGLU", 28, 2, 2, importSwiGlu},
     {"", "Swish", 24, 1, 1, importSwish},
     {"", "Tanh", 6, 1, 1, unary<ts::TanhOp>},
     {"", "ThresholdedRelu", 10, 1, 1, importThresholdedRelu},

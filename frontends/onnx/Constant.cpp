@@ -95,7 +95,7 @@ LogicalResult importRange(Node &n) {
     if ((*c)[0] == 0 || !(steps < 1e12))
       return n.fail("has delta " + std::to_string((*c)[0]),
                     "give a delta other than 0");
-    count = n.dim(std::max<int64_t>(0, static_cast<int64_t>(steps)));
+    count = n.dim(static_cast<int64_t>(std::max(0.0, steps)));
   } else {
     std::optional<SmallVector<Dim>> a = n.sizes(n[0], "start"),
                                     b = n.sizes(n[1], "limit");
@@ -161,10 +161,43 @@ LogicalResult importEyeLike(Node &n) {
       n.compare(ts::ComparePredicate::eq, column, diagonal), element));
 }
 
+/// a0 - a1 cos(2 pi i / N) + a2 cos(4 pi i / N); N is one less when symmetric.
+LogicalResult window(Node &n, double a0, double a1, double a2) {
+  std::optional<SmallVector<Dim>> size = n.sizes(n[0], "the size");
+  if (!size)
+    return failure();
+  if (size->size() != 1)
+    return n.fail("the size must be one number", "give a scalar");
+  auto dtype = static_cast<int32_t>(
+      n.integer("output_datatype", onnx::TensorProto::FLOAT));
+  Type element = onnxElementType(n.importer.context, dtype);
+  if (!element)
+    return n.unsupported("element type " + onnxTypeName(dtype));
+  Type f64 = n.b.getF64Type();
+  Dim period = n.integer("periodic", 1) ? (*size)[0] : (*size)[0] - 1;
+  Value angle = n.mul(
+      n.div(n.makeAs<ts::IotaOp>(n.type({(*size)[0]}, f64), uint64_t(0)),
+            n.sizeScalar(period, f64)),
+      2 * M_PI);
+  Value y = n.add(n.mul(n.make<ts::CosOp>(angle), -a1), a0);
+  if (a2 != 0)
+    y = n.add(y, n.mul(n.make<ts::CosOp>(n.mul(angle, 2.0)), a2));
+  return n.out(n.convert(y, element));
+}
+
+LogicalResult importBlackmanWindow(Node &n) { return window(n, 0.42, 0.5, 0.08); }
+LogicalResult importHammingWindow(Node &n) {
+  return window(n, 25.0 / 46, 21.0 / 46, 0);
+}
+LogicalResult importHannWindow(Node &n) { return window(n, 0.5, 0.5, 0); }
+
 constexpr OpRow rows[] = {
+    {"", "BlackmanWindow", 17, 1, 1, importBlackmanWindow},
     {"", "Constant", 1, 0, 0, importConstant},
     {"", "ConstantOfShape", 9, 1, 1, importConstantOfShape},
     {"", "EyeLike", 9, 1, 1, importEyeLike},
+    {"", "HammingWindow", 17, 1, 1, importHammingWindow},
+    {"", "HannWindow", 17, 1, 1, importHannWindow},
     {"", "Range", 11, 3, 3, importRange},
     {"", "Trilu", 14, 1, 2, importTrilu},
 };

@@ -130,6 +130,9 @@ LogicalResult importConvTranspose(Node &n) {
   if (extra.size() != spatial || (!wanted.empty() && wanted.size() != spatial))
     return n.fail("output_padding or output_shape do not fit",
                   "give an entry a spatial dim");
+  for (int64_t size : wanted)
+    if (size < 1 || size > int64_t(1) << 40)
+      return n.fail("output_shape holds " + Twine(size), "give sizes");
   // Pads of the result, then of the equivalent convolution.
   for (size_t i = 0; i < spatial; ++i) {
     if (extra[i] < 0 || extra[i] > 1 << 20)

@@ -93,7 +93,9 @@ LogicalResult importOneHot(Node &n) {
       return failure();
     depth.emplace();
     for (double value : *number)
-      depth->push_back(n.dim(static_cast<int64_t>(value)));
+      depth->push_back(n.dim(value >= 0 && value < 1e12
+                                 ? static_cast<int64_t>(value)
+                                 : -1)); // refused as a dim
   } else {
     depth = n.sizes(n[1], "depth");
   }
@@ -125,11 +127,32 @@ LogicalResult importOneHot(Node &n) {
   return n.out(n.select(hit, value(1), value(0)));
 }
 
+/// Along time, the first lens[b] elements of batch entry b are reversed.
+LogicalResult importReverseSequence(Node &n) {
+  SmallVector<Dim> dims = ts::dimsOf(n[0]);
+  auto rank = static_cast<int64_t>(dims.size());
+  int64_t time = n.axis("time_axis", 0, rank),
+          batch = n.axis("batch_axis", 1, rank);
+  if (n.failed())
+    return failure();
+  if (ts::rankOf(n[1]) != 1 || time == batch)
+    return n.fail("needs a vector of lengths and two different axes",
+                  "correct sequence_lens, time_axis or batch_axis");
+  Type i64 = n.b.getI64Type();
+  Value position = n.makeAs<ts::IotaOp>(n.type(dims, i64), uint64_t(time));
+  Value length = n.broadcastAt(n.convert(n[1], i64), {batch}, dims);
+  Value mirrored = n.sub(n.sub(length, n.integerScalar(1, i64)), position);
+  Value index = n.select(n.compare(ts::ComparePredicate::lt, position, length),
+                         mirrored, position);
+  return n.out(n.make<ts::GatherElementsOp>(n[0], index, uint64_t(time)));
+}
+
 constexpr OpRow rows[] = {
     {"", "Gather", 1, 2, 2, importGather},
     {"", "GatherElements", 11, 2, 2, importGatherElements},
     {"", "GatherND", 11, 2, 2, importGatherNd},
     {"", "OneHot", 9, 3, 3, importOneHot},
+    {"", "ReverseSequence", 10, 2, 2, importReverseSequence},
     {"", "Scatter", 9, 3, 3, importScatterElements, 10},
     {"", "ScatterElements", 11, 3, 3, importScatterElements},
     {"", "ScatterND", 11, 3, 3, importScatterNd},

@@ -2,6 +2,7 @@
 #include "frontends/onnx/Tensors.h"
 #include "runtime/base/Checked.h"
 #include "mlir/IR/Verifier.h"
+#include <algorithm>
 #include <cmath>
 
 using namespace mlir;
@@ -253,7 +254,9 @@ Value Node::scalar(double value, Type element) {
                    APFloat::rmNearestTiesToEven, &lost);
     return constant(DenseElementsAttr::get(type, number));
   }
-  return integerScalar(static_cast<int64_t>(value), element);
+  // Outside the integers the cast has no meaning.
+  double bounded = std::isnan(value) ? 0 : std::clamp(value, -9e18, 9e18);
+  return integerScalar(static_cast<int64_t>(bounded), element);
 }
 
 Value Node::integerScalar(int64_t value, Type element) {

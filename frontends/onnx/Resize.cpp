@@ -82,6 +82,8 @@ Taps tapsOf(const Settings &s, int64_t in, int64_t out, double scale,
            (x + 0.5) / scale - 0.5;
     else
       at = (x + 0.5) / scale - 0.5;
+    // Positions far outside are all the same; NaN counts as one.
+    at = at >= -1e6 ? std::min(at, length + 1e6) : -1e6;
     taps.outside.push_back(s.coordinates == "tf_crop_and_resize" &&
                            (at < 0 || at > length - 1));
     double whole = std::floor(at);
@@ -216,14 +218,15 @@ LogicalResult resize(Node &n, const Settings &s, ArrayRef<int64_t> axes,
       return n.fail("resizes an empty dim", "give a larger input");
     int64_t out = 0;
     if (!scales.empty()) {
-      out = static_cast<int64_t>(std::floor(scale * static_cast<double>(*in)));
+      out = static_cast<int64_t>(
+          std::floor(std::min(scale * static_cast<double>(*in), 1e12)));
     } else {
       out = sizes[i];
       scale = static_cast<double>(out) / static_cast<double>(*in);
       if (common) {
         scale = *common;
-        out = static_cast<int64_t>(
-            std::floor(scale * static_cast<double>(*in) + 0.5));
+        out = static_cast<int64_t>(std::floor(
+            std::clamp(scale * static_cast<double>(*in) + 0.5, 0.0, 1e12)));
       }
       if (out == *in && scale == 1 && !whole)
         continue;
@@ -232,9 +235,9 @@ LogicalResult resize(Node &n, const Settings &s, ArrayRef<int64_t> axes,
       return out < 0 ? n.fail("has a size of " + Twine(out), "give a size")
                      : n.unsupported("a size above 8192");
     double from = roi.empty() ? 0 : roi[i], to = roi.empty() ? 1 : roi[i + count];
-    Taps taps = tapsOf(s, *in, out, scale, from, to);
-    if (taps.index.size() > 64)
+    if (s.antialias && s.mode != "nearest" && scale < 1.0 / 16)
       return n.unsupported("shrinking by more than 16 with antialias");
+    Taps taps = tapsOf(s, *in, out, scale, from, to);
     x = resizeDim(n, x, axis, s, taps);
     if (x && llvm::is_contained(taps.outside, true)) {
       SmallVector<bool> flags(taps.outside.begin(), taps.outside.end());

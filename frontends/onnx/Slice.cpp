@@ -162,6 +162,10 @@ LogicalResult importPad(Node &n) {
     Dim cutBefore = n.dim(0), cutAfter = n.dim(0);
     auto split = [&](Dim &pad, Dim &cut) {
       std::optional<int64_t> number = pad.asConstant();
+      if (number && std::abs(static_cast<double>(*number)) > 1e12) {
+        (void)n.fail("has a pad of " + Twine(*number), "give a smaller pad");
+        return false;
+      }
       if (number && *number < 0) {
         cut = pad * -1;
         pad = n.dim(0);
@@ -170,7 +174,9 @@ LogicalResult importPad(Node &n) {
       return number.has_value() || n.importer.assumeAtLeast(pad, 0);
     };
     if (!split(before, cutBefore) || !split(after, cutAfter))
-      return n.unsupported("cannot tell whether a pad is negative");
+      return n.failed()
+                 ? failure()
+                 : n.unsupported("cannot tell whether a pad is negative");
     if (!cutBefore.isConstant(0) || !cutAfter.isConstant(0)) {
       Dim left = ts::dimOf(n[0], axis) - cutBefore - cutAfter;
       if (left.asConstant() && *left.asConstant() < 0)
@@ -199,7 +205,47 @@ LogicalResult importPad(Node &n) {
                                  *mode));
 }
 
+LogicalResult importCenterCropPad(Node &n) {
+  std::optional<SmallVector<Dim>> shape = n.sizes(n[1], "the shape");
+  if (!shape)
+    return failure();
+  int64_t rank = ts::rankOf(n[0]);
+  SmallVector<int64_t> axes = llvm::to_vector(llvm::seq<int64_t>(0, rank));
+  if (n.hasAttr("axes")) {
+    axes.clear();
+    for (int64_t axis : n.integers("axes"))
+      axes.push_back(n.normalAxis(axis, rank));
+  }
+  if (n.failed())
+    return failure();
+  if (shape->size() != axes.size())
+    return n.fail("has " + Twine(shape->size()) + " sizes for " +
+                      Twine(axes.size()) + " axes",
+                  "give a size an axis");
+  Value x = n[0];
+  SmallVector<Dim> low(rank, n.dim(0)), high = low;
+  for (auto [axis, target] : llvm::zip(axes, *shape)) {
+    if (!x)
+      return failure();
+    std::optional<int64_t> more = (target - ts::dimOf(x, axis)).asConstant();
+    if (!more)
+      return n.unsupported("cannot tell whether to crop or to pad");
+    if (*more < 0) {
+      x = n.sliceDim(x, axis, n.dim(-*more / 2), target);
+    } else {
+      low[axis] = n.dim(*more / 2);
+      high[axis] = n.dim(*more - *more / 2);
+    }
+  }
+  if (llvm::all_of(high, [](Dim dim) { return dim.isConstant(0); }))
+    return n.out(x);
+  return n.out(n.make<ts::PadOp>(
+      x, Optional{n.scalarFor(x, 0)}, ts::dimArray(n.importer.context, low),
+      ts::dimArray(n.importer.context, high), ts::PadMode::constant));
+}
+
 constexpr OpRow rows[] = {
+    {"", "CenterCropPad", 18, 2, 2, importCenterCropPad},
     {"", "Pad", 2, 1, 1, importPad, 10},
     {"", "Pad", 11, 2, 4, importPad},
     {"", "Slice", 1, 1, 1, importSlice, 9},

@@ -1,0 +1,160 @@
+// Running reductions along one dim.
+//
+//   program = one line along the dim; where the dim is not the last one, a tile
+//   of neighbouring lines. The running value is carried from element to
+//   element, in order, so that results do not depend on how a line is cut.
+//
+// Parameters: lanes (0: one line, scalars).
+#include "codegen/schedule/Emitter.h"
+#include "codegen/schedule/Epilogue.h"
+#include "codegen/schedule/Lanes.h"
+#include "codegen/schedule/Schedules.h"
+
+using namespace mlir;
+
+namespace knapper {
+
+using ts::Dim;
+
+static ts::ScanOp scanOf(ts::KernelOp kernel) {
+  auto ops = kernel.getBody().getOps<ts::ScanOp>();
+  return ops.empty() ? ts::ScanOp() : *ops.begin();
+}
+
+LogicalResult chooseScan(ts::KernelOp kernel, const TargetDesc &target,
+                         SmallVectorImpl<Schedule> &schedules) {
+  ts::ScanOp op = scanOf(kernel);
+  if (!op)
+    return kernel.emitOpError("has hero scan and none inside");
+  SmallVector<Dim> dims = ts::dimsOf(op.getInput());
+  Dim one = Dim::constant(kernel.getContext(), 1), around = one;
+  bool last = op.getDim() + 1 == dims.size();
+  int64_t lanes = 0;
+  if (!last) {
+    lanes = 32;
+    while (lanes > 1 && lanes > representative(dims.back()))
+      lanes /= 2;
+  }
+  for (auto [i, dim] : llvm::enumerate(dims))
+    if (i != op.getDim())
+      around = around *
+               (lanes && i + 1 == dims.size() ? dim.ceilDiv(one * lanes) : dim);
+  Schedule schedule;
+  schedule.kind = "scan";
+  schedule.parameters = {{"lanes", lanes}};
+  schedule.grid = around;
+  schedule.grain =
+      one *
+      std::max<int64_t>(
+          1, 8000 / std::max<int64_t>(1, representative(dims[op.getDim()])));
+  schedule.scratch = one * 0;
+  schedules.push_back(std::move(schedule));
+  return success();
+}
+
+LogicalResult buildScan(BuildContext &context) {
+  Emitter &e = context.emitter;
+  OpBuilder &b = e.builder;
+  Location loc = e.location;
+  ts::ScanOp op = scanOf(context.kernel);
+  FailureOr<Epilogue> epilogue =
+      Epilogue::create(context.kernel, op.getResult());
+  if (failed(epilogue))
+    return failure();
+  int64_t lanes = context.schedule.at("lanes");
+  unsigned axis = op.getDim();
+  SmallVector<Dim> dims = ts::dimsOf(op.getInput()), around;
+  for (auto [i, dim] : llvm::enumerate(dims))
+    if (i != axis)
+      around.push_back(
+          lanes && i + 1 == dims.size() ? dim.ceilDiv(dim.like(lanes)) : dim);
+  Value id = tile::ProgramIdOp::create(b, loc);
+  SmallVector<Value> outer = e.delinearize(id, around);
+  Coord coord;
+  coord.lanes = lanes;
+  unsigned next = 0;
+  for (auto [i, dim] : llvm::enumerate(dims)) {
+    if (i == axis) {
+      coord.dims.push_back({});
+    } else if (lanes && i + 1 == dims.size()) {
+      Value start = e.mul(outer[next++], e.constant(lanes));
+      coord.dims.push_back({start, 1, {}, lanes});
+      coord.valid = e.sub(e.size(dim), start);
+    } else {
+      coord.dims.push_back({outer[next++]});
+    }
+  }
+  Type element = computeType(ts::elementTypeOf(op.getInput()));
+  bool isFloat = isa<FloatType>(element);
+  bool isUnsigned = ts::elementTypeOf(op.getInput()).isUnsignedInteger();
+  auto combine = [&](Value a, Value x) -> Value {
+    switch (op.getKind()) {
+    case ts::ReduceKind::mul:
+      return isFloat ? Value(arith::MulFOp::create(b, loc, a, x))
+                     : Value(arith::MulIOp::create(b, loc, a, x));
+    case ts::ReduceKind::max:
+      if (isFloat)
+        return arith::MaximumFOp::create(b, loc, a, x);
+      return isUnsigned ? Value(arith::MaxUIOp::create(b, loc, a, x))
+                        : Value(arith::MaxSIOp::create(b, loc, a, x));
+    case ts::ReduceKind::min:
+      if (isFloat)
+        return arith::MinimumFOp::create(b, loc, a, x);
+      return isUnsigned ? Value(arith::MinUIOp::create(b, loc, a, x))
+                        : Value(arith::MinSIOp::create(b, loc, a, x));
+    default:
+      return isFloat ? Value(arith::AddFOp::create(b, loc, a, x))
+                     : Value(arith::AddIOp::create(b, loc, a, x));
+    }
+  };
+  // The neutral element starts the line.
+  Value init;
+  double infinity = std::numeric_limits<double>::infinity();
+  switch (op.getKind()) {
+  case ts::ReduceKind::mul:
+    init = e.splat(element, lanes, 1);
+    break;
+  case ts::ReduceKind::max:
+  case ts::ReduceKind::min: {
+    bool max = op.getKind() == ts::ReduceKind::max;
+    if (isFloat) {
+      init = e.splat(element, lanes, max ? -infinity : infinity);
+      break;
+    }
+    unsigned width = element.getIntOrFloatBitWidth();
+    APInt value =
+        max ? (isUnsigned ? APInt(width, 0) : APInt::getSignedMinValue(width))
+            : (isUnsigned ? APInt::getMaxValue(width)
+                          : APInt::getSignedMaxValue(width));
+    TypedAttr attr = b.getIntegerAttr(element, value);
+    if (lanes)
+      attr = DenseElementsAttr::get(VectorType::get(lanes, element),
+                                    Attribute(attr));
+    init = arith::ConstantOp::create(b, loc, attr);
+    break;
+  }
+  default:
+    init = e.splat(element, lanes, 0);
+  }
+  LogicalResult status = success();
+  Value length = e.size(dims[axis]);
+  forEach(
+      e, e.constant(0), length, init,
+      [&](Value i, ValueRange carried) -> FailureOr<SmallVector<Value>> {
+        Coord at = coord;
+        at.dims[axis] = {
+            op.getReverse() ? e.sub(e.sub(length, e.constant(1)), i) : i};
+        Value x = e.emit(op.getInput(), at);
+        if (!x)
+          return failure();
+        Value sum = combine(carried[0], e.widen(x, lanes));
+        Value result = op.getExclusive() ? carried[0] : sum;
+        if (failed(epilogue->store(e, result, at)))
+          return failure();
+        return SmallVector<Value>{sum};
+      },
+      status);
+  return status;
+}
+
+} // namespace knapper

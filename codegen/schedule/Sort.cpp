@@ -1,0 +1,200 @@
+// The k largest or smallest elements along a dim, in order, with their indices.
+//
+//   program = one line: loaded into scratch with its indices, sorted bottom-up
+//   by merging runs of 1, 2, 4, ... between two halves of scratch (stable, n
+//   log n), the first k elements stored
+#include "codegen/schedule/Emitter.h"
+#include "codegen/schedule/Lanes.h"
+#include "codegen/schedule/Schedules.h"
+
+using namespace mlir;
+
+namespace knapper {
+
+using ts::Dim;
+
+static ts::TopKOp topKOf(ts::KernelOp kernel) {
+  auto ops = kernel.getBody().getOps<ts::TopKOp>();
+  return ops.empty() ? ts::TopKOp() : *ops.begin();
+}
+
+LogicalResult chooseSort(ts::KernelOp kernel, const TargetDesc &target,
+                         SmallVectorImpl<Schedule> &schedules) {
+  ts::TopKOp op = topKOf(kernel);
+  if (!op)
+    return kernel.emitOpError("has hero sort and none inside");
+  SmallVector<Dim> dims = ts::dimsOf(op.getInput());
+  Dim one = Dim::constant(kernel.getContext(), 1), around = one;
+  for (auto [i, dim] : llvm::enumerate(dims))
+    if (i != op.getDim())
+      around = around * dim;
+  Schedule schedule;
+  schedule.kind = "sort";
+  schedule.grid = around;
+  schedule.grain =
+      one *
+      std::max<int64_t>(
+          1, 1000 / std::max<int64_t>(1, representative(dims[op.getDim()])));
+  // Two halves of (index, value), each element 8 bytes at most.
+  schedule.scratch = dims[op.getDim()] * 32 + 64;
+  schedules.push_back(std::move(schedule));
+  return success();
+}
+
+LogicalResult buildSort(BuildContext &context) {
+  Emitter &e = context.emitter;
+  OpBuilder &b = e.builder;
+  Location loc = e.location;
+  ts::TopKOp op = topKOf(context.kernel);
+  unsigned axis = op.getDim();
+  SmallVector<Dim> dims = ts::dimsOf(op.getInput()), around;
+  for (auto [i, dim] : llvm::enumerate(dims))
+    if (i != axis)
+      around.push_back(dim);
+  Value id = tile::ProgramIdOp::create(b, loc);
+  SmallVector<Value> outer = e.delinearize(id, around);
+  Coord coord;
+  unsigned next = 0;
+  for (size_t i = 0; i < dims.size(); ++i)
+    coord.dims.push_back({i == axis ? Value() : outer[next++]});
+
+  Type element = computeType(ts::elementTypeOf(op.getInput()));
+  bool isFloat = isa<FloatType>(element), largest = op.getLargest();
+  bool isUnsigned = ts::elementTypeOf(op.getInput()).isUnsignedInteger();
+  Value n = e.size(dims[axis]);
+  Value indices = tile::ScratchOp::create(
+      b, loc, tile::BufferType::get(b.getI64Type()), e.constant(0));
+  Value values = tile::ScratchOp::create(b, loc, tile::BufferType::get(element),
+                                         e.mul(n, e.constant(16)));
+  auto load = [&](Value buffer, Type type, Value at) -> Value {
+    return tile::LoadOp::create(b, loc, type, buffer, at);
+  };
+  LogicalResult status = success();
+  forEach(
+      e, e.constant(0), n, {},
+      [&](Value i, ValueRange) -> FailureOr<SmallVector<Value>> {
+        Coord at = coord;
+        at.dims[axis] = {i};
+        Value x = e.emit(op.getInput(), at);
+        if (!x)
+          return failure();
+        tile::StoreOp::create(b, loc, x, values, i);
+        tile::StoreOp::create(
+            b, loc, arith::IndexCastOp::create(b, loc, b.getI64Type(), i),
+            indices, i);
+        return SmallVector<Value>();
+      },
+      status);
+  if (failed(status))
+    return failure();
+
+  // Whether the right run's element goes before the left one's: only when it is
+  // truly better, which keeps equal elements in order. NaN counts as largest.
+  auto rightFirst = [&](Value left, Value right) -> Value {
+    if (!isFloat) {
+      using P = arith::CmpIPredicate;
+      P p = largest ? (isUnsigned ? P::ugt : P::sgt)
+                    : (isUnsigned ? P::ult : P::slt);
+      return arith::CmpIOp::create(b, loc, p, right, left);
+    }
+    using P = arith::CmpFPredicate;
+    Value better =
+        arith::CmpFOp::create(b, loc, largest ? P::OGT : P::OLT, right, left);
+    Value leftNan = arith::CmpFOp::create(b, loc, P::UNO, left, left);
+    Value rightNan = arith::CmpFOp::create(b, loc, P::UNO, right, right);
+    Value isNan = largest ? rightNan : leftNan,
+          other = largest ? leftNan : rightNan;
+    Value one = arith::ConstantOp::create(b, loc, b.getBoolAttr(true));
+    Value byNan = arith::AndIOp::create(
+        b, loc, isNan, arith::XOrIOp::create(b, loc, other, one));
+    return arith::OrIOp::create(b, loc, better, byNan);
+  };
+
+  // while (width < n) merge all pairs of runs; carried: width, source offset.
+  Type index = b.getIndexType();
+  auto loop = scf::WhileOp::create(b, loc, TypeRange{index, index},
+                                   ValueRange{e.constant(1), e.constant(0)});
+  Value source;
+  {
+    OpBuilder::InsertionGuard guard(b);
+    Block *before =
+        b.createBlock(&loop.getBefore(), {}, {index, index}, {loc, loc});
+    Value more = e.less(before->getArgument(0), n);
+    scf::ConditionOp::create(b, loc, more, before->getArguments());
+    Block *after =
+        b.createBlock(&loop.getAfter(), {}, {index, index}, {loc, loc});
+    Value width = after->getArgument(0), from = after->getArgument(1);
+    Value to = e.sub(n, from);
+    Value pairs =
+        e.div(e.add(n, e.sub(e.mul(width, e.constant(2)), e.constant(1))),
+              e.mul(width, e.constant(2)));
+    e.scoped([&] {
+      forEach(
+          e, e.constant(0), pairs, {},
+          [&](Value p, ValueRange) -> FailureOr<SmallVector<Value>> {
+            Value low = e.mul(p, e.mul(width, e.constant(2)));
+            Value middle = e.min(e.add(low, width), n);
+            Value high = e.min(e.add(middle, width), n);
+            Value last = e.sub(n, e.constant(1));
+            forEach(
+                e, low, high, ValueRange{low, middle},
+                [&](Value k,
+                    ValueRange carried) -> FailureOr<SmallVector<Value>> {
+                  Value i = carried[0], j = carried[1];
+                  Value ai = e.add(from, e.min(i, last)),
+                        aj = e.add(from, e.min(j, last));
+                  Value left = load(values, element, ai),
+                        right = load(values, element, aj);
+                  Value leftDone = arith::CmpIOp::create(
+                      b, loc, arith::CmpIPredicate::sge, i, middle);
+                  Value rightLeft = e.less(j, high);
+                  Value takeRight = arith::OrIOp::create(
+                      b, loc, leftDone, rightFirst(left, right));
+                  takeRight =
+                      arith::AndIOp::create(b, loc, takeRight, rightLeft);
+                  auto pick = [&](Value x, Value y) -> Value {
+                    return arith::SelectOp::create(b, loc, takeRight, x, y);
+                  };
+                  Value at = e.add(to, k);
+                  tile::StoreOp::create(b, loc, pick(right, left), values, at);
+                  tile::StoreOp::create(b, loc,
+                                        pick(load(indices, b.getI64Type(), aj),
+                                             load(indices, b.getI64Type(), ai)),
+                                        indices, at);
+                  return SmallVector<Value>{pick(i, e.add(i, e.constant(1))),
+                                            pick(e.add(j, e.constant(1)), j)};
+                },
+                status);
+            return SmallVector<Value>();
+          },
+          status);
+    });
+    scf::YieldOp::create(b, loc, ValueRange{e.mul(width, e.constant(2)), to});
+  }
+  source = loop.getResult(1);
+
+  auto outputs = context.kernel.yield().getValues();
+  forEach(
+      e, e.constant(0), e.size(op.getK()), {},
+      [&](Value i, ValueRange) -> FailureOr<SmallVector<Value>> {
+        Coord at = coord;
+        at.dims[axis] = {i};
+        Value where = e.add(source, i);
+        for (auto [r, value] : llvm::enumerate(outputs)) {
+          Value x;
+          if (value == op.getValues())
+            x = load(values, element, where);
+          else if (value == op.getIndices())
+            x = load(indices, b.getI64Type(), where);
+          else
+            return context.kernel.emitOpError(
+                "stores something else than the sort's results");
+          e.store(x, e.outputBuffer(r), value.getType(), at);
+        }
+        return SmallVector<Value>();
+      },
+      status);
+  return status;
+}
+
+} // namespace knapper

@@ -1,0 +1,113 @@
+#include "ir/tensor/SymbolicValue.h"
+#include "ir/tensor/Dialect.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Parser/Parser.h"
+#include <gtest/gtest.h>
+
+using namespace mlir;
+using namespace knapper::ts;
+
+namespace {
+
+struct SymbolicValueTest : testing::Test {
+  SymbolicValueTest() {
+    context.loadDialect<func::FuncDialect, TsDialect>();
+  }
+
+  /// The symbolic value of what the body returns: "[batch, 12]" or "none".
+  std::string valueOf(StringRef body, StringRef type) {
+    std::string text = ("func.func @f(%x: tensor<2xi64>) -> " + type + " {\n" +
+                        body + "\nreturn %r : " + type + "\n}")
+                           .str();
+    module = parseSourceString<ModuleOp>(text, &context);
+    if (!module)
+      return "does not parse";
+    Value result;
+    module->walk([&](func::ReturnOp op) { result = op.getOperand(0); });
+    SymbolicValueCache cache;
+    std::optional<SmallVector<Dim>> value = symbolicValue(result, cache);
+    if (!value)
+      return "none";
+    std::string out = "[";
+    llvm::interleave(
+        *value, [&](Dim dim) { out += dim.str(); }, [&] { out += ", "; });
+    return out + "]";
+  }
+
+  Dim dim(StringRef text) { return *parseDim(&context, text); }
+
+  MLIRContext context{MLIRContext::Threading::DISABLED};
+  OwningOpRef<ModuleOp> module;
+};
+
+constexpr StringRef sizes = R"(
+  %b = ts.size <"batch"> : tensor<i64>
+  %b1 = ts.reshape %b : tensor<i64> to tensor<1xi64>
+  %c = ts.constant dense<[12, 64]> : tensor<2xi64>
+)";
+
+TEST_F(SymbolicValueTest, ConcatOfSizesAndNumbers) {
+  EXPECT_EQ(valueOf((sizes + "%r = ts.concat %b1, %c dim 0 : tensor<1xi64>, "
+                             "tensor<2xi64>").str(),
+                    "tensor<3xi64>"),
+            "[batch, 12, 64]");
+}
+
+TEST_F(SymbolicValueTest, ArithmeticAndProduct) {
+  EXPECT_EQ(valueOf((sizes + "%bb = ts.broadcast %b1 [0] : tensor<1xi64> to "
+                             "tensor<2xi64>\n"
+                             "%p = ts.mul %bb, %c : tensor<2xi64>\n"
+                             "%r = ts.reduce mul %p [0] : tensor<2xi64>").str(),
+                    "tensor<i64>"),
+            "[768*batch*batch]");
+}
+
+TEST_F(SymbolicValueTest, NegativeIndicesCountFromTheEnd) {
+  EXPECT_EQ(valueOf((sizes + "%i = ts.constant dense<-1> : tensor<i64>\n"
+                             "%r = ts.gather %c, %i dim 0 : tensor<2xi64>, "
+                             "tensor<i64>").str(),
+                    "tensor<i64>"),
+            "[64]");
+}
+
+TEST_F(SymbolicValueTest, DecidesWhatSizesDecide) {
+  // A size is never -1; whether it is 1 stays open.
+  StringRef select = "%k = ts.compare eq %b, %m : tensor<i64>\n"
+                     "%r = ts.select %k, %m, %b : tensor<i1>, tensor<i64>";
+  EXPECT_EQ(valueOf((sizes + "%m = ts.constant dense<-1> : tensor<i64>\n" +
+                     select).str(), "tensor<i64>"),
+            "[batch]");
+  EXPECT_EQ(valueOf((sizes + "%m = ts.constant dense<1> : tensor<i64>\n" +
+                     select).str(), "tensor<i64>"),
+            "none");
+}
+
+TEST_F(SymbolicValueTest, DivisionOfWhatMayBeNegativeIsLeftAlone) {
+  StringRef divide = "%two = ts.constant dense<2> : tensor<i64>\n"
+                     "%r = ts.div %v, %two : tensor<i64>";
+  EXPECT_EQ(valueOf((sizes + "%v = ts.add %b, %b : tensor<i64>\n" + divide)
+                        .str(), "tensor<i64>"),
+            "[batch]");
+  // -batch / 2 truncates, floor division does not.
+  EXPECT_EQ(valueOf((sizes + "%v = ts.neg %b : tensor<i64>\n" + divide).str(),
+                    "tensor<i64>"),
+            "none");
+}
+
+TEST_F(SymbolicValueTest, DataIsNoSize) {
+  EXPECT_EQ(valueOf("%r = ts.neg %x : tensor<2xi64>", "tensor<2xi64>"), "none");
+}
+
+TEST_F(SymbolicValueTest, Bounds) {
+  EXPECT_EQ(lowerBound(dim("2*a + 3")), 3);
+  EXPECT_EQ(upperBound(dim("2*a + 3")), std::nullopt);
+  EXPECT_EQ(lowerBound(dim("a - b")), std::nullopt);
+  EXPECT_EQ(upperBound(dim("min(512, a)")), 512);
+  EXPECT_EQ(lowerBound(dim("max(7, a)")), 7);
+  EXPECT_EQ(upperBound(dim("mod(a, 4)")), 3);
+  EXPECT_EQ(isLess(dim("a"), dim("a + 1")), true);
+  EXPECT_EQ(isEqual(dim("a"), dim("b")), std::nullopt);
+  EXPECT_EQ(isEqual(dim("a + 1"), dim("a")), false);
+}
+
+} // namespace

@@ -1,0 +1,36 @@
+"""ONNX's own backend tests on compiled code: the bars.
+
+Slow (a compilation a case); KNAPPER_ONNX_FILTER restricts it to matching names.
+"""
+
+from __future__ import annotations
+
+import collections
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+FOLDER = Path(__file__).resolve().parent
+NODE_BAR = 0.6
+
+
+def test_backend_cases(tmp_path):
+    report = tmp_path / "results.json"
+    run = subprocess.run(
+        [sys.executable, FOLDER / "run_cases.py", "--json", report,
+         "--filter", os.environ.get("KNAPPER_ONNX_FILTER", "")],
+        capture_output=True, text=True,
+    )  # fmt: skip
+    print(run.stdout)
+    assert report.exists(), run.stderr[-2000:]
+    count = collections.Counter()
+    for category, _, status, _ in json.loads(report.read_text()):
+        count[category, status] += 1
+        count[category] += 1
+    wrong = [k for k in count if k[1] in ("wrong", "broken")]
+    assert not wrong, run.stdout[-4000:]
+    assert count["Node", "passed"] >= NODE_BAR * count["Node"]
+    # The light whole models.
+    assert count["Real", "passed"] == count["Real"] - count["Real", "skipped"]
