@@ -68,6 +68,7 @@ compileThroughCache(const CompileInput &input, const Options &options,
   stats.phases.push_back({"hash", lap(clock)});
 
   if (std::optional<CacheHit> hit = findIntact(*cache, *key)) {
+    log(LogLevel::debug, "compile cache: found " + key->hash());
     recall(stats, hit->stats);
     stats.phases.push_back({"find", lap(clock)});
     if (progress)
@@ -91,6 +92,8 @@ compileThroughCache(const CompileInput &input, const Options &options,
                     static_cast<uint64_t>(options.cacheBytes));
   if (!kept)
     log(LogLevel::warning, "compile cache: " + kept.error().message());
+  else
+    log(LogLevel::debug, "compile cache: kept " + key->hash());
   stats.phases.push_back({"keep", lap(clock)});
   return fd;
 }

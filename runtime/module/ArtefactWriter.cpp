@@ -35,12 +35,30 @@ ArtefactWriter::~ArtefactWriter() {
     unlink(temporary.c_str());
 }
 
+static std::string temporaryName(const std::string &path) {
+  static std::atomic<unsigned> counter{0};
+  return path + "." + std::to_string(getpid()) + "." +
+         std::to_string(counter++) + ".tmp";
+}
+
+/// A file without a name in the folder of `path`: a process that is ended
+/// leaves nothing behind. -1 where that is not possible.
+static int openNameless(const std::string &path) {
+  if (access("/proc/self/fd", X_OK) != 0)
+    return -1; // no way to give it a name
+  size_t slash = path.rfind('/');
+  std::string folder =
+      slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  return open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0666);
+}
+
 Expected<std::unique_ptr<ArtefactWriter>>
 ArtefactWriter::create(std::string path) {
-  static std::atomic<unsigned> counter{0};
+  if (int fd = openNameless(path); fd >= 0)
+    return std::unique_ptr<ArtefactWriter>(
+        new ArtefactWriter(fd, std::move(path), {}));
   for (int attempt = 0; attempt < 100; ++attempt) {
-    std::string temporary = path + "." + std::to_string(getpid()) + "." +
-                            std::to_string(counter++) + ".tmp";
+    std::string temporary = temporaryName(path);
     int fd =
         open(temporary.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd >= 0)
@@ -147,6 +165,16 @@ Expected<uint64_t> ArtefactWriter::finish(fb::ArtefactT header) {
   if (Status s = writeAt(0, &prelude, sizeof prelude); !s)
     return s.takeError();
   if (!path.empty()) {
+    // A link cannot replace a file, a rename can.
+    std::string self = "/proc/self/fd/" + std::to_string(fd);
+    for (int attempt = 0; temporary.empty(); ++attempt) {
+      std::string name = temporaryName(path);
+      if (linkat(AT_FDCWD, self.c_str(), AT_FDCWD, name.c_str(),
+                 AT_SYMLINK_FOLLOW) == 0)
+        temporary = std::move(name);
+      else if (errno != EEXIST || attempt == 100)
+        return writeError(path, errno);
+    }
     if (rename(temporary.c_str(), path.c_str()) != 0)
       return writeError(path, errno);
     temporary.clear();

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import stat
 import subprocess
 
 import numpy as np
 import onnx
-from tool_models import TOOL, affine
+from tool_models import TOOL, affine, environment
 
 
 def from_cache(tool, *arguments) -> bool:
@@ -88,16 +87,16 @@ def test_damaged_entry_is_made_again(tool, model, tmp_path):
     entry.write_bytes(content)
     done = subprocess.run(
         [TOOL, "run", model, "--dim", "n=1"], capture_output=True, text=True,
-        env=os.environ | {"XDG_CACHE_HOME": str(tmp_path / "cache")},
+        env=environment(tmp_path),
     )  # fmt: skip
     assert done.returncode == 0 and "compile cache" in done.stderr
     assert "y: f32 [1, 4]" in tool("run", model, "--dim", "n=1")
 
 
 def test_many_processes(tool, model, tmp_path):
-    environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    clean = environment(tmp_path)
     processes = [
-        subprocess.Popen([TOOL, "compile", model, "-o", f"{i}.knap"], env=environment,
+        subprocess.Popen([TOOL, "compile", model, "-o", f"{i}.knap"], env=clean,
                          stdout=subprocess.DEVNULL)
         for i in range(4)
     ]  # fmt: skip

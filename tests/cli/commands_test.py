@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import re
 import subprocess
 
 import numpy as np
-from tool_models import affine
+from tool_models import TOOL, affine, environment
 
 
 def expected(x, scale=2.0):
@@ -145,3 +147,36 @@ def test_completion(tool):
     )  # fmt: skip
     assert first.stdout.split() == ["compile", "completion"]
     assert tool("completion", "zsh").startswith("#compdef knapper")
+
+
+def test_progress_on_a_terminal(tool, model, tmp_path):
+    leader, follower = pty.openpty()
+    done = subprocess.run([TOOL, "compile", model], stdout=subprocess.DEVNULL,
+                          stderr=follower, env=environment(tmp_path))  # fmt: skip
+    os.close(follower)
+    shown = os.read(leader, 65536).decode()
+    os.close(leader)
+    assert done.returncode == 0
+    assert "[1/" in shown and "simplify" in shown
+    assert shown.endswith("\r\x1b[K")  # nothing stays on the line
+
+
+def test_an_interrupted_compile_leaves_nothing(tool, model, tmp_path):
+    """Ended in every phase that the terminal shows."""
+    before = {p.name for p in tmp_path.iterdir()} | {"cache"}
+    for phase in ("simplify", "emit", "pack"):
+        leader, follower = pty.openpty()
+        process = subprocess.Popen([TOOL, "compile", model, "--no-cache"],
+                                   stdout=subprocess.DEVNULL, stderr=follower,
+                                   env=environment(tmp_path))  # fmt: skip
+        os.close(follower)
+        shown = ""
+        while phase not in shown:
+            shown += os.read(leader, 1024).decode()
+        process.kill()
+        os.close(leader)
+        # Killed in time or not: the whole file or none.
+        if process.wait() == 0 or (tmp_path / "m.knap").exists():
+            tool("run", "m.knap", "--dim", "n=1")
+            (tmp_path / "m.knap").unlink()
+        assert {p.name for p in tmp_path.iterdir()} <= before

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from pathlib import Path
 
 import pytest
-from tool_models import TOOL, affine
+from tool_models import TOOL, affine, environment
 
 
 @pytest.fixture
@@ -16,10 +15,7 @@ def tool(tmp_path, monkeypatch):
     if not TOOL.exists():
         pytest.skip(f"{TOOL} is not built")
     monkeypatch.chdir(tmp_path)
-    environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path / "cache")}
-    for key in list(environment):
-        if key.startswith("KNAPPER_"):
-            del environment[key]
+    clean = environment(tmp_path)
 
     def call(*arguments, code: int = 0, env: dict[str, str] | None = None) -> str:
         done = subprocess.run(
@@ -27,7 +23,7 @@ def tool(tmp_path, monkeypatch):
             capture_output=True,
             text=True,
             timeout=300,
-            env=environment | (env or {}),
+            env=clean | (env or {}),
         )
         assert done.returncode == code, done.stderr + done.stdout
         if code:

@@ -13,6 +13,12 @@ BUILD = Path(os.environ.get("KNAPPER_BUILD", "build/dev")).resolve()
 TOOL = BUILD / "bin" / "knapper"
 
 
+def environment(folder: Path) -> dict[str, str]:
+    """No setting of the caller's, and a cache below `folder`."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("KNAPPER_")}
+    return kept | {"XDG_CACHE_HOME": str(folder / "cache")}
+
+
 def affine(path: Path, *, scale: float = 2.0, name: str = "sum") -> Path:
     """y = relu(x * scale + 1), x: [n, 4]."""
     graph = helper.make_graph(
