@@ -48,8 +48,14 @@ Status runSchedule(CompileState &state) {
   for (UniqueKernel &unique : state.kernels.kernels) {
     FailureOr<SmallVector<Schedule>> schedules =
         chooseSchedules(unique.kernel, state.targets.front());
-    if (mlir::failed(schedules))
-      return failed(state, "schedule");
+    if (mlir::failed(schedules)) {
+      // What no schedule knows is a limit of this version, not a defect of it.
+      Error error = failed(state, "schedule").takeError();
+      error.kind = ErrorKind::user;
+      error.hint = "compute this operation outside the model, or in another "
+                   "element type";
+      return error;
+    }
     unique.schedules = std::move(*schedules);
   }
   return success();
