@@ -30,6 +30,18 @@ Value dot(Node &n, Value lhs, Value rhs, ArrayRef<int64_t> lhsBatch,
   unify(lhsContract, rhsContract);
   lhs = n.castDims(lhs, left);
   rhs = n.castDims(rhs, right);
+  if (!rhs)
+    return {};
+  if (lhsContract.size() == left.size() && rhsContract.size() == right.size()) {
+    // Nothing is left of either: a sum of products, not a matrix product.
+    SmallVector<int64_t> order(left.size());
+    for (auto [i, j] : llvm::zip(lhsContract, rhsContract))
+      order[i] = j;
+    return n.reduce(ts::ReduceKind::add,
+                    n.make<ts::MulOp>(lhs, n.transpose(rhs, order)),
+                    llvm::to_vector(llvm::seq<int64_t>(0, left.size())),
+                    /*keep=*/false);
+  }
   return n.make<ts::DotOp>(lhs, rhs, ArrayRef<int64_t>(lhsBatch),
                            ArrayRef<int64_t>(rhsBatch),
                            ArrayRef<int64_t>(lhsContract),

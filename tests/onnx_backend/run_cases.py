@@ -43,7 +43,13 @@ def load() -> dict[str, dict[str, object]]:
     import onnx.backend.test
     from knapper_backend import KnapperBackend
 
-    classes = onnx.backend.test.BackendTest(KnapperBackend, __name__).test_cases
+    # Two steps of float16: the expanded graphs round after every op, a fused
+    # kernel once.
+    half = {f"test_attention_4d_{n}fp16_expanded": {"rtol": 2e-3, "atol": 1e-7}
+            for n in ("", "causal_")}  # fmt: skip
+    classes = onnx.backend.test.BackendTest(
+        KnapperBackend, __name__, test_kwargs=half
+    ).test_cases
     cases: dict[str, dict[str, object]] = {}
     for name, made in classes.items():
         category = name[len("OnnxBackend") : -len("Test")].removesuffix("Model")
