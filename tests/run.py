@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs every suite and closes with one line: `N passed, N failed`.
 
-    tests/run.py [--build build/dev] [--suite ctest|lit|pytest]... [--jobs N]
+    tests/run.py [--build build/dev] [--suite ctest|lit|pytest]... [--jobs N] [--slow]
 
 The suites are CTest (C++ unit tests), lit (IR tests and the command line) and
 pytest (Python package, models, demo). Each writes a JUnit file into
@@ -23,13 +23,14 @@ ROOT = Path(__file__).resolve().parents[1]
 SUITES = ("ctest", "lit", "pytest")
 
 
-def command(suite: str, build: Path, report: Path, jobs: int) -> list[str] | None:
+def command(suite: str, build: Path, report: Path, jobs: int, slow: bool) -> list[str] | None:
     """The command line of a suite, or None where the build has none."""
     if suite == "ctest":
         return [
             "ctest", "--test-dir", str(build), "-j", str(jobs),
             "--output-on-failure", "--timeout", "600", "--no-tests=ignore",
             "-E", "^lit$",  # a suite of its own
+            *([] if slow else ["-LE", "slow"]),
             "--output-junit", str(report),
         ]  # fmt: skip
     if suite == "lit":
@@ -65,6 +66,7 @@ def main() -> int:
     parser.add_argument("--build", type=Path, default=ROOT / "build" / "dev")
     parser.add_argument("--suite", action="append", choices=SUITES)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--slow", action="store_true", help="also what takes half an hour")
     arguments = parser.parse_args()
 
     build = arguments.build.resolve()
@@ -77,7 +79,7 @@ def main() -> int:
     for suite in arguments.suite or SUITES:
         report = results / f"{suite}.xml"
         report.unlink(missing_ok=True)
-        line = command(suite, build, report, arguments.jobs)
+        line = command(suite, build, report, arguments.jobs, arguments.slow)
         if line is None:
             lines.append(f"{suite}: not part of this build")
             continue
