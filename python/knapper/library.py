@@ -4,7 +4,8 @@ It is looked for in this order, and the first that is named or exists is taken:
 
 1. the file that $KNAPPER_LIBRARY names;
 2. `knapper/lib/libknapper.so` of the installed package;
-3. the build folders of a source checkout (`build/release`, `build/dev`).
+3. `lib/libknapper.so` of an unpacked release, which has the package in `python`;
+4. the build folders of a source checkout (`build/release`, `build/dev`).
 
 The declarations repeat include/knapper/knapper.h; ctypes releases the GIL
 around every call.
@@ -157,6 +158,8 @@ def candidates() -> list[Path]:
     here = Path(__file__).resolve().parent
     found = [here / "lib" / "libknapper.so"]
     checkout = here.parents[1]
+    if here.parent.name == "python":
+        found.append(checkout / "lib" / "libknapper.so")
     if (checkout / "include" / "knapper" / "knapper.h").exists():
         found += [
             checkout / "build" / preset / "capi" / "libknapper.so"
