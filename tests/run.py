@@ -21,6 +21,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 SUITES = ("ctest", "lit", "pytest")
+LIT = "/usr/bin/lit-22"
 
 
 def command(suite: str, build: Path, report: Path, jobs: int, slow: bool) -> list[str] | None:
@@ -38,7 +39,8 @@ def command(suite: str, build: Path, report: Path, jobs: int, slow: bool) -> lis
         if not (site / "lit.site.cfg.py").exists():
             return None
         return [
-            "lit-22", "-j", str(jobs), "-sv", "--timeout", "300",
+            # With this interpreter, which has what --timeout needs.
+            sys.executable, LIT, "-j", str(jobs), "-sv", "--timeout", "300",
             "--xunit-xml-output", str(report), str(site),
         ]  # fmt: skip
     return [
