@@ -88,6 +88,9 @@ OwningOpRef<ModuleOp> buildTile(const UniqueKernel &unique, size_t index,
                                     target, kernelName(unique, index),
                                     unique.symbols)))
     return {};
+  // The lowering trusts its input; a defect of a builder ends here.
+  if (mlir::failed(verify(*module)))
+    return {};
   return module;
 }
 
