@@ -316,8 +316,11 @@ LogicalResult MatmulBuilder::build() {
   int64_t known = rhs.free.knownDivisor();
   if (!known || known % panel)
     validColumns = e.sub(e.size(rhs.free), column);
-  firstRow = e.mul(block, e.constant(blockRows));
-  Value rows = e.min(e.constant(blockRows), e.sub(e.size(lhs.free), firstRow));
+  // Equal blocks, so that an equal number of programs is equal work.
+  Value all = e.size(lhs.free), number = e.size(blocks);
+  firstRow = e.div(e.mul(block, all), number);
+  Value rows = e.sub(
+      e.div(e.mul(e.add(block, e.constant(1)), all), number), firstRow);
 
   a = e.inputBuffer(lhs.base);
   lda = e.size(lhs.freeStride);
@@ -409,7 +412,7 @@ LogicalResult chooseMatmul(ts::KernelOp kernel, const TargetDesc &target,
   // The row block of A takes about a third of the second-level cache.
   int64_t depth = std::max<int64_t>(1, representative(lhs.contract));
   int64_t rows = (target.l2Bytes ? target.l2Bytes : 1 << 20) / 3 / (4 * depth);
-  rows = std::clamp<int64_t>(rows / 24 * 24, 48, 384);
+  rows = std::clamp<int64_t>(rows / 24 * 24, 192, 384);
   schedule.parameters = {{"panel", panel}, {"rows", rows}};
   Dim one = Dim::constant(kernel.getContext(), 1);
   schedule.grid = ts::product(kernel.getContext(), product->batch) *
