@@ -47,8 +47,6 @@ int64_t regionFlops(ts::KernelOp kernel) {
   return flops;
 }
 
-/// A coordinate where a single-element tensor is read at 0, any other at the
-/// position of the flat run.
 } // namespace
 
 LogicalResult choosePointwise(ts::KernelOp kernel, const TargetDesc &target,

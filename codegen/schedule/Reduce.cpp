@@ -572,7 +572,6 @@ LogicalResult ReduceBuilder::build() {
   }
 
   unsigned current = 0;
-  bool inKeepingPass = false;
   e.provide = [&](Value tensor, const Coord &at) -> Value {
     if (Value value = finished.lookup(tensor)) {
       if (rowForm)
@@ -592,7 +591,6 @@ LogicalResult ReduceBuilder::build() {
     }
     return {};
   };
-  (void)inKeepingPass;
   for (auto [pass, reductions] : llvm::enumerate(passes)) {
     current = pass;
     cached.clear();

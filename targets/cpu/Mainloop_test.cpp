@@ -59,7 +59,7 @@ class Mainloop : public testing::TestWithParam<std::string_view> {};
 
 TEST_P(Mainloop, MatchesThreeLoops) {
   if (!runsHere(GetParam()))
-    GTEST_SKIP();
+    GTEST_SKIP() << "this machine does not run " << GetParam();
   std::vector<Shape> shapes = {
       {8, 48}, {6, 16}, {1, 64}, {3, 24}, {5, 8, "f32", "f32", true}};
   shapes.push_back({4, 32, "bf16", "bf16"});

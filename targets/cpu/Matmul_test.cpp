@@ -31,7 +31,7 @@ class Matmul : public testing::TestWithParam<std::string_view> {
 protected:
   void run(int k, int n, bool packed, std::vector<int> rowCounts) {
     if (!runsHere(GetParam()))
-      GTEST_SKIP();
+      GTEST_SKIP() << "this machine does not run " << GetParam();
     std::string text = source(k, n);
     auto target = cpuTarget(GetParam());
     int64_t panel = 0;

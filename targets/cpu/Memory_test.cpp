@@ -92,7 +92,7 @@ TEST_P(Memory, RaggedEdgesTouchNothingOutside) {
     text += raggedSource("f64", "7.0 : f64", lanes);
   }
   if (!compile(text, "copy_f32_16"))
-    GTEST_SKIP();
+    GTEST_SKIP() << "this machine does not run " << GetParam();
   for (int lanes : {16, 48, 5}) {
     std::string n = "_" + std::to_string(lanes);
     raggedCopy<float>(*kernels, "copy_f32" + n, lanes, 7);
@@ -114,7 +114,7 @@ TEST_P(Memory, TruthIsAnyNonzeroByteAndStoredAsOne) {
       tile.return
     })",
                "not"))
-    GTEST_SKIP();
+    GTEST_SKIP() << "this machine does not run " << GetParam();
   uint8_t x[16] = {0, 1, 2, 255, 0, 0, 128}, y[16];
   kernels->call("not", {x, y}, {}, 0, 1);
   for (int i = 0; i < 16; ++i)
@@ -179,7 +179,7 @@ std::string gatherSource(const std::string &t) {
 TEST_P(Memory, GatherAndScatterSkipLanes) {
   if (!compile(gatherSource("f32") + gatherSource("i8") + gatherSource("i64"),
                "gather_f32"))
-    GTEST_SKIP();
+    GTEST_SKIP() << "this machine does not run " << GetParam();
   gathers<float>(*kernels, "f32");
   gathers<int8_t>(*kernels, "i8");
   gathers<int64_t>(*kernels, "i64");
@@ -206,7 +206,7 @@ TEST_P(Memory, ScratchStatusPrefetchAndNontemporal) {
       tile.return
     })",
                "f"))
-    GTEST_SKIP();
+    GTEST_SKIP() << "this machine does not run " << GetParam();
   alignas(64) float x[128], y[16];
   for (int i = 0; i < 16; ++i)
     x[i] = i + 1;
@@ -234,7 +234,7 @@ TEST_P(Memory, DeclaredAliasIsHonoured) {
       tile.return
     })",
                "f"))
-    GTEST_SKIP();
+    GTEST_SKIP() << "this machine does not run " << GetParam();
   float x = 1, z = 0;
   kernels->call("f", {&x, &z, &x}, {}, 0, 1);
   EXPECT_EQ(x, 5);
