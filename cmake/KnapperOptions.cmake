@@ -14,13 +14,15 @@ set(CMAKE_LINK_DEPENDS_NO_SHARED ON)
 set(KNAPPER_LLVM "shared" CACHE STRING "How LLVM is linked: shared or static")
 set(KNAPPER_SANITIZE "" CACHE STRING "Value for -fsanitize, empty for none")
 
-set(CMAKE_CXX_FLAGS_DEV "-O1 -gline-tables-only" CACHE STRING "")
-set(CMAKE_C_FLAGS_DEV "-O1 -gline-tables-only" CACHE STRING "")
+set(CMAKE_CXX_FLAGS_DEV "-O1 -gline-tables-only" CACHE STRING "" FORCE)
+set(CMAKE_C_FLAGS_DEV "-O1 -gline-tables-only" CACHE STRING "" FORCE)
 set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG" CACHE STRING "" FORCE)
 set(CMAKE_C_FLAGS_RELEASE "-O2 -DNDEBUG" CACHE STRING "" FORCE)
 
 add_compile_options(-Wall -Wextra -Wno-unused-parameter
                     -ffile-prefix-map=${CMAKE_SOURCE_DIR}=.)
+# ccache keeps objects made with a precompiled header only if the header's own time is not part of it.
+add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:SHELL:-Xclang -fno-pch-timestamp>")
 add_link_options(-fuse-ld=lld-22)
 if(KNAPPER_SANITIZE)
   add_compile_options(-fsanitize=${KNAPPER_SANITIZE} -fno-omit-frame-pointer)
