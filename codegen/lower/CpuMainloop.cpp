@@ -9,8 +9,7 @@ using namespace mlir;
 namespace knapper::lower {
 
 namespace {
-constexpr unsigned kUnroll = 4;   // steps of k in one round of the loop
-constexpr unsigned kRowGroup = 3; // rows reached from one pointer
+constexpr unsigned kUnroll = 4; // steps of k in one round of the loop
 
 /// Emits a loop that carries `state` while `more(state)` holds, its test at the
 /// end, and returns the state after it.
@@ -82,27 +81,17 @@ LogicalResult CpuEmitter::mainloop(tile::MainloopOp op) {
     return b.CreateGEP(ref.memory, pointer, elements);
   };
 
-  // Where row i is read: a pointer of its group plus a multiple of lda. A
-  // constant lda becomes part of the address; a varying one is added to at most
-  // twice, so that few registers hold addresses.
-  bool ownPointers = bool(op.getRows());
-  unsigned perGroup = ownPointers                   ? 1
-                      : isa<llvm::ConstantInt>(lda) ? rows
-                                                    : kRowGroup;
-  auto aStart = [&](llvm::Value *base, State &state) {
-    for (unsigned row = 0; row < rows; row += perGroup) {
-      llvm::Value *offset = times(lda, row);
-      if (ownPointers && row)
-        offset = b.CreateSelect(
-            b.CreateICmpSLT(b.getInt64(row), scalar(op.getRows())), offset,
-            b.getInt64(0));
-      // Opaque, or loop strength reduction derives the pointers from each other
-      // at the head of every round and the registers run out.
-      llvm::Value *pointer = advance(*a, base, offset);
-      state.push_back(row ? b.CreateLaunderInvariantGroup(pointer) : pointer);
-    }
-  };
-  unsigned groups = (rows + perGroup - 1) / perGroup;
+  // Where row i is read: so many elements from row 0. Rows that need not be
+  // valid are read from row 0 instead when they are not.
+  llvm::SmallVector<llvm::Value *> rowOffsets;
+  for (unsigned row = 0; row < rows; ++row) {
+    llvm::Value *offset = times(lda, row);
+    if (op.getRows() && row)
+      offset =
+          b.CreateSelect(b.CreateICmpSLT(b.getInt64(row), scalar(op.getRows())),
+                         offset, b.getInt64(0));
+    rowOffsets.push_back(offset);
+  }
 
   State acc;
   Parts init = op.getInit() ? parts(op.getInit()) : Parts();
@@ -128,8 +117,7 @@ LogicalResult CpuEmitter::mainloop(tile::MainloopOp op) {
   llvm::Align bAlign(
       std::max<uint64_t>(op.getBAlignment().value_or(bb->bytes), bb->bytes));
   // One step of k: acc += a column of A times a row of B.
-  auto product = [&](llvm::ArrayRef<llvm::Value *> aPointers,
-                     llvm::Value *bPointer, unsigned u,
+  auto product = [&](llvm::Value *aPointer, llvm::Value *bPointer, unsigned u,
                      llvm::MutableArrayRef<llvm::Value *> sums) {
     llvm::Value *row = advance(*bb, bPointer, times(ldb, u));
     llvm::SmallVector<llvm::Value *> bs;
@@ -142,12 +130,12 @@ LogicalResult CpuEmitter::mainloop(tile::MainloopOp op) {
               *bb);
       bs.push_back(floatCast(loaded, bElement, accElement));
     }
+    llvm::Value *column = advance(*a, aPointer, times(ka, u));
     for (unsigned i = 0; i < rows; ++i) {
-      llvm::Value *pointer = advance(
-          *a, advance(*a, aPointers[i / perGroup], times(lda, i % perGroup)),
-          times(ka, u));
-      llvm::Value *element = tag(
-          b.CreateAlignedLoad(a->memory, pointer, llvm::Align(a->bytes)), *a);
+      llvm::Value *element =
+          tag(b.CreateAlignedLoad(a->memory, advance(*a, column, rowOffsets[i]),
+                                  llvm::Align(a->bytes)),
+              *a);
       element = floatCast(element, aElement, accElement);
       for (unsigned j = 0; j < perRow; ++j) {
         llvm::Value *&sum = sums[i * perRow + j];
@@ -157,9 +145,16 @@ LogicalResult CpuEmitter::mainloop(tile::MainloopOp op) {
     }
   };
 
-  // State of a loop over k: counter, pointer into B, prefetch pointer, pointers
-  // into A, sums.
-  unsigned firstA = 3, firstSum = firstA + groups;
+  // State of a loop over k: counter, pointers into A, B and what is fetched
+  // ahead, sums.
+  constexpr unsigned kA = 1, kB = 2, kFetch = 3, firstSum = 4;
+  // Pointers advance out of sight of loop strength reduction. It weighs every
+  // way of deriving the addresses from each other, for longer than all other
+  // passes together, and takes more registers than there are.
+  auto onward = [&](const BufferRef &ref, llvm::Value *pointer,
+                    llvm::Value *elements) {
+    return b.CreateLaunderInvariantGroup(advance(ref, pointer, elements));
+  };
   auto overK = [&](State state, unsigned steps) {
     auto more = [&](llvm::ArrayRef<llvm::Value *> s) {
       return b.CreateICmpSLE(b.CreateNSWAdd(s[0], b.getInt64(steps)), k);
@@ -170,17 +165,16 @@ LogicalResult CpuEmitter::mainloop(tile::MainloopOp op) {
           State next(s.begin(), s.end());
           if (p.pointer && steps == kUnroll) {
             b.CreateIntrinsic(
-                llvm::Intrinsic::prefetch, {s[2]->getType()},
-                {s[2], b.getInt32(0), b.getInt32(2), b.getInt32(1)});
-            next[2] = advance(p, s[2], scalar(op.getPrefetchStep()));
+                llvm::Intrinsic::prefetch, {s[kFetch]->getType()},
+                {s[kFetch], b.getInt32(0), b.getInt32(2), b.getInt32(1)});
+            next[kFetch] = onward(p, s[kFetch], scalar(op.getPrefetchStep()));
           }
           for (unsigned u = 0; u < steps; ++u)
-            product(s.slice(firstA, groups), s[1], u,
+            product(s[kA], s[kB], u,
                     llvm::MutableArrayRef(next).drop_front(firstSum));
           next[0] = b.CreateNSWAdd(s[0], b.getInt64(steps));
-          next[1] = advance(*bb, s[1], times(ldb, steps));
-          for (unsigned g = 0; g < groups; ++g)
-            next[firstA + g] = advance(*a, s[firstA + g], times(ka, steps));
+          next[kA] = onward(*a, s[kA], times(ka, steps));
+          next[kB] = onward(*bb, s[kB], times(ldb, steps));
           return next;
         });
   };
@@ -194,14 +188,13 @@ LogicalResult CpuEmitter::mainloop(tile::MainloopOp op) {
   // go on.
   auto whole = [&](llvm::Value *aBase, llvm::Value *bBase,
                    llvm::Value *&prefetchAt, State &sums) {
-    State state{b.getInt64(0), bBase, prefetchAt};
-    aStart(aBase, state);
+    State state{b.getInt64(0), aBase, bBase, prefetchAt};
     state.append(sums);
     state = overK(std::move(state), kUnroll);
     auto *steps = dyn_cast<llvm::ConstantInt>(k);
     if (!steps || steps->getZExtValue() % kUnroll)
       state = overK(std::move(state), 1);
-    prefetchAt = state[2];
+    prefetchAt = state[kFetch];
     sums.assign(state.begin() + firstSum, state.end());
   };
 

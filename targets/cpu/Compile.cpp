@@ -1,6 +1,7 @@
 #include "targets/cpu/Compile.h"
 
 #include "codegen/lower/Lower.h"
+#include "runtime/base/Log.h"
 #include "targets/cpu/Object.h"
 #include "targets/cpu/Support.h"
 
@@ -99,6 +100,13 @@ Status compileOne(const KernelJob &job, const TargetDesc &target,
     return bytes.takeError();
   object = std::move(*bytes);
   lap(times.emit);
+  char text[160];
+  snprintf(text, sizeof text,
+           ": build %.1f, lower %.1f, optimise %.1f, emit %.1f ms of CPU; "
+           "object of %zu bytes",
+           times.build * 1e3, times.lower * 1e3, times.optimise * 1e3,
+           times.emit * 1e3, object.size());
+  log(LogLevel::debug, where + text);
   return success();
 }
 
