@@ -7,18 +7,16 @@ using namespace mlir;
 
 namespace knapper::lower {
 
-// One alias scope a buffer. A buffer that is written aliases nothing but the
-// argument it is declared with (in-place kernels); inputs may be equal, which
-// needs no scope since nobody writes them.
+// One alias scope a buffer. A buffer that is written aliases nothing but those
+// it is declared with (in-place kernels); inputs may be equal, which needs no
+// scope since nobody writes them.
 void Emitter::aliasScopes(tile::FuncOp func) {
   unsigned count = func.getNumBuffers();
   llvm::MDBuilder md(module.getContext());
   llvm::MDNode *domain = md.createAnonymousAliasScopeDomain(func.getName());
-  llvm::SmallVector<unsigned> group(count);
-  for (unsigned i = 0; i < count; ++i) {
-    unsigned other = func.getMayAlias(i).value_or(i);
-    group[i] = other < i ? group[other] : i;
-  }
+  llvm::SmallVector<unsigned> group(count); // by the buffer it may lie in
+  for (unsigned i = 0; i < count; ++i)
+    group[i] = func.getMayAlias(i).value_or(i);
   llvm::SmallVector<llvm::Metadata *> scopes;
   for (unsigned i = 0; i <= count; ++i)
     scopes.push_back(md.createAnonymousAliasScope(domain));

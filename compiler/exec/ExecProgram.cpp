@@ -3,7 +3,7 @@
 #include "compiler/exec/Scalars.h"
 #include "graph/fusion/Constants.h"
 #include "graph/fusion/Cost.h"
-#include "graph/fusion/Views.h"
+#include "graph/memory/InPlace.h"
 
 using namespace mlir;
 
@@ -49,7 +49,8 @@ public:
       : function(function), kernels(kernels), uses(uses),
         result{std::make_unique<fb::ProgramT>(), {}, {}},
         program(*result.program), scalars(program),
-        zero(Dim::constant(function.getContext(), 0)) {}
+        zero(Dim::constant(function.getContext(), 0)), liveness(function),
+        inPlace(memory::inPlace(function, liveness)) {}
 
   LogicalResult run();
   ExecProgram take() { return std::move(result); }
@@ -60,12 +61,14 @@ private:
                     std::vector<std::unique_ptr<fb::TensorSignatureT>> &list);
   uint32_t addBuffer(fb::BufferKind kind, uint32_t index, Dim bytes,
                      const std::string &name);
-  /// The value and what it is a view of: its root and the bytes between.
-  std::pair<Value, Dim> rootOf(Value value);
   FailureOr<Place> placeOf(Value value);
   FailureOr<Place> placeOfConstant(Value value,
                                    std::optional<PackedOperand> packing);
-  fb::BufferRef touch(const Place &place);
+  /// Where a kernel's result is written.
+  Place placeOfResult(OpResult result);
+  fb::BufferRef refer(const Place &place) {
+    return fb::BufferRef(place.buffer, scalars.get(place.offset));
+  }
   LogicalResult addLaunch(ts::KernelOp kernel);
   void addCheck(ts::DimCastOp op);
   LogicalResult addOutputs(func::ReturnOp op);
@@ -78,6 +81,9 @@ private:
   fb::ProgramT &program;
   ScalarTable scalars;
   Dim zero;
+  /// Positions are the numbers of instructions.
+  memory::Liveness liveness;
+  DenseMap<Value, Value> inPlace;
   fb::RegionT *region = nullptr;
   DenseMap<Value, Place> places;      ///< roots
   DenseMap<Value, unsigned> returned; ///< roots that are an output's own memory
@@ -130,27 +136,16 @@ uint32_t Builder::addBuffer(fb::BufferKind kind, uint32_t index, Dim bytes,
   buffer->kind = kind;
   buffer->index = index;
   buffer->bytes = scalars.get(bytes);
-  buffer->first = UINT32_MAX;
   buffer->name = name;
   program.buffers.push_back(std::move(buffer));
   return program.buffers.size() - 1;
 }
 
-std::pair<Value, Dim> Builder::rootOf(Value value) {
-  Dim offset = zero;
-  while (Operation *op = value.getDefiningOp()) {
-    if (!fusion::isView(op))
-      break;
-    offset = offset + fusion::viewByteOffset(op);
-    value = op->getOperand(0);
-  }
-  return {value, offset};
-}
-
 FailureOr<Place> Builder::placeOf(Value value) {
   if (fusion::isConstantExpression(value))
     return placeOfConstant(value, std::nullopt);
-  auto [root, offset] = rootOf(value);
+  Dim offset = zero;
+  Value root = memory::rootOf(value, &offset);
   if (fusion::isConstantExpression(root)) {
     FailureOr<Place> place = placeOfConstant(root, std::nullopt);
     if (failed(place))
@@ -186,13 +181,23 @@ Builder::placeOfConstant(Value value, std::optional<PackedOperand> packing) {
   return Place{buffer, zero};
 }
 
-/// Notes that the instruction about to be appended uses the place.
-fb::BufferRef Builder::touch(const Place &place) {
-  fb::BufferT &buffer = *program.buffers[place.buffer];
-  uint32_t now = region->instructions.size();
-  buffer.first = std::min(buffer.first, now);
-  buffer.last = std::max(buffer.last, now);
-  return fb::BufferRef(place.buffer, scalars.get(place.offset));
+Place Builder::placeOfResult(OpResult result) {
+  if (auto it = returned.find(result); it != returned.end())
+    return {addBuffer(fb::BufferKind::output, it->second,
+                      ts::byteCount(result.getType()), ""),
+            zero};
+  const memory::LiveRange &range = liveness.ranges.find(result)->second;
+  if (Value under = inPlace.lookup(result)) {
+    Place place = places.find(under)->second;
+    program.buffers[place.buffer]->last = range.last;
+    return place;
+  }
+  uint32_t buffer =
+      addBuffer(fb::BufferKind::temp, 0, ts::byteCount(result.getType()),
+                originText(result.getLoc()));
+  program.buffers[buffer]->first = range.first;
+  program.buffers[buffer]->last = range.last;
+  return {buffer, zero};
 }
 
 void Builder::append(fb::InstructionUnion instruction) {
@@ -214,20 +219,10 @@ LogicalResult Builder::addLaunch(ts::KernelOp kernel) {
                                  : placeOf(input);
     if (failed(place))
       return failure();
-    launch.args.push_back(touch(*place));
+    launch.args.push_back(refer(*place));
   }
-  for (Value output : kernel.getResults()) {
-    Place place{0, zero};
-    if (auto it = returned.find(output); it != returned.end())
-      place.buffer = addBuffer(fb::BufferKind::output, it->second,
-                               ts::byteCount(output.getType()), "");
-    else
-      place.buffer =
-          addBuffer(fb::BufferKind::temp, 0, ts::byteCount(output.getType()),
-                    originText(kernel.getLoc()));
-    places[output] = place;
-    launch.args.push_back(touch(place));
-  }
+  for (OpResult result : kernel->getResults())
+    launch.args.push_back(refer(places[result] = placeOfResult(result)));
   for (auto [i, schedule] : llvm::enumerate(unique.schedules)) {
     auto choice = std::make_unique<fb::ChoiceT>();
     Guard guard = schedule.guard;
@@ -271,7 +266,7 @@ void Builder::addCheck(ts::DimCastOp op) {
 
 LogicalResult Builder::addOutputs(func::ReturnOp op) {
   for (auto [i, value] : llvm::enumerate(op.getOperands())) {
-    auto [root, offset] = rootOf(value);
+    Value root = memory::rootOf(value);
     if (auto it = returned.find(root); it != returned.end() && it->second == i)
       continue; // the kernel wrote the output itself
     // An input, a constant, a part of something, or a value returned twice.
@@ -281,8 +276,8 @@ LogicalResult Builder::addOutputs(func::ReturnOp op) {
     Dim bytes = ts::byteCount(value.getType());
     Place to{addBuffer(fb::BufferKind::output, i, bytes, ""), zero};
     fb::CopyT copy;
-    copy.source = std::make_unique<fb::BufferRef>(touch(*from));
-    copy.target = std::make_unique<fb::BufferRef>(touch(to));
+    copy.source = std::make_unique<fb::BufferRef>(refer(*from));
+    copy.target = std::make_unique<fb::BufferRef>(refer(to));
     copy.bytes = scalars.get(bytes);
     fb::InstructionUnion instruction;
     instruction.Set(std::move(copy));
@@ -316,7 +311,8 @@ LogicalResult Builder::run() {
   for (auto [i, value] : llvm::enumerate(ret.getOperands())) {
     addSignature(value, function.getResultAttr(i, "ts.name"), "output",
                  program.outputs);
-    auto [root, offset] = rootOf(value);
+    Dim offset = zero;
+    Value root = memory::rootOf(value, &offset);
     if (root.getDefiningOp<ts::KernelOp>() && offset.isConstant(0) &&
         ts::byteCount(root.getType()) == ts::byteCount(value.getType()))
       returned.try_emplace(root, i);
@@ -332,7 +328,7 @@ LogicalResult Builder::run() {
       if (failed(place))
         return failure();
       fb::BindSymbolT instruction;
-      instruction.source = std::make_unique<fb::BufferRef>(touch(*place));
+      instruction.source = std::make_unique<fb::BufferRef>(refer(*place));
       instruction.symbol = scalars.symbolIndex(bindSize.getSymbol());
       fb::InstructionUnion boxed;
       boxed.Set(std::move(instruction));
@@ -346,9 +342,13 @@ LogicalResult Builder::run() {
   });
   if (failed(addOutputs(ret)))
     return failure();
-  for (auto &buffer : program.buffers)
-    if (buffer->first == UINT32_MAX)
-      buffer->first = buffer->last = 0;
+  // What is returned from memory of the arena is needed until it is copied.
+  for (const auto &[value, range] : liveness.ranges)
+    if (range.returned)
+      if (fb::BufferT &buffer =
+              *program.buffers[places.find(value)->second.buffer];
+          buffer.kind == fb::BufferKind::temp)
+        buffer.last = region->instructions.size() - 1;
   return success();
 }
 

@@ -6,6 +6,8 @@
 #include "graph/fusion/Constants.h"
 #include "graph/fusion/FormKernels.h"
 #include "graph/fusion/Signature.h"
+#include "graph/memory/InPlace.h"
+#include "graph/memory/OrderKernels.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/Verifier.h"
@@ -34,6 +36,7 @@ Status runFuse(CompileState &state) {
   if (mlir::failed(
           fusion::formKernels(state.main(), machine, &state.fusionReport)))
     return failed(state, "fuse");
+  memory::orderKernels(state.main());
   return success();
 }
 
@@ -84,10 +87,14 @@ OwningOpRef<ModuleOp> buildTile(const UniqueKernel &unique, size_t index,
     return {};
   OwningOpRef<ModuleOp> module = ModuleOp::create(UnknownLoc::get(&context));
   OpBuilder builder = OpBuilder::atBlockEnd(module->getBody());
-  if (mlir::failed(buildTileProgram(builder, kernel, (*schedules)[index],
-                                    target, kernelName(unique, index),
-                                    unique.symbols)))
+  FailureOr<tile::FuncOp> function =
+      buildTileProgram(builder, kernel, (*schedules)[index], target,
+                       kernelName(unique, index), unique.symbols);
+  if (mlir::failed(function))
     return {};
+  // What the plan may do with this kernel's result.
+  for (unsigned input : memory::inPlaceInputs(kernel))
+    function->setMayAlias(input, kernel.getInputs().size());
   // The lowering trusts its input; a defect of a builder ends here.
   if (mlir::failed(verify(*module)))
     return {};
@@ -151,7 +158,9 @@ std::span<const Phase> phases() {
       {"import", L::none, L::tensor, "front end", runImport},
       {"simplify", L::tensor, L::tensor,
        "algebra, composites, merged products, layout, dtype", runSimplify},
-      {"fuse", L::tensor, L::kernel, "regions that become one launch", runFuse},
+      {"fuse", L::tensor, L::kernel,
+       "regions that become one launch, in an order that keeps memory low",
+       runFuse},
       {"schedule", L::kernel, L::kernel,
        "equal kernels once, tile sizes, guards", runSchedule},
       {"tile", L::kernel, L::tile, "what one program of each grid does",

@@ -7,8 +7,9 @@ using namespace knapper;
 using namespace knapper::memory;
 using namespace knapper::ts;
 
-bool memory::readsInPlace(KernelOp kernel, unsigned index) {
-  // Every way from the argument to the result keeps the row-major position.
+/// Whether every way from the argument to the result keeps the row-major
+/// position.
+static bool readsInPlace(KernelOp kernel, unsigned index) {
   SmallVector<Value> work{kernel.getBody().getArgument(index)};
   llvm::SmallDenseSet<Operation *> seen;
   while (!work.empty())
@@ -22,8 +23,24 @@ bool memory::readsInPlace(KernelOp kernel, unsigned index) {
   return true;
 }
 
-llvm::DenseMap<Value, Value> memory::inPlace(func::FuncOp function) {
-  Liveness liveness(function);
+SmallVector<unsigned> memory::inPlaceInputs(KernelOp kernel) {
+  SmallVector<unsigned> found;
+  Hero hero = kernel.getHero();
+  if ((hero != Hero::pointwise && hero != Hero::gather) ||
+      kernel.getNumResults() != 1)
+    return found;
+  Type result = kernel.getResult(0).getType();
+  for (auto [i, input] : llvm::enumerate(kernel.getInputs()))
+    if (byteCount(input.getType()) == byteCount(result) &&
+        elementBytes(elementTypeOf(input)) ==
+            elementBytes(elementTypeOf(kernel.getResult(0))) &&
+        readsInPlace(kernel, i))
+      found.push_back(i);
+  return found;
+}
+
+llvm::DenseMap<Value, Value> memory::inPlace(func::FuncOp function,
+                                             const Liveness &liveness) {
   llvm::DenseMap<Value, Value> taken;
   // The kernel's result whose memory a root lies in, after take-overs.
   auto memoryOf = [&](Value root) {
@@ -32,30 +49,23 @@ llvm::DenseMap<Value, Value> memory::inPlace(func::FuncOp function) {
     return root;
   };
   for (auto kernel : function.getBody().front().getOps<KernelOp>()) {
-    Hero hero = kernel.getHero();
-    if ((hero != Hero::pointwise && hero != Hero::gather) ||
-        kernel.getNumResults() != 1)
+    SmallVector<unsigned> inputs = inPlaceInputs(kernel);
+    if (inputs.empty() ||
+        liveness.ranges.find(kernel.getResult(0))->second.returned)
       continue;
     Value result = kernel.getResult(0);
-    if (liveness.ranges.find(result)->second.returned)
-      continue;
     unsigned now = liveness.position.lookup(kernel);
-    for (auto [i, input] : llvm::enumerate(kernel.getInputs())) {
-      Value root = rootOf(input);
-      auto *range = liveness.ranges.find(root);
+    for (unsigned i : inputs) {
+      Value root = rootOf(kernel.getInputs()[i]);
+      const auto *range = liveness.ranges.find(root);
       if (range == liveness.ranges.end() || range->second.returned ||
-          range->second.last != now)
-        continue;
-      Dim bytes = byteCount(result.getType());
-      if (!(byteCount(root.getType()) == bytes) ||
-          !(byteCount(input.getType()) == bytes) ||
-          elementBytes(elementTypeOf(input)) !=
-              elementBytes(elementTypeOf(result)))
+          range->second.last != now ||
+          !(byteCount(root.getType()) == byteCount(result.getType())))
         continue;
       bool shared = false;
       for (auto [j, other] : llvm::enumerate(kernel.getInputs()))
         shared |= j != i && memoryOf(rootOf(other)) == memoryOf(root);
-      if (shared || !readsInPlace(kernel, i))
+      if (shared)
         continue;
       taken[result] = root;
       break;

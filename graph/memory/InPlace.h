@@ -17,9 +17,12 @@ namespace knapper::memory {
 
 /// Results of kernels and the root (a kernel's result too) whose memory each
 /// takes over. Chains: the root may itself be a key.
-llvm::DenseMap<mlir::Value, mlir::Value> inPlace(mlir::func::FuncOp function);
+llvm::DenseMap<mlir::Value, mlir::Value> inPlace(mlir::func::FuncOp function,
+                                                 const Liveness &liveness);
 
-/// Whether the kernel reads input `index` only at the element that it writes.
-bool readsInPlace(ts::KernelOp kernel, unsigned index);
+/// The inputs in whose memory the kernel's one result may lie, going by the
+/// kernel alone: of the result's byte and element size, and read only at the
+/// element that is written. None for kernels of any other kind.
+llvm::SmallVector<unsigned> inPlaceInputs(ts::KernelOp kernel);
 
 } // namespace knapper::memory

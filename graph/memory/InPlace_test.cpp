@@ -26,7 +26,7 @@ struct InPlace : testing::Test {
     module = parseSourceString<ModuleOp>(text, &context);
     EXPECT_TRUE(module);
     auto function = *module->getOps<func::FuncOp>().begin();
-    auto taken = inPlace(function);
+    auto taken = inPlace(function, Liveness(function));
     std::vector<unsigned> found;
     for (auto [i, kernel] :
          llvm::enumerate(function.getBody().front().getOps<ts::KernelOp>()))

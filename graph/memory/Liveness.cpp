@@ -8,10 +8,12 @@ using namespace knapper;
 using namespace knapper::memory;
 using namespace knapper::ts;
 
-Value memory::rootOf(Value value) {
+Value memory::rootOf(Value value, Dim *offset) {
   while (Operation *op = value.getDefiningOp()) {
     if (!fusion::isView(op))
       break;
+    if (offset)
+      *offset = *offset + fusion::viewByteOffset(op);
     value = op->getOperand(0);
   }
   return value;

@@ -17,8 +17,9 @@ class FuncOp;
 
 namespace knapper::memory {
 
-/// What `value` is a view of; itself when it is no view.
-mlir::Value rootOf(mlir::Value value);
+/// What `value` is a view of; itself when it is no view. The bytes between the
+/// two are added to `offset` where one is given.
+mlir::Value rootOf(mlir::Value value, ts::Dim *offset = nullptr);
 
 struct LiveRange {
   unsigned first = 0, last = 0; ///< positions of kernels, both included

@@ -95,12 +95,12 @@ unsigned FuncOp::getNumBuffers() {
   return count;
 }
 
-void FuncOp::setMayAlias(unsigned output, unsigned input) {
-  setArgAttr(output, kMayAlias, Builder(getContext()).getI64IntegerAttr(input));
+void FuncOp::setMayAlias(unsigned buffer, unsigned other) {
+  setArgAttr(buffer, kMayAlias, Builder(getContext()).getI64IntegerAttr(other));
 }
 
-std::optional<unsigned> FuncOp::getMayAlias(unsigned output) {
-  if (auto attr = getArgAttrOfType<IntegerAttr>(output, kMayAlias))
+std::optional<unsigned> FuncOp::getMayAlias(unsigned buffer) {
+  if (auto attr = getArgAttrOfType<IntegerAttr>(buffer, kMayAlias))
     return attr.getInt();
   return std::nullopt;
 }

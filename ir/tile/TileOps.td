@@ -31,8 +31,8 @@ def Tile_FuncOp : Tile_Op<"func", [FunctionOpInterface, IsolatedFromAbove]> {
   let description = [{
     Arguments are buffers (the kernel's inputs, then its outputs) and then one
     `index` a kernel symbol. There are no results. Buffers that are written
-    alias no other buffer, unless an output's argument carries
-    `tile.may_alias = N`: it may be the very same memory as argument N.
+    alias no other buffer, unless one of the two arguments carries
+    `tile.may_alias = N`, N the other: they may be the very same memory.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name,
                        TypeAttrOf<FunctionType>:$function_type,
@@ -61,9 +61,9 @@ def Tile_FuncOp : Tile_Op<"func", [FunctionOpInterface, IsolatedFromAbove]> {
     ::mlir::BlockArgument getKernelSymbol(unsigned i) {
       return getBody().getArgument(getNumBuffers() + i);
     }
-    /// Declares that buffer `output` may be the memory of buffer `input`.
-    void setMayAlias(unsigned output, unsigned input);
-    std::optional<unsigned> getMayAlias(unsigned output);
+    /// Declares that two buffers may be the very same memory.
+    void setMayAlias(unsigned buffer, unsigned other);
+    std::optional<unsigned> getMayAlias(unsigned buffer);
   }];
 }
 
