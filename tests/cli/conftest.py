@@ -11,13 +11,16 @@ from tool_models import TOOL, affine, environment
 
 @pytest.fixture
 def tool(tmp_path, monkeypatch):
-    """Calls the tool: stdout, or with `code` the text of that failure."""
+    """Calls the tool: stdout, or with `code` the text of that failure, before
+    which stdout holds `output` or nothing."""
     if not TOOL.exists():
         pytest.skip(f"{TOOL} is not built")
     monkeypatch.chdir(tmp_path)
     clean = environment(tmp_path)
 
-    def call(*arguments, code: int = 0, env: dict[str, str] | None = None) -> str:
+    def call(
+        *arguments, code: int = 0, env: dict[str, str] | None = None, output: str = ""
+    ) -> str:
         done = subprocess.run(
             [TOOL, *map(str, arguments)],
             capture_output=True,
@@ -27,7 +30,7 @@ def tool(tmp_path, monkeypatch):
         )
         assert done.returncode == code, done.stderr + done.stdout
         if code:
-            assert done.stdout == ""
+            assert output in done.stdout if output else done.stdout == ""
             return done.stderr
         assert done.stderr == ""  # silent, and no progress when piped
         return done.stdout

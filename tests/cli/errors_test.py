@@ -57,6 +57,8 @@ CASES = {
                                ["cache folder text.txt", "--no-cache"]),
     "cache_open_to_others": (["compile", "m.onnx", "--cache-dir", "open"],
                              ["written by others", "chmod"]),
+    "verify_artefact": (["run", "--verify", "m.knap", "-i", "x.npy"],
+                        ["m.knap", "needs the model", "the .onnx file"]),
     "prune_how": (["cache", "prune"], ["--all", "--bytes"]),
     "inspect_missing": (["inspect", "none.onnx"], ["none.onnx"]),
 }  # fmt: skip

@@ -27,21 +27,8 @@ static bool isArtefact(const std::string &path) {
   return memcmp(magic, "KNAPPER", 8) == 0 || path.ends_with(".knap");
 }
 
-Expected<ModulePtr> ModelArgument::open(Session &session) const {
-  knapper_load_options load = KNAPPER_LOAD_OPTIONS_INIT;
-  load.threads = loadThreads;
-  load.isa = isa.empty() ? nullptr : isa.c_str();
+template <typename Use> Status ModelArgument::withOptions(Use use) const {
   auto given = flags.given();
-  knapper_module *module = nullptr;
-  if (isArtefact(file)) {
-    if (!given.empty())
-      return userError("the model is compiled already", "--" + given[0].first,
-                       "give it to knapper compile");
-    if (Status status = toStatus(knapper_load(file.c_str(), &load, &module));
-        !status)
-      return status.takeError();
-    return ModulePtr(module);
-  }
   std::vector<knapper_option> rows;
   for (auto &[key, value] : given)
     rows.push_back({key.c_str(), value.c_str()});
@@ -49,15 +36,53 @@ Expected<ModulePtr> ModelArgument::open(Session &session) const {
   options.model_path = file.c_str();
   options.options = rows.data();
   options.num_options = static_cast<int32_t>(rows.size());
-  options.progress = [](void *user, const char *phase, int32_t done,
-                        int32_t total) {
-    static_cast<Session *>(user)->progress(phase, done, total);
-  };
-  options.progress_user = &session;
-  if (Status status = toStatus(knapper_compile(&options, &load, &module));
-      !status)
+  return toStatus(use(options));
+}
+
+Expected<ModulePtr> ModelArgument::open(Session &session) const {
+  knapper_load_options load = KNAPPER_LOAD_OPTIONS_INIT;
+  load.threads = loadThreads;
+  load.isa = isa.empty() ? nullptr : isa.c_str();
+  knapper_module *module = nullptr;
+  Status status = success();
+  if (isArtefact(file)) {
+    if (auto given = flags.given(); !given.empty())
+      return userError("the model is compiled already", "--" + given[0].first,
+                       "give it to knapper compile");
+    status = toStatus(knapper_load(file.c_str(), &load, &module));
+  } else {
+    status = withOptions([&](knapper_compile_options &options) {
+      options.progress = [](void *user, const char *phase, int32_t done,
+                            int32_t total) {
+        static_cast<Session *>(user)->progress(phase, done, total);
+      };
+      options.progress_user = &session;
+      return knapper_compile(&options, &load, &module);
+    });
+  }
+  if (!status)
     return status.takeError();
   return ModulePtr(module);
+}
+
+Status ModelArgument::canVerify() const {
+  if (!isArtefact(file))
+    return success();
+  return userError("--verify needs the model: an artefact holds kernels, not "
+                   "what they were made from",
+                   file, "give the .onnx file");
+}
+
+Expected<std::string>
+ModelArgument::verify(const std::vector<knapper_tensor> &inputs) const {
+  char *json = nullptr;
+  Status status = withOptions([&](knapper_compile_options &options) {
+    return knapper_verify(&options, inputs.data(),
+                          static_cast<int32_t>(inputs.size()), &json);
+  });
+  if (!status)
+    return status.takeError();
+  return takeString(json);
 }
 
 void Dims::addTo(CLI::App &app, const char *help) {

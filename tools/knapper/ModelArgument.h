@@ -13,11 +13,18 @@ public:
   /// their own, those of the compiler that make sense for a model that runs.
   void addTo(CLI::App &app);
   Expected<ModulePtr> open(Session &session) const;
+  /// UserError for an artefact.
+  Status canVerify() const;
+  /// What knapper_verify says of the model on these inputs.
+  Expected<std::string> verify(const std::vector<knapper_tensor> &inputs) const;
 
   const std::string &path() const { return file; }
   int threads() const { return loadThreads; }
 
 private:
+  /// Calls `use` with the options of a compile of `file`.
+  template <typename Use> Status withOptions(Use use) const;
+
   std::string file, isa;
   int loadThreads = 0;
   CompilerFlags flags;

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <nlohmann/json.hpp>
 
 namespace knapper::cli {
 namespace {
@@ -13,6 +14,7 @@ struct Arguments {
   Dims dims;
   Inputs inputs;
   std::vector<std::string> outputs;
+  bool verify = false;
 };
 
 double floatOfHalf(uint16_t bits) {
@@ -110,9 +112,61 @@ Status write(const std::vector<std::string> &wanted,
   return success();
 }
 
+/// Every kernel against the reference; a divergence is a defect of ours.
+Status verify(const ModelArgument &model,
+              const std::vector<knapper_tensor> &inputs) {
+  Expected<std::string> text = model.verify(inputs);
+  if (!text)
+    return text.takeError();
+  auto report = nlohmann::json::parse(*text, nullptr, false);
+  if (!report.is_object())
+    return internalError("the report of the verification cannot be read");
+  auto describe = [](const nlohmann::json &kernel) {
+    return kernel["hero"].get<std::string>() + " " +
+           printable(kernel["origin"].get<std::string>());
+  };
+  auto number = [](const nlohmann::json &value) { // infinite: null
+    return value.is_number() ? value.get<double>() : INFINITY;
+  };
+  const nlohmann::json &kernels = report["kernels"];
+  size_t diverging = 0, worst = 0;
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    const nlohmann::json &kernel = kernels[i];
+    if (number(kernel["error"]) > number(kernels[worst]["error"]))
+      worst = i;
+    if (kernel["passed"].get<bool>())
+      continue;
+    ++diverging;
+    print(format("kernel %zu diverges: ", i) + describe(kernel) + ": " +
+          printable(kernel["worst"].get<std::string>()) +
+          format("; error %.3g, bound %.3g\n", number(kernel["error"]),
+                 number(kernel["bound"])));
+  }
+  if (diverging == 0) {
+    std::string line =
+        format("verified: %zu kernels agree with the float64 reference",
+               kernels.size());
+    if (!kernels.empty())
+      line += format("; largest error %.3g of %.3g, kernel %zu (",
+                     number(kernels[worst]["error"]),
+                     number(kernels[worst]["bound"]), worst) +
+              describe(kernels[worst]) + ")";
+    print(line + "\n");
+    return success();
+  }
+  auto first = report["first_divergent"].get<size_t>();
+  return internalError(format("%zu of %zu kernels diverge from the float64 "
+                              "reference, first kernel %zu",
+                              diverging, kernels.size(), first),
+                       describe(kernels[first]));
+}
+
 Status run(Session &session, Arguments &arguments) {
   if (Status status = arguments.dims.parse(); !status)
     return status;
+  if (arguments.verify)
+    if (Status status = arguments.model.canVerify(); !status)
+      return status;
   Expected<ModulePtr> module = arguments.model.open(session);
   if (!module)
     return module.takeError();
@@ -144,7 +198,7 @@ Status run(Session &session, Arguments &arguments) {
     return status;
   for (const auto &[name, tensor] : outputs)
     summarise(name, tensor);
-  return success();
+  return arguments.verify ? verify(arguments.model, tensors) : success();
 }
 
 } // namespace
@@ -163,8 +217,12 @@ void addRun(CLI::App &app, Session &session) {
                    "FILE.npy if there is only one; may be repeated")
       ->type_name("FILE")
       ->allow_extra_args(false);
+  command->add_flag("--verify", arguments->verify,
+                    "Check every kernel of an .onnx model against a slow "
+                    "float64 evaluation; the first that diverges is named");
   command->footer("For example:\n"
                   "  knapper run model.knap --dim batch=2 --dim seq=16\n"
+                  "  knapper run --verify model.onnx --dim batch=1\n"
                   "  knapper run model.knap -i x=x.npy -o results.npz\n"
                   "bfloat16 arrays are NumPy's two-byte void: "
                   "numpy.load(f).view(ml_dtypes.bfloat16)");

@@ -1,0 +1,54 @@
+"""`run --verify`: right kernels pass, a wrong one is named."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+from tool_models import affine
+
+
+def row_sums(path):
+    """y = sum over the rows of relu(x), then a square root."""
+    graph = helper.make_graph(
+        [
+            helper.make_node("ReduceSum", ["x", "axes"], ["s"], keepdims=0, name="/total"),
+            helper.make_node("Transpose", ["s"], ["y"], perm=[1, 0], name="/turned"),
+        ],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 4, 64])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [4, "n"])],
+        [helper.make_tensor("axes", TensorProto.INT64, [1], [2])],
+    )  # fmt: skip
+    model = helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10
+    )
+    onnx.save(model, path)
+    return path
+
+
+def test_kernels_agree(tool, tmp_path):
+    text = tool("run", "--verify", row_sums(tmp_path / "m.onnx"), "--dim", "n=3")
+    first, last = text.splitlines()
+    assert first.startswith("y: f32 [4, 3]")
+    assert last.startswith("verified: ") and "agree with the float64 reference" in last
+    assert "/total" in last
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_seeds_are_the_run_s(tool, tmp_path, seed):
+    path = affine(tmp_path / "m.onnx")
+    text = tool("run", "--verify", path, "--dim", "n=2", "--seed", seed)
+    assert text.startswith(tool("run", path, "--dim", "n=2", "--seed", seed))
+
+
+def test_a_kernel_that_diverges_is_named(tool, tmp_path):
+    """Cancellation that float32 cannot hold: what it gives is far from float64."""
+    x = np.ones((1, 4, 64), np.float32)
+    x[0, 2, 0], x[0, 2, 63] = 3e9, -3e9
+    np.save("x.npy", x)
+    path = row_sums(tmp_path / "m.onnx")
+    message = tool("run", "--verify", path, "-i", "x.npy", code=3, output="kernel 0 diverges")
+    assert "1 of 1 kernels diverge" in message or "1 of 2 kernels diverge" in message
+    assert "/total" in message and "first kernel 0" in message
