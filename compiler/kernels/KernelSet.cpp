@@ -1,5 +1,8 @@
 #include "compiler/kernels/KernelSet.h"
+#include "compiler/kernels/ScheduleAttr.h"
 #include "graph/fusion/Signature.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/xxhash.h"
 
 using namespace mlir;
 
@@ -11,10 +14,15 @@ KernelUse KernelSet::add(ts::KernelOp kernel, ArrayRef<bool> constants) {
   fusion::CanonicalKernel canonical = fusion::canonicalKernel(kernel);
   KernelUse use;
   use.bindings = canonical.symbols;
-  std::string key = canonical.signature;
-  for (bool constant : constants)
-    key += constant ? 'c' : 'v';
-  auto [it, isNew] = bySignature.try_emplace(key, kernels.size());
+  if (llvm::is_contained(constants, true)) {
+    std::string text = canonical.signature;
+    for (bool constant : constants)
+      text += constant ? 'c' : 'v';
+    canonical.signature =
+        llvm::utohexstr(llvm::xxh3_64bits(text), /*LowerCase=*/true, 16);
+  }
+  auto [it, isNew] =
+      bySignature.try_emplace(canonical.signature, kernels.size());
   use.kernel = it->second;
   if (!isNew)
     return use;
@@ -31,6 +39,19 @@ KernelUse KernelSet::add(ts::KernelOp kernel, ArrayRef<bool> constants) {
   unique.kernel->setLoc(kernel.getLoc());
   kernels.push_back(std::move(unique));
   return use;
+}
+
+void UniqueKernel::setSchedules(SmallVector<Schedule> chosen) {
+  schedules = std::move(chosen);
+  scheduleTexts.clear();
+  for (const Schedule &schedule : schedules)
+    llvm::raw_string_ostream(scheduleTexts.emplace_back())
+        << scheduleAttr(schedule, kernel.getContext());
+}
+
+std::string UniqueKernel::functionName(size_t index) const {
+  return schedules[index].kind + "_" + signature +
+         (schedules.size() > 1 ? "_" + std::to_string(index) : "");
 }
 
 ts::KernelOp findKernel(Operation *module, ArrayRef<bool> constants) {

@@ -16,13 +16,19 @@
 namespace knapper {
 
 struct UniqueKernel {
-  std::string text;      ///< canonical module, for other contexts
-  std::string signature; ///< 16 hex digits, equal in every process
+  std::string text; ///< canonical module, for other contexts
+  /// 16 hex digits, equal in every process, of the text and `constants`.
+  std::string signature;
   std::vector<std::string> symbols;
   llvm::SmallVector<bool> constants; ///< which operands are constants
   mlir::OwningOpRef<mlir::Operation *> module;
   ts::KernelOp kernel; ///< inside `module`
   llvm::SmallVector<Schedule> schedules;
+  std::vector<std::string> scheduleTexts; ///< the same for other contexts
+
+  void setSchedules(llvm::SmallVector<Schedule> chosen);
+  /// Of the function that schedule `index` becomes.
+  std::string functionName(size_t index) const;
 };
 
 struct KernelUse {

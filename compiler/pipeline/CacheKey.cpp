@@ -1,4 +1,5 @@
 #include "compiler/pipeline/CacheKey.h"
+#include "compiler/pipeline/Pack.h"
 #include "frontends/onnx/ExternalFiles.h"
 #include "knapper/knapper.h"
 #include "runtime/base/Text.h"
@@ -110,13 +111,6 @@ std::string textOf(const std::string &value) {
 }
 std::string textOf(int64_t value) { return std::to_string(value); }
 std::string textOf(bool value) { return value ? "true" : "false"; }
-
-bool isText(const CompileInput &input) {
-  if (!input.path.empty())
-    return std::string_view(input.path).ends_with(".mlir");
-  return input.bytes.substr(0, 8192).find("func.func") !=
-         std::string_view::npos;
-}
 
 } // namespace
 

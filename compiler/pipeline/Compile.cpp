@@ -1,6 +1,7 @@
 #include "compiler/pipeline/Compile.h"
 #include "compiler/exec/Origin.h"
 #include "compiler/pipeline/CacheKey.h"
+#include "compiler/pipeline/Pack.h"
 #include "compiler/pipeline/Phases.h"
 #include "compiler/pipeline/Sources.h"
 #include "compiler/registration/Registration.h"
@@ -8,8 +9,6 @@
 #include "mlir/IR/Verifier.h"
 #include "runtime/base/Log.h"
 #include "targets/cpu/CpuTarget.h"
-#include "llvm/Support/FileSystem.h"
-#include "llvm/Support/Path.h"
 #include <chrono>
 
 using namespace mlir;
@@ -28,13 +27,6 @@ CompileState::CompileState(const CompileInput &input, const Options &options)
 CompileState::~CompileState() = default;
 
 namespace {
-
-const Phase *findPhase(std::string_view name) {
-  for (const Phase &phase : phases())
-    if (phase.name == name)
-      return &phase;
-  return nullptr;
-}
 
 Status checkPhaseName(std::string_view option, const std::string &value) {
   if (value.empty() || findPhase(value) ||
@@ -57,29 +49,6 @@ Status chooseTargets(CompileState &state) {
   if (state.targets.empty())
     return userError("no instruction set is given", "option isa",
                      "leave it out for all");
-  return success();
-}
-
-Status writeDump(const CompileState &state, unsigned number, const Phase &phase,
-                 const std::string &text) {
-  SmallString<256> path(state.options.dumpDir);
-  if (std::error_code code = llvm::sys::fs::create_directories(path))
-    return userError("cannot make the folder: " + code.message(),
-                     path.str().str());
-  bool isIr = phase.out <= Level::tile;
-  std::string digits = (number < 10 ? "0" : "") + std::to_string(number);
-  llvm::sys::path::append(path, digits + "_" + phase.name +
-                                    (isIr ? ".mlir" : ".txt"));
-  std::error_code code;
-  llvm::raw_fd_ostream file(path, code);
-  if (!code) {
-    file << text;
-    file.close();
-    code = file.error();
-  }
-  if (code)
-    return userError("cannot write the dump: " + code.message(),
-                     path.str().str());
   return success();
 }
 
@@ -108,19 +77,13 @@ Expected<int> runPhases(const CompileInput &input, const Options &options,
   });
 
   const Phase *first = findPhase(options.startFrom);
-  if (first && first->in != Level::tensor && first->in != Level::kernel)
-    return userError(std::string("cannot begin with phase ") + first->name,
-                     "option start-from",
-                     "a phase that reads tensor or kernel IR: simplify, fuse, "
-                     "schedule");
-  bool begun = !first;
+  if (first)
+    if (Status status = resume(state, *first); !status)
+      return status.takeError();
   int number = 0, total = static_cast<int>(phases().size());
   for (const Phase &phase : phases()) {
     ++number;
-    bool isImport = phase.in == Level::none;
-    if (&phase == first)
-      begun = true;
-    if (!begun && !isImport)
+    if (first && &phase < first)
       continue;
     if (progress)
       progress(phase.name, number - 1, total);
@@ -148,7 +111,7 @@ Expected<int> runPhases(const CompileInput &input, const Options &options,
       if (print)
         log(LogLevel::info, std::string("after ") + phase.name + ":\n" + text);
       if (dump)
-        if (Status status = writeDump(state, number, phase, text); !status)
+        if (Status status = writeDump(state, phase, text); !status)
           return status.takeError();
       if (stop) {
         state.stats->stopped = std::move(text);

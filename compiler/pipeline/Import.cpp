@@ -28,14 +28,16 @@ static Status parseTensorIr(CompileState &state) {
   return success();
 }
 
+bool isText(const CompileInput &input) {
+  if (!input.path.empty())
+    return StringRef(input.path).ends_with(".mlir");
+  return StringRef(input.bytes.data(),
+                   std::min<size_t>(input.bytes.size(), 8192))
+      .contains("func.func");
+}
+
 Status importModel(CompileState &state) {
-  StringRef path = state.input.path;
-  bool text = path.ends_with(".mlir") ||
-              (path.empty() &&
-               StringRef(state.input.bytes.data(),
-                         std::min<size_t>(state.input.bytes.size(), 8192))
-                   .contains("func.func"));
-  if (text) {
+  if (isText(state.input)) {
     if (Status status = parseTensorIr(state); !status)
       return status;
   } else {

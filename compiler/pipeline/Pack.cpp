@@ -106,8 +106,7 @@ Status packConstants(CompileState &state, ArtefactWriter &writer) {
 
 } // namespace
 
-Status packArtefact(CompileState &state,
-                    const std::vector<std::string> &kernelNames) {
+Status packArtefact(CompileState &state) {
   auto writer = state.outputPath.empty()
                     ? ArtefactWriter::createInMemory()
                     : ArtefactWriter::create(state.outputPath);
@@ -128,11 +127,10 @@ Status packArtefact(CompileState &state,
     entry->isa = target.isa;
     header.targets.push_back(std::move(entry));
   }
-  unsigned index = 0;
   for (const UniqueKernel &unique : state.kernels.kernels)
     for (size_t i = 0; i < unique.schedules.size(); ++i) {
       auto kernel = std::make_unique<fb::KernelT>();
-      kernel->name = kernelNames[index++];
+      kernel->name = unique.functionName(i);
       kernel->num_buffers = ts::KernelOp(unique.kernel).getInputs().size() +
                             ts::KernelOp(unique.kernel).getResults().size();
       kernel->num_symbols = unique.symbols.size();

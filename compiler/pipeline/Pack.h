@@ -12,14 +12,34 @@ Status importModel(CompileState &state);
 Status simplifyModel(CompileState &state);
 
 /// Evaluates, packs and writes constants, adds code and header, finishes the
-/// file. `kernelNames` in the order of the program's kernel indices.
-Status packArtefact(CompileState &state,
-                    const std::vector<std::string> &kernelNames);
+/// file.
+Status packArtefact(CompileState &state);
+
+/// The program after a phase, as text that --start-from=<next phase> reads;
+/// objects beside it (`objectFile`).
+std::string printState(CompileState &state, const Phase &phase);
+/// Writes printState into the folder of --dump-dir.
+Status writeDump(CompileState &state, const Phase &phase,
+                 const std::string &text);
+/// "04_schedule.mlir"
+std::string dumpName(const Phase &phase);
+/// "06_emit.x86-64-v4.elf"
+std::string objectFile(llvm::StringRef isa);
+
+/// Reads what the phase before `first` left in a dump. UserError when it is not
+/// that, or was edited into something that does not fit together.
+Status resume(CompileState &state, const Phase &first);
+
+/// Whether the input is tensor IR as text rather than ONNX.
+bool isText(const CompileInput &input);
 
 /// The artefact's report section.
 std::string reportJson(const CompileState &state);
 
 /// The exec program as JSON.
 std::string printProgram(const fb::ProgramT &program);
+/// What printProgram wrote; UserError when it is not.
+Expected<std::unique_ptr<fb::ProgramT>> parseProgram(const std::string &text,
+                                                     const std::string &where);
 
 } // namespace knapper

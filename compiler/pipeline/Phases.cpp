@@ -1,5 +1,6 @@
 #include "compiler/pipeline/Phases.h"
 #include "compiler/exec/Origin.h"
+#include "compiler/kernels/ScheduleAttr.h"
 #include "compiler/pipeline/Pack.h"
 #include "compiler/pipeline/Table.h"
 #include "compiler/registration/Registration.h"
@@ -8,11 +9,11 @@
 #include "graph/fusion/Signature.h"
 #include "graph/memory/InPlace.h"
 #include "graph/memory/OrderKernels.h"
+#include "mlir/AsmParser/AsmParser.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/Verifier.h"
 #include "mlir/Parser/Parser.h"
-#include "targets/cpu/CpuTarget.h"
 #include <thread>
 
 using namespace mlir;
@@ -42,12 +43,7 @@ Status runFuse(CompileState &state) {
 
 /// Equal kernels once, and how each is cut into programs.
 Status runSchedule(CompileState &state) {
-  state.main().walk([&](ts::KernelOp kernel) {
-    SmallVector<bool> constants;
-    for (Value input : kernel.getInputs())
-      constants.push_back(fusion::isConstantExpression(input));
-    state.uses[kernel] = state.kernels.add(kernel, constants);
-  });
+  collectKernels(state);
   for (UniqueKernel &unique : state.kernels.kernels) {
     FailureOr<SmallVector<Schedule>> schedules =
         chooseSchedules(unique.kernel, state.targets.front());
@@ -59,60 +55,37 @@ Status runSchedule(CompileState &state) {
                    "element type";
       return error;
     }
-    unique.schedules = std::move(*schedules);
+    unique.setSchedules(std::move(*schedules));
   }
+  // For dumps: the first of equal kernels holds the schedules of all.
+  llvm::DenseSet<unsigned> seen;
+  state.main().walk([&](ts::KernelOp kernel) {
+    unsigned index = state.uses.find(kernel)->second.kernel;
+    const UniqueKernel &unique = state.kernels.kernels[index];
+    kernel.setSignature(unique.signature);
+    kernel.removeSchedulesAttr();
+    if (seen.insert(index).second)
+      kernel.setSchedulesAttr(ArrayAttr::get(
+          kernel.getContext(),
+          llvm::map_to_vector(unique.schedules, [&](const Schedule &schedule) {
+            return Attribute(scheduleAttr(schedule, kernel.getContext()));
+          })));
+  });
   return success();
 }
 
-std::string kernelName(const UniqueKernel &unique, size_t index) {
-  return unique.schedules[index].kind + "_" + unique.signature +
-         (unique.schedules.size() > 1 ? "_" + std::to_string(index) : "");
-}
-
-/// Tile programs of one unique kernel and schedule, in any context.
-OwningOpRef<ModuleOp> buildTile(const UniqueKernel &unique, size_t index,
-                                MLIRContext &context,
-                                const TargetDesc &target) {
-  OwningOpRef<Operation *> source =
-      fusion::parseCanonicalKernel(unique.text, &context);
-  if (!source)
-    return {};
-  ts::KernelOp kernel = findKernel(*source, unique.constants);
-  // Sizes belong to a context, so the schedule is chosen again in this one:
-  // the choice is a function of the kernel and the target alone.
-  TargetDesc chosenFor = *cpuTarget(cpuIsas().front());
-  FailureOr<SmallVector<Schedule>> schedules =
-      chooseSchedules(kernel, chosenFor);
-  if (mlir::failed(schedules) || index >= schedules->size())
-    return {};
-  OwningOpRef<ModuleOp> module = ModuleOp::create(UnknownLoc::get(&context));
-  OpBuilder builder = OpBuilder::atBlockEnd(module->getBody());
-  FailureOr<tile::FuncOp> function =
-      buildTileProgram(builder, kernel, (*schedules)[index], target,
-                       kernelName(unique, index), unique.symbols);
-  if (mlir::failed(function))
-    return {};
-  // What the plan may do with this kernel's result.
-  for (unsigned input : memory::inPlaceInputs(kernel))
-    function->setMayAlias(input, kernel.getInputs().size());
-  // The lowering trusts its input; a defect of a builder ends here.
-  if (mlir::failed(verify(*module)))
-    return {};
-  return module;
-}
-
-/// Only for people: the programs are built again, in worker contexts, by emit.
+/// Only for dumps: the programs are built again, in worker contexts, by emit.
 Status runTile(CompileState &state) { return success(); }
 
 Status runEmit(CompileState &state) {
   std::vector<KernelJob> jobs;
   for (const UniqueKernel &unique : state.kernels.kernels)
     for (size_t i = 0; i < unique.schedules.size(); ++i)
-      jobs.push_back(
-          {kernelName(unique, i),
-           [&unique, i](MLIRContext &context, const TargetDesc &target) {
-             return buildTile(unique, i, context, target);
-           }});
+      jobs.push_back({unique.functionName(i),
+                      [&state, &unique, i](MLIRContext &context,
+                                           const TargetDesc &target) {
+                        return tileProgram(state, unique, i, context, target);
+                      }});
   unsigned threads = state.options.threads
                          ? static_cast<unsigned>(state.options.threads)
                          : std::max(1u, std::thread::hardware_concurrency());
@@ -121,8 +94,12 @@ Status runEmit(CompileState &state) {
   if (!jobs.empty()) {
     Expected<std::vector<CompiledImage>> images =
         compileKernels(jobs, state.targets, threads, &registry);
-    if (!images)
-      return images.takeError();
+    if (!images) {
+      Error error = images.takeError();
+      if (!state.tilePrograms.empty())
+        error.kind = ErrorKind::user; // programs of a file
+      return error;
+    }
     state.images = std::move(*images);
   }
   state.stats->kernels = state.kernels.kernels.size();
@@ -142,13 +119,7 @@ Status runPlan(CompileState &state) {
   return success();
 }
 
-Status runPack(CompileState &state) {
-  std::vector<std::string> names;
-  for (const UniqueKernel &unique : state.kernels.kernels)
-    for (size_t i = 0; i < unique.schedules.size(); ++i)
-      names.push_back(kernelName(unique, i));
-  return packArtefact(state, names);
-}
+Status runPack(CompileState &state) { return packArtefact(state); }
 
 } // namespace
 
@@ -161,13 +132,13 @@ std::span<const Phase> phases() {
       {"fuse", L::tensor, L::kernel,
        "regions that become one launch, in an order that keeps memory low",
        runFuse},
-      {"schedule", L::kernel, L::kernel,
+      {"schedule", L::kernel, L::scheduled,
        "equal kernels once, tile sizes, guards", runSchedule},
-      {"tile", L::kernel, L::tile, "what one program of each grid does",
+      {"tile", L::scheduled, L::tile, "what one program of each grid does",
        runTile},
       {"emit", L::tile, L::object,
        "vectors, machine code and link for every instruction set", runEmit},
-      {"plan", L::kernel, L::exec, "buffers, live ranges, size arithmetic",
+      {"plan", L::object, L::exec, "buffers, live ranges, size arithmetic",
        runPlan},
       {"pack", L::exec, L::artefact, "constants packed, file written", runPack},
   };
@@ -181,46 +152,54 @@ std::vector<PhaseHelp> phaseHelp() {
   return rows;
 }
 
-std::string printState(CompileState &state, const Phase &phase) {
-  std::string text;
-  llvm::raw_string_ostream stream(text);
-  switch (phase.out) {
-  case Level::none:
-    break;
-  case Level::tensor:
-  case Level::kernel:
-    state.module->print(stream, OpPrintingFlags().enableDebugInfo(true, false));
-    if (StringRef(phase.name) == "schedule")
-      for (const UniqueKernel &unique : state.kernels.kernels)
-        for (const Schedule &schedule : unique.schedules)
-          stream << "// " << unique.signature << " "
-                 << stringifyHero(ts::KernelOp(unique.kernel).getHero()) << ": "
-                 << schedule.label() << " when " << schedule.guard.str()
-                 << ", grid " << schedule.grid.str() << "\n";
-    break;
-  case Level::tile:
-    for (const TargetDesc &target : state.targets)
-      for (const UniqueKernel &unique : state.kernels.kernels)
-        for (size_t i = 0; i < unique.schedules.size(); ++i) {
-          stream << "// " << target.isa << "\n";
-          if (OwningOpRef<ModuleOp> module =
-                  buildTile(unique, i, *state.context, target))
-            module->print(stream);
-          else
-            stream << "// no tile program: see the errors\n";
-        }
-    break;
-  case Level::object:
-    for (const CompiledImage &image : state.images)
-      for (auto &[name, entry] : image.image.entries)
-        stream << image.isa << " " << name << " at " << entry << "\n";
-    break;
-  case Level::exec:
-  case Level::artefact:
-    text = printProgram(*state.exec.program);
-    break;
-  }
-  return text;
+const Phase *findPhase(std::string_view name) {
+  for (const Phase &phase : phases())
+    if (phase.name == name)
+      return &phase;
+  return nullptr;
+}
+
+OwningOpRef<ModuleOp> tileProgram(const CompileState &state,
+                                  const UniqueKernel &unique, size_t index,
+                                  MLIRContext &context,
+                                  const TargetDesc &target) {
+  if (!state.tilePrograms.empty())
+    return parseSourceString<ModuleOp>(
+        state.tilePrograms.at({target.isa, unique.functionName(index)}),
+        &context);
+  OwningOpRef<Operation *> source =
+      fusion::parseCanonicalKernel(unique.text, &context);
+  if (!source)
+    return {};
+  ts::KernelOp kernel = findKernel(*source, unique.constants);
+  // Sizes belong to a context: the schedule comes over as text.
+  std::optional<Schedule> schedule =
+      scheduleOf(parseAttribute(unique.scheduleTexts[index], &context));
+  if (!schedule)
+    return {};
+  OwningOpRef<ModuleOp> module = ModuleOp::create(UnknownLoc::get(&context));
+  OpBuilder builder = OpBuilder::atBlockEnd(module->getBody());
+  FailureOr<tile::FuncOp> function =
+      buildTileProgram(builder, kernel, *schedule, target,
+                       unique.functionName(index), unique.symbols);
+  if (mlir::failed(function))
+    return {};
+  // What the plan may do with this kernel's result.
+  for (unsigned input : memory::inPlaceInputs(kernel))
+    function->setMayAlias(input, kernel.getInputs().size());
+  // The lowering trusts its input; a defect of a builder ends here.
+  if (mlir::failed(verify(*module)))
+    return {};
+  return module;
+}
+
+void collectKernels(CompileState &state) {
+  state.main().walk([&](ts::KernelOp kernel) {
+    SmallVector<bool> constants;
+    for (Value input : kernel.getInputs())
+      constants.push_back(fusion::isConstantExpression(input));
+    state.uses[kernel] = state.kernels.add(kernel, constants);
+  });
 }
 
 func::FuncOp CompileState::main() {

@@ -15,6 +15,7 @@
 #include "graph/fusion/FusionReport.h"
 #include "targets/cpu/Compile.h"
 #include "llvm/ADT/DenseMap.h"
+#include <map>
 #include <memory>
 #include <span>
 
@@ -35,6 +36,9 @@ struct CompileState {
   fusion::FusionReport fusionReport;
   KernelSet kernels;
   llvm::DenseMap<mlir::Operation *, KernelUse> uses;
+  /// Tile programs that a dump brought, by instruction set and function; built
+  /// from the schedules when empty.
+  std::map<std::pair<std::string, std::string>, std::string> tilePrograms;
   std::vector<CompiledImage> images;
   ExecProgram exec;
   CompileStats *stats;
@@ -46,7 +50,17 @@ struct CompileState {
   mlir::func::FuncOp main();
 };
 
-enum class Level { none, tensor, kernel, tile, object, exec, artefact };
+/// What there is after a phase; from `scheduled` on, with what was before.
+enum class Level {
+  none,
+  tensor,
+  kernel,
+  scheduled,
+  tile,
+  object,
+  exec,
+  artefact
+};
 
 struct Phase {
   const char *name;
@@ -57,8 +71,16 @@ struct Phase {
 
 std::span<const Phase> phases();
 
-/// The program after a phase, as text that --start-from can read where the
-/// level is tensor or kernel.
-std::string printState(CompileState &state, const Phase &phase);
+/// The phase of that name, or null.
+const Phase *findPhase(std::string_view name);
+
+/// The tile program of a schedule, in any context: what a dump brought, or
+/// built now. Null after a diagnostic. Thread-safe for different contexts.
+mlir::OwningOpRef<mlir::ModuleOp>
+tileProgram(const CompileState &state, const UniqueKernel &unique, size_t index,
+            mlir::MLIRContext &context, const TargetDesc &target);
+
+/// Finds the kernels of the program and which are equal.
+void collectKernels(CompileState &state);
 
 } // namespace knapper

@@ -117,16 +117,6 @@ def test_stop_after_prints(tool, model, tmp_path):
     assert not (tmp_path / "m.knap").exists()
 
 
-def test_dump_edit_resume(tool, model, tmp_path):
-    tool("compile", model, "--dump-dir", "dump")
-    (fused,) = (tmp_path / "dump").glob("*_fuse.mlir")
-    tool("compile", fused, "--start-from", "schedule", "-o", "again.knap")
-    x = np.ones((2, 4), np.float32)
-    np.save("x.npy", x)
-    tool("run", "again.knap", "-i", "x.npy", "-o", "y.npy")
-    np.testing.assert_allclose(np.load("y.npy"), expected(x))
-
-
 def test_environment_is_a_flag(tool, model):
     text = tool("compile", model, env={"KNAPPER_STOP_AFTER": "import"})
     assert "func.func" in text

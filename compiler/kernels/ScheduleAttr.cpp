@@ -1,0 +1,91 @@
+#include "compiler/kernels/ScheduleAttr.h"
+
+using namespace mlir;
+
+namespace knapper {
+
+using ts::DimAttr;
+
+DictionaryAttr scheduleAttr(const Schedule &schedule, MLIRContext *context) {
+  Builder b(context);
+  SmallVector<NamedAttribute> parameters;
+  for (const auto &[name, value] : schedule.parameters)
+    parameters.push_back(b.getNamedAttr(name, b.getI64IntegerAttr(value)));
+  SmallVector<Attribute> guard, packed;
+  for (const Guard::Term &term : schedule.guard.terms)
+    guard.push_back(b.getArrayAttr(
+        {term.lhs.attr(),
+         b.getStringAttr(ts::stringifyComparePredicate(term.predicate)),
+         term.rhs.attr()}));
+  for (const PackedOperand &p : schedule.packed)
+    packed.push_back(b.getDictionaryAttr(
+        {b.getNamedAttr("operand", b.getI64IntegerAttr(p.operand)),
+         b.getNamedAttr("rows", b.getI64IntegerAttr(p.rows)),
+         b.getNamedAttr("columns", b.getI64IntegerAttr(p.columns)),
+         b.getNamedAttr("transposed", b.getBoolAttr(p.transposed)),
+         b.getNamedAttr("panel", b.getI64IntegerAttr(p.panel))}));
+  return b.getDictionaryAttr(
+      {b.getNamedAttr("kind", b.getStringAttr(schedule.kind)),
+       b.getNamedAttr("parameters", b.getDictionaryAttr(parameters)),
+       b.getNamedAttr("guard", b.getArrayAttr(guard)),
+       b.getNamedAttr("grid", schedule.grid.attr()),
+       b.getNamedAttr("grain", schedule.grain.attr()),
+       b.getNamedAttr("scratch", schedule.scratch.attr()),
+       b.getNamedAttr("packed", b.getArrayAttr(packed))});
+}
+
+std::optional<Schedule> scheduleOf(Attribute attribute) {
+  auto entries = dyn_cast_if_present<DictionaryAttr>(attribute);
+  if (!entries)
+    return std::nullopt;
+  auto kind = entries.getAs<StringAttr>("kind");
+  auto parameters = entries.getAs<DictionaryAttr>("parameters");
+  auto guard = entries.getAs<ArrayAttr>("guard");
+  auto grid = entries.getAs<DimAttr>("grid"),
+       grain = entries.getAs<DimAttr>("grain"),
+       scratch = entries.getAs<DimAttr>("scratch");
+  auto packed = entries.getAs<ArrayAttr>("packed");
+  if (!kind || !parameters || !guard || !grid || !grain || !scratch || !packed)
+    return std::nullopt;
+  Schedule schedule;
+  schedule.kind = kind.str();
+  for (NamedAttribute parameter : parameters) {
+    auto value = dyn_cast<IntegerAttr>(parameter.getValue());
+    if (!value)
+      return std::nullopt;
+    schedule.parameters[parameter.getName().str()] = value.getInt();
+  }
+  for (Attribute entry : guard) {
+    auto term = dyn_cast<ArrayAttr>(entry);
+    if (!term || term.size() != 3)
+      return std::nullopt;
+    auto lhs = dyn_cast<DimAttr>(term[0]), rhs = dyn_cast<DimAttr>(term[2]);
+    auto text = dyn_cast<StringAttr>(term[1]);
+    auto predicate =
+        text ? ts::symbolizeComparePredicate(text.getValue()) : std::nullopt;
+    if (!lhs || !rhs || !predicate)
+      return std::nullopt;
+    schedule.guard.terms.push_back({lhs, *predicate, rhs});
+  }
+  schedule.grid = grid;
+  schedule.grain = grain;
+  schedule.scratch = scratch;
+  for (Attribute entry : packed) {
+    auto operand = dyn_cast<DictionaryAttr>(entry);
+    auto number = [&](StringRef name) {
+      return operand ? operand.getAs<IntegerAttr>(name) : IntegerAttr();
+    };
+    auto transposed =
+        operand ? operand.getAs<BoolAttr>("transposed") : BoolAttr();
+    if (!number("operand") || !number("rows") || !number("columns") ||
+        !number("panel") || !transposed)
+      return std::nullopt;
+    schedule.packed.push_back(
+        {static_cast<unsigned>(number("operand").getInt()),
+         number("rows").getInt(), number("columns").getInt(),
+         transposed.getValue(), number("panel").getInt()});
+  }
+  return schedule;
+}
+
+} // namespace knapper

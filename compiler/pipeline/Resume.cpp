@@ -1,0 +1,294 @@
+// A compile that begins with a file of --dump-dir. The file may have been
+// edited: what no longer fits together is the user's error.
+#include "compiler/kernels/ScheduleAttr.h"
+#include "compiler/pipeline/Pack.h"
+#include "graph/fusion/Constants.h"
+#include "graph/fusion/Views.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Verifier.h"
+#include "mlir/Parser/Parser.h"
+#include "runtime/base/Text.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Path.h"
+
+using namespace mlir;
+
+namespace knapper {
+namespace {
+
+class Resume {
+public:
+  Resume(CompileState &state, const Phase &first)
+      : state(state), first(first), path(state.input.path) {}
+
+  Status run();
+
+private:
+  Status refuse(const std::string &what) const {
+    const Phase &before = (&first)[-1];
+    return userError(what, path,
+                     cat("--start-from=", first.name, " reads what --dump-dir ",
+                         "wrote as ", dumpName(before)));
+  }
+  /// Diagnostics of the file are the user's.
+  Status diagnosed(const char *otherwise) const {
+    if (state.diagnostics.empty())
+      return refuse(otherwise);
+    Error error = state.diagnostics.front();
+    return userError(error.what, error.where,
+                     "mend the file, or write it again with --dump-dir");
+  }
+  Expected<std::string> beside(const std::string &name) const;
+  Status readModule();
+  Status checkKernels();
+  Status readSchedules();
+  Status readTilePrograms();
+  Status readObjects();
+  Status readProgram();
+  /// The module of that name beside the program.
+  ModuleOp part(StringRef name) {
+    return file ? file->lookupSymbol<ModuleOp>(name) : ModuleOp();
+  }
+
+  CompileState &state;
+  const Phase &first;
+  std::string path;           ///< of the file being read
+  std::string program;        ///< level exec: its text
+  OwningOpRef<ModuleOp> file; ///< the parts around the program, if any
+};
+
+Expected<std::string> Resume::beside(const std::string &name) const {
+  if (state.input.path.empty())
+    return userError("a model in memory has no files beside it", first.name,
+                     "give the path of the dump");
+  SmallString<256> other(llvm::sys::path::parent_path(state.input.path));
+  llvm::sys::path::append(other, name);
+  return other.str().str();
+}
+
+Expected<std::string> readFile(const std::string &path) {
+  auto buffer = llvm::MemoryBuffer::getFile(path);
+  if (!buffer)
+    return userError("cannot be read: " + buffer.getError().message(), path,
+                     "files of a dump belong together");
+  return (*buffer)->getBuffer().str();
+}
+
+Status Resume::readModule() {
+  ParserConfig config(state.context.get());
+  OwningOpRef<ModuleOp> read =
+      path.empty()
+          ? parseSourceString<ModuleOp>(
+                StringRef(state.input.bytes.data(), state.input.bytes.size()),
+                config)
+          : parseSourceFile<ModuleOp>(path, config);
+  if (!read || failed(verify(*read)))
+    return diagnosed("not readable as tensor IR");
+  auto isProgram = [](ModuleOp module) {
+    return bool(module.lookupSymbol<func::FuncOp>("main"));
+  };
+  if (isProgram(*read)) {
+    state.module = std::move(read);
+    return success();
+  }
+  for (ModuleOp module : read->getOps<ModuleOp>())
+    if (isProgram(module)) {
+      module->remove();
+      state.module = module;
+      file = std::move(read);
+      return success();
+    }
+  return userError("there is no function main", path,
+                   "name the entry function @main");
+}
+
+Status Resume::checkKernels() {
+  for (Operation &op : state.main().getBody().front().without_terminator())
+    if (!isa<ts::KernelOp, ts::BindSizeOp>(op) && !fusion::isView(&op) &&
+        !(op.getNumResults() > 0 &&
+          fusion::isConstantExpression(op.getResult(0))))
+      return refuse(cat("'", op.getName().getStringRef().str(),
+                        "' is outside any kernel"));
+  return success();
+}
+
+Status Resume::readSchedules() {
+  collectKernels(state);
+  std::vector<UniqueKernel> &kernels = state.kernels.kernels;
+  Status status = success();
+  state.main().walk([&](ts::KernelOp kernel) {
+    UniqueKernel &unique = kernels[state.uses.find(kernel)->second.kernel];
+    if (!unique.schedules.empty() || !status)
+      return;
+    std::string name = kernel.getSignature().value_or("").str() + " (" +
+                       unique.signature + ")";
+    if (kernel.getSignature() != unique.signature || !kernel.getSchedules()) {
+      status = refuse(cat("kernel ", name,
+                          " has no schedules in this file, or "
+                          "was edited: another kernel wants other schedules"));
+      return;
+    }
+    // What the builders rely on: kinds that serve this kernel, with their
+    // parameters, sizes above zero, and a last one for all sizes.
+    auto chosen = chooseSchedules(unique.kernel, state.targets.front());
+    SmallVector<Schedule> read;
+    for (Attribute attribute : kernel.getSchedulesAttr()) {
+      std::optional<Schedule> schedule = scheduleOf(attribute);
+      bool known = schedule && succeeded(chosen) &&
+                   llvm::any_of(*chosen, [&](const Schedule &other) {
+                     return other.kind == schedule->kind &&
+                            llvm::equal(other.parameters, schedule->parameters,
+                                        [](const auto &a, const auto &b) {
+                                          return a.first == b.first &&
+                                                 (a.second > 0 ? b.second > 0
+                                                               : b.second >= 0);
+                                        });
+                   });
+      if (!known) {
+        status = refuse(cat("kernel ", name,
+                            " has a schedule that its hero "
+                            "does not know"));
+        return;
+      }
+      read.push_back(std::move(*schedule));
+    }
+    if (read.empty() || !read.back().guard.terms.empty()) {
+      status = refuse(
+          cat("kernel ", name, " needs a last schedule without a guard"));
+      return;
+    }
+    unique.setSchedules(std::move(read));
+  });
+  return status;
+}
+
+Status Resume::readTilePrograms() {
+  for (const TargetDesc &target : state.targets) {
+    ModuleOp all = part("tile");
+    auto module = all ? all.lookupSymbol<ModuleOp>(target.isa) : ModuleOp();
+    if (!module)
+      return refuse(cat("there are no tile programs for ", target.isa,
+                        ", which --isa asks for"));
+    for (const UniqueKernel &unique : state.kernels.kernels)
+      for (size_t i = 0; i < unique.schedules.size(); ++i) {
+        std::string name = unique.functionName(i);
+        auto function = module.lookupSymbol<tile::FuncOp>(name);
+        ts::KernelOp kernel = unique.kernel;
+        if (!function)
+          return refuse(
+              cat("there is no tile.func @", name, " for ", target.isa));
+        if (function.getNumBuffers() !=
+                kernel.getInputs().size() + kernel.getNumResults() ||
+            function.getNumSymbols() != unique.symbols.size())
+          return refuse(
+              cat("tile.func @", name, " has other arguments than its kernel"));
+        llvm::raw_string_ostream(state.tilePrograms[{target.isa, name}])
+            << *function.getOperation();
+      }
+  }
+  return success();
+}
+
+Status Resume::readObjects() {
+  for (const TargetDesc &target : state.targets) {
+    ModuleOp all = part("objects");
+    auto module = all ? all.lookupSymbol<ModuleOp>(target.isa) : ModuleOp();
+    auto name =
+        module ? module->getAttrOfType<StringAttr>("ts.file") : StringAttr();
+    auto entries = module ? module->getAttrOfType<DictionaryAttr>("ts.entries")
+                          : DictionaryAttr();
+    if (!name || !entries)
+      return refuse(cat("there are no objects for ", target.isa,
+                        ", which --isa asks for"));
+    Expected<std::string> elfPath = beside(name.str());
+    if (!elfPath)
+      return elfPath.takeError();
+    Expected<std::string> elf = readFile(*elfPath);
+    if (!elf)
+      return elf.takeError();
+    CompiledImage &image = state.images.emplace_back();
+    image.isa = target.isa;
+    image.image.elf = std::move(*elf);
+    for (NamedAttribute entry : entries)
+      if (auto offset = dyn_cast<IntegerAttr>(entry.getValue()))
+        image.image.entries[entry.getName().str()] = offset.getInt();
+    for (const UniqueKernel &unique : state.kernels.kernels)
+      for (size_t i = 0; i < unique.schedules.size(); ++i)
+        if (!image.image.entries.count(unique.functionName(i)))
+          return refuse(cat("the objects for ", target.isa, " have no entry ",
+                            unique.functionName(i)));
+  }
+  return success();
+}
+
+/// The constants of the program are found by planning again; the file says all
+/// else.
+Status Resume::readProgram() {
+  auto program = parseProgram(this->program, state.input.path);
+  if (!program)
+    return program.takeError();
+  FailureOr<ExecProgram> exec =
+      buildExecProgram(state.main(), state.kernels, state.uses);
+  if (failed(exec))
+    return diagnosed("cannot be planned");
+  state.exec = std::move(*exec);
+  for (const ConstantRequest &request : state.exec.constants) {
+    const auto &buffers = (*program)->buffers;
+    if (request.buffer >= buffers.size() ||
+        buffers[request.buffer]->kind != fb::BufferKind::constant ||
+        buffers[request.buffer]->constant_bytes !=
+            state.exec.program->buffers[request.buffer]->constant_bytes)
+      return userError(cat("buffer ", request.buffer,
+                           " no longer is the constant that it was"),
+                       state.input.path,
+                       "leave constant buffers at their place, or edit an "
+                       "earlier phase");
+  }
+  state.exec.program = std::move(*program);
+  return success();
+}
+
+Status Resume::run() {
+  if (first.in == Level::none)
+    return userError("the first phase begins with a model", "option start-from",
+                     "leave it out");
+  if (first.in == Level::exec) {
+    if (path.empty())
+      return refuse("a dump of several files has to be a path");
+    if (!StringRef(path).ends_with(".json"))
+      return refuse("not an exec program");
+    Expected<std::string> text = readFile(path);
+    if (!text)
+      return text.takeError();
+    program = std::move(*text);
+    Expected<std::string> objects = beside(dumpName(*findPhase("emit")));
+    if (!objects)
+      return objects.takeError();
+    path = std::move(*objects);
+  } else if (!isText(state.input)) {
+    return refuse("not a program of the compiler");
+  }
+  if (Status status = readModule(); !status)
+    return status;
+  if (first.in >= Level::kernel)
+    if (Status status = checkKernels(); !status)
+      return status;
+  if (first.in >= Level::scheduled)
+    if (Status status = readSchedules(); !status)
+      return status;
+  if (first.in == Level::tile)
+    if (Status status = readTilePrograms(); !status)
+      return status;
+  if (first.in >= Level::object)
+    if (Status status = readObjects(); !status)
+      return status;
+  return first.in == Level::exec ? readProgram() : success();
+}
+
+} // namespace
+
+Status resume(CompileState &state, const Phase &first) {
+  return Resume(state, first).run();
+}
+
+} // namespace knapper
