@@ -107,32 +107,50 @@ void CpuEmitter::storePart(const BufferRef &ref, llvm::Value *offset,
       plainStore(align);
       return;
     }
-    // LLVM takes an unaligned non-temporal store apart into scalars, so the
-    // address is looked at where its alignment is not known.
+    auto streamed = [&](llvm::Value *part, uint64_t at, llvm::Align align) {
+      tag(b.CreateAlignedStore(
+              part, b.CreateConstGEP1_64(b.getInt8Ty(), pointer, at), align),
+          ref)
+          ->setMetadata(
+              llvm::LLVMContext::MD_nontemporal,
+              llvm::MDNode::get(module.getContext(),
+                                llvm::ConstantAsMetadata::get(b.getInt32(1))));
+    };
+    nontemporalUsed = true;
     llvm::Align needed(std::min<uint64_t>(bytes, target.vectorBytes));
-    llvm::BasicBlock *after = nullptr;
-    if (align < needed) {
+    if (align >= needed)
+      return streamed(value, 0, align);
+    // LLVM takes an unaligned non-temporal store apart into scalars, so the
+    // address is looked at where its alignment is not known. Buffers of common
+    // allocators are aligned by 16: pieces of that size still leave the caches
+    // alone, the processor combines neighbouring ones.
+    llvm::BasicBlock *after = newBlock("stored");
+    auto ifAligned = [&](llvm::Align by, llvm::function_ref<void()> then) {
       llvm::BasicBlock *aligned = newBlock("aligned");
       llvm::BasicBlock *unaligned = newBlock("unaligned");
-      after = newBlock("stored");
       llvm::Value *low = b.CreateAnd(b.CreatePtrToInt(pointer, b.getInt64Ty()),
-                                     b.getInt64(needed.value() - 1));
+                                     b.getInt64(by.value() - 1));
       b.CreateCondBr(b.CreateICmpEQ(low, b.getInt64(0)), aligned, unaligned);
-      b.SetInsertPoint(unaligned);
-      plainStore(align);
-      b.CreateBr(after);
       b.SetInsertPoint(aligned);
-    }
-    plainStore(std::max(align, needed))
-        ->setMetadata(
-            llvm::LLVMContext::MD_nontemporal,
-            llvm::MDNode::get(module.getContext(),
-                              llvm::ConstantAsMetadata::get(b.getInt32(1))));
-    nontemporalUsed = true;
-    if (after) {
+      then();
       b.CreateBr(after);
-      b.SetInsertPoint(after);
-    }
+      b.SetInsertPoint(unaligned);
+    };
+    ifAligned(needed, [&] { streamed(value, 0, needed); });
+    constexpr unsigned pieceBytes = 16;
+    unsigned pieceLanes = pieceBytes / ref.bytes;
+    if (needed.value() > pieceBytes && bytes % pieceBytes == 0)
+      ifAligned(llvm::Align(pieceBytes), [&] {
+        for (unsigned at = 0; at < bytes; at += pieceBytes) {
+          auto lanes = llvm::to_vector(llvm::seq<int>(
+              at / ref.bytes, at / ref.bytes + pieceLanes));
+          streamed(b.CreateShuffleVector(value, lanes), at,
+                   llvm::Align(pieceBytes));
+        }
+      });
+    plainStore(align);
+    b.CreateBr(after);
+    b.SetInsertPoint(after);
   };
   if (!valid)
     return wholeStore();

@@ -411,6 +411,31 @@ Value Emitter::emit(Value tensor, const Coord &coord) {
   return value;
 }
 
+/// Whether `tensor` is x - max(x), the maximum taken along some dims.
+static bool isBelowItsMaximum(Value tensor) {
+  auto difference = tensor.getDefiningOp<ts::SubOp>();
+  auto broadcast = difference
+                       ? difference.getRhs().getDefiningOp<ts::BroadcastOp>()
+                       : ts::BroadcastOp();
+  auto max = broadcast ? broadcast.getInput().getDefiningOp<ts::ReduceOp>()
+                       : ts::ReduceOp();
+  if (!max || max.getKind() != ts::ReduceKind::max ||
+      max.getInput() != difference.getLhs())
+    return false;
+  // Each maximum goes back to the elements that it was taken of.
+  SmallVector<int64_t> kept;
+  for (int64_t d = 0; d < ts::rankOf(max.getInput()); ++d)
+    if (!llvm::is_contained(max.getDims(), d))
+      kept.push_back(d);
+  return ArrayRef<int64_t>(broadcast.getDims()) == ArrayRef<int64_t>(kept);
+}
+
+Value Emitter::larger(Value a, Value v) {
+  Value above = arith::CmpFOp::create(builder, location,
+                                      arith::CmpFPredicate::OGT, v, a);
+  return arith::SelectOp::create(builder, location, above, v, a);
+}
+
 Value Emitter::compute(Value tensor, const Coord &coord) {
   if (auto argument = dyn_cast<BlockArgument>(tensor))
     return load(inputBuffer(argument), tensor.getType(), coord);
@@ -426,6 +451,8 @@ Value Emitter::compute(Value tensor, const Coord &coord) {
     if (auto gelu = dyn_cast<ts::GeluOp>(op))
       return (gelu.getTanh() ? buildGeluTanh : buildGeluErf)(builder, location,
                                                              operands.front());
+    if (isa<ts::ExpOp>(op) && isBelowItsMaximum(op->getOperand(0)))
+      return buildExpNonPositive(builder, location, operands.front());
     return elementwise.buildElement(builder, location, operands);
   }
   return llvm::TypeSwitch<Operation *, Value>(op)

@@ -82,6 +82,9 @@ public:
   mlir::Value splat(mlir::Type element, int64_t lanes, double number);
   /// vector<lanes x i1>: lane < valid.
   mlir::Value laneMask(int64_t lanes, mlir::Value valid);
+  /// The larger of two floats or vectors of them; a NaN in `v` is passed over.
+  /// One instruction, where a maximum that keeps every NaN takes several.
+  mlir::Value larger(mlir::Value a, mlir::Value v);
   /// Scalar to vector; a vector stays.
   mlir::Value widen(mlir::Value value, int64_t lanes);
 

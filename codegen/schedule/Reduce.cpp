@@ -103,13 +103,17 @@ private:
   using TileFn = llvm::function_ref<FailureOr<SmallVector<Value>>(
       const Coord &, Value valid, ValueRange carried)>;
   FailureOr<SmallVector<Value>> forTiles(ValueRange carried, TileFn body);
-  LogicalResult passOver(ArrayRef<Operation *> reductions);
-  LogicalResult storeResults();
+  LogicalResult passOver(ArrayRef<Operation *> reductions, bool fetches);
+  LogicalResult storeResults(bool fetches);
+  /// Notes which operands are read row by row, for `fetchNextRow`.
+  void findRowOperands(Value id);
+  /// Asks for what the next program reads where this one stands in its row.
+  void fetchNextRow();
   /// The coordinate of a tensor with the kept dims (and dims of size 1).
   FailureOr<Coord> keptCoord(Type type);
 
   Value neutral(ts::ReduceKind kind, Type element);
-  Value combine(ts::ReduceKind kind, Value a, Value v, bool isUnsigned);
+  Value combine(Operation *reduction, Value a, Value v, bool isUnsigned);
   Value horizontal(ts::ReduceKind kind, Value tile, bool isUnsigned);
   Value pickBetter(ts::ArgReduceOp op, Value better, Value a, Value v);
 
@@ -127,6 +131,8 @@ private:
   DenseMap<Value, Value> finished; ///< reduction result -> its value
   DenseMap<Value, Value> cached;   ///< tensor -> scratch buffer
   Value position; ///< of the current tile in the reduced space (row form)
+  SmallVector<BlockArgument> rowOperands; ///< read at row * size + position
+  Value nextRow;                          ///< first element of the next row
 };
 
 FailureOr<SmallVector<Value>> ReduceBuilder::forTiles(ValueRange carried,
@@ -220,10 +226,14 @@ Value ReduceBuilder::neutral(ts::ReduceKind kind, Type element) {
   return {};
 }
 
-Value ReduceBuilder::combine(ts::ReduceKind kind, Value a, Value v,
+Value ReduceBuilder::combine(Operation *reduction, Value a, Value v,
                              bool isUnsigned) {
   Location loc = e.location;
   bool isFloat = isa<FloatType>(getElementTypeOrSelf(a.getType()));
+  auto reduce = cast<ts::ReduceOp>(reduction);
+  ts::ReduceKind kind = reduce.getKind();
+  if (isFloat && kind == ts::ReduceKind::max && reduce.getIgnoresNan())
+    return e.larger(a, v);
   switch (kind) {
   case ts::ReduceKind::add:
     return isFloat ? Value(arith::AddFOp::create(b, loc, a, v))
@@ -284,7 +294,36 @@ Value ReduceBuilder::pickBetter(ts::ArgReduceOp, Value better, Value a,
   return arith::SelectOp::create(b, e.location, better, v, a);
 }
 
-LogicalResult ReduceBuilder::passOver(ArrayRef<Operation *> reductions) {
+void ReduceBuilder::findRowOperands(Value id) {
+  // Threads of a GPU hide the latency themselves.
+  if (!rowForm || target.kind == DeviceKind::cuda)
+    return;
+  int64_t rank = space.dims.size(), reduced = space.reduced.size();
+  for (auto [i, d] : llvm::enumerate(space.reduced))
+    if (d != rank - reduced + static_cast<int64_t>(i))
+      return;
+  for (BlockArgument argument : kernel.getBody().getArguments())
+    if (ts::dimsOf(argument) == space.dims)
+      rowOperands.push_back(argument);
+  Value row = e.constant(1);
+  for (int64_t d : space.reduced)
+    row = e.mul(row, e.size(space.dims[d]));
+  nextRow = e.mul(e.add(id, e.constant(1)), row);
+}
+
+void ReduceBuilder::fetchNextRow() {
+  constexpr int64_t line = 64;
+  for (BlockArgument argument : rowOperands) {
+    int64_t bytes = ts::elementBytes(ts::elementTypeOf(argument));
+    for (int64_t at = 0; at < lanes; at += line / bytes)
+      tile::PrefetchOp::create(
+          b, e.location, e.inputBuffer(argument),
+          e.add(nextRow, e.add(position, e.constant(at))), /*locality=*/3);
+  }
+}
+
+LogicalResult ReduceBuilder::passOver(ArrayRef<Operation *> reductions,
+                                      bool fetches) {
   Location loc = e.location;
   SmallVector<Value> carried;
   auto compute = [&](Operation *op) {
@@ -321,6 +360,8 @@ LogicalResult ReduceBuilder::passOver(ArrayRef<Operation *> reductions) {
         SmallVector<Value> next;
         unsigned k = 0;
         Value inside = valid ? e.laneMask(lanes, valid) : Value();
+        if (fetches)
+          fetchNextRow();
         for (Operation *op : reductions) {
           Value input = op->getOperand(0);
           Value tile = e.emit(input, at);
@@ -378,7 +419,7 @@ LogicalResult ReduceBuilder::passOver(ArrayRef<Operation *> reductions) {
             k += 2;
             continue;
           }
-          Value sum = combine(kind, values[k], tile, unsignedInput(op));
+          Value sum = combine(op, values[k], tile, unsignedInput(op));
           // Lanes outside keep what they had.
           if (inside)
             sum = arith::SelectOp::create(b, loc, inside, sum, values[k]);
@@ -476,7 +517,7 @@ FailureOr<Coord> ReduceBuilder::keptCoord(Type type) {
   return coord;
 }
 
-LogicalResult ReduceBuilder::storeResults() {
+LogicalResult ReduceBuilder::storeResults(bool fetches) {
   SmallVector<unsigned> full;
   for (auto [i, value] : llvm::enumerate(kernel.yield().getValues())) {
     if (ts::dimsOf(value) == space.dims) {
@@ -499,6 +540,8 @@ LogicalResult ReduceBuilder::storeResults() {
   return forTiles(
       {},
       [&](const Coord &at, Value, ValueRange) -> FailureOr<SmallVector<Value>> {
+        if (fetches)
+          fetchNextRow();
         for (unsigned i : full) {
           Value value = kernel.yield().getValues()[i];
           Value result = e.emit(value, at);
@@ -529,6 +572,7 @@ LogicalResult ReduceBuilder::build() {
       laneValid = e.sub(e.size(run), laneStart);
   }
   kept = e.delinearize(position, around);
+  findRowOperands(id);
 
   // Reductions by level: one more than the deepest that they depend on.
   DenseMap<Operation *, unsigned> level;
@@ -597,12 +641,14 @@ LogicalResult ReduceBuilder::build() {
     for (auto &[input, first] : keep)
       if (first == pass)
         cached[input] = buffers[input];
-    if (failed(passOver(reductions)))
+    // The first pass brings the row in; while the second one computes on it,
+    // the next row comes nearer.
+    if (failed(passOver(reductions, false)))
       return failure();
   }
   current = passes.size();
   cached.clear();
-  LogicalResult status = storeResults();
+  LogicalResult status = storeResults(true);
   e.provide = nullptr;
   return status;
 }

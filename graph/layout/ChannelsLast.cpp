@@ -147,7 +147,8 @@ static LogicalResult reduceOfTranspose(ReduceOp op, PatternRewriter &rewriter) {
         .push_back(dim);
   llvm::sort(reduced);
   Value result = ReduceOp::create(rewriter, op.getLoc(), op.getKind(),
-                                  transpose.getInput(), reduced);
+                                  transpose.getInput(), reduced,
+                                  op.getIgnoresNan());
   // Ranks of the kept dims: where each stands in the new result.
   SmallVector<int64_t> sorted(kept), order;
   llvm::sort(sorted);

@@ -52,8 +52,9 @@ Value decomposeSoftmax(OpBuilder &b, SoftmaxOp op) {
   Rows rows{b, loc, {static_cast<int64_t>(op.getDim())}};
   Value x = op.getInput();
   Type type = x.getType();
-  Value shifted = SubOp::create(
-      b, loc, x, rows.spread(rows.reduce(ReduceKind::max, x), type));
+  Value peak = ReduceOp::create(b, loc, ReduceKind::max, x, rows.dims,
+                                /*ignores_nan=*/true);
+  Value shifted = SubOp::create(b, loc, x, rows.spread(peak, type));
   Value e = ExpOp::create(b, loc, shifted);
   Value sum = rows.reduce(ReduceKind::add, e);
   if (op.getLog())

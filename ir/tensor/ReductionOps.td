@@ -8,9 +8,10 @@ def Ts_ReduceOp : Ts_InferredOp<"reduce", [Indexed]> {
   let summary = "combines all elements along `dims`, which disappear";
   let description = [{
     f16 and bf16 accumulate in f32. An empty range gives the neutral element (max of floats: -inf).
+    With `ignores_nan`, max and min may pass over a NaN (softmax, where the sum brings it back).
     C1: dims are in range and strictly increasing. C2: and/or take i1.
   }];
-  let arguments = (ins Ts_ReduceKindAttr:$kind, Ts_Tensor:$input, DenseI64ArrayAttr:$dims);
+  let arguments = (ins Ts_ReduceKindAttr:$kind, Ts_Tensor:$input, DenseI64ArrayAttr:$dims, UnitAttr:$ignores_nan);
   let results = (outs Ts_Tensor:$result);
   let assemblyFormat = "$kind $input $dims attr-dict `:` type($input)";
   let hasVerifier = 1;

@@ -18,6 +18,11 @@ inline constexpr double kExp2F32[] = {
     0x1.c6af7c0000000p-5, 0x1.3b2de00000000p-7, 0x1.5f08300000000p-10,
     0x1.416b500000000p-13};
 
+/// 2^r by powers of r, |r| <= 1/2. err 9.32e-8.
+inline constexpr double kExp2ShortF32[] = {
+    0x1.0000000000000p+0, 0x1.62e42a0000000p-1, 0x1.ebf9c20000000p-3,
+    0x1.c6b6da0000000p-5, 0x1.3ce8b60000000p-7, 0x1.5bd9800000000p-10};
+
 /// (exp(r)-1-r)/r^2 by powers of r, |r| <= ln2/2. err 4.33e-10.
 inline constexpr double kExpm1F32[] = {
     0x1.0000000000000p-1, 0x1.5555540000000p-3,  0x1.5554f80000000p-5,

@@ -68,6 +68,16 @@ static V expAtMostOne(V x) {
 
 V exp(V x) { return expAtMostOne(atMost(x.isF64() ? 710 : 89, x)); }
 
+V expNonPositive(V x) {
+  if (!x.isF32())
+    return exp(x);
+  V y = x * 0x1.71547652b82fep+0;
+  double magic = exponentMagic(y);
+  V t = y + magic;
+  V p = horner(kExp2ShortF32, y - (t - magic)) * powerOfTwo(t);
+  return select(y < -126.0, 0.0, p);
+}
+
 V expSum(V hi, V lo) {
   V x = atLeast(-746, atMost(710, hi));
   Reduced p = reduce(x, doubleBias(x));

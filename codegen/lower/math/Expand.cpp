@@ -47,6 +47,10 @@ Value buildGeluTanh(OpBuilder &b, Location loc, Value x) {
   return applied(vm::geluTanh, {&b, loc, x}).value;
 }
 
+Value buildExpNonPositive(OpBuilder &b, Location loc, Value x) {
+  return applied(vm::expNonPositive, {&b, loc, x}).value;
+}
+
 /// x^n for an integer n, through f64, where n is exact.
 static V expandFPowI(V x, math::FPowIOp op) {
   OpBuilder &b = *x.builder;

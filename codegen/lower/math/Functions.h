@@ -25,6 +25,7 @@ template <typename Function> V inF64(V x, Function f) {
 // Exp.cpp
 V exp(V x);
 V exp2(V x);
+V expNonPositive(V x);
 V expm1(V x);
 V tanh(V x);
 V sigmoid(V x);

@@ -50,6 +50,10 @@ Value buildGeluErf(OpBuilder &b, Location loc, Value x);
 /// x / 2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
 Value buildGeluTanh(OpBuilder &b, Location loc, Value x);
 
+/// exp(x) for x <= 0 or NaN, such as an element of a row minus the largest one.
+/// f32: within 2 + |x| / 2 ulp, 0 below 2^-126.
+Value buildExpNonPositive(OpBuilder &b, Location loc, Value x);
+
 /// One block of the counter-based generator Philox 4x32-10: four words of
 /// random bits per lane, a function of counter and key alone. All are i32 of
 /// one shape.

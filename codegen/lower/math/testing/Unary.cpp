@@ -39,6 +39,14 @@ static Value sigmoid(OpBuilder &b, Location loc, Value x) {
   return (1.0 / (e + 1.0)).value;
 }
 
+template <typename T> static T expNonPositiveOf(T x) {
+  return std::exp(-std::fabs(x));
+}
+
+static Value expNonPositive(OpBuilder &b, Location loc, Value x) {
+  return buildExpNonPositive(b, loc, (-abs(V{&b, loc, x})).value);
+}
+
 #define BOTH(NAME)                                                             \
   [](double x) -> double { return NAME(x); },                                  \
       [](long double x) -> long double { return NAME(x); }
@@ -47,6 +55,8 @@ const std::vector<Unary> &unaryFunctions() {
   static const std::vector<Unary> table = {
       {ofOp<math::ExpOp>("exp"), BOTH(std::exp), 1, 1.25},
       {ofOp<math::Exp2Op>("exp2"), BOTH(std::exp2), 1, 1.25},
+      {ofBuilder("exp_non_positive", expNonPositive), BOTH(expNonPositiveOf),
+       46, 1.25, 0x1p-103},
       {ofOp<math::ExpM1Op>("expm1"), BOTH(std::expm1), 1.5, 2},
       {ofOp<math::LogOp>("log"), BOTH(std::log), 1, 1},
       {ofOp<math::Log2Op>("log2"), BOTH(std::log2), 1.75, 2},
