@@ -142,8 +142,8 @@ void CpuEmitter::storePart(const BufferRef &ref, llvm::Value *offset,
     if (needed.value() > pieceBytes && bytes % pieceBytes == 0)
       ifAligned(llvm::Align(pieceBytes), [&] {
         for (unsigned at = 0; at < bytes; at += pieceBytes) {
-          auto lanes = llvm::to_vector(llvm::seq<int>(
-              at / ref.bytes, at / ref.bytes + pieceLanes));
+          auto lanes = llvm::to_vector(
+              llvm::seq<int>(at / ref.bytes, at / ref.bytes + pieceLanes));
           streamed(b.CreateShuffleVector(value, lanes), at,
                    llvm::Align(pieceBytes));
         }

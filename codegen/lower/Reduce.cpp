@@ -16,6 +16,9 @@ llvm::Value *Emitter::combine(vector::ReductionOp op, llvm::Value *x,
   using K = vector::CombiningKind;
   bool isFloat = isa<FloatType>(op.getSourceVectorType().getElementType());
   auto call = [&](ID id) { return b.CreateBinaryIntrinsic(id, x, y); };
+  // Without NaNs a comparison decides, which is one instruction with its
+  // selection.
+  bool plain = bitEnumContainsAll(op.getFastmath(), arith::FastMathFlags::nnan);
   switch (op.getKind()) {
   case K::ADD:
     return isFloat ? b.CreateFAdd(x, y) : b.CreateAdd(x, y);
@@ -40,8 +43,12 @@ llvm::Value *Emitter::combine(vector::ReductionOp op, llvm::Value *x,
   case K::XOR:
     return b.CreateXor(x, y);
   case K::MINIMUMF:
+    if (plain)
+      return b.CreateSelect(b.CreateFCmpOLT(x, y), x, y);
     return call(llvm::Intrinsic::minimum);
   case K::MAXIMUMF:
+    if (plain)
+      return b.CreateSelect(b.CreateFCmpOGT(x, y), x, y);
     return call(llvm::Intrinsic::maximum);
   }
   return nullptr;

@@ -431,8 +431,8 @@ static bool isBelowItsMaximum(Value tensor) {
 }
 
 Value Emitter::larger(Value a, Value v) {
-  Value above = arith::CmpFOp::create(builder, location,
-                                      arith::CmpFPredicate::OGT, v, a);
+  Value above =
+      arith::CmpFOp::create(builder, location, arith::CmpFPredicate::OGT, v, a);
   return arith::SelectOp::create(builder, location, above, v, a);
 }
 

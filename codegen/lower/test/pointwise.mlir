@@ -68,11 +68,14 @@ tile.func @stream(%x: !tile.buffer<f32>, %y: !tile.buffer<f32>) {
   tile.return
 }
 
-// Else the address decides.
+// Else the address decides: whole registers, pieces of 16 bytes, or through the
+// caches.
 // V4-LABEL: stream_anywhere:
-// V4: vmovups %zmm
-// V4: testb $63
-// V4: vmovntps %zmm
+// V4-DAG: testb $63
+// V4-DAG: testb $15
+// V4-DAG: vmovntps %zmm
+// V4-DAG: vmovntps %xmm
+// V4-DAG: vmovups %zmm{{[0-9]+}}, (
 tile.func @stream_anywhere(%x: !tile.buffer<f32>, %y: !tile.buffer<f32>) {
   %p = tile.program_id
   %v = tile.load %x[%p] : !tile.buffer<f32> -> vector<16xf32>
