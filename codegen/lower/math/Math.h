@@ -51,7 +51,7 @@ Value buildGeluErf(OpBuilder &b, Location loc, Value x);
 Value buildGeluTanh(OpBuilder &b, Location loc, Value x);
 
 /// exp(x) for x <= 0 or NaN, such as an element of a row minus the largest one.
-/// f32: within 2 + |x| / 2 ulp, 0 below 2^-126.
+/// f32: within 2 + |x| ulp, 0 below 2^-126.
 Value buildExpNonPositive(OpBuilder &b, Location loc, Value x);
 
 /// One block of the counter-based generator Philox 4x32-10: four words of

@@ -56,7 +56,7 @@ const std::vector<Unary> &unaryFunctions() {
       {ofOp<math::ExpOp>("exp"), BOTH(std::exp), 1, 1.25},
       {ofOp<math::Exp2Op>("exp2"), BOTH(std::exp2), 1, 1.25},
       {ofBuilder("exp_non_positive", expNonPositive), BOTH(expNonPositiveOf),
-       46, 1.25, 0x1p-103},
+       89, 1.25, 0x1p-103},
       {ofOp<math::ExpM1Op>("expm1"), BOTH(std::expm1), 1.5, 2},
       {ofOp<math::LogOp>("log"), BOTH(std::log), 1, 1},
       {ofOp<math::Log2Op>("log2"), BOTH(std::log2), 1.75, 2},
