@@ -1,10 +1,12 @@
 // Attention: softmax(scale * q k^T + mask) v for one block of query rows.
 //
 //   program = (batch, head, block of query rows)
-//     K is transposed into panels of `panel` keys in scratch
-//     [T/panel][D][panel] scores of the block against all keys, in scratch
-//     [rows][T] softmax along each row in place, its 1 / sum kept aside the
-//     block times V, scaled by 1 / sum in the epilogue
+//     K is transposed into panels of `panel` keys in scratch:
+//     [T/panel][D][panel]
+//     products of the block's queries and all keys, in scratch: [rows][T]
+//     along each row scale, mask and softmax in place, 1 / sum kept aside
+//     the block times V in register tiles, which one epilogue takes from
+//     scratch row by row, scaled by 1 / sum
 //
 // The score block lives in the second-level cache; nothing of size S x T is
 // ever in memory. Queries, keys and values are read through their views (a
@@ -31,7 +33,11 @@ using ts::Dim;
 
 namespace {
 
-constexpr int64_t block = 16; // keys and depth are transposed 16 x 16
+constexpr int64_t block = 16; // depth and width are padded to this
+/// Register tiles have at most this many rows, which may lie past the last.
+constexpr int64_t kTileRows = 12;
+/// Scratch for the accumulators of a register tile: at most 12 x 64 f32.
+constexpr int64_t kAccumulatorBytes = 4096;
 
 /// An operand that can be read in place as f32 rows.
 std::optional<fusion::StridedView> inPlace(Value operand) {
@@ -47,7 +53,7 @@ Dim roundUp(Dim dim, int64_t to) { return dim.ceilDiv(dim.like(to)) * to; }
 
 /// Where things lie in scratch, in bytes.
 struct Layout {
-  Dim keys, scores, sums, queries, values, end;
+  Dim keys, scores, sums, queries, values, accumulators, end;
 };
 
 Layout layoutOf(ts::AttentionOp op, int64_t rows, int64_t panel) {
@@ -57,10 +63,11 @@ Layout layoutOf(ts::AttentionOp op, int64_t rows, int64_t panel) {
   layout.keys = depth.like(0);
   Dim padded = roundUp(length, panel);
   layout.scores = layout.keys + padded * roundUp(depth, block) * 4;
-  layout.sums = layout.scores + padded * (rows * 4);
+  layout.sums = layout.scores + padded * ((rows + kTileRows) * 4);
   layout.queries = layout.sums + roundUp(depth.like(rows * 4), 64);
   layout.values = layout.queries + roundUp(depth, block) * (rows * 4);
-  layout.end = layout.values + length * roundUp(width, block) * 4 + 64;
+  layout.accumulators = layout.values + length * roundUp(width, block) * 4 + 64;
+  layout.end = layout.accumulators + kAccumulatorBytes;
   return layout;
 }
 
@@ -83,10 +90,12 @@ private:
   LogicalResult packKeys();
   LogicalResult packRows(Value tensor, Value head, Value first, Value count,
                          Dim width, Value buffer);
-  LogicalResult computeScores();
-  Value scoreTile(Value tile, Value row, Value key);
-  void softmaxRows();
+  LogicalResult computeProducts();
+  Value score(Value product, Value row, Value key);
+  LogicalResult softmaxRows();
   LogicalResult multiplyValues();
+  LogicalResult forParts(const RegisterTile &shape, int64_t width,
+                         llvm::function_ref<LogicalResult(Value part)> body);
   Value number(double value, int64_t lanes) {
     return e.splat(b.getF32Type(), lanes, value);
   }
@@ -108,34 +117,54 @@ private:
   Value scoreStride;
 };
 
-/// 16 rows of 16 elements, transposed by four rounds of pairwise interleaving.
-void transpose16(OpBuilder &b, Location loc, SmallVectorImpl<Value> &v) {
+/// n rows of n elements, transposed by log2(n) rounds of interleaving.
+void transpose(OpBuilder &b, Location loc, SmallVectorImpl<Value> &v) {
+  int64_t n = v.size();
   SmallVector<int64_t> low, high;
-  for (int64_t i = 0; i < 8; ++i) {
-    low.push_back(i);
-    low.push_back(16 + i);
-    high.push_back(8 + i);
-    high.push_back(24 + i);
+  for (int64_t i = 0; i < n / 2; ++i) {
+    low.append({i, n + i});
+    high.append({n / 2 + i, n + n / 2 + i});
   }
-  // Interleaving rows i and i + 8 four times over moves element (r, c) to
-  // (c, r): each round rotates one bit of the row number into the column.
-  for (int round = 0; round < 4; ++round) {
-    SmallVector<Value> next(16);
-    for (int i = 0; i < 8; ++i) {
-      next[2 * i] = vector::ShuffleOp::create(b, loc, v[i], v[i + 8], low);
-      next[2 * i + 1] = vector::ShuffleOp::create(b, loc, v[i], v[i + 8], high);
+  // Interleaving rows i and i + n / 2 so often moves element (r, c) to (c, r):
+  // each round rotates one bit of the row number into the column.
+  for (int64_t round = n; round > 1; round /= 2) {
+    SmallVector<Value> next(n);
+    for (int64_t i = 0; i < n / 2; ++i) {
+      next[2 * i] = vector::ShuffleOp::create(b, loc, v[i], v[i + n / 2], low);
+      next[2 * i + 1] =
+          vector::ShuffleOp::create(b, loc, v[i], v[i + n / 2], high);
     }
     v.assign(next.begin(), next.end());
   }
+}
+
+/// body(0), body(shape.width), ... below `width`; emitted once.
+LogicalResult
+AttentionBuilder::forParts(const RegisterTile &shape, int64_t width,
+                           llvm::function_ref<LogicalResult(Value part)> body) {
+  if (width == shape.width)
+    return body(e.constant(0));
+  LogicalResult status = success();
+  forEach(
+      e, e.constant(0), e.constant(width), {},
+      [&](Value part, ValueRange) -> FailureOr<SmallVector<Value>> {
+        if (failed(body(part)))
+          return failure();
+        return SmallVector<Value>();
+      },
+      status, shape.width);
+  return status;
 }
 
 LogicalResult AttentionBuilder::packKeys() {
   keyBuffer = scratch(layout.keys);
   LogicalResult status = success();
   Value last = e.sub(e.size(keys), e.constant(1));
-  int64_t blocksOfPanel = panel / block;
+  // A square of registers is transposed at a time.
+  int64_t side = std::min<int64_t>(panel, target.lanes(DType::f32));
+  int64_t blocksOfPanel = panel / side;
   Value paddedDepth = e.size(roundUp(depth, block));
-  // Blocks of 16 keys, up to the last panel that is needed.
+  // Blocks of so many keys, up to the last panel that is needed.
   forEach(
       e, e.constant(0), e.mul(panels, e.constant(blocksOfPanel)), {},
       [&](Value t, ValueRange) -> FailureOr<SmallVector<Value>> {
@@ -143,33 +172,33 @@ LogicalResult AttentionBuilder::packKeys() {
         Value panelBase =
             e.mul(e.mul(e.div(t, e.constant(blocksOfPanel)), paddedDepth),
                   e.constant(panel));
-        Value column = e.add(panelBase, e.mul(inPanel, e.constant(block)));
-        Value key = e.mul(t, e.constant(block));
+        Value column = e.add(panelBase, e.mul(inPanel, e.constant(side)));
+        Value key = e.mul(t, e.constant(side));
         LogicalResult inner = success();
         int64_t known = depth.knownDivisor();
         forLanes(
-            e, e.constant(0), e.size(depth), block, known && known % block == 0,
+            e, e.constant(0), e.size(depth), side, known && known % side == 0,
             {},
             [&](Value d, Value valid,
                 ValueRange) -> FailureOr<SmallVector<Value>> {
               SmallVector<Value> tile;
-              for (int64_t i = 0; i < block; ++i) {
+              for (int64_t i = 0; i < side; ++i) {
                 // Past the last key any row will do: its scores are dropped.
                 Coord at;
-                at.lanes = block;
+                at.lanes = side;
                 at.valid = valid;
                 at.dims = {{batch},
                            {keyHead},
                            {e.min(e.add(key, e.constant(i)), last)},
-                           {d, 1, {}, block}};
+                           {d, 1, {}, side}};
                 Value row = e.emit(op.getKey(), at);
                 if (!row)
                   return failure();
-                tile.push_back(e.widen(row, block));
+                tile.push_back(e.widen(row, side));
               }
-              transpose16(b, loc, tile);
+              transpose(b, loc, tile);
               Value to = e.add(column, e.mul(d, e.constant(panel)));
-              for (int64_t j = 0; j < block; ++j)
+              for (int64_t j = 0; j < side; ++j)
                 tile::StoreOp::create(b, loc, tile[j], keyBuffer,
                                       e.add(to, e.constant(j * panel)));
               return SmallVector<Value>();
@@ -226,11 +255,11 @@ LogicalResult AttentionBuilder::packRows(Value tensor, Value headIndex,
   return status;
 }
 
-/// Scale, softcap, mask, causality and the end of the keys, for one row.
-Value AttentionBuilder::scoreTile(Value tile, Value row, Value key) {
-  int64_t lanes = cast<VectorType>(tile.getType()).getNumElements();
+/// Scale, softcap, mask, causality and the end of the keys, for a run of a row.
+Value AttentionBuilder::score(Value product, Value row, Value key) {
+  int64_t lanes = cast<VectorType>(product.getType()).getNumElements();
   Value score = arith::MulFOp::create(
-      b, loc, tile, number(op.getScale().convertToDouble(), lanes));
+      b, loc, product, number(op.getScale().convertToDouble(), lanes));
   double cap = op.getSoftcap().convertToDouble();
   if (cap > 0) {
     Value inner = arith::MulFOp::create(b, loc, score, number(1 / cap, lanes));
@@ -277,7 +306,7 @@ Value AttentionBuilder::scoreTile(Value tile, Value row, Value key) {
   return arith::SelectOp::create(b, loc, visible, score, never);
 }
 
-LogicalResult AttentionBuilder::computeScores() {
+LogicalResult AttentionBuilder::computeProducts() {
   scoreBuffer = scratch(layout.scores);
   scoreStride = e.size(roundUp(keys, panel));
   // Queries in place where they are rows of f32, else packed.
@@ -309,40 +338,24 @@ LogicalResult AttentionBuilder::computeScores() {
         LogicalResult inner = forRowTiles(
             e, count, shape.rows,
             [&](Value row, Value valid, int64_t tileRows, Value) {
-              for (int64_t part = 0; part < panel; part += shape.width) {
+              return forParts(shape, panel, [&](Value part) {
                 auto type =
                     VectorType::get({tileRows, shape.width}, b.getF32Type());
                 auto loop = tile::MainloopOp::create(
                     b, loc, type, a, e.add(aBase, e.mul(row, lda)), lda, ka,
-                    keyBuffer, e.add(base, e.constant(part)), e.constant(panel),
+                    keyBuffer, e.add(base, part), e.constant(panel),
                     e.size(depth));
                 loop.getRowsMutable().assign(valid);
-                for (int64_t i = 0; i < tileRows; ++i) {
-                  auto inside =
-                      scf::IfOp::create(b, loc, e.less(e.constant(i), valid),
-                                        /*withElseRegion=*/false);
-                  OpBuilder::InsertionGuard guard(b);
-                  b.setInsertionPoint(
-                      inside.getThenRegion().front().getTerminator());
-                  LogicalResult ok = e.scoped([&]() -> LogicalResult {
-                    Value at = e.add(row, e.constant(i));
-                    Value column = e.add(key, e.constant(part));
-                    Value score = scoreTile(
-                        vector::ExtractOp::create(b, loc, loop.getAcc(),
-                                                  ArrayRef<int64_t>{i}),
-                        at, column);
-                    if (!score)
-                      return failure();
-                    tile::StoreOp::create(
-                        b, loc, score, scoreBuffer,
-                        e.add(e.mul(at, scoreStride), column));
-                    return success();
-                  });
-                  if (failed(ok))
-                    return failure();
-                }
-              }
-              return success();
+                Value to = e.add(e.mul(row, scoreStride), e.add(key, part));
+                for (int64_t i = 0; i < tileRows; ++i)
+                  tile::StoreOp::create(
+                      b, loc,
+                      vector::ExtractOp::create(b, loc, loop.getAcc(),
+                                                ArrayRef<int64_t>{i}),
+                      scoreBuffer,
+                      e.add(to, e.mul(e.constant(i), scoreStride)));
+                return success();
+              });
             });
         if (failed(inner))
           return failure();
@@ -352,9 +365,9 @@ LogicalResult AttentionBuilder::computeScores() {
   return status;
 }
 
-void AttentionBuilder::softmaxRows() {
+LogicalResult AttentionBuilder::softmaxRows() {
   sumBuffer = scratch(layout.sums);
-  int64_t lanes = panel;
+  int64_t lanes = std::min<int64_t>(panel, 2 * target.lanes(DType::f32));
   auto type = VectorType::get(lanes, b.getF32Type());
   Value end = e.mul(panels, e.constant(panel));
   LogicalResult status = success();
@@ -362,23 +375,34 @@ void AttentionBuilder::softmaxRows() {
       e, e.constant(0), count, {},
       [&](Value r, ValueRange) -> FailureOr<SmallVector<Value>> {
         Value base = e.mul(r, scoreStride);
+        // body(values, key, carried) gives what is stored and carried on.
+        using Step = std::pair<Value, Value>;
         auto pass = [&](Value init,
-                        llvm::function_ref<Value(Value, Value, Value)> body) {
+                        llvm::function_ref<Step(Value, Value, Value)> body) {
           return forEach(
               e, e.constant(0), end, init,
-              [&](Value i,
+              [&](Value key,
                   ValueRange carried) -> FailureOr<SmallVector<Value>> {
-                Value at = e.add(base, i);
-                Value x = tile::LoadOp::create(b, loc, type, scoreBuffer, at);
-                return SmallVector<Value>{body(x, at, carried[0])};
+                Value at = e.add(base, key);
+                auto [stored, next] =
+                    body(tile::LoadOp::create(b, loc, type, scoreBuffer, at),
+                         key, carried[0]);
+                if (!stored)
+                  return failure();
+                tile::StoreOp::create(b, loc, stored, scoreBuffer, at);
+                return SmallVector<Value>{next};
               },
               status, lanes)[0];
         };
         double infinity = std::numeric_limits<double>::infinity();
-        Value peak = pass(number(-infinity, lanes),
-                          [&](Value x, Value, Value most) -> Value {
-                            return arith::MaximumFOp::create(b, loc, most, x);
-                          });
+        Value peak =
+            pass(number(-infinity, lanes),
+                 [&](Value product, Value key, Value most) -> Step {
+                   Value x = score(product, r, key);
+                   if (!x)
+                     return {};
+                   return {x, arith::MaximumFOp::create(b, loc, most, x)};
+                 });
         Value largest =
             vector::ReductionOp::create(b, loc, vector::CombiningKind::MAXIMUMF,
                                         peak, arith::FastMathFlags::reassoc);
@@ -387,13 +411,12 @@ void AttentionBuilder::softmaxRows() {
                                            largest, number(-infinity, 0));
         largest = arith::SelectOp::create(b, loc, none, number(0, 0), largest);
         Value all = e.widen(largest, lanes);
-        Value sum = pass(number(0, lanes),
-                         [&](Value x, Value at, Value total) -> Value {
-                           Value p = math::ExpOp::create(
-                               b, loc, arith::SubFOp::create(b, loc, x, all));
-                           tile::StoreOp::create(b, loc, p, scoreBuffer, at);
-                           return arith::AddFOp::create(b, loc, total, p);
-                         });
+        Value sum =
+            pass(number(0, lanes), [&](Value x, Value, Value total) -> Step {
+              Value p = math::ExpOp::create(
+                  b, loc, arith::SubFOp::create(b, loc, x, all));
+              return {p, arith::AddFOp::create(b, loc, total, p)};
+            });
         Value total =
             vector::ReductionOp::create(b, loc, vector::CombiningKind::ADD, sum,
                                         arith::FastMathFlags::reassoc);
@@ -405,6 +428,7 @@ void AttentionBuilder::softmaxRows() {
         return SmallVector<Value>();
       },
       status);
+  return status;
 }
 
 LogicalResult AttentionBuilder::multiplyValues() {
@@ -435,53 +459,65 @@ LogicalResult AttentionBuilder::multiplyValues() {
         break;
       }
   RegisterTile shape = registerTile(target, valuePanel);
+  Value accumulators = scratch(layout.accumulators);
   LogicalResult status = success();
   forEach(
       e, e.constant(0), e.size(roundUp(width, valuePanel)), {},
       [&](Value column, ValueRange) -> FailureOr<SmallVector<Value>> {
+        // A row of the block from where its accumulators lie.
+        auto storeRow = [&](Value row, Value from) {
+          Value inverse =
+              tile::LoadOp::create(b, loc, b.getF32Type(), sumBuffer, row);
+          return forParts(shape, valuePanel, [&](Value part) {
+            Value value = tile::LoadOp::create(
+                b, loc, VectorType::get(shape.width, b.getF32Type()),
+                accumulators, e.add(from, part));
+            value = arith::MulFOp::create(b, loc, value,
+                                          e.widen(inverse, shape.width));
+            Value n = e.add(column, part);
+            Coord coord;
+            coord.lanes = shape.width;
+            if (!whole)
+              coord.valid = e.sub(e.size(width), n);
+            coord.dims = {{batch},
+                          {head},
+                          {e.add(firstRow, row)},
+                          {n, 1, {}, shape.width}};
+            return epilogue.store(e, value, coord);
+          });
+        };
         LogicalResult inner = forRowTiles(
             e, count, shape.rows,
             [&](Value row, Value valid, int64_t tileRows, Value) {
-              for (int64_t part = 0; part < valuePanel; part += shape.width) {
-                Value n = e.add(column, e.constant(part));
+              return forParts(shape, valuePanel, [&](Value part) {
                 auto type =
                     VectorType::get({tileRows, shape.width}, b.getF32Type());
                 auto loop = tile::MainloopOp::create(
                     b, loc, type, scoreBuffer, e.mul(row, scoreStride),
-                    scoreStride, e.constant(1), buffer, e.add(base, n), ldb,
-                    seen);
+                    scoreStride, e.constant(1), buffer,
+                    e.add(base, e.add(column, part)), ldb, seen);
                 loop.getRowsMutable().assign(valid);
-                for (int64_t i = 0; i < tileRows; ++i) {
-                  auto inside =
-                      scf::IfOp::create(b, loc, e.less(e.constant(i), valid),
-                                        /*withElseRegion=*/false);
-                  OpBuilder::InsertionGuard guard(b);
-                  b.setInsertionPoint(
-                      inside.getThenRegion().front().getTerminator());
-                  LogicalResult ok = e.scoped([&]() -> LogicalResult {
-                    Value at = e.add(row, e.constant(i));
-                    Value inverse = tile::LoadOp::create(b, loc, b.getF32Type(),
-                                                         sumBuffer, at);
-                    Value value = arith::MulFOp::create(
-                        b, loc,
-                        vector::ExtractOp::create(b, loc, loop.getAcc(),
-                                                  ArrayRef<int64_t>{i}),
-                        e.widen(inverse, shape.width));
-                    Coord coord;
-                    coord.lanes = shape.width;
-                    if (!whole)
-                      coord.valid = e.sub(e.size(width), n);
-                    coord.dims = {{batch},
-                                  {head},
-                                  {e.add(firstRow, at)},
-                                  {n, 1, {}, shape.width}};
-                    return epilogue.store(e, value, coord);
-                  });
-                  if (failed(ok))
-                    return failure();
-                }
-              }
-              return success();
+                for (int64_t i = 0; i < tileRows; ++i)
+                  tile::StoreOp::create(
+                      b, loc,
+                      vector::ExtractOp::create(b, loc, loop.getAcc(),
+                                                ArrayRef<int64_t>{i}),
+                      accumulators, e.add(e.constant(i * valuePanel), part));
+                return success();
+              });
+            },
+            [&](Value row, Value valid) {
+              LogicalResult stored = success();
+              forEach(
+                  e, e.constant(0), valid, {},
+                  [&](Value i, ValueRange) -> FailureOr<SmallVector<Value>> {
+                    if (failed(storeRow(e.add(row, i),
+                                        e.mul(i, e.constant(valuePanel)))))
+                      return failure();
+                    return SmallVector<Value>();
+                  },
+                  stored);
+              return stored;
             });
         if (failed(inner))
           return failure();
@@ -515,9 +551,8 @@ LogicalResult AttentionBuilder::build() {
     seen = e.max(e.min(seen, bound), e.constant(0));
   }
   panels = e.div(e.add(seen, e.constant(panel - 1)), e.constant(panel));
-  if (failed(packKeys()) || failed(computeScores()))
+  if (failed(packKeys()) || failed(computeProducts()) || failed(softmaxRows()))
     return failure();
-  softmaxRows();
   return multiplyValues();
 }
 
