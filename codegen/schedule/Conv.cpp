@@ -8,7 +8,8 @@
 //              panels of output channels)
 //     the input that the block needs, with their zero border, go to scratch
 //     (only when there is a border; otherwise they are read in place)
-//     for each panel, output row and register tile: one main loop, the epilogue
+//     for each panel, output row and register tile: one main loop, its sums
+//     to scratch, from where one epilogue takes them pixel by pixel
 //
 // Depthwise convolutions take the same rows, then run channel tile by channel
 // tile with the window's weights in registers.
@@ -32,6 +33,10 @@ namespace knapper {
 using ts::Dim;
 
 namespace {
+
+/// Scratch for the accumulators of a register tile: at most 12 x 64 f32. What
+/// else is in scratch comes after it.
+constexpr int64_t kAccumulatorBytes = 4096;
 
 /// A 2-D (or 1-D, as one row) convolution in the form that the builder takes.
 struct Window {
@@ -169,7 +174,7 @@ void ConvBuilder::copyRows() {
   constexpr int64_t lanes = 64;
   Value zero = e.splat(element, lanes, 0);
   source = tile::ScratchOp::create(b, loc, tile::BufferType::get(element),
-                                   e.constant(0));
+                                   e.constant(kAccumulatorBytes));
   sourceBase = e.constant(0);
   Dim widest =
       w.inputColumns(blockColumns ? w.width.like(blockColumns) : w.outWidth);
@@ -262,70 +267,95 @@ LogicalResult ConvBuilder::product(Value firstPanel, Value endPanel) {
     int64_t tiles = (*pixels + tileRows - 1) / tileRows;
     tileRows = (*pixels + tiles - 1) / tiles;
   }
+  Value accumulators = tile::ScratchOp::create(
+      b, loc, tile::BufferType::get(b.getF32Type()), e.constant(0));
+  // body(first column of the panel) for each register tile's width; emitted
+  // once.
+  auto forParts = [&](llvm::function_ref<LogicalResult(Value)> body) {
+    if (panel == shape.width)
+      return body(e.constant(0));
+    LogicalResult status = success();
+    forEach(
+        e, e.constant(0), e.constant(panel), {},
+        [&](Value part, ValueRange) -> FailureOr<SmallVector<Value>> {
+          if (failed(body(part)))
+            return failure();
+          return SmallVector<Value>();
+        },
+        status, shape.width);
+    return status;
+  };
+  auto sums = [&](Value a, Value weights, Value valid,
+                  int64_t size) -> LogicalResult {
+    return forParts([&](Value part) {
+      Value aOuter = e.mul(e.constant(w.dh), rowStride);
+      Value bOuter = e.size(channels * (w.kw * panel));
+      auto type = VectorType::get({size, shape.width}, b.getF32Type());
+      auto loop = tile::MainloopOp::create(
+          b, loc, type, source, a, pixel, e.constant(1), filter,
+          e.add(weights, part), e.constant(panel), e.size(channels * w.kw));
+      loop.getRowsMutable().assign(valid);
+      if (w.kh > 1) {
+        loop.getOuterMutable().assign(e.constant(w.kh));
+        loop.getAOuterMutable().assign(aOuter);
+        loop.getBOuterMutable().assign(bOuter);
+      }
+      for (int64_t i = 0; i < size; ++i)
+        tile::StoreOp::create(b, loc,
+                              vector::ExtractOp::create(b, loc, loop.getAcc(),
+                                                        ArrayRef<int64_t>{i}),
+                              accumulators, e.add(e.constant(i * panel), part));
+      return success();
+    });
+  };
+  // The pixels of a tile from where their sums lie.
+  auto storeTile = [&](Value row, Value column, Value feature, Value valid) {
+    LogicalResult status = success();
+    forEach(
+        e, e.constant(0), valid, {},
+        [&](Value i, ValueRange) -> FailureOr<SmallVector<Value>> {
+          Value at = e.mul(i, e.constant(panel));
+          Value pixelColumn = e.add(firstColumn, e.add(column, i));
+          LogicalResult stored = forParts([&](Value part) {
+            Value sum = tile::LoadOp::create(
+                b, loc, VectorType::get(shape.width, b.getF32Type()),
+                accumulators, e.add(at, part));
+            Value n = e.add(feature, part), rest;
+            if (known % panel)
+              rest = e.sub(e.size(w.features), n);
+            return storePixel(sum, row, pixelColumn, n, shape.width, rest);
+          });
+          if (failed(stored))
+            return failure();
+          return SmallVector<Value>();
+        },
+        status);
+    return status;
+  };
   LogicalResult status = success();
   forEach(
       e, firstPanel, endPanel, {},
       [&](Value p, ValueRange) -> FailureOr<SmallVector<Value>> {
         Value base = e.mul(p, panelSize), feature = e.mul(p, e.constant(panel));
-        LogicalResult inner = success();
         forEach(
             e, e.constant(0), rows, {},
             [&](Value r, ValueRange) -> FailureOr<SmallVector<Value>> {
               Value row = e.add(sourceBase,
                                 e.mul(e.mul(r, e.constant(w.sh)), rowStride));
-              LogicalResult ok = forRowTiles(
-                  e, columns, tileRows,
-                  [&](Value column, Value valid, int64_t size,
-                      Value) -> LogicalResult {
-                    for (int64_t part = 0; part < panel; part += shape.width) {
-                      Value shift = e.constant(part);
-                      Value a = e.add(row, e.mul(column, pixel));
-                      Value weights = e.add(base, shift);
-                      Value aOuter = e.mul(e.constant(w.dh), rowStride);
-                      Value bOuter = e.size(channels * (w.kw * panel));
-                      auto type =
-                          VectorType::get({size, shape.width}, b.getF32Type());
-                      auto loop = tile::MainloopOp::create(
-                          b, loc, type, source, a, pixel, e.constant(1), filter,
-                          weights, e.constant(panel), e.size(channels * w.kw));
-                      loop.getRowsMutable().assign(valid);
-                      if (w.kh > 1) {
-                        loop.getOuterMutable().assign(e.constant(w.kh));
-                        loop.getAOuterMutable().assign(aOuter);
-                        loop.getBOuterMutable().assign(bOuter);
-                      }
-                      for (int64_t i = 0; i < size; ++i) {
-                        auto inside = scf::IfOp::create(
-                            b, loc, e.less(e.constant(i), valid),
-                            /*withElseRegion=*/false);
-                        OpBuilder::InsertionGuard guard(b);
-                        b.setInsertionPoint(
-                            inside.getThenRegion().front().getTerminator());
-                        LogicalResult stored = e.scoped([&] {
-                          Value n = e.add(feature, shift);
-                          Value rest;
-                          if (known % panel)
-                            rest = e.sub(e.size(w.features), n);
-                          return storePixel(
-                              vector::ExtractOp::create(b, loc, loop.getAcc(),
-                                                        ArrayRef<int64_t>{i}),
-                              e.add(firstRow, r),
-                              e.add(firstColumn, e.add(column, e.constant(i))),
-                              n, shape.width, rest);
-                        });
-                        if (failed(stored))
-                          return failure();
-                      }
-                    }
-                    return success();
-                  });
-              if (failed(ok))
+              if (failed(forRowTiles(
+                      e, columns, tileRows,
+                      [&](Value column, Value valid, int64_t size, Value) {
+                        return sums(e.add(row, e.mul(column, pixel)), base,
+                                    valid, size);
+                      },
+                      [&](Value column, Value valid) {
+                        return storeTile(e.add(firstRow, r), column, feature,
+                                         valid);
+                      })))
                 return failure();
               return SmallVector<Value>();
             },
-            inner);
-        if (failed(inner))
-          return failure();
+            status);
         return SmallVector<Value>();
       },
       status);
@@ -516,8 +546,8 @@ LogicalResult chooseConv(ts::KernelOp kernel, const TargetDesc &target,
   schedule.scratch =
       w->hasBorder() ? w->inputColumns(columns ? one * columns : w->outWidth) *
                                (pixelBytes * w->inputRows(rows)) +
-                           256
-                     : one * 0;
+                           256 + kAccumulatorBytes
+                     : one * kAccumulatorBytes;
   if (!w->depthwise)
     schedule.packed.push_back({w->filter.getArgNumber(),
                                w->kh * w->kw * channels, features,
