@@ -108,8 +108,18 @@ Coord Emitter::reshape(const Coord &coord, ArrayRef<Dim> to,
     LaneIndex position{constant(0), 0, {}, 0};
     Dim stride = Dim::constant(context, 1);
     bool first = true;
+    Value known;
+    ArrayRef<LaneIndex> group =
+        ArrayRef<LaneIndex>(coord.dims).slice(j, toGroup.size());
+    size_t leading = leadingPosition(group, toGroup, known);
     for (size_t k = toGroup.size(); k-- > 0;) {
-      if (!toGroup[k].isConstant(1)) {
+      if (k < leading) {
+        if (k + 1 == leading) {
+          LaneIndex part = scaleIndex({known}, stride, coord.lanes);
+          position = first ? part : addIndex(position, part, coord.lanes);
+          first = false;
+        }
+      } else if (!toGroup[k].isConstant(1)) {
         LaneIndex part = scaleIndex(coord.dims[j + k], stride, coord.lanes);
         position = first ? part : addIndex(position, part, coord.lanes);
         first = false;

@@ -186,6 +186,7 @@ Value Emitter::size(Dim dim) {
 
 SmallVector<Value> Emitter::delinearize(Value position, ArrayRef<Dim> dims) {
   SmallVector<Value> indices(dims.size());
+  SmallVector<Cut, 4> cut; // innermost first
   for (size_t i = dims.size(); i-- > 0;) {
     if (dims[i].isConstant(1)) {
       indices[i] = constant(0);
@@ -193,16 +194,49 @@ SmallVector<Value> Emitter::delinearize(Value position, ArrayRef<Dim> dims) {
     }
     bool outermost =
         llvm::all_of(dims.take_front(i), [](Dim d) { return d.isConstant(1); });
+    Value inside = position;
     if (outermost) {
       indices[i] = position;
       position = constant(0);
-      continue;
+    } else {
+      Value extent = size(dims[i]);
+      indices[i] = rem(position, extent);
+      position = div(position, extent);
     }
-    Value extent = size(dims[i]);
-    indices[i] = rem(position, extent);
-    position = div(position, extent);
+    cut.push_back({indices[i], dims[i], inside});
+  }
+  if (cut.size() > 1) {
+    std::reverse(cut.begin(), cut.end());
+    cuts[cut.front().index].push_back(std::move(cut));
   }
   return indices;
+}
+
+size_t Emitter::leadingPosition(ArrayRef<LaneIndex> indices, ArrayRef<Dim> dims,
+                                Value &position) {
+  size_t most = 0;
+  auto first = llvm::find_if(dims, [](Dim d) { return !d.isConstant(1); });
+  if (first == dims.end() || !indices[first - dims.begin()].start)
+    return 0;
+  auto known = cuts.find(indices[first - dims.begin()].start);
+  if (known == cuts.end())
+    return 0;
+  for (ArrayRef<Cut> cut : known->second) {
+    size_t taken = 0;
+    for (size_t i = 0; i < dims.size() && taken < cut.size(); ++i) {
+      if (dims[i].isConstant(1))
+        continue;
+      // The outermost extent takes no part in the position.
+      if (!indices[i].isUniform() || indices[i].start != cut[taken].index ||
+          (taken && !(dims[i] == cut[taken].dim)))
+        break;
+      if (++taken > 1 && i + 1 > most) {
+        most = i + 1;
+        position = cut[taken - 1].position;
+      }
+    }
+  }
+  return most;
 }
 
 //===----------------------------------------------------------------------===//
@@ -273,6 +307,12 @@ LaneIndex Emitter::offsetIndex(const LaneIndex &a, Dim offset, int64_t lanes) {
 SmallVector<LaneIndex> Emitter::split(const LaneIndex &position,
                                       ArrayRef<Dim> dims, int64_t lanes) {
   SmallVector<LaneIndex> result(dims.size());
+  if (position.isUniform()) {
+    for (auto [index, start] :
+         llvm::zip(result, delinearize(position.start, dims)))
+      index = {start};
+    return result;
+  }
   LaneIndex rest = position;
   for (size_t i = dims.size(); i-- > 0;) {
     bool outermost =
@@ -490,9 +530,16 @@ Emitter::Flat Emitter::flatten(Type tensorType, const Coord &coord) {
   bool perLane = llvm::any_of(
       coord.dims, [](const LaneIndex &index) { return bool(index.perLane); });
   bool contiguous = false;
+  size_t leading = 0;
+  Value position;
+  if (!perLane)
+    leading = leadingPosition(coord.dims, dims, position);
   for (size_t i = dims.size(); i-- > 0;) {
     const LaneIndex &index = coord.dims[i];
-    if (perLane) {
+    if (i < leading) {
+      if (i + 1 == leading)
+        base = add(base, mul(position, size(stride)));
+    } else if (perLane) {
       auto type = VectorType::get(coord.lanes, builder.getIndexType());
       Value part = toVector(index, coord.lanes);
       if (!stride.isConstant(1))

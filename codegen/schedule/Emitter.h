@@ -149,6 +149,11 @@ private:
     bool contiguous = false;
   };
   Flat flatten(mlir::Type tensorType, const Coord &coord);
+  /// How many of the leading dims have indices that `delinearize` cut from one
+  /// position, which is then their row-major position: no need to compute it
+  /// from them. 0 if fewer than two dims.
+  size_t leadingPosition(llvm::ArrayRef<LaneIndex> indices,
+                         llvm::ArrayRef<ts::Dim> dims, mlir::Value &position);
   mlir::Value toVector(const LaneIndex &index, int64_t lanes);
   mlir::Value laneNumbers(int64_t lanes);
   LaneIndex addIndex(const LaneIndex &a, const LaneIndex &b, int64_t lanes);
@@ -166,6 +171,16 @@ private:
   llvm::StringMap<mlir::Value> symbolValues;
   llvm::DenseMap<mlir::Attribute, mlir::Value> sizes;
   llvm::DenseMap<int64_t, mlir::Value> constants;
+  /// One dim of a delinearized position: its index, and the row-major position
+  /// in the dims up to it.
+  struct Cut {
+    mlir::Value index;
+    ts::Dim dim;
+    mlir::Value position;
+  };
+  /// By the outermost index; dims of size 1 left out.
+  llvm::DenseMap<mlir::Value, llvm::SmallVector<llvm::SmallVector<Cut, 4>, 1>>
+      cuts;
   mlir::OpBuilder entry;
   llvm::SmallVector<Memo> scopes;
 };
