@@ -109,6 +109,26 @@ void ObjectEmitter::optimise(llvm::Module &module) {
 }
 
 namespace {
+/// Passes of the code generator, but for those that our kernels do not need.
+/// They come with addresses that step by constants and with the strides of main
+/// loops chosen; loop strength reduction costs as much as all other passes and
+/// makes nothing faster.
+class KernelPasses : public llvm::legacy::PassManagerBase {
+public:
+  void add(llvm::Pass *pass) override {
+    static constexpr llvm::StringRef unneeded[] = {
+        "Loop Strength Reduction", "Canonicalize Freeze Instructions in Loops"};
+    if (llvm::is_contained(unneeded, pass->getPassName()))
+      delete pass;
+    else
+      passes.add(pass);
+  }
+  void run(llvm::Module &module) { passes.run(module); }
+
+private:
+  llvm::legacy::PassManager passes;
+};
+
 /// Collects what the back end reports; its default would end the process.
 struct Collector : llvm::DiagnosticHandler {
   std::string *text;
@@ -134,7 +154,7 @@ Expected<std::string> ObjectEmitter::emit(llvm::Module &module, bool assembly) {
   llvm::SmallVector<char, 0> bytes;
   {
     llvm::raw_svector_ostream stream(bytes);
-    llvm::legacy::PassManager passes;
+    KernelPasses passes;
     llvm::TargetLibraryInfoImpl library(impl->machine->getTargetTriple());
     library.disableAllFunctions();
     passes.add(new llvm::TargetLibraryInfoWrapperPass(library));
