@@ -41,13 +41,22 @@ Message childOf(Message message, uint64_t field) {
   }
 }
 
+/// What exporters write for other tools and nothing here reads: a node's
+/// documentation and stack traces (most of a file besides weights), shapes that
+/// are inferred again.
+bool isForOthers(Message message, uint64_t field) {
+  return (message == Message::node && (field == 6 || field == 9)) ||
+         (message == Message::graph && field == 13);
+}
+
 void appendVarint(std::string &out, uint64_t value) {
   for (; value >= 0x80; value >>= 7)
     out.push_back(static_cast<char>(value | 0x80));
   out.push_back(static_cast<char>(value));
 }
 
-/// Copies a message, replacing raw_data above the inline limit by its place.
+/// Copies a message without what is for others, and raw_data above the inline
+/// limit replaced by its place.
 class Stripper {
 public:
   explicit Stripper(StringRef file) : file(file) {}
@@ -101,8 +110,9 @@ public:
           continue;
         }
       }
-      Message child =
-          (tag & 7) == 2 ? childOf(message, field) : Message::other;
+      if ((tag & 7) == 2 && isForOthers(message, field))
+        continue;
+      Message child = (tag & 7) == 2 ? childOf(message, field) : Message::other;
       if (child == Message::other) {
         out.append(file.data() + start, at - start);
         continue;
@@ -198,11 +208,11 @@ Expected<uint32_t> OnnxFile::openExternal(StringRef location) {
     return it->second;
   std::string where = "external data '" + location.str() + "'";
   if (folder.empty())
-    return userError("a model in memory has no folder for external data",
-                     where, "compile it from its path");
+    return userError("a model in memory has no folder for external data", where,
+                     "compile it from its path");
   fs::path relative(location.str());
-  bool climbs = relative.is_absolute() || relative.empty() ||
-                location.contains('\0');
+  bool climbs =
+      relative.is_absolute() || relative.empty() || location.contains('\0');
   for (const fs::path &part : relative)
     climbs |= part == "..";
   if (climbs)
@@ -278,10 +288,9 @@ OnnxFile::regionOf(const onnx::TensorProto &tensor, uint64_t expected) {
   StringRef data = maps[*file]->getBuffer();
   if (!inside(offset, length, data.size()))
     return userError("bytes " + std::to_string(offset) + " to " +
-                         std::to_string(offset) + "+" +
-                         std::to_string(length) + " lie outside '" +
-                         *location + "' of " + std::to_string(data.size()) +
-                         " bytes",
+                         std::to_string(offset) + "+" + std::to_string(length) +
+                         " lie outside '" + *location + "' of " +
+                         std::to_string(data.size()) + " bytes",
                      where, "check that the external data is complete");
   return std::optional<Region>(
       Region{*file, offset, length, data.substr(offset, length)});
