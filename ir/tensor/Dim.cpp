@@ -11,10 +11,22 @@ namespace knapper::ts {
 namespace {
 
 std::string atomText(Attribute atom);
+bool isBareIdentifier(StringRef name);
 
 /// Atoms of a monomial, sorted by text so that order never depends on pointers.
 std::string monomialText(ArrayAttr monomial) {
   return llvm::join(llvm::map_range(monomial, atomText), "*");
+}
+
+/// By text, so that order never depends on pointers.
+bool atomLess(Attribute x, Attribute y) {
+  if (x == y)
+    return false;
+  auto a = dyn_cast<StringAttr>(x), b = dyn_cast<StringAttr>(y);
+  // What is printed bare is its own text.
+  if (a && b && isBareIdentifier(a) && isBareIdentifier(b))
+    return a.getValue() < b.getValue();
+  return atomText(x) < atomText(y);
 }
 
 /// Degree first, then text: an admissible order, needed by exactDiv.
@@ -26,7 +38,7 @@ bool monomialLess(ArrayAttr a, ArrayAttr b) {
   for (auto [x, y] : llvm::zip(a, b)) {
     if (x == y)
       continue;
-    return atomText(x) < atomText(y);
+    return atomLess(x, y);
   }
   return false;
 }
@@ -71,9 +83,7 @@ SmallVector<Term> termsOf(Dim dim) {
 ArrayAttr multiply(ArrayAttr a, ArrayAttr b) {
   SmallVector<Attribute> atoms(a.begin(), a.end());
   llvm::append_range(atoms, b);
-  llvm::stable_sort(atoms, [](Attribute x, Attribute y) {
-    return x != y && atomText(x) < atomText(y);
-  });
+  llvm::stable_sort(atoms, atomLess);
   return ArrayAttr::get(a.getContext(), atoms);
 }
 
@@ -159,6 +169,15 @@ std::optional<StringRef> Dim::asSymbol() const {
 }
 
 Dim Dim::operator+(Dim other) const {
+  // Most sizes and most operands are numbers.
+  std::optional<int64_t> a = asConstant(), b = other.asConstant();
+  if (a && b)
+    return like(static_cast<int64_t>(static_cast<uint64_t>(*a) +
+                                     static_cast<uint64_t>(*b)));
+  if (a == 0)
+    return other;
+  if (b == 0)
+    return *this;
   SmallVector<Term> terms = termsOf(*this);
   llvm::append_range(terms, termsOf(other));
   return normalise(context(), std::move(terms));
@@ -166,7 +185,31 @@ Dim Dim::operator+(Dim other) const {
 
 Dim Dim::operator-(Dim other) const { return *this + other * -1; }
 
+/// dim * factor: the order of the terms stays. Factor is not 0.
+static Dim scale(Dim dim, int64_t factor) {
+  SmallVector<int64_t> coefficients;
+  SmallVector<ArrayAttr> monomials;
+  for (const Term &term : termsOf(dim))
+    if (uint64_t product = static_cast<uint64_t>(term.coefficient) *
+                           static_cast<uint64_t>(factor)) {
+      coefficients.push_back(static_cast<int64_t>(product));
+      monomials.push_back(term.monomial);
+    }
+  return DimAttr::get(dim.context(), coefficients, monomials);
+}
+
 Dim Dim::operator*(Dim other) const {
+  std::optional<int64_t> a = asConstant(), b = other.asConstant();
+  if (a == 1)
+    return other;
+  if (b == 1)
+    return *this;
+  if (a == 0 || b == 0)
+    return like(0);
+  if (b)
+    return scale(*this, *b);
+  if (a)
+    return scale(other, *a);
   SmallVector<Term> terms;
   for (const Term &a : termsOf(*this))
     for (const Term &b : termsOf(other))
@@ -178,10 +221,18 @@ Dim Dim::operator*(Dim other) const {
 }
 
 std::optional<Dim> Dim::exactDiv(Dim other) const {
-  if (other.isConstant(0))
+  std::optional<int64_t> divisor = other.asConstant();
+  if (divisor == 0)
     return std::nullopt;
   if (*this == other)
     return like(1);
+  if (divisor == 1)
+    return *this;
+  if (std::optional<int64_t> number = asConstant(); number && divisor) {
+    if ((*divisor == -1 && *number == INT64_MIN) || *number % *divisor != 0)
+      return std::nullopt;
+    return like(*number / *divisor);
+  }
   Dim rest = *this, quotient = like(0);
   Term lead = termsOf(other).front();
   while (!rest.isConstant(0)) {
