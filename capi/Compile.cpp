@@ -1,6 +1,7 @@
 // libknapper: the compile half of the C API.
 #include "compiler/pipeline/Compile.h"
 #include "capi/Handles.h"
+#include "compiler/pipeline/LlvmErrors.h"
 #include "compiler/report/Html.h"
 #include "compiler/verify/Verify.h"
 #include "frontends/onnx/Inspect.h"
@@ -18,6 +19,7 @@ namespace {
 /// The caller's struct at its own size, the rest at its default.
 Expected<knapper_compile_options>
 readCompileOptions(const knapper_compile_options *given, const char *function) {
+  throwLlvmErrors();
   return capi::readOptions<knapper_compile_options>(
       given, KNAPPER_COMPILE_OPTIONS_INIT, function);
 }

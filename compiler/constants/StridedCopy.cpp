@@ -1,7 +1,8 @@
 #include "compiler/constants/StridedCopy.h"
+#include "runtime/base/Threads.h"
 #include <algorithm>
+#include <atomic>
 #include <cstring>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -15,12 +16,11 @@ void splitRange(int64_t count, int64_t grain, unsigned threads,
   int64_t grains = (count + grain - 1) / grain;
   int64_t parts = std::clamp<int64_t>(threads, 1, grains);
   int64_t each = (grains + parts - 1) / parts * grain;
-  std::vector<std::thread> others;
-  for (int64_t begin = each; begin < count; begin += each)
-    others.emplace_back(body, begin, std::min(begin + each, count));
-  body(0, std::min(each, count));
-  for (std::thread &thread : others)
-    thread.join();
+  std::atomic<int64_t> next = 0;
+  runOnThreads(static_cast<size_t>(parts), [&] {
+    for (int64_t begin; (begin = next.fetch_add(each)) < count;)
+      body(begin, std::min(begin + each, count));
+  });
 }
 
 namespace {

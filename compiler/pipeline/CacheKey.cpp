@@ -31,6 +31,9 @@ std::string hashText(const void *data, size_t size) {
 Expected<std::string> hashFile(const std::string &path) {
   auto buffer = llvm::MemoryBuffer::getFile(path, /*IsText=*/false,
                                             /*RequiresNullTerminator=*/false);
+  if (buffer.getError() == std::errc::not_enough_memory)
+    return deviceError("cannot be read: " + buffer.getError().message(), path,
+                       "free memory");
   if (!buffer)
     return userError("cannot be read: " + buffer.getError().message(), path,
                      "check the path and its permissions");

@@ -7,6 +7,7 @@
 #include "compiler/registration/Registration.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/Verifier.h"
+#include "runtime/base/Headroom.h"
 #include "runtime/base/Log.h"
 #include "targets/cpu/CpuTarget.h"
 #include <chrono>
@@ -27,6 +28,9 @@ CompileState::CompileState(const CompileInput &input, const Options &options)
 CompileState::~CompileState() = default;
 
 namespace {
+
+// What a phase may need beside weights.
+constexpr uint64_t kPhaseMemory = uint64_t(64) << 20;
 
 Status checkPhaseName(std::string_view option, const std::string &value) {
   if (value.empty() || findPhase(value) ||
@@ -56,6 +60,8 @@ Status chooseTargets(CompileState &state) {
 Expected<int> runPhases(const CompileInput &input, const Options &options,
                         const std::string &outputPath, CompileStats *stats,
                         const ProgressFn &progress) {
+  if (Status status = checkHeadroom(kPhaseMemory); !status)
+    return status.takeError();
   CompileState state(input, options);
   state.stats = stats;
   state.outputPath = outputPath;
@@ -89,6 +95,8 @@ Expected<int> runPhases(const CompileInput &input, const Options &options,
       progress(phase.name, number - 1, total);
     auto start = std::chrono::steady_clock::now();
     state.diagnostics.clear();
+    if (Status status = checkHeadroom(kPhaseMemory); !status)
+      return status.takeError();
     if (Status status = phase.run(state); !status)
       return status.takeError();
     if (options.verifyEach && state.module &&

@@ -4,10 +4,10 @@
 #include "compiler/exec/Origin.h"
 #include "compiler/pipeline/Sources.h"
 #include "knapper/knapper.h"
+#include "runtime/base/Threads.h"
 #include "runtime/module/ArtefactWriter.h"
 #include <atomic>
 #include <chrono>
-#include <thread>
 
 using namespace mlir;
 
@@ -93,12 +93,7 @@ Status packConstants(CompileState &state, ArtefactWriter &writer) {
     }
   };
   unsigned threads = std::max(1u, std::thread::hardware_concurrency());
-  std::vector<std::thread> workers;
-  for (unsigned i = 1; i < threads && i < requests.size(); ++i)
-    workers.emplace_back(work);
-  work();
-  for (std::thread &worker : workers)
-    worker.join();
+  runOnThreads(std::min<size_t>(threads, requests.size()), work);
   if (firstError)
     return std::move(*firstError);
   return success();

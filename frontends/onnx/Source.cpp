@@ -154,6 +154,9 @@ private:
 };
 
 Error readError(StringRef path, std::error_code code) {
+  if (code == std::errc::not_enough_memory)
+    return deviceError("cannot be read: " + code.message(), path.str(),
+                       "free memory");
   return userError("cannot be read: " + code.message(), path.str(),
                    "check the path and its permissions");
 }

@@ -1,7 +1,9 @@
 #include "targets/cpu/Compile.h"
 
 #include "codegen/lower/Lower.h"
+#include "runtime/base/Headroom.h"
 #include "runtime/base/Log.h"
+#include "runtime/base/Threads.h"
 #include "targets/cpu/Object.h"
 #include "targets/cpu/Support.h"
 
@@ -16,7 +18,6 @@
 #include <atomic>
 #include <ctime>
 #include <mutex>
-#include <thread>
 
 using namespace mlir;
 
@@ -29,11 +30,15 @@ double cpuSeconds() {
   return t.tv_sec + t.tv_nsec * 1e-9;
 }
 
+// What LLVM may need for one kernel.
+constexpr uint64_t kKernelMemory = uint64_t(24) << 20;
+
 /// What one compilation shares between its threads.
 struct Shared {
   std::span<const KernelJob> jobs;
   std::span<const TargetDesc> targets;
   const DialectRegistry *dialects;
+  size_t threads;
   std::atomic<size_t> next = 0;
   std::atomic<bool> failed = false;
   std::mutex mutex;
@@ -111,6 +116,8 @@ Status compileOne(const KernelJob &job, const TargetDesc &target,
 }
 
 void work(Shared &shared) {
+  if (Status status = checkHeadroom(shared.threads * kKernelMemory); !status)
+    return shared.fail(status.takeError());
   MLIRContext context(MLIRContext::Threading::DISABLED);
   if (shared.dialects)
     context.appendDialectRegistry(*shared.dialects);
@@ -119,6 +126,8 @@ void work(Shared &shared) {
   std::vector<std::unique_ptr<ObjectEmitter>> emitters(shared.targets.size());
   size_t total = shared.jobs.size() * shared.targets.size();
   for (size_t i; !shared.failed && (i = shared.next++) < total;) {
+    if (Status status = checkHeadroom(shared.threads * kKernelMemory); !status)
+      return shared.fail(status.takeError());
     size_t target = i % shared.targets.size();
     size_t job = i / shared.targets.size();
     if (!emitters[target]) {
@@ -158,19 +167,14 @@ compileKernels(std::span<const KernelJob> jobs,
   shared.jobs = jobs;
   shared.targets = targets;
   shared.dialects = dialects;
+  shared.threads = std::clamp<size_t>(
+      threads, 1, std::max<size_t>(jobs.size() * targets.size(), 1));
   shared.objects.assign(targets.size(), std::vector<std::string>(jobs.size()));
   shared.names.assign(targets.size(),
                       std::vector<std::vector<std::string>>(jobs.size()));
   shared.times.assign(targets.size(), std::vector<CompileTimes>(jobs.size()));
 
-  std::vector<std::thread> workers;
-  size_t count =
-      std::min<size_t>(std::max(threads, 1u), jobs.size() * targets.size());
-  for (size_t i = 1; i < count; ++i)
-    workers.emplace_back([&] { work(shared); });
-  work(shared);
-  for (std::thread &worker : workers)
-    worker.join();
+  runOnThreads(shared.threads, [&] { work(shared); });
   if (shared.failed)
     return std::move(shared.error);
 
@@ -182,6 +186,8 @@ compileKernels(std::span<const KernelJob> jobs,
     for (const auto &names : shared.names[t])
       roots.insert(roots.end(), names.begin(), names.end());
     double start = cpuSeconds();
+    if (Status status = checkHeadroom(kKernelMemory); !status)
+      return status.takeError();
     auto support = supportObject(targets[t]);
     if (!support)
       return support.takeError();
