@@ -12,8 +12,9 @@ using ts::Dim;
 /// when they are symbolic or differ from kernel_shape.
 std::optional<SmallVector<int64_t>> filterWindow(Node &n, Value filter) {
   SmallVector<int64_t> window;
-  for (Dim dim : ArrayRef<Dim>(ts::dimsOf(filter)).drop_front(
-           std::min<size_t>(2, ts::rankOf(filter)))) {
+  SmallVector<Dim> dims = ts::dimsOf(filter);
+  for (Dim dim :
+       ArrayRef<Dim>(dims).drop_front(std::min<size_t>(2, dims.size()))) {
     std::optional<int64_t> number = dim.asConstant();
     if (!number) {
       (void)n.unsupported("a filter of symbolic size");

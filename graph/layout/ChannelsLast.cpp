@@ -56,7 +56,8 @@ static LogicalResult pointConv(ConvOp op, PatternRewriter &rewriter) {
   if (op.getChannelsLast() || op.getGroups() != 1 || !isUnpadded(op) ||
       !allEqual(op.getStrides(), 1) || !allEqual(op.getInputDilations(), 1))
     return failure();
-  for (Dim dim : ArrayRef<Dim>(dimsOf(op.getFilter())).drop_front(2))
+  SmallVector<Dim> filter = dimsOf(op.getFilter());
+  for (Dim dim : ArrayRef<Dim>(filter).drop_front(2))
     if (!dim.isConstant(1))
       return failure();
   replaceByDot(
