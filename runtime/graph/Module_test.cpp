@@ -19,6 +19,7 @@
 
 using namespace knapper;
 using namespace knapper::testing;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -412,6 +413,37 @@ TEST(Module, ChoosesTheBestCodeThatRunsHere) {
   EXPECT_THAT(level("sm_90a"),
               HasSubstr("cannot use code for 'sm_90a': the artefact has "
                         "x86-64-v3, x86-64-v4"));
+}
+
+TEST(Module, SaysWhatAnOlderProcessorCannotRun) {
+  TestArtefact a({"x86-64-v3", "x86-64-v4"});
+  uint32_t y = a.output("y", DType::i32, {});
+  a.launch(a.region(), "level", {y}, a.constant(1));
+  auto load = [&](cpu::IsaLevel level, const std::string &isa) {
+    return loadBytes(a.bytes(), {.isa = isa}, cpu::deviceUpTo(level));
+  };
+  auto m = load(cpu::IsaLevel::belowV3, "");
+  ASSERT_FALSE(m);
+  EXPECT_EQ(m.error().kind, ErrorKind::user);
+  EXPECT_THAT(m.error().message(),
+              AllOf(HasSubstr("the artefact has code for x86-64-v3, x86-64-v4"),
+                    HasSubstr("this processor is below x86-64-v3"),
+                    HasSubstr("use a newer one")));
+  auto named = load(cpu::IsaLevel::belowV3, "x86-64-v3");
+  ASSERT_FALSE(named);
+  EXPECT_EQ(named.error().kind, ErrorKind::user);
+  EXPECT_THAT(named.error().message(), HasSubstr("this machine runs none"));
+  // Without AVX-512 the other code is taken.
+  auto v3 = load(cpu::IsaLevel::v3, "");
+  ASSERT_TRUE(v3) << v3.error().message();
+  EXPECT_EQ((*v3)->isa(), "x86-64-v3");
+  RunResult result;
+  Status s = (*v3)->run({}, {}, result);
+  ASSERT_TRUE(s) << errorOf(s);
+  EXPECT_EQ(*static_cast<int *>(result.outputs()[0].data), 3);
+  auto v4 = load(cpu::IsaLevel::v3, "x86-64-v4");
+  ASSERT_FALSE(v4);
+  EXPECT_THAT(v4.error().message(), HasSubstr("this machine runs x86-64-v3"));
 }
 
 TEST(Module, ManyThreadsRunOneModule) {

@@ -213,20 +213,21 @@ private:
 
 class CpuDevice : public Device {
 public:
+  explicit CpuDevice(IsaLevel level) : level(level) {}
   std::string_view kind() const override { return "cpu"; }
-  int rank(std::string_view isa) const override { return isaRank(isa); }
-  std::string runnable() const override { return runnableIsas(); }
+  int rank(std::string_view isa) const override { return isaRank(isa, level); }
+  std::string runnable() const override { return runnableIsas(level); }
   bool addressesHost() const override { return true; }
   bool canRecord() const override { return true; }
 
   Status describe(JsonWriter &json, bool measure) const override {
-    std::string isas = runnableIsas();
+    std::string isas = runnable();
     json.field("name", processorName());
     json.field("isa", isas.substr(0, isas.find(',')));
     json.field("cores", availableCores());
     if (!measure)
       return success();
-    Expected<Peaks> peaks = machinePeaks();
+    Expected<Peaks> peaks = machinePeaks(level);
     if (!peaks)
       return peaks.takeError();
     json.field("fma_gflops", peaks->fmaGflops);
@@ -266,6 +267,7 @@ public:
   }
 
 private:
+  IsaLevel level;
   std::shared_ptr<ThreadPool> pool = std::make_shared<ThreadPool>();
 };
 
@@ -277,10 +279,14 @@ std::shared_ptr<Device> device() {
   std::lock_guard lock(mutex);
   std::shared_ptr<Device> device = current.lock();
   if (!device) {
-    device = std::make_shared<CpuDevice>();
+    device = std::make_shared<CpuDevice>(machineLevel());
     current = device;
   }
   return device;
+}
+
+std::shared_ptr<Device> deviceUpTo(IsaLevel level) {
+  return std::make_shared<CpuDevice>(std::min(level, machineLevel()));
 }
 
 } // namespace knapper::cpu

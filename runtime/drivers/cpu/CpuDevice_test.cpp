@@ -1,5 +1,6 @@
 #include "runtime/drivers/cpu/CpuDevice.h"
 
+#include "runtime/base/Json.h"
 #include "runtime/testing/TestArtefact.h"
 
 #include <gmock/gmock.h>
@@ -8,6 +9,7 @@
 using namespace knapper;
 using namespace knapper::testing;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 TEST(CpuDevice, ConcurrentRunsLeaveEachOtherACore) {
   std::shared_ptr<Device> device = cpu::device();
@@ -45,4 +47,16 @@ TEST(CpuDevice, ConcurrentRunsLeaveEachOtherACore) {
   ASSERT_TRUE((*third)->begin());
   EXPECT_THAT(workers(**third), ElementsAre(0, 0, 1, 1, 2, 2));
   ASSERT_TRUE((*third)->finish());
+}
+
+TEST(CpuDevice, BelowV3ThereAreNoPeaks) {
+  std::shared_ptr<Device> device = cpu::deviceUpTo(cpu::IsaLevel::belowV3);
+  EXPECT_EQ(device->runnable(), "");
+  JsonWriter json;
+  json.beginObject();
+  EXPECT_TRUE(device->describe(json, /*measure=*/false));
+  Status status = device->describe(json, /*measure=*/true);
+  ASSERT_FALSE(status);
+  EXPECT_EQ(status.error().kind, ErrorKind::user);
+  EXPECT_THAT(status.error().message(), HasSubstr("below x86-64-v3"));
 }

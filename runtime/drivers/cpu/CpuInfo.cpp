@@ -47,18 +47,22 @@ int quotaCores() {
 
 } // namespace
 
-int isaRank(std::string_view isa) {
+IsaLevel machineLevel() {
+  return hasV4() ? IsaLevel::v4 : hasV3() ? IsaLevel::v3 : IsaLevel::belowV3;
+}
+
+int isaRank(std::string_view isa, IsaLevel level) {
   if (isa == "x86-64-v4")
-    return hasV4() ? 2 : 0;
+    return level >= IsaLevel::v4 ? 2 : 0;
   if (isa == "x86-64-v3")
-    return hasV3() ? 1 : 0;
+    return level >= IsaLevel::v3 ? 1 : 0;
   return 0;
 }
 
-std::string runnableIsas() {
-  if (hasV4())
+std::string runnableIsas(IsaLevel level) {
+  if (level >= IsaLevel::v4)
     return "x86-64-v4, x86-64-v3";
-  return hasV3() ? "x86-64-v3" : "";
+  return level >= IsaLevel::v3 ? "x86-64-v3" : "";
 }
 
 std::string processorName() {

@@ -6,11 +6,16 @@
 
 namespace knapper::cpu {
 
-/// 0: code for `isa` cannot run here; greater is better. Knows "x86-64-v3" and
-/// "x86-64-v4".
-int isaRank(std::string_view isa);
-/// "x86-64-v4, x86-64-v3"; "" on a processor below x86-64-v3.
-std::string runnableIsas();
+/// What code may be used, each level with all below it.
+enum class IsaLevel { belowV3, v3, v4 };
+/// What this machine's processor and system support.
+IsaLevel machineLevel();
+
+/// 0: code for `isa` cannot run at `level`; greater is better. Knows
+/// "x86-64-v3" and "x86-64-v4".
+int isaRank(std::string_view isa, IsaLevel level = machineLevel());
+/// "x86-64-v4, x86-64-v3"; "" below x86-64-v3.
+std::string runnableIsas(IsaLevel level = machineLevel());
 /// "AMD EPYC"; "unknown processor" if the system does not say.
 std::string processorName();
 /// Cores this process may use now: its affinity mask, bounded by its control

@@ -177,11 +177,7 @@ void writeCache(const std::string &folder, const std::string &path,
     unlink(temporary.c_str());
 }
 
-} // namespace
-
 Expected<Peaks> measurePeaks(int threads) {
-  if (isaRank("x86-64-v3") == 0)
-    return userError("this processor is below x86-64-v3 (AVX2, FMA)", "cpu");
   constexpr size_t kCopyBytes = size_t(128) << 20;
   Expected<Block> to = Block::allocate(kCopyBytes);
   if (!to)
@@ -226,7 +222,13 @@ Expected<Peaks> measurePeaks(int threads) {
   return peaks;
 }
 
-Expected<Peaks> machinePeaks() {
+} // namespace
+
+Expected<Peaks> machinePeaks(IsaLevel level) {
+  if (level == IsaLevel::belowV3)
+    return userError("this processor is below x86-64-v3 (AVX2, FMA, BMI, "
+                     "F16C), code for which the peaks are measured with",
+                     "cpu", "use a newer machine");
   std::string folder = cacheFolder();
   std::string path = folder.empty() ? "" : cacheFile(folder);
   Peaks peaks;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "runtime/base/Error.h"
+#include "runtime/drivers/cpu/CpuInfo.h"
 
 namespace knapper::cpu {
 
@@ -14,13 +15,10 @@ struct Peaks {
   bool undisturbed = false; // no other program took the cores meanwhile
 };
 
-/// Measures for about a second with `threads` threads.
-Expected<Peaks> measurePeaks(int threads);
-
 /// The peaks of this machine: from $XDG_CACHE_HOME/knapper if they are there
-/// for this processor, instruction set and number of cores, else measured and
-/// stored if the measurement was undisturbed. A cache that
-/// cannot be used is not an error.
-Expected<Peaks> machinePeaks();
+/// for this processor, instruction set and number of cores, else measured
+/// (about a second) and stored if the measurement was undisturbed. A cache that
+/// cannot be used is not an error; a level below x86-64-v3 is the user's.
+Expected<Peaks> machinePeaks(IsaLevel level);
 
 } // namespace knapper::cpu
