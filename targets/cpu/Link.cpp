@@ -2,13 +2,14 @@
 
 #include "lld/Common/Driver.h"
 #include "llvm/Object/ELFObjectFile.h"
-#include "llvm/Support/MemoryBuffer.h"
 
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
+#include <fcntl.h>
 #include <mutex>
 #include <sys/mman.h>
+#include <system_error>
+#include <thread>
 #include <unistd.h>
 
 LLD_HAS_DRIVER(elf)
@@ -42,23 +43,59 @@ private:
   int fd;
 };
 
-/// A private folder for the one file that lld insists on creating itself.
-class OutputFolder {
+/// Where lld writes the image: a pipe that lld opens by a path. It writes
+/// other files under a temporary name beside them, which a process that is
+/// ended would leave there.
+class ImagePipe {
 public:
-  OutputFolder() {
-    std::error_code error;
-    path = (std::filesystem::temp_directory_path(error) / "knapper-XXXXXX")
-               .string();
-    made = !error && mkdtemp(path.data());
+  ImagePipe() {
+    if (pipe2(ends, O_CLOEXEC) != 0)
+      return;
+    try {
+      reader = std::thread([this] { drain(); });
+    } catch (const std::system_error &) {
+      errno = EAGAIN;
+    }
   }
-  ~OutputFolder() {
-    std::error_code error;
-    if (made)
-      std::filesystem::remove_all(path, error);
+  ~ImagePipe() {
+    (void)finish();
+    if (ends[0] >= 0)
+      close(ends[0]);
   }
-  OutputFolder(const OutputFolder &) = delete;
-  bool made = false;
-  std::string path;
+  ImagePipe(const ImagePipe &) = delete;
+  bool made() const { return reader.joinable(); }
+  std::string path() const {
+    return "/proc/self/fd/" + std::to_string(ends[1]);
+  }
+  /// What was written, once lld has ended; empty when memory ran out.
+  std::string finish() {
+    if (ends[1] >= 0)
+      close(std::exchange(ends[1], -1));
+    if (reader.joinable())
+      reader.join();
+    return std::move(bytes);
+  }
+
+private:
+  void drain() noexcept {
+    char buffer[65536];
+    bool fits = true;
+    for (ssize_t n; (n = read(ends[0], buffer, sizeof buffer)) != 0;) {
+      if (n < 0 && errno != EINTR)
+        return;
+      try {
+        if (n > 0 && fits)
+          bytes.append(buffer, static_cast<size_t>(n));
+      } catch (const std::bad_alloc &) {
+        fits = false; // lld still has to get rid of the rest
+        bytes.clear();
+      }
+    }
+  }
+
+  int ends[2] = {-1, -1};
+  std::string bytes;
+  std::thread reader;
 };
 
 /// Why the image cannot be mapped as it is; empty if it can.
@@ -111,13 +148,11 @@ Expected<LinkedImage> linkImage(std::span<const std::string> objects,
                                         "-Bsymbolic"};
   for (const std::string &root : roots)
     arguments.push_back("--undefined=" + root);
-  OutputFolder folder;
-  if (!folder.made)
-    return deviceError("cannot create a temporary folder for linking: " +
-                           std::string(strerror(errno)),
-                       "", "set TMPDIR to a folder that can be written");
-  std::string output = folder.path + "/image";
-  arguments.insert(arguments.end(), {"-o", output});
+  ImagePipe output;
+  if (!output.made())
+    return deviceError("cannot make a pipe for linking: " +
+                       std::string(strerror(errno)));
+  arguments.insert(arguments.end(), {"-o", output.path()});
   for (const std::string &object : objects) {
     files.emplace_back("object");
     if (!files.back().write(object))
@@ -142,11 +177,9 @@ Expected<LinkedImage> linkImage(std::span<const std::string> objects,
   }
 
   LinkedImage image;
-  auto bytes = llvm::MemoryBuffer::getFile(output);
-  if (!bytes)
-    return deviceError("cannot read the linked image: " +
-                       bytes.getError().message());
-  image.elf = (*bytes)->getBuffer().str();
+  image.elf = output.finish();
+  if (image.elf.empty())
+    return deviceError("out of memory for the linked image");
   auto file = llvm::object::ELF64LEFile::create(image.elf);
   if (!file)
     return internalError("linked image: " + llvm::toString(file.takeError()));
