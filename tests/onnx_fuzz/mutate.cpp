@@ -1,12 +1,15 @@
 // Imports damaged models: onnx-fuzz SEEDS [--count N] [--seed S] [--only I]
-//                                        [--write FOLDER]
+//                                        [--run yes] [--write FOLDER]
 //
 // Case I takes a file of SEEDS and damages it: even cases edit bytes, odd ones
 // edit the graph so that it still parses. Every import must end within 10
-// seconds, with a valid module or a UserError that says where. `--only` repeats
-// one case and prints its answer, `--write` keeps accepted models as files.
+// seconds, with a valid module or a UserError that says where. `--run yes`
+// compiles and runs what import accepts, within the same 10 seconds: results,
+// a UserError or a DeviceError. `--only` repeats one case and prints its
+// answer, `--write` keeps accepted models as files.
 #include "frontends/onnx/Import.h"
 #include "frontends/onnx/onnx.pb.h"
+#include "tests/onnx_fuzz/execute.h"
 
 #include "llvm/Support/raw_ostream.h"
 #include <algorithm>
@@ -17,6 +20,7 @@
 #include <iterator>
 #include <map>
 #include <random>
+#include <sys/time.h>
 #include <unistd.h>
 
 using namespace knapper;
@@ -24,13 +28,35 @@ namespace fs = std::filesystem;
 
 namespace {
 
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define KNAPPER_ADDRESS_SANITIZER 1
+extern "C" void __sanitizer_set_death_callback(void (*)());
+#endif
+#endif
+
 volatile long currentCase = -1;
+constexpr int kSeconds = 10;
+
+/// Starts (or, with 0, stops) the clocks of a case: of the processor's time,
+/// because other processes may have the processor, and a long one of the
+/// world's, for what waits for ever.
+void limitSeconds(int seconds) {
+  itimerval timer = {};
+  timer.it_value.tv_sec = seconds;
+  setitimer(ITIMER_PROF, &timer, nullptr);
+  alarm(static_cast<unsigned>(12 * seconds));
+}
+
+void onDeath() {
+  std::fprintf(stderr, "onnx-fuzz: died in case %ld\n", currentCase);
+}
 
 void onSignal(int signal) {
   char text[96];
-  int length = std::snprintf(text, sizeof text,
-                             "onnx-fuzz: signal %d in case %ld\n", signal,
-                             currentCase);
+  int length =
+      std::snprintf(text, sizeof text, "onnx-fuzz: signal %d in case %ld\n",
+                    signal, currentCase);
   (void)!write(2, text, static_cast<size_t>(length));
   _exit(1);
 }
@@ -68,8 +94,9 @@ void damageBytes(Random &random, std::string &data) {
       data.erase(at, length);
       break;
     case 3:
-      data.insert(at, data.substr(static_cast<size_t>(below(random, data.size())),
-                                  length));
+      data.insert(
+          at,
+          data.substr(static_cast<size_t>(below(random, data.size())), length));
       break;
     case 4:
       data.resize(at);
@@ -102,8 +129,9 @@ void damageTensor(Random &random, onnx::TensorProto &tensor) {
     break;
   }
   case 4:
-    tensor.set_raw_data(tensor.raw_data() +
-                        std::string(static_cast<size_t>(below(random, 9)), 'x'));
+    tensor.set_raw_data(
+        tensor.raw_data() +
+        std::string(static_cast<size_t>(below(random, 9)), 'x'));
     break;
   default: {
     onnx::StringStringEntryProto *entry = tensor.add_external_data();
@@ -122,15 +150,16 @@ void damageAttribute(Random &random, onnx::AttributeProto &attribute) {
     break;
   case 1:
     if (attribute.ints_size())
-      attribute.set_ints(static_cast<int>(below(random, attribute.ints().size())),
-                         number(random));
+      attribute.set_ints(
+          static_cast<int>(below(random, attribute.ints().size())),
+          number(random));
     break;
   case 2:
     attribute.add_ints(number(random));
     break;
   case 3:
-    attribute.set_type(static_cast<onnx::AttributeProto::AttributeType>(
-        below(random, 15)));
+    attribute.set_type(
+        static_cast<onnx::AttributeProto::AttributeType>(below(random, 15)));
     break;
   case 4:
     attribute.set_s("bogus");
@@ -153,19 +182,19 @@ void damageNode(Random &random, onnx::NodeProto &node,
     break;
   case 1:
     if (node.input_size() && other.input_size())
-      *node.mutable_input(static_cast<int>(below(random, node.input().size()))) =
+      *node.mutable_input(
+          static_cast<int>(below(random, node.input().size()))) =
           other.input(static_cast<int>(below(random, other.input().size())));
     break;
   case 2:
     if (node.input_size() && other.output_size())
-      *node.mutable_input(static_cast<int>(below(random, node.input().size()))) =
-          other.output(0);
+      *node.mutable_input(static_cast<int>(
+          below(random, node.input().size()))) = other.output(0);
     break;
   case 3:
     if (node.input_size())
-      node.mutable_input()->erase(
-          node.mutable_input()->begin() +
-          below(random, node.input().size()));
+      node.mutable_input()->erase(node.mutable_input()->begin() +
+                                  below(random, node.input().size()));
     break;
   case 4:
     if (node.input_size())
@@ -204,12 +233,12 @@ void damageGraph(Random &random, onnx::ModelProto &model) {
                        ->mutable_tensor_type();
       auto &dims = *type->mutable_shape()->mutable_dim();
       const char *names[] = {"batch", "2*batch", "s + 1", "floordiv(s, 0)",
-                             "((((", "-", ""};
+                             "((((",  "-",       ""};
       if (dims.empty() || below(random, 4) == 0)
         type->set_elem_type(static_cast<int32_t>(below(random, 28)));
       else if (below(random, 3) == 0)
-        pick(random, dims).set_dim_param(
-            names[below(random, std::size(names))]);
+        pick(random, dims)
+            .set_dim_param(names[below(random, std::size(names))]);
       else if (below(random, 3) == 0)
         dims.pop_back();
       else
@@ -242,7 +271,8 @@ void damageGraph(Random &random, onnx::ModelProto &model) {
       break;
     case 6:
       if (model.functions_size() && !nodes.empty()) {
-        onnx::FunctionProto &function = pick(random, *model.mutable_functions());
+        onnx::FunctionProto &function =
+            pick(random, *model.mutable_functions());
         // Possibly a function that calls itself.
         *function.add_node() = pick(random, nodes);
         if (function.node_size() && below(random, 2))
@@ -260,11 +290,12 @@ void damageGraph(Random &random, onnx::ModelProto &model) {
 int main(int argc, char **argv) {
   if (argc < 2) {
     llvm::errs() << "usage: onnx-fuzz SEEDS [--count N] [--seed S] [--only I] "
-                    "[--write FOLDER]\n";
+                    "[--run yes] [--write FOLDER]\n";
     return 2;
   }
   long count = 5000, only = -1;
   unsigned long seed = 1;
+  bool execute = false;
   std::string folder;
   for (int i = 2; i + 1 < argc; i += 2) {
     std::string option = argv[i];
@@ -272,13 +303,22 @@ int main(int argc, char **argv) {
       count = std::atol(argv[i + 1]);
     else if (option == "--seed")
       seed = std::strtoul(argv[i + 1], nullptr, 10);
+    else if (option == "--run")
+      execute = true;
     else if (option == "--only")
       only = std::atol(argv[i + 1]);
     else if (option == "--write")
       folder = argv[i + 1];
   }
-  for (int signal : {SIGSEGV, SIGABRT, SIGFPE, SIGBUS, SIGILL, SIGALRM, SIGTRAP})
+  for (int signal : {SIGALRM, SIGPROF})
     std::signal(signal, onSignal);
+#ifdef KNAPPER_ADDRESS_SANITIZER
+  __sanitizer_set_death_callback(onDeath); // it reports signals itself
+#else
+  (void)onDeath;
+  for (int signal : {SIGSEGV, SIGABRT, SIGFPE, SIGBUS, SIGILL, SIGTRAP})
+    std::signal(signal, onSignal);
+#endif
   std::map<std::string, std::string> files; // sorted: cases are reproducible
   for (const fs::directory_entry &entry : fs::directory_iterator(argv[1]))
     if (entry.path().extension() == ".onnx") {
@@ -293,7 +333,7 @@ int main(int argc, char **argv) {
     llvm::errs() << "onnx-fuzz: no seeds in " << argv[1] << "\n";
     return 2;
   }
-  long accepted = 0, refused = 0, bad = 0;
+  long accepted = 0, completed = 0, refused = 0, bad = 0;
   auto context = std::make_unique<mlir::MLIRContext>(
       mlir::MLIRContext::Threading::DISABLED);
   for (long i = only < 0 ? 0 : only; i < (only < 0 ? count : only + 1); ++i) {
@@ -310,15 +350,26 @@ int main(int argc, char **argv) {
     } else {
       damageBytes(random, data);
     }
-    alarm(10);
+    limitSeconds(kSeconds);
     OnnxSource source;
     source.bytes = data;
     source.folder = argv[1];
     OnnxBuffers buffers;
     auto module = importOnnx(*context, source, {}, &buffers);
-    alarm(0);
     if (module) {
       ++accepted;
+      if (execute) {
+        Status status = fuzz::compileAndRun(data);
+        completed += bool(status);
+        if (!status && status.error().kind == ErrorKind::internal) {
+          ++bad;
+          llvm::errs() << "onnx-fuzz: case " << i << ": "
+                       << status.error().message() << "\n";
+        }
+        if (only >= 0)
+          llvm::outs() << (status ? "ran" : status.error().message()) << "\n";
+      }
+      limitSeconds(0);
       if (!folder.empty()) {
         std::ofstream out(folder + "/" + std::to_string(i) + ".onnx",
                           std::ios::binary);
@@ -328,6 +379,7 @@ int main(int argc, char **argv) {
         (*module)->print(llvm::outs());
       continue;
     }
+    limitSeconds(0);
     ++refused;
     const Error &error = module.error();
     if (only >= 0)
@@ -335,10 +387,13 @@ int main(int argc, char **argv) {
     if (error.kind != ErrorKind::user || error.where.empty() ||
         error.what.empty()) {
       ++bad;
-      llvm::errs() << "onnx-fuzz: case " << i << ": " << error.message() << "\n";
+      llvm::errs() << "onnx-fuzz: case " << i << ": " << error.message()
+                   << "\n";
     }
   }
-  llvm::outs() << accepted << " accepted, " << refused << " refused, " << bad
-               << " refused badly\n";
+  llvm::outs() << accepted << " accepted, ";
+  if (execute)
+    llvm::outs() << completed << " of them ran, ";
+  llvm::outs() << refused << " refused, " << bad << " badly\n";
   return bad ? 1 : 0;
 }
