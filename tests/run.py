@@ -2,11 +2,17 @@
 """Runs every suite and closes with one line: `N passed, N failed`.
 
     tests/run.py [--build build/dev] [--suite ctest|lit|pytest]... [--jobs N] [--slow]
+    tests/run.py --sanitize
 
 The suites are CTest (C++ unit tests), lit (IR tests and the command line) and
 pytest (Python package, models, demo). Each writes a JUnit file into
 BUILD/test-results; the counts are read from there. A suite that ends badly
 without a failed test counts as one failure.
+
+Two more are built first, from the presets of their names: `asan` (address and
+undefined-behaviour sanitizers: the fuzzers and the runtime's tests) and `tsan`
+(thread sanitizer: the runtime's tests). `--sanitize` runs these two with all
+5,000 cases of each fuzzer, `--slow` a short form of them after the others.
 """
 
 from __future__ import annotations
@@ -17,6 +23,7 @@ import subprocess
 import sys
 import time
 import xml.etree.ElementTree as ElementTree
+from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -24,8 +31,58 @@ SUITES = ("ctest", "lit", "pytest")
 LIT = "/usr/bin/lit-22"
 
 
-def command(suite: str, build: Path, report: Path, jobs: int, slow: bool) -> list[str] | None:
+@dataclass
+class Sanitized:
+    """A preset, what of it is built and run, and how."""
+
+    targets: tuple[str, ...]
+    tests: str
+    environment: dict[str, str]
+
+
+SANITIZED = {
+    "asan": Sanitized(
+        ("knapper_runtime_tests", "CApi_test", "onnx-fuzz"),
+        "^(runtime/|capi/CApi_test|onnx_fuzz/)",
+        {
+            # LLVM's libraries are not instrumented: a container that they fill
+            # and we read looks overflown.
+            "ASAN_OPTIONS": "detect_container_overflow=0",
+            "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1",
+        },
+    ),
+    "tsan": Sanitized(
+        ("knapper_runtime_tests", "CApi_test"),
+        "^(runtime/|capi/CApi_test)",
+        {"TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1"},
+    ),
+}
+FUZZ_CASES = {True: 5000, False: 500}  # of a fuzzer: the bar, the short form
+
+
+def build_sanitized(suite: str, jobs: int) -> Path:
+    subprocess.run(["cmake", "--preset", suite], cwd=ROOT, check=True)
+    subprocess.run(
+        ["cmake", "--build", "--preset", suite, "-j", str(jobs), "--target",
+         *SANITIZED[suite].targets],
+        cwd=ROOT, check=True,
+    )  # fmt: skip
+    return ROOT / "build" / suite
+
+
+def command(
+    suite: str, build: Path, report: Path, jobs: int, slow: bool, whole: bool
+) -> list[str] | None:
     """The command line of a suite, or None where the build has none."""
+    if suite in SANITIZED:
+        return [
+            "ctest", "--test-dir", str(build), "-j", str(jobs),
+            "--output-on-failure", "--timeout", "7200",
+            "-R", SANITIZED[suite].tests,
+            # All cases or the short form, not both.
+            "-E", "onnx_fuzz/run$" if whole else "onnx_fuzz/(run_all|import)",
+            "--output-junit", str(report),
+        ]  # fmt: skip
     if suite == "ctest":
         return [
             "ctest", "--test-dir", str(build), "-j", str(jobs),
@@ -66,9 +123,13 @@ def count(report: Path) -> tuple[int, int, int]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--build", type=Path, default=ROOT / "build" / "dev")
-    parser.add_argument("--suite", action="append", choices=SUITES)
+    parser.add_argument("--suite", action="append", choices=(*SUITES, *SANITIZED))
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--slow", action="store_true", help="also what takes half an hour")
+    parser.add_argument("--slow", action="store_true", help="also what takes an hour")
+    parser.add_argument(
+        "--sanitize", action="store_true",
+        help="the suites asan and tsan, with all cases of the fuzzers",
+    )  # fmt: skip
     arguments = parser.parse_args()
 
     build = arguments.build.resolve()
@@ -78,16 +139,26 @@ def main() -> int:
     environment = os.environ | {"KNAPPER_BUILD": str(build), "KNAPPER_CACHE": "off"}
     total_passed = total_failed = total_skipped = 0
     lines = []
-    for suite in arguments.suite or SUITES:
+    sanitized = tuple(SANITIZED) if arguments.sanitize or arguments.slow else ()
+    usual = () if arguments.sanitize else SUITES
+    for suite in arguments.suite or (*usual, *sanitized):
         report = results / f"{suite}.xml"
         report.unlink(missing_ok=True)
-        line = command(suite, build, report, arguments.jobs, arguments.slow)
+        folder, variables = build, environment
+        if suite in SANITIZED:
+            folder = build_sanitized(suite, arguments.jobs)
+            variables = environment | SANITIZED[suite].environment
+            cases = FUZZ_CASES[arguments.sanitize and suite == "asan"]
+            variables["KNAPPER_FUZZ_CASES"] = str(cases)
+        line = command(
+            suite, folder, report, arguments.jobs, arguments.slow, arguments.sanitize
+        )
         if line is None:
             lines.append(f"{suite}: not part of this build")
             continue
         print(f"== {suite}", flush=True)
         start = time.monotonic()
-        status = subprocess.run(line, cwd=ROOT, env=environment).returncode
+        status = subprocess.run(line, cwd=ROOT, env=variables).returncode
         passed = failed = skipped = 0
         if report.exists():
             passed, failed, skipped = count(report)

@@ -1,4 +1,5 @@
 #include "compiler/cache/Cache.h"
+#include "runtime/base/OutputFile.h"
 #include "runtime/base/SystemError.h"
 #include "runtime/base/Text.h"
 
@@ -381,19 +382,12 @@ Status copyFile(int from, int to, const std::string &where) {
 }
 
 Status copyFileTo(int from, const std::string &path) {
-  std::string temporary = path + "." + temporaryName();
-  CacheFile to(
-      open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
-  if (to.get() < 0)
-    return userError("cannot be written: " + systemErrorText(errno), path,
-                     "check the folder and its permissions");
-  Status copied = copyFile(from, to.get(), path);
-  if (copied && rename(temporary.c_str(), path.c_str()) != 0)
-    copied = userError("cannot be written: " + systemErrorText(errno), path,
-                       "check the folder and its permissions");
-  if (!copied)
-    unlink(temporary.c_str());
-  return copied;
+  Expected<OutputFile> to = OutputFile::create(path);
+  if (!to)
+    return to.takeError();
+  if (Status copied = copyFile(from, to->descriptor(), path); !copied)
+    return copied;
+  return to->commit();
 }
 
 } // namespace knapper

@@ -2,11 +2,11 @@
 
 #include "runtime/base/Checked.h"
 #include "runtime/base/DType.h"
+#include "runtime/base/OutputFile.h"
 #include "runtime/base/SystemError.h"
 #include "runtime/base/Text.h"
 #include "runtime/module/Format.h"
 
-#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
@@ -239,31 +239,18 @@ std::span<const std::byte> Artefact::section(fb::SectionKind kind) const {
 }
 
 Status Artefact::save(const std::string &path) const {
-  static std::atomic<unsigned> counter{0};
-  std::string temporary = cat(path, ".", getpid(), ".", counter++, ".tmp");
-  int fd =
-      open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (fd < 0)
-    return fileError(path, "write", errno);
-  FileDescriptor file{fd};
+  Expected<OutputFile> file = OutputFile::create(path);
+  if (!file)
+    return file.takeError();
   for (size_t done = 0; done < size;) {
-    ssize_t n = write(fd, base + done, size - done);
+    ssize_t n = write(file->descriptor(), base + done, size - done);
     if (n < 0 && errno == EINTR)
       continue;
-    if (n <= 0) {
-      int number = n < 0 ? errno : ENOSPC;
-      unlink(temporary.c_str());
-      return deviceError(cat("cannot write: ", systemErrorText(number)), path,
-                         "free some space on this file system");
-    }
+    if (n <= 0)
+      return OutputFile::writeError(path, n < 0 ? errno : ENOSPC);
     done += n;
   }
-  if (rename(temporary.c_str(), path.c_str()) != 0) {
-    int number = errno;
-    unlink(temporary.c_str());
-    return fileError(path, "write", number);
-  }
-  return success();
+  return file->commit();
 }
 
 } // namespace knapper

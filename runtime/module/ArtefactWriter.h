@@ -2,12 +2,13 @@
 // sections, then the header. The counterpart of Artefact.
 #pragma once
 
-#include "runtime/base/Error.h"
+#include "runtime/base/OutputFile.h"
 #include "runtime/module/artefact_generated.h"
 
 #include <cstddef>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -61,7 +62,7 @@ public:
   int takeFd();
 
 private:
-  ArtefactWriter(int fd, std::string path, std::string temporary);
+  ArtefactWriter(int memory, std::optional<OutputFile> file);
   Status writeAt(uint64_t offset, const void *data, uint64_t bytes);
 
   struct Pending {
@@ -69,10 +70,9 @@ private:
     uint32_t target;
     std::vector<std::byte> bytes;
   };
-  int fd;
-  std::string path;      // empty: in memory
-  std::string temporary; // removed unless finish renamed it
-  std::mutex mutex;      // guards constantsEnd
+  int memory; // the anonymous file, or -1
+  std::optional<OutputFile> file;
+  std::mutex mutex; // guards constantsEnd
   uint64_t constantsEnd = 0;
   std::vector<Pending> pending;
 };
