@@ -93,6 +93,7 @@ private:
   LogicalResult computeProducts();
   Value score(Value product, Value row, Value key);
   LogicalResult softmaxRows();
+  void averageEmptyRows(Value any, Value end);
   LogicalResult multiplyValues();
   LogicalResult forParts(const RegisterTile &shape, int64_t width,
                          llvm::function_ref<LogicalResult(Value part)> body);
@@ -365,15 +366,70 @@ LogicalResult AttentionBuilder::computeProducts() {
   return status;
 }
 
+/// Rows that see no key (marked by a negative sum) weigh all keys alike. Where
+/// there is one, `any` is 1, and the whole block reads all values.
+void AttentionBuilder::averageEmptyRows(Value any, Value end) {
+  Value some = e.less(e.constant(0), any);
+  auto inside = scf::IfOp::create(b, loc, some, /*withElseRegion=*/false);
+  {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPoint(inside.getThenRegion().front().getTerminator());
+    e.scoped([&] {
+      LogicalResult status = success();
+      Value length = e.max(e.size(keys), e.constant(1));
+      Value share = arith::DivFOp::create(
+          b, loc, number(1, 0),
+          arith::SIToFPOp::create(
+              b, loc, b.getF32Type(),
+              arith::IndexCastOp::create(b, loc, b.getI32Type(), length)));
+      forEach(
+          e, e.constant(0), count, {},
+          [&](Value r, ValueRange) -> FailureOr<SmallVector<Value>> {
+            Value sum =
+                tile::LoadOp::create(b, loc, b.getF32Type(), sumBuffer, r);
+            Value empty = arith::CmpFOp::create(
+                b, loc, arith::CmpFPredicate::OLT, sum, number(0, 0));
+            auto choose = [&](Value a, Value otherwise) -> Value {
+              return arith::SelectOp::create(b, loc, empty, a, otherwise);
+            };
+            Value weight = e.widen(choose(number(1, 0), number(0, 0)), panel);
+            Value base = e.mul(r, scoreStride);
+            forEach(
+                e, choose(e.constant(0), end), scoreStride, {},
+                [&](Value i, ValueRange) -> FailureOr<SmallVector<Value>> {
+                  tile::StoreOp::create(b, loc, weight, scoreBuffer,
+                                        e.add(base, i));
+                  return SmallVector<Value>();
+                },
+                status, panel);
+            tile::StoreOp::create(b, loc, choose(share, sum), sumBuffer, r);
+            return SmallVector<Value>();
+          },
+          status);
+    });
+  }
+  seen = arith::SelectOp::create(b, loc, some, e.size(keys), seen);
+}
+
 LogicalResult AttentionBuilder::softmaxRows() {
   sumBuffer = scratch(layout.sums);
   int64_t lanes = std::min<int64_t>(panel, 2 * target.lanes(DType::f32));
   auto type = VectorType::get(lanes, b.getF32Type());
   Value end = e.mul(panels, e.constant(panel));
   LogicalResult status = success();
-  forEach(
-      e, e.constant(0), count, {},
-      [&](Value r, ValueRange) -> FailureOr<SmallVector<Value>> {
+  ts::EmptyRow emptyRow = ts::emptyRowOf(op);
+  bool mean = emptyRow == ts::EmptyRow::mean;
+  Value ofEmpty = number(mean ? -1 : 0, 0);
+  if (emptyRow == ts::EmptyRow::nan) // no keys at all: a sum of nothing
+    ofEmpty = arith::SelectOp::create(
+        b, loc, e.less(e.constant(0), e.size(keys)),
+        number(std::numeric_limits<double>::quiet_NaN(), 0), ofEmpty);
+  SmallVector<Value> any; // whether a row sees no key
+  if (mean)
+    any.push_back(e.constant(0));
+  any = forEach(
+      e, e.constant(0), count, any,
+      [&](Value r, ValueRange before) -> FailureOr<SmallVector<Value>> {
         Value base = e.mul(r, scoreStride);
         // body(values, key, carried) gives what is stored and carried on.
         using Step = std::pair<Value, Value>;
@@ -423,11 +479,16 @@ LogicalResult AttentionBuilder::softmaxRows() {
         Value empty = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ,
                                             total, number(0, 0));
         Value inverse = arith::DivFOp::create(b, loc, number(1, 0), total);
-        inverse = arith::SelectOp::create(b, loc, empty, number(0, 0), inverse);
+        inverse = arith::SelectOp::create(b, loc, empty, ofEmpty, inverse);
         tile::StoreOp::create(b, loc, inverse, sumBuffer, r);
-        return SmallVector<Value>();
+        if (!mean)
+          return SmallVector<Value>();
+        return SmallVector<Value>{
+            arith::SelectOp::create(b, loc, empty, e.constant(1), before[0])};
       },
       status);
+  if (mean && succeeded(status))
+    averageEmptyRows(any[0], end);
   return status;
 }
 

@@ -28,6 +28,9 @@ constexpr Pass passes[] = {
                           LogicalResult &) { foldConstants(f); }},
     {"simplify", [](func::FuncOp f, const CompileState &,
                     LogicalResult &ok) { ok = simplify(f); }},
+    // What shape arithmetic left of masks becomes numbers.
+    {"fold-simplified", [](func::FuncOp f, const CompileState &,
+                           LogicalResult &) { foldConstants(f); }},
     {"find-composites", [](func::FuncOp f, const CompileState &,
                            LogicalResult &ok) { ok = findComposites(f); }},
     {"fold-conv",

@@ -2,6 +2,7 @@
 
 #include "graph/fusion/Constants.h"
 #include "graph/fusion/Views.h"
+#include "ir/tensor/Decompose.h"
 
 using namespace mlir;
 using namespace knapper;
@@ -52,6 +53,10 @@ bool isCopied(Operation *op) { return isReindex(op); }
 
 llvm::DenseSet<Operation *> fusion::prepare(func::FuncOp function) {
   Block &block = function.getBody().front();
+  // Attention in f64 has no schedule; its parts have.
+  ts::decomposeAll(function.getBody(), [](Operation *op) {
+    return isa<AttentionOp>(op) && elementTypeOf(op->getResult(0)).isF64();
+  });
   llvm::DenseSet<Operation *> constants = constantExpressions(block);
 
   // From consumers to producers: a copy's operands are met later.

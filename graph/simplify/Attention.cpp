@@ -165,14 +165,16 @@ static LogicalResult findAttention(DotOp op, PatternRewriter &rewriter) {
   if (!isPlain(op.getLhsBatch()) || op.getLhsContract()[0] != 3)
     return failure();
   Value probabilities = op.getLhs();
-  bool guarded = false;
+  bool guarded = false; // rows without a key become 0
+  Value guard;
   if (auto select = probabilities.getDefiningOp<SelectOp>()) {
     auto isNan = select.getCondition().getDefiningOp<IsNanOp>();
-    if (!isNan || isNan.getInput() != select.getOnFalse() ||
-        !isSplat(select.getOnTrue(), 0))
+    if (!isSplat(select.getOnTrue(), 0))
       return failure();
+    guarded = isNan && isNan.getInput() == select.getOnFalse();
+    if (!guarded)
+      guard = select.getCondition();
     probabilities = select.getOnFalse();
-    guarded = true;
   }
   auto softmax = probabilities.getDefiningOp<SoftmaxOp>();
   Scores scores;
@@ -185,11 +187,23 @@ static LogicalResult findAttention(DotOp op, PatternRewriter &rewriter) {
       elementTypeOf(op.getRhs()) != element)
     return failure();
 
+  if (guard) {
+    if (!scores.choices.empty() || scores.added.size() != 1 ||
+        !findsEmptyRows(guard, scores.added[0]))
+      return failure();
+    guarded = true;
+  }
+
   MaskParts mask;
+  mask.empty = guarded ? EmptyRow::zero : EmptyRow::nan;
+  bool alone = scores.choices.size() + scores.added.size() == 1;
   for (const Scores::Choice &choice : scores.choices) {
-    if (mask.takeCondition(choice.condition, {0, 1, 2, 3}, choice.negated,
-                           guarded || std::isinf(choice.fill)))
+    if (alone || std::isinf(choice.fill)) {
+      mask.takeCondition(choice.condition, {0, 1, 2, 3}, choice.negated);
+      if (!std::isinf(choice.fill))
+        mask.empty = EmptyRow::mean;
       continue;
+    }
     // Put in its place or added: a large negative number swallows the score.
     auto type = withElement(choice.condition.getType(), element);
     Value zero = makeSplat(rewriter, op.getLoc(), type, 0),
@@ -197,10 +211,10 @@ static LogicalResult findAttention(DotOp op, PatternRewriter &rewriter) {
     mask.takeAdded(SelectOp::create(rewriter, op.getLoc(), choice.condition,
                                     choice.negated ? fill : zero,
                                     choice.negated ? zero : fill),
-                   guarded);
+                   alone);
   }
   for (Value added : scores.added)
-    mask.takeAdded(added, guarded);
+    mask.takeAdded(added, alone);
 
   auto freeDim = [](ArrayRef<int64_t> batch, int64_t contract) {
     return 6 - batch[0] - batch[1] - contract;
@@ -225,12 +239,16 @@ static LogicalResult findAttention(DotOp op, PatternRewriter &rewriter) {
     key = fewKeys;
     value = fewValues;
   }
-  rewriter.replaceOpWithNewOp<AttentionOp>(
-      op, query, key, value, mask.build(rewriter, location),
+  if (!mask.mayEmptyRows(dimOf(query, 2), dimOf(key, 2)))
+    mask.empty = EmptyRow::zero;
+  auto attention = AttentionOp::create(
+      rewriter, location, query, key, value, mask.build(rewriter, location),
       rewriter.getF64FloatAttr(scale),
       rewriter.getBoolAttr(mask.causality != Causality::none),
       rewriter.getBoolAttr(mask.causality == Causality::topLeft),
       rewriter.getF64FloatAttr(scores.softcap));
+  setEmptyRow(attention, mask.empty);
+  rewriter.replaceOp(op, attention);
   return success();
 }
 

@@ -106,26 +106,35 @@ static Causality causalityOf(const MaskPart &part) {
   return offset.isConstant(0) ? Causality::topLeft : Causality::none;
 }
 
-bool MaskParts::takeCondition(Value condition, ArrayRef<int64_t> dims,
-                              bool negated, bool rowsMayBeEmpty) {
-  SmallVector<MaskPart> parts, rest;
+void MaskParts::takeCondition(Value condition, ArrayRef<int64_t> dims,
+                              bool negated) {
+  SmallVector<MaskPart> parts;
   conjuncts({condition, SmallVector<int64_t>(dims), negated}, parts);
-  Causality found = causality;
   for (const MaskPart &part : parts) {
     Causality here = causalityOf(part);
-    if (here != Causality::none && (found == Causality::none || found == here))
-      found = here;
+    if (here != Causality::none &&
+        (causality == Causality::none || causality == here))
+      causality = here;
     else
-      rest.push_back(part);
+      allowed.push_back(part);
   }
-  if (!rest.empty() && !rowsMayBeEmpty)
-    return false;
-  causality = found;
-  allowed.append(rest);
-  return true;
 }
 
-void MaskParts::takeAdded(Value mask, bool guarded) {
+bool MaskParts::mayEmptyRows(Dim queries, Dim keys) const {
+  if (!allowed.empty() || !added.empty())
+    return true;
+  if (causality != Causality::bottomRight)
+    return false; // the first key, if there is one, is seen by every query
+  // Symbols are not negative, so neither is a sum of their products.
+  ts::DimAttr surplus = (keys - queries).attr();
+  bool sum = llvm::all_of(surplus.getCoefficients(),
+                          [](int64_t factor) { return factor >= 0; });
+  for (ArrayAttr monomial : surplus.getMonomials())
+    sum &= llvm::all_of(monomial, llvm::IsaPred<StringAttr>);
+  return !sum;
+}
+
+void MaskParts::takeAdded(Value mask, bool alone) {
   MaskPart part = stripMovement({mask, {0, 1, 2, 3}});
   if (isSplat(part.value, 0))
     return;
@@ -135,11 +144,39 @@ void MaskParts::takeAdded(Value mask, bool guarded) {
     bool negated = onFalse == 0.0;
     std::optional<double> fill = negated ? onTrue : onFalse;
     if ((negated || onTrue == 0.0) && isExcluding(fill) &&
-        takeCondition(select.getCondition(), part.dims, negated,
-                      guarded || std::isinf(*fill)))
+        (alone || std::isinf(*fill))) {
+      takeCondition(select.getCondition(), part.dims, negated);
+      if (!std::isinf(*fill))
+        empty = EmptyRow::mean;
       return;
+    }
   }
   added.push_back(part);
+}
+
+bool knapper::findsEmptyRows(Value condition, Value mask) {
+  // max(mask over keys) == -inf, repeated along what the mask lacks
+  MaskPart part = stripMovement({condition, {0, 1, 2, 3}});
+  auto compare = part.value.getDefiningOp<CompareOp>();
+  if (!compare || compare.getPredicate() != ComparePredicate::eq ||
+      !isSplat(compare.getRhs(), -std::numeric_limits<double>::infinity()))
+    return false;
+  MaskPart largest = stripMovement({compare.getLhs(), part.dims}),
+           scores = stripMovement({mask, {0, 1, 2, 3}});
+  auto reduce = largest.value.getDefiningOp<ReduceOp>();
+  if (!reduce || reduce.getKind() != ReduceKind::max ||
+      reduce.getInput() != scores.value)
+    return false;
+  SmallVector<int64_t> kept;
+  for (auto [i, along] : llvm::enumerate(scores.dims)) {
+    bool reduced =
+        llvm::is_contained(reduce.getDims(), static_cast<int64_t>(i));
+    if (reduced != (along == 3))
+      return false;
+    if (!reduced)
+      kept.push_back(along);
+  }
+  return llvm::is_contained(scores.dims, 3) && largest.dims == kept;
 }
 
 /// Four dims, those that the part lacks of size 1.

@@ -1,10 +1,13 @@
 //===- AttentionMask.h - Taking attention masks apart ---------------------===//
 #pragma once
 
-#include "ir/tensor/Dialect.h"
+#include "ir/tensor/Decompose.h"
 #include "mlir/IR/PatternMatch.h"
 
 namespace knapper {
+
+using ts::Dim;
+using ts::EmptyRow;
 
 /// A value inside a mask: `dims[i]` is the dim of the scores [B, H, S, T] that
 /// its dim i runs along, -1 for a dim of size 1 that is gone.
@@ -22,18 +25,26 @@ struct MaskParts {
   llvm::SmallVector<MaskPart> allowed; ///< i1, all must hold
   llvm::SmallVector<MaskPart> added;   ///< floats
 
-  /// `condition` (negated: its opposite) allows a key; `rowsMayBeEmpty`: a row
-  /// without an allowed key may give 0 (see FindComposites.h). Otherwise only a
-  /// mask that is nothing but causal is taken. Changes nothing on failure.
-  bool takeCondition(mlir::Value condition, llvm::ArrayRef<int64_t> dims,
-                     bool negated, bool rowsMayBeEmpty);
-  /// `mask` is added to the scores.
-  void takeAdded(mlir::Value mask, bool guarded);
+  /// What a row without a key is, should `allowed` or `causality` leave one.
+  EmptyRow empty = EmptyRow::zero;
+
+  /// `condition` (negated: its opposite) allows a key.
+  void takeCondition(mlir::Value condition, llvm::ArrayRef<int64_t> dims,
+                     bool negated);
+  /// `mask` is added to the scores. It is taken apart when its fill is -inf, or
+  /// finite and `alone`: then a row without a key is the mean.
+  void takeAdded(mlir::Value mask, bool alone);
+  /// Whether some row may be without a key.
+  bool mayEmptyRows(Dim queries, Dim keys) const;
 
   /// The operand of ts.attention: dims of four, 1 or the scores'; null when
   /// nothing is left.
   mlir::Value build(mlir::OpBuilder &builder, mlir::Location location) const;
 };
+
+/// Whether `condition` (of the scores' dims) says that a row of `mask`, which
+/// is added to the scores, is -inf throughout.
+bool findsEmptyRows(mlir::Value condition, mlir::Value mask);
 
 /// Whether a number added to a score, or put in its place, excludes the key.
 bool isExcluding(std::optional<double> fill);

@@ -8,15 +8,14 @@
 // Attention. Masks are taken apart into a causal comparison of positions
 // (attribute `causal`) and the rest (operand `mask`). A key is excluded when
 // `select(allowed, 0, fill)` is added to its score, with fill -inf or a finite
-// number below -1e30. A row without any allowed key is the delicate case,
-// ts.attention gives 0 for it:
-//   fill -inf                the parts give NaN, or 0 with torch's guard
-//                            select(is_nan(p), 0, p): taken
-//   fill finite, guard       torch's export of a boolean mask, whose rows
-//                            without a key are 0 in torch: taken as boolean
-//   fill finite, no guard    the parts give the mean of all values: the
-//                            mask stays an added operand, which gives the same;
-//                            a mask that is only causal has no such row
+// number below -1e30. A row without any allowed key is the delicate case; it
+// gets what the parts give (attribute `ts.empty_row`):
+//   fill -inf                NaN, or 0 with torch's guard
+//                            select(is_nan(p), 0, p)
+//   fill finite              all scores are the fill, which is the mean of all
+//                            values (the guard finds no NaN)
+// With a finite fill and another mask beside it a row's scores may differ: then
+// the fill stays a number that is added.
 //
 //===----------------------------------------------------------------------===//
 #pragma once

@@ -251,8 +251,8 @@ struct Scores {
         BroadcastOp::create(b, loc, all, last, ArrayRef<int64_t>{2}));
     return keep(seen, scores);
   }
-  /// Softmax along the last dim; a row without a seen key is 0.
-  Value softmax(Value scores) {
+  /// Softmax along the last dim, and what a row without a seen key is.
+  Value softmax(Value scores, EmptyRow empty) {
     Rows rows{b, loc, {3}};
     Type type = scores.getType();
     double infinity = std::numeric_limits<double>::infinity();
@@ -262,14 +262,24 @@ struct Scores {
     Value none = CompareOp::create(b, loc, ComparePredicate::eq, largest,
                                    splatConstant(b, loc, rowType, -infinity));
     Value shift = SelectOp::create(b, loc, none, zero, largest);
-    Value e = ExpOp::create(
-        b, loc, SubOp::create(b, loc, scores, rows.spread(shift, type)));
+    Value shifted = SubOp::create(b, loc, scores, rows.spread(shift, type));
+    if (empty == EmptyRow::mean)
+      shifted = SelectOp::create(
+          b, loc, rows.spread(none, withElement(type, b.getI1Type())),
+          splatConstant(b, loc, type, 0), shifted);
+    Value e = ExpOp::create(b, loc, shifted);
     Value sum = rows.reduce(ReduceKind::add, e);
     Value one = splatConstant(b, loc, rowType, 1);
     Value inverse = DivOp::create(b, loc, one, sum);
-    return MulOp::create(
-        b, loc, e,
-        rows.spread(SelectOp::create(b, loc, none, zero, inverse), type));
+    if (empty != EmptyRow::mean) {
+      Value instead =
+          empty == EmptyRow::zero
+              ? zero
+              : splatConstant(b, loc, rowType,
+                              std::numeric_limits<double>::quiet_NaN());
+      inverse = SelectOp::create(b, loc, none, instead, inverse);
+    }
+    return MulOp::create(b, loc, e, rows.spread(inverse, type));
   }
 };
 
@@ -299,14 +309,30 @@ Value decomposeAttention(OpBuilder &b, AttentionOp op) {
     Dim shift = op.getCausalTopLeft() ? dims[3].like(0) : dims[3] - dims[2];
     scores = make.causal(scores, shift);
   }
-  Value result =
-      make.product(make.softmax(scores), make.widen(op.getValue()), 2);
+  Value result = make.product(make.softmax(scores, emptyRowOf(op)),
+                              make.widen(op.getValue()), 2);
   if (elementTypeOf(result) != stored)
     result = ConvertOp::create(b, loc, op.getType(), result);
   return result;
 }
 
 } // namespace
+
+EmptyRow emptyRowOf(AttentionOp op) {
+  auto text = op->getAttrOfType<StringAttr>("ts.empty_row");
+  if (!text)
+    return EmptyRow::zero;
+  return text == "nan" ? EmptyRow::nan : EmptyRow::mean;
+}
+
+void setEmptyRow(AttentionOp op, EmptyRow row) {
+  if (row == EmptyRow::zero)
+    op->removeAttr("ts.empty_row");
+  else
+    op->setAttr("ts.empty_row",
+                StringAttr::get(op.getContext(),
+                                row == EmptyRow::nan ? "nan" : "mean"));
+}
 
 FailureOr<SmallVector<Value>> decompose(OpBuilder &builder, Operation *op) {
   Value result =

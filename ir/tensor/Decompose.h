@@ -18,6 +18,16 @@ namespace knapper::ts {
 llvm::FailureOr<llvm::SmallVector<mlir::Value>>
 decompose(mlir::OpBuilder &builder, mlir::Operation *op);
 
+/// What a row of an attention that sees no key is: the op's attribute
+/// `ts.empty_row`, a string; 0 without it.
+enum class EmptyRow {
+  zero,
+  nan,
+  mean ///< of all T values
+};
+EmptyRow emptyRowOf(AttentionOp op);
+void setEmptyRow(AttentionOp op, EmptyRow row);
+
 /// Replaces every composite in the region that `decompose` knows, for which
 /// `wanted` holds (null: all but elementwise ones, which have a scalar function
 /// of their own).

@@ -184,7 +184,14 @@ LogicalResult SoftmaxOp::verify() {
 }
 
 LogicalResult LayerNormOp::verify() { return success(); }
-LogicalResult AttentionOp::verify() { return success(); }
+LogicalResult AttentionOp::verify() {
+  if (Attribute row = (*this)->getAttr("ts.empty_row"))
+    if (auto text = dyn_cast<StringAttr>(row);
+        !text || (text != "nan" && text != "mean"))
+      return emitOpError("C4: ts.empty_row is \"nan\" or \"mean\", not ")
+             << row;
+  return success();
+}
 LogicalResult RopeOp::verify() { return success(); }
 
 LogicalResult KernelOp::verify() {

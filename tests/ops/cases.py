@@ -636,7 +636,7 @@ case("softmax 3-d", [In("x", T("f32", "a", "b", 3))], f'%r = ts.softmax %x dim 1
      T("f32", "a", "b", 3), ROW_SIZES, lambda x: np_softmax(x, 1, False), "relative 2e-6")
 
 
-def np_attention(q, k, v, mask=None, scale=0.25, causal=None, softcap=0):
+def np_attention(q, k, v, mask=None, scale=0.25, causal=None, softcap=0, empty="zero"):
     np = np_()
     q, k, v = (x.astype("f8") for x in (q, k, v))
     k, v = (np.repeat(x, q.shape[1] // k.shape[1], axis=1) for x in (k, v))
@@ -651,12 +651,13 @@ def np_attention(q, k, v, mask=None, scale=0.25, causal=None, softcap=0):
     top = np.maximum(s.max(-1, keepdims=True, initial=-np.inf), -1e300)
     p = np.exp(s - top)
     total = p.sum(-1, keepdims=True)
-    return np.where(total > 0, p / np.where(total > 0, total, 1), 0) @ v
+    instead = {"zero": 0, "nan": np.nan, "mean": 1 / max(1, s.shape[-1])}[empty]
+    return np.where(total > 0, p / np.where(total > 0, total, 1), instead) @ v
 
 
 ATTENTION = [dict(b=1, s=1, t=1), dict(b=2, s=5, t=5), dict(b=1, s=33, t=70), dict(b=2, s=64, t=64), dict(b=1, s=1, t=130)]
-for dtype in ["f32", "f16", "bf16"]:
-    tolerance = {"f32": "relative 5e-6", "f16": "relative 2e-3", "bf16": "relative 2e-2"}[dtype]
+for dtype in ["f32", "f16", "bf16", "f64"]:
+    tolerance = {"f32": "relative 5e-6", "f16": "relative 2e-3", "bf16": "relative 2e-2", "f64": "relative 1e-10"}[dtype]
     for name, groups, mask, attributes, numpy in [
             ("", 4, None, "", np_attention),
             ("grouped", 2, None, "", np_attention),
@@ -678,10 +679,22 @@ for dtype in ["f32", "f16", "bf16"]:
              f"%r = ts.attention %q, %k, %v {text} scale 0.25 {attributes} : {q}, {k}, {v}",
              T(dtype, "b", 4, "s", 24), ATTENTION, numpy, tolerance,
              dict(b=8, s=128, t=128) if dtype == "f32" and not name else None)
-q, k = T("f32", "b", 2, "s", 64), T("f32", "b", 2, "t", 64)
-case("attention unseen rows", [In("q", q), In("k", k), In("v", k)],
-     f"%r = ts.attention %q, %k, %v scale 0.125 {{causal = true}} : {q}, {k}, {k}", q, [dict(b=1, s=9, t=4)],
-     lambda q, k, v: np_attention(q, k, v, scale=0.125, causal="bottom"), "relative 5e-6")
+for dtype in ["f32", "bf16", "f64"]:
+    q, k = T(dtype, "b", 2, "s", 64), T(dtype, "b", 2, "t", 64)
+    mask = T("i1", "b", 1, 1, "t")
+    tolerance = {"f32": "relative 5e-6", "bf16": "relative 2e-2", "f64": "relative 1e-10"}[dtype]
+    for empty in ["zero", "nan", "mean"]:
+        attributes = "causal = true" + (f', ts.empty_row = "{empty}"' if empty != "zero" else "")
+        case(f"attention unseen rows {empty} {dtype}", [In("q", q), In("k", k), In("v", k)],
+             f"%r = ts.attention %q, %k, %v scale 0.125 {{{attributes}}} : {q}, {k}, {k}", q,
+             [dict(b=1, s=9, t=4), dict(b=1, s=200, t=70), dict(b=2, s=3, t=0)],
+             lambda q, k, v, empty=empty: np_attention(q, k, v, scale=0.125, causal="bottom", empty=empty), tolerance)
+        # Left padding: the first rows of a batch see padding only.
+        case(f"attention masked rows {empty} {dtype}", [In("q", q), In("k", k), In("v", k), In("mask", mask, "bool")],
+             f"%r = ts.attention %q, %k, %v mask %mask : {mask} scale 0.125 {{{attributes}}} : {q}, {k}, {k}", q,
+             [dict(b=8, s=5, t=5), dict(b=3, s=150, t=150), dict(b=8, s=1, t=1)],
+             lambda q, k, v, mask, empty=empty: np_attention(q, k, v, mask, scale=0.125, causal="bottom", empty=empty),
+             tolerance)
 
 
 def np_rope(x, c, s, interleaved):

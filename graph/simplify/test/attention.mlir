@@ -16,7 +16,8 @@
 !iota = tensor<?xi64, #ts.dims<"s">>
 
 // torch's export of scaled_dot_product_attention with a padding mask: sqrt of
-// the scale on both sides, keys transposed through three dims, guard.
+// the scale on both sides, keys transposed through three dims, guard. The fill
+// is finite: a row that is masked whole gives the mean of the values.
 // CHECK-LABEL: @padding
 // CHECK-DAG: %[[M:.*]] = ts.reshape %arg3 : {{.*}} to tensor<?x1x1x?xi1
 // CHECK-DAG: %[[Q0:.*]] = ts.reshape %arg0
@@ -25,7 +26,7 @@
 // CHECK-DAG: %[[K:.*]] = ts.transpose %[[K0]] [0, 2, 1, 3]
 // CHECK-DAG: %[[V0:.*]] = ts.reshape %arg2
 // CHECK-DAG: %[[V:.*]] = ts.transpose %[[V0]] [0, 2, 1, 3]
-// CHECK: %[[A:.*]] = ts.attention %[[Q]], %[[K]], %[[V]] mask %[[M]] : {{.*}} scale 0.35355336
+// CHECK: %[[A:.*]] = ts.attention %[[Q]], %[[K]], %[[V]] mask %[[M]] : {{.*}} scale 0.35355336{{.*}} {ts.empty_row = "mean"}
 // CHECK-NOT: causal = true
 // CHECK: return %[[A]]
 func.func @padding(%xq: !x, %xk: !x, %xv: !x, %allowed: !row) -> !q {
@@ -60,12 +61,10 @@ func.func @padding(%xq: !x, %xk: !x, %xv: !x, %allowed: !row) -> !q {
   return %out : !q
 }
 
-// Without the guard a row that is masked whole gives the mean of the values:
-// the mask stays a number that is added.
+// The same without the guard, which a finite fill does not need.
 // CHECK-LABEL: @padding_unguarded
-// CHECK: %[[M:.*]] = ts.select {{.*}} : tensor<?x?xi1
-// CHECK: %[[M4:.*]] = ts.reshape %[[M]] : {{.*}} to tensor<?x1x1x?xf32
-// CHECK: ts.attention %arg0, %arg1, %arg2 mask %[[M4]] : {{.*}} scale 1.0
+// CHECK: %[[M:.*]] = ts.reshape %arg3 : {{.*}} to tensor<?x1x1x?xi1
+// CHECK: ts.attention %arg0, %arg1, %arg2 mask %[[M]] : {{.*}} scale 1.0{{.*}} {ts.empty_row = "mean"}
 func.func @padding_unguarded(%q: !q, %k: !q, %v: !q, %allowed: !row) -> !q {
   %zero = ts.constant dense<0.0> : tensor<f32>
   %min = ts.constant dense<-3.40282347E+38> : tensor<f32>
@@ -84,7 +83,7 @@ func.func @padding_unguarded(%q: !q, %k: !q, %v: !q, %allowed: !row) -> !q {
 // Causal and padding: the comparison of positions becomes an attribute.
 // CHECK-LABEL: @causal_and_padding
 // CHECK: %[[M:.*]] = ts.reshape %arg3 : {{.*}} to tensor<?x1x1x?xi1
-// CHECK: ts.attention %arg0, %arg1, %arg2 mask %[[M]] : {{.*}} scale 1.0{{.*}} {causal = true}
+// CHECK: ts.attention %arg0, %arg1, %arg2 mask %[[M]] : {{.*}} scale 1.0{{.*}} {causal = true, ts.empty_row = "nan"}
 func.func @causal_and_padding(%q: !q, %k: !q, %v: !q, %allowed: !row) -> !q {
   %zero = ts.constant dense<0.0> : tensor<f32>
   %inf = ts.constant dense<0xFF800000> : tensor<f32>

@@ -1,4 +1,5 @@
 // Softmax, normalisation, attention, rope: each straight from its definition.
+#include "ir/tensor/Decompose.h"
 #include "ir/tensor/reference/Call.h"
 #include "runtime/base/Text.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -96,6 +97,7 @@ Results attention(AttentionOp op, const Call &call) {
       maskStrides[i] = mask.dim(i) == 1 ? 0 : strides[i];
     }
   }
+  EmptyRow emptyRow = emptyRowOf(op);
   double scale = op.getScale().convertToDouble();
   double softcap = op.getSoftcap().convertToDouble();
   int64_t lastKey = op.getCausalTopLeft() ? 0 : keys - rows;
@@ -122,8 +124,18 @@ Results attention(AttentionOp op, const Call &call) {
           scores[t] = score;
           largest = combine(ReduceKind::max, largest, score);
         }
-        if (largest == -INFINITY) // no key is seen: the row stays 0
+        if (largest == -INFINITY) { // no key is seen
+          for (int64_t e = 0; e < width && emptyRow != EmptyRow::zero; ++e) {
+            double value = 0;
+            for (int64_t t = 0; t < keys; ++t)
+              value += vs[(group * keys + t) * width + e];
+            result[row * width + e] = keys == 0 ? 0
+                                      : emptyRow == EmptyRow::nan
+                                          ? NAN
+                                          : value / static_cast<double>(keys);
+          }
           return;
+        }
         double sum = 0;
         for (double &score : scores)
           sum += score = std::exp(score - largest);
