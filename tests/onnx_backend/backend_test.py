@@ -12,6 +12,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import onnx
+from run_cases import render
+
 FOLDER = Path(__file__).resolve().parent
 NODE_BAR = 0.6
 
@@ -26,7 +29,9 @@ def test_backend_cases(tmp_path):
     print(run.stdout)
     assert report.exists(), run.stderr[-2000:]
     count = collections.Counter()
-    for category, _, status, _ in json.loads(report.read_text()):
+    results = {}
+    for category, name, status, reason in json.loads(report.read_text()):
+        results[category, name] = status, reason
         count[category, status] += 1
         count[category] += 1
     wrong = [k for k in count if k[1] in ("wrong", "broken")]
@@ -34,3 +39,9 @@ def test_backend_cases(tmp_path):
     assert count["Node", "passed"] >= NODE_BAR * count["Node"]
     # The light whole models.
     assert count["Real", "passed"] == count["Real"] - count["Real", "skipped"]
+    # What does not pass is published, with its reason.
+    page = (FOLDER.parents[1] / "docs" / "onnx-backend.md").read_text()
+    if f"from onnx {onnx.__version__};" in page and "KNAPPER_ONNX_FILTER" not in os.environ:
+        assert page == render(results), (
+            "write it again: tests/onnx_backend/run_cases.py --write docs/onnx-backend.md"
+        )
