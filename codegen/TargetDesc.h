@@ -17,6 +17,7 @@ struct TargetDesc {
   // Registers of one core (CPU) or one thread (GPU).
   unsigned vectorBytes = 0;     // one vector register, or one widest access
   unsigned vectorRegisters = 0; // how many of them
+  bool wordTable = false; // tile.lookup of 32 words is one instruction
   bool maskedAccess = false; // masked loads and stores of any width are cheap
 
   // Memory, in bytes; l1 and l2 of one core.

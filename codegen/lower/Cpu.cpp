@@ -119,6 +119,10 @@ LogicalResult CpuEmitter::tileOp(Operation &op) {
                       op.getValid(), Value(), op.getPad());
       })
       .Case([&](tile::ScatterOp op) { return scatter(op); })
+      .Case([&](tile::LookupOp op) {
+        lookup(op);
+        return success();
+      })
       .Case([&](tile::PrefetchOp op) { return prefetch(op); })
       .Case([&](tile::SetStatusOp op) { return setStatus(op); })
       .Case([&](tile::ScratchOp op) {

@@ -43,6 +43,7 @@ private:
                              mlir::Value valid, mlir::Value mask,
                              mlir::Value pad);
   mlir::LogicalResult scatter(tile::ScatterOp op);
+  void lookup(tile::LookupOp op);
   mlir::LogicalResult prefetch(tile::PrefetchOp op);
   mlir::LogicalResult setStatus(tile::SetStatusOp op);
   llvm::Value *firstLanes(llvm::Value *valid, unsigned lanes, unsigned bytes);

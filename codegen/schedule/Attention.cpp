@@ -451,17 +451,16 @@ LogicalResult AttentionBuilder::softmaxRows() {
               status, lanes)[0];
         };
         double infinity = std::numeric_limits<double>::infinity();
-        Value peak =
-            pass(number(-infinity, lanes),
-                 [&](Value product, Value key, Value most) -> Step {
-                   Value x = score(product, r, key);
-                   if (!x)
-                     return {};
-                   return {x, arith::MaximumFOp::create(b, loc, most, x)};
-                 });
-        Value largest =
-            vector::ReductionOp::create(b, loc, vector::CombiningKind::MAXIMUMF,
-                                        peak, arith::FastMathFlags::reassoc);
+        Value peak = pass(number(-infinity, lanes),
+                          [&](Value product, Value key, Value most) -> Step {
+                            Value x = score(product, r, key);
+                            if (!x)
+                              return {};
+                            return {x, e.larger(most, x)};
+                          });
+        Value largest = vector::ReductionOp::create(
+            b, loc, vector::CombiningKind::MAXIMUMF, peak,
+            arith::FastMathFlags::reassoc | arith::FastMathFlags::nnan);
         // A row that sees no key has no maximum; any finite one gives zeros.
         Value none = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ,
                                            largest, number(-infinity, 0));
@@ -469,8 +468,7 @@ LogicalResult AttentionBuilder::softmaxRows() {
         Value all = e.widen(largest, lanes);
         Value sum =
             pass(number(0, lanes), [&](Value x, Value, Value total) -> Step {
-              Value p = math::ExpOp::create(
-                  b, loc, arith::SubFOp::create(b, loc, x, all));
+              Value p = e.expNonPositive(arith::SubFOp::create(b, loc, x, all));
               return {p, arith::AddFOp::create(b, loc, total, p)};
             });
         Value total =

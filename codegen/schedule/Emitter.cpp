@@ -44,8 +44,10 @@ Type bufferType(Type element) {
 }
 
 Emitter::Emitter(OpBuilder &builder, Location location, tile::FuncOp function,
-                 ts::KernelOp kernel, ArrayRef<std::string> symbols)
+                 ts::KernelOp kernel, ArrayRef<std::string> symbols,
+                 const TargetDesc &target)
     : builder(builder), location(location), function(function), kernel(kernel),
+      target(target),
       entry(OpBuilder::atBlockBegin(&function.getBody().front())) {
   for (auto [i, name] : llvm::enumerate(symbols))
     symbolValues[name] = function.getKernelSymbol(i);
@@ -470,6 +472,16 @@ static bool isBelowItsMaximum(Value tensor) {
   return ArrayRef<int64_t>(broadcast.getDims()) == ArrayRef<int64_t>(kept);
 }
 
+Value Emitter::expNonPositive(Value x) {
+  auto lookup = [&](Value index, ArrayRef<int32_t> table) -> Value {
+    return tile::LookupOp::create(builder, location, index.getType(), index,
+                                  table);
+  };
+  if (target.wordTable && isa<VectorType>(x.getType()))
+    return buildExpNonPositive(builder, location, x, lookup);
+  return buildExpNonPositive(builder, location, x);
+}
+
 Value Emitter::larger(Value a, Value v) {
   Value above =
       arith::CmpFOp::create(builder, location, arith::CmpFPredicate::OGT, v, a);
@@ -492,7 +504,7 @@ Value Emitter::compute(Value tensor, const Coord &coord) {
       return (gelu.getTanh() ? buildGeluTanh : buildGeluErf)(builder, location,
                                                              operands.front());
     if (isa<ts::ExpOp>(op) && isBelowItsMaximum(op->getOperand(0)))
-      return buildExpNonPositive(builder, location, operands.front());
+      return expNonPositive(operands.front());
     return elementwise.buildElement(builder, location, operands);
   }
   return llvm::TypeSwitch<Operation *, Value>(op)

@@ -13,6 +13,7 @@
 //===----------------------------------------------------------------------===//
 #pragma once
 
+#include "codegen/TargetDesc.h"
 #include "codegen/schedule/Coord.h"
 #include "ir/tensor/Dialect.h"
 #include "ir/tile/TileDialect.h"
@@ -36,7 +37,7 @@ public:
   /// the start of the function, everything else at `builder`.
   Emitter(mlir::OpBuilder &builder, mlir::Location location,
           tile::FuncOp function, ts::KernelOp kernel,
-          llvm::ArrayRef<std::string> symbols);
+          llvm::ArrayRef<std::string> symbols, const TargetDesc &target);
 
   mlir::OpBuilder &builder;
   mlir::Location location;
@@ -85,6 +86,9 @@ public:
   /// The larger of two floats or vectors of them; a NaN in `v` is passed over.
   /// One instruction, where a maximum that keeps every NaN takes several.
   mlir::Value larger(mlir::Value a, mlir::Value v);
+  /// exp(x) for x <= 0 or NaN (`buildExpNonPositive`), by the shortest way that
+  /// the target has.
+  mlir::Value expNonPositive(mlir::Value x);
   /// Scalar to vector; a vector stays.
   mlir::Value widen(mlir::Value value, int64_t lanes);
 
@@ -168,6 +172,7 @@ private:
 
   tile::FuncOp function;
   ts::KernelOp kernel;
+  const TargetDesc &target;
   llvm::StringMap<mlir::Value> symbolValues;
   llvm::DenseMap<mlir::Attribute, mlir::Value> sizes;
   llvm::DenseMap<int64_t, mlir::Value> constants;

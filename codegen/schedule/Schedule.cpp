@@ -118,7 +118,7 @@ buildTileProgram(OpBuilder &builder, ts::KernelOp kernel,
                                        symbols.size());
   OpBuilder::InsertionGuard guard(builder);
   builder.setInsertionPointToEnd(&function.getBody().front());
-  Emitter emitter(builder, kernel.getLoc(), function, kernel, symbols);
+  Emitter emitter(builder, kernel.getLoc(), function, kernel, symbols, target);
   builder.setInsertionPointToEnd(&function.getBody().front());
   BuildContext context{emitter, kernel, schedule, target};
   if (failed(row->build(context))) {

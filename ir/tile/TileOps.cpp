@@ -176,6 +176,14 @@ LogicalResult LoadStridedOp::verify() {
                    getBuffer().getType().getElementType());
 }
 
+LogicalResult LookupOp::verify() {
+  if (!llvm::isPowerOf2_64(getTable().size()))
+    return emitOpError("C1: the table has a power of two of words");
+  if (!getIndex().getType().getElementType().isInteger(32))
+    return emitOpError("C2: indices are i32");
+  return success();
+}
+
 LogicalResult GatherOp::verify() {
   if (failed(verifyLanes(*this, getOffsets(), getType(), "offsets")) ||
       failed(verifyLanes(*this, getMask(), getType(), "mask")))

@@ -218,6 +218,18 @@ def Tile_ScratchOp : Tile_Op<"scratch", [Pure]> {
   let assemblyFormat = "`[` $bytes `]` attr-dict `:` qualified(type($buffer))";
 }
 
+def Tile_LookupOp : Tile_Op<"lookup", [Pure, AllTypesMatch<["index", "result"]>]> {
+  let summary = "Words of a small constant table";
+  let description = [{
+    Lane i is table[index[i] mod n], n the number of words.
+    C1: the table has a power of two of words. C2: indices are i32.
+  }];
+  let arguments = (ins Tile_Vector:$index, DenseI32ArrayAttr:$table);
+  let results = (outs Tile_Vector:$result);
+  let assemblyFormat = "$index `in` $table attr-dict `:` type($index)";
+  let hasVerifier = 1;
+}
+
 def Tile_PrefetchOp : Tile_Op<"prefetch"> {
   let summary = "Asks for the cache line of an element";
   let description = [{

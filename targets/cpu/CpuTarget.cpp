@@ -21,6 +21,7 @@ Expected<TargetDesc> cpuTarget(std::string_view isa) {
     t.vectorBytes = 64;
     t.vectorRegisters = 32;
     t.maskedAccess = true;
+    t.wordTable = true;
     t.fmaFlops = 200e9;
   } else if (isa == "x86-64-v3") {
     t.vectorBytes = 32;

@@ -66,6 +66,32 @@ TEST_P(Vector, ReductionsOfAnyWidth) {
   }
 }
 
+TEST_P(Vector, LookupsByTheLowBits) {
+  // A table of one instruction on some machines, and one that never is; whole
+  // registers and less.
+  for (int words : {32, 8})
+    for (int lanes : {4, 16, 48, 64}) {
+      std::string table, n = std::to_string(lanes);
+      std::vector<float> wanted;
+      for (int i = 0; i < words; ++i)
+        table += (i ? ", " : "") + std::to_string(i * i - 7);
+      for (int i = 1; i <= lanes; ++i) {
+        int word = (i - 40) & (words - 1);
+        wanted.push_back(word * word - 7);
+      }
+      std::string f = "vector<" + n + "xf32>", i = "vector<" + n + "xi32>";
+      EXPECT_EQ(run(load("a", lanes) + "%i = arith.fptosi %a : " + f + " to " +
+                        i + "\n%forty = arith.constant dense<40> : " + i +
+                        "\n%index = arith.subi %i, %forty : " + i +
+                        "\n%word = tile.lookup %index in [" + table +
+                        "] : " + i + "\n%r = arith.sitofp %word : " + i +
+                        " to " + f + "\n" + store("r", f),
+                    lanes),
+                runsHere(GetParam()) ? wanted : std::vector<float>())
+          << words << " words, " << lanes << " lanes";
+    }
+}
+
 TEST_P(Vector, ShufflesAndSlices) {
   EXPECT_EQ(run(load("a", 4) + load("b", 4, 8) +
                     "%s = vector.shuffle %a, %b [0, 4, 3, 7, 1] : "

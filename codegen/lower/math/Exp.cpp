@@ -5,6 +5,10 @@
 #include "codegen/lower/math/Coefficients.h"
 #include "codegen/lower/math/Functions.h"
 
+#include <array>
+#include <bit>
+#include <cmath>
+
 using namespace mlir;
 
 namespace knapper::vecmath {
@@ -76,6 +80,24 @@ V expNonPositive(V x) {
   V t = y + magic;
   V p = horner(kExp2ShortF32, y - (t - magic)) * powerOfTwo(t);
   return select(y < -126.0, 0.0, p);
+}
+
+V expNonPositive(V x,
+                 llvm::function_ref<V(V, llvm::ArrayRef<int32_t>)> lookup) {
+  // x = (32 e + i + r) ln2 / 32: 2^e and the mantissa of 2^(i/32) are put
+  // together bit by bit.
+  constexpr unsigned kWords = 32, kWordBits = 5;
+  std::array<int32_t, kWords> mantissas;
+  for (unsigned i = 0; i < kWords; ++i)
+    mantissas[i] =
+        std::bit_cast<int32_t>(float(std::exp2(double(i) / kWords))) & 0x7fffff;
+  V y = x * (kWords * 0x1.71547652b82fep+0);
+  double magic = 0x1.8p23 + 127 * kWords;
+  V t = y + magic;
+  V p = horner(kExp2Over32F32, y - (t - magic));
+  V e = shl(bits(t), 23 - kWordBits) & 0xff800000u;
+  V scale = asFloat(e | lookup(bits(t), mantissas));
+  return select(y < -126.0 * kWords, 0.0, p * scale);
 }
 
 V expSum(V hi, V lo) {

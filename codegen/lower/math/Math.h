@@ -51,8 +51,12 @@ Value buildGeluErf(OpBuilder &b, Location loc, Value x);
 Value buildGeluTanh(OpBuilder &b, Location loc, Value x);
 
 /// exp(x) for x <= 0 or NaN, such as an element of a row minus the largest one.
-/// f32: within 2 + |x| ulp, 0 below 2^-126.
-Value buildExpNonPositive(OpBuilder &b, Location loc, Value x);
+/// f32: within 2 + |x| ulp, 0 below 2^-126. With `lookup`, which gives the words
+/// of a table by the low bits of i32 indices, f32 takes half the arithmetic.
+using Lookup =
+    llvm::function_ref<Value(Value index, llvm::ArrayRef<int32_t> table)>;
+Value buildExpNonPositive(OpBuilder &b, Location loc, Value x,
+                          Lookup lookup = nullptr);
 
 /// One block of the counter-based generator Philox 4x32-10: four words of
 /// random bits per lane, a function of counter and key alone. All are i32 of

@@ -59,3 +59,21 @@ tile.func @widen(%a: !tile.buffer<i8>, %b: !tile.buffer<f32>, %o: index) {
       : !tile.buffer<i8>, !tile.buffer<f32> -> vector<8x16xf32>
   tile.return
 }
+
+// -----
+
+tile.func @table(%x: !tile.buffer<f32>) {
+  %i = arith.constant dense<5> : vector<8xi32>
+  // expected-error @+1 {{C1: the table has a power of two of words}}
+  %l = tile.lookup %i in [1, 2, 4] : vector<8xi32>
+  tile.return
+}
+
+// -----
+
+tile.func @indices(%x: !tile.buffer<f32>) {
+  %i = arith.constant dense<5> : vector<8xi64>
+  // expected-error @+1 {{C2: indices are i32}}
+  %l = tile.lookup %i in [1, 2] : vector<8xi64>
+  tile.return
+}

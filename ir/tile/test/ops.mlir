@@ -25,6 +25,9 @@ tile.func @lanes(%x: !tile.buffer<bf16>, %y: !tile.buffer<bf16>, %n: index) {
   %o = vector.step : vector<8xindex>
   %m = vector.create_mask %n : vector<8xi1>
   %zero = arith.constant 0.0 : bf16
+  %i = arith.constant dense<5> : vector<8xi32>
+  // CHECK: tile.lookup %{{.*}} in [1, 2, 4, 8] : vector<8xi32>
+  %l = tile.lookup %i in [1, 2, 4, 8] : vector<8xi32>
   // CHECK: tile.gather %{{.*}}[%{{.*}}] valid %{{.*}} mask %{{.*}} pad %{{.*}} : !tile.buffer<bf16> -> vector<8xbf16>
   %g = tile.gather %x[%o] valid %n mask %m pad %zero : !tile.buffer<bf16> -> vector<8xbf16>
   // CHECK: tile.scatter %{{.*}}, %{{.*}}[%{{.*}}] mask %{{.*}} : vector<8xbf16>, !tile.buffer<bf16>
