@@ -22,6 +22,7 @@
 #include "codegen/schedule/Schedules.h"
 #include "ir/tensor/Decompose.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "llvm/ADT/MapVector.h"
 
 using namespace mlir;
 
@@ -611,7 +612,7 @@ LogicalResult ReduceBuilder::build() {
 
   // Transcendentals that are reduced and needed again stay in scratch.
   // (On a GPU the threads hold them.)
-  DenseMap<Value, unsigned> keep;
+  llvm::MapVector<Value, unsigned> keep; // in order: scratch is laid out by it
   if (rowForm && target.kind != DeviceKind::cuda)
     for (auto [pass, reductions] : llvm::enumerate(passes))
       for (Operation *op : reductions) {
@@ -619,7 +620,7 @@ LogicalResult ReduceBuilder::build() {
         auto costly = dyn_cast_if_present<ts::ElementwiseOpInterface>(
             input.getDefiningOp());
         if (costly && costly.elementFlops() >= 10 && !input.hasOneUse())
-          keep.try_emplace(input, pass);
+          keep.insert({input, pass});
       }
   Value offset = e.constant(0);
   Dim row = Dim::constant(kernel.getContext(), 1);
