@@ -6,6 +6,7 @@ import ctypes
 import dataclasses
 import json
 import os
+import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from ctypes import byref, c_int64, c_uint64, c_void_p
@@ -30,6 +31,31 @@ Array = Any  # a NumPy array, a sequence of numbers, or an object with __dlpack_
 
 # Prepared arguments kept for each thread and module: one entry a shape.
 _MAX_PREPARED = 64
+
+# An array's address: NumPy's ABI puts it behind the object's header, which is
+# ten times quicker to read than `__array_interface__` is to make.
+_HEADER = object.__basicsize__
+_read_address = ctypes.c_size_t.from_address
+
+
+def _array_address(array: np.ndarray) -> int:
+    return array.__array_interface__["data"][0]
+
+
+def _peek_address(array: np.ndarray) -> int:
+    return _read_address(id(array) + _HEADER).value
+
+
+def _agree(array: np.ndarray) -> bool:
+    return _peek_address(array) == _array_address(array)
+
+
+_address = (
+    _peek_address
+    if sys.implementation.name == "cpython"
+    and all(_agree(a) for a in (np.ones(3), np.ones((2, 2))[1:], np.ones(())))
+    else _array_address
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,12 +134,16 @@ class _Handle:
 class _Prepared:
     """The input structs of one combination of shapes and dtypes."""
 
-    __slots__ = ("tensors", "keep")
+    __slots__ = ("key", "tensors", "views", "keep")
 
-    def __init__(self, descriptions: list[tuple[tuple[int, ...], int]]) -> None:
+    def __init__(
+        self, key: list[Any], descriptions: list[tuple[tuple[int, ...], int]]
+    ) -> None:
+        self.key = key
         self.tensors = (CTensor * max(1, len(descriptions)))()
+        self.views = [self.tensors[i] for i in range(len(descriptions))]
         self.keep = []
-        for tensor, (shape, code) in zip(self.tensors, descriptions):
+        for tensor, (shape, code) in zip(self.views, descriptions):
             size = dtypes.SIZES[code]
             for dim in shape:
                 size *= dim
@@ -161,7 +191,9 @@ class Result(Sequence[np.ndarray]):
         """An output as a `Tensor`: shape, dtype and DLPack."""
         raw = CTensor()
         index = self._index(key)
-        check(library().knapper_result_output(self._handle.value, index, raw))
+        error = library().knapper_result_output(self._handle.value, index, raw)
+        if error is not None:
+            check(error)
         # The owner is the handle and whatever memory the caller gave.
         owner = (self._handle, self._given)
         return Tensor(
@@ -171,7 +203,9 @@ class Result(Sequence[np.ndarray]):
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, slice):
             return [self[i] for i in range(*key.indices(len(self)))]
-        index = self._index(key)
+        index = self._names.get(key)
+        if index is None:
+            index = self._index(key)
         array = self._arrays[index]
         if array is None:
             tensor = self.tensor(index)
@@ -484,38 +518,45 @@ class Module:
         keep: list[Any] = []
         key: list[Any] = []
         pointers = []
-        for index, value in enumerate(values):
+        for value in values:
             if type(value) is not np.ndarray or not value.flags.c_contiguous:
-                value = self._readable(index, value)
+                value = self._readable(len(keep), value)
             keep.append(value)
+            key.append(value.shape)
             if type(value) is np.ndarray:
-                key.append(value.shape)
                 key.append(value.dtype)
-                pointers.append(value.__array_interface__["data"][0])
+                pointers.append(_address(value))
             else:
-                key.append(value.shape)
                 key.append(value.code)
                 pointers.append(value.pointer)
+        # Most calls are shaped as the one before.
+        prepared = getattr(self._local, "last", None) if cached else None
+        if prepared is None or prepared.key != key:
+            prepared = self._prepared(key, keep, cached)
+        for view, pointer in zip(prepared.views, pointers):
+            view.data = pointer
+        return prepared, keep
+
+    def _prepared(self, key: list[Any], values: list[Any], cached: bool) -> _Prepared:
+        local = self._local
         try:
-            known: dict[Any, _Prepared] = self._local.known
+            known: dict[Any, _Prepared] = local.known
         except AttributeError:
-            known = self._local.known = {}
+            known = local.known = {}
         shapes = tuple(key)
         prepared = known.get(shapes) if cached else None
         if prepared is None:
             prepared = _Prepared(
-                [
-                    (value.shape, self._code(index, value))
-                    for index, value in enumerate(keep)
-                ]
+                key,
+                [(value.shape, self._code(i, value)) for i, value in enumerate(values)],
             )
             if cached:
                 if len(known) >= _MAX_PREPARED:
                     known.clear()
                 known[shapes] = prepared
-        for tensor, pointer in zip(prepared.tensors, pointers):
-            tensor.data = pointer
-        return prepared, keep
+        if cached:
+            local.last = prepared
+        return prepared
 
     def _readable(self, index: int, value: Any) -> Any:
         """A contiguous array, or memory borrowed by DLPack."""

@@ -58,7 +58,9 @@ class Tensor:
                 "NumPy has no bf16: install ml_dtypes, or use DLPack "
                 "(for example torch.from_dlpack(tensor))"
             )
-        size = self.nbytes
+        size = dtype.itemsize
+        for dim in self.shape:
+            size *= dim
         if size == 0:
             return np.empty(self.shape, dtype)
         memory = _bytes_type(size).from_address(self._pointer)
