@@ -4,10 +4,37 @@
 #include <algorithm>
 #include <cstdio>
 #include <map>
+#include <vector>
 
 namespace knapper {
 namespace report {
 namespace {
+
+/// The figures that people look for first.
+void headline(Writer &out, const Json &json) {
+  const Json &compile = memberOf(memberOf(json, "report"), "compile");
+  const Json &memory = memberOf(json, "memory");
+  const Json &example = memberOf(memory, "example");
+  double seconds = 0;
+  for (const Json &phase : listOf(compile, "phases"))
+    seconds += numberOf(phase, "seconds");
+  char time[32];
+  snprintf(time, sizeof time, "%.2f s", seconds);
+  std::string name = textOf(json, "created_from");
+  out.raw("<h1>")
+      .text(name.empty() ? "Knapper report" : name)
+      .raw("</h1><div class=\"cards\">");
+  auto card = [&](const std::string &figure, const char *what) {
+    out.raw("<div><b>").text(figure).raw("</b>").text(what).raw("</div>");
+  };
+  card(std::to_string(listOf(json, "launches").size()), "launches");
+  card(textOf(compile, "kernels"), "different kernels");
+  card(bytesText(numberOf(memory, "constant_bytes")), "constants");
+  if (example.is_object())
+    card(bytesText(numberOf(example, "arena_bytes")), "arena, for an example");
+  card(time, "to compile");
+  out.raw("</div>");
+}
 
 void summary(Writer &out, const Json &json) {
   out.raw("<h2 id=\"model\">Model</h2><table class=\"facts\">");
@@ -54,11 +81,23 @@ std::map<size_t, std::string> boundaryTexts(const Json &fusion,
   std::map<size_t, std::string> texts;
   if (listOf(fusion, "kernels").size() != launches)
     return texts; // other phases added or dropped launches
+  // Consumers with one reason in one line.
+  std::map<size_t, std::vector<std::pair<std::string, std::string>>> grouped;
   for (const Json &boundary : listOf(fusion, "boundaries")) {
-    std::string &text = texts[size_t(numberOf(boundary, "producer"))];
-    text += (text.empty() ? "" : "\n") + std::string("with ") +
-            textOf(boundary, "consumer") + ": " + textOf(boundary, "reason");
+    auto &reasons = grouped[size_t(numberOf(boundary, "producer"))];
+    std::string reason = textOf(boundary, "reason"),
+                consumer = textOf(boundary, "consumer");
+    auto known = std::find_if(reasons.begin(), reasons.end(),
+                              [&](auto &r) { return r.first == reason; });
+    if (known == reasons.end())
+      reasons.emplace_back(std::move(reason), std::move(consumer));
+    else
+      known->second += ", " + consumer;
   }
+  for (auto &[producer, reasons] : grouped)
+    for (auto &[reason, consumers] : reasons)
+      texts[producer] += (texts[producer].empty() ? "" : "\n") +
+                         ("with " + consumers) + ": " + reason;
   return texts;
 }
 
@@ -76,7 +115,12 @@ void launches(Writer &out, const Json &json) {
       .text(std::to_string(list.size()) +
             " launches, in order. A launch is one kernel over a grid of "
             "programs; the first schedule whose guard holds is taken.")
-      .raw("</p><table class=\"rows\"><thead><tr><th>#</th><th>origin</th>"
+      .raw("</p><table class=\"rows launches\"><colgroup>"
+           "<col style=\"width:2.5em\"><col style=\"width:23%\">"
+           "<col style=\"width:5.5em\"><col style=\"width:13%\">"
+           "<col style=\"width:13%\"><col style=\"width:13%\">"
+           "<col style=\"width:8%\"><col style=\"width:9%\"><col>"
+           "</colgroup><thead><tr><th>#</th><th>origin</th>"
            "<th>hero</th><th>operations</th><th>schedule</th><th>kernel</th>"
            "<th>flops</th><th>bytes</th><th>why its results are not fused "
            "further</th></tr></thead><tbody>");
@@ -166,16 +210,16 @@ void memory(Writer &out, const Json &json) {
     last = std::max(last, numberOf(buffer, "last") + 1);
   if (arena <= 0)
     return;
-  out.raw("<svg id=\"timeline\" viewBox=\"0 0 1000 400\" role=\"img\">");
+  out.raw("<svg id=\"timeline\" viewBox=\"0 0 1000 260\" role=\"img\">");
   for (const Json &buffer : listOf(example, "buffers")) {
     double first = numberOf(buffer, "first"),
            width = numberOf(buffer, "last") + 1 - first;
     char box[160];
     snprintf(box, sizeof box,
              "<rect x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\">",
-             1000 * first / last, 400 * numberOf(buffer, "offset") / arena,
+             1000 * first / last, 260 * numberOf(buffer, "offset") / arena,
              std::max(0.5, 1000 * width / last),
-             std::max(0.5, 400 * numberOf(buffer, "bytes") / arena));
+             std::max(0.5, 260 * numberOf(buffer, "bytes") / arena));
     out.raw(box)
         .raw("<title>")
         .text(textOf(buffer, "name") + ": " +
@@ -200,7 +244,7 @@ void phases(Writer &out, const Json &json) {
     char time[32], bar[64];
     snprintf(time, sizeof time, "%.3f s", seconds);
     snprintf(bar, sizeof bar, "<div class=\"bar\" style=\"width:%.1fem\">",
-             total > 0 ? 30 * seconds / total : 0);
+             total > 0 ? 20 * seconds / total : 0);
     out.raw("<tr><th>").text(textOf(phase, "name")).raw("</th><td>");
     out.text(time).raw("</td><td>").raw(bar).raw("</div></td></tr>");
   }
@@ -232,22 +276,40 @@ constexpr const char *head =
     "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src "
     "'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'\">"
     "<title>Knapper report</title><style>"
-    "body{font:15px/1.5 system-ui,sans-serif;margin:2em auto;max-width:95em;"
-    "padding:0 1em;color:#222}h1,h2{font-weight:600}table{border-collapse:"
-    "collapse}th{text-align:left;font-weight:600}td,th{vertical-align:top;"
-    "padding:.15em .8em .15em 0;white-space:pre-wrap;overflow-wrap:anywhere}"
-    ".rows td{border-top:1px solid #ddd;font-size:13px}.rows thead th{position:"
-    "sticky;top:2.6em;background:#fff}#search{position:sticky;top:0;width:100%;"
-    "font:inherit;padding:.4em;box-sizing:border-box;z-index:1}svg{width:100%;"
-    "border:1px solid #ccc;background:#fafafa}rect{fill:#4a7fb5;fill-opacity:"
-    ".55;stroke:#fff;stroke-width:.5}rect:hover{fill:#d2691e}.bar{background:"
-    "#4a7fb5;height:.8em;margin-top:.4em}pre{white-space:pre-wrap;font-size:"
-    "12px}</style></head><body><h1>Knapper report</h1>"
-    "<p><a href=\"#launches\">launches</a> · <a href=\"#boundaries\">"
-    "boundaries</a> · <a href=\"#memory\">memory</a> · <a href=\"#phases\">"
-    "compilation</a> · <a href=\"#kernels\">kernels</a></p>"
+    "body{font:15px/1.5 system-ui,sans-serif;margin:0 auto 4em;max-width:90em;"
+    "padding:0 1.5em;color:#1f2933}h1{font-size:1.7em;font-weight:600;margin:"
+    ".8em 0 .5em;overflow-wrap:anywhere}h2{font-size:1.2em;font-weight:600;"
+    "margin:1.8em 0 .5em;scroll-margin-top:3em}p{color:#52606d}"
+    "nav{position:sticky;top:0;display:flex;gap:1.2em;align-items:center;"
+    "background:#fff;border-bottom:1px solid #d9e2ec;padding:.6em 0;z-index:1}"
+    "nav a{color:#2b6cb0;text-decoration:none}nav a:hover{text-decoration:"
+    "underline}#search{margin-left:auto;width:22em;font:inherit;padding:.25em "
+    ".6em;border:1px solid #bcccdc;border-radius:4px}"
+    ".cards{display:flex;flex-wrap:wrap;gap:1em}.cards div{border:1px solid "
+    "#d9e2ec;border-radius:6px;padding:.5em 1.1em;color:#52606d;font-size:13px}"
+    ".cards b{display:block;font-size:1.6em;font-weight:600;color:#1f2933}"
+    ".pair{display:grid;grid-template-columns:repeat(auto-fit,minmax(28em,1fr))"
+    ";gap:0 3em}"
+    "table{border-collapse:collapse}th{text-align:left;font-weight:600}td,th{"
+    "vertical-align:top;padding:.15em .8em .15em 0;white-space:pre-wrap;"
+    "overflow-wrap:anywhere}.facts th{font-weight:400;color:#627d98;"
+    "white-space:nowrap}.rows{width:100%}.launches{table-layout:fixed}"
+    ".rows td,.rows th{padding:.3em .8em .3em 0;font-size:12.5px;line-height:"
+    "1.4}.rows td{border-top:1px solid #e4e9ee}.rows thead th{position:sticky;"
+    "top:3.3em;background:#fff;color:#627d98}.rows tbody tr:hover{background:"
+    "#f5f8fb}.launches td:nth-child(3){color:#2b6cb0}.launches td:nth-child(n+5"
+    "):nth-child(-n+8){font-family:ui-monospace,monospace;font-size:11px;color:"
+    "#52606d}svg{width:100%;border:1px solid #d9e2ec;border-radius:6px;"
+    "background:#f7fafc}rect{fill:#4a7fb5;fill-opacity:.6;stroke:#fff;"
+    "stroke-width:.6}rect:hover{fill:#d2691e}.bar{background:#4a7fb5;height:"
+    ".7em;margin-top:.45em;border-radius:2px}pre{white-space:pre-wrap;"
+    "font-size:12px}summary{font-size:13px;overflow-wrap:anywhere}"
+    "</style></head><body><nav><b>Knapper report</b>"
+    "<a href=\"#memory\">memory</a><a href=\"#launches\">launches</a>"
+    "<a href=\"#boundaries\">boundaries</a><a href=\"#phases\">compilation"
+    "</a><a href=\"#kernels\">kernels</a>"
     "<input id=\"search\" type=\"search\" placeholder=\"Show only rows with "
-    "...\" aria-label=\"Search\">";
+    "...\" aria-label=\"Search\"></nav>";
 
 constexpr const char *tail =
     "<script>\n"
@@ -271,11 +333,15 @@ std::string reportHtml(std::string_view descriptionJson) {
         .text("The module's description is not readable.")
         .raw("</p>");
   } else {
+    report::headline(out, json);
+    out.raw("<div class=\"pair\"><section>");
     report::summary(out, json);
+    out.raw("</section><section>");
+    report::phases(out, json);
+    out.raw("</section></div>");
+    report::memory(out, json);
     report::launches(out, json);
     report::boundaries(out, json);
-    report::memory(out, json);
-    report::phases(out, json);
     report::kernelTexts(out, json);
   }
   out.raw(report::tail);

@@ -67,7 +67,7 @@ TEST(Html, ShowsEverything) {
         "id=\"phases\"", "id=\"kernels\"", "id=\"search\"",
         "<td>layer.0/Add</td><td>elementwise</td><td>add mul</td><td>v16</td>",
         "with 1: layer.0/Add", "<td>1.00</td>", "0.250 s",
-        "<rect x=\"0.00\" y=\"0.00\" width=\"1000.00\" height=\"200.00\">",
+        "<rect x=\"0.00\" y=\"0.00\" width=\"1000.00\" height=\"130.00\">",
         "arena for layer.0/Add = 8: 1.0 kB", "2.0 MB", "2 variants"})
     EXPECT_TRUE(has(page, part)) << part;
 }
