@@ -16,14 +16,6 @@ int knapper_has_compiler(void) { return 1; }
 
 namespace {
 
-/// The caller's struct at its own size, the rest at its default.
-Expected<knapper_compile_options>
-readCompileOptions(const knapper_compile_options *given, const char *function) {
-  throwLlvmErrors();
-  return capi::readOptions<knapper_compile_options>(
-      given, KNAPPER_COMPILE_OPTIONS_INIT, function);
-}
-
 Expected<CompileInput> readInput(const knapper_compile_options &given,
                                  const char *function) {
   CompileInput input;
@@ -56,47 +48,64 @@ Expected<Options> readSettings(const knapper_compile_options &given,
   return options;
 }
 
+/// What every function that takes a model reads first.
+struct Request {
+  knapper_compile_options options;
+  CompileInput input;
+  Options settings;
+};
+Expected<Request> readRequest(const knapper_compile_options *given,
+                              const char *function) {
+  throwLlvmErrors();
+  if (!given)
+    return userError("options is NULL", function);
+  // The caller's struct at its own size, the rest at its default.
+  Expected<knapper_compile_options> options =
+      capi::readOptions<knapper_compile_options>(
+          given, KNAPPER_COMPILE_OPTIONS_INIT, function);
+  if (!options)
+    return options.takeError();
+  Expected<CompileInput> input = readInput(*options, function);
+  if (!input)
+    return input.takeError();
+  Expected<Options> settings = readSettings(*options, function);
+  if (!settings)
+    return settings.takeError();
+  return Request{*options, std::move(*input), std::move(*settings)};
+}
+
 } // namespace
 
 knapper_error *knapper_compile(const knapper_compile_options *given,
                                const knapper_load_options *load,
                                knapper_module **out) {
   return capi::guarded([&]() -> Status {
-    const char *function = "knapper_compile";
     if (out)
       *out = nullptr;
-    if (!given)
-      return userError("options is NULL", function);
-    auto options = readCompileOptions(given, function);
-    if (!options)
-      return options.takeError();
-    auto input = readInput(*options, function);
-    if (!input)
-      return input.takeError();
-    auto settings = readSettings(*options, function);
-    if (!settings)
-      return settings.takeError();
-    std::string path = options->output_path ? options->output_path : "";
+    auto request = readRequest(given, "knapper_compile");
+    if (!request)
+      return request.takeError();
+    auto &[options, input, settings] = *request;
+    std::string path = options.output_path ? options.output_path : "";
     ProgressFn progress;
-    if (options->progress)
+    if (options.progress)
       progress = [&](const char *phase, int done, int total) {
-        options->progress(options->progress_user, phase, done, total);
+        options.progress(options.progress_user, phase, done, total);
       };
-    if (options->stopped_text)
-      *options->stopped_text = nullptr;
-    if (options->stats_json)
-      *options->stats_json = nullptr;
+    if (options.stopped_text)
+      *options.stopped_text = nullptr;
+    if (options.stats_json)
+      *options.stats_json = nullptr;
     CompileStats stats;
-    Expected<int> fd = compileModel(*input, *settings, path, &stats, progress);
+    Expected<int> fd = compileModel(input, settings, path, &stats, progress);
     if (!fd)
       return fd.takeError();
-    if (options->stopped_text && !settings->stopAfter.empty())
-      if (Status status =
-              capi::copyString(stats.stopped, options->stopped_text);
+    if (options.stopped_text && !settings.stopAfter.empty())
+      if (Status status = capi::copyString(stats.stopped, options.stopped_text);
           !status)
         return status;
-    if (options->stats_json)
-      if (Status status = capi::copyString(stats.json(), options->stats_json);
+    if (options.stats_json)
+      if (Status status = capi::copyString(stats.json(), options.stats_json);
           !status)
         return status;
     if (!out) {
@@ -104,7 +113,7 @@ knapper_error *knapper_compile(const knapper_compile_options *given,
         close(*fd);
       return success();
     }
-    if (!settings->stopAfter.empty() && settings->stopAfter != "pack") {
+    if (!settings.stopAfter.empty() && settings.stopAfter != "pack") {
       if (*fd >= 0)
         close(*fd);
       return userError("the compile ended before there was an artefact",
@@ -123,18 +132,15 @@ knapper_error *knapper_inspect(const knapper_compile_options *given,
                                char **json) {
   return capi::guarded([&]() -> Status {
     const char *function = "knapper_inspect";
-    if (!json || !given)
-      return userError("an argument is NULL", function);
+    if (!json)
+      return userError("json is NULL", function);
     *json = nullptr;
-    auto options = readCompileOptions(given, function);
-    if (!options)
-      return options.takeError();
-    auto input = readInput(*options, function);
-    if (!input)
-      return input.takeError();
+    auto request = readRequest(given, function);
+    if (!request)
+      return request.takeError();
     OnnxSource source;
-    source.path = input->path;
-    source.bytes = input->bytes;
+    source.path = request->input.path;
+    source.bytes = request->input.bytes;
     Expected<std::string> text = inspectOnnx(source);
     if (!text)
       return text.takeError();
@@ -212,19 +218,13 @@ knapper_error *knapper_verify(const knapper_compile_options *given,
                               char **json) {
   return capi::guarded([&]() -> Status {
     const char *function = "knapper_verify";
-    if (!json || !given || num_inputs < 0 || (num_inputs > 0 && !inputs))
+    if (!json || num_inputs < 0 || (num_inputs > 0 && !inputs))
       return userError("an argument is NULL or the number of inputs negative",
                        function);
     *json = nullptr;
-    auto options = readCompileOptions(given, function);
-    if (!options)
-      return options.takeError();
-    auto input = readInput(*options, function);
-    if (!input)
-      return input.takeError();
-    auto settings = readSettings(*options, function);
-    if (!settings)
-      return settings.takeError();
+    auto request = readRequest(given, function);
+    if (!request)
+      return request.takeError();
     std::vector<ts::HostTensor> tensors;
     for (int32_t i = 0; i < num_inputs; ++i) {
       const knapper_tensor &tensor = inputs[i];
@@ -242,7 +242,7 @@ knapper_error *knapper_verify(const knapper_compile_options *given,
       tensors.push_back(ts::HostTensor::borrow(dtype, dims, tensor.data));
     }
     Expected<VerifyReport> report =
-        verifyModel(*input, *settings, tensors, runOnce);
+        verifyModel(request->input, request->settings, tensors, runOnce);
     if (!report)
       return report.takeError();
     return capi::copyString(report->json(), json);
