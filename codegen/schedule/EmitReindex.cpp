@@ -74,35 +74,35 @@ Value Emitter::emitIota(ts::IotaOp op, const Coord &coord) {
 /// Splits both sides into the smallest groups of dims with equal products, so
 /// that only the dims that really change are taken apart:
 ///   [B, S, 768] -> [B, S, 12, 64]: groups (B | B) (S | S) (768 | 12, 64)
-Coord Emitter::reshape(const Coord &coord, ArrayRef<Dim> to,
-                       ArrayRef<Dim> from) {
+Coord Emitter::reshape(const Coord &coord, ArrayRef<Dim> from,
+                       ArrayRef<Dim> to) {
   Coord result = coord;
-  result.dims.assign(from.size(), LaneIndex{constant(0)});
-  size_t i = from.size(), j = to.size();
+  result.dims.assign(to.size(), LaneIndex{constant(0)});
+  size_t i = to.size(), j = from.size();
   MLIRContext *context = builder.getContext();
   while (i > 0 || j > 0) {
     size_t i0 = i, j0 = j;
     Dim a = Dim::constant(context, 1), b = a;
-    auto takeFrom = [&] { a = a * from[--i]; };
-    auto takeTo = [&] { b = b * to[--j]; };
+    auto takeTo = [&] { a = a * to[--i]; };
+    auto takeFrom = [&] { b = b * from[--j]; };
     if (i > 0)
-      takeFrom();
-    if (j > 0)
       takeTo();
+    if (j > 0)
+      takeFrom();
     // Extend the side that divides the other; where neither does, both.
     while (!(a == b) && (i > 0 || j > 0)) {
       if (j > 0 && (i == 0 || a.exactDiv(b)))
-        takeTo();
+        takeFrom();
       else if (i > 0 && (j == 0 || b.exactDiv(a)))
-        takeFrom();
-      else {
-        takeFrom();
         takeTo();
+      else {
+        takeTo();
+        takeFrom();
       }
     }
-    ArrayRef<Dim> fromGroup = ArrayRef<Dim>(from).slice(i, i0 - i);
-    ArrayRef<Dim> toGroup = ArrayRef<Dim>(to).slice(j, j0 - j);
-    if (fromGroup.empty())
+    ArrayRef<Dim> toGroup = ArrayRef<Dim>(to).slice(i, i0 - i);
+    ArrayRef<Dim> fromGroup = ArrayRef<Dim>(from).slice(j, j0 - j);
+    if (toGroup.empty())
       continue; // only dims of size 1 on the result's side
     // Row-major position within the group.
     LaneIndex position{constant(0), 0, {}, 0};
@@ -110,26 +110,26 @@ Coord Emitter::reshape(const Coord &coord, ArrayRef<Dim> to,
     bool first = true;
     Value known;
     ArrayRef<LaneIndex> group =
-        ArrayRef<LaneIndex>(coord.dims).slice(j, toGroup.size());
-    size_t leading = leadingPosition(group, toGroup, known);
-    for (size_t k = toGroup.size(); k-- > 0;) {
+        ArrayRef<LaneIndex>(coord.dims).slice(j, fromGroup.size());
+    size_t leading = leadingPosition(group, fromGroup, known);
+    for (size_t k = fromGroup.size(); k-- > 0;) {
       if (k < leading) {
         if (k + 1 == leading) {
           LaneIndex part = scaleIndex({known}, stride, coord.lanes);
           position = first ? part : addIndex(position, part, coord.lanes);
           first = false;
         }
-      } else if (!toGroup[k].isConstant(1)) {
+      } else if (!fromGroup[k].isConstant(1)) {
         LaneIndex part = scaleIndex(coord.dims[j + k], stride, coord.lanes);
         position = first ? part : addIndex(position, part, coord.lanes);
         first = false;
       }
-      stride = stride * toGroup[k];
+      stride = stride * fromGroup[k];
     }
     if (position.multipleOf == 0)
       position.multipleOf = 1;
     for (auto [k, index] :
-         llvm::enumerate(split(position, fromGroup, coord.lanes)))
+         llvm::enumerate(split(position, toGroup, coord.lanes)))
       result.dims[i + k] = index;
   }
   return result;

@@ -76,4 +76,66 @@ SmallVector<Value> forLanes(
   return SmallVector<Value>(edge.getResults());
 }
 
+Value neutralElement(Emitter &emitter, ts::ReduceKind kind, Type element,
+                     bool isUnsigned, int64_t lanes) {
+  using ts::ReduceKind;
+  switch (kind) {
+  case ReduceKind::add:
+  case ReduceKind::logical_or:
+    return emitter.splat(element, lanes, 0);
+  case ReduceKind::mul:
+    return emitter.splat(element, lanes, 1);
+  case ReduceKind::logical_and:
+    return emitter.splat(element, lanes, -1); // true in one bit
+  case ReduceKind::max:
+  case ReduceKind::min:
+    break;
+  }
+  bool least = kind == ReduceKind::max;
+  if (isa<FloatType>(element)) {
+    double infinity = std::numeric_limits<double>::infinity();
+    return emitter.splat(element, lanes, least ? -infinity : infinity);
+  }
+  unsigned width = element.getIntOrFloatBitWidth();
+  APInt value = isUnsigned ? least ? APInt(width, 0) : APInt::getMaxValue(width)
+                : least    ? APInt::getSignedMinValue(width)
+                           : APInt::getSignedMaxValue(width);
+  TypedAttr attr = emitter.builder.getIntegerAttr(element, value);
+  if (lanes)
+    attr = DenseElementsAttr::get(VectorType::get(lanes, element),
+                                  Attribute(attr));
+  return arith::ConstantOp::create(emitter.builder, emitter.location, attr);
+}
+
+Value combineElements(Emitter &emitter, ts::ReduceKind kind, Value a, Value x,
+                      bool isUnsigned) {
+  using ts::ReduceKind;
+  OpBuilder &b = emitter.builder;
+  Location loc = emitter.location;
+  bool isFloat = isa<FloatType>(getElementTypeOrSelf(a.getType()));
+  switch (kind) {
+  case ReduceKind::add:
+    return isFloat ? Value(arith::AddFOp::create(b, loc, a, x))
+                   : Value(arith::AddIOp::create(b, loc, a, x));
+  case ReduceKind::mul:
+    return isFloat ? Value(arith::MulFOp::create(b, loc, a, x))
+                   : Value(arith::MulIOp::create(b, loc, a, x));
+  case ReduceKind::max:
+    if (isFloat)
+      return arith::MaximumFOp::create(b, loc, a, x);
+    return isUnsigned ? Value(arith::MaxUIOp::create(b, loc, a, x))
+                      : Value(arith::MaxSIOp::create(b, loc, a, x));
+  case ReduceKind::min:
+    if (isFloat)
+      return arith::MinimumFOp::create(b, loc, a, x);
+    return isUnsigned ? Value(arith::MinUIOp::create(b, loc, a, x))
+                      : Value(arith::MinSIOp::create(b, loc, a, x));
+  case ReduceKind::logical_and:
+    return arith::AndIOp::create(b, loc, a, x);
+  case ReduceKind::logical_or:
+    return arith::OrIOp::create(b, loc, a, x);
+  }
+  return {};
+}
+
 } // namespace knapper

@@ -1,4 +1,4 @@
-//===- Lanes.h - Loops over a run of elements in lane-sized steps ---------===//
+//===- Lanes.h - Runs of elements in lane-sized steps, and reducing them --===//
 #pragma once
 
 #include "codegen/schedule/Emitter.h"
@@ -25,5 +25,14 @@ forEach(Emitter &emitter, mlir::Value begin, mlir::Value end,
             mlir::Value i, mlir::ValueRange carried)>
             body,
         llvm::LogicalResult &status, int64_t step = 1);
+
+/// What leaves any other element as it is when reduced with it: a tile of
+/// `lanes` (0: a scalar) of a compute type, whose integers are without sign if
+/// `isUnsigned`.
+mlir::Value neutralElement(Emitter &emitter, ts::ReduceKind kind,
+                           mlir::Type element, bool isUnsigned, int64_t lanes);
+/// Two tiles or scalars, element by element. A NaN stays.
+mlir::Value combineElements(Emitter &emitter, ts::ReduceKind kind,
+                            mlir::Value a, mlir::Value x, bool isUnsigned);
 
 } // namespace knapper

@@ -300,23 +300,9 @@ FailureOr<Value> LoopBuilder::pool(const Coord &at) {
   SmallVector<Dim> extents;
   for (int64_t size : op.getWindow())
     extents.push_back(Dim::constant(op.getContext(), size));
-  Value init;
   bool isUnsigned = ts::elementTypeOf(op.getInput()).isUnsignedInteger();
-  if (!isMax) {
-    init = e.splat(accumulator, lanes, 0);
-  } else if (isFloat) {
-    init =
-        e.splat(accumulator, lanes, -std::numeric_limits<double>::infinity());
-  } else {
-    unsigned width = accumulator.getIntOrFloatBitWidth();
-    APInt least =
-        isUnsigned ? APInt(width, 0) : APInt::getSignedMinValue(width);
-    TypedAttr attr = b.getIntegerAttr(accumulator, least);
-    if (lanes)
-      attr = DenseElementsAttr::get(VectorType::get(lanes, accumulator),
-                                    Attribute(attr));
-    init = arith::ConstantOp::create(b, e.location, attr);
-  }
+  ts::ReduceKind kind = isMax ? ts::ReduceKind::max : ts::ReduceKind::add;
+  Value init = neutralElement(e, kind, accumulator, isUnsigned, lanes);
   // An average carries the number of elements beside the sum: both loops see
   // the same conditions, so the count is a second nest over indices alone.
   auto visit = [&](bool counting, Value start) {
@@ -384,19 +370,7 @@ FailureOr<Value> LoopBuilder::pool(const Coord &at) {
             element = e.widen(
                 toAccumulator(element, ts::elementTypeOf(op.getInput())),
                 lanes);
-            Value next;
-            if (!isMax)
-              next = isFloat ? Value(arith::AddFOp::create(b, e.location, value,
-                                                           element))
-                             : Value(arith::AddIOp::create(b, e.location, value,
-                                                           element));
-            else if (isFloat)
-              next = arith::MaximumFOp::create(b, e.location, value, element);
-            else
-              next = isUnsigned ? Value(arith::MaxUIOp::create(b, e.location,
-                                                               value, element))
-                                : Value(arith::MaxSIOp::create(b, e.location,
-                                                               value, element));
+            Value next = combineElements(e, kind, value, element, isUnsigned);
             return insideLanes ? Value(arith::SelectOp::create(
                                      b, e.location, insideLanes, next, value))
                                : next;

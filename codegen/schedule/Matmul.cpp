@@ -10,9 +10,8 @@
 // Inside a program the rows are cut into register tiles; each runs the whole of
 // K, its accumulators in registers, and leaves them in scratch, from where one
 // epilogue takes them row by row: so it is compiled once, not once a tile size.
-// While a panel
-// is being used the next one is prefetched, each register tile taking its
-// share.
+// While a panel is being used the next one is prefetched, each register tile
+// taking its share.
 //
 // Programs are numbered panel by panel within a row block, so that a row block
 // of the left side stays in the cache while the panels stream past it.
@@ -319,8 +318,8 @@ LogicalResult MatmulBuilder::build() {
   // Equal blocks, so that an equal number of programs is equal work.
   Value all = e.size(lhs.free), number = e.size(blocks);
   firstRow = e.div(e.mul(block, all), number);
-  Value rows = e.sub(
-      e.div(e.mul(e.add(block, e.constant(1)), all), number), firstRow);
+  Value rows =
+      e.sub(e.div(e.mul(e.add(block, e.constant(1)), all), number), firstRow);
 
   a = e.inputBuffer(lhs.base);
   lda = e.size(lhs.freeStride);

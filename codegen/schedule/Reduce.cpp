@@ -2,12 +2,10 @@
 // dims of the same shape.
 //
 //   row form      the lane dim is reduced: program = one row; a pass over the
-//   row
-//                 carries a partial tile of the lane width for every reduction,
-//                 one horizontal reduction follows
+//                 row carries a partial tile of the lane width for every
+//                 reduction, one horizontal reduction follows
 //   column form   the lane dim is kept: program = `lanes` neighbouring columns;
-//   a
-//                 pass carries one tile, nothing is horizontal
+//                 a pass carries one tile, nothing is horizontal
 //
 // Reductions that do not depend on each other share a pass; what depends on a
 // finished one (softmax's sum on its maximum) takes the next; a last pass
@@ -119,7 +117,6 @@ private:
   /// The coordinate of a tensor with the kept dims (and dims of size 1).
   FailureOr<Coord> keptCoord(Type type);
 
-  Value neutral(ts::ReduceKind kind, Type element);
   Value combine(Operation *reduction, Value a, Value v, bool isUnsigned);
   Value horizontal(Operation *reduction, Value tile, bool isUnsigned);
   Value pickBetter(ts::ArgReduceOp op, Value better, Value a, Value v);
@@ -205,65 +202,13 @@ FailureOr<SmallVector<Value>> ReduceBuilder::forTiles(ValueRange carried,
   return results;
 }
 
-Value ReduceBuilder::neutral(ts::ReduceKind kind, Type element) {
-  double infinity = std::numeric_limits<double>::infinity();
-  auto extreme = [&](bool largest) -> Value {
-    if (isa<FloatType>(element))
-      return e.splat(element, lanes, largest ? infinity : -infinity);
-    unsigned width = element.getIntOrFloatBitWidth();
-    APInt value = largest ? APInt::getSignedMaxValue(width)
-                          : APInt::getSignedMinValue(width);
-    auto attr = DenseElementsAttr::get(VectorType::get(lanes, element),
-                                       b.getIntegerAttr(element, value));
-    return arith::ConstantOp::create(b, e.location, attr);
-  };
-  switch (kind) {
-  case ts::ReduceKind::add:
-  case ts::ReduceKind::logical_or:
-    return e.splat(element, lanes, 0);
-  case ts::ReduceKind::mul:
-    return e.splat(element, lanes, 1);
-  case ts::ReduceKind::logical_and:
-    return e.splat(element, lanes, -1); // true in one bit
-  case ts::ReduceKind::max:
-    return extreme(false);
-  case ts::ReduceKind::min:
-    return extreme(true);
-  }
-  return {};
-}
-
 Value ReduceBuilder::combine(Operation *reduction, Value a, Value v,
                              bool isUnsigned) {
-  Location loc = e.location;
-  bool isFloat = isa<FloatType>(getElementTypeOrSelf(a.getType()));
   auto reduce = cast<ts::ReduceOp>(reduction);
-  ts::ReduceKind kind = reduce.getKind();
-  if (isFloat && kind == ts::ReduceKind::max && reduce.getIgnoresNan())
+  if (reduce.getKind() == ts::ReduceKind::max && reduce.getIgnoresNan() &&
+      isa<FloatType>(getElementTypeOrSelf(a.getType())))
     return e.larger(a, v);
-  switch (kind) {
-  case ts::ReduceKind::add:
-    return isFloat ? Value(arith::AddFOp::create(b, loc, a, v))
-                   : Value(arith::AddIOp::create(b, loc, a, v));
-  case ts::ReduceKind::mul:
-    return isFloat ? Value(arith::MulFOp::create(b, loc, a, v))
-                   : Value(arith::MulIOp::create(b, loc, a, v));
-  case ts::ReduceKind::max:
-    if (isFloat)
-      return arith::MaximumFOp::create(b, loc, a, v);
-    return isUnsigned ? Value(arith::MaxUIOp::create(b, loc, a, v))
-                      : Value(arith::MaxSIOp::create(b, loc, a, v));
-  case ts::ReduceKind::min:
-    if (isFloat)
-      return arith::MinimumFOp::create(b, loc, a, v);
-    return isUnsigned ? Value(arith::MinUIOp::create(b, loc, a, v))
-                      : Value(arith::MinSIOp::create(b, loc, a, v));
-  case ts::ReduceKind::logical_and:
-    return arith::AndIOp::create(b, loc, a, v);
-  case ts::ReduceKind::logical_or:
-    return arith::OrIOp::create(b, loc, a, v);
-  }
-  return {};
+  return combineElements(e, reduce.getKind(), a, v, isUnsigned);
 }
 
 Value ReduceBuilder::horizontal(Operation *reduction, Value tile,
@@ -360,19 +305,10 @@ LogicalResult ReduceBuilder::passOver(ArrayRef<Operation *> reductions,
     return cast<ts::ArgReduceOp>(op).getKind();
   };
   for (Operation *op : reductions) {
-    carried.push_back(neutral(kindOf(op), compute(op)));
+    carried.push_back(
+        neutralElement(e, kindOf(op), compute(op), unsignedInput(op), lanes));
     if (isa<ts::ArgReduceOp>(op))
       carried.push_back(e.splat(b.getI64Type(), lanes, 0));
-  }
-  // Unsigned neutral elements differ from the signed ones.
-  for (size_t i = 0, k = 0; i < reductions.size(); ++i, ++k) {
-    ts::ReduceKind kind = kindOf(reductions[i]);
-    if (unsignedInput(reductions[i]) &&
-        (kind == ts::ReduceKind::max || kind == ts::ReduceKind::min))
-      carried[k] = e.splat(compute(reductions[i]), lanes,
-                           kind == ts::ReduceKind::max ? 0 : -1);
-    if (isa<ts::ArgReduceOp>(reductions[i]))
-      ++k;
   }
 
   FailureOr<SmallVector<Value>> results = forTiles(

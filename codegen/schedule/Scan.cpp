@@ -85,57 +85,9 @@ LogicalResult buildScan(BuildContext &context) {
     }
   }
   Type element = computeType(ts::elementTypeOf(op.getInput()));
-  bool isFloat = isa<FloatType>(element);
   bool isUnsigned = ts::elementTypeOf(op.getInput()).isUnsignedInteger();
-  auto combine = [&](Value a, Value x) -> Value {
-    switch (op.getKind()) {
-    case ts::ReduceKind::mul:
-      return isFloat ? Value(arith::MulFOp::create(b, loc, a, x))
-                     : Value(arith::MulIOp::create(b, loc, a, x));
-    case ts::ReduceKind::max:
-      if (isFloat)
-        return arith::MaximumFOp::create(b, loc, a, x);
-      return isUnsigned ? Value(arith::MaxUIOp::create(b, loc, a, x))
-                        : Value(arith::MaxSIOp::create(b, loc, a, x));
-    case ts::ReduceKind::min:
-      if (isFloat)
-        return arith::MinimumFOp::create(b, loc, a, x);
-      return isUnsigned ? Value(arith::MinUIOp::create(b, loc, a, x))
-                        : Value(arith::MinSIOp::create(b, loc, a, x));
-    default:
-      return isFloat ? Value(arith::AddFOp::create(b, loc, a, x))
-                     : Value(arith::AddIOp::create(b, loc, a, x));
-    }
-  };
   // The neutral element starts the line.
-  Value init;
-  double infinity = std::numeric_limits<double>::infinity();
-  switch (op.getKind()) {
-  case ts::ReduceKind::mul:
-    init = e.splat(element, lanes, 1);
-    break;
-  case ts::ReduceKind::max:
-  case ts::ReduceKind::min: {
-    bool max = op.getKind() == ts::ReduceKind::max;
-    if (isFloat) {
-      init = e.splat(element, lanes, max ? -infinity : infinity);
-      break;
-    }
-    unsigned width = element.getIntOrFloatBitWidth();
-    APInt value =
-        max ? (isUnsigned ? APInt(width, 0) : APInt::getSignedMinValue(width))
-            : (isUnsigned ? APInt::getMaxValue(width)
-                          : APInt::getSignedMaxValue(width));
-    TypedAttr attr = b.getIntegerAttr(element, value);
-    if (lanes)
-      attr = DenseElementsAttr::get(VectorType::get(lanes, element),
-                                    Attribute(attr));
-    init = arith::ConstantOp::create(b, loc, attr);
-    break;
-  }
-  default:
-    init = e.splat(element, lanes, 0);
-  }
+  Value init = neutralElement(e, op.getKind(), element, isUnsigned, lanes);
   LogicalResult status = success();
   Value length = e.size(dims[axis]);
   forEach(
@@ -147,7 +99,8 @@ LogicalResult buildScan(BuildContext &context) {
         Value x = e.emit(op.getInput(), at);
         if (!x)
           return failure();
-        Value sum = combine(carried[0], e.widen(x, lanes));
+        Value sum = combineElements(e, op.getKind(), carried[0],
+                                    e.widen(x, lanes), isUnsigned);
         Value result = op.getExclusive() ? carried[0] : sum;
         if (failed(epilogue->store(e, result, at)))
           return failure();

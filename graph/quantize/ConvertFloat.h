@@ -3,8 +3,7 @@
 // What is stored becomes bf16 or f16, what is computed stays float32:
 //
 //   products, windows   dot, conv, pool, attention, softmax, layer_norm, rope
-//   and
-//     and the like      gather read 16-bit operands (weights and embedding
+//     and the like      and gather read 16-bit operands (weights and embedding
 //                       tables too) and compute in float32 inside, as the ops
 //                       say; they give 16 bits, except dot, which gives the
 //                       float32 of its accumulator to the epilogue

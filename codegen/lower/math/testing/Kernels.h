@@ -59,9 +59,8 @@ Function ofBuilder(const char *name,
 class Kernels {
 public:
   /// Compiles `functions` on vectors of `lanes` elements of type `element`
-  /// ("f32"
-  /// ...), on scalars where `lanes` is 0. Fails where any needs what a kernel
-  /// may not have, such as a call into a library.
+  /// ("f32" ...), on scalars where `lanes` is 0. Fails where any needs what a
+  /// kernel may not have, such as a call into a library.
   static Expected<std::unique_ptr<Kernels>>
   compile(llvm::ArrayRef<Function> functions, const std::string &element,
           unsigned lanes, std::string_view isa);
