@@ -109,12 +109,32 @@ Status runEmit(CompileState &state) {
   return success();
 }
 
+/// Every symbol is a dim of an input, or read from a buffer.
+Status checkSizesAreGiven(const fb::ProgramT &program) {
+  std::vector<bool> given;
+  for (const auto &symbol : program.symbols)
+    given.push_back(symbol->from_buffer);
+  for (const auto &input : program.inputs)
+    for (uint32_t dim : input->dims)
+      if (program.values[dim].op() == fb::ScalarOp::symbol)
+        given[program.values[dim].imm()] = true;
+  for (auto [symbol, isGiven] : llvm::zip(program.symbols, given))
+    if (!isGiven)
+      return userError("no input has the size '" + symbol->name + "'",
+                       "the model",
+                       "fix it (--dim " + symbol->name +
+                           "=...), or make it a dim of an input");
+  return success();
+}
+
 Status runPlan(CompileState &state) {
   FailureOr<ExecProgram> exec =
       buildExecProgram(state.main(), state.kernels, state.uses);
   if (mlir::failed(exec))
     return failed(state, "plan");
   state.exec = std::move(*exec);
+  if (Status status = checkSizesAreGiven(*state.exec.program); !status)
+    return status;
   state.stats->launches = state.uses.size();
   return success();
 }

@@ -178,6 +178,16 @@ def test_refused_constants(tool, dump):
     assert "no longer is the constant" in message
 
 
+def test_a_size_that_no_input_has(tool, tmp_path):
+    (tmp_path / "sizes.mlir").write_text(
+        'func.func @main(%x: tensor<f32>) -> tensor<?xf32, #ts.dims<"n">> {\n'
+        '  %y = ts.broadcast %x [] : tensor<f32> to tensor<?xf32, #ts.dims<"n">>\n'
+        '  return %y : tensor<?xf32, #ts.dims<"n">>\n}\n'
+    )
+    message = tool("compile", "sizes.mlir", code=1)
+    assert "no input has the size 'n'" in message and "--dim n=" in message
+
+
 def test_results_in_place(tool, tmp_path):
     """A chain of kernels, one of which writes over its operand."""
     body = "".join(

@@ -56,6 +56,9 @@ def case(name, inputs, body, results, sizes=({},), numpy=None, tolerance="exact"
     the largest magnitude in the result). `speed`: sizes to measure at."""
     if isinstance(results, T):
         results = [results]
+    # Compiled code takes sizes from its inputs: what none has gets one of its own.
+    bound = {d for i in inputs for d in i.type.dims}
+    inputs = list(inputs) + [In(f"size_{s}", T("i1", s), "bool") for s in sizes[0] if s not in bound]
     names = ["%r"] if len(results) == 1 else [f"%r{i}" for i in range(len(results))]
     arguments = ", ".join(f"%{i.name}: {i.type}" for i in inputs)
     types = ", ".join(map(str, results))

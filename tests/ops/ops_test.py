@@ -1,5 +1,6 @@
 """The op cases: the reference against NumPy, compiled code against the reference."""
 
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -7,7 +8,9 @@ from pathlib import Path
 import cases
 import check_numpy
 import pytest
+import support
 
+ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("KNAPPER_BUILD", Path(__file__).parents[2] / "build" / "dev"))
 
 
@@ -38,11 +41,37 @@ def supported(isa):
     return {"x86-64-v3": "avx2", "x86-64-v4": "avx512vl"}[isa] in flags
 
 
-@pytest.mark.parametrize("isa", ["x86-64-v4", "x86-64-v3"])
-@pytest.mark.parametrize("part", range(4))
-def test_compiled_equals_reference(case_list, isa, part):
+ISAS = ["x86-64-v4", "x86-64-v3"]
+PARTS = 4
+
+
+@pytest.fixture(scope="session")
+def outcomes():
+    """Of each case, by instruction set and part."""
+    return {isa: {} for isa in ISAS}
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("part", range(PARTS))
+def test_compiled_equals_reference(case_list, tmp_path, outcomes, isa, part):
     """Right, or refused in words: what is refused is in the support matrix."""
     if not supported(isa):
         pytest.skip(f"this machine has no {isa}")
-    done = run(case_list, "--isa", isa, "--part", part, "--parts", 4)
+    results = tmp_path / "results.json"
+    done = run(case_list, "--isa", isa, "--part", part, "--parts", PARTS, "--results", results)
     assert done.returncode == 0, done.stderr[-6000:]
+    outcomes[isa][part] = support.outcomes(results)
+
+
+def test_support_page_is_current(case_list, outcomes):
+    if any(len(parts) < PARTS for parts in outcomes.values()):
+        pytest.skip("not every part ran on every instruction set")
+    page = (ROOT / "docs" / "support.md").read_text()
+    results = {isa: {n: o for p in parts.values() for n, o in p.items()} for isa, parts in outcomes.items()}
+    import onnx
+
+    if f"onnx {onnx.__version__} " not in page:
+        pytest.skip("the page was made with another onnx")
+    assert page == support.render(json.loads(case_list.read_text()), results), (
+        "write it again: tests/ops/support.py"
+    )

@@ -1,0 +1,173 @@
+#!/usr/bin/env python3
+"""Writes the support matrix: tensor ops by dtype and target, ONNX operators.
+
+    support.py CASES.json x86-64-v4=RESULTS.json x86-64-v3=RESULTS.json [--write docs/support.md]
+
+RESULTS.json is what `op_cases CASES.json --isa NAME --results RESULTS.json`
+wrote; the operators come from the rows in frontends/onnx.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import json
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+DTYPES = ("f32", "f16", "bf16", "f64", "i1", "i8", "ui8", "i16", "i32", "i64")
+ROW = re.compile(
+    r'\{\s*"([^"]*)"\s*,\s*"(\w+)"\s*,\s*(\d+)\s*,\s*-?\w+\s*,\s*-?\w+\s*,\s*([^{}]*?)\}', re.S
+)
+
+
+def op_and_dtype(mlir: str) -> tuple[str, str]:
+    """The op of a case, and the dtype of its first operand (or result)."""
+    ops = [op for op in re.findall(r"= ts\.(\w+)", mlir) if op != "constant"] or ["constant"]
+    types = re.findall(r"tensor<(?:[\d?]+x)*(\w+)", mlir)
+    return ops[-1], types[0]
+
+
+def tensor_ops(cases: list[dict], results: dict[str, dict[str, str]]) -> list[str]:
+    targets = list(results)
+    cells: dict = collections.defaultdict(lambda: collections.defaultdict(list))
+    for case in cases:
+        op, dtype = op_and_dtype(case["mlir"])
+        for target in targets:
+            outcome = results[target].get(case["name"], "not run")
+            cells[op, dtype][target].append(outcome)
+    lines = ["| op | " + " | ".join(DTYPES) + " |", "|---|" + "---|" * len(DTYPES)]
+    gaps: dict[str, list[str]] = collections.defaultdict(list)
+    for op in sorted({op for op, _ in cells}):
+        row = []
+        for dtype in DTYPES:
+            by_target = cells.get((op, dtype))
+            if by_target is None:
+                row.append("")
+                continue
+            passed = [t for t in targets if "passed" in by_target[t]]
+            partly = any(o != "passed" for t in targets for o in by_target[t])
+            if len(passed) == len(targets):
+                row.append("part" if partly else "yes")
+            else:
+                row.append(", ".join(passed) or "no")
+            for reason in sorted(
+                {o for t in targets for o in by_target[t] if o.startswith("unsupported: ")}
+            ):
+                gaps[reason.removeprefix("unsupported: ")].append(f"{op} {dtype}")
+        lines.append(f"| {op} | " + " | ".join(row) + " |")
+    if gaps:
+        lines += ["", "Refused with these words (`no`, or some forms of the op: `part`):", ""]
+        for reason, where in sorted(gaps.items()):
+            lines.append(f"- {reason}: {', '.join(sorted(set(where)))}")
+    return lines
+
+
+def onnx_rows() -> dict[str, list[tuple[int, float]]]:
+    """Versions (first, last) of each operator of the front end's tables."""
+    rows = collections.defaultdict(list)
+    for path in sorted((ROOT / "frontends" / "onnx").glob("*.cpp")):
+        table = re.search(r"OpRow rows\[\] = \{(.*?)\n\};", path.read_text(), re.S)
+        if table is None:
+            continue
+        found = ROW.findall(table[1])
+        assert len(found) == table[1].count("{"), f"a row of {path.name} has another form"
+        for domain, name, since, rest in found:
+            last = re.search(r",\s*(\d+)\s*$", rest)
+            key = f"{domain}.{name}" if domain else name
+            rows[key].append((int(since), int(last[1]) if last else float("inf")))
+    return rows
+
+
+def onnx_operators() -> list[str]:
+    import onnx
+
+    rows = onnx_rows()
+    versions: dict[str, list] = collections.defaultdict(list)
+    for schema in onnx.defs.get_all_schemas_with_history():
+        if schema.domain == "" and not schema.deprecated:
+            versions[schema.name].append(schema)
+    lines = [
+        f"Operators of ONNX's own domain, by the versions in which onnx {onnx.__version__} "
+        "defines them. A version without a row of ours is taken through its function body "
+        "where it has one.",
+        "",
+        "| operator | versions with a row | by function body | not known |",
+        "|---|---|---|---|",
+    ]
+    missing = []
+    for name in sorted(versions):
+        direct, body, unknown = [], [], []
+        for schema in sorted(versions[name], key=lambda s: s.since_version):
+            version = schema.since_version
+            if any(first <= version <= last for first, last in rows.get(name, [])):
+                direct.append(version)
+            elif schema.has_function or schema.has_context_dependent_function:
+                body.append(version)
+            else:
+                unknown.append(version)
+        if not direct and not body:
+            missing.append(name)
+            continue
+        lines.append(
+            f"| {name} | " + " | ".join(", ".join(map(str, v)) for v in (direct, body, unknown))
+            + " |"
+        )  # fmt: skip
+    lines += ["", f"No version of these: {', '.join(missing)}."]
+    other = sorted(name for name in rows if name not in versions)
+    if other:
+        lines += ["", f"Also, of other domains: {', '.join(other)}."]
+    return lines
+
+
+def render(cases: list[dict], results: dict[str, dict[str, str]]) -> str:
+    """The page. results: outcome by case name, by target."""
+    return "\n".join(
+        [
+            "# What is supported",
+            "",
+            "Generated by `tests/ops/support.py`; the suite checks that it is current.",
+            "",
+            "## Tensor ops",
+            "",
+            f"On {' and '.join(results)}, from the op cases (`tests/ops/cases.py`), which run on "
+            "every target; the dtype is that of the first operand. Empty: there is no such case, "
+            "for most because the op does not take the dtype. For NVIDIA GPUs tile programs of "
+            "pointwise kernels, row reductions and softmax become PTX text (`targets/cuda/test`); "
+            "nothing runs there yet.",
+            "",
+            *tensor_ops(cases, results),
+            "",
+            "## ONNX operators",
+            "",
+            *onnx_operators(),
+            "",
+        ]
+    )
+
+
+def outcomes(path: Path) -> dict[str, str]:
+    return {entry["name"]: entry["outcome"] for entry in json.loads(path.read_text())}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("cases", type=Path)
+    parser.add_argument("results", nargs="+", help="TARGET=RESULTS.json")
+    parser.add_argument("--write", type=Path)
+    arguments = parser.parse_args()
+    results = {}
+    for text in arguments.results:
+        target, path = text.split("=", 1)
+        results[target] = outcomes(Path(path))
+    page = render(json.loads(arguments.cases.read_text()), results)
+    if arguments.write:
+        arguments.write.write_text(page)
+    else:
+        print(page)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
