@@ -4,6 +4,7 @@
 #include "runtime/base/Json.h"
 #include "runtime/base/Text.h"
 #include "runtime/drivers/cpu/CpuDevice.h"
+#include "runtime/drivers/cuda/CudaDevice.h"
 #include "runtime/profile/Describe.h"
 
 using namespace knapper;
@@ -128,7 +129,11 @@ knapper_error *knapper_devices(int measure, char **json) {
     *json = nullptr;
     JsonWriter text;
     text.beginArray();
-    for (const std::shared_ptr<Device> &device : {cpu::device()}) {
+    std::vector<std::shared_ptr<Device>> devices = {cpu::device()};
+    for (int i = 0; i < cuda::deviceCount(); ++i)
+      if (std::shared_ptr<Device> gpu = cuda::device(i))
+        devices.push_back(std::move(gpu));
+    for (const std::shared_ptr<Device> &device : devices) {
       text.beginObject().field("device", device->kind());
       if (Status s = device->describe(text, measure != 0); !s)
         return s;

@@ -3,6 +3,7 @@
 #include "runtime/base/Json.h"
 #include "runtime/base/KernelAbi.h"
 #include "runtime/drivers/cpu/CpuDevice.h"
+#include "runtime/drivers/cuda/CudaDevice.h"
 #include "runtime/drivers/null/NullDevice.h"
 #include "runtime/testing/RemoteDevice.h"
 #include "runtime/testing/TestArtefact.h"
@@ -28,6 +29,7 @@ struct Driver {
 const Driver drivers[] = {
     {"null", null::device, false, "x86-64-v3"},
     {"cpu", cpu::device, true, "x86-64-v3"},
+    {"cuda", [] { return cuda::device(); }, true, "sm_80"},
     {"remote", remoteDevice, true, "x86-64-v3"},
 };
 

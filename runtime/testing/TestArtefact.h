@@ -11,7 +11,7 @@
 
 namespace knapper::testing {
 
-/// One ELF object of the test kernels.
+/// The test kernels as one ELF object or, for "sm_80", as PTX.
 const std::vector<std::byte> &kernelObject(const std::string &isa);
 /// Address of a kernel in it, from the image base.
 uint64_t kernelEntry(const std::string &isa, const std::string &kernel);

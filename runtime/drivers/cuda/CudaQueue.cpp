@@ -1,0 +1,198 @@
+// A stream as a queue. Recordings are captured graphs.
+#include "runtime/drivers/cuda/CudaContext.h"
+
+#include "runtime/base/Text.h"
+
+#include <limits>
+#include <vector>
+
+namespace knapper::cuda {
+namespace {
+
+constexpr unsigned kNonBlocking = 1;   // cuStreamCreate
+constexpr unsigned kDisableTiming = 2; // cuEventCreate
+constexpr int kCaptureOfThread = 1;    // cuStreamBeginCapture
+
+Pointer pointer(const void *address) {
+  return reinterpret_cast<Pointer>(address);
+}
+
+class GpuEvent : public DeviceEvent {
+public:
+  GpuEvent(std::shared_ptr<Gpu> gpu, Event event)
+      : gpu(std::move(gpu)), event(event) {}
+  ~GpuEvent() override {
+    Current current(*gpu);
+    gpu->api->eventDestroy(event);
+  }
+  bool done() const override {
+    Current current(*gpu);
+    return gpu->api->eventQuery(event) != kNotReady;
+  }
+  Status wait() const override {
+    Current current(*gpu);
+    return gpu->api->check(gpu->api->eventFinish(event), "cuEventSynchronize");
+  }
+
+  std::shared_ptr<Gpu> gpu;
+  Event event;
+};
+
+class GpuRecording : public Recording {
+public:
+  GpuRecording(std::shared_ptr<Gpu> gpu, GraphExec exec)
+      : gpu(std::move(gpu)), exec(exec) {}
+  ~GpuRecording() override {
+    Current current(*gpu);
+    gpu->api->graphExecDestroy(exec);
+  }
+
+  std::shared_ptr<Gpu> gpu;
+  GraphExec exec;
+};
+
+class GpuQueue : public DeviceQueue {
+public:
+  GpuQueue(std::shared_ptr<Gpu> gpu, Stream stream)
+      : gpu(std::move(gpu)), api(*this->gpu->api), stream(stream) {}
+  ~GpuQueue() override {
+    Current current(*gpu);
+    if (recording)
+      dropCapture();
+    api.streamFinish(stream);
+    api.streamDestroy(stream);
+  }
+
+  // Kernels of GPUs keep what they need in registers and shared memory.
+  Status reserve(const QueueNeeds &) override { return success(); }
+  Status begin() override { return success(); }
+  Status finish() override {
+    Current current(*gpu);
+    if (recording)
+      dropCapture();
+    return api.check(api.streamFinish(stream), "cuStreamSynchronize");
+  }
+
+  Status launch(const LaunchCommand &command) override {
+    if (command.grid > std::numeric_limits<int32_t>::max())
+      return userError(cat("a grid of ", command.grid,
+                           " programs is more than a GPU takes at once"),
+                       "launch", "smaller sizes");
+    Current current(*gpu);
+    const auto &kernel = *static_cast<const GpuKernel *>(command.kernel.handle);
+    parameters.clear();
+    for (uint32_t i = 0; i < command.numBuffers; ++i)
+      parameters.push_back(const_cast<void **>(&command.buffers[i]));
+    for (uint32_t i = 0; i < command.numSymbols; ++i)
+      parameters.push_back(const_cast<int64_t *>(&command.symbols[i]));
+    int32_t *status = command.status;
+    parameters.push_back(&status);
+    return api.check(
+        api.launch(kernel.function, static_cast<unsigned>(command.grid), 1, 1,
+                   kernel.threads, 1, 1, 0, stream, parameters.data(), nullptr),
+        "cuLaunchKernel");
+  }
+
+  Status copy(void *target, const void *source, uint64_t bytes) override {
+    if (bytes == 0)
+      return success();
+    Current current(*gpu);
+    return api.check(api.copy(pointer(target), pointer(source), bytes, stream),
+                     "cuMemcpyAsync");
+  }
+  // From pageable memory the driver takes the bytes before it returns.
+  Status upload(void *target, const void *source, uint64_t bytes) override {
+    return copy(target, source, bytes);
+  }
+  Status download(void *target, const void *source, uint64_t bytes) override {
+    if (Status s = copy(target, source, bytes); !s)
+      return s;
+    Current current(*gpu);
+    return api.check(api.streamFinish(stream), "cuStreamSynchronize");
+  }
+
+  Expected<std::unique_ptr<DeviceEvent>> record() override {
+    Current current(*gpu);
+    Event event;
+    if (Status s =
+            api.check(api.eventCreate(&event, kDisableTiming), "cuEventCreate");
+        !s)
+      return s.takeError();
+    auto made = std::make_unique<GpuEvent>(gpu, event);
+    if (Status s = api.check(api.eventRecord(event, stream), "cuEventRecord");
+        !s)
+      return s.takeError();
+    return std::unique_ptr<DeviceEvent>(std::move(made));
+  }
+  Status waitFor(const DeviceEvent &event) override {
+    Current current(*gpu);
+    return api.check(
+        api.streamWait(stream, static_cast<const GpuEvent &>(event).event, 0),
+        "cuStreamWaitEvent");
+  }
+
+  Status beginRecording() override {
+    if (recording)
+      return userError("a recording is open already", "queue");
+    Current current(*gpu);
+    if (Status s = api.check(api.captureBegin(stream, kCaptureOfThread),
+                             "cuStreamBeginCapture");
+        !s)
+      return s;
+    recording = true;
+    return success();
+  }
+  Expected<std::unique_ptr<Recording>> endRecording() override {
+    if (!recording)
+      return userError("no recording is open", "queue");
+    recording = false;
+    Current current(*gpu);
+    Graph graph = nullptr;
+    GraphExec exec = nullptr;
+    if (Status s =
+            api.check(api.captureEnd(stream, &graph), "cuStreamEndCapture");
+        !s)
+      return s.takeError();
+    Status made =
+        api.check(api.graphInstantiate(&exec, graph, 0), "cuGraphInstantiate");
+    api.graphDestroy(graph);
+    if (!made)
+      return made.takeError();
+    return std::unique_ptr<Recording>(new GpuRecording(gpu, exec));
+  }
+  Status replay(const Recording &commands) override {
+    Current current(*gpu);
+    return api.check(
+        api.graphLaunch(static_cast<const GpuRecording &>(commands).exec,
+                        stream),
+        "cuGraphLaunch");
+  }
+
+private:
+  void dropCapture() {
+    Graph graph = nullptr;
+    if (api.captureEnd(stream, &graph) == 0 && graph)
+      api.graphDestroy(graph);
+    recording = false;
+  }
+
+  std::shared_ptr<Gpu> gpu;
+  const Api &api;
+  Stream stream;
+  bool recording = false;
+  std::vector<void *> parameters;
+};
+
+} // namespace
+
+Expected<std::unique_ptr<DeviceQueue>> createQueue(std::shared_ptr<Gpu> gpu) {
+  Current current(*gpu);
+  Stream stream;
+  if (Status s = gpu->api->check(gpu->api->streamCreate(&stream, kNonBlocking),
+                                 "cuStreamCreate");
+      !s)
+    return s.takeError();
+  return std::unique_ptr<DeviceQueue>(new GpuQueue(std::move(gpu), stream));
+}
+
+} // namespace knapper::cuda
