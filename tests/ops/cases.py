@@ -101,6 +101,9 @@ def unary(name, dtypes, numpy, values=("normal",), tolerance="exact", attributes
 
 NS = ("normal", "special")
 unary("neg", NUMBERS, lambda x: -x, NS)
+# More elements than one program takes, in a row and altogether.
+case("neg long", [In("x", T("f32", "a", "b"))], f'%r = ts.neg %x : {T("f32", "a", "b")}', T("f32", "a", "b"),
+     [dict(a=3, b=5000), dict(a=70, b=130), dict(a=1, b=8192)], lambda x: -x)
 unary("abs", NUMBERS, lambda x: abs(x), NS)
 unary("sign", NUMBERS, lambda x: np_().sign(x), NS)
 unary("exp", FLOATS, lambda x: np_().exp(x), NS, "ulp 2")
@@ -476,10 +479,12 @@ case("dot vector", [In("x", T("f32", "k")), In("y", T("f32", "k"))],
 case("dot outer", [In("x", T("f32", "m")), In("y", T("f32", "n"))],
      f'%r = ts.dot %x, %y batch [] x [] contract [] x [] : {T("f32", "m")}, {T("f32", "n")}', T("f32", "m", "n"),
      ROWS, lambda x, y: np_().outer(x, y))
+# No two rows, columns or panels of the weights are alike.
+WEIGHTS = [[(i * 40 + j) * 37 % 101 / 64 - 0.75 for j in range(40)] for i in range(24)]
 case("dot weights", [In("x", T("f32", "m", 24))],
-     "%w = ts.constant dense<0.25> : tensor<24x40xf32>\n"
+     f"%w = ts.constant dense<{WEIGHTS}> : tensor<24x40xf32>\n"
      f'  %r = ts.dot %x, %w batch [] x [] contract [1] x [0] : {T("f32", "m", 24)}, {T("f32", 24, 40)}',
-     T("f32", "m", 40), ROWS[:5], lambda x: wide(x) @ np_().full((24, 40), 0.25), "relative 3e-6")
+     T("f32", "m", 40), ROWS[:5], lambda x: wide(x) @ np_().array(WEIGHTS), "relative 3e-6")
 for l, r in [("i8", "i8"), ("ui8", "i8"), ("ui8", "ui8")]:
     x, y = T(l, "m", "k"), T(r, "k", "n")
     case(f"dot {l} {r}", [In("x", x, "wide"), In("y", y, "wide")],
@@ -558,6 +563,8 @@ for dtype in ["f32", "bf16"]:
          [2, 2], sizes=N)
     conv("uneven pads", dtype, t("n", 4, 6, 7), t(5, 4, 2, 3), t("n", 5, 6, 7), [1, 1], None, [1, 0], [0, 2], sizes=N)
     conv("channels last", dtype, t("n", 9, 11, 5), t(3, 3, 5, 8), t("n", 9, 11, 8), [1, 1], None, [1, 1], [1, 1],
+         attributes="{channels_last = true}", sizes=N)
+    conv("channels last uneven", dtype, t("n", 6, 7, 4), t(2, 3, 4, 5), t("n", 6, 7, 5), [1, 1], None, [1, 0], [0, 2],
          attributes="{channels_last = true}", sizes=N)
     conv("1d", dtype, t("n", 6, "l"), t(10, 6, 3), t("n", 10, "l"), [1], None, [1], [1],
          sizes=[dict(n=1, l=1), dict(n=2, l=17), dict(n=3, l=64)])

@@ -82,6 +82,8 @@ def test_bf16_without_ml_dtypes(double_bf16, monkeypatch):
     "make, message",
     [
         (lambda: torch.ones(4, 3).T, "not contiguous"),
+        (lambda: torch.ones(3, 8)[:, ::2], "not contiguous"),
+        (lambda: torch.ones(6, 4)[::2], "not contiguous"),
         (lambda: torch.ones(3, 4, requires_grad=True), "cannot be shared"),
         (lambda: torch.ones(3, 4, dtype=torch.complex64), "no such dtype"),
     ],

@@ -40,6 +40,16 @@ func.func @stays(%x: tensor<?xf32, #ts.dims<"n">>) -> (tensor<3x16384xf32>, tens
   return %b, %c, %d : tensor<3x16384xf32>, tensor<4xf32>, tensor<1xf32>
 }
 
+// Nor is anything above 64 KiB made on the way to a small result.
+// CHECK-LABEL: func.func @small_part_of_a_large_constant
+//       CHECK:   ts.slice
+func.func @small_part_of_a_large_constant() -> tensor<1x1xf32> {
+  %a = ts.constant dense<[1.0, 2.0, 3.0]> : tensor<3xf32>
+  %b = ts.broadcast %a [0] : tensor<3xf32> to tensor<3x262144xf32>
+  %c = ts.slice %b [#ts.dim<1>, #ts.dim<5>] [1, 1] : tensor<3x262144xf32> to tensor<1x1xf32>
+  return %c : tensor<1x1xf32>
+}
+
 // An error is left to the run.
 // CHECK-LABEL: func.func @errors
 //       CHECK:   ts.gather

@@ -37,6 +37,16 @@ func.func @block(%x: !x) -> !c {
   return %6 : !c
 }
 
+// A window of one element with groups is no product of matrices.
+// CHECK-LABEL: @grouped_point
+// CHECK-NOT: ts.dot
+// CHECK: ts.conv {{.*}}groups = 2 : i64
+func.func @grouped_point(%x: !y) -> !y {
+  %w = ts.weight <0, 4096, 32, "g"> : tensor<4x2x1x1xf32>
+  %0 = ts.conv %x, %w strides [1, 1] dilations [1, 1] input_dilations [1, 1] low [#ts.dim<0>, #ts.dim<0>] high [#ts.dim<0>, #ts.dim<0>] {groups = 2 : i64} : !y, tensor<4x2x1x1xf32>
+  return %0 : !y
+}
+
 // Depthwise: filters [C, 1, window..] become [window.., 1, C].
 // CHECK-LABEL: @depthwise
 // CHECK: ts.conv {{.*}}{channels_last = true, groups = 4 : i64}{{.*}}tensor<3x3x1x4xf32>

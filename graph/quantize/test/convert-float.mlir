@@ -67,3 +67,13 @@ func.func @heads(%x: !x, %w: tensor<8x8xf32>) -> !x {
   %5 = ts.dot %4, %w batch [] x [] contract [2] x [0] : !x, tensor<8x8xf32>
   return %5 : !x
 }
+
+// Sums stay in f32: they read the product as it was accumulated.
+// CHECK-LABEL: @sums
+// CHECK: %[[D:.*]] = ts.dot
+// CHECK-NEXT: ts.reduce add %[[D]] [1] : tensor<6x8xf32>
+func.func @sums(%x: tensor<6x8xf32>, %w: tensor<8x8xf32>) -> tensor<6xf32> {
+  %0 = ts.dot %x, %w batch [] x [] contract [1] x [0] : tensor<6x8xf32>, tensor<8x8xf32>
+  %1 = ts.reduce add %0 [1] : tensor<6x8xf32>
+  return %1 : tensor<6xf32>
+}
