@@ -37,9 +37,10 @@ def Ts_AttentionOp : Ts_InferredOp<"attention", [Indexed]> {
     q [B, H, S, D], k [B, G, T, D], v [B, G, T, E], H a multiple of G: query head h reads key head h / (H/G). mask is
     added to the scores and broadcasts to [B, H, S, T] (dims equal or 1); an i1 mask keeps where true. causal: key t is
     seen by query s when t <= s + T - S (the last query sees every key) or, with causal_top_left, when t <= s.
-    A row with no key seen gives 0. softcap > 0: scores become softcap * tanh(score / softcap) before the mask.
+    A row with no key seen gives 0, or what the attribute `ts.empty_row` says: "nan", or "mean" of all T values. softcap > 0: scores become softcap * tanh(score / softcap) before the mask.
     Result [B, H, S, E].
-    C1: ranks are 4, B, D and T agree. C2: H is a multiple of G. C3: mask dims are 1 or those of the scores.
+    C1: ranks are 4, B, D and T agree. C2: H is a multiple of G. C3: mask dims are 1 or those of the scores. C4: `ts.empty_row` is
+    one of the two.
   }];
   let arguments = (ins Ts_FloatTensor:$query, Ts_FloatTensor:$key, Ts_FloatTensor:$value, Optional<Ts_Tensor>:$mask,
                        F64Attr:$scale, DefaultValuedAttr<BoolAttr, "false">:$causal,

@@ -90,30 +90,27 @@ def onnx_operators() -> list[str]:
             versions[schema.name].append(schema)
     lines = [
         f"Operators of ONNX's own domain, by the versions in which onnx {onnx.__version__} "
-        "defines them. A version without a row of ours is taken through its function body "
-        "where it has one.",
+        "defines them; what a row refuses (an attribute, a dtype) is in `docs/onnx-backend.md`. "
+        "Functions that a model brings with it are inlined, whatever their names.",
         "",
-        "| operator | versions with a row | by function body | not known |",
-        "|---|---|---|---|",
+        "| operator | known | not known |",
+        "|---|---|---|",
     ]
     missing = []
     for name in sorted(versions):
-        direct, body, unknown = [], [], []
+        direct, unknown = [], []
         for schema in sorted(versions[name], key=lambda s: s.since_version):
             version = schema.since_version
             if any(first <= version <= last for first, last in rows.get(name, [])):
                 direct.append(version)
-            elif schema.has_function or schema.has_context_dependent_function:
-                body.append(version)
             else:
                 unknown.append(version)
-        if not direct and not body:
+        if not direct:
             missing.append(name)
             continue
         lines.append(
-            f"| {name} | " + " | ".join(", ".join(map(str, v)) for v in (direct, body, unknown))
-            + " |"
-        )  # fmt: skip
+            f"| {name} | {', '.join(map(str, direct))} | {', '.join(map(str, unknown))} |"
+        )
     lines += ["", f"No version of these: {', '.join(missing)}."]
     other = sorted(name for name in rows if name not in versions)
     if other:
