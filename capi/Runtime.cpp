@@ -3,6 +3,7 @@
 
 #include "runtime/base/Text.h"
 #include "runtime/drivers/cpu/CpuDevice.h"
+#include "runtime/drivers/cuda/CudaDevice.h"
 #include "runtime/profile/Describe.h"
 
 #include <condition_variable>
@@ -28,6 +29,26 @@ Status checkTensors(const char *function, const knapper_tensor *tensors,
 
 } // namespace
 
+/// The device that an artefact has code for: the CPU where it can choose.
+static Expected<std::shared_ptr<Device>> deviceFor(const Artefact &artefact) {
+  bool cuda = false;
+  for (const fb::Target *target : *artefact.header().targets()) {
+    std::string_view device = target->device()->string_view();
+    if (device == "cpu")
+      return cpu::device();
+    cuda |= device == "cuda";
+  }
+  if (!cuda) // loading says what the artefact has
+    return cpu::device();
+  if (std::shared_ptr<Device> gpu = cuda::device())
+    return gpu;
+  return deviceError(
+      "no NVIDIA GPU is here, and the artefact has no other code",
+      artefact.name(),
+      "a machine with a GPU and its driver, or compile for "
+      "--target cpu");
+}
+
 Status knapper::capi::openModule(std::shared_ptr<const Artefact> artefact,
                                  const knapper_load_options *given,
                                  knapper_module **out) {
@@ -46,7 +67,10 @@ Status knapper::capi::openModule(std::shared_ptr<const Artefact> artefact,
     module.isa = options->isa;
   else if (const char *isa = getenv("KNAPPER_ISA"))
     module.isa = isa;
-  auto loaded = Module::load(std::move(artefact), cpu::device(), module);
+  Expected<std::shared_ptr<Device>> device = deviceFor(*artefact);
+  if (!device)
+    return device.takeError();
+  auto loaded = Module::load(std::move(artefact), std::move(*device), module);
   if (!loaded)
     return loaded.takeError();
   auto handle = std::make_unique<knapper_module>();

@@ -207,6 +207,15 @@ LogicalResult GpuEmitter::vectorOp(Operation &op) {
         return success();
       })
       .Case([&](vector::ReductionOp op) { return reduction(op); })
+      .Case([&](vector::FMAOp op) {
+        Parts p;
+        for (auto [x, y, z] : llvm::zip(parts(op.getLhs()), parts(op.getRhs()),
+                                        parts(op.getAcc())))
+          p.push_back(b.CreateIntrinsic(llvm::Intrinsic::fma, {x->getType()},
+                                        {x, y, z}));
+        set(op.getResult(), p);
+        return success();
+      })
       .Default([](Operation *op) {
         return op->emitOpError("has no lowering for GPUs");
       });

@@ -429,6 +429,12 @@ LogicalResult chooseLoops(ts::KernelOp kernel, const TargetDesc &target,
   int64_t lanes = 32;
   while (lanes > 1 && lanes > representative(run))
     lanes /= 2;
+  if (target.kind == DeviceKind::cuda) {
+    // What one access of a block moves, or its least part.
+    lanes = target.lanes(DType::f32);
+    while (lanes > 128 && lanes / 2 >= representative(run))
+      lanes /= 2;
+  }
   Dim around = one;
   if (!dims.empty())
     around = product(kernel.getContext(), ArrayRef<Dim>(dims).drop_back());

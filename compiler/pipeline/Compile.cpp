@@ -10,6 +10,7 @@
 #include "runtime/base/Headroom.h"
 #include "runtime/base/Log.h"
 #include "targets/cpu/CpuTarget.h"
+#include "targets/cuda/CudaTarget.h"
 #include <chrono>
 
 using namespace mlir;
@@ -44,6 +45,20 @@ Status checkPhaseName(std::string_view option, const std::string &value) {
 }
 
 Status chooseTargets(CompileState &state) {
+  // One kind of device a file, for now: fusion and schedules depend on it.
+  std::string_view wanted = state.options.target;
+  size_t colon = wanted.find(':');
+  if (wanted.substr(0, colon) == "cuda") {
+    if (state.options.isa != Options().isa)
+      return userError("'" + state.options.isa + "' is for CPUs", "option isa",
+                       "name the GPU in the target: cuda:sm_90a");
+    Expected<TargetDesc> target = cudaTarget(
+        colon == std::string_view::npos ? "sm_90a" : wanted.substr(colon + 1));
+    if (!target)
+      return target.takeError();
+    state.targets.push_back(*target);
+    return success();
+  }
   for (const std::string &isa : splitList(state.options.isa)) {
     Expected<TargetDesc> target = cpuTarget(isa);
     if (!target)

@@ -118,7 +118,7 @@ Status packArtefact(CompileState &state) {
   header.created_from = path.substr(path.rfind('/') + 1).str();
   for (const TargetDesc &target : state.targets) {
     auto entry = std::make_unique<fb::TargetT>();
-    entry->device = "cpu";
+    entry->device = target.kind == DeviceKind::cuda ? "cuda" : "cpu";
     entry->isa = target.isa;
     header.targets.push_back(std::move(entry));
   }

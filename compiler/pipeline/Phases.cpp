@@ -1,6 +1,7 @@
 #include "compiler/pipeline/Phases.h"
 #include "compiler/exec/Origin.h"
 #include "compiler/kernels/ScheduleAttr.h"
+#include "compiler/pipeline/EmitPtx.h"
 #include "compiler/pipeline/Pack.h"
 #include "compiler/pipeline/Table.h"
 #include "compiler/registration/Registration.h"
@@ -9,6 +10,7 @@
 #include "graph/fusion/Signature.h"
 #include "graph/memory/InPlace.h"
 #include "graph/memory/OrderKernels.h"
+#include "ir/tensor/Decompose.h"
 #include "mlir/AsmParser/AsmParser.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Diagnostics.h"
@@ -34,6 +36,9 @@ Status runSimplify(CompileState &state) { return simplifyModel(state); }
 
 Status runFuse(CompileState &state) {
   fusion::MachineModel machine;
+  // Attention has a schedule for CPUs only; its parts have one everywhere.
+  if (state.targets.front().kind == DeviceKind::cuda)
+    ts::decomposeAll(state.main().getBody(), llvm::IsaPred<ts::AttentionOp>);
   if (mlir::failed(
           fusion::formKernels(state.main(), machine, &state.fusionReport)))
     return failed(state, "fuse");
@@ -91,7 +96,13 @@ Status runEmit(CompileState &state) {
                          : std::max(1u, std::thread::hardware_concurrency());
   DialectRegistry registry;
   registerAllKnapperDialects(registry);
-  if (!jobs.empty()) {
+  if (state.targets.front().kind == DeviceKind::cuda) {
+    Expected<CompiledImage> image =
+        emitPtxImage(jobs, state.targets.front(), registry);
+    if (!image)
+      return image.takeError();
+    state.images.push_back(std::move(*image));
+  } else if (!jobs.empty()) {
     Expected<std::vector<CompiledImage>> images =
         compileKernels(jobs, state.targets, threads, &registry);
     if (!images) {

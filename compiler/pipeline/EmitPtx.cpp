@@ -1,0 +1,52 @@
+#include "compiler/pipeline/EmitPtx.h"
+
+#include "ir/tile/TileDialect.h"
+#include "mlir/Dialect/UB/IR/UBOps.h"
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/Diagnostics.h"
+#include "targets/cuda/Ptx.h"
+
+using namespace mlir;
+
+namespace knapper {
+
+Expected<CompiledImage> emitPtxImage(std::span<const KernelJob> jobs,
+                                     const TargetDesc &target,
+                                     const DialectRegistry &dialects) {
+  MLIRContext context(MLIRContext::Threading::DISABLED);
+  context.appendDialectRegistry(dialects);
+  context.loadDialect<tile::TileDialect, ub::UBDialect>();
+  std::string reason;
+  ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
+    if (reason.empty())
+      reason = diagnostic.str();
+    return mlir::success();
+  });
+  auto refuse = [&](const std::string &kernel) {
+    return userError("has no code for GPUs yet" +
+                         (reason.empty() ? "" : ": " + reason),
+                     "kernel '" + kernel + "'", "compile for --target cpu");
+  };
+
+  CompiledImage result;
+  result.isa = target.isa;
+  for (const KernelJob &job : jobs) {
+    // One at a time, so that a refusal names its kernel.
+    OwningOpRef<ModuleOp> module = job.build(context, target);
+    if (!module)
+      return refuse(job.name);
+    Expected<PtxModule> ptx = emitPtx(*module, target);
+    if (!ptx)
+      return refuse(job.name);
+    // A module begins with version, target and address size: once is enough.
+    std::string_view text = ptx->text;
+    if (!result.image.elf.empty())
+      text.remove_prefix(text.find('\n', text.find(".address_size")) + 1);
+    result.image.elf += text;
+    for (auto &[name, threads] : ptx->threads)
+      result.image.entries[name] = threads;
+  }
+  return result;
+}
+
+} // namespace knapper

@@ -1,0 +1,142 @@
+"""Compiling for NVIDIA GPUs works anywhere; running wants one."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+PTXAS = shutil.which("ptxas")
+
+
+@pytest.fixture
+def block(tmp_path):
+    """A product, an activation, a normalisation, a softmax and a pooled
+    convolution, with a symbolic batch."""
+    generator = np.random.default_rng(1)
+    constants = {
+        "w": generator.standard_normal((48, 32)),
+        "gain": generator.standard_normal(32),
+        "bias": generator.standard_normal(32),
+        "shape": np.array([0, 2, 4, 4]),
+        "filter": generator.standard_normal((5, 2, 3, 3)),
+    }
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["product"]),
+        helper.make_node("Gelu", ["product"], ["active"]),
+        helper.make_node("LayerNormalization", ["active", "gain", "bias"], ["norm"]),
+        helper.make_node("Softmax", ["norm"], ["y"]),
+        helper.make_node("Reshape", ["norm", "shape"], ["image"]),
+        helper.make_node("Conv", ["image", "filter"], ["conv"], pads=[1, 1, 1, 1]),
+        helper.make_node("GlobalAveragePool", ["conv"], ["z"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "block",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ("n", 48))],
+        [
+            helper.make_tensor_value_info("y", TensorProto.FLOAT, ("n", 32)),
+            helper.make_tensor_value_info("z", TensorProto.FLOAT, ("n", 5, 1, 1)),
+        ],
+        [
+            numpy_helper.from_array(
+                v if v.dtype == np.int64 else v.astype(np.float32), name
+            )
+            for name, v in constants.items()
+        ],
+    )
+    path = tmp_path / "block.onnx"
+    onnx.save(
+        helper.make_model(
+            graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9
+        ),
+        path,
+    )
+    return path
+
+
+def gpus(tool) -> list[dict]:
+    devices = json.loads(tool("devices", "--json"))
+    return [device for device in devices if device["device"] == "cuda"]
+
+
+def test_compiles_without_a_gpu(tool, block, tmp_path):
+    tool("compile", block, "--target", "cuda", "-o", "m.knap")
+    file = (tmp_path / "m.knap").read_bytes()
+    start = file.index(b".version")
+    ptx = file[start : file.index(b"\0", start)]
+    assert b".target sm_90a" in ptx
+    assert b".reqntid" in ptx
+    assert b"ld.global.v4" in ptx or b"ld.global.nc.v4" in ptx
+    if PTXAS is None:
+        return
+    (tmp_path / "m.ptx").write_bytes(ptx)
+    done = subprocess.run(
+        [PTXAS, "-arch=sm_90a", "-v", "m.ptx", "-o", "m.cubin"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    spills = [line for line in done.stderr.splitlines() if "spill stores" in line]
+    assert spills
+    assert all("0 bytes spill stores, 0 bytes spill loads" in s for s in spills)
+    assert "C75" not in done.stderr
+
+
+def test_running_without_a_gpu_is_a_device_error(tool, block):
+    if gpus(tool):
+        pytest.skip("this machine has a GPU")
+    tool("compile", block, "--target", "cuda", "-o", "m.knap")
+    text = tool("run", "m.knap", "--dim", "n=3", code=2)
+    assert "no NVIDIA GPU is here" in text
+    assert "--target cpu" in text
+
+
+def test_runs_on_a_gpu(tool, block):
+    if not gpus(tool):
+        pytest.skip("this machine has no NVIDIA GPU")
+    for target in ("cpu", "cuda"):
+        tool("compile", block, "--target", target, "-o", f"{target}.knap")
+        tool("run", f"{target}.knap", "--dim", "n=37", "-o", f"{target}.npz")
+    wanted, got = np.load("cpu.npz"), np.load("cuda.npz")
+    for name in wanted.files:
+        error = np.abs(got[name] - wanted[name]).max() / np.abs(wanted[name]).max()
+        assert error < 1e-5, name
+
+
+def test_unknown_gpus_and_foreign_options_are_refused(tool, block):
+    text = tool("compile", block, "--target", "cuda:sm_20", code=1)
+    assert "cuda:sm_20" in text and "cuda:sm_90a" in text
+    text = tool("compile", block, "--target", "cuda", "--isa", "x86-64-v3", code=1)
+    assert "'x86-64-v3' is for CPUs" in text
+
+
+def test_what_has_no_code_yet_names_the_kernel(tool, tmp_path):
+    graph = helper.make_graph(
+        [helper.make_node("Sin", ["x"], ["y"])],
+        "double",
+        [helper.make_tensor_value_info("x", TensorProto.DOUBLE, (8, 300))],
+        [helper.make_tensor_value_info("y", TensorProto.DOUBLE, (8, 300))],
+    )
+    model = helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9
+    )
+    onnx.save(model, tmp_path / "double.onnx")
+    tool("compile", "double.onnx", "--target", "cuda", "-o", "double.knap")
+    graph.node[0].CopyFrom(helper.make_node("TopK", ["x", "k"], ["y", "i"]))
+    graph.initializer.append(numpy_helper.from_array(np.array([3]), "k"))
+    graph.output[0].type.tensor_type.shape.dim[1].dim_value = 3
+    onnx.save(
+        helper.make_model(
+            graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9
+        ),
+        tmp_path / "top.onnx",
+    )
+    text = tool("compile", "top.onnx", "--target", "cuda", code=1)
+    assert "kernel 'sort_" in text and "has no code for GPUs yet" in text
