@@ -358,21 +358,7 @@ class Module:
         Raises as calling the module does; also for an output that is too small,
         read-only or not contiguous.
         """
-        values = self._bind_collection(inputs)
-        prepared, keep = self._prepare(values)
-        given, targets = self._targets(outputs)
-        out = c_void_p()
-        check(
-            self._lib.knapper_run(
-                self._handle.value,
-                prepared.tensors,
-                len(values),
-                targets,
-                len(self._outputs) if targets is not None else 0,
-                byref(out),
-            )
-        )
-        del keep
+        out, _, given = self._call(self._lib.knapper_run, inputs, outputs)
         handle = _Handle(out, self._lib.knapper_result_release, self._handle)
         return Result(handle, self._names, given)
 
@@ -383,13 +369,23 @@ class Module:
     ) -> Pending:
         """Starts a run and returns at once; `wait()` gives its result. The
         arrays must not be changed before."""
-        values = self._bind_collection(inputs)
         # Not the thread's own structs: the next call may change those.
-        prepared, keep = self._prepare(values, cached=False)
+        out, read, given = self._call(
+            self._lib.knapper_run_async, inputs, outputs, cached=False
+        )
+        held = (self._handle, read, given)
+        return Pending(_Handle(out, _drop_event, held), self._names, held)
+
+    def _call(
+        self, function: Any, inputs: Any, outputs: Any, cached: bool = True
+    ) -> tuple[c_void_p, object, object]:
+        """What the function made, what it reads, and the caller's outputs."""
+        values = self._bind_collection(inputs)
+        prepared, keep = self._prepare(values, cached)
         given, targets = self._targets(outputs)
         out = c_void_p()
         check(
-            self._lib.knapper_run_async(
+            function(
                 self._handle.value,
                 prepared.tensors,
                 len(values),
@@ -398,8 +394,7 @@ class Module:
                 byref(out),
             )
         )
-        held = (self._handle, prepared, keep, given, targets)
-        return Pending(_Handle(out, _drop_event, held), self._names, held)
+        return out, (prepared, keep, targets), given
 
     def profile(self, *args: Array, **kwargs: Array) -> dict[str, Any]:
         """Runs once with a clock around every launch: {"launches": [{"kernel",
