@@ -95,8 +95,6 @@ private:
   LogicalResult softmaxRows();
   void averageEmptyRows(Value any, Value end);
   LogicalResult multiplyValues();
-  LogicalResult forParts(const RegisterTile &shape, int64_t width,
-                         llvm::function_ref<LogicalResult(Value part)> body);
   Value number(double value, int64_t lanes) {
     return e.splat(b.getF32Type(), lanes, value);
   }
@@ -137,24 +135,6 @@ void transpose(OpBuilder &b, Location loc, SmallVectorImpl<Value> &v) {
     }
     v.assign(next.begin(), next.end());
   }
-}
-
-/// body(0), body(shape.width), ... below `width`; emitted once.
-LogicalResult
-AttentionBuilder::forParts(const RegisterTile &shape, int64_t width,
-                           llvm::function_ref<LogicalResult(Value part)> body) {
-  if (width == shape.width)
-    return body(e.constant(0));
-  LogicalResult status = success();
-  forEach(
-      e, e.constant(0), e.constant(width), {},
-      [&](Value part, ValueRange) -> FailureOr<SmallVector<Value>> {
-        if (failed(body(part)))
-          return failure();
-        return SmallVector<Value>();
-      },
-      status, shape.width);
-  return status;
 }
 
 LogicalResult AttentionBuilder::packKeys() {
@@ -339,7 +319,7 @@ LogicalResult AttentionBuilder::computeProducts() {
         LogicalResult inner = forRowTiles(
             e, count, shape.rows,
             [&](Value row, Value valid, int64_t tileRows, Value) {
-              return forParts(shape, panel, [&](Value part) {
+              return forParts(e, shape, panel, [&](Value part) {
                 auto type =
                     VectorType::get({tileRows, shape.width}, b.getF32Type());
                 auto loop = tile::MainloopOp::create(
@@ -527,7 +507,7 @@ LogicalResult AttentionBuilder::multiplyValues() {
         auto storeRow = [&](Value row, Value from) {
           Value inverse =
               tile::LoadOp::create(b, loc, b.getF32Type(), sumBuffer, row);
-          return forParts(shape, valuePanel, [&](Value part) {
+          return forParts(e, shape, valuePanel, [&](Value part) {
             Value value = tile::LoadOp::create(
                 b, loc, VectorType::get(shape.width, b.getF32Type()),
                 accumulators, e.add(from, part));
@@ -548,7 +528,7 @@ LogicalResult AttentionBuilder::multiplyValues() {
         LogicalResult inner = forRowTiles(
             e, count, shape.rows,
             [&](Value row, Value valid, int64_t tileRows, Value) {
-              return forParts(shape, valuePanel, [&](Value part) {
+              return forParts(e, shape, valuePanel, [&](Value part) {
                 auto type =
                     VectorType::get({tileRows, shape.width}, b.getF32Type());
                 auto loop = tile::MainloopOp::create(

@@ -269,25 +269,9 @@ LogicalResult ConvBuilder::product(Value firstPanel, Value endPanel) {
   }
   Value accumulators = tile::ScratchOp::create(
       b, loc, tile::BufferType::get(b.getF32Type()), e.constant(0));
-  // body(first column of the panel) for each register tile's width; emitted
-  // once.
-  auto forParts = [&](llvm::function_ref<LogicalResult(Value)> body) {
-    if (panel == shape.width)
-      return body(e.constant(0));
-    LogicalResult status = success();
-    forEach(
-        e, e.constant(0), e.constant(panel), {},
-        [&](Value part, ValueRange) -> FailureOr<SmallVector<Value>> {
-          if (failed(body(part)))
-            return failure();
-          return SmallVector<Value>();
-        },
-        status, shape.width);
-    return status;
-  };
   auto sums = [&](Value a, Value weights, Value valid,
                   int64_t size) -> LogicalResult {
-    return forParts([&](Value part) {
+    return forParts(e, shape, panel, [&](Value part) {
       Value aOuter = e.mul(e.constant(w.dh), rowStride);
       Value bOuter = e.size(channels * (w.kw * panel));
       auto type = VectorType::get({size, shape.width}, b.getF32Type());
@@ -316,7 +300,7 @@ LogicalResult ConvBuilder::product(Value firstPanel, Value endPanel) {
         [&](Value i, ValueRange) -> FailureOr<SmallVector<Value>> {
           Value at = e.mul(i, e.constant(panel));
           Value pixelColumn = e.add(firstColumn, e.add(column, i));
-          LogicalResult stored = forParts([&](Value part) {
+          LogicalResult stored = forParts(e, shape, panel, [&](Value part) {
             Value sum = tile::LoadOp::create(
                 b, loc, VectorType::get(shape.width, b.getF32Type()),
                 accumulators, e.add(at, part));

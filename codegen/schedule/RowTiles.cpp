@@ -57,4 +57,21 @@ LogicalResult forRowTiles(
   return status;
 }
 
+LogicalResult forParts(Emitter &emitter, const RegisterTile &shape,
+                       int64_t panel,
+                       llvm::function_ref<LogicalResult(Value part)> body) {
+  if (panel == shape.width)
+    return body(emitter.constant(0));
+  LogicalResult status = success();
+  forEach(
+      emitter, emitter.constant(0), emitter.constant(panel), {},
+      [&](Value part, ValueRange) -> FailureOr<SmallVector<Value>> {
+        if (failed(body(part)))
+          return failure();
+        return SmallVector<Value>();
+      },
+      status, shape.width);
+  return status;
+}
+
 } // namespace knapper

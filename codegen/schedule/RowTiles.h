@@ -15,6 +15,12 @@ struct RegisterTile {
 /// registers. `panel` is a multiple of 16.
 RegisterTile registerTile(const TargetDesc &target, int64_t panel);
 
+/// body(0), body(shape.width), ... below `panel`, a multiple of the width:
+/// first columns of a panel's parts. Emitted once.
+llvm::LogicalResult
+forParts(Emitter &emitter, const RegisterTile &shape, int64_t panel,
+         llvm::function_ref<llvm::LogicalResult(mlir::Value part)> body);
+
 /// Cuts rows [0, rows) into tiles of `tileRows`; the last one takes the
 /// smallest of a few sizes that holds it:
 ///   body(first row, valid rows of the tile, rows of the tile, its number)
