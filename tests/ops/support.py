@@ -130,9 +130,8 @@ def render(cases: list[dict], results: dict[str, dict[str, str]]) -> str:
             "",
             f"On {' and '.join(results)}, from the op cases (`tests/ops/cases.py`), which run on "
             "every target; the dtype is that of the first operand. Empty: there is no such case, "
-            "for most because the op does not take the dtype. For NVIDIA GPUs tile programs of "
-            "pointwise kernels, row reductions and softmax become PTX text (`targets/cuda/test`); "
-            "nothing runs there yet.",
+            "for most because the op does not take the dtype. NVIDIA GPUs (`--target cuda`, a "
+            "beginning) are not part of this table.",
             "",
             *tensor_ops(cases, results),
             "",
