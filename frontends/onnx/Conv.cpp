@@ -1,4 +1,4 @@
-// Convolutions.
+// Convolutions, and blocks back into an image.
 #include "frontends/onnx/Windows.h"
 
 using namespace mlir;
@@ -205,7 +205,95 @@ LogicalResult importConvTranspose(Node &n) {
   return n.out(addBias(n, y, n[2]));
 }
 
+/// Columns [.., K*L, ..] to the image [.., Y, ..] along one dim: what window
+/// element k of block l holds is added at l * stride + k * dilation - low.
+Value addBlocks(Node &n, Value x, int64_t axis, int64_t window, Dim blocks,
+                Dim image, int64_t stride, int64_t dilation, Dim low) {
+  using P = ts::ComparePredicate;
+  Type i64 = n.b.getI64Type();
+  auto number = [&](int64_t value) { return n.integerScalar(value, i64); };
+  RankedTensorType type = n.type({n.dim(window), image}, i64);
+  Value tap = n.makeAs<ts::IotaOp>(type, uint64_t(0));
+  Value start = n.sub(
+      n.add(n.makeAs<ts::IotaOp>(type, uint64_t(1)), n.sizeScalar(low, i64)),
+      n.mul(tap, number(dilation)));
+  Value block = n.div(start, number(stride));
+  Value inside =
+      n.binary<ts::AndOp>(n.compare(P::ge, start, number(0)),
+                          n.compare(P::lt, block, n.sizeScalar(blocks, i64)));
+  if (stride > 1)
+    inside = n.binary<ts::AndOp>(
+        inside, n.compare(P::eq, n.mul(block, number(stride)), start));
+  Value index = n.add(n.mul(tap, n.sizeScalar(blocks, i64)), block);
+  Value parts = n.make<ts::GatherOp>(x, n.select(inside, index, number(0)),
+                                     uint64_t(axis));
+  if (!parts)
+    return {};
+  return n.reduce(
+      ts::ReduceKind::add,
+      n.select(n.broadcastAt(inside, {axis, axis + 1}, ts::dimsOf(parts)),
+               parts, n.scalarFor(parts, 0)),
+      {axis}, /*keep=*/false);
+}
+
+/// Overlapping blocks are added where they came from, a dim after the other.
+LogicalResult importCol2Im(Node &n) {
+  std::optional<SmallVector<Dim>> image = n.sizes(n[1], "image_shape");
+  std::optional<SmallVector<int64_t>> window = n.numbers(n[2], "block_shape");
+  if (!image || !window)
+    return failure();
+  size_t spatial = window->size();
+  if (ts::rankOf(n[0]) != 3 || !spatial || spatial > 8 ||
+      image->size() != spatial)
+    return n.fail("the input " + ts::shapeText(n[0].getType()) + ", " +
+                      Twine(image->size()) + " image and " + Twine(spatial) +
+                      " block dims do not fit",
+                  "the input is [N, C * block, blocks], the shapes have an "
+                  "entry a spatial dim, 8 at most");
+  if (ts::elementTypeOf(n[0]).isInteger(1))
+    return n.unsupported("element type BOOL");
+  std::optional<Windows> w = readWindows(n, *window, *image);
+  if (!w)
+    return failure();
+  SmallVector<Dim> dims = ts::dimsOf(n[0]);
+  Dim channels = dims[1];
+  for (int64_t size : *window) {
+    std::optional<Dim> rest = channels.exactDiv(n.dim(size));
+    if (!rest)
+      return n.fail(dims[1].str() + " channels do not divide by the block",
+                    "correct block_shape");
+    channels = *rest;
+  }
+  // [N, C * K.., L..] to [N, C, K * L..]
+  SmallVector<Dim> split{dims[0], channels}, merged = split, blocks;
+  SmallVector<int64_t> order{0, 1};
+  for (size_t i = 0; i < spatial; ++i) {
+    int64_t extent = ((*window)[i] - 1) * w->dilations[i] + 1;
+    blocks.push_back(((*image)[i] + w->low[i] + w->high[i] - extent)
+                         .floorDiv(n.dim(w->strides[i])) +
+                     1);
+    if (std::optional<int64_t> count = blocks[i].asConstant();
+        count && *count < 1)
+      return n.fail("image dim " + Twine(i) + " of " + (*image)[i].str() +
+                        " is smaller than a block of " + Twine(extent),
+                    "correct image_shape, block_shape or pads");
+    split.push_back(n.dim((*window)[i]));
+    merged.push_back(blocks[i] * (*window)[i]);
+    order.push_back(static_cast<int64_t>(i) + 2);
+    order.push_back(static_cast<int64_t>(i + spatial) + 2);
+  }
+  llvm::append_range(split, blocks);
+  Value x = n.castDims(
+      n[0], {dims[0], dims[1], ts::product(n.importer.context, blocks)});
+  x = n.reshape(n.transpose(n.reshape(x, split), order), merged);
+  for (size_t i = 0; i < spatial && x; ++i)
+    x = addBlocks(n, x, static_cast<int64_t>(i) + 2, (*window)[i], blocks[i],
+                  (*image)[i], w->strides[i], w->dilations[i], w->low[i]);
+  return n.out(x);
+}
+
 constexpr OpRow rows[] = {
+    {"", "Col2Im", 18, 3, 3, importCol2Im},
     {"", "Conv", 1, 2, 3, importConv},
     {"", "ConvInteger", 10, 2, 4, importConvInteger},
     {"", "ConvTranspose", 1, 2, 3, importConvTranspose},

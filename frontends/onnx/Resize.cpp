@@ -1,5 +1,6 @@
-// Resampling. Each resized dim is a weighted sum of a few gathers whose
-// positions and weights are known when the model is imported.
+// Resampling, and grids of positions for it. Each resized dim is a weighted sum
+// of a few gathers whose positions and weights are known when the model is
+// imported.
 #include "frontends/onnx/Node.h"
 
 #include <cmath>
@@ -341,7 +342,54 @@ LogicalResult importOldResize(Node &n) {
   return resize(n, s, axes, scales, {}, {});
 }
 
+/// grid[n, y, x] = theta[n] * (x, y, 1) for coordinates from -1 to 1; with a
+/// depth theta[n] * (x, y, z, 1).
+LogicalResult importAffineGrid(Node &n) {
+  std::optional<SmallVector<Dim>> size = n.sizes(n[1], "the size");
+  if (!size)
+    return failure();
+  int64_t spatial = static_cast<int64_t>(size->size()) - 2;
+  if (ts::rankOf(n[0]) != 3 || (spatial != 2 && spatial != 3))
+    return n.fail("theta " + ts::shapeText(n[0].getType()) + " and " +
+                      Twine(size->size()) + " sizes do not fit",
+                  "theta is [N, 2, 3] for [N, C, H, W], [N, 3, 4] for "
+                  "[N, C, D, H, W]");
+  Type element = ts::elementTypeOf(n[0]);
+  if (!isa<FloatType>(element))
+    return n.fail("theta is " + ts::shapeText(n[0].getType()),
+                  "convert it to a float type");
+  // Coordinates of 16 bits would be off by elements of a large image.
+  Type wide = element.getIntOrFloatBitWidth() < 32 ? n.b.getF32Type() : element;
+  Value theta = n.convert(
+      n.castDims(n[0], {size->front(), n.dim(spatial), n.dim(spatial + 1)}),
+      wide);
+  SmallVector<Dim> dims{size->front()};
+  llvm::append_range(dims, ArrayRef<Dim>(*size).drop_front(2));
+  dims.push_back(n.dim(spatial));
+  auto column = [&](int64_t j) {
+    Value values = n.sliceDim(theta, 2, n.dim(j), n.dim(1));
+    return n.broadcastAt(n.reshape(values, {size->front(), n.dim(spatial)}),
+                         {0, spatial + 1}, dims);
+  };
+  bool corners = n.integer("align_corners", 0);
+  Value sum = column(spatial);
+  for (int64_t j = 0; j < spatial; ++j) {
+    int64_t axis = spatial - j; // x is the last dim of the image
+    Dim count = dims[axis];
+    Value at =
+        n.mul(n.makeAs<ts::IotaOp>(n.type({count}, wide), uint64_t(0)), 2.0);
+    if (corners) // one element alone stands at -1
+      at = n.div(at, n.sizeScalar((count - 1).max(n.dim(1)), wide));
+    else
+      at = n.div(n.add(at, 1.0), n.sizeScalar(count, wide));
+    sum = n.add(sum,
+                n.mul(column(j), n.broadcastAt(n.add(at, -1.0), {axis}, dims)));
+  }
+  return n.out(n.convert(sum, element));
+}
+
 constexpr OpRow rows[] = {
+    {"", "AffineGrid", 20, 2, 2, importAffineGrid},
     {"", "Resize", 10, 2, 2, importOldResize, 10},
     {"", "Resize", 11, 1, 4, importResize},
     {"", "Upsample", 7, 1, 2, importOldResize, 9},

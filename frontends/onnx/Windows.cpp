@@ -15,6 +15,12 @@ std::optional<Windows> readWindows(Node &n, ArrayRef<int64_t> window) {
                  "the input is [N, C] and a dim a window dim");
     return std::nullopt;
   }
+  return readWindows(n, window, ArrayRef<Dim>(dims).drop_front(2));
+}
+
+std::optional<Windows> readWindows(Node &n, ArrayRef<int64_t> window,
+                                   ArrayRef<Dim> sizes) {
+  size_t spatial = window.size();
   Windows w;
   w.window.assign(window.begin(), window.end());
   auto read = [&](StringRef name) {
@@ -39,7 +45,7 @@ std::optional<Windows> readWindows(Node &n, ArrayRef<int64_t> window) {
            pads[i + spatial] < limit &&
            w.dilations[i] * window[i] < limit;
   if (!fits) {
-    (void)n.fail("kernel_shape, strides, dilations or pads do not fit " +
+    (void)n.fail("window, strides, dilations or pads do not fit " +
                      Twine(spatial) + " spatial dims",
                  "give a positive entry a spatial dim, pads two");
     return std::nullopt;
@@ -64,7 +70,7 @@ std::optional<Windows> readWindows(Node &n, ArrayRef<int64_t> window) {
     }
     // As many as give ceil(size / stride) windows; the odd one at the end, or
     // at the start for SAME_LOWER.
-    Dim size = dims[i + 2], stride = n.dim(w.strides[i]);
+    Dim size = sizes[i], stride = n.dim(w.strides[i]);
     int64_t extent = (window[i] - 1) * w.dilations[i] + 1;
     Dim total = (size.ceilDiv(stride) - 1) * stride + extent - size;
     std::optional<int64_t> least = ts::lowerBound(total);

@@ -148,6 +148,52 @@ CASES = {
         model([node("Conv", ["x", "w"], ["y"], name="c")],
               inputs=[("x", FLOAT, ["n", 4, 8, 8]), ("w", FLOAT, [2, 3, 3, 3])]),
         ["'c' (Conv)", "4"]),
+    "image_smaller_than_block": (
+        model([node("Col2Im", ["x", "i", "b"], ["y"], name="c")],
+              inputs=[("x", FLOAT, ["n", 9, 1])],
+              initializers=[constant("i", [4, 2]), constant("b", [3, 3])]),
+        ["'c' (Col2Im)", "image dim 1 of 2", "block of 3"]),
+    "block_count": (
+        model([node("Col2Im", ["x", "i", "b"], ["y"], name="c")],
+              inputs=[("x", FLOAT, ["n", 9, 5])],
+              initializers=[constant("i", [4, 4]), constant("b", [3, 3])]),
+        ["'c' (Col2Im)", "nx9x5xf32 should be 4"]),
+    "block_channels": (
+        model([node("Col2Im", ["x", "i", "b"], ["y"], name="c")],
+              inputs=[("x", FLOAT, ["n", 8, 4])],
+              initializers=[constant("i", [4, 4]), constant("b", [3, 3])]),
+        ["'c' (Col2Im)", "8 channels", "block_shape"]),
+    "block_dims": (
+        model([node("Col2Im", ["x", "i", "b"], ["y"], name="c")],
+              inputs=[("x", FLOAT, ["n", 9, 4])],
+              initializers=[constant("i", [4, 4, 4]), constant("b", [3, 3])]),
+        ["'c' (Col2Im)", "3 image and 2 block dims"]),
+    "block_strides": (
+        model([node("Col2Im", ["x", "i", "b"], ["y"], name="c", strides=[0, 1])],
+              inputs=[("x", FLOAT, ["n", 9, 4])],
+              initializers=[constant("i", [4, 4]), constant("b", [3, 3])]),
+        ["'c' (Col2Im)", "strides"]),
+    "block_of_booleans": (
+        model([node("Col2Im", ["x", "i", "b"], ["y"], name="c")],
+              inputs=[("x", TensorProto.BOOL, ["n", 9, 4])],
+              outputs=[("y", TensorProto.BOOL, None)],
+              initializers=[constant("i", [4, 4]), constant("b", [3, 3])]),
+        ["Col2Im (ai.onnx opset 21)", "element type BOOL", "'c'"]),
+    "grid_sizes": (
+        model([node("AffineGrid", ["x", "s"], ["y"], name="g")],
+              inputs=[("x", FLOAT, ["n", 2, 3])],
+              initializers=[constant("s", [1, 3, 4])]),
+        ["'g' (AffineGrid)", "3 sizes", "[N, 3, 4] for [N, C, D, H, W]"]),
+    "grid_theta": (
+        model([node("AffineGrid", ["x", "s"], ["y"], name="g")],
+              inputs=[("x", FLOAT, ["n", 3, 4])],
+              initializers=[constant("s", [1, 3, 4, 4])]),
+        ["'g' (AffineGrid)", "x3x4xf32", "should be 2"]),
+    "grid_of_integers": (
+        model([node("AffineGrid", ["x", "s"], ["y"], name="g")],
+              inputs=[("x", INT64, ["n", 2, 3])], outputs=[("y", INT64, None)],
+              initializers=[constant("s", [1, 3, 4, 4])]),
+        ["'g' (AffineGrid)", "theta is", "float"]),
     "data_dependent_size": (
         model([node("NonZero", ["x"], ["i"], name="nz"), node("Shape", ["i"], ["y"])],
               outputs=[("y", INT64, None)]),
