@@ -6,6 +6,7 @@
 #include "graph/simplify/FindComposites.h"
 #include "graph/simplify/FoldConv.h"
 #include "graph/simplify/MergeDots.h"
+#include "graph/simplify/MergeNumbers.h"
 #include "graph/simplify/Simplify.h"
 
 #include "mlir/IR/Verifier.h"
@@ -33,6 +34,8 @@ constexpr Pass passes[] = {
                            LogicalResult &) { foldConstants(f); }},
     {"find-composites", [](func::FuncOp f, const CompileState &,
                            LogicalResult &ok) { ok = findComposites(f); }},
+    {"merge-numbers", [](func::FuncOp f, const CompileState &,
+                         LogicalResult &) { mergeNumbers(f); }},
     {"fold-conv",
      [](func::FuncOp f, const CompileState &, LogicalResult &ok) {
        RewritePatternSet patterns(f.getContext());

@@ -6,6 +6,7 @@
 #include "graph/simplify/FindComposites.h"
 #include "graph/simplify/FoldConv.h"
 #include "graph/simplify/MergeDots.h"
+#include "graph/simplify/MergeNumbers.h"
 #include "graph/simplify/Simplify.h"
 #include "ir/tensor/Dialect.h"
 #include "ir/tensor/reference/Evaluate.h"
@@ -119,6 +120,11 @@ using Step =
 std::vector<Step> pipeline() {
   return {{"simplify", [](func::FuncOp f) { return simplify(f); }},
           {"find-composites", [](func::FuncOp f) { return findComposites(f); }},
+          {"merge-numbers",
+           [](func::FuncOp f) {
+             mergeNumbers(f);
+             return mlir::success();
+           }},
           {"fold-conv",
            [](func::FuncOp f) {
              RewritePatternSet patterns(f.getContext());

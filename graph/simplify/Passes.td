@@ -15,6 +15,13 @@ def FindComposites : Pass<"find-composites", "::mlir::func::FuncOp"> {
   let dependentDialects = ["::knapper::ts::TsDialect"];
 }
 
+def MergeNumbers : Pass<"merge-numbers", "::mlir::func::FuncOp"> {
+  let summary = "two constant factors, or integers added, in a row become one";
+  let description =
+      "See graph/simplify/MergeNumbers.h for what of floats may change.";
+  let dependentDialects = ["::knapper::ts::TsDialect"];
+}
+
 def FoldConv : Pass<"fold-conv", "::mlir::func::FuncOp"> {
   let summary = "a scale after a convolution becomes part of its filter";
   let dependentDialects = ["::knapper::ts::TsDialect"];
