@@ -2,9 +2,11 @@
 """Writes the support matrix: tensor ops by dtype and target, ONNX operators.
 
     support.py CASES.json x86-64-v4=RESULTS.json x86-64-v3=RESULTS.json [--write docs/support.md]
+    support.py --operators docs/support.md
 
 RESULTS.json is what `op_cases CASES.json --isa NAME --results RESULTS.json`
-wrote; the operators come from the rows in frontends/onnx.
+wrote; the operators come from the rows in frontends/onnx. The second form
+writes the ONNX operators of the page again and keeps the rest.
 """
 
 from __future__ import annotations
@@ -135,12 +137,15 @@ def render(cases: list[dict], results: dict[str, dict[str, str]]) -> str:
             "",
             *tensor_ops(cases, results),
             "",
-            "## ONNX operators",
-            "",
-            *onnx_operators(),
-            "",
+            with_operators(""),
         ]
     )
+
+
+def with_operators(page: str) -> str:
+    """The page with its part on ONNX operators (the last) as it is now."""
+    title = "## ONNX operators"
+    return page.split(title)[0] + "\n".join([title, "", *onnx_operators(), ""])
 
 
 def outcomes(path: Path) -> dict[str, str]:
@@ -149,10 +154,17 @@ def outcomes(path: Path) -> dict[str, str]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("cases", type=Path)
-    parser.add_argument("results", nargs="+", help="TARGET=RESULTS.json")
+    parser.add_argument("cases", type=Path, nargs="?")
+    parser.add_argument("results", nargs="*", help="TARGET=RESULTS.json")
     parser.add_argument("--write", type=Path)
+    parser.add_argument("--operators", type=Path, metavar="PAGE")
     arguments = parser.parse_args()
+    if arguments.operators:
+        page = with_operators(arguments.operators.read_text())
+        arguments.operators.write_text(page)
+        return 0
+    if not arguments.results:
+        parser.error("the cases and the results of a target are needed")
     results = {}
     for text in arguments.results:
         target, path = text.split("=", 1)
