@@ -292,7 +292,54 @@ LogicalResult importCol2Im(Node &n) {
   return n.out(x);
 }
 
+/// A depthwise convolution along the last dim that sees this and earlier
+/// positions only; the k - 1 before the first one come as a state and go as
+/// one.
+LogicalResult importCausalConvWithState(Node &n) {
+  if (ts::rankOf(n[0]) != 3 || ts::rankOf(n[1]) != 3)
+    return n.fail("input and weight are " + ts::shapeText(n[0].getType()) +
+                      " and " + ts::shapeText(n[1].getType()),
+                  "give [batch, channels, length] and [channels, 1, k]");
+  std::optional<SmallVector<int64_t>> window = filterWindow(n, n[1]);
+  if (!window)
+    return failure();
+  std::optional<int64_t> channels = ts::dimOf(n[1], 0).asConstant();
+  if (!channels || *channels < 1 || window->front() < 1)
+    return n.unsupported("a filter of symbolic size or without elements");
+  std::string activation = n.text("activation", "none");
+  if (activation != "none" && activation != "silu" && activation != "swish")
+    return n.fail("activation is '" + activation + "'",
+                  "give none, silu or swish");
+  Value x = fitChannels(n, n[0], n.dim(*channels));
+  if (!x)
+    return failure();
+  int64_t before = window->front() - 1;
+  if (before > 0) {
+    SmallVector<Dim> dims = ts::dimsOf(x);
+    dims[2] = n.dim(before);
+    Value state = n.has(3)
+                      ? n.castDims(n[3], dims)
+                      : n.broadcastTo(n.scalar(0, ts::elementTypeOf(x)), dims);
+    if (!state)
+      return failure();
+    x = n.make<ts::ConcatOp>(ValueRange{state, x}, int64_t(2));
+  }
+  Windows w;
+  w.strides = w.dilations = {1};
+  w.low = w.high = {n.dim(0)};
+  Value y = addBias(n, convolve(n, x, n[1], w, {1}, *channels), n[2]);
+  if (y && activation != "none")
+    y = n.mul(y, n.make<ts::SigmoidOp>(y));
+  if (failed(n.out(y)))
+    return failure();
+  if (!n.wants(1))
+    return mlir::success();
+  return n.out(n.sliceDim(x, 2, ts::dimOf(x, 2) - n.dim(before), n.dim(before)),
+               1);
+}
+
 constexpr OpRow rows[] = {
+    {"", "CausalConvWithState", 27, 2, 4, importCausalConvWithState},
     {"", "Col2Im", 18, 3, 3, importCol2Im},
     {"", "Conv", 1, 2, 3, importConv},
     {"", "ConvInteger", 10, 2, 4, importConvInteger},
