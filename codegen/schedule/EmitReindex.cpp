@@ -255,18 +255,30 @@ Value Emitter::emitConcat(ts::ConcatOp op, const Coord &coord) {
     for (Dim begin : ArrayRef<Dim>(begins).drop_front().drop_back())
       whole &= begin.knownDivisor() % coord.lanes == 0;
   }
-  std::function<Value(unsigned)> from = [&](unsigned i) -> Value {
+  auto shifted = [&](unsigned i) {
     Coord inner = coord;
     inner.dims[axis] = offsetIndex(index, begins[i] * -1, coord.lanes);
-    bool last = i + 1 == op.getInputs().size();
-    if (whole) {
-      if (last)
-        return emit(op.getInputs()[i], inner);
+    return inner;
+  };
+  if (whole) {
+    // Halves of halves, so that many operands do not nest deeply.
+    std::function<Value(unsigned, unsigned)> among =
+        [&](unsigned first, unsigned end) -> Value {
+      if (end - first == 1)
+        return emit(op.getInputs()[first], shifted(first));
+      unsigned middle = (first + end) / 2;
       return ifElse(
-          less(index.start, size(begins[i + 1])),
-          [&]() { return emit(op.getInputs()[i], inner); },
-          [&]() { return from(i + 1); });
-    }
+          less(index.start, size(begins[middle])),
+          [&]() { return among(first, middle); },
+          [&]() { return among(middle, end); });
+    };
+    return among(0, op.getInputs().size());
+  }
+  // From the last one back: each is used before the next one is read, so that
+  // no more than two are live however many there are.
+  Value result;
+  for (unsigned i = op.getInputs().size(); i-- > 0;) {
+    Coord inner = shifted(i);
     auto type = VectorType::get(coord.lanes, builder.getIndexType());
     Value all = toVector(inner.dims[axis], coord.lanes);
     Value extent = vector::BroadcastOp::create(
@@ -277,14 +289,13 @@ Value Emitter::emitConcat(ts::ConcatOp op, const Coord &coord) {
                                                           coord.mask, inside))
                             : inside;
     Value mine = emit(op.getInputs()[i], inner);
-    if (last || !mine)
-      return mine;
-    Value others = from(i + 1);
-    if (!others)
+    if (!mine)
       return {};
-    return arith::SelectOp::create(builder, location, inside, mine, others);
-  };
-  return from(0);
+    result = result ? Value(arith::SelectOp::create(builder, location, inside,
+                                                    mine, result))
+                    : mine;
+  }
+  return result;
 }
 
 LaneIndex Emitter::checkedIndex(Value value, int64_t lanes, Dim extent,

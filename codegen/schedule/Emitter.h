@@ -175,7 +175,8 @@ private:
   const TargetDesc &target;
   llvm::StringMap<mlir::Value> symbolValues;
   llvm::DenseMap<mlir::Attribute, mlir::Value> sizes;
-  llvm::DenseMap<int64_t, mlir::Value> constants;
+  // A DenseMap would keep two numbers for itself.
+  std::unordered_map<int64_t, mlir::Value> constants;
   /// One dim of a delinearized position: its index, and the row-major position
   /// in the dims up to it.
   struct Cut {

@@ -49,6 +49,31 @@ int64_t regionFlops(ts::KernelOp kernel) {
 
 } // namespace
 
+/// A tile that may lie across many operands reads all of them: more than these
+/// need more registers and stack than there are.
+constexpr size_t mostCutOperands = 24;
+
+/// At most `lanes`, so that no boundary between many operands cuts a tile.
+static int64_t lanesBetweenBoundaries(ts::KernelOp kernel, unsigned lane,
+                                      int64_t lanes) {
+  bool asStored = llvm::all_of(
+      kernel.getBody().front().without_terminator(), [](Operation &op) {
+        return isa<ts::ElementwiseOpInterface, ts::ConcatOp>(op);
+      });
+  for (auto concat : kernel.getBody().getOps<ts::ConcatOp>()) {
+    if (concat.getInputs().size() <= mostCutOperands ||
+        (asStored && concat.getDim() != lane))
+      continue;
+    Dim begin = Dim::constant(kernel.getContext(), 0);
+    for (Value input : concat.getInputs()) {
+      begin = begin + ts::dimOf(input, concat.getDim());
+      while (lanes > 1 && begin.knownDivisor() % lanes != 0)
+        lanes /= 2;
+    }
+  }
+  return lanes;
+}
+
 LogicalResult choosePointwise(ts::KernelOp kernel, const TargetDesc &target,
                               SmallVectorImpl<Schedule> &schedules) {
   MLIRContext *context = kernel.getContext();
@@ -72,6 +97,8 @@ LogicalResult choosePointwise(ts::KernelOp kernel, const TargetDesc &target,
         lanes = l;
         break;
       }
+  if (target.kind != DeviceKind::cuda)
+    lanes = lanesBetweenBoundaries(kernel, lane, lanes);
   int64_t block = 4096;
   if (target.kind == DeviceKind::cuda) {
     // A tile is spread over the threads of a block: some 16-byte accesses each.

@@ -75,11 +75,13 @@ FailureOr<Space> commonSpace(ts::KernelOp kernel) {
   return *space;
 }
 
-/// The innermost dim that is not 1.
+/// The innermost dim that is not 1; a reduced one if all are.
 unsigned laneDim(const Space &space) {
   unsigned lane = space.dims.size() - 1;
   while (lane > 0 && space.dims[lane].isConstant(1))
     --lane;
+  if (space.dims[lane].isConstant(1) && !space.reduced.empty())
+    return space.reduced.back();
   return lane;
 }
 
@@ -299,6 +301,10 @@ LogicalResult ReduceBuilder::passOver(ArrayRef<Operation *> reductions,
   auto unsignedInput = [&](Operation *op) {
     return ts::elementTypeOf(op->getOperand(0)).isUnsignedInteger();
   };
+  auto isNan = [&](Value value) -> Value {
+    return arith::CmpFOp::create(b, loc, arith::CmpFPredicate::UNO, value,
+                                 value);
+  };
   auto kindOf = [](Operation *op) {
     if (auto reduce = dyn_cast<ts::ReduceOp>(op))
       return reduce.getKind();
@@ -360,7 +366,13 @@ LogicalResult ReduceBuilder::passOver(ArrayRef<Operation *> reductions,
               using P = arith::CmpFPredicate;
               P p = max ? (last ? P::OGE : P::OGT) : (last ? P::OLE : P::OLT);
               better = arith::CmpFOp::create(b, loc, p, tile, best);
-              // The first element wins over the neutral one even when equal.
+              // NaN is better than every number: the first one, or the last.
+              Value strange = isNan(tile);
+              if (!last)
+                strange = arith::AndIOp::create(
+                    b, loc, strange,
+                    arith::CmpFOp::create(b, loc, P::ORD, best, best));
+              better = arith::OrIOp::create(b, loc, better, strange);
             } else {
               using P = arith::CmpIPredicate;
               bool u = unsignedInput(op);
@@ -407,8 +419,10 @@ LogicalResult ReduceBuilder::passOver(ArrayRef<Operation *> reductions,
     Value all = e.widen(best, lanes);
     Value equal;
     if (isa<FloatType>(compute(op)))
-      equal =
-          arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, tile, all);
+      equal = arith::OrIOp::create(
+          b, loc,
+          arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, tile, all),
+          isNan(tile));
     else
       equal =
           arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, tile, all);
@@ -422,7 +436,7 @@ LogicalResult ReduceBuilder::passOver(ArrayRef<Operation *> reductions,
         b, loc,
         last ? vector::CombiningKind::MAXSI : vector::CombiningKind::MINSI,
         candidates);
-    // Nothing compared equal (all NaN): index 0.
+    // Nothing compared equal (no elements): index 0.
     Value lost = arith::CmpIOp::create(
         b, loc, arith::CmpIPredicate::eq, index,
         arith::ConstantOp::create(b, loc, b.getI64IntegerAttr(never)));

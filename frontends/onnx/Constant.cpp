@@ -92,9 +92,13 @@ LogicalResult importRange(Node &n) {
     if (!a || !b || !c)
       return failure();
     double steps = (*c)[0] == 0 ? -1 : std::ceil(((*b)[0] - (*a)[0]) / (*c)[0]);
-    if ((*c)[0] == 0 || !(steps < 1e12))
-      return n.fail("has delta " + std::to_string((*c)[0]),
-                    "give a delta other than 0");
+    if ((*c)[0] == 0)
+      return n.fail("has delta 0", "give a delta other than 0");
+    if (!(steps < 1e12)) // or not a number
+      return n.fail("from " + std::to_string((*a)[0]) + " to " +
+                        std::to_string((*b)[0]) + " by " +
+                        std::to_string((*c)[0]) + " has no end",
+                    "give finite numbers that are nearer to each other");
     count = n.dim(static_cast<int64_t>(std::max(0.0, steps)));
   } else {
     std::optional<SmallVector<Dim>> a = n.sizes(n[0], "start"),
@@ -105,6 +109,13 @@ LogicalResult importRange(Node &n) {
     int64_t step = (*c)[0];
     if (step == 0 || step == INT64_MIN)
       return n.fail("has delta " + Twine(step), "give another delta");
+    if (auto from = (*a)[0].asConstant(), to = (*b)[0].asConstant(); from && to)
+      if (int64_t length; llvm::SubOverflow(*to, *from, length) ||
+                          length == INT64_MIN ||
+                          length > INT64_MAX - std::abs(step))
+        return n.fail("from " + Twine(*from) + " to " + Twine(*to) +
+                          " is too long",
+                      "give numbers that are nearer to each other");
     Dim distance = step > 0 ? (*b)[0] - (*a)[0] : (*a)[0] - (*b)[0];
     count = distance.ceilDiv(n.dim(std::abs(step)));
     std::optional<int64_t> low = ts::lowerBound(count);

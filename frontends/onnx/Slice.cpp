@@ -91,10 +91,10 @@ LogicalResult importSlice(Node &n) {
       return failure();
     if (!seen.insert(axis).second)
       return n.fail("names an axis twice", "name each axis once");
-    int64_t step = steps[i];
-    if (step == 0 || step < -endless)
-      return n.fail("has a step of " + Twine(step),
-                    "give another step");
+    // A step beyond every size takes one element, however long it is.
+    int64_t step = std::clamp(steps[i], -endless, endless);
+    if (step == 0)
+      return n.fail("has a step of 0", "give another step");
     Dim size = dims[axis], zero = n.dim(0), last = size - 1;
     bool forward = step > 0;
     Dim low = forward ? zero : n.dim(-1), high = forward ? size : last;

@@ -452,8 +452,17 @@ static int64_t emittedOps(const OpSet &set) {
   return total;
 }
 
+/// Wider concats are left to schedules that choose tiles by its boundaries.
+constexpr size_t mostConcatOperands = 24;
+
 Verdict fusion::judge(const OpSet &set) {
   Verdict verdict = judgeKind(set);
+  if (verdict.hero && *verdict.hero != Hero::pointwise)
+    for (Operation *op : set.ops)
+      if (auto concat = dyn_cast<ConcatOp>(op);
+          concat && concat.getInputs().size() > mostConcatOperands)
+        return refuse("a concat of " + llvm::Twine(concat.getInputs().size()) +
+                      " tensors is read by pointwise kernels only");
   // One op alone is always a kernel.
   if (verdict.hero && set.ops.size() > 1)
     if (int64_t emitted = emittedOps(set); emitted > maxEmittedOps)
