@@ -8,6 +8,7 @@
 #include "runtime/module/Artefact.h"
 
 #include <cstdlib>
+#include <filesystem>
 #include <unistd.h>
 
 using namespace knapper;
@@ -87,6 +88,11 @@ knapper_error *knapper_compile(const knapper_compile_options *given,
       return request.takeError();
     auto &[options, input, settings] = *request;
     std::string path = options.output_path ? options.output_path : "";
+    if (std::error_code absent;
+        !path.empty() && options.model_path &&
+        std::filesystem::equivalent(path, options.model_path, absent))
+      return userError("would overwrite the model", "option output",
+                       "give another file to write");
     ProgressFn progress;
     if (options.progress)
       progress = [&](const char *phase, int done, int total) {

@@ -79,7 +79,11 @@ static Status writeFile(StringRef folder, const std::string &name,
     file << content;
     file.close();
     code = file.error();
+    file.clear_error(); // it is ours now
   }
+  if (code == std::errc::no_space_on_device)
+    return deviceError("cannot write the dump: " + code.message(),
+                       path.str().str(), "free some space on this file system");
   if (code)
     return userError("cannot write the dump: " + code.message(),
                      path.str().str());

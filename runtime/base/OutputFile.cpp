@@ -6,7 +6,10 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <fcntl.h>
+#include <memory>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace knapper {
@@ -54,7 +57,27 @@ Error OutputFile::writeError(const std::string &path, int number) {
   return deviceError(what, path);
 }
 
-Expected<OutputFile> OutputFile::create(std::string path) {
+Expected<std::string> OutputFile::destination(const std::string &path) {
+  struct stat status;
+  if (stat(path.c_str(), &status) != 0)
+    return path; // nothing there, or a link that leads nowhere
+  if (S_ISDIR(status.st_mode))
+    return userError("is a folder", path, "name a file inside it");
+  if (!S_ISREG(status.st_mode))
+    return userError("is a device or a pipe", path, "name a file");
+  struct stat link;
+  if (lstat(path.c_str(), &link) != 0 || !S_ISLNK(link.st_mode))
+    return path;
+  std::unique_ptr<char, void (*)(void *)> real(realpath(path.c_str(), nullptr),
+                                               free);
+  return real ? std::string(real.get()) : path;
+}
+
+Expected<OutputFile> OutputFile::create(std::string given) {
+  Expected<std::string> resolved = destination(given);
+  if (!resolved)
+    return resolved.takeError();
+  std::string path = std::move(*resolved);
   if (int fd = openNameless(path); fd >= 0)
     return OutputFile(fd, std::move(path), {});
   for (int attempt = 0; attempt < 100; ++attempt) {

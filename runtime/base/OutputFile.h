@@ -13,6 +13,9 @@ namespace knapper {
 /// was there. Until then, and when the process is ended, `path` is as it was.
 class OutputFile {
 public:
+  /// Where a file of this name is to be put: behind a link what it leads to.
+  /// A folder, device or pipe of this name is a UserError: it stays.
+  static Expected<std::string> destination(const std::string &path);
   /// A folder that cannot be written is a UserError, a full one a DeviceError.
   static Expected<OutputFile> create(std::string path);
   OutputFile(OutputFile &&other) noexcept;

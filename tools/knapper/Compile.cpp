@@ -52,9 +52,6 @@ Status compile(Session &session, const Arguments &arguments) {
                  .filename()
                  .replace_extension(".knap")
                  .string();
-  if (!output.empty() && output == arguments.model)
-    return userError("would overwrite the model", "option output",
-                     "give another file with -o");
   if (!settings->printAfter.empty())
     session.raiseLogLevel(KNAPPER_LOG_INFO); // the log is where it goes
 

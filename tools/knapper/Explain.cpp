@@ -1,3 +1,4 @@
+#include "runtime/base/OutputFile.h"
 #include "tools/knapper/ModelArgument.h"
 
 #include <cerrno>
@@ -16,7 +17,11 @@ struct Arguments {
 };
 
 /// Beside the final name, then renamed: never half a report.
-Status writeFile(const std::string &path, const std::string &text) {
+Status writeFile(const std::string &output, const std::string &text) {
+  Expected<std::string> found = OutputFile::destination(output);
+  if (!found)
+    return found.takeError();
+  const std::string &path = *found;
   std::string temporary = path + "." + std::to_string(getpid()) + ".tmp";
   FILE *file = fopen(temporary.c_str(), "wbx");
   if (!file)

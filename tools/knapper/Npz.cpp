@@ -1,5 +1,6 @@
 // An .npz file is a zip archive of .npy files.
 #include "runtime/base/Checked.h"
+#include "runtime/base/OutputFile.h"
 #include "runtime/base/SystemError.h"
 #include "runtime/base/Text.h"
 #include "tools/knapper/Array.h"
@@ -132,20 +133,20 @@ template <typename T> void put(std::string &out, T value) {
 }
 
 /// A file that takes its name when it is complete.
-class OutputFile {
+class ArrayFile {
 public:
-  explicit OutputFile(const std::string &path)
+  explicit ArrayFile(const std::string &path)
       : path(path), temporary(cat(path, ".", getpid(), ".tmp")),
         fd(open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
                 0666)),
         code(fd < 0 ? errno : 0), opened(fd >= 0) {}
-  ~OutputFile() {
+  ~ArrayFile() {
     if (fd >= 0) {
       close(fd);
       unlink(temporary.c_str());
     }
   }
-  OutputFile(const OutputFile &) = delete;
+  ArrayFile(const ArrayFile &) = delete;
 
   void write(const void *data, size_t size) {
     auto *bytes = static_cast<const char *>(data);
@@ -220,7 +221,10 @@ readNpz(std::string_view file, const std::string &where) {
 }
 
 Status writeNpy(const std::string &path, const knapper_tensor &tensor) {
-  OutputFile file(path);
+  Expected<std::string> found = OutputFile::destination(path);
+  if (!found)
+    return found.takeError();
+  ArrayFile file(*found);
   file.write(npyHeader(tensor));
   file.write(tensor.data, tensor.bytes);
   return file.finish();
@@ -228,7 +232,10 @@ Status writeNpy(const std::string &path, const knapper_tensor &tensor) {
 
 Status writeNpz(const std::string &path,
                 const std::vector<NamedTensor> &tensors) {
-  OutputFile file(path);
+  Expected<std::string> found = OutputFile::destination(path);
+  if (!found)
+    return found.takeError();
+  ArrayFile file(*found);
   std::string directory;
   for (const auto &[name, tensor] : tensors) {
     std::string header = npyHeader(tensor), entryName = name + ".npy";
