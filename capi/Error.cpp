@@ -2,6 +2,7 @@
 
 #include "runtime/base/DType.h"
 #include "runtime/base/Log.h"
+#include "runtime/base/Printable.h"
 
 #include <cstdio>
 #include <cstdlib>
@@ -19,23 +20,6 @@ struct Reserve {
   Reserve() { error.message = error.error.message(); }
 } reserve;
 
-/// Names in messages come from models and files: what a terminal would obey is
-/// shown as "\x1b" instead. Messages of several lines keep their lines.
-std::string visible(const std::string &text, bool lines) {
-  std::string out;
-  for (char c : text) {
-    auto byte = static_cast<unsigned char>(c);
-    if ((byte >= 0x20 && byte != 0x7f) || (lines && (c == '\n' || c == '\t'))) {
-      out += c;
-      continue;
-    }
-    char escaped[8];
-    snprintf(escaped, sizeof escaped, "\\x%02x", byte);
-    out += escaped;
-  }
-  return out;
-}
-
 } // namespace
 
 knapper_error *outOfMemory() noexcept { return &reserve.error; }
@@ -43,8 +27,9 @@ knapper_error *outOfMemory() noexcept { return &reserve.error; }
 knapper_error *toC(Error error) noexcept {
   try {
     auto result = std::make_unique<knapper_error>();
-    result->error = {error.kind, visible(error.what, true),
-                     visible(error.where, false), visible(error.hint, true)};
+    // Names in messages come from models and files.
+    result->error = {error.kind, printable(error.what, true),
+                     printable(error.where), printable(error.hint, true)};
     result->message = result->error.message();
     return result.release();
   } catch (...) {

@@ -1,11 +1,21 @@
 #include "compiler/report/Writer.h"
 
+#include "runtime/base/Printable.h"
+
 #include <cstdio>
 
 namespace knapper::report {
 
 Writer &Writer::text(std::string_view text) {
-  for (char c : text)
+  for (size_t i = 0; i < text.size(); ++i) {
+    char c = text[i];
+    // Controls are not allowed in HTML, the others would hide what they are in.
+    if (Hidden hidden = hiddenAt(text.substr(i));
+        hidden.bytes && c != '\n' && c != '\t') {
+      out += "\xef\xbf\xbd";
+      i += hidden.bytes - 1;
+      continue;
+    }
     switch (c) {
     case '&':
       out += "&amp;";
@@ -23,12 +33,9 @@ Writer &Writer::text(std::string_view text) {
       out += "&#39;";
       break;
     default:
-      // Control characters are not allowed in HTML.
-      if (static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t')
-        out += "\xef\xbf\xbd";
-      else
-        out += c;
+      out += c;
     }
+  }
   return *this;
 }
 

@@ -3,6 +3,17 @@
 from __future__ import annotations
 
 
+def printable(text: str) -> str:
+    """Names of models as a terminal may print them: what it would obey (escapes,
+    a turned order) is shown as "\\x1b" instead. Lines and tabs stay."""
+    if text.isprintable():
+        return text
+    return "".join(
+        c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode()
+        for c in text
+    )
+
+
 class Error(Exception):
     """What the library refused or failed to do.
 
@@ -12,9 +23,9 @@ class Error(Exception):
     """
 
     def __init__(self, message: str, where: str = "", hint: str = "") -> None:
-        super().__init__(message)
-        self.where = where
-        self.hint = hint
+        super().__init__(printable(message))
+        self.where = printable(where)
+        self.hint = printable(hint)
 
 
 class UserError(Error):

@@ -121,24 +121,6 @@ std::string takeString(char *text) {
   return copy;
 }
 
-std::string printable(std::string_view text, bool lines) {
-  std::string shown;
-  for (size_t i = 0; i < text.size(); ++i) {
-    auto c = static_cast<unsigned char>(text[i]);
-    auto next =
-        i + 1 < text.size() ? static_cast<unsigned char>(text[i + 1]) : 0;
-    if ((c == '\n' && lines) || (c >= 0x20 && c != 0x7f && c != 0xc2))
-      shown += text[i];
-    else if (c == 0xc2 && next >= 0x80 && next < 0xa0) // C1 controls in UTF-8
-      shown += format("\\u%04x", text[++i] & 0xff);
-    else if (c == 0xc2)
-      shown += text[i];
-    else
-      shown += format("\\x%02x", c);
-  }
-  return shown;
-}
-
 void print(std::string_view text) {
   fwrite(text.data(), 1, text.size(), stdout);
 }

@@ -8,6 +8,7 @@
 
 #include "knapper/knapper.h"
 #include "runtime/base/Error.h"
+#include "runtime/base/Printable.h"
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
@@ -50,9 +51,6 @@ Status toStatus(knapper_error *error);
 /// A string of the C API, which is released.
 std::string takeString(char *text);
 
-/// Text of models and files as a terminal may print it: control characters are
-/// shown, not obeyed. Line breaks stay when `lines` is set.
-std::string printable(std::string_view text, bool lines = false);
 /// Writes to stdout.
 void print(std::string_view text);
 /// "12.3 MB".
