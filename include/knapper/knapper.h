@@ -158,8 +158,8 @@ KNAPPER_API knapper_error *knapper_module_describe(const knapper_module *module,
 typedef struct knapper_result knapper_result;
 /* Runs the module. inputs: num_inputs tensors in signature order, read only.
  * outputs: NULL, or num_outputs tensors; an entry with data != NULL is written
- * in place (its bytes must suffice), one with data == NULL is provided by the
- * module from reused memory. The result owns the memory of provided outputs
+ * in place (its bytes must suffice, and it must not overlap an input or another
+ * output), one with data == NULL is provided by the module from reused memory. The result owns the memory of provided outputs
  * until it is released. */
 KNAPPER_API knapper_error *
 knapper_run(knapper_module *module, const knapper_tensor *inputs,

@@ -130,6 +130,8 @@ Status Execution::run(std::span<const knapper_tensor> inputs,
     }
   if (Status s = prepareOutputs(outputs); !s)
     return s;
+  if (Status s = checkOverlaps(inputs); !s)
+    return s;
   // Only these lists mention the caller's memory and the outputs'.
   for (uint32_t i = 0; i < program.launches.size(); ++i)
     if (state.choice[i] != Program::kNone)
@@ -388,6 +390,53 @@ Status Execution::prepareOutputs(std::span<const knapper_tensor> outputs) {
     if (!t.late)
       if (Status s = provideOutput(i); !s)
         return s;
+  }
+  return success();
+}
+
+/// Kernels take it that what they write is nothing else that the caller gave.
+Status Execution::checkOverlaps(std::span<const knapper_tensor> inputs) {
+  if (std::none_of(given.begin(), given.end(),
+                   [](const knapper_tensor &t) { return t.data; }))
+    return success();
+  struct Range {
+    uintptr_t begin, end;
+    const char *name;
+    bool output;
+  };
+  std::vector<Range> ranges;
+  ranges.reserve(inputs.size() + given.size());
+  auto add = [&](const void *data, size_t bytes, const char *name,
+                 bool output) {
+    auto begin = reinterpret_cast<uintptr_t>(data);
+    if (data && bytes > 0)
+      ranges.push_back({begin, begin + bytes, name, output});
+  };
+  for (size_t i = 0; i < inputs.size(); ++i)
+    add(inputs[i].data,
+        *tensorBytes(program.inputs[i].dtype, inputs[i].shape, inputs[i].rank),
+        program.inputs[i].name, false);
+  for (size_t i = 0; i < given.size(); ++i)
+    if (given[i].data) {
+      const Program::Tensor &t = program.outputs[i];
+      add(given[i].data, t.late ? given[i].bytes : result.tensors[i].bytes,
+          t.name, true);
+    }
+  std::sort(ranges.begin(), ranges.end(),
+            [](const Range &a, const Range &b) { return a.begin < b.begin; });
+  const Range *last = nullptr, *lastOutput = nullptr; // those that end last
+  for (const Range &range : ranges) {
+    const Range *other = range.output ? last : lastOutput;
+    if (other && range.begin < other->end)
+      return userError(
+          cat("its memory is also ", other->output ? "output '" : "input '",
+              other->name, "'"),
+          cat(range.output ? "output '" : "input '", range.name, "'"),
+          "give outputs memory of their own");
+    if (!last || range.end > last->end)
+      last = &range;
+    if (range.output && (!lastOutput || range.end > lastOutput->end))
+      lastOutput = &range;
   }
   return success();
 }

@@ -60,6 +60,7 @@ private:
   Status uploadInputs(std::span<const knapper_tensor> inputs);
   Status downloadOutputs();
   Status prepareOutputs(std::span<const knapper_tensor> outputs);
+  Status checkOverlaps(std::span<const knapper_tensor> inputs);
   Status provideOutput(uint32_t index);
   Status resolveLaunch(uint32_t index);
   Status pointArgs(uint32_t index);

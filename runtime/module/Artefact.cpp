@@ -42,7 +42,8 @@ struct FileDescriptor {
 
 Expected<std::shared_ptr<const Artefact>>
 Artefact::load(const std::string &path, const ArtefactLoadOptions &options) {
-  int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  // A pipe without a writer would be waited for.
+  int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0)
     return fileError(path, "open", errno);
   FileDescriptor file{fd};
