@@ -123,8 +123,7 @@ LogicalResult importRange(Node &n) {
       count = count.max(n.dim(0));
     plain = (*a)[0].isConstant(0) && step == 1;
   }
-  Value index = n.makeAs<ts::IotaOp>(n.type({count}, element),
-                                     uint64_t(0));
+  Value index = n.makeAs<ts::IotaOp>(n.type({count}, element), uint64_t(0));
   return n.out(plain ? index : n.add(n.mul(index, delta), start));
 }
 
@@ -133,8 +132,7 @@ std::pair<Value, Value> matrixIndices(Node &n, ArrayRef<Dim> dims) {
   Type i64 = n.b.getI64Type();
   SmallVector<Dim> last(dims.take_back(2));
   Value row = n.makeAs<ts::IotaOp>(n.type(last, i64), uint64_t(0));
-  Value column =
-      n.makeAs<ts::IotaOp>(n.type(last, i64), uint64_t(1));
+  Value column = n.makeAs<ts::IotaOp>(n.type(last, i64), uint64_t(1));
   return {row, column};
 }
 
@@ -166,10 +164,10 @@ LogicalResult importEyeLike(Node &n) {
       return n.unsupported("element type " + onnxTypeName(dtype));
   }
   auto [row, column] = matrixIndices(n, dims);
-  Value diagonal = n.add(
-      row, n.integerScalar(n.integer("k", 0), n.b.getI64Type()));
-  return n.out(n.convert(
-      n.compare(ts::ComparePredicate::eq, column, diagonal), element));
+  Value diagonal =
+      n.add(row, n.integerScalar(n.integer("k", 0), n.b.getI64Type()));
+  return n.out(n.convert(n.compare(ts::ComparePredicate::eq, column, diagonal),
+                         element));
 }
 
 /// a0 - a1 cos(2 pi i / N) + a2 cos(4 pi i / N); N is one less when symmetric.
@@ -186,17 +184,19 @@ LogicalResult window(Node &n, double a0, double a1, double a2) {
     return n.unsupported("element type " + onnxTypeName(dtype));
   Type f64 = n.b.getF64Type();
   Dim period = n.integer("periodic", 1) ? (*size)[0] : (*size)[0] - 1;
-  Value angle = n.mul(
-      n.div(n.makeAs<ts::IotaOp>(n.type({(*size)[0]}, f64), uint64_t(0)),
-            n.sizeScalar(period, f64)),
-      2 * M_PI);
+  Value angle =
+      n.mul(n.div(n.makeAs<ts::IotaOp>(n.type({(*size)[0]}, f64), uint64_t(0)),
+                  n.sizeScalar(period, f64)),
+            2 * M_PI);
   Value y = n.add(n.mul(n.make<ts::CosOp>(angle), -a1), a0);
   if (a2 != 0)
     y = n.add(y, n.mul(n.make<ts::CosOp>(n.mul(angle, 2.0)), a2));
   return n.out(n.convert(y, element));
 }
 
-LogicalResult importBlackmanWindow(Node &n) { return window(n, 0.42, 0.5, 0.08); }
+LogicalResult importBlackmanWindow(Node &n) {
+  return window(n, 0.42, 0.5, 0.08);
+}
 LogicalResult importHammingWindow(Node &n) {
   return window(n, 25.0 / 46, 21.0 / 46, 0);
 }

@@ -20,8 +20,8 @@ std::string domainOf(const onnx::NodeProto &node) {
 
 static std::string nodeName(const onnx::NodeProto &node, size_t index,
                             const OnnxScope &scope) {
-  return scope.prefix + (node.name().empty() ? "#" + std::to_string(index)
-                                             : node.name());
+  return scope.prefix +
+         (node.name().empty() ? "#" + std::to_string(index) : node.name());
 }
 
 //===----------------------------------------------------------------------===//
@@ -202,9 +202,9 @@ Expected<Value> Importer::initializer(const onnx::TensorProto &tensor) {
   Expected<OnnxTensor> data = readTensor(context, file, tensor);
   if (!data)
     return data.takeError();
-  Location loc = NameLoc::get(StringAttr::get(context, tensor.name()),
-                              NameLoc::get(StringAttr::get(
-                                  context, "initializer")));
+  Location loc =
+      NameLoc::get(StringAttr::get(context, tensor.name()),
+                   NameLoc::get(StringAttr::get(context, "initializer")));
   if (data->constant) {
     Value value = ts::ConstantOp::create(b, loc, data->type, data->constant);
     (void)sizes(value);
@@ -216,8 +216,7 @@ Expected<Value> Importer::initializer(const onnx::TensorProto &tensor) {
 Expected<Value> Importer::lookup(const std::string &name, OnnxScope &scope) {
   if (auto it = scope.values.find(name); it != scope.values.end())
     return it->second;
-  if (auto it = scope.initializers.find(name);
-      it != scope.initializers.end()) {
+  if (auto it = scope.initializers.find(name); it != scope.initializers.end()) {
     Expected<Value> value = initializer(*it->second);
     if (value)
       scope.values[name] = *value;
@@ -308,7 +307,8 @@ Status Importer::importNodes(const std::vector<onnx::NodeProto> &nodes,
     for (const std::string &output : node.output()) {
       if (output.empty())
         continue;
-      if (scope.values.contains(output) || scope.initializers.contains(output) ||
+      if (scope.values.contains(output) ||
+          scope.initializers.contains(output) ||
           !producer.insert({output, static_cast<int>(i)}).second)
         return userError("defines '" + output + "' a second time",
                          "node '" + nodeName(node, i, scope) + "' (" +
@@ -350,8 +350,8 @@ Status Importer::importNodes(const std::vector<onnx::NodeProto> &nodes,
   }
   if (done == count)
     return success();
-  size_t stuck = llvm::find_if(waiting, [](int w) { return w; }) -
-                 waiting.begin();
+  size_t stuck =
+      llvm::find_if(waiting, [](int w) { return w; }) - waiting.begin();
   const onnx::NodeProto &node = nodes[stuck];
   return userError("is part of a cycle: it waits for its own result",
                    "node '" + nodeName(node, stuck, scope) + "' (" +
@@ -393,10 +393,10 @@ Status Importer::importNode(const onnx::NodeProto &node, size_t index,
     bool known = false;
     row = findRow(domain, node.op_type(), version, &known);
     if (!row) {
-      problems.push_back({domain, node.op_type(), version,
-                          known ? "not in this opset version"
-                                : "no such operator here",
-                          name});
+      problems.push_back(
+          {domain, node.op_type(), version,
+           known ? "not in this opset version" : "no such operator here",
+           name});
       return poison();
     }
   }
@@ -548,17 +548,26 @@ Importer::importGraph(const onnx::GraphProto &graph, OnnxScope &scope) {
 // The model
 //===----------------------------------------------------------------------===//
 
+/// Names of the signature go through C.
+static Status checkName(const char *what, const std::string &name) {
+  if (name.find('\0') == std::string::npos)
+    return success();
+  return userError("has a null character in its name",
+                   what + (" '" + name + "'"), "rename it before export");
+}
+
 static Status checkOptions(const OnnxImportOptions &options,
                            const llvm::StringSet<> &names) {
   for (const auto &[name, value] : options.dims) {
     if (!names.contains(name)) {
       std::string known;
-      for (StringRef key : llvm::make_first_range(
-               llvm::map_range(names, [](const auto &entry) {
-                 return std::pair<StringRef, int>(entry.first(), 0);
-               })))
+      for (StringRef key :
+           llvm::make_first_range(llvm::map_range(names, [](const auto &entry) {
+             return std::pair<StringRef, int>(entry.first(), 0);
+           })))
         known += (known.empty() ? "" : ", ") + key.str();
-      return userError("the model has no dim of this name", "dim '" + name + "'",
+      return userError("the model has no dim of this name",
+                       "dim '" + name + "'",
                        known.empty() ? "the model has no symbolic dims"
                                      : "its symbolic dims are: " + known);
     }
@@ -581,10 +590,8 @@ Expected<OwningOpRef<ModuleOp>> Importer::run() {
     functions[{function.domain() == "ai.onnx" ? "" : function.domain(),
                function.name(), function.overload()}] = &function;
 
-  auto module = OwningOpRef<ModuleOp>(ModuleOp::create(
-      FileLineColLoc::get(context, file.files()[0].empty() ? "model"
-                                                           : file.files()[0],
-                          0, 0)));
+  auto module = OwningOpRef<ModuleOp>(ModuleOp::create(FileLineColLoc::get(
+      context, file.files()[0].empty() ? "model" : file.files()[0], 0, 0)));
   if (Status status = addInitializers(graph, scope); !status)
     return status.takeError();
 
@@ -622,6 +629,8 @@ Expected<OwningOpRef<ModuleOp>> Importer::run() {
       return userError("has no name of its own",
                        "input '" + input->name() + "'",
                        "give every input another name");
+    if (Status status = checkName("input", input->name()); !status)
+      return status.takeError();
     Expected<Type> type = inputType(*input);
     if (!type)
       return type.takeError();
@@ -644,6 +653,8 @@ Expected<OwningOpRef<ModuleOp>> Importer::run() {
     return userError("has no outputs", "the graph", "export the model again");
   for (const onnx::ValueInfoProto &output : graph.output()) {
     std::string where = "output '" + output.name() + "'";
+    if (Status status = checkName("output", output.name()); !status)
+      return status.takeError();
     if (!isKnown(output.name(), scope))
       return userError("is defined nowhere", where, "export the model again");
     Expected<Value> value = lookup(output.name(), scope);
@@ -657,8 +668,7 @@ Expected<OwningOpRef<ModuleOp>> Importer::run() {
     if (element != onnxElementType(context, declared.elem_type())) {
       std::string text;
       llvm::raw_string_ostream(text) << element;
-      return userError("is declared as " +
-                           onnxTypeName(declared.elem_type()) +
+      return userError("is declared as " + onnxTypeName(declared.elem_type()) +
                            " but the graph gives " + text,
                        where, "export the model again");
     }

@@ -61,9 +61,9 @@ LogicalResult importSlice(Node &n) {
   if (!starts || !ends)
     return failure();
   int64_t rank = ts::rankOf(n[0]);
-  SmallVector<int64_t> axes =
-      llvm::to_vector(llvm::seq<int64_t>(0, starts->size())),
-      steps(starts->size(), 1);
+  SmallVector<int64_t> axes = llvm::to_vector(
+                           llvm::seq<int64_t>(0, starts->size())),
+                       steps(starts->size(), 1);
   if (n.hasAttr("axes"))
     axes = n.integers("axes");
   if (n.has(3)) {
@@ -119,9 +119,9 @@ LogicalResult importSlice(Node &n) {
   if (dims == ts::dimsOf(n[0]) &&
       llvm::all_of(by, [](int64_t step) { return step == 1; }))
     return n.out(n[0]);
-  return n.out(n.makeAs<ts::SliceOp>(
-      n.type(dims, ts::elementTypeOf(n[0])), n[0],
-      ts::dimArray(n.importer.context, from), by));
+  return n.out(
+      n.makeAs<ts::SliceOp>(n.type(dims, ts::elementTypeOf(n[0])), n[0],
+                            ts::dimArray(n.importer.context, from), by));
 }
 
 LogicalResult importPad(Node &n) {
@@ -199,10 +199,9 @@ LogicalResult importPad(Node &n) {
     if (!value)
       return failure();
   }
-  return n.out(n.make<ts::PadOp>(x, Optional{value},
-                                 ts::dimArray(n.importer.context, low),
-                                 ts::dimArray(n.importer.context, high),
-                                 *mode));
+  return n.out(n.make<ts::PadOp>(
+      x, Optional{value}, ts::dimArray(n.importer.context, low),
+      ts::dimArray(n.importer.context, high), *mode));
 }
 
 LogicalResult importCenterCropPad(Node &n) {

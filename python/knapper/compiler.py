@@ -10,7 +10,14 @@ from typing import Any
 
 from knapper import library, log
 from knapper.errors import UserError
-from knapper.library import CCompileOptions, COption, Progress, check, take_string
+from knapper.library import (
+    CCompileOptions,
+    COption,
+    Progress,
+    check,
+    encode_path,
+    take_string,
+)
 from knapper.module import Module, load_options
 
 Model = Any  # a path, bytes, or an object with SerializeToString (onnx.ModelProto)
@@ -23,7 +30,7 @@ def _request(
     request = CCompileOptions()
     request.size = ctypes.sizeof(CCompileOptions)
     if isinstance(model, (str, os.PathLike)):
-        request.model_path = os.fsencode(model)
+        request.model_path = encode_path(model)
     else:
         if hasattr(model, "SerializeToString"):
             try:
@@ -90,7 +97,7 @@ def compile(
     table.update((k, v) for k, v in options.items() if v is not None)
     request = _request(model, table, keep)
     if output is not None:
-        request.output_path = os.fsencode(output)
+        request.output_path = encode_path(output)
 
     raised: list[BaseException] = []
     if progress is not None:

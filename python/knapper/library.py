@@ -232,6 +232,17 @@ def check(error: int | None) -> None:
     )
 
 
+def encode_path(path: str | os.PathLike[str]) -> bytes:
+    """A path as C takes it."""
+    encoded = os.fsencode(path)
+    if b"\0" in encoded:
+        raise UserError(
+            "a path holds no null character", where=os.fsdecode(encoded),
+            hint="check how the path is made",
+        )  # fmt: skip
+    return encoded
+
+
 def take_string(pointer: c_void_p) -> str:
     """The text of a string that the library made; releases it."""
     try:

@@ -16,12 +16,13 @@ import numpy as np
 
 from knapper import dtypes, log
 from knapper.dlpack import Borrowed
-from knapper.errors import UserError
+from knapper.errors import UserError, printable
 from knapper.library import (
     CLoadOptions,
     CTensor,
     CTensorInfo,
     check,
+    encode_path,
     library,
     take_string,
 )
@@ -68,7 +69,8 @@ class TensorInfo:
     shape: tuple[int | str, ...]
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]"
+        text = f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]"
+        return printable(text)
 
 
 def load_options(threads: int, verify: bool = False) -> Any:
@@ -106,7 +108,7 @@ def load(
         data = bytes(source)
         check(lib.knapper_load_memory(data, len(data), options, byref(handle)))
     elif isinstance(source, (str, os.PathLike)):
-        check(lib.knapper_load(os.fsencode(source), options, byref(handle)))
+        check(lib.knapper_load(encode_path(source), options, byref(handle)))
     else:
         raise UserError(
             f"an artefact is a path or bytes, not {type(source).__name__}",
@@ -167,11 +169,15 @@ class Result(Sequence[np.ndarray]):
     __slots__ = ("_handle", "_names", "_arrays", "_given")
 
     def __init__(
-        self, handle: _Handle, names: dict[str, int], given: object = None
+        self,
+        handle: _Handle,
+        names: dict[str, int],
+        count: int,
+        given: object = None,
     ) -> None:
         self._handle = handle
-        self._names = names
-        self._arrays: list[Any] = [None] * len(names)
+        self._names = names  # fewer than `count` when a model repeats one
+        self._arrays: list[Any] = [None] * count
         self._given = given
 
     def _index(self, key: int | str) -> int:
@@ -228,17 +234,20 @@ class Result(Sequence[np.ndarray]):
         return [(name, self[i]) for name, i in self._names.items()]
 
     def __repr__(self) -> str:
-        return f"Result({', '.join(self._names)})"
+        return printable(f"Result({', '.join(self._names)})")
 
 
 class Pending:
     """A run that has been started. Holds its inputs until it is waited for."""
 
-    __slots__ = ("_event", "_names", "_keep")
+    __slots__ = ("_event", "_names", "_count", "_keep")
 
-    def __init__(self, event: _Handle, names: dict[str, int], keep: object) -> None:
+    def __init__(
+        self, event: _Handle, names: dict[str, int], count: int, keep: object
+    ) -> None:
         self._event = event
         self._names = names
+        self._count = count
         self._keep = keep
 
     def done(self) -> bool:
@@ -255,7 +264,7 @@ class Pending:
         lib = library()
         check(lib.knapper_event_wait(value, byref(out)))
         handle = _Handle(out, lib.knapper_result_release, self._keep)
-        return Result(handle, self._names, self._keep)
+        return Result(handle, self._names, self._count, self._keep)
 
 
 def _drop_event(value: Any) -> None:
@@ -342,7 +351,9 @@ class Module:
             check(error)
         del keep
         return Result(
-            _Handle(out, self._lib.knapper_result_release, self._handle), self._names
+            _Handle(out, self._lib.knapper_result_release, self._handle),
+            self._names,
+            len(self._outputs),
         )
 
     def run(
@@ -356,11 +367,11 @@ class Module:
             filled in place; what is left out or None is provided by the module.
 
         Raises as calling the module does; also for an output that is too small,
-        read-only or not contiguous.
+        read-only, not contiguous, or over memory of an input or another output.
         """
         out, _, given = self._call(self._lib.knapper_run, inputs, outputs)
         handle = _Handle(out, self._lib.knapper_result_release, self._handle)
-        return Result(handle, self._names, given)
+        return Result(handle, self._names, len(self._outputs), given)
 
     def start(
         self,
@@ -374,7 +385,9 @@ class Module:
             self._lib.knapper_run_async, inputs, outputs, cached=False
         )
         held = (self._handle, read, given)
-        return Pending(_Handle(out, _drop_event, held), self._names, held)
+        return Pending(
+            _Handle(out, _drop_event, held), self._names, len(self._outputs), held
+        )
 
     def _call(
         self, function: Any, inputs: Any, outputs: Any, cached: bool = True
@@ -417,7 +430,7 @@ class Module:
         """Writes the artefact, which `knapper.load` reads on any machine of the
         target's kind. Never leaves a half-written file. Raises DeviceError when
         writing fails."""
-        check(self._lib.knapper_module_save(self._handle.value, os.fsencode(path)))
+        check(self._lib.knapper_module_save(self._handle.value, encode_path(path)))
 
     def explain(self, path: str | os.PathLike[str] | None = None) -> str:
         """The report as one self-contained HTML page: graph, kernels, why each
@@ -597,7 +610,10 @@ class Module:
                     where=unknown[0],
                     hint="the model gives " + ", ".join(map(str, self._outputs)),
                 )
-            outputs = [outputs.get(name) for name in self._names]
+            outputs = [
+                outputs.get(info.name) if self._names[info.name] == i else None
+                for i, info in enumerate(self._outputs)
+            ]
         if len(outputs) != len(self._outputs):
             raise UserError(
                 f"the model gives {len(self._outputs)} outputs, memory for "
