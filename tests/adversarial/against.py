@@ -10,6 +10,14 @@ from onnx.reference import ReferenceEvaluator
 import knapper
 
 node = helper.make_node
+FLOAT, BOOL = TensorProto.FLOAT, TensorProto.BOOL
+INT32, INT64 = TensorProto.INT32, TensorProto.INT64
+i64 = np.int64
+_generator = np.random.default_rng(1)
+
+
+def random(*shape, dtype=np.float32):
+    return np.asarray(_generator.standard_normal(shape)).astype(dtype)
 
 
 def dtype_of(array) -> int:
