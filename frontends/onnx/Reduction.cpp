@@ -145,13 +145,25 @@ LogicalResult importTopK(Node &n) {
   if (k->size() != 1)
     return n.fail("K must hold one number", "give a 1-D tensor of one element");
   int64_t axis = n.axis("axis", -1, ts::rankOf(n[0]));
-  Operation *op = n.makeOp<ts::TopKOp>(
-      2, n[0], (*k)[0].attr(), uint64_t(axis),
-      bool(n.integer("largest", 1)));
+  if (n.failed())
+    return failure();
+  // Sizes below k are refused when they are bound.
+  Value x = n[0];
+  SmallVector<ts::Dim> dims = ts::dimsOf(x);
+  ts::Dim &size = dims[axis];
+  if (!(size.asConstant() && (*k)[0].asConstant()) &&
+      !n.importer.assumeAtLeast(size - (*k)[0], 0)) {
+    size = size.max((*k)[0]);
+    x = n.castDims(x, dims);
+    if (!x)
+      return failure();
+  }
+  Operation *op = n.makeOp<ts::TopKOp>(2, x, (*k)[0].attr(), uint64_t(axis),
+                                       bool(n.integer("largest", 1)));
   if (!op)
     return failure();
   return mlir::success(succeeded(n.out(op->getResult(0), 0)) &&
-                 succeeded(n.out(op->getResult(1), 1)));
+                       succeeded(n.out(op->getResult(1), 1)));
 }
 
 constexpr OpRow rows[] = {

@@ -212,6 +212,26 @@ def test_reshape_that_fits_some_sizes(dims, shape, right, wrong):
     assert "n: sizes" in text and "must be equal" in text
 
 
+def largest(k, dims, **more):
+    nodes = [*more.pop("nodes", []), node("TopK", ["x", "k"], ["y", "i"], name="best")]
+    return model(nodes, {"x": (FLOAT, dims)}, {"y": (FLOAT, None), "i": (INT64, None)},
+                 {"k" if k is not None else "nine": i64([9 if k is None else k]), **more})  # fmt: skip
+
+
+def test_more_than_there_is():
+    module = knapper.compile(largest(4, [3, "n"]))
+    for n in (4, 9):
+        x = random(3, n)
+        np.testing.assert_array_equal(module(x)[0], -np.sort(-x, 1)[:, :4])
+    assert "n" in refusal(module, random(3, 3))
+    # As exporters write it: the least of nine and what there is.
+    least = [node("Shape", ["x"], ["n"], start=1, end=2), node("Min", ["n", "nine"], ["k"])]
+    module = knapper.compile(largest(None, [3, "n"], nodes=least))
+    for n in (4, 9, 20):
+        x = random(3, n)
+        np.testing.assert_array_equal(module(x)[0], -np.sort(-x, 1)[:, :9])
+
+
 def test_sizes_beyond_memory():
     made = one("Expand", {"x": random(1, 1)}, dims={"x": ["n", 1]},
                constants={"s": i64([1, 2**33])})  # fmt: skip
