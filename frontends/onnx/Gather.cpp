@@ -14,10 +14,28 @@ LogicalResult importGather(Node &n) {
       n.make<ts::GatherOp>(n[0], n[1], uint64_t(axis)));
 }
 
+/// The indices; where they reach beyond `data` beside the axis the run is
+/// refused.
+Value within(Node &n, Value indices, Value data, int64_t axis) {
+  SmallVector<Dim> dims = ts::dimsOf(indices), most = ts::dimsOf(data);
+  if (n.failed() || dims.size() != most.size())
+    return indices; // said elsewhere
+  for (size_t d = 0; d < dims.size(); ++d) {
+    std::optional<int64_t> left = ts::lowerBound(most[d] - dims[d]);
+    if (static_cast<int64_t>(d) != axis && !(left && *left >= 0))
+      dims[d] = dims[d].min(most[d]);
+  }
+  return n.castDims(indices, dims);
+}
+
 LogicalResult importGatherElements(Node &n) {
   int64_t axis = n.axis("axis", 0, ts::rankOf(n[0]));
+  Value indices = within(n, n[1], n[0], axis);
+  if (n.failed() || !indices)
+    return failure();
   return n.out(
-      n.make<ts::GatherElementsOp>(n[0], n[1], uint64_t(axis)));
+      n.castDims(n.make<ts::GatherElementsOp>(n[0], indices, uint64_t(axis)),
+                 ts::dimsOf(n[1])));
 }
 
 LogicalResult importGatherNd(Node &n) {
@@ -58,8 +76,11 @@ LogicalResult importScatterElements(Node &n) {
   if (ts::rankOf(n[1]) != ts::rankOf(n[2]))
     return n.fail("indices and updates differ in rank",
                   "give an update an index");
+  Value indices = within(n, n[1], n[0], axis);
+  if (n.failed() || !indices)
+    return failure();
   return n.out(n.make<ts::ScatterElementsOp>(
-      n[0], n[1], n.castDims(n[2], ts::dimsOf(n[1])),
+      n[0], indices, n.castDims(n[2], ts::dimsOf(indices)),
       uint64_t(axis), *kind));
 }
 

@@ -198,6 +198,16 @@ LogicalResult importPad(Node &n) {
                      : n.scalarFor(x, n.real("value", 0));
     if (!value)
       return failure();
+  } else {
+    // The other modes repeat elements: there has to be one.
+    SmallVector<Dim> dims = ts::dimsOf(x);
+    for (auto [d, dim] : llvm::enumerate(dims))
+      if ((!low[d].isConstant(0) || !high[d].isConstant(0)) &&
+          !n.importer.assumeAtLeast(dim, 1))
+        dim = dim.max(n.dim(1));
+    x = n.castDims(x, dims);
+    if (!x)
+      return failure();
   }
   return n.out(n.make<ts::PadOp>(
       x, Optional{value}, ts::dimArray(n.importer.context, low),

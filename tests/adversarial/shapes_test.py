@@ -232,6 +232,30 @@ def test_more_than_there_is():
         np.testing.assert_array_equal(module(x)[0], -np.sort(-x, 1)[:, :9])
 
 
+@pytest.mark.parametrize("op", ["GatherElements", "ScatterElements"])
+def test_indices_beside_the_data(op):
+    arrays = {"x": random(3, 4), "i": np.zeros((5, 4), np.int64)}
+    arrays |= {"u": random(5, 4)} if op[0] == "S" else {}
+    dims = {"x": ["a", "b"], "i": ["c", "d"], "u": ["c", "d"]}
+    module = knapper.compile(one(op, arrays, dims=dims))
+    module(arrays)
+    beyond = {k: v if k == "x" else np.zeros((5, 9), v.dtype) for k, v in arrays.items()}
+    assert "min(b, d)" in refusal(module, beyond)
+    with pytest.raises(knapper.UserError, match=op):
+        knapper.compile(one(op, beyond))
+
+
+@pytest.mark.parametrize("mode", ["reflect", "edge", "wrap"])
+def test_nothing_to_repeat(mode):
+    made = one("Pad", {"x": random(3)}, dims={"x": ["n"]}, constants={"p": i64([2, 2])}, mode=mode)
+    module = knapper.compile(made)
+    x = random(3)
+    np.testing.assert_array_equal(module(x)[0], np.pad(x, 2, mode))
+    refusal(module, random(0))
+    with pytest.raises(knapper.UserError):
+        knapper.compile(one("Pad", {"x": random(0)}, constants={"p": i64([2, 2])}, mode=mode))
+
+
 def test_sizes_beyond_memory():
     made = one("Expand", {"x": random(1, 1)}, dims={"x": ["n", 1]},
                constants={"s": i64([1, 2**33])})  # fmt: skip
