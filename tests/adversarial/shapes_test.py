@@ -286,3 +286,10 @@ def test_ranges_that_are_refused(name):
                  dict(zip("sld", (dtype(v) for v in values))))  # fmt: skip
     with pytest.raises(knapper.UserError, match=rf"'steps' \(Range\).*{message}"):
         knapper.compile(made)
+
+
+@pytest.mark.xfail(strict=True, reason="arg_reduce of nothing gives 0; the evaluator refuses")
+def test_best_of_nothing():
+    x = random(3, 1)
+    module = knapper.compile(one("ArgMax", {"x": x}, dims={"x": [3, "n"]}, out=INT64, axis=1))
+    refusal(module, x[:, :0])
