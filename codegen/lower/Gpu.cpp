@@ -42,6 +42,10 @@ LogicalResult GpuEmitter::layout(tile::FuncOp func) {
   if (odd)
     return odd->emitOpError("has no lowering for GPUs: tiles have rank 1");
   width = bytes ? 16 / bytes : 4;
+  // Less than 16 bytes an access, where tiles are short.
+  for (int64_t size : sizes)
+    while (width > 1 && size % (int64_t(kWarp) * width))
+      width /= 2;
   threads = maxThreads;
   for (int64_t size : sizes)
     while (threads > kWarp && size % (int64_t(threads) * width))

@@ -658,7 +658,8 @@ LogicalResult chooseReduce(ts::KernelOp kernel, const TargetDesc &target,
     // A row that fits the registers of a block is one tile, read once.
     lanes = target.lanes(DType::f32);
     if (std::optional<int64_t> number = run.asConstant();
-        number && *number % 128 == 0 && *number <= 16 * lanes && rowForm)
+        number && *number > 0 && *number % 128 == 0 && *number <= 16 * lanes &&
+        rowForm)
       lanes = *number;
     while (lanes > 128 && lanes / 2 >= representative(run))
       lanes /= 2;

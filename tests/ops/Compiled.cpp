@@ -30,15 +30,19 @@ std::vector<knapper_tensor> view(const std::vector<HostTensor> &tensors) {
 
 Expected<Compiled> Compiled::compile(std::string_view mlir,
                                      const std::string &isa) {
-  knapper_option options[] = {{"isa", isa.c_str()},
-                              {"cache", "false"},
-                              {"verify-each", "true"},
-                              {"threads", "1"}};
+  bool gpu = isa.starts_with("sm_");
+  std::string target = gpu ? "cuda:" + isa : "cpu";
+  std::vector<knapper_option> options = {{"target", target.c_str()},
+                                         {"cache", "false"},
+                                         {"verify-each", "true"},
+                                         {"threads", "1"}};
+  if (!gpu)
+    options.push_back({"isa", isa.c_str()});
   knapper_compile_options request = KNAPPER_COMPILE_OPTIONS_INIT;
   request.model_bytes = mlir.data();
   request.model_size = mlir.size();
-  request.options = options;
-  request.num_options = std::size(options);
+  request.options = options.data();
+  request.num_options = options.size();
   knapper_load_options load = KNAPPER_LOAD_OPTIONS_INIT;
   load.threads = 2;
   load.isa = isa.c_str();

@@ -45,6 +45,14 @@ ISAS = ["x86-64-v4", "x86-64-v3"]
 PARTS = 4
 
 
+def has_gpu() -> bool:
+    tool = BUILD / "bin" / "knapper"
+    if not tool.exists():
+        return False
+    devices = subprocess.run([tool, "devices", "--json"], capture_output=True, text=True).stdout
+    return any(device["device"] == "cuda" for device in json.loads(devices))
+
+
 @pytest.fixture(scope="session")
 def outcomes():
     """Of each case, by instruction set and part."""
@@ -61,6 +69,13 @@ def test_compiled_equals_reference(case_list, tmp_path, outcomes, isa, part):
     done = run(case_list, "--isa", isa, "--part", part, "--parts", PARTS, "--results", results)
     assert done.returncode == 0, done.stderr[-6000:]
     outcomes[isa][part] = support.outcomes(results)
+
+
+def test_compiled_for_a_gpu_equals_reference(case_list):
+    if not has_gpu():
+        pytest.skip("this machine has no NVIDIA GPU")
+    done = run(case_list, "--isa", "sm_90a")
+    assert done.returncode == 0, done.stderr[-6000:]
 
 
 def test_support_page_is_current(case_list, outcomes):
