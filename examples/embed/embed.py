@@ -68,17 +68,18 @@ def peer(model: Path, threads: int):
 def race(ours, theirs, inputs, seconds: float) -> tuple[float, float]:
     """Median milliseconds of both, called in turns for about `seconds`."""
     times: tuple[list[float], list[float]] = ([], [])
-    for function in (ours, theirs):
-        function(inputs)
     end = time.perf_counter() + seconds
-    while time.perf_counter() < end or len(times[0]) < 5:
+    while time.perf_counter() < end or not times[0]:
         for function, taken in zip((ours, theirs), times):
             # A pool of the other that still spins would slow this one down.
-            time.sleep(0.02)
-            function(inputs)
-            start = time.perf_counter()
-            function(inputs)
-            taken.append(time.perf_counter() - start)
+            time.sleep(0.3)
+            for _ in range(2):
+                function(inputs)
+            turn = time.perf_counter() + 0.2
+            while time.perf_counter() < turn:
+                start = time.perf_counter()
+                function(inputs)
+                taken.append(time.perf_counter() - start)
     return statistics.median(times[0]) * 1e3, statistics.median(times[1]) * 1e3
 
 

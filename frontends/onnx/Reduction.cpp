@@ -115,10 +115,22 @@ LogicalResult importReduceLogSumExp(Node &n) {
 
 template <K kind> LogicalResult importArg(Node &n) {
   int64_t axis = n.axis("axis", 0, ts::rankOf(n[0]));
-  SmallVector<ts::Dim> dims = ts::dimsOf(n[0]);
-  Value index = n.make<ts::ArgReduceOp>(
-      kind, n[0], uint64_t(axis),
-      bool(n.integer("select_last_index", 0)));
+  if (n.failed())
+    return failure();
+  Value x = n[0];
+  SmallVector<ts::Dim> dims = ts::dimsOf(x);
+  ts::Dim &size = dims[axis];
+  if (size.isConstant(0))
+    return n.fail("nothing to choose from: dim " + Twine(axis) + " is empty",
+                  "give at least one element");
+  // A symbolic size of 0 is refused when it is bound.
+  if (!size.asConstant() && !n.importer.assumeAtLeast(size, 1)) {
+    size = size.max(n.dim(1));
+    x = n.castDims(x, dims);
+  }
+  Value index =
+      n.make<ts::ArgReduceOp>(kind, x, uint64_t(axis),
+                              bool(n.integer("select_last_index", 0)));
   if (n.integer("keepdims", 1) && index) {
     dims[axis] = n.dim(1);
     index = n.reshape(index, dims);

@@ -288,7 +288,6 @@ def test_ranges_that_are_refused(name):
         knapper.compile(made)
 
 
-@pytest.mark.xfail(strict=True, reason="arg_reduce of nothing gives 0; the evaluator refuses")
 def test_best_of_nothing():
     x = random(3, 1)
     module = knapper.compile(one("ArgMax", {"x": x}, dims={"x": [3, "n"]}, out=INT64, axis=1))

@@ -12,7 +12,7 @@ void ModelArgument::addTo(CLI::App &app) {
   app.add_option("--threads", loadThreads,
                  "Threads that run the model; 0: one per core")
       ->type_name("N")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(0, 1024));
   app.add_option("--isa", isa,
                  "Run the code for this instruction set [the best there is]")
       ->type_name("TEXT");
