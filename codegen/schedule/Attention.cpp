@@ -604,8 +604,6 @@ ts::AttentionOp attentionOf(ts::KernelOp kernel) {
 
 LogicalResult chooseAttention(ts::KernelOp kernel, const TargetDesc &target,
                               SmallVectorImpl<Schedule> &schedules) {
-  if (target.kind == DeviceKind::cuda)
-    return success(); // its tiles are those of CPU registers
   ts::AttentionOp op = attentionOf(kernel);
   if (!op)
     return kernel.emitOpError("has hero attention and none inside");

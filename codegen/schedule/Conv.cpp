@@ -479,8 +479,6 @@ int64_t choosePanel(const Window &w, int64_t runDivisor) {
 
 LogicalResult chooseConv(ts::KernelOp kernel, const TargetDesc &target,
                          SmallVectorImpl<Schedule> &schedules) {
-  if (target.kind == DeviceKind::cuda)
-    return success(); // its tiles are those of CPU registers
   std::optional<Window> w = analyse(kernel);
   if (!w)
     return success(); // the loop schedule takes it

@@ -397,8 +397,6 @@ LogicalResult MatmulBuilder::build() {
 
 LogicalResult chooseMatmul(ts::KernelOp kernel, const TargetDesc &target,
                            SmallVectorImpl<Schedule> &schedules) {
-  if (target.kind == DeviceKind::cuda)
-    return success(); // its tiles are those of CPU registers
   std::optional<Product> product = analyse(kernel);
   if (!product)
     return success(); // the loop schedule takes it

@@ -121,7 +121,6 @@ private:
 
   Value combine(Operation *reduction, Value a, Value v, bool isUnsigned);
   Value horizontal(Operation *reduction, Value tile, bool isUnsigned);
-  Value pickBetter(ts::ArgReduceOp op, Value better, Value a, Value v);
 
   Emitter &e;
   OpBuilder &b;
@@ -246,12 +245,6 @@ Value ReduceBuilder::horizontal(Operation *reduction, Value tile,
   if (isFloat && reduce && reduce.getIgnoresNan())
     fast = fast | arith::FastMathFlags::nnan;
   return vector::ReductionOp::create(b, e.location, how, tile, fast);
-}
-
-/// better ? v : a, on scalars or vectors.
-Value ReduceBuilder::pickBetter(ts::ArgReduceOp, Value better, Value a,
-                                Value v) {
-  return arith::SelectOp::create(b, e.location, better, v, a);
 }
 
 void ReduceBuilder::findRowOperands(Value id) {
@@ -383,8 +376,10 @@ LogicalResult ReduceBuilder::passOver(ArrayRef<Operation *> reductions,
             }
             if (inside)
               better = arith::AndIOp::create(b, loc, better, inside);
-            next.push_back(pickBetter(arg, better, best, tile));
-            next.push_back(pickBetter(arg, better, where, here));
+            next.push_back(
+                arith::SelectOp::create(b, loc, better, tile, best));
+            next.push_back(
+                arith::SelectOp::create(b, loc, better, here, where));
             k += 2;
             continue;
           }

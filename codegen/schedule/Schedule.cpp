@@ -10,20 +10,29 @@ using ts::Dim;
 
 namespace {
 
+/// Where a schedule is offered.
+enum class Devices { any, cpu };
+
 struct Row {
   StringRef kind;
   ChooseFn
       choose; ///< appends to the kernel's schedules; null: never on its own
   BuildFn build;
+  Devices devices;
   SmallVector<ts::Hero, 2> heroes;
+
+  bool serves(ts::Hero hero, const TargetDesc &target) const {
+    return llvm::is_contained(heroes, hero) &&
+           (devices == Devices::any || target.kind != DeviceKind::cuda);
+  }
 };
 
 /// The table of schedules. A hero's rows are asked in order; each may append.
 ArrayRef<Row> table() {
   using ts::Hero;
   static const SmallVector<Row> rows = {
-#define SCHEDULE(KIND, NAME, ...)                                              \
-  {KIND, choose##NAME, build##NAME, {__VA_ARGS__}},
+#define SCHEDULE(KIND, NAME, DEVICES, ...)                                     \
+  {KIND, choose##NAME, build##NAME, Devices::DEVICES, {__VA_ARGS__}},
 #include "codegen/schedule/Schedules.def"
   };
   return rows;
@@ -70,7 +79,7 @@ FailureOr<SmallVector<Schedule>> chooseSchedules(ts::KernelOp kernel,
                                                  const TargetDesc &target) {
   SmallVector<Schedule> schedules;
   for (const Row &row : table())
-    if (row.choose && llvm::is_contained(row.heroes, kernel.getHero()) &&
+    if (row.choose && row.serves(kernel.getHero(), target) &&
         failed(row.choose(kernel, target, schedules)))
       return failure();
   if (schedules.empty() || !schedules.back().guard.terms.empty())

@@ -22,22 +22,22 @@ Expected<CompiledImage> emitPtxImage(std::span<const KernelJob> jobs,
       reason = diagnostic.str();
     return mlir::success();
   });
-  auto refuse = [&](const std::string &kernel) {
-    return userError("has no code for GPUs yet" +
-                         (reason.empty() ? "" : ": " + reason),
-                     "kernel '" + kernel + "'", "compile for --target cpu");
-  };
 
   CompiledImage result;
   result.isa = target.isa;
   for (const KernelJob &job : jobs) {
-    // One at a time, so that a refusal names its kernel.
+    // One at a time, so that an error names its kernel.
+    std::string where = "kernel '" + job.name + "'";
     OwningOpRef<ModuleOp> module = job.build(context, target);
     if (!module)
-      return refuse(job.name);
+      return internalError("no tile program: " + reason, where);
     Expected<PtxModule> ptx = emitPtx(*module, target);
+    // What the lowering says of an op is a gap of it; all else is a defect.
+    if (!ptx && !reason.empty())
+      return userError("has no code for GPUs yet: " + reason, where,
+                       "compile for --target cpu");
     if (!ptx)
-      return refuse(job.name);
+      return ptx.takeError();
     // A module begins with version, target and address size: once is enough.
     std::string_view text = ptx->text;
     if (!result.image.elf.empty())

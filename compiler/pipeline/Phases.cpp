@@ -96,15 +96,17 @@ Status runEmit(CompileState &state) {
                          : std::max(1u, std::thread::hardware_concurrency());
   DialectRegistry registry;
   registerAllKnapperDialects(registry);
-  if (state.targets.front().kind == DeviceKind::cuda) {
+  auto emitImages = [&]() -> Expected<std::vector<CompiledImage>> {
+    if (state.targets.front().kind != DeviceKind::cuda)
+      return compileKernels(jobs, state.targets, threads, &registry);
     Expected<CompiledImage> image =
         emitPtxImage(jobs, state.targets.front(), registry);
     if (!image)
       return image.takeError();
-    state.images.push_back(std::move(*image));
-  } else if (!jobs.empty()) {
-    Expected<std::vector<CompiledImage>> images =
-        compileKernels(jobs, state.targets, threads, &registry);
+    return std::vector<CompiledImage>{std::move(*image)};
+  };
+  if (!jobs.empty()) {
+    Expected<std::vector<CompiledImage>> images = emitImages();
     if (!images) {
       Error error = images.takeError();
       if (!state.tilePrograms.empty())

@@ -93,10 +93,10 @@ GpuExecutable::load(std::shared_ptr<Gpu> gpu, std::span<const std::byte> code,
   std::string log(4096, '\0');
   int names[] = {kErrorLog, kErrorLogBytes};
   void *values[] = {log.data(), reinterpret_cast<void *>(log.size())};
-  int code_ = api.moduleLoad(&module, image.c_str(), 2, names, values);
-  if (Status s = api.check(code_, "cuModuleLoadDataEx"); !s) {
+  int result = api.moduleLoad(&module, image.c_str(), 2, names, values);
+  if (Status s = api.check(result, "cuModuleLoadDataEx"); !s) {
     Error error = s.takeError();
-    if (code_ == kOutOfMemory)
+    if (result == kOutOfMemory)
       return error;
     log.resize(std::min(log.find('\0'), log.size()));
     // The driver compiles what the file holds: what it refuses is the file's.
