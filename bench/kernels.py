@@ -4,10 +4,13 @@
     bench/kernels.py [--threads N] [--json FILE] [--bars]
 
 Memory-bound kernels are compared with a copy of the same bytes (the better of
-memcpy and non-temporal stores; buffers of both start at cache lines), matrix products with constant weights with the
-peak of fused multiply-adds; both peaks are measured in this run, before and
-after each kernel, and the better of the two counts. Outputs are checked.
---bars fails the command below 0.85 of either.
+memcpy and non-temporal stores; buffers of both start at cache lines), matrix
+products with constant weights with the peak of fused multiply-adds. Kernel and
+peaks take turns: peaks, kernel, peaks, kernel, ..., peaks. Each turn of the
+kernel is compared with the better of the peaks before and after it; the turn of
+the median share is printed. (What memory gives differs by a factor of two
+between minutes on machines shared with others.) Outputs are checked. --bars
+fails the command below 0.85 of either.
 """
 
 from __future__ import annotations
@@ -116,8 +119,12 @@ def at_cache_line(shape) -> np.ndarray:
     return memory[start : start + count].view(np.float32).reshape(shape)
 
 
+TURNS = 5
+
+
 def measure(make, shape, threads: int, tool: Path):
-    """(milliseconds, error, peak GFLOP/s, copy GB/s) of one kernel."""
+    """(error, turns, bytes) of one kernel; a turn: (seconds, peak GFLOP/s,
+    copy GB/s)."""
     x = at_cache_line(shape)
     np.random.default_rng(2).standard_normal(dtype=np.float32, out=x)
     onnx_model, wanted = make(x)
@@ -125,11 +132,21 @@ def measure(make, shape, threads: int, tool: Path):
     y = at_cache_line(wanted.shape)
     module.run([x], [y])
     error = float(np.abs(y - wanted).max() / np.abs(wanted).max())
-    before = peaks(tool, threads, (x.nbytes + y.nbytes) // 2)
-    (seconds,) = medians([lambda: module.run([x], [y])], rounds=3)
-    after = peaks(tool, threads, (x.nbytes + y.nbytes) // 2)
-    flops, copy = (max(pair) for pair in zip(before, after))
-    return seconds, error, flops, copy, x.nbytes + y.nbytes
+    moved = x.nbytes + y.nbytes
+    turns = []
+    before = peaks(tool, threads, moved // 2)
+    for _ in range(TURNS):
+        (seconds,) = medians([lambda: module.run([x], [y])], rounds=1)
+        after = peaks(tool, threads, moved // 2)
+        turns.append((seconds, *map(max, before, after)))
+        before = after
+    return error, turns, moved
+
+
+def median_turn(turns, work: float, column: int):
+    """(seconds, GB/s or GFLOP/s, peak) of the turn with the median share."""
+    rated = [(turn[0], work / turn[0] * 1e-9, turn[column]) for turn in turns]
+    return sorted(rated, key=lambda r: r[1] / r[2])[len(rated) // 2]
 
 
 def main() -> int:
@@ -169,15 +186,15 @@ def main() -> int:
     for name, make, shape in MEMORY_BOUND:
         label = f"{name} {shape[0]}x{shape[1]}"
         try:
-            seconds, error, _, copy, moved = measure(make, shape, threads, tool)
-            note(label, seconds, moved / seconds * 1e-9, copy, "GB/s", error)
+            error, turns, moved = measure(make, shape, threads, tool)
+            note(label, *median_turn(turns, moved, 2), "GB/s", error)
         except knapper.Error as problem:
             failures.append(f"{label}: {problem}")
     for m, n, k in MATMULS:
         label = f"matmul {m}x{n}x{k}"
         try:
-            seconds, error, flops, _, _ = measure(matmul(n), (m, k), threads, tool)
-            note(label, seconds, 2 * m * n * k / seconds * 1e-9, flops, "GF/s", error)
+            error, turns, _ = measure(matmul(n), (m, k), threads, tool)
+            note(label, *median_turn(turns, 2 * m * n * k, 1), "GF/s", error)
         except knapper.Error as problem:
             failures.append(f"{label}: {problem}")
 

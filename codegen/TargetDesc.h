@@ -17,7 +17,8 @@ struct TargetDesc {
   // Registers of one core (CPU) or one thread (GPU).
   unsigned vectorBytes = 0;     // one vector register, or one widest access
   unsigned vectorRegisters = 0; // how many of them
-  bool wordTable = false; // tile.lookup of 32 words is one instruction
+  // One instruction each: tile.lookup of 32 words, tile.scale_by_power.
+  bool wordTable = false, powerScale = false;
   bool maskedAccess = false; // masked loads and stores of any width are cheap
 
   // Memory, in bytes; l1 and l2 of one core.

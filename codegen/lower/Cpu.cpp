@@ -119,8 +119,13 @@ LogicalResult CpuEmitter::tileOp(Operation &op) {
                       op.getValid(), Value(), op.getPad());
       })
       .Case([&](tile::ScatterOp op) { return scatter(op); })
+      .Case([&](tile::PageOffsetOp op) { return pageOffset(op); })
       .Case([&](tile::LookupOp op) {
         lookup(op);
+        return success();
+      })
+      .Case([&](tile::ScaleByPowerOp op) {
+        scaleByPower(op);
         return success();
       })
       .Case([&](tile::PrefetchOp op) { return prefetch(op); })

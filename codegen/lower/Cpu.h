@@ -43,7 +43,9 @@ private:
                              mlir::Value valid, mlir::Value mask,
                              mlir::Value pad);
   mlir::LogicalResult scatter(tile::ScatterOp op);
+  llvm::LogicalResult pageOffset(tile::PageOffsetOp op);
   void lookup(tile::LookupOp op);
+  void scaleByPower(tile::ScaleByPowerOp op);
   mlir::LogicalResult prefetch(tile::PrefetchOp op);
   mlir::LogicalResult setStatus(tile::SetStatusOp op);
   llvm::Value *firstLanes(llvm::Value *valid, unsigned lanes, unsigned bytes);

@@ -294,47 +294,19 @@ LogicalResult CpuEmitter::scatter(tile::ScatterOp op) {
   return success();
 }
 
-//===-- Tables ------------------------------------------------------------===//
-
-void CpuEmitter::lookup(tile::LookupOp op) {
-  llvm::ArrayRef<int32_t> words = op.getTable();
-  llvm::SmallVector<uint32_t> table(words.begin(), words.end());
-  Parts result;
-  for (llvm::Value *index : parts(op.getIndex())) {
-    unsigned lanes = laneCount(index->getType());
-    constexpr unsigned inRegister = 16;
-    if (target.wordTable && lanes % inRegister == 0 &&
-        table.size() == 2 * inRegister) {
-      auto half = [&](unsigned first) {
-        return llvm::ConstantDataVector::get(
-            module.getContext(),
-            llvm::ArrayRef(table).slice(first, inRegister));
-      };
-      Parts pieces;
-      for (int at = 0; at < int(lanes); at += inRegister) {
-        auto mask = llvm::to_vector(llvm::seq<int>(at, at + inRegister));
-        // Takes the low five bits of each index itself.
-        pieces.push_back(b.CreateIntrinsic(
-            llvm::Intrinsic::x86_avx512_vpermi2var_d_512, {},
-            {half(0), b.CreateShuffleVector(index, mask), half(inRegister)}));
-      }
-      result.push_back(join(pieces));
-      continue;
-    }
-    auto *data = llvm::ConstantDataArray::get(module.getContext(), table);
-    auto *global = new llvm::GlobalVariable(
-        module, data->getType(), /*isConstant=*/true,
-        llvm::GlobalValue::PrivateLinkage, data, "table");
-    llvm::Value *within = b.CreateAnd(
-        index, llvm::ConstantInt::get(index->getType(), table.size() - 1));
-    result.push_back(b.CreateMaskedGather(
-        index->getType(), b.CreateGEP(b.getInt32Ty(), global, within),
-        llvm::Align(4)));
-  }
-  set(op.getResult(), result);
-}
-
 //===-- Prefetch and status -----------------------------------------------===//
+
+LogicalResult CpuEmitter::pageOffset(tile::PageOffsetOp op) {
+  auto ref = buffer(op.getBuffer());
+  if (failed(ref))
+    return failure();
+  llvm::Value *pointer =
+      b.CreateGEP(ref->memory, ref->pointer, scalar(op.getOffset()));
+  constexpr uint64_t withinPage = 4095;
+  set(op.getResult(),
+      {b.CreateAnd(b.CreatePtrToInt(pointer, b.getInt64Ty()), withinPage)});
+  return success();
+}
 
 LogicalResult CpuEmitter::prefetch(tile::PrefetchOp op) {
   auto ref = buffer(op.getBuffer());

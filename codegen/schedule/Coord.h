@@ -20,9 +20,9 @@ namespace knapper {
 
 /// The index into one dim. Either start + lane * step, or one index a lane.
 struct LaneIndex {
-  mlir::Value start;   ///< `index`; null when perLane is set
-  int64_t step = 0;    ///< elements from one lane to the next
-  mlir::Value perLane; ///< vector<lanes x index>
+  mlir::Value start = {};   ///< `index`; null when perLane is set
+  int64_t step = 0;         ///< elements from one lane to the next
+  mlir::Value perLane = {}; ///< vector<lanes x index>
   /// start is known to be a multiple of this (1: nothing known).
   int64_t multipleOf = 1;
 

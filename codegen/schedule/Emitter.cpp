@@ -453,8 +453,7 @@ Value Emitter::emit(Value tensor, const Coord &coord) {
   return value;
 }
 
-/// Whether `tensor` is x - max(x), the maximum taken along some dims.
-static bool isBelowItsMaximum(Value tensor) {
+bool isBelowItsMaximum(Value tensor) {
   auto difference = tensor.getDefiningOp<ts::SubOp>();
   auto broadcast = difference
                        ? difference.getRhs().getDefiningOp<ts::BroadcastOp>()
@@ -472,13 +471,25 @@ static bool isBelowItsMaximum(Value tensor) {
   return ArrayRef<int64_t>(broadcast.getDims()) == ArrayRef<int64_t>(kept);
 }
 
+bool Emitter::expTakesPositive(Type type) const {
+  constexpr int64_t wholeRegister = 16;
+  auto vector = dyn_cast<VectorType>(type);
+  return target.wordTable && target.powerScale && vector &&
+         vector.getElementType().isF32() &&
+         vector.getShape().back() % wholeRegister == 0;
+}
+
 Value Emitter::expNonPositive(Value x) {
   auto lookup = [&](Value index, ArrayRef<int32_t> table) -> Value {
     return tile::LookupOp::create(builder, location, index.getType(), index,
                                   table);
   };
-  if (target.wordTable && isa<VectorType>(x.getType()))
-    return buildExpNonPositive(builder, location, x, lookup);
+  auto scaleByPower = [&](Value value, Value power) -> Value {
+    return tile::ScaleByPowerOp::create(builder, location, value.getType(),
+                                        value, power);
+  };
+  if (expTakesPositive(x.getType()))
+    return buildExpBelowOverflow(builder, location, x, lookup, scaleByPower);
   return buildExpNonPositive(builder, location, x);
 }
 

@@ -89,6 +89,9 @@ public:
   /// exp(x) for x <= 0 or NaN (`buildExpNonPositive`), by the shortest way that
   /// the target has.
   mlir::Value expNonPositive(mlir::Value x);
+  /// Whether `expNonPositive` of `type` is right for positive x too, and gives
+  /// infinity or NaN where the result is not finite.
+  bool expTakesPositive(mlir::Type type) const;
   /// Scalar to vector; a vector stays.
   mlir::Value widen(mlir::Value value, int64_t lanes);
 
@@ -190,5 +193,8 @@ private:
   mlir::OpBuilder entry;
   llvm::SmallVector<Memo> scopes;
 };
+
+/// Whether `tensor` is x - max(x), the maximum taken along some dims.
+bool isBelowItsMaximum(mlir::Value tensor);
 
 } // namespace knapper

@@ -4,7 +4,7 @@
 #include "codegen/schedule/Schedule.h"
 
 namespace knapper {
-#define SCHEDULE(KIND, NAME, DEVICES, ...)                                              \
+#define SCHEDULE(KIND, NAME, DEVICES, ...)                                     \
   llvm::LogicalResult choose##NAME(ts::KernelOp, const TargetDesc &,           \
                                    llvm::SmallVectorImpl<Schedule> &);         \
   llvm::LogicalResult build##NAME(BuildContext &);

@@ -184,6 +184,12 @@ LogicalResult LookupOp::verify() {
   return success();
 }
 
+LogicalResult ScaleByPowerOp::verify() {
+  if (!getValue().getType().getElementType().isF32())
+    return emitOpError("C1: elements are f32");
+  return success();
+}
+
 LogicalResult GatherOp::verify() {
   if (failed(verifyLanes(*this, getOffsets(), getType(), "offsets")) ||
       failed(verifyLanes(*this, getMask(), getType(), "mask")))

@@ -218,6 +218,13 @@ def Tile_ScratchOp : Tile_Op<"scratch", [Pure]> {
   let assemblyFormat = "`[` $bytes `]` attr-dict `:` qualified(type($buffer))";
 }
 
+def Tile_PageOffsetOp : Tile_Op<"page_offset", [Pure]> {
+  let summary = "The address of an element within its page of 4096 bytes";
+  let arguments = (ins Tile_BufferType:$buffer, Index:$offset);
+  let results = (outs Index:$result);
+  let assemblyFormat = "$buffer `[` $offset `]` attr-dict `:` qualified(type($buffer))";
+}
+
 def Tile_LookupOp : Tile_Op<"lookup", [Pure, AllTypesMatch<["index", "result"]>]> {
   let summary = "Words of a small constant table";
   let description = [{
@@ -227,6 +234,18 @@ def Tile_LookupOp : Tile_Op<"lookup", [Pure, AllTypesMatch<["index", "result"]>]
   let arguments = (ins Tile_Vector:$index, DenseI32ArrayAttr:$table);
   let results = (outs Tile_Vector:$result);
   let assemblyFormat = "$index `in` $table attr-dict `:` type($index)";
+  let hasVerifier = 1;
+}
+
+def Tile_ScaleByPowerOp : Tile_Op<"scale_by_power", [Pure, AllTypesMatch<["value", "power", "result"]>]> {
+  let summary = "value * 2^floor(power)";
+  let description = [{
+    Overflows to infinity, underflows through the denormal numbers to 0. A NaN
+    among the values stays; the powers are not NaN. C1: elements are f32.
+  }];
+  let arguments = (ins Tile_Vector:$value, Tile_Vector:$power);
+  let results = (outs Tile_Vector:$result);
+  let assemblyFormat = "$value `,` $power attr-dict `:` type($value)";
   let hasVerifier = 1;
 }
 

@@ -22,6 +22,7 @@ Expected<TargetDesc> cpuTarget(std::string_view isa) {
     t.vectorRegisters = 32;
     t.maskedAccess = true;
     t.wordTable = true;
+    t.powerScale = true;
     t.fmaFlops = 200e9;
   } else if (isa == "x86-64-v3") {
     t.vectorBytes = 32;

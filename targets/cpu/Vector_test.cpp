@@ -92,6 +92,44 @@ TEST_P(Vector, LookupsByTheLowBits) {
     }
 }
 
+TEST_P(Vector, ScalesByPowersOfTwo) {
+  // Powers -352, -341, ... past both ends of the exponents, whole and, a
+  // quarter more, to be rounded down.
+  for (int lanes : {4, 16, 64})
+    for (double more : {0.0, 0.25}) {
+      std::vector<float> wanted;
+      for (int i = 1; i <= lanes; ++i)
+        wanted.push_back(std::ldexp(float(i), 11 * i - 352));
+      std::string f = "vector<" + std::to_string(lanes) + "xf32>";
+      EXPECT_EQ(run(load("a", lanes) +
+                        "%step = arith.constant dense<1.1e1> : " + f +
+                        "\n%first = arith.constant dense<" +
+                        std::to_string(more - 352) + "> : " + f +
+                        "\n%power = math.fma %a, %step, %first : " + f +
+                        "\n%r = tile.scale_by_power %a, %power : " + f + "\n" +
+                        store("r", f),
+                    lanes),
+                runsHere(GetParam()) ? wanted : std::vector<float>())
+          << lanes << " lanes";
+    }
+}
+
+TEST_P(Vector, PlacesInPages) {
+  auto places = run("%n7 = arith.constant 7 : index\n"
+                    "%a = tile.page_offset %x[%c0] : !tile.buffer<f32>\n"
+                    "%b = tile.page_offset %x[%n7] : !tile.buffer<f32>\n"
+                    "%ai = arith.index_cast %a : index to i32\n"
+                    "%bi = arith.index_cast %b : index to i32\n"
+                    "%af = arith.sitofp %ai : i32 to f32\n"
+                    "%bf = arith.sitofp %bi : i32 to f32\n" +
+                        store("af", "f32") + store("bf", "f32", "c1"),
+                    2);
+  if (places.empty())
+    return;
+  EXPECT_LT(places[0], 4096);
+  EXPECT_EQ((int(places[0]) + 28) % 4096, int(places[1]));
+}
+
 TEST_P(Vector, ShufflesAndSlices) {
   EXPECT_EQ(run(load("a", 4) + load("b", 4, 8) +
                     "%s = vector.shuffle %a, %b [0, 4, 3, 7, 1] : "

@@ -23,9 +23,9 @@ inline constexpr double kExp2ShortF32[] = {
     0x1.0000000000000p+0, 0x1.62e42a0000000p-1, 0x1.ebf9c20000000p-3,
     0x1.c6b6da0000000p-5, 0x1.3ce8b60000000p-7, 0x1.5bd9800000000p-10};
 
-/// 2^(r/32) by powers of r, |r| <= 1/2. err 5.34e-8.
-inline constexpr double kExp2Over32F32[] = {
-    0x1.0000000000000p+0, 0x1.62e5840000000p-6, 0x1.ebfbde0000000p-13};
+/// 2^r by powers of r, |r| <= 1/64. err 5.34e-8.
+inline constexpr double kExp2NearF32[] = {
+    0x1.0000000000000p+0, 0x1.62e5840000000p-1, 0x1.ebfbde0000000p-3};
 
 /// (exp(r)-1-r)/r^2 by powers of r, |r| <= ln2/2. err 4.33e-10.
 inline constexpr double kExpm1F32[] = {

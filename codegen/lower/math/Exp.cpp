@@ -82,22 +82,22 @@ V expNonPositive(V x) {
   return select(y < -126.0, 0.0, p);
 }
 
-V expNonPositive(V x,
-                 llvm::function_ref<V(V, llvm::ArrayRef<int32_t>)> lookup) {
-  // x = (32 e + i + r) ln2 / 32: 2^e and the mantissa of 2^(i/32) are put
-  // together bit by bit.
-  constexpr unsigned kWords = 32, kWordBits = 5;
-  std::array<int32_t, kWords> mantissas;
+V expBelowOverflow(V x,
+                   llvm::function_ref<V(V, llvm::ArrayRef<int32_t>)> lookup,
+                   llvm::function_ref<V(V, V)> scaleByPower) {
+  // x = (n + r) ln2, n a multiple of 1/32 and its fraction looked up: t holds n
+  // in units of 1/32 in its low bits.
+  constexpr unsigned kWords = 32;
+  std::array<int32_t, kWords> powers;
   for (unsigned i = 0; i < kWords; ++i)
-    mantissas[i] =
-        std::bit_cast<int32_t>(float(std::exp2(double(i) / kWords))) & 0x7fffff;
-  V y = x * (kWords * 0x1.71547652b82fep+0);
-  double magic = 0x1.8p23 + 127 * kWords;
-  V t = y + magic;
-  V p = horner(kExp2Over32F32, y - (t - magic));
-  V e = shl(bits(t), 23 - kWordBits) & 0xff800000u;
-  V scale = asFloat(e | lookup(bits(t), mantissas));
-  return select(y < -126.0 * kWords, 0.0, p * scale);
+    powers[i] = std::bit_cast<int32_t>(float(std::exp2(double(i) / kWords)));
+  constexpr double log2e = 0x1.71547652b82fep+0, magic = 0x1.8p23 / kWords;
+  constexpr double leastNormal = -0x1.5d589ep+6; // log(2^-126)
+  V t = fma(x, log2e, magic);
+  V n = t - magic;
+  V p = horner(kExp2NearF32, fma(x, log2e, -n));
+  V scaled = scaleByPower(p * asFloat(lookup(bits(t), powers)), n);
+  return select(x < leastNormal, 0.0, scaled);
 }
 
 V expSum(V hi, V lo) {

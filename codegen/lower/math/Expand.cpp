@@ -47,15 +47,22 @@ Value buildGeluTanh(OpBuilder &b, Location loc, Value x) {
   return applied(vm::geluTanh, {&b, loc, x}).value;
 }
 
-Value buildExpNonPositive(OpBuilder &b, Location loc, Value x, Lookup lookup) {
+Value buildExpNonPositive(OpBuilder &b, Location loc, Value x) {
+  return applied(vm::expNonPositive, {&b, loc, x}).value;
+}
+
+Value buildExpBelowOverflow(OpBuilder &b, Location loc, Value x, Lookup lookup,
+                            ScaleByPower scaleByPower) {
   V v{&b, loc, x};
-  if (lookup && v.isF32())
-    return vm::expNonPositive(v,
-                              [&](V index, ArrayRef<int32_t> table) {
-                                return index.with(lookup(index.value, table));
-                              })
-        .value;
-  return applied(static_cast<Unary>(vm::expNonPositive), v).value;
+  return vm::expBelowOverflow(
+             v,
+             [&](V index, ArrayRef<int32_t> table) {
+               return index.with(lookup(index.value, table));
+             },
+             [&](V value, V power) {
+               return value.with(scaleByPower(value.value, power.value));
+             })
+      .value;
 }
 
 /// x^n for an integer n, through f64, where n is exact.

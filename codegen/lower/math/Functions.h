@@ -26,9 +26,10 @@ template <typename Function> V inF64(V x, Function f) {
 V exp(V x);
 V exp2(V x);
 V expNonPositive(V x);
-/// The same in f32, with a table of 32 words.
-V expNonPositive(
-    V x, llvm::function_ref<V(V index, llvm::ArrayRef<int32_t>)> lookup);
+/// Of an f32, with a table of 32 words; infinity or NaN where it overflows.
+V expBelowOverflow(
+    V x, llvm::function_ref<V(V index, llvm::ArrayRef<int32_t>)> lookup,
+    llvm::function_ref<V(V x, V power)> scaleByPower);
 V expm1(V x);
 V tanh(V x);
 V sigmoid(V x);

@@ -51,12 +51,18 @@ Value buildGeluErf(OpBuilder &b, Location loc, Value x);
 Value buildGeluTanh(OpBuilder &b, Location loc, Value x);
 
 /// exp(x) for x <= 0 or NaN, such as an element of a row minus the largest one.
-/// f32: within 2 + |x| ulp, 0 below 2^-126. With `lookup`, which gives the words
-/// of a table by the low bits of i32 indices, f32 takes half the arithmetic.
+/// f32: within 2 + |x| ulp, 0 below 2^-126.
+Value buildExpNonPositive(OpBuilder &b, Location loc, Value x);
+
+/// exp(x) of an f32 as accurately, for positive x too as long as it is finite;
+/// infinity or NaN where it is not. It takes half the arithmetic where `lookup`
+/// (the words of a table by the low bits of i32 indices) and `scaleByPower`
+/// (x 2^floor(power)) are one instruction each.
 using Lookup =
     llvm::function_ref<Value(Value index, llvm::ArrayRef<int32_t> table)>;
-Value buildExpNonPositive(OpBuilder &b, Location loc, Value x,
-                          Lookup lookup = nullptr);
+using ScaleByPower = llvm::function_ref<Value(Value x, Value power)>;
+Value buildExpBelowOverflow(OpBuilder &b, Location loc, Value x, Lookup lookup,
+                            ScaleByPower scaleByPower);
 
 /// One block of the counter-based generator Philox 4x32-10: four words of
 /// random bits per lane, a function of counter and key alone. All are i32 of

@@ -77,3 +77,12 @@ tile.func @indices(%x: !tile.buffer<f32>) {
   %l = tile.lookup %i in [1, 2] : vector<8xi64>
   tile.return
 }
+
+// -----
+
+tile.func @powers(%x: !tile.buffer<f32>) {
+  %v = arith.constant dense<5.0> : vector<8xf64>
+  // expected-error @+1 {{C1: elements are f32}}
+  %s = tile.scale_by_power %v, %v : vector<8xf64>
+  tile.return
+}

@@ -32,8 +32,13 @@ tile.func @lanes(%x: !tile.buffer<bf16>, %y: !tile.buffer<bf16>, %n: index) {
   %g = tile.gather %x[%o] valid %n mask %m pad %zero : !tile.buffer<bf16> -> vector<8xbf16>
   // CHECK: tile.scatter %{{.*}}, %{{.*}}[%{{.*}}] mask %{{.*}} : vector<8xbf16>, !tile.buffer<bf16>
   tile.scatter %g, %y[%o] mask %m : vector<8xbf16>, !tile.buffer<bf16>
+  // CHECK: tile.scale_by_power %{{.*}}, %{{.*}} : vector<8xf32>
+  %power = arith.sitofp %l : vector<8xi32> to vector<8xf32>
+  %scaled = tile.scale_by_power %power, %power : vector<8xf32>
   // CHECK: tile.scratch[%{{.*}}] : !tile.buffer<i32>
   %s = tile.scratch[%n] : !tile.buffer<i32>
+  // CHECK: tile.page_offset %{{.*}}[%{{.*}}] : !tile.buffer<i32>
+  %place = tile.page_offset %s[%n] : !tile.buffer<i32>
   // CHECK: tile.prefetch %{{.*}}[%{{.*}}] {locality = 3 : i32} : !tile.buffer<i32>
   tile.prefetch %s[%n] {locality = 3 : i32} : !tile.buffer<i32>
   %bad = arith.cmpi slt, %n, %n : index

@@ -1,0 +1,91 @@
+// Steps of elementary functions that some machines do in one instruction.
+#include "codegen/lower/Cpu.h"
+
+#include "llvm/IR/IntrinsicsX86.h"
+
+namespace knapper::lower {
+
+constexpr unsigned kWordsOfRegister = 16; // where there is such an instruction
+
+void CpuEmitter::lookup(tile::LookupOp op) {
+  llvm::ArrayRef<int32_t> words = op.getTable();
+  llvm::SmallVector<uint32_t> table(words.begin(), words.end());
+  Parts result;
+  for (llvm::Value *index : parts(op.getIndex())) {
+    unsigned lanes = laneCount(index->getType());
+    if (target.wordTable && lanes % kWordsOfRegister == 0 &&
+        table.size() == 2 * kWordsOfRegister) {
+      auto half = [&](unsigned first) {
+        return llvm::ConstantDataVector::get(
+            module.getContext(),
+            llvm::ArrayRef(table).slice(first, kWordsOfRegister));
+      };
+      Parts pieces;
+      for (int at = 0; at < int(lanes); at += kWordsOfRegister) {
+        auto mask = llvm::to_vector(llvm::seq<int>(at, at + kWordsOfRegister));
+        // Takes the low five bits of each index itself.
+        pieces.push_back(
+            b.CreateIntrinsic(llvm::Intrinsic::x86_avx512_vpermi2var_d_512, {},
+                              {half(0), b.CreateShuffleVector(index, mask),
+                               half(kWordsOfRegister)}));
+      }
+      result.push_back(join(pieces));
+      continue;
+    }
+    auto *data = llvm::ConstantDataArray::get(module.getContext(), table);
+    auto *global = new llvm::GlobalVariable(
+        module, data->getType(), /*isConstant=*/true,
+        llvm::GlobalValue::PrivateLinkage, data, "table");
+    llvm::Value *within = b.CreateAnd(
+        index, llvm::ConstantInt::get(index->getType(), table.size() - 1));
+    result.push_back(b.CreateMaskedGather(
+        index->getType(), b.CreateGEP(b.getInt32Ty(), global, within),
+        llvm::Align(4)));
+  }
+  set(op.getResult(), result);
+}
+
+void CpuEmitter::scaleByPower(tile::ScaleByPowerOp op) {
+  Parts result;
+  for (auto [value, power] :
+       llvm::zip_equal(parts(op.getValue()), parts(op.getPower()))) {
+    llvm::Type *floats = value->getType();
+    unsigned lanes = laneCount(floats);
+    if (target.powerScale && lanes % kWordsOfRegister == 0) {
+      Parts pieces;
+      for (int at = 0; at < int(lanes); at += kWordsOfRegister) {
+        auto mask = llvm::to_vector(llvm::seq<int>(at, at + kWordsOfRegister));
+        llvm::Value *piece = b.CreateShuffleVector(value, mask);
+        constexpr int roundAsUsual = 4;
+        pieces.push_back(b.CreateIntrinsic(
+            llvm::Intrinsic::x86_avx512_mask_scalef_ps_512, {},
+            {piece, b.CreateShuffleVector(power, mask),
+             llvm::Constant::getNullValue(piece->getType()), b.getInt16(-1),
+             b.getInt32(roundAsUsual)}));
+      }
+      result.push_back(join(pieces));
+      continue;
+    }
+    // Three factors, each a normal number, reach from the largest number below
+    // the smallest.
+    llvm::Type *ints = floats->getWithNewType(b.getInt32Ty());
+    llvm::Value *rest = b.CreateIntrinsic(
+        llvm::Intrinsic::fptosi_sat, {ints, floats},
+        {b.CreateUnaryIntrinsic(llvm::Intrinsic::floor, power)});
+    for (int factor = 0; factor < 3; ++factor) {
+      llvm::Value *most = llvm::ConstantInt::getSigned(ints, 126);
+      llvm::Value *least = llvm::ConstantInt::getSigned(ints, -126);
+      llvm::Value *part =
+          b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, rest, most);
+      part = b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, part, least);
+      rest = b.CreateSub(rest, part);
+      llvm::Value *bias = llvm::ConstantInt::get(ints, 127);
+      llvm::Value *bits = b.CreateShl(b.CreateAdd(part, bias), 23);
+      value = b.CreateFMul(value, b.CreateBitCast(bits, floats));
+    }
+    result.push_back(value);
+  }
+  set(op.getResult(), result);
+}
+
+} // namespace knapper::lower

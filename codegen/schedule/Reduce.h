@@ -1,0 +1,144 @@
+//===- Reduce.h - The builder of row and column reductions ---------------===//
+// Internal to Reduce.cpp, ReducePass.cpp and ReduceSoftmax.cpp.
+#pragma once
+
+#include "codegen/schedule/Emitter.h"
+#include "codegen/schedule/Schedules.h"
+#include "llvm/ADT/MapVector.h"
+
+namespace knapper {
+
+/// The dims that a reducing op reads and those that it reduces.
+struct Space {
+  llvm::SmallVector<ts::Dim> dims;
+  llvm::SmallVector<int64_t> reduced;
+  bool operator==(const Space &other) const {
+    return dims == other.dims && reduced == other.reduced;
+  }
+};
+
+/// The innermost dim that is not 1; a reduced one if all are.
+unsigned laneDim(const Space &space);
+
+/// What an element of a kept tensor is in scratch: what it is computed in.
+inline mlir::Type scratchType(mlir::Value tensor) {
+  return bufferType(computeType(ts::elementTypeOf(tensor)));
+}
+
+/// A row to ask for: so many rows after this one, how near.
+struct Fetch {
+  int64_t rows;
+  int64_t locality;
+};
+
+/// Softmax's reductions, where nothing else reads what lies between them. Its
+/// results then stay the same if not the maximum but any number of about its
+/// size is subtracted.
+struct Shifted {
+  ts::ReduceOp max, sum;
+  mlir::Value exponentials; ///< what `sum` adds up
+  mlir::Value result;       ///< exponentials over `sum`
+};
+
+/// Work of another row in a pass: `before` the tile at `place` is read, and
+/// `after`, before it is left in scratch.
+struct Between {
+  std::function<llvm::LogicalResult(mlir::Value place)> before;
+  std::function<void()> after;
+};
+
+class ReduceBuilder {
+public:
+  ReduceBuilder(BuildContext &context, ts::KernelOp kernel, Space space)
+      : e(context.emitter), b(e.builder), kernel(kernel),
+        target(context.target), space(std::move(space)),
+        lanes(context.schedule.at("lanes")),
+        rowForm(context.schedule.at("row")), rows(context.schedule.at("rows")),
+        stream(context.schedule.at("stream")), lane(laneDim(this->space)) {}
+
+  llvm::LogicalResult build();
+
+private:
+  bool isReduced(unsigned dim) const {
+    return llvm::is_contained(space.reduced, static_cast<int64_t>(dim));
+  }
+  /// Runs `body` for every tile of the row (or column), with its coordinate.
+  using TileFn =
+      llvm::function_ref<llvm::FailureOr<llvm::SmallVector<mlir::Value>>(
+          const Coord &, mlir::Value valid, mlir::ValueRange carried)>;
+  llvm::FailureOr<llvm::SmallVector<mlir::Value>>
+  forTiles(mlir::ValueRange carried, TileFn body);
+  void findPasses();
+  void allocateScratch(mlir::Value shift);
+  /// Turns to a row (column form: to a column block and what is around it).
+  void turnTo(mlir::Value program);
+  /// Computes the reductions of a pass.
+  llvm::LogicalResult run(unsigned pass, llvm::ArrayRef<Fetch> fetches = {},
+                          Between *between = nullptr);
+  /// All passes of the row, one after another.
+  llvm::LogicalResult passes();
+  llvm::LogicalResult storeResults();
+  /// Notes which operands are read row by row, for `fetchRow`.
+  void findRowOperands();
+  /// Asks for a row further on, at the place of the current tile.
+  void fetchRow(Fetch fetch);
+  /// The coordinate of a tensor with the kept dims (and dims of size 1).
+  llvm::FailureOr<Coord> keptCoord(mlir::Type type);
+
+  // Softmax by a guessed maximum (ReduceSoftmax.cpp).
+  /// The reductions of softmax, if guessing its maximum is cheaper than finding
+  /// it.
+  std::optional<Shifted> guessesMaximum() const;
+  /// The largest of a few tiles of the row.
+  llvm::FailureOr<mlir::Value> sampleMaximum(ts::ReduceOp max);
+  /// `far`: the row, counted from this one, to bring to the second-level cache.
+  llvm::LogicalResult sumByGuess(Shifted softmax, int64_t far,
+                                 Between *between = nullptr);
+  /// Rows from `begin` to before `end`, each stored while the next is summed.
+  llvm::LogicalResult overlappedRows(Shifted softmax, mlir::Value begin,
+                                     mlir::Value end);
+  bool canOverlap(Shifted softmax);
+  /// Where scratch should start, in bytes.
+  mlir::Value placeOfScratch();
+  /// Of the first whole cache line of the row's result.
+  mlir::Value firstLine();
+  /// The result's tile from `start` on, unspecified past the row's end.
+  mlir::Value resultTile(mlir::Value start);
+  /// Stores what of a tile from `start` on lies before `end`.
+  void storeTile(mlir::Value tile, mlir::Value start, mlir::Value end);
+
+  mlir::Value combine(mlir::Operation *reduction, mlir::Value a, mlir::Value v,
+                      bool isUnsigned);
+  mlir::Value horizontal(mlir::Operation *reduction, mlir::Value tile,
+                         bool isUnsigned);
+
+  Emitter &e;
+  mlir::OpBuilder &b;
+  ts::KernelOp kernel;
+  const TargetDesc &target;
+  Space space;
+  int64_t lanes;
+  bool rowForm;
+  int64_t rows; ///< of one program
+  bool stream;  ///< full-shape results bypass the caches
+  unsigned lane;
+
+  // Reductions by level: one more than the deepest that they depend on.
+  llvm::SmallVector<llvm::SmallVector<mlir::Operation *>> levels;
+  // Tensors that their level leaves in scratch; in order, which lays it out.
+  llvm::MapVector<mlir::Value, unsigned> keep;
+  llvm::DenseMap<mlir::Value, mlir::Value> buffers;
+  unsigned current = 0; ///< the level being computed
+
+  llvm::SmallVector<mlir::Value>
+      kept;                         ///< index of each kept dim but the lane dim
+  mlir::Value laneStart, laneValid; ///< column form
+  llvm::DenseMap<mlir::Value, mlir::Value>
+      finished;         ///< reduction result -> its value
+  mlir::Value position; ///< of the current tile in the reduced space (row form)
+  llvm::SmallVector<mlir::BlockArgument>
+      rowOperands;     ///< read at row * size + position
+  mlir::Value thisRow; ///< offset of the program's row
+};
+
+} // namespace knapper
