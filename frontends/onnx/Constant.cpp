@@ -75,6 +75,80 @@ LogicalResult importConstantOfShape(Node &n) {
   return n.out(n.broadcastTo(value, *dims));
 }
 
+/// How many numbers lie from start to limit, when sizes and constants say so;
+/// nothing (perhaps with an error) when data decides.
+std::optional<Dim> knownCount(Node &n) {
+  if (isa<FloatType>(ts::elementTypeOf(n[0]))) {
+    double numbers[3];
+    for (unsigned i = 0; i < 3; ++i) {
+      if (!n[i].getDefiningOp<ts::ConstantOp>())
+        return std::nullopt;
+      numbers[i] = n.realNumbers(n[i], "a bound")->front();
+    }
+    auto [from, to, by] = numbers;
+    if (by == 0) {
+      (void)n.fail("has delta 0", "give a delta other than 0");
+      return std::nullopt;
+    }
+    double steps = std::ceil((to - from) / by);
+    if (!(steps < 1e12)) { // or not a number
+      (void)n.fail("from " + std::to_string(from) + " to " +
+                       std::to_string(to) + " by " + std::to_string(by) +
+                       " has no end",
+                   "give finite numbers that are nearer to each other");
+      return std::nullopt;
+    }
+    return n.dim(static_cast<int64_t>(std::max(0.0, steps)));
+  }
+  std::optional<SmallVector<Dim>> a = n.importer.sizes(n[0]),
+                                  b = n.importer.sizes(n[1]),
+                                  c = n.importer.sizes(n[2]);
+  std::optional<int64_t> step = c ? c->front().asConstant() : std::nullopt;
+  if (!a || !b || !step)
+    return std::nullopt;
+  if (*step == 0 || *step == INT64_MIN) {
+    (void)n.fail("has delta " + Twine(*step), "give another delta");
+    return std::nullopt;
+  }
+  if (auto from = (*a)[0].asConstant(), to = (*b)[0].asConstant(); from && to)
+    if (int64_t length; llvm::SubOverflow(*to, *from, length) ||
+                        length == INT64_MIN ||
+                        length > INT64_MAX - std::abs(*step)) {
+      (void)n.fail("from " + Twine(*from) + " to " + Twine(*to) +
+                       " is too long",
+                   "give numbers that are nearer to each other");
+      return std::nullopt;
+    }
+  Dim distance = *step > 0 ? (*b)[0] - (*a)[0] : (*a)[0] - (*b)[0];
+  Dim count = distance.ceilDiv(n.dim(std::abs(*step)));
+  std::optional<int64_t> low = ts::lowerBound(count);
+  return low && *low >= 0 ? count : count.max(n.dim(0));
+}
+
+/// The same, computed when the model runs; -1, which is refused then, for a
+/// delta of 0.
+Value computedCount(Node &n, Value start, Value limit, Value delta) {
+  using P = ts::ComparePredicate;
+  Type i64 = n.b.getI64Type();
+  bool floating = isa<FloatType>(ts::elementTypeOf(start));
+  Type wide = floating ? Type(n.b.getF64Type()) : i64;
+  Value from = n.convert(start, wide), to = n.convert(limit, wide),
+        by = n.convert(delta, wide), zero = n.scalar(0, wide);
+  Value distance = n.sub(to, from), count;
+  if (floating) {
+    count = n.convert(n.make<ts::CeilOp>(n.div(distance, by)), i64);
+  } else {
+    Value whole = n.div(distance, by);
+    Value rest = n.sub(distance, n.mul(whole, by));
+    Value sameSign = n.compare(P::eq, n.compare(P::lt, rest, zero),
+                               n.compare(P::lt, by, zero));
+    Value more = n.binary<ts::AndOp>(n.compare(P::ne, rest, zero), sameSign);
+    count = n.add(whole, n.convert(more, i64));
+  }
+  count = n.binary<ts::MaxOp>(count, n.integerScalar(0, i64));
+  return n.select(n.compare(P::eq, by, zero), n.integerScalar(-1, i64), count);
+}
+
 LogicalResult importRange(Node &n) {
   Type element = ts::elementTypeOf(n[0]);
   for (unsigned i = 0; i < 3; ++i)
@@ -82,49 +156,31 @@ LogicalResult importRange(Node &n) {
         !ts::elementCount(n[i].getType()).isConstant(1))
       return n.fail("start, limit and delta must be scalars of one type",
                     "convert them before");
-  Value start = n.reshape(n[0], {}), delta = n.reshape(n[2], {});
-  Dim count;
-  bool plain = false; // start 0, delta 1
-  if (isa<FloatType>(element)) {
-    std::optional<SmallVector<double>> a = n.realNumbers(n[0], "start"),
-                                       b = n.realNumbers(n[1], "limit"),
-                                       c = n.realNumbers(n[2], "delta");
-    if (!a || !b || !c)
-      return failure();
-    double steps = (*c)[0] == 0 ? -1 : std::ceil(((*b)[0] - (*a)[0]) / (*c)[0]);
-    if ((*c)[0] == 0)
-      return n.fail("has delta 0", "give a delta other than 0");
-    if (!(steps < 1e12)) // or not a number
-      return n.fail("from " + std::to_string((*a)[0]) + " to " +
-                        std::to_string((*b)[0]) + " by " +
-                        std::to_string((*c)[0]) + " has no end",
-                    "give finite numbers that are nearer to each other");
-    count = n.dim(static_cast<int64_t>(std::max(0.0, steps)));
-  } else {
-    std::optional<SmallVector<Dim>> a = n.sizes(n[0], "start"),
-                                    b = n.sizes(n[1], "limit");
-    std::optional<SmallVector<int64_t>> c = n.numbers(n[2], "delta");
-    if (!a || !b || !c)
-      return failure();
-    int64_t step = (*c)[0];
-    if (step == 0 || step == INT64_MIN)
-      return n.fail("has delta " + Twine(step), "give another delta");
-    if (auto from = (*a)[0].asConstant(), to = (*b)[0].asConstant(); from && to)
-      if (int64_t length; llvm::SubOverflow(*to, *from, length) ||
-                          length == INT64_MIN ||
-                          length > INT64_MAX - std::abs(step))
-        return n.fail("from " + Twine(*from) + " to " + Twine(*to) +
-                          " is too long",
-                      "give numbers that are nearer to each other");
-    Dim distance = step > 0 ? (*b)[0] - (*a)[0] : (*a)[0] - (*b)[0];
-    count = distance.ceilDiv(n.dim(std::abs(step)));
-    std::optional<int64_t> low = ts::lowerBound(count);
-    if (!low || *low < 0)
-      count = count.max(n.dim(0));
-    plain = (*a)[0].isConstant(0) && step == 1;
-  }
-  Value index = n.makeAs<ts::IotaOp>(n.type({count}, element), uint64_t(0));
-  return n.out(plain ? index : n.add(n.mul(index, delta), start));
+  Value start = n.reshape(n[0], {}), limit = n.reshape(n[1], {}),
+        delta = n.reshape(n[2], {});
+  std::optional<Dim> count = knownCount(n);
+  if (n.failed())
+    return failure();
+  if (!count)
+    count = n.bindSize(computedCount(n, start, limit, delta), "range");
+  auto is = [&](Value value, int64_t number) {
+    std::optional<SmallVector<Dim>> known = n.importer.sizes(value);
+    return known && known->front().isConstant(number);
+  };
+  bool plain = is(start, 0) && is(delta, 1);
+  // Steps of narrow floats are rounded once.
+  bool narrow = isa<FloatType>(element) && element.getIntOrFloatBitWidth() < 32;
+  bool stashDouble = n.integer("stash_type", onnx::TensorProto::FLOAT) ==
+                     onnx::TensorProto::DOUBLE;
+  Type fine = !narrow       ? element
+              : stashDouble ? Type(n.b.getF64Type())
+                            : Type(n.b.getF32Type());
+  Value index = n.makeAs<ts::IotaOp>(n.type({*count}, fine), uint64_t(0));
+  if (plain)
+    return n.out(n.convert(index, element));
+  return n.out(n.convert(
+      n.add(n.mul(index, n.convert(delta, fine)), n.convert(start, fine)),
+      element));
 }
 
 /// Row and column numbers of the last two dims.

@@ -128,28 +128,10 @@ LogicalResult importBitShift(Node &n) {
 
 LogicalResult importIdentity(Node &n) { return n.out(n[0]); }
 
-/// At inference a dropout passes its input on; the mask keeps all.
-LogicalResult importDropout(Node &n) {
-  if (n.has(2)) {
-    std::optional<SmallVector<int64_t>> training =
-        n.numbers(n[2], "training_mode");
-    if (!training)
-      return failure();
-    if (training->size() != 1 || (*training)[0])
-      return n.unsupported("training mode");
-  }
-  if (n.wants(1) &&
-      failed(n.out(n.broadcastTo(n.integerScalar(1, n.b.getI1Type()),
-                                 ts::dimsOf(n[0])),
-                   1)))
-    return failure();
-  return n.out(n[0]);
-}
-
 using P = ts::ComparePredicate;
 
 constexpr OpRow rows[] = {
-    {"", "Abs", 6, 1, 1, unary<ts::AbsOp>},
+    {"", "Abs", 1, 1, 1, unary<ts::AbsOp>},
     {"", "Acos", 7, 1, 1, unary<ts::AcosOp>},
     {"", "Acosh", 9, 1, 1, unary<ts::AcoshOp>},
     {"", "Add", 7, 2, 2, binary<ts::AddOp>},
@@ -165,18 +147,16 @@ constexpr OpRow rows[] = {
     {"", "BitwiseXor", 18, 2, 2, binary<ts::XorOp>},
     {"", "Cast", 6, 1, 1, importCast},
     {"", "CastLike", 15, 2, 2, importCastLike},
-    {"", "Ceil", 6, 1, 1, unary<ts::CeilOp>},
+    {"", "Ceil", 1, 1, 1, unary<ts::CeilOp>},
     {"", "Clip", 11, 1, 3, importClip},
-    {"", "Clip", 6, 1, 1, importClipAttributes, 10},
+    {"", "Clip", 1, 1, 1, importClipAttributes, 10},
     {"", "Cos", 7, 1, 1, unary<ts::CosOp>},
     {"", "Cosh", 9, 1, 1, unary<ts::CoshOp>},
     {"", "Div", 7, 2, 2, binary<ts::DivOp>},
-    {"", "Dropout", 12, 1, 3, importDropout},
-    {"", "Dropout", 7, 1, 1, importDropout, 11},
-    {"", "Equal", 11, 2, 2, compare<P::eq>},
+    {"", "Equal", 7, 2, 2, compare<P::eq>},
     {"", "Erf", 9, 1, 1, unary<ts::ErfOp>},
-    {"", "Exp", 6, 1, 1, unary<ts::ExpOp>},
-    {"", "Floor", 6, 1, 1, unary<ts::FloorOp>},
+    {"", "Exp", 1, 1, 1, unary<ts::ExpOp>},
+    {"", "Floor", 1, 1, 1, unary<ts::FloorOp>},
     {"", "Greater", 7, 2, 2, compare<P::gt>},
     {"", "GreaterOrEqual", 12, 2, 2, compare<P::ge>},
     {"", "Identity", 1, 1, 1, importIdentity},
@@ -184,24 +164,24 @@ constexpr OpRow rows[] = {
     {"", "IsNaN", 9, 1, 1, unary<ts::IsNanOp>},
     {"", "Less", 7, 2, 2, compare<P::lt>},
     {"", "LessOrEqual", 12, 2, 2, compare<P::le>},
-    {"", "Log", 6, 1, 1, unary<ts::LogOp>},
-    {"", "Max", 7, 1, anyNumber, variadic<ts::MaxOp>},
-    {"", "Mean", 7, 1, anyNumber, importMean},
-    {"", "Min", 7, 1, anyNumber, variadic<ts::MinOp>},
+    {"", "Log", 1, 1, 1, unary<ts::LogOp>},
+    {"", "Max", 1, 1, anyNumber, variadic<ts::MaxOp>},
+    {"", "Mean", 1, 1, anyNumber, importMean},
+    {"", "Min", 1, 1, anyNumber, variadic<ts::MinOp>},
     {"", "Mod", 10, 2, 2, importMod},
     {"", "Mul", 7, 2, 2, binary<ts::MulOp>},
-    {"", "Neg", 6, 1, 1, unary<ts::NegOp>},
+    {"", "Neg", 1, 1, 1, unary<ts::NegOp>},
     {"", "Not", 1, 1, 1, unary<ts::NotOp>},
     {"", "Or", 7, 2, 2, binary<ts::OrOp>},
     {"", "Pow", 7, 2, 2, importPow},
-    {"", "Reciprocal", 6, 1, 1, importReciprocal},
+    {"", "Reciprocal", 1, 1, 1, importReciprocal},
     {"", "Round", 11, 1, 1, unary<ts::RoundEvenOp>},
     {"", "Sign", 9, 1, 1, unary<ts::SignOp>},
     {"", "Sin", 7, 1, 1, unary<ts::SinOp>},
     {"", "Sinh", 9, 1, 1, unary<ts::SinhOp>},
-    {"", "Sqrt", 6, 1, 1, unary<ts::SqrtOp>},
+    {"", "Sqrt", 1, 1, 1, unary<ts::SqrtOp>},
     {"", "Sub", 7, 2, 2, binary<ts::SubOp>},
-    {"", "Sum", 7, 1, anyNumber, variadic<ts::AddOp>},
+    {"", "Sum", 1, 1, anyNumber, variadic<ts::AddOp>},
     {"", "Tan", 7, 1, 1, unary<ts::TanOp>},
     {"", "Where", 9, 3, 3, importWhere},
     {"", "Xor", 7, 2, 2, binary<ts::XorOp>},

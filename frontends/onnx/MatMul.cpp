@@ -272,7 +272,7 @@ LogicalResult importEinsum(Node &n) {
 
 constexpr OpRow rows[] = {
     {"", "Einsum", 12, 1, anyNumber, importEinsum},
-    {"", "Gemm", 7, 2, 3, importGemm},
+    {"", "Gemm", 1, 2, 3, importGemm},
     {"", "MatMul", 1, 2, 2, importMatMul},
     {"", "MatMulInteger", 10, 2, 4, importMatMulInteger},
 };

@@ -518,6 +518,16 @@ std::optional<SmallVector<Dim>> Node::sizes(Value value, StringRef what) {
   return known;
 }
 
+Dim Node::bindSize(Value value, StringRef hint) {
+  Dim symbol = importer.freshSymbol(hint);
+  if (!value)
+    return symbol;
+  OperationState state(loc, ts::BindSizeOp::getOperationName());
+  ts::BindSizeOp::build(b, state, value, symbol.str());
+  (void)create(state, /*infer=*/false);
+  return symbol;
+}
+
 std::optional<SmallVector<int64_t>> Node::numbers(Value value, StringRef what) {
   std::optional<SmallVector<Dim>> known = sizes(value, what);
   if (!known)

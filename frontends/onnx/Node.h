@@ -185,6 +185,10 @@ public:
   std::optional<llvm::SmallVector<double>> realNumbers(mlir::Value value,
                                                        llvm::StringRef what);
 
+  /// A fresh symbol that is given the value of a 0-d i64 tensor at run time;
+  /// the run fails where it is negative. Named after `hint`.
+  ts::Dim bindSize(mlir::Value value, llvm::StringRef hint);
+
   ts::Dim dim(int64_t value) const {
     return ts::Dim::constant(importer.context, value);
   }
@@ -243,6 +247,12 @@ llvm::ArrayRef<OpRow> lossRows();
 llvm::ArrayRef<OpRow> quantizeRows();
 llvm::ArrayRef<OpRow> resizeRows();
 llvm::ArrayRef<OpRow> controlRows();
+llvm::ArrayRef<OpRow> oldOpsetRows();
+llvm::ArrayRef<OpRow> randomRows();
+llvm::ArrayRef<OpRow> samplingRows();
+llvm::ArrayRef<OpRow> selectionRows();
+llvm::ArrayRef<OpRow> spectralRows();
+llvm::ArrayRef<OpRow> trainingRows();
 
 /// The row for an operator, or null. `known`: some opset has it.
 const OpRow *findRow(llvm::StringRef domain, llvm::StringRef name,

@@ -68,29 +68,67 @@ Value perChannel(Node &n, Value value, ArrayRef<Dim> dims) {
   return n.broadcastAt(value, {1}, dims);
 }
 
-LogicalResult importBatchNormalization(Node &n) {
-  if (n.integer("training_mode", 0))
-    return n.unsupported("training mode");
+/// y = x * s + (bias - mean * s), s = scale / sqrt(variance + epsilon)
+Value batchNorm(Node &n, Value mean, Value variance) {
   SmallVector<Dim> dims = ts::dimsOf(n[0]);
-  if (dims.size() < 2)
+  Type element = ts::elementTypeOf(n[0]), fine = ts::elementTypeOf(variance);
+  Value factor = n.mul(n.convert(n[1], fine),
+                       rsqrtOf(n, variance, n.real("epsilon", 1e-5)));
+  Value shift =
+      n.sub(n.convert(n[2], fine), n.mul(n.convert(mean, fine), factor));
+  return n.add(n.mul(n[0], perChannel(n, n.convert(factor, element), dims)),
+               perChannel(n, n.convert(shift, element), dims));
+}
+
+/// The batch's own statistics, and how they move the running ones.
+LogicalResult batchNormTraining(Node &n) {
+  SmallVector<Dim> dims = ts::dimsOf(n[0]);
+  Value x = n[0];
+  if (ts::elementTypeOf(x).getIntOrFloatBitWidth() < 32)
+    x = n.convert(x, n.b.getF32Type());
+  SmallVector<int64_t> axes{0};
+  for (size_t i = 2; i < dims.size(); ++i)
+    axes.push_back(static_cast<int64_t>(i));
+  Value mean = n.mean(x, axes, false);
+  if (!mean)
+    return failure();
+  Value centred = n.sub(x, perChannel(n, mean, dims));
+  Value variance = n.mean(n.mul(centred, centred), axes, false);
+  if (failed(n.out(batchNorm(n, mean, variance))))
+    return failure();
+  double momentum = n.real("momentum", 0.9);
+  Value batch[] = {mean, variance};
+  for (unsigned i = 0; i < 2; ++i) {
+    Type element = ts::elementTypeOf(n[3 + i]);
+    Value now = n.convert(batch[i], element);
+    if (n.wants(1 + i)) {
+      Value kept = n.mul(n[3 + i], momentum);
+      if (failed(n.out(n.add(kept, n.mul(now, 1 - momentum)), 1 + i)))
+        return failure();
+    }
+    // Until opset 13 the batch's statistics are results too.
+    if (n.wants(3 + i) && failed(n.out(now, 3 + i)))
+      return failure();
+  }
+  return mlir::success();
+}
+
+LogicalResult importBatchNormalization(Node &n) {
+  if (ts::rankOf(n[0]) < 2)
     return n.fail("needs a batch and a channel dim, has " +
                       ts::shapeText(n[0].getType()),
                   "give an input of rank 2 or more");
+  if (!n.integer("spatial", 1))
+    return n.unsupported("statistics of each position (spatial 0)");
   for (unsigned i = 1; i < 5; ++i)
     if (ts::rankOf(n[i]) != 1)
       return n.fail("scale, bias, mean and variance are vectors",
                     "give a value a channel");
-  // y = x * s + (bias - mean * s), s = scale / sqrt(variance + epsilon)
-  Type element = ts::elementTypeOf(n[0]);
-  Value mean = n[3], variance = n[4];
-  Value factor =
-      n.mul(n.convert(n[1], ts::elementTypeOf(variance)),
-            rsqrtOf(n, variance, n.real("epsilon", 1e-5)));
-  Value shift = n.sub(n.convert(n[2], ts::elementTypeOf(variance)),
-                      n.mul(mean, factor));
-  return n.out(n.add(n.mul(n[0], perChannel(n, n.convert(factor, element),
-                                            dims)),
-                     perChannel(n, n.convert(shift, element), dims)));
+  bool training = n.opset >= 14 ? n.integer("training_mode", 0)
+                  : n.opset >= 7
+                      ? n.wants(1) || n.wants(2) || n.wants(3) || n.wants(4)
+                      : !n.integer("is_test", 0);
+  return training ? batchNormTraining(n) : n.out(batchNorm(n, n[3], n[4]));
 }
 
 /// Normalises rows of a [rows, count] view; the count may be symbolic.
@@ -196,9 +234,9 @@ LogicalResult importLrn(Node &n) {
 }
 
 constexpr OpRow rows[] = {
-    {"", "BatchNormalization", 7, 5, 5, importBatchNormalization},
+    {"", "BatchNormalization", 1, 5, 5, importBatchNormalization},
     {"", "GroupNormalization", 18, 3, 3, importGroupNormalization},
-    {"", "InstanceNormalization", 6, 3, 3, importInstanceNormalization},
+    {"", "InstanceNormalization", 1, 3, 3, importInstanceNormalization},
     {"", "LRN", 1, 1, 1, importLrn},
     {"", "LayerNormalization", 17, 2, 3, importLayerNormalization},
     {"", "LpNormalization", 1, 1, 1, importLpNormalization},

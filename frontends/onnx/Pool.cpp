@@ -98,6 +98,11 @@ LogicalResult importAveragePool(Node &n) {
   return n.out(pool(n, ts::PoolKind::average, padded, extended, false));
 }
 
+/// A float in the first opset.
+double exponentOf(Node &n) {
+  return n.opset < 2 ? n.real("p", 2) : static_cast<double>(n.integer("p", 2));
+}
+
 /// (sum of |x|^p)^(1/p) over windows; padding adds nothing.
 LogicalResult importLpPool(Node &n) {
   std::optional<Windows> w = poolWindows(n);
@@ -105,7 +110,7 @@ LogicalResult importLpPool(Node &n) {
     return failure();
   if (n.integer("ceil_mode", 0))
     extendForCeil(n, *w);
-  auto p = static_cast<double>(n.integer("p", 2));
+  double p = exponentOf(n);
   if (p < 1)
     return n.fail("p is " + Twine(static_cast<int64_t>(p)), "give a positive number");
   Value powers = n.binary<ts::PowOp>(n.make<ts::AbsOp>(n[0]),
@@ -141,7 +146,7 @@ LogicalResult importGlobalMaxPool(Node &n) {
 
 LogicalResult importGlobalLpPool(Node &n) {
   std::optional<SmallVector<int64_t>> axes = spatialAxes(n);
-  auto p = static_cast<double>(n.integer("p", 2));
+  double p = exponentOf(n);
   if (!axes || p < 1)
     return axes ? n.fail("p is " + Twine(static_cast<int64_t>(p)), "give a positive number")
                 : failure();
@@ -155,9 +160,9 @@ LogicalResult importGlobalLpPool(Node &n) {
 constexpr OpRow rows[] = {
     {"", "AveragePool", 1, 1, 1, importAveragePool},
     {"", "GlobalAveragePool", 1, 1, 1, importGlobalAveragePool},
-    {"", "GlobalLpPool", 2, 1, 1, importGlobalLpPool},
+    {"", "GlobalLpPool", 1, 1, 1, importGlobalLpPool},
     {"", "GlobalMaxPool", 1, 1, 1, importGlobalMaxPool},
-    {"", "LpPool", 2, 1, 1, importLpPool},
+    {"", "LpPool", 1, 1, 1, importLpPool},
     {"", "MaxPool", 1, 1, 1, importMaxPool},
 };
 

@@ -321,6 +321,7 @@ constexpr OpRow rows[] = {
     {"", "Size", 1, 1, 1, importSize},
     {"", "SpaceToDepth", 1, 1, 1, importSpaceToDepth},
     {"", "Split", 13, 1, 2, importSplit},
+    {"", "Split", 1, 1, 2, importSplit, 1},
     {"", "Split", 2, 1, 1, importSplit, 12},
     {"", "Squeeze", 1, 1, 1, importSqueeze, 12},
     {"", "Squeeze", 13, 1, 2, importSqueeze},

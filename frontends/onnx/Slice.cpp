@@ -129,7 +129,7 @@ LogicalResult importPad(Node &n) {
   if (n.has(1))
     pads = n.sizes(n[1], "pads");
   else // until opset 10
-    pads = llvm::map_to_vector(n.integers("pads"),
+    pads = llvm::map_to_vector(n.integers(n.opset < 2 ? "paddings" : "pads"),
                                [&](int64_t number) { return n.dim(number); });
   if (!pads)
     return failure();
@@ -255,7 +255,7 @@ LogicalResult importCenterCropPad(Node &n) {
 
 constexpr OpRow rows[] = {
     {"", "CenterCropPad", 18, 2, 2, importCenterCropPad},
-    {"", "Pad", 2, 1, 1, importPad, 10},
+    {"", "Pad", 1, 1, 1, importPad, 10},
     {"", "Pad", 11, 2, 4, importPad},
     {"", "Slice", 1, 1, 1, importSlice, 9},
     {"", "Slice", 10, 3, 5, importSlice},

@@ -1,0 +1,368 @@
+// Fourier transforms and what speech models put around them.
+#include "frontends/onnx/Node.h"
+#include "frontends/onnx/Tensors.h"
+#include <cmath>
+
+using namespace mlir;
+
+namespace knapper {
+namespace {
+
+using ts::Dim;
+using P = ts::ComparePredicate;
+
+/// Rows of complex numbers, [rows, length] each; no `im`: they are real.
+struct Complex {
+  Value re, im;
+};
+
+constexpr int64_t largestMatrix = 64, largestPrime = 2048;
+
+/// The largest divisor of `length` up to `largestMatrix`, or 1.
+int64_t divisorOf(int64_t length) {
+  for (int64_t d = std::min(largestMatrix, length); d > 1; --d)
+    if (length % d == 0)
+      return d;
+  return 1;
+}
+
+/// Tables of cos and sin of 2 pi row * column / length; a negative `sign`
+/// mirrors the sine.
+Complex roots(Node &n, Dim rows, Dim columns, Dim length, double sign,
+              Type element) {
+  Type i64 = n.b.getI64Type(), f64 = n.b.getF64Type();
+  RankedTensorType type = n.type({rows, columns}, i64);
+  if (!type)
+    return {};
+  // The product modulo the length keeps the angle exact.
+  Value row = n.makeAs<ts::IotaOp>(type, uint64_t(0)),
+        column = n.makeAs<ts::IotaOp>(type, uint64_t(1));
+  Value phase =
+      n.binary<ts::ModOp>(n.mul(row, column), n.sizeScalar(length, i64));
+  Value angle =
+      n.mul(n.div(n.convert(phase, f64), n.sizeScalar(length, f64)), 2 * M_PI);
+  Value sine = n.mul(n.make<ts::SinOp>(angle), sign);
+  return {n.convert(n.make<ts::CosOp>(angle), element),
+          n.convert(sine, element)};
+}
+
+Complex multiply(Node &n, Complex a, Complex b) {
+  return {n.sub(n.mul(a.re, b.re), n.mul(a.im, b.im)),
+          n.add(n.mul(a.re, b.im), n.mul(a.im, b.re))};
+}
+
+/// Along dim 1 of [rows, length, ...rest] with a matrix product; the result is
+/// [rows, ...rest, length].
+Complex matrixTransform(Node &n, Complex x, Dim length, double sign) {
+  Complex w = roots(n, length, length, length, sign, ts::elementTypeOf(x.re));
+  auto product = [&](Value a, Value b) {
+    return n.make<ts::DotOp>(a, b, ArrayRef<int64_t>{}, ArrayRef<int64_t>{},
+                             ArrayRef<int64_t>{1}, ArrayRef<int64_t>{0},
+                             TypeAttr());
+  };
+  Complex y{product(x.re, w.re), product(x.re, w.im)};
+  if (!x.im)
+    return y;
+  return {n.sub(y.re, product(x.im, w.im)), n.add(y.im, product(x.im, w.re))};
+}
+
+/// The transform of [rows, length] without a factor. Lengths that have a
+/// divisor d are taken apart: length / d transforms of d elements, a turn, d of
+/// length / d.
+Complex transform(Node &n, Complex x, double sign) {
+  if (!x.re)
+    return {};
+  Dim rows = ts::dimOf(x.re, 0), length = ts::dimOf(x.re, 1);
+  std::optional<int64_t> known = length.asConstant();
+  int64_t d = known && *known > largestMatrix ? divisorOf(*known) : 1;
+  if (d == 1) {
+    if (known && *known > largestPrime) {
+      (void)n.unsupported("a transform of " + std::to_string(*known) +
+                          " elements, which has a prime factor above " +
+                          std::to_string(largestPrime));
+      return {};
+    }
+    return matrixTransform(n, x, length, sign);
+  }
+  Dim first = n.dim(d), second = n.dim(*known / d);
+  auto split = [&](Value part) {
+    return part ? n.reshape(part, {rows, first, second}) : Value();
+  };
+  Complex y = matrixTransform(n, {split(x.re), split(x.im)}, first, sign);
+  Complex turn = roots(n, second, first, length, sign, ts::elementTypeOf(x.re));
+  if (!y.re || !turn.re)
+    return {};
+  SmallVector<Dim> dims{rows, second, first};
+  y = multiply(n, y,
+               {n.broadcastTo(turn.re, dims), n.broadcastTo(turn.im, dims)});
+  auto merge = [&](Value part) {
+    return n.reshape(n.transpose(part, {0, 2, 1}), {rows * first, second});
+  };
+  y = transform(n, {merge(y.re), merge(y.im)}, sign);
+  auto order = [&](Value part) {
+    return n.reshape(
+        n.transpose(n.reshape(part, {rows, first, second}), {0, 2, 1}),
+        {rows, length});
+  };
+  return {order(y.re), order(y.im)};
+}
+
+/// `count` elements along dim 1, cut or filled with zeros.
+Value fitLength(Node &n, Value x, Dim count) {
+  if (!x || ts::dimOf(x, 1) == count)
+    return x;
+  Dim own = ts::dimOf(x, 1);
+  std::optional<int64_t> more = (count - own).asConstant();
+  Dim kept = more ? (*more < 0 ? count : own) : own.min(count);
+  x = n.sliceDim(x, 1, n.dim(0), kept);
+  Dim missing = count - kept;
+  if (!x || missing.isConstant(0))
+    return x;
+  MLIRContext *context = n.importer.context;
+  return n.make<ts::PadOp>(x, Optional{n.scalarFor(x, 0)},
+                           ts::dimArray(context, {n.dim(0), n.dim(0)}),
+                           ts::dimArray(context, {n.dim(0), missing}),
+                           ts::PadMode::constant);
+}
+
+/// From the first half of a spectrum that is symmetric, the whole of it.
+Complex mirrored(Node &n, Complex x, Dim length) {
+  Dim half = length.floorDiv(n.dim(2)) + 1, rest = length - half;
+  auto whole = [&](Value part, double sign) -> Value {
+    part = fitLength(n, part, half);
+    if (!part || rest.isConstant(0))
+      return part;
+    Value back = n.sliceDim(part, 1, rest, rest, -1);
+    return n.make<ts::ConcatOp>(ValueRange{part, n.mul(back, sign)},
+                                int64_t(1));
+  };
+  return {whole(x.re, 1), whole(x.im, -1)};
+}
+
+/// [rows, length, 1 or 2] as two parts; null and an error for another size.
+Complex partsOf(Node &n, Value x) {
+  if (!x)
+    return {};
+  SmallVector<Dim> dims = ts::dimsOf(x);
+  if (!dims[2].isConstant(1) && !dims[2].isConstant(2)) {
+    (void)n.fail("the last dim of the input is " + dims[2].str(),
+                 "give 1 for real, 2 for complex numbers");
+    return {};
+  }
+  auto part = [&](int64_t i) {
+    return n.reshape(n.sliceDim(x, 2, n.dim(i), n.dim(1)), {dims[0], dims[1]});
+  };
+  return {part(0), dims[2].isConstant(2) ? part(1) : Value()};
+}
+
+/// [rows, length, 2]
+Value joined(Node &n, Complex x) {
+  if (!x.re || !x.im)
+    return {};
+  SmallVector<Dim> dims = ts::dimsOf(x.re);
+  dims.push_back(n.dim(1));
+  Value re = n.reshape(x.re, dims), im = n.reshape(x.im, dims);
+  return n.make<ts::ConcatOp>(ValueRange{re, im}, int64_t(2));
+}
+
+/// f16 and bf16 are transformed in f32.
+Type fineType(Node &n, Value x) {
+  Type element = ts::elementTypeOf(x);
+  return element.isF64() ? element : Type(n.b.getF32Type());
+}
+
+LogicalResult importDft(Node &n) {
+  SmallVector<Dim> dims = ts::dimsOf(n[0]);
+  auto rank = static_cast<int64_t>(dims.size());
+  if (rank < 2)
+    return n.fail("needs a signal and a last dim of 1 or 2, has " +
+                      ts::shapeText(n[0].getType()),
+                  "give an input of rank 2 or more");
+  int64_t axis = n.opset < 20 ? n.integer("axis", 1) : -2;
+  if (n.has(2)) {
+    std::optional<SmallVector<int64_t>> given = n.numbers(n[2], "the axis");
+    if (!given)
+      return failure();
+    axis = given->size() == 1 ? given->front() : rank;
+  }
+  axis = n.normalAxis(axis, rank);
+  if (n.failed())
+    return failure();
+  if (axis == rank - 1)
+    return n.fail("the axis is the last dim, which holds real and imaginary "
+                  "parts",
+                  "give another axis");
+  bool inverse = n.integer("inverse", 0), onesided = n.integer("onesided", 0);
+  bool real = inverse && onesided;
+  Dim length = real ? (dims[axis] - 1) * 2 : dims[axis];
+  if (n.has(1)) {
+    std::optional<SmallVector<Dim>> given = n.sizes(n[1], "dft_length");
+    if (!given)
+      return failure();
+    if (given->size() != 1)
+      return n.fail("dft_length must be one number", "give a scalar");
+    length = given->front();
+  }
+  if (std::optional<int64_t> known = length.asConstant(); known && *known < 1)
+    return n.fail("transforms " + Twine(*known) + " elements",
+                  "give a positive length");
+  // [around, length, parts]
+  SmallVector<int64_t> order, back(rank);
+  SmallVector<Dim> around;
+  for (int64_t i = 0; i + 1 < rank; ++i)
+    if (i != axis) {
+      order.push_back(i);
+      around.push_back(dims[i]);
+    }
+  order.push_back(axis);
+  order.push_back(rank - 1);
+  for (auto [to, from] : llvm::enumerate(order))
+    back[from] = static_cast<int64_t>(to);
+  Dim rows = ts::product(n.importer.context, around);
+  Value flat = n.reshape(n.transpose(n.convert(n[0], fineType(n, n[0])), order),
+                         {rows, dims[axis], dims.back()});
+  Complex x = partsOf(n, flat);
+  if (!x.re)
+    return failure();
+  if (real) {
+    if (!x.im)
+      x.im = n.splatLike(0, x.re);
+    x = mirrored(n, x, length);
+  } else {
+    x = {fitLength(n, x.re, length), fitLength(n, x.im, length)};
+  }
+  Complex y = transform(n, x, inverse ? 1 : -1);
+  if (!y.re || !y.im)
+    return n.failed() ? failure() : n.out(Value());
+  if (inverse) {
+    Value count = n.sizeScalar(length, ts::elementTypeOf(y.re));
+    y = {n.div(y.re, count), n.div(y.im, count)};
+  } else if (onesided) {
+    length = length.floorDiv(n.dim(2)) + 1;
+    y = {n.sliceDim(y.re, 1, n.dim(0), length),
+         n.sliceDim(y.im, 1, n.dim(0), length)};
+  }
+  Value result = real ? y.re : joined(n, y);
+  around.push_back(length);
+  around.push_back(n.dim(real ? 1 : 2));
+  result = n.transpose(n.reshape(result, around), back);
+  return n.out(n.convert(result, ts::elementTypeOf(n[0])));
+}
+
+/// Transforms of overlapping frames, [batch, frames, frequencies, 2].
+LogicalResult importStft(Node &n) {
+  SmallVector<Dim> dims = ts::dimsOf(n[0]);
+  std::optional<SmallVector<int64_t>> step = n.numbers(n[1], "frame_step");
+  if (!step)
+    return failure();
+  if (dims.size() != 3 || step->size() != 1 || step->front() < 1 ||
+      (n.has(2) && ts::rankOf(n[2]) != 1))
+    return n.fail("needs a signal [batch, length, 1 or 2], a positive "
+                  "frame_step and a window of rank 1",
+                  "correct the inputs");
+  Dim length = n.has(2) ? ts::dimOf(n[2], 0) : dims[1];
+  if (n.has(3)) {
+    std::optional<SmallVector<Dim>> given = n.sizes(n[3], "frame_length");
+    if (!given)
+      return failure();
+    if (given->size() != 1)
+      return n.fail("frame_length must be one number", "give a scalar");
+    length = given->front();
+  }
+  Dim frames = (dims[1] - length).floorDiv(n.dim(step->front())) + 1;
+  if (std::optional<int64_t> known = frames.asConstant();
+      (known && *known < 1) ||
+      (length.asConstant() && *length.asConstant() < 1))
+    return n.fail("a signal of " + dims[1].str() + " has no frame of " +
+                      length.str(),
+                  "give a longer signal or shorter frames");
+  Type i64 = n.b.getI64Type(), fine = fineType(n, n[0]);
+  RankedTensorType type = n.type({frames, length}, i64);
+  Value frame = n.makeAs<ts::IotaOp>(type, uint64_t(0)),
+        place = n.makeAs<ts::IotaOp>(type, uint64_t(1));
+  Value index = n.add(n.mul(frame, n.integerScalar(step->front(), i64)), place);
+  // [batch, frames, length, parts]
+  Value parts = n.make<ts::GatherOp>(n.convert(n[0], fine), index, uint64_t(1));
+  if (n.has(2) && parts) {
+    Value window = n.convert(n.castDims(n[2], {length}), fine);
+    parts = n.mul(parts, n.broadcastAt(window, {2}, ts::dimsOf(parts)));
+  }
+  Complex x = partsOf(n, n.reshape(parts, {dims[0] * frames, length, dims[2]}));
+  if (!x.re)
+    return failure();
+  Complex y = transform(n, x, -1);
+  if (n.integer("onesided", 1)) {
+    length = length.floorDiv(n.dim(2)) + 1;
+    y = {n.sliceDim(y.re, 1, n.dim(0), length),
+         n.sliceDim(y.im, 1, n.dim(0), length)};
+  }
+  Value result = n.reshape(joined(n, y), {dims[0], frames, length, n.dim(2)});
+  return n.failed() ? failure()
+                    : n.out(n.convert(result, ts::elementTypeOf(n[0])));
+}
+
+/// Triangles over the frequencies, a column a band of equal width in mel.
+LogicalResult importMelWeightMatrix(Node &n) {
+  std::optional<SmallVector<Dim>> bands = n.sizes(n[0], "num_mel_bins"),
+                                  size = n.sizes(n[1], "dft_length");
+  if (!bands || !size)
+    return failure();
+  for (unsigned i = 0; i < 5; ++i)
+    if (!ts::elementCount(n[i].getType()).isConstant(1))
+      return n.fail("input " + Twine(i) + " must be one number",
+                    "give scalars");
+  auto dtype = static_cast<int32_t>(
+      n.integer("output_datatype", onnx::TensorProto::FLOAT));
+  Type element = onnxElementType(n.importer.context, dtype);
+  if (!element)
+    return n.unsupported("element type " + onnxTypeName(dtype));
+  Type f64 = n.b.getF64Type();
+  Dim count = bands->front(), bins = size->front().floorDiv(n.dim(2)) + 1;
+  auto mel = [&](Value hertz) {
+    Value x = n.convert(n.reshape(hertz, {}), f64);
+    return n.mul(n.make<ts::Log1pOp>(n.mul(x, 1.0 / 700)), 2595 / std::log(10));
+  };
+  Value low = mel(n[3]), high = mel(n[4]);
+  Value step = n.div(n.sub(high, low), n.sizeScalar(count + 2, f64));
+  Value rate = n.convert(n.reshape(n[2], {}), f64);
+  // Edge i of the bands, as the number of a frequency.
+  auto edge = [&](int64_t i) {
+    Value band =
+        n.add(n.makeAs<ts::IotaOp>(n.type({bins, count}, f64), uint64_t(1)),
+              static_cast<double>(i));
+    Value at = n.mul(n.add(n.mul(band, step), low), std::log(10) / 2595);
+    Value hertz = n.mul(n.make<ts::Expm1Op>(at), 700);
+    return n.make<ts::FloorOp>(
+        n.div(n.mul(hertz, n.sizeScalar(size->front() + 1, f64)), rate));
+  };
+  Value left = edge(0), centre = edge(1), right = edge(2);
+  Value bin = n.makeAs<ts::IotaOp>(n.type({bins, count}, f64), uint64_t(0));
+  Value zero = n.scalar(0, f64), one = n.scalar(1, f64);
+  auto ratio = [&](Value a, Value b) {
+    return n.div(a, n.select(n.compare(P::eq, b, zero), one, b));
+  };
+  Value rise = n.sub(centre, left), fall = n.sub(right, centre);
+  Value up = n.select(n.compare(P::eq, rise, zero),
+                      n.convert(n.compare(P::eq, bin, centre), f64),
+                      ratio(n.sub(bin, left), rise));
+  Value rising = n.binary<ts::AndOp>(n.compare(P::ge, bin, left),
+                                     n.compare(P::le, bin, centre));
+  Value falling = n.binary<ts::AndOp>(n.compare(P::ge, bin, centre),
+                                      n.compare(P::lt, bin, right));
+  Value y = n.select(falling, ratio(n.sub(right, bin), fall),
+                     n.select(rising, up, zero));
+  return n.out(n.convert(y, element));
+}
+
+constexpr OpRow rows[] = {
+    {"", "DFT", 17, 1, 2, importDft, 19},
+    {"", "DFT", 20, 1, 3, importDft},
+    {"", "MelWeightMatrix", 17, 5, 5, importMelWeightMatrix},
+    {"", "STFT", 17, 2, 4, importStft},
+};
+
+} // namespace
+
+ArrayRef<OpRow> spectralRows() { return rows; }
+
+} // namespace knapper

@@ -1,0 +1,43 @@
+"""Small models, compiled and compared with onnx's reference evaluator."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+import knapper
+
+node = helper.make_node
+
+
+def model(nodes, inputs, outputs=("y",), initializers=(), opset=21, domains=(), ir=10):
+    """`inputs`: name to dims (float) or (element type, dims); `outputs`: names or (name, element
+    type); `initializers`: name to array."""
+    typed = {n: v if isinstance(v, tuple) else (TensorProto.FLOAT, v) for n, v in inputs.items()}
+    results = [o if isinstance(o, tuple) else (o, TensorProto.FLOAT) for o in outputs]
+    graph = helper.make_graph(
+        list(nodes), "g",
+        [helper.make_tensor_value_info(n, *v) for n, v in typed.items()],
+        [helper.make_tensor_value_info(n, t, None) for n, t in results],
+        [numpy_helper.from_array(np.asarray(a), n) for n, a in dict(initializers).items()],
+    )  # fmt: skip
+    opsets = [helper.make_opsetid("", opset), *(helper.make_opsetid(*d) for d in domains)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=ir)
+
+
+def check(made: onnx.ModelProto, feeds: list[dict], tolerance: float = 0, reference=None):
+    """One module for all feeds; `reference(feed)` gives the results in order."""
+    module = knapper.compile(made)
+    if reference is None:
+        evaluator = ReferenceEvaluator(made)
+        reference = lambda feed: evaluator.run(None, feed)  # noqa: E731
+    for feed in feeds:
+        got, want = module(**feed), reference(feed)
+        assert len(want) == len(made.graph.output)
+        for output, expected in zip(made.graph.output, want):
+            value = np.asarray(got[output.name])
+            assert value.shape == np.shape(expected)
+            np.testing.assert_allclose(value, expected, rtol=0, atol=tolerance)
+    return module
