@@ -168,6 +168,59 @@ LogicalResult importReverseSequence(Node &n) {
   return n.out(n.make<ts::GatherElementsOp>(n[0], index, uint64_t(time)));
 }
 
+/// The update at `write_indices` of each batch entry's sequence.
+LogicalResult importTensorScatter(Node &n) {
+  SmallVector<Dim> past = ts::dimsOf(n[0]), update = ts::dimsOf(n[1]);
+  auto rank = static_cast<int64_t>(past.size());
+  int64_t axis = n.axis("axis", -2, rank);
+  std::string mode = n.text("mode", "linear");
+  if (n.failed())
+    return failure();
+  if (mode != "linear" && mode != "circular")
+    return n.fail("mode is '" + mode + "'", "use linear or circular");
+  if (!axis || update.size() != past.size() ||
+      (n.has(2) && ts::rankOf(n[2]) != 1))
+    return n.fail("cache, update and write_indices are " +
+                      ts::shapeText(n[0].getType()) + ", " +
+                      ts::shapeText(n[1].getType()) + " and " +
+                      (n.has(2) ? ts::shapeText(n[2].getType()) : "absent"),
+                  "give equal ranks, a vector of indices and an axis that is "
+                  "not the batch");
+  using P = ts::ComparePredicate;
+  Type i64 = n.b.getI64Type();
+  Dim length = past[axis], written = update[axis];
+  Value zero = n.integerScalar(0, i64);
+  Value from = n.has(2) ? n.convert(n.castDims(n[2], {past[0]}), i64)
+                        : n.broadcastTo(zero, {past[0]});
+  update = past;
+  update[axis] = written;
+  Value fresh = n.castDims(n[1], update);
+  // [batch, length]: which element of the update a place takes.
+  SmallVector<Dim> places{past[0], length};
+  Value place = n.makeAs<ts::IotaOp>(n.type(places, i64), uint64_t(1));
+  Value count = n.sizeScalar(written, i64);
+  Value index = n.sub(place, n.broadcastAt(from, {0}, places));
+  if (mode == "circular")
+    index = n.binary<ts::ModOp>(index, n.sizeScalar(length, i64));
+  Value taken = n.binary<ts::AndOp>(n.compare(P::ge, index, zero),
+                                    n.compare(P::lt, index, count));
+  index = n.select(taken, index, zero);
+  if (mode == "linear") {
+    // What would not fit is an index outside, which fails the run.
+    Value room = n.sizeScalar(length - written, i64);
+    Value fits = n.binary<ts::AndOp>(n.compare(P::ge, from, zero),
+                                     n.compare(P::le, from, room));
+    index = n.select(n.broadcastAt(fits, {0}, places), index, count);
+  }
+  if (!index || !taken || !fresh)
+    return failure();
+  if (written.isConstant(0))
+    return n.out(n[0]);
+  Value read = n.make<ts::GatherElementsOp>(
+      fresh, n.broadcastAt(index, {0, axis}, past), uint64_t(axis));
+  return n.out(n.select(n.broadcastAt(taken, {0, axis}, past), read, n[0]));
+}
+
 constexpr OpRow rows[] = {
     {"", "Gather", 1, 2, 2, importGather},
     {"", "GatherElements", 11, 2, 2, importGatherElements},
@@ -177,6 +230,7 @@ constexpr OpRow rows[] = {
     {"", "Scatter", 9, 3, 3, importScatterElements, 10},
     {"", "ScatterElements", 11, 3, 3, importScatterElements},
     {"", "ScatterND", 11, 3, 3, importScatterNd},
+    {"", "TensorScatter", 24, 2, 3, importTensorScatter},
 };
 
 } // namespace

@@ -147,7 +147,57 @@ struct Labelled {
   std::string labels;
 };
 
-/// Sums over labels that nothing else needs; takes diagonals never.
+/// Dims a and b carry one label: of them only equal indices count.
+void takeDiagonal(Node &n, Labelled &x, size_t a, size_t b) {
+  SmallVector<Dim> dims = ts::dimsOf(x.value);
+  if (!(dims[a] == dims[b])) {
+    dims[dims[a].asConstant() ? b : a] = dims[dims[a].asConstant() ? a : b];
+    x.value = n.castDims(x.value, dims);
+  }
+  RankedTensorType type = n.type(dims, n.b.getI64Type());
+  Value same = n.compare(ts::ComparePredicate::eq,
+                         n.makeAs<ts::IotaOp>(type, uint64_t(a)),
+                         n.makeAs<ts::IotaOp>(type, uint64_t(b)));
+  x.value = n.reduce(ts::ReduceKind::add,
+                     n.select(same, x.value, n.scalarFor(x.value, 0)),
+                     {static_cast<int64_t>(b)}, false);
+  x.labels.erase(b, 1);
+}
+
+/// The product of two operands, summed over the labels that they share and
+/// nothing later `needs`.
+Labelled contract(Node &n, const Labelled &a, const Labelled &b,
+                  const std::map<char, int> &needs) {
+  if (!a.value || !b.value)
+    return {};
+  // A shared dim of size 1 on one side broadcasts.
+  SmallVector<Dim> da = ts::dimsOf(a.value), db = ts::dimsOf(b.value);
+  SmallVector<int64_t> ab, bb, ac, bc;
+  for (auto [i, c] : llvm::enumerate(a.labels)) {
+    size_t j = b.labels.find(c);
+    if (j == std::string::npos)
+      continue;
+    if (da[i].isConstant(1))
+      da[i] = db[j];
+    else if (db[j].isConstant(1))
+      db[j] = da[i];
+    (needs.count(c) ? ab : ac).push_back(i);
+    (needs.count(c) ? bb : bc).push_back(j);
+  }
+  Labelled product{dot(n, n.broadcastTo(a.value, da),
+                       n.broadcastTo(b.value, db), ab, bb, ac, bc),
+                   ""};
+  for (int64_t i : ab)
+    product.labels += a.labels[i];
+  for (const Labelled *side : {&a, &b})
+    for (char c : side->labels)
+      if ((side == &a ? b : a).labels.find(c) == std::string::npos)
+        product.labels += c;
+  return product;
+}
+
+/// From the left to the right; sums first over labels that one operand has
+/// alone.
 LogicalResult importEinsum(Node &n) {
   std::string equation = n.text("equation", "");
   llvm::erase(equation, ' ');
@@ -159,8 +209,6 @@ LogicalResult importEinsum(Node &n) {
     return n.fail("equation '" + equation + "' has " + Twine(terms.size()) +
                       " terms for " + Twine(n.size()) + " inputs",
                   "give a term an input");
-  if (terms.size() > 2)
-    return n.unsupported("more than two operands");
   // An ellipsis becomes labels '0', '1', ... counted from the right.
   size_t broadcastRank = 0;
   SmallVector<Labelled> operands;
@@ -188,13 +236,16 @@ LogicalResult importEinsum(Node &n) {
       return n.fail("term '" + term + "' does not fit the shape " +
                         ts::shapeText(n[i].getType()),
                     "give a label a dim");
-    for (size_t a = 0; a < labels.size(); ++a)
-      for (size_t b = a + 1; b < labels.size(); ++b)
-        if (labels[a] == labels[b])
-          return n.unsupported("a label twice in one term (a diagonal)");
-    for (char c : labels)
+    Labelled operand{n[i], labels};
+    for (size_t a = 0; a < operand.labels.size(); ++a)
+      for (size_t b; (b = operand.labels.find(operand.labels[a], a + 1)) !=
+                     std::string::npos;)
+        takeDiagonal(n, operand, a, b);
+    if (!operand.value)
+      return failure();
+    for (char c : operand.labels)
       ++uses[c];
-    operands.push_back({n[i], labels});
+    operands.push_back(operand);
   }
   std::string result;
   for (size_t k = broadcastRank; k-- > 0;)
@@ -236,33 +287,14 @@ LogicalResult importEinsum(Node &n) {
     operand.labels = kept;
   }
   Labelled product = operands[0];
-  if (operands.size() == 2) {
-    Labelled &a = operands[0], &b = operands[1];
-    if (!a.value || !b.value)
+  for (size_t i = 1; i < operands.size(); ++i) {
+    std::map<char, int> needs = inResult;
+    for (const Labelled &later : ArrayRef<Labelled>(operands).drop_front(i + 1))
+      for (char c : later.labels)
+        ++needs[c];
+    product = contract(n, product, operands[i], needs);
+    if (!product.value)
       return n.out(Value());
-    // A shared dim of size 1 on one side broadcasts.
-    SmallVector<Dim> da = ts::dimsOf(a.value), db = ts::dimsOf(b.value);
-    SmallVector<int64_t> ab, bb, ac, bc;
-    for (auto [i, c] : llvm::enumerate(a.labels)) {
-      size_t j = b.labels.find(c);
-      if (j == std::string::npos)
-        continue;
-      if (da[i].isConstant(1))
-        da[i] = db[j];
-      else if (db[j].isConstant(1))
-        db[j] = da[i];
-      (inResult.count(c) ? ab : ac).push_back(i);
-      (inResult.count(c) ? bb : bc).push_back(j);
-    }
-    product.value = dot(n, n.broadcastTo(a.value, da),
-                        n.broadcastTo(b.value, db), ab, bb, ac, bc);
-    product.labels.clear();
-    for (int64_t i : ab)
-      product.labels += a.labels[i];
-    for (const Labelled *side : {&a, &b})
-      for (char c : side->labels)
-        if ((side == &a ? b : a).labels.find(c) == std::string::npos)
-          product.labels += c;
   }
   SmallVector<int64_t> permutation;
   for (char c : result)
@@ -270,7 +302,65 @@ LogicalResult importEinsum(Node &n) {
   return n.out(n.transpose(product.value, permutation));
 }
 
+/// Elimination with the largest pivot of each column, written out.
+LogicalResult importDet(Node &n) {
+  SmallVector<Dim> dims = ts::dimsOf(n[0]);
+  auto rank = static_cast<int64_t>(dims.size());
+  std::optional<int64_t> size =
+      rank < 2 ? std::nullopt : dims[rank - 1].asConstant();
+  if (rank < 2 || (size && !dims[rank - 2].isConstant(*size) &&
+                   dims[rank - 2].asConstant()))
+    return n.fail("needs square matrices, has " + ts::shapeText(n[0].getType()),
+                  "give [..., n, n]");
+  if (!size || *size > 32)
+    return n.unsupported(size ? "matrices of more than 32 rows"
+                              : "matrices of symbolic size");
+  using P = ts::ComparePredicate;
+  Type element = ts::elementTypeOf(n[0]), i64 = n.b.getI64Type();
+  Type fine = element.isF64() ? element : Type(n.b.getF32Type());
+  ArrayRef<Dim> around = ArrayRef<Dim>(dims).drop_back(2);
+  Dim count = ts::product(n.importer.context, around), one = n.dim(1);
+  dims[rank - 2] = n.dim(*size);
+  Value a = n.reshape(n.convert(n.castDims(n[0], dims), fine),
+                      {count, n.dim(*size), n.dim(*size)});
+  Value det = n.broadcastTo(n.scalar(1, fine), {count});
+  for (int64_t left = *size; left > 0 && a; --left) {
+    Value column =
+        n.reshape(n.sliceDim(a, 2, n.dim(0), one), {count, n.dim(left)});
+    Value best =
+        n.make<ts::ArgReduceOp>(ts::ReduceKind::max, n.make<ts::AbsOp>(column),
+                                uint64_t(1), bool(false));
+    Value at = n.reshape(best, {count, one});
+    Value pivot = n.reshape(
+        n.make<ts::GatherElementsOp>(column, at, uint64_t(1)), {count});
+    Value swapped = n.compare(P::ne, best, n.integerScalar(0, i64));
+    det = n.mul(det, n.select(swapped, n.make<ts::NegOp>(pivot), pivot));
+    if (left == 1)
+      break;
+    // The pivot's row goes up, the first row takes its place.
+    Value rowAt = n.broadcastTo(n.reshape(best, {count, one, one}),
+                                {count, one, n.dim(left)});
+    Value row = n.make<ts::GatherElementsOp>(a, rowAt, uint64_t(1));
+    Value first = n.sliceDim(a, 1, n.dim(0), one),
+          rest = n.sliceDim(a, 1, one, n.dim(left - 1));
+    Value number = n.makeAs<ts::IotaOp>(
+        n.type({count, n.dim(left - 1), n.dim(left)}, i64), uint64_t(1));
+    Value chosen =
+        n.compare(P::eq, n.add(number, 1), n.reshape(best, {count, one, one}));
+    rest = n.select(chosen, first, rest);
+    // A column of zeros has determinant 0 already.
+    Value zero = n.compare(P::eq, pivot, n.scalar(0, fine));
+    Value divisor =
+        n.reshape(n.select(zero, n.scalar(1, fine), pivot), {count, one, one});
+    Value factor = n.div(n.sliceDim(rest, 2, n.dim(0), one), divisor);
+    auto tail = [&](Value x) { return n.sliceDim(x, 2, one, n.dim(left - 1)); };
+    a = n.sub(tail(rest), n.mul(factor, tail(row)));
+  }
+  return n.out(n.convert(n.reshape(det, around), element));
+}
+
 constexpr OpRow rows[] = {
+    {"", "Det", 11, 1, 1, importDet},
     {"", "Einsum", 12, 1, anyNumber, importEinsum},
     {"", "Gemm", 1, 2, 3, importGemm},
     {"", "MatMul", 1, 2, 2, importMatMul},

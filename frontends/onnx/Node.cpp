@@ -110,6 +110,13 @@ SmallVector<double> Node::reals(StringRef name) {
     return {};
   return SmallVector<double>(found->floats().begin(), found->floats().end());
 }
+SmallVector<std::string> Node::texts(StringRef name) {
+  const auto *found = attribute(name, onnx::AttributeProto::STRINGS);
+  if (!found)
+    return {};
+  return SmallVector<std::string>(found->strings().begin(),
+                                  found->strings().end());
+}
 const onnx::TensorProto *Node::tensor(StringRef name) {
   const auto *found = attribute(name, onnx::AttributeProto::TENSOR);
   return found ? &found->t() : nullptr;

@@ -57,6 +57,7 @@ public:
   std::string text(llvm::StringRef name, llvm::StringRef otherwise);
   llvm::SmallVector<int64_t> integers(llvm::StringRef name);
   llvm::SmallVector<double> reals(llvm::StringRef name);
+  llvm::SmallVector<std::string> texts(llvm::StringRef name);
   const onnx::TensorProto *tensor(llvm::StringRef name);
   const onnx::GraphProto *graph(llvm::StringRef name);
   /// Attribute `name`, made non-negative by `rank`.
@@ -248,6 +249,11 @@ llvm::ArrayRef<OpRow> quantizeRows();
 llvm::ArrayRef<OpRow> resizeRows();
 llvm::ArrayRef<OpRow> controlRows();
 llvm::ArrayRef<OpRow> oldOpsetRows();
+llvm::ArrayRef<OpRow> flexAttentionRows();
+llvm::ArrayRef<OpRow> linearAttentionRows();
+llvm::ArrayRef<OpRow> classicalRows();
+llvm::ArrayRef<OpRow> treeRows();
+llvm::ArrayRef<OpRow> textRows();
 llvm::ArrayRef<OpRow> randomRows();
 llvm::ArrayRef<OpRow> samplingRows();
 llvm::ArrayRef<OpRow> selectionRows();

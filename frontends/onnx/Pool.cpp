@@ -53,15 +53,141 @@ std::optional<Windows> poolWindows(Node &n) {
   return readWindows(n, window);
 }
 
+/// Where the largest element of each window lies: its place among all elements
+/// of the input, row-major or (`columnMajor`) with the first spatial dim
+/// fastest.
+Value poolIndices(Node &n, const Windows &w, ArrayRef<Dim> out,
+                  bool columnMajor) {
+  using P = ts::ComparePredicate;
+  Type i64 = n.b.getI64Type();
+  SmallVector<Dim> x = ts::dimsOf(n[0]);
+  size_t spatial = w.window.size();
+  Dim planes = x[0] * x[1], area = n.dim(1), count = n.dim(1);
+  int64_t taps = 1;
+  for (size_t i = 0; i < spatial; ++i) {
+    area = area * x[i + 2];
+    count = count * out[i + 2];
+    taps *= w.window[i];
+  }
+  // The place of element `tap` of window `at` (both tensors of indices) in its
+  // plane; `inside` is whether there is one.
+  auto placeOf = [&](Value at, Value tap, bool columns, Value *inside) {
+    Value place;
+    Dim step = n.dim(1);
+    SmallVector<Value> position(spatial);
+    for (size_t i = spatial; i-- > 0;) {
+      Value size = n.sizeScalar(out[i + 2], i64),
+            window = n.integerScalar(w.window[i], i64);
+      Value start = n.sub(n.mul(n.binary<ts::ModOp>(at, size),
+                                n.integerScalar(w.strides[i], i64)),
+                          n.sizeScalar(w.low[i], i64));
+      position[i] = n.add(start, n.mul(n.binary<ts::ModOp>(tap, window),
+                                       n.integerScalar(w.dilations[i], i64)));
+      at = n.div(at, size);
+      tap = n.div(tap, window);
+      if (!inside)
+        continue;
+      Value within = n.binary<ts::AndOp>(
+          n.compare(P::ge, position[i], n.integerScalar(0, i64)),
+          n.compare(P::lt, position[i], n.sizeScalar(x[i + 2], i64)));
+      *inside = *inside ? n.binary<ts::AndOp>(*inside, within) : within;
+    }
+    for (size_t j = 0; j < spatial; ++j) {
+      size_t i = columns ? j : spatial - 1 - j;
+      Value term = n.mul(position[i], n.sizeScalar(step, i64));
+      place = place ? n.add(place, term) : term;
+      step = step * x[i + 2];
+    }
+    return place;
+  };
+  RankedTensorType grid = n.type({count, n.dim(taps)}, i64);
+  Value inside;
+  Value window = n.makeAs<ts::IotaOp>(grid, uint64_t(0)),
+        tap = n.makeAs<ts::IotaOp>(grid, uint64_t(1));
+  Value from = placeOf(window, tap, false, &inside);
+  Value index = n.select(inside, from, n.integerScalar(0, i64));
+  Value flat = n.reshape(n[0], {planes, area});
+  Value elements = n.make<ts::GatherOp>(flat, index, uint64_t(1));
+  if (!elements)
+    return {};
+  Type element = ts::elementTypeOf(elements);
+  Value least =
+      isa<FloatType>(element)
+          ? n.scalar(-std::numeric_limits<double>::infinity(), element)
+          : n.integerScalar(
+                element.isUnsignedInteger()
+                    ? 0
+                    : llvm::minIntN(element.getIntOrFloatBitWidth()),
+                element);
+  elements = n.select(n.broadcastAt(inside, {1, 2}, ts::dimsOf(elements)),
+                      elements, least);
+  // [planes, count]
+  Value best = n.make<ts::ArgReduceOp>(ts::ReduceKind::max, elements,
+                                       uint64_t(2), bool(false));
+  RankedTensorType type = n.type({planes, count}, i64);
+  Value at = n.makeAs<ts::IotaOp>(type, uint64_t(1)),
+        plane = n.makeAs<ts::IotaOp>(type, uint64_t(0));
+  Value place = placeOf(at, best, columnMajor, nullptr);
+  return n.reshape(n.add(n.mul(plane, n.sizeScalar(area, i64)), place), out);
+}
+
 LogicalResult importMaxPool(Node &n) {
-  if (n.wants(1))
-    return n.unsupported("its result Indices");
   std::optional<Windows> w = poolWindows(n);
   if (!w)
     return failure();
   if (n.integer("ceil_mode", 0))
     extendForCeil(n, *w);
-  return n.out(pool(n, ts::PoolKind::max, n[0], *w, false));
+  Value y = pool(n, ts::PoolKind::max, n[0], *w, false);
+  if (failed(n.out(y)))
+    return failure();
+  return n.wants(1) ? n.out(poolIndices(n, *w, ts::dimsOf(y),
+                                        n.integer("storage_order", 0)),
+                            1)
+                    : mlir::success();
+}
+
+/// The elements at the places that MaxPool gave, zeros elsewhere.
+LogicalResult importMaxUnpool(Node &n) {
+  SmallVector<int64_t> window = n.integers("kernel_shape");
+  std::optional<Windows> w = readWindows(n, window);
+  if (!w)
+    return failure();
+  if (ts::rankOf(n[1]) != ts::rankOf(n[0]))
+    return n.fail("values and indices differ in rank", "give an index a value");
+  SmallVector<Dim> x = ts::dimsOf(n[0]), whole{x[0], x[1]};
+  for (size_t i = 0; i < window.size(); ++i)
+    whole.push_back((x[i + 2] - 1) * w->strides[i] + window[i] - w->low[i] -
+                    w->high[i]);
+  Dim count = ts::elementCount(n[0].getType());
+  Value at =
+      n.convert(n.reshape(n.castDims(n[1], x), {count}), n.b.getI64Type());
+  Value zeros = n.broadcastTo(n.scalarFor(n[0], 0),
+                              {ts::product(n.importer.context, whole)});
+  Value y = n.reshape(
+      n.make<ts::ScatterElementsOp>(zeros, at, n.reshape(n[0], {count}),
+                                    uint64_t(0), ts::ReduceKindAttr()),
+      whole);
+  if (!n.has(2))
+    return n.out(y);
+  std::optional<SmallVector<Dim>> wanted = n.sizes(n[2], "output_shape");
+  if (!wanted || !y)
+    return failure();
+  if (wanted->size() != whole.size())
+    return n.fail("output_shape has " + Twine(wanted->size()) + " sizes",
+                  "give a size a dim");
+  // More room than the windows need is zeros at the end.
+  SmallVector<Dim> low(whole.size(), n.dim(0)), high;
+  for (auto [size, want] : llvm::zip(whole, *wanted)) {
+    high.push_back(want - size);
+    std::optional<int64_t> more = high.back().asConstant();
+    if (more ? *more < 0 : !n.importer.assumeAtLeast(high.back(), 0))
+      return n.fail("output_shape holds " + want.str() + " for " + size.str(),
+                    "give at least what the windows cover");
+  }
+  MLIRContext *context = n.importer.context;
+  return n.out(n.make<ts::PadOp>(
+      y, Optional{n.scalarFor(y, 0)}, ts::dimArray(context, low),
+      ts::dimArray(context, high), ts::PadMode::constant));
 }
 
 /// Pads with zeros, which then count like the input's own elements.
@@ -164,6 +290,7 @@ constexpr OpRow rows[] = {
     {"", "GlobalMaxPool", 1, 1, 1, importGlobalMaxPool},
     {"", "LpPool", 1, 1, 1, importLpPool},
     {"", "MaxPool", 1, 1, 1, importMaxPool},
+    {"", "MaxUnpool", 9, 2, 3, importMaxUnpool},
 };
 
 } // namespace
