@@ -393,7 +393,7 @@ LogicalResult importNormalizer(Node &n) {
   Value x = features(n, n[0]), size;
   Value positive = n.make<ts::AbsOp>(x);
   if (norm == "MAX")
-    size = n.reduce(ts::ReduceKind::max, positive, {1}, true);
+    size = n.reduce(ts::ReduceKind::max, x, {1}, true); // with its sign
   else if (norm == "L1")
     size = n.reduce(ts::ReduceKind::add, positive, {1}, true);
   else if (norm == "L2")
@@ -401,7 +401,9 @@ LogicalResult importNormalizer(Node &n) {
         n.reduce(ts::ReduceKind::add, n.mul(x, x), {1}, true));
   else
     return n.fail("norm is '" + norm + "'", "use MAX, L1 or L2");
-  Value y = n.div(x, n.binary<ts::MaxOp>(size, n.scalarFor(x, 1e-30)));
+  // A row of zeros stays one.
+  Value none = n.compare(P::eq, size, n.scalarFor(x, 0));
+  Value y = n.div(x, n.select(none, n.scalarFor(x, 1), size));
   return n.out(n.convert(n.reshape(y, ts::dimsOf(n[0])), n.b.getF32Type()));
 }
 
@@ -446,16 +448,18 @@ LogicalResult importScaler(Node &n) {
 }
 
 constexpr OpRow rows[] = {
-    {mlDomain, "ArrayFeatureExtractor", 1, 2, 2, importArrayFeatureExtractor},
-    {mlDomain, "Binarizer", 1, 1, 1, importBinarizer},
-    {mlDomain, "FeatureVectorizer", 1, 1, anyNumber, importFeatureVectorizer},
-    {mlDomain, "Imputer", 1, 1, 1, importImputer},
-    {mlDomain, "LabelEncoder", 2, 1, 1, importLabelEncoder},
-    {mlDomain, "LinearClassifier", 1, 1, 1, importLinearClassifier},
-    {mlDomain, "LinearRegressor", 1, 1, 1, importLinearRegressor},
-    {mlDomain, "Normalizer", 1, 1, 1, importNormalizer},
-    {mlDomain, "OneHotEncoder", 1, 1, 1, importOneHotEncoder},
-    {mlDomain, "Scaler", 1, 1, 1, importScaler},
+    {"ai.onnx.ml", "ArrayFeatureExtractor", 1, 2, 2,
+     importArrayFeatureExtractor},
+    {"ai.onnx.ml", "Binarizer", 1, 1, 1, importBinarizer},
+    {"ai.onnx.ml", "FeatureVectorizer", 1, 1, anyNumber,
+     importFeatureVectorizer},
+    {"ai.onnx.ml", "Imputer", 1, 1, 1, importImputer},
+    {"ai.onnx.ml", "LabelEncoder", 2, 1, 1, importLabelEncoder},
+    {"ai.onnx.ml", "LinearClassifier", 1, 1, 1, importLinearClassifier},
+    {"ai.onnx.ml", "LinearRegressor", 1, 1, 1, importLinearRegressor},
+    {"ai.onnx.ml", "Normalizer", 1, 1, 1, importNormalizer},
+    {"ai.onnx.ml", "OneHotEncoder", 1, 1, 1, importOneHotEncoder},
+    {"ai.onnx.ml", "Scaler", 1, 1, 1, importScaler},
 };
 
 } // namespace

@@ -5,8 +5,6 @@
 
 namespace knapper {
 
-inline constexpr const char *mlDomain = "ai.onnx.ml";
-
 /// A table of the importer's own making: a constant, or data beside the model's
 /// where it is large.
 mlir::Value tableOf(Node &n, llvm::ArrayRef<int64_t> dims,

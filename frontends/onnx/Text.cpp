@@ -83,10 +83,11 @@ LogicalResult importTfIdfVectorizer(Node &n) {
       return n.fail("ngram_indexes holds " + Twine(column), "give columns");
     width = std::max(width, column + 1);
   }
-  if (columns.size() != grams || (!weights.empty() && weights.size() != grams))
+  if (columns.size() != grams ||
+      (!weights.empty() && static_cast<int64_t>(weights.size()) < width))
     return n.fail("has " + Twine(grams) + " grams, " + Twine(columns.size()) +
                       " indexes and " + Twine(weights.size()) + " weights",
-                  "give an index, and a weight, a gram");
+                  "give an index a gram and a weight a column");
   Type i64 = n.b.getI64Type(), f32 = n.b.getF32Type();
   Value x = n.convert(n[0], i64);
   Dim rows = rank == 2 ? ts::dimOf(n[0], 0) : n.dim(1);
@@ -110,9 +111,12 @@ LogicalResult importTfIdfVectorizer(Node &n) {
         sum = sum ? n.add(sum, found) : found;
       }
       parts.push_back(sum);
+      // A weight belongs to a column: so do all implementations, though the
+      // operator's text says to a gram.
       for (size_t g = first; g < first + count; ++g) {
         places.push_back(columns[g]);
-        factors.push_back(weights.empty() ? 1 : static_cast<float>(weights[g]));
+        factors.push_back(
+            weights.empty() ? 1 : static_cast<float>(weights[columns[g]]));
       }
     }
     first += count;

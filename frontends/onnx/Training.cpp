@@ -99,12 +99,10 @@ LogicalResult importMomentum(Node &n) {
   });
 }
 
-constexpr const char *domain = "ai.onnx.preview.training";
-
 constexpr OpRow rows[] = {
-    {domain, "Adagrad", 1, 5, anyNumber, importAdagrad},
-    {domain, "Adam", 1, 6, anyNumber, importAdam},
-    {domain, "Momentum", 1, 5, anyNumber, importMomentum},
+    {"ai.onnx.preview.training", "Adagrad", 1, 5, anyNumber, importAdagrad},
+    {"ai.onnx.preview.training", "Adam", 1, 6, anyNumber, importAdam},
+    {"ai.onnx.preview.training", "Momentum", 1, 5, anyNumber, importMomentum},
 };
 
 } // namespace

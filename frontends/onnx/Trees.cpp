@@ -292,6 +292,12 @@ std::optional<Forest> readNamedNodes(Node &n, const std::string &leafPart) {
                    "correct the node");
       return std::nullopt;
     }
+    if (a->second == static_cast<int64_t>(i)) {
+      (void)n.fail("node " + Twine(numbers[i]) + " of tree " + Twine(trees[i]) +
+                       " goes round in a circle",
+                   "correct the node");
+      return std::nullopt;
+    }
     f.feature[i] = feature[i];
     f.threshold[i] = (*values)[i];
     f.predicate[i] = mode->second;
@@ -497,6 +503,9 @@ LogicalResult importTreeEnsemble(Node &n) {
                            b = branch(no[i], noLeaf[i]);
     if (!a || !b)
       return failure();
+    if (*a == static_cast<int64_t>(i) && !yesLeaf[i])
+      return n.fail("node " + Twine(i) + " goes round in a circle",
+                    "correct the node");
     bool tracks = !missing.empty() && missing[i];
     auto node = static_cast<int64_t>(i);
     auto set = [&](int64_t at, P predicate, double value, int64_t otherwise) {
@@ -556,9 +565,11 @@ LogicalResult importTreeEnsemble(Node &n) {
 }
 
 constexpr OpRow rows[] = {
-    {mlDomain, "TreeEnsemble", 5, 1, 1, importTreeEnsemble},
-    {mlDomain, "TreeEnsembleClassifier", 1, 1, 1, importTreeEnsembleClassifier},
-    {mlDomain, "TreeEnsembleRegressor", 1, 1, 1, importTreeEnsembleRegressor},
+    {"ai.onnx.ml", "TreeEnsemble", 5, 1, 1, importTreeEnsemble},
+    {"ai.onnx.ml", "TreeEnsembleClassifier", 1, 1, 1,
+     importTreeEnsembleClassifier},
+    {"ai.onnx.ml", "TreeEnsembleRegressor", 1, 1, 1,
+     importTreeEnsembleRegressor},
 };
 
 } // namespace

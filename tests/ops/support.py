@@ -88,10 +88,11 @@ def onnx_operators() -> list[str]:
     rows = onnx_rows()
     versions: dict[str, list] = collections.defaultdict(list)
     for schema in onnx.defs.get_all_schemas_with_history():
-        if schema.domain == "" and not schema.deprecated:
-            versions[schema.name].append(schema)
+        if not schema.deprecated:
+            name = f"{schema.domain}.{schema.name}" if schema.domain else schema.name
+            versions[name].append(schema)
     lines = [
-        f"Operators of ONNX's own domain, by the versions in which onnx {onnx.__version__} "
+        f"Operators of ONNX's domains, by the versions in which onnx {onnx.__version__} "
         "defines them; what a row refuses (an attribute, a dtype) is in `docs/onnx-backend.md`. "
         "Functions that a model brings with it are inlined, whatever their names.",
         "",

@@ -1,0 +1,125 @@
+"""Operators without control flow whose official cases have few sizes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from node_models import check, model, node
+from onnx import TensorProto
+
+import knapper
+
+INT64 = TensorProto.INT64
+RNG = np.random.default_rng(0)
+
+
+def normal(*shape):
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 9])
+def test_det(size):
+    made = model([node("Det", ["x"], ["y"])], {"x": ["n", 2, size, size]})
+    x = normal(3, 2, size, size)
+    x[0, 0, :, 0] = 0  # singular
+    x[1] = np.eye(size)[::-1]
+    check(made, [{"x": x}], 1e-3, lambda feed: [np.linalg.det(feed["x"].astype(np.float64))])
+
+
+@pytest.mark.parametrize(
+    "equation, shapes",
+    [
+        ("ii->i", [(4, 4)]),
+        ("iji->j", [(3, 5, 3)]),
+        ("...ii->...", [(2, 3, 3)]),
+        ("ab,bc,cd->ad", [(2, 3), (3, 4), (4, 5)]),
+        ("ii,ij,j->", [(3, 3), (3, 4), (4,)]),
+        ("abc,c,ab->b", [(2, 3, 4), (4,), (2, 3)]),
+    ],
+)
+def test_einsum(equation, shapes):
+    names = "xyz"[: len(shapes)]
+    made = model(
+        [node("Einsum", list(names), ["r"], equation=equation)],
+        {name: [f"{name}{i}" for i in range(len(s))] for name, s in zip(names, shapes)},
+        ["r"],
+    )
+    feed = {name: normal(*s) for name, s in zip(names, shapes)}
+    check(made, [feed], 1e-4, lambda f: [np.einsum(equation, *(f[name] for name in names))])
+
+
+@pytest.mark.parametrize("order", [0, 1])
+def test_max_pool_indices_and_back(order):
+    attributes = {"kernel_shape": [3, 2], "strides": [2, 1], "pads": [1, 0, 1, 1]}
+    made = model(
+        [node("MaxPool", ["x"], ["y", "i"], storage_order=order, dilations=[1, 2], **attributes)],
+        {"x": ["n", "c", "h", "w"]}, ["y", ("i", INT64)],
+    )  # fmt: skip
+    check(made, [{"x": normal(n, c, h, w)} for n, c, h, w in ((1, 1, 5, 6), (2, 3, 8, 4))])
+    made = model(
+        [
+            node("MaxPool", ["x"], ["y", "i"], kernel_shape=[2, 2], strides=[2, 2]),
+            node("MaxUnpool", ["y", "i"], ["z"], kernel_shape=[2, 2], strides=[2, 2]),
+        ],
+        {"x": ["n", 2, "h", 6]}, ["z"],
+    )  # fmt: skip
+
+    def reference(feed):
+        x = feed["x"]
+        n, c, h, w = x.shape
+        blocks = x.reshape(n, c, h // 2, 2, w // 2, 2)
+        most = blocks.max(axis=(3, 5), keepdims=True)
+        return [np.where(blocks == most, blocks, 0).reshape(x.shape)]
+
+    check(made, [{"x": normal(2, 2, 4, 6)}, {"x": normal(1, 2, 8, 6)}], 0, reference)
+
+
+@pytest.mark.parametrize("mode", ["linear", "circular"])
+def test_tensor_scatter(mode):
+    made = model(
+        [node("TensorScatter", ["past", "update", "at"], ["y"], mode=mode)],
+        {"past": ["b", 2, 7, 3], "update": ["b", 2, "s", 3], "at": (INT64, ["b"])},
+        opset=24,
+    )
+    feeds = [
+        {"past": normal(2, 2, 7, 3), "update": normal(2, 2, s, 3), "at": np.array(at)}
+        for s, at in ((1, [6, 0]), (3, [2, 4]), (7, [0, 0]))
+    ]
+    module = check(made, feeds)
+    over = feeds[1] | {"at": np.array([0, 5])}
+    if mode == "linear":
+        with pytest.raises(knapper.UserError, match="index"):
+            module(**over)
+    else:
+        check(made, [over])
+
+
+@pytest.mark.parametrize("mode", ["TF", "IDF", "TFIDF"])
+def test_tfidf(mode):
+    made = model(
+        [node("TfIdfVectorizer", ["x"], ["y"], mode=mode, min_gram_length=1, max_gram_length=3,
+              max_skip_count=1, ngram_counts=[0, 2, 6], ngram_indexes=[4, 1, 0, 2, 3],
+              weights=[2.0, 0.5, 3.0, 4.0, 5.0], pool_int64s=[1, 2, 1, 2, 2, 3, 1, 2, 3])],
+        {"x": (TensorProto.INT32, ["n", "c"])},
+    )  # fmt: skip
+    feeds = [{"x": RNG.integers(1, 4, (n, c)).astype(np.int32)} for n, c in ((1, 12), (3, 30), (2, 2))]
+    check(made, feeds, 1e-6)
+
+
+@pytest.mark.parametrize("rule", ["linear", "gated", "delta", "gated_delta"])
+def test_linear_attention(rule):
+    inputs = {"q": ["n", 9, 8], "k": ["n", 9, 4], "v": ["n", 9, 6], "s": ["n", 2, 2, 3]}
+    feeds = [{name: normal(n, *d[1:]) for name, d in inputs.items()} for n in (1, 3)]
+    names = ["q", "k", "v", "s"]
+    for name, part in (("decay", "gated"), ("beta", "delta")):
+        if part in rule:
+            inputs[name] = ["n", 9, 2]
+            names += [""] * (("decay", "beta").index(name) + 4 - len(names)) + [name]
+            for feed in feeds:
+                feed[name] = -np.abs(normal(len(feed["q"]), 9, 2)) / 3
+    made = model(
+        [node("LinearAttention", names, ["y", "state"], update_rule=rule, q_num_heads=4,
+              kv_num_heads=2)],
+        inputs, ["y", "state"], opset=27,
+    )  # fmt: skip
+    check(made, feeds, 1e-4)
