@@ -7,6 +7,7 @@
 #include "runtime/base/Text.h"
 #include "runtime/module/Format.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
@@ -31,6 +32,39 @@ std::string hex(uint64_t value) {
   snprintf(buffer, sizeof buffer, "0x%llx",
            static_cast<unsigned long long>(value));
   return buffer;
+}
+
+/// Maps a file for reading; MAP_FAILED and errno where that fails. A large one
+/// begins at the place of a huge page: so parts of the file that the system
+/// keeps in huge pages are mapped by them.
+void *mapFile(int fd, uint64_t bytes) {
+  constexpr uint64_t huge = kHugePageBytes;
+  void *anywhere = mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+  if (bytes < huge || anywhere == MAP_FAILED)
+    return anywhere;
+  if (reinterpret_cast<uint64_t>(anywhere) % huge != 0) {
+    void *room = mmap(nullptr, bytes + huge, PROT_NONE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (room == MAP_FAILED)
+      return anywhere;
+    uint64_t begin = reinterpret_cast<uint64_t>(room);
+    uint64_t aligned = alignUp(begin, huge),
+             end = alignUp(aligned + bytes, 4096);
+    void *there = mmap(reinterpret_cast<void *>(aligned), bytes, PROT_READ,
+                       MAP_PRIVATE | MAP_FIXED, fd, 0);
+    if (there == MAP_FAILED) {
+      munmap(room, bytes + huge);
+      return anywhere;
+    }
+    munmap(anywhere, bytes);
+    if (aligned != begin)
+      munmap(room, aligned - begin);
+    if (uint64_t last = alignUp(begin + bytes + huge, 4096); end != last)
+      munmap(reinterpret_cast<void *>(end), last - end);
+    anywhere = there;
+  }
+  madvise(anywhere, bytes, MADV_HUGEPAGE); // a wish: no error if refused
+  return anywhere;
 }
 
 struct FileDescriptor {
@@ -61,7 +95,7 @@ Artefact::loadFd(int fd, const std::string &name,
   std::shared_ptr<Artefact> artefact(new Artefact);
   artefact->fileName = name;
   if (info.st_size > 0) {
-    void *memory = mmap(nullptr, info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    void *memory = mapFile(fd, info.st_size);
     if (memory == MAP_FAILED)
       return fileError(name, "map", errno);
     artefact->base = static_cast<const std::byte *>(memory);
@@ -243,13 +277,20 @@ Status Artefact::save(const std::string &path) const {
   Expected<OutputFile> file = OutputFile::create(path);
   if (!file)
     return file.takeError();
-  for (size_t done = 0; done < size;) {
-    ssize_t n = write(file->descriptor(), base + done, size - done);
-    if (n < 0 && errno == EINTR)
-      continue;
-    if (n <= 0)
-      return OutputFile::writeError(path, n < 0 ? errno : ENOSPC);
-    done += n;
+  // In whole huge pages, from memory that is there: so the file is kept in huge
+  // pages too (see ArtefactWriter).
+  std::vector<std::byte> piece;
+  for (uint64_t at = 0; at < size; at += piece.size()) {
+    piece.assign(base + at, base + std::min(size, at + kHugePageBytes));
+    for (size_t done = 0; done < piece.size();) {
+      ssize_t n =
+          write(file->descriptor(), piece.data() + done, piece.size() - done);
+      if (n < 0 && errno == EINTR)
+        continue;
+      if (n <= 0)
+        return OutputFile::writeError(path, n < 0 ? errno : ENOSPC);
+      done += n;
+    }
   }
   return file->commit();
 }

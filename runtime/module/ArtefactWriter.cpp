@@ -3,11 +3,14 @@
 #include "runtime/base/Checked.h"
 #include "runtime/module/Format.h"
 
+#include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <sys/mman.h>
 #include <unistd.h>
 
 namespace knapper {
+
 ArtefactWriter::ArtefactWriter(int memory, std::optional<OutputFile> file)
     : memory(memory), file(std::move(file)) {}
 
@@ -34,6 +37,51 @@ Expected<std::unique_ptr<ArtefactWriter>> ArtefactWriter::createInMemory() {
 
 Status ArtefactWriter::writeAt(uint64_t offset, const void *data,
                                uint64_t bytes) {
+  auto *from = static_cast<const std::byte *>(data);
+  while (bytes > 0) {
+    uint64_t within = offset % kHugePageBytes;
+    uint64_t part = std::min(bytes, kHugePageBytes - within);
+    if (part == kHugePageBytes) {
+      part = bytes / kHugePageBytes * kHugePageBytes;
+      if (Status s = writeNow(offset, from, part); !s)
+        return s;
+    } else {
+      std::unique_lock lock(mutex);
+      uint64_t number = offset / kHugePageBytes;
+      Piece &piece = pieces[number];
+      if (piece.bytes.size() < within + part)
+        piece.bytes.resize(within + part);
+      memcpy(piece.bytes.data() + within, from, part);
+      piece.filled += part;
+      if (piece.filled == kHugePageBytes) {
+        Piece whole = std::move(piece);
+        pieces.erase(number);
+        lock.unlock();
+        if (Status s = writeNow(number * kHugePageBytes, whole.bytes.data(),
+                                kHugePageBytes);
+            !s)
+          return s;
+      }
+    }
+    from += part;
+    offset += part;
+    bytes -= part;
+  }
+  return success();
+}
+
+Status ArtefactWriter::flush() {
+  for (auto &[number, piece] : pieces)
+    if (Status s = writeNow(number * kHugePageBytes, piece.bytes.data(),
+                            piece.bytes.size());
+        !s)
+      return s;
+  pieces.clear();
+  return success();
+}
+
+Status ArtefactWriter::writeNow(uint64_t offset, const void *data,
+                                uint64_t bytes) {
   int fd = file ? file->descriptor() : memory;
   auto *from = static_cast<const char *>(data);
   while (bytes > 0) {
@@ -119,6 +167,8 @@ Expected<uint64_t> ArtefactWriter::finish(fb::ArtefactT header) {
       !s)
     return s.takeError();
   if (Status s = writeAt(0, &prelude, sizeof prelude); !s)
+    return s.takeError();
+  if (Status s = flush(); !s)
     return s.takeError();
   if (file)
     if (Status s = file->commit(); !s)

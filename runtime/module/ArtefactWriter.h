@@ -6,6 +6,7 @@
 #include "runtime/module/artefact_generated.h"
 
 #include <cstddef>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -22,6 +23,10 @@ struct WrittenConstant {
   uint64_t hash = 0;
 };
 
+/// Constants reach the file in pieces of whole huge pages: where the system
+/// keeps such pieces in huge pages, the mapped weights are read up to twice as
+/// fast.
+///
 /// Usage: create or createInMemory, addConstant (any number, any thread),
 /// addCode / addSection, finish. Nothing appears under the final name before
 /// finish; an abandoned writer removes its temporary file. Failed system calls
@@ -63,7 +68,11 @@ public:
 
 private:
   ArtefactWriter(int memory, std::optional<OutputFile> file);
+  /// Writes what is whole pieces; the rest waits in `pieces` for the other
+  /// constants that share its piece.
   Status writeAt(uint64_t offset, const void *data, uint64_t bytes);
+  Status writeNow(uint64_t offset, const void *data, uint64_t bytes);
+  Status flush();
 
   struct Pending {
     fb::SectionKind kind;
@@ -72,8 +81,13 @@ private:
   };
   int memory; // the anonymous file, or -1
   std::optional<OutputFile> file;
-  std::mutex mutex; // guards constantsEnd
+  std::mutex mutex; // guards constantsEnd and pieces
   uint64_t constantsEnd = 0;
+  struct Piece {
+    std::vector<std::byte> bytes;
+    uint64_t filled = 0; // gaps that alignment leaves are never filled
+  };
+  std::map<uint64_t, Piece> pieces; // by offset in the file, / kHugePageBytes
   std::vector<Pending> pending;
 };
 

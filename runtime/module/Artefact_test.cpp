@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <thread>
 #include <unistd.h>
 
 using namespace knapper;
@@ -228,6 +229,43 @@ TEST(Artefact, EveryIndexInTheHeaderIsChecked) {
     }
     EXPECT_THAT(loadError(bytes), HasSubstr(c.expected));
   }
+}
+
+TEST(Artefact, ConstantsComeInAnyOrderFromAnyThread) {
+  // Sizes around the pieces in which files are written, and gaps of alignment.
+  const std::vector<uint64_t> sizes = {
+      1,  kHugePageBytes - 5000, 5000,       3 * kHugePageBytes + 17,
+      63, kHugePageBytes,        (1u << 20), 7};
+  auto fill = [](size_t i, uint64_t bytes) {
+    std::vector<std::byte> data(bytes);
+    for (uint64_t k = 0; k < bytes; ++k)
+      data[k] = std::byte((k * 31 + k / 4096 + i) & 255);
+    return data;
+  };
+  auto writer = ArtefactWriter::createInMemory();
+  ASSERT_TRUE(writer);
+  std::vector<uint64_t> offsets;
+  for (uint64_t bytes : sizes)
+    offsets.push_back((*writer)->reserveConstant(bytes));
+  std::vector<std::thread> threads;
+  for (size_t i = sizes.size(); i-- > 0;)
+    threads.emplace_back([&, i] {
+      EXPECT_TRUE((*writer)->writeConstant(offsets[i], fill(i, sizes[i])));
+    });
+  for (std::thread &thread : threads)
+    thread.join();
+  TestArtefact a = small();
+  (*writer)->addCode(0, kernelObject("x86-64-v3"));
+  ASSERT_TRUE((*writer)->finish(a.header));
+  int fd = (*writer)->takeFd();
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    std::vector<std::byte> found(sizes[i]);
+    ASSERT_EQ(pread(fd, found.data(), found.size(),
+                    off_t(kSectionAlignment + offsets[i])),
+              ssize_t(found.size()));
+    EXPECT_TRUE(found == fill(i, sizes[i])) << "constant " << i;
+  }
+  close(fd);
 }
 
 TEST(Artefact, CallsThatExplodeAreRefused) {

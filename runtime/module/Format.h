@@ -12,6 +12,8 @@ inline constexpr uint32_t kFormatVersion = 1;
 inline constexpr char kMagic[8] = {'K', 'N', 'A', 'P', 'P', 'E', 'R', '\0'};
 inline constexpr uint64_t kSectionAlignment = 4096;
 inline constexpr uint64_t kConstantAlignment = 64;
+/// Files are written in pieces of this size.
+inline constexpr uint64_t kHugePageBytes = 2 << 20;
 
 /// The first 64 bytes of the file, little endian.
 struct Prelude {
