@@ -93,8 +93,12 @@ Expected<OutputFile> OutputFile::create(std::string given) {
 }
 
 Status OutputFile::commit() {
-  // A link cannot replace a file, a rename can.
   std::string self = cat("/proc/self/fd/", fd);
+  // Nothing there: one step, which cannot be interrupted half-way.
+  if (temporary.empty() && linkat(AT_FDCWD, self.c_str(), AT_FDCWD,
+                                  path.c_str(), AT_SYMLINK_FOLLOW) == 0)
+    return success();
+  // A link cannot replace a file, a rename can.
   for (int attempt = 0; temporary.empty(); ++attempt) {
     std::string name = temporaryName(path);
     if (linkat(AT_FDCWD, self.c_str(), AT_FDCWD, name.c_str(),
