@@ -10,7 +10,7 @@ namespace {
 
 using ts::Dim;
 
-OnnxScope innerScope(Node &n, StringRef part) {
+OnnxScope modifierScope(Node &n, StringRef part) {
   OnnxScope inner;
   inner.parent = &n.scope;
   inner.prefix = n.name + "/" + part.str() + "/";
@@ -35,7 +35,7 @@ Value modified(Node &n, const char *name, Value x) {
                  "give a graph with one of each");
     return {};
   }
-  OnnxScope inner = innerScope(n, name);
+  OnnxScope inner = modifierScope(n, name);
   inner.values[graph->input(0).name()] = x;
   Expected<SmallVector<Value>> results = n.importer.importGraph(*graph, inner);
   if (!results) {

@@ -98,6 +98,13 @@ std::string Node::text(StringRef name, StringRef otherwise) {
   const auto *found = attribute(name, onnx::AttributeProto::STRING);
   return found ? found->s() : otherwise.str();
 }
+SmallVector<std::string> Node::texts(StringRef name) {
+  const auto *found = attribute(name, onnx::AttributeProto::STRINGS);
+  if (!found)
+    return {};
+  return SmallVector<std::string>(found->strings().begin(),
+                                  found->strings().end());
+}
 SmallVector<int64_t> Node::integers(StringRef name) {
   const auto *found = attribute(name, onnx::AttributeProto::INTS);
   if (!found)
@@ -109,13 +116,6 @@ SmallVector<double> Node::reals(StringRef name) {
   if (!found)
     return {};
   return SmallVector<double>(found->floats().begin(), found->floats().end());
-}
-SmallVector<std::string> Node::texts(StringRef name) {
-  const auto *found = attribute(name, onnx::AttributeProto::STRINGS);
-  if (!found)
-    return {};
-  return SmallVector<std::string>(found->strings().begin(),
-                                  found->strings().end());
 }
 const onnx::TensorProto *Node::tensor(StringRef name) {
   const auto *found = attribute(name, onnx::AttributeProto::TENSOR);

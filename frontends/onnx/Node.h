@@ -55,9 +55,9 @@ public:
   int64_t integer(llvm::StringRef name, int64_t otherwise);
   double real(llvm::StringRef name, double otherwise);
   std::string text(llvm::StringRef name, llvm::StringRef otherwise);
+  llvm::SmallVector<std::string> texts(llvm::StringRef name);
   llvm::SmallVector<int64_t> integers(llvm::StringRef name);
   llvm::SmallVector<double> reals(llvm::StringRef name);
-  llvm::SmallVector<std::string> texts(llvm::StringRef name);
   const onnx::TensorProto *tensor(llvm::StringRef name);
   const onnx::GraphProto *graph(llvm::StringRef name);
   /// Attribute `name`, made non-negative by `rank`.
