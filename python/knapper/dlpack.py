@@ -13,6 +13,8 @@ from knapper import dtypes
 from knapper.errors import UserError
 
 CPU = 1
+CUDA = 2
+_DEFAULT_STREAM = 1  # of CUDA, as DLPack counts
 _NAME = b"dltensor"
 # (type code, bits) by dtype code.
 _CODES = {
@@ -83,9 +85,13 @@ class Borrowed:
 
     __slots__ = ("pointer", "shape", "code", "_capsule", "_source")
 
-    def __init__(self, source: object, where: str) -> None:
+    def __init__(self, source: object, where: str, gpu: bool = False) -> None:
+        """With `gpu`, memory of an NVIDIA GPU is taken too; what the source's
+        library still does with it then precedes the default stream's work."""
         try:
-            self._capsule = source.__dlpack__()  # type: ignore[attr-defined]
+            kind = getattr(source, "__dlpack_device__", lambda: (CPU, 0))()[0]
+            arguments = {"stream": _DEFAULT_STREAM} if gpu and kind == CUDA else {}
+            self._capsule = source.__dlpack__(**arguments)  # type: ignore[attr-defined]
         except (BufferError, RuntimeError, TypeError) as error:
             raise UserError(
                 f"{where}: its memory cannot be shared: {error}", where=where
@@ -93,7 +99,7 @@ class Borrowed:
         self._source = source
         managed = _Managed.from_address(_get_pointer(self._capsule, _NAME))
         tensor = managed.tensor
-        if tensor.device_type != CPU:
+        if tensor.device_type != CPU and not (gpu and tensor.device_type == CUDA):
             raise UserError(
                 f"{where}: the tensor is not in host memory (DLPack device "
                 f"{tensor.device_type})",

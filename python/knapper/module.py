@@ -293,6 +293,7 @@ class Module:
         lib = library()
         self._lib = lib
         self._handle = _Handle(handle, lib.knapper_module_release)
+        self._on_gpu: bool | None = None
         self._inputs = self._signature(
             lib.knapper_module_num_inputs(handle), lib.knapper_module_input
         )
@@ -566,13 +567,20 @@ class Module:
             local.last = prepared
         return prepared
 
+    @property
+    def _gpu(self) -> bool:
+        """Whether kernels run on an NVIDIA GPU."""
+        if self._on_gpu is None:
+            self._on_gpu = self.describe()["device"] == "cuda"
+        return self._on_gpu
+
     def _readable(self, index: int, value: Any) -> Any:
         """A contiguous array, or memory borrowed by DLPack."""
         info = self._inputs[index]
         if isinstance(value, np.ndarray):
             return np.asarray(np.ascontiguousarray(value)).reshape(value.shape)
         if hasattr(value, "__dlpack__"):
-            return Borrowed(value, info.name)
+            return Borrowed(value, info.name, self._gpu)
         dtype = dtypes.numpy_of(dtypes.NAMES.index(info.dtype))
         try:
             return np.ascontiguousarray(np.asarray(value, dtype)).reshape(
@@ -636,7 +644,7 @@ class Module:
                 shape, pointer = value.shape, value.__array_interface__["data"][0]
                 size = value.nbytes
             elif hasattr(value, "__dlpack__"):
-                value = Borrowed(value, info.name)
+                value = Borrowed(value, info.name, self._gpu)
                 code, shape, pointer = value.code, value.shape, value.pointer
                 size = dtypes.SIZES[code]
                 for dim in shape:

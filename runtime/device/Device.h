@@ -17,6 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -48,6 +49,13 @@ public:
   virtual bool done() const = 0;
   /// Blocks until then.
   virtual Status wait() const = 0;
+  /// Nanoseconds of the device's own clock from `earlier`, an event of the same
+  /// device, to this one; both have been waited for. Nothing where the device
+  /// has no clock of its own.
+  virtual std::optional<uint64_t>
+  nanosecondsSince(const DeviceEvent &earlier) const {
+    return std::nullopt;
+  }
 };
 
 /// A kernel as its driver knows it: a function's address, a handle.
@@ -122,6 +130,9 @@ public:
   virtual Expected<std::unique_ptr<DeviceEvent>> record() = 0;
   /// Work after this call starts after the event (of any queue of the device).
   virtual Status waitFor(const DeviceEvent &event) = 0;
+  /// Work after this call starts after what others in the process have given
+  /// the device in its default order (CUDA: the legacy default stream).
+  virtual Status waitForOthers() { return success(); }
 
   /// Where `Device::canRecord`: launches and copies up to endRecording are kept
   /// instead of run; replay runs them in their order, any number of times.
@@ -149,6 +160,13 @@ public:
   virtual std::string runnable() const = 0;
   /// True when kernels and copies may be given any address of the process.
   virtual bool addressesHost() const = 0;
+  /// True when kernels and copies may be given this address: memory of this
+  /// device that another library of the process allocated. Aligned as
+  /// DeviceBuffer is not required: the caller looks at that.
+  virtual bool addresses(const void *memory) const { return addressesHost(); }
+  /// Whether events know when they happened by a clock of the device
+  /// (`DeviceEvent::nanosecondsSince`).
+  virtual bool timesEvents() const { return false; }
   virtual bool canRecord() const = 0;
   /// Fields about the device into an open JSON object; `measure` adds measured
   /// peaks.

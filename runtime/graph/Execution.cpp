@@ -141,14 +141,20 @@ Status Execution::run(std::span<const knapper_tensor> inputs,
     options.profile->assign(program.launches.size(), {});
 
   Status status = state.queue->begin();
+  if (status && external)
+    status = state.queue->waitForOthers();
   if (status && !host)
     status = uploadInputs(inputs);
   if (status)
     status = region(0);
-  if (status && !host)
+  // Who profiles looks at no results: those of a device stay there.
+  if (status && !host && !options.profile)
     status = downloadOutputs();
   if (Status s = state.queue->finish(); !s && status)
     status = std::move(s);
+  for (const Timed &t : timed)
+    if (status)
+      noteTime(t.launch, t.end->nanosecondsSince(*t.begin).value_or(0));
   for (Block &block : state.lateBlocks)
     if (block.bytes() > 0)
       module.outputPool->give(std::move(block));
@@ -168,7 +174,11 @@ Status Execution::run(std::span<const knapper_tensor> inputs,
 /// Where the buffer of an input or output lies for kernels: in the caller's
 /// memory, or in a buffer of the device that does not address it.
 Status Execution::place(uint32_t buffer, void *memory) {
-  if (host) {
+  constexpr uintptr_t kAlignment = 16; // that kernels count on
+  bool direct = host;
+  if (!host && memory && reinterpret_cast<uintptr_t>(memory) % kAlignment == 0)
+    external |= direct = module.where->addresses(memory);
+  if (direct) {
     state.base[buffer] = static_cast<std::byte *>(memory);
     return success();
   }
@@ -188,7 +198,8 @@ Status Execution::place(uint32_t buffer, void *memory) {
 Status Execution::uploadInputs(std::span<const knapper_tensor> inputs) {
   for (size_t i = 0; i < inputs.size(); ++i) {
     uint32_t b = program.inputBuffer[i];
-    if (b == Program::kNone || state.bytes[b] == 0)
+    if (b == Program::kNone || state.bytes[b] == 0 ||
+        state.base[b] == inputs[i].data)
       continue;
     if (Status s =
             state.queue->upload(state.base[b], inputs[i].data, state.bytes[b]);
@@ -201,11 +212,10 @@ Status Execution::uploadInputs(std::span<const knapper_tensor> inputs) {
 Status Execution::downloadOutputs() {
   for (size_t i = 0; i < program.outputs.size(); ++i) {
     const knapper_tensor &out = result.tensors[i];
-    if (!out.data || out.bytes == 0)
+    const std::byte *from = state.base[program.outputBuffer[i]];
+    if (!out.data || out.bytes == 0 || from == out.data)
       continue;
-    if (Status s = state.queue->download(
-            out.data, state.base[program.outputBuffer[i]], out.bytes);
-        !s)
+    if (Status s = state.queue->download(out.data, from, out.bytes); !s)
       return s;
   }
   return success();
@@ -480,6 +490,8 @@ Status Execution::region(uint32_t index) {
   for (const Program::Instruction &in : program.regions[index]) {
     if (options.cancel && options.cancel->load(std::memory_order_relaxed))
       return userError("the run was cancelled");
+    if (in.op != fb::Instruction::Launch)
+      lastEvent = nullptr;
     switch (in.op) {
     case fb::Instruction::Launch:
       if (Status s = launch(in.index); !s)
@@ -552,27 +564,58 @@ Status Execution::launch(uint32_t index) {
   if (!options.profile) {
     return command.grid > 0 ? state.queue->launch(command) : success();
   }
-  const Program::Launch &l = program.launches[index];
+  if (module.where->timesEvents())
+    return timedLaunch(index);
   auto start = std::chrono::steady_clock::now();
   if (command.grid > 0)
     if (Status s = state.queue->launch(command); !s)
       return s;
-  if (Expected<std::unique_ptr<DeviceEvent>> event = state.queue->record();
-      !event)
-    return event.takeError();
-  else if (Status s = (*event)->wait(); !s)
+  Expected<std::unique_ptr<DeviceEvent>> end = state.queue->record();
+  if (!end)
+    return end.takeError();
+  if (Status s = (*end)->wait(); !s)
     return s;
+  noteTime(index, std::chrono::duration_cast<std::chrono::nanoseconds>(
+                      std::chrono::steady_clock::now() - start)
+                      .count());
+  return success();
+}
+
+/// Launches follow each other as in any run; times are read when all are done.
+Status Execution::timedLaunch(uint32_t index) {
+  auto event = [&]() -> Expected<std::shared_ptr<DeviceEvent>> {
+    Expected<std::unique_ptr<DeviceEvent>> made = state.queue->record();
+    if (!made)
+      return made.takeError();
+    return std::shared_ptr<DeviceEvent>(std::move(*made));
+  };
+  if (!lastEvent) {
+    Expected<std::shared_ptr<DeviceEvent>> begin = event();
+    if (!begin)
+      return begin.takeError();
+    lastEvent = std::move(*begin);
+  }
+  if (state.commands[index].grid > 0)
+    if (Status s = state.queue->launch(state.commands[index]); !s)
+      return s;
+  Expected<std::shared_ptr<DeviceEvent>> end = event();
+  if (!end)
+    return end.takeError();
+  timed.push_back({index, std::move(lastEvent), *end});
+  lastEvent = std::move(*end);
+  return success();
+}
+
+void Execution::noteTime(uint32_t index, uint64_t nanoseconds) {
+  const Program::Launch &l = program.launches[index];
   LaunchTime &time = (*options.profile)[index];
-  time.nanoseconds += std::chrono::duration_cast<std::chrono::nanoseconds>(
-                          std::chrono::steady_clock::now() - start)
-                          .count();
+  time.nanoseconds += nanoseconds;
   ++time.executions;
   time.choice = state.choice[index];
   if (state.known[l.flops])
     time.flops += state.values[l.flops];
   if (state.known[l.bytes])
     time.bytes += state.values[l.bytes];
-  return success();
 }
 
 Expected<std::byte *> Execution::address(const Program::Ref &ref,

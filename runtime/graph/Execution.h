@@ -68,6 +68,8 @@ private:
 
   Status region(uint32_t index);
   Status launch(uint32_t index);
+  Status timedLaunch(uint32_t index);
+  void noteTime(uint32_t index, uint64_t nanoseconds);
   Status bindSymbol(const Program::Instruction &instruction);
   Expected<bool> condition(const Program::Instruction &instruction);
   /// Address of `size` bytes at a reference, checked against its buffer.
@@ -80,6 +82,15 @@ private:
   RunResult &result;
   const RunOptions &options;
   bool host;                             // kernels may use the caller's memory
+  bool external = false; // the caller's tensors are in the device's memory
+  /// Of a profile where events know the time: between which two of them a
+  /// launch ran. The last event is where the next launch begins.
+  struct Timed {
+    uint32_t launch;
+    std::shared_ptr<DeviceEvent> begin, end;
+  };
+  std::vector<Timed> timed;
+  std::shared_ptr<DeviceEvent> lastEvent;
   std::span<const knapper_tensor> given; // the caller's outputs
 };
 

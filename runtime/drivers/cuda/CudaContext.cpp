@@ -128,11 +128,11 @@ Expected<KernelHandle> GpuExecutable::kernel(uint64_t entry,
   if (Status s = api.check(code, "cuModuleGetFunction"); !s)
     return s.takeError();
   // The code does not say what it requires of its blocks to those who ask.
-  if (entry < 1 || entry > kMostThreads)
-    return userError(
-        cat("kernel '", key, "' wants blocks of ", entry, " threads"), where,
-        "compile the model again");
-  kernel.threads = static_cast<unsigned>(entry);
+  kernel.entry = GpuEntry::of(entry);
+  if (kernel.entry.threads < 1 || kernel.entry.threads > kMostThreads)
+    return userError(cat("kernel '", key, "' wants blocks of ",
+                         kernel.entry.threads, " threads"),
+                     where, "compile the model again");
   return KernelHandle{&kernels.emplace(std::move(key), kernel).first->second};
 }
 

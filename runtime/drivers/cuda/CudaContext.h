@@ -1,6 +1,7 @@
 // A GPU's primary context, and what allocates in it. Internal to the folder.
 #pragma once
 
+#include "runtime/base/GpuEntry.h"
 #include "runtime/device/Device.h"
 #include "runtime/drivers/cuda/CudaApi.h"
 
@@ -69,7 +70,7 @@ private:
 /// What a KernelHandle points to.
 struct GpuKernel {
   Function function = nullptr;
-  unsigned threads = 0; ///< of a block
+  GpuEntry entry;
 };
 
 class GpuExecutable : public Executable {

@@ -83,6 +83,20 @@ public:
     return success();
   }
 
+  bool timesEvents() const override { return true; }
+  bool addresses(const void *memory) const override {
+    constexpr int kMemoryType = 2, kDeviceOrdinal = 9; // CUpointer_attribute
+    constexpr unsigned kDeviceMemory = 2;              // CUmemorytype
+    Current current(*gpu);
+    auto address = reinterpret_cast<Pointer>(memory);
+    unsigned type = 0;
+    int ordinal = -1;
+    return gpu->api->pointerAttribute(&type, kMemoryType, address) == 0 &&
+           type == kDeviceMemory &&
+           gpu->api->pointerAttribute(&ordinal, kDeviceOrdinal, address) == 0 &&
+           ordinal == gpu->id;
+  }
+
   Expected<std::unique_ptr<DeviceBuffer>> allocate(uint64_t bytes,
                                                    MemoryKind kind) override {
     return GpuBuffer::create(gpu, bytes, kind);
@@ -171,10 +185,12 @@ int deviceCount() {
 
 std::shared_ptr<Device> device(int ordinal) {
   static std::mutex mutex;
-  static std::map<int, std::weak_ptr<Device>> current;
+  // Never given back: to make a context again takes the driver a while, and at
+  // the end of the process it may be gone before us.
+  static auto &current = *new std::map<int, std::shared_ptr<Device>>;
   std::lock_guard lock(mutex);
-  if (std::shared_ptr<Device> alive = current[ordinal].lock())
-    return alive;
+  if (std::shared_ptr<Device> known = current[ordinal])
+    return known;
   if (ordinal < 0 || ordinal >= deviceCount())
     return nullptr;
   Expected<std::shared_ptr<Gpu>> gpu = Gpu::open(sharedApi(), ordinal);

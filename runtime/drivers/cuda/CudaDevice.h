@@ -1,8 +1,8 @@
 // NVIDIA GPUs through the driver API. Code is PTX, which the driver compiles
-// when it is loaded, or a cubin. A kernel's entry in the artefact is the number
-// of threads of its blocks. Its parameters are the buffers' addresses, the
-// symbols (64 bits each) and the address of the status word; program i of the
-// grid is block i.
+// when it is loaded, or a cubin. A kernel's entry in the artefact is a
+// GpuEntry. Its parameters are the buffers' addresses, the symbols (64 bits
+// each), the address of the status word and the number of programs (64 bits);
+// block i runs the programs from i * GpuEntry::programs.
 #pragma once
 
 #include "runtime/device/Device.h"

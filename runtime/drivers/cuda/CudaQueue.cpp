@@ -33,6 +33,16 @@ public:
     Current current(*gpu);
     return gpu->api->check(gpu->api->eventFinish(event), "cuEventSynchronize");
   }
+  std::optional<uint64_t>
+  nanosecondsSince(const DeviceEvent &earlier) const override {
+    Current current(*gpu);
+    float milliseconds = 0;
+    if (gpu->api->eventElapsed(&milliseconds,
+                               static_cast<const GpuEvent &>(earlier).event,
+                               event) != 0)
+      return std::nullopt;
+    return static_cast<uint64_t>(milliseconds * 1e6);
+  }
 
   std::shared_ptr<Gpu> gpu;
   Event event;
@@ -61,6 +71,8 @@ public:
       dropCapture();
     api.streamFinish(stream);
     api.streamDestroy(stream);
+    if (others)
+      api.eventDestroy(others);
   }
 
   // Kernels of GPUs keep what they need in registers and shared memory.
@@ -74,12 +86,13 @@ public:
   }
 
   Status launch(const LaunchCommand &command) override {
-    if (command.grid > std::numeric_limits<int32_t>::max())
+    const auto &kernel = *static_cast<const GpuKernel *>(command.kernel.handle);
+    int64_t blocks = (command.grid - 1) / kernel.entry.programs + 1;
+    if (blocks > std::numeric_limits<int32_t>::max())
       return userError(cat("a grid of ", command.grid,
                            " programs is more than a GPU takes at once"),
                        "launch", "smaller sizes");
     Current current(*gpu);
-    const auto &kernel = *static_cast<const GpuKernel *>(command.kernel.handle);
     parameters.clear();
     for (uint32_t i = 0; i < command.numBuffers; ++i)
       parameters.push_back(const_cast<void **>(&command.buffers[i]));
@@ -87,10 +100,12 @@ public:
       parameters.push_back(const_cast<int64_t *>(&command.symbols[i]));
     int32_t *status = command.status;
     parameters.push_back(&status);
-    return api.check(
-        api.launch(kernel.function, static_cast<unsigned>(command.grid), 1, 1,
-                   kernel.threads, 1, 1, 0, stream, parameters.data(), nullptr),
-        "cuLaunchKernel");
+    parameters.push_back(const_cast<int64_t *>(&command.grid));
+    return api.check(api.launch(kernel.function, static_cast<unsigned>(blocks),
+                                1, 1, kernel.entry.threads, 1, 1,
+                                kernel.entry.sharedBytes, stream,
+                                parameters.data(), nullptr),
+                     "cuLaunchKernel");
   }
 
   Status copy(void *target, const void *source, uint64_t bytes) override {
@@ -114,9 +129,7 @@ public:
   Expected<std::unique_ptr<DeviceEvent>> record() override {
     Current current(*gpu);
     Event event;
-    if (Status s =
-            api.check(api.eventCreate(&event, kDisableTiming), "cuEventCreate");
-        !s)
+    if (Status s = api.check(api.eventCreate(&event, 0), "cuEventCreate"); !s)
       return s.takeError();
     auto made = std::make_unique<GpuEvent>(gpu, event);
     if (Status s = api.check(api.eventRecord(event, stream), "cuEventRecord");
@@ -129,6 +142,20 @@ public:
     return api.check(
         api.streamWait(stream, static_cast<const GpuEvent &>(event).event, 0),
         "cuStreamWaitEvent");
+  }
+
+  Status waitForOthers() override {
+    Current current(*gpu);
+    if (!others) {
+      if (Status s = api.check(api.eventCreate(&others, kDisableTiming),
+                               "cuEventCreate");
+          !s)
+        return s;
+    }
+    if (Status s = api.check(api.eventRecord(others, nullptr), "cuEventRecord");
+        !s)
+      return s;
+    return api.check(api.streamWait(stream, others, 0), "cuStreamWaitEvent");
   }
 
   Status beginRecording() override {
@@ -179,6 +206,7 @@ private:
   std::shared_ptr<Gpu> gpu;
   const Api &api;
   Stream stream;
+  Event others = nullptr; // of the default stream
   bool recording = false;
   std::vector<void *> parameters;
 };
