@@ -25,6 +25,8 @@ void Emitter::aliasScopes(tile::FuncOp func) {
     Value value;
     if (auto store = dyn_cast<tile::StoreOp>(op))
       value = store.getBuffer();
+    else if (auto rows = dyn_cast<tile::StoreRowsOp>(op))
+      value = rows.getBuffer();
     else if (auto scatter = dyn_cast<tile::ScatterOp>(op))
       value = scatter.getBuffer();
     if (auto arg = dyn_cast_or_null<BlockArgument>(value))

@@ -4,6 +4,7 @@
 #include "codegen/lower/Lower.h"
 #include "codegen/lower/math/Math.h"
 
+#include "llvm/IR/InlineAsm.h"
 #include "llvm/IR/IntrinsicsNVPTX.h"
 
 using namespace mlir;
@@ -11,20 +12,23 @@ using namespace mlir;
 namespace knapper::lower {
 
 static constexpr unsigned kWarp = 32;
+// Threads of a block, of which a multiprocessor runs 32 at most.
+static constexpr unsigned kLeastBlock = 128;
 static constexpr unsigned kGlobalMemory = 1, kSharedMemory = 3;
 
 //===-- Layout ------------------------------------------------------------===//
 
 LogicalResult GpuEmitter::layout(tile::FuncOp func) {
   unsigned bytes = 0;
-  unsigned maxThreads = target.vectorBytes / 16;
+  constexpr unsigned maxThreads = 1024;
   SmallVector<int64_t> sizes;
   Operation *odd = nullptr;
   func.walk([&](Operation *op) {
     Value memory;
-    if (isa<tile::LoadOp, tile::LoadStridedOp, tile::GatherOp>(op))
+    if (isa<tile::LoadOp, tile::LoadStridedOp, tile::LoadRowsOp,
+            tile::GatherOp>(op))
       memory = op->getResult(0);
-    else if (isa<tile::StoreOp, tile::ScatterOp>(op))
+    else if (isa<tile::StoreOp, tile::StoreRowsOp, tile::ScatterOp>(op))
       memory = op->getOperand(0);
     if (memory)
       if (auto type = dyn_cast<VectorType>(memory.getType())) {
@@ -46,10 +50,31 @@ LogicalResult GpuEmitter::layout(tile::FuncOp func) {
   for (int64_t size : sizes)
     while (width > 1 && size % (int64_t(kWarp) * width))
       width /= 2;
-  threads = maxThreads;
+  // A row is held in registers: some accesses a thread, so that a block's
+  // memory traffic is many loads, then many stores. Else one access a thread.
+  bool reduces = false;
+  func.walk([&](vector::ReductionOp op) {
+    // (Not where mathematics asks whether any lane is unusual.)
+    reduces |= !op.getSourceVectorType().getElementType().isInteger(1);
+  });
+  int64_t largest = 0;
+  for (int64_t size : sizes)
+    largest = std::max(largest, size);
+  constexpr int64_t accesses = 4;
+  // A row of so many elements a thread would fill the registers as f32.
+  constexpr int64_t manyElements = 64;
+  threads = reduces && bytes == 2 ? maxThreads / 2 : maxThreads;
+  if (auto most = func->getAttrOfType<IntegerAttr>("tile.threads"))
+    threads = std::min<unsigned>(threads, most.getInt());
+  while (threads > kWarp && reduces &&
+         int64_t(threads) * width * accesses > largest)
+    threads /= 2;
   for (int64_t size : sizes)
     while (threads > kWarp && size % (int64_t(threads) * width))
       threads /= 2;
+  // (Named barriers for several warps each measured 20 % slower.)
+  programs = threads == kWarp ? kLeastBlock / kWarp : 1;
+  packed = reduces && bytes == 2 && largest / threads >= manyElements;
   for (int64_t size : sizes)
     if (size % (int64_t(threads) * width))
       return func.emitOpError("has a tile of ")
@@ -80,6 +105,54 @@ llvm::Value *GpuEmitter::firstElement(unsigned part) {
 llvm::Value *GpuEmitter::elements(unsigned part) {
   return b.CreateAdd(splat(firstElement(part), width),
                      step(width, b.getInt64Ty()));
+}
+
+llvm::Value *GpuEmitter::unpack(llvm::Value *halves) {
+  unsigned lanes = laneCount(halves->getType());
+  llvm::Type *words = llvm::FixedVectorType::get(b.getInt32Ty(), lanes / 2);
+  llvm::Value *pairs = b.CreateBitCast(halves, words);
+  llvm::Value *result =
+      llvm::PoisonValue::get(llvm::FixedVectorType::get(b.getFloatTy(), lanes));
+  for (unsigned i = 0; i < lanes / 2; ++i) {
+    llvm::Value *word = b.CreateExtractElement(pairs, i);
+    if (packed) {
+      // Opaque and never twice the same, so that no pass keeps the f32.
+      auto *type = llvm::FunctionType::get(b.getInt32Ty(), {b.getInt32Ty()},
+                                           /*isVarArg=*/false);
+      std::string text = "mov.b32 $0, $1; // " + std::to_string(unpacked++);
+      llvm::CallInst *same =
+          b.CreateCall(llvm::InlineAsm::get(type, text, "=r,r",
+                                            /*hasSideEffects=*/false),
+                       word);
+      same->setDoesNotAccessMemory();
+      same->setDoesNotThrow();
+      word = same;
+    }
+    auto element = [&](llvm::Value *bits, unsigned lane) {
+      result = b.CreateInsertElement(
+          result, b.CreateBitCast(bits, b.getFloatTy()), lane);
+    };
+    element(b.CreateShl(word, 16), 2 * i);
+    element(b.CreateAnd(word, b.getInt32(0xffff0000)), 2 * i + 1);
+  }
+  return result;
+}
+
+llvm::Value *GpuEmitter::special(Operation *op,
+                                 llvm::ArrayRef<llvm::Value *> v) {
+  if (isa<arith::ExtFOp>(op) &&
+      getElementTypeOrSelf(op->getOperand(0).getType()).isBF16() &&
+      getElementTypeOrSelf(op->getResult(0).getType()).isF32() &&
+      laneCount(v[0]->getType()) % 2 == 0)
+    return unpack(v[0]);
+  if (isa<arith::TruncFOp>(op) &&
+      getElementTypeOrSelf(op->getOperand(0).getType()).isF32() &&
+      getElementTypeOrSelf(op->getResult(0).getType()).isBF16()) {
+    llvm::Type *type = withElement(v[0]->getType(), b.getBFloatTy());
+    return b.CreateBitCast(b.CreateFPTrunc(v[0], type),
+                           withElement(type, b.getInt16Ty()));
+  }
+  return nullptr;
 }
 
 LogicalResult GpuEmitter::constantTile(Value result, DenseElementsAttr value) {
@@ -117,11 +190,14 @@ LogicalResult GpuEmitter::function(tile::FuncOp func) {
   SmallVector<llvm::Type *> types(count, global);
   types.append(func.getNumSymbols(), b.getInt64Ty());
   types.push_back(global);
+  types.push_back(b.getInt64Ty());
   fn = llvm::Function::Create(
       llvm::FunctionType::get(b.getVoidTy(), types, false),
       llvm::Function::ExternalLinkage, func.getName(), module);
   fn->setCallingConv(llvm::CallingConv::PTX_Kernel);
-  fn->addFnAttr("nvvm.reqntid", std::to_string(threads));
+  fn->addFnAttr("nvvm.reqntid", std::to_string(threads * programs));
+  if (packed) // two blocks a multiprocessor
+    fn->addFnAttr("nvvm.minctasm", std::to_string(1024 / threads));
 
   entry = newBlock("entry");
   b.SetInsertPoint(entry);
@@ -139,16 +215,32 @@ LogicalResult GpuEmitter::function(tile::FuncOp func) {
   }
   for (unsigned i = 0; i < func.getNumSymbols(); ++i)
     set(func.getKernelSymbol(i), {fn->getArg(count + i)});
-  status = fn->getArg(types.size() - 1);
+  status = fn->getArg(types.size() - 2);
   auto special = [&](llvm::Intrinsic::ID id) {
     return b.CreateZExt(b.CreateIntrinsic(id, llvm::ArrayRef<llvm::Value *>()),
                         b.getInt64Ty());
   };
   thread = special(llvm::Intrinsic::nvvm_read_ptx_sreg_tid_x);
   programId = special(llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_x);
+  llvm::BasicBlock *exit = nullptr;
+  if (programs > 1) {
+    group = b.CreateLShr(thread, b.getInt64(llvm::Log2_32(threads)));
+    thread = b.CreateAnd(thread, b.getInt64(threads - 1));
+    programId =
+        b.CreateAdd(b.CreateMul(programId, b.getInt64(programs)), group);
+    exit = newBlock("exit");
+    llvm::BasicBlock *work = newBlock("work");
+    b.CreateCondBr(b.CreateICmpSLT(programId, fn->getArg(types.size() - 1)),
+                   work, exit);
+    b.SetInsertPoint(work);
+  }
   if (failed(block(func.getBody().front())))
     return failure();
   b.CreateRetVoid();
+  if (exit) {
+    b.SetInsertPoint(exit);
+    b.CreateRetVoid();
+  }
   return success();
 }
 
@@ -171,7 +263,22 @@ LogicalResult GpuEmitter::tileOp(Operation &op) {
                       Value(), op.getPad());
       })
       .Case([&](tile::ScatterOp op) { return scatter(op); })
+      .Case([&](tile::LoadRowsOp op) { return loadRows(op); })
+      .Case([&](tile::StoreRowsOp op) { return storeRows(op); })
+      .Case([&](tile::TransposeOp op) { return transpose(op); })
       .Case([&](tile::PrefetchOp) { return success(); })
+      .Case([&](tile::Exp2Op op) {
+        Parts p;
+        llvm::FastMathFlags fast;
+        fast.setApproxFunc();
+        for (llvm::Value *part : Parts(parts(op.getInput()))) {
+          auto *power = b.CreateUnaryIntrinsic(llvm::Intrinsic::exp2, part);
+          cast<llvm::Instruction>(power)->setFastMathFlags(fast);
+          p.push_back(power);
+        }
+        set(op.getResult(), p);
+        return success();
+      })
       .Case([&](tile::SetStatusOp op) {
         when(scalar(op.getCondition()), [&] {
           b.CreateAlignedStore(b.getInt32(op.getCode()), status,
@@ -228,8 +335,34 @@ LogicalResult GpuEmitter::vectorOp(Operation &op) {
 //===-- Reductions --------------------------------------------------------===//
 
 void GpuEmitter::barrier() {
-  b.CreateIntrinsic(llvm::Intrinsic::nvvm_barrier_cta_sync_aligned_all, {},
-                    {b.getInt32(0)});
+  if (threads == kWarp)
+    b.CreateIntrinsic(llvm::Intrinsic::nvvm_bar_warp_sync, {},
+                      {b.getInt32(~0u)});
+  else
+    b.CreateIntrinsic(llvm::Intrinsic::nvvm_barrier_cta_sync_aligned_all, {},
+                      {b.getInt32(0)});
+}
+
+llvm::Value *GpuEmitter::shuffle(llvm::Value *value, unsigned distance) {
+  llvm::Type *type = value->getType();
+  unsigned bits = type->getPrimitiveSizeInBits();
+  auto word = [&](llvm::Value *w) -> llvm::Value * {
+    return b.CreateIntrinsic(
+        llvm::Intrinsic::nvvm_shfl_sync_bfly_i32, {},
+        {b.getInt32(~0u), w, b.getInt32(distance), b.getInt32(kWarp - 1)});
+  };
+  llvm::Value *whole = b.CreateBitCast(value, b.getIntNTy(bits));
+  if (bits <= 32)
+    return b.CreateBitCast(
+        b.CreateTrunc(word(b.CreateZExt(whole, b.getInt32Ty())),
+                      b.getIntNTy(bits)),
+        type);
+  llvm::Value *low = word(b.CreateTrunc(whole, b.getInt32Ty()));
+  llvm::Value *high =
+      word(b.CreateTrunc(b.CreateLShr(whole, 32), b.getInt32Ty()));
+  whole = b.CreateOr(b.CreateZExt(low, b.getInt64Ty()),
+                     b.CreateShl(b.CreateZExt(high, b.getInt64Ty()), 32));
+  return b.CreateBitCast(whole, type);
 }
 
 // In the thread, then between the threads of a warp by shuffles, then between
@@ -239,53 +372,48 @@ LogicalResult GpuEmitter::reduction(vector::ReductionOp op) {
     return op.emitOpError("is ordered; a GPU needs fastmath<reassoc>");
   llvm::Value *value = combineAll(op, wideParts(op));
   llvm::Type *type = value->getType();
-  unsigned bits = type->getPrimitiveSizeInBits();
-  if (bits > 32)
-    return op.emitOpError("of 64-bit elements has no lowering for GPUs");
-  // Words travel as 32 bits.
-  auto toWord = [&](llvm::Value *v) {
-    return type->isIntegerTy() ? b.CreateZExt(v, b.getInt32Ty())
-                               : b.CreateBitCast(v, b.getInt32Ty());
-  };
-  auto fromWord = [&](llvm::Value *v) {
-    return type->isIntegerTy() ? b.CreateTrunc(v, type)
-                               : b.CreateBitCast(v, type);
-  };
-  for (unsigned distance = kWarp / 2; distance; distance /= 2) {
-    llvm::Value *other =
-        b.CreateIntrinsic(llvm::Intrinsic::nvvm_shfl_sync_bfly_i32, {},
-                          {b.getInt32(~0u), toWord(value), b.getInt32(distance),
-                           b.getInt32(kWarp - 1)});
-    value = combine(op, value, fromWord(other));
-  }
+  for (unsigned distance = kWarp / 2; distance; distance /= 2)
+    value = combine(op, value, shuffle(value, distance));
   unsigned warps = threads / kWarp;
   if (warps > 1) {
-    if (!exchange) {
-      auto *array = llvm::ArrayType::get(b.getInt32Ty(), kWarp);
-      exchange = new llvm::GlobalVariable(
-          module, array, false, llvm::GlobalValue::InternalLinkage,
-          llvm::UndefValue::get(array), fn->getName() + "_exchange", nullptr,
-          llvm::GlobalValue::NotThreadLocal, kSharedMemory);
-      exchange->setAlignment(llvm::Align(16));
-    }
+    // A word a warp. Each reduction has words of its own, so that only one that
+    // runs again waits until its words have been read.
+    llvm::Type *memory = type->isIntegerTy(1) ? b.getInt8Ty() : type;
+    unsigned bytes = std::max(1u, unsigned(type->getPrimitiveSizeInBits()) / 8);
+    auto *array = llvm::ArrayType::get(memory, warps);
+    auto *exchange = new llvm::GlobalVariable(
+        module, array, false, llvm::GlobalValue::InternalLinkage,
+        llvm::UndefValue::get(array),
+        fn->getName() + "_exchange" + llvm::Twine(exchanges++), nullptr,
+        llvm::GlobalValue::NotThreadLocal, kSharedMemory);
+    exchange->setAlignment(llvm::Align(16));
     auto slot = [&](llvm::Value *warp) {
-      return b.CreateInBoundsGEP(b.getInt32Ty(), exchange, warp);
+      return b.CreateInBoundsGEP(memory, exchange, warp);
+    };
+    auto read = [&](llvm::Value *warp) -> llvm::Value * {
+      llvm::Value *word =
+          b.CreateAlignedLoad(memory, slot(warp), llvm::Align(bytes));
+      return memory == type ? word : b.CreateTrunc(word, type);
     };
     llvm::Value *lane = b.CreateAnd(thread, b.getInt64(kWarp - 1));
-    barrier(); // an earlier reduction has been read
+    if (!isa<tile::FuncOp>(op->getParentOp()))
+      barrier();
     when(b.CreateICmpEQ(lane, b.getInt64(0)), [&] {
-      b.CreateAlignedStore(toWord(value),
-                           slot(b.CreateLShr(thread, b.getInt64(5))),
-                           llvm::Align(4));
+      llvm::Value *word = memory == type ? value : b.CreateZExt(value, memory);
+      b.CreateAlignedStore(word, slot(b.CreateLShr(thread, b.getInt64(5))),
+                           llvm::Align(bytes));
     });
     barrier();
-    llvm::Value *words =
-        b.CreateAlignedLoad(llvm::FixedVectorType::get(b.getInt32Ty(), warps),
-                            exchange, llvm::Align(16));
-    value = nullptr;
-    for (unsigned warp = 0; warp < warps; ++warp) {
-      llvm::Value *word = fromWord(b.CreateExtractElement(words, warp));
-      value = value ? combine(op, value, word) : word;
+    // Of few words every thread reads all, of many one, for another tree.
+    constexpr unsigned few = 8;
+    if (warps <= few) {
+      value = read(b.getInt64(0));
+      for (unsigned warp = 1; warp < warps; ++warp)
+        value = combine(op, value, read(b.getInt64(warp)));
+    } else {
+      value = read(b.CreateAnd(lane, b.getInt64(warps - 1)));
+      for (unsigned distance = warps / 2; distance; distance /= 2)
+        value = combine(op, value, shuffle(value, distance));
     }
   }
   finishReduction(op, value);
@@ -294,12 +422,12 @@ LogicalResult GpuEmitter::reduction(vector::ReductionOp op) {
 
 } // namespace knapper::lower
 
-mlir::FailureOr<unsigned> knapper::lowerToGpu(tile::FuncOp func,
-                                              const TargetDesc &target,
-                                              llvm::Module &module) {
+mlir::FailureOr<knapper::GpuEntry> knapper::lowerToGpu(tile::FuncOp func,
+                                                       const TargetDesc &target,
+                                                       llvm::Module &module) {
   expandMath(func, /*spread=*/true);
   lower::GpuEmitter emitter(target, module);
   if (failed(emitter.function(func)))
     return failure();
-  return emitter.threadsPerBlock();
+  return emitter.launch();
 }

@@ -1,15 +1,18 @@
-// Lowering for GPUs: a block of threads runs a program, a tile is spread over
-// its threads cyclically, as [round][thread][lane]:
+// Lowering for GPUs: a group of threads runs a program, a tile is spread over
+// them cyclically, as [round][thread][lane]:
 //
 //   lane j of part p in thread t is element (p * threads + t) * width + j
 //
-// so that consecutive threads access consecutive runs of 16 bytes. Scalars are
-// computed by every thread alike; so every branch and loop is uniform and
-// barriers may stand in them. Accesses are whole 16-byte runs where the
-// alignment allows; the run that a ragged edge cuts is accessed lane by lane.
+// so that consecutive threads access consecutive runs of 16 bytes. Programs of
+// one warp share a block, so that a multiprocessor gets enough warps; a warp
+// needs no barrier. Scalars are computed by every thread of a program alike; so
+// every branch and loop is uniform in a group and barriers may stand in them.
+// Accesses are whole 16-byte runs where the alignment allows; the run that a
+// ragged edge cuts is accessed lane by lane.
 #pragma once
 
 #include "codegen/lower/Emitter.h"
+#include "runtime/base/GpuEntry.h"
 
 namespace knapper::lower {
 
@@ -17,7 +20,7 @@ class GpuEmitter final : public Emitter {
 public:
   using Emitter::Emitter;
   mlir::LogicalResult function(tile::FuncOp func) override;
-  unsigned threadsPerBlock() const { return threads; }
+  GpuEntry launch() const { return {threads * programs, programs, 0}; }
 
 private:
   llvm::SmallVector<llvm::Type *, 1> partTypes(mlir::Type type) override;
@@ -25,15 +28,22 @@ private:
   mlir::LogicalResult vectorOp(mlir::Operation &op) override;
   mlir::LogicalResult constantTile(mlir::Value result,
                                    mlir::DenseElementsAttr value) override;
+  llvm::Value *special(mlir::Operation *op,
+                       llvm::ArrayRef<llvm::Value *> operands) override;
+  /// f32 of bf16, two words' worth of elements at a time.
+  llvm::Value *unpack(llvm::Value *halves);
 
   //===-- Layout (Gpu.cpp) ------------------------------------------------===//
-  /// Chooses `width` and `threads` for the function's tiles.
+  /// Chooses `width`, `threads` and `programs` for the function's tiles.
   mlir::LogicalResult layout(tile::FuncOp func);
   /// Number of this thread's first element in a part, i64.
   llvm::Value *firstElement(unsigned part);
   /// Numbers of this thread's elements in a part, <width x i64>.
   llvm::Value *elements(unsigned part);
   mlir::LogicalResult reduction(mlir::vector::ReductionOp op);
+  /// The value that the thread at this distance in the warp has.
+  llvm::Value *shuffle(llvm::Value *value, unsigned distance);
+  /// Waits for all threads of the program.
   void barrier();
 
   //===-- Memory (GpuMemory.cpp) ------------------------------------------===//
@@ -44,6 +54,16 @@ private:
                              mlir::Value valid, mlir::Value mask,
                              mlir::Value pad);
   mlir::LogicalResult scatter(tile::ScatterOp op);
+  mlir::LogicalResult loadRows(tile::LoadRowsOp op);
+  mlir::LogicalResult storeRows(tile::StoreRowsOp op);
+  /// Where a part of a block of rows lies: its first element's address, whether
+  /// all of its lanes are inside, and how many are.
+  struct Run {
+    llvm::Value *pointer, *whole, *left;
+  };
+  Run runOf(const BufferRef &ref, unsigned part, mlir::Operation *op,
+            int64_t columns);
+  mlir::LogicalResult transpose(tile::TransposeOp op);
   /// Runs `body` where `condition` holds.
   void when(llvm::Value *condition, llvm::function_ref<void()> body);
   /// The value of `body` where `condition` holds, else `otherwise`.
@@ -51,10 +71,15 @@ private:
                     llvm::function_ref<llvm::Value *()> body);
 
   unsigned width = 4;            // lanes of a part: one 16-byte access
-  unsigned threads = 0;          // of the block
-  llvm::Value *thread = nullptr; // number of this thread in its block, i64
+  unsigned threads = 0;          // of a program
+  unsigned programs = 1;         // of a block
+  llvm::Value *thread = nullptr; // number of this thread in its program, i64
+  llvm::Value *group = nullptr;  // of this program in its block, i64; or null
   llvm::Value *status = nullptr; // i32 *, global memory
-  llvm::GlobalVariable *exchange = nullptr; // one word a warp
+  unsigned exchanges = 0;        // of warps, in shared memory
+  // A long row of bf16 is kept as it was read, and each use widens it anew.
+  bool packed = false;
+  unsigned unpacked = 0;
 };
 
 } // namespace knapper::lower

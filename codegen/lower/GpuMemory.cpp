@@ -5,6 +5,8 @@ using namespace mlir;
 
 namespace knapper::lower {
 
+static constexpr unsigned kSharedMemory = 3;
+
 // Buffers are 16-byte aligned, so what divides the offset divides the address.
 static llvm::Align accessAlign(std::optional<int64_t> given, unsigned bytes,
                                uint64_t multiple, unsigned width) {
@@ -205,6 +207,169 @@ LogicalResult GpuEmitter::scatter(tile::ScatterOp op) {
         write();
     }
   }
+  return success();
+}
+
+//===-- Blocks of rows ----------------------------------------------------===//
+
+GpuEmitter::Run GpuEmitter::runOf(const BufferRef &ref, unsigned part,
+                                  Operation *op, int64_t columns) {
+  // Operands of both ops, but for the value stored: buffer, offset, stride,
+  // rows, valid.
+  unsigned at = isa<tile::StoreRowsOp>(op) ? 2 : 1;
+  auto operand = [&](unsigned i) { return scalar(op->getOperand(at + i)); };
+  llvm::Value *first = firstElement(part);
+  llvm::Value *row = b.CreateLShr(first, llvm::Log2_64(columns));
+  llvm::Value *column = b.CreateAnd(first, b.getInt64(columns - 1));
+  llvm::Value *offset = b.CreateAdd(
+      operand(0), b.CreateAdd(b.CreateMul(row, operand(1)), column));
+  llvm::Value *left = b.CreateSub(operand(3), column);
+  left = b.CreateSelect(b.CreateICmpSLT(row, operand(2)), left, b.getInt64(0));
+  return {address(ref, offset), b.CreateICmpSGE(left, b.getInt64(width)), left};
+}
+
+/// What is known of the alignment of a block's runs.
+static llvm::Align rowsAlign(uint64_t offset, uint64_t stride, unsigned bytes,
+                             unsigned width) {
+  return accessAlign(std::nullopt, bytes, std::min(offset, stride), width);
+}
+
+LogicalResult GpuEmitter::loadRows(tile::LoadRowsOp op) {
+  auto ref = buffer(op.getBuffer());
+  if (failed(ref))
+    return failure();
+  bool truth = op.getBuffer().getType().getElementType().isInteger(1);
+  llvm::Align align =
+      rowsAlign(knownMultiple(op.getOffset()), knownMultiple(op.getStride()),
+                ref->bytes, width);
+  Parts result;
+  for (auto [p, partType] : llvm::enumerate(partTypes(op.getType()))) {
+    llvm::Type *type = truth ? withElement(partType, ref->memory) : partType;
+    Run run = runOf(*ref, p, op, op.getColumns());
+    llvm::Value *none = llvm::Constant::getNullValue(type);
+    llvm::Value *value = when(run.whole, none, [&]() -> llvm::Value * {
+      return tag(b.CreateAlignedLoad(type, run.pointer, align), *ref);
+    });
+    llvm::Value *cut = b.CreateAnd(b.CreateICmpSGT(run.left, b.getInt64(0)),
+                                   b.CreateNot(run.whole));
+    value = when(cut, value, [&] {
+      llvm::Value *lanes = none;
+      for (unsigned j = 0; j < width; ++j) {
+        llvm::Value *lane = when(
+            b.CreateICmpSGT(run.left, b.getInt64(j)),
+            llvm::Constant::getNullValue(ref->memory), [&]() -> llvm::Value * {
+              return tag(b.CreateAlignedLoad(ref->memory,
+                                             b.CreateConstInBoundsGEP1_64(
+                                                 ref->memory, run.pointer, j),
+                                             llvm::Align(ref->bytes)),
+                         *ref);
+            });
+        lanes = b.CreateInsertElement(lanes, lane, j);
+      }
+      return lanes;
+    });
+    result.push_back(truth ? fromMemory(value) : value);
+  }
+  set(op.getResult(), result);
+  return success();
+}
+
+LogicalResult GpuEmitter::storeRows(tile::StoreRowsOp op) {
+  auto ref = buffer(op.getBuffer());
+  if (failed(ref))
+    return failure();
+  llvm::Align align =
+      rowsAlign(knownMultiple(op.getOffset()), knownMultiple(op.getStride()),
+                ref->bytes, width);
+  for (auto [p, part] : llvm::enumerate(Parts(parts(op.getValue())))) {
+    llvm::Value *value = toMemory(part, *ref);
+    Run run = runOf(*ref, p, op, op.getColumns());
+    when(run.whole,
+         [&] { tag(b.CreateAlignedStore(value, run.pointer, align), *ref); });
+    llvm::Value *cut = b.CreateAnd(b.CreateICmpSGT(run.left, b.getInt64(0)),
+                                   b.CreateNot(run.whole));
+    when(cut, [&] {
+      for (unsigned j = 0; j < width; ++j)
+        when(b.CreateICmpSGT(run.left, b.getInt64(j)), [&] {
+          tag(b.CreateAlignedStore(
+                  b.CreateExtractElement(value, j),
+                  b.CreateConstInBoundsGEP1_64(ref->memory, run.pointer, j),
+                  llvm::Align(ref->bytes)),
+              *ref);
+        });
+    });
+  }
+  return success();
+}
+
+// Whole runs go to shared memory and single elements come back. Within a row
+// the runs are exchanged by the number of the row's group, so that the elements
+// of a column lie in different banks.
+LogicalResult GpuEmitter::transpose(tile::TransposeOp op) {
+  uint64_t lanes = op.getType().getNumElements(), columns = op.getColumns();
+  uint64_t rows = lanes / columns;
+  if (columns % width || rows % width)
+    return op.emitOpError("turns rows shorter than an access of a GPU");
+  Parts source = parts(op.getInput());
+  llvm::Type *part = source[0]->getType();
+  llvm::Type *element = part->getScalarType();
+  unsigned bits = element->getScalarSizeInBits();
+  llvm::Type *memory = bits < 8 ? b.getInt8Ty() : element;
+  unsigned bytes = std::max(bits / 8, 1u);
+  auto *array = llvm::ArrayType::get(memory, lanes * programs);
+  auto *block = new llvm::GlobalVariable(
+      module, array, false, llvm::GlobalValue::InternalLinkage,
+      llvm::UndefValue::get(array),
+      fn->getName() + "_block" + llvm::Twine(exchanges++), nullptr,
+      llvm::GlobalValue::NotThreadLocal, kSharedMemory);
+  block->setAlignment(llvm::Align(16));
+  llvm::Value *base = block;
+  if (group)
+    base = b.CreateInBoundsGEP(memory, block,
+                               b.CreateMul(group, b.getInt64(lanes)));
+  uint64_t runs = columns / width; // of a row
+  // Where an element lies: its row, the number of its run, its lane.
+  auto place = [&](llvm::Value *row, llvm::Value *run, llvm::Value *lane) {
+    llvm::Value *other = b.CreateAnd(b.CreateLShr(row, llvm::Log2_64(width)),
+                                     b.getInt64(runs - 1));
+    llvm::Value *at =
+        b.CreateAdd(b.CreateMul(row, b.getInt64(columns)),
+                    b.CreateMul(b.CreateXor(run, other), b.getInt64(width)));
+    return b.CreateInBoundsGEP(memory, base, b.CreateAdd(at, lane));
+  };
+  if (!isa<tile::FuncOp>(op->getParentOp()))
+    barrier();
+  for (auto [p, value] : llvm::enumerate(source)) {
+    llvm::Value *first = firstElement(p);
+    llvm::Value *row = b.CreateLShr(first, llvm::Log2_64(columns));
+    llvm::Value *run = b.CreateLShr(b.CreateAnd(first, b.getInt64(columns - 1)),
+                                    llvm::Log2_64(width));
+    llvm::Value *word = memory == element
+                            ? value
+                            : b.CreateZExt(value, withElement(part, memory));
+    b.CreateAlignedStore(word, place(row, run, b.getInt64(0)),
+                         llvm::Align(std::min(16u, bytes * width)));
+  }
+  barrier();
+  Parts result;
+  for (size_t p = 0; p < source.size(); ++p) {
+    llvm::Value *first = firstElement(p);
+    llvm::Value *column = b.CreateLShr(first, llvm::Log2_64(rows));
+    llvm::Value *row = b.CreateAnd(first, b.getInt64(rows - 1));
+    llvm::Value *run = b.CreateLShr(column, llvm::Log2_64(width));
+    llvm::Value *lane = b.CreateAnd(column, b.getInt64(width - 1));
+    llvm::Value *value = llvm::PoisonValue::get(part);
+    for (unsigned j = 0; j < width; ++j) {
+      llvm::Value *pointer = place(b.CreateAdd(row, b.getInt64(j)), run, lane);
+      llvm::Value *word =
+          b.CreateAlignedLoad(memory, pointer, llvm::Align(bytes));
+      if (memory != element)
+        word = b.CreateTrunc(word, element);
+      value = b.CreateInsertElement(value, word, j);
+    }
+    result.push_back(value);
+  }
+  set(op.getResult(), result);
   return success();
 }
 

@@ -3,6 +3,7 @@
 
 #include "codegen/TargetDesc.h"
 #include "ir/tile/TileDialect.h"
+#include "runtime/base/GpuEntry.h"
 
 namespace llvm {
 class Module;
@@ -18,11 +19,10 @@ namespace knapper {
 mlir::LogicalResult lowerToCpu(tile::FuncOp func, const TargetDesc &target,
                                llvm::Module &module);
 
-/// The same for a GPU: a kernel whose blocks run one program each. Parameters:
-/// a global pointer, 16-byte aligned, a buffer, an i64 a symbol, a global pointer to an i32 status.
-/// Returns the threads of a block.
-mlir::FailureOr<unsigned> lowerToGpu(tile::FuncOp func,
-                                     const TargetDesc &target,
-                                     llvm::Module &module);
+/// The same for a GPU: a kernel whose blocks run one program or some.
+/// Parameters: a global pointer, 16-byte aligned, a buffer, an i64 a symbol, a
+/// global pointer to an i32 status, an i64 with the number of programs.
+mlir::FailureOr<GpuEntry>
+lowerToGpu(tile::FuncOp func, const TargetDesc &target, llvm::Module &module);
 
 } // namespace knapper

@@ -1,6 +1,7 @@
 #include "codegen/schedule/Emitter.h"
 
 #include "codegen/lower/math/Math.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/Matchers.h"
 #include "llvm/ADT/Hashing.h"
@@ -479,7 +480,38 @@ bool Emitter::expTakesPositive(Type type) const {
          vector.getShape().back() % wholeRegister == 0;
 }
 
-Value Emitter::expNonPositive(Value x) {
+/// exp(x) = 2^t with t = x log2(e) for x <= 0 or NaN. The rounding of t, whose
+/// size grows with x, is made up for unless the result is rounded far more.
+static Value expBySpecialUnit(Emitter &e, Value x, bool half) {
+  OpBuilder &b = e.builder;
+  Location loc = e.location;
+  auto type = dyn_cast<VectorType>(x.getType());
+  auto number = [&](double value) {
+    return e.splat(b.getF32Type(), type ? type.getDimSize(0) : 0, value);
+  };
+  constexpr double log2e = 1.4426950408889634, ln2 = 0.6931471805599453;
+  const double upper = static_cast<float>(log2e);
+  if (half)
+    return tile::Exp2Op::create(
+        b, loc, x.getType(), arith::MulFOp::create(b, loc, x, number(upper)));
+  // Far below the least number, where products stay finite.
+  Value least = number(-200);
+  Value isLess =
+      arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OLT, x, least);
+  x = arith::SelectOp::create(b, loc, isLess, least, x);
+  Value t = arith::MulFOp::create(b, loc, x, number(upper));
+  Value minus = arith::NegFOp::create(b, loc, t);
+  Value rest = math::FmaOp::create(b, loc, x, number(upper), minus);
+  rest = math::FmaOp::create(b, loc, x, number(log2e - upper), rest);
+  rest = arith::MulFOp::create(b, loc, rest, number(ln2));
+  Value power = tile::Exp2Op::create(b, loc, x.getType(), t);
+  return math::FmaOp::create(b, loc, power, rest, power);
+}
+
+Value Emitter::expNonPositive(Value x, bool half) {
+  if (target.kind == DeviceKind::cuda &&
+      getElementTypeOrSelf(x.getType()).isF32())
+    return expBySpecialUnit(*this, x, half);
   auto lookup = [&](Value index, ArrayRef<int32_t> table) -> Value {
     return tile::LookupOp::create(builder, location, index.getType(), index,
                                   table);
@@ -515,7 +547,9 @@ Value Emitter::compute(Value tensor, const Coord &coord) {
       return (gelu.getTanh() ? buildGeluTanh : buildGeluErf)(builder, location,
                                                              operands.front());
     if (isa<ts::ExpOp>(op) && isBelowItsMaximum(op->getOperand(0)))
-      return expNonPositive(operands.front());
+      return expNonPositive(operands.front(),
+                            ts::elementTypeOf(tensor).getIntOrFloatBitWidth() ==
+                                16);
     return elementwise.buildElement(builder, location, operands);
   }
   return llvm::TypeSwitch<Operation *, Value>(op)
@@ -655,10 +689,15 @@ void Emitter::store(Value value, Value buffer, Type tensorType,
   if (computeType(stored) != stored) {
     Type narrow =
         coord.lanes ? Type(VectorType::get(coord.lanes, stored)) : stored;
-    value = arith::TruncFOp::create(builder, location, narrow, value);
+    // What was only moved has its bits.
+    auto wide = value.getDefiningOp<arith::ExtFOp>();
+    if (wide && wide.getIn().getType() == narrow)
+      value = wide.getIn();
+    else
+      value = arith::TruncFOp::create(builder, location, narrow, value);
   }
   Flat flat = flatten(tensorType, coord);
-  if (!coord.lanes || flat.contiguous) {
+  if (!coord.lanes || (flat.contiguous && !coord.mask)) {
     tile::StoreOp::create(builder, location, value, buffer, flat.base,
                           coord.lanes ? coord.valid : Value(), 0, nontemporal);
     return;
@@ -678,6 +717,8 @@ void Emitter::store(Value value, Value buffer, Type tensorType,
       tile::ScatterOp::create(builder, location, value, buffer, flat.perLane);
   if (coord.valid)
     scatter.getValidMutable().assign(coord.valid);
+  if (coord.mask)
+    scatter.getMaskMutable().assign(coord.mask);
 }
 
 } // namespace knapper

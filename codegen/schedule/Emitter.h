@@ -87,8 +87,8 @@ public:
   /// One instruction, where a maximum that keeps every NaN takes several.
   mlir::Value larger(mlir::Value a, mlir::Value v);
   /// exp(x) for x <= 0 or NaN (`buildExpNonPositive`), by the shortest way that
-  /// the target has.
-  mlir::Value expNonPositive(mlir::Value x);
+  /// the target has; `half`: the result is rounded to 16 bits.
+  mlir::Value expNonPositive(mlir::Value x, bool half = false);
   /// Whether `expNonPositive` of `type` is right for positive x too, and gives
   /// infinity or NaN where the result is not finite.
   bool expTakesPositive(mlir::Type type) const;

@@ -101,11 +101,18 @@ LogicalResult choosePointwise(ts::KernelOp kernel, const TargetDesc &target,
     lanes = lanesBetweenBoundaries(kernel, lane, lanes);
   int64_t block = 4096;
   if (target.kind == DeviceKind::cuda) {
-    // A tile is spread over the threads of a block: some 16-byte accesses each.
+    // A tile is spread over the threads of a block, one access of 16 bytes each
+    // (bytes in flight count, and blocks give them best).
     lanes = target.lanes(DType::f32);
     while (lanes > 128 && lanes / 2 >= length)
       lanes /= 2;
-    block = lanes * 2;
+    block = lanes;
+    // Rows that an index names: the index comes first, so that a thread asks
+    // for more of the row at once.
+    if (kernel.getHero() == ts::Hero::gather &&
+        !kernel.getBody().getOps<ts::GatherOp>().empty())
+      while (lanes < 4 * target.lanes(DType::f32) && lanes < length)
+        block = lanes *= 2;
   }
   if (std::optional<int64_t> number = run.asConstant();
       number && !flat && *number <= 2 * block)
@@ -115,6 +122,8 @@ LogicalResult choosePointwise(ts::KernelOp kernel, const TargetDesc &target,
   schedule.parameters = {
       {"lanes", lanes}, {"block", block}, {"flat", flat}, {"dim", lane}};
   schedule.parameters["stream"] = streamsOut(kernel);
+  if (target.kind == DeviceKind::cuda && lanes > target.lanes(DType::f32))
+    schedule.parameters["threads"] = 128;
   Dim around = one;
   if (!flat)
     for (auto [i, dim] : llvm::enumerate(dims))

@@ -91,13 +91,44 @@ FailureOr<SmallVector<Value>> ReduceBuilder::forTiles(ValueRange carried,
         indices[d] = e.constant(0);
         return nest(level + 1, values);
       }
-      return forEach(
-          e, e.constant(0), e.size(space.dims[d]), values,
-          [&](Value i, ValueRange inner) {
-            indices[d] = i;
-            return nest(level + 1, inner);
-          },
-          status);
+      auto one = [&](Value i, ValueRange inner) {
+        indices[d] = i;
+        return nest(level + 1, inner);
+      };
+      // A thread of a GPU has to ask for several rows at once.
+      // (Of narrow elements a row's access holds more.)
+      int64_t bytes = 4;
+      for (BlockArgument argument : kernel.getBody().getArguments())
+        bytes = std::min(bytes, ts::elementBytes(ts::elementTypeOf(argument)));
+      int64_t atOnce = 4;
+      if (bytes == 4 &&
+          kernel.getBody().getOps<ts::ElementwiseOpInterface>().empty())
+        atOnce = 16; // nothing else wants registers
+      Value from = e.constant(0), to = e.size(space.dims[d]);
+      SmallVector<Value> carriedOn(values);
+      if (target.kind == DeviceKind::cuda && !rowForm &&
+          level + 1 == around.size()) {
+        Value most = e.mul(e.div(to, e.constant(atOnce)), e.constant(atOnce));
+        carriedOn = forEach(
+            e, from, most, carriedOn,
+            [&](Value i, ValueRange inner) -> FailureOr<SmallVector<Value>> {
+              SmallVector<Value> next(inner);
+              for (int64_t k = 0; k < atOnce; ++k) {
+                FailureOr<SmallVector<Value>> sums =
+                    one(e.add(i, e.constant(k)), next);
+                if (failed(sums))
+                  return failure();
+                next = std::move(*sums);
+              }
+              return next;
+            },
+            status, atOnce);
+        if (space.dims[d].knownDivisor() % atOnce == 0 &&
+            space.dims[d].asConstant())
+          return carriedOn;
+        from = most;
+      }
+      return forEach(e, from, to, carriedOn, one, status);
     }
     Coord coord;
     coord.lanes = lanes;
@@ -390,6 +421,26 @@ LogicalResult ReduceBuilder::build() {
   return status;
 }
 
+/// How long a row may be for the threads of a GPU's block to hold it.
+static int64_t mostHeld(ts::KernelOp kernel, const TargetDesc &target) {
+  int64_t bytes = 4;
+  for (BlockArgument argument : kernel.getBody().getArguments())
+    bytes = std::max(bytes, ts::elementBytes(ts::elementTypeOf(argument)));
+  int64_t most = 32 * int64_t(target.lanes(DType::f32)) * 4 / bytes;
+  // An index of 64 bits goes with each element.
+  return kernel.getBody().getOps<ts::ArgReduceOp>().empty() ? most : most / 8;
+}
+
+/// The kept dims but the lane dim: how many rows or columns of tiles there are.
+static Dim keptAround(const Space &space, unsigned lane) {
+  Dim kept = space.dims[0].like(1);
+  for (auto [d, dim] : llvm::enumerate(space.dims))
+    if (d != lane &&
+        !llvm::is_contained(space.reduced, static_cast<int64_t>(d)))
+      kept = kept * dim;
+  return kept;
+}
+
 LogicalResult chooseReduce(ts::KernelOp kernel, const TargetDesc &target,
                            SmallVectorImpl<Schedule> &schedules) {
   FailureOr<Space> space = commonSpace(kernel);
@@ -418,11 +469,20 @@ LogicalResult chooseReduce(ts::KernelOp kernel, const TargetDesc &target,
     // A row that fits the registers of a block is one tile, read once.
     lanes = target.lanes(DType::f32);
     if (std::optional<int64_t> number = run.asConstant();
-        number && *number > 0 && *number % 128 == 0 && *number <= 16 * lanes &&
-        rowForm)
+        number && *number > 0 && *number % 128 == 0 &&
+        *number <= mostHeld(kernel, target) && rowForm)
       lanes = *number;
     while (lanes > 128 && lanes / 2 >= representative(run))
       lanes /= 2;
+    // Rather more programs than wide ones; of a long row, whole blocks.
+    constexpr int64_t leastPrograms = 256;
+    if (!rowForm)
+      while (lanes > 128 && representative(run) / lanes *
+                                    representative(keptAround(*space, lane)) <
+                                leastPrograms)
+        lanes /= 2;
+    else if (run.asConstant().value_or(0) > mostHeld(kernel, target))
+      lanes = 4 * target.lanes(DType::f32);
   }
   Dim kept = one, row = one;
   for (auto [d, dim] : llvm::enumerate(space->dims)) {

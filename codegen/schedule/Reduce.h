@@ -62,6 +62,14 @@ private:
   bool isReduced(unsigned dim) const {
     return llvm::is_contained(space.reduced, static_cast<int64_t>(dim));
   }
+  /// Whether a GPU holds the row as one tile: nothing is carried from tile to
+  /// tile.
+  bool isOneTile() const {
+    for (unsigned d = 0; d < space.dims.size(); ++d)
+      if (isReduced(d) && !space.dims[d].isConstant(d == lane ? lanes : 1))
+        return false;
+    return rowForm && target.kind == DeviceKind::cuda;
+  }
   /// Runs `body` for every tile of the row (or column), with its coordinate.
   using TileFn =
       llvm::function_ref<llvm::FailureOr<llvm::SmallVector<mlir::Value>>(

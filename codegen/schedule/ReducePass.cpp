@@ -159,7 +159,9 @@ LogicalResult ReduceBuilder::run(unsigned pass, ArrayRef<Fetch> fetches,
             k += 2;
             continue;
           }
-          Value sum = combine(op, values[k], tile, unsignedInput(op));
+          Value sum = isOneTile()
+                          ? tile
+                          : combine(op, values[k], tile, unsignedInput(op));
           // Lanes outside keep what they had.
           if (inside)
             sum = arith::SelectOp::create(b, loc, inside, sum, values[k]);

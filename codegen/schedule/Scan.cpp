@@ -31,8 +31,10 @@ LogicalResult chooseScan(ts::KernelOp kernel, const TargetDesc &target,
   bool last = op.getDim() + 1 == dims.size();
   int64_t lanes = 0;
   if (!last) {
-    lanes = 32;
-    while (lanes > 1 && lanes > representative(dims.back()))
+    // A GPU's tile is at least an access of every thread of a warp.
+    bool gpu = target.kind == DeviceKind::cuda;
+    lanes = gpu ? 512 : 32;
+    while (lanes > (gpu ? 128 : 1) && lanes > representative(dims.back()))
       lanes /= 2;
   }
   for (auto [i, dim] : llvm::enumerate(dims))

@@ -11,7 +11,7 @@ using ts::Dim;
 namespace {
 
 /// Where a schedule is offered.
-enum class Devices { any, cpu };
+enum class Devices { any, cpu, cuda };
 
 struct Row {
   StringRef kind;
@@ -23,7 +23,8 @@ struct Row {
 
   bool serves(ts::Hero hero, const TargetDesc &target) const {
     return llvm::is_contained(heroes, hero) &&
-           (devices == Devices::any || target.kind != DeviceKind::cuda);
+           (devices == Devices::any ||
+            (devices == Devices::cuda) == (target.kind == DeviceKind::cuda));
   }
 };
 
@@ -80,6 +81,7 @@ FailureOr<SmallVector<Schedule>> chooseSchedules(ts::KernelOp kernel,
   SmallVector<Schedule> schedules;
   for (const Row &row : table())
     if (row.choose && row.serves(kernel.getHero(), target) &&
+        (schedules.empty() || !schedules.back().guard.terms.empty()) &&
         failed(row.choose(kernel, target, schedules)))
       return failure();
   if (schedules.empty() || !schedules.back().guard.terms.empty())
@@ -129,6 +131,9 @@ buildTileProgram(OpBuilder &builder, ts::KernelOp kernel,
   builder.setInsertionPointToEnd(&function.getBody().front());
   Emitter emitter(builder, kernel.getLoc(), function, kernel, symbols, target);
   builder.setInsertionPointToEnd(&function.getBody().front());
+  if (auto most = schedule.parameters.find("threads");
+      most != schedule.parameters.end())
+    function->setAttr("tile.threads", builder.getI64IntegerAttr(most->second));
   BuildContext context{emitter, kernel, schedule, target};
   if (failed(row->build(context))) {
     function.erase();

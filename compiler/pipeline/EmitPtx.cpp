@@ -43,8 +43,8 @@ Expected<CompiledImage> emitPtxImage(std::span<const KernelJob> jobs,
     if (!result.image.elf.empty())
       text.remove_prefix(text.find('\n', text.find(".address_size")) + 1);
     result.image.elf += text;
-    for (auto &[name, threads] : ptx->threads)
-      result.image.entries[name] = threads;
+    for (auto &[name, entry] : ptx->kernels)
+      result.image.entries[name] = entry.number();
   }
   return result;
 }

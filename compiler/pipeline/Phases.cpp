@@ -8,6 +8,7 @@
 #include "graph/fusion/Constants.h"
 #include "graph/fusion/FormKernels.h"
 #include "graph/fusion/Signature.h"
+#include "graph/layout/SplitReductions.h"
 #include "graph/memory/InPlace.h"
 #include "graph/memory/OrderKernels.h"
 #include "ir/tensor/Decompose.h"
@@ -36,9 +37,11 @@ Status runSimplify(CompileState &state) { return simplifyModel(state); }
 
 Status runFuse(CompileState &state) {
   fusion::MachineModel machine;
-  // Attention has a schedule for CPUs only; its parts have one everywhere.
-  if (state.targets.front().kind == DeviceKind::cuda)
+  if (state.targets.front().kind == DeviceKind::cuda) {
+    // Attention has a schedule for CPUs only; its parts have one everywhere.
     ts::decomposeAll(state.main().getBody(), llvm::IsaPred<ts::AttentionOp>);
+    splitReductions(state.main());
+  }
   if (mlir::failed(
           fusion::formKernels(state.main(), machine, &state.fusionReport)))
     return failed(state, "fuse");

@@ -9,4 +9,10 @@ def Layout : Pass<"layout", "::mlir::func::FuncOp"> {
   let dependentDialects = ["::knapper::ts::TsDialect"];
 }
 
+def SplitReductions : Pass<"split-reductions", "::mlir::func::FuncOp"> {
+  let summary = "long reductions with few results in two steps (GPUs)";
+  let description = "See graph/layout/SplitReductions.h.";
+  let dependentDialects = ["::knapper::ts::TsDialect"];
+}
+
 #endif

@@ -3,6 +3,7 @@
 // reference before and after them, on random inputs. More files may be named on
 // the command line.
 #include "graph/layout/ChannelsLast.h"
+#include "graph/layout/SplitReductions.h"
 #include "graph/simplify/FindComposites.h"
 #include "graph/simplify/FoldConv.h"
 #include "graph/simplify/MergeDots.h"
@@ -132,6 +133,13 @@ std::vector<Step> pipeline() {
              return applyPatternsGreedily(f, std::move(patterns));
            }},
           {"layout", [](func::FuncOp f) { return useChannelsLast(f); }},
+          {"split-reductions",
+           [](func::FuncOp f) {
+             // So that the small tensors of tests are split too.
+             splitReductions(
+                 f, {.programs = 64, .tile = 4, .part = 2, .leastColumn = 2});
+             return mlir::success();
+           }},
           {"merge-dots", [](func::FuncOp f) {
              mergeDots(f);
              return simplify(f);

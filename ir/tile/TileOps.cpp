@@ -176,6 +176,30 @@ LogicalResult LoadStridedOp::verify() {
                    getBuffer().getType().getElementType());
 }
 
+/// C1 of the ops on blocks of rows.
+static LogicalResult verifyColumns(Operation *op, VectorType tile,
+                                   int64_t columns) {
+  if (columns < 1 || !llvm::isPowerOf2_64(columns) ||
+      tile.getNumElements() % columns)
+    return op->emitOpError("C1: ")
+           << columns << " columns are no power of two that divides the lanes";
+  return success();
+}
+
+LogicalResult LoadRowsOp::verify() {
+  return verifyColumns(*this, getType(), getColumns());
+}
+
+LogicalResult StoreRowsOp::verify() {
+  return verifyColumns(*this, getValue().getType(), getColumns());
+}
+
+LogicalResult TransposeOp::verify() {
+  if (!llvm::isPowerOf2_64(getType().getNumElements()))
+    return emitOpError("C1: the lanes are no power of two");
+  return verifyColumns(*this, getType(), getColumns());
+}
+
 LogicalResult LookupOp::verify() {
   if (!llvm::isPowerOf2_64(getTable().size()))
     return emitOpError("C1: the table has a power of two of words");

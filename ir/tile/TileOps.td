@@ -158,6 +158,55 @@ def Tile_GatherOp : Tile_Op<"gather", [AttrSizedOperandSegments,
   let hasVerifier = 1;
 }
 
+def Tile_LoadRowsOp
+    : Tile_Op<"load_rows", [Tile_ElementMatches<"buffer", "result">]> {
+  let summary = "Reads a block of rows";
+  let description = [{
+    Lane r * columns + c is the element at offset + r * stride + c. Only the first
+    `rows` rows and `valid` columns are read; the other lanes are unspecified and
+    their memory is not touched. Only GPUs have it.
+    C1: columns is a power of two that divides the lanes.
+  }];
+  let arguments = (ins Arg<Tile_BufferType, "", [MemRead]>:$buffer,
+      Index:$offset, Index:$stride, Index:$rows, Index:$valid,
+      I64Attr:$columns);
+  let results = (outs Tile_Vector:$result);
+  let assemblyFormat = [{
+    $buffer `[` $offset `]` `stride` $stride `rows` $rows `valid` $valid `columns` $columns attr-dict
+    `:` qualified(type($buffer)) `->` type($result)
+  }];
+  let hasVerifier = 1;
+}
+
+def Tile_StoreRowsOp
+    : Tile_Op<"store_rows", [Tile_ElementMatches<"buffer", "value">]> {
+  let summary = "Writes a block of rows";
+  let description = "As tile.load_rows reads one. C1: columns is a power of "
+                    "two that divides the lanes.";
+  let arguments = (ins Tile_Vector:$value,
+      Arg<Tile_BufferType, "", [MemWrite]>:$buffer, Index:$offset,
+      Index:$stride, Index:$rows, Index:$valid, I64Attr:$columns);
+  let assemblyFormat = [{
+    $value `,` $buffer `[` $offset `]` `stride` $stride `rows` $rows `valid` $valid `columns` $columns attr-dict
+    `:` type($value) `,` qualified(type($buffer))
+  }];
+  let hasVerifier = 1;
+}
+
+def Tile_TransposeOp
+    : Tile_Op<"transpose", [Pure, AllTypesMatch<["input", "result"]>]> {
+  let summary = "Turns a block of rows";
+  let description = [{
+    The lanes are rows of `columns`; lane c * (lanes / columns) + r of the result
+    is lane r * columns + c of the input. Only GPUs have it, through shared memory.
+    C1: columns and lanes / columns are powers of two.
+  }];
+  let arguments = (ins Tile_Vector:$input, I64Attr:$columns);
+  let results = (outs Tile_Vector:$result);
+  let assemblyFormat = "$input `columns` $columns attr-dict `:` type($input)";
+  let hasVerifier = 1;
+}
+
 def Tile_StoreOp : Tile_Op<"store", [Tile_ElementMatches<"buffer", "value">]> {
   let summary = "Writes consecutive elements from an offset";
   let description = [{
@@ -247,6 +296,17 @@ def Tile_ScaleByPowerOp : Tile_Op<"scale_by_power", [Pure, AllTypesMatch<["value
   let results = (outs Tile_Vector:$result);
   let assemblyFormat = "$value `,` $power attr-dict `:` type($value)";
   let hasVerifier = 1;
+}
+
+def Tile_Exp2Op : Tile_Op<"exp2", [Pure, AllTypesMatch<["input", "result"]>]> {
+  let summary = "2^x by the device's own instruction";
+  let description = [{
+    Its relative error is at most 2^-22; infinities and NaN follow IEEE 754.
+    Only GPUs have one. C1: elements are f32.
+  }];
+  let arguments = (ins AnyTypeOf<[F32, VectorOfAnyRankOf<[F32]>]>:$input);
+  let results = (outs AnyTypeOf<[F32, VectorOfAnyRankOf<[F32]>]>:$result);
+  let assemblyFormat = "$input attr-dict `:` type($input)";
 }
 
 def Tile_PrefetchOp : Tile_Op<"prefetch"> {

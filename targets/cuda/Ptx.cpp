@@ -21,6 +21,24 @@ using namespace mlir;
 
 namespace knapper {
 
+// The lowering goes operation by operation over a tile's parts, so that each
+// holds a register for every element. Before their only user, values follow
+// each other part by part; the driver's scheduler does not get there by itself.
+static void sinkToUsers(llvm::BasicBlock &block) {
+  for (llvm::Instruction &i :
+       llvm::make_early_inc_range(llvm::reverse(block))) {
+    if (i.mayReadOrWriteMemory() || i.mayHaveSideEffects() ||
+        i.isTerminator() || llvm::isa<llvm::PHINode>(i) || !i.hasOneUse())
+      continue;
+    if (auto *call = llvm::dyn_cast<llvm::CallBase>(&i);
+        call && call->isConvergent())
+      continue;
+    auto *user = llvm::cast<llvm::Instruction>(*i.user_begin());
+    if (user->getParent() == &block && !llvm::isa<llvm::PHINode>(user))
+      i.moveBefore(user->getIterator());
+  }
+}
+
 static void optimise(llvm::Module &module, llvm::TargetMachine &machine) {
   llvm::LoopAnalysisManager loops;
   llvm::FunctionAnalysisManager functions;
@@ -39,8 +57,11 @@ static void optimise(llvm::Module &module, llvm::TargetMachine &machine) {
   passes.addPass(llvm::createFunctionToLoopPassAdaptor(
       llvm::LICMPass(llvm::LICMOptions()), /*UseMemorySSA=*/true));
   for (llvm::Function &fn : module)
-    if (!fn.isDeclaration())
+    if (!fn.isDeclaration()) {
       passes.run(fn, functions);
+      for (llvm::BasicBlock &block : fn)
+        sinkToUsers(block);
+    }
 }
 
 Expected<PtxModule> emitPtx(ModuleOp source, const TargetDesc &target) {
@@ -66,11 +87,11 @@ Expected<PtxModule> emitPtx(ModuleOp source, const TargetDesc &target) {
   module.setDataLayout(machine->createDataLayout());
   PtxModule result;
   for (tile::FuncOp func : source.getOps<tile::FuncOp>()) {
-    auto threads = lowerToGpu(func, target, module);
-    if (failed(threads))
+    auto entry = lowerToGpu(func, target, module);
+    if (failed(entry))
       return internalError("no lowering for GPUs",
                            "kernel '" + func.getName().str() + "'");
-    result.threads[func.getName().str()] = *threads;
+    result.kernels[func.getName().str()] = *entry;
   }
   std::string broken;
   llvm::raw_string_ostream stream(broken);

@@ -5,6 +5,7 @@
 #include "codegen/TargetDesc.h"
 #include "ir/tile/TileDialect.h"
 #include "runtime/base/Error.h"
+#include "runtime/base/GpuEntry.h"
 
 #include <map>
 #include <string>
@@ -13,7 +14,7 @@ namespace knapper {
 
 struct PtxModule {
   std::string text;
-  std::map<std::string, unsigned> threads; // kernel -> threads of a block
+  std::map<std::string, GpuEntry> kernels; // what each launch needs
 };
 
 /// All tile.func ops of `source`, in place. MLIR diagnostics tell more than the

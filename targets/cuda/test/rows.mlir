@@ -25,7 +25,7 @@ tile.func @relu(%x: !tile.buffer<f32>, %y: !tile.buffer<f32>) {
 // CHECK: ld.global.nc.v4.b32
 // CHECK: shfl.sync.bfly.b32
 // CHECK: bar{{(rier)?}}.{{(cta.)?}}sync
-// CHECK: ld.shared.v4.b32
+// CHECK: ld.shared.b32
 // CHECK: st.global.b32
 tile.func @row_sum(%x: !tile.buffer<f32>, %y: !tile.buffer<f32>, %cols: index) {
   %p = tile.program_id
@@ -47,13 +47,13 @@ tile.func @row_sum(%x: !tile.buffer<f32>, %y: !tile.buffer<f32>, %cols: index) {
 
 // Softmax: the row stays in registers, read once, written once.
 // CHECK-LABEL: .visible .entry softmax(
-// CHECK-COUNT-2: ld.global.nc.v4.b32
+// CHECK-COUNT-4: ld.global.nc.v4.b32
 // CHECK-NOT: ld.global.nc.v4.b32
 // CHECK: shfl.sync.bfly.b32
 // CHECK: fma.rn.f32
 // CHECK: shfl.sync.bfly.b32
 // CHECK: div.rn.f32
-// CHECK-COUNT-2: st.global.v4.b32
+// CHECK-COUNT-4: st.global.v4.b32
 // CHECK-NOT: .local
 tile.func @softmax(%x: !tile.buffer<f32>, %y: !tile.buffer<f32>) {
   %p = tile.program_id

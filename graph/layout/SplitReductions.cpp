@@ -1,0 +1,96 @@
+#include "graph/layout/SplitReductions.h"
+
+#include "graph/layout/Passes.h"
+#include "ir/tensor/Dialect.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+using namespace mlir;
+using namespace knapper;
+using namespace knapper::ts;
+
+namespace knapper {
+#define GEN_PASS_DEF_SPLITREDUCTIONS
+#include "graph/layout/Passes.h.inc"
+} // namespace knapper
+
+/// The largest power of two that divides `length`, is at most `wanted` and
+/// leaves parts of at least `least`.
+static int64_t partsOf(int64_t length, int64_t wanted, int64_t least) {
+  int64_t parts = 1;
+  while (parts < wanted && length % (parts * 2) == 0 &&
+         length / (parts * 2) >= least)
+    parts *= 2;
+  return parts;
+}
+
+static void split(ReduceOp op, const SplitModel &model) {
+  std::optional<int64_t> all = elementCount(op.getInput().getType()).asConstant();
+  std::optional<int64_t> results = elementCount(op.getType()).asConstant();
+  if (!all || !results || *all == 0 || *results == 0)
+    return;
+  int64_t rank = rankOf(op.getInput()), reduced = op.getDims().size();
+  int64_t length = *all / *results;
+  auto areFrom = [&](int64_t first) {
+    for (auto [i, dim] : llvm::enumerate(op.getDims()))
+      if (dim != first + static_cast<int64_t>(i))
+        return false;
+    return reduced > 0;
+  };
+  bool rows = areFrom(rank - reduced), columns = !rows && areFrom(0);
+  if (!rows && !columns)
+    return;
+  int64_t programs =
+      columns ? (*results + model.tile - 1) / model.tile : *results;
+  // Half as many as wanted are still enough.
+  if (programs * 2 > model.programs)
+    return;
+  // A column of many parts would itself be long; parts of rows are read at once
+  // and rows of them again.
+  constexpr int64_t mostOfColumn = 64;
+  int64_t parts = columns ? partsOf(length, mostOfColumn, model.leastColumn)
+                          : partsOf(length, model.part, model.part);
+  if (parts == 1)
+    return;
+
+  OpBuilder b(op);
+  Location loc = op.getLoc();
+  MLIRContext *context = op.getContext();
+  auto dim = [&](int64_t n) { return Dim::constant(context, n); };
+  Value x = op.getInput();
+  Type element = elementTypeOf(x);
+  bool half = element.isF16() || element.isBF16();
+  if (half)
+    x = ConvertOp::create(
+        b, loc, tensorType(context, dimsOf(x), b.getF32Type()), x);
+  SmallVector<Dim> shape;
+  if (rows)
+    shape = {dim(*results), dim(parts), dim(length / parts)};
+  else
+    shape = {dim(parts), dim(length / parts), dim(*results)};
+  x = ReshapeOp::create(b, loc, tensorType(context, shape, elementTypeOf(x)),
+                        x);
+  int64_t first = rows ? 2 : 1, second = rows ? 1 : 0;
+  x = ReduceOp::create(b, loc, op.getKind(), x, ArrayRef<int64_t>{first},
+                       op.getIgnoresNan());
+  x = ReduceOp::create(b, loc, op.getKind(), x, ArrayRef<int64_t>{second},
+                       op.getIgnoresNan());
+  if (half)
+    x = ConvertOp::create(b, loc, tensorType(context, dimsOf(x), element), x);
+  if (x.getType() != op.getType())
+    x = ReshapeOp::create(b, loc, op.getType(), x);
+  op.replaceAllUsesWith(x);
+  op.erase();
+}
+
+void knapper::splitReductions(func::FuncOp function, const SplitModel &model) {
+  SmallVector<ReduceOp> ops(function.getOps<ReduceOp>());
+  for (ReduceOp op : ops)
+    split(op, model);
+}
+
+namespace {
+struct SplitReductionsPass
+    : knapper::impl::SplitReductionsBase<SplitReductionsPass> {
+  void runOnOperation() override { splitReductions(getOperation()); }
+};
+} // namespace

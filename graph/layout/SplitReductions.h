@@ -1,0 +1,32 @@
+//===- SplitReductions.h - Long reductions in two steps -------------------===//
+//
+//   reduce of few results over many elements   becomes a reduction of parts and
+//                                              one of the parts' results
+//
+// A reduction has a program a result (or a tile of results); where these are
+// too few to fill a device of many cores, most of it would wait. Sums of
+// floating-point numbers are formed in another order, which a reduction does
+// not promise; 16-bit ones stay in f32 between the steps. Only sizes that are
+// numbers are split, into equal parts.
+//
+//===----------------------------------------------------------------------===//
+#pragma once
+
+#include <cstdint>
+
+namespace mlir::func {
+class FuncOp;
+}
+
+namespace knapper {
+
+struct SplitModel {
+  int64_t programs = 2048;   ///< that keep the device busy
+  int64_t tile = 1024;       ///< results of one program, where they neighbour
+  int64_t part = 16384;      ///< elements that a program takes at once
+  int64_t leastColumn = 128; ///< the same for a column
+};
+
+void splitReductions(mlir::func::FuncOp function, const SplitModel &model = {});
+
+} // namespace knapper
