@@ -29,7 +29,8 @@ std::vector<knapper_tensor> view(const std::vector<HostTensor> &tensors) {
 } // namespace
 
 Expected<Compiled> Compiled::compile(std::string_view mlir,
-                                     const std::string &isa) {
+                                     const std::string &isa,
+                                     const std::string &file) {
   bool gpu = isa.starts_with("sm_");
   std::string target = gpu ? "cuda:" + isa : "cpu";
   std::vector<knapper_option> options = {{"target", target.c_str()},
@@ -46,8 +47,11 @@ Expected<Compiled> Compiled::compile(std::string_view mlir,
   knapper_load_options load = KNAPPER_LOAD_OPTIONS_INIT;
   load.threads = 2;
   load.isa = isa.c_str();
+  if (!file.empty())
+    request.output_path = file.c_str();
   knapper_module *module = nullptr;
-  if (knapper_error *error = knapper_compile(&request, &load, &module))
+  if (knapper_error *error =
+          knapper_compile(&request, &load, file.empty() ? &module : nullptr))
     return take(error);
   return Compiled(module);
 }

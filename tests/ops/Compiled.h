@@ -11,9 +11,12 @@ namespace knapper::opcases {
 /// A tensor program compiled through the C API, as users do.
 class Compiled {
 public:
-  /// `isa` is an instruction set such as "x86-64-v3".
+  /// `isa` is an instruction set such as "x86-64-v3", or a GPU's, "sm_90a".
+  /// With a `file`, the artefact is written there and not loaded: the result
+  /// cannot run, and the device need not exist.
   static Expected<Compiled> compile(std::string_view mlir,
-                                    const std::string &isa);
+                                    const std::string &isa,
+                                    const std::string &file = {});
   Compiled(Compiled &&other) : module(other.module) { other.module = nullptr; }
   Compiled &operator=(Compiled &&) = delete;
   ~Compiled() { knapper_module_release(module); }

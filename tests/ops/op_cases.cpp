@@ -20,7 +20,7 @@ namespace {
 /// The command line. Linking resets LLVM's registered options, so that these
 /// are read by hand.
 struct Arguments {
-  std::string list, filter, dump, isa, results;
+  std::string list, filter, dump, isa, results, write;
   bool speed = false;
   unsigned part = 0, parts = 1;
 };
@@ -30,6 +30,7 @@ constexpr const char *usage =
     "  --filter TEXT   only cases whose name has this text\n"
     "  --dump FOLDER   write inputs and reference results\n"
     "  --isa NAME      compile for it, run, compare with the reference\n"
+    "  --write FOLDER  with --isa: write each as NAME.knap and run nothing\n"
     "  --speed         measure the cases that name a size for it instead\n"
     "  --results FILE  write what became of each case, as JSON\n"
     "  --part I --parts N   every Nth case, from the Ith\n";
@@ -57,13 +58,15 @@ std::optional<Arguments> parse(int argc, char **argv) {
       arguments.isa = value.str();
     else if (argument == "--results")
       arguments.results = value.str();
+    else if (argument == "--write")
+      arguments.write = value.str();
     else if (argument == "--part"    ? value.getAsInteger(10, arguments.part)
              : argument == "--parts" ? value.getAsInteger(10, arguments.parts)
                                      : true)
       return std::nullopt;
   }
   if (arguments.list.empty() || arguments.parts == 0 ||
-      (arguments.speed && arguments.isa.empty()))
+      ((arguments.speed || !arguments.write.empty()) && arguments.isa.empty()))
     return std::nullopt;
   return arguments;
 }
@@ -170,7 +173,11 @@ int main(int argc, char **argv) {
     func::FuncOp function = *module->getOps<func::FuncOp>().begin();
     std::optional<Compiled> compiled;
     if (!arguments->isa.empty()) {
-      Expected<Compiled> made = Compiled::compile(opCase.mlir, arguments->isa);
+      std::string file;
+      if (!arguments->write.empty())
+        file = cat(arguments->write, "/", opCase.name, ".knap");
+      Expected<Compiled> made =
+          Compiled::compile(opCase.mlir, arguments->isa, file);
       if (!made && (made.error().kind == ErrorKind::user ||
                     made.error().what.find("no schedule serves") !=
                         std::string::npos)) {
@@ -184,6 +191,8 @@ int main(int argc, char **argv) {
         continue;
       }
       compiled.emplace(std::move(*made));
+      if (!file.empty())
+        continue;
     }
     for (const Sizes &sizes : speed ? opCase.speed : opCase.sizes) {
       ++runs;

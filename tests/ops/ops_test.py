@@ -2,11 +2,13 @@
 
 import json
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
 import cases
 import check_numpy
+import ptx
 import pytest
 import support
 
@@ -43,6 +45,7 @@ def supported(isa):
 
 ISAS = ["x86-64-v4", "x86-64-v3"]
 PARTS = 4
+GPU = "sm_90a"
 
 
 def has_gpu() -> bool:
@@ -71,18 +74,35 @@ def test_compiled_equals_reference(case_list, tmp_path, outcomes, isa, part):
     outcomes[isa][part] = support.outcomes(results)
 
 
+@pytest.fixture(scope="session")
+def for_a_gpu(case_list, tmp_path_factory):
+    """The cases compiled for a GPU, which need not be there, and what became of each."""
+    folder = tmp_path_factory.mktemp("gpu")
+    results = folder / "results.json"
+    done = run(case_list, "--isa", GPU, "--write", folder, "--results", results)
+    assert done.returncode == 0, done.stderr[-6000:]
+    return folder, support.outcomes(results)
+
+
+def test_every_gpu_kernel_assembles(for_a_gpu):
+    if not shutil.which("ptxas"):
+        pytest.skip("the assembler of CUDA is not installed")
+    assert ptx.check(for_a_gpu[0], GPU) == []
+
+
 def test_compiled_for_a_gpu_equals_reference(case_list):
     if not has_gpu():
         pytest.skip("this machine has no NVIDIA GPU")
-    done = run(case_list, "--isa", "sm_90a")
+    done = run(case_list, "--isa", GPU)
     assert done.returncode == 0, done.stderr[-6000:]
 
 
-def test_support_page_is_current(case_list, outcomes):
+def test_support_page_is_current(case_list, outcomes, for_a_gpu):
     if any(len(parts) < PARTS for parts in outcomes.values()):
         pytest.skip("not every part ran on every instruction set")
     page = (ROOT / "docs" / "support.md").read_text()
     results = {isa: {n: o for p in parts.values() for n, o in p.items()} for isa, parts in outcomes.items()}
+    results[GPU] = for_a_gpu[1]
     import onnx
 
     if f"onnx {onnx.__version__} " not in page:

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Writes the support matrix: tensor ops by dtype and target, ONNX operators.
 
-    support.py CASES.json x86-64-v4=RESULTS.json x86-64-v3=RESULTS.json [--write docs/support.md]
+    support.py CASES.json x86-64-v4=RESULTS.json x86-64-v3=RESULTS.json sm_90a=RESULTS.json \\
+        [--write docs/support.md]
     support.py --operators docs/support.md
 
 RESULTS.json is what `op_cases CASES.json --isa NAME --results RESULTS.json`
-wrote; the operators come from the rows in frontends/onnx. The second form
+wrote (for a GPU also with `--write FOLDER`, which compiles only); the operators come from the rows in frontends/onnx. The second form
 writes the ONNX operators of the page again and keeps the rest.
 """
 
@@ -131,10 +132,11 @@ def render(cases: list[dict], results: dict[str, dict[str, str]]) -> str:
             "",
             "## Tensor ops",
             "",
-            f"On {' and '.join(results)}, from the op cases (`tests/ops/cases.py`), which run on "
+            f"On {', '.join(results)}, from the op cases (`tests/ops/cases.py`), which run on "
             "every target; the dtype is that of the first operand. Empty: there is no such case, "
-            "for most because the op does not take the dtype. NVIDIA GPUs (`--target cuda`, a "
-            "beginning) are not part of this table.",
+            "for most because the op does not take the dtype. Where a target is a GPU (`sm_90a`: "
+            "`--target cuda`), this is what compiles for it; on a machine that has one the suite "
+            "runs all of it against the reference, as for the others.",
             "",
             *tensor_ops(cases, results),
             "",

@@ -1,0 +1,67 @@
+#!/usr/bin/env python3
+"""Assembles every kernel of artefacts for NVIDIA GPUs, if the assembler is at hand.
+
+    ptx.py FOLDER [--arch sm_90a]     exits with 1 when a kernel is refused, spills or has a warning
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import tempfile
+from pathlib import Path
+
+# One at a time they take many registers in double precision, by what they compute.
+MAY_SPILL = {"pow f32 positive"}
+
+
+def kernels(folder: Path) -> dict[str, tuple[str, str]]:
+    """The text of each kernel and the first file that has it, by name."""
+    found: dict[str, tuple[str, str]] = {"": ("", "")}
+    for path in sorted(folder.glob("*.knap")):
+        data = path.read_bytes()
+        begin = data.find(b".version")
+        if begin < 0:
+            continue
+        text = data[begin : data.index(b"\0", begin)].decode()
+        body = text.index("\n", text.index(".address_size")) + 1
+        found.setdefault("", ("", ""))
+        found[""] = (text[:body], "")
+        for match in re.finditer(r"\.visible \.entry (\w+)\(.*?^}\n", text, re.M | re.S):
+            found.setdefault(match[1], (match[0], path.stem))
+    return found
+
+
+def check(folder: Path, arch: str = "sm_90a") -> list[str]:
+    """What is wrong, in words."""
+    found = kernels(folder)
+    head = found.pop("")[0]
+    with tempfile.TemporaryDirectory() as scratch:
+        source = Path(scratch) / "all.ptx"
+        source.write_text(head + "\n".join(text for text, _ in found.values()))
+        command = ["ptxas", f"-arch={arch}", "-v", source, "-o", Path(scratch) / "all.cubin"]
+        done = subprocess.run(command, capture_output=True, text=True)
+    log = done.stdout + done.stderr
+    problems = [line for line in log.splitlines() if re.search(r"warning|C75\d\d|error|fatal", line)]
+    sizes = re.findall(r"Function properties for (\w+)\n\s+\d+ bytes stack frame, (\d+) bytes spill", log)
+    assert done.returncode or len(sizes) == len(found)
+    for name, spilled in sizes:
+        where = found[name][1]
+        if int(spilled) and where not in MAY_SPILL:
+            problems.append(f"{where}: {name} spills {spilled} bytes")
+    return problems
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--arch", default="sm_90a")
+    arguments = parser.parse_args()
+    problems = check(arguments.folder, arguments.arch)
+    print("\n".join(problems) or "every kernel assembles, none spills")
+    return int(bool(problems))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
