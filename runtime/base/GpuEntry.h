@@ -7,9 +7,9 @@
 namespace knapper {
 
 struct GpuEntry {
-  uint32_t threads = 0;      // of a block: 1 to 1024
-  uint32_t programs = 1;     // that a block runs, side by side
-  uint32_t sharedBytes = 0;  // dynamic shared memory of a block
+  uint32_t threads = 0;     // of a block: 1 to 1024
+  uint32_t programs = 1;    // that a block runs, side by side
+  uint32_t sharedBytes = 0; // dynamic shared memory of a block
 
   uint64_t number() const {
     return threads | uint64_t(programs) << 16 | uint64_t(sharedBytes) << 32;

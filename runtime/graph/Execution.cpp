@@ -146,7 +146,7 @@ Status Execution::run(std::span<const knapper_tensor> inputs,
   if (status && !host)
     status = uploadInputs(inputs);
   if (status)
-    status = region(0);
+    status = commands();
   // Who profiles looks at no results: those of a device stay there.
   if (status && !host && !options.profile)
     status = downloadOutputs();
@@ -484,6 +484,45 @@ Status Execution::provideOutput(uint32_t index) {
   uint32_t buffer = program.outputBuffer[index];
   state.bytes[buffer] = *bytes;
   return place(buffer, out.data);
+}
+
+/// Whether a run is launches and copies alone, between addresses that are known
+/// before it.
+bool Execution::recordable() const {
+  if (host || options.profile || options.cancel || program.hasLate ||
+      !module.where->canRecord())
+    return false;
+  for (const auto &region : program.regions)
+    for (const Program::Instruction &in : region)
+      if (in.op != fb::Instruction::Launch && in.op != fb::Instruction::Copy &&
+          in.op != fb::Instruction::Call && in.op != fb::Instruction::NONE)
+        return false;
+  return true;
+}
+
+Status Execution::commands() {
+  if (!recordable())
+    return region(0);
+  if (state.recordedBinding != state.binding ||
+      state.recordedBase != state.base) {
+    state.recording = nullptr;
+    state.recordedBinding = state.binding;
+    state.recordedBase = state.base;
+    return region(0);
+  }
+  if (!state.recording) {
+    if (Status s = state.queue->beginRecording(); !s)
+      return s;
+    Status status = region(0);
+    Expected<std::unique_ptr<Recording>> made = state.queue->endRecording();
+    if (!status)
+      return status;
+    if (!made)
+      return made.takeError();
+    state.recording = std::move(*made);
+    ++state.recordings;
+  }
+  return state.queue->replay(*state.recording);
 }
 
 Status Execution::region(uint32_t index) {

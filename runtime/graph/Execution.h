@@ -33,6 +33,12 @@ struct RunState {
   std::vector<std::unique_ptr<DeviceBuffer>> staged;
   std::vector<Block>
       lateBlocks; // where it does: per buffer; only late temps have one
+  // Where commands can be recorded: those of a run with these sizes and
+  // addresses. Recorded when the same comes a second time.
+  std::unique_ptr<Recording> recording;
+  std::shared_ptr<const Binding> recordedBinding;
+  std::vector<std::byte *> recordedBase;
+  uint64_t recordings = 0; // made so far
 
   int32_t *statuses() const {
     return static_cast<int32_t *>(statusMemory->address());
@@ -67,6 +73,10 @@ private:
   Status bindLate();
 
   Status region(uint32_t index);
+  /// The program's commands: as a recording where that is possible, else one by
+  /// one.
+  Status commands();
+  bool recordable() const;
   Status launch(uint32_t index);
   Status timedLaunch(uint32_t index);
   void noteTime(uint32_t index, uint64_t nanoseconds);

@@ -124,12 +124,21 @@ struct Peaks {
   double gflops = 0, gbps = 0;
 };
 
-Expected<Peaks> measuredPeaks(int threads) {
+/// Of the device that the module runs on.
+Expected<Peaks> measuredPeaks(knapper_module *module, int threads) {
+  const char *about = nullptr;
+  if (Status status = toStatus(knapper_module_describe(module, &about));
+      !status)
+    return status.takeError();
+  std::string kind = Json::parse(about).value("device", "cpu");
   char *text = nullptr;
   if (Status status = toStatus(knapper_devices(1, &text)); !status)
     return status.takeError();
-  Json device = Json::parse(takeString(text)).at(0);
-  std::string suffix = threads == 1 ? "_one_core" : "";
+  Json device;
+  for (const Json &each : Json::parse(takeString(text)))
+    if (device.is_null() && each.value("device", "") == kind)
+      device = each;
+  std::string suffix = kind == "cpu" && threads == 1 ? "_one_core" : "";
   return Peaks{device.value("fma_gflops" + suffix, 0.0),
                device.value("copy_gbps" + suffix, 0.0)};
 }
@@ -161,7 +170,7 @@ Status bench(Session &session, Arguments &arguments) {
     return inputs.takeError();
   std::vector<knapper_tensor> tensors = tensorsOf(*inputs);
   session.progress("peaks of the machine", 0, 3);
-  Expected<Peaks> peaks = measuredPeaks(arguments.model.threads());
+  Expected<Peaks> peaks = measuredPeaks(module, arguments.model.threads());
   if (!peaks)
     return peaks.takeError();
   session.progress("runs", 1, 3);

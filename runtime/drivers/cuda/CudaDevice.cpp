@@ -80,6 +80,10 @@ public:
     if (!copy)
       return copy.takeError();
     json.field("copy_gbps", *copy);
+    // By the data sheet's arithmetic: f32 lanes and the highest clock.
+    double lanes = gpu->capability() == 80 ? 64 : 128;
+    json.field("fma_gflops", 2e-6 * lanes * gpu->attribute(kProcessors) *
+                                 gpu->attribute(kClockKhz));
     return success();
   }
 
@@ -88,13 +92,14 @@ public:
     constexpr int kMemoryType = 2, kDeviceOrdinal = 9; // CUpointer_attribute
     constexpr unsigned kDeviceMemory = 2;              // CUmemorytype
     Current current(*gpu);
-    auto address = reinterpret_cast<Pointer>(memory);
+    // Of memory that CUDA does not know the type stays 0.
     unsigned type = 0;
     int ordinal = -1;
-    return gpu->api->pointerAttribute(&type, kMemoryType, address) == 0 &&
-           type == kDeviceMemory &&
-           gpu->api->pointerAttribute(&ordinal, kDeviceOrdinal, address) == 0 &&
-           ordinal == gpu->id;
+    const int names[] = {kMemoryType, kDeviceOrdinal};
+    void *values[] = {&type, &ordinal};
+    return gpu->api->pointerAttributes(
+               2, names, values, reinterpret_cast<Pointer>(memory)) == 0 &&
+           type == kDeviceMemory && ordinal == gpu->id;
   }
 
   Expected<std::unique_ptr<DeviceBuffer>> allocate(uint64_t bytes,
