@@ -64,11 +64,12 @@ LogicalResult GpuEmitter::layout(tile::FuncOp func) {
   // A row of so many elements a thread would fill the registers as f32.
   constexpr int64_t manyElements = 64;
   threads = reduces && bytes == 2 ? maxThreads / 2 : maxThreads;
-  if (auto most = func->getAttrOfType<IntegerAttr>("tile.threads"))
-    threads = std::min<unsigned>(threads, most.getInt());
-  while (threads > kWarp && reduces &&
-         int64_t(threads) * width * accesses > largest)
-    threads /= 2;
+  if (auto wanted = func->getAttrOfType<IntegerAttr>("tile.threads"))
+    threads = std::clamp<unsigned>(wanted.getInt(), kWarp, maxThreads);
+  else
+    while (threads > kWarp && reduces &&
+           int64_t(threads) * width * accesses > largest)
+      threads /= 2;
   for (int64_t size : sizes)
     while (threads > kWarp && size % (int64_t(threads) * width))
       threads /= 2;

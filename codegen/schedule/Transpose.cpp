@@ -175,9 +175,9 @@ LogicalResult buildTranspose(BuildContext &context) {
   auto read = [&](BlockArgument argument) -> Value {
     Value buffer = e.inputBuffer(argument);
     Type stored = cast<tile::BufferType>(buffer.getType()).getElementType();
-    return tile::LoadRowsOp::create(
-        b, loc, VectorType::get(lanes, stored), buffer, inOffset, inStride,
-        columnsLeft, rowsLeft, b.getI64IntegerAttr(rows));
+    return tile::LoadRowsOp::create(b, loc, VectorType::get(lanes, stored),
+                                    buffer, inOffset, inStride, columnsLeft,
+                                    rowsLeft, b.getI64IntegerAttr(rows));
   };
   auto turned = [&](Value tile) -> Value {
     return tile::TransposeOp::create(b, loc, tile.getType(), tile,
@@ -220,8 +220,8 @@ LogicalResult buildTranspose(BuildContext &context) {
     Value buffer = e.outputBuffer(i);
     Type stored = cast<tile::BufferType>(buffer.getType()).getElementType();
     if (getElementTypeOrSelf(tile.getType()) != stored)
-      tile = arith::TruncFOp::create(b, loc, VectorType::get(lanes, stored),
-                                     tile);
+      tile =
+          arith::TruncFOp::create(b, loc, VectorType::get(lanes, stored), tile);
     tile::StoreRowsOp::create(b, loc, tile, buffer, outOffset, outStride,
                               rowsLeft, columnsLeft,
                               b.getI64IntegerAttr(columns));

@@ -24,7 +24,8 @@ static int64_t partsOf(int64_t length, int64_t wanted, int64_t least) {
 }
 
 static void split(ReduceOp op, const SplitModel &model) {
-  std::optional<int64_t> all = elementCount(op.getInput().getType()).asConstant();
+  std::optional<int64_t> all =
+      elementCount(op.getInput().getType()).asConstant();
   std::optional<int64_t> results = elementCount(op.getType()).asConstant();
   if (!all || !results || *all == 0 || *results == 0)
     return;
@@ -60,8 +61,8 @@ static void split(ReduceOp op, const SplitModel &model) {
   Type element = elementTypeOf(x);
   bool half = element.isF16() || element.isBF16();
   if (half)
-    x = ConvertOp::create(
-        b, loc, tensorType(context, dimsOf(x), b.getF32Type()), x);
+    x = ConvertOp::create(b, loc,
+                          tensorType(context, dimsOf(x), b.getF32Type()), x);
   SmallVector<Dim> shape;
   if (rows)
     shape = {dim(*results), dim(parts), dim(length / parts)};
