@@ -54,9 +54,9 @@ def build(library: Path, out: Path) -> Path:
     info = f"{name}.dist-info"
     files: list[tuple[str, bytes]] = []
     package = ROOT / "python" / "knapper"
-    for path in sorted(package.iterdir()):
-        if path.suffix == ".py" or path.name == "py.typed":
-            files.append((f"knapper/{path.name}", path.read_bytes()))
+    for path in sorted([*package.rglob("*.py"), package / "py.typed"]):
+        name_in_wheel = f"knapper/{path.relative_to(package)}"
+        files.append((name_in_wheel, path.read_bytes()))
     files.append(("knapper/lib/libknapper.so", library.read_bytes()))
     for relative, path in licence_files():
         files.append((f"{info}/licenses/{relative}", path.read_bytes()))

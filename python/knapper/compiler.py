@@ -70,6 +70,7 @@ def compile(
     dtype: str | None = None,
     output: str | os.PathLike[str] | None = None,
     progress: Callable[[str, int, int], None] | None = None,
+    spin_microseconds: int = -1,
     **options: object,
 ) -> Module:
     """Compiles a model and loads the result.
@@ -80,6 +81,7 @@ def compile(
     threads: worker threads of the module that is returned; 0: one a core.
     dtype: "bf16" or "f16" converts a float32 model; None keeps it.
     output: also write the artefact there (a .knap file).
+    spin_microseconds: how long idle workers spin before they sleep; -1: default.
     progress: called as progress(phase, done, total) while it compiles.
     options: further rows of the options table (`knapper compile --help`), with
         underscores for dashes: `dump_dir="/tmp/dump"`.
@@ -114,7 +116,9 @@ def compile(
         request.progress = Progress(forward)
     handle = ctypes.c_void_p()
     error = lib.knapper_compile(
-        ctypes.byref(request), load_options(threads), ctypes.byref(handle)
+        ctypes.byref(request),
+        load_options(threads, spin=spin_microseconds),
+        ctypes.byref(handle),
     )
     check(error)
     module = Module._adopt(handle)

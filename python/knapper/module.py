@@ -73,7 +73,7 @@ class TensorInfo:
         return printable(text)
 
 
-def load_options(threads: int, verify: bool = False) -> Any:
+def load_options(threads: int, verify: bool = False, spin: int = -1) -> Any:
     """knapper_load_options by reference."""
     if threads < 0:
         raise UserError(
@@ -82,7 +82,7 @@ def load_options(threads: int, verify: bool = False) -> Any:
             hint="pass 0 for one thread a core, or a count",
         )
     return byref(
-        CLoadOptions(ctypes.sizeof(CLoadOptions), threads, int(verify), -1)
+        CLoadOptions(ctypes.sizeof(CLoadOptions), threads, int(verify), spin)
     )
 
 
@@ -91,11 +91,13 @@ def load(
     *,
     threads: int = 0,
     verify: bool = False,
+    spin_microseconds: int = -1,
 ) -> Module:
     """Loads a compiled artefact: a path (the file is mapped) or its bytes.
 
     threads: worker threads; 0: one a core.
     verify: also check the hash of the constants, which reads all of them.
+    spin_microseconds: how long idle workers spin before they sleep; -1: default.
 
     An artefact is native code: load only what you trust as you would a program.
     Raises UserError for a file that is damaged or of another version.
@@ -103,7 +105,7 @@ def load(
     lib = library()
     log.follow()
     handle = c_void_p()
-    options = load_options(threads, verify)
+    options = load_options(threads, verify, spin_microseconds)
     if isinstance(source, (bytes, bytearray, memoryview)):
         data = bytes(source)
         check(lib.knapper_load_memory(data, len(data), options, byref(handle)))

@@ -1,0 +1,338 @@
+"""InferenceSession: a compiled model behind ONNX Runtime's calls."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from knapper import dtypes
+from knapper.errors import Error
+from knapper.module import Module, Result
+from knapper.ort import loading, types
+from knapper.ort.binding import IOBinding
+from knapper.ort.errors import InvalidArgument, MissingInput, refuse, translated
+from knapper.ort.model_file import ModelMetadata
+from knapper.ort.options import RunOptions, SessionOptions
+from knapper.ort.profile import Profile
+from knapper.ort.value import OrtValue
+
+
+@dataclasses.dataclass(frozen=True)
+class NodeArg:
+    """An input or output. shape: sizes, names of symbolic ones, None for a size
+    that the model leaves open. type: 'tensor(float)'..."""
+
+    name: str
+    type: str
+    shape: list[int | str | None]
+
+
+class InferenceSession:
+    """Compiles a model and runs it, as onnxruntime.InferenceSession does.
+
+    path_or_bytes: the path of an ONNX file or of a compiled `.knap`, the bytes of
+        either, or an `onnx.ModelProto`. Only a path can have external data.
+    sess_options: read now; later changes have no effect.
+    providers, provider_options: 'CPUExecutionProvider' is the one that there is;
+        others are left out with a warning, as ONNX Runtime does, and a list
+        without it raises NotImplemented.
+
+    Safe to run from any number of threads at once. `module` is the
+    `knapper.Module` behind it: save, explain, profile, describe.
+
+    Raises NoSuchFile, InvalidProtobuf, InvalidGraph; NotImplemented for operators
+    and options that Knapper has not, with what to do instead.
+    """
+
+    def __init__(
+        self,
+        path_or_bytes: Any,
+        sess_options: SessionOptions | None = None,
+        providers: Sequence[str | tuple[str, dict[str, Any]]] | None = None,
+        provider_options: Sequence[dict[str, Any]] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        loading.check_arguments(kwargs)
+        if sess_options is not None and not isinstance(sess_options, SessionOptions):
+            raise TypeError(
+                "sess_options is a knapper.ort.SessionOptions, not "
+                f"{type(sess_options).__module__}.{type(sess_options).__name__}"
+            )
+        loading.check_providers(providers, provider_options)
+        self._options = sess_options or SessionOptions()
+        self.module: Module
+        self.module, file, dims = loading.load(path_or_bytes, self._options)
+        self._inputs, self._outputs = (
+            [
+                NodeArg(info.name, types.text_of(info.dtype), shape)
+                for info, shape in zip(infos, loading.shapes(infos, declared, file, dims))
+            ]
+            for infos, declared in (
+                (self.module.inputs, file and file.inputs),
+                (self.module.outputs, file and file.outputs),
+            )
+        )
+        self._metadata = file.metadata if file else ModelMetadata()
+        self._frozen = [v.name for v in file.inputs if v.name] if file else []
+        self._input_names = tuple(i.name for i in self._inputs)
+        self._output_names = tuple(o.name for o in self._outputs)
+        self._profile = (
+            Profile(self._options.profile_file_prefix)
+            if self._options.enable_profiling
+            else None
+        )
+
+    # ---- what it is
+
+    def get_inputs(self) -> list[NodeArg]:
+        """The inputs, in order."""
+        return list(self._inputs)
+
+    def get_outputs(self) -> list[NodeArg]:
+        """The outputs, in order."""
+        return list(self._outputs)
+
+    def get_overridable_initializers(self) -> list[NodeArg]:
+        """None: compiling freezes initializers, also those among the inputs."""
+        return []
+
+    def get_modelmeta(self) -> ModelMetadata:
+        """What the exporter wrote into the file."""
+        return self._metadata
+
+    def get_session_options(self) -> SessionOptions:
+        """The options that the session was made with."""
+        return self._options
+
+    def get_providers(self) -> list[str]:
+        """['CPUExecutionProvider']."""
+        return [loading.PROVIDER]
+
+    def get_provider_options(self) -> dict[str, dict[str, str]]:
+        """{'CPUExecutionProvider': {}}."""
+        return {loading.PROVIDER: {}}
+
+    def set_providers(
+        self, providers: Any = None, provider_options: Any = None
+    ) -> None:
+        """Checks them as the constructor does; there is nothing to change."""
+        loading.check_providers(providers, provider_options)
+
+    def enable_fallback(self) -> None:
+        """There is one provider, so there is nothing to fall back to."""
+
+    def disable_fallback(self) -> None:
+        """There is one provider, so there is nothing to fall back to."""
+
+    # ---- runs
+
+    def run(
+        self,
+        output_names: Sequence[str] | None,
+        input_feed: Mapping[str, Any],
+        run_options: RunOptions | None = None,
+    ) -> list[np.ndarray]:
+        """Runs the model: arrays of the outputs named, all of them for None or [].
+
+        input_feed: arrays (contiguous ones are read in place), lists, OrtValues
+            or tensors with DLPack, by the inputs' names.
+
+        The arrays own their memory. Raises ValueError (MissingInput) for an input
+        that is not fed; InvalidArgument for unknown names and for a wrong type,
+        rank or size, with which input and what was expected.
+        """
+        result, indices = self._run(output_names, input_feed, run_options)
+        return [result[i] for i in indices]
+
+    def run_with_ort_values(
+        self,
+        output_names: Sequence[str] | None,
+        input_dict_ort_values: Mapping[str, OrtValue],
+        run_options: RunOptions | None = None,
+    ) -> list[OrtValue]:
+        """`run` with OrtValues in and out, without copies."""
+        result, indices = self._run(output_names, input_dict_ort_values, run_options)
+        return [OrtValue(result.tensor(i)) for i in indices]
+
+    def run_async(
+        self,
+        output_names: Sequence[str] | None,
+        input_feed: Mapping[str, Any],
+        callback: Callable[[list[np.ndarray], Any, str], None],
+        user_data: Any = None,
+        run_options: RunOptions | None = None,
+    ) -> None:
+        """`run` in a thread of its own, which then calls callback(results,
+        user_data, error): error is "" or the text, with no results. Arrays fed
+        must not be changed before. Raises at once for names that are wrong."""
+        self._selected(output_names)
+        self._require(input_feed)
+
+        def work() -> None:
+            try:
+                results, text = self.run(output_names, input_feed, run_options), ""
+            except Exception as error:
+                results, text = [], str(error)
+            callback(results, user_data, text)
+
+        threading.Thread(target=work, name="knapper.ort.run_async").start()
+
+    def io_binding(self) -> IOBinding:
+        """A new binding of this session's inputs and outputs."""
+        return IOBinding(self)
+
+    def run_with_iobinding(
+        self, iobinding: IOBinding, run_options: RunOptions | None = None
+    ) -> None:
+        """Runs on bound memory. Raises as `run` does, BindingError (also a
+        RuntimeError) for memory of a wrong shape, size or type."""
+        if iobinding._session is not self:
+            raise ValueError("IOBinding must be used with the session that created it.")
+        with run_options or RunOptions():
+            iobinding._run()
+        if self._profile is not None:
+            self._profile.add(self.module.profile(iobinding._inputs))
+
+    # ---- profiling
+
+    def end_profiling(self) -> str:
+        """Writes the trace of the runs so far (Chrome's format) and ends
+        profiling. The file's name; "" where it was not enabled."""
+        profile, self._profile = self._profile, None
+        return profile.write() if profile is not None else ""
+
+    def get_profiling_start_time_ns(self) -> int:
+        """time.monotonic_ns() at the start; 0 where it was not enabled."""
+        return self._profile.start if self._profile is not None else 0
+
+    # ---- what there is not
+
+    def set_ep_dynamic_options(self, options: object) -> None:
+        """Raises NotImplemented."""
+        raise refuse("set_ep_dynamic_options", "make a session with other options")
+
+    def get_tuning_results(self) -> None:
+        """Raises NotImplemented."""
+        raise refuse("get_tuning_results", "keep the compiled model: session.module.save")
+
+    def set_tuning_results(self, results: object, **_: object) -> None:
+        """Raises NotImplemented."""
+        raise refuse("set_tuning_results", "load a compiled model: InferenceSession('m.knap')")
+
+    # ---- inside
+
+    def _run(
+        self, output_names: Any, feed: Mapping[str, Any], run_options: RunOptions | None
+    ) -> tuple[Result, Iterable[int]]:
+        indices = self._selected(output_names)
+        values = {
+            name: value._data if type(value) is OrtValue else value
+            for name, value in feed.items()
+        }
+        if run_options is None:
+            result = self._call(values)
+        else:
+            with run_options:
+                result = self._call(values)
+        if self._profile is not None:
+            self._profile.add(self.module.profile(values))
+        return result, indices
+
+    def _call(self, values: Mapping[str, Any]) -> Result:
+        try:
+            return self.module(values)
+        except Error as error:
+            raise self._explained(error, values) from error
+
+    def _selected(self, names: Any) -> Iterable[int]:
+        """The outputs' places."""
+        if names is None or len(names) == 0:
+            return range(len(self._outputs))
+        if isinstance(names, str):
+            raise TypeError(f"output_names is a list of names: [{names!r}]")
+        for name in names:
+            if name not in self._output_names:
+                raise InvalidArgument(
+                    f"Invalid output name:{name}; the model gives "
+                    f"{', '.join(self._output_names)}",
+                    where=str(name),
+                )
+        return [self._output_names.index(name) for name in names]
+
+    def _require(self, feed: Mapping[str, Any]) -> None:
+        """Raises for inputs that are missing and for such as there are not."""
+        missing = [name for name in self._input_names if name not in feed]
+        if missing:
+            takes = ", ".join(map(str, self.module.inputs))
+            raise MissingInput(
+                f"Required inputs ({missing}) are missing from input feed "
+                f"({list(feed)}). The model takes {takes}.",
+                where=missing[0],
+            )
+        for name in feed:
+            if name not in self._input_names:
+                hint = (
+                    "it is an initializer, which compiling freezes: take the "
+                    "initializer out of the model to make it an input"
+                    if name in self._frozen
+                    else f"the model takes {', '.join(self._input_names)}"
+                )
+                raise InvalidArgument(
+                    f"Invalid input name: {name}; {hint}", where=str(name), hint=hint
+                )
+
+    def _explained(self, error: Error, feed: Mapping[str, Any]) -> Error:
+        """The error of a run in ONNX Runtime's terms."""
+        try:
+            self._require(feed)
+        except InvalidArgument as named:
+            return named
+        mismatch = self._mismatch(feed)
+        if mismatch is not None:
+            return InvalidArgument(mismatch)
+        return translated(error, InvalidArgument)
+
+    def _mismatch(self, feed: Mapping[str, Any]) -> str | None:
+        """What is wrong with the first input of another type, rank or size."""
+        for info in self.module.inputs:
+            value = feed[info.name]
+            if not hasattr(value, "shape"):
+                continue
+            shape = tuple(value.shape)
+            text = types.text_of(info.dtype)
+            expected = f" for input: {info.name}, which is {info}"
+            if isinstance(value, np.ndarray):
+                given = types.numpy_text(value.dtype)
+            else:
+                name = str(value.dtype)
+                given = types.text_of(name) if name in dtypes.NAMES else text
+            if given != text:
+                return (
+                    f"Unexpected input data type. Actual: ({given}) , expected: "
+                    f"({text}){expected}"
+                )
+            if len(shape) != len(info.shape):
+                return (
+                    f"Invalid rank for input: {info.name} Got: {len(shape)} Expected: "
+                    f"{len(info.shape)} Please fix either the inputs/outputs or the "
+                    f"model: it is {info}"
+                )
+            wrong = [
+                f" index: {axis} Got: {size} Expected: {wanted}"
+                for axis, (size, wanted) in enumerate(zip(shape, info.shape))
+                if isinstance(wanted, int) and size != wanted
+            ]
+            if wrong:
+                return "\n".join(
+                    [
+                        f"Got invalid dimensions for input: {info.name} for the "
+                        "following indices",
+                        *wrong,
+                        f" Please fix either the inputs/outputs or the model: it is {info}",
+                    ]
+                )
+        return None
