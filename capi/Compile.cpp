@@ -236,7 +236,7 @@ knapper_error *knapper_verify(const knapper_compile_options *given,
       const knapper_tensor &tensor = inputs[i];
       std::string where = "input " + std::to_string(i);
       if (tensor.rank < 0 || (tensor.rank > 0 && !tensor.shape) ||
-          tensor.dtype < 0 || tensor.dtype > KNAPPER_I64)
+          tensor.dtype < 0 || tensor.dtype > KNAPPER_U2)
         return userError("is not a tensor", where);
       llvm::ArrayRef<int64_t> dims(tensor.shape,
                                    static_cast<size_t>(tensor.rank));

@@ -49,7 +49,14 @@ Value Emitter::emitConstant(ts::ConstantOp op, const Coord &coord) {
                   APFloat::rmNearestTiesToEven, &lost);
     scalar = builder.getFloatAttr(element, value);
   } else {
-    scalar = builder.getIntegerAttr(element, elements.getSplatValue<APInt>());
+    bool isFloat = isa<FloatType>(elements.getElementType());
+    APInt bits = isFloat ? elements.getSplatValue<APFloat>().bitcastToAPInt()
+                         : elements.getSplatValue<APInt>();
+    bool extendsSign =
+        !isFloat && !elements.getElementType().isUnsignedInteger();
+    unsigned width = element.getIntOrFloatBitWidth();
+    scalar = builder.getIntegerAttr(element, extendsSign ? bits.sext(width)
+                                                         : bits.zext(width));
   }
   if (coord.lanes)
     scalar = DenseElementsAttr::get(VectorType::get(coord.lanes, element),

@@ -38,6 +38,8 @@ Type computeType(Type element) {
 }
 
 Type bufferType(Type element) {
+  if (ts::isStorage(element))
+    return IntegerType::get(element.getContext(), 8);
   if (element.isUnsignedInteger())
     return IntegerType::get(element.getContext(),
                             element.getIntOrFloatBitWidth());

@@ -8,7 +8,8 @@
 // itself (a hero's accumulator, a finished reduction, a row kept in scratch) it
 // supplies through `provide`.
 //
-// Values are in compute form: f16 and bf16 widened to f32, ui8 as i8.
+// Values are in compute form: f16 and bf16 widened to f32, unsigned integers as
+// those without a sign, storage types as bytes.
 //
 //===----------------------------------------------------------------------===//
 #pragma once
@@ -27,7 +28,8 @@ namespace knapper {
 
 /// The element type that values of this type are computed in.
 mlir::Type computeType(mlir::Type element);
-/// The element type of a buffer that holds such a tensor (ui8 becomes i8).
+/// The element type of a buffer that holds such a tensor (ui8 becomes i8,
+/// storage types too).
 mlir::Type bufferType(mlir::Type element);
 
 class Emitter {

@@ -4,6 +4,7 @@
 #include "graph/fusion/Constants.h"
 #include "graph/fusion/Cost.h"
 #include "graph/memory/InPlace.h"
+#include "ir/tensor/reference/HostTensor.h"
 
 using namespace mlir;
 
@@ -14,27 +15,9 @@ using ts::Dim;
 namespace {
 
 fb::DType dtypeOf(Type element) {
-  if (element.isF32())
-    return fb::DType::f32;
-  if (element.isF16())
-    return fb::DType::f16;
-  if (element.isBF16())
-    return fb::DType::bf16;
-  if (element.isF64())
-    return fb::DType::f64;
-  switch (element.getIntOrFloatBitWidth()) {
-  case 1:
-    return fb::DType::i1;
-  case 8:
-    return element.isUnsignedInteger() ? fb::DType::u8 : fb::DType::i8;
-  case 16:
-    return fb::DType::i16;
-  case 32:
-    return fb::DType::i32;
-  default:
-    return fb::DType::i64;
-  }
+  return static_cast<fb::DType>(*ts::dtypeOf(element));
 }
+static_assert(static_cast<unsigned>(fb::DType::MAX) + 1 == kNumDTypes);
 
 /// Where a value lives: a buffer and a byte offset in it.
 struct Place {
@@ -246,7 +229,7 @@ LogicalResult Builder::addLaunch(ts::KernelOp kernel) {
   fb::InstructionUnion instruction;
   instruction.Set(std::move(launch));
   append(std::move(instruction));
-  return success();
+  return mlir::success();
 }
 
 void Builder::addCheck(ts::DimCastOp op) {
@@ -283,7 +266,7 @@ LogicalResult Builder::addOutputs(func::ReturnOp op) {
     instruction.Set(std::move(copy));
     append(std::move(instruction));
   }
-  return success();
+  return mlir::success();
 }
 
 LogicalResult Builder::run() {
@@ -349,7 +332,7 @@ LogicalResult Builder::run() {
               *program.buffers[places.find(value)->second.buffer];
           buffer.kind == fb::BufferKind::temp)
         buffer.last = region->instructions.size() - 1;
-  return success();
+  return mlir::success();
 }
 
 } // namespace

@@ -1,4 +1,5 @@
 // Convolutions, and blocks back into an image.
+#include "frontends/onnx/Integers.h"
 #include "frontends/onnx/Windows.h"
 
 using namespace mlir;
@@ -77,31 +78,8 @@ LogicalResult importConv(Node &n) {
   return n.out(addBias(n, y, n[2]));
 }
 
-/// 8-bit factors with zero points, sums in i32.
 LogicalResult importConvInteger(Node &n) {
-  Type i32 = n.b.getI32Type();
-  std::optional<SmallVector<int64_t>> window = filterWindow(n, n[1]);
-  if (!window)
-    return failure();
-  std::optional<Windows> w = readWindows(n, *window);
-  if (!w)
-    return failure();
-  Value x = n.convert(n[0], i32), filter = n.convert(n[1], i32);
-  if (n.has(2))
-    x = n.sub(x, n.convert(n.reshape(n[2], {}), i32));
-  if (n.has(3)) {
-    Value zero = n.convert(n[3], i32);
-    if (zero && ts::elementCount(zero.getType()).isConstant(1))
-      zero = n.reshape(zero, {});
-    filter = zero && ts::rankOf(zero) == 1
-                 ? n.sub(filter, n.broadcastAt(zero, {0}, ts::dimsOf(filter)))
-                 : n.sub(filter, zero);
-  }
-  int64_t groups = n.integer("group", 1);
-  if (groups < 1 || groups > 1 << 30)
-    return n.fail("group is " + Twine(groups), "give a positive number");
-  return n.out(convolve(n, x, filter, *w,
-                        SmallVector<int64_t>(window->size(), 1), groups));
+  return n.out(integerConv(n, n[0], n[2], n[1], n[3]));
 }
 
 /// A convolution of the spread input with the mirrored filter.
@@ -349,5 +327,35 @@ constexpr OpRow rows[] = {
 } // namespace
 
 ArrayRef<OpRow> convRows() { return rows; }
+
+Value integerConv(Node &n, Value x, Value xZero, Value filter,
+                  Value filterZero) {
+  Type i32 = n.b.getI32Type();
+  std::optional<SmallVector<int64_t>> window = filterWindow(n, filter);
+  if (!window)
+    return {};
+  std::optional<Windows> w = readWindows(n, *window);
+  if (!w)
+    return {};
+  int64_t groups = n.integer("group", 1);
+  if (groups < 1 || groups > 1 << 30) {
+    (void)n.fail("group is " + Twine(groups), "give a positive number");
+    return {};
+  }
+  x = n.convert(x, i32);
+  filter = n.convert(filter, i32);
+  if (xZero)
+    x = n.sub(x, n.convert(n.reshape(xZero, {}), i32));
+  if (filterZero) {
+    Value zero = n.convert(filterZero, i32);
+    if (zero && ts::elementCount(zero.getType()).isConstant(1))
+      zero = n.reshape(zero, {});
+    filter = zero && ts::rankOf(zero) == 1
+                 ? n.sub(filter, n.broadcastAt(zero, {0}, ts::dimsOf(filter)))
+                 : n.sub(filter, zero);
+  }
+  return convolve(n, x, filter, *w, SmallVector<int64_t>(window->size(), 1),
+                  groups);
+}
 
 } // namespace knapper

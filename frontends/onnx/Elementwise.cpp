@@ -84,17 +84,61 @@ LogicalResult importClipAttributes(Node &n) {
   return n.out(x);
 }
 
+/// `saturate` and `round_mode` count where the result is a float of eight bits.
 LogicalResult castTo(Node &n, Type element) {
-  return n.out(n.convert(n[0], element));
+  Value x = n[0];
+  // A number beyond the few of a small integer leaves its low bits, as one
+  // integer does in another: what the official cases ask for.
+  if (isa<IntegerType>(element) && ts::isStorage(element) &&
+      isa<FloatType>(ts::elementTypeOf(x)))
+    x = n.convert(x, n.b.getI32Type());
+  if (!isa<FloatType>(element) || !ts::isStorage(element) ||
+      ts::elementTypeOf(x) == element)
+    return n.out(n.convert(x, element));
+  bool saturate = n.integer("saturate", 1) != 0;
+  ts::Rounding rounding = ts::Rounding::nearest;
+  if (isa<Float8E8M0FNUType>(element)) {
+    std::string mode = n.text("round_mode", "up");
+    if (mode != "up" && mode != "down" && mode != "nearest")
+      return n.fail("round_mode is '" + mode + "'",
+                    "set it to up, down or nearest");
+    rounding = mode == "up"     ? ts::Rounding::up
+               : mode == "down" ? ts::Rounding::down
+                                : ts::Rounding::nearest;
+  }
+  return n.out(n.makeAs<ts::ConvertOp>(ts::withElement(x.getType(), element), x,
+                                       saturate, rounding));
+}
+
+/// The type that attribute `to` names; null, and an error, where we lack it.
+Type targetType(Node &n) {
+  auto to = static_cast<int32_t>(n.integer("to", 0));
+  Type element = onnxElementType(n.importer.context, to);
+  if (!element)
+    (void)n.unsupported("conversion to " + onnxTypeName(to));
+  return element;
 }
 
 LogicalResult importCast(Node &n) {
-  int64_t to = n.integer("to", 0);
-  Type element = onnxElementType(n.importer.context, static_cast<int32_t>(to));
+  Type element = targetType(n);
+  return element ? castTo(n, element) : failure();
+}
+
+LogicalResult importBitCast(Node &n) {
+  Type element = targetType(n), from = ts::elementTypeOf(n[0]);
   if (!element)
-    return n.unsupported("conversion to " +
-                         onnxTypeName(static_cast<int32_t>(to)));
-  return castTo(n, element);
+    return failure();
+  auto bits = [](Type type) {
+    unsigned width = type.getIntOrFloatBitWidth();
+    return width == 1 ? 8 : width;
+  };
+  if (bits(element) != bits(from))
+    return n.fail("elements of " + Twine(bits(from)) +
+                      " bits cannot be seen as " + Twine(bits(element)) +
+                      " bits",
+                  "give a type of the same width");
+  return n.out(
+      n.makeAs<ts::BitcastOp>(ts::withElement(n[0].getType(), element), n[0]));
 }
 
 LogicalResult importCastLike(Node &n) {
@@ -140,6 +184,7 @@ constexpr OpRow rows[] = {
     {"", "Asinh", 9, 1, 1, unary<ts::AsinhOp>},
     {"", "Atan", 7, 1, 1, unary<ts::AtanOp>},
     {"", "Atanh", 9, 1, 1, unary<ts::AtanhOp>},
+    {"", "BitCast", 26, 1, 1, importBitCast},
     {"", "BitShift", 11, 2, 2, importBitShift},
     {"", "BitwiseAnd", 18, 2, 2, binary<ts::AndOp>},
     {"", "BitwiseNot", 18, 1, 1, unary<ts::NotOp>},

@@ -1,5 +1,5 @@
 // Matrix products.
-#include "frontends/onnx/Node.h"
+#include "frontends/onnx/Integers.h"
 #include "llvm/ADT/StringExtras.h"
 #include <map>
 
@@ -101,22 +101,8 @@ Value matmul(Node &n, Value a, Value b) {
 
 LogicalResult importMatMul(Node &n) { return n.out(matmul(n, n[0], n[1])); }
 
-/// 8-bit factors with zero points, product in i32.
 LogicalResult importMatMulInteger(Node &n) {
-  Type i32 = n.b.getI32Type();
-  auto centred = [&](Value value, Value zero, bool rows) -> Value {
-    Value wide = n.convert(value, i32);
-    if (!zero || !wide)
-      return wide;
-    Value shift = n.convert(zero, i32);
-    // A zero point a row of the left factor; a column of the right one.
-    if (shift && rows && ts::rankOf(shift) == 1 &&
-        !ts::dimOf(shift, 0).isConstant(1))
-      shift = n.reshape(shift, {ts::dimOf(shift, 0), n.dim(1)});
-    return n.sub(wide, shift);
-  };
-  return n.out(matmul(n, centred(n[0], n[2], true),
-                      centred(n[1], n[3], false)));
+  return n.out(integerMatMul(n, n[0], n[2], n[1], n[3]));
 }
 
 LogicalResult importGemm(Node &n) {
@@ -370,5 +356,22 @@ constexpr OpRow rows[] = {
 } // namespace
 
 ArrayRef<OpRow> matMulRows() { return rows; }
+
+Value integerMatMul(Node &n, Value a, Value aZero, Value b, Value bZero) {
+  Type i32 = n.b.getI32Type();
+  auto centred = [&](Value value, Value zero, bool rows) -> Value {
+    Value wide = n.convert(value, i32);
+    if (!zero || !wide)
+      return wide;
+    Value shift = n.convert(zero, i32);
+    // A zero point a row of the left factor; a column of the right one.
+    if (shift && rows && ts::rankOf(shift) == 1 &&
+        !ts::dimOf(shift, 0).isConstant(1))
+      shift = n.reshape(shift, {ts::dimOf(shift, 0), n.dim(1)});
+    return n.sub(wide, shift);
+  };
+  Value left = centred(a, aZero, true), right = centred(b, bZero, false);
+  return matmul(n, left, right);
+}
 
 } // namespace knapper

@@ -1,5 +1,5 @@
-// Quantisation: 8-bit integers with scale and zero point.
-#include "frontends/onnx/Node.h"
+// Quantisation: small integers and floats with scale and zero point.
+#include "frontends/onnx/Integers.h"
 #include "frontends/onnx/Tensors.h"
 
 using namespace mlir;
@@ -39,10 +39,10 @@ Value spread(Node &n, Value parameter, Value x) {
   return n.castDims(n.sliceDim(repeated, axis, n.dim(0), dims[axis]), dims);
 }
 
-/// The smallest and largest value of an 8- or 16-bit integer type.
+/// The smallest and largest value of an integer type of 2 to 16 bits.
 std::optional<std::pair<double, double>> rangeOf(Type element) {
   auto integer = dyn_cast<IntegerType>(element);
-  if (!integer || integer.getWidth() < 8 || integer.getWidth() > 16)
+  if (!integer || integer.getWidth() < 2 || integer.getWidth() > 16)
     return std::nullopt;
   double steps = static_cast<double>(int64_t(1) << integer.getWidth());
   if (integer.isUnsigned())
@@ -50,19 +50,19 @@ std::optional<std::pair<double, double>> rangeOf(Type element) {
   return std::pair(-steps / 2, steps / 2 - 1);
 }
 
-/// saturate(round(x / scale) + zero)
-Value quantize(Node &n, Value x, Value scale, Value zero, Type to) {
+bool isSmallFloat(Type element) {
+  return isa<FloatType>(element) && ts::isStorage(element) &&
+         !isa<Float8E8M0FNUType>(element);
+}
+
+/// `steps` (f32), rounded, plus the zero point, as an integer that saturates.
+Value toInteger(Node &n, Value steps, Value zero, Type to) {
   std::optional<std::pair<double, double>> range = rangeOf(to);
-  if (!range) {
-    (void)n.unsupported("quantisation to this element type");
+  if (!range || !steps) {
+    if (steps)
+      (void)n.unsupported("quantisation to this element type");
     return {};
   }
-  if (!x || !scale)
-    return {};
-  Value steps = n.make<ts::RoundEvenOp>(
-      n.div(x, n.convert(scale, ts::elementTypeOf(x))));
-  // Adding in f32 keeps what f16 would round.
-  steps = n.convert(steps, n.b.getF32Type());
   if (zero)
     steps = n.add(steps, n.convert(zero, n.b.getF32Type()));
   steps = n.binary<ts::MaxOp>(steps, n.scalarFor(steps, range->first));
@@ -70,49 +70,152 @@ Value quantize(Node &n, Value x, Value scale, Value zero, Type to) {
   return n.convert(steps, to);
 }
 
-Value dequantize(Node &n, Value x, Value scale, Value zero) {
+/// saturate(round(x / scale) + zero), the division in the type of the scale.
+Value quantize(Node &n, Value x, Value scale, Value zero, Type to) {
   if (!x || !scale)
     return {};
-  Type element = ts::elementTypeOf(scale);
-  Type i32 = n.b.getI32Type();
-  Value steps = n.convert(x, i32);
+  Type f32 = n.b.getF32Type();
+  if (ts::isStorage(ts::elementTypeOf(scale)) ||
+      isa<IntegerType>(ts::elementTypeOf(scale)))
+    scale = n.convert(scale, f32);
+  Value quotient = n.div(n.convert(x, ts::elementTypeOf(scale)), scale);
+  if (!isSmallFloat(to)) {
+    // Adding in f32 keeps what f16 would round.
+    Value steps = n.convert(n.make<ts::RoundEvenOp>(quotient), f32);
+    return toInteger(n, steps, zero, to);
+  }
   if (zero)
-    steps = n.sub(steps, n.convert(zero, i32));
-  return n.mul(n.convert(steps, element), scale);
+    quotient = n.add(n.convert(quotient, f32), n.convert(zero, f32));
+  if (!quotient)
+    return {};
+  return n.makeAs<ts::ConvertOp>(ts::withElement(quotient.getType(), to),
+                                 quotient, n.integer("saturate", 1) != 0,
+                                 ts::Rounding::nearest);
+}
+
+/// (x - zero) * scale in f32 (f64 for a scale of f64), as `to`.
+Value dequantize(Node &n, Value x, Value scale, Value zero, Type to) {
+  if (!x || !scale)
+    return {};
+  Type wide = ts::elementTypeOf(scale).isF64() ? ts::elementTypeOf(scale)
+                                               : Type(n.b.getF32Type());
+  Type counted = isSmallFloat(ts::elementTypeOf(x)) ? wide : n.b.getI32Type();
+  Value steps = n.convert(x, counted);
+  if (zero)
+    steps = n.sub(steps, n.convert(zero, counted));
+  return n.convert(n.mul(n.convert(steps, wide), n.convert(scale, wide)), to);
+}
+
+/// The type that an attribute names; null, and an error, where we lack it.
+Type namedType(Node &n, StringRef attribute, const Twine &what) {
+  auto given = static_cast<int32_t>(n.integer(attribute, 0));
+  Type type = onnxElementType(n.importer.context, given);
+  if (!type)
+    (void)n.unsupported(what + " " + onnxTypeName(given));
+  return type;
 }
 
 LogicalResult importQuantizeLinear(Node &n) {
   Type to = n.b.getIntegerType(8, /*isSigned=*/false);
   if (n.has(2)) {
     to = ts::elementTypeOf(n[2]);
-  } else if (int64_t given = n.integer("output_dtype", 0)) {
-    to = onnxElementType(n.importer.context, static_cast<int32_t>(given));
+  } else if (n.integer("output_dtype", 0)) {
+    to = namedType(n, "output_dtype", "quantisation to");
     if (!to)
-      return n.unsupported("quantisation to " +
-                           onnxTypeName(static_cast<int32_t>(given)));
+      return failure();
   }
-  Value x = n[0];
-  if (isa<IntegerType>(ts::elementTypeOf(x)))
-    x = n.convert(x, n.b.getF32Type());
-  if (int64_t precision = n.integer("precision", 0);
-      precision && precision != onnx::TensorProto::FLOAT)
-    return n.unsupported("precision " +
-                         onnxTypeName(static_cast<int32_t>(precision)));
+  Value x = n[0], scale = n[1];
+  if (n.integer("precision", 0)) {
+    Type precision = namedType(n, "precision", "precision");
+    if (!precision)
+      return failure();
+    if (!isa<FloatType>(precision) || ts::isStorage(precision))
+      return n.fail("precision is no type to divide in",
+                    "give FLOAT, FLOAT16, BFLOAT16 or DOUBLE");
+    scale = n.convert(scale, precision);
+  }
   Value zero = n.has(2) ? spread(n, n[2], x) : Value();
-  return n.out(quantize(n, x, spread(n, n[1], x), zero, to));
+  return n.out(quantize(n, x, spread(n, scale, x), zero, to));
 }
 
 LogicalResult importDequantizeLinear(Node &n) {
-  Value zero = n.has(2) ? spread(n, n[2], n[0]) : Value();
-  Value y = dequantize(n, n[0], spread(n, n[1], n[0]), zero);
-  if (int64_t given = n.integer("output_dtype", 0); given && y) {
-    Type to = onnxElementType(n.importer.context, static_cast<int32_t>(given));
+  Type to = ts::elementTypeOf(n[1]);
+  if (n.integer("output_dtype", 0)) {
+    to = namedType(n, "output_dtype", "conversion to");
     if (!to)
-      return n.unsupported("conversion to " +
-                           onnxTypeName(static_cast<int32_t>(given)));
-    y = n.convert(y, to);
+      return failure();
   }
-  return n.out(y);
+  Value zero = n.has(2) ? spread(n, n[2], n[0]) : Value();
+  Value scale = spread(n, n[1], n[0]);
+  return n.out(dequantize(n, n[0], scale, zero, to));
+}
+
+/// An i32 product in steps of `scale` (f32): rounded, shifted, saturated.
+Value requantize(Node &n, Value product, Value scale, Value zero, Type to) {
+  if (!product || !scale)
+    return {};
+  Value steps = n.mul(n.convert(product, n.b.getF32Type()), scale);
+  return toInteger(n, n.make<ts::RoundEvenOp>(steps), zero, to);
+}
+
+bool areBytes(Node &n, Value a, Value b) {
+  auto isByte = [](Value x) {
+    Type element = ts::elementTypeOf(x);
+    return isa<IntegerType>(element) && element.getIntOrFloatBitWidth() == 8;
+  };
+  if (isByte(a) && isByte(b))
+    return true;
+  (void)n.unsupported("factors that are no 8-bit integers");
+  return false;
+}
+
+/// A scale or zero point of one number as such, of a number a row as a column.
+Value aRow(Node &n, Value parameter) {
+  if (!parameter || ts::rankOf(parameter) != 1)
+    return parameter;
+  if (ts::dimOf(parameter, 0).isConstant(1))
+    return n.reshape(parameter, {});
+  return n.reshape(parameter, {ts::dimOf(parameter, 0), n.dim(1)});
+}
+
+/// a, its scale and zero point; b, its; y's. Zero points are there, the scales
+/// of a one a row, of b one a column.
+LogicalResult importQLinearMatMul(Node &n) {
+  if (!areBytes(n, n[0], n[3]))
+    return failure();
+  Type f32 = n.b.getF32Type();
+  Value product = integerMatMul(n, n[0], n[2], n[3], n[5]);
+  Value scale =
+      n.div(n.mul(aRow(n, n.convert(n[1], f32)), n.convert(n[4], f32)),
+            aRow(n, n.convert(n[6], f32)));
+  return n.out(
+      requantize(n, product, scale, aRow(n, n[7]), ts::elementTypeOf(n[7])));
+}
+
+/// x, its scale and zero point; the filter, its; y's; a bias in steps of the
+/// product. The filter has a scale and zero point, or one a channel of y.
+LogicalResult importQLinearConv(Node &n) {
+  if (!areBytes(n, n[0], n[3]))
+    return failure();
+  Type f32 = n.b.getF32Type();
+  Value product = integerConv(n, n[0], n[2], n[3], n[5]);
+  if (!product)
+    return failure();
+  SmallVector<Dim> dims = ts::dimsOf(product);
+  auto aChannel = [&](Value parameter) -> Value {
+    if (!parameter)
+      return {};
+    if (ts::elementCount(parameter.getType()).isConstant(1))
+      return n.broadcastTo(n.reshape(parameter, {}), dims);
+    return n.broadcastAt(parameter, {1}, dims);
+  };
+  if (n.has(8))
+    product = n.add(product, aChannel(n[8]));
+  auto one = [&](size_t i) { return n.convert(n.reshape(n[i], {}), f32); };
+  Value filterScale = n.convert(n[4], f32);
+  Value scale = n.div(n.mul(one(1), filterScale), one(6));
+  return n.out(requantize(n, product, aChannel(scale), aChannel(n[7]),
+                          ts::elementTypeOf(n[7])));
 }
 
 /// u8 with a range that holds 0 and all of x.
@@ -137,6 +240,8 @@ LogicalResult importDynamicQuantizeLinear(Node &n) {
 constexpr OpRow rows[] = {
     {"", "DequantizeLinear", 10, 2, 3, importDequantizeLinear},
     {"", "DynamicQuantizeLinear", 11, 1, 1, importDynamicQuantizeLinear},
+    {"", "QLinearConv", 10, 8, 9, importQLinearConv},
+    {"", "QLinearMatMul", 10, 8, 8, importQLinearMatMul},
     {"", "QuantizeLinear", 10, 2, 3, importQuantizeLinear},
 };
 

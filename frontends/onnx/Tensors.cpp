@@ -28,6 +28,32 @@ Type onnxElementType(MLIRContext *context, int32_t type) {
     return b.getI32Type();
   case onnx::TensorProto::INT64:
     return b.getI64Type();
+  case onnx::TensorProto::UINT16:
+    return b.getIntegerType(16, /*isSigned=*/false);
+  case onnx::TensorProto::UINT32:
+    return b.getIntegerType(32, /*isSigned=*/false);
+  case onnx::TensorProto::UINT64:
+    return b.getIntegerType(64, /*isSigned=*/false);
+  case onnx::TensorProto::FLOAT8E4M3FN:
+    return Float8E4M3FNType::get(context);
+  case onnx::TensorProto::FLOAT8E4M3FNUZ:
+    return Float8E4M3FNUZType::get(context);
+  case onnx::TensorProto::FLOAT8E5M2:
+    return Float8E5M2Type::get(context);
+  case onnx::TensorProto::FLOAT8E5M2FNUZ:
+    return Float8E5M2FNUZType::get(context);
+  case onnx::TensorProto::FLOAT8E8M0:
+    return Float8E8M0FNUType::get(context);
+  case onnx::TensorProto::FLOAT4E2M1:
+    return Float4E2M1FNType::get(context);
+  case onnx::TensorProto::INT4:
+    return b.getIntegerType(4);
+  case onnx::TensorProto::UINT4:
+    return b.getIntegerType(4, /*isSigned=*/false);
+  case onnx::TensorProto::INT2:
+    return b.getIntegerType(2);
+  case onnx::TensorProto::UINT2:
+    return b.getIntegerType(2, /*isSigned=*/false);
   default:
     return {};
   }
@@ -70,13 +96,34 @@ std::string packTyped(const onnx::TensorProto &tensor) {
     return pack<int64_t>(tensor.int64_data());
   case onnx::TensorProto::INT32:
     return pack<int32_t>(tensor.int32_data());
+  case onnx::TensorProto::UINT32:
+    return pack<uint32_t>(tensor.uint64_data());
+  case onnx::TensorProto::UINT64:
+    return pack<uint64_t>(tensor.uint64_data());
   case onnx::TensorProto::INT16:
+  case onnx::TensorProto::UINT16:
   case onnx::TensorProto::FLOAT16:
   case onnx::TensorProto::BFLOAT16:
     return pack<uint16_t>(tensor.int32_data());
   default:
     return pack<uint8_t>(tensor.int32_data());
   }
+}
+
+/// Elements of four or two bits, several a byte with the first in the low bits,
+/// as a byte each. `data` has a byte for every started group.
+std::string unpack(StringRef data, int64_t count, Type element) {
+  unsigned width = element.getIntOrFloatBitWidth(), perByte = 8 / width;
+  bool extendsSign = isa<IntegerType>(element) && !element.isUnsignedInteger();
+  std::string result(count, 0);
+  for (int64_t i = 0; i < count; ++i) {
+    int bits = static_cast<uint8_t>(data[i / perByte]) >> (i % perByte * width);
+    bits &= (1 << width) - 1;
+    if (extendsSign && bits >> (width - 1))
+      bits -= 1 << width;
+    result[i] = static_cast<char>(bits);
+  }
+  return result;
 }
 
 } // namespace
@@ -106,6 +153,11 @@ Expected<OnnxTensor> readTensor(MLIRContext *context, OnnxFile &file,
                      "export the model again");
   OnnxTensor result;
   result.type = RankedTensorType::get(shape, element);
+  // What the file holds; a tensor with elements below a byte is unpacked.
+  int64_t count = *bytes / ts::elementBytes(element), stored = *bytes;
+  bool packed = !element.isInteger(1) && element.getIntOrFloatBitWidth() < 8;
+  if (packed)
+    stored = llvm::divideCeil(count, 8 / element.getIntOrFloatBitWidth());
 
   auto asWeight = [&](const OnnxFile::Region &region) {
     result.weight = ts::WeightAttr::get(
@@ -113,13 +165,13 @@ Expected<OnnxTensor> readTensor(MLIRContext *context, OnnxFile &file,
         StringAttr::get(context, tensor.name()));
   };
   Expected<std::optional<OnnxFile::Region>> region =
-      file.regionOf(tensor, static_cast<uint64_t>(*bytes));
+      file.regionOf(tensor, static_cast<uint64_t>(stored));
   if (!region)
     return region.takeError();
   std::string typed;
   StringRef data;
   if (*region) {
-    if (static_cast<uint64_t>(*bytes) > maxInlineBytes) {
+    if (!packed && static_cast<uint64_t>(*bytes) > maxInlineBytes) {
       asWeight(**region);
       return result;
     }
@@ -130,11 +182,14 @@ Expected<OnnxTensor> readTensor(MLIRContext *context, OnnxFile &file,
     typed = packTyped(tensor);
     data = typed;
   }
-  if (static_cast<int64_t>(data.size()) != *bytes)
+  if (static_cast<int64_t>(data.size()) != stored)
     return userError("holds " + std::to_string(data.size()) +
-                         " bytes where its dims need " +
-                         std::to_string(*bytes),
+                         " bytes where its dims need " + std::to_string(stored),
                      where, "export the model again");
+  if (packed) {
+    typed = unpack(data, count, element);
+    data = typed;
+  }
   if (static_cast<uint64_t>(*bytes) > maxInlineBytes) {
     asWeight(file.keep(data.str()));
     return result;
@@ -153,6 +208,11 @@ Expected<OnnxTensor> readTensor(MLIRContext *context, OnnxFile &file,
   // The attribute's storage wants its buffer aligned.
   SmallVector<uint64_t> aligned((data.size() + 7) / 8);
   std::memcpy(aligned.data(), data.data(), data.size());
+  if (packed) // and nothing beside the value
+    for (char *byte = reinterpret_cast<char *>(aligned.data()),
+              *end = byte + data.size();
+         byte != end; ++byte)
+      *byte &= static_cast<char>((1 << element.getIntOrFloatBitWidth()) - 1);
   result.constant = DenseElementsAttr::getFromRawBuffer(
       result.type, ArrayRef<char>(reinterpret_cast<char *>(aligned.data()),
                                   data.size()));

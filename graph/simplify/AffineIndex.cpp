@@ -78,8 +78,9 @@ static std::optional<AffineIndex> ofReshape(ReshapeOp op,
 static std::optional<AffineIndex> affine(Value value, int depth) {
   Operation *op = value.getDefiningOp();
   if (!op || depth > 16 || op->getNumResults() != 1 ||
-      !isa<IntegerType>(elementTypeOf(value)) ||
-      elementTypeOf(value).isInteger(1))
+      // Others wrap: what an index is by form is not what it is.
+      !(elementTypeOf(value).isSignlessInteger(32) ||
+        elementTypeOf(value).isSignlessInteger(64)))
     return std::nullopt;
   MLIRContext *context = op->getContext();
   int64_t rank = rankOf(value);

@@ -172,7 +172,15 @@ static LogicalResult simplifySelect(SelectOp op, PatternRewriter &rewriter) {
 
 /// Every number of `from` is one of `to`.
 static bool isLossless(Type from, Type to) {
-  if (from == to || from.isInteger(1))
+  if (from == to)
+    return true;
+  // Floats of eight and four bits hold few of anything's values; all theirs fit
+  // into f32.
+  if (isa<FloatType>(to) && isStorage(to))
+    return false;
+  if (isa<FloatType>(from) && isStorage(from))
+    return to.isF32() || to.isF64();
+  if (from.isInteger(1))
     return true;
   auto mantissa = [](Type type) {
     return static_cast<int>(
@@ -203,7 +211,8 @@ static LogicalResult simplifyConvert(ConvertOp op, PatternRewriter &rewriter) {
     if (isFloat(inner) && !isFloat(x) && !isFloat(op) && !to.isInteger(1) &&
         !isLossless(elementTypeOf(x), to))
       return failure();
-    rewriter.replaceOpWithNewOp<ConvertOp>(op, op.getType(), x);
+    rewriter.replaceOpWithNewOp<ConvertOp>(op, op.getType(), x,
+                                           op.getSaturate(), op.getRounding());
     return success();
   }
   // i1 of a choice between zero and another number is the condition.

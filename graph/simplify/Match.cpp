@@ -15,8 +15,11 @@ static std::optional<double> splatOfConstant(ConstantOp constant) {
   if (isa<FloatType>(type))
     return elements.getSplatValue<APFloat>().convertToDouble();
   APInt value = elements.getSplatValue<APInt>();
-  if (type.isInteger(1) || type.isUnsignedInteger())
+  if (type.isInteger(1) || type.isUnsignedInteger()) {
+    if (value.getActiveBits() > 53)
+      return std::nullopt;
     return static_cast<double>(value.getZExtValue());
+  }
   if (value.getSignificantBits() > 53)
     return std::nullopt;
   return static_cast<double>(value.getSExtValue());
@@ -34,7 +37,7 @@ std::optional<double> knapper::splatOf(Value value) {
         return std::nullopt;
       if (to.isInteger(1))
         return *number != 0;
-      if (isa<IntegerType>(to))
+      if (isa<IntegerType>(to) || isStorage(to))
         return std::nullopt;
       return number;
     }

@@ -31,7 +31,9 @@ static std::optional<double> combine(Type type, double a, double b,
                  /*isSigned=*/false, /*implicitTrunc=*/true);
   };
   APInt result = isProduct ? wrapped(a) * wrapped(b) : wrapped(a) + wrapped(b);
-  if (result.getSignificantBits() > 53) // makeSplat takes a double
+  unsigned bits = type.isUnsignedInteger() ? result.getActiveBits()
+                                           : result.getSignificantBits();
+  if (bits > 53) // makeSplat takes a double
     return std::nullopt;
   return type.isUnsignedInteger() ? static_cast<double>(result.getZExtValue())
                                   : static_cast<double>(result.getSExtValue());

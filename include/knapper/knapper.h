@@ -78,7 +78,23 @@ typedef enum {
   KNAPPER_U8 = 6,
   KNAPPER_I16 = 7,
   KNAPPER_I32 = 8,
-  KNAPPER_I64 = 9
+  KNAPPER_I64 = 9,
+  KNAPPER_U16 = 10,
+  KNAPPER_U32 = 11,
+  KNAPPER_U64 = 12,
+  /* Storage types, one byte an element. The types of four and two bits hold
+     their value in the low bits; the high ones are not looked at, and are
+     copies of the sign (or 0) in what was computed. */
+  KNAPPER_F8E4M3FN = 13,
+  KNAPPER_F8E4M3FNUZ = 14,
+  KNAPPER_F8E5M2 = 15,
+  KNAPPER_F8E5M2FNUZ = 16,
+  KNAPPER_F8E8M0 = 17,
+  KNAPPER_F4E2M1 = 18,
+  KNAPPER_I4 = 19,
+  KNAPPER_U4 = 20,
+  KNAPPER_I2 = 21,
+  KNAPPER_U2 = 22
 } knapper_dtype;
 /* Bytes an element takes; 0 for an unknown dtype. */
 KNAPPER_API size_t knapper_dtype_size(knapper_dtype dtype);

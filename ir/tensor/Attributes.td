@@ -77,6 +77,10 @@ def Ts_ComparePredicate : Ts_Enum<"ComparePredicate", "comparison; ordered excep
   I32EnumAttrCase<"le", 3>, I32EnumAttrCase<"gt", 4>, I32EnumAttrCase<"ge", 5>]>;
 def Ts_ComparePredicateAttr : Ts_EnumAttr<Ts_ComparePredicate, "predicate">;
 
+def Ts_Rounding : Ts_Enum<"Rounding", "to which power of two a conversion to f8E8M0FNU goes", [
+  I32EnumAttrCase<"nearest", 0>, I32EnumAttrCase<"up", 1>, I32EnumAttrCase<"down", 2>]>;
+def Ts_RoundingAttr : Ts_EnumAttr<Ts_Rounding, "rounding">;
+
 def Ts_PadMode : Ts_Enum<"PadMode", "what lies outside", [
   I32EnumAttrCase<"constant", 0>, I32EnumAttrCase<"reflect", 1>, I32EnumAttrCase<"edge", 2>,
   I32EnumAttrCase<"wrap", 3>]>;

@@ -1,6 +1,7 @@
 // The scalar function of every elementwise op, in arith and math ops on scalars
 // or vectors in compute form.
 #include "ir/tensor/Dialect.h"
+#include "ir/tensor/SmallTypes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 
@@ -221,7 +222,25 @@ Value ModOp::buildElement(OpBuilder &b, Location loc, ValueRange x) {
 Value PowOp::buildElement(OpBuilder &b, Location loc, ValueRange x) {
   if (isFloat(x[0]))
     return math::PowFOp::create(b, loc, x[0], x[1]);
-  return math::IPowIOp::create(b, loc, x[0], x[1]);
+  if (!isUnsigned(getLhs()))
+    return math::IPowIOp::create(b, loc, x[0], x[1]);
+  // IPowI takes a set upper bit for a sign. To the power 2^(width - 1) an odd
+  // number is 1 and an even one 0, modulo 2^width.
+  Type type = x[0].getType();
+  unsigned width = getElementTypeOrSelf(type).getIntOrFloatBitWidth();
+  Value one = splat(b, loc, type, 1), zero = splat(b, loc, type, 0);
+  Value shift = splat(b, loc, type, width - 1);
+  Value upper = arith::ShLIOp::create(b, loc, one, shift);
+  Value most = arith::SubIOp::create(b, loc, upper, one);
+  Value exponent = arith::AndIOp::create(b, loc, x[1], most);
+  Value power = math::IPowIOp::create(b, loc, x[0], exponent);
+  Value isLarge =
+      arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, most, x[1]);
+  Value low = arith::AndIOp::create(b, loc, x[0], one);
+  Value isEven =
+      arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, low, zero);
+  Value vanishes = arith::AndIOp::create(b, loc, isLarge, isEven);
+  return arith::SelectOp::create(b, loc, vanishes, zero, power);
 }
 
 Value Atan2Op::buildElement(OpBuilder &b, Location loc, ValueRange x) {
@@ -328,21 +347,28 @@ Value GeluOp::buildElement(OpBuilder &b, Location loc, ValueRange x) {
                                arith::MulFOp::create(b, loc, half, x[0]), sum);
 }
 
-Value ConvertOp::buildElement(OpBuilder &b, Location loc, ValueRange x) {
-  Type from = elementTypeOf(getInput()), to = elementTypeOf(getResult());
-  // In compute form f16 and bf16 are f32 and ui8 is i8.
-  auto compute = [&](Type type) -> Type {
-    if (type.isF16() || type.isBF16())
-      return b.getF32Type();
-    if (type.isUnsignedInteger())
-      return b.getIntegerType(type.getIntOrFloatBitWidth());
-    return type;
-  };
-  Type element = compute(to), source = compute(from);
+namespace {
+
+/// What a value of the element type is computed in: f16 and bf16 in f32; the
+/// signs of integers are the ops'; storage types are bytes.
+Type computeElement(Type element) {
+  MLIRContext *context = element.getContext();
+  if (element.isF16() || element.isBF16())
+    return Float32Type::get(context);
+  if (isStorage(element))
+    return IntegerType::get(context, 8);
+  if (element.isUnsignedInteger())
+    return IntegerType::get(context, element.getIntOrFloatBitWidth());
+  return element;
+}
+
+/// `value`, of type `from`, as `to`; neither is a storage type.
+Value convertElement(OpBuilder &b, Location loc, Value value, Type from,
+                     Type to) {
+  Type element = computeElement(to), source = computeElement(from);
   Type type = element;
-  if (auto vector = dyn_cast<VectorType>(x[0].getType()))
+  if (auto vector = dyn_cast<VectorType>(value.getType()))
     type = vector.clone(element);
-  Value value = x[0];
 
   if (to.isInteger(1)) {
     Value zero = splat(b, loc, value.getType(), 0);
@@ -392,9 +418,84 @@ Value ConvertOp::buildElement(OpBuilder &b, Location loc, ValueRange x) {
   return value;
 }
 
+} // namespace
+
+Value ConvertOp::buildElement(OpBuilder &b, Location loc, ValueRange x) {
+  Type from = elementTypeOf(getInput()), to = elementTypeOf(getResult());
+  Value value = x[0];
+  if (from == to)
+    return value;
+  // A storage type goes by a type that holds all its values.
+  if (isStorage(from)) {
+    bool isFloatType = isa<FloatType>(from);
+    value = isFloatType ? buildFromSmallFloat(b, loc, value, from)
+                        : buildFromSmallInteger(b, loc, value, from);
+    from = isFloatType                ? Type(b.getF32Type())
+           : from.isUnsignedInteger() ? Type(b.getIntegerType(8, false))
+                                      : Type(b.getIntegerType(8));
+  }
+  if (!isStorage(to))
+    return from == to ? value : convertElement(b, loc, value, from, to);
+  if (isa<FloatType>(to)) {
+    bool wide = from.isF64() ||
+                (isa<IntegerType>(from) && from.getIntOrFloatBitWidth() > 16);
+    Type by =
+        wide && !isa<Float8E8M0FNUType>(to) ? b.getF64Type() : b.getF32Type();
+    if (from != by)
+      value = convertElement(b, loc, value, from, by);
+    return buildToSmallFloat(b, loc, value, to, getSaturate(), getRounding());
+  }
+  bool fromFloat = isa<FloatType>(from);
+  Type by = to.isUnsignedInteger() ? b.getIntegerType(8, false)
+                                   : Type(b.getIntegerType(8));
+  if (from != by)
+    value = convertElement(b, loc, value, from, by);
+  return buildToSmallInteger(b, loc, value, to, /*saturate=*/fromFloat);
+}
+
+Value BitcastOp::buildElement(OpBuilder &b, Location loc, ValueRange x) {
+  Type from = elementTypeOf(getInput()), to = elementTypeOf(getResult());
+  auto typed = [&](Type element) -> Type {
+    if (auto vector = dyn_cast<VectorType>(x[0].getType()))
+      return vector.clone(element);
+    return element;
+  };
+  Value value = x[0];
+  Type compute = computeElement(from);
+  unsigned width = compute.getIntOrFloatBitWidth();
+  if (from.isInteger(1)) {
+    value = arith::ExtUIOp::create(b, loc, typed(b.getIntegerType(8)), value);
+  } else if (isa<FloatType>(compute)) {
+    if (compute != from) {
+      value = arith::TruncFOp::create(b, loc, typed(from), value);
+      width = 16;
+    }
+    value =
+        arith::BitcastOp::create(b, loc, typed(b.getIntegerType(width)), value);
+  }
+  if (to.isInteger(1)) {
+    Value zero = splat(b, loc, value.getType(), 0);
+    return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, value, zero);
+  }
+  if (to.getIntOrFloatBitWidth() < 8) {
+    if (isa<FloatType>(to))
+      return arith::AndIOp::create(b, loc, value,
+                                   splat(b, loc, value.getType(), 15));
+    return buildFromSmallInteger(b, loc, value, to);
+  }
+  compute = computeElement(to);
+  if (!isa<FloatType>(compute))
+    return value;
+  value = arith::BitcastOp::create(b, loc, typed(to), value);
+  if (compute != to)
+    value = arith::ExtFOp::create(b, loc, typed(compute), value);
+  return value;
+}
+
 int64_t CompareOp::elementFlops() { return 1; }
 int64_t SelectOp::elementFlops() { return 1; }
 int64_t ConvertOp::elementFlops() { return 1; }
+int64_t BitcastOp::elementFlops() { return 0; }
 int64_t IsNanOp::elementFlops() { return 1; }
 int64_t IsInfOp::elementFlops() { return 2; }
 int64_t GeluOp::elementFlops() { return 20; }

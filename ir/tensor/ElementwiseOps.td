@@ -71,7 +71,8 @@ def Ts_ShiftRightOp : Ts_BinaryOp<"shift_right", Ts_IntTensor, "x >> y, filled w
 
 def Ts_CompareOp : Ts_InferredOp<"compare", !listconcat(ElementwiseTraits, [SameTypeOperands])> {
   let summary = "x <predicate> y as i1; comparisons with NaN are false, ne is true";
-  let arguments = (ins Ts_ComparePredicateAttr:$predicate, Ts_Tensor:$lhs, Ts_Tensor:$rhs);
+  let arguments = (ins Ts_ComparePredicateAttr:$predicate, Ts_NumberOrBoolTensor:$lhs,
+                       Ts_NumberOrBoolTensor:$rhs);
   let results = (outs Ts_BoolTensor:$result);
   let assemblyFormat = "$predicate $lhs `,` $rhs attr-dict `:` type($lhs)";
 }
@@ -90,7 +91,25 @@ def Ts_ConvertOp : Ts_Op<"convert", ElementwiseTraits> {
   let description = [{
     Float to float rounds to nearest even; float to integer truncates, saturates, NaN gives 0; integer to integer
     wraps; anything to i1 is x != 0.
-    C1: operand and result have the same dims.
+    To a float of eight or four bits: what rounds beyond the largest number becomes it, or, without `saturate`,
+    infinity where the type has one and NaN where not. f4E2M1FN has neither: it always saturates, NaN gives 0.
+    f8E8M0FNU holds the powers of two from 2^-127 to 2^127: |x| as f32 goes to the one that `rounding` says (nearest:
+    ties up), what is smaller or larger to the least or the largest, or, without `saturate`, to NaN.
+    C1: operand and result have the same dims. C2: `saturate` and `rounding` stand only where they mean something.
+  }];
+  let arguments = (ins Ts_Tensor:$input, DefaultValuedAttr<BoolAttr, "true">:$saturate,
+                       DefaultValuedAttr<Ts_RoundingAttr, "::knapper::ts::Rounding::nearest">:$rounding);
+  let results = (outs Ts_Tensor:$result);
+  let assemblyFormat = "$input attr-dict `:` type($input) `to` type($result)";
+  let hasVerifier = 1;
+  let hasFolder = 1;
+}
+
+def Ts_BitcastOp : Ts_Op<"bitcast", ElementwiseTraits> {
+  let summary = "the bits of an element seen as another type of the same width";
+  let description = [{
+    A byte that becomes i1 is x != 0. A signalling NaN of f16 and bf16 may come out quiet.
+    C1: operand and result have the same dims. C2: their elements have as many bits; i1 counts as eight.
   }];
   let arguments = (ins Ts_Tensor:$input);
   let results = (outs Ts_Tensor:$result);

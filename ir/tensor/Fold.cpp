@@ -24,6 +24,10 @@ OpFoldResult ConvertOp::fold(FoldAdaptor) {
   return getInput().getType() == getType() ? getInput() : Value();
 }
 
+OpFoldResult BitcastOp::fold(FoldAdaptor) {
+  return getInput().getType() == getType() ? getInput() : Value();
+}
+
 OpFoldResult BroadcastOp::fold(FoldAdaptor) {
   if (getInput().getType() == getType())
     return getInput();

@@ -54,29 +54,31 @@ Indexing allOpaque(Operation *op) {
 #define ELEMENTWISE(OP)                                                        \
   Indexing OP::indexing() { return elementwise(getOperation()); }
 ELEMENTWISE(NegOp)
-ELEMENTWISE(AbsOp) ELEMENTWISE(SignOp) ELEMENTWISE(ExpOp) ELEMENTWISE(Expm1Op)
-    ELEMENTWISE(LogOp) ELEMENTWISE(Log1pOp) ELEMENTWISE(SqrtOp) ELEMENTWISE(
-        RsqrtOp) ELEMENTWISE(TanhOp) ELEMENTWISE(SigmoidOp) ELEMENTWISE(ErfOp)
-        ELEMENTWISE(SinOp) ELEMENTWISE(CosOp) ELEMENTWISE(TanOp) ELEMENTWISE(
-            AsinOp) ELEMENTWISE(AcosOp) ELEMENTWISE(AtanOp) ELEMENTWISE(SinhOp)
-            ELEMENTWISE(CoshOp) ELEMENTWISE(AsinhOp) ELEMENTWISE(AcoshOp)
-                ELEMENTWISE(AtanhOp) ELEMENTWISE(CeilOp) ELEMENTWISE(FloorOp)
-                    ELEMENTWISE(RoundEvenOp) ELEMENTWISE(TruncOp) ELEMENTWISE(
-                        NotOp) ELEMENTWISE(AddOp) ELEMENTWISE(SubOp)
-                        ELEMENTWISE(MulOp) ELEMENTWISE(DivOp) ELEMENTWISE(ModOp)
-                            ELEMENTWISE(RemOp) ELEMENTWISE(PowOp) ELEMENTWISE(
-                                MaxOp) ELEMENTWISE(MinOp) ELEMENTWISE(Atan2Op)
-                                ELEMENTWISE(AndOp) ELEMENTWISE(OrOp)
-                                    ELEMENTWISE(XorOp) ELEMENTWISE(ShiftLeftOp)
-                                        ELEMENTWISE(ShiftRightOp) ELEMENTWISE(
-                                            CompareOp) ELEMENTWISE(SelectOp)
-                                            ELEMENTWISE(ConvertOp) ELEMENTWISE(
-                                                IsNanOp) ELEMENTWISE(IsInfOp)
-                                                ELEMENTWISE(GeluOp)
-                                                    ELEMENTWISE(DimCastOp)
+ELEMENTWISE(AbsOp)
+ELEMENTWISE(SignOp) ELEMENTWISE(ExpOp) ELEMENTWISE(Expm1Op) ELEMENTWISE(LogOp)
+    ELEMENTWISE(Log1pOp) ELEMENTWISE(SqrtOp) ELEMENTWISE(RsqrtOp) ELEMENTWISE(
+        TanhOp) ELEMENTWISE(SigmoidOp) ELEMENTWISE(ErfOp) ELEMENTWISE(SinOp)
+        ELEMENTWISE(CosOp) ELEMENTWISE(TanOp) ELEMENTWISE(AsinOp) ELEMENTWISE(
+            AcosOp) ELEMENTWISE(AtanOp) ELEMENTWISE(SinhOp) ELEMENTWISE(CoshOp)
+            ELEMENTWISE(AsinhOp) ELEMENTWISE(AcoshOp) ELEMENTWISE(AtanhOp)
+                ELEMENTWISE(CeilOp) ELEMENTWISE(FloorOp) ELEMENTWISE(
+                    RoundEvenOp) ELEMENTWISE(TruncOp) ELEMENTWISE(NotOp)
+                    ELEMENTWISE(AddOp) ELEMENTWISE(SubOp) ELEMENTWISE(MulOp)
+                        ELEMENTWISE(DivOp) ELEMENTWISE(ModOp) ELEMENTWISE(
+                            RemOp) ELEMENTWISE(PowOp) ELEMENTWISE(MaxOp)
+                            ELEMENTWISE(MinOp) ELEMENTWISE(Atan2Op) ELEMENTWISE(
+                                AndOp) ELEMENTWISE(OrOp) ELEMENTWISE(XorOp)
+                                ELEMENTWISE(ShiftLeftOp) ELEMENTWISE(
+                                    ShiftRightOp) ELEMENTWISE(CompareOp)
+                                    ELEMENTWISE(SelectOp) ELEMENTWISE(ConvertOp)
+                                        ELEMENTWISE(BitcastOp)
+                                            ELEMENTWISE(IsNanOp)
+                                                ELEMENTWISE(IsInfOp)
+                                                    ELEMENTWISE(GeluOp)
+                                                        ELEMENTWISE(DimCastOp)
 #undef ELEMENTWISE
 
-                                                        Indexing
+                                                            Indexing
     BroadcastOp::indexing() {
   Indexing indexing = parallel(getResult());
   IndexMap map;

@@ -13,7 +13,8 @@ def Ts_ElementwiseInterface : OpInterface<"ElementwiseOpInterface"> {
   let methods = [
     InterfaceMethod<[{
       Emits f with `arith` and `math` ops. Operands are scalars or vectors of one shape, in the compute form of their
-      element types (f16 and bf16 already widened to f32, ui8 as i8); the result is in the compute form of the result's
+      element types (f16 and bf16 already widened to f32, unsigned integers as those without a sign, storage types
+      as bytes); the result is in the compute form of the result's
       element type.
     }], "mlir::Value", "buildElement",
     (ins "mlir::OpBuilder &":$builder, "mlir::Location":$location, "mlir::ValueRange":$operands)>,

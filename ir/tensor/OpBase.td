@@ -10,16 +10,19 @@ include "mlir/Interfaces/ControlFlowInterfaces.td"
 
 def Ts_Float : AnyTypeOf<[F32, F16, BF16, F64]>;
 def Ts_SInt : AnyTypeOf<[I8, I16, I32, I64]>;
-def Ts_Int : AnyTypeOf<[I8, UI8, I16, I32, I64]>;
-def Ts_Number : AnyTypeOf<[F32, F16, BF16, F64, I8, UI8, I16, I32, I64]>;
-def Ts_Element : AnyTypeOf<[F32, F16, BF16, F64, I1, I8, UI8, I16, I32, I64]>;
+def Ts_Int : AnyTypeOf<[I8, UI8, I16, UI16, I32, UI32, I64, UI64]>;
+def Ts_Number : AnyTypeOf<[Ts_Float, Ts_Int]>;
+// What is moved, converted and reinterpreted, but never computed with.
+def Ts_Storage : AnyTypeOf<[F8E4M3FN, F8E4M3FNUZ, F8E5M2, F8E5M2FNUZ, F8E8M0FNU, F4E2M1FN, I<4>, UI<4>, I<2>, UI<2>]>;
+def Ts_Element : AnyTypeOf<[Ts_Number, I1, Ts_Storage]>;
 
 def Ts_Tensor : RankedTensorOf<[Ts_Element]>;
+def Ts_NumberOrBoolTensor : RankedTensorOf<[Ts_Number, I1]>;
 def Ts_FloatTensor : RankedTensorOf<[Ts_Float]>;
 def Ts_NumberTensor : RankedTensorOf<[Ts_Number]>;
 def Ts_IntTensor : RankedTensorOf<[Ts_Int]>;
 def Ts_BoolTensor : RankedTensorOf<[I1]>;
-def Ts_IntOrBoolTensor : RankedTensorOf<[I1, I8, UI8, I16, I32, I64]>;
+def Ts_IntOrBoolTensor : RankedTensorOf<[I1, Ts_Int]>;
 def Ts_IndexTensor : RankedTensorOf<[I32, I64]>;
 
 def Ts_DimArray : TypedArrayAttrBase<Ts_DimAttr, "sizes">;

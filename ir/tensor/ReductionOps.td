@@ -11,8 +11,9 @@ def Ts_ReduceOp : Ts_InferredOp<"reduce", [Indexed]> {
     With `ignores_nan`, max and min may pass over a NaN (softmax, where the sum brings it back).
     C1: dims are in range and strictly increasing. C2: and/or take i1.
   }];
-  let arguments = (ins Ts_ReduceKindAttr:$kind, Ts_Tensor:$input, DenseI64ArrayAttr:$dims, UnitAttr:$ignores_nan);
-  let results = (outs Ts_Tensor:$result);
+  let arguments = (ins Ts_ReduceKindAttr:$kind, Ts_NumberOrBoolTensor:$input, DenseI64ArrayAttr:$dims,
+                       UnitAttr:$ignores_nan);
+  let results = (outs Ts_NumberOrBoolTensor:$result);
   let assemblyFormat = "$kind $input $dims attr-dict `:` type($input)";
   let hasVerifier = 1;
   let hasFolder = 1;

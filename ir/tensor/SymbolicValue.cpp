@@ -15,9 +15,14 @@ using Elements = std::optional<SmallVector<Dim>>;
 
 bool isSmallInteger(Value value) {
   auto type = dyn_cast<RankedTensorType>(value.getType());
-  return type && type.hasStaticShape() && type.getRank() <= 1 &&
-         type.getNumElements() <= maxElements &&
-         isa<IntegerType>(type.getElementType());
+  if (!type || !type.hasStaticShape() || type.getRank() > 1 ||
+      type.getNumElements() > maxElements ||
+      !isa<IntegerType>(type.getElementType()))
+    return false;
+  // Differences of wide unsigned integers wrap where those of sizes do not.
+  unsigned width = type.getElementTypeBitWidth();
+  return !isStorage(type.getElementType()) &&
+         (width <= 8 || !type.getElementType().isUnsignedInteger());
 }
 
 std::optional<int64_t> atomBound(Attribute atom, bool upper);

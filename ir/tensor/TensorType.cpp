@@ -47,6 +47,13 @@ RankedTensorType withElement(Type type, Type elementType) {
 
 Dim elementCount(Type type) { return product(type.getContext(), dimsOf(type)); }
 
+bool isStorage(Type elementType) {
+  if (!elementType.isIntOrFloat())
+    return false;
+  unsigned bits = elementType.getIntOrFloatBitWidth();
+  return isa<FloatType>(elementType) ? bits <= 8 : bits > 1 && bits < 8;
+}
+
 int64_t elementBytes(Type elementType) {
   return std::max(1u, elementType.getIntOrFloatBitWidth() / 8);
 }

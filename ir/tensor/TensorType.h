@@ -28,7 +28,10 @@ mlir::RankedTensorType withElement(mlir::Type type, mlir::Type elementType);
 
 /// Number of elements.
 Dim elementCount(mlir::Type type);
-/// Bytes of one element; i1 takes one byte.
+/// Whether elements are only moved and converted, never computed with: floats
+/// of eight and four bits, integers of four and two.
+bool isStorage(mlir::Type elementType);
+/// Bytes of one element; i1 and storage types take one byte.
 int64_t elementBytes(mlir::Type elementType);
 /// Bytes of the whole tensor.
 Dim byteCount(mlir::Type type);

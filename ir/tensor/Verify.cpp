@@ -17,6 +17,27 @@ LogicalResult SelectOp::verify() {
 LogicalResult ConvertOp::verify() {
   if (dimsOf(getInput()) != dimsOf(getResult()))
     return emitOpError("(C1) operand and result differ in shape");
+  Type to = elementTypeOf(getResult());
+  if (!getSaturate() && !(isa<FloatType>(to) && isStorage(to)))
+    return emitOpError("(C2) a conversion to ")
+           << to << " has no choice to saturate";
+  if (getRounding() != Rounding::nearest && !isa<Float8E8M0FNUType>(to))
+    return emitOpError("(C2) a conversion to ")
+           << to << " has no choice of rounding";
+  return success();
+}
+
+LogicalResult BitcastOp::verify() {
+  if (dimsOf(getInput()) != dimsOf(getResult()))
+    return emitOpError("(C1) operand and result differ in shape");
+  auto bits = [](Value value) {
+    unsigned width = elementTypeOf(value).getIntOrFloatBitWidth();
+    return width == 1 ? 8 : width;
+  };
+  if (bits(getInput()) != bits(getResult()))
+    return emitOpError("(C2) an element of ")
+           << bits(getInput()) << " bits cannot be one of "
+           << bits(getResult());
   return success();
 }
 
@@ -97,13 +118,22 @@ LogicalResult IotaOp::verify() {
   return success();
 }
 
-LogicalResult ScatterElementsOp::verify() {
-  if (elementTypeOf(getInput()) != elementTypeOf(getUpdates()))
-    return emitOpError("updates have another element type");
+static LogicalResult verifyReduction(Operation *op, Type element,
+                                     std::optional<ReduceKind> reduction) {
+  if (reduction && isStorage(element))
+    return op->emitOpError("elements of ") << element << " cannot be combined";
   return success();
 }
 
+LogicalResult ScatterElementsOp::verify() {
+  if (elementTypeOf(getInput()) != elementTypeOf(getUpdates()))
+    return emitOpError("updates have another element type");
+  return verifyReduction(*this, elementTypeOf(getInput()), getReduction());
+}
+
 LogicalResult ScatterNdOp::verify() {
+  if (failed(verifyReduction(*this, elementTypeOf(getInput()), getReduction())))
+    return failure();
   SmallVector<Dim> in = dimsOf(getInput()), index = dimsOf(getIndices()),
                    updates = dimsOf(getUpdates());
   std::optional<int64_t> depth;

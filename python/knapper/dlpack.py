@@ -28,9 +28,18 @@ _CODES = {
     "i16": (0, 16),
     "i32": (0, 32),
     "i64": (0, 64),
+    "u16": (1, 16),
+    "u32": (1, 32),
+    "u64": (1, 64),
+    "f8e4m3fn": (10, 8),
+    "f8e4m3fnuz": (11, 8),
+    "f8e5m2": (12, 8),
+    "f8e5m2fnuz": (13, 8),
+    "f8e8m0": (14, 8),
 }
-_TO_DL = [_CODES[name] for name in dtypes.NAMES]
-_FROM_DL = {pair: code for code, pair in enumerate(_TO_DL)}
+# None: DLPack packs elements below a byte, ours take one each.
+_TO_DL = [_CODES.get(name) for name in dtypes.NAMES]
+_FROM_DL = {pair: code for code, pair in enumerate(_TO_DL) if pair is not None}
 
 
 class _DLTensor(ctypes.Structure):
@@ -148,14 +157,23 @@ def _destroy_capsule(capsule):
 
 
 def lend(pointer: int, shape: tuple[int, ...], code: int, owner: object) -> object:
-    """A capsule over memory that `owner` keeps alive until it is given back."""
+    """A capsule over memory that `owner` keeps alive until it is given back.
+
+    Raises BufferError for dtypes that DLPack lays out otherwise.
+    """
+    pair = _TO_DL[code]
+    if pair is None:
+        raise BufferError(
+            f"{dtypes.NAMES[code]} takes a byte an element here and less in "
+            "DLPack: take the array from .numpy()"
+        )
     managed = _Managed()
     dims = (c_int64 * max(1, len(shape)))(*shape)
     tensor = managed.tensor
     tensor.data = pointer
     tensor.device_type = CPU
     tensor.ndim = len(shape)
-    tensor.type_code, tensor.bits = _TO_DL[code]
+    tensor.type_code, tensor.bits = pair
     tensor.lanes = 1
     tensor.shape = dims
     managed.deleter = _give_back

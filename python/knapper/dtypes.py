@@ -2,45 +2,66 @@
 
 from __future__ import annotations
 
+from types import ModuleType
+
 import numpy as np
 
-# In the order of knapper_dtype.
-NAMES = ("f32", "f16", "bf16", "f64", "i1", "i8", "u8", "i16", "i32", "i64")
-SIZES = (4, 2, 2, 8, 1, 1, 1, 2, 4, 8)
-BF16 = NAMES.index("bf16")
-
-_NUMPY = (
-    np.dtype(np.float32),
-    np.dtype(np.float16),
-    None,  # bf16: only with ml_dtypes
-    np.dtype(np.float64),
-    np.dtype(np.bool_),
-    np.dtype(np.int8),
-    np.dtype(np.uint8),
-    np.dtype(np.int16),
-    np.dtype(np.int32),
-    np.dtype(np.int64),
+# In the order of knapper_dtype: the library's name, bytes an element, and the
+# dtype of NumPy or (after a colon) of ml_dtypes, where that package is installed.
+_TABLE = (
+    ("f32", 4, "float32"),
+    ("f16", 2, "float16"),
+    ("bf16", 2, ":bfloat16"),
+    ("f64", 8, "float64"),
+    ("i1", 1, "bool"),
+    ("i8", 1, "int8"),
+    ("u8", 1, "uint8"),
+    ("i16", 2, "int16"),
+    ("i32", 4, "int32"),
+    ("i64", 8, "int64"),
+    ("u16", 2, "uint16"),
+    ("u32", 4, "uint32"),
+    ("u64", 8, "uint64"),
+    ("f8e4m3fn", 1, ":float8_e4m3fn"),
+    ("f8e4m3fnuz", 1, ":float8_e4m3fnuz"),
+    ("f8e5m2", 1, ":float8_e5m2"),
+    ("f8e5m2fnuz", 1, ":float8_e5m2fnuz"),
+    ("f8e8m0", 1, ":float8_e8m0fnu"),
+    ("f4e2m1", 1, ":float4_e2m1fn"),
+    ("i4", 1, ":int4"),
+    ("u4", 1, ":uint4"),
+    ("i2", 1, ":int2"),
+    ("u2", 1, ":uint2"),
 )
-_CODES = {d: code for code, d in enumerate(_NUMPY) if d is not None}
+NAMES = tuple(row[0] for row in _TABLE)
+SIZES = tuple(row[1] for row in _TABLE)
+_CODES = {np.dtype(n): i for i, (_, _, n) in enumerate(_TABLE) if n[0] != ":"}
+_OTHERS = {n[1:]: i for i, (_, _, n) in enumerate(_TABLE) if n[0] == ":"}
 
 
-def _bfloat16() -> np.dtype | None:
-    """ml_dtypes' bfloat16, where that package is installed."""
+def _ml_dtypes() -> ModuleType | None:
     try:
         import ml_dtypes
     except ImportError:
         return None
-    return np.dtype(ml_dtypes.bfloat16)
+    return ml_dtypes
 
 
 def code_of(dtype: np.dtype) -> int | None:
     """The library's code of a NumPy dtype; None when it has no such dtype."""
     code = _CODES.get(dtype)
-    if code is None and dtype.name == "bfloat16" and dtype.itemsize == 2:
-        _CODES[dtype] = code = BF16
+    if code is None:
+        code = _OTHERS.get(dtype.name)
+        if code is not None and dtype.itemsize == SIZES[code]:
+            _CODES[dtype] = code
     return code
 
 
 def numpy_of(code: int) -> np.dtype | None:
-    """NumPy's dtype; None for bf16 where ml_dtypes is not installed."""
-    return _NUMPY[code] if code != BF16 else _bfloat16()
+    """NumPy's dtype; None for those of ml_dtypes where that is not installed,
+    or is too old to have them."""
+    name = _TABLE[code][2]
+    if name[0] != ":":
+        return np.dtype(name)
+    scalar = getattr(_ml_dtypes(), name[1:], None)
+    return None if scalar is None else np.dtype(scalar)

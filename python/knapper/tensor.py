@@ -49,13 +49,14 @@ class Tensor:
     def numpy(self) -> np.ndarray:
         """The same memory as a NumPy array, which keeps it alive.
 
-        Raises TypeError for bf16 where the package ml_dtypes is missing: NumPy
-        has no such dtype of its own.
+        Raises TypeError for bf16 and the floats and integers below a byte or of
+        eight bits where the package ml_dtypes is missing: NumPy has no such
+        dtypes of its own.
         """
         dtype = dtypes.numpy_of(self._code)
         if dtype is None:
             raise TypeError(
-                "NumPy has no bf16: install ml_dtypes, or use DLPack "
+                f"NumPy has no {self.dtype}: install ml_dtypes, or use DLPack "
                 "(for example torch.from_dlpack(tensor))"
             )
         size = dtype.itemsize

@@ -123,7 +123,7 @@ TEST(Artefact, EveryIndexInTheHeaderIsChecked) {
        [](TestArtefact &a) { a.program().inputs[0]->dims[0] = 999; }},
       {"unknown dtype",
        [](TestArtefact &a) {
-         a.program().outputs[0]->dtype = static_cast<fb::DType>(10);
+         a.program().outputs[0]->dtype = static_cast<fb::DType>(kNumDTypes);
        }},
       {"names of dims",
        [](TestArtefact &a) { a.program().inputs[0]->dim_text.clear(); }},

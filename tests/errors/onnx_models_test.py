@@ -194,6 +194,34 @@ CASES = {
               inputs=[("x", INT64, ["n", 2, 3])], outputs=[("y", INT64, None)],
               initializers=[constant("s", [1, 3, 4, 4])]),
         ["'g' (AffineGrid)", "theta is", "float"]),
+    "seen_as_another_width": (
+        model([node("BitCast", ["x"], ["y"], name="b", to=INT64)],
+              outputs=[("y", INT64, None)], opset=26),
+        ["'b' (BitCast)", "32 bits cannot be seen as 64 bits", "same width"]),
+    "rounding_mode": (
+        model([node("Cast", ["x"], ["y"], name="c", to=TensorProto.FLOAT8E8M0, round_mode="odd")],
+              outputs=[("y", TensorProto.FLOAT8E8M0, None)], opset=25),
+        ["'c' (Cast)", "round_mode is 'odd'", "up, down or nearest"]),
+    "precision_of_quantisation": (
+        model([node("QuantizeLinear", ["x", "s"], ["y"], name="q", precision=TensorProto.INT8)],
+              outputs=[("y", TensorProto.UINT8, None)], opset=25,
+              initializers=[constant("s", 1, np.float32)]),
+        ["'q' (QuantizeLinear)", "precision is no type to divide in", "FLOAT16"]),
+    "factors_of_float8": (
+        model([node("QLinearMatMul", ["x", "s", "z", "x", "s", "z", "s", "z"], ["y"], name="q")],
+              inputs=[("x", TensorProto.FLOAT8E4M3FN, [4, 4]), ("z", TensorProto.FLOAT8E4M3FN, [])],
+              outputs=[("y", TensorProto.FLOAT8E4M3FN, None)],
+              initializers=[constant("s", 1, np.float32)]),
+        ["QLinearMatMul (ai.onnx opset 21)", "no 8-bit integers", "'q'"]),
+    "arithmetic_on_float8": (
+        model([node("Add", ["x", "x"], ["y"], name="a")],
+              inputs=[("x", TensorProto.FLOAT8E5M2, [4])],
+              outputs=[("y", TensorProto.FLOAT8E5M2, None)]),
+        ["'a' (Add)", "f8E5M2", "element types"]),
+    "strings": (
+        model([node("Identity", ["x"], ["y"], name="i")],
+              inputs=[("x", TensorProto.STRING, [4])], outputs=[("y", TensorProto.STRING, None)]),
+        ["'x'", "STRING", "before the model"]),
     "data_dependent_size": (
         model([node("NonZero", ["x"], ["i"], name="nz"), node("Shape", ["i"], ["y"])],
               outputs=[("y", INT64, None)]),

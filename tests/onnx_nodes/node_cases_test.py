@@ -27,7 +27,10 @@ PROGRAM = BUILD / "tests" / "onnx_nodes" / "onnx-evaluate"
 DTYPES = {
     "float32": "f32", "float16": "f16", "bfloat16": "bf16", "float64": "f64",
     "bool": "i1", "int8": "i8", "uint8": "u8", "int16": "i16", "int32": "i32",
-    "int64": "i64",
+    "int64": "i64", "uint16": "u16", "uint32": "u32", "uint64": "u64",
+    "float8_e4m3fn": "f8e4m3fn", "float8_e4m3fnuz": "f8e4m3fnuz", "float8_e5m2": "f8e5m2",
+    "float8_e5m2fnuz": "f8e5m2fnuz", "float8_e8m0fnu": "f8e8m0", "float4_e2m1fn": "f4e2m1",
+    "int4": "i4", "uint4": "u4", "int2": "i2", "uint2": "u2",
 }  # fmt: skip
 NUMPY = {v: np.dtype(getattr(ml_dtypes, k, None) or k) for k, v in DTYPES.items()}
 BAR = 0.6
@@ -115,7 +118,7 @@ def wrong(got: list[np.ndarray], want: list, rtol: float, atol: float) -> str:
             return f"result {i}: shape {mine.shape}"
         if mine.dtype != theirs.dtype:
             return f"result {i}: {mine.dtype} for {theirs.dtype}"
-        if mine.dtype.kind in "bi" or mine.dtype == np.uint8:
+        if mine.dtype.kind in "biu":
             if not np.array_equal(mine, theirs):
                 return f"result {i}: {mine.ravel()[:4]} for {theirs.ravel()[:4]}"
             continue

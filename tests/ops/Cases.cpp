@@ -130,7 +130,7 @@ struct Generator {
   }
 
   std::optional<int64_t> whole(StringRef kind) {
-    bool isUnsigned = dtype == DType::u8;
+    bool isUnsigned = knapper::isUnsigned(dtype);
     if (kind == "normal")
       return isUnsigned ? integer(0, 40) : integer(-20, 20);
     if (kind == "positive" || kind == "unit")
@@ -198,6 +198,13 @@ makeInputs(const OpCase &opCase, func::FuncOp function, const Sizes &sizes) {
       for (int64_t &value : values)
         value = generator.integer(fromZero ? 0 : -limit, limit - 1);
       tensors.push_back(HostTensor::store(dtype, *shape, values));
+    } else if (isStorage(dtype)) {
+      // Every byte means something, whatever its high bits are.
+      HostTensor bytes = HostTensor::allocate(dtype, *shape);
+      for (int64_t j = 0; j < count; ++j)
+        bytes.mutableData()[j] =
+            static_cast<uint8_t>(generator.integer(0, 255));
+      tensors.push_back(bytes);
     } else if (HostTensor::isFloat(dtype)) {
       std::vector<double> values(count);
       for (double &value : values) {

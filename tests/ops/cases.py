@@ -17,8 +17,10 @@ import json
 import sys
 
 FLOATS = ["f32", "f64", "f16", "bf16"]
-INTS = ["i8", "ui8", "i16", "i32", "i64"]
+INTS = ["i8", "ui8", "i16", "ui16", "i32", "ui32", "i64", "ui64"]
 NUMBERS = FLOATS + INTS
+SMALL_FLOATS = ["f8E4M3FN", "f8E4M3FNUZ", "f8E5M2", "f8E5M2FNUZ", "f8E8M0FNU", "f4E2M1FN"]
+STORAGE = SMALL_FLOATS + ["i4", "ui4", "i2", "ui2"]
 
 CASES = []
 
@@ -40,6 +42,7 @@ class T:
 class In:
     """An input: its type and how its values are made.
 
+    bytes       any byte, for storage types
     normal      around 0, up to a few units     positive   0.1 to 4      unit     inside (-1, 1)
     wide        any finite number               ties       few distinct  bool
     special     NaN, infinities, zeros of both signs, denormals, extremes, mixed with others
@@ -232,6 +235,42 @@ for source in NUMBERS + ["i1"]:
             case(f"convert {source} {target}", [In("x", s, "special" if source in FLOATS else "wide")],
                  f"%r = ts.convert %x : {s} to {t}", t, PLANE[:5])
 
+for storage in STORAGE:
+    for other in NUMBERS + ["i1"] + STORAGE:
+        s, t = T(storage, "a", "b"), T(other, "a", "b")
+        if storage != other:
+            case(f"convert {storage} {other}", [In("x", s, "bytes")], f"%r = ts.convert %x : {s} to {t}", t, PLANE[:5])
+        if other not in STORAGE:
+            case(f"convert {other} {storage}", [In("x", t, "special" if other in FLOATS else "wide")],
+                 f"%r = ts.convert %x : {t} to {s}", s, PLANE[:5])
+            if other in FLOATS:
+                case(f"convert.near {other} {storage}", [In("x", t)], f"%r = ts.convert %x : {t} to {s}", s, PLANE[4:])
+for storage in SMALL_FLOATS:
+    for other in ["f32", "f16", "f64", "i32"]:
+        s, t = T(storage, "a", "b"), T(other, "a", "b")
+        values = "special" if other in FLOATS else "wide"
+        case(f"convert.no_saturate {other} {storage}", [In("x", t, values)],
+             f"%r = ts.convert %x {{saturate = false}} : {t} to {s}", s, PLANE[:5])
+    for rounding in ["up", "down"] if storage == "f8E8M0FNU" else []:
+        for saturate in ["true", "false"]:
+            s, t = T(storage, "a", "b"), T("f32", "a", "b")
+            case(f"convert.{rounding} {saturate} {storage}", [In("x", t, "special")],
+                 f"%r = ts.convert %x {{saturate = {saturate}, rounding = #ts<rounding {rounding}>}} : {t} to {s}", s,
+                 PLANE[2:])
+
+for source, target in [("f32", "i32"), ("i32", "f32"), ("f64", "i64"), ("i64", "f64"), ("f32", "ui32"), ("ui64", "f64"),
+                       ("i8", "ui8"), ("ui16", "i16"), ("i16", "bf16"), ("ui16", "f16"), ("bf16", "ui16"),
+                       ("i1", "ui8"), ("ui8", "i1"), ("f8E5M2", "ui8"), ("i8", "f8E4M3FN"), ("i4", "ui4"), ("ui4", "i4"),
+                       ("f4E2M1FN", "i4"), ("ui4", "f4E2M1FN"), ("ui2", "i2")]:
+    s, t = T(source, "a", "b"), T(target, "a", "b")
+    values = "bool" if source == "i1" else "bytes" if source in STORAGE else "wide"
+    case(f"bitcast {source} {target}", [In("x", s, values)], f"%r = ts.bitcast %x : {s} to {t}", t, PLANE[:5])
+
+for dtype in STORAGE:
+    t, c = T(dtype, "a", "b"), T("i1", "a", "b")
+    case(f"select {dtype}", [In("c", c, "bool"), In("x", t, "bytes"), In("y", t, "bytes")],
+         f"%r = ts.select %c, %x, %y : {c}, {t}", t, PLANE)
+
 for dtype in FLOATS:
     t, b = T(dtype, "a", "b"), T("i1", "a", "b")
     case(f"is_nan {dtype}", [In("x", t, "special")], f"%r = ts.is_nan %x : {t}", b, PLANE, lambda x: np_().isnan(x))
@@ -255,7 +294,7 @@ case("dim_cast", [In("x", T("f32", "n")), In("y", T("f32", "m"))],
      f'%c = ts.dim_cast %y : {T("f32", "m")} to {T("f32", "n")}\n  %r = ts.add %x, %c : {T("f32", "n")}',
      T("f32", "n"), [dict(n=5, m=5)], lambda x, y: x + y)
 
-for dtype in ["f32", "i64", "i8", "i1", "bf16"]:
+for dtype in ["f32", "i64", "i8", "i1", "bf16", "ui16", "f8E4M3FN", "i4"]:
     t = lambda *dims: T(dtype, *dims)
     move = lambda name, type, op, result, sizes, numpy, **options: case(
         f"{name} {dtype}", [In("x", type, "wide")], f"%r = ts.{op}", result, sizes, numpy, **options)

@@ -14,7 +14,8 @@ import numpy as np
 
 import cases
 
-DTYPES = dict(f32="f4", f64="f8", f16="f2", bf16="u2", i1="u1", i8="i1", u8="u1", i16="i2", i32="i4", i64="i8")
+DTYPES = dict(f32="f4", f64="f8", f16="f2", bf16="u2", i1="u1", i8="i1", u8="u1", i16="i2", i32="i4", i64="i8",
+              u16="u2", u32="u4", u64="u8")
 # Where NumPy computes in the element type, several roundings; the reference rounds once.
 RELATIVE = dict(f32=2e-6, f64=1e-12, f16=4e-3, bf16=2e-2)
 DENORMAL = dict(f32=2.0**-149, f64=0, f16=2.0**-24, bf16=2.0**-133)
@@ -25,7 +26,7 @@ def read(folder, entry):
     arrays = []
     with open(os.path.join(folder, entry["file"]), "rb") as file:
         for tensor in entry["tensors"]:
-            dtype = np.dtype(DTYPES[tensor["dtype"]])
+            dtype = np.dtype(DTYPES.get(tensor["dtype"], "u1"))  # storage types as bytes
             count = int(np.prod(tensor["dims"], dtype=np.int64))
             x = np.frombuffer(file.read(count * dtype.itemsize), dtype).reshape(tensor["dims"])
             if tensor["dtype"] == "bf16":

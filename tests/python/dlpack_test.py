@@ -70,7 +70,7 @@ def test_bf16(double_bf16):
 
 
 def test_bf16_without_ml_dtypes(double_bf16, monkeypatch):
-    monkeypatch.setattr("knapper.dtypes._bfloat16", lambda: None)
+    monkeypatch.setattr("knapper.dtypes._ml_dtypes", lambda: None)
     y = double_bf16(torch.ones(3, dtype=torch.bfloat16))["y"]
     assert isinstance(y, knapper.Tensor)
     assert repr(y) == "Tensor(bf16[3])"

@@ -35,10 +35,15 @@ int64_t elementCount(const int64_t *shape, size_t rank);
 /// A whole file. UserError naming it.
 Expected<std::string> readFile(const std::string &path);
 
+/// What an array of one-byte void elements has for its dtype: NumPy stores
+/// every storage type so. What it is for says which one it is.
+inline constexpr knapper_dtype anyStorageType = KNAPPER_F8E4M3FN;
+
 /// The content of an .npy file. Two-byte void elements (how NumPy stores
 /// bfloat16) are bf16. `where` names it in errors.
 Expected<Array> readNpy(std::string_view content, const std::string &where);
-/// The same as bytes; bf16 becomes two-byte void.
+/// The same as bytes; bf16 becomes two-byte void, storage
+/// types one-byte void.
 std::string npyHeader(const knapper_tensor &tensor);
 
 /// The arrays of an .npz file, by name, stored or deflated.

@@ -64,7 +64,30 @@ void fillRandom(Array &array, uint64_t seed, uint64_t integers) {
   case KNAPPER_I32:
     return fill<int32_t>(array, integer);
   case KNAPPER_I64:
+  case KNAPPER_U64:
     return fill<int64_t>(array, integer);
+  case KNAPPER_U16:
+    return fill<uint16_t>(array, integer);
+  case KNAPPER_U32:
+    return fill<uint32_t>(array, integer);
+  case KNAPPER_F8E8M0: // 1/4 to 2
+    return fill<uint8_t>(array,
+                         [&](size_t i) { return 125 + (integer(i) & 3); });
+  case KNAPPER_F8E4M3FN:
+  case KNAPPER_F8E4M3FNUZ:
+  case KNAPPER_F8E5M2:
+  case KNAPPER_F8E5M2FNUZ: // around 1, of both signs
+    return fill<uint8_t>(
+        array, [&](size_t i) { return 0x30 | (randomBits(seed, i) & 0x8f); });
+  case KNAPPER_F4E2M1:
+    return fill<uint8_t>(array,
+                         [&](size_t i) { return randomBits(seed, i) & 15; });
+  case KNAPPER_I4:
+  case KNAPPER_I2:
+    return fill<uint8_t>(array, [&](size_t i) { return integer(i) & 1; });
+  case KNAPPER_U4:
+  case KNAPPER_U2:
+    return fill<uint8_t>(array, [&](size_t i) { return integer(i) & 3; });
   }
 }
 
@@ -218,6 +241,12 @@ Inputs::make(const knapper_module *module,
   std::vector<std::optional<Array>> arrays(count);
   if (Status status = placeFiles(files, names, arrays); !status)
     return status.takeError();
+
+  // Files name no storage type: their bytes are what the input is.
+  for (int32_t i = 0; i < count; ++i)
+    if (arrays[i] && arrays[i]->dtype == anyStorageType &&
+        infos[i].dtype >= KNAPPER_F8E4M3FN)
+      arrays[i]->dtype = infos[i].dtype;
 
   std::map<std::string, int64_t> sizes;
   for (const auto &[name, value] : dims) {

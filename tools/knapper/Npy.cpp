@@ -68,11 +68,22 @@ struct NpyType {
   const char *name; ///< without the byte order
   knapper_dtype dtype;
 };
-constexpr NpyType types[] = {{"f4", KNAPPER_F32},  {"f2", KNAPPER_F16},
-                             {"V2", KNAPPER_BF16}, {"f8", KNAPPER_F64},
-                             {"b1", KNAPPER_I1},   {"i1", KNAPPER_I8},
-                             {"u1", KNAPPER_U8},   {"i2", KNAPPER_I16},
-                             {"i4", KNAPPER_I32},  {"i8", KNAPPER_I64}};
+constexpr NpyType types[] = {{"f4", KNAPPER_F32},
+                             {"f2", KNAPPER_F16},
+                             {"V2", KNAPPER_BF16},
+                             {"f8", KNAPPER_F64},
+                             {"b1", KNAPPER_I1},
+                             {"i1", KNAPPER_I8},
+                             {"u1", KNAPPER_U8},
+                             {"i2", KNAPPER_I16},
+                             {"i4", KNAPPER_I32},
+                             {"i8", KNAPPER_I64},
+                             {"u2", KNAPPER_U16},
+                             {"u4", KNAPPER_U32},
+                             {"u8", KNAPPER_U64},
+                             // Any storage type: NumPy has no names for them.
+                             {"V1", anyStorageType},
+                             {"f1", KNAPPER_F8E5M2}};
 
 /// What stands after 'key': in the header's dictionary.
 std::string_view member(std::string_view text, std::string_view key) {
@@ -156,8 +167,8 @@ Expected<Array> readNpy(std::string_view content, const std::string &where) {
   if (!type || (descr[0] == '>' && knapper_dtype_size(type->dtype) > 1))
     return userError("holds elements of type '" + std::string(descr) + "'",
                      where,
-                     "save float32, float16, float64, bool, int8, uint8, "
-                     "int16, int32 or int64 in little-endian order");
+                     "save float32, float16, float64, bool, or integers of 8 "
+                     "to 64 bits, in little-endian order");
   std::optional<std::vector<int64_t>> shape =
       parseShape(member(header, "shape"));
   if (!shape)
@@ -178,9 +189,10 @@ Expected<Array> readNpy(std::string_view content, const std::string &where) {
 }
 
 std::string npyHeader(const knapper_tensor &tensor) {
-  const char *name = "f4";
+  const char *name = knapper_dtype_size(tensor.dtype) == 1 ? "V1" : "f4";
   for (const NpyType &t : types)
-    if (t.dtype == tensor.dtype)
+    if (t.dtype == tensor.dtype && t.dtype != anyStorageType &&
+        t.dtype != KNAPPER_F8E5M2)
       name = t.name;
   const char *order =
       knapper_dtype_size(tensor.dtype) == 1 || name[0] == 'V' ? "|" : "<";

@@ -25,8 +25,11 @@ struct Call {
   /// Numbers of an array of sizes that may be negative (starts).
   Expected<Shape> sizes(mlir::ArrayAttr dims) const;
 
-  /// Runs `body` with the wide type of `dtype`: double or int64_t.
+  /// Runs `body` with the wide type of `dtype`: double, int64_t, or uint64_t
+  /// for the one type that int64_t does not hold.
   template <typename Body> static HostTensor wide(DType dtype, Body body) {
+    if (dtype == DType::u64)
+      return body(uint64_t());
     return HostTensor::isFloat(dtype) ? body(double()) : body(int64_t());
   }
 };
@@ -133,9 +136,9 @@ template <typename T> T neutral(ReduceKind kind, DType dtype) {
   if constexpr (!std::is_integral_v<T>)
     return isMax ? -std::numeric_limits<T>::infinity()
                  : std::numeric_limits<T>::infinity();
-  if (dtype == DType::u8)
-    return isMax ? 0 : 255;
   unsigned bits = 8 * byteSize(dtype);
+  if (isUnsigned(dtype))
+    return isMax ? T(0) : static_cast<T>(~uint64_t(0) >> (64 - bits));
   auto largest = static_cast<int64_t>((uint64_t(1) << (bits - 1)) - 1);
   return isMax ? T(-largest - 1) : T(largest);
 }

@@ -13,13 +13,19 @@ using U = uint64_t;
 
 /// Integers wrap in 64 bits here and to their own width when stored.
 I wrapNeg(I x) { return static_cast<I>(0 - static_cast<U>(x)); }
+U wrapNeg(U x) { return 0 - x; }
+I absolute(I x) { return x < 0 ? wrapNeg(x) : x; }
+U absolute(U x) { return x; }
 
 I divide(I x, I y) {
   if (y == 0)
     return 0;
   return y == -1 ? wrapNeg(x) : x / y;
 }
+U divide(U x, U y) { return y == 0 ? 0 : x / y; }
 I remainder(I x, I y) { return y == 0 || y == -1 ? 0 : x % y; }
+U remainder(U x, U y) { return y == 0 ? 0 : x % y; }
+U modulo(U x, U y) { return remainder(x, y); }
 I modulo(I x, I y) {
   I r = remainder(x, y);
   return r != 0 && ((r < 0) != (y < 0)) ? r + y : r;
@@ -28,14 +34,17 @@ double modulo(double x, double y) {
   double r = std::fmod(x, y);
   return r != 0 && ((r < 0) != (y < 0)) ? r + y : r;
 }
-I power(I x, I y) {
-  if (y < 0) // 1 / x^-y, truncated
-    return x == 1 ? 1 : x == -1 ? (y % 2 ? -1 : 1) : 0;
-  U result = 1, base = static_cast<U>(x);
+U power(U base, U y) {
+  U result = 1;
   for (; y; y >>= 1, base *= base)
     if (y & 1)
       result *= base;
-  return static_cast<I>(result);
+  return result;
+}
+I power(I x, I y) {
+  if (y < 0) // 1 / x^-y, truncated
+    return x == 1 ? 1 : x == -1 ? (y % 2 ? -1 : 1) : 0;
+  return static_cast<I>(power(static_cast<U>(x), static_cast<U>(y)));
 }
 template <typename T> T maximum(T x, T y) {
   return combine(ReduceKind::max, x, y);
@@ -86,23 +95,49 @@ template <typename T, typename F> HostTensor binary(const Call &call, F f) {
   return HostTensor::store(call.dtypes[0], call.shapes[0], x);
 }
 
-HostTensor convert(const Call &call) {
+/// To a float of eight or four bits.
+HostTensor toSmallFloat(ConvertOp op, const Call &call,
+                        const std::vector<double> &values) {
+  int rounding = op.getRounding() == Rounding::up     ? 1
+                 : op.getRounding() == Rounding::down ? -1
+                                                      : 0;
+  HostTensor result = HostTensor::allocate(call.dtypes[0], call.shapes[0]);
+  for (size_t i = 0; i < values.size(); ++i)
+    result.mutableData()[i] = doubleToSmallFloat(call.dtypes[0], values[i],
+                                                 op.getSaturate(), rounding);
+  return result;
+}
+
+HostTensor convert(ConvertOp op, const Call &call) {
   const HostTensor &input = call.in[0];
   DType to = call.dtypes[0];
   if (HostTensor::isFloat(to)) {
+    if (isStorage(to))
+      return toSmallFloat(op, call, input.load<double>());
     if (input.isFloat())
       return unary<double>(call, [](double x) { return x; });
     // An i64 goes to its float in one rounding: to double first would be two.
-    std::vector<I> x = input.load<I>();
-    std::vector<double> wide(x.size());
-    for (size_t i = 0; i < x.size(); ++i)
-      wide[i] = to == DType::f32 ? static_cast<double>(static_cast<float>(x[i]))
-                                 : static_cast<double>(x[i]);
-    return HostTensor::store(to, call.shapes[0], wide);
+    return Call::wide(input.dtype(), [&](auto t) {
+      std::vector<decltype(t)> x = input.load<decltype(t)>();
+      std::vector<double> wide(x.size());
+      for (size_t i = 0; i < x.size(); ++i)
+        wide[i] = to == DType::f32
+                      ? static_cast<double>(static_cast<float>(x[i]))
+                      : static_cast<double>(x[i]);
+      return HostTensor::store(to, call.shapes[0], wide);
+    });
   }
   if (!input.isFloat())
     return unary<I>(call, [](I x) { return x; });
   std::vector<double> x = input.load<double>();
+  if (to == DType::u64) {
+    std::vector<U> wide(x.size());
+    for (size_t i = 0; i < x.size(); ++i)
+      wide[i] = !(x[i] > 0)      ? 0 // NaN too
+                : x[i] >= 0x1p64 ? ~U(0)
+                                 : static_cast<U>(x[i]);
+    return HostTensor::store(to, call.shapes[0], wide);
+  }
   std::vector<I> wide(x.size());
   for (size_t i = 0; i < x.size(); ++i) {
     if (to == DType::i1) {
@@ -112,12 +147,33 @@ HostTensor convert(const Call &call) {
     } else {
       I low = neutral<I>(ReduceKind::max, to);
       I high = neutral<I>(ReduceKind::min, to);
+      if (isStorage(to)) {
+        low = to == DType::i4 ? -8 : to == DType::i2 ? -2 : 0;
+        high = to == DType::i4 ? 7 : to == DType::u4 ? 15 : low + 3;
+      }
       wide[i] = x[i] <= static_cast<double>(low)    ? low
                 : x[i] >= static_cast<double>(high) ? high
                                                     : static_cast<I>(x[i]);
     }
   }
   return HostTensor::store(to, call.shapes[0], wide);
+}
+
+HostTensor bitcast(const Call &call) {
+  const HostTensor &input = call.in[0];
+  HostTensor result = HostTensor::allocate(call.dtypes[0], call.shapes[0]);
+  std::memcpy(result.mutableData(), input.data(), input.bytes());
+  DType to = call.dtypes[0];
+  for (size_t i = 0; i < result.bytes(); ++i) {
+    uint8_t &byte = result.mutableData()[i];
+    if (to == DType::i1)
+      byte = byte != 0;
+    else if (to == DType::f4e2m1)
+      byte &= 15;
+    else if (isStorage(to) && !isFloat(to))
+      byte = static_cast<uint8_t>(smallInteger(to, byte));
+  }
+  return result;
 }
 
 HostTensor select(const Call &call) {
@@ -165,6 +221,7 @@ template <bool left> HostTensor shift(const Call &call) {
 
 std::optional<Results> evaluateElementwise(const Call &call) {
   bool isFloat = !call.in.empty() && call.in[0].isFloat();
+  bool isU64 = !call.in.empty() && call.in[0].dtype() == DType::u64;
   std::optional<HostTensor> result;
   llvm::TypeSwitch<Operation *> ops(call.op);
 
@@ -177,6 +234,7 @@ std::optional<Results> evaluateElementwise(const Call &call) {
   ops.Case([&](OP) {                                                           \
     result = isFloat ? unary<double>(                                          \
                            call, [](double x) -> double { return FLOATEXPR; }) \
+             : isU64 ? unary<U>(call, [](U x) -> U { return INTEXPR; })        \
                      : unary<I>(call, [](I x) -> I { return INTEXPR; });       \
   });
 #define NUMBER2(OP, FLOATEXPR, INTEXPR)                                        \
@@ -185,6 +243,7 @@ std::optional<Results> evaluateElementwise(const Call &call) {
                                       [](double x, double y) -> double {       \
                                         return FLOATEXPR;                      \
                                       })                                       \
+             : isU64 ? binary<U>(call, [](U x, U y) -> U { return INTEXPR; })  \
                      : binary<I>(call, [](I x, I y) -> I { return INTEXPR; }); \
   });
 #define INT2(OP, EXPR)                                                         \
@@ -192,7 +251,7 @@ std::optional<Results> evaluateElementwise(const Call &call) {
     result = binary<I>(call, [](I x, I y) -> I { return EXPR; });              \
   });
   NUMBER1(NegOp, -x, wrapNeg(x))
-  NUMBER1(AbsOp, std::fabs(x), x < 0 ? wrapNeg(x) : x)
+  NUMBER1(AbsOp, std::fabs(x), absolute(x))
   NUMBER1(SignOp, sign(x), sign(x))
   FLOAT1(ExpOp, std::exp(x))
   FLOAT1(Expm1Op, std::expm1(x))
@@ -247,7 +306,8 @@ std::optional<Results> evaluateElementwise(const Call &call) {
     result =
         unary<double>(call, [&](double x) { return gelu(x, op.getTanh()); });
   });
-  ops.Case([&](ConvertOp) { result = convert(call); });
+  ops.Case([&](ConvertOp op) { result = convert(op, call); });
+  ops.Case([&](BitcastOp) { result = bitcast(call); });
   ops.Case([&](SelectOp) { result = select(call); });
   ops.Case([&](CompareOp op) { result = compare(op, call); });
   ops.Case([&](IsNanOp) {

@@ -10,35 +10,21 @@ using namespace mlir;
 namespace knapper::ts {
 
 std::optional<DType> dtypeOf(Type type) {
-  if (type.isF32())
-    return DType::f32;
-  if (type.isF16())
-    return DType::f16;
-  if (type.isBF16())
-    return DType::bf16;
-  if (type.isF64())
-    return DType::f64;
-  auto integer = dyn_cast<IntegerType>(type);
-  if (!integer)
+  if (!type)
     return std::nullopt;
-  if (integer.isUnsigned())
-    return integer.getWidth() == 8 ? std::optional(DType::u8) : std::nullopt;
-  switch (integer.getWidth()) {
-  case 1:
-    return DType::i1;
-  case 8:
-    return DType::i8;
-  case 16:
-    return DType::i16;
-  case 32:
-    return DType::i32;
-  case 64:
-    return DType::i64;
-  }
+  for (unsigned i = 0; i < kNumDTypes; ++i)
+    if (auto dtype = static_cast<DType>(i);
+        elementTypeOf(type.getContext(), dtype) == type)
+      return dtype;
   return std::nullopt;
 }
 
 Type elementTypeOf(MLIRContext *context, DType dtype) {
+  auto integer = [&](unsigned width) -> Type {
+    if (isUnsigned(dtype))
+      return IntegerType::get(context, width, IntegerType::Unsigned);
+    return IntegerType::get(context, width);
+  };
   switch (dtype) {
   case DType::f32:
     return Float32Type::get(context);
@@ -49,17 +35,37 @@ Type elementTypeOf(MLIRContext *context, DType dtype) {
   case DType::f64:
     return Float64Type::get(context);
   case DType::i1:
-    return IntegerType::get(context, 1);
+    return integer(1);
   case DType::i8:
-    return IntegerType::get(context, 8);
   case DType::u8:
-    return IntegerType::get(context, 8, IntegerType::Unsigned);
+    return integer(8);
   case DType::i16:
-    return IntegerType::get(context, 16);
+  case DType::u16:
+    return integer(16);
   case DType::i32:
-    return IntegerType::get(context, 32);
+  case DType::u32:
+    return integer(32);
   case DType::i64:
-    return IntegerType::get(context, 64);
+  case DType::u64:
+    return integer(64);
+  case DType::f8e4m3fn:
+    return Float8E4M3FNType::get(context);
+  case DType::f8e4m3fnuz:
+    return Float8E4M3FNUZType::get(context);
+  case DType::f8e5m2:
+    return Float8E5M2Type::get(context);
+  case DType::f8e5m2fnuz:
+    return Float8E5M2FNUZType::get(context);
+  case DType::f8e8m0:
+    return Float8E8M0FNUType::get(context);
+  case DType::f4e2m1:
+    return Float4E2M1FNType::get(context);
+  case DType::i4:
+  case DType::u4:
+    return integer(4);
+  case DType::i2:
+  case DType::u2:
+    return integer(2);
   }
   return {};
 }
@@ -128,6 +134,12 @@ Expected<HostTensor> HostTensor::fromAttribute(ElementsAttr attribute) {
       *out++ = value;
     return tensor;
   }
+  if (isStorage(*dtype) && !isFloat(*dtype)) {
+    for (const APInt &value : dense.getValues<APInt>())
+      *out++ = static_cast<uint8_t>(
+          smallInteger(*dtype, static_cast<uint8_t>(value.getRawData()[0])));
+    return tensor;
+  }
   ArrayRef<char> raw = dense.getRawData();
   if (!dense.isSplat()) {
     std::memcpy(out, raw.data(), tensor.bytes());
@@ -143,6 +155,14 @@ DenseElementsAttr HostTensor::toAttribute(MLIRContext *context) const {
   if (type == DType::i1) {
     SmallVector<bool> values(memory, memory + count);
     return DenseElementsAttr::get(tensorType, values);
+  }
+  if (isStorage(type) && tensorType.getElementTypeBitWidth() < 8) {
+    // The attribute's bytes hold nothing beside the value.
+    unsigned width = tensorType.getElementTypeBitWidth();
+    SmallVector<char> bits;
+    for (int64_t i = 0; i < count; ++i)
+      bits.push_back(static_cast<char>(memory[i] & ((1u << width) - 1)));
+    return DenseElementsAttr::getFromRawBuffer(tensorType, bits);
   }
   return DenseElementsAttr::getFromRawBuffer(
       tensorType,
@@ -235,6 +255,116 @@ double bf16ToDouble(uint16_t bits) { return decode16(bits, 7, 127); }
 uint16_t doubleToF16(double value) { return encode16(value, 10, 15); }
 uint16_t doubleToBf16(double value) { return encode16(value, 7, 127); }
 
+namespace {
+
+/// Sign, exponent, mantissa; the bits of the largest number, NaN and infinity
+/// without sign. -1: there is none. `oneZero`: the bits of -0 are NaN.
+struct SmallFormat {
+  int mantissa, bias, sign, largest, nan, infinity;
+  bool oneZero;
+};
+SmallFormat formatOf(DType type) {
+  switch (type) {
+  case DType::f8e4m3fn:
+    return {3, 7, 0x80, 0x7e, 0x7f, -1, false};
+  case DType::f8e4m3fnuz:
+    return {3, 8, 0x80, 0x7f, -1, -1, true};
+  case DType::f8e5m2:
+    return {2, 15, 0x80, 0x7b, 0x7e, 0x7c, false};
+  case DType::f8e5m2fnuz:
+    return {2, 16, 0x80, 0x7f, -1, -1, true};
+  default:
+    assert(type == DType::f4e2m1);
+    return {1, 1, 0x8, 0x7, -1, -1, false};
+  }
+}
+
+uint8_t powerOfTwo(double value, bool saturate, int rounding) {
+  // By f32, as the definition says.
+  value = std::fabs(static_cast<double>(static_cast<float>(value)));
+  if (std::isnan(value))
+    return 0xff;
+  if (value < 0x1p-127)
+    return saturate ? 0 : 0xff;
+  if (std::isinf(value))
+    return saturate ? 0xfe : 0xff;
+  int exponent = std::ilogb(value);
+  double fraction = std::ldexp(value, -exponent); // 1 to 2
+  if ((rounding > 0 && fraction > 1) || (rounding == 0 && fraction >= 1.5))
+    ++exponent;
+  if (exponent > 127)
+    return saturate ? 0xfe : 0xff;
+  return static_cast<uint8_t>(exponent + 127);
+}
+
+} // namespace
+
+double smallFloatToDouble(DType type, uint8_t bits) {
+  if (type == DType::f8e8m0)
+    return bits == 0xff ? std::nan("") : std::ldexp(1, bits - 127);
+  SmallFormat format = formatOf(type);
+  bits &= 2 * format.sign - 1;
+  int magnitude = bits & (format.sign - 1);
+  if (format.oneZero && bits == format.sign)
+    return std::nan("");
+  double sign = bits & format.sign ? -1 : 1;
+  if (magnitude == format.infinity)
+    return sign * INFINITY;
+  if (magnitude > format.largest)
+    return std::nan("");
+  int exponent = magnitude >> format.mantissa;
+  int fraction = magnitude & ((1 << format.mantissa) - 1);
+  if (exponent == 0)
+    return sign * std::ldexp(fraction, 1 - format.bias - format.mantissa);
+  return sign * std::ldexp(fraction + (1 << format.mantissa),
+                           exponent - format.bias - format.mantissa);
+}
+
+uint8_t doubleToSmallFloat(DType type, double value, bool saturate,
+                           int rounding) {
+  if (type == DType::f8e8m0)
+    return powerOfTwo(value, saturate, rounding);
+  SmallFormat format = formatOf(type);
+  int sign = std::signbit(value) ? format.sign : 0;
+  if (std::isnan(value))
+    return static_cast<uint8_t>(format.oneZero   ? format.sign
+                                : format.nan < 0 ? 0
+                                                 : format.nan | sign);
+  double magnitude = std::fabs(value);
+  // Rounded as if there were no largest number.
+  int64_t bits = format.largest + 1;
+  if (magnitude < std::ldexp(1, 40)) {
+    int exponent = magnitude == 0
+                       ? 1 - format.bias
+                       : std::max(std::ilogb(magnitude), 1 - format.bias);
+    auto units = static_cast<int64_t>(
+        std::nearbyint(std::ldexp(magnitude, format.mantissa - exponent)));
+    bits = units + (static_cast<int64_t>(exponent + format.bias - 1)
+                    << format.mantissa);
+  }
+  if (bits > format.largest) {
+    bool hasNan = format.oneZero || format.nan >= 0;
+    if (saturate || !hasNan)
+      bits = format.largest;
+    else if (format.infinity >= 0)
+      bits = format.infinity;
+    else if (format.oneZero)
+      return static_cast<uint8_t>(format.sign);
+    else
+      bits = format.nan;
+  }
+  if (bits == 0 && format.oneZero)
+    sign = 0;
+  return static_cast<uint8_t>(bits | sign);
+}
+
+int64_t smallInteger(DType type, uint8_t bits) {
+  unsigned width = type == DType::i4 || type == DType::u4 ? 4 : 2;
+  int64_t value = bits & ((1 << width) - 1);
+  bool negative = !isUnsigned(type) && value >> (width - 1);
+  return negative ? value - (1 << width) : value;
+}
+
 template <typename T> std::vector<T> HostTensor::load() const {
   std::vector<T> out(count);
   switch (type) {
@@ -265,6 +395,26 @@ template <typename T> std::vector<T> HostTensor::load() const {
     break;
   case DType::i64:
     widen<int64_t>(memory, out);
+    break;
+  case DType::u16:
+    widen<uint16_t>(memory, out);
+    break;
+  case DType::u32:
+    widen<uint32_t>(memory, out);
+    break;
+  case DType::u64:
+    widen<uint64_t>(memory, out);
+    break;
+  case DType::i4:
+  case DType::u4:
+  case DType::i2:
+  case DType::u2:
+    for (int64_t i = 0; i < count; ++i)
+      out[i] = static_cast<T>(smallInteger(type, memory[i]));
+    break;
+  default:
+    for (int64_t i = 0; i < count; ++i)
+      out[i] = static_cast<T>(smallFloatToDouble(type, memory[i]));
     break;
   }
   return out;
@@ -308,12 +458,36 @@ HostTensor HostTensor::store(DType dtype, ArrayRef<int64_t> dims,
   case DType::i64:
     narrow<int64_t>(values, out);
     break;
+  case DType::u16:
+    narrow<uint16_t>(values, out);
+    break;
+  case DType::u32:
+    narrow<uint32_t>(values, out);
+    break;
+  case DType::u64:
+    narrow<uint64_t>(values, out);
+    break;
+  case DType::i4:
+  case DType::u4:
+  case DType::i2:
+  case DType::u2:
+    for (size_t i = 0; i < values.size(); ++i)
+      out[i] = static_cast<uint8_t>(smallInteger(
+          dtype, static_cast<uint8_t>(static_cast<int64_t>(values[i]))));
+    break;
+  default:
+    for (size_t i = 0; i < values.size(); ++i)
+      out[i] = doubleToSmallFloat(dtype, static_cast<double>(values[i]));
+    break;
   }
   return tensor;
 }
 
 template std::vector<double> HostTensor::load<double>() const;
 template std::vector<int64_t> HostTensor::load<int64_t>() const;
+template std::vector<uint64_t> HostTensor::load<uint64_t>() const;
+template HostTensor HostTensor::store<uint64_t>(DType, ArrayRef<int64_t>,
+                                                const std::vector<uint64_t> &);
 template HostTensor HostTensor::store<double>(DType, ArrayRef<int64_t>,
                                               const std::vector<double> &);
 template HostTensor HostTensor::store<int64_t>(DType, ArrayRef<int64_t>,

@@ -60,13 +60,15 @@ public:
   /// Only while this is the sole reference to memory made by `allocate`.
   uint8_t *mutableData() { return const_cast<uint8_t *>(memory); }
   bool isFloat() const { return isFloat(type); }
-  static bool isFloat(DType type) { return type <= DType::f64; }
+  static bool isFloat(DType type) { return knapper::isFloat(type); }
 
   /// All elements widened: floats exactly to double (also integers, rounded
-  /// beyond 2^53), integers exactly to int64 (floats truncated).
+  /// beyond 2^53), integers exactly to int64 or uint64, wrapped where they do
+  /// not fit (floats truncated).
   template <typename T> std::vector<T> load() const;
   /// A tensor of `values`, each rounded to nearest even (floats) or wrapped
-  /// (integers; i1 is value != 0) to `dtype`.
+  /// (integers; i1 is value != 0) to `dtype`. Floats of eight and four bits
+  /// saturate.
   template <typename T>
   static HostTensor store(DType dtype, llvm::ArrayRef<int64_t> dims,
                           const std::vector<T> &values);
@@ -87,5 +89,13 @@ double f16ToDouble(uint16_t bits);
 double bf16ToDouble(uint16_t bits);
 uint16_t doubleToF16(double value);
 uint16_t doubleToBf16(double value);
+/// A byte of one of the storage types that are floats, and back: rounded to
+/// nearest even; `saturate` as `ts.convert` says. For f8e8m0, `rounding`: -1
+/// down, 0 nearest, 1 up, of |value|.
+double smallFloatToDouble(DType type, uint8_t bits);
+uint8_t doubleToSmallFloat(DType type, double value, bool saturate = true,
+                           int rounding = 0);
+/// The value in the low bits of a byte of i4, u4, i2 or u2.
+int64_t smallInteger(DType type, uint8_t bits);
 
 } // namespace knapper::ts
