@@ -342,20 +342,40 @@ Value integerConv(Node &n, Value x, Value xZero, Value filter,
     (void)n.fail("group is " + Twine(groups), "give a positive number");
     return {};
   }
-  x = n.convert(x, i32);
-  filter = n.convert(filter, i32);
   if (xZero)
-    x = n.sub(x, n.convert(n.reshape(xZero, {}), i32));
-  if (filterZero) {
-    Value zero = n.convert(filterZero, i32);
-    if (zero && ts::elementCount(zero.getType()).isConstant(1))
-      zero = n.reshape(zero, {});
-    filter = zero && ts::rankOf(zero) == 1
-                 ? n.sub(filter, n.broadcastAt(zero, {0}, ts::dimsOf(filter)))
-                 : n.sub(filter, zero);
+    xZero = n.reshape(xZero, {});
+  if (filterZero && ts::elementCount(filterZero.getType()).isConstant(1))
+    filterZero = n.reshape(filterZero, {});
+  else if (filterZero)
+    filterZero = n.broadcastAt(filterZero, {0}, ts::dimsOf(filter));
+  Centred input = centred(x, xZero), weights = centred(filter, filterZero);
+  SmallVector<int64_t> dense(window->size(), 1);
+  // Slices of channels: all taps of a channel are one sum.
+  int64_t terms = exactTerms(input, weights);
+  for (int64_t taps : *window)
+    terms /= std::max<int64_t>(1, taps);
+  std::optional<int64_t> channels = ts::dimOf(filter, 1).asConstant();
+  if (terms >= 16) // whole vectors of channels
+    terms = terms / 16 * 16;
+  if (terms < 1 || !channels || *channels < 1 ||
+      *channels > terms * (groups == 1 ? maxSlices : 1)) {
+    Value wide = input.as(n, i32), wideFilter = weights.as(n, i32);
+    return convolve(n, wide, wideFilter, *w, dense, groups);
   }
-  return convolve(n, x, filter, *w, SmallVector<int64_t>(window->size(), 1),
-                  groups);
+  Type f32 = n.b.getF32Type();
+  Value wide = input.as(n, f32), wideFilter = weights.as(n, f32);
+  if (*channels <= terms)
+    return n.convert(convolve(n, wide, wideFilter, *w, dense, groups), i32);
+  wide = fitChannels(n, wide, n.dim(*channels));
+  Value sum;
+  for (int64_t at = 0; at < *channels; at += terms) {
+    Dim start = n.dim(at), count = n.dim(std::min(terms, *channels - at));
+    Value xs = n.sliceDim(wide, 1, start, count);
+    Value fs = n.sliceDim(wideFilter, 1, start, count);
+    Value part = n.convert(convolve(n, xs, fs, *w, dense, groups), i32);
+    sum = sum ? n.add(sum, part) : part;
+  }
+  return sum;
 }
 
 } // namespace knapper

@@ -357,21 +357,55 @@ constexpr OpRow rows[] = {
 
 ArrayRef<OpRow> matMulRows() { return rows; }
 
-Value integerMatMul(Node &n, Value a, Value aZero, Value b, Value bZero) {
-  Type i32 = n.b.getI32Type();
-  auto centred = [&](Value value, Value zero, bool rows) -> Value {
-    Value wide = n.convert(value, i32);
-    if (!zero || !wide)
-      return wide;
-    Value shift = n.convert(zero, i32);
-    // A zero point a row of the left factor; a column of the right one.
-    if (shift && rows && ts::rankOf(shift) == 1 &&
-        !ts::dimOf(shift, 0).isConstant(1))
-      shift = n.reshape(shift, {ts::dimOf(shift, 0), n.dim(1)});
-    return n.sub(wide, shift);
+Centred centred(Value value, Value zero) {
+  auto constant =
+      zero ? zero.getDefiningOp<ts::ConstantOp>() : ts::ConstantOp();
+  auto data = constant ? dyn_cast<DenseElementsAttr>(constant.getValue())
+                       : DenseElementsAttr();
+  if (data && data.isSplat() && isa<IntegerType>(data.getElementType()) &&
+      data.getSplatValue<APInt>().isZero())
+    zero = {};
+  bool isUnsigned = ts::elementTypeOf(value).isUnsignedInteger();
+  return {value, zero, zero || isUnsigned ? 255 : 128};
+}
+
+int64_t exactTerms(const Centred &a, const Centred &b) {
+  auto isByte = [](const Centred &x) {
+    return ts::elementTypeOf(x.value).getIntOrFloatBitWidth() == 8;
   };
-  Value left = centred(a, aZero, true), right = centred(b, bZero, false);
-  return matmul(n, left, right);
+  if (!isByte(a) || !isByte(b))
+    return 0;
+  int64_t terms = (int64_t(1) << 24) / (a.largest * b.largest);
+  return static_cast<int64_t>(llvm::bit_floor(static_cast<uint64_t>(terms)));
+}
+
+Value integerMatMul(Node &n, Value a, Value aZero, Value b, Value bZero) {
+  if (!a || !b)
+    return {};
+  // A zero point a row of the left factor; a column of the right one.
+  if (aZero && ts::rankOf(aZero) == 1 && !ts::dimOf(aZero, 0).isConstant(1))
+    aZero = n.reshape(aZero, {ts::dimOf(aZero, 0), n.dim(1)});
+  Centred left = centred(a, aZero), right = centred(b, bZero);
+  Type f32 = n.b.getF32Type(), i32 = n.b.getI32Type();
+  int64_t ra = ts::rankOf(a), rb = ts::rankOf(b),
+          slice = exactTerms(left, right);
+  std::optional<int64_t> depth =
+      ra ? ts::dimOf(a, ra - 1).asConstant() : std::nullopt;
+  int64_t along = rb == 1 ? 0 : rb - 2;
+  if (!slice || !depth || *depth < 1 || *depth > slice * maxSlices || !rb ||
+      !ts::dimOf(b, along).isConstant(*depth)) {
+    Value x = left.as(n, i32), y = right.as(n, i32);
+    return matmul(n, x, y);
+  }
+  Value x = left.as(n, f32), y = right.as(n, f32), sum;
+  for (int64_t at = 0; at < *depth; at += slice) {
+    Dim start = n.dim(at), count = n.dim(std::min(slice, *depth - at));
+    Value xs = n.sliceDim(x, ra - 1, start, count);
+    Value ys = n.sliceDim(y, along, start, count);
+    Value part = n.convert(matmul(n, xs, ys), i32);
+    sum = sum ? n.add(sum, part) : part;
+  }
+  return sum;
 }
 
 } // namespace knapper

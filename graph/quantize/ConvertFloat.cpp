@@ -19,6 +19,16 @@ static bool readsStored(Operation *op) {
              GatherOp>(op);
 }
 
+/// A sum of integers, made where the operator's integers are exact: 16 bits
+/// would not hold it.
+static bool isIntegerSum(Operation *op) {
+  return isa<ConvOp>(op) && !op->use_empty() &&
+         llvm::all_of(op->getUsers(), [](Operation *user) {
+           return isa<ConvertOp>(user) &&
+                  isa<IntegerType>(elementTypeOf(user->getResult(0)));
+         });
+}
+
 /// narrow(movement(x)) to movement(narrow(x)), until it meets what widened x or
 /// computed it.
 static LogicalResult narrowBeforeMovement(ConvertOp op,
@@ -111,7 +121,7 @@ LogicalResult knapper::convertFloat(func::FuncOp function, FloatType type) {
   Converter converter{type, {}};
   SmallVector<Operation *> ops;
   function.walk([&](Operation *op) {
-    if (readsStored(op))
+    if (readsStored(op) && !isIntegerSum(op))
       ops.push_back(op);
   });
   for (Operation *op : ops)

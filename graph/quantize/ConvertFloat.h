@@ -11,6 +11,7 @@
 //     reductions        scales of channels)
 //   a value that goes   is rounded once, and its other readers read the rounded
 //     into a product    value: one copy is stored (the residual stream)
+//   sums of integers    conv that goes to an integer type at once stays float32
 //   inputs, results     of the function stay float32
 //   other float types   are left alone
 //

@@ -215,6 +215,63 @@ def test_qlinear_matmul_rows_and_columns():
     np.testing.assert_array_equal(y, np.clip(np.rint(steps) + 128, 0, 255).astype(np.uint8))
 
 
+EXTREMES = [("uint8", "int8", 255, -128), ("uint8", "uint8", 255, 255), ("int8", "int8", -128, -128),
+            ("int8", "uint8", -128, 255)]  # fmt: skip
+
+
+@pytest.mark.parametrize("depth", [1, 255, 257, 513, 1025, 2100])
+@pytest.mark.parametrize("left, right, most, other", EXTREMES)
+def test_largest_integer_products(left, right, most, other, depth):
+    """Sums beyond 2^24, exactly, with and without zero points; odd numbers too."""
+    generator = np.random.default_rng(depth)
+    a = np.full((3, depth), most, left)
+    a[1] = generator.integers(np.iinfo(left).min, np.iinfo(left).max, depth, endpoint=True)
+    b = np.full((depth, 5), other, right)
+    b[:, 1] = generator.integers(np.iinfo(right).min, np.iinfo(right).max, depth, endpoint=True)
+    a, b = a.astype(left), b.astype(right)
+    for za, zb in ((None, None), (np.iinfo(left).min, np.iinfo(right).max), (3, 0)):
+        zeros = {} if za is None else {"za": np.dtype(left).type(za), "zb": np.dtype(right).type(zb)}
+        wanted = (a.astype(np.int64) - (za or 0)) @ (b.astype(np.int64) - (zb or 0))
+        made = one("MatMulInteger", {"a": a}, out=TensorProto.INT32, constants={"b": b, **zeros})
+        same(made, {"a": a}, wanted=[wanted.astype(np.int32)])
+
+
+@pytest.mark.parametrize(
+    "channels, filters, window, group",
+    [(64, 5, [3, 3], 1), (600, 3, [1, 1], 1), (6, 6, [5, 5], 6), (40, 4, [17, 17], 1), (130, 4, [3, 3], 2)],
+)
+def test_largest_integer_convolutions(channels, filters, window, group):
+    generator = np.random.default_rng(channels)
+    x = generator.choice(np.uint8([0, 255, 254, 1]), (1, channels, window[0] + 3, window[1] + 2))
+    w = generator.choice(np.int8([-128, 127, -127]), (filters, channels // group, *window))
+    x[..., 0] = 255
+    w[0] = -128
+    made = one("ConvInteger", {"x": x}, out=TensorProto.INT32, constants={"w": w, "z": np.uint8(255)},
+               group=group, pads=[1, 1, 0, 1])  # fmt: skip
+    wide = {"x": x.astype(np.float64) - 255, "w": w.astype(np.float64)}
+    plain = one("Conv", wide, group=group, pads=[1, 1, 0, 1])
+    (wanted,) = onnx.reference.ReferenceEvaluator(plain).run(None, wide)
+    same(made, {"x": x}, wanted=[wanted.astype(np.int32)])
+
+
+def test_integer_products_in_16_bits():
+    """An f32 model made one of 16 bits keeps its integers."""
+    generator = np.random.default_rng(2)
+    a = generator.integers(0, 255, (5, 700)).astype(np.uint8)
+    b = generator.integers(-128, 127, (700, 33)).astype(np.int8)
+    constants = {"b": b, "za": np.uint8(130)}
+    made = one("MatMulInteger", {"a": a}, out=TensorProto.INT32, constants=constants)
+    wanted = (a.astype(np.int64) - 130) @ b.astype(np.int64)
+    for dtype in ("bf16", "f16"):
+        np.testing.assert_array_equal(given(made, {"a": a}, dtype=dtype)[0], wanted)
+    x = generator.integers(0, 255, (1, 20, 7, 6)).astype(np.uint8)
+    w = generator.integers(-128, 127, (3, 20, 3, 3)).astype(np.int8)
+    made = one("ConvInteger", {"x": x}, out=TensorProto.INT32, constants={"w": w})
+    windows = np.lib.stride_tricks.sliding_window_view(x.astype(np.int64), (3, 3), (2, 3))
+    wanted = np.einsum("nchwij,fcij->nfhw", windows, w.astype(np.int64))
+    np.testing.assert_array_equal(given(made, {"x": x}, dtype="bf16")[0], wanted)
+
+
 def test_bits_of_nan_and_zeros():
     x = np.float32([0.0, -0.0, np.inf, -np.inf, np.nan, 1e-45, 3.5])
     made = one("BitCast", {"x": x}, out=TensorProto.UINT32, to=TensorProto.UINT32, opset=26)
