@@ -10,9 +10,10 @@ namespace {
 
 using ts::Dim;
 
+/// `result`: the element type of the sums, where it is not the operands'.
 Value dot(Node &n, Value lhs, Value rhs, ArrayRef<int64_t> lhsBatch,
           ArrayRef<int64_t> rhsBatch, ArrayRef<int64_t> lhsContract,
-          ArrayRef<int64_t> rhsContract) {
+          ArrayRef<int64_t> rhsContract, Type result = {}) {
   if (!lhs || !rhs)
     return {};
   // Equal sizes by form, as ts.dot wants them; else checked at run time.
@@ -34,6 +35,10 @@ Value dot(Node &n, Value lhs, Value rhs, ArrayRef<int64_t> lhsBatch,
     return {};
   if (lhsContract.size() == left.size() && rhsContract.size() == right.size()) {
     // Nothing is left of either: a sum of products, not a matrix product.
+    if (result) {
+      lhs = n.convert(lhs, result);
+      rhs = n.convert(rhs, result);
+    }
     SmallVector<int64_t> order(left.size());
     for (auto [i, j] : llvm::zip(lhsContract, rhsContract))
       order[i] = j;
@@ -42,14 +47,14 @@ Value dot(Node &n, Value lhs, Value rhs, ArrayRef<int64_t> lhsBatch,
                     llvm::to_vector(llvm::seq<int64_t>(0, left.size())),
                     /*keep=*/false);
   }
-  return n.make<ts::DotOp>(lhs, rhs, ArrayRef<int64_t>(lhsBatch),
-                           ArrayRef<int64_t>(rhsBatch),
-                           ArrayRef<int64_t>(lhsContract),
-                           ArrayRef<int64_t>(rhsContract), TypeAttr());
+  return n.make<ts::DotOp>(
+      lhs, rhs, ArrayRef<int64_t>(lhsBatch), ArrayRef<int64_t>(rhsBatch),
+      ArrayRef<int64_t>(lhsContract), ArrayRef<int64_t>(rhsContract),
+      result ? TypeAttr::get(result) : TypeAttr());
 }
 
 /// NumPy's matmul: the last two dims multiply, those before broadcast.
-Value matmul(Node &n, Value a, Value b) {
+Value matmul(Node &n, Value a, Value b, Type element = {}) {
   if (!a || !b)
     return {};
   int64_t ra = ts::rankOf(a), rb = ts::rankOf(b);
@@ -69,7 +74,7 @@ Value matmul(Node &n, Value a, Value b) {
     flat = true;
   }
   if (flat)
-    return dot(n, a, b, {}, {}, {ra - 1}, {rb == 1 ? 0 : rb - 2});
+    return dot(n, a, b, {}, {}, {ra - 1}, {rb == 1 ? 0 : rb - 2}, element);
   // A vector on the left is a matrix of one row, which goes away again.
   bool vector = ra == 1;
   if (vector) {
@@ -91,7 +96,8 @@ Value matmul(Node &n, Value a, Value b) {
   b = widen(b, db);
   auto count = static_cast<int64_t>(batch.size());
   auto batchDims = llvm::to_vector(llvm::seq<int64_t>(0, count));
-  Value result = dot(n, a, b, batchDims, batchDims, {count + 1}, {count});
+  Value result =
+      dot(n, a, b, batchDims, batchDims, {count + 1}, {count}, element);
   if (!vector || !result)
     return result;
   SmallVector<Dim> dims = ts::dimsOf(result);
@@ -397,12 +403,15 @@ Value integerMatMul(Node &n, Value a, Value aZero, Value b, Value bZero) {
     Value x = left.as(n, i32), y = right.as(n, i32);
     return matmul(n, x, y);
   }
-  Value x = left.as(n, f32), y = right.as(n, f32), sum;
+  // Differences of bytes are exact in bf16, too: half the memory.
+  Type bf16 = n.b.getBF16Type();
+  Value x = n.convert(left.as(n, f32), bf16);
+  Value y = n.convert(right.as(n, f32), bf16), sum;
   for (int64_t at = 0; at < *depth; at += slice) {
     Dim start = n.dim(at), count = n.dim(std::min(slice, *depth - at));
     Value xs = n.sliceDim(x, ra - 1, start, count);
     Value ys = n.sliceDim(y, along, start, count);
-    Value part = n.convert(matmul(n, xs, ys), i32);
+    Value part = n.convert(matmul(n, xs, ys, f32), i32);
     sum = sum ? n.add(sum, part) : part;
   }
   return sum;

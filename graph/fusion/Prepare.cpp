@@ -36,11 +36,12 @@ int64_t leafBytes(Value value) {
   return bytes;
 }
 
-/// Better evaluated by the kernel that uses it than stored.
-bool isInflated(Operation *op) {
+/// Better evaluated by the kernel that uses it than stored. Products read their
+/// constants as they lie in memory, packed: those are evaluated once.
+bool isInflated(Operation *op, Operation *user) {
   if (isa<BroadcastOp>(op))
     return true;
-  if (isa<ConstantOp, WeightOp>(op))
+  if (isa<ConstantOp, WeightOp>(op) || isa<DotOp, ConvOp>(user))
     return false;
   int64_t bytes = staticBytes(op->getResult(0).getType());
   return bytes > smallConstantBytes && bytes > 2 * leafBytes(op->getResult(0));
@@ -68,7 +69,8 @@ llvm::DenseSet<Operation *> fusion::prepare(func::FuncOp function) {
       Operation *op = work.pop_back_val();
       for (OpOperand &operand : op->getOpOperands()) {
         Operation *producer = operand.get().getDefiningOp();
-        if (!producer || !constants.contains(producer) || !isInflated(producer))
+        if (!producer || !constants.contains(producer) ||
+            !isInflated(producer, op))
           continue;
         OpBuilder builder(op);
         Operation *copy = builder.clone(*producer);

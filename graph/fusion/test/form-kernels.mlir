@@ -159,3 +159,20 @@ func.func @bound(%n: tensor<4xi64>, %x: tensor<4xi64>) -> tensor<?xi64, #ts.dims
   %2 = ts.add %1, %1 : tensor<?xi64, #ts.dims<"k">>
   return %2 : tensor<?xi64, #ts.dims<"k">>
 }
+
+// What a constant becomes is stored, unless that is much larger than the constant: then the kernel that reads it evaluates it. Products read their
+// constants packed, so those are stored whatever they take.
+// CHECK-LABEL: func.func @inflated
+//       CHECK: %[[C:.*]] = ts.convert {{.*}} : tensor<512x256xi8> to tensor<512x256xf32>
+//       CHECK: ts.kernel matmul ({{.*}} = %[[C]] : tensor<512x256xf32>)
+//       CHECK: ts.kernel pointwise ({{.*}} : tensor<512x256xi8>, {{.*}})
+//       CHECK: ts.convert
+func.func @inflated(%x: tensor<8x512xf32>, %y: tensor<512x256xf32>) -> (tensor<8x256xf32>, tensor<512x256xf32>) {
+  %w = ts.weight <0, 0, 131072, "w"> : tensor<512x256xi8>
+  %0 = ts.convert %w : tensor<512x256xi8> to tensor<512x256xf32>
+  %1 = ts.dot %x, %0 batch [] x [] contract [1] x [0] : tensor<8x512xf32>, tensor<512x256xf32>
+  %v = ts.weight <0, 131072, 131072, "v"> : tensor<512x256xi8>
+  %2 = ts.convert %v : tensor<512x256xi8> to tensor<512x256xf32>
+  %3 = ts.add %2, %y : tensor<512x256xf32>
+  return %1, %3 : tensor<8x256xf32>, tensor<512x256xf32>
+}
