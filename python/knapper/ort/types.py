@@ -21,6 +21,19 @@ _ROWS = (
     ("f16", "float16", 10),
     ("f64", "double", 11),
     ("bf16", "bfloat16", 16),
+    ("u16", "uint16", 4),
+    ("u32", "uint32", 12),
+    ("u64", "uint64", 13),
+    ("f8e4m3fn", "float8e4m3fn", 17),
+    ("f8e4m3fnuz", "float8e4m3fnuz", 18),
+    ("f8e5m2", "float8e5m2", 19),
+    ("f8e5m2fnuz", "float8e5m2fnuz", 20),
+    ("u4", "uint4", 21),
+    ("i4", "int4", 22),
+    ("f4e2m1", "float4e2m1", 23),
+    ("f8e8m0", "float8e8m0", 24),
+    ("u2", "uint2", 25),
+    ("i2", "int2", 26),
 )
 _WORDS = {name: word for name, word, _ in _ROWS}
 _NUMBERS = {name: number for name, _, number in _ROWS}
