@@ -1,3 +1,4 @@
+// (Not beside the pass: graph/layout/SameMeaning_test evaluates what lies there, and these sizes take minutes.)
 // RUN: knapper-opt %s --split-reductions | FileCheck %s
 
 // CHECK-LABEL: @columns
