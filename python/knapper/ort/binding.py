@@ -133,7 +133,6 @@ class IOBinding:
             raise BindingError(
                 "Error in execution: At least one output should be requested."
             )
-        session._require(self._inputs)
         given = {n: data for n, data in self._outputs.items() if data is not None}
         try:
             if given:
@@ -141,6 +140,7 @@ class IOBinding:
             else:
                 self._result = session.module(self._inputs)
         except Error as error:
+            session._require(self._inputs)
             mismatch = session._mismatch(self._inputs)
             if mismatch is not None:
                 raise BindingError(mismatch) from error

@@ -192,8 +192,11 @@ class InferenceSession:
         RuntimeError) for memory of a wrong shape, size or type."""
         if iobinding._session is not self:
             raise ValueError("IOBinding must be used with the session that created it.")
-        with run_options or RunOptions():
+        if run_options is None:
             iobinding._run()
+        else:
+            with run_options:
+                iobinding._run()
         if self._profile is not None:
             self._profile.add(self.module.profile(iobinding._inputs))
 
@@ -229,10 +232,13 @@ class InferenceSession:
         self, output_names: Any, feed: Mapping[str, Any], run_options: RunOptions | None
     ) -> tuple[Result, Iterable[int]]:
         indices = self._selected(output_names)
-        values = {
-            name: value._data if type(value) is OrtValue else value
-            for name, value in feed.items()
-        }
+        values = feed
+        for value in feed.values():
+            if type(value) is OrtValue:
+                values = {
+                    n: v._data if type(v) is OrtValue else v for n, v in feed.items()
+                }
+                break
         if run_options is None:
             result = self._call(values)
         else:
