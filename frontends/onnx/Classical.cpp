@@ -442,6 +442,8 @@ LogicalResult importScaler(Node &n) {
   };
   if (!offset.empty())
     x = n.sub(x, factor(offset));
+  if (!x)
+    return failure();
   if (!scale.empty())
     x = n.mul(x, factor(scale));
   return n.out(n.convert(x, n.b.getF32Type()));

@@ -141,6 +141,9 @@ struct Labelled {
 
 /// Dims a and b carry one label: of them only equal indices count.
 void takeDiagonal(Node &n, Labelled &x, size_t a, size_t b) {
+  x.labels.erase(b, 1);
+  if (!x.value)
+    return;
   SmallVector<Dim> dims = ts::dimsOf(x.value);
   if (!(dims[a] == dims[b])) {
     dims[dims[a].asConstant() ? b : a] = dims[dims[a].asConstant() ? a : b];
@@ -153,7 +156,6 @@ void takeDiagonal(Node &n, Labelled &x, size_t a, size_t b) {
   x.value = n.reduce(ts::ReduceKind::add,
                      n.select(same, x.value, n.scalarFor(x.value, 0)),
                      {static_cast<int64_t>(b)}, false);
-  x.labels.erase(b, 1);
 }
 
 /// The product of two operands, summed over the labels that they share and

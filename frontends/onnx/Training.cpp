@@ -1,5 +1,5 @@
-// What models of training contain: optimisers.
-#include "frontends/onnx/Node.h"
+// What models of training contain: optimisers, derivatives.
+#include "frontends/onnx/Gradient.h"
 
 using namespace mlir;
 
@@ -102,6 +102,7 @@ LogicalResult importMomentum(Node &n) {
 constexpr OpRow rows[] = {
     {"ai.onnx.preview.training", "Adagrad", 1, 5, anyNumber, importAdagrad},
     {"ai.onnx.preview.training", "Adam", 1, 6, anyNumber, importAdam},
+    {"ai.onnx.preview.training", "Gradient", 1, 1, anyNumber, importGradient},
     {"ai.onnx.preview.training", "Momentum", 1, 5, anyNumber, importMomentum},
 };
 

@@ -266,6 +266,10 @@ std::optional<Forest> readNamedNodes(Node &n, const std::string &leafPart) {
       (!missing.empty() &&
        !sameSize(n, "nodes_missing_value_tracks_true", missing.size(), count)))
     return std::nullopt;
+  if (!count) {
+    (void)n.fail("has no trees", "give nodes");
+    return std::nullopt;
+  }
   Forest f;
   std::map<std::pair<int64_t, int64_t>, int64_t> place;
   std::set<int64_t> seen;
