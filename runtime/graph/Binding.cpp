@@ -143,12 +143,30 @@ Status checkSymbol(const Program::Symbol &symbol, int64_t value) {
   return success();
 }
 
-Expected<uint32_t> choose(const Program::Launch &launch,
-                          std::span<const int64_t> values) {
+Error valueError(const Program &program, uint32_t value) {
+  return userError(cat("a size overflows 64 bits or divides by zero: ",
+                       expressionText(program, value)),
+                   "", "give smaller inputs");
+}
+
+Expected<uint32_t> choose(const Program &program, const Program::Launch &launch,
+                          std::span<const int64_t> values,
+                          std::span<const uint8_t> known) {
   for (uint32_t i = 0; i < launch.choices.size(); ++i) {
     const Program::Choice &c = launch.choices[i];
+    if (!known[c.guard])
+      return valueError(program, c.guard);
     if (values[c.guard] == 0)
       continue;
+    for (uint32_t v : {c.grid, c.grain, c.scratch})
+      if (!known[v])
+        return valueError(program, v);
+    for (uint32_t v : c.symbols)
+      if (!known[v])
+        return valueError(program, v);
+    for (const Program::Ref &arg : launch.args)
+      if (!known[arg.offset])
+        return valueError(program, arg.offset);
     if (values[c.grid] < 0 || values[c.scratch] < 0 ||
         values[c.scratch] > kMaxScratch)
       return userError(cat("a launch has grid ", values[c.grid],
@@ -168,19 +186,26 @@ Expected<Binding> bindProgram(const Program &program,
     if (program.symbols[i].late)
       b.symbols[i] = 0;
   b.values.resize(program.values.size());
+  b.known.resize(program.values.size());
+  // A value is only an error where it is used: branches that are not taken have
+  // sizes too.
   for (size_t i = 0; i < program.values.size(); ++i) {
-    if (program.values[i].late)
+    const Program::Value &v = program.values[i];
+    bool leaf = v.op == fb::ScalarOp::constant || v.op == fb::ScalarOp::symbol;
+    if (v.late || (!leaf && !(b.known[v.a] && b.known[v.b])))
       continue;
-    std::optional<int64_t> v = evaluate(program.values[i], b.symbols, b.values);
-    if (!v)
-      return userError(cat("a size overflows 64 bits or divides by zero: ",
-                           expressionText(program, static_cast<uint32_t>(i))),
-                       "", "give smaller inputs");
-    b.values[i] = *v;
+    std::optional<int64_t> value = evaluate(v, b.symbols, b.values);
+    b.known[i] = value.has_value();
+    b.values[i] = value.value_or(0);
   }
-  for (const Program::Check &c : program.checks)
-    if (!program.values[c.value].late && b.values[c.value] == 0)
+  for (const Program::Check &c : program.checks) {
+    if (program.values[c.value].late)
+      continue;
+    if (!b.known[c.value])
+      return valueError(program, c.value);
+    if (b.values[c.value] == 0)
       return userError(c.message, c.where, c.hint);
+  }
 
   std::vector<PlanRequest> requests;
   std::vector<uint32_t> planned;
@@ -191,6 +216,10 @@ Expected<Binding> bindProgram(const Program &program,
     if (buffer.kind != fb::BufferKind::temp || buffer.late)
       continue;
     int64_t bytes = b.values[buffer.bytes];
+    if (buffer.optional)
+      bytes = std::max<int64_t>(bytes, 0);
+    else if (!b.known[buffer.bytes])
+      return valueError(program, buffer.bytes);
     std::optional<int64_t> sum =
         bytes < 0 ? std::nullopt : checkedAdd(total, bytes);
     if (sum)
@@ -215,7 +244,9 @@ Expected<Binding> bindProgram(const Program &program,
     const Program::Launch &launch = program.launches[i];
     if (launch.late)
       continue;
-    Expected<uint32_t> choice = choose(launch, b.values);
+    Expected<uint32_t> choice = choose(program, launch, b.values, b.known);
+    if (!choice && launch.optional)
+      continue;
     if (!choice)
       return choice.takeError();
     b.choice[i] = *choice;

@@ -135,8 +135,12 @@ Status Execution::run(std::span<const knapper_tensor> inputs,
   // Only these lists mention the caller's memory and the outputs'.
   for (uint32_t i = 0; i < program.launches.size(); ++i)
     if (state.choice[i] != Program::kNone)
-      if (Status s = pointArgs(i); !s)
-        return s;
+      if (Status s = pointArgs(i); !s) {
+        if (!program.launches[i].optional)
+          return s;
+        state.choice[i] = Program::kNone;
+        state.binding = nullptr; // for sizes of another branch
+      }
   if (options.profile)
     options.profile->assign(program.launches.size(), {});
 
@@ -284,7 +288,8 @@ Status Execution::checkDims(std::span<const knapper_tensor> inputs,
   for (size_t i = 0; i < inputs.size(); ++i) {
     const Program::Tensor &t = program.inputs[i];
     for (size_t d = 0; d < t.dims.size(); ++d)
-      if (int64_t want = binding.values[t.dims[d]]; want != inputs[i].shape[d])
+      if (int64_t want = binding.values[t.dims[d]];
+          want != inputs[i].shape[d] || !binding.known[t.dims[d]])
         return userError(
             cat("expected ", dimsText(t), ", got ", dimsText(inputs[i])),
             cat("input '", t.name, "'"), cat("dim ", d, " must be ", want));
@@ -310,8 +315,7 @@ Status Execution::resolve(std::shared_ptr<const Binding> binding) {
     state.scratch = binding->scratch;
   }
   state.values = binding->values;
-  for (size_t i = 0; i < program.values.size(); ++i)
-    state.known[i] = !program.values[i].late;
+  state.known = binding->known;
   auto *arena = static_cast<std::byte *>(state.arena->address());
   std::byte *constants = module.constants;
   for (size_t i = 0; i < program.buffers.size(); ++i) {
@@ -321,7 +325,7 @@ Status Execution::resolve(std::shared_ptr<const Binding> binding) {
       state.bytes[i] = b.constantBytes;
     } else if (b.kind == fb::BufferKind::temp) {
       state.base[i] = b.late ? nullptr : arena + binding->offsets[i];
-      state.bytes[i] = b.late ? 0 : state.values[b.bytes];
+      state.bytes[i] = b.late ? 0 : std::max<int64_t>(state.values[b.bytes], 0);
     } else if (b.kind == fb::BufferKind::output) {
       state.base[i] = nullptr; // late ones have no memory yet
       state.bytes[i] = 0;
@@ -456,8 +460,11 @@ Status Execution::provideOutput(uint32_t index) {
   const Program::Tensor &t = program.outputs[index];
   knapper_tensor &out = result.tensors[index];
   auto *shape = const_cast<int64_t *>(out.shape);
-  for (size_t d = 0; d < t.dims.size(); ++d)
+  for (size_t d = 0; d < t.dims.size(); ++d) {
+    if (!state.known[t.dims[d]])
+      return valueError(program, t.dims[d]);
     shape[d] = state.values[t.dims[d]];
+  }
   std::optional<int64_t> bytes = tensorBytes(t.dtype, shape, t.dims.size());
   if (!bytes)
     return userError(cat("the output would be ", dimsText(out)),
@@ -588,6 +595,22 @@ Status Execution::region(uint32_t index) {
       if (Status s = region(in.index); !s)
         return s;
       break;
+    case fb::Instruction::SetSymbols:
+      if (Status s = setSymbols(program.assignments[in.index]); !s)
+        return s;
+      break;
+    case fb::Instruction::Assert: {
+      const Program::Check &c = program.assertions[in.index];
+      if (!state.known[c.value])
+        return valueError(program, c.value);
+      if (state.values[c.value] == 0)
+        return userError(c.message, c.where, c.hint);
+      break;
+    }
+    case fb::Instruction::Repeat:
+      if (Status s = repeat(in); !s)
+        return s;
+      break;
     case fb::Instruction::NONE:
       break;
     }
@@ -597,8 +620,10 @@ Status Execution::region(uint32_t index) {
 
 Status Execution::launch(uint32_t index) {
   if (state.choice[index] == Program::kNone)
-    return userError("a launch runs before the sizes it needs are bound",
-                     program.launches[index].origin, "compile the model again");
+    return userError("a launch has sizes that are not possible together, or "
+                     "not known yet",
+                     program.launches[index].origin,
+                     "give inputs of other sizes");
   const LaunchCommand &command = state.commands[index];
   if (!options.profile) {
     return command.grid > 0 ? state.queue->launch(command) : success();
@@ -679,6 +704,17 @@ Expected<bool> Execution::condition(const Program::Instruction &in) {
   return flag != 0;
 }
 
+Status Execution::setSymbol(uint32_t symbol, int64_t value) {
+  if (Status s = checkSymbol(program.symbols[symbol], value); !s) {
+    Error error = s.takeError();
+    error.where = "a size computed by the model";
+    return error;
+  }
+  state.symbols[symbol] = value;
+  state.bound[symbol] = 1;
+  return success();
+}
+
 Status Execution::bindSymbol(const Program::Instruction &in) {
   Expected<std::byte *> from = address(in.source, sizeof(int64_t));
   if (!from)
@@ -686,23 +722,53 @@ Status Execution::bindSymbol(const Program::Instruction &in) {
   int64_t value = 0;
   if (Status s = state.queue->download(&value, *from, sizeof value); !s)
     return s;
-  if (Status s = checkSymbol(program.symbols[in.index], value); !s) {
-    Error error = s.takeError();
-    error.where = "a size computed by the model";
-    return error;
-  }
-  state.symbols[in.index] = value;
-  state.bound[in.index] = 1;
-  return bindLate();
+  if (Status s = setSymbol(in.index, value); !s)
+    return s;
+  return bindLate(program.dependents[in.index]);
 }
 
-/// Evaluates what the symbols bound so far allow: values, checks, memory,
+Status Execution::setSymbols(const Program::Assignment &assignment) {
+  for (auto [symbol, value] : assignment.symbols)
+    if (!state.known[value])
+      return userError("a size is used before it is bound", program.name,
+                       "compile the model again");
+  // Values change in bindLate only: all are read before any symbol is set.
+  for (auto [symbol, value] : assignment.symbols)
+    if (Status s = setSymbol(symbol, state.values[value]); !s)
+      return s;
+  return bindLate(assignment.dependents);
+}
+
+Status Execution::repeat(const Program::Instruction &in) {
+  if (!state.known[in.bytes])
+    return userError("a number of turns is used before it is bound",
+                     program.name, "compile the model again");
+  int64_t trips = state.values[in.bytes];
+  for (int64_t turn = 0; turn < trips; ++turn) {
+    if (options.cancel && options.cancel->load(std::memory_order_relaxed))
+      return userError("the run was cancelled");
+    if (in.source.buffer != Program::kNone) {
+      Expected<bool> taken = condition(in);
+      if (!taken)
+        return taken.takeError();
+      if (!*taken)
+        break;
+    }
+    if (Status s = setSymbol(in.other, turn); !s)
+      return s;
+    if (Status s = bindLate(program.dependents[in.other]); !s)
+      return s;
+    if (Status s = region(in.index); !s)
+      return s;
+  }
+  return success();
+}
+
+/// Evaluates anew what symbols set just now decide: values, checks, memory,
 /// outputs, choices.
-Status Execution::bindLate() {
-  for (size_t i = 0; i < program.values.size(); ++i) {
+Status Execution::bindLate(const Program::Dependents &changed) {
+  for (uint32_t i : changed.values) {
     const Program::Value &v = program.values[i];
-    if (!v.late)
-      continue;
     state.known[i] = v.op == fb::ScalarOp::symbol
                          ? state.bound[v.imm]
                          : state.known[v.a] && state.known[v.b];
@@ -710,36 +776,36 @@ Status Execution::bindLate() {
       continue;
     std::optional<int64_t> value = evaluate(v, state.symbols, state.values);
     if (!value)
-      return userError(cat("a size overflows 64 bits or divides by zero: ",
-                           expressionText(program, static_cast<uint32_t>(i))),
-                       "", "give smaller inputs");
+      return valueError(program, i);
     state.values[i] = *value;
   }
-  for (const Program::Check &c : program.checks)
-    if (program.values[c.value].late && state.known[c.value] &&
-        state.values[c.value] == 0)
+  for (uint32_t i : changed.checks) {
+    const Program::Check &c = program.checks[i];
+    if (state.known[c.value] && state.values[c.value] == 0)
       return userError(c.message, c.where, c.hint);
-  for (size_t i = 0; i < program.buffers.size(); ++i) {
+  }
+  for (uint32_t i : changed.buffers) {
     const Program::Buffer &b = program.buffers[i];
-    if (!b.late || !state.known[b.bytes])
+    if (!state.known[b.bytes])
       continue;
     int64_t bytes = state.values[b.bytes];
+    if (b.optional)
+      bytes = std::max<int64_t>(bytes, 0);
     if (bytes < 0)
       return userError(cat("a temporary has ", bytes, " bytes"), b.name);
-    if (Status s = placeLate(static_cast<uint32_t>(i), bytes); !s)
+    if (Status s = placeLate(i, bytes); !s)
       return s;
   }
   auto known = [&](uint32_t value) { return state.known[value] != 0; };
-  for (uint32_t i = 0; i < program.outputs.size(); ++i) {
+  for (uint32_t i : changed.outputs) {
     const Program::Tensor &t = program.outputs[i];
-    if (t.late && std::all_of(t.dims.begin(), t.dims.end(), known))
+    if (std::all_of(t.dims.begin(), t.dims.end(), known))
       if (Status s = provideOutput(i); !s)
         return s;
   }
-  for (uint32_t i = 0; i < program.launches.size(); ++i) {
+  for (uint32_t i : changed.launches) {
     const Program::Launch &l = program.launches[i];
-    if (!l.late)
-      continue;
+    state.choice[i] = Program::kNone;
     auto ready = [&](const Program::Ref &ref) {
       const Program::Buffer &b = program.buffers[ref.buffer];
       if (!known(ref.offset) || (b.late && !known(b.bytes)))
@@ -757,7 +823,9 @@ Status Execution::bindLate() {
     }
     if (!complete)
       continue;
-    Expected<uint32_t> choice = choose(l, state.values);
+    Expected<uint32_t> choice = choose(program, l, state.values, state.known);
+    if (!choice && l.optional)
+      continue;
     if (!choice)
       return choice.takeError();
     uint64_t scratch = state.values[l.choices[*choice].scratch];
@@ -774,8 +842,11 @@ Status Execution::bindLate() {
     state.choice[i] = *choice;
     if (Status s = resolveLaunch(i); !s)
       return s;
-    if (Status s = pointArgs(i); !s)
-      return s;
+    if (Status s = pointArgs(i); !s) {
+      if (!l.optional)
+        return s;
+      state.choice[i] = Program::kNone;
+    }
   }
   return success();
 }
@@ -801,7 +872,9 @@ Status Execution::placeLate(uint32_t buffer, uint64_t bytes) {
   }
   Block &block = state.lateBlocks[buffer];
   if (block.bytes() < bytes) {
-    Expected<Block> fresh = module.outputPool->take(bytes);
+    // What grows in a loop grows by factors.
+    uint64_t wanted = oldBytes > 0 ? std::max(bytes, 2 * block.bytes()) : bytes;
+    Expected<Block> fresh = module.outputPool->take(wanted);
     if (!fresh)
       return fresh.takeError();
     if (oldBytes > 0)

@@ -70,7 +70,7 @@ private:
   Status provideOutput(uint32_t index);
   Status resolveLaunch(uint32_t index);
   Status pointArgs(uint32_t index);
-  Status bindLate();
+  Status bindLate(const Program::Dependents &changed);
 
   Status region(uint32_t index);
   /// The program's commands: as a recording where that is possible, else one by
@@ -81,6 +81,9 @@ private:
   Status timedLaunch(uint32_t index);
   void noteTime(uint32_t index, uint64_t nanoseconds);
   Status bindSymbol(const Program::Instruction &instruction);
+  Status setSymbols(const Program::Assignment &assignment);
+  Status setSymbol(uint32_t symbol, int64_t value);
+  Status repeat(const Program::Instruction &instruction);
   Expected<bool> condition(const Program::Instruction &instruction);
   /// Address of `size` bytes at a reference, checked against its buffer.
   Expected<std::byte *> address(const Program::Ref &ref, uint64_t size);

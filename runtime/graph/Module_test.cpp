@@ -331,6 +331,80 @@ TEST_P(Programs, SizesComputedByTheModelAreBoundDuringTheRun) {
               HasSubstr("size 'k' is 1500, it may be at most 1000"));
 }
 
+TEST_P(Programs, RepeatsATurnForEachRow) {
+  // y[turn] = 2 * x[turn] + 1, from the last turn to the first; then how many.
+  TestArtefact a;
+  uint32_t n = a.symbol("n", 0), turn = a.symbol("turn", 0, -1, 1, true),
+           count = a.symbol("count", 0, -1, 1, true);
+  uint32_t one = a.constant(1), four = a.constant(4);
+  uint32_t x = a.input("x", DType::f32, {n});
+  uint32_t grown = a.temp(a.mul(count, four), 0, 4);
+  uint32_t y = a.output("y", DType::f32, {n});
+  uint32_t z = a.output("z", DType::f32, {count}, {"count"});
+  uint32_t main = a.region(), body = a.region();
+  a.setSymbols(main, {{count, a.constant(0)}});                      // 0
+  a.repeat(main, turn, n, -1, body);                                 // 1
+  a.setSymbols(body, {{count, a.op(fb::ScalarOp::add, turn, one)}}); // 2
+  fb::LaunchT &row = a.launch(body, "scale", {x, y}, one);           // 3
+  uint32_t last = a.op(fb::ScalarOp::sub, n, count);
+  row.args = {fb::BufferRef(x, a.mul(turn, four)),
+              fb::BufferRef(y, a.mul(last, four))};
+  fb::LaunchT &more = a.launch(body, "scale", {x, grown}, one); // 4
+  more.args = {fb::BufferRef(x, a.mul(turn, four)),
+               fb::BufferRef(grown, a.mul(turn, four))};
+  a.copy(main, grown, z, a.mul(count, four)); // 5
+  a.program().buffers[grown]->last = 5;
+  ModulePtr m = a.load({}, device());
+  RunResult result;
+  for (int64_t size : {3, 0, 40, 3}) {
+    std::vector<float> data;
+    for (int64_t i = 0; i < size; ++i)
+      data.push_back(float(i));
+    data.reserve(1);
+    std::vector<int64_t> shape = {size};
+    knapper_tensor input = tensor(data, shape);
+    Status s = m->run({&input, 1}, {}, result);
+    ASSERT_TRUE(s) << errorOf(s);
+    std::vector<float> expected;
+    for (float v : data)
+      expected.push_back(v * 2 + 1);
+    EXPECT_EQ(floats(result.outputs()[1]), expected);
+    std::reverse(expected.begin(), expected.end());
+    EXPECT_EQ(floats(result.outputs()[0]), expected);
+  }
+}
+
+TEST_P(Programs, ABranchThatIsNotTakenMayHaveImpossibleSizes) {
+  // yes: y = x[2 ..] scaled, for n >= 2 only; no: y = x.
+  TestArtefact a;
+  uint32_t n = a.symbol("n"), two = a.constant(2), four = a.constant(4);
+  uint32_t rest = a.op(fb::ScalarOp::sub, n, two);
+  uint32_t x = a.input("x", DType::f32, {n});
+  uint32_t flag = a.input("flag", DType::i1, {});
+  uint32_t y = a.output("y", DType::f32, {n});
+  uint32_t t = a.temp(a.mul(rest, four), 2, 3);
+  uint32_t main = a.region(), yes = a.region(), no = a.region();
+  a.ifElse(main, flag, yes, no);                                 // 0
+  a.assertion(yes, a.op(fb::ScalarOp::le, two, n), "needs two"); // 1
+  a.launch(yes, "scale", {x, t}, rest);                          // 2
+  a.copy(yes, t, y, a.mul(rest, four));                          // 3
+  a.copy(no, x, y, a.mul(n, four));                              // 4
+  ModulePtr m = a.load({}, device());
+  RunResult result;
+  auto run = [&](std::vector<float> data, bool taken) -> std::string {
+    std::vector<int64_t> shape = {int64_t(data.size())}, scalar;
+    std::vector<char> condition = {char(taken)};
+    knapper_tensor inputs[] = {tensor(data, shape),
+                               tensor(condition, scalar, DType::i1)};
+    Status s = m->run(inputs, {}, result);
+    return s ? std::to_string(floats(result.outputs()[0])[0]) : errorOf(s);
+  };
+  EXPECT_EQ(run({5}, false), "5.000000");
+  EXPECT_EQ(run({1, 2, 3}, true), "3.000000");
+  EXPECT_THAT(run({5}, true), HasSubstr("needs two"));
+  EXPECT_EQ(run({7}, false), "7.000000");
+}
+
 TEST_P(Programs, AKernelsStatusNamesItsLaunch) {
   TestArtefact a;
   uint32_t n = a.symbol("n");

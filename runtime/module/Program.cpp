@@ -27,13 +27,15 @@ public:
     Prelude prelude;
     memcpy(&prelude, artefact.bytes().data(), sizeof prelude);
     budget = (1 << 20) + 16 * prelude.headerBytes;
+    dependentsBudget = 4 * budget;
   }
 
   Expected<Program> run() {
     out.name = text(from.name());
-    for (auto step : {&Decoder::symbols, &Decoder::values, &Decoder::checks,
-                      &Decoder::signature, &Decoder::buffers, &Decoder::regions,
-                      &Decoder::bound, &Decoder::structure})
+    for (auto step :
+         {&Decoder::symbols, &Decoder::values, &Decoder::checks,
+          &Decoder::signature, &Decoder::buffers, &Decoder::regions,
+          &Decoder::bound, &Decoder::structure, &Decoder::dependents})
       if (Status s = (this->*step)(); !s)
         return s.takeError();
     return std::move(out);
@@ -151,10 +153,16 @@ private:
     out.outputBuffer.assign(out.outputs.size(), Program::kNone);
     for (uint32_t i = 0; i < count(from.buffers()); ++i) {
       const fb::Buffer *b = from.buffers()->Get(i);
-      Program::Buffer buffer{
-          b->kind(),      b->index(), b->bytes(),           b->first(),
-          b->last(),      false,      b->constant_offset(), b->constant_bytes(),
-          text(b->name())};
+      Program::Buffer buffer{b->kind(),
+                             b->index(),
+                             b->bytes(),
+                             b->first(),
+                             b->last(),
+                             false,
+                             b->constant_offset(),
+                             b->constant_bytes(),
+                             text(b->name()),
+                             true};
       switch (b->kind()) {
       case fb::BufferKind::input:
       case fb::BufferKind::output: {
@@ -295,6 +303,13 @@ private:
     return success();
   }
 
+  Status lateSymbol(const void *at, uint32_t index) const {
+    if (index >= out.symbols.size() || !out.symbols[index].late)
+      return fail(at, cat("an instruction sets symbol ", index,
+                          ", which is not one that instructions set"));
+    return success();
+  }
+
   Status instruction(const fb::InstructionBox *box,
                      std::vector<Program::Instruction> &list) {
     Program::Instruction in;
@@ -329,9 +344,8 @@ private:
       auto source = ref(b, b->source(), "a bind");
       if (!source)
         return source.takeError();
-      if (b->symbol() >= out.symbols.size() || !out.symbols[b->symbol()].late)
-        return fail(b, cat("a bind sets symbol ", b->symbol(),
-                           ", which is not one set by binds"));
+      if (Status s = lateSymbol(b, b->symbol()); !s)
+        return s;
       in.source = *source;
       in.index = b->symbol();
       break;
@@ -367,6 +381,55 @@ private:
       if (Status s = region(box, in.index); !s)
         return s;
       break;
+    case fb::Instruction::SetSymbols: {
+      const fb::SetSymbols *a = box->instruction_as_SetSymbols();
+      if (count(a->symbols()) != count(a->values()) || !spend(a->symbols()) ||
+          !spend(a->values()))
+        return fail(a, cat("an assignment has ", count(a->symbols()),
+                           " symbols and ", count(a->values()), " values"));
+      in.index = static_cast<uint32_t>(out.assignments.size());
+      out.assignments.emplace_back();
+      for (uint32_t i = 0; i < count(a->symbols()); ++i) {
+        uint32_t to = a->symbols()->Get(i), from = a->values()->Get(i);
+        if (Status s = lateSymbol(a, to); !s)
+          return s;
+        if (Status s = value(a, from, "an assignment"); !s)
+          return s;
+        out.assignments.back().symbols.push_back({to, from});
+      }
+      break;
+    }
+    case fb::Instruction::Assert: {
+      const fb::Check *c = box->instruction_as_Assert()->check();
+      if (!c)
+        return fail(box, "an assertion has no check");
+      if (Status s = value(c, c->value(), "an assertion"); !s)
+        return s;
+      in.index = static_cast<uint32_t>(out.assertions.size());
+      out.assertions.push_back(
+          {c->value(), text(c->message()), text(c->where()), text(c->hint())});
+      break;
+    }
+    case fb::Instruction::Repeat: {
+      const fb::Repeat *r = box->instruction_as_Repeat();
+      if (Status s = lateSymbol(r, r->counter()); !s)
+        return s;
+      if (Status s = value(r, r->trips(), "a number of turns"); !s)
+        return s;
+      if (Status s = region(r, r->body_region()); !s)
+        return s;
+      in.source.buffer = Program::kNone;
+      if (r->condition()) {
+        auto condition = ref(r, r->condition(), "a condition");
+        if (!condition)
+          return condition.takeError();
+        in.source = *condition;
+      }
+      in.index = r->body_region();
+      in.other = r->counter();
+      in.bytes = r->trips();
+      break;
+    }
     default:
       return fail(box,
                   cat("an instruction is of unknown kind ", unsigned(in.op)));
@@ -391,7 +454,7 @@ private:
     return success();
   }
 
-  /// Every symbol is set by an input's dim or by a BindSymbol.
+  /// Every symbol is set by an input's dim or by an instruction.
   Status bound() {
     std::vector<bool> set(out.symbols.size());
     for (const Program::Tensor &t : out.inputs)
@@ -402,6 +465,11 @@ private:
       for (const Program::Instruction &in : region)
         if (in.op == fb::Instruction::BindSymbol)
           set[in.index] = true;
+        else if (in.op == fb::Instruction::Repeat)
+          set[in.other] = true;
+        else if (in.op == fb::Instruction::SetSymbols)
+          for (auto [symbol, from] : out.assignments[in.index].symbols)
+            set[symbol] = true;
     for (uint32_t i = 0; i < set.size(); ++i)
       if (!set[i])
         return fail(&from, cat("symbol '", out.symbols[i].name,
@@ -453,6 +521,7 @@ private:
       auto touch = [&](uint32_t buffer) -> Status {
         if (out.buffers[buffer].kind == fb::BufferKind::temp)
           touched.push_back(buffer);
+        out.buffers[buffer].optional &= depth > 0;
         return alive(buffer, here);
       };
       auto nested = [&](uint32_t region) -> Status {
@@ -468,6 +537,7 @@ private:
       Status s = success();
       switch (in.op) {
       case fb::Instruction::Launch:
+        out.launches[in.index].optional &= depth > 0;
         for (const Program::Ref &arg : out.launches[in.index].args)
           if (s = touch(arg.buffer); !s)
             return s;
@@ -493,9 +563,21 @@ private:
           return s;
         s = nested(in.other);
         break;
+      case fb::Instruction::Repeat:
+        if (facts[in.index].state != RegionFacts::fresh)
+          return fail(where, cat("region ", index,
+                                 " shares a loop body with another; only "
+                                 "calls may"));
+        if (in.source.buffer != Program::kNone)
+          if (s = touch(in.source.buffer); !s)
+            return s;
+        s = nested(in.index);
+        break;
       case fb::Instruction::Call:
         s = nested(in.index);
         break;
+      case fb::Instruction::SetSymbols:
+      case fb::Instruction::Assert:
       case fb::Instruction::NONE:
         break;
       }
@@ -520,10 +602,97 @@ private:
     return enter(0, 0, 0);
   }
 
+  /// What each late symbol decides, so that setting one costs what hangs on it.
+  Status dependents() {
+    size_t late = 0;
+    for (const Program::Symbol &symbol : out.symbols)
+      late += symbol.late;
+    out.dependents.resize(out.symbols.size());
+    // Programs are not made of thousands of late symbols: a bound on what a
+    // damaged file can ask for.
+    if (late > 4096)
+      return fail(&from, cat("instructions set ", late, " symbols"));
+    for (uint32_t symbol = 0; symbol < out.symbols.size(); ++symbol) {
+      if (!out.symbols[symbol].late)
+        continue;
+      Program::Dependents &list = out.dependents[symbol];
+      std::vector<bool> hit(out.values.size());
+      for (uint32_t i = 0; i < out.values.size(); ++i) {
+        const Program::Value &v = out.values[i];
+        hit[i] = v.op == fb::ScalarOp::symbol     ? v.imm == symbol
+                 : v.op == fb::ScalarOp::constant ? false
+                                                  : hit[v.a] || hit[v.b];
+        if (hit[i])
+          list.values.push_back(i);
+      }
+      for (uint32_t i = 0; i < out.checks.size(); ++i)
+        if (hit[out.checks[i].value])
+          list.checks.push_back(i);
+      std::vector<bool> moved(out.buffers.size());
+      for (uint32_t i = 0; i < out.outputs.size(); ++i)
+        for (uint32_t d : out.outputs[i].dims)
+          if (hit[d]) {
+            list.outputs.push_back(i);
+            moved[out.outputBuffer[i]] = true;
+            break;
+          }
+      for (uint32_t i = 0; i < out.buffers.size(); ++i) {
+        const Program::Buffer &b = out.buffers[i];
+        if (b.kind == fb::BufferKind::temp && hit[b.bytes]) {
+          list.buffers.push_back(i);
+          moved[i] = true;
+        }
+      }
+      for (uint32_t i = 0; i < out.launches.size(); ++i) {
+        const Program::Launch &l = out.launches[i];
+        bool changes = false;
+        for (const Program::Ref &arg : l.args)
+          changes |= hit[arg.offset] || moved[arg.buffer];
+        for (const Program::Choice &c : l.choices) {
+          changes |=
+              hit[c.guard] || hit[c.grid] || hit[c.grain] || hit[c.scratch];
+          for (uint32_t v : c.symbols)
+            changes |= hit[v];
+        }
+        if (changes)
+          list.launches.push_back(i);
+      }
+      if (Status s = spendOn(list); !s)
+        return s;
+    }
+    for (Program::Assignment &assignment : out.assignments) {
+      for (auto [symbol, from] : assignment.symbols)
+        merge(assignment.dependents, out.dependents[symbol]);
+      if (Status s = spendOn(assignment.dependents); !s)
+        return s;
+    }
+    return success();
+  }
+  Status spendOn(const Program::Dependents &list) {
+    uint64_t size = list.values.size() + list.launches.size();
+    if (size > dependentsBudget)
+      return fail(&from, "symbols decide more than the file holds");
+    dependentsBudget -= size;
+    return success();
+  }
+  static void merge(Program::Dependents &to, const Program::Dependents &more) {
+    auto unite = [](std::vector<uint32_t> &a, const std::vector<uint32_t> &b) {
+      std::vector<uint32_t> both;
+      std::set_union(a.begin(), a.end(), b.begin(), b.end(),
+                     std::back_inserter(both));
+      a = std::move(both);
+    };
+    unite(to.values, more.values);
+    unite(to.checks, more.checks);
+    unite(to.buffers, more.buffers);
+    unite(to.outputs, more.outputs);
+    unite(to.launches, more.launches);
+  }
+
   const Artefact &artefact;
   const fb::Program &from;
   uint32_t target;
-  uint64_t budget;
+  uint64_t budget, dependentsBudget;
   Program out;
 };
 

@@ -12,8 +12,10 @@
 
 namespace knapper {
 
-/// "Late" things depend on symbols that BindSymbol sets while the program
-/// runs: they are known only then.
+/// "Late" things depend on symbols that instructions set while the program
+/// runs: they are known only then. "Optional" things are used by branches and
+/// loop bodies only: sizes for which they make no sense are an error when they
+/// are reached, not before.
 struct Program {
   struct Symbol {
     const char *name;
@@ -48,6 +50,7 @@ struct Program {
     bool late;            // temp: its size is
     uint64_t constantOffset, constantBytes;
     const char *name;
+    bool optional = true; // temp
   };
   struct Ref {
     uint32_t buffer;
@@ -64,13 +67,24 @@ struct Program {
     uint32_t flops, bytes;
     const char *origin;
     bool late; // some value of it is
+    bool optional = true;
   };
   struct Instruction {
     fb::Instruction op;
-    uint32_t index = 0;           // launch, symbol, or first region
-    uint32_t other = 0;           // If: else region; While: body region
-    uint32_t bytes = 0;           // Copy: value
-    Ref source = {}, target = {}; // source is also the condition
+    uint32_t index = 0; // launch, symbol, assignment, assertion, first region
+    uint32_t other = 0; // If: else region; While: body region; Repeat: counter
+    uint32_t bytes = 0; // Copy: value; Repeat: trips
+    Ref source = {}, target = {}; // source is also the condition; a Repeat
+                                  // without one has buffer kNone
+  };
+  /// What is computed anew when a late symbol is set, each in order.
+  struct Dependents {
+    std::vector<uint32_t> values, checks, buffers, outputs, launches;
+  };
+  /// Symbols with the values that they are set to, and all that hangs on them.
+  struct Assignment {
+    std::vector<std::pair<uint32_t, uint32_t>> symbols;
+    Dependents dependents;
   };
 
   const char *name;
@@ -80,7 +94,10 @@ struct Program {
   std::vector<Tensor> inputs, outputs;
   std::vector<Buffer> buffers;
   std::vector<Launch> launches; // in the order of regions
+  std::vector<Assignment> assignments;
+  std::vector<Check> assertions;
   std::vector<std::vector<Instruction>> regions;
+  std::vector<Dependents> dependents; // per symbol; empty for those of inputs
   std::vector<uint32_t> inputBuffer, outputBuffer; // kNone: not used
   std::vector<bool> kernelUsed;
   bool hasLate = false;

@@ -27,8 +27,8 @@ using namespace knapper::testing;
 
 namespace {
 
-/// A little of everything: two symbols (one late), temps, constants, If,
-/// While, Call, BindSymbol, choices, checks.
+/// A little of everything: symbols (some late), temps, constants, If, While,
+/// Repeat, Call, BindSymbol, SetSymbols, Assert, choices, checks.
 TestArtefact original() {
   TestArtefact a({"x86-64-v3", "x86-64-v4"});
   uint32_t n = a.symbol("n", 1, 100000), k = a.symbol("k", 0, 1000, 1, true);
@@ -63,6 +63,18 @@ TestArtefact original() {
   a.copy(shared, t, y, bytes);                              // 13
   a.program().buffers[t]->last = 13;
   a.program().buffers[more]->last = 13;
+  uint32_t turn = a.symbol("turn", 0, -1, 1, true),
+           rows = a.symbol("rows", 0, -1, 1, true);
+  uint32_t body2 = a.region(), next = a.op(fb::ScalarOp::add, turn, one);
+  uint32_t grown = a.temp(a.mul(rows, eight), 14, 18);
+  a.repeat(main, turn, a.constant(5), -1, body2); // 14
+  a.setSymbols(body2, {{rows, next}});            // 15
+  a.assertion(body2, a.op(fb::ScalarOp::le, rows, a.constant(5)),
+              "too many");                                 // 16
+  a.launch(body2, "count_positive", {x, grown}, one, {n}); // 17
+  a.program().regions[body2]->instructions.back()->instruction.AsLaunch()->args
+      [1] = fb::BufferRef(grown, a.mul(turn, eight));
+  a.copy(body2, limit, counter, eight); // 18
   a.check(a.op(fb::ScalarOp::le, n, a.constant(4096)), "too long");
   return a;
 }
@@ -180,10 +192,10 @@ struct Mutator {
                                  int64_t(number(10)));
       return true;
     case 2:
-      p.symbols[below(2)]->max = int64_t(number(4));
+      any(p.symbols)->max = int64_t(number(4));
       return true;
     case 3:
-      p.symbols[below(2)]->from_buffer ^= 1;
+      any(p.symbols)->from_buffer ^= 1;
       return true;
     case 4: {
       fb::TensorSignatureT &t = *any(below(2) ? p.inputs : p.outputs);
@@ -198,10 +210,10 @@ struct Mutator {
       any(p.buffers)->bytes = below(2) ? valid() : value();
       return true;
     case 7:
-      any(p.buffers)->first = uint32_t(number(13));
+      any(p.buffers)->first = uint32_t(number(18));
       return false; // overlapping temps stay inside the arena
     case 8:
-      any(p.buffers)->last = uint32_t(number(13));
+      any(p.buffers)->last = uint32_t(number(18));
       return false;
     case 9:
       any(p.buffers)->kind = fb::BufferKind(below(5));
@@ -237,6 +249,37 @@ struct Mutator {
         w->body_region = uint32_t(number(p.regions.size()));
       else if (auto *call = box ? box->instruction.AsCall() : nullptr)
         call->region = uint32_t(number(p.regions.size()));
+      else if (auto *r = box ? box->instruction.AsRepeat() : nullptr) {
+        switch (below(4)) {
+        case 0:
+          r->body_region = uint32_t(number(p.regions.size()));
+          break;
+        case 1:
+          r->counter = uint32_t(number(p.symbols.size()));
+          break;
+        case 2:
+          r->trips = value();
+          break;
+        case 3:
+          r->condition =
+              below(2)
+                  ? nullptr
+                  : std::make_unique<fb::BufferRef>(bufferIndex(), valid());
+          break;
+        }
+      } else if (auto *set = box ? box->instruction.AsSetSymbols() : nullptr) {
+        if (below(3) == 0)
+          set->symbols.push_back(uint32_t(number(p.symbols.size())));
+        if (below(3) == 0)
+          set->values.push_back(valid());
+        if (!set->values.empty())
+          any(set->values) = value();
+      } else if (auto *a = box ? box->instruction.AsAssert() : nullptr) {
+        if (below(4) == 0)
+          a->check = nullptr;
+        else
+          a->check->value = value();
+      }
       return true;
     case 14:
       if (!region.instructions.empty())

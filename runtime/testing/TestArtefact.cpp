@@ -256,6 +256,43 @@ void TestArtefact::call(uint32_t region, uint32_t callee) {
   append(region, std::move(u));
 }
 
+void TestArtefact::setSymbols(
+    uint32_t region, std::vector<std::pair<uint32_t, uint32_t>> assignments) {
+  fb::SetSymbolsT s;
+  for (auto [symbol, value] : assignments) {
+    s.symbols.push_back(program().values[symbol].imm());
+    s.values.push_back(value);
+  }
+  fb::InstructionUnion u;
+  u.Set(std::move(s));
+  append(region, std::move(u));
+}
+
+void TestArtefact::assertion(uint32_t region, uint32_t value,
+                             const std::string &message) {
+  fb::AssertT a;
+  a.check = std::make_unique<fb::CheckT>();
+  a.check->value = value;
+  a.check->message = message;
+  a.check->where = "node";
+  fb::InstructionUnion u;
+  u.Set(std::move(a));
+  append(region, std::move(u));
+}
+
+void TestArtefact::repeat(uint32_t region, uint32_t counterValue,
+                          uint32_t trips, int64_t condition, uint32_t body) {
+  fb::RepeatT r;
+  r.counter = program().values[counterValue].imm();
+  r.trips = trips;
+  if (condition >= 0)
+    r.condition = std::make_unique<fb::BufferRef>(condition, zero());
+  r.body_region = body;
+  fb::InstructionUnion u;
+  u.Set(std::move(r));
+  append(region, std::move(u));
+}
+
 void TestArtefact::check(uint32_t value, const std::string &message) {
   auto c = std::make_unique<fb::CheckT>();
   c->value = value;

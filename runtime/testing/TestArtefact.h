@@ -51,6 +51,13 @@ public:
   void whileLoop(uint32_t region, uint32_t condition, uint32_t conditionRegion,
                  uint32_t body);
   void call(uint32_t region, uint32_t callee);
+  /// Symbol and value, each as the index of a value.
+  void setSymbols(uint32_t region,
+                  std::vector<std::pair<uint32_t, uint32_t>> assignments);
+  void assertion(uint32_t region, uint32_t value, const std::string &message);
+  /// `condition` -1: none.
+  void repeat(uint32_t region, uint32_t counterValue, uint32_t trips,
+              int64_t condition, uint32_t body);
   void check(uint32_t value, const std::string &message);
 
   /// The file. The header may be edited through `header` before.
