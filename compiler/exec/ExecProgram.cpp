@@ -1,6 +1,6 @@
 #include "compiler/exec/ExecProgram.h"
+#include "compiler/exec/ExecBuilder.h"
 #include "compiler/exec/Origin.h"
-#include "compiler/exec/Scalars.h"
 #include "graph/fusion/Constants.h"
 #include "graph/fusion/Cost.h"
 #include "graph/memory/InPlace.h"
@@ -12,73 +12,12 @@ namespace knapper {
 
 using ts::Dim;
 
-namespace {
-
-fb::DType dtypeOf(Type element) {
+static fb::DType dtypeOf(Type element) {
   return static_cast<fb::DType>(*ts::dtypeOf(element));
 }
 static_assert(static_cast<unsigned>(fb::DType::MAX) + 1 == kNumDTypes);
 
-/// Where a value lives: a buffer and a byte offset in it.
-struct Place {
-  uint32_t buffer;
-  Dim offset;
-};
-
-class Builder {
-public:
-  Builder(func::FuncOp function, const KernelSet &kernels,
-          const DenseMap<Operation *, KernelUse> &uses)
-      : function(function), kernels(kernels), uses(uses),
-        result{std::make_unique<fb::ProgramT>(), {}, {}},
-        program(*result.program), scalars(program),
-        zero(Dim::constant(function.getContext(), 0)), liveness(function),
-        inPlace(memory::inPlace(function, liveness)) {}
-
-  LogicalResult run();
-  ExecProgram take() { return std::move(result); }
-
-private:
-  void declareSymbols();
-  void addSignature(Value value, Attribute name, StringRef fallback,
-                    std::vector<std::unique_ptr<fb::TensorSignatureT>> &list);
-  uint32_t addBuffer(fb::BufferKind kind, uint32_t index, Dim bytes,
-                     const std::string &name);
-  FailureOr<Place> placeOf(Value value);
-  FailureOr<Place> placeOfConstant(Value value,
-                                   std::optional<PackedOperand> packing);
-  /// Where a kernel's result is written.
-  Place placeOfResult(OpResult result);
-  fb::BufferRef refer(const Place &place) {
-    return fb::BufferRef(place.buffer, scalars.get(place.offset));
-  }
-  LogicalResult addLaunch(ts::KernelOp kernel);
-  void addCheck(ts::DimCastOp op);
-  LogicalResult addOutputs(func::ReturnOp op);
-  void append(fb::InstructionUnion instruction);
-
-  func::FuncOp function;
-  const KernelSet &kernels;
-  const DenseMap<Operation *, KernelUse> &uses;
-  ExecProgram result;
-  fb::ProgramT &program;
-  ScalarTable scalars;
-  Dim zero;
-  /// Positions are the numbers of instructions.
-  memory::Liveness liveness;
-  DenseMap<Value, Value> inPlace;
-  fb::RegionT *region = nullptr;
-  DenseMap<Value, Place> places;      ///< roots
-  DenseMap<Value, unsigned> returned; ///< roots that are an output's own memory
-};
-
-void Builder::declareSymbols() {
-  // Declared ones first, then any other that occurs.
-  if (auto module = function->getParentOfType<ModuleOp>())
-    if (auto list = module->getAttrOfType<ArrayAttr>("ts.symbols"))
-      for (auto symbol : list.getAsRange<ts::SymbolAttr>())
-        scalars.declare(symbol.getName(), symbol.getMin(), symbol.getMax(),
-                        symbol.getDivisor(), false);
+void ExecBuilder::declareSymbols() {
   llvm::SetVector<StringAttr> used;
   auto collect = [&](Type type) {
     if (isa<RankedTensorType>(type))
@@ -87,19 +26,44 @@ void Builder::declareSymbols() {
   };
   for (BlockArgument argument : function.getArguments())
     collect(argument.getType());
-  function.walk([&](Operation *op) {
-    for (Type type : op->getResultTypes())
-      collect(type);
-  });
+  for (func::FuncOp body : ts::withBodies(function))
+    body.walk([&](Operation *op) {
+      for (Type type : op->getResultTypes())
+        collect(type);
+      if (!isa<ts::KernelOp>(op)) // its schedules are in symbols of their own
+        op->getAttrDictionary().walk([&](ts::DimAttr dim) {
+          Dim(dim).collectSymbols(used);
+          return WalkResult::skip();
+        });
+      for (StringAttr symbol : ts::symbolsSetBy(op)) {
+        used.insert(symbol);
+        lateSymbols.insert(symbol.getValue());
+      }
+    });
+  // Declared ones first, then any other that occurs. One that was declared for
+  // what is gone is not part of the program.
+  auto isLate = [&](StringRef name) { return lateSymbols.contains(name); };
+  if (auto module = function->getParentOfType<ModuleOp>())
+    if (auto list = module->getAttrOfType<ArrayAttr>("ts.symbols"))
+      for (auto symbol : list.getAsRange<ts::SymbolAttr>())
+        if (used.contains(symbol.getName()))
+          scalars.declare(symbol.getName(), symbol.getMin(), symbol.getMax(),
+                          symbol.getDivisor(), isLate(symbol.getName()));
   for (StringAttr symbol : used)
-    scalars.declare(symbol, 0, -1, 1, false);
-  function.walk([&](ts::BindSizeOp op) {
-    if (scalars.isDeclared(op.getSymbol()))
-      program.symbols[scalars.symbolIndex(op.getSymbol())]->from_buffer = true;
-  });
+    scalars.declare(symbol, 0, -1, 1, isLate(symbol));
 }
 
-void Builder::addSignature(
+bool ExecBuilder::isLate(const Guard &guard) const {
+  llvm::SetVector<StringAttr> symbols;
+  for (const Guard::Term &term : guard.terms) {
+    term.lhs.collectSymbols(symbols);
+    term.rhs.collectSymbols(symbols);
+  }
+  return llvm::any_of(
+      symbols, [&](StringAttr name) { return lateSymbols.contains(name); });
+}
+
+void ExecBuilder::addSignature(
     Value value, Attribute name, StringRef fallback,
     std::vector<std::unique_ptr<fb::TensorSignatureT>> &list) {
   auto signature = std::make_unique<fb::TensorSignatureT>();
@@ -113,18 +77,39 @@ void Builder::addSignature(
   list.push_back(std::move(signature));
 }
 
-uint32_t Builder::addBuffer(fb::BufferKind kind, uint32_t index, Dim bytes,
-                            const std::string &name) {
+uint32_t ExecBuilder::addBuffer(fb::BufferKind kind, uint32_t index, Dim bytes,
+                                const std::string &name) {
   auto buffer = std::make_unique<fb::BufferT>();
   buffer->kind = kind;
   buffer->index = index;
   buffer->bytes = scalars.get(bytes);
   buffer->name = name;
+  if (kind == fb::BufferKind::temp) {
+    buffer->first = ~uint32_t(0); // until something uses it
+    buffer->last = 0;
+  }
   program.buffers.push_back(std::move(buffer));
   return program.buffers.size() - 1;
 }
 
-FailureOr<Place> Builder::placeOf(Value value) {
+ExecBuilder::Place ExecBuilder::addTemp(Dim bytes, Location origin) {
+  return {addBuffer(fb::BufferKind::temp, 0, bytes, originText(origin)), zero};
+}
+
+void ExecBuilder::touch(uint32_t index, uint32_t instruction) {
+  fb::BufferT &buffer = *program.buffers[index];
+  if (buffer.kind != fb::BufferKind::temp)
+    return;
+  buffer.first = std::min(buffer.first, instruction);
+  buffer.last = std::max(buffer.last, instruction);
+}
+
+fb::BufferRef ExecBuilder::refer(const Place &place) {
+  touch(place.buffer, next);
+  return fb::BufferRef(place.buffer, scalars.get(place.offset));
+}
+
+FailureOr<ExecBuilder::Place> ExecBuilder::placeOf(Value value) {
   if (fusion::isConstantExpression(value))
     return placeOfConstant(value, std::nullopt);
   Dim offset = zero;
@@ -141,8 +126,9 @@ FailureOr<Place> Builder::placeOf(Value value) {
   return Place{it->second.buffer, it->second.offset + offset};
 }
 
-FailureOr<Place>
-Builder::placeOfConstant(Value value, std::optional<PackedOperand> packing) {
+FailureOr<ExecBuilder::Place>
+ExecBuilder::placeOfConstant(Value value,
+                             std::optional<PackedOperand> packing) {
   if (packing)
     packing->operand =
         0; // which operand reads it does not tell constants apart
@@ -164,32 +150,28 @@ Builder::placeOfConstant(Value value, std::optional<PackedOperand> packing) {
   return Place{buffer, zero};
 }
 
-Place Builder::placeOfResult(OpResult result) {
-  if (auto it = returned.find(result); it != returned.end())
-    return {addBuffer(fb::BufferKind::output, it->second,
-                      ts::byteCount(result.getType()), ""),
-            zero};
-  const memory::LiveRange &range = liveness.ranges.find(result)->second;
-  if (Value under = inPlace.lookup(result)) {
-    Place place = places.find(under)->second;
-    program.buffers[place.buffer]->last = range.last;
-    return place;
-  }
-  uint32_t buffer =
-      addBuffer(fb::BufferKind::temp, 0, ts::byteCount(result.getType()),
-                originText(result.getLoc()));
-  program.buffers[buffer]->first = range.first;
-  program.buffers[buffer]->last = range.last;
-  return {buffer, zero};
+ExecBuilder::Place ExecBuilder::placeOfResult(OpResult result) {
+  if (auto it = wanted.find(result); it != wanted.end())
+    return it->second;
+  if (Value under = inPlace.lookup(result))
+    return places.find(under)->second;
+  return addTemp(ts::byteCount(result.getType()), result.getLoc());
 }
 
-void Builder::append(fb::InstructionUnion instruction) {
-  auto box = std::make_unique<fb::InstructionBoxT>();
-  box->instruction = std::move(instruction);
-  region->instructions.push_back(std::move(box));
+uint32_t ExecBuilder::addRegion() {
+  program.regions.push_back(std::make_unique<fb::RegionT>());
+  return program.regions.size() - 1;
 }
 
-LogicalResult Builder::addLaunch(ts::KernelOp kernel) {
+void ExecBuilder::addCopy(const Place &from, const Place &to, Dim bytes) {
+  fb::CopyT copy;
+  copy.source = std::make_unique<fb::BufferRef>(refer(from));
+  copy.target = std::make_unique<fb::BufferRef>(refer(to));
+  copy.bytes = scalars.get(bytes);
+  append(std::move(copy));
+}
+
+LogicalResult ExecBuilder::addLaunch(ts::KernelOp kernel) {
   const KernelUse &use = uses.find(kernel)->second;
   const UniqueKernel &unique = kernels.kernels[use.kernel];
   fb::LaunchT launch;
@@ -226,62 +208,128 @@ LogicalResult Builder::addLaunch(ts::KernelOp kernel) {
   launch.flops = scalars.get(fusion::kernelFlops(kernel));
   launch.bytes = scalars.get(fusion::kernelBytes(kernel));
   launch.origin = kernelOrigin(kernel);
-  fb::InstructionUnion instruction;
-  instruction.Set(std::move(launch));
+  append(std::move(launch));
+  return mlir::success();
+}
+
+std::unique_ptr<fb::CheckT> ExecBuilder::makeCheck(const Guard &guard,
+                                                   std::string message,
+                                                   Location location,
+                                                   std::string hint) {
+  auto check = std::make_unique<fb::CheckT>();
+  check->value = scalars.get(guard);
+  check->message = std::move(message);
+  check->where = originText(location);
+  check->hint = std::move(hint);
+  return check;
+}
+
+/// The program's own checks are made when sizes are bound; those of a body when
+/// it runs.
+void ExecBuilder::addCheck(const Guard &guard, std::string message,
+                           Location location, std::string hint) {
+  if (inEntry) {
+    program.checks.push_back(
+        makeCheck(guard, std::move(message), location, std::move(hint)));
+    return;
+  }
+  if (!asserted.insert(scalars.get(guard)).second && !isLate(guard))
+    return;
+  fb::AssertT instruction;
+  instruction.check =
+      makeCheck(guard, std::move(message), location, std::move(hint));
+  append(std::move(instruction));
+}
+
+/// The checks of an op and those inside it (a fused cast still asserts): where
+/// they depend on symbols set during the run, or where they do not.
+void ExecBuilder::addChecks(Operation *root, bool late) {
+  root->walk([&](Operation *op) {
+    if (auto check = dyn_cast<ts::CheckOp>(op)) {
+      Guard guard{{{check.getLhs(), check.getPredicate(), check.getRhs()}}};
+      if (isLate(guard) == late)
+        addCheck(guard, check.getMessage().str(), op->getLoc(),
+                 "give inputs of other sizes");
+      return;
+    }
+    auto cast = dyn_cast<ts::DimCastOp>(op);
+    if (!cast)
+      return;
+    for (auto [from, to] :
+         llvm::zip(ts::dimsOf(cast.getInput()), ts::dimsOf(cast.getResult()))) {
+      Guard guard{{{from, ts::ComparePredicate::eq, to}}};
+      if (!(from == to) && isLate(guard) == late)
+        addCheck(guard,
+                 "sizes " + from.str() + " and " + to.str() +
+                     " must be equal for this model",
+                 op->getLoc(), "pass inputs whose sizes agree");
+    }
+  });
+}
+
+LogicalResult ExecBuilder::addBind(ts::BindSizeOp op) {
+  FailureOr<Place> place = placeOf(op.getValue());
+  if (failed(place))
+    return failure();
+  fb::BindSymbolT instruction;
+  instruction.source = std::make_unique<fb::BufferRef>(refer(*place));
+  instruction.symbol = scalars.symbolIndex(op.getSymbol());
   append(std::move(instruction));
   return mlir::success();
 }
 
-void Builder::addCheck(ts::DimCastOp op) {
-  for (auto [from, to] :
-       llvm::zip(ts::dimsOf(op.getInput()), ts::dimsOf(op.getResult()))) {
-    if (from == to)
-      continue;
-    auto check = std::make_unique<fb::CheckT>();
-    check->value = scalars.get(Guard{{{from, ts::ComparePredicate::eq, to}}});
-    check->message = "sizes " + from.str() + " and " + to.str() +
-                     " must be equal for this model";
-    check->where = originText(op.getLoc());
-    check->hint = "pass inputs whose sizes agree";
-    program.checks.push_back(std::move(check));
+LogicalResult ExecBuilder::addOps(func::FuncOp body) {
+  memory::Liveness liveness(body);
+  for (auto [value, under] : memory::inPlace(body, liveness))
+    inPlace[value] = under;
+  addChecks(body, /*late=*/false);
+  for (Operation &op : body.getBody().front()) {
+    if (!isa<func::ReturnOp>(op))
+      addChecks(&op, /*late=*/true);
+    LogicalResult added =
+        llvm::TypeSwitch<Operation *, LogicalResult>(&op)
+            .Case([&](ts::KernelOp kernel) { return addLaunch(kernel); })
+            .Case([&](ts::BindSizeOp bind) { return addBind(bind); })
+            .Case([&](ts::IfOp branch) { return addIf(branch); })
+            .Case([&](ts::LoopOp loop) { return addLoop(loop); })
+            .Default([](Operation *) { return mlir::success(); });
+    if (failed(added))
+      return failure();
   }
+  return mlir::success();
 }
 
-LogicalResult Builder::addOutputs(func::ReturnOp op) {
+LogicalResult ExecBuilder::addOutputs(func::ReturnOp op) {
   for (auto [i, value] : llvm::enumerate(op.getOperands())) {
     Value root = memory::rootOf(value);
-    if (auto it = returned.find(root); it != returned.end() && it->second == i)
-      continue; // the kernel wrote the output itself
+    if (auto it = wanted.find(root); it != wanted.end())
+      if (const fb::BufferT &buffer = *program.buffers[it->second.buffer];
+          buffer.index == i)
+        continue; // what computed it wrote the output itself
     // An input, a constant, a part of something, or a value returned twice.
     FailureOr<Place> from = placeOf(value);
     if (failed(from))
       return failure();
     Dim bytes = ts::byteCount(value.getType());
     Place to{addBuffer(fb::BufferKind::output, i, bytes, ""), zero};
-    fb::CopyT copy;
-    copy.source = std::make_unique<fb::BufferRef>(refer(*from));
-    copy.target = std::make_unique<fb::BufferRef>(refer(to));
-    copy.bytes = scalars.get(bytes);
-    fb::InstructionUnion instruction;
-    instruction.Set(std::move(copy));
-    append(std::move(instruction));
+    addCopy(*from, to, bytes);
   }
   return mlir::success();
 }
 
-LogicalResult Builder::run() {
-  if (!function.getBody().hasOneBlock())
-    return function.emitOpError("has control flow between blocks");
-  uint32_t next = 0;
+LogicalResult ExecBuilder::run() {
+  for (func::FuncOp body : ts::withBodies(function))
+    if (!body.getBody().hasOneBlock())
+      return body.emitOpError("has control flow between blocks");
+  uint32_t number = 0;
   for (const UniqueKernel &kernel : kernels.kernels) {
     result.kernelIndex.emplace_back();
     for (size_t i = 0; i < kernel.schedules.size(); ++i)
-      result.kernelIndex.back().push_back(next++);
+      result.kernelIndex.back().push_back(number++);
   }
   program.name = function.getName().str();
   declareSymbols();
-  program.regions.push_back(std::make_unique<fb::RegionT>());
-  region = program.regions.back().get();
+  region = program.regions[addRegion()].get();
   for (BlockArgument argument : function.getArguments()) {
     unsigned i = argument.getArgNumber();
     addSignature(argument, function.getArgAttr(i, "ts.name"), "input",
@@ -294,53 +342,25 @@ LogicalResult Builder::run() {
   for (auto [i, value] : llvm::enumerate(ret.getOperands())) {
     addSignature(value, function.getResultAttr(i, "ts.name"), "output",
                  program.outputs);
-    Dim offset = zero;
-    Value root = memory::rootOf(value, &offset);
-    if (root.getDefiningOp<ts::KernelOp>() && offset.isConstant(0) &&
-        ts::byteCount(root.getType()) == ts::byteCount(value.getType()))
-      returned.try_emplace(root, i);
+    Value root = memory::rootOf(value);
+    if (wanted.contains(root) || !canWrite(value))
+      continue;
+    wanted[root] = {
+        addBuffer(fb::BufferKind::output, i, ts::byteCount(root.getType()), ""),
+        zero};
   }
-  for (Operation &op : function.getBody().front()) {
-    if (auto kernel = dyn_cast<ts::KernelOp>(op)) {
-      if (failed(addLaunch(kernel)))
-        return failure();
-    } else if (auto cast = dyn_cast<ts::DimCastOp>(op)) {
-      addCheck(cast);
-    } else if (auto bindSize = dyn_cast<ts::BindSizeOp>(op)) {
-      FailureOr<Place> place = placeOf(bindSize.getValue());
-      if (failed(place))
-        return failure();
-      fb::BindSymbolT instruction;
-      instruction.source = std::make_unique<fb::BufferRef>(refer(*place));
-      instruction.symbol = scalars.symbolIndex(bindSize.getSymbol());
-      fb::InstructionUnion boxed;
-      boxed.Set(std::move(instruction));
-      append(std::move(boxed));
-    }
-  }
-  // Checks inside kernels too: a fused cast still asserts.
-  function.walk([&](ts::DimCastOp op) {
-    if (op->getParentOp() != function)
-      addCheck(op);
-  });
-  if (failed(addOutputs(ret)))
+  if (failed(addOps(function)) || failed(addOutputs(ret)))
     return failure();
-  // What is returned from memory of the arena is needed until it is copied.
-  for (const auto &[value, range] : liveness.ranges)
-    if (range.returned)
-      if (fb::BufferT &buffer =
-              *program.buffers[places.find(value)->second.buffer];
-          buffer.kind == fb::BufferKind::temp)
-        buffer.last = region->instructions.size() - 1;
+  for (auto &buffer : program.buffers)
+    if (buffer->kind == fb::BufferKind::temp && buffer->first > buffer->last)
+      buffer->first = buffer->last = 0; // nothing uses it
   return mlir::success();
 }
-
-} // namespace
 
 FailureOr<ExecProgram>
 buildExecProgram(func::FuncOp function, const KernelSet &kernels,
                  const DenseMap<Operation *, KernelUse> &uses) {
-  Builder builder(function, kernels, uses);
+  ExecBuilder builder(function, kernels, uses);
   if (failed(builder.run()))
     return failure();
   return builder.take();

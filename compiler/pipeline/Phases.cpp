@@ -11,6 +11,7 @@
 #include "graph/layout/SplitReductions.h"
 #include "graph/memory/InPlace.h"
 #include "graph/memory/OrderKernels.h"
+#include "ir/tensor/Control.h"
 #include "ir/tensor/Decompose.h"
 #include "mlir/AsmParser/AsmParser.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -37,15 +38,18 @@ Status runSimplify(CompileState &state) { return simplifyModel(state); }
 
 Status runFuse(CompileState &state) {
   fusion::MachineModel machine;
-  if (state.targets.front().kind == DeviceKind::cuda) {
-    // Attention has a schedule for CPUs only; its parts have one everywhere.
-    ts::decomposeAll(state.main().getBody(), llvm::IsaPred<ts::AttentionOp>);
-    splitReductions(state.main());
+  bool isGpu = state.targets.front().kind == DeviceKind::cuda;
+  for (func::FuncOp function : ts::withBodies(state.main())) {
+    if (isGpu) {
+      // Attention has a schedule for CPUs only; its parts have one everywhere.
+      ts::decomposeAll(function.getBody(), llvm::IsaPred<ts::AttentionOp>);
+      splitReductions(function);
+    }
+    if (mlir::failed(
+            fusion::formKernels(function, machine, &state.fusionReport)))
+      return failed(state, "fuse");
+    memory::orderKernels(function);
   }
-  if (mlir::failed(
-          fusion::formKernels(state.main(), machine, &state.fusionReport)))
-    return failed(state, "fuse");
-  memory::orderKernels(state.main());
   return success();
 }
 
@@ -67,7 +71,7 @@ Status runSchedule(CompileState &state) {
   }
   // For dumps: the first of equal kernels holds the schedules of all.
   llvm::DenseSet<unsigned> seen;
-  state.main().walk([&](ts::KernelOp kernel) {
+  state.forEachKernel([&](ts::KernelOp kernel) {
     unsigned index = state.uses.find(kernel)->second.kernel;
     const UniqueKernel &unique = state.kernels.kernels[index];
     kernel.setSignature(unique.signature);
@@ -230,12 +234,17 @@ OwningOpRef<ModuleOp> tileProgram(const CompileState &state,
 }
 
 void collectKernels(CompileState &state) {
-  state.main().walk([&](ts::KernelOp kernel) {
+  state.forEachKernel([&](ts::KernelOp kernel) {
     SmallVector<bool> constants;
     for (Value input : kernel.getInputs())
       constants.push_back(fusion::isConstantExpression(input));
     state.uses[kernel] = state.kernels.add(kernel, constants);
   });
+}
+
+void CompileState::forEachKernel(llvm::function_ref<void(ts::KernelOp)> visit) {
+  for (func::FuncOp function : ts::withBodies(main()))
+    function.walk(visit);
 }
 
 func::FuncOp CompileState::main() {

@@ -48,6 +48,8 @@ struct CompileState {
   std::vector<Error> diagnostics;
 
   mlir::func::FuncOp main();
+  /// The kernels of the entry and of the bodies that it runs.
+  void forEachKernel(llvm::function_ref<void(ts::KernelOp)> visit);
 };
 
 /// What there is after a phase; from `scheduled` on, with what was before.

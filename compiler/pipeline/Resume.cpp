@@ -4,6 +4,7 @@
 #include "compiler/pipeline/Pack.h"
 #include "graph/fusion/Constants.h"
 #include "graph/fusion/Views.h"
+#include "ir/tensor/Control.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Verifier.h"
 #include "mlir/Parser/Parser.h"
@@ -103,12 +104,15 @@ Status Resume::readModule() {
 }
 
 Status Resume::checkKernels() {
-  for (Operation &op : state.main().getBody().front().without_terminator())
-    if (!isa<ts::KernelOp, ts::BindSizeOp>(op) && !fusion::isView(&op) &&
-        !(op.getNumResults() > 0 &&
-          fusion::isConstantExpression(op.getResult(0))))
-      return refuse(cat("'", op.getName().getStringRef().str(),
-                        "' is outside any kernel"));
+  for (func::FuncOp function : ts::withBodies(state.main()))
+    for (Operation &op : function.getBody().front().without_terminator())
+      if (!isa<ts::KernelOp, ts::BindSizeOp, ts::CheckOp, ts::IfOp, ts::LoopOp>(
+              op) &&
+          !fusion::isView(&op) &&
+          !(op.getNumResults() > 0 &&
+            fusion::isConstantExpression(op.getResult(0))))
+        return refuse(cat("'", op.getName().getStringRef().str(),
+                          "' is outside any kernel"));
   return success();
 }
 
@@ -116,7 +120,7 @@ Status Resume::readSchedules() {
   collectKernels(state);
   std::vector<UniqueKernel> &kernels = state.kernels.kernels;
   Status status = success();
-  state.main().walk([&](ts::KernelOp kernel) {
+  state.forEachKernel([&](ts::KernelOp kernel) {
     UniqueKernel &unique = kernels[state.uses.find(kernel)->second.kernel];
     if (!unique.schedules.empty() || !status)
       return;

@@ -8,6 +8,7 @@
 #include "graph/simplify/MergeDots.h"
 #include "graph/simplify/MergeNumbers.h"
 #include "graph/simplify/Simplify.h"
+#include "ir/tensor/Control.h"
 
 #include "mlir/IR/Verifier.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
@@ -82,7 +83,9 @@ Status simplifyModel(CompileState &state) {
     if (llvm::is_contained(disabled, pass.name))
       continue;
     LogicalResult ok = mlir::success();
-    pass.run(state.main(), state, ok);
+    for (func::FuncOp function : ts::withBodies(state.main()))
+      if (mlir::succeeded(ok))
+        pass.run(function, state, ok);
     if (mlir::failed(ok))
       return state.diagnostics.empty()
                  ? internalError("failed without a reason",
@@ -95,6 +98,14 @@ Status simplifyModel(CompileState &state) {
                                     : state.diagnostics.front().message()),
                            std::string("pass ") + pass.name);
   }
+  // Bodies of branches and loops that are gone.
+  llvm::SmallDenseSet<Operation *> used;
+  for (func::FuncOp function : ts::withBodies(state.main()))
+    used.insert(function);
+  for (auto function :
+       llvm::make_early_inc_range(state.module->getOps<func::FuncOp>()))
+    if (function.isPrivate() && !used.contains(function))
+      function.erase();
   return success();
 }
 

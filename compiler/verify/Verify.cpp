@@ -110,18 +110,24 @@ void compare(const HostTensor &expected, const HostTensor &actual,
   }
 }
 
-/// Makes every kernel's result an output of the function; returns which output
-/// each is.
+/// Kernels, and branches and loops of them, which are checked as a whole.
+bool isChecked(Operation *op) {
+  return isa<ts::KernelOp, ts::IfOp, ts::LoopOp>(op);
+}
+
+/// Makes every result of such an op of the function an output of it; returns
+/// which output each is.
 llvm::DenseMap<Value, unsigned> returnKernelResults(func::FuncOp function) {
   Operation *end = function.getBody().front().getTerminator();
   SmallVector<Value> outputs(end->getOperands());
   llvm::DenseMap<Value, unsigned> where;
   for (auto [i, value] : llvm::enumerate(outputs))
     where.try_emplace(value, i);
-  function.walk([&](ts::KernelOp kernel) {
-    for (Value result : kernel.getResults())
-      if (where.try_emplace(result, outputs.size()).second)
-        outputs.push_back(result);
+  function.walk([&](Operation *op) {
+    if (isChecked(op))
+      for (Value result : op->getResults())
+        if (where.try_emplace(result, outputs.size()).second)
+          outputs.push_back(result);
   });
   end->setOperands(outputs);
   function.setFunctionType(
@@ -182,16 +188,20 @@ struct Shadow {
         ts::evaluate(op, operands, state);
     if (!results)
       return results.takeError();
-    auto kernel = dyn_cast<ts::KernelOp>(op);
-    if (!kernel) {
+    if (!isChecked(op)) {
       for (auto [result, value] : llvm::zip(op->getResults(), *results))
         values[result] = value;
       return success();
     }
     KernelCheck &check = report.kernels.emplace_back();
-    check.origin = kernelOrigin(kernel);
-    check.hero = ts::stringifyHero(kernel.getHero()).str();
-    for (auto [i, result] : llvm::enumerate(kernel.getResults())) {
+    if (auto kernel = dyn_cast<ts::KernelOp>(op)) {
+      check.origin = kernelOrigin(kernel);
+      check.hero = ts::stringifyHero(kernel.getHero()).str();
+    } else {
+      check.origin = originText(op->getLoc());
+      check.hero = op->getName().stripDialect().str();
+    }
+    for (auto [i, result] : llvm::enumerate(op->getResults())) {
       const HostTensor &actual = outputs[where.lookup(result)];
       compare((*results)[i], actual, i, check);
       // What follows read this, right or wrong.
@@ -247,6 +257,9 @@ Expected<VerifyReport> verifyModel(const CompileInput &input,
     return files.takeError();
   Shadow shadow{function, where, *outputs,
                 *files,   {},    llvm::DenseMap<Value, HostTensor>()};
+  shadow.state.weights = [&](ts::WeightOp op) -> Expected<HostTensor> {
+    return shadow.valueOf(op.getResult()); // inside bodies
+  };
   std::vector<std::string> names;
   for (unsigned i = 0; i < function.getNumArguments(); ++i)
     names.push_back(cat("input ", i));

@@ -51,6 +51,34 @@ TEST(Verify, EveryKernelAgreesWithTheReference) {
   knapper_error_release(error);
 }
 
+TEST(Verify, BranchesAndLoopsAreCheckedAsAWhole) {
+  constexpr const char *text = R"(
+module {
+func.func private @turn(%h: tensor<8xf32>) -> (tensor<8xf32>, tensor<8xf32>) {
+  %0 = ts.tanh %h : tensor<8xf32>
+  return %0, %0 : tensor<8xf32>, tensor<8xf32>
+}
+func.func @main(%x: tensor<?x8xf32, #ts.dims<"n", 8>>) -> tensor<?x8xf32, #ts.dims<"n", 8>> {
+  %0 = ts.reduce add %x [0] : tensor<?x8xf32, #ts.dims<"n", 8>>
+  %1:2 = ts.loop @turn counter "i" trips <"n"> carried(%0 : tensor<8xf32>) captures() symbols [] reversed [true] to (tensor<8xf32>, tensor<?x8xf32, #ts.dims<"n", 8>>) loc("/Loop")
+  %2 = ts.exp %1#1 : tensor<?x8xf32, #ts.dims<"n", 8>>
+  return %2 : tensor<?x8xf32, #ts.dims<"n", 8>>
+}
+})";
+  std::vector<float> x = input();
+  int64_t shape[] = {5, 8};
+  knapper_tensor tensor{x.data(), x.size() * 4, KNAPPER_F32, 2, shape};
+  knapper_compile_options options = KNAPPER_COMPILE_OPTIONS_INIT;
+  options.model_bytes = text;
+  options.model_size = strlen(text);
+  char *json = nullptr;
+  knapper_error *error = knapper_verify(&options, &tensor, 1, &json);
+  ASSERT_EQ(error, nullptr) << knapper_error_get_message(error);
+  EXPECT_THAT(json, HasSubstr("\"first_divergent\":null"));
+  EXPECT_THAT(json, HasSubstr("\"origin\":\"/Loop\",\"hero\":\"loop\""));
+  knapper_string_release(json);
+}
+
 TEST(Verify, ChecksTheNumberOfOutputs) {
   ts::HostTensor x = ts::HostTensor::store<double>(DType::f32, {2, 8},
                                                    std::vector<double>(16, 1));

@@ -6,6 +6,7 @@
 #include "graph/fusion/Prepare.h"
 #include "graph/fusion/Rules.h"
 #include "graph/fusion/Views.h"
+#include "ir/tensor/Control.h"
 #include "ir/tensor/Decompose.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
@@ -63,6 +64,22 @@ private:
         op.erase();
   }
 
+  /// Symbols that the ops of a body use.
+  static void collectSymbolsIn(func::FuncOp body,
+                               llvm::SetVector<StringAttr> &symbols) {
+    for (func::FuncOp function : withBodies(body))
+      function.walk([&](Operation *op) {
+        for (Type type : op->getResultTypes())
+          if (isa<RankedTensorType>(type))
+            for (Dim dim : dimsOf(type))
+              dim.collectSymbols(symbols);
+        op->getAttrDictionary().walk([&](DimAttr dim) {
+          Dim(dim).collectSymbols(symbols);
+          return WalkResult::skip();
+        });
+      });
+  }
+
   void collect() {
     SmallVector<Operation *> nodes;
     SmallVector<std::pair<Operation *, Operation *>> dependences;
@@ -80,12 +97,19 @@ private:
           if (isa<RankedTensorType>(value.getType()))
             for (Dim dim : dimsOf(value))
               dim.collectSymbols(symbols);
+        op.getAttrDictionary().walk([&](DimAttr dim) {
+          Dim(dim).collectSymbols(symbols);
+          return WalkResult::skip();
+        });
+        for (func::FuncOp body : bodiesOf(&op))
+          if (body)
+            collectSymbolsIn(body, symbols);
         for (StringAttr symbol : symbols)
           if (Operation *bind = binder.lookup(symbol))
             dependences.push_back({bind, &op});
       }
-      if (auto bind = dyn_cast<BindSizeOp>(op))
-        binder[bind.getSymbolAttr()] = bind;
+      for (StringAttr symbol : symbolsSetBy(&op))
+        binder[symbol] = &op;
     }
     clusters.emplace(nodes, dependences);
   }

@@ -11,9 +11,10 @@ namespace knapper::fusion {
 
 /// Moves every op of `function` that computes into a ts.kernel. What stays
 /// outside: constants, weights, constant expressions (isConstantExpression),
-/// views (isView), bind_size. Ops are ordered so that producers come first.
-/// Adds to `report` when given; with `remarks` also emits each boundary as an
-/// MLIR remark. Fails, with a diagnostic, on a body that is not one block.
+/// views (isView), bind_size, checks, branches and loops. Ops are ordered so
+/// that producers come first. Adds to `report` when given; with `remarks` also
+/// emits each boundary as an MLIR remark. Fails, with a diagnostic, on a body
+/// that is not one block.
 mlir::LogicalResult formKernels(mlir::func::FuncOp function,
                                 const MachineModel &machine,
                                 FusionReport *report = nullptr,

@@ -1,8 +1,9 @@
 //===- Liveness.h - From when to when a tensor's memory is needed ---------===//
 //
-// Over a function of kernels, views and constant expressions. Memory belongs to
-// roots: results of kernels (function arguments and constants have memory of
-// their own). A view lies in its root, and using it uses the root.
+// Over a function of kernels, branches, loops, views and constant expressions.
+// Memory belongs to roots: results of kernels, branches and loops (function
+// arguments and constants have memory of their own). A view lies in its root,
+// and using it uses the root.
 //
 //===----------------------------------------------------------------------===//
 #pragma once
@@ -29,9 +30,9 @@ struct LiveRange {
 struct Liveness {
   explicit Liveness(mlir::func::FuncOp function);
 
-  /// Kernels and bind_size ops count 0, 1, ... in order.
+  /// Kernels, branches, loops and bind_size ops count 0, 1, ... in order.
   llvm::DenseMap<mlir::Operation *, unsigned> position;
-  llvm::MapVector<mlir::Value, LiveRange> ranges; ///< results of kernels
+  llvm::MapVector<mlir::Value, LiveRange> ranges; ///< of roots
 };
 
 /// The largest sum of bytes of kernel results alive at once, for the sizes that

@@ -111,7 +111,8 @@ PeakChange memory::orderKernels(func::FuncOp function) {
   auto bytes = [&](Type type) { return model.bytes(type); };
   Block &block = function.getBody().front();
   double before = peakBytes(Liveness(function), bytes);
-  if (!block.getOps<BindSizeOp>().empty())
+  if (!block.getOps<BindSizeOp>().empty() || !block.getOps<IfOp>().empty() ||
+      !block.getOps<LoopOp>().empty())
     return {before, before};
   SmallVector<Operation *> original;
   for (Operation &op : block.without_terminator())

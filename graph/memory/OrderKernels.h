@@ -13,8 +13,8 @@ struct PeakChange {
 
 /// Reorders the kernels of a one-block function when that lowers the modelled
 /// peak by 1 % or more: at each step the ready kernel that adds least to what
-/// is alive, the earliest of equals. Functions that bind symbols from data keep
-/// their order.
+/// is alive, the earliest of equals. Functions that bind symbols from data,
+/// branch or loop keep their order.
 PeakChange orderKernels(mlir::func::FuncOp function);
 
 } // namespace knapper::memory

@@ -7,7 +7,7 @@
 namespace knapper::ts {
 
 /// Whether the op's results are known when its operands are: a pure tensor op
-/// without a region, of static types, whose attributes hold no symbol.
+/// without a body, of static types, whose attributes hold no symbol.
 /// Constants, weights and iotas are, a symbolic size is not.
 bool keepsConstant(mlir::Operation *op);
 

@@ -13,9 +13,12 @@ constexpr unsigned maxDepth = 64;
 
 using Elements = std::optional<SmallVector<Dim>>;
 
+/// Matrices occur on the way: pads are reversed by a Reshape, Slice, Transpose.
+constexpr int64_t maxRank = 4;
+
 bool isSmallInteger(Value value) {
   auto type = dyn_cast<RankedTensorType>(value.getType());
-  if (!type || !type.hasStaticShape() || type.getRank() > 1 ||
+  if (!type || !type.hasStaticShape() || type.getRank() > maxRank ||
       type.getNumElements() > maxElements ||
       !isa<IntegerType>(type.getElementType()))
     return false;
@@ -109,8 +112,12 @@ public:
     if (auto it = cache.find(value); it != cache.end())
       return it->second;
     Elements result;
-    if (Operation *op = value.getDefiningOp())
-      result = ofOp(op, depth + 1);
+    if (Operation *op = value.getDefiningOp()) {
+      bool flat = rankOf(value) <= 1;
+      for (Value operand : op->getOperands())
+        flat &= rankOf(operand) <= 1;
+      result = flat ? ofOp(op, depth + 1) : ofMatrixOp(op, depth + 1);
+    }
     if (result)
       for (Dim dim : *result)
         if (!isModest(dim))
@@ -133,6 +140,67 @@ private:
       result.push_back(*element);
     }
     return result;
+  }
+
+  /// The element of the operand that each element of the result is.
+  Elements gathered(Value input, Value result, unsigned depth,
+                    llvm::function_ref<void(MutableArrayRef<int64_t>)> source) {
+    Elements from = of(input, depth);
+    if (!from)
+      return std::nullopt;
+    auto in = cast<RankedTensorType>(input.getType()),
+         out = cast<RankedTensorType>(result.getType());
+    SmallVector<int64_t> index(out.getRank(), 0), at;
+    SmallVector<Dim> elements;
+    for (int64_t i = 0; i < out.getNumElements(); ++i) {
+      at = index;
+      source(at);
+      int64_t position = 0;
+      for (auto [k, size] : llvm::zip(at, in.getShape())) {
+        if (k < 0 || k >= size)
+          return std::nullopt;
+        position = position * size + k;
+      }
+      elements.push_back((*from)[position]);
+      for (int64_t d = out.getRank(); d-- > 0;) {
+        if (++index[d] < out.getDimSize(d))
+          break;
+        index[d] = 0;
+      }
+    }
+    return elements;
+  }
+
+  /// Ops that only move what a matrix holds.
+  Elements ofMatrixOp(Operation *op, unsigned depth) {
+    if (isa<ConstantOp, ReshapeOp, DimCastOp, ConvertOp>(op))
+      return ofOp(op, depth); // row-major order stays
+    if (auto transpose = dyn_cast<TransposeOp>(op))
+      return gathered(transpose.getInput(), transpose.getResult(), depth,
+                      [&](MutableArrayRef<int64_t> index) {
+                        SmallVector<int64_t> from(index);
+                        for (auto [i, dim] :
+                             llvm::enumerate(transpose.getPermutation()))
+                          index[dim] = from[i];
+                      });
+    auto slice = dyn_cast<SliceOp>(op);
+    if (!slice)
+      return std::nullopt;
+    SmallVector<int64_t> starts;
+    for (Dim start : dimsOf(slice.getStarts())) {
+      if (!start.asConstant())
+        return std::nullopt;
+      starts.push_back(*start.asConstant());
+    }
+    return gathered(slice.getInput(), slice.getResult(), depth,
+                    [&](MutableArrayRef<int64_t> index) {
+                      for (size_t i = 0; i < index.size(); ++i) {
+                        int64_t step = slice.getSteps()[i];
+                        if (llvm::MulOverflow(index[i], step, index[i]) ||
+                            llvm::AddOverflow(index[i], starts[i], index[i]))
+                          index[i] = -1;
+                      }
+                    });
   }
 
   Elements ofOp(Operation *op, unsigned depth) {
@@ -452,7 +520,8 @@ bool isModest(Dim dim) {
 
 std::optional<SmallVector<Dim>> symbolicValue(Value value,
                                               SymbolicValueCache &cache) {
-  return Analysis(cache).of(value, 0);
+  Elements elements = Analysis(cache).of(value, 0);
+  return elements && rankOf(value) <= 1 ? elements : std::nullopt;
 }
 
 } // namespace knapper::ts

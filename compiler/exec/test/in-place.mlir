@@ -40,10 +40,10 @@ func.func @main(%x: !t) -> (!t, tensor<1x8xf32>) {
 // CHECK-NEXT: "name": "third"
 
 // CHECK-LABEL: "regions":
-// The second launch reads and writes buffer 1.
+// The second launch reads and writes buffer 2.
 // CHECK: "args"
 // CHECK: "args"
 // CHECK-NEXT: {
-// CHECK-NEXT: "buffer": 1,
-// CHECK: "buffer": 1,
+// CHECK-NEXT: "buffer": 2,
+// CHECK: "buffer": 2,
 // CHECK: "args"

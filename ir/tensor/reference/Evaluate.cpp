@@ -1,4 +1,5 @@
 #include "ir/tensor/reference/Evaluate.h"
+#include "ir/tensor/Control.h"
 #include "ir/tensor/reference/Call.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "runtime/base/Checked.h"
@@ -199,11 +200,132 @@ reference::Results runKernel(KernelOp op, const Call &call) {
   return evaluateBlock(op.getBody().front(), call.in, call.context);
 }
 
+reference::Results check(CheckOp op, const Call &call) {
+  Expected<int64_t> lhs = evaluateOffset(op.getLhs(), call.context.symbols),
+                    rhs = evaluateOffset(op.getRhs(), call.context.symbols);
+  if (!lhs)
+    return lhs.takeError();
+  if (!rhs)
+    return rhs.takeError();
+  bool holds = false;
+  switch (op.getPredicate()) {
+  case ComparePredicate::eq:
+    holds = *lhs == *rhs;
+    break;
+  case ComparePredicate::ne:
+    holds = *lhs != *rhs;
+    break;
+  case ComparePredicate::lt:
+    holds = *lhs < *rhs;
+    break;
+  case ComparePredicate::le:
+    holds = *lhs <= *rhs;
+    break;
+  case ComparePredicate::gt:
+    holds = *lhs > *rhs;
+    break;
+  case ComparePredicate::ge:
+    holds = *lhs >= *rhs;
+    break;
+  }
+  if (!holds)
+    return knapper::userError(op.getMessage().str(), locationText(op.getLoc()),
+                              "run with other sizes");
+  return SmallVector<HostTensor>();
+}
+
+/// Sets the symbols of `types` that `symbols` names to the sizes of `values`.
+void setSymbols(TypeRange types, ArrayRef<HostTensor> values, ArrayAttr symbols,
+                EvaluateContext &context) {
+  for (auto [type, value] : llvm::zip(types, values))
+    for (auto [i, dim] : llvm::enumerate(dimsOf(type)))
+      if (isNamed(symbols, dim))
+        context.symbols[*dim.asSymbol()] = value.dim(i);
+}
+
+reference::Results runIf(IfOp op, ArrayRef<HostTensor> operands,
+                         EvaluateContext &context) {
+  bool taken = operands[0].data()[0] != 0;
+  size_t then = op.getThenInputs().size();
+  func::FuncOp body =
+      bodyOf(op, taken ? op.getThenBodyAttr() : op.getElseBodyAttr());
+  reference::Results results = evaluateBlock(
+      body.getBody().front(),
+      taken ? operands.slice(1, then) : operands.drop_front(1 + then), context);
+  if (results)
+    setSymbols(op.getResultTypes(), *results, op.getSymbols(), context);
+  return results;
+}
+
+reference::Results runLoop(LoopOp op, ArrayRef<HostTensor> operands,
+                           EvaluateContext &context) {
+  func::FuncOp body = bodyOf(op, op.getBodyAttr());
+  size_t first = op.getCondition() ? 1 : 0, carried = op.getCarried().size();
+  int64_t trips = std::numeric_limits<int64_t>::max();
+  if (op.getTrips()) {
+    Expected<int64_t> number = evaluateOffset(*op.getTrips(), context.symbols);
+    if (!number)
+      return number.takeError();
+    trips = *number;
+  }
+  bool more = !first || operands[0].data()[0] != 0;
+  SmallVector<HostTensor> state(operands.slice(first, carried));
+  ArrayRef<HostTensor> captures = operands.drop_front(first + carried);
+  TypeRange inside = body.getArgumentTypes().take_front(carried);
+  std::vector<SmallVector<HostTensor>> scans(op.numScans());
+  setSymbols(inside, state, op.getSymbols(), context);
+  int64_t count = 0;
+  for (; more && count < trips; ++count) {
+    context.symbols[op.getCounter()] = count;
+    SmallVector<HostTensor> arguments(state);
+    llvm::append_range(arguments, captures);
+    reference::Results results =
+        evaluateBlock(body.getBody().front(), arguments, context);
+    if (!results)
+      return results;
+    if (first)
+      more = (*results)[0].data()[0] != 0;
+    for (size_t i = 0; i < carried; ++i)
+      state[i] = (*results)[first + i];
+    for (size_t i = 0; i < scans.size(); ++i)
+      scans[i].push_back((*results)[first + carried + i]);
+    setSymbols(inside, state, op.getSymbols(), context);
+  }
+  if (op.getCount())
+    context.symbols[*op.getCount()] = count;
+  for (auto [i, rows] : llvm::enumerate(scans)) {
+    Type type = op.getResult(carried + i).getType();
+    Expected<Shape> shape =
+        evaluateShape(type, context.symbols, context.maxBytes);
+    if (!shape)
+      return shape.takeError();
+    HostTensor joined = HostTensor::allocate(
+        *dtypeOf(cast<RankedTensorType>(type).getElementType()), *shape);
+    uint8_t *out = joined.mutableData();
+    if (op.getReversed()[i])
+      std::reverse(rows.begin(), rows.end());
+    for (const HostTensor &row : rows) {
+      std::memcpy(out, row.data(), row.bytes());
+      out += row.bytes();
+    }
+    state.push_back(joined);
+  }
+  return state;
+}
+
 } // namespace
 
 Expected<SmallVector<HostTensor>> evaluate(Operation *op,
                                            ArrayRef<HostTensor> operands,
                                            EvaluateContext &context) {
+  // These set symbols that their own result types use.
+  if (isa<IfOp, LoopOp>(op)) {
+    auto results = isa<IfOp>(op) ? runIf(cast<IfOp>(op), operands, context)
+                                 : runLoop(cast<LoopOp>(op), operands, context);
+    if (results && context.observe)
+      context.observe(op, operands, *results);
+    return results;
+  }
   Call call{op, operands, {}, {}, context};
   for (Type type : op->getResultTypes()) {
     auto tensor = dyn_cast<RankedTensorType>(type);
@@ -228,6 +350,8 @@ Expected<SmallVector<HostTensor>> evaluate(Operation *op,
     results = bindSize(bind, call);
   else if (auto kernel = dyn_cast<KernelOp>(op))
     results = runKernel(kernel, call);
+  else if (auto checked = dyn_cast<CheckOp>(op))
+    results = check(checked, call);
   for (auto family : {reference::evaluateElementwise, reference::evaluateShape,
                       reference::evaluateIndexed, reference::evaluateReduction,
                       reference::evaluateWindow, reference::evaluateComposite})

@@ -157,6 +157,58 @@ func.func @f(%n: tensor<i64>) -> tensor<?xi64, #ts.dims<"k">> {
   EXPECT_THAT(message(text, {ints({}, {-1})}), HasSubstr("became -1"));
 }
 
+TEST_F(Evaluate, BranchesRunOneBodyAndSetTheSizeOfItsResult) {
+  constexpr const char *text = R"(
+func.func @f(%c: tensor<i1>, %x: tensor<?xf32, #ts.dims<"n">>) -> tensor<?xf32, #ts.dims<"r">> {
+  %0 = ts.if %c : tensor<i1> then @both(%x : tensor<?xf32, #ts.dims<"n">>) else @first(%x : tensor<?xf32, #ts.dims<"n">>) symbols ["r"] to (tensor<?xf32, #ts.dims<"r">>)
+  return %0 : tensor<?xf32, #ts.dims<"r">>
+}
+func.func private @both(%x: tensor<?xf32, #ts.dims<"n">>) -> tensor<?xf32, #ts.dims<"2*n">> {
+  %0 = ts.concat %x, %x dim 0 : tensor<?xf32, #ts.dims<"n">>, tensor<?xf32, #ts.dims<"n">>
+  return %0 : tensor<?xf32, #ts.dims<"2*n">>
+}
+func.func private @first(%x: tensor<?xf32, #ts.dims<"n">>) -> tensor<1xf32> {
+  ts.check <"n"> ge <2> "needs two"
+  %0 = ts.slice %x [#ts.dim<0>] [1] : tensor<?xf32, #ts.dims<"n">> to tensor<1xf32>
+  return %0 : tensor<1xf32>
+})";
+  HostTensor yes = ints({}, {1}, DType::i1), no = ints({}, {0}, DType::i1);
+  auto result = run(text, {yes, floats({1}, {3})});
+  ASSERT_TRUE(result) << result.error().message();
+  EXPECT_THAT((*result)[0].load<double>(), ElementsAre(3, 3));
+  EXPECT_EQ(state.symbols.lookup("r"), 2);
+  result = run(text, {no, floats({2}, {3, 4})});
+  ASSERT_TRUE(result) << result.error().message();
+  EXPECT_THAT((*result)[0].load<double>(), ElementsAre(3));
+  EXPECT_THAT(message(text, {no, floats({1}, {3})}), HasSubstr("needs two"));
+}
+
+TEST_F(Evaluate, LoopsCarryCollectAndEnd) {
+  // v grows by its sum; rows are the turn's number, until that reaches 2.
+  constexpr const char *text = R"(
+func.func @f(%c: tensor<i1>, %x: tensor<?xf32, #ts.dims<"n">>) -> (tensor<?xf32, #ts.dims<"k">>, tensor<?xi64, #ts.dims<"t">>) {
+  %0:2 = ts.loop @turn counter "i" trips <5> while %c : tensor<i1> carried(%x : tensor<?xf32, #ts.dims<"n">>) captures() count "t" symbols ["k"] reversed [false] to (tensor<?xf32, #ts.dims<"k">>, tensor<?xi64, #ts.dims<"t">>)
+  return %0#0, %0#1 : tensor<?xf32, #ts.dims<"k">>, tensor<?xi64, #ts.dims<"t">>
+}
+func.func private @turn(%v: tensor<?xf32, #ts.dims<"k">>) -> (tensor<i1>, tensor<?xf32, #ts.dims<"k + 1">>, tensor<i64>) {
+  %i = ts.size <"i"> : tensor<i64>
+  %two = ts.constant dense<2> : tensor<i64>
+  %go = ts.compare lt %i, %two : tensor<i64>
+  %s = ts.reduce add %v [0] : tensor<?xf32, #ts.dims<"k">>
+  %r = ts.reshape %s : tensor<f32> to tensor<1xf32>
+  %w = ts.concat %v, %r dim 0 : tensor<?xf32, #ts.dims<"k">>, tensor<1xf32>
+  return %go, %w, %i : tensor<i1>, tensor<?xf32, #ts.dims<"k + 1">>, tensor<i64>
+})";
+  auto result = run(text, {ints({}, {1}, DType::i1), floats({2}, {1, 2})});
+  ASSERT_TRUE(result) << result.error().message();
+  EXPECT_THAT((*result)[0].load<double>(), ElementsAre(1, 2, 3, 6, 12));
+  EXPECT_THAT((*result)[1].load<int64_t>(), ElementsAre(0, 1, 2));
+  result = run(text, {ints({}, {0}, DType::i1), floats({2}, {1, 2})});
+  ASSERT_TRUE(result) << result.error().message();
+  EXPECT_THAT((*result)[0].load<double>(), ElementsAre(1, 2));
+  EXPECT_EQ((*result)[1].elements(), 0);
+}
+
 TEST_F(Evaluate, IntegersWrapAndNeverTrap) {
   const char *text = R"(
 func.func @f(%x: tensor<3xi32>, %y: tensor<3xi32>) -> (tensor<3xi32>, tensor<3xi32>, tensor<3xi32>, tensor<3xi32>) {

@@ -373,3 +373,63 @@ func.func @kernel_arguments(%x: tensor<4xf32>) {
   }
   return
 }
+
+// -----
+
+func.func private @yes(%x: tensor<4xf32>) -> tensor<4xf32> { return %x : tensor<4xf32> }
+func.func @if_inputs(%c: tensor<i1>, %x: tensor<3xf32>) {
+  // expected-error @+1 {{(C1) other inputs than its body}}
+  %0 = ts.if %c : tensor<i1> then @yes(%x : tensor<3xf32>) else @yes(%x : tensor<3xf32>) symbols [] to (tensor<4xf32>)
+  return
+}
+
+// -----
+
+func.func private @yes(%x: tensor<4xf32>) -> tensor<4xf32> { return %x : tensor<4xf32> }
+func.func @if_results(%c: tensor<i1>, %x: tensor<4xf32>) {
+  // expected-error @+1 {{(C2) @yes gives 4xf32 where the result is 3xf32}}
+  %0 = ts.if %c : tensor<i1> then @yes(%x : tensor<4xf32>) else @yes(%x : tensor<4xf32>) symbols [] to (tensor<3xf32>)
+  return
+}
+
+// -----
+
+func.func @if_missing(%c: tensor<i1>) {
+  // expected-error @+1 {{has no body @gone}}
+  %0 = ts.if %c : tensor<i1> then @gone() else @gone() symbols [] to (tensor<3xf32>)
+  return
+}
+
+// -----
+
+func.func private @turn(%x: tensor<4xf32>) -> tensor<5xf32> {
+  %0 = ts.constant dense<0.0> : tensor<5xf32>
+  return %0 : tensor<5xf32>
+}
+func.func @loop_carried(%x: tensor<4xf32>) {
+  // expected-error @+1 {{(C2) carried value 0 becomes 5xf32, the body takes 4xf32}}
+  %0 = ts.loop @turn counter "i" trips <3> carried(%x : tensor<4xf32>) captures() symbols [] reversed [] to (tensor<4xf32>)
+  return
+}
+
+// -----
+
+func.func private @turn(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
+  return %x, %x : tensor<4xf32>, tensor<4xf32>
+}
+func.func @loop_scans(%x: tensor<4xf32>) {
+  // expected-error @+1 {{(C3) scan 0 of 4xf32 is not its result's type}}
+  %0:2 = ts.loop @turn counter "i" trips <3> carried(%x : tensor<4xf32>) captures() symbols [] reversed [false] to (tensor<4xf32>, tensor<4x4xf32>)
+  return
+}
+
+// -----
+
+func.func private @turn(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
+  return %x, %x : tensor<4xf32>, tensor<4xf32>
+}
+func.func @loop_rows(%x: tensor<4xf32>) {
+  // expected-error @+1 {{(C4) scans need a number of iterations}}
+  %0:2 = ts.loop @turn counter "i" carried(%x : tensor<4xf32>) captures() symbols [] reversed [false] to (tensor<4xf32>, tensor<4x4xf32>)
+  return
+}
