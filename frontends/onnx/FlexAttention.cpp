@@ -10,18 +10,6 @@ namespace {
 
 using ts::Dim;
 
-OnnxScope modifierScope(Node &n, StringRef part) {
-  OnnxScope inner;
-  inner.parent = &n.scope;
-  inner.prefix = n.name + "/" + part.str() + "/";
-  inner.depth = n.scope.depth + 1;
-  for (auto &entry : n.scope.opsets)
-    inner.opsets.insert({entry.first(), entry.second});
-  for (auto &entry : n.scope.attributes)
-    inner.attributes.insert({entry.first(), entry.second});
-  return inner;
-}
-
 /// `x` after the graph that attribute `name` holds, or `x` where there is none.
 Value modified(Node &n, const char *name, Value x) {
   if (!x || !n.hasAttr(name))
@@ -35,7 +23,7 @@ Value modified(Node &n, const char *name, Value x) {
                  "give a graph with one of each");
     return {};
   }
-  OnnxScope inner = modifierScope(n, name);
+  OnnxScope inner = innerScope(n, name);
   inner.values[graph->input(0).name()] = x;
   Expected<SmallVector<Value>> results = n.importer.importGraph(*graph, inner);
   if (!results) {

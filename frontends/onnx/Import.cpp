@@ -13,15 +13,31 @@ Expected<OwningOpRef<ModuleOp>> importOnnx(MLIRContext &context,
   Expected<OnnxFile> file = OnnxFile::open(source);
   if (!file)
     return file.takeError();
-  Importer importer(context, *file, options);
-  ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
-    if (importer.diagnostic.empty())
-      importer.diagnostic = diagnostic.str();
-    return mlir::success();
-  });
-  Expected<OwningOpRef<ModuleOp>> module = importer.run();
+  // Each attempt begins anew; most models need one.
+  constexpr int maxAttempts = 64;
+  OnnxGuesses guesses;
+  Expected<OwningOpRef<ModuleOp>> module = OwningOpRef<ModuleOp>();
+  std::optional<Error> first;
+  for (int attempt = 0; attempt < maxAttempts; ++attempt) {
+    Importer importer(context, *file, options, guesses);
+    ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
+      if (importer.diagnostic.empty())
+        importer.diagnostic = diagnostic.str();
+      return mlir::success();
+    });
+    module = importer.run();
+    if (module)
+      break;
+    if (!first)
+      first = module.error();
+    while (!guesses.empty() && !guesses.back())
+      guesses.pop_back();
+    if (guesses.empty())
+      break;
+    guesses.back() = false;
+  }
   if (!module)
-    return module;
+    return std::move(*first);
   if (buffers) {
     buffers->files = file->takeBuffers();
   } else {

@@ -55,8 +55,9 @@ Error problemsError(ArrayRef<OnnxProblem> problems, const std::string &where) {
 //===----------------------------------------------------------------------===//
 
 Importer::Importer(MLIRContext &context, OnnxFile &file,
-                   const OnnxImportOptions &options)
-    : context(&context), b(&context), file(file), options(options) {}
+                   const OnnxImportOptions &options, OnnxGuesses &guesses)
+    : context(&context), b(&context), file(file), options(options),
+      guesses(guesses) {}
 
 Dim Importer::freshSymbol(StringRef hint) {
   std::string name = hint.str();
@@ -91,6 +92,13 @@ bool Importer::assumeAtLeast(Dim dim, int64_t value) {
   int64_t c = *factor->asConstant();
   if (c <= 0 || std::abs(k) > (int64_t(1) << 40))
     return false;
+  if (current) { // a branch that is not taken asks for nothing
+    ts::CheckOp::create(b, current->function.getLoc(), dim.attr(),
+                        ts::ComparePredicate::ge, dim.like(value).attr(),
+                        dim.str() + " must be at least " +
+                            std::to_string(value) + " here");
+    return true;
+  }
   int64_t least = (value - k + c - 1) / c;
   int64_t &minimum = symbols[used[0]];
   minimum = std::max(minimum, least);
@@ -106,6 +114,11 @@ ArrayAttr Importer::symbolsAttr() const {
 
 std::optional<SmallVector<Dim>> Importer::sizes(Value value) {
   return ts::symbolicValue(value, valueCache);
+}
+
+/// Exporters also write "?" for a dim that has no name.
+static bool isNameless(const onnx::TensorShapeProto::Dimension &dim) {
+  return dim.dim_param().empty() || dim.dim_param() == "?";
 }
 
 Expected<Dim> Importer::inputDim(const onnx::TensorShapeProto::Dimension &dim,
@@ -124,7 +137,7 @@ Expected<Dim> Importer::inputDim(const onnx::TensorShapeProto::Dimension &dim,
   };
   if (dim.has_dim_value() && dim.dim_value() >= 0)
     return Dim::constant(context, dim.dim_value());
-  if (dim.dim_param().empty()) {
+  if (isNameless(dim)) {
     if (std::optional<int64_t> number = fixed(fresh))
       return Dim::constant(context, *number);
     return freshSymbol(fresh);
@@ -223,8 +236,16 @@ Expected<Value> Importer::lookup(const std::string &name, OnnxScope &scope) {
     return value;
   }
   for (const OnnxScope *outer = scope.parent; outer; outer = outer->parent) {
-    if (auto it = outer->values.find(name); it != outer->values.end())
-      return it->second;
+    if (auto it = outer->values.find(name); it != outer->values.end()) {
+      SmallVector<OnnxBody *> between;
+      for (OnnxBody *body = scope.body; body != outer->body;
+           body = body->parent)
+        between.push_back(body);
+      Value value = it->second;
+      for (OnnxBody *body : llvm::reverse(between))
+        value = capture(*body, value);
+      return value;
+    }
     if (auto it = outer->initializers.find(name);
         it != outer->initializers.end())
       return initializer(*it->second);
@@ -421,6 +442,14 @@ Status Importer::importNode(const onnx::NodeProto &node, size_t index,
   }
   while (!inputs.empty() && !inputs.back())
     inputs.pop_back();
+  bool plain = llvm::all_of(inputs, [](Value value) {
+    return !value || isa<RankedTensorType>(value.getType());
+  });
+  if (!plain && !function && !takesSequences(node.op_type())) {
+    problems.push_back({domain, node.op_type(), version,
+                        "an input is a sequence or an absent optional", name});
+    return poison();
+  }
   if (function)
     return inlineFunction(*function, node, name, scope);
 
@@ -471,6 +500,7 @@ Status Importer::inlineFunction(const onnx::FunctionProto &function,
     return userError("has more inputs or outputs than its function", where,
                      "export the model again");
   OnnxScope inner;
+  inner.body = scope.body;
   inner.prefix = name + "/";
   inner.depth = scope.depth + 1;
   for (const onnx::OperatorSetIdProto &opset : function.opset_import())
@@ -592,6 +622,7 @@ Expected<OwningOpRef<ModuleOp>> Importer::run() {
 
   auto module = OwningOpRef<ModuleOp>(ModuleOp::create(FileLineColLoc::get(
       context, file.files()[0].empty() ? "model" : file.files()[0], 0, 0)));
+  this->module = *module;
   if (Status status = addInitializers(graph, scope); !status)
     return status.takeError();
 
@@ -607,7 +638,7 @@ Expected<OwningOpRef<ModuleOp>> Importer::run() {
       if (dim.has_dim_value() && dim.dim_value() >= 0)
         continue;
       StringRef text = dim.dim_param();
-      if (text.empty()) {
+      if (isNameless(dim)) {
         names.insert(input.name() + "_dim" + std::to_string(i));
         continue;
       }
@@ -660,6 +691,10 @@ Expected<OwningOpRef<ModuleOp>> Importer::run() {
     Expected<Value> value = lookup(output.name(), scope);
     if (!value)
       return value.takeError();
+    if (*value && !isa<RankedTensorType>((*value).getType()))
+      return userError("is a sequence or an optional", where,
+                       "give its elements as outputs, or join them with "
+                       "ConcatFromSequence");
     results.push_back(*value);
     const onnx::TypeProto::Tensor &declared = output.type().tensor_type();
     if (!*value || !declared.elem_type())
@@ -683,6 +718,7 @@ Expected<OwningOpRef<ModuleOp>> Importer::run() {
   if (!problems.empty())
     return problemsError(problems, file.files()[0].empty() ? "the model"
                                                            : file.files()[0]);
+  b.setInsertionPointToEnd(body);
   func::ReturnOp::create(b, main.getLoc(), results);
   main.setType(b.getFunctionType(types, ValueRange(results).getTypes()));
   for (const auto &[i, output] : llvm::enumerate(graph.output()))
@@ -690,10 +726,11 @@ Expected<OwningOpRef<ModuleOp>> Importer::run() {
 
   // Shape arithmetic and unread results leave dead ops behind.
   valueCache.clear();
-  for (Operation &op :
-       llvm::make_early_inc_range(llvm::reverse(body->getOperations())))
-    if (isOpTriviallyDead(&op))
-      op.erase();
+  for (auto function : module->getOps<func::FuncOp>())
+    for (Operation &op : llvm::make_early_inc_range(
+             llvm::reverse(function.getBody().front().getOperations())))
+      if (isOpTriviallyDead(&op))
+        op.erase();
   (*module)->setAttr("ts.symbols", symbolsAttr());
   SmallVector<StringRef> paths(file.files().begin(), file.files().end());
   (*module)->setAttr("ts.files", b.getStrArrayAttr(paths));

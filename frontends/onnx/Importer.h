@@ -28,9 +28,19 @@ struct OnnxProblem {
 Error problemsError(llvm::ArrayRef<OnnxProblem> problems,
                     const std::string &where);
 
+/// A function that a subgraph is imported into: what it reads from outside
+/// becomes an argument, unless it is known before the run.
+struct OnnxBody {
+  OnnxBody *parent = nullptr; ///< null: the entry is around it
+  mlir::func::FuncOp function;
+  llvm::SmallVector<mlir::Value> captures;         ///< values of the parent
+  llvm::DenseMap<mlir::Value, mlir::Value> inside; ///< of the parent's values
+};
+
 /// Names and settings that nodes of one graph or function body see.
 struct OnnxScope {
   const OnnxScope *parent = nullptr; ///< for a subgraph: the graph around it
+  OnnxBody *body = nullptr;          ///< null: the entry
   llvm::StringMap<mlir::Value> values; ///< null: could not be imported
   llvm::StringMap<const onnx::TensorProto *> initializers;
   /// What `ref_attr_name` means inside a function body.
@@ -40,10 +50,16 @@ struct OnnxScope {
   unsigned depth = 0; ///< of nesting
 };
 
+/// Branches that were taken on trust, in the order in which they are met: where
+/// two branches differ in rank, only one of them can be compiled, and the run
+/// checks that it was the right one. An import that fails is tried again with
+/// the last guess turned round.
+using OnnxGuesses = std::vector<bool>;
+
 class Importer {
 public:
   Importer(mlir::MLIRContext &context, OnnxFile &file,
-           const OnnxImportOptions &options);
+           const OnnxImportOptions &options, OnnxGuesses &guesses);
 
   Expected<mlir::OwningOpRef<mlir::ModuleOp>> run();
 
@@ -58,6 +74,28 @@ public:
   /// Imports a subgraph in place. Its inputs are already in `scope`.
   Expected<llvm::SmallVector<mlir::Value>>
   importGraph(const onnx::GraphProto &graph, OnnxScope &scope);
+
+  /// A new private function; ops are built in it until `endBody`.
+  void beginBody(OnnxBody &body, llvm::StringRef name, mlir::Location location,
+                 OnnxBody *parent, llvm::ArrayRef<mlir::Type> arguments);
+  /// Returns `results` from it; what follows is built where `at` says.
+  void endBody(OnnxBody &body, llvm::ArrayRef<mlir::Value> results,
+               mlir::OpBuilder::InsertPoint at);
+  /// The parent's value as the body sees it.
+  mlir::Value capture(OnnxBody &body, mlir::Value value);
+
+  /// What an attempt at importing a subgraph changes besides building ops.
+  struct Mark {
+    llvm::MapVector<mlir::StringAttr, int64_t> symbols;
+    size_t problems;
+    mlir::Operation *lastFunction;
+    mlir::OpBuilder::InsertPoint at;
+  };
+  Mark mark();
+  /// Forgets problems, symbols and functions since then.
+  void rewind(const Mark &mark);
+  /// The next guess; true the first time.
+  bool guess();
 
   mlir::MLIRContext *context;
   mlir::OpBuilder b;
@@ -86,6 +124,11 @@ private:
   mlir::ArrayAttr symbolsAttr() const;
 
   const OnnxImportOptions &options;
+  OnnxGuesses &guesses;
+  size_t guessed = 0;
+  unsigned bodies = 0;
+  OnnxBody *current = nullptr; ///< where ops are built; null: the entry
+  mlir::ModuleOp module;
   std::map<FunctionKey, const onnx::FunctionProto *> functions;
   llvm::MapVector<mlir::StringAttr, int64_t> symbols; ///< with their minimum
   llvm::StringSet<> dimParams; ///< names that stand alone as an input's dim

@@ -259,6 +259,21 @@ llvm::ArrayRef<OpRow> samplingRows();
 llvm::ArrayRef<OpRow> selectionRows();
 llvm::ArrayRef<OpRow> spectralRows();
 llvm::ArrayRef<OpRow> trainingRows();
+llvm::ArrayRef<OpRow> recurrentRows();
+llvm::ArrayRef<OpRow> sequenceRows();
+
+/// Whether the operator's inputs may be sequences or absent optionals. Those
+/// exist while a model is imported only: a sequence is a value of tuple type
+/// whose producer's operands are the elements, an absent optional one of type
+/// none.
+bool takesSequences(llvm::StringRef op);
+mlir::Value makeSequence(Node &n, llvm::ArrayRef<mlir::Value> elements);
+/// The elements, or nothing (and an error) when the value is no sequence.
+std::optional<llvm::SmallVector<mlir::Value>> elementsOf(Node &n,
+                                                         mlir::Value value);
+
+/// The scope of a subgraph that is an attribute of the node.
+OnnxScope innerScope(Node &n, llvm::StringRef part);
 
 /// The row for an operator, or null. `known`: some opset has it.
 const OpRow *findRow(llvm::StringRef domain, llvm::StringRef name,

@@ -5,34 +5,17 @@ namespace knapper {
 
 static llvm::StringMap<llvm::SmallVector<const OpRow *, 1>> buildTable() {
   llvm::StringMap<llvm::SmallVector<const OpRow *, 1>> table;
-  for (llvm::ArrayRef<OpRow> rows : {elementwiseRows(),
-                                     activationRows(),
-                                     matMulRows(),
-                                     convRows(),
-                                     poolRows(),
-                                     normalizationRows(),
-                                     softmaxRows(),
-                                     reductionRows(),
-                                     shapeRows(),
-                                     sliceRows(),
-                                     gatherRows(),
-                                     constantRows(),
-                                     attentionRows(),
-                                     lossRows(),
-                                     quantizeRows(),
-                                     resizeRows(),
-                                     controlRows(),
-                                     flexAttentionRows(),
-                                     linearAttentionRows(),
-                                     classicalRows(),
-                                     treeRows(),
-                                     textRows(),
-                                     oldOpsetRows(),
-                                     randomRows(),
-                                     samplingRows(),
-                                     selectionRows(),
-                                     spectralRows(),
-                                     trainingRows()})
+  for (llvm::ArrayRef<OpRow> rows :
+       {elementwiseRows(), activationRows(),    matMulRows(),
+        convRows(),        poolRows(),          normalizationRows(),
+        softmaxRows(),     reductionRows(),     shapeRows(),
+        sliceRows(),       gatherRows(),        constantRows(),
+        attentionRows(),   lossRows(),          quantizeRows(),
+        resizeRows(),      controlRows(),       recurrentRows(),
+        sequenceRows(),    flexAttentionRows(), linearAttentionRows(),
+        classicalRows(),   treeRows(),          textRows(),
+        oldOpsetRows(),    randomRows(),        samplingRows(),
+        selectionRows(),   spectralRows(),      trainingRows()})
     for (const OpRow &row : rows)
       table[(llvm::Twine(row.domain) + ":" + row.name).str()].push_back(&row);
   return table;

@@ -84,6 +84,53 @@ def with_raw(tensor_bytes, dims):
     return model([node("Add", ["x", "w"], ["y"])], initializers=[tensor])
 
 
+def body(nodes, inputs, outputs):
+    """A subgraph; names stand for float tensors, (name, type) for scalars of that type."""
+    def info(name):
+        return helper.make_tensor_value_info(
+            *((name, FLOAT, None) if isinstance(name, str) else (*name, [])))  # fmt: skip
+
+    return helper.make_graph(list(nodes), "b", [info(i) for i in inputs], [info(o) for o in outputs])
+
+
+def branch(yes, no, condition=(("c", TensorProto.BOOL, []),), **more):
+    return model(
+        [node("If", ["c"], ["y"], name="if", then_branch=yes, else_branch=no)],
+        inputs=[("x", FLOAT, ["n", 4]), *condition], **more,
+    )  # fmt: skip
+
+
+TURN = [("i", INT64), ("c", TensorProto.BOOL)]
+SAME = [node("Identity", ["c"], ["d"])]
+
+
+def loop(nodes, carried=("v",), outputs=(), inputs=("three", "", "x"), results=("y",), **more):
+    made = body(nodes, [*TURN, *carried], [("d", TensorProto.BOOL), *outputs])
+    return model([node("Loop", list(inputs), list(results), name="loop", body=made)],
+                 initializers=[constant("three", 3)], **more)  # fmt: skip
+
+
+def scan(**attributes):
+    made = body([node("Add", ["s", "e"], ["t"])], ["s", "e"], ["t"])
+    return model(
+        [node("Scan", ["s0", "x"], ["y"], name="scan", body=made, **attributes)],
+        inputs=[("x", FLOAT, ["n", 4]), ("s0", FLOAT, [4])],
+    )
+
+
+def lstm(weights=(1, 20, 4), state=(1, 20, 5), rank=("t", "b", 4), **attributes):
+    return model(
+        [node("LSTM", ["x", "w", "r"], ["y"], name="lstm", **attributes)],
+        inputs=[("x", FLOAT, list(rank)), ("w", FLOAT, list(weights)), ("r", FLOAT, list(state))],
+    )
+
+
+def sequence(*nodes, result="y"):
+    return model([node("SequenceConstruct", ["x", "x"], ["s"]), *nodes],
+                 outputs=[(result, FLOAT, None)],
+                 initializers=[constant("five", 5), constant("one", 1)])  # fmt: skip
+
+
 # name: (model, what the message holds)
 CASES = {
     "unknown_operator": (
@@ -263,6 +310,105 @@ CASES = {
         ["output 'y'", "INT64"]),
     "output_undefined": (
         model([node("Relu", ["x"], ["z"])]), ["output 'y'", "nowhere"]),
+    "if_of_a_vector": (
+        branch(body([node("Neg", ["x"], ["a"])], [], ["a"]),
+               body([node("Neg", ["x"], ["b"])], [], ["b"]),
+               condition=[("c", TensorProto.BOOL, [2])]),
+        ["'if' (If)", "one boolean"]),
+    "if_of_a_number": (
+        branch(body([node("Neg", ["x"], ["a"])], [], ["a"]),
+               body([node("Neg", ["x"], ["b"])], [], ["b"]), condition=[("c", INT64, [])]),
+        ["'if' (If)", "must be boolean"]),
+    "if_without_else": (
+        model([node("If", ["c"], ["y"], name="if",
+                    then_branch=body([node("Neg", ["x"], ["a"])], [], ["a"]))],
+              inputs=[("x", FLOAT, [4]), ("c", TensorProto.BOOL, [])]),
+        ["'if' (If)", "has no else_branch"]),
+    "if_with_other_results": (
+        branch(body([node("Neg", ["x"], ["a"])], [], ["a", "a"]),
+               body([node("Neg", ["x"], ["b"])], [], ["b"])),
+        ["'if' (If)", "then_branch gives 2 results of 1"]),
+    "if_with_other_ranks": (
+        branch(body([node("Neg", ["x"], ["a"])], [], ["a"]),
+               body([node("ReduceSum", ["x"], ["b"], keepdims=0)], [], ["b"])),
+        ["If (ai.onnx opset 21)", "other ranks", "depends on data"]),
+    "if_with_a_sequence": (
+        branch(body([node("SequenceConstruct", ["x"], ["a"])], [], ["a"]),
+               body([node("SequenceEmpty", [], ["b"])], [], ["b"])),
+        ["If (ai.onnx opset 21)", "depends on data"]),
+    "if_with_a_wrong_branch": (
+        branch(body([node("Softmax", ["x"], ["a"], axis=5, name="s")], [], ["a"]),
+               body([node("Neg", ["x"], ["b"])], [], ["b"])),
+        ["axis 5 is outside rank 2"]),
+    "loop_without_body": (
+        model([node("Loop", ["", "", "x"], ["y"], name="loop")]), ["'loop' (Loop)", "has no body"]),
+    "loop_with_other_inputs": (
+        loop(SAME, carried=(), outputs=["x"]),
+        ["'loop' (Loop)", "2 inputs and 2 outputs for 1 carried"]),
+    "loop_without_end": (
+        loop([node("Neg", ["v"], ["w"]), *SAME], outputs=["w"], inputs=("", "", "x")),
+        ["Loop (ai.onnx opset 21)", "never ends"]),
+    "loop_that_changes_the_rank": (
+        loop([node("ReduceSum", ["v"], ["w"], keepdims=0), *SAME], outputs=["w"]),
+        ["Loop (ai.onnx opset 21)", "carried value 0 is nx4xf32 and becomes f32"]),
+    "loop_that_collects_other_sizes": (
+        loop([node("Concat", ["v", "v"], ["w"], axis=0), *SAME], outputs=["w", "w"],
+             results=("z", "y")),
+        ["Loop (ai.onnx opset 21)", "changes its size"]),
+    "loop_over_a_sequence_for_data": (
+        model([node("SequenceEmpty", [], ["s"]),
+               node("Loop", ["m", "", "s"], ["r"], name="loop",
+                    body=body([node("SequenceInsert", ["v", "x"], ["w"]), *SAME],
+                              [*TURN, "v"], [("d", TensorProto.BOOL), "w"])),
+               node("ConcatFromSequence", ["r"], ["y"], axis=0)],
+              inputs=[("x", FLOAT, [4]), ("m", INT64, [])]),
+        ["Loop (ai.onnx opset 21)", "carries a sequence", "depends on data"]),
+    "scan_without_inputs": (scan(), ["'scan' (Scan)", "num_scan_inputs"]),
+    "scan_axes": (
+        scan(num_scan_inputs=1, scan_input_axes=[0, 1]),
+        ["'scan' (Scan)", "scan_input_axes has 2 entries of 1"]),
+    "scan_axis": (
+        scan(num_scan_inputs=1, scan_input_axes=[2]),
+        ["'scan' (Scan)", "axis 2 is outside rank 2"]),
+    "scan_with_lengths": (
+        model([node("Scan", ["l", "s0", "x"], ["y"], name="scan", num_scan_inputs=1,
+                    body=body([node("Add", ["s", "e"], ["t"])], ["s", "e"], ["t"]))],
+              inputs=[("x", FLOAT, ["b", "n", 4]), ("s0", FLOAT, ["b", 4]), ("l", INT64, ["b"])],
+              opset=8),
+        ["Scan (ai.onnx opset 8)", "sequence_lens"]),
+    "lstm_direction": (lstm(direction="up"), ["'lstm' (LSTM)", "direction is 'up'"]),
+    "lstm_rank": (lstm(rank=["t", 4]), ["'lstm' (LSTM)", "rank 3, not 2"]),
+    "lstm_hidden": (lstm(hidden_size=6), ["'lstm' (LSTM)", "hidden_size is 6"]),
+    "lstm_weights": (lstm(weights=(1, 15, 4)), ["'lstm' (LSTM)", "should be 20"]),
+    "lstm_activations": (
+        lstm(activations=["Tanh"]), ["'lstm' (LSTM)", "has 1 activations of 3"]),
+    "lstm_unknown_activation": (
+        lstm(activations=["Tanh", "Sigmoid", "Wave"]), ["'lstm' (LSTM)", "no activation 'Wave'"]),
+    "sequence_position": (
+        sequence(node("SequenceAt", ["s", "five"], ["y"], name="at")),
+        ["'at' (SequenceAt)", "position 5 is outside a sequence of 2"]),
+    "sequence_output": (
+        sequence(node("SequenceErase", ["s"], ["y"])), ["output 'y'", "is a sequence"]),
+    "sequence_for_a_tensor": (
+        sequence(node("Relu", ["s"], ["y"], name="r")),
+        ["Relu (ai.onnx opset 21)", "an input is a sequence"]),
+    "tensor_for_a_sequence": (
+        sequence(node("SequenceAt", ["x", "one"], ["y"], name="at")),
+        ["'at' (SequenceAt)", "no sequence"]),
+    "empty_sequence": (
+        model([node("SequenceEmpty", [], ["s"]),
+               node("ConcatFromSequence", ["s"], ["y"], axis=0, name="c")]),
+        ["'c' (ConcatFromSequence)", "empty"]),
+    "split_sizes": (
+        model([node("SplitToSequence", ["x", "p"], ["s"], axis=1, name="split"),
+               node("ConcatFromSequence", ["s"], ["y"], axis=1)],
+              initializers=[constant("p", [1, 2])]),
+        ["'split' (SplitToSequence)", "3 of 4"]),
+    "empty_optional": (
+        model([node("Optional", [], ["o"],
+                    type=helper.make_tensor_type_proto(FLOAT, [4])),
+               node("OptionalGetElement", ["o"], ["y"], name="get")]),
+        ["'get' (OptionalGetElement)", "empty"]),
 }  # fmt: skip
 
 

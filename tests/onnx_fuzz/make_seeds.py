@@ -183,6 +183,84 @@ def main() -> None:
         [("x", FLOAT, ["n", 4, 5, 5]), ("y", FLOAT, [4, 1, 1])], [("d", FLOAT)],
         [weight("g", 4)], functions=[function], domains=["local"],
     )  # fmt: skip
+    control()
+
+
+def graph(nodes, inputs, outputs, initializers=()):
+    return helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info(*i) for i in inputs],
+        [helper.make_tensor_value_info(o, t, None) for o, t in outputs], list(initializers),
+    )  # fmt: skip
+
+
+def control() -> None:
+    turn = [("i", INT64, []), ("go", BOOL, [])]
+    same = node("Identity", ["go"], ["on"])
+    grow = graph(
+        [same, node("Concat", ["v", "x"], ["w"], axis=0),
+         node("ReduceSum", ["w"], ["s"], keepdims=0)],
+        [*turn, ("v", FLOAT, ["k", 3])], [("on", BOOL), ("w", FLOAT), ("s", FLOAT)],
+    )  # fmt: skip
+    until = graph(
+        [node("Add", ["h", "h"], ["h2"]), node("ReduceMax", ["h2"], ["t"], keepdims=0),
+         node("Less", ["t", "limit"], ["on"])],
+        [*turn, ("h", FLOAT, ["n", 3])], [("on", BOOL), ("h2", FLOAT), ("t", FLOAT)],
+    )  # fmt: skip
+    yes = graph([node("Slice", ["x", "one", "two"], ["a"])], [], [("a", FLOAT)])
+    no = graph([node("Mul", ["x", "w0"], ["b"])], [], [("b", FLOAT)], [weight("w0", 3)])
+    squeeze = graph([node("Squeeze", ["x", "zero"], ["c"])], [], [("c", FLOAT)])
+    keep = graph([node("Identity", ["x"], ["d"])], [], [("d", FLOAT)])
+    step = graph(
+        [node("Add", ["st", "e"], ["st2"]), node("Tanh", ["st2"], ["o"])],
+        [("st", FLOAT, [3]), ("e", FLOAT, [3])], [("st2", FLOAT), ("o", FLOAT)],
+    )  # fmt: skip
+    save(
+        "control",
+        [
+            node("ReduceSum", ["x"], ["sum"], keepdims=0),
+            node("Greater", ["sum", "limit"], ["c0"]),
+            node("If", ["c0"], ["y0"], then_branch=yes, else_branch=no),
+            node("Loop", ["m", "", "x"], ["y1", "s1"], body=grow),
+            node("Loop", ["", "c0", "x"], ["y2", "s2"], body=until),
+            node("Scan", ["st0", "x"], ["y3", "s3"], body=step, num_scan_inputs=1,
+                 scan_output_directions=[1]),
+            node("Shape", ["x"], ["shape"]), node("Gather", ["shape", "zero"], ["size"]),
+            node("Equal", ["size", "one"], ["is1"]),
+            node("If", ["is1"], ["y4"], then_branch=squeeze, else_branch=keep),
+        ],
+        [("x", FLOAT, ["n", 3]), ("m", INT64, []), ("limit", FLOAT, [])],
+        [(f"y{i}", FLOAT) for i in range(5)] + [(f"s{i}", FLOAT) for i in (1, 2, 3)],
+        [constant("one", [1]), constant("two", [2]), constant("zero", [0]), weight("st0", 3)],
+    )  # fmt: skip
+    collect = graph(
+        [same, node("SequenceInsert", ["l", "x"], ["l2"])], [*turn], [("on", BOOL)],
+    )  # fmt: skip
+    collect.input.append(helper.make_tensor_sequence_value_info("l", FLOAT, None))
+    collect.output.append(helper.make_tensor_sequence_value_info("l2", FLOAT, None))
+    save(
+        "recurrent",
+        [
+            node("LSTM", ["x", "w", "r", "b", "len", "h0", "h0", "p"], ["y", "h", "c"],
+                 hidden_size=4, direction="bidirectional", clip=2.0),
+            node("GRU", ["x", "wg", "rg", "bg"], ["z"], hidden_size=4, linear_before_reset=1,
+                 direction="reverse", activations=["HardSigmoid", "Tanh"]),
+            node("RNN", ["x", "wr", "rr"], ["", "k"], hidden_size=4, layout=0,
+                 activations=["Affine"], activation_alpha=[0.5]),
+            node("SplitToSequence", ["h", "one"], ["parts"]),
+            node("Loop", ["three", "", "parts"], ["more"], body=collect),
+            node("SequenceAt", ["more", "one"], ["first"]),
+            node("ConcatFromSequence", ["parts"], ["joined"], axis=0),
+            node("SequenceLength", ["more"], ["length"]),
+            node("OptionalHasElement", [], ["has"]),
+        ],
+        [("x", FLOAT, ["t", 2, 3]), ("len", TensorProto.INT32, [2])],
+        [("y", FLOAT), ("z", FLOAT), ("k", FLOAT), ("first", FLOAT), ("joined", FLOAT),
+         ("length", INT64), ("has", BOOL)],
+        [weight("w", 2, 16, 3), weight("r", 2, 16, 4), weight("b", 2, 32), weight("h0", 2, 2, 4),
+         weight("p", 2, 12), weight("wg", 1, 12, 3), weight("rg", 1, 12, 4), weight("bg", 1, 24),
+         weight("wr", 1, 4, 3), weight("rr", 1, 4, 4), constant("one", 1), constant("three", 3)],
+        opset=22,
+    )  # fmt: skip
 
 
 if __name__ == "__main__":

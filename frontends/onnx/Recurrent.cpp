@@ -1,0 +1,414 @@
+// RNN, GRU and LSTM. The product of all inputs with W is one matmul before the
+// loop; a turn multiplies the state with R and applies the gates. Few turns
+// stand one after another, more become a ts.loop.
+#include "frontends/onnx/Control.h"
+#include "frontends/onnx/Node.h"
+
+using namespace mlir;
+
+namespace knapper {
+namespace {
+
+using ts::Dim;
+using P = ts::ComparePredicate;
+
+constexpr int64_t maxUnrolled = 4;
+
+//===----------------------------------------------------------------------===//
+// Activations
+//===----------------------------------------------------------------------===//
+
+struct Activation {
+  std::string name;
+  double alpha = 0, beta = 0;
+};
+
+struct ActivationDefaults {
+  StringRef name;
+  std::optional<double> alpha, beta; ///< nothing: it has none
+};
+
+constexpr auto none = std::nullopt;
+
+const ActivationDefaults activations[] = {
+    {"Relu", none, none},      {"Tanh", none, none},
+    {"Sigmoid", none, none},   {"Softsign", none, none},
+    {"Softplus", none, none},  {"Affine", 1.0, 0.0},
+    {"LeakyRelu", 0.01, none}, {"ThresholdedRelu", 1.0, none},
+    {"ScaledTanh", 1.0, 1.0},  {"HardSigmoid", 0.2, 0.5},
+    {"Elu", 1.0, none},
+};
+
+Value apply(Node &n, const Activation &f, Value x) {
+  auto zero = [&] { return n.scalarFor(x, 0); };
+  if (f.name == "Relu")
+    return n.binary<ts::MaxOp>(x, zero());
+  if (f.name == "Tanh")
+    return n.make<ts::TanhOp>(x);
+  if (f.name == "Sigmoid")
+    return n.make<ts::SigmoidOp>(x);
+  if (f.name == "Softsign")
+    return n.div(x, n.add(n.make<ts::AbsOp>(x), 1));
+  if (f.name == "Softplus") {
+    Value tail = n.make<ts::Log1pOp>(
+        n.make<ts::ExpOp>(n.make<ts::NegOp>(n.make<ts::AbsOp>(x))));
+    return n.add(n.binary<ts::MaxOp>(x, zero()), tail);
+  }
+  if (f.name == "Affine")
+    return n.add(n.mul(x, f.alpha), f.beta);
+  if (f.name == "LeakyRelu")
+    return n.select(n.compare(P::lt, x, zero()), n.mul(x, f.alpha), x);
+  if (f.name == "ThresholdedRelu")
+    return n.select(n.compare(P::gt, x, n.scalarFor(x, f.alpha)), x, zero());
+  if (f.name == "ScaledTanh")
+    return n.mul(n.make<ts::TanhOp>(n.mul(x, f.beta)), f.alpha);
+  if (f.name == "HardSigmoid") {
+    Value line = n.add(n.mul(x, f.alpha), f.beta);
+    return n.binary<ts::MaxOp>(n.binary<ts::MinOp>(line, n.scalarFor(x, 1)),
+                               zero());
+  }
+  return n.select(n.compare(P::lt, x, zero()),
+                  n.mul(n.make<ts::Expm1Op>(x), f.alpha), x);
+}
+
+/// `perDirection` functions for each direction.
+SmallVector<Activation> activationsOf(Node &n, ArrayRef<StringRef> defaults,
+                                      size_t directions) {
+  SmallVector<Activation> list;
+  SmallVector<std::string> names = n.texts("activations");
+  SmallVector<double> alphas = n.reals("activation_alpha"),
+                      betas = n.reals("activation_beta");
+  if (!names.empty() && names.size() != defaults.size() * directions) {
+    (void)n.fail("has " + Twine(names.size()) + " activations of " +
+                     Twine(defaults.size() * directions),
+                 "name one for each use and direction");
+    return {};
+  }
+  size_t alpha = 0, beta = 0;
+  for (size_t i = 0; i < defaults.size() * directions; ++i) {
+    StringRef name =
+        names.empty() ? defaults[i % defaults.size()] : StringRef(names[i]);
+    const ActivationDefaults *known =
+        llvm::find_if(activations, [&](const ActivationDefaults &a) {
+          return a.name.equals_insensitive(name);
+        });
+    if (known == std::end(activations)) {
+      (void)n.fail("there is no activation '" + name + "'",
+                   "use one that ONNX names");
+      return {};
+    }
+    Activation f{known->name.str()};
+    // Parameters are listed for those functions only that take one.
+    if (known->alpha)
+      f.alpha = alpha < alphas.size() ? alphas[alpha++] : *known->alpha;
+    if (known->beta)
+      f.beta = beta < betas.size() ? betas[beta++] : *known->beta;
+    list.push_back(f);
+  }
+  return list;
+}
+
+//===----------------------------------------------------------------------===//
+// One direction
+//===----------------------------------------------------------------------===//
+
+enum class Cell { rnn, gru, lstm };
+
+struct Recurrence {
+  Cell cell;
+  int64_t gates;
+  bool linearBeforeReset = false, coupled = false;
+  double clip = 0;
+  SmallVector<Activation> functions; ///< of the direction
+  Dim steps, batch, hidden;
+  bool reverse;
+  // Values beside the loop; `lengths` null: all steps count.
+  Value input;     ///< [steps, batch, gates * hidden]: products and biases
+  Value weights;   ///< R, [gates * hidden, hidden]
+  Value bias;      ///< [hidden] of the hidden gate, where it stands inside
+  Value peepholes; ///< [3 * hidden]
+  Value lengths;   ///< [batch]
+};
+
+Value dot(Node &n, Value x, Value weights) {
+  int64_t rank = ts::rankOf(x);
+  return n.make<ts::DotOp>(x, weights, ArrayRef<int64_t>{}, ArrayRef<int64_t>{},
+                           ArrayRef<int64_t>{rank - 1}, ArrayRef<int64_t>{1},
+                           TypeAttr());
+}
+
+Value gate(Node &n, const Recurrence &r, Value all, int64_t index,
+           int64_t count = 1) {
+  return n.sliceDim(all, ts::rankOf(all) - 1, r.hidden * index,
+                    r.hidden * count);
+}
+
+Value clipped(Node &n, const Recurrence &r, Value x) {
+  if (r.clip <= 0)
+    return x;
+  return n.binary<ts::MaxOp>(n.binary<ts::MinOp>(x, n.scalarFor(x, r.clip)),
+                             n.scalarFor(x, -r.clip));
+}
+
+Value activate(Node &n, const Recurrence &r, size_t function, Value x) {
+  return apply(n, r.functions[function], clipped(n, r, x));
+}
+
+/// The next state: h, and c of an LSTM. `x` is the input's share of a step.
+SmallVector<Value> nextState(Node &n, const Recurrence &r, Value x,
+                             ArrayRef<Value> state) {
+  Value h = state[0];
+  if (r.cell == Cell::rnn)
+    return {activate(n, r, 0, n.add(x, dot(n, h, r.weights)))};
+  if (r.cell == Cell::lstm) {
+    Value all = n.add(x, dot(n, h, r.weights)), c = state[1];
+    auto peep = [&](Value value, int64_t index, Value cell) {
+      return r.peepholes
+                 ? n.add(value, n.mul(cell, gate(n, r, r.peepholes, index)))
+                 : value;
+    };
+    Value i = activate(n, r, 0, peep(gate(n, r, all, 0), 0, c));
+    Value f = r.coupled ? n.sub(n.scalarFor(i, 1), i)
+                        : activate(n, r, 0, peep(gate(n, r, all, 2), 2, c));
+    Value fresh = activate(n, r, 1, gate(n, r, all, 3));
+    Value next = n.add(n.mul(f, c), n.mul(i, fresh));
+    Value o = activate(n, r, 0, peep(gate(n, r, all, 1), 1, next));
+    return {n.mul(o, apply(n, r.functions[2], next)), next};
+  }
+  // z, r, h
+  Value reset, update, candidate;
+  if (r.linearBeforeReset) {
+    Value all = dot(n, h, r.weights);
+    Value both =
+        activate(n, r, 0, n.add(gate(n, r, x, 0, 2), gate(n, r, all, 0, 2)));
+    update = gate(n, r, both, 0);
+    reset = gate(n, r, both, 1);
+    Value inner = gate(n, r, all, 2);
+    if (r.bias)
+      inner = n.add(inner, r.bias);
+    candidate = n.add(gate(n, r, x, 2), n.mul(reset, inner));
+  } else {
+    Value first = n.sliceDim(r.weights, 0, n.dim(0), r.hidden * 2),
+          last = n.sliceDim(r.weights, 0, r.hidden * 2, r.hidden);
+    Value both =
+        activate(n, r, 0, n.add(gate(n, r, x, 0, 2), dot(n, h, first)));
+    update = gate(n, r, both, 0);
+    reset = gate(n, r, both, 1);
+    candidate = n.add(gate(n, r, x, 2), dot(n, n.mul(reset, h), last));
+  }
+  Value fresh = activate(n, r, 1, candidate);
+  Value kept = n.mul(update, h);
+  return {n.add(n.mul(n.sub(n.scalarFor(update, 1), update), fresh), kept)};
+}
+
+/// One turn: the states after it and the row of Y.
+SmallVector<Value> turn(Node &n, const Recurrence &r, Dim step,
+                        ArrayRef<Value> state) {
+  Dim at = r.reverse ? r.steps - 1 - step : step;
+  Value x = n.reshape(n.sliceDim(r.input, 0, at, n.dim(1)),
+                      {r.batch, r.hidden * r.gates});
+  SmallVector<Value> next = nextState(n, r, x, state);
+  Value row = next[0];
+  if (r.lengths && row) {
+    Value now = n.sizeScalar(at, ts::elementTypeOf(r.lengths));
+    Value within =
+        n.reshape(n.compare(P::lt, now, r.lengths), {r.batch, n.dim(1)});
+    for (size_t i = 0; i < next.size(); ++i)
+      next[i] = n.select(within, next[i], state[i]);
+    row = n.select(within, row, n.scalarFor(row, 0));
+  }
+  next.push_back(row);
+  return next;
+}
+
+/// States after the last step, then Y of this direction [steps, batch, hidden].
+std::optional<SmallVector<Value>> run(Node &n, const Recurrence &r,
+                                      SmallVector<Value> state) {
+  std::optional<int64_t> steps = r.steps.asConstant();
+  size_t states = state.size();
+  if (steps && *steps >= 1 && *steps <= maxUnrolled) {
+    SmallVector<Value> rows;
+    for (int64_t i = 0; i < *steps; ++i) {
+      SmallVector<Value> next = turn(n, r, n.dim(i), state);
+      Value row = n.reshape(next.pop_back_val(), {n.dim(1), r.batch, r.hidden});
+      if (n.failed())
+        return std::nullopt;
+      state = next;
+      rows.insert(r.reverse ? rows.begin() : rows.end(), row);
+    }
+    state.push_back(n.make<ts::ConcatOp>(ValueRange(rows), int64_t(0)));
+    return state;
+  }
+  LoopShape shape;
+  shape.around = &n.scope;
+  shape.trips = r.steps;
+  shape.carried = state;
+  shape.reversed = {r.reverse};
+  return buildLoop(
+      n, shape,
+      [&](OnnxBody &body, Dim counter, ArrayRef<Value> carried, Turn &out) {
+        Recurrence inside = r;
+        for (Value *value : {&inside.input, &inside.weights, &inside.bias,
+                             &inside.peepholes, &inside.lengths})
+          *value = n.importer.capture(body, *value);
+        SmallVector<Value> next = turn(n, inside, counter, carried);
+        if (n.failed())
+          return failure();
+        out.scans = {next.pop_back_val()};
+        for (auto [value, before] : llvm::zip(next, carried))
+          out.carried.push_back(n.castDims(value, ts::dimsOf(before)));
+        return mlir::success();
+      });
+}
+
+//===----------------------------------------------------------------------===//
+// The operators
+//===----------------------------------------------------------------------===//
+
+template <Cell cell> LogicalResult importRecurrent(Node &n) {
+  constexpr int64_t gates = cell == Cell::rnn ? 1 : cell == Cell::gru ? 3 : 4;
+  for (size_t i : {0, 1, 2})
+    if (ts::rankOf(n[i]) != 3)
+      return n.fail("X, W and R must have rank 3, not " +
+                        Twine(ts::rankOf(n[i])),
+                    "correct the shapes");
+  std::string direction = n.text("direction", "forward");
+  size_t directions = direction == "bidirectional" ? 2 : 1;
+  if (directions == 1 && direction != "forward" && direction != "reverse")
+    return n.fail("direction is '" + direction + "'",
+                  "use forward, reverse or bidirectional");
+  bool batchFirst = n.integer("layout", 0) != 0;
+  Value x = batchFirst ? n.transpose(n[0], {1, 0, 2}) : n[0];
+  if (!x)
+    return failure();
+
+  Recurrence r;
+  r.cell = cell;
+  r.gates = gates;
+  r.clip = n.real("clip", 0);
+  r.steps = ts::dimOf(x, 0);
+  r.batch = ts::dimOf(x, 1);
+  r.hidden = ts::dimOf(n[2], 2);
+  if (n.hasAttr("hidden_size") &&
+      !r.hidden.isConstant(n.integer("hidden_size", 0)))
+    return n.fail("hidden_size is " + Twine(n.integer("hidden_size", 0)) +
+                      ", R is " + ts::shapeText(n[2].getType()),
+                  "correct the shapes");
+  r.linearBeforeReset = n.integer("linear_before_reset", 0) != 0;
+  r.coupled = n.integer("input_forget", 0) != 0;
+  SmallVector<StringRef> defaults{cell == Cell::rnn ? "Tanh" : "Sigmoid"};
+  if (cell != Cell::rnn)
+    defaults.push_back("Tanh");
+  if (cell == Cell::lstm)
+    defaults.push_back("Tanh");
+  SmallVector<Activation> functions = activationsOf(n, defaults, directions);
+  Dim count = n.dim(static_cast<int64_t>(directions)), all = r.hidden * gates;
+  Value w = n.castDims(n[1], {count, all, ts::dimOf(x, 2)}),
+        weights = n.castDims(n[2], {count, all, r.hidden});
+  auto checked = [&](size_t index, ArrayRef<Dim> dims) -> Value {
+    if (!n.has(index) || n.failed())
+      return {};
+    if (ts::rankOf(n[index]) != static_cast<int64_t>(dims.size())) {
+      (void)n.fail("input " + Twine(index) + " is " +
+                       ts::shapeText(n[index].getType()),
+                   "correct its rank");
+      return {};
+    }
+    return n.castDims(n[index], dims);
+  };
+  Value bias = checked(3, {count, all * 2});
+  r.lengths = checked(4, {r.batch});
+  auto initial = [&](size_t index) -> Value {
+    Value state = n.has(index) && batchFirst
+                      ? checked(index, {r.batch, count, r.hidden})
+                      : checked(index, {count, r.batch, r.hidden});
+    return state && batchFirst ? n.transpose(state, {1, 0, 2}) : state;
+  };
+  Value h = initial(5), c = cell == Cell::lstm ? initial(6) : Value(),
+        peepholes =
+            cell == Cell::lstm ? checked(7, {count, r.hidden * 3}) : Value();
+  if (n.failed() || !w || !weights)
+    return failure();
+
+  SmallVector<Value> outputs, lastH, lastC;
+  for (size_t d = 0; d < directions; ++d) {
+    Dim at = n.dim(static_cast<int64_t>(d));
+    auto one = [&](Value value) -> Value {
+      if (!value)
+        return {};
+      SmallVector<Dim> dims = ts::dimsOf(value);
+      dims.erase(dims.begin());
+      return n.reshape(n.sliceDim(value, 0, at, n.dim(1)), dims);
+    };
+    r.reverse = direction == "reverse" || d == 1;
+    r.functions.assign(functions.begin() + d * defaults.size(),
+                       functions.begin() + (d + 1) * defaults.size());
+    r.weights = one(weights);
+    r.peepholes = one(peepholes);
+    r.bias = {};
+    r.input = dot(n, x, one(w));
+    if (Value both = one(bias)) {
+      Value mine = n.sliceDim(both, 0, n.dim(0), all),
+            theirs = n.sliceDim(both, 0, all, all);
+      if (cell == Cell::gru && r.linearBeforeReset) {
+        r.bias = n.sliceDim(theirs, 0, r.hidden * 2, r.hidden);
+        Value zero = n.splatLike(0, r.bias);
+        SmallVector<Value> parts{n.sliceDim(theirs, 0, n.dim(0), r.hidden * 2),
+                                 zero};
+        theirs = n.make<ts::ConcatOp>(ValueRange(parts), int64_t(0));
+      }
+      Value sum = n.add(mine, theirs);
+      r.input = n.add(r.input, sum);
+    }
+    SmallVector<Dim> dims{r.batch, r.hidden};
+    auto begin = [&](Value given) {
+      return given ? one(given) : n.broadcastTo(n.scalarFor(x, 0), dims);
+    };
+    SmallVector<Value> state{begin(h)};
+    if (cell == Cell::lstm)
+      state.push_back(begin(c));
+    if (n.failed())
+      return failure();
+    std::optional<SmallVector<Value>> results = run(n, r, state);
+    if (!results)
+      return failure();
+    auto withDirection = [&](Value value, int64_t dim) {
+      SmallVector<Dim> all = ts::dimsOf(value);
+      all.insert(all.begin() + dim, n.dim(1));
+      return n.reshape(value, all);
+    };
+    outputs.push_back(withDirection(results->back(), 1));
+    lastH.push_back(withDirection((*results)[0], 0));
+    if (cell == Cell::lstm)
+      lastC.push_back(withDirection((*results)[1], 0));
+  }
+  auto join = [&](ArrayRef<Value> parts, int64_t dim) {
+    return parts.size() == 1 ? parts[0]
+                             : n.make<ts::ConcatOp>(ValueRange(parts), dim);
+  };
+  Value y = join(outputs, 1), finalH = join(lastH, 0);
+  if (batchFirst) {
+    y = n.transpose(y, {2, 0, 1, 3});
+    finalH = n.transpose(finalH, {1, 0, 2});
+  }
+  if (n.wants(0) && failed(n.out(y, 0)))
+    return failure();
+  if (n.wants(1) && failed(n.out(finalH, 1)))
+    return failure();
+  if (cell != Cell::lstm || !n.wants(2))
+    return n.failed() ? failure() : mlir::success();
+  Value finalC = join(lastC, 0);
+  return n.out(batchFirst ? n.transpose(finalC, {1, 0, 2}) : finalC, 2);
+}
+
+constexpr OpRow rows[] = {
+    {"", "GRU", 7, 3, 6, importRecurrent<Cell::gru>},
+    {"", "LSTM", 7, 3, 8, importRecurrent<Cell::lstm>},
+    {"", "RNN", 7, 3, 6, importRecurrent<Cell::rnn>},
+};
+
+} // namespace
+
+ArrayRef<OpRow> recurrentRows() { return rows; }
+
+} // namespace knapper
