@@ -29,6 +29,8 @@ void Emitter::aliasScopes(tile::FuncOp func) {
       value = rows.getBuffer();
     else if (auto scatter = dyn_cast<tile::ScatterOp>(op))
       value = scatter.getBuffer();
+    else if (auto product = dyn_cast<tile::ProductOp>(op))
+      value = product.getC();
     if (auto arg = dyn_cast_or_null<BlockArgument>(value))
       written[arg.getArgNumber()] = true;
   });
@@ -80,6 +82,12 @@ uint64_t Emitter::knownMultiple(Value index, unsigned depth) {
     auto loop = dyn_cast<scf::ForOp>(argument.getOwner()->getParentOp());
     if (loop && argument == loop.getInductionVar())
       return std::min(of(loop.getLowerBound()), of(loop.getStep()));
+    // Of a product's region: the first column of a run.
+    auto product =
+        dyn_cast<tile::ProductOp>(argument.getOwner()->getParentOp());
+    if (product &&
+        argument.getArgNumber() + 1 == argument.getOwner()->getNumArguments())
+      return ofNumber(product.run());
     return 1;
   }
   return llvm::TypeSwitch<Operation *, uint64_t>(index.getDefiningOp())

@@ -19,6 +19,8 @@ static constexpr unsigned kGlobalMemory = 1, kSharedMemory = 3;
 //===-- Layout ------------------------------------------------------------===//
 
 LogicalResult GpuEmitter::layout(tile::FuncOp func) {
+  for (auto op : func.getOps<tile::ProductOp>())
+    return productLayout(op);
   unsigned bytes = 0;
   constexpr unsigned maxThreads = 1024;
   SmallVector<int64_t> sizes;
@@ -153,6 +155,14 @@ llvm::Value *GpuEmitter::special(Operation *op,
     return b.CreateBitCast(b.CreateFPTrunc(v[0], type),
                            withElement(type, b.getInt16Ty()));
   }
+  if (isa<math::Exp2Op>(op) &&
+      getElementTypeOrSelf(op->getResult(0).getType()).isF32()) {
+    auto *power = b.CreateUnaryIntrinsic(llvm::Intrinsic::exp2, v[0]);
+    llvm::FastMathFlags fast;
+    fast.setApproxFunc();
+    cast<llvm::Instruction>(power)->setFastMathFlags(fast);
+    return power;
+  }
   return nullptr;
 }
 
@@ -185,6 +195,8 @@ LogicalResult GpuEmitter::constantTile(Value result, DenseElementsAttr value) {
 LogicalResult GpuEmitter::function(tile::FuncOp func) {
   if (failed(layout(func)))
     return failure();
+  if (!shape.threads)
+    shape = {threads * programs, programs, 0};
   llvm::LLVMContext &c = module.getContext();
   llvm::Type *global = llvm::PointerType::get(c, kGlobalMemory);
   unsigned count = func.getNumBuffers();
@@ -192,13 +204,23 @@ LogicalResult GpuEmitter::function(tile::FuncOp func) {
   types.append(func.getNumSymbols(), b.getInt64Ty());
   types.push_back(global);
   types.push_back(b.getInt64Ty());
+  unsigned firstMap = types.size();
+  types.append(maps, llvm::PointerType::get(c, 0));
   fn = llvm::Function::Create(
       llvm::FunctionType::get(b.getVoidTy(), types, false),
       llvm::Function::ExternalLinkage, func.getName(), module);
   fn->setCallingConv(llvm::CallingConv::PTX_Kernel);
-  fn->addFnAttr("nvvm.reqntid", std::to_string(threads * programs));
+  fn->addFnAttr("nvvm.reqntid", std::to_string(shape.threads));
   if (packed) // two blocks a multiprocessor
     fn->addFnAttr("nvvm.minctasm", std::to_string(1024 / threads));
+  if (shape.perProcessor)
+    fn->addFnAttr("nvvm.minctasm", std::to_string(shape.perProcessor));
+  auto *mapBytes = llvm::ArrayType::get(b.getInt8Ty(), 128);
+  for (unsigned i = firstMap; i < firstMap + maps; ++i)
+    fn->addParamAttrs(i, llvm::AttrBuilder(c)
+                             .addByValAttr(mapBytes)
+                             .addAlignmentAttr(llvm::Align(64))
+                             .addAttribute("nvvm.grid_constant"));
 
   entry = newBlock("entry");
   b.SetInsertPoint(entry);
@@ -216,12 +238,13 @@ LogicalResult GpuEmitter::function(tile::FuncOp func) {
   }
   for (unsigned i = 0; i < func.getNumSymbols(); ++i)
     set(func.getKernelSymbol(i), {fn->getArg(count + i)});
-  status = fn->getArg(types.size() - 2);
+  status = fn->getArg(firstMap - 2);
   auto special = [&](llvm::Intrinsic::ID id) {
     return b.CreateZExt(b.CreateIntrinsic(id, llvm::ArrayRef<llvm::Value *>()),
                         b.getInt64Ty());
   };
-  thread = special(llvm::Intrinsic::nvvm_read_ptx_sreg_tid_x);
+  threadOfBlock = special(llvm::Intrinsic::nvvm_read_ptx_sreg_tid_x);
+  thread = threads == 1 ? b.getInt64(0) : threadOfBlock;
   programId = special(llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_x);
   llvm::BasicBlock *exit = nullptr;
   if (programs > 1) {
@@ -231,8 +254,8 @@ LogicalResult GpuEmitter::function(tile::FuncOp func) {
         b.CreateAdd(b.CreateMul(programId, b.getInt64(programs)), group);
     exit = newBlock("exit");
     llvm::BasicBlock *work = newBlock("work");
-    b.CreateCondBr(b.CreateICmpSLT(programId, fn->getArg(types.size() - 1)),
-                   work, exit);
+    b.CreateCondBr(b.CreateICmpSLT(programId, fn->getArg(firstMap - 1)), work,
+                   exit);
     b.SetInsertPoint(work);
   }
   if (failed(block(func.getBody().front())))
@@ -280,6 +303,7 @@ LogicalResult GpuEmitter::tileOp(Operation &op) {
         set(op.getResult(), p);
         return success();
       })
+      .Case([&](tile::ProductOp op) { return product(op); })
       .Case([&](tile::SetStatusOp op) {
         when(scalar(op.getCondition()), [&] {
           b.CreateAlignedStore(b.getInt32(op.getCode()), status,

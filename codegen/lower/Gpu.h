@@ -20,7 +20,7 @@ class GpuEmitter final : public Emitter {
 public:
   using Emitter::Emitter;
   mlir::LogicalResult function(tile::FuncOp func) override;
-  GpuEntry launch() const { return {threads * programs, programs, 0}; }
+  GpuEntry launch() const { return shape; }
 
 private:
   llvm::SmallVector<llvm::Type *, 1> partTypes(mlir::Type type) override;
@@ -70,8 +70,25 @@ private:
   llvm::Value *when(llvm::Value *condition, llvm::Value *otherwise,
                     llvm::function_ref<llvm::Value *()> body);
 
-  unsigned width = 4;            // lanes of a part: one 16-byte access
-  unsigned threads = 0;          // of a program
+  //===-- Products (GpuProduct.cpp, GpuWarpgroups.cpp, GpuMultiplyAdd.cpp) ===//
+  /// A function that is one tile.product: its tiles are a thread's own.
+  mlir::LogicalResult productLayout(tile::ProductOp op);
+  mlir::LogicalResult product(tile::ProductOp op);
+  mlir::LogicalResult warpgroupProduct(tile::ProductOp op);
+  mlir::LogicalResult multiplyAddProduct(tile::ProductOp op);
+  /// The region for one run of elements, from (row, column) on: i32. Its
+  /// value, null without one.
+  mlir::FailureOr<llvm::Value *> runRegion(tile::ProductOp op,
+                                           llvm::Value *value,
+                                           llvm::ArrayRef<llvm::Value *> outer,
+                                           llvm::Value *row,
+                                           llvm::Value *column);
+
+  GpuEntry shape;                       // what a launch needs to know
+  unsigned maps = 0;                    // tensor maps: the last parameters
+  llvm::Value *threadOfBlock = nullptr; // i64, also where tiles are a thread's
+  unsigned width = 4;                   // lanes of a part: one 16-byte access
+  unsigned threads = 0;          // of a program; 1: tiles are a thread's own
   unsigned programs = 1;         // of a block
   llvm::Value *thread = nullptr; // number of this thread in its program, i64
   llvm::Value *group = nullptr;  // of this program in its block, i64; or null

@@ -546,8 +546,10 @@ Value Emitter::compute(Value tensor, const Coord &coord) {
     }
     // The target has a shorter form than the op's definition.
     if (auto gelu = dyn_cast<ts::GeluOp>(op))
-      return (gelu.getTanh() ? buildGeluTanh : buildGeluErf)(builder, location,
-                                                             operands.front());
+      return (gelu.getTanh() ? buildGeluTanh
+              : target.kind == DeviceKind::cuda
+                  ? buildGeluErfByExp2
+                  : buildGeluErf)(builder, location, operands.front());
     if (isa<ts::ExpOp>(op) && isBelowItsMaximum(op->getOperand(0)))
       return expNonPositive(operands.front(),
                             ts::elementTypeOf(tensor).getIntOrFloatBitWidth() ==

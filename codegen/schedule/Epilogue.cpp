@@ -64,39 +64,66 @@ FailureOr<Epilogue> Epilogue::create(ts::KernelOp kernel, Value hero) {
   return epilogue;
 }
 
-LogicalResult Epilogue::store(Emitter &e, Value tile,
-                              const Coord &coord) const {
+Coord Epilogue::follow(Emitter &e, unsigned i, const Coord &coord) const {
+  Coord at = coord;
+  for (Operation *op : ways[i]) {
+    if (auto transpose = dyn_cast<ts::TransposeOp>(op)) {
+      Coord next = at;
+      next.dims.clear();
+      for (int64_t dim : transpose.getPermutation())
+        next.dims.push_back(at.dims[dim]);
+      at = std::move(next);
+    } else {
+      at = e.reshape(at, ts::dimsOf(op->getOperand(0)),
+                     ts::dimsOf(op->getResult(0)));
+    }
+  }
+  return at;
+}
+
+/// Runs `body` while the emitter knows the hero's value to be `tile`.
+template <typename Body>
+static auto withHero(Emitter &e, Value hero, Value tile, Body body) {
   auto outer = e.provide;
   e.provide = [&](Value tensor, const Coord &at) -> Value {
     if (tensor == hero)
       return at.lanes ? e.widen(tile, at.lanes) : tile;
     return outer ? outer(tensor, at) : Value();
   };
-  LogicalResult status = success();
-  auto results = const_cast<Epilogue *>(this)->kernel.yield().getValues();
-  for (auto [i, value] : llvm::enumerate(results)) {
-    Coord at = coord;
-    for (Operation *op : ways[i]) {
-      if (auto transpose = dyn_cast<ts::TransposeOp>(op)) {
-        Coord next = at;
-        next.dims.clear();
-        for (int64_t dim : transpose.getPermutation())
-          next.dims.push_back(at.dims[dim]);
-        at = std::move(next);
-      } else {
-        at = e.reshape(at, ts::dimsOf(op->getOperand(0)),
-                       ts::dimsOf(op->getResult(0)));
-      }
-    }
-    Value result = e.emit(value, at);
-    if (!result) {
-      status = failure();
-      break;
-    }
-    e.store(e.widen(result, at.lanes), e.outputBuffer(i), value.getType(), at);
-  }
+  auto result = body();
   e.provide = outer;
-  return status;
+  return result;
+}
+
+LogicalResult Epilogue::store(Emitter &e, Value tile,
+                              const Coord &coord) const {
+  auto results = const_cast<Epilogue *>(this)->kernel.yield().getValues();
+  return withHero(e, hero, tile, [&]() -> LogicalResult {
+    for (auto [i, value] : llvm::enumerate(results)) {
+      Coord at = follow(e, i, coord);
+      Value result = e.emit(value, at);
+      if (!result)
+        return failure();
+      e.store(e.widen(result, at.lanes), e.outputBuffer(i), value.getType(),
+              at);
+    }
+    return success();
+  });
+}
+
+Value Epilogue::value(Emitter &e, Value tile, const Coord &coord) const {
+  Value result = const_cast<Epilogue *>(this)->kernel.yield().getValues()[0];
+  return withHero(e, hero, tile, [&]() -> Value {
+    Coord at = follow(e, 0, coord);
+    Value value = e.emit(result, at);
+    return value ? e.widen(value, at.lanes) : Value();
+  });
+}
+
+bool Epilogue::keepsPlaces() const {
+  return ways.size() == 1 && llvm::none_of(ways[0], [](Operation *op) {
+           return isa<ts::TransposeOp>(op);
+         });
 }
 
 int64_t Epilogue::runDivisor() const {

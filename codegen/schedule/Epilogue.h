@@ -29,11 +29,23 @@ public:
   llvm::LogicalResult store(Emitter &emitter, mlir::Value tile,
                             const Coord &coord) const;
 
+  /// The kernel's only result for a tile of the hero, in compute type and not
+  /// stored; null after a diagnostic. `coord` as for `store`.
+  mlir::Value value(Emitter &emitter, mlir::Value tile,
+                    const Coord &coord) const;
+
+  /// Whether the kernel's only result has its elements where the hero's dense
+  /// result would have them.
+  bool keepsPlaces() const;
+
   /// Element runs that no dim of a stored result cuts: the hero's lane tiles
   /// should divide this (0: any run is fine). For tiles along the last dim.
   int64_t runDivisor() const;
 
 private:
+  /// Where result `i` has the element that the hero has at `coord`.
+  Coord follow(Emitter &emitter, unsigned i, const Coord &coord) const;
+
   ts::KernelOp kernel;
   mlir::Value hero;
   /// For each result: the reshapes and transposes, in order from the hero.

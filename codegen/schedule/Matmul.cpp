@@ -20,9 +20,9 @@
 #include "codegen/schedule/Emitter.h"
 #include "codegen/schedule/Epilogue.h"
 #include "codegen/schedule/Lanes.h"
+#include "codegen/schedule/Product.h"
 #include "codegen/schedule/RowTiles.h"
 #include "codegen/schedule/Schedules.h"
-#include "graph/fusion/Views.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 using namespace mlir;
@@ -35,114 +35,6 @@ namespace {
 
 /// Scratch for the accumulators of a register tile: at most 12 x 64 f32.
 constexpr int64_t kAccumulatorBytes = 4096;
-
-/// One side of the product, reduced to addresses: batch dims, free dims that
-/// stand alone, one merged free dim, one contracting dim.
-struct Side {
-  BlockArgument base;
-  Dim offset;
-  SmallVector<Dim> batchStrides;
-  SmallVector<Dim> outerSizes, outerStrides; ///< free dims not merged
-  Dim free, freeStride;                      ///< the merged innermost ones
-  Dim contract, contractStride;
-};
-
-bool movesOnly(Operation *op) { return fusion::isReindex(op); }
-
-/// Merges dims that follow one another in memory, innermost first: the longest
-/// run becomes one dim; the rest stays outside.
-void mergeFree(ArrayRef<fusion::StridedDim> dims, Side &side,
-               MLIRContext *context) {
-  Dim one = Dim::constant(context, 1);
-  side.free = one;
-  side.freeStride = one;
-  bool open = true, first = true;
-  for (const fusion::StridedDim &dim : llvm::reverse(dims)) {
-    if (dim.size.isConstant(1))
-      continue;
-    if (open && (first || dim.stride == side.freeStride * side.free)) {
-      if (first)
-        side.freeStride = dim.stride;
-      side.free = side.free * dim.size;
-      first = false;
-      continue;
-    }
-    open = false;
-    side.outerSizes.insert(side.outerSizes.begin(), dim.size);
-    side.outerStrides.insert(side.outerStrides.begin(), dim.stride);
-  }
-}
-
-std::optional<Side> makeSide(Value operand, ArrayRef<int64_t> batch,
-                             ArrayRef<int64_t> contract) {
-  auto view = fusion::stridedView(operand, movesOnly);
-  if (!view || !isa<BlockArgument>(view->base) || contract.empty())
-    return std::nullopt;
-  MLIRContext *context = operand.getContext();
-  Side side;
-  side.base = cast<BlockArgument>(view->base);
-  side.offset = view->offset;
-  for (int64_t dim : batch)
-    side.batchStrides.push_back(view->dims[dim].stride);
-  SmallVector<fusion::StridedDim> free, contracted;
-  for (auto [i, dim] : llvm::enumerate(view->dims))
-    if (!llvm::is_contained(batch, static_cast<int64_t>(i)) &&
-        !llvm::is_contained(contract, static_cast<int64_t>(i)))
-      free.push_back(dim);
-  for (int64_t dim : contract)
-    contracted.push_back(view->dims[dim]);
-  Side merged;
-  mergeFree(contracted, merged, context);
-  if (!merged.outerSizes.empty())
-    return std::nullopt;
-  side.contract = merged.free;
-  side.contractStride = merged.freeStride;
-  mergeFree(free, side, context);
-  return side;
-}
-
-/// Everything about the product that choosing and building need.
-struct Product {
-  ts::DotOp dot;
-  Side lhs, rhs;
-  bool packed = false;     ///< rhs is a constant matrix, packed in panels
-  bool transposed = false; ///< that matrix is N x K
-  SmallVector<Dim> batch;
-};
-
-std::optional<Product> analyse(ts::KernelOp kernel) {
-  Product product;
-  auto dots = kernel.getBody().getOps<ts::DotOp>();
-  product.dot = *dots.begin();
-  ts::DotOp dot = product.dot;
-  Type element = ts::elementTypeOf(dot.getLhs());
-  if (!isa<FloatType>(element) || element != ts::elementTypeOf(dot.getRhs()) ||
-      element.isF64())
-    return std::nullopt;
-  auto lhs = makeSide(dot.getLhs(), dot.getLhsBatch(), dot.getLhsContract());
-  auto rhs = makeSide(dot.getRhs(), dot.getRhsBatch(), dot.getRhsContract());
-  if (!lhs || !rhs || !rhs->outerSizes.empty())
-    return std::nullopt;
-  product.lhs = *lhs;
-  product.rhs = *rhs;
-  SmallVector<Dim> dims = ts::dimsOf(dot.getLhs());
-  for (int64_t dim : dot.getLhsBatch())
-    product.batch.push_back(dims[dim]);
-  // The columns must be one dim of the result, since tiles run along it.
-  unsigned rhsFree = ts::rankOf(dot.getRhs()) - dot.getRhsBatch().size() -
-                     dot.getRhsContract().size();
-  if (rhsFree != 1)
-    return std::nullopt;
-  auto constants = kernel->getAttrOfType<DenseBoolArrayAttr>("ts.constants");
-  bool isConstant = constants && constants[product.rhs.base.getArgNumber()];
-  SmallVector<Dim> matrix = ts::dimsOf(product.rhs.base.getType());
-  if (isConstant && product.batch.empty() && dot.getRhs() == product.rhs.base &&
-      matrix.size() == 2 && product.rhs.base.hasOneUse()) {
-    product.packed = true;
-    product.transposed = dot.getRhsContract()[0] == 1;
-  }
-  return product;
-}
 
 /// The widest panel that divides the columns without waste, from those that
 /// the register tiles are good at.
@@ -397,7 +289,7 @@ LogicalResult MatmulBuilder::build() {
 
 LogicalResult chooseMatmul(ts::KernelOp kernel, const TargetDesc &target,
                            SmallVectorImpl<Schedule> &schedules) {
-  std::optional<Product> product = analyse(kernel);
+  std::optional<Product> product = analyseProduct(kernel);
   if (!product)
     return success(); // the loop schedule takes it
   FailureOr<Epilogue> epilogue =
@@ -434,7 +326,7 @@ LogicalResult chooseMatmul(ts::KernelOp kernel, const TargetDesc &target,
 }
 
 LogicalResult buildMatmul(BuildContext &context) {
-  std::optional<Product> product = analyse(context.kernel);
+  std::optional<Product> product = analyseProduct(context.kernel);
   if (!product)
     return context.kernel.emitOpError("is no product that this schedule knows");
   FailureOr<Epilogue> epilogue =

@@ -16,6 +16,7 @@
 #include "ir/tile/TileDialect.h"
 #include <map>
 #include <string>
+#include <vector>
 
 namespace knapper {
 
@@ -46,6 +47,17 @@ struct PackedOperand {
   bool operator==(const PackedOperand &) const = default;
 };
 
+/// How a kernel's asynchronous copies see one of its buffers: a tensor of at
+/// most five dims, innermost first, of which they move one box at a time.
+/// In elements but for the swizzle. The innermost stride is 1 and left out.
+struct OperandMap {
+  unsigned argument = 0; ///< inputs, then results
+  ts::Dim offset;
+  llvm::SmallVector<ts::Dim, 4> sizes, strides;
+  llvm::SmallVector<int64_t, 4> box;
+  int64_t swizzle = 0; ///< bytes: 0, 32, 64 or 128
+};
+
 struct Schedule {
   std::string kind; ///< row of the table: "pointwise", "row_reduce", ...
   /// Tile sizes and choices, by the names the builder documents.
@@ -56,6 +68,7 @@ struct Schedule {
   ts::Dim scratch; ///< bytes of scratch a worker needs
   /// All schedules of one kernel agree on these.
   llvm::SmallVector<PackedOperand, 1> packed;
+  std::vector<OperandMap> maps;
 
   int64_t at(llvm::StringRef name) const {
     return parameters.find(name.str())->second;

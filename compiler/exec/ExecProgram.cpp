@@ -203,6 +203,24 @@ LogicalResult ExecBuilder::addLaunch(ts::KernelOp kernel) {
     for (Dim dim : use.bindings)
       choice->symbols.push_back(scalars.get(dim));
     choice->label = schedule.label();
+    for (const OperandMap &from : schedule.maps) {
+      auto map = std::make_unique<fb::TensorMapT>();
+      map->arg = from.argument;
+      auto inputs = kernel.getInputs();
+      map->dtype = dtypeOf(ts::elementTypeOf(
+          from.argument < inputs.size()
+              ? inputs[from.argument]
+              : Value(kernel->getResult(from.argument - inputs.size()))));
+      map->offset = scalars.get(bind(from.offset, unique, use));
+      for (Dim dim : from.sizes)
+        map->sizes.push_back(scalars.get(bind(dim, unique, use)));
+      for (Dim dim : from.strides)
+        map->strides.push_back(scalars.get(bind(dim, unique, use)));
+      for (int64_t size : from.box)
+        map->box.push_back(static_cast<uint32_t>(size));
+      map->swizzle = static_cast<uint32_t>(from.swizzle);
+      choice->maps.push_back(std::move(map));
+    }
     launch.choices.push_back(std::move(choice));
   }
   launch.flops = scalars.get(fusion::kernelFlops(kernel));

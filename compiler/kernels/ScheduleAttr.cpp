@@ -24,6 +24,20 @@ DictionaryAttr scheduleAttr(const Schedule &schedule, MLIRContext *context) {
          b.getNamedAttr("columns", b.getI64IntegerAttr(p.columns)),
          b.getNamedAttr("transposed", b.getBoolAttr(p.transposed)),
          b.getNamedAttr("panel", b.getI64IntegerAttr(p.panel))}));
+  SmallVector<Attribute> maps;
+  for (const OperandMap &map : schedule.maps) {
+    auto dims = [&](ArrayRef<ts::Dim> list) {
+      return b.getArrayAttr(llvm::map_to_vector(
+          list, [](ts::Dim dim) { return Attribute(dim.attr()); }));
+    };
+    maps.push_back(b.getDictionaryAttr(
+        {b.getNamedAttr("argument", b.getI64IntegerAttr(map.argument)),
+         b.getNamedAttr("offset", map.offset.attr()),
+         b.getNamedAttr("sizes", dims(map.sizes)),
+         b.getNamedAttr("strides", dims(map.strides)),
+         b.getNamedAttr("box", b.getDenseI64ArrayAttr(map.box)),
+         b.getNamedAttr("swizzle", b.getI64IntegerAttr(map.swizzle))}));
+  }
   return b.getDictionaryAttr(
       {b.getNamedAttr("kind", b.getStringAttr(schedule.kind)),
        b.getNamedAttr("parameters", b.getDictionaryAttr(parameters)),
@@ -31,7 +45,8 @@ DictionaryAttr scheduleAttr(const Schedule &schedule, MLIRContext *context) {
        b.getNamedAttr("grid", schedule.grid.attr()),
        b.getNamedAttr("grain", schedule.grain.attr()),
        b.getNamedAttr("scratch", schedule.scratch.attr()),
-       b.getNamedAttr("packed", b.getArrayAttr(packed))});
+       b.getNamedAttr("packed", b.getArrayAttr(packed)),
+       b.getNamedAttr("maps", b.getArrayAttr(maps))});
 }
 
 std::optional<Schedule> scheduleOf(Attribute attribute) {
@@ -84,6 +99,33 @@ std::optional<Schedule> scheduleOf(Attribute attribute) {
         {static_cast<unsigned>(number("operand").getInt()),
          number("rows").getInt(), number("columns").getInt(),
          transposed.getValue(), number("panel").getInt()});
+  }
+  auto maps = entries.getAs<ArrayAttr>("maps");
+  for (Attribute entry : maps ? maps.getValue() : ArrayRef<Attribute>()) {
+    auto from = dyn_cast<DictionaryAttr>(entry);
+    if (!from)
+      return std::nullopt;
+    auto argument = from.getAs<IntegerAttr>("argument"),
+         swizzle = from.getAs<IntegerAttr>("swizzle");
+    auto offset = from.getAs<DimAttr>("offset");
+    auto sizes = from.getAs<ArrayAttr>("sizes"),
+         strides = from.getAs<ArrayAttr>("strides");
+    auto box = from.getAs<DenseI64ArrayAttr>("box");
+    if (!argument || !swizzle || !offset || !sizes || !strides || !box)
+      return std::nullopt;
+    OperandMap map;
+    map.argument = static_cast<unsigned>(argument.getInt());
+    map.offset = offset;
+    map.swizzle = swizzle.getInt();
+    map.box.assign(box.asArrayRef().begin(), box.asArrayRef().end());
+    for (auto [list, into] :
+         {std::pair(sizes, &map.sizes), std::pair(strides, &map.strides)})
+      for (Attribute dim : list) {
+        if (!isa<DimAttr>(dim))
+          return std::nullopt;
+        into->push_back(cast<DimAttr>(dim));
+      }
+    schedule.maps.push_back(std::move(map));
   }
   return schedule;
 }

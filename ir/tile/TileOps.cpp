@@ -261,3 +261,33 @@ LogicalResult MainloopOp::verify() {
            << getInit().getType() << ", the result is " << getAcc().getType();
   return verifyAlignment(*this, getBAlignment());
 }
+
+int64_t ProductOp::run() {
+  auto type = dyn_cast<VectorType>(getBody().getArgument(0).getType());
+  return type ? type.getDimSize(0) : 1;
+}
+
+LogicalResult ProductOp::verify() {
+  size_t batch = getOuter().size();
+  if (getAOuter().size() != batch || getBOuter().size() != batch)
+    return emitOpError("C1: ")
+           << batch << " batch sizes, but strides of A for "
+           << getAOuter().size() << " and of B for " << getBOuter().size();
+  Block &block = getBody().front();
+  if (block.getNumArguments() != batch + 3 ||
+      !getElementTypeOrSelf(block.getArgument(0).getType()).isF32() ||
+      !llvm::all_of(llvm::drop_begin(block.getArgumentTypes()),
+                    [](Type type) { return type.isIndex(); }))
+    return emitOpError("C2: the region takes values of f32 and ")
+           << batch + 2 << " indices";
+  auto yield = dyn_cast<YieldOp>(block.back());
+  if (!yield || bool(yield.getValue()) != bool(getC()) ||
+      (getC() && yield.getValue().getType() != block.getArgument(0).getType()))
+    return emitOpError("C3: the region yields ")
+           << (getC() ? "the elements of 'to'" : "nothing without 'to'");
+  for (StringRef name : {"path", "rows", "columns", "depth", "stages",
+                         "consumers", "pingpong", "group"})
+    if (!isa_and_nonnull<IntegerAttr>(getShape().get(name)))
+      return emitOpError("C4: shape has no '") << name << "'";
+  return success();
+}

@@ -368,6 +368,64 @@ def Tile_MainloopOp : Tile_Op<"mainloop", [AttrSizedOperandSegments]> {
     }]>];
 }
 
+def Tile_ProductOp : Tile_Op<"product", [AttrSizedOperandSegments]> {
+  let summary = "Every block of a matrix product, ended by a region";
+  let description = [{
+    A whole GPU kernel: for each batch index o, row i < m and column j < n
+
+      sum over k < K of A[aoff + o.aouter + i*arow + k*ak]
+                      * B[boff + o.bouter + j*bcol + k*bk]
+
+    in f32, handed to the region as it lies in the registers of a thread: a run
+    of consecutive columns of one row (vector<2xf32>, or f32 for one column),
+    then its batch indices, row and first column. The region is one thread's:
+    its tiles belong to the thread alone. It stores the elements itself, or,
+    with `to %c`, yields one value of the run's type, which goes to the same
+    place of c, a dense matrix a batch index. Then rows and columns past the
+    edge are handed over as the last ones inside, and dropped; else they are not
+    handed over.
+
+    `shape` says how: `path` 0: blocks through shared memory, fused
+    multiply-adds; one program a block. 1: Hopper's asynchronous copies and
+    warpgroup products (f16 and bf16); the blocks of the grid share all programs
+    out among themselves. See docs/stack/tile.md for the other entries.
+
+    C1: A and B have one batch stride for each batch size. C2: the region takes
+    a value, the batch indices, row and column. C3: it yields what `to` needs.
+    C4: `shape` has all entries.
+  }];
+  let arguments = (ins
+    Arg<Tile_BufferType, "", [MemRead]>:$a, Index:$aOffset, Index:$aRow, Index:$aK,
+    Variadic<Index>:$aOuter,
+    Arg<Tile_BufferType, "", [MemRead]>:$b, Index:$bOffset, Index:$bColumn, Index:$bK,
+    Variadic<Index>:$bOuter,
+    Index:$m, Index:$n, Index:$k, Variadic<Index>:$outer,
+    Arg<Optional<Tile_BufferType>, "", [MemWrite]>:$c,
+    DictionaryAttr:$shape);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = [{
+    `A` `(` $a `[` $aOffset `]` `,` `row` $aRow `,` `k` $aK (`,` `outer` $aOuter^)? `)`
+    `B` `(` $b `[` $bOffset `]` `,` `column` $bColumn `,` `k` $bK (`,` `outer` $bOuter^)? `)`
+    `size` $m `,` $n `,` $k (`outer` $outer^)? (`to` $c^ `:` qualified(type($c)))?
+    `shape` $shape attr-dict `:` qualified(type($a)) `,` qualified(type($b)) $body
+  }];
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    /// An entry of `shape`.
+    int64_t shapeOf(::llvm::StringRef name) {
+      return ::llvm::cast<::mlir::IntegerAttr>(getShape().get(name)).getInt();
+    }
+    /// Columns in a run: 1 for a scalar.
+    int64_t run();
+  }];
+}
+
+def Tile_YieldOp : Tile_Op<"yield", [Pure, HasParent<"ProductOp">, Terminator]> {
+  let summary = "Ends the region of a product";
+  let arguments = (ins Optional<AnyTypeOf<[F32, VectorOfRankAndType<[1], [F32]>]>>:$value);
+  let assemblyFormat = "($value^ `:` type($value))? attr-dict";
+}
+
 //===-- Status ------------------------------------------------------------===//
 
 def Tile_SetStatusOp : Tile_Op<"set_status", [MemoryEffects<[MemWrite]>]> {

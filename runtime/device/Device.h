@@ -12,7 +12,9 @@
 // and copies use; where `addressesHost()`, that space is the process's own.
 #pragma once
 
+#include "runtime/base/DType.h"
 #include "runtime/base/Error.h"
+#include "runtime/base/GpuEntry.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -74,6 +76,19 @@ public:
                                         std::string_view name) const = 0;
 };
 
+/// How a kernel's asynchronous copies see one of its buffers: innermost dim
+/// first, sizes and strides in elements, the innermost stride 1 and left out.
+/// For devices that have such copies; others have no kernels with maps.
+struct TensorMap {
+  uint32_t buffer = 0;
+  DType dtype = DType::f32;
+  uint32_t rank = 0;
+  int64_t offset = 0;
+  int64_t sizes[kMaxMapRank] = {}, strides[kMaxMapRank - 1] = {};
+  uint32_t box[kMaxMapRank] = {}; // of one copy
+  uint32_t swizzle = 0;           // bytes: 0, 32, 64, 128
+};
+
 /// One launch: programs [0, grid) of a kernel.
 struct LaunchCommand {
   KernelHandle kernel;
@@ -81,6 +96,8 @@ struct LaunchCommand {
   uint32_t numBuffers = 0;
   const int64_t *symbols = nullptr; // in host memory, in the kernel's order
   uint32_t numSymbols = 0;
+  const TensorMap *maps = nullptr; // in the kernel's order
+  uint32_t numMaps = 0;
   int64_t grid = 0;          // > 0
   int64_t grain = 1;         // fewer programs than this are not worth a worker
   uint64_t scratch = 0;      // bytes per worker, within what was reserved

@@ -87,9 +87,13 @@ RunState::create(const Program &program, Device &device,
   for (const Program::Launch &launch : program.launches) {
     state->firstArg.push_back(static_cast<uint32_t>(state->args.size()));
     state->args.resize(state->args.size() + launch.args.size());
-    size_t most = 0;
-    for (const Program::Choice &c : launch.choices)
+    size_t most = 0, mostMaps = 0;
+    for (const Program::Choice &c : launch.choices) {
       most = std::max(most, c.symbols.size());
+      mostMaps = std::max(mostMaps, c.maps.size());
+    }
+    state->firstMap.push_back(static_cast<uint32_t>(state->kernelMaps.size()));
+    state->kernelMaps.resize(state->kernelMaps.size() + mostMaps);
     state->firstSymbol.push_back(
         static_cast<uint32_t>(state->kernelSymbols.size()));
     state->kernelSymbols.resize(state->kernelSymbols.size() + most);
@@ -353,6 +357,20 @@ Status Execution::resolveLaunch(uint32_t index) {
   command.numBuffers = static_cast<uint32_t>(launch.args.size());
   command.symbols = symbols;
   command.numSymbols = static_cast<uint32_t>(c.symbols.size());
+  TensorMap *maps = state.kernelMaps.data() + state.firstMap[index];
+  for (size_t i = 0; i < c.maps.size(); ++i) {
+    const Program::Map &from = c.maps[i];
+    maps[i] = {from.arg, from.dtype, from.rank, state.values[from.offset]};
+    maps[i].swizzle = from.swizzle;
+    for (uint32_t d = 0; d < from.rank; ++d) {
+      maps[i].sizes[d] = state.values[from.sizes[d]];
+      maps[i].box[d] = from.box[d];
+      if (d + 1 < from.rank)
+        maps[i].strides[d] = state.values[from.strides[d]];
+    }
+  }
+  command.maps = maps;
+  command.numMaps = static_cast<uint32_t>(c.maps.size());
   command.grid = state.values[c.grid];
   command.grain = std::max<int64_t>(state.values[c.grain], 1);
   command.scratch = state.values[c.scratch];

@@ -25,9 +25,10 @@ struct RunState {
   std::vector<uint64_t> bytes;   // per buffer
   std::vector<uint32_t> choice;  // per launch; kNone: not resolved
   std::vector<LaunchCommand> commands;
-  std::vector<uint32_t> firstArg, firstSymbol; // per launch, into:
+  std::vector<uint32_t> firstArg, firstSymbol, firstMap; // per launch, into:
   std::vector<void *> args;
   std::vector<int64_t> kernelSymbols;
+  std::vector<TensorMap> kernelMaps;
   // Per buffer, where the device does not address host memory: inputs, outputs
   // and late temps.
   std::vector<std::unique_ptr<DeviceBuffer>> staged;

@@ -102,6 +102,16 @@ TEST(Artefact, EveryIndexInTheHeaderIsChecked) {
     return a.program().regions[0]->instructions[0]->instruction.AsLaunch();
   };
   static auto *theLaunch = +launchOf;
+  // A map of two dims, as it should be.
+  static auto *mapIn = +[](TestArtefact &a) -> fb::TensorMapT & {
+    auto map = std::make_unique<fb::TensorMapT>();
+    map->sizes = {0, 0};
+    map->strides = {0};
+    map->box = {64, 64};
+    auto &maps = theLaunch(a)->choices[0]->maps;
+    maps.push_back(std::move(map));
+    return *maps.back();
+  };
   const Case cases[] = {
       {"refers to value",
        [](TestArtefact &a) {
@@ -160,6 +170,16 @@ TEST(Artefact, EveryIndexInTheHeaderIsChecked) {
        [](TestArtefact &a) { theLaunch(a)->args.pop_back(); }},
       {"a choice refers to kernel 8 of 2",
        [](TestArtefact &a) { theLaunch(a)->choices[0]->kernel = 8; }},
+      {"a tensor map is of argument 7 of",
+       [](TestArtefact &a) { mapIn(a).arg = 7; }},
+      {"a tensor map has 6 sizes, 1 strides and a box of 2",
+       [](TestArtefact &a) { mapIn(a).sizes.resize(6); }},
+      {"a tensor map has 2 sizes, 0 strides and a box of 2",
+       [](TestArtefact &a) { mapIn(a).strides.clear(); }},
+      {"a tensor map refers to value",
+       [](TestArtefact &a) { mapIn(a).strides[0] = 999; }},
+      {"a tensor map swizzles 5 bytes",
+       [](TestArtefact &a) { mapIn(a).swizzle = 5; }},
       {"a choice refers to value",
        [](TestArtefact &a) { theLaunch(a)->choices[0]->grid = 999; }},
       {"is not constant 1",

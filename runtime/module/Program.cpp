@@ -226,6 +226,50 @@ private:
     return success();
   }
 
+  Expected<Program::Map> tensorMap(const fb::TensorMap *from, uint32_t args,
+                                   bool &late) const {
+    Program::Map map = {};
+    if (from->arg() >= args)
+      return fail(
+          from, cat("a tensor map is of argument ", from->arg(), " of ", args));
+    map.arg = from->arg();
+    if (from->dtype() > fb::DType::MAX)
+      return fail(from, "a tensor map has an unknown dtype");
+    map.dtype = static_cast<DType>(from->dtype());
+    map.rank = count(from->sizes());
+    if (map.rank < 1 || map.rank > kMaxMapRank ||
+        count(from->strides()) + 1 != map.rank ||
+        count(from->box()) != map.rank)
+      return fail(from, cat("a tensor map has ", map.rank, " sizes, ",
+                            count(from->strides()), " strides and a box of ",
+                            count(from->box())));
+    map.offset = from->offset();
+    map.swizzle = from->swizzle();
+    if (map.swizzle != 0 && map.swizzle != 32 && map.swizzle != 64 &&
+        map.swizzle != 128)
+      return fail(from, cat("a tensor map swizzles ", map.swizzle, " bytes"));
+    auto take = [&](uint32_t v) -> Status {
+      if (Status s = value(from, v, "a tensor map"); !s)
+        return s;
+      late |= out.values[v].late;
+      return success();
+    };
+    if (Status s = take(map.offset); !s)
+      return s.takeError();
+    for (uint32_t i = 0; i < map.rank; ++i) {
+      map.sizes[i] = from->sizes()->Get(i);
+      map.box[i] = from->box()->Get(i);
+      if (Status s = take(map.sizes[i]); !s)
+        return s.takeError();
+      if (i + 1 == map.rank)
+        break;
+      map.strides[i] = from->strides()->Get(i);
+      if (Status s = take(map.strides[i]); !s)
+        return s.takeError();
+    }
+    return map;
+  }
+
   Status launch(const fb::Launch *l) {
     Program::Launch launch;
     launch.flops = l->flops();
@@ -265,15 +309,24 @@ private:
                            count(l->args()), " and ", count(c->symbols())));
       if (!spend(c->symbols()))
         return fail(c, "choices share more than the file holds");
-      Program::Choice choice{c->guard(),      c->kernel(),  c->grid(),
-                             c->grain(),      c->scratch(), {},
-                             text(c->label())};
+      Program::Choice choice{
+          c->guard(),   c->kernel(), c->grid(),        c->grain(),
+          c->scratch(), {},          text(c->label()), {}};
       for (uint32_t n = 0; n < count(c->symbols()); ++n) {
         uint32_t v = c->symbols()->Get(n);
         if (Status s = value(c, v, "a kernel's symbol"); !s)
           return s;
         launch.late |= isLate(v);
         choice.symbols.push_back(v);
+      }
+      if (!spend(c->maps()))
+        return fail(c, "choices share more than the file holds");
+      for (uint32_t n = 0; n < count(c->maps()); ++n) {
+        Expected<Program::Map> map =
+            tensorMap(c->maps()->Get(n), count(l->args()), launch.late);
+        if (!map)
+          return map.takeError();
+        choice.maps.push_back(*map);
       }
       bool available = false;
       for (uint32_t n = 0; n < count(kernel->codes()); ++n)

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "runtime/base/DType.h"
+#include "runtime/base/GpuEntry.h"
 #include "runtime/module/Artefact.h"
 
 #include <cstdint>
@@ -56,10 +57,20 @@ struct Program {
     uint32_t buffer;
     uint32_t offset; // value
   };
+  struct Map {
+    uint32_t arg;
+    DType dtype;
+    uint32_t rank;   // 1 to kMaxMapRank
+    uint32_t offset; // value, as the next two
+    uint32_t sizes[kMaxMapRank], strides[kMaxMapRank - 1];
+    uint32_t box[kMaxMapRank];
+    uint32_t swizzle;
+  };
   struct Choice {
     uint32_t guard, kernel, grid, grain, scratch; // values but for the kernel
     std::vector<uint32_t> symbols;
     const char *label;
+    std::vector<Map> maps;
   };
   struct Launch {
     std::vector<Choice> choices; // those with code for the target

@@ -512,6 +512,27 @@ for dtype in ["f32", "f64", "f16", "bf16", "i32", "i64"]:
     case(f"dot batch {dtype}", [In("x", x), In("y", y)],
          f"%r = ts.dot %x, %y batch [0, 2] x [0, 1] contract [3] x [2] : {x}, {y}", T(dtype, 2, 3, "m", "n"), ROWS,
          lambda x, y: wide(x).transpose(0, 2, 1, 3) @ wide(y), PRODUCT.get(dtype, "exact"))
+# Of sizes that GPUs copy in blocks, whole ones and cut ones.
+BLOCKS = [dict(m=200, n=264, k=136), dict(m=257, n=72, k=200), dict(m=1, n=8, k=8), dict(m=70, n=136, k=64)]
+for dtype in ["f16", "bf16"]:
+    y, b = T(dtype, "m", "n"), T(dtype, "n")
+    for name, l, r, contract in [("nn", ("m", "k"), ("k", "n"), ([1], [0])), ("nt", ("m", "k"), ("n", "k"), ([1], [1])),
+                                 ("tn", ("k", "m"), ("k", "n"), ([0], [0])), ("tt", ("k", "m"), ("n", "k"), ([0], [1]))]:
+        x, w = T(dtype, *l), T(dtype, *r)
+        case(f"dot blocks {name} {dtype}", [In("x", x), In("w", w), In("b", b), In("z", y)],
+             f"%0 = ts.dot %x, %w batch [] x [] contract {contract[0]} x {contract[1]} : {x}, {w}\n"
+             f"  %1 = ts.broadcast %b [1] : {b} to {y}\n  %2 = ts.add %0, %1 : {y}\n"
+             f"  %3 = ts.tanh %2 : {y}\n  %r = ts.add %3, %z : {y}", y, BLOCKS, None, PRODUCT[dtype])
+    x, w, y = T(dtype, 3, "m", "k"), T(dtype, 3, "k", "n"), T("f32", 3, "m", "n")
+    case(f"dot blocks batch {dtype}", [In("x", x), In("w", w)],
+         f"%r = ts.dot %x, %w batch [0] x [0] contract [2] x [1] {{result_type = f32}} : {x}, {w}", y, BLOCKS,
+         lambda x, w: wide(x) @ wide(w), "relative 2e-5")
+    x, w, y = T(dtype, "m", 2, 40), T(dtype, 40, 96), T(dtype, "m", 2, 96)
+    h, r = T(dtype, "m", 2, 4, 24), T(dtype, 4, "m", 2, 24)
+    case(f"dot blocks heads {dtype}", [In("x", x), In("w", w)],
+         f"%0 = ts.dot %x, %w batch [] x [] contract [2] x [0] : {x}, {w}\n"
+         f"  %1 = ts.reshape %0 : {y} to {h}\n  %r = ts.transpose %1 [2, 0, 1, 3] : {h}", r,
+         [dict(m=70), dict(m=1)], None, PRODUCT[dtype])
 case("dot vector", [In("x", T("f32", "k")), In("y", T("f32", "k"))],
      f'%r = ts.dot %x, %y batch [] x [] contract [0] x [0] : {T("f32", "k")}, {T("f32", "k")}', T("f32"), ROWS,
      lambda x, y: wide(x) @ wide(y), "relative 2e-5")

@@ -5,7 +5,7 @@
 
 namespace knapper::vecmath {
 
-V geluErf(V x) {
+V geluErf(V x, bool exp2Instruction) {
   if (x.isF64()) {
     V half = x * 0.5;
     return fma(half, erf(x * 0x1.6a09e667f3bcdp-1), half);
@@ -15,6 +15,11 @@ V geluErf(V x) {
   // 6e-9.
   V a = atMost(6, abs(x));
   V g = horner(kGeluF32, a);
+  if (exp2Instruction) {
+    // Its error, 2 ulp of q, is a fraction of an ulp of the result.
+    V q = g.make<mlir::math::Exp2Op>(g.value, mlir::arith::FastMathFlags::afn);
+    return fma(-a, q, select(x > 0.0, x, 0.0));
+  }
   V t = g + exponentMagic(x);
   V r = g - (t - exponentMagic(x));
   V q = horner(kExp2F32, r) * powerOfTwo(t);

@@ -40,7 +40,12 @@ static std::pair<V, V> sincosOf(V x) {
 }
 
 Value buildGeluErf(OpBuilder &b, Location loc, Value x) {
-  return applied(vm::geluErf, {&b, loc, x}).value;
+  return applied([](V x) { return vm::geluErf(x); }, {&b, loc, x}).value;
+}
+Value buildGeluErfByExp2(OpBuilder &b, Location loc, Value x) {
+  return applied([](V x) { return vm::geluErf(x, /*exp2Instruction=*/true); },
+                 {&b, loc, x})
+      .value;
 }
 
 Value buildGeluTanh(OpBuilder &b, Location loc, Value x) {
@@ -171,6 +176,11 @@ static Operation *partnerOf(Operation *op) {
 /// Replaces `op`; the ops that went with it are added to `erased`.
 static void expandOne(Operation *op, bool spread,
                       SmallPtrSetImpl<Operation *> &erased) {
+  // Asked for as an instruction of the target.
+  if (auto power = dyn_cast<math::Exp2Op>(op);
+      power &&
+      bitEnumContainsAny(power.getFastmath(), arith::FastMathFlags::afn))
+    return;
   OpBuilder b(op);
   V x{&b, op->getLoc(), op->getOperand(0), spread};
   if (isa<math::SincosOp>(op)) {

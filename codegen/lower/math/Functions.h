@@ -91,7 +91,9 @@ V cbrt(V x);
 V rsqrt(V x);
 
 // Activations.cpp
-V geluErf(V x);
+/// `exp2Instruction`: f32 takes 2^g by `math.exp2 fastmath<afn>`, which the
+/// target has as an instruction.
+V geluErf(V x, bool exp2Instruction = false);
 V geluTanh(V x);
 
 // Remainder.cpp

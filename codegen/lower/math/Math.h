@@ -47,6 +47,9 @@ using mlir::Value;
 
 /// x / 2 (1 + erf(x / sqrt(2))).
 Value buildGeluErf(OpBuilder &b, Location loc, Value x);
+/// The same with a `math.exp2 fastmath<afn>` in f32, for targets that have it
+/// as an instruction: `expandMath` leaves that.
+Value buildGeluErfByExp2(OpBuilder &b, Location loc, Value x);
 /// x / 2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
 Value buildGeluTanh(OpBuilder &b, Location loc, Value x);
 

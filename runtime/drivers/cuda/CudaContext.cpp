@@ -9,7 +9,10 @@ namespace knapper::cuda {
 namespace {
 // CUdevice_attribute, CUjit_option.
 constexpr int kCapabilityMajor = 75, kCapabilityMinor = 76;
-constexpr uint64_t kMostThreads = 1024;
+constexpr int kProcessors = 16;
+constexpr uint32_t kMostThreads = 1024, kMostPerProcessor = 32,
+                   kMostSharedBytes = 1 << 20;
+constexpr int kDynamicSharedBytes = 8; // CUfunction_attribute
 constexpr int kErrorLog = 5, kErrorLogBytes = 6;
 constexpr unsigned kPortable = 1, kMapped = 2; // cuMemHostAlloc
 } // namespace
@@ -32,6 +35,7 @@ Expected<std::shared_ptr<Gpu>> Gpu::open(std::shared_ptr<const Api> api,
 Gpu::Gpu(std::shared_ptr<const Api> api, DeviceId id, Context context)
     : api(std::move(api)), id(id), context(context) {
   level = attribute(kCapabilityMajor) * 10 + attribute(kCapabilityMinor);
+  cores = attribute(kProcessors);
 }
 
 Gpu::~Gpu() { api->primaryRelease(id); }
@@ -129,10 +133,22 @@ Expected<KernelHandle> GpuExecutable::kernel(uint64_t entry,
     return s.takeError();
   // The code does not say what it requires of its blocks to those who ask.
   kernel.entry = GpuEntry::of(entry);
-  if (kernel.entry.threads < 1 || kernel.entry.threads > kMostThreads)
-    return userError(cat("kernel '", key, "' wants blocks of ",
-                         kernel.entry.threads, " threads"),
+  const GpuEntry &shape = kernel.entry;
+  if (shape.threads < 1 || shape.threads > kMostThreads ||
+      shape.sharedBytes > kMostSharedBytes ||
+      shape.perProcessor > kMostPerProcessor)
+    return userError(cat("kernel '", key, "' wants blocks of ", shape.threads,
+                         " threads, ", shape.sharedBytes,
+                         " bytes of shared memory, ", shape.perProcessor,
+                         " on a processor"),
                      where, "compile the model again");
+  if (shape.sharedBytes > 0)
+    if (Status s =
+            api.check(api.functionSet(kernel.function, kDynamicSharedBytes,
+                                      static_cast<int>(shape.sharedBytes)),
+                      "cuFuncSetAttribute");
+        !s)
+      return s.takeError();
   return KernelHandle{&kernels.emplace(std::move(key), kernel).first->second};
 }
 

@@ -25,11 +25,12 @@ public:
 
   /// Compute capability times ten: 90.
   int capability() const { return level; }
+  int processors() const { return cores; }
   int attribute(int number) const;
 
 private:
   Gpu(std::shared_ptr<const Api> api, DeviceId id, Context context);
-  int level = 0;
+  int level = 0, cores = 0;
 };
 
 /// Makes the context current to this thread for a scope.

@@ -1,8 +1,9 @@
 // NVIDIA GPUs through the driver API. Code is PTX, which the driver compiles
 // when it is loaded, or a cubin. A kernel's entry in the artefact is a
 // GpuEntry. Its parameters are the buffers' addresses, the symbols (64 bits
-// each), the address of the status word and the number of programs (64 bits);
-// block i runs the programs from i * GpuEntry::programs.
+// each), the address of the status word, the number of programs (64 bits) and
+// its tensor maps (128 bytes each); block i runs the programs from
+// i * GpuEntry::programs, unless the entry says that blocks share them out.
 #pragma once
 
 #include "runtime/device/Device.h"

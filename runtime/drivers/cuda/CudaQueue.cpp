@@ -1,8 +1,11 @@
 // A stream as a queue. Recordings are captured graphs.
 #include "runtime/drivers/cuda/CudaContext.h"
 
+#include "runtime/drivers/cuda/TensorMaps.h"
+
 #include "runtime/base/Text.h"
 
+#include <algorithm>
 #include <limits>
 #include <vector>
 
@@ -101,6 +104,15 @@ public:
     int32_t *status = command.status;
     parameters.push_back(&status);
     parameters.push_back(const_cast<int64_t *>(&command.grid));
+    maps.resize(command.numMaps);
+    for (uint32_t i = 0; i < command.numMaps; ++i) {
+      if (Status s = encode(api, command, command.maps[i], maps[i]); !s)
+        return s;
+      parameters.push_back(&maps[i]);
+    }
+    if (kernel.entry.perProcessor)
+      blocks = std::min(blocks,
+                        int64_t(kernel.entry.perProcessor) * gpu->processors());
     return api.check(api.launch(kernel.function, static_cast<unsigned>(blocks),
                                 1, 1, kernel.entry.threads, 1, 1,
                                 kernel.entry.sharedBytes, stream,
@@ -209,6 +221,7 @@ private:
   Event others = nullptr; // of the default stream
   bool recording = false;
   std::vector<void *> parameters;
+  std::vector<EncodedMap> maps;
 };
 
 } // namespace

@@ -1,0 +1,262 @@
+// Matrix products by multiply-adds of f32, for any GPU, any layout and any of
+// f32, f16, bf16: exact as f32 is.
+//
+// Blocks of A and B, 16 deep, go through two buffers of shared memory, as
+// [depth][row or column]: while one is multiplied the next is on its way in
+// registers. A thread has 8 rows by 8 columns, as four pieces of 4 x 4:
+//
+//   rows  4*ty .. +3 and rows/2 + 4*ty .. +3, columns likewise by tx
+//
+// so that a warp's reads of shared memory are broadcasts or runs.
+#include "codegen/lower/Gpu.h"
+#include "codegen/lower/GpuBlocks.h"
+
+#include "mlir/IR/Matchers.h"
+
+using namespace mlir;
+
+namespace knapper::lower {
+
+namespace {
+constexpr unsigned kDepth = 16;
+constexpr unsigned kSharedMemory = 3;
+
+/// One operand and its two buffers in shared memory.
+struct Operand {
+  BufferRef buffer;
+  Type element;
+  llvm::Value *base;                 // element of the matrix's first, i64
+  llvm::Value *stride, *depthStride; // i64
+  llvm::Value *extent;               // rows or columns there are, i64
+  llvm::Value *from;                 // the block's first, i64
+  unsigned block;                    // rows or columns of a block
+  bool depthFirst;                   // which is contiguous, if any
+  unsigned lanes;                    // of an access
+  llvm::Value *shared;
+
+  unsigned pitch() const { return block + 4; }
+  unsigned bufferElements() const { return kDepth * pitch(); }
+};
+
+bool isOne(Value v) { return matchPattern(v, m_One()); }
+} // namespace
+
+LogicalResult GpuEmitter::multiplyAddProduct(tile::ProductOp op) {
+  auto aBuffer = buffer(op.getA()), bBuffer = buffer(op.getB());
+  if (failed(aBuffer) || failed(bBuffer))
+    return failure();
+  unsigned rows = op.shapeOf("rows"), columns = op.shapeOf("columns");
+  if (rows % 64 || columns % 64 || rows * columns > 128 * 128 ||
+      op.shapeOf("depth") != kDepth || 4 % op.run())
+    return op.emitOpError("has a shape that this path cannot do");
+  auto n64 = [&](int64_t n) { return b.getInt64(n); };
+  auto n32 = [&](int64_t n) { return b.getInt32(n); };
+  auto narrowed = [&](llvm::Value *v) {
+    return b.CreateTrunc(v, b.getInt32Ty());
+  };
+  auto wide = [&](llvm::Value *v) { return b.CreateZExt(v, b.getInt64Ty()); };
+  Type f32 = Float32Type::get(op.getContext());
+  llvm::Value *m = scalar(op.getM()), *n = scalar(op.getN()),
+              *k = scalar(op.getK());
+
+  auto ceil = [&](llvm::Value *x, unsigned by) {
+    return narrowed(b.CreateUDiv(b.CreateAdd(x, n64(by - 1)), n64(by)));
+  };
+  llvm::SmallVector<llvm::Value *> outerSizes;
+  for (Value size : op.getOuter())
+    outerSizes.push_back(narrowed(scalar(size)));
+  BlockOrder order(b, ceil(m, rows), ceil(n, columns), outerSizes, rows,
+                   columns, op.shapeOf("group"));
+  BlockAt block = order.at(narrowed(programId));
+
+  auto makeOperand = [&](BufferRef ref, Value bufferValue, Value offset,
+                         Value stride, Value depthStride,
+                         OperandRange outerStrides, Value extent,
+                         llvm::Value *from, unsigned size) {
+    Operand o;
+    o.buffer = ref;
+    o.element = cast<tile::BufferType>(bufferValue.getType()).getElementType();
+    o.base = scalar(offset);
+    uint64_t multiple = knownMultiple(offset);
+    for (auto [value, index] : llvm::zip(outerStrides, block.outer)) {
+      multiple = std::min(multiple, knownMultiple(value));
+      o.base = b.CreateAdd(o.base, b.CreateMul(scalar(value), wide(index)));
+    }
+    o.stride = scalar(stride);
+    o.depthStride = scalar(depthStride);
+    o.extent = scalar(extent);
+    o.from = wide(from);
+    o.block = size;
+    o.depthFirst = isOne(depthStride);
+    bool contiguous = o.depthFirst || isOne(stride);
+    // Runs of four, all inside or all outside.
+    multiple =
+        std::min({multiple, knownMultiple(o.depthFirst ? stride : depthStride),
+                  knownMultiple(o.depthFirst ? op.getK() : extent)});
+    o.lanes = contiguous && multiple % 4 == 0 ? 4 : 1;
+    auto *array = llvm::ArrayType::get(b.getFloatTy(), 2 * o.bufferElements());
+    auto *memory = new llvm::GlobalVariable(
+        module, array, false, llvm::GlobalValue::InternalLinkage,
+        llvm::UndefValue::get(array), fn->getName() + "_block", nullptr,
+        llvm::GlobalValue::NotThreadLocal, kSharedMemory);
+    memory->setAlignment(llvm::Align(16));
+    o.shared = memory;
+    return o;
+  };
+  Operand sides[2] = {makeOperand(*aBuffer, op.getA(), op.getAOffset(),
+                                  op.getARow(), op.getAK(), op.getAOuter(),
+                                  op.getM(), block.row, rows),
+                      makeOperand(*bBuffer, op.getB(), op.getBOffset(),
+                                  op.getBColumn(), op.getBK(), op.getBOuter(),
+                                  op.getN(), block.column, columns)};
+
+  // Two blocks take turns, where what is on its way leaves the registers.
+  if (shape.threads >= 256 && sides[0].lanes == 4 && sides[1].lanes == 4)
+    fn->addFnAttr("nvvm.minctasm", "2");
+  llvm::Value *tid = narrowed(threadOfBlock);
+  unsigned threadsOfBlock = shape.threads;
+  // Which accesses of a block a thread makes: (in the block, in the depth).
+  auto accesses = [&](const Operand &o) {
+    llvm::SmallVector<std::pair<llvm::Value *, llvm::Value *>> places;
+    unsigned number = o.block * kDepth / o.lanes / threadsOfBlock;
+    for (unsigned i = 0; i < number; ++i) {
+      llvm::Value *at = b.CreateAdd(tid, n32(i * threadsOfBlock));
+      unsigned run = (o.depthFirst ? kDepth : o.block) / o.lanes;
+      llvm::Value *inner =
+          b.CreateMul(b.CreateURem(at, n32(run)), n32(o.lanes));
+      llvm::Value *other = b.CreateUDiv(at, n32(run));
+      places.push_back(o.depthFirst ? std::pair(other, inner)
+                                    : std::pair(inner, other));
+    }
+    return places;
+  };
+  // Parts outside the matrix are zero; what is read instead is its first
+  // element.
+  auto read = [&](const Operand &o, llvm::Value *depth, Carried &values) {
+    for (auto [inBlock, inDepth] : accesses(o)) {
+      llvm::Value *at = b.CreateAdd(o.from, wide(inBlock));
+      llvm::Value *d = b.CreateAdd(depth, wide(inDepth));
+      llvm::Value *inside =
+          b.CreateAnd(b.CreateICmpSLT(at, o.extent), b.CreateICmpSLT(d, k));
+      llvm::Value *offset =
+          b.CreateAdd(o.base, b.CreateAdd(b.CreateMul(at, o.stride),
+                                          b.CreateMul(d, o.depthStride)));
+      offset = b.CreateSelect(inside, offset, n64(0));
+      llvm::Type *type = llvm::FixedVectorType::get(o.buffer.memory, o.lanes);
+      llvm::Value *loaded =
+          tag(b.CreateAlignedLoad(type, address(o.buffer, offset),
+                                  llvm::Align(o.lanes * o.buffer.bytes)),
+              o.buffer);
+      loaded = floatCast(loaded, o.element, f32);
+      values.push_back(b.CreateSelect(
+          inside, loaded, llvm::Constant::getNullValue(loaded->getType())));
+    }
+  };
+  auto sharedAt = [&](const Operand &o, llvm::Value *which, llvm::Value *depth,
+                      llvm::Value *inBlock) {
+    llvm::Value *offset =
+        b.CreateAdd(b.CreateMul(which, n32(o.bufferElements())),
+                    b.CreateAdd(b.CreateMul(depth, n32(o.pitch())), inBlock));
+    return b.CreateInBoundsGEP(b.getFloatTy(), o.shared, offset);
+  };
+  auto write = [&](const Operand &o, llvm::Value *which,
+                   llvm::ArrayRef<llvm::Value *> values) {
+    for (auto [place, value] : llvm::zip(accesses(o), values)) {
+      auto [inBlock, inDepth] = place;
+      if (o.lanes > 1 && !o.depthFirst) {
+        b.CreateAlignedStore(value, sharedAt(o, which, inDepth, inBlock),
+                             llvm::Align(16));
+        continue;
+      }
+      for (unsigned lane = 0; lane < o.lanes; ++lane)
+        b.CreateAlignedStore(
+            b.CreateExtractElement(value, lane),
+            sharedAt(o, which, b.CreateAdd(inDepth, n32(lane)), inBlock),
+            llvm::Align(4));
+    }
+  };
+
+  unsigned across = columns / 8;
+  llvm::Value *tx = b.CreateMul(b.CreateURem(tid, n32(across)), n32(4));
+  llvm::Value *ty = b.CreateMul(b.CreateUDiv(tid, n32(across)), n32(4));
+  auto *four = llvm::FixedVectorType::get(b.getFloatTy(), 4);
+  auto fetch = [&](const Operand &o, llvm::Value *which, unsigned depth,
+                   llvm::Value *first) {
+    llvm::SmallVector<llvm::Value *, 8> values;
+    for (unsigned half = 0; half < 2; ++half) {
+      llvm::Value *piece = b.CreateAlignedLoad(
+          four,
+          sharedAt(o, which, n32(depth),
+                   b.CreateAdd(first, n32(half * o.block / 2))),
+          llvm::Align(16));
+      for (unsigned i = 0; i < 4; ++i)
+        values.push_back(b.CreateExtractElement(piece, i));
+    }
+    return values;
+  };
+
+  Carried values[2];
+  for (unsigned side = 0; side < 2; ++side) {
+    read(sides[side], n64(0), values[side]);
+    write(sides[side], n32(0), values[side]);
+  }
+  barrier();
+  Carried sums(64, llvm::ConstantFP::get(b.getFloatTy(), 0));
+  llvm::Value *steps = ceil(k, kDepth);
+  sums = carriedFor(
+      b, "depth", n32(0), steps, n32(1), std::move(sums),
+      [&](llvm::Value *step, const Carried &state) -> Carried {
+        Carried next(state);
+        llvm::Value *which = b.CreateAnd(step, 1);
+        llvm::Value *depth =
+            b.CreateMul(wide(b.CreateAdd(step, n32(1))), n64(kDepth));
+        Carried coming[2];
+        for (unsigned side = 0; side < 2; ++side)
+          read(sides[side], depth, coming[side]);
+        for (unsigned d = 0; d < kDepth; ++d) {
+          auto as = fetch(sides[0], which, d, ty);
+          auto bs = fetch(sides[1], which, d, tx);
+          for (unsigned i = 0; i < 8; ++i)
+            for (unsigned j = 0; j < 8; ++j) {
+              llvm::Value *&sum = next[8 * i + j];
+              sum = b.CreateIntrinsic(llvm::Intrinsic::fma, {b.getFloatTy()},
+                                      {as[i], bs[j], sum});
+            }
+        }
+        // All have read the other buffer one step ago.
+        llvm::Value *other = b.CreateXor(which, 1);
+        for (unsigned side = 0; side < 2; ++side)
+          write(sides[side], other, coming[side]);
+        barrier();
+        return next;
+      });
+
+  LogicalResult status = success();
+  llvm::Value *m32 = narrowed(m), *n32s = narrowed(n);
+  unsigned run = op.run();
+  for (unsigned i = 0; i < 8; ++i) {
+    llvm::Value *row = b.CreateAdd(b.CreateAdd(block.row, ty),
+                                   n32(i % 4 + i / 4 * (rows / 2)));
+    when(b.CreateICmpSLT(row, m32), [&] {
+      for (unsigned j = 0; j < 8; j += run) {
+        llvm::Value *column = b.CreateAdd(b.CreateAdd(block.column, tx),
+                                          n32(j % 4 + j / 4 * (columns / 2)));
+        when(b.CreateICmpSLT(column, n32s), [&] {
+          llvm::Value *value = sums[8 * i + j];
+          if (run > 1) {
+            value = llvm::PoisonValue::get(
+                llvm::FixedVectorType::get(b.getFloatTy(), run));
+            for (unsigned lane = 0; lane < run; ++lane)
+              value =
+                  b.CreateInsertElement(value, sums[8 * i + j + lane], lane);
+          }
+          if (failed(runRegion(op, value, block.outer, row, column)))
+            status = failure();
+        });
+      }
+    });
+  }
+  return status;
+}
+
+} // namespace knapper::lower

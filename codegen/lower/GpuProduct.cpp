@@ -1,0 +1,95 @@
+// Matrix products on GPUs: what all ways to compute one share.
+#include "codegen/lower/Gpu.h"
+#include "codegen/lower/GpuBlocks.h"
+
+using namespace mlir;
+
+namespace knapper::lower {
+
+BlockAt BlockOrder::at(llvm::Value *program) const {
+  BlockAt result;
+  if (!outer.empty()) {
+    llvm::Value *matrix = b.CreateMul(blockRows, blockColumns);
+    llvm::Value *rest = b.CreateUDiv(program, matrix);
+    program = b.CreateSub(program, b.CreateMul(rest, matrix));
+    result.outer.resize(outer.size());
+    for (size_t i = outer.size(); i-- > 0;) {
+      result.outer[i] = i ? b.CreateURem(rest, outer[i]) : rest;
+      rest = b.CreateUDiv(rest, outer[i]);
+    }
+  }
+  llvm::Value *size = b.CreateMul(blockColumns, b.getInt32(group));
+  llvm::Value *number = b.CreateUDiv(program, size);
+  llvm::Value *inside = b.CreateSub(program, b.CreateMul(number, size));
+  llvm::Value *firstRow = b.CreateMul(number, b.getInt32(group));
+  llvm::Value *high = b.CreateBinaryIntrinsic(llvm::Intrinsic::umin,
+                                              b.CreateSub(blockRows, firstRow),
+                                              b.getInt32(group));
+  llvm::Value *column = b.CreateUDiv(inside, high);
+  llvm::Value *row =
+      b.CreateAdd(firstRow, b.CreateSub(inside, b.CreateMul(column, high)));
+  result.row = b.CreateMul(row, b.getInt32(rows));
+  result.column = b.CreateMul(column, b.getInt32(columns));
+  return result;
+}
+
+LogicalResult GpuEmitter::productLayout(tile::ProductOp op) {
+  // The region's tiles are one thread's: a part is the whole run.
+  threads = 1;
+  width = op.run();
+  int64_t rows = op.shapeOf("rows"), columns = op.shapeOf("columns");
+  LogicalResult sizes = success();
+  op.getBody().walk([&](Operation *inner) {
+    for (Type type : inner->getResultTypes())
+      if (auto vector = dyn_cast<VectorType>(type);
+          vector && (vector.getRank() != 1 || vector.getDimSize(0) != width)) {
+        sizes = inner->emitOpError("has no lowering for GPUs: tiles in a "
+                                   "product's region are runs of ")
+                << width << " elements";
+        return WalkResult::interrupt();
+      }
+    return WalkResult::advance();
+  });
+  if (failed(sizes))
+    return failure();
+  for (Operation &other : op->getBlock()->getOperations())
+    for (Type type : other.getResultTypes())
+      if (isa<VectorType>(type))
+        return other.emitOpError(
+            "has no lowering for GPUs beside a tile.product");
+  if (op.shapeOf("path") == 0) {
+    // Each thread has 8 rows of 8 columns.
+    shape.threads = rows * columns / 64;
+    if (op.getC())
+      return op.emitOpError("takes no 'to' on this path");
+    return success();
+  }
+  shape.threads = 128 * (op.shapeOf("consumers") + 1);
+  shape.perProcessor = 1;
+  maps = op.getC() ? 3 : 2;
+  return success();
+}
+
+LogicalResult GpuEmitter::product(tile::ProductOp op) {
+  return op.shapeOf("path") == 0 ? multiplyAddProduct(op)
+                                 : warpgroupProduct(op);
+}
+
+FailureOr<llvm::Value *>
+GpuEmitter::runRegion(tile::ProductOp op, llvm::Value *value,
+                      llvm::ArrayRef<llvm::Value *> outer, llvm::Value *row,
+                      llvm::Value *column) {
+  Block &body = op.getBody().front();
+  auto index = [&](llvm::Value *v) { return b.CreateZExt(v, b.getInt64Ty()); };
+  set(body.getArgument(0), {value});
+  for (auto [i, v] : llvm::enumerate(outer))
+    set(body.getArgument(1 + i), {index(v)});
+  set(body.getArgument(1 + outer.size()), {index(row)});
+  set(body.getArgument(2 + outer.size()), {index(column)});
+  if (failed(block(body)))
+    return failure();
+  auto yield = cast<tile::YieldOp>(body.getTerminator());
+  return yield.getValue() ? scalar(yield.getValue()) : nullptr;
+}
+
+} // namespace knapper::lower

@@ -1,0 +1,488 @@
+// Matrix products on Hopper: a warpgroup whose one thread copies boxes of A and
+// B into a ring of stages in shared memory, and warpgroups that multiply them.
+//
+//   shared memory: [full barriers | empty barriers | pad to 1024]
+//                  [stage: block of A, block of B] x stages
+//                  [two chunks of 64 rows of the result] x consumers
+//
+// A stage is 64 deep: 128 bytes a row, in the copies' 128-byte swizzle. A side
+// whose rows (columns) are contiguous lies as boxes of 64 of them by 64 deep.
+//
+// Blocks are taken in groups of `group` block rows, column by column, so that
+// what runs at one time reads few operands; every other round walks the depth
+// backwards, from what the cache still has. Consumers share a block by rows, or
+// with `pingpong` have a block each and take turns, so that the end of one's
+// block is hidden under the other's products.
+//
+// Thread t of a warpgroup (warp w, lane l) has of a 64-row product in sum i
+//   row 16w + l/4 + 8*((i/2)%2), column 8*(i/4) + 2*(l%4) + i%2
+#include "codegen/lower/Gpu.h"
+#include "codegen/lower/GpuBlocks.h"
+#include "codegen/lower/HopperAsm.h"
+
+#include "llvm/IR/IntrinsicsNVPTX.h"
+
+using namespace mlir;
+
+namespace knapper::lower {
+
+namespace {
+
+constexpr unsigned kWarpgroup = 128;
+constexpr unsigned kDepth = 64, kRowBytes = 128;
+constexpr unsigned kRing = 1024; // where stages begin
+constexpr unsigned kEmpty = 128; // where the empty barriers are
+constexpr unsigned kSharedMemory = 3;
+// Named barriers: one a consumer (1, 2), and the turns of ping-pong.
+constexpr unsigned kTurn = 4;
+
+/// The sizes of a kernel.
+struct Sizes {
+  explicit Sizes(tile::ProductOp op)
+      : rows(op.shapeOf("rows")), columns(op.shapeOf("columns")),
+        stages(op.shapeOf("stages")), consumers(op.shapeOf("consumers")),
+        group(op.shapeOf("group")), pingpong(op.shapeOf("pingpong")),
+        aTransposed(op.shapeOf("a_transposed")),
+        bTransposed(op.shapeOf("b_transposed")) {}
+
+  unsigned rows, columns, stages, consumers, group;
+  bool pingpong, aTransposed, bTransposed;
+
+  unsigned aBytes() const { return rows * kRowBytes; }
+  unsigned stageBytes() const { return (rows + columns) * kRowBytes; }
+  /// Rows of a consumer's part of the block, 64 a product.
+  unsigned consumerRows() const { return pingpong ? rows : rows / consumers; }
+  unsigned products() const { return consumerRows() / 64; }
+  unsigned sums() const { return columns / 2; }
+  unsigned chunkBytes() const { return 64 * kRowBytes; }
+  unsigned resultAt() const { return kRing + stages * stageBytes(); }
+  unsigned bytes(bool stores) const {
+    return resultAt() + (stores ? consumers * 2 * chunkBytes() : 0);
+  }
+  bool fit(bool stores) const {
+    return rows % (64 * (pingpong ? 1 : consumers)) == 0 && columns % 64 == 0 &&
+           columns <= 256 && rows <= 256 && stages >= 2 && stages <= 16 &&
+           consumers >= 1 && consumers <= 2 && (!pingpong || consumers == 2) &&
+           group >= 1 && bytes(stores) <= 232448;
+  }
+};
+
+/// A stage of the ring and the parity its barriers are waited for with.
+struct Place {
+  llvm::Value *stage, *parity;
+};
+
+class Warpgroups {
+public:
+  Warpgroups(llvm::IRBuilder<> &b, const Sizes &s) : b(b), s(s), hopper(b) {}
+
+  llvm::Value *number(int64_t n) { return b.getInt32(n); }
+  llvm::Value *at(llvm::Value *address, llvm::Value *offset) {
+    return b.CreateAdd(address, offset);
+  }
+  llvm::Value *full(llvm::Value *stage) {
+    return at(base, b.CreateShl(stage, 3));
+  }
+  llvm::Value *empty(llvm::Value *stage) {
+    return at(full(stage), number(kEmpty));
+  }
+  Place onward(Place p) {
+    llvm::Value *next = b.CreateAdd(p.stage, number(1));
+    llvm::Value *wraps = b.CreateICmpEQ(next, number(s.stages));
+    return {b.CreateSelect(wraps, number(0), next),
+            b.CreateSelect(wraps, b.CreateXor(p.parity, 1), p.parity)};
+  }
+  /// `steps` stages later.
+  Place onward(Place p, llvm::Value *steps) {
+    llvm::Value *sum = b.CreateAdd(p.stage, steps);
+    llvm::Value *rounds = b.CreateUDiv(sum, number(s.stages));
+    return {b.CreateSub(sum, b.CreateMul(rounds, number(s.stages))),
+            b.CreateXor(p.parity, b.CreateAnd(rounds, 1))};
+  }
+  void when(llvm::Value *condition, llvm::function_ref<void()> body) {
+    llvm::Function *fn = b.GetInsertBlock()->getParent();
+    auto *then = llvm::BasicBlock::Create(b.getContext(), "when", fn);
+    auto *after = llvm::BasicBlock::Create(b.getContext(), "after", fn);
+    b.CreateCondBr(condition, then, after);
+    b.SetInsertPoint(then);
+    body();
+    b.CreateBr(after);
+    b.SetInsertPoint(after);
+  }
+
+  llvm::IRBuilder<> &b;
+  const Sizes &s;
+  HopperAsm hopper;
+  llvm::Value *base = nullptr;                     // of shared memory
+  llvm::Value *first = nullptr, *blocks = nullptr; // this block, of how many
+  llvm::Value *steps = nullptr;                    // of depth
+};
+
+/// Coordinates of a box: two, and the batch indices that the map has.
+llvm::SmallVector<llvm::Value *> boxAt(llvm::Value *inner, llvm::Value *second,
+                                       const BlockAt &block, int64_t batch) {
+  llvm::SmallVector<llvm::Value *> at{inner, second};
+  for (auto [i, index] : llvm::enumerate(block.outer))
+    if (batch >> i & 1)
+      at.push_back(index);
+  return at;
+}
+
+/// What wgmma is told of a block in shared memory, but for its address: swizzle
+/// of 128 bytes; 1024 bytes from eight rows (of depth) to the next eight; for a
+/// transposed side 8192 from 64 of its columns to the next.
+uint64_t descriptor(bool transposed) {
+  uint64_t leading = transposed ? 8192 / 16 : 1;
+  return uint64_t(1) << 62 | uint64_t(1024 / 16) << 32 | leading << 16;
+}
+/// From one depth of 16 to the next, in 16 bytes.
+uint64_t depthStep(bool transposed) {
+  return transposed ? 16 * kRowBytes / 16 : 32 / 16;
+}
+
+} // namespace
+
+LogicalResult GpuEmitter::warpgroupProduct(tile::ProductOp op) {
+  for (StringRef name : {"a_transposed", "b_transposed", "a_batch", "b_batch"})
+    if (!op.getShape().get(name))
+      return op.emitOpError("shape has no '") << name << "' for this path";
+  Sizes s(op);
+  bool stores = bool(op.getC());
+  Type element = op.getA().getType().getElementType();
+  if (!s.fit(stores) || op.getB().getType().getElementType() != element ||
+      !(element.isBF16() || element.isF16()))
+    return op.emitOpError("has a shape or element types that this path cannot "
+                          "do");
+  if (stores && op.run() != 2)
+    return op.emitOpError("stores runs of two columns");
+  bool bf16 = element.isBF16();
+  bool resultBf16 = stores && op.getC().getType().getElementType().isBF16();
+  shape.sharedBytes = s.bytes(stores);
+  int64_t aBatch = op.shapeOf("a_batch"), bBatch = op.shapeOf("b_batch");
+
+  Warpgroups g(b, s);
+  HopperAsm &hopper = g.hopper;
+  auto n32 = [&](int64_t n) { return g.number(n); };
+  auto narrowed = [&](Value v) {
+    return b.CreateTrunc(scalar(v), b.getInt32Ty());
+  };
+  auto special = [&](llvm::Intrinsic::ID id) {
+    return b.CreateIntrinsic(id, llvm::ArrayRef<llvm::Value *>());
+  };
+  auto *shared = new llvm::GlobalVariable(
+      module, llvm::ArrayType::get(b.getInt8Ty(), 0), false,
+      llvm::GlobalValue::ExternalLinkage, nullptr, fn->getName() + "_shared",
+      nullptr, llvm::GlobalValue::NotThreadLocal, kSharedMemory);
+  shared->setAlignment(llvm::Align(1024));
+  g.base = b.CreatePtrToInt(shared, b.getInt32Ty());
+  llvm::SmallVector<llvm::Value *> mapArgs;
+  for (unsigned i = fn->arg_size() - maps; i < fn->arg_size(); ++i)
+    mapArgs.push_back(fn->getArg(i));
+
+  llvm::Value *tid = b.CreateTrunc(threadOfBlock, b.getInt32Ty());
+  g.first = special(llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_x);
+  g.blocks = special(llvm::Intrinsic::nvvm_read_ptx_sreg_nctaid_x);
+  llvm::Value *m = narrowed(op.getM()), *n = narrowed(op.getN()),
+              *k = narrowed(op.getK());
+  auto ceil = [&](llvm::Value *x, unsigned by) {
+    return b.CreateUDiv(b.CreateAdd(x, n32(by - 1)), n32(by));
+  };
+  g.steps = ceil(k, kDepth);
+  llvm::SmallVector<llvm::Value *> outerSizes;
+  for (Value size : op.getOuter())
+    outerSizes.push_back(narrowed(size));
+  BlockOrder order(b, ceil(m, s.rows), ceil(n, s.columns), outerSizes, s.rows,
+                   s.columns, s.group);
+  llvm::Value *warpgroup = b.CreateUDiv(tid, n32(kWarpgroup));
+
+  g.when(b.CreateICmpEQ(tid, n32(0)), [&] {
+    for (unsigned stage = 0; stage < s.stages; ++stage) {
+      hopper.initBarrier(g.full(n32(stage)), 1);
+      hopper.initBarrier(g.empty(n32(stage)), s.pingpong ? 1 : s.consumers);
+    }
+    hopper.fenceBarrierInit();
+  });
+  barrier();
+
+  llvm::BasicBlock *producer = newBlock("producer"),
+                   *consumer = newBlock("consumer"), *end = newBlock("end");
+  b.CreateCondBr(b.CreateICmpEQ(warpgroup, n32(0)), producer, consumer);
+
+  //===-- The copying thread ----------------------------------------------===//
+  b.SetInsertPoint(producer);
+  // The sums of two consumers take what the copying warpgroup gives up.
+  bool wide = s.consumers > 1 && s.products() * s.sums() > 128;
+  if (s.consumers > 1)
+    hopper.registers(wide ? 24 : 40, false);
+  auto copy = [&] {
+    for (llvm::Value *map : mapArgs)
+      hopper.prefetchMap(map);
+    carriedFor(
+        b, "blocks", g.first, order.programs(), g.blocks, {n32(0), n32(1)},
+        [&](llvm::Value *program, const Carried &outerState) -> Carried {
+          BlockAt block = order.at(program);
+          llvm::Value *back = b.CreateICmpNE(
+              b.CreateAnd(b.CreateUDiv(program, g.blocks), 1), n32(0));
+          return carriedFor(
+              b, "steps", n32(0), g.steps, n32(1), outerState,
+              [&](llvm::Value *step, const Carried &state) -> Carried {
+                Place place{state[0], state[1]};
+                hopper.wait(g.empty(place.stage), place.parity);
+                llvm::Value *full = g.full(place.stage);
+                hopper.arriveExpecting(full, s.stageBytes());
+                llvm::Value *fromEnd =
+                    b.CreateSub(b.CreateSub(g.steps, n32(1)), step);
+                llvm::Value *depth = b.CreateMul(
+                    b.CreateSelect(back, fromEnd, step), n32(kDepth));
+                llvm::Value *to = b.CreateAdd(
+                    g.base,
+                    b.CreateAdd(b.CreateMul(place.stage, n32(s.stageBytes())),
+                                n32(kRing)));
+                auto side = [&](unsigned map, bool transposed, unsigned extent,
+                                llvm::Value *from, int64_t batch) {
+                  if (!transposed) {
+                    hopper.loadBox(to, mapArgs[map],
+                                   boxAt(depth, from, block, batch), full);
+                  } else {
+                    for (unsigned i = 0; i < extent; i += 64)
+                      hopper.loadBox(
+                          g.at(to, n32(i * kRowBytes)), mapArgs[map],
+                          boxAt(b.CreateAdd(from, n32(i)), depth, block, batch),
+                          full);
+                  }
+                  to = g.at(to, n32(extent * kRowBytes));
+                };
+                side(0, s.aTransposed, s.rows, block.row, aBatch);
+                side(1, s.bTransposed, s.columns, block.column, bBatch);
+                Place next = g.onward(place);
+                return {next.stage, next.parity};
+              });
+        });
+  };
+  g.when(b.CreateICmpULT(tid, n32(32)), [&] { g.when(hopper.elect(), copy); });
+  b.CreateBr(end);
+
+  //===-- The multiplying warpgroups --------------------------------------===//
+  b.SetInsertPoint(consumer);
+  if (s.consumers > 1)
+    hopper.registers(wide ? 240 : 232, true);
+  llvm::Value *self = b.CreateSub(warpgroup, n32(1));
+  llvm::Value *local = b.CreateURem(tid, n32(kWarpgroup));
+  llvm::Value *warp = b.CreateUDiv(local, n32(32));
+  llvm::Value *lane = b.CreateURem(tid, n32(32));
+  llvm::Value *leads = b.CreateICmpEQ(local, n32(0));
+  llvm::Value *ownRows =
+      s.pingpong ? n32(0) : b.CreateMul(self, n32(s.consumerRows()));
+
+  auto descriptorAt = [&](llvm::Value *stage, llvm::Value *offset,
+                          bool transposed) {
+    llvm::Value *address = b.CreateAdd(
+        g.base, b.CreateAdd(b.CreateMul(stage, n32(s.stageBytes())), offset));
+    llvm::Value *low = b.CreateZExt(
+        b.CreateAnd(b.CreateLShr(address, 4), n32(0x3fff)), b.getInt64Ty());
+    return b.CreateOr(low, b.getInt64(descriptor(transposed)));
+  };
+  llvm::Value *aAt =
+      b.CreateAdd(b.CreateMul(ownRows, n32(kRowBytes)), n32(kRing));
+  llvm::Value *bAt = n32(kRing + s.aBytes());
+  // One stage: waits for it and starts its products.
+  auto multiply = [&](Place place, Carried &sums, bool fresh) {
+    hopper.wait(g.full(place.stage), place.parity);
+    llvm::Value *a = descriptorAt(place.stage, aAt, s.aTransposed);
+    llvm::Value *bb = descriptorAt(place.stage, bAt, s.bTransposed);
+    hopper.beginProducts();
+    for (unsigned d = 0; d < kDepth / 16; ++d)
+      for (unsigned p = 0; p < s.products(); ++p) {
+        HopperAsm::Product kind{s.columns, bf16, fresh && d == 0, s.aTransposed,
+                                s.bTransposed};
+        hopper.product(
+            kind,
+            b.CreateAdd(a, b.getInt64(p * 64 * kRowBytes / 16 +
+                                      d * depthStep(s.aTransposed))),
+            b.CreateAdd(bb, b.getInt64(d * depthStep(s.bTransposed))),
+            llvm::MutableArrayRef(sums).slice(p * s.sums(), s.sums()));
+      }
+    hopper.closeProducts();
+  };
+  auto release = [&](llvm::Value *stage) {
+    g.when(leads, [&] { hopper.arrive(g.empty(stage)); });
+  };
+
+  llvm::Value *start = g.first, *stride = g.blocks;
+  Place begin{n32(0), n32(0)};
+  if (s.pingpong) {
+    start = b.CreateAdd(g.first, b.CreateMul(self, g.blocks));
+    stride = b.CreateMul(g.blocks, n32(2));
+    begin = g.onward(begin, b.CreateMul(self, g.steps));
+    // The second consumer gives the first one its first turn.
+    g.when(b.CreateICmpEQ(self, n32(1)),
+           [&] { hopper.notify(n32(kTurn), 2 * kWarpgroup); });
+  }
+  llvm::Value *ownResult = b.CreateAdd(
+      g.base, b.CreateAdd(b.CreateMul(self, n32(2 * s.chunkBytes())),
+                          n32(s.resultAt())));
+  // Where the lane's matrices go in a chunk: row l%16 of the warp's 16, 16
+  // bytes from column 8*(l/16) on, swizzled.
+  llvm::Value *chunkRow =
+      b.CreateAdd(b.CreateShl(warp, 4), b.CreateAnd(lane, 15));
+  llvm::Value *chunkAt = b.CreateAdd(
+      b.CreateMul(chunkRow, n32(kRowBytes)),
+      b.CreateShl(b.CreateXor(b.CreateLShr(lane, 4), b.CreateAnd(lane, 7)), 4));
+  llvm::Value *ownBarrier = warpgroup;
+  llvm::Value *laneRow =
+      b.CreateAdd(b.CreateShl(warp, 4), b.CreateLShr(lane, 2));
+  llvm::Value *laneColumn = b.CreateShl(b.CreateAnd(lane, 3), 1);
+  LogicalResult status = success();
+
+  // Hands a run of a row of product p to the region. Null: nothing yielded.
+  auto handOver = [&](llvm::ArrayRef<llvm::Value *> values,
+                      const BlockAt &block, llvm::Value *row,
+                      llvm::Value *column) -> llvm::Value * {
+    llvm::Value *run = values[0];
+    if (op.run() > 1) {
+      run = llvm::PoisonValue::get(
+          llvm::FixedVectorType::get(b.getFloatTy(), values.size()));
+      for (auto [i, value] : llvm::enumerate(values))
+        run = b.CreateInsertElement(run, value, i);
+    }
+    FailureOr<llvm::Value *> result =
+        runRegion(op, run, block.outer, row, column);
+    if (failed(result)) {
+      status = failure();
+      return nullptr;
+    }
+    return *result;
+  };
+  auto atMost = [&](llvm::Value *x, llvm::Value *most) {
+    return b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, x, most);
+  };
+  // Through shared memory, 64 columns at a time, in two buffers.
+  auto storeBlock = [&](const BlockAt &block,
+                        llvm::ArrayRef<llvm::Value *> sums) {
+    llvm::Value *lastRow = b.CreateSub(m, n32(1));
+    llvm::Value *lastColumn = b.CreateSub(n, n32(2));
+    llvm::Value *firstColumn = b.CreateAdd(block.column, laneColumn);
+    unsigned chunk = 0;
+    for (unsigned p = 0; p < s.products(); ++p) {
+      llvm::Value *blockRow =
+          b.CreateAdd(b.CreateAdd(block.row, ownRows), n32(64 * p));
+      llvm::Value *rows[2];
+      for (unsigned h = 0; h < 2; ++h)
+        rows[h] = atMost(
+            b.CreateAdd(b.CreateAdd(blockRow, laneRow), n32(8 * h)), lastRow);
+      for (unsigned c = 0; c < s.columns; c += 64, ++chunk) {
+        llvm::Value *buffer =
+            b.CreateAdd(ownResult, n32(chunk % 2 * s.chunkBytes()));
+        for (unsigned q = 0; q < 4; ++q) {
+          llvm::SmallVector<llvm::Value *, 4> words;
+          for (unsigned j = 0; j < 2; ++j) {
+            unsigned at = c + 16 * q + 8 * j;
+            llvm::Value *column =
+                atMost(b.CreateAdd(firstColumn, n32(at)), lastColumn);
+            for (unsigned h = 0; h < 2; ++h) {
+              auto pair = sums.slice(p * s.sums() + at / 2 + 2 * h, 2);
+              llvm::Value *value = handOver(pair, block, rows[h], column);
+              if (!value)
+                return;
+              words.push_back(
+                  hopper.pack(b.CreateExtractElement(value, uint64_t(0)),
+                              b.CreateExtractElement(value, 1), resultBf16));
+            }
+          }
+          if (q == 0 && chunk == 0) {
+            // The buffers of the block before have been read.
+            g.when(leads, [&] { hopper.waitStoresRead(0); });
+            hopper.sync(ownBarrier, kWarpgroup);
+          }
+          hopper.storeMatrices(
+              b.CreateAdd(buffer, b.CreateXor(chunkAt, n32(32 * q))), words);
+        }
+        hopper.fenceShared();
+        // Behind one barrier the chunk is there and the other buffer is free.
+        g.when(leads, [&] { hopper.waitStoresRead(0); });
+        hopper.sync(ownBarrier, kWarpgroup);
+        g.when(leads, [&] {
+          hopper.storeBox(mapArgs[2],
+                          boxAt(b.CreateAdd(block.column, n32(c)), blockRow,
+                                block, ~int64_t(0)),
+                          buffer);
+          hopper.closeStores();
+        });
+      }
+    }
+  };
+  // By the region itself.
+  auto giveBlock = [&](const BlockAt &block,
+                       llvm::ArrayRef<llvm::Value *> sums) {
+    llvm::Value *firstColumn = b.CreateAdd(block.column, laneColumn);
+    for (unsigned p = 0; p < s.products(); ++p)
+      for (unsigned h = 0; h < 2; ++h) {
+        llvm::Value *row =
+            b.CreateAdd(b.CreateAdd(b.CreateAdd(block.row, ownRows), laneRow),
+                        n32(64 * p + 8 * h));
+        g.when(b.CreateICmpSLT(row, m), [&] {
+          for (unsigned at = 0; at < s.columns; at += 8)
+            for (unsigned i = 0; i < 2; i += op.run()) {
+              llvm::Value *column = b.CreateAdd(firstColumn, n32(at + i));
+              g.when(b.CreateICmpSLT(column, n), [&] {
+                handOver(
+                    sums.slice(p * s.sums() + at / 2 + 2 * h + i, op.run()),
+                    block, row, column);
+              });
+            }
+        });
+      }
+  };
+
+  carriedFor(
+      b, "blocks", start, order.programs(), stride, {begin.stage, begin.parity},
+      [&](llvm::Value *program, const Carried &state) -> Carried {
+        Place place{state[0], state[1]};
+        BlockAt block = order.at(program);
+        // Waiting for more than one phase ahead would see the phase before.
+        if (s.pingpong)
+          hopper.sync(b.CreateAdd(self, n32(kTurn)), 2 * kWarpgroup);
+        // The first step writes the sums: zeros written before would make the
+        // assembler wait for every product.
+        Carried sums(s.products() * s.sums(),
+                     llvm::UndefValue::get(b.getFloatTy()));
+        multiply(place, sums, true);
+        Place next = g.onward(place);
+        Carried carried{next.stage, next.parity, place.stage};
+        carried.append(sums);
+        carried =
+            carriedFor(b, "steps", n32(1), g.steps, n32(1), std::move(carried),
+                       [&](llvm::Value *, const Carried &state) -> Carried {
+                         Place place{state[0], state[1]};
+                         Carried sums(state.begin() + 3, state.end());
+                         multiply(place, sums, false);
+                         // The products of the stage before are done.
+                         hopper.waitProducts(1);
+                         release(state[2]);
+                         Place next = g.onward(place);
+                         Carried result{next.stage, next.parity, place.stage};
+                         result.append(sums);
+                         return result;
+                       });
+        if (s.pingpong)
+          hopper.notify(b.CreateSub(n32(kTurn + 1), self), 2 * kWarpgroup);
+        sums.assign(carried.begin() + 3, carried.end());
+        hopper.waitProducts(sums);
+        release(carried[2]);
+        if (stores)
+          storeBlock(block, sums);
+        else
+          giveBlock(block, sums);
+        place = {carried[0], carried[1]};
+        if (s.pingpong)
+          place = g.onward(place, g.steps);
+        return {place.stage, place.parity};
+      });
+  if (stores)
+    g.when(leads, [&] { hopper.waitStores(); });
+  b.CreateBr(end);
+  b.SetInsertPoint(end);
+  return status;
+}
+
+} // namespace knapper::lower

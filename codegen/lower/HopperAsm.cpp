@@ -1,0 +1,223 @@
+#include "codegen/lower/HopperAsm.h"
+
+#include "llvm/IR/InlineAsm.h"
+#include "llvm/IR/IntrinsicsNVPTX.h"
+
+#include <string>
+
+namespace knapper::lower {
+
+using llvm::ArrayRef;
+using llvm::Value;
+
+llvm::CallInst *HopperAsm::emit(llvm::StringRef text,
+                                llvm::StringRef constraints, llvm::Type *result,
+                                ArrayRef<Value *> args, bool memory) {
+  llvm::SmallVector<llvm::Type *> types;
+  for (Value *arg : args)
+    types.push_back(arg->getType());
+  std::string all = constraints.str();
+  if (memory)
+    all += all.empty() ? "~{memory}" : ",~{memory}";
+  auto *code =
+      llvm::InlineAsm::get(llvm::FunctionType::get(result, types, false), text,
+                           all, /*hasSideEffects=*/true);
+  llvm::CallInst *call = b.CreateCall(code, args);
+  // LLVM would otherwise feel free to copy or sink what a warp does together.
+  call->addFnAttr(llvm::Attribute::Convergent);
+  call->addFnAttr(llvm::Attribute::NoUnwind);
+  return call;
+}
+
+//===-- Barriers ----------------------------------------------------------===//
+
+void HopperAsm::initBarrier(Value *barrier, unsigned arrivals) {
+  emit("mbarrier.init.shared.b64 [$0], $1;", "r,r", b.getVoidTy(),
+       {barrier, b.getInt32(arrivals)});
+}
+
+void HopperAsm::fenceBarrierInit() {
+  emit("fence.mbarrier_init.release.cluster;", "", b.getVoidTy(), {});
+}
+
+void HopperAsm::arriveExpecting(Value *barrier, unsigned bytes) {
+  emit("mbarrier.arrive.expect_tx.shared.b64 _, [$0], $1;", "r,r",
+       b.getVoidTy(), {barrier, b.getInt32(bytes)});
+}
+
+void HopperAsm::arrive(Value *barrier) {
+  emit("mbarrier.arrive.shared.b64 _, [$0];", "r", b.getVoidTy(), {barrier});
+}
+
+void HopperAsm::wait(Value *barrier, Value *parity) {
+  emit("{\n\t.reg .pred done;\n\t"
+       "AGAIN:\n\t"
+       "mbarrier.try_wait.parity.shared.b64 done, [$0], $1, 10000000;\n\t"
+       "@done bra ON;\n\tbra AGAIN;\n\tON:\n\t}",
+       "r,r", b.getVoidTy(), {barrier, parity});
+}
+
+void HopperAsm::sync(Value *id, unsigned threads) {
+  emit("bar.sync $0, $1;", "r,n", b.getVoidTy(), {id, b.getInt32(threads)});
+}
+
+void HopperAsm::notify(Value *id, unsigned threads) {
+  emit("bar.arrive $0, $1;", "r,n", b.getVoidTy(), {id, b.getInt32(threads)});
+}
+
+//===-- Copies ------------------------------------------------------------===//
+
+void HopperAsm::prefetchMap(Value *map) {
+  emit("prefetch.tensormap [$0];", "l", b.getVoidTy(), {map});
+}
+
+/// "{$2, $3}" for two coordinates from operand 2 on.
+static std::string coordinates(unsigned first, size_t count) {
+  std::string text = "{";
+  for (size_t i = 0; i < count; ++i)
+    text += (i ? ", $" : "$") + std::to_string(first + i);
+  return text + "}";
+}
+
+static std::string repeat(llvm::StringRef text, size_t count) {
+  std::string all;
+  for (size_t i = 0; i < count; ++i)
+    all += text;
+  return all;
+}
+
+void HopperAsm::loadBox(Value *shared, Value *map, ArrayRef<Value *> at,
+                        Value *barrier) {
+  llvm::SmallVector<Value *> args{shared, map};
+  args.append(at.begin(), at.end());
+  args.push_back(barrier);
+  std::string rank = std::to_string(at.size());
+  emit("cp.async.bulk.tensor." + rank +
+           "d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [$0], "
+           "[$1, " +
+           coordinates(2, at.size()) + "], [$" + std::to_string(2 + at.size()) +
+           "];",
+       "r,l" + repeat(",r", at.size() + 1), b.getVoidTy(), args);
+}
+
+void HopperAsm::storeBox(Value *map, ArrayRef<Value *> at, Value *shared) {
+  llvm::SmallVector<Value *> args{map};
+  args.append(at.begin(), at.end());
+  args.push_back(shared);
+  std::string rank = std::to_string(at.size());
+  emit("cp.async.bulk.tensor." + rank +
+           "d.global.shared::cta.tile.bulk_group [$0, " +
+           coordinates(1, at.size()) + "], [$" + std::to_string(1 + at.size()) +
+           "];",
+       "l" + repeat(",r", at.size() + 1), b.getVoidTy(), args);
+}
+
+void HopperAsm::closeStores() {
+  emit("cp.async.bulk.commit_group;", "", b.getVoidTy(), {});
+}
+
+void HopperAsm::waitStoresRead(unsigned pending) {
+  emit("cp.async.bulk.wait_group.read $0;", "n", b.getVoidTy(),
+       {b.getInt32(pending)});
+}
+
+void HopperAsm::waitStores() {
+  emit("cp.async.bulk.wait_group 0;", "", b.getVoidTy(), {});
+}
+
+void HopperAsm::fenceShared() {
+  emit("fence.proxy.async.shared::cta;", "", b.getVoidTy(), {});
+}
+
+void HopperAsm::storeMatrices(Value *shared, ArrayRef<Value *> words) {
+  llvm::SmallVector<Value *> args{shared};
+  args.append(words.begin(), words.end());
+  emit("stmatrix.sync.aligned.m8n8.x4.shared.b16 [$0], {$1, $2, $3, $4};",
+       "r,r,r,r,r", b.getVoidTy(), args);
+}
+
+//===-- Products ----------------------------------------------------------===//
+
+void HopperAsm::registers(unsigned count, bool more) {
+  emit(more ? "setmaxnreg.inc.sync.aligned.u32 $0;"
+            : "setmaxnreg.dec.sync.aligned.u32 $0;",
+       "n", b.getVoidTy(), {b.getInt32(count)}, false);
+}
+
+Value *HopperAsm::elect() {
+  Value *word = emit("{\n\t.reg .pred chosen;\n\telect.sync _|chosen, -1;\n\t"
+                     "selp.u32 $0, 1, 0, chosen;\n\t}",
+                     "=r", b.getInt32Ty(), {}, false);
+  return b.CreateICmpNE(word, b.getInt32(0));
+}
+
+void HopperAsm::beginProducts() {
+  emit("wgmma.fence.sync.aligned;", "", b.getVoidTy(), {});
+}
+
+void HopperAsm::closeProducts() {
+  emit("wgmma.commit_group.sync.aligned;", "", b.getVoidTy(), {});
+}
+
+void HopperAsm::waitProducts(unsigned pending) {
+  emit("wgmma.wait_group.sync.aligned $0;", "n", b.getVoidTy(),
+       {b.getInt32(pending)});
+}
+
+/// "=f,=f,...,": so many results; then as many operands tied to them.
+static void tie(size_t count, std::string &results, std::string &operands) {
+  for (size_t i = 0; i < count; ++i) {
+    results += i ? ",=f" : "=f";
+    operands += "," + std::to_string(i);
+  }
+}
+
+void HopperAsm::waitProducts(llvm::MutableArrayRef<Value *> sums) {
+  std::string results, operands;
+  tie(sums.size(), results, operands);
+  llvm::SmallVector<llvm::Type *> types(sums.size(), b.getFloatTy());
+  Value *all = emit("wgmma.wait_group.sync.aligned 0;", results + operands,
+                    llvm::StructType::get(b.getContext(), types),
+                    llvm::SmallVector<Value *>(sums));
+  for (auto [i, sum] : llvm::enumerate(sums))
+    sum = b.CreateExtractValue(all, i);
+}
+
+void HopperAsm::product(const Product &kind, Value *a, Value *bb,
+                        llvm::MutableArrayRef<Value *> sums) {
+  size_t count = sums.size();
+  std::string results, operands;
+  tie(count, results, operands);
+  const char *type = kind.bf16 ? "bf16" : "f16";
+  // Operands follow the results and what is tied to them.
+  std::string text = "{\n\t.reg .pred add;\n\tsetp.ne.b32 add, " +
+                     std::string(kind.fresh ? "0" : "1") +
+                     ", 0;\n\twgmma.mma_async.sync.aligned.m64n" +
+                     std::to_string(kind.columns) + "k16.f32." + type + "." +
+                     type + " " + coordinates(0, count) + ", $" +
+                     std::to_string(2 * count) + ", $" +
+                     std::to_string(2 * count + 1) + ", add, 1, 1, " +
+                     (kind.aTransposed ? "1" : "0") + ", " +
+                     (kind.bTransposed ? "1" : "0") + ";\n\t}";
+  llvm::SmallVector<Value *> args(sums);
+  args.push_back(a);
+  args.push_back(bb);
+  llvm::SmallVector<llvm::Type *> types(count, b.getFloatTy());
+  Value *all = emit(text, results + operands + ",l,l",
+                    llvm::StructType::get(b.getContext(), types), args, false);
+  for (auto [i, sum] : llvm::enumerate(sums))
+    sum = b.CreateExtractValue(all, i);
+}
+
+Value *HopperAsm::pack(Value *first, Value *second, bool bf16) {
+  // Not volatile: a conversion like any other.
+  auto *type = llvm::FunctionType::get(b.getInt32Ty(),
+                                       {b.getFloatTy(), b.getFloatTy()}, false);
+  auto *code = llvm::InlineAsm::get(type,
+                                    bf16 ? "cvt.rn.bf16x2.f32 $0, $1, $2;"
+                                         : "cvt.rn.f16x2.f32 $0, $1, $2;",
+                                    "=r,f,f", /*hasSideEffects=*/false);
+  return b.CreateCall(code, {second, first});
+}
+
+} // namespace knapper::lower

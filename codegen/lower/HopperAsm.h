@@ -1,0 +1,77 @@
+// Instructions of Hopper GPUs that LLVM has no better name for than their PTX:
+// barriers in shared memory, copies of boxes, products by warpgroups.
+//
+// Addresses of shared memory are i32. What orders memory says so to LLVM, what
+// a whole warp has to execute together is convergent.
+#pragma once
+
+#include "llvm/IR/IRBuilder.h"
+
+namespace knapper::lower {
+
+class HopperAsm {
+public:
+  explicit HopperAsm(llvm::IRBuilder<> &b) : b(b) {}
+
+  //===-- Barriers --------------------------------------------------------===//
+  /// A barrier that `arrivals` arrivals and the bytes they expect complete.
+  void initBarrier(llvm::Value *barrier, unsigned arrivals);
+  /// Makes the initialised ones known to the copies.
+  void fenceBarrierInit();
+  /// Arrives, and expects so many bytes of copies before completion.
+  void arriveExpecting(llvm::Value *barrier, unsigned bytes);
+  void arrive(llvm::Value *barrier);
+  /// Waits until the phase of this parity is complete.
+  void wait(llvm::Value *barrier, llvm::Value *parity);
+  /// Named barriers of the block: wait for, or only count, `threads` threads.
+  void sync(llvm::Value *id, unsigned threads);
+  void notify(llvm::Value *id, unsigned threads);
+
+  //===-- Copies ----------------------------------------------------------===//
+  void prefetchMap(llvm::Value *map);
+  /// The box at `at` (innermost first) to shared memory; completes on barrier.
+  void loadBox(llvm::Value *shared, llvm::Value *map,
+               llvm::ArrayRef<llvm::Value *> at, llvm::Value *barrier);
+  /// From shared memory to the box at `at`, in the open group of stores.
+  void storeBox(llvm::Value *map, llvm::ArrayRef<llvm::Value *> at,
+                llvm::Value *shared);
+  void closeStores();
+  /// Until all but the newest `pending` groups have been read from shared
+  /// memory; or have been written, too.
+  void waitStoresRead(unsigned pending);
+  void waitStores();
+  /// Shared memory as this thread wrote it becomes visible to copies.
+  void fenceShared();
+  /// Four 8x8 matrices of 16-bit elements from the registers of a warp.
+  void storeMatrices(llvm::Value *shared, llvm::ArrayRef<llvm::Value *> words);
+
+  //===-- Products --------------------------------------------------------===//
+  void registers(unsigned count, bool more);
+  /// True in one thread of the warp.
+  llvm::Value *elect();
+  void beginProducts();
+  /// sums (64 x columns, `columns / 2` a thread) += A x B over a depth of 16.
+  struct Product {
+    unsigned columns;
+    bool bf16;  ///< else f16
+    bool fresh; ///< from zero instead
+    bool aTransposed, bTransposed;
+  };
+  void product(const Product &kind, llvm::Value *a, llvm::Value *b,
+               llvm::MutableArrayRef<llvm::Value *> sums);
+  void closeProducts();
+  void waitProducts(unsigned pending);
+  /// Until all are done; the sums then are what they look like.
+  void waitProducts(llvm::MutableArrayRef<llvm::Value *> sums);
+
+  /// Two f32 rounded to 16-bit elements in a word, the first one low.
+  llvm::Value *pack(llvm::Value *first, llvm::Value *second, bool bf16);
+
+private:
+  llvm::CallInst *emit(llvm::StringRef text, llvm::StringRef constraints,
+                       llvm::Type *result, llvm::ArrayRef<llvm::Value *> args,
+                       bool memory = true);
+  llvm::IRBuilder<> &b;
+};
+
+} // namespace knapper::lower

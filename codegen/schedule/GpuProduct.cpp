@@ -1,0 +1,400 @@
+// Matrix products on GPUs: one `tile.product` a kernel, its region what the
+// kernel computes of the product's elements.
+//
+// By warpgroups (Hopper, f16 and bf16) where the copies of whole blocks reach
+// both operands: the innermost dim of each contiguous, every other stride and
+// the start a multiple of 16 bytes. What is not known of symbolic sizes becomes
+// the schedule's guard. The block sizes are those with the least modelled time.
+// By multiply-adds of f32 for all else.
+//
+// Parameters: the entries of tile.product's `shape`, and `run`, `store`.
+#include "codegen/schedule/Emitter.h"
+#include "codegen/schedule/Epilogue.h"
+#include "codegen/schedule/Product.h"
+#include "codegen/schedule/Schedules.h"
+
+using namespace mlir;
+
+namespace knapper {
+
+using ts::Dim;
+
+namespace {
+
+enum Path : int64_t { multiplyAdd = 0, warpgroups = 1 };
+
+/// One way to cut the result into blocks.
+struct Blocks {
+  int64_t rows, columns, stages, consumers, pingpong;
+};
+
+/// Depth 64, stages as shared memory holds. With ping-pong each of the two
+/// warpgroups has a block of its own and one's epilogue runs under the other's
+/// products.
+constexpr Blocks kWarpgroupBlocks[] = {
+    {128, 256, 4, 2, 0}, {256, 192, 3, 2, 0}, {128, 192, 4, 2, 1},
+    {128, 128, 6, 2, 1}, {64, 128, 8, 1, 0},  {64, 64, 8, 1, 0},
+};
+
+/// Batch dims and rows that do not follow the others in memory; sizes of one
+/// left out.
+struct Outer {
+  SmallVector<Dim> sizes, aStrides, bStrides;
+};
+
+Outer outerOf(const Product &product) {
+  Outer outer;
+  Dim zero = product.lhs.free.like(0);
+  auto add = [&](Dim size, Dim a, Dim b) {
+    if (size.isConstant(1))
+      return;
+    outer.sizes.push_back(size);
+    outer.aStrides.push_back(a);
+    outer.bStrides.push_back(b);
+  };
+  for (auto [i, size] : llvm::enumerate(product.batch))
+    add(size, product.lhs.batchStrides[i], product.rhs.batchStrides[i]);
+  for (auto [size, stride] :
+       llvm::zip(product.lhs.outerSizes, product.lhs.outerStrides))
+    add(size, stride, zero);
+  return outer;
+}
+
+/// Cycles of the whole product, after measurements on an H200: a cycle for 32
+/// elements and a depth of 64, 64 bytes a cycle into shared memory, and what is
+/// not hidden of an epilogue. Small blocks read shared memory more often, which
+/// takes power, hence clock.
+double modelledCycles(const Blocks &blocks, double batch, int64_t m, int64_t n,
+                      int64_t k, const TargetDesc &target) {
+  auto ceil = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
+  double programs = batch * ceil(m, blocks.rows) * ceil(n, blocks.columns);
+  double waves = std::ceil(programs / target.cores);
+  int64_t edges = blocks.rows + blocks.columns;
+  double power = edges <= 128   ? 1.2
+                 : edges <= 192 ? 1.1
+                 : edges <= 256 ? 1.045
+                                : 1;
+  double step =
+      power * std::max(blocks.rows * blocks.columns / 32.0, edges * 2.0);
+  double epilogue = blocks.pingpong ? 200 : 10.0 * blocks.columns;
+  return waves * (1.02 * ceil(k, 64) * step + epilogue);
+}
+
+/// What is to hold of sizes; false where it is known not to.
+class Conditions {
+public:
+  void multiple(Dim dim, int64_t of) {
+    int64_t known = dim.knownDivisor();
+    if (!known || known % of == 0) // 0: the constant 0
+      return;
+    if (dim.asConstant())
+      holds = false;
+    else
+      require(dim.mod(dim.like(of)), ts::ComparePredicate::eq, 0);
+  }
+  void positive(Dim dim) {
+    if (std::optional<int64_t> number = dim.asConstant())
+      holds &= *number > 0;
+    else
+      require(dim, ts::ComparePredicate::gt, 0);
+  }
+  void require(Dim dim, ts::ComparePredicate predicate, int64_t number) {
+    Guard::Term term{dim, predicate, dim.like(number)};
+    for (const Guard::Term &other : guard.terms)
+      if (other.lhs == term.lhs && other.predicate == predicate)
+        return;
+    guard.terms.push_back(term);
+  }
+
+  bool holds = true;
+  Guard guard;
+};
+
+/// A side as a tensor for copies of boxes; nothing if its elements lie too far
+/// apart. `depthFirst`: the contracting dim is the innermost.
+struct MappedSide {
+  OperandMap map;
+  bool depthFirst = true;
+  int64_t batch = 0; ///< bit i: outer dim i is a dim of the map
+};
+
+std::optional<MappedSide> mapSide(const Side &side, ArrayRef<Dim> outerSizes,
+                                  ArrayRef<Dim> outerStrides,
+                                  Conditions &conditions) {
+  MappedSide mapped;
+  bool single = side.free.isConstant(1);
+  mapped.depthFirst = side.contractStride.isConstant(1);
+  if (!mapped.depthFirst && (single || !side.freeStride.isConstant(1)))
+    return std::nullopt;
+  Dim pitch = mapped.depthFirst ? side.freeStride : side.contractStride;
+  if (single)
+    pitch = side.contract; // no second row
+  mapped.map.argument = side.base.getArgNumber();
+  mapped.map.offset = side.offset;
+  mapped.map.sizes = {side.contract, side.free};
+  if (!mapped.depthFirst)
+    std::swap(mapped.map.sizes[0], mapped.map.sizes[1]);
+  mapped.map.strides = {pitch};
+  for (auto [i, stride] : llvm::enumerate(outerStrides)) {
+    if (stride.isConstant(0))
+      continue;
+    mapped.map.sizes.push_back(outerSizes[i]);
+    mapped.map.strides.push_back(stride);
+    mapped.batch |= int64_t(1) << i;
+  }
+  constexpr int64_t chunk = 8; // 16 bytes
+  conditions.multiple(side.offset, chunk);
+  for (Dim stride : mapped.map.strides) {
+    conditions.multiple(stride, chunk);
+    conditions.positive(stride);
+  }
+  mapped.map.box.assign(mapped.map.sizes.size(), 1);
+  mapped.map.swizzle = 128;
+  return mapped;
+}
+
+int64_t runOf(const Product &product, const Epilogue &epilogue, int64_t most) {
+  int64_t divisor =
+      std::gcd(product.rhs.free.knownDivisor(), epilogue.runDivisor());
+  while (most > 1 && divisor % most)
+    most /= 2;
+  return most;
+}
+
+Dim programsOf(const Product &product, const Outer &outer, int64_t rows,
+               int64_t columns) {
+  Dim one = product.lhs.free.like(1);
+  return ts::product(one.context(), outer.sizes) *
+         product.lhs.free.ceilDiv(one * rows) *
+         product.rhs.free.ceilDiv(one * columns);
+}
+
+Schedule withShape(const Product &product, const Outer &outer, Path path,
+                   const Blocks &blocks, int64_t depth) {
+  Schedule schedule;
+  schedule.kind = "product";
+  schedule.parameters = {{"path", path},
+                         {"rows", blocks.rows},
+                         {"columns", blocks.columns},
+                         {"depth", depth},
+                         {"stages", blocks.stages},
+                         {"consumers", blocks.consumers},
+                         {"pingpong", blocks.pingpong},
+                         {"group", blocks.rows >= 128 ? 12 : 16}};
+  Dim one = product.lhs.free.like(1);
+  schedule.grid = programsOf(product, outer, blocks.rows, blocks.columns);
+  schedule.grain = one;
+  schedule.scratch = one * 0;
+  return schedule;
+}
+
+/// Block rows by 4 columns of f32 a thread; smaller blocks where larger ones
+/// would leave processors idle.
+Schedule multiplyAddSchedule(const Product &product, const Epilogue &epilogue,
+                             const TargetDesc &target) {
+  Outer outer = outerOf(product);
+  Blocks blocks{128, 128, 2, 0, 0};
+  if (representative(programsOf(product, outer, 128, 128)) <
+      static_cast<int64_t>(target.cores))
+    blocks.rows = blocks.columns = 64;
+  Schedule schedule = withShape(product, outer, multiplyAdd, blocks, 16);
+  schedule.parameters["run"] = runOf(product, epilogue, 4);
+  schedule.parameters["store"] = 0;
+  return schedule;
+}
+
+/// Appends schedules by warpgroups, if any serves this product.
+void chooseWarpgroups(ts::KernelOp kernel, const Product &product,
+                      const Epilogue &epilogue, const TargetDesc &target,
+                      SmallVectorImpl<Schedule> &schedules) {
+  Type element = ts::elementTypeOf(product.lhs.base);
+  if (target.isa != "sm_90a" || !(element.isF16() || element.isBF16()))
+    return;
+  Outer outer = outerOf(product);
+  if (outer.sizes.size() > 3)
+    return;
+  Conditions conditions;
+  auto a = mapSide(product.lhs, outer.sizes, outer.aStrides, conditions);
+  auto b = mapSide(product.rhs, outer.sizes, outer.bStrides, conditions);
+  if (!a || !b)
+    return;
+  Dim m = product.lhs.free, n = product.rhs.free, k = product.lhs.contract;
+  conditions.positive(k);
+  // Symbolic columns: pairs of them in a register, and whole rows of 16 bytes.
+  if (n.isSymbolic())
+    conditions.multiple(n, 8);
+  if (!conditions.holds)
+    return;
+
+  Type stored = kernel->getNumResults() == 1
+                    ? ts::elementTypeOf(kernel->getResult(0))
+                    : Type();
+  bool columnsFit = n.isSymbolic() || n.knownDivisor() % 8 == 0;
+  bool store = stored && (stored.isF16() || stored.isBF16()) &&
+               epilogue.keepsPlaces() && columnsFit;
+  int64_t run = n.isSymbolic() && !epilogue.runDivisor()
+                    ? 2
+                    : runOf(product, epilogue, 2);
+  store &= run == 2;
+
+  auto best = [&](int64_t rows) {
+    const Blocks *least = nullptr;
+    double cycles = 0;
+    for (const Blocks &blocks : kWarpgroupBlocks) {
+      double c = modelledCycles(
+          blocks, representative(ts::product(kernel.getContext(), outer.sizes)),
+          rows, representative(n), representative(k), target);
+      if (!least || c < cycles) {
+        least = &blocks;
+        cycles = c;
+      }
+    }
+    return least;
+  };
+  auto add = [&](const Blocks &blocks, const Guard &guard) {
+    Schedule schedule = withShape(product, outer, warpgroups, blocks, 64);
+    schedule.guard = guard;
+    schedule.parameters["run"] = run;
+    schedule.parameters["store"] = store;
+    schedule.parameters["a_transposed"] = !a->depthFirst;
+    schedule.parameters["b_transposed"] = !b->depthFirst;
+    schedule.parameters["a_batch"] = a->batch;
+    schedule.parameters["b_batch"] = b->batch;
+    a->map.box[0] = b->map.box[0] = 64;
+    a->map.box[1] = a->depthFirst ? blocks.rows : 64;
+    b->map.box[1] = b->depthFirst ? blocks.columns : 64;
+    schedule.maps = {a->map, b->map};
+    if (store) {
+      OperandMap c;
+      c.argument = kernel.getInputs().size();
+      c.offset = m.like(0);
+      c.sizes = {n, m};
+      c.strides = {n};
+      for (size_t i = 0; i < outer.sizes.size(); ++i) {
+        c.sizes.push_back(outer.sizes[i]);
+        c.strides.push_back(
+            m * n *
+            ts::product(m.context(),
+                        ArrayRef<Dim>(outer.sizes).drop_front(i + 1)));
+      }
+      c.box.assign(c.sizes.size(), 1);
+      c.box[0] = c.box[1] = 64;
+      c.swizzle = 128;
+      schedule.maps.push_back(std::move(c));
+    }
+    schedules.push_back(std::move(schedule));
+  };
+  if (m.asConstant()) {
+    add(*best(*m.asConstant()), conditions.guard);
+    return;
+  }
+  // One cut serves few rows badly and another many.
+  constexpr int64_t few = 256;
+  Guard small = conditions.guard;
+  small.terms.push_back({m, ts::ComparePredicate::le, m.like(few)});
+  add(*best(few / 2), small);
+  add(*best(8192), conditions.guard);
+}
+
+} // namespace
+
+LogicalResult chooseGpuProduct(ts::KernelOp kernel, const TargetDesc &target,
+                               SmallVectorImpl<Schedule> &schedules) {
+  std::optional<Product> product = analyseProduct(kernel);
+  if (!product)
+    return success(); // the loop schedule takes it
+  FailureOr<Epilogue> epilogue =
+      Epilogue::create(kernel, product->dot.getResult());
+  if (failed(epilogue))
+    return failure();
+  chooseWarpgroups(kernel, *product, *epilogue, target, schedules);
+  if (schedules.empty() || !schedules.back().guard.terms.empty())
+    schedules.push_back(multiplyAddSchedule(*product, *epilogue, target));
+  return success();
+}
+
+LogicalResult buildGpuProduct(BuildContext &context) {
+  Emitter &e = context.emitter;
+  OpBuilder &b = e.builder;
+  Location loc = e.location;
+  std::optional<Product> product = analyseProduct(context.kernel);
+  if (!product)
+    return context.kernel.emitOpError("is no product that this schedule knows");
+  FailureOr<Epilogue> epilogue =
+      Epilogue::create(context.kernel, product->dot.getResult());
+  if (failed(epilogue))
+    return failure();
+  Outer outer = outerOf(*product);
+  const Side &lhs = product->lhs, &rhs = product->rhs;
+  auto sizes = [&](ArrayRef<Dim> dims) {
+    return llvm::map_to_vector(dims, [&](Dim dim) { return e.size(dim); });
+  };
+  SmallVector<NamedAttribute> shape;
+  for (const auto &[name, value] : context.schedule.parameters)
+    if (name != "run" && name != "store")
+      shape.push_back(b.getNamedAttr(name, b.getI64IntegerAttr(value)));
+  int64_t run = context.schedule.at("run");
+  bool store = context.schedule.at("store");
+  SmallVector<Value> aOuter = sizes(outer.aStrides),
+                     bOuter = sizes(outer.bStrides),
+                     outerSizes = sizes(outer.sizes);
+  Value a = e.inputBuffer(lhs.base), aOffset = e.size(lhs.offset),
+        aRow = e.size(lhs.freeStride), aK = e.size(lhs.contractStride),
+        bb = e.inputBuffer(rhs.base), bOffset = e.size(rhs.offset),
+        bColumn = e.size(rhs.freeStride), bK = e.size(rhs.contractStride),
+        m = e.size(lhs.free), n = e.size(rhs.free), k = e.size(lhs.contract);
+  auto op = tile::ProductOp::create(
+      b, loc, a, aOffset, aRow, aK, aOuter, bb, bOffset, bColumn, bK, bOuter, m,
+      n, k, outerSizes, store ? e.outputBuffer(0) : Value(),
+      b.getDictionaryAttr(shape));
+
+  Block &block = op.getBody().emplaceBlock();
+  Type f32 = b.getF32Type();
+  Value value =
+      block.addArgument(run > 1 ? VectorType::get(run, f32) : f32, loc);
+  SmallVector<Value> outerIndex;
+  for (size_t i = 0; i < outer.sizes.size(); ++i)
+    outerIndex.push_back(block.addArgument(b.getIndexType(), loc));
+  Value row = block.addArgument(b.getIndexType(), loc),
+        column = block.addArgument(b.getIndexType(), loc);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToEnd(&block);
+  return e.scoped([&]() -> LogicalResult {
+    // The hero's dims: batch, rows that stand alone, the merged ones, columns.
+    Coord coord;
+    coord.lanes = run > 1 ? run : 0;
+    size_t taken = 0;
+    auto take = [&](Dim size) {
+      coord.dims.push_back(
+          {size.isConstant(1) ? e.constant(0) : outerIndex[taken++]});
+    };
+    llvm::for_each(product->batch, take);
+    SmallVector<Dim> rows;
+    ts::DotOp dot = product->dot;
+    for (auto [d, dim] : llvm::enumerate(ts::dimsOf(dot.getLhs())))
+      if (!llvm::is_contained(dot.getLhsBatch(), static_cast<int64_t>(d)) &&
+          !llvm::is_contained(dot.getLhsContract(), static_cast<int64_t>(d)))
+        rows.push_back(dim);
+    size_t alone = 0;
+    for (; alone < rows.size() && taken < outerIndex.size(); ++alone)
+      take(rows[alone]);
+    for (Value index :
+         e.delinearize(row, ArrayRef<Dim>(rows).drop_front(alone)))
+      coord.dims.push_back({index});
+    LaneIndex last{column, run > 1, {}, run};
+    coord.dims.push_back(last);
+    if (store) {
+      Value result = epilogue->value(e, value, coord);
+      if (!result)
+        return failure();
+      tile::YieldOp::create(b, loc, result);
+      return success();
+    }
+    if (failed(epilogue->store(e, value, coord)))
+      return failure();
+    tile::YieldOp::create(b, loc, Value());
+    return success();
+  });
+}
+
+} // namespace knapper

@@ -1,0 +1,111 @@
+// Products on Hopper: copies of boxes on barriers, a warpgroup that copies and two that multiply, results through
+// shared memory; nothing in local memory.
+// RUN: knapper-opt %s --form-kernels | knapper-translate --kernels-to-tile --isa=sm_90a -o %t.mlir
+// RUN: knapper-translate --tile-to-ptx %t.mlir -o %t.ptx
+// RUN: FileCheck %s < %t.ptx
+// RUN: FileCheck %s --check-prefix=TILE < %t.mlir
+
+!x = tensor<4096x4096xbf16>
+
+// TILE-LABEL: @kernel0_0(
+// TILE: tile.product {{.*}}b_transposed = 0 {{.*}}columns = 256 {{.*}}path = 1
+// CHECK-NOT: .local
+// CHECK-LABEL: .entry kernel0_0(
+// CHECK-COUNT-3: .param .align 64 .b8 {{.*}}[128]
+// CHECK: .reqntid 384
+// CHECK: .minnctapersm 1
+// CHECK-COUNT-8: mbarrier.init
+// CHECK: fence.mbarrier_init
+// CHECK: setmaxnreg.inc.sync.aligned.u32 232
+// The first step from zero, the others onto it, one group in flight.
+// CHECK: setp.ne.b32 add, 0, 0;
+// CHECK-NEXT: wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 {{.*}}, add, 1, 1, 0, 0;
+// CHECK-COUNT-7: wgmma.mma_async.sync.aligned.m64n256k16
+// CHECK: wgmma.wait_group.sync.aligned 1;
+// CHECK: wgmma.wait_group.sync.aligned 0;
+// CHECK: cvt.rn.bf16x2.f32
+// CHECK: stmatrix.sync.aligned.m8n8.x4
+// CHECK: fence.proxy.async.shared::cta
+// CHECK: cp.async.bulk.tensor.2d.global.shared::cta
+// CHECK: setmaxnreg.dec.sync.aligned.u32 40
+// CHECK: elect.sync
+// CHECK: mbarrier.try_wait.parity
+// CHECK: mbarrier.arrive.expect_tx
+// CHECK-COUNT-2: cp.async.bulk.tensor.2d.shared::cluster.global
+// CHECK-NOT: .local
+func.func @weights_by_columns(%x: !x, %w: !x) -> !x {
+  %0 = ts.dot %x, %w batch [] x [] contract [1] x [1] : !x, !x
+  return %0 : !x
+}
+
+// TILE-LABEL: @kernel1_0(
+// TILE: tile.product {{.*}}b_transposed = 1
+// CHECK-LABEL: .entry kernel1_0(
+// CHECK: m64n256k16.f32.bf16.bf16 {{.*}}, add, 1, 1, 0, 1;
+// CHECK-NOT: .local
+func.func @weights_by_depth(%x: !x, %w: !x) -> !x {
+  %0 = ts.dot %x, %w batch [] x [] contract [1] x [0] : !x, !x
+  return %0 : !x
+}
+
+!l = tensor<8192x16384xbf16>
+
+// Much to do with each element: blocks of their own, in turns.
+// TILE-LABEL: @kernel2_0(
+// TILE: tile.product {{.*}}columns = 192 {{.*}}pingpong = 1
+// CHECK-LABEL: .entry kernel2_0(
+// CHECK: setmaxnreg.inc.sync.aligned.u32 240
+// CHECK: wgmma.mma_async.sync.aligned.m64n192k16
+// CHECK: bar.arrive
+// CHECK: ld.global.nc
+// CHECK: stmatrix
+// CHECK-NOT: .local
+func.func @linear_gelu(%x: tensor<8192x4096xbf16>, %w: tensor<16384x4096xbf16>, %b: tensor<16384xbf16>) -> !l {
+  %0 = ts.dot %x, %w batch [] x [] contract [1] x [1] : tensor<8192x4096xbf16>, tensor<16384x4096xbf16>
+  %1 = ts.broadcast %b [1] : tensor<16384xbf16> to !l
+  %2 = ts.add %0, %1 : !l
+  %3 = ts.gelu %2 : !l
+  return %3 : !l
+}
+
+!s = tensor<?x4096xbf16, #ts.dims<"m", 4096>>
+!t = tensor<?x1000xbf16, #ts.dims<"m", 1000>>
+
+// Any number of rows: one cut for few of them, one for many.
+// TILE-LABEL: @kernel3_0(
+// TILE: rows = 64
+// TILE-LABEL: @kernel3_1(
+// TILE: rows = 128
+// CHECK-LABEL: .entry kernel3_0(
+// CHECK: wgmma.mma_async
+// CHECK-LABEL: .entry kernel3_1(
+// CHECK: wgmma.mma_async
+// CHECK-NOT: .local
+func.func @any_rows(%x: !s, %w: tensor<4096x1000xbf16>) -> !t {
+  %0 = ts.dot %x, %w batch [] x [] contract [1] x [0] : !s, tensor<4096x1000xbf16>
+  return %0 : !t
+}
+
+// Rows that no copy of boxes reaches, and float32: multiply-adds.
+// TILE-LABEL: @kernel4_0(
+// TILE: path = 0
+// CHECK-LABEL: .entry kernel4_0(
+// CHECK-NOT: wgmma
+// CHECK: fma.rn.f32
+// CHECK-NOT: .local
+func.func @odd_depth(%x: tensor<512x333xbf16>, %w: tensor<512x333xbf16>) -> tensor<512x512xbf16> {
+  %0 = ts.dot %x, %w batch [] x [] contract [1] x [1] : tensor<512x333xbf16>, tensor<512x333xbf16>
+  return %0 : tensor<512x512xbf16>
+}
+// TILE-LABEL: @kernel5_0(
+// TILE: path = 0
+// CHECK-LABEL: .entry kernel5_0(
+// CHECK: ld.global.nc.v4.b32
+// CHECK: ld.shared.v4.b32
+// CHECK: fma.rn.f32
+// CHECK: st.global.v4.b32
+// CHECK-NOT: .local
+func.func @float32(%x: tensor<3x256x128xf32>, %w: tensor<3x128x512xf32>) -> tensor<3x256x512xf32> {
+  %0 = ts.dot %x, %w batch [0] x [0] contract [2] x [1] : tensor<3x256x128xf32>, tensor<3x128x512xf32>
+  return %0 : tensor<3x256x512xf32>
+}
