@@ -2,10 +2,12 @@
 """Times matrix products on an NVIDIA GPU against torch.matmul (cuBLAS).
 
     bench/gpu_matmul.py [--knapper PROGRAM] [--cases NAME,...] [--random N] [--seed S]
-                        [--rounds R] [--json FILE] [--bars]
+                        [--rounds R] [--json FILE] [--bars] [--compile-only FOLDER | --compiled FOLDER]
 
 Needs the program, the runtime library that the Python package finds, torch with
 CUDA, and a GPU; says which of them is missing and ends with 0 then.
+--compile-only needs the program alone; what it leaves is measured elsewhere by
+--compiled and the same cases.
 
 Every case is compiled from a text of the tensor level. It runs twice:
 
@@ -52,6 +54,9 @@ class Case:
     def __init__(self, name, m, n, k, *, dtype="bf16", transposed=True, gelu=False):
         self.name, self.m, self.n, self.k = name, m, n, k
         self.dtype, self.transposed, self.gelu = dtype, transposed, gelu
+
+    def folder(self):
+        return re.sub(r"\W+", "_", self.name)
 
     def text(self):
         m, n, k, t = self.m, self.n, self.k, self.dtype
@@ -231,27 +236,31 @@ class Kernel:
         return launch
 
 
+def compiled(case, program, folder):
+    """Makes the folder; returns seconds."""
+    folder.mkdir(parents=True, exist_ok=True)
+    model = folder / "case.mlir"
+    model.write_text(case.text())
+    command = [program, "compile", model, "-o", folder / "case.knap", "--target",
+               "cuda", "--start-from", "simplify", f"--dump-dir={folder}"]
+    start = time.perf_counter()
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True,
+                          env=os.environ | {"KNAPPER_CACHE": "off"})
+    if done.returncode:
+        raise SystemExit(f"{case.name}: {done.stdout}{done.stderr}")
+    return time.perf_counter() - start
+
+
 class Bench:
-    def __init__(self, options, torch, knapper, program):
+    def __init__(self, options, torch, knapper):
         self.options, self.torch, self.knapper = options, torch, knapper
-        self.program = program
         self.driver = ctypes.CDLL("libcuda.so.1")
-        self.folder = Path(tempfile.mkdtemp(prefix="gpu-matmul-"))
+        self.folder = options.compiled or Path(tempfile.mkdtemp(prefix="gpu-matmul-"))
 
     def compile(self, case):
-        folder = self.folder / re.sub(r"\W+", "_", case.name)
-        folder.mkdir()
-        model = folder / "case.mlir"
-        model.write_text(case.text())
-        command = [self.program, "compile", model, "-o", folder / "case.knap",
-                   "--target", "cuda", "--start-from", "simplify",
-                   f"--dump-dir={folder}"]
-        start = time.perf_counter()
-        done = subprocess.run(list(map(str, command)), capture_output=True, text=True,
-                              env=os.environ | {"KNAPPER_CACHE": "off"})
-        if done.returncode:
-            raise SystemExit(f"{case.name}: {done.stdout}{done.stderr}")
-        return folder, time.perf_counter() - start
+        folder = self.folder / case.folder()
+        return folder, 0.0 if self.options.compiled else compiled(
+            case, self.options.knapper, folder)
 
     def operands(self, case, seed):
         torch = self.torch
@@ -386,7 +395,24 @@ def main():
     parser.add_argument("--check", action="store_true", help="no times")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--bars", action="store_true")
+    parser.add_argument("--compile-only", type=Path, metavar="FOLDER")
+    parser.add_argument("--compiled", type=Path, metavar="FOLDER")
     options = parser.parse_args()
+    cases = CASES
+    if options.cases is not None:
+        names = options.cases.split(",")
+        cases = [c for c in cases if c.name in names]
+    cases = cases + random_cases(options.random, options.seed)
+    places = [options.knapper] if options.knapper else [
+        ROOT / "bin/knapper", ROOT / "build/release/bin/knapper", ROOT / "build/dev/bin/knapper"]
+    options.knapper = next((p for p in places if Path(p).exists()), None)
+    if options.knapper is None and not options.compiled:
+        skip("there is no knapper program: build it, or say --knapper")
+    if options.compile_only:
+        for case in cases:
+            seconds = compiled(case, options.knapper, options.compile_only / case.folder())
+            print(f"{case.name}: {seconds:.3f} s")
+        return
     try:
         import torch
     except ImportError:
@@ -398,19 +424,9 @@ def main():
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.cuda.init()
     torch.zeros(1, device="cuda")
-    places = [options.knapper] if options.knapper else [
-        ROOT / "bin/knapper", ROOT / "build/release/bin/knapper", ROOT / "build/dev/bin/knapper"]
-    program = next((p for p in places if Path(p).exists()), None)
-    if program is None:
-        skip("there is no knapper program: build it, or say --knapper")
     import knapper
 
-    bench = Bench(options, torch, knapper, program)
-    cases = CASES + random_cases(options.random, options.seed)
-    if options.cases is not None:
-        names = options.cases.split(",")
-        cases = [c for c in cases if c.name in names] + random_cases(
-            options.random, options.seed)
+    bench = Bench(options, torch, knapper)
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}; errors: package, "
           "kernel, torch")
     rows = [bench.run(case) for case in cases]
