@@ -195,11 +195,14 @@ LogicalResult GpuEmitter::multiplyAddProduct(tile::ProductOp op) {
     return values;
   };
 
-  Carried values[2];
-  for (unsigned side = 0; side < 2; ++side) {
-    read(sides[side], n64(0), values[side]);
-    write(sides[side], n32(0), values[side]);
-  }
+  // Without depth the operands have no first element either.
+  when(b.CreateICmpSGT(k, n64(0)), [&] {
+    for (const Operand &side : sides) {
+      Carried values;
+      read(side, n64(0), values);
+      write(side, n32(0), values);
+    }
+  });
   barrier();
   Carried sums(64, llvm::ConstantFP::get(b.getFloatTy(), 0));
   llvm::Value *steps = ceil(k, kDepth);
