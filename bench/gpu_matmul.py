@@ -146,8 +146,11 @@ class Kernel:
             (n, int(e)) for n, e in entries
             if len(entries) == 1 or n.endswith(f"_{number}")
         )
-        self.threads, self.shared = entry & 0xFFFF, entry >> 16 & 0xFFFFFFFF
-        grid, per = values[choice.get("grid", 0)], entry >> 48
+        # runtime/base/GpuEntry.h
+        self.threads, programs = entry & 0xFFFF, entry >> 16 & 0xFFFF
+        self.shared, per = entry >> 32 & 0xFFFFFF, entry >> 56
+        self.programs = values[choice.get("grid", 0)]
+        grid = -(-self.programs // max(1, programs))
         if per:
             device = torch.cuda.get_device_properties(0)
             grid = min(grid, per * device.multi_processor_count)
@@ -205,7 +208,7 @@ class Kernel:
     def bind(self, tensors):
         """A function that launches the kernel on these tensors."""
         keep = [c_uint64(t.data_ptr()) for t in tensors]
-        keep.append(c_uint64(self.status.data_ptr()))
+        keep += [c_uint64(self.status.data_ptr()), c_uint64(self.programs)]
         parameters = [ctypes.cast(ctypes.byref(v), c_void_p) for v in keep]
         for argument, dtype, sizes, strides, box, swizzle in self.maps:
             memory = (ctypes.c_uint8 * 192)()

@@ -28,8 +28,13 @@ def kernels(folder: Path) -> dict[str, tuple[str, str]]:
         body = text.index("\n", text.index(".address_size")) + 1
         found.setdefault("", ("", ""))
         found[""] = (text[:body], "")
+        # What a launch gives of shared memory is declared outside.
+        shared = dict(
+            (m[1], m[0]) for m in re.finditer(r"^\.extern \.shared .* (\w+)\[\];\n", text, re.M)
+        )
         for match in re.finditer(r"\.visible \.entry (\w+)\(.*?^}\n", text, re.M | re.S):
-            found.setdefault(match[1], (match[0], path.stem))
+            outside = shared.get(match[1] + "_shared", "")
+            found.setdefault(match[1], (outside + match[0], path.stem))
     return found
 
 
