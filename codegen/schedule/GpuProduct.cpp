@@ -303,6 +303,9 @@ LogicalResult chooseGpuProduct(ts::KernelOp kernel, const TargetDesc &target,
   std::optional<Product> product = analyseProduct(kernel);
   if (!product)
     return success(); // the loop schedule takes it
+  Type element = ts::elementTypeOf(product->lhs.base);
+  if (!element.isF32() && !element.isF16() && !element.isBF16())
+    return success();
   FailureOr<Epilogue> epilogue =
       Epilogue::create(kernel, product->dot.getResult());
   if (failed(epilogue))
