@@ -82,6 +82,13 @@ LogicalResult choosePointwise(ts::KernelOp kernel, const TargetDesc &target,
   unsigned lane = dims.empty() ? 0 : dims.size() - 1;
   while (lane > 0 && dims[lane].isConstant(1))
     --lane;
+  // A few channels after a long dim: programs of a few elements would spend
+  // their time on finding their place, so tiles run along the dim before.
+  constexpr int64_t few = 4, many = 16;
+  if (!flat && lane > 0 && target.kind != DeviceKind::cuda &&
+      dims[lane].asConstant().value_or(few + 1) <= few &&
+      representative(dims[lane - 1]) >= many)
+    --lane;
   Dim one = Dim::constant(context, 1);
   Dim run = flat || dims.empty() ? product(context, dims) : dims[lane];
   int64_t length = representative(run);
