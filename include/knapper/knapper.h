@@ -204,8 +204,10 @@ KNAPPER_API int knapper_event_done(const knapper_event *event);
 
 /* Runs once with a clock around every launch; *json is released with
  * knapper_string_release:
- * {"launches": [{"kernel", "origin", "schedule", "ns", "flops", "bytes"}],
- * "total_ns"}. */
+ * {"launches": [{"kernel", "origin", "schedule", "executions", "ns", "flops",
+ * "bytes"}], "events": [{"launch", "start_ns", "ns", "flops", "bytes"}],
+ * "total_ns", "isa"}; the events are the executions of the launches, in order.
+ */
 KNAPPER_API knapper_error *knapper_profile(knapper_module *module,
                                            const knapper_tensor *inputs,
                                            int32_t num_inputs, char **json);

@@ -147,6 +147,8 @@ Status Execution::run(std::span<const knapper_tensor> inputs,
       }
   if (options.profile)
     options.profile->assign(program.launches.size(), {});
+  if (options.events)
+    options.events->clear();
 
   Status status = state.queue->begin();
   if (status && external)
@@ -162,7 +164,9 @@ Status Execution::run(std::span<const knapper_tensor> inputs,
     status = std::move(s);
   for (const Timed &t : timed)
     if (status)
-      noteTime(t.launch, t.end->nanosecondsSince(*t.begin).value_or(0));
+      noteTime(t.launch,
+               t.begin->nanosecondsSince(*timed.front().begin).value_or(0),
+               t.end->nanosecondsSince(*t.begin).value_or(0));
   for (Block &block : state.lateBlocks)
     if (block.bytes() > 0)
       module.outputPool->give(std::move(block));
@@ -657,9 +661,11 @@ Status Execution::launch(uint32_t index) {
     return end.takeError();
   if (Status s = (*end)->wait(); !s)
     return s;
-  noteTime(index, std::chrono::duration_cast<std::chrono::nanoseconds>(
-                      std::chrono::steady_clock::now() - start)
-                      .count());
+  auto nanoseconds = [](std::chrono::steady_clock::duration duration) {
+    return std::chrono::nanoseconds(duration).count();
+  };
+  noteTime(index, nanoseconds(start.time_since_epoch()),
+           nanoseconds(std::chrono::steady_clock::now() - start));
   return success();
 }
 
@@ -688,16 +694,22 @@ Status Execution::timedLaunch(uint32_t index) {
   return success();
 }
 
-void Execution::noteTime(uint32_t index, uint64_t nanoseconds) {
+void Execution::noteTime(uint32_t index, uint64_t start, uint64_t nanoseconds) {
   const Program::Launch &l = program.launches[index];
   LaunchTime &time = (*options.profile)[index];
   time.nanoseconds += nanoseconds;
   ++time.executions;
   time.choice = state.choice[index];
-  if (state.known[l.flops])
-    time.flops += state.values[l.flops];
-  if (state.known[l.bytes])
-    time.bytes += state.values[l.bytes];
+  int64_t flops = state.known[l.flops] ? state.values[l.flops] : 0;
+  int64_t bytes = state.known[l.bytes] ? state.values[l.bytes] : 0;
+  time.flops += flops;
+  time.bytes += bytes;
+  if (!options.events)
+    return;
+  if (options.events->empty())
+    firstStart = start;
+  options.events->push_back(
+      {index, start - firstStart, nanoseconds, flops, bytes});
 }
 
 Expected<std::byte *> Execution::address(const Program::Ref &ref,

@@ -80,7 +80,8 @@ private:
   bool recordable() const;
   Status launch(uint32_t index);
   Status timedLaunch(uint32_t index);
-  void noteTime(uint32_t index, uint64_t nanoseconds);
+  /// `start`: on any clock, the same for all launches of a run.
+  void noteTime(uint32_t index, uint64_t start, uint64_t nanoseconds);
   Status bindSymbol(const Program::Instruction &instruction);
   Status setSymbols(const Program::Assignment &assignment);
   Status setSymbol(uint32_t symbol, int64_t value);
@@ -95,7 +96,7 @@ private:
   RunState &state;
   RunResult &result;
   const RunOptions &options;
-  bool host;                             // kernels may use the caller's memory
+  bool host;             // kernels may use the caller's memory
   bool external = false; // the caller's tensors are in the device's memory
   /// Of a profile where events know the time: between which two of them a
   /// launch ran. The last event is where the next launch begins.
@@ -105,6 +106,7 @@ private:
   };
   std::vector<Timed> timed;
   std::shared_ptr<DeviceEvent> lastEvent;
+  uint64_t firstStart = 0;               // of the first launch that was timed
   std::span<const knapper_tensor> given; // the caller's outputs
 };
 

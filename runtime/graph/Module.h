@@ -45,9 +45,18 @@ struct LaunchTime {
   int64_t flops = 0, bytes = 0; // of all executions
 };
 
+/// One execution of a launch; `start` counts from the first of the run.
+struct LaunchEvent {
+  uint32_t launch = 0; // of Program::launches
+  uint64_t start = 0, nanoseconds = 0;
+  int64_t flops = 0, bytes = 0;
+};
+
 struct RunOptions {
   /// Filled with one entry per Program::launches when not null.
   std::vector<LaunchTime> *profile = nullptr;
+  /// Filled in the order of execution when not null; with `profile` only.
+  std::vector<LaunchEvent> *events = nullptr;
   /// Looked at between instructions: true ends the run with a UserError.
   const std::atomic<bool> *cancel = nullptr;
 };

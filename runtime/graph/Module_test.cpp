@@ -247,7 +247,7 @@ TEST_P(Programs, WhileLoopsUntilTheConditionIsFalse) {
     cancel = true;
   });
   RunResult result;
-  EXPECT_THAT(errorOf(m->run(inputs, {}, result, {nullptr, &cancel})),
+  EXPECT_THAT(errorOf(m->run(inputs, {}, result, {.cancel = &cancel})),
               HasSubstr("cancelled"));
   timer.join();
 }

@@ -177,9 +177,11 @@ std::string describeModule(const Module &module) {
 Expected<std::string> profileModule(Module &module,
                                     std::span<const knapper_tensor> inputs) {
   std::vector<LaunchTime> times;
+  std::vector<LaunchEvent> events;
   RunResult result;
   RunOptions options;
   options.profile = &times;
+  options.events = &events;
   auto start = std::chrono::steady_clock::now();
   if (Status s = module.run(inputs, {}, result, options); !s)
     return s.takeError();
@@ -190,10 +192,12 @@ Expected<std::string> profileModule(Module &module,
   const auto *kernels = module.artefact().header().kernels();
   JsonWriter json;
   json.beginObject().key("launches").beginArray();
-  for (size_t i = 0; i < times.size(); ++i) {
+  std::vector<uint64_t> shown(times.size());
+  for (size_t i = 0, next = 0; i < times.size(); ++i) {
     const LaunchTime &time = times[i];
     if (time.executions == 0)
       continue;
+    shown[i] = next++;
     const Program::Launch &l = program.launches[i];
     const Program::Choice &c = l.choices[time.choice];
     json.beginObject();
@@ -201,6 +205,12 @@ Expected<std::string> profileModule(Module &module,
     json.field("origin", l.origin).field("schedule", c.label);
     json.field("executions", time.executions).field("ns", time.nanoseconds);
     json.field("flops", time.flops).field("bytes", time.bytes).endObject();
+  }
+  json.endArray().key("events").beginArray();
+  for (const LaunchEvent &event : events) {
+    json.beginObject().field("launch", shown[event.launch]);
+    json.field("start_ns", event.start).field("ns", event.nanoseconds);
+    json.field("flops", event.flops).field("bytes", event.bytes).endObject();
   }
   json.endArray().field("total_ns", total).field("isa", module.isa());
   json.endObject();

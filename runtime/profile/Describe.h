@@ -14,7 +14,10 @@ std::string describeModule(const Module &module);
 
 /// Runs once with a clock around every launch:
 /// {"launches": [{"kernel", "origin", "schedule", "executions", "ns", "flops",
-/// "bytes"}], "total_ns", "isa"}; flops and bytes are of all executions.
+/// "bytes"}], "events": [{"launch", "start_ns", "ns", "flops", "bytes"}],
+/// "total_ns", "isa"}. A launch's figures are those of all its executions; the
+/// events are these executions, in order, counted from the first one's start,
+/// "launch" being an index into "launches".
 Expected<std::string> profileModule(Module &module,
                                     std::span<const knapper_tensor> inputs);
 

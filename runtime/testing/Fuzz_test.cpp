@@ -362,7 +362,7 @@ void runOnce(Module &m, Watchdog &dog) {
   RunResult result;
   dog.begin();
   for (int round = 0; round < 2; ++round) {
-    Status s = m.run(inputs, {}, result, {nullptr, &dog.cancel});
+    Status s = m.run(inputs, {}, result, {.cancel = &dog.cancel});
     if (!s) {
       EXPECT_NE(s.error().kind, ErrorKind::internal) << s.error().message();
       break;

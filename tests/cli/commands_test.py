@@ -68,6 +68,23 @@ def test_run_compiles(tool, model):
     assert "y: f32 [2, 4]" in tool("run", model, "--dim", "n=2", "--threads", "1")
 
 
+def test_profile(tool, model):
+    tool("compile", model)
+    said = tool("profile", "m.knap", "--dim", "n=64", "--runs", "2")
+    assert said.startswith("m.trace.json: 2 runs of 1 launches")
+    with open("m.trace.json") as file:
+        events = json.load(file)["traceEvents"]
+    runs = [e for e in events if e.get("cat") == "run"]
+    kernels = [e for e in events if e.get("tid") == 2 and e["ph"] == "X"]
+    assert [e["name"] for e in runs] == ["run 1", "run 2"] and len(kernels) == 2
+    for run, kernel in zip(runs, kernels):
+        assert run["ts"] <= kernel["ts"] and kernel["dur"] > 0
+        assert kernel["ts"] + kernel["dur"] <= run["ts"] + run["dur"]
+        assert kernel["cat"] == "pointwise" and "clip" in kernel["name"]
+        assert kernel["args"]["bytes"] == 64 * 4 * 4 * 2
+    assert runs[0]["ts"] + runs[0]["dur"] <= runs[1]["ts"]
+
+
 def test_bench(tool, model):
     tool("compile", model)
     bench = ("bench", "m.knap", "--dim", "n=64", "--iterations", "5")

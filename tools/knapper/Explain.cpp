@@ -1,11 +1,6 @@
-#include "runtime/base/OutputFile.h"
 #include "tools/knapper/ModelArgument.h"
 
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
 #include <filesystem>
-#include <unistd.h>
 
 namespace knapper::cli {
 namespace {
@@ -15,28 +10,6 @@ struct Arguments {
   std::string output;
   bool json = false;
 };
-
-/// Beside the final name, then renamed: never half a report.
-Status writeFile(const std::string &output, const std::string &text) {
-  Expected<std::string> found = OutputFile::destination(output);
-  if (!found)
-    return found.takeError();
-  const std::string &path = *found;
-  std::string temporary = path + "." + std::to_string(getpid()) + ".tmp";
-  FILE *file = fopen(temporary.c_str(), "wbx");
-  if (!file)
-    return userError(std::string("cannot be written: ") + strerror(errno), path,
-                     "choose another file with -o");
-  bool written = fwrite(text.data(), 1, text.size(), file) == text.size();
-  written &= fclose(file) == 0;
-  if (!written || rename(temporary.c_str(), path.c_str()) != 0) {
-    int code = errno;
-    unlink(temporary.c_str());
-    return deviceError(std::string("cannot be written: ") + strerror(code),
-                       path);
-  }
-  return success();
-}
 
 Status explain(Session &session, const Arguments &arguments) {
   Expected<ModulePtr> module = arguments.model.open(session);

@@ -1,5 +1,8 @@
 #include "tools/knapper/Session.h"
 
+#include "runtime/base/OutputFile.h"
+
+#include <cerrno>
 #include <cstdarg>
 #include <cstdio>
 #include <exception>
@@ -119,6 +122,21 @@ std::string takeString(char *text) {
   std::string copy = text ? text : "";
   knapper_string_release(text);
   return copy;
+}
+
+Status writeFile(const std::string &path, std::string_view text) {
+  Expected<OutputFile> file = OutputFile::create(path);
+  if (!file)
+    return file.takeError();
+  while (!text.empty()) {
+    ssize_t written = write(file->descriptor(), text.data(), text.size());
+    if (written < 0 && errno == EINTR)
+      continue;
+    if (written <= 0)
+      return OutputFile::writeError(file->name(), written < 0 ? errno : ENOSPC);
+    text.remove_prefix(static_cast<size_t>(written));
+  }
+  return file->commit();
 }
 
 void print(std::string_view text) {

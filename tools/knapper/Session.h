@@ -44,13 +44,15 @@ private:
 /// Adds a command to the tool: one function a file.
 using AddCommand = void(CLI::App &app, Session &session);
 AddCommand addCompile, addRun, addBench, addExplain, addInspect, addDevices,
-    addCache, addVersion, addCompletion;
+    addCache, addProfile, addVersion, addCompletion;
 
 /// The error of a C API call, which is released.
 Status toStatus(knapper_error *error);
 /// A string of the C API, which is released.
 std::string takeString(char *text);
 
+/// Writes a file, whole or not at all (`OutputFile`).
+Status writeFile(const std::string &path, std::string_view text);
 /// Writes to stdout.
 void print(std::string_view text);
 /// "12.3 MB".

@@ -18,8 +18,9 @@ int main(int argc, char **argv) {
       "2 the machine failed (memory, files); 3 a defect of Knapper");
   Session session;
   session.addOptions(app);
-  for (AddCommand *add : {addCompile, addRun, addBench, addExplain, addInspect,
-                          addDevices, addCache, addVersion, addCompletion})
+  for (AddCommand *add :
+       {addCompile, addRun, addBench, addProfile, addExplain, addInspect,
+        addDevices, addCache, addVersion, addCompletion})
     add(app, session);
   try {
     app.parse(argc, argv);
