@@ -225,7 +225,6 @@ SmallVector<Value> turn(Node &n, const Recurrence &r, Dim step,
 std::optional<SmallVector<Value>> run(Node &n, const Recurrence &r,
                                       SmallVector<Value> state) {
   std::optional<int64_t> steps = r.steps.asConstant();
-  size_t states = state.size();
   if (steps && *steps >= 1 && *steps <= maxUnrolled) {
     SmallVector<Value> rows;
     for (int64_t i = 0; i < *steps; ++i) {

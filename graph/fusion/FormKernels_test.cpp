@@ -255,7 +255,7 @@ std::map<std::string, int> census(func::FuncOp function) {
 }
 
 TEST_F(FormKernelsTest, RandomGraphsKeepTheirMeaning) {
-  unsigned kernels = 0, ops = 0;
+  unsigned kernels = 0;
   for (unsigned seed = 0; seed < 200; ++seed) {
     SCOPED_TRACE(seed);
     OwningOpRef<ModuleOp> module = Generator(context, seed).make(6 + seed % 30);
@@ -299,7 +299,6 @@ TEST_F(FormKernelsTest, RandomGraphsKeepTheirMeaning) {
     }
     EXPECT_EQ(formed, report.kernels.size());
     kernels += formed;
-    ops += function.getBody().front().getOperations().size();
     if (HasFailure()) {
       module->dump();
       return;

@@ -199,7 +199,7 @@ using Tags = SmallVector<int64_t>;
 
 class RowTracker {
 public:
-  RowTracker(const OpSet &set, const RowSpace &space) : set(set), space(space) {
+  explicit RowTracker(const RowSpace &space) : space(space) {
     for (int64_t i = 0; i < static_cast<int64_t>(space.shape.size()); ++i) {
       whole.push_back(i);
       if (!llvm::is_contained(space.reduced, i)) {
@@ -324,7 +324,6 @@ private:
     return true;
   }
 
-  const OpSet &set;
   const RowSpace &space;
   Tags whole, row;
   SmallVector<Dim> rowShape;
@@ -333,7 +332,7 @@ private:
 
 Verdict judgeReduce(const OpSet &set, Operation *first) {
   RowSpace space = rowSpaceOf(first);
-  RowTracker tracker(set, space);
+  RowTracker tracker(space);
   for (Operation *op : set.ops) {
     std::string reason = tracker.visit(op);
     if (!reason.empty())
