@@ -223,7 +223,7 @@ TEST(Artefact, EveryIndexInTheHeaderIsChecked) {
          a.program().regions[2]->instructions[0]->instruction.AsCopy()->source =
              nullptr;
        }},
-      {"a bind sets symbol 0, which is not one set by binds",
+      {"an instruction sets symbol 0, which is not one that instructions set",
        [](TestArtefact &a) { a.bindSymbol(0, 0, 0); }},
       {"an instruction is empty",
        [](TestArtefact &a) {

@@ -92,12 +92,6 @@ REFUSED = {
               function("B", [node("A", ["a"], ["b"], domain="f")])), "nested"),
     "function_without_result": (
         calls("A", function("A", [node("Relu", ["a"], ["c"])])), "'start'.*output 'b'"),
-    "choice_by_data": (
-        model([node("If", ["c"], ["y"], name="fork", **{
-            branch: helper.make_graph([node(op, ["x"], ["o"])], branch, [],
-                                      [value("o", FLOAT)])
-            for branch, op in (("then_branch", "Neg"), ("else_branch", "Relu"))})],
-            {**IN, "c": (BOOL, [])}, OUT), "If .*depends on data.*'fork'"),
 }  # fmt: skip
 
 
@@ -106,6 +100,19 @@ def test_refused(name):
     made, message = REFUSED[name]
     with pytest.raises(knapper.UserError, match=f"(?s){message}.*\n  try: "):
         knapper.compile(made)
+
+
+def test_choice_by_data():
+    branches = {
+        branch: helper.make_graph([node(op, ["x"], ["o"])], branch, [], [value("o", FLOAT)])
+        for branch, op in (("then_branch", "Neg"), ("else_branch", "Relu"))
+    }
+    module = knapper.compile(
+        model([node("If", ["c"], ["y"], name="fork", **branches)], {**IN, "c": (BOOL, [])}, OUT)
+    )
+    x = random(2, 3)
+    np.testing.assert_array_equal(module(x=x, c=np.array(True))[0], -x)
+    np.testing.assert_array_equal(module(x=x, c=np.array(False))[0], np.maximum(x, 0))
 
 
 NAMES = [
