@@ -1,5 +1,5 @@
 // Attention whose keys and values are kept in a matrix of fixed size.
-#include "frontends/onnx/Node.h"
+#include "frontends/onnx/Control.h"
 #include <cmath>
 
 using namespace mlir;
@@ -9,8 +9,8 @@ namespace {
 
 using ts::Dim;
 
-/// More steps than these are not written out one after the other.
-constexpr int64_t mostSteps = 64;
+/// So many steps stand one after the other; more become a ts.loop.
+constexpr int64_t mostUnrolled = 4;
 
 /// [B, T, heads * size] as [B, heads, T, size], in f32.
 Value headsOf(Node &n, Value x, int64_t heads) {
@@ -30,8 +30,8 @@ Value headsOf(Node &n, Value x, int64_t heads) {
 }
 
 /// Step `t` of [B, H, T, D], as [B, H, D].
-Value stepOf(Node &n, Value x, int64_t t) {
-  Value one = n.sliceDim(x, 2, n.dim(t), n.dim(1));
+Value stepOf(Node &n, Value x, Dim t) {
+  Value one = n.sliceDim(x, 2, t, n.dim(1));
   if (!one)
     return {};
   SmallVector<Dim> dims = ts::dimsOf(one);
@@ -47,6 +47,49 @@ Value read(Node &n, Value vector, Value state) {
                            ArrayRef<int64_t>{2}, TypeAttr());
 }
 
+/// What all steps read, [B, H, T, D] each in f32; `decay` and `beta` are null
+/// where the rule has none.
+struct Steps {
+  Value query, key, value, decay, beta;
+  double scale;
+  int64_t heads, kept; ///< query heads; those of keys and values
+
+  SmallVector<Value *> values() {
+    return {&query, &key, &value, &decay, &beta};
+  }
+};
+
+/// The state [B, G, D, E] after step `t`, and what the queries read of it
+/// [B, H * E].
+std::pair<Value, Value> step(Node &n, const Steps &s, Value state, Dim t) {
+  Value key = stepOf(n, s.key, t), added = stepOf(n, s.value, t);
+  if (!key || !added || !state)
+    return {};
+  SmallVector<Dim> dims = ts::dimsOf(state);
+  if (s.decay) {
+    // A number a head, or one a key element.
+    Value factor = n.make<ts::ExpOp>(stepOf(n, s.decay, t));
+    if (!factor)
+      return {};
+    SmallVector<Dim> column = ts::dimsOf(factor);
+    column.push_back(n.dim(1));
+    state = n.mul(state, n.reshape(factor, column));
+  }
+  if (s.beta)
+    added = n.mul(n.sub(added, read(n, key, state)), stepOf(n, s.beta, t));
+  state = n.add(state, n.mul(n.broadcastAt(key, {0, 1, 2}, dims),
+                             n.broadcastAt(added, {0, 1, 3}, dims)));
+  // Query heads of one group read one state: [B, G, shared, D].
+  Value asked = n.reshape(stepOf(n, s.query, t),
+                          {dims[0], dims[1], n.dim(s.heads / s.kept), dims[2]});
+  if (!asked || !state)
+    return {};
+  Value y = n.make<ts::DotOp>(asked, state, ArrayRef<int64_t>{0, 1},
+                              ArrayRef<int64_t>{0, 1}, ArrayRef<int64_t>{3},
+                              ArrayRef<int64_t>{2}, TypeAttr());
+  return {state, n.reshape(n.mul(y, s.scale), {dims[0], dims[3] * s.heads})};
+}
+
 LogicalResult importLinearAttention(Node &n) {
   std::string rule = n.text("update_rule", "gated_delta");
   bool gated = rule == "gated" || rule == "gated_delta",
@@ -58,78 +101,86 @@ LogicalResult importLinearAttention(Node &n) {
     return n.fail("update_rule " + rule + (gated ? " needs" : " takes no") +
                       " decay and" + (delta ? " needs" : " takes no") + " beta",
                   "correct the inputs or update_rule");
-  int64_t heads = n.integer("q_num_heads", 0),
-          kept = n.integer("kv_num_heads", 0);
-  if (heads < 1 || kept < 1 || heads % kept)
-    return n.fail(Twine(heads) + " query heads do not share " + Twine(kept) +
-                      " key heads evenly",
+  Steps s;
+  s.heads = n.integer("q_num_heads", 0);
+  s.kept = n.integer("kv_num_heads", 0);
+  if (s.heads < 1 || s.kept < 1 || s.heads % s.kept)
+    return n.fail(Twine(s.heads) + " query heads do not share " +
+                      Twine(s.kept) + " key heads evenly",
                   "correct q_num_heads or kv_num_heads");
-  Value query = headsOf(n, n[0], heads), key = headsOf(n, n[1], kept),
-        value = headsOf(n, n[2], kept), decay, beta;
-  if (!query || !key || !value)
+  s.query = headsOf(n, n[0], s.heads);
+  s.key = headsOf(n, n[1], s.kept);
+  s.value = headsOf(n, n[2], s.kept);
+  if (!s.query || !s.key || !s.value)
     return failure();
-  SmallVector<Dim> q = ts::dimsOf(query), k = ts::dimsOf(key),
-                   v = ts::dimsOf(value);
-  std::optional<int64_t> steps = q[2].asConstant();
-  if (!steps)
-    return n.unsupported("a symbolic number of steps");
-  if (*steps > mostSteps)
-    return n.unsupported("more than " + std::to_string(mostSteps) + " steps");
-  key = n.castDims(key, {q[0], k[1], q[2], q[3]});
-  value = n.castDims(value, {q[0], k[1], q[2], v[3]});
-  Type f32 = n.b.getF32Type();
-  // Both are numbers a head, or one a key element.
+  SmallVector<Dim> q = ts::dimsOf(s.query), v = ts::dimsOf(s.value);
+  Dim group = n.dim(s.kept);
+  s.key = n.castDims(s.key, {q[0], group, q[2], q[3]});
+  s.value = n.castDims(s.value, {q[0], group, q[2], v[3]});
+  auto beside = [&](size_t index, int64_t heads) -> Value {
+    Value x = headsOf(n, n[index], heads);
+    if (!x)
+      return {};
+    SmallVector<Dim> dims = ts::dimsOf(x);
+    return n.castDims(x, {q[0], dims[1], q[2], dims[3]});
+  };
   if (gated)
-    decay = headsOf(n, n[4], kept);
+    s.decay = beside(4, s.kept);
   if (delta)
-    beta = headsOf(
-        n, n[5],
-        ts::rankOf(n[5]) == 3 && ts::dimOf(n[5], 2).isConstant(1) ? 1 : kept);
-  SmallVector<Dim> stateDims{q[0], k[1], q[3], v[3]};
+    s.beta = beside(5, ts::rankOf(n[5]) == 3 && ts::dimOf(n[5], 2).isConstant(1)
+                           ? 1
+                           : s.kept);
+  Type f32 = n.b.getF32Type();
+  SmallVector<Dim> stateDims{q[0], group, q[3], v[3]};
   Value state = n.has(3) ? n.castDims(n.convert(n[3], f32), stateDims)
                          : n.broadcastTo(n.scalar(0, f32), stateDims);
-  double scale = n.real("scale", 0);
-  if (scale == 0) {
+  s.scale = n.real("scale", 0);
+  if (s.scale == 0) {
     std::optional<int64_t> size = q[3].asConstant();
     if (!size || !*size)
       return n.unsupported("heads of symbolic size without a scale");
-    scale = 1 / std::sqrt(static_cast<double>(*size));
+    s.scale = 1 / std::sqrt(static_cast<double>(*size));
   }
-  Dim shared = n.dim(heads / kept);
-  SmallVector<Value> outputs;
-  for (int64_t t = 0; t < *steps; ++t) {
-    Value now = stepOf(n, key, t), added = stepOf(n, value, t);
-    if (!now || !added || !state)
-      return failure();
-    if (gated) {
-      Value factor = n.make<ts::ExpOp>(stepOf(n, decay, t));
-      if (!factor)
+  if (n.failed() || !state)
+    return failure();
+  Value y; // [B, T, H * E]
+  std::optional<int64_t> known = q[2].asConstant();
+  if (known && *known >= 1 && *known <= mostUnrolled) {
+    SmallVector<Value> outputs;
+    for (int64_t t = 0; t < *known; ++t) {
+      auto [next, row] = step(n, s, state, n.dim(t));
+      state = next;
+      outputs.push_back(n.reshape(row, {q[0], n.dim(1), v[3] * s.heads}));
+      if (!state || !outputs.back())
         return failure();
-      SmallVector<Dim> dims = ts::dimsOf(factor);
-      dims.push_back(n.dim(1));
-      state = n.mul(state, n.reshape(factor, dims));
     }
-    if (delta)
-      added = n.mul(n.sub(added, read(n, now, state)), stepOf(n, beta, t));
-    state = n.add(state, n.mul(n.broadcastAt(now, {0, 1, 2}, stateDims),
-                               n.broadcastAt(added, {0, 1, 3}, stateDims)));
-    // Query heads of one group read one state: [B, G, shared, D].
-    Value asked = n.reshape(stepOf(n, query, t), {q[0], k[1], shared, q[3]});
-    if (!asked || !state)
+    y = outputs.size() == 1
+            ? outputs[0]
+            : n.make<ts::ConcatOp>(ValueRange(outputs), int64_t(1));
+  } else {
+    LoopShape shape;
+    shape.around = &n.scope;
+    shape.trips = q[2];
+    shape.carried = {state};
+    shape.reversed = {false};
+    std::optional<SmallVector<Value>> results = buildLoop(
+        n, shape,
+        [&](OnnxBody &body, Dim counter, ArrayRef<Value> carried, Turn &turn) {
+          Steps inside = s;
+          for (Value *value : inside.values())
+            *value = n.importer.capture(body, *value);
+          auto [next, row] = step(n, inside, carried[0], counter);
+          if (n.failed() || !row)
+            return failure();
+          turn.carried = {n.castDims(next, ts::dimsOf(carried[0]))};
+          turn.scans = {row};
+          return mlir::success();
+        });
+    if (!results)
       return failure();
-    Value y = n.make<ts::DotOp>(asked, state, ArrayRef<int64_t>{0, 1},
-                                ArrayRef<int64_t>{0, 1}, ArrayRef<int64_t>{3},
-                                ArrayRef<int64_t>{2}, TypeAttr());
-    outputs.push_back(
-        n.reshape(n.mul(y, scale), {q[0], n.dim(1), v[3] * heads}));
-    if (!outputs.back())
-      return failure();
+    state = (*results)[0];
+    y = n.transpose((*results)[1], {1, 0, 2});
   }
-  Value y = outputs.empty() ? n.broadcastTo(n.scalar(0, f32),
-                                            {q[0], n.dim(0), v[3] * heads})
-            : outputs.size() == 1
-                ? outputs[0]
-                : n.make<ts::ConcatOp>(ValueRange(outputs), int64_t(1));
   if (failed(n.out(n.convert(y, ts::elementTypeOf(n[0])))))
     return failure();
   return n.out(n.convert(state, ts::elementTypeOf(n.has(3) ? n[3] : n[0])), 1);

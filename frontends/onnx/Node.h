@@ -257,6 +257,7 @@ llvm::ArrayRef<OpRow> textRows();
 llvm::ArrayRef<OpRow> randomRows();
 llvm::ArrayRef<OpRow> samplingRows();
 llvm::ArrayRef<OpRow> selectionRows();
+llvm::ArrayRef<OpRow> suppressionRows();
 llvm::ArrayRef<OpRow> spectralRows();
 llvm::ArrayRef<OpRow> trainingRows();
 llvm::ArrayRef<OpRow> recurrentRows();

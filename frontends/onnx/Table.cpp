@@ -15,7 +15,8 @@ static llvm::StringMap<llvm::SmallVector<const OpRow *, 1>> buildTable() {
         sequenceRows(),    flexAttentionRows(), linearAttentionRows(),
         classicalRows(),   treeRows(),          textRows(),
         oldOpsetRows(),    randomRows(),        samplingRows(),
-        selectionRows(),   spectralRows(),      trainingRows()})
+        selectionRows(),   suppressionRows(),   spectralRows(),
+        trainingRows()})
     for (const OpRow &row : rows)
       table[(llvm::Twine(row.domain) + ":" + row.name).str()].push_back(&row);
   return table;

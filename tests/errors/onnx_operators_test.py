@@ -131,9 +131,11 @@ CASES = {
     "linear_attention_sizes": (
         one("LinearAttention", LINEAR, 27, update_rule="linear", q_num_heads=3, kv_num_heads=3),
         "does not divide into 3 heads"),
-    "linear_attention_steps": (
-        one("LinearAttention", {k: [1, "t", 8] for k in "qkv"}, 27, update_rule="linear",
-            q_num_heads=2, kv_num_heads=2), "symbolic number of steps"),
+    "suppression_shapes": (
+        one("NonMaxSuppression", {"b": [1, "n", 4], "s": ["n"]}), "classes, boxes"),
+    "suppression_scalars": (
+        one("NonMaxSuppression", {"b": [1, "n", 4], "s": [1, 1, "n"], "m": (I64, [2])}),
+        "input 2 must be one number"),
     "flex_ranks": (
         one("FlexAttention", {k: [2, 3, 4] for k in "qkv"}, domain="ai.onnx.preview"), "length, size"),
     "flex_result": (flex(modifier(1)), "keep shape"),

@@ -108,15 +108,30 @@ def test_tfidf(mode):
 
 @pytest.mark.parametrize("rule", ["linear", "gated", "delta", "gated_delta"])
 def test_linear_attention(rule):
-    inputs = {"q": ["n", 9, 8], "k": ["n", 9, 4], "v": ["n", 9, 6], "s": ["n", 2, 2, 3]}
-    feeds = [{name: normal(n, *d[1:]) for name, d in inputs.items()} for n in (1, 3)]
+    """Few steps stand one after the other, others are a loop."""
+    check_linear_attention(rule, 3, [3])
+    check_linear_attention(rule, 9, [9])
+    check_linear_attention(rule, "t", [1, 70])
+
+
+def check_linear_attention(rule, declared, steps):
+    sizes = {"q": 8, "k": 4, "v": 6}
+    inputs = {k: ["n", declared, size] for k, size in sizes.items()} | {"s": ["n", 2, 2, 3]}
+    feeds = [
+        {k: normal(n, t, size) for k, size in sizes.items()} | {"s": normal(n, 2, 2, 3)}
+        for n in (1, 3)
+        for t in steps
+    ]
     names = ["q", "k", "v", "s"]
     for name, part in (("decay", "gated"), ("beta", "delta")):
         if part in rule:
-            inputs[name] = ["n", 9, 2]
+            inputs[name] = ["n", declared, 2]
             names += [""] * (("decay", "beta").index(name) + 4 - len(names)) + [name]
-            for feed in feeds:
-                feed[name] = -np.abs(normal(len(feed["q"]), 9, 2)) / 3
+            for feed in feeds:  # decays below 0, steps between 0 and 0.5: nothing grows
+                size = np.abs(normal(*feed["q"].shape[:2], 2))
+                feed[name] = -size / 3 if name == "decay" else np.minimum(size, 1) / 2
+    for feed in feeds:
+        feed["k"] /= 2
     made = model(
         [node("LinearAttention", names, ["y", "state"], update_rule=rule, q_num_heads=4,
               kv_num_heads=2)],
