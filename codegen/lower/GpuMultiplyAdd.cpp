@@ -110,8 +110,10 @@ LogicalResult GpuEmitter::multiplyAddProduct(tile::ProductOp op) {
                                   op.getBColumn(), op.getBK(), op.getBOuter(),
                                   op.getN(), block.column, columns)};
 
-  // Two blocks take turns, where what is on its way leaves the registers.
-  if (shape.threads >= 256 && sides[0].lanes == 4 && sides[1].lanes == 4)
+  // Two blocks take turns, where what is on its way leaves the registers; the
+  // places of a batch need those.
+  if (shape.threads >= 256 && sides[0].lanes == 4 && sides[1].lanes == 4 &&
+      outerSizes.empty())
     fn->addFnAttr("nvvm.minctasm", "2");
   llvm::Value *tid = narrowed(threadOfBlock);
   unsigned threadsOfBlock = shape.threads;

@@ -169,7 +169,7 @@ def test_shapes_that_have_no_names():
         helper.make_graph(
             [helper.make_node("Add", ["x", "w"], ["y"])],
             "g",
-            [value("x", 1, (None, "?", 2)), value("w", 1, (1,))],
+            [value("x", 1, (None, None, 2)), value("w", 1, (1,))],
             [value("y", 1, None)],
             [helper.make_tensor("w", 1, [1], [2.0])],
         ),
