@@ -40,10 +40,11 @@ struct Shifted {
   mlir::Value result;       ///< exponentials over `sum`
 };
 
-/// Work of another row in a pass: `before` the tile at `place` is read, and
-/// `after`, before it is left in scratch.
+/// Work of another row that a pass does tile by tile, beside its own.
 struct Between {
+  /// Called with the place of a tile, ahead of the pass's loads.
   std::function<llvm::LogicalResult(mlir::Value place)> before;
+  /// Called when the pass has computed the tile, ahead of its stores.
   std::function<void()> after;
 };
 
@@ -97,6 +98,8 @@ private:
   /// The reductions of softmax, if guessing its maximum is cheaper than finding
   /// it.
   std::optional<Shifted> guessesMaximum() const;
+  /// The tile of the row from `start` on, which is a multiple of `multiple`.
+  Coord tileOfRow(mlir::Value start, int64_t multiple);
   /// The largest of a few tiles of the row.
   llvm::FailureOr<mlir::Value> sampleMaximum(ts::ReduceOp max);
   /// `far`: the row, counted from this one, to bring to the second-level cache.

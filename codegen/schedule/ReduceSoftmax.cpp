@@ -60,12 +60,19 @@ std::optional<Shifted> ReduceBuilder::guessesMaximum() const {
   return found && keep.contains(found->exponentials) ? found : std::nullopt;
 }
 
-FailureOr<Value> ReduceBuilder::sampleMaximum(ts::ReduceOp max) {
-  constexpr int64_t tiles = 4;
+Coord ReduceBuilder::tileOfRow(Value start, int64_t multiple) {
   Coord at;
   at.lanes = lanes;
   for (unsigned d = 0, nextKept = 0; d < space.dims.size(); ++d)
-    at.dims.push_back({d == lane ? Value() : kept[nextKept++]});
+    if (d == lane)
+      at.dims.push_back({start, 1, {}, multiple});
+    else
+      at.dims.push_back({kept[nextKept++]});
+  return at;
+}
+
+FailureOr<Value> ReduceBuilder::sampleMaximum(ts::ReduceOp max) {
+  constexpr int64_t tiles = 4;
   Value size = e.size(space.dims[lane]);
   Value stride =
       e.mul(e.div(size, e.constant(tiles * lanes)), e.constant(lanes));
@@ -73,7 +80,7 @@ FailureOr<Value> ReduceBuilder::sampleMaximum(ts::ReduceOp max) {
   Value largest;
   for (int64_t tile = 0; tile < tiles; ++tile) {
     position = e.mul(stride, e.constant(tile));
-    at.dims[lane] = {position, 1, {}, lanes};
+    Coord at = tileOfRow(position, lanes);
     if (!known || *known < tiles * lanes)
       at.valid = e.sub(size, position);
     Value values = e.emit(max.getInput(), at);
@@ -177,25 +184,13 @@ Value ReduceBuilder::firstLine() {
 }
 
 Value ReduceBuilder::resultTile(Value start) {
-  Coord at;
-  at.lanes = lanes;
-  for (unsigned d = 0, nextKept = 0; d < space.dims.size(); ++d)
-    if (d == lane)
-      at.dims.push_back({start, 1, {}, 1});
-    else
-      at.dims.push_back({kept[nextKept++]});
   position = start;
-  return e.widen(e.emit(kernel.yield().getValues()[0], at), lanes);
+  return e.widen(e.emit(kernel.yield().getValues()[0], tileOfRow(start, 1)),
+                 lanes);
 }
 
 void ReduceBuilder::storeTile(Value tile, Value start, Value end) {
-  Coord at;
-  at.lanes = lanes;
-  for (unsigned d = 0, nextKept = 0; d < space.dims.size(); ++d)
-    if (d == lane)
-      at.dims.push_back({start, 1, {}, 1});
-    else
-      at.dims.push_back({kept[nextKept++]});
+  Coord at = tileOfRow(start, 1);
   Value whole = arith::CmpIOp::create(b, e.location, arith::CmpIPredicate::sle,
                                       e.add(start, e.constant(lanes)), end);
   auto branch =

@@ -1,4 +1,4 @@
-//===- Control.h - Loops that rows of operators build ---------------------===//
+//===- Control.h - Branches and loops of rows of operators ---------------===//
 #pragma once
 
 #include "frontends/onnx/Node.h"
@@ -30,5 +30,24 @@ struct LoopShape {
 /// Nothing after an error of the node.
 std::optional<llvm::SmallVector<mlir::Value>>
 buildLoop(Node &n, const LoopShape &shape, BuildTurn build);
+
+/// A tensor, not a sequence and not null.
+bool isTensor(mlir::Value value);
+
+/// A condition, one boolean of any rank, as a 0-d tensor. Null after an error
+/// of the node.
+mlir::Value scalarCondition(Node &n, mlir::Value value);
+
+/// What a condition is where sizes or constants decide it.
+std::optional<bool> knownCondition(Node &n, mlir::Value value);
+
+/// All results of the node.
+mlir::LogicalResult giveAll(Node &n, llvm::ArrayRef<mlir::Value> results);
+
+mlir::LogicalResult importLoop(Node &n);
+mlir::LogicalResult importScan(Node &n);
+/// Scan of opset 8: a scan for each element of the batch that all inputs begin
+/// with.
+mlir::LogicalResult importBatchedScan(Node &n);
 
 } // namespace knapper
