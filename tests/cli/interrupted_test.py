@@ -20,6 +20,8 @@ def compile_into(folder: Path, env: dict[str, str]) -> subprocess.Popen:
         env=env,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
+        # Shells ignore it for their background jobs, and children inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
 
 
