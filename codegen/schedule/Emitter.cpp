@@ -1,6 +1,7 @@
 #include "codegen/schedule/Emitter.h"
 
 #include "codegen/lower/math/Math.h"
+#include "ir/tensor/SymbolicValue.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/Matchers.h"
@@ -147,6 +148,14 @@ Value Emitter::less(Value a, Value b) {
                                b);
 }
 
+/// Rounded down, as dims are; `whole`: neither is negative.
+static Value floorDiv(OpBuilder &builder, Location location, Value a, Value b,
+                      bool whole) {
+  if (whole)
+    return arith::DivUIOp::create(builder, location, a, b);
+  return arith::FloorDivSIOp::create(builder, location, a, b);
+}
+
 /// Sizes are loop invariant: their arithmetic goes to the function's start.
 Value Emitter::size(Dim dim) {
   if (std::optional<int64_t> number = dim.asConstant())
@@ -166,12 +175,20 @@ Value Emitter::size(Dim dim) {
       } else {
         auto fn = cast<ts::DimFnAttr>(atom);
         Value a = size(fn.getLhs()), b = size(fn.getRhs());
+        auto above = ts::lowerBound(fn.getLhs()),
+             divisor = ts::lowerBound(fn.getRhs());
+        bool whole = above && *above >= 0 && divisor && *divisor >= 0;
         switch (static_cast<ts::DimFn>(fn.getFn())) {
         case ts::DimFn::floordiv:
-          factor = arith::DivUIOp::create(entry, location, a, b);
+          factor = floorDiv(entry, location, a, b, whole);
           break;
         case ts::DimFn::mod:
-          factor = arith::RemUIOp::create(entry, location, a, b);
+          factor = whole ? Value(arith::RemUIOp::create(entry, location, a, b))
+                         : arith::SubIOp::create(
+                               entry, location, a,
+                               arith::MulIOp::create(
+                                   entry, location,
+                                   floorDiv(entry, location, a, b, false), b));
           break;
         case ts::DimFn::min:
           factor = arith::MinSIOp::create(entry, location, a, b);

@@ -42,7 +42,10 @@ std::optional<Dim> resolve(Node &n, Dim index, Dim size, Dim low, Dim high) {
     else if (!n.importer.assumeAtLeast(index, 0))
       return std::nullopt;
   }
-  return larger(smaller(index, high), low);
+  if (index == high)
+    return high;
+  // `high` last: backwards through an empty dim, it is below `low`.
+  return smaller(larger(index, low), high);
 }
 
 LogicalResult importSlice(Node &n) {

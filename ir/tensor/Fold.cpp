@@ -50,9 +50,12 @@ OpFoldResult ReshapeOp::fold(FoldAdaptor adaptor) {
     getInputMutable().assign(inner.getInput());
     return getResult();
   }
+  // A size may stay a symbol where another one is 0.
+  auto type = cast<ShapedType>(getType());
   if (auto elements =
-          dyn_cast_if_present<DenseElementsAttr>(adaptor.getInput()))
-    return elements.reshape(cast<ShapedType>(getType()));
+          dyn_cast_if_present<DenseElementsAttr>(adaptor.getInput());
+      elements && type.hasStaticShape())
+    return elements.reshape(type);
   return {};
 }
 

@@ -185,6 +185,45 @@ TEST_P(Memory, GatherAndScatterSkipLanes) {
   gathers<int64_t>(*kernels, "i64");
 }
 
+/// Stores one element of `wide`, narrowed; what follows it stays.
+template <typename Wide, typename T>
+void oneNarrowed(TestKernels &kernels, const std::string &name) {
+  Wide x[16];
+  std::fill_n(x, 16, Wide(3));
+  T y[16];
+  std::fill_n(y, 16, T(7));
+  kernels.call(name, {x, y}, {}, 0, 1);
+  EXPECT_NE(y[0], T(7)) << name;
+  for (int i = 1; i < 16; ++i)
+    EXPECT_EQ(y[i], T(7)) << name << " " << i;
+}
+
+TEST_P(Memory, OneLaneOfANarrowingStore) {
+  auto source = [](const std::string &wide, const std::string &narrow,
+                   const std::string &op) {
+    std::string from = "vector<16x" + wide + ">",
+                to = "vector<16x" + narrow + ">";
+    return "tile.func @narrow_" + narrow + "(%x: !tile.buffer<" + wide +
+           ">, %y: !tile.buffer<" + narrow +
+           ">) {\n%c0 = arith.constant 0 : index\n"
+           "%c1 = arith.constant 1 : index\n%v = tile.load %x[%c0] : "
+           "!tile.buffer<" +
+           wide + "> -> " + from + "\n%w = " + op + " %v : " + from + " to " +
+           to + "\ntile.store %w, %y[%c0] valid %c1 : " + to +
+           ", !tile.buffer<" + narrow + ">\ntile.return\n}\n";
+  };
+  if (!compile(source("i32", "i8", "arith.trunci") +
+                   source("i32", "i16", "arith.trunci") +
+                   source("i64", "i32", "arith.trunci") +
+                   source("f32", "bf16", "arith.truncf"),
+               "narrow_i8"))
+    GTEST_SKIP() << "this machine does not run " << GetParam();
+  oneNarrowed<int32_t, int8_t>(*kernels, "narrow_i8");
+  oneNarrowed<int32_t, int16_t>(*kernels, "narrow_i16");
+  oneNarrowed<int64_t, int32_t>(*kernels, "narrow_i32");
+  oneNarrowed<float, uint16_t>(*kernels, "narrow_bf16");
+}
+
 TEST_P(Memory, ScratchStatusPrefetchAndNontemporal) {
   if (!compile(R"(
     tile.func @f(%x: !tile.buffer<f32>, %y: !tile.buffer<f32>, %n: index) {

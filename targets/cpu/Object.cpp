@@ -4,6 +4,9 @@
 #include "llvm/Analysis/TargetLibraryInfo.h"
 #include "llvm/IR/DiagnosticInfo.h"
 #include "llvm/IR/DiagnosticPrinter.h"
+#include "llvm/IR/IRBuilder.h"
+#include "llvm/IR/InstIterator.h"
+#include "llvm/IR/IntrinsicInst.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
 #include "llvm/MC/TargetRegistry.h"
@@ -89,6 +92,49 @@ void ObjectEmitter::prepare(llvm::Module &module) const {
   module.setPICLevel(llvm::PICLevel::BigPIC);
 }
 
+/// The only lane of a constant mask that is on.
+static std::optional<unsigned> onlyLane(llvm::Value *mask) {
+  auto *constant = dyn_cast<llvm::Constant>(mask);
+  auto *type = dyn_cast<llvm::FixedVectorType>(mask->getType());
+  std::optional<unsigned> only;
+  for (unsigned i = 0; constant && type && i < type->getNumElements(); ++i) {
+    llvm::Constant *lane = constant->getAggregateElement(i);
+    if (!lane || lane->isNullValue())
+      continue;
+    if (only)
+      return {};
+    only = i;
+  }
+  return only;
+}
+
+/// Masked stores of one lane become plain stores of it. LLVM's x86 back end (up
+/// to 22 at least) does the same but forgets that the store may be narrowing:
+/// of a truncated vector it writes whole lanes, over what follows in memory.
+static void storeSingleLanes(llvm::Function &fn) {
+  for (llvm::Instruction &i : llvm::make_early_inc_range(instructions(fn))) {
+    auto *store = dyn_cast<llvm::IntrinsicInst>(&i);
+    if (!store || store->getIntrinsicID() != llvm::Intrinsic::masked_store)
+      continue;
+    llvm::Value *mask = store->getArgOperand(store->arg_size() - 1);
+    std::optional<unsigned> lane = onlyLane(mask);
+    if (!lane)
+      continue;
+    llvm::IRBuilder<> b(store);
+    llvm::Value *vector = store->getArgOperand(0);
+    llvm::Type *element =
+        cast<llvm::VectorType>(vector->getType())->getElementType();
+    llvm::Value *place =
+        b.CreateConstGEP1_64(element, store->getArgOperand(1), *lane);
+    llvm::Align align =
+        std::min(store->getParamAlign(1).valueOrOne(),
+                 llvm::Align(element->getScalarSizeInBits() / 8));
+    b.CreateAlignedStore(b.CreateExtractElement(vector, *lane), place, align)
+        ->copyMetadata(*store);
+    store->eraseFromParent();
+  }
+}
+
 void ObjectEmitter::optimise(llvm::Module &module) {
   for (llvm::Function &fn : module) {
     if (fn.isDeclaration())
@@ -103,6 +149,7 @@ void ObjectEmitter::optimise(llvm::Module &module) {
     }
     fn.addFnAttr("warn-stack-size", std::to_string(kFrameLimit));
     impl->passes.run(fn, impl->functions);
+    storeSingleLanes(fn);
   }
   impl->functions.clear();
   impl->loops.clear();

@@ -138,3 +138,33 @@ def check_linear_attention(rule, declared, steps):
         inputs, ["y", "state"], opset=27,
     )  # fmt: skip
     check(made, feeds, 1e-4)
+
+
+@pytest.mark.parametrize(
+    "start, end, step",
+    [(-1, -(1 << 40), -1), (-1, -(1 << 40), -2), (3, -1000, -1), (1000, 0, -3), (-3, 0, 3), (-3, 1, 3),
+     (1, 1000, 2), (-2, -1, 1)],
+)  # fmt: skip
+def test_slices_of_any_size(start, end, step):
+    """Also of an empty dim, and inside a reduction, whose loop counts the elements."""
+    bounds = {"a": np.array([start]), "b": np.array([end]), "d": np.array([0]), "s": np.array([step])}
+    made = model(
+        [node("Slice", ["x", "a", "b", "d", "s"], ["y"]),
+         node("ReduceSum", ["y", "d"], ["z"])],
+        {"x": ["n", 3]}, ["y", "z"], bounds,
+    )  # fmt: skip
+
+    def reference(feed):
+        y = feed["x"][start : None if end < -100 else end : step]
+        return [y, y.sum(axis=0, keepdims=True)]
+
+    check(made, [{"x": normal(n, 3)} for n in range(3 if start == -3 and step < 0 else 0, 8)], 1e-6,
+          reference)  # fmt: skip
+
+
+def test_an_empty_constant_where_a_size_stays_a_symbol():
+    made = model(
+        [node("Tile", ["x", "times"], ["t"]), node("Mul", ["c", "t"], ["y"])],
+        {"x": ["n", 3]}, ["y"], {"times": np.array([0, 1]), "c": normal(0, 3)},
+    )  # fmt: skip
+    check(made, [{"x": normal(n, 3)} for n in (1, 4)], 0, lambda feed: [np.zeros((0, 3), np.float32)])

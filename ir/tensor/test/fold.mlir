@@ -61,3 +61,12 @@ func.func @sizes() -> (tensor<i64>, tensor<i64>) {
   %1 = ts.size <"n"> : tensor<i64>
   return %0, %1 : tensor<i64>, tensor<i64>
 }
+
+// A constant has numbers for sizes, also where one of them is 0.
+// CHECK-LABEL: func @empty_constant
+//       CHECK:   ts.reshape
+func.func @empty_constant(%x: tensor<?xf32, #ts.dims<"m">>) -> tensor<0x?xf32, #ts.dims<0, "m">> {
+  %0 = ts.constant dense<> : tensor<0x3xf32>
+  %1 = ts.reshape %0 : tensor<0x3xf32> to tensor<0x?xf32, #ts.dims<0, "m">>
+  return %1 : tensor<0x?xf32, #ts.dims<0, "m">>
+}
