@@ -43,6 +43,7 @@ struct Window {
   ts::ConvOp op;
   BlockArgument input, filter;
   bool depthwise = false;
+  bool turned = false; ///< one column: its rows are taken for the columns
   Dim images, height, width, channels, features, outHeight, outWidth;
   int64_t kh = 1, kw = 1, sh = 1, sw = 1, dh = 1;
   Dim lowH, highH, lowW, highW;
@@ -102,6 +103,22 @@ std::optional<Window> analyse(ts::KernelOp kernel) {
   w.highH = flat ? zero : high[0];
   w.lowW = low[spatial - 1];
   w.highW = high[spatial - 1];
+  // An image of one column is as well one row, in which a register tile finds
+  // more than one pixel.
+  auto zeroBorder = [](Dim low, Dim high) {
+    return low.isConstant(0) && high.isConstant(0);
+  };
+  if (!flat && w.width.isConstant(1) && w.kw == 1 && w.dh == 1 &&
+      zeroBorder(w.lowW, w.highW)) {
+    w.turned = true;
+    std::swap(w.height, w.width);
+    std::swap(w.outHeight, w.outWidth);
+    std::swap(w.kh, w.kw);
+    std::swap(w.lowH, w.lowW);
+    std::swap(w.highH, w.highW);
+    w.sw = std::exchange(w.sh, 1);
+    dw = 1;
+  }
   // Along the width a dilated window is no consecutive run. A negative border
   // (cropping) is not what the copy does.
   if ((dw != 1 && w.kw != 1) || w.kh < 1 || w.kw < 1 ||
@@ -244,6 +261,8 @@ LogicalResult ConvBuilder::storePixel(Value tile, Value row, Value column,
   coord.lanes = lanes;
   coord.valid = valid;
   coord.dims.push_back({image});
+  if (w.turned)
+    std::swap(row, column);
   if (w.op.getStrides().size() == 2)
     coord.dims.push_back({row});
   coord.dims.push_back({column});

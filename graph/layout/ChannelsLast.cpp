@@ -100,6 +100,62 @@ static LogicalResult patchConv(ConvOp op, PatternRewriter &rewriter) {
   return success();
 }
 
+/// Transposed, windows that do not overlap: one input pixel becomes a patch.
+static LogicalResult spreadConv(ConvOp op, PatternRewriter &rewriter) {
+  SmallVector<Dim> in = dimsOf(op.getInput()), filter = dimsOf(op.getFilter()),
+                   low = dimsOf(op.getLow()), high = dimsOf(op.getHigh());
+  if (op.getChannelsLast() || op.getGroups() != 1 ||
+      !allEqual(op.getStrides(), 1) || !allEqual(op.getDilations(), 1) ||
+      allEqual(op.getInputDilations(), 1))
+    return failure();
+  int64_t spatial = op.getStrides().size();
+  for (auto [i, spread] : llvm::enumerate(op.getInputDilations()))
+    if (!filter[i + 2].isConstant(spread) || !low[i].isConstant(spread - 1) ||
+        !high[i].isConstant(spread - 1))
+      return failure();
+  Location location = op.getLoc();
+  // The window's taps meet the pixel from the last to the first. As columns of
+  // a matrix: [window.., F], so that a run of the result stays a run.
+  SmallVector<Dim> starts{in[0].like(0), in[0].like(0)};
+  SmallVector<int64_t> steps{1, 1}, order;
+  for (int64_t i = 0; i < spatial; ++i) {
+    starts.push_back(filter[i + 2] - 1);
+    steps.push_back(-1);
+    order.push_back(i + 2);
+  }
+  order.append({0, 1});
+  Value taps =
+      SliceOp::create(rewriter, location, op.getFilter().getType(),
+                      op.getFilter(), dimArray(op.getContext(), starts), steps);
+  taps = makeTranspose(rewriter, location, taps, order);
+  SmallVector<Dim> columns(llvm::drop_begin(filter, 2));
+  columns.push_back(filter[0]);
+  taps = makeReshape(rewriter, location, taps,
+                     {product(op.getContext(), columns), filter[1]});
+  Value x =
+      makeTranspose(rewriter, location, op.getInput(), toLast(rankOf(op)));
+  Value dot = DotOp::create(rewriter, location, x, taps, ArrayRef<int64_t>{},
+                            ArrayRef<int64_t>{}, ArrayRef<int64_t>{spatial + 1},
+                            ArrayRef<int64_t>{1}, TypeAttr());
+  // [N, H, W, kh, kw, F] to [N, H, kh, W, kw, F]
+  SmallVector<Dim> apart{in[0]}, whole{in[0]};
+  SmallVector<int64_t> between{0};
+  for (int64_t i = 0; i < spatial; ++i) {
+    apart.push_back(in[i + 2]);
+    whole.push_back(in[i + 2] * filter[i + 2]);
+    between.append({i + 1, i + 1 + spatial});
+  }
+  llvm::append_range(apart, columns);
+  whole.push_back(filter[0]);
+  between.push_back(2 * spatial + 1);
+  Value patches = makeReshape(rewriter, location, dot, apart);
+  patches = makeTranspose(rewriter, location, patches, between);
+  Value image = makeReshape(rewriter, location, patches, whole);
+  image = makeTranspose(rewriter, location, image, toFirst(rankOf(op)));
+  rewriter.replaceOp(op, image);
+  return success();
+}
+
 static LogicalResult convChannelsLast(ConvOp op, PatternRewriter &rewriter) {
   if (op.getChannelsLast())
     return failure();
@@ -222,6 +278,7 @@ static LogicalResult sliceOfTranspose(SliceOp op, PatternRewriter &rewriter) {
 void knapper::populateChannelsLastPatterns(RewritePatternSet &patterns) {
   patterns.add(pointConv, /*benefit=*/3);
   patterns.add(patchConv, /*benefit=*/3);
+  patterns.add(spreadConv, /*benefit=*/3);
   patterns.add(convChannelsLast);
   patterns.add(poolChannelsLast);
   patterns.add(reduceOfTranspose);

@@ -11,6 +11,9 @@
 //   a convolution over patches that do not overlap (stride = window) of an
 //     image with up to 4 channels is a ts.dot over rows of patches: runs of so
 //     few channels are too short to read well
+//   a transposed convolution whose windows do not overlap (input dilation =
+//     window, no border cut) is a ts.dot of each pixel with all of the window,
+//     then a rearrangement
 //
 // A graph without convolutions and pools is left alone.
 //

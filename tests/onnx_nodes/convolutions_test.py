@@ -1,0 +1,82 @@
+"""Convolutions with constant filters at several sizes of one model, against ONNX Runtime."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import knapper
+
+LIMIT = 2e-6  # largest error over largest value
+
+
+def convolution(filter_shape, *, op="Conv", residual=False, channels=None, **attributes):
+    """y = relu(op(x, w) + b [+ r]), images of symbolic size."""
+    rng = np.random.default_rng(5)
+    w = rng.standard_normal(filter_shape).astype(np.float32)
+    features = filter_shape[0] if op == "Conv" else filter_shape[1]
+    channels = channels or (filter_shape[1] if op == "Conv" else filter_shape[0])
+    b = rng.standard_normal(features).astype(np.float32)
+    dims = ["h", "w"][: w.ndim - 2] if attributes.pop("symbolic", True) else attributes.pop("image")
+    nodes = [helper.make_node(op, ["x", "w", "b"], ["c"], name="conv", **attributes)]
+    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", channels, *dims])]
+    last = "c"
+    if residual:
+        nodes.append(helper.make_node("Add", ["c", "r"], ["s"], name="add"))
+        inputs.append(helper.make_tensor_value_info("r", TensorProto.FLOAT, ["n", features, *dims]))
+        last = "s"
+    nodes.append(helper.make_node("Relu", [last], ["y"], name="relu"))
+    graph = helper.make_graph(
+        nodes,
+        "convolution",
+        inputs,
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", features] + ["?"] * (w.ndim - 2))],
+        [numpy_helper.from_array(w, "w"), numpy_helper.from_array(b, "b")],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+
+
+def check(model, sizes):
+    module = knapper.compile(model, threads=2)
+    peer = onnxruntime.InferenceSession(
+        model.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    rng = np.random.default_rng(6)
+    for n, *image in sizes:
+        feed = {
+            info.name: rng.standard_normal(
+                (n, model.graph.input[i].type.tensor_type.shape.dim[1].dim_value, *image)
+            ).astype(np.float32)
+            for i, info in enumerate(peer.get_inputs())
+        }
+        (wanted,) = peer.run(None, feed)
+        got = module(**feed)["y"]
+        assert got.shape == wanted.shape
+        error = np.abs(got - wanted).max() / np.abs(wanted).max()
+        assert error <= LIMIT, f"{(n, *image)}: {error:.1e}"
+
+
+def test_one_column():
+    """Windows along the rows of images of one column."""
+    model = convolution(
+        (48, 40, 5, 1), symbolic=False, image=["h", 1], pads=[2, 0, 1, 0], strides=[2, 1]
+    )
+    check(model, [(1, 7, 1), (2, 64, 1), (3, 513, 1)])
+
+
+def test_one_column_dilated():
+    model = convolution((16, 24, 3, 1), symbolic=False, image=["h", 1], dilations=[2, 1])
+    check(model, [(1, 5, 1), (2, 64, 1)])
+
+
+@pytest.mark.parametrize("window, features", [((2, 2), 24), ((2, 2), 1), ((2, 3), 16)])
+def test_patches(window, features):
+    """Transposed, windows that do not overlap."""
+    model = convolution((24, features, *window), op="ConvTranspose", strides=list(window))
+    check(model, [(1, 1, 1), (2, 5, 7), (1, 40, 33)])
+
+
+def test_patches_of_a_line():
+    check(convolution((20, 12, 4), op="ConvTranspose", strides=[4]), [(1, 1), (3, 50)])
