@@ -603,6 +603,7 @@ ts::AttentionOp attentionOf(ts::KernelOp kernel) {
 } // namespace
 
 LogicalResult chooseAttention(ts::KernelOp kernel, const TargetDesc &target,
+                              Knobs &knobs,
                               SmallVectorImpl<Schedule> &schedules) {
   ts::AttentionOp op = attentionOf(kernel);
   if (!op)
@@ -610,9 +611,10 @@ LogicalResult chooseAttention(ts::KernelOp kernel, const TargetDesc &target,
   if (ts::elementTypeOf(op.getQuery()).isF64())
     return op.emitOpError("has no kernel for f64");
   Dim queries = ts::dimOf(op.getQuery(), 2), one = queries.like(1);
-  int64_t rows = 128, panel = 32;
+  int64_t rows = knobs.pick("rows", 128, {64, 96, 192, 32});
+  int64_t panel = knobs.pick("panel", 32, {64, 16});
   if (std::optional<int64_t> number = queries.asConstant()) {
-    // Equal blocks of at most 128 rows.
+    // Equal blocks of at most so many rows.
     int64_t blocks = (*number + rows - 1) / rows;
     rows = std::max<int64_t>(1, (*number + blocks - 1) /
                                     std::max<int64_t>(1, blocks));

@@ -468,43 +468,43 @@ LogicalResult ConvBuilder::build() {
 }
 
 /// The widest panel that wastes least (see Matmul.cpp).
-int64_t choosePanel(const Window &w, int64_t runDivisor) {
+int64_t choosePanel(const Window &w, int64_t runDivisor, Knobs &knobs) {
   int64_t features = *w.features.asConstant();
   if (w.depthwise) {
     // The window's weights stay in registers: 25 taps of 16, 9 of 32.
-    for (int64_t panel : {32, 16})
-      if (w.kh * w.kw * (panel / 16) <= 20 && features >= panel)
-        return panel;
-    return 16;
+    bool wide = w.kh * w.kw * 2 <= 20 && features >= 32;
+    return knobs.pick("panel", wide ? 32 : 16, {16, 32});
   }
   int64_t best = 16;
   double bestCost = 1e30;
+  SmallVector<int64_t> all;
   for (auto [panel, cost] : {std::pair<int64_t, double>{32, 1.0},
                              {48, 1.0},
                              {64, 1.02},
                              {16, 1.6}}) {
     if (panel != 16 && runDivisor && runDivisor % panel)
       continue;
+    all.push_back(panel);
     double total = cost * ((features + panel - 1) / panel) * panel;
     if (total < bestCost) {
       bestCost = total;
       best = panel;
     }
   }
-  return best;
+  return knobs.pick("panel", best, all);
 }
 
 } // namespace
 
 LogicalResult chooseConv(ts::KernelOp kernel, const TargetDesc &target,
-                         SmallVectorImpl<Schedule> &schedules) {
+                         Knobs &knobs, SmallVectorImpl<Schedule> &schedules) {
   std::optional<Window> w = analyse(kernel);
   if (!w)
     return success(); // the loop schedule takes it
   FailureOr<Epilogue> epilogue = Epilogue::create(kernel, w->op.getResult());
   if (failed(epilogue))
     return failure();
-  int64_t panel = choosePanel(*w, epilogue->runDivisor());
+  int64_t panel = choosePanel(*w, epilogue->runDivisor(), knobs);
   int64_t channels = *w->channels.asConstant(),
           features = *w->features.asConstant();
   int64_t panels = (features + panel - 1) / panel;
@@ -516,6 +516,9 @@ LogicalResult chooseConv(ts::KernelOp kernel, const TargetDesc &target,
   int64_t pixelBytes = channels * 4;
   int64_t rowBytes = ((width - 1) * w->sw + w->kw) * pixelBytes;
   int64_t columns = 0;
+  // A quarter or double of the block.
+  if (int64_t share = knobs.pick("share", 4, {2, 8, 1}); share != 4)
+    budget = budget * 4 / share;
   if (rowBytes * w->inputRows(1) > budget) {
     columns = (budget / (w->inputRows(1) * pixelBytes) - w->kw) / w->sw + 1;
     columns = std::max<int64_t>(24, columns / 24 * 24);
@@ -533,6 +536,11 @@ LogicalResult chooseConv(ts::KernelOp kernel, const TargetDesc &target,
     rows = (height + blocks - 1) / blocks;
   blocks *= columnBlocks;
   int64_t groups = std::clamp<int64_t>((8 + blocks - 1) / blocks, 1, panels);
+  SmallVector<int64_t> otherGroups;
+  for (int64_t other : {2 * groups, groups / 2, int64_t(1), panels})
+    if (other >= 1 && other <= std::min<int64_t>(panels, 64))
+      otherGroups.push_back(other);
+  groups = knobs.pick("groups", groups, otherGroups);
   Dim one = Dim::constant(kernel.getContext(), 1);
   Schedule schedule;
   schedule.kind = "conv";

@@ -299,6 +299,7 @@ void chooseWarpgroups(ts::KernelOp kernel, const Product &product,
 } // namespace
 
 LogicalResult chooseGpuProduct(ts::KernelOp kernel, const TargetDesc &target,
+                               Knobs &knobs,
                                SmallVectorImpl<Schedule> &schedules) {
   std::optional<Product> product = analyseProduct(kernel);
   if (!product)

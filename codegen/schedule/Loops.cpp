@@ -417,7 +417,7 @@ FailureOr<Value> LoopBuilder::compute(const Coord &at) {
 } // namespace
 
 LogicalResult chooseLoops(ts::KernelOp kernel, const TargetDesc &target,
-                          SmallVectorImpl<Schedule> &schedules) {
+                          Knobs &knobs, SmallVectorImpl<Schedule> &schedules) {
   if (!schedules.empty() && schedules.back().guard.terms.empty())
     return success(); // a blocked schedule serves every size
   Operation *hero = heroOf(kernel);

@@ -38,13 +38,14 @@ constexpr int64_t kAccumulatorBytes = 4096;
 
 /// The widest panel that divides the columns without waste, from those that
 /// the register tiles are good at.
-int64_t choosePanel(const Product &product, int64_t runDivisor) {
+int64_t choosePanel(const Product &product, int64_t runDivisor, Knobs &knobs) {
   std::optional<int64_t> columns = product.rhs.free.asConstant();
   auto fits = [&](int64_t panel) {
     return runDivisor == 0 || runDivisor % panel == 0;
   };
   int64_t best = 16;
   double bestCost = 1e30;
+  SmallVector<int64_t> all;
   // Relative time a column of a full panel costs.
   for (auto [panel, cost] : {std::pair<int64_t, double>{48, 1.0},
                              {64, 1.01},
@@ -52,6 +53,7 @@ int64_t choosePanel(const Product &product, int64_t runDivisor) {
                              {16, 1.6}}) {
     if (!fits(panel) && panel != 16)
       continue;
+    all.push_back(panel);
     int64_t n = columns.value_or(768);
     double total = cost * ((n + panel - 1) / panel) * panel;
     if (total < bestCost) {
@@ -59,7 +61,7 @@ int64_t choosePanel(const Product &product, int64_t runDivisor) {
       best = panel;
     }
   }
-  return best;
+  return knobs.pick("panel", best, all);
 }
 
 class MatmulBuilder {
@@ -288,7 +290,7 @@ LogicalResult MatmulBuilder::build() {
 } // namespace
 
 LogicalResult chooseMatmul(ts::KernelOp kernel, const TargetDesc &target,
-                           SmallVectorImpl<Schedule> &schedules) {
+                           Knobs &knobs, SmallVectorImpl<Schedule> &schedules) {
   std::optional<Product> product = analyseProduct(kernel);
   if (!product)
     return success(); // the loop schedule takes it
@@ -298,12 +300,13 @@ LogicalResult chooseMatmul(ts::KernelOp kernel, const TargetDesc &target,
     return failure();
   Schedule schedule;
   schedule.kind = "matmul";
-  int64_t panel = choosePanel(*product, epilogue->runDivisor());
+  int64_t panel = choosePanel(*product, epilogue->runDivisor(), knobs);
   const Side &lhs = product->lhs, &rhs = product->rhs;
   // The row block of A takes about a third of the second-level cache.
   int64_t depth = std::max<int64_t>(1, representative(lhs.contract));
   int64_t rows = (target.l2Bytes ? target.l2Bytes : 1 << 20) / 3 / (4 * depth);
   rows = std::clamp<int64_t>(rows / 24 * 24, 192, 384);
+  rows = knobs.pick("rows", rows, {96, 192, 288, 384, 48, 768});
   schedule.parameters = {{"panel", panel}, {"rows", rows}};
   Dim one = Dim::constant(kernel.getContext(), 1);
   schedule.grid = ts::product(kernel.getContext(), product->batch) *

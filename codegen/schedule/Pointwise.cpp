@@ -75,6 +75,7 @@ static int64_t lanesBetweenBoundaries(ts::KernelOp kernel, unsigned lane,
 }
 
 LogicalResult choosePointwise(ts::KernelOp kernel, const TargetDesc &target,
+                              Knobs &knobs,
                               SmallVectorImpl<Schedule> &schedules) {
   MLIRContext *context = kernel.getContext();
   SmallVector<Dim> dims = ts::dimsOf(kernel.getResult(0));
@@ -104,9 +105,15 @@ LogicalResult choosePointwise(ts::KernelOp kernel, const TargetDesc &target,
         lanes = l;
         break;
       }
-  if (target.kind != DeviceKind::cuda)
-    lanes = lanesBetweenBoundaries(kernel, lane, lanes);
   int64_t block = 4096;
+  if (target.kind != DeviceKind::cuda) {
+    if (int64_t most = flops > 10 ? lanes : 128; lanes >= 16)
+      lanes =
+          knobs.pick("lanes", lanes,
+                     {lanes / 2, std::max(lanes, std::min(most, 2 * lanes))});
+    lanes = lanesBetweenBoundaries(kernel, lane, lanes);
+    block = knobs.pick("block", block, {8192, 2048, 16384, 1024});
+  }
   if (target.kind == DeviceKind::cuda) {
     // A tile is spread over the threads of a block, one access of 16 bytes each
     // (bytes in flight count, and blocks give them best).
@@ -128,7 +135,10 @@ LogicalResult choosePointwise(ts::KernelOp kernel, const TargetDesc &target,
   schedule.kind = "pointwise";
   schedule.parameters = {
       {"lanes", lanes}, {"block", block}, {"flat", flat}, {"dim", lane}};
-  schedule.parameters["stream"] = streamsOut(kernel);
+  bool stream = streamsOut(kernel);
+  if (target.kind != DeviceKind::cuda)
+    stream = knobs.pick("stream", stream, {0, 1});
+  schedule.parameters["stream"] = stream;
   if (target.kind == DeviceKind::cuda && lanes > target.lanes(DType::f32))
     schedule.parameters["threads"] = 128;
   Dim around = one;

@@ -442,7 +442,7 @@ static Dim keptAround(const Space &space, unsigned lane) {
 }
 
 LogicalResult chooseReduce(ts::KernelOp kernel, const TargetDesc &target,
-                           SmallVectorImpl<Schedule> &schedules) {
+                           Knobs &knobs, SmallVectorImpl<Schedule> &schedules) {
   FailureOr<Space> space = commonSpace(kernel);
   if (failed(space))
     return failure();
@@ -465,6 +465,9 @@ LogicalResult chooseReduce(ts::KernelOp kernel, const TargetDesc &target,
         lanes = l;
         break;
       }
+  if (target.kind != DeviceKind::cuda && lanes >= 16 && !isArg)
+    lanes =
+        knobs.pick("lanes", lanes, {lanes / 2, flops > 10 ? lanes : 2 * lanes});
   if (target.kind == DeviceKind::cuda) {
     // A row that fits the registers of a block is one tile, read once.
     lanes = target.lanes(DType::f32);
@@ -493,6 +496,8 @@ LogicalResult chooseReduce(ts::KernelOp kernel, const TargetDesc &target,
   }
   // Rows of softmax overlap where memory, not arithmetic, is what is short.
   bool stream = streamsOut(kernel);
+  if (target.kind != DeviceKind::cuda)
+    stream = knobs.pick("stream", stream, {0, 1});
   constexpr int64_t mostRows = 32, leastPrograms = 32;
   int64_t rows = 1;
   if (stream && rowForm && target.kind != DeviceKind::cuda &&

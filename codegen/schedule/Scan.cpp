@@ -22,7 +22,7 @@ static ts::ScanOp scanOf(ts::KernelOp kernel) {
 }
 
 LogicalResult chooseScan(ts::KernelOp kernel, const TargetDesc &target,
-                         SmallVectorImpl<Schedule> &schedules) {
+                         Knobs &knobs, SmallVectorImpl<Schedule> &schedules) {
   ts::ScanOp op = scanOf(kernel);
   if (!op)
     return kernel.emitOpError("has hero scan and none inside");

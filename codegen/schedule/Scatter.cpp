@@ -21,6 +21,7 @@ static Operation *scatterOf(ts::KernelOp kernel) {
 }
 
 LogicalResult chooseScatter(ts::KernelOp kernel, const TargetDesc &target,
+                            Knobs &knobs,
                             SmallVectorImpl<Schedule> &schedules) {
   if (!scatterOf(kernel))
     return kernel.emitOpError("has hero scatter and none inside");

@@ -78,11 +78,17 @@ bool streamsOut(ts::KernelOp kernel) {
 
 FailureOr<SmallVector<Schedule>> chooseSchedules(ts::KernelOp kernel,
                                                  const TargetDesc &target) {
+  Knobs knobs;
+  return chooseSchedules(kernel, target, knobs);
+}
+
+FailureOr<SmallVector<Schedule>>
+chooseSchedules(ts::KernelOp kernel, const TargetDesc &target, Knobs &knobs) {
   SmallVector<Schedule> schedules;
   for (const Row &row : table())
     if (row.choose && row.serves(kernel.getHero(), target) &&
         (schedules.empty() || !schedules.back().guard.terms.empty()) &&
-        failed(row.choose(kernel, target, schedules)))
+        failed(row.choose(kernel, target, knobs, schedules)))
       return failure();
   if (schedules.empty() || !schedules.back().guard.terms.empty())
     return kernel.emitOpError("no schedule serves every size of this kernel");

@@ -12,6 +12,7 @@
 #pragma once
 
 #include "codegen/TargetDesc.h"
+#include "codegen/schedule/Knobs.h"
 #include "ir/tensor/Dialect.h"
 #include "ir/tile/TileDialect.h"
 #include <map>
@@ -79,7 +80,11 @@ struct Schedule {
 
 /// The schedules of a kernel, in the order in which guards are tried. Tile
 /// sizes that depend on the instruction set are the builder's business, so the
-/// result serves every CPU instruction set of one artefact.
+/// result serves every CPU instruction set of one artefact. `knobs` has what is
+/// recorded, and afterwards every decision.
+llvm::FailureOr<llvm::SmallVector<Schedule>>
+chooseSchedules(ts::KernelOp kernel, const TargetDesc &target, Knobs &knobs);
+/// As the analytic model decides.
 llvm::FailureOr<llvm::SmallVector<Schedule>>
 chooseSchedules(ts::KernelOp kernel, const TargetDesc &target);
 
@@ -105,6 +110,7 @@ struct BuildContext {
 };
 
 using ChooseFn = llvm::LogicalResult (*)(ts::KernelOp, const TargetDesc &,
+                                         Knobs &,
                                          llvm::SmallVectorImpl<Schedule> &);
 using BuildFn = llvm::LogicalResult (*)(BuildContext &);
 

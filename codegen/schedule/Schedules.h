@@ -5,7 +5,7 @@
 
 namespace knapper {
 #define SCHEDULE(KIND, NAME, DEVICES, ...)                                     \
-  llvm::LogicalResult choose##NAME(ts::KernelOp, const TargetDesc &,           \
+  llvm::LogicalResult choose##NAME(ts::KernelOp, const TargetDesc &, Knobs &,  \
                                    llvm::SmallVectorImpl<Schedule> &);         \
   llvm::LogicalResult build##NAME(BuildContext &);
 #include "codegen/schedule/Schedules.def"

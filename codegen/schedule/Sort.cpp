@@ -57,7 +57,7 @@ Value Order::rightFirst(Emitter &e, Value left, Value right) const {
 } // namespace
 
 LogicalResult chooseSort(ts::KernelOp kernel, const TargetDesc &target,
-                         SmallVectorImpl<Schedule> &schedules) {
+                         Knobs &knobs, SmallVectorImpl<Schedule> &schedules) {
   ts::TopKOp op = topKOf(kernel);
   if (!op)
     return kernel.emitOpError("has hero sort and none inside");

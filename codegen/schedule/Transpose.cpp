@@ -89,6 +89,7 @@ std::optional<Turn> turnOf(ts::KernelOp kernel) {
 } // namespace
 
 LogicalResult chooseTranspose(ts::KernelOp kernel, const TargetDesc &target,
+                              Knobs &knobs,
                               SmallVectorImpl<Schedule> &schedules) {
   std::optional<Turn> turn = turnOf(kernel);
   if (!turn)

@@ -98,10 +98,10 @@ std::string compilerText() {
   return text;
 }
 
-/// Options that leave the artefact as it is.
+/// Options that leave the artefact as it is, or whose path does.
 bool changesNothing(std::string_view name) {
   static constexpr std::string_view names[] = {
-      "threads",     "stop-after", "start-from", "print-after", "dump-dir",
+      "threads",     "records",    "stop-after", "start-from", "print-after", "dump-dir",
       "verify-each", "cache",      "cache-dir",  "cache-bytes"};
   return std::find(std::begin(names), std::end(names), name) != std::end(names);
 }
@@ -149,6 +149,12 @@ Expected<CacheKey> cacheKey(const CompileInput &input, const Options &options) {
   }
   key.fields.push_back({"external-data", std::move(data)});
   key.fields.push_back({"compiler", compilerText()});
+  if (!options.records.empty()) { // what it says, not where it lies
+    Expected<std::string> hash = hashFile(options.records);
+    if (!hash)
+      return hash.takeError();
+    key.fields.push_back({"records", std::move(*hash)});
+  }
 #define OPTION(TYPE, FIELD, NAME, DEFAULT, VALUES, HELP)                       \
   if (!changesNothing(NAME))                                                   \
     key.fields.push_back({NAME, textOf(options.FIELD)});

@@ -29,6 +29,8 @@ void recall(CompileStats &stats, const std::string &text) {
   stats.launches = unsigned(number("launches"));
   stats.kernels = unsigned(number("kernels"));
   stats.variants = unsigned(number("variants"));
+  stats.recordsUsed = unsigned(number("records_used"));
+  stats.recordsStale = unsigned(number("records_stale"));
   stats.artefactBytes = number("artefact_bytes");
   stats.fromCache = true;
 }

@@ -98,6 +98,10 @@ Expected<int> runPhases(const CompileInput &input, const Options &options,
   });
 
   const Phase *first = findPhase(options.startFrom);
+  if (first && first->in >= Level::scheduled && !options.records.empty())
+    return userError("schedules are chosen before the phase '" +
+                         options.startFrom + "'",
+                     "option records", "start from an earlier phase");
   if (first)
     if (Status status = resume(state, *first); !status)
       return status.takeError();

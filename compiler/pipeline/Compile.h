@@ -26,6 +26,9 @@ struct PhaseTime {
 struct CompileStats {
   std::vector<PhaseTime> phases;
   unsigned launches = 0, kernels = 0, variants = 0; ///< variants: x isa x guard
+  /// Kernels that a tuning record decided, and those whose record asks for what
+  /// this version does not offer: they are scheduled without it.
+  unsigned recordsUsed = 0, recordsStale = 0;
   double variantCpuSeconds = 0; ///< CPU time of all variants together
   double packSeconds = 0;       ///< evaluating, packing and writing constants
   uint64_t artefactBytes = 0;

@@ -13,6 +13,7 @@
 #include "graph/memory/OrderKernels.h"
 #include "ir/tensor/Control.h"
 #include "ir/tensor/Decompose.h"
+#include "kernels/tune/Records.h"
 #include "mlir/AsmParser/AsmParser.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Diagnostics.h"
@@ -56,9 +57,29 @@ Status runFuse(CompileState &state) {
 /// Equal kernels once, and how each is cut into programs.
 Status runSchedule(CompileState &state) {
   collectKernels(state);
+  tune::Records records;
+  if (!state.options.records.empty()) {
+    Expected<tune::Records> read = tune::Records::read(state.options.records);
+    if (!read)
+      return read.takeError();
+    records = std::move(*read);
+  }
+  std::string target = tuningTarget(state);
   for (UniqueKernel &unique : state.kernels.kernels) {
+    const tune::Record *record = records.find(unique.signature, target);
+    Knobs knobs(record ? record->choice : Knobs::Choice());
     FailureOr<SmallVector<Schedule>> schedules =
-        chooseSchedules(unique.kernel, state.targets.front());
+        chooseSchedules(unique.kernel, state.targets.front(), knobs);
+    if (record && knobs.fits()) {
+      unique.recorded = true;
+      ++state.stats->recordsUsed;
+    } else if (record) {
+      // Half a record was never measured.
+      ++state.stats->recordsStale;
+      knobs = Knobs();
+      schedules = chooseSchedules(unique.kernel, state.targets.front(), knobs);
+    }
+    unique.knobs = knobs.all();
     if (mlir::failed(schedules)) {
       // What no schedule knows is a limit of this version, not a defect of it.
       Error error = failed(state, "schedule").takeError();
@@ -162,6 +183,11 @@ Status runPlan(CompileState &state) {
 Status runPack(CompileState &state) { return packArtefact(state); }
 
 } // namespace
+
+std::string tuningTarget(const CompileState &state) {
+  const TargetDesc &target = state.targets.front();
+  return target.kind == DeviceKind::cuda ? "cuda:" + target.isa : "cpu";
+}
 
 std::span<const Phase> phases() {
   using L = Level;

@@ -82,6 +82,9 @@ mlir::OwningOpRef<mlir::ModuleOp>
 tileProgram(const CompileState &state, const UniqueKernel &unique, size_t index,
             mlir::MLIRContext &context, const TargetDesc &target);
 
+/// The target as tuning records name it.
+std::string tuningTarget(const CompileState &state);
+
 /// Finds the kernels of the program and which are equal.
 void collectKernels(CompileState &state);
 

@@ -14,6 +14,8 @@ static nlohmann::ordered_json statsJson(const CompileStats &stats) {
   json["kernels"] = stats.kernels;
   json["variants"] = stats.variants;
   json["variant_cpu_seconds"] = stats.variantCpuSeconds;
+  json["records_used"] = stats.recordsUsed;
+  json["records_stale"] = stats.recordsStale;
   json["pack_seconds"] = stats.packSeconds;
   json["artefact_bytes"] = stats.artefactBytes;
   json["from_cache"] = stats.fromCache;
@@ -30,6 +32,7 @@ std::string reportJson(const CompileState &state) {
   nlohmann::ordered_json report;
   const CompileStats &stats = *state.stats;
   report["compile"] = statsJson(stats);
+  report["target"] = tuningTarget(state);
   for (auto [i, unique] : llvm::enumerate(state.kernels.kernels)) {
     nlohmann::ordered_json kernel;
     kernel["signature"] = unique.signature;
@@ -40,6 +43,15 @@ std::string reportJson(const CompileState &state) {
       kernel["schedules"].push_back({{"label", schedule.label()},
                                      {"guard", schedule.guard.str()},
                                      {"grid", schedule.grid.str()}});
+    kernel["recorded"] = unique.recorded;
+    kernel["knobs"] = nlohmann::json::array();
+    for (const Knob &knob : unique.knobs)
+      kernel["knobs"].push_back(
+          {{"name", knob.name},
+           {"model", knob.model},
+           {"value", knob.value},
+           {"others",
+            std::vector<int64_t>(knob.others.begin(), knob.others.end())}});
     report["unique_kernels"].push_back(std::move(kernel));
   }
   report["fusion"] = nlohmann::json::parse(state.fusionReport.json(), nullptr,

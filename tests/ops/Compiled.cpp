@@ -1,5 +1,10 @@
 #include "tests/ops/Compiled.h"
+#include "kernels/tune/Records.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/FileUtilities.h"
 #include <chrono>
+#include <fstream>
+#include <nlohmann/json.hpp>
 
 namespace knapper::opcases {
 
@@ -30,7 +35,8 @@ std::vector<knapper_tensor> view(const std::vector<HostTensor> &tensors) {
 
 Expected<Compiled> Compiled::compile(std::string_view mlir,
                                      const std::string &isa,
-                                     const std::string &file) {
+                                     const std::string &file,
+                                     const std::string &records) {
   bool gpu = isa.starts_with("sm_");
   std::string target = gpu ? "cuda:" + isa : "cpu";
   std::vector<knapper_option> options = {{"target", target.c_str()},
@@ -39,6 +45,8 @@ Expected<Compiled> Compiled::compile(std::string_view mlir,
                                          {"threads", "1"}};
   if (!gpu)
     options.push_back({"isa", isa.c_str()});
+  if (!records.empty())
+    options.push_back({"records", records.c_str()});
   knapper_compile_options request = KNAPPER_COMPILE_OPTIONS_INIT;
   request.model_bytes = mlir.data();
   request.model_size = mlir.size();
@@ -54,6 +62,47 @@ Expected<Compiled> Compiled::compile(std::string_view mlir,
           knapper_compile(&request, &load, file.empty() ? &module : nullptr))
     return take(error);
   return Compiled(module);
+}
+
+Expected<std::optional<Compiled>> Compiled::otherwise(std::string_view mlir,
+                                                      const std::string &isa,
+                                                      unsigned number) const {
+  auto json = nlohmann::json::parse(describe());
+  const auto &report = json.at("report");
+  tune::Records records;
+  for (const auto &kernel :
+       report.value("unique_kernels", nlohmann::json::array())) {
+    unsigned left = number;
+    for (const auto &knob : kernel.at("knobs")) {
+      const auto &others = knob.at("others");
+      if (left >= others.size()) {
+        left -= others.size();
+        continue;
+      }
+      tune::Record record;
+      record.signature = kernel.at("signature");
+      record.target = report.at("target");
+      record.choice[knob.at("name")] = others[left];
+      records.set(std::move(record));
+      break;
+    }
+  }
+  if (records.all().empty())
+    return std::optional<Compiled>();
+  llvm::SmallString<128> path;
+  if (llvm::sys::fs::createTemporaryFile("records", "json", path))
+    return deviceError("no temporary file");
+  llvm::FileRemover remover(path);
+  std::ofstream(path.c_str()) << records.json();
+  Expected<Compiled> made = compile(mlir, isa, {}, path.c_str());
+  if (!made)
+    return made.takeError();
+  // A choice on offer that is not taken tests nothing.
+  auto done = nlohmann::json::parse(made->describe());
+  if (done.at("report").at("compile").at("records_used") !=
+      records.all().size())
+    return internalError("a choice on offer was not taken: " + records.json());
+  return std::optional<Compiled>(std::move(*made));
 }
 
 Expected<std::vector<HostTensor>>

@@ -13,10 +13,17 @@ class Compiled {
 public:
   /// `isa` is an instruction set such as "x86-64-v3", or a GPU's, "sm_90a".
   /// With a `file`, the artefact is written there and not loaded: the result
-  /// cannot run, and the device need not exist.
+  /// cannot run, and the device need not exist. `records`: a file of tuning
+  /// records.
   static Expected<Compiled> compile(std::string_view mlir,
                                     const std::string &isa,
-                                    const std::string &file = {});
+                                    const std::string &file = {},
+                                    const std::string &records = {});
+  /// The program again, each kernel scheduled by the `number`th of the choices
+  /// that its knobs have besides the model's; nothing where there are fewer.
+  Expected<std::optional<Compiled>> otherwise(std::string_view mlir,
+                                              const std::string &isa,
+                                              unsigned number) const;
   Compiled(Compiled &&other) : module(other.module) { other.module = nullptr; }
   Compiled &operator=(Compiled &&) = delete;
   ~Compiled() { knapper_module_release(module); }

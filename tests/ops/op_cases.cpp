@@ -23,6 +23,7 @@ struct Arguments {
   std::string list, filter, dump, isa, results, write;
   bool speed = false;
   unsigned part = 0, parts = 1;
+  std::optional<unsigned> other;
 };
 
 constexpr const char *usage =
@@ -31,6 +32,8 @@ constexpr const char *usage =
     "  --dump FOLDER   write inputs and reference results\n"
     "  --isa NAME      compile for it, run, compare with the reference\n"
     "  --write FOLDER  with --isa: write each as NAME.knap and run nothing\n"
+    "  --other N       with --isa: schedules by the Nth other choice of their "
+    "knobs\n"
     "  --speed         measure the cases that name a size for it instead\n"
     "  --results FILE  write what became of each case, as JSON\n"
     "  --part I --parts N   every Nth case, from the Ith\n";
@@ -50,6 +53,7 @@ std::optional<Arguments> parse(int argc, char **argv) {
     if (++i == argc)
       return std::nullopt;
     StringRef value = argv[i];
+    unsigned number = 0;
     if (argument == "--filter")
       arguments.filter = value.str();
     else if (argument == "--dump")
@@ -60,11 +64,15 @@ std::optional<Arguments> parse(int argc, char **argv) {
       arguments.results = value.str();
     else if (argument == "--write")
       arguments.write = value.str();
+    else if (argument == "--other" && !value.getAsInteger(10, number))
+      arguments.other = number;
     else if (argument == "--part"    ? value.getAsInteger(10, arguments.part)
              : argument == "--parts" ? value.getAsInteger(10, arguments.parts)
                                      : true)
       return std::nullopt;
   }
+  if (arguments.other && (arguments.isa.empty() || !arguments.write.empty()))
+    return std::nullopt;
   if (arguments.list.empty() || arguments.parts == 0 ||
       ((arguments.speed || !arguments.write.empty()) && arguments.isa.empty()))
     return std::nullopt;
@@ -181,9 +189,9 @@ int main(int argc, char **argv) {
         file = cat(arguments->write, "/", opCase.name, ".knap");
       Expected<Compiled> made =
           Compiled::compile(opCase.mlir, arguments->isa, file);
-      if (!made && (made.error().kind == ErrorKind::user ||
-                    made.error().what.find("no schedule serves") !=
-                        std::string::npos)) {
+      if (!made &&
+          (made.error().kind == ErrorKind::user ||
+           made.error().what.find("no schedule serves") != std::string::npos)) {
         // Refused in words: a gap of the matrix, not a wrong answer.
         outcome = "unsupported: " + made.error().what;
         ++unsupported;
@@ -196,6 +204,19 @@ int main(int argc, char **argv) {
       compiled.emplace(std::move(*made));
       if (!file.empty())
         continue;
+      if (arguments->other) {
+        auto other =
+            compiled->otherwise(opCase.mlir, arguments->isa, *arguments->other);
+        if (!other) {
+          fail("otherwise: " + other.error().message());
+          continue;
+        }
+        if (!*other) {
+          outcome = "no other choice";
+          continue;
+        }
+        compiled.emplace(std::move(**other));
+      }
     }
     for (const Sizes &sizes : speed ? opCase.speed : opCase.sizes) {
       ++runs;

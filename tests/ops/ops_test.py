@@ -74,6 +74,17 @@ def test_compiled_equals_reference(case_list, tmp_path, outcomes, isa, part):
     outcomes[isa][part] = support.outcomes(results)
 
 
+OTHERS = 8  # the most that a kernel has
+
+
+@pytest.mark.parametrize("number", range(OTHERS))
+def test_other_choices_of_schedules_equal_reference(case_list, number):
+    """What tuning may choose is as right as what the model chooses: another part of the cases each."""
+    isa = next(isa for isa in ISAS if supported(isa))
+    done = run(case_list, "--isa", isa, "--other", number, "--part", number, "--parts", OTHERS)
+    assert done.returncode == 0, done.stderr[-6000:]
+
+
 @pytest.fixture(scope="session")
 def for_a_gpu(case_list, tmp_path_factory):
     """The cases compiled for a GPU, which need not be there, and what became of each."""

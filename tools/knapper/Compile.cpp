@@ -39,6 +39,12 @@ void show(const nlohmann::ordered_json &stats, const std::string &output) {
     print(
         format("; weights packed in %.3f s", stats.value("pack_seconds", 0.0)));
   print("\n");
+  if (unsigned used = stats.value("records_used", 0u))
+    print(format("  %u kernels scheduled by a tuning record\n", used));
+  if (unsigned stale = stats.value("records_stale", 0u))
+    print(format("  %u tuning records do not fit this version and were left "
+                 "out: tune again\n",
+                 stale));
 }
 
 Status compile(Session &session, const Arguments &arguments) {

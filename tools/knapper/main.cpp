@@ -19,7 +19,7 @@ int main(int argc, char **argv) {
   Session session;
   session.addOptions(app);
   for (AddCommand *add :
-       {addCompile, addRun, addBench, addProfile, addExplain, addInspect,
+       {addCompile, addRun, addBench, addTune, addRecords, addProfile, addExplain, addInspect,
         addDevices, addCache, addVersion, addCompletion})
     add(app, session);
   try {

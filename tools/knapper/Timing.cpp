@@ -1,0 +1,133 @@
+#include "tools/knapper/Timing.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+namespace knapper::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+constexpr size_t kLeastTurns = 5, kMostTurns = 200;
+
+struct Times {
+  std::map<std::string, double> seconds; ///< by signature
+  std::map<std::string, std::string> origins;
+  std::string isa;
+};
+
+/// The kernel's signature in the name of its function, kind_signature[_number].
+std::string signatureOf(const std::string &function) {
+  constexpr size_t digits = 16;
+  for (size_t at = function.find('_'); at != std::string::npos;
+       at = function.find('_', at + 1)) {
+    std::string part = function.substr(at + 1, digits);
+    if (part.size() == digits &&
+        part.find_first_not_of("0123456789abcdef") == std::string::npos)
+      return part;
+  }
+  return function;
+}
+
+Expected<Times> profileOnce(knapper_module *module,
+                            const std::vector<knapper_tensor> &inputs) {
+  char *text = nullptr;
+  if (Status status = toStatus(knapper_profile(
+          module, inputs.data(), static_cast<int32_t>(inputs.size()), &text));
+      !status)
+    return status.takeError();
+  Json json = Json::parse(takeString(text));
+  Times times;
+  times.isa = json.value("isa", "");
+  for (const Json &launch : json.at("launches")) {
+    std::string signature = signatureOf(launch.value("kernel", ""));
+    times.seconds[signature] += launch.value("ns", 0.0) * 1e-9;
+    times.origins.emplace(signature, launch.value("origin", ""));
+  }
+  return times;
+}
+
+Expected<double> runOnce(knapper_module *module,
+                         const std::vector<knapper_tensor> &inputs) {
+  Stopwatch watch;
+  knapper_result *result = nullptr;
+  if (Status status = toStatus(knapper_run(module, inputs.data(),
+                                           static_cast<int32_t>(inputs.size()),
+                                           nullptr, 0, &result));
+      !status)
+    return status.takeError();
+  double seconds = watch.seconds();
+  knapper_result_release(result);
+  return seconds;
+}
+
+} // namespace
+
+double median(std::vector<double> values) {
+  auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+Expected<SideBySide> timeSideBySide(knapper_module *first,
+                                    knapper_module *second,
+                                    const std::vector<knapper_tensor> &inputs,
+                                    double seconds) {
+  std::vector<Times> a, b;
+  Stopwatch watch;
+  for (size_t turn = 0; turn <= kMostTurns; ++turn) {
+    Expected<Times> one = profileOnce(first, inputs);
+    if (!one)
+      return one.takeError();
+    Expected<Times> other = profileOnce(second, inputs);
+    if (!other)
+      return other.takeError();
+    if (turn == 0)
+      continue; // warms up
+    a.push_back(std::move(*one));
+    b.push_back(std::move(*other));
+    if (a.size() >= kLeastTurns && watch.seconds() >= seconds)
+      break;
+  }
+  SideBySide result;
+  result.isa = a.front().isa;
+  for (const auto &[signature, origin] : a.front().origins) {
+    std::vector<double> firsts, seconds, ratios;
+    for (size_t i = 0; i < a.size(); ++i) {
+      auto x = a[i].seconds.find(signature), y = b[i].seconds.find(signature);
+      if (x == a[i].seconds.end() || y == b[i].seconds.end() ||
+          x->second <= 0 || y->second <= 0)
+        continue;
+      firsts.push_back(x->second);
+      seconds.push_back(y->second);
+      ratios.push_back(x->second / y->second);
+    }
+    if (!ratios.empty())
+      result.kernels[signature] = {origin, median(firsts), median(seconds),
+                                   median(ratios)};
+  }
+  return result;
+}
+
+Expected<double> timeRunsSideBySide(knapper_module *first,
+                                    knapper_module *second,
+                                    const std::vector<knapper_tensor> &inputs,
+                                    double seconds) {
+  std::vector<double> ratios;
+  Stopwatch watch;
+  for (size_t turn = 0; turn <= kMostTurns; ++turn) {
+    Expected<double> one = runOnce(first, inputs);
+    if (!one)
+      return one.takeError();
+    Expected<double> other = runOnce(second, inputs);
+    if (!other)
+      return other.takeError();
+    if (turn == 0)
+      continue; // warms up
+    ratios.push_back(*one / *other);
+    if (ratios.size() >= kLeastTurns && watch.seconds() >= seconds)
+      break;
+  }
+  return median(ratios);
+}
+
+} // namespace knapper::cli

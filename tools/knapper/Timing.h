@@ -1,0 +1,51 @@
+//===- Timing.h - Two modules measured in turns ---------------------------===//
+#pragma once
+
+#include "tools/knapper/Session.h"
+
+#include <chrono>
+#include <map>
+#include <vector>
+
+namespace knapper::cli {
+
+class Stopwatch {
+public:
+  double seconds() const {
+    return std::chrono::duration<double>(Clock::now() - start).count();
+  }
+
+private:
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point start = Clock::now();
+};
+
+/// The median of `values`, which are not empty.
+double median(std::vector<double> values);
+
+/// The times of one kernel, of all its launches together.
+struct KernelPair {
+  std::string origin;
+  double first = 0, second = 0; ///< seconds: medians
+  double ratio = 0;             ///< median of first over second, turn by turn
+};
+
+struct SideBySide {
+  std::map<std::string, KernelPair> kernels; ///< by signature, of both modules
+  std::string isa;                           ///< of the first
+};
+
+/// Profiles of two modules of one model on the same inputs, in turns, so that
+/// both meet the same machine: for about `seconds`, at least five turns.
+Expected<SideBySide> timeSideBySide(knapper_module *first,
+                                    knapper_module *second,
+                                    const std::vector<knapper_tensor> &inputs,
+                                    double seconds);
+
+/// The same with whole runs, unprofiled: the median of first over second.
+Expected<double> timeRunsSideBySide(knapper_module *first,
+                                    knapper_module *second,
+                                    const std::vector<knapper_tensor> &inputs,
+                                    double seconds);
+
+} // namespace knapper::cli
