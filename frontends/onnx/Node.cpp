@@ -492,14 +492,32 @@ Value Node::reduce(ts::ReduceKind kind, Value value, ArrayRef<int64_t> dims,
   return reshape(result, kept);
 }
 
+/// Whether the type has the number.
+static bool isExact(std::optional<int64_t> number, FloatType type) {
+  if (!number)
+    return false;
+  llvm::APFloat made(type.getFloatSemantics());
+  return made.convertFromAPInt(llvm::APInt(64, *number, true), true,
+                               llvm::APFloat::rmNearestTiesToEven) ==
+         llvm::APFloat::opOK;
+}
+
 Value Node::mean(Value value, ArrayRef<int64_t> dims, bool keep) {
   if (!value)
     return {};
   Dim count = dim(1);
   for (int64_t d : dims)
     count = count * ts::dimOf(value, d);
-  Value sum = reduce(ts::ReduceKind::add, value, dims, keep);
-  return sum ? div(sum, sizeScalar(count, ts::elementTypeOf(sum))) : Value();
+  // 70000 is infinite in f16, 425 is 424 in bf16.
+  Type element = ts::elementTypeOf(value);
+  bool wide = isa<Float16Type, BFloat16Type>(element) &&
+              !isExact(count.asConstant(), cast<FloatType>(element));
+  Value sum = reduce(ts::ReduceKind::add,
+                     wide ? convert(value, b.getF32Type()) : value, dims, keep);
+  if (!sum)
+    return {};
+  Value result = div(sum, sizeScalar(count, ts::elementTypeOf(sum)));
+  return wide ? convert(result, element) : result;
 }
 
 Value Node::compare(ts::ComparePredicate predicate, Value x, Value y) {

@@ -168,3 +168,11 @@ def test_an_empty_constant_where_a_size_stays_a_symbol():
         {"x": ["n", 3]}, ["y"], {"times": np.array([0, 1]), "c": normal(0, 3)},
     )  # fmt: skip
     check(made, [{"x": normal(n, 3)} for n in (1, 4)], 0, lambda feed: [np.zeros((0, 3), np.float32)])
+
+
+@pytest.mark.parametrize("declared", ["n", 70000])
+def test_a_mean_of_more_than_the_type_can_count(declared):
+    made = model([node("ReduceMean", ["x", "axes"], ["y"])], {"x": (TensorProto.FLOAT16, [2, declared])},
+                 [("y", TensorProto.FLOAT16)], {"axes": np.array([1])})  # fmt: skip
+    feeds = [{"x": np.full((2, n), 0.5, np.float16)} for n in ([70000] if declared != "n" else [3, 70000])]
+    check(made, feeds, 0, lambda feed: [np.full((2, 1), 0.5, np.float16)])
