@@ -13,6 +13,9 @@ enum class DeviceKind : uint8_t { null, cpu, cuda };
 struct TargetDesc {
   DeviceKind kind = DeviceKind::null;
   std::string isa; // "x86-64-v3", "x86-64-v4", "sm_90a"
+  // Adds instructions to that one, for grouped products (PackedOperand) alone:
+  // the code of other kernels would be the same. Empty: stands alone.
+  std::string extends;
 
   // Registers of one core (CPU) or one thread (GPU).
   unsigned vectorBytes = 0;     // one vector register, or one widest access
@@ -20,6 +23,7 @@ struct TargetDesc {
   // One instruction each: tile.lookup of 32 words, tile.scale_by_power.
   bool wordTable = false, powerScale = false;
   bool maskedAccess = false; // masked loads and stores of any width are cheap
+  bool byteProducts = false; // four products of bytes added in one instruction
 
   // Memory, in bytes; l1 and l2 of one core.
   int64_t l1Bytes = 0, l2Bytes = 0, l3Bytes = 0;

@@ -58,6 +58,14 @@ private:
 
   //===-- Matrix product (CpuMainloop.cpp) --------------------------------===//
   mlir::LogicalResult mainloop(tile::MainloopOp op);
+  /// sum[j] += a[0..3] * b[j][0..3]: `a` four bytes without sign in an i32, `b`
+  /// four with sign a lane of the sum.
+  struct ByteRow {
+    llvm::Value *all = nullptr, *even = nullptr, *odd = nullptr;
+  };
+  ByteRow byteRow(llvm::Value *bytes);
+  llvm::Value *addByteProducts(llvm::Value *sum, llvm::Value *a,
+                               const ByteRow &row);
 
   llvm::Value *context = nullptr; // KernelContext *
   llvm::Value *scratchBase = nullptr;

@@ -70,9 +70,14 @@ LogicalResult CpuEmitter::mainloop(tile::MainloopOp op) {
     starts.push_back(at);
   }
   unsigned perRow = pieces.size();
+  bool bytes = accElement.isInteger(32);
+  unsigned group = bytes ? 4 : 1; // elements of k in a step
 
   llvm::Value *lda = scalar(op.getLda()), *ka = scalar(op.getKa());
-  llvm::Value *ldb = scalar(op.getLdb()), *k = scalar(op.getK());
+  llvm::Value *ldb = scalar(op.getLdb());
+  llvm::Value *k = scalar(op.getK());
+  if (bytes)
+    k = b.CreateUDiv(k, b.getInt64(group));
   auto times = [&](llvm::Value *stride, unsigned n) {
     return b.CreateMul(stride, b.getInt64(n));
   };
@@ -116,6 +121,43 @@ LogicalResult CpuEmitter::mainloop(tile::MainloopOp op) {
 
   llvm::Align bAlign(
       std::max<uint64_t>(op.getBAlignment().value_or(bb->bytes), bb->bytes));
+  // Elements of A that follow one another in k, as an i32 (zeros after them).
+  auto loadBytes = [&](llvm::Value *pointer, unsigned count) -> llvm::Value * {
+    auto *stride = dyn_cast<llvm::ConstantInt>(ka);
+    if (count == 4 && stride && stride->isOne())
+      return tag(b.CreateAlignedLoad(b.getInt32Ty(), pointer, llvm::Align(1)),
+                 *a);
+    llvm::Value *word = b.getInt32(0);
+    for (unsigned i = 0; i < count; ++i) {
+      llvm::Value *byte =
+          tag(b.CreateAlignedLoad(a->memory, advance(*a, pointer, times(ka, i)),
+                                  llvm::Align(1)),
+              *a);
+      word = b.CreateOr(word,
+                        b.CreateShl(b.CreateZExt(byte, b.getInt32Ty()), 8 * i));
+    }
+    return word;
+  };
+  // One step of k: acc += `count` columns of A times as many rows of B.
+  auto byteProduct = [&](llvm::Value *aPointer, llvm::Value *bPointer,
+                         unsigned u, unsigned count,
+                         llvm::MutableArrayRef<llvm::Value *> sums) {
+    llvm::Value *row = advance(*bb, bPointer, times(ldb, u));
+    llvm::SmallVector<ByteRow> bs;
+    for (auto [width, start] : llvm::zip(pieces, starts))
+      bs.push_back(byteRow(tag(
+          b.CreateAlignedLoad(llvm::FixedVectorType::get(bb->memory, 4 * width),
+                              advance(*bb, row, b.getInt64(4 * start)),
+                              llvm::commonAlignment(bAlign, 4 * start)),
+          *bb)));
+    llvm::Value *column = advance(*a, aPointer, times(ka, 4 * u));
+    for (unsigned i = 0; i < rows; ++i) {
+      llvm::Value *word = loadBytes(advance(*a, column, rowOffsets[i]), count);
+      for (unsigned j = 0; j < perRow; ++j)
+        sums[i * perRow + j] =
+            addByteProducts(sums[i * perRow + j], word, bs[j]);
+    }
+  };
   // One step of k: acc += a column of A times a row of B.
   auto product = [&](llvm::Value *aPointer, llvm::Value *bPointer, unsigned u,
                      llvm::MutableArrayRef<llvm::Value *> sums) {
@@ -145,6 +187,14 @@ LogicalResult CpuEmitter::mainloop(tile::MainloopOp op) {
     }
   };
 
+  auto step = [&](llvm::Value *aPointer, llvm::Value *bPointer, unsigned u,
+                  llvm::MutableArrayRef<llvm::Value *> sums) {
+    if (bytes)
+      byteProduct(aPointer, bPointer, u, 4, sums);
+    else
+      product(aPointer, bPointer, u, sums);
+  };
+
   // State of a loop over k: counter, pointers into A, B and what is fetched
   // ahead, sums.
   constexpr unsigned kA = 1, kB = 2, kFetch = 3, firstSum = 4;
@@ -170,10 +220,10 @@ LogicalResult CpuEmitter::mainloop(tile::MainloopOp op) {
             next[kFetch] = onward(p, s[kFetch], scalar(op.getPrefetchStep()));
           }
           for (unsigned u = 0; u < steps; ++u)
-            product(s[kA], s[kB], u,
-                    llvm::MutableArrayRef(next).drop_front(firstSum));
+            step(s[kA], s[kB], u,
+                 llvm::MutableArrayRef(next).drop_front(firstSum));
           next[0] = b.CreateNSWAdd(s[0], b.getInt64(steps));
-          next[kA] = onward(*a, s[kA], times(ka, steps));
+          next[kA] = onward(*a, s[kA], times(ka, steps * group));
           next[kB] = onward(*bb, s[kB], times(ldb, steps));
           return next;
         });
@@ -194,6 +244,11 @@ LogicalResult CpuEmitter::mainloop(tile::MainloopOp op) {
     auto *steps = dyn_cast<llvm::ConstantInt>(k);
     if (!steps || steps->getZExtValue() % kUnroll)
       state = overK(std::move(state), 1);
+    // What is left of a group; K of bytes is a constant.
+    auto *depth = dyn_cast<llvm::ConstantInt>(scalar(op.getK()));
+    if (unsigned rest = bytes && depth ? depth->getZExtValue() % 4 : 0)
+      byteProduct(state[kA], state[kB], 0, rest,
+                  llvm::MutableArrayRef(state).drop_front(firstSum));
     prefetchAt = state[kFetch];
     sums.assign(state.begin() + firstSum, state.end());
   };

@@ -1,4 +1,4 @@
-// Matrix products on floats.
+// Matrix products of floats, and of bytes with constant ones.
 //
 //   program = a block of `rows` rows of the left side, times one panel of
 //   `panel` columns, for one index of the batch dims (and of those row dims
@@ -12,6 +12,8 @@
 // epilogue takes them row by row: so it is compiled once, not once a tile size.
 // While a panel is being used the next one is prefetched, each register tile
 // taking its share.
+//
+// Bytes are packed in groups of four of K ([K/4][panel][4]) and summed in i32.
 //
 // Programs are numbered panel by panel within a row block, so that a row block
 // of the left side stays in the cache while the panels stream past it.
@@ -35,6 +37,9 @@ namespace {
 
 /// Scratch for the accumulators of a register tile: at most 12 x 64 f32.
 constexpr int64_t kAccumulatorBytes = 4096;
+
+/// How many of K lie together in a packed panel.
+int64_t group(const Product &product) { return product.bytes ? 4 : 1; }
 
 /// The widest panel that divides the columns without waste, from those that
 /// the register tiles are good at.
@@ -71,7 +76,9 @@ public:
         product(std::move(product)), epilogue(std::move(epilogue)),
         panel(context.schedule.at("panel")),
         blockRows(context.schedule.at("rows")),
-        shape(registerTile(target, panel)) {}
+        sums(this->product.bytes ? Type(b.getI32Type()) : b.getF32Type()),
+        shape(this->product.bytes ? byteTile(target, panel)
+                                  : registerTile(target, panel)) {}
 
   LogicalResult build();
 
@@ -85,6 +92,7 @@ private:
   Product product;
   Epilogue epilogue;
   int64_t panel, blockRows;
+  Type sums; ///< element type of the accumulators
   RegisterTile shape;
 
   SmallVector<Value> batchIndex, outerIndex;
@@ -94,7 +102,7 @@ private:
   Value a, aBase, lda, ka;
   Value bBuffer, bBase, ldb;
   Value prefetchBase;
-  Value accumulators; ///< scratch, [tile rows][panel] f32
+  Value accumulators; ///< scratch, [tile rows][panel]
 };
 
 /// One register tile, into scratch: rows row .. row + valid - 1 (at most
@@ -103,21 +111,23 @@ void MatmulBuilder::tile(Value row, Value valid, int64_t tileRows,
                          Value share) {
   Location loc = e.location;
   int64_t width = shape.width;
-  auto type = VectorType::get({tileRows, width}, b.getF32Type());
+  auto type = VectorType::get({tileRows, width}, sums);
   Value aOffset = e.add(aBase, e.mul(row, lda));
   for (int64_t shift = 0; shift < panel; shift += width) {
     Value fetch =
         prefetchBase && shift == 0 ? e.add(prefetchBase, share) : Value();
     auto loop = tile::MainloopOp::create(
         b, loc, type, a, aOffset, lda, ka, bBuffer,
-        e.add(bBase, e.constant(shift)), ldb, e.size(product.lhs.contract));
+        e.add(bBase, e.constant(shift * group(product))), ldb,
+        e.size(product.lhs.contract));
     if (tileRows > 1)
       loop.getRowsMutable().assign(valid);
     if (fetch) {
-      // Tile t fetches K/4 cache lines of the next panel from line t*K/4 on.
+      // Tile t fetches K/4 cache lines of the next panel from line t*K/4 on; of
+      // bytes K/16 lines.
       loop.getPrefetchMutable().assign(bBuffer);
       loop.getPrefetchOffsetMutable().assign(fetch);
-      loop.getPrefetchStepMutable().assign(e.constant(16));
+      loop.getPrefetchStepMutable().assign(e.constant(product.bytes ? 64 : 16));
     }
     for (int64_t i = 0; i < tileRows; ++i) {
       Value value = vector::ExtractOp::create(b, loc, loop.getAcc(),
@@ -142,9 +152,9 @@ LogicalResult MatmulBuilder::finish(Value row, Value valid) {
   LogicalResult status = success();
   auto part = [&](Value i, ArrayRef<LaneIndex> dims,
                   Value shift) -> LogicalResult {
-    Value value = tile::LoadOp::create(
-        b, loc, VectorType::get(width, b.getF32Type()), accumulators,
-        e.add(e.mul(i, e.constant(panel)), shift));
+    Value value =
+        tile::LoadOp::create(b, loc, VectorType::get(width, sums), accumulators,
+                             e.add(e.mul(i, e.constant(panel)), shift));
     Coord coord;
     coord.lanes = width;
     if (validColumns)
@@ -224,14 +234,15 @@ LogicalResult MatmulBuilder::build() {
   for (auto [i, value] : llvm::enumerate(outerIndex))
     aBase = e.add(aBase, e.mul(value, e.size(lhs.outerStrides[i])));
 
-  accumulators = tile::ScratchOp::create(
-      b, loc, tile::BufferType::get(b.getF32Type()), e.constant(0));
+  accumulators = tile::ScratchOp::create(b, loc, tile::BufferType::get(sums),
+                                         e.constant(0));
   Dim depth = lhs.contract;
   if (product.packed) {
     bBuffer = e.inputBuffer(rhs.base);
-    Value panelSize = e.size(depth * panel);
+    int64_t rows = group(product);
+    Value panelSize = e.size(depth.ceilDiv(depth.like(rows)) * (rows * panel));
     bBase = e.mul(panelIndex, panelSize);
-    ldb = e.constant(panel);
+    ldb = e.constant(rows * panel);
     prefetchBase = e.add(bBase, panelSize);
   } else {
     Value source = e.inputBuffer(rhs.base);
@@ -275,7 +286,7 @@ LogicalResult MatmulBuilder::build() {
     }
   }
 
-  Value share = e.size(depth * 4); // elements of K/4 cache lines
+  Value share = e.size(depth * 4); // elements of that many cache lines
   return forRowTiles(
       e, rows, shape.rows,
       [&](Value row, Value valid, int64_t tileRows, Value number) {
@@ -304,7 +315,9 @@ LogicalResult chooseMatmul(ts::KernelOp kernel, const TargetDesc &target,
   const Side &lhs = product->lhs, &rhs = product->rhs;
   // The row block of A takes about a third of the second-level cache.
   int64_t depth = std::max<int64_t>(1, representative(lhs.contract));
-  int64_t rows = (target.l2Bytes ? target.l2Bytes : 1 << 20) / 3 / (4 * depth);
+  int64_t bytes = product->bytes ? 1 : 4;
+  int64_t rows =
+      (target.l2Bytes ? target.l2Bytes : 1 << 20) / 3 / (bytes * depth);
   rows = std::clamp<int64_t>(rows / 24 * 24, 192, 384);
   rows = knobs.pick("rows", rows, {96, 192, 288, 384, 48, 768});
   schedule.parameters = {{"panel", panel}, {"rows", rows}};
@@ -316,14 +329,14 @@ LogicalResult chooseMatmul(ts::KernelOp kernel, const TargetDesc &target,
       2 * depth * panel *
       std::min<int64_t>(rows, std::max<int64_t>(1, representative(lhs.free)));
   schedule.grain =
-      one * std::max<int64_t>(1, 400000 / std::max<int64_t>(1, flops));
+      one * std::max<int64_t>(1, 1600000 / bytes / std::max<int64_t>(1, flops));
   schedule.scratch =
       (product->packed ? one * 0 : lhs.contract * (panel * 4) + 64) +
       kAccumulatorBytes;
   if (product->packed)
     schedule.packed.push_back(
         {product->rhs.base.getArgNumber(), *rhs.contract.asConstant(),
-         *rhs.free.asConstant(), product->transposed, panel});
+         *rhs.free.asConstant(), product->transposed, panel, group(*product)});
   schedules.push_back(std::move(schedule));
   return success();
 }

@@ -71,8 +71,12 @@ std::optional<Product> analyseProduct(ts::KernelOp kernel) {
   product.dot = *dots.begin();
   ts::DotOp dot = product.dot;
   Type element = ts::elementTypeOf(dot.getLhs());
-  if (!isa<FloatType>(element) || element != ts::elementTypeOf(dot.getRhs()) ||
-      element.isF64())
+  product.bytes = element.isUnsignedInteger(8) &&
+                  ts::elementTypeOf(dot.getRhs()).isSignlessInteger(8) &&
+                  ts::elementTypeOf(dot.getResult()).isInteger(32);
+  if (!product.bytes &&
+      (!isa<FloatType>(element) || element != ts::elementTypeOf(dot.getRhs()) ||
+       element.isF64()))
     return std::nullopt;
   auto lhs = makeSide(dot.getLhs(), dot.getLhsBatch(), dot.getLhsContract());
   auto rhs = makeSide(dot.getRhs(), dot.getRhsBatch(), dot.getRhsContract());
@@ -96,6 +100,8 @@ std::optional<Product> analyseProduct(ts::KernelOp kernel) {
     product.packed = true;
     product.transposed = dot.getRhsContract()[0] == 1;
   }
+  if (product.bytes && !product.packed)
+    return std::nullopt;
   return product;
 }
 

@@ -21,13 +21,14 @@ struct Product {
   ts::DotOp dot;
   Side lhs, rhs;
   bool packed = false;     ///< rhs is a constant matrix, packed in panels
+  bool bytes = false;      ///< u8 times i8 in i32, packed; else floats
   bool transposed = false; ///< that matrix is N x K
   llvm::SmallVector<ts::Dim> batch;
 };
 
 /// The product of a kernel whose hero is one: each side one strided view of a
-/// kernel argument, one dim of columns, floats of at most 32 bits. Nothing
-/// otherwise.
+/// kernel argument, one dim of columns; floats of at most 32 bits, or u8 times
+/// a constant matrix of i8. Nothing otherwise.
 std::optional<Product> analyseProduct(ts::KernelOp kernel);
 
 } // namespace knapper

@@ -17,6 +17,17 @@ RegisterTile registerTile(const TargetDesc &target, int64_t panel) {
   return {std::clamp<int64_t>(registers * 3 / 4 / vectors, 1, 12), width};
 }
 
+RegisterTile byteTile(const TargetDesc &target, int64_t panel) {
+  RegisterTile tile = registerTile(target, panel);
+  if (target.byteProducts)
+    return tile;
+  int64_t vectors = std::max<int64_t>(1, tile.width / target.lanes(DType::f32));
+  int64_t others = 2 * vectors + 4; // B, A, two products
+  tile.rows =
+      std::clamp<int64_t>((target.vectorRegisters - others) / vectors, 1, 12);
+  return tile;
+}
+
 LogicalResult forRowTiles(
     Emitter &e, Value rows, int64_t tileRows,
     llvm::function_ref<LogicalResult(Value, Value, int64_t, Value)> body,

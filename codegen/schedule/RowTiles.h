@@ -14,6 +14,9 @@ struct RegisterTile {
 /// Rows x columns accumulators, one row of B and one broadcast fit the vector
 /// registers. `panel` is a multiple of 16.
 RegisterTile registerTile(const TargetDesc &target, int64_t panel);
+/// The same for bytes: where four products are not added in one instruction, a
+/// row of B and an element of A take two registers each.
+RegisterTile byteTile(const TargetDesc &target, int64_t panel);
 
 /// body(0), body(shape.width), ... below `panel`, a multiple of the width:
 /// first columns of a panel's parts. Emitted once.

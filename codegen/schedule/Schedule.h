@@ -38,12 +38,14 @@ struct Guard {
 /// A constant matrix operand that the schedule reads in panels. The operand is
 /// a rows x columns matrix: its last dim is the columns and the dims before it
 /// the rows, or, when `transposed`, the first dim is the columns. The packed
-/// form is [ceil(columns / panel)][rows][panel], columns past the end zero.
+/// form is [ceil(columns / panel)][ceil(rows / group)][panel][group], what lies
+/// past the end of rows and columns zero.
 struct PackedOperand {
   unsigned operand = 0;
   int64_t rows = 0, columns = 0;
   bool transposed = false;
   int64_t panel = 0;
+  int64_t group = 1; ///< rows whose elements of one column lie together
 
   bool operator==(const PackedOperand &) const = default;
 };

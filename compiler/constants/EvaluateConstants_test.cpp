@@ -264,6 +264,32 @@ TEST(PackPanels, FollowTheirDefinition) {
   }
 }
 
+TEST(PackPanels, GroupsFollowTheirDefinition) {
+  std::mt19937 random(4);
+  for (int round = 0; round < 200; ++round) {
+    int64_t k = random() % 140, n = random() % 70, width = 1 + random() % 48;
+    int64_t group = 2 + random() % 3, groups = (k + group - 1) / group;
+    bool transposed = random() % 2;
+    int64_t kStride = transposed ? 1 : n, nStride = transposed ? k : 1;
+    std::vector<uint8_t> in(k * n + 1);
+    for (uint8_t &value : in)
+      value = random();
+    uint64_t bytes = packedPanelBytes(k, n, width, DType::i8, group);
+    ASSERT_EQ(bytes, (n + width - 1) / width * width * groups * group);
+    std::vector<uint8_t> out(bytes, 0xff);
+    packPanels(out.data(), {in.data(), k, n, kStride, nStride}, width,
+               DType::i8, 1 + random() % 3, group);
+    for (int64_t at = 0; at < int64_t(bytes); ++at) {
+      int64_t i = at / (group * width) % std::max<int64_t>(1, groups) * group +
+                  at % group;
+      int64_t column =
+          at / (group * width * groups) * width + at / group % width;
+      ASSERT_EQ(out[at],
+                i < k && column < n ? in[i * kStride + column * nStride] : 0);
+    }
+  }
+}
+
 TEST_F(Constants, PanelsOfViewsRepeatOverLeadingDims) {
   Value value = parse(std::string(w) + R"(
     %a = ts.reshape %w : tensor<60x100xf32> to tensor<3x20x100xf32>

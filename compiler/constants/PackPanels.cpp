@@ -53,15 +53,36 @@ void packColumns(T *out, const T *in, const PanelSource &s, int64_t width,
   }
 }
 
+/// Groups of rows, any strides: a block of rows and columns at a time, so that
+/// both sides of it stay in the first cache.
+template <typename T>
+void packGroups(T *out, const T *in, const PanelSource &s, int64_t width,
+                int64_t group, int64_t begin, int64_t end) {
+  constexpr int64_t depth = 64;
+  int64_t groups = (s.k + group - 1) / group;
+  for (int64_t p = begin; p < end; ++p) {
+    int64_t count = std::min(width, s.n - p * width);
+    const T *panel = in + p * width * s.nStride;
+    T *to = out + p * groups * group * width;
+    std::fill(to, to + groups * group * width, T{0});
+    for (int64_t k0 = 0; k0 < s.k; k0 += depth)
+      for (int64_t j = 0; j < count; ++j)
+        for (int64_t k = k0; k < std::min(k0 + depth, s.k); ++k)
+          to[(k / group * width + j) * group + k % group] =
+              panel[k * s.kStride + j * s.nStride];
+  }
+}
+
 } // namespace
 
-uint64_t packedPanelBytes(int64_t k, int64_t n, int64_t width, DType dtype) {
-  return static_cast<uint64_t>((n + width - 1) / width) * k * width *
-         byteSize(dtype);
+uint64_t packedPanelBytes(int64_t k, int64_t n, int64_t width, DType dtype,
+                          int64_t group) {
+  return static_cast<uint64_t>((n + width - 1) / width) *
+         ((k + group - 1) / group * group) * width * byteSize(dtype);
 }
 
 void packPanels(void *out, const PanelSource &source, int64_t width,
-                DType dtype, unsigned threads) {
+                DType dtype, unsigned threads, int64_t group) {
   if (source.k == 0 || source.n == 0)
     return;
   int64_t panels = (source.n + width - 1) / width;
@@ -70,6 +91,10 @@ void packPanels(void *out, const PanelSource &source, int64_t width,
     splitRange(panels, (1 << 19) / panelBytes + 1, threads,
                [&](int64_t begin, int64_t end) {
                  using U = Unaligned<T>;
+                 if (group > 1)
+                   return packGroups(static_cast<U *>(out),
+                                     static_cast<const U *>(source.data),
+                                     source, width, group, begin, end);
                  auto pack = source.nStride == 1 ? packRows<U> : packColumns<U>;
                  pack(static_cast<U *>(out),
                       static_cast<const U *>(source.data), source, width, begin,

@@ -15,15 +15,19 @@ struct PanelSource {
   int64_t kStride, nStride;
 };
 
-/// Bytes that packPanels writes: ceil(n / width) * k * width elements.
-/// `width` is positive; the caller has checked that the product fits.
-uint64_t packedPanelBytes(int64_t k, int64_t n, int64_t width, DType dtype);
+/// Bytes that packPanels writes: ceil(n / width) * ceil(k / group) * group *
+/// width elements. `width` and `group` are positive; the caller has checked
+/// that the product fits.
+uint64_t packedPanelBytes(int64_t k, int64_t n, int64_t width, DType dtype,
+                          int64_t group = 1);
 
 /// Writes panels of `width` columns one after the other, each k-major:
 /// out[p][k][j] = B[k][p * width + j], zero where p * width + j >= n. This is
 /// the layout of `tile.mainloop`'s B (ldb = width, panel stride k * width).
-/// `out` holds packedPanelBytes(). Uses up to `threads` threads.
+/// With a group g > 1, g rows lie together: out[p][k / g][j][k % g], zero where
+/// k is past the end. `out` holds packedPanelBytes(). Uses up to `threads`
+/// threads.
 void packPanels(void *out, const PanelSource &source, int64_t width,
-                DType dtype, unsigned threads);
+                DType dtype, unsigned threads, int64_t group = 1);
 
 } // namespace knapper

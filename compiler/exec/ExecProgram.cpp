@@ -138,7 +138,8 @@ ExecBuilder::placeOfConstant(Value value,
   Dim bytes = ts::byteCount(value.getType());
   if (packing) {
     int64_t panels = (packing->columns + packing->panel - 1) / packing->panel;
-    bytes = zero + panels * packing->panel * packing->rows *
+    int64_t groups = (packing->rows + packing->group - 1) / packing->group;
+    bytes = zero + panels * packing->panel * groups * packing->group *
                        ts::elementBytes(ts::elementTypeOf(value));
   }
   if (!bytes.asConstant())

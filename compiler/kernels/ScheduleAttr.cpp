@@ -23,7 +23,8 @@ DictionaryAttr scheduleAttr(const Schedule &schedule, MLIRContext *context) {
          b.getNamedAttr("rows", b.getI64IntegerAttr(p.rows)),
          b.getNamedAttr("columns", b.getI64IntegerAttr(p.columns)),
          b.getNamedAttr("transposed", b.getBoolAttr(p.transposed)),
-         b.getNamedAttr("panel", b.getI64IntegerAttr(p.panel))}));
+         b.getNamedAttr("panel", b.getI64IntegerAttr(p.panel)),
+         b.getNamedAttr("group", b.getI64IntegerAttr(p.group))}));
   SmallVector<Attribute> maps;
   for (const OperandMap &map : schedule.maps) {
     auto dims = [&](ArrayRef<ts::Dim> list) {
@@ -93,12 +94,14 @@ std::optional<Schedule> scheduleOf(Attribute attribute) {
     auto transposed =
         operand ? operand.getAs<BoolAttr>("transposed") : BoolAttr();
     if (!number("operand") || !number("rows") || !number("columns") ||
-        !number("panel") || !transposed)
+        !number("panel") || !number("group") || number("group").getInt() < 1 ||
+        !transposed)
       return std::nullopt;
     schedule.packed.push_back(
         {static_cast<unsigned>(number("operand").getInt()),
          number("rows").getInt(), number("columns").getInt(),
-         transposed.getValue(), number("panel").getInt()});
+         transposed.getValue(), number("panel").getInt(),
+         number("group").getInt()});
   }
   auto maps = entries.getAs<ArrayAttr>("maps");
   for (Attribute entry : maps ? maps.getValue() : ArrayRef<Attribute>()) {

@@ -40,11 +40,12 @@ Status packConstant(const ConstantRequest &request, const ConstantFiles &files,
       nStride = packing->transposed ? packing->rows : 1;
     }
     storage.resize(packedPanelBytes(packing->rows, packing->columns,
-                                    packing->panel, source.dtype));
+                                    packing->panel, source.dtype,
+                                    packing->group));
     packPanels(storage.data(),
                PanelSource{source.data, packing->rows, packing->columns,
                            kStride, nStride},
-               packing->panel, source.dtype, 1);
+               packing->panel, source.dtype, 1, packing->group);
     bytes = storage;
   } else if (view->isDense()) {
     bytes = {reinterpret_cast<const std::byte *>(view->data), view->bytes()};

@@ -11,6 +11,7 @@
 #include "graph/layout/SplitReductions.h"
 #include "graph/memory/InPlace.h"
 #include "graph/memory/OrderKernels.h"
+#include "graph/quantize/ByteProducts.h"
 #include "ir/tensor/Control.h"
 #include "ir/tensor/Decompose.h"
 #include "kernels/tune/Records.h"
@@ -45,6 +46,7 @@ Status runFuse(CompileState &state) {
       // Attention has a schedule for CPUs only; its parts have one everywhere.
       ts::decomposeAll(function.getBody(), llvm::IsaPred<ts::AttentionOp>);
       splitReductions(function);
+      expandByteProducts(function);
     }
     if (mlir::failed(
             fusion::formKernels(function, machine, &state.fusionReport)))
@@ -90,6 +92,7 @@ Status runSchedule(CompileState &state) {
     }
     unique.setSchedules(std::move(*schedules));
   }
+  dropEqualTargets(state);
   // For dumps: the first of equal kernels holds the schedules of all.
   llvm::DenseSet<unsigned> seen;
   state.forEachKernel([&](ts::KernelOp kernel) {
@@ -257,6 +260,24 @@ OwningOpRef<ModuleOp> tileProgram(const CompileState &state,
   if (mlir::failed(verify(*module)))
     return {};
   return module;
+}
+
+void dropEqualTargets(CompileState &state) {
+  bool grouped = llvm::any_of(state.kernels.kernels, [](const UniqueKernel &k) {
+    return llvm::any_of(k.schedules, [](const Schedule &schedule) {
+      return llvm::any_of(schedule.packed, [](const PackedOperand &operand) {
+        return operand.group > 1;
+      });
+    });
+  });
+  if (grouped)
+    return;
+  std::vector<std::string> names;
+  for (const TargetDesc &target : state.targets)
+    names.push_back(target.isa);
+  std::erase_if(state.targets, [&](const TargetDesc &target) {
+    return llvm::is_contained(names, target.extends);
+  });
 }
 
 void collectKernels(CompileState &state) {

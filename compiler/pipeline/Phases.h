@@ -85,6 +85,10 @@ tileProgram(const CompileState &state, const UniqueKernel &unique, size_t index,
 /// The target as tuning records name it.
 std::string tuningTarget(const CompileState &state);
 
+/// Leaves out targets that would hold the same code as another one, once the
+/// kernels have schedules.
+void dropEqualTargets(CompileState &state);
+
 /// Finds the kernels of the program and which are equal.
 void collectKernels(CompileState &state);
 

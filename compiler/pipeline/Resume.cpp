@@ -163,6 +163,8 @@ Status Resume::readSchedules() {
     }
     unique.setSchedules(std::move(read));
   });
+  if (status)
+    dropEqualTargets(state);
   return status;
 }
 

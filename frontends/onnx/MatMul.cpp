@@ -1,5 +1,6 @@
 // Matrix products.
 #include "frontends/onnx/Integers.h"
+#include "ir/tensor/ConstantExpression.h"
 #include "llvm/ADT/StringExtras.h"
 #include <map>
 
@@ -387,6 +388,47 @@ int64_t exactTerms(const Centred &a, const Centred &b) {
   return static_cast<int64_t>(llvm::bit_floor(static_cast<uint64_t>(terms)));
 }
 
+/// u8 times a constant matrix of i8, which targets have instructions for; the
+/// zero points come in after the sums:
+///   sum (a - p)(b - q) = sum ab - p sum b - q (sum a - K p)
+/// Bytes of the other sign move by 128, and their zero points with them. All of
+/// it wraps in i32, so that nothing is lost.
+static Value byteMatMul(Node &n, Centred a, Centred b) {
+  Type i32 = n.b.getI32Type();
+  auto offset = [&](Centred &x, bool isUnsigned) {
+    Type element = ts::elementTypeOf(x.value);
+    if (x.zero)
+      x.zero = n.convert(x.zero, i32);
+    if (element.isUnsignedInteger() == isUnsigned)
+      return;
+    Value by = n.integerScalar(isUnsigned ? 128 : -128, i32);
+    x.value = n.convert(n.add(n.convert(x.value, i32), by),
+                        isUnsigned ? n.b.getIntegerType(8, false)
+                                   : n.b.getIntegerType(8));
+    x.zero = x.zero ? n.add(x.zero, by) : by;
+  };
+  offset(a, true);
+  offset(b, false);
+  Value product = matmul(n, a.value, b.value, i32);
+  if (!product)
+    return {};
+  int64_t ra = ts::rankOf(a.value), rb = ts::rankOf(b.value);
+  auto sum = [&](Value x, int64_t dim, bool keep) {
+    return n.reduce(ts::ReduceKind::add, n.convert(x, i32), {dim}, keep);
+  };
+  if (a.zero)
+    product = n.sub(product, n.mul(a.zero, sum(b.value, rb - 2, ra > 1)));
+  if (b.zero) {
+    Value sums = sum(a.value, ra - 1, true);
+    if (a.zero) {
+      int64_t depth = *ts::dimOf(b.value, rb - 2).asConstant();
+      sums = n.sub(sums, n.mul(a.zero, n.integerScalar(depth, i32)));
+    }
+    product = n.sub(product, n.mul(sums, b.zero));
+  }
+  return product;
+}
+
 Value integerMatMul(Node &n, Value a, Value aZero, Value b, Value bZero) {
   if (!a || !b)
     return {};
@@ -400,6 +442,9 @@ Value integerMatMul(Node &n, Value a, Value aZero, Value b, Value bZero) {
   std::optional<int64_t> depth =
       ra ? ts::dimOf(a, ra - 1).asConstant() : std::nullopt;
   int64_t along = rb == 1 ? 0 : rb - 2;
+  if (slice && ra >= 1 && rb == 2 && ts::isConstantExpression(b) &&
+      ts::dimOf(b, 0).asConstant() && ts::dimOf(b, 1).asConstant())
+    return byteMatMul(n, left, right);
   if (!slice || !depth || *depth < 1 || *depth > slice * maxSlices || !rb ||
       !ts::dimOf(b, along).isConstant(*depth)) {
     Value x = left.as(n, i32), y = right.as(n, i32);

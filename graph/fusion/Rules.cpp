@@ -88,7 +88,8 @@ std::string checkEpilogue(const OpSet &set, Operation *hero,
 Verdict judgeMatmul(const OpSet &set, DotOp dot) {
   Ops before = ancestors(set, dot->getOperands());
   for (Operation *op : before)
-    if (!isa<ReshapeOp, TransposeOp, SliceOp, ConvertOp, DimCastOp>(op))
+    if (!isa<ReshapeOp, TransposeOp, SliceOp, ConvertOp, DimCastOp>(op) ||
+        (isa<ConvertOp>(op) && elementTypeOf(op->getResult(0)).isInteger(8)))
       return refuse("operands of dot take views and conversions, not " +
                     nameOf(op));
   for (Value operand : dot->getOperands())

@@ -10,4 +10,10 @@ def ConvertFloat : Pass<"convert-float", "::mlir::func::FuncOp"> {
   let options = [Option<"type", "type", "std::string", "\"bf16\"", "bf16 or f16">];
 }
 
+def ByteProducts : Pass<"byte-products", "::mlir::func::FuncOp"> {
+  let summary = "products of bytes on floating-point units (GPUs)";
+  let description = "See graph/quantize/ByteProducts.h.";
+  let dependentDialects = ["::knapper::ts::TsDialect"];
+}
+
 #endif

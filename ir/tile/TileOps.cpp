@@ -239,11 +239,18 @@ LogicalResult ScatterOp::verify() {
 
 LogicalResult MainloopOp::verify() {
   Type acc = getAcc().getType().getElementType();
-  if (!acc.isF32() && !acc.isF64())
-    return emitOpError("accumulates in f32 or f64, not ") << acc;
+  bool bytes = acc.isInteger(32);
+  if (!acc.isF32() && !acc.isF64() && !bytes)
+    return emitOpError("accumulates in f32, f64 or i32, not ") << acc;
+  if (bytes && getAcc().getType().getDimSize(1) % 16)
+    return emitOpError("has ") << getAcc().getType().getDimSize(1)
+                               << " columns of bytes, no multiple of 16";
+  if (bytes && !getConstantIntValue(getK()))
+    return emitOpError("K of products of bytes is no constant");
   for (auto [name, buffer] : {std::pair("A", getA()), {"B", getB()}}) {
     Type element = cast<BufferType>(buffer.getType()).getElementType();
-    bool fits = acc.isF64()
+    bool fits = bytes ? element.isInteger(8)
+                : acc.isF64()
                     ? element.isF64()
                     : element.isF32() || element.isF16() || element.isBF16();
     if (!fits)

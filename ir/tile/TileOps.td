@@ -328,10 +328,16 @@ def Tile_MainloopOp : Tile_Op<"mainloop", [AttrSizedOperandSegments]> {
     acc[i][j] += sum over o < n, k < K of
       A[off + o*aouter + i*lda + k*ka] * B[boff + o*bouter + k*ldb + j]
     in that order, from `init` or zero. Operands may be f32, f16 or bf16 (widened
-    on load) for an f32 accumulator, f64 for f64. `rows`: rows at or past it
+    on load) for an f32 accumulator, f64 for f64.
+
+    For an i32 accumulator A holds bytes without sign, B bytes with sign, in groups
+    of four: B[boff + o*bouter + (k/4)*ldb + 4*j + k%4], the last group whole, with
+    zeros past K. K is a constant; BN is a multiple of 16; sums wrap.
+
+    `rows`: rows at or past it
     are computed from some valid row instead of their own (their results are to be
     dropped). `prefetch %p[%off] step %s`: touches one cache line of `p`, moving
-    by `s` elements, each four steps of k. `b_alignment` is in bytes, for each row of B.
+    by `s` elements, each four steps of k (of bytes: each 16). `b_alignment` is in bytes, for each row of B.
   }];
   let arguments = (ins
     Arg<Tile_BufferType, "", [MemRead]>:$a, Index:$aOffset, Index:$lda, Index:$ka,
@@ -339,11 +345,11 @@ def Tile_MainloopOp : Tile_Op<"mainloop", [AttrSizedOperandSegments]> {
     Index:$k,
     Optional<Index>:$rows,
     Optional<Index>:$outer, Optional<Index>:$aOuter, Optional<Index>:$bOuter,
-    Optional<VectorOfRankAndType<[2], [AnyFloat]>>:$init,
+    Optional<VectorOfRankAndType<[2], [AnyFloat, I32]>>:$init,
     Optional<Tile_BufferType>:$prefetch, Optional<Index>:$prefetchOffset,
     Optional<Index>:$prefetchStep,
     OptionalAttr<I64Attr>:$b_alignment);
-  let results = (outs VectorOfRankAndType<[2], [AnyFloat]>:$acc);
+  let results = (outs VectorOfRankAndType<[2], [AnyFloat, I32]>:$acc);
   let assemblyFormat = [{
     `A` `(` $a `[` $aOffset `]` `,` `row` $lda `,` `k` $ka (`,` `rows` $rows^)? `)`
     `B` `(` $b `[` $bOffset `]` `,` `k` $ldb `)` `over` $k

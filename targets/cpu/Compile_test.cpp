@@ -88,8 +88,6 @@ TEST_P(Kernels, Mathematics) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Isa, Kernels, testing::ValuesIn(cpuIsas()),
-                         [](const auto &info) {
-                           return std::string(info.param.substr(7));
-                         });
+                         isaTestName);
 
 } // namespace

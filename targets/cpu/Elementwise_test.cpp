@@ -366,8 +366,6 @@ TEST_P(Elementwise, Integers) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Isa, Elementwise, testing::ValuesIn(cpuIsas()),
-                         [](const auto &info) {
-                           return std::string(info.param.substr(7));
-                         });
+                         isaTestName);
 
 } // namespace

@@ -8,6 +8,7 @@
 
 #include "mlir/Parser/Parser.h"
 
+#include <algorithm>
 #include <gtest/gtest.h>
 
 namespace knapper {
@@ -33,9 +34,20 @@ struct TestKernels {
 
 /// Whether this machine runs code of `isa`.
 inline bool runsHere(std::string_view isa) {
+  if (isa == "x86-64-v4-vnni")
+    return __builtin_cpu_supports("x86-64-v4") &&
+           __builtin_cpu_supports("avx512vnni");
   if (isa == "x86-64-v4")
     return __builtin_cpu_supports("x86-64-v4");
   return __builtin_cpu_supports("x86-64-v3");
+}
+
+/// "v4_vnni": a test's name may not have more.
+inline std::string
+isaTestName(const testing::TestParamInfo<std::string_view> &info) {
+  std::string name(info.param.substr(7));
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
 }
 
 /// A module of one or more tile.func ops; `first` names one of them.

@@ -113,9 +113,70 @@ TEST_P(Mainloop, MatchesThreeLoops) {
       }
 }
 
+// Bytes at the ends of their range, whose sums no 16 bits hold; K of any
+// remainder, A with and without a stride along K.
+TEST_P(Mainloop, AddsProductsOfBytes) {
+  if (!runsHere(GetParam()))
+    GTEST_SKIP() << "this machine does not run " << GetParam();
+  std::vector<std::array<int, 3>> shapes; // rows, columns, k
+  for (int k : {0, 1, 2, 3, 4, 7, 16, 22, 64, 1027})
+    for (auto [rows, columns] : {std::pair(4, 16), {3, 48}, {1, 64}})
+      shapes.push_back({rows, columns, k});
+  std::string text;
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    auto [rows, columns, k] = shapes[i];
+    auto n = [](int64_t x) { return std::to_string(x); };
+    std::string type = "vector<" + n(rows) + "x" + n(columns) + "xi32>",
+                row = "vector<" + n(columns) + "xi32>";
+    text += "tile.func @mm" + n(i) +
+            "(%a: !tile.buffer<i8>, %b: !tile.buffer<i8>, %y: "
+            "!tile.buffer<i32>, %lda: index, %ka: index, %valid: index) {\n"
+            "%z = arith.constant 0 : index\n%one = arith.constant 1 : index\n"
+            "%k = arith.constant " +
+            n(k) + " : index\n%ldb = arith.constant " + n(4 * columns) +
+            " : index\n%seven = arith.constant dense<7> : " + type + "\n" +
+            "%acc = tile.mainloop A(%a[%z], row %lda, k " +
+            (i % 2 ? "%one" : "%ka") +
+            ", rows %valid) B(%b[%z], k %ldb) over %k init %seven : "
+            "!tile.buffer<i8>, !tile.buffer<i8> -> " +
+            type + "\n";
+    for (int r = 0; r < rows; ++r)
+      text += "%r" + n(r) + " = vector.extract %acc[" + n(r) + "] : " + row +
+              " from " + type + "\n%o" + n(r) + " = arith.constant " +
+              n(r * columns) + " : index\ntile.store %r" + n(r) + ", %y[%o" +
+              n(r) + "] : " + row + ", !tile.buffer<i32>\n";
+    text += "tile.return\n}\n";
+  }
+  auto kernels = compileText(text, "mm0", GetParam());
+  ASSERT_TRUE(kernels) << kernels.error().message();
+  std::mt19937 random(3);
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    auto [rows, columns, k] = shapes[i];
+    int64_t ka = i % 2 ? 1 : 3, lda = k * ka + 1, groups = (k + 3) / 4;
+    // Not a byte more than is read: the row past the valid ones is not there.
+    int valid = std::max(1, rows - 1);
+    std::vector<uint8_t> a(k ? (valid - 1) * lda + (k - 1) * ka + 1 : 0);
+    std::vector<int8_t> b(groups * columns * 4);
+    for (uint8_t &x : a)
+      x = random() % 3 ? 255 : random();
+    for (int j = 0; j < columns; ++j)
+      for (int q = 0; q < k; ++q)
+        b[(q / 4 * columns + j) * 4 + q % 4] = j % 2 ? -128 : random();
+    std::vector<int32_t> y(rows * columns, -99);
+    (*kernels)->call("mm" + std::to_string(i), {a.data(), b.data(), y.data()},
+                     {lda, ka, valid}, 0, 1);
+    for (int r = 0; r < valid; ++r)
+      for (int j = 0; j < columns; ++j) {
+        int32_t sum = 7;
+        for (int q = 0; q < k; ++q)
+          sum += a[r * lda + q * ka] * b[(q / 4 * columns + j) * 4 + q % 4];
+        ASSERT_EQ(y[r * columns + j], sum)
+            << "shape " << i << " row " << r << " column " << j;
+      }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Isa, Mainloop, testing::ValuesIn(cpuIsas()),
-                         [](const auto &info) {
-                           return std::string(info.param.substr(7));
-                         });
+                         isaTestName);
 
 } // namespace

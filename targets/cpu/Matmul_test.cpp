@@ -127,8 +127,6 @@ TEST_P(Matmul, InPlaceAndGathered) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Isa, Matmul, testing::ValuesIn(cpuIsas()),
-                         [](const auto &info) {
-                           return std::string(info.param.substr(7));
-                         });
+                         isaTestName);
 
 } // namespace

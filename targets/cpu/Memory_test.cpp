@@ -280,8 +280,6 @@ TEST_P(Memory, DeclaredAliasIsHonoured) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Isa, Memory, testing::ValuesIn(cpuIsas()),
-                         [](const auto &info) {
-                           return std::string(info.param.substr(7));
-                         });
+                         isaTestName);
 
 } // namespace

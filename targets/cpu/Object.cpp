@@ -27,6 +27,16 @@ namespace knapper {
 static constexpr const char *kTriple = "x86_64-unknown-linux-gnu";
 static constexpr unsigned kFrameLimit = 16 << 10;
 
+/// What LLVM calls a target's processor, and what is not in that.
+static llvm::StringRef processorOf(const TargetDesc &target) {
+  return target.extends.empty() ? target.isa : target.extends;
+}
+static llvm::StringRef featuresOf(const TargetDesc &target) {
+  if (target.byteProducts)
+    return "-prefer-256-bit,+avx512vnni";
+  return target.vectorBytes == 64 ? "-prefer-256-bit" : "";
+}
+
 struct ObjectEmitter::Impl {
   TargetDesc target;
   std::unique_ptr<llvm::TargetMachine> machine;
@@ -60,8 +70,8 @@ ObjectEmitter::create(const TargetDesc &target) {
   auto impl = std::make_unique<Impl>();
   impl->target = target;
   impl->machine.reset(backend->createTargetMachine(
-      triple, target.isa, target.vectorBytes == 64 ? "-prefer-256-bit" : "",
-      llvm::TargetOptions(), llvm::Reloc::PIC_, llvm::CodeModel::Small,
+      triple, processorOf(target), featuresOf(target), llvm::TargetOptions(),
+      llvm::Reloc::PIC_, llvm::CodeModel::Small,
       llvm::CodeGenOptLevel::Default));
 
   impl->builder = std::make_unique<llvm::PassBuilder>(impl->machine.get());
@@ -141,9 +151,9 @@ void ObjectEmitter::optimise(llvm::Module &module) {
       continue;
     fn.addFnAttr(llvm::Attribute::NoUnwind);
     fn.addFnAttr("no-builtins");
-    fn.addFnAttr("target-cpu", impl->target.isa);
+    fn.addFnAttr("target-cpu", processorOf(impl->target));
     if (impl->target.vectorBytes == 64) {
-      fn.addFnAttr("target-features", "-prefer-256-bit");
+      fn.addFnAttr("target-features", featuresOf(impl->target));
       fn.addFnAttr("prefer-vector-width", "512");
       fn.addFnAttr("min-legal-vector-width", "512");
     }

@@ -264,8 +264,6 @@ TEST_P(Vector, Branches) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Isa, Vector, testing::ValuesIn(cpuIsas()),
-                         [](const auto &info) {
-                           return std::string(info.param.substr(7));
-                         });
+                         isaTestName);
 
 } // namespace

@@ -545,6 +545,23 @@ case("dot weights", [In("x", T("f32", "m", 24))],
      f"%w = ts.constant dense<{WEIGHTS}> : tensor<24x40xf32>\n"
      f'  %r = ts.dot %x, %w batch [] x [] contract [1] x [0] : {T("f32", "m", 24)}, {T("f32", 24, 40)}',
      T("f32", "m", 40), ROWS[:5], lambda x: wide(x) @ np_().array(WEIGHTS), "relative 3e-6")
+# Packed in groups of four rows: with a rest, and without; more columns than a panel has.
+for k, n in [(22, 40), (64, 70), (3, 5), (1, 16)]:
+    bytes_ = [[(i * n + j) * 37 % 256 - 128 for j in range(n)] for i in range(k)]
+    x, y = T("ui8", "m", k), T("i32", "m", n)
+    case(f"dot byte weights {k} {n}", [In("x", x, "wide"), In("z", y, "wide")],
+         f"%w = ts.constant dense<{bytes_}> : tensor<{k}x{n}xi8>\n"
+         f"  %d = ts.dot %x, %w batch [] x [] contract [1] x [0] {{result_type = i32}} : {x}, tensor<{k}x{n}xi8>\n"
+         f"  %r = ts.add %d, %z : {y}", y, ROWS[:5],
+         lambda x, z, w=bytes_: x.astype("i4") @ np_().array(w, "i4") + z)
+    turned = [list(column) for column in zip(*bytes_)]
+    x, f = T("ui8", 2, "m", k), T("f32", 2, "m", n)
+    case(f"dot byte weights transposed {k} {n}", [In("x", x, "wide"), In("s", T("f32", n))],
+         f"%w = ts.constant dense<{turned}> : tensor<{n}x{k}xi8>\n"
+         f"  %d = ts.dot %x, %w batch [] x [] contract [2] x [1] {{result_type = i32}} : {x}, tensor<{n}x{k}xi8>\n"
+         f"  %f = ts.convert %d : {T('i32', 2, 'm', n)} to {f}\n  %b = ts.broadcast %s [2] : {T('f32', n)} to {f}\n"
+         f"  %r = ts.mul %f, %b : {f}", f, ROWS[:5],
+         lambda x, s, w=bytes_: (x.astype("i4") @ np_().array(w, "i4")).astype("f4") * s, "ulp 1")
 for l, r in [("i8", "i8"), ("ui8", "i8"), ("ui8", "ui8")]:
     x, y = T(l, "m", "k"), T(r, "k", "n")
     case(f"dot {l} {r}", [In("x", x, "wide"), In("y", y, "wide")],

@@ -40,7 +40,7 @@ def test_reference_equals_numpy(case_list, tmp_path, capsys):
 def supported(isa):
     """Whether this machine runs the instruction set."""
     flags = Path("/proc/cpuinfo").read_text()
-    return {"x86-64-v3": "avx2", "x86-64-v4": "avx512vl"}[isa] in flags
+    return {"x86-64-v3": "avx2", "x86-64-v4": "avx512vl", "x86-64-v4-vnni": "avx512_vnni"}[isa] in flags
 
 
 ISAS = ["x86-64-v4", "x86-64-v3"]
@@ -82,6 +82,14 @@ def test_other_choices_of_schedules_equal_reference(case_list, number):
     """What tuning may choose is as right as what the model chooses: another part of the cases each."""
     isa = next(isa for isa in ISAS if supported(isa))
     done = run(case_list, "--isa", isa, "--other", number, "--part", number, "--parts", OTHERS)
+    assert done.returncode == 0, done.stderr[-6000:]
+
+
+def test_products_of_bytes(case_list):
+    """What this level adds to x86-64-v4; all else is compiled as there."""
+    if not supported("x86-64-v4-vnni"):
+        pytest.skip("this machine has no x86-64-v4-vnni")
+    done = run(case_list, "--isa", "x86-64-v4-vnni", "--filter", "dot")
     assert done.returncode == 0, done.stderr[-6000:]
 
 

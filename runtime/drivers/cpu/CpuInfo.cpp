@@ -48,10 +48,14 @@ int quotaCores() {
 } // namespace
 
 IsaLevel machineLevel() {
-  return hasV4() ? IsaLevel::v4 : hasV3() ? IsaLevel::v3 : IsaLevel::belowV3;
+  if (!hasV4())
+    return hasV3() ? IsaLevel::v3 : IsaLevel::belowV3;
+  return __builtin_cpu_supports("avx512vnni") ? IsaLevel::v4Vnni : IsaLevel::v4;
 }
 
 int isaRank(std::string_view isa, IsaLevel level) {
+  if (isa == "x86-64-v4-vnni")
+    return level >= IsaLevel::v4Vnni ? 3 : 0;
   if (isa == "x86-64-v4")
     return level >= IsaLevel::v4 ? 2 : 0;
   if (isa == "x86-64-v3")
@@ -60,6 +64,8 @@ int isaRank(std::string_view isa, IsaLevel level) {
 }
 
 std::string runnableIsas(IsaLevel level) {
+  if (level >= IsaLevel::v4Vnni)
+    return "x86-64-v4-vnni, x86-64-v4, x86-64-v3";
   if (level >= IsaLevel::v4)
     return "x86-64-v4, x86-64-v3";
   return level >= IsaLevel::v3 ? "x86-64-v3" : "";

@@ -7,14 +7,14 @@
 namespace knapper::cpu {
 
 /// What code may be used, each level with all below it.
-enum class IsaLevel { belowV3, v3, v4 };
+enum class IsaLevel { belowV3, v3, v4, v4Vnni };
 /// What this machine's processor and system support.
 IsaLevel machineLevel();
 
 /// 0: code for `isa` cannot run at `level`; greater is better. Knows
-/// "x86-64-v3" and "x86-64-v4".
+/// "x86-64-v3", "x86-64-v4" and "x86-64-v4-vnni" (AVX512-VNNI too).
 int isaRank(std::string_view isa, IsaLevel level = machineLevel());
-/// "x86-64-v4, x86-64-v3"; "" below x86-64-v3.
+/// As "x86-64-v4, x86-64-v3"; "" below x86-64-v3.
 std::string runnableIsas(IsaLevel level = machineLevel());
 /// "AMD EPYC"; "unknown processor" if the system does not say.
 std::string processorName();

@@ -1,0 +1,122 @@
+#!/usr/bin/env python3
+"""Times models of dynamic int8 beside ONNX Runtime.
+
+    bench/int8.py [NAME...] [--threads N] [--json FILE] [--bars]
+
+Each model of the bars that is named (MiniLM if none) is quantised by
+`onnxruntime.quantization.quantize_dynamic` with signed weights; both sides run
+the quantised file, in this process, with the same number of threads, in turns.
+Against the float32 model, ours may be no further off than ONNX Runtime's is
+(by 5 %: steps of activations fall differently); else the command fails. --bars
+also fails it when ours is the slower one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests" / "models")]
+
+import knapper  # noqa: E402
+from peers import Job, OnnxRuntime  # noqa: E402
+from side_by_side import medians  # noqa: E402
+
+SLACK = 1.05
+
+
+def distance(got: np.ndarray, exact: np.ndarray) -> float:
+    """Root mean square of the error over that of the values."""
+    if got.shape != exact.shape or not np.isfinite(got).all():
+        return float("inf")
+    return float(np.sqrt(np.mean((got - exact) ** 2) / np.mean(exact**2)))
+
+
+def measure(plain: Path, feed, threads: int, rounds: int) -> dict[str, float]:
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "int8.onnx"
+        quantize_dynamic(plain, path, weight_type=QuantType.QInt8)
+        start = time.perf_counter()
+        module = knapper.compile(path, threads=threads)
+        compiled = time.perf_counter() - start
+        outputs = [info.name for info in module.outputs]
+        peer = OnnxRuntime(Job(path, feed, outputs, threads))
+        exact = OnnxRuntime(Job(plain, feed, outputs, threads)).results()
+        single = knapper.compile(plain, threads=threads)
+        values = [feed[info.name] for info in module.inputs]
+        singles = [feed[info.name] for info in single.inputs]
+        result, theirs = module(*values), peer.results()
+        row = {
+            "compile_s": compiled,
+            "error": max(distance(result[o], exact[o]) for o in exact),
+            "onnxruntime_error": max(distance(theirs[o], exact[o]) for o in exact),
+        }
+        del result
+        mine, other, float32 = medians(
+            [lambda: module(*values), peer, lambda: single(*singles)], rounds=rounds
+        )
+    return row | {
+        "knapper_ms": mine * 1e3,
+        "onnxruntime_ms": other * 1e3,
+        "float32_ms": float32 * 1e3,
+        "ratio": other / mine,
+    }
+
+
+def main() -> int:
+    from definitions import MODELS
+    from export import ensure
+
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--bars", action="store_true")
+    arguments = parser.parse_args()
+    names = arguments.names or ["minilm"]
+    unknown = [n for n in names if n not in MODELS]
+    if unknown:
+        parser.error(f"no model {unknown[0]}; there are: {', '.join(MODELS)}")
+    folder = ensure(names)
+    print(
+        f"milliseconds, {arguments.threads} threads\n"
+        f"{'model':<16}{'size':>8}{'knapper':>10}{'ort':>10}{'ratio':>8}"
+        f"{'f32':>10}{'error':>10}{'ort':>10}",
+        flush=True,
+    )
+    rows, failures = [], []
+    for name in names:
+        model = MODELS[name]
+        feed = model.feed(np.random.default_rng(1), model.bench)
+        row = measure(folder / f"{name}.onnx", feed, arguments.threads, arguments.rounds)
+        rows.append({"model": name, "size": model.bench} | row)
+        size = "x".join(str(v) for v in model.bench.values())
+        print(
+            f"{name:<16}{size:>8}{row['knapper_ms']:>10.2f}{row['onnxruntime_ms']:>10.2f}"
+            f"{row['ratio']:>7.2f}x{row['float32_ms']:>10.2f}"
+            f"{row['error']:>10.1e}{row['onnxruntime_error']:>10.1e}",
+            flush=True,
+        )
+        if not row["error"] <= SLACK * row["onnxruntime_error"]:
+            failures.append(f"{name}: further from float32 than ONNX Runtime's int8")
+        if arguments.bars and row["ratio"] < 1:
+            failures.append(f"{name}: slower than ONNX Runtime")
+    if arguments.json:
+        arguments.json.write_text(json.dumps(rows, indent=1) + "\n")
+    for failure in failures:
+        print(failure, file=sys.stderr)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

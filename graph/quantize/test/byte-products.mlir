@@ -1,0 +1,37 @@
+// RUN: knapper-opt --byte-products %s | FileCheck %s
+
+// 255 * 128 * 514 is below 2^24, 255 * 128 * 515 is not.
+// CHECK-LABEL: @slices
+// CHECK: %[[X:.*]] = ts.slice %arg0
+// CHECK: %[[XB:.*]] = ts.convert %[[X]] {{.*}}to tensor<?x514xbf16
+// CHECK: %[[W:.*]] = ts.slice %arg1
+// CHECK: %[[WB:.*]] = ts.convert %[[W]] {{.*}}tensor<514x8xbf16>
+// CHECK: %[[D:.*]] = ts.dot %[[XB]], %[[WB]] {{.*}}result_type = f32
+// CHECK: %[[I:.*]] = ts.convert %[[D]] {{.*}}i32
+// CHECK: ts.convert {{.*}}tensor<86x8xi8> to tensor<86x8xbf16>
+// CHECK: ts.add %[[I]], {{.*}}i32
+func.func @slices(%x: tensor<?x600xui8, #ts.dims<"m", 600>>, %w: tensor<600x8xi8>)
+    -> tensor<?x8xi32, #ts.dims<"m", 8>> {
+  %d = ts.dot %x, %w batch [] x [] contract [1] x [0] {result_type = i32}
+    : tensor<?x600xui8, #ts.dims<"m", 600>>, tensor<600x8xi8>
+  return %d : tensor<?x8xi32, #ts.dims<"m", 8>>
+}
+
+// One slice is no slice; a symbolic K stays.
+// CHECK-LABEL: @one
+// CHECK-NOT: ts.slice
+// CHECK: ts.dot {{.*}} : tensor<3x5xbf16>, tensor<5x8xbf16>
+// CHECK-NOT: ts.add
+func.func @one(%x: tensor<3x5xi8>, %w: tensor<5x8xi8>) -> tensor<3x8xi32> {
+  %d = ts.dot %x, %w batch [] x [] contract [1] x [0] {result_type = i32}
+    : tensor<3x5xi8>, tensor<5x8xi8>
+  return %d : tensor<3x8xi32>
+}
+// CHECK-LABEL: @symbolic
+// CHECK-NEXT: ts.dot %arg0, %arg1
+func.func @symbolic(%x: tensor<3x?xi8, #ts.dims<3, "k">>, %w: tensor<?x8xi8, #ts.dims<"k", 8>>)
+    -> tensor<3x8xi32> {
+  %d = ts.dot %x, %w batch [] x [] contract [1] x [0] {result_type = i32}
+    : tensor<3x?xi8, #ts.dims<3, "k">>, tensor<?x8xi8, #ts.dims<"k", 8>>
+  return %d : tensor<3x8xi32>
+}
