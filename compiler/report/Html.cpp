@@ -255,6 +255,28 @@ void phases(Writer &out, const Json &json) {
       .raw("</p>");
 }
 
+/// What the schedules could choose: "panel 64 by a record, the model takes 48;
+/// also 32, 16".
+void choices(Writer &out, const Json &kernel) {
+  const Json &knobs = listOf(kernel, "knobs");
+  if (knobs.empty())
+    return;
+  out.raw("<table class=\"facts\">");
+  for (const Json &knob : knobs) {
+    std::string text = textOf(knob, "value");
+    if (memberOf(knob, "value") != memberOf(knob, "model"))
+      text += " by a tuning record, the model takes " + textOf(knob, "model");
+    std::string others;
+    for (const Json &other : listOf(knob, "others"))
+      if (other != memberOf(knob, "value"))
+        others += (others.empty() ? "; also " : ", ") +
+                  other.dump(-1, ' ', false, Json::error_handler_t::replace);
+    out.raw("<tr><th>").text(textOf(knob, "name")).raw("</th><td>");
+    out.text(text + others).raw("</td></tr>");
+  }
+  out.raw("</table>");
+}
+
 void kernelTexts(Writer &out, const Json &json) {
   out.raw("<h2 id=\"kernels\">Kernels</h2>");
   for (const Json &kernel :
@@ -265,9 +287,9 @@ void kernelTexts(Writer &out, const Json &json) {
       out.text("; " + textOf(schedule, "label") + " when " +
                textOf(schedule, "guard") + ", grid " +
                textOf(schedule, "grid"));
-    out.raw("</summary><pre>")
-        .text(textOf(kernel, "text"))
-        .raw("</pre></details>");
+    out.raw("</summary>");
+    choices(out, kernel);
+    out.raw("<pre>").text(textOf(kernel, "text")).raw("</pre></details>");
   }
 }
 

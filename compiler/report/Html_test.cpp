@@ -34,7 +34,9 @@ std::string description(const std::string &name) {
       "compile": {"kernels": 1, "variants": 2,
                   "phases": [{"name": "fuse", "seconds": 0.25}]},
       "unique_kernels": [{"signature": "abc", "hero": "elementwise",
-                          "text": NAME}],
+                          "text": NAME,
+                          "knobs": [{"name": "panel", "value": 64, "model": 48,
+                                     "others": [64, 32]}]}],
       "fusion": {
         "kernels": [
           {"hero": "elementwise", "ops": ["add", "mul"], "origins": [NAME]},
@@ -68,7 +70,8 @@ TEST(Html, ShowsEverything) {
         "<td>layer.0/Add</td><td>elementwise</td><td>add mul</td><td>v16</td>",
         "with 1: layer.0/Add", "<td>1.00</td>", "0.250 s",
         "<rect x=\"0.00\" y=\"0.00\" width=\"1000.00\" height=\"130.00\">",
-        "arena for layer.0/Add = 8: 1.0 kB", "2.0 MB", "2 variants"})
+        "arena for layer.0/Add = 8: 1.0 kB", "2.0 MB", "2 variants",
+        "64 by a tuning record, the model takes 48; also 32"})
     EXPECT_TRUE(has(page, part)) << part;
 }
 
