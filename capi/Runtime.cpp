@@ -29,21 +29,32 @@ Status checkTensors(const char *function, const knapper_tensor *tensors,
 
 } // namespace
 
-/// The device that an artefact has code for: the CPU where it can choose.
-static Expected<std::shared_ptr<Device>> deviceFor(const Artefact &artefact) {
-  bool cuda = false;
-  for (const fb::Target *target : *artefact.header().targets()) {
-    std::string_view device = target->device()->string_view();
-    if (device == "cpu")
-      return cpu::device();
+/// A device that the artefact has code for, of the kind wanted if any is: a GPU
+/// where one is found.
+static Expected<std::shared_ptr<Device>> deviceFor(const Artefact &artefact,
+                                                   std::string_view wanted) {
+  if (!wanted.empty() && wanted != "cpu" && wanted != "cuda")
+    return userError(cat("'", wanted, "' is no kind of device"), "device",
+                     "\"cpu\" or \"cuda\"");
+  bool cpu = false, cuda = false;
+  for (uint32_t i = 0; i < count(artefact.header().targets()); ++i) {
+    std::string_view device =
+        text(artefact.header().targets()->Get(i)->device());
+    cpu |= device == "cpu";
     cuda |= device == "cuda";
   }
-  if (!cuda) // loading says what the artefact has
-    return cpu::device();
-  if (std::shared_ptr<Device> gpu = cuda::device())
+  if ((wanted == "cpu" && !cpu) || (wanted == "cuda" && !cuda))
+    return userError(cat("the artefact has no code for device '", wanted, "'"),
+                     artefact.name(), "compile the model for this target");
+  if (!cuda || wanted == "cpu") // loading says what the artefact has
+    return knapper::cpu::device();
+  if (std::shared_ptr<Device> gpu = knapper::cuda::device())
     return gpu;
+  if (cpu && wanted.empty())
+    return knapper::cpu::device();
   return deviceError(
-      "no NVIDIA GPU is here, and the artefact has no other code",
+      cpu ? "no NVIDIA GPU is here"
+          : "no NVIDIA GPU is here, and the artefact has no other code",
       artefact.name(),
       "a machine with a GPU and its driver, or compile for "
       "--target cpu");
@@ -67,7 +78,12 @@ Status knapper::capi::openModule(std::shared_ptr<const Artefact> artefact,
     module.isa = options->isa;
   else if (const char *isa = getenv("KNAPPER_ISA"))
     module.isa = isa;
-  Expected<std::shared_ptr<Device>> device = deviceFor(*artefact);
+  std::string_view wanted;
+  if (options->device)
+    wanted = options->device;
+  else if (const char *name = getenv("KNAPPER_DEVICE"))
+    wanted = name;
+  Expected<std::shared_ptr<Device>> device = deviceFor(*artefact, wanted);
   if (!device)
     return device.takeError();
   auto loaded = Module::load(std::move(artefact), std::move(*device), module);

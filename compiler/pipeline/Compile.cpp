@@ -45,7 +45,6 @@ Status checkPhaseName(std::string_view option, const std::string &value) {
 }
 
 Status chooseTargets(CompileState &state) {
-  // One kind of device a file, for now: fusion and schedules depend on it.
   std::string_view wanted = state.options.target;
   size_t colon = wanted.find(':');
   if (wanted.substr(0, colon) == "cuda") {
@@ -71,45 +70,19 @@ Status chooseTargets(CompileState &state) {
   return success();
 }
 
-/// Runs the phases, without the cache.
-Expected<int> runPhases(const CompileInput &input, const Options &options,
-                        const std::string &outputPath, CompileStats *stats,
-                        const ProgressFn &progress) {
-  if (Status status = checkHeadroom(kPhaseMemory); !status)
-    return status.takeError();
-  CompileState state(input, options);
-  state.stats = stats;
-  state.outputPath = outputPath;
-  for (auto [name, value] : {std::pair<const char *, const std::string &>(
-                                 "stop-after", options.stopAfter),
-                             {"start-from", options.startFrom},
-                             {"print-after", options.printAfter}})
-    if (Status status = checkPhaseName(name, value); !status)
-      return status.takeError();
-  if (Status status = chooseTargets(state); !status)
-    return status.takeError();
-
-  // Diagnostics become Errors; nothing is printed behind the caller's back.
-  ScopedDiagnosticHandler handler(state.context.get(), [&](Diagnostic &d) {
-    if (d.getSeverity() == DiagnosticSeverity::Error)
-      state.diagnostics.push_back(
-          internalError(d.str(), originText(d.getLocation())));
-    return mlir::success();
-  });
-
-  const Phase *first = findPhase(options.startFrom);
-  if (first && first->in >= Level::scheduled && !options.records.empty())
-    return userError("schedules are chosen before the phase '" +
-                         options.startFrom + "'",
-                     "option records", "start from an earlier phase");
-  if (first)
-    if (Status status = resume(state, *first); !status)
-      return status.takeError();
+/// Runs the phases from `first` on, to `end` or to where the options say. True:
+/// the options ended it.
+Expected<bool> runPhasesOf(CompileState &state, const Phase *first,
+                           const Phase *end, const std::string &suffix,
+                           const ProgressFn &progress) {
+  const Options &options = state.options;
   int number = 0, total = static_cast<int>(phases().size());
   for (const Phase &phase : phases()) {
     ++number;
     if (first && &phase < first)
       continue;
+    if (&phase == end)
+      break;
     if (progress)
       progress(phase.name, number - 1, total);
     auto start = std::chrono::steady_clock::now();
@@ -124,7 +97,7 @@ Expected<int> runPhases(const CompileInput &input, const Options &options,
                  ? internalError("the program is not valid", phase.name)
                  : state.diagnostics.front();
     state.stats->phases.push_back(
-        {phase.name,
+        {phase.name + suffix,
          std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
              .count()});
     bool stop = options.stopAfter == phase.name;
@@ -142,13 +115,112 @@ Expected<int> runPhases(const CompileInput &input, const Options &options,
           return status.takeError();
       if (stop) {
         state.stats->stopped = std::move(text);
-        return state.outputFd;
+        return true;
       }
     }
   }
+  return false;
+}
+
+/// A compile for one kind of device.
+struct Part {
+  Part(const CompileInput &input, Options given)
+      : options(std::move(given)), state(input, options),
+        // Diagnostics become Errors; nothing is printed behind the caller's
+        // back.
+        handler(state.context.get(), [this](Diagnostic &d) {
+          if (d.getSeverity() == DiagnosticSeverity::Error)
+            state.diagnostics.push_back(
+                internalError(d.str(), originText(d.getLocation())));
+          return mlir::success();
+        }) {}
+
+  Options options;
+  CompileState state;
+  ScopedDiagnosticHandler handler;
+};
+
+/// Fusion and schedules depend on the kind of device: each gets a program of
+/// its own.
+Expected<std::vector<std::unique_ptr<Part>>>
+makeParts(const CompileInput &input, const Options &options) {
+  std::vector<std::string> targets = splitList(options.target);
+  if (targets.size() > 1)
+    for (auto [name, value] : {std::pair<const char *, const std::string &>(
+                                   "stop-after", options.stopAfter),
+                               {"start-from", options.startFrom},
+                               {"print-after", options.printAfter},
+                               {"dump-dir", options.dumpDir}})
+      if (!value.empty())
+        return userError("one target at a time can be looked at",
+                         std::string("option ") + name,
+                         "give one target, or leave this out");
+  std::vector<std::unique_ptr<Part>> parts;
+  for (const std::string &target : targets) {
+    Options own = options;
+    own.target = target;
+    if (targets.size() > 1 && target.starts_with("cuda"))
+      own.isa = Options().isa; // those are the CPU's
+    parts.push_back(std::make_unique<Part>(input, std::move(own)));
+    if (Status status = chooseTargets(parts.back()->state); !status)
+      return status.takeError();
+  }
+  return parts;
+}
+
+/// Runs the phases, without the cache.
+Expected<int> runPhases(const CompileInput &input, const Options &options,
+                        const std::string &outputPath, CompileStats *stats,
+                        const ProgressFn &progress) {
+  if (Status status = checkHeadroom(kPhaseMemory); !status)
+    return status.takeError();
+  for (auto [name, value] : {std::pair<const char *, const std::string &>(
+                                 "stop-after", options.stopAfter),
+                             {"start-from", options.startFrom},
+                             {"print-after", options.printAfter}})
+    if (Status status = checkPhaseName(name, value); !status)
+      return status.takeError();
+  Expected<std::vector<std::unique_ptr<Part>>> parts =
+      makeParts(input, options);
+  if (!parts)
+    return parts.takeError();
+  const Phase *first = findPhase(options.startFrom);
+  if (first && first->in >= Level::scheduled && !options.records.empty())
+    return userError("schedules are chosen before the phase '" +
+                         options.startFrom + "'",
+                     "option records", "start from an earlier phase");
+  bool several = parts->size() > 1;
+  const Phase *pack = findPhase("pack");
+  std::vector<CompileState *> states;
+  for (const std::unique_ptr<Part> &part : *parts) {
+    CompileState &state = part->state;
+    states.push_back(&state);
+    state.stats = stats;
+    state.outputPath = outputPath;
+    if (first)
+      if (Status status = resume(state, *first); !status)
+        return status.takeError();
+    Expected<bool> ended = runPhasesOf(
+        state, first, several ? pack : nullptr,
+        several ? " (" + part->options.target + ")" : std::string(), progress);
+    if (!ended)
+      return ended.takeError();
+    if (*ended)
+      return state.outputFd;
+  }
+  if (several) {
+    auto start = std::chrono::steady_clock::now();
+    if (Status status = packArtefact(states); !status)
+      return status.takeError();
+    stats->phases.push_back(
+        {pack->name,
+         std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
+             .count()});
+  }
+  int total = static_cast<int>(phases().size());
   if (progress)
     progress("done", total, total);
-  return state.outputFd;
+  return states.front()->outputFd;
 }
 
 } // namespace

@@ -102,25 +102,17 @@ Status packConstants(CompileState &state, ArtefactWriter &writer) {
 
 } // namespace
 
-Status packArtefact(CompileState &state) {
-  auto writer = state.outputPath.empty()
-                    ? ArtefactWriter::createInMemory()
-                    : ArtefactWriter::create(state.outputPath);
-  if (!writer)
-    return writer.takeError();
-  auto start = std::chrono::steady_clock::now();
-  if (Status status = packConstants(state, **writer); !status)
-    return status;
-  state.stats->packSeconds = secondsSince(start);
-
-  fb::ArtefactT header;
-  header.producer = std::string("knapper ") + knapper_version();
-  StringRef path = state.input.path;
-  header.created_from = path.substr(path.rfind('/') + 1).str();
+/// Targets, kernels, code and program of one state, after those before it.
+static Status addProgram(CompileState &state, ArtefactWriter &writer,
+                         fb::ArtefactT &header) {
+  auto program = static_cast<uint32_t>(header.programs.size());
+  auto firstTarget = static_cast<uint32_t>(header.targets.size());
+  auto firstKernel = static_cast<uint32_t>(header.kernels.size());
   for (const TargetDesc &target : state.targets) {
     auto entry = std::make_unique<fb::TargetT>();
     entry->device = target.kind == DeviceKind::cuda ? "cuda" : "cpu";
     entry->isa = target.isa;
+    entry->program = program;
     header.targets.push_back(std::move(entry));
   }
   for (const UniqueKernel &unique : state.kernels.kernels)
@@ -132,7 +124,7 @@ Status packArtefact(CompileState &state) {
       kernel->num_symbols = unique.symbols.size();
       for (auto [t, image] : llvm::enumerate(state.images)) {
         auto code = std::make_unique<fb::KernelCodeT>();
-        code->target = t;
+        code->target = firstTarget + t;
         auto entry = image.image.entries.find(kernel->name);
         if (entry == image.image.entries.end())
           return internalError("kernel " + kernel->name +
@@ -143,17 +135,45 @@ Status packArtefact(CompileState &state) {
       header.kernels.push_back(std::move(kernel));
     }
   for (auto [t, image] : llvm::enumerate(state.images))
-    (*writer)->addCode(t, std::as_bytes(std::span(image.image.elf)));
+    writer.addCode(firstTarget + t, std::as_bytes(std::span(image.image.elf)));
   std::string report = reportJson(state);
-  (*writer)->addSection(fb::SectionKind::report,
-                        std::as_bytes(std::span(report)));
+  writer.addSection(fb::SectionKind::report, std::as_bytes(std::span(report)),
+                    program);
+  for (const auto &region : state.exec.program->regions)
+    for (const auto &box : region->instructions)
+      if (fb::LaunchT *launch = box->instruction.AsLaunch())
+        for (auto &choice : launch->choices)
+          choice->kernel += firstKernel;
   header.programs.push_back(std::move(state.exec.program));
+  return success();
+}
+
+Status packArtefact(std::span<CompileState *const> states) {
+  CompileState &first = *states.front();
+  auto writer = first.outputPath.empty()
+                    ? ArtefactWriter::createInMemory()
+                    : ArtefactWriter::create(first.outputPath);
+  if (!writer)
+    return writer.takeError();
+  auto start = std::chrono::steady_clock::now();
+  for (CompileState *state : states)
+    if (Status status = packConstants(*state, **writer); !status)
+      return status;
+  first.stats->packSeconds = secondsSince(start);
+
+  fb::ArtefactT header;
+  header.producer = std::string("knapper ") + knapper_version();
+  StringRef path = first.input.path;
+  header.created_from = path.substr(path.rfind('/') + 1).str();
+  for (CompileState *state : states)
+    if (Status status = addProgram(*state, **writer, header); !status)
+      return status;
   Expected<uint64_t> bytes = (*writer)->finish(std::move(header));
   if (!bytes)
     return bytes.takeError();
-  state.stats->artefactBytes = *bytes;
-  if (state.outputPath.empty())
-    state.outputFd = (*writer)->takeFd();
+  first.stats->artefactBytes = *bytes;
+  if (first.outputPath.empty())
+    first.outputFd = (*writer)->takeFd();
   return success();
 }
 

@@ -12,8 +12,9 @@ Status importModel(CompileState &state);
 Status simplifyModel(CompileState &state);
 
 /// Evaluates, packs and writes constants, adds code and header, finishes the
-/// file.
-Status packArtefact(CompileState &state);
+/// file. A state is a program for one kind of device, all of one model; where
+/// the file goes and what was done are the first state's.
+Status packArtefact(std::span<CompileState *const> states);
 
 /// The program after a phase, as text that --start-from=<next phase> reads;
 /// objects beside it (`objectFile`).

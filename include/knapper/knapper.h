@@ -122,8 +122,12 @@ typedef struct {
   const char *isa; /* code for this instruction set ("x86-64-v3"); NULL: the
                       environment variable KNAPPER_ISA, else the best that the
                       artefact has and the machine can run */
+  const char *device; /* "cpu" or "cuda", of an artefact with code for both;
+                         NULL: the environment variable KNAPPER_DEVICE, else a
+                         GPU where one is found, else the CPU */
 } knapper_load_options;
-#define KNAPPER_LOAD_OPTIONS_INIT {sizeof(knapper_load_options), 0, 0, -1, 0}
+#define KNAPPER_LOAD_OPTIONS_INIT                                              \
+  {sizeof(knapper_load_options), 0, 0, -1, 0, 0}
 
 /* Maps the file; nothing is copied and weights are not touched. options may be
  * NULL. */

@@ -71,17 +71,21 @@ def compile(
     output: str | os.PathLike[str] | None = None,
     progress: Callable[[str, int, int], None] | None = None,
     spin_microseconds: int = -1,
+    device: str | None = None,
     **options: object,
 ) -> Module:
     """Compiles a model and loads the result.
 
     model: the path of an ONNX file, its bytes, or an `onnx.ModelProto`. Only a
         path can have external data.
-    target: what to generate code for.
+    target: what to generate code for: "cpu", "cuda", or "cpu,cuda" for one file
+        that runs on both.
     threads: worker threads of the module that is returned; 0: one a core.
     dtype: "bf16" or "f16" converts a float32 model; None keeps it.
     output: also write the artefact there (a .knap file).
     spin_microseconds: how long idle workers spin before they sleep; -1: default.
+    device: "cpu" or "cuda", what to run on of several targets; None: a GPU where
+        one is found.
     progress: called as progress(phase, done, total) while it compiles.
     options: further rows of the options table (`knapper compile --help`), with
         underscores for dashes: `dump_dir="/tmp/dump"`.
@@ -117,7 +121,7 @@ def compile(
     handle = ctypes.c_void_p()
     error = lib.knapper_compile(
         ctypes.byref(request),
-        load_options(threads, spin=spin_microseconds),
+        load_options(threads, spin=spin_microseconds, device=device),
         ctypes.byref(handle),
     )
     check(error)

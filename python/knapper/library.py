@@ -58,6 +58,8 @@ class CLoadOptions(ctypes.Structure):
         ("threads", c_int32),
         ("verify_constants", c_int32),
         ("spin_microseconds", c_int32),
+        ("isa", c_char_p),
+        ("device", c_char_p),
     ]
 
 

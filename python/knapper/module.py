@@ -73,7 +73,9 @@ class TensorInfo:
         return printable(text)
 
 
-def load_options(threads: int, verify: bool = False, spin: int = -1) -> Any:
+def load_options(
+    threads: int, verify: bool = False, spin: int = -1, device: str | None = None
+) -> Any:
     """knapper_load_options by reference."""
     if threads < 0:
         raise UserError(
@@ -82,7 +84,14 @@ def load_options(threads: int, verify: bool = False, spin: int = -1) -> Any:
             hint="pass 0 for one thread a core, or a count",
         )
     return byref(
-        CLoadOptions(ctypes.sizeof(CLoadOptions), threads, int(verify), spin)
+        CLoadOptions(
+            ctypes.sizeof(CLoadOptions),
+            threads,
+            int(verify),
+            spin,
+            None,
+            device.encode() if device else None,
+        )
     )
 
 
@@ -92,12 +101,15 @@ def load(
     threads: int = 0,
     verify: bool = False,
     spin_microseconds: int = -1,
+    device: str | None = None,
 ) -> Module:
     """Loads a compiled artefact: a path (the file is mapped) or its bytes.
 
     threads: worker threads; 0: one a core.
     verify: also check the hash of the constants, which reads all of them.
     spin_microseconds: how long idle workers spin before they sleep; -1: default.
+    device: "cpu" or "cuda", of an artefact with code for both; None: a GPU where
+        one is found.
 
     An artefact is native code: load only what you trust as you would a program.
     Raises UserError for a file that is damaged or of another version.
@@ -105,7 +117,7 @@ def load(
     lib = library()
     log.follow()
     handle = c_void_p()
-    options = load_options(threads, verify, spin_microseconds)
+    options = load_options(threads, verify, spin_microseconds, device)
     if isinstance(source, (bytes, bytearray, memoryview)):
         data = bytes(source)
         check(lib.knapper_load_memory(data, len(data), options, byref(handle)))

@@ -33,7 +33,9 @@ Status Execution::resolve(std::shared_ptr<const Binding> binding) {
   for (size_t i = 0; i < program.buffers.size(); ++i) {
     const Program::Buffer &b = program.buffers[i];
     if (b.kind == fb::BufferKind::constant) {
-      state.base[i] = constants + b.constantOffset;
+      // Constants may begin before what a device holds of them.
+      state.base[i] = reinterpret_cast<std::byte *>(
+          reinterpret_cast<uintptr_t>(constants) + b.constantOffset);
       state.bytes[i] = b.constantBytes;
     } else if (b.kind == fb::BufferKind::temp) {
       state.base[i] = b.late ? nullptr : arena + binding->offsets[i];

@@ -67,9 +67,12 @@ Module::load(std::shared_ptr<const Artefact> artefact,
   module->where = device;
   module->options = options;
   const fb::Artefact &header = artefact->header();
-  module->chosenIsa = text(header.targets()->Get(*target)->isa());
+  const fb::Target *chosen = header.targets()->Get(*target);
+  module->chosenTarget = *target;
+  module->chosenIsa = text(chosen->isa());
 
-  Expected<Program> program = Program::decode(*artefact, 0, *target);
+  Expected<Program> program =
+      Program::decode(*artefact, chosen->program(), *target);
   if (!program)
     return program.takeError();
   module->decoded = std::move(*program);
@@ -116,15 +119,27 @@ Status Module::placeConstants(DeviceQueue &queue) {
     constants = const_cast<std::byte *>(bytes.data());
     return success();
   }
+  // Those of another device's program stay where they are.
+  uint64_t begin = bytes.size(), end = 0;
+  for (const Program::Buffer &b : decoded.buffers)
+    if (b.kind == fb::BufferKind::constant) {
+      begin = std::min(begin, b.constantOffset);
+      end = std::max(end, b.constantOffset + b.constantBytes);
+    }
+  if (begin >= end)
+    return success();
+  bytes = bytes.subspan(begin, end - begin);
   Expected<std::unique_ptr<DeviceBuffer>> buffer =
       where->allocate(bytes.size(), MemoryKind::device);
   if (!buffer)
     return buffer.takeError();
   deviceConstants = std::move(*buffer);
-  constants = static_cast<std::byte *>(deviceConstants->address());
+  auto *place = static_cast<std::byte *>(deviceConstants->address());
+  constants =
+      reinterpret_cast<std::byte *>(reinterpret_cast<uintptr_t>(place) - begin);
   Status status = queue.begin();
   if (status)
-    status = queue.upload(constants, bytes.data(), bytes.size());
+    status = queue.upload(place, bytes.data(), bytes.size());
   if (Status s = queue.finish(); !s && status)
     status = std::move(s);
   return status;

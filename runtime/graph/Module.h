@@ -74,7 +74,7 @@ struct RunState;
 /// with known sizes allocates nothing.
 class Module {
 public:
-  /// Takes program 0 and the target of `device.kind()` that is best here. No
+  /// Takes the target of `device.kind()` that is best here, and its program. No
   /// runnable target is a UserError that lists what there is.
   static Expected<std::shared_ptr<Module>>
   load(std::shared_ptr<const Artefact> artefact, std::shared_ptr<Device> device,
@@ -91,6 +91,8 @@ public:
   const Artefact &artefact() const { return *file; }
   const Program &program() const { return decoded; }
   const std::string &isa() const { return chosenIsa; }
+  /// Index of the target in the artefact.
+  uint32_t target() const { return chosenTarget; }
   const Device &device() const { return *where; }
 
   /// The program bound to sizes, from the cache of recent ones.
@@ -106,11 +108,12 @@ private:
   std::shared_ptr<const Artefact> file;
   std::shared_ptr<Device> where;
   ModuleOptions options;
+  uint32_t chosenTarget = 0;
   std::string chosenIsa;
   Program decoded;
   std::unique_ptr<Executable> code;
   std::vector<KernelHandle> kernels; // per kernel of the artefact
-  std::byte *constants = nullptr;    // in the file, or:
+  std::byte *constants = nullptr;    // offset 0 of them: in the file, or of:
   std::unique_ptr<DeviceBuffer> deviceConstants;
   std::shared_ptr<BlockPool> outputPool = std::make_shared<BlockPool>();
   std::mutex mutex; // guards what follows

@@ -47,8 +47,8 @@ std::vector<float> floats(const knapper_tensor &t) {
 }
 
 /// y = sum over columns of (x*2+1) + c, x: [rows, cols]; two temps.
-TestArtefact rowProgram() {
-  TestArtefact a;
+/// `a`: what is in the file already.
+TestArtefact rowProgram(TestArtefact a = TestArtefact()) {
   uint32_t rows = a.symbol("rows", 0), cols = a.symbol("cols", 1, 4096);
   uint32_t elements = a.mul(rows, cols);
   uint32_t x = a.input("x", DType::f32, {rows, cols}, {"rows", "cols"});
@@ -119,6 +119,18 @@ TEST_P(Programs, RunsOneProgramAtManySizes) {
     EXPECT_EQ(result.outputs()[0].shape[0], rows);
     EXPECT_EQ(floats(result.outputs()[0]), rowResult(x, rows, cols));
   }
+}
+
+TEST_P(Programs, ConstantsOfAnotherProgramComeFirst) {
+  TestArtefact a;
+  a.constantBuffer(std::vector<float>(1000, 7.0f));
+  a.program().buffers.clear(); // in the file, but not this program's
+  ModulePtr m = rowProgram(std::move(a)).load({}, device());
+  RunResult result;
+  std::vector<float> x;
+  Status s = runRows(*m, 7, 33, result, x);
+  ASSERT_TRUE(s) << errorOf(s);
+  EXPECT_EQ(floats(result.outputs()[0]), rowResult(x, 7, 33));
 }
 
 TEST_P(Programs, WritesIntoGivenOutputs) {

@@ -256,18 +256,14 @@ Status Artefact::verifyConstants() {
 }
 
 std::span<const std::byte> Artefact::code(uint32_t target) const {
-  for (uint32_t i = 0; i < count(root->sections()); ++i) {
-    const fb::Section *s = root->sections()->Get(i);
-    if (s->kind() == fb::SectionKind::code && s->target() == target)
-      return {base + s->offset(), s->bytes()};
-  }
-  return {};
+  return section(fb::SectionKind::code, target);
 }
 
-std::span<const std::byte> Artefact::section(fb::SectionKind kind) const {
+std::span<const std::byte> Artefact::section(fb::SectionKind kind,
+                                             uint32_t target) const {
   for (uint32_t i = 0; i < count(root->sections()); ++i) {
     const fb::Section *s = root->sections()->Get(i);
-    if (s->kind() == kind)
+    if (s->kind() == kind && s->target() == target)
       return {base + s->offset(), s->bytes()};
   }
   return {};

@@ -49,8 +49,9 @@ public:
   std::span<const std::byte> constants() const { return constantBytes; }
   /// The code section of a target; empty if there is none.
   std::span<const std::byte> code(uint32_t target) const;
-  /// The first section of a kind; empty if there is none.
-  std::span<const std::byte> section(fb::SectionKind kind) const;
+  /// The first section of a kind and index; empty if there is none.
+  std::span<const std::byte> section(fb::SectionKind kind,
+                                     uint32_t target = 0) const;
 
   /// A UserError about damage at `at`, a pointer into the file.
   Error damaged(const void *at, std::string what) const;

@@ -127,8 +127,9 @@ void ArtefactWriter::addCode(uint32_t target, std::span<const std::byte> elf) {
 }
 
 void ArtefactWriter::addSection(fb::SectionKind kind,
-                                std::span<const std::byte> bytes) {
-  pending.push_back({kind, 0, {bytes.begin(), bytes.end()}});
+                                std::span<const std::byte> bytes,
+                                uint32_t target) {
+  pending.push_back({kind, target, {bytes.begin(), bytes.end()}});
 }
 
 Expected<uint64_t> ArtefactWriter::finish(fb::ArtefactT header) {

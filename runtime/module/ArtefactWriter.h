@@ -56,8 +56,9 @@ public:
 
   /// One ELF shared object: the code of header.targets[target]. Copied.
   void addCode(uint32_t target, std::span<const std::byte> elf);
-  /// Any other section (report: JSON text). Copied.
-  void addSection(fb::SectionKind kind, std::span<const std::byte> bytes);
+  /// Any other section (report: JSON text, of program `target`). Copied.
+  void addSection(fb::SectionKind kind, std::span<const std::byte> bytes,
+                  uint32_t target = 0);
 
   /// Completes the file: header.sections is filled here, everything else is
   /// the caller's. Returns the size of the file. Call once.

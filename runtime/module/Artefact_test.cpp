@@ -229,6 +229,8 @@ TEST(Artefact, EveryIndexInTheHeaderIsChecked) {
        [](TestArtefact &a) {
          a.program().regions[2]->instructions[0]->instruction.Reset();
        }},
+      {"there is no program 1",
+       [](TestArtefact &a) { a.header.targets[0]->program = 1; }},
       {"there is no program 0",
        [](TestArtefact &a) { a.header.programs.clear(); }},
   };

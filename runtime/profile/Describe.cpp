@@ -36,10 +36,16 @@ void targets(JsonWriter &json, const Artefact &file) {
   json.endArray();
 }
 
-void kernels(JsonWriter &json, const fb::Artefact &header) {
+/// Those of the program that the module runs.
+void kernels(JsonWriter &json, const fb::Artefact &header, uint32_t target) {
   json.key("kernels").beginArray();
   for (uint32_t i = 0; i < count(header.kernels()); ++i) {
     const fb::Kernel *k = header.kernels()->Get(i);
+    bool here = false;
+    for (uint32_t c = 0; c < count(k->codes()); ++c)
+      here |= k->codes()->Get(c)->target() == target;
+    if (!here)
+      continue;
     json.beginObject().field("name", text(k->name()));
     json.field("buffers", k->num_buffers());
     json.field("symbols", k->num_symbols()).key("targets").beginArray();
@@ -163,10 +169,12 @@ std::string describeModule(const Module &module) {
   }
   json.endArray();
   targets(json, file);
-  kernels(json, file.header());
+  kernels(json, file.header(), module.target());
   launches(json, program, file.header());
   memory(json, module);
-  std::span<const std::byte> report = file.section(fb::SectionKind::report);
+  const fb::Target *target = file.header().targets()->Get(module.target());
+  std::span<const std::byte> report =
+      file.section(fb::SectionKind::report, target->program());
   if (!report.empty())
     json.key("report").raw(
         {reinterpret_cast<const char *>(report.data()), report.size()});

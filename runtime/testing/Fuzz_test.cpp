@@ -303,6 +303,7 @@ struct Mutator {
     case 19:
       any(any(tree.kernels)->codes)->target = uint32_t(number(2));
       any(tree.targets)->isa = below(2) ? "x86-64-v3" : "z80";
+      any(tree.targets)->program = uint32_t(number(2));
       return true;
     }
     return true;

@@ -16,6 +16,10 @@ void ModelArgument::addTo(CLI::App &app) {
   app.add_option("--isa", isa,
                  "Run the code for this instruction set [the best there is]")
       ->type_name("TEXT");
+  app.add_option("--device", device,
+                 "Run the program for it, of a file with several [a GPU where "
+                 "one is found]")
+      ->type_name("cpu|cuda");
   flags.addTo(app, {"threads", "isa", "dim", "stop-after", "start-from",
                     "print-after", "dump-dir"});
 }
@@ -43,6 +47,7 @@ Expected<ModulePtr> ModelArgument::open(Session &session) const {
   knapper_load_options load = KNAPPER_LOAD_OPTIONS_INIT;
   load.threads = loadThreads;
   load.isa = isa.empty() ? nullptr : isa.c_str();
+  load.device = device.empty() ? nullptr : device.c_str();
   knapper_module *module = nullptr;
   Status status = success();
   if (isArtefact(file)) {

@@ -25,7 +25,7 @@ private:
   /// Calls `use` with the options of a compile of `file`.
   template <typename Use> Status withOptions(Use use) const;
 
-  std::string file, isa;
+  std::string file, isa, device;
   int loadThreads = 0;
   CompilerFlags flags;
 };
