@@ -3,6 +3,7 @@
 #include "graph/fold/FoldConstants.h"
 #include "graph/layout/ChannelsLast.h"
 #include "graph/quantize/ConvertFloat.h"
+#include "graph/quantize/QuantisedProducts.h"
 #include "graph/simplify/FindComposites.h"
 #include "graph/simplify/FoldConv.h"
 #include "graph/simplify/MergeDots.h"
@@ -26,6 +27,8 @@ struct Pass {
 
 /// The passes of the phase, in order, by the names that --disable takes.
 constexpr Pass passes[] = {
+    {"quantised-products", [](func::FuncOp f, const CompileState &,
+                              LogicalResult &) { multiplyQuantised(f); }},
     {"fold-constants", [](func::FuncOp f, const CompileState &,
                           LogicalResult &) { foldConstants(f); }},
     {"simplify", [](func::FuncOp f, const CompileState &,

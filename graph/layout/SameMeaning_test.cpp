@@ -4,6 +4,8 @@
 // the command line.
 #include "graph/layout/ChannelsLast.h"
 #include "graph/layout/SplitReductions.h"
+#include "graph/quantize/ByteProducts.h"
+#include "graph/quantize/QuantisedProducts.h"
 #include "graph/simplify/FindComposites.h"
 #include "graph/simplify/FoldConv.h"
 #include "graph/simplify/MergeDots.h"
@@ -30,7 +32,7 @@ std::vector<std::string> extraFiles;
 
 std::vector<std::string> testFiles() {
   std::vector<std::string> files = extraFiles;
-  for (const char *folder : {"simplify", "layout"})
+  for (const char *folder : {"simplify", "layout", "quantize"})
     for (const auto &entry : std::filesystem::directory_iterator(
              std::string(KNAPPER_SOURCE) + "/graph/" + folder + "/test"))
       if (entry.path().extension() == ".mlir")
@@ -119,7 +121,12 @@ using Step =
     std::pair<const char *, std::function<LogicalResult(func::FuncOp)>>;
 
 std::vector<Step> pipeline() {
-  return {{"simplify", [](func::FuncOp f) { return simplify(f); }},
+  return {{"quantised-products",
+           [](func::FuncOp f) {
+             multiplyQuantised(f);
+             return mlir::success();
+           }},
+          {"simplify", [](func::FuncOp f) { return simplify(f); }},
           {"find-composites", [](func::FuncOp f) { return findComposites(f); }},
           {"merge-numbers",
            [](func::FuncOp f) {
@@ -138,6 +145,11 @@ std::vector<Step> pipeline() {
              // So that the small tensors of tests are split too.
              splitReductions(
                  f, {.programs = 64, .tile = 4, .part = 2, .leastColumn = 2});
+             return mlir::success();
+           }},
+          {"byte-products",
+           [](func::FuncOp f) {
+             expandByteProducts(f);
              return mlir::success();
            }},
           {"merge-dots", [](func::FuncOp f) {

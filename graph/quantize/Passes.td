@@ -16,4 +16,10 @@ def ByteProducts : Pass<"byte-products", "::mlir::func::FuncOp"> {
   let dependentDialects = ["::knapper::ts::TsDialect"];
 }
 
+def QuantisedProducts : Pass<"quantised-products", "::mlir::func::FuncOp"> {
+  let summary = "products of dequantised bytes as products of bytes";
+  let description = "See graph/quantize/QuantisedProducts.h.";
+  let dependentDialects = ["::knapper::ts::TsDialect"];
+}
+
 #endif

@@ -236,6 +236,41 @@ def test_largest_integer_products(left, right, most, other, depth):
         same(made, {"a": a}, wanted=[wanted.astype(np.int32)])
 
 
+@pytest.mark.parametrize("kind", ["MatMul", "Gemm", "batched"])
+@pytest.mark.parametrize("left, right", [("uint8", "int8"), ("int8", "int8"), ("uint8", "uint8"), ("int8", "uint8")])
+def test_products_of_dequantised_bytes(left, right, kind):
+    """Exact sums, whatever zero points and scales: one of the weights, or one a column."""
+    generator = np.random.default_rng(7)
+    k, n = 22, 19
+
+    def some(dtype, *shape):
+        return generator.integers(np.iinfo(dtype).min, np.iinfo(dtype).max, shape, dtype, endpoint=True)
+
+    for columns, zero in ((None, 0), (n, 0), (n, 1), (None, 1)):
+        x = some(left, 3, 4, k) if kind == "batched" else some(left, 5, k)
+        turned = kind == "Gemm"
+        w = some(right, n, k) if turned else some(right, k, n)
+        size = () if columns is None else (n,)
+        constants = {
+            "w": w, "xs": np.float32(0.037), "xz": np.array(some(left) if zero else 0, left),
+            "ws": generator.uniform(0.01, 0.1, size).astype(np.float32),
+            "wz": some(right, *size) if zero else np.zeros(size, right),
+        }  # fmt: skip
+        nodes = [
+            node("DequantizeLinear", ["x", "xs", "xz"], ["xd"]),
+            node("DequantizeLinear", ["w", "ws", "wz"], ["wd"], axis=0 if turned else 1),
+            node("Gemm", ["xd", "wd"], ["y"], transB=1) if turned else node("MatMul", ["xd", "wd"], ["y"]),
+        ]
+        made = model(nodes, {"x": (onnx_type(left), ["a", "b", k][3 - x.ndim:])},
+                     {"y": (TensorProto.FLOAT, None)}, constants)  # fmt: skip
+        bytes_, zeros = (w.T if turned else w).astype(np.int64), np.asarray(constants["wz"], np.int64)
+        sums = (x.astype(np.int64) - int(constants["xz"])) @ (bytes_ - zeros)
+        wanted = sums * (float(constants["xs"]) * constants["ws"].astype(np.float64))
+        (y,) = given(made, {"x": x})
+        # Three roundings: of the sum, and one a scale.
+        np.testing.assert_allclose(y, wanted, rtol=2e-7)
+
+
 @pytest.mark.parametrize(
     "channels, filters, window, group",
     [(64, 5, [3, 3], 1), (600, 3, [1, 1], 1), (6, 6, [5, 5], 6), (40, 4, [17, 17], 1), (130, 4, [3, 3], 2)],
