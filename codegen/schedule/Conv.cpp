@@ -19,8 +19,7 @@
 //
 // Parameters: panel, rows and columns of a block of outputs (columns 0: all),
 // groups (programs that share a block's panels).
-#include "codegen/schedule/Emitter.h"
-#include "codegen/schedule/Epilogue.h"
+#include "codegen/schedule/ConvWindow.h"
 #include "codegen/schedule/Lanes.h"
 #include "codegen/schedule/RowTiles.h"
 #include "codegen/schedule/Schedules.h"
@@ -38,108 +37,9 @@ namespace {
 /// else is in scratch comes after it.
 constexpr int64_t kAccumulatorBytes = 4096;
 
-/// A 2-D (or 1-D, as one row) convolution in the form that the builder takes.
-struct Window {
-  ts::ConvOp op;
-  BlockArgument input, filter;
-  bool depthwise = false;
-  bool turned = false; ///< one column: its rows are taken for the columns
-  Dim images, height, width, channels, features, outHeight, outWidth;
-  int64_t kh = 1, kw = 1, sh = 1, sw = 1, dh = 1;
-  Dim lowH, highH, lowW, highW;
-
-  bool hasBorder() const {
-    return !(lowH.isConstant(0) && highH.isConstant(0) && lowW.isConstant(0) &&
-             highW.isConstant(0));
-  }
-  /// Input columns that `columns` output columns read.
-  Dim inputColumns(Dim columns) const { return (columns - 1) * sw + kw; }
-  /// Input rows that `rows` output rows read.
-  int64_t inputRows(int64_t rows) const {
-    return (rows - 1) * sh + (kh - 1) * dh + 1;
-  }
-};
-
-std::optional<Window> analyse(ts::KernelOp kernel) {
-  auto ops = kernel.getBody().getOps<ts::ConvOp>();
-  if (ops.empty())
-    return std::nullopt;
-  Window w;
-  w.op = *ops.begin();
-  unsigned spatial = w.op.getStrides().size();
-  w.input = dyn_cast<BlockArgument>(w.op.getInput());
-  w.filter = dyn_cast<BlockArgument>(w.op.getFilter());
-  Type element = ts::elementTypeOf(w.op.getInput());
-  auto constants = kernel->getAttrOfType<DenseBoolArrayAttr>("ts.constants");
-  if (!w.op.getChannelsLast() || spatial < 1 || spatial > 2 || !w.input ||
-      !w.filter || !w.filter.hasOneUse() || !constants ||
-      !constants[w.filter.getArgNumber()] || !isa<FloatType>(element) ||
-      element.isF64() || element != ts::elementTypeOf(w.op.getFilter()))
-    return std::nullopt;
-  if (llvm::any_of(w.op.getInputDilations(), [](int64_t d) { return d != 1; }))
-    return std::nullopt;
-  SmallVector<Dim> in = ts::dimsOf(w.op.getInput()),
-                   out = ts::dimsOf(w.op.getResult()),
-                   filter = ts::dimsOf(w.op.getFilter()),
-                   low = ts::dimsOf(w.op.getLow()),
-                   high = ts::dimsOf(w.op.getHigh());
-  Dim one = in[0].like(1), zero = in[0].like(0);
-  bool flat = spatial == 1;
-  auto number = [](Dim dim) { return dim.asConstant().value_or(0); };
-  w.images = in[0];
-  w.height = flat ? one : in[1];
-  w.width = in[spatial];
-  w.channels = in.back();
-  w.outHeight = flat ? one : out[1];
-  w.outWidth = out[spatial];
-  w.features = out.back();
-  w.kh = flat ? 1 : number(filter[0]);
-  w.kw = number(filter[spatial - 1]);
-  w.sh = flat ? 1 : w.op.getStrides()[0];
-  w.sw = w.op.getStrides()[spatial - 1];
-  w.dh = flat ? 1 : w.op.getDilations()[0];
-  int64_t dw = w.op.getDilations()[spatial - 1];
-  w.lowH = flat ? zero : low[0];
-  w.highH = flat ? zero : high[0];
-  w.lowW = low[spatial - 1];
-  w.highW = high[spatial - 1];
-  // An image of one column is as well one row, in which a register tile finds
-  // more than one pixel.
-  auto zeroBorder = [](Dim low, Dim high) {
-    return low.isConstant(0) && high.isConstant(0);
-  };
-  if (!flat && w.width.isConstant(1) && w.kw == 1 && w.dh == 1 &&
-      zeroBorder(w.lowW, w.highW)) {
-    w.turned = true;
-    std::swap(w.height, w.width);
-    std::swap(w.outHeight, w.outWidth);
-    std::swap(w.kh, w.kw);
-    std::swap(w.lowH, w.lowW);
-    std::swap(w.highH, w.highW);
-    w.sw = std::exchange(w.sh, 1);
-    dw = 1;
-  }
-  // Along the width a dilated window is no consecutive run. A negative border
-  // (cropping) is not what the copy does.
-  if ((dw != 1 && w.kw != 1) || w.kh < 1 || w.kw < 1 ||
-      !w.channels.asConstant() || !w.features.asConstant())
-    return std::nullopt;
-  for (Dim border : {w.lowH, w.highH, w.lowW, w.highW})
-    if (!border.asConstant() || *border.asConstant() < 0)
-      return std::nullopt;
-  int64_t groups = w.op.getGroups();
-  if (groups != 1) {
-    w.depthwise =
-        w.channels.isConstant(groups) && w.features.isConstant(groups);
-    if (!w.depthwise || w.kh * w.kw > 25)
-      return std::nullopt;
-  }
-  return w;
-}
-
 class ConvBuilder {
 public:
-  ConvBuilder(BuildContext &context, Window window, Epilogue epilogue)
+  ConvBuilder(BuildContext &context, ConvWindow window, Epilogue epilogue)
       : e(context.emitter), b(e.builder), loc(e.location),
         target(context.target), w(std::move(window)),
         epilogue(std::move(epilogue)), panel(context.schedule.at("panel")),
@@ -150,18 +50,19 @@ public:
   LogicalResult build();
 
 private:
-  void copyRows();
-  void fill(Value from, Value count, Value zero, int64_t lanes);
   LogicalResult product(Value firstPanel, Value endPanel);
   LogicalResult depthwise(Value firstTile, Value endTile);
   LogicalResult storePixel(Value tile, Value row, Value column, Value feature,
-                           int64_t lanes, Value valid);
+                           int64_t lanes, Value valid) {
+    return storeConvPixel(e, w, epilogue, tile, image, row, column, feature,
+                          lanes, valid);
+  }
 
   Emitter &e;
   OpBuilder &b;
   Location loc;
   const TargetDesc &target;
-  Window w;
+  ConvWindow w;
   Epilogue epilogue;
   int64_t panel, blockRows, blockColumns, groups;
 
@@ -171,104 +72,6 @@ private:
   Value sourceBase; ///< of the block's first row
   Value rowStride;  ///< from one input row to the next
 };
-
-/// Zeros in source[from .. from + count).
-void ConvBuilder::fill(Value from, Value count, Value zero, int64_t lanes) {
-  LogicalResult status = success();
-  forLanes(
-      e, e.constant(0), count, lanes, false, {},
-      [&](Value i, Value valid, ValueRange) -> FailureOr<SmallVector<Value>> {
-        tile::StoreOp::create(b, loc, zero, source, e.add(from, i), valid);
-        return SmallVector<Value>();
-      },
-      status);
-}
-
-/// The block's input rows with their zero border, to scratch.
-void ConvBuilder::copyRows() {
-  Value input = e.inputBuffer(w.input);
-  Type element = cast<tile::BufferType>(input.getType()).getElementType();
-  constexpr int64_t lanes = 64;
-  Value zero = e.splat(element, lanes, 0);
-  source = tile::ScratchOp::create(b, loc, tile::BufferType::get(element),
-                                   e.constant(kAccumulatorBytes));
-  sourceBase = e.constant(0);
-  Dim widest =
-      w.inputColumns(blockColumns ? w.width.like(blockColumns) : w.outWidth);
-  rowStride = e.size(widest * w.channels);
-  Value channels = e.size(w.channels), zeroIndex = e.constant(0);
-  // Columns start .. start + widest, of which begin .. end are in the input.
-  Value start = e.sub(e.mul(firstColumn, e.constant(w.sw)), e.size(w.lowW));
-  Value begin = e.min(e.max(start, zeroIndex), e.size(w.width));
-  Value end =
-      e.max(e.min(e.add(start, e.size(widest)), e.size(w.width)), begin);
-  Value left = e.mul(e.sub(begin, start), channels);
-  Value run = e.mul(e.sub(end, begin), channels);
-  Value right = e.sub(rowStride, e.add(left, run));
-  // Row r of scratch is input row firstRow * sh - lowH + r.
-  Value top = e.sub(e.mul(firstRow, e.constant(w.sh)), e.size(w.lowH));
-  Value needed = e.add(e.mul(e.sub(rows, e.constant(1)), e.constant(w.sh)),
-                       e.constant((w.kh - 1) * w.dh + 1));
-  LogicalResult status = success();
-  forEach(
-      e, e.constant(0), needed, {},
-      [&](Value r, ValueRange) -> FailureOr<SmallVector<Value>> {
-        Value from = e.add(top, r);
-        Value to = e.mul(r, rowStride);
-        Value inside = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult,
-                                             from, e.size(w.height));
-        auto branch =
-            scf::IfOp::create(b, loc, inside, /*withElseRegion=*/true);
-        {
-          OpBuilder::InsertionGuard guard(b);
-          b.setInsertionPoint(branch.getThenRegion().front().getTerminator());
-          e.scoped([&] {
-            fill(to, left, zero, lanes);
-            Value base =
-                e.mul(e.add(e.mul(e.add(e.mul(image, e.size(w.height)), from),
-                                  e.size(w.width)),
-                            begin),
-                      channels);
-            Value at = e.add(to, left);
-            LogicalResult inner = success();
-            forLanes(
-                e, e.constant(0), run, lanes, false, {},
-                [&](Value i, Value valid,
-                    ValueRange) -> FailureOr<SmallVector<Value>> {
-                  Value row = tile::LoadOp::create(
-                      b, loc, VectorType::get(lanes, element), input,
-                      e.add(base, i), valid);
-                  tile::StoreOp::create(b, loc, row, source, e.add(at, i),
-                                        valid);
-                  return SmallVector<Value>();
-                },
-                inner);
-            fill(e.add(at, run), right, zero, lanes);
-          });
-        }
-        OpBuilder::InsertionGuard guard(b);
-        b.setInsertionPoint(branch.getElseRegion().front().getTerminator());
-        e.scoped([&] { fill(to, rowStride, zero, lanes); });
-        return SmallVector<Value>();
-      },
-      status);
-}
-
-LogicalResult ConvBuilder::storePixel(Value tile, Value row, Value column,
-                                      Value feature, int64_t lanes,
-                                      Value valid) {
-  Coord coord;
-  coord.lanes = lanes;
-  coord.valid = valid;
-  coord.dims.push_back({image});
-  if (w.turned)
-    std::swap(row, column);
-  if (w.op.getStrides().size() == 2)
-    coord.dims.push_back({row});
-  coord.dims.push_back({column});
-  coord.dims.push_back({feature, 1, {}, lanes});
-  return epilogue.store(e, tile, coord);
-}
 
 LogicalResult ConvBuilder::product(Value firstPanel, Value endPanel) {
   Dim channels = w.channels, depth = channels * (w.kh * w.kw);
@@ -450,7 +253,18 @@ LogicalResult ConvBuilder::build() {
                                  e.sub(e.size(w.outWidth), firstColumn))
                          : e.size(w.outWidth);
   if (w.hasBorder()) {
-    copyRows();
+    // Row r of scratch is input row firstRow * sh - lowH + r.
+    Value top = e.sub(e.mul(firstRow, e.constant(w.sh)), e.size(w.lowH));
+    Value needed = e.add(e.mul(e.sub(rows, e.constant(1)), e.constant(w.sh)),
+                         e.constant((w.kh - 1) * w.dh + 1));
+    Value left = e.sub(e.mul(firstColumn, e.constant(w.sw)), e.size(w.lowW));
+    Dim widest =
+        w.inputColumns(blockColumns ? w.width.like(blockColumns) : w.outWidth);
+    ConvRows copy =
+        copyConvRows(e, w, image, top, needed, left, widest, kAccumulatorBytes);
+    source = copy.source;
+    sourceBase = copy.base;
+    rowStride = copy.rowStride;
   } else {
     source = e.inputBuffer(w.input);
     rowStride = e.size(w.width * w.channels);
@@ -467,44 +281,17 @@ LogicalResult ConvBuilder::build() {
   return w.depthwise ? depthwise(first, end) : product(first, end);
 }
 
-/// The widest panel that wastes least (see Matmul.cpp).
-int64_t choosePanel(const Window &w, int64_t runDivisor, Knobs &knobs) {
-  int64_t features = *w.features.asConstant();
-  if (w.depthwise) {
-    // The window's weights stay in registers: 25 taps of 16, 9 of 32.
-    bool wide = w.kh * w.kw * 2 <= 20 && features >= 32;
-    return knobs.pick("panel", wide ? 32 : 16, {16, 32});
-  }
-  int64_t best = 16;
-  double bestCost = 1e30;
-  SmallVector<int64_t> all;
-  for (auto [panel, cost] : {std::pair<int64_t, double>{32, 1.0},
-                             {48, 1.0},
-                             {64, 1.02},
-                             {16, 1.6}}) {
-    if (panel != 16 && runDivisor && runDivisor % panel)
-      continue;
-    all.push_back(panel);
-    double total = cost * ((features + panel - 1) / panel) * panel;
-    if (total < bestCost) {
-      bestCost = total;
-      best = panel;
-    }
-  }
-  return knobs.pick("panel", best, all);
-}
-
 } // namespace
 
 LogicalResult chooseConv(ts::KernelOp kernel, const TargetDesc &target,
                          Knobs &knobs, SmallVectorImpl<Schedule> &schedules) {
-  std::optional<Window> w = analyse(kernel);
+  std::optional<ConvWindow> w = analyseConv(kernel);
   if (!w)
     return success(); // the loop schedule takes it
   FailureOr<Epilogue> epilogue = Epilogue::create(kernel, w->op.getResult());
   if (failed(epilogue))
     return failure();
-  int64_t panel = choosePanel(*w, epilogue->runDivisor(), knobs);
+  int64_t panel = chooseConvPanel(*w, epilogue->runDivisor(), knobs);
   int64_t channels = *w->channels.asConstant(),
           features = *w->features.asConstant();
   int64_t panels = (features + panel - 1) / panel;
@@ -568,7 +355,7 @@ LogicalResult chooseConv(ts::KernelOp kernel, const TargetDesc &target,
 }
 
 LogicalResult buildConv(BuildContext &context) {
-  std::optional<Window> w = analyse(context.kernel);
+  std::optional<ConvWindow> w = analyseConv(context.kernel);
   if (!w)
     return context.kernel.emitOpError(
         "is no convolution that this schedule knows");

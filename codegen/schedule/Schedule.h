@@ -40,12 +40,15 @@ struct Guard {
 /// the rows, or, when `transposed`, the first dim is the columns. The packed
 /// form is [ceil(columns / panel)][ceil(rows / group)][panel][group], what lies
 /// past the end of rows and columns zero.
+/// `winograd`: the operand is a filter [3, 3, C, columns], of which the sixteen
+/// C x columns matrices of F(2x2, 3x3) are packed (rows = 16 * C).
 struct PackedOperand {
   unsigned operand = 0;
   int64_t rows = 0, columns = 0;
   bool transposed = false;
   int64_t panel = 0;
   int64_t group = 1; ///< rows whose elements of one column lie together
+  bool winograd = false;
 
   bool operator==(const PackedOperand &) const = default;
 };
@@ -70,7 +73,7 @@ struct Schedule {
   ts::Dim grain;   ///< least number of programs worth a thread
   ts::Dim scratch; ///< bytes of scratch a worker needs
   /// All schedules of one kernel agree on these.
-  llvm::SmallVector<PackedOperand, 1> packed;
+  llvm::SmallVector<PackedOperand, 0> packed;
   std::vector<OperandMap> maps;
 
   int64_t at(llvm::StringRef name) const {

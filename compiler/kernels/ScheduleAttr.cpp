@@ -24,7 +24,8 @@ DictionaryAttr scheduleAttr(const Schedule &schedule, MLIRContext *context) {
          b.getNamedAttr("columns", b.getI64IntegerAttr(p.columns)),
          b.getNamedAttr("transposed", b.getBoolAttr(p.transposed)),
          b.getNamedAttr("panel", b.getI64IntegerAttr(p.panel)),
-         b.getNamedAttr("group", b.getI64IntegerAttr(p.group))}));
+         b.getNamedAttr("group", b.getI64IntegerAttr(p.group)),
+         b.getNamedAttr("winograd", b.getBoolAttr(p.winograd))}));
   SmallVector<Attribute> maps;
   for (const OperandMap &map : schedule.maps) {
     auto dims = [&](ArrayRef<ts::Dim> list) {
@@ -91,17 +92,19 @@ std::optional<Schedule> scheduleOf(Attribute attribute) {
     auto number = [&](StringRef name) {
       return operand ? operand.getAs<IntegerAttr>(name) : IntegerAttr();
     };
-    auto transposed =
-        operand ? operand.getAs<BoolAttr>("transposed") : BoolAttr();
+    auto choice = [&](StringRef name) {
+      return operand ? operand.getAs<BoolAttr>(name) : BoolAttr();
+    };
+    BoolAttr transposed = choice("transposed"), winograd = choice("winograd");
     if (!number("operand") || !number("rows") || !number("columns") ||
         !number("panel") || !number("group") || number("group").getInt() < 1 ||
-        !transposed)
+        !transposed || !winograd)
       return std::nullopt;
     schedule.packed.push_back(
         {static_cast<unsigned>(number("operand").getInt()),
          number("rows").getInt(), number("columns").getInt(),
          transposed.getValue(), number("panel").getInt(),
-         number("group").getInt()});
+         number("group").getInt(), winograd.getValue()});
   }
   auto maps = entries.getAs<ArrayAttr>("maps");
   for (Attribute entry : maps ? maps.getValue() : ArrayRef<Attribute>()) {

@@ -1,6 +1,7 @@
 #include "compiler/pipeline/Pack.h"
 #include "compiler/constants/ConstantFiles.h"
 #include "compiler/constants/EvaluateConstants.h"
+#include "compiler/constants/Winograd.h"
 #include "compiler/exec/Origin.h"
 #include "compiler/pipeline/Sources.h"
 #include "knapper/knapper.h"
@@ -31,6 +32,17 @@ Status packConstant(const ConstantRequest &request, const ConstantFiles &files,
   if (const std::optional<PackedOperand> &packing = request.packing) {
     ConstantView source =
         view->dims.size() == 2 ? std::move(*view) : view->dense();
+    std::vector<float> transformed;
+    if (packing->winograd) {
+      transformed =
+          winogradFilter(reinterpret_cast<const float *>(source.data),
+                         packing->rows / kWinogradMatrices, packing->columns);
+      source = {reinterpret_cast<const uint8_t *>(transformed.data()),
+                source.dtype,
+                {packing->rows, packing->columns},
+                {packing->columns, 1},
+                nullptr};
+    }
     int64_t kStride, nStride;
     if (source.dims.size() == 2) {
       kStride = source.strides[packing->transposed ? 1 : 0];

@@ -9,7 +9,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import knapper
 
-LIMIT = 2e-6  # largest error over largest value
+LIMIT = 5e-6  # largest error over largest value; sums of up to 4608 products
 
 
 def convolution(filter_shape, *, op="Conv", residual=False, channels=None, **attributes):
@@ -80,3 +80,45 @@ def test_patches(window, features):
 
 def test_patches_of_a_line():
     check(convolution((20, 12, 4), op="ConvTranspose", strides=[4]), [(1, 1), (3, 50)])
+
+
+@pytest.mark.parametrize(
+    "channels, features, attributes",
+    [
+        (64, 64, dict(pads=[1, 1, 1, 1], residual=True)),
+        (96, 24, dict(pads=[1, 1, 1, 1])),
+        (40, 72, dict(pads=[0, 2, 1, 0])),
+        (33, 50, dict()),
+        (32, 48, dict(pads=[5, 4, 6, 7])),
+    ],
+)
+def test_winograd(channels, features, attributes):
+    """3 x 3, stride 1: tiles cut at every edge, sizes from one tile to several blocks."""
+    model = convolution((features, channels, 3, 3), **attributes)
+    module = knapper.compile(model, threads=2)
+    assert "winograd{" in str(module.describe())
+    check(model, [(1, 3, 3), (2, 4, 7), (1, 30, 31), (1, 9, 250), (3, 56, 56), (1, 5, 391)])
+
+
+def test_winograd_static():
+    model = convolution(
+        (128, 128, 3, 3), symbolic=False, image=[29, 31], pads=[1, 1, 1, 1], residual=True
+    )
+    assert "winograd{" in str(knapper.compile(model, threads=2).describe())
+    check(model, [(1, 29, 31), (3, 29, 31)])
+
+
+@pytest.mark.parametrize(
+    "filter_shape, image, attributes",
+    [
+        ((512, 512, 3, 3), [7, 7], dict(pads=[1, 1, 1, 1])),  # weights are more than is saved
+        ((64, 64, 3, 3), [56, 56], dict(pads=[1, 1, 1, 1], strides=[2, 2])),
+        ((64, 64, 3, 3), [56, 56], dict(pads=[2, 1, 2, 1], dilations=[2, 1])),
+        ((64, 1, 3, 3), [56, 56], dict(pads=[1, 1, 1, 1], group=64, channels=64)),
+        ((64, 3, 3, 3), [56, 56], dict(pads=[1, 1, 1, 1])),
+    ],
+)
+def test_not_winograd(filter_shape, image, attributes):
+    model = convolution(filter_shape, symbolic=False, image=image, **attributes)
+    assert "winograd{" not in str(knapper.compile(model, threads=2).describe())
+    check(model, [(1, *image)])

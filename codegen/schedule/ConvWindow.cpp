@@ -1,0 +1,211 @@
+#include "codegen/schedule/ConvWindow.h"
+#include "codegen/schedule/Lanes.h"
+
+using namespace mlir;
+
+namespace knapper {
+
+using ts::Dim;
+
+std::optional<ConvWindow> analyseConv(ts::KernelOp kernel) {
+  auto ops = kernel.getBody().getOps<ts::ConvOp>();
+  if (ops.empty())
+    return std::nullopt;
+  ConvWindow w;
+  w.op = *ops.begin();
+  unsigned spatial = w.spatial = w.op.getStrides().size();
+  w.input = dyn_cast<BlockArgument>(w.op.getInput());
+  w.filter = dyn_cast<BlockArgument>(w.op.getFilter());
+  Type element = ts::elementTypeOf(w.op.getInput());
+  auto constants = kernel->getAttrOfType<DenseBoolArrayAttr>("ts.constants");
+  if (!w.op.getChannelsLast() || spatial < 1 || spatial > 2 || !w.input ||
+      !w.filter || !w.filter.hasOneUse() || !constants ||
+      !constants[w.filter.getArgNumber()] || !isa<FloatType>(element) ||
+      element.isF64() || element != ts::elementTypeOf(w.op.getFilter()))
+    return std::nullopt;
+  if (llvm::any_of(w.op.getInputDilations(), [](int64_t d) { return d != 1; }))
+    return std::nullopt;
+  SmallVector<Dim> in = ts::dimsOf(w.op.getInput()),
+                   out = ts::dimsOf(w.op.getResult()),
+                   filter = ts::dimsOf(w.op.getFilter()),
+                   low = ts::dimsOf(w.op.getLow()),
+                   high = ts::dimsOf(w.op.getHigh());
+  Dim one = in[0].like(1), zero = in[0].like(0);
+  bool flat = spatial == 1;
+  auto number = [](Dim dim) { return dim.asConstant().value_or(0); };
+  w.images = in[0];
+  w.height = flat ? one : in[1];
+  w.width = in[spatial];
+  w.channels = in.back();
+  w.outHeight = flat ? one : out[1];
+  w.outWidth = out[spatial];
+  w.features = out.back();
+  w.kh = flat ? 1 : number(filter[0]);
+  w.kw = number(filter[spatial - 1]);
+  w.sh = flat ? 1 : w.op.getStrides()[0];
+  w.sw = w.op.getStrides()[spatial - 1];
+  w.dh = flat ? 1 : w.op.getDilations()[0];
+  int64_t dw = w.op.getDilations()[spatial - 1];
+  w.lowH = flat ? zero : low[0];
+  w.highH = flat ? zero : high[0];
+  w.lowW = low[spatial - 1];
+  w.highW = high[spatial - 1];
+  // An image of one column is as well one row, in which a register tile finds
+  // more than one pixel.
+  auto zeroBorder = [](Dim low, Dim high) {
+    return low.isConstant(0) && high.isConstant(0);
+  };
+  if (!flat && w.width.isConstant(1) && w.kw == 1 && w.dh == 1 &&
+      zeroBorder(w.lowW, w.highW)) {
+    w.turned = true;
+    std::swap(w.height, w.width);
+    std::swap(w.outHeight, w.outWidth);
+    std::swap(w.kh, w.kw);
+    std::swap(w.lowH, w.lowW);
+    std::swap(w.highH, w.highW);
+    w.sw = std::exchange(w.sh, 1);
+    dw = 1;
+  }
+  // Along the width a dilated window is no consecutive run. A negative border
+  // (cropping) is not what the copy does.
+  if ((dw != 1 && w.kw != 1) || w.kh < 1 || w.kw < 1 ||
+      !w.channels.asConstant() || !w.features.asConstant())
+    return std::nullopt;
+  for (Dim border : {w.lowH, w.highH, w.lowW, w.highW})
+    if (!border.asConstant() || *border.asConstant() < 0)
+      return std::nullopt;
+  int64_t groups = w.op.getGroups();
+  if (groups != 1) {
+    w.depthwise =
+        w.channels.isConstant(groups) && w.features.isConstant(groups);
+    if (!w.depthwise || w.kh * w.kw > 25)
+      return std::nullopt;
+  }
+  return w;
+}
+
+/// Zeros in buffer[from .. from + count).
+static void fillZeros(Emitter &e, Value buffer, Value from, Value count) {
+  constexpr int64_t lanes = 64;
+  Type element = cast<tile::BufferType>(buffer.getType()).getElementType();
+  Value zero = e.splat(element, lanes, 0);
+  LogicalResult status = success();
+  forLanes(
+      e, e.constant(0), count, lanes, false, {},
+      [&](Value i, Value valid, ValueRange) -> FailureOr<SmallVector<Value>> {
+        tile::StoreOp::create(e.builder, e.location, zero, buffer,
+                              e.add(from, i), valid);
+        return SmallVector<Value>();
+      },
+      status);
+}
+
+ConvRows copyConvRows(Emitter &e, const ConvWindow &w, Value image, Value top,
+                      Value rows, Value left, Dim columns, int64_t at) {
+  OpBuilder &b = e.builder;
+  Location loc = e.location;
+  Value input = e.inputBuffer(w.input);
+  Type element = cast<tile::BufferType>(input.getType()).getElementType();
+  constexpr int64_t lanes = 64;
+  Value source = tile::ScratchOp::create(b, loc, tile::BufferType::get(element),
+                                         e.constant(at));
+  Value rowStride = e.size(columns * w.channels);
+  Value channels = e.size(w.channels);
+  // Of columns left .. past, begin .. end are in the input.
+  Value past = e.add(left, e.size(columns));
+  Value begin = e.min(e.max(left, e.constant(0)), past);
+  Value end = e.max(e.min(past, e.size(w.width)), begin);
+  Value before = e.mul(e.sub(begin, left), channels);
+  Value run = e.mul(e.sub(end, begin), channels);
+  Value after = e.sub(rowStride, e.add(before, run));
+  LogicalResult status = success();
+  forEach(
+      e, e.constant(0), rows, {},
+      [&](Value r, ValueRange) -> FailureOr<SmallVector<Value>> {
+        Value from = e.add(top, r);
+        Value to = e.mul(r, rowStride);
+        Value inside = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult,
+                                             from, e.size(w.height));
+        auto branch =
+            scf::IfOp::create(b, loc, inside, /*withElseRegion=*/true);
+        {
+          OpBuilder::InsertionGuard guard(b);
+          b.setInsertionPoint(branch.getThenRegion().front().getTerminator());
+          e.scoped([&] {
+            fillZeros(e, source, to, before);
+            Value base =
+                e.mul(e.add(e.mul(e.add(e.mul(image, e.size(w.height)), from),
+                                  e.size(w.width)),
+                            begin),
+                      channels);
+            Value start = e.add(to, before);
+            LogicalResult inner = success();
+            forLanes(
+                e, e.constant(0), run, lanes, false, {},
+                [&](Value i, Value valid,
+                    ValueRange) -> FailureOr<SmallVector<Value>> {
+                  Value row = tile::LoadOp::create(
+                      b, loc, VectorType::get(lanes, element), input,
+                      e.add(base, i), valid);
+                  tile::StoreOp::create(b, loc, row, source, e.add(start, i),
+                                        valid);
+                  return SmallVector<Value>();
+                },
+                inner);
+            fillZeros(e, source, e.add(start, run), after);
+          });
+        }
+        OpBuilder::InsertionGuard guard(b);
+        b.setInsertionPoint(branch.getElseRegion().front().getTerminator());
+        e.scoped([&] { fillZeros(e, source, to, rowStride); });
+        return SmallVector<Value>();
+      },
+      status);
+  return {source, e.constant(0), rowStride};
+}
+
+LogicalResult storeConvPixel(Emitter &e, const ConvWindow &w,
+                             const Epilogue &epilogue, Value tile, Value image,
+                             Value row, Value column, Value feature,
+                             int64_t lanes, Value valid) {
+  Coord coord;
+  coord.lanes = lanes;
+  coord.valid = valid;
+  coord.dims.push_back({image});
+  if (w.turned)
+    std::swap(row, column);
+  if (w.spatial == 2)
+    coord.dims.push_back({row});
+  coord.dims.push_back({column});
+  coord.dims.push_back({feature, 1, {}, lanes});
+  return epilogue.store(e, tile, coord);
+}
+
+/// The widest panel that wastes least (see Matmul.cpp).
+int64_t chooseConvPanel(const ConvWindow &w, int64_t runDivisor, Knobs &knobs) {
+  int64_t features = *w.features.asConstant();
+  if (w.depthwise) {
+    // The window's weights stay in registers: 25 taps of 16, 9 of 32.
+    bool wide = w.kh * w.kw * 2 <= 20 && features >= 32;
+    return knobs.pick("panel", wide ? 32 : 16, {16, 32});
+  }
+  int64_t best = 16;
+  double bestCost = 1e30;
+  SmallVector<int64_t> all;
+  for (auto [panel, cost] : {std::pair<int64_t, double>{32, 1.0},
+                             {48, 1.0},
+                             {64, 1.02},
+                             {16, 1.6}}) {
+    if (panel != 16 && runDivisor && runDivisor % panel)
+      continue;
+    all.push_back(panel);
+    double total = cost * ((features + panel - 1) / panel) * panel;
+    if (total < bestCost) {
+      bestCost = total;
+      best = panel;
+    }
+  }
+  return knobs.pick("panel", best, all);
+}
+
+} // namespace knapper
