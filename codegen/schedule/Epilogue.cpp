@@ -1,4 +1,6 @@
 #include "codegen/schedule/Epilogue.h"
+
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "llvm/ADT/SmallPtrSet.h"
 
 using namespace mlir;
@@ -85,9 +87,17 @@ Coord Epilogue::follow(Emitter &e, unsigned i, const Coord &coord) const {
 template <typename Body>
 static auto withHero(Emitter &e, Value hero, Value tile, Body body) {
   auto outer = e.provide;
+  // One lane is the same in every lane: what reads it may ask for a scalar.
+  auto type = dyn_cast<VectorType>(tile.getType());
+  bool one = type && type.getNumElements() == 1;
   e.provide = [&](Value tensor, const Coord &at) -> Value {
+    if (tensor == hero && at.lanes)
+      return e.widen(tile, at.lanes);
     if (tensor == hero)
-      return at.lanes ? e.widen(tile, at.lanes) : tile;
+      return one ? vector::ExtractOp::create(
+                       e.builder, e.location, tile,
+                       SmallVector<int64_t>(type.getRank(), 0))
+                 : tile;
     return outer ? outer(tensor, at) : Value();
   };
   auto result = body();

@@ -176,3 +176,15 @@ def test_a_mean_of_more_than_the_type_can_count(declared):
                  [("y", TensorProto.FLOAT16)], {"axes": np.array([1])})  # fmt: skip
     feeds = [{"x": np.full((2, n), 0.5, np.float16)} for n in ([70000] if declared != "n" else [3, 70000])]
     check(made, feeds, 0, lambda feed: [np.full((2, 1), 0.5, np.float16)])
+
+
+def test_one_lane_after_a_window():
+    """A result one wide goes through shapes and operands of one element."""
+    nodes = [
+        node("LRN", ["x"], ["v"], size=3),
+        node("QuantizeLinear", ["v", "s", "z"], ["q"]),
+        node("DequantizeLinear", ["q", "s", "z"], ["d"]),
+        node("DepthToSpace", ["d"], ["y"], blocksize=2),
+    ]
+    made = model(nodes, {"x": ["n", 16, 3, 1], "s": []}, initializers={"z": np.int8(7)})
+    check(made, [{"x": normal(n, 16, 3, 1), "s": np.float32(0.5)} for n in (1, 8)])
