@@ -58,6 +58,8 @@ SANITIZED = {
     ),
 }
 FUZZ_CASES = {True: 5000, False: 500}  # of a fuzzer: the bar, the short form
+# Of random graphs with --slow, and for how long at most.
+SLOW_GRAPHS = {"KNAPPER_GRAPH_CASES": "20000", "KNAPPER_GRAPH_SECONDS": "3600"}
 
 
 def build_sanitized(suite: str, jobs: int) -> Path:
@@ -137,6 +139,8 @@ def main() -> int:
     results.mkdir(parents=True, exist_ok=True)
     # Tests compile; those of the cache have one of their own.
     environment = os.environ | {"KNAPPER_BUILD": str(build), "KNAPPER_CACHE": "off"}
+    if arguments.slow:
+        environment |= SLOW_GRAPHS
     total_passed = total_failed = total_skipped = 0
     lines = []
     sanitized = tuple(SANITIZED) if arguments.sanitize or arguments.slow else ()

@@ -1,0 +1,132 @@
+"""One graph: compiled, run at each binding, compared with the reference and with onnx's evaluator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import compare
+import numpy as np
+from evaluator import Died, Evaluator, Refused, onnx_answer
+from graph_builder import Case
+
+import knapper
+
+
+@dataclass
+class Outcome:
+    """What became of a case. `kind`: "same", "refused", or what is wrong: "differs", "onnx" (the
+    reference differs from onnx's evaluator), "internal", "run" (one refuses what the other runs)."""
+
+    kind: str
+    text: str = ""
+    elements: int = 0
+    noise: int = 0  # comparisons that needed noise
+    onnx: int = 0  # bindings that onnx's evaluator answered
+
+    @property
+    def bad(self) -> bool:
+        return self.kind not in ("same", "refused")
+
+
+# Where onnx's evaluator itself is not exact or not right: by operator, of all types or only some.
+UNTRUSTED = {
+    "LRN": "any",  # the window, the power in float64
+    "LayerNormalization": "float64",  # computes in float32
+    "BatchNormalization": "float64",  # their epsilon is not the attribute's float
+    "GroupNormalization": "float64",
+    "InstanceNormalization": "float64",
+    "Resize": "float64",
+    "DFT": "float64",
+    "RMSNormalization": "float64",
+    "HardSwish": "float64",
+    "Erf": "float64",
+    "Gelu": "float64",
+    "MeanVarianceNormalization": "any",  # the difference of two large sums
+    "LpNormalization": "any",  # without absolute values
+    "GlobalMaxPool": "any",  # a dim too many
+    "ReduceSumSquare": "any",  # of int32 it is int64
+    "ConvTranspose": "any",  # groups
+    "Normalizer": "any",  # MAX without a sign; ONNX Runtime keeps it
+    "DynamicQuantizeLinear": "any",  # of zeros its scale is not (0 - 0) / 255
+}
+
+
+def trusted(model) -> bool:
+    double = any(
+        t.data_type == 11 for t in model.graph.initializer
+    ) or any(i.type.tensor_type.elem_type == 11 for i in model.graph.input)  # fmt: skip
+    return not any(
+        UNTRUSTED.get(n.op_type) == "any" or (double and n.op_type in UNTRUSTED)
+        for n in model.graph.node
+    )
+
+
+def differences(evaluate, model, feed, expected, actual):
+    """The first output that differs, or None; and whether it took noise to say so."""
+    names = [o.name for o in model.graph.output]
+    first = [compare.wrong(e, a) for e, a in zip(expected, actual)]
+    if not any(first):
+        return None, False
+    for samples in compare.SAMPLES:
+        try:
+            allowed, unstable = compare.spread(evaluate, model, feed, expected, samples)
+        except Refused as error:
+            return f"{next(f for f in first if f)}; no noise: {error}", True
+        texts = [
+            f"output {name}: {text}"
+            for name, e, a, w, u in zip(names, expected, actual, allowed, unstable)
+            if (text := compare.wrong(e, a, w, u))
+        ]
+        if not texts:
+            return None, True
+    return texts[0], True
+
+
+def check(evaluate: Evaluator, case: Case, options: dict, with_onnx=True) -> Outcome:
+    done = Outcome("same")
+    threads = options.get("threads", 1)
+    given = {k: v for k, v in options.items() if k != "threads" and v}
+    try:
+        module = knapper.compile(case.model, threads=threads, cache=False, **given)
+    except knapper.InternalError as error:
+        return Outcome("internal", str(error))
+    except knapper.Error as error:
+        try:  # refusing is right where the importer refuses too, or names what is missing
+            evaluate(case.model, case.feeds[0])
+        except Refused as refusal:
+            if str(refusal).startswith("import"):
+                return Outcome("refused", str(error))
+        except Died as death:
+            return Outcome("internal", str(death))
+        return Outcome("refused", str(error))
+    for at, feed in enumerate(case.feeds):
+        actual, expected, said, refused = None, None, "", ""
+        try:
+            actual = [np.asarray(y) for y in module.run(dict(feed))]
+        except knapper.InternalError as error:
+            return Outcome("internal", f"binding {at}: {error}")
+        except knapper.Error as error:
+            said = str(error)
+        try:
+            expected = evaluate(case.model, feed)
+        except Refused as error:
+            refused = str(error)
+        except Died as error:
+            return Outcome("internal", f"binding {at}: {error}")
+        if actual is None or expected is None:
+            if actual is None and expected is None:
+                return Outcome("refused", said)
+            return Outcome("run", f"binding {at}: compiled: {said or 'runs'}; reference: {refused or 'runs'}")
+        text, noise = differences(evaluate, case.model, feed, expected, actual)
+        done.noise += noise
+        done.elements += sum(a.size for a in actual)
+        if text:
+            return Outcome("differs", f"binding {at}: {text}")
+        if with_onnx and not case.special and trusted(case.model):
+            answer = onnx_answer(case.model, feed)
+            if answer is not None:
+                done.onnx += 1
+                text, _ = differences(evaluate, case.model, feed, expected, answer)
+                if text:
+                    return Outcome("onnx", f"binding {at}: {text}")
+    return done

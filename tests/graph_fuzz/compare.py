@@ -1,0 +1,143 @@
+"""Whether two answers agree, within what rounding may do to this very graph.
+
+Small differences pass at once. Else the graph is evaluated again with noise of a few units in the last
+place on every operand and result (constants aside) of every operator: an element may be off by what the noise does to it,
+and an element whose kind changes (infinite, another index, another integer) says nothing.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+RELATIVE = {"float32": 2e-6, "float64": 1e-13, "float16": 2e-3, "bfloat16": 1.6e-2}
+OF_LARGEST = {"float32": 1e-6, "float64": 1e-14, "float16": 1e-3, "bfloat16": 8e-3}
+UNIT = {"float32": 2.0**-23, "float64": 2.0**-52, "float16": 2.0**-10, "bfloat16": 2.0**-7}
+SMALLEST = {"float32": 2.0**-149, "float64": 5e-324, "float16": 2.0**-24, "bfloat16": 2.0**-133}
+TYPES = {"float32": TensorProto.FLOAT, "float64": TensorProto.DOUBLE, "float16": TensorProto.FLOAT16,
+         "bfloat16": TensorProto.BFLOAT16}  # fmt: skip
+SAMPLES = (4, 16, 64)  # of noise, until it explains the difference
+
+
+def wrong(expected: np.ndarray, actual: np.ndarray, allowed=None, unstable=None) -> str | None:
+    """What differs first, or None. `allowed`: what each element may be off by besides."""
+    if expected.shape != actual.shape or expected.dtype != actual.dtype:
+        return f"is {actual.dtype}{list(actual.shape)}, expected {expected.dtype}{list(expected.shape)}"
+    kind = str(expected.dtype)
+    if kind not in RELATIVE:
+        bad = expected != actual
+        if unstable is not None:
+            bad &= ~unstable
+    else:
+        with np.errstate(all="ignore"):
+            e, a = expected.astype(np.float64), actual.astype(np.float64)
+            scale = np.max(np.abs(e[np.isfinite(e)]), initial=0)
+            bound = RELATIVE[kind] * np.abs(e) + OF_LARGEST[kind] * scale + 2 * SMALLEST[kind]
+            if allowed is not None:
+                bound = bound + allowed
+            bad = ~((e == a) | (np.isnan(e) & np.isnan(a)) | (np.abs(e - a) <= bound))
+            if unstable is not None:
+                bad &= ~unstable
+    if not bad.any():
+        return None
+    at = tuple(int(i) for i in np.argwhere(bad)[0])
+    return (f"element {list(at)} of {kind}{list(expected.shape)} is {actual[at]!r}, expected "
+            f"{expected[at]!r} ({int(bad.sum())} differ)")  # fmt: skip
+
+
+def noisy(model: onnx.ModelProto, types: dict[str, str], sample: int) -> onnx.ModelProto:
+    """The model with noise on every float operand and result. `types`: NumPy's name by value."""
+    result = onnx.ModelProto()
+    result.CopyFrom(model)
+    graph = result.graph
+    nodes, number = [], 0
+
+    def disturbed(name: str, to: str | None = None) -> str:
+        nonlocal number
+        kind = types.get(name)
+        if kind not in UNIT:
+            if to:
+                nodes.append(helper.make_node("Identity", [name], [to]))
+            return to or name
+        number += 1
+        to = to or f"noise/{number}"
+        unit = UNIT[kind]
+        element = TensorProto.DOUBLE if kind == "float64" else TensorProto.FLOAT
+        low, high = (1 - 2 * unit, 1 + 4 * unit) if kind in ("float16", "bfloat16") else (
+            1 - 4 * unit, 1 + 4 * unit)  # fmt: skip
+        nodes.append(helper.make_node(
+            "RandomUniformLike", [name], [f"{to}/factor"], low=0.0, high=1.0, dtype=element,
+            seed=float(1000 * sample + number)))  # fmt: skip
+        # 1 + noise is made here: an attribute is a float and would round.
+        width, start = f"{to}/width", f"{to}/start"
+        array = np.float64 if kind == "float64" else np.float32
+        graph.initializer.append(numpy_helper.from_array(np.asarray(high - low, array), width))
+        graph.initializer.append(numpy_helper.from_array(np.asarray(low, array), start))
+        nodes.append(helper.make_node("Mul", [f"{to}/factor", width], [f"{to}/part"]))
+        nodes.append(helper.make_node("Add", [f"{to}/part", start], [f"{to}/wide"]))
+        nodes.append(helper.make_node("Cast", [f"{to}/wide"], [f"{to}/near"], to=TYPES[kind]))
+        nodes.append(helper.make_node("Mul", [name, f"{to}/near"], [to]))
+        return to
+
+    for node in model.graph.node:
+        copy = onnx.NodeProto()
+        copy.CopyFrom(node)
+        for i, name in enumerate(node.input):
+            if name:
+                copy.input[i] = disturbed(name)
+        for i, name in enumerate(node.output):
+            if types.get(name) in UNIT:
+                copy.output[i] = f"exact/{name}"
+                types[f"exact/{name}"] = types[name]
+        nodes.append(copy)
+        for name in node.output:
+            if types.get(name) in UNIT:
+                disturbed(f"exact/{name}", name)
+    del graph.node[:]
+    graph.node.extend(nodes)
+    return result
+
+
+def with_all_outputs(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model with every value of its graph as an output."""
+    result = onnx.ModelProto()
+    result.CopyFrom(model)
+    known = {o.name for o in result.graph.output}
+    for node in result.graph.node:
+        for name in node.output:
+            if name and name not in known:
+                known.add(name)
+                result.graph.output.add().name = name  # without a type
+    return result
+
+
+def spread(evaluate, model, feed, expected, samples):
+    """What noise does to each output: how far off it gets, and which elements change their kind."""
+    everything = with_all_outputs(model)
+    try:
+        values = evaluate(everything, feed)
+        types = {o.name: str(v.dtype) for o, v in zip(everything.graph.output, values)}
+    except Exception:  # a sequence among them
+        types = {}
+    types |= {name: str(a.dtype) for name, a in feed.items()}
+    for constant in model.graph.initializer:  # many operators want theirs to stay one
+        types.pop(constant.name, None)
+    allowed = [np.zeros(e.shape) for e in expected]
+    unstable = [np.zeros(e.shape, bool) for e in expected]
+    for sample in range(samples):
+        answers = evaluate(noisy(model, dict(types), sample), feed)
+        for i, (e, a) in enumerate(zip(expected, answers)):
+            if e.shape != a.shape:
+                unstable[i][...] = True
+                continue
+            with np.errstate(all="ignore"):
+                if str(e.dtype) not in UNIT:
+                    unstable[i] |= e != a
+                    continue
+                off = np.abs(e.astype(np.float64) - a.astype(np.float64))
+            same = (e == a) | (np.isnan(e) & np.isnan(a))
+            off = np.where(same, 0, off)
+            unstable[i] |= ~np.isfinite(off)
+            allowed[i] = np.maximum(allowed[i], np.where(np.isfinite(off), off, 0))
+    return [4 * a for a in allowed], unstable

@@ -1,0 +1,45 @@
+"""Case N: a random graph, its inputs at two bindings of its symbols, and the options of its compile."""
+
+from __future__ import annotations
+
+import random
+
+import rules_elementwise
+import rules_more
+import rules_reduce
+import rules_shape
+from graph_builder import Builder, Case, Skip
+
+RULES = [*rules_elementwise.RULES, *rules_shape.RULES, *rules_reduce.RULES, *rules_more.RULES]
+OPSET = 26  # CumProd is of 26
+
+
+def make(seed: int) -> Case:
+    for attempt in range(50):
+        b = Builder(seed * 64 + attempt)
+        wanted = b.random.choices([1, 2, 4, 7, 12, 20], [2, 3, 4, 4, 3, 1])[0]
+        for _ in range(8 * wanted):
+            if len(b.nodes) >= wanted:
+                break
+            rule = b.random.choices([r for r, _ in RULES], [w for _, w in RULES])[0]
+            before = (list(b.nodes), list(b.values), set(b.used))
+            try:
+                rule(b)
+            except Skip:
+                b.nodes, b.values, b.used = before
+                names = {v.name for v in b.values}
+                b.values += [v for v in b.inputs if v.name not in names]
+        try:
+            return b.finish(OPSET)
+        except Skip:
+            continue
+    raise AssertionError(f"no graph for seed {seed}")
+
+
+def options(seed: int) -> dict:
+    """How the case is compiled and run."""
+    r = random.Random(seed ^ 0x5EED)
+    return {
+        "isa": r.choices(["", "x86-64-v3", "x86-64-v4"], [1, 1, 2])[0],
+        "threads": r.choice([1, 2, 3, 4]),
+    }

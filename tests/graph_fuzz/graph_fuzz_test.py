@@ -1,0 +1,98 @@
+"""Random graphs agree with the reference; the fuzzer's own parts do what they say."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import compare
+import fuzz
+import graph_cases
+import numpy as np
+import pytest
+from evaluator import PROGRAM, Evaluator
+from graph_builder import Case
+from node_models import model, node
+from reduce_graph import Reducer
+
+pytestmark = pytest.mark.skipif(not PROGRAM.exists(), reason=f"{PROGRAM} is not built")
+CASES = int(os.environ.get("KNAPPER_GRAPH_CASES", "500"))
+SECONDS = float(os.environ.get("KNAPPER_GRAPH_SECONDS", "60"))
+HERE = Path(__file__).resolve().parent
+
+
+def test_graphs_agree_with_the_reference():
+    """As many cases as a minute allows; `fuzz.py --state FILE` runs further ones."""
+    _, kinds, _, bad, _ = fuzz.fuzz(0, CASES, seconds=SECONDS, jobs=os.cpu_count() or 1)
+    assert not bad, "\n".join(f"case {b['case']}: {b['kind']}: {b['text']}" for b in bad)
+    assert kinds["same"] > 4 * kinds["refused"], kinds
+
+
+def test_a_case_is_always_the_same_graph():
+    for number in (3, 77):
+        a, b = graph_cases.make(number), graph_cases.make(number)
+        assert a.model.SerializeToString() == b.model.SerializeToString()
+        for x, y in zip(a.feeds, b.feeds):
+            assert {k: v.tobytes() for k, v in x.items()} == {k: v.tobytes() for k, v in y.items()}
+
+
+def chain():
+    made = model([node("Exp", ["x"], ["a"]), node("Neg", ["a"], ["b"]), node("Floor", ["b"], ["c"]),
+                  node("Mul", ["c", "w"], ["y"])], {"x": ["n", 3], "w": ["n", 3]})  # fmt: skip
+    feed = {"x": np.full((2, 3), 0.3, np.float32), "w": np.full((2, 3), 2, np.float32)}
+    return made, feed
+
+
+def test_noise_explains_rounding_and_nothing_else():
+    made, feed = chain()
+    evaluate = Evaluator()
+    try:
+        x = feed | {"x": np.full((2, 3), np.log(2), np.float32)}  # exp(x) is nearly 2: floor may say -2 or -3
+        expected = evaluate(made, x)
+        allowed, unstable = compare.spread(evaluate, made, x, expected, 16)
+        assert compare.wrong(expected[0], expected[0] - 2, allowed[0], unstable[0]) is None
+        expected = evaluate(made, feed)
+        allowed, unstable = compare.spread(evaluate, made, feed, expected, 16)
+        assert compare.wrong(expected[0], expected[0] - 2, allowed[0], unstable[0])
+        assert compare.wrong(expected[0], expected[0] * np.float32(1 + 1e-7), allowed[0], unstable[0]) is None
+    finally:
+        evaluate.close()
+
+
+def test_a_failure_is_reduced_to_its_node():
+    made, feed = chain()
+    evaluate = Evaluator()
+    try:
+        def fails(case):
+            return "floor" if any(n.op_type == "Floor" for n in case.model.graph.node) else None
+
+        case = Reducer(Case(made, [feed, feed]), fails, evaluate).run()
+    finally:
+        evaluate.close()
+    assert [n.op_type for n in case.model.graph.node] == ["Floor"]
+    assert len(case.feeds) == 1 and list(case.feeds[0]) == [case.model.graph.input[0].name]
+
+
+# Operators that no rule makes, and where they are tested.
+ELSEWHERE = {
+    "tests/onnx_nodes and tests/onnx_backend": """AffineGrid ArrayFeatureExtractor BitCast BlackmanWindow
+        CausalConvWithState Constant DeformConv Det FeatureVectorizer FlexAttention HammingWindow HannWindow
+        LabelEncoder LinearAttention LinearClassifier MelWeightMatrix NonMaxSuppression OneHotEncoder Optional
+        OptionalGetElement OptionalHasElement QLinearConv RoiAlign STFT Scatter SequenceConstruct SequenceEmpty
+        SequenceErase SequenceInsert SequenceLength SequenceMap SwiGLU TensorScatter TfIdfVectorizer TreeEnsemble
+        TreeEnsembleClassifier TreeEnsembleRegressor Unique Upsample""",
+    "random_test.py: no two evaluators draw the same": """Bernoulli Dropout Multinomial RandomNormal
+        RandomNormalLike RandomUniform RandomUniformLike""",
+    "gradient_test.py, node cases": "Adagrad Adam Gradient Momentum",
+}
+
+
+def test_every_operator_has_a_rule_or_a_place():
+    rows = {name for path in (HERE.parents[1] / "frontends" / "onnx").glob("*.cpp")
+            for name in re.findall(r'^\s+\{"[^"]*", "(\w+)"', path.read_text(), re.M)}  # fmt: skip
+    rules = "".join(path.read_text() for path in HERE.glob("rules_*.py"))
+    made = set(re.findall(r'"(\w+)"', rules))
+    elsewhere = {name for names in ELSEWHERE.values() for name in names.split()}
+    assert rows - made - elsewhere == set()
+    assert elsewhere & made == set(), "have a rule by now"
