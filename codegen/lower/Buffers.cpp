@@ -31,6 +31,8 @@ void Emitter::aliasScopes(tile::FuncOp func) {
       value = scatter.getBuffer();
     else if (auto product = dyn_cast<tile::ProductOp>(op))
       value = product.getC();
+    else if (auto attention = dyn_cast<tile::AttentionOp>(op))
+      value = attention.getO();
     if (auto arg = dyn_cast_or_null<BlockArgument>(value))
       written[arg.getArgNumber()] = true;
   });
@@ -82,12 +84,14 @@ uint64_t Emitter::knownMultiple(Value index, unsigned depth) {
     auto loop = dyn_cast<scf::ForOp>(argument.getOwner()->getParentOp());
     if (loop && argument == loop.getInductionVar())
       return std::min(of(loop.getLowerBound()), of(loop.getStep()));
-    // Of a product's region: the first column of a run.
-    auto product =
-        dyn_cast<tile::ProductOp>(argument.getOwner()->getParentOp());
-    if (product &&
-        argument.getArgNumber() + 1 == argument.getOwner()->getNumArguments())
-      return ofNumber(product.run());
+    // Of a product's or attention's region: the first of a run.
+    Operation *parent = argument.getOwner()->getParentOp();
+    if (argument.getArgNumber() + 1 == argument.getOwner()->getNumArguments()) {
+      if (auto product = dyn_cast<tile::ProductOp>(parent))
+        return ofNumber(product.run());
+      if (auto attention = dyn_cast<tile::AttentionOp>(parent))
+        return ofNumber(attention.run());
+    }
     return 1;
   }
   return llvm::TypeSwitch<Operation *, uint64_t>(index.getDefiningOp())

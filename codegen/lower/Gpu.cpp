@@ -21,6 +21,8 @@ static constexpr unsigned kGlobalMemory = 1, kSharedMemory = 3;
 LogicalResult GpuEmitter::layout(tile::FuncOp func) {
   for (auto op : func.getOps<tile::ProductOp>())
     return productLayout(op);
+  for (auto op : func.getOps<tile::AttentionOp>())
+    return attentionLayout(op);
   unsigned bytes = 0;
   constexpr unsigned maxThreads = 1024;
   SmallVector<int64_t> sizes;
@@ -304,6 +306,7 @@ LogicalResult GpuEmitter::tileOp(Operation &op) {
         return success();
       })
       .Case([&](tile::ProductOp op) { return product(op); })
+      .Case([&](tile::AttentionOp op) { return attention(op); })
       .Case([&](tile::SetStatusOp op) {
         when(scalar(op.getCondition()), [&] {
           b.CreateAlignedStore(b.getInt32(op.getCode()), status,

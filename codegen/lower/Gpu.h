@@ -73,6 +73,8 @@ private:
   //===-- Products (GpuProduct.cpp, GpuWarpgroups.cpp, GpuMultiplyAdd.cpp) ===//
   /// A function that is one tile.product: its tiles are a thread's own.
   mlir::LogicalResult productLayout(tile::ProductOp op);
+  /// The region's tiles are one thread's, runs of `run` elements.
+  mlir::LogicalResult regionLayout(mlir::Operation *op, int64_t run);
   mlir::LogicalResult product(tile::ProductOp op);
   mlir::LogicalResult warpgroupProduct(tile::ProductOp op);
   mlir::LogicalResult multiplyAddProduct(tile::ProductOp op);
@@ -83,6 +85,17 @@ private:
                                            llvm::ArrayRef<llvm::Value *> outer,
                                            llvm::Value *row,
                                            llvm::Value *column);
+
+  //===-- Attention (GpuAttention.cpp, GpuFlash.cpp) ----------------------===//
+  mlir::LogicalResult attentionLayout(tile::AttentionOp op);
+  mlir::LogicalResult attention(tile::AttentionOp op);
+  mlir::LogicalResult warpgroupAttention(tile::AttentionOp op);
+  mlir::LogicalResult multiplyAddAttention(tile::AttentionOp op);
+  /// The scores of a run of keys from `key` on, by the region; a value a key.
+  mlir::LogicalResult scores(tile::AttentionOp op,
+                             llvm::MutableArrayRef<llvm::Value *> run,
+                             llvm::Value *batch, llvm::Value *head,
+                             llvm::Value *row, llvm::Value *key);
 
   GpuEntry shape;                       // what a launch needs to know
   unsigned maps = 0;                    // tensor maps: the last parameters

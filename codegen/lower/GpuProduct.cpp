@@ -33,19 +33,17 @@ BlockAt BlockOrder::at(llvm::Value *program) const {
   return result;
 }
 
-LogicalResult GpuEmitter::productLayout(tile::ProductOp op) {
-  // The region's tiles are one thread's: a part is the whole run.
+LogicalResult GpuEmitter::regionLayout(Operation *op, int64_t run) {
   threads = 1;
-  width = op.run();
-  int64_t rows = op.shapeOf("rows"), columns = op.shapeOf("columns");
+  width = run; // a part is the whole run
   LogicalResult sizes = success();
-  op.getBody().walk([&](Operation *inner) {
+  op->getRegion(0).walk([&](Operation *inner) {
     for (Type type : inner->getResultTypes())
       if (auto vector = dyn_cast<VectorType>(type);
           vector && (vector.getRank() != 1 || vector.getDimSize(0) != width)) {
-        sizes = inner->emitOpError("has no lowering for GPUs: tiles in a "
-                                   "product's region are runs of ")
-                << width << " elements";
+        sizes = inner->emitOpError("has no lowering for GPUs: tiles in the "
+                                   "region of ")
+                << op->getName() << " are runs of " << width << " elements";
         return WalkResult::interrupt();
       }
     return WalkResult::advance();
@@ -55,8 +53,15 @@ LogicalResult GpuEmitter::productLayout(tile::ProductOp op) {
   for (Operation &other : op->getBlock()->getOperations())
     for (Type type : other.getResultTypes())
       if (isa<VectorType>(type))
-        return other.emitOpError(
-            "has no lowering for GPUs beside a tile.product");
+        return other.emitOpError("has no lowering for GPUs beside a ")
+               << op->getName();
+  return success();
+}
+
+LogicalResult GpuEmitter::productLayout(tile::ProductOp op) {
+  if (failed(regionLayout(op, op.run())))
+    return failure();
+  int64_t rows = op.shapeOf("rows"), columns = op.shapeOf("columns");
   if (op.shapeOf("path") == 0) {
     // Each thread has 8 rows of 8 columns.
     shape.threads = rows * columns / 64;

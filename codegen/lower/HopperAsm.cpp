@@ -172,41 +172,96 @@ static void tie(size_t count, std::string &results, std::string &operands) {
   }
 }
 
-void HopperAsm::waitProducts(llvm::MutableArrayRef<Value *> sums) {
+void HopperAsm::through(llvm::StringRef text,
+                        llvm::MutableArrayRef<Value *> values) {
   std::string results, operands;
-  tie(sums.size(), results, operands);
-  llvm::SmallVector<llvm::Type *> types(sums.size(), b.getFloatTy());
-  Value *all = emit("wgmma.wait_group.sync.aligned 0;", results + operands,
+  llvm::SmallVector<llvm::Type *> types;
+  for (auto [i, value] : llvm::enumerate(values)) {
+    results += value->getType()->isFloatTy() ? "=f," : "=r,";
+    operands += (i ? "," : "") + std::to_string(i);
+    types.push_back(value->getType());
+  }
+  Value *all = emit(text, results + operands,
                     llvm::StructType::get(b.getContext(), types),
-                    llvm::SmallVector<Value *>(sums));
+                    llvm::SmallVector<Value *>(values));
+  for (auto [i, value] : llvm::enumerate(values))
+    value = b.CreateExtractValue(all, i);
+}
+
+void HopperAsm::beginProducts(llvm::MutableArrayRef<Value *> sums,
+                              llvm::MutableArrayRef<Value *> words) {
+  llvm::SmallVector<Value *> all(sums);
+  all.append(words.begin(), words.end());
+  through("wgmma.fence.sync.aligned;", all);
+  llvm::copy(llvm::ArrayRef(all).take_front(sums.size()), sums.begin());
+  llvm::copy(llvm::ArrayRef(all).drop_front(sums.size()), words.begin());
+}
+
+void HopperAsm::waitProducts(llvm::MutableArrayRef<Value *> sums,
+                             unsigned pending) {
+  through("wgmma.wait_group.sync.aligned " + std::to_string(pending) + ";",
+          sums);
+}
+
+void HopperAsm::product(const Product &kind, llvm::StringRef a,
+                        llvm::StringRef constraints, ArrayRef<Value *> operands,
+                        llvm::MutableArrayRef<Value *> sums) {
+  size_t count = sums.size();
+  std::string results, tied;
+  tie(count, results, tied);
+  const char *type = kind.bf16 ? "bf16" : "f16";
+  // Operands follow the results and what is tied to them; B is the last one.
+  size_t last = 2 * count + operands.size() - 1;
+  bool transposes = constraints.starts_with(",l"); // A, as it is in memory
+  std::string text = "{\n\t.reg .pred add;\n\tsetp.ne.b32 add, " +
+                     std::string(kind.fresh ? "0" : "1") +
+                     ", 0;\n\twgmma.mma_async.sync.aligned.m64n" +
+                     std::to_string(kind.columns) + "k16.f32." + type + "." +
+                     type + " " + coordinates(0, count) + ", " + a.str() +
+                     ", $" + std::to_string(last) + ", add, 1, 1, " +
+                     (transposes ? kind.aTransposed ? "1, " : "0, " : "") +
+                     (kind.bTransposed ? "1" : "0") + ";\n\t}";
+  llvm::SmallVector<Value *> args(sums);
+  args.append(operands.begin(), operands.end());
+  llvm::SmallVector<llvm::Type *> types(count, b.getFloatTy());
+  Value *all = emit(text, results + tied + constraints.str(),
+                    llvm::StructType::get(b.getContext(), types), args, false);
   for (auto [i, sum] : llvm::enumerate(sums))
     sum = b.CreateExtractValue(all, i);
 }
 
 void HopperAsm::product(const Product &kind, Value *a, Value *bb,
                         llvm::MutableArrayRef<Value *> sums) {
-  size_t count = sums.size();
-  std::string results, operands;
-  tie(count, results, operands);
-  const char *type = kind.bf16 ? "bf16" : "f16";
-  // Operands follow the results and what is tied to them.
-  std::string text = "{\n\t.reg .pred add;\n\tsetp.ne.b32 add, " +
-                     std::string(kind.fresh ? "0" : "1") +
-                     ", 0;\n\twgmma.mma_async.sync.aligned.m64n" +
-                     std::to_string(kind.columns) + "k16.f32." + type + "." +
-                     type + " " + coordinates(0, count) + ", $" +
-                     std::to_string(2 * count) + ", $" +
-                     std::to_string(2 * count + 1) + ", add, 1, 1, " +
-                     (kind.aTransposed ? "1" : "0") + ", " +
-                     (kind.bTransposed ? "1" : "0") + ";\n\t}";
-  llvm::SmallVector<Value *> args(sums);
-  args.push_back(a);
-  args.push_back(bb);
-  llvm::SmallVector<llvm::Type *> types(count, b.getFloatTy());
-  Value *all = emit(text, results + operands + ",l,l",
-                    llvm::StructType::get(b.getContext(), types), args, false);
-  for (auto [i, sum] : llvm::enumerate(sums))
-    sum = b.CreateExtractValue(all, i);
+  product(kind, "$" + std::to_string(2 * sums.size()), ",l,l", {a, bb}, sums);
+}
+
+void HopperAsm::product(const Product &kind, ArrayRef<Value *> a, Value *bb,
+                        llvm::MutableArrayRef<Value *> sums) {
+  llvm::SmallVector<Value *> operands(a);
+  operands.push_back(bb);
+  product(kind, coordinates(2 * sums.size(), 4), ",r,r,r,r,l", operands, sums);
+}
+
+llvm::SmallVector<Value *, 4> HopperAsm::loadMatrices(Value *shared) {
+  llvm::SmallVector<llvm::Type *> types(4, b.getInt32Ty());
+  Value *all = emit(
+      "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {$0, $1, $2, $3}, "
+      "[$4];",
+      "=r,=r,=r,=r,r", llvm::StructType::get(b.getContext(), types), {shared});
+  llvm::SmallVector<Value *, 4> words;
+  for (unsigned i = 0; i < 4; ++i)
+    words.push_back(b.CreateExtractValue(all, i));
+  return words;
+}
+
+Value *HopperAsm::exp2(Value *x) {
+  return b.CreateIntrinsic(llvm::Intrinsic::nvvm_ex2_approx_ftz,
+                           {b.getFloatTy()}, {x});
+}
+
+Value *HopperAsm::reciprocal(Value *x) {
+  return b.CreateIntrinsic(llvm::Intrinsic::nvvm_rcp_approx_ftz_f,
+                           llvm::ArrayRef<Value *>{x});
 }
 
 Value *HopperAsm::pack(Value *first, Value *second, bool bf16) {

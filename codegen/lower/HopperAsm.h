@@ -44,12 +44,18 @@ public:
   void fenceShared();
   /// Four 8x8 matrices of 16-bit elements from the registers of a warp.
   void storeMatrices(llvm::Value *shared, llvm::ArrayRef<llvm::Value *> words);
+  /// The same matrices back: four words a thread.
+  llvm::SmallVector<llvm::Value *, 4> loadMatrices(llvm::Value *shared);
 
   //===-- Products --------------------------------------------------------===//
   void registers(unsigned count, bool more);
   /// True in one thread of the warp.
   llvm::Value *elect();
   void beginProducts();
+  /// The same where these registers, which products read and write, were just
+  /// computed: f32 and words.
+  void beginProducts(llvm::MutableArrayRef<llvm::Value *> sums,
+                     llvm::MutableArrayRef<llvm::Value *> words);
   /// sums (64 x columns, `columns / 2` a thread) += A x B over a depth of 16.
   struct Product {
     unsigned columns;
@@ -59,15 +65,31 @@ public:
   };
   void product(const Product &kind, llvm::Value *a, llvm::Value *b,
                llvm::MutableArrayRef<llvm::Value *> sums);
+  /// The same with A in registers: for a depth of 16 the four words that a
+  /// thread has of four matrices, `pack`ed from neighbouring columns of sums.
+  void product(const Product &kind, llvm::ArrayRef<llvm::Value *> a,
+               llvm::Value *b, llvm::MutableArrayRef<llvm::Value *> sums);
   void closeProducts();
   void waitProducts(unsigned pending);
-  /// Until all are done; the sums then are what they look like.
-  void waitProducts(llvm::MutableArrayRef<llvm::Value *> sums);
+  /// Until all but the newest `pending` are done; the sums then are what they
+  /// look like.
+  void waitProducts(llvm::MutableArrayRef<llvm::Value *> sums,
+                    unsigned pending = 0);
 
+  //===-- Numbers ---------------------------------------------------------===//
+  /// 2^x, within 2 ulp; 1 / x, within 1 ulp. Subnormal numbers are zeros.
+  llvm::Value *exp2(llvm::Value *x);
+  llvm::Value *reciprocal(llvm::Value *x);
   /// Two f32 rounded to 16-bit elements in a word, the first one low.
   llvm::Value *pack(llvm::Value *first, llvm::Value *second, bool bf16);
 
 private:
+  void product(const Product &kind, llvm::StringRef a,
+               llvm::StringRef constraints, llvm::ArrayRef<llvm::Value *> args,
+               llvm::MutableArrayRef<llvm::Value *> sums);
+  /// Volatile text that all these registers go through.
+  void through(llvm::StringRef text,
+               llvm::MutableArrayRef<llvm::Value *> values);
   llvm::CallInst *emit(llvm::StringRef text, llvm::StringRef constraints,
                        llvm::Type *result, llvm::ArrayRef<llvm::Value *> args,
                        bool memory = true);

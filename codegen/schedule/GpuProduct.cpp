@@ -8,6 +8,7 @@
 // By multiply-adds of f32 for all else.
 //
 // Parameters: the entries of tile.product's `shape`, and `run`, `store`.
+#include "codegen/schedule/Conditions.h"
 #include "codegen/schedule/Emitter.h"
 #include "codegen/schedule/Epilogue.h"
 #include "codegen/schedule/Product.h"
@@ -79,36 +80,6 @@ double modelledCycles(const Blocks &blocks, double batch, int64_t m, int64_t n,
   double epilogue = blocks.pingpong ? 200 : 10.0 * blocks.columns;
   return waves * (1.02 * ceil(k, 64) * step + epilogue);
 }
-
-/// What is to hold of sizes; false where it is known not to.
-class Conditions {
-public:
-  void multiple(Dim dim, int64_t of) {
-    int64_t known = dim.knownDivisor();
-    if (!known || known % of == 0) // 0: the constant 0
-      return;
-    if (dim.asConstant())
-      holds = false;
-    else
-      require(dim.mod(dim.like(of)), ts::ComparePredicate::eq, 0);
-  }
-  void positive(Dim dim) {
-    if (std::optional<int64_t> number = dim.asConstant())
-      holds &= *number > 0;
-    else
-      require(dim, ts::ComparePredicate::gt, 0);
-  }
-  void require(Dim dim, ts::ComparePredicate predicate, int64_t number) {
-    Guard::Term term{dim, predicate, dim.like(number)};
-    for (const Guard::Term &other : guard.terms)
-      if (other.lhs == term.lhs && other.predicate == predicate)
-        return;
-    guard.terms.push_back(term);
-  }
-
-  bool holds = true;
-  Guard guard;
-};
 
 /// A side as a tensor for copies of boxes; nothing if its elements lie too far
 /// apart. `depthFirst`: the contracting dim is the innermost.

@@ -93,6 +93,10 @@ chooseSchedules(ts::KernelOp kernel, const TargetDesc &target, Knobs &knobs);
 llvm::FailureOr<llvm::SmallVector<Schedule>>
 chooseSchedules(ts::KernelOp kernel, const TargetDesc &target);
 
+/// Whether a schedule of the target takes this attention whole; else it is to
+/// be taken apart before kernels are formed.
+bool isTakenWhole(ts::AttentionOp op, const TargetDesc &target);
+
 /// Makes the tile program. `symbols` are the kernel's symbols in argument
 /// order. The function is created at the builder's insertion point.
 llvm::FailureOr<tile::FuncOp>

@@ -43,8 +43,12 @@ Status runFuse(CompileState &state) {
   bool isGpu = state.targets.front().kind == DeviceKind::cuda;
   for (func::FuncOp function : ts::withBodies(state.main())) {
     if (isGpu) {
-      // Attention has a schedule for CPUs only; its parts have one everywhere.
-      ts::decomposeAll(function.getBody(), llvm::IsaPred<ts::AttentionOp>);
+      // GPUs read the operands of attention as they lie in memory.
+      ts::decomposeAll(function.getBody(), [&](Operation *op) {
+        auto attention = dyn_cast<ts::AttentionOp>(op);
+        return isa<ts::RopeOp>(op) ||
+               (attention && !isTakenWhole(attention, state.targets.front()));
+      });
       splitReductions(function);
       expandByteProducts(function);
     }

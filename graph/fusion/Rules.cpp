@@ -163,6 +163,8 @@ Verdict judgeAttention(const OpSet &set, AttentionOp attention) {
   if (set.outputs[0].getDefiningOp() != attention &&
       !after.contains(set.outputs[0].getDefiningOp()))
     return refuse("an operand of the attention is needed elsewhere");
+  if (!placesIn(set.outputs[0], attention.getResult()))
+    return refuse("the result of attention would have no strides");
   return admit(Hero::attention);
 }
 

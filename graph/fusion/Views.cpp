@@ -89,6 +89,18 @@ std::optional<SmallVector<StridedDim>> reshape(ArrayRef<StridedDim> from,
   return result;
 }
 
+StridedView dense(Value base) {
+  StridedView view{base, {}, Dim::constant(base.getContext(), 0)};
+  SmallVector<Dim> sizes = dimsOf(base);
+  view.dims.resize(sizes.size());
+  Dim stride = view.offset.like(1);
+  for (size_t i = sizes.size(); i-- > 0;) {
+    view.dims[i] = {sizes[i], stride};
+    stride = stride * sizes[i];
+  }
+  return view;
+}
+
 } // namespace
 
 bool fusion::isView(Operation *op) {
@@ -133,14 +145,7 @@ fusion::stridedView(Value value,
     chain.push_back(op);
     base = op->getOperand(0);
   }
-  StridedView view{base, {}, Dim::constant(value.getContext(), 0)};
-  SmallVector<Dim> sizes = dimsOf(base);
-  view.dims.resize(sizes.size());
-  Dim stride = view.offset.like(1);
-  for (size_t i = sizes.size(); i-- > 0;) {
-    view.dims[i] = {sizes[i], stride};
-    stride = stride * sizes[i];
-  }
+  StridedView view = dense(base);
   for (Operation *op : llvm::reverse(chain)) {
     SmallVector<StridedDim> from = view.dims;
     SmallVector<Dim> to = dimsOf(op->getResult(0));
@@ -165,6 +170,31 @@ fusion::stridedView(Value value,
         return std::nullopt;
       view.dims = std::move(*dims);
     } else { // conversion, dim_cast
+      for (auto [i, dim] : llvm::enumerate(to))
+        view.dims[i].size = dim;
+    }
+  }
+  return view;
+}
+
+std::optional<StridedView> fusion::placesIn(Value result, Value hero) {
+  StridedView view = dense(result);
+  for (Value value = result; value != hero;) {
+    Operation *op = value.getDefiningOp();
+    if (!op || !isa<TransposeOp, ReshapeOp, DimCastOp>(op))
+      return std::nullopt;
+    value = op->getOperand(0);
+    SmallVector<StridedDim> from = view.dims;
+    SmallVector<Dim> to = dimsOf(value);
+    if (auto transpose = dyn_cast<TransposeOp>(op)) {
+      for (auto [i, dim] : llvm::enumerate(transpose.getPermutation()))
+        view.dims[dim] = from[i];
+    } else if (isa<ReshapeOp>(op)) {
+      std::optional<SmallVector<StridedDim>> dims = reshape(from, to);
+      if (!dims)
+        return std::nullopt;
+      view.dims = std::move(*dims);
+    } else {
       for (auto [i, dim] : llvm::enumerate(to))
         view.dims[i].size = dim;
     }

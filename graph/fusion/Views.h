@@ -39,4 +39,9 @@ stridedView(mlir::Value value,
 bool isStrided(mlir::Value value,
                llvm::function_ref<bool(mlir::Operation *)> through);
 
+/// The other way round: where the dense `result` has the elements of `hero`,
+/// from which it follows by reshapes, transposes and dim_casts alone. Base is
+/// `result`; nothing where it follows otherwise or has no such strides.
+std::optional<StridedView> placesIn(mlir::Value result, mlir::Value hero);
+
 } // namespace knapper::fusion

@@ -298,3 +298,37 @@ LogicalResult ProductOp::verify() {
       return emitOpError("C4: shape has no '") << name << "'";
   return success();
 }
+
+int64_t AttentionOp::run() {
+  auto type = dyn_cast<VectorType>(getBody().getArgument(0).getType());
+  return type ? type.getDimSize(0) : 1;
+}
+
+bool AttentionOp::keepsScores() {
+  return cast<YieldOp>(getBody().front().back()).getValue() ==
+         getBody().getArgument(0);
+}
+
+LogicalResult AttentionOp::verify() {
+  for (OperandRange strides :
+       {getQStrides(), getKStrides(), getVStrides(), getOStrides()})
+    if (strides.size() != 4)
+      return emitOpError("C1: four strides a buffer, not ") << strides.size();
+  if (getSizes().size() != 7)
+    return emitOpError("C1: seven sizes, not ") << getSizes().size();
+  Block &block = getBody().front();
+  if (block.getNumArguments() != 5 ||
+      !getElementTypeOrSelf(block.getArgument(0).getType()).isF32() ||
+      !llvm::all_of(llvm::drop_begin(block.getArgumentTypes()),
+                    [](Type type) { return type.isIndex(); }))
+    return emitOpError("C2: the region takes values of f32 and 4 indices");
+  auto yield = dyn_cast<YieldOp>(block.back());
+  if (!yield || !yield.getValue() ||
+      yield.getValue().getType() != block.getArgument(0).getType())
+    return emitOpError("C3: the region yields scores of the type it takes");
+  for (StringRef name : {"path", "empty", "rows", "keys", "width", "stages",
+                         "consumers", "group"})
+    if (!isa_and_nonnull<IntegerAttr>(getShape().get(name)))
+      return emitOpError("C4: shape has no '") << name << "'";
+  return success();
+}

@@ -426,8 +426,65 @@ def Tile_ProductOp : Tile_Op<"product", [AttrSizedOperandSegments]> {
   }];
 }
 
-def Tile_YieldOp : Tile_Op<"yield", [Pure, HasParent<"ProductOp">, Terminator]> {
-  let summary = "Ends the region of a product";
+def Tile_AttentionOp : Tile_Op<"attention", [AttrSizedOperandSegments]> {
+  let summary = "Every block of an attention, its scores never in memory";
+  let description = [{
+    A whole GPU kernel: for each batch index b, head h, row s and column e
+
+      sum over t of weight(s, t) * V[voff + b*vb + g*vh + t*vr + e*vc]
+      weight = softmax over t of score(scale * sum over d of Q[..s, d] * K[..t, d])
+
+    with g = h / (heads / key heads), in f32, to O[ooff + b*ob + h*oh + s*or + e*oc].
+    Strides are those of batch, head, row and element; sizes batch, heads, key
+    heads, rows, keys, depth (of Q and K), columns (of V).
+
+    The region is one thread's: it gets the scaled products of a run of keys
+    (vector<2xf32>, or f32 for one) with batch, head, row and first key, and
+    yields their scores; -inf leaves a key out. Rows and keys past the edge are
+    handed over as the last ones inside, and dropped. With `causal` row s sees
+    the keys below s + causal.
+
+    `shape` says how: `path` 0: blocks through shared memory, fused
+    multiply-adds; one program a block. 1: Hopper's asynchronous copies and
+    warpgroup products (f16 and bf16); the blocks of the grid share all programs
+    out among themselves. `empty`: a row that sees no key is 0 (0), NaN (1), the
+    mean of all values (2). See docs/stack/tile.md for the other entries.
+
+    C1: four strides a buffer, seven sizes. C2: the region takes a value, batch,
+    head, row and key. C3: it yields a value of the same type. C4: `shape` has
+    all entries.
+  }];
+  let arguments = (ins Arg<Tile_BufferType, "", [MemRead]>:$q, Index:$qOffset,
+      Variadic<Index>:$qStrides, Arg<Tile_BufferType, "", [MemRead]>:$k,
+      Index:$kOffset, Variadic<Index>:$kStrides,
+      Arg<Tile_BufferType, "", [MemRead]>:$v, Index:$vOffset,
+      Variadic<Index>:$vStrides, Arg<Tile_BufferType, "", [MemWrite]>:$o,
+      Index:$oOffset, Variadic<Index>:$oStrides, Variadic<Index>:$sizes,
+      Optional<Index>:$causal, F32Attr:$scale, DictionaryAttr:$shape);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = [{
+    `Q` `(` $q `[` $qOffset `]` `,` $qStrides `)` `K` `(` $k `[` $kOffset `]` `,` $kStrides `)`
+    `V` `(` $v `[` $vOffset `]` `,` $vStrides `)` `O` `(` $o `[` $oOffset `]` `,` $oStrides `)`
+    `size` $sizes (`causal` $causal^)? `scale` $scale `shape` $shape attr-dict
+    `:` qualified(type($q)) `,` qualified(type($k)) `,` qualified(type($v)) `,` qualified(type($o)) $body
+  }];
+  let hasVerifier = 1;
+  let extraClassDeclaration = [{
+    /// An entry of `shape`.
+    int64_t shapeOf(::llvm::StringRef name) {
+      return ::llvm::cast<::mlir::IntegerAttr>(getShape().get(name)).getInt();
+    }
+    /// Keys in a run: 1 for a scalar.
+    int64_t run();
+    /// Whether the region yields what it gets.
+    bool keepsScores();
+  }];
+}
+
+def Tile_YieldOp
+    : Tile_Op<"yield", [Pure, ParentOneOf<["ProductOp", "AttentionOp"]>,
+                        Terminator]> {
+  let summary = "Ends the region of a product or an attention";
   let arguments = (ins Optional<AnyTypeOf<[F32, VectorOfRankAndType<[1], [F32]>]>>:$value);
   let assemblyFormat = "($value^ `:` type($value))? attr-dict";
 }
