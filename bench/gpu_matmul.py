@@ -91,6 +91,12 @@ CASES = [
     Case("4096^3 k-major", 4096, 4096, 4096, transposed=False),
     Case("linear+gelu", 8192, 16384, 4096, gelu=True),
     Case("4096^3 f16", 4096, 4096, 4096, dtype="f16"),
+    Case("decode 16384x4096", 1, 16384, 4096),
+    Case("decode 4096x4096", 1, 4096, 4096),
+    Case("decode 128256x2048", 1, 128256, 2048),
+    Case("decode 4 of 4096x11008", 4, 4096, 11008),
+    Case("1024x4099x4099", 1024, 4099, 4099),
+    Case("4096x4095x4097 k-major", 4096, 4095, 4097, transposed=False),
     Case("2048^3 f32", 2048, 2048, 2048, dtype="f32"),
     Case("1000x1111x777 f32", 1000, 1111, 777, dtype="f32", transposed=False),
 ]

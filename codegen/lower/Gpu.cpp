@@ -179,8 +179,20 @@ LogicalResult GpuEmitter::constantTile(Value result, DenseElementsAttr value) {
     if (!counts)
       return emitError(result.getLoc(), "a constant tile on a GPU has one "
                                         "value or counts from 0");
-    for (auto [i, type] : llvm::enumerate(partTypes(result.getType())))
-      p.push_back(b.CreateZExtOrTrunc(elements(i), type));
+    // In 32 bits where they suffice: LLVM then sees which of them are below a
+    // constant (it looks no deeper than six values).
+    llvm::Value *own =
+        b.CreateMul(b.CreateTrunc(thread, b.getInt32Ty()), b.getInt32(width));
+    for (auto [i, type] : llvm::enumerate(partTypes(result.getType()))) {
+      if (!type->getScalarType()->isIntegerTy(32)) {
+        p.push_back(b.CreateZExtOrTrunc(elements(i), type));
+        continue;
+      }
+      llvm::Value *first =
+          b.CreateAdd(own, b.getInt32(uint32_t(i) * threads * width));
+      p.push_back(
+          b.CreateAdd(splat(first, width), step(width, b.getInt32Ty())));
+    }
     set(result, p);
     return success();
   }
@@ -241,13 +253,19 @@ LogicalResult GpuEmitter::function(tile::FuncOp func) {
   for (unsigned i = 0; i < func.getNumSymbols(); ++i)
     set(func.getKernelSymbol(i), {fn->getArg(count + i)});
   status = fn->getArg(firstMap - 2);
-  auto special = [&](llvm::Intrinsic::ID id) {
-    return b.CreateZExt(b.CreateIntrinsic(id, llvm::ArrayRef<llvm::Value *>()),
-                        b.getInt64Ty());
+  auto special = [&](llvm::Intrinsic::ID id, uint32_t below) {
+    llvm::CallInst *number =
+        b.CreateIntrinsic(id, llvm::ArrayRef<llvm::Value *>());
+    // (Products are tuned without: their addresses become other sums.)
+    if (threads > 1)
+      number->addRangeRetAttr(
+          llvm::ConstantRange(llvm::APInt(32, 0), llvm::APInt(32, below)));
+    return b.CreateZExt(number, b.getInt64Ty());
   };
-  threadOfBlock = special(llvm::Intrinsic::nvvm_read_ptx_sreg_tid_x);
+  threadOfBlock =
+      special(llvm::Intrinsic::nvvm_read_ptx_sreg_tid_x, shape.threads);
   thread = threads == 1 ? b.getInt64(0) : threadOfBlock;
-  programId = special(llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_x);
+  programId = special(llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_x, INT32_MAX);
   llvm::BasicBlock *exit = nullptr;
   if (programs > 1) {
     group = b.CreateLShr(thread, b.getInt64(llvm::Log2_32(threads)));

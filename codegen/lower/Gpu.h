@@ -7,14 +7,18 @@
 // one warp share a block, so that a multiprocessor gets enough warps; a warp
 // needs no barrier. Scalars are computed by every thread of a program alike; so
 // every branch and loop is uniform in a group and barriers may stand in them.
-// Accesses are whole 16-byte runs where the alignment allows; the run that a
-// ragged edge cuts is accessed lane by lane.
+// Accesses are whole 16-byte runs, shifted from aligned ones where the address
+// is no multiple of 16; the run that a ragged edge cuts is accessed lane by
+// lane.
 #pragma once
 
 #include "codegen/lower/Emitter.h"
 #include "runtime/base/GpuEntry.h"
 
 namespace knapper::lower {
+
+class BlockOrder;
+class Warpgroups;
 
 class GpuEmitter final : public Emitter {
 public:
@@ -48,6 +52,11 @@ private:
 
   //===-- Memory (GpuMemory.cpp) ------------------------------------------===//
   mlir::LogicalResult load(tile::LoadOp op);
+  /// Takes the result of a load of the same, if there was one on every way
+  /// here.
+  bool loadedBefore(tile::LoadOp op);
+  /// Whether a part of a tile of which `valid` lanes are there is among them.
+  bool isInside(unsigned part, mlir::Value valid);
   mlir::LogicalResult store(tile::StoreOp op);
   mlir::LogicalResult gather(mlir::Value bufferValue, mlir::Value result,
                              llvm::ArrayRef<llvm::Value *> offsets,
@@ -70,14 +79,37 @@ private:
   llvm::Value *when(llvm::Value *condition, llvm::Value *otherwise,
                     llvm::function_ref<llvm::Value *()> body);
 
-  //===-- Products (GpuProduct.cpp, GpuWarpgroups.cpp, GpuMultiplyAdd.cpp) ===//
+  //===-- Unaligned accesses (GpuShifted.cpp) -----------------------------===//
+  /// Bytes from a multiple of 16 below to the element at `offset`, i32.
+  llvm::Value *skewOf(const BufferRef &ref, llvm::Value *offset);
+  /// 16 bytes of elements from `offset` on, of which `left` are there: at least
+  /// one; null: all. The others are anything.
+  llvm::Value *shiftedLoad(const BufferRef &ref, llvm::Value *offset,
+                           llvm::Value *skew, llvm::Value *left);
+  /// Its two halves: the eight words around, and what is wanted of them. Where
+  /// not `both`, the second access holds no element and is the first again.
+  llvm::SmallVector<llvm::Value *, 8>
+  fetchAround(const BufferRef &ref, llvm::Value *offset, llvm::Value *both);
+  llvm::Value *pickFrom(const BufferRef &ref,
+                        llvm::ArrayRef<llvm::Value *> words, llvm::Value *skew,
+                        llvm::Type *type);
+  /// A whole tile from element `from` on, of which `valid` elements are there
+  /// (null: all). `again`: it may stand in a loop.
+  void shiftedStore(const BufferRef &ref, llvm::Value *from, mlir::Value valid,
+                    llvm::ArrayRef<llvm::Value *> parts, bool again);
+
+  //===-- Products (GpuProduct.cpp and a file for each way) ---------------===//
   /// A function that is one tile.product: its tiles are a thread's own.
   mlir::LogicalResult productLayout(tile::ProductOp op);
   /// The region's tiles are one thread's, runs of `run` elements.
   mlir::LogicalResult regionLayout(mlir::Operation *op, int64_t run);
   mlir::LogicalResult product(tile::ProductOp op);
   mlir::LogicalResult warpgroupProduct(tile::ProductOp op);
+  /// What warpgroups do that fill the ring by accesses of their own.
+  mlir::LogicalResult carry(tile::ProductOp op, Warpgroups &ring,
+                            const BlockOrder &order, llvm::Value *warpgroup);
   mlir::LogicalResult multiplyAddProduct(tile::ProductOp op);
+  mlir::LogicalResult fewRowsProduct(tile::ProductOp op);
   /// The region for one run of elements, from (row, column) on: i32. Its
   /// value, null without one.
   mlir::FailureOr<llvm::Value *> runRegion(tile::ProductOp op,
@@ -106,6 +138,7 @@ private:
   llvm::Value *thread = nullptr; // number of this thread in its program, i64
   llvm::Value *group = nullptr;  // of this program in its block, i64; or null
   llvm::Value *status = nullptr; // i32 *, global memory
+  llvm::SmallVector<tile::LoadOp> loads; // of the function's own block
   unsigned exchanges = 0;        // of warps, in shared memory
   // A long row of bf16 is kept as it was read, and each use widens it anew.
   bool packed = false;

@@ -1,6 +1,10 @@
 // Accesses to global memory on GPUs.
 #include "codegen/lower/Gpu.h"
 
+#include "mlir/IR/Matchers.h"
+#include "mlir/IR/OperationSupport.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
 using namespace mlir;
 
 namespace knapper::lower {
@@ -40,10 +44,50 @@ llvm::Value *GpuEmitter::when(llvm::Value *condition, llvm::Value *otherwise,
   return phi;
 }
 
+/// Whether both are computed alike from the same values. (Null: nothing.)
+static bool isSame(Value x, Value y) {
+  if (x == y)
+    return true;
+  Operation *a = x ? x.getDefiningOp() : nullptr;
+  Operation *c = y ? y.getDefiningOp() : nullptr;
+  return a && c && a->getNumRegions() == 0 && isMemoryEffectFree(a) &&
+         OperationEquivalence::isEquivalentTo(
+             a, c, [](Value p, Value q) { return success(isSame(p, q)); },
+             nullptr, OperationEquivalence::IgnoreLocations);
+}
+
+// A row that the threads hold is read by every pass over it; where an edge cuts
+// it, LLVM would not see that they read the same.
+bool GpuEmitter::loadedBefore(tile::LoadOp op) {
+  auto argument = dyn_cast<BlockArgument>(op.getBuffer());
+  if (!isa<tile::FuncOp>(op->getParentOp()) || !argument ||
+      written[argument.getArgNumber()])
+    return false;
+  for (tile::LoadOp other : loads)
+    if (other.getType() == op.getType() &&
+        other.getBuffer() == op.getBuffer() &&
+        isSame(other.getOffset(), op.getOffset()) &&
+        isSame(other.getValid(), op.getValid()) &&
+        isSame(other.getPad(), op.getPad())) {
+      set(op.getResult(), Parts(parts(other.getResult())));
+      return true;
+    }
+  loads.push_back(op);
+  return false;
+}
+
+bool GpuEmitter::isInside(unsigned part, Value valid) {
+  IntegerAttr number;
+  return matchPattern(valid, m_Constant(&number)) &&
+         int64_t(part + 1) * threads * width <= number.getInt();
+}
+
 LogicalResult GpuEmitter::load(tile::LoadOp op) {
   auto ref = buffer(op.getBuffer());
   if (failed(ref))
     return failure();
+  if (loadedBefore(op))
+    return success();
   bool truth = op.getBuffer().getType().getElementType().isInteger(1);
   auto types = partTypes(op.getType());
   bool isTile = isa<VectorType>(op.getType());
@@ -52,17 +96,39 @@ LogicalResult GpuEmitter::load(tile::LoadOp op) {
                   isTile ? width : 0);
   llvm::Value *pad = op.getPad() ? toMemory(scalar(op.getPad()), *ref)
                                  : llvm::Constant::getNullValue(ref->memory);
+  // A tile of a thread's own stands where no other thread goes on.
+  bool shifted =
+      isTile && threads > 1 && width * ref->bytes == 16 && align.value() < 16;
+  llvm::Value *skew = shifted ? skewOf(*ref, scalar(op.getOffset())) : nullptr;
   Parts result;
   for (auto [p, partType] : llvm::enumerate(types)) {
     llvm::Type *type = truth ? withElement(partType, ref->memory) : partType;
     llvm::Value *first = isTile ? firstElement(p) : b.getInt64(0);
-    llvm::Value *pointer =
-        address(*ref, b.CreateAdd(scalar(op.getOffset()), first));
+    llvm::Value *offset = b.CreateAdd(scalar(op.getOffset()), first);
+    llvm::Value *pointer = address(*ref, offset);
+    if (shifted) {
+      llvm::Value *value = nullptr;
+      if (!op.getValid() || isInside(p, op.getValid())) {
+        value = shiftedLoad(*ref, offset, skew, nullptr);
+      } else {
+        llvm::Value *left = b.CreateSub(scalar(op.getValid()), first);
+        llvm::Value *padding = splatLike(pad, type);
+        value = when(b.CreateICmpSGT(left, b.getInt64(0)), padding,
+                     [&] { return shiftedLoad(*ref, offset, skew, left); });
+        value = when(b.CreateICmpSLT(left, b.getInt64(width)), value, [&] {
+          llvm::Value *there =
+              b.CreateICmpSLT(step(width, b.getInt64Ty()), splat(left, width));
+          return b.CreateSelect(there, value, padding);
+        });
+      }
+      result.push_back(truth ? fromMemory(value) : value);
+      continue;
+    }
     auto whole = [&]() -> llvm::Value * {
       return tag(b.CreateAlignedLoad(type, pointer, align), *ref);
     };
     llvm::Value *value = nullptr;
-    if (!op.getValid()) {
+    if (!op.getValid() || isInside(p, op.getValid())) {
       value = whole();
     } else {
       llvm::Value *left = b.CreateSub(scalar(op.getValid()), first);
@@ -111,15 +177,23 @@ LogicalResult GpuEmitter::store(tile::StoreOp op) {
     });
     return success();
   }
+  if (threads > 1 && width * ref->bytes == 16 && align.value() < 16) {
+    Parts values;
+    for (llvm::Value *part : Parts(parts(op.getValue())))
+      values.push_back(toMemory(part, *ref));
+    shiftedStore(*ref, scalar(op.getOffset()), op.getValid(), values,
+                 !isa<tile::FuncOp>(op->getParentOp()));
+    return success();
+  }
   for (auto [p, part] : llvm::enumerate(Parts(parts(op.getValue())))) {
     llvm::Value *value = toMemory(part, *ref);
     llvm::Value *first = firstElement(p);
-    llvm::Value *pointer =
-        address(*ref, b.CreateAdd(scalar(op.getOffset()), first));
+    llvm::Value *offset = b.CreateAdd(scalar(op.getOffset()), first);
+    llvm::Value *pointer = address(*ref, offset);
     auto whole = [&] {
       tag(b.CreateAlignedStore(value, pointer, align), *ref);
     };
-    if (!op.getValid()) {
+    if (!op.getValid() || isInside(p, op.getValid())) {
       whole();
       continue;
     }

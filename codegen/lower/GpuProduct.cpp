@@ -62,22 +62,33 @@ LogicalResult GpuEmitter::productLayout(tile::ProductOp op) {
   if (failed(regionLayout(op, op.run())))
     return failure();
   int64_t rows = op.shapeOf("rows"), columns = op.shapeOf("columns");
-  if (op.shapeOf("path") == 0) {
-    // Each thread has 8 rows of 8 columns.
-    shape.threads = rows * columns / 64;
+  if (op.shapeOf("path") != 1) {
+    // Each thread has 8 rows of 8 columns; or `consumers` warps have few.
+    shape.threads = op.shapeOf("path") == 0 ? rows * columns / 64
+                                            : 32 * op.shapeOf("consumers");
     if (op.getC())
       return op.emitOpError("takes no 'to' on this path");
     return success();
   }
-  shape.threads = 128 * (op.shapeOf("consumers") + 1);
+  bool carried = op.getShape().get("carriers") && op.shapeOf("carriers");
+  shape.threads =
+      128 * (op.shapeOf("consumers") + (carried ? op.shapeOf("carriers") : 1));
   shape.perProcessor = 1;
-  maps = op.getC() ? 3 : 2;
+  maps = carried ? 0 : op.getC() ? 3 : 2;
   return success();
 }
 
 LogicalResult GpuEmitter::product(tile::ProductOp op) {
-  return op.shapeOf("path") == 0 ? multiplyAddProduct(op)
-                                 : warpgroupProduct(op);
+  switch (op.shapeOf("path")) {
+  case 0:
+    return multiplyAddProduct(op);
+  case 1:
+    return warpgroupProduct(op);
+  case 2:
+    return fewRowsProduct(op);
+  default:
+    return op.emitOpError("has a path that there is not");
+  }
 }
 
 FailureOr<llvm::Value *>

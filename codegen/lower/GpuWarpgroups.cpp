@@ -8,6 +8,11 @@
 // A stage is 64 deep: 128 bytes a row, in the copies' 128-byte swizzle. A side
 // whose rows (columns) are contiguous lies as boxes of 64 of them by 64 deep.
 //
+// With `carriers`, warpgroups of that number take the place of the copying one:
+// operands that lie where no box does (strides of an odd number of elements)
+// are read by 16-byte accesses around them, shifted, and written to shared
+// memory as the copies would.
+//
 // Blocks are taken in groups of `group` block rows, column by column, so that
 // what runs at one time reads few operands; every other round walks the depth
 // backwards, from what the cache still has. Consumers share a block by rows, or
@@ -18,7 +23,7 @@
 //   row 16w + l/4 + 8*((i/2)%2), column 8*(i/4) + 2*(l%4) + i%2
 #include "codegen/lower/Gpu.h"
 #include "codegen/lower/GpuBlocks.h"
-#include "codegen/lower/HopperAsm.h"
+#include "codegen/lower/GpuRing.h"
 
 #include "llvm/IR/IntrinsicsNVPTX.h"
 
@@ -27,96 +32,6 @@ using namespace mlir;
 namespace knapper::lower {
 
 namespace {
-
-constexpr unsigned kWarpgroup = 128;
-constexpr unsigned kDepth = 64, kRowBytes = 128;
-constexpr unsigned kRing = 1024; // where stages begin
-constexpr unsigned kEmpty = 128; // where the empty barriers are
-constexpr unsigned kSharedMemory = 3;
-// Named barriers: one a consumer (1, 2), and the turns of ping-pong.
-constexpr unsigned kTurn = 4;
-
-/// The sizes of a kernel.
-struct Sizes {
-  explicit Sizes(tile::ProductOp op)
-      : rows(op.shapeOf("rows")), columns(op.shapeOf("columns")),
-        stages(op.shapeOf("stages")), consumers(op.shapeOf("consumers")),
-        group(op.shapeOf("group")), pingpong(op.shapeOf("pingpong")),
-        aTransposed(op.shapeOf("a_transposed")),
-        bTransposed(op.shapeOf("b_transposed")) {}
-
-  unsigned rows, columns, stages, consumers, group;
-  bool pingpong, aTransposed, bTransposed;
-
-  unsigned aBytes() const { return rows * kRowBytes; }
-  unsigned stageBytes() const { return (rows + columns) * kRowBytes; }
-  /// Rows of a consumer's part of the block, 64 a product.
-  unsigned consumerRows() const { return pingpong ? rows : rows / consumers; }
-  unsigned products() const { return consumerRows() / 64; }
-  unsigned sums() const { return columns / 2; }
-  unsigned chunkBytes() const { return 64 * kRowBytes; }
-  unsigned resultAt() const { return kRing + stages * stageBytes(); }
-  unsigned bytes(bool stores) const {
-    return resultAt() + (stores ? consumers * 2 * chunkBytes() : 0);
-  }
-  bool fit(bool stores) const {
-    return rows % (64 * (pingpong ? 1 : consumers)) == 0 && columns % 64 == 0 &&
-           columns <= 256 && rows <= 256 && stages >= 2 && stages <= 16 &&
-           consumers >= 1 && consumers <= 2 && (!pingpong || consumers == 2) &&
-           group >= 1 && bytes(stores) <= 232448;
-  }
-};
-
-/// A stage of the ring and the parity its barriers are waited for with.
-struct Place {
-  llvm::Value *stage, *parity;
-};
-
-class Warpgroups {
-public:
-  Warpgroups(llvm::IRBuilder<> &b, const Sizes &s) : b(b), s(s), hopper(b) {}
-
-  llvm::Value *number(int64_t n) { return b.getInt32(n); }
-  llvm::Value *at(llvm::Value *address, llvm::Value *offset) {
-    return b.CreateAdd(address, offset);
-  }
-  llvm::Value *full(llvm::Value *stage) {
-    return at(base, b.CreateShl(stage, 3));
-  }
-  llvm::Value *empty(llvm::Value *stage) {
-    return at(full(stage), number(kEmpty));
-  }
-  Place onward(Place p) {
-    llvm::Value *next = b.CreateAdd(p.stage, number(1));
-    llvm::Value *wraps = b.CreateICmpEQ(next, number(s.stages));
-    return {b.CreateSelect(wraps, number(0), next),
-            b.CreateSelect(wraps, b.CreateXor(p.parity, 1), p.parity)};
-  }
-  /// `steps` stages later.
-  Place onward(Place p, llvm::Value *steps) {
-    llvm::Value *sum = b.CreateAdd(p.stage, steps);
-    llvm::Value *rounds = b.CreateUDiv(sum, number(s.stages));
-    return {b.CreateSub(sum, b.CreateMul(rounds, number(s.stages))),
-            b.CreateXor(p.parity, b.CreateAnd(rounds, 1))};
-  }
-  void when(llvm::Value *condition, llvm::function_ref<void()> body) {
-    llvm::Function *fn = b.GetInsertBlock()->getParent();
-    auto *then = llvm::BasicBlock::Create(b.getContext(), "when", fn);
-    auto *after = llvm::BasicBlock::Create(b.getContext(), "after", fn);
-    b.CreateCondBr(condition, then, after);
-    b.SetInsertPoint(then);
-    body();
-    b.CreateBr(after);
-    b.SetInsertPoint(after);
-  }
-
-  llvm::IRBuilder<> &b;
-  const Sizes &s;
-  HopperAsm hopper;
-  llvm::Value *base = nullptr;                     // of shared memory
-  llvm::Value *first = nullptr, *blocks = nullptr; // this block, of how many
-  llvm::Value *steps = nullptr;                    // of depth
-};
 
 /// Coordinates of a box: two, and the batch indices that the map has.
 llvm::SmallVector<llvm::Value *> boxAt(llvm::Value *inner, llvm::Value *second,
@@ -197,7 +112,7 @@ LogicalResult GpuEmitter::warpgroupProduct(tile::ProductOp op) {
 
   g.when(b.CreateICmpEQ(tid, n32(0)), [&] {
     for (unsigned stage = 0; stage < s.stages; ++stage) {
-      hopper.initBarrier(g.full(n32(stage)), 1);
+      hopper.initBarrier(g.full(n32(stage)), s.carriers ? kWarpgroup : 1);
       hopper.initBarrier(g.empty(n32(stage)), s.pingpong ? 1 : s.consumers);
     }
     hopper.fenceBarrierInit();
@@ -206,14 +121,21 @@ LogicalResult GpuEmitter::warpgroupProduct(tile::ProductOp op) {
 
   llvm::BasicBlock *producer = newBlock("producer"),
                    *consumer = newBlock("consumer"), *end = newBlock("end");
-  b.CreateCondBr(b.CreateICmpEQ(warpgroup, n32(0)), producer, consumer);
+  b.CreateCondBr(b.CreateICmpULT(warpgroup, n32(s.fillers())), producer,
+                 consumer);
 
   //===-- The copying thread ----------------------------------------------===//
   b.SetInsertPoint(producer);
   // The sums of two consumers take what the copying warpgroup gives up.
-  bool wide = s.consumers > 1 && s.products() * s.sums() > 128;
-  if (s.consumers > 1)
+  bool moves = s.consumers > 1 && !s.carriers;
+  bool wide = moves && s.products() * s.sums() > 128;
+  // Of two that carry, the one that multiplies gets what is left.
+  bool many =
+      s.carriers == 2 && s.consumers == 1 && s.products() * s.sums() > 64;
+  if (moves)
     hopper.registers(wide ? 24 : 40, false);
+  else if (many)
+    hopper.registers(144, false);
   auto copy = [&] {
     for (llvm::Value *map : mapArgs)
       hopper.prefetchMap(map);
@@ -259,14 +181,21 @@ LogicalResult GpuEmitter::warpgroupProduct(tile::ProductOp op) {
               });
         });
   };
-  g.when(b.CreateICmpULT(tid, n32(32)), [&] { g.when(hopper.elect(), copy); });
+  LogicalResult status = success();
+  if (s.carriers)
+    status = carry(op, g, order, warpgroup);
+  else
+    g.when(b.CreateICmpULT(tid, n32(32)),
+           [&] { g.when(hopper.elect(), copy); });
   b.CreateBr(end);
 
   //===-- The multiplying warpgroups --------------------------------------===//
   b.SetInsertPoint(consumer);
-  if (s.consumers > 1)
+  if (moves)
     hopper.registers(wide ? 240 : 232, true);
-  llvm::Value *self = b.CreateSub(warpgroup, n32(1));
+  else if (many)
+    hopper.registers(208, true);
+  llvm::Value *self = b.CreateSub(warpgroup, n32(s.fillers()));
   llvm::Value *local = b.CreateURem(tid, n32(kWarpgroup));
   llvm::Value *warp = b.CreateUDiv(local, n32(32));
   llvm::Value *lane = b.CreateURem(tid, n32(32));
@@ -328,11 +257,10 @@ LogicalResult GpuEmitter::warpgroupProduct(tile::ProductOp op) {
   llvm::Value *chunkAt = b.CreateAdd(
       b.CreateMul(chunkRow, n32(kRowBytes)),
       b.CreateShl(b.CreateXor(b.CreateLShr(lane, 4), b.CreateAnd(lane, 7)), 4));
-  llvm::Value *ownBarrier = warpgroup;
+  llvm::Value *ownBarrier = b.CreateAdd(self, n32(1));
   llvm::Value *laneRow =
       b.CreateAdd(b.CreateShl(warp, 4), b.CreateLShr(lane, 2));
   llvm::Value *laneColumn = b.CreateShl(b.CreateAnd(lane, 3), 1);
-  LogicalResult status = success();
 
   // Hands a run of a row of product p to the region. Null: nothing yielded.
   auto handOver = [&](llvm::ArrayRef<llvm::Value *> values,

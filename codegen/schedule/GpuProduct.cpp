@@ -4,8 +4,11 @@
 // By warpgroups (Hopper, f16 and bf16) where the copies of whole blocks reach
 // both operands: the innermost dim of each contiguous, every other stride and
 // the start a multiple of 16 bytes. What is not known of symbolic sizes becomes
-// the schedule's guard. The block sizes are those with the least modelled time.
-// By multiply-adds of f32 for all else.
+// the schedule's guard. Where they do not, warpgroups carry the operands
+// themselves (`carriers`). The block sizes are those with the least modelled
+// time.
+// A few rows are multiplied as B passes by, where both depths are contiguous
+// and 16-byte accesses reach them. By multiply-adds of f32 for all else.
 //
 // Parameters: the entries of tile.product's `shape`, and `run`, `store`.
 #include "codegen/schedule/Conditions.h"
@@ -22,7 +25,7 @@ using ts::Dim;
 
 namespace {
 
-enum Path : int64_t { multiplyAdd = 0, warpgroups = 1 };
+enum Path : int64_t { multiplyAdd = 0, warpgroups = 1, fewRows = 2 };
 
 /// One way to cut the result into blocks.
 struct Blocks {
@@ -36,6 +39,10 @@ constexpr Blocks kWarpgroupBlocks[] = {
     {128, 256, 4, 2, 0}, {256, 192, 3, 2, 0}, {128, 192, 4, 2, 1},
     {128, 128, 6, 2, 1}, {64, 128, 8, 1, 0},  {64, 64, 8, 1, 0},
 };
+
+/// With two warpgroups that carry and one that multiplies.
+constexpr Blocks kCarriedBlocks[] = {
+    {128, 128, 5, 1, 0}, {64, 128, 6, 1, 0}, {64, 64, 8, 1, 0}};
 
 /// Batch dims and rows that do not follow the others in memory; sizes of one
 /// left out.
@@ -66,7 +73,7 @@ Outer outerOf(const Product &product) {
 /// not hidden of an epilogue. Small blocks read shared memory more often, which
 /// takes power, hence clock.
 double modelledCycles(const Blocks &blocks, double batch, int64_t m, int64_t n,
-                      int64_t k, const TargetDesc &target) {
+                      int64_t k, bool carried, const TargetDesc &target) {
   auto ceil = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
   double programs = batch * ceil(m, blocks.rows) * ceil(n, blocks.columns);
   double waves = std::ceil(programs / target.cores);
@@ -75,10 +82,29 @@ double modelledCycles(const Blocks &blocks, double batch, int64_t m, int64_t n,
                  : edges <= 192 ? 1.1
                  : edges <= 256 ? 1.045
                                 : 1;
-  double step =
-      power * std::max(blocks.rows * blocks.columns / 32.0, edges * 2.0);
+  // What is carried passes three times: twice read, and written.
+  double step = power * std::max(blocks.rows * blocks.columns / 32.0,
+                                 edges * (carried ? 4.0 : 2.0));
   double epilogue = blocks.pingpong ? 200 : 10.0 * blocks.columns;
   return waves * (1.02 * ceil(k, 64) * step + epilogue);
+}
+
+const Blocks *leastCycles(ArrayRef<Blocks> choices, const Product &product,
+                          const Outer &outer, int64_t rows, bool carried,
+                          const TargetDesc &target) {
+  const Blocks *least = nullptr;
+  double cycles = 0;
+  Dim n = product.rhs.free, k = product.lhs.contract;
+  for (const Blocks &blocks : choices) {
+    double c = modelledCycles(
+        blocks, representative(ts::product(n.context(), outer.sizes)), rows,
+        representative(n), representative(k), carried, target);
+    if (!least || c < cycles) {
+      least = &blocks;
+      cycles = c;
+    }
+  }
+  return least;
 }
 
 /// A side as a tensor for copies of boxes; nothing if its elements lie too far
@@ -174,6 +200,61 @@ Schedule multiplyAddSchedule(const Product &product, const Epilogue &epilogue,
   return schedule;
 }
 
+/// Rows up to which a product takes the time of reading B, multiplied by
+/// whatever unit.
+constexpr int64_t kFewRows = 4;
+
+/// Appends schedules for few rows, if any serves this product.
+void chooseFewRows(const Product &product,
+                   SmallVectorImpl<Schedule> &schedules) {
+  const Side &lhs = product.lhs, &rhs = product.rhs;
+  std::optional<int64_t> known = lhs.free.asConstant();
+  if ((known && *known > kFewRows) || !lhs.contractStride.isConstant(1) ||
+      !rhs.contractStride.isConstant(1))
+    return;
+  Outer outer = outerOf(product);
+  int64_t lanes = 16 / ts::elementBytes(ts::elementTypeOf(lhs.base));
+  Conditions conditions;
+  conditions.multiple(lhs.contract, lanes);
+  for (const Side *side : {&lhs, &rhs}) {
+    conditions.multiple(side->offset, lanes);
+    if (!side->free.isConstant(1))
+      conditions.multiple(side->freeStride, lanes);
+  }
+  for (Dim stride : llvm::concat<Dim>(outer.aStrides, outer.bStrides))
+    conditions.multiple(stride, lanes);
+  if (!conditions.holds)
+    return;
+
+  // As many threads a column as have something to read, a block's at most; a
+  // thread has at least two reads of B in flight. Of several rows, what it has
+  // read of A serves four columns: reading it again would take longer than B.
+  constexpr int64_t warps = 8, threads = warps * 32, most = 8;
+  int64_t runs = std::max<int64_t>(1, representative(lhs.contract) / lanes);
+  int64_t team = std::min<int64_t>(threads, llvm::PowerOf2Ceil(runs));
+  int64_t passes = (runs + team - 1) / team;
+  auto add = [&](int64_t rows, bool guarded) {
+    int64_t own = rows > 1 ? 4 : std::max<int64_t>(1, 2 / passes);
+    Blocks blocks{rows, own * (threads / team),
+                  passes * own <= most ? passes : most / 2 / own, warps, 0};
+    Schedule schedule =
+        withShape(product, outer, fewRows, blocks, team * lanes);
+    schedule.guard = conditions.guard;
+    if (guarded)
+      schedule.guard.terms.push_back(
+          {lhs.free, ts::ComparePredicate::le, lhs.free.like(rows)});
+    schedule.parameters["run"] = 1;
+    schedule.parameters["store"] = 0;
+    schedules.push_back(std::move(schedule));
+  };
+  if (known) {
+    add(std::max<int64_t>(1, *known), false);
+    return;
+  }
+  add(1, true);
+  add(kFewRows, true);
+}
+
 /// Appends schedules by warpgroups, if any serves this product.
 void chooseWarpgroups(ts::KernelOp kernel, const Product &product,
                       const Epilogue &epilogue, const TargetDesc &target,
@@ -209,18 +290,7 @@ void chooseWarpgroups(ts::KernelOp kernel, const Product &product,
   store &= run == 2;
 
   auto best = [&](int64_t rows) {
-    const Blocks *least = nullptr;
-    double cycles = 0;
-    for (const Blocks &blocks : kWarpgroupBlocks) {
-      double c = modelledCycles(
-          blocks, representative(ts::product(kernel.getContext(), outer.sizes)),
-          rows, representative(n), representative(k), target);
-      if (!least || c < cycles) {
-        least = &blocks;
-        cycles = c;
-      }
-    }
-    return least;
+    return leastCycles(kWarpgroupBlocks, product, outer, rows, false, target);
   };
   auto add = [&](const Blocks &blocks, const Guard &guard) {
     Schedule schedule = withShape(product, outer, warpgroups, blocks, 64);
@@ -267,6 +337,43 @@ void chooseWarpgroups(ts::KernelOp kernel, const Product &product,
   add(*best(8192), conditions.guard);
 }
 
+/// Appends schedules by warpgroups that carry the operands themselves: any
+/// strides, if one dim of each side is contiguous.
+void chooseCarried(const Product &product, const Epilogue &epilogue,
+                   const TargetDesc &target,
+                   SmallVectorImpl<Schedule> &schedules) {
+  Type element = ts::elementTypeOf(product.lhs.base);
+  const Side &lhs = product.lhs, &rhs = product.rhs;
+  bool aDepth = lhs.contractStride.isConstant(1),
+       bDepth = rhs.contractStride.isConstant(1);
+  if (target.isa != "sm_90a" || !(element.isF16() || element.isBF16()) ||
+      !(aDepth || lhs.freeStride.isConstant(1)) ||
+      !(bDepth || rhs.freeStride.isConstant(1)))
+    return;
+  Outer outer = outerOf(product);
+  Conditions conditions;
+  conditions.positive(lhs.contract);
+  if (!conditions.holds)
+    return;
+  auto add = [&](int64_t rows, const Guard &guard) {
+    Schedule schedule = withShape(
+        product, outer, warpgroups,
+        *leastCycles(kCarriedBlocks, product, outer, rows, true, target), 64);
+    schedule.guard = guard;
+    schedule.parameters["run"] = runOf(product, epilogue, 2);
+    schedule.parameters["store"] = 0;
+    schedule.parameters["a_transposed"] = !aDepth;
+    schedule.parameters["b_transposed"] = !bDepth;
+    schedule.parameters["a_batch"] = schedule.parameters["b_batch"] = 0;
+    schedule.parameters["carriers"] = 2;
+    schedules.push_back(std::move(schedule));
+  };
+  if (std::optional<int64_t> rows = lhs.free.asConstant())
+    add(*rows, conditions.guard);
+  else
+    add(representative(lhs.free), conditions.guard);
+}
+
 } // namespace
 
 LogicalResult chooseGpuProduct(ts::KernelOp kernel, const TargetDesc &target,
@@ -282,8 +389,15 @@ LogicalResult chooseGpuProduct(ts::KernelOp kernel, const TargetDesc &target,
       Epilogue::create(kernel, product->dot.getResult());
   if (failed(epilogue))
     return failure();
-  chooseWarpgroups(kernel, *product, *epilogue, target, schedules);
-  if (schedules.empty() || !schedules.back().guard.terms.empty())
+  auto open = [&] {
+    return schedules.empty() || !schedules.back().guard.terms.empty();
+  };
+  chooseFewRows(*product, schedules);
+  if (open())
+    chooseWarpgroups(kernel, *product, *epilogue, target, schedules);
+  if (open())
+    chooseCarried(*product, *epilogue, target, schedules);
+  if (open())
     schedules.push_back(multiplyAddSchedule(*product, *epilogue, target));
   return success();
 }

@@ -150,6 +150,16 @@ FailureOr<SmallVector<Value>> ReduceBuilder::forTiles(ValueRange carried,
       base = e.add(e.mul(base, e.size(space.dims[d])), indices[d]);
     base = e.mul(base, e.size(space.dims[lane]));
     int64_t known = space.dims[lane].knownDivisor();
+    std::optional<int64_t> length = space.dims[lane].asConstant();
+    if (target.kind == DeviceKind::cuda && length && *length > 0 &&
+        *length < lanes) {
+      // One tile: nothing stands around it, so that each pass is seen to read
+      // what the one before has read.
+      coord.dims[lane] = {e.constant(0), 1, {}, lanes};
+      coord.valid = e.constant(*length);
+      position = base;
+      return body(coord, coord.valid, values);
+    }
     return forLanes(
         e, e.constant(0), e.size(space.dims[lane]), lanes,
         known && known % lanes == 0, values,
@@ -431,6 +441,22 @@ static int64_t mostHeld(ts::KernelOp kernel, const TargetDesc &target) {
   return kernel.getBody().getOps<ts::ArgReduceOp>().empty() ? most : most / 8;
 }
 
+/// A tile around a row of a length that no warp's accesses divide: whole
+/// accesses of all threads of a block, of which the largest that wastes little.
+static int64_t aroundRow(ts::KernelOp kernel, int64_t length,
+                         const TargetDesc &target) {
+  int64_t bytes = 1;
+  for (BlockArgument argument : kernel.getBody().getArguments())
+    bytes = std::max(bytes, ts::elementBytes(ts::elementTypeOf(argument)));
+  int64_t round = 32 * target.lanes(DType::f32) * 4 / 256 / bytes;
+  constexpr int64_t leastRounds = 4, mostThreads = 512;
+  for (int64_t warps = 1;
+       warps < mostThreads / 32 && length >= 2 * leastRounds * round;
+       warps *= 2)
+    round *= 2;
+  return (length + round - 1) / round * round;
+}
+
 /// The kept dims but the lane dim: how many rows or columns of tiles there are.
 static Dim keptAround(const Space &space, unsigned lane) {
   Dim kept = space.dims[0].like(1);
@@ -475,6 +501,9 @@ LogicalResult chooseReduce(ts::KernelOp kernel, const TargetDesc &target,
         number && *number > 0 && *number % 128 == 0 &&
         *number <= mostHeld(kernel, target) && rowForm)
       lanes = *number;
+    else if (number && *number > lanes && rowForm &&
+             *number <= mostHeld(kernel, target))
+      lanes = aroundRow(kernel, *number, target);
     while (lanes > 128 && lanes / 2 >= representative(run))
       lanes /= 2;
     // Rather more programs than wide ones; of a long row, whole blocks.

@@ -514,6 +514,19 @@ for dtype in ["f32", "f64", "f16", "bf16", "i32", "i64"]:
          lambda x, y: wide(x).transpose(0, 2, 1, 3) @ wide(y), PRODUCT.get(dtype, "exact"))
 # Of sizes that GPUs copy in blocks, whole ones and cut ones.
 BLOCKS = [dict(m=200, n=264, k=136), dict(m=257, n=72, k=200), dict(m=1, n=8, k=8), dict(m=70, n=136, k=64)]
+# And of sizes that no 16-byte access divides.
+ODD = [dict(m=201, n=263, k=137), dict(m=67, n=130, k=331), dict(m=9, n=3, k=5), dict(m=130, n=264, k=66)]
+# Few rows: one access of a thread, several passes, threads to spare, columns of another row.
+FEW = [dict(m=1, n=70, k=4104), dict(m=4, n=33, k=264), dict(m=3, n=5, k=24), dict(m=1, n=1, k=20000), dict(m=2, n=129, k=0)]
+for dtype in ["f32", "f16", "bf16"]:
+    x, w, y = T(dtype, "m", "k"), T(dtype, "n", "k"), T(dtype, "m", "n")
+    case(f"dot few rows {dtype}", [In("x", x), In("w", w), In("z", y)],
+         f"%0 = ts.dot %x, %w batch [] x [] contract [1] x [1] : {x}, {w}\n  %r = ts.add %0, %z : {y}", y, FEW,
+         lambda x, w, z: wide(x) @ wide(w).T + wide(z), PRODUCT[dtype])
+    x, w, y = T(dtype, 1, 4104), T(dtype, 70, 4104), T(dtype, 1, 70)
+    case(f"dot one row {dtype}", [In("x", x), In("w", w)],
+         f"%r = ts.dot %x, %w batch [] x [] contract [1] x [1] : {x}, {w}", y, [{}],
+         lambda x, w: wide(x) @ wide(w).T, PRODUCT[dtype])
 for dtype in ["f16", "bf16"]:
     y, b = T(dtype, "m", "n"), T(dtype, "n")
     for name, l, r, contract in [("nn", ("m", "k"), ("k", "n"), ([1], [0])), ("nt", ("m", "k"), ("n", "k"), ([1], [1])),
@@ -522,10 +535,10 @@ for dtype in ["f16", "bf16"]:
         case(f"dot blocks {name} {dtype}", [In("x", x), In("w", w), In("b", b), In("z", y)],
              f"%0 = ts.dot %x, %w batch [] x [] contract {contract[0]} x {contract[1]} : {x}, {w}\n"
              f"  %1 = ts.broadcast %b [1] : {b} to {y}\n  %2 = ts.add %0, %1 : {y}\n"
-             f"  %3 = ts.tanh %2 : {y}\n  %r = ts.add %3, %z : {y}", y, BLOCKS, None, PRODUCT[dtype])
+             f"  %3 = ts.tanh %2 : {y}\n  %r = ts.add %3, %z : {y}", y, BLOCKS + ODD, None, PRODUCT[dtype])
     x, w, y = T(dtype, 3, "m", "k"), T(dtype, 3, "k", "n"), T("f32", 3, "m", "n")
     case(f"dot blocks batch {dtype}", [In("x", x), In("w", w)],
-         f"%r = ts.dot %x, %w batch [0] x [0] contract [2] x [1] {{result_type = f32}} : {x}, {w}", y, BLOCKS,
+         f"%r = ts.dot %x, %w batch [0] x [0] contract [2] x [1] {{result_type = f32}} : {x}, {w}", y, BLOCKS + ODD,
          lambda x, w: wide(x) @ wide(w), "relative 2e-5")
     x, w, y = T(dtype, "m", 2, 40), T(dtype, 40, 96), T(dtype, "m", 2, 96)
     h, r = T(dtype, "m", 2, 4, 24), T(dtype, 4, "m", 2, 24)
@@ -719,6 +732,11 @@ for dtype in FLOATS:
 t = T("f32", "a", 3, "b")
 case("layer_norm two dims", [In("x", t)], f"%r = ts.layer_norm %x dim 1 epsilon 1.0e-6 : {t}", t, ROW_SIZES,
      tolerance="relative 4e-6")
+# Rows that start anywhere, held by the threads of a GPU as one tile.
+for dtype in ["f32", "f16", "bf16"]:
+    t = T(dtype, "a", 4099)
+    case(f"softmax odd rows {dtype}", [In("x", t)], f"%r = ts.softmax %x dim 1 : {t}", t, [dict(a=9)],
+         lambda x: np_softmax(x, 1, False), {"f32": "relative 2e-6", "f16": "relative 1e-3", "bf16": "relative 8e-3"}[dtype])
 case("softmax 3-d", [In("x", T("f32", "a", "b", 3))], f'%r = ts.softmax %x dim 1 : {T("f32", "a", "b", 3)}',
      T("f32", "a", "b", 3), ROW_SIZES, lambda x: np_softmax(x, 1, False), "relative 2e-6")
 

@@ -86,17 +86,25 @@ func.func @any_rows(%x: !s, %w: tensor<4096x1000xbf16>) -> !t {
   return %0 : !t
 }
 
-// Rows that no copy of boxes reaches, and float32: multiply-adds.
+// Rows that no copy of boxes reaches: two warpgroups read around them, shift, and write what the copies would.
 // TILE-LABEL: @kernel4_0(
-// TILE: path = 0
+// TILE: tile.product {{.*}}carriers = 2 {{.*}}path = 1
 // CHECK-LABEL: .entry kernel4_0(
-// CHECK-NOT: wgmma
-// CHECK: fma.rn.f32
+// CHECK-NOT: .param .align 64
+// CHECK: .reqntid 384
+// CHECK-COUNT-16: ld.global.nc.v4.b32
+// CHECK: mbarrier.try_wait.parity
+// CHECK: shf.r.wrap.b32
+// CHECK: st.shared.v4.b32
+// CHECK: fence.proxy.async.shared::cta
+// CHECK: mbarrier.arrive.shared.b64
+// CHECK: wgmma.mma_async.sync.aligned.m64n64k16
 // CHECK-NOT: .local
 func.func @odd_depth(%x: tensor<512x333xbf16>, %w: tensor<512x333xbf16>) -> tensor<512x512xbf16> {
   %0 = ts.dot %x, %w batch [] x [] contract [1] x [1] : tensor<512x333xbf16>, tensor<512x333xbf16>
   return %0 : tensor<512x512xbf16>
 }
+// float32: multiply-adds.
 // TILE-LABEL: @kernel5_0(
 // TILE: path = 0
 // CHECK-LABEL: .entry kernel5_0(
@@ -108,4 +116,49 @@ func.func @odd_depth(%x: tensor<512x333xbf16>, %w: tensor<512x333xbf16>) -> tens
 func.func @float32(%x: tensor<3x256x128xf32>, %w: tensor<3x128x512xf32>) -> tensor<3x256x512xf32> {
   %0 = ts.dot %x, %w batch [0] x [0] contract [2] x [1] : tensor<3x256x128xf32>, tensor<3x128x512xf32>
   return %0 : tensor<3x256x512xf32>
+}
+
+// One row: a block a column, all of it in flight at once.
+// TILE-LABEL: @kernel6_0(
+// TILE: tile.product {{.*}}columns = 1 {{.*}}path = 2
+// CHECK-LABEL: .entry kernel6_0(
+// CHECK: .reqntid 256
+// CHECK-COUNT-4: ld.global.nc.v4.b32
+// CHECK-NOT: ld.global
+// CHECK: fma.rn.f32
+// CHECK: shfl.sync.bfly.b32
+// CHECK: bar.sync
+// CHECK: st.global.b16
+// CHECK-NOT: .local
+func.func @one_row(%x: tensor<1x4096xbf16>, %w: tensor<16384x4096xbf16>) -> tensor<1x16384xbf16> {
+  %0 = ts.dot %x, %w batch [] x [] contract [1] x [1] : tensor<1x4096xbf16>, tensor<16384x4096xbf16>
+  return %0 : tensor<1x16384xbf16>
+}
+
+// Few rows of a symbolic number: what one read of B serves, then what else there is.
+// TILE-LABEL: @kernel7_0(
+// TILE: path = 2 {{.*}}rows = 1
+// TILE-LABEL: @kernel7_1(
+// TILE: path = 2 {{.*}}rows = 4
+// TILE-LABEL: @kernel7_2(
+// TILE: path = 1
+// CHECK-LABEL: .entry kernel7_1(
+// CHECK-COUNT-8: ld.global.nc.v4.b32
+// CHECK-NOT: .local
+func.func @decode(%x: !s, %w: tensor<1000x4096xbf16>) -> !t {
+  %0 = ts.dot %x, %w batch [] x [] contract [1] x [1] : !s, tensor<1000x4096xbf16>
+  return %0 : !t
+}
+
+// Both sides by columns, of odd lengths.
+// TILE-LABEL: @kernel8_0(
+// TILE: a_transposed = 1 {{.*}}b_transposed = 1 {{.*}}carriers = 2
+// CHECK-LABEL: .entry kernel8_0(
+// CHECK: .reqntid 384
+// CHECK-DAG: setmaxnreg.inc.sync.aligned.u32 208
+// CHECK-DAG: setmaxnreg.dec.sync.aligned.u32 144
+// CHECK-NOT: .local
+func.func @odd_columns(%x: tensor<777x1001xf16>, %w: tensor<777x4095xf16>) -> tensor<1001x4095xf16> {
+  %0 = ts.dot %x, %w batch [] x [] contract [0] x [0] : tensor<777x1001xf16>, tensor<777x4095xf16>
+  return %0 : tensor<1001x4095xf16>
 }
