@@ -114,6 +114,10 @@ LogicalResult choosePointwise(ts::KernelOp kernel, const TargetDesc &target,
     lanes = lanesBetweenBoundaries(kernel, lane, lanes);
     block = knobs.pick("block", block, {8192, 2048, 16384, 1024});
   }
+  // Rows that an index names.
+  bool named = target.kind == DeviceKind::cuda &&
+               kernel.getHero() == ts::Hero::gather &&
+               !kernel.getBody().getOps<ts::GatherOp>().empty();
   if (target.kind == DeviceKind::cuda) {
     // A tile is spread over the threads of a block, one access of 16 bytes each
     // (bytes in flight count, and blocks give them best).
@@ -121,15 +125,9 @@ LogicalResult choosePointwise(ts::KernelOp kernel, const TargetDesc &target,
     while (lanes > 128 && lanes / 2 >= length)
       lanes /= 2;
     block = lanes;
-    // Rows that an index names: the index comes first, so that a thread asks
-    // for more of the row at once.
-    if (kernel.getHero() == ts::Hero::gather &&
-        !kernel.getBody().getOps<ts::GatherOp>().empty())
-      while (lanes < 4 * target.lanes(DType::f32) && lanes < length)
-        block = lanes *= 2;
   }
   if (std::optional<int64_t> number = run.asConstant();
-      number && !flat && *number <= 2 * block)
+      number && !flat && !named && *number <= 2 * block)
     block = std::max(lanes, (*number + lanes - 1) / lanes * lanes);
   Schedule schedule;
   schedule.kind = "pointwise";
@@ -139,8 +137,13 @@ LogicalResult choosePointwise(ts::KernelOp kernel, const TargetDesc &target,
   if (target.kind != DeviceKind::cuda)
     stream = knobs.pick("stream", stream, {0, 1});
   schedule.parameters["stream"] = stream;
-  if (target.kind == DeviceKind::cuda && lanes > target.lanes(DType::f32))
-    schedule.parameters["threads"] = 128;
+  // The index comes first, so that a thread asks for two accesses of the row at
+  // once; more of them, or longer tiles, are slower.
+  if (named) {
+    int64_t bytes = ts::elementBytes(ts::elementTypeOf(kernel.getResult(0)));
+    schedule.parameters["threads"] =
+        std::max<int64_t>(32, lanes * bytes / (2 * 16));
+  }
   Dim around = one;
   if (!flat)
     for (auto [i, dim] : llvm::enumerate(dims))
