@@ -69,8 +69,9 @@ std::optional<SmallVector<StridedDim>> reshape(ArrayRef<StridedDim> from,
         toSize = toSize * to[--firstTo];
       } else if (!growTo && firstFrom > 0) {
         const StridedDim &outer = from[firstFrom - 1];
+        // The stride of a dim of size 1 between them says nothing.
         if (!outer.size.isConstant(1) &&
-            !(outer.stride == from[firstFrom].stride * from[firstFrom].size))
+            !(outer.stride == from[i - 1].stride * fromSize))
           return std::nullopt;
         fromSize = fromSize * outer.size;
         --firstFrom;

@@ -188,3 +188,17 @@ def test_one_lane_after_a_window():
     ]
     made = model(nodes, {"x": ["n", 16, 3, 1], "s": []}, initializers={"z": np.int8(7)})
     check(made, [{"x": normal(n, 16, 3, 1), "s": np.float32(0.5)} for n in (1, 8)])
+
+
+@pytest.mark.parametrize("kernel", [(2, 1), (1, 2), (2, 2), (3, 1)])
+def test_transposed_convolution_without_overlap(kernel):
+    """Weights that are no constants: their dims are merged past one of size 1."""
+    made = model([node("ConvTranspose", ["x", "w"], ["y"], strides=list(kernel))],
+                 {"x": ["n", 3, 3, 4], "w": [3, 4, *kernel]})  # fmt: skip
+
+    def reference(feed):
+        x, w = feed["x"].astype(float), feed["w"].astype(float)
+        y = np.einsum("nchw,coij->nohiwj", x, w)
+        return [y.reshape(y.shape[0], 4, 3 * kernel[0], 4 * kernel[1])]
+
+    check(made, [{"x": normal(n, 3, 3, 4), "w": normal(3, 4, *kernel)} for n in (1, 5)], 1e-5, reference)
