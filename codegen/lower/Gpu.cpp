@@ -179,12 +179,13 @@ LogicalResult GpuEmitter::constantTile(Value result, DenseElementsAttr value) {
     if (!counts)
       return emitError(result.getLoc(), "a constant tile on a GPU has one "
                                         "value or counts from 0");
-    // In 32 bits where they suffice: LLVM then sees which of them are below a
-    // constant (it looks no deeper than six values).
+    // Of a tile that is the whole row in 32 bits, if they suffice: LLVM then
+    // sees which are below a constant (it looks no deeper than six values).
+    bool row = isa<tile::FuncOp>(result.getDefiningOp()->getParentOp());
     llvm::Value *own =
         b.CreateMul(b.CreateTrunc(thread, b.getInt32Ty()), b.getInt32(width));
     for (auto [i, type] : llvm::enumerate(partTypes(result.getType()))) {
-      if (!type->getScalarType()->isIntegerTy(32)) {
+      if (!row || !type->getScalarType()->isIntegerTy(32)) {
         p.push_back(b.CreateZExtOrTrunc(elements(i), type));
         continue;
       }
@@ -253,19 +254,22 @@ LogicalResult GpuEmitter::function(tile::FuncOp func) {
   for (unsigned i = 0; i < func.getNumSymbols(); ++i)
     set(func.getKernelSymbol(i), {fn->getArg(count + i)});
   status = fn->getArg(firstMap - 2);
-  auto special = [&](llvm::Intrinsic::ID id, uint32_t below) {
-    llvm::CallInst *number =
-        b.CreateIntrinsic(id, llvm::ArrayRef<llvm::Value *>());
-    // (Products are tuned without: their addresses become other sums.)
-    if (threads > 1)
-      number->addRangeRetAttr(
-          llvm::ConstantRange(llvm::APInt(32, 0), llvm::APInt(32, below)));
-    return b.CreateZExt(number, b.getInt64Ty());
+  auto special = [&](llvm::Intrinsic::ID id) {
+    return b.CreateIntrinsic(id, llvm::ArrayRef<llvm::Value *>());
   };
-  threadOfBlock =
-      special(llvm::Intrinsic::nvvm_read_ptx_sreg_tid_x, shape.threads);
+  llvm::CallInst *number = special(llvm::Intrinsic::nvvm_read_ptx_sreg_tid_x);
+  // What is below the end of a row is then known of whole parts. (Of loops and
+  // products it is kept back: their addresses would become other sums.)
+  bool straight = llvm::none_of(func.getBody().front(), [](Operation &op) {
+    return op.getNumRegions() > 0;
+  });
+  if (straight && threads > 1)
+    number->addRangeRetAttr(llvm::ConstantRange(
+        llvm::APInt(32, 0), llvm::APInt(32, shape.threads)));
+  threadOfBlock = b.CreateZExt(number, b.getInt64Ty());
   thread = threads == 1 ? b.getInt64(0) : threadOfBlock;
-  programId = special(llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_x, INT32_MAX);
+  programId = b.CreateZExt(special(llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_x),
+                           b.getInt64Ty());
   llvm::BasicBlock *exit = nullptr;
   if (programs > 1) {
     group = b.CreateLShr(thread, b.getInt64(llvm::Log2_32(threads)));

@@ -80,6 +80,7 @@ private:
                     llvm::function_ref<llvm::Value *()> body);
 
   //===-- Unaligned accesses (GpuShifted.cpp) -----------------------------===//
+  bool isShifted(mlir::Operation *op, const BufferRef &ref, llvm::Align align);
   /// Bytes from a multiple of 16 below to the element at `offset`, i32.
   llvm::Value *skewOf(const BufferRef &ref, llvm::Value *offset);
   /// 16 bytes of elements from `offset` on, of which `left` are there: at least
@@ -94,9 +95,9 @@ private:
                         llvm::ArrayRef<llvm::Value *> words, llvm::Value *skew,
                         llvm::Type *type);
   /// A whole tile from element `from` on, of which `valid` elements are there
-  /// (null: all). `again`: it may stand in a loop.
+  /// (null: all).
   void shiftedStore(const BufferRef &ref, llvm::Value *from, mlir::Value valid,
-                    llvm::ArrayRef<llvm::Value *> parts, bool again);
+                    llvm::ArrayRef<llvm::Value *> parts);
 
   //===-- Products (GpuProduct.cpp and a file for each way) ---------------===//
   /// A function that is one tile.product: its tiles are a thread's own.

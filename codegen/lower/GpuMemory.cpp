@@ -82,6 +82,15 @@ bool GpuEmitter::isInside(unsigned part, Value valid) {
          int64_t(part + 1) * threads * width <= number.getInt();
 }
 
+// A row that the function reads or writes as one tile. In loops and at the edge
+// of a run of tiles, whose address most often is a multiple that only run time
+// knows, the assembler spills a word for the occupancy it aims at.
+bool GpuEmitter::isShifted(Operation *op, const BufferRef &ref,
+                           llvm::Align align) {
+  return threads > 1 && width * ref.bytes == 16 && align.value() < 16 &&
+         isa<tile::FuncOp>(op->getParentOp());
+}
+
 LogicalResult GpuEmitter::load(tile::LoadOp op) {
   auto ref = buffer(op.getBuffer());
   if (failed(ref))
@@ -96,9 +105,7 @@ LogicalResult GpuEmitter::load(tile::LoadOp op) {
                   isTile ? width : 0);
   llvm::Value *pad = op.getPad() ? toMemory(scalar(op.getPad()), *ref)
                                  : llvm::Constant::getNullValue(ref->memory);
-  // A tile of a thread's own stands where no other thread goes on.
-  bool shifted =
-      isTile && threads > 1 && width * ref->bytes == 16 && align.value() < 16;
+  bool shifted = isTile && isShifted(op, *ref, align);
   llvm::Value *skew = shifted ? skewOf(*ref, scalar(op.getOffset())) : nullptr;
   Parts result;
   for (auto [p, partType] : llvm::enumerate(types)) {
@@ -177,12 +184,11 @@ LogicalResult GpuEmitter::store(tile::StoreOp op) {
     });
     return success();
   }
-  if (threads > 1 && width * ref->bytes == 16 && align.value() < 16) {
+  if (isTile && isShifted(op, *ref, align)) {
     Parts values;
     for (llvm::Value *part : Parts(parts(op.getValue())))
       values.push_back(toMemory(part, *ref));
-    shiftedStore(*ref, scalar(op.getOffset()), op.getValid(), values,
-                 !isa<tile::FuncOp>(op->getParentOp()));
+    shiftedStore(*ref, scalar(op.getOffset()), op.getValid(), values);
     return success();
   }
   for (auto [p, part] : llvm::enumerate(Parts(parts(op.getValue())))) {

@@ -118,8 +118,8 @@ llvm::Value *GpuEmitter::shiftedLoad(const BufferRef &ref, llvm::Value *offset,
 }
 
 void GpuEmitter::shiftedStore(const BufferRef &ref, llvm::Value *from,
-                              Value valid, llvm::ArrayRef<llvm::Value *> parts,
-                              bool again) {
+                              Value valid,
+                              llvm::ArrayRef<llvm::Value *> parts) {
   unsigned lanes = 16 / ref.bytes, count = parts.size();
   constexpr unsigned warp = 32;
   unsigned warps = threads / warp;
@@ -148,8 +148,6 @@ void GpuEmitter::shiftedStore(const BufferRef &ref, llvm::Value *from,
           b.CreateAdd(index, b.CreateMul(group, b.getInt64(count * warps + 1)));
     return b.CreateInBoundsGEP(access, edges, index);
   };
-  if (again)
-    barrier();
   when(b.CreateICmpEQ(lane, b.getInt64(warp - 1)), [&] {
     for (unsigned p = 0; p < count; ++p)
       b.CreateAlignedStore(b.CreateBitCast(parts[p], access),
