@@ -234,7 +234,11 @@ void chooseFewRows(const Product &product,
   int64_t team = std::min<int64_t>(threads, llvm::PowerOf2Ceil(runs));
   int64_t passes = (runs + team - 1) / team;
   auto add = [&](int64_t rows, bool guarded) {
-    int64_t own = rows > 1 ? 4 : std::max<int64_t>(1, 2 / passes);
+    // In the end each thread has one sum: of a shallow depth, fewer columns.
+    int64_t own = std::min<int64_t>(
+        rows > 1 ? 4 : std::max<int64_t>(1, 2 / passes), team / rows);
+    if (own == 0)
+      return;
     Blocks blocks{rows, own * (threads / team),
                   passes * own <= most ? passes : most / 2 / own, warps, 0};
     Schedule schedule =

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -12,6 +13,12 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 PTXAS = shutil.which("ptxas")
+SEEDS = sorted((Path(__file__).parents[1] / "onnx_fuzz" / "seeds").glob("*.onnx"))
+
+
+@pytest.mark.parametrize("model", SEEDS, ids=lambda path: path.stem)
+def test_small_models_compile(tool, model):
+    assert "kernels" in tool("compile", model, "-o", "m.knap", "--target", "cpu,cuda")
 
 
 @pytest.fixture

@@ -523,6 +523,12 @@ for dtype in ["f32", "f16", "bf16"]:
     case(f"dot few rows {dtype}", [In("x", x), In("w", w), In("z", y)],
          f"%0 = ts.dot %x, %w batch [] x [] contract [1] x [1] : {x}, {w}\n  %r = ts.add %0, %z : {y}", y, FEW + [dict(m=1, n=40, k=9000 if dtype == "f32" else 20000)],
          lambda x, w, z: wide(x) @ wide(w).T + wide(z), PRODUCT[dtype])
+    for k in [8, 16, 40]:  # less to read of a column than there are threads
+        x, w, y = T(dtype, "m", k), T(dtype, "n", k), T(dtype, "m", "n")
+        case(f"dot few rows of {k} {dtype}", [In("x", x), In("w", w)],
+             f"%r = ts.dot %x, %w batch [] x [] contract [1] x [1] : {x}, {w}", y,
+             [dict(m=m, n=n) for m, n in [(1, 70), (2, 3), (4, 300), (5, 64)]],
+             lambda x, w: wide(x) @ wide(w).T, PRODUCT[dtype])
     x, w, y = T(dtype, 1, 4104), T(dtype, 70, 4104), T(dtype, 1, 70)
     case(f"dot one row {dtype}", [In("x", x), In("w", w)],
          f"%r = ts.dot %x, %w batch [] x [] contract [1] x [1] : {x}, {w}", y, [{}],
