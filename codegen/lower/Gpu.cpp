@@ -393,6 +393,33 @@ void GpuEmitter::barrier() {
                       {b.getInt32(0)});
 }
 
+llvm::Value *GpuEmitter::sharedArray(llvm::Type *element, uint64_t count,
+                                     const llvm::Twine &suffix) {
+  auto *type = llvm::ArrayType::get(element, count);
+  auto *array = new llvm::GlobalVariable(
+      module, type, false, llvm::GlobalValue::InternalLinkage,
+      llvm::UndefValue::get(type), fn->getName() + suffix, nullptr,
+      llvm::GlobalValue::NotThreadLocal, kSharedMemory);
+  array->setAlignment(llvm::Align(16));
+  return array;
+}
+
+llvm::Value *GpuEmitter::launchedShared() {
+  auto *memory = new llvm::GlobalVariable(
+      module, llvm::ArrayType::get(b.getInt8Ty(), 0), false,
+      llvm::GlobalValue::ExternalLinkage, nullptr, fn->getName() + "_shared",
+      nullptr, llvm::GlobalValue::NotThreadLocal, kSharedMemory);
+  memory->setAlignment(llvm::Align(1024));
+  return b.CreatePtrToInt(memory, b.getInt32Ty());
+}
+
+llvm::SmallVector<llvm::Value *> GpuEmitter::tensorMaps() {
+  llvm::SmallVector<llvm::Value *> result;
+  for (unsigned i = fn->arg_size() - maps; i < fn->arg_size(); ++i)
+    result.push_back(fn->getArg(i));
+  return result;
+}
+
 llvm::Value *GpuEmitter::shuffle(llvm::Value *value, unsigned distance) {
   llvm::Type *type = value->getType();
   unsigned bits = type->getPrimitiveSizeInBits();
@@ -430,13 +457,8 @@ LogicalResult GpuEmitter::reduction(vector::ReductionOp op) {
     // runs again waits until its words have been read.
     llvm::Type *memory = type->isIntegerTy(1) ? b.getInt8Ty() : type;
     unsigned bytes = std::max(1u, unsigned(type->getPrimitiveSizeInBits()) / 8);
-    auto *array = llvm::ArrayType::get(memory, warps);
-    auto *exchange = new llvm::GlobalVariable(
-        module, array, false, llvm::GlobalValue::InternalLinkage,
-        llvm::UndefValue::get(array),
-        fn->getName() + "_exchange" + llvm::Twine(exchanges++), nullptr,
-        llvm::GlobalValue::NotThreadLocal, kSharedMemory);
-    exchange->setAlignment(llvm::Align(16));
+    llvm::Value *exchange =
+        sharedArray(memory, warps, "_exchange" + llvm::Twine(exchanges++));
     auto slot = [&](llvm::Value *warp) {
       return b.CreateInBoundsGEP(memory, exchange, warp);
     };

@@ -49,6 +49,15 @@ private:
   llvm::Value *shuffle(llvm::Value *value, unsigned distance);
   /// Waits for all threads of the program.
   void barrier();
+  /// An array in shared memory, of anything, called the function's name and
+  /// `suffix`.
+  llvm::Value *sharedArray(llvm::Type *element, uint64_t count,
+                           const llvm::Twine &suffix);
+  /// The address of the shared memory that a launch gives (sharedBytes of
+  /// `shape`), a multiple of 1024: i32.
+  llvm::Value *launchedShared();
+  /// The parameters that are tensor maps.
+  llvm::SmallVector<llvm::Value *> tensorMaps();
 
   //===-- Memory (GpuMemory.cpp) ------------------------------------------===//
   mlir::LogicalResult load(tile::LoadOp op);

@@ -25,7 +25,6 @@ constexpr unsigned kThreads = 128;
 constexpr unsigned kRows = 64, kKeys = 64, kDepth = 16;
 constexpr unsigned kOwnRows = 8, kOwnKeys = 4;
 constexpr unsigned kPitch = kRows + 4; // of a line in shared memory
-constexpr unsigned kSharedMemory = 3;
 constexpr double kLog2E = 1.4426950408889634;
 /// Below every score, yet exp2 of its distance to itself is 1.
 constexpr double kUnseen = -0x1p100;
@@ -177,13 +176,7 @@ LogicalResult GpuEmitter::multiplyAddAttention(tile::AttentionOp op) {
 
   //===-- Shared memory ---------------------------------------------------===//
   auto makeShared = [&](unsigned elements, const char *name) {
-    auto *array = llvm::ArrayType::get(b.getFloatTy(), elements);
-    auto *memory = new llvm::GlobalVariable(
-        module, array, false, llvm::GlobalValue::InternalLinkage,
-        llvm::UndefValue::get(array), fn->getName() + name, nullptr,
-        llvm::GlobalValue::NotThreadLocal, kSharedMemory);
-    memory->setAlignment(llvm::Align(16));
-    return memory;
+    return sharedArray(b.getFloatTy(), elements, name);
   };
   llvm::Value *queryBlock = makeShared(kDepth * kPitch, "_queries");
   llvm::Value *keyBlock = makeShared(kDepth * kPitch, "_keys");

@@ -8,7 +8,7 @@
 // are under way while another writes.
 #include "codegen/lower/Gpu.h"
 #include "codegen/lower/GpuBlocks.h"
-#include "codegen/lower/GpuRing.h"
+#include "codegen/lower/GpuWarpgroups.h"
 
 #include "mlir/IR/Matchers.h"
 

@@ -21,7 +21,6 @@ namespace knapper::lower {
 
 namespace {
 constexpr unsigned kWarp = 32;
-constexpr unsigned kSharedMemory = 3;
 } // namespace
 
 LogicalResult GpuEmitter::fewRowsProduct(tile::ProductOp op) {
@@ -166,13 +165,8 @@ LogicalResult GpuEmitter::fewRowsProduct(tile::ProductOp op) {
   for (llvm::Value *&sum : sums)
     for (unsigned distance = part / 2; distance; distance /= 2)
       sum = b.CreateFAdd(sum, shuffle(sum, distance));
-  auto *array =
-      llvm::ArrayType::get(b.getFloatTy(), shape.threads / part * sums.size());
-  auto *words = new llvm::GlobalVariable(
-      module, array, false, llvm::GlobalValue::InternalLinkage,
-      llvm::UndefValue::get(array), fn->getName() + "_sums", nullptr,
-      llvm::GlobalValue::NotThreadLocal, kSharedMemory);
-  words->setAlignment(llvm::Align(16));
+  llvm::Value *words =
+      sharedArray(b.getFloatTy(), shape.threads / part * sums.size(), "_sums");
   auto word = [&](llvm::Value *index) {
     return b.CreateInBoundsGEP(b.getFloatTy(), words, index);
   };

@@ -25,7 +25,7 @@
 // which, packed in pairs, is how a product takes its left side from registers.
 #include "codegen/lower/Gpu.h"
 #include "codegen/lower/GpuBlocks.h"
-#include "codegen/lower/HopperAsm.h"
+#include "codegen/lower/GpuRing.h"
 
 #include "llvm/IR/IntrinsicsNVPTX.h"
 
@@ -35,12 +35,9 @@ namespace knapper::lower {
 
 namespace {
 
-constexpr unsigned kWarpgroup = 128;
-constexpr unsigned kChunk = 64, kRowBytes = 128;
-constexpr unsigned kSharedMemory = 3;
-// Where barriers are, and where the blocks begin.
-constexpr unsigned kEmpty = 128, kQueriesFull = 256, kQueriesEmpty = 288,
-                   kBlocks = 1024;
+constexpr unsigned kChunk = 64;
+// Where the queries' barriers are, and where the blocks begin.
+constexpr unsigned kQueriesFull = 256, kQueriesEmpty = 288, kBlocks = 1024;
 constexpr unsigned kQueryBuffers = 2;
 constexpr double kLog2E = 1.4426950408889634;
 /// Below every score, yet exp2 of its distance to itself is 1.
@@ -70,11 +67,6 @@ struct Sizes {
   }
 };
 
-/// A stage of the ring and the parity its barriers are waited for with.
-struct Place {
-  llvm::Value *stage, *parity;
-};
-
 /// Where a block of rows lies: its first row, head and batch; the keys of the
 /// head. All i32.
 struct Rows {
@@ -89,30 +81,21 @@ struct Softmax {
   llvm::Value *largest[2], *sum[2];
 };
 
-class Flash {
+class Flash : public Ring {
 public:
   Flash(llvm::IRBuilder<> &b, const Sizes &s, tile::AttentionOp op)
-      : b(b), s(s), hopper(b), scale(op.getScale().convertToDouble()),
+      : Ring(b, s.stages), s(s), scale(op.getScale().convertToDouble()),
         mean(op.shapeOf("empty") == 2) {
     region = !op.keepsScores();
     general = region || mean || !(scale > 0);
   }
 
-  llvm::Value *n32(int64_t n) { return b.getInt32(n); }
   llvm::Value *number(double n) {
     return llvm::ConstantFP::get(b.getFloatTy(), n);
   }
   llvm::Value *infinity(bool negative) {
     return llvm::ConstantFP::getInfinity(b.getFloatTy(), negative);
   }
-  llvm::Value *at(llvm::Value *address, unsigned offset) {
-    return b.CreateAdd(address, n32(offset));
-  }
-  llvm::Value *barrierAt(unsigned offset, llvm::Value *i) {
-    return at(b.CreateAdd(base, b.CreateShl(i, 3)), offset);
-  }
-  llvm::Value *full(llvm::Value *stage) { return barrierAt(0, stage); }
-  llvm::Value *empty(llvm::Value *stage) { return barrierAt(kEmpty, stage); }
   llvm::Value *queries(llvm::Value *buffer) {
     return at(b.CreateAdd(base, b.CreateMul(buffer, n32(s.queryBytes()))),
               kBlocks);
@@ -120,12 +103,6 @@ public:
   llvm::Value *stageAt(llvm::Value *stage) {
     return at(b.CreateAdd(base, b.CreateMul(stage, n32(s.stageBytes()))),
               s.ringAt());
-  }
-  Place onward(Place p) {
-    llvm::Value *next = b.CreateAdd(p.stage, n32(1));
-    llvm::Value *wraps = b.CreateICmpEQ(next, n32(s.stages));
-    return {b.CreateSelect(wraps, n32(0), next),
-            b.CreateSelect(wraps, b.CreateXor(p.parity, 1), p.parity)};
   }
   llvm::Value *binary(llvm::Intrinsic::ID id, llvm::Value *x, llvm::Value *y) {
     return b.CreateBinaryIntrinsic(id, x, y);
@@ -139,17 +116,6 @@ public:
   llvm::Value *fma(llvm::Value *x, llvm::Value *y, llvm::Value *z) {
     return b.CreateIntrinsic(llvm::Intrinsic::fma, {b.getFloatTy()}, {x, y, z});
   }
-  void when(llvm::Value *condition, llvm::function_ref<void()> body) {
-    llvm::Function *fn = b.GetInsertBlock()->getParent();
-    auto *then = llvm::BasicBlock::Create(b.getContext(), "when", fn);
-    auto *after = llvm::BasicBlock::Create(b.getContext(), "after", fn);
-    b.CreateCondBr(condition, then, after);
-    b.SetInsertPoint(then);
-    body();
-    b.CreateBr(after);
-    b.SetInsertPoint(after);
-  }
-
   /// What wgmma is told of a block, but for its address: swizzle of 128 bytes,
   /// 1024 bytes from eight rows to the next eight. `byDepth`: the rows are the
   /// depth (values), `keys` rows from 64 columns to the next.
@@ -237,10 +203,7 @@ public:
                                : fma(score, c, shift));
   }
 
-  llvm::IRBuilder<> &b;
   const Sizes &s;
-  HopperAsm hopper;
-  llvm::Value *base = nullptr; // of shared memory
   double scale;
   bool mean;
   bool region;  // scores are what the region makes of scaled products
@@ -270,15 +233,8 @@ LogicalResult GpuEmitter::warpgroupAttention(tile::AttentionOp op) {
   auto special = [&](llvm::Intrinsic::ID id) {
     return b.CreateIntrinsic(id, llvm::ArrayRef<llvm::Value *>());
   };
-  auto *shared = new llvm::GlobalVariable(
-      module, llvm::ArrayType::get(b.getInt8Ty(), 0), false,
-      llvm::GlobalValue::ExternalLinkage, nullptr, fn->getName() + "_shared",
-      nullptr, llvm::GlobalValue::NotThreadLocal, kSharedMemory);
-  shared->setAlignment(llvm::Align(1024));
-  g.base = b.CreatePtrToInt(shared, b.getInt32Ty());
-  llvm::SmallVector<llvm::Value *> mapArgs;
-  for (unsigned i = fn->arg_size() - maps; i < fn->arg_size(); ++i)
-    mapArgs.push_back(fn->getArg(i));
+  g.base = launchedShared();
+  llvm::SmallVector<llvm::Value *> mapArgs = tensorMaps();
 
   //===-- Which rows, when ------------------------------------------------===//
   llvm::Value *tid = b.CreateTrunc(threadOfBlock, b.getInt32Ty());
@@ -396,7 +352,7 @@ LogicalResult GpuEmitter::warpgroupAttention(tile::AttentionOp op) {
   };
   llvm::Value *warpgroup = b.CreateUDiv(tid, n32(kWarpgroup));
 
-  g.when(b.CreateICmpEQ(tid, n32(0)), [&] {
+  when(b.CreateICmpEQ(tid, n32(0)), [&] {
     for (unsigned stage = 0; stage < s.stages; ++stage) {
       hopper.initBarrier(g.full(n32(stage)), 1);
       hopper.initBarrier(g.empty(n32(stage)), s.consumers);
@@ -458,7 +414,7 @@ LogicalResult GpuEmitter::warpgroupAttention(tile::AttentionOp op) {
       return next(2, n32(0), {state[0], state[1]});
     });
   };
-  g.when(b.CreateICmpULT(tid, n32(32)), [&] { g.when(hopper.elect(), copy); });
+  when(b.CreateICmpULT(tid, n32(32)), [&] { when(hopper.elect(), copy); });
   b.CreateBr(end);
 
   //===-- The multiplying warpgroups --------------------------------------===//
@@ -491,7 +447,7 @@ LogicalResult GpuEmitter::warpgroupAttention(tile::AttentionOp op) {
   LogicalResult status = success();
 
   auto release = [&](llvm::Value *stage) {
-    g.when(leads, [&] { hopper.arrive(g.empty(stage)); });
+    when(leads, [&] { hopper.arrive(g.empty(stage)); });
   };
   // Starts S = Q K.
   auto multiplyKeys = [&](llvm::Value *own,
@@ -597,7 +553,7 @@ LogicalResult GpuEmitter::warpgroupAttention(tile::AttentionOp op) {
     release(place.stage);
     place = g.onward(place);
     // The rows before have left their buffer: it can have new queries.
-    g.when(b.CreateAnd(leads, b.CreateICmpNE(count, n32(0))), [&] {
+    when(b.CreateAnd(leads, b.CreateICmpNE(count, n32(0))), [&] {
       hopper.waitStoresRead(0);
       hopper.arrive(g.barrierAt(kQueriesEmpty, b.CreateXor(buffer, 1)));
     });
@@ -696,7 +652,7 @@ LogicalResult GpuEmitter::warpgroupAttention(tile::AttentionOp op) {
     }
     hopper.fenceShared();
     hopper.sync(warpgroup, kWarpgroup);
-    g.when(leads, [&] {
+    when(leads, [&] {
       for (unsigned c = 0; c < s.chunks(); ++c)
         hopper.storeBox(mapArgs[3],
                         {n32(c * kChunk), b.CreateAdd(rows.first, ownRows),
@@ -707,7 +663,7 @@ LogicalResult GpuEmitter::warpgroupAttention(tile::AttentionOp op) {
     return place;
   };
   forPrograms({n32(0), n32(0)}, compute);
-  g.when(leads, [&] { hopper.waitStores(); });
+  when(leads, [&] { hopper.waitStores(); });
   b.CreateBr(end);
   b.SetInsertPoint(end);
   return status;

@@ -9,8 +9,6 @@ using namespace mlir;
 
 namespace knapper::lower {
 
-static constexpr unsigned kSharedMemory = 3;
-
 // Buffers are 16-byte aligned, so what divides the offset divides the address.
 static llvm::Align accessAlign(std::optional<int64_t> given, unsigned bytes,
                                uint64_t multiple, unsigned width) {
@@ -396,13 +394,8 @@ LogicalResult GpuEmitter::transpose(tile::TransposeOp op) {
   unsigned bits = element->getScalarSizeInBits();
   llvm::Type *memory = bits < 8 ? b.getInt8Ty() : element;
   unsigned bytes = std::max(bits / 8, 1u);
-  auto *array = llvm::ArrayType::get(memory, lanes * programs);
-  auto *block = new llvm::GlobalVariable(
-      module, array, false, llvm::GlobalValue::InternalLinkage,
-      llvm::UndefValue::get(array),
-      fn->getName() + "_block" + llvm::Twine(exchanges++), nullptr,
-      llvm::GlobalValue::NotThreadLocal, kSharedMemory);
-  block->setAlignment(llvm::Align(16));
+  llvm::Value *block = sharedArray(memory, lanes * programs,
+                                   "_block" + llvm::Twine(exchanges++));
   llvm::Value *base = block;
   if (group)
     base = b.CreateInBoundsGEP(memory, block,

@@ -19,7 +19,6 @@ namespace knapper::lower {
 
 namespace {
 constexpr unsigned kDepth = 16;
-constexpr unsigned kSharedMemory = 3;
 
 /// One operand and its two buffers in shared memory.
 struct Operand {
@@ -94,13 +93,7 @@ LogicalResult GpuEmitter::multiplyAddProduct(tile::ProductOp op) {
         std::min({multiple, knownMultiple(o.depthFirst ? stride : depthStride),
                   knownMultiple(o.depthFirst ? op.getK() : extent)});
     o.lanes = contiguous && multiple % 4 == 0 ? 4 : 1;
-    auto *array = llvm::ArrayType::get(b.getFloatTy(), 2 * o.bufferElements());
-    auto *memory = new llvm::GlobalVariable(
-        module, array, false, llvm::GlobalValue::InternalLinkage,
-        llvm::UndefValue::get(array), fn->getName() + "_block", nullptr,
-        llvm::GlobalValue::NotThreadLocal, kSharedMemory);
-    memory->setAlignment(llvm::Align(16));
-    o.shared = memory;
+    o.shared = sharedArray(b.getFloatTy(), 2 * o.bufferElements(), "_block");
     return o;
   };
   Operand sides[2] = {makeOperand(*aBuffer, op.getA(), op.getAOffset(),

@@ -132,14 +132,9 @@ void GpuEmitter::shiftedStore(const BufferRef &ref, llvm::Value *from,
 
   // What a warp's last threads have goes to the next warp's first ones (of the
   // next part, after the last warp) through shared memory.
-  auto *array = llvm::ArrayType::get(b.getInt32Ty(),
-                                     programs * (count * warps + 1) * kWords);
-  auto *edges = new llvm::GlobalVariable(
-      module, array, false, llvm::GlobalValue::InternalLinkage,
-      llvm::UndefValue::get(array),
-      fn->getName() + "_edges" + llvm::Twine(exchanges++), nullptr,
-      llvm::GlobalValue::NotThreadLocal, /*AddressSpace=*/3);
-  edges->setAlignment(llvm::Align(16));
+  llvm::Value *edges =
+      sharedArray(b.getInt32Ty(), programs * (count * warps + 1) * kWords,
+                  "_edges" + llvm::Twine(exchanges++));
   llvm::Type *access = llvm::FixedVectorType::get(b.getInt32Ty(), kWords);
   auto edge = [&](unsigned part) {
     llvm::Value *index = b.CreateAdd(warpOf, b.getInt64(part * warps));

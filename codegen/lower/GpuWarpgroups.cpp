@@ -21,9 +21,9 @@
 //
 // Thread t of a warpgroup (warp w, lane l) has of a 64-row product in sum i
 //   row 16w + l/4 + 8*((i/2)%2), column 8*(i/4) + 2*(l%4) + i%2
+#include "codegen/lower/GpuWarpgroups.h"
 #include "codegen/lower/Gpu.h"
 #include "codegen/lower/GpuBlocks.h"
-#include "codegen/lower/GpuRing.h"
 
 #include "llvm/IR/IntrinsicsNVPTX.h"
 
@@ -77,22 +77,15 @@ LogicalResult GpuEmitter::warpgroupProduct(tile::ProductOp op) {
 
   Warpgroups g(b, s);
   HopperAsm &hopper = g.hopper;
-  auto n32 = [&](int64_t n) { return g.number(n); };
+  auto n32 = [&](int64_t n) { return g.n32(n); };
   auto narrowed = [&](Value v) {
     return b.CreateTrunc(scalar(v), b.getInt32Ty());
   };
   auto special = [&](llvm::Intrinsic::ID id) {
     return b.CreateIntrinsic(id, llvm::ArrayRef<llvm::Value *>());
   };
-  auto *shared = new llvm::GlobalVariable(
-      module, llvm::ArrayType::get(b.getInt8Ty(), 0), false,
-      llvm::GlobalValue::ExternalLinkage, nullptr, fn->getName() + "_shared",
-      nullptr, llvm::GlobalValue::NotThreadLocal, kSharedMemory);
-  shared->setAlignment(llvm::Align(1024));
-  g.base = b.CreatePtrToInt(shared, b.getInt32Ty());
-  llvm::SmallVector<llvm::Value *> mapArgs;
-  for (unsigned i = fn->arg_size() - maps; i < fn->arg_size(); ++i)
-    mapArgs.push_back(fn->getArg(i));
+  g.base = launchedShared();
+  llvm::SmallVector<llvm::Value *> mapArgs = tensorMaps();
 
   llvm::Value *tid = b.CreateTrunc(threadOfBlock, b.getInt32Ty());
   g.first = special(llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_x);
@@ -110,7 +103,7 @@ LogicalResult GpuEmitter::warpgroupProduct(tile::ProductOp op) {
                    s.columns, s.group);
   llvm::Value *warpgroup = b.CreateUDiv(tid, n32(kWarpgroup));
 
-  g.when(b.CreateICmpEQ(tid, n32(0)), [&] {
+  when(b.CreateICmpEQ(tid, n32(0)), [&] {
     for (unsigned stage = 0; stage < s.stages; ++stage) {
       hopper.initBarrier(g.full(n32(stage)), s.carriers ? kWarpgroup : 1);
       hopper.initBarrier(g.empty(n32(stage)), s.pingpong ? 1 : s.consumers);
@@ -168,11 +161,11 @@ LogicalResult GpuEmitter::warpgroupProduct(tile::ProductOp op) {
                   } else {
                     for (unsigned i = 0; i < extent; i += 64)
                       hopper.loadBox(
-                          g.at(to, n32(i * kRowBytes)), mapArgs[map],
+                          g.at(to, i * kRowBytes), mapArgs[map],
                           boxAt(b.CreateAdd(from, n32(i)), depth, block, batch),
                           full);
                   }
-                  to = g.at(to, n32(extent * kRowBytes));
+                  to = g.at(to, extent * kRowBytes);
                 };
                 side(0, s.aTransposed, s.rows, block.row, aBatch);
                 side(1, s.bTransposed, s.columns, block.column, bBatch);
@@ -185,8 +178,7 @@ LogicalResult GpuEmitter::warpgroupProduct(tile::ProductOp op) {
   if (s.carriers)
     status = carry(op, g, order, warpgroup);
   else
-    g.when(b.CreateICmpULT(tid, n32(32)),
-           [&] { g.when(hopper.elect(), copy); });
+    when(b.CreateICmpULT(tid, n32(32)), [&] { when(hopper.elect(), copy); });
   b.CreateBr(end);
 
   //===-- The multiplying warpgroups --------------------------------------===//
@@ -234,7 +226,7 @@ LogicalResult GpuEmitter::warpgroupProduct(tile::ProductOp op) {
     hopper.closeProducts();
   };
   auto release = [&](llvm::Value *stage) {
-    g.when(leads, [&] { hopper.arrive(g.empty(stage)); });
+    when(leads, [&] { hopper.arrive(g.empty(stage)); });
   };
 
   llvm::Value *start = g.first, *stride = g.blocks;
@@ -244,8 +236,8 @@ LogicalResult GpuEmitter::warpgroupProduct(tile::ProductOp op) {
     stride = b.CreateMul(g.blocks, n32(2));
     begin = g.onward(begin, b.CreateMul(self, g.steps));
     // The second consumer gives the first one its first turn.
-    g.when(b.CreateICmpEQ(self, n32(1)),
-           [&] { hopper.notify(n32(kTurn), 2 * kWarpgroup); });
+    when(b.CreateICmpEQ(self, n32(1)),
+         [&] { hopper.notify(n32(kTurn), 2 * kWarpgroup); });
   }
   llvm::Value *ownResult = b.CreateAdd(
       g.base, b.CreateAdd(b.CreateMul(self, n32(2 * s.chunkBytes())),
@@ -319,7 +311,7 @@ LogicalResult GpuEmitter::warpgroupProduct(tile::ProductOp op) {
           }
           if (q == 0 && chunk == 0) {
             // The buffers of the block before have been read.
-            g.when(leads, [&] { hopper.waitStoresRead(0); });
+            when(leads, [&] { hopper.waitStoresRead(0); });
             hopper.sync(ownBarrier, kWarpgroup);
           }
           hopper.storeMatrices(
@@ -327,9 +319,9 @@ LogicalResult GpuEmitter::warpgroupProduct(tile::ProductOp op) {
         }
         hopper.fenceShared();
         // Behind one barrier the chunk is there and the other buffer is free.
-        g.when(leads, [&] { hopper.waitStoresRead(0); });
+        when(leads, [&] { hopper.waitStoresRead(0); });
         hopper.sync(ownBarrier, kWarpgroup);
-        g.when(leads, [&] {
+        when(leads, [&] {
           hopper.storeBox(mapArgs[2],
                           boxAt(b.CreateAdd(block.column, n32(c)), blockRow,
                                 block, ~int64_t(0)),
@@ -348,11 +340,11 @@ LogicalResult GpuEmitter::warpgroupProduct(tile::ProductOp op) {
         llvm::Value *row =
             b.CreateAdd(b.CreateAdd(b.CreateAdd(block.row, ownRows), laneRow),
                         n32(64 * p + 8 * h));
-        g.when(b.CreateICmpSLT(row, m), [&] {
+        when(b.CreateICmpSLT(row, m), [&] {
           for (unsigned at = 0; at < s.columns; at += 8)
             for (unsigned i = 0; i < 2; i += op.run()) {
               llvm::Value *column = b.CreateAdd(firstColumn, n32(at + i));
-              g.when(b.CreateICmpSLT(column, n), [&] {
+              when(b.CreateICmpSLT(column, n), [&] {
                 handOver(
                     sums.slice(p * s.sums() + at / 2 + 2 * h + i, op.run()),
                     block, row, column);
@@ -407,7 +399,7 @@ LogicalResult GpuEmitter::warpgroupProduct(tile::ProductOp op) {
         return {place.stage, place.parity};
       });
   if (stores)
-    g.when(leads, [&] { hopper.waitStores(); });
+    when(leads, [&] { hopper.waitStores(); });
   b.CreateBr(end);
   b.SetInsertPoint(end);
   return status;
