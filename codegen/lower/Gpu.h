@@ -81,6 +81,13 @@ private:
   };
   Run runOf(const BufferRef &ref, unsigned part, mlir::Operation *op,
             int64_t columns);
+  /// The first `left` elements of a run that an edge cuts, one by one; of
+  /// `lanes` (all `pad`) the others.
+  llvm::Value *loadLanes(const BufferRef &ref, llvm::Value *pointer,
+                         llvm::Value *left, llvm::Value *lanes,
+                         llvm::Value *pad);
+  void storeLanes(const BufferRef &ref, llvm::Value *pointer, llvm::Value *left,
+                  llvm::Value *value);
   mlir::LogicalResult transpose(tile::TransposeOp op);
   /// Runs `body` where `condition` holds.
   void when(llvm::Value *condition, llvm::function_ref<void()> body);

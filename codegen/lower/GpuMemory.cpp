@@ -89,6 +89,35 @@ bool GpuEmitter::isShifted(Operation *op, const BufferRef &ref,
          isa<tile::FuncOp>(op->getParentOp());
 }
 
+llvm::Value *GpuEmitter::loadLanes(const BufferRef &ref, llvm::Value *pointer,
+                                   llvm::Value *left, llvm::Value *lanes,
+                                   llvm::Value *pad) {
+  for (unsigned j = 0; j < width; ++j) {
+    llvm::Value *lane =
+        when(b.CreateICmpSGT(left, b.getInt64(j)), pad, [&]() -> llvm::Value * {
+          return tag(b.CreateAlignedLoad(
+                         ref.memory,
+                         b.CreateConstInBoundsGEP1_64(ref.memory, pointer, j),
+                         llvm::Align(ref.bytes)),
+                     ref);
+        });
+    lanes = b.CreateInsertElement(lanes, lane, j);
+  }
+  return lanes;
+}
+
+void GpuEmitter::storeLanes(const BufferRef &ref, llvm::Value *pointer,
+                            llvm::Value *left, llvm::Value *value) {
+  for (unsigned j = 0; j < width; ++j)
+    when(b.CreateICmpSGT(left, b.getInt64(j)), [&] {
+      tag(b.CreateAlignedStore(
+              b.CreateExtractElement(value, j),
+              b.CreateConstInBoundsGEP1_64(ref.memory, pointer, j),
+              llvm::Align(ref.bytes)),
+          ref);
+    });
+}
+
 LogicalResult GpuEmitter::load(tile::LoadOp op) {
   auto ref = buffer(op.getBuffer());
   if (failed(ref))
@@ -143,20 +172,7 @@ LogicalResult GpuEmitter::load(tile::LoadOp op) {
       llvm::Value *cut = b.CreateAnd(b.CreateICmpSGT(left, b.getInt64(0)),
                                      b.CreateICmpSLT(left, b.getInt64(width)));
       value = when(cut, value, [&] {
-        llvm::Value *lanes = padding;
-        for (unsigned j = 0; j < width; ++j) {
-          llvm::Value *lane = when(
-              b.CreateICmpSGT(left, b.getInt64(j)), pad,
-              [&]() -> llvm::Value * {
-                return tag(b.CreateAlignedLoad(ref->memory,
-                                               b.CreateConstInBoundsGEP1_64(
-                                                   ref->memory, pointer, j),
-                                               llvm::Align(ref->bytes)),
-                           *ref);
-              });
-          lanes = b.CreateInsertElement(lanes, lane, j);
-        }
-        return lanes;
+        return loadLanes(*ref, pointer, left, padding, pad);
       });
     }
     result.push_back(truth ? fromMemory(value) : value);
@@ -205,16 +221,7 @@ LogicalResult GpuEmitter::store(tile::StoreOp op) {
     when(b.CreateICmpSGE(left, b.getInt64(width)), whole);
     llvm::Value *cut = b.CreateAnd(b.CreateICmpSGT(left, b.getInt64(0)),
                                    b.CreateICmpSLT(left, b.getInt64(width)));
-    when(cut, [&] {
-      for (unsigned j = 0; j < width; ++j)
-        when(b.CreateICmpSGT(left, b.getInt64(j)), [&] {
-          tag(b.CreateAlignedStore(
-                  b.CreateExtractElement(value, j),
-                  b.CreateConstInBoundsGEP1_64(ref->memory, pointer, j),
-                  llvm::Align(ref->bytes)),
-              *ref);
-        });
-    });
+    when(cut, [&] { storeLanes(*ref, pointer, left, value); });
   }
   return success();
 }
@@ -331,20 +338,8 @@ LogicalResult GpuEmitter::loadRows(tile::LoadRowsOp op) {
     llvm::Value *cut = b.CreateAnd(b.CreateICmpSGT(run.left, b.getInt64(0)),
                                    b.CreateNot(run.whole));
     value = when(cut, value, [&] {
-      llvm::Value *lanes = none;
-      for (unsigned j = 0; j < width; ++j) {
-        llvm::Value *lane = when(
-            b.CreateICmpSGT(run.left, b.getInt64(j)),
-            llvm::Constant::getNullValue(ref->memory), [&]() -> llvm::Value * {
-              return tag(b.CreateAlignedLoad(ref->memory,
-                                             b.CreateConstInBoundsGEP1_64(
-                                                 ref->memory, run.pointer, j),
-                                             llvm::Align(ref->bytes)),
-                         *ref);
-            });
-        lanes = b.CreateInsertElement(lanes, lane, j);
-      }
-      return lanes;
+      return loadLanes(*ref, run.pointer, run.left, none,
+                       llvm::Constant::getNullValue(ref->memory));
     });
     result.push_back(truth ? fromMemory(value) : value);
   }
@@ -366,16 +361,7 @@ LogicalResult GpuEmitter::storeRows(tile::StoreRowsOp op) {
          [&] { tag(b.CreateAlignedStore(value, run.pointer, align), *ref); });
     llvm::Value *cut = b.CreateAnd(b.CreateICmpSGT(run.left, b.getInt64(0)),
                                    b.CreateNot(run.whole));
-    when(cut, [&] {
-      for (unsigned j = 0; j < width; ++j)
-        when(b.CreateICmpSGT(run.left, b.getInt64(j)), [&] {
-          tag(b.CreateAlignedStore(
-                  b.CreateExtractElement(value, j),
-                  b.CreateConstInBoundsGEP1_64(ref->memory, run.pointer, j),
-                  llvm::Align(ref->bytes)),
-              *ref);
-        });
-    });
+    when(cut, [&] { storeLanes(*ref, run.pointer, run.left, value); });
   }
   return success();
 }
