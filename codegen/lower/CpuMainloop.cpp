@@ -1,5 +1,6 @@
 // The main loop of a matrix product on a CPU: a register tile of BM rows times
 // BN / lanes vectors, carried through the whole of K.
+#include "codegen/lower/CarriedLoop.h"
 #include "codegen/lower/Cpu.h"
 
 #include "llvm/IR/Intrinsics.h"
@@ -10,39 +11,6 @@ namespace knapper::lower {
 
 namespace {
 constexpr unsigned kUnroll = 4; // steps of k in one round of the loop
-
-/// Emits a loop that carries `state` while `more(state)` holds, its test at the
-/// end, and returns the state after it.
-using State = llvm::SmallVector<llvm::Value *, 40>;
-template <typename More, typename Body>
-State carriedLoop(llvm::IRBuilder<> &b, llvm::Function *fn, const char *name,
-                  State state, More more, Body body) {
-  llvm::BasicBlock *before = b.GetInsertBlock();
-  auto *loop = llvm::BasicBlock::Create(b.getContext(), name, fn);
-  auto *after = llvm::BasicBlock::Create(b.getContext(), "after", fn);
-  b.CreateCondBr(more(state), loop, after);
-  b.SetInsertPoint(loop);
-  State carried;
-  for (llvm::Value *value : state) {
-    llvm::PHINode *phi = b.CreatePHI(value->getType(), 2);
-    phi->addIncoming(value, before);
-    carried.push_back(phi);
-  }
-  State next = body(carried);
-  llvm::BasicBlock *latch = b.GetInsertBlock();
-  for (auto [phi, value] : llvm::zip(carried, next))
-    cast<llvm::PHINode>(phi)->addIncoming(value, latch);
-  b.CreateCondBr(more(next), loop, after);
-  b.SetInsertPoint(after);
-  State result;
-  for (auto [start, end] : llvm::zip(state, next)) {
-    llvm::PHINode *phi = b.CreatePHI(start->getType(), 2);
-    phi->addIncoming(start, before);
-    phi->addIncoming(end, latch);
-    result.push_back(phi);
-  }
-  return result;
-}
 } // namespace
 
 LogicalResult CpuEmitter::mainloop(tile::MainloopOp op) {
@@ -98,7 +66,7 @@ LogicalResult CpuEmitter::mainloop(tile::MainloopOp op) {
     rowOffsets.push_back(offset);
   }
 
-  State acc;
+  Carried acc;
   Parts init = op.getInit() ? parts(op.getInit()) : Parts();
   unsigned initParts = init.size() / rows;
   for (unsigned row = 0; row < rows; ++row) {
@@ -205,14 +173,14 @@ LogicalResult CpuEmitter::mainloop(tile::MainloopOp op) {
                     llvm::Value *elements) {
     return b.CreateLaunderInvariantGroup(advance(ref, pointer, elements));
   };
-  auto overK = [&](State state, unsigned steps) {
+  auto overK = [&](const Carried &state, unsigned steps) {
     auto more = [&](llvm::ArrayRef<llvm::Value *> s) {
       return b.CreateICmpSLE(b.CreateNSWAdd(s[0], b.getInt64(steps)), k);
     };
     return carriedLoop(
-        b, fn, steps == 1 ? "k.rest" : "k", std::move(state), more,
+        b, steps == 1 ? "k.rest" : "k", state, more,
         [&](llvm::ArrayRef<llvm::Value *> s) {
-          State next(s.begin(), s.end());
+          Carried next(s.begin(), s.end());
           if (p.pointer && steps == kUnroll) {
             b.CreateIntrinsic(
                 llvm::Intrinsic::prefetch, {s[kFetch]->getType()},
@@ -237,13 +205,13 @@ LogicalResult CpuEmitter::mainloop(tile::MainloopOp op) {
   // One whole product from given bases: the state's prefetch pointer and sums
   // go on.
   auto whole = [&](llvm::Value *aBase, llvm::Value *bBase,
-                   llvm::Value *&prefetchAt, State &sums) {
-    State state{b.getInt64(0), aBase, bBase, prefetchAt};
+                   llvm::Value *&prefetchAt, Carried &sums) {
+    Carried state{b.getInt64(0), aBase, bBase, prefetchAt};
     state.append(sums);
-    state = overK(std::move(state), kUnroll);
+    state = overK(state, kUnroll);
     auto *steps = dyn_cast<llvm::ConstantInt>(k);
     if (!steps || steps->getZExtValue() % kUnroll)
-      state = overK(std::move(state), 1);
+      state = overK(state, 1);
     // What is left of a group; K of bytes is a constant.
     auto *depth = dyn_cast<llvm::ConstantInt>(scalar(op.getK()));
     if (unsigned rest = bytes && depth ? depth->getZExtValue() % 4 : 0)
@@ -258,20 +226,20 @@ LogicalResult CpuEmitter::mainloop(tile::MainloopOp op) {
   if (!op.getOuter()) {
     whole(aBase, bBase, prefetchPointer, acc);
   } else {
-    State state{b.getInt64(0), aBase, bBase, prefetchPointer};
+    Carried state{b.getInt64(0), aBase, bBase, prefetchPointer};
     state.append(acc);
     state = carriedLoop(
-        b, fn, "outer", std::move(state),
+        b, "outer", state,
         [&](llvm::ArrayRef<llvm::Value *> s) {
           return b.CreateICmpSLT(s[0], scalar(op.getOuter()));
         },
         [&](llvm::ArrayRef<llvm::Value *> s) {
-          State sums(s.begin() + 4, s.end());
+          Carried sums(s.begin() + 4, s.end());
           llvm::Value *prefetchAt = s[3];
           whole(s[1], s[2], prefetchAt, sums);
-          State next{b.CreateNSWAdd(s[0], b.getInt64(1)),
-                     advance(*a, s[1], scalar(op.getAOuter())),
-                     advance(*bb, s[2], scalar(op.getBOuter())), prefetchAt};
+          Carried next{b.CreateNSWAdd(s[0], b.getInt64(1)),
+                       advance(*a, s[1], scalar(op.getAOuter())),
+                       advance(*bb, s[2], scalar(op.getBOuter())), prefetchAt};
           next.append(sums);
           return next;
         });

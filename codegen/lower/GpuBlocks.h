@@ -2,11 +2,9 @@
 // result are taken.
 #pragma once
 
-#include "llvm/IR/IRBuilder.h"
+#include "codegen/lower/CarriedLoop.h"
 
 namespace knapper::lower {
-
-using Carried = llvm::SmallVector<llvm::Value *, 0>;
 
 /// for (i = from; i < to; i += step) state = body(i, state), signed; i, from,
 /// to and step of one type. The test stands at the end, behind a guard.
@@ -14,36 +12,16 @@ template <typename Body>
 Carried carriedFor(llvm::IRBuilder<> &b, const char *name, llvm::Value *from,
                    llvm::Value *to, llvm::Value *step, Carried state,
                    Body body) {
-  llvm::Function *fn = b.GetInsertBlock()->getParent();
-  llvm::BasicBlock *before = b.GetInsertBlock();
-  auto *loop = llvm::BasicBlock::Create(b.getContext(), name, fn);
-  auto *after = llvm::BasicBlock::Create(b.getContext(), "after", fn);
-  b.CreateCondBr(b.CreateICmpSLT(from, to), loop, after);
-  b.SetInsertPoint(loop);
-  llvm::PHINode *i = b.CreatePHI(from->getType(), 2);
-  i->addIncoming(from, before);
-  Carried carried;
-  for (llvm::Value *value : state) {
-    llvm::PHINode *phi = b.CreatePHI(value->getType(), 2);
-    phi->addIncoming(value, before);
-    carried.push_back(phi);
-  }
-  Carried next = body(i, carried);
-  llvm::Value *nextI = b.CreateNSWAdd(i, step);
-  llvm::BasicBlock *latch = b.GetInsertBlock();
-  i->addIncoming(nextI, latch);
-  for (auto [phi, value] : llvm::zip(carried, next))
-    llvm::cast<llvm::PHINode>(phi)->addIncoming(value, latch);
-  b.CreateCondBr(b.CreateICmpSLT(nextI, to), loop, after);
-  b.SetInsertPoint(after);
-  Carried result;
-  for (auto [start, end] : llvm::zip(state, next)) {
-    llvm::PHINode *phi = b.CreatePHI(start->getType(), 2);
-    phi->addIncoming(start, before);
-    phi->addIncoming(end, latch);
-    result.push_back(phi);
-  }
-  return result;
+  state.insert(state.begin(), from);
+  Carried last = carriedLoop(
+      b, name, state,
+      [&](const Carried &now) { return b.CreateICmpSLT(now[0], to); },
+      [&](const Carried &now) {
+        Carried next = body(now[0], Carried(now.begin() + 1, now.end()));
+        next.insert(next.begin(), b.CreateNSWAdd(now[0], step));
+        return next;
+      });
+  return Carried(last.begin() + 1, last.end());
 }
 
 /// Where a block of the result lies: first row and column. All i32.
