@@ -1,8 +1,8 @@
 #include "tools/knapper/Inputs.h"
 #include "tools/knapper/ModelArgument.h"
+#include "tools/knapper/Timing.h"
 
 #include <algorithm>
-#include <chrono>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -10,7 +10,6 @@ namespace knapper::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using Clock = std::chrono::steady_clock;
 
 struct Arguments {
   ModelArgument model;
@@ -21,41 +20,26 @@ struct Arguments {
   bool json = false;
 };
 
-double secondsSince(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-double quantile(std::vector<double> values, double q) {
-  std::sort(values.begin(), values.end());
-  return values[static_cast<size_t>(q * double(values.size() - 1) + 0.5)];
-}
-
-/// Seconds of every run; outputs come from the module's reused memory.
+/// Seconds of every run.
 Expected<std::vector<double>> timeRuns(const Arguments &arguments,
                                        knapper_module *module,
                                        const std::vector<knapper_tensor> &in) {
   std::vector<double> times;
   constexpr int warmUp = 2;
-  Clock::time_point begin = Clock::now();
+  Stopwatch watch;
   for (int64_t i = 0;; ++i) {
-    Clock::time_point start = Clock::now();
-    knapper_result *result = nullptr;
-    if (Status status = toStatus(knapper_run(module, in.data(),
-                                             static_cast<int32_t>(in.size()),
-                                             nullptr, 0, &result));
-        !status)
-      return status.takeError();
-    double taken = secondsSince(start);
-    knapper_result_release(result);
+    Expected<double> taken = timeRun(module, in);
+    if (!taken)
+      return taken.takeError();
     if (i < warmUp) {
-      begin = Clock::now();
+      watch = Stopwatch();
       continue;
     }
-    times.push_back(taken);
+    times.push_back(*taken);
     auto runs = static_cast<int64_t>(times.size());
     if (arguments.iterations
             ? runs >= arguments.iterations
-            : secondsSince(begin) >= arguments.seconds && runs >= 3)
+            : watch.seconds() >= arguments.seconds && runs >= 3)
       return times;
   }
 }
@@ -76,7 +60,7 @@ struct Profile {
 Expected<Profile> profile(const Arguments &arguments, knapper_module *module,
                           const std::vector<knapper_tensor> &in) {
   std::vector<Json> runs;
-  Clock::time_point begin = Clock::now();
+  Stopwatch watch;
   do {
     char *text = nullptr;
     if (Status status = toStatus(knapper_profile(
@@ -85,7 +69,7 @@ Expected<Profile> profile(const Arguments &arguments, knapper_module *module,
       return status.takeError();
     runs.push_back(Json::parse(takeString(text)));
   } while (runs.size() < 3 ||
-           (runs.size() < 50 && secondsSince(begin) < arguments.seconds / 2));
+           (runs.size() < 50 && watch.seconds() < arguments.seconds / 2));
 
   Profile result;
   result.isa = runs[0].value("isa", "");
@@ -103,7 +87,7 @@ Expected<Profile> profile(const Arguments &arguments, knapper_module *module,
       result.kernels.push_back(
           {name, launch.value("schedule", ""), launch.value("origin", "")});
     KernelTime &kernel = result.kernels[entry->second];
-    kernel.seconds += quantile(times, 0.5);
+    kernel.seconds += median(times);
     kernel.flops += launch.value("flops", 0.0);
     kernel.bytes += launch.value("bytes", 0.0);
     kernel.launches += launch.value("executions", int64_t(1));
@@ -183,19 +167,19 @@ Status bench(Session &session, Arguments &arguments) {
     return kernels.takeError();
   session.progress("", 3, 3);
 
-  double median = quantile(*times, 0.5), p90 = quantile(*times, 0.9);
-  double gflops = kernels->flops / median * 1e-9,
-         gbps = kernels->bytes / median * 1e-9;
+  double middle = median(*times), p90 = quantile(*times, 0.9);
+  double gflops = kernels->flops / middle * 1e-9,
+         gbps = kernels->bytes / middle * 1e-9;
   Json json = {{"model", arguments.model.path()},
                {"isa", kernels->isa},
                {"runs", times->size()},
-               {"median_ms", median * 1e3},
+               {"median_ms", middle * 1e3},
                {"p90_ms", p90 * 1e3},
                {"min_ms", quantile(*times, 0) * 1e3},
                {"gflops", gflops},
                {"gbps", gbps},
                {"roofline_percent",
-                roofline(kernels->flops, kernels->bytes, median, *peaks)},
+                roofline(kernels->flops, kernels->bytes, middle, *peaks)},
                {"peak_gflops", peaks->gflops},
                {"peak_gbps", peaks->gbps},
                {"inputs", Json::array()},
@@ -217,7 +201,7 @@ Status bench(Session &session, Arguments &arguments) {
     return success();
   }
   print(format("%s: median %.3f ms, p90 %.3f ms of %zu runs (%s)\n",
-               printable(arguments.model.path()).c_str(), median * 1e3,
+               printable(arguments.model.path()).c_str(), middle * 1e3,
                p90 * 1e3, times->size(), printable(kernels->isa).c_str()));
   print(format("%.1f GFLOP/s, %.1f GB/s, %.0f %% of the roofline (peaks: %.0f "
                "GFLOP/s, %.1f GB/s)\n\n",
@@ -233,7 +217,7 @@ Status bench(Session &session, Arguments &arguments) {
                  cut(k.kernel, 40).c_str(), cut(k.schedule, 30).c_str(),
                  cut(k.origin, 60).c_str()));
   print(format("%9.1f in kernels, %.1f outside them\n", kernels->seconds * 1e6,
-               std::max(0.0, median - kernels->seconds) * 1e6));
+               std::max(0.0, middle - kernels->seconds) * 1e6));
   return success();
 }
 

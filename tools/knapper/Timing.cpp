@@ -46,7 +46,16 @@ Expected<Times> profileOnce(knapper_module *module,
   return times;
 }
 
-Expected<double> runOnce(knapper_module *module,
+} // namespace
+
+double quantile(std::vector<double> values, double q) {
+  auto at = values.begin() +
+            static_cast<ptrdiff_t>(q * double(values.size() - 1) + 0.5);
+  std::nth_element(values.begin(), at, values.end());
+  return *at;
+}
+
+Expected<double> timeRun(knapper_module *module,
                          const std::vector<knapper_tensor> &inputs) {
   Stopwatch watch;
   knapper_result *result = nullptr;
@@ -58,14 +67,6 @@ Expected<double> runOnce(knapper_module *module,
   double seconds = watch.seconds();
   knapper_result_release(result);
   return seconds;
-}
-
-} // namespace
-
-double median(std::vector<double> values) {
-  auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
 }
 
 Expected<SideBySide> timeSideBySide(knapper_module *first,
@@ -115,10 +116,10 @@ Expected<double> timeRunsSideBySide(knapper_module *first,
   std::vector<double> ratios;
   Stopwatch watch;
   for (size_t turn = 0; turn <= kMostTurns; ++turn) {
-    Expected<double> one = runOnce(first, inputs);
+    Expected<double> one = timeRun(first, inputs);
     if (!one)
       return one.takeError();
-    Expected<double> other = runOnce(second, inputs);
+    Expected<double> other = timeRun(second, inputs);
     if (!other)
       return other.takeError();
     if (turn == 0)

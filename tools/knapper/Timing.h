@@ -1,4 +1,4 @@
-//===- Timing.h - Two modules measured in turns ---------------------------===//
+//===- Timing.h - Modules measured, alone and in turns --------------------===//
 #pragma once
 
 #include "tools/knapper/Session.h"
@@ -20,8 +20,16 @@ private:
   Clock::time_point start = Clock::now();
 };
 
-/// The median of `values`, which are not empty.
-double median(std::vector<double> values);
+/// The value that a share `q` of `values`, which are not empty, does not
+/// exceed.
+double quantile(std::vector<double> values, double q);
+inline double median(std::vector<double> values) {
+  return quantile(std::move(values), 0.5);
+}
+
+/// Seconds of one run; outputs come from the module's reused memory.
+Expected<double> timeRun(knapper_module *module,
+                         const std::vector<knapper_tensor> &inputs);
 
 /// The times of one kernel, of all its launches together.
 struct KernelPair {
