@@ -12,7 +12,7 @@ from tool_models import TOOL, affine, environment
 
 pytestmark = pytest.mark.skipif(not TOOL.exists(), reason=f"{TOOL} is not built")
 CASES = int(os.environ.get("KNAPPER_COMMAND_CASES", "120"))
-COMMANDS = ["compile", "run", "bench", "profile", "explain", "inspect", "devices", "version", "completion",
+COMMANDS = ["compile", "run", "bench", "compare", "profile", "explain", "inspect", "devices", "version", "completion",
             "cache", "records", "", "frobnicate"]  # fmt: skip
 FLAGS = ["-o", "-i", "--output", "--input", "--dim", "--threads", "--dtype", "--isa", "--target", "--seed",
          "--integers", "--stop-after", "--start-from", "--dump-dir", "--disable", "--json", "--verify",

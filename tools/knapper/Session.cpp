@@ -64,6 +64,8 @@ int Session::run() {
       progress("", 0, 0);
     if (!status)
       code = report(status.error());
+    else
+      code = exitCode;
   } catch (const std::bad_alloc &) {
     code = report(
         deviceError("out of memory", "", "use smaller inputs, or free memory"));
@@ -71,7 +73,7 @@ int Session::run() {
     code = report(internalError(e.what()));
   }
   knapper_set_log_callback(nullptr, nullptr, KNAPPER_LOG_OFF);
-  if ((fflush(stdout) != 0 || ferror(stdout)) && code == 0)
+  if ((fflush(stdout) != 0 || ferror(stdout)) && code == exitCode)
     code = report(deviceError("the results could not be written", "stdout"));
   return code;
 }

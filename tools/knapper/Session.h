@@ -1,7 +1,8 @@
 //===- Session.h - What the commands of the tool share --------------------===//
 //
 // Results go to stdout, everything else to stderr. Exit codes: 0 done, 1 the
-// user's model, files or arguments, 2 the machine, 3 a defect of Knapper.
+// user's model, files or arguments, 2 the machine, 3 a defect of Knapper. A
+// command that answers a question may have more.
 //
 //===----------------------------------------------------------------------===//
 #pragma once
@@ -35,6 +36,8 @@ public:
   void raiseLogLevel(knapper_log_level level);
 
   std::function<Status()> action;
+  /// Of an action that succeeded.
+  int exitCode = 0;
 
 private:
   std::string logLevelName = "warning";
@@ -44,7 +47,8 @@ private:
 /// Adds a command to the tool: one function a file.
 using AddCommand = void(CLI::App &app, Session &session);
 AddCommand addCompile, addRun, addBench, addExplain, addInspect, addDevices,
-    addCache, addProfile, addTune, addRecords, addVersion, addCompletion;
+    addCache, addCompare, addProfile, addTune, addRecords, addVersion,
+    addCompletion;
 
 /// The error of a C API call, which is released.
 Status toStatus(knapper_error *error);

@@ -15,19 +15,6 @@ struct Times {
   std::string isa;
 };
 
-/// The kernel's signature in the name of its function, kind_signature[_number].
-std::string signatureOf(const std::string &function) {
-  constexpr size_t digits = 16;
-  for (size_t at = function.find('_'); at != std::string::npos;
-       at = function.find('_', at + 1)) {
-    std::string part = function.substr(at + 1, digits);
-    if (part.size() == digits &&
-        part.find_first_not_of("0123456789abcdef") == std::string::npos)
-      return part;
-  }
-  return function;
-}
-
 Expected<Times> profileOnce(knapper_module *module,
                             const std::vector<knapper_tensor> &inputs) {
   char *text = nullptr;
@@ -67,6 +54,18 @@ Expected<double> timeRun(knapper_module *module,
   double seconds = watch.seconds();
   knapper_result_release(result);
   return seconds;
+}
+
+std::string signatureOf(const std::string &function) {
+  constexpr size_t digits = 16;
+  for (size_t at = function.find('_'); at != std::string::npos;
+       at = function.find('_', at + 1)) {
+    std::string part = function.substr(at + 1, digits);
+    if (part.size() == digits &&
+        part.find_first_not_of("0123456789abcdef") == std::string::npos)
+      return part;
+  }
+  return function;
 }
 
 Expected<SideBySide> timeSideBySide(knapper_module *first,
@@ -129,6 +128,24 @@ Expected<double> timeRunsSideBySide(knapper_module *first,
       break;
   }
   return median(ratios);
+}
+
+Expected<std::vector<RunPair>>
+timeRounds(knapper_module *first, knapper_module *second,
+           const std::vector<knapper_tensor> &inputs, int64_t rounds) {
+  std::vector<RunPair> pairs;
+  for (int64_t round = 0; round <= rounds; ++round) {
+    bool swapped = round % 2 == 1;
+    Expected<double> one = timeRun(swapped ? second : first, inputs);
+    if (!one)
+      return one.takeError();
+    Expected<double> other = timeRun(swapped ? first : second, inputs);
+    if (!other)
+      return other.takeError();
+    if (round > 0)
+      pairs.push_back(swapped ? RunPair{*other, *one} : RunPair{*one, *other});
+  }
+  return pairs;
 }
 
 } // namespace knapper::cli

@@ -31,6 +31,10 @@ inline double median(std::vector<double> values) {
 Expected<double> timeRun(knapper_module *module,
                          const std::vector<knapper_tensor> &inputs);
 
+/// The kernel's signature in the name of its function, kind_signature[_number];
+/// the name where there is none.
+std::string signatureOf(const std::string &function);
+
 /// The times of one kernel, of all its launches together.
 struct KernelPair {
   std::string origin;
@@ -55,5 +59,15 @@ Expected<double> timeRunsSideBySide(knapper_module *first,
                                     knapper_module *second,
                                     const std::vector<knapper_tensor> &inputs,
                                     double seconds);
+
+/// A run of each of two modules, one after the other: seconds.
+struct RunPair {
+  double first = 0, second = 0;
+};
+
+/// `rounds` pairs after one that warms up; who goes first alternates.
+Expected<std::vector<RunPair>>
+timeRounds(knapper_module *first, knapper_module *second,
+           const std::vector<knapper_tensor> &inputs, int64_t rounds);
 
 } // namespace knapper::cli

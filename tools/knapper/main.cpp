@@ -15,12 +15,13 @@ int main(int argc, char **argv) {
       "  knapper bench model.knap --dim batch=8\n"
       "Every command explains itself: knapper COMMAND --help\n"
       "Exit codes: 0 done; 1 the model, a file or an argument is wrong;\n"
-      "2 the machine failed (memory, files); 3 a defect of Knapper");
+      "2 the machine failed (memory, files); 3 a defect of Knapper;\n"
+      "4 knapper compare: the outputs differ");
   Session session;
   session.addOptions(app);
-  for (AddCommand *add :
-       {addCompile, addRun, addBench, addTune, addRecords, addProfile, addExplain, addInspect,
-        addDevices, addCache, addVersion, addCompletion})
+  for (AddCommand *add : {addCompile, addRun, addBench, addCompare, addTune,
+                          addRecords, addProfile, addExplain, addInspect,
+                          addDevices, addCache, addVersion, addCompletion})
     add(app, session);
   try {
     app.parse(argc, argv);
