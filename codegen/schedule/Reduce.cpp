@@ -411,9 +411,9 @@ LogicalResult ReduceBuilder::build() {
     Value end = e.min(e.add(begin, e.constant(rows)), e.size(total));
     turnTo(begin);
     std::optional<Shifted> softmax = guessesMaximum();
-    if (softmax && canOverlap(*softmax)) {
-      allocateScratch(placeOfScratch());
-      status = overlappedRows(*softmax, begin, end);
+    if (canOverlap(softmax)) {
+      allocateScratch(softmax ? placeOfScratch() : e.constant(0));
+      status = overlappedRows(softmax, begin, end);
     } else {
       allocateScratch(e.constant(0));
       forEach(
@@ -523,14 +523,15 @@ LogicalResult chooseReduce(ts::KernelOp kernel, const TargetDesc &target,
     else if (d != lane)
       kept = kept * dim;
   }
-  // Rows of softmax overlap where memory, not arithmetic, is what is short.
   bool stream = streamsOut(kernel);
   if (target.kind != DeviceKind::cuda)
     stream = knobs.pick("stream", stream, {0, 1});
   constexpr int64_t mostRows = 32, leastPrograms = 32;
+  // Rows overlap where memory, not arithmetic, is what is short.
   int64_t rows = 1;
   if (stream && rowForm && target.kind != DeviceKind::cuda &&
-      !kernel.getBody().getOps<ts::SoftmaxOp>().empty())
+      space->reduced.size() == 1 && kernel.getNumResults() == 1 &&
+      ts::dimsOf(kernel.getResult(0)) == space->dims)
     rows =
         std::clamp<int64_t>(representative(kept) / leastPrograms, 1, mostRows);
   Schedule schedule;

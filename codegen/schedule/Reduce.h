@@ -1,5 +1,6 @@
 //===- Reduce.h - The builder of row and column reductions ---------------===//
-// Internal to Reduce.cpp, ReducePass.cpp and ReduceSoftmax.cpp.
+// Internal to Reduce.cpp, ReducePass.cpp, ReduceSoftmax.cpp and
+// ReduceOverlap.cpp.
 #pragma once
 
 #include "codegen/schedule/Emitter.h"
@@ -45,7 +46,7 @@ struct Between {
   /// Called with the place of a tile, ahead of the pass's loads.
   std::function<llvm::LogicalResult(mlir::Value place)> before;
   /// Called when the pass has computed the tile, ahead of its stores.
-  std::function<void()> after;
+  std::function<llvm::LogicalResult()> after;
 };
 
 class ReduceBuilder {
@@ -105,18 +106,22 @@ private:
   /// `far`: the row, counted from this one, to bring to the second-level cache.
   llvm::LogicalResult sumByGuess(Shifted softmax, int64_t far,
                                  Between *between = nullptr);
-  /// Rows from `begin` to before `end`, each stored while the next is summed.
-  llvm::LogicalResult overlappedRows(Shifted softmax, mlir::Value begin,
-                                     mlir::Value end);
-  bool canOverlap(Shifted softmax);
+
+  // Rows stored while the next ones are reduced (ReduceOverlap.cpp).
+  /// Rows from `begin` to before `end`.
+  llvm::LogicalResult overlappedRows(std::optional<Shifted> softmax,
+                                     mlir::Value begin, mlir::Value end);
+  bool canOverlap(const std::optional<Shifted> &softmax);
   /// Where scratch should start, in bytes.
   mlir::Value placeOfScratch();
   /// Of the first whole cache line of the row's result.
   mlir::Value firstLine();
-  /// The result's tile from `start` on, unspecified past the row's end.
-  mlir::Value resultTile(mlir::Value start);
-  /// Stores what of a tile from `start` on lies before `end`.
-  void storeTile(mlir::Value tile, mlir::Value start, mlir::Value end);
+  /// The result's tile, unspecified where it is not valid; null on an error.
+  mlir::Value resultTile(const Coord &at);
+  /// Stores what of a tile from `start` on lies before `end`; computes it first
+  /// where `tile` is null.
+  llvm::LogicalResult storeTile(mlir::Value tile, mlir::Value start,
+                                mlir::Value end);
 
   mlir::Value combine(mlir::Operation *reduction, mlir::Value a, mlir::Value v,
                       bool isUnsigned);

@@ -98,8 +98,8 @@ LogicalResult ReduceBuilder::run(unsigned pass, ArrayRef<Fetch> fetches,
           if (!tile)
             return failure();
           tile = e.widen(tile, lanes);
-          if (between)
-            between->after();
+          if (between && op == reductions.back() && failed(between->after()))
+            return failure();
           auto kept = keep.find(input);
           if (kept != keep.end() && kept->second == pass) {
             Type flat = ts::tensorType(kernel.getContext(),
