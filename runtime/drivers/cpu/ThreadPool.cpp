@@ -50,6 +50,7 @@ struct alignas(128) ThreadPool::Worker {
   void *argument = nullptr;
   Block scratch;
   int index = 0;
+  int avoided = -1; // the core it must not wake up on
   // Last ticket that somebody took on: the worker, or the caller when the
   // worker was late.
   alignas(128) std::atomic<uint32_t> claimed{0};
@@ -65,6 +66,24 @@ struct alignas(128) ThreadPool::Worker {
                                            std::memory_order_acq_rel);
   }
 };
+
+/// The system may wake a worker on the core of the caller, which is about to be
+/// busy: they would take turns there until the load is balanced, milliseconds
+/// later. So a sleeping worker is kept off that core, where each thread can have
+/// one of its own. Hints only: whatever fails, the worker runs where it can.
+void ThreadPool::keepApart(Worker &worker) {
+  int core = sched_getcpu();
+  if (core < 0 || core == worker.avoided)
+    return;
+  worker.avoided = core;
+  cpu_set_t cores;
+  // What the caller may use today, of which it may have told the system since.
+  if (sched_getaffinity(0, sizeof(cores), &cores) != 0 ||
+      CPU_COUNT(&cores) <= static_cast<int>(workers.size()))
+    return;
+  CPU_CLR(core, &cores);
+  pthread_setaffinity_np(worker.thread.native_handle(), sizeof(cores), &cores);
+}
 
 ThreadPool::ThreadPool() : generation(forkGeneration()) {}
 
@@ -184,8 +203,10 @@ void ThreadPool::run(int count, Job job, void *argument, void *ownScratch) {
     worker.job = job;
     worker.argument = argument;
     worker.ticket.fetch_add(1); // orders the job before, `parked` after
-    if (worker.parked.load())
+    if (worker.parked.load()) {
+      keepApart(worker);
       futexWake(worker.ticket);
+    }
   }
   job(argument, 0, ownScratch);
   for (int w = 0; w + 1 < count; ++w) {

@@ -15,8 +15,9 @@ namespace knapper::cpu {
 /// How kernels compute: round to nearest, denormals kept, no traps (MXCSR).
 inline constexpr unsigned kFloatMode = 0x1F80;
 
-/// Workers wait for a job by spinning for a while, then sleep. The caller of
-/// `run` takes part as worker 0. At most one thread holds the pool; one that
+/// Workers wait for a job by spinning for a while, then sleep; they wake up on
+/// other cores than the caller's where there are enough. The caller of `run`
+/// takes part as worker 0. At most one thread holds the pool; one that
 /// finds it taken works alone.
 class ThreadPool {
 public:
@@ -55,6 +56,7 @@ private:
   struct Worker;
   void work(Worker &worker);
   bool start(int count);
+  void keepApart(Worker &worker);
 
   std::vector<std::unique_ptr<Worker>> workers; // guarded by `taken`
   bool refused = false;                         // likewise

@@ -5,6 +5,7 @@
 #include <ctime>
 #include <gtest/gtest.h>
 #include <mutex>
+#include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -47,6 +48,38 @@ TEST(ThreadPool, EveryWorkerRunsEveryJobOnce) {
   EXPECT_EQ(counts.perWorker[0], 2000);
   EXPECT_EQ(counts.perWorker[3], 500);
   pool.release();
+}
+
+TEST(ThreadPool, AWokenWorkerLeavesTheCallerItsCore) {
+  cpu_set_t cores;
+  if (sched_getaffinity(0, sizeof(cores), &cores) != 0 || CPU_COUNT(&cores) < 2)
+    GTEST_SKIP() << "one core";
+  ThreadPool pool;
+  struct Cores {
+    std::atomic<int> caller{-1}, worker{-1};
+  };
+  auto note = [](void *argument, int worker, void *) {
+    auto &cores = *static_cast<Cores *>(argument);
+    if (worker != 0) {
+      cores.worker.store(sched_getcpu());
+      return;
+    }
+    cores.caller.store(sched_getcpu());
+    while (cores.worker.load() < 0)
+      ;
+  };
+  constexpr int rounds = 100;
+  int apart = 0;
+  for (int i = 0; i < rounds; ++i) {
+    ASSERT_EQ(pool.tryAcquire(2, 0, 0), 2);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    Cores cores;
+    pool.run(2, note, &cores, nullptr);
+    apart += cores.caller.load() != cores.worker.load();
+    pool.release();
+  }
+  // The system may move the caller in between.
+  EXPECT_GT(apart, rounds * 8 / 10);
 }
 
 TEST(ThreadPool, SleepingWorkersWakeUp) {
