@@ -2,9 +2,9 @@
 // results of the row before are stored. Arithmetic alone or memory alone would
 // leave the other idle.
 //
-// What the results are made of is still near: the reductions' values are carried
-// from row to row, the operands of the row before are in the caches, and the
-// exponentials of softmax in scratch, where the next ones replace them.
+// What the results are made of is still near: the reductions' values are
+// carried from row to row, the operands of the row before are in the caches,
+// and the exponentials of softmax in scratch, where the next ones replace them.
 #include "codegen/schedule/Lanes.h"
 #include "codegen/schedule/Reduce.h"
 
@@ -13,6 +13,8 @@ using namespace mlir;
 namespace knapper {
 
 using ts::Dim;
+
+static constexpr int64_t lineBytes = 64;
 
 /// Whether `value` is made of `whole` by elementwise ops of one operand.
 static bool isMadeOf(Value value, Value whole) {
@@ -31,7 +33,9 @@ bool ReduceBuilder::canOverlap(const std::optional<Shifted> &softmax) {
       rowOperands.empty() || space.reduced.size() != 1)
     return false;
   Value result = kernel.yield().getValues()[0];
-  if (ts::dimsOf(result) != space.dims)
+  // What lies before a row's first whole cache line is one tile.
+  if (ts::dimsOf(result) != space.dims ||
+      lanes * ts::elementBytes(ts::elementTypeOf(result)) < lineBytes)
     return false;
   for (ArrayRef<Operation *> level : levels)
     if (!llvm::all_of(level, llvm::IsaPred<ts::ReduceOp>))
@@ -71,18 +75,17 @@ Value ReduceBuilder::placeOfScratch() {
       e.constant(page / 2));
   Value shift = inPage(e.sub(e.add(e.add(operand, half), e.constant(page)),
                              placeOf(scratch, e.constant(0))));
-  constexpr int64_t line = 64;
-  return e.mul(e.div(shift, e.constant(line)), e.constant(line));
+  return e.mul(e.div(shift, e.constant(lineBytes)), e.constant(lineBytes));
 }
 
 Value ReduceBuilder::firstLine() {
-  constexpr int64_t line = 64;
   int64_t bytes =
       ts::elementBytes(ts::elementTypeOf(kernel.yield().getValues()[0]));
   Value offset = tile::PageOffsetOp::create(b, e.location, b.getIndexType(),
                                             e.outputBuffer(0), thisRow);
-  Value before = e.rem(offset, e.constant(line));
-  Value missing = e.rem(e.sub(e.constant(line), before), e.constant(line));
+  Value before = e.rem(offset, e.constant(lineBytes));
+  Value missing =
+      e.rem(e.sub(e.constant(lineBytes), before), e.constant(lineBytes));
   return e.min(e.div(missing, e.constant(bytes)), e.size(space.dims[lane]));
 }
 
@@ -164,8 +167,7 @@ LogicalResult ReduceBuilder::overlappedRows(std::optional<Shifted> softmax,
     b.setInsertionPointToStart(some.thenBlock());
     // Scratch is read past its end rather than by a mask.
     LogicalResult status = e.scoped([&] {
-      Value tile =
-          softmax ? resultTile(tileOfRow(e.constant(0), 1)) : Value();
+      Value tile = softmax ? resultTile(tileOfRow(e.constant(0), 1)) : Value();
       return storeTile(tile, e.constant(0), stored.line);
     });
     if (failed(status))

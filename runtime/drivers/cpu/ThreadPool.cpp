@@ -69,8 +69,9 @@ struct alignas(128) ThreadPool::Worker {
 
 /// The system may wake a worker on the core of the caller, which is about to be
 /// busy: they would take turns there until the load is balanced, milliseconds
-/// later. So a sleeping worker is kept off that core, where each thread can have
-/// one of its own. Hints only: whatever fails, the worker runs where it can.
+/// later. So a sleeping worker is kept off that core, where each thread can
+/// have one of its own. Hints only: whatever fails, the worker runs where it
+/// can.
 void ThreadPool::keepApart(Worker &worker) {
   int core = sched_getcpu();
   if (core < 0 || core == worker.avoided)
