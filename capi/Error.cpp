@@ -6,6 +6,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <system_error>
 
 using namespace knapper;
 
@@ -23,6 +24,19 @@ struct Reserve {
 } // namespace
 
 knapper_error *outOfMemory() noexcept { return &reserve.error; }
+
+knapper_error *unexpected(const std::exception *exception) noexcept {
+  try {
+    if (dynamic_cast<const std::system_error *>(exception))
+      return toC(deviceError(
+          std::string("the system refuses a thread: ") + exception->what(), "",
+          "end other threads, or raise the limits of the process"));
+    return toC(
+        internalError(exception ? exception->what() : "unknown exception"));
+  } catch (...) {
+    return outOfMemory();
+  }
+}
 
 knapper_error *toC(Error error) noexcept {
   try {

@@ -35,6 +35,9 @@ namespace knapper::capi {
 /// DeviceError that was made beforehand.
 knapper_error *toC(Error error) noexcept;
 knapper_error *outOfMemory() noexcept;
+/// Of any other exception; null for one that is not of the standard library. A
+/// refused thread is a DeviceError.
+knapper_error *unexpected(const std::exception *exception) noexcept;
 
 /// Runs `body` (returns Status); exceptions of the standard library end here.
 template <typename F> knapper_error *guarded(F &&body) noexcept {
@@ -46,9 +49,9 @@ template <typename F> knapper_error *guarded(F &&body) noexcept {
   } catch (const std::length_error &) {
     return outOfMemory();
   } catch (const std::exception &e) {
-    return toC(internalError(e.what()));
+    return unexpected(&e);
   } catch (...) {
-    return toC(internalError("unknown exception"));
+    return unexpected(nullptr);
   }
 }
 

@@ -40,28 +40,34 @@ Expected<Block> BlockPool::take(uint64_t bytes) {
   Expected<Block> block = Block::allocate(sizeClass(bytes));
   if (block) {
     std::lock_guard lock(mutex);
+    if (free.capacity() == blocks)
+      free.reserve(std::max<size_t>(2 * blocks, 8));
+    ++blocks;
     taken += block->bytes();
     mostTaken = std::max(mostTaken, taken);
   }
   return block;
 }
 
-void BlockPool::give(Block block) {
+void BlockPool::give(Block block) noexcept {
   if (block.bytes() == 0)
     return;
-  std::vector<Block> evicted; // unmapped outside the lock
-  std::lock_guard lock(mutex);
+  std::unique_lock lock(mutex);
   taken -= block.bytes();
   freeTotal += block.bytes();
-  free.push_back(std::move(block));
+  free.push_back(std::move(block)); // take() made room
   while (taken + freeTotal > 2 * mostTaken) {
     auto smallest = std::min_element(
         free.begin(), free.end(),
         [](const Block &a, const Block &b) { return a.bytes() < b.bytes(); });
     freeTotal -= smallest->bytes();
-    evicted.push_back(std::move(*smallest));
-    *smallest = std::move(free.back());
+    std::swap(*smallest, free.back());
+    Block evicted = std::move(free.back());
     free.pop_back();
+    --blocks;
+    lock.unlock(); // nobody waits for the system to take it back
+    evicted = Block();
+    lock.lock();
   }
 }
 

@@ -143,14 +143,15 @@ ElfImage::load(std::span<const std::byte> elf, const std::string &where) {
   if (size == 0)
     return refuse("has no segments to load");
 
+  std::unique_ptr<ElfImage> image(new ElfImage(nullptr, 0));
   void *memory = mmap(nullptr, size, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED)
     return deviceError("cannot map " + std::to_string(size) +
                            " bytes for code: " + systemErrorText(errno),
                        where);
-  std::unique_ptr<ElfImage> image(
-      new ElfImage(static_cast<std::byte *>(memory), size));
+  image->base = static_cast<std::byte *>(memory);
+  image->size = size;
   for (const Elf64_Phdr &s : segments)
     if (s.p_type == PT_LOAD)
       memcpy(image->base + s.p_vaddr, elf.data() + s.p_offset, s.p_filesz);
@@ -178,7 +179,10 @@ ElfImage::load(std::span<const std::byte> elf, const std::string &where) {
   return image;
 }
 
-ElfImage::~ElfImage() { munmap(base, size); }
+ElfImage::~ElfImage() {
+  if (base)
+    munmap(base, size);
+}
 
 const void *ElfImage::entry(uint64_t offset) const {
   for (Range r : executable)

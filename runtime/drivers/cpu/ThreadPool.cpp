@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstdio>
 #include <immintrin.h>
 #include <linux/futex.h>
 #include <pthread.h>
@@ -138,20 +139,25 @@ bool ThreadPool::start(int count) {
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   bool good = true;
-  while (good && static_cast<int>(workers.size()) < count) {
-    auto worker = std::make_unique<Worker>();
-    worker->index = static_cast<int>(workers.size()) + 1;
-    try {
+  try {
+    workers.reserve(static_cast<size_t>(count)); // a thread that runs is kept
+    while (static_cast<int>(workers.size()) < count) {
+      auto worker = std::make_unique<Worker>();
+      worker->index = static_cast<int>(workers.size()) + 1;
       worker->thread = std::thread([this, w = worker.get()] { work(*w); });
-      pthread_setname_np(worker->thread.native_handle(),
-                         ("knapper-" + std::to_string(worker->index)).c_str());
+      char name[16]; // what the system takes
+      snprintf(name, sizeof name, "knapper-%d", worker->index);
+      pthread_setname_np(worker->thread.native_handle(), name);
       workers.push_back(std::move(worker));
       started.fetch_add(1);
-    } catch (const std::system_error &error) {
+    }
+  } catch (const std::exception &error) { // no thread, or no memory for it
+    good = false;
+    try {
       log(LogLevel::warning,
           std::string("cannot start a worker thread, going on with fewer: ") +
               error.what());
-      good = false;
+    } catch (const std::exception &) { // nor for the message
     }
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
