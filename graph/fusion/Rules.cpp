@@ -85,12 +85,22 @@ std::string checkEpilogue(const OpSet &set, Operation *hero,
   return {};
 }
 
+/// Such a conversion belongs to the kernel that makes the value: products read
+/// their operands as they lie in memory, or slowly.
+bool isNarrowing(Operation *op) {
+  auto convert = dyn_cast<ConvertOp>(op);
+  return convert && elementBytes(elementTypeOf(convert.getResult())) <
+                        elementBytes(elementTypeOf(convert.getInput()));
+}
+
 Verdict judgeMatmul(const OpSet &set, DotOp dot) {
   Ops before = ancestors(set, dot->getOperands());
   for (Operation *op : before)
     if (!isa<ReshapeOp, TransposeOp, SliceOp, ConvertOp, DimCastOp>(op) ||
+        isNarrowing(op) ||
         (isa<ConvertOp>(op) && elementTypeOf(op->getResult(0)).isInteger(8)))
-      return refuse("operands of dot take views and conversions, not " +
+      return refuse("operands of dot take views and widening conversions, "
+                    "not " +
                     nameOf(op));
   for (Value operand : dot->getOperands())
     if (!isStrided(operand, [&](Operation *op) { return set.contains(op); }))

@@ -176,3 +176,19 @@ func.func @inflated(%x: tensor<8x512xf32>, %y: tensor<512x256xf32>) -> (tensor<8
   %3 = ts.add %2, %y : tensor<512x256xf32>
   return %1, %3 : tensor<8x256xf32>, tensor<512x256xf32>
 }
+
+// What narrows a value belongs to the kernel that makes it: products read their operands as they lie in memory.
+// CHECK-LABEL: func.func @narrowed
+//       CHECK: %[[H:.*]] = ts.kernel matmul {{.*}} -> tensor<8x64xbf16>
+//       CHECK: ts.gelu
+//       CHECK: ts.convert
+//       CHECK: ts.kernel matmul ({{.*}} = %[[H]] : tensor<8x64xbf16>
+//   CHECK-NOT: ts.convert
+//       CHECK: ts.dot
+func.func @narrowed(%x: tensor<8x32xbf16>, %v: tensor<32x64xbf16>, %w: tensor<64x16xbf16>) -> tensor<8x16xf32> {
+  %0 = ts.dot %x, %v batch [] x [] contract [1] x [0] {result_type = f32} : tensor<8x32xbf16>, tensor<32x64xbf16>
+  %1 = ts.gelu %0 : tensor<8x64xf32>
+  %2 = ts.convert %1 : tensor<8x64xf32> to tensor<8x64xbf16>
+  %3 = ts.dot %2, %w batch [] x [] contract [1] x [0] {result_type = f32} : tensor<8x64xbf16>, tensor<64x16xbf16>
+  return %3 : tensor<8x16xf32>
+}
