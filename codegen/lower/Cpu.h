@@ -58,14 +58,21 @@ private:
 
   //===-- Matrix product (CpuMainloop.cpp) --------------------------------===//
   mlir::LogicalResult mainloop(tile::MainloopOp op);
-  /// sum[j] += a[0..3] * b[j][0..3]: `a` four bytes without sign in an i32, `b`
-  /// four with sign a lane of the sum.
-  struct ByteRow {
+  /// A row of B in groups, an i32 a lane of the sum, made ready for
+  /// instructions: as it is, or its even and odd elements.
+  struct GroupRow {
     llvm::Value *all = nullptr, *even = nullptr, *odd = nullptr;
   };
-  ByteRow byteRow(llvm::Value *bytes);
+  /// sum[j] += a[0..3] * b[j][0..3]: `a` four bytes without sign in 32 bits,
+  /// `b` four with sign a lane of the sum.
+  GroupRow byteRow(llvm::Value *words);
   llvm::Value *addByteProducts(llvm::Value *sum, llvm::Value *a,
-                               const ByteRow &row);
+                               const GroupRow &row);
+  /// sum[j] += a[0] * b[j][0] + a[1] * b[j][1]: pairs of bf16, f32 sums. Of the
+  /// last pair of an odd K `count` is 1, and a[1] and b[j][1] are zero.
+  GroupRow pairRow(llvm::Value *words);
+  llvm::Value *addPairProducts(llvm::Value *sum, llvm::Value *a,
+                               const GroupRow &row, unsigned count);
 
   llvm::Value *context = nullptr; // KernelContext *
   llvm::Value *scratchBase = nullptr;

@@ -39,12 +39,13 @@ LogicalResult CpuEmitter::mainloop(tile::MainloopOp op) {
   }
   unsigned perRow = pieces.size();
   bool bytes = accElement.isInteger(32);
-  unsigned group = bytes ? 4 : 1; // elements of k in a step
+  // Elements of k in a step.
+  unsigned group = bytes ? 4 : op.getPairs() ? 2 : 1;
 
   llvm::Value *lda = scalar(op.getLda()), *ka = scalar(op.getKa());
   llvm::Value *ldb = scalar(op.getLdb());
   llvm::Value *k = scalar(op.getK());
-  if (bytes)
+  if (group > 1)
     k = b.CreateUDiv(k, b.getInt64(group));
   auto times = [&](llvm::Value *stride, unsigned n) {
     return b.CreateMul(stride, b.getInt64(n));
@@ -89,41 +90,46 @@ LogicalResult CpuEmitter::mainloop(tile::MainloopOp op) {
 
   llvm::Align bAlign(
       std::max<uint64_t>(op.getBAlignment().value_or(bb->bytes), bb->bytes));
-  // Elements of A that follow one another in k, as an i32 (zeros after them).
-  auto loadBytes = [&](llvm::Value *pointer, unsigned count) -> llvm::Value * {
+  // Elements of A that follow one another in k, as 32 bits (zeros after them).
+  auto loadGroup = [&](llvm::Value *pointer, unsigned count) -> llvm::Value * {
     auto *stride = dyn_cast<llvm::ConstantInt>(ka);
-    if (count == 4 && stride && stride->isOne())
-      return tag(b.CreateAlignedLoad(b.getInt32Ty(), pointer, llvm::Align(1)),
-                 *a);
+    llvm::Align align(a->bytes);
+    if (count == group && stride && stride->isOne())
+      // A float is broadcast from memory, an integer through a register.
+      return tag(b.CreateAlignedLoad(b.getFloatTy(), pointer, align), *a);
     llvm::Value *word = b.getInt32(0);
     for (unsigned i = 0; i < count; ++i) {
-      llvm::Value *byte =
-          tag(b.CreateAlignedLoad(a->memory, advance(*a, pointer, times(ka, i)),
-                                  llvm::Align(1)),
+      llvm::Value *element =
+          tag(b.CreateAlignedLoad(b.getIntNTy(8 * a->bytes),
+                                  advance(*a, pointer, times(ka, i)), align),
               *a);
-      word = b.CreateOr(word,
-                        b.CreateShl(b.CreateZExt(byte, b.getInt32Ty()), 8 * i));
+      word = b.CreateOr(word, b.CreateShl(b.CreateZExt(element, b.getInt32Ty()),
+                                          8 * a->bytes * i));
     }
-    return word;
+    return b.CreateBitCast(word, b.getFloatTy());
   };
   // One step of k: acc += `count` columns of A times as many rows of B.
-  auto byteProduct = [&](llvm::Value *aPointer, llvm::Value *bPointer,
-                         unsigned u, unsigned count,
-                         llvm::MutableArrayRef<llvm::Value *> sums) {
+  auto groupProduct = [&](llvm::Value *aPointer, llvm::Value *bPointer,
+                          unsigned u, unsigned count,
+                          llvm::MutableArrayRef<llvm::Value *> sums) {
     llvm::Value *row = advance(*bb, bPointer, times(ldb, u));
-    llvm::SmallVector<ByteRow> bs;
-    for (auto [width, start] : llvm::zip(pieces, starts))
-      bs.push_back(byteRow(tag(
-          b.CreateAlignedLoad(llvm::FixedVectorType::get(bb->memory, 4 * width),
-                              advance(*bb, row, b.getInt64(4 * start)),
+    llvm::SmallVector<GroupRow> bs;
+    for (auto [width, start] : llvm::zip(pieces, starts)) {
+      llvm::Value *words = tag(
+          b.CreateAlignedLoad(llvm::FixedVectorType::get(b.getInt32Ty(), width),
+                              advance(*bb, row, b.getInt64(group * start)),
                               llvm::commonAlignment(bAlign, 4 * start)),
-          *bb)));
-    llvm::Value *column = advance(*a, aPointer, times(ka, 4 * u));
+          *bb);
+      bs.push_back(bytes ? byteRow(words) : pairRow(words));
+    }
+    llvm::Value *column = advance(*a, aPointer, times(ka, group * u));
     for (unsigned i = 0; i < rows; ++i) {
-      llvm::Value *word = loadBytes(advance(*a, column, rowOffsets[i]), count);
-      for (unsigned j = 0; j < perRow; ++j)
-        sums[i * perRow + j] =
-            addByteProducts(sums[i * perRow + j], word, bs[j]);
+      llvm::Value *word = loadGroup(advance(*a, column, rowOffsets[i]), count);
+      for (unsigned j = 0; j < perRow; ++j) {
+        llvm::Value *&sum = sums[i * perRow + j];
+        sum = bytes ? addByteProducts(sum, word, bs[j])
+                    : addPairProducts(sum, word, bs[j], count);
+      }
     }
   };
   // One step of k: acc += a column of A times a row of B.
@@ -157,8 +163,8 @@ LogicalResult CpuEmitter::mainloop(tile::MainloopOp op) {
 
   auto step = [&](llvm::Value *aPointer, llvm::Value *bPointer, unsigned u,
                   llvm::MutableArrayRef<llvm::Value *> sums) {
-    if (bytes)
-      byteProduct(aPointer, bPointer, u, 4, sums);
+    if (group > 1)
+      groupProduct(aPointer, bPointer, u, group, sums);
     else
       product(aPointer, bPointer, u, sums);
   };
@@ -212,11 +218,26 @@ LogicalResult CpuEmitter::mainloop(tile::MainloopOp op) {
     auto *steps = dyn_cast<llvm::ConstantInt>(k);
     if (!steps || steps->getZExtValue() % kUnroll)
       state = overK(state, 1);
-    // What is left of a group; K of bytes is a constant.
-    auto *depth = dyn_cast<llvm::ConstantInt>(scalar(op.getK()));
-    if (unsigned rest = bytes && depth ? depth->getZExtValue() % 4 : 0)
-      byteProduct(state[kA], state[kB], 0, rest,
-                  llvm::MutableArrayRef(state).drop_front(firstSum));
+    // What is left of a group: a constant, or at most one.
+    llvm::Value *depth = scalar(op.getK());
+    if (auto *known = dyn_cast<llvm::ConstantInt>(depth)) {
+      if (unsigned rest = known->getZExtValue() % group)
+        groupProduct(state[kA], state[kB], 0, rest,
+                     llvm::MutableArrayRef(state).drop_front(firstSum));
+    } else if (group == 2) {
+      state = carriedLoop(
+          b, "k.odd", state,
+          [&](llvm::ArrayRef<llvm::Value *> s) {
+            return b.CreateICmpSLT(b.CreateShl(s[0], 1), depth);
+          },
+          [&](llvm::ArrayRef<llvm::Value *> s) {
+            Carried next(s.begin(), s.end());
+            groupProduct(s[kA], s[kB], 0, 1,
+                         llvm::MutableArrayRef(next).drop_front(firstSum));
+            next[0] = b.CreateNSWAdd(s[0], b.getInt64(1));
+            return next;
+          });
+    }
     prefetchAt = state[kFetch];
     sums.assign(state.begin() + firstSum, state.end());
   };

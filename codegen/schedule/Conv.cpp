@@ -15,7 +15,8 @@
 // tile with the window's weights in registers.
 //
 // The filter [kh, kw, C, F] is a constant packed in panels; its rows are the
-// window and channel, its columns the output channels.
+// window and channel, its columns the output channels. Of bf16 its rows are
+// packed in pairs, where no pair is of two window rows.
 //
 // Parameters: panel, rows and columns of a block of outputs (columns 0: all),
 // groups (programs that share a block's panels).
@@ -36,6 +37,12 @@ namespace {
 /// Scratch for the accumulators of a register tile: at most 12 x 64 f32. What
 /// else is in scratch comes after it.
 constexpr int64_t kAccumulatorBytes = 4096;
+
+/// Rows of the filter that a step of the product takes.
+int64_t group(const ConvWindow &w) {
+  bool whole = w.kh == 1 || *w.channels.asConstant() * w.kw % 2 == 0;
+  return ts::elementTypeOf(w.input).isBF16() && !w.depthwise && whole ? 2 : 1;
+}
 
 class ConvBuilder {
 public:
@@ -76,10 +83,11 @@ private:
 LogicalResult ConvBuilder::product(Value firstPanel, Value endPanel) {
   Dim channels = w.channels, depth = channels * (w.kh * w.kw);
   Value filter = e.inputBuffer(w.filter);
-  Value panelSize = e.size(depth * panel);
+  int64_t step = group(w);
+  Value panelSize = e.size(depth.ceilDiv(depth.like(step)) * (step * panel));
   Value pixel = e.size(channels * w.sw); // from one output pixel to the next
   int64_t known = *w.features.asConstant();
-  RegisterTile shape = registerTile(target, panel);
+  RegisterTile shape = groupTile(target, panel, step);
   int64_t tileRows = shape.rows;
   // Tiles of equal size along the image row.
   std::optional<int64_t> pixels = w.outWidth.asConstant();
@@ -99,7 +107,9 @@ LogicalResult ConvBuilder::product(Value firstPanel, Value endPanel) {
       auto type = VectorType::get({size, shape.width}, b.getF32Type());
       auto loop = tile::MainloopOp::create(
           b, loc, type, source, a, pixel, e.constant(1), filter,
-          e.add(weights, part), e.constant(panel), e.size(channels * w.kw));
+          e.add(weights, e.mul(part, e.constant(step))),
+          e.constant(step * panel), e.size(channels * w.kw));
+      loop.setPairs(step == 2);
       loop.getRowsMutable().assign(valid);
       if (w.kh > 1) {
         loop.getOuterMutable().assign(e.constant(w.kh));
@@ -346,10 +356,11 @@ LogicalResult chooseConv(ts::KernelOp kernel, const TargetDesc &target,
                                (pixelBytes * w->inputRows(rows)) +
                            256 + kAccumulatorBytes
                      : one * kAccumulatorBytes;
+  schedule.group = group(*w);
   if (!w->depthwise)
     schedule.packed.push_back({w->filter.getArgNumber(),
                                w->kh * w->kw * channels, features,
-                               /*transposed=*/false, panel});
+                               /*transposed=*/false, panel, schedule.group});
   schedules.push_back(std::move(schedule));
   return success();
 }

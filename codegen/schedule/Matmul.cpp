@@ -13,7 +13,10 @@
 // While a panel is being used the next one is prefetched, each register tile
 // taking its share.
 //
-// Bytes are packed in groups of four of K ([K/4][panel][4]) and summed in i32.
+// Bytes are packed in groups of four of K ([K/4][panel][4]) and summed in i32,
+// bf16 in pairs where the left side's rows are consecutive in K. A right side
+// of bf16 that is no constant is gathered in pairs on targets that add products
+// of pairs in one instruction, and read as any other elsewhere.
 //
 // Programs are numbered panel by panel within a row block, so that a row block
 // of the left side stays in the cache while the panels stream past it.
@@ -38,8 +41,18 @@ namespace {
 /// Scratch for the accumulators of a register tile: at most 12 x 64 f32.
 constexpr int64_t kAccumulatorBytes = 4096;
 
-/// How many of K lie together in a packed panel.
-int64_t group(const Product &product) { return product.bytes ? 4 : 1; }
+/// Rows of the left side that are worth the gathering of pairs.
+constexpr int64_t kPairRows = 4;
+
+/// How many of K a step takes: what lies together in a packed panel, and on
+/// targets with products of pairs in a gathered one.
+int64_t group(const Product &product) {
+  if (product.bytes)
+    return 4;
+  std::optional<int64_t> rows = product.lhs.free.asConstant();
+  bool few = !product.packed && rows && *rows < kPairRows;
+  return product.pairs && !few ? 2 : 1;
+}
 
 /// The widest panel that divides the columns without waste, from those that
 /// the register tiles are good at.
@@ -76,13 +89,15 @@ public:
         product(std::move(product)), epilogue(std::move(epilogue)),
         panel(context.schedule.at("panel")),
         blockRows(context.schedule.at("rows")),
+        step(this->product.packed || target.pairProducts ? group(this->product)
+                                                         : 1),
         sums(this->product.bytes ? Type(b.getI32Type()) : b.getF32Type()),
-        shape(this->product.bytes ? byteTile(target, panel)
-                                  : registerTile(target, panel)) {}
+        shape(groupTile(target, panel, step)) {}
 
   LogicalResult build();
 
 private:
+  LogicalResult gatherPanel();
   void tile(Value row, Value valid, int64_t tileRows, Value share);
   LogicalResult finish(Value row, Value valid);
 
@@ -92,6 +107,7 @@ private:
   Product product;
   Epilogue epilogue;
   int64_t panel, blockRows;
+  int64_t step; ///< of K, whose elements of a column lie together in B
   Type sums; ///< element type of the accumulators
   RegisterTile shape;
 
@@ -116,18 +132,19 @@ void MatmulBuilder::tile(Value row, Value valid, int64_t tileRows,
   for (int64_t shift = 0; shift < panel; shift += width) {
     Value fetch =
         prefetchBase && shift == 0 ? e.add(prefetchBase, share) : Value();
-    auto loop = tile::MainloopOp::create(
-        b, loc, type, a, aOffset, lda, ka, bBuffer,
-        e.add(bBase, e.constant(shift * group(product))), ldb,
-        e.size(product.lhs.contract));
+    auto loop =
+        tile::MainloopOp::create(b, loc, type, a, aOffset, lda, ka, bBuffer,
+                                 e.add(bBase, e.constant(shift * step)), ldb,
+                                 e.size(product.lhs.contract));
+    loop.setPairs(step == 2);
     if (tileRows > 1)
       loop.getRowsMutable().assign(valid);
     if (fetch) {
       // Tile t fetches K/4 cache lines of the next panel from line t*K/4 on; of
-      // bytes K/16 lines.
+      // bytes K/16 lines, of pairs K/8.
       loop.getPrefetchMutable().assign(bBuffer);
       loop.getPrefetchOffsetMutable().assign(fetch);
-      loop.getPrefetchStepMutable().assign(e.constant(product.bytes ? 64 : 16));
+      loop.getPrefetchStepMutable().assign(e.constant(16 * step));
     }
     for (int64_t i = 0; i < tileRows; ++i) {
       Value value = vector::ExtractOp::create(b, loc, loop.getAcc(),
@@ -199,6 +216,51 @@ LogicalResult MatmulBuilder::finish(Value row, Value valid) {
   return status;
 }
 
+/// Gathers the panel that bBase and ldb point to into scratch, [K][panel] or
+/// [ceil(K / 2)][panel][2], zero past the last column and row.
+LogicalResult MatmulBuilder::gatherPanel() {
+  Location loc = e.location;
+  Value source = bBuffer, base = bBase, stride = ldb;
+  Value depth = e.size(product.rhs.contract);
+  Value columnStride = e.size(product.rhs.freeStride);
+  bool consecutive = product.rhs.freeStride.isConstant(1);
+  Type element = cast<tile::BufferType>(source.getType()).getElementType();
+  auto type = VectorType::get(panel, element);
+  bBuffer = tile::ScratchOp::create(b, loc, tile::BufferType::get(element),
+                                    e.constant(kAccumulatorBytes));
+  bBase = e.constant(0);
+  ldb = e.constant(step * panel);
+  auto row = [&](Value k, Value valid) -> Value {
+    Value at = e.add(base, e.mul(k, stride));
+    if (consecutive)
+      return tile::LoadOp::create(b, loc, type, source, at, valid);
+    auto strided =
+        tile::LoadStridedOp::create(b, loc, type, source, at, columnStride);
+    if (valid)
+      strided.getValidMutable().assign(valid);
+    return strided;
+  };
+  LogicalResult status = success();
+  forEach(
+      e, e.constant(0), depth, {},
+      [&](Value k, ValueRange) -> FailureOr<SmallVector<Value>> {
+        Value values = row(k, validColumns);
+        if (step == 2) {
+          // Of the row past the last none is valid.
+          Value next = e.add(k, e.constant(1));
+          Value left = e.mul(e.sub(depth, next), e.constant(panel));
+          Value odd = row(next, e.min(left, validColumns ? validColumns
+                                                         : e.constant(panel)));
+          values = vector::InterleaveOp::create(b, loc, values, odd);
+        }
+        tile::StoreOp::create(b, loc, values, bBuffer,
+                              e.mul(k, e.constant(panel)));
+        return SmallVector<Value>();
+      },
+      status, step);
+  return status;
+}
+
 LogicalResult MatmulBuilder::build() {
   Location loc = e.location;
   const Side &lhs = product.lhs, &rhs = product.rhs;
@@ -239,51 +301,19 @@ LogicalResult MatmulBuilder::build() {
   Dim depth = lhs.contract;
   if (product.packed) {
     bBuffer = e.inputBuffer(rhs.base);
-    int64_t rows = group(product);
-    Value panelSize = e.size(depth.ceilDiv(depth.like(rows)) * (rows * panel));
+    Value panelSize = e.size(depth.ceilDiv(depth.like(step)) * (step * panel));
     bBase = e.mul(panelIndex, panelSize);
-    ldb = e.constant(rows * panel);
+    ldb = e.constant(step * panel);
     prefetchBase = e.add(bBase, panelSize);
   } else {
-    Value source = e.inputBuffer(rhs.base);
-    Value base =
-        e.add(e.size(rhs.offset), e.mul(column, e.size(rhs.freeStride)));
+    bBuffer = e.inputBuffer(rhs.base);
+    bBase = e.add(e.size(rhs.offset), e.mul(column, e.size(rhs.freeStride)));
     for (auto [i, value] : llvm::enumerate(batchIndex))
-      base = e.add(base, e.mul(value, e.size(rhs.batchStrides[i])));
-    if (rhs.freeStride.isConstant(1) && !validColumns) {
-      bBuffer = source;
-      bBase = base;
-      ldb = e.size(rhs.contractStride);
-    } else {
-      // Gather the panel into scratch: [K][panel], zero past the last column.
-      Type element = cast<tile::BufferType>(source.getType()).getElementType();
-      bBuffer = tile::ScratchOp::create(b, loc, tile::BufferType::get(element),
-                                        e.constant(kAccumulatorBytes));
-      bBase = e.constant(0);
-      ldb = e.constant(panel);
-      LogicalResult status = success();
-      forEach(
-          e, e.constant(0), e.size(depth), {},
-          [&](Value k, ValueRange) -> FailureOr<SmallVector<Value>> {
-            Value at = e.add(base, e.mul(k, e.size(rhs.contractStride)));
-            auto type = VectorType::get(panel, element);
-            Value row;
-            if (rhs.freeStride.isConstant(1)) {
-              row =
-                  tile::LoadOp::create(b, loc, type, source, at, validColumns);
-            } else {
-              auto strided = tile::LoadStridedOp::create(
-                  b, loc, type, source, at, e.size(rhs.freeStride));
-              if (validColumns)
-                strided.getValidMutable().assign(validColumns);
-              row = strided;
-            }
-            tile::StoreOp::create(b, loc, row, bBuffer,
-                                  e.mul(k, e.constant(panel)));
-            return SmallVector<Value>();
-          },
-          status);
-    }
+      bBase = e.add(bBase, e.mul(value, e.size(rhs.batchStrides[i])));
+    ldb = e.size(rhs.contractStride);
+    bool inPlace = rhs.freeStride.isConstant(1) && !validColumns && step == 1;
+    if (!inPlace && failed(gatherPanel()))
+      return failure();
   }
 
   Value share = e.size(depth * 4); // elements of that many cache lines
@@ -315,12 +345,13 @@ LogicalResult chooseMatmul(ts::KernelOp kernel, const TargetDesc &target,
   const Side &lhs = product->lhs, &rhs = product->rhs;
   // The row block of A takes about a third of the second-level cache.
   int64_t depth = std::max<int64_t>(1, representative(lhs.contract));
-  int64_t bytes = product->bytes ? 1 : 4;
+  int64_t bytes = 4 / group(*product);
   int64_t rows =
       (target.l2Bytes ? target.l2Bytes : 1 << 20) / 3 / (bytes * depth);
   rows = std::clamp<int64_t>(rows / 24 * 24, 192, 384);
   rows = knobs.pick("rows", rows, {96, 192, 288, 384, 48, 768});
   schedule.parameters = {{"panel", panel}, {"rows", rows}};
+  schedule.group = group(*product);
   Dim one = Dim::constant(kernel.getContext(), 1);
   schedule.grid = ts::product(kernel.getContext(), product->batch) *
                   ts::product(kernel.getContext(), lhs.outerSizes) *

@@ -102,6 +102,7 @@ std::optional<Product> analyseProduct(ts::KernelOp kernel) {
   }
   if (product.bytes && !product.packed)
     return std::nullopt;
+  product.pairs = element.isBF16() && product.lhs.contractStride.isConstant(1);
   return product;
 }
 

@@ -22,6 +22,7 @@ struct Product {
   Side lhs, rhs;
   bool packed = false;     ///< rhs is a constant matrix, packed in panels
   bool bytes = false;      ///< u8 times i8 in i32, packed; else floats
+  bool pairs = false;      ///< bf16, lhs consecutive along what is contracted
   bool transposed = false; ///< that matrix is N x K
   llvm::SmallVector<ts::Dim> batch;
 };

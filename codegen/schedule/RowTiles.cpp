@@ -17,9 +17,9 @@ RegisterTile registerTile(const TargetDesc &target, int64_t panel) {
   return {std::clamp<int64_t>(registers * 3 / 4 / vectors, 1, 12), width};
 }
 
-RegisterTile byteTile(const TargetDesc &target, int64_t panel) {
+RegisterTile groupTile(const TargetDesc &target, int64_t panel, int64_t group) {
   RegisterTile tile = registerTile(target, panel);
-  if (target.byteProducts)
+  if (group == 1 || (group == 4 ? target.byteProducts : target.pairProducts))
     return tile;
   int64_t vectors = std::max<int64_t>(1, tile.width / target.lanes(DType::f32));
   int64_t others = 2 * vectors + 4; // B, A, two products

@@ -54,10 +54,11 @@ void packColumns(T *out, const T *in, const PanelSource &s, int64_t width,
 }
 
 /// Groups of rows, any strides: a block of rows and columns at a time, so that
-/// both sides of it stay in the first cache.
-template <typename T>
+/// both sides of it stay in the first cache. `known`: the group, if not 0.
+template <typename T, int64_t known>
 void packGroups(T *out, const T *in, const PanelSource &s, int64_t width,
-                int64_t group, int64_t begin, int64_t end) {
+                int64_t anyGroup, int64_t begin, int64_t end) {
+  const int64_t group = known ? known : anyGroup;
   constexpr int64_t depth = 64;
   int64_t groups = (s.k + group - 1) / group;
   for (int64_t p = begin; p < end; ++p) {
@@ -91,10 +92,14 @@ void packPanels(void *out, const PanelSource &source, int64_t width,
     splitRange(panels, (1 << 19) / panelBytes + 1, threads,
                [&](int64_t begin, int64_t end) {
                  using U = Unaligned<T>;
-                 if (group > 1)
-                   return packGroups(static_cast<U *>(out),
-                                     static_cast<const U *>(source.data),
-                                     source, width, group, begin, end);
+                 if (group > 1) {
+                   auto pack = group == 2   ? packGroups<U, 2>
+                               : group == 4 ? packGroups<U, 4>
+                                            : packGroups<U, 0>;
+                   return pack(static_cast<U *>(out),
+                               static_cast<const U *>(source.data), source,
+                               width, group, begin, end);
+                 }
                  auto pack = source.nStride == 1 ? packRows<U> : packColumns<U>;
                  pack(static_cast<U *>(out),
                       static_cast<const U *>(source.data), source, width, begin,

@@ -47,6 +47,7 @@ DictionaryAttr scheduleAttr(const Schedule &schedule, MLIRContext *context) {
        b.getNamedAttr("grid", schedule.grid.attr()),
        b.getNamedAttr("grain", schedule.grain.attr()),
        b.getNamedAttr("scratch", schedule.scratch.attr()),
+       b.getNamedAttr("group", b.getI64IntegerAttr(schedule.group)),
        b.getNamedAttr("packed", b.getArrayAttr(packed)),
        b.getNamedAttr("maps", b.getArrayAttr(maps))});
 }
@@ -61,7 +62,10 @@ std::optional<Schedule> scheduleOf(Attribute attribute) {
   auto grid = entries.getAs<DimAttr>("grid"),
        grain = entries.getAs<DimAttr>("grain"),
        scratch = entries.getAs<DimAttr>("scratch");
+  auto group = entries.getAs<IntegerAttr>("group");
   auto packed = entries.getAs<ArrayAttr>("packed");
+  if (!group || group.getInt() < 1)
+    return std::nullopt;
   if (!kind || !parameters || !guard || !grid || !grain || !scratch || !packed)
     return std::nullopt;
   Schedule schedule;
@@ -87,6 +91,7 @@ std::optional<Schedule> scheduleOf(Attribute attribute) {
   schedule.grid = grid;
   schedule.grain = grain;
   schedule.scratch = scratch;
+  schedule.group = group.getInt();
   for (Attribute entry : packed) {
     auto operand = dyn_cast<DictionaryAttr>(entry);
     auto number = [&](StringRef name) {

@@ -270,20 +270,19 @@ OwningOpRef<ModuleOp> tileProgram(const CompileState &state,
 }
 
 void dropEqualTargets(CompileState &state) {
-  bool grouped = llvm::any_of(state.kernels.kernels, [](const UniqueKernel &k) {
-    return llvm::any_of(k.schedules, [](const Schedule &schedule) {
-      return llvm::any_of(schedule.packed, [](const PackedOperand &operand) {
-        return operand.group > 1;
+  auto grouped = [&](int64_t group) {
+    return llvm::any_of(state.kernels.kernels, [&](const UniqueKernel &k) {
+      return llvm::any_of(k.schedules, [&](const Schedule &schedule) {
+        return schedule.group == group;
       });
     });
-  });
-  if (grouped)
-    return;
+  };
   std::vector<std::string> names;
   for (const TargetDesc &target : state.targets)
     names.push_back(target.isa);
   std::erase_if(state.targets, [&](const TargetDesc &target) {
-    return llvm::is_contained(names, target.extends);
+    return llvm::is_contained(names, target.extends) &&
+           !grouped(target.extendsGroup);
   });
 }
 

@@ -242,13 +242,18 @@ LogicalResult MainloopOp::verify() {
   bool bytes = acc.isInteger(32);
   if (!acc.isF32() && !acc.isF64() && !bytes)
     return emitOpError("accumulates in f32, f64 or i32, not ") << acc;
-  if (bytes && getAcc().getType().getDimSize(1) % 16)
-    return emitOpError("has ") << getAcc().getType().getDimSize(1)
-                               << " columns of bytes, no multiple of 16";
+  bool grouped = bytes || getPairs();
+  if (grouped && getAcc().getType().getDimSize(1) % 16)
+    return emitOpError("has ")
+           << getAcc().getType().getDimSize(1) << " columns of "
+           << (bytes ? "bytes" : "pairs") << ", no multiple of 16";
   if (bytes && !getConstantIntValue(getK()))
     return emitOpError("K of products of bytes is no constant");
   for (auto [name, buffer] : {std::pair("A", getA()), {"B", getB()}}) {
     Type element = cast<BufferType>(buffer.getType()).getElementType();
+    if (getPairs() && (!element.isBF16() || !acc.isF32()))
+      return emitOpError("takes pairs of bf16 to f32, not of ")
+             << element << " to " << acc;
     bool fits = bytes ? element.isInteger(8)
                 : acc.isF64()
                     ? element.isF64()

@@ -334,21 +334,25 @@ def Tile_MainloopOp : Tile_Op<"mainloop", [AttrSizedOperandSegments]> {
     of four: B[boff + o*bouter + (k/4)*ldb + 4*j + k%4], the last group whole, with
     zeros past K. K is a constant; BN is a multiple of 16; sums wrap.
 
+    With `pairs` A and B are bf16, the accumulator is f32 and B comes in groups of
+    two: B[boff + o*bouter + (k/2)*ldb + 2*j + k%2], the last group whole, a zero
+    past K. BN is a multiple of 16. A target may take a pair in one instruction,
+    which rounds its two additions in its own way and takes denormals for zeros.
+
     `rows`: rows at or past it
     are computed from some valid row instead of their own (their results are to be
     dropped). `prefetch %p[%off] step %s`: touches one cache line of `p`, moving
-    by `s` elements, each four steps of k (of bytes: each 16). `b_alignment` is in bytes, for each row of B.
+    by `s` elements, each four steps of k (of bytes: each 16, of pairs: each 8).
+    `b_alignment` is in bytes, for each row of B.
   }];
-  let arguments = (ins
-    Arg<Tile_BufferType, "", [MemRead]>:$a, Index:$aOffset, Index:$lda, Index:$ka,
-    Arg<Tile_BufferType, "", [MemRead]>:$b, Index:$bOffset, Index:$ldb,
-    Index:$k,
-    Optional<Index>:$rows,
-    Optional<Index>:$outer, Optional<Index>:$aOuter, Optional<Index>:$bOuter,
-    Optional<VectorOfRankAndType<[2], [AnyFloat, I32]>>:$init,
-    Optional<Tile_BufferType>:$prefetch, Optional<Index>:$prefetchOffset,
-    Optional<Index>:$prefetchStep,
-    OptionalAttr<I64Attr>:$b_alignment);
+  let arguments = (ins Arg<Tile_BufferType, "", [MemRead]>:$a, Index:$aOffset,
+      Index:$lda, Index:$ka, Arg<Tile_BufferType, "", [MemRead]>:$b,
+      Index:$bOffset, Index:$ldb, Index:$k, Optional<Index>:$rows,
+      Optional<Index>:$outer, Optional<Index>:$aOuter, Optional<Index>:$bOuter,
+      Optional<VectorOfRankAndType<[2], [AnyFloat, I32]>>:$init,
+      Optional<Tile_BufferType>:$prefetch, Optional<Index>:$prefetchOffset,
+      Optional<Index>:$prefetchStep, OptionalAttr<I64Attr>:$b_alignment,
+      UnitAttr:$pairs);
   let results = (outs VectorOfRankAndType<[2], [AnyFloat, I32]>:$acc);
   let assemblyFormat = [{
     `A` `(` $a `[` $aOffset `]` `,` `row` $lda `,` `k` $ka (`,` `rows` $rows^)? `)`
@@ -363,14 +367,16 @@ def Tile_MainloopOp : Tile_Op<"mainloop", [AttrSizedOperandSegments]> {
   let hasVerifier = 1;
   let skipDefaultBuilders = 0;
   let builders = [
-    // The required operands; set the optional ones through their mutable
-    // accessors (`op.getInitMutable().assign(v)`).
-    OpBuilder<(ins "::mlir::VectorType":$acc, "::mlir::Value":$a, "::mlir::Value":$aOffset,
-                   "::mlir::Value":$lda, "::mlir::Value":$ka, "::mlir::Value":$b,
-                   "::mlir::Value":$bOffset, "::mlir::Value":$ldb, "::mlir::Value":$k,
-                   CArg<"::mlir::Value", "{}">:$init), [{
+      // The required operands; set the optional ones through their mutable
+      // accessors (`op.getInitMutable().assign(v)`).
+      OpBuilder<(ins "::mlir::VectorType":$acc, "::mlir::Value":$a,
+                    "::mlir::Value":$aOffset, "::mlir::Value":$lda,
+                    "::mlir::Value":$ka, "::mlir::Value":$b,
+                    "::mlir::Value":$bOffset, "::mlir::Value":$ldb,
+                    "::mlir::Value":$k, CArg<"::mlir::Value", "{}">:$init),
+                [{
       build($_builder, $_state, acc, a, aOffset, lda, ka, b, bOffset, ldb, k,
-            /*rows=*/{}, /*outer=*/{}, {}, {}, init, /*prefetch=*/{}, {}, {}, {});
+            /*rows=*/{}, /*outer=*/{}, {}, {}, init, /*prefetch=*/{}, {}, {}, {}, ::mlir::UnitAttr());
     }]>];
 }
 

@@ -532,6 +532,31 @@ TEST(Module, SaysWhatAnOlderProcessorCannotRun) {
   EXPECT_THAT(v4.error().message(), HasSubstr("this machine runs x86-64-v3"));
 }
 
+TEST(Module, ProcessorsWithoutProductsOfBf16TakeTheNextLevel) {
+  std::vector<std::string> isas = {"x86-64-v4", "x86-64-v4-bf16",
+                                   "x86-64-v4-vnni"};
+  if (!cpu::isaRank(isas[0]))
+    GTEST_SKIP() << "this machine does not run " << isas[0];
+  TestArtefact a(isas);
+  uint32_t y = a.output("y", DType::i32, {});
+  a.launch(a.region(), "level", {y}, a.constant(1));
+  auto taken = [&](cpu::IsaLevel level) {
+    auto m = loadBytes(a.bytes(), {}, cpu::deviceUpTo(level));
+    return m ? (*m)->isa() : m.error().message();
+  };
+  EXPECT_EQ(taken(cpu::IsaLevel::v4), "x86-64-v4");
+  EXPECT_THAT(taken(cpu::IsaLevel::v3), HasSubstr("x86-64-v3"));
+  if (cpu::isaRank("x86-64-v4-vnni"))
+    EXPECT_EQ(taken(cpu::IsaLevel::v4Vnni), "x86-64-v4-vnni");
+  if (cpu::isaRank("x86-64-v4-bf16"))
+    EXPECT_EQ(taken(cpu::IsaLevel::v4Bf16), "x86-64-v4-bf16");
+  auto named = loadBytes(a.bytes(), {.isa = "x86-64-v4-bf16"},
+                         cpu::deviceUpTo(cpu::IsaLevel::v4));
+  ASSERT_FALSE(named);
+  EXPECT_THAT(named.error().message(),
+              HasSubstr("this machine runs x86-64-v4, x86-64-v3"));
+}
+
 TEST(Module, ManyThreadsRunOneModule) {
   ModulePtr m = rowProgram().load({.threads = 2});
   std::vector<std::thread> threads;

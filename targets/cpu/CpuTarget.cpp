@@ -2,8 +2,8 @@
 
 namespace knapper {
 
-static constexpr std::string_view kIsas[] = {"x86-64-v4-vnni", "x86-64-v4",
-                                             "x86-64-v3"};
+static constexpr std::string_view kIsas[] = {"x86-64-v4-bf16", "x86-64-v4-vnni",
+                                             "x86-64-v4", "x86-64-v3"};
 
 std::span<const std::string_view> cpuIsas() { return kIsas; }
 
@@ -18,16 +18,20 @@ Expected<TargetDesc> cpuTarget(std::string_view isa) {
   t.cacheBandwidth = 120e9;
   t.launchSeconds = 2e-6;
   t.cores = 2;
-  if (isa == "x86-64-v4" || isa == "x86-64-v4-vnni") {
+  if (isa == "x86-64-v4" || isa == "x86-64-v4-vnni" ||
+      isa == "x86-64-v4-bf16") {
     t.vectorBytes = 64;
     t.vectorRegisters = 32;
     t.maskedAccess = true;
     t.wordTable = true;
     t.powerScale = true;
     t.fmaFlops = 200e9;
-    if (isa == "x86-64-v4-vnni") {
+    if (isa != "x86-64-v4") {
+      // Every processor that has products of bf16 has those of bytes.
       t.byteProducts = true;
+      t.pairProducts = isa == "x86-64-v4-bf16";
       t.extends = "x86-64-v4";
+      t.extendsGroup = t.pairProducts ? 2 : 4;
     }
   } else if (isa == "x86-64-v3") {
     t.vectorBytes = 32;

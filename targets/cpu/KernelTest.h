@@ -34,6 +34,8 @@ struct TestKernels {
 
 /// Whether this machine runs code of `isa`.
 inline bool runsHere(std::string_view isa) {
+  if (isa == "x86-64-v4-bf16")
+    return runsHere("x86-64-v4-vnni") && __builtin_cpu_supports("avx512bf16");
   if (isa == "x86-64-v4-vnni")
     return __builtin_cpu_supports("x86-64-v4") &&
            __builtin_cpu_supports("avx512vnni");

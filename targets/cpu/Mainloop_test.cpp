@@ -176,6 +176,89 @@ TEST_P(Mainloop, AddsProductsOfBytes) {
   }
 }
 
+// K odd and even, known and not; not an element more than is read.
+TEST_P(Mainloop, AddsProductsOfPairs) {
+  if (!runsHere(GetParam()))
+    GTEST_SKIP() << "this machine does not run " << GetParam();
+  struct Case {
+    int rows, columns, k;
+    bool known, strided, outer;
+  };
+  std::vector<Case> cases;
+  for (int k : {0, 1, 2, 3, 8, 9, 64, 131})
+    for (auto [rows, columns] : {std::pair(4, 16), {8, 48}, {1, 64}, {3, 32}})
+      for (bool known : {false, true})
+        // Runs of an outer loop are whole pairs of B.
+        cases.push_back({rows, columns, k, known, rows == 3, k % 2 == 0});
+  std::string text;
+  auto n = [](int64_t x) { return std::to_string(x); };
+  for (size_t i = 0; i < cases.size(); ++i) {
+    const Case &c = cases[i];
+    std::string type = "vector<" + n(c.rows) + "x" + n(c.columns) + "xf32>",
+                row = "vector<" + n(c.columns) + "xf32>";
+    text +=
+        "tile.func @mm" + n(i) +
+        "(%a: !tile.buffer<bf16>, %b: !tile.buffer<bf16>, %y: "
+        "!tile.buffer<f32>, %lda: index, %ka: index, %valid: index, %size: "
+        "index, %bo: index) {\n%z = arith.constant 0 : index\n%one = "
+        "arith.constant 1 : index\n%two = arith.constant 2 : index\n%fixed = "
+        "arith.constant " +
+        n(c.k) + " : index\n%ldb = arith.constant " + n(2 * c.columns) +
+        " : index\n%seven = arith.constant dense<7.0> : " + type +
+        "\n%acc = tile.mainloop A(%a[%z], row %lda, k " +
+        (c.strided ? "%ka" : "%one") +
+        ", rows %valid) B(%b[%z], k %ldb) over " +
+        (c.known ? "%fixed" : "%size") +
+        (c.outer ? " outer %two(%size, %bo)" : "") +
+        " init %seven {pairs} : !tile.buffer<bf16>, !tile.buffer<bf16> -> " +
+        type + "\n";
+    for (int r = 0; r < c.rows; ++r)
+      text += "%r" + n(r) + " = vector.extract %acc[" + n(r) + "] : " + row +
+              " from " + type + "\n%o" + n(r) + " = arith.constant " +
+              n(r * c.columns) + " : index\ntile.store %r" + n(r) + ", %y[%o" +
+              n(r) + "] : " + row + ", !tile.buffer<f32>\n";
+    text += "tile.return\n}\n";
+  }
+  auto kernels = compileText(text, "mm0", GetParam());
+  ASSERT_TRUE(kernels) << kernels.error().message();
+  std::mt19937 random(5);
+  for (size_t i = 0; i < cases.size(); ++i) {
+    const Case &c = cases[i];
+    int64_t ka = c.strided ? 3 : 1, outer = c.outer ? 2 : 1,
+            pairs = (c.k + 1) / 2;
+    int64_t lda = outer * c.k * ka + 1, bo = pairs * 2 * c.columns;
+    int valid = std::max(1, c.rows - 1);
+    // Small integers: exact in every order.
+    std::vector<uint16_t> a((valid - 1) * lda + (outer - 1) * c.k +
+                            std::max<int64_t>(0, (c.k - 1) * ka + 1)),
+        b(outer * bo);
+    auto value = [](uint16_t bits) {
+      return std::bit_cast<float>(uint32_t(bits) << 16);
+    };
+    for (uint16_t &x : a)
+      x = encode(int(random() % 9) - 4, "bf16");
+    auto at = [&](int o, int q, int j) {
+      return o * bo + (q / 2 * c.columns + j) * 2 + q % 2;
+    };
+    for (int o = 0; o < outer; ++o)
+      for (int j = 0; j < c.columns; ++j)
+        for (int q = 0; q < c.k; ++q)
+          b[at(o, q, j)] = encode(int(random() % 9) - 4, "bf16");
+    std::vector<float> y(c.rows * c.columns, -99);
+    (*kernels)->call("mm" + n(i), {a.data(), b.data(), y.data()},
+                     {lda, ka, valid, c.k, bo}, 0, 1);
+    for (int r = 0; r < valid; ++r)
+      for (int j = 0; j < c.columns; ++j) {
+        float sum = 7;
+        for (int o = 0; o < outer; ++o)
+          for (int q = 0; q < c.k; ++q)
+            sum += value(a[r * lda + o * c.k + q * ka]) * value(b[at(o, q, j)]);
+        ASSERT_EQ(y[r * c.columns + j], sum)
+            << "case " << i << " row " << r << " column " << j;
+      }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Isa, Mainloop, testing::ValuesIn(cpuIsas()),
                          isaTestName);
 

@@ -32,6 +32,8 @@ static llvm::StringRef processorOf(const TargetDesc &target) {
   return target.extends.empty() ? target.isa : target.extends;
 }
 static llvm::StringRef featuresOf(const TargetDesc &target) {
+  if (target.pairProducts)
+    return "-prefer-256-bit,+avx512vnni,+avx512bf16";
   if (target.byteProducts)
     return "-prefer-256-bit,+avx512vnni";
   return target.vectorBytes == 64 ? "-prefer-256-bit" : "";

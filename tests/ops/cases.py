@@ -564,6 +564,28 @@ case("dot weights", [In("x", T("f32", "m", 24))],
      f"%w = ts.constant dense<{WEIGHTS}> : tensor<24x40xf32>\n"
      f'  %r = ts.dot %x, %w batch [] x [] contract [1] x [0] : {T("f32", "m", 24)}, {T("f32", 24, 40)}',
      T("f32", "m", 40), ROWS[:5], lambda x: wide(x) @ np_().array(WEIGHTS), "relative 3e-6")
+# Packed in pairs of rows: odd and even, known and not; more columns than a panel has.
+PAIR_ROWS = [dict(m=m) for m in [0, 1, 3, 17, 64, 201]]
+for k, n in [(22, 40), (23, 70), (64, 96), (131, 49), (1, 16)]:
+    weights = [[(i * n + j) * 37 % 101 / 64 - 0.75 for j in range(n)] for i in range(k)]
+    x, y, f = T("bf16", "m", k), T("bf16", "m", n), T("f32", "m", n)
+    case(f"dot weights of pairs {k} {n}", [In("x", x), In("b", T("f32", n)), In("z", y)],
+         f"%w = ts.constant dense<{weights}> : tensor<{k}x{n}xbf16>\n"
+         f"  %d = ts.dot %x, %w batch [] x [] contract [1] x [0] {{result_type = f32}} : {x}, tensor<{k}x{n}xbf16>\n"
+         f"  %c = ts.broadcast %b [1] : {T('f32', n)} to {f}\n  %s = ts.add %d, %c : {f}\n"
+         f"  %t = ts.convert %s : {f} to {y}\n  %r = ts.add %t, %z : {y}", y, PAIR_ROWS,
+         lambda x, b, z, w=weights: wide(x) @ np_().array(w) + b + wide(z), PRODUCT["bf16"])
+    turned = [list(column) for column in zip(*weights)]
+    x, f = T("bf16", 2, "m", k), T("f32", 2, "m", n)
+    case(f"dot weights of pairs transposed {k} {n}", [In("x", x)],
+         f"%w = ts.constant dense<{turned}> : tensor<{n}x{k}xbf16>\n"
+         f"  %r = ts.dot %x, %w batch [] x [] contract [2] x [1] {{result_type = f32}} : {x}, tensor<{n}x{k}xbf16>",
+         f, PAIR_ROWS, lambda x, w=weights: wide(x) @ np_().array(w), "relative 2e-5")
+    x = T("bf16", k, "m")
+    case(f"dot weights of pairs by columns {k} {n}", [In("x", x)],
+         f"%w = ts.constant dense<{weights}> : tensor<{k}x{n}xbf16>\n"
+         f"  %r = ts.dot %x, %w batch [] x [] contract [0] x [0] : {x}, tensor<{k}x{n}xbf16>",
+         y, PAIR_ROWS, lambda x, w=weights: wide(x).T @ np_().array(w), PRODUCT["bf16"])
 # Packed in groups of four rows: with a rest, and without; more columns than a panel has.
 for k, n in [(22, 40), (64, 70), (3, 5), (1, 16)]:
     bytes_ = [[(i * n + j) * 37 % 256 - 128 for j in range(n)] for i in range(k)]
@@ -667,6 +689,19 @@ for dtype in ["f32", "bf16"]:
     conv("3d", dtype, t("n", 2, 5, 6, 7), t(3, 2, 2, 2, 2), t("n", 3, 4, 5, 6), [1, 1, 1], sizes=N)
     conv("symbolic image", dtype, t(1, 3, "h", "w"), t(4, 3, 3, 3), t(1, 4, "h", "w"), [1, 1], None, [1, 1], [1, 1],
          sizes=[dict(h=5, w=5), dict(h=8, w=33)])
+# Filters that are packed in pairs, and one whose rows are no whole pairs; a border, and none.
+for kh, kw, c, f, pad in [(1, 1, 16, 24, 0), (1, 1, 7, 50, 0), (3, 3, 4, 40, 1), (3, 2, 5, 8, 0), (3, 3, 5, 8, 1), (1, 3, 3, 17, 0)]:
+    taps = [[[[(((i * kw + j) * c + k) * f + l) * 37 % 101 / 64 - 0.75 for l in range(f)] for k in range(c)]
+             for j in range(kw)] for i in range(kh)]
+    x = T("bf16", "n", 9, 11, c)
+    y = T("bf16", "n", 9 + 2 * pad - kh + 1, 11 + 2 * pad - kw + 1, f)
+    dims = f"[#ts.dim<{pad}>, #ts.dim<{pad}>]"
+    case(f"conv filter of pairs {kh}x{kw} {c} {f}", [In("x", x)],
+         f"%w = ts.constant dense<{taps}> : tensor<{kh}x{kw}x{c}x{f}xbf16>\n"
+         f"  %r = ts.conv %x, %w strides [1, 1] dilations [1, 1] input_dilations [1, 1] low {dims} high {dims} "
+         f"{{channels_last = true}} : {x}, tensor<{kh}x{kw}x{c}x{f}xbf16>", y, [dict(n=1), dict(n=3)],
+         lambda x, w=taps, pad=pad: np_conv(x, np_().array(w), [1, 1], [1, 1], [pad, pad], [pad, pad], [1, 1], last=True),
+         PRODUCT["bf16"])
 conv("resnet 3x3", "f32", T("f32", "n", 64, 56, 56), T("f32", 64, 64, 3, 3), T("f32", "n", 64, 56, 56), [1, 1], None,
      [1, 1], [1, 1], sizes=[dict(n=1)], speed=dict(n=1))
 

@@ -40,7 +40,12 @@ def test_reference_equals_numpy(case_list, tmp_path, capsys):
 def supported(isa):
     """Whether this machine runs the instruction set."""
     flags = Path("/proc/cpuinfo").read_text()
-    return {"x86-64-v3": "avx2", "x86-64-v4": "avx512vl", "x86-64-v4-vnni": "avx512_vnni"}[isa] in flags
+    return {
+        "x86-64-v3": "avx2",
+        "x86-64-v4": "avx512vl",
+        "x86-64-v4-vnni": "avx512_vnni",
+        "x86-64-v4-bf16": "avx512_bf16",
+    }[isa] in flags
 
 
 ISAS = ["x86-64-v4", "x86-64-v3"]
@@ -85,11 +90,15 @@ def test_other_choices_of_schedules_equal_reference(case_list, number):
     assert done.returncode == 0, done.stderr[-6000:]
 
 
-def test_products_of_bytes(case_list):
-    """What this level adds to x86-64-v4; all else is compiled as there."""
-    if not supported("x86-64-v4-vnni"):
-        pytest.skip("this machine has no x86-64-v4-vnni")
-    done = run(case_list, "--isa", "x86-64-v4-vnni", "--filter", "dot")
+@pytest.mark.parametrize(
+    "isa, cases",
+    [("x86-64-v4-vnni", "dot"), ("x86-64-v4-bf16", "dot"), ("x86-64-v4-bf16", "conv ")],
+)
+def test_products_in_groups(case_list, isa, cases):
+    """What these levels add to x86-64-v4; all else is compiled as there."""
+    if not supported(isa):
+        pytest.skip(f"this machine has no {isa}")
+    done = run(case_list, "--isa", isa, "--filter", cases)
     assert done.returncode == 0, done.stderr[-6000:]
 
 

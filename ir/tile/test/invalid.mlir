@@ -53,6 +53,22 @@ tile.func @alignment(%x: !tile.buffer<f32>, %o: index) {
 
 // -----
 
+tile.func @pairs_of(%a: !tile.buffer<bf16>, %b: !tile.buffer<f32>, %o: index) {
+  // expected-error @+1 {{takes pairs of bf16 to f32, not of 'f32' to 'f32'}}
+  %v = tile.mainloop A(%a[%o], row %o, k %o) B(%b[%o], k %o) over %o {pairs} : !tile.buffer<bf16>, !tile.buffer<f32> -> vector<4x16xf32>
+  tile.return
+}
+
+// -----
+
+tile.func @pair_columns(%a: !tile.buffer<bf16>, %b: !tile.buffer<bf16>, %o: index) {
+  // expected-error @+1 {{has 24 columns of pairs, no multiple of 16}}
+  %v = tile.mainloop A(%a[%o], row %o, k %o) B(%b[%o], k %o) over %o {pairs} : !tile.buffer<bf16>, !tile.buffer<bf16> -> vector<4x24xf32>
+  tile.return
+}
+
+// -----
+
 tile.func @widen(%a: !tile.buffer<i8>, %b: !tile.buffer<f32>, %o: index) {
   // expected-error @+1 {{operand A of 'i8' does not widen to 'f32'}}
   %v = tile.mainloop A(%a[%o], row %o, k %o) B(%b[%o], k %o) over %o

@@ -50,10 +50,15 @@ int quotaCores() {
 IsaLevel machineLevel() {
   if (!hasV4())
     return hasV3() ? IsaLevel::v3 : IsaLevel::belowV3;
-  return __builtin_cpu_supports("avx512vnni") ? IsaLevel::v4Vnni : IsaLevel::v4;
+  if (!__builtin_cpu_supports("avx512vnni"))
+    return IsaLevel::v4;
+  return __builtin_cpu_supports("avx512bf16") ? IsaLevel::v4Bf16
+                                              : IsaLevel::v4Vnni;
 }
 
 int isaRank(std::string_view isa, IsaLevel level) {
+  if (isa == "x86-64-v4-bf16")
+    return level >= IsaLevel::v4Bf16 ? 4 : 0;
   if (isa == "x86-64-v4-vnni")
     return level >= IsaLevel::v4Vnni ? 3 : 0;
   if (isa == "x86-64-v4")
@@ -64,6 +69,8 @@ int isaRank(std::string_view isa, IsaLevel level) {
 }
 
 std::string runnableIsas(IsaLevel level) {
+  if (level >= IsaLevel::v4Bf16)
+    return "x86-64-v4-bf16, x86-64-v4-vnni, x86-64-v4, x86-64-v3";
   if (level >= IsaLevel::v4Vnni)
     return "x86-64-v4-vnni, x86-64-v4, x86-64-v3";
   if (level >= IsaLevel::v4)

@@ -1,0 +1,88 @@
+// Several products a lane and step: four of bytes, two of bf16.
+#include "codegen/lower/Cpu.h"
+
+#include "llvm/IR/IntrinsicsX86.h"
+
+using namespace mlir;
+
+namespace knapper::lower {
+
+CpuEmitter::GroupRow CpuEmitter::byteRow(llvm::Value *words) {
+  if (target.byteProducts)
+    return {words};
+  // The instruction for bytes saturates its sums of two in 16 bits; that for 16
+  // bits does not. Bytes 0 and 2, and bytes 1 and 3 of a lane are pairs of it.
+  llvm::Value *pairs = b.CreateBitCast(
+      words, llvm::FixedVectorType::get(b.getInt16Ty(),
+                                        2 * laneCount(words->getType())));
+  llvm::Value *eight = llvm::ConstantInt::get(pairs->getType(), 8);
+  return {nullptr, b.CreateAShr(b.CreateShl(pairs, eight), eight),
+          b.CreateAShr(pairs, eight)};
+}
+
+llvm::Value *CpuEmitter::addByteProducts(llvm::Value *sum, llvm::Value *a,
+                                         const GroupRow &row) {
+  unsigned lanes = laneCount(sum->getType());
+  llvm::Value *four = splat(a, lanes);
+  if (row.all) {
+    auto *type = llvm::FixedVectorType::get(b.getInt8Ty(), 4 * lanes);
+    return b.CreateIntrinsic(
+        lanes == 16  ? llvm::Intrinsic::x86_avx512_vpdpbusd_512
+        : lanes == 8 ? llvm::Intrinsic::x86_avx512_vpdpbusd_256
+                     : llvm::Intrinsic::x86_avx512_vpdpbusd_128,
+        {}, {sum, b.CreateBitCast(four, type), b.CreateBitCast(row.all, type)});
+  }
+  auto *type = llvm::FixedVectorType::get(b.getInt16Ty(), 2 * lanes);
+  llvm::Value *pairs = b.CreateBitCast(four, type);
+  auto add = [&](llvm::Value *x, llvm::Value *y) {
+    return b.CreateAdd(
+        sum,
+        b.CreateIntrinsic(lanes == 16 ? llvm::Intrinsic::x86_avx512_pmaddw_d_512
+                          : lanes == 8 ? llvm::Intrinsic::x86_avx2_pmadd_wd
+                                       : llvm::Intrinsic::x86_sse2_pmadd_wd,
+                          {}, {x, y}));
+  };
+  sum = add(b.CreateAnd(pairs, llvm::ConstantInt::get(type, 255)), row.even);
+  return add(b.CreateLShr(pairs, llvm::ConstantInt::get(type, 8)), row.odd);
+}
+
+// A bf16 is the upper half of an f32.
+static llvm::Value *evenOf(llvm::IRBuilder<> &b, llvm::Value *words) {
+  return b.CreateBitCast(
+      b.CreateShl(words, 16),
+      llvm::FixedVectorType::get(b.getFloatTy(), laneCount(words->getType())));
+}
+static llvm::Value *oddOf(llvm::IRBuilder<> &b, llvm::Value *words) {
+  return b.CreateBitCast(
+      b.CreateAnd(words, 0xffff0000),
+      llvm::FixedVectorType::get(b.getFloatTy(), laneCount(words->getType())));
+}
+
+CpuEmitter::GroupRow CpuEmitter::pairRow(llvm::Value *words) {
+  if (target.pairProducts)
+    return {words};
+  return {nullptr, evenOf(b, words), oddOf(b, words)};
+}
+
+llvm::Value *CpuEmitter::addPairProducts(llvm::Value *sum, llvm::Value *a,
+                                         const GroupRow &row, unsigned count) {
+  unsigned lanes = laneCount(sum->getType());
+  llvm::Value *pair = b.CreateBitCast(
+      splat(a, lanes), llvm::FixedVectorType::get(b.getInt32Ty(), lanes));
+  if (row.all) {
+    auto *type = llvm::FixedVectorType::get(b.getBFloatTy(), 2 * lanes);
+    return b.CreateIntrinsic(
+        lanes == 16  ? llvm::Intrinsic::x86_avx512bf16_dpbf16ps_512
+        : lanes == 8 ? llvm::Intrinsic::x86_avx512bf16_dpbf16ps_256
+                     : llvm::Intrinsic::x86_avx512bf16_dpbf16ps_128,
+        {}, {sum, b.CreateBitCast(pair, type), b.CreateBitCast(row.all, type)});
+  }
+  auto add = [&](llvm::Value *x, llvm::Value *y) {
+    return b.CreateIntrinsic(llvm::Intrinsic::fma, {sum->getType()},
+                             {x, y, sum});
+  };
+  sum = add(evenOf(b, pair), row.even);
+  return count == 1 ? sum : add(oddOf(b, pair), row.odd);
+}
+
+} // namespace knapper::lower

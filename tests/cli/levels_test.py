@@ -1,0 +1,57 @@
+"""Which instruction sets a file holds, and that each computes the model."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+LEVELS = ["x86-64-v4-bf16", "x86-64-v4", "x86-64-v3"]
+
+
+@pytest.fixture
+def product(tmp_path):
+    """tanh(x w + b), K odd."""
+    random = np.random.default_rng(3)
+    w = random.standard_normal((37, 50)).astype(np.float32)
+    b = random.standard_normal(50).astype(np.float32)
+    graph = helper.make_graph(
+        [
+            helper.make_node("Gemm", ["x", "w", "b"], ["g"]),
+            helper.make_node("Tanh", ["g"], ["y"]),
+        ],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 37])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 50])],
+        [numpy_helper.from_array(w, "w"), numpy_helper.from_array(b, "b")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    onnx.save(model, tmp_path / "m.onnx")
+    return "m.onnx", w, b
+
+
+def isas(tool, file):
+    return [target["isa"] for target in json.loads(tool("explain", file, "--json"))["targets"]]
+
+
+def test_products_of_bf16_have_a_level_of_their_own(tool, product):
+    model, w, b = product
+    tool("compile", model, "-o", "half.knap", "--dtype", "bf16")
+    assert isas(tool, "half.knap") == LEVELS
+    # Nothing else differs at that level.
+    tool("compile", model, "-o", "plain.knap")
+    assert isas(tool, "plain.knap") == LEVELS[1:]
+    flags = open("/proc/cpuinfo").read()
+    x = np.random.default_rng(4).standard_normal((5, 37)).astype(np.float32)
+    np.save("x.npy", x)
+    exact = np.tanh(x.astype(np.float64) @ w + b)
+    for isa, flag in zip(LEVELS, ["avx512_bf16", "avx512vl", "avx2"], strict=True):
+        if flag not in flags:
+            continue
+        tool("run", "half.knap", "-i", "x.npy", "-o", "y.npy", "--isa", isa)
+        np.testing.assert_allclose(np.load("y.npy"), exact, atol=0.06)
+    tool("run", "half.knap", "-i", "x.npy", "-o", "best.npy")
+    np.testing.assert_allclose(np.load("best.npy"), exact, atol=0.06)
