@@ -64,6 +64,13 @@ def difference(got: np.ndarray, wanted: np.ndarray, smallest: float) -> float:
     return error / largest if error else 0.0
 
 
+def distance(got: np.ndarray, exact: np.ndarray) -> float:
+    """Root mean square of the error over that of the values."""
+    if got.shape != exact.shape or not np.isfinite(got).all():
+        return math.inf
+    return float(np.sqrt(np.mean((got - exact) ** 2) / np.mean(exact**2)))
+
+
 def measure(row: Row, module, peers: dict[str, type], rounds: int) -> dict:
     job = row.job
     values = [job.feed[info.name] for info in module.inputs]

@@ -26,17 +26,11 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests" / "models")]
 
 import knapper  # noqa: E402
+from comparison import distance  # noqa: E402
 from peers import Job, OnnxRuntime  # noqa: E402
 from side_by_side import medians  # noqa: E402
 
 SLACK = 1.05
-
-
-def distance(got: np.ndarray, exact: np.ndarray) -> float:
-    """Root mean square of the error over that of the values."""
-    if got.shape != exact.shape or not np.isfinite(got).all():
-        return float("inf")
-    return float(np.sqrt(np.mean((got - exact) ** 2) / np.mean(exact**2)))
 
 
 def measure(plain: Path, feed, threads: int, rounds: int) -> dict[str, float]:

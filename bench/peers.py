@@ -77,6 +77,8 @@ class OnnxRuntime:
 
 
 class OpenVino:
+    precision = "f32"  # of its arithmetic
+
     def __init__(self, job: Job):
         import openvino
 
@@ -91,9 +93,12 @@ class OpenVino:
                 "PERFORMANCE_HINT": "LATENCY",
                 "INFERENCE_NUM_THREADS": job.threads,
                 "NUM_STREAMS": 1,
-                "INFERENCE_PRECISION_HINT": "f32",
+                "INFERENCE_PRECISION_HINT": self.precision,
             },
         )
+        taken = compiled.get_property("INFERENCE_PRECISION_HINT").get_type_name()
+        if taken != self.precision:
+            raise ValueError(f"it computes in {taken}, not {self.precision}")
         self.request = compiled.create_infer_request()
         self.held = []
         for index, name in enumerate(names):
@@ -121,6 +126,8 @@ class OpenVino:
 
 
 class TorchCompile:
+    precision = "float32"  # of the module's parameters
+
     def __init__(self, job: Job):
         import torch
 
@@ -132,9 +139,15 @@ class TorchCompile:
         torch._dynamo.reset()
         self.torch, self.names = torch, job.outputs
         self.call = torch.compile(
-            job.torch(), dynamic=False, options={"freezing": True}
+            job.torch().to(getattr(torch, self.precision)),
+            dynamic=False,
+            options={"freezing": True},
         )
         self.inputs = [torch.from_numpy(array) for array in job.feed.values()]
+        self.inputs = [
+            value.to(getattr(torch, self.precision)) if value.is_floating_point() else value
+            for value in self.inputs
+        ]
         self()
 
     def __call__(self) -> Any:
@@ -142,7 +155,8 @@ class TorchCompile:
             return self.call(*self.inputs)
 
     def results(self) -> Arrays:
-        return {n: v.numpy() for n, v in zip(self.names, self(), strict=True)}
+        values = zip(self.names, self(), strict=True)
+        return {n: v.float().numpy() for n, v in values}
 
 
 class Iree:
