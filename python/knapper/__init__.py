@@ -15,7 +15,7 @@ defect of Knapper), all of them `knapper.Error`. Messages of the library go to
 the Python logger named "knapper", which is silent unless logging is configured.
 """
 
-from knapper.compiler import compile, inspect
+from knapper.compiler import compile, inspect, verify
 from knapper.devices import devices
 from knapper.errors import DeviceError, Error, InternalError, UserError
 from knapper.module import Module, Pending, Result, TensorInfo, load
@@ -37,6 +37,7 @@ __all__ = [
     "has_compiler",
     "inspect",
     "load",
+    "verify",
     "version",
 ]
 

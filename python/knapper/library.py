@@ -146,6 +146,10 @@ _FUNCTIONS = {
         c_void_p,
         [POINTER(CCompileOptions), POINTER(CLoadOptions), _OUT],
     ),
+    "knapper_verify": (
+        c_void_p,
+        [POINTER(CCompileOptions), _TENSORS, c_int32, _OUT],
+    ),
     "knapper_inspect": (c_void_p, [POINTER(CCompileOptions), _OUT]),
     "knapper_explain": (c_void_p, [c_void_p, _OUT]),
     "knapper_devices": (c_void_p, [c_int, _OUT]),

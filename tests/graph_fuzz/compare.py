@@ -11,6 +11,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from knapper.reduce.reducer import with_all_outputs
+
 RELATIVE = {"float32": 2e-6, "float64": 1e-13, "float16": 2e-3, "bfloat16": 1.6e-2}
 OF_LARGEST = {"float32": 1e-6, "float64": 1e-14, "float16": 1e-3, "bfloat16": 8e-3}
 UNIT = {"float32": 2.0**-23, "float64": 2.0**-52, "float16": 2.0**-10, "bfloat16": 2.0**-7}
@@ -96,19 +98,6 @@ def noisy(model: onnx.ModelProto, types: dict[str, str], sample: int) -> onnx.Mo
                 disturbed(f"exact/{name}", name)
     del graph.node[:]
     graph.node.extend(nodes)
-    return result
-
-
-def with_all_outputs(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model with every value of its graph as an output."""
-    result = onnx.ModelProto()
-    result.CopyFrom(model)
-    known = {o.name for o in result.graph.output}
-    for node in result.graph.node:
-        for name in node.output:
-            if name and name not in known:
-                known.add(name)
-                result.graph.output.add().name = name  # without a type
     return result
 
 

@@ -133,7 +133,8 @@ def reduced(number: int, folder: Path) -> int:
     import onnx
     from check import check
     from evaluator import Evaluator
-    from reduce_graph import Reducer, isolated
+
+    from knapper.reduce.reducer import Reducer, isolated
 
     options = graph_cases.options(number)
 

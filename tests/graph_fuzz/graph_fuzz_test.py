@@ -14,7 +14,8 @@ import pytest
 from evaluator import PROGRAM, Evaluator
 from graph_builder import Case
 from node_models import model, node
-from reduce_graph import Reducer
+
+from knapper.reduce.reducer import Reducer
 
 pytestmark = pytest.mark.skipif(not PROGRAM.exists(), reason=f"{PROGRAM} is not built")
 CASES = int(os.environ.get("KNAPPER_GRAPH_CASES", "500"))

@@ -1,19 +1,39 @@
 """Shrinks a failing graph: the fewest nodes, then the smallest inputs, that still fail the same way.
 
-A node goes when its results can be inputs (with the values that the reference gives them) or outputs
-need it no longer. `fails(case)` names the failure or gives None; it must survive a crash (`isolated`).
+A node goes when its results can be inputs (with the values that `evaluate(model, feed)`, a reference, gives
+them) or outputs need it no longer. `fails(case)` names the failure or gives None; it must survive a crash
+(`isolated`). A case is any dataclass with `model` and `feeds`.
 """
 
 from __future__ import annotations
 
 import multiprocessing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import onnx
-from compare import with_all_outputs
-from graph_builder import Case
 from onnx import helper
+
+
+@dataclass
+class Case:
+    """A model and its inputs by name, once or more."""
+
+    model: onnx.ModelProto
+    feeds: list[dict[str, np.ndarray]]
+
+
+def with_all_outputs(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model with every value of its graph as an output."""
+    result = onnx.ModelProto()
+    result.CopyFrom(model)
+    known = {o.name for o in result.graph.output}
+    for node in result.graph.node:
+        for name in node.output:
+            if name and name not in known:
+                known.add(name)
+                result.graph.output.add().name = name  # without a type
+    return result
 
 
 def isolated(check, seconds=60):
@@ -40,6 +60,7 @@ def isolated(check, seconds=60):
             process.kill()
             process.join()
             ours.close()
+
     return run
 
 
@@ -80,8 +101,10 @@ def fitting(case: Case, model: onnx.ModelProto) -> Case:
 
 
 class Reducer:
-    def __init__(self, case: Case, fails, evaluate):
-        self.case, self.fails, self.evaluate = case, fails, evaluate
+    """`report(text)` is told of each step; ValueError for a case that does not fail."""
+
+    def __init__(self, case: Case, fails, evaluate, report=lambda text: None):
+        self.case, self.fails, self.evaluate, self.report = case, fails, evaluate, report
         self.kind = fails(case)
         if self.kind is None:
             raise ValueError("the case does not fail")
@@ -90,13 +113,36 @@ class Reducer:
         if self.fails(case) != self.kind:
             return False
         self.case = case
+        self.report(f"{len(case.model.graph.node)} nodes, {len(case.model.graph.input)} inputs: {self.kind}")
         return True
 
     def run(self) -> Case:
+        self.shortest_prefix()
         while any([self.one_binding(), self.one_output(), self.nodes_to_inputs(), self.nodes_around()]):
             pass
         self.simple_inputs()
         return self.case
+
+    def shortest_prefix(self) -> None:
+        """Cuts the end off by bisection: a long model needs few checks."""
+        case = self.case
+        nodes = list(case.model.graph.node)
+        passes, fails = 0, len(nodes)
+        while fails - passes > 1:
+            middle = (passes + fails) // 2
+            model = onnx.ModelProto()
+            model.CopyFrom(case.model)
+            del model.graph.node[middle:]
+            made = {o for n in nodes[:middle] for o in n.output if o}
+            read = {i for n in nodes[:middle] for i in [*n.input, *captured(n)]}
+            wanted = [o.name for o in case.model.graph.output if o.name in made]
+            del model.graph.output[:]
+            for name in wanted + sorted(made - read - set(wanted)):
+                model.graph.output.add().name = name
+            if self.accept(fitting(case, pruned(model))):
+                fails = middle
+            else:
+                passes = middle
 
     def one_binding(self) -> bool:
         if len(self.case.feeds) == 1:
