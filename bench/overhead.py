@@ -36,10 +36,14 @@ def main() -> int:
     )
     module = knapper.compile(model, threads=1)
     x = np.ones(4, np.float32)
+    y = np.empty_like(x)
+    bound = module.bind([x], [y])
     calls = {
         "m(x)": lambda: module(x),
         'm(x)["y"]': lambda: module(x)["y"],
         'm(x=x)["y"]': lambda: module(x=x)["y"],
+        "m.run([x], [y])": lambda: module.run([x], [y]),
+        "m.bind(...)()": bound,
     }
     for label, call in calls.items():
         call()
@@ -47,7 +51,7 @@ def main() -> int:
             min(timeit.repeat(call, number=5000, repeat=9, timer=timer)) / 5000
             for timer in (time.perf_counter, time.thread_time)
         )
-        print(f"{label:<14}{wall * 1e6:6.1f} us, processor {cpu * 1e6:.1f} us")
+        print(f"{label:<16}{wall * 1e6:6.1f} us, processor {cpu * 1e6:.1f} us")
     return 0
 
 

@@ -18,11 +18,12 @@ the Python logger named "knapper", which is silent unless logging is configured.
 from knapper.compiler import compile, inspect, verify
 from knapper.devices import devices
 from knapper.errors import DeviceError, Error, InternalError, UserError
-from knapper.module import Module, Pending, Result, TensorInfo, load
+from knapper.module import Bound, Module, Pending, Result, TensorInfo, load
 from knapper.tensor import Tensor
 from knapper.library import has_compiler, version
 
 __all__ = [
+    "Bound",
     "DeviceError",
     "Error",
     "InternalError",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import functools
 import json
 import os
 import sys
@@ -148,7 +149,7 @@ class _Handle:
 
 
 class _Prepared:
-    """The input structs of one combination of shapes and dtypes."""
+    """The structs of one combination of shapes and dtypes."""
 
     __slots__ = ("key", "tensors", "views", "keep")
 
@@ -281,6 +282,81 @@ class Pending:
         return Result(handle, self._names, self._count, self._keep)
 
 
+def _like(made: Any, info: TensorInfo) -> np.ndarray:
+    """Memory for an output that is like the one of a run."""
+    if isinstance(made, Tensor):
+        raise UserError(
+            f"output {info}: NumPy has no such dtype without ml_dtypes",
+            where=info.name,
+            hint="install ml_dtypes, or bind memory by DLPack",
+        )
+    return np.empty_like(made)
+
+
+class Bound:
+    """A call whose inputs and outputs are bound, made by `Module.bind`.
+
+    `bound()` reads the inputs as they are then, writes the outputs and returns
+    them. Not for several threads at once: each needs one of its own.
+    """
+
+    __slots__ = ("inputs", "outputs", "_call", "_out", "_release", "_keep")
+
+    def __init__(self, module: Module, inputs: Any, outputs: Any) -> None:
+        values = list(module._bind_collection(inputs))
+        for info, value in zip(module._inputs, values):
+            if isinstance(value, np.ndarray):
+                good = value.flags.c_contiguous
+            else:
+                good = hasattr(value, "__dlpack__")
+            if not good:
+                raise UserError(
+                    f"input {info}: {type(value).__name__} would be copied",
+                    where=info.name,
+                    hint="bind a contiguous NumPy array or an object with __dlpack__",
+                )
+        late = [s["name"] for s in module.describe()["symbols"] if s["from_buffer"]]
+        if late:
+            raise UserError(
+                f"size {late[0]!r} is known after a run only",
+                where="bind",
+                hint="call the module, or use `run`",
+            )
+        memory = [None] * len(module._outputs)
+        if outputs is not None:
+            memory = list(module._positioned(outputs))
+        if any(array is None for array in memory):
+            made = module.run(values, memory)
+            memory = [
+                _like(made[i], module._outputs[i]) if array is None else array
+                for i, array in enumerate(memory)
+            ]
+        prepared, keep = module._prepare(values, cached=False)
+        given, targets = module._targets(memory, cached=False)
+        lib = module._lib
+        self.inputs = values
+        self.outputs = memory
+        self._out = c_void_p()
+        self._release = lib.knapper_result_release
+        self._keep = (module, prepared, keep, given, targets)
+        self._call = functools.partial(
+            lib.knapper_run,
+            module._handle.value,
+            ctypes.cast(prepared.tensors, ctypes.POINTER(CTensor)),
+            len(values),
+            ctypes.cast(targets, ctypes.POINTER(CTensor)),
+            len(module._outputs),
+            ctypes.pointer(self._out),
+        )
+
+    def __call__(self) -> list[Any]:
+        error = self._call()
+        if error is not None:
+            check(error)
+        self._release(self._out)
+        return self.outputs
+
+
 def _drop_event(value: Any) -> None:
     # Nobody waited: the inputs may be freed only after the run.
     lib = library()
@@ -388,6 +464,21 @@ class Module:
         handle = _Handle(out, self._lib.knapper_result_release, self._handle)
         return Result(handle, self._names, len(self._outputs), given)
 
+    def bind(
+        self,
+        inputs: Mapping[str, Array] | Sequence[Array],
+        outputs: Mapping[str, Array] | Sequence[Array] | None = None,
+    ) -> Bound:
+        """A call on these very arrays, prepared once: what calls of microseconds
+        need. outputs: as for `run`; those that are left out are made here (by a
+        run, which gives their sizes).
+
+        Raises as `run` does; UserError for a model that computes sizes of its
+        outputs from data, and for inputs that are not contiguous arrays or host
+        tensors with DLPack (nothing is copied).
+        """
+        return Bound(self, inputs, outputs)
+
     def start(
         self,
         inputs: Mapping[str, Array] | Sequence[Array],
@@ -410,7 +501,7 @@ class Module:
         """What the function made, what it reads, and the caller's outputs."""
         values = self._bind_collection(inputs)
         prepared, keep = self._prepare(values, cached)
-        given, targets = self._targets(outputs)
+        given, targets = self._targets(outputs, cached)
         out = c_void_p()
         check(
             function(
@@ -620,10 +711,8 @@ class Module:
             )
         return code
 
-    def _targets(self, outputs: Any) -> tuple[list[Any] | None, Any]:
-        """The output structs of memory that the caller gives."""
-        if outputs is None:
-            return None, None
+    def _positioned(self, outputs: Any) -> Sequence[Any]:
+        """One entry an output, None where the caller gives no memory."""
         if isinstance(outputs, Mapping):
             unknown = [n for n in outputs if n not in self._names]
             if unknown:
@@ -643,26 +732,34 @@ class Module:
                 where="outputs",
                 hint="pass None for those that the module shall provide",
             )
-        tensors = (CTensor * max(1, len(outputs)))()
+        return outputs
+
+    def _targets(
+        self, outputs: Any, cached: bool = True
+    ) -> tuple[list[Any] | None, Any]:
+        """The output structs of memory that the caller gives."""
+        if outputs is None:
+            return None, None
+        outputs = self._positioned(outputs)
         given: list[Any] = []
-        for tensor, info, value in zip(tensors, self._outputs, outputs):
+        key: list[Any] = []  # shape and dtype of each, None without memory
+        pointers: list[int] = []
+        for info, value in zip(self._outputs, outputs):
             if value is None:
+                key.append(None)
+                pointers.append(0)
                 continue
             if isinstance(value, np.ndarray):
-                if not value.flags.c_contiguous or not value.flags.writeable:
+                flags = value.flags
+                if not flags.c_contiguous or not flags.writeable:
                     raise UserError(
                         f"output {info}: the array must be contiguous and writeable",
                         where=info.name,
                     )
-                code = dtypes.code_of(value.dtype)
-                shape, pointer = value.shape, value.__array_interface__["data"][0]
-                size = value.nbytes
+                code, pointer = dtypes.code_of(value.dtype), _address(value)
             elif hasattr(value, "__dlpack__"):
                 value = Borrowed(value, info.name, self._gpu)
-                code, shape, pointer = value.code, value.shape, value.pointer
-                size = dtypes.SIZES[code]
-                for dim in shape:
-                    size *= dim
+                code, pointer = value.code, value.pointer
             else:
                 raise UserError(
                     f"output {info}: {type(value).__name__} is no array",
@@ -676,11 +773,14 @@ class Module:
                     where=info.name,
                     hint=f"pass an array of {info.dtype}",
                 )
-            dims = (c_int64 * max(1, len(shape)))(*shape)
-            given += (value, dims)
-            tensor.data = pointer
-            tensor.bytes = size
-            tensor.dtype = code
-            tensor.rank = len(shape)
-            tensor.shape = dims
-        return given, tensors
+            given.append(value)
+            key.append((value.shape, code))
+            pointers.append(pointer)
+        prepared = getattr(self._local, "targets", None) if cached else None
+        if prepared is None or prepared.key != key:
+            prepared = _Prepared(key, [each or ((0,), 0) for each in key])
+            if cached:
+                self._local.targets = prepared
+        for view, pointer in zip(prepared.views, pointers):
+            view.data = pointer
+        return given, prepared.tensors

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import knapper
+from conftest import affine_model
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
 
@@ -181,3 +182,61 @@ def test_pending_that_nobody_waits_for(affine):
         affine.start([X])
     gc.collect()
     np.testing.assert_array_equal(affine(X)["y"], X * 2 + 1)
+
+
+def test_bound_calls(affine):
+    x, y = X.copy(), np.empty_like(X)
+    bound = affine.bind({"input.1": x}, {"y": y})
+    assert bound.outputs[0] is y and bound.outputs[1].shape == (3,)
+    for turn in range(3):
+        x += turn  # read anew by each call
+        outputs = bound()
+        assert outputs[0] is y
+        np.testing.assert_array_equal(y, x * 2 + 1)
+        np.testing.assert_allclose(outputs[1], y.sum(1), rtol=1e-6)
+    # Other calls between leave it as it is, and it them.
+    other = np.empty((1, 4), np.float32)
+    affine.run([X[:1]], [other, None])
+    affine(X[:2])
+    np.testing.assert_array_equal(bound()[0], x * 2 + 1)
+    np.testing.assert_array_equal(other, X[:1] * 2 + 1)
+
+
+def test_bound_calls_keep_what_they_use():
+    module = knapper.compile(affine_model(), threads=1)
+    x = X.copy()
+    bound, freed = module.bind([x]), weakref.ref(x)
+    del module, x
+    gc.collect()
+    np.testing.assert_array_equal(bound()[0], X * 2 + 1)
+    assert freed() is not None
+    del bound
+    gc.collect()
+    assert freed() is None
+
+
+def test_bound_calls_refuse(affine, subtract):
+    with pytest.raises(knapper.UserError, match="would be copied"):
+        affine.bind([X.tolist()])
+    with pytest.raises(knapper.UserError, match="would be copied"):
+        subtract.bind([X, X.T.copy().T])
+    with pytest.raises(knapper.UserError, match="no output 'z'"):
+        affine.bind([X], {"z": np.empty(3, np.float32)})
+    with pytest.raises(knapper.UserError, match="is of dtype f64"):
+        affine.bind([X], [np.empty((3, 4)), np.empty(3, np.float32)])
+    with pytest.raises(knapper.UserError):
+        affine.bind([X], [np.empty((2, 4), np.float32), np.empty(3, np.float32)])()
+
+
+def test_runs_into_memory_of_changing_shapes(affine):
+    """The structs of the call before are used again where they fit only."""
+    for batch in (1, 3, 3, 1, 64, 3):
+        x = np.full((batch, 4), batch, np.float32)
+        y, total = np.empty_like(x), np.empty(batch, np.float32)
+        for given in ([y, total], [y, None], [None, total], [None, None]):
+            y[...] = total[...] = 0
+            result = affine.run([x], given)
+            np.testing.assert_array_equal(result["y"], x * 2 + 1)
+            np.testing.assert_allclose(result["total"], (x * 2 + 1).sum(1), rtol=1e-6)
+            assert (given[0] is None) == (y[0, 0] == 0)
+            assert (given[1] is None) == (total[0] == 0)
