@@ -14,6 +14,10 @@
 // (rope) is computed while K and Q are packed. With a causal mask keys past the
 // block's last row are left out.
 //
+// Of bf16, on targets that add products of pairs in one instruction, everything
+// that is multiplied stays bf16: keys in panels of pairs of D, values in pairs
+// of rows, and what the softmax leaves of scores is rounded, each row in place.
+//
 // Parameters: rows (of a query block), panel (keys of a panel).
 #include "codegen/schedule/Emitter.h"
 #include "codegen/schedule/Epilogue.h"
@@ -39,9 +43,9 @@ constexpr int64_t kTileRows = 12;
 /// Scratch for the accumulators of a register tile: at most 12 x 64 f32.
 constexpr int64_t kAccumulatorBytes = 4096;
 
-/// An operand that can be read in place as f32 rows.
-std::optional<fusion::StridedView> inPlace(Value operand) {
-  if (!ts::elementTypeOf(operand).isF32())
+/// An operand that can be read in place as rows of this type.
+std::optional<fusion::StridedView> inPlace(Value operand, Type element) {
+  if (ts::elementTypeOf(operand) != element)
     return std::nullopt;
   auto view = fusion::stridedView(operand, fusion::isReindex);
   if (!view || !isa<BlockArgument>(view->base))
@@ -51,7 +55,14 @@ std::optional<fusion::StridedView> inPlace(Value operand) {
 
 Dim roundUp(Dim dim, int64_t to) { return dim.ceilDiv(dim.like(to)) * to; }
 
-/// Where things lie in scratch, in bytes.
+bool isBf16(ts::AttentionOp op) {
+  return llvm::all_of(op->getOperands().take_front(3), [](Value operand) {
+    return ts::elementTypeOf(operand).isBF16();
+  });
+}
+
+/// Where things lie in scratch, in bytes: room for f32, of which pairs of bf16
+/// fill the beginning.
 struct Layout {
   Dim keys, scores, sums, queries, values, accumulators, end;
 };
@@ -78,18 +89,27 @@ public:
       : e(context.emitter), b(e.builder), loc(e.location),
         target(context.target), op(op), epilogue(std::move(epilogue)),
         rows(context.schedule.at("rows")), panel(context.schedule.at("panel")),
+        step(target.pairProducts && isBf16(op) ? 2 : 1),
+        factors(step == 2 ? Type(b.getBF16Type()) : b.getF32Type()),
         layout(layoutOf(op, rows, panel)) {}
 
   LogicalResult build();
 
 private:
-  Value scratch(Dim bytes) {
+  Value scratch(Dim bytes, Type element = {}) {
     return tile::ScratchOp::create(
-        b, loc, tile::BufferType::get(b.getF32Type()), e.size(bytes));
+        b, loc, tile::BufferType::get(element ? element : Type(b.getF32Type())),
+        e.size(bytes));
   }
+  /// Rows of a panel of keys: elements or pairs of D, padded.
+  Value panelRows() {
+    return e.size(depth.ceilDiv(depth.like(step * block)) * block);
+  }
+  Value asFactors(Value values);
+  Value factorsOf(Value tensor, const Coord &at, Value valid);
   LogicalResult packKeys();
   LogicalResult packRows(Value tensor, Value head, Value first, Value count,
-                         Dim width, Value buffer);
+                         Dim width, Value buffer, bool inPairs);
   LogicalResult computeProducts();
   Value score(Value product, Value row, Value key);
   LogicalResult softmaxRows();
@@ -106,14 +126,16 @@ private:
   ts::AttentionOp op;
   Epilogue epilogue;
   int64_t rows, panel;
+  int64_t step; ///< elements that products take at a time
+  Type factors; ///< what is multiplied
   Layout layout;
 
   Dim queries, keys, depth, width;             ///< S, T, D, E
   Value batch, head, keyHead, firstRow, count; ///< of the block
   Value panels;                                ///< of keys that the block sees
   Value seen;                                  ///< keys that it sees
-  Value keyBuffer, scoreBuffer, sumBuffer;
-  Value scoreStride;
+  Value keyBuffer, scoreBuffer, sumBuffer, weights;
+  Value scoreStride, weightStride;
 };
 
 /// n rows of n elements, transposed by log2(n) rounds of interleaving.
@@ -137,14 +159,42 @@ void transpose(OpBuilder &b, Location loc, SmallVectorImpl<Value> &v) {
   }
 }
 
+/// A vector of f32 as it is multiplied.
+Value AttentionBuilder::asFactors(Value values) {
+  Type type = cast<VectorType>(values.getType()).clone(factors);
+  if (values.getType() == type)
+    return values;
+  auto wide = values.getDefiningOp<arith::ExtFOp>();
+  if (wide && wide.getIn().getType() == type)
+    return wide.getIn();
+  return arith::TruncFOp::create(b, loc, type, values);
+}
+
+/// Elements of an operand as they are multiplied, zero past the valid ones.
+Value AttentionBuilder::factorsOf(Value tensor, const Coord &at, Value valid) {
+  Value row = e.emit(tensor, at);
+  if (!row)
+    return {};
+  row = asFactors(e.widen(row, at.lanes));
+  if (!valid)
+    return row;
+  auto type = VectorType::get(at.lanes, factors);
+  Value zero = arith::ConstantOp::create(
+      b, loc, type, DenseElementsAttr::get(type, b.getFloatAttr(factors, 0)));
+  return arith::SelectOp::create(b, loc, e.laneMask(at.lanes, valid), row,
+                                 zero);
+}
+
 LogicalResult AttentionBuilder::packKeys() {
+  // Pairs are moved as the words that they fill.
   keyBuffer = scratch(layout.keys);
   LogicalResult status = success();
   Value last = e.sub(e.size(keys), e.constant(1));
   // A square of registers is transposed at a time.
   int64_t side = std::min<int64_t>(panel, target.lanes(DType::f32));
   int64_t blocksOfPanel = panel / side;
-  Value paddedDepth = e.size(roundUp(depth, block));
+  Value paddedDepth = panelRows();
+  int64_t lanes = side * step;
   // Blocks of so many keys, up to the last panel that is needed.
   forEach(
       e, e.constant(0), e.mul(panels, e.constant(blocksOfPanel)), {},
@@ -158,7 +208,7 @@ LogicalResult AttentionBuilder::packKeys() {
         LogicalResult inner = success();
         int64_t known = depth.knownDivisor();
         forLanes(
-            e, e.constant(0), e.size(depth), side, known && known % side == 0,
+            e, e.constant(0), e.size(depth), lanes, known && known % lanes == 0,
             {},
             [&](Value d, Value valid,
                 ValueRange) -> FailureOr<SmallVector<Value>> {
@@ -166,19 +216,23 @@ LogicalResult AttentionBuilder::packKeys() {
               for (int64_t i = 0; i < side; ++i) {
                 // Past the last key any row will do: its scores are dropped.
                 Coord at;
-                at.lanes = side;
+                at.lanes = lanes;
                 at.valid = valid;
                 at.dims = {{batch},
                            {keyHead},
                            {e.min(e.add(key, e.constant(i)), last)},
-                           {d, 1, {}, side}};
-                Value row = e.emit(op.getKey(), at);
+                           {d, 1, {}, lanes}};
+                Value row =
+                    factorsOf(op.getKey(), at, step == 2 ? valid : Value());
                 if (!row)
                   return failure();
-                tile.push_back(e.widen(row, side));
+                if (step == 2)
+                  row = vector::BitCastOp::create(
+                      b, loc, VectorType::get(side, b.getF32Type()), row);
+                tile.push_back(row);
               }
               transpose(b, loc, tile);
-              Value to = e.add(column, e.mul(d, e.constant(panel)));
+              Value to = e.add(column, e.mul(d, e.constant(panel / step)));
               for (int64_t j = 0; j < side; ++j)
                 tile::StoreOp::create(b, loc, tile[j], keyBuffer,
                                       e.add(to, e.constant(j * panel)));
@@ -193,11 +247,12 @@ LogicalResult AttentionBuilder::packKeys() {
   return status;
 }
 
-/// Rows first .. first + count - 1 of a [B, H, N, width] tensor as dense f32
-/// rows of roundUp(width, 16).
+/// Rows first .. first + count - 1 of a [B, H, N, width] tensor as dense rows
+/// of roundUp(width, 16) factors; in pairs: [ceil(count / 2)][that width][2],
+/// the row past the last zero.
 LogicalResult AttentionBuilder::packRows(Value tensor, Value headIndex,
                                          Value first, Value number, Dim extent,
-                                         Value buffer) {
+                                         Value buffer, bool inPairs) {
   LogicalResult status = success();
   Value stride = e.size(roundUp(extent, block));
   forEach(
@@ -210,21 +265,32 @@ LogicalResult AttentionBuilder::packRows(Value tensor, Value headIndex,
             known && known % block == 0, {},
             [&](Value d, Value valid,
                 ValueRange) -> FailureOr<SmallVector<Value>> {
-              Coord at;
-              at.lanes = block;
-              at.valid = valid;
-              at.dims = {
-                  {batch}, {headIndex}, {e.add(first, r)}, {d, 1, {}, block}};
-              Value row = e.emit(tensor, at);
-              if (!row)
-                return failure();
-              row = e.widen(row, block);
               // What lies past the width is read by full tiles: make it zero.
-              if (valid)
-                row = arith::SelectOp::create(b, loc, e.laneMask(block, valid),
-                                              row, this->number(0, block));
-              tile::StoreOp::create(b, loc, row, buffer,
-                                    e.add(e.mul(r, stride), d));
+              auto row = [&](Value index, Value valid) {
+                Coord at;
+                at.lanes = block;
+                at.valid = valid;
+                at.dims = {{batch},
+                           {headIndex},
+                           {e.add(first, index)},
+                           {d, 1, {}, block}};
+                return factorsOf(tensor, at, valid);
+              };
+              Value values = row(r, valid);
+              if (!values)
+                return failure();
+              Value to = e.add(e.mul(r, stride), d);
+              if (inPairs) {
+                Value next = e.add(r, e.constant(1));
+                Value left = e.mul(e.sub(number, next), e.constant(block));
+                Value odd =
+                    row(next, e.min(left, valid ? valid : e.constant(block)));
+                if (!odd)
+                  return failure();
+                values = vector::InterleaveOp::create(b, loc, values, odd);
+                to = e.add(to, d);
+              }
+              tile::StoreOp::create(b, loc, values, buffer, to);
               return SmallVector<Value>();
             },
             inner);
@@ -232,7 +298,7 @@ LogicalResult AttentionBuilder::packRows(Value tensor, Value headIndex,
           return failure();
         return SmallVector<Value>();
       },
-      status);
+      status, inPairs ? 2 : 1);
   return status;
 }
 
@@ -290,9 +356,10 @@ Value AttentionBuilder::score(Value product, Value row, Value key) {
 LogicalResult AttentionBuilder::computeProducts() {
   scoreBuffer = scratch(layout.scores);
   scoreStride = e.size(roundUp(keys, panel));
-  // Queries in place where they are rows of f32, else packed.
+  // Queries in place where they are rows of factors, else packed.
   Value a, aBase, lda, ka;
-  if (auto view = inPlace(op.getQuery())) {
+  auto view = inPlace(op.getQuery(), factors);
+  if (view && (step == 1 || view->dims[3].stride.isConstant(1))) {
     a = e.inputBuffer(cast<BlockArgument>(view->base));
     aBase = e.size(view->offset);
     Value indices[] = {batch, head, firstRow};
@@ -301,14 +368,16 @@ LogicalResult AttentionBuilder::computeProducts() {
     lda = e.size(view->dims[2].stride);
     ka = e.size(view->dims[3].stride);
   } else {
-    a = scratch(layout.queries);
-    if (failed(packRows(op.getQuery(), head, firstRow, count, depth, a)))
+    a = scratch(layout.queries, factors);
+    if (failed(packRows(op.getQuery(), head, firstRow, count, depth, a,
+                        /*inPairs=*/false)))
       return failure();
     aBase = e.constant(0);
     lda = e.size(roundUp(depth, block));
     ka = e.constant(1);
   }
-  Value panelSize = e.size(roundUp(depth, block) * panel);
+  Value keyFactors = step == 2 ? scratch(layout.keys, factors) : keyBuffer;
+  Value panelSize = e.mul(panelRows(), e.constant(step * panel));
   RegisterTile shape = registerTile(target, panel);
   LogicalResult status = success();
   forEach(
@@ -324,8 +393,9 @@ LogicalResult AttentionBuilder::computeProducts() {
                     VectorType::get({tileRows, shape.width}, b.getF32Type());
                 auto loop = tile::MainloopOp::create(
                     b, loc, type, a, e.add(aBase, e.mul(row, lda)), lda, ka,
-                    keyBuffer, e.add(base, part), e.constant(panel),
-                    e.size(depth));
+                    keyFactors, e.add(base, e.mul(part, e.constant(step))),
+                    e.constant(step * panel), e.size(depth));
+                loop.setPairs(step == 2);
                 loop.getRowsMutable().assign(valid);
                 Value to = e.add(e.mul(row, scoreStride), e.add(key, part));
                 for (int64_t i = 0; i < tileRows; ++i)
@@ -372,12 +442,13 @@ void AttentionBuilder::averageEmptyRows(Value any, Value end) {
             auto choose = [&](Value a, Value otherwise) -> Value {
               return arith::SelectOp::create(b, loc, empty, a, otherwise);
             };
-            Value weight = e.widen(choose(number(1, 0), number(0, 0)), panel);
-            Value base = e.mul(r, scoreStride);
+            Value weight =
+                asFactors(e.widen(choose(number(1, 0), number(0, 0)), panel));
+            Value base = e.mul(r, weightStride);
             forEach(
                 e, choose(e.constant(0), end), scoreStride, {},
                 [&](Value i, ValueRange) -> FailureOr<SmallVector<Value>> {
-                  tile::StoreOp::create(b, loc, weight, scoreBuffer,
+                  tile::StoreOp::create(b, loc, weight, weights,
                                         e.add(base, i));
                   return SmallVector<Value>();
                 },
@@ -393,6 +464,10 @@ void AttentionBuilder::averageEmptyRows(Value any, Value end) {
 
 LogicalResult AttentionBuilder::softmaxRows() {
   sumBuffer = scratch(layout.sums);
+  // Rounded weights lie where their row of scores did, in its first half: what
+  // is written was read.
+  weights = step == 2 ? scratch(layout.scores, factors) : scoreBuffer;
+  weightStride = e.mul(scoreStride, e.constant(step));
   int64_t lanes = std::min<int64_t>(panel, 2 * target.lanes(DType::f32));
   auto type = VectorType::get(lanes, b.getF32Type());
   Value end = e.mul(panels, e.constant(panel));
@@ -413,7 +488,7 @@ LogicalResult AttentionBuilder::softmaxRows() {
         Value base = e.mul(r, scoreStride);
         // body(values, key, carried) gives what is stored and carried on.
         using Step = std::pair<Value, Value>;
-        auto pass = [&](Value init,
+        auto pass = [&](Value init, Value into, Value row,
                         llvm::function_ref<Step(Value, Value, Value)> body) {
           return forEach(
               e, e.constant(0), end, init,
@@ -425,13 +500,13 @@ LogicalResult AttentionBuilder::softmaxRows() {
                          key, carried[0]);
                 if (!stored)
                   return failure();
-                tile::StoreOp::create(b, loc, stored, scoreBuffer, at);
+                tile::StoreOp::create(b, loc, stored, into, e.add(row, key));
                 return SmallVector<Value>{next};
               },
               status, lanes)[0];
         };
         double infinity = std::numeric_limits<double>::infinity();
-        Value peak = pass(number(-infinity, lanes),
+        Value peak = pass(number(-infinity, lanes), scoreBuffer, base,
                           [&](Value product, Value key, Value most) -> Step {
                             Value x = score(product, r, key);
                             if (!x)
@@ -446,10 +521,11 @@ LogicalResult AttentionBuilder::softmaxRows() {
                                            largest, number(-infinity, 0));
         largest = arith::SelectOp::create(b, loc, none, number(0, 0), largest);
         Value all = e.widen(largest, lanes);
-        Value sum =
-            pass(number(0, lanes), [&](Value x, Value, Value total) -> Step {
+        Value sum = pass(
+            number(0, lanes), weights, e.mul(r, weightStride),
+            [&](Value x, Value, Value total) -> Step {
               Value p = e.expNonPositive(arith::SubFOp::create(b, loc, x, all));
-              return {p, arith::AddFOp::create(b, loc, total, p)};
+              return {asFactors(p), arith::AddFOp::create(b, loc, total, p)};
             });
         Value total =
             vector::ReductionOp::create(b, loc, vector::CombiningKind::ADD, sum,
@@ -473,7 +549,7 @@ LogicalResult AttentionBuilder::softmaxRows() {
 LogicalResult AttentionBuilder::multiplyValues() {
   // Values in place where a panel of them is consecutive f32, else packed.
   Value buffer, base, ldb;
-  auto view = inPlace(op.getValue());
+  auto view = inPlace(op.getValue(), b.getF32Type());
   int64_t known = width.knownDivisor();
   bool whole = known && known % block == 0;
   if (view && view->dims[3].stride.isConstant(1) && whole) {
@@ -483,12 +559,12 @@ LogicalResult AttentionBuilder::multiplyValues() {
                        e.mul(keyHead, e.size(view->dims[1].stride))));
     ldb = e.size(view->dims[2].stride);
   } else {
-    buffer = scratch(layout.values);
+    buffer = scratch(layout.values, factors);
     if (failed(packRows(op.getValue(), keyHead, e.constant(0), seen, width,
-                        buffer)))
+                        buffer, step == 2)))
       return failure();
     base = e.constant(0);
-    ldb = e.size(roundUp(width, block));
+    ldb = e.size(roundUp(width, block) * step);
   }
   int64_t valuePanel = block;
   if (whole)
@@ -532,9 +608,11 @@ LogicalResult AttentionBuilder::multiplyValues() {
                 auto type =
                     VectorType::get({tileRows, shape.width}, b.getF32Type());
                 auto loop = tile::MainloopOp::create(
-                    b, loc, type, scoreBuffer, e.mul(row, scoreStride),
-                    scoreStride, e.constant(1), buffer,
-                    e.add(base, e.add(column, part)), ldb, seen);
+                    b, loc, type, weights, e.mul(row, weightStride),
+                    weightStride, e.constant(1), buffer,
+                    e.add(base, e.mul(e.add(column, part), e.constant(step))),
+                    ldb, seen);
+                loop.setPairs(step == 2);
                 loop.getRowsMutable().assign(valid);
                 for (int64_t i = 0; i < tileRows; ++i)
                   tile::StoreOp::create(
@@ -622,6 +700,7 @@ LogicalResult chooseAttention(ts::KernelOp kernel, const TargetDesc &target,
   Schedule schedule;
   schedule.kind = "attention";
   schedule.parameters = {{"rows", rows}, {"panel", panel}};
+  schedule.group = isBf16(op) ? 2 : 1;
   schedule.grid = ts::dimOf(op.getQuery(), 0) * ts::dimOf(op.getQuery(), 1) *
                   queries.ceilDiv(one * rows);
   schedule.grain = one;

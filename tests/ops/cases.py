@@ -573,7 +573,7 @@ for k, n in [(22, 40), (23, 70), (64, 96), (131, 49), (1, 16)]:
          f"%w = ts.constant dense<{weights}> : tensor<{k}x{n}xbf16>\n"
          f"  %d = ts.dot %x, %w batch [] x [] contract [1] x [0] {{result_type = f32}} : {x}, tensor<{k}x{n}xbf16>\n"
          f"  %c = ts.broadcast %b [1] : {T('f32', n)} to {f}\n  %s = ts.add %d, %c : {f}\n"
-         f"  %t = ts.convert %s : {f} to {y}\n  %r = ts.add %t, %z : {y}", y, PAIR_ROWS,
+         f"  %t = ts.convert %z : {y} to {f}\n  %u = ts.add %s, %t : {f}\n  %r = ts.convert %u : {f} to {y}", y, PAIR_ROWS,
          lambda x, b, z, w=weights: wide(x) @ np_().array(w) + b + wide(z), PRODUCT["bf16"])
     turned = [list(column) for column in zip(*weights)]
     x, f = T("bf16", 2, "m", k), T("f32", 2, "m", n)
@@ -825,6 +825,18 @@ for dtype in ["f32", "f16", "bf16", "f64"]:
              f"%r = ts.attention %q, %k, %v {text} scale 0.25 {attributes} : {q}, {k}, {v}",
              T(dtype, "b", 4, "s", 24), ATTENTION, numpy, tolerance,
              dict(b=8, s=128, t=128) if dtype == "f32" and not name else None)
+# Heads that are views, and of sizes that no pair, vector or panel divides.
+for dtype in ["f32", "bf16"]:
+    for depth, width in [(17, 19), (33, 50), (1, 1)]:
+        x, y, z = T(dtype, "b", "s", 3, depth), T(dtype, "b", "t", 3, depth), T(dtype, "b", "t", 3, width)
+        h = lambda rows, n, dtype=dtype: T(dtype, "b", 3, rows, n)
+        case(f"attention odd {depth} {width} {dtype}", [In("q", x), In("k", y), In("v", z)],
+             f"%0 = ts.transpose %q [0, 2, 1, 3] : {x}\n  %1 = ts.transpose %k [0, 2, 1, 3] : {y}\n"
+             f"  %2 = ts.transpose %v [0, 2, 1, 3] : {z}\n"
+             f"  %r = ts.attention %0, %1, %2 scale 0.25 : {h('s', depth)}, {h('t', depth)}, {h('t', width)}",
+             h("s", width), ATTENTION + [dict(b=2, s=131, t=67), dict(b=1, s=3, t=0)],
+             lambda q, k, v: np_attention(*(np_().moveaxis(a, 1, 2) for a in (q, k, v))),
+             {"f32": "relative 5e-6", "bf16": "relative 2e-2"}[dtype])
 for dtype in ["f32", "bf16", "f64"]:
     q, k = T(dtype, "b", 2, "s", 64), T(dtype, "b", 2, "t", 64)
     mask = T("i1", "b", 1, 1, "t")
