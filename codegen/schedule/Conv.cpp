@@ -44,6 +44,11 @@ int64_t group(const ConvWindow &w) {
   return ts::elementTypeOf(w.input).isBF16() && !w.depthwise && whole ? 2 : 1;
 }
 
+/// The most channels that one of `groups` programs takes of so many panels.
+int64_t sliceChannels(int64_t panels, int64_t groups, int64_t panel) {
+  return (panels + groups - 1) / groups * panel;
+}
+
 class ConvBuilder {
 public:
   ConvBuilder(BuildContext &context, ConvWindow window, Epilogue epilogue)
@@ -78,6 +83,9 @@ private:
   Value source;     ///< input buffer, or scratch with the padded rows
   Value sourceBase; ///< of the block's first row
   Value rowStride;  ///< from one input row to the next
+  // Of depthwise ones, whose programs copy the channels of their own group:
+  Value pixelStride;  ///< from one input column to the next
+  Value firstChannel; ///< in `source`
 };
 
 LogicalResult ConvBuilder::product(Value firstPanel, Value endPanel) {
@@ -206,15 +214,15 @@ LogicalResult ConvBuilder::depthwise(Value firstTile, Value endTile) {
         forEach(
             e, e.constant(0), rows, {},
             [&](Value r, ValueRange) -> FailureOr<SmallVector<Value>> {
-              Value row = e.add(e.add(sourceBase, channel),
+              Value row = e.add(e.add(sourceBase, e.sub(channel, firstChannel)),
                                 e.mul(e.mul(r, e.constant(w.sh)), rowStride));
               LogicalResult pixels = success();
               forEach(
                   e, e.constant(0), columns, {},
                   [&](Value column,
                       ValueRange) -> FailureOr<SmallVector<Value>> {
-                    Value at =
-                        e.add(row, e.mul(column, e.constant(w.sw * count)));
+                    Value at = e.add(row, e.mul(e.mul(column, e.constant(w.sw)),
+                                                pixelStride));
                     Value sum = e.splat(b.getF32Type(), panel, 0);
                     for (int64_t i = 0; i < w.kh; ++i)
                       for (int64_t j = 0; j < w.kw; ++j) {
@@ -222,7 +230,7 @@ LogicalResult ConvBuilder::depthwise(Value firstTile, Value endTile) {
                             load(source,
                                  e.add(e.add(at, e.mul(e.constant(i * w.dh),
                                                        rowStride)),
-                                       e.constant(j * count)),
+                                       e.mul(e.constant(j), pixelStride)),
                                  valid);
                         sum = vector::FMAOp::create(b, loc, x,
                                                     weights[i * w.kw + j], sum);
@@ -262,6 +270,13 @@ LogicalResult ConvBuilder::build() {
   columns = blockColumns ? e.min(e.constant(blockColumns),
                                  e.sub(e.size(w.outWidth), firstColumn))
                          : e.size(w.outWidth);
+  // This program's share of the panels.
+  int64_t panels = (*w.features.asConstant() + panel - 1) / panel;
+  Value first = e.div(e.mul(index[3], e.constant(panels)), e.constant(groups));
+  Value end = e.div(e.mul(e.add(index[3], e.constant(1)), e.constant(panels)),
+                    e.constant(groups));
+  firstChannel = e.constant(0);
+  pixelStride = e.size(w.channels);
   if (w.hasBorder()) {
     // Row r of scratch is input row firstRow * sh - lowH + r.
     Value top = e.sub(e.mul(firstRow, e.constant(w.sh)), e.size(w.lowH));
@@ -270,11 +285,17 @@ LogicalResult ConvBuilder::build() {
     Value left = e.sub(e.mul(firstColumn, e.constant(w.sw)), e.size(w.lowW));
     Dim widest =
         w.inputColumns(blockColumns ? w.width.like(blockColumns) : w.outWidth);
-    ConvRows copy =
-        copyConvRows(e, w, image, top, needed, left, widest, kAccumulatorBytes);
+    std::optional<ChannelSlice> slice;
+    if (w.depthwise && groups > 1) {
+      firstChannel = e.mul(first, e.constant(panel));
+      slice = {firstChannel, sliceChannels(panels, groups, panel)};
+    }
+    ConvRows copy = copyConvRows(e, w, image, top, needed, left, widest,
+                                 kAccumulatorBytes, slice);
     source = copy.source;
     sourceBase = copy.base;
     rowStride = copy.rowStride;
+    pixelStride = copy.pixelStride;
   } else {
     source = e.inputBuffer(w.input);
     rowStride = e.size(w.width * w.channels);
@@ -283,11 +304,6 @@ LogicalResult ConvBuilder::build() {
                              rowStride),
                        e.mul(firstColumn, e.size(w.channels * w.sw)));
   }
-  // This program's share of the panels.
-  int64_t panels = (*w.features.asConstant() + panel - 1) / panel;
-  Value first = e.div(e.mul(index[3], e.constant(panels)), e.constant(groups));
-  Value end = e.div(e.mul(e.add(index[3], e.constant(1)), e.constant(panels)),
-                    e.constant(groups));
   return w.depthwise ? depthwise(first, end) : product(first, end);
 }
 
@@ -332,7 +348,12 @@ LogicalResult chooseConv(ts::KernelOp kernel, const TargetDesc &target,
   if (w->outHeight.asConstant())
     rows = (height + blocks - 1) / blocks;
   blocks *= columnBlocks;
-  int64_t groups = std::clamp<int64_t>((8 + blocks - 1) / blocks, 1, panels);
+  // Each channel of a depthwise one is read once however they are shared, and
+  // the copy of few stays in L1.
+  int64_t groups =
+      w->depthwise && w->hasBorder()
+          ? panels
+          : std::clamp<int64_t>((8 + blocks - 1) / blocks, 1, panels);
   SmallVector<int64_t> otherGroups;
   for (int64_t other : {2 * groups, groups / 2, int64_t(1), panels})
     if (other >= 1 && other <= std::min<int64_t>(panels, 64))
@@ -351,6 +372,8 @@ LogicalResult chooseConv(ts::KernelOp kernel, const TargetDesc &target,
                   (w->depthwise ? 4 : channels) * features / groups;
   schedule.grain =
       one * std::max<int64_t>(1, 400000 / std::max<int64_t>(1, flops));
+  if (w->depthwise && groups > 1)
+    pixelBytes = 4 * sliceChannels(panels, groups, panel);
   schedule.scratch =
       w->hasBorder() ? w->inputColumns(columns ? one * columns : w->outWidth) *
                                (pixelBytes * w->inputRows(rows)) +

@@ -101,23 +101,43 @@ static void fillZeros(Emitter &e, Value buffer, Value from, Value count) {
 }
 
 ConvRows copyConvRows(Emitter &e, const ConvWindow &w, Value image, Value top,
-                      Value rows, Value left, Dim columns, int64_t at) {
+                      Value rows, Value left, Dim columns, int64_t at,
+                      std::optional<ChannelSlice> slice) {
   OpBuilder &b = e.builder;
   Location loc = e.location;
   Value input = e.inputBuffer(w.input);
   Type element = cast<tile::BufferType>(input.getType()).getElementType();
-  constexpr int64_t lanes = 64;
+  // Few channels of each pixel are one tile.
+  int64_t lanes = slice ? std::min<int64_t>(slice->count, 64) : 64;
   Value source = tile::ScratchOp::create(b, loc, tile::BufferType::get(element),
                                          e.constant(at));
-  Value rowStride = e.size(columns * w.channels);
   Value channels = e.size(w.channels);
+  Value pixel = slice ? e.constant(slice->count) : channels;
+  Value rowStride = e.mul(e.size(columns), pixel);
   // Of columns left .. past, begin .. end are in the input.
   Value past = e.add(left, e.size(columns));
   Value begin = e.min(e.max(left, e.constant(0)), past);
   Value end = e.max(e.min(past, e.size(w.width)), begin);
-  Value before = e.mul(e.sub(begin, left), channels);
-  Value run = e.mul(e.sub(end, begin), channels);
+  Value before = e.mul(e.sub(begin, left), pixel);
+  Value run = e.mul(e.sub(end, begin), pixel);
   Value after = e.sub(rowStride, e.add(before, run));
+  // Slices of the same size, and of whole tiles.
+  bool divides = slice && slice->count % lanes == 0 &&
+                 w.channels.knownDivisor() % slice->count == 0;
+  auto copy = [&](Value from, Value to, Value elements) {
+    LogicalResult never = success();
+    forLanes(
+        e, e.constant(0), elements, lanes, divides, {},
+        [&](Value i, Value valid, ValueRange) -> FailureOr<SmallVector<Value>> {
+          Value tile =
+              tile::LoadOp::create(b, loc, VectorType::get(lanes, element),
+                                   input, e.add(from, i), valid);
+          tile::StoreOp::create(b, loc, tile, source, e.add(to, i), valid);
+          return SmallVector<Value>();
+        },
+        never);
+  };
+  Value some = slice ? e.min(pixel, e.sub(channels, slice->first)) : Value();
   LogicalResult status = success();
   forEach(
       e, e.constant(0), rows, {},
@@ -139,19 +159,20 @@ ConvRows copyConvRows(Emitter &e, const ConvWindow &w, Value image, Value top,
                             begin),
                       channels);
             Value start = e.add(to, before);
-            LogicalResult inner = success();
-            forLanes(
-                e, e.constant(0), run, lanes, false, {},
-                [&](Value i, Value valid,
-                    ValueRange) -> FailureOr<SmallVector<Value>> {
-                  Value row = tile::LoadOp::create(
-                      b, loc, VectorType::get(lanes, element), input,
-                      e.add(base, i), valid);
-                  tile::StoreOp::create(b, loc, row, source, e.add(start, i),
-                                        valid);
-                  return SmallVector<Value>();
-                },
-                inner);
+            if (slice) {
+              forEach(
+                  e, begin, end, {},
+                  [&](Value column,
+                      ValueRange) -> FailureOr<SmallVector<Value>> {
+                    Value at = e.sub(column, begin);
+                    copy(e.add(e.add(base, slice->first), e.mul(at, channels)),
+                         e.add(start, e.mul(at, pixel)), some);
+                    return SmallVector<Value>();
+                  },
+                  status);
+            } else {
+              copy(base, start, run);
+            }
             fillZeros(e, source, e.add(start, run), after);
           });
         }
@@ -161,7 +182,7 @@ ConvRows copyConvRows(Emitter &e, const ConvWindow &w, Value image, Value top,
         return SmallVector<Value>();
       },
       status);
-  return {source, e.constant(0), rowStride};
+  return {source, e.constant(0), rowStride, pixel};
 }
 
 LogicalResult storeConvPixel(Emitter &e, const ConvWindow &w,

@@ -40,17 +40,26 @@ std::optional<ConvWindow> analyseConv(ts::KernelOp kernel);
 
 /// A piece of an image with its zero border.
 struct ConvRows {
-  mlir::Value source;    ///< buffer
-  mlir::Value base;      ///< element of the first row's first column
-  mlir::Value rowStride; ///< elements from one row to the next
+  mlir::Value source;      ///< buffer
+  mlir::Value base;        ///< element of the first row's first column
+  mlir::Value rowStride;   ///< elements from one row to the next
+  mlir::Value pixelStride; ///< and from one column to the next
+};
+
+/// Channels `first` .. first + count - 1, fewer where the image has no more.
+struct ChannelSlice {
+  mlir::Value first;
+  int64_t count;
 };
 
 /// Copies `rows` x `columns` pixels of an image from input row `top`, column
 /// `left` on to scratch at byte `at`, zeros for what lies outside. `top` and
-/// `left` may be negative.
+/// `left` may be negative. With a slice only its channels; what lies behind the
+/// image's last one is unspecified.
 ConvRows copyConvRows(Emitter &emitter, const ConvWindow &window,
                       mlir::Value image, mlir::Value top, mlir::Value rows,
-                      mlir::Value left, ts::Dim columns, int64_t at);
+                      mlir::Value left, ts::Dim columns, int64_t at,
+                      std::optional<ChannelSlice> slice = std::nullopt);
 
 /// The epilogue of `lanes` features of one output pixel.
 llvm::LogicalResult storeConvPixel(Emitter &emitter, const ConvWindow &window,

@@ -122,3 +122,24 @@ def test_not_winograd(filter_shape, image, attributes):
     model = convolution(filter_shape, symbolic=False, image=image, **attributes)
     assert "winograd{" not in str(knapper.compile(model, threads=2).describe())
     check(model, [(1, *image)])
+
+
+@pytest.mark.parametrize("channels", [16, 96, 100, 384])
+@pytest.mark.parametrize(
+    "window,options",
+    [
+        ((3, 3), {"pads": [1, 1, 1, 1]}),
+        ((3, 3), {"pads": [0, 2, 1, 0], "strides": [2, 2]}),
+        ((5, 3), {"pads": [4, 1, 0, 3], "dilations": [2, 1]}),
+        ((3, 3), {"strides": [1, 2]}),
+        ((7, 7), {"pads": [3, 3, 3, 3]}),
+    ],
+)
+def test_depthwise(channels, window, options):
+    """Programs share the channels, the last ones fewer than the others."""
+    model = convolution((channels, 1, *window), channels=channels, group=channels, **options)
+    check(model, [(1, 14, 14), (2, 7, 9), (1, 33, 40), (3, 10, 8)])
+    model = convolution(
+        (channels, 1, *window), channels=channels, group=channels, symbolic=False, image=[14, 14], **options
+    )
+    check(model, [(1, 14, 14), (2, 14, 14)])
