@@ -31,6 +31,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "tests" / "models")]
 
+from named_models import named_models  # noqa: E402
+
 TIMED = ["bert-base", "gpt2", "resnet50"]  # those with a bar in seconds
 SHALLOW, DEEP = "bert-base", "bert-48"
 SECONDS_BAR, VARIANT_BAR, CACHED_BAR, DEPTH_BAR = 4.0, 30e-3, 0.3, 1.5
@@ -140,10 +142,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--bars", action="store_true")
     arguments = parser.parse_args()
-    names = arguments.names or (list(known) if arguments.bars else TIMED)
-    unknown = [n for n in names if n not in known]
-    if unknown:
-        parser.error(f"no model {unknown[0]}; there are: {', '.join(known)}")
+    names = named_models(parser, arguments.names, known if arguments.bars else TIMED, known)
     tool = arguments.build / "bin" / "knapper"
     if not tool.exists():
         parser.error(f"{tool} is missing: build it first")

@@ -26,18 +26,9 @@ float32). --bars also fails cases slower than the best backend.
 
 from __future__ import annotations
 
-import argparse
-import ctypes
-import json
-import random
 import re
-import statistics
-import sys
-import tempfile
-import time
-from pathlib import Path
 
-from gpu_matmul import BAR, ERROR, ROOT, SMALL_ERROR, Kernel, compiled, skip
+from gpu_against_torch import ERROR, SMALL_ERROR, Bench, Kernel, arguments, named, run
 
 SMALL = 1 << 22  # elements of q below which the package runs it, too
 
@@ -47,10 +38,11 @@ class Case:
     or "added" ([1, h, s, t])."""
 
     def __init__(self, name, b, h, s, d, *, g=None, t=None, dtype="bf16", causal=False,
-                 mask=None, wide=False):
+                 mask=None, wide=False, timed=True):
         self.name, self.b, self.h, self.s, self.d = name, b, h, s, d
         self.g, self.t = g or h, t or s
         self.dtype, self.causal, self.mask, self.wide = dtype, causal, mask, wide
+        self.timed = timed
 
     def folder(self):
         return re.sub(r"\W+", "_", self.name)
@@ -98,33 +90,39 @@ CASES = [
     Case("f32 causal 64", 8, 12, 1024, 64, dtype="f32", causal=True),
     Case("f32 full", 2, 16, 1024, 128, dtype="f32"),
 ]
+
+
+def check(*sizes, **more):
+    return Case(*sizes, timed=False, **more)
+
+
 CHECKS = [
-    Case("1000 grouped", 2, 4, 1000, 128, g=2),
-    Case("1000 causal", 2, 4, 1000, 128, g=2, causal=True),
-    Case("300x1000", 2, 4, 300, 128, t=1000),
-    Case("1x77", 2, 4, 9, 128, t=77),
-    Case("wide logits", 2, 4, 512, 128, wide=True),
-    Case("wide logits causal 64", 2, 4, 700, 64, wide=True, causal=True),
-    Case("777x777 64", 3, 5, 777, 64),
-    Case("129x129 causal 64 f16", 3, 5, 129, 64, dtype="f16", causal=True),
-    Case("head 96", 2, 3, 500, 96),
-    Case("head 80 causal", 2, 3, 500, 80, causal=True),
-    Case("head 40", 2, 3, 333, 40, dtype="f16"),
-    Case("head 32 key mask", 2, 3, 333, 32, mask="keys"),
-    Case("odd mask 128", 2, 3, 333, 128, t=335, mask="added"),
-    Case("even mask 64 causal", 2, 3, 334, 64, mask="added", causal=True),
-    Case("head 256", 1, 2, 300, 256),
-    Case("head 50 f16", 2, 3, 300, 50, dtype="f16", causal=True),
-    Case("f32 ragged", 2, 3, 301, 72, t=203, dtype="f32"),
-    Case("f32 key mask causal", 2, 3, 200, 64, dtype="f32", mask="keys", causal=True),
+    check("1000 grouped", 2, 4, 1000, 128, g=2),
+    check("1000 causal", 2, 4, 1000, 128, g=2, causal=True),
+    check("300x1000", 2, 4, 300, 128, t=1000),
+    check("1x77", 2, 4, 9, 128, t=77),
+    check("wide logits", 2, 4, 512, 128, wide=True),
+    check("wide logits causal 64", 2, 4, 700, 64, wide=True, causal=True),
+    check("777x777 64", 3, 5, 777, 64),
+    check("129x129 causal 64 f16", 3, 5, 129, 64, dtype="f16", causal=True),
+    check("head 96", 2, 3, 500, 96),
+    check("head 80 causal", 2, 3, 500, 80, causal=True),
+    check("head 40", 2, 3, 333, 40, dtype="f16"),
+    check("head 32 key mask", 2, 3, 333, 32, mask="keys"),
+    check("odd mask 128", 2, 3, 333, 128, t=335, mask="added"),
+    check("even mask 64 causal", 2, 3, 334, 64, mask="added", causal=True),
+    check("head 256", 1, 2, 300, 256),
+    check("head 50 f16", 2, 3, 300, 50, dtype="f16", causal=True),
+    check("f32 ragged", 2, 3, 301, 72, t=203, dtype="f32"),
+    check("f32 key mask causal", 2, 3, 200, 64, dtype="f32", mask="keys", causal=True),
 ]
 
 
-class Bench:
+class Attention(Bench):
+    warm_ups = 2
+
     def __init__(self, options, torch, knapper):
-        self.options, self.torch, self.knapper = options, torch, knapper
-        self.driver = ctypes.CDLL("libcuda.so.1")
-        self.folder = options.compiled or Path(tempfile.mkdtemp(prefix="gpu-attention-"))
+        super().__init__(options, torch, knapper)
         backend = torch.nn.attention.SDPBackend
         self.backends = {
             "cudnn": backend.CUDNN_ATTENTION,
@@ -134,13 +132,7 @@ class Bench:
 
     def operands(self, case, seed):
         torch = self.torch
-        generator = torch.Generator(device="cuda").manual_seed(seed)
-        dtype = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}
-
-        def draw(*shape, factor=1.0):
-            drawn = torch.randn(*shape, device="cuda", generator=generator)
-            return (drawn * factor).to(dtype[case.dtype])
-
+        generator, draw = self.drawing(case.dtype, seed)
         sharp = (4.0, 3.0) if case.wide else (1.0, 1.0)
         tensors = [
             draw(case.b, case.h, case.s, case.d, factor=sharp[0]),
@@ -190,42 +182,9 @@ class Bench:
     def error(result, exact):
         return ((result.double() - exact).norm() / exact.norm()).item()
 
-    def timed(self, function, count):
-        start, end = (self.torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record()
-        for i in range(count):
-            function(i)
-        end.record()
-        end.synchronize()
-        return start.elapsed_time(end) / count
-
-    def medians(self, functions):
-        """Median milliseconds of each function, in bursts and sustained."""
-        guess = []
-        for function in functions:
-            self.timed(function, 3)
-            guess.append(self.timed(function, 5))
-        result = []
-        for milliseconds, pause in ((3, 0.025), (self.options.sustained, 0)):
-            times = [[] for _ in functions]
-            for round_ in range(self.options.rounds):
-                order = list(range(len(functions)))
-                random.Random(round_).shuffle(order)
-                for i in order:
-                    if pause:
-                        time.sleep(pause)
-                        functions[i](0)
-                        functions[i](1)
-                    count = max(3, int(milliseconds / guess[i]))
-                    times[i].append(self.timed(functions[i], count))
-            result.append([statistics.median(t) for t in times])
-        return result
-
-    def run(self, case, timed):
+    def run(self, case):
         torch = self.torch
-        folder, seconds = self.folder / case.folder(), 0.0
-        if not self.options.compiled:
-            seconds = compiled(case, self.options.knapper, folder)
+        folder, seconds = self.compile(case)
         operands = self.operands(case, 1)
         exact = self.exact(case, *operands)
         peers = {}
@@ -238,17 +197,11 @@ class Bench:
                 pass  # the backend does not take it
         ours = {}
         if operands[0].numel() <= SMALL:
-            module = self.knapper.load(str(folder / "case.knap"))
-            host = [t.cpu() for t in operands]
-            result = torch.from_dlpack(module(*host).tensor(0)).cuda()
-            ours["package"] = self.error(result, exact)
+            ours["package"] = self.error(self.package(folder, operands), exact)
         kernel = Kernel(self.driver, folder, torch)
-        result = torch.full_like(operands[0], float("nan"))
-        kernel.bind([*operands, result])()
-        torch.cuda.synchronize()
+        result = self.launched(kernel, operands, operands[0])
         ours["kernel"] = self.error(result, exact)
-        again = torch.full_like(result, float("nan"))
-        kernel.bind([*operands, again])()
+        again = self.launched(kernel, operands, operands[0])
         same = torch.equal(result, again)
         del exact, again
         bound = SMALL_ERROR if case.dtype == "f32" else 5e-3
@@ -260,7 +213,7 @@ class Bench:
         line = f"{case.name:22s} {'right' if good else 'WRONG'} " + " ".join(
             f"{e:.2e}" for e in ours.values()) + " |" + "".join(
             f" {n} {e:.2e}" for n, e in peers.items())
-        if timed and good and not self.options.check:
+        if case.timed and good and not self.options.check:
             sets = [operands, self.operands(case, 2)]
             outs = [torch.empty_like(s[0]) for s in sets]
             launches = [kernel.bind([*s, o]) for s, o in zip(sets, outs)]
@@ -268,72 +221,16 @@ class Bench:
             for name in peers:
                 functions.append(
                     lambda i, name=name: self.torch_result(case, name, *sets[i % 2]))
-            burst, sustained = self.medians(functions)
-            row.update(burst_ms=burst, sustained_ms=sustained,
-                       burst_ratio=min(burst[1:]) / burst[0],
-                       sustained_ratio=min(sustained[1:]) / sustained[0])
-            tera = case.flops() * 1e-9
-            line += (
-                f"  burst {burst[0]:.4f} ms {tera / burst[0]:6.1f} TF x{row['burst_ratio']:.3f}"
-                f" (torch {' '.join(f'{t:.4f}' for t in burst[1:])})"
-                f"  sustained {sustained[0]:.4f} ms {tera / sustained[0]:6.1f} TF "
-                f"x{row['sustained_ratio']:.3f}"
-            )
-            if self.options.bars:
-                row["fast"] = max(row["burst_ratio"], row["sustained_ratio"]) >= BAR
+            line += self.measure(row, functions, case.flops())
         print(f"{line}  {kernel.label}", flush=True)
         torch.cuda.empty_cache()
         return row
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--knapper", default=None, help="the program")
-    parser.add_argument("--cases", default=None, help="names, comma separated")
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--sustained", type=float, default=60, help="milliseconds")
-    parser.add_argument("--check", action="store_true", help="no times")
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--bars", action="store_true")
-    parser.add_argument("--compile-only", type=Path, metavar="FOLDER")
-    parser.add_argument("--compiled", type=Path, metavar="FOLDER")
-    options = parser.parse_args()
-    cases = [(c, False) for c in CHECKS] + [(c, True) for c in CASES]
-    if options.cases is not None:
-        names = options.cases.split(",")
-        cases = [(c, timed) for c, timed in cases if c.name in names]
-    places = [options.knapper] if options.knapper else [
-        ROOT / "bin/knapper", ROOT / "build/release/bin/knapper", ROOT / "build/dev/bin/knapper"]
-    options.knapper = next((p for p in places if Path(p).exists()), None)
-    if options.knapper is None and not options.compiled:
-        skip("there is no knapper program: build it, or say --knapper")
-    if options.compile_only:
-        for case, _ in cases:
-            seconds = compiled(case, options.knapper, options.compile_only / case.folder())
-            print(f"{case.name}: {seconds:.3f} s")
-        return
-    try:
-        import torch
-    except ImportError:
-        skip("torch is not installed")
-    if not torch.cuda.is_available():
-        skip("torch sees no GPU")
-    if torch.cuda.get_device_capability() < (9, 0):
-        skip("the GPU is older than sm_90")
-    torch.backends.cuda.matmul.allow_tf32 = False
-    torch.cuda.init()
-    torch.zeros(1, device="cuda")
-    import knapper
-
-    bench = Bench(options, torch, knapper)
-    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}; errors: package (small "
-          "cases), kernel | torch's backends")
-    rows = [bench.run(case, timed) for case, timed in cases]
-    if options.json:
-        options.json.write_text(json.dumps(rows, indent=1))
-    failed = [r["case"] for r in rows if not r["right"] or not r.get("fast", True)]
-    if failed:
-        sys.exit("failed: " + ", ".join(failed))
+    options = arguments(__doc__, rounds=7, sustained=60).parse_args()
+    run(options, named(CHECKS + CASES, options), Attention,
+        "package (small cases), kernel | torch's backends")
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests" / "models")]
 
 import knapper  # noqa: E402
 from comparison import distance  # noqa: E402
+from named_models import named_models  # noqa: E402
 from peers import Job, OnnxRuntime  # noqa: E402
 from side_by_side import medians  # noqa: E402
 
@@ -77,10 +78,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--bars", action="store_true")
     arguments = parser.parse_args()
-    names = arguments.names or ["minilm"]
-    unknown = [n for n in names if n not in MODELS]
-    if unknown:
-        parser.error(f"no model {unknown[0]}; there are: {', '.join(MODELS)}")
+    names = named_models(parser, arguments.names, ["minilm"], MODELS)
     folder = ensure(names)
     print(
         f"milliseconds, {arguments.threads} threads\n"

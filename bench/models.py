@@ -23,6 +23,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests" / "models")]
 
 from comparison import Bars, Row, add_arguments, compare  # noqa: E402
+from named_models import named_models  # noqa: E402
 from peers import Job  # noqa: E402
 
 BARS = Bars(mean=0.9, each=0.6)
@@ -35,10 +36,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     add_arguments(parser)
     arguments = parser.parse_args()
-    names = arguments.names or list(NAMES)
-    unknown = [n for n in names if n not in MODELS]
-    if unknown:
-        parser.error(f"no model {unknown[0]}; there are: {', '.join(MODELS)}")
+    names = named_models(parser, arguments.names, NAMES, MODELS)
     folder = ensure(names)
 
     def rows():

@@ -22,6 +22,7 @@ sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests" / "models")]
 
 import package_models  # noqa: E402
 from comparison import Bars, Row, add_arguments, compare  # noqa: E402
+from named_models import named_models  # noqa: E402
 from package_models import SMALLEST, image, sequence, silero, silero16, text  # noqa: E402
 from peers import Job  # noqa: E402
 
@@ -60,10 +61,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     add_arguments(parser)
     arguments = parser.parse_args()
-    names = arguments.names or list(SIZES)
-    unknown = [n for n in names if n not in SIZES]
-    if unknown:
-        parser.error(f"no model {unknown[0]}; there are: {', '.join(SIZES)}")
+    names = named_models(parser, arguments.names, SIZES, SIZES)
 
     import onnx
 
