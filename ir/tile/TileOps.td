@@ -400,7 +400,9 @@ def Tile_ProductOp : Tile_Op<"product", [AttrSizedOperandSegments]> {
     `shape` says how: `path` 0: blocks through shared memory, fused
     multiply-adds; one program a block. 1: Hopper's asynchronous copies and
     warpgroup products (f16 and bf16); the blocks of the grid share all programs
-    out among themselves. See docs/stack/tile.md for the other entries.
+    out among themselves. 2: few rows; B is read once, at most `rows` rows to a
+    block, and the depth of both sides is contiguous. See docs/stack/tile.md for
+    the other entries.
 
     C1: A and B have one batch stride for each batch size. C2: the region takes
     a value, the batch indices, row and column. C3: it yields what `to` needs.
