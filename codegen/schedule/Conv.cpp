@@ -134,56 +134,35 @@ LogicalResult ConvBuilder::product(Value firstPanel, Value endPanel) {
   };
   // The pixels of a tile from where their sums lie.
   auto storeTile = [&](Value row, Value column, Value feature, Value valid) {
-    LogicalResult status = success();
-    forEach(
-        e, e.constant(0), valid, {},
-        [&](Value i, ValueRange) -> FailureOr<SmallVector<Value>> {
-          Value at = e.mul(i, e.constant(panel));
-          Value pixelColumn = e.add(firstColumn, e.add(column, i));
-          LogicalResult stored = forParts(e, shape, panel, [&](Value part) {
-            Value sum = tile::LoadOp::create(
-                b, loc, VectorType::get(shape.width, b.getF32Type()),
-                accumulators, e.add(at, part));
-            Value n = e.add(feature, part), rest;
-            if (known % panel)
-              rest = e.sub(e.size(w.features), n);
-            return storePixel(sum, row, pixelColumn, n, shape.width, rest);
-          });
-          if (failed(stored))
-            return failure();
-          return SmallVector<Value>();
-        },
-        status);
-    return status;
+    return forEach(e, e.constant(0), valid, [&](Value i) {
+      Value at = e.mul(i, e.constant(panel));
+      Value pixelColumn = e.add(firstColumn, e.add(column, i));
+      return forParts(e, shape, panel, [&](Value part) {
+        Value sum = tile::LoadOp::create(
+            b, loc, VectorType::get(shape.width, b.getF32Type()), accumulators,
+            e.add(at, part));
+        Value n = e.add(feature, part), rest;
+        if (known % panel)
+          rest = e.sub(e.size(w.features), n);
+        return storePixel(sum, row, pixelColumn, n, shape.width, rest);
+      });
+    });
   };
-  LogicalResult status = success();
-  forEach(
-      e, firstPanel, endPanel, {},
-      [&](Value p, ValueRange) -> FailureOr<SmallVector<Value>> {
-        Value base = e.mul(p, panelSize), feature = e.mul(p, e.constant(panel));
-        forEach(
-            e, e.constant(0), rows, {},
-            [&](Value r, ValueRange) -> FailureOr<SmallVector<Value>> {
-              Value row = e.add(sourceBase,
-                                e.mul(e.mul(r, e.constant(w.sh)), rowStride));
-              if (failed(forRowTiles(
-                      e, columns, tileRows,
-                      [&](Value column, Value valid, int64_t size, Value) {
-                        return sums(e.add(row, e.mul(column, pixel)), base,
-                                    valid, size);
-                      },
-                      [&](Value column, Value valid) {
-                        return storeTile(e.add(firstRow, r), column, feature,
-                                         valid);
-                      })))
-                return failure();
-              return SmallVector<Value>();
-            },
-            status);
-        return SmallVector<Value>();
-      },
-      status);
-  return status;
+  return forEach(e, firstPanel, endPanel, [&](Value p) {
+    Value base = e.mul(p, panelSize), feature = e.mul(p, e.constant(panel));
+    return forEach(e, e.constant(0), rows, [&](Value r) {
+      Value row =
+          e.add(sourceBase, e.mul(e.mul(r, e.constant(w.sh)), rowStride));
+      return forRowTiles(
+          e, columns, tileRows,
+          [&](Value column, Value valid, int64_t size, Value) {
+            return sums(e.add(row, e.mul(column, pixel)), base, valid, size);
+          },
+          [&](Value column, Value valid) {
+            return storeTile(e.add(firstRow, r), column, feature, valid);
+          });
+    });
+  });
 }
 
 LogicalResult ConvBuilder::depthwise(Value firstTile, Value endTile) {
@@ -198,61 +177,36 @@ LogicalResult ConvBuilder::depthwise(Value firstTile, Value endTile) {
           b, loc, VectorType::get(panel, b.getF32Type()), value);
     return value;
   };
-  LogicalResult status = success();
-  forEach(
-      e, firstTile, endTile, {},
-      [&](Value t, ValueRange) -> FailureOr<SmallVector<Value>> {
-        Value channel = e.mul(t, e.constant(panel));
-        Value valid;
-        if (count % panel)
-          valid = e.sub(e.constant(count), channel);
-        SmallVector<Value> weights;
-        for (int64_t k = 0; k < w.kh * w.kw; ++k)
-          weights.push_back(
-              load(filter, e.add(e.constant(k * count), channel), valid));
-        LogicalResult inner = success();
-        forEach(
-            e, e.constant(0), rows, {},
-            [&](Value r, ValueRange) -> FailureOr<SmallVector<Value>> {
-              Value row = e.add(e.add(sourceBase, e.sub(channel, firstChannel)),
-                                e.mul(e.mul(r, e.constant(w.sh)), rowStride));
-              LogicalResult pixels = success();
-              forEach(
-                  e, e.constant(0), columns, {},
-                  [&](Value column,
-                      ValueRange) -> FailureOr<SmallVector<Value>> {
-                    Value at = e.add(row, e.mul(e.mul(column, e.constant(w.sw)),
-                                                pixelStride));
-                    Value sum = e.splat(b.getF32Type(), panel, 0);
-                    for (int64_t i = 0; i < w.kh; ++i)
-                      for (int64_t j = 0; j < w.kw; ++j) {
-                        Value x =
-                            load(source,
-                                 e.add(e.add(at, e.mul(e.constant(i * w.dh),
-                                                       rowStride)),
-                                       e.mul(e.constant(j), pixelStride)),
-                                 valid);
-                        sum = vector::FMAOp::create(b, loc, x,
-                                                    weights[i * w.kw + j], sum);
-                      }
-                    if (failed(storePixel(sum, e.add(firstRow, r),
-                                          e.add(firstColumn, column), channel,
-                                          panel, valid)))
-                      return failure();
-                    return SmallVector<Value>();
-                  },
-                  pixels);
-              if (failed(pixels))
-                return failure();
-              return SmallVector<Value>();
-            },
-            inner);
-        if (failed(inner))
-          return failure();
-        return SmallVector<Value>();
-      },
-      status);
-  return status;
+  return forEach(e, firstTile, endTile, [&](Value t) {
+    Value channel = e.mul(t, e.constant(panel));
+    Value valid;
+    if (count % panel)
+      valid = e.sub(e.constant(count), channel);
+    SmallVector<Value> weights;
+    for (int64_t k = 0; k < w.kh * w.kw; ++k)
+      weights.push_back(
+          load(filter, e.add(e.constant(k * count), channel), valid));
+    return forEach(e, e.constant(0), rows, [&](Value r) {
+      Value row = e.add(e.add(sourceBase, e.sub(channel, firstChannel)),
+                        e.mul(e.mul(r, e.constant(w.sh)), rowStride));
+      return forEach(e, e.constant(0), columns, [&](Value column) {
+        Value at =
+            e.add(row, e.mul(e.mul(column, e.constant(w.sw)), pixelStride));
+        Value sum = e.splat(b.getF32Type(), panel, 0);
+        for (int64_t i = 0; i < w.kh; ++i)
+          for (int64_t j = 0; j < w.kw; ++j) {
+            Value x =
+                load(source,
+                     e.add(e.add(at, e.mul(e.constant(i * w.dh), rowStride)),
+                           e.mul(e.constant(j), pixelStride)),
+                     valid);
+            sum = vector::FMAOp::create(b, loc, x, weights[i * w.kw + j], sum);
+          }
+        return storePixel(sum, e.add(firstRow, r), e.add(firstColumn, column),
+                          channel, panel, valid);
+      });
+    });
+  });
 }
 
 LogicalResult ConvBuilder::build() {

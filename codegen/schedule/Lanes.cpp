@@ -76,6 +76,36 @@ SmallVector<Value> forLanes(
   return SmallVector<Value>(edge.getResults());
 }
 
+LogicalResult forEach(Emitter &emitter, Value begin, Value end,
+                      llvm::function_ref<LogicalResult(Value)> body,
+                      int64_t step) {
+  LogicalResult status = success();
+  forEach(
+      emitter, begin, end, {},
+      [&](Value i, ValueRange) -> FailureOr<SmallVector<Value>> {
+        if (failed(body(i)))
+          return failure();
+        return SmallVector<Value>();
+      },
+      status, step);
+  return status;
+}
+
+LogicalResult forLanes(Emitter &emitter, Value begin, Value end, int64_t lanes,
+                       bool divides,
+                       llvm::function_ref<LogicalResult(Value, Value)> body) {
+  LogicalResult status = success();
+  forLanes(
+      emitter, begin, end, lanes, divides, {},
+      [&](Value i, Value valid, ValueRange) -> FailureOr<SmallVector<Value>> {
+        if (failed(body(i, valid)))
+          return failure();
+        return SmallVector<Value>();
+      },
+      status);
+  return status;
+}
+
 Value neutralElement(Emitter &emitter, ts::ReduceKind kind, Type element,
                      bool isUnsigned, int64_t lanes) {
   using ts::ReduceKind;

@@ -17,7 +17,14 @@ forLanes(Emitter &emitter, mlir::Value begin, mlir::Value end, int64_t lanes,
              body,
          llvm::LogicalResult &status);
 
-/// A loop by ones with carried values.
+/// The same without carried values.
+llvm::LogicalResult forLanes(
+    Emitter &emitter, mlir::Value begin, mlir::Value end, int64_t lanes,
+    bool divides,
+    llvm::function_ref<llvm::LogicalResult(mlir::Value i, mlir::Value valid)>
+        body);
+
+/// A loop by `step` with carried values.
 llvm::SmallVector<mlir::Value>
 forEach(Emitter &emitter, mlir::Value begin, mlir::Value end,
         mlir::ValueRange carried,
@@ -25,6 +32,12 @@ forEach(Emitter &emitter, mlir::Value begin, mlir::Value end,
             mlir::Value i, mlir::ValueRange carried)>
             body,
         llvm::LogicalResult &status, int64_t step = 1);
+
+/// The same without carried values.
+llvm::LogicalResult
+forEach(Emitter &emitter, mlir::Value begin, mlir::Value end,
+        llvm::function_ref<llvm::LogicalResult(mlir::Value i)> body,
+        int64_t step = 1);
 
 /// What leaves any other element as it is when reduced with it: a tile of
 /// `lanes` (0: a scalar) of a compute type, whose integers are without sign if

@@ -40,10 +40,8 @@ LogicalResult forRowTiles(
     sizes.push_back((tileRows + 1) / 2);
   if (tileRows > 1)
     sizes.push_back(tileRows);
-  LogicalResult status = success();
-  forEach(
-      e, e.constant(0), tiles, {},
-      [&](Value number, ValueRange) -> FailureOr<SmallVector<Value>> {
+  return forEach(
+      e, e.constant(0), tiles, [&](Value number) -> LogicalResult {
         Value row = e.mul(number, e.constant(tileRows));
         Value left = e.min(e.sub(rows, row), e.constant(tileRows));
         int64_t below = 0;
@@ -60,12 +58,8 @@ LogicalResult forRowTiles(
             return failure();
           below = size;
         }
-        if (finish && failed(finish(row, left)))
-          return failure();
-        return SmallVector<Value>();
-      },
-      status);
-  return status;
+        return finish ? finish(row, left) : success();
+      });
 }
 
 LogicalResult forParts(Emitter &emitter, const RegisterTile &shape,
@@ -73,16 +67,8 @@ LogicalResult forParts(Emitter &emitter, const RegisterTile &shape,
                        llvm::function_ref<LogicalResult(Value part)> body) {
   if (panel == shape.width)
     return body(emitter.constant(0));
-  LogicalResult status = success();
-  forEach(
-      emitter, emitter.constant(0), emitter.constant(panel), {},
-      [&](Value part, ValueRange) -> FailureOr<SmallVector<Value>> {
-        if (failed(body(part)))
-          return failure();
-        return SmallVector<Value>();
-      },
-      status, shape.width);
-  return status;
+  return forEach(emitter, emitter.constant(0), emitter.constant(panel), body,
+                 shape.width);
 }
 
 } // namespace knapper

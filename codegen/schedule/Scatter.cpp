@@ -50,22 +50,18 @@ LogicalResult buildScatter(BuildContext &context) {
   Type type = op->getResult(0).getType();
   SmallVector<Dim> dims = ts::dimsOf(type);
   Value output = e.outputBuffer(0);
-  LogicalResult status = success();
   // The copy, element position by element position.
-  forEach(
-      e, e.constant(0), e.size(ts::elementCount(type)), {},
-      [&](Value i, ValueRange) -> FailureOr<SmallVector<Value>> {
-        Coord at;
-        for (Value index : e.delinearize(i, dims))
-          at.dims.push_back({index});
-        Value x = e.emit(input, at);
-        if (!x)
-          return failure();
-        e.store(x, output, type, at);
-        return SmallVector<Value>();
-      },
-      status);
-  if (failed(status))
+  if (failed(forEach(e, e.constant(0), e.size(ts::elementCount(type)),
+                     [&](Value i) -> LogicalResult {
+                       Coord at;
+                       for (Value index : e.delinearize(i, dims))
+                         at.dims.push_back({index});
+                       Value x = e.emit(input, at);
+                       if (!x)
+                         return failure();
+                       e.store(x, output, type, at);
+                       return success();
+                     })))
     return failure();
 
   /// An index as one into a dim; outside, the run fails and 0 is used.
@@ -80,40 +76,12 @@ LogicalResult buildScatter(BuildContext &context) {
     return arith::SelectOp::create(b, loc, outside, e.constant(0), wrapped);
   };
   bool isUnsigned = ts::elementTypeOf(input).isUnsignedInteger();
-  auto combine = [&](Value old, Value x) -> Value {
-    if (!reduction)
-      return x;
-    bool isFloat = isa<FloatType>(x.getType());
-    switch (*reduction) {
-    case ts::ReduceKind::add:
-      return isFloat ? Value(arith::AddFOp::create(b, loc, old, x))
-                     : Value(arith::AddIOp::create(b, loc, old, x));
-    case ts::ReduceKind::mul:
-      return isFloat ? Value(arith::MulFOp::create(b, loc, old, x))
-                     : Value(arith::MulIOp::create(b, loc, old, x));
-    case ts::ReduceKind::max:
-      if (isFloat)
-        return arith::MaximumFOp::create(b, loc, old, x);
-      return isUnsigned ? Value(arith::MaxUIOp::create(b, loc, old, x))
-                        : Value(arith::MaxSIOp::create(b, loc, old, x));
-    case ts::ReduceKind::min:
-      if (isFloat)
-        return arith::MinimumFOp::create(b, loc, old, x);
-      return isUnsigned ? Value(arith::MinUIOp::create(b, loc, old, x))
-                        : Value(arith::MinSIOp::create(b, loc, old, x));
-    case ts::ReduceKind::logical_and:
-      return arith::AndIOp::create(b, loc, old, x);
-    case ts::ReduceKind::logical_or:
-      return arith::OrIOp::create(b, loc, old, x);
-    }
-    return x;
-  };
   SmallVector<Dim> updateDims = ts::dimsOf(updates);
   int64_t depth = slices ? *ts::dimsOf(indices).back().asConstant() : 0;
   unsigned indexRank = ts::rankOf(indices);
-  forEach(
-      e, e.constant(0), e.size(ts::elementCount(updates.getType())), {},
-      [&](Value i, ValueRange) -> FailureOr<SmallVector<Value>> {
+  return forEach(
+      e, e.constant(0), e.size(ts::elementCount(updates.getType())),
+      [&](Value i) -> LogicalResult {
         Coord from, to;
         for (Value index : e.delinearize(i, updateDims))
           from.dims.push_back({index});
@@ -140,12 +108,12 @@ LogicalResult buildScatter(BuildContext &context) {
         Value x = e.emit(updates, from);
         if (!x)
           return failure();
-        Value old = reduction ? e.load(output, type, to) : Value();
-        e.store(combine(old, x), output, type, to);
-        return SmallVector<Value>();
-      },
-      status);
-  return status;
+        if (reduction)
+          x = combineElements(e, *reduction, e.load(output, type, to), x,
+                              isUnsigned);
+        e.store(x, output, type, to);
+        return success();
+      });
 }
 
 } // namespace knapper

@@ -214,10 +214,7 @@ LogicalResult buildSort(BuildContext &context) {
   auto load = [&](Value buffer, Type type, Value at) -> Value {
     return tile::LoadOp::create(b, loc, type, buffer, at);
   };
-  LogicalResult status = success();
-  forEach(
-      e, e.constant(0), n, {},
-      [&](Value i, ValueRange) -> FailureOr<SmallVector<Value>> {
+  if (failed(forEach(e, e.constant(0), n, [&](Value i) -> LogicalResult {
         Coord at = coord;
         at.dims[axis] = {i};
         Value x = e.emit(op.getInput(), at);
@@ -227,10 +224,8 @@ LogicalResult buildSort(BuildContext &context) {
         tile::StoreOp::create(
             b, loc, arith::IndexCastOp::create(b, loc, b.getI64Type(), i),
             indices, i);
-        return SmallVector<Value>();
-      },
-      status);
-  if (failed(status))
+        return success();
+      })))
     return failure();
 
   // while (width < n) merge all pairs of runs; carried: width, source offset.
@@ -251,10 +246,10 @@ LogicalResult buildSort(BuildContext &context) {
     Value pairs =
         e.div(e.add(n, e.sub(e.mul(width, e.constant(2)), e.constant(1))),
               e.mul(width, e.constant(2)));
-    e.scoped([&] {
-      forEach(
-          e, e.constant(0), pairs, {},
-          [&](Value p, ValueRange) -> FailureOr<SmallVector<Value>> {
+    LogicalResult merged =
+        e.scoped([&] {
+          return forEach(e, e.constant(0), pairs, [&](Value p) {
+            LogicalResult status = success();
             Value low = e.mul(p, e.mul(width, e.constant(2)));
             Value middle = e.min(e.add(low, width), n);
             Value high = e.min(e.add(middle, width), n);
@@ -288,18 +283,18 @@ LogicalResult buildSort(BuildContext &context) {
                                             pick(e.add(j, e.constant(1)), j)};
                 },
                 status);
-            return SmallVector<Value>();
-          },
-          status);
-    });
+            return status;
+          });
+        });
+    if (failed(merged))
+      return failure();
     scf::YieldOp::create(b, loc, ValueRange{e.mul(width, e.constant(2)), to});
   }
   source = loop.getResult(1);
 
   auto outputs = context.kernel.yield().getValues();
-  forEach(
-      e, e.constant(0), e.size(op.getK()), {},
-      [&](Value i, ValueRange) -> FailureOr<SmallVector<Value>> {
+  return forEach(
+      e, e.constant(0), e.size(op.getK()), [&](Value i) -> LogicalResult {
         Coord at = coord;
         at.dims[axis] = {i};
         Value where = e.add(source, i);
@@ -314,10 +309,8 @@ LogicalResult buildSort(BuildContext &context) {
                 "stores something else than the sort's results");
           e.store(x, e.outputBuffer(r), value.getType(), at);
         }
-        return SmallVector<Value>();
-      },
-      status);
-  return status;
+        return success();
+      });
 }
 
 } // namespace knapper

@@ -127,26 +127,11 @@ private:
 
 LogicalResult WinogradBuilder::forTiles(
     llvm::function_ref<LogicalResult(const Tile &)> body) {
-  LogicalResult status = success();
-  forEach(
-      e, e.constant(0), rows, {},
-      [&](Value y, ValueRange) -> FailureOr<SmallVector<Value>> {
-        Value before = e.mul(y, columns);
-        LogicalResult inner = success();
-        forEach(
-            e, e.constant(0), columns, {},
-            [&](Value x, ValueRange) -> FailureOr<SmallVector<Value>> {
-              if (failed(body({e.add(before, x), y, x})))
-                return failure();
-              return SmallVector<Value>();
-            },
-            inner);
-        if (failed(inner))
-          return failure();
-        return SmallVector<Value>();
-      },
-      status);
-  return status;
+  return forEach(e, e.constant(0), rows, [&](Value y) {
+    Value before = e.mul(y, columns);
+    return forEach(e, e.constant(0), columns,
+                   [&](Value x) { return body({e.add(before, x), y, x}); });
+  });
 }
 
 LogicalResult WinogradBuilder::transformInput() {
@@ -156,11 +141,9 @@ LogicalResult WinogradBuilder::transformInput() {
         e.add(e.mul(e.mul(tile.y, e.constant(kOut)), padded.rowStride),
               e.mul(tile.x, e.constant(kOut * channels)));
     Value to = e.mul(tile.number, e.constant(channels));
-    LogicalResult status = success();
-    forLanes(
+    return forLanes(
         e, e.constant(0), e.constant(channels), lanes, channels % lanes == 0,
-        {},
-        [&](Value c, Value valid, ValueRange) -> FailureOr<SmallVector<Value>> {
+        [&](Value c, Value valid) {
           // B^T along the columns of d, then along its rows.
           auto transform = [&](std::array<Value, kSide> d) {
             return std::array<Value, kSide>{minus(d[0], d[2]), plus(d[1], d[2]),
@@ -189,10 +172,8 @@ LogicalResult WinogradBuilder::transformInput() {
                         e.constant((y * kSide + x) * layout.inputMatrix)),
                   valid);
           }
-          return SmallVector<Value>();
-        },
-        status);
-    return status;
+          return success();
+        });
   });
 }
 
@@ -202,24 +183,23 @@ LogicalResult WinogradBuilder::multiply(Value panelIndex) {
   Value filter = e.inputBuffer(w.filter);
   Value tiles = e.mul(rows, columns);
   Value share = e.constant(channels * 4); // elements of C/4 cache lines
-  LogicalResult status = success();
-  forEach(
-      e, e.constant(0), e.constant(kMatrices), {},
-      [&](Value x, ValueRange) -> FailureOr<SmallVector<Value>> {
+  return forEach(
+      e, e.constant(0), e.constant(kMatrices), [&](Value x) {
         Value weights =
             e.mul(e.add(e.mul(panelIndex, e.constant(kMatrices)), x),
                   e.constant(channels * panel));
         Value from = e.mul(x, e.constant(layout.inputMatrix));
         Value to = e.mul(x, e.constant(layout.outputMatrix));
         Value next = e.add(weights, e.constant(channels * panel));
-        if (failed(forRowTiles(
-                e, tiles, shape.rows,
-                [&](Value row, Value valid, int64_t size, Value number) {
-                  Value a = e.add(from, e.mul(row, e.constant(channels)));
-                  Value sums = e.add(to, e.mul(row, e.constant(panel)));
-                  // The matrix that comes next, each register tile a share.
-                  Value fetch = e.add(next, e.mul(number, share));
-                  return forParts(e, shape, panel, [&](Value part) {
+        return forRowTiles(
+            e, tiles, shape.rows,
+            [&](Value row, Value valid, int64_t size, Value number) {
+              Value a = e.add(from, e.mul(row, e.constant(channels)));
+              Value sums = e.add(to, e.mul(row, e.constant(panel)));
+              // The matrix that comes next, each register tile a share.
+              Value fetch = e.add(next, e.mul(number, share));
+              return forParts(
+                  e, shape, panel, [&](Value part) {
                     auto loop = tile::MainloopOp::create(
                         b, loc,
                         VectorType::get({size, shape.width}, b.getF32Type()), v,
@@ -238,12 +218,8 @@ LogicalResult WinogradBuilder::multiply(Value panelIndex) {
                           m, e.add(sums, e.add(e.constant(i * panel), part)));
                     return success();
                   });
-                })))
-          return failure();
-        return SmallVector<Value>();
-      },
-      status);
-  return status;
+            });
+      });
 }
 
 /// The outputs of one panel from its M.
@@ -251,37 +227,37 @@ LogicalResult WinogradBuilder::transformOutput(Value panelIndex) {
   Value feature = e.mul(panelIndex, e.constant(panel));
   return forTiles([&](const Tile &tile) -> LogicalResult {
     Value from = e.mul(tile.number, e.constant(panel));
-    LogicalResult status = success();
-    forEach(
-        e, e.constant(0), e.constant(panel), {},
-        [&](Value part, ValueRange) -> FailureOr<SmallVector<Value>> {
-          // A^T along the columns of M, then along its rows.
-          auto transform = [&](std::array<Value, kSide> d) {
-            return std::array<Value, kOut>{plus(plus(d[0], d[1]), d[2]),
-                                           minus(minus(d[1], d[2]), d[3])};
-          };
-          std::array<std::array<Value, kSide>, kOut> half;
-          for (int64_t x = 0; x < kSide; ++x) {
-            std::array<Value, kSide> column;
-            for (int64_t y = 0; y < kSide; ++y)
-              column[y] = load(
-                  lanes, m,
-                  e.add(e.add(from, part),
-                        e.constant((y * kSide + x) * layout.outputMatrix)));
-            std::array<Value, kOut> sums = transform(column);
-            for (int64_t y = 0; y < kOut; ++y)
-              half[y][x] = sums[y];
-          }
-          for (int64_t y = 0; y < kOut; ++y) {
-            std::array<Value, kOut> row = transform(half[y]);
-            for (int64_t x = 0; x < kOut; ++x)
-              tile::StoreOp::create(
-                  b, loc, row[x], outputs,
-                  e.add(part, e.constant((y * kOut + x) * panel)));
-          }
-          return SmallVector<Value>();
-        },
-        status, lanes);
+    if (failed(forEach(
+            e, e.constant(0), e.constant(panel),
+            [&](Value part) {
+              // A^T along the columns of M, then along its rows.
+              auto transform = [&](std::array<Value, kSide> d) {
+                return std::array<Value, kOut>{plus(plus(d[0], d[1]), d[2]),
+                                               minus(minus(d[1], d[2]), d[3])};
+              };
+              std::array<std::array<Value, kSide>, kOut> half;
+              for (int64_t x = 0; x < kSide; ++x) {
+                std::array<Value, kSide> column;
+                for (int64_t y = 0; y < kSide; ++y)
+                  column[y] = load(
+                      lanes, m,
+                      e.add(e.add(from, part),
+                            e.constant((y * kSide + x) * layout.outputMatrix)));
+                std::array<Value, kOut> sums = transform(column);
+                for (int64_t y = 0; y < kOut; ++y)
+                  half[y][x] = sums[y];
+              }
+              for (int64_t y = 0; y < kOut; ++y) {
+                std::array<Value, kOut> row = transform(half[y]);
+                for (int64_t x = 0; x < kOut; ++x)
+                  tile::StoreOp::create(
+                      b, loc, row[x], outputs,
+                      e.add(part, e.constant((y * kOut + x) * panel)));
+              }
+              return success();
+            },
+            lanes)))
+      return failure();
     return storeOutputs(tile, feature);
   });
 }
@@ -293,34 +269,19 @@ LogicalResult WinogradBuilder::storeOutputs(const Tile &tile, Value feature) {
         firstX = e.mul(e.add(firstColumn, tile.x), two);
   Value inRows = e.min(two, e.sub(e.size(w.outHeight), firstY)),
         inColumns = e.min(two, e.sub(e.size(w.outWidth), firstX));
-  LogicalResult status = success();
-  forEach(
-      e, e.constant(0), inRows, {},
-      [&](Value y, ValueRange) -> FailureOr<SmallVector<Value>> {
-        LogicalResult inner = success();
-        forEach(
-            e, e.constant(0), inColumns, {},
-            [&](Value x, ValueRange) -> FailureOr<SmallVector<Value>> {
-              Value from = e.mul(e.add(e.mul(y, two), x), e.constant(panel));
-              if (failed(forParts(e, shape, panel, [&](Value part) {
-                    Value sum = load(shape.width, outputs, e.add(from, part));
-                    Value n = e.add(feature, part), rest;
-                    if (ragged)
-                      rest = e.sub(e.size(w.features), n);
-                    return storeConvPixel(e, w, epilogue, sum, image,
-                                          e.add(firstY, y), e.add(firstX, x), n,
-                                          shape.width, rest);
-                  })))
-                return failure();
-              return SmallVector<Value>();
-            },
-            inner);
-        if (failed(inner))
-          return failure();
-        return SmallVector<Value>();
-      },
-      status);
-  return status;
+  return forEach(e, e.constant(0), inRows, [&](Value y) {
+    return forEach(e, e.constant(0), inColumns, [&](Value x) {
+      Value from = e.mul(e.add(e.mul(y, two), x), e.constant(panel));
+      return forParts(e, shape, panel, [&](Value part) {
+        Value sum = load(shape.width, outputs, e.add(from, part));
+        Value n = e.add(feature, part), rest;
+        if (ragged)
+          rest = e.sub(e.size(w.features), n);
+        return storeConvPixel(e, w, epilogue, sum, image, e.add(firstY, y),
+                              e.add(firstX, x), n, shape.width, rest);
+      });
+    });
+  });
 }
 
 LogicalResult WinogradBuilder::build() {
@@ -360,16 +321,11 @@ LogicalResult WinogradBuilder::build() {
     return failure();
   int64_t panels = (*w.features.asConstant() + panel - 1) / panel;
   auto [first, end] = share(index[3], e.constant(panels), e.constant(groups));
-  LogicalResult status = success();
-  forEach(
-      e, first, end, {},
-      [&](Value p, ValueRange) -> FailureOr<SmallVector<Value>> {
-        if (failed(multiply(p)) || failed(transformOutput(p)))
-          return failure();
-        return SmallVector<Value>();
-      },
-      status);
-  return status;
+  return forEach(e, first, end, [&](Value p) -> LogicalResult {
+    if (failed(multiply(p)))
+      return failure();
+    return transformOutput(p);
+  });
 }
 
 } // namespace
