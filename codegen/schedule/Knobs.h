@@ -8,43 +8,30 @@
 //===----------------------------------------------------------------------===//
 #pragma once
 
+#include "kernels/tune/Choice.h"
 #include "llvm/ADT/ArrayRef.h"
-#include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringRef.h"
-#include <map>
-#include <string>
-#include <vector>
 
 namespace knapper {
-
-struct Knob {
-  std::string name;
-  int64_t model; ///< what the analytic model takes
-  int64_t value; ///< what was taken
-  llvm::SmallVector<int64_t, 6>
-      others; ///< what else may be, the likeliest first
-};
 
 /// The decisions of one kernel's schedules.
 class Knobs {
 public:
-  using Choice = std::map<std::string, int64_t>;
-
   /// `recorded`: values by name; others are the model's.
-  explicit Knobs(Choice recorded = {}) : recorded(std::move(recorded)) {}
+  explicit Knobs(tune::Choice recorded = {}) : recorded(std::move(recorded)) {}
 
   /// The recorded value if it is `best` or one of `others`, else `best`.
   /// Asked twice for one name, the first answer stands for the list.
   int64_t pick(llvm::StringRef name, int64_t best,
                llvm::ArrayRef<int64_t> others);
 
-  const std::vector<Knob> &all() const { return knobs; }
+  const std::vector<tune::Knob> &all() const { return knobs; }
   /// Whether everything recorded was asked for and on offer.
   bool fits() const;
 
 private:
-  Choice recorded;
-  std::vector<Knob> knobs;
+  tune::Choice recorded;
+  std::vector<tune::Knob> knobs;
 };
 
 } // namespace knapper

@@ -25,7 +25,7 @@ struct UniqueKernel {
   ts::KernelOp kernel; ///< inside `module`
   llvm::SmallVector<Schedule> schedules;
   std::vector<std::string> scheduleTexts; ///< the same for other contexts
-  std::vector<Knob> knobs;                ///< what could be chosen otherwise
+  std::vector<tune::Knob> knobs;          ///< what could be chosen otherwise
   bool recorded = false;                  ///< a tuning record decided
 
   void setSchedules(llvm::SmallVector<Schedule> chosen);

@@ -73,7 +73,7 @@ Status runSchedule(CompileState &state) {
   std::string target = tuningTarget(state);
   for (UniqueKernel &unique : state.kernels.kernels) {
     const tune::Record *record = records.find(unique.signature, target);
-    Knobs knobs(record ? record->choice : Knobs::Choice());
+    Knobs knobs(record ? record->choice : tune::Choice());
     FailureOr<SmallVector<Schedule>> schedules =
         chooseSchedules(unique.kernel, state.targets.front(), knobs);
     if (record && knobs.fits()) {

@@ -45,7 +45,7 @@ std::string reportJson(const CompileState &state) {
                                      {"grid", schedule.grid.str()}});
     kernel["recorded"] = unique.recorded;
     kernel["knobs"] = nlohmann::json::array();
-    for (const Knob &knob : unique.knobs)
+    for (const tune::Knob &knob : unique.knobs)
       kernel["knobs"].push_back(
           {{"name", knob.name},
            {"model", knob.model},

@@ -14,16 +14,11 @@
 //===----------------------------------------------------------------------===//
 #pragma once
 
+#include "kernels/tune/Choice.h"
 #include "runtime/base/Error.h"
-#include <cstdint>
-#include <map>
-#include <string>
 #include <string_view>
-#include <vector>
 
 namespace knapper::tune {
-
-using Choice = std::map<std::string, int64_t>;
 
 /// "panel=32,rows=96".
 std::string textOf(const Choice &choice);
@@ -31,7 +26,7 @@ std::string textOf(const Choice &choice);
 struct Record {
   std::string signature; ///< of the kernel, as in the report
   std::string target;    ///< "cpu", "cuda:sm_90a"
-  Choice choice;       ///< by name of the knob; what is missing is the model's
+  Choice choice;
   double gain = 1;     ///< untuned time over tuned time
   std::string machine; ///< where it was measured
   std::string sizes;   ///< "batch=1,seq=128"

@@ -14,13 +14,6 @@
 
 namespace knapper::tune {
 
-/// A decision with its choices (codegen/schedule/Knobs.h).
-struct Knob {
-  std::string name;
-  int64_t model = 0;
-  std::vector<int64_t> others; ///< the likeliest first
-};
-
 class Search {
 public:
   /// Choices that are less than this better are noise.
