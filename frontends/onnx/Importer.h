@@ -117,6 +117,10 @@ private:
   Expected<mlir::Value> lookup(const std::string &name, OnnxScope &scope);
   Expected<mlir::Value> initializer(const onnx::TensorProto &tensor);
   Status addInitializers(const onnx::GraphProto &graph, OnnxScope &scope);
+  /// Without default values. Collects the names of dims, and refuses options
+  /// for others.
+  Expected<llvm::SmallVector<const onnx::ValueInfoProto *>>
+  graphInputs(const onnx::GraphProto &graph, const OnnxScope &scope);
   Expected<mlir::Type> inputType(const onnx::ValueInfoProto &input);
   Expected<ts::Dim> inputDim(const onnx::TensorShapeProto::Dimension &dim,
                              const std::string &fresh);
