@@ -4,7 +4,7 @@
 #include "runtime/base/Json.h"
 #include "runtime/base/KernelAbi.h"
 #include "runtime/base/Text.h"
-#include "runtime/device/HostRecording.h"
+#include "runtime/device/HostQueue.h"
 #include "runtime/drivers/cpu/CpuInfo.h"
 #include "runtime/drivers/cpu/Peaks.h"
 #include "runtime/drivers/cpu/ThreadPool.h"
@@ -36,14 +36,6 @@ private:
   Block block;
 };
 
-/// Commands have run when the call that issued them returns, so has every
-/// event.
-class DoneEvent : public DeviceEvent {
-public:
-  bool done() const override { return true; }
-  Status wait() const override { return success(); }
-};
-
 class ElfExecutable : public Executable {
 public:
   ElfExecutable(std::unique_ptr<ElfImage> image, std::string where)
@@ -63,7 +55,7 @@ private:
   std::string where;
 };
 
-class CpuQueue : public DeviceQueue {
+class CpuQueue : public HostQueue {
 public:
   CpuQueue(std::shared_ptr<ThreadPool> pool, int threads, int spin)
       : pool(std::move(pool)), threads(threads), spin(spin) {}
@@ -134,32 +126,6 @@ public:
       memcpy(target, source, bytes);
     return success();
   }
-  Status upload(void *target, const void *source, uint64_t bytes) override {
-    return copy(target, source, bytes);
-  }
-  Status download(void *target, const void *source, uint64_t bytes) override {
-    return copy(target, source, bytes);
-  }
-
-  Expected<std::unique_ptr<DeviceEvent>> record() override {
-    return std::unique_ptr<DeviceEvent>(new DoneEvent);
-  }
-  Status waitFor(const DeviceEvent &event) override { return event.wait(); }
-
-  Status beginRecording() override {
-    if (recording)
-      return userError("a recording is open already", "queue");
-    recording = std::make_unique<HostRecording>();
-    return success();
-  }
-  Expected<std::unique_ptr<Recording>> endRecording() override {
-    if (!recording)
-      return userError("no recording is open", "queue");
-    return std::unique_ptr<Recording>(std::move(recording));
-  }
-  Status replay(const Recording &commands) override {
-    return static_cast<const HostRecording &>(commands).playTo(*this);
-  }
 
 private:
   struct Shared {
@@ -208,7 +174,6 @@ private:
   bool running = false;    // between begin and finish
   unsigned callerMode = 0; // of floating point, while running
   Block scratch;
-  std::unique_ptr<HostRecording> recording;
 };
 
 class CpuDevice : public Device {

@@ -1,7 +1,7 @@
 #include "runtime/drivers/null/NullDevice.h"
 
 #include "runtime/base/Json.h"
-#include "runtime/device/HostRecording.h"
+#include "runtime/device/HostQueue.h"
 #include "runtime/memory/Block.h"
 
 #include <cstring>
@@ -19,12 +19,6 @@ private:
   Block block;
 };
 
-class NullEvent : public DeviceEvent {
-public:
-  bool done() const override { return true; }
-  Status wait() const override { return success(); }
-};
-
 class NullExecutable : public Executable {
 public:
   Expected<KernelHandle> kernel(uint64_t, std::string_view) const override {
@@ -32,7 +26,7 @@ public:
   }
 };
 
-class NullQueue : public DeviceQueue {
+class NullQueue : public HostQueue {
 public:
   Status reserve(const QueueNeeds &) override { return success(); }
   Status begin() override { return success(); }
@@ -49,33 +43,6 @@ public:
       memcpy(target, source, bytes);
     return success();
   }
-  Status upload(void *target, const void *source, uint64_t bytes) override {
-    return copy(target, source, bytes);
-  }
-  Status download(void *target, const void *source, uint64_t bytes) override {
-    return copy(target, source, bytes);
-  }
-  Expected<std::unique_ptr<DeviceEvent>> record() override {
-    return std::unique_ptr<DeviceEvent>(new NullEvent);
-  }
-  Status waitFor(const DeviceEvent &event) override { return event.wait(); }
-  Status beginRecording() override {
-    if (recording)
-      return userError("a recording is open already", "queue");
-    recording = std::make_unique<HostRecording>();
-    return success();
-  }
-  Expected<std::unique_ptr<Recording>> endRecording() override {
-    if (!recording)
-      return userError("no recording is open", "queue");
-    return std::unique_ptr<Recording>(std::move(recording));
-  }
-  Status replay(const Recording &commands) override {
-    return static_cast<const HostRecording &>(commands).playTo(*this);
-  }
-
-private:
-  std::unique_ptr<HostRecording> recording;
 };
 
 class NullDevice : public Device {
