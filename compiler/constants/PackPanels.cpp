@@ -106,16 +106,7 @@ void packPanels(void *out, const PanelSource &source, int64_t width,
                       end);
                });
   };
-  switch (byteSize(dtype)) {
-  case 1:
-    return as(uint8_t());
-  case 2:
-    return as(uint16_t());
-  case 4:
-    return as(uint32_t());
-  case 8:
-    return as(uint64_t());
-  }
+  withWord(byteSize(dtype), as);
 }
 
 } // namespace knapper

@@ -150,16 +150,7 @@ void stridedCopy(std::span<const int64_t> dims, const void *in,
     copyAxes(axes, static_cast<const Unaligned<T> *>(in),
              static_cast<Unaligned<T> *>(out), threads);
   };
-  switch (elementBytes) {
-  case 1:
-    return as(uint8_t());
-  case 2:
-    return as(uint16_t());
-  case 4:
-    return as(uint32_t());
-  case 8:
-    return as(uint64_t());
-  }
+  withWord(elementBytes, as);
 }
 
 } // namespace knapper

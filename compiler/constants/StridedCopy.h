@@ -19,6 +19,20 @@ template <typename T> struct __attribute__((packed)) Unaligned {
   T value;
 };
 
+/// Calls `body` with an unsigned integer of so many bytes: 1, 2, 4 or 8.
+template <typename Body> void withWord(size_t bytes, const Body &body) {
+  switch (bytes) {
+  case 1:
+    return body(uint8_t());
+  case 2:
+    return body(uint16_t());
+  case 4:
+    return body(uint32_t());
+  case 8:
+    return body(uint64_t());
+  }
+}
+
 /// out[i] = in[i] for all index tuples i of `dims`, each side with its strides.
 /// `elementBytes` is 1, 2, 4 or 8; pointers need no alignment. Areas must not
 /// overlap. Uses up to
