@@ -64,14 +64,22 @@ Results gather(GatherOp op, const Call &call) {
   });
 }
 
+/// An error where the indices are larger than the data in another dim.
+std::optional<Results> dimsOutside(const Call &call, unsigned dim) {
+  const HostTensor &input = call.in[0], &indices = call.in[1];
+  for (unsigned i = 0; i < input.rank(); ++i)
+    if (i != dim && indices.dim(i) > input.dim(i))
+      return call.userError(cat("dim ", i, " of the indices is ",
+                                indices.dim(i), ", of the data ",
+                                input.dim(i)));
+  return std::nullopt;
+}
+
 Results gatherElements(GatherElementsOp op, const Call &call) {
   const HostTensor &input = call.in[0];
   unsigned dim = op.getDim();
-  for (unsigned i = 0; i < input.rank(); ++i)
-    if (i != dim && call.in[1].dim(i) > input.dim(i))
-      return call.userError(cat("dim ", i, " of the indices is ",
-                                call.in[1].dim(i), ", of the data ",
-                                input.dim(i)));
+  if (std::optional<Results> wrong = dimsOutside(call, dim))
+    return std::move(*wrong);
   Shape strides = stridesOf(input.dims());
   Indices indices(call.in[1]);
   return gatherFrom(
@@ -135,11 +143,8 @@ Results scatterTo(const Call &call, Indices &indices,
 Results scatterElements(ScatterElementsOp op, const Call &call) {
   const HostTensor &input = call.in[0];
   unsigned dim = op.getDim();
-  for (unsigned i = 0; i < input.rank(); ++i)
-    if (i != dim && call.in[1].dim(i) > input.dim(i))
-      return call.userError(cat("dim ", i, " of the indices is ",
-                                call.in[1].dim(i), ", of the data ",
-                                input.dim(i)));
+  if (std::optional<Results> wrong = dimsOutside(call, dim))
+    return std::move(*wrong);
   Shape strides = stridesOf(input.dims());
   Indices indices(call.in[1]);
   return scatterTo(call, indices, op.getReduction(),
