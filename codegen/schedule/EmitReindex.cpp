@@ -175,6 +175,15 @@ Value Emitter::emitPad(ts::PadOp op, const Coord &coord) {
       Value at = vector ? toVector(index, coord.lanes) : index.start;
       Value zero = number(constant(0));
       Value last = number(sub(extent, constant(1)));
+      // The remainder that is not negative.
+      auto within = [&](Value period) -> Value {
+        Value rest = arith::RemSIOp::create(builder, location, at, period);
+        Value negative = arith::CmpIOp::create(
+            builder, location, arith::CmpIPredicate::slt, rest, zero);
+        return arith::SelectOp::create(
+            builder, location, negative,
+            arith::AddIOp::create(builder, location, rest, period), rest);
+      };
       switch (op.getMode()) {
       case ts::PadMode::edge:
         at = arith::MaxSIOp::create(builder, location, at, zero);
@@ -184,12 +193,7 @@ Value Emitter::emitPad(ts::PadOp op, const Coord &coord) {
         // Distance within a period of 2 * (n - 1), mirrored in its second half.
         Value period = number(
             max(mul(sub(extent, constant(1)), constant(2)), constant(1)));
-        at = arith::RemSIOp::create(builder, location, at, period);
-        Value negative = arith::CmpIOp::create(
-            builder, location, arith::CmpIPredicate::slt, at, zero);
-        at = arith::SelectOp::create(
-            builder, location, negative,
-            arith::AddIOp::create(builder, location, at, period), at);
+        at = within(period);
         Value mirrored = arith::SubIOp::create(builder, location, period, at);
         Value beyond = arith::CmpIOp::create(
             builder, location, arith::CmpIPredicate::sgt, at, last);
@@ -198,12 +202,7 @@ Value Emitter::emitPad(ts::PadOp op, const Coord &coord) {
       }
       case ts::PadMode::wrap: {
         Value period = number(extent);
-        at = arith::RemSIOp::create(builder, location, at, period);
-        Value negative = arith::CmpIOp::create(
-            builder, location, arith::CmpIPredicate::slt, at, zero);
-        at = arith::SelectOp::create(
-            builder, location, negative,
-            arith::AddIOp::create(builder, location, at, period), at);
+        at = within(period);
         break;
       }
       case ts::PadMode::constant:
