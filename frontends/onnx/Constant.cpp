@@ -233,11 +233,9 @@ LogicalResult window(Node &n, double a0, double a1, double a2) {
     return failure();
   if (size->size() != 1)
     return n.fail("the size must be one number", "give a scalar");
-  auto dtype = static_cast<int32_t>(
-      n.integer("output_datatype", onnx::TensorProto::FLOAT));
-  Type element = onnxElementType(n.importer.context, dtype);
+  Type element = n.outputDatatype();
   if (!element)
-    return n.unsupported("element type " + onnxTypeName(dtype));
+    return failure();
   Type f64 = n.b.getF64Type();
   Dim period = n.integer("periodic", 1) ? (*size)[0] : (*size)[0] - 1;
   Value angle =

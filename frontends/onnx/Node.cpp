@@ -136,6 +136,20 @@ int64_t Node::normalAxis(int64_t axis, int64_t rank) {
 int64_t Node::axis(StringRef name, int64_t otherwise, int64_t rank) {
   return normalAxis(integer(name, otherwise), rank);
 }
+SmallVector<int64_t> Node::axesOrAll(int64_t rank) {
+  if (!hasAttr("axes"))
+    return llvm::to_vector(llvm::seq<int64_t>(0, rank));
+  return llvm::map_to_vector(
+      integers("axes"), [&](int64_t axis) { return normalAxis(axis, rank); });
+}
+Type Node::outputDatatype() {
+  auto dtype = static_cast<int32_t>(
+      integer("output_datatype", onnx::TensorProto::FLOAT));
+  Type element = onnxElementType(importer.context, dtype);
+  if (!element)
+    (void)unsupported("element type " + onnxTypeName(dtype));
+  return element;
+}
 SmallVector<int64_t> Node::normalAxes(ArrayRef<int64_t> axes, int64_t rank) {
   SmallVector<int64_t> result;
   for (int64_t axis : axes)

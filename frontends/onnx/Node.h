@@ -63,6 +63,11 @@ public:
   /// Attribute `name`, made non-negative by `rank`.
   int64_t axis(llvm::StringRef name, int64_t otherwise, int64_t rank);
   int64_t normalAxis(int64_t axis, int64_t rank);
+  /// Attribute "axes" in its order, non-negative; all axes without it.
+  llvm::SmallVector<int64_t> axesOrAll(int64_t rank);
+  /// The type that attribute "output_datatype" names, FLOAT without it. Null
+  /// when we lack it, which is said.
+  mlir::Type outputDatatype();
   /// Sorted, distinct.
   llvm::SmallVector<int64_t> normalAxes(llvm::ArrayRef<int64_t> axes,
                                         int64_t rank);

@@ -267,12 +267,7 @@ LogicalResult importResize(Node &n) {
   if (s.mode != "nearest" && s.mode != "linear" && s.mode != "cubic")
     return n.fail("mode is '" + s.mode + "'", "use nearest, linear or cubic");
   int64_t rank = ts::rankOf(n[0]);
-  SmallVector<int64_t> axes = llvm::to_vector(llvm::seq<int64_t>(0, rank));
-  if (n.hasAttr("axes")) {
-    axes.clear();
-    for (int64_t axis : n.integers("axes"))
-      axes.push_back(n.normalAxis(axis, rank));
-  }
+  SmallVector<int64_t> axes = n.axesOrAll(rank);
   SmallVector<double> scales, roi;
   SmallVector<int64_t> sizes;
   auto filled = [&](size_t i) {

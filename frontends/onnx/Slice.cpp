@@ -222,12 +222,7 @@ LogicalResult importCenterCropPad(Node &n) {
   if (!shape)
     return failure();
   int64_t rank = ts::rankOf(n[0]);
-  SmallVector<int64_t> axes = llvm::to_vector(llvm::seq<int64_t>(0, rank));
-  if (n.hasAttr("axes")) {
-    axes.clear();
-    for (int64_t axis : n.integers("axes"))
-      axes.push_back(n.normalAxis(axis, rank));
-  }
+  SmallVector<int64_t> axes = n.axesOrAll(rank);
   if (n.failed())
     return failure();
   if (shape->size() != axes.size())

@@ -311,11 +311,9 @@ LogicalResult importMelWeightMatrix(Node &n) {
     if (!ts::elementCount(n[i].getType()).isConstant(1))
       return n.fail("input " + Twine(i) + " must be one number",
                     "give scalars");
-  auto dtype = static_cast<int32_t>(
-      n.integer("output_datatype", onnx::TensorProto::FLOAT));
-  Type element = onnxElementType(n.importer.context, dtype);
+  Type element = n.outputDatatype();
   if (!element)
-    return n.unsupported("element type " + onnxTypeName(dtype));
+    return failure();
   Type f64 = n.b.getF64Type();
   Dim count = bands->front(), bins = size->front().floorDiv(n.dim(2)) + 1;
   auto mel = [&](Value hertz) {
