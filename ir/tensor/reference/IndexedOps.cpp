@@ -75,18 +75,23 @@ std::optional<Results> dimsOutside(const Call &call, unsigned dim) {
   return std::nullopt;
 }
 
+/// Where the element of the data lies whose index in `dim` an index says, its
+/// other ones the index's own.
+auto replaced(const HostTensor &input, Indices &indices, unsigned dim) {
+  return [strides = stridesOf(input.dims()), &indices, dim,
+          size = input.dim(dim)](ArrayRef<int64_t> index, int64_t linear) {
+    return offsetOf(index, strides) +
+           (indices.at(linear, size) - index[dim]) * strides[dim];
+  };
+}
+
 Results gatherElements(GatherElementsOp op, const Call &call) {
   const HostTensor &input = call.in[0];
   unsigned dim = op.getDim();
   if (std::optional<Results> wrong = dimsOutside(call, dim))
     return std::move(*wrong);
-  Shape strides = stridesOf(input.dims());
   Indices indices(call.in[1]);
-  return gatherFrom(
-      call, indices, [&](ArrayRef<int64_t> index, int64_t linear) {
-        return offsetOf(index, strides) +
-               (indices.at(linear, input.dim(dim)) - index[dim]) * strides[dim];
-      });
+  return gatherFrom(call, indices, replaced(input, indices, dim));
 }
 
 Results gatherNd(GatherNdOp op, const Call &call) {
@@ -145,14 +150,9 @@ Results scatterElements(ScatterElementsOp op, const Call &call) {
   unsigned dim = op.getDim();
   if (std::optional<Results> wrong = dimsOutside(call, dim))
     return std::move(*wrong);
-  Shape strides = stridesOf(input.dims());
   Indices indices(call.in[1]);
   return scatterTo(call, indices, op.getReduction(),
-                   [&](ArrayRef<int64_t> index, int64_t linear) {
-                     return offsetOf(index, strides) +
-                            (indices.at(linear, input.dim(dim)) - index[dim]) *
-                                strides[dim];
-                   });
+                   replaced(input, indices, dim));
 }
 
 Results scatterNd(ScatterNdOp op, const Call &call) {
