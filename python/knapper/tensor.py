@@ -17,7 +17,21 @@ def _bytes_type(size: int) -> type:
     return type(f"bytes_{size}", (ctypes.c_char * size,), {})
 
 
-class Tensor:
+class ArrayLike:
+    """What NumPy asks of a class with `numpy()`."""
+
+    __slots__ = ()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        array = self.numpy()
+        if dtype is not None and array.dtype != dtype:
+            if copy is False:
+                raise ValueError(f"{self!r} to {dtype} needs a copy")
+            return array.astype(dtype)
+        return array.copy() if copy else array
+
+
+class Tensor(ArrayLike):
     """Row-major memory with a shape and a dtype; alive as long as this object.
 
     Goes to other libraries without a copy: `numpy()`, `np.asarray(tensor)`, or
@@ -67,14 +81,6 @@ class Tensor:
         memory = _bytes_type(size).from_address(self._pointer)
         memory.owner = self._owner
         return np.ndarray(self.shape, dtype, memory)
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        array = self.numpy()
-        if dtype is not None and array.dtype != dtype:
-            if copy is False:
-                raise ValueError(f"{self!r} to {dtype} needs a copy")
-            return array.astype(dtype)
-        return array.copy() if copy else array
 
     def __dlpack__(self, **_: object) -> object:
         return dlpack.lend(self._pointer, self.shape, self._code, self._owner)

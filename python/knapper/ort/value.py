@@ -12,7 +12,7 @@ from knapper.dlpack import Borrowed
 from knapper.errors import UserError
 from knapper.ort import types
 from knapper.ort.errors import BindingError, refuse
-from knapper.tensor import Tensor
+from knapper.tensor import ArrayLike, Tensor
 
 
 def host_only(device_type: str, device_id: int, what: str) -> None:
@@ -24,7 +24,7 @@ def host_only(device_type: str, device_id: int, what: str) -> None:
         )
 
 
-class OrtValue:
+class OrtValue(ArrayLike):
     """A tensor in host memory: a NumPy array, or memory that the library, another
     framework or the caller owns. It keeps its memory's owner alive, where it has
     one. Made by the class methods; a session's results are values too.
@@ -172,14 +172,6 @@ class OrtValue:
         if isinstance(self._data, Tensor):
             return self._data.numpy()
         return self._data.view()
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        array = self.numpy()
-        if dtype is not None and array.dtype != dtype:
-            if copy is False:
-                raise ValueError(f"{self!r} to {dtype} needs a copy")
-            return array.astype(dtype)
-        return array.copy() if copy else array
 
     def update_inplace(self, np_arr: np.ndarray) -> None:
         """Copies the array's elements in. Raises BindingError where shape or type
