@@ -158,14 +158,36 @@ llvm::Value *GpuEmitter::special(Operation *op,
                            withElement(type, b.getInt16Ty()));
   }
   if (isa<math::Exp2Op>(op) &&
-      getElementTypeOrSelf(op->getResult(0).getType()).isF32()) {
-    auto *power = b.CreateUnaryIntrinsic(llvm::Intrinsic::exp2, v[0]);
-    llvm::FastMathFlags fast;
-    fast.setApproxFunc();
-    cast<llvm::Instruction>(power)->setFastMathFlags(fast);
-    return power;
-  }
+      getElementTypeOrSelf(op->getResult(0).getType()).isF32())
+    return exp2(v[0]);
+  if (auto divide = dyn_cast<arith::DivFOp>(op);
+      divide &&
+      getElementTypeOrSelf(divide.getType()).isF32() &&
+      bitEnumContainsAll(divide.getFastmath(), arith::FastMathFlags::afn))
+    return b.CreateFMul(
+        v[0], eachElement(v[1], llvm::Intrinsic::nvvm_rcp_approx_ftz_f));
   return nullptr;
+}
+
+llvm::Value *GpuEmitter::eachElement(llvm::Value *value,
+                                     llvm::Intrinsic::ID intrinsic) {
+  auto one = [&](llvm::Value *x) -> llvm::Value * {
+    if (intrinsic == llvm::Intrinsic::nvvm_ex2_approx_ftz)
+      return b.CreateIntrinsic(intrinsic, {x->getType()}, {x});
+    return b.CreateIntrinsic(intrinsic, llvm::ArrayRef<llvm::Type *>(), {x});
+  };
+  auto *type = dyn_cast<llvm::FixedVectorType>(value->getType());
+  if (!type)
+    return one(value);
+  llvm::Value *result = llvm::PoisonValue::get(type);
+  for (unsigned i = 0; i < type->getNumElements(); ++i)
+    result =
+        b.CreateInsertElement(result, one(b.CreateExtractElement(value, i)), i);
+  return result;
+}
+
+llvm::Value *GpuEmitter::exp2(llvm::Value *x) {
+  return eachElement(x, llvm::Intrinsic::nvvm_ex2_approx_ftz);
 }
 
 LogicalResult GpuEmitter::constantTile(Value result, DenseElementsAttr value) {
@@ -319,6 +341,8 @@ LogicalResult GpuEmitter::tileOp(Operation &op) {
         Parts p;
         llvm::FastMathFlags fast;
         fast.setApproxFunc();
+        // By the generic intrinsic: rows that fill the registers spill by the
+        // target's own, which goes element by element.
         for (llvm::Value *part : Parts(parts(op.getInput()))) {
           auto *power = b.CreateUnaryIntrinsic(llvm::Intrinsic::exp2, part);
           cast<llvm::Instruction>(power)->setFastMathFlags(fast);

@@ -34,6 +34,10 @@ private:
                                    mlir::DenseElementsAttr value) override;
   llvm::Value *special(mlir::Operation *op,
                        llvm::ArrayRef<llvm::Value *> operands) override;
+  /// The intrinsic of every element of an f32 or a vector of them.
+  llvm::Value *eachElement(llvm::Value *value, llvm::Intrinsic::ID intrinsic);
+  /// 2^x by the special unit; 0 below 2^-126.
+  llvm::Value *exp2(llvm::Value *x);
   /// f32 of bf16, two words' worth of elements at a time.
   llvm::Value *unpack(llvm::Value *halves);
 

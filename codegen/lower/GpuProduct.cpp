@@ -71,10 +71,11 @@ LogicalResult GpuEmitter::productLayout(tile::ProductOp op) {
     return success();
   }
   bool carried = op.getShape().get("carriers") && op.shapeOf("carriers");
+  bool shifted = op.getShape().get("shifted") && op.shapeOf("shifted");
   shape.threads =
       128 * (op.shapeOf("consumers") + (carried ? op.shapeOf("carriers") : 1));
   shape.perProcessor = 1;
-  maps = carried ? 0 : op.getC() ? 3 : 2;
+  maps = (carried ? 0 : 2) + (op.getC() && !shifted ? 1 : 0);
   return success();
 }
 

@@ -68,8 +68,8 @@ LogicalResult GpuEmitter::warpgroupProduct(tile::ProductOp op) {
       !(element.isBF16() || element.isF16()))
     return op.emitOpError("has a shape or element types that this path cannot "
                           "do");
-  if (stores && op.run() != 2)
-    return op.emitOpError("stores runs of two columns");
+  if (stores && op.run() > 2)
+    return op.emitOpError("stores runs of two columns at most");
   bool bf16 = element.isBF16();
   bool resultBf16 = stores && op.getC().getType().getElementType().isBF16();
   shape.sharedBytes = s.bytes(stores);
@@ -276,11 +276,94 @@ LogicalResult GpuEmitter::warpgroupProduct(tile::ProductOp op) {
   auto atMost = [&](llvm::Value *x, llvm::Value *most) {
     return b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, x, most);
   };
+  FailureOr<BufferRef> result = BufferRef();
+  if (stores && s.shifted && failed(result = buffer(op.getC())))
+    return failure();
+  llvm::Type *word = b.getInt32Ty();
+  // 64 columns of a warp's 16 rows of the result, which start at any element:
+  // a lane writes a word of each row, of two words of shared memory that the
+  // row's start may split; single elements only at the ends.
+  auto storeRows = [&](const BlockAt &block, llvm::Value *row,
+                       llvm::Value *column, llvm::Value *buffer) {
+    auto wide = [&](llvm::Value *v) { return b.CreateZExt(v, b.getInt64Ty()); };
+    b.CreateIntrinsic(llvm::Intrinsic::nvvm_bar_warp_sync, {}, {n32(~0u)});
+    row = b.CreateAdd(row, b.CreateShl(warp, 4));
+    llvm::Value *line = wide(row);
+    for (auto [i, index] : llvm::reverse(llvm::enumerate(block.outer))) {
+      llvm::Value *inner = wide(m);
+      for (size_t j = i + 1; j < block.outer.size(); ++j)
+        inner = b.CreateMul(inner, wide(outerSizes[j]));
+      line = b.CreateAdd(line, b.CreateMul(wide(index), inner));
+    }
+    llvm::Value *first = b.CreateAdd(b.CreateMul(line, wide(n)), wide(column));
+    llvm::Value *left = atMost(b.CreateSub(n, column), n32(64));
+    llvm::Value *last = b.CreateSub(left, n32(1));
+    llvm::Value *holdsLast = b.CreateICmpEQ(lane, b.CreateLShr(last, 1));
+    llvm::Value *from =
+        b.CreateAdd(buffer, b.CreateShl(warp, 4 + 7)); // 16 rows of 128 bytes
+    constexpr unsigned atOnce = 4;
+    carriedFor(
+        b, "rows", n32(0), n32(16), n32(atOnce), {first},
+        [&](llvm::Value *begin, const Carried &state) -> Carried {
+          llvm::Value *start = state[0];
+          for (unsigned i = 0; i < atOnce; ++i) {
+            llvm::Value *r = b.CreateAdd(begin, n32(i));
+            llvm::Value *chunk = b.CreateXor(b.CreateLShr(lane, 2),
+                                             b.CreateAnd(r, n32(7)));
+            llvm::Value *at = b.CreateAdd(
+                b.CreateAdd(from, b.CreateShl(r, 7)),
+                b.CreateAdd(b.CreateShl(chunk, 4),
+                            b.CreateShl(b.CreateAnd(lane, n32(3)), 2)));
+            llvm::Value *own = b.CreateAlignedLoad(
+                word,
+                b.CreateIntToPtr(
+                    at, llvm::PointerType::get(b.getContext(), kSharedMemory)),
+                llvm::Align(4));
+            llvm::Value *before = b.CreateIntrinsic(
+                llvm::Intrinsic::nvvm_shfl_sync_up_i32, {},
+                {n32(~0u), own, n32(1), n32(0)});
+            llvm::Value *odd =
+                b.CreateTrunc(b.CreateAnd(start, b.getInt64(1)), word);
+            llvm::Value *both = b.CreateIntrinsic(
+                llvm::Intrinsic::fshl, {word},
+                {own, before, b.CreateShl(odd, n32(4))});
+            llvm::Value *element = b.CreateSub(b.CreateShl(lane, 1), odd);
+            llvm::Value *inside = b.CreateICmpSLT(b.CreateAdd(row, r), m);
+            auto put = [&](llvm::Value *condition, llvm::Value *value,
+                           llvm::Value *index, unsigned align) {
+              when(b.CreateAnd(inside, condition), [&] {
+                llvm::Value *offset =
+                    b.CreateAdd(start, b.CreateSExt(index, b.getInt64Ty()));
+                tag(b.CreateAlignedStore(value, address(*result, offset),
+                                         llvm::Align(align)),
+                    *result);
+              });
+            };
+            auto half = [&](llvm::Value *value) {
+              return b.CreateTrunc(value, b.getInt16Ty());
+            };
+            put(b.CreateAnd(b.CreateICmpSGE(element, n32(0)),
+                            b.CreateICmpSLT(element, last)),
+                both, element, 4);
+            put(b.CreateAnd(b.CreateICmpSLT(element, n32(0)),
+                            b.CreateICmpSGE(last, n32(0))),
+                half(own), n32(0), 2);
+            llvm::Value *single = b.CreateICmpEQ(
+                b.CreateAnd(b.CreateXor(last, odd), n32(1)), n32(0));
+            llvm::Value *shift = b.CreateShl(b.CreateAnd(last, n32(1)), n32(4));
+            put(b.CreateAnd(b.CreateAnd(holdsLast, single),
+                            b.CreateICmpSGE(last, n32(0))),
+                half(b.CreateLShr(own, shift)), last, 2);
+            start = b.CreateAdd(start, wide(n));
+          }
+          return {start};
+        });
+  };
   // Through shared memory, 64 columns at a time, in two buffers.
   auto storeBlock = [&](const BlockAt &block,
                         llvm::ArrayRef<llvm::Value *> sums) {
     llvm::Value *lastRow = b.CreateSub(m, n32(1));
-    llvm::Value *lastColumn = b.CreateSub(n, n32(2));
+    llvm::Value *lastColumn = b.CreateSub(n, n32(op.run()));
     llvm::Value *firstColumn = b.CreateAdd(block.column, laneColumn);
     unsigned chunk = 0;
     for (unsigned p = 0; p < s.products(); ++p) {
@@ -297,25 +380,35 @@ LogicalResult GpuEmitter::warpgroupProduct(tile::ProductOp op) {
           llvm::SmallVector<llvm::Value *, 4> words;
           for (unsigned j = 0; j < 2; ++j) {
             unsigned at = c + 16 * q + 8 * j;
-            llvm::Value *column =
-                atMost(b.CreateAdd(firstColumn, n32(at)), lastColumn);
             for (unsigned h = 0; h < 2; ++h) {
-              auto pair = sums.slice(p * s.sums() + at / 2 + 2 * h, 2);
-              llvm::Value *value = handOver(pair, block, rows[h], column);
-              if (!value)
-                return;
-              words.push_back(
-                  hopper.pack(b.CreateExtractElement(value, uint64_t(0)),
-                              b.CreateExtractElement(value, 1), resultBf16));
+              llvm::Value *pair[2];
+              for (unsigned i = 0; i < 2; i += op.run()) {
+                llvm::Value *column =
+                    atMost(b.CreateAdd(firstColumn, n32(at + i)), lastColumn);
+                llvm::Value *value = handOver(
+                    sums.slice(p * s.sums() + at / 2 + 2 * h + i, op.run()),
+                    block, rows[h], column);
+                if (!value)
+                  return;
+                pair[i] = value;
+                if (op.run() == 2)
+                  for (unsigned e = 0; e < 2; ++e)
+                    pair[e] = b.CreateExtractElement(value, uint64_t(e));
+              }
+              words.push_back(hopper.pack(pair[0], pair[1], resultBf16));
             }
           }
-          if (q == 0 && chunk == 0) {
+          if (q == 0 && chunk == 0 && !s.shifted) {
             // The buffers of the block before have been read.
             when(leads, [&] { hopper.waitStoresRead(0); });
             hopper.sync(ownBarrier, kWarpgroup);
           }
           hopper.storeMatrices(
               b.CreateAdd(buffer, b.CreateXor(chunkAt, n32(32 * q))), words);
+        }
+        if (s.shifted) {
+          storeRows(block, blockRow, b.CreateAdd(block.column, n32(c)), buffer);
+          continue;
         }
         hopper.fenceShared();
         // Behind one barrier the chunk is there and the other buffer is free.
@@ -398,7 +491,7 @@ LogicalResult GpuEmitter::warpgroupProduct(tile::ProductOp op) {
           place = g.onward(place, g.steps);
         return {place.stage, place.parity};
       });
-  if (stores)
+  if (stores && !s.shifted)
     when(leads, [&] { hopper.waitStores(); });
   b.CreateBr(end);
   b.SetInsertPoint(end);

@@ -22,10 +22,12 @@ struct Sizes {
         bTransposed(op.shapeOf("b_transposed")) {
     if (op.getShape().get("carriers"))
       carriers = op.shapeOf("carriers");
+    shifted = op.getShape().get("shifted") && op.shapeOf("shifted");
   }
 
   unsigned rows, columns, stages, consumers, group, carriers = 0;
   bool pingpong, aTransposed, bTransposed;
+  bool shifted; ///< rows of the result start anywhere: no boxes
 
   /// The first warpgroups fill the ring.
   unsigned fillers() const { return carriers ? carriers : 1; }
@@ -44,7 +46,7 @@ struct Sizes {
     return rows % (64 * (pingpong ? 1 : consumers)) == 0 && columns % 64 == 0 &&
            columns <= 256 && rows <= 256 && stages >= 2 && stages <= 16 &&
            consumers >= 1 && consumers <= 2 && (!pingpong || consumers == 2) &&
-           group >= 1 && carriers <= 2 && (!carriers || !stores) &&
+           group >= 1 && carriers <= 2 && (!carriers || !stores || shifted) &&
            bytes(stores) <= 232448;
   }
 };

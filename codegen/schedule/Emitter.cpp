@@ -249,15 +249,20 @@ Value Emitter::compute(Value tensor, const Coord &coord) {
         return {};
     }
     // The target has a shorter form than the op's definition.
-    if (auto gelu = dyn_cast<ts::GeluOp>(op))
-      return (gelu.getTanh() ? buildGeluTanh
-              : target.kind == DeviceKind::cuda
-                  ? buildGeluErfByExp2
-                  : buildGeluErf)(builder, location, operands.front());
+    bool half = ts::elementTypeOf(tensor).getIntOrFloatBitWidth() == 16;
+    bool gpu = target.kind == DeviceKind::cuda;
+    if (auto gelu = dyn_cast<ts::GeluOp>(op)) {
+      Value x = operands.front();
+      if (gelu.getTanh())
+        return (gpu && half ? buildGeluTanhByExp2
+                            : buildGeluTanh)(builder, location, x);
+      return gpu ? buildGeluErfByExp2(builder, location, x, half)
+                 : buildGeluErf(builder, location, x);
+    }
+    if (isa<ts::SigmoidOp>(op) && gpu && half)
+      return buildSigmoidByExp2(builder, location, operands.front());
     if (isa<ts::ExpOp>(op) && isBelowItsMaximum(op->getOperand(0)))
-      return expNonPositive(operands.front(),
-                            ts::elementTypeOf(tensor).getIntOrFloatBitWidth() ==
-                                16);
+      return expNonPositive(operands.front(), half);
     return elementwise.buildElement(builder, location, operands);
   }
   return llvm::TypeSwitch<Operation *, Value>(op)

@@ -259,6 +259,15 @@ void chooseFewRows(const Product &product,
   add(kFewRows, true);
 }
 
+/// Whether the result is one dense tensor of 16-bit elements whose places are
+/// the product's: blocks then leave through shared memory.
+bool leavesByBlocks(ts::KernelOp kernel, const Epilogue &epilogue) {
+  if (kernel->getNumResults() != 1 || !epilogue.keepsPlaces())
+    return false;
+  Type stored = ts::elementTypeOf(kernel->getResult(0));
+  return stored.isF16() || stored.isBF16();
+}
+
 /// Appends schedules by warpgroups, if any serves this product.
 void chooseWarpgroups(ts::KernelOp kernel, const Product &product,
                       const Epilogue &epilogue, const TargetDesc &target,
@@ -282,16 +291,11 @@ void chooseWarpgroups(ts::KernelOp kernel, const Product &product,
   if (!conditions.holds)
     return;
 
-  Type stored = kernel->getNumResults() == 1
-                    ? ts::elementTypeOf(kernel->getResult(0))
-                    : Type();
   bool columnsFit = n.isSymbolic() || n.knownDivisor() % 8 == 0;
-  bool store = stored && (stored.isF16() || stored.isBF16()) &&
-               epilogue.keepsPlaces() && columnsFit;
+  bool store = leavesByBlocks(kernel, epilogue);
   int64_t run = n.isSymbolic() && !epilogue.runDivisor()
                     ? 2
                     : runOf(product, epilogue, 2);
-  store &= run == 2;
 
   auto best = [&](int64_t rows) {
     return leastCycles(kWarpgroupBlocks, product, outer, rows, false, target);
@@ -309,7 +313,9 @@ void chooseWarpgroups(ts::KernelOp kernel, const Product &product,
     a->map.box[1] = a->depthFirst ? blocks.rows : 64;
     b->map.box[1] = b->depthFirst ? blocks.columns : 64;
     schedule.maps = {a->map, b->map};
-    if (store) {
+    if (store && !columnsFit)
+      schedule.parameters["shifted"] = 1;
+    if (store && columnsFit) {
       OperandMap c;
       c.argument = kernel.getInputs().size();
       c.offset = m.like(0);
@@ -343,8 +349,8 @@ void chooseWarpgroups(ts::KernelOp kernel, const Product &product,
 
 /// Appends schedules by warpgroups that carry the operands themselves: any
 /// strides, if one dim of each side is contiguous.
-void chooseCarried(const Product &product, const Epilogue &epilogue,
-                   const TargetDesc &target,
+void chooseCarried(ts::KernelOp kernel, const Product &product,
+                   const Epilogue &epilogue, const TargetDesc &target,
                    SmallVectorImpl<Schedule> &schedules) {
   Type element = ts::elementTypeOf(product.lhs.base);
   const Side &lhs = product.lhs, &rhs = product.rhs;
@@ -365,7 +371,10 @@ void chooseCarried(const Product &product, const Epilogue &epilogue,
         *leastCycles(kCarriedBlocks, product, outer, rows, true, target), 64);
     schedule.guard = guard;
     schedule.parameters["run"] = runOf(product, epilogue, 2);
-    schedule.parameters["store"] = 0;
+    bool store = leavesByBlocks(kernel, epilogue);
+    schedule.parameters["store"] = store;
+    if (store)
+      schedule.parameters["shifted"] = 1;
     schedule.parameters["a_transposed"] = !aDepth;
     schedule.parameters["b_transposed"] = !bDepth;
     schedule.parameters["a_batch"] = schedule.parameters["b_batch"] = 0;
@@ -400,7 +409,7 @@ LogicalResult chooseGpuProduct(ts::KernelOp kernel, const TargetDesc &target,
   if (open())
     chooseWarpgroups(kernel, *product, *epilogue, target, schedules);
   if (open())
-    chooseCarried(*product, *epilogue, target, schedules);
+    chooseCarried(kernel, *product, *epilogue, target, schedules);
   if (open())
     schedules.push_back(multiplyAddSchedule(*product, *epilogue, target));
   return success();

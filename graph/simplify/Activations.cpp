@@ -10,6 +10,7 @@ namespace {
 
 /// A tree of products: a number times factors, sorted.
 struct Product {
+  Type element;
   double number = 1;
   SmallVector<Value> factors;
 
@@ -21,6 +22,7 @@ struct Product {
   /// number * x^n
   static Product power(Product x, int n) {
     Product result;
+    result.element = x.element;
     for (int i = 0; i < n; ++i) {
       result.number *= x.number;
       llvm::append_range(result.factors, x.factors);
@@ -28,9 +30,15 @@ struct Product {
     result.sort();
     return result;
   }
-  Product times(double k) const { return {number * k, factors}; }
+  Product times(double k) const { return {element, number * k, factors}; }
+  /// As near as a constant of the element type can be.
+  bool hasNumber(double other) const {
+    double ulps = element.isBF16() ? 0x1p-8 : element.isF16() ? 0x1p-11 : 0;
+    return isAbout(number, other) ||
+           std::abs(number - other) <= ulps * std::abs(other);
+  }
   bool equals(const Product &other) const {
-    return isAbout(number, other.number) && factors == other.factors;
+    return hasNumber(other.number) && factors == other.factors;
   }
 };
 
@@ -61,6 +69,7 @@ void collect(Value value, Product &product, int depth) {
 
 Product productOf(Value value) {
   Product product;
+  product.element = elementTypeOf(value);
   collect(value, product, 0);
   product.sort();
   return product;
@@ -87,13 +96,13 @@ Value tanhArgument(Value u) {
       continue;
     for (unsigned i : {0, 1}) {
       Value a = add->getOperand(i), b = add->getOperand(1 - i);
-      if (product.factors.size() == 1 && isAbout(product.number, k) &&
+      if (product.factors.size() == 1 && product.hasNumber(k) &&
           productOf(b).equals(Product::power(productOf(a), 3).times(cubic)))
         return a;
       if (isAbout(splatOf(a), 1) && product.factors.size() == 2) {
         Value x = product.factors[0] == factor ? product.factors[1]
                                                : product.factors[0];
-        if (isAbout(product.number, k) &&
+        if (product.hasNumber(k) &&
             productOf(b).equals(Product::power(productOf(x), 2).times(cubic)))
           return x;
       }

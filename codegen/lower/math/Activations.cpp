@@ -3,9 +3,19 @@
 #include "codegen/lower/math/Coefficients.h"
 #include "codegen/lower/math/Functions.h"
 
+#include "mlir/Dialect/Math/IR/Math.h"
+
 namespace knapper::vecmath {
 
-V geluErf(V x, bool exp2Instruction) {
+static constexpr double kSqrt2OverPi = 0x1.9884533d43651p-1,
+                        kCubic = 0.044715, kLog2E = 0x1.71547652b82fep+0;
+
+/// 2^x of an f32 by the target's instruction.
+static V fastExp2(V x) {
+  return x.make<mlir::math::Exp2Op>(x.value, mlir::arith::FastMathFlags::afn);
+}
+
+V geluErf(V x, bool exp2Instruction, bool half) {
   if (x.isF64()) {
     V half = x * 0.5;
     return fma(half, erf(x * 0x1.6a09e667f3bcdp-1), half);
@@ -14,10 +24,10 @@ V geluErf(V x, bool exp2Instruction) {
   // polynomial: no cancellation for negative x. From 6 on, |x| q is held at
   // 6e-9.
   V a = atMost(6, abs(x));
-  V g = horner(kGeluF32, a);
+  V g = half ? horner(kGelu16, a) : horner(kGeluF32, a);
   if (exp2Instruction) {
     // Its error, 2 ulp of q, is a fraction of an ulp of the result.
-    V q = g.make<mlir::math::Exp2Op>(g.value, mlir::arith::FastMathFlags::afn);
+    V q = fastExp2(g);
     return fma(-a, q, select(x > 0.0, x, 0.0));
   }
   V t = g + exponentMagic(x);
@@ -28,9 +38,22 @@ V geluErf(V x, bool exp2Instruction) {
 
 V geluTanh(V x) {
   // (1 + tanh(u)) / 2 = sigmoid(2 u).
-  V u = x * fma(x * x, 2 * 0x1.9884533d43651p-1 * 0.044715,
-                2 * 0x1.9884533d43651p-1);
+  V u = x * fma(x * x, 2 * kSqrt2OverPi * kCubic, 2 * kSqrt2OverPi);
   return x * sigmoid(u);
+}
+
+/// 1 / (1 + 2^t)
+static V sigmoidOfPower(V t) {
+  V one = t.constant(1), power = fastExp2(t) + one;
+  return one.make<mlir::arith::DivFOp>(one.value, power.value,
+                                       mlir::arith::FastMathFlags::afn);
+}
+
+V sigmoidByExp2(V x) { return sigmoidOfPower(x * -kLog2E); }
+
+V geluTanhByExp2(V x) {
+  constexpr double scale = -2 * kSqrt2OverPi * kLog2E;
+  return x * sigmoidOfPower(x * fma(x * x, scale * kCubic, scale));
 }
 
 } // namespace knapper::vecmath

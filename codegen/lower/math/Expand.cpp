@@ -42,10 +42,16 @@ static std::pair<V, V> sincosOf(V x) {
 Value buildGeluErf(OpBuilder &b, Location loc, Value x) {
   return applied([](V x) { return vm::geluErf(x); }, {&b, loc, x}).value;
 }
-Value buildGeluErfByExp2(OpBuilder &b, Location loc, Value x) {
-  return applied([](V x) { return vm::geluErf(x, /*exp2Instruction=*/true); },
-                 {&b, loc, x})
-      .value;
+Value buildGeluErfByExp2(OpBuilder &b, Location loc, Value x, bool half) {
+  Unary f = half ? Unary([](V x) { return vm::geluErf(x, true, true); })
+                 : Unary([](V x) { return vm::geluErf(x, true); });
+  return applied(f, {&b, loc, x}).value;
+}
+Value buildGeluTanhByExp2(OpBuilder &b, Location loc, Value x) {
+  return applied(vm::geluTanhByExp2, {&b, loc, x}).value;
+}
+Value buildSigmoidByExp2(OpBuilder &b, Location loc, Value x) {
+  return applied(vm::sigmoidByExp2, {&b, loc, x}).value;
 }
 
 Value buildGeluTanh(OpBuilder &b, Location loc, Value x) {

@@ -92,9 +92,12 @@ V rsqrt(V x);
 
 // Activations.cpp
 /// `exp2Instruction`: f32 takes 2^g by `math.exp2 fastmath<afn>`, which the
-/// target has as an instruction.
-V geluErf(V x, bool exp2Instruction = false);
+/// target has as an instruction. `half`: the result is rounded to 16 bits.
+V geluErf(V x, bool exp2Instruction = false, bool half = false);
 V geluTanh(V x);
+/// Of f32 by instructions of the target, for results rounded to 16 bits.
+V geluTanhByExp2(V x);
+V sigmoidByExp2(V x);
 
 // Remainder.cpp
 V fmod(V x, V y);

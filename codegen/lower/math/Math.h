@@ -49,9 +49,16 @@ using mlir::Value;
 Value buildGeluErf(OpBuilder &b, Location loc, Value x);
 /// The same with a `math.exp2 fastmath<afn>` in f32, for targets that have it
 /// as an instruction: `expandMath` leaves that.
-Value buildGeluErfByExp2(OpBuilder &b, Location loc, Value x);
+/// `half`: for a result that is rounded to 16 bits, within 5e-5 of it.
+Value buildGeluErfByExp2(OpBuilder &b, Location loc, Value x, bool half);
 /// x / 2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
 Value buildGeluTanh(OpBuilder &b, Location loc, Value x);
+
+/// The same, and 1 / (1 + exp(-x)), for results that are rounded to 16 bits on
+/// targets that have `math.exp2 fastmath<afn>` and `arith.divf fastmath<afn>`
+/// (of a divisor of 1 and more) as instructions. Within 1e-5 of the result.
+Value buildGeluTanhByExp2(OpBuilder &b, Location loc, Value x);
+Value buildSigmoidByExp2(OpBuilder &b, Location loc, Value x);
 
 /// exp(x) for x <= 0 or NaN, such as an element of a row minus the largest one.
 /// f32: within 2 + |x| ulp, 0 below 2^-126.

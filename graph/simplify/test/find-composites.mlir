@@ -66,6 +66,57 @@ func.func @gelu_tanh(%x: !x) -> !x {
   return %7 : !x
 }
 
+// A constant is what its type has of it: 0.7978 and 0.0447 in bf16.
+// CHECK-LABEL: @gelu_tanh_bf16
+// CHECK-NEXT: %[[G:.*]] = ts.gelu %arg0 {tanh = true}
+// CHECK-NEXT: return %[[G]]
+!bf = tensor<4x8xbf16>
+func.func @gelu_tanh_bf16(%x: !bf) -> !bf {
+  %half = ts.constant dense<0.5> : tensor<bf16>
+  %cubic = ts.constant dense<4.467770e-02> : tensor<bf16>
+  %root = ts.constant dense<7.968750e-01> : tensor<bf16>
+  %one = ts.constant dense<1.0> : tensor<bf16>
+  %b0 = ts.broadcast %half [] : tensor<bf16> to !bf
+  %b2 = ts.broadcast %cubic [] : tensor<bf16> to !bf
+  %b3 = ts.broadcast %root [] : tensor<bf16> to !bf
+  %b4 = ts.broadcast %one [] : tensor<bf16> to !bf
+  %0 = ts.mul %x, %b0 : !bf
+  %1 = ts.mul %x, %x : !bf
+  %2 = ts.mul %1, %x : !bf
+  %3 = ts.mul %2, %b2 : !bf
+  %4 = ts.add %x, %3 : !bf
+  %5 = ts.mul %4, %b3 : !bf
+  %6 = ts.tanh %5 : !bf
+  %7 = ts.add %6, %b4 : !bf
+  %8 = ts.mul %0, %7 : !bf
+  return %8 : !bf
+}
+
+// The next number of the type is another one.
+// CHECK-LABEL: @no_gelu_bf16
+// CHECK-NOT: ts.gelu
+// CHECK: return
+func.func @no_gelu_bf16(%x: !bf) -> !bf {
+  %half = ts.constant dense<0.5> : tensor<bf16>
+  %cubic = ts.constant dense<4.467770e-02> : tensor<bf16>
+  %root = ts.constant dense<8.046875e-01> : tensor<bf16>
+  %one = ts.constant dense<1.0> : tensor<bf16>
+  %b0 = ts.broadcast %half [] : tensor<bf16> to !bf
+  %b2 = ts.broadcast %cubic [] : tensor<bf16> to !bf
+  %b3 = ts.broadcast %root [] : tensor<bf16> to !bf
+  %b4 = ts.broadcast %one [] : tensor<bf16> to !bf
+  %0 = ts.mul %x, %b0 : !bf
+  %1 = ts.mul %x, %x : !bf
+  %2 = ts.mul %1, %x : !bf
+  %3 = ts.mul %2, %b2 : !bf
+  %4 = ts.add %x, %3 : !bf
+  %5 = ts.mul %4, %b3 : !bf
+  %6 = ts.tanh %5 : !bf
+  %7 = ts.add %6, %b4 : !bf
+  %8 = ts.mul %0, %7 : !bf
+  return %8 : !bf
+}
+
 // CHECK-LABEL: @softmax
 // CHECK-NEXT: ts.softmax %arg0 dim 1
 func.func @softmax(%x: !x) -> !x {

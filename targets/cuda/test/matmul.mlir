@@ -162,3 +162,34 @@ func.func @odd_columns(%x: tensor<777x1001xf16>, %w: tensor<777x4095xf16>) -> te
   %0 = ts.dot %x, %w batch [] x [] contract [0] x [0] : tensor<777x1001xf16>, tensor<777x4095xf16>
   return %0 : tensor<1001x4095xf16>
 }
+
+// Rows of the result that start at any element: blocks leave through shared memory, a word of a row by each lane.
+// TILE-LABEL: @kernel9_0(
+// TILE: shifted = 1
+// CHECK-LABEL: .entry kernel9_0(
+// CHECK: wgmma.mma_async
+// CHECK: stmatrix
+// CHECK: bar.warp.sync
+// CHECK: shfl.sync.up.b32
+// CHECK: shf.l.wrap.b32
+// CHECK: st.global.b32
+// CHECK-NOT: cp.async.bulk.tensor.2d.global
+// CHECK-NOT: .local
+func.func @odd_result(%x: tensor<512x768xbf16>, %w: tensor<50257x768xbf16>) -> tensor<512x50257xbf16> {
+  %0 = ts.dot %x, %w batch [] x [] contract [1] x [1] : tensor<512x768xbf16>, tensor<50257x768xbf16>
+  return %0 : tensor<512x50257xbf16>
+}
+
+// GELU's tanh form and the sigmoid, rounded to 16 bits: two instructions of the special unit.
+// CHECK-LABEL: .entry kernel10_0(
+// CHECK: ex2.approx.ftz.f32
+// CHECK: rcp.approx.ftz.f32
+// CHECK-NOT: div.rn.f32
+// CHECK: stmatrix
+!q = tensor<256x512xbf16>
+func.func @gelu_tanh(%x: tensor<256x768xbf16>, %w: tensor<512x768xbf16>) -> !q {
+  %0 = ts.dot %x, %w batch [] x [] contract [1] x [1] : tensor<256x768xbf16>, tensor<512x768xbf16>
+  %1 = ts.gelu %0 {tanh = true} : !q
+  %2 = ts.sigmoid %1 : !q
+  return %2 : !q
+}
