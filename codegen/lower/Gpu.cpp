@@ -207,8 +207,29 @@ LogicalResult GpuEmitter::constantTile(Value result, DenseElementsAttr value) {
     llvm::Value *own =
         b.CreateMul(b.CreateTrunc(thread, b.getInt32Ty()), b.getInt32(width));
     for (auto [i, type] : llvm::enumerate(partTypes(result.getType()))) {
-      if (!row || !type->getScalarType()->isIntegerTy(32)) {
+      if (!rotation && (!row || !type->getScalarType()->isIntegerTy(32))) {
         p.push_back(b.CreateZExtOrTrunc(elements(i), type));
+        continue;
+      }
+      if (rotation) {
+        // Of lanes: sums that LLVM sees are not negative. What stands before
+        // the row counts as far behind its end.
+        llvm::Value *lane =
+            b.CreateOr(own, b.CreateXor(rotation, b.getInt32(width - 1)));
+        SmallVector<llvm::Constant *> numbers;
+        for (unsigned j = 0; j < width; ++j)
+          numbers.push_back(
+              b.getInt32(uint32_t(i) * threads * width + j + 1 - width));
+        llvm::Value *number =
+            b.CreateAdd(splat(lane, width), llvm::ConstantVector::get(numbers));
+        // What is below the row's end is then known of whole parts.
+        int64_t end = int64_t(i + 1) * threads * width;
+        if (i != 0 && end <= rotatedValid)
+          number = b.CreateBinaryIntrinsic(llvm::Intrinsic::umin, number,
+                                           splat(b.getInt32(end - 1), width));
+        if (i == 0)
+          number = b.CreateAnd(number, splat(b.getInt32(0x7fffffff), width));
+        p.push_back(b.CreateZExtOrTrunc(number, type));
         continue;
       }
       llvm::Value *first =
@@ -252,6 +273,10 @@ LogicalResult GpuEmitter::function(tile::FuncOp func) {
     fn->addFnAttr("nvvm.minctasm", std::to_string(1024 / threads));
   if (shape.perProcessor)
     fn->addFnAttr("nvvm.minctasm", std::to_string(shape.perProcessor));
+  // 2^x without care for denormal results takes one instruction instead of
+  // four, and 16 bits do not tell.
+  if (width == 8 && !func.getOps<tile::Exp2Op>().empty())
+    fn->addFnAttr("denormal-fp-math-f32", "preserve-sign");
   auto *mapBytes = llvm::ArrayType::get(b.getInt8Ty(), 128);
   for (unsigned i = firstMap; i < firstMap + maps; ++i)
     fn->addParamAttrs(i, llvm::AttrBuilder(c)
@@ -304,7 +329,7 @@ LogicalResult GpuEmitter::function(tile::FuncOp func) {
                    exit);
     b.SetInsertPoint(work);
   }
-  if (failed(block(func.getBody().front())))
+  if (failed(rotateRow(func)) || failed(block(func.getBody().front())))
     return failure();
   b.CreateRetVoid();
   if (exit) {

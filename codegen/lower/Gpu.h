@@ -100,6 +100,19 @@ private:
                     llvm::function_ref<llvm::Value *()> body);
 
   //===-- Unaligned accesses (GpuShifted.cpp) -----------------------------===//
+  /// Sets `rotation` if the function's tiles are one row, all of whose accesses
+  /// start at one place. Emits what that place is computed from.
+  mlir::LogicalResult rotateRow(tile::FuncOp func);
+  /// A part of the row at `from`.
+  llvm::Value *rotatedLoad(const BufferRef &ref, llvm::Value *from,
+                           unsigned part, llvm::Value *padding);
+  /// What was loaded, but `padding` before and behind the row.
+  llvm::Value *rotatedEdges(llvm::Value *value, unsigned part,
+                            llvm::Value *padding);
+  /// Elements of the row from this thread's first in a part on, i32.
+  llvm::Value *rotatedLeft(unsigned part);
+  void rotatedStore(const BufferRef &ref, llvm::Value *from, unsigned part,
+                    llvm::Value *value);
   bool isShifted(mlir::Operation *op, const BufferRef &ref, llvm::Align align);
   /// Bytes from a multiple of 16 below to the element at `offset`, i32.
   llvm::Value *skewOf(const BufferRef &ref, llvm::Value *offset);
@@ -151,6 +164,10 @@ private:
                              llvm::Value *row, llvm::Value *key);
 
   GpuEntry shape;                       // what a launch needs to know
+  /// Where lane 0 of a rotated tile is read: so many elements (i32) before the
+  /// row, at a multiple of 16 bytes. Null: tiles start with their row.
+  llvm::Value *rotation = nullptr;
+  int64_t rotatedValid = 0;             // elements of that row
   unsigned maps = 0;                    // tensor maps: the last parameters
   llvm::Value *threadOfBlock = nullptr; // i64, also where tiles are a thread's
   unsigned width = 4;                   // lanes of a part: one 16-byte access

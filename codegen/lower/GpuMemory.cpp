@@ -1,6 +1,8 @@
 // Accesses to global memory on GPUs.
 #include "codegen/lower/Gpu.h"
 
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/Matchers.h"
 #include "mlir/IR/OperationSupport.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
@@ -118,6 +120,74 @@ void GpuEmitter::storeLanes(const BufferRef &ref, llvm::Value *pointer,
     });
 }
 
+LogicalResult GpuEmitter::rotateRow(tile::FuncOp func) {
+  if (threads == 1)
+    return success();
+  Value offset, valid;
+  int64_t size = 0;
+  unsigned bytes = 0;
+  for (Operation &op : func.getBody().front().without_terminator()) {
+    Value from, there, tile;
+    Type element;
+    int64_t align = 0;
+    if (auto load = dyn_cast<tile::LoadOp>(op)) {
+      from = load.getOffset(), there = load.getValid(), tile = load.getResult();
+      element = load.getBuffer().getType().getElementType();
+      align = load.getAlignment().value_or(0);
+    } else if (auto store = dyn_cast<tile::StoreOp>(op)) {
+      from = store.getOffset(), there = store.getValid();
+      tile = store.getValue();
+      element = store.getBuffer().getType().getElementType();
+      align = store.getAlignment().value_or(0);
+    } else if (auto constant = dyn_cast<arith::ConstantOp>(op)) {
+      auto dense = dyn_cast<DenseElementsAttr>(constant.getValue());
+      if (dense && !dense.isSplat() && !dense.getElementType().isIndex() &&
+          dense.getElementType().getIntOrFloatBitWidth() < 32)
+        return success(); // no number stands for a lane before the row
+      continue;
+    } else {
+      // What goes lane by lane, or takes all lanes in any order.
+      if (op.getNumRegions() ||
+          !isa<arith::ArithDialect, math::MathDialect, tile::TileDialect,
+               vector::VectorDialect>(op.getDialect()) ||
+          (isa<tile::TileDialect>(op.getDialect()) &&
+           !isa<tile::ProgramIdOp, tile::Exp2Op>(op)) ||
+          (isa<vector::VectorDialect>(op.getDialect()) &&
+           !isa<vector::BroadcastOp, vector::ReductionOp>(op)))
+        return success();
+      continue;
+    }
+    auto type = dyn_cast<VectorType>(tile.getType());
+    if (!type)
+      continue;
+    bytes = std::max(1u, element.getIntOrFloatBitWidth() / 8);
+    if (width * bytes != 16 || align >= 16 ||
+        knownMultiple(from) * bytes % 16 == 0 || !there ||
+        (offset && !(isSame(offset, from) && isSame(valid, there))))
+      return success();
+    offset = from, valid = there, size = type.getDimSize(0);
+  }
+  IntegerAttr known;
+  if (!offset || !matchPattern(valid, m_Constant(&known)) ||
+      known.getInt() + width - 1 > size)
+    return success();
+  std::function<LogicalResult(Value)> emit = [&](Value value) {
+    Operation *op = value.getDefiningOp();
+    if (!op || values.contains(value))
+      return success();
+    for (Value operand : op->getOperands())
+      if (failed(emit(operand)))
+        return failure();
+    return operation(*op);
+  };
+  if (failed(emit(offset)))
+    return failure();
+  rotatedValid = known.getInt();
+  rotation = b.CreateAnd(b.CreateTrunc(scalar(offset), b.getInt32Ty()),
+                         b.getInt32(width - 1));
+  return success();
+}
+
 LogicalResult GpuEmitter::load(tile::LoadOp op) {
   auto ref = buffer(op.getBuffer());
   if (failed(ref))
@@ -132,7 +202,8 @@ LogicalResult GpuEmitter::load(tile::LoadOp op) {
                   isTile ? width : 0);
   llvm::Value *pad = op.getPad() ? toMemory(scalar(op.getPad()), *ref)
                                  : llvm::Constant::getNullValue(ref->memory);
-  bool shifted = isTile && isShifted(op, *ref, align);
+  bool rotated = isTile && rotation;
+  bool shifted = isTile && !rotated && isShifted(op, *ref, align);
   llvm::Value *skew = shifted ? skewOf(*ref, scalar(op.getOffset())) : nullptr;
   Parts result;
   for (auto [p, partType] : llvm::enumerate(types)) {
@@ -140,6 +211,11 @@ LogicalResult GpuEmitter::load(tile::LoadOp op) {
     llvm::Value *first = isTile ? firstElement(p) : b.getInt64(0);
     llvm::Value *offset = b.CreateAdd(scalar(op.getOffset()), first);
     llvm::Value *pointer = address(*ref, offset);
+    if (rotated) {
+      result.push_back(
+          rotatedLoad(*ref, scalar(op.getOffset()), p, splatLike(pad, type)));
+      continue;
+    }
     if (shifted) {
       llvm::Value *value = nullptr;
       if (!op.getValid() || isInside(p, op.getValid())) {
@@ -177,6 +253,12 @@ LogicalResult GpuEmitter::load(tile::LoadOp op) {
     }
     result.push_back(truth ? fromMemory(value) : value);
   }
+  // All loads are under way before one is looked at.
+  if (rotated)
+    for (auto [p, value] : llvm::enumerate(result)) {
+      value = rotatedEdges(value, p, splatLike(pad, value->getType()));
+      value = truth ? fromMemory(value) : value;
+    }
   set(op.getResult(), result);
   return success();
 }
@@ -198,7 +280,12 @@ LogicalResult GpuEmitter::store(tile::StoreOp op) {
     });
     return success();
   }
-  if (isTile && isShifted(op, *ref, align)) {
+  if (rotation) {
+    for (auto [p, part] : llvm::enumerate(Parts(parts(op.getValue()))))
+      rotatedStore(*ref, scalar(op.getOffset()), p, toMemory(part, *ref));
+    return success();
+  }
+  if (isShifted(op, *ref, align)) {
     Parts values;
     for (llvm::Value *part : Parts(parts(op.getValue())))
       values.push_back(toMemory(part, *ref));

@@ -6,6 +6,12 @@
 // 16 below to the address. The multiple that holds an element lies in the
 // buffer as far as the element does, since buffers start at such multiples; so
 // what is read beside the elements is there, and is dropped.
+//
+// Where all a function does with its tiles is one row, at one place of every
+// buffer, nothing is shifted: the row starts `rotation` lanes into its tile,
+// and accesses are those of the multiples. Only the lane numbers change, and
+// the first and last lanes of a row, which a neighbour may share an access
+// with, are written one by one.
 #include "codegen/lower/Gpu.h"
 
 #include "mlir/IR/Matchers.h"
@@ -223,6 +229,85 @@ void GpuEmitter::shiftedStore(const BufferRef &ref, llvm::Value *from,
       }
     });
   }
+}
+
+llvm::Value *GpuEmitter::rotatedLoad(const BufferRef &ref, llvm::Value *from,
+                                     unsigned part, llvm::Value *padding) {
+  llvm::Value *first = firstElement(part);
+  llvm::Value *base = b.CreateAnd(from, b.getInt64(-int64_t(width)));
+  auto all = [&]() -> llvm::Value * {
+    return tag(b.CreateAlignedLoad(padding->getType(),
+                                   address(ref, b.CreateAdd(base, first)),
+                                   llvm::Align(16)),
+               ref);
+  };
+  if (int64_t(part + 1) * threads * width <= rotatedValid)
+    return all();
+  return when(b.CreateICmpSGT(rotatedLeft(part), b.getInt32(0)), padding, all);
+}
+
+llvm::Value *GpuEmitter::rotatedLeft(unsigned part) {
+  return b.CreateSub(b.CreateAdd(rotation, b.getInt32(rotatedValid)),
+                     b.CreateTrunc(firstElement(part), b.getInt32Ty()));
+}
+
+llvm::Value *GpuEmitter::rotatedEdges(llvm::Value *value, unsigned part,
+                                      llvm::Value *padding) {
+  llvm::Value *lanes = step(width, b.getInt32Ty());
+  if (int64_t(part + 1) * threads * width > rotatedValid) {
+    llvm::Value *left = rotatedLeft(part);
+    value = when(b.CreateICmpSLT(left, b.getInt32(width)), value, [&] {
+      return b.CreateSelect(b.CreateICmpSLT(lanes, splat(left, width)), value,
+                            padding);
+    });
+  }
+  if (part != 0)
+    return value;
+  return when(b.CreateICmpEQ(thread, b.getInt64(0)), value, [&] {
+    return b.CreateSelect(b.CreateICmpSGE(lanes, splat(rotation, width)), value,
+                          padding);
+  });
+}
+
+void GpuEmitter::rotatedStore(const BufferRef &ref, llvm::Value *from,
+                              unsigned part, llvm::Value *value) {
+  llvm::Value *first = firstElement(part);
+  llvm::Value *base = b.CreateAnd(from, b.getInt64(-int64_t(width)));
+  llvm::Value *pointer = address(ref, b.CreateAdd(base, first));
+  auto all = [&] {
+    tag(b.CreateAlignedStore(value, pointer, llvm::Align(16)), ref);
+  };
+  bool inside = int64_t(part + 1) * threads * width <= rotatedValid;
+  if (inside && part != 0)
+    return all();
+  llvm::Value *begin = b.getInt32(0);
+  if (part == 0)
+    begin = b.CreateSelect(b.CreateICmpEQ(thread, b.getInt64(0)), rotation,
+                           b.getInt32(0));
+  llvm::Value *left = rotatedLeft(part);
+  llvm::Value *whole = b.CreateICmpEQ(begin, b.getInt32(0));
+  llvm::Value *alone = b.CreateNot(whole);
+  if (!inside) {
+    llvm::Value *fits = b.CreateICmpSGE(left, b.getInt32(width));
+    whole = b.CreateAnd(whole, fits);
+    alone =
+        b.CreateAnd(b.CreateNot(whole), b.CreateICmpSGT(left, b.getInt32(0)));
+  }
+  when(whole, all);
+  when(alone, [&] {
+    for (unsigned j = 0; j < width; ++j) {
+      llvm::Value *there = b.CreateICmpULE(begin, b.getInt32(j));
+      if (!inside)
+        there = b.CreateAnd(there, b.CreateICmpSGT(left, b.getInt32(j)));
+      when(there, [&] {
+        tag(b.CreateAlignedStore(
+                b.CreateExtractElement(value, j),
+                b.CreateConstInBoundsGEP1_64(ref.memory, pointer, j),
+                llvm::Align(ref.bytes)),
+            ref);
+      });
+    }
+  });
 }
 
 } // namespace knapper::lower

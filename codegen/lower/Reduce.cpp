@@ -17,7 +17,8 @@ llvm::Value *Emitter::combine(vector::ReductionOp op, llvm::Value *x,
   bool isFloat = isa<FloatType>(op.getSourceVectorType().getElementType());
   auto call = [&](ID id) { return b.CreateBinaryIntrinsic(id, x, y); };
   // Without NaNs a comparison decides, which is one instruction with its
-  // selection.
+  // selection; a GPU has the maximum of numbers instead.
+  bool gpu = target.kind == DeviceKind::cuda;
   bool plain = bitEnumContainsAll(op.getFastmath(), arith::FastMathFlags::nnan);
   switch (op.getKind()) {
   case K::ADD:
@@ -44,11 +45,13 @@ llvm::Value *Emitter::combine(vector::ReductionOp op, llvm::Value *x,
     return b.CreateXor(x, y);
   case K::MINIMUMF:
     if (plain)
-      return b.CreateSelect(b.CreateFCmpOLT(x, y), x, y);
+      return gpu ? call(llvm::Intrinsic::minnum)
+                 : b.CreateSelect(b.CreateFCmpOLT(x, y), x, y);
     return call(llvm::Intrinsic::minimum);
   case K::MAXIMUMF:
     if (plain)
-      return b.CreateSelect(b.CreateFCmpOGT(x, y), x, y);
+      return gpu ? call(llvm::Intrinsic::maxnum)
+                 : b.CreateSelect(b.CreateFCmpOGT(x, y), x, y);
     return call(llvm::Intrinsic::maximum);
   }
   return nullptr;

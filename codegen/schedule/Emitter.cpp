@@ -232,6 +232,10 @@ Value Emitter::expNonPositive(Value x, bool half) {
 }
 
 Value Emitter::larger(Value a, Value v) {
+  // One instruction there, which takes `a` for a NaN too.
+  if (target.kind == DeviceKind::cuda &&
+      getElementTypeOrSelf(v.getType()).isF32())
+    return arith::MaxNumFOp::create(builder, location, v, a);
   Value above =
       arith::CmpFOp::create(builder, location, arith::CmpFPredicate::OGT, v, a);
   return arith::SelectOp::create(builder, location, above, v, a);

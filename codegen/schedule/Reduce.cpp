@@ -449,6 +449,10 @@ static int64_t aroundRow(ts::KernelOp kernel, int64_t length,
   for (BlockArgument argument : kernel.getBody().getArguments())
     bytes = std::max(bytes, ts::elementBytes(ts::elementTypeOf(argument)));
   int64_t round = 32 * target.lanes(DType::f32) * 4 / 256 / bytes;
+  // The row may start at any lane of an access.
+  constexpr int64_t access = 16;
+  if (length * bytes % access)
+    length += access / bytes - 1;
   constexpr int64_t leastRounds = 4, mostThreads = 512;
   for (int64_t warps = 1;
        warps < mostThreads / 32 && length >= 2 * leastRounds * round;

@@ -87,3 +87,29 @@ tile.func @scale(%x: !tile.buffer<bf16>, %y: !tile.buffer<bf16>) {
   tile.store %h, %y[%off] {alignment = 16} : vector<2048xbf16>, !tile.buffer<bf16>
   tile.return
 }
+
+// A row that starts anywhere, at one place of all it is read from and written to: it lies that many lanes into its
+// tile. Accesses stay whole, nothing is shifted; at its ends elements are written one by one.
+// CHECK-LABEL: .visible .entry odd_row(
+// CHECK: .reqntid 128
+// CHECK-COUNT-4: ld.global.nc.v4.b32
+// CHECK-NOT: shf.
+// CHECK: ex2.approx.ftz.f32
+// CHECK-NOT: shf.
+// CHECK: st.global.v4.b32
+// CHECK: st.global.b16
+// CHECK-NOT: .local
+tile.func @odd_row(%x: !tile.buffer<bf16>, %y: !tile.buffer<bf16>) {
+  %p = tile.program_id
+  %cols = arith.constant 4099 : index
+  %row = arith.muli %p, %cols : index
+  %v = tile.load %x[%row] valid %cols : !tile.buffer<bf16> -> vector<5120xbf16>
+  %w = arith.extf %v : vector<5120xbf16> to vector<5120xf32>
+  %e = tile.exp2 %w : vector<5120xf32>
+  %s = vector.reduction <add>, %e fastmath<reassoc> : vector<5120xf32> into f32
+  %sb = vector.broadcast %s : f32 to vector<5120xf32>
+  %q = arith.mulf %e, %sb : vector<5120xf32>
+  %h = arith.truncf %q : vector<5120xf32> to vector<5120xbf16>
+  tile.store %h, %y[%row] valid %cols : vector<5120xbf16>, !tile.buffer<bf16>
+  tile.return
+}
