@@ -317,7 +317,7 @@ LogicalResult GpuEmitter::warpgroupProduct(tile::ProductOp op) {
             llvm::Value *own = b.CreateAlignedLoad(
                 word,
                 b.CreateIntToPtr(
-                    at, llvm::PointerType::get(b.getContext(), kSharedMemory)),
+                    at, llvm::PointerType::get(b.getContext(), /*shared*/ 3)),
                 llvm::Align(4));
             llvm::Value *before = b.CreateIntrinsic(
                 llvm::Intrinsic::nvvm_shfl_sync_up_i32, {},
