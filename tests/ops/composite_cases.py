@@ -1,0 +1,180 @@
+"""Softmax, norms, attention and rope, and chains that fuse."""
+
+from case_list import case, FLOATS, In, np_, PLANE, T, wide
+
+
+def np_softmax(x, dim, log):
+    np = np_()
+    x = x.astype("f8")
+    z = x - x.max(axis=dim, keepdims=True)
+    return z - np.log(np.exp(z).sum(axis=dim, keepdims=True)) if log else np.exp(z) / np.exp(z).sum(axis=dim, keepdims=True)
+
+
+def np_norm(x, epsilon, rms, *parameters):
+    np = np_()
+    x = x.astype("f8")
+    x = x if rms else x - x.mean(-1, keepdims=True)
+    y = x / np.sqrt((x * x).mean(-1, keepdims=True) + epsilon)
+    for combine, p in zip((np.multiply, np.add), parameters):
+        y = combine(y, p)
+    return y
+
+
+ROW_SIZES = [dict(a=1, b=1), dict(a=3, b=5), dict(a=2, b=63), dict(a=7, b=384), dict(a=2, b=1030), dict(a=0, b=4)]
+for dtype in FLOATS:
+    for dim in [0, 1]:
+        for log in [False, True]:
+            t = T(dtype, "a", "b")
+            case(f"softmax {dim} {'log ' if log else ''}{dtype}", [In("x", t)],
+                 f"%r = ts.softmax %x dim {dim} {'{log = true}' if log else ''} : {t}", t,
+                 ROW_SIZES[:5] if dim == 0 else ROW_SIZES, lambda x, dim=dim, log=log: np_softmax(x, dim, log),
+                 "relative 2e-6" if dtype == "f32" else "relative 1e-12" if dtype == "f64" else "ulp 3",
+                 dict(a=4096, b=2048) if dtype == "f32" and dim == 1 else None)
+    for rms in [False, True]:
+        for count in [0, 1, 2]:
+            t, p = T(dtype, "a", "b"), T(dtype, "b")
+            names = ["scale", "bias"][:count]
+            operands = " ".join(f"{n} %{n} : {p}" for n in names)
+            attributes = "{rms = true}" if rms else ""
+            case(f"layer_norm {'rms ' if rms else ''}{count} {dtype}", [In("x", t)] + [In(n, p) for n in names],
+                 f"%r = ts.layer_norm %x {operands} dim 1 epsilon 1.0e-5 {attributes} : {t}", t, ROW_SIZES,
+                 lambda x, rms=rms, **p: np_norm(x, 1e-5, rms, *p.values()),
+                 {"f32": "relative 4e-6", "f64": "relative 1e-10"}.get(dtype, "ulp 3"),
+                 dict(a=4096, b=2048) if dtype == "f32" and count == 2 else None)
+t = T("f32", "a", 3, "b")
+case("layer_norm two dims", [In("x", t)], f"%r = ts.layer_norm %x dim 1 epsilon 1.0e-6 : {t}", t, ROW_SIZES,
+     tolerance="relative 4e-6")
+# Rows that start anywhere, held by the threads of a GPU as one tile.
+for dtype in ["f32", "f16", "bf16"]:
+    t = T(dtype, "a", 4099)
+    case(f"softmax odd rows {dtype}", [In("x", t)], f"%r = ts.softmax %x dim 1 : {t}", t, [dict(a=9)],
+         lambda x: np_softmax(x, 1, False), {"f32": "relative 2e-6", "f16": "relative 1e-3", "bf16": "relative 8e-3"}[dtype])
+case("softmax 3-d", [In("x", T("f32", "a", "b", 3))], f'%r = ts.softmax %x dim 1 : {T("f32", "a", "b", 3)}',
+     T("f32", "a", "b", 3), ROW_SIZES, lambda x: np_softmax(x, 1, False), "relative 2e-6")
+
+
+def np_attention(q, k, v, mask=None, scale=0.25, causal=None, softcap=0, empty="zero"):
+    np = np_()
+    q, k, v = (x.astype("f8") for x in (q, k, v))
+    k, v = (np.repeat(x, q.shape[1] // k.shape[1], axis=1) for x in (k, v))
+    s = q @ k.swapaxes(-1, -2) * scale
+    if softcap:
+        s = softcap * np.tanh(s / softcap)
+    if mask is not None:
+        s = np.where(mask, s, -np.inf) if mask.dtype.kind == "b" else s + mask
+    if causal:
+        rows, keys = s.shape[-2:]
+        s = np.where(np.tril(np.ones((rows, keys), bool), keys - rows if causal == "bottom" else 0), s, -np.inf)
+    top = np.maximum(s.max(-1, keepdims=True, initial=-np.inf), -1e300)
+    p = np.exp(s - top)
+    total = p.sum(-1, keepdims=True)
+    instead = {"zero": 0, "nan": np.nan, "mean": 1 / max(1, s.shape[-1])}[empty]
+    return np.where(total > 0, p / np.where(total > 0, total, 1), instead) @ v
+
+
+ATTENTION = [dict(b=1, s=1, t=1), dict(b=2, s=5, t=5), dict(b=1, s=33, t=70), dict(b=2, s=64, t=64), dict(b=1, s=1, t=130)]
+for dtype in ["f32", "f16", "bf16", "f64"]:
+    tolerance = {"f32": "relative 5e-6", "f16": "relative 2e-3", "bf16": "relative 2e-2", "f64": "relative 1e-10"}[dtype]
+    for name, groups, mask, attributes, numpy in [
+            ("", 4, None, "", np_attention),
+            ("grouped", 2, None, "", np_attention),
+            ("causal", 4, None, "{causal = true}", lambda q, k, v: np_attention(q, k, v, causal="bottom")),
+            ("causal top left", 2, None, "{causal = true, causal_top_left = true}",
+             lambda q, k, v: np_attention(q, k, v, causal="top")),
+            ("softcap", 4, None, "{softcap = 2.0}", lambda q, k, v: np_attention(q, k, v, softcap=2)),
+            ("mask", 4, (dtype, "b", 1, "s", "t"), "", lambda q, k, v, mask: np_attention(q, k, v, mask)),
+            ("row mask", 4, (dtype, "b", 1, 1, "t"), "", lambda q, k, v, mask: np_attention(q, k, v, mask)),
+            ("keep mask", 4, ("i1", "b", 4, "s", "t"), "", lambda q, k, v, mask: np_attention(q, k, v, mask))]:
+        q, k, v = T(dtype, "b", 4, "s", 16), T(dtype, "b", groups, "t", 16), T(dtype, "b", groups, "t", 24)
+        inputs = [In("q", q), In("k", k), In("v", v)]
+        text = ""
+        if mask:
+            m = T(*mask)
+            inputs.append(In("mask", m, "bool" if mask[0] == "i1" else "normal"))
+            text = f"mask %mask : {m}"
+        case(f"attention {name} {dtype}", inputs,
+             f"%r = ts.attention %q, %k, %v {text} scale 0.25 {attributes} : {q}, {k}, {v}",
+             T(dtype, "b", 4, "s", 24), ATTENTION, numpy, tolerance,
+             dict(b=8, s=128, t=128) if dtype == "f32" and not name else None)
+# Heads that are views, and of sizes that no pair, vector or panel divides.
+for dtype in ["f32", "bf16"]:
+    for depth, width in [(17, 19), (33, 50), (1, 1)]:
+        x, y, z = T(dtype, "b", "s", 3, depth), T(dtype, "b", "t", 3, depth), T(dtype, "b", "t", 3, width)
+        h = lambda rows, n, dtype=dtype: T(dtype, "b", 3, rows, n)
+        case(f"attention odd {depth} {width} {dtype}", [In("q", x), In("k", y), In("v", z)],
+             f"%0 = ts.transpose %q [0, 2, 1, 3] : {x}\n  %1 = ts.transpose %k [0, 2, 1, 3] : {y}\n"
+             f"  %2 = ts.transpose %v [0, 2, 1, 3] : {z}\n"
+             f"  %r = ts.attention %0, %1, %2 scale 0.25 : {h('s', depth)}, {h('t', depth)}, {h('t', width)}",
+             h("s", width), ATTENTION + [dict(b=2, s=131, t=67), dict(b=1, s=3, t=0)],
+             lambda q, k, v: np_attention(*(np_().moveaxis(a, 1, 2) for a in (q, k, v))),
+             {"f32": "relative 5e-6", "bf16": "relative 2e-2"}[dtype])
+for dtype in ["f32", "bf16", "f64"]:
+    q, k = T(dtype, "b", 2, "s", 64), T(dtype, "b", 2, "t", 64)
+    mask = T("i1", "b", 1, 1, "t")
+    tolerance = {"f32": "relative 5e-6", "bf16": "relative 2e-2", "f64": "relative 1e-10"}[dtype]
+    for empty in ["zero", "nan", "mean"]:
+        attributes = "causal = true" + (f', ts.empty_row = "{empty}"' if empty != "zero" else "")
+        case(f"attention unseen rows {empty} {dtype}", [In("q", q), In("k", k), In("v", k)],
+             f"%r = ts.attention %q, %k, %v scale 0.125 {{{attributes}}} : {q}, {k}, {k}", q,
+             [dict(b=1, s=9, t=4), dict(b=1, s=200, t=70), dict(b=2, s=3, t=0)],
+             lambda q, k, v, empty=empty: np_attention(q, k, v, scale=0.125, causal="bottom", empty=empty), tolerance)
+        # Left padding: the first rows of a batch see padding only.
+        case(f"attention masked rows {empty} {dtype}", [In("q", q), In("k", k), In("v", k), In("mask", mask, "bool")],
+             f"%r = ts.attention %q, %k, %v mask %mask : {mask} scale 0.125 {{{attributes}}} : {q}, {k}, {k}", q,
+             [dict(b=8, s=5, t=5), dict(b=3, s=150, t=150), dict(b=8, s=1, t=1)],
+             lambda q, k, v, mask, empty=empty: np_attention(q, k, v, mask, scale=0.125, causal="bottom", empty=empty),
+             tolerance)
+
+
+def np_rope(x, c, s, interleaved):
+    np = np_()
+    half = c.shape[-1]
+    r = x.astype("f8").copy()
+    first, second = (slice(0, 2 * half, 2), slice(1, 2 * half, 2)) if interleaved else (slice(0, half), slice(half, 2 * half))
+    c, s = c[:, None], s[:, None]
+    r[..., first] = x[..., first] * c - x[..., second] * s
+    r[..., second] = x[..., second] * c + x[..., first] * s
+    return r
+
+
+for dtype in ["f32", "f16", "bf16"]:
+    for interleaved in [False, True]:
+        for half, batch in [(8, "b"), (8, 1), (5, 1)]:
+            x, c = T(dtype, "b", 3, "s", 16), T(dtype, batch, "s", half)
+            attributes = "{interleaved = true}" if interleaved else ""
+            case(f"rope {half} {batch} {attributes} {dtype}", [In("x", x), In("c", c, "unit"), In("s", c, "unit")],
+                 f"%r = ts.rope %x, %c, %s {attributes} : {x}, {c}", x,
+                 [dict(b=1, s=1), dict(b=2, s=7), dict(b=1, s=40)],
+                 lambda x, c, s, i=interleaved: np_rope(x, c, s, i),
+                 {"f32": "relative 1e-6", "f16": "relative 2e-3", "bf16": "relative 2e-2"}[dtype])
+
+t = T("f32", "a", "b")
+case("kernel", [In("x", t)],
+     f"%r = ts.kernel reduce (%y = %x : {t}) -> ({T('f32', 'a')}) {{\n"
+     f"    %0 = ts.exp %y : {t}\n    %1 = ts.reduce add %0 [1] : {t}\n    ts.yield %1 : {T('f32', 'a')}\n  }}",
+     T("f32", "a"), PLANE, lambda x: np_().exp(wide(x)).sum(1), "relative 4e-6")
+
+# ---- chains that fuse ----
+
+t, p = T("f32", "a", "b"), T("f32", "b")
+case("chain relu", [In("x", t)],
+     f"%z = ts.constant dense<0.0> : tensor<f32>\n  %h = ts.constant dense<0.5> : tensor<f32>\n"
+     f"  %o = ts.constant dense<1.0> : tensor<f32>\n"
+     + "".join(f"  %{n}b = ts.broadcast %{n} [] : tensor<f32> to {t}\n" for n in "zho") +
+     f"  %1 = ts.max %x, %zb : {t}\n  %2 = ts.mul %1, %hb : {t}\n  %r = ts.add %2, %ob : {t}", t, PLANE,
+     lambda x: np_().maximum(x, 0) * np_().float32(0.5) + np_().float32(1), "ulp 1", dict(a=4096, b=4096))
+case("chain mlp", [In("x", T("f32", "a", 24)), In("w", T("f32", 24, 40)), In("c", T("f32", 40))],
+     f"%d = ts.dot %x, %w batch [] x [] contract [1] x [0] : {T('f32', 'a', 24)}, {T('f32', 24, 40)}\n"
+     f"  %b = ts.broadcast %c [1] : {T('f32', 40)} to {T('f32', 'a', 40)}\n"
+     f"  %s = ts.add %d, %b : {T('f32', 'a', 40)}\n  %r = ts.gelu %s : {T('f32', 'a', 40)}", T("f32", "a", 40),
+     PLANE, None, "relative 3e-6")
+case("chain residual norm", [In("x", t), In("y", t), In("scale", p), In("bias", p)],
+     f"%s = ts.add %x, %y : {t}\n"
+     f"  %r = ts.layer_norm %s scale %scale : {p} bias %bias : {p} dim 1 epsilon 1.0e-12 : {t}", t, ROW_SIZES[1:],
+     lambda x, y, scale, bias: np_norm(x.astype("f8") + y, 1e-12, False, scale, bias), "relative 4e-6",
+     dict(a=1024, b=768))
+case("chain head split", [In("x", T("f32", "b", "s", 48))],
+     f"%h = ts.reshape %x : {T('f32', 'b', 's', 48)} to {T('f32', 'b', 's', 4, 12)}\n"
+     f"  %t = ts.transpose %h [0, 2, 1, 3] : {T('f32', 'b', 's', 4, 12)}\n  %r = ts.neg %t : {T('f32', 'b', 4, 's', 12)}",
+     T("f32", "b", 4, "s", 12), [dict(b=1, s=1), dict(b=2, s=9), dict(b=0, s=3)],
+     lambda x: -x.reshape(x.shape[0], x.shape[1], 4, 12).transpose(0, 2, 1, 3))

@@ -1,0 +1,117 @@
+"""Constants, sizes, and ops that move elements."""
+
+from case_list import case, In, np_, NUMBERS, PLANE, T
+
+case("constant", [In("x", T("f32", 3))],
+     "%c = ts.constant dense<[1.0, 2.0, 4.0]> : tensor<3xf32>\n  %r = ts.add %x, %c : tensor<3xf32>", T("f32", 3),
+     numpy=lambda x: x + np_().array([1, 2, 4], "f4"))
+case("size", [In("x", T("f32", "n", "m"))], '%r = ts.size <"2*n*m + 1"> : tensor<i64>', T("i64"),
+     [dict(n=0, m=3), dict(n=5, m=7)], lambda n, m: np_().array(2 * n * m + 1))
+case("bind_size", [In("k", T("i64"), "index0 9")],
+     f'ts.bind_size %k, "late" : tensor<i64>\n  %r = ts.iota 0 : {T("f32", "late")}', T("f32", "late"),
+     numpy=lambda k: np_().arange(int(k), dtype="f4"))
+case("dim_cast", [In("x", T("f32", "n")), In("y", T("f32", "m"))],
+     f'%c = ts.dim_cast %y : {T("f32", "m")} to {T("f32", "n")}\n  %r = ts.add %x, %c : {T("f32", "n")}',
+     T("f32", "n"), [dict(n=5, m=5)], lambda x, y: x + y)
+
+for dtype in ["f32", "i64", "i8", "i1", "bf16", "ui16", "f8E4M3FN", "i4"]:
+    t = lambda *dims: T(dtype, *dims)
+    move = lambda name, type, op, result, sizes, numpy, **options: case(
+        f"{name} {dtype}", [In("x", type, "wide")], f"%r = ts.{op}", result, sizes, numpy, **options)
+    move("broadcast row", t("b"), f'broadcast %x [1] : {t("b")} to {t("a", "b")}', t("a", "b"),
+         PLANE, lambda x, a, b: np_().broadcast_to(x, (a, b)), speed=dict(a=4096, b=4096) if dtype == "f32" else None)
+    move("broadcast column", t("a", 1), f'broadcast %x [0, 2] : {t("a", 1)} to {t("a", "b", 5)}', t("a", "b", 5),
+         PLANE[:5], lambda x, a, b: np_().broadcast_to(x[:, :, None], (a, b, 5)))
+    move("broadcast 0-d", t(), f'broadcast %x [] : {t()} to {t("a", "b")}', t("a", "b"), PLANE,
+         lambda x, a, b: np_().broadcast_to(x, (a, b)))
+    move("reshape", t("a", 6, "b"), f'reshape %x : {t("a", 6, "b")} to {t("2*a*b", 3)}', t("2*a*b", 3), PLANE,
+         lambda x: x.reshape(-1, 3))
+    move("transpose 10", t("a", "b"), f'transpose %x [1, 0] : {t("a", "b")}', t("b", "a"), PLANE,
+         lambda x: x.T, speed=dict(a=4096, b=4096) if dtype == "f32" else None)
+    move("transpose 0213", t("a", 7, 4, "b"), f'transpose %x [0, 2, 1, 3] : {t("a", 7, 4, "b")}', t("a", 4, 7, "b"),
+         PLANE[:5], lambda x: x.transpose(0, 2, 1, 3))
+    move("transpose 2031", t("a", 7, 4, "b"), f'transpose %x [2, 0, 3, 1] : {t("a", 7, 4, "b")}', t(4, "a", "b", 7),
+         PLANE[:5], lambda x: x.transpose(2, 0, 3, 1))
+    move("slice", t("a", "b + 4"), f'slice %x [#ts.dim<0>, #ts.dim<3>] [1, 1] : {t("a", "b + 4")} to {t("a", "b")}',
+         t("a", "b"), PLANE, lambda x, b: x[:, 3:3 + b])
+    move("slice steps", t("a", 20),
+         f'slice %x [#ts.dim<"a - 1">, #ts.dim<18>] [-1, -3] : {t("a", 20)} to {t("a", 6)}', t("a", 6),
+         PLANE[1:5], lambda x: x[::-1, 18:0:-3])
+    move("slice strided", t("2*a", "b"),
+         f'slice %x [#ts.dim<1>, #ts.dim<0>] [2, 1] : {t("2*a", "b")} to {t("a", "b")}', t("a", "b"), PLANE,
+         lambda x: x[1::2])
+    case(f"pad constant {dtype}", [In("x", t("a", "b"), "wide"), In("v", t(), "wide")],
+         f'%r = ts.pad %x value %v : {t()} low [#ts.dim<1>, #ts.dim<0>] high [#ts.dim<0>, #ts.dim<"b + 2">] : '
+         f'{t("a", "b")}', t("a + 1", "2*b + 2"), PLANE,
+         lambda x, v, b: np_().pad(x, ((1, 0), (0, b + 2)), constant_values=v))
+    for mode in ["reflect", "edge", "wrap"]:
+        move(f"pad {mode}", t("a", "b"),
+             f'pad %x low [#ts.dim<2>, #ts.dim<1>] high [#ts.dim<2>, #ts.dim<3>] {{mode = #ts<pad_mode {mode}>}} : '
+             f'{t("a", "b")}', t("a + 4", "b + 4"), PLANE[2:5],
+             lambda x, mode=mode: np_().pad(x, ((2, 2), (1, 3)), mode=mode))
+    case(f"concat 0 {dtype}", [In("x", t("a", "b")), In("y", t(3, "b")), In("z", t("2*a", "b"))],
+         f'%r = ts.concat %x, %y, %z dim 0 : {t("a", "b")}, {t(3, "b")}, {t("2*a", "b")}', t("3*a + 3", "b"), PLANE,
+         lambda x, y, z: np_().concatenate([x, y, z]))
+    case(f"concat 1 {dtype}", [In("x", t("a", "b", 2)), In("y", t("a", 3, 2))],
+         f'%r = ts.concat %x, %y dim 1 : {t("a", "b", 2)}, {t("a", 3, 2)}', t("a", "b + 3", 2), PLANE,
+         lambda x, y: np_().concatenate([x, y], 1))
+
+for dtype in NUMBERS:
+    for dim in [0, 1]:
+        case(f"iota {dim} {dtype}", [In("x", T(dtype, "a", "b"))],
+             f'%i = ts.iota {dim} : {T(dtype, "a", "b")}\n  %r = ts.add %x, %i : {T(dtype, "a", "b")}',
+             T(dtype, "a", "b"), PLANE, tolerance="ulp 1")
+
+for dtype in ["f32", "i64", "i8", "bf16"]:
+    for index in ["i64", "i32"]:
+        t = lambda *dims: T(dtype, *dims)
+        i = lambda *dims: T(index, *dims)
+        case(f"gather rows {dtype} {index}", [In("x", t(11, "b")), In("i", i("a", 3), "index 11")],
+             f'%r = ts.gather %x, %i dim 0 : {t(11, "b")}, {i("a", 3)}', t("a", 3, "b"), PLANE,
+             lambda x, i: np_().take(x, i, 0), speed=dict(a=1024, b=768) if dtype == "f32" else None)
+        case(f"gather inner {dtype} {index}", [In("x", t("a", 11, "b")), In("i", i(5), "index 11")],
+             f'%r = ts.gather %x, %i dim 1 : {t("a", 11, "b")}, {i(5)}', t("a", 5, "b"), PLANE,
+             lambda x, i: np_().take(x, i, 1))
+        case(f"gather one {dtype} {index}", [In("x", t("a", 4)), In("i", i(), "index 4")],
+             f'%r = ts.gather %x, %i dim 1 : {t("a", 4)}, {i()}', t("a"), PLANE, lambda x, i: np_().take(x, i, 1))
+    case(f"gather_elements {dtype}", [In("x", t("a", 9)), In("i", T("i64", "a", 4), "index 9")],
+         f'%r = ts.gather_elements %x, %i dim 1 : {t("a", 9)}, {T("i64", "a", 4)}', t("a", 4), PLANE,
+         lambda x, i: np_().take_along_axis(x, i, 1))
+    case(f"gather_elements 0 {dtype}", [In("x", t(9, "b")), In("i", T("i32", 4, "b"), "index 9")],
+         f'%r = ts.gather_elements %x, %i dim 0 : {t(9, "b")}, {T("i32", 4, "b")}', t(4, "b"), PLANE,
+         lambda x, i: np_().take_along_axis(x, i.astype("i8"), 0))
+    case(f"gather_nd {dtype}", [In("x", t(4, 4, "b")), In("i", T("i64", "a", 2), "index 4")],
+         f'%r = ts.gather_nd %x, %i batch_dims 0 : {t(4, 4, "b")}, {T("i64", "a", 2)}', t("a", "b"), PLANE,
+         lambda x, i: x[i[:, 0], i[:, 1]])
+    case(f"gather_nd batch {dtype}", [In("x", t("a", 5, 3)), In("i", T("i64", "a", 2, 1), "index 5")],
+         f'%r = ts.gather_nd %x, %i batch_dims 1 : {t("a", 5, 3)}, {T("i64", "a", 2, 1)}', t("a", 2, 3), PLANE,
+         lambda x, i: np_().take_along_axis(x, i, 1))
+
+
+def np_scatter(x, i, u, dim):
+    r = x.copy()
+    np_().put_along_axis(r, i.astype("i8"), u, dim)
+    return r
+
+
+def np_scatter_nd(x, i, u):
+    r = x.copy()
+    for at, value in zip(i, u):
+        r[tuple(at)] = value
+    return r
+
+
+for dtype in ["f32", "i64", "i8", "bf16"]:
+    t = lambda *dims: T(dtype, *dims)
+    s, i, u = t("a", 9), T("i64", "a", 4), t("a", 4)
+    for reduction in ["", "add", "mul", "max", "min"]:
+        attribute = f"{{reduction = #ts<reduce_kind {reduction}>}}" if reduction else ""
+        case(f"scatter_elements {reduction} {dtype}", [In("x", s), In("i", i, "index 9"), In("u", u)],
+             f"%r = ts.scatter_elements %x, %i, %u dim 1 {attribute} : {s}, {i}, {u}", s, PLANE,
+             None if reduction else lambda x, i, u: np_scatter(x, i, u, 1),
+             tolerance="relative 1e-6" if dtype == "f32" else "relative 2e-2" if dtype == "bf16" else "exact")
+        s2, i2, u2 = t(5, 6, "b"), T("i64", "a", 2), t("a", "b")
+        case(f"scatter_nd {reduction} {dtype}", [In("x", s2), In("i", i2, "index 5"), In("u", u2)],
+             f"%r = ts.scatter_nd %x, %i, %u {attribute} : {s2}, {i2}, {u2}", s2, PLANE,
+             None if reduction else np_scatter_nd,
+             tolerance="relative 1e-6" if dtype == "f32" else "relative 2e-2" if dtype == "bf16" else "exact")

@@ -1,0 +1,238 @@
+"""Matrix products, convolutions and pools."""
+
+from case_list import case, In, INTS, np_, ROUNDING, T, wide
+
+PRODUCT = {"f32": "relative 3e-6", "f64": "relative 1e-12", "f16": "relative 1e-3", "bf16": "relative 8e-3"}
+ROWS = [dict(m=1, n=1, k=1), dict(m=1, n=40, k=33), dict(m=3, n=5, k=7), dict(m=17, n=65, k=64),
+        dict(m=64, n=96, k=130), dict(m=0, n=4, k=3), dict(m=5, n=6, k=0)]
+
+for dtype in ["f32", "f64", "f16", "bf16", "i32", "i64"]:
+    for name, l, r, contract, numpy in [
+            ("nn", ("m", "k"), ("k", "n"), ([1], [0]), lambda x, y: wide(x) @ wide(y)),
+            ("nt", ("m", "k"), ("n", "k"), ([1], [1]), lambda x, y: wide(x) @ wide(y).T),
+            ("tn", ("k", "m"), ("k", "n"), ([0], [0]), lambda x, y: wide(x).T @ wide(y))]:
+        x, y = T(dtype, *l), T(dtype, *r)
+        case(f"dot {name} {dtype}", [In("x", x), In("y", y)],
+             f"%r = ts.dot %x, %y batch [] x [] contract {contract[0]} x {contract[1]} : {x}, {y}",
+             T(dtype, "m", "n"), ROWS, numpy, PRODUCT.get(dtype, "exact"),
+             [dict(m=512, n=512, k=512), dict(m=1024, n=1024, k=1024)] if dtype == "f32" else None)
+    x, y = T(dtype, 2, "m", 3, "k"), T(dtype, 2, 3, "k", "n")
+    case(f"dot batch {dtype}", [In("x", x), In("y", y)],
+         f"%r = ts.dot %x, %y batch [0, 2] x [0, 1] contract [3] x [2] : {x}, {y}", T(dtype, 2, 3, "m", "n"), ROWS,
+         lambda x, y: wide(x).transpose(0, 2, 1, 3) @ wide(y), PRODUCT.get(dtype, "exact"))
+# Of sizes that GPUs copy in blocks, whole ones and cut ones.
+BLOCKS = [dict(m=200, n=264, k=136), dict(m=257, n=72, k=200), dict(m=1, n=8, k=8), dict(m=70, n=136, k=64)]
+# And of sizes that no 16-byte access divides.
+ODD = [dict(m=201, n=263, k=137), dict(m=67, n=130, k=331), dict(m=9, n=3, k=5), dict(m=130, n=264, k=66)]
+# Few rows: one access of a thread, several passes, threads to spare, columns of another row.
+FEW = [dict(m=1, n=70, k=4104), dict(m=4, n=33, k=264), dict(m=3, n=5, k=24), dict(m=2, n=129, k=0)]
+for dtype in ["f32", "f16", "bf16"]:
+    x, w, y = T(dtype, "m", "k"), T(dtype, "n", "k"), T(dtype, "m", "n")
+    case(f"dot few rows {dtype}", [In("x", x), In("w", w), In("z", y)],
+         f"%0 = ts.dot %x, %w batch [] x [] contract [1] x [1] : {x}, {w}\n  %r = ts.add %0, %z : {y}", y, FEW + [dict(m=1, n=40, k=9000 if dtype == "f32" else 20000)],
+         lambda x, w, z: wide(x) @ wide(w).T + wide(z), PRODUCT[dtype])
+    for k in [8, 16, 40]:  # less to read of a column than there are threads
+        x, w, y = T(dtype, "m", k), T(dtype, "n", k), T(dtype, "m", "n")
+        case(f"dot few rows of {k} {dtype}", [In("x", x), In("w", w)],
+             f"%r = ts.dot %x, %w batch [] x [] contract [1] x [1] : {x}, {w}", y,
+             [dict(m=m, n=n) for m, n in [(1, 70), (2, 3), (4, 300), (5, 64)]],
+             lambda x, w: wide(x) @ wide(w).T, PRODUCT[dtype])
+    x, w, y = T(dtype, 1, 4104), T(dtype, 70, 4104), T(dtype, 1, 70)
+    case(f"dot one row {dtype}", [In("x", x), In("w", w)],
+         f"%r = ts.dot %x, %w batch [] x [] contract [1] x [1] : {x}, {w}", y, [{}],
+         lambda x, w: wide(x) @ wide(w).T, PRODUCT[dtype])
+for dtype in ["f16", "bf16"]:
+    y, b = T(dtype, "m", "n"), T(dtype, "n")
+    for name, l, r, contract in [("nn", ("m", "k"), ("k", "n"), ([1], [0])), ("nt", ("m", "k"), ("n", "k"), ([1], [1])),
+                                 ("tn", ("k", "m"), ("k", "n"), ([0], [0])), ("tt", ("k", "m"), ("n", "k"), ([0], [1]))]:
+        x, w = T(dtype, *l), T(dtype, *r)
+        case(f"dot blocks {name} {dtype}", [In("x", x), In("w", w), In("b", b), In("z", y)],
+             f"%0 = ts.dot %x, %w batch [] x [] contract {contract[0]} x {contract[1]} : {x}, {w}\n"
+             f"  %1 = ts.broadcast %b [1] : {b} to {y}\n  %2 = ts.add %0, %1 : {y}\n"
+             f"  %3 = ts.tanh %2 : {y}\n  %r = ts.add %3, %z : {y}", y, BLOCKS + ODD, None, PRODUCT[dtype])
+    x, w, y = T(dtype, 3, "m", "k"), T(dtype, 3, "k", "n"), T("f32", 3, "m", "n")
+    case(f"dot blocks batch {dtype}", [In("x", x), In("w", w)],
+         f"%r = ts.dot %x, %w batch [0] x [0] contract [2] x [1] {{result_type = f32}} : {x}, {w}", y, BLOCKS + ODD,
+         lambda x, w: wide(x) @ wide(w), "relative 2e-5")
+    x, w, y = T(dtype, "m", 2, 40), T(dtype, 40, 96), T(dtype, "m", 2, 96)
+    h, r = T(dtype, "m", 2, 4, 24), T(dtype, 4, "m", 2, 24)
+    case(f"dot blocks heads {dtype}", [In("x", x), In("w", w)],
+         f"%0 = ts.dot %x, %w batch [] x [] contract [2] x [0] : {x}, {w}\n"
+         f"  %1 = ts.reshape %0 : {y} to {h}\n  %r = ts.transpose %1 [2, 0, 1, 3] : {h}", r,
+         [dict(m=70), dict(m=1)], None, PRODUCT[dtype])
+case("dot vector", [In("x", T("f32", "k")), In("y", T("f32", "k"))],
+     f'%r = ts.dot %x, %y batch [] x [] contract [0] x [0] : {T("f32", "k")}, {T("f32", "k")}', T("f32"), ROWS,
+     lambda x, y: wide(x) @ wide(y), "relative 2e-5")
+case("dot outer", [In("x", T("f32", "m")), In("y", T("f32", "n"))],
+     f'%r = ts.dot %x, %y batch [] x [] contract [] x [] : {T("f32", "m")}, {T("f32", "n")}', T("f32", "m", "n"),
+     ROWS, lambda x, y: np_().outer(x, y))
+# No two rows, columns or panels of the weights are alike.
+WEIGHTS = [[(i * 40 + j) * 37 % 101 / 64 - 0.75 for j in range(40)] for i in range(24)]
+case("dot weights", [In("x", T("f32", "m", 24))],
+     f"%w = ts.constant dense<{WEIGHTS}> : tensor<24x40xf32>\n"
+     f'  %r = ts.dot %x, %w batch [] x [] contract [1] x [0] : {T("f32", "m", 24)}, {T("f32", 24, 40)}',
+     T("f32", "m", 40), ROWS[:5], lambda x: wide(x) @ np_().array(WEIGHTS), "relative 3e-6")
+# Packed in pairs of rows: odd and even, known and not; more columns than a panel has.
+PAIR_ROWS = [dict(m=m) for m in [0, 1, 3, 17, 64, 201]]
+for k, n in [(22, 40), (23, 70), (64, 96), (131, 49), (1, 16)]:
+    weights = [[(i * n + j) * 37 % 101 / 64 - 0.75 for j in range(n)] for i in range(k)]
+    x, y, f = T("bf16", "m", k), T("bf16", "m", n), T("f32", "m", n)
+    case(f"dot weights of pairs {k} {n}", [In("x", x), In("b", T("f32", n)), In("z", y)],
+         f"%w = ts.constant dense<{weights}> : tensor<{k}x{n}xbf16>\n"
+         f"  %d = ts.dot %x, %w batch [] x [] contract [1] x [0] {{result_type = f32}} : {x}, tensor<{k}x{n}xbf16>\n"
+         f"  %c = ts.broadcast %b [1] : {T('f32', n)} to {f}\n  %s = ts.add %d, %c : {f}\n"
+         f"  %t = ts.convert %z : {y} to {f}\n  %u = ts.add %s, %t : {f}\n  %r = ts.convert %u : {f} to {y}", y, PAIR_ROWS,
+         lambda x, b, z, w=weights: wide(x) @ np_().array(w) + b + wide(z), PRODUCT["bf16"])
+    turned = [list(column) for column in zip(*weights)]
+    x, f = T("bf16", 2, "m", k), T("f32", 2, "m", n)
+    case(f"dot weights of pairs transposed {k} {n}", [In("x", x)],
+         f"%w = ts.constant dense<{turned}> : tensor<{n}x{k}xbf16>\n"
+         f"  %r = ts.dot %x, %w batch [] x [] contract [2] x [1] {{result_type = f32}} : {x}, tensor<{n}x{k}xbf16>",
+         f, PAIR_ROWS, lambda x, w=weights: wide(x) @ np_().array(w), "relative 2e-5")
+    x = T("bf16", k, "m")
+    case(f"dot weights of pairs by columns {k} {n}", [In("x", x)],
+         f"%w = ts.constant dense<{weights}> : tensor<{k}x{n}xbf16>\n"
+         f"  %r = ts.dot %x, %w batch [] x [] contract [0] x [0] : {x}, tensor<{k}x{n}xbf16>",
+         y, PAIR_ROWS, lambda x, w=weights: wide(x).T @ np_().array(w), PRODUCT["bf16"])
+# Packed in groups of four rows: with a rest, and without; more columns than a panel has.
+for k, n in [(22, 40), (64, 70), (3, 5), (1, 16)]:
+    bytes_ = [[(i * n + j) * 37 % 256 - 128 for j in range(n)] for i in range(k)]
+    x, y = T("ui8", "m", k), T("i32", "m", n)
+    case(f"dot byte weights {k} {n}", [In("x", x, "wide"), In("z", y, "wide")],
+         f"%w = ts.constant dense<{bytes_}> : tensor<{k}x{n}xi8>\n"
+         f"  %d = ts.dot %x, %w batch [] x [] contract [1] x [0] {{result_type = i32}} : {x}, tensor<{k}x{n}xi8>\n"
+         f"  %r = ts.add %d, %z : {y}", y, ROWS[:5],
+         lambda x, z, w=bytes_: x.astype("i4") @ np_().array(w, "i4") + z)
+    turned = [list(column) for column in zip(*bytes_)]
+    x, f = T("ui8", 2, "m", k), T("f32", 2, "m", n)
+    case(f"dot byte weights transposed {k} {n}", [In("x", x, "wide"), In("s", T("f32", n))],
+         f"%w = ts.constant dense<{turned}> : tensor<{n}x{k}xi8>\n"
+         f"  %d = ts.dot %x, %w batch [] x [] contract [2] x [1] {{result_type = i32}} : {x}, tensor<{n}x{k}xi8>\n"
+         f"  %f = ts.convert %d : {T('i32', 2, 'm', n)} to {f}\n  %b = ts.broadcast %s [2] : {T('f32', n)} to {f}\n"
+         f"  %r = ts.mul %f, %b : {f}", f, ROWS[:5],
+         lambda x, s, w=bytes_: (x.astype("i4") @ np_().array(w, "i4")).astype("f4") * s, "ulp 1")
+for l, r in [("i8", "i8"), ("ui8", "i8"), ("ui8", "ui8")]:
+    x, y = T(l, "m", "k"), T(r, "k", "n")
+    case(f"dot {l} {r}", [In("x", x, "wide"), In("y", y, "wide")],
+         f"%r = ts.dot %x, %y batch [] x [] contract [1] x [0] {{result_type = i32}} : {x}, {y}", T("i32", "m", "n"),
+         ROWS, lambda x, y: x.astype("i4") @ y.astype("i4"))
+
+
+def np_conv(x, w, strides, dilations, low, high, inputs, groups=1, last=False):
+    np = np_()
+    x, w = x.astype("f8"), w.astype("f8")
+    if last:
+        x, w = np.moveaxis(x, -1, 1), np.moveaxis(w, (-1, -2), (0, 1))
+    rank = len(strides)
+    spread = np.zeros(x.shape[:2] + tuple((n - 1) * d + 1 for n, d in zip(x.shape[2:], inputs)))
+    spread[(slice(None),) * 2 + tuple(slice(None, None, d) for d in inputs)] = x
+    x = np.pad(spread, [(0, 0), (0, 0)] + list(zip(low, high)))
+    out = [(n - (k - 1) * d - 1) // s + 1 for n, k, d, s in zip(x.shape[2:], w.shape[2:], dilations, strides)]
+    x = x.reshape(x.shape[0], groups, -1, *x.shape[2:])
+    f = w.reshape(groups, -1, *w.shape[1:])
+    y = np.zeros((x.shape[0], groups, f.shape[1], *out))
+    for at in np.ndindex(*w.shape[2:]):
+        part = x[(...,) + tuple(slice(i * d, i * d + (n - 1) * s + 1, s)
+                                for i, d, n, s in zip(at, dilations, out, strides))]
+        y += np.einsum("ngc...,gfc->ngf...", part, f[(...,) + at])
+    y = y.reshape(x.shape[0], -1, *out)
+    return np.moveaxis(y, 1, -1) if last else y
+
+
+def np_pool(x, kind, window, strides, dilations, low, high, count_padding=False, last=False):
+    np = np_()
+    x = x.astype("f8") if x.dtype.kind == "f" else x
+    if last:
+        x = np.moveaxis(x, -1, 1)
+    empty = (-np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min) if kind == "max" else 0
+    pads = [(0, 0), (0, 0)] + list(zip(low, high))
+    inside = np.pad(np.ones(x.shape), pads, constant_values=1 if count_padding else 0)
+    x = np.pad(x, pads, constant_values=empty)
+    out = [(n - (k - 1) * d - 1) // s + 1 for n, k, d, s in zip(x.shape[2:], window, dilations, strides)]
+    take = lambda a, at: a[(...,) + tuple(slice(i * d, i * d + (n - 1) * s + 1, s)
+                                          for i, d, n, s in zip(at, dilations, out, strides))]
+    parts = [take(x, at) for at in np.ndindex(*window)]
+    y = np.max(parts, 0) if kind == "max" else np.sum(parts, 0)
+    if kind == "average":
+        y = y / np.sum([take(inside, at) for at in np.ndindex(*window)], 0)
+    return np.moveaxis(y, 1, -1) if last else y
+
+
+def conv(name, dtype, x, w, result, strides, dilations=None, low=None, high=None, inputs=None, attributes="",
+         sizes=({},), speed=None):
+    rank = len(strides)
+    groups = int(attributes.split("groups = ")[1].split(" ")[0]) if "groups" in attributes else 1
+    pads = lambda p: "[" + ", ".join(f"#ts.dim<{v}>" for v in (p or [0] * rank)) + "]"
+    case(f"conv {name} {dtype}", [In("x", x), In("w", w)],
+         f"%r = ts.conv %x, %w strides {strides} dilations {dilations or [1] * rank} "
+         f"input_dilations {inputs or [1] * rank} low {pads(low)} high {pads(high)} {attributes} : {x}, {w}",
+         result, sizes,
+         lambda x, w: np_conv(x, w, strides, dilations or [1] * rank, low or [0] * rank, high or [0] * rank,
+                              inputs or [1] * rank, groups, last="channels_last" in attributes),
+         PRODUCT[dtype], speed)
+
+
+for dtype in ["f32", "bf16"]:
+    t = lambda *dims: T(dtype, *dims)
+    N = [dict(n=1), dict(n=3)]
+    conv("3x3 same", dtype, t("n", 5, 9, 11), t(8, 5, 3, 3), t("n", 8, 9, 11), [1, 1], None, [1, 1], [1, 1], sizes=N)
+    conv("1x1", dtype, t("n", 16, 7, 7), t(24, 16, 1, 1), t("n", 24, 7, 7), [1, 1], sizes=N)
+    conv("stride 2", dtype, t("n", 3, 16, 15), t(8, 3, 7, 7), t("n", 8, 8, 8), [2, 2], None, [3, 3], [3, 3], sizes=N)
+    conv("depthwise", dtype, t("n", 12, 9, 9), t(12, 1, 3, 3), t("n", 12, 9, 9), [1, 1], None, [1, 1], [1, 1],
+         attributes="{groups = 12 : i64}", sizes=N)
+    conv("depthwise stride 2", dtype, t("n", 20, 9, 9), t(20, 1, 3, 3), t("n", 20, 5, 5), [2, 2], None, [1, 1],
+         [1, 1], attributes="{groups = 20 : i64}", sizes=N)
+    conv("groups", dtype, t("n", 8, 6, 6), t(12, 4, 3, 3), t("n", 12, 4, 4), [1, 1],
+         attributes="{groups = 2 : i64}", sizes=N)
+    conv("dilated", dtype, t("n", 4, 12, 12), t(6, 4, 3, 3), t("n", 6, 8, 8), [1, 1], [2, 2], sizes=N)
+    conv("transposed", dtype, t("n", 4, 5, 5), t(6, 4, 3, 3), t("n", 6, 11, 11), [1, 1], None, [2, 2], [2, 2],
+         [2, 2], sizes=N)
+    conv("uneven pads", dtype, t("n", 4, 6, 7), t(5, 4, 2, 3), t("n", 5, 6, 7), [1, 1], None, [1, 0], [0, 2], sizes=N)
+    conv("channels last", dtype, t("n", 9, 11, 5), t(3, 3, 5, 8), t("n", 9, 11, 8), [1, 1], None, [1, 1], [1, 1],
+         attributes="{channels_last = true}", sizes=N)
+    conv("channels last uneven", dtype, t("n", 6, 7, 4), t(2, 3, 4, 5), t("n", 6, 7, 5), [1, 1], None, [1, 0], [0, 2],
+         attributes="{channels_last = true}", sizes=N)
+    conv("1d", dtype, t("n", 6, "l"), t(10, 6, 3), t("n", 10, "l"), [1], None, [1], [1],
+         sizes=[dict(n=1, l=1), dict(n=2, l=17), dict(n=3, l=64)])
+    conv("3d", dtype, t("n", 2, 5, 6, 7), t(3, 2, 2, 2, 2), t("n", 3, 4, 5, 6), [1, 1, 1], sizes=N)
+    conv("symbolic image", dtype, t(1, 3, "h", "w"), t(4, 3, 3, 3), t(1, 4, "h", "w"), [1, 1], None, [1, 1], [1, 1],
+         sizes=[dict(h=5, w=5), dict(h=8, w=33)])
+# Filters that are packed in pairs, and one whose rows are no whole pairs; a border, and none.
+for kh, kw, c, f, pad in [(1, 1, 16, 24, 0), (1, 1, 7, 50, 0), (3, 3, 4, 40, 1), (3, 2, 5, 8, 0), (3, 3, 5, 8, 1), (1, 3, 3, 17, 0)]:
+    taps = [[[[(((i * kw + j) * c + k) * f + l) * 37 % 101 / 64 - 0.75 for l in range(f)] for k in range(c)]
+             for j in range(kw)] for i in range(kh)]
+    x = T("bf16", "n", 9, 11, c)
+    y = T("bf16", "n", 9 + 2 * pad - kh + 1, 11 + 2 * pad - kw + 1, f)
+    dims = f"[#ts.dim<{pad}>, #ts.dim<{pad}>]"
+    case(f"conv filter of pairs {kh}x{kw} {c} {f}", [In("x", x)],
+         f"%w = ts.constant dense<{taps}> : tensor<{kh}x{kw}x{c}x{f}xbf16>\n"
+         f"  %r = ts.conv %x, %w strides [1, 1] dilations [1, 1] input_dilations [1, 1] low {dims} high {dims} "
+         f"{{channels_last = true}} : {x}, tensor<{kh}x{kw}x{c}x{f}xbf16>", y, [dict(n=1), dict(n=3)],
+         lambda x, w=taps, pad=pad: np_conv(x, np_().array(w), [1, 1], [1, 1], [pad, pad], [pad, pad], [1, 1], last=True),
+         PRODUCT["bf16"])
+conv("resnet 3x3", "f32", T("f32", "n", 64, 56, 56), T("f32", 64, 64, 3, 3), T("f32", "n", 64, 56, 56), [1, 1], None,
+     [1, 1], [1, 1], sizes=[dict(n=1)], speed=dict(n=1))
+
+for kind in ["max", "average", "sum"]:
+    for dtype in ["f32", "bf16", "i32", "i8"]:
+        if kind == "average" and dtype in INTS:
+            continue
+        for attributes in [""] + (["{count_padding = true}"] if kind == "average" else []):
+            x = T(dtype, "n", 5, 11, 13)
+            case(f"pool {kind} {dtype} {attributes}", [In("x", x)],
+                 f"%r = ts.pool {kind} %x window [3, 3] strides [2, 2] dilations [1, 1] low [#ts.dim<1>, #ts.dim<1>] "
+                 f"high [#ts.dim<1>, #ts.dim<1>] {attributes} : {x}", T(dtype, "n", 5, 6, 7),
+                 [dict(n=0), dict(n=1), dict(n=3)],
+                 lambda x, kind=kind, padding=bool(attributes): np_pool(x, kind, [3, 3], [2, 2], [1, 1], [1, 1], [1, 1], padding),
+                 ROUNDING.get(dtype, "exact"))
+    x = T("f32", "n", 9, 9, 6)
+    case(f"pool {kind} channels last", [In("x", x)],
+         f"%r = ts.pool {kind} %x window [2, 3] strides [1, 2] dilations [2, 1] low [#ts.dim<0>, #ts.dim<1>] "
+         f"high [#ts.dim<0>, #ts.dim<0>] {{channels_last = true}} : {x}", T("f32", "n", 7, 4, 6),
+         [dict(n=1), dict(n=2)],
+         lambda x, kind=kind: np_pool(x, kind, [2, 3], [1, 2], [2, 1], [0, 1], [0, 0], last=True), "relative 2e-6")
+    x = T("f32", "n", 3, "l")
+    case(f"pool {kind} 1d", [In("x", x)],
+         f"%r = ts.pool {kind} %x window [4] strides [4] dilations [1] low [#ts.dim<0>] high [#ts.dim<0>] : {x}",
+         T("f32", "n", 3, "floordiv(l, 4)"), [dict(n=1, l=4), dict(n=2, l=31)],
+         lambda x, kind=kind: np_pool(x, kind, [4], [4], [1], [0], [0]), "relative 2e-6")

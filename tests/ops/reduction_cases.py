@@ -1,0 +1,95 @@
+"""Reductions, scans and sorts."""
+
+from case_list import case, FLOATS, In, np_, NUMBERS, PLANE, ROUNDING, T
+
+NP_REDUCE = dict(add="sum", mul="prod", max="max", min="min")
+
+for kind, name in NP_REDUCE.items():
+    for dtype in NUMBERS:
+        t = T(dtype, "a", "b", 4)
+        values = "unit" if kind == "mul" and dtype in FLOATS else "normal"
+        for dims in [(2,), (0,), (1,), (0, 2), (0, 1, 2)]:
+            kept = [d for j, d in enumerate(t.dims) if j not in dims]
+            # One number of many that cancel has no relative error to speak of.
+            if kind == "add" and not kept:
+                values = "positive"
+            full = lambda x, dims=dims, name=name: (
+                getattr(np_(), name)(x.astype("f8") if x.dtype.kind == "f" else x, axis=dims,
+                                     **({} if name in ("max", "min") else
+                                        dict(dtype="f8" if x.dtype.kind == "f" else x.dtype))))
+            # NumPy has no largest of nothing.
+            sizes = PLANE[1:] if kind in ("max", "min") else PLANE
+            case(f"reduce {kind} {list(dims)} {dtype}", [In("x", t, values)],
+                 f"%r = ts.reduce {kind} %x {list(dims)} : {t}", T(dtype, *kept), sizes, full,
+                 "exact" if kind in ("max", "min") else ROUNDING.get(dtype, "exact"))
+    for dtype in ["f32", "i32"]:
+        case(f"reduce {kind} empty {dtype}", [In("x", T(dtype, "a", 0))],
+             f'%r = ts.reduce {kind} %x [1] : {T(dtype, "a", 0)}', T(dtype, "a"), PLANE)
+for kind in ["max", "min"]:
+    case(f"reduce {kind} special", [In("x", T("f32", "a", "b"), "special")],
+         f'%r = ts.reduce {kind} %x [1] : {T("f32", "a", "b")}', T("f32", "a"), PLANE[1:],
+         lambda x, kind=kind: getattr(np_(), kind)(x, axis=1))
+for kind, name in [("and", "all"), ("or", "any")]:
+    for dims in [(0,), (1,), (0, 1)]:
+        t = T("i1", "a", "b")
+        case(f"reduce {kind} {list(dims)}", [In("x", t, "bool")], f"%r = ts.reduce {kind} %x {list(dims)} : {t}",
+             T("i1", *[d for j, d in enumerate(t.dims) if j not in dims]), PLANE,
+             lambda x, dims=dims, name=name: getattr(np_(), name)(x, axis=dims))
+for shape, dims in [(("a", "b"), [1]), (("a", "b"), [0])]:
+    t = T("f32", *shape)
+    case(f"reduce long {dims}", [In("x", t)], f"%r = ts.reduce add %x {dims} : {t}",
+         T("f32", *[d for j, d in enumerate(shape) if j not in dims]), [dict(a=3, b=10000), dict(a=5000, b=9)],
+         lambda x, dims=dims: x.sum(axis=tuple(dims), dtype="f8"), "relative 4e-6", dict(a=4096, b=2048))
+
+for kind in ["max", "min"]:
+    for dtype in NUMBERS:
+        for last in ["", "{last = true}"]:
+            t = T(dtype, "a", "b", 5)
+            numpy = lambda x, kind=kind, last=last: (
+                getattr(np_(), "arg" + kind)(x, 1) if not last else
+                x.shape[1] - 1 - getattr(np_(), "arg" + kind)(x[:, ::-1], 1))
+            case(f"arg_reduce {kind} {dtype} {last}", [In("x", t, "ties")],
+                 f"%r = ts.arg_reduce {kind} %x dim 1 {last} : {t}", T("i64", "a", 5), PLANE[1:], numpy)
+
+for kind, numpy in [("add", "cumsum"), ("mul", "cumprod"), ("max", "maximum.accumulate"),
+                    ("min", "minimum.accumulate")]:
+    for dtype in ["f32", "f16", "i32", "i64", "i8"]:
+        for dim in [0, 1]:
+            for attributes in ["", "{exclusive = true}", "{reverse = true}", "{exclusive = true, reverse = true}"]:
+                t = T(dtype, "a", "b", 3)
+                def scan(x, numpy=numpy, dim=dim, reverse="reverse" in attributes):
+                    np, f = np_(), np_()
+                    for part in numpy.split("."):
+                        f = getattr(f, part)
+                    x = np.flip(x, dim) if reverse else x
+                    options = dict(dtype="f8" if x.dtype.kind == "f" else x.dtype) if "cum" in numpy else {}
+                    y = f(x, axis=dim, **options)
+                    return np.flip(y, dim) if reverse else y
+                case(f"scan {kind} {dim} {dtype} {attributes}",
+                     [In("x", t, "unit" if dtype in FLOATS else "normal")],
+                     f"%r = ts.scan {kind} %x dim {dim} {attributes} : {t}", t, PLANE,
+                     None if "exclusive" in attributes else scan, ROUNDING.get(dtype, "exact"))
+
+
+def np_topk(largest):
+    def apply(x, k):
+        np = np_()
+        key = -x.astype("f8") if largest else x
+        order = np.argsort(key, axis=1, kind="stable")[:, :k]
+        return np.take_along_axis(x, order, 1), order
+    return apply
+
+
+for dtype in NUMBERS:
+    for largest in [True, False]:
+        t = T(dtype, "a", "b", 2)
+        attributes = "" if largest else "{largest = false}"
+        for values in ["normal", "ties"]:
+            case(f"sort {dtype} {values} {attributes}", [In("x", t, values)],
+                 f'%r0, %r1 = ts.topk %x k <"b"> dim 1 {attributes} : {t}', [t, T("i64", "a", "b", 2)], PLANE,
+                 lambda x, b, f=np_topk(largest): f(x, b))
+    t = T(dtype, "a", 40)
+    case(f"topk {dtype}", [In("x", t)], f"%r0, %r1 = ts.topk %x k <7> dim 1 : {t}",
+         [T(dtype, "a", 7), T("i64", "a", 7)], PLANE, lambda x: np_topk(True)(x, 7))
+case("topk special", [In("x", T("f32", "a", 40), "special")],
+     f'%r0, %r1 = ts.topk %x k <9> dim 1 : {T("f32", "a", 40)}', [T("f32", "a", 9), T("i64", "a", 9)], PLANE)
