@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Times each model of the bars beside other runtimes.
 
-    bench/models.py [NAME...] [--peers LIST] [--threads N] [--json FILE] [--bars]
+    bench/models.py [NAME...] [--set bars|wide] [--peers LIST] [--threads N] [--json FILE] [--bars]
 
 All run in this process with the same number of threads, in turns, each at its
 best (bench/peers.py). LIST is of ort, openvino, torch, iree; the default is
@@ -30,18 +30,18 @@ BARS = Bars(mean=0.9, each=0.6)
 
 
 def main() -> int:
-    from definitions import MODELS
-    from export import NAMES, ensure
+    from export import MORE, NAMES, SETS, WIDE, definition, ensure
 
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     add_arguments(parser)
+    parser.add_argument("--set", choices=SETS, default="bars", help="which models, where none is named")
     arguments = parser.parse_args()
-    names = named_models(parser, arguments.names, NAMES, MODELS)
+    names = named_models(parser, arguments.names, SETS[arguments.set], NAMES + WIDE + MORE)
     folder = ensure(names)
 
     def rows():
         for name in names:
-            model = MODELS[name]
+            model = definition(name)
             job = Job(
                 folder / f"{name}.onnx",
                 model.feed(np.random.default_rng(1), model.bench),

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Writes the models of the bars as ONNX files with reference outputs.
 
-    tests/models/export.py [NAME...]
+    tests/models/export.py [--set bars|wide] [NAME...]
 
-Without a NAME all of them but bert-48. For each model the folder $KNAPPER_MODELS (default build/models) gets
+Without a NAME all of the set (bars) but bert-48. For each model the folder $KNAPPER_MODELS (default build/models) gets
 NAME.onnx and, for each of its sizes, NAME.0.npz, NAME.1.npz, NAME.2.npz with
 arrays `in.<input>` and `out.<output>` computed by torch. What is already there
 and was written by the same scripts and packages is kept.
@@ -32,8 +32,20 @@ NAMES = (
     "mobilenetv2",
     "whisper-encoder",
 )
+# Architectures unlike these (wide.py): --set wide.
+WIDE = (
+    "unet",
+    "detector",
+    "lstm",
+    "speech",
+    "swin",
+    "convnext",
+    "experts",
+    "state-space",
+)
 # Made on request only.
 MORE = ("bert-48",)
+SETS = {"bars": NAMES, "wide": WIDE}
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -48,7 +60,8 @@ def stamp(name: str) -> str:
     """What the files of a model depend on, as one line."""
     from importlib.metadata import version
 
-    text = (HERE / "definitions.py").read_bytes()
+    source = "wide.py" if name in WIDE else "definitions.py"
+    text = (HERE / source).read_bytes()
     packages = " ".join(
         f"{p}={version(p)}"
         for p in ("torch", "transformers", "onnx", "onnxscript")
@@ -56,14 +69,21 @@ def stamp(name: str) -> str:
     return f"{name} {hashlib.sha256(text).hexdigest()[:16]} {packages}"
 
 
+def definition(name: str):
+    """The `Model` of a name; KeyError for an unknown one."""
+    import definitions
+    import wide
+
+    assert {*NAMES, *MORE} == set(definitions.MODELS), "export.py names the definitions"
+    assert set(WIDE) == set(wide.WIDE), "export.py names the definitions"
+    return (definitions.MODELS | wide.WIDE)[name]
+
+
 def export(name: str, target: Path) -> None:
     import numpy as np
     import torch
 
-    from definitions import MODELS
-
-    assert {*NAMES, *MORE} == set(MODELS), "export.py names the definitions"
-    model = MODELS[name]
+    model = definition(name)
     module = model.module().eval()
     generator = np.random.default_rng(17)
 
@@ -149,10 +169,13 @@ def ensure(names: list[str]) -> Path:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("names", nargs="*", metavar="NAME", default=[])
-    names = parser.parse_args().names or list(NAMES)
-    unknown = [n for n in names if n not in NAMES + MORE]
+    parser.add_argument("--set", choices=SETS, default="bars")
+    arguments = parser.parse_args()
+    names = arguments.names or list(SETS[arguments.set])
+    known = NAMES + WIDE + MORE
+    unknown = [n for n in names if n not in known]
     if unknown:
-        parser.error(f"no model {unknown[0]}; there are: {', '.join(NAMES + MORE)}")
+        parser.error(f"no model {unknown[0]}; there are: {', '.join(known)}")
     warnings.filterwarnings("ignore")
     logging.disable(logging.WARNING)
     ensure(names)
