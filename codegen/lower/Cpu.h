@@ -73,6 +73,8 @@ private:
   GroupRow pairRow(llvm::Value *words);
   llvm::Value *addPairProducts(llvm::Value *sum, llvm::Value *a,
                                const GroupRow &row, unsigned count);
+  /// The low (part 0) or high four bits of each byte, with sign, as f32.
+  llvm::Value *nibbleRow(llvm::Value *bytes, unsigned part);
 
   llvm::Value *context = nullptr; // KernelContext *
   llvm::Value *scratchBase = nullptr;

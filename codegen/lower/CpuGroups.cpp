@@ -1,4 +1,5 @@
-// Several products a lane and step: four of bytes, two of bf16.
+// Several products a lane and step: four of bytes, two of bf16. Integers of
+// four bits.
 #include "codegen/lower/Cpu.h"
 
 #include "llvm/IR/IntrinsicsX86.h"
@@ -83,6 +84,33 @@ llvm::Value *CpuEmitter::addPairProducts(llvm::Value *sum, llvm::Value *a,
   };
   sum = add(evenOf(b, pair), row.even);
   return count == 1 ? sum : add(oddOf(b, pair), row.odd);
+}
+
+llvm::Value *CpuEmitter::nibbleRow(llvm::Value *bytes, unsigned part) {
+  unsigned lanes = laneCount(bytes->getType());
+  auto *words = llvm::FixedVectorType::get(b.getInt32Ty(), lanes);
+  auto constant = [&](uint32_t number) {
+    return llvm::ConstantInt::get(words, number);
+  };
+  if (target.wordTable && lanes == 16) {
+    // One lookup instead of shift, shift and conversion: it reads four bits of
+    // its index.
+    llvm::SmallVector<float> values;
+    for (int i = 0; i < 16; ++i)
+      values.push_back(static_cast<float>(i < 8 ? i : i - 16));
+    llvm::Value *index = b.CreateZExt(bytes, words);
+    if (part)
+      index = b.CreateLShr(index, constant(4));
+    return b.CreateIntrinsic(
+        llvm::Intrinsic::x86_avx512_permvar_sf_512, {},
+        {llvm::ConstantDataVector::get(b.getContext(), values), index});
+  }
+  llvm::Value *whole = b.CreateSExt(bytes, words);
+  if (!part)
+    whole = b.CreateShl(whole, constant(28));
+  whole = b.CreateAShr(whole, constant(part ? 4 : 28));
+  return b.CreateSIToFP(whole,
+                        llvm::FixedVectorType::get(b.getFloatTy(), lanes));
 }
 
 } // namespace knapper::lower

@@ -39,8 +39,9 @@ LogicalResult CpuEmitter::mainloop(tile::MainloopOp op) {
   }
   unsigned perRow = pieces.size();
   bool bytes = accElement.isInteger(32);
+  bool scaled = bool(op.getScale()), nibbles = op.getNibbles();
   // Elements of k in a step.
-  unsigned group = bytes ? 4 : op.getPairs() ? 2 : 1;
+  unsigned group = bytes ? 4 : op.getPairs() || nibbles ? 2 : 1;
 
   llvm::Value *lda = scalar(op.getLda()), *ka = scalar(op.getKa());
   llvm::Value *ldb = scalar(op.getLdb());
@@ -132,21 +133,22 @@ LogicalResult CpuEmitter::mainloop(tile::MainloopOp op) {
       }
     }
   };
-  // One step of k: acc += a column of A times a row of B.
-  auto product = [&](llvm::Value *aPointer, llvm::Value *bPointer, unsigned u,
-                     llvm::MutableArrayRef<llvm::Value *> sums) {
+  // What a row of B means, in the accumulators' type.
+  auto rowOf = [&](llvm::Value *bPointer, unsigned u) {
     llvm::Value *row = advance(*bb, bPointer, times(ldb, u));
-    llvm::SmallVector<llvm::Value *> bs;
-    for (auto [width, start] : llvm::zip(pieces, starts)) {
-      llvm::Value *loaded =
+    llvm::SmallVector<llvm::Value *> loaded;
+    for (auto [width, start] : llvm::zip(pieces, starts))
+      loaded.push_back(
           tag(b.CreateAlignedLoad(
                   llvm::FixedVectorType::get(bb->memory, width),
                   advance(*bb, row, b.getInt64(start)),
                   llvm::commonAlignment(bAlign, uint64_t(start) * bb->bytes)),
-              *bb);
-      bs.push_back(floatCast(loaded, bElement, accElement));
-    }
-    llvm::Value *column = advance(*a, aPointer, times(ka, u));
+              *bb));
+    return loaded;
+  };
+  // acc += a column of A times a row of B.
+  auto multiply = [&](llvm::Value *column, llvm::ArrayRef<llvm::Value *> bs,
+                      llvm::MutableArrayRef<llvm::Value *> sums) {
     for (unsigned i = 0; i < rows; ++i) {
       llvm::Value *element =
           tag(b.CreateAlignedLoad(a->memory, advance(*a, column, rowOffsets[i]),
@@ -161,9 +163,71 @@ LogicalResult CpuEmitter::mainloop(tile::MainloopOp op) {
     }
   };
 
+  // One step of k.
+  auto product = [&](llvm::Value *aPointer, llvm::Value *bPointer, unsigned u,
+                     llvm::MutableArrayRef<llvm::Value *> sums) {
+    llvm::SmallVector<llvm::Value *> bs = rowOf(bPointer, u);
+    for (llvm::Value *&row : bs)
+      row = floatCast(row, bElement, accElement);
+    multiply(advance(*a, aPointer, times(ka, u)), bs, sums);
+  };
+
+  // Of integers: a step is `count` rows of B, which its bytes hold, scaled by
+  // the group's parameters, one vector a piece.
+  llvm::SmallVector<llvm::Value *> scales, zeros;
+  BufferRef scaleRef, zeroRef;
+  for (auto [value, ref] :
+       {std::pair(op.getScale(), &scaleRef), {op.getZero(), &zeroRef}})
+    if (value) {
+      auto found = buffer(value);
+      if (failed(found))
+        return failure();
+      *ref = *found;
+    }
+  auto loadParameters = [&](llvm::Value *outer) {
+    if (!scaled)
+      return;
+    llvm::Value *offset = scalar(op.getScaleOffset());
+    if (outer)
+      offset =
+          b.CreateAdd(offset, b.CreateMul(outer, scalar(op.getScaleStep())));
+    scales.clear();
+    zeros.clear();
+    for (auto [ref, into] :
+         {std::pair(&scaleRef, &scales), std::pair(&zeroRef, &zeros)})
+      for (auto [width, start] : llvm::zip(pieces, starts))
+        if (ref->pointer)
+          into->push_back(
+              tag(b.CreateAlignedLoad(
+                      llvm::FixedVectorType::get(b.getFloatTy(), width),
+                      address(*ref, b.CreateAdd(offset, b.getInt64(start))),
+                      llvm::Align(4)),
+                  *ref));
+  };
+  auto scaledProduct = [&](llvm::Value *aPointer, llvm::Value *bPointer,
+                           unsigned u, unsigned count,
+                           llvm::MutableArrayRef<llvm::Value *> sums) {
+    llvm::SmallVector<llvm::Value *> loaded = rowOf(bPointer, u);
+    for (unsigned part = 0; part < count; ++part) {
+      llvm::SmallVector<llvm::Value *> bs;
+      for (auto [i, integers] : llvm::enumerate(loaded)) {
+        llvm::Value *row =
+            nibbles
+                ? nibbleRow(integers, part)
+                : b.CreateSIToFP(integers, vectorType(accElement, pieces[i]));
+        if (!zeros.empty())
+          row = b.CreateFSub(row, zeros[i]);
+        bs.push_back(b.CreateFMul(row, scales[i]));
+      }
+      multiply(advance(*a, aPointer, times(ka, group * u + part)), bs, sums);
+    }
+  };
+
   auto step = [&](llvm::Value *aPointer, llvm::Value *bPointer, unsigned u,
                   llvm::MutableArrayRef<llvm::Value *> sums) {
-    if (group > 1)
+    if (scaled)
+      scaledProduct(aPointer, bPointer, u, group, sums);
+    else if (group > 1)
       groupProduct(aPointer, bPointer, u, group, sums);
     else
       product(aPointer, bPointer, u, sums);
@@ -221,9 +285,12 @@ LogicalResult CpuEmitter::mainloop(tile::MainloopOp op) {
     // What is left of a group: a constant, or at most one.
     llvm::Value *depth = scalar(op.getK());
     if (auto *known = dyn_cast<llvm::ConstantInt>(depth)) {
-      if (unsigned rest = known->getZExtValue() % group)
-        groupProduct(state[kA], state[kB], 0, rest,
-                     llvm::MutableArrayRef(state).drop_front(firstSum));
+      auto left = llvm::MutableArrayRef(state).drop_front(firstSum);
+      auto rest = static_cast<unsigned>(known->getZExtValue() % group);
+      if (rest && scaled)
+        scaledProduct(state[kA], state[kB], 0, rest, left);
+      else if (rest)
+        groupProduct(state[kA], state[kB], 0, rest, left);
     } else if (group == 2) {
       state = carriedLoop(
           b, "k.odd", state,
@@ -245,6 +312,7 @@ LogicalResult CpuEmitter::mainloop(tile::MainloopOp op) {
   llvm::Value *aBase = address(*a, scalar(op.getAOffset()));
   llvm::Value *bBase = address(*bb, scalar(op.getBOffset()));
   if (!op.getOuter()) {
+    loadParameters(nullptr);
     whole(aBase, bBase, prefetchPointer, acc);
   } else {
     Carried state{b.getInt64(0), aBase, bBase, prefetchPointer};
@@ -257,6 +325,7 @@ LogicalResult CpuEmitter::mainloop(tile::MainloopOp op) {
         [&](llvm::ArrayRef<llvm::Value *> s) {
           Carried sums(s.begin() + 4, s.end());
           llvm::Value *prefetchAt = s[3];
+          loadParameters(s[0]);
           whole(s[1], s[2], prefetchAt, sums);
           Carried next{b.CreateNSWAdd(s[0], b.getInt64(1)),
                        advance(*a, s[1], scalar(op.getAOuter())),

@@ -398,8 +398,7 @@ LogicalResult chooseGpuProduct(ts::KernelOp kernel, const TargetDesc &target,
   Type element = ts::elementTypeOf(product->lhs.base);
   if (!element.isF32() && !element.isF16() && !element.isBF16())
     return success();
-  FailureOr<Epilogue> epilogue =
-      Epilogue::create(kernel, product->dot.getResult());
+  FailureOr<Epilogue> epilogue = Epilogue::create(kernel, product->result);
   if (failed(epilogue))
     return failure();
   auto open = [&] {
@@ -423,7 +422,7 @@ LogicalResult buildGpuProduct(BuildContext &context) {
   if (!product)
     return context.kernel.emitOpError("is no product that this schedule knows");
   FailureOr<Epilogue> epilogue =
-      Epilogue::create(context.kernel, product->dot.getResult());
+      Epilogue::create(context.kernel, product->result);
   if (failed(epilogue))
     return failure();
   Outer outer = outerOf(*product);
@@ -471,17 +470,11 @@ LogicalResult buildGpuProduct(BuildContext &context) {
           {size.isConstant(1) ? e.constant(0) : outerIndex[taken++]});
     };
     llvm::for_each(product->batch, take);
-    SmallVector<Dim> rows;
-    ts::DotOp dot = product->dot;
-    for (auto [d, dim] : llvm::enumerate(ts::dimsOf(dot.getLhs())))
-      if (!llvm::is_contained(dot.getLhsBatch(), static_cast<int64_t>(d)) &&
-          !llvm::is_contained(dot.getLhsContract(), static_cast<int64_t>(d)))
-        rows.push_back(dim);
+    ArrayRef<Dim> rows = product->rows;
     size_t alone = 0;
     for (; alone < rows.size() && taken < outerIndex.size(); ++alone)
       take(rows[alone]);
-    for (Value index :
-         e.delinearize(row, ArrayRef<Dim>(rows).drop_front(alone)))
+    for (Value index : e.delinearize(row, rows.drop_front(alone)))
       coord.dims.push_back({index});
     LaneIndex last{column, run > 1, {}, run};
     coord.dims.push_back(last);

@@ -18,6 +18,11 @@
 // of bf16 that is no constant is gathered in pairs on targets that add products
 // of pairs in one instruction, and read as any other elsewhere.
 //
+// Scaled integers (ts.scaled_dot) are packed as they are. Small register tiles
+// expand them in registers, at each use; large ones read the panel from
+// scratch, into which a program expands it once. Both round alike, so that a
+// row's bits do not depend on how many rows there are.
+//
 // Programs are numbered panel by panel within a row block, so that a row block
 // of the left side stays in the cache while the panels stream past it.
 //
@@ -49,6 +54,8 @@ constexpr int64_t kPairRows = 4;
 int64_t group(const Product &product) {
   if (product.bytes)
     return 4;
+  if (product.group)
+    return product.nibbles ? 2 : 1;
   std::optional<int64_t> rows = product.lhs.free.asConstant();
   bool few = !product.packed && rows && *rows < kPairRows;
   return product.pairs && !few ? 2 : 1;
@@ -92,13 +99,26 @@ public:
         step(this->product.packed || target.pairProducts ? group(this->product)
                                                          : 1),
         sums(this->product.bytes ? Type(b.getI32Type()) : b.getF32Type()),
-        shape(groupTile(target, panel, step)) {}
+        shape(this->product.group ? registerTile(target, panel)
+                                  : groupTile(target, panel, step)),
+        expandedRows((shape.rows + 1) / 2) {
+    // No more rows than that: nothing to put into scratch.
+    std::optional<int64_t> rows = this->product.lhs.free.asConstant();
+    if (this->product.group && rows && *rows >= 1 && *rows <= expandedRows)
+      shape.rows = expandedRows = *rows;
+  }
 
   LogicalResult build();
 
 private:
   LogicalResult gatherPanel();
   void tile(Value row, Value valid, int64_t tileRows, Value share);
+  /// The sums of one register tile: columns `shift` on.
+  Value mainloop(Value row, Value valid, int64_t tileRows, int64_t shift,
+                 Value fetch);
+  Value scaledMainloop(VectorType type, Value aOffset, Value valid,
+                       int64_t shift, Value fetch);
+  LogicalResult expandPanel();
   LogicalResult finish(Value row, Value valid);
 
   Emitter &e;
@@ -110,6 +130,8 @@ private:
   int64_t step; ///< of K, whose elements of a column lie together in B
   Type sums; ///< element type of the accumulators
   RegisterTile shape;
+  /// Of scaled integers: tiles of more rows read the expanded panel.
+  int64_t expandedRows;
 
   SmallVector<Value> batchIndex, outerIndex;
   Value column;       ///< first column of the panel
@@ -118,41 +140,159 @@ private:
   Value a, aBase, lda, ka;
   Value bBuffer, bBase, ldb;
   Value prefetchBase;
+  Value scale, zero, scaleBase, expanded; ///< of scaled integers
   Value accumulators; ///< scratch, [tile rows][panel]
 };
+
+/// A product with the integers as they are packed: over whole groups, then over
+/// what is left of K.
+Value MatmulBuilder::scaledMainloop(VectorType type, Value aOffset, Value valid,
+                                    int64_t shift, Value fetch) {
+  int64_t depth = *product.rhs.contract.asConstant(), each = product.group;
+  int64_t whole = depth / each, rest = depth % each;
+  // Elements of B for `k` of its rows, an even number of them for nibbles.
+  auto elements = [&](int64_t k) { return k * panel / step; };
+  Value sum;
+  auto add = [&](int64_t first, int64_t groups, int64_t length) {
+    int64_t k = first * each;
+    Value aAt = e.add(aOffset, e.mul(e.constant(k), ka));
+    Value bAt = e.add(bBase, e.constant(elements(k) + shift));
+    Value steps = e.constant(length);
+    Value parameters = e.add(scaleBase, e.constant(first * panel + shift));
+    Value aStride = e.mul(e.constant(each), ka);
+    auto loop = tile::MainloopOp::create(b, e.location, type, a, aAt, lda, ka,
+                                         bBuffer, bAt, ldb, steps, sum);
+    if (type.getDimSize(0) > 1)
+      loop.getRowsMutable().assign(valid);
+    loop.setNibbles(product.nibbles);
+    loop.getScaleMutable().assign(scale);
+    loop.getScaleOffsetMutable().assign(parameters);
+    loop.getScaleStepMutable().assign(e.constant(panel));
+    if (zero)
+      loop.getZeroMutable().assign(zero);
+    if (groups > 1) {
+      loop.getOuterMutable().assign(e.constant(groups));
+      loop.getAOuterMutable().assign(aStride);
+      loop.getBOuterMutable().assign(e.constant(elements(each)));
+    }
+    if (fetch) {
+      loop.getPrefetchMutable().assign(bBuffer);
+      loop.getPrefetchOffsetMutable().assign(fetch);
+      loop.getPrefetchStepMutable().assign(e.constant(64));
+      fetch = {};
+    }
+    sum = loop.getAcc();
+  };
+  if (whole)
+    add(0, whole, each);
+  if (rest)
+    add(whole, 1, rest);
+  return sum;
+}
+
+Value MatmulBuilder::mainloop(Value row, Value valid, int64_t tileRows,
+                              int64_t shift, Value fetch) {
+  auto type = VectorType::get({tileRows, shape.width}, sums);
+  Value aOffset = e.add(aBase, e.mul(row, lda));
+  if (product.group && tileRows <= expandedRows)
+    return scaledMainloop(type, aOffset, valid, shift, fetch);
+  bool isExpanded = product.group != 0;
+  Value bAt =
+      isExpanded ? e.constant(shift) : e.add(bBase, e.constant(shift * step));
+  Value rowStride = isExpanded ? e.constant(panel) : ldb;
+  Value depth = e.size(product.lhs.contract);
+  auto loop = tile::MainloopOp::create(b, e.location, type, a, aOffset, lda, ka,
+                                       isExpanded ? expanded : bBuffer, bAt,
+                                       rowStride, depth);
+  if (tileRows > 1)
+    loop.getRowsMutable().assign(valid);
+  loop.setPairs(!isExpanded && step == 2);
+  if (fetch && !isExpanded) {
+    // Tile t fetches K/4 cache lines of the next panel from line t*K/4 on; of
+    // bytes K/16 lines, of pairs K/8.
+    loop.getPrefetchMutable().assign(bBuffer);
+    loop.getPrefetchOffsetMutable().assign(fetch);
+    loop.getPrefetchStepMutable().assign(e.constant(16 * step));
+  }
+  return loop.getAcc();
+}
 
 /// One register tile, into scratch: rows row .. row + valid - 1 (at most
 /// tileRows), counted in the merged row dim, times the panel.
 void MatmulBuilder::tile(Value row, Value valid, int64_t tileRows,
                          Value share) {
   Location loc = e.location;
-  int64_t width = shape.width;
-  auto type = VectorType::get({tileRows, width}, sums);
-  Value aOffset = e.add(aBase, e.mul(row, lda));
-  for (int64_t shift = 0; shift < panel; shift += width) {
+  for (int64_t shift = 0; shift < panel; shift += shape.width) {
     Value fetch =
         prefetchBase && shift == 0 ? e.add(prefetchBase, share) : Value();
-    auto loop =
-        tile::MainloopOp::create(b, loc, type, a, aOffset, lda, ka, bBuffer,
-                                 e.add(bBase, e.constant(shift * step)), ldb,
-                                 e.size(product.lhs.contract));
-    loop.setPairs(step == 2);
-    if (tileRows > 1)
-      loop.getRowsMutable().assign(valid);
-    if (fetch) {
-      // Tile t fetches K/4 cache lines of the next panel from line t*K/4 on; of
-      // bytes K/16 lines, of pairs K/8.
-      loop.getPrefetchMutable().assign(bBuffer);
-      loop.getPrefetchOffsetMutable().assign(fetch);
-      loop.getPrefetchStepMutable().assign(e.constant(16 * step));
-    }
+    Value acc = mainloop(row, valid, tileRows, shift, fetch);
     for (int64_t i = 0; i < tileRows; ++i) {
-      Value value = vector::ExtractOp::create(b, loc, loop.getAcc(),
-                                              ArrayRef<int64_t>{i});
+      Value value =
+          vector::ExtractOp::create(b, loc, acc, ArrayRef<int64_t>{i});
       tile::StoreOp::create(b, loc, value, accumulators,
                             e.constant(i * panel + shift));
     }
   }
+}
+
+/// The panel as floats, [K][panel] in scratch.
+LogicalResult MatmulBuilder::expandPanel() {
+  Location loc = e.location;
+  auto floats = VectorType::get(panel, b.getF32Type());
+  auto words = VectorType::get(panel, b.getI32Type());
+  auto bytes = VectorType::get(panel, b.getI8Type());
+  Value depth = e.size(product.rhs.contract), each = e.constant(product.group);
+  auto shift = [&](Value word, int64_t left, int64_t right) {
+    auto by = [&](int64_t bits) {
+      return arith::ConstantOp::create(
+          b, loc, DenseElementsAttr::get(words, b.getI32IntegerAttr(bits)));
+    };
+    if (left)
+      word = arith::ShLIOp::create(b, loc, word, by(left)).getResult();
+    return arith::ShRSIOp::create(b, loc, word, by(right)).getResult();
+  };
+  LogicalResult status = success();
+  auto row = [&](Value k, Value factor, Value from) {
+    Value at =
+        e.add(bBase, e.mul(e.div(k, e.constant(step)), e.constant(panel)));
+    Value loaded = tile::LoadOp::create(b, loc, bytes, bBuffer, at, Value());
+    Value word = arith::ExtSIOp::create(b, loc, words, loaded);
+    for (int64_t part = 0; part < step; ++part) {
+      Value integer = word;
+      if (product.nibbles)
+        integer = part ? shift(word, 0, 4) : shift(word, 28, 28);
+      Value value = arith::SIToFPOp::create(b, loc, floats, integer);
+      if (from)
+        value = arith::SubFOp::create(b, loc, value, from);
+      value = arith::MulFOp::create(b, loc, value, factor);
+      Value to = e.mul(e.add(k, e.constant(part)), e.constant(panel));
+      tile::StoreOp::create(b, loc, value, expanded, to);
+    }
+  };
+  forEach(
+      e, e.constant(0),
+      e.size(product.rhs.contract.ceilDiv(
+          product.rhs.contract.like(product.group))),
+      {},
+      [&](Value number, ValueRange) -> FailureOr<SmallVector<Value>> {
+        Value at = e.add(scaleBase, e.mul(number, e.constant(panel)));
+        Value factor = tile::LoadOp::create(b, loc, floats, scale, at, Value());
+        Value from =
+            zero
+                ? Value(tile::LoadOp::create(b, loc, floats, zero, at, Value()))
+                : Value();
+        Value first = e.mul(number, each);
+        forEach(
+            e, first, e.min(e.add(first, each), depth), {},
+            [&](Value k, ValueRange) -> FailureOr<SmallVector<Value>> {
+              row(k, factor, from);
+              return SmallVector<Value>();
+            },
+            status, step);
+        return SmallVector<Value>();
+      },
+      status);
+  return status;
 }
 
 /// The epilogue of the rows that `tile` left in scratch.
@@ -160,12 +300,7 @@ LogicalResult MatmulBuilder::finish(Value row, Value valid) {
   Location loc = e.location;
   int64_t width = shape.width;
   // The rows' dims in the result: outer ones, then the merged one split.
-  SmallVector<Dim> freeDims;
-  ts::DotOp dot = product.dot;
-  for (auto [d, dim] : llvm::enumerate(ts::dimsOf(dot.getLhs())))
-    if (!llvm::is_contained(dot.getLhsBatch(), static_cast<int64_t>(d)) &&
-        !llvm::is_contained(dot.getLhsContract(), static_cast<int64_t>(d)))
-      freeDims.push_back(dim);
+  ArrayRef<Dim> freeDims = product.rows;
   LogicalResult status = success();
   auto part = [&](Value i, ArrayRef<LaneIndex> dims,
                   Value shift) -> LogicalResult {
@@ -194,8 +329,8 @@ LogicalResult MatmulBuilder::finish(Value row, Value valid) {
             dims.push_back({outerIndex[taken++]});
           ++outer;
         }
-        for (Value index : e.delinearize(
-                 e.add(row, i), ArrayRef<Dim>(freeDims).drop_front(outer)))
+        for (Value index :
+             e.delinearize(e.add(row, i), freeDims.drop_front(outer)))
           dims.push_back({index});
         if (width == panel) {
           if (failed(part(i, dims, e.constant(0))))
@@ -301,9 +436,12 @@ LogicalResult MatmulBuilder::build() {
   Dim depth = lhs.contract;
   if (product.packed) {
     bBuffer = e.inputBuffer(rhs.base);
-    Value panelSize = e.size(depth.ceilDiv(depth.like(step)) * (step * panel));
+    // Of B, for a step of K and a column: nibbles of one lie in a byte.
+    int64_t elements = product.group ? 1 : step;
+    Value panelSize =
+        e.size(depth.ceilDiv(depth.like(step)) * (elements * panel));
     bBase = e.mul(panelIndex, panelSize);
-    ldb = e.constant(step * panel);
+    ldb = e.constant(elements * panel);
     prefetchBase = e.add(bBase, panelSize);
   } else {
     bBuffer = e.inputBuffer(rhs.base);
@@ -316,7 +454,29 @@ LogicalResult MatmulBuilder::build() {
       return failure();
   }
 
-  Value share = e.size(depth * 4); // elements of that many cache lines
+  if (product.group) {
+    scale = e.inputBuffer(product.scale);
+    if (product.zero)
+      zero = e.inputBuffer(product.zero);
+    Dim groups = depth.ceilDiv(depth.like(product.group));
+    scaleBase = e.mul(panelIndex, e.size(groups * panel));
+    if (shape.rows > expandedRows) {
+      expanded =
+          tile::ScratchOp::create(b, loc, tile::BufferType::get(b.getF32Type()),
+                                  e.constant(kAccumulatorBytes));
+      Value large = e.less(e.constant(expandedRows), rows);
+      auto many = scf::IfOp::create(b, loc, large, /*withElseRegion=*/false);
+      OpBuilder::InsertionGuard guard(b);
+      b.setInsertionPoint(many.getThenRegion().front().getTerminator());
+      if (failed(e.scoped([&] { return expandPanel(); })))
+        return failure();
+    }
+  }
+
+  // Elements of as many cache lines as a tile fetches.
+  Value share = product.group
+                    ? e.size(depth.floorDiv(depth.like(4 * step)) * 64)
+                    : e.size(depth * 4);
   return forRowTiles(
       e, rows, shape.rows,
       [&](Value row, Value valid, int64_t tileRows, Value number) {
@@ -335,8 +495,7 @@ LogicalResult chooseMatmul(ts::KernelOp kernel, const TargetDesc &target,
   std::optional<Product> product = analyseProduct(kernel);
   if (!product)
     return success(); // the loop schedule takes it
-  FailureOr<Epilogue> epilogue =
-      Epilogue::create(kernel, product->dot.getResult());
+  FailureOr<Epilogue> epilogue = Epilogue::create(kernel, product->result);
   if (failed(epilogue))
     return failure();
   Schedule schedule;
@@ -345,13 +504,13 @@ LogicalResult chooseMatmul(ts::KernelOp kernel, const TargetDesc &target,
   const Side &lhs = product->lhs, &rhs = product->rhs;
   // The row block of A takes about a third of the second-level cache.
   int64_t depth = std::max<int64_t>(1, representative(lhs.contract));
-  int64_t bytes = 4 / group(*product);
+  int64_t bytes = product->group ? 4 : 4 / group(*product);
   int64_t rows =
       (target.l2Bytes ? target.l2Bytes : 1 << 20) / 3 / (bytes * depth);
   rows = std::clamp<int64_t>(rows / 24 * 24, 192, 384);
   rows = knobs.pick("rows", rows, {96, 192, 288, 384, 48, 768});
   schedule.parameters = {{"panel", panel}, {"rows", rows}};
-  schedule.group = group(*product);
+  schedule.group = product->group ? 1 : group(*product);
   Dim one = Dim::constant(kernel.getContext(), 1);
   schedule.grid = ts::product(kernel.getContext(), product->batch) *
                   ts::product(kernel.getContext(), lhs.outerSizes) *
@@ -361,13 +520,22 @@ LogicalResult chooseMatmul(ts::KernelOp kernel, const TargetDesc &target,
       std::min<int64_t>(rows, std::max<int64_t>(1, representative(lhs.free)));
   schedule.grain =
       one * std::max<int64_t>(1, 1600000 / bytes / std::max<int64_t>(1, flops));
-  schedule.scratch =
-      (product->packed ? one * 0 : lhs.contract * (panel * 4) + 64) +
-      kAccumulatorBytes;
+  // A panel in scratch: gathered, or expanded (one row more, of nibbles).
+  schedule.scratch = (product->packed && !product->group
+                          ? one * 0
+                          : (lhs.contract + 1) * (panel * 4) + 64) +
+                     kAccumulatorBytes;
   if (product->packed)
     schedule.packed.push_back(
         {product->rhs.base.getArgNumber(), *rhs.contract.asConstant(),
-         *rhs.free.asConstant(), product->transposed, panel, group(*product)});
+         *rhs.free.asConstant(), product->transposed, panel, group(*product),
+         /*winograd=*/false, product->nibbles});
+  for (BlockArgument parameter : {product->scale, product->zero})
+    if (parameter)
+      schedule.packed.push_back(
+          {parameter.getArgNumber(),
+           (*rhs.contract.asConstant() + product->group - 1) / product->group,
+           *rhs.free.asConstant(), /*transposed=*/false, panel});
   schedules.push_back(std::move(schedule));
   return success();
 }
@@ -377,7 +545,7 @@ LogicalResult buildMatmul(BuildContext &context) {
   if (!product)
     return context.kernel.emitOpError("is no product that this schedule knows");
   FailureOr<Epilogue> epilogue =
-      Epilogue::create(context.kernel, product->dot.getResult());
+      Epilogue::create(context.kernel, product->result);
   if (failed(epilogue))
     return failure();
   return MatmulBuilder(context, std::move(*product), std::move(*epilogue))

@@ -1,5 +1,6 @@
 #include "codegen/schedule/Product.h"
 #include "graph/fusion/Views.h"
+#include "ir/tensor/ScaledDot.h"
 
 using namespace mlir;
 
@@ -63,13 +64,46 @@ std::optional<Side> makeSide(Value operand, ArrayRef<int64_t> batch,
   return side;
 }
 
+bool isConstant(ts::KernelOp kernel, Value input) {
+  auto argument = dyn_cast<BlockArgument>(input);
+  auto constants = kernel->getAttrOfType<DenseBoolArrayAttr>("ts.constants");
+  return argument && constants && constants[argument.getArgNumber()];
+}
+
+std::optional<Product> analyseScaled(ts::KernelOp kernel, ts::ScaledDotOp dot) {
+  for (Value operand : dot->getOperands().drop_front())
+    if (!isConstant(kernel, operand) || !operand.hasOneUse())
+      return std::nullopt;
+  int64_t last = ts::rankOf(dot.getInput()) - 1;
+  auto lhs = makeSide(dot.getInput(), {}, {last});
+  auto rhs = makeSide(dot.getWeight(), {}, {0});
+  if (!lhs || !rhs)
+    return std::nullopt;
+  Product product;
+  product.result = dot.getResult();
+  product.rows = ts::dimsOf(dot.getInput());
+  product.rows.pop_back();
+  product.lhs = *lhs;
+  product.rhs = *rhs;
+  product.packed = true;
+  product.group = static_cast<int64_t>(dot.getGroup());
+  product.nibbles = ts::elementTypeOf(dot.getWeight()).isInteger(4);
+  product.scale = cast<BlockArgument>(dot.getScale());
+  if (dot.getZero())
+    product.zero = cast<BlockArgument>(dot.getZero());
+  return product;
+}
+
 } // namespace
 
 std::optional<Product> analyseProduct(ts::KernelOp kernel) {
+  auto scaled = kernel.getBody().getOps<ts::ScaledDotOp>();
+  if (!scaled.empty())
+    return analyseScaled(kernel, *scaled.begin());
   Product product;
   auto dots = kernel.getBody().getOps<ts::DotOp>();
-  product.dot = *dots.begin();
-  ts::DotOp dot = product.dot;
+  ts::DotOp dot = *dots.begin();
+  product.result = dot.getResult();
   Type element = ts::elementTypeOf(dot.getLhs());
   product.bytes = element.isUnsignedInteger(8) &&
                   ts::elementTypeOf(dot.getRhs()).isSignlessInteger(8) &&
@@ -87,16 +121,19 @@ std::optional<Product> analyseProduct(ts::KernelOp kernel) {
   SmallVector<Dim> dims = ts::dimsOf(dot.getLhs());
   for (int64_t dim : dot.getLhsBatch())
     product.batch.push_back(dims[dim]);
+  for (auto [i, dim] : llvm::enumerate(dims))
+    if (!llvm::is_contained(dot.getLhsBatch(), static_cast<int64_t>(i)) &&
+        !llvm::is_contained(dot.getLhsContract(), static_cast<int64_t>(i)))
+      product.rows.push_back(dim);
   // The columns must be one dim of the result, since tiles run along it.
   unsigned rhsFree = ts::rankOf(dot.getRhs()) - dot.getRhsBatch().size() -
                      dot.getRhsContract().size();
   if (rhsFree != 1)
     return std::nullopt;
-  auto constants = kernel->getAttrOfType<DenseBoolArrayAttr>("ts.constants");
-  bool isConstant = constants && constants[product.rhs.base.getArgNumber()];
   SmallVector<Dim> matrix = ts::dimsOf(product.rhs.base.getType());
-  if (isConstant && product.batch.empty() && dot.getRhs() == product.rhs.base &&
-      matrix.size() == 2 && product.rhs.base.hasOneUse()) {
+  if (isConstant(kernel, product.rhs.base) && product.batch.empty() &&
+      dot.getRhs() == product.rhs.base && matrix.size() == 2 &&
+      product.rhs.base.hasOneUse()) {
     product.packed = true;
     product.transposed = dot.getRhsContract()[0] == 1;
   }

@@ -42,6 +42,8 @@ struct Guard {
 /// past the end of rows and columns zero.
 /// `winograd`: the operand is a filter [3, 3, C, columns], of which the sixteen
 /// C x columns matrices of F(2x2, 3x3) are packed (rows = 16 * C).
+/// `nibbles`: the elements are integers of four bits and lie two a byte, the
+/// even row in the low half; `group` is 2.
 struct PackedOperand {
   unsigned operand = 0;
   int64_t rows = 0, columns = 0;
@@ -49,6 +51,7 @@ struct PackedOperand {
   int64_t panel = 0;
   int64_t group = 1; ///< rows whose elements of one column lie together
   bool winograd = false;
+  bool nibbles = false;
 
   bool operator==(const PackedOperand &) const = default;
 };

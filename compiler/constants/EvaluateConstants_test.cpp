@@ -290,6 +290,32 @@ TEST(PackPanels, GroupsFollowTheirDefinition) {
   }
 }
 
+TEST(PackPanels, NibblesFollowTheirDefinition) {
+  std::mt19937 random(5);
+  for (int round = 0; round < 200; ++round) {
+    int64_t k = random() % 70, n = random() % 70, width = 1 + random() % 48;
+    int64_t pairs = (k + 1) / 2;
+    bool transposed = random() % 2;
+    int64_t kStride = transposed ? 1 : n, nStride = transposed ? k : 1;
+    std::vector<uint8_t> in(k * n + 1);
+    for (uint8_t &value : in)
+      value = random(); // what is above four bits is ignored
+    std::vector<uint8_t> out(packedPanelBytes(pairs, n, width, DType::i8),
+                             0xff);
+    packNibbles(out.data(), {in.data(), k, n, kStride, nStride}, width,
+                1 + random() % 3);
+    for (int64_t at = 0; at < int64_t(out.size()); ++at) {
+      int64_t i = at / width % pairs * 2;
+      int64_t column = at / (width * pairs) * width + at % width;
+      auto expected = [&](int64_t row) {
+        return row < k && column < n ? in[row * kStride + column * nStride] & 15
+                                     : 0;
+      };
+      ASSERT_EQ(out[at], expected(i) | expected(i + 1) << 4);
+    }
+  }
+}
+
 TEST_F(Constants, PanelsOfViewsRepeatOverLeadingDims) {
   Value value = parse(std::string(w) + R"(
     %a = ts.reshape %w : tensor<60x100xf32> to tensor<3x20x100xf32>

@@ -109,4 +109,26 @@ void packPanels(void *out, const PanelSource &source, int64_t width,
   withWord(byteSize(dtype), as);
 }
 
+void packNibbles(void *out, const PanelSource &s, int64_t width,
+                 unsigned threads) {
+  if (s.k == 0 || s.n == 0)
+    return;
+  int64_t panels = (s.n + width - 1) / width, pairs = (s.k + 1) / 2;
+  const auto *in = static_cast<const uint8_t *>(s.data);
+  splitRange(panels, (1 << 19) / (pairs * width) + 1, threads,
+             [&](int64_t begin, int64_t end) {
+               for (int64_t p = begin; p < end; ++p) {
+                 int64_t count = std::min(width, s.n - p * width);
+                 const uint8_t *panel = in + p * width * s.nStride;
+                 uint8_t *to = static_cast<uint8_t *>(out) + p * pairs * width;
+                 std::fill(to, to + pairs * width, uint8_t(0));
+                 for (int64_t k = 0; k < s.k; ++k)
+                   for (int64_t j = 0; j < count; ++j)
+                     to[k / 2 * width + j] |= static_cast<uint8_t>(
+                         (panel[k * s.kStride + j * s.nStride] & 15)
+                         << (k % 2 * 4));
+               }
+             });
+}
+
 } // namespace knapper

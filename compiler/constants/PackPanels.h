@@ -30,4 +30,11 @@ uint64_t packedPanelBytes(int64_t k, int64_t n, int64_t width, DType dtype,
 void packPanels(void *out, const PanelSource &source, int64_t width,
                 DType dtype, unsigned threads, int64_t group = 1);
 
+/// The same for integers of four bits (a byte each in the source), two rows a
+/// byte: out[p][k / 2][j] has row k in its low half when k is even, in its high
+/// half when it is odd. `out` holds packedPanelBytes() for a byte type of
+/// (k + 1) / 2 rows.
+void packNibbles(void *out, const PanelSource &source, int64_t width,
+                 unsigned threads);
+
 } // namespace knapper

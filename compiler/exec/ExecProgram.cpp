@@ -139,8 +139,11 @@ ExecBuilder::placeOfConstant(Value value,
   if (packing) {
     int64_t panels = (packing->columns + packing->panel - 1) / packing->panel;
     int64_t groups = (packing->rows + packing->group - 1) / packing->group;
-    bytes = zero + panels * packing->panel * groups * packing->group *
-                       ts::elementBytes(ts::elementTypeOf(value));
+    bytes = zero + panels * packing->panel * groups *
+                       (packing->nibbles
+                            ? 1
+                            : packing->group *
+                                  ts::elementBytes(ts::elementTypeOf(value)));
   }
   if (!bytes.asConstant())
     return emitError(value.getLoc(), "a constant has a symbolic size");

@@ -25,7 +25,8 @@ DictionaryAttr scheduleAttr(const Schedule &schedule, MLIRContext *context) {
          b.getNamedAttr("transposed", b.getBoolAttr(p.transposed)),
          b.getNamedAttr("panel", b.getI64IntegerAttr(p.panel)),
          b.getNamedAttr("group", b.getI64IntegerAttr(p.group)),
-         b.getNamedAttr("winograd", b.getBoolAttr(p.winograd))}));
+         b.getNamedAttr("winograd", b.getBoolAttr(p.winograd)),
+         b.getNamedAttr("nibbles", b.getBoolAttr(p.nibbles))}));
   SmallVector<Attribute> maps;
   for (const OperandMap &map : schedule.maps) {
     auto dims = [&](ArrayRef<ts::Dim> list) {
@@ -100,16 +101,18 @@ std::optional<Schedule> scheduleOf(Attribute attribute) {
     auto choice = [&](StringRef name) {
       return operand ? operand.getAs<BoolAttr>(name) : BoolAttr();
     };
-    BoolAttr transposed = choice("transposed"), winograd = choice("winograd");
+    BoolAttr transposed = choice("transposed"), winograd = choice("winograd"),
+             nibbles = choice("nibbles");
     if (!number("operand") || !number("rows") || !number("columns") ||
         !number("panel") || !number("group") || number("group").getInt() < 1 ||
-        !transposed || !winograd)
+        !transposed || !winograd || !nibbles ||
+        (nibbles.getValue() && number("group").getInt() != 2))
       return std::nullopt;
     schedule.packed.push_back(
         {static_cast<unsigned>(number("operand").getInt()),
          number("rows").getInt(), number("columns").getInt(),
          transposed.getValue(), number("panel").getInt(),
-         number("group").getInt(), winograd.getValue()});
+         number("group").getInt(), winograd.getValue(), nibbles.getValue()});
   }
   auto maps = entries.getAs<ArrayAttr>("maps");
   for (Attribute entry : maps ? maps.getValue() : ArrayRef<Attribute>()) {

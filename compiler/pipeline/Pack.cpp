@@ -51,13 +51,19 @@ Status packConstant(const ConstantRequest &request, const ConstantFiles &files,
       kStride = packing->transposed ? 1 : packing->columns;
       nStride = packing->transposed ? packing->rows : 1;
     }
-    storage.resize(packedPanelBytes(packing->rows, packing->columns,
-                                    packing->panel, source.dtype,
-                                    packing->group));
-    packPanels(storage.data(),
-               PanelSource{source.data, packing->rows, packing->columns,
-                           kStride, nStride},
-               packing->panel, source.dtype, 1, packing->group);
+    PanelSource matrix{source.data, packing->rows, packing->columns, kStride,
+                       nStride};
+    if (packing->nibbles) {
+      storage.resize(packedPanelBytes((packing->rows + 1) / 2, packing->columns,
+                                      packing->panel, source.dtype));
+      packNibbles(storage.data(), matrix, packing->panel, 1);
+    } else {
+      storage.resize(packedPanelBytes(packing->rows, packing->columns,
+                                      packing->panel, source.dtype,
+                                      packing->group));
+      packPanels(storage.data(), matrix, packing->panel, source.dtype, 1,
+                 packing->group);
+    }
     bytes = storage;
   } else if (view->isDense()) {
     bytes = {reinterpret_cast<const std::byte *>(view->data), view->bytes()};

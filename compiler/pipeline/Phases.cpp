@@ -14,6 +14,7 @@
 #include "graph/quantize/ByteProducts.h"
 #include "ir/tensor/Control.h"
 #include "ir/tensor/Decompose.h"
+#include "ir/tensor/ScaledDot.h"
 #include "kernels/tune/Records.h"
 #include "mlir/AsmParser/AsmParser.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -46,7 +47,7 @@ Status runFuse(CompileState &state) {
       // GPUs read the operands of attention as they lie in memory.
       ts::decomposeAll(function.getBody(), [&](Operation *op) {
         auto attention = dyn_cast<ts::AttentionOp>(op);
-        return isa<ts::RopeOp>(op) ||
+        return isa<ts::RopeOp, ts::ScaledDotOp>(op) ||
                (attention && !isTakenWhole(attention, state.targets.front()));
       });
       splitReductions(function);

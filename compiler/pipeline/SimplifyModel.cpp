@@ -4,6 +4,7 @@
 #include "graph/layout/ChannelsLast.h"
 #include "graph/quantize/ConvertFloat.h"
 #include "graph/quantize/QuantisedProducts.h"
+#include "graph/quantize/QuantizeWeights.h"
 #include "graph/simplify/FindComposites.h"
 #include "graph/simplify/FoldConv.h"
 #include "graph/simplify/MergeDots.h"
@@ -52,6 +53,14 @@ constexpr Pass passes[] = {
                       LogicalResult &) { mergeDots(f); }},
     {"simplify-again", [](func::FuncOp f, const CompileState &,
                           LogicalResult &ok) { ok = simplify(f); }},
+    {"quantize-weights",
+     [](func::FuncOp f, const CompileState &state, LogicalResult &) {
+       const Options &options = state.options;
+       if (!options.weights.empty() && options.weights != "f32")
+         quantizeWeights(f, {.bits = options.weights == "int4" ? 4 : 8,
+                             .group = options.weightGroup,
+                             .asymmetric = options.weightZeroPoints});
+     }},
     {"convert-float",
      [](func::FuncOp f, const CompileState &state, LogicalResult &ok) {
        if (state.options.dtype == "bf16")
@@ -72,7 +81,22 @@ std::vector<const char *> disablePasses() {
   return names;
 }
 
+/// The options of weights fit together.
+static Status checkWeights(const Options &options) {
+  if (options.weights.empty() || options.weights == "f32")
+    return success();
+  int64_t group = options.weightGroup;
+  if (group < 1 || (options.weights == "int4" && group % 2))
+    return userError("a group of " + std::to_string(group) + " rows of " +
+                         options.weights + " weights",
+                     "option weight-group",
+                     "a positive number, even for int4: 32, 64 or 128");
+  return success();
+}
+
 Status simplifyModel(CompileState &state) {
+  if (Status status = checkWeights(state.options); !status)
+    return status;
   std::vector<std::string> disabled = splitList(state.options.disable);
   for (const std::string &name : disabled)
     if (llvm::none_of(passes, [&](const Pass &p) { return p.name == name; })) {

@@ -1,4 +1,5 @@
 #include "graph/fusion/Cost.h"
+#include "ir/tensor/ScaledDot.h"
 
 #include "graph/fusion/Views.h"
 
@@ -17,6 +18,9 @@ Dim productOperations(Operation *op) {
           [&](DotOp dot) { return dot.indexing().iterations(context) * 2; })
       .Case<ConvOp>(
           [&](ConvOp conv) { return conv.indexing().iterations(context) * 2; })
+      .Case<ScaledDotOp>([&](ScaledDotOp dot) {
+        return dot.indexing().iterations(context) * 2;
+      })
       .Case<AttentionOp>([&](AttentionOp attention) {
         SmallVector<Dim> q = dimsOf(attention.getQuery()),
                          v = dimsOf(attention.getValue());
@@ -48,7 +52,7 @@ int64_t elementOperations(Operation *op) {
 bool isKept(Operation *op) {
   return isa<ReduceOp, ArgReduceOp, SoftmaxOp, LayerNormOp, DotOp, ConvOp,
              PoolOp, AttentionOp, ScanOp, TopKOp, ScatterElementsOp,
-             ScatterNdOp>(op);
+             ScatterNdOp, ScaledDotOp>(op);
 }
 
 } // namespace
@@ -319,6 +323,11 @@ Dim fusion::kernelFlops(KernelOp kernel) {
 /// else uses it, else all of it.
 static Dim bytesOfInput(BlockArgument input) {
   Dim taken = Dim::constant(input.getContext(), 0);
+  for (Operation *user : input.getUsers())
+    if (isa<ScaledDotOp>(user) && elementTypeOf(input).isInteger(4)) {
+      Dim count = elementCount(input.getType());
+      return count.ceilDiv(count.like(2));
+    }
   for (OpOperand &use : input.getUses()) {
     if (!isa<SliceOp, GatherOp, GatherNdOp>(use.getOwner()) ||
         use.getOperandNumber() != 0)

@@ -1,4 +1,5 @@
 #include "graph/fusion/FormKernels.h"
+#include "ir/tensor/ScaledDot.h"
 
 #include "graph/fusion/Clusters.h"
 #include "graph/fusion/Constants.h"
@@ -454,8 +455,14 @@ private:
     OpSet set(ops);
     SmallVector<Value> inputs;
     SmallVector<Operation *> immediates;
+    // A scaled_dot reads all that it is given from memory.
+    auto isRead = [&](Value input) {
+      return llvm::any_of(input.getUsers(), [&](Operation *user) {
+        return isa<ScaledDotOp>(user) && set.contains(user);
+      });
+    };
     for (Value input : set.inputs)
-      if (isSplatConstant(input))
+      if (isSplatConstant(input) && !isRead(input))
         immediates.push_back(input.getDefiningOp());
       else
         inputs.push_back(input);

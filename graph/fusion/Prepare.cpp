@@ -1,4 +1,5 @@
 #include "graph/fusion/Prepare.h"
+#include "ir/tensor/ScaledDot.h"
 
 #include "graph/fusion/Constants.h"
 #include "graph/fusion/Views.h"
@@ -39,6 +40,8 @@ int64_t leafBytes(Value value) {
 /// Better evaluated by the kernel that uses it than stored. Products read their
 /// constants as they lie in memory, packed: those are evaluated once.
 bool isInflated(Operation *op, Operation *user) {
+  if (isa<ScaledDotOp>(user))
+    return false;
   if (isa<BroadcastOp>(op))
     return true;
   if (isa<ConstantOp, WeightOp>(op) || isa<DotOp, ConvOp>(user))

@@ -1,6 +1,7 @@
 #include "graph/fusion/Rules.h"
 
 #include "graph/fusion/Views.h"
+#include "ir/tensor/ScaledDot.h"
 #include "llvm/ADT/Twine.h"
 
 using namespace mlir;
@@ -105,6 +106,22 @@ Verdict judgeMatmul(const OpSet &set, DotOp dot) {
   for (Value operand : dot->getOperands())
     if (!isStrided(operand, [&](Operation *op) { return set.contains(op); }))
       return refuse("an operand of dot would have no strides");
+  std::string reason = checkEpilogue(set, dot, before);
+  return reason.empty() ? admit(Hero::matmul) : refuse(reason);
+}
+
+Verdict judgeScaledDot(const OpSet &set, ScaledDotOp dot) {
+  if (!ancestors(set, dot->getOperands().drop_front()).empty())
+    return refuse("scaled_dot reads its weights as they are stored");
+  Ops before = ancestors(set, dot.getInput());
+  for (Operation *op : before)
+    if (!isa<ReshapeOp, TransposeOp, SliceOp, ConvertOp, DimCastOp>(op))
+      return refuse("the input of scaled_dot takes views and conversions, "
+                    "not " +
+                    nameOf(op));
+  if (!isStrided(dot.getInput(),
+                 [&](Operation *op) { return set.contains(op); }))
+    return refuse("the input of scaled_dot would have no strides");
   std::string reason = checkEpilogue(set, dot, before);
   return reason.empty() ? admit(Hero::matmul) : refuse(reason);
 }
@@ -385,7 +402,7 @@ Verdict judgePointwise(const OpSet &set) {
 
 std::optional<Hero> fusion::heroOf(Operation *op) {
   return TypeSwitch<Operation *, std::optional<Hero>>(op)
-      .Case<DotOp>([](auto) { return Hero::matmul; })
+      .Case<DotOp, ScaledDotOp>([](auto) { return Hero::matmul; })
       .Case<ConvOp>([](auto) { return Hero::conv; })
       .Case<PoolOp>([](auto) { return Hero::pool; })
       .Case<AttentionOp>([](auto) { return Hero::attention; })
@@ -418,6 +435,8 @@ static Verdict judgeKind(const OpSet &set) {
                     nameOf(op));
   switch (*heroOf(first)) {
   case Hero::matmul:
+    if (auto scaled = dyn_cast<ScaledDotOp>(first))
+      return judgeScaledDot(set, scaled);
     return judgeMatmul(set, cast<DotOp>(first));
   case Hero::conv:
     return judgeWindow(set, first, Hero::conv);

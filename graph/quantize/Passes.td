@@ -22,4 +22,16 @@ def QuantisedProducts : Pass<"quantised-products", "::mlir::func::FuncOp"> {
   let dependentDialects = ["::knapper::ts::TsDialect"];
 }
 
+def QuantizeWeights : Pass<"quantize-weights", "::mlir::func::FuncOp"> {
+  let summary = "products whose constant matrices are stored as integers";
+  let description = "See graph/quantize/QuantizeWeights.h.";
+  let dependentDialects = ["::knapper::ts::TsDialect"];
+  let options =
+      [Option<"bits", "bits", "int64_t", "8", "8 or 4">,
+       Option<"group", "group", "int64_t", "64",
+              "rows of a column that share a scale">,
+       Option<"asymmetric", "asymmetric", "bool", "false", "with zero points">,
+       Option<"least", "least", "int64_t", "4096", "smaller matrices stay">];
+}
+
 #endif

@@ -1,4 +1,5 @@
 #include "ir/tensor/Decompose.h"
+#include "ir/tensor/ScaledDot.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -334,6 +335,14 @@ void setEmptyRow(AttentionOp op, EmptyRow row) {
                                 row == EmptyRow::nan ? "nan" : "mean"));
 }
 
+static Value decomposeScaledDot(OpBuilder &b, ScaledDotOp op) {
+  Value weight = expandedWeight(b, op);
+  return DotOp::create(b, op.getLoc(), op.getInput(), weight,
+                       ArrayRef<int64_t>{}, ArrayRef<int64_t>{},
+                       ArrayRef<int64_t>{rankOf(op.getInput()) - 1},
+                       ArrayRef<int64_t>{0}, TypeAttr());
+}
+
 FailureOr<SmallVector<Value>> decompose(OpBuilder &builder, Operation *op) {
   Value result =
       llvm::TypeSwitch<Operation *, Value>(op)
@@ -344,6 +353,8 @@ FailureOr<SmallVector<Value>> decompose(OpBuilder &builder, Operation *op) {
           .Case<GeluOp>([&](auto o) { return decomposeGelu(builder, o); })
           .Case<AttentionOp>(
               [&](auto o) { return decomposeAttention(builder, o); })
+          .Case<ScaledDotOp>(
+              [&](auto o) { return decomposeScaledDot(builder, o); })
           .Default([](Operation *) { return Value(); });
   if (!result)
     return failure();

@@ -1,4 +1,5 @@
 #include "ir/tensor/Dialect.h"
+#include "ir/tensor/ScaledDot.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/DialectImplementation.h"
@@ -20,6 +21,10 @@ void TsDialect::initialize() {
   addOperations<
 #define GET_OP_LIST
 #include "ir/tensor/Ops.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "ir/tensor/ScaledDot.cpp.inc"
       >();
   addAttributes<
 #define GET_ATTRDEF_LIST

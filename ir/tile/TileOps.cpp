@@ -249,12 +249,25 @@ LogicalResult MainloopOp::verify() {
            << (bytes ? "bytes" : "pairs") << ", no multiple of 16";
   if (bytes && !getConstantIntValue(getK()))
     return emitOpError("K of products of bytes is no constant");
+  bool scaled = bool(getScale());
+  if (scaled != bool(getScaleOffset()) || scaled != bool(getScaleStep()) ||
+      (!scaled && (getZero() || getNibbles())))
+    return emitOpError("'scale' needs an offset and a step, 'zero' and "
+                       "'nibbles' need a scale");
+  if (scaled && !acc.isF32())
+    return emitOpError("scaled integers accumulate in f32, not ") << acc;
+  if (getNibbles() && !getConstantIntValue(getK()))
+    return emitOpError("K of nibbles is no constant");
+  for (Value parameter : {getScale(), getZero()})
+    if (parameter &&
+        !cast<BufferType>(parameter.getType()).getElementType().isF32())
+      return emitOpError("scale and zero are f32");
   for (auto [name, buffer] : {std::pair("A", getA()), {"B", getB()}}) {
     Type element = cast<BufferType>(buffer.getType()).getElementType();
     if (getPairs() && (!element.isBF16() || !acc.isF32()))
       return emitOpError("takes pairs of bf16 to f32, not of ")
              << element << " to " << acc;
-    bool fits = bytes ? element.isInteger(8)
+    bool fits = bytes || (scaled && buffer == getB()) ? element.isInteger(8)
                 : acc.isF64()
                     ? element.isF64()
                     : element.isF32() || element.isF16() || element.isBF16();

@@ -339,6 +339,11 @@ def Tile_MainloopOp : Tile_Op<"mainloop", [AttrSizedOperandSegments]> {
     past K. BN is a multiple of 16. A target may take a pair in one instruction,
     which rounds its two additions in its own way and takes denormals for zeros.
 
+    With `scale` B holds integers with sign for an f32 accumulator, and what is multiplied is
+    (B - zero[soff + o*sstep + j]) * scale[soff + o*sstep + j], each operation rounded to f32, zero 0 when absent. They are
+    bytes, or (`nibbles`) two a byte, the row of even k in the low four bits: B[boff + o*bouter + (k/2)*ldb + j], the last
+    byte whole; then K is a constant.
+
     `rows`: rows at or past it
     are computed from some valid row instead of their own (their results are to be
     dropped). `prefetch %p[%off] step %s`: touches one cache line of `p`, moving
@@ -351,8 +356,10 @@ def Tile_MainloopOp : Tile_Op<"mainloop", [AttrSizedOperandSegments]> {
       Optional<Index>:$outer, Optional<Index>:$aOuter, Optional<Index>:$bOuter,
       Optional<VectorOfRankAndType<[2], [AnyFloat, I32]>>:$init,
       Optional<Tile_BufferType>:$prefetch, Optional<Index>:$prefetchOffset,
-      Optional<Index>:$prefetchStep, OptionalAttr<I64Attr>:$b_alignment,
-      UnitAttr:$pairs);
+      Optional<Index>:$prefetchStep, Optional<Tile_BufferType>:$scale,
+      Optional<Index>:$scaleOffset, Optional<Index>:$scaleStep,
+      Optional<Tile_BufferType>:$zero, OptionalAttr<I64Attr>:$b_alignment,
+      UnitAttr:$pairs, UnitAttr:$nibbles);
   let results = (outs VectorOfRankAndType<[2], [AnyFloat, I32]>:$acc);
   let assemblyFormat = [{
     `A` `(` $a `[` $aOffset `]` `,` `row` $lda `,` `k` $ka (`,` `rows` $rows^)? `)`
@@ -360,6 +367,8 @@ def Tile_MainloopOp : Tile_Op<"mainloop", [AttrSizedOperandSegments]> {
     (`outer` $outer^ `(` $aOuter `,` $bOuter `)`)?
     (`init` $init^)?
     (`prefetch` $prefetch^ `[` $prefetchOffset `]` `step` $prefetchStep)?
+    (`scale` $scale^ `:` qualified(type($scale)) `[` $scaleOffset `]` `step` $scaleStep)?
+    (`zero` $zero^ `:` qualified(type($zero)))?
     attr-dict `:` qualified(type($a)) `,` qualified(type($b)) `->` type($acc)
     custom<SameType>(ref($init), ref(type($acc)), type($init))
     custom<SameType>(ref($prefetch), ref(type($b)), type($prefetch))
@@ -376,7 +385,8 @@ def Tile_MainloopOp : Tile_Op<"mainloop", [AttrSizedOperandSegments]> {
                     "::mlir::Value":$k, CArg<"::mlir::Value", "{}">:$init),
                 [{
       build($_builder, $_state, acc, a, aOffset, lda, ka, b, bOffset, ldb, k,
-            /*rows=*/{}, /*outer=*/{}, {}, {}, init, /*prefetch=*/{}, {}, {}, {}, ::mlir::UnitAttr());
+            /*rows=*/{}, /*outer=*/{}, {}, {}, init, /*prefetch=*/{}, {}, {}, /*scale=*/{}, {}, {}, {}, {},
+            ::mlir::UnitAttr(), ::mlir::UnitAttr());
     }]>];
 }
 

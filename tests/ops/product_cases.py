@@ -111,6 +111,30 @@ for k, n in [(22, 40), (64, 70), (3, 5), (1, 16)]:
          f"  %f = ts.convert %d : {T('i32', 2, 'm', n)} to {f}\n  %b = ts.broadcast %s [2] : {T('f32', n)} to {f}\n"
          f"  %r = ts.mul %f, %b : {f}", f, ROWS[:5],
          lambda x, s, w=bytes_: (x.astype("i4") @ np_().array(w, "i4")).astype("f4") * s, "ulp 1")
+# Scaled integers: groups with a rest, an odd K, more columns than a panel has.
+for kind, k, n, group in [("i8", 22, 40, 8), ("i8", 64, 70, 64), ("i8", 3, 5, 32), ("i4", 22, 40, 8),
+                          ("i4", 65, 70, 32), ("i4", 1, 16, 2), ("i4", 7, 5, 32)]:
+    steps = [[(i * n + j) * 37 % 101 % (15 if kind == "i4" else 101) - 7 for j in range(n)] for i in range(k)]
+    groups = -(-k // group)
+    scale = [[(i * n + j) * 29 % 67 / 64 - 0.5 for j in range(n)] for i in range(groups)]
+    zero = [[(i * n + j) * 11 % 7 - 3 for j in range(n)] for i in range(groups)]
+    for moved in (False, True):
+        x, y, s = T("f32", 2, "m", k), T("f32", 2, "m", n), f"tensor<{groups}x{n}xf32>"
+        def np_scaled(x, z=None, q=steps, s=scale, p=zero if moved else None, g=group):
+            np = np_()
+            rows = np.arange(len(q)) // g
+            w = (np.array(q) - (np.array(p)[rows] if p else 0)) * np.array(s, "f4").astype("f8")[rows]
+            return wide(x) @ w + (0 if z is None else wide(z))
+        constants = f"%w = ts.constant dense<{steps}> : tensor<{k}x{n}x{kind}>\n  %s = ts.constant dense<{scale}> : {s}\n  "
+        types = f"group {group} : {x}, tensor<{k}x{n}x{kind}>, {s}"
+        if moved:
+            case(f"scaled_dot {kind} {k} {n} zero", [In("x", x), In("z", y)],
+                 f"{constants}%p = ts.constant dense<{[[float(v) for v in row] for row in zero]}> : {s}\n"
+                 f"  %d = ts.scaled_dot %x, %w scale %s zero %p : {s} {types}\n  %r = ts.add %d, %z : {y}", y,
+                 ROWS[:5], np_scaled, "relative 3e-6")
+        else:
+            case(f"scaled_dot {kind} {k} {n}", [In("x", x)], f"{constants}%r = ts.scaled_dot %x, %w scale %s {types}", y,
+                 ROWS[:5], lambda x, f=np_scaled: f(x), "relative 3e-6")
 for l, r in [("i8", "i8"), ("ui8", "i8"), ("ui8", "ui8")]:
     x, y = T(l, "m", "k"), T(r, "k", "n")
     case(f"dot {l} {r}", [In("x", x, "wide"), In("y", y, "wide")],

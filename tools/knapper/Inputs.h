@@ -9,6 +9,9 @@ namespace knapper::cli {
 /// The flags that say where inputs come from, and the inputs.
 class Inputs {
 public:
+  Inputs() = default;
+  /// From these files, as --input takes them.
+  explicit Inputs(std::vector<std::string> files) : files(std::move(files)) {}
   void addTo(CLI::App &app);
   /// One array an input, in the order of the signature. Inputs without a file
   /// are random: numbers in [-1, 1), integers in [0, --integers), the same for

@@ -47,8 +47,8 @@ private:
 /// Adds a command to the tool: one function a file.
 using AddCommand = void(CLI::App &app, Session &session);
 AddCommand addCompile, addRun, addBench, addExplain, addInspect, addDevices,
-    addCache, addCompare, addProfile, addTune, addRecords, addVersion,
-    addCompletion;
+    addCache, addCompare, addProfile, addTune, addQuantize, addRecords,
+    addVersion, addCompletion;
 
 /// The error of a C API call, which is released.
 Status toStatus(knapper_error *error);

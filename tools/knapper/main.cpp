@@ -19,9 +19,10 @@ int main(int argc, char **argv) {
       "4 knapper compare: the outputs differ");
   Session session;
   session.addOptions(app);
-  for (AddCommand *add : {addCompile, addRun, addBench, addCompare, addTune,
-                          addRecords, addProfile, addExplain, addInspect,
-                          addDevices, addCache, addVersion, addCompletion})
+  for (AddCommand *add :
+       {addCompile, addRun, addBench, addCompare, addTune, addQuantize,
+        addRecords, addProfile, addExplain, addInspect, addDevices, addCache,
+        addVersion, addCompletion})
     add(app, session);
   try {
     app.parse(argc, argv);

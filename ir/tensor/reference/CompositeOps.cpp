@@ -1,5 +1,6 @@
 // Softmax, normalisation, attention, rope: each straight from its definition.
 #include "ir/tensor/Decompose.h"
+#include "ir/tensor/ScaledDot.h"
 #include "ir/tensor/reference/Call.h"
 #include "runtime/base/Text.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -171,6 +172,26 @@ Results rope(RopeOp op, const Call &call) {
   return store(call, result);
 }
 
+Results scaledDot(ScaledDotOp op, const Call &call) {
+  std::vector<double> x = call.in[0].load<double>(),
+                      w = call.in[1].load<double>(),
+                      scale = call.in[2].load<double>(), zero;
+  if (op.getZero())
+    zero = call.in[3].load<double>();
+  int64_t depth = call.in[1].dim(0), columns = call.in[1].dim(1);
+  auto group = static_cast<int64_t>(op.getGroup());
+  int64_t rows = *elementCountOf(call.in[0].dims().drop_back());
+  std::vector<double> result(rows * columns);
+  for (int64_t k = 0; k < depth; ++k)
+    for (int64_t n = 0; n < columns; ++n) {
+      int64_t at = k / group * columns + n;
+      double q = w[k * columns + n] - (zero.empty() ? 0 : zero[at]);
+      for (int64_t i = 0; i < rows; ++i)
+        result[i * columns + n] += x[i * depth + k] * (q * scale[at]);
+    }
+  return store(call, result);
+}
+
 } // namespace
 
 std::optional<Results> evaluateComposite(const Call &call) {
@@ -179,6 +200,7 @@ std::optional<Results> evaluateComposite(const Call &call) {
       .Case([&](LayerNormOp op) { return layerNorm(op, call); })
       .Case([&](AttentionOp op) { return attention(op, call); })
       .Case([&](RopeOp op) { return rope(op, call); })
+      .Case([&](ScaledDotOp op) { return scaledDot(op, call); })
       .Default(std::nullopt);
 }
 
