@@ -196,9 +196,9 @@ LogicalResult GpuEmitter::multiplyAddAttention(tile::AttentionOp op) {
   auto copy = [&](const Matrix &m, llvm::Value *row, llvm::Value *column,
                   unsigned count, unsigned across, llvm::Value *to,
                   bool straight) {
-    unsigned runs = across / m.lanes;
-    for (unsigned i = 0; i < count * runs / kThreads; ++i) {
-      llvm::Value *number = b.CreateAdd(tid, n32(i * kThreads));
+    unsigned runs = across / m.lanes, rounds = count * runs / kThreads;
+    auto piece = [&](llvm::Value *i) {
+      llvm::Value *number = b.CreateAdd(tid, b.CreateMul(i, n32(kThreads)));
       llvm::Value *r = b.CreateUDiv(number, n32(runs));
       llvm::Value *c =
           b.CreateMul(b.CreateURem(number, n32(runs)), n32(m.lanes));
@@ -222,7 +222,7 @@ LogicalResult GpuEmitter::multiplyAddAttention(tile::AttentionOp op) {
         b.CreateAlignedStore(
             loaded, sharedAt(to, b.CreateAdd(b.CreateMul(r, n32(across)), c)),
             llvm::Align(4 * m.lanes));
-        continue;
+        return;
       }
       for (unsigned lane = 0; lane < m.lanes; ++lane)
         b.CreateAlignedStore(
@@ -231,7 +231,19 @@ LogicalResult GpuEmitter::multiplyAddAttention(tile::AttentionOp op) {
                                                  n32(kPitch)),
                                      r)),
             llvm::Align(4));
+    };
+    if (m.lanes > 1) {
+      for (unsigned i = 0; i < rounds; ++i)
+        piece(n32(i));
+      return;
     }
+    // Rows and columns of so many single elements, kept from round to round,
+    // would take more registers than there are.
+    carriedFor(b, "elements", n32(0), n32(rounds), n32(1), {},
+               [&](llvm::Value *i, const Carried &) -> Carried {
+                 piece(i);
+                 return {};
+               });
   };
   auto fetch = [&](llvm::Value *memory, llvm::Value *offset, unsigned count,
                    Carried &values) {
