@@ -71,10 +71,20 @@ def distance(got: np.ndarray, exact: np.ndarray) -> float:
     return float(np.sqrt(np.mean((got - exact) ** 2) / np.mean(exact**2)))
 
 
+def bound(module, values: list[np.ndarray]):
+    """The module as a call without arguments that gives its outputs, inputs and
+    outputs bound as the peers' are where sizes of outputs allow it."""
+    try:
+        return module.bind(values)
+    except knapper.UserError:  # sizes that data decides
+        return lambda: module(*values)
+
+
 def measure(row: Row, module, peers: dict[str, type], rounds: int) -> dict:
     job = row.job
-    values = [job.feed[info.name] for info in module.inputs]
-    result = module(*values)
+    call = bound(module, [job.feed[info.name] for info in module.inputs])
+    result = call()
+    mine = {info.name: result[i] for i, info in enumerate(module.outputs)}
     calls, errors, refused = {}, {}, {}
     for name, make in peers.items():
         try:
@@ -85,22 +95,22 @@ def measure(row: Row, module, peers: dict[str, type], rounds: int) -> dict:
             calls.pop(name, None)
             continue
         errors[name] = max(
-            difference(result[output], others[output], row.smallest)
+            difference(mine[output], others[output], row.smallest)
             for output in job.outputs
         )
-    del result
-    mine, *taken = medians([lambda: module(*values), *calls.values()], rounds=rounds)
+    del result, mine
+    own, *taken = medians([call, *calls.values()], rounds=rounds)
     times = dict(zip(calls, taken))
     return {
         "model": row.name,
         "size": row.size,
         "threads": job.threads,
-        "knapper_ms": mine * 1e3,
+        "knapper_ms": own * 1e3,
         "peers_ms": {name: time * 1e3 for name, time in times.items()},
         "refused": refused,
         "errors": errors,
         "error": max(errors.values(), default=math.inf),
-        "ratio": min(times.values()) / mine if times else None,
+        "ratio": min(times.values()) / own if times else None,
     }
 
 
@@ -120,6 +130,7 @@ def compare(rows: Iterable[Row], arguments: argparse.Namespace, bars: Bars) -> i
         try:
             if path not in modules:
                 # One model at a time: weights of several may not fit.
+                modules.clear()
                 modules = {path: knapper.compile(path, threads=arguments.threads)}
             figures = measure(row, modules[path], peers, arguments.rounds)
         except knapper.Error as error:

@@ -19,16 +19,19 @@ def medians(
 ) -> list[float]:
     """Median seconds of a call of each function.
 
-    In each round every function has its turn: a pause, two calls to warm up,
-    then calls for `seconds` (three at least). The machine's clock drifts, so
+    In each round every function has its turn: a pause, two calls to warm up (one
+    where a call takes longer than `seconds`), then calls for `seconds` (three at
+    least). The machine's clock drifts, so
     only ratios of figures from one call of this are worth comparing.
     """
     taken: list[list[float]] = [[] for _ in functions]
     for _ in range(rounds):
         for function, times in zip(functions, taken):
             time.sleep(pause)
+            start = time.perf_counter()
             function()
-            function()
+            if time.perf_counter() - start < seconds:
+                function()
             end = time.perf_counter() + seconds
             count = 0
             while count < 3 or time.perf_counter() < end:

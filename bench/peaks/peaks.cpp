@@ -1,11 +1,12 @@
-// What the machine can do, measured: fused multiply-adds of float32 and copies
-// of a given size. Prints one JSON object.
+// What the machine can do, measured: fused multiply-adds of float32, copies and
+// reads of given sizes. Prints one JSON object.
 //
-//   knapper-peaks THREADS [COPY_BYTES...]
+//   knapper-peaks THREADS [COPY_BYTES | read=BYTES]...
 //
 // Copies read `bytes` and write `bytes`; the figure counts both. Source and
-// target are the same memory in every repetition, as a kernel's are. The peak
-// is the best of five, a copy's time the median.
+// target are the same memory in every repetition, as a kernel's are; reads are
+// of huge pages, as weights are. The peak is the best of five, a copy's and a
+// read's time the median.
 #include <immintrin.h>
 
 #include <algorithm>
@@ -15,6 +16,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <sys/mman.h>
 #include <thread>
 #include <vector>
 
@@ -93,10 +95,47 @@ copyStreaming(char *to, const char *from, size_t bytes) {
   _mm_sfence();
 }
 
+// Eight sums, so that no one chain of additions is waited for.
+__attribute__((target("avx2"))) static long long readAll(const char *from,
+                                                         size_t bytes) {
+  __m256i sum[8] = {};
+  for (size_t i = 0; i + 256 <= bytes; i += 256)
+    for (int j = 0; j < 8; ++j)
+      sum[j] = _mm256_add_epi64(
+          sum[j],
+          _mm256_load_si256(reinterpret_cast<const __m256i *>(from + i) + j));
+  long long total = 0;
+  for (auto &s : sum)
+    total += _mm256_extract_epi64(s, 0) + _mm256_extract_epi64(s, 2);
+  return total;
+}
+
+/// A field of one measurement: {"bytes": ..., "gbps": ...}.
+static bool readOf(size_t whole, int threads) {
+  constexpr size_t page = 2 << 20;
+  whole = (whole + page - 1) / page * page;
+  char *from = static_cast<char *>(std::aligned_alloc(page, whole));
+  if (!from || !whole)
+    return false;
+  madvise(from, whole, MADV_HUGEPAGE); // a hint
+  std::memset(from, 1, whole);
+  size_t part = whole / threads / 256 * 256;
+  volatile long long sink = 0;
+  int rounds = std::clamp(static_cast<int>(4e9 / static_cast<double>(whole)), 8,
+                          2000);
+  double time = measure(threads, rounds, [&](int t) {
+    sink = readAll(from + t * part, part);
+  })[rounds / 2];
+  std::printf("{\"bytes\": %zu, \"gbps\": %.2f}", part * threads,
+              static_cast<double>(part * threads) * 1e-9 / time);
+  std::free(from);
+  return true;
+}
+
 int main(int argc, char **argv) {
   int threads = argc > 1 ? std::atoi(argv[1]) : 1;
   if (threads < 1) {
-    std::fprintf(stderr, "usage: knapper-peaks THREADS [COPY_BYTES...]\n");
+    std::fprintf(stderr, "usage: knapper-peaks THREADS [COPY_BYTES | read=BYTES]...\n");
     return 2;
   }
   bool wide = __builtin_cpu_supports("avx512f");
@@ -107,7 +146,10 @@ int main(int argc, char **argv) {
   std::printf("{\"threads\": %d, \"isa\": \"%s\", \"fma_gflops\": %.1f, "
               "\"copies\": [",
               threads, wide ? "avx512" : "avx2", flops / time * 1e-9);
+  const char *separator = "";
   for (int i = 2; i < argc; ++i) {
+    if (std::strncmp(argv[i], "read=", 5) == 0)
+      continue;
     size_t bytes = std::strtoull(argv[i], nullptr, 10) / threads / 128 * 128;
     size_t whole = bytes * threads;
     char *from =
@@ -132,9 +174,23 @@ int main(int argc, char **argv) {
     double moved = 2.0 * static_cast<double>(whole) * 1e-9;
     std::printf("%s{\"bytes\": %zu, \"memcpy_gbps\": %.2f, "
                 "\"streaming_gbps\": %.2f}",
-                i > 2 ? ", " : "", whole, moved / plain, moved / streaming);
+                separator, whole, moved / plain, moved / streaming);
+    separator = ", ";
     std::free(from);
     std::free(to);
+  }
+  std::printf("], \"reads\": [");
+  separator = "";
+  for (int i = 2; i < argc; ++i) {
+    if (std::strncmp(argv[i], "read=", 5) != 0)
+      continue;
+    std::printf("%s", separator);
+    if (!readOf(std::strtoull(argv[i] + 5, nullptr, 10), threads)) {
+      std::fprintf(stderr, "knapper-peaks: cannot read %s bytes\n",
+                   argv[i] + 5);
+      return 2;
+    }
+    separator = ", ";
   }
   std::printf("]}\n");
   return 0;

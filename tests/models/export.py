@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes the models of the bars as ONNX files with reference outputs.
 
-    tests/models/export.py [--set bars|wide] [NAME...]
+    tests/models/export.py [--set bars|wide|decode] [NAME...]
 
 Without a NAME all of the set (bars) but bert-48. For each model the folder $KNAPPER_MODELS (default build/models) gets
 NAME.onnx and, for each of its sizes, NAME.0.npz, NAME.1.npz, NAME.2.npz with
@@ -43,9 +43,12 @@ WIDE = (
     "experts",
     "state-space",
 )
+# One token after many, keys and values in and out (decode.py): --set decode.
+DECODE = ("llama-decode",)
 # Made on request only.
 MORE = ("bert-48",)
-SETS = {"bars": NAMES, "wide": WIDE}
+SETS = {"bars": NAMES, "wide": WIDE, "decode": DECODE}
+SOURCES = {"wide.py": WIDE, "decode.py": DECODE}
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -60,7 +63,7 @@ def stamp(name: str) -> str:
     """What the files of a model depend on, as one line."""
     from importlib.metadata import version
 
-    source = "wide.py" if name in WIDE else "definitions.py"
+    source = next((file for file, names in SOURCES.items() if name in names), "definitions.py")
     text = (HERE / source).read_bytes()
     packages = " ".join(
         f"{p}={version(p)}"
@@ -71,12 +74,14 @@ def stamp(name: str) -> str:
 
 def definition(name: str):
     """The `Model` of a name; KeyError for an unknown one."""
+    import decode
     import definitions
     import wide
 
     assert {*NAMES, *MORE} == set(definitions.MODELS), "export.py names the definitions"
     assert set(WIDE) == set(wide.WIDE), "export.py names the definitions"
-    return (definitions.MODELS | wide.WIDE)[name]
+    assert set(DECODE) == set(decode.DECODE), "export.py names the definitions"
+    return (definitions.MODELS | wide.WIDE | decode.DECODE)[name]
 
 
 def export(name: str, target: Path) -> None:
@@ -89,16 +94,23 @@ def export(name: str, target: Path) -> None:
 
     # The example's dims differ from each other and from one: an exporter must
     # not take them for constants.
-    example = model.feed(generator, {"batch": 2, "sequence": 24})
+    example = model.feed(generator, {"batch": 2, "sequence": 24, "past": 24})
     arguments = tuple(torch.from_numpy(example[n]) for n in model.inputs)
     path = target / f"{name}.onnx"
     temporary = target / f"{name}.tmp.onnx"
     if model.exporter == "dynamo":
         symbols = {
-            s: torch.export.Dim(s, min=1, max=2048 if s == "batch" else 512)
+            s: torch.export.Dim(s, min=1, max=512 if s == "sequence" else 2048)
             for axes in model.inputs.values()
             for s in axes.values()
+            if s.isidentifier()
         }
+        # Sizes that follow another: "past + 1".
+        for axes in model.inputs.values():
+            for s in axes.values():
+                if s not in symbols:
+                    symbol, _, more = s.partition(" + ")
+                    symbols[s] = symbols[symbol] + int(more)
         shapes = tuple(
             {axis: symbols[s] for axis, s in axes.items()}
             for axes in model.inputs.values()
@@ -172,7 +184,7 @@ def main() -> int:
     parser.add_argument("--set", choices=SETS, default="bars")
     arguments = parser.parse_args()
     names = arguments.names or list(SETS[arguments.set])
-    known = NAMES + WIDE + MORE
+    known = NAMES + WIDE + DECODE + MORE
     unknown = [n for n in names if n not in known]
     if unknown:
         parser.error(f"no model {unknown[0]}; there are: {', '.join(known)}")

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 import knapper
-from export import NAMES, WIDE, ensure, folder
+from export import DECODE, NAMES, WIDE, ensure, folder
 
 LIMIT = 2e-4  # largest error over largest absolute value, by output
 
 
-@pytest.fixture(scope="module", params=NAMES + WIDE)
+@pytest.fixture(scope="module", params=NAMES + WIDE + DECODE)
 def compiled(request):
     name = request.param
     ensure([name])
