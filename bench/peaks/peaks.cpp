@@ -121,8 +121,8 @@ static bool readOf(size_t whole, int threads) {
   std::memset(from, 1, whole);
   size_t part = whole / threads / 256 * 256;
   volatile long long sink = 0;
-  int rounds = std::clamp(static_cast<int>(4e9 / static_cast<double>(whole)), 8,
-                          2000);
+  int rounds =
+      std::clamp(static_cast<int>(4e9 / static_cast<double>(whole)), 8, 2000);
   double time = measure(threads, rounds, [&](int t) {
     sink = readAll(from + t * part, part);
   })[rounds / 2];
@@ -135,7 +135,8 @@ static bool readOf(size_t whole, int threads) {
 int main(int argc, char **argv) {
   int threads = argc > 1 ? std::atoi(argv[1]) : 1;
   if (threads < 1) {
-    std::fprintf(stderr, "usage: knapper-peaks THREADS [COPY_BYTES | read=BYTES]...\n");
+    std::fprintf(stderr,
+                 "usage: knapper-peaks THREADS [COPY_BYTES | read=BYTES]...\n");
     return 2;
   }
   bool wide = __builtin_cpu_supports("avx512f");
