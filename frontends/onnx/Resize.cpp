@@ -127,6 +127,30 @@ Value gatherAt(Node &n, Value x, int64_t axis, ArrayRef<int64_t> index) {
   return n.make<ts::GatherOp>(x, positions, uint64_t(axis));
 }
 
+/// Every element `times` times along a dim, of any size.
+Value repeatDim(Node &n, Value x, int64_t axis, int64_t times) {
+  SmallVector<Dim> dims = ts::dimsOf(x), wide = dims, merged = dims;
+  SmallVector<int64_t> at;
+  for (int64_t i = 0; i < static_cast<int64_t>(dims.size()); ++i)
+    at.push_back(i <= axis ? i : i + 1);
+  wide.insert(wide.begin() + axis + 1, n.dim(times));
+  merged[axis] = dims[axis] * times;
+  return n.reshape(n.broadcastAt(x, at, wide), merged);
+}
+
+/// How often every one of `size` elements comes after the other, if each comes
+/// equally often; otherwise 0.
+int64_t repetitions(ArrayRef<int64_t> index, int64_t size) {
+  auto count = static_cast<int64_t>(index.size());
+  int64_t times = size ? count / size : 0;
+  if (!times || count % size)
+    return 0;
+  for (auto [o, i] : llvm::enumerate(index))
+    if (i != static_cast<int64_t>(o) / times)
+      return 0;
+  return times;
+}
+
 Value resizeDim(Node &n, Value x, int64_t axis, const Settings &s,
                 const Taps &taps) {
   if (s.mode == "nearest") { // one element each
@@ -134,6 +158,8 @@ Value resizeDim(Node &n, Value x, int64_t axis, const Settings &s,
     for (size_t o = 0; o < taps.outside.size(); ++o)
       index.push_back(taps.weight[0][o] == 1 ? taps.index[0][o]
                                              : taps.index[1][o]);
+    if (int64_t times = repetitions(index, *ts::dimOf(x, axis).asConstant()))
+      return repeatDim(n, x, axis, times);
     return gatherAt(n, x, axis, index);
   }
   Value sum;
@@ -149,17 +175,6 @@ Value resizeDim(Node &n, Value x, int64_t axis, const Settings &s,
     sum = sum ? n.add(sum, part) : part;
   }
   return sum;
-}
-
-/// Every element `times` times along a dim, of any size.
-Value repeatDim(Node &n, Value x, int64_t axis, int64_t times) {
-  SmallVector<Dim> dims = ts::dimsOf(x), wide = dims, merged = dims;
-  SmallVector<int64_t> at;
-  for (int64_t i = 0; i < static_cast<int64_t>(dims.size()); ++i)
-    at.push_back(i <= axis ? i : i + 1);
-  wide.insert(wide.begin() + axis + 1, n.dim(times));
-  merged[axis] = dims[axis] * times;
-  return n.reshape(n.broadcastAt(x, at, wide), merged);
 }
 
 LogicalResult resize(Node &n, const Settings &s, ArrayRef<int64_t> axes,

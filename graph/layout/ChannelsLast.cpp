@@ -1,5 +1,6 @@
 #include "graph/layout/ChannelsLast.h"
 
+#include "graph/layout/NormChannelsLast.h"
 #include "graph/layout/Passes.h"
 #include "graph/simplify/Match.h"
 #include "graph/simplify/Simplify.h"
@@ -275,6 +276,63 @@ static LogicalResult sliceOfTranspose(SliceOp op, PatternRewriter &rewriter) {
   return success();
 }
 
+/// gather(transpose(x)) of some positions along a dim.
+static LogicalResult gatherOfTranspose(GatherOp op, PatternRewriter &rewriter) {
+  auto transpose = op.getInput().getDefiningOp<TransposeOp>();
+  if (!transpose || rankOf(op.getIndices()) != 1)
+    return failure();
+  ArrayRef<int64_t> permutation = transpose.getPermutation();
+  Value result = GatherOp::create(rewriter, op.getLoc(), transpose.getInput(),
+                                  op.getIndices(), permutation[op.getDim()]);
+  rewriter.replaceOp(op,
+                     makeTranspose(rewriter, op.getLoc(), result, permutation));
+  return success();
+}
+
+/// reshape(broadcast(transpose(x))) that repeats the elements along some dims:
+/// nearest-neighbour resizing by whole factors.
+static LogicalResult repeatOfTranspose(ReshapeOp op,
+                                       PatternRewriter &rewriter) {
+  auto broadcast = op.getInput().getDefiningOp<BroadcastOp>();
+  auto transpose = broadcast ? broadcast.getInput().getDefiningOp<TransposeOp>()
+                             : TransposeOp();
+  if (!transpose)
+    return failure();
+  SmallVector<Dim> middle = dimsOf(transpose.getResult()),
+                   wide = dimsOf(broadcast.getResult()), out = dimsOf(op);
+  ArrayRef<int64_t> map = broadcast.getDims(),
+                    permutation = transpose.getPermutation();
+  auto rank = static_cast<int64_t>(middle.size());
+  if (static_cast<int64_t>(out.size()) != rank || map[0] != 0)
+    return failure();
+  // Each result dim is one of x and what is new after it.
+  SmallVector<SmallVector<Dim>> repeats(rank);
+  for (int64_t i = 0; i < rank; ++i) {
+    int64_t end = i + 1 < rank ? map[i + 1] : rankOf(broadcast);
+    if (!(wide[map[i]] == middle[i]))
+      return failure();
+    Dim size = middle[i];
+    for (int64_t d = map[i] + 1; d < end; ++d) {
+      repeats[i].push_back(wide[d]);
+      size = size * wide[d];
+    }
+    if (!(size == out[i]))
+      return failure();
+  }
+  SmallVector<int64_t> inverse = inversePermutation(permutation), places;
+  SmallVector<Dim> dims;
+  for (int64_t i : inverse) {
+    places.push_back(dims.size());
+    dims.push_back(middle[i]);
+    llvm::append_range(dims, repeats[i]);
+  }
+  Value x =
+      makeBroadcast(rewriter, op.getLoc(), transpose.getInput(), dims, places);
+  x = makeReshape(rewriter, op.getLoc(), x, permuted(out, inverse));
+  rewriter.replaceOp(op, makeTranspose(rewriter, op.getLoc(), x, permutation));
+  return success();
+}
+
 void knapper::populateChannelsLastPatterns(RewritePatternSet &patterns) {
   patterns.add(pointConv, /*benefit=*/3);
   patterns.add(patchConv, /*benefit=*/3);
@@ -285,6 +343,9 @@ void knapper::populateChannelsLastPatterns(RewritePatternSet &patterns) {
   patterns.add(concatOfTransposes);
   patterns.add(padOfTranspose);
   patterns.add(sliceOfTranspose);
+  patterns.add(gatherOfTranspose);
+  patterns.add(repeatOfTranspose);
+  populateNormChannelsLastPatterns(patterns);
 }
 
 LogicalResult knapper::useChannelsLast(func::FuncOp function) {

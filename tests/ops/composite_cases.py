@@ -178,3 +178,65 @@ case("chain head split", [In("x", T("f32", "b", "s", 48))],
      f"  %t = ts.transpose %h [0, 2, 1, 3] : {T('f32', 'b', 's', 4, 12)}\n  %r = ts.neg %t : {T('f32', 'b', 4, 's', 12)}",
      T("f32", "b", 4, "s", 12), [dict(b=1, s=1), dict(b=2, s=9), dict(b=0, s=3)],
      lambda x: -x.reshape(x.shape[0], x.shape[1], 4, 12).transpose(0, 2, 1, 3))
+
+
+def np_group_norm(x, groups):
+    np = np_()
+    n, h, w, c = x.shape
+    y = x.astype("f8").reshape(n, h * w, groups, c // groups)
+    y = y - y.mean((1, 3), keepdims=True)
+    return (y / np.sqrt((y * y).mean((1, 3), keepdims=True) + 1e-5)).reshape(x.shape)
+
+
+def group_norm(dtype, channels, groups):
+    """As graph/layout writes it: statistics of lines, of groups, then all pixels."""
+    t, f = T(dtype, 2, "a", "b", channels), T("f32", 2, "a", "b", channels)
+    each = channels // groups
+    line, group, g = T("f32", 2, "a", channels), T("f32", 2, "a", groups, each), T("f32", 2, groups)
+    spread, flat = T("f32", 2, groups, each), T("f32", 2, channels)
+    ops = [f"%x0 = ts.convert %x : {t} to {f}"] if dtype != "f32" else []
+    x, y = ("%x0", "%y") if ops else ("%x", "%r")
+    for name, size in [("w", "b"), ("l", f"{each}*a"), ("p", f"{each}*a*b")]:
+        ops += [f'%{name}i = ts.size <"{size}"> : tensor<i64>',
+                f"%{name} = ts.convert %{name}i : tensor<i64> to tensor<f32>"]
+    number = lambda name, type: f"%{name} = ts.broadcast %{name[0]} [] : tensor<f32> to {type}"
+    ops += [
+        "%e = ts.constant dense<1.0e-5> : tensor<f32>", "%o = ts.constant dense<1.0> : tensor<f32>",
+        number("wl", line), number("lg", g), number("wg", g), number("pg", g), number("eg", g), number("og", g),
+        f"%s0 = ts.reduce add {x} [2] : {f}", f"%m0 = ts.div %s0, %wl : {line}",
+        f"%b0 = ts.broadcast %m0 [0, 1, 3] : {line} to {f}", f"%d0 = ts.sub {x}, %b0 : {f}",
+        f"%q0 = ts.mul %d0, %d0 : {f}", f"%v0 = ts.reduce add %q0 [2] : {f}",
+        f"%m1 = ts.reshape %m0 : {line} to {group}", f"%v1 = ts.reshape %v0 : {line} to {group}",
+        f"%s1 = ts.reduce add %m1 [1, 3] : {group}", f"%mean = ts.div %s1, %lg : {g}",
+        f"%b1 = ts.broadcast %mean [0, 2] : {g} to {group}", f"%d1 = ts.sub %m1, %b1 : {group}",
+        f"%q1 = ts.mul %d1, %d1 : {group}", f"%v2 = ts.reduce add %q1 [1, 3] : {group}",
+        f"%v3 = ts.reduce add %v1 [1, 3] : {group}", f"%v4 = ts.mul %v2, %wg : {g}",
+        f"%v5 = ts.add %v3, %v4 : {g}", f"%v6 = ts.div %v5, %pg : {g}", f"%v7 = ts.add %v6, %eg : {g}",
+        f"%v8 = ts.sqrt %v7 : {g}", f"%v9 = ts.div %og, %v8 : {g}",
+    ]
+    for name, value in [("c", "%mean"), ("k", "%v9")]:
+        ops += [f"%{name}0 = ts.broadcast {value} [0, 1] : {g} to {spread}",
+                f"%{name}1 = ts.reshape %{name}0 : {spread} to {flat}",
+                f"%{name}2 = ts.broadcast %{name}1 [0, 3] : {flat} to {f}"]
+    ops += [f"%z = ts.sub {x}, %c2 : {f}", f"{y} = ts.mul %z, %k2 : {f}"]
+    if dtype != "f32":
+        ops += [f"%r = ts.convert %y : {f} to {t}"]
+    case(f"chain group norm {dtype} {channels} {groups}", [In("x", t)], "\n  ".join(ops), t,
+         [dict(a=1, b=1), dict(a=3, b=5), dict(a=5, b=33)], lambda x: np_group_norm(x, groups),
+         {"f32": "relative 4e-6", "f16": "relative 2e-3", "bf16": "relative 1e-2"}[dtype],
+         dict(a=64, b=64) if (dtype, channels) == ("f32", 32) else None)
+
+
+for dtype, channels, groups in [("f32", 32, 8), ("f32", 24, 6), ("f32", 160, 2), ("f32", 7, 7), ("f16", 48, 3),
+                                ("bf16", 12, 1)]:
+    group_norm(dtype, channels, groups)
+
+for dtype in ["f32", "bf16", "i8"]:
+    t, wide_, u = T(dtype, "a", "b", 24), T(dtype, "a", "b", 3, 24), T(dtype, "a", "3*b", 24)
+    other, joined = T(dtype, "a", "3*b", 40), T(dtype, "a", "3*b", 64)
+    case(f"chain resize concat {dtype}", [In("x", t), In("y", other)],
+         f"%b = ts.broadcast %x [0, 1, 3] : {t} to {wide_}\n  %u = ts.reshape %b : {wide_} to {u}\n"
+         f"  %r = ts.concat %u, %y dim 2 : {u}, {other}", joined,
+         [dict(a=1, b=1), dict(a=3, b=5), dict(a=2, b=33), dict(a=0, b=2)],
+         lambda x, y: np_().concatenate([np_().repeat(x, 3, 1), y], 2),
+         speed=dict(a=64, b=64) if dtype == "f32" else None)
