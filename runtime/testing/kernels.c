@@ -42,11 +42,11 @@ KERNEL(row_sum) {
   }
 }
 
-/* out[i] = worker, i32 */
-KERNEL(who) {
+/* out[i] = how many workers share the launch, i32 */
+KERNEL(workers) {
   int *out = buffers[0];
   for (i64 i = begin; i < end; ++i)
-    out[i] = context->workerIndex;
+    out[i] = context->workerIndex < context->workers ? context->workers : -1;
 }
 
 /* i64 counter += symbols[0] */

@@ -7,6 +7,7 @@
 #include "runtime/device/HostQueue.h"
 #include "runtime/drivers/cpu/CpuInfo.h"
 #include "runtime/drivers/cpu/Peaks.h"
+#include "runtime/drivers/cpu/Share.h"
 #include "runtime/drivers/cpu/ThreadPool.h"
 #include "runtime/memory/Block.h"
 #include "runtime/module/ElfImage.h"
@@ -15,6 +16,7 @@
 #include <cstring>
 #include <immintrin.h>
 #include <mutex>
+#include <vector>
 
 namespace knapper::cpu {
 namespace {
@@ -25,6 +27,8 @@ constexpr int kDefaultSpinMicroseconds = 200;
 constexpr int kMaxThreads = 1024;
 // Copies from this size on are shared by the workers.
 constexpr uint64_t kSharedCopy = 1 << 20;
+// A worker's share is so many chunks at most.
+constexpr int64_t kChunks = 32;
 
 class HostBuffer : public DeviceBuffer {
 public:
@@ -58,7 +62,8 @@ private:
 class CpuQueue : public HostQueue {
 public:
   CpuQueue(std::shared_ptr<ThreadPool> pool, int threads, int spin)
-      : pool(std::move(pool)), threads(threads), spin(spin) {}
+      : pool(std::move(pool)), threads(threads), spin(spin),
+        shares(static_cast<size_t>(threads)) {}
 
   ~CpuQueue() override {
     // A run that an exception ended did not finish.
@@ -112,8 +117,13 @@ public:
           command.buffers, command.symbols, &context, 0, command.grid);
       return success();
     }
-    Shared shared{&command, workers};
-    pool->run(workers, runShare, &shared, scratch.data());
+    Launch launch{command, shares.data(), workers,
+                  chunksOf(command.grid, grain, workers)};
+    for (int w = 0; w < workers; ++w)
+      shares[w].set(static_cast<uint32_t>(beginOf(w, workers, launch.chunks)),
+                    static_cast<uint32_t>(
+                        beginOf(w + 1, workers, launch.chunks)));
+    pool->run(workers, runShare, &launch, scratch.data());
     return success();
   }
 
@@ -128,21 +138,47 @@ public:
   }
 
 private:
-  struct Shared {
-    const LaunchCommand *command;
+  /// A launch in chunks of programs, shared by workers.
+  struct Launch {
+    const LaunchCommand &command;
+    Share *shares; // one for each worker
     int workers;
+    int64_t chunks;
   };
-  /// Worker w runs the w-th of `workers` equal, contiguous parts of the grid.
+
+  /// Where part `i` of `parts` equal parts of `count` begins.
+  static int64_t beginOf(int64_t i, int64_t parts, int64_t count) {
+    return count / parts * i + std::min(i, count % parts);
+  }
+
+  /// Chunks of at least `grain` programs; as many for each worker unless they
+  /// are single programs.
+  static int64_t chunksOf(int64_t grid, int64_t grain, int workers) {
+    int64_t most = kChunks * workers;
+    if (grain == 1 && grid <= most)
+      return grid;
+    return std::clamp<int64_t>(grid / grain / workers * workers, workers, most);
+  }
+
+  /// Worker w runs its share, then what others have not begun of theirs.
   static void runShare(void *argument, int worker, void *scratch) {
-    const Shared &shared = *static_cast<Shared *>(argument);
-    const LaunchCommand &command = *shared.command;
-    int64_t part = command.grid / shared.workers;
-    int64_t rest = command.grid % shared.workers;
-    int64_t begin = worker * part + std::min<int64_t>(worker, rest);
-    int64_t end = begin + part + (worker < rest);
-    KernelContext context{scratch, command.status, worker, shared.workers};
-    reinterpret_cast<KernelFn>(const_cast<void *>(command.kernel.handle))(
-        command.buffers, command.symbols, &context, begin, end);
+    const Launch &launch = *static_cast<Launch *>(argument);
+    const LaunchCommand &command = launch.command;
+    KernelContext context{scratch, command.status, worker, launch.workers};
+    auto kernel =
+        reinterpret_cast<KernelFn>(const_cast<void *>(command.kernel.handle));
+    auto run = [&](uint32_t chunk) {
+      kernel(command.buffers, command.symbols, &context,
+             beginOf(chunk, launch.chunks, command.grid),
+             beginOf(chunk + 1, launch.chunks, command.grid));
+    };
+    while (std::optional<uint32_t> chunk = launch.shares[worker].takeFront())
+      run(*chunk);
+    for (int i = 1; i < launch.workers; ++i) {
+      Share &other = launch.shares[(worker + i) % launch.workers];
+      while (std::optional<uint32_t> chunk = other.takeBack())
+        run(*chunk);
+    }
   }
 
   /// Workers for the next command: other runs keep the cores that they are on.
@@ -174,6 +210,7 @@ private:
   bool running = false;    // between begin and finish
   unsigned callerMode = 0; // of floating point, while running
   Block scratch;
+  std::vector<Share> shares; // of the launch in progress
 };
 
 class CpuDevice : public Device {
