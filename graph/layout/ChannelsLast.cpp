@@ -216,6 +216,30 @@ static LogicalResult reduceOfTranspose(ReduceOp op, PatternRewriter &rewriter) {
   return success();
 }
 
+/// reduce(reshape(transpose(x))) where the reshape only adds or removes dims of
+/// size 1: the reshape comes last, and the reduction meets the transpose.
+static LogicalResult reduceOfUnits(ReduceOp op, PatternRewriter &rewriter) {
+  auto reshape = op.getInput().getDefiningOp<ReshapeOp>();
+  if (!reshape || !reshape.getInput().getDefiningOp<TransposeOp>())
+    return failure();
+  auto units = unitReshapeMap(dimsOf(reshape.getInput()),
+                              dimsOf(reshape.getResult()));
+  if (!units)
+    return failure();
+  SmallVector<int64_t> reduced;
+  for (auto [dim, target] : llvm::enumerate(*units))
+    if (target >= 0 && llvm::is_contained(op.getDims(), target))
+      reduced.push_back(dim);
+  if (reduced.empty())
+    return failure();
+  Value result =
+      ReduceOp::create(rewriter, op.getLoc(), op.getKind(), reshape.getInput(),
+                       reduced, op.getIgnoresNan());
+  rewriter.replaceOp(op, makeReshape(rewriter, op.getLoc(), result,
+                                     dimsOf(op.getResult())));
+  return success();
+}
+
 /// concat(transpose(a), transpose(b), ..) with one permutation.
 static LogicalResult concatOfTransposes(ConcatOp op,
                                         PatternRewriter &rewriter) {
@@ -340,6 +364,7 @@ void knapper::populateChannelsLastPatterns(RewritePatternSet &patterns) {
   patterns.add(convChannelsLast);
   patterns.add(poolChannelsLast);
   patterns.add(reduceOfTranspose);
+  patterns.add(reduceOfUnits);
   patterns.add(concatOfTransposes);
   patterns.add(padOfTranspose);
   patterns.add(sliceOfTranspose);

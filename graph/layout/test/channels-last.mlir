@@ -73,3 +73,18 @@ func.func @patches(%x: !x, %w: tensor<6x3x4x4xf32>) -> !t {
   %2 = ts.transpose %1 [0, 2, 1] : !f
   return %2 : !t
 }
+
+// A dim of size 1 between the transpose and the reduction does not keep them apart.
+// CHECK-LABEL: @reduce_units
+// CHECK: %[[C:.*]] = ts.conv
+// CHECK-NOT: ts.transpose
+// CHECK: ts.reduce max %[[C]] [1]
+// CHECK-NOT: ts.transpose
+// CHECK: return
+func.func @reduce_units(%x: tensor<2x6x1x3xf32>, %w: tensor<3x1x3x4xf32>) -> tensor<2x4xf32> {
+  %0 = ts.conv %x, %w strides [1, 1] dilations [1, 1] input_dilations [1, 1] low [#ts.dim<0>, #ts.dim<0>] high [#ts.dim<0>, #ts.dim<0>] {channels_last = true} : tensor<2x6x1x3xf32>, tensor<3x1x3x4xf32>
+  %1 = ts.transpose %0 [0, 3, 1, 2] : tensor<2x4x1x4xf32>
+  %2 = ts.reshape %1 : tensor<2x4x4x1xf32> to tensor<2x4x4xf32>
+  %3 = ts.reduce max %2 [2] : tensor<2x4x4xf32>
+  return %3 : tensor<2x4xf32>
+}
