@@ -1,5 +1,5 @@
 // Comparisons and gathers whose indices are affine in the position: position
-// tables, masks that exporters write as gathers over index grids.
+// tables, masks that exporters write as gathers over index grids, one-hot rows.
 #include "graph/simplify/AffineIndex.h"
 #include "graph/simplify/Match.h"
 #include "graph/simplify/Simplify.h"
@@ -186,8 +186,82 @@ static LogicalResult gatherNdOfGrid(GatherNdOp op, PatternRewriter &rewriter) {
   return success();
 }
 
+/// The comparison whose outcome a tensor of ones and zeros shows.
+static CompareOp comparisonShown(Value value) {
+  if (auto convert = value.getDefiningOp<ConvertOp>())
+    return convert.getInput().getDefiningOp<CompareOp>();
+  auto select = value.getDefiningOp<SelectOp>();
+  if (!select || !isSplat(select.getOnTrue(), 1) ||
+      !isSplat(select.getOnFalse(), 0))
+    return {};
+  return select.getCondition().getDefiningOp<CompareOp>();
+}
+
+/// dot(one_hot(i), m) is row i of m, and zeros for an i outside. Numerics: what
+/// is not finite in m reaches only the results that select it, where the
+/// product (0 * inf) spreads NaN over the column; the sign of a zero.
+static LogicalResult dotOfOneHot(DotOp op, PatternRewriter &rewriter) {
+  Type element = elementTypeOf(op.getResult());
+  CompareOp compare = comparisonShown(op.getLhs());
+  int64_t last = rankOf(op.getLhs()) - 1;
+  if (!compare || compare.getPredicate() != ComparePredicate::eq ||
+      !op.getLhsBatch().empty() ||
+      op.getLhsContract() != ArrayRef<int64_t>{last} ||
+      rankOf(op.getRhs()) != 2 ||
+      op.getRhsContract() != ArrayRef<int64_t>{0} ||
+      elementTypeOf(op.getRhs()) != element ||
+      !isa<IntegerType>(elementTypeOf(compare.getLhs())))
+    return failure();
+  std::optional<int64_t> rows = dimOf(op.getRhs(), 0).asConstant();
+  if (!rows || *rows < 1)
+    return failure();
+  auto isPosition = [&](Value value) {
+    auto index = affineIndex(value);
+    if (!index || !index->offset.isConstant(0))
+      return false;
+    for (auto [d, coefficient] : llvm::enumerate(index->coefficients))
+      if (!coefficient.isConstant(static_cast<int64_t>(d) == last))
+        return false;
+    return true;
+  };
+  Value chosen = isPosition(compare.getRhs())   ? compare.getLhs()
+                 : isPosition(compare.getLhs()) ? compare.getRhs()
+                                                : Value();
+  auto broadcast =
+      chosen ? chosen.getDefiningOp<BroadcastOp>() : BroadcastOp();
+  if (!broadcast || llvm::is_contained(broadcast.getDims(), last))
+    return failure();
+
+  Location location = op.getLoc();
+  SmallVector<Dim> dims = dimsOf(op.getLhs());
+  dims.pop_back();
+  RankedTensorType type =
+      tensorType(op.getContext(), dims, rewriter.getI64Type());
+  Value index = makeBroadcast(rewriter, location, broadcast.getInput(), dims,
+                              broadcast.getDims());
+  if (elementTypeOf(index) != type.getElementType())
+    index = ConvertOp::create(rewriter, location, type, index);
+  Value first = makeSplat(rewriter, location, type, 0);
+  Value end = makeSplat(rewriter, location, type, *rows - 1);
+  Value above = MaxOp::create(rewriter, location, index, first);
+  Value inside = MinOp::create(rewriter, location, above, end);
+  Value row =
+      GatherOp::create(rewriter, location, op.getRhs(), inside, /*dim=*/0);
+  Value isInside = CompareOp::create(rewriter, location, ComparePredicate::eq,
+                                     index, inside);
+  SmallVector<int64_t> leading(dims.size());
+  std::iota(leading.begin(), leading.end(), 0);
+  auto result = cast<RankedTensorType>(op.getType());
+  Value mask = makeBroadcast(rewriter, location, isInside, dimsOf(result),
+                             leading);
+  Value zero = makeSplat(rewriter, location, result, 0);
+  rewriter.replaceOpWithNewOp<SelectOp>(op, mask, row, zero);
+  return success();
+}
+
 void knapper::populateIndexPatterns(RewritePatternSet &patterns) {
   patterns.add(knownCompare);
   patterns.add(gatherOfAffine);
   patterns.add(gatherNdOfGrid);
+  patterns.add(dotOfOneHot);
 }

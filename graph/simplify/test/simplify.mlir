@@ -150,3 +150,58 @@ func.func @positions() -> tensor<?xi1, #ts.dims<"s">> {
   %0 = ts.compare ge %i, %b : tensor<?xi64, #ts.dims<"s">>
   return %0 : tensor<?xi1, #ts.dims<"s">>
 }
+
+// A one-hot row times a matrix is a row of the matrix; zeros for an index outside.
+// CHECK-LABEL: @one_hot
+// CHECK-NOT: ts.dot
+// CHECK: %[[I:.*]] = ts.convert %arg0 : tensor<?xi32, {{.*}} to tensor<?xi64
+// CHECK: %[[A:.*]] = ts.max %[[I]]
+// CHECK: %[[C:.*]] = ts.min %[[A]]
+// CHECK: %[[R:.*]] = ts.gather %arg1, %[[C]] dim 0
+// CHECK: %[[E:.*]] = ts.compare eq %[[I]], %[[C]]
+// CHECK: %[[M:.*]] = ts.broadcast %[[E]] [0]
+// CHECK: ts.select %[[M]], %[[R]]
+func.func @one_hot(%i: tensor<?xi32, #ts.dims<"n">>, %m: tensor<3x4xf32>) -> tensor<?x4xf32, #ts.dims<"n", 4>> {
+  %p = ts.constant dense<[0, 1, 2]> : tensor<3xi32>
+  %0 = ts.broadcast %i [0] : tensor<?xi32, #ts.dims<"n">> to tensor<?x3xi32, #ts.dims<"n", 3>>
+  %1 = ts.broadcast %p [1] : tensor<3xi32> to tensor<?x3xi32, #ts.dims<"n", 3>>
+  %2 = ts.compare eq %0, %1 : tensor<?x3xi32, #ts.dims<"n", 3>>
+  %3 = ts.convert %2 : tensor<?x3xi1, #ts.dims<"n", 3>> to tensor<?x3xf32, #ts.dims<"n", 3>>
+  %4 = ts.dot %3, %m batch [] x [] contract [1] x [0] : tensor<?x3xf32, #ts.dims<"n", 3>>, tensor<3x4xf32>
+  return %4 : tensor<?x4xf32, #ts.dims<"n", 4>>
+}
+
+// The same by iota and select, positions on the left.
+// CHECK-LABEL: @one_hot_selected
+// CHECK-NOT: ts.dot
+// CHECK: ts.gather %arg1
+func.func @one_hot_selected(%i: tensor<2x5xi64>, %m: tensor<3x4xf32>) -> tensor<2x5x4xf32> {
+  %p = ts.iota 2 : tensor<2x5x3xi64>
+  %0 = ts.broadcast %i [0, 1] : tensor<2x5xi64> to tensor<2x5x3xi64>
+  %1 = ts.compare eq %p, %0 : tensor<2x5x3xi64>
+  %one = ts.constant dense<1.0> : tensor<f32>
+  %zero = ts.constant dense<0.0> : tensor<f32>
+  %on = ts.broadcast %one [] : tensor<f32> to tensor<2x5x3xf32>
+  %off = ts.broadcast %zero [] : tensor<f32> to tensor<2x5x3xf32>
+  %2 = ts.select %1, %on, %off : tensor<2x5x3xi1>, tensor<2x5x3xf32>
+  %3 = ts.dot %2, %m batch [] x [] contract [2] x [0] : tensor<2x5x3xf32>, tensor<3x4xf32>
+  return %3 : tensor<2x5x4xf32>
+}
+
+// Rows up to an index, and positions that are not 0, 1, 2: sums and other rows.
+// CHECK-LABEL: @not_one_hot
+// CHECK: ts.dot
+// CHECK: ts.dot
+func.func @not_one_hot(%i: tensor<5xi64>, %m: tensor<3x4xf32>) -> (tensor<5x4xf32>, tensor<5x4xf32>) {
+  %p = ts.iota 1 : tensor<5x3xi64>
+  %q = ts.constant dense<[1, 0, 2]> : tensor<3xi64>
+  %qb = ts.broadcast %q [1] : tensor<3xi64> to tensor<5x3xi64>
+  %0 = ts.broadcast %i [0] : tensor<5xi64> to tensor<5x3xi64>
+  %1 = ts.compare ge %0, %p : tensor<5x3xi64>
+  %2 = ts.convert %1 : tensor<5x3xi1> to tensor<5x3xf32>
+  %3 = ts.dot %2, %m batch [] x [] contract [1] x [0] : tensor<5x3xf32>, tensor<3x4xf32>
+  %4 = ts.compare eq %0, %qb : tensor<5x3xi64>
+  %5 = ts.convert %4 : tensor<5x3xi1> to tensor<5x3xf32>
+  %6 = ts.dot %5, %m batch [] x [] contract [1] x [0] : tensor<5x3xf32>, tensor<3x4xf32>
+  return %3, %6 : tensor<5x4xf32>, tensor<5x4xf32>
+}
