@@ -289,6 +289,11 @@ LogicalResult chooseConv(ts::KernelOp kernel, const TargetDesc &target,
   if (rowBytes * w->inputRows(1) > budget) {
     columns = (budget / (w->inputRows(1) * pixelBytes) - w->kw) / w->sw + 1;
     columns = std::max<int64_t>(24, columns / 24 * 24);
+    // Blocks of equal width, as far as whole tiles go.
+    if (w->outWidth.asConstant()) {
+      int64_t count = (width + columns - 1) / columns;
+      columns = std::min(columns, ((width + count - 1) / count + 23) / 24 * 24);
+    }
     if (columns >= width)
       columns = 0;
   }
