@@ -12,7 +12,6 @@ using namespace mlir;
 
 namespace knapper {
 
-using ts::Dim;
 
 static constexpr int64_t lineBytes = 64;
 

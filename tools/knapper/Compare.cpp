@@ -123,17 +123,6 @@ Expected<std::vector<Sizes>> sizesOf(const knapper_module *module,
   return sets;
 }
 
-Expected<ResultPtr> runOnce(knapper_module *module,
-                            const std::vector<knapper_tensor> &inputs) {
-  knapper_result *result = nullptr;
-  if (Status status = toStatus(knapper_run(module, inputs.data(),
-                                           static_cast<int32_t>(inputs.size()),
-                                           nullptr, 0, &result));
-      !status)
-    return status.takeError();
-  return ResultPtr(result);
-}
-
 /// The outputs of two runs: {"same": bool, "outputs": [those that differ]}.
 Expected<Json> compareResults(const knapper_module *module,
                               const knapper_result *first,
@@ -197,8 +186,8 @@ Expected<Json> compareAt(const Arguments &arguments, knapper_module *first,
   if (!inputs)
     return inputs.takeError();
   std::vector<knapper_tensor> tensors = tensorsOf(*inputs);
-  Expected<ResultPtr> a = runOnce(first, tensors);
-  Expected<ResultPtr> b = runOnce(second, tensors);
+  Expected<ResultPtr> a = run(first, tensors);
+  Expected<ResultPtr> b = run(second, tensors);
   if (!a || !b) {
     for (const Expected<ResultPtr> *each : {&a, &b})
       if (!*each && each->error().kind != ErrorKind::user)

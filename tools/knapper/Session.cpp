@@ -120,6 +120,17 @@ Status toStatus(knapper_error *error) {
   return copy;
 }
 
+Expected<ResultPtr> run(knapper_module *module,
+                        const std::vector<knapper_tensor> &inputs) {
+  knapper_result *result = nullptr;
+  if (Status status = toStatus(knapper_run(module, inputs.data(),
+                                           static_cast<int32_t>(inputs.size()),
+                                           nullptr, 0, &result));
+      !status)
+    return status.takeError();
+  return ResultPtr(result);
+}
+
 std::string takeString(char *text) {
   std::string copy = text ? text : "";
   knapper_string_release(text);

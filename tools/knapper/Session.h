@@ -17,6 +17,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace knapper::cli {
 
@@ -77,5 +78,9 @@ struct ResultRelease {
   }
 };
 using ResultPtr = std::unique_ptr<knapper_result, ResultRelease>;
+
+/// A run whose outputs are the runtime's.
+Expected<ResultPtr> run(knapper_module *module,
+                        const std::vector<knapper_tensor> &inputs);
 
 } // namespace knapper::cli

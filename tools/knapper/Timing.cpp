@@ -45,15 +45,10 @@ double quantile(std::vector<double> values, double q) {
 Expected<double> timeRun(knapper_module *module,
                          const std::vector<knapper_tensor> &inputs) {
   Stopwatch watch;
-  knapper_result *result = nullptr;
-  if (Status status = toStatus(knapper_run(module, inputs.data(),
-                                           static_cast<int32_t>(inputs.size()),
-                                           nullptr, 0, &result));
-      !status)
-    return status.takeError();
-  double seconds = watch.seconds();
-  knapper_result_release(result);
-  return seconds;
+  Expected<ResultPtr> result = run(module, inputs);
+  if (!result)
+    return result.takeError();
+  return watch.seconds();
 }
 
 std::string signatureOf(const std::string &function) {
