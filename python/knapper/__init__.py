@@ -18,7 +18,9 @@ the Python logger named "knapper", which is silent unless logging is configured.
 from knapper.compiler import compile, inspect, verify
 from knapper.devices import devices
 from knapper.errors import DeviceError, Error, InternalError, UserError
-from knapper.module import Bound, Module, Pending, Result, TensorInfo, load
+from knapper.bound import Bound
+from knapper.module import Module, TensorInfo, load
+from knapper.results import Pending, Result
 from knapper.tensor import Tensor
 from knapper.library import has_compiler, version
 

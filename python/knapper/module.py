@@ -1,21 +1,21 @@
-"""Compiled models: signature, calls, results."""
+"""Compiled models: loading, signature, calls."""
 
 from __future__ import annotations
 
 import ctypes
 import dataclasses
-import functools
 import json
 import os
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from ctypes import byref, c_int64, c_uint64, c_void_p
 from typing import Any
 
 import numpy as np
 
 from knapper import dtypes, log
+from knapper.bound import Bound
 from knapper.dlpack import Borrowed
 from knapper.errors import UserError, printable
 from knapper.library import (
@@ -27,7 +27,7 @@ from knapper.library import (
     library,
     take_string,
 )
-from knapper.tensor import Tensor
+from knapper.results import Handle, Pending, Result, drop_event
 
 Array = Any  # a NumPy array, a sequence of numbers, or an object with __dlpack__
 
@@ -132,22 +132,6 @@ def load(
     return Module._adopt(handle)
 
 
-class _Handle:
-    """A library object, released when the last that uses it is gone."""
-
-    __slots__ = ("value", "_release", "_keep")
-
-    def __init__(self, value: Any, release: Any, keep: object = None) -> None:
-        self.value = value
-        self._release = release
-        self._keep = keep
-
-    def __del__(self) -> None:
-        value, self.value = self.value, None
-        if value:
-            self._release(value)
-
-
 class _Prepared:
     """The structs of one combination of shapes and dtypes."""
 
@@ -172,202 +156,6 @@ class _Prepared:
             tensor.shape = dims
 
 
-class Result(Sequence[np.ndarray]):
-    """The outputs of a run, by position and by name.
-
-    `result[0]` and `result["logits"]` are NumPy arrays over the library's
-    memory, without a copy; the memory is given back when the result and all
-    arrays of it are gone. A bf16 output is an array when ml_dtypes is installed
-    and a `Tensor` otherwise. `tensor(key)` is always a `Tensor`, for DLPack.
-    """
-
-    __slots__ = ("_handle", "_names", "_arrays", "_given")
-
-    def __init__(
-        self,
-        handle: _Handle,
-        names: dict[str, int],
-        count: int,
-        given: object = None,
-    ) -> None:
-        self._handle = handle
-        self._names = names  # fewer than `count` when a model repeats one
-        self._arrays: list[Any] = [None] * count
-        self._given = given
-
-    def _index(self, key: int | str) -> int:
-        if isinstance(key, str):
-            try:
-                return self._names[key]
-            except KeyError:
-                raise KeyError(
-                    f"no output {key!r}; there are: {', '.join(self._names)}"
-                ) from None
-        count = len(self._arrays)
-        if not -count <= key < count:
-            raise IndexError(f"output {key} of {count}")
-        return key % count
-
-    def tensor(self, key: int | str) -> Tensor:
-        """An output as a `Tensor`: shape, dtype and DLPack."""
-        raw = CTensor()
-        index = self._index(key)
-        error = library().knapper_result_output(self._handle.value, index, raw)
-        if error is not None:
-            check(error)
-        # The owner is the handle and whatever memory the caller gave.
-        owner = (self._handle, self._given)
-        return Tensor(
-            raw.data or 0, tuple(raw.shape[: raw.rank]), raw.dtype, owner
-        )
-
-    def __getitem__(self, key: Any) -> Any:
-        if isinstance(key, slice):
-            return [self[i] for i in range(*key.indices(len(self)))]
-        index = self._names.get(key)
-        if index is None:
-            index = self._index(key)
-        array = self._arrays[index]
-        if array is None:
-            tensor = self.tensor(index)
-            known = dtypes.numpy_of(tensor._code) is not None
-            self._arrays[index] = array = tensor.numpy() if known else tensor
-        return array
-
-    def __len__(self) -> int:
-        return len(self._arrays)
-
-    def __iter__(self) -> Iterator[Any]:
-        return (self[i] for i in range(len(self._arrays)))
-
-    def keys(self) -> list[str]:
-        """The outputs' names, in order."""
-        return list(self._names)
-
-    def items(self) -> list[tuple[str, Any]]:
-        """(name, array) of every output, in order."""
-        return [(name, self[i]) for name, i in self._names.items()]
-
-    def __repr__(self) -> str:
-        return printable(f"Result({', '.join(self._names)})")
-
-
-class Pending:
-    """A run that has been started. Holds its inputs until it is waited for."""
-
-    __slots__ = ("_event", "_names", "_count", "_keep")
-
-    def __init__(
-        self, event: _Handle, names: dict[str, int], count: int, keep: object
-    ) -> None:
-        self._event = event
-        self._names = names
-        self._count = count
-        self._keep = keep
-
-    def done(self) -> bool:
-        """Whether wait() would return at once."""
-        value = self._event.value
-        return value is None or bool(library().knapper_event_done(value))
-
-    def wait(self) -> Result:
-        """The result, or the error of the run. Once only."""
-        value, self._event.value = self._event.value, None
-        if value is None:
-            raise UserError("this run has been waited for", where="wait")
-        out = c_void_p()
-        lib = library()
-        check(lib.knapper_event_wait(value, byref(out)))
-        handle = _Handle(out, lib.knapper_result_release, self._keep)
-        return Result(handle, self._names, self._count, self._keep)
-
-
-def _like(made: Any, info: TensorInfo) -> np.ndarray:
-    """Memory for an output that is like the one of a run."""
-    if isinstance(made, Tensor):
-        raise UserError(
-            f"output {info}: NumPy has no such dtype without ml_dtypes",
-            where=info.name,
-            hint="install ml_dtypes, or bind memory by DLPack",
-        )
-    return np.empty_like(made)
-
-
-class Bound:
-    """A call whose inputs and outputs are bound, made by `Module.bind`.
-
-    `bound()` reads the inputs as they are then, writes the outputs and returns
-    them. Not for several threads at once: each needs one of its own.
-    """
-
-    __slots__ = ("inputs", "outputs", "_call", "_out", "_release", "_keep")
-
-    def __init__(self, module: Module, inputs: Any, outputs: Any) -> None:
-        values = list(module._bind_collection(inputs))
-        for info, value in zip(module._inputs, values):
-            if isinstance(value, np.ndarray):
-                good = value.flags.c_contiguous
-            else:
-                good = hasattr(value, "__dlpack__")
-            if not good:
-                raise UserError(
-                    f"input {info}: {type(value).__name__} would be copied",
-                    where=info.name,
-                    hint="bind a contiguous NumPy array or an object with __dlpack__",
-                )
-        late = [s["name"] for s in module.describe()["symbols"] if s["from_buffer"]]
-        if late:
-            raise UserError(
-                f"size {late[0]!r} is known after a run only",
-                where="bind",
-                hint="call the module, or use `run`",
-            )
-        memory = [None] * len(module._outputs)
-        if outputs is not None:
-            memory = list(module._positioned(outputs))
-        if any(array is None for array in memory):
-            made = module.run(values, memory)
-            memory = [
-                _like(made[i], module._outputs[i]) if array is None else array
-                for i, array in enumerate(memory)
-            ]
-        prepared, keep = module._prepare(values, cached=False)
-        given, targets = module._targets(memory, cached=False)
-        lib = module._lib
-        self.inputs = values
-        self.outputs = memory
-        self._out = c_void_p()
-        self._release = lib.knapper_result_release
-        self._keep = (module, prepared, keep, given, targets)
-        self._call = functools.partial(
-            lib.knapper_run,
-            module._handle.value,
-            ctypes.cast(prepared.tensors, ctypes.POINTER(CTensor)),
-            len(values),
-            ctypes.cast(targets, ctypes.POINTER(CTensor)),
-            len(module._outputs),
-            ctypes.pointer(self._out),
-        )
-
-    def __call__(self) -> list[Any]:
-        error = self._call()
-        if error is not None:
-            check(error)
-        self._release(self._out)
-        return self.outputs
-
-
-def _drop_event(value: Any) -> None:
-    # Nobody waited: the inputs may be freed only after the run.
-    lib = library()
-    out = c_void_p()
-    error = lib.knapper_event_wait(value, byref(out))
-    if error is not None:
-        lib.knapper_error_release(error)
-    elif out.value:
-        lib.knapper_result_release(out)
-
-
 class Module:
     """A compiled model. Safe to call from any number of threads at once.
 
@@ -382,7 +170,7 @@ class Module:
         self = object.__new__(cls)
         lib = library()
         self._lib = lib
-        self._handle = _Handle(handle, lib.knapper_module_release)
+        self._handle = Handle(handle, lib.knapper_module_release)
         self._on_gpu: bool | None = None
         self._inputs = self._signature(
             lib.knapper_module_num_inputs(handle), lib.knapper_module_input
@@ -442,7 +230,7 @@ class Module:
             check(error)
         del keep
         return Result(
-            _Handle(out, self._lib.knapper_result_release, self._handle),
+            Handle(out, self._lib.knapper_result_release, self._handle),
             self._names,
             len(self._outputs),
         )
@@ -461,7 +249,7 @@ class Module:
         read-only, not contiguous, or over memory of an input or another output.
         """
         out, _, given = self._call(self._lib.knapper_run, inputs, outputs)
-        handle = _Handle(out, self._lib.knapper_result_release, self._handle)
+        handle = Handle(out, self._lib.knapper_result_release, self._handle)
         return Result(handle, self._names, len(self._outputs), given)
 
     def bind(
@@ -492,7 +280,7 @@ class Module:
         )
         held = (self._handle, read, given)
         return Pending(
-            _Handle(out, _drop_event, held), self._names, len(self._outputs), held
+            Handle(out, drop_event, held), self._names, len(self._outputs), held
         )
 
     def _call(

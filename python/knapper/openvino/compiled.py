@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from knapper.errors import Error, UserError
-from knapper.module import Module, Pending
+from knapper.module import Module
+from knapper.results import Pending
 from knapper.openvino.ports import OpenVINOError, PartialShape, Port, Tensor, Type, find
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from knapper import dtypes
 from knapper.errors import Error
-from knapper.module import Result
+from knapper.results import Result
 from knapper.ort import types
 from knapper.ort.errors import BindingError, translated
 from knapper.ort.value import OrtValue, host_only

@@ -11,7 +11,8 @@ import numpy as np
 
 from knapper import dtypes
 from knapper.errors import Error
-from knapper.module import Module, Result
+from knapper.module import Module
+from knapper.results import Result
 from knapper.ort import loading, types
 from knapper.ort.binding import IOBinding
 from knapper.ort.errors import InvalidArgument, MissingInput, refuse, translated
