@@ -3,6 +3,7 @@
 #include "runtime/base/Checked.h"
 #include "runtime/base/Text.h"
 #include "runtime/module/Format.h"
+#include "runtime/module/ProgramChecks.h"
 
 #include <algorithm>
 #include <cstring>
@@ -11,10 +12,6 @@ namespace knapper {
 namespace {
 
 constexpr uint32_t kMaxRank = 32;
-constexpr unsigned kMaxDepth = 64;
-// Instructions a run executes with each loop body counted once: bounds what
-// nested calls of calls can blow up to.
-constexpr uint64_t kMaxExpanded = uint64_t(1) << 24;
 
 /// Checks one fb::Program while copying it. Each method stops at the first
 /// damage.
@@ -27,24 +24,26 @@ public:
     Prelude prelude;
     memcpy(&prelude, artefact.bytes().data(), sizeof prelude);
     budget = (1 << 20) + 16 * prelude.headerBytes;
-    dependentsBudget = 4 * budget;
+    initialBudget = budget;
   }
 
   Expected<Program> run() {
     out.name = text(from.name());
-    for (auto step :
-         {&Decoder::symbols, &Decoder::values, &Decoder::checks,
-          &Decoder::signature, &Decoder::buffers, &Decoder::regions,
-          &Decoder::bound, &Decoder::structure, &Decoder::dependents})
+    for (auto step : {&Decoder::symbols, &Decoder::values, &Decoder::checks,
+                      &Decoder::signature, &Decoder::buffers, &Decoder::regions,
+                      &Decoder::bound})
       if (Status s = (this->*step)(); !s)
         return s.takeError();
+    if (Status s = checkStructure(artefact, from, out); !s)
+      return s.takeError();
+    if (Status s = findDependents(artefact, from, 4 * initialBudget, out); !s)
+      return s.takeError();
     return std::move(out);
   }
 
 private:
   Error fail(const void *at, std::string what) const {
-    return artefact.damaged(at,
-                            cat("program '", text(from.name()), "', ", what));
+    return damagedProgram(artefact, from, at, what);
   }
   template <typename T> bool spend(const T *vectorOrString) {
     uint64_t size = 16 + count(vectorOrString);
@@ -530,226 +529,19 @@ private:
     return success();
   }
 
-  // Structure of regions: calls end, live ranges cover every use.
-
-  struct RegionFacts {
-    enum State : uint8_t { fresh, open, done } state = fresh;
-    uint64_t expanded = 0;         // instructions, calls expanded
-    std::vector<uint32_t> touched; // temps, with those of nested regions
-  };
-  std::vector<RegionFacts> facts;
-  uint32_t number = 0;
-
-  Status alive(uint32_t buffer, uint32_t at) const {
-    const Program::Buffer &b = out.buffers[buffer];
-    if (b.kind == fb::BufferKind::temp && (at < b.first || at > b.last))
-      return fail(from.buffers()->Get(buffer),
-                  cat("buffer ", buffer, " is used by instruction ", at,
-                      " but alive from ", b.first, " to ", b.last));
-    return success();
-  }
-
-  /// Numbers the region's instructions at its first mention; later mentions
-  /// (calls) check that what it touches is alive at `at`.
-  Status enter(uint32_t index, uint32_t at, unsigned depth) {
-    RegionFacts &f = facts[index];
-    const void *where = from.regions()->Get(index);
-    if (f.state == RegionFacts::open || depth > kMaxDepth)
-      return fail(where, cat("region ", index,
-                             " contains itself or nests "
-                             "deeper than ",
-                             kMaxDepth));
-    if (f.state == RegionFacts::done) {
-      for (uint32_t buffer : f.touched)
-        if (Status s = alive(buffer, at); !s)
-          return s;
-      return success();
-    }
-    f.state = RegionFacts::open;
-    std::vector<uint32_t> touched;
-    uint64_t expanded = 0;
-    for (const Program::Instruction &in : out.regions[index]) {
-      uint32_t here = number++;
-      ++expanded;
-      auto touch = [&](uint32_t buffer) -> Status {
-        if (out.buffers[buffer].kind == fb::BufferKind::temp)
-          touched.push_back(buffer);
-        out.buffers[buffer].optional &= depth > 0;
-        return alive(buffer, here);
-      };
-      auto nested = [&](uint32_t region) -> Status {
-        if (Status s = enter(region, here, depth + 1); !s)
-          return s;
-        expanded += facts[region].expanded;
-        touched.insert(touched.end(), facts[region].touched.begin(),
-                       facts[region].touched.end());
-        if (expanded > kMaxExpanded)
-          return fail(where, "calls expand to too many instructions");
-        return success();
-      };
-      Status s = success();
-      switch (in.op) {
-      case fb::Instruction::Launch:
-        out.launches[in.index].optional &= depth > 0;
-        for (const Program::Ref &arg : out.launches[in.index].args)
-          if (s = touch(arg.buffer); !s)
-            return s;
-        break;
-      case fb::Instruction::Copy:
-        if (s = touch(in.source.buffer); !s)
-          return s;
-        s = touch(in.target.buffer);
-        break;
-      case fb::Instruction::BindSymbol:
-        s = touch(in.source.buffer);
-        break;
-      case fb::Instruction::If:
-      case fb::Instruction::While:
-        if (facts[in.index].state != RegionFacts::fresh ||
-            facts[in.other].state != RegionFacts::fresh || in.index == in.other)
-          return fail(where, cat("region ", index,
-                                 " shares a branch or a "
-                                 "loop body with another; only calls may"));
-        if (s = touch(in.source.buffer); !s)
-          return s;
-        if (s = nested(in.index); !s)
-          return s;
-        s = nested(in.other);
-        break;
-      case fb::Instruction::Repeat:
-        if (facts[in.index].state != RegionFacts::fresh)
-          return fail(where, cat("region ", index,
-                                 " shares a loop body with another; only "
-                                 "calls may"));
-        if (in.source.buffer != Program::kNone)
-          if (s = touch(in.source.buffer); !s)
-            return s;
-        s = nested(in.index);
-        break;
-      case fb::Instruction::Call:
-        s = nested(in.index);
-        break;
-      case fb::Instruction::SetSymbols:
-      case fb::Instruction::Assert:
-      case fb::Instruction::NONE:
-        break;
-      }
-      if (!s)
-        return s;
-      if (touched.size() > 2 * out.buffers.size() + 64)
-        deduplicate(touched);
-    }
-    deduplicate(touched);
-    f.touched = std::move(touched);
-    f.expanded = expanded;
-    f.state = RegionFacts::done;
-    return success();
-  }
-  static void deduplicate(std::vector<uint32_t> &list) {
-    std::sort(list.begin(), list.end());
-    list.erase(std::unique(list.begin(), list.end()), list.end());
-  }
-
-  Status structure() {
-    facts.resize(out.regions.size());
-    return enter(0, 0, 0);
-  }
-
-  /// What each late symbol decides, so that setting one costs what hangs on it.
-  Status dependents() {
-    size_t late = 0;
-    for (const Program::Symbol &symbol : out.symbols)
-      late += symbol.late;
-    out.dependents.resize(out.symbols.size());
-    // Programs are not made of thousands of late symbols: a bound on what a
-    // damaged file can ask for.
-    if (late > 4096)
-      return fail(&from, cat("instructions set ", late, " symbols"));
-    for (uint32_t symbol = 0; symbol < out.symbols.size(); ++symbol) {
-      if (!out.symbols[symbol].late)
-        continue;
-      Program::Dependents &list = out.dependents[symbol];
-      std::vector<bool> hit(out.values.size());
-      for (uint32_t i = 0; i < out.values.size(); ++i) {
-        const Program::Value &v = out.values[i];
-        hit[i] = v.op == fb::ScalarOp::symbol     ? v.imm == symbol
-                 : v.op == fb::ScalarOp::constant ? false
-                                                  : hit[v.a] || hit[v.b];
-        if (hit[i])
-          list.values.push_back(i);
-      }
-      for (uint32_t i = 0; i < out.checks.size(); ++i)
-        if (hit[out.checks[i].value])
-          list.checks.push_back(i);
-      std::vector<bool> moved(out.buffers.size());
-      for (uint32_t i = 0; i < out.outputs.size(); ++i)
-        for (uint32_t d : out.outputs[i].dims)
-          if (hit[d]) {
-            list.outputs.push_back(i);
-            moved[out.outputBuffer[i]] = true;
-            break;
-          }
-      for (uint32_t i = 0; i < out.buffers.size(); ++i) {
-        const Program::Buffer &b = out.buffers[i];
-        if (b.kind == fb::BufferKind::temp && hit[b.bytes]) {
-          list.buffers.push_back(i);
-          moved[i] = true;
-        }
-      }
-      for (uint32_t i = 0; i < out.launches.size(); ++i) {
-        const Program::Launch &l = out.launches[i];
-        bool changes = false;
-        for (const Program::Ref &arg : l.args)
-          changes |= hit[arg.offset] || moved[arg.buffer];
-        for (const Program::Choice &c : l.choices) {
-          changes |=
-              hit[c.guard] || hit[c.grid] || hit[c.grain] || hit[c.scratch];
-          for (uint32_t v : c.symbols)
-            changes |= hit[v];
-        }
-        if (changes)
-          list.launches.push_back(i);
-      }
-      if (Status s = spendOn(list); !s)
-        return s;
-    }
-    for (Program::Assignment &assignment : out.assignments) {
-      for (auto [symbol, from] : assignment.symbols)
-        merge(assignment.dependents, out.dependents[symbol]);
-      if (Status s = spendOn(assignment.dependents); !s)
-        return s;
-    }
-    return success();
-  }
-  Status spendOn(const Program::Dependents &list) {
-    uint64_t size = list.values.size() + list.launches.size();
-    if (size > dependentsBudget)
-      return fail(&from, "symbols decide more than the file holds");
-    dependentsBudget -= size;
-    return success();
-  }
-  static void merge(Program::Dependents &to, const Program::Dependents &more) {
-    auto unite = [](std::vector<uint32_t> &a, const std::vector<uint32_t> &b) {
-      std::vector<uint32_t> both;
-      std::set_union(a.begin(), a.end(), b.begin(), b.end(),
-                     std::back_inserter(both));
-      a = std::move(both);
-    };
-    unite(to.values, more.values);
-    unite(to.checks, more.checks);
-    unite(to.buffers, more.buffers);
-    unite(to.outputs, more.outputs);
-    unite(to.launches, more.launches);
-  }
-
   const Artefact &artefact;
   const fb::Program &from;
   uint32_t target;
-  uint64_t budget, dependentsBudget;
+  uint64_t budget, initialBudget;
   Program out;
 };
 
 } // namespace
+
+Error damagedProgram(const Artefact &artefact, const fb::Program &from,
+                     const void *at, std::string_view what) {
+  return artefact.damaged(at, cat("program '", text(from.name()), "', ", what));
+}
 
 Expected<Program> Program::decode(const Artefact &artefact, uint32_t index,
                                   uint32_t target) {
