@@ -26,7 +26,12 @@
 // Programs are numbered panel by panel within a row block, so that a row block
 // of the left side stays in the cache while the panels stream past it.
 //
-// Parameters: panel, rows.
+// Threads take consecutive programs. Which of them share a constant matrix is
+// decided by the number of rows, at run time (splitOf): of few rows each thread
+// reads panels of its own, of many each keeps to rows of its own.
+//
+// Parameters: panel, rows (of a block, at most), blocks (at least, of many
+// rows), parts (of a panel, of few rows).
 #include "codegen/schedule/Emitter.h"
 #include "codegen/schedule/Epilogue.h"
 #include "codegen/schedule/Lanes.h"
@@ -48,6 +53,9 @@ constexpr int64_t kAccumulatorBytes = 4096;
 
 /// Rows of the left side that are worth the gathering of pairs.
 constexpr int64_t kPairRows = 4;
+
+/// No fewer rows of a block for the sake of sharing: two register tiles.
+constexpr int64_t kLeastRows = 24;
 
 /// How many of K a step takes: what lies together in a packed panel, and on
 /// targets with products of pairs in a gathered one.
@@ -89,13 +97,44 @@ int64_t choosePanel(const Product &product, int64_t runDivisor, Knobs &knobs) {
   return knobs.pick("panel", best, all);
 }
 
+/// How the rows of a product are cut. Programs are numbered block by block,
+/// within a block panel by panel, of a panel part by part.
+struct Split {
+  Dim blocks, parts;
+};
+
+/// Threads that take rows each read the whole matrix; threads that take columns
+/// each read all rows, half of which the kernel before left on other cores, as
+/// the kernel after finds half of the results there. What is less decides.
+Split splitOf(const Product &product, int64_t blockRows, int64_t blocks,
+              int64_t parts) {
+  Dim rows = product.lhs.free, one = rows.like(1);
+  Split split{rows.ceilDiv(one * blockRows), one};
+  bool alone = product.batch.empty() && product.lhs.outerSizes.empty();
+  if (!product.packed || product.group || !alone)
+    return split;
+  int64_t depth = *product.rhs.contract.asConstant(),
+          columns = *product.rhs.free.asConstant();
+  int64_t few = depth * columns / std::max<int64_t>(1, depth + columns);
+  Dim many = rows.floorDiv(one * (few + 1)).min(one); // 0 or 1
+  Dim most = (rows.ceilDiv(one * (2 * kLeastRows)) * 2)
+                 .min(rows.ceilDiv(one * (kLeastRows / 2)));
+  // As many blocks for each of two or four threads.
+  Dim even = split.blocks.ceilDiv(one * 4) * 4;
+  split.blocks = split.blocks.max(many * even.max(one * blocks).min(most));
+  split.parts = one.max((one - many) * most.min(one * parts));
+  return split;
+}
+
 class MatmulBuilder {
 public:
   MatmulBuilder(BuildContext &context, Product product, Epilogue epilogue)
       : e(context.emitter), b(e.builder), target(context.target),
         product(std::move(product)), epilogue(std::move(epilogue)),
         panel(context.schedule.at("panel")),
-        blockRows(context.schedule.at("rows")),
+        split(splitOf(this->product, context.schedule.at("rows"),
+                      context.schedule.at("blocks"),
+                      context.schedule.at("parts"))),
         step(this->product.packed || target.pairProducts ? group(this->product)
                                                          : 1),
         sums(this->product.bytes ? Type(b.getI32Type()) : b.getF32Type()),
@@ -126,7 +165,8 @@ private:
   const TargetDesc &target;
   Product product;
   Epilogue epilogue;
-  int64_t panel, blockRows;
+  int64_t panel;
+  Split split;
   int64_t step; ///< of K, whose elements of a column lie together in B
   Type sums; ///< element type of the accumulators
   RegisterTile shape;
@@ -401,26 +441,35 @@ LogicalResult MatmulBuilder::build() {
   const Side &lhs = product.lhs, &rhs = product.rhs;
   Value id = tile::ProgramIdOp::create(b, loc);
   Dim panels = rhs.free.ceilDiv(rhs.free.like(panel));
-  Dim blocks = lhs.free.ceilDiv(lhs.free.like(blockRows));
-  // id = ((batch, outer) * blocks + block) * panels + panel
+  // id = (((batch, outer) * blocks + block) * panels + panel) * parts + part
   SmallVector<Dim> grid(product.batch);
   llvm::append_range(grid, lhs.outerSizes);
-  grid.push_back(blocks);
-  grid.push_back(panels);
+  grid.append({split.blocks, panels, split.parts});
   SmallVector<Value> index = e.delinearize(id, grid);
   batchIndex.assign(index.begin(), index.begin() + product.batch.size());
-  outerIndex.assign(index.begin() + product.batch.size(), index.end() - 2);
-  Value block = index[index.size() - 2], panelIndex = index.back();
+  outerIndex.assign(index.begin() + product.batch.size(), index.end() - 3);
+  Value block = index[index.size() - 3], panelIndex = index[index.size() - 2],
+        part = index.back();
 
   column = e.mul(panelIndex, e.constant(panel));
   int64_t known = rhs.free.knownDivisor();
   if (!known || known % panel)
     validColumns = e.sub(e.size(rhs.free), column);
-  // Equal blocks, so that an equal number of programs is equal work.
-  Value all = e.size(lhs.free), number = e.size(blocks);
-  firstRow = e.div(e.mul(block, all), number);
-  Value rows =
-      e.sub(e.div(e.mul(e.add(block, e.constant(1)), all), number), firstRow);
+  // Equal numbers of register tiles, so that an equal number of programs is
+  // equal work.
+  Value all = e.size(lhs.free), height = e.constant(shape.rows);
+  Value tiles = e.size(lhs.free.ceilDiv(lhs.free.like(shape.rows)));
+  Value number = e.size(split.blocks * split.parts);
+  auto firstTile = [&](Value share) {
+    return e.div(e.mul(share, tiles), number);
+  };
+  Value own = e.add(e.mul(block, e.size(split.parts)), part);
+  Value begin = firstTile(own), end = firstTile(e.add(own, e.constant(1)));
+  firstRow = e.mul(begin, height);
+  Value rows = e.sub(e.min(e.mul(end, height), all), firstRow);
+  // Parts fetch from where the one before ends.
+  Value tilesBefore =
+      e.sub(begin, firstTile(e.mul(block, e.size(split.parts))));
 
   a = e.inputBuffer(lhs.base);
   lda = e.size(lhs.freeStride);
@@ -480,7 +529,8 @@ LogicalResult MatmulBuilder::build() {
   return forRowTiles(
       e, rows, shape.rows,
       [&](Value row, Value valid, int64_t tileRows, Value number) {
-        tile(e.add(firstRow, row), valid, tileRows, e.mul(number, share));
+        tile(e.add(firstRow, row), valid, tileRows,
+             e.mul(e.add(tilesBefore, number), share));
         return success();
       },
       [&](Value row, Value valid) {
@@ -508,18 +558,29 @@ LogicalResult chooseMatmul(ts::KernelOp kernel, const TargetDesc &target,
   int64_t rows =
       (target.l2Bytes ? target.l2Bytes : 1 << 20) / 3 / (bytes * depth);
   rows = std::clamp<int64_t>(rows / 24 * 24, 192, 384);
-  rows = knobs.pick("rows", rows, {96, 192, 288, 384, 48, 768});
-  schedule.parameters = {{"panel", panel}, {"rows", rows}};
+  rows = knobs.pick("rows", rows, {96, 192, 384, 768});
+  // As many programs as share well among any few threads.
+  constexpr int64_t programs = 16;
+  int64_t panels = std::max<int64_t>(
+      1, (rhs.free.asConstant().value_or(768) + panel - 1) / panel);
+  int64_t share = std::max<int64_t>(1, (programs + panels - 1) / panels);
+  int64_t blocks = std::max<int64_t>(4, share), parts = share;
+  if (product->packed && !product->group) {
+    blocks = knobs.pick("blocks", blocks, {1, 4, 8, 16});
+    parts = knobs.pick("parts", parts, {1, 2, 4});
+  }
+  schedule.parameters = {
+      {"panel", panel}, {"rows", rows}, {"blocks", blocks}, {"parts", parts}};
   schedule.group = product->group ? 1 : group(*product);
   Dim one = Dim::constant(kernel.getContext(), 1);
+  Split split = splitOf(*product, rows, blocks, parts);
   schedule.grid = ts::product(kernel.getContext(), product->batch) *
                   ts::product(kernel.getContext(), lhs.outerSizes) *
-                  lhs.free.ceilDiv(one * rows) * rhs.free.ceilDiv(one * panel);
-  int64_t flops =
-      2 * depth * panel *
-      std::min<int64_t>(rows, std::max<int64_t>(1, representative(lhs.free)));
+                  split.blocks * rhs.free.ceilDiv(one * panel) * split.parts;
+  // What a program is worth depends on how many there are.
+  Dim flops = lhs.free.max(one) * (2 * depth * panel);
   schedule.grain =
-      one * std::max<int64_t>(1, 1600000 / bytes / std::max<int64_t>(1, flops));
+      (split.blocks * split.parts * (1600000 / bytes)).floorDiv(flops).max(one);
   // A panel in scratch: gathered, or expanded (one row more, of nibbles).
   schedule.scratch = (product->packed && !product->group
                           ? one * 0

@@ -79,7 +79,7 @@ def test_compiled_equals_reference(case_list, tmp_path, outcomes, isa, part):
     outcomes[isa][part] = support.outcomes(results)
 
 
-OTHERS = 8  # the most that a kernel has
+OTHERS = 16  # the most that a kernel has
 
 
 @pytest.mark.parametrize("number", range(OTHERS))

@@ -72,6 +72,13 @@ case("dot weights", [In("x", T("f32", "m", 24))],
      f"%w = ts.constant dense<{WEIGHTS}> : tensor<24x40xf32>\n"
      f'  %r = ts.dot %x, %w batch [] x [] contract [1] x [0] : {T("f32", "m", 24)}, {T("f32", 24, 40)}',
      T("f32", "m", 40), ROWS[:5], lambda x: wide(x) @ np_().array(WEIGHTS), "relative 3e-6")
+# Rows that threads share, and rows that each thread reads all of (131 * 140 / (131 + 140) = 67).
+SHARED = [[(i * 140 + j) * 37 % 101 / 64 - 0.75 for j in range(140)] for i in range(131)]
+case("dot weights shared", [In("x", T("f32", "m", 131))],
+     f"%w = ts.constant dense<{SHARED}> : tensor<131x140xf32>\n"
+     f'  %r = ts.dot %x, %w batch [] x [] contract [1] x [0] : {T("f32", "m", 131)}, {T("f32", 131, 140)}',
+     T("f32", "m", 140), [dict(m=m) for m in [0, 1, 13, 49, 67, 68, 201]],
+     lambda x: wide(x) @ np_().array(SHARED), "relative 3e-6")
 # Packed in pairs of rows: odd and even, known and not; more columns than a panel has.
 PAIR_ROWS = [dict(m=m) for m in [0, 1, 3, 17, 64, 201]]
 for k, n in [(22, 40), (23, 70), (64, 96), (131, 49), (1, 16)]:
