@@ -261,6 +261,105 @@ LogicalResult ConvBuilder::build() {
   return w.depthwise ? depthwise(first, end) : product(first, end);
 }
 
+/// Of outputs. Columns 0: all.
+struct Block {
+  int64_t rows = 1, columns = 0;
+};
+
+/// The number of blocks that two threads share rows of: even.
+int64_t evenRows(int64_t height, int64_t rows) {
+  int64_t blocks = (height + rows - 1) / rows;
+  if (blocks > 1 && blocks % 2)
+    ++blocks;
+  return (height + blocks - 1) / blocks;
+}
+
+/// As many output rows, or columns of one, as keep the input of a block within
+/// `budget` bytes.
+Block productBlock(const ConvWindow &w, int64_t budget) {
+  int64_t height = std::max<int64_t>(1, representative(w.outHeight)),
+          width = std::max<int64_t>(1, representative(w.outWidth));
+  int64_t pixelBytes = *w.channels.asConstant() * 4;
+  int64_t rowBytes = ((width - 1) * w.sw + w.kw) * pixelBytes;
+  // Rows between windows are not read where they lie.
+  auto readRows = [&](int64_t rows) {
+    return w.hasBorder() ? w.inputRows(rows)
+                         : std::min(w.inputRows(rows), rows * w.kh);
+  };
+  Block block;
+  if (rowBytes * w.inputRows(1) > budget) {
+    int64_t columns =
+        (budget / (w.inputRows(1) * pixelBytes) - w.kw) / w.sw + 1;
+    columns = std::max<int64_t>(24, columns / 24 * 24);
+    // Blocks of equal width, as far as whole tiles go.
+    if (w.outWidth.asConstant()) {
+      int64_t count = (width + columns - 1) / columns;
+      columns = std::min(columns, ((width + count - 1) / count + 23) / 24 * 24);
+    }
+    if (columns < width) {
+      block.columns = columns;
+      return block;
+    }
+  }
+  while (block.rows < height && readRows(block.rows + 1) * rowBytes <= budget &&
+         block.rows < 16)
+    ++block.rows;
+  if (w.outHeight.asConstant())
+    block.rows = evenRows(height, block.rows);
+  return block;
+}
+
+/// Of a depthwise one, whose programs copy the channels of a panel: as much as
+/// keeps that copy in L1, with the least border copied twice.
+Block depthwiseBlock(const ConvWindow &w, int64_t panel, int64_t budget) {
+  int64_t height = std::max<int64_t>(1, representative(w.outHeight)),
+          width = std::max<int64_t>(1, representative(w.outWidth));
+  constexpr int64_t mostRows = 16, leastColumns = 7;
+  Block best;
+  double bestCost = 1e30;
+  for (int64_t parts = 1; parts <= width; ++parts) {
+    int64_t columns = (width + parts - 1) / parts;
+    if (parts > 1 && columns < leastColumns)
+      break;
+    int64_t read = (columns - 1) * w.sw + w.kw;
+    for (int64_t rows = std::min(height, mostRows); rows >= 1; --rows) {
+      int64_t pixels = w.inputRows(rows) * read;
+      if (pixels * panel * 4 > budget && (rows > 1 || columns > leastColumns))
+        continue;
+      double cost = double(pixels) / double(rows * columns);
+      if (cost < bestCost) {
+        bestCost = cost;
+        best = {rows, parts == 1 ? 0 : columns};
+      }
+    }
+  }
+  // The product before, of a sixth of the channels, shares out its columns
+  // where it has few rows (Matmul.cpp): then each thread keeps its channels.
+  // Else it keeps its rows.
+  bool few = best.rows >= height && !best.columns &&
+             height * width <= *w.channels.asConstant() / 7;
+  if (w.outHeight.asConstant() && !few)
+    best.rows = evenRows(height, std::min(best.rows, (height + 1) / 2));
+  return best;
+}
+
+Block chooseBlock(const ConvWindow &w, const TargetDesc &target, int64_t panel,
+                  Knobs &knobs) {
+  int64_t l1 = target.l1Bytes ? target.l1Bytes : 32 << 10,
+          l2 = target.l2Bytes ? target.l2Bytes : 1 << 20,
+          l3 = target.l3Bytes ? target.l3Bytes : 16 << 20;
+  bool small = w.depthwise && w.hasBorder();
+  // Each block of rows reads the whole filter: one that comes from memory is
+  // worth larger blocks.
+  int64_t filter = 4 * w.kh * w.kw * *w.channels.asConstant() *
+                   (w.depthwise ? 1 : *w.features.asConstant());
+  int64_t budget = small ? l1 : filter > l3 / 4 ? l2 / 2 : l2 / 4;
+  // A quarter or double of the block.
+  if (int64_t share = knobs.pick("share", 4, {2, 8, 1}); share != 4)
+    budget = budget * 4 / share;
+  return small ? depthwiseBlock(w, panel, budget) : productBlock(w, budget);
+}
+
 } // namespace
 
 LogicalResult chooseConv(ts::KernelOp kernel, const TargetDesc &target,
@@ -275,38 +374,13 @@ LogicalResult chooseConv(ts::KernelOp kernel, const TargetDesc &target,
   int64_t channels = *w->channels.asConstant(),
           features = *w->features.asConstant();
   int64_t panels = (features + panel - 1) / panel;
-  // As many output rows, or columns of one, as keep the input of a block in
-  // about a quarter of L2.
-  int64_t budget = (target.l2Bytes ? target.l2Bytes : 1 << 20) / 4;
+  Block block = chooseBlock(*w, target, panel, knobs);
+  int64_t rows = block.rows, columns = block.columns;
   int64_t height = std::max<int64_t>(1, representative(w->outHeight)),
           width = std::max<int64_t>(1, representative(w->outWidth));
-  int64_t pixelBytes = channels * 4;
-  int64_t rowBytes = ((width - 1) * w->sw + w->kw) * pixelBytes;
-  int64_t columns = 0;
-  // A quarter or double of the block.
-  if (int64_t share = knobs.pick("share", 4, {2, 8, 1}); share != 4)
-    budget = budget * 4 / share;
-  if (rowBytes * w->inputRows(1) > budget) {
-    columns = (budget / (w->inputRows(1) * pixelBytes) - w->kw) / w->sw + 1;
-    columns = std::max<int64_t>(24, columns / 24 * 24);
-    // Blocks of equal width, as far as whole tiles go.
-    if (w->outWidth.asConstant()) {
-      int64_t count = (width + columns - 1) / columns;
-      columns = std::min(columns, ((width + count - 1) / count + 23) / 24 * 24);
-    }
-    if (columns >= width)
-      columns = 0;
-  }
-  int64_t columnBlocks = columns ? (width + columns - 1) / columns : 1;
-  int64_t rows = 1;
-  while (!columns && rows < height &&
-         w->inputRows(rows + 1) * rowBytes <= budget && rows < 16)
-    ++rows;
-  // Blocks of equal height.
   int64_t blocks = (height + rows - 1) / rows;
-  if (w->outHeight.asConstant())
-    rows = (height + blocks - 1) / blocks;
-  blocks *= columnBlocks;
+  if (columns)
+    blocks *= (width + columns - 1) / columns;
   // Each channel of a depthwise one is read once however they are shared, and
   // the copy of few stays in L1.
   int64_t groups =
@@ -331,8 +405,9 @@ LogicalResult chooseConv(ts::KernelOp kernel, const TargetDesc &target,
                   (w->depthwise ? 4 : channels) * features / groups;
   schedule.grain =
       one * std::max<int64_t>(1, 400000 / std::max<int64_t>(1, flops));
-  if (w->depthwise && groups > 1)
-    pixelBytes = 4 * sliceChannels(panels, groups, panel);
+  int64_t pixelBytes =
+      4 * (w->depthwise && groups > 1 ? sliceChannels(panels, groups, panel)
+                                      : channels);
   schedule.scratch =
       w->hasBorder() ? w->inputColumns(columns ? one * columns : w->outWidth) *
                                (pixelBytes * w->inputRows(rows)) +

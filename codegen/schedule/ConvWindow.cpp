@@ -206,8 +206,10 @@ LogicalResult storeConvPixel(Emitter &e, const ConvWindow &w,
 int64_t chooseConvPanel(const ConvWindow &w, int64_t runDivisor, Knobs &knobs) {
   int64_t features = *w.features.asConstant();
   if (w.depthwise) {
-    // The window's weights stay in registers: 25 taps of 16, 9 of 32.
-    bool wide = w.kh * w.kw * 2 <= 20 && features >= 32;
+    // The window's weights stay in registers: 25 taps of 16, 9 of 32. A last
+    // panel that is not full makes all of them wait for masks.
+    bool wide = w.kh * w.kw * 2 <= 20 && features >= 32 &&
+                (features % 32 == 0 || features % 16 != 0);
     return knobs.pick("panel", wide ? 32 : 16, {16, 32});
   }
   int64_t best = 16;
