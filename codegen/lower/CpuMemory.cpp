@@ -1,6 +1,7 @@
 // Accesses to memory on CPUs: ragged edges, gathers and scatters.
 #include "codegen/lower/Cpu.h"
 
+#include "llvm/Analysis/VectorUtils.h"
 #include "llvm/IR/Intrinsics.h"
 #include "llvm/IR/IntrinsicsX86.h"
 
@@ -276,6 +277,24 @@ LogicalResult CpuEmitter::gather(Operation *op, Value bufferValue, Value result,
   return success();
 }
 
+/// One lane of a vector of offsets. Sums and products of what all lanes share
+/// and of constants are scalars that an address can take in.
+static llvm::Value *laneOf(llvm::IRBuilderBase &b, llvm::Value *vector,
+                           unsigned lane) {
+  if (llvm::Value *shared = llvm::getSplatValue(vector))
+    return shared;
+  if (auto *constant = dyn_cast<llvm::Constant>(vector))
+    if (llvm::Constant *element = constant->getAggregateElement(lane))
+      return element;
+  auto *sum = dyn_cast<llvm::BinaryOperator>(vector);
+  if (!sum || (sum->getOpcode() != llvm::Instruction::Add &&
+               sum->getOpcode() != llvm::Instruction::Mul))
+    return b.CreateExtractElement(vector, lane);
+  llvm::Value *left = laneOf(b, sum->getOperand(0), lane);
+  llvm::Value *right = laneOf(b, sum->getOperand(1), lane);
+  return b.CreateBinOp(sum->getOpcode(), left, right);
+}
+
 LogicalResult CpuEmitter::scatter(tile::ScatterOp op) {
   auto ref = buffer(op.getBuffer());
   if (failed(ref))
@@ -286,6 +305,19 @@ LogicalResult CpuEmitter::scatter(tile::ScatterOp op) {
   if (op.getValid()) {
     llvm::Value *first = firstLanes(scalar(op.getValid()), lanes, ref->bytes);
     take = take ? b.CreateAnd(take, first) : first;
+  }
+  if (!take) {
+    // Faster than the instruction, which takes three or four cycles an element.
+    unsigned lane = 0;
+    for (llvm::Value *offsets : Parts(parts(op.getOffsets())))
+      for (unsigned i = 0; i < laneCount(offsets->getType()); ++i, ++lane) {
+        llvm::Value *to =
+            b.CreateGEP(ref->memory, ref->pointer, laneOf(b, offsets, i));
+        tag(b.CreateAlignedStore(b.CreateExtractElement(value, lane), to,
+                                 llvm::Align(ref->bytes)),
+            *ref);
+      }
+    return success();
   }
   llvm::Value *pointers =
       b.CreateGEP(ref->memory, ref->pointer, joined(op.getOffsets()));
