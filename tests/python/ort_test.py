@@ -359,6 +359,36 @@ def test_io_binding():
     agree(script)
 
 
+def test_all_outputs_bound():
+    """After a first run nothing is looked up again, until something is bound anew."""
+
+    def script(ort):
+        made = session(ort)
+        binding = made.io_binding()
+        array = X.copy()
+        binding.bind_input("input.1", "cpu", 0, np.float32, array.shape, array.ctypes.data)
+        y, other = np.zeros((2, 3, 4), np.float32)
+        total = np.zeros(3, np.float32)
+        binding.bind_output("total", "cpu", 0, np.float32, total.shape, total.ctypes.data)
+        seen = []
+        for memory in (y, y, other):
+            if memory is other or not seen:
+                binding.bind_output("y", "cpu", 0, np.float32, memory.shape, memory.ctypes.data)
+            for _ in range(3):
+                array += 1
+                made.run_with_iobinding(binding)
+                seen.append((y.copy(), other.copy(), binding.copy_outputs_to_cpu()))
+        fewer = np.full((2, 4), 5, np.float32)
+        binding.bind_input("input.1", "cpu", 0, np.float32, fewer.shape, fewer.ctypes.data)
+        raised(lambda: made.run_with_iobinding(binding))
+        binding.bind_input("input.1", "cpu", 0, np.float32, array.shape, array.ctypes.data)
+        made.run_with_iobinding(binding)
+        seen.append(binding.copy_outputs_to_cpu())
+        return seen
+
+    agree(script)
+
+
 def test_bound_output_of_the_session_follows_the_size():
     def script(ort):
         made = session(ort)

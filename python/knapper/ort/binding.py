@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from knapper import dtypes
-from knapper.errors import Error
+from knapper.bound import Bound
+from knapper.errors import Error, UserError
 from knapper.results import Result
 from knapper.ort import types
 from knapper.ort.errors import BindingError, translated
@@ -33,6 +35,7 @@ class IOBinding:
         self._outputs: dict[str, Any] = {}  # None: memory of the session
         self._result: Result | None = None
         self._results: list[str] = []
+        self._call: Bound | None = None  # of bindings that a run has proven good
 
     # ---- inputs
 
@@ -51,16 +54,17 @@ class IOBinding:
         element_type: a NumPy type or a number of `onnx.TensorProto`."""
         host_only(device_type, device_id, f"input {name!r}")
         self._known(name, self._session._input_names, "input")
-        self._inputs[name] = _memory(name, element_type, shape, buffer_ptr)
+        self._set(self._inputs, name, _memory(name, element_type, shape, buffer_ptr))
 
     def bind_ortvalue_input(self, name: str, ortvalue: OrtValue) -> None:
         """Binds a value, which the binding keeps."""
         self._known(name, self._session._input_names, "input")
-        self._inputs[name] = ortvalue._data
+        self._set(self._inputs, name, ortvalue._data)
 
     def clear_binding_inputs(self) -> None:
         """Forgets the inputs."""
         self._inputs.clear()
+        self._call = None
 
     # ---- outputs
 
@@ -77,23 +81,24 @@ class IOBinding:
         host_only(device_type, device_id, f"output {name!r}")
         self._known(name, self._session._output_names, "output")
         if buffer_ptr is None:
-            self._outputs[name] = None
+            self._set(self._outputs, name, None)
             return
         if element_type is None or shape is None:
             raise ValueError(
                 "`element_type` and `shape` are to be provided if pre-allocated "
                 "memory is provided"
             )
-        self._outputs[name] = _memory(name, element_type, shape, buffer_ptr)
+        self._set(self._outputs, name, _memory(name, element_type, shape, buffer_ptr))
 
     def bind_ortvalue_output(self, name: str, ortvalue: OrtValue) -> None:
         """Writes an output into a value, which the binding keeps."""
         self._known(name, self._session._output_names, "output")
-        self._outputs[name] = ortvalue._data
+        self._set(self._outputs, name, ortvalue._data)
 
     def clear_binding_outputs(self) -> None:
         """Forgets the outputs and the results of the last run."""
         self._outputs.clear()
+        self._call = None
         self._result = None
         self._results = []
 
@@ -118,6 +123,10 @@ class IOBinding:
 
     # ---- running
 
+    def _set(self, bound: dict[str, Any], name: str, data: Any) -> None:
+        bound[name] = data
+        self._call = None
+
     def _known(self, name: str, names: Iterable[str], kind: str) -> None:
         if name not in names:
             raise BindingError(
@@ -135,6 +144,9 @@ class IOBinding:
             )
         given = {n: data for n, data in self._outputs.items() if data is not None}
         try:
+            if self._call is not None:
+                self._call()
+                return
             if given:
                 self._result = session.module.run(self._inputs, given)
             else:
@@ -155,6 +167,10 @@ class IOBinding:
                     f"run is {list(shape)}",
                     where=name,
                 )
+        if len(given) == len(session._output_names):
+            # Nothing to ask for at the next run; not where data decides sizes.
+            with contextlib.suppress(UserError):
+                self._call = session.module.bind(self._inputs, given)
 
 
 def _memory(
