@@ -101,6 +101,14 @@ def noisy(model: onnx.ModelProto, types: dict[str, str], sample: int) -> onnx.Mo
     return result
 
 
+def inferred(model: onnx.ModelProto) -> dict[str, str]:
+    """NumPy's name of the element type of each tensor, as onnx infers it."""
+    graph = onnx.shape_inference.infer_shapes(model).graph
+    names = {element: name for name, element in TYPES.items()}
+    return {v.name: names[v.type.tensor_type.elem_type] for v in [*graph.value_info, *graph.output]
+            if v.type.tensor_type.elem_type in names}  # fmt: skip
+
+
 def spread(evaluate, model, feed, expected, samples):
     """What noise does to each output: how far off it gets, and which elements change their kind."""
     everything = with_all_outputs(model)
@@ -108,7 +116,7 @@ def spread(evaluate, model, feed, expected, samples):
         values = evaluate(everything, feed)
         types = {o.name: str(v.dtype) for o, v in zip(everything.graph.output, values)}
     except Exception:  # a sequence among them
-        types = {}
+        types = inferred(model)
     types |= {name: str(a.dtype) for name, a in feed.items()}
     for constant in model.graph.initializer:  # many operators want theirs to stay one
         types.pop(constant.name, None)

@@ -1,4 +1,4 @@
-"""The reference evaluator, kept running; and onnx's own."""
+"""The reference evaluator, kept running; onnx's own; and ONNX Runtime where it is installed."""
 
 from __future__ import annotations
 
@@ -67,3 +67,24 @@ def onnx_answer(model: onnx.ModelProto, feed: dict) -> list[np.ndarray] | None:
             return [np.asarray(a) for a in ReferenceEvaluator(model).run(None, dict(feed))]
         except Exception:  # it has operators that it lacks, types that it mixes, sizes that it refuses
             return None
+
+
+def runtime_answer(model: onnx.ModelProto, feed: dict) -> list[np.ndarray] | None:
+    """What ONNX Runtime gives; None where it is not installed or refuses the model."""
+    try:
+        import onnxruntime
+    except ImportError:
+        return None
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = 1
+    older = onnx.ModelProto()
+    older.CopyFrom(model)
+    for opset in older.opset_import:
+        if not opset.domain:  # it knows no newer one
+            opset.version = min(opset.version, 26)
+    try:
+        session = onnxruntime.InferenceSession(older.SerializeToString(), options, ["CPUExecutionProvider"])
+        return [np.asarray(a) for a in session.run(None, feed)]
+    except Exception:  # an operator or a type that it lacks
+        return None

@@ -1,8 +1,8 @@
 """Random graphs against the reference: fuzz.py [--first N] [--count N] [--seconds S] [--state FILE]
 [--jobs N] [--failures FOLDER] [--only N] [--reduce N]
 
-Case N is always the same graph. A worker that crashes, or is busy with a case for a minute, is named with
-the case and replaced. With --state the run goes on where the last one ended. Each failing case is written
+Case N is always the same graph. A worker that crashes, or is busy with a case for a minute (of processor
+time; of the clock's, twelve), is named with the case and replaced. With --state the run goes on where the last one ended. Each failing case is written
 into --failures as `N.onnx` with `N.0.npz`, `N.1.npz`, its inputs at each binding. --only prints one case
 and its answer; --reduce writes the smallest graph that fails as the case does, in the same way.
 """
@@ -53,14 +53,26 @@ class Worker:
     def __init__(self):
         self.process = None
         self.case = None
-        self.since = 0.0
+        self.since = self.spent = 0.0
+
+    def processor(self) -> float:
+        """Seconds that the worker has run, on all its threads."""
+        try:
+            times = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+        except OSError:  # it ended, or there is no /proc
+            return time.monotonic()
+        return sum(map(int, times)) / os.sysconf("SC_CLK_TCK")
+
+    def hangs(self) -> bool:
+        waits = time.monotonic() - self.since
+        return waits > 12 * SECONDS or (waits > SECONDS and self.processor() - self.spent > SECONDS)
 
     def give(self, case: int) -> None:
         if self.process is None:
             self.process = subprocess.Popen(
                 [sys.executable, __file__, "--work"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL, text=True, env=environment())  # fmt: skip
-        self.case, self.since = case, time.monotonic()
+        self.case, self.since, self.spent = case, time.monotonic(), self.processor()
         self.process.stdin.write(f"{case}\n")
         self.process.stdin.flush()
 
@@ -117,7 +129,7 @@ def fuzz(first: int, count: int, *, seconds=None, jobs=2, report=print, failures
                         status = worker.stop(kill=True)
                         note({"kind": "crash", "case": worker.case, "text": f"status {status}"})
                     worker.case = None
-                elif time.monotonic() - worker.since > SECONDS:
+                elif worker.hangs():
                     worker.stop(kill=True)
                     note({"kind": "hang", "case": worker.case, "text": f"{SECONDS} s"})
                     worker.case = None

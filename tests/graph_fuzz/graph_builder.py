@@ -30,6 +30,7 @@ NUMPY = {
 FLOATS = ("f32", "f64", "f16", "bf16")
 INTS = ("i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64")
 LARGEST = 1 << 14  # elements of a value
+OPSETS = (26, 28)  # CumProd is of 26
 
 
 @dataclass(frozen=True)
@@ -143,6 +144,8 @@ class Builder:
         self.constants: dict[str, np.ndarray] = {}
         self.nodes: list[onnx.NodeProto] = []
         self.used: set[str] = set()
+        self.functions: list[onnx.FunctionProto] = []
+        self.opset = r.choices(OPSETS, [3, 1])[0]
 
     # ---- choices ----
     def maybe(self, chance: float) -> bool:
@@ -193,7 +196,8 @@ class Builder:
             return np.asarray(made, NUMPY[dtype])
         if low is None:
             low, high = (0, 20) if dtype.startswith("u") else (-10, 11)
-        return np.asarray(self.arrays.integers(low, high, shape)).astype(NUMPY[dtype])
+        wide = np.uint64 if dtype == "u64" else np.int64
+        return np.asarray(self.arrays.integers(low, high, shape, wide)).astype(NUMPY[dtype])
 
     def fresh(self, dtype: str, dims, *, constant=None, low=None, high=None, special=None) -> Value:
         """A new input, or (where sizes are numbers) perhaps a constant."""
@@ -203,6 +207,9 @@ class Builder:
         static = all(d.static for d in dims)
         if constant is None:
             constant = static and self.maybe(0.4)
+        if low is None and dtype in INTS and self.maybe(0.1):  # all that the type holds
+            limits = np.iinfo(NUMPY[dtype])
+            low, high = int(limits.min), int(limits.max)
         named = all(d.static or d in self.symbols for d in dims)
         if not constant and not named:
             raise Skip
@@ -335,6 +342,15 @@ class Builder:
         self.values += made
         return made
 
+    def unlisted(self, op, inputs, *, domain="", **attributes) -> Value:
+        """A node of one result that no other rule may use: of a type, kind or size that they do not know."""
+        name = f"u{len(self.nodes)}"
+        names = [i if isinstance(i, str) else i.name for i in inputs]
+        self.nodes.append(helper.make_node(op, names, [name], name=f"n{len(self.nodes)}", domain=domain,
+                                           **{k: v for k, v in attributes.items() if v is not None}))  # fmt: skip
+        self.used.update(names)
+        return Value(name, "", ())
+
     def bounded(self, value: Value, limit: float) -> Value:
         """The value with elements of at most about `limit`."""
         if value.size <= limit:
@@ -348,11 +364,13 @@ class Builder:
                          value.dtype, value.dims, size=limit)  # fmt: skip
 
     # ---- the end ----
-    def finish(self, opset: int) -> Case:
+    def finish(self) -> Case:
         made = [v for v in self.values if v.name not in {i.name for i in self.inputs}]
         ends = [v for v in made if v.name not in self.used]
         others = [v for v in made if v.name in self.used]
         outputs = ends + [v for v in others if self.maybe(0.1)]
+        if self.maybe(0.05):  # an input that is an output too
+            outputs += [v for v in self.inputs if v.name in self.used][:1]
         if not outputs:
             raise Skip
         inputs = [v for v in self.inputs if v.name in self.used]
@@ -367,8 +385,9 @@ class Builder:
         domains = sorted({n.domain for n in self.nodes} - {""})
         model = helper.make_model(
             graph, ir_version=10,
-            opset_imports=[helper.make_opsetid("", opset),
-                           *(helper.make_opsetid(d, {"ai.onnx.ml": 5}.get(d, 1)) for d in domains)],
+            opset_imports=[helper.make_opsetid("", self.opset),
+                           *(helper.make_opsetid(d, {"ai.onnx.ml": 3}.get(d, 1)) for d in domains)],
+            functions=self.functions,
         )  # fmt: skip
         names = {v.name for v in inputs}
         feeds = [{k: a for k, a in feed.items() if k in names} for feed in self.feeds]

@@ -8,10 +8,13 @@ import rules_elementwise
 import rules_more
 import rules_reduce
 import rules_shape
+import rules_states
+import rules_tables
+import rules_types
 from graph_builder import Builder, Case, Skip
 
-RULES = [*rules_elementwise.RULES, *rules_shape.RULES, *rules_reduce.RULES, *rules_more.RULES]
-OPSET = 26  # CumProd is of 26
+RULES = [*rules_elementwise.RULES, *rules_shape.RULES, *rules_reduce.RULES, *rules_more.RULES,
+         *rules_types.RULES, *rules_states.RULES, *rules_tables.RULES]  # fmt: skip
 
 
 def make(seed: int) -> Case:
@@ -22,15 +25,15 @@ def make(seed: int) -> Case:
             if len(b.nodes) >= wanted:
                 break
             rule = b.random.choices([r for r, _ in RULES], [w for _, w in RULES])[0]
-            before = (list(b.nodes), list(b.values), set(b.used))
+            before = (list(b.nodes), list(b.values), set(b.used), list(b.functions))
             try:
                 rule(b)
             except Skip:
-                b.nodes, b.values, b.used = before
+                b.nodes, b.values, b.used, b.functions = before
                 names = {v.name for v in b.values}
                 b.values += [v for v in b.inputs if v.name not in names]
         try:
-            return b.finish(OPSET)
+            return b.finish()
         except Skip:
             continue
     raise AssertionError(f"no graph for seed {seed}")
@@ -40,6 +43,6 @@ def options(seed: int) -> dict:
     """How the case is compiled and run."""
     r = random.Random(seed ^ 0x5EED)
     return {
-        "isa": r.choices(["", "x86-64-v3", "x86-64-v4"], [1, 1, 2])[0],
+        "isa": r.choices(["", "x86-64-v3", "x86-64-v4"], [1, 2, 5])[0],
         "threads": r.choice([1, 2, 3, 4]),
     }

@@ -197,6 +197,8 @@ def cast(b: Builder):
         pass  # wraps
     elif x.is_float:
         x = tame(b, x)
+    elif to in FLOATS and x.dtype in INTS and not b.special:
+        x = b.bounded(x, LIMIT[to])
     if b.maybe(0.2):
         like = b.find(lambda v: v.dtype == to, 1)
         if like is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from graph_builder import ELEMENT, ONE, Builder, Dim, Skip, Value
+from graph_builder import ELEMENT, ONE, Builder, Dim, Skip
 from onnx import TensorProto, helper
 from rules_elementwise import tame
 from rules_reduce import spatial, window
@@ -195,21 +195,13 @@ def late_size(b: Builder):
     if b.maybe(0.5):
         x = b.floating(least_rank=1, test=lambda v: v.dims[0].static and v.dims[0].least > 0)
         flags = b.fresh("bool", [x.dims[0]], constant=False)
-        name, rest = "Compress", list(x.dims[1:])
-        y = late(b, name, [x, flags], x.dtype, 0, axis=0)
+        rest = list(x.dims[1:])
+        y = b.unlisted("Compress", [x, flags], axis=0)
         b.node("ReduceSum", [y, b.ints64(0)], x.dtype, [ONE, *rest], size=x.size * x.dims[0].most)
         return
     x = b.whole(least_rank=1)
-    y = late(b, "NonZero", [x], "i64", 0)
+    y = b.unlisted("NonZero", [x])
     b.node("ReduceSum", [y, b.ints64(1)], "i64", [Dim.of(x.rank), ONE], size=1e4)
-
-
-def late(b: Builder, op, inputs, dtype, index, **attributes) -> Value:
-    """A node whose result's dims nobody else may ask for."""
-    name = f"late{len(b.nodes)}"
-    b.nodes.append(helper.make_node(op, [i.name for i in inputs], [name], name=f"n{len(b.nodes)}", **attributes))
-    b.used.update(i.name for i in inputs)
-    return Value(name, dtype, ())
 
 
 def branch(b: Builder):
