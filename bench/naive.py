@@ -1,0 +1,120 @@
+"""Loop nests in C as anyone would write them, compiled by clang -O3
+-march=native: what no kernel may be slower than.
+
+A nest is the body of `void f(const void *const *in, float *out, long begin,
+long end)`, which does the steps from `begin` to before `end` of its outermost
+loop; several threads get equal parts of them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+PRELUDE = """
+#include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef void (*Nest)(const void *const *in, float *out, long begin, long end);
+
+static Nest nest;
+static const void *const *in;
+static float *out;
+static long steps;
+static int threads = 1;
+static atomic_int turn, done, stopping;
+static pthread_t workers[256];
+
+static void part(int worker) {
+  nest(in, out, steps * worker / threads, steps * (worker + 1) / threads);
+}
+static void *work(void *number) {
+  for (int seen = 0;;) {
+    while (atomic_load_explicit(&turn, memory_order_acquire) == seen)
+      __builtin_ia32_pause();
+    ++seen;
+    if (atomic_load(&stopping))
+      return 0;
+    part((int)(intptr_t)number);
+    atomic_fetch_add_explicit(&done, 1, memory_order_release);
+  }
+}
+/* Workers spin from begin to finish. */
+void begin(Nest f, const void *const *inputs, float *output, long count, int n) {
+  nest = f, in = inputs, out = output, steps = count, threads = n;
+  atomic_store(&turn, 0), atomic_store(&stopping, 0);
+  for (int i = 1; i < n; ++i)
+    pthread_create(&workers[i], 0, work, (void *)(intptr_t)i);
+}
+void run(void) {
+  atomic_store_explicit(&done, 0, memory_order_relaxed);
+  atomic_fetch_add_explicit(&turn, 1, memory_order_release);
+  part(0);
+  while (atomic_load_explicit(&done, memory_order_acquire) < threads - 1)
+    __builtin_ia32_pause();
+}
+void finish(void) {
+  atomic_store(&stopping, 1);
+  atomic_fetch_add(&turn, 1);
+  for (int i = 1; i < threads; ++i)
+    pthread_join(workers[i], 0);
+}
+"""
+
+
+class Nests:
+    """Compiled nests. `bodies`: C by name."""
+
+    def __init__(self, bodies: dict[str, str], folder: Path):
+        names = ("clang-22", "clang", "clang-21", "clang-20")
+        compiler = next(filter(None, map(shutil.which, names)), None)
+        if not compiler:
+            raise FileNotFoundError("clang is missing: naive loop nests need it")
+        source, binary = folder / "nests.c", folder / "nests.so"
+        head = "(const void *const *in, float *restrict y, long begin, long end)"
+        source.write_text(
+            PRELUDE + "".join(f"void {n}{head} {{\n{b}\n}}\n" for n, b in bodies.items())
+        )
+        subprocess.run(
+            [compiler, "-O3", "-march=native", "-shared", "-fPIC", "-pthread"]
+            + ["-o", binary, source, "-lm"],
+            check=True,
+        )
+        self.library = ctypes.CDLL(str(binary))
+
+    def bind(
+        self, name: str, inputs: Sequence[np.ndarray], y: np.ndarray, steps: int, threads: int
+    ) -> Bound:
+        return Bound(self.library, name, inputs, y, steps, threads)
+
+
+class Bound:
+    """A nest with its arrays; to be called inside `with`."""
+
+    def __init__(self, library, name, inputs, y, steps, threads):
+        self.library, self.held = library, (inputs, y)
+        pointers = (ctypes.c_void_p * len(inputs))(*(a.ctypes.data for a in inputs))
+        self.arguments = (
+            ctypes.cast(getattr(library, name), ctypes.c_void_p),
+            pointers,
+            ctypes.c_void_p(y.ctypes.data),
+            ctypes.c_long(steps),
+            ctypes.c_int(max(1, min(threads, steps))),
+        )
+        self.call = library.run
+
+    def __enter__(self):
+        self.library.begin(*self.arguments)
+        return self.call
+
+    def __exit__(self, *_):
+        self.library.finish()
