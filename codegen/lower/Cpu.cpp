@@ -119,6 +119,8 @@ LogicalResult CpuEmitter::tileOp(Operation &op) {
                       op.getValid(), Value(), op.getPad());
       })
       .Case([&](tile::ScatterOp op) { return scatter(op); })
+      .Case([&](tile::LoadRowsOp op) { return loadRows(op); })
+      .Case([&](tile::TransposeOp op) { return transpose(op); })
       .Case([&](tile::PageOffsetOp op) { return pageOffset(op); })
       .Case([&](tile::LookupOp op) {
         lookup(op);

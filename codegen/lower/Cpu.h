@@ -35,6 +35,14 @@ private:
                                  llvm::ArrayRef<int> mask);
   mlir::LogicalResult reduction(mlir::vector::ReductionOp op);
 
+  //===-- Blocks of rows (CpuRows.cpp) ------------------------------------===//
+  mlir::LogicalResult loadRows(tile::LoadRowsOp op);
+  mlir::LogicalResult transpose(tile::TransposeOp op);
+  /// A value's lanes, `lanes` at a time.
+  Parts pieces(mlir::Value value, unsigned lanes);
+  /// The parts of a vector of rank 1 whose lanes the pieces, of one width, are.
+  void setPieces(mlir::Value value, llvm::ArrayRef<llvm::Value *> pieces);
+
   //===-- Memory (CpuMemory.cpp) ------------------------------------------===//
   mlir::LogicalResult load(tile::LoadOp op);
   mlir::LogicalResult store(tile::StoreOp op);

@@ -9,8 +9,8 @@
 // Serves one transpose, and elementwise ops of whole operands or single
 // elements around it. Parameters: rows, columns (of the block in the result),
 // threads.
+#include "codegen/schedule/Transpose.h"
 #include "codegen/schedule/Emitter.h"
-#include "codegen/schedule/Schedules.h"
 
 using namespace mlir;
 
@@ -18,14 +18,6 @@ namespace knapper {
 
 using ts::Dim;
 
-namespace {
-
-struct Turn {
-  ts::TransposeOp op;
-  unsigned rowDim; ///< of the result: innermost in the operand
-};
-
-/// The region's one transpose, where this schedule serves the region.
 std::optional<Turn> turnOf(ts::KernelOp kernel) {
   auto ops = kernel.getBody().getOps<ts::TransposeOp>();
   if (ops.empty() || std::next(ops.begin()) != ops.end())
@@ -85,8 +77,6 @@ std::optional<Turn> turnOf(ts::KernelOp kernel) {
       return std::nullopt;
   return Turn{op, rowDim};
 }
-
-} // namespace
 
 LogicalResult chooseTranspose(ts::KernelOp kernel, const TargetDesc &target,
                               Knobs &knobs,

@@ -164,7 +164,7 @@ def Tile_LoadRowsOp
   let description = [{
     Lane r * columns + c is the element at offset + r * stride + c. Only the first
     `rows` rows and `valid` columns are read; the other lanes are unspecified and
-    their memory is not touched. Only GPUs have it.
+    their memory is not touched.
     C1: columns is a power of two that divides the lanes.
   }];
   let arguments = (ins Arg<Tile_BufferType, "", [MemRead]>:$buffer,
@@ -181,8 +181,8 @@ def Tile_LoadRowsOp
 def Tile_StoreRowsOp
     : Tile_Op<"store_rows", [Tile_ElementMatches<"buffer", "value">]> {
   let summary = "Writes a block of rows";
-  let description = "As tile.load_rows reads one. C1: columns is a power of "
-                    "two that divides the lanes.";
+  let description = "As tile.load_rows reads one. Only GPUs have it. C1: "
+                    "columns is a power of two that divides the lanes.";
   let arguments = (ins Tile_Vector:$value,
       Arg<Tile_BufferType, "", [MemWrite]>:$buffer, Index:$offset,
       Index:$stride, Index:$rows, Index:$valid, I64Attr:$columns);
@@ -198,8 +198,8 @@ def Tile_TransposeOp
   let summary = "Turns a block of rows";
   let description = [{
     The lanes are rows of `columns`; lane c * (lanes / columns) + r of the result
-    is lane r * columns + c of the input. Only GPUs have it, through shared memory.
-    C1: columns and lanes / columns are powers of two.
+    is lane r * columns + c of the input. GPUs go through shared memory and take
+    powers of two only. C1: columns divides the lanes.
   }];
   let arguments = (ins Tile_Vector:$input, I64Attr:$columns);
   let results = (outs Tile_Vector:$result);

@@ -1,0 +1,17 @@
+//===- Transpose.h - What the schedules of transposes share ---------------===//
+#pragma once
+
+#include "codegen/schedule/Schedules.h"
+
+namespace knapper {
+
+struct Turn {
+  ts::TransposeOp op;
+  unsigned rowDim; ///< of the result: innermost in the operand
+};
+
+/// The region's one transpose, if that exchanges the innermost dim and only
+/// elementwise ops of whole operands or single elements stand around it.
+std::optional<Turn> turnOf(ts::KernelOp kernel);
+
+} // namespace knapper
