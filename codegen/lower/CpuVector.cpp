@@ -200,8 +200,15 @@ LogicalResult CpuEmitter::vectorOp(Operation &op) {
         if (!isRank(op.getSourceVectorType(), 1))
           return unsupported();
         int offset = cast<IntegerAttr>(op.getOffsets()[0]).getInt();
+        unsigned lanes = lanesOf(op.getType());
+        if (Parts &whole = parts(op.getSource());
+            laneCount(whole.front()->getType()) == lanes &&
+            offset % lanes == 0) { // one of the parts
+          set(op.getResult(), split(whole[offset / lanes], lanes));
+          return success();
+        }
         llvm::SmallVector<int> mask;
-        for (unsigned i = 0; i < lanesOf(op.getType()); ++i)
+        for (unsigned i = 0; i < lanes; ++i)
           mask.push_back(offset + i);
         return shuffle(op.getResult(), joined(op.getSource()), nullptr, mask);
       })
@@ -260,6 +267,13 @@ LogicalResult CpuEmitter::vectorOp(Operation &op) {
         VectorType from = op.getSourceVectorType(),
                    to = op.getResultVectorType();
         Parts source = parts(op.getSource());
+        auto types = partTypes(to);
+        if (llvm::equal(types, llvm::map_range(source, [](llvm::Value *part) {
+                          return part->getType();
+                        }))) { // the same parts
+          set(op.getResult(), source);
+          return success();
+        }
         if (from.getRank() == 2) { // rows of odd widths: row by row
           unsigned pieces = source.size() / from.getDimSize(0);
           Parts rows;

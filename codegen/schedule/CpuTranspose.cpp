@@ -9,8 +9,13 @@
 // (images of three channels), a tile has all of it, and what is read or written
 // is one run.
 //
+// Where the operand's rows lie far apart, a block is a few rows of the result
+// and many of its columns: what is written are long runs, while the lines that
+// the next block reads are asked for. The last tile of a dim begins earlier
+// than the others end, if need be.
+//
 // Parameters: rows, columns (of the block in the result), stream (1: results
-// are stored past the caches).
+// are stored past the caches), fetch (1: lines are asked for).
 #include "codegen/schedule/Emitter.h"
 #include "codegen/schedule/Lanes.h"
 #include "codegen/schedule/Transpose.h"
@@ -111,6 +116,8 @@ public:
   LogicalResult build();
 
 private:
+  /// Asks for the operand's rows further on, `rows` elements from the tile.
+  void fetchAhead();
   /// One tile; `rowsLeft` and `columnsLeft` bound it.
   LogicalResult tile(Value inOffset, Value outOffset, Value rowsLeft,
                      Value columnsLeft, bool stream);
@@ -168,6 +175,19 @@ LogicalResult TurnBuilder::store(Value tile, unsigned result, bool stream) {
   return success();
 }
 
+void TurnBuilder::fetchAhead() {
+  for (BlockArgument argument : kernel.getBody().getArguments()) {
+    if (ts::elementCount(argument.getType()).isConstant(1))
+      continue;
+    Value next = e.add(inAt, e.constant(rows));
+    for (int64_t c = 0; c < columns; ++c)
+      tile::PrefetchOp::create(
+          b, e.location, e.inputBuffer(argument),
+          e.add(next, e.mul(e.constant(c), e.size(plane.inStride()))),
+          /*locality=*/2);
+  }
+}
+
 LogicalResult TurnBuilder::tile(Value inOffset, Value outOffset, Value rowsLeft,
                                 Value columnsLeft, bool stream) {
   inAt = inOffset;
@@ -178,6 +198,8 @@ LogicalResult TurnBuilder::tile(Value inOffset, Value outOffset, Value rowsLeft,
   after.lanes = rows * columns;
   after.dims = {{outOffset, 1, {}, 1}};
   return e.scoped([&]() -> LogicalResult {
+    if (schedule.at("fetch") && !plane.hasFewRows() && !plane.hasFewColumns())
+      fetchAhead();
     for (auto [i, value] : llvm::enumerate(kernel.yield().getValues())) {
       Value tile = e.emit(value, after);
       if (!tile || failed(store(e.widen(tile, after.lanes), i, stream)))
@@ -271,14 +293,20 @@ LogicalResult TurnBuilder::build() {
   };
 
   LogicalResult status = success();
+  // A last tile that is not whole begins earlier, where there is room.
+  auto size = [](Dim dim) { return dim.asConstant().value_or(0); };
+  auto shifted = [&](Value at, Dim dim, int64_t tile, Value first) -> Value {
+    if (size(dim) < tile || size(dim) % tile == 0)
+      return at;
+    return e.min(at, e.sub(e.constant(size(dim) - tile), first));
+  };
   auto one = [&](Value r, Value c) -> LogicalResult {
+    r = shifted(r, plane.rows(), rows, index[row]);
+    c = shifted(c, plane.columns(), columns, index.back());
     Value in = e.add(inBase, e.add(r, e.mul(c, e.size(plane.inStride())))),
           out = e.add(outBase, e.add(c, e.mul(r, e.size(plane.outStride()))));
     Value leftRows = e.sub(rowsLeft, r), leftColumns = e.sub(columnsLeft, c);
     Value allRows = e.constant(rows), allColumns = e.constant(columns);
-    auto divides = [](Dim dim, int64_t tile) {
-      return dim.asConstant() && *dim.asConstant() % tile == 0;
-    };
     auto either = [&](Value condition, auto onTrue, auto onFalse) {
       auto branch = scf::IfOp::create(b, loc, condition, true);
       OpBuilder::InsertionGuard guard(b);
@@ -295,7 +323,7 @@ LogicalResult TurnBuilder::build() {
       return streams ? either(isAtLine, stored(true), stored(false))
                      : stored(false)();
     };
-    if (divides(plane.rows(), rows) && divides(plane.columns(), columns))
+    if (size(plane.rows()) >= rows && size(plane.columns()) >= columns)
       return whole();
     auto fits = [&](Value left, int64_t tile) -> Value {
       return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, left,
@@ -333,7 +361,10 @@ LogicalResult chooseCpuTranspose(ts::KernelOp kernel, const TargetDesc &target,
   if (llvm::any_of(kernel.getInputs(), isTruth) ||
       llvm::any_of(kernel.getResults(), isTruth))
     return success();
-  constexpr int64_t least = 4, side = 64, longSide = 1024;
+  constexpr int64_t least = 4, shortSide = 16, side = 64, longSide = 256,
+                    longest = 1024;
+  constexpr int64_t far = 2048; // bytes
+  bool isFar = representative(plane->inStride()) * 4 >= far;
   bool fewRows = plane->hasFewRows();
   bool fewColumns = !fewRows && plane->hasFewColumns();
   if (!fewRows && !fewColumns &&
@@ -341,17 +372,24 @@ LogicalResult chooseCpuTranspose(ts::KernelOp kernel, const TargetDesc &target,
                representative(plane->columns())) < least)
     return success();
   int64_t rows = fewRows      ? *plane->rows().asConstant()
-                 : fewColumns ? longSide
+                 : fewColumns ? longest
+                 : isFar      ? shortSide
                               : side,
           columns = fewColumns ? *plane->columns().asConstant()
-                    : fewRows  ? longSide
+                    : fewRows  ? longest
+                    : isFar    ? longSide
                                : side;
   if (!rows || !columns)
     return success();
   Schedule schedule;
   schedule.kind = "turn";
-  schedule.parameters = {
-      {"rows", rows}, {"columns", columns}, {"stream", streamsOut(kernel)}};
+  // What lies in the second-level cache comes by itself.
+  int64_t bytes = representative(ts::byteCount(kernel.getResult(0).getType()));
+  bool fetches = bytes > (target.l2Bytes ? target.l2Bytes : 1 << 20) / 2;
+  schedule.parameters = {{"rows", rows},
+                         {"columns", columns},
+                         {"stream", streamsOut(kernel)},
+                         {"fetch", fetches}};
   Dim one = plane->rows().like(1);
   schedule.grid = one;
   for (auto [i, dim] : llvm::enumerate(plane->sizes))
