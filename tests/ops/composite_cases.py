@@ -44,6 +44,20 @@ for dtype in FLOATS:
 t = T("f32", "a", 3, "b")
 case("layer_norm two dims", [In("x", t)], f"%r = ts.layer_norm %x dim 1 epsilon 1.0e-6 : {t}", t, ROW_SIZES,
      tolerance="relative 4e-6")
+# Rows of a few elements: a row a lane.
+for dtype in ["f32", "f64", "bf16"]:
+    for length in [2, 7, 8, 10, 16]:
+        t = T(dtype, "a", "b", length)
+        limit = {"f32": "relative 2e-6", "f64": "relative 1e-12"}.get(dtype, "ulp 3")
+        case(f"softmax of {length} {dtype}", [In("x", t)], f"%r = ts.softmax %x dim 2 : {t}", t, ROW_SIZES,
+             lambda x: np_softmax(x, 2, False), limit)
+        if length == 2:  # two near numbers: their mean decides all bits of the difference
+            continue
+        p = T(dtype, length)
+        case(f"layer_norm of {length} {dtype}", [In("x", t), In("scale", p), In("bias", p)],
+             f"%r = ts.layer_norm %x scale %scale : {p} bias %bias : {p} dim 2 epsilon 1.0e-5 : {t}", t, ROW_SIZES,
+             lambda x, scale, bias: np_norm(x, 1e-5, False, scale, bias),
+             {"f32": "relative 4e-6", "f64": "relative 1e-10"}.get(dtype, "ulp 3"))
 # Rows that start anywhere, held by the threads of a GPU as one tile.
 for dtype in ["f32", "f16", "bf16"]:
     t = T(dtype, "a", 4099)

@@ -1,0 +1,339 @@
+// Reductions and normalisations of rows of a few elements (CPUs): a row a lane.
+//
+//   program = a block of rows, as many at a time as a register has lanes: they
+//             are read as one run and turned in registers, so that a value
+//             holds an element of every row; what is computed for whole rows is
+//             turned back
+//
+// Serves elementwise ops and reductions of the last dim over operands of the
+// rows' shape, of their reduction's, of one row's or of single elements.
+//
+// Parameters: rows (of one program).
+#include "codegen/schedule/Emitter.h"
+#include "codegen/schedule/Lanes.h"
+#include "codegen/schedule/Schedules.h"
+#include "ir/tensor/Decompose.h"
+#include "mlir/Dialect/UB/IR/UBOps.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+using namespace mlir;
+
+namespace knapper {
+
+using ts::Dim;
+
+namespace {
+
+/// The longest row; up to `mostChosen` elements are picked one by one where
+/// rows are turned, others by exchanges among as many rows.
+constexpr int64_t mostElements = 16, mostChosen = 8;
+
+struct Rows {
+  SmallVector<Dim> whole, kept;
+  int64_t length;
+};
+
+/// The rows that the kernel reduces, if this schedule serves it.
+std::optional<Rows> rowsOf(ts::KernelOp kernel) {
+  std::optional<Rows> rows;
+  auto reduces = [&](Value input, ArrayRef<int64_t> dims) {
+    SmallVector<Dim> whole = ts::dimsOf(input);
+    if (whole.size() < 2 || dims.size() != 1 ||
+        dims[0] != static_cast<int64_t>(whole.size()) - 1)
+      return false;
+    int64_t length = whole.back().asConstant().value_or(0);
+    if (length < 2 || length > mostElements || (rows && rows->whole != whole))
+      return false;
+    rows = {whole, SmallVector<Dim>(whole.begin(), whole.end() - 1), length};
+    return true;
+  };
+  Block &body = kernel.getBody().front();
+  for (Operation &op : body.without_terminator()) {
+    if (auto reduce = dyn_cast<ts::ReduceOp>(op)) {
+      if (!reduces(reduce.getInput(), reduce.getDims()))
+        return std::nullopt;
+    } else if (auto softmax = dyn_cast<ts::SoftmaxOp>(op)) {
+      if (!reduces(softmax.getInput(),
+                   {static_cast<int64_t>(softmax.getDim())}))
+        return std::nullopt;
+    } else if (auto norm = dyn_cast<ts::LayerNormOp>(op)) {
+      if (static_cast<int64_t>(norm.getDim()) + 1 !=
+              ts::rankOf(norm.getInput()) ||
+          !reduces(norm.getInput(), {static_cast<int64_t>(norm.getDim())}))
+        return std::nullopt;
+    } else if (!isa<ts::ElementwiseOpInterface, ts::BroadcastOp, ts::ConstantOp,
+                    ts::SizeOp>(op)) {
+      return std::nullopt;
+    }
+  }
+  if (!rows)
+    return std::nullopt;
+  auto isKnown = [&](Value value) {
+    SmallVector<Dim> dims = ts::dimsOf(value);
+    return dims == rows->whole || dims == rows->kept ||
+           ts::elementCount(value.getType()).isConstant(1) ||
+           dims == ArrayRef<Dim>(rows->whole.back());
+  };
+  for (Value argument : body.getArguments())
+    if (!isKnown(argument) || ts::elementTypeOf(argument).isInteger(1))
+      return std::nullopt;
+  for (Operation &op : body.without_terminator())
+    if (!llvm::all_of(op.getResults(), isKnown))
+      return std::nullopt;
+  for (Value value : kernel.yield().getValues())
+    if ((ts::dimsOf(value) != rows->whole && ts::dimsOf(value) != rows->kept) ||
+        ts::elementTypeOf(value).isInteger(1))
+      return std::nullopt;
+  return rows;
+}
+
+class ShortRowsBuilder {
+public:
+  ShortRowsBuilder(BuildContext &context, ts::KernelOp kernel, Rows rows)
+      : e(context.emitter), b(e.builder), loc(e.location), kernel(kernel),
+        rows(std::move(rows)), block(context.schedule.at("rows")),
+        lanes(context.target.lanes(DType::f32)) {
+    isRun = this->rows.length <= mostChosen || this->rows.length == lanes;
+  }
+
+  LogicalResult build();
+
+private:
+  /// Element `k` of all rows, or with `k` < 0 what there is one of a row.
+  Coord place(int64_t k);
+  Value provided(Value tensor, const Coord &at);
+  Value reduced(ts::ReduceOp op);
+  /// Of the current rows, [elements][lanes].
+  Value turned(BlockArgument argument);
+  LogicalResult compute();
+  LogicalResult store(ArrayRef<Value> elements, unsigned result);
+
+  Emitter &e;
+  OpBuilder &b;
+  Location loc;
+  ts::KernelOp kernel;
+  Rows rows;
+  int64_t block, lanes;
+  bool isRun;                  ///< rows are read and written as one run
+  SmallVector<Value> elements; ///< the numbers of a row's elements
+  // The current rows.
+  Value first, valid;
+  DenseMap<Value, Value> tiles, finished;
+};
+
+Coord ShortRowsBuilder::place(int64_t k) {
+  Coord at;
+  at.lanes = lanes;
+  at.valid = valid;
+  at.dims.assign(rows.kept.size() - 1, LaneIndex{e.constant(0)});
+  at.dims.push_back({first, 1, {}, 1});
+  if (k >= 0)
+    at.dims.push_back({elements[k]});
+  return at;
+}
+
+Value ShortRowsBuilder::turned(BlockArgument argument) {
+  Value &known = tiles[argument];
+  if (known)
+    return known;
+  Value buffer = e.inputBuffer(argument);
+  Type stored = cast<tile::BufferType>(buffer.getType()).getElementType();
+  int64_t length = rows.length, wide = isRun ? length : mostElements;
+  Value from = e.mul(first, e.constant(length));
+  auto type = VectorType::get(lanes * wide, stored);
+  Value tile;
+  if (isRun)
+    tile =
+        tile::LoadOp::create(b, loc, type, buffer, from,
+                             valid ? e.mul(valid, e.constant(length)) : valid);
+  else
+    tile =
+        tile::LoadRowsOp::create(b, loc, type, buffer, from, e.constant(length),
+                                 valid ? valid : e.constant(lanes),
+                                 e.constant(length), b.getI64IntegerAttr(wide));
+  tile =
+      tile::TransposeOp::create(b, loc, type, tile, b.getI64IntegerAttr(wide));
+  return known = vector::ShapeCastOp::create(
+             b, loc, VectorType::get({wide, lanes}, stored), tile);
+}
+
+Value ShortRowsBuilder::reduced(ts::ReduceOp op) {
+  if (Value known = finished.lookup(op))
+    return known;
+  bool isUnsigned = ts::elementTypeOf(op.getInput()).isUnsignedInteger();
+  Type type = computeType(ts::elementTypeOf(op.getInput()));
+  bool passesNan = op.getKind() == ts::ReduceKind::max && op.getIgnoresNan() &&
+                   isa<FloatType>(type);
+  Value result = neutralElement(e, op.getKind(), type, isUnsigned, lanes);
+  for (int64_t k = 0; k < rows.length; ++k) {
+    Value x = e.emit(op.getInput(), place(k));
+    if (!x)
+      return {};
+    x = e.widen(x, lanes);
+    result = passesNan
+                 ? e.larger(result, x)
+                 : combineElements(e, op.getKind(), result, x, isUnsigned);
+  }
+  return finished[op] = result;
+}
+
+Value ShortRowsBuilder::provided(Value tensor, const Coord &at) {
+  if (!at.lanes)
+    return {};
+  if (auto op = tensor.getDefiningOp<ts::ReduceOp>())
+    return reduced(op);
+  auto argument = dyn_cast<BlockArgument>(tensor);
+  if (!argument)
+    return {};
+  SmallVector<Dim> dims = ts::dimsOf(argument);
+  if (dims == rows.kept) {
+    Coord run = at;
+    run.dims = {{first, 1, {}, 1}};
+    Dim all = product(kernel.getContext(), rows.kept);
+    return e.load(
+        e.inputBuffer(argument),
+        ts::tensorType(kernel.getContext(), {all}, ts::elementTypeOf(argument)),
+        run);
+  }
+  if (dims != rows.whole)
+    return {};
+  int64_t k = llvm::find(elements, at.dims.back().start) - elements.begin();
+  Value element =
+      vector::ExtractOp::create(b, loc, turned(argument), ArrayRef<int64_t>{k});
+  Type type = computeType(ts::elementTypeOf(argument));
+  if (getElementTypeOrSelf(element.getType()) == type)
+    return element;
+  return arith::ExtFOp::create(b, loc, VectorType::get(lanes, type), element);
+}
+
+LogicalResult ShortRowsBuilder::store(ArrayRef<Value> values, unsigned result) {
+  Value buffer = e.outputBuffer(result);
+  Type stored = cast<tile::BufferType>(buffer.getType()).getElementType();
+  int64_t length = rows.length, wide = isRun ? length : mostElements;
+  Value tile =
+      ub::PoisonOp::create(b, loc, VectorType::get({wide, lanes}, stored));
+  for (int64_t k = 0; k < length; ++k) {
+    Value value = values[k];
+    if (getElementTypeOrSelf(value.getType()) != stored)
+      value = arith::TruncFOp::create(b, loc, VectorType::get(lanes, stored),
+                                      value);
+    tile = vector::InsertOp::create(b, loc, value, tile, ArrayRef<int64_t>{k});
+  }
+  auto type = VectorType::get(lanes * wide, stored);
+  tile = vector::ShapeCastOp::create(b, loc, type, tile);
+  tile =
+      tile::TransposeOp::create(b, loc, type, tile, b.getI64IntegerAttr(lanes));
+  Value from = e.mul(first, e.constant(length));
+  if (isRun) {
+    tile::StoreOp::create(b, loc, tile, buffer, from,
+                          valid ? e.mul(valid, e.constant(length)) : valid);
+    return success();
+  }
+  for (int64_t r = 0; r < lanes; ++r) {
+    Value row = vector::ExtractStridedSliceOp::create(
+        b, loc, tile, ArrayRef<int64_t>{r * wide}, ArrayRef<int64_t>{wide},
+        ArrayRef<int64_t>{1});
+    Value count = e.constant(length);
+    if (valid)
+      count = arith::SelectOp::create(b, loc, e.less(e.constant(r), valid),
+                                      count, e.constant(0));
+    tile::StoreOp::create(b, loc, row, buffer,
+                          e.add(from, e.constant(r * length)), count);
+  }
+  return success();
+}
+
+LogicalResult ShortRowsBuilder::compute() {
+  tiles.clear();
+  finished.clear();
+  for (auto [i, value] : llvm::enumerate(kernel.yield().getValues())) {
+    bool isWhole = ts::dimsOf(value) == rows.whole;
+    SmallVector<Value> values;
+    for (int64_t k = 0; k < (isWhole ? rows.length : 1); ++k) {
+      Value element = e.emit(value, place(isWhole ? k : -1));
+      if (!element)
+        return failure();
+      values.push_back(e.widen(element, lanes));
+    }
+    if (isWhole) {
+      if (failed(store(values, i)))
+        return failure();
+      continue;
+    }
+    Coord run;
+    run.lanes = lanes;
+    run.valid = valid;
+    run.dims = {{first, 1, {}, 1}};
+    Dim all = product(kernel.getContext(), rows.kept);
+    e.store(
+        values[0], e.outputBuffer(i),
+        ts::tensorType(kernel.getContext(), {all}, ts::elementTypeOf(value)),
+        run);
+  }
+  return success();
+}
+
+LogicalResult ShortRowsBuilder::build() {
+  Dim all = product(kernel.getContext(), rows.kept);
+  Value id = tile::ProgramIdOp::create(b, loc);
+  for (int64_t k = 0; k < rows.length; ++k)
+    elements.push_back(e.constant(k));
+  Value begin = e.mul(id, e.constant(block));
+  Value end = e.min(e.add(begin, e.constant(block)), e.size(all));
+  e.provide = [&](Value tensor, const Coord &at) {
+    return provided(tensor, at);
+  };
+  LogicalResult status =
+      forLanes(e, begin, end, lanes,
+               all.knownDivisor() && all.knownDivisor() % lanes == 0,
+               [&](Value i, Value rest) {
+                 first = i;
+                 valid = rest;
+                 return compute();
+               });
+  e.provide = nullptr;
+  return status;
+}
+
+} // namespace
+
+LogicalResult chooseShortRows(ts::KernelOp kernel, const TargetDesc &target,
+                              Knobs &knobs,
+                              SmallVectorImpl<Schedule> &schedules) {
+  std::optional<Rows> rows = rowsOf(kernel);
+  if (!rows)
+    return success();
+  OwningOpRef<ts::KernelOp> copy = kernel.clone();
+  ts::decomposeAll(copy->getBody());
+  if (!rowsOf(*copy))
+    return success();
+  Dim all = product(kernel.getContext(), rows->kept), one = all.like(1);
+  constexpr int64_t least = 16, elementsOfProgram = 8192;
+  if (representative(all) < least)
+    return success();
+  int64_t flops = 1;
+  kernel.getBody().walk(
+      [&](ts::ElementwiseOpInterface op) { flops += op.elementFlops(); });
+  int64_t block = elementsOfProgram / rows->length / 16 * 16;
+  Schedule schedule;
+  schedule.kind = "short_rows";
+  schedule.parameters = {{"rows", block}};
+  schedule.grid = all.ceilDiv(one * block);
+  schedule.grain =
+      one * std::max<int64_t>(1, 32000 / (elementsOfProgram * (1 + flops / 8)));
+  schedule.scratch = one * 0;
+  schedules.push_back(std::move(schedule));
+  return success();
+}
+
+LogicalResult buildShortRows(BuildContext &context) {
+  // Composites become the reductions that they are made of, in a copy.
+  OwningOpRef<ts::KernelOp> copy = context.kernel.clone();
+  ts::decomposeAll(copy->getBody());
+  std::optional<Rows> rows = rowsOf(*copy);
+  if (!rows)
+    return context.kernel.emitOpError("is not what the schedule serves");
+  return ShortRowsBuilder(context, *copy, std::move(*rows)).build();
+}
+
+} // namespace knapper
