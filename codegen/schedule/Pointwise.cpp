@@ -1,15 +1,21 @@
 // Pointwise kernels: every result element is computed from index maps alone.
 //
 //   program = a block of consecutive elements along the lane dim, at one
-//   position of the dims around it (or of the whole tensor seen as one run,
-//   where no op tells the dims apart)
+//   position of the dims around it, or at several of the dim before it where
+//   rows are short (or of the whole tensor seen as one run, where no op tells
+//   the dims apart)
+//
+// Operands that are concatenated along the lane dim are taken one after the
+// other, each with tiles of its own.
 //
 // Parameters: lanes, block (elements a program covers along the lane dim, a
 // multiple of lanes), flat (1: the whole tensor is one run), dim (the lane
-// dim).
+// dim), rows (of the dim before it), stream (1: results are stored past the
+// caches).
 #include "codegen/schedule/Emitter.h"
 #include "codegen/schedule/Lanes.h"
 #include "codegen/schedule/Schedules.h"
+#include <numeric>
 
 using namespace mlir;
 
@@ -74,6 +80,22 @@ static int64_t lanesBetweenBoundaries(ts::KernelOp kernel, unsigned lane,
   return lanes;
 }
 
+/// The region's one concatenation along the lane dim of what has the results'
+/// dims, if there are few operands.
+static ts::ConcatOp concatAlong(ts::KernelOp kernel, unsigned lane) {
+  constexpr size_t most = 8;
+  ts::ConcatOp found;
+  for (auto concat : kernel.getBody().getOps<ts::ConcatOp>()) {
+    if (concat.getDim() != lane ||
+        ts::dimsOf(concat) != ts::dimsOf(kernel.getResult(0)))
+      continue;
+    if (found || concat.getInputs().size() > most)
+      return {};
+    found = concat;
+  }
+  return found;
+}
+
 LogicalResult choosePointwise(ts::KernelOp kernel, const TargetDesc &target,
                               Knobs &knobs,
                               SmallVectorImpl<Schedule> &schedules) {
@@ -85,8 +107,12 @@ LogicalResult choosePointwise(ts::KernelOp kernel, const TargetDesc &target,
     --lane;
   // A few channels after a long dim: programs of a few elements would spend
   // their time on finding their place, so tiles run along the dim before.
+  // (What only moves runs of elements moves them as runs.)
   constexpr int64_t few = 4, many = 16;
+  int64_t flops = regionFlops(kernel);
+  bool turns = !kernel.getBody().getOps<ts::TransposeOp>().empty();
   if (!flat && lane > 0 && target.kind != DeviceKind::cuda &&
+      (turns || flops > 1) &&
       dims[lane].asConstant().value_or(few + 1) <= few &&
       representative(dims[lane - 1]) >= many)
     --lane;
@@ -94,7 +120,6 @@ LogicalResult choosePointwise(ts::KernelOp kernel, const TargetDesc &target,
   Dim run = flat || dims.empty() ? product(context, dims) : dims[lane];
   int64_t length = representative(run);
   // Long chains keep many tiles alive, so their tiles are one register.
-  int64_t flops = regionFlops(kernel);
   int64_t lanes = flops > 200 ? 16 : flops > 40 ? 32 : 64;
   while (lanes > 4 && lanes > length)
     lanes /= 2;
@@ -129,10 +154,22 @@ LogicalResult choosePointwise(ts::KernelOp kernel, const TargetDesc &target,
   if (std::optional<int64_t> number = run.asConstant();
       number && !flat && !named && *number <= 2 * block)
     block = std::max(lanes, (*number + lanes - 1) / lanes * lanes);
+  // Short rows, so many that finding one's place does not count.
+  constexpr int64_t perProgram = 2048;
+  int64_t rows = 1;
+  if (std::optional<int64_t> number = run.asConstant();
+      number && *number > 1 && *number <= std::min(block, perProgram / 2) &&
+      !flat && lane > 0 && target.kind != DeviceKind::cuda)
+    rows = std::clamp<int64_t>(
+        perProgram / *number, 1,
+        std::max<int64_t>(1, representative(dims[lane - 1])));
   Schedule schedule;
   schedule.kind = "pointwise";
-  schedule.parameters = {
-      {"lanes", lanes}, {"block", block}, {"flat", flat}, {"dim", lane}};
+  schedule.parameters = {{"lanes", lanes},
+                         {"block", block},
+                         {"flat", flat},
+                         {"dim", lane},
+                         {"rows", rows}};
   bool stream = streamsOut(kernel);
   if (target.kind != DeviceKind::cuda)
     stream = knobs.pick("stream", stream, {0, 1});
@@ -148,12 +185,12 @@ LogicalResult choosePointwise(ts::KernelOp kernel, const TargetDesc &target,
   if (!flat)
     for (auto [i, dim] : llvm::enumerate(dims))
       if (i != lane)
-        around = around * dim;
+        around = around * (i + 1 == lane ? dim.ceilDiv(one * rows) : dim);
   schedule.grid = around * run.ceilDiv(one * block);
   // About 10 us of work at one element a nanosecond and 15 flops.
-  int64_t perProgram =
-      std::max<int64_t>(1, std::min(block, length) * (1 + flops / 15) / 4);
-  schedule.grain = one * std::max<int64_t>(1, 8000 / perProgram);
+  int64_t work = std::max<int64_t>(1, rows * std::min(block, length) *
+                                          (1 + flops / 15) / 4);
+  schedule.grain = one * std::max<int64_t>(1, 8000 / work);
   schedule.scratch = one * 0;
   schedules.push_back(std::move(schedule));
   return success();
@@ -164,15 +201,13 @@ LogicalResult buildPointwise(BuildContext &context) {
   ts::KernelOp kernel = context.kernel;
   int64_t lanes = context.schedule.at("lanes"),
           block = context.schedule.at("block"),
-          lane = context.schedule.at("dim");
+          lane = context.schedule.at("dim"), rows = context.schedule.at("rows");
   bool flat = context.schedule.at("flat");
   SmallVector<Dim> dims = ts::dimsOf(kernel.getResult(0));
   MLIRContext *mlir = kernel.getContext();
   Dim run = flat || dims.empty() ? product(mlir, dims) : dims[lane];
 
   Value id = tile::ProgramIdOp::create(e.builder, e.location);
-  Coord coord;
-  coord.lanes = lanes;
   Value position = id;
   Dim blocks = run.ceilDiv(run.like(block));
   Value begin = e.constant(0);
@@ -190,10 +225,10 @@ LogicalResult buildPointwise(BuildContext &context) {
   if (!flat)
     for (auto [i, dim] : llvm::enumerate(dims))
       if (static_cast<int64_t>(i) != lane)
-        around.push_back(dim);
+        around.push_back(static_cast<int64_t>(i) + 1 == lane
+                             ? dim.ceilDiv(dim.like(rows))
+                             : dim);
   SmallVector<Value> outer = e.delinearize(position, around);
-  bool divides = run.knownDivisor() && run.knownDivisor() % lanes == 0 &&
-                 block % lanes == 0;
 
   // The processor's own fetching ahead stops at pages, and begins again slowly;
   // this far ahead (two pages) streams measure 6 to 10 % faster.
@@ -209,17 +244,21 @@ LogicalResult buildPointwise(BuildContext &context) {
             e.add(i, e.constant(fetchedBytes / bytes + at)), /*locality=*/3);
     }
   };
-  bool fetches = flat && context.schedule.at("stream") &&
-                 context.target.kind != DeviceKind::cuda;
+  bool isGpu = context.target.kind == DeviceKind::cuda;
+  bool fetches = flat && context.schedule.at("stream") && !isGpu;
 
   // In the flat form all tensors of the results' shape are seen as one run;
   // coordinates then have one dim, and elementwise ops pass them on unchanged.
   LogicalResult status = success();
-  auto body = [&](Value i, Value valid,
-                  ValueRange) -> FailureOr<SmallVector<Value>> {
-    Coord at = coord;
+  // A tile from `i` on, which is a multiple of `multiple`.
+  Value tileStart;
+  auto tile = [&](Value i, Value valid, int64_t lanes,
+                  int64_t multiple) -> FailureOr<SmallVector<Value>> {
+    Coord at;
+    at.lanes = lanes;
     at.valid = valid;
-    LaneIndex index{i, 1, {}, lanes};
+    LaneIndex index{i, 1, {}, multiple};
+    tileStart = i;
     if (fetches && !valid)
       fetchAhead(i);
     if (flat) {
@@ -284,7 +323,87 @@ LogicalResult buildPointwise(BuildContext &context) {
     e.provide = nullptr;
     return success();
   }
-  forLanes(e, begin, end, lanes, divides, {}, body, status);
+  // Tiles from `from` to before `to`, which lie in the segment between two
+  // boundaries: at most `lanes` wide, narrower ones for what is left where that
+  // is known.
+  auto segment = [&](Value from, Value to, Dim first, Dim last) {
+    std::optional<int64_t> length = (last - first).asConstant();
+    int64_t start = first.isConstant(0) ? 0 : first.knownDivisor();
+    auto step = [&](Value at, Value limit, int64_t lanes, int64_t multiple,
+                    bool divides) {
+      multiple = std::gcd(lanes, multiple);
+      forLanes(
+          e, at, limit, lanes, divides, {},
+          [&](Value i, Value valid, ValueRange) {
+            return tile(i, valid, lanes, multiple);
+          },
+          status);
+    };
+    if (!blocks.isConstant(1) || !length || flat || isGpu) {
+      bool divides = std::gcd(start, last.knownDivisor()) % lanes == 0 &&
+                     last.knownDivisor() && block % lanes == 0;
+      return step(from, to, lanes, std::gcd(start, block), divides);
+    }
+    constexpr int64_t least = 16;
+    int64_t done = 0, known = start;
+    for (int64_t wide = lanes; done < *length; wide /= 2) {
+      int64_t left = *length - done;
+      bool lastStep = wide <= least || wide == 1;
+      if (left < wide && !lastStep)
+        continue;
+      int64_t whole = lastStep ? left : left / wide * wide;
+      if (lastStep)
+        while (wide > 1 && wide / 2 >= left)
+          wide /= 2;
+      step(e.add(from, e.constant(done)), e.add(from, e.constant(done + whole)),
+           wide, known, whole % wide == 0);
+      done += whole;
+      known = std::gcd(known, done);
+    }
+  };
+  auto row = [&] {
+    ts::ConcatOp concat =
+        flat || isGpu ? ts::ConcatOp() : concatAlong(kernel, lane);
+    if (!concat)
+      return segment(begin, end, run.like(0), run);
+    Dim first = run.like(0);
+    for (Value input : concat.getInputs()) {
+      Dim last = first + ts::dimOf(input, lane);
+      Value from = blocks.isConstant(1) ? e.size(first)
+                                        : e.max(begin, e.size(first)),
+            to = blocks.isConstant(1) ? e.size(last)
+                                      : e.max(from, e.min(end, e.size(last)));
+      e.provide = [&](Value tensor, const Coord &at) -> Value {
+        if (tensor != concat.getResult() || !at.lanes ||
+            at.dims[lane].start != tileStart || at.dims[lane].step != 1)
+          return {};
+        Coord inner = at;
+        LaneIndex &index = inner.dims[lane];
+        index.start = e.sub(index.start, e.size(first));
+        if (!first.isConstant(0))
+          index.multipleOf = std::gcd(index.multipleOf, first.knownDivisor());
+        return e.emit(input, inner);
+      };
+      segment(from, to, first, last);
+      e.provide = nullptr;
+      first = last;
+    }
+  };
+  if (rows == 1) {
+    row();
+  } else {
+    Value &index = outer[lane - 1];
+    Value first = e.mul(index, e.constant(rows));
+    Value last = e.min(e.add(first, e.constant(rows)), e.size(dims[lane - 1]));
+    forEach(
+        e, first, last, {},
+        [&](Value r, ValueRange) -> FailureOr<SmallVector<Value>> {
+          index = r;
+          row();
+          return SmallVector<Value>();
+        },
+        status);
+  }
   e.provide = nullptr;
   return status;
 }

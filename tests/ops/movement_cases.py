@@ -56,6 +56,40 @@ for dtype in ["f32", "i64", "i8", "i1", "bf16", "ui16", "f8E4M3FN", "i4"]:
          f'%r = ts.concat %x, %y dim 1 : {t("a", "b", 2)}, {t("a", 3, 2)}', t("a", "b + 3", 2), PLANE,
          lambda x, y: np_().concatenate([x, y], 1))
 
+# Known sizes: tiles that are turned in registers, a last one that begins earlier; images of few channels.
+for dtype in ["f32", "f64", "i8", "bf16"]:
+    for a, b in [(37, 50), (16, 32), (5, 40), (300, 3), (7, 129), (2, 2)]:
+        t = T(dtype, "n", a, b)
+        for permutation in [[0, 2, 1], [2, 0, 1], [1, 2, 0]]:
+            shape = ["n", a, b]
+            case(f"transpose {a}x{b} {''.join(map(str, permutation))} {dtype}", [In("x", t, "wide")],
+                 f"%r = ts.transpose %x {permutation} : {t}", T(dtype, *[shape[d] for d in permutation]),
+                 [dict(n=1), dict(n=3), dict(n=0)], lambda x, permutation=permutation: x.transpose(permutation))
+t = T("f32", 70, 33)
+case("transpose between ops", [In("x", t)],
+     f'%a = ts.exp %x : {t}\n  %t = ts.transpose %a [1, 0] : {t}\n  %r = ts.neg %t : {T("f32", 33, 70)}', T("f32", 33, 70),
+     numpy=lambda x: -np_().exp(x.astype("f8")).T, tolerance="ulp 2")
+
+# Operands of known widths along the last dim, rows of a few elements.
+for dtype in ["f32", "i64", "i8", "bf16"]:
+    t = lambda *dims: T(dtype, *dims)
+    for widths in [(5, 1, 17), (4, 4, 3, 5), (100, 27, 1), (64, 32), (3000, 2000)]:
+        names = "xyzw"[:len(widths)]
+        types = [t("a", width) for width in widths]
+        case(f"concat last {'+'.join(map(str, widths))} {dtype}",
+             [In(name, type, "wide") for name, type in zip(names, types)],
+             f'%r = ts.concat {", ".join("%" + n for n in names)} dim 1 : {", ".join(map(str, types))}',
+             t("a", sum(widths)), [dict(a=1), dict(a=9), dict(a=0)],
+             lambda **parts: np_().concatenate([parts[n] for n in "xyzw" if n in parts], 1))
+    case(f"concat of sums {dtype}", [In("x", t("a", 7)), In("y", t("a", 7)), In("z", t("a", 9))],
+         f'%s = ts.add %x, %y : {t("a", 7)}\n  %c = ts.concat %s, %z dim 1 : {t("a", 7)}, {t("a", 9)}\n'
+         f'  %r = ts.neg %c : {t("a", 16)}', t("a", 16), [dict(a=5), dict(a=40)],
+         None if dtype == "bf16" else lambda x, y, z: -np_().concatenate([x + y, z], 1), "ulp 1")
+    for width in [2, 3, 16]:
+        case(f"gather rows of {width} {dtype}", [In("x", t(50, width)), In("i", T("i64", "a", 2), "index 50")],
+             f'%r = ts.gather %x, %i dim 0 : {t(50, width)}, {T("i64", "a", 2)}', t("a", 2, width),
+             [dict(a=1), dict(a=700)], lambda x, i: np_().take(x, i, 0))
+
 for dtype in NUMBERS:
     for dim in [0, 1]:
         case(f"iota {dim} {dtype}", [In("x", T(dtype, "a", "b"))],
