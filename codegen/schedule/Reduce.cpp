@@ -93,6 +93,8 @@ FailureOr<SmallVector<Value>> ReduceBuilder::forTiles(ValueRange carried,
       }
       auto one = [&](Value i, ValueRange inner) {
         indices[d] = i;
+        if (!rowForm && level + 1 == around.size())
+          fetchColumns(d, indices);
         return nest(level + 1, inner);
       };
       // A thread of a GPU has to ask for several rows at once.
@@ -196,6 +198,37 @@ void ReduceBuilder::findRowOperands() {
   for (BlockArgument argument : kernel.getBody().getArguments())
     if (ts::dimsOf(argument) == space.dims)
       rowOperands.push_back(argument);
+}
+
+void ReduceBuilder::fetchColumns(unsigned dim,
+                                 const DenseMap<unsigned, Value> &indices) {
+  if (target.kind == DeviceKind::cuda)
+    return;
+  SmallVector<Dim> strides(space.dims.size(), space.dims[0].like(1));
+  for (size_t d = space.dims.size() - 1; d-- > 0;)
+    strides[d] = strides[d + 1] * space.dims[d + 1];
+  // Rows that lie close follow each other in the cache's own fetching.
+  constexpr int64_t ahead = 8, line = 64, far = 1024;
+  int64_t all = representative(space.dims[0] * strides[0]);
+  if (target.l2Bytes == 0 || all * 4 <= target.l2Bytes ||
+      representative(strides[dim]) * 4 < far)
+    return;
+  Value at = e.add(laneStart, e.size(strides[dim] * ahead));
+  unsigned next = 0;
+  for (unsigned d = 0; d < space.dims.size(); ++d) {
+    if (d == lane)
+      continue;
+    Value index = isReduced(d) ? indices.lookup(d) : kept[next++];
+    at = e.add(at, e.mul(index, e.size(strides[d])));
+  }
+  for (BlockArgument argument : kernel.getBody().getArguments()) {
+    if (ts::dimsOf(argument) != space.dims)
+      continue;
+    int64_t bytes = ts::elementBytes(ts::elementTypeOf(argument));
+    for (int64_t i = 0; i < lanes; i += line / bytes)
+      tile::PrefetchOp::create(b, e.location, e.inputBuffer(argument),
+                               e.add(at, e.constant(i)), /*locality=*/3);
+  }
 }
 
 void ReduceBuilder::fetchRow(Fetch fetch) {
@@ -486,7 +519,10 @@ LogicalResult chooseReduce(ts::KernelOp kernel, const TargetDesc &target,
   int64_t flops = 1;
   kernel.getBody().walk(
       [&](ts::ElementwiseOpInterface op) { flops += op.elementFlops(); });
-  int64_t lanes = isArg ? 16 : flops > 40 ? 32 : 64;
+  // Chains of comparisons are long: several at once hide it.
+  int64_t lanes = isArg        ? (target.kind == DeviceKind::cuda ? 16 : 64)
+                  : flops > 40 ? 32
+                               : 64;
   while (lanes > 4 && lanes > representative(run))
     lanes /= 2;
   if (std::optional<int64_t> number = run.asConstant())
@@ -495,6 +531,20 @@ LogicalResult chooseReduce(ts::KernelOp kernel, const TargetDesc &target,
         lanes = l;
         break;
       }
+  constexpr int64_t cheap = 8; // its values leave registers for wide tiles
+  if (target.kind != DeviceKind::cuda && !rowForm && !isArg && flops <= cheap) {
+    // Columns side by side are one run of memory in each row: the longer, the
+    // better, while there are programs enough.
+    constexpr int64_t widest = 256, odd = 128, leastPrograms = 8;
+    int64_t columns = representative(run),
+            programs = representative(keptAround(*space, lane));
+    while (2 * lanes <= widest && columns % (2 * lanes) == 0 &&
+           programs * (columns / (2 * lanes)) >= leastPrograms)
+      lanes *= 2;
+    if (run.asConstant() && columns > lanes && columns <= odd &&
+        columns % lanes)
+      lanes = (columns + 15) / 16 * 16;
+  }
   if (target.kind != DeviceKind::cuda && lanes >= 16 && !isArg)
     lanes =
         knobs.pick("lanes", lanes, {lanes / 2, flops > 10 ? lanes : 2 * lanes});

@@ -92,6 +92,9 @@ private:
   void findRowOperands();
   /// Asks for a row further on, at the place of the current tile.
   void fetchRow(Fetch fetch);
+  /// Column form: asks for the column tile some steps of `dim` further on.
+  void fetchColumns(unsigned dim,
+                    const llvm::DenseMap<unsigned, mlir::Value> &indices);
   /// The coordinate of a tensor with the kept dims (and dims of size 1).
   llvm::FailureOr<Coord> keptCoord(mlir::Type type);
 

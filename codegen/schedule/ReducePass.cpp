@@ -74,11 +74,20 @@ LogicalResult ReduceBuilder::run(unsigned pass, ArrayRef<Fetch> fetches,
       return reduce.getKind();
     return cast<ts::ArgReduceOp>(op).getKind();
   };
+  // Numbers of elements, in the fewest bits that the dim is known to need.
+  auto indexType = [&](Operation *op) -> Type {
+    auto arg = cast<ts::ArgReduceOp>(op);
+    std::optional<int64_t> extent =
+        ts::dimOf(arg.getInput(), arg.getDim()).asConstant();
+    bool isShort = extent && *extent <= std::numeric_limits<int32_t>::max() &&
+                   target.kind != DeviceKind::cuda;
+    return isShort ? b.getI32Type() : b.getI64Type();
+  };
   for (Operation *op : reductions) {
     carried.push_back(
         neutralElement(e, kindOf(op), compute(op), unsignedInput(op), lanes));
     if (isa<ts::ArgReduceOp>(op))
-      carried.push_back(e.splat(b.getI64Type(), lanes, 0));
+      carried.push_back(e.splat(indexType(op), lanes, 0));
   }
 
   FailureOr<SmallVector<Value>> results = forTiles(
@@ -115,20 +124,19 @@ LogicalResult ReduceBuilder::run(unsigned pass, ArrayRef<Fetch> fetches,
           if (auto arg = dyn_cast<ts::ArgReduceOp>(op)) {
             Value best = values[k], where = values[k + 1];
             const LaneIndex &index = at.dims[arg.getDim()];
-            Type type = VectorType::get(lanes, b.getI64Type());
+            Type scalar = indexType(op);
+            auto type = VectorType::get(lanes, scalar);
             Value here = vector::BroadcastOp::create(
                 b, loc, type,
-                arith::IndexCastOp::create(b, loc, b.getI64Type(),
-                                           index.start));
+                arith::IndexCastOp::create(b, loc, scalar, index.start));
             if (index.step) {
-              SmallVector<int64_t> numbers =
-                  llvm::to_vector(llvm::seq<int64_t>(0, lanes));
+              SmallVector<Attribute> numbers;
+              for (int64_t lane = 0; lane < lanes; ++lane)
+                numbers.push_back(b.getIntegerAttr(scalar, lane));
               here = arith::AddIOp::create(
                   b, loc, here,
                   arith::ConstantOp::create(
-                      b, loc,
-                      DenseElementsAttr::get(cast<ShapedType>(type),
-                                             ArrayRef<int64_t>(numbers))));
+                      b, loc, DenseElementsAttr::get(type, numbers)));
             }
             bool max = kind == ts::ReduceKind::max, last = arg.getLast();
             Value better;
@@ -179,6 +187,9 @@ LogicalResult ReduceBuilder::run(unsigned pass, ArrayRef<Fetch> fetches,
     bool isArg = isa<ts::ArgReduceOp>(op);
     Value where = isArg ? (*results)[k++] : Value();
     if (!rowForm) {
+      auto type = VectorType::get(lanes, b.getI64Type());
+      if (isArg && where.getType() != type)
+        where = arith::ExtSIOp::create(b, loc, type, where);
       finished[op->getResult(0)] = isArg ? where : tile;
       continue;
     }
@@ -199,22 +210,30 @@ LogicalResult ReduceBuilder::run(unsigned pass, ArrayRef<Fetch> fetches,
       equal =
           arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, tile, all);
     bool last = cast<ts::ArgReduceOp>(op).getLast();
-    int64_t never = last ? -1 : std::numeric_limits<int64_t>::max();
+    Type scalar = indexType(op);
+    APInt never =
+        last ? APInt::getAllOnes(scalar.getIntOrFloatBitWidth())
+             : APInt::getSignedMaxValue(scalar.getIntOrFloatBitWidth());
+    TypedAttr neverAttr = b.getIntegerAttr(scalar, never);
     Value none = arith::ConstantOp::create(
         b, loc,
-        DenseElementsAttr::get(VectorType::get(lanes, b.getI64Type()), never));
+        DenseElementsAttr::get(VectorType::get(lanes, scalar),
+                               Attribute(neverAttr)));
     Value candidates = arith::SelectOp::create(b, loc, equal, where, none);
     Value index = vector::ReductionOp::create(
         b, loc,
         last ? vector::CombiningKind::MAXSI : vector::CombiningKind::MINSI,
         candidates);
     // Nothing compared equal (no elements): index 0.
-    Value lost = arith::CmpIOp::create(
-        b, loc, arith::CmpIPredicate::eq, index,
-        arith::ConstantOp::create(b, loc, b.getI64IntegerAttr(never)));
-    finished[op->getResult(0)] = arith::SelectOp::create(
-        b, loc, lost, arith::ConstantOp::create(b, loc, b.getI64IntegerAttr(0)),
-        index);
+    Value lost =
+        arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, index,
+                              arith::ConstantOp::create(b, loc, neverAttr));
+    index = arith::SelectOp::create(
+        b, loc, lost,
+        arith::ConstantOp::create(b, loc, b.getIntegerAttr(scalar, 0)), index);
+    if (!scalar.isInteger(64))
+      index = arith::ExtSIOp::create(b, loc, b.getI64Type(), index);
+    finished[op->getResult(0)] = index;
   }
   return success();
 }

@@ -52,6 +52,11 @@ static void split(ReduceOp op, const SplitModel &model) {
                           : partsOf(length, model.part, model.part);
   if (parts == 1)
     return;
+  // Rows of a column that lie next to each other in memory, as one.
+  int64_t together = 1;
+  while (columns && *results * together * 2 <= model.wide &&
+         length / parts % (together * 2) == 0)
+    together *= 2;
 
   OpBuilder b(op);
   Location loc = op.getLoc();
@@ -67,12 +72,18 @@ static void split(ReduceOp op, const SplitModel &model) {
   if (rows)
     shape = {dim(*results), dim(parts), dim(length / parts)};
   else
-    shape = {dim(parts), dim(length / parts), dim(*results)};
+    shape = {dim(parts), dim(length / parts / together),
+             dim(together * *results)};
   x = ReshapeOp::create(b, loc, tensorType(context, shape, elementTypeOf(x)),
                         x);
   int64_t first = rows ? 2 : 1, second = rows ? 1 : 0;
   x = ReduceOp::create(b, loc, op.getKind(), x, ArrayRef<int64_t>{first},
                        op.getIgnoresNan());
+  if (together > 1) {
+    SmallVector<Dim> apart = {dim(parts * together), dim(*results)};
+    x = ReshapeOp::create(b, loc, tensorType(context, apart, elementTypeOf(x)),
+                          x);
+  }
   x = ReduceOp::create(b, loc, op.getKind(), x, ArrayRef<int64_t>{second},
                        op.getIgnoresNan());
   if (half)

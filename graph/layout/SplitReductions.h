@@ -25,6 +25,7 @@ struct SplitModel {
   int64_t tile = 1024;       ///< results of one program, where they neighbour
   int64_t part = 16384;      ///< elements that a program takes at once
   int64_t leastColumn = 128; ///< the same for a column
+  int64_t wide = 1; ///< narrower columns are taken several rows at once
 };
 
 void splitReductions(mlir::func::FuncOp function, const SplitModel &model = {});

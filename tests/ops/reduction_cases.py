@@ -29,6 +29,25 @@ for kind in ["max", "min"]:
     case(f"reduce {kind} special", [In("x", T("f32", "a", "b"), "special")],
          f'%r = ts.reduce {kind} %x [1] : {T("f32", "a", "b")}', T("f32", "a"), PLANE[1:],
          lambda x, kind=kind: getattr(np_(), kind)(x, axis=1))
+    for length in [2, 7, 10, 16]:
+        case(f"reduce {kind} special of {length}", [In("x", T("f32", "a", length), "special")],
+             f'%r = ts.reduce {kind} %x [1] : {T("f32", "a", length)}', T("f32", "a"), [dict(a=1), dict(a=16), dict(a=999)],
+             lambda x, kind=kind: getattr(np_(), kind)(x, axis=1))
+# Few results of many elements: in two steps. Columns of odd widths.
+case("reduce all of many", [In("x", T("f32", 65536, "a"))], f'%r = ts.reduce add %x [0] : {T("f32", 65536, "a")}',
+     T("f32", "a"), [dict(a=1)], lambda x: x.sum(axis=0, dtype="f8"), "relative 4e-6")
+for shape, dims in [((65536,), [0]), ((3, 32768), [1]), ((8192, 3), [0]), ((2048, 16), [0]), ((5, 40, 100), [1]),
+                    ((300, 1024), [0])]:
+    t = T("f32", *shape)
+    case(f"reduce known {'x'.join(map(str, shape))}", [In("x", t, "positive")], f"%r = ts.reduce add %x {dims} : {t}",
+         T("f32", *[d for j, d in enumerate(shape) if j not in dims]), [{}],
+         lambda x, dims=dims: x.sum(axis=tuple(dims), dtype="f8"), "relative 4e-6")
+for length in [1000, 33]:
+    t = T("f32", "a", length)
+    for kind in ["max", "min"]:
+        for last in ["", "{last = true}"]:
+            case(f"arg_reduce {kind} of {length} {last}", [In("x", t, "special")],
+                 f"%r = ts.arg_reduce {kind} %x dim 1 {last} : {t}", T("i64", "a"), [dict(a=1), dict(a=20)])
 for kind, name in [("and", "all"), ("or", "any")]:
     for dims in [(0,), (1,), (0, 1)]:
         t = T("i1", "a", "b")
