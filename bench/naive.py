@@ -17,8 +17,10 @@ from pathlib import Path
 import numpy as np
 
 PRELUDE = """
+#define _GNU_SOURCE
 #include <math.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -48,12 +50,18 @@ static void *work(void *number) {
     atomic_fetch_add_explicit(&done, 1, memory_order_release);
   }
 }
-/* Workers spin from begin to finish. */
+/* Workers spin from begin to finish, on other cores than the caller's. */
 void begin(Nest f, const void *const *inputs, float *output, long count, int n) {
   nest = f, in = inputs, out = output, steps = count, threads = n;
   atomic_store(&turn, 0), atomic_store(&stopping, 0);
-  for (int i = 1; i < n; ++i)
+  cpu_set_t cores;
+  sched_getaffinity(0, sizeof cores, &cores);
+  if (CPU_COUNT(&cores) >= n)
+    CPU_CLR(sched_getcpu(), &cores);
+  for (int i = 1; i < n; ++i) {
     pthread_create(&workers[i], 0, work, (void *)(intptr_t)i);
+    pthread_setaffinity_np(workers[i], sizeof cores, &cores);
+  }
 }
 void run(void) {
   atomic_store_explicit(&done, 0, memory_order_relaxed);
