@@ -82,6 +82,11 @@ Value fitMask(Node &n, Value mask, Dim keys) {
     return {};
   }
   Type element = ts::elementTypeOf(mask);
+  if (!element.isInteger(1) &&
+      (isa<IntegerType>(element) || ts::isStorage(element))) {
+    element = n.b.getF32Type(); // numbers to add, as any
+    mask = n.convert(mask, element);
+  }
   while (dims.size() < 4)
     dims.insert(dims.begin(), n.dim(1));
   mask = n.reshape(mask, dims);

@@ -28,11 +28,12 @@ bool isTensor(Value value) {
 Value scalarCondition(Node &n, Value value) {
   if (!value)
     return {};
-  for (Dim dim : ts::dimsOf(value))
-    if (!dim.isConstant(1)) {
-      (void)n.fail("the condition must be one boolean", "give a scalar");
-      return {};
-    }
+  if (!isTensor(value) || !llvm::all_of(ts::dimsOf(value), [](Dim dim) {
+        return dim.isConstant(1);
+      })) {
+    (void)n.fail("the condition must be one boolean", "give a scalar");
+    return {};
+  }
   if (!ts::elementTypeOf(value).isInteger(1)) {
     (void)n.fail("the condition must be boolean", "give a boolean");
     return {};

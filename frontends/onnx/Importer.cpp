@@ -3,6 +3,7 @@
 #include "frontends/onnx/Tensors.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/Verifier.h"
+#include "runtime/base/Log.h"
 #include <queue>
 
 using namespace mlir;
@@ -296,10 +297,17 @@ Status Importer::importNode(const onnx::NodeProto &node, size_t index,
   }
   while (!inputs.empty() && !inputs.back())
     inputs.pop_back();
-  bool plain = llvm::all_of(inputs, [](Value value) {
-    return !value || isa<RankedTensorType>(value.getType());
+  // Which of its inputs: what comes before or after is a tensor.
+  auto takesSequence = [&](size_t input) {
+    StringRef op = node.op_type();
+    return takesSequences(op) && op != "SequenceConstruct" &&
+           (op == "Loop" ? input >= 2 : input == 0 || op == "SequenceMap");
+  };
+  bool fits = llvm::all_of(llvm::enumerate(inputs), [&](auto input) {
+    return !input.value() || isa<RankedTensorType>(input.value().getType()) ||
+           takesSequence(input.index());
   });
-  if (!plain && !function && !takesSequences(node.op_type())) {
+  if (!fits && !function) {
     problems.push_back({domain, node.op_type(), version,
                         "an input is a sequence or an absent optional", name});
     return poison();
@@ -516,13 +524,13 @@ Expected<OwningOpRef<ModuleOp>> Importer::run() {
                            " but the graph gives " + text,
                        where, "export the model again");
     }
+    // Exporters get this wrong, and nothing depends on it.
     if (declared.has_shape() &&
         declared.shape().dim_size() != ts::rankOf(*value))
-      return userError("is declared with rank " +
-                           std::to_string(declared.shape().dim_size()) +
-                           " but the graph gives " +
-                           ts::shapeText(value->getType()),
-                       where, "export the model again");
+      log(LogLevel::warning, where + " is declared with rank " +
+                                 std::to_string(declared.shape().dim_size()) +
+                                 " but the graph gives " +
+                                 ts::shapeText(value->getType()));
   }
   if (!problems.empty())
     return problemsError(problems, file.files()[0].empty() ? "the model"

@@ -44,4 +44,11 @@ mlir::Value integerMatMul(Node &n, mlir::Value a, mlir::Value aZero,
 mlir::Value integerConv(Node &n, mlir::Value x, mlir::Value xZero,
                         mlir::Value filter, mlir::Value filterZero);
 
+/// u8 with a range that holds 0 and all of x (f32); the scale and the zero
+/// point are of rank 0.
+struct DynamicSteps {
+  mlir::Value steps, scale, zero;
+};
+DynamicSteps quantizeDynamically(Node &n, mlir::Value x);
+
 } // namespace knapper

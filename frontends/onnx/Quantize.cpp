@@ -218,23 +218,11 @@ LogicalResult importQLinearConv(Node &n) {
                           ts::elementTypeOf(n[7])));
 }
 
-/// u8 with a range that holds 0 and all of x.
 LogicalResult importDynamicQuantizeLinear(Node &n) {
-  Type f32 = n.b.getF32Type(), u8 = n.b.getIntegerType(8, false);
-  auto all = llvm::to_vector(llvm::seq<int64_t>(0, ts::rankOf(n[0])));
-  Value zero = n.scalar(0, f32);
-  Value high = n.binary<ts::MaxOp>(
-      n.reduce(ts::ReduceKind::max, n[0], all, false), zero);
-  Value low = n.binary<ts::MinOp>(
-      n.reduce(ts::ReduceKind::min, n[0], all, false), zero);
-  Value scale = n.div(n.sub(high, low), n.scalar(255, f32));
-  Value point = n.make<ts::RoundEvenOp>(n.div(n.sub(zero, low), scale));
-  point = n.binary<ts::MinOp>(n.binary<ts::MaxOp>(point, zero),
-                              n.scalar(255, f32));
-  point = n.convert(point, u8);
-  Value y = quantize(n, n[0], scale, point, u8);
-  return mlir::success(succeeded(n.out(y, 0)) && succeeded(n.out(scale, 1)) &&
-                       succeeded(n.out(point, 2)));
+  DynamicSteps made = quantizeDynamically(n, n[0]);
+  return mlir::success(succeeded(n.out(made.steps, 0)) &&
+                       succeeded(n.out(made.scale, 1)) &&
+                       succeeded(n.out(made.zero, 2)));
 }
 
 constexpr OpRow rows[] = {
@@ -248,5 +236,23 @@ constexpr OpRow rows[] = {
 } // namespace
 
 ArrayRef<OpRow> quantizeRows() { return rows; }
+
+DynamicSteps quantizeDynamically(Node &n, Value x) {
+  if (!x)
+    return {};
+  Type f32 = n.b.getF32Type(), u8 = n.b.getIntegerType(8, false);
+  auto all = llvm::to_vector(llvm::seq<int64_t>(0, ts::rankOf(x)));
+  Value zero = n.scalar(0, f32);
+  Value high =
+      n.binary<ts::MaxOp>(n.reduce(ts::ReduceKind::max, x, all, false), zero);
+  Value low =
+      n.binary<ts::MinOp>(n.reduce(ts::ReduceKind::min, x, all, false), zero);
+  Value scale = n.div(n.sub(high, low), n.scalar(255, f32));
+  Value point = n.make<ts::RoundEvenOp>(n.div(n.sub(zero, low), scale));
+  point =
+      n.binary<ts::MinOp>(n.binary<ts::MaxOp>(point, zero), n.scalar(255, f32));
+  point = n.convert(point, u8);
+  return {quantize(n, x, scale, point, u8), scale, point};
+}
 
 } // namespace knapper

@@ -1,8 +1,10 @@
 // RNN, GRU and LSTM. The product of all inputs with W is one matmul before the
 // loop; a turn multiplies the state with R and applies the gates. Few turns
-// stand one after another, more become a ts.loop.
+// stand one after another, more become a ts.loop. The LSTM of ONNX Runtime's
+// dynamic quantisation has bytes for W and R and makes bytes of what they
+// multiply.
 #include "frontends/onnx/Control.h"
-#include "frontends/onnx/Node.h"
+#include "frontends/onnx/Integers.h"
 
 using namespace mlir;
 
@@ -114,6 +116,12 @@ SmallVector<Activation> activationsOf(Node &n, ArrayRef<StringRef> defaults,
 
 enum class Cell { rnn, gru, lstm };
 
+/// A factor of a product: [n, k]; or bytes [k, n] with a scale and a zero
+/// point, of rank 0 or [n].
+struct Weights {
+  Value value, scale, zero; ///< scale and zero null: not quantised
+};
+
 struct Recurrence {
   Cell cell;
   int64_t gates;
@@ -124,7 +132,7 @@ struct Recurrence {
   bool reverse;
   // Values beside the loop; `lengths` null: all steps count.
   Value input;     ///< [steps, batch, gates * hidden]: products and biases
-  Value weights;   ///< R, [gates * hidden, hidden]
+  Weights weights; ///< R, [gates * hidden, hidden]
   Value bias;      ///< [hidden] of the hidden gate, where it stands inside
   Value peepholes; ///< [3 * hidden]
   Value lengths;   ///< [batch]
@@ -135,6 +143,18 @@ Value dot(Node &n, Value x, Value weights) {
   return n.make<ts::DotOp>(x, weights, ArrayRef<int64_t>{}, ArrayRef<int64_t>{},
                            ArrayRef<int64_t>{rank - 1}, ArrayRef<int64_t>{1},
                            TypeAttr());
+}
+
+/// The product with what x is in steps of a 255th of its range where the
+/// weights are bytes.
+Value dot(Node &n, Value x, const Weights &weights) {
+  if (!weights.scale)
+    return dot(n, x, weights.value);
+  DynamicSteps left = quantizeDynamically(n, x);
+  Value product =
+      integerMatMul(n, left.steps, left.zero, weights.value, weights.zero);
+  return n.mul(n.convert(product, n.b.getF32Type()),
+               n.mul(left.scale, weights.scale));
 }
 
 Value gate(Node &n, const Recurrence &r, Value all, int64_t index,
@@ -188,8 +208,8 @@ SmallVector<Value> nextState(Node &n, const Recurrence &r, Value x,
       inner = n.add(inner, r.bias);
     candidate = n.add(gate(n, r, x, 2), n.mul(reset, inner));
   } else {
-    Value first = n.sliceDim(r.weights, 0, n.dim(0), r.hidden * 2),
-          last = n.sliceDim(r.weights, 0, r.hidden * 2, r.hidden);
+    Value first = n.sliceDim(r.weights.value, 0, n.dim(0), r.hidden * 2),
+          last = n.sliceDim(r.weights.value, 0, r.hidden * 2, r.hidden);
     Value both =
         activate(n, r, 0, n.add(gate(n, r, x, 0, 2), dot(n, h, first)));
     update = gate(n, r, both, 0);
@@ -247,8 +267,9 @@ std::optional<SmallVector<Value>> run(Node &n, const Recurrence &r,
       n, shape,
       [&](OnnxBody &body, Dim counter, ArrayRef<Value> carried, Turn &out) {
         Recurrence inside = r;
-        for (Value *value : {&inside.input, &inside.weights, &inside.bias,
-                             &inside.peepholes, &inside.lengths})
+        for (Value *value : {&inside.input, &inside.weights.value,
+                             &inside.weights.scale, &inside.weights.zero,
+                             &inside.bias, &inside.peepholes, &inside.lengths})
           *value = n.importer.capture(body, *value);
         SmallVector<Value> next = turn(n, inside, counter, carried);
         if (n.failed())
@@ -264,7 +285,11 @@ std::optional<SmallVector<Value>> run(Node &n, const Recurrence &r,
 // The operators
 //===----------------------------------------------------------------------===//
 
-template <Cell cell> LogicalResult importRecurrent(Node &n) {
+/// `quantised`: com.microsoft's operator. W and R are bytes, transposed, and
+/// the last inputs their scales and zero points, one a direction or one a
+/// column.
+template <Cell cell, bool quantised = false>
+LogicalResult importRecurrent(Node &n) {
   constexpr int64_t gates = cell == Cell::rnn ? 1 : cell == Cell::gru ? 3 : 4;
   for (size_t i : {0, 1, 2})
     if (ts::rankOf(n[i]) != 3)
@@ -287,7 +312,7 @@ template <Cell cell> LogicalResult importRecurrent(Node &n) {
   r.clip = n.real("clip", 0);
   r.steps = ts::dimOf(x, 0);
   r.batch = ts::dimOf(x, 1);
-  r.hidden = ts::dimOf(n[2], 2);
+  r.hidden = ts::dimOf(n[2], quantised ? 1 : 2);
   if (n.hasAttr("hidden_size") &&
       !r.hidden.isConstant(n.integer("hidden_size", 0)))
     return n.fail("hidden_size is " + Twine(n.integer("hidden_size", 0)) +
@@ -302,8 +327,17 @@ template <Cell cell> LogicalResult importRecurrent(Node &n) {
     defaults.push_back("Tanh");
   SmallVector<Activation> functions = activationsOf(n, defaults, directions);
   Dim count = n.dim(static_cast<int64_t>(directions)), all = r.hidden * gates;
-  Value w = n.castDims(n[1], {count, all, ts::dimOf(x, 2)}),
-        weights = n.castDims(n[2], {count, all, r.hidden});
+  auto factor = [&](Value given, Dim depth) {
+    return quantised ? n.castDims(given, {count, depth, all})
+                     : n.castDims(given, {count, all, depth});
+  };
+  Value w = factor(n[1], ts::dimOf(x, 2)), weights = factor(n[2], r.hidden);
+  if (quantised)
+    for (size_t i : {8, 9, 10, 11})
+      if (!n.has(i) || ts::rankOf(n[i]) < 1 || ts::rankOf(n[i]) > 2)
+        return n.fail(
+            "W or R has no scale and zero point a direction or column",
+            "quantise the model again");
   auto checked = [&](size_t index, ArrayRef<Dim> dims) -> Value {
     if (!n.has(index) || n.failed())
       return {};
@@ -342,10 +376,19 @@ template <Cell cell> LogicalResult importRecurrent(Node &n) {
     r.reverse = direction == "reverse" || d == 1;
     r.functions.assign(functions.begin() + d * defaults.size(),
                        functions.begin() + (d + 1) * defaults.size());
-    r.weights = one(weights);
+    // Of all columns when it is one a direction.
+    auto parameter = [&](size_t index) -> Value {
+      if (!quantised)
+        return {};
+      Value mine = one(n[index]);
+      return mine && ts::elementCount(mine.getType()).isConstant(1)
+                 ? n.reshape(mine, {})
+                 : mine;
+    };
+    r.weights = {one(weights), parameter(10), parameter(11)};
     r.peepholes = one(peepholes);
     r.bias = {};
-    r.input = dot(n, x, one(w));
+    r.input = dot(n, x, Weights{one(w), parameter(8), parameter(9)});
     if (Value both = one(bias)) {
       Value mine = n.sliceDim(both, 0, n.dim(0), all),
             theirs = n.sliceDim(both, 0, all, all);
@@ -404,6 +447,8 @@ constexpr OpRow rows[] = {
     {"", "GRU", 7, 3, 6, importRecurrent<Cell::gru>},
     {"", "LSTM", 7, 3, 8, importRecurrent<Cell::lstm>},
     {"", "RNN", 7, 3, 6, importRecurrent<Cell::rnn>},
+    {"com.microsoft", "DynamicQuantizeLSTM", 1, 3, 12,
+     importRecurrent<Cell::lstm, true>},
 };
 
 } // namespace

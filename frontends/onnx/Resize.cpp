@@ -1,6 +1,5 @@
 // Resampling, and grids of positions for it. Each resized dim is a weighted sum
-// of a few gathers whose positions and weights are known when the model is
-// imported.
+// of a few gathers; positions and weights are constants where the sizes are.
 #include "frontends/onnx/Node.h"
 
 #include <cmath>
@@ -177,8 +176,125 @@ Value resizeDim(Node &n, Value x, int64_t axis, const Settings &s,
   return sum;
 }
 
+/// Whether every element of a dim comes `scale` times.
+bool repeats(const Settings &s, double scale) {
+  if (scale < 1 || scale != std::floor(scale) || s.mode != "nearest")
+    return false;
+  if (s.coordinates == "asymmetric")
+    return s.nearest == "floor";
+  return (s.coordinates == "half_pixel" ||
+          s.coordinates == "pytorch_half_pixel") &&
+         (s.nearest == "round_prefer_floor" ||
+          s.nearest == "round_prefer_ceil");
+}
+
+/// floor(scale * in), exactly: a scale of 24 bits is an integer over a power of
+/// two.
+std::optional<Dim> scaled(Dim in, double scale) {
+  int exponent = 0;
+  double fraction = std::frexp(scale, &exponent);
+  auto mantissa = static_cast<int64_t>(std::ldexp(fraction, 24));
+  int shift = 24 - exponent;
+  if (std::ldexp(static_cast<double>(mantissa), -shift) != scale || shift < 0 ||
+      shift > 40)
+    return std::nullopt;
+  return (in * mantissa).floorDiv(in.like(int64_t(1) << shift));
+}
+
+/// A dim of a size that is known at run time only: positions and weights are
+/// computed then. `scale` 0: out / in.
+Value resizeSymbolicDim(Node &n, Value x, int64_t axis, const Settings &s,
+                        Dim out, double scale) {
+  Type f64 = n.b.getF64Type(), i64 = n.b.getI64Type();
+  Dim in = ts::dimOf(x, axis);
+  Value length = n.sizeScalar(in, f64), size = n.sizeScalar(out, f64);
+  Value factor = scale != 0 ? n.scalar(scale, f64) : n.div(size, length);
+  Value wide = scale != 0 ? n.mul(length, scale) : size;
+  Value to = n.makeAs<ts::IotaOp>(n.type({out}, f64), uint64_t(0)), at;
+  Value isOne = n.compare(ts::ComparePredicate::eq, wide, n.scalar(1, f64));
+  auto centred = [&] { return n.add(n.div(n.add(to, 0.5), factor), -0.5); };
+  if (s.coordinates == "align_corners")
+    at = n.select(isOne, n.splatLike(0, to),
+                  n.div(n.mul(to, n.add(length, -1.0)), n.add(wide, -1.0)));
+  else if (s.coordinates == "asymmetric")
+    at = n.div(to, factor);
+  else if (s.coordinates == "pytorch_half_pixel")
+    at = n.select(isOne, n.splatLike(-0.5, to), centred());
+  else if (s.coordinates == "half_pixel_symmetric")
+    at = n.add(
+        n.mul(n.mul(length, 0.5), n.sub(n.scalar(1, f64), n.div(size, wide))),
+        centred());
+  else
+    at = centred();
+  at = n.binary<ts::MaxOp>(at, n.scalar(-1e6, f64));
+  at = n.binary<ts::MinOp>(at, n.add(length, 1e6));
+
+  Value last = n.add(length, -1.0), zero = n.scalar(0, f64);
+  auto element = [&](Value position) {
+    Value inside =
+        n.binary<ts::MaxOp>(n.binary<ts::MinOp>(position, last), zero);
+    return n.make<ts::GatherOp>(x, n.convert(inside, i64), uint64_t(axis));
+  };
+  if (s.mode == "nearest") {
+    if (s.nearest == "floor")
+      return element(n.make<ts::FloorOp>(at));
+    if (s.nearest == "ceil")
+      return element(n.make<ts::CeilOp>(at));
+    return element(s.nearest == "round_prefer_floor"
+                       ? n.make<ts::CeilOp>(n.add(at, -0.5))
+                       : n.make<ts::FloorOp>(n.add(at, 0.5)));
+  }
+  Value left = n.make<ts::FloorOp>(at), ratio = n.sub(at, left);
+  // The weights of `cubicWeight` at a distance below 1, and below 2.
+  auto near = [&](Value d) {
+    return n.add(
+        n.mul(n.mul(n.add(n.mul(d, s.cubic + 2), -(s.cubic + 3)), d), d), 1.0);
+  };
+  auto far = [&](Value d) {
+    double a = s.cubic;
+    Value inner = n.add(n.mul(n.add(n.mul(d, a), -5 * a), d), 8 * a);
+    return n.add(n.mul(inner, d), -4 * a);
+  };
+  Value rest = n.sub(n.scalar(1, f64), ratio);
+  struct Tap {
+    double offset;
+    Value weight;
+  };
+  SmallVector<Tap> taps;
+  if (s.mode == "linear")
+    taps = {{0, rest}, {1, ratio}};
+  else
+    taps = {{-1, far(n.add(ratio, 1.0))},
+            {0, near(ratio)},
+            {1, near(rest)},
+            {2, far(n.add(rest, 1.0))}};
+  if (s.excludeOutside) {
+    Value total;
+    for (Tap &tap : taps) {
+      Value position = n.add(left, tap.offset);
+      Value inside = n.binary<ts::AndOp>(
+          n.compare(ts::ComparePredicate::ge, position, zero),
+          n.compare(ts::ComparePredicate::le, position, last));
+      tap.weight = n.select(inside, tap.weight, n.splatLike(0, to));
+      total = total ? n.add(total, tap.weight) : tap.weight;
+    }
+    for (Tap &tap : taps)
+      tap.weight = n.div(tap.weight, total);
+  }
+  Value sum;
+  for (const Tap &tap : taps) {
+    Value part = element(n.add(left, tap.offset));
+    Value weight = n.convert(tap.weight, ts::elementTypeOf(x));
+    if (!part || !weight)
+      return {};
+    part = n.mul(part, n.broadcastAt(weight, {axis}, ts::dimsOf(part)));
+    sum = sum ? n.add(sum, part) : part;
+  }
+  return sum;
+}
+
 LogicalResult resize(Node &n, const Settings &s, ArrayRef<int64_t> axes,
-                     ArrayRef<double> scales, ArrayRef<int64_t> sizes,
+                     ArrayRef<double> scales, ArrayRef<Dim> sizes,
                      ArrayRef<double> roi) {
   size_t count = axes.size();
   if ((scales.empty() ? sizes.size() : scales.size()) != count)
@@ -195,11 +311,15 @@ LogicalResult resize(Node &n, const Settings &s, ArrayRef<int64_t> axes,
   std::optional<double> common;
   Value outside; // positions without a source
   for (size_t i = 0; i < count && sizes.size(); ++i) {
-    std::optional<int64_t> in = ts::dimOf(x, axes[i]).asConstant();
-    if (policy == "stretch" || !in || *in < 1)
+    std::optional<int64_t> in = ts::dimOf(x, axes[i]).asConstant(),
+                           to = sizes[i].asConstant();
+    if (policy == "stretch")
+      break;
+    if (!in || !to)
+      return n.unsupported("a symbolic dim that keeps its aspect ratio");
+    if (*in < 1)
       continue;
-    double scale =
-        static_cast<double>(sizes[i]) / static_cast<double>(*in);
+    double scale = static_cast<double>(*to) / static_cast<double>(*in);
     common = !common                  ? scale
              : policy == "not_larger" ? std::min(*common, scale)
                                       : std::max(*common, scale);
@@ -217,17 +337,24 @@ LogicalResult resize(Node &n, const Settings &s, ArrayRef<int64_t> axes,
     bool whole = s.coordinates == "tf_crop_and_resize";
     if (scale == 1 && !whole)
       continue;
-    if (!in) {
-      bool even = scale == std::floor(scale) && s.mode == "nearest" &&
-                  (s.coordinates == "asymmetric" ? s.nearest == "floor"
-                   : s.coordinates == "half_pixel" ||
-                           s.coordinates == "pytorch_half_pixel"
-                       ? s.nearest == "round_prefer_floor" ||
-                             s.nearest == "round_prefer_ceil"
-                       : false);
-      if (!even)
-        return n.unsupported("resizing a symbolic dim, but by a whole factor");
-      x = repeatDim(n, x, axis, static_cast<int64_t>(scale));
+    Dim wanted = sizes.empty() ? Dim() : sizes[i];
+    if (!in || (wanted && wanted.isSymbolic())) {
+      if (wanted == size && !whole)
+        continue;
+      std::optional<Dim> factor = wanted ? wanted.exactDiv(size) : std::nullopt;
+      double times = factor && factor->asConstant()
+                         ? static_cast<double>(*factor->asConstant())
+                         : scale;
+      if (repeats(s, times)) {
+        x = repeatDim(n, x, axis, static_cast<int64_t>(times));
+        continue;
+      }
+      std::optional<Dim> out = wanted ? wanted : scaled(size, scale);
+      if (!out || whole || s.antialias)
+        return n.unsupported(
+            "resizing a symbolic dim with antialias, by tf_crop_and_resize, or "
+            "by a scale of more than 24 bits");
+      x = resizeSymbolicDim(n, x, axis, s, *out, scale);
       continue;
     }
     if (*in < 1)
@@ -237,7 +364,7 @@ LogicalResult resize(Node &n, const Settings &s, ArrayRef<int64_t> axes,
       out = static_cast<int64_t>(
           std::floor(std::min(scale * static_cast<double>(*in), 1e12)));
     } else {
-      out = sizes[i];
+      out = *wanted.asConstant();
       scale = static_cast<double>(out) / static_cast<double>(*in);
       if (common) {
         scale = *common;
@@ -246,6 +373,10 @@ LogicalResult resize(Node &n, const Settings &s, ArrayRef<int64_t> axes,
       }
       if (out == *in && scale == 1 && !whole)
         continue;
+    }
+    if (out == 0) {
+      x = n.sliceDim(x, axis, n.dim(0), n.dim(0));
+      continue;
     }
     if (out < 0 || out > 8192)
       return out < 0 ? n.fail("has a size of " + Twine(out), "give a size")
@@ -284,7 +415,7 @@ LogicalResult importResize(Node &n) {
   int64_t rank = ts::rankOf(n[0]);
   SmallVector<int64_t> axes = n.axesOrAll(rank);
   SmallVector<double> scales, roi;
-  SmallVector<int64_t> sizes;
+  SmallVector<Dim> sizes;
   auto filled = [&](size_t i) {
     return n.has(i) && !ts::elementCount(n[i].getType()).isConstant(0);
   };
@@ -297,21 +428,7 @@ LogicalResult importResize(Node &n) {
     std::optional<SmallVector<Dim>> given = n.sizes(n[3], "sizes");
     if (!given)
       return failure();
-    // A symbolic size may still be a multiple of the dim.
-    bool numbers = llvm::all_of(
-        *given, [](Dim size) { return size.asConstant().has_value(); });
-    for (auto [i, size] : llvm::enumerate(*given)) {
-      if (numbers) {
-        sizes.push_back(*size.asConstant());
-        continue;
-      }
-      if (i >= axes.size() || n.failed())
-        break;
-      std::optional<Dim> factor = size.exactDiv(ts::dimOf(n[0], axes[i]));
-      if (!factor || !factor->asConstant())
-        return n.unsupported("resizing a symbolic dim, but by a whole factor");
-      scales.push_back(static_cast<double>(*factor->asConstant()));
-    }
+    sizes = *given;
   } else {
     return n.fail("has neither scales nor sizes", "give one of them");
   }

@@ -38,7 +38,7 @@ def save(name, nodes, inputs, outputs, initializers=(), opset=21, **more):
         list(initializers),
     )
     imports = [helper.make_opsetid("", opset)]
-    imports += [helper.make_opsetid(d, 1) for d in more.pop("domains", ())]
+    imports += [helper.make_opsetid(d, {"ai.onnx.ml": 3}.get(d, 1)) for d in more.pop("domains", ())]
     model = helper.make_model(graph, opset_imports=imports, ir_version=10, **more)
     (SEEDS / f"{name}.onnx").write_bytes(model.SerializeToString())
 
@@ -184,6 +184,8 @@ def main() -> None:
         [weight("g", 4)], functions=[function], domains=["local"],
     )  # fmt: skip
     control()
+    quantised()
+    tables()
 
 
 def graph(nodes, inputs, outputs, initializers=()):
@@ -260,6 +262,71 @@ def control() -> None:
          weight("p", 2, 12), weight("wg", 1, 12, 3), weight("rg", 1, 12, 4), weight("bg", 1, 24),
          weight("wr", 1, 4, 3), weight("rr", 1, 4, 4), constant("one", 1), constant("three", 3)],
         opset=22,
+    )  # fmt: skip
+
+
+def typed(name, value, element):
+    return helper.make_tensor(name, element, np.shape(value), np.asarray(value).ravel().tolist())
+
+
+def quantised() -> None:
+    """Bytes, blocks of four bits, floats of eight, and what is found while running."""
+    u8 = TensorProto.UINT8
+    save(
+        "quantised",
+        [
+            node("DynamicQuantizeLinear", ["x"], ["q", "qs", "qz"]),
+            node("MatMulInteger", ["q", "w", "qz", "wz"], ["m"]),
+            node("Cast", ["m"], ["mf"], to=FLOAT), node("Mul", ["mf", "qs"], ["y0"]),
+            node("DequantizeLinear", ["w4", "s4", "z4"], ["d4"], axis=0, block_size=4),
+            node("MatMul", ["x", "d4"], ["y1"]),
+            node("QuantizeLinear", ["y1", "s", "z8"], ["q1"]), node("DequantizeLinear", ["q1", "s", "z8"], ["y2"]),
+            node("QLinearMatMul", ["q", "s", "zu", "w", "s", "wz", "s", "zu"], ["y3"]),
+            node("Cast", ["y1"], ["e"], to=TensorProto.FLOAT8E4M3FN, saturate=1), node("Cast", ["e"], ["y4"], to=FLOAT),
+            node("QLinearConv", ["i", "s", "zu", "f", "fs", "fz", "s", "zu", "fb"], ["y5"], pads=[1, 1, 1, 1]),
+            node("ConvInteger", ["i", "f", "zu"], ["y6"], strides=[2, 1]),
+        ],
+        [("x", FLOAT, ["n", 8]), ("i", u8, ["n", 2, 5, "w"])],
+        [("y0", FLOAT), ("y2", FLOAT), ("y3", u8), ("y4", FLOAT), ("y5", u8), ("y6", TensorProto.INT32)],
+        [constant("w", RANDOM.integers(-9, 9, (8, 3)), np.int8), constant("wz", 1, np.int8), constant("zu", 3, np.uint8),
+         constant("s", 0.25, np.float32), constant("z8", 2, np.int8), typed("w4", [[i % 7] * 3 for i in range(8)], TensorProto.INT4),
+         weight("s4", 2, 3), typed("z4", [[1] * 3] * 2, TensorProto.INT4),
+         constant("f", RANDOM.integers(-9, 9, (4, 2, 3, 3)), np.int8), constant("fs", [0.1, 0.2, 0.3, 0.4], np.float32),
+         constant("fz", [0, 0, 0, 0], np.int8), constant("fb", [1, 2, 3, 4], np.int32)],
+    )  # fmt: skip
+
+
+def tables() -> None:
+    """Trees, tables, boxes, sizes that data decides, resampling, spectra, states."""
+    tree = {
+        "nodes_treeids": [0, 0, 0], "nodes_nodeids": [0, 1, 2], "nodes_featureids": [1, 0, 0],
+        "nodes_values": [0.5, 0.0, 0.0], "nodes_modes": ["BRANCH_LEQ", "LEAF", "LEAF"],
+        "nodes_truenodeids": [1, 0, 0], "nodes_falsenodeids": [2, 0, 0],
+    }  # fmt: skip
+    save(
+        "tables",
+        [
+            node("TreeEnsembleRegressor", ["x"], ["t"], domain="ai.onnx.ml", n_targets=1, target_treeids=[0, 0],
+                 target_nodeids=[1, 2], target_ids=[0, 0], target_weights=[1.0, -1.0], **tree),
+            node("LabelEncoder", ["l"], ["e"], domain="ai.onnx.ml", keys_int64s=[1, 2], values_floats=[0.5, 2.0],
+                 default_float=-1.0),
+            node("Scaler", ["x"], ["sc"], domain="ai.onnx.ml", offset=[0.5], scale=[2.0]),
+            node("NonMaxSuppression", ["boxes", "scores", "most", "iou"], ["nms"]),
+            node("Unique", ["l"], ["u", "ui", "ux", "uc"], sorted=1), node("NonZero", ["l"], ["nz"]),
+            node("Resize", ["im", "", "", "to"], ["r"], mode="cubic"),
+            node("GridSample", ["im", "grid"], ["gs"], padding_mode="reflection"),
+            node("RoiAlign", ["im", "rois", "which"], ["ra"], output_height=2, output_width=2),
+            node("STFT", ["signal", "step", "", "frame"], ["st"]), node("DFT", ["signal"], ["df"], axis=1),
+            node("TfIdfVectorizer", ["l"], ["tf"], mode="TF", min_gram_length=1, max_gram_length=1, max_skip_count=0,
+                 ngram_counts=[0], ngram_indexes=[0, 1], pool_int64s=[1, 2]),
+        ],
+        [("x", FLOAT, ["n", 3]), ("l", INT64, ["k"]), ("boxes", FLOAT, [1, "b", 4]), ("scores", FLOAT, [1, 2, "b"]),
+         ("im", FLOAT, [1, 2, 4, 5]), ("grid", FLOAT, [1, 3, 2, 2]), ("signal", FLOAT, [1, 16, 1])],
+        [("t", FLOAT), ("e", FLOAT), ("sc", FLOAT), ("nms", INT64), ("u", INT64), ("uc", INT64), ("nz", INT64),
+         ("r", FLOAT), ("gs", FLOAT), ("ra", FLOAT), ("st", FLOAT), ("df", FLOAT), ("tf", FLOAT)],
+        [constant("most", [3]), constant("iou", [0.5], np.float32), constant("to", [1, 2, 7, 3]),
+         constant("rois", [[0, 0, 3, 3]], np.float32), constant("which", [0]), constant("step", 4), constant("frame", 8)],
+        opset=19, domains=["ai.onnx.ml"],
     )  # fmt: skip
 
 

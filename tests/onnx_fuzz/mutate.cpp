@@ -1,12 +1,13 @@
 // Imports damaged models: onnx-fuzz SEEDS [--count N] [--seed S] [--only I]
-//                                        [--run yes] [--write FOLDER]
+//                            [--run yes] [--write FOLDER] [--state FILE]
 //
 // Case I takes a file of SEEDS and damages it: even cases edit bytes, odd ones
 // edit the graph so that it still parses. Every import must end within 10
 // seconds, with a valid module or a UserError that says where. `--run yes`
 // compiles and runs what import accepts, within the same 10 seconds: results,
 // a UserError or a DeviceError. `--only` repeats one case and prints its
-// answer, `--write` keeps accepted models as files.
+// answer, `--write` keeps accepted models as files. With `--state` the run goes
+// on where the last one with that file ended, past a case in which it died.
 #include "frontends/onnx/Import.h"
 #include "frontends/onnx/onnx.pb.h"
 #include "tests/onnx_fuzz/execute.h"
@@ -290,13 +291,13 @@ void damageGraph(Random &random, onnx::ModelProto &model) {
 int main(int argc, char **argv) {
   if (argc < 2) {
     llvm::errs() << "usage: onnx-fuzz SEEDS [--count N] [--seed S] [--only I] "
-                    "[--run yes] [--write FOLDER]\n";
+                    "[--run yes] [--write FOLDER] [--state FILE]\n";
     return 2;
   }
   long count = 5000, only = -1;
   unsigned long seed = 1;
   bool execute = false;
-  std::string folder;
+  std::string folder, state;
   for (int i = 2; i + 1 < argc; i += 2) {
     std::string option = argv[i];
     if (option == "--count")
@@ -309,6 +310,16 @@ int main(int argc, char **argv) {
       only = std::atol(argv[i + 1]);
     else if (option == "--write")
       folder = argv[i + 1];
+    else if (option == "--state")
+      state = argv[i + 1];
+  }
+  long first = 0;
+  if (!state.empty())
+    std::ifstream(state) >> first;
+  long end = first + count;
+  if (only >= 0) {
+    first = only;
+    end = only + 1;
   }
   for (int signal : {SIGALRM, SIGPROF})
     std::signal(signal, onSignal);
@@ -336,8 +347,10 @@ int main(int argc, char **argv) {
   long accepted = 0, completed = 0, refused = 0, bad = 0;
   auto context = std::make_unique<mlir::MLIRContext>(
       mlir::MLIRContext::Threading::DISABLED);
-  for (long i = only < 0 ? 0 : only; i < (only < 0 ? count : only + 1); ++i) {
+  for (long i = first; i < end; ++i) {
     currentCase = i;
+    if (!state.empty())
+      std::ofstream(state) << i + 1 << "\n";
     if (i % 50 == 0) // attributes of old cases pile up
       context = std::make_unique<mlir::MLIRContext>(
           mlir::MLIRContext::Threading::DISABLED);
