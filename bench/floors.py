@@ -17,9 +17,9 @@ time, that of an empty nest off the nest's. The median of five turns counts, for
 the share of the roofline and for the ratio to the nest. A NAME selects a family
 or the shapes whose names contain it. --table prints Markdown.
 
---bars fails the command below a median of 0.85 over all shapes, for a shape
-under 0.6 that docs/performance/floors.md gives no reason for, and for one
-slower than its nest.
+--bars fails the command below a median of 0.85 over all shapes, and for a shape
+under 0.6, or slower than its nest by more than turns differ (0.95), that
+docs/performance/floors.md gives no reason for.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from kernels import peaks  # noqa: E402
 from naive import Nests  # noqa: E402
 from side_by_side import medians  # noqa: E402
 
-MEDIAN, LEAST, NEST = 0.85, 0.6, 1.0
+MEDIAN, LEAST, NEST = 0.85, 0.6, 0.95
 PAGE = ROOT / "docs" / "performance" / "floors.md"
 TURNS = 5
 # Largest error over the largest value; the nests add in the order of memory.
@@ -213,8 +213,11 @@ def main() -> int:
         for row in rows:
             if row["share"] < LEAST and not row["reason"]:
                 failures.append(f"{row['name']}: {row['share']:.0%} and no reason in {PAGE.name}")
-            if row["nest"] < NEST:
-                failures.append(f"{row['name']}: {row['nest']:.2f} times as fast as the nest")
+            if row["nest"] < NEST and not row["reason"]:
+                failures.append(
+                    f"{row['name']}: {row['nest']:.2f} times as fast as the nest and no "
+                    f"reason in {PAGE.name}"
+                )
     for failure in failures:
         print(failure, file=sys.stderr)
     return 1 if failures else 0

@@ -532,7 +532,11 @@ LogicalResult chooseReduce(ts::KernelOp kernel, const TargetDesc &target,
         break;
       }
   constexpr int64_t cheap = 8; // its values leave registers for wide tiles
-  if (target.kind != DeviceKind::cuda && !rowForm && !isArg && flops <= cheap) {
+  bool isComposite = llvm::any_of(kernel.getBody().front(), [](Operation &op) {
+    return isa<ts::SoftmaxOp, ts::LayerNormOp>(op);
+  });
+  if (target.kind != DeviceKind::cuda && !rowForm && !isArg && !isComposite &&
+      flops <= cheap) {
     // Columns side by side are one run of memory in each row: the longer, the
     // better, while there are programs enough.
     constexpr int64_t widest = 256, odd = 128, leastPrograms = 8;
