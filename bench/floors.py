@@ -52,7 +52,8 @@ LIMIT, NEST_LIMIT = 1e-5, 1e-3
 
 def reasons() -> dict[str, str]:
     """What the page says of shapes, by name: `| name | ... | reason |`."""
-    rows = re.findall(r"^\| (.+?) \|.*\| ([^|]*) \|$", PAGE.read_text(), re.MULTILINE)
+    row = r"^\| ([^|]+?) \|(?:[^|]*\|){4} ([^|]*) \|$"
+    rows = re.findall(row, PAGE.read_text(), re.MULTILINE)
     return {name: reason.strip() for name, reason in rows if reason.strip()}
 
 
