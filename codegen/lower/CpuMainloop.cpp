@@ -11,6 +11,9 @@ namespace knapper::lower {
 
 namespace {
 constexpr unsigned kUnroll = 4; // steps of k in one round of the loop
+/// One row uses what it reads of B once, so it is bound by that: it asks for
+/// every line of B so many bytes ahead, and for the next panel by running on.
+constexpr unsigned kAhead = 2048;
 } // namespace
 
 LogicalResult CpuEmitter::mainloop(tile::MainloopOp op) {
@@ -243,6 +246,11 @@ LogicalResult CpuEmitter::mainloop(tile::MainloopOp op) {
                     llvm::Value *elements) {
     return b.CreateLaunderInvariantGroup(advance(ref, pointer, elements));
   };
+  auto fetch = [&](llvm::Value *at, unsigned locality) {
+    b.CreateIntrinsic(llvm::Intrinsic::prefetch, {at->getType()},
+                      {at, b.getInt32(0), b.getInt32(locality), b.getInt32(1)});
+  };
+  bool streams = p.pointer && rows == 1 && !scaled;
   auto overK = [&](const Carried &state, unsigned steps) {
     auto more = [&](llvm::ArrayRef<llvm::Value *> s) {
       return b.CreateICmpSLE(b.CreateNSWAdd(s[0], b.getInt64(steps)), k);
@@ -251,10 +259,14 @@ LogicalResult CpuEmitter::mainloop(tile::MainloopOp op) {
         b, steps == 1 ? "k.rest" : "k", state, more,
         [&](llvm::ArrayRef<llvm::Value *> s) {
           Carried next(s.begin(), s.end());
-          if (p.pointer && steps == kUnroll) {
-            b.CreateIntrinsic(
-                llvm::Intrinsic::prefetch, {s[kFetch]->getType()},
-                {s[kFetch], b.getInt32(0), b.getInt32(2), b.getInt32(1)});
+          if (streams && steps == kUnroll) {
+            unsigned bytes = kUnroll * group * columns * bb->bytes;
+            for (unsigned line = 0; line < bytes; line += 64)
+              fetch(
+                  b.CreateGEP(b.getInt8Ty(), s[kB], b.getInt64(kAhead + line)),
+                  3);
+          } else if (p.pointer && steps == kUnroll) {
+            fetch(s[kFetch], 2);
             next[kFetch] = onward(p, s[kFetch], scalar(op.getPrefetchStep()));
           }
           for (unsigned u = 0; u < steps; ++u)

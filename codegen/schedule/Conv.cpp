@@ -11,6 +11,10 @@
 //     for each panel, output row and register tile: one main loop, its sums
 //     to scratch, from where one epilogue takes them pixel by pixel
 //
+// Of a grouped convolution a program takes one group: it copies the channels of
+// its group, so that they are a consecutive run again, and of panels that it
+// shares with other groups it stores its own features.
+//
 // Depthwise convolutions take the same rows, then run channel tile by channel
 // tile with the window's weights in registers.
 //
@@ -40,7 +44,7 @@ constexpr int64_t kAccumulatorBytes = 4096;
 
 /// Rows of the filter that a step of the product takes.
 int64_t group(const ConvWindow &w) {
-  bool whole = w.kh == 1 || *w.channels.asConstant() * w.kw % 2 == 0;
+  bool whole = w.kh == 1 || *w.groupChannels().asConstant() * w.kw % 2 == 0;
   return ts::elementTypeOf(w.input).isBF16() && !w.depthwise && whole ? 2 : 1;
 }
 
@@ -83,13 +87,14 @@ private:
   Value source;     ///< input buffer, or scratch with the padded rows
   Value sourceBase; ///< of the block's first row
   Value rowStride;  ///< from one input row to the next
-  // Of depthwise ones, whose programs copy the channels of their own group:
+  Value firstFeature, endFeature; ///< of the group; null: all of its panels
+  // Of those whose programs copy channels of their own:
   Value pixelStride;  ///< from one input column to the next
   Value firstChannel; ///< in `source`
 };
 
 LogicalResult ConvBuilder::product(Value firstPanel, Value endPanel) {
-  Dim channels = w.channels, depth = channels * (w.kh * w.kw);
+  Dim channels = w.groupChannels(), depth = channels * (w.kh * w.kw);
   Value filter = e.inputBuffer(w.filter);
   int64_t step = group(w);
   Value panelSize = e.size(depth.ceilDiv(depth.like(step)) * (step * panel));
@@ -134,16 +139,22 @@ LogicalResult ConvBuilder::product(Value firstPanel, Value endPanel) {
   };
   // The pixels of a tile from where their sums lie.
   auto storeTile = [&](Value row, Value column, Value feature, Value valid) {
+    // Of a panel that groups share, the own features.
+    Value first = firstFeature ? e.max(firstFeature, feature) : feature, end;
+    if (endFeature)
+      end = e.min(endFeature, e.add(feature, e.constant(panel)));
+    else if (known % panel)
+      end = e.size(w.features);
     return forEach(e, e.constant(0), valid, [&](Value i) {
-      Value at = e.mul(i, e.constant(panel));
+      Value at = e.add(e.mul(i, e.constant(panel)), e.sub(first, feature));
       Value pixelColumn = e.add(firstColumn, e.add(column, i));
       return forParts(e, shape, panel, [&](Value part) {
         Value sum = tile::LoadOp::create(
             b, loc, VectorType::get(shape.width, b.getF32Type()), accumulators,
             e.add(at, part));
-        Value n = e.add(feature, part), rest;
-        if (known % panel)
-          rest = e.sub(e.size(w.features), n);
+        Value n = e.add(first, part), rest;
+        if (end)
+          rest = e.sub(end, n);
         return storePixel(sum, row, pixelColumn, n, shape.width, rest);
       });
     });
@@ -231,7 +242,14 @@ LogicalResult ConvBuilder::build() {
                     e.constant(groups));
   firstChannel = e.constant(0);
   pixelStride = e.size(w.channels);
-  if (w.hasBorder()) {
+  if (w.groups > 1) {
+    int64_t share = *w.features.asConstant() / w.groups;
+    firstFeature = e.mul(index[3], e.constant(share));
+    endFeature = e.add(firstFeature, e.constant(share));
+    first = e.div(firstFeature, e.constant(panel));
+    end = e.div(e.add(endFeature, e.constant(panel - 1)), e.constant(panel));
+  }
+  if (w.copies()) {
     // Row r of scratch is input row firstRow * sh - lowH + r.
     Value top = e.sub(e.mul(firstRow, e.constant(w.sh)), e.size(w.lowH));
     Value needed = e.add(e.mul(e.sub(rows, e.constant(1)), e.constant(w.sh)),
@@ -243,6 +261,10 @@ LogicalResult ConvBuilder::build() {
     if (w.depthwise && groups > 1) {
       firstChannel = e.mul(first, e.constant(panel));
       slice = {firstChannel, sliceChannels(panels, groups, panel)};
+    } else if (w.groups > 1) {
+      int64_t share = *w.groupChannels().asConstant();
+      firstChannel = e.mul(index[3], e.constant(share));
+      slice = {firstChannel, share};
     }
     ConvRows copy = copyConvRows(e, w, image, top, needed, left, widest,
                                  kAccumulatorBytes, slice);
@@ -371,7 +393,7 @@ LogicalResult chooseConv(ts::KernelOp kernel, const TargetDesc &target,
   if (failed(epilogue))
     return failure();
   int64_t panel = chooseConvPanel(*w, epilogue->runDivisor(), knobs);
-  int64_t channels = *w->channels.asConstant(),
+  int64_t channels = *w->groupChannels().asConstant(),
           features = *w->features.asConstant();
   int64_t panels = (features + panel - 1) / panel;
   Block block = chooseBlock(*w, target, panel, knobs);
@@ -391,7 +413,9 @@ LogicalResult chooseConv(ts::KernelOp kernel, const TargetDesc &target,
   for (int64_t other : {2 * groups, groups / 2, int64_t(1), panels})
     if (other >= 1 && other <= std::min<int64_t>(panels, 64))
       otherGroups.push_back(other);
-  groups = knobs.pick("groups", groups, otherGroups);
+  // A program takes one group of the convolution.
+  groups =
+      w->groups > 1 ? w->groups : knobs.pick("groups", groups, otherGroups);
   Dim one = Dim::constant(kernel.getContext(), 1);
   Schedule schedule;
   schedule.kind = "conv";
@@ -409,10 +433,10 @@ LogicalResult chooseConv(ts::KernelOp kernel, const TargetDesc &target,
       4 * (w->depthwise && groups > 1 ? sliceChannels(panels, groups, panel)
                                       : channels);
   schedule.scratch =
-      w->hasBorder() ? w->inputColumns(columns ? one * columns : w->outWidth) *
-                               (pixelBytes * w->inputRows(rows)) +
-                           256 + kAccumulatorBytes
-                     : one * kAccumulatorBytes;
+      w->copies() ? w->inputColumns(columns ? one * columns : w->outWidth) *
+                            (pixelBytes * w->inputRows(rows)) +
+                        256 + kAccumulatorBytes
+                  : one * kAccumulatorBytes;
   schedule.group = group(*w);
   if (!w->depthwise)
     schedule.packed.push_back({w->filter.getArgNumber(),

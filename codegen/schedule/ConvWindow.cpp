@@ -7,6 +7,10 @@ namespace knapper {
 
 using ts::Dim;
 
+/// Groups of fewer features are left to plain loops: panels are of 16 or more,
+/// so that most of what is multiplied would be another group's.
+constexpr int64_t kLeastFeatures = 8;
+
 std::optional<ConvWindow> analyseConv(ts::KernelOp kernel) {
   auto ops = kernel.getBody().getOps<ts::ConvOp>();
   if (ops.empty())
@@ -78,8 +82,11 @@ std::optional<ConvWindow> analyseConv(ts::KernelOp kernel) {
   if (groups != 1) {
     w.depthwise =
         w.channels.isConstant(groups) && w.features.isConstant(groups);
-    if (!w.depthwise || w.kh * w.kw > 25)
+    if (w.depthwise ? w.kh * w.kw > 25
+                    : *w.features.asConstant() / groups < kLeastFeatures)
       return std::nullopt;
+    if (!w.depthwise)
+      w.groups = groups;
   }
   return w;
 }
@@ -222,7 +229,12 @@ int64_t chooseConvPanel(const ConvWindow &w, int64_t runDivisor, Knobs &knobs) {
     if (panel != 16 && runDivisor && runDivisor % panel)
       continue;
     all.push_back(panel);
-    double total = cost * ((features + panel - 1) / panel) * panel;
+    // A panel counts once for each group that has features in it.
+    int64_t share = features / w.groups, count = 0;
+    for (int64_t group = 0; group < w.groups; ++group)
+      count +=
+          ((group + 1) * share + panel - 1) / panel - group * share / panel;
+    double total = cost * count * panel;
     if (total < bestCost) {
       bestCost = total;
       best = panel;

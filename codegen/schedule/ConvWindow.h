@@ -13,6 +13,9 @@ struct ConvWindow {
   mlir::BlockArgument input, filter;
   unsigned spatial = 2; ///< spatial dims of the op
   bool depthwise = false;
+  /// Each of so many equal shares of the features reads its own share of the
+  /// channels; 1 of depthwise ones.
+  int64_t groups = 1;
   bool turned = false; ///< one column: its rows are taken for the columns
   ts::Dim images, height, width, channels, features, outHeight, outWidth;
   int64_t kh = 1, kw = 1, sh = 1, sw = 1, dh = 1;
@@ -22,6 +25,13 @@ struct ConvWindow {
     return !(lowH.isConstant(0) && highH.isConstant(0) && lowW.isConstant(0) &&
              highW.isConstant(0));
   }
+  /// Channels that a feature reads.
+  ts::Dim groupChannels() const {
+    return channels.floorDiv(channels.like(groups));
+  }
+  /// Whether the input is read from a copy: with its border, and with the
+  /// channels of one group next to each other.
+  bool copies() const { return hasBorder() || groups > 1; }
   /// Input columns that `columns` output columns read.
   ts::Dim inputColumns(ts::Dim columns) const {
     return (columns - 1) * sw + kw;
@@ -34,8 +44,8 @@ struct ConvWindow {
 
 /// The convolution of a kernel if it has channels last, a constant filter that
 /// is read once, floats of at most 32 bits, sizes and borders of the window
-/// that are numbers, and is not grouped other than depthwise. Nothing
-/// otherwise.
+/// that are numbers, and, if it is grouped, is depthwise or has features enough
+/// in a group. Nothing otherwise.
 std::optional<ConvWindow> analyseConv(ts::KernelOp kernel);
 
 /// A piece of an image with its zero border.

@@ -241,6 +241,31 @@ for kh, kw, c, f, pad in [(1, 1, 16, 24, 0), (1, 1, 7, 50, 0), (3, 3, 4, 40, 1),
          f"{{channels_last = true}} : {x}, tensor<{kh}x{kw}x{c}x{f}xbf16>", y, [dict(n=1), dict(n=3)],
          lambda x, w=taps, pad=pad: np_conv(x, np_().array(w), [1, 1], [1, 1], [pad, pad], [pad, pad], [1, 1], last=True),
          PRODUCT["bf16"])
+# Constant filters of groups: whose panels are their own, that share panels, of more channels than a tile; a border, a
+# stride, one row.
+for dtype, kh, kw, c, f, groups, pad, stride in [
+        ("f32", 1, 1, 3, 8, 2, 0, 1), ("f32", 3, 3, 4, 12, 3, 1, 1), ("f32", 3, 2, 1, 24, 4, 0, 2), ("f32", 1, 5, 24, 24, 4, 2, 1),
+        ("f32", 3, 3, 70, 40, 2, 1, 2), ("f32", 3, 3, 2, 64, 2, 1, 1), ("bf16", 3, 3, 4, 12, 3, 1, 1), ("bf16", 3, 3, 5, 24, 4, 0, 1),
+        ("bf16", 1, 4, 3, 40, 2, 1, 2)]:
+    flat, pads = kh == 1 and kw > 1, [0 if kh == 1 and kw > 1 else pad, pad]
+    image, filter_dims = ([11], [kw]) if flat else ([9, 11], [kh, kw])
+    pads, steps, ones = pads[-len(image):], [stride] * len(image), [1] * len(image)
+    outs = [(n + 2 * p - k) // stride + 1 for n, p, k in zip(image, pads, filter_dims)]
+    count = c * f * groups * kh * kw
+    taps = [(i * 37 % 101) / 64 - 0.75 for i in range(count)]
+    shape = [*filter_dims, c, f * groups]
+    nested = lambda v, d: [nested(v[i * (len(v) // d[0]):(i + 1) * (len(v) // d[0])], d[1:]) for i in range(d[0])] if d else v[0]
+    taps = nested(taps, shape)
+    x, y = T(dtype, "n", *image, c * groups), T(dtype, "n", *outs, f * groups)
+    dims = "[" + ", ".join(f"#ts.dim<{p}>" for p in pads) + "]"
+    filter_type = f"tensor<{'x'.join(map(str, shape))}x{dtype}>"
+    case(f"conv constant groups {kh}x{kw} {c} {f} {groups} {dtype}", [In("x", x)],
+         f"%w = ts.constant dense<{taps}> : {filter_type}\n"
+         f"  %r = ts.conv %x, %w strides {steps} dilations {ones} input_dilations {ones} low {dims} high {dims} "
+         f"{{channels_last = true, groups = {groups} : i64}} : {x}, {filter_type}", y, [dict(n=1), dict(n=3)],
+         lambda x, w=taps, pads=pads, steps=steps, ones=ones, g=groups:
+             np_conv(x, np_().array(w), steps, ones, pads, pads, ones, g, last=True),
+         PRODUCT[dtype])
 conv("resnet 3x3", "f32", T("f32", "n", 64, 56, 56), T("f32", 64, 64, 3, 3), T("f32", "n", 64, 56, 56), [1, 1], None,
      [1, 1], [1, 1], sizes=[dict(n=1)], speed=dict(n=1))
 

@@ -106,3 +106,20 @@ tile.func @m6x16(%a: !tile.buffer<f32>, %b: !tile.buffer<f32>, %y: !tile.buffer<
   tile.store %r5, %y[%o5] : vector<16xf32>, !tile.buffer<f32>
   tile.return
 }
+
+// One row reads B once: every line of four steps of k is asked for, 2 KB ahead.
+// V4-LABEL: m1x48:
+// V4-COUNT-12: prefetcht0 {{.*}}2{{[0-9][0-9][0-9]}}(
+// V4-NOT: prefetch
+// V4: retq
+tile.func @m1x48(%a: !tile.buffer<f32>, %b: !tile.buffer<f32>, %y: !tile.buffer<f32>, %k: index) {
+  %p = tile.program_id
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c16 = arith.constant 16 : index
+  %cbn = arith.constant 48 : index
+  %acc = tile.mainloop A(%a[%c0], row %k, k %c1) B(%b[%c0], k %cbn) over %k prefetch %b[%c0] step %c16 {b_alignment = 64} : !tile.buffer<f32>, !tile.buffer<f32> -> vector<1x48xf32>
+  %r0 = vector.extract %acc[0] : vector<48xf32> from vector<1x48xf32>
+  tile.store %r0, %y[%p] : vector<48xf32>, !tile.buffer<f32>
+  tile.return
+}
