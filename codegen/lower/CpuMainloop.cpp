@@ -250,6 +250,23 @@ LogicalResult CpuEmitter::mainloop(tile::MainloopOp op) {
     b.CreateIntrinsic(llvm::Intrinsic::prefetch, {at->getType()},
                       {at, b.getInt32(0), b.getInt32(locality), b.getInt32(1)});
   };
+  // The lines of so many elements of what is fetched ahead.
+  auto fetchRun = [&](llvm::Value *from, llvm::Value *elements) {
+    fetch(from, 2);
+    auto *known = dyn_cast<llvm::ConstantInt>(elements);
+    if (known && known->getZExtValue() * p.bytes <= 64)
+      return;
+    llvm::Value *end = b.CreateMul(elements, b.getInt64(p.bytes));
+    carriedLoop(
+        b, "fetch", {b.getInt64(64)},
+        [&](llvm::ArrayRef<llvm::Value *> s) {
+          return b.CreateICmpSLT(s[0], end);
+        },
+        [&](llvm::ArrayRef<llvm::Value *> s) {
+          fetch(b.CreateGEP(b.getInt8Ty(), from, s[0]), 2);
+          return Carried{b.CreateNSWAdd(s[0], b.getInt64(64))};
+        });
+  };
   bool streams = p.pointer && rows == 1 && !scaled;
   auto overK = [&](const Carried &state, unsigned steps) {
     auto more = [&](llvm::ArrayRef<llvm::Value *> s) {
@@ -266,8 +283,9 @@ LogicalResult CpuEmitter::mainloop(tile::MainloopOp op) {
                   b.CreateGEP(b.getInt8Ty(), s[kB], b.getInt64(kAhead + line)),
                   3);
           } else if (p.pointer && steps == kUnroll) {
-            fetch(s[kFetch], 2);
-            next[kFetch] = onward(p, s[kFetch], scalar(op.getPrefetchStep()));
+            llvm::Value *step = scalar(op.getPrefetchStep());
+            fetchRun(s[kFetch], step);
+            next[kFetch] = onward(p, s[kFetch], step);
           }
           for (unsigned u = 0; u < steps; ++u)
             step(s[kA], s[kB], u,

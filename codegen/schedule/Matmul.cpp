@@ -180,6 +180,7 @@ private:
   Value a, aBase, lda, ka;
   Value bBuffer, bBase, ldb;
   Value prefetchBase;
+  Value fetchStep; ///< elements of the next panel that a tile fetches at a time
   Value scale, zero, scaleBase, expanded; ///< of scaled integers
   Value accumulators; ///< scratch, [tile rows][panel]
 };
@@ -248,11 +249,11 @@ Value MatmulBuilder::mainloop(Value row, Value valid, int64_t tileRows,
     loop.getRowsMutable().assign(valid);
   loop.setPairs(!isExpanded && step == 2);
   if (fetch && !isExpanded) {
-    // Tile t fetches K/4 cache lines of the next panel from line t*K/4 on; of
-    // bytes K/16 lines, of pairs K/8.
+    // Tile t fetches K/4 times `lines` cache lines of the next panel behind
+    // those of the tile before; of bytes K/16 times, of pairs K/8.
     loop.getPrefetchMutable().assign(bBuffer);
     loop.getPrefetchOffsetMutable().assign(fetch);
-    loop.getPrefetchStepMutable().assign(e.constant(16 * step));
+    loop.getPrefetchStepMutable().assign(fetchStep);
   }
   return loop.getAcc();
 }
@@ -468,8 +469,16 @@ LogicalResult MatmulBuilder::build() {
   firstRow = e.mul(begin, height);
   Value rows = e.sub(e.min(e.mul(end, height), all), firstRow);
   // Parts fetch from where the one before ends.
-  Value tilesBefore =
-      e.sub(begin, firstTile(e.mul(block, e.size(split.parts))));
+  Value panelTile = firstTile(e.mul(block, e.size(split.parts)));
+  Value tilesBefore = e.sub(begin, panelTile);
+  // Few tiles fetch more lines at a time, so that together they fetch a panel:
+  // of four steps of K it has panel / 4.
+  Value together =
+      e.sub(firstTile(e.mul(e.add(block, e.constant(1)), e.size(split.parts))),
+            panelTile);
+  Value lines = e.div(e.add(e.constant(panel / 4 - 1), together),
+                      e.max(together, e.constant(1)));
+  fetchStep = e.mul(lines, e.constant(16 * step));
 
   a = e.inputBuffer(lhs.base);
   lda = e.size(lhs.freeStride);
@@ -525,7 +534,7 @@ LogicalResult MatmulBuilder::build() {
   // Elements of as many cache lines as a tile fetches.
   Value share = product.group
                     ? e.size(depth.floorDiv(depth.like(4 * step)) * 64)
-                    : e.size(depth * 4);
+                    : e.mul(lines, e.size(depth * 4));
   return forRowTiles(
       e, rows, shape.rows,
       [&](Value row, Value valid, int64_t tileRows, Value number) {
