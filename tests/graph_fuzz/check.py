@@ -33,6 +33,7 @@ class Outcome:
 # Where onnx's evaluator itself is not exact or not right: by operator, of all types or only some.
 UNTRUSTED = {
     "LRN": "any",  # the window, the power in float64
+    "Attention": "float64",  # the root of its scale is of float32
     "LayerNormalization": "float64",  # computes in float32
     "BatchNormalization": "float64",  # their epsilon is not the attribute's float
     "GroupNormalization": "float64",
