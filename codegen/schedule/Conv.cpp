@@ -11,6 +11,10 @@
 //     for each panel, output row and register tile: one main loop, its sums
 //     to scratch, from where one epilogue takes them pixel by pixel
 //
+// While a panel is used, the next one is fetched. One too large to stay in the
+// second-level cache beside it is taken a window row at a time for all tiles of
+// the block (`split`), whose sums stay in scratch meanwhile.
+//
 // Of a grouped convolution a program takes one group: it copies the channels of
 // its group, so that they are a consecutive run again, and of panels that it
 // shares with other groups it stores its own features.
@@ -23,7 +27,7 @@
 // packed in pairs, where no pair is of two window rows.
 //
 // Parameters: panel, rows and columns of a block of outputs (columns 0: all),
-// groups (programs that share a block's panels).
+// groups (programs that share a block's panels), split.
 #include "codegen/schedule/ConvWindow.h"
 #include "codegen/schedule/Lanes.h"
 #include "codegen/schedule/RowTiles.h"
@@ -38,9 +42,16 @@ using ts::Dim;
 
 namespace {
 
-/// Scratch for the accumulators of a register tile: at most 12 x 64 f32. What
-/// else is in scratch comes after it.
-constexpr int64_t kAccumulatorBytes = 4096;
+/// Scratch for the accumulators of a register tile, or of all of a block: at
+/// most 12 x 64 f32 a tile. What else is in scratch comes after them.
+int64_t accumulatorBytes(const Schedule &schedule, const ConvWindow &w) {
+  constexpr int64_t tile = 4096;
+  if (!schedule.at("split"))
+    return tile;
+  int64_t block =
+      schedule.at("rows") * *w.outWidth.asConstant() * schedule.at("panel") * 4;
+  return std::max(tile, (block + 63) / 64 * 64);
+}
 
 /// Rows of the filter that a step of the product takes.
 int64_t group(const ConvWindow &w) {
@@ -61,7 +72,9 @@ public:
         epilogue(std::move(epilogue)), panel(context.schedule.at("panel")),
         blockRows(context.schedule.at("rows")),
         blockColumns(context.schedule.at("columns")),
-        groups(context.schedule.at("groups")) {}
+        groups(context.schedule.at("groups")),
+        split(context.schedule.at("split")),
+        sumBytes(accumulatorBytes(context.schedule, w)) {}
 
   LogicalResult build();
 
@@ -81,6 +94,8 @@ private:
   ConvWindow w;
   Epilogue epilogue;
   int64_t panel, blockRows, blockColumns, groups;
+  bool split;
+  int64_t sumBytes; ///< scratch for accumulators
 
   Value image, firstRow, rows; ///< of the block, in output rows
   Value firstColumn, columns;  ///< likewise
@@ -94,59 +109,85 @@ private:
 };
 
 LogicalResult ConvBuilder::product(Value firstPanel, Value endPanel) {
-  Dim channels = w.groupChannels(), depth = channels * (w.kh * w.kw);
   Value filter = e.inputBuffer(w.filter);
-  int64_t step = group(w);
-  Value panelSize = e.size(depth.ceilDiv(depth.like(step)) * (step * panel));
-  Value pixel = e.size(channels * w.sw); // from one output pixel to the next
-  int64_t known = *w.features.asConstant();
+  Type element = cast<tile::BufferType>(filter.getType()).getElementType();
+  int64_t step = group(w), features = *w.features.asConstant();
+  // Of the rows of the filter, a window row has `depth`.
+  int64_t depth = *w.groupChannels().asConstant() * w.kw, all = w.kh * depth;
+  int64_t panelSize = (all + step - 1) / step * step * panel;
+  // What is read at once: a panel, or a window row of it.
+  int64_t pieces = split ? w.kh : 1, piece = split ? depth * panel : panelSize;
+  Value pixel =
+      e.size(w.groupChannels() * w.sw); // from one output pixel to the next
   RegisterTile shape = groupTile(target, panel, step);
-  int64_t tileRows = shape.rows;
   // Tiles of equal size along the image row.
   std::optional<int64_t> pixels = w.outWidth.asConstant();
   if (blockColumns)
-    pixels = blockColumns;
-  if (pixels && *pixels) {
-    int64_t tiles = (*pixels + tileRows - 1) / tileRows;
-    tileRows = (*pixels + tiles - 1) / tiles;
+    pixels = pixels && *pixels % blockColumns == 0 ? std::optional(blockColumns)
+                                                   : std::nullopt;
+  int64_t tileRows = shape.rows;
+  if (blockColumns && !pixels) {
+    int64_t tiles = (blockColumns + tileRows - 1) / tileRows;
+    tileRows = (blockColumns + tiles - 1) / tiles;
   }
+  Value tilesOfRow =
+      e.div(e.add(columns, e.constant(tileRows - 1)), e.constant(tileRows));
+  // Each tile fetches its share of what is read next. Weights that stay in the
+  // second-level cache need none of it.
+  int64_t bytes = ts::elementBytes(element), line = 64 / bytes;
+  int64_t share = (split ? depth : all) / (4 * step) * line;
+  bool fetches = all * features * bytes > target.l2Bytes / 4;
   Value accumulators = tile::ScratchOp::create(
       b, loc, tile::BufferType::get(b.getF32Type()), e.constant(0));
-  auto sums = [&](Value a, Value weights, Value valid,
-                  int64_t size) -> LogicalResult {
+
+  auto sums = [&](Value a, Value weights, Value valid, int64_t size, Value to,
+                  Value fetch) -> LogicalResult {
     return forParts(e, shape, panel, [&](Value part) {
       Value aOuter = e.mul(e.constant(w.dh), rowStride);
-      Value bOuter = e.size(channels * (w.kw * panel));
+      Value bOuter = e.constant(depth * panel);
       auto type = VectorType::get({size, shape.width}, b.getF32Type());
+      Value from = e.add(weights, e.mul(part, e.constant(step)));
       auto loop = tile::MainloopOp::create(
-          b, loc, type, source, a, pixel, e.constant(1), filter,
-          e.add(weights, e.mul(part, e.constant(step))),
-          e.constant(step * panel), e.size(channels * w.kw));
+          b, loc, type, source, a, pixel, e.constant(1), filter, from,
+          e.constant(step * panel), e.constant(depth));
       loop.setPairs(step == 2);
       loop.getRowsMutable().assign(valid);
-      if (w.kh > 1) {
+      if (w.kh > 1 && !split) {
         loop.getOuterMutable().assign(e.constant(w.kh));
         loop.getAOuterMutable().assign(aOuter);
         loop.getBOuterMutable().assign(bOuter);
       }
-      for (int64_t i = 0; i < size; ++i)
-        tile::StoreOp::create(b, loc,
-                              vector::ExtractOp::create(b, loc, loop.getAcc(),
-                                                        ArrayRef<int64_t>{i}),
-                              accumulators, e.add(e.constant(i * panel), part));
+      if (fetches) {
+        loop.getPrefetchMutable().assign(filter);
+        loop.getPrefetchOffsetMutable().assign(fetch);
+        loop.getPrefetchStepMutable().assign(e.constant(line));
+      }
+      for (int64_t i = 0; i < size; ++i) {
+        Value at = e.add(to, e.add(e.constant(i * panel), part));
+        Value sum = vector::ExtractOp::create(b, loc, loop.getAcc(),
+                                              ArrayRef<int64_t>{i});
+        if (split) {
+          Value before =
+              tile::LoadOp::create(b, loc, sum.getType(), accumulators, at);
+          sum = arith::AddFOp::create(b, loc, before, sum);
+        }
+        tile::StoreOp::create(b, loc, sum, accumulators, at);
+      }
       return success();
     });
   };
-  // The pixels of a tile from where their sums lie.
-  auto storeTile = [&](Value row, Value column, Value feature, Value valid) {
+  // Pixels from where their sums lie.
+  auto storePixels = [&](Value from, Value row, Value column, Value feature,
+                         Value count) {
     // Of a panel that groups share, the own features.
     Value first = firstFeature ? e.max(firstFeature, feature) : feature, end;
     if (endFeature)
       end = e.min(endFeature, e.add(feature, e.constant(panel)));
-    else if (known % panel)
+    else if (features % panel)
       end = e.size(w.features);
-    return forEach(e, e.constant(0), valid, [&](Value i) {
-      Value at = e.add(e.mul(i, e.constant(panel)), e.sub(first, feature));
+    Value skipped = e.add(from, e.sub(first, feature));
+    return forEach(e, e.constant(0), count, [&](Value i) {
+      Value at = e.add(skipped, e.mul(i, e.constant(panel)));
       Value pixelColumn = e.add(firstColumn, e.add(column, i));
       return forParts(e, shape, panel, [&](Value part) {
         Value sum = tile::LoadOp::create(
@@ -159,19 +200,65 @@ LogicalResult ConvBuilder::product(Value firstPanel, Value endPanel) {
       });
     });
   };
-  return forEach(e, firstPanel, endPanel, [&](Value p) {
-    Value base = e.mul(p, panelSize), feature = e.mul(p, e.constant(panel));
+  Value rowSums = e.mul(columns, e.constant(panel));
+  auto clear = [&] {
+    constexpr int64_t lanes = 16;
+    Value zero = e.splat(b.getF32Type(), lanes, 0);
+    return forEach(
+        e, e.constant(0), e.mul(rows, rowSums),
+        [&](Value i) {
+          tile::StoreOp::create(b, loc, zero, accumulators, i);
+          return success();
+        },
+        lanes);
+  };
+  auto multiply = [&](Value weights, Value inputRow, Value r, Value feature) {
+    Value row = e.add(inputRow, e.mul(e.mul(r, e.constant(w.sh)), rowStride));
+    Value next = e.add(weights, e.constant(piece));
+    Value before = e.mul(r, tilesOfRow);
+    auto store = [&](Value column, Value valid) {
+      return storePixels(e.constant(0), e.add(firstRow, r), column, feature,
+                         valid);
+    };
+    llvm::function_ref<LogicalResult(Value, Value)> finish;
+    if (!split)
+      finish = store;
+    return forRowTiles(
+        e, columns, tileRows,
+        [&](Value column, Value valid, int64_t size, Value number) {
+          Value a = e.add(row, e.mul(column, pixel)), fetch, to;
+          to = e.constant(0);
+          if (split) {
+            to = e.mul(column, e.constant(panel));
+            to = e.add(to, e.mul(r, rowSums));
+          }
+          if (fetches) {
+            Value place = e.mul(e.add(before, number), e.constant(share));
+            fetch = e.add(next, e.min(place, e.constant(piece)));
+          }
+          return sums(a, weights, valid, size, to, fetch);
+        },
+        finish, pixels);
+  };
+  return forEach(e, firstPanel, endPanel, [&](Value p) -> LogicalResult {
+    Value base = e.mul(p, e.constant(panelSize)),
+          feature = e.mul(p, e.constant(panel));
+    auto windowRow = [&](Value i) {
+      Value weights = e.add(base, e.mul(i, e.constant(piece)));
+      Value inputRow =
+          e.add(sourceBase, e.mul(e.mul(i, e.constant(w.dh)), rowStride));
+      return forEach(e, e.constant(0), rows, [&](Value r) {
+        return multiply(weights, inputRow, r, feature);
+      });
+    };
+    if (!split)
+      return windowRow(e.constant(0));
+    if (failed(clear()) ||
+        failed(forEach(e, e.constant(0), e.constant(pieces), windowRow)))
+      return failure();
     return forEach(e, e.constant(0), rows, [&](Value r) {
-      Value row =
-          e.add(sourceBase, e.mul(e.mul(r, e.constant(w.sh)), rowStride));
-      return forRowTiles(
-          e, columns, tileRows,
-          [&](Value column, Value valid, int64_t size, Value) {
-            return sums(e.add(row, e.mul(column, pixel)), base, valid, size);
-          },
-          [&](Value column, Value valid) {
-            return storeTile(e.add(firstRow, r), column, feature, valid);
-          });
+      Value from = e.mul(r, rowSums), row = e.add(firstRow, r);
+      return storePixels(from, row, e.constant(0), feature, columns);
     });
   });
 }
@@ -266,8 +353,8 @@ LogicalResult ConvBuilder::build() {
       firstChannel = e.mul(index[3], e.constant(share));
       slice = {firstChannel, share};
     }
-    ConvRows copy = copyConvRows(e, w, image, top, needed, left, widest,
-                                 kAccumulatorBytes, slice);
+    ConvRows copy =
+        copyConvRows(e, w, image, top, needed, left, widest, sumBytes, slice);
     source = copy.source;
     sourceBase = copy.base;
     rowStride = copy.rowStride;
@@ -416,13 +503,24 @@ LogicalResult chooseConv(ts::KernelOp kernel, const TargetDesc &target,
   // A program takes one group of the convolution.
   groups =
       w->groups > 1 ? w->groups : knobs.pick("groups", groups, otherGroups);
+  // A panel that leaves no room for the next one.
+  constexpr int64_t mostSums = 64 << 10;
+  bool split = false;
+  if (!w->depthwise && w->groups == 1 && w->kh > 1 && !columns &&
+      w->outWidth.asConstant() && rows * width * panel * 4 <= mostSums) {
+    int64_t bytes = ts::elementBytes(ts::elementTypeOf(w->filter));
+    int64_t quarter = (target.l2Bytes ? target.l2Bytes : 1 << 20) / 4;
+    split = w->kh * w->kw * channels * panel * bytes > quarter;
+    split = knobs.pick("split", split, {0, 1});
+  }
   Dim one = Dim::constant(kernel.getContext(), 1);
   Schedule schedule;
   schedule.kind = "conv";
   schedule.parameters = {{"panel", panel},
                          {"rows", rows},
                          {"columns", columns},
-                         {"groups", groups}};
+                         {"groups", groups},
+                         {"split", split}};
   schedule.grid = w->images * w->outHeight.ceilDiv(one * rows) *
                   (columns ? w->outWidth.ceilDiv(one * columns) : one) * groups;
   int64_t flops = 2 * rows * (columns ? columns : width) * w->kh * w->kw *
@@ -432,11 +530,12 @@ LogicalResult chooseConv(ts::KernelOp kernel, const TargetDesc &target,
   int64_t pixelBytes =
       4 * (w->depthwise && groups > 1 ? sliceChannels(panels, groups, panel)
                                       : channels);
+  int64_t sumBytes = accumulatorBytes(schedule, *w);
   schedule.scratch =
       w->copies() ? w->inputColumns(columns ? one * columns : w->outWidth) *
                             (pixelBytes * w->inputRows(rows)) +
-                        256 + kAccumulatorBytes
-                  : one * kAccumulatorBytes;
+                        256 + sumBytes
+                  : one * sumBytes;
   schedule.group = group(*w);
   if (!w->depthwise)
     schedule.packed.push_back({w->filter.getArgNumber(),

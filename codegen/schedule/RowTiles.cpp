@@ -28,10 +28,53 @@ RegisterTile groupTile(const TargetDesc &target, int64_t panel, int64_t group) {
   return tile;
 }
 
+/// Tiles of `large` rows, then of one less.
+static LogicalResult forEqualTiles(
+    Emitter &e, int64_t rows, int64_t tileRows,
+    llvm::function_ref<LogicalResult(Value, Value, int64_t, Value)> body,
+    llvm::function_ref<LogicalResult(Value, Value)> finish) {
+  OpBuilder &b = e.builder;
+  int64_t tiles = (rows + tileRows - 1) / tileRows;
+  int64_t large = (rows + tiles - 1) / tiles,
+          manyLarge = rows - tiles * (large - 1);
+  return forEach(
+      e, e.constant(0), e.constant(tiles), [&](Value number) -> LogicalResult {
+        auto tile = [&](int64_t size, Value row) {
+          return e.scoped(
+              [&] { return body(row, e.constant(size), size, number); });
+        };
+        Value row = e.mul(number, e.constant(large)), valid = e.constant(large);
+        if (manyLarge == tiles) {
+          if (failed(tile(large, row)))
+            return failure();
+        } else {
+          Value isLarge = e.less(number, e.constant(manyLarge));
+          row = e.sub(
+              row, e.max(e.sub(number, e.constant(manyLarge)), e.constant(0)));
+          valid = arith::SelectOp::create(b, e.location, isLarge, valid,
+                                          e.constant(large - 1));
+          auto branch = scf::IfOp::create(b, e.location, isLarge,
+                                          /*withElseRegion=*/true);
+          for (int64_t i : {0, 1}) {
+            OpBuilder::InsertionGuard guard(b);
+            Region &region =
+                i ? branch.getElseRegion() : branch.getThenRegion();
+            b.setInsertionPoint(region.front().getTerminator());
+            if (failed(tile(large - i, row)))
+              return failure();
+          }
+        }
+        return finish ? finish(row, valid) : success();
+      });
+}
+
 LogicalResult forRowTiles(
     Emitter &e, Value rows, int64_t tileRows,
     llvm::function_ref<LogicalResult(Value, Value, int64_t, Value)> body,
-    llvm::function_ref<LogicalResult(Value, Value)> finish) {
+    llvm::function_ref<LogicalResult(Value, Value)> finish,
+    std::optional<int64_t> known) {
+  if (known && *known > 0)
+    return forEqualTiles(e, *known, tileRows, body, finish);
   OpBuilder &b = e.builder;
   Value tiles =
       e.div(e.add(rows, e.constant(tileRows - 1)), e.constant(tileRows));
@@ -40,26 +83,25 @@ LogicalResult forRowTiles(
     sizes.push_back((tileRows + 1) / 2);
   if (tileRows > 1)
     sizes.push_back(tileRows);
-  return forEach(
-      e, e.constant(0), tiles, [&](Value number) -> LogicalResult {
-        Value row = e.mul(number, e.constant(tileRows));
-        Value left = e.min(e.sub(rows, row), e.constant(tileRows));
-        int64_t below = 0;
-        for (int64_t size : sizes) {
-          Value fits = e.less(e.constant(below), left);
-          if (size != tileRows)
-            fits = arith::AndIOp::create(b, e.location, fits,
-                                         e.less(left, e.constant(size + 1)));
-          auto branch =
-              scf::IfOp::create(b, e.location, fits, /*withElseRegion=*/false);
-          OpBuilder::InsertionGuard guard(b);
-          b.setInsertionPoint(branch.getThenRegion().front().getTerminator());
-          if (failed(e.scoped([&] { return body(row, left, size, number); })))
-            return failure();
-          below = size;
-        }
-        return finish ? finish(row, left) : success();
-      });
+  return forEach(e, e.constant(0), tiles, [&](Value number) -> LogicalResult {
+    Value row = e.mul(number, e.constant(tileRows));
+    Value left = e.min(e.sub(rows, row), e.constant(tileRows));
+    int64_t below = 0;
+    for (int64_t size : sizes) {
+      Value fits = e.less(e.constant(below), left);
+      if (size != tileRows)
+        fits = arith::AndIOp::create(b, e.location, fits,
+                                     e.less(left, e.constant(size + 1)));
+      auto branch =
+          scf::IfOp::create(b, e.location, fits, /*withElseRegion=*/false);
+      OpBuilder::InsertionGuard guard(b);
+      b.setInsertionPoint(branch.getThenRegion().front().getTerminator());
+      if (failed(e.scoped([&] { return body(row, left, size, number); })))
+        return failure();
+      below = size;
+    }
+    return finish ? finish(row, left) : success();
+  });
 }
 
 LogicalResult forParts(Emitter &emitter, const RegisterTile &shape,

@@ -31,6 +31,8 @@ forParts(Emitter &emitter, const RegisterTile &shape, int64_t panel,
 /// The tile's rows are a constant of the code, valid <= that; the body is
 /// emitted once a size. `finish(first row, valid rows)` follows every tile and
 /// is emitted once.
+/// `known`: the rows as a number. The tiles then differ by at most one row, and
+/// none has more rows than are valid.
 llvm::LogicalResult forRowTiles(
     Emitter &emitter, mlir::Value rows, int64_t tileRows,
     llvm::function_ref<llvm::LogicalResult(mlir::Value row, mlir::Value valid,
@@ -38,6 +40,7 @@ llvm::LogicalResult forRowTiles(
                                            mlir::Value number)>
         body,
     llvm::function_ref<llvm::LogicalResult(mlir::Value row, mlir::Value valid)>
-        finish = nullptr);
+        finish = nullptr,
+    std::optional<int64_t> known = std::nullopt);
 
 } // namespace knapper

@@ -143,3 +143,19 @@ def test_depthwise(channels, window, options):
         (channels, 1, *window), channels=channels, group=channels, symbolic=False, image=[14, 14], **options
     )
     check(model, [(1, 14, 14), (2, 14, 14)])
+
+
+@pytest.mark.parametrize(
+    "filter_shape, image, attributes",
+    [
+        ((40, 256, 3, 3), [7, 9], dict(pads=[1, 1, 1, 1], strides=[2, 2])),
+        ((72, 300, 5, 3), [11, 7], dict(pads=[2, 0, 2, 1], dilations=[2, 1])),
+        ((264, 256, 3, 3), [9, 41], dict(pads=[0, 1, 1, 1], strides=[1, 2])),
+        ((136, 520, 1, 1), [14, 27], dict(strides=[2, 2])),
+    ],
+)
+def test_long_panels(filter_shape, image, attributes):
+    """Panels of weights that are taken a window row at a time, or fetched ahead; rows of 2 to 27
+    pixels cut in tiles that differ by one."""
+    model = convolution(filter_shape, symbolic=False, image=image, **attributes)
+    check(model, [(1, *image), (2, *image)])
