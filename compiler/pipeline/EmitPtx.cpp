@@ -40,11 +40,17 @@ Expected<CompiledImage> emitPtxImage(std::span<const KernelJob> jobs,
       return ptx.takeError();
     // A module begins with version, target and address size: once is enough.
     std::string_view text = ptx->text;
-    if (!result.image.elf.empty())
-      text.remove_prefix(text.find('\n', text.find(".address_size")) + 1);
-    result.image.elf += text;
-    for (auto &[name, entry] : ptx->kernels)
+    size_t body = text.find('\n', text.find(".address_size")) + 1;
+    if (result.image.elf.empty())
+      result.image.elf = text.substr(0, body);
+    // Which kernels follow: the driver compiles only those that a run needs.
+    result.image.elf += "// kernel";
+    for (auto &[name, entry] : ptx->kernels) {
+      result.image.elf += " " + name;
       result.image.entries[name] = entry.number();
+    }
+    result.image.elf += "\n";
+    result.image.elf += text.substr(body);
   }
   return result;
 }

@@ -74,6 +74,13 @@ public:
   /// handle lives as long as the executable.
   virtual Expected<KernelHandle> kernel(uint64_t entry,
                                         std::string_view name) const = 0;
+  /// Makes kernels of this code ready to be launched, where something is left
+  /// to do for it (CUDA: the driver compiles them). Those that are asked for
+  /// together take less time; what was not asked for gets ready at its first
+  /// launch, but not while a recording is open.
+  virtual Status prepare(std::span<const KernelHandle> kernels) const {
+    return success();
+  }
 };
 
 /// How a kernel's asynchronous copies see one of its buffers: innermost dim

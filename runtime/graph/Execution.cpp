@@ -33,6 +33,7 @@ RunState::create(const Program &program, Device &device,
   state->bytes.resize(program.buffers.size());
   state->choice.assign(launches, Program::kNone);
   state->commands.resize(launches);
+  state->wanted.reserve(launches);
   for (const Program::Launch &launch : program.launches) {
     state->firstArg.push_back(static_cast<uint32_t>(state->args.size()));
     state->args.resize(state->args.size() + launch.args.size());
@@ -47,6 +48,7 @@ RunState::create(const Program &program, Device &device,
         static_cast<uint32_t>(state->kernelSymbols.size()));
     state->kernelSymbols.resize(state->kernelSymbols.size() + most);
   }
+  state->pointedBase.resize(program.buffers.size());
   state->staged.resize(program.buffers.size());
   if (program.hasLate)
     state->lateBlocks.resize(program.buffers.size());
@@ -85,15 +87,8 @@ Status Execution::run(std::span<const knapper_tensor> inputs,
     return s;
   if (Status s = checkOverlaps(inputs); !s)
     return s;
-  // Only these lists mention the caller's memory and the outputs'.
-  for (uint32_t i = 0; i < program.launches.size(); ++i)
-    if (state.choice[i] != Program::kNone)
-      if (Status s = pointArgs(i); !s) {
-        if (!program.launches[i].optional)
-          return s;
-        state.choice[i] = Program::kNone;
-        state.binding = nullptr; // for sizes of another branch
-      }
+  if (Status s = pointAllArgs(); !s)
+    return s;
   if (options.profile)
     options.profile->assign(program.launches.size(), {});
   if (options.events)
@@ -129,6 +124,25 @@ Status Execution::run(std::span<const knapper_tensor> inputs,
         return userError("the run never computed the output's shape",
                          cat("output '", program.outputs[i].name, "'"),
                          "compile the model again");
+  return success();
+}
+
+/// Only these lists mention the caller's memory and the outputs'.
+Status Execution::pointAllArgs() {
+  if (!program.hasLate && state.binding && state.pointed == state.binding &&
+      state.pointedBase == state.base)
+    return success();
+  state.pointed = nullptr;
+  for (uint32_t i = 0; i < program.launches.size(); ++i)
+    if (state.choice[i] != Program::kNone)
+      if (Status s = pointArgs(i); !s) {
+        if (!program.launches[i].optional)
+          return s;
+        state.choice[i] = Program::kNone;
+        state.binding = nullptr; // for sizes of another branch
+      }
+  state.pointed = state.binding;
+  state.pointedBase = state.base;
   return success();
 }
 

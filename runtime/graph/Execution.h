@@ -25,8 +25,12 @@ struct RunState {
   std::vector<uint64_t> bytes;   // per buffer
   std::vector<uint32_t> choice;  // per launch; kNone: not resolved
   std::vector<LaunchCommand> commands;
+  std::vector<KernelHandle> wanted;                      // by these commands
   std::vector<uint32_t> firstArg, firstSymbol, firstMap; // per launch, into:
   std::vector<void *> args;
+  // What the arguments were last made of; the same again need not be.
+  std::shared_ptr<const Binding> pointed;
+  std::vector<std::byte *> pointedBase;
   std::vector<int64_t> kernelSymbols;
   std::vector<TensorMap> kernelMaps;
   // Per buffer, where the device does not address host memory: inputs, outputs
@@ -70,6 +74,7 @@ private:
   Status checkOverlaps(std::span<const knapper_tensor> inputs);
   Status provideOutput(uint32_t index);
   Status resolveLaunch(uint32_t index);
+  Status pointAllArgs();
   Status pointArgs(uint32_t index);
   Status bindLate(const Program::Dependents &changed);
 

@@ -50,6 +50,14 @@ Status Execution::resolve(std::shared_ptr<const Binding> binding) {
     if (state.choice[i] != Program::kNone)
       if (Status s = resolveLaunch(i); !s)
         return s;
+  if (module.code) {
+    state.wanted.clear();
+    for (uint32_t i = 0; i < program.launches.size(); ++i)
+      if (state.choice[i] != Program::kNone && state.commands[i].grid > 0)
+        state.wanted.push_back(state.commands[i].kernel);
+    if (Status s = module.code->prepare(state.wanted); !s)
+      return s;
+  }
   state.binding = std::move(binding);
   return success();
 }

@@ -36,6 +36,7 @@ struct Api {
   Status check(int code, const char *call) const;
 };
 
-constexpr int kOutOfMemory = 2, kNotFound = 500, kNotReady = 600;
+constexpr int kInvalidValue = 1, kOutOfMemory = 2, kNotFound = 500,
+              kNotReady = 600;
 
 } // namespace knapper::cuda

@@ -1,14 +1,8 @@
 // A GPU's primary context, and what allocates in it. Internal to the folder.
 #pragma once
 
-#include "runtime/base/GpuEntry.h"
 #include "runtime/device/Device.h"
 #include "runtime/drivers/cuda/CudaApi.h"
-
-#include <mutex>
-#include <span>
-#include <string>
-#include <unordered_map>
 
 namespace knapper::cuda {
 
@@ -66,32 +60,6 @@ private:
   void *memory;
   uint64_t size;
   MemoryKind kind;
-};
-
-/// What a KernelHandle points to.
-struct GpuKernel {
-  Function function = nullptr;
-  GpuEntry entry;
-};
-
-class GpuExecutable : public Executable {
-public:
-  static Expected<std::unique_ptr<Executable>>
-  load(std::shared_ptr<Gpu> gpu, std::span<const std::byte> code,
-       const std::string &where);
-  ~GpuExecutable() override;
-  Expected<KernelHandle> kernel(uint64_t entry,
-                                std::string_view name) const override;
-
-private:
-  GpuExecutable(std::shared_ptr<Gpu> gpu, Module module, std::string where)
-      : gpu(std::move(gpu)), module(module), where(std::move(where)) {}
-  std::shared_ptr<Gpu> gpu;
-  Module module;
-  std::string where;
-  mutable std::mutex mutex;
-  /// Nodes keep their addresses.
-  mutable std::unordered_map<std::string, GpuKernel> kernels;
 };
 
 Expected<std::unique_ptr<DeviceQueue>> createQueue(std::shared_ptr<Gpu> gpu);

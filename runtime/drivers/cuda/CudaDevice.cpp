@@ -3,7 +3,7 @@
 #include "runtime/base/Json.h"
 #include "runtime/base/Log.h"
 #include "runtime/base/Text.h"
-#include "runtime/drivers/cuda/CudaContext.h"
+#include "runtime/drivers/cuda/CudaCode.h"
 
 #include <algorithm>
 #include <charconv>

@@ -1,6 +1,5 @@
 // A stream as a queue. Recordings are captured graphs.
-#include "runtime/drivers/cuda/CudaContext.h"
-
+#include "runtime/drivers/cuda/CudaCode.h"
 #include "runtime/drivers/cuda/TensorMaps.h"
 
 #include "runtime/base/Text.h"
@@ -96,6 +95,12 @@ public:
                            " programs is more than a GPU takes at once"),
                        "launch", "smaller sizes");
     Current current(*gpu);
+    Function function = kernel.function;
+    if (!function) {
+      if (Status s = kernel.code->prepare({&command.kernel, 1}); !s)
+        return s;
+      function = kernel.function;
+    }
     parameters.clear();
     for (uint32_t i = 0; i < command.numBuffers; ++i)
       parameters.push_back(const_cast<void **>(&command.buffers[i]));
@@ -113,8 +118,8 @@ public:
     if (kernel.entry.perProcessor)
       blocks = std::min(blocks,
                         int64_t(kernel.entry.perProcessor) * gpu->processors());
-    return api.check(api.launch(kernel.function, static_cast<unsigned>(blocks),
-                                1, 1, kernel.entry.threads, 1, 1,
+    return api.check(api.launch(function, static_cast<unsigned>(blocks), 1, 1,
+                                kernel.entry.threads, 1, 1,
                                 kernel.entry.sharedBytes, stream,
                                 parameters.data(), nullptr),
                      "cuLaunchKernel");
