@@ -288,13 +288,13 @@ LogicalResult GpuEmitter::warpgroupProduct(tile::ProductOp op) {
     auto wide = [&](llvm::Value *v) { return b.CreateZExt(v, b.getInt64Ty()); };
     b.CreateIntrinsic(llvm::Intrinsic::nvvm_bar_warp_sync, {}, {n32(~0u)});
     row = b.CreateAdd(row, b.CreateShl(warp, 4));
-    llvm::Value *line = wide(row);
-    for (auto [i, index] : llvm::reverse(llvm::enumerate(block.outer))) {
-      llvm::Value *inner = wide(m);
-      for (size_t j = i + 1; j < block.outer.size(); ++j)
-        inner = b.CreateMul(inner, wide(outerSizes[j]));
-      line = b.CreateAdd(line, b.CreateMul(wide(index), inner));
-    }
+    llvm::Value *line = wide(row), *matrix = nullptr;
+    for (auto [index, size] : llvm::zip(block.outer, outerSizes))
+      matrix = matrix
+                   ? b.CreateAdd(b.CreateMul(matrix, wide(size)), wide(index))
+                   : wide(index);
+    if (matrix)
+      line = b.CreateAdd(line, b.CreateMul(matrix, wide(m)));
     llvm::Value *first = b.CreateAdd(b.CreateMul(line, wide(n)), wide(column));
     llvm::Value *left = atMost(b.CreateSub(n, column), n32(64));
     llvm::Value *last = b.CreateSub(left, n32(1));
