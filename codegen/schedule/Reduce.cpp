@@ -14,7 +14,9 @@
 // in cache.
 //
 // Parameters: lanes, row (1: row form), rows (of one program), stream (1:
-// results of full shape are stored past the caches).
+// results of full shape are stored past the caches), threads (of a GPU's block,
+// where not the usual ones; several rows of a program are all read before the
+// first is reduced).
 #include "codegen/schedule/Reduce.h"
 #include "codegen/schedule/Lanes.h"
 #include "ir/tensor/Decompose.h"
@@ -154,11 +156,12 @@ FailureOr<SmallVector<Value>> ReduceBuilder::forTiles(ValueRange carried,
     int64_t known = space.dims[lane].knownDivisor();
     std::optional<int64_t> length = space.dims[lane].asConstant();
     if (target.kind == DeviceKind::cuda && length && *length > 0 &&
-        *length < lanes) {
+        (*length < lanes || (*length == lanes && rows > 1))) {
       // One tile: nothing stands around it, so that each pass is seen to read
       // what the one before has read.
       coord.dims[lane] = {e.constant(0), 1, {}, lanes};
-      coord.valid = e.constant(*length);
+      if (*length < lanes)
+        coord.valid = e.constant(*length);
       position = base;
       return body(coord, coord.valid, values);
     }
@@ -406,6 +409,31 @@ LogicalResult ReduceBuilder::passes() {
   return success();
 }
 
+LogicalResult ReduceBuilder::heldRows(Value begin, Value total) {
+  struct Row {
+    SmallVector<Value> kept;
+    Value thisRow;
+  };
+  SmallVector<Row> held;
+  Value last = e.sub(total, e.constant(1));
+  for (int64_t i = 0; i < rows; ++i) {
+    // Behind the end the last row once more: the same values to the same place.
+    turnTo(e.min(e.add(begin, e.constant(i)), last));
+    held.push_back({kept, thisRow});
+    for (BlockArgument argument : kernel.getBody().getArguments())
+      if (ts::dimsOf(argument) == space.dims &&
+          !e.emit(argument, tileOfRow(e.constant(0), lanes)))
+        return failure();
+  }
+  for (Row &row : held) {
+    kept = row.kept;
+    thisRow = row.thisRow;
+    if (failed(passes()) || failed(storeResults()))
+      return failure();
+  }
+  return success();
+}
+
 LogicalResult ReduceBuilder::build() {
   Value id = tile::ProgramIdOp::create(b, e.location);
   findPasses();
@@ -441,6 +469,11 @@ LogicalResult ReduceBuilder::build() {
       if (!isReduced(d))
         total = total * space.dims[d];
     Value begin = e.mul(id, e.constant(rows));
+    if (target.kind == DeviceKind::cuda) {
+      status = heldRows(begin, e.size(total));
+      e.provide = nullptr;
+      return status;
+    }
     Value end = e.min(e.add(begin, e.constant(rows)), e.size(total));
     turnTo(begin);
     std::optional<Shifted> softmax = guessesMaximum();
@@ -472,6 +505,36 @@ static int64_t mostHeld(ts::KernelOp kernel, const TargetDesc &target) {
   int64_t most = 32 * int64_t(target.lanes(DType::f32)) * 4 / bytes;
   // An index of 64 bits goes with each element.
   return kernel.getBody().getOps<ts::ArgReduceOp>().empty() ? most : most / 8;
+}
+
+/// Rows that a program of a GPU reads before it reduces the first, and threads
+/// of its block; 0: as others. Of normalised rows of 8 KiB: where one number is
+/// computed of a row (rms), two rows are under way; where it is two, one after
+/// the other, twice the threads wait less.
+static std::pair<int64_t, int64_t> rowsHeld(ts::KernelOp kernel,
+                                            const Space &space, Dim kept,
+                                            int64_t lanes,
+                                            const TargetDesc &target) {
+  constexpr int64_t access = 16, leastAccesses = 512, accessesOfThread = 4;
+  auto norms = kernel.getBody().getOps<ts::LayerNormOp>();
+  int64_t bytes = 1, operands = 0, results = 0;
+  for (BlockArgument argument : kernel.getBody().getArguments())
+    if (ts::dimsOf(argument) == space.dims) {
+      bytes = std::max(bytes, ts::elementBytes(ts::elementTypeOf(argument)));
+      ++operands;
+    }
+  for (Value result : kernel.getResults())
+    results += ts::dimsOf(result) == space.dims;
+  int64_t accesses = lanes * bytes / access;
+  // Every processor still has some programs.
+  constexpr int64_t rows = 2;
+  if (!llvm::hasSingleElement(norms) || operands != 1 || results != 1 ||
+      accesses < leastAccesses || accesses >= 2 * leastAccesses ||
+      representative(kept) < 4 * rows * target.cores)
+    return {1, 0};
+  if ((*norms.begin()).getRms())
+    return {rows, accesses / accessesOfThread};
+  return {1, 2 * accesses / accessesOfThread};
 }
 
 /// A tile around a row of a length that no warp's accesses divide: whole
@@ -592,10 +655,16 @@ LogicalResult chooseReduce(ts::KernelOp kernel, const TargetDesc &target,
       ts::dimsOf(kernel.getResult(0)) == space->dims)
     rows =
         std::clamp<int64_t>(representative(kept) / leastPrograms, 1, mostRows);
+  int64_t threads = 0;
+  if (target.kind == DeviceKind::cuda && rowForm && !isArg &&
+      space->reduced.size() == 1 && run.isConstant(lanes))
+    std::tie(rows, threads) = rowsHeld(kernel, *space, kept, lanes, target);
   Schedule schedule;
   schedule.kind = "reduce";
   schedule.parameters = {
       {"lanes", lanes}, {"row", rowForm}, {"rows", rows}, {"stream", stream}};
+  if (threads)
+    schedule.parameters["threads"] = threads;
   schedule.grid = rowForm ? kept.ceilDiv(one.like(rows))
                           : kept * run.ceilDiv(run.like(lanes));
   int64_t work =
@@ -613,7 +682,7 @@ LogicalResult chooseReduce(ts::KernelOp kernel, const TargetDesc &target,
       rowForm ? (row * 8).ceilDiv(one * 64) * (64 * costly) : one * 0;
   // It may start anywhere in a page, and is read up to a tile too far.
   constexpr int64_t page = 4096;
-  if (rows > 1)
+  if (rows > 1 && target.kind != DeviceKind::cuda)
     schedule.scratch = schedule.scratch + one * (page + 8 * lanes);
   schedules.push_back(std::move(schedule));
   return success();

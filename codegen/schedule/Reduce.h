@@ -88,6 +88,9 @@ private:
   /// All passes of the row, one after another.
   llvm::LogicalResult passes();
   llvm::LogicalResult storeResults();
+  /// On a GPU: `rows` rows from `begin` on, of `total`, each one tile; all are
+  /// read before the first is reduced.
+  llvm::LogicalResult heldRows(mlir::Value begin, mlir::Value total);
   /// Notes which operands are read row by row, for `fetchRow`.
   void findRowOperands();
   /// Asks for a row further on, at the place of the current tile.
