@@ -56,7 +56,8 @@ Status runFuse(CompileState &state) {
       // A sum of everything would be one program, on one core; narrow columns
       // leave most of a register empty.
       splitReductions(function, {/*programs=*/8, /*tile=*/64, /*part=*/16384,
-                                 /*leastColumn=*/512, /*wide=*/64});
+                                 /*leastColumn=*/512, /*wide=*/64,
+                                 /*narrow=*/0});
     }
     if (mlir::failed(
             fusion::formKernels(function, machine, &state.fusionReport)))

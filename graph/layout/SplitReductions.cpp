@@ -47,8 +47,12 @@ static void split(ReduceOp op, const SplitModel &model) {
     return;
   // A column of many parts would itself be long; parts of rows are read at once
   // and rows of them again.
-  constexpr int64_t mostOfColumn = 64;
-  int64_t parts = columns ? partsOf(length, mostOfColumn, model.leastColumn)
+  constexpr int64_t mostOfColumn = 64, leastOfColumn = 16;
+  int64_t wanted = mostOfColumn;
+  if (model.narrow > 0)
+    wanted = std::clamp(model.programs * model.narrow / *results, leastOfColumn,
+                        mostOfColumn);
+  int64_t parts = columns ? partsOf(length, wanted, model.leastColumn)
                           : partsOf(length, model.part, model.part);
   if (parts == 1)
     return;

@@ -25,7 +25,10 @@ struct SplitModel {
   int64_t tile = 1024;       ///< results of one program, where they neighbour
   int64_t part = 16384;      ///< elements that a program takes at once
   int64_t leastColumn = 128; ///< the same for a column
-  int64_t wide = 1; ///< narrower columns are taken several rows at once
+  int64_t wide = 1;     ///< narrower columns are taken several rows at once
+  int64_t narrow = 128; ///< results of a program that has as few as it can,
+                        ///< where columns are cut into no more parts than
+                        ///< wanted; 0: into as many as there may be
 };
 
 void splitReductions(mlir::func::FuncOp function, const SplitModel &model = {});

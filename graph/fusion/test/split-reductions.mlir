@@ -2,12 +2,20 @@
 // RUN: knapper-opt %s --split-reductions | FileCheck %s
 
 // CHECK-LABEL: @columns
-// CHECK: ts.reshape %{{.*}} : tensor<16384x16384xf32> to tensor<64x256x16384xf32>
-// CHECK: ts.reduce add %{{.*}} [1] : tensor<64x256x16384xf32>
-// CHECK: ts.reduce add %{{.*}} [0] : tensor<64x16384xf32>
+// CHECK: ts.reshape %{{.*}} : tensor<16384x16384xf32> to tensor<16x1024x16384xf32>
+// CHECK: ts.reduce add %{{.*}} [1] : tensor<16x1024x16384xf32>
+// CHECK: ts.reduce add %{{.*}} [0] : tensor<16x16384xf32>
 func.func @columns(%x: tensor<16384x16384xf32>) -> tensor<16384xf32> {
   %0 = ts.reduce add %x [0] : tensor<16384x16384xf32>
   return %0 : tensor<16384xf32>
+}
+
+// Of fewer columns, more parts.
+// CHECK-LABEL: @narrow
+// CHECK: ts.reshape %{{.*}} : tensor<16384x2048xf32> to tensor<64x256x2048xf32>
+func.func @narrow(%x: tensor<16384x2048xf32>) -> tensor<2048xf32> {
+  %0 = ts.reduce add %x [0] : tensor<16384x2048xf32>
+  return %0 : tensor<2048xf32>
 }
 
 // Parts of all, and 16-bit numbers are added in f32 between the steps.
