@@ -8,6 +8,7 @@
 #include "llvm/ADT/ScopeExit.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/raw_ostream.h"
+#include "llvm/Support/xxhash.h"
 #include <fstream>
 #include <set>
 
@@ -21,6 +22,7 @@ namespace {
 /// are read by hand.
 struct Arguments {
   std::string list, filter, dump, isa, results, write;
+  std::optional<std::pair<unsigned, unsigned>> sample; // seed, how many
   bool speed = false;
   unsigned part = 0, parts = 1;
   std::optional<unsigned> other;
@@ -34,6 +36,7 @@ constexpr const char *usage =
     "  --write FOLDER  with --isa: write each as NAME.knap and run nothing\n"
     "  --other N       with --isa: schedules by the Nth other choice of their "
     "knobs\n"
+    "  --sample SEED:COUNT  about so many of the cases, drawn by the seed\n"
     "  --speed         measure the cases that name a size for it instead\n"
     "  --results FILE  write what became of each case, as JSON\n"
     "  --part I --parts N   every Nth case, from the Ith\n";
@@ -64,7 +67,13 @@ std::optional<Arguments> parse(int argc, char **argv) {
       arguments.results = value.str();
     else if (argument == "--write")
       arguments.write = value.str();
-    else if (argument == "--other" && !value.getAsInteger(10, number))
+    else if (argument == "--sample") {
+      auto [seed, many] = value.split(':');
+      arguments.sample.emplace();
+      if (seed.getAsInteger(10, arguments.sample->first) ||
+          many.getAsInteger(10, arguments.sample->second))
+        return std::nullopt;
+    } else if (argument == "--other" && !value.getAsInteger(10, number))
       arguments.other = number;
     else if (argument == "--part"    ? value.getAsInteger(10, arguments.part)
              : argument == "--parts" ? value.getAsInteger(10, arguments.parts)
@@ -77,6 +86,16 @@ std::optional<Arguments> parse(int argc, char **argv) {
       ((arguments.speed || !arguments.write.empty()) && arguments.isa.empty()))
     return std::nullopt;
   return arguments;
+}
+
+/// Whether a case is drawn: by its name, so that a change of the list moves no
+/// other.
+bool isDrawn(const Arguments &arguments, StringRef name, size_t all) {
+  if (!arguments.sample)
+    return true;
+  auto [seed, count] = *arguments.sample;
+  return llvm::xxh3_64bits(cat(seed, " ", std::string_view(name))) % all <
+         count;
 }
 
 /// Writes tensors one after the other into a file of its own, and describes
@@ -158,6 +177,7 @@ int main(int argc, char **argv) {
   unsigned unsupported = 0, index = 0;
   for (const OpCase &opCase : *cases) {
     if (!StringRef(opCase.name).contains(arguments->filter) ||
+        !isDrawn(*arguments, opCase.name, cases->size()) ||
         index++ % arguments->parts != arguments->part)
       continue;
     if (speed && opCase.speed.empty())
