@@ -273,6 +273,10 @@ LogicalResult GpuEmitter::function(tile::FuncOp func) {
     fn->addFnAttr("nvvm.minctasm", std::to_string(1024 / threads));
   if (shape.perProcessor)
     fn->addFnAttr("nvvm.minctasm", std::to_string(shape.perProcessor));
+  if (cluster > 1) {
+    fn->addFnAttr("nvvm.cluster_dim", std::to_string(cluster) + ",1,1");
+    fn->addFnAttr("nvvm.minctasm", std::to_string(resident));
+  }
   // 2^x without care for denormal results takes one instruction instead of
   // four, and 16 bits do not tell.
   if (width == 8 && !func.getOps<tile::Exp2Op>().empty())

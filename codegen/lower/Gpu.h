@@ -169,6 +169,8 @@ private:
   llvm::Value *rotation = nullptr;
   int64_t rotatedValid = 0;             // elements of that row
   unsigned maps = 0;                    // tensor maps: the last parameters
+  unsigned cluster = 1;                 // blocks that share shared memory
+  unsigned resident = 1;                // clusters' blocks, of a processor
   llvm::Value *threadOfBlock = nullptr; // i64, also where tiles are a thread's
   unsigned width = 4;                   // lanes of a part: one 16-byte access
   unsigned threads = 0;          // of a program; 1: tiles are a thread's own

@@ -198,8 +198,9 @@ LogicalResult GpuEmitter::carry(tile::ProductOp op, Warpgroups &g,
               Place place{state[0], state[1]};
               llvm::Value *fromEnd =
                   b.CreateSub(b.CreateSub(g.steps, n32(1)), step);
-              llvm::Value *depth =
-                  b.CreateMul(b.CreateSelect(back, fromEnd, step), n32(kDepth));
+              llvm::Value *depth = b.CreateMul(
+                  b.CreateAdd(g.begin, b.CreateSelect(back, fromEnd, step)),
+                  n32(kDepth));
               when(b.CreateICmpEQ(state[2], warpgroup),
                    [&] { fill(place, depth); });
               Place next = g.onward(place);

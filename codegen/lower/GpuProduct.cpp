@@ -1,6 +1,7 @@
 // Matrix products on GPUs: what all ways to compute one share.
 #include "codegen/lower/Gpu.h"
 #include "codegen/lower/GpuBlocks.h"
+#include "codegen/lower/GpuWarpgroups.h"
 
 using namespace mlir;
 
@@ -70,12 +71,19 @@ LogicalResult GpuEmitter::productLayout(tile::ProductOp op) {
       return op.emitOpError("takes no 'to' on this path");
     return success();
   }
-  bool carried = op.getShape().get("carriers") && op.shapeOf("carriers");
-  bool shifted = op.getShape().get("shifted") && op.shapeOf("shifted");
-  shape.threads =
-      128 * (op.shapeOf("consumers") + (carried ? op.shapeOf("carriers") : 1));
-  shape.perProcessor = 1;
-  maps = (carried ? 0 : 2) + (op.getC() && !shifted ? 1 : 0);
+  for (StringRef name : {"a_transposed", "b_transposed", "a_batch", "b_batch"})
+    if (!op.getShape().get(name))
+      return op.emitOpError("shape has no '") << name << "' for this path";
+  Sizes s(op);
+  shape.threads = s.threads();
+  cluster = s.cluster();
+  resident = s.resident;
+  // Blocks share the programs out. Clusters have one each where their sums take
+  // the place of the next one's operands, and where it is not known how many
+  // fit: of two, one for every two processors.
+  if (s.split == 1 && cluster <= 2)
+    shape.perProcessor = s.resident;
+  maps = (s.carriers ? 0 : 2) + (op.getC() && !s.shifted ? 1 : 0);
   return success();
 }
 

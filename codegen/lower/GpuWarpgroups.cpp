@@ -19,6 +19,9 @@
 // with `pingpong` have a block each and take turns, so that the end of one's
 // block is hidden under the other's products.
 //
+// With `split`, the blocks of a cluster share one block's depth; each then ends
+// some of its columns (GpuSplit.cpp).
+//
 // Thread t of a warpgroup (warp w, lane l) has of a 64-row product in sum i
 //   row 16w + l/4 + 8*((i/2)%2), column 8*(i/4) + 2*(l%4) + i%2
 #include "codegen/lower/GpuWarpgroups.h"
@@ -58,9 +61,6 @@ uint64_t depthStep(bool transposed) {
 } // namespace
 
 LogicalResult GpuEmitter::warpgroupProduct(tile::ProductOp op) {
-  for (StringRef name : {"a_transposed", "b_transposed", "a_batch", "b_batch"})
-    if (!op.getShape().get(name))
-      return op.emitOpError("shape has no '") << name << "' for this path";
   Sizes s(op);
   bool stores = bool(op.getC());
   Type element = op.getA().getType().getElementType();
@@ -95,22 +95,59 @@ LogicalResult GpuEmitter::warpgroupProduct(tile::ProductOp op) {
   auto ceil = [&](llvm::Value *x, unsigned by) {
     return b.CreateUDiv(b.CreateAdd(x, n32(by - 1)), n32(by));
   };
+  g.begin = n32(0);
   g.steps = ceil(k, kDepth);
+  // Where this block is in its cluster: which part of the depth, and whose
+  // mate.
+  llvm::Value *rank = nullptr, *mate = nullptr, *firstMate = nullptr,
+              *mateRow = nullptr, *mateColumn = nullptr;
+  if (s.cluster() > 1) {
+    llvm::Value *number = hopper.clusterRank();
+    rank = b.CreateUDiv(number, n32(s.mates()));
+    firstMate = b.CreateMul(rank, n32(s.mates()));
+    mate = b.CreateSub(number, firstMate);
+    mateRow = b.CreateUDiv(mate, n32(s.clusterColumns));
+    mateColumn = b.CreateSub(mate, b.CreateMul(mateRow, n32(s.clusterColumns)));
+    g.first = b.CreateUDiv(g.first, n32(s.cluster()));
+    g.blocks = b.CreateUDiv(g.blocks, n32(s.cluster()));
+  }
+  if (s.split > 1) {
+    auto part = [&](llvm::Value *number) {
+      return b.CreateUDiv(b.CreateMul(g.steps, number), n32(s.split));
+    };
+    g.begin = part(rank);
+    g.steps = b.CreateSub(part(b.CreateAdd(rank, n32(1))), g.begin);
+  }
   llvm::SmallVector<llvm::Value *> outerSizes;
   for (Value size : op.getOuter())
     outerSizes.push_back(narrowed(size));
-  BlockOrder order(b, ceil(m, s.rows), ceil(n, s.columns), outerSizes, s.rows,
-                   s.columns, s.group);
+  unsigned clusterRows = s.clusterRows * s.rows,
+           clusterColumns = s.clusterColumns * s.columns;
+  BlockOrder order(b, ceil(m, clusterRows), ceil(n, clusterColumns), outerSizes,
+                   clusterRows, clusterColumns, s.group);
+  auto blockOf = [&](llvm::Value *program) {
+    BlockAt block = order.at(program);
+    if (s.clusterRows > 1)
+      block.row = b.CreateAdd(block.row, b.CreateMul(mateRow, n32(s.rows)));
+    if (s.clusterColumns > 1)
+      block.column =
+          b.CreateAdd(block.column, b.CreateMul(mateColumn, n32(s.columns)));
+    return block;
+  };
   llvm::Value *warpgroup = b.CreateUDiv(tid, n32(kWarpgroup));
 
   when(b.CreateICmpEQ(tid, n32(0)), [&] {
     for (unsigned stage = 0; stage < s.stages; ++stage) {
       hopper.initBarrier(g.full(n32(stage)), s.carriers ? kWarpgroup : 1);
-      hopper.initBarrier(g.empty(n32(stage)), s.pingpong ? 1 : s.consumers);
+      hopper.initBarrier(g.empty(n32(stage)),
+                         (s.pingpong ? 1 : s.consumers) * s.mates());
     }
     hopper.fenceBarrierInit();
   });
-  barrier();
+  if (s.mates() > 1)
+    hopper.meetCluster();
+  else
+    barrier();
 
   llvm::BasicBlock *producer = newBlock("producer"),
                    *consumer = newBlock("consumer"), *end = newBlock("end");
@@ -126,16 +163,31 @@ LogicalResult GpuEmitter::warpgroupProduct(tile::ProductOp op) {
   bool many =
       s.carriers == 2 && s.consumers == 1 && s.products() * s.sums() > 64;
   if (moves)
-    hopper.registers(wide ? 24 : 40, false);
+    hopper.registers(wide || s.consumers > 2 ? 24 : 40, false);
   else if (many)
     hopper.registers(144, false);
   auto copy = [&] {
     for (llvm::Value *map : mapArgs)
       hopper.prefetchMap(map);
+    // The blocks that have the same rows, and those with the same columns.
+    llvm::Value *rowMates = nullptr, *columnMates = nullptr;
+    auto mask = [&](unsigned count, unsigned apart, llvm::Value *first) {
+      unsigned bits = 0;
+      for (unsigned i = 0; i < count; ++i)
+        bits |= 1u << i * apart;
+      return b.CreateTrunc(
+          b.CreateShl(n32(bits), b.CreateAdd(firstMate, first)),
+          b.getInt16Ty());
+    };
+    if (s.clusterColumns > 1)
+      rowMates = mask(s.clusterColumns, 1,
+                      b.CreateMul(mateRow, n32(s.clusterColumns)));
+    if (s.clusterRows > 1)
+      columnMates = mask(s.clusterRows, s.clusterColumns, mateColumn);
     carriedFor(
         b, "blocks", g.first, order.programs(), g.blocks, {n32(0), n32(1)},
         [&](llvm::Value *program, const Carried &outerState) -> Carried {
-          BlockAt block = order.at(program);
+          BlockAt block = blockOf(program);
           llvm::Value *back = b.CreateICmpNE(
               b.CreateAnd(b.CreateUDiv(program, g.blocks), 1), n32(0));
           return carriedFor(
@@ -148,27 +200,42 @@ LogicalResult GpuEmitter::warpgroupProduct(tile::ProductOp op) {
                 llvm::Value *fromEnd =
                     b.CreateSub(b.CreateSub(g.steps, n32(1)), step);
                 llvm::Value *depth = b.CreateMul(
-                    b.CreateSelect(back, fromEnd, step), n32(kDepth));
+                    b.CreateAdd(g.begin, b.CreateSelect(back, fromEnd, step)),
+                    n32(kDepth));
                 llvm::Value *to = b.CreateAdd(
                     g.base,
                     b.CreateAdd(b.CreateMul(place.stage, n32(s.stageBytes())),
                                 n32(kRing)));
+                // Of `mates` blocks each copies some lines for all of them:
+                // rows of the block, or depths of each of its boxes.
                 auto side = [&](unsigned map, bool transposed, unsigned extent,
-                                llvm::Value *from, int64_t batch) {
+                                llvm::Value *from, int64_t batch,
+                                unsigned mates, llvm::Value *mate,
+                                llvm::Value *blocks) {
+                  unsigned lines = (transposed ? kDepth : extent) / mates;
+                  llvm::Value *at = to, *line = transposed ? depth : from;
+                  if (mates > 1) {
+                    llvm::Value *own = b.CreateMul(mate, n32(lines));
+                    at = b.CreateAdd(to, b.CreateMul(own, n32(kRowBytes)));
+                    line = b.CreateAdd(line, own);
+                  }
                   if (!transposed) {
-                    hopper.loadBox(to, mapArgs[map],
-                                   boxAt(depth, from, block, batch), full);
+                    hopper.loadBox(at, mapArgs[map],
+                                   boxAt(depth, line, block, batch), full,
+                                   blocks);
                   } else {
                     for (unsigned i = 0; i < extent; i += 64)
                       hopper.loadBox(
-                          g.at(to, i * kRowBytes), mapArgs[map],
-                          boxAt(b.CreateAdd(from, n32(i)), depth, block, batch),
-                          full);
+                          g.at(at, i * kRowBytes), mapArgs[map],
+                          boxAt(b.CreateAdd(from, n32(i)), line, block, batch),
+                          full, blocks);
                   }
                   to = g.at(to, extent * kRowBytes);
                 };
-                side(0, s.aTransposed, s.rows, block.row, aBatch);
-                side(1, s.bTransposed, s.columns, block.column, bBatch);
+                side(0, s.aTransposed, s.aRows, block.row, aBatch,
+                     s.clusterColumns, mateColumn, rowMates);
+                side(1, s.bTransposed, s.columns, block.column, bBatch,
+                     s.clusterRows, mateRow, columnMates);
                 Place next = g.onward(place);
                 return {next.stage, next.parity};
               });
@@ -179,12 +246,14 @@ LogicalResult GpuEmitter::warpgroupProduct(tile::ProductOp op) {
     status = carry(op, g, order, warpgroup);
   else
     when(b.CreateICmpULT(tid, n32(32)), [&] { when(hopper.elect(), copy); });
+  if (s.split > 1)
+    hopper.meetCluster(); // all sums are there
   b.CreateBr(end);
 
   //===-- The multiplying warpgroups --------------------------------------===//
   b.SetInsertPoint(consumer);
   if (moves)
-    hopper.registers(wide ? 240 : 232, true);
+    hopper.registers(s.consumers > 2 ? 160 : wide ? 240 : 232, true);
   else if (many)
     hopper.registers(208, true);
   llvm::Value *self = b.CreateSub(warpgroup, n32(s.fillers()));
@@ -225,8 +294,16 @@ LogicalResult GpuEmitter::warpgroupProduct(tile::ProductOp op) {
       }
     hopper.closeProducts();
   };
+  // All blocks that copy into this one's stage hear of it.
+  llvm::Value *tells = b.CreateICmpULT(local, n32(s.mates()));
   auto release = [&](llvm::Value *stage) {
-    when(leads, [&] { hopper.arrive(g.empty(stage)); });
+    when(tells, [&] {
+      if (s.mates() == 1)
+        hopper.arrive(g.empty(stage));
+      else
+        hopper.arriveInPeer(
+            hopper.inPeer(g.empty(stage), b.CreateAdd(firstMate, local)));
+    });
   };
 
   llvm::Value *start = g.first, *stride = g.blocks;
@@ -246,9 +323,15 @@ LogicalResult GpuEmitter::warpgroupProduct(tile::ProductOp op) {
   // bytes from column 8*(l/16) on, swizzled.
   llvm::Value *chunkRow =
       b.CreateAdd(b.CreateShl(warp, 4), b.CreateAnd(lane, 15));
+  // Narrower chunks are swizzled as copies of their width do.
+  unsigned chunkColumns = s.chunkColumns();
+  unsigned pitch = s.shifted ? kRowBytes : 2 * chunkColumns;
+  llvm::Value *rowSwizzle =
+      b.CreateAnd(b.CreateLShr(chunkRow, n32(llvm::Log2_32(kRowBytes / pitch))),
+                  n32(pitch / 16 - 1));
   llvm::Value *chunkAt = b.CreateAdd(
-      b.CreateMul(chunkRow, n32(kRowBytes)),
-      b.CreateShl(b.CreateXor(b.CreateLShr(lane, 4), b.CreateAnd(lane, 7)), 4));
+      b.CreateMul(chunkRow, n32(pitch)),
+      b.CreateShl(b.CreateXor(b.CreateLShr(lane, 4), rowSwizzle), 4));
   llvm::Value *ownBarrier = b.CreateAdd(self, n32(1));
   llvm::Value *laneRow =
       b.CreateAdd(b.CreateShl(warp, 4), b.CreateLShr(lane, 2));
@@ -284,7 +367,8 @@ LogicalResult GpuEmitter::warpgroupProduct(tile::ProductOp op) {
   // a lane writes a word of each row, of two words of shared memory that the
   // row's start may split; single elements only at the ends.
   auto storeRows = [&](const BlockAt &block, llvm::Value *row,
-                       llvm::Value *column, llvm::Value *buffer) {
+                       llvm::Value *column, llvm::Value *edge,
+                       llvm::Value *buffer) {
     auto wide = [&](llvm::Value *v) { return b.CreateZExt(v, b.getInt64Ty()); };
     b.CreateIntrinsic(llvm::Intrinsic::nvvm_bar_warp_sync, {}, {n32(~0u)});
     row = b.CreateAdd(row, b.CreateShl(warp, 4));
@@ -296,7 +380,7 @@ LogicalResult GpuEmitter::warpgroupProduct(tile::ProductOp op) {
     if (matrix)
       line = b.CreateAdd(line, b.CreateMul(matrix, wide(m)));
     llvm::Value *first = b.CreateAdd(b.CreateMul(line, wide(n)), wide(column));
-    llvm::Value *left = atMost(b.CreateSub(n, column), n32(64));
+    llvm::Value *left = atMost(b.CreateSub(edge, column), n32(chunkColumns));
     llvm::Value *last = b.CreateSub(left, n32(1));
     llvm::Value *holdsLast = b.CreateICmpEQ(lane, b.CreateLShr(last, 1));
     llvm::Value *from =
@@ -359,8 +443,9 @@ LogicalResult GpuEmitter::warpgroupProduct(tile::ProductOp op) {
           return {start};
         });
   };
-  // Through shared memory, 64 columns at a time, in two buffers.
-  auto storeBlock = [&](const BlockAt &block,
+  // Through shared memory, some columns at a time, in two buffers. `edge`:
+  // where the columns end, of the result or of what the cluster has.
+  auto storeBlock = [&](const BlockAt &block, llvm::Value *edge,
                         llvm::ArrayRef<llvm::Value *> sums) {
     llvm::Value *lastRow = b.CreateSub(m, n32(1));
     llvm::Value *lastColumn = b.CreateSub(n, n32(op.run()));
@@ -373,10 +458,10 @@ LogicalResult GpuEmitter::warpgroupProduct(tile::ProductOp op) {
       for (unsigned h = 0; h < 2; ++h)
         rows[h] = atMost(
             b.CreateAdd(b.CreateAdd(blockRow, laneRow), n32(8 * h)), lastRow);
-      for (unsigned c = 0; c < s.columns; c += 64, ++chunk) {
+      auto storeChunk = [&](unsigned c, unsigned chunk) {
         llvm::Value *buffer =
             b.CreateAdd(ownResult, n32(chunk % 2 * s.chunkBytes()));
-        for (unsigned q = 0; q < 4; ++q) {
+        for (unsigned q = 0; q < chunkColumns / 16; ++q) {
           llvm::SmallVector<llvm::Value *, 4> words;
           for (unsigned j = 0; j < 2; ++j) {
             unsigned at = c + 16 * q + 8 * j;
@@ -386,7 +471,7 @@ LogicalResult GpuEmitter::warpgroupProduct(tile::ProductOp op) {
                 llvm::Value *column =
                     atMost(b.CreateAdd(firstColumn, n32(at + i)), lastColumn);
                 llvm::Value *value = handOver(
-                    sums.slice(p * s.sums() + at / 2 + 2 * h + i, op.run()),
+                    sums.slice(p * s.ownSums() + at / 2 + 2 * h + i, op.run()),
                     block, rows[h], column);
                 if (!value)
                   return;
@@ -407,8 +492,9 @@ LogicalResult GpuEmitter::warpgroupProduct(tile::ProductOp op) {
               b.CreateAdd(buffer, b.CreateXor(chunkAt, n32(32 * q))), words);
         }
         if (s.shifted) {
-          storeRows(block, blockRow, b.CreateAdd(block.column, n32(c)), buffer);
-          continue;
+          storeRows(block, blockRow, b.CreateAdd(block.column, n32(c)), edge,
+                    buffer);
+          return;
         }
         hopper.fenceShared();
         // Behind one barrier the chunk is there and the other buffer is free.
@@ -421,11 +507,17 @@ LogicalResult GpuEmitter::warpgroupProduct(tile::ProductOp op) {
                           buffer);
           hopper.closeStores();
         });
-      }
+      };
+      for (unsigned c = 0; c < s.ownColumns(); c += chunkColumns, ++chunk)
+        if (s.split * s.ownColumns() == s.columns)
+          storeChunk(c, chunk);
+        else
+          when(b.CreateICmpSLT(b.CreateAdd(block.column, n32(c)), edge),
+               [&] { storeChunk(c, chunk); });
     }
   };
   // By the region itself.
-  auto giveBlock = [&](const BlockAt &block,
+  auto giveBlock = [&](const BlockAt &block, llvm::Value *edge,
                        llvm::ArrayRef<llvm::Value *> sums) {
     llvm::Value *firstColumn = b.CreateAdd(block.column, laneColumn);
     for (unsigned p = 0; p < s.products(); ++p)
@@ -434,12 +526,12 @@ LogicalResult GpuEmitter::warpgroupProduct(tile::ProductOp op) {
             b.CreateAdd(b.CreateAdd(b.CreateAdd(block.row, ownRows), laneRow),
                         n32(64 * p + 8 * h));
         when(b.CreateICmpSLT(row, m), [&] {
-          for (unsigned at = 0; at < s.columns; at += 8)
+          for (unsigned at = 0; at < s.ownColumns(); at += 8)
             for (unsigned i = 0; i < 2; i += op.run()) {
               llvm::Value *column = b.CreateAdd(firstColumn, n32(at + i));
-              when(b.CreateICmpSLT(column, n), [&] {
+              when(b.CreateICmpSLT(column, edge), [&] {
                 handOver(
-                    sums.slice(p * s.sums() + at / 2 + 2 * h + i, op.run()),
+                    sums.slice(p * s.ownSums() + at / 2 + 2 * h + i, op.run()),
                     block, row, column);
               });
             }
@@ -451,7 +543,7 @@ LogicalResult GpuEmitter::warpgroupProduct(tile::ProductOp op) {
       b, "blocks", start, order.programs(), stride, {begin.stage, begin.parity},
       [&](llvm::Value *program, const Carried &state) -> Carried {
         Place place{state[0], state[1]};
-        BlockAt block = order.at(program);
+        BlockAt block = blockOf(program);
         // Waiting for more than one phase ahead would see the phase before.
         if (s.pingpong)
           hopper.sync(b.CreateAdd(self, n32(kTurn)), 2 * kWarpgroup);
@@ -482,10 +574,17 @@ LogicalResult GpuEmitter::warpgroupProduct(tile::ProductOp op) {
         sums.assign(carried.begin() + 3, carried.end());
         hopper.waitProducts(sums);
         release(carried[2]);
+        llvm::Value *edge = n;
+        if (s.split > 1) {
+          edge = atMost(n, b.CreateAdd(block.column, n32(s.columns)));
+          sumsOfCluster(g, rank, mate, self, local, sums);
+          block.column =
+              b.CreateAdd(block.column, b.CreateMul(rank, n32(s.ownColumns())));
+        }
         if (stores)
-          storeBlock(block, sums);
+          storeBlock(block, edge, sums);
         else
-          giveBlock(block, sums);
+          giveBlock(block, edge, sums);
         place = {carried[0], carried[1]};
         if (s.pingpong)
           place = g.onward(place, g.steps);
@@ -495,6 +594,8 @@ LogicalResult GpuEmitter::warpgroupProduct(tile::ProductOp op) {
     when(leads, [&] { hopper.waitStores(); });
   b.CreateBr(end);
   b.SetInsertPoint(end);
+  if (s.cluster() > 1)
+    hopper.meetCluster(); // nobody reads or writes here any more
   return status;
 }
 

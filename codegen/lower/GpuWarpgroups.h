@@ -2,6 +2,7 @@
 // block is. GpuWarpgroups.cpp says how it lies in shared memory.
 #pragma once
 
+#include "codegen/lower/CarriedLoop.h"
 #include "codegen/lower/GpuRing.h"
 #include "ir/tile/TileDialect.h"
 
@@ -9,8 +10,11 @@ namespace knapper::lower {
 
 inline constexpr unsigned kDepth = 64;
 inline constexpr unsigned kRing = 1024; // where stages begin
-// Named barriers: one a consumer (1, 2), and the turns of ping-pong.
-inline constexpr unsigned kTurn = 4;
+// Named barriers: one a consumer (1 to 3), the turns of ping-pong, and where
+// all consumers meet.
+inline constexpr unsigned kTurn = 4, kMeet = 6;
+inline constexpr unsigned kSharedBytes = 233472; // of a processor
+inline constexpr unsigned kMostCluster = 8;      // blocks, on any card
 
 /// The sizes of a kernel.
 struct Sizes {
@@ -20,34 +24,82 @@ struct Sizes {
         group(op.shapeOf("group")), pingpong(op.shapeOf("pingpong")),
         aTransposed(op.shapeOf("a_transposed")),
         bTransposed(op.shapeOf("b_transposed")) {
-    if (op.getShape().get("carriers"))
-      carriers = op.shapeOf("carriers");
-    shifted = op.getShape().get("shifted") && op.shapeOf("shifted");
+    auto given = [&](llvm::StringRef name, unsigned otherwise) -> unsigned {
+      return op.getShape().get(name) ? op.shapeOf(name) : otherwise;
+    };
+    carriers = given("carriers", 0);
+    shifted = given("shifted", 0);
+    split = given("split", 1);
+    aRows = given("a_rows", rows);
+    resident = given("resident", 1);
+    clusterRows = given("cluster_rows", 1);
+    clusterColumns = given("cluster_columns", 1);
   }
 
-  unsigned rows, columns, stages, consumers, group, carriers = 0;
+  unsigned rows, columns, stages, consumers, group, carriers;
   bool pingpong, aTransposed, bTransposed;
-  bool shifted; ///< rows of the result start anywhere: no boxes
+  bool shifted;   ///< rows of the result start anywhere: no boxes
+  unsigned split; ///< blocks of a cluster that share a depth
+  /// Blocks of a cluster side by side, which copy for each other what they
+  /// have in common.
+  unsigned clusterRows, clusterColumns;
+  unsigned aRows;    ///< rows of A that are copied; others are anything
+  unsigned resident; ///< blocks that a processor holds at once
 
+  unsigned mates() const { return clusterRows * clusterColumns; }
+  unsigned cluster() const { return mates() * split; }
   /// The first warpgroups fill the ring.
   unsigned fillers() const { return carriers ? carriers : 1; }
-  unsigned aBytes() const { return rows * kRowBytes; }
-  unsigned stageBytes() const { return (rows + columns) * kRowBytes; }
+  unsigned threads() const { return kWarpgroup * (fillers() + consumers); }
+  unsigned aBytes() const { return aRows * kRowBytes; }
+  unsigned stageBytes() const { return (aRows + columns) * kRowBytes; }
   /// Rows of a consumer's part of the block, 64 a product.
   unsigned consumerRows() const { return pingpong ? rows : rows / consumers; }
   unsigned products() const { return consumerRows() / 64; }
   unsigned sums() const { return columns / 2; }
+  /// Columns of the result that a block of a cluster ends: the last ones may
+  /// lie past the cluster's.
+  unsigned ownColumns() const {
+    unsigned pairs = columns / 16;
+    return (pairs + split - 1) / split * 16;
+  }
+  unsigned ownSums() const { return ownColumns() / 2; }
+  /// Columns of a chunk of the result: both are multiples of it.
+  unsigned chunkColumns() const {
+    unsigned width = 64;
+    while (columns % width || ownColumns() % width)
+      width /= 2;
+    return width;
+  }
   unsigned chunkBytes() const { return 64 * kRowBytes; }
   unsigned resultAt() const { return kRing + stages * stageBytes(); }
+  /// Sums of all consumers, which take the ring's place.
+  unsigned sumsBytes() const { return rows * columns * 4; }
   unsigned bytes(bool stores) const {
     return resultAt() + (stores ? consumers * 2 * chunkBytes() : 0);
   }
   bool fit(bool stores) const {
-    return rows % (64 * (pingpong ? 1 : consumers)) == 0 && columns % 64 == 0 &&
+    // In place of rows that are not copied, products read what follows.
+    bool whole =
+        aRows == rows || (aRows < rows && aRows % 8 == 0 && !aTransposed &&
+                          !carriers && (stores || aRows + columns >= rows));
+    bool splits = split == 1 ||
+                  (!pingpong &&
+                   (consumerRows() == 64 || split * ownColumns() == columns) &&
+                   sumsBytes() <= stages * stageBytes());
+    // Parts of a copied block lie at multiples of eight lines.
+    bool shares = clusterRows >= 1 && clusterColumns >= 1 &&
+                  cluster() <= kMostCluster && !(carriers && mates() > 1) &&
+                  aRows % (8 * clusterColumns) == 0 &&
+                  columns % (8 * clusterRows) == 0;
+    return shares && rows % (64 * (pingpong ? 1 : consumers)) == 0 &&
+           columns % 16 == 0 &&
+           (columns % 64 == 0 || !(bTransposed || carriers)) && columns >= 16 &&
            columns <= 256 && rows <= 256 && stages >= 2 && stages <= 16 &&
-           consumers >= 1 && consumers <= 2 && (!pingpong || consumers == 2) &&
+           consumers >= 1 && consumers <= 3 && (!pingpong || consumers == 2) &&
            group >= 1 && carriers <= 2 && (!carriers || !stores || shifted) &&
-           bytes(stores) <= 232448;
+           whole && splits && split >= 1 && resident >= 1 &&
+           resident * (bytes(stores) + 1024) <= kSharedBytes;
   }
 };
 
@@ -66,7 +118,15 @@ public:
 
   const Sizes &s;
   llvm::Value *first = nullptr, *blocks = nullptr; // this block, of how many
-  llvm::Value *steps = nullptr;                    // of depth
+  llvm::Value *begin = nullptr, *steps = nullptr;  // of depth: first, how many
 };
+
+/// Each block of a cluster has `sums` of the cluster's block over its part of
+/// the depth, and gets those of its own columns over all of it: `ownSums()` a
+/// product. `part` is the block's part, `mate` its number in the cluster less
+/// that of part 0, `self` the consumer's, `local` the thread's number.
+/// (GpuSplit.cpp)
+void sumsOfCluster(Warpgroups &g, llvm::Value *part, llvm::Value *mate,
+                   llvm::Value *self, llvm::Value *local, Carried &sums);
 
 } // namespace knapper::lower

@@ -49,6 +49,12 @@ void HopperAsm::arrive(Value *barrier) {
   emit("mbarrier.arrive.shared.b64 _, [$0];", "r", b.getVoidTy(), {barrier});
 }
 
+void HopperAsm::arriveInPeer(Value *barrier) {
+  // Without a scope: `cluster` would wait for all of memory.
+  emit("mbarrier.arrive.shared::cluster.b64 _, [$0];", "r", b.getVoidTy(),
+       {barrier});
+}
+
 void HopperAsm::wait(Value *barrier, Value *parity) {
   emit("{\n\t.reg .pred done;\n\t"
        "AGAIN:\n\t"
@@ -87,17 +93,20 @@ static std::string repeat(llvm::StringRef text, size_t count) {
 }
 
 void HopperAsm::loadBox(Value *shared, Value *map, ArrayRef<Value *> at,
-                        Value *barrier) {
+                        Value *barrier, Value *blocks) {
   llvm::SmallVector<Value *> args{shared, map};
   args.append(at.begin(), at.end());
   args.push_back(barrier);
+  if (blocks)
+    args.push_back(blocks);
   std::string rank = std::to_string(at.size());
   emit("cp.async.bulk.tensor." + rank +
-           "d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [$0], "
-           "[$1, " +
+           "d.shared::cluster.global.tile.mbarrier::complete_tx::bytes" +
+           (blocks ? ".multicast::cluster" : "") + " [$0], [$1, " +
            coordinates(2, at.size()) + "], [$" + std::to_string(2 + at.size()) +
-           "];",
-       "r,l" + repeat(",r", at.size() + 1), b.getVoidTy(), args);
+           (blocks ? "], $" + std::to_string(3 + at.size()) + ";" : "];"),
+       "r,l" + repeat(",r", at.size() + 1) + (blocks ? ",h" : ""),
+       b.getVoidTy(), args);
 }
 
 void HopperAsm::storeBox(Value *map, ArrayRef<Value *> at, Value *shared) {
@@ -134,6 +143,34 @@ void HopperAsm::storeMatrices(Value *shared, ArrayRef<Value *> words) {
   args.append(words.begin(), words.end());
   emit("stmatrix.sync.aligned.m8n8.x4.shared.b16 [$0], {$1, $2, $3, $4};",
        "r,r,r,r,r", b.getVoidTy(), args);
+}
+
+//===-- Clusters ----------------------------------------------------------===//
+
+Value *HopperAsm::clusterRank() {
+  return b.CreateIntrinsic(llvm::Intrinsic::nvvm_read_ptx_sreg_cluster_ctarank,
+                           ArrayRef<Value *>());
+}
+
+void HopperAsm::meetCluster() {
+  emit("barrier.cluster.arrive.release;\n\tbarrier.cluster.wait.acquire;", "",
+       b.getVoidTy(), {});
+}
+
+Value *HopperAsm::inPeer(Value *shared, Value *rank) {
+  return emit("mapa.shared::cluster.u32 $0, $1, $2;", "=r,r,r", b.getInt32Ty(),
+              {shared, rank}, false);
+}
+
+llvm::SmallVector<Value *, 4> HopperAsm::loadPeer(Value *shared) {
+  llvm::SmallVector<llvm::Type *> types(4, b.getFloatTy());
+  Value *all =
+      emit("ld.shared::cluster.v4.f32 {$0, $1, $2, $3}, [$4];", "=f,=f,=f,=f,r",
+           llvm::StructType::get(b.getContext(), types), {shared});
+  llvm::SmallVector<Value *, 4> values;
+  for (unsigned i = 0; i < 4; ++i)
+    values.push_back(b.CreateExtractValue(all, i));
+  return values;
 }
 
 //===-- Products ----------------------------------------------------------===//

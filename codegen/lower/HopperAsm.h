@@ -21,6 +21,8 @@ public:
   /// Arrives, and expects so many bytes of copies before completion.
   void arriveExpecting(llvm::Value *barrier, unsigned bytes);
   void arrive(llvm::Value *barrier);
+  /// At a barrier of a block of the cluster, by `inPeer`.
+  void arriveInPeer(llvm::Value *barrier);
   /// Waits until the phase of this parity is complete.
   void wait(llvm::Value *barrier, llvm::Value *parity);
   /// Named barriers of the block: wait for, or only count, `threads` threads.
@@ -30,8 +32,11 @@ public:
   //===-- Copies ----------------------------------------------------------===//
   void prefetchMap(llvm::Value *map);
   /// The box at `at` (innermost first) to shared memory; completes on barrier.
+  /// `blocks` (i16; null: this one): to the same place and barrier of the
+  /// cluster's blocks whose bits are set.
   void loadBox(llvm::Value *shared, llvm::Value *map,
-               llvm::ArrayRef<llvm::Value *> at, llvm::Value *barrier);
+               llvm::ArrayRef<llvm::Value *> at, llvm::Value *barrier,
+               llvm::Value *blocks = nullptr);
   /// From shared memory to the box at `at`, in the open group of stores.
   void storeBox(llvm::Value *map, llvm::ArrayRef<llvm::Value *> at,
                 llvm::Value *shared);
@@ -46,6 +51,16 @@ public:
   void storeMatrices(llvm::Value *shared, llvm::ArrayRef<llvm::Value *> words);
   /// The same matrices back: four words a thread.
   llvm::SmallVector<llvm::Value *, 4> loadMatrices(llvm::Value *shared);
+
+  //===-- Clusters --------------------------------------------------------===//
+  /// Which of its cluster's blocks this one is.
+  llvm::Value *clusterRank();
+  /// Waits for all threads of the cluster; what they wrote before is there.
+  void meetCluster();
+  /// The same place of shared memory in a block of the cluster.
+  llvm::Value *inPeer(llvm::Value *shared, llvm::Value *rank);
+  /// Four f32 of such a place.
+  llvm::SmallVector<llvm::Value *, 4> loadPeer(llvm::Value *shared);
 
   //===-- Products --------------------------------------------------------===//
   void registers(unsigned count, bool more);

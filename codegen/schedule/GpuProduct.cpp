@@ -6,7 +6,7 @@
 // the start a multiple of 16 bytes. What is not known of symbolic sizes becomes
 // the schedule's guard. Where they do not, warpgroups carry the operands
 // themselves (`carriers`). The block sizes are those with the least modelled
-// time.
+// time (GpuBlocks.h).
 // A few rows are multiplied as B passes by, where both depths are contiguous
 // and 16-byte accesses reach them. By multiply-adds of f32 for all else.
 //
@@ -14,6 +14,7 @@
 #include "codegen/schedule/Conditions.h"
 #include "codegen/schedule/Emitter.h"
 #include "codegen/schedule/Epilogue.h"
+#include "codegen/schedule/GpuBlocks.h"
 #include "codegen/schedule/Product.h"
 #include "codegen/schedule/Schedules.h"
 
@@ -26,23 +27,6 @@ using ts::Dim;
 namespace {
 
 enum Path : int64_t { multiplyAdd = 0, warpgroups = 1, fewRows = 2 };
-
-/// One way to cut the result into blocks.
-struct Blocks {
-  int64_t rows, columns, stages, consumers, pingpong;
-};
-
-/// Depth 64, stages as shared memory holds. With ping-pong each of the two
-/// warpgroups has a block of its own and one's epilogue runs under the other's
-/// products.
-constexpr Blocks kWarpgroupBlocks[] = {
-    {128, 256, 4, 2, 0}, {256, 192, 3, 2, 0}, {128, 192, 4, 2, 1},
-    {128, 128, 6, 2, 1}, {64, 128, 8, 1, 0},  {64, 64, 8, 1, 0},
-};
-
-/// With two warpgroups that carry and one that multiplies.
-constexpr Blocks kCarriedBlocks[] = {
-    {128, 128, 5, 1, 0}, {64, 128, 6, 1, 0}, {64, 64, 8, 1, 0}};
 
 /// Batch dims and rows that do not follow the others in memory; sizes of one
 /// left out.
@@ -68,43 +52,26 @@ Outer outerOf(const Product &product) {
   return outer;
 }
 
-/// Cycles of the whole product, after measurements on an H200: a cycle for 32
-/// elements and a depth of 64, 64 bytes a cycle into shared memory, and what is
-/// not hidden of an epilogue. Small blocks read shared memory more often, which
-/// takes power, hence clock.
-double modelledCycles(const Blocks &blocks, double batch, int64_t m, int64_t n,
-                      int64_t k, bool carried, const TargetDesc &target) {
-  auto ceil = [](int64_t a, int64_t b) { return (a + b - 1) / b; };
-  double programs = batch * ceil(m, blocks.rows) * ceil(n, blocks.columns);
-  double waves = std::ceil(programs / target.cores);
-  int64_t edges = blocks.rows + blocks.columns;
-  double power = edges <= 128   ? 1.2
-                 : edges <= 192 ? 1.1
-                 : edges <= 256 ? 1.045
-                                : 1;
-  // What is carried passes three times: twice read, and written.
-  double step = power * std::max(blocks.rows * blocks.columns / 32.0,
-                                 edges * (carried ? 4.0 : 2.0));
-  double epilogue = blocks.pingpong ? 200 : 10.0 * blocks.columns;
-  return waves * (1.02 * ceil(k, 64) * step + epilogue);
-}
-
-const Blocks *leastCycles(ArrayRef<Blocks> choices, const Product &product,
-                          const Outer &outer, int64_t rows, bool carried,
-                          const TargetDesc &target) {
-  const Blocks *least = nullptr;
-  double cycles = 0;
-  Dim n = product.rhs.free, k = product.lhs.contract;
-  for (const Blocks &blocks : choices) {
-    double c = modelledCycles(
-        blocks, representative(ts::product(n.context(), outer.sizes)), rows,
-        representative(n), representative(k), carried, target);
-    if (!least || c < cycles) {
-      least = &blocks;
-      cycles = c;
-    }
-  }
-  return least;
+/// What the blocks of this product depend on, in representative sizes.
+BlockProblem problemOf(const Product &product, const Outer &outer, int64_t rows,
+                       const TargetDesc &target) {
+  const Side &lhs = product.lhs, &rhs = product.rhs;
+  Dim n = rhs.free;
+  BlockProblem problem;
+  problem.batch = representative(ts::product(n.context(), outer.sizes));
+  problem.m = rows;
+  problem.n = representative(n);
+  problem.k = representative(lhs.contract);
+  problem.processors = target.cores;
+  problem.aTransposed = !lhs.contractStride.isConstant(1);
+  problem.bTransposed = !rhs.contractStride.isConstant(1);
+  problem.aPitch =
+      representative(problem.aTransposed ? lhs.contractStride : lhs.freeStride);
+  problem.bPitch =
+      representative(problem.bTransposed ? rhs.contractStride : rhs.freeStride);
+  problem.stores = problem.carried = false;
+  problem.splits = bool(lhs.contract.asConstant());
+  return problem;
 }
 
 /// A side as a tensor for copies of boxes; nothing if its elements lie too far
@@ -178,8 +145,20 @@ Schedule withShape(const Product &product, const Outer &outer, Path path,
                          {"consumers", blocks.consumers},
                          {"pingpong", blocks.pingpong},
                          {"group", blocks.rows >= 128 ? 12 : 16}};
+  if (blocks.split > 1)
+    schedule.parameters["split"] = blocks.split;
+  if (blocks.aRows < blocks.rows)
+    schedule.parameters["a_rows"] = blocks.aRows;
+  if (blocks.clusterRows > 1)
+    schedule.parameters["cluster_rows"] = blocks.clusterRows;
+  if (blocks.clusterColumns > 1)
+    schedule.parameters["cluster_columns"] = blocks.clusterColumns;
+  if (blocks.resident > 1)
+    schedule.parameters["resident"] = blocks.resident;
   Dim one = product.lhs.free.like(1);
-  schedule.grid = programsOf(product, outer, blocks.rows, blocks.columns);
+  schedule.grid = programsOf(product, outer, blocks.rows * blocks.clusterRows,
+                             blocks.columns * blocks.clusterColumns) *
+                  blocks.cluster();
   schedule.grain = one;
   schedule.scratch = one * 0;
   return schedule;
@@ -201,15 +180,27 @@ Schedule multiplyAddSchedule(const Product &product, const Epilogue &epilogue,
 }
 
 /// Rows up to which a product takes the time of reading B, multiplied by
-/// whatever unit.
-constexpr int64_t kFewRows = 4;
+/// whatever unit: of a large B less than of a small one, where warpgroups'
+/// first copies take longer than all of it.
+int64_t mostFewRows(const Product &product, const TargetDesc &target) {
+  constexpr int64_t few = 4, fewOfMany = 2, many = 4 << 20;
+  bool warpgroupsCan =
+      target.isa == "sm_90a" &&
+      ts::elementBytes(ts::elementTypeOf(product.lhs.base)) == 2;
+  return warpgroupsCan && representative(product.rhs.free) *
+                                  representative(product.lhs.contract) >
+                              many
+             ? fewOfMany
+             : few;
+}
 
 /// Appends schedules for few rows, if any serves this product.
-void chooseFewRows(const Product &product,
+void chooseFewRows(const Product &product, const TargetDesc &target,
                    SmallVectorImpl<Schedule> &schedules) {
+  int64_t mostRows = mostFewRows(product, target);
   const Side &lhs = product.lhs, &rhs = product.rhs;
   std::optional<int64_t> known = lhs.free.asConstant();
-  if ((known && *known > kFewRows) || !lhs.contractStride.isConstant(1) ||
+  if ((known && *known > mostRows) || !lhs.contractStride.isConstant(1) ||
       !rhs.contractStride.isConstant(1))
     return;
   Outer outer = outerOf(product);
@@ -256,7 +247,7 @@ void chooseFewRows(const Product &product,
     return;
   }
   add(1, true);
-  add(kFewRows, true);
+  add(mostRows, true);
 }
 
 /// Whether the result is one dense tensor of 16-bit elements whose places are
@@ -297,9 +288,6 @@ void chooseWarpgroups(ts::KernelOp kernel, const Product &product,
                     ? 2
                     : runOf(product, epilogue, 2);
 
-  auto best = [&](int64_t rows) {
-    return leastCycles(kWarpgroupBlocks, product, outer, rows, false, target);
-  };
   auto add = [&](const Blocks &blocks, const Guard &guard) {
     Schedule schedule = withShape(product, outer, warpgroups, blocks, 64);
     schedule.guard = guard;
@@ -310,8 +298,8 @@ void chooseWarpgroups(ts::KernelOp kernel, const Product &product,
     schedule.parameters["a_batch"] = a->batch;
     schedule.parameters["b_batch"] = b->batch;
     a->map.box[0] = b->map.box[0] = 64;
-    a->map.box[1] = a->depthFirst ? blocks.rows : 64;
-    b->map.box[1] = b->depthFirst ? blocks.columns : 64;
+    a->map.box[1] = (a->depthFirst ? blocks.aRows : 64) / blocks.clusterColumns;
+    b->map.box[1] = (b->depthFirst ? blocks.columns : 64) / blocks.clusterRows;
     schedule.maps = {a->map, b->map};
     if (store && !columnsFit)
       schedule.parameters["shifted"] = 1;
@@ -329,22 +317,32 @@ void chooseWarpgroups(ts::KernelOp kernel, const Product &product,
                         ArrayRef<Dim>(outer.sizes).drop_front(i + 1)));
       }
       c.box.assign(c.sizes.size(), 1);
-      c.box[0] = c.box[1] = 64;
-      c.swizzle = 128;
+      c.box[0] = blocks.chunkColumns();
+      c.box[1] = 64;
+      c.swizzle = 2 * c.box[0];
       schedule.maps.push_back(std::move(c));
     }
     schedules.push_back(std::move(schedule));
   };
-  if (m.asConstant()) {
-    add(*best(*m.asConstant()), conditions.guard);
+  // So many rows of `most` or fewer.
+  auto best = [&](int64_t rows, std::optional<int64_t> most) {
+    BlockProblem problem = problemOf(product, outer, rows, target);
+    problem.stores = store;
+    problem.mostRows = most;
+    return chooseBlocks(problem);
+  };
+  if (std::optional<int64_t> rows = m.asConstant()) {
+    add(best(*rows, *rows), conditions.guard);
     return;
   }
   // One cut serves few rows badly and another many.
-  constexpr int64_t few = 256;
-  Guard small = conditions.guard;
-  small.terms.push_back({m, ts::ComparePredicate::le, m.like(few)});
-  add(*best(few / 2), small);
-  add(*best(8192), conditions.guard);
+  constexpr int64_t cuts[][2] = {{32, 32}, {256, 128}, {1024, 512}};
+  for (auto [most, typical] : cuts) {
+    Guard guard = conditions.guard;
+    guard.terms.push_back({m, ts::ComparePredicate::le, m.like(most)});
+    add(best(typical, most), guard);
+  }
+  add(best(8192, std::nullopt), conditions.guard);
 }
 
 /// Appends schedules by warpgroups that carry the operands themselves: any
@@ -366,9 +364,10 @@ void chooseCarried(ts::KernelOp kernel, const Product &product,
   if (!conditions.holds)
     return;
   auto add = [&](int64_t rows, const Guard &guard) {
-    Schedule schedule = withShape(
-        product, outer, warpgroups,
-        *leastCycles(kCarriedBlocks, product, outer, rows, true, target), 64);
+    BlockProblem problem = problemOf(product, outer, rows, target);
+    problem.carried = true;
+    Schedule schedule =
+        withShape(product, outer, warpgroups, chooseBlocks(problem), 64);
     schedule.guard = guard;
     schedule.parameters["run"] = runOf(product, epilogue, 2);
     bool store = leavesByBlocks(kernel, epilogue);
@@ -404,7 +403,7 @@ LogicalResult chooseGpuProduct(ts::KernelOp kernel, const TargetDesc &target,
   auto open = [&] {
     return schedules.empty() || !schedules.back().guard.terms.empty();
   };
-  chooseFewRows(*product, schedules);
+  chooseFewRows(*product, target, schedules);
   if (open())
     chooseWarpgroups(kernel, *product, *epilogue, target, schedules);
   if (open())

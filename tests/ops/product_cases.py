@@ -50,6 +50,13 @@ for dtype in ["f16", "bf16"]:
              f"%0 = ts.dot %x, %w batch [] x [] contract {contract[0]} x {contract[1]} : {x}, {w}\n"
              f"  %1 = ts.broadcast %b [1] : {b} to {y}\n  %2 = ts.add %0, %1 : {y}\n"
              f"  %3 = ts.tanh %2 : {y}\n  %r = ts.add %3, %z : {y}", y, BLOCKS + ODD, None, PRODUCT[dtype])
+    # A long depth and few columns: GPUs share the depth out. Then blocks that copy for each other.
+    for k, n, transposed in [(2056, 72, True), (2056, 136, False), (2051, 75, True), (1031, 137, False), (200, 1208, True), (200, 1208, False)]:
+        x, w, y = T(dtype, "m", k), T(dtype, *((n, k) if transposed else (k, n))), T(dtype, "m", n)
+        case(f"dot deep {k} {n} {'nt' if transposed else 'nn'} {dtype}", [In("x", x), In("w", w), In("b", T(dtype, n))],
+             f"%0 = ts.dot %x, %w batch [] x [] contract [1] x [{int(transposed)}] : {x}, {w}\n"
+             f"  %1 = ts.broadcast %b [1] : {T(dtype, n)} to {y}\n  %r = ts.add %0, %1 : {y}", y,
+             [dict(m=m) for m in [7, 29, 150, 290]], None, PRODUCT[dtype])
     x, w, y = T(dtype, 3, "m", "k"), T(dtype, 3, "k", "n"), T("f32", 3, "m", "n")
     case(f"dot blocks batch {dtype}", [In("x", x), In("w", w)],
          f"%r = ts.dot %x, %w batch [0] x [0] contract [2] x [1] {{result_type = f32}} : {x}, {w}", y, BLOCKS + ODD,

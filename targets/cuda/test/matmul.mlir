@@ -193,3 +193,50 @@ func.func @gelu_tanh(%x: tensor<256x768xbf16>, %w: tensor<512x768xbf16>) -> !q {
   %2 = ts.sigmoid %1 : !q
   return %2 : !q
 }
+
+// Few blocks and a long depth: a cluster shares it out, and the sums meet in shared memory. Rows that there are not are not copied.
+// TILE-LABEL: @kernel11_0(
+// TILE: a_rows = 24 {{.*}}split = 2
+// CHECK-LABEL: .entry kernel11_0(
+// CHECK: .reqnctapercluster 2
+// CHECK: wgmma.mma_async
+// CHECK: st.shared.v4.b32
+// CHECK: barrier.cluster.arrive.release;
+// CHECK: barrier.cluster.wait.acquire;
+// CHECK: mapa.shared::cluster.u32
+// CHECK: ld.shared::cluster.v4.f32
+// CHECK: stmatrix
+// CHECK: barrier.cluster.arrive.release;
+// CHECK-NOT: .local
+func.func @deep(%x: tensor<20x6152xbf16>, %w: tensor<6152x4120xbf16>) -> tensor<20x4120xbf16> {
+  %0 = ts.dot %x, %w batch [] x [] contract [1] x [0] : tensor<20x6152xbf16>, tensor<6152x4120xbf16>
+  return %0 : tensor<20x4120xbf16>
+}
+
+// Lines that start at no multiple of 128 bytes take twice the time to copy: blocks side by side copy for each other.
+// TILE-LABEL: @kernel12_0(
+// TILE: cluster_rows = 2
+// CHECK-LABEL: .entry kernel12_0(
+// CHECK: .reqnctapercluster {{[248]}}
+// CHECK: mbarrier.init
+// CHECK: barrier.cluster.arrive.release;
+// CHECK: mapa.shared::cluster.u32
+// CHECK: mbarrier.arrive.shared::cluster.b64
+// CHECK: .multicast::cluster
+// CHECK-NOT: .local
+func.func @lines(%x: tensor<7064x9096xbf16>, %w: tensor<312x9096xbf16>) -> tensor<7064x312xbf16> {
+  %0 = ts.dot %x, %w batch [] x [] contract [1] x [1] : tensor<7064x9096xbf16>, tensor<312x9096xbf16>
+  return %0 : tensor<7064x312xbf16>
+}
+
+// Operands of odd strides, and a depth shared out.
+// TILE-LABEL: @kernel13_0(
+// TILE: carriers = 2 {{.*}}split = {{[2-8]}}
+// CHECK-LABEL: .entry kernel13_0(
+// CHECK: ld.global.nc.v4.b32
+// CHECK: ld.shared::cluster.v4.f32
+// CHECK-NOT: .local
+func.func @deep_odd(%x: tensor<49x3649xbf16>, %w: tensor<2876x3649xbf16>) -> tensor<49x2876xbf16> {
+  %0 = ts.dot %x, %w batch [] x [] contract [1] x [1] : tensor<49x3649xbf16>, tensor<2876x3649xbf16>
+  return %0 : tensor<49x2876xbf16>
+}

@@ -1,0 +1,46 @@
+// How a product on a GPU's warpgroups is cut into blocks: what there is to
+// choose from, and a model of the time each choice takes.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+namespace knapper {
+
+/// One way to cut the result into blocks. Depth 64 a step; with ping-pong each
+/// of the two warpgroups has a block of its own and one's epilogue runs under
+/// the other's products.
+struct Blocks {
+  int64_t rows, columns, stages, consumers, pingpong;
+  int64_t split = 1;    ///< blocks of a cluster that share a depth
+  int64_t aRows = rows; ///< rows of A that are copied
+  int64_t resident = 1; ///< blocks that a processor holds at once
+  /// Blocks of a cluster side by side, which copy for each other.
+  int64_t clusterRows = 1, clusterColumns = 1;
+
+  int64_t cluster() const { return split * clusterRows * clusterColumns; }
+  /// Columns that a block of a cluster ends, and those of a box of the result.
+  int64_t ownColumns() const;
+  int64_t chunkColumns() const;
+};
+
+/// What a choice depends on. Pitches: elements from line to line (row, or depth
+/// where `transposed`) of an operand.
+struct BlockProblem {
+  int64_t batch, m, n, k, processors;
+  int64_t aPitch, bPitch;
+  bool aTransposed, bTransposed;
+  bool stores;  ///< results leave through shared memory
+  bool carried; ///< by warpgroups, not by copies
+  /// Not more rows than this: other rows need not be copied.
+  std::optional<int64_t> mostRows;
+  bool splits; ///< the depth is known
+};
+
+/// The blocks with the least modelled time.
+Blocks chooseBlocks(const BlockProblem &problem);
+
+/// The modelled time, in cycles of a processor.
+double modelledCycles(const Blocks &blocks, const BlockProblem &problem);
+
+} // namespace knapper
