@@ -83,13 +83,15 @@ Coord Epilogue::follow(Emitter &e, unsigned i, const Coord &coord) const {
   return at;
 }
 
-/// Runs `body` while the emitter knows the hero's value to be `tile`.
+/// Runs `body` while the emitter knows the hero's value at `coord` to be `tile`.
 template <typename Body>
-static auto withHero(Emitter &e, Value hero, Value tile, Body body) {
+static auto withHero(Emitter &e, Value hero, Value tile, const Coord &coord,
+                     Body body) {
   auto outer = e.provide;
-  // One lane is the same in every lane: what reads it may ask for a scalar.
+  // What is the same in every lane (one lane; a dim of size 1 that the lanes
+  // exceed) is asked for as a scalar: the first lane always holds it.
   auto type = dyn_cast<VectorType>(tile.getType());
-  bool one = type && type.getNumElements() == 1;
+  bool one = type && (type.getNumElements() == 1 || coord.lanes);
   e.provide = [&](Value tensor, const Coord &at) -> Value {
     if (tensor == hero && at.lanes)
       return e.widen(tile, at.lanes);
@@ -108,7 +110,7 @@ static auto withHero(Emitter &e, Value hero, Value tile, Body body) {
 LogicalResult Epilogue::store(Emitter &e, Value tile,
                               const Coord &coord) const {
   auto results = const_cast<Epilogue *>(this)->kernel.yield().getValues();
-  return withHero(e, hero, tile, [&]() -> LogicalResult {
+  return withHero(e, hero, tile, coord, [&]() -> LogicalResult {
     for (auto [i, value] : llvm::enumerate(results)) {
       Coord at = follow(e, i, coord);
       Value result = e.emit(value, at);
@@ -123,7 +125,7 @@ LogicalResult Epilogue::store(Emitter &e, Value tile,
 
 Value Epilogue::value(Emitter &e, Value tile, const Coord &coord) const {
   Value result = const_cast<Epilogue *>(this)->kernel.yield().getValues()[0];
-  return withHero(e, hero, tile, [&]() -> Value {
+  return withHero(e, hero, tile, coord, [&]() -> Value {
     Coord at = follow(e, 0, coord);
     Value value = e.emit(result, at);
     return value ? e.widen(value, at.lanes) : Value();

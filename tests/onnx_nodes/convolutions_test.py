@@ -159,3 +159,26 @@ def test_long_panels(filter_shape, image, attributes):
     pixels cut in tiles that differ by one."""
     model = convolution(filter_shape, symbolic=False, image=image, **attributes)
     check(model, [(1, *image), (2, *image)])
+
+
+@pytest.mark.parametrize("element", [TensorProto.FLOAT, TensorProto.FLOAT16])
+@pytest.mark.parametrize("filters", [1, 2])
+def test_one_filter_whose_result_turns(element, filters):
+    """Lanes beyond the only column: what reads them asks for a scalar."""
+    dtype = helper.tensor_dtype_to_np_dtype(element)
+    random = np.random.default_rng(filters)
+    w = random.standard_normal((filters, 2, 3)).astype(dtype)
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"], pads=[0, 2]), helper.make_node("Abs", ["c"], ["a"]),
+        helper.make_node("Add", ["a", "k"], ["s"]), helper.make_node("Transpose", ["s"], ["y"], perm=[2, 0, 1]),
+    ]  # fmt: skip
+    graph = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info("x", element, [3, 2, 2])],
+        [helper.make_tensor_value_info("y", element, None)],
+        [numpy_helper.from_array(w, "w"), numpy_helper.from_array(np.array(0.25, dtype), "k")])  # fmt: skip
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    x = random.standard_normal((3, 2, 2)).astype(dtype)
+    wide = np.pad(x.astype(np.float64), ((0, 0), (0, 0), (0, 2)))
+    sums = np.stack([np.einsum("nck,fck->nf", wide[:, :, i:i + 3], w.astype(np.float64)) for i in range(2)], 2)
+    y = knapper.compile(made, threads=1)(x)[0]
+    np.testing.assert_allclose(y, (np.abs(sums) + 0.25).transpose(2, 0, 1), rtol=2e-3, atol=2e-3)
