@@ -5,9 +5,11 @@
 #include "ir/tensor/ConstantExpression.h"
 #include "ir/tensor/reference/Evaluate.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/IRMapping.h"
 #include "mlir/Parser/Parser.h"
 #include "runtime/base/Json.h"
 #include "runtime/base/Text.h"
+#include "llvm/Support/Base64.h"
 #include <cmath>
 #include <cstdio>
 
@@ -41,7 +43,22 @@ std::string VerifyReport::json() const {
     writer.value(static_cast<int64_t>(first - kernels.data()));
   else
     writer.null();
-  return writer.endObject().take();
+  writer.key("reproducer");
+  if (!reproducer)
+    return writer.null().endObject().take();
+  writer.beginObject().field("program", reproducer->program);
+  writer.key("inputs").beginArray();
+  for (const HostTensor &input : reproducer->inputs) {
+    writer.beginObject().field("dtype", static_cast<int64_t>(input.dtype()));
+    writer.key("shape").beginArray();
+    for (int64_t size : input.dims())
+      writer.value(size);
+    writer.endArray();
+    llvm::StringRef bytes(reinterpret_cast<const char *>(input.data()),
+                          input.bytes());
+    writer.field("base64", llvm::encodeBase64(bytes)).endObject();
+  }
+  return writer.endArray().endObject().endObject().take();
 }
 
 namespace {
@@ -151,6 +168,31 @@ std::string textOf(ModuleOp module) {
   return text;
 }
 
+/// What a reproducer may hold: it goes through memory as text.
+constexpr uint64_t kReproducerBytes = uint64_t(256) << 20;
+
+/// The kernel's ops as the function `main`.
+std::string programOf(ts::KernelOp kernel) {
+  OpBuilder b(kernel.getContext());
+  Location loc = kernel.getLoc();
+  OwningOpRef<ModuleOp> module = ModuleOp::create(loc);
+  b.setInsertionPointToEnd(module->getBody());
+  auto function = func::FuncOp::create(
+      b, loc, "main",
+      b.getFunctionType(kernel->getOperandTypes(), kernel->getResultTypes()));
+  Block *body = function.addEntryBlock();
+  b.setInsertionPointToEnd(body);
+  IRMapping map;
+  map.map(kernel.getBody().getArguments(), body->getArguments());
+  for (Operation &op : kernel.getBody().front().without_terminator())
+    b.clone(op, map);
+  SmallVector<Value> results;
+  for (Value value : kernel.yield().getValues())
+    results.push_back(map.lookup(value));
+  func::ReturnOp::create(b, loc, results);
+  return textOf(*module);
+}
+
 /// Walks the program with the values that the run made.
 struct Shadow {
   func::FuncOp function;
@@ -207,6 +249,15 @@ struct Shadow {
       // What follows read this, right or wrong.
       values[result] = actual;
     }
+    auto kernel = dyn_cast<ts::KernelOp>(op);
+    if (&check != report.firstDivergent() || !kernel)
+      return success();
+    uint64_t bytes = 0;
+    for (const HostTensor &operand : operands)
+      bytes += operand.bytes();
+    if (bytes <= kReproducerBytes)
+      report.reproducer = {programOf(kernel),
+                           {operands.begin(), operands.end()}};
     return success();
   }
 };

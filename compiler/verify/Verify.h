@@ -25,12 +25,23 @@ struct KernelCheck {
   bool passed() const { return worst.empty(); }
 };
 
+/// A kernel as a program of its own, and what it read.
+struct Reproducer {
+  std::string program;                ///< tensor IR: `main` is the kernel
+  std::vector<ts::HostTensor> inputs; ///< weights among them
+};
+
 struct VerifyReport {
   std::vector<KernelCheck> kernels;
+  /// Of the first that diverges. Nothing for a branch or loop, which is no
+  /// kernel, and for what read more than 256 MB.
+  std::optional<Reproducer> reproducer;
   /// The first that diverges; null when none does.
   const KernelCheck *firstDivergent() const;
   /// {"kernels": [{"origin", "hero", "error", "bound", "passed", "worst"}],
-  ///  "first_divergent": index or null}
+  ///  "first_divergent": index or null,
+  ///  "reproducer": {"program", "inputs": [{"dtype", "shape", "base64"}]} or
+  ///  null}
   std::string json() const;
 };
 

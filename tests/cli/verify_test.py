@@ -52,3 +52,8 @@ def test_a_kernel_that_diverges_is_named(tool, tmp_path):
     message = tool("run", "--verify", path, "-i", "x.npy", code=3, output="kernel 0 diverges")
     assert "1 of 1 kernels diverge" in message or "1 of 2 kernels diverge" in message
     assert "/total" in message and "first kernel 0" in message
+    # The kernel alone diverges, too.
+    assert "knapper run --verify m.kernel.mlir -i m.kernel.npz" in message
+    assert set(np.load("m.kernel.npz")) == {"input0"}
+    message = tool("run", "--verify", "m.kernel.mlir", "-i", "m.kernel.npz", code=3, output="kernel 0 diverges")
+    assert "1 of 1 kernels diverge" in message

@@ -2,7 +2,9 @@
 #include "tools/knapper/Inputs.h"
 #include "tools/knapper/ModelArgument.h"
 
+#include "llvm/Support/Base64.h"
 #include <cmath>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 namespace knapper::cli {
@@ -71,6 +73,41 @@ Status write(const std::vector<std::string> &wanted,
   return success();
 }
 
+/// The kernel alone, as `MODEL.kernel.mlir`, with what it read beside it. The
+/// command that repeats the divergence, or why there is none.
+Expected<std::string> writeReproducer(const std::string &model,
+                                      const nlohmann::json &made) {
+  if (made.is_null())
+    return std::string("report this with the model and the inputs");
+  std::vector<std::vector<char>> bytes;
+  std::vector<std::vector<int64_t>> shapes;
+  for (const nlohmann::json &input : made["inputs"]) {
+    std::vector<char> &data = bytes.emplace_back();
+    if (llvm::decodeBase64(input["base64"].get_ref<const std::string &>(),
+                           data))
+      return internalError("the reproducer cannot be read");
+    shapes.push_back(input["shape"].get<std::vector<int64_t>>());
+  }
+  std::vector<NamedTensor> arrays;
+  for (size_t i = 0; i < bytes.size(); ++i)
+    arrays.emplace_back("input" + std::to_string(i),
+                        knapper_tensor{bytes[i].data(), bytes[i].size(),
+                                       made["inputs"][i]["dtype"],
+                                       int32_t(shapes[i].size()),
+                                       shapes[i].data()});
+  std::string program =
+      std::filesystem::path(model).stem().string() + ".kernel.mlir";
+  std::string data = program.substr(0, program.size() - 4) + "npz";
+  if (Status status =
+          writeFile(program, made["program"].get_ref<const std::string &>());
+      !status)
+    return status.takeError();
+  if (Status status = writeNpz(data, arrays); !status)
+    return status.takeError();
+  return "report this with " + program + " and " + data +
+         ", which repeat it: knapper run --verify " + program + " -i " + data;
+}
+
 /// Every kernel against the reference; a divergence is a defect of ours.
 Status verify(const ModelArgument &model,
               const std::vector<knapper_tensor> &inputs) {
@@ -114,10 +151,16 @@ Status verify(const ModelArgument &model,
     return success();
   }
   auto first = report["first_divergent"].get<size_t>();
-  return internalError(format("%zu of %zu kernels diverge from the float64 "
-                              "reference, first kernel %zu",
-                              diverging, kernels.size(), first),
-                       describe(kernels[first]));
+  Expected<std::string> hint =
+      writeReproducer(model.path(), report["reproducer"]);
+  if (!hint)
+    return hint.takeError();
+  Error error = internalError(format("%zu of %zu kernels diverge from the "
+                                     "float64 reference, first kernel %zu",
+                                     diverging, kernels.size(), first),
+                              describe(kernels[first]));
+  error.hint = *hint;
+  return error;
 }
 
 Status run(Session &session, Arguments &arguments) {
@@ -178,7 +221,8 @@ void addRun(CLI::App &app, Session &session) {
       ->allow_extra_args(false);
   command->add_flag("--verify", arguments->verify,
                     "Check every kernel of an .onnx model against a slow "
-                    "float64 evaluation; the first that diverges is named");
+                    "float64 evaluation; the first that diverges is named and "
+                    "written as a program of its own");
   command->footer("For example:\n"
                   "  knapper run model.knap --dim batch=2 --dim seq=16\n"
                   "  knapper run --verify model.onnx --dim batch=1\n"
