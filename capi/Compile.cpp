@@ -29,6 +29,7 @@ Expected<CompileInput> readInput(const knapper_compile_options &given,
   else
     input.bytes = {static_cast<const char *>(given.model_bytes),
                    given.model_size};
+  input.cancel = Cancel(given.cancel);
   return input;
 }
 

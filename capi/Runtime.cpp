@@ -157,6 +157,15 @@ knapper_error *knapper_module_save(const knapper_module *module,
 knapper_error *knapper_run(knapper_module *module, const knapper_tensor *inputs,
                            int32_t num_inputs, const knapper_tensor *outputs,
                            int32_t num_outputs, knapper_result **out) {
+  return knapper_run_with(module, inputs, num_inputs, outputs, num_outputs,
+                          nullptr, out);
+}
+
+knapper_error *
+knapper_run_with(knapper_module *module, const knapper_tensor *inputs,
+                 int32_t num_inputs, const knapper_tensor *outputs,
+                 int32_t num_outputs, const knapper_run_options *options,
+                 knapper_result **out) {
   return guarded([&]() -> Status {
     if (!module || !out)
       return nullArgument("knapper_run", module ? "out" : "module");
@@ -169,10 +178,15 @@ knapper_error *knapper_run(knapper_module *module, const knapper_tensor *inputs,
     if (Status s = checkTensors("knapper_run", outputs, num_outputs, "outputs");
         !s)
       return s;
+    Expected<knapper_run_options> chosen = readOptions<knapper_run_options>(
+        options, KNAPPER_RUN_OPTIONS_INIT, "knapper_run_options");
+    if (!chosen)
+      return chosen.takeError();
     auto result = std::make_unique<knapper_result>();
     if (Status s = module->module->run(
             {inputs, static_cast<size_t>(num_inputs)},
-            {outputs, static_cast<size_t>(num_outputs)}, result->result);
+            {outputs, static_cast<size_t>(num_outputs)}, result->result,
+            {.cancel = Cancel(chosen->cancel)});
         !s)
       return s;
     *out = result.release();
@@ -208,6 +222,7 @@ struct AsyncRun {
   std::mutex mutex;
   std::condition_variable finished;
   bool done = false;
+  int32_t cancel = 0; // set and read atomically
   knapper_error *error = nullptr;
   knapper_result *result = nullptr;
   std::vector<knapper_tensor> inputs, outputs;
@@ -264,7 +279,8 @@ knapper_error *knapper_run_async(knapper_module *module,
       knapper_result *result = nullptr;
       knapper_error *error = guarded([&]() -> Status {
         auto fresh = std::make_unique<knapper_result>();
-        Status s = program->run(run->inputs, run->outputs, fresh->result);
+        Status s = program->run(run->inputs, run->outputs, fresh->result,
+                                {.cancel = Cancel(&run->cancel)});
         if (s)
           result = fresh.release();
         return s;
@@ -300,6 +316,10 @@ knapper_error *knapper_event_wait(knapper_event *event, knapper_result **out) {
 int knapper_event_done(const knapper_event *event) {
   std::lock_guard lock(event->run->mutex);
   return event->run->done;
+}
+
+void knapper_event_cancel(knapper_event *event) {
+  std::atomic_ref<int32_t>(event->run->cancel).store(1);
 }
 
 knapper_error *knapper_profile(knapper_module *module,

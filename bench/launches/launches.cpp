@@ -64,9 +64,9 @@ public:
   Expected<std::unique_ptr<Recording>> endRecording() override {
     return queue->endRecording();
   }
-  Status replay(const Recording &recording) override {
+  Status replay(const Recording &recording, Cancel cancel) override {
     double begin = processorSeconds();
-    Status status = queue->replay(recording);
+    Status status = queue->replay(recording, cancel);
     inReplay = processorSeconds() - begin;
     replayed = true;
     return status;

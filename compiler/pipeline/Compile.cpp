@@ -85,6 +85,8 @@ Expected<bool> runPhasesOf(CompileState &state, const Phase *first,
       break;
     if (progress)
       progress(phase.name, number - 1, total);
+    if (state.input.cancel.isWished())
+      return cancelledCompile();
     auto start = std::chrono::steady_clock::now();
     state.diagnostics.clear();
     if (Status status = checkHeadroom(kPhaseMemory); !status)
@@ -209,6 +211,11 @@ Expected<int> runPhases(const CompileInput &input, const Options &options,
       return state.outputFd;
   }
   if (several) {
+    if (progress)
+      progress(pack->name, static_cast<int>(phases().size()) - 1,
+               static_cast<int>(phases().size()));
+    if (input.cancel.isWished())
+      return cancelledCompile();
     auto start = std::chrono::steady_clock::now();
     if (Status status = packArtefact(states); !status)
       return status.takeError();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "compiler/options/Options.h"
+#include "runtime/base/Cancel.h"
 #include "runtime/base/Error.h"
 #include <cstdint>
 #include <functional>
@@ -15,6 +16,7 @@ namespace knapper {
 struct CompileInput {
   std::string path;
   std::string_view bytes; ///< used when `path` is empty; outlives the call
+  Cancel cancel = {};     ///< ends the compile with a UserError
 };
 
 struct PhaseTime {

@@ -131,7 +131,10 @@ Status runEmit(CompileState &state) {
       jobs.push_back({unique.functionName(i),
                       [&state, &unique, i](MLIRContext &context,
                                            const TargetDesc &target) {
-                        return tileProgram(state, unique, i, context, target);
+                        return state.input.cancel.isWished()
+                                   ? OwningOpRef<ModuleOp>()
+                                   : tileProgram(state, unique, i, context,
+                                                 target);
                       }});
   unsigned threads = state.options.threads
                          ? static_cast<unsigned>(state.options.threads)
@@ -149,6 +152,8 @@ Status runEmit(CompileState &state) {
   };
   if (!jobs.empty()) {
     Expected<std::vector<CompiledImage>> images = emitImages();
+    if (state.input.cancel.isWished())
+      return cancelledCompile();
     if (!images) {
       Error error = images.takeError();
       if (!state.tilePrograms.empty())
@@ -200,6 +205,10 @@ Status runPack(CompileState &state) {
 }
 
 } // namespace
+
+Error cancelledCompile() {
+  return userError("the compile was cancelled", "compile");
+}
 
 std::string tuningTarget(const CompileState &state) {
   const TargetDesc &target = state.targets.front();

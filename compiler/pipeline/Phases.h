@@ -73,6 +73,9 @@ struct Phase {
 
 std::span<const Phase> phases();
 
+/// The error of a compile that somebody wished to end.
+Error cancelledCompile();
+
 /// The phase of that name, or null.
 const Phase *findPhase(std::string_view name);
 

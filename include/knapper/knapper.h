@@ -119,15 +119,14 @@ typedef struct {
   int32_t verify_constants;  /* 1: hash the constants while loading */
   int32_t spin_microseconds; /* how long idle workers spin before they sleep;
                                 -1: default */
-  const char *isa; /* code for this instruction set ("x86-64-v3"); NULL: the
-                      environment variable KNAPPER_ISA, else the best that the
-                      artefact has and the machine can run */
+  const char *isa;    /* code for this instruction set ("x86-64-v3"); NULL: the
+                         environment variable KNAPPER_ISA, else the best that the
+                         artefact has and the machine can run */
   const char *device; /* "cpu" or "cuda", of an artefact with code for both;
                          NULL: the environment variable KNAPPER_DEVICE, else a
                          GPU where one is found, else the CPU */
 } knapper_load_options;
-#define KNAPPER_LOAD_OPTIONS_INIT                                              \
-  {sizeof(knapper_load_options), 0, 0, -1, 0, 0}
+#define KNAPPER_LOAD_OPTIONS_INIT {sizeof(knapper_load_options), 0, 0, -1, 0, 0}
 
 /* Maps the file; nothing is copied and weights are not touched. options may be
  * NULL. */
@@ -179,12 +178,25 @@ typedef struct knapper_result knapper_result;
 /* Runs the module. inputs: num_inputs tensors in signature order, read only.
  * outputs: NULL, or num_outputs tensors; an entry with data != NULL is written
  * in place (its bytes must suffice, and it must not overlap an input or another
- * output), one with data == NULL is provided by the module from reused memory. The result owns the memory of provided outputs
- * until it is released. */
+ * output), one with data == NULL is provided by the module from reused memory.
+ * The result owns the memory of provided outputs until it is released. */
 KNAPPER_API knapper_error *
 knapper_run(knapper_module *module, const knapper_tensor *inputs,
             int32_t num_inputs, const knapper_tensor *outputs,
             int32_t num_outputs, knapper_result **out);
+typedef struct {
+  size_t size;
+  const int32_t *cancel; /* unless NULL, looked at atomically before each
+                            launch: where another thread sets it, the run ends
+                            with a user error, the outputs partly written */
+} knapper_run_options;
+#define KNAPPER_RUN_OPTIONS_INIT {sizeof(knapper_run_options), 0}
+/* knapper_run with options, which may be NULL. */
+KNAPPER_API knapper_error *
+knapper_run_with(knapper_module *module, const knapper_tensor *inputs,
+                 int32_t num_inputs, const knapper_tensor *outputs,
+                 int32_t num_outputs, const knapper_run_options *options,
+                 knapper_result **out);
 KNAPPER_API int32_t knapper_result_num_outputs(const knapper_result *result);
 /* The tensor's shape and data live as long as the result. */
 KNAPPER_API knapper_error *knapper_result_output(const knapper_result *result,
@@ -205,6 +217,10 @@ KNAPPER_API knapper_error *knapper_event_wait(knapper_event *event,
                                               knapper_result **out);
 /* 1 when a wait would not block. */
 KNAPPER_API int knapper_event_done(const knapper_event *event);
+/* Asks the run to end: before its next launch, or before it begins, with a user
+ * error. A run that has ended keeps its result. The event is still to be waited
+ * for. */
+KNAPPER_API void knapper_event_cancel(knapper_event *event);
 
 /* Runs once with a clock around every launch; *json is released with
  * knapper_string_release:
@@ -242,9 +258,13 @@ typedef struct {
    * did as JSON: phases with seconds, launches, kernels, variants, bytes. */
   char **stopped_text;
   char **stats_json;
+  /* Unless NULL, looked at atomically before each phase and kernel: where
+   * another thread (or `progress`) sets it, the compile ends with a user error
+   * and writes nothing. */
+  const int32_t *cancel;
 } knapper_compile_options;
 #define KNAPPER_COMPILE_OPTIONS_INIT                                           \
-  {sizeof(knapper_compile_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+  {sizeof(knapper_compile_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 /* Compiles and, unless out is NULL, loads the result. */
 KNAPPER_API knapper_error *
 knapper_compile(const knapper_compile_options *options,
@@ -264,7 +284,9 @@ KNAPPER_API knapper_error *knapper_explain(const knapper_module *module,
  * precision on the very values that the kernel read. Release *json with
  * knapper_string_release:
  * {"kernels": [{"origin", "hero", "error", "bound", "passed", "worst"}],
- * "first_divergent": index or null}. A kernel that diverges is no error. */
+ * "first_divergent": index or null, "reproducer": {"program": tensor IR,
+ * "inputs": [{"dtype": a knapper_dtype, "shape", "base64"}]} or null, of the
+ * first that diverges}. A kernel that diverges is no error. */
 KNAPPER_API knapper_error *
 knapper_verify(const knapper_compile_options *options,
                const knapper_tensor *inputs, int32_t num_inputs, char **json);

@@ -15,6 +15,7 @@ defect of Knapper), all of them `knapper.Error`. Messages of the library go to
 the Python logger named "knapper", which is silent unless logging is configured.
 """
 
+from knapper.cancellation import Cancellation
 from knapper.compiler import compile, inspect, verify
 from knapper.devices import devices
 from knapper.errors import DeviceError, Error, InternalError, UserError
@@ -26,6 +27,7 @@ from knapper.library import has_compiler, version
 
 __all__ = [
     "Bound",
+    "Cancellation",
     "DeviceError",
     "Error",
     "InternalError",

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from knapper import library, log
+from knapper.cancellation import Cancellation
 from knapper.errors import UserError
 from knapper.library import (
     CCompileOptions,
@@ -72,6 +73,7 @@ def compile(
     progress: Callable[[str, int, int], None] | None = None,
     spin_microseconds: int = -1,
     device: str | None = None,
+    cancel: Cancellation | None = None,
     **options: object,
 ) -> Module:
     """Compiles a model and loads the result.
@@ -86,7 +88,10 @@ def compile(
     spin_microseconds: how long idle workers spin before they sleep; -1: default.
     device: "cpu" or "cuda", what to run on of several targets; None: a GPU where
         one is found.
-    progress: called as progress(phase, done, total) while it compiles.
+    progress: called as progress(phase, done, total) while it compiles. What it
+        raises ends the compile and is raised here (so does Ctrl-C).
+    cancel: ends the compile from another thread, with a UserError; cancelled too
+        when `progress` raises.
     options: further rows of the options table (`knapper compile --help`), with
         underscores for dashes: `dump_dir="/tmp/dump"`.
 
@@ -105,6 +110,8 @@ def compile(
     if output is not None:
         request.output_path = encode_path(output)
 
+    wish = cancel if cancel is not None else Cancellation()
+    request.cancel = ctypes.pointer(wish._flag)
     raised: list[BaseException] = []
     if progress is not None:
         report = progress
@@ -116,6 +123,7 @@ def compile(
                     report((phase or b"").decode(), done, total)
                 except BaseException as error:
                     raised.append(error)
+                    wish.cancel()
 
         request.progress = Progress(forward)
     handle = ctypes.c_void_p()
@@ -124,11 +132,14 @@ def compile(
         load_options(threads, spin=spin_microseconds, device=device),
         ctypes.byref(handle),
     )
-    check(error)
-    module = Module._adopt(handle)
     if raised:
+        if error is None:
+            Module._adopt(handle)  # it was done before
+        else:
+            lib.knapper_error_release(error)
         raise raised[0]
-    return module
+    check(error)
+    return Module._adopt(handle)
 
 
 def inspect(model: Model, **options: object) -> dict[str, Any]:

@@ -86,7 +86,16 @@ class CCompileOptions(ctypes.Structure):
         ("num_options", c_int32),
         ("progress", Progress),
         ("progress_user", c_void_p),
+        ("stopped_text", c_void_p),
+        ("stats_json", c_void_p),
+        ("cancel", POINTER(c_int32)),
     ]
+
+
+class CRunOptions(ctypes.Structure):
+    """knapper_run_options"""
+
+    _fields_ = [("size", c_size_t), ("cancel", POINTER(c_int32))]
 
 
 _OUT = POINTER(c_void_p)
@@ -131,6 +140,10 @@ _FUNCTIONS = {
         c_void_p,
         [c_void_p, _TENSORS, c_int32, _TENSORS, c_int32, _OUT],
     ),
+    "knapper_run_with": (
+        c_void_p,
+        [c_void_p, _TENSORS, c_int32, _TENSORS, c_int32, POINTER(CRunOptions), _OUT],
+    ),
     "knapper_result_num_outputs": (c_int32, [c_void_p]),
     "knapper_result_output": (c_void_p, [c_void_p, c_int32, _TENSORS]),
     "knapper_result_release": (None, [c_void_p]),
@@ -140,6 +153,7 @@ _FUNCTIONS = {
     ),
     "knapper_event_wait": (c_void_p, [c_void_p, _OUT]),
     "knapper_event_done": (c_int, [c_void_p]),
+    "knapper_event_cancel": (None, [c_void_p]),
     "knapper_profile": (c_void_p, [c_void_p, _TENSORS, c_int32, _OUT]),
     "knapper_string_release": (None, [c_void_p]),
     "knapper_compile": (

@@ -16,10 +16,12 @@ import numpy as np
 
 from knapper import dtypes, log
 from knapper.bound import Bound
+from knapper.cancellation import Cancellation
 from knapper.dlpack import Borrowed
 from knapper.errors import UserError, printable
 from knapper.library import (
     CLoadOptions,
+    CRunOptions,
     CTensor,
     CTensorInfo,
     check,
@@ -239,16 +241,29 @@ class Module:
         self,
         inputs: Mapping[str, Array] | Sequence[Array],
         outputs: Mapping[str, Array] | Sequence[Array | None] | None = None,
+        cancel: Cancellation | None = None,
     ) -> Result:
         """Runs the model into memory of the caller.
 
         outputs: by name or by position, writeable contiguous arrays that are
             filled in place; what is left out or None is provided by the module.
+        cancel: ends the run from another thread, with a UserError; the caller's
+            outputs are then partly written.
 
         Raises as calling the module does; also for an output that is too small,
         read-only, not contiguous, or over memory of an input or another output.
         """
-        out, _, given = self._call(self._lib.knapper_run, inputs, outputs)
+        run = self._lib.knapper_run
+        if cancel is not None:
+            options = CRunOptions(
+                ctypes.sizeof(CRunOptions), ctypes.pointer(cancel._flag)
+            )
+
+            def run(*arguments: Any) -> Any:
+                *given, out = arguments
+                return self._lib.knapper_run_with(*given, byref(options), out)
+
+        out, _, given = self._call(run, inputs, outputs)
         handle = Handle(out, self._lib.knapper_result_release, self._handle)
         return Result(handle, self._names, len(self._outputs), given)
 

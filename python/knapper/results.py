@@ -128,6 +128,13 @@ class Pending:
         value = self._event.value
         return value is None or bool(library().knapper_event_done(value))
 
+    def cancel(self) -> None:
+        """Asks the run to end before its next kernel; `wait` then raises a
+        UserError, unless the run has ended before."""
+        value = self._event.value
+        if value is not None:
+            library().knapper_event_cancel(value)
+
     def wait(self) -> Result:
         """The result, or the error of the run. Once only."""
         value, self._event.value = self._event.value, None

@@ -270,9 +270,13 @@ TEST_P(Conformance, RecordingsReplay) {
   EXPECT_EQ(read(*queue, *b, 2), (std::vector<float>{0, 0})); // not run yet
   for (float v : {5.0f, 6.0f}) {
     ASSERT_GOOD(queue->upload(a->address(), &v, 4));
-    ASSERT_GOOD(queue->replay(**recording));
+    ASSERT_GOOD(queue->replay(**recording, {}));
     EXPECT_EQ(read(*queue, *b, 2), (std::vector<float>{v, 2}));
   }
+  int32_t wished = 1;
+  Status cancelled = queue->replay(**recording, Cancel(&wished));
+  ASSERT_FALSE(cancelled);
+  EXPECT_EQ(cancelled.error().kind, ErrorKind::user);
   ASSERT_GOOD(queue->download(&total, counter->address(), 8));
   ASSERT_GOOD(queue->finish());
   EXPECT_EQ(total, GetParam().computes ? 14 : 0);

@@ -12,6 +12,7 @@
 // and copies use; where `addressesHost()`, that space is the process's own.
 #pragma once
 
+#include "runtime/base/Cancel.h"
 #include "runtime/base/DType.h"
 #include "runtime/base/Error.h"
 #include "runtime/base/GpuEntry.h"
@@ -160,10 +161,12 @@ public:
 
   /// Where `Device::canRecord`: launches and copies up to endRecording are kept
   /// instead of run; replay runs them in their order, any number of times.
-  /// Buffers must be alive at replay, lists and symbols need not.
+  /// Buffers must be alive at replay, lists and symbols need not. `cancel` is
+  /// looked at before the first command, and between those that the host
+  /// issues: a UserError then.
   virtual Status beginRecording() = 0;
   virtual Expected<std::unique_ptr<Recording>> endRecording() = 0;
-  virtual Status replay(const Recording &recording) = 0;
+  virtual Status replay(const Recording &recording, Cancel cancel) = 0;
 };
 
 struct QueueOptions {

@@ -31,8 +31,8 @@ public:
       return userError("no recording is open", "queue");
     return std::unique_ptr<Recording>(std::move(recording));
   }
-  Status replay(const Recording &commands) override {
-    return static_cast<const HostRecording &>(commands).playTo(*this);
+  Status replay(const Recording &commands, Cancel cancel) override {
+    return static_cast<const HostRecording &>(commands).playTo(*this, cancel);
   }
 
 protected:

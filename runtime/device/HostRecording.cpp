@@ -21,8 +21,10 @@ void HostRecording::add(void *target, const void *source, uint64_t bytes) {
   commands.push_back({false, {}, {}, {}, target, source, bytes});
 }
 
-Status HostRecording::playTo(DeviceQueue &queue) const {
+Status HostRecording::playTo(DeviceQueue &queue, Cancel cancel) const {
   for (const Command &c : commands) {
+    if (cancel.isWished())
+      return cancelledRun();
     Status s = c.isLaunch ? queue.launch(c.launch)
                           : queue.copy(c.target, c.source, c.bytes);
     if (!s)

@@ -12,8 +12,8 @@ class HostRecording : public Recording {
 public:
   void add(const LaunchCommand &command);
   void add(void *target, const void *source, uint64_t bytes);
-  /// Issues every command to `queue` in order.
-  Status playTo(DeviceQueue &queue) const;
+  /// Issues every command to `queue` in order, until `cancel` is wished.
+  Status playTo(DeviceQueue &queue, Cancel cancel) const;
 
 private:
   struct Command {

@@ -149,8 +149,7 @@ Status Execution::pointAllArgs() {
 /// Whether a run is launches and copies alone, between addresses that are known
 /// before it.
 bool Execution::recordable() const {
-  if (host || options.profile || options.cancel || program.hasLate ||
-      !module.where->canRecord())
+  if (host || options.profile || program.hasLate || !module.where->canRecord())
     return false;
   for (const auto &region : program.regions)
     for (const Program::Instruction &in : region)
@@ -182,13 +181,13 @@ Status Execution::commands() {
     state.recording = std::move(*made);
     ++state.recordings;
   }
-  return state.queue->replay(*state.recording);
+  return state.queue->replay(*state.recording, options.cancel);
 }
 
 Status Execution::region(uint32_t index) {
   for (const Program::Instruction &in : program.regions[index]) {
-    if (options.cancel && options.cancel->load(std::memory_order_relaxed))
-      return userError("the run was cancelled");
+    if (options.cancel.isWished())
+      return cancelledRun();
     if (in.op != fb::Instruction::Launch)
       lastEvent = nullptr;
     switch (in.op) {
@@ -231,8 +230,8 @@ Status Execution::region(uint32_t index) {
     }
     case fb::Instruction::While:
       for (;;) {
-        if (options.cancel && options.cancel->load(std::memory_order_relaxed))
-          return userError("the run was cancelled");
+        if (options.cancel.isWished())
+          return cancelledRun();
         if (Status s = region(in.index); !s)
           return s;
         Expected<bool> taken = condition(in);
@@ -277,8 +276,8 @@ Status Execution::repeat(const Program::Instruction &in) {
                      program.name, "compile the model again");
   int64_t trips = state.values[in.bytes];
   for (int64_t turn = 0; turn < trips; ++turn) {
-    if (options.cancel && options.cancel->load(std::memory_order_relaxed))
-      return userError("the run was cancelled");
+    if (options.cancel.isWished())
+      return cancelledRun();
     if (in.source.buffer != Program::kNone) {
       Expected<bool> taken = condition(in);
       if (!taken)

@@ -2,12 +2,12 @@
 #pragma once
 
 #include "knapper/knapper.h"
+#include "runtime/base/Cancel.h"
 #include "runtime/device/Device.h"
 #include "runtime/graph/Binding.h"
 #include "runtime/memory/BlockPool.h"
 #include "runtime/module/Program.h"
 
-#include <atomic>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -57,8 +57,9 @@ struct RunOptions {
   std::vector<LaunchTime> *profile = nullptr;
   /// Filled in the order of execution when not null; with `profile` only.
   std::vector<LaunchEvent> *events = nullptr;
-  /// Looked at between instructions: true ends the run with a UserError.
-  const std::atomic<bool> *cancel = nullptr;
+  /// Looked at between instructions, and before a recording: ends the run with
+  /// a UserError.
+  Cancel cancel = {};
 };
 
 struct ModuleOptions {

@@ -254,13 +254,13 @@ TEST_P(Programs, WhileLoopsUntilTheConditionIsFalse) {
   knapper_tensor inputs[] = {tensor(startData, scalar, DType::i64),
                              tensor(limitData, scalar, DType::i64),
                              tensor(xData, vector1)};
-  std::atomic<bool> cancel{false};
+  int32_t cancel = 0;
   std::thread timer([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    cancel = true;
+    std::atomic_ref<int32_t>(cancel).store(1);
   });
   RunResult result;
-  EXPECT_THAT(errorOf(m->run(inputs, {}, result, {.cancel = &cancel})),
+  EXPECT_THAT(errorOf(m->run(inputs, {}, result, {.cancel = Cancel(&cancel)})),
               HasSubstr("cancelled"));
   timer.join();
 }

@@ -313,13 +313,13 @@ struct Mutator {
 /// Ends runs that a mutation made endless.
 class Watchdog {
 public:
-  std::atomic<bool> cancel{false};
+  int32_t cancel = 0;
   Watchdog() {
     thread = std::thread([this] {
       while (!stop.load()) {
         std::this_thread::sleep_for(std::chrono::milliseconds(3));
         if (running.load() && ++ticks > 10)
-          cancel = true;
+          std::atomic_ref<int32_t>(cancel).store(1);
       }
     });
   }
@@ -329,7 +329,7 @@ public:
   }
   void begin() {
     ticks = 0;
-    cancel = false;
+    std::atomic_ref<int32_t>(cancel).store(0);
     running = true;
   }
   void end() { running = false; }
@@ -363,7 +363,7 @@ void runOnce(Module &m, Watchdog &dog) {
   RunResult result;
   dog.begin();
   for (int round = 0; round < 2; ++round) {
-    Status s = m.run(inputs, {}, result, {.cancel = &dog.cancel});
+    Status s = m.run(inputs, {}, result, {.cancel = Cancel(&dog.cancel)});
     if (!s) {
       EXPECT_NE(s.error().kind, ErrorKind::internal) << s.error().message();
       break;

@@ -153,7 +153,7 @@ public:
   Expected<std::unique_ptr<Recording>> endRecording() override {
     return notRecorded();
   }
-  Status replay(const Recording &) override { return notRecorded(); }
+  Status replay(const Recording &, Cancel) override { return notRecorded(); }
 
 private:
   static Error notRecorded() {

@@ -564,9 +564,50 @@ def test_terminate():
         return type(error).__name__, "terminate flag" in str(error), made.run(None, feed(), run)
 
     agree(script)
-    run = knapper.ort.RunOptions()
-    with run, pytest.raises(NotImplementedError, match="during a run"):
-        run.terminate = True
+
+
+def test_terminate_during_a_run():
+    """A loop that would turn for years; both kinds of runs; the session stays good."""
+
+    def script(ort):
+        made = ort.InferenceSession(turns(), providers=["CPUExecutionProvider"])
+        years = {"x": np.ones(3, np.float32), "turns": np.int64(1 << 60)}
+
+        def bound(run):
+            binding = made.io_binding()
+            for name, value in years.items():
+                binding.bind_cpu_input(name, np.asarray(value))
+            binding.bind_output("y")
+            made.run_with_iobinding(binding, run)
+
+        answers = []
+        for call in (lambda run: made.run(None, years, run), bound):
+            run = ort.RunOptions()
+            timer = threading.Timer(0.2, lambda: setattr(run, "terminate", True))
+            timer.start()
+            error = raised(lambda: call(run))
+            timer.join()
+            answers += [type(error).__name__, "terminate flag" in str(error)]
+            run.terminate = False
+            answers.append(made.run(None, years | {"turns": np.int64(3)}, run))
+        return answers
+
+    ours = script(knapper.ort)
+    assert ours[:2] == ["Fail", True] and ours[3:5] == ["Fail", True]
+    np.testing.assert_array_equal(ours[2][0], np.full(3, 0.125))
+
+
+def turns():
+    """x halved `turns` times."""
+    value, node = onnx.helper.make_tensor_value_info, onnx.helper.make_node
+    body = onnx.helper.make_graph(
+        [node("Mul", ["c", "half"], ["d"]), node("Identity", ["go"], ["on"])], "body",
+        [value("i", 7, []), value("go", 9, []), value("c", 1, [3])], [value("on", 9, []), value("d", 1, [3])])  # fmt: skip
+    graph = onnx.helper.make_graph(
+        [node("Loop", ["turns", "", "x"], ["y"], body=body)], "g", [value("x", 1, [3]), value("turns", 7, [])],
+        [value("y", 1, [3])], [onnx.numpy_helper.from_array(np.float32(0.5), "half")])  # fmt: skip
+    opset = [onnx.helper.make_opsetid("", 17)]
+    return onnx.helper.make_model(graph, opset_imports=opset, ir_version=9).SerializeToString()
 
 
 def test_profiling(tmp_path):

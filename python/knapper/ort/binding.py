@@ -10,6 +10,7 @@ import numpy as np
 
 from knapper import dtypes
 from knapper.bound import Bound
+from knapper.cancellation import Cancellation
 from knapper.errors import Error, UserError
 from knapper.results import Result
 from knapper.ort import types
@@ -135,7 +136,7 @@ class IOBinding:
                 where=name,
             )
 
-    def _run(self) -> None:
+    def _run(self, cancel: Cancellation | None = None) -> None:
         """Runs the session's module on what is bound."""
         session = self._session
         if not self._outputs:
@@ -144,11 +145,11 @@ class IOBinding:
             )
         given = {n: data for n, data in self._outputs.items() if data is not None}
         try:
-            if self._call is not None:
+            if self._call is not None and cancel is None:
                 self._call()
                 return
-            if given:
-                self._result = session.module.run(self._inputs, given)
+            if given or cancel is not None:
+                self._result = session.module.run(self._inputs, given, cancel)
             else:
                 self._result = session.module(self._inputs)
         except Error as error:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
+from knapper.cancellation import Cancellation
+from knapper.errors import Error
 from knapper.ort import settings
 from knapper.ort.errors import Fail, refuse
+
+_TERMINATED = "Exiting due to terminate flag being set to true."
 
 
 class _Options:
@@ -121,37 +124,36 @@ class SessionOptions(_Options):
 class RunOptions(_Options):
     """Options of one run; see `SessionOptions` for what raises.
 
-    terminate: a run given options whose `terminate` is set raises `Fail` before
-    it starts. A run that has started cannot be ended: setting it then raises.
+    terminate: set from any thread, it ends the runs that were given these options,
+    before their next kernel, with `Fail`; runs given them later raise at once.
     """
 
-    __slots__ = ("_running", "_lock")
+    __slots__ = ("_cancel",)
     _table = settings.RUN
 
     def __init__(self) -> None:
         super().__init__()
-        object.__setattr__(self, "_running", 0)
-        object.__setattr__(self, "_lock", threading.Lock())
+        object.__setattr__(self, "_cancel", Cancellation())
 
     def __setattr__(self, name: str, value: Any) -> None:
-        with self._lock:
-            if name == "terminate" and value and self._running:
-                raise refuse(
-                    "RunOptions.terminate during a run",
-                    "wait for the run, or set it between runs",
-                )
-            super().__setattr__(name, value)
+        super().__setattr__(name, value)
+        if name != "terminate":
+            return
+        if value:
+            self._cancel.cancel()
+        elif self._cancel.cancelled:  # runs that it ended may still look
+            object.__setattr__(self, "_cancel", Cancellation())
 
-    def __enter__(self) -> RunOptions:
-        with self._lock:
-            if self.terminate:
-                raise Fail("Exiting due to terminate flag being set to true.")
-            object.__setattr__(self, "_running", self._running + 1)
-        return self
+    def __enter__(self) -> Cancellation:
+        if self._cancel.cancelled:
+            raise Fail(_TERMINATED)
+        return self._cancel
 
-    def __exit__(self, *_: object) -> None:
-        with self._lock:
-            object.__setattr__(self, "_running", self._running - 1)
+    def __exit__(self, kind: Any, error: Any, trace: object) -> None:
+        if isinstance(error, Error) and "the run was cancelled" in str(
+            error.__cause__ or error
+        ):
+            raise Fail(_TERMINATED) from error
 
     def add_run_config_entry(self, config_key: str, config_value: str) -> None:
         """Raises NotImplemented for an entry that is not honoured."""

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from knapper import dtypes
+from knapper.cancellation import Cancellation
 from knapper.errors import Error
 from knapper.module import Module
 from knapper.results import Result
@@ -196,8 +197,8 @@ class InferenceSession:
         if run_options is None:
             iobinding._run()
         else:
-            with run_options:
-                iobinding._run()
+            with run_options as cancel:
+                iobinding._run(cancel)
         if self._profile is not None:
             self._profile.add(self.module.profile(iobinding._inputs))
 
@@ -243,14 +244,18 @@ class InferenceSession:
         if run_options is None:
             result = self._call(values)
         else:
-            with run_options:
-                result = self._call(values)
+            with run_options as cancel:
+                result = self._call(values, cancel)
         if self._profile is not None:
             self._profile.add(self.module.profile(values))
         return result, indices
 
-    def _call(self, values: Mapping[str, Any]) -> Result:
+    def _call(
+        self, values: Mapping[str, Any], cancel: Cancellation | None = None
+    ) -> Result:
         try:
+            if cancel is not None:
+                return self.module.run(values, cancel=cancel)
             return self.module(values)
         except Error as error:
             raise self._explained(error, values) from error

@@ -204,7 +204,9 @@ public:
       return made.takeError();
     return std::unique_ptr<Recording>(new GpuRecording(gpu, exec));
   }
-  Status replay(const Recording &commands) override {
+  Status replay(const Recording &commands, Cancel cancel) override {
+    if (cancel.isWished())
+      return cancelledRun();
     Current current(*gpu);
     return api.check(
         api.graphLaunch(static_cast<const GpuRecording &>(commands).exec,
