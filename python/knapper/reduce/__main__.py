@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+from google.protobuf.message import DecodeError
 from onnx.reference import ReferenceEvaluator
 
 from knapper.reduce import checks
@@ -56,7 +57,7 @@ def main(arguments: list[str] | None = None) -> int:
             reducer = Reducer(Case(model, [feed]), fails, evaluate,
                               lambda text: print(text, file=sys.stderr))  # fmt: skip
             case = reducer.run()
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, DecodeError) as error:
         print(f"{given.model}: {error}", file=sys.stderr)
         return 1
     output = given.output or given.model.with_suffix(".small.onnx")
