@@ -1,6 +1,5 @@
 // libknapper: the compile half of the C API.
-#include "compiler/pipeline/Compile.h"
-#include "capi/Handles.h"
+#include "capi/Request.h"
 #include "compiler/pipeline/LlvmErrors.h"
 #include "compiler/report/Html.h"
 #include "compiler/verify/Verify.h"
@@ -50,14 +49,10 @@ Expected<Options> readSettings(const knapper_compile_options &given,
   return options;
 }
 
-/// What every function that takes a model reads first.
-struct Request {
-  knapper_compile_options options;
-  CompileInput input;
-  Options settings;
-};
-Expected<Request> readRequest(const knapper_compile_options *given,
-                              const char *function) {
+} // namespace
+
+Expected<capi::Request> capi::readRequest(const knapper_compile_options *given,
+                                          const char *function) {
   throwLlvmErrors();
   if (!given)
     return userError("options is NULL", function);
@@ -76,15 +71,13 @@ Expected<Request> readRequest(const knapper_compile_options *given,
   return Request{*options, std::move(*input), std::move(*settings)};
 }
 
-} // namespace
-
 knapper_error *knapper_compile(const knapper_compile_options *given,
                                const knapper_load_options *load,
                                knapper_module **out) {
   return capi::guarded([&]() -> Status {
     if (out)
       *out = nullptr;
-    auto request = readRequest(given, "knapper_compile");
+    auto request = capi::readRequest(given, "knapper_compile");
     if (!request)
       return request.takeError();
     auto &[options, input, settings] = *request;
@@ -142,7 +135,7 @@ knapper_error *knapper_inspect(const knapper_compile_options *given,
     if (!json)
       return userError("json is NULL", function);
     *json = nullptr;
-    auto request = readRequest(given, function);
+    auto request = capi::readRequest(given, function);
     if (!request)
       return request.takeError();
     OnnxSource source;
@@ -229,7 +222,7 @@ knapper_error *knapper_verify(const knapper_compile_options *given,
       return userError("an argument is NULL or the number of inputs negative",
                        function);
     *json = nullptr;
-    auto request = readRequest(given, function);
+    auto request = capi::readRequest(given, function);
     if (!request)
       return request.takeError();
     std::vector<ts::HostTensor> tensors;

@@ -31,6 +31,17 @@ knapper_error *knapper_inspect(const knapper_compile_options *, char **json) {
   return noCompiler("knapper_inspect");
 }
 
+knapper_error *knapper_quantize(const knapper_compile_options *,
+                                const knapper_quantize_options *,
+                                const knapper_load_options *,
+                                knapper_module **out, char **json) {
+  if (out)
+    *out = nullptr;
+  if (json)
+    *json = nullptr;
+  return noCompiler("knapper_quantize");
+}
+
 knapper_error *knapper_explain(const knapper_module *, char **html) {
   if (html)
     *html = nullptr;

@@ -101,8 +101,8 @@ std::string compilerText() {
 /// Options that leave the artefact as it is, or whose path does.
 bool changesNothing(std::string_view name) {
   static constexpr std::string_view names[] = {
-      "threads",     "records",    "stop-after", "start-from", "print-after", "dump-dir",
-      "verify-each", "cache",      "cache-dir",  "cache-bytes"};
+      "threads",  "records",     "stop-after", "start-from", "print-after",
+      "dump-dir", "verify-each", "cache",      "cache-dir",  "cache-bytes"};
   return std::find(std::begin(names), std::end(names), name) != std::end(names);
 }
 
@@ -161,7 +161,7 @@ Expected<CacheKey> cacheKey(const CompileInput &input, const Options &options) {
 #include "compiler/options/Options.def"
 #undef OPTION
   // The artefact says what it was made from.
-  key.fields.push_back({"name", input.path.substr(input.path.rfind('/') + 1)});
+  key.fields.push_back({"name", input.name()});
   return key;
 }
 

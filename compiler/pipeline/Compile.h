@@ -15,8 +15,14 @@ namespace knapper {
 /// What to compile: a file (.onnx, or .mlir with tensor IR), or bytes.
 struct CompileInput {
   std::string path;
-  std::string_view bytes; ///< used when `path` is empty; outlives the call
-  Cancel cancel = {};     ///< ends the compile with a UserError
+  std::string_view bytes;     ///< used when `path` is empty; outlives the call
+  Cancel cancel = {};         ///< ends the compile with a UserError
+  std::string givenName = {}; ///< of bytes that were made from a file
+
+  /// What the artefact says that it was made from.
+  std::string name() const {
+    return givenName.empty() ? path.substr(path.rfind('/') + 1) : givenName;
+  }
 };
 
 struct PhaseTime {

@@ -181,8 +181,7 @@ Status packArtefact(std::span<CompileState *const> states) {
 
   fb::ArtefactT header;
   header.producer = std::string("knapper ") + knapper_version();
-  StringRef path = first.input.path;
-  header.created_from = path.substr(path.rfind('/') + 1).str();
+  header.created_from = first.input.name();
   for (CompileState *state : states)
     if (Status status = addProgram(*state, **writer, header); !status)
       return status;

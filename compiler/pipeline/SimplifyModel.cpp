@@ -5,6 +5,7 @@
 #include "graph/quantize/ConvertFloat.h"
 #include "graph/quantize/QuantisedProducts.h"
 #include "graph/quantize/QuantizeWeights.h"
+#include "graph/quantize/ScaledProducts.h"
 #include "graph/simplify/FindComposites.h"
 #include "graph/simplify/FoldConv.h"
 #include "graph/simplify/MergeDots.h"
@@ -30,6 +31,8 @@ struct Pass {
 constexpr Pass passes[] = {
     {"quantised-products", [](func::FuncOp f, const CompileState &,
                               LogicalResult &) { multiplyQuantised(f); }},
+    {"scaled-products", [](func::FuncOp f, const CompileState &,
+                           LogicalResult &) { scaleProducts(f); }},
     {"fold-constants", [](func::FuncOp f, const CompileState &,
                           LogicalResult &) { foldConstants(f); }},
     {"simplify", [](func::FuncOp f, const CompileState &,

@@ -26,6 +26,8 @@ public:
   const onnx::ModelProto &model() const { return *proto; }
   /// Bytes of the serialised model.
   uint64_t size() const { return bytes.size(); }
+  /// The serialised model itself.
+  llvm::StringRef contents() const { return bytes; }
 
   struct Region {
     uint32_t file; ///< index into `files()`

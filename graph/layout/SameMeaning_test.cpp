@@ -6,6 +6,7 @@
 #include "graph/layout/SplitReductions.h"
 #include "graph/quantize/ByteProducts.h"
 #include "graph/quantize/QuantisedProducts.h"
+#include "graph/quantize/ScaledProducts.h"
 #include "graph/simplify/FindComposites.h"
 #include "graph/simplify/FoldConv.h"
 #include "graph/simplify/MergeDots.h"
@@ -137,6 +138,11 @@ std::vector<Step> pipeline() {
   return {{"quantised-products",
            [](func::FuncOp f) {
              multiplyQuantised(f);
+             return mlir::success();
+           }},
+          {"scaled-products",
+           [](func::FuncOp f) {
+             scaleProducts(f);
              return mlir::success();
            }},
           {"simplify", [](func::FuncOp f) { return simplify(f); }},

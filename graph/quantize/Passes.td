@@ -22,6 +22,12 @@ def QuantisedProducts : Pass<"quantised-products", "::mlir::func::FuncOp"> {
   let dependentDialects = ["::knapper::ts::TsDialect"];
 }
 
+def ScaledProducts : Pass<"scaled-products", "::mlir::func::FuncOp"> {
+  let summary = "products with dequantised weights as ts.scaled_dot";
+  let description = "See graph/quantize/ScaledProducts.h.";
+  let dependentDialects = ["::knapper::ts::TsDialect"];
+}
+
 def QuantizeWeights : Pass<"quantize-weights", "::mlir::func::FuncOp"> {
   let summary = "products whose constant matrices are stored as integers";
   let description = "See graph/quantize/QuantizeWeights.h.";

@@ -291,6 +291,45 @@ KNAPPER_API knapper_error *
 knapper_verify(const knapper_compile_options *options,
                const knapper_tensor *inputs, int32_t num_inputs, char **json);
 
+/* ---- quantise ---- */
+typedef struct {
+  size_t size;
+  /* "int8" or "int4": the weights of products alone (the options
+   * "weight-group" and "weight-zero-points" of the compile say how). NULL:
+   * static, products of bytes whose ranges come from calibration data. */
+  const char *weights_only;
+  const char *range; /* "minmax" (NULL), "percentile" or "error": which numbers
+                        of an activation its bytes stand for */
+  double percentile; /* of "percentile", in (0, 100]; 0: 99.99 */
+  const char *activations; /* "u8" (NULL), or "i8" around 0 */
+  const char *const *keep; /* names of nodes (or of their results) that stay
+                              float */
+  int32_t num_keep;
+  /* Calibration data, which the accuracy is measured on too: static
+   * quantisation needs at least one sample. sample(user, index, model, inputs)
+   * fills one entry an input of `model`, whose signature tells their names and
+   * order; what they point to must live until the next call. It is called more
+   * than once for an index, from the calling thread. Not 0: it failed, and the
+   * quantisation ends. */
+  int32_t num_samples;
+  int (*sample)(void *user, int32_t index, const knapper_module *model,
+                knapper_tensor *inputs);
+  void *sample_user;
+  const char *const *sample_names; /* for messages; NULL: "sample 3" */
+} knapper_quantize_options;
+#define KNAPPER_QUANTIZE_OPTIONS_INIT                                          \
+  {sizeof(knapper_quantize_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+/* Quantises a model and writes output_path: an artefact (.knap), or an ONNX
+ * model with QuantizeLinear and DequantizeLinear (.onnx). With out, which needs
+ * an artefact, it is loaded. Unless NULL, *json is set to a string that
+ * knapper_string_release frees: {"artefact_bytes", "float_bytes", "samples",
+ * "outputs": [{"name", "relative_rms", "decibels", ...}], "layers": [{"name",
+ * "operator", "input", "low", "high", "scale", "zero_point", "alone": {..},
+ * "together": {..}}], "kept": [{"name", "operator", "why"}]}. */
+KNAPPER_API knapper_error *knapper_quantize(
+    const knapper_compile_options *options, const knapper_quantize_options *how,
+    const knapper_load_options *load, knapper_module **out, char **json);
+
 /* ---- devices ---- */
 /* JSON: [{"device": "cpu", "name", "isa", "cores", "fma_gflops", "copy_gbps",
  * ...}]. measure != 0 measures the peaks (a second; cached per machine). */

@@ -21,6 +21,7 @@ from knapper.devices import devices
 from knapper.errors import DeviceError, Error, InternalError, UserError
 from knapper.bound import Bound
 from knapper.module import Module, TensorInfo, load
+from knapper.quantization import Quantized, quantize
 from knapper.results import Pending, Result
 from knapper.tensor import Tensor
 from knapper.library import has_compiler, version
@@ -33,6 +34,7 @@ __all__ = [
     "InternalError",
     "Module",
     "Pending",
+    "Quantized",
     "Result",
     "Tensor",
     "TensorInfo",
@@ -42,6 +44,7 @@ __all__ = [
     "has_compiler",
     "inspect",
     "load",
+    "quantize",
     "verify",
     "version",
 ]

@@ -17,7 +17,7 @@ import ctypes
 import os
 import threading
 from ctypes import POINTER, c_char_p, c_int, c_int32, c_int64, c_size_t
-from ctypes import c_uint64, c_void_p
+from ctypes import c_double, c_uint64, c_void_p
 from pathlib import Path
 
 from knapper.errors import DeviceError, Error, InternalError, UserError
@@ -98,6 +98,27 @@ class CRunOptions(ctypes.Structure):
     _fields_ = [("size", c_size_t), ("cancel", POINTER(c_int32))]
 
 
+Sample = ctypes.CFUNCTYPE(c_int, c_void_p, c_int32, c_void_p, POINTER(CTensor))
+
+
+class CQuantizeOptions(ctypes.Structure):
+    """knapper_quantize_options"""
+
+    _fields_ = [
+        ("size", c_size_t),
+        ("weights_only", c_char_p),
+        ("range", c_char_p),
+        ("percentile", c_double),
+        ("activations", c_char_p),
+        ("keep", POINTER(c_char_p)),
+        ("num_keep", c_int32),
+        ("num_samples", c_int32),
+        ("sample", Sample),
+        ("sample_user", c_void_p),
+        ("sample_names", POINTER(c_char_p)),
+    ]
+
+
 _OUT = POINTER(c_void_p)
 _TENSORS = POINTER(CTensor)
 # name: (result type, argument types). A result c_void_p of a function that can
@@ -159,6 +180,16 @@ _FUNCTIONS = {
     "knapper_compile": (
         c_void_p,
         [POINTER(CCompileOptions), POINTER(CLoadOptions), _OUT],
+    ),
+    "knapper_quantize": (
+        c_void_p,
+        [
+            POINTER(CCompileOptions),
+            POINTER(CQuantizeOptions),
+            POINTER(CLoadOptions),
+            _OUT,
+            _OUT,
+        ],
     ),
     "knapper_verify": (
         c_void_p,

@@ -169,10 +169,19 @@ class Module:
 
     @classmethod
     def _adopt(cls, handle: c_void_p) -> Module:
+        return cls._wrap(handle, library().knapper_module_release)
+
+    @classmethod
+    def _borrow(cls, handle: int) -> Module:
+        """A view of a module that the library keeps."""
+        return cls._wrap(c_void_p(handle), lambda _: None)
+
+    @classmethod
+    def _wrap(cls, handle: c_void_p, release: Any) -> Module:
         self = object.__new__(cls)
         lib = library()
         self._lib = lib
-        self._handle = Handle(handle, lib.knapper_module_release)
+        self._handle = Handle(handle, release)
         self._on_gpu: bool | None = None
         self._inputs = self._signature(
             lib.knapper_module_num_inputs(handle), lib.knapper_module_input

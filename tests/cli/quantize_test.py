@@ -104,3 +104,49 @@ def test_other_sizes_of_data(tool):
         "quantize", "m.onnx", "-o", "q.knap", "--weights-only", "int8",
         "--data", "x.npz", code=1,
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("kind, least", [("int8", 0.012), ("int4", 0.2)])
+def test_with_bf16(tool, kind, least):
+    """Weights as integers, what else is stored as bf16: errors add up, no more."""
+    rng = np.random.default_rng(7)
+    names = ["w0", "w1", "w2"]
+    arrays = [rng.standard_normal((128, 128)).astype(np.float32) / 11 for _ in names]
+    nodes = []
+    value = "x"
+    for i, name in enumerate(names):
+        nodes.append(helper.make_node("MatMul", [value, name], [f"p{i}"]))
+        nodes.append(helper.make_node("Tanh", [f"p{i}"], [f"t{i}"]))
+        nodes.append(helper.make_node("Add", [f"t{i}", value], [f"s{i}"]))
+        value = f"s{i}"
+    # A product of two activations, which bf16 is for.
+    nodes.append(helper.make_node("Transpose", [value], ["turned"], perm=[1, 0]))
+    nodes.append(helper.make_node("MatMul", [value, "turned"], ["y"]))
+    graph = helper.make_graph(
+        nodes, "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["m", 128])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["m", "m"])],
+        [numpy_helper.from_array(a, n) for a, n in zip(arrays, names)],
+    )  # fmt: skip
+    opset = [helper.make_opsetid("", 21)]
+    onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=10), "m.onnx")
+    x = rng.standard_normal((33, 128)).astype(np.float32)
+    np.savez("x.npz", x=x)
+    value = x.astype(np.float64)
+    for array in arrays:
+        value = np.tanh(value @ array) + value
+    wanted = value @ value.T
+    errors = {}
+    for dtype in ("f32", "bf16"):
+        flags = ["--weights-only", kind, "--dtype", dtype, "--data", "x.npz", "--json"]
+        report = json.loads(tool("quantize", "m.onnx", "-o", "q.knap", *flags))
+        tool("run", "q.knap", "-i", "x.npz", "-o", "y.npz")
+        y = np.load("y.npz")["y"]
+        errors[dtype] = np.linalg.norm(y - wanted) / np.linalg.norm(wanted)
+        # What is told is against float32.
+        said = report["outputs"][0]["relative_rms"]
+        assert said == pytest.approx(errors[dtype], rel=0.02)
+    assert errors["f32"] < least and errors["bf16"] < errors["f32"] + 0.01
+    text = tool("compile", "m.onnx", "--weights", kind, "--dtype", "bf16", "--stop-after=simplify")
+    assert text.count("ts.scaled_dot") == 3
+    assert any("ts.dot" in line and "bf16" in line for line in text.splitlines())

@@ -222,31 +222,67 @@ void Inputs::addTo(CLI::App &app) {
       ->capture_default_str();
 }
 
-Expected<std::vector<Array>>
-Inputs::make(const knapper_module *module,
-             const std::vector<std::pair<std::string, int64_t>> &dims) const {
-  int32_t count = knapper_module_num_inputs(module);
+namespace {
+
+struct Placed {
   std::vector<knapper_tensor_info> infos;
   std::vector<std::string> names;
+  std::vector<std::optional<Array>> arrays; ///< of an input that a file gives
+};
+
+Expected<Placed> place(const knapper_module *module,
+                       const std::vector<std::string> &files) {
+  Placed placed;
+  int32_t count = knapper_module_num_inputs(module);
   for (int32_t i = 0; i < count; ++i) {
     Expected<knapper_tensor_info> info = inputInfo(module, i);
     if (!info)
       return info.takeError();
-    infos.push_back(*info);
-    names.push_back(info->name);
+    placed.infos.push_back(*info);
+    placed.names.push_back(info->name);
   }
+  placed.arrays.resize(count);
+  if (Status status = placeFiles(files, placed.names, placed.arrays); !status)
+    return status.takeError();
+  // Files name no storage type: their bytes are what the input is.
+  for (int32_t i = 0; i < count; ++i)
+    if (std::optional<Array> &array = placed.arrays[i];
+        array && array->dtype == anyStorageType &&
+        placed.infos[i].dtype >= KNAPPER_F8E4M3FN)
+      array->dtype = placed.infos[i].dtype;
+  return placed;
+}
+
+} // namespace
+
+Expected<std::vector<Array>>
+Inputs::makeFromFiles(const knapper_module *module) const {
+  Expected<Placed> placed = place(module, files);
+  if (!placed)
+    return placed.takeError();
+  std::vector<Array> result;
+  for (size_t i = 0; i < placed->names.size(); ++i) {
+    if (!placed->arrays[i])
+      return userError("there is no array for input '" + placed->names[i] + "'",
+                       files.empty() ? "" : files[0],
+                       "an .npz file with an array for each of: " +
+                           listOf(placed->names));
+    result.push_back(std::move(*placed->arrays[i]));
+  }
+  return result;
+}
+
+Expected<std::vector<Array>>
+Inputs::make(const knapper_module *module,
+             const std::vector<std::pair<std::string, int64_t>> &dims) const {
+  Expected<Placed> placed = place(module, files);
+  if (!placed)
+    return placed.takeError();
+  auto &[infos, names, arrays] = *placed;
+  auto count = static_cast<int32_t>(infos.size());
   Expected<std::vector<std::string>> symbols = symbolsOf(module);
   if (!symbols)
     return symbols.takeError();
-  std::vector<std::optional<Array>> arrays(count);
-  if (Status status = placeFiles(files, names, arrays); !status)
-    return status.takeError();
-
-  // Files name no storage type: their bytes are what the input is.
-  for (int32_t i = 0; i < count; ++i)
-    if (arrays[i] && arrays[i]->dtype == anyStorageType &&
-        infos[i].dtype >= KNAPPER_F8E4M3FN)
-      arrays[i]->dtype = infos[i].dtype;
 
   std::map<std::string, int64_t> sizes;
   for (const auto &[name, value] : dims) {

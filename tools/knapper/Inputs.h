@@ -19,6 +19,9 @@ public:
   Expected<std::vector<Array>>
   make(const knapper_module *module,
        const std::vector<std::pair<std::string, int64_t>> &dims) const;
+  /// The same where every input must come from a file.
+  Expected<std::vector<Array>>
+  makeFromFiles(const knapper_module *module) const;
 
 private:
   std::vector<std::string> files;

@@ -1,9 +1,9 @@
-// knapper quantize: weights as integers, and how far the results move.
-#include "tools/knapper/Accuracy.h"
+// knapper quantize: integers for floats, and how far the results move.
 #include "tools/knapper/CompilerFlags.h"
 #include "tools/knapper/Inputs.h"
-#include "tools/knapper/ModelArgument.h"
 
+#include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -11,17 +11,42 @@ namespace knapper::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using Rows = std::vector<std::pair<std::string, std::string>>;
 
 struct Arguments {
-  std::string model, output, weights;
+  std::string model, output, weights, range, activations;
+  double percentile = 99.99;
   int64_t group = 64;
   bool asymmetric = false, json = false;
   int threads = 0;
-  std::vector<std::string> data;
-  Dims dims;
+  std::vector<std::string> calibrate, data, keep;
   CompilerFlags flags;
 };
+
+/// The .npz and .npy files that an argument names, a folder's by name.
+Expected<std::vector<std::string>> filesOf(const std::string &path) {
+  namespace fs = std::filesystem;
+  std::error_code code;
+  fs::file_status found = fs::status(path, code);
+  if (!fs::exists(found))
+    return userError("cannot be read: " + code.message(), path,
+                     "check the path and its permissions");
+  if (!fs::is_directory(found))
+    return std::vector<std::string>{path};
+  std::vector<std::string> files;
+  for (fs::directory_iterator it(path, code), end; !code && it != end;
+       it.increment(code))
+    if (it->path().extension() == ".npz" || it->path().extension() == ".npy")
+      files.push_back(it->path().string());
+  if (code)
+    return userError("cannot be read: " + code.message(), path,
+                     "check the path and its permissions");
+  if (files.empty())
+    return userError("the folder holds no .npz file", path,
+                     "numpy.savez('sample.npz', NAME=array, ...) with an array "
+                     "for each input of the model");
+  std::sort(files.begin(), files.end());
+  return files;
+}
 
 class Quantizer {
 public:
@@ -31,27 +56,66 @@ public:
   Status run();
 
 private:
-  /// Loads what it compiled when `load`.
-  Expected<ModulePtr> compile(const Rows &rows, const std::string &output,
-                              bool load, Json *stats);
-  Status compare(knapper_module *exact, knapper_module *quantised);
-  void report(const Json &before, const Json &after) const;
+  Status check() const;
+  Status quantize();
+  void report(const Json &json) const;
+  static int sample(void *user, int32_t index, const knapper_module *model,
+                    knapper_tensor *inputs);
 
   Session &session;
   Arguments &arguments;
-  std::vector<Distance> outputs;
+  std::vector<std::string> files;
+  std::vector<Array> arrays; ///< of the sample that is in use
+  Status failure;            ///< why `sample` failed
+  Json json;
 };
 
-Expected<ModulePtr> Quantizer::compile(const Rows &rows,
-                                       const std::string &output, bool load,
-                                       Json *stats) {
+int Quantizer::sample(void *user, int32_t index, const knapper_module *model,
+                      knapper_tensor *inputs) {
+  auto *self = static_cast<Quantizer *>(user);
+  Inputs files({self->files[static_cast<size_t>(index)]});
+  Expected<std::vector<Array>> made = files.makeFromFiles(model);
+  if (!made) {
+    self->failure = made.takeError();
+    return 1;
+  }
+  self->arrays = std::move(*made);
+  for (size_t i = 0; i < self->arrays.size(); ++i)
+    inputs[i] = self->arrays[i].tensor();
+  return 0;
+}
+
+Status Quantizer::check() const {
+  bool weightsOnly = !arguments.weights.empty();
+  if (!weightsOnly && arguments.calibrate.empty())
+    return userError("nothing says what to quantise", "command line",
+                     "--calibrate DATA, or --weights-only int8, or "
+                     "--weights-only int4");
+  if (weightsOnly && !arguments.calibrate.empty())
+    return userError("--weights-only and --calibrate are two kinds of "
+                     "quantisation",
+                     "command line",
+                     "give one of them; --data says what to compare on");
+  if (!weightsOnly && !arguments.data.empty())
+    return userError("--data goes with --weights-only", "command line",
+                     "--calibrate's data is compared on, too");
+  if (arguments.model.ends_with(".knap"))
+    return userError("an artefact holds kernels, not the model",
+                     arguments.model, "give the .onnx file");
+  return success();
+}
+
+Status Quantizer::quantize() {
+  auto rows = arguments.flags.given();
+  rows.emplace_back("weight-group", std::to_string(arguments.group));
+  rows.emplace_back("weight-zero-points",
+                    arguments.asymmetric ? "true" : "false");
   std::vector<knapper_option> table;
   for (const auto &[key, value] : rows)
     table.push_back({key.c_str(), value.c_str()});
-  char *text = nullptr;
   knapper_compile_options options = KNAPPER_COMPILE_OPTIONS_INIT;
   options.model_path = arguments.model.c_str();
-  options.output_path = output.empty() ? nullptr : output.c_str();
+  options.output_path = arguments.output.c_str();
   options.options = table.data();
   options.num_options = static_cast<int32_t>(table.size());
   options.progress = [](void *user, const char *phase, int32_t done,
@@ -59,146 +123,192 @@ Expected<ModulePtr> Quantizer::compile(const Rows &rows,
     static_cast<Session *>(user)->progress(phase, done, total);
   };
   options.progress_user = &session;
-  options.stats_json = &text;
   knapper_load_options loading = KNAPPER_LOAD_OPTIONS_INIT;
   loading.threads = arguments.threads;
-  knapper_module *module = nullptr;
+  std::vector<const char *> names, keep;
+  for (const std::string &file : files)
+    names.push_back(file.c_str());
+  for (const std::string &name : arguments.keep)
+    keep.push_back(name.c_str());
+  auto textOf = [](const std::string &text) {
+    return text.empty() ? nullptr : text.c_str();
+  };
+  knapper_quantize_options how = KNAPPER_QUANTIZE_OPTIONS_INIT;
+  how.weights_only = textOf(arguments.weights);
+  how.range = textOf(arguments.range);
+  how.percentile = arguments.percentile;
+  how.activations = textOf(arguments.activations);
+  how.keep = keep.data();
+  how.num_keep = static_cast<int32_t>(keep.size());
+  how.num_samples = static_cast<int32_t>(files.size());
+  how.sample = sample;
+  how.sample_user = this;
+  how.sample_names = names.data();
+  char *text = nullptr;
   Status status =
-      toStatus(knapper_compile(&options, &loading, load ? &module : nullptr));
-  std::string json = takeString(text);
+      toStatus(knapper_quantize(&options, &how, &loading, nullptr, &text));
+  std::string said = takeString(text);
+  if (!failure)
+    return std::move(failure);
   if (!status)
-    return status.takeError();
-  *stats = Json::parse(json, nullptr, false);
-  return ModulePtr(module);
-}
-
-Expected<ResultPtr> resultsOf(knapper_module *module,
-                              const std::vector<knapper_tensor> &inputs) {
-  knapper_result *made = nullptr;
-  if (Status status = toStatus(knapper_run(module, inputs.data(),
-                                           static_cast<int32_t>(inputs.size()),
-                                           nullptr, 0, &made));
-      !status)
-    return status.takeError();
-  return ResultPtr(made);
-}
-
-Status Quantizer::compare(knapper_module *exact, knapper_module *quantised) {
-  for (size_t file = 0; file < arguments.data.size(); ++file) {
-    session.progress("compare", static_cast<int>(file),
-                     static_cast<int>(arguments.data.size()));
-    Inputs files({arguments.data[file]});
-    Expected<std::vector<Array>> inputs =
-        files.make(exact, arguments.dims.values());
-    if (!inputs)
-      return inputs.takeError();
-    std::vector<knapper_tensor> tensors = tensorsOf(*inputs);
-    Expected<ResultPtr> wanted = resultsOf(exact, tensors);
-    if (!wanted)
-      return wanted.takeError();
-    Expected<ResultPtr> got = resultsOf(quantised, tensors);
-    if (!got)
-      return got.takeError();
-    for (int32_t i = 0; i < knapper_result_num_outputs(wanted->get()); ++i) {
-      knapper_tensor ours = {}, theirs = {};
-      if (Status status =
-              toStatus(knapper_result_output(wanted->get(), i, &theirs));
-          !status)
-        return status;
-      if (Status status = toStatus(knapper_result_output(got->get(), i, &ours));
-          !status)
-        return status;
-      Expected<knapper_tensor_info> info = outputInfo(exact, i);
-      if (!info)
-        return info.takeError();
-      if (outputs.size() <= static_cast<size_t>(i))
-        outputs.push_back({info->name});
-      // Sizes that data decides may differ.
-      if (!std::equal(ours.shape, ours.shape + ours.rank, theirs.shape,
-                      theirs.shape + theirs.rank))
-        return userError("output '" + printable(info->name) +
-                             "' has another size after quantisation",
-                         arguments.data[file],
-                         "leave this output out of the model");
-      outputs[static_cast<size_t>(i)].add(ours, theirs);
-    }
-  }
-  session.progress("", 1, 1);
+    return status;
+  json = Json::parse(said, nullptr, false);
   return success();
 }
 
-void Quantizer::report(const Json &before, const Json &after) const {
-  double bytes = after.value("artefact_bytes", 0.0);
+double numberOf(const Json &json, const char *name, double missing) {
+  auto it = json.find(name);
+  return it != json.end() && it->is_number() ? it->get<double>() : missing;
+}
+std::string nameOf(const Json &json, const char *name) {
+  return printable(json.value(name, std::string()));
+}
+
+/// Columns, a line an output.
+std::string outputTable(const Json &outputs) {
+  std::string text = "  rms error    largest    of largest   dB      cosine\n";
+  for (const Json &own : outputs) {
+    text += format(
+        "  %9.3g  %9.3g   %9.3g  %6.1f  %9.7f  ",
+        numberOf(own, "relative_rms", INFINITY),
+        numberOf(own, "largest_error", NAN), numberOf(own, "largest", NAN),
+        numberOf(own, "decibels", INFINITY), numberOf(own, "cosine", NAN));
+    text += nameOf(own, "name");
+    if (auto unequal = own.value("not_finite", int64_t(0)))
+      text += format("  (%lld not finite on one side)",
+                     static_cast<long long>(unequal));
+    text += "\n";
+  }
+  return text;
+}
+
+/// A line a layer, the one that is most off by itself first.
+std::string layerTable(const Json &layers) {
+  auto alone = [](const Json *layer) {
+    return layer->contains("alone")
+               ? numberOf((*layer)["alone"], "relative_rms", INFINITY)
+               : 0;
+  };
+  std::vector<const Json *> sorted;
+  for (const Json &layer : layers)
+    sorted.push_back(&layer);
+  std::stable_sort(
+      sorted.begin(), sorted.end(),
+      [&](const Json *a, const Json *b) { return alone(a) > alone(b); });
+  std::string text = "  alone     together   range of its input     layer\n";
+  for (const Json *layer : sorted) {
+    if (!layer->contains("alone"))
+      return "";
+    text += format("  %9.3g %9.3g  ", alone(layer),
+                   numberOf((*layer)["together"], "relative_rms", INFINITY));
+    text += layer->contains("low")
+                ? format("%9.4g .. %-9.4g  ", numberOf(*layer, "low", 0),
+                         numberOf(*layer, "high", 0))
+                : std::string(24, ' ');
+    text += nameOf(*layer, "name") + "\n";
+  }
+  return text;
+}
+
+void Quantizer::report(const Json &made) const {
   if (arguments.json) {
-    Json json = {
-        {"output", arguments.output}, {"weights", arguments.weights},
-        {"group", arguments.group},   {"asymmetric", arguments.asymmetric},
-        {"artefact_bytes", bytes},    {"outputs", jsonOf(outputs)}};
-    if (!outputs.empty())
-      json["float_bytes"] = before.value("artefact_bytes", 0.0);
-    print(json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+    Json whole = {
+        {"output", arguments.output},
+        {"weights", arguments.weights.empty() ? "int8" : arguments.weights}};
+    if (!arguments.weights.empty()) {
+      whole["group"] = arguments.group;
+      whole["asymmetric"] = arguments.asymmetric;
+    }
+    for (const auto &[key, value] : made.items())
+      if (key != "float_bytes" || value != 0)
+        whole[key] = value;
+    print(whole.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
     return;
   }
   print(format("%s: %s", printable(arguments.output).c_str(),
-               bytesText(bytes).c_str()));
-  if (outputs.empty()) {
+               bytesText(made.value("artefact_bytes", 0.0)).c_str()));
+  if (files.empty()) {
     print("; give --data to compare the results with float32\n");
     return;
   }
   print(format(", of %s in float32\n",
-               bytesText(before.value("artefact_bytes", 0.0)).c_str()));
-  print(tableOf(outputs));
+               bytesText(made.value("float_bytes", 0.0)).c_str()));
+  print(outputTable(made["outputs"]));
+  if (!made["layers"].empty())
+    print(format("%zu layers, the root mean square error of their results "
+                 "when one is quantised and when all are:\n",
+                 made["layers"].size()) +
+          layerTable(made["layers"]));
+  if (made["kept"].empty())
+    return;
+  print("products that stay float:\n");
+  for (const Json &node : made["kept"])
+    print("  " + nameOf(node, "name") + ": " + nameOf(node, "why") + "\n");
 }
 
 Status Quantizer::run() {
-  if (Status status = arguments.dims.parse(); !status)
+  if (Status status = check(); !status)
     return status;
-  if (arguments.weights.empty())
-    return userError("nothing says what to quantise", "command line",
-                     "--weights-only int8, or --weights-only int4");
-  if (arguments.model.ends_with(".knap"))
-    return userError("an artefact holds kernels, not the model",
-                     arguments.model, "give the .onnx file");
-  if (!arguments.output.ends_with(".knap"))
-    return userError("integer weights go into an artefact", arguments.output,
-                     "-o FILE.knap");
-  Rows rows = arguments.flags.given(), narrow = rows;
-  narrow.emplace_back("weights", arguments.weights);
-  narrow.emplace_back("weight-group", std::to_string(arguments.group));
-  narrow.emplace_back("weight-zero-points",
-                      arguments.asymmetric ? "true" : "false");
-  Json before, after;
-  bool compares = !arguments.data.empty();
-  Expected<ModulePtr> quantised =
-      compile(narrow, arguments.output, compares, &after);
-  if (!quantised)
-    return quantised.takeError();
-  if (compares) {
-    Expected<ModulePtr> exact = compile(rows, "", true, &before);
-    if (!exact)
-      return exact.takeError();
-    if (Status status = compare(exact->get(), quantised->get()); !status)
-      return status;
-  }
+  for (const auto *list : {&arguments.calibrate, &arguments.data})
+    for (const std::string &path : *list) {
+      Expected<std::vector<std::string>> found = filesOf(path);
+      if (!found)
+        return found.takeError();
+      files.insert(files.end(), found->begin(), found->end());
+    }
+  Status status = quantize();
   session.progress("", 1, 1);
-  report(before, after);
-  return success();
+  if (status)
+    report(json);
+  return status;
 }
 
 } // namespace
 
 void addQuantize(CLI::App &app, Session &session) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App *command =
-      app.add_subcommand("quantize", "Stores a model's weights as integers");
+  CLI::App *command = app.add_subcommand(
+      "quantize", "Stores a model's weights, or all that its products read, as "
+                  "integers");
   command->add_option("model", arguments->model, "An .onnx file")
       ->required()
       ->type_name("FILE");
   command
       ->add_option("-o,--output", arguments->output,
-                   "Where to write the artefact")
+                   "Where to write: an artefact (.knap), or a model with "
+                   "QuantizeLinear and DequantizeLinear (.onnx)")
       ->required()
       ->type_name("FILE");
+  command
+      ->add_option(
+          "--calibrate", arguments->calibrate,
+          "Static int8: the ranges of activations are those that this "
+          "data makes. FILE.npz with an array for each input, named "
+          "after it, or a folder of such files; a model of one input "
+          "takes .npy files too. May be repeated; each file is one run")
+      ->type_name("DATA")
+      ->allow_extra_args(false);
+  command
+      ->add_option(
+          "--range", arguments->range,
+          "Of the numbers of an activation, what its bytes stand for: "
+          "all (minmax), all but a few (percentile), or what makes the "
+          "least square error (error) [minmax]")
+      ->type_name("minmax|percentile|error");
+  command
+      ->add_option("--percentile", arguments->percentile,
+                   "How many of 100 numbers --range percentile keeps")
+      ->type_name("P")
+      ->capture_default_str();
+  command
+      ->add_option("--activations", arguments->activations,
+                   "Bytes with a zero point, or signed ones around 0 [u8]")
+      ->type_name("u8|i8");
+  command
+      ->add_option("--keep", arguments->keep,
+                   "A node, or its result, that stays float; may be repeated")
+      ->type_name("NAME")
+      ->allow_extra_args(false);
   command
       ->add_option("--weights-only", arguments->weights,
                    "The weights of matrix products as integers of 8 or 4 bits; "
@@ -206,28 +316,29 @@ void addQuantize(CLI::App &app, Session &session) {
       ->type_name("int8|int4");
   command
       ->add_option("--group", arguments->group,
-                   "Rows of a column that share a scale")
+                   "--weights-only: rows of a column that share a scale")
       ->type_name("N")
       ->capture_default_str();
   command->add_flag("--asymmetric", arguments->asymmetric,
-                    "A zero point for each group as well");
+                    "--weights-only: a zero point for each group as well");
   command
       ->add_option("--data", arguments->data,
-                   "FILE.npz with an array for each input: the results are "
-                   "compared with those in float32; may be repeated")
-      ->type_name("FILE");
+                   "--weights-only: data as --calibrate takes it; the results "
+                   "are compared with those in float32; may be repeated")
+      ->type_name("DATA")
+      ->allow_extra_args(false);
   command
       ->add_option("--threads", arguments->threads,
                    "Threads that run the model; 0: one per core")
       ->type_name("N")
       ->check(CLI::Range(0, 1024));
   command->add_flag("--json", arguments->json, "Print JSON");
-  arguments->dims.addTo(*command, "A size that no file gives; may be repeated");
-  arguments->flags.addTo(
-      *command, {"threads", "dim", "stop-after", "start-from", "print-after",
-                 "dump-dir", "weights", "weight-group", "weight-zero-points"});
+  arguments->flags.addTo(*command, {"threads", "stop-after", "start-from",
+                                    "print-after", "dump-dir", "weights",
+                                    "weight-group", "weight-zero-points"});
   command->footer(
       "For example:\n"
+      "  knapper quantize model.onnx -o model.knap --calibrate samples/\n"
       "  knapper quantize model.onnx -o model.knap --weights-only int4 "
       "--group 32 --data sample.npz");
   command->callback([&session, arguments] {

@@ -1,0 +1,19 @@
+// What every function of the C API that takes a model reads first.
+#pragma once
+
+#include "capi/Handles.h"
+#include "compiler/pipeline/Compile.h"
+
+namespace knapper::capi {
+
+struct Request {
+  knapper_compile_options options; ///< the caller's, at the size that we know
+  CompileInput input;
+  Options settings; ///< of the environment and `options`
+};
+
+/// `function` names the caller in errors.
+Expected<Request> readRequest(const knapper_compile_options *given,
+                              const char *function);
+
+} // namespace knapper::capi

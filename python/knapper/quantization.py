@@ -1,0 +1,173 @@
+"""Quantising models: integers for floats, with the accuracy that is left."""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from knapper import library, log
+from knapper.compiler import Model, _request
+from knapper.errors import UserError
+from knapper.library import (
+    CQuantizeOptions,
+    Progress,
+    Sample,
+    check,
+    encode_path,
+    take_string,
+)
+from knapper.module import Module, load_options
+
+Feed = Any  # a mapping of names to arrays, or a sequence of arrays
+
+
+@dataclasses.dataclass(frozen=True)
+class Quantized:
+    """What `knapper.quantize` made.
+
+    module: the quantised model, loaded; None where an .onnx file was written.
+    report: `outputs` and `layers` with their distance from float32 (root mean
+        square of the error over that of the values, `relative_rms`; of layers
+        when one is quantised, `alone`, and when all are, `together`), and the
+        products that stay float with the reason, `kept`.
+    """
+
+    module: Module | None
+    report: dict[str, Any]
+
+
+def quantize(
+    model: Model,
+    output: str | os.PathLike[str] | None = None,
+    *,
+    calibration: Iterable[Feed] | None = None,
+    range: str = "minmax",
+    percentile: float = 99.99,
+    activations: str = "u8",
+    keep: Iterable[str] = (),
+    weights_only: str | None = None,
+    group: int = 64,
+    asymmetric: bool = False,
+    target: str = "cpu",
+    threads: int = 0,
+    progress: Callable[[str, int, int], None] | None = None,
+    **options: object,
+) -> Quantized:
+    """Quantises a model: static int8 with calibration data, or weights alone.
+
+    model: as for `knapper.compile`.
+    output: a file to write: an artefact (.knap), or a model with QuantizeLinear
+        and DequantizeLinear (.onnx).
+    calibration: inputs of runs, each a mapping of names to arrays or a sequence
+        in the order of the signature. Static int8 needs them for the ranges of
+        activations; with weights_only the accuracy is measured on them.
+    range: which numbers of an activation its bytes stand for: all ("minmax"), all
+        but a few ("percentile", of 100 numbers `percentile` stay), or what makes
+        the least square error ("error").
+    activations: "u8", or "i8" around 0.
+    keep: nodes, or their results, that stay float.
+    weights_only: "int8" or "int4": activations stay float32. `group` rows of a
+        column share a scale and, asymmetric, a zero point.
+    threads: of the module; progress, target, options: as for `knapper.compile`.
+
+    Raises UserError for data that the model does not take or that is not finite,
+    and as `knapper.compile` does.
+    """
+    lib = library.library()
+    log.follow()
+    feeds = _feeds_of(calibration)
+    held: list[object] = []
+    table = {
+        "target": target,
+        "weight_group": group,
+        "weight_zero_points": asymmetric,
+    }
+    table.update((k, v) for k, v in options.items() if v is not None)
+    request = _request(model, table, held)
+    if output is not None:
+        request.output_path = encode_path(output)
+
+    raised: list[BaseException] = []
+    borrowed: list[Module] = []
+    alive: list[object] = []  # of the sample that is in use
+
+    def sample(_user, index, handle, tensors):
+        # An exception cannot cross the library; it is raised afterwards.
+        try:
+            if not borrowed:
+                borrowed.append(Module._borrow(handle))
+            values = borrowed[0]._bind_collection(feeds[index])
+            prepared, keep_alive = borrowed[0]._prepare(values, cached=False)
+            alive[:] = [prepared, keep_alive]
+            for i, view in enumerate(prepared.views):
+                tensors[i] = view
+            return 0
+        except BaseException as error:
+            raised.append(error)
+            return 1
+
+    if progress is not None:
+        report = progress
+
+        def forward(_user, phase, done, total):
+            if not raised:
+                try:
+                    report((phase or b"").decode(), done, total)
+                except BaseException as error:
+                    raised.append(error)
+
+        request.progress = Progress(forward)
+
+    names = [name.encode() for name in keep]
+    kept = (ctypes.c_char_p * max(1, len(names)))(*names)
+    how = CQuantizeOptions()
+    how.size = ctypes.sizeof(CQuantizeOptions)
+    how.weights_only = weights_only.encode() if weights_only is not None else None
+    how.range = range.encode()
+    how.percentile = percentile
+    how.activations = activations.encode()
+    how.keep = kept
+    how.num_keep = len(names)
+    how.num_samples = len(feeds)
+    how.sample = Sample(sample)
+    handle = ctypes.c_void_p()
+    text = ctypes.c_void_p()
+    loads = output is None or not os.fspath(output).endswith(".onnx")
+    error = lib.knapper_quantize(
+        ctypes.byref(request),
+        ctypes.byref(how),
+        load_options(threads),
+        ctypes.byref(handle) if loads else None,
+        ctypes.byref(text),
+    )
+    if raised:
+        if error is not None:
+            lib.knapper_error_release(error)
+        raise raised[0]
+    check(error)
+    found = json.loads(take_string(text))
+    return Quantized(Module._adopt(handle) if loads else None, found)
+
+
+def _feeds_of(calibration: Iterable[Feed] | None) -> list[Feed]:
+    """All of them: the data is run through more than once."""
+    if calibration is None:
+        return []
+    if isinstance(calibration, (str, bytes, os.PathLike, Mapping)):
+        raise UserError(
+            f"calibration is an iterable of inputs, not {type(calibration).__name__}",
+            where="calibration",
+            hint="calibration=[{'x': array}, ...]",
+        )
+    feeds = list(calibration)
+    if not feeds:
+        raise UserError(
+            "there is no calibration data",
+            where="calibration",
+            hint="give inputs that the model will meet in use",
+        )
+    return feeds
