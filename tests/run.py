@@ -138,7 +138,12 @@ def main() -> int:
     results = build / "test-results"
     results.mkdir(parents=True, exist_ok=True)
     # Tests compile; those of the cache have one of their own.
-    environment = os.environ | {"KNAPPER_BUILD": str(build), "KNAPPER_CACHE": "off"}
+    # The library of this build: another may lie in the checkout, an older one.
+    environment = os.environ | {
+        "KNAPPER_BUILD": str(build),
+        "KNAPPER_LIBRARY": str(build / "capi" / "libknapper.so"),
+        "KNAPPER_CACHE": "off",
+    }
     if arguments.slow:
         environment |= SLOW_GRAPHS
     total_passed = total_failed = total_skipped = 0
