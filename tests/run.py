@@ -137,8 +137,8 @@ def main() -> int:
     build = arguments.build.resolve()
     results = build / "test-results"
     results.mkdir(parents=True, exist_ok=True)
-    # Tests compile; those of the cache have one of their own.
-    # The library of this build: another may lie in the checkout, an older one.
+    # The checkout may hold another library, an older one. Tests compile; those
+    # of the cache have one of their own.
     environment = os.environ | {
         "KNAPPER_BUILD": str(build),
         "KNAPPER_LIBRARY": str(build / "capi" / "libknapper.so"),
