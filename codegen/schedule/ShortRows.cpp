@@ -125,8 +125,13 @@ Coord ShortRowsBuilder::place(int64_t k) {
   Coord at;
   at.lanes = lanes;
   at.valid = valid;
-  at.dims.assign(rows.kept.size() - 1, LaneIndex{e.constant(0)});
-  at.dims.push_back({first, 1, {}, 1});
+  // All positions stand in one dim. Not in one of size 1: what is broadcast
+  // along such a dim is read without looking at its position.
+  at.dims.assign(rows.kept.size(), LaneIndex{e.constant(0)});
+  auto positions = llvm::find_if(llvm::reverse(rows.kept),
+                                 [](Dim dim) { return !dim.isConstant(1); });
+  size_t before = std::distance(positions, rows.kept.rend());
+  at.dims[before ? before - 1 : 0] = {first, 1, {}, 1};
   if (k >= 0)
     at.dims.push_back({elements[k]});
   return at;

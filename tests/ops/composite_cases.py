@@ -44,7 +44,16 @@ for dtype in FLOATS:
 t = T("f32", "a", 3, "b")
 case("layer_norm two dims", [In("x", t)], f"%r = ts.layer_norm %x dim 1 epsilon 1.0e-6 : {t}", t, ROW_SIZES,
      tolerance="relative 4e-6")
-# Rows of a few elements: a row a lane.
+# Rows of a few elements: a row a lane. Dims of size 1 before the row.
+for shape in [["a", "b", 1], ["a", 1, 1], [1, "b", 1]]:
+    t, k = T("f32", *shape, 8), T("f32", *shape)
+    text = " x ".join(map(str, shape))
+    case(f"softmax of 8 in {text}", [In("x", t)], f"%r = ts.softmax %x dim 3 : {t}", t, ROW_SIZES,
+         lambda x: np_softmax(x, 3, False), "relative 2e-6")
+    case(f"row less its sum in {text}", [In("x", t), In("y", k)],
+         f"%s = ts.reduce add %x [3] : {t}\n%m = ts.mul %s, %y : {k}\n"
+         f"%w = ts.broadcast %m [0, 1, 2] : {k} to {t}\n%r = ts.sub %x, %w : {t}", t, ROW_SIZES,
+         lambda x, y: x - (x.sum(3) * y)[..., None], "relative 1e-5")
 for dtype in ["f32", "f64", "bf16"]:
     for length in [2, 7, 8, 10, 16]:
         t = T(dtype, "a", "b", length)
