@@ -53,6 +53,7 @@ UNTRUSTED = {
     "Normalizer": "any",  # MAX without a sign; ONNX Runtime keeps it
     "Loop": "any",  # stacks what each turn gives along its first dim; a nested If sees the first turn
     "Optional": "any",  # what it gets from one has a dim too many
+    "CausalConvWithState": "float64",  # its silu computes in float32
     "DynamicQuantizeLinear": "any",  # of zeros its scale is not (0 - 0) / 255
 }
 PASSED_OVER = ("clip", "activations", "input_forget")  # by its recurrent operators; lengths too
