@@ -312,6 +312,19 @@ LogicalResult chooseShortRows(ts::KernelOp kernel, const TargetDesc &target,
   ts::decomposeAll(copy->getBody());
   if (!rowsOf(*copy))
     return success();
+  // Every element of a row is computed apart: what a long region of long rows
+  // keeps at a time would fill the stack. Counted in operations on f32.
+  constexpr int64_t mostOperations = 768;
+  int64_t operations = 0;
+  copy->getBody().walk([&](ts::ElementwiseOpInterface op) {
+    Value value = op->getResult(0);
+    if (ts::dimsOf(value) == rows->whole)
+      operations +=
+          rows->length * op.elementFlops() *
+          std::max<int64_t>(1, ts::elementBytes(ts::elementTypeOf(value)) / 4);
+  });
+  if (operations > mostOperations)
+    return success();
   Dim all = product(kernel.getContext(), rows->kept), one = all.like(1);
   constexpr int64_t least = 16, elementsOfProgram = 8192;
   if (representative(all) < least)

@@ -44,6 +44,12 @@ for dtype in FLOATS:
 t = T("f32", "a", 3, "b")
 case("layer_norm two dims", [In("x", t)], f"%r = ts.layer_norm %x dim 1 epsilon 1.0e-6 : {t}", t, ROW_SIZES,
      tolerance="relative 4e-6")
+# Too much between the reductions of short rows for a row a lane.
+t, k = T("f64", "a", 16), T("f64", "a")
+case("long region over short rows", [In("x", t)],
+     "".join(f"%s{i} = ts.sin %{'x' if i == 0 else f'e{i - 1}'} : {t}\n%e{i} = ts.exp %s{i} : {t}\n" for i in range(3))
+     + f"%m = ts.reduce max %e2 [1] : {t}\n%w = ts.broadcast %m [0] : {k} to {t}\n%r = ts.sub %e2, %w : {t}", t, ROW_SIZES,
+     lambda x: (y := np.exp(np.sin(np.exp(np.sin(np.exp(np.sin(x))))))) - y.max(1, keepdims=True), "relative 1e-10")
 # Rows of a few elements: a row a lane. Dims of size 1 before the row.
 for shape in [["a", "b", 1], ["a", 1, 1], [1, "b", 1]]:
     t, k = T("f32", *shape, 8), T("f32", *shape)
