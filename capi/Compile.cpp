@@ -71,6 +71,19 @@ Expected<capi::Request> capi::readRequest(const knapper_compile_options *given,
   return Request{*options, std::move(*input), std::move(*settings)};
 }
 
+Expected<ts::HostTensor> capi::borrowTensor(const knapper_tensor &tensor,
+                                            const std::string &where) {
+  if (tensor.rank < 0 || (tensor.rank > 0 && !tensor.shape) ||
+      tensor.dtype < 0 || tensor.dtype > KNAPPER_U2)
+    return userError("is not a tensor", where);
+  llvm::ArrayRef<int64_t> dims(tensor.shape, static_cast<size_t>(tensor.rank));
+  auto dtype = static_cast<DType>(tensor.dtype);
+  std::optional<int64_t> count = ts::elementCountOf(dims);
+  if (!count || static_cast<uint64_t>(*count) > tensor.bytes / byteSize(dtype))
+    return userError("has fewer bytes than its shape needs", where);
+  return ts::HostTensor::borrow(dtype, dims, tensor.data);
+}
+
 knapper_error *knapper_compile(const knapper_compile_options *given,
                                const knapper_load_options *load,
                                knapper_module **out) {
@@ -229,17 +242,10 @@ knapper_error *knapper_verify(const knapper_compile_options *given,
     for (int32_t i = 0; i < num_inputs; ++i) {
       const knapper_tensor &tensor = inputs[i];
       std::string where = "input " + std::to_string(i);
-      if (tensor.rank < 0 || (tensor.rank > 0 && !tensor.shape) ||
-          tensor.dtype < 0 || tensor.dtype > KNAPPER_U2)
-        return userError("is not a tensor", where);
-      llvm::ArrayRef<int64_t> dims(tensor.shape,
-                                   static_cast<size_t>(tensor.rank));
-      auto dtype = static_cast<DType>(tensor.dtype);
-      std::optional<int64_t> count = ts::elementCountOf(dims);
-      if (!count ||
-          static_cast<uint64_t>(*count) > tensor.bytes / byteSize(dtype))
-        return userError("has fewer bytes than its shape needs", where);
-      tensors.push_back(ts::HostTensor::borrow(dtype, dims, tensor.data));
+      Expected<ts::HostTensor> borrowed = capi::borrowTensor(tensor, where);
+      if (!borrowed)
+        return borrowed.takeError();
+      tensors.push_back(std::move(*borrowed));
     }
     Expected<VerifyReport> report =
         verifyModel(request->input, request->settings, tensors, runOnce);

@@ -68,17 +68,10 @@ Expected<QuantizeHost::Tensors> Host::sample(int index) {
   Tensors tensors;
   for (auto [i, tensor] : llvm::enumerate(given)) {
     std::string where = cat(sampleName(index), ", input ", i);
-    if (tensor.rank < 0 || (tensor.rank > 0 && !tensor.shape) ||
-        tensor.dtype < 0 || tensor.dtype > KNAPPER_U2)
-      return userError("is not a tensor", where);
-    llvm::ArrayRef<int64_t> dims(tensor.shape,
-                                 static_cast<size_t>(tensor.rank));
-    auto dtype = static_cast<DType>(tensor.dtype);
-    std::optional<int64_t> count = ts::elementCountOf(dims);
-    if (!count ||
-        static_cast<uint64_t>(*count) > tensor.bytes / byteSize(dtype))
-      return userError("has fewer bytes than its shape needs", where);
-    tensors.push_back(ts::HostTensor::borrow(dtype, dims, tensor.data));
+    Expected<ts::HostTensor> borrowed = capi::borrowTensor(tensor, where);
+    if (!borrowed)
+      return borrowed.takeError();
+    tensors.push_back(std::move(*borrowed));
   }
   return tensors;
 }

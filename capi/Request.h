@@ -3,6 +3,7 @@
 
 #include "capi/Handles.h"
 #include "compiler/pipeline/Compile.h"
+#include "ir/tensor/reference/HostTensor.h"
 
 namespace knapper::capi {
 
@@ -15,5 +16,10 @@ struct Request {
 /// `function` names the caller in errors.
 Expected<Request> readRequest(const knapper_compile_options *given,
                               const char *function);
+
+/// A view of the caller's memory, which outlives it. UserError, with `where`,
+/// for what is no tensor and for fewer bytes than the shape needs.
+Expected<ts::HostTensor> borrowTensor(const knapper_tensor &tensor,
+                                      const std::string &where);
 
 } // namespace knapper::capi

@@ -177,13 +177,10 @@ Status run(Session &session, Arguments &arguments) {
   if (!inputs)
     return inputs.takeError();
   std::vector<knapper_tensor> tensors = tensorsOf(*inputs);
-  knapper_result *made = nullptr;
-  if (Status status = toStatus(knapper_run(module->get(), tensors.data(),
-                                           static_cast<int32_t>(tensors.size()),
-                                           nullptr, 0, &made));
-      !status)
-    return status;
-  ResultPtr result(made);
+  Expected<ResultPtr> made = cli::run(module->get(), tensors);
+  if (!made)
+    return made.takeError();
+  ResultPtr result = std::move(*made);
   std::vector<NamedTensor> outputs;
   for (int32_t i = 0; i < knapper_result_num_outputs(result.get()); ++i) {
     knapper_tensor tensor = {};
