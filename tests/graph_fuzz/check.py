@@ -55,6 +55,7 @@ UNTRUSTED = {
     "Optional": "any",  # what it gets from one has a dim too many
     "CausalConvWithState": "float64",  # its silu computes in float32
     "DynamicQuantizeLinear": "any",  # of zeros its scale is not (0 - 0) / 255
+    "SequenceInsert": "any",  # at the end, by position, goes to the front
 }
 PASSED_OVER = ("clip", "activations", "input_forget")  # by its recurrent operators; lengths too
 
@@ -79,6 +80,15 @@ def confirmed(evaluate, model, feed, expected) -> bool:
     """Whether ONNX Runtime gives what the reference gives."""
     answer = runtime_answer(model, feed)
     return answer is not None and not differences(evaluate, model, feed, expected, answer)[0]
+
+
+def overflows(model, feed, expected, actual) -> bool:
+    """Whether the answers differ only where one is not finite, and evaluators that compute in the
+    tensors' own types (the reference computes float32 in float64) give what the product gives there."""
+    for answer in (runtime_answer(model, feed), onnx_answer(model, feed)):
+        if answer is not None and all(map(compare.same_overflow, expected, actual, answer)):
+            return True
+    return False
 
 
 def differences(evaluate, model, feed, expected, actual):
@@ -140,7 +150,7 @@ def check(evaluate: Evaluator, case: Case, options: dict, with_onnx=True) -> Out
         text, noise = differences(evaluate, case.model, feed, expected, actual)
         done.noise += noise
         done.elements += sum(a.size for a in actual)
-        if text:
+        if text and not overflows(case.model, feed, expected, actual):
             return Outcome("differs", f"binding {at}: {text}")
         if with_onnx and not case.special and trusted(case.model):
             answer = onnx_answer(case.model, feed)

@@ -6,6 +6,7 @@ import os
 import re
 from pathlib import Path
 
+import check
 import compare
 import fuzz
 import graph_cases
@@ -59,6 +60,23 @@ def test_noise_explains_rounding_and_nothing_else():
         assert compare.wrong(expected[0], expected[0] * np.float32(1 + 1e-7), allowed[0], unstable[0]) is None
     finally:
         evaluate.close()
+
+
+def test_only_infinity_is_near_infinity():
+    expected = np.array([np.inf, 1], np.float32)
+    assert compare.wrong(expected, np.array([np.inf, 1], np.float32)) is None
+    for other in (3e38, -np.inf, np.nan):
+        assert compare.wrong(expected, np.array([other, 1], np.float32))
+
+
+def test_an_overflow_of_float32_is_no_difference():
+    made = model([node("ReduceSumSquare", ["x"], ["s"], keepdims=0), node("Reciprocal", ["s"], ["r"]),
+                  node("Mul", ["r", "w"], ["y"])], {"x": ["n"], "w": ["n"]})  # fmt: skip
+    feed = {"x": np.full(3, 1e30, np.float32), "w": np.array([1, np.inf, 0], np.float32)}
+    expected = [np.array([0, np.inf, 0], np.float32)]  # the reference does not round between operators
+    assert check.overflows(made, feed, expected, [np.array([0, np.nan, 0], np.float32)])
+    assert not check.overflows(made, feed, expected, [np.array([0, 1, 0], np.float32)])
+    assert not check.overflows(made, feed, expected, [np.array([1, np.nan, 0], np.float32)])
 
 
 def test_a_failure_is_reduced_to_its_node():
