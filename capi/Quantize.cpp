@@ -20,8 +20,9 @@ Error take(knapper_error *error) {
 /// Loads with the caller's options, and asks it for samples.
 class Host : public QuantizeHost {
 public:
-  Host(const knapper_quantize_options &how, const knapper_load_options *options)
-      : how(how), options(options) {}
+  Host(const knapper_quantize_options &how, const knapper_load_options *options,
+       const int32_t *cancel)
+      : how(how), options(options), cancel(cancel) {}
 
   Expected<Run> load(int fd, std::vector<std::string> *outputs) override;
   Expected<Tensors> sample(int index) override;
@@ -32,10 +33,12 @@ public:
 
 private:
   using Module = std::shared_ptr<knapper_module>;
-  static Expected<Tensors> run(const Module &module, const Tensors &inputs);
+  static Expected<Tensors> run(const Module &module, const Tensors &inputs,
+                               const int32_t *cancel);
 
   const knapper_quantize_options &how;
   const knapper_load_options *options;
+  const int32_t *cancel; ///< the caller's
   Module first;
 };
 
@@ -58,7 +61,9 @@ Expected<QuantizeHost::Run> Host::load(int fd,
   }
   if (!first)
     first = module;
-  return Run([module](const Tensors &inputs) { return run(module, inputs); });
+  return Run([module, cancel = cancel](const Tensors &inputs) {
+    return run(module, inputs, cancel);
+  });
 }
 
 Expected<QuantizeHost::Tensors> Host::sample(int index) {
@@ -77,8 +82,8 @@ Expected<QuantizeHost::Tensors> Host::sample(int index) {
 }
 
 /// Outputs are borrowed from the result, which they keep.
-Expected<QuantizeHost::Tensors> Host::run(const Module &module,
-                                          const Tensors &inputs) {
+Expected<QuantizeHost::Tensors>
+Host::run(const Module &module, const Tensors &inputs, const int32_t *cancel) {
   std::vector<knapper_tensor> views;
   for (const ts::HostTensor &tensor : inputs)
     views.push_back({const_cast<uint8_t *>(tensor.data()), tensor.bytes(),
@@ -86,9 +91,11 @@ Expected<QuantizeHost::Tensors> Host::run(const Module &module,
                      static_cast<int32_t>(tensor.rank()),
                      tensor.dims().data()});
   knapper_result *made = nullptr;
-  if (knapper_error *error =
-          knapper_run(module.get(), views.data(),
-                      static_cast<int32_t>(views.size()), nullptr, 0, &made))
+  knapper_run_options running = KNAPPER_RUN_OPTIONS_INIT;
+  running.cancel = cancel;
+  if (knapper_error *error = knapper_run_with(
+          module.get(), views.data(), static_cast<int32_t>(views.size()),
+          nullptr, 0, &running, &made))
     return take(error);
   std::shared_ptr<knapper_result> result(made, knapper_result_release);
   Tensors outputs;
@@ -188,7 +195,7 @@ knapper_error *knapper_quantize(const knapper_compile_options *given,
       progress = [&](const char *phase, int done, int total) {
         options.progress(options.progress_user, phase, done, total);
       };
-    Host host(*known, load);
+    Host host(*known, load, options.cancel);
     QuantizeReport report;
     Expected<int> fd =
         quantizeModel(input, settings, *wanted, path, host, report, progress);

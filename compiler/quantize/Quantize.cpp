@@ -76,6 +76,10 @@ private:
   std::vector<std::string> names; ///< of the model's outputs
 };
 
+Error cancelled() {
+  return userError("the quantisation was cancelled", "quantize");
+}
+
 /// The results of one layer when only it is quantised.
 std::string aloneName(const Layer &layer) { return layer.output + "/alone"; }
 
@@ -153,6 +157,8 @@ Status
 Quantizer::eachSample(const char *what,
                       llvm::function_ref<Status(int, const Tensors &)> visit) {
   for (int i = 0; i < options.samples; ++i) {
+    if (input.cancel.isWished())
+      return cancelled();
     if (progress)
       progress(what, i, options.samples);
     Expected<Tensors> inputs = host.sample(i);
@@ -536,7 +542,14 @@ Expected<int> quantizeModel(const CompileInput &input, const Options &compile,
                             const std::string &output, QuantizeHost &host,
                             QuantizeReport &report,
                             const ProgressFn &progress) {
-  return Quantizer(input, compile, options, host, report, progress).run(output);
+  if (input.cancel.isWished())
+    return cancelled();
+  Expected<int> made =
+      Quantizer(input, compile, options, host, report, progress).run(output);
+  // A compile or a run that was ended says what it was.
+  if (!made && input.cancel.isWished())
+    return cancelled();
+  return made;
 }
 
 } // namespace knapper

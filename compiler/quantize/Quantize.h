@@ -72,7 +72,8 @@ public:
 /// DequantizeLinear; empty: the artefact's descriptor, the caller's, comes back
 /// (else -1). `compile` are the settings of the artefact. Errors: UserError
 /// for settings that do not fit, for data that the model does not take or that
-/// is not finite, and those of compiling and running.
+/// is not finite, and those of compiling and running. `input.cancel` ends it, a
+/// run of the host's too where the host looks; what was written by then stays.
 Expected<int> quantizeModel(const CompileInput &input, const Options &compile,
                             const QuantizeOptions &options,
                             const std::string &output, QuantizeHost &host,

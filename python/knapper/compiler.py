@@ -9,12 +9,12 @@ from collections.abc import Callable
 from typing import Any
 
 from knapper import library, log
+from knapper.callbacks import Callbacks
 from knapper.cancellation import Cancellation
 from knapper.errors import UserError
 from knapper.library import (
     CCompileOptions,
     COption,
-    Progress,
     check,
     encode_path,
     take_string,
@@ -110,35 +110,14 @@ def compile(
     if output is not None:
         request.output_path = encode_path(output)
 
-    wish = cancel if cancel is not None else Cancellation()
-    request.cancel = ctypes.pointer(wish._flag)
-    raised: list[BaseException] = []
-    if progress is not None:
-        report = progress
-
-        def forward(_user, phase, done, total):
-            # An exception cannot cross the library; it is raised afterwards.
-            if not raised:
-                try:
-                    report((phase or b"").decode(), done, total)
-                except BaseException as error:
-                    raised.append(error)
-                    wish.cancel()
-
-        request.progress = Progress(forward)
+    callbacks = Callbacks(request, progress, cancel)
     handle = ctypes.c_void_p()
     error = lib.knapper_compile(
         ctypes.byref(request),
         load_options(threads, spin=spin_microseconds, device=device),
         ctypes.byref(handle),
     )
-    if raised:
-        if error is None:
-            Module._adopt(handle)  # it was done before
-        else:
-            lib.knapper_error_release(error)
-        raise raised[0]
-    check(error)
+    callbacks.finish(error, handle)
     return Module._adopt(handle)
 
 

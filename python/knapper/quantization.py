@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from knapper import library, log
+from knapper.callbacks import Callbacks
+from knapper.cancellation import Cancellation
 from knapper.compiler import Model, _request
 from knapper.errors import UserError
 from knapper.library import (
     CQuantizeOptions,
-    Progress,
     Sample,
-    check,
     encode_path,
     take_string,
 )
@@ -55,6 +55,7 @@ def quantize(
     target: str = "cpu",
     threads: int = 0,
     progress: Callable[[str, int, int], None] | None = None,
+    cancel: Cancellation | None = None,
     **options: object,
 ) -> Quantized:
     """Quantises a model: static int8 with calibration data, or weights alone.
@@ -72,7 +73,8 @@ def quantize(
     keep: nodes, or their results, that stay float.
     weights_only: "int8" or "int4": activations stay float32. `group` rows of a
         column share a scale and, asymmetric, a zero point.
-    threads: of the module; progress, target, options: as for `knapper.compile`.
+    threads: of the module; progress, cancel, target, options: as for
+        `knapper.compile`. A file that was complete before the end stays.
 
     Raises UserError for data that the model does not take or that is not finite,
     and as `knapper.compile` does.
@@ -91,36 +93,19 @@ def quantize(
     if output is not None:
         request.output_path = encode_path(output)
 
-    raised: list[BaseException] = []
+    callbacks = Callbacks(request, progress, cancel)
     borrowed: list[Module] = []
     alive: list[object] = []  # of the sample that is in use
 
     def sample(_user, index, handle, tensors):
-        # An exception cannot cross the library; it is raised afterwards.
-        try:
-            if not borrowed:
-                borrowed.append(Module._borrow(handle))
-            values = borrowed[0]._bind_collection(feeds[index])
-            prepared, keep_alive = borrowed[0]._prepare(values, cached=False)
-            alive[:] = [prepared, keep_alive]
-            for i, view in enumerate(prepared.views):
-                tensors[i] = view
-            return 0
-        except BaseException as error:
-            raised.append(error)
-            return 1
-
-    if progress is not None:
-        report = progress
-
-        def forward(_user, phase, done, total):
-            if not raised:
-                try:
-                    report((phase or b"").decode(), done, total)
-                except BaseException as error:
-                    raised.append(error)
-
-        request.progress = Progress(forward)
+        if not borrowed:
+            borrowed.append(Module._borrow(handle))
+        values = borrowed[0]._bind_collection(feeds[index])
+        prepared, keep_alive = borrowed[0]._prepare(values, cached=False)
+        alive[:] = [prepared, keep_alive]
+        for i, view in enumerate(prepared.views):
+            tensors[i] = view
+        return 0
 
     names = [name.encode() for name in keep]
     kept = (ctypes.c_char_p * max(1, len(names)))(*names)
@@ -133,7 +118,7 @@ def quantize(
     how.keep = kept
     how.num_keep = len(names)
     how.num_samples = len(feeds)
-    how.sample = Sample(sample)
+    how.sample = Sample(callbacks.guard(sample, failed=1))
     handle = ctypes.c_void_p()
     text = ctypes.c_void_p()
     loads = output is None or not os.fspath(output).endswith(".onnx")
@@ -144,13 +129,9 @@ def quantize(
         ctypes.byref(handle) if loads else None,
         ctypes.byref(text),
     )
-    if raised:
-        if error is not None:
-            lib.knapper_error_release(error)
-        raise raised[0]
-    check(error)
-    found = json.loads(take_string(text))
-    return Quantized(Module._adopt(handle) if loads else None, found)
+    found = take_string(text) if text else ""
+    callbacks.finish(error, handle)
+    return Quantized(Module._adopt(handle) if loads else None, json.loads(found))
 
 
 def _feeds_of(calibration: Iterable[Feed] | None) -> list[Feed]:

@@ -135,3 +135,41 @@ def test_the_caller_s_exception():
 
     with pytest.raises(Stop):
         knapper.quantize(two_inputs(), calibration=[Feed(a=1, b=2)])
+
+
+@pytest.mark.parametrize("raised", [KeyboardInterrupt, ValueError])
+@pytest.mark.parametrize("phase", ["import", "calibrate", "compare"])
+def test_progress_that_raises(phase, raised, tmp_path):
+    seen = []
+
+    def progress(name, done, total):
+        seen.append(name)
+        if name == phase:
+            raise raised(name)
+
+    with pytest.raises(raised, match=phase):
+        knapper.quantize(two_inputs(), calibration=[feed()], progress=progress)
+    assert seen[-1] == phase and seen.count(phase) == 1
+    cancel = knapper.Cancellation()
+    with pytest.raises(knapper.UserError, match="quantize: the quantisation was cancelled"):
+        knapper.quantize(
+            two_inputs(),
+            calibration=[feed()],
+            cancel=cancel,
+            progress=lambda name, *_: cancel.cancel() if name == phase else None,
+        )
+    kept = knapper.Cancellation()
+    made = knapper.quantize(two_inputs(), calibration=[feed()], cancel=kept)
+    assert made.module is not None and not kept.cancelled
+    with pytest.raises(knapper.UserError, match="was cancelled"):
+        knapper.quantize(
+            two_inputs(), tmp_path / "q.knap", weights_only="int8", cancel=cancel
+        )
+    assert not list(tmp_path.iterdir())
+
+
+def test_data_that_raises_cancels_nothing_else():
+    cancel = knapper.Cancellation()
+    with pytest.raises(TypeError):
+        knapper.quantize(two_inputs(), calibration=[feed(), 7], cancel=cancel)
+    assert not cancel.cancelled
