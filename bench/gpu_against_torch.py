@@ -215,20 +215,26 @@ class Bench:
         self.torch.cuda.synchronize()
         return result
 
-    def measure(self, row, functions, flops):
-        """Times of ours and then torch's go into the row; what is to be printed of them."""
-        burst, sustained = self.medians(functions)
+    def measure(self, row, functions, flops, aside=(), bar=BAR):
+        """Times of ours and then torch's go into the row; what is to be printed of them.
+        `aside`: what computes nearly the same; its ratios are given, and count for nothing."""
+        burst, sustained = self.medians([*functions, *aside])
+        beside = [(b / burst[0], s / sustained[0])
+                  for b, s in zip(burst[len(functions):], sustained[len(functions):])]
+        row["aside_ratios"] = beside
+        burst, sustained = burst[: len(functions)], sustained[: len(functions)]
         row.update(burst_ms=burst, sustained_ms=sustained,
                    burst_ratio=min(burst[1:]) / burst[0],
                    sustained_ratio=min(sustained[1:]) / sustained[0])
         if self.options.bars:
-            row["fast"] = max(row["burst_ratio"], row["sustained_ratio"]) >= BAR
+            row["fast"] = max(row["burst_ratio"], row["sustained_ratio"]) >= bar
         tera = flops * 1e-9
         return (
             f"  burst {burst[0]:.4f} ms {tera / burst[0]:6.1f} TF x{row['burst_ratio']:.3f}"
             f" (torch {' '.join(f'{t:.4f}' for t in burst[1:])})"
             f"  sustained {sustained[0]:.4f} ms {tera / sustained[0]:6.1f} TF "
             f"x{row['sustained_ratio']:.3f}"
+            + "".join(f"  aside: burst x{b:.3f} sustained x{s:.3f}" for b, s in beside)
         )
 
     def timed(self, function, count):
