@@ -171,7 +171,8 @@ class Products(Bench):
             ]
             aside = []
             if case.gelu:
-                compiled = torch.compile(lambda *s: self.torch_result(case, *s))
+                nn = torch.nn.functional
+                compiled = torch.compile(lambda x, w, b: nn.gelu(nn.linear(x, w, b)))
                 functions.append(lambda i: compiled(*sets[i % count]))
                 aside.append(
                     lambda i: torch._addmm_activation(
