@@ -33,6 +33,23 @@ struct Rows {
   int64_t length;
 };
 
+/// Whether dims of rows stay dims of rows and a row's own dim stays that.
+bool keepsPlaces(ts::BroadcastOp op, const Rows &rows) {
+  if (ts::elementCount(op.getInput().getType()).isConstant(1))
+    return true;
+  int64_t last = static_cast<int64_t>(rows.kept.size());
+  SmallVector<Dim> to = ts::dimsOf(op.getResult());
+  auto isAlong = [&](ArrayRef<Dim> dims, int64_t from) {
+    return ts::dimsOf(op.getInput()) == dims &&
+           llvm::equal(op.getDims(),
+                       llvm::seq<int64_t>(from, from + (int64_t)dims.size()));
+  };
+  if (to == rows.kept)
+    return isAlong(rows.kept, 0);
+  return to == rows.whole && (isAlong(rows.whole, 0) || isAlong(rows.kept, 0) ||
+                              isAlong(rows.whole.back(), last));
+}
+
 /// The rows that the kernel reduces, if this schedule serves it.
 std::optional<Rows> rowsOf(ts::KernelOp kernel) {
   std::optional<Rows> rows;
@@ -79,6 +96,10 @@ std::optional<Rows> rowsOf(ts::KernelOp kernel) {
       return std::nullopt;
   for (Operation &op : body.without_terminator())
     if (!llvm::all_of(op.getResults(), isKnown))
+      return std::nullopt;
+  // Where sizes are equal they do not tell what lies along which dim.
+  for (auto op : body.getOps<ts::BroadcastOp>())
+    if (!keepsPlaces(op, *rows))
       return std::nullopt;
   for (Value value : kernel.yield().getValues())
     if ((ts::dimsOf(value) != rows->whole && ts::dimsOf(value) != rows->kept) ||
@@ -191,7 +212,10 @@ Value ShortRowsBuilder::provided(Value tensor, const Coord &at) {
   if (!argument)
     return {};
   SmallVector<Dim> dims = ts::dimsOf(argument);
-  if (dims == rows.kept) {
+  // As many rows as a row has elements: it may hold an element of every row.
+  bool isOfRow =
+      dims.size() == 1 && llvm::is_contained(elements, at.dims.back().start);
+  if (dims == rows.kept && !isOfRow) {
     Coord run = at;
     run.dims = {{first, 1, {}, 1}};
     Dim all = product(kernel.getContext(), rows.kept);

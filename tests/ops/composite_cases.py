@@ -57,6 +57,21 @@ case("long region over short rows", [In("x", t)],
      "".join(f"%s{i} = ts.sin %{'x' if i == 0 else f'e{i - 1}'} : {t}\n%e{i} = ts.exp %s{i} : {t}\n" for i in range(3))
      + f"%m = ts.reduce max %e2 [1] : {t}\n%w = ts.broadcast %m [0] : {k} to {t}\n%r = ts.sub %e2, %w : {t}", t, ROW_SIZES,
      np_long, "relative 1e-10")
+# As many rows, or rows of as many rows, as a row has elements: sizes do not tell what a vector lies along.
+for length in [4, 8, 16]:
+    for shape in [["a", length, length], [length, length]]:
+        t, k, p = T("f32", *shape), T("f32", *shape[:-1]), T("f32", length)
+        for dim in range(len(shape) - 2, len(shape)):
+            case(f"layer_norm of {' x '.join(map(str, shape))}, scale along {dim}", [In("x", t), In("s", p)],
+                 f"%n = ts.layer_norm %x dim {len(shape) - 1} epsilon 1.0e-5 : {t}\n"
+                 f"%w = ts.broadcast %s [{dim}] : {p} to {t}\n%r = ts.mul %n, %w : {t}", t,
+                 ROW_SIZES[:3] + [dict(a=64, b=1)] if "a" in shape else [{}],
+                 lambda x, s, own=dim == len(shape) - 1: np_norm(x, 1e-5, False) * (s if own else s[:, None]), "relative 4e-6")
+        other = "[0, 2]" if len(shape) == 3 else "[1]"
+        case(f"column less the row's sum, {' x '.join(map(str, shape))}", [In("x", t)],
+             f"%s = ts.reduce add %x [{len(shape) - 1}] : {t}\n%w = ts.broadcast %s {other} : {k} to {t}\n"
+             f"%r = ts.sub %x, %w : {t}", t, ROW_SIZES[:3] if "a" in shape else [{}],
+             lambda x: x - x.astype("f8").sum(-1)[..., None, :], "relative 1e-5")
 # Rows of a few elements: a row a lane. Dims of size 1 before the row.
 for shape in [["a", "b", 1], ["a", 1, 1], [1, "b", 1]]:
     t, k = T("f32", *shape, 8), T("f32", *shape)
