@@ -81,6 +81,9 @@ TEST(CApi, LoadsInspectsRunsAndSaves) {
   ASSERT_EQ(take(knapper_load(path.c_str(), &options, &module)), "no error");
   EXPECT_EQ(knapper_module_num_inputs(module), 1);
   EXPECT_EQ(knapper_module_num_outputs(module), 1);
+  EXPECT_EQ(knapper_module_may_replace(module, 0, 0), 0);
+  EXPECT_EQ(knapper_module_may_replace(module, 0, 1), 0);
+  EXPECT_EQ(knapper_module_may_replace(module, -1, 7), 0);
   knapper_tensor_info info = {};
   info.size = sizeof info;
   ASSERT_EQ(take(knapper_module_input(module, 0, &info)), "no error");

@@ -55,6 +55,14 @@ knapper_error *knapper_module_output(const knapper_module *module,
   });
 }
 
+int knapper_module_may_replace(const knapper_module *module, int32_t output,
+                               int32_t input) {
+  const Program &program = module->module->program();
+  return output >= 0 && static_cast<size_t>(output) < program.outputs.size() &&
+         input >= 0 && static_cast<size_t>(input) < program.inputs.size() &&
+         program.mayReplace(output, input);
+}
+
 knapper_error *knapper_module_peak_memory(const knapper_module *module,
                                           const char *const *names,
                                           const int64_t *values, int32_t count,

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "compiler/exec/ExecProgram.h"
+#include "compiler/exec/InPlacePairs.h"
 #include "compiler/exec/Scalars.h"
 #include "graph/memory/Liveness.h"
 #include "ir/tensor/Control.h"
@@ -50,8 +51,15 @@ private:
                                          std::optional<PackedOperand> packing);
   /// Where the result of a kernel or a branch is written.
   Place placeOfResult(mlir::OpResult result);
-  /// The place for the instruction that comes next.
+  /// The place for the instruction that comes next, which reads it.
   fb::BufferRef refer(const Place &place);
+  /// The same for what it writes.
+  fb::BufferRef referWritten(const Place &place);
+  /// The number of the instruction that comes next; in branches and loops that
+  /// of the entry's instruction that they are part of.
+  uint32_t entryNumber() const { return inEntry ? next : lastOfEntry; }
+  /// Tells `memoryUses` where a launch may have a result in an input's memory.
+  void noteInPlace(ts::KernelOp kernel);
   void touch(uint32_t buffer, uint32_t instruction);
 
   template <typename Instruction> Instruction *append(Instruction instruction);
@@ -98,6 +106,8 @@ private:
   fb::RegionT *region = nullptr; ///< being filled
   bool inEntry = true;
   uint32_t next = 0;                         ///< number of the next instruction
+  uint32_t lastOfEntry = 0;                  ///< of the entry's own
+  MemoryUses memoryUses;                     ///< of inputs and outputs
   llvm::DenseMap<mlir::Value, Place> places; ///< roots
   llvm::DenseMap<mlir::Value, Place> wanted; ///< roots
   llvm::StringSet<> lateSymbols;
@@ -109,6 +119,7 @@ Instruction *ExecBuilder::append(Instruction instruction) {
   auto box = std::make_unique<fb::InstructionBoxT>();
   box->instruction.Set(std::move(instruction));
   region->instructions.push_back(std::move(box));
+  lastOfEntry = entryNumber();
   ++next;
   return static_cast<Instruction *>(
       region->instructions.back()->instruction.value);

@@ -106,6 +106,13 @@ void ExecBuilder::touch(uint32_t index, uint32_t instruction) {
 
 fb::BufferRef ExecBuilder::refer(const Place &place) {
   touch(place.buffer, next);
+  memoryUses.read(place.buffer, entryNumber());
+  return fb::BufferRef(place.buffer, scalars.get(place.offset));
+}
+
+fb::BufferRef ExecBuilder::referWritten(const Place &place) {
+  touch(place.buffer, next);
+  memoryUses.write(place.buffer, entryNumber());
   return fb::BufferRef(place.buffer, scalars.get(place.offset));
 }
 
@@ -170,9 +177,34 @@ uint32_t ExecBuilder::addRegion() {
 void ExecBuilder::addCopy(const Place &from, const Place &to, Dim bytes) {
   fb::CopyT copy;
   copy.source = std::make_unique<fb::BufferRef>(refer(from));
-  copy.target = std::make_unique<fb::BufferRef>(refer(to));
+  copy.target = std::make_unique<fb::BufferRef>(referWritten(to));
   copy.bytes = scalars.get(bytes);
+  if (inEntry && from.offset.isConstant(0) && to.offset.isConstant(0))
+    memoryUses.inPlace(from.buffer, to.buffer, next);
   append(std::move(copy));
+}
+
+void ExecBuilder::noteInPlace(ts::KernelOp kernel) {
+  if (!inEntry)
+    return;
+  SmallVector<unsigned> allowed = memory::inPlaceInputs(kernel);
+  if (allowed.empty())
+    return;
+  const Place &to = places.find(kernel.getResult(0))->second;
+  if (!to.offset.isConstant(0))
+    return;
+  SmallVector<uint32_t> read; // constants are no input's memory
+  for (Value input : kernel.getInputs()) {
+    auto it = places.find(memory::rootOf(input));
+    read.push_back(it == places.end() ? ~uint32_t(0) : it->second.buffer);
+  }
+  for (unsigned i : allowed) {
+    Dim offset = zero;
+    memory::rootOf(kernel.getInputs()[i], &offset);
+    // Another operand in that memory may be read elsewhere.
+    if (offset.isConstant(0) && llvm::count(read, read[i]) == 1)
+      memoryUses.inPlace(read[i], to.buffer, next);
+  }
 }
 
 LogicalResult ExecBuilder::addLaunch(ts::KernelOp kernel) {
@@ -191,7 +223,8 @@ LogicalResult ExecBuilder::addLaunch(ts::KernelOp kernel) {
     launch.args.push_back(refer(*place));
   }
   for (OpResult result : kernel->getResults())
-    launch.args.push_back(refer(places[result] = placeOfResult(result)));
+    launch.args.push_back(referWritten(places[result] = placeOfResult(result)));
+  noteInPlace(kernel);
   for (auto [i, schedule] : llvm::enumerate(unique.schedules)) {
     auto choice = std::make_unique<fb::ChoiceT>();
     Guard guard = schedule.guard;
@@ -376,6 +409,7 @@ LogicalResult ExecBuilder::run() {
   for (auto &buffer : program.buffers)
     if (buffer->kind == fb::BufferKind::temp && buffer->first > buffer->last)
       buffer->first = buffer->last = 0; // nothing uses it
+  program.in_place = memoryUses.pairs(program);
   return mlir::success();
 }
 

@@ -60,6 +60,13 @@ void summary(Writer &out, const Json &json) {
            textOf(tensor, "name") + ": " + textOf(tensor, "dtype") + " [" +
                dims + "]");
     }
+  for (const Json &pair : listOf(json, "in_place")) {
+    std::string inputs;
+    for (const Json &input : listOf(pair, "inputs"))
+      inputs += (inputs.empty() ? "" : ", ") +
+                (input.is_string() ? input.get<std::string>() : input.dump());
+    fact("in place", textOf(pair, "output") + " over " + inputs);
+  }
   for (const Json &symbol : listOf(json, "symbols")) {
     std::string range =
         textOf(symbol, "name") + " from " + textOf(symbol, "min");

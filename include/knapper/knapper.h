@@ -161,6 +161,11 @@ KNAPPER_API knapper_error *knapper_module_input(const knapper_module *module,
 KNAPPER_API knapper_error *knapper_module_output(const knapper_module *module,
                                                  int32_t index,
                                                  knapper_tensor_info *info);
+/* 1 when the output may be given exactly the input's memory at a run, which
+ * then overwrites it: keys and values that grow, a state, the operand of an
+ * elementwise model. 0 when not, and for an index that there is not. */
+KNAPPER_API int knapper_module_may_replace(const knapper_module *module,
+                                           int32_t output, int32_t input);
 /* Bytes of planned memory for symbols bound as in names/values (count of them).
  */
 KNAPPER_API knapper_error *
@@ -168,8 +173,8 @@ knapper_module_peak_memory(const knapper_module *module,
                            const char *const *names, const int64_t *values,
                            int32_t count, uint64_t *arena_bytes,
                            uint64_t *constant_bytes);
-/* A JSON document about the module (signature, kernels, launches, memory,
- * compile phases). Lives as long as the module. */
+/* A JSON document about the module (signature, in-place pairs, kernels,
+ * launches, memory, compile phases). Lives as long as the module. */
 KNAPPER_API knapper_error *knapper_module_describe(const knapper_module *module,
                                                    const char **json);
 
@@ -177,8 +182,11 @@ KNAPPER_API knapper_error *knapper_module_describe(const knapper_module *module,
 typedef struct knapper_result knapper_result;
 /* Runs the module. inputs: num_inputs tensors in signature order, read only.
  * outputs: NULL, or num_outputs tensors; an entry with data != NULL is written
- * in place (its bytes must suffice, and it must not overlap an input or another
- * output), one with data == NULL is provided by the module from reused memory.
+ * in place (its bytes must suffice), one with data == NULL is provided by the
+ * module from reused memory. An output must not overlap an input or another
+ * output; it may be exactly the memory of an input that it may replace
+ * (knapper_module_may_replace), which is then overwritten, in part also where
+ * the run fails or is cancelled.
  * The result owns the memory of provided outputs until it is released. */
 KNAPPER_API knapper_error *
 knapper_run(knapper_module *module, const knapper_tensor *inputs,

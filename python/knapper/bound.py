@@ -61,7 +61,15 @@ class Bound:
         if outputs is not None:
             memory = list(module._positioned(outputs))
         if any(array is None for array in memory):
-            made = module.run(values, memory)
+            # This run is for sizes: what lies in an input's memory stays as it is.
+            apart = module.in_place
+            made = module.run(
+                values,
+                [
+                    None if info.name in apart else array
+                    for info, array in zip(module._outputs, memory)
+                ],
+            )
             memory = [
                 _like(made[i], module._outputs[i]) if array is None else array
                 for i, array in enumerate(memory)

@@ -145,6 +145,7 @@ _FUNCTIONS = {
     "knapper_module_num_outputs": (c_int32, [c_void_p]),
     "knapper_module_input": (c_void_p, [c_void_p, c_int32, POINTER(CTensorInfo)]),
     "knapper_module_output": (c_void_p, [c_void_p, c_int32, POINTER(CTensorInfo)]),
+    "knapper_module_may_replace": (c_int, [c_void_p, c_int32, c_int32]),
     "knapper_module_peak_memory": (
         c_void_p,
         [

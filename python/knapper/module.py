@@ -219,6 +219,23 @@ class Module:
         """Names, dtypes and shapes of the outputs, in order."""
         return self._outputs
 
+    @property
+    def in_place(self) -> dict[str, tuple[str, ...]]:
+        """Outputs that may be given exactly an input's memory, each with the
+        names of such inputs: `m.run({"past": a, ...}, {"present": a})` then
+        updates `a`. Where a run fails or is cancelled, it is partly written."""
+        replace = self._lib.knapper_module_may_replace
+        found = {}
+        for o, output in enumerate(self._outputs):
+            under = tuple(
+                info.name
+                for i, info in enumerate(self._inputs)
+                if replace(self._handle.value, o, i)
+            )
+            if under:
+                found[output.name] = under
+        return found
+
     # ---- calls
 
     def __call__(self, *args: Array, **kwargs: Array) -> Result:
@@ -256,11 +273,14 @@ class Module:
 
         outputs: by name or by position, writeable contiguous arrays that are
             filled in place; what is left out or None is provided by the module.
+            One may be the very array given as an input that it may replace
+            (`in_place`), which the run then updates.
         cancel: ends the run from another thread, with a UserError; the caller's
             outputs are then partly written.
 
         Raises as calling the module does; also for an output that is too small,
-        read-only, not contiguous, or over memory of an input or another output.
+        read-only, not contiguous, or over memory of another output, or of an
+        input but as above.
         """
         run = self._lib.knapper_run
         if cancel is not None:

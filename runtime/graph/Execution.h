@@ -71,6 +71,7 @@ private:
   Status uploadInputs(std::span<const knapper_tensor> inputs);
   Status downloadOutputs();
   Status prepareOutputs(std::span<const knapper_tensor> outputs);
+  bool isReplaced(uint32_t input, const knapper_tensor &tensor) const;
   Status checkOverlaps(std::span<const knapper_tensor> inputs);
   Status provideOutput(uint32_t index);
   Status resolveLaunch(uint32_t index);

@@ -57,6 +57,12 @@ std::optional<int64_t> tensorBytes(DType dtype, const int64_t *shape,
   return empty ? 0 : bytes;
 }
 
+/// Of an input that was checked.
+uint64_t inputBytes(const Program::Tensor &input,
+                    const knapper_tensor &tensor) {
+  return *tensorBytes(input.dtype, tensor.shape, tensor.rank);
+}
+
 } // namespace
 
 Status Execution::checkInputs(std::span<const knapper_tensor> inputs) {
@@ -163,45 +169,66 @@ Status Execution::prepareOutputs(std::span<const knapper_tensor> outputs) {
   return success();
 }
 
-/// Kernels take it that what they write is nothing else that the caller gave.
+/// Whether an output of the caller lies exactly where this input does, and may.
+bool Execution::isReplaced(uint32_t input, const knapper_tensor &tensor) const {
+  for (uint32_t o = 0; o < given.size(); ++o)
+    if (given[o].data && given[o].data == tensor.data &&
+        program.mayReplace(o, input) &&
+        result.tensors[o].bytes == inputBytes(program.inputs[input], tensor))
+      return true;
+  return false;
+}
+
+/// Kernels take it that what they write is nothing else that the caller gave,
+/// but for outputs in place of an input.
 Status Execution::checkOverlaps(std::span<const knapper_tensor> inputs) {
   if (std::none_of(given.begin(), given.end(),
                    [](const knapper_tensor &t) { return t.data; }))
     return success();
   struct Range {
     uintptr_t begin, end;
-    const char *name;
+    uint32_t index;
     bool output;
   };
   std::vector<Range> ranges;
   ranges.reserve(inputs.size() + given.size());
-  auto add = [&](const void *data, size_t bytes, const char *name,
-                 bool output) {
+  auto add = [&](const void *data, size_t bytes, uint32_t index, bool output) {
     auto begin = reinterpret_cast<uintptr_t>(data);
     if (data && bytes > 0)
-      ranges.push_back({begin, begin + bytes, name, output});
+      ranges.push_back({begin, begin + bytes, index, output});
   };
-  for (size_t i = 0; i < inputs.size(); ++i)
-    add(inputs[i].data,
-        *tensorBytes(program.inputs[i].dtype, inputs[i].shape, inputs[i].rank),
-        program.inputs[i].name, false);
-  for (size_t i = 0; i < given.size(); ++i)
-    if (given[i].data) {
-      const Program::Tensor &t = program.outputs[i];
-      add(given[i].data, t.late ? given[i].bytes : result.tensors[i].bytes,
-          t.name, true);
-    }
+  for (uint32_t i = 0; i < inputs.size(); ++i)
+    if (!isReplaced(i, inputs[i]))
+      add(inputs[i].data, inputBytes(program.inputs[i], inputs[i]), i, false);
+  for (uint32_t i = 0; i < given.size(); ++i)
+    if (given[i].data)
+      add(given[i].data,
+          program.outputs[i].late ? given[i].bytes : result.tensors[i].bytes, i,
+          true);
   std::sort(ranges.begin(), ranges.end(),
             [](const Range &a, const Range &b) { return a.begin < b.begin; });
+  auto text = [&](const Range &range) {
+    return range.output
+               ? cat("output '", program.outputs[range.index].name, "'")
+               : cat("input '", program.inputs[range.index].name, "'");
+  };
   const Range *last = nullptr, *lastOutput = nullptr; // those that end last
   for (const Range &range : ranges) {
     const Range *other = range.output ? last : lastOutput;
-    if (other && range.begin < other->end)
+    if (other && range.begin < other->end) {
+      const Range &output = range.output ? range : *other;
+      const Range &under = range.output ? *other : range;
+      bool pair =
+          !under.output && program.mayReplace(output.index, under.index);
       return userError(
-          cat("its memory is also ", other->output ? "output '" : "input '",
-              other->name, "'"),
-          cat(range.output ? "output '" : "input '", range.name, "'"),
-          "give outputs memory of their own");
+          cat("its memory is ", pair ? "partly " : "also ", text(*other)),
+          text(range),
+          pair ? cat("give ", text(output),
+                     " exactly the memory "
+                     "of ",
+                     text(under), ", or memory of its own")
+               : "give outputs memory of their own");
+    }
     if (!last || range.end > last->end)
       last = &range;
     if (range.output && (!lastOutput || range.end > lastOutput->end))

@@ -153,6 +153,58 @@ TEST_P(Programs, WritesIntoGivenOutputs) {
               HasSubstr("output 'y': expected memory for f32[rows], got i32"));
 }
 
+/// y = x * 2 + 1 by a copy and a kernel over it; z = w.
+TEST_P(Programs, OutputsInPlaceOfAnInput) {
+  TestArtefact a;
+  uint32_t n = a.symbol("n"), bytes = a.mul(n, a.constant(4));
+  uint32_t x = a.input("x", DType::f32, {n}, {"n"});
+  uint32_t w = a.input("w", DType::f32, {n}, {"n"});
+  uint32_t y = a.output("y", DType::f32, {n}, {"n"});
+  uint32_t z = a.output("z", DType::f32, {n}, {"n"});
+  uint32_t main = a.region();
+  a.copy(main, x, y, bytes);
+  a.launch(main, "scale", {y, y}, n);
+  a.copy(main, w, z, bytes);
+  a.program().in_place.push_back(fb::InPlace(0, 0));
+  ModulePtr m = a.load({.threads = 2}, device());
+  EXPECT_TRUE(m->program().mayReplace(0, 0));
+  EXPECT_FALSE(m->program().mayReplace(0, 1));
+  EXPECT_FALSE(m->program().mayReplace(1, 0));
+
+  std::vector<int64_t> shape = {3};
+  std::vector<float> memory = {1, 2, 3, 0, 0, 0}, other = {4, 5, 6};
+  knapper_tensor under = tensor(memory, shape);
+  under.bytes = 12;
+  auto at = [&](int64_t offset) {
+    knapper_tensor t = under;
+    t.data = memory.data() + offset;
+    return t;
+  };
+  knapper_tensor second = tensor(other, shape), none = {};
+  RunResult result;
+  auto run = [&](knapper_tensor input, knapper_tensor y, knapper_tensor z) {
+    knapper_tensor in[] = {input, second}, out[] = {y, z};
+    return errorOf(m->run(in, out, result));
+  };
+  EXPECT_EQ(run(at(0), none, none), "no error");
+  EXPECT_THAT(floats(result.outputs()[0]), ElementsAre(3, 5, 7));
+  EXPECT_THAT(memory, ElementsAre(1, 2, 3, 0, 0, 0));
+  EXPECT_EQ(run(at(0), at(3), none), "no error");
+  EXPECT_THAT(memory, ElementsAre(1, 2, 3, 3, 5, 7));
+  for (int turn = 0; turn < 3; ++turn) // recorded and replayed where possible
+    EXPECT_EQ(run(at(0), at(0), none), "no error");
+  EXPECT_THAT(memory, ElementsAre(15, 23, 31, 3, 5, 7));
+  EXPECT_THAT(run(at(0), at(1), none),
+              HasSubstr("output 'y': its memory is partly input 'x'"));
+  EXPECT_THAT(run(at(1), at(0), none),
+              HasSubstr("input 'x': its memory is partly output 'y'"));
+  EXPECT_THAT(run(at(0), none, at(0)), HasSubstr("also"));
+  EXPECT_THAT(run(at(0), second, none), HasSubstr("also"));
+  EXPECT_THAT(run(at(0), at(0), at(0)), HasSubstr("also output"));
+  EXPECT_THAT(run(at(0), at(0), at(2)), HasSubstr("also output"));
+  EXPECT_THAT(memory, ElementsAre(15, 23, 31, 3, 5, 7));
+}
+
 TEST(Module, RefusesWrongInputsBeforeAKernelRuns) {
   ModulePtr m = rowProgram().load();
   std::vector<float> x(100);

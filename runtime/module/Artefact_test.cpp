@@ -229,6 +229,24 @@ TEST(Artefact, EveryIndexInTheHeaderIsChecked) {
        [](TestArtefact &a) {
          a.program().regions[2]->instructions[0]->instruction.Reset();
        }},
+      {"in-place pair 0 is of output 9 of",
+       [](TestArtefact &a) {
+         a.program().in_place.push_back(fb::InPlace(9, 0));
+       }},
+      {"in-place pair 0 is of output 0 of 1 and input 7 of",
+       [](TestArtefact &a) {
+         a.program().in_place.push_back(fb::InPlace(0, 7));
+       }},
+      {"in-place pair 1 is out of order",
+       [](TestArtefact &a) {
+         a.program().inputs[0]->dtype = a.program().outputs[0]->dtype;
+         a.program().in_place.assign(2, fb::InPlace(0, 0));
+       }},
+      {"of other types or sizes",
+       [](TestArtefact &a) {
+         a.program().inputs[0]->dtype = fb::DType::i8;
+         a.program().in_place.push_back(fb::InPlace(0, 0));
+       }},
       {"there is no program 1",
        [](TestArtefact &a) { a.header.targets[0]->program = 1; }},
       {"there is no program 0",

@@ -30,8 +30,8 @@ public:
   Expected<Program> run() {
     out.name = text(from.name());
     for (auto step : {&Decoder::symbols, &Decoder::values, &Decoder::checks,
-                      &Decoder::signature, &Decoder::buffers, &Decoder::regions,
-                      &Decoder::bound})
+                      &Decoder::signature, &Decoder::inPlace, &Decoder::buffers,
+                      &Decoder::regions, &Decoder::bound})
       if (Status s = (this->*step)(); !s)
         return s.takeError();
     if (Status s = checkStructure(artefact, from, out); !s)
@@ -144,6 +144,29 @@ private:
     for (uint32_t i = 0; i < count(from.outputs()); ++i)
       if (Status s = tensor(from.outputs()->Get(i), false, out.outputs); !s)
         return s;
+    return success();
+  }
+
+  Status inPlace() {
+    out.inPlace.resize(out.outputs.size());
+    const fb::InPlace *last = nullptr;
+    for (uint32_t i = 0; i < count(from.in_place()); ++i) {
+      const fb::InPlace *p = from.in_place()->Get(i);
+      if (p->output() >= out.outputs.size() || p->input() >= out.inputs.size())
+        return fail(p, cat("in-place pair ", i, " is of output ", p->output(),
+                           " of ", out.outputs.size(), " and input ",
+                           p->input(), " of ", out.inputs.size()));
+      if (last && std::pair(p->output(), p->input()) <=
+                      std::pair(last->output(), last->input()))
+        return fail(p, cat("in-place pair ", i, " is out of order"));
+      last = p;
+      const Program::Tensor &output = out.outputs[p->output()];
+      if (output.dtype != out.inputs[p->input()].dtype || output.late)
+        return fail(p, cat("in-place pair ", i, " is of output '", output.name,
+                           "' and input '", out.inputs[p->input()].name,
+                           "', of other types or sizes"));
+      out.inPlace[p->output()].push_back(p->input());
+    }
     return success();
   }
 
@@ -541,6 +564,11 @@ private:
 Error damagedProgram(const Artefact &artefact, const fb::Program &from,
                      const void *at, std::string_view what) {
   return artefact.damaged(at, cat("program '", text(from.name()), "', ", what));
+}
+
+bool Program::mayReplace(uint32_t output, uint32_t input) const {
+  return std::binary_search(inPlace[output].begin(), inPlace[output].end(),
+                            input);
 }
 
 Expected<Program> Program::decode(const Artefact &artefact, uint32_t index,

@@ -110,8 +110,12 @@ struct Program {
   std::vector<std::vector<Instruction>> regions;
   std::vector<Dependents> dependents; // per symbol; empty for those of inputs
   std::vector<uint32_t> inputBuffer, outputBuffer; // kNone: not used
+  /// Per output, the inputs that it may be given the very memory of.
+  std::vector<std::vector<uint32_t>> inPlace;
   std::vector<bool> kernelUsed;
   bool hasLate = false;
+
+  bool mayReplace(uint32_t output, uint32_t input) const;
 
   static constexpr uint32_t kNone = ~uint32_t(0);
 

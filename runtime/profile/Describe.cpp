@@ -36,6 +36,22 @@ void targets(JsonWriter &json, const Artefact &file) {
   json.endArray();
 }
 
+/// Of each output that may be given an input's memory, the names of such
+/// inputs.
+void inPlace(JsonWriter &json, const Program &program) {
+  json.key("in_place").beginArray();
+  for (uint32_t o = 0; o < program.outputs.size(); ++o) {
+    if (program.inPlace[o].empty())
+      continue;
+    json.beginObject().field("output", program.outputs[o].name);
+    json.key("inputs").beginArray();
+    for (uint32_t i : program.inPlace[o])
+      json.value(program.inputs[i].name);
+    json.endArray().endObject();
+  }
+  json.endArray();
+}
+
 /// Those of the program that the module runs.
 void kernels(JsonWriter &json, const fb::Artefact &header, uint32_t target) {
   json.key("kernels").beginArray();
@@ -160,6 +176,7 @@ std::string describeModule(const Module &module) {
   json.field("file_bytes", uint64_t(file.bytes().size()));
   tensors(json, "inputs", program.inputs);
   tensors(json, "outputs", program.outputs);
+  inPlace(json, program);
   json.key("symbols").beginArray();
   for (const Program::Symbol &s : program.symbols) {
     json.beginObject().field("name", s.name).field("min", s.min);
