@@ -1,5 +1,5 @@
 // Normalisations.
-#include "frontends/onnx/Node.h"
+#include "frontends/onnx/WideFloat.h"
 
 using namespace mlir;
 
@@ -185,27 +185,29 @@ LogicalResult importMeanVariance(Node &n) {
   axes = n.normalAxes(axes, ts::rankOf(n[0]));
   if (n.failed())
     return failure();
-  Value centred = n.sub(n[0], n.mean(n[0], axes, true));
-  Value deviation = n.make<ts::SqrtOp>(
-      n.mean(n.mul(centred, centred), axes, true));
-  return n.out(n.div(centred, n.add(deviation, 1e-9)));
+  return n.out(inWideFloat(n, n[0], [&](Value x) {
+    Value centred = n.sub(x, n.mean(x, axes, true));
+    Value deviation =
+        n.make<ts::SqrtOp>(n.mean(n.mul(centred, centred), axes, true));
+    return n.div(centred, n.add(deviation, 1e-9));
+  }));
 }
 
 LogicalResult importLpNormalization(Node &n) {
   int64_t axis = n.axis("axis", -1, ts::rankOf(n[0])), p = n.integer("p", 2);
   if (n.failed())
     return failure();
-  Value norm;
-  if (p == 1)
-    norm = n.reduce(ts::ReduceKind::add, n.make<ts::AbsOp>(n[0]), {axis}, true);
-  else if (p == 2)
-    norm = n.make<ts::SqrtOp>(
-        n.reduce(ts::ReduceKind::add, n.mul(n[0], n[0]), {axis}, true));
-  else
+  if (p != 1 && p != 2)
     return n.fail("p is " + Twine(static_cast<int64_t>(p)), "use 1 or 2");
-  // A row of zeros stays zero.
-  Value zero = n.compare(ts::ComparePredicate::eq, norm, n.scalarFor(n[0], 0));
-  return n.out(n.div(n[0], n.select(zero, n.scalarFor(n[0], 1), norm)));
+  return n.out(inWideFloat(n, n[0], [&](Value x) {
+    Value parts = p == 1 ? n.make<ts::AbsOp>(x) : n.mul(x, x);
+    Value norm = n.reduce(ts::ReduceKind::add, parts, {axis}, true);
+    if (p == 2)
+      norm = n.make<ts::SqrtOp>(norm);
+    // A row of zeros stays zero.
+    Value zero = n.compare(ts::ComparePredicate::eq, norm, n.scalarFor(x, 0));
+    return n.div(x, n.select(zero, n.scalarFor(x, 1), norm));
+  }));
 }
 
 /// x / (bias + alpha/size * sum of squares over nearby channels)^beta
@@ -216,21 +218,22 @@ LogicalResult importLrn(Node &n) {
     return n.fail("needs a positive size and a channel dim",
                   "correct the attribute or the input");
   Dim inner = ts::product(n.importer.context, ArrayRef<Dim>(dims).drop_front(2));
-  Value square =
-      n.reshape(n.mul(n[0], n[0]), {dims[0], n.dim(1), dims[1], inner});
   MLIRContext *context = n.importer.context;
-  Value sum = n.make<ts::PoolOp>(
-      ts::PoolKind::sum, square, ArrayRef<int64_t>({size, 1}),
-      ArrayRef<int64_t>({1, 1}), ArrayRef<int64_t>({1, 1}),
-      ts::dimArray(context, {n.dim((size - 1) / 2), n.dim(0)}),
-      ts::dimArray(context, {n.dim(size / 2), n.dim(0)}),
-      bool(false), bool(false));
-  sum = n.reshape(sum, dims);
-  Value base = n.add(
-      n.mul(sum, n.real("alpha", 1e-4) / static_cast<double>(size)),
-      n.real("bias", 1));
-  return n.out(n.div(
-      n[0], n.binary<ts::PowOp>(base, n.scalarFor(n[0], n.real("beta", 0.75)))));
+  return n.out(inWideFloat(n, n[0], [&](Value x) {
+    Value square = n.reshape(n.mul(x, x), {dims[0], n.dim(1), dims[1], inner});
+    Value sum = n.make<ts::PoolOp>(
+        ts::PoolKind::sum, square, ArrayRef<int64_t>({size, 1}),
+        ArrayRef<int64_t>({1, 1}), ArrayRef<int64_t>({1, 1}),
+        ts::dimArray(context, {n.dim((size - 1) / 2), n.dim(0)}),
+        ts::dimArray(context, {n.dim(size / 2), n.dim(0)}),
+        bool(false), bool(false));
+    sum = n.reshape(sum, dims);
+    Value base = n.add(
+        n.mul(sum, n.real("alpha", 1e-4) / static_cast<double>(size)),
+        n.real("bias", 1));
+    return n.div(x, n.binary<ts::PowOp>(
+                        base, n.scalarFor(x, n.real("beta", 0.75))));
+  }));
 }
 
 constexpr OpRow rows[] = {

@@ -1,5 +1,5 @@
 // Reductions, arg-reductions, scans, sorts.
-#include "frontends/onnx/Node.h"
+#include "frontends/onnx/WideFloat.h"
 
 using namespace mlir;
 
@@ -62,10 +62,9 @@ Value sumOfSquares(Node &n, Value x, ArrayRef<int64_t> axes, bool keep) {
 
 LogicalResult importReduceL2(Node &n) {
   return reduction(n, [&](Value x, ArrayRef<int64_t> axes, bool keep) {
-    Type element = ts::elementTypeOf(x);
-    Value wide = isa<FloatType>(element) ? x : n.convert(x, n.b.getF64Type());
-    return n.convert(
-        n.make<ts::SqrtOp>(sumOfSquares(n, wide, axes, keep)), element);
+    return inWideFloat(n, x, [&](Value f) {
+      return n.make<ts::SqrtOp>(sumOfSquares(n, f, axes, keep));
+    });
   });
 }
 
@@ -75,17 +74,9 @@ LogicalResult importReduceSumSquare(Node &n) {
   });
 }
 
-/// `body` in floating point, for integers by way of f64.
-template <typename Fn> Value inFloat(Node &n, Value x, Fn &&body) {
-  Type element = ts::elementTypeOf(x);
-  if (isa<FloatType>(element))
-    return body(x);
-  return n.convert(body(n.convert(x, n.b.getF64Type())), element);
-}
-
 LogicalResult importReduceLogSum(Node &n) {
   return reduction(n, [&](Value x, ArrayRef<int64_t> axes, bool keep) {
-    return inFloat(n, x, [&](Value f) {
+    return inWideFloat(n, x, [&](Value f) {
       return n.make<ts::LogOp>(n.reduce(K::add, f, axes, keep));
     });
   });
@@ -94,7 +85,7 @@ LogicalResult importReduceLogSum(Node &n) {
 /// log(sum(e^(x - m))) + m with m the largest; 0 where that is infinite.
 LogicalResult importReduceLogSumExp(Node &n) {
   return reduction(n, [&](Value x, ArrayRef<int64_t> axes, bool keep) {
-    return inFloat(n, x, [&](Value f) -> Value {
+    return inWideFloat(n, x, [&](Value f) -> Value {
       Value largest = n.reduce(K::max, f, axes, true);
       Value infinite = n.make<ts::IsInfOp>(largest, bool(true),
                                            bool(true));

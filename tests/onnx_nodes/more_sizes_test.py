@@ -202,3 +202,22 @@ def test_transposed_convolution_without_overlap(kernel):
         return [y.reshape(y.shape[0], 4, 3 * kernel[0], 4 * kernel[1])]
 
     check(made, [{"x": normal(n, 3, 3, 4), "w": normal(3, 4, *kernel)} for n in (1, 5)], 1e-5, reference)
+
+
+@pytest.mark.parametrize(
+    "kind, attributes, tolerance, right",
+    [
+        ("ReduceL2", {}, 4, lambda x: np.sqrt((x * x).sum(1, keepdims=True))),
+        ("ReduceLogSum", {}, 4e-3, lambda x: np.log(x.sum(1, keepdims=True))),
+        ("LpNormalization", {"axis": 1}, 5e-4, lambda x: x / np.sqrt((x * x).sum(1, keepdims=True))),
+        ("MeanVarianceNormalization", {"axes": [1]}, 1e-3,
+         lambda x: (x - x.mean(1, keepdims=True)) / x.std(1, keepdims=True)),
+    ],
+)  # fmt: skip
+def test_what_float16_cannot_hold_on_the_way(kind, attributes, tolerance, right):
+    """Sums of thousands, and of their squares; the results are numbers that float16 has."""
+    x = np.linspace(300, 9000, 24).reshape(3, 8).astype(np.float16)
+    axes = {"axes": np.array([1])} if kind.startswith("Reduce") else {}
+    made = model([node(kind, ["x", *axes], ["y"], **attributes)], {"x": (TensorProto.FLOAT16, ["n", 8])},
+                 [("y", TensorProto.FLOAT16)], axes)  # fmt: skip
+    check(made, [{"x": x}], tolerance, lambda feed: [right(feed["x"].astype(np.float64)).astype(np.float16)])
