@@ -267,6 +267,11 @@ llvm::ArrayRef<OpRow> spectralRows();
 llvm::ArrayRef<OpRow> trainingRows();
 llvm::ArrayRef<OpRow> recurrentRows();
 llvm::ArrayRef<OpRow> sequenceRows();
+llvm::ArrayRef<OpRow> contribAttentionRows();
+llvm::ArrayRef<OpRow> contribLayerRows();
+llvm::ArrayRef<OpRow> contribProductRows();
+llvm::ArrayRef<OpRow> contribQuantizedRows();
+llvm::ArrayRef<OpRow> contribOtherRows();
 
 /// Whether the operator's inputs may be sequences or absent optionals. Those
 /// exist while a model is imported only: a sequence is a value of tuple type

@@ -241,7 +241,7 @@ constexpr OpRow rows[] = {
     {"", "GroupNormalization", 18, 3, 3, importGroupNormalization},
     {"", "InstanceNormalization", 1, 3, 3, importInstanceNormalization},
     {"", "LRN", 1, 1, 1, importLrn},
-    {"", "LayerNormalization", 17, 2, 3, importLayerNormalization},
+    {"", "LayerNormalization", 1, 2, 3, importLayerNormalization},
     {"", "LpNormalization", 1, 1, 1, importLpNormalization},
     {"", "MeanVarianceNormalization", 9, 1, 1, importMeanVariance},
     {"", "RMSNormalization", 23, 2, 2, importRmsNormalization},

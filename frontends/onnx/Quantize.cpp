@@ -231,6 +231,8 @@ constexpr OpRow rows[] = {
     {"", "QLinearConv", 10, 8, 9, importQLinearConv},
     {"", "QLinearMatMul", 10, 8, 8, importQLinearMatMul},
     {"", "QuantizeLinear", 10, 2, 3, importQuantizeLinear},
+    {"com.microsoft", "DequantizeLinear", 1, 2, 3, importDequantizeLinear},
+    {"com.microsoft", "QuantizeLinear", 1, 2, 3, importQuantizeLinear},
 };
 
 } // namespace
