@@ -19,6 +19,11 @@
 // its group, so that they are a consecutive run again, and of panels that it
 // shares with other groups it stores its own features.
 //
+// Of a convolution with dilated rows, or of a transposed one, a program takes a
+// phase: output rows (and columns) so far apart that they are an ordinary
+// convolution over some rows of the input, or with some taps of the window
+// (ConvWindow.h). Taps that are no run of the input are products of their own.
+//
 // Depthwise convolutions take the same rows, then run channel tile by channel
 // tile with the window's weights in registers.
 //
@@ -55,7 +60,8 @@ int64_t accumulatorBytes(const Schedule &schedule, const ConvWindow &w) {
 
 /// Rows of the filter that a step of the product takes.
 int64_t group(const ConvWindow &w) {
-  bool whole = w.kh == 1 || *w.groupChannels().asConstant() * w.kw % 2 == 0;
+  int64_t run = *w.groupChannels().asConstant() * (w.rowIsRun() ? w.kw : 1);
+  bool whole = (w.rowIsRun() && w.kh == 1) || run % 2 == 0;
   return ts::elementTypeOf(w.input).isBF16() && !w.depthwise && whole ? 2 : 1;
 }
 
@@ -81,11 +87,21 @@ public:
 private:
   LogicalResult product(Value firstPanel, Value endPanel);
   LogicalResult depthwise(Value firstTile, Value endTile);
+  /// `row` and `column`: of the phase.
   LogicalResult storePixel(Value tile, Value row, Value column, Value feature,
                            int64_t lanes, Value valid) {
+    row = e.add(e.mul(row, e.constant(w.rowPhases())), rowPhase);
+    column = e.add(e.mul(column, e.constant(w.columnPhases())), columnPhase);
     return storeConvPixel(e, w, epilogue, tile, image, row, column, feature,
                           lanes, valid);
   }
+  /// The taps of a phase along one dim of the window.
+  struct Taps {
+    Value first; ///< of the window
+    Value count;
+    Value input; ///< of output 0: where the first one meets the input
+  };
+  Taps taps(Value phase, int64_t window, int64_t spread, Dim low);
 
   Emitter &e;
   OpBuilder &b;
@@ -99,6 +115,8 @@ private:
 
   Value image, firstRow, rows; ///< of the block, in output rows
   Value firstColumn, columns;  ///< likewise
+  Value rowPhase, columnPhase;
+  Taps tapRows, tapColumns;
   Value source;     ///< input buffer, or scratch with the padded rows
   Value sourceBase; ///< of the block's first row
   Value rowStride;  ///< from one input row to the next
@@ -108,12 +126,31 @@ private:
   Value firstChannel; ///< in `source`
 };
 
+ConvBuilder::Taps ConvBuilder::taps(Value phase, int64_t window, int64_t spread,
+                                    Dim low) {
+  // Tap i of output o meets the input's elements at o - low + i. In those that
+  // are no zeros that is a multiple of the spread.
+  int64_t border = *low.asConstant();
+  if (spread == 1)
+    return {e.constant(0), e.constant(window), e.constant(-border)};
+  Value by = e.constant(spread);
+  Value first = e.rem(e.sub(e.constant(border % spread + spread), phase), by);
+  Value count = e.div(e.sub(e.constant(window + spread - 1), first), by);
+  int64_t before = (border + spread - 1) / spread;
+  Value place =
+      e.add(e.add(phase, first), e.constant(before * spread - border));
+  return {first, count, e.sub(e.div(place, by), e.constant(before))};
+}
+
 LogicalResult ConvBuilder::product(Value firstPanel, Value endPanel) {
   Value filter = e.inputBuffer(w.filter);
   Type element = cast<tile::BufferType>(filter.getType()).getElementType();
   int64_t step = group(w), features = *w.features.asConstant();
-  // Of the rows of the filter, a window row has `depth`.
-  int64_t depth = *w.groupChannels().asConstant() * w.kw, all = w.kh * depth;
+  // Of the rows of the filter, a window row has `depth`, of which a run of
+  // `run` meets a run of the input.
+  int64_t channels = *w.groupChannels().asConstant();
+  int64_t depth = channels * w.kw, all = w.kh * depth;
+  int64_t run = w.rowIsRun() ? depth : channels;
   int64_t panelSize = (all + step - 1) / step * step * panel;
   // What is read at once: a panel, or a window row of it.
   int64_t pieces = split ? w.kh : 1, piece = split ? depth * panel : panelSize;
@@ -122,6 +159,10 @@ LogicalResult ConvBuilder::product(Value firstPanel, Value endPanel) {
   RegisterTile shape = groupTile(target, panel, step);
   // Tiles of equal size along the image row.
   std::optional<int64_t> pixels = w.outWidth.asConstant();
+  if (pixels)
+    pixels = *pixels % w.columnPhases() == 0
+                 ? std::optional(*pixels / w.columnPhases())
+                 : std::nullopt;
   if (blockColumns)
     pixels = pixels && *pixels % blockColumns == 0 ? std::optional(blockColumns)
                                                    : std::nullopt;
@@ -136,36 +177,75 @@ LogicalResult ConvBuilder::product(Value firstPanel, Value endPanel) {
   // second-level cache need none of it.
   int64_t bytes = ts::elementBytes(element), line = 64 / bytes;
   int64_t share = (split ? depth : all) / (4 * step) * line;
-  bool fetches = all * features * bytes > target.l2Bytes / 4;
+  bool fetches = !w.spreads() && all * features * bytes > target.l2Bytes / 4;
   Value accumulators = tile::ScratchOp::create(
       b, loc, tile::BufferType::get(b.getF32Type()), e.constant(0));
 
-  auto sums = [&](Value a, Value weights, Value valid, int64_t size, Value to,
-                  Value fetch) -> LogicalResult {
-    return forParts(e, shape, panel, [&](Value part) {
-      Value aOuter = e.mul(e.constant(w.dh), rowStride);
-      Value bOuter = e.constant(depth * panel);
-      auto type = VectorType::get({size, shape.width}, b.getF32Type());
-      Value from = e.add(weights, e.mul(part, e.constant(step)));
+  Value tapDown = e.mul(e.constant(w.dh / w.rowStep()), rowStride);
+  // Of a register tile: all of a phase's taps, or those of a window row
+  // (`split`). Taps that are one run are one product.
+  auto multiplyTaps = [&](VectorType type, Value a, Value from, Value valid,
+                          Value fetch) -> Value {
+    auto runs = [&](Value a, Value from, Value fetch, Value init) {
       auto loop = tile::MainloopOp::create(
           b, loc, type, source, a, pixel, e.constant(1), filter, from,
-          e.constant(step * panel), e.constant(depth));
+          e.constant(step * panel), e.constant(run), init);
       loop.setPairs(step == 2);
       loop.getRowsMutable().assign(valid);
-      if (w.kh > 1 && !split) {
-        loop.getOuterMutable().assign(e.constant(w.kh));
-        loop.getAOuterMutable().assign(aOuter);
-        loop.getBOuterMutable().assign(bOuter);
-      }
-      if (fetches) {
+      if (fetch) {
         loop.getPrefetchMutable().assign(filter);
         loop.getPrefetchOffsetMutable().assign(fetch);
         loop.getPrefetchStepMutable().assign(e.constant(line));
       }
+      return loop;
+    };
+    auto many = [&](tile::MainloopOp loop, Value count, Value aOuter,
+                    int64_t bOuter) {
+      loop.getOuterMutable().assign(count);
+      loop.getAOuterMutable().assign(aOuter);
+      loop.getBOuterMutable().assign(e.constant(bOuter));
+    };
+    auto windowRow = [&](Value a, Value from, Value fetch,
+                         Value init) -> Value {
+      auto loop = runs(a, from, fetch, init);
+      if (!w.rowIsRun())
+        many(loop, tapColumns.count, e.mul(e.constant(w.dw), pixelStride),
+             w.spreadW * channels * panel);
+      return loop.getAcc();
+    };
+    if (split || w.kh == 1)
+      return windowRow(a, from, fetch, {});
+    if (w.rowIsRun()) {
+      auto loop = runs(a, from, fetch, {});
+      many(loop, tapRows.count, tapDown, w.spreadH * depth * panel);
+      return loop.getAcc();
+    }
+    Value zero = arith::ConstantOp::create(b, loc, b.getZeroAttr(type));
+    LogicalResult never = success();
+    return forEach(
+        e, e.constant(0), tapRows.count, zero,
+        [&](Value i, ValueRange carried) -> FailureOr<SmallVector<Value>> {
+          Value ahead;
+          if (fetch)
+            ahead = e.add(fetch, e.mul(i, e.constant(share / w.kh)));
+          Value at = e.add(a, e.mul(i, tapDown));
+          Value row =
+              e.add(from, e.mul(i, e.constant(w.spreadH * depth * panel)));
+          return SmallVector<Value>{windowRow(at, row, ahead, carried[0])};
+        },
+        never)[0];
+  };
+
+  auto sums = [&](Value a, Value weights, Value valid, int64_t size, Value to,
+                  Value fetch) -> LogicalResult {
+    return forParts(e, shape, panel, [&](Value part) {
+      auto type = VectorType::get({size, shape.width}, b.getF32Type());
+      Value from = e.add(weights, e.mul(part, e.constant(step)));
+      Value acc = multiplyTaps(type, a, from, valid, fetch);
       for (int64_t i = 0; i < size; ++i) {
         Value at = e.add(to, e.add(e.constant(i * panel), part));
-        Value sum = vector::ExtractOp::create(b, loc, loop.getAcc(),
-                                              ArrayRef<int64_t>{i});
+        Value sum =
+            vector::ExtractOp::create(b, loc, acc, ArrayRef<int64_t>{i});
         if (split) {
           Value before =
               tile::LoadOp::create(b, loc, sum.getType(), accumulators, at);
@@ -243,10 +323,11 @@ LogicalResult ConvBuilder::product(Value firstPanel, Value endPanel) {
   return forEach(e, firstPanel, endPanel, [&](Value p) -> LogicalResult {
     Value base = e.mul(p, e.constant(panelSize)),
           feature = e.mul(p, e.constant(panel));
+    base = e.add(base, e.mul(tapRows.first, e.constant(depth * panel)));
+    base = e.add(base, e.mul(tapColumns.first, e.constant(channels * panel)));
     auto windowRow = [&](Value i) {
       Value weights = e.add(base, e.mul(i, e.constant(piece)));
-      Value inputRow =
-          e.add(sourceBase, e.mul(e.mul(i, e.constant(w.dh)), rowStride));
+      Value inputRow = e.add(sourceBase, e.mul(i, tapDown));
       return forEach(e, e.constant(0), rows, [&](Value r) {
         return multiply(weights, inputRow, r, feature);
       });
@@ -295,8 +376,9 @@ LogicalResult ConvBuilder::depthwise(Value firstTile, Value endTile) {
           for (int64_t j = 0; j < w.kw; ++j) {
             Value x =
                 load(source,
-                     e.add(e.add(at, e.mul(e.constant(i * w.dh), rowStride)),
-                           e.mul(e.constant(j), pixelStride)),
+                     e.add(e.add(at, e.mul(e.constant(i * w.dh / w.rowStep()),
+                                           rowStride)),
+                           e.mul(e.constant(j * w.dw), pixelStride)),
                      valid);
             sum = vector::FMAOp::create(b, loc, x, weights[i * w.kw + j], sum);
           }
@@ -310,47 +392,65 @@ LogicalResult ConvBuilder::depthwise(Value firstTile, Value endTile) {
 LogicalResult ConvBuilder::build() {
   Value id = tile::ProgramIdOp::create(b, loc);
   Dim one = w.images.like(1);
-  Dim rowBlocks = w.outHeight.ceilDiv(one * blockRows);
+  Dim rowBlocks = w.phaseHeight().ceilDiv(one * blockRows);
   Dim columnBlocks =
-      blockColumns ? w.outWidth.ceilDiv(one * blockColumns) : one;
+      blockColumns ? w.phaseWidth().ceilDiv(one * blockColumns) : one;
   SmallVector<Value> index =
-      e.delinearize(id, {w.images, rowBlocks, columnBlocks, one * groups});
+      e.delinearize(id, {w.images, one * w.rowPhases(), one * w.columnPhases(),
+                         rowBlocks, columnBlocks, one * groups});
   image = index[0];
-  firstRow = e.mul(index[1], e.constant(blockRows));
-  rows = e.min(e.constant(blockRows), e.sub(e.size(w.outHeight), firstRow));
-  firstColumn = e.mul(index[2], e.constant(blockColumns));
-  columns = blockColumns ? e.min(e.constant(blockColumns),
-                                 e.sub(e.size(w.outWidth), firstColumn))
-                         : e.size(w.outWidth);
+  rowPhase = index[1];
+  columnPhase = index[2];
+  tapRows = taps(rowPhase, w.kh, w.spreadH, w.lowH);
+  tapColumns = taps(columnPhase, w.kw, w.spreadW, w.lowW);
+  // Outputs of the phase, which may be one less than of the first.
+  auto ofPhase = [&](Dim size, Value phase, int64_t phases) {
+    if (phases == 1)
+      return e.size(size);
+    Value more = e.sub(e.add(e.size(size), e.constant(phases - 1)), phase);
+    return e.div(more, e.constant(phases));
+  };
+  Value height = ofPhase(w.outHeight, rowPhase, w.rowPhases()),
+        width = ofPhase(w.outWidth, columnPhase, w.columnPhases());
+  firstRow = e.mul(index[3], e.constant(blockRows));
+  rows = e.min(e.constant(blockRows), e.sub(height, firstRow));
+  firstColumn = e.mul(index[4], e.constant(blockColumns));
+  columns = blockColumns
+                ? e.min(e.constant(blockColumns), e.sub(width, firstColumn))
+                : width;
+  Value group = index[5];
   // This program's share of the panels.
   int64_t panels = (*w.features.asConstant() + panel - 1) / panel;
-  Value first = e.div(e.mul(index[3], e.constant(panels)), e.constant(groups));
-  Value end = e.div(e.mul(e.add(index[3], e.constant(1)), e.constant(panels)),
+  Value first = e.div(e.mul(group, e.constant(panels)), e.constant(groups));
+  Value end = e.div(e.mul(e.add(group, e.constant(1)), e.constant(panels)),
                     e.constant(groups));
   firstChannel = e.constant(0);
   pixelStride = e.size(w.channels);
   if (w.groups > 1) {
     int64_t share = *w.features.asConstant() / w.groups;
-    firstFeature = e.mul(index[3], e.constant(share));
+    firstFeature = e.mul(group, e.constant(share));
     endFeature = e.add(firstFeature, e.constant(share));
     first = e.div(firstFeature, e.constant(panel));
     end = e.div(e.add(endFeature, e.constant(panel - 1)), e.constant(panel));
   }
   if (w.copies()) {
-    // Row r of scratch is input row firstRow * sh - lowH + r.
-    Value top = e.sub(e.mul(firstRow, e.constant(w.sh)), e.size(w.lowH));
-    Value needed = e.add(e.mul(e.sub(rows, e.constant(1)), e.constant(w.sh)),
-                         e.constant((w.kh - 1) * w.dh + 1));
-    Value left = e.sub(e.mul(firstColumn, e.constant(w.sw)), e.size(w.lowW));
-    Dim widest =
-        w.inputColumns(blockColumns ? w.width.like(blockColumns) : w.outWidth);
+    // Row r of scratch is the input row that the first tap meets r rows on.
+    Value rowZero = w.spreadH > 1 ? e.constant(0) : rowPhase;
+    Value top = e.add(e.mul(firstRow, e.constant(w.sh * w.rowStep())),
+                      e.add(rowZero, tapRows.input));
+    Value needed =
+        e.add(e.mul(e.sub(rows, e.constant(1)), e.constant(w.sh)),
+              e.constant((w.tapRows() - 1) * (w.dh / w.rowStep()) + 1));
+    Value left = e.add(e.mul(firstColumn, e.constant(w.sw)), tapColumns.input);
+    Dim widest = w.inputColumns(blockColumns ? w.width.like(blockColumns)
+                                             : w.phaseWidth());
     std::optional<ChannelSlice> slice;
     if (w.depthwise && groups > 1) {
       firstChannel = e.mul(first, e.constant(panel));
       slice = {firstChannel, sliceChannels(panels, groups, panel)};
     } else if (w.groups > 1) {
       int64_t share = *w.groupChannels().asConstant();
-      firstChannel = e.mul(index[3], e.constant(share));
+      firstChannel = e.mul(group, e.constant(share));
       slice = {firstChannel, share};
     }
     ConvRows copy =
@@ -361,10 +461,10 @@ LogicalResult ConvBuilder::build() {
     pixelStride = copy.pixelStride;
   } else {
     source = e.inputBuffer(w.input);
-    rowStride = e.size(w.width * w.channels);
-    sourceBase = e.add(e.mul(e.add(e.mul(image, e.size(w.height)),
-                                   e.mul(firstRow, e.constant(w.sh))),
-                             rowStride),
+    rowStride = e.size(w.width * w.channels * w.rowStep());
+    Value row = e.mul(firstRow, e.constant(w.sh * w.rowStep()));
+    row = e.add(e.add(e.mul(image, e.size(w.height)), row), rowPhase);
+    sourceBase = e.add(e.mul(row, e.size(w.width * w.channels)),
                        e.mul(firstColumn, e.size(w.channels * w.sw)));
   }
   return w.depthwise ? depthwise(first, end) : product(first, end);
@@ -386,19 +486,23 @@ int64_t evenRows(int64_t height, int64_t rows) {
 /// As many output rows, or columns of one, as keep the input of a block within
 /// `budget` bytes.
 Block productBlock(const ConvWindow &w, int64_t budget) {
-  int64_t height = std::max<int64_t>(1, representative(w.outHeight)),
-          width = std::max<int64_t>(1, representative(w.outWidth));
+  int64_t height = std::max<int64_t>(1, representative(w.phaseHeight())),
+          width = std::max<int64_t>(1, representative(w.phaseWidth()));
   int64_t pixelBytes = *w.channels.asConstant() * 4;
-  int64_t rowBytes = ((width - 1) * w.sw + w.kw) * pixelBytes;
+  auto inputColumns = [&](int64_t columns) {
+    return *w.inputColumns(w.width.like(columns)).asConstant();
+  };
+  int64_t rowBytes = inputColumns(width) * pixelBytes;
   // Rows between windows are not read where they lie.
   auto readRows = [&](int64_t rows) {
     return w.hasBorder() ? w.inputRows(rows)
-                         : std::min(w.inputRows(rows), rows * w.kh);
+                         : std::min(w.inputRows(rows), rows * w.tapRows());
   };
   Block block;
   if (rowBytes * w.inputRows(1) > budget) {
+    int64_t span = inputColumns(1);
     int64_t columns =
-        (budget / (w.inputRows(1) * pixelBytes) - w.kw) / w.sw + 1;
+        (budget / (w.inputRows(1) * pixelBytes) - span) / w.sw + 1;
     columns = std::max<int64_t>(24, columns / 24 * 24);
     // Blocks of equal width, as far as whole tiles go.
     if (w.outWidth.asConstant()) {
@@ -421,7 +525,7 @@ Block productBlock(const ConvWindow &w, int64_t budget) {
 /// Of a depthwise one, whose programs copy the channels of a panel: as much as
 /// keeps that copy in L1, with the least border copied twice.
 Block depthwiseBlock(const ConvWindow &w, int64_t panel, int64_t budget) {
-  int64_t height = std::max<int64_t>(1, representative(w.outHeight)),
+  int64_t height = std::max<int64_t>(1, representative(w.phaseHeight())),
           width = std::max<int64_t>(1, representative(w.outWidth));
   constexpr int64_t mostRows = 16, leastColumns = 7;
   Block best;
@@ -430,7 +534,7 @@ Block depthwiseBlock(const ConvWindow &w, int64_t panel, int64_t budget) {
     int64_t columns = (width + parts - 1) / parts;
     if (parts > 1 && columns < leastColumns)
       break;
-    int64_t read = (columns - 1) * w.sw + w.kw;
+    int64_t read = *w.inputColumns(w.width.like(columns)).asConstant();
     for (int64_t rows = std::min(height, mostRows); rows >= 1; --rows) {
       int64_t pixels = w.inputRows(rows) * read;
       if (pixels * panel * 4 > budget && (rows > 1 || columns > leastColumns))
@@ -485,9 +589,10 @@ LogicalResult chooseConv(ts::KernelOp kernel, const TargetDesc &target,
   int64_t panels = (features + panel - 1) / panel;
   Block block = chooseBlock(*w, target, panel, knobs);
   int64_t rows = block.rows, columns = block.columns;
-  int64_t height = std::max<int64_t>(1, representative(w->outHeight)),
-          width = std::max<int64_t>(1, representative(w->outWidth));
-  int64_t blocks = (height + rows - 1) / rows;
+  int64_t height = std::max<int64_t>(1, representative(w->phaseHeight())),
+          width = std::max<int64_t>(1, representative(w->phaseWidth()));
+  int64_t phases = w->rowPhases() * w->columnPhases();
+  int64_t blocks = phases * ((height + rows - 1) / rows);
   if (columns)
     blocks *= (width + columns - 1) / columns;
   // Each channel of a depthwise one is read once however they are shared, and
@@ -507,7 +612,8 @@ LogicalResult chooseConv(ts::KernelOp kernel, const TargetDesc &target,
   constexpr int64_t mostSums = 64 << 10;
   bool split = false;
   if (!w->depthwise && w->groups == 1 && w->kh > 1 && !columns &&
-      w->outWidth.asConstant() && rows * width * panel * 4 <= mostSums) {
+      !w->spreads() && w->outWidth.asConstant() &&
+      rows * width * panel * 4 <= mostSums) {
     int64_t bytes = ts::elementBytes(ts::elementTypeOf(w->filter));
     int64_t quarter = (target.l2Bytes ? target.l2Bytes : 1 << 20) / 4;
     split = w->kh * w->kw * channels * panel * bytes > quarter;
@@ -521,10 +627,12 @@ LogicalResult chooseConv(ts::KernelOp kernel, const TargetDesc &target,
                          {"columns", columns},
                          {"groups", groups},
                          {"split", split}};
-  schedule.grid = w->images * w->outHeight.ceilDiv(one * rows) *
-                  (columns ? w->outWidth.ceilDiv(one * columns) : one) * groups;
-  int64_t flops = 2 * rows * (columns ? columns : width) * w->kh * w->kw *
-                  (w->depthwise ? 4 : channels) * features / groups;
+  schedule.grid = w->images * w->phaseHeight().ceilDiv(one * rows) *
+                  (columns ? w->phaseWidth().ceilDiv(one * columns) : one) *
+                  (phases * groups);
+  int64_t flops = 2 * rows * (columns ? columns : width) * w->tapRows() *
+                  w->tapColumns() * (w->depthwise ? 4 : channels) * features /
+                  groups;
   schedule.grain =
       one * std::max<int64_t>(1, 400000 / std::max<int64_t>(1, flops));
   int64_t pixelBytes =
@@ -532,7 +640,7 @@ LogicalResult chooseConv(ts::KernelOp kernel, const TargetDesc &target,
                                       : channels);
   int64_t sumBytes = accumulatorBytes(schedule, *w);
   schedule.scratch =
-      w->copies() ? w->inputColumns(columns ? one * columns : w->outWidth) *
+      w->copies() ? w->inputColumns(columns ? one * columns : w->phaseWidth()) *
                             (pixelBytes * w->inputRows(rows)) +
                         256 + sumBytes
                   : one * sumBytes;

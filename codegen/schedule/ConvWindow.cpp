@@ -27,8 +27,6 @@ std::optional<ConvWindow> analyseConv(ts::KernelOp kernel) {
       !constants[w.filter.getArgNumber()] || !isa<FloatType>(element) ||
       element.isF64() || element != ts::elementTypeOf(w.op.getFilter()))
     return std::nullopt;
-  if (llvm::any_of(w.op.getInputDilations(), [](int64_t d) { return d != 1; }))
-    return std::nullopt;
   SmallVector<Dim> in = ts::dimsOf(w.op.getInput()),
                    out = ts::dimsOf(w.op.getResult()),
                    filter = ts::dimsOf(w.op.getFilter()),
@@ -49,7 +47,9 @@ std::optional<ConvWindow> analyseConv(ts::KernelOp kernel) {
   w.sh = flat ? 1 : w.op.getStrides()[0];
   w.sw = w.op.getStrides()[spatial - 1];
   w.dh = flat ? 1 : w.op.getDilations()[0];
-  int64_t dw = w.op.getDilations()[spatial - 1];
+  w.dw = w.op.getDilations()[spatial - 1];
+  w.spreadH = flat ? 1 : w.op.getInputDilations()[0];
+  w.spreadW = w.op.getInputDilations()[spatial - 1];
   w.lowH = flat ? zero : low[0];
   w.highH = flat ? zero : high[0];
   w.lowW = low[spatial - 1];
@@ -59,7 +59,7 @@ std::optional<ConvWindow> analyseConv(ts::KernelOp kernel) {
   auto zeroBorder = [](Dim low, Dim high) {
     return low.isConstant(0) && high.isConstant(0);
   };
-  if (!flat && w.width.isConstant(1) && w.kw == 1 && w.dh == 1 &&
+  if (!flat && w.width.isConstant(1) && w.kw == 1 && w.spreadW == 1 &&
       zeroBorder(w.lowW, w.highW)) {
     w.turned = true;
     std::swap(w.height, w.width);
@@ -68,13 +68,17 @@ std::optional<ConvWindow> analyseConv(ts::KernelOp kernel) {
     std::swap(w.lowH, w.lowW);
     std::swap(w.highH, w.highW);
     w.sw = std::exchange(w.sh, 1);
-    dw = 1;
+    w.dw = std::exchange(w.dh, 1);
+    w.spreadW = std::exchange(w.spreadH, 1);
   }
-  // Along the width a dilated window is no consecutive run. A negative border
-  // (cropping) is not what the copy does.
-  if ((dw != 1 && w.kw != 1) || w.kh < 1 || w.kw < 1 ||
-      !w.channels.asConstant() || !w.features.asConstant())
+  // A phase of a spread one has a tap at least.
+  if (w.spreads() && (w.kh < w.spreadH || w.kw < w.spreadW || w.sh != 1 ||
+                      w.sw != 1 || w.dh != 1 || w.dw != 1))
     return std::nullopt;
+  if (w.kh < 1 || w.kw < 1 || !w.channels.asConstant() ||
+      !w.features.asConstant())
+    return std::nullopt;
+  // A negative border (cropping) is not what the copy does.
   for (Dim border : {w.lowH, w.highH, w.lowW, w.highW})
     if (!border.asConstant() || *border.asConstant() < 0)
       return std::nullopt;
@@ -82,7 +86,7 @@ std::optional<ConvWindow> analyseConv(ts::KernelOp kernel) {
   if (groups != 1) {
     w.depthwise =
         w.channels.isConstant(groups) && w.features.isConstant(groups);
-    if (w.depthwise ? w.kh * w.kw > 25
+    if (w.depthwise ? w.kh * w.kw > 25 || w.spreads()
                     : *w.features.asConstant() / groups < kLeastFeatures)
       return std::nullopt;
     if (!w.depthwise)
@@ -149,7 +153,7 @@ ConvRows copyConvRows(Emitter &e, const ConvWindow &w, Value image, Value top,
   forEach(
       e, e.constant(0), rows, {},
       [&](Value r, ValueRange) -> FailureOr<SmallVector<Value>> {
-        Value from = e.add(top, r);
+        Value from = e.add(top, e.mul(r, e.constant(w.rowStep())));
         Value to = e.mul(r, rowStride);
         Value inside = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult,
                                              from, e.size(w.height));

@@ -18,7 +18,11 @@ struct ConvWindow {
   int64_t groups = 1;
   bool turned = false; ///< one column: its rows are taken for the columns
   ts::Dim images, height, width, channels, features, outHeight, outWidth;
-  int64_t kh = 1, kw = 1, sh = 1, sw = 1, dh = 1;
+  int64_t kh = 1, kw = 1, sh = 1, sw = 1, dh = 1, dw = 1;
+  /// Input dilation, a transposed convolution's stride: the window sees the
+  /// input's elements so far apart and zeros between them. With it strides and
+  /// dilations are 1.
+  int64_t spreadH = 1, spreadW = 1;
   ts::Dim lowH, highH, lowW, highW;
 
   bool hasBorder() const {
@@ -29,17 +33,38 @@ struct ConvWindow {
   ts::Dim groupChannels() const {
     return channels.floorDiv(channels.like(groups));
   }
+  bool spreads() const { return spreadH > 1 || spreadW > 1; }
   /// Whether the input is read from a copy: with its border, and with the
   /// channels of one group next to each other.
-  bool copies() const { return hasBorder() || groups > 1; }
-  /// Input columns that `columns` output columns read.
+  bool copies() const { return hasBorder() || groups > 1 || spreads(); }
+
+  // Output rows of one phase, every so manieth, are those of an ordinary
+  // convolution: a dilated one reads as manieth input rows, a spread one has
+  // every so manieth tap.
+  int64_t rowPhases() const { return spreadH > 1 ? spreadH : rowStep(); }
+  int64_t columnPhases() const { return spreadW; }
+  /// From one input row that a phase reads to the next.
+  int64_t rowStep() const { return sh == 1 ? dh : 1; }
+  /// Outputs of a phase, at most.
+  ts::Dim phaseHeight() const {
+    return outHeight.ceilDiv(outHeight.like(rowPhases()));
+  }
+  ts::Dim phaseWidth() const {
+    return outWidth.ceilDiv(outWidth.like(columnPhases()));
+  }
+  /// Input columns that `columns` output columns of a phase span.
   ts::Dim inputColumns(ts::Dim columns) const {
-    return (columns - 1) * sw + kw;
+    return (columns - 1) * sw + tapColumns() * dw - dw + 1;
   }
-  /// Input rows that `rows` output rows read.
+  /// Input rows that `rows` output rows of a phase read or pass over.
   int64_t inputRows(int64_t rows) const {
-    return (rows - 1) * sh + (kh - 1) * dh + 1;
+    return (rows - 1) * sh + (tapRows() - 1) * (dh / rowStep()) + 1;
   }
+  /// Window rows and columns that a phase has, at most.
+  int64_t tapRows() const { return (kh + spreadH - 1) / spreadH; }
+  int64_t tapColumns() const { return (kw + spreadW - 1) / spreadW; }
+  /// Whether the taps of a window row are one run of the input and the filter.
+  bool rowIsRun() const { return tapColumns() == kw && (dw == 1 || kw == 1); }
 };
 
 /// The convolution of a kernel if it has channels last, a constant filter that
@@ -62,10 +87,10 @@ struct ChannelSlice {
   int64_t count;
 };
 
-/// Copies `rows` x `columns` pixels of an image from input row `top`, column
-/// `left` on to scratch at byte `at`, zeros for what lies outside. `top` and
-/// `left` may be negative. With a slice only its channels; what lies behind the
-/// image's last one is unspecified.
+/// Copies `rows` x `columns` pixels of an image, of every `rowStep()`th row
+/// from `top` on and every column from `left` on, to scratch at byte `at`,
+/// zeros for what lies outside. `top` and `left` may be negative. With a slice
+/// only its channels; what lies behind the image's last one is unspecified.
 ConvRows copyConvRows(Emitter &emitter, const ConvWindow &window,
                       mlir::Value image, mlir::Value top, mlir::Value rows,
                       mlir::Value left, ts::Dim columns, int64_t at,

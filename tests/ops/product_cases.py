@@ -1,5 +1,7 @@
 """Matrix products, convolutions and pools."""
 
+import math
+
 from case_list import case, In, INTS, np_, ROUNDING, T, wide
 
 PRODUCT = {"f32": "relative 3e-6", "f64": "relative 1e-12", "f16": "relative 1e-3", "bf16": "relative 8e-3"}
@@ -248,31 +250,68 @@ for kh, kw, c, f, pad in [(1, 1, 16, 24, 0), (1, 1, 7, 50, 0), (3, 3, 4, 40, 1),
          f"{{channels_last = true}} : {x}, tensor<{kh}x{kw}x{c}x{f}xbf16>", y, [dict(n=1), dict(n=3)],
          lambda x, w=taps, pad=pad: np_conv(x, np_().array(w), [1, 1], [1, 1], [pad, pad], [pad, pad], [1, 1], last=True),
          PRODUCT["bf16"])
-# Constant filters of groups: whose panels are their own, that share panels, of more channels than a tile; a border, a
-# stride, one row.
+def constant_conv(name, dtype, image, window, c, f, groups=1, strides=None, dilations=None, low=None, high=None, inputs=None):
+    """Channels last, a filter of numbers; `c` channels and `f` features a group."""
+    rank = len(image)
+    strides, dilations, inputs = (v or [1] * rank for v in (strides, dilations, inputs))
+    low = low or [0] * rank
+    high = high or low
+    outs = [((n - 1) * u + 1 + a + b - (k - 1) * d - 1) // s + 1
+            for n, u, a, b, k, d, s in zip(image, inputs, low, high, window, dilations, strides)]
+    shape = [*window, c, f * groups]
+    taps = [(i * 37 % 101) / 64 - 0.75 for i in range(c * f * groups * math.prod(window))]
+    nested = lambda v, d: [nested(v[i * (len(v) // d[0]):(i + 1) * (len(v) // d[0])], d[1:]) for i in range(d[0])] if d else v[0]
+    taps = nested(taps, shape)
+    x, y = T(dtype, "n", *image, c * groups), T(dtype, "n", *outs, f * groups)
+    dims = lambda pads: "[" + ", ".join(f"#ts.dim<{p}>" for p in pads) + "]"
+    filter_type = f"tensor<{'x'.join(map(str, shape))}x{dtype}>"
+    case(f"conv constant {name} {dtype}", [In("x", x)],
+         f"%w = ts.constant dense<{taps}> : {filter_type}\n"
+         f"  %r = ts.conv %x, %w strides {strides} dilations {dilations} input_dilations {inputs} low {dims(low)} "
+         f"high {dims(high)} {{channels_last = true, groups = {groups} : i64}} : {x}, {filter_type}", y,
+         [dict(n=1), dict(n=3)],
+         lambda x, w=taps: np_conv(x, np_().array(w), strides, dilations, low, high, inputs, groups, last=True),
+         PRODUCT[dtype])
+
+
+# Groups: whose panels are their own, that share panels, of more channels than a tile; a border, a stride, one row.
 for dtype, kh, kw, c, f, groups, pad, stride in [
         ("f32", 1, 1, 3, 8, 2, 0, 1), ("f32", 3, 3, 4, 12, 3, 1, 1), ("f32", 3, 2, 1, 24, 4, 0, 2), ("f32", 1, 5, 24, 24, 4, 2, 1),
         ("f32", 3, 3, 70, 40, 2, 1, 2), ("f32", 3, 3, 2, 64, 2, 1, 1), ("bf16", 3, 3, 4, 12, 3, 1, 1), ("bf16", 3, 3, 5, 24, 4, 0, 1),
         ("bf16", 1, 4, 3, 40, 2, 1, 2)]:
-    flat, pads = kh == 1 and kw > 1, [0 if kh == 1 and kw > 1 else pad, pad]
-    image, filter_dims = ([11], [kw]) if flat else ([9, 11], [kh, kw])
-    pads, steps, ones = pads[-len(image):], [stride] * len(image), [1] * len(image)
-    outs = [(n + 2 * p - k) // stride + 1 for n, p, k in zip(image, pads, filter_dims)]
-    count = c * f * groups * kh * kw
-    taps = [(i * 37 % 101) / 64 - 0.75 for i in range(count)]
-    shape = [*filter_dims, c, f * groups]
-    nested = lambda v, d: [nested(v[i * (len(v) // d[0]):(i + 1) * (len(v) // d[0])], d[1:]) for i in range(d[0])] if d else v[0]
-    taps = nested(taps, shape)
-    x, y = T(dtype, "n", *image, c * groups), T(dtype, "n", *outs, f * groups)
-    dims = "[" + ", ".join(f"#ts.dim<{p}>" for p in pads) + "]"
-    filter_type = f"tensor<{'x'.join(map(str, shape))}x{dtype}>"
-    case(f"conv constant groups {kh}x{kw} {c} {f} {groups} {dtype}", [In("x", x)],
-         f"%w = ts.constant dense<{taps}> : {filter_type}\n"
-         f"  %r = ts.conv %x, %w strides {steps} dilations {ones} input_dilations {ones} low {dims} high {dims} "
-         f"{{channels_last = true, groups = {groups} : i64}} : {x}, {filter_type}", y, [dict(n=1), dict(n=3)],
-         lambda x, w=taps, pads=pads, steps=steps, ones=ones, g=groups:
-             np_conv(x, np_().array(w), steps, ones, pads, pads, ones, g, last=True),
-         PRODUCT[dtype])
+    flat = kh == 1 and kw > 1
+    image, window = ([11], [kw]) if flat else ([9, 11], [kh, kw])
+    constant_conv(f"groups {kh}x{kw} {c} {f} {groups}", dtype, image, window, c, f, groups, [stride] * len(image),
+                  low=[pad] * len(image))
+# Dilated: rows, columns, both; further apart than the image is high; with a stride; one row, one column; groups, depthwise.
+for dtype in ["f32", "bf16"]:
+    constant_conv("dilated 2", dtype, [9, 11], [3, 3], 4, 20, dilations=[2, 2], low=[2, 2])
+    constant_conv("dilated 3x2 uneven", dtype, [10, 13], [2, 3], 5, 18, dilations=[3, 2], low=[1, 0], high=[2, 5])
+    constant_conv("dilated rows", dtype, [13, 9], [3, 3], 8, 24, dilations=[4, 1])
+    constant_conv("dilated columns", dtype, [6, 30], [3, 3], 8, 24, dilations=[1, 5], low=[1, 5])
+    constant_conv("dilated 12", dtype, [7, 9], [3, 3], 6, 16, dilations=[12, 12], low=[12, 12])
+    constant_conv("dilated stride 2", dtype, [13, 15], [3, 3], 4, 16, strides=[2, 2], dilations=[2, 2], low=[2, 2])
+    constant_conv("dilated stride 1x3", dtype, [13, 29], [3, 3], 4, 16, strides=[1, 3], dilations=[2, 3], low=[2, 2])
+    constant_conv("dilated 1d", dtype, [50], [3], 8, 16, dilations=[7], low=[14], high=[0])
+    constant_conv("dilated column", dtype, [50, 1], [3, 1], 8, 16, dilations=[7, 1], low=[14, 0], high=[0, 0])
+    constant_conv("dilated groups", dtype, [9, 12], [3, 3], 4, 16, 3, dilations=[2, 3], low=[2, 3])
+    constant_conv("dilated depthwise", dtype, [9, 12], [3, 3], 1, 1, 20, dilations=[2, 3], low=[2, 3])
+    constant_conv("dilated depthwise stride 2", dtype, [9, 12], [3, 3], 1, 1, 20, [2, 2], dilations=[2, 3], low=[2, 3])
+constant_conv("dilated many channels", "f32", [9, 8], [3, 3], 160, 64, dilations=[2, 2], low=[2, 2])
+# Transposed (zeros between the input's elements) with windows that overlap: phases of unequal taps, of unequal sizes; one
+# dim only; one row, one column; groups.
+for dtype in ["f32", "bf16"]:
+    constant_conv("transposed 4x4", dtype, [5, 7], [4, 4], 4, 20, low=[2, 2], inputs=[2, 2])
+    constant_conv("transposed 3x3", dtype, [5, 7], [3, 3], 6, 16, low=[1, 1], high=[2, 2], inputs=[2, 2])
+    constant_conv("transposed 3x3 odd", dtype, [5, 7], [3, 3], 5, 16, low=[1, 1], high=[1, 1], inputs=[2, 2])
+    constant_conv("transposed 5x4 by 3x2", dtype, [4, 6], [5, 4], 4, 33, low=[4, 0], high=[3, 1], inputs=[3, 2])
+    constant_conv("transposed rows", dtype, [5, 9], [4, 3], 4, 16, low=[2, 1], inputs=[2, 1])
+    constant_conv("transposed columns", dtype, [5, 9], [3, 4], 4, 16, low=[1, 2], inputs=[1, 2])
+    constant_conv("transposed 1d", dtype, [20], [16], 6, 16, low=[11], inputs=[8])
+    constant_conv("transposed column", dtype, [20, 1], [4, 1], 6, 16, low=[2, 0], inputs=[2, 1])
+    constant_conv("transposed groups", dtype, [5, 7], [4, 4], 4, 16, 3, low=[2, 2], inputs=[2, 2])
+    constant_conv("transposed depthwise", dtype, [5, 7], [4, 4], 1, 1, 12, low=[2, 2], inputs=[2, 2])
+constant_conv("transposed wide", "f32", [3, 70], [4, 4], 96, 16, low=[2, 2], inputs=[2, 2])
 conv("resnet 3x3", "f32", T("f32", "n", 64, 56, 56), T("f32", 64, 64, 3, 3), T("f32", "n", 64, 56, 56), [1, 1], None,
      [1, 1], [1, 1], sizes=[dict(n=1)], speed=dict(n=1))
 
