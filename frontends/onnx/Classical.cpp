@@ -366,14 +366,16 @@ LogicalResult importLinearClassifier(Node &n) {
                                   int64_t(1));
     outputs = 2;
   }
-  scores = postTransform(n, scores);
-  Value label;
+  // As ONNX Runtime does: before the transform, whose largest may be equal or
+  // change places.
+  Value raw = scores, label;
+  scores = postTransform(n, raw);
   if (outputs > 1) {
     if (static_cast<int64_t>(labels.size()) != outputs)
       return n.fail("has " + Twine(labels.size()) + " labels for " +
                         Twine(outputs) + " classes",
                     "give a label a class");
-    label = knapper::labelsOf(n, scores, labels);
+    label = knapper::labelsOf(n, raw, labels);
   } else {
     // One class: its label, or 0.
     double threshold = n.text("post_transform", "NONE") == "NONE" ? 0 : 0.5;
