@@ -7,7 +7,8 @@ Each model of tests/models is exported, compiled for the GPU twice, as it is and
 and run at three sizes from one artefact. float32 is compared with torch's float32 on the processor:
 at most 2e-4 of the largest value. bf16 is compared with float64: its error (of the norm) must not
 exceed 1.05 times that of torch's own bf16 module on the same GPU. Runs of the same sizes are repeated
-until they are recordings, whose results must be the first run's, bit by bit. Without a GPU or torch it
+until they are recordings, whose results must be the first run's, bit by bit. No step of a run may need
+the host: neither program has an operator there, nor a copy to or from it. Without a GPU or torch it
 says so and ends with code 0.
 """
 
@@ -56,13 +57,19 @@ def in_torch(torch: Any, module: Any, dtype: Any, model: Any, feed: dict[str, np
 
 def check(torch: Any, knapper: Any, name: str, folder: Path) -> list[str]:
     import export
+    import gpu_program
 
     model = export.definition(name)
     export.export(name, folder)
     path = folder / f"{name}.onnx"
     problems = []
-    single = knapper.compile(path, target="cuda:sm_90a", cache=False)
-    half = knapper.compile(path, target="cuda:sm_90a", dtype="bf16", cache=False)
+    modules = []
+    for dtype in (None, "bf16"):
+        dump = folder / f"{name}.{dtype}"
+        modules.append(knapper.compile(path, target="cuda:sm_90a", dtype=dtype, cache=False, dump_dir=str(dump)))
+        if steps := gpu_program.host_steps(gpu_program.program(dump)):
+            problems.append(f"{name}: {dtype or 'float32'}: {len(steps)} steps on the host, {steps[0]} the first")
+    single, half = modules
     worst, ours, theirs = 0.0, 0.0, 0.0
     for index in range(len(model.sizes)):
         stored = np.load(folder / f"{name}.{index}.npz")
