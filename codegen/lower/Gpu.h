@@ -19,6 +19,7 @@ namespace knapper::lower {
 
 class BlockOrder;
 class Warpgroups;
+class Window;
 
 class GpuEmitter final : public Emitter {
 public:
@@ -142,6 +143,12 @@ private:
   /// What warpgroups do that fill the ring by accesses of their own.
   mlir::LogicalResult carry(tile::ProductOp op, Warpgroups &ring,
                             const BlockOrder &order, llvm::Value *warpgroup);
+  /// What the warpgroup does that fills the ring from windows.
+  mlir::LogicalResult gatherWindow(tile::ProductOp op, Warpgroups &ring,
+                                   const BlockOrder &order,
+                                   llvm::Value *filterMap);
+  /// The window of a product that has one.
+  Window windowOf(tile::ProductOp op);
   mlir::LogicalResult multiplyAddProduct(tile::ProductOp op);
   mlir::LogicalResult fewRowsProduct(tile::ProductOp op);
   /// The region for one run of elements, from (row, column) on: i32. Its

@@ -10,6 +10,7 @@
 // so that a warp's reads of shared memory are broadcasts or runs.
 #include "codegen/lower/Gpu.h"
 #include "codegen/lower/GpuBlocks.h"
+#include "codegen/lower/GpuWindow.h"
 
 #include "mlir/IR/Matchers.h"
 
@@ -32,6 +33,8 @@ struct Operand {
   bool depthFirst;                   // which is contiguous, if any
   unsigned lanes;                    // of an access
   llvm::Value *shared;
+  std::optional<Window> window;         // of a convolution's input
+  llvm::SmallVector<Window::Part> rows; // there, of the thread's accesses
 
   unsigned pitch() const { return block + 4; }
   unsigned bufferElements() const { return kDepth * pitch(); }
@@ -102,11 +105,31 @@ LogicalResult GpuEmitter::multiplyAddProduct(tile::ProductOp op) {
                       makeOperand(*bBuffer, op.getB(), op.getBOffset(),
                                   op.getBColumn(), op.getBK(), op.getBOuter(),
                                   op.getN(), block.column, columns)};
+  if (!op.getWindow().empty()) {
+    Operand &a = sides[0];
+    a.window.emplace(windowOf(op));
+    // Runs of four channels of a pixel.
+    uint64_t multiple =
+        std::min({knownMultiple(op.getAOffset()), knownMultiple(op.getARow()),
+                  knownMultiple(op.getWindow()[0])});
+    for (Value stride : op.getAOuter())
+      multiple = std::min(multiple, knownMultiple(stride));
+    for (size_t i = 5; i < op.getWindow().size(); i += 5)
+      multiple = std::min(multiple, knownMultiple(op.getWindow()[i]));
+    a.lanes = isOne(op.getAK()) && !op.getChannelsFirst() && multiple % 4 == 0
+                  ? 4
+                  : 1;
+    // Single elements: a thread's are of one row, whose place it keeps.
+    a.depthFirst = a.lanes > 1;
+  }
 
   // Two blocks take turns, where what is on its way leaves the registers; the
-  // places of a batch need those.
-  if (shape.threads >= 256 && sides[0].lanes == 4 && sides[1].lanes == 4 &&
-      outerSizes.empty())
+  // places of a batch need those. Those of a window too: without a word the
+  // assembler would rather spill than have fewer blocks.
+  if (sides[0].window)
+    fn->addFnAttr("nvvm.minctasm", "1");
+  else if (shape.threads >= 256 && sides[0].lanes == 4 && sides[1].lanes == 4 &&
+           outerSizes.empty())
     fn->addFnAttr("nvvm.minctasm", "2");
   llvm::Value *tid = narrowed(threadOfBlock);
   unsigned threadsOfBlock = shape.threads;
@@ -125,17 +148,32 @@ LogicalResult GpuEmitter::multiplyAddProduct(tile::ProductOp op) {
     }
     return places;
   };
+  if (Operand &a = sides[0]; a.window)
+    for (auto [inBlock, inDepth] : accesses(a)) {
+      llvm::Value *row = b.CreateAdd(block.row, inBlock);
+      a.rows.push_back(
+          a.window->row(row, b.CreateICmpSLT(row, narrowed(a.extent))));
+    }
   // Parts outside the matrix are zero; what is read instead is its first
   // element.
   auto read = [&](const Operand &o, llvm::Value *depth, Carried &values) {
-    for (auto [inBlock, inDepth] : accesses(o)) {
-      llvm::Value *at = b.CreateAdd(o.from, wide(inBlock));
+    for (auto [i, access] : llvm::enumerate(accesses(o))) {
+      auto [inBlock, inDepth] = access;
       llvm::Value *d = b.CreateAdd(depth, wide(inDepth));
-      llvm::Value *inside =
-          b.CreateAnd(b.CreateICmpSLT(at, o.extent), b.CreateICmpSLT(d, k));
-      llvm::Value *offset =
-          b.CreateAdd(o.base, b.CreateAdd(b.CreateMul(at, o.stride),
-                                          b.CreateMul(d, o.depthStride)));
+      llvm::Value *inside, *offset;
+      if (o.window) {
+        Window::Part part = o.window->depth(narrowed(d), b.CreateICmpSLT(d, k));
+        Window::Place place = o.window->place(o.rows[i], part);
+        inside = place.inside;
+        offset = b.CreateAdd(o.base, place.offset);
+      } else {
+        llvm::Value *at = b.CreateAdd(o.from, wide(inBlock));
+        inside =
+            b.CreateAnd(b.CreateICmpSLT(at, o.extent), b.CreateICmpSLT(d, k));
+        offset =
+            b.CreateAdd(o.base, b.CreateAdd(b.CreateMul(at, o.stride),
+                                            b.CreateMul(d, o.depthStride)));
+      }
       offset = b.CreateSelect(inside, offset, n64(0));
       llvm::Type *type = llvm::FixedVectorType::get(o.buffer.memory, o.lanes);
       llvm::Value *loaded =

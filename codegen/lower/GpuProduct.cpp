@@ -69,6 +69,8 @@ LogicalResult GpuEmitter::productLayout(tile::ProductOp op) {
                                             : 32 * op.shapeOf("consumers");
     if (op.getC())
       return op.emitOpError("takes no 'to' on this path");
+    if (!op.getWindow().empty() && op.shapeOf("path") != 0)
+      return op.emitOpError("takes no window on this path");
     return success();
   }
   for (StringRef name : {"a_transposed", "b_transposed", "a_batch", "b_batch"})
@@ -83,7 +85,10 @@ LogicalResult GpuEmitter::productLayout(tile::ProductOp op) {
   // fit: of two, one for every two processors.
   if (s.split == 1 && cluster <= 2)
     shape.perProcessor = s.resident;
-  maps = (s.carriers ? 0 : 2) + (op.getC() && !s.shifted ? 1 : 0);
+  maps = (s.gathers    ? 1
+          : s.carriers ? 0
+                       : 2) +
+         (op.getC() && !s.shifted ? 1 : 0);
   return success();
 }
 

@@ -13,6 +13,9 @@
 // are read by 16-byte accesses around them, shifted, and written to shared
 // memory as the copies would.
 //
+// The input of a convolution is gathered by the copying warpgroup, the filter
+// copied (GpuGather.cpp).
+//
 // Blocks are taken in groups of `group` block rows, column by column, so that
 // what runs at one time reads few operands; every other round walks the depth
 // backwards, from what the cache still has. Consumers share a block by rows, or
@@ -138,7 +141,9 @@ LogicalResult GpuEmitter::warpgroupProduct(tile::ProductOp op) {
 
   when(b.CreateICmpEQ(tid, n32(0)), [&] {
     for (unsigned stage = 0; stage < s.stages; ++stage) {
-      hopper.initBarrier(g.full(n32(stage)), s.carriers ? kWarpgroup : 1);
+      hopper.initBarrier(g.full(n32(stage)), s.gathers    ? kWarpgroup + 1
+                                             : s.carriers ? kWarpgroup
+                                                          : 1);
       hopper.initBarrier(g.empty(n32(stage)),
                          (s.pingpong ? 1 : s.consumers) * s.mates());
     }
@@ -163,7 +168,10 @@ LogicalResult GpuEmitter::warpgroupProduct(tile::ProductOp op) {
   bool many =
       s.carriers == 2 && s.consumers == 1 && s.products() * s.sums() > 64;
   if (moves)
-    hopper.registers(wide || s.consumers > 2 ? 24 : 40, false);
+    hopper.registers(s.gathers                 ? 104
+                     : wide || s.consumers > 2 ? 24
+                                               : 40,
+                     false);
   else if (many)
     hopper.registers(144, false);
   auto copy = [&] {
@@ -242,7 +250,9 @@ LogicalResult GpuEmitter::warpgroupProduct(tile::ProductOp op) {
         });
   };
   LogicalResult status = success();
-  if (s.carriers)
+  if (s.gathers)
+    status = gatherWindow(op, g, order, mapArgs[0]);
+  else if (s.carriers)
     status = carry(op, g, order, warpgroup);
   else
     when(b.CreateICmpULT(tid, n32(32)), [&] { when(hopper.elect(), copy); });
@@ -253,7 +263,11 @@ LogicalResult GpuEmitter::warpgroupProduct(tile::ProductOp op) {
   //===-- The multiplying warpgroups --------------------------------------===//
   b.SetInsertPoint(consumer);
   if (moves)
-    hopper.registers(s.consumers > 2 ? 160 : wide ? 240 : 232, true);
+    hopper.registers(s.gathers         ? 200
+                     : s.consumers > 2 ? 160
+                     : wide            ? 240
+                                       : 232,
+                     true);
   else if (many)
     hopper.registers(208, true);
   llvm::Value *self = b.CreateSub(warpgroup, n32(s.fillers()));
@@ -501,7 +515,7 @@ LogicalResult GpuEmitter::warpgroupProduct(tile::ProductOp op) {
         when(leads, [&] { hopper.waitStoresRead(0); });
         hopper.sync(ownBarrier, kWarpgroup);
         when(leads, [&] {
-          hopper.storeBox(mapArgs[2],
+          hopper.storeBox(mapArgs.back(),
                           boxAt(b.CreateAdd(block.column, n32(c)), blockRow,
                                 block, ~int64_t(0)),
                           buffer);

@@ -34,6 +34,7 @@ struct Sizes {
     resident = given("resident", 1);
     clusterRows = given("cluster_rows", 1);
     clusterColumns = given("cluster_columns", 1);
+    gathers = !op.getWindow().empty();
   }
 
   unsigned rows, columns, stages, consumers, group, carriers;
@@ -43,6 +44,7 @@ struct Sizes {
   /// Blocks of a cluster side by side, which copy for each other what they
   /// have in common.
   unsigned clusterRows, clusterColumns;
+  bool gathers;      ///< A is read through the window of a convolution
   unsigned aRows;    ///< rows of A that are copied; others are anything
   unsigned resident; ///< blocks that a processor holds at once
 
@@ -88,10 +90,11 @@ struct Sizes {
                    (consumerRows() == 64 || split * ownColumns() == columns) &&
                    sumsBytes() <= stages * stageBytes());
     // Parts of a copied block lie at multiples of eight lines.
-    bool shares = clusterRows >= 1 && clusterColumns >= 1 &&
-                  cluster() <= kMostCluster && !(carriers && mates() > 1) &&
-                  aRows % (8 * clusterColumns) == 0 &&
-                  columns % (8 * clusterRows) == 0;
+    bool shares =
+        clusterRows >= 1 && clusterColumns >= 1 && cluster() <= kMostCluster &&
+        !((carriers || gathers) && mates() > 1) &&
+        !(gathers && (carriers || consumers > 2 || rows > 128)) &&
+        aRows % (8 * clusterColumns) == 0 && columns % (8 * clusterRows) == 0;
     return shares && rows % (64 * (pingpong ? 1 : consumers)) == 0 &&
            columns % 16 == 0 &&
            (columns % 64 == 0 || !(bTransposed || carriers)) && columns >= 16 &&

@@ -134,6 +134,21 @@ void HopperAsm::waitStores() {
   emit("cp.async.bulk.wait_group 0;", "", b.getVoidTy(), {});
 }
 
+void HopperAsm::copyRun(Value *shared, Value *global, Value *there) {
+  Value *bytes = b.CreateSelect(there, b.getInt32(16), b.getInt32(0));
+  emit("cp.async.cg.shared.global.L2::128B [$0], [$1], 16, $2;", "r,l,r",
+       b.getVoidTy(),
+       {shared, b.CreatePtrToInt(global, b.getInt64Ty()), bytes});
+}
+
+void HopperAsm::closeCopies() {
+  emit("cp.async.commit_group;", "", b.getVoidTy(), {});
+}
+
+void HopperAsm::waitCopies(unsigned pending) {
+  emit("cp.async.wait_group $0;", "n", b.getVoidTy(), {b.getInt32(pending)});
+}
+
 void HopperAsm::fenceShared() {
   emit("fence.proxy.async.shared::cta;", "", b.getVoidTy(), {});
 }

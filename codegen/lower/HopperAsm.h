@@ -45,6 +45,12 @@ public:
   /// memory; or have been written, too.
   void waitStoresRead(unsigned pending);
   void waitStores();
+  /// 16 bytes from global to shared memory in this thread's open group of
+  /// copies; zeros where not `there`, and nothing is read then.
+  void copyRun(llvm::Value *shared, llvm::Value *global, llvm::Value *there);
+  void closeCopies();
+  /// Until all but the newest `pending` groups are in shared memory.
+  void waitCopies(unsigned pending);
   /// Shared memory as this thread wrote it becomes visible to copies.
   void fenceShared();
   /// Four 8x8 matrices of 16-bit elements from the registers of a warp.

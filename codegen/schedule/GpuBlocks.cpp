@@ -22,6 +22,7 @@ constexpr double kSectorLine = 2.6; // of 32 bytes
 constexpr double kOddLine = 3.7;    // of less: parts of five sectors
 constexpr double kReceive = 1.6;    // a line, whoever copied it
 constexpr double kCarried = 8;      // a line that warpgroups carry
+constexpr double kGathered = 3;     // a line that one gathers
 constexpr double kLatency = 1900;   // of a copy, spread over the stages
 constexpr double kColumn = 13.7;    // of an epilogue, 64 rows of it
 constexpr double kEpilogue = 320;   // of any
@@ -63,7 +64,7 @@ int64_t stagesOf(const Blocks &b, const BlockProblem &p) {
 /// modelling.
 bool possible(const Blocks &b, const BlockProblem &p) {
   int64_t own = b.ownColumns();
-  if (b.stages < 3 || (p.bTransposed && b.columns % 64) ||
+  if (b.stages < (p.gathered ? 4 : 3) || (p.bTransposed && b.columns % 64) ||
       b.aRows % (8 * b.clusterColumns) || b.columns % (8 * b.clusterRows))
     return false;
   if (b.split == 1)
@@ -93,9 +94,11 @@ double modelledCycles(const Blocks &b, const BlockProblem &p) {
       p.carried
           // Stages take what the first cache needs: lines are read twice.
           ? lines * kCarried * (1 + 0.03 * std::max<int64_t>(0, b.stages - 4))
-          : std::max(b.aRows * lineCycles(p.aPitch) / b.clusterColumns +
-                         b.columns * lineCycles(p.bPitch) / b.clusterRows,
-                     lines * kReceive);
+          : p.gathered
+                ? std::max(b.aRows * kGathered, lines * kReceive)
+                : std::max(b.aRows * lineCycles(p.aPitch) / b.clusterColumns +
+                               b.columns * lineCycles(p.bPitch) / b.clusterRows,
+                           lines * kReceive);
   double matrix = b.rows * b.columns / 32.0 * kMatrix;
   // Of 64 rows products read (64 + columns) lines for 2 * columns of work.
   constexpr double widest = (64 + 256) / 512.0;
@@ -139,6 +142,7 @@ Blocks chooseBlocks(const BlockProblem &p) {
   constexpr Rows copiedRows[] = {
       {64, 1, 0}, {128, 2, 0}, {128, 2, 1}, {192, 3, 0}, {256, 2, 0}};
   constexpr Rows carriedRows[] = {{64, 1, 0}, {128, 1, 0}};
+  constexpr Rows gatheredRows[] = {{64, 1, 0}, {128, 2, 0}};
   constexpr int64_t copiedColumns[] = {32, 64, 96, 128, 160, 192, 224, 256};
   constexpr int64_t carriedColumns[] = {64, 128};
   constexpr int64_t together[][2] = {{1, 1}, {2, 1}, {1, 2},
@@ -154,8 +158,9 @@ Blocks chooseBlocks(const BlockProblem &p) {
       least = cycles;
     }
   };
-  for (const Rows &r : p.carried ? llvm::ArrayRef(carriedRows)
-                                 : llvm::ArrayRef(copiedRows))
+  for (const Rows &r : p.carried    ? llvm::ArrayRef(carriedRows)
+                       : p.gathered ? llvm::ArrayRef(gatheredRows)
+                                    : llvm::ArrayRef(copiedRows))
     for (int64_t columns : p.carried ? llvm::ArrayRef(carriedColumns)
                                      : llvm::ArrayRef(copiedColumns)) {
       if (r.consumers > 2 && columns < 96)
@@ -184,6 +189,7 @@ Blocks chooseBlocks(const BlockProblem &p) {
             blocks.clusterColumns = clusterColumns;
             blocks.resident = resident;
             if (blocks.cluster() > 8 ||
+                (p.gathered && clusterRows * clusterColumns > 1) ||
                 (resident > 1 && (r.rows > 64 || columns > 128 ||
                                   clusterRows * clusterColumns > 1)))
               continue;

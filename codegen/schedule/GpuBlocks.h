@@ -35,6 +35,7 @@ struct BlockProblem {
   /// Not more rows than this: other rows need not be copied.
   std::optional<int64_t> mostRows;
   bool splits; ///< the depth is known
+  bool gathered = false; ///< A by a warpgroup's accesses, through a window
 };
 
 /// The blocks with the least modelled time.

@@ -11,11 +11,8 @@
 // and 16-byte accesses reach them. By multiply-adds of f32 for all else.
 //
 // Parameters: the entries of tile.product's `shape`, and `run`, `store`.
-#include "codegen/schedule/Conditions.h"
+#include "codegen/schedule/GpuProduct.h"
 #include "codegen/schedule/Emitter.h"
-#include "codegen/schedule/Epilogue.h"
-#include "codegen/schedule/GpuBlocks.h"
-#include "codegen/schedule/Product.h"
 #include "codegen/schedule/Schedules.h"
 
 using namespace mlir;
@@ -23,16 +20,6 @@ using namespace mlir;
 namespace knapper {
 
 using ts::Dim;
-
-namespace {
-
-enum Path : int64_t { multiplyAdd = 0, warpgroups = 1, fewRows = 2 };
-
-/// Batch dims and rows that do not follow the others in memory; sizes of one
-/// left out.
-struct Outer {
-  SmallVector<Dim> sizes, aStrides, bStrides;
-};
 
 Outer outerOf(const Product &product) {
   Outer outer;
@@ -52,7 +39,6 @@ Outer outerOf(const Product &product) {
   return outer;
 }
 
-/// What the blocks of this product depend on, in representative sizes.
 BlockProblem problemOf(const Product &product, const Outer &outer, int64_t rows,
                        const TargetDesc &target) {
   const Side &lhs = product.lhs, &rhs = product.rhs;
@@ -73,14 +59,6 @@ BlockProblem problemOf(const Product &product, const Outer &outer, int64_t rows,
   problem.splits = bool(lhs.contract.asConstant());
   return problem;
 }
-
-/// A side as a tensor for copies of boxes; nothing if its elements lie too far
-/// apart. `depthFirst`: the contracting dim is the innermost.
-struct MappedSide {
-  OperandMap map;
-  bool depthFirst = true;
-  int64_t batch = 0; ///< bit i: outer dim i is a dim of the map
-};
 
 std::optional<MappedSide> mapSide(const Side &side, ArrayRef<Dim> outerSizes,
                                   ArrayRef<Dim> outerStrides,
@@ -125,19 +103,19 @@ int64_t runOf(const Product &product, const Epilogue &epilogue, int64_t most) {
   return most;
 }
 
-Dim programsOf(const Product &product, const Outer &outer, int64_t rows,
-               int64_t columns) {
+static Dim programsOf(const Product &product, const Outer &outer, int64_t rows,
+                      int64_t columns) {
   Dim one = product.lhs.free.like(1);
   return ts::product(one.context(), outer.sizes) *
          product.lhs.free.ceilDiv(one * rows) *
          product.rhs.free.ceilDiv(one * columns);
 }
 
-Schedule withShape(const Product &product, const Outer &outer, Path path,
+Schedule withShape(const Product &product, const Outer &outer, GpuPath path,
                    const Blocks &blocks, int64_t depth) {
   Schedule schedule;
   schedule.kind = "product";
-  schedule.parameters = {{"path", path},
+  schedule.parameters = {{"path", static_cast<int64_t>(path)},
                          {"rows", blocks.rows},
                          {"columns", blocks.columns},
                          {"depth", depth},
@@ -166,18 +144,21 @@ Schedule withShape(const Product &product, const Outer &outer, Path path,
 
 /// Block rows by 4 columns of f32 a thread; smaller blocks where larger ones
 /// would leave processors idle.
-Schedule multiplyAddSchedule(const Product &product, const Epilogue &epilogue,
+Schedule multiplyAddSchedule(const Product &product, int64_t run,
                              const TargetDesc &target) {
   Outer outer = outerOf(product);
   Blocks blocks{128, 128, 2, 0, 0};
   if (representative(programsOf(product, outer, 128, 128)) <
       static_cast<int64_t>(target.cores))
     blocks.rows = blocks.columns = 64;
-  Schedule schedule = withShape(product, outer, multiplyAdd, blocks, 16);
-  schedule.parameters["run"] = runOf(product, epilogue, 4);
+  Schedule schedule =
+      withShape(product, outer, GpuPath::multiplyAdd, blocks, 16);
+  schedule.parameters["run"] = run;
   schedule.parameters["store"] = 0;
   return schedule;
 }
+
+namespace {
 
 /// Rows up to which a product takes the time of reading B, multiplied by
 /// whatever unit: of a large B less than of a small one, where warpgroups'
@@ -233,7 +214,7 @@ void chooseFewRows(const Product &product, const TargetDesc &target,
     Blocks blocks{rows, own * (threads / team),
                   passes * own <= most ? passes : most / 2 / own, warps, 0};
     Schedule schedule =
-        withShape(product, outer, fewRows, blocks, team * lanes);
+        withShape(product, outer, GpuPath::fewRows, blocks, team * lanes);
     schedule.guard = conditions.guard;
     if (guarded)
       schedule.guard.terms.push_back(
@@ -250,14 +231,37 @@ void chooseFewRows(const Product &product, const TargetDesc &target,
   add(mostRows, true);
 }
 
-/// Whether the result is one dense tensor of 16-bit elements whose places are
-/// the product's: blocks then leave through shared memory.
+} // namespace
+
 bool leavesByBlocks(ts::KernelOp kernel, const Epilogue &epilogue) {
   if (kernel->getNumResults() != 1 || !epilogue.keepsPlaces())
     return false;
   Type stored = ts::elementTypeOf(kernel->getResult(0));
   return stored.isF16() || stored.isBF16();
 }
+
+OperandMap mapResult(ts::KernelOp kernel, const Product &product,
+                     const Outer &outer, const Blocks &blocks) {
+  Dim m = product.lhs.free, n = product.rhs.free;
+  OperandMap c;
+  c.argument = kernel.getInputs().size();
+  c.offset = m.like(0);
+  c.sizes = {n, m};
+  c.strides = {n};
+  for (size_t i = 0; i < outer.sizes.size(); ++i) {
+    c.sizes.push_back(outer.sizes[i]);
+    c.strides.push_back(
+        m * n *
+        ts::product(m.context(), ArrayRef<Dim>(outer.sizes).drop_front(i + 1)));
+  }
+  c.box.assign(c.sizes.size(), 1);
+  c.box[0] = blocks.chunkColumns();
+  c.box[1] = 64;
+  c.swizzle = 2 * c.box[0];
+  return c;
+}
+
+namespace {
 
 /// Appends schedules by warpgroups, if any serves this product.
 void chooseWarpgroups(ts::KernelOp kernel, const Product &product,
@@ -289,7 +293,8 @@ void chooseWarpgroups(ts::KernelOp kernel, const Product &product,
                     : runOf(product, epilogue, 2);
 
   auto add = [&](const Blocks &blocks, const Guard &guard) {
-    Schedule schedule = withShape(product, outer, warpgroups, blocks, 64);
+    Schedule schedule =
+        withShape(product, outer, GpuPath::warpgroups, blocks, 64);
     schedule.guard = guard;
     schedule.parameters["run"] = run;
     schedule.parameters["store"] = store;
@@ -303,25 +308,8 @@ void chooseWarpgroups(ts::KernelOp kernel, const Product &product,
     schedule.maps = {a->map, b->map};
     if (store && !columnsFit)
       schedule.parameters["shifted"] = 1;
-    if (store && columnsFit) {
-      OperandMap c;
-      c.argument = kernel.getInputs().size();
-      c.offset = m.like(0);
-      c.sizes = {n, m};
-      c.strides = {n};
-      for (size_t i = 0; i < outer.sizes.size(); ++i) {
-        c.sizes.push_back(outer.sizes[i]);
-        c.strides.push_back(
-            m * n *
-            ts::product(m.context(),
-                        ArrayRef<Dim>(outer.sizes).drop_front(i + 1)));
-      }
-      c.box.assign(c.sizes.size(), 1);
-      c.box[0] = blocks.chunkColumns();
-      c.box[1] = 64;
-      c.swizzle = 2 * c.box[0];
-      schedule.maps.push_back(std::move(c));
-    }
+    if (store && columnsFit)
+      schedule.maps.push_back(mapResult(kernel, product, outer, blocks));
     schedules.push_back(std::move(schedule));
   };
   // So many rows of `most` or fewer.
@@ -366,8 +354,8 @@ void chooseCarried(ts::KernelOp kernel, const Product &product,
   auto add = [&](int64_t rows, const Guard &guard) {
     BlockProblem problem = problemOf(product, outer, rows, target);
     problem.carried = true;
-    Schedule schedule =
-        withShape(product, outer, warpgroups, chooseBlocks(problem), 64);
+    Schedule schedule = withShape(product, outer, GpuPath::warpgroups,
+                                  chooseBlocks(problem), 64);
     schedule.guard = guard;
     schedule.parameters["run"] = runOf(product, epilogue, 2);
     bool store = leavesByBlocks(kernel, epilogue);
@@ -409,7 +397,8 @@ LogicalResult chooseGpuProduct(ts::KernelOp kernel, const TargetDesc &target,
   if (open())
     chooseCarried(kernel, *product, *epilogue, target, schedules);
   if (open())
-    schedules.push_back(multiplyAddSchedule(*product, *epilogue, target));
+    schedules.push_back(
+        multiplyAddSchedule(*product, runOf(*product, *epilogue, 4), target));
   return success();
 }
 
@@ -445,8 +434,9 @@ LogicalResult buildGpuProduct(BuildContext &context) {
         m = e.size(lhs.free), n = e.size(rhs.free), k = e.size(lhs.contract);
   auto op = tile::ProductOp::create(
       b, loc, a, aOffset, aRow, aK, aOuter, bb, bOffset, bColumn, bK, bOuter, m,
-      n, k, outerSizes, store ? e.outputBuffer(0) : Value(),
-      b.getDictionaryAttr(shape));
+      n, k, outerSizes, /*window=*/ValueRange(),
+      store ? e.outputBuffer(0) : Value(), /*steps=*/nullptr,
+      /*channels_first=*/nullptr, b.getDictionaryAttr(shape));
 
   Block &block = op.getBody().emplaceBlock();
   Type f32 = b.getF32Type();

@@ -315,6 +315,13 @@ LogicalResult ProductOp::verify() {
                          "consumers", "pingpong", "group"})
     if (!isa_and_nonnull<IntegerAttr>(getShape().get(name)))
       return emitOpError("C4: shape has no '") << name << "'";
+  size_t dims = getSteps() ? getSteps()->size() / 3 : 0;
+  if (dims
+          ? getSteps()->size() != 3 * dims || getWindow().size() != 5 * dims + 1
+          : getSteps() || !getWindow().empty())
+    return emitOpError("C5: window has ")
+           << getWindow().size() << " sizes, steps "
+           << (getSteps() ? getSteps()->size() : 0);
   return success();
 }
 

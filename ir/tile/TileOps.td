@@ -407,6 +407,18 @@ def Tile_ProductOp : Tile_Op<"product", [AttrSizedOperandSegments]> {
     edge are handed over as the last ones inside, and dropped; else they are not
     handed over.
 
+    With `window` A is the input of a convolution, and never laid out as a
+    matrix. Row i is the row-major position (image, output position); k the
+    row-major position (tap, channel), or (channel, tap) with `channels_first`.
+    A's element lies at
+
+      aoff + o.aouter + image*arow + channel*ak + sum over d of p_d*pitch_d,
+      p_d = (out_d*stride_d + tap_d*dilation_d - low_d) / spread_d
+
+    and is zero where a p_d is no whole number or not in 0 .. in_d - 1. `window`
+    has the number of channels, then (outputs, inputs, low, taps, pitch) of each
+    d, `steps` its (stride, dilation, spread).
+
     `shape` says how: `path` 0: blocks through shared memory, fused
     multiply-adds; one program a block. 1: Hopper's asynchronous copies and
     warpgroup products (f16 and bf16); the blocks of the grid share all programs
@@ -416,21 +428,22 @@ def Tile_ProductOp : Tile_Op<"product", [AttrSizedOperandSegments]> {
 
     C1: A and B have one batch stride for each batch size. C2: the region takes
     a value, the batch indices, row and column. C3: it yields what `to` needs.
-    C4: `shape` has all entries.
+    C4: `shape` has all entries. C5: `window` and `steps` are of the same dims.
   }];
-  let arguments = (ins
-    Arg<Tile_BufferType, "", [MemRead]>:$a, Index:$aOffset, Index:$aRow, Index:$aK,
-    Variadic<Index>:$aOuter,
-    Arg<Tile_BufferType, "", [MemRead]>:$b, Index:$bOffset, Index:$bColumn, Index:$bK,
-    Variadic<Index>:$bOuter,
-    Index:$m, Index:$n, Index:$k, Variadic<Index>:$outer,
-    Arg<Optional<Tile_BufferType>, "", [MemWrite]>:$c,
-    DictionaryAttr:$shape);
+  let arguments = (ins Arg<Tile_BufferType, "", [MemRead]>:$a, Index:$aOffset,
+      Index:$aRow, Index:$aK, Variadic<Index>:$aOuter,
+      Arg<Tile_BufferType, "", [MemRead]>:$b, Index:$bOffset, Index:$bColumn,
+      Index:$bK, Variadic<Index>:$bOuter, Index:$m, Index:$n, Index:$k,
+      Variadic<Index>:$outer, Variadic<Index>:$window,
+      Arg<Optional<Tile_BufferType>, "", [MemWrite]>:$c,
+      OptionalAttr<DenseI64ArrayAttr>:$steps, UnitAttr:$channels_first,
+      DictionaryAttr:$shape);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{
     `A` `(` $a `[` $aOffset `]` `,` `row` $aRow `,` `k` $aK (`,` `outer` $aOuter^)? `)`
     `B` `(` $b `[` $bOffset `]` `,` `column` $bColumn `,` `k` $bK (`,` `outer` $bOuter^)? `)`
-    `size` $m `,` $n `,` $k (`outer` $outer^)? (`to` $c^ `:` qualified(type($c)))?
+    `size` $m `,` $n `,` $k (`outer` $outer^)?
+    (`window` $window^ `steps` $steps)? (`to` $c^ `:` qualified(type($c)))?
     `shape` $shape attr-dict `:` qualified(type($a)) `,` qualified(type($b)) $body
   }];
   let hasVerifier = 1;

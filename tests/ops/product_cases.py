@@ -312,6 +312,30 @@ for dtype in ["f32", "bf16"]:
     constant_conv("transposed groups", dtype, [5, 7], [4, 4], 4, 16, 3, low=[2, 2], inputs=[2, 2])
     constant_conv("transposed depthwise", dtype, [5, 7], [4, 4], 1, 1, 12, low=[2, 2], inputs=[2, 2])
 constant_conv("transposed wide", "f32", [3, 70], [4, 4], 96, 16, low=[2, 2], inputs=[2, 2])
+# Channels and features in eights, which GPUs gather 16 bytes at a time: several blocks of positions, features and depths,
+# cut ones, strides, dilations, spread inputs, groups, one and three dims.
+for dtype in ["f32", "f16", "bf16"]:
+    for name, image, kernel, c, f, more in [
+            ("blocks", (20, 20), (3, 3), 64, 136, dict(pad=1)), ("cut", (9, 11), (3, 3), 16, 24, dict(pad=1)),
+            ("no border", (9, 11), (2, 3), 24, 40, {}), ("stride dilation", (23, 17), (3, 3), 72, 72, dict(pad=2, stride=2, dilation=2)),
+            ("point stride", (14, 14), (1, 1), 128, 64, dict(stride=2)), ("groups", (13, 9), (3, 3), 16, 24, dict(pad=1, groups=3)),
+            ("spread", (7, 6), (3, 3), 32, 16, dict(pad=2, spread=2)), ("spread by three", (5, 6), (4, 2), 8, 8, dict(pad=1, spread=3)),
+            ("cut border", (9, 11), (3, 3), 8, 16, dict(pad=-1)), ("1d", (70,), (5,), 40, 48, dict(pad=2)),
+            ("3d", (5, 6, 7), (3, 2, 3), 8, 16, dict(pad=1)), ("few features", (9, 11), (3, 3), 16, 3, dict(pad=1))]:
+        pad, stride, dilation, spread, groups = (more.get(n, d) for n, d in [("pad", 0), ("stride", 1), ("dilation", 1), ("spread", 1), ("groups", 1)])
+        out = [((n - 1) * spread + 2 * pad - (k - 1) * dilation) // stride + 1 for n, k in zip(image, kernel)]
+        every = lambda v: [v] * len(image)
+        conv(f"eights {name}", dtype, T(dtype, "n", *image, c * groups), T(dtype, *kernel, c, f * groups), T(dtype, "n", *out, f * groups),
+             every(stride), every(dilation), every(pad), every(pad), every(spread), f"{{channels_last = true, groups = {groups} : i64}}",
+             [dict(n=1), dict(n=3)])
+    # With what follows it: a bias, a residual, a clip; the result in another type.
+    x, w, y, z = T(dtype, "n", 12, 10, 64), T(dtype, 3, 3, 64, 72), T(dtype, "n", 12, 10, 72), T("f32", "n", 12, 10, 72)
+    steps = "strides [1, 1] dilations [1, 1] input_dilations [1, 1] low [#ts.dim<1>, #ts.dim<1>] high [#ts.dim<1>, #ts.dim<1>]"
+    case(f"conv eights and more {dtype}", [In("x", x), In("w", w), In("b", T(dtype, 72)), In("y", y)],
+         f"%c = ts.conv %x, %w {steps} {{channels_last = true}} : {x}, {w}\n  %bb = ts.broadcast %b [3] : {T(dtype, 72)} to {y}\n"
+         f"  %s = ts.add %c, %bb : {y}\n  %t = ts.add %s, %y : {y}\n  %r = ts.max %t, %bb : {y}", y, [dict(n=1), dict(n=5)],
+         lambda x, w, b, y: np_().maximum(np_conv(x, w, [1, 1], [1, 1], [1, 1], [1, 1], [1, 1], last=True) + wide(b) + wide(y), wide(b)),
+         "relative 2e-2" if dtype == "bf16" else PRODUCT[dtype])
 conv("resnet 3x3", "f32", T("f32", "n", 64, 56, 56), T("f32", 64, 64, 3, 3), T("f32", "n", 64, 56, 56), [1, 1], None,
      [1, 1], [1, 1], sizes=[dict(n=1)], speed=dict(n=1))
 

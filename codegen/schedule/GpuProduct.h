@@ -1,0 +1,55 @@
+// What schedules of products on GPUs share: those of matrices and those of
+// convolutions, whose left side is read through a window.
+#pragma once
+
+#include "codegen/schedule/Conditions.h"
+#include "codegen/schedule/Epilogue.h"
+#include "codegen/schedule/GpuBlocks.h"
+#include "codegen/schedule/Product.h"
+
+namespace knapper {
+
+/// The `path` of a tile.product.
+enum class GpuPath : int64_t { multiplyAdd = 0, warpgroups = 1, fewRows = 2 };
+
+/// Batch dims and rows that do not follow the others in memory; sizes of one
+/// left out.
+struct Outer {
+  llvm::SmallVector<ts::Dim> sizes, aStrides, bStrides;
+};
+Outer outerOf(const Product &product);
+
+/// What the blocks of this product depend on, in representative sizes.
+BlockProblem problemOf(const Product &product, const Outer &outer, int64_t rows,
+                       const TargetDesc &target);
+
+/// A side as a tensor for copies of boxes; nothing if its elements lie too far
+/// apart. `depthFirst`: the contracting dim is the innermost.
+struct MappedSide {
+  OperandMap map;
+  bool depthFirst = true;
+  int64_t batch = 0; ///< bit i: outer dim i is a dim of the map
+};
+std::optional<MappedSide> mapSide(const Side &side,
+                                  llvm::ArrayRef<ts::Dim> outerSizes,
+                                  llvm::ArrayRef<ts::Dim> outerStrides,
+                                  Conditions &conditions);
+/// The kernel's result as a dense matrix a batch index, stored by boxes.
+OperandMap mapResult(ts::KernelOp kernel, const Product &product,
+                     const Outer &outer, const Blocks &blocks);
+
+/// Columns, at most `most`, that the region gets at once.
+int64_t runOf(const Product &product, const Epilogue &epilogue, int64_t most);
+
+/// Whether the result is one dense tensor of 16-bit elements whose places are
+/// the product's: blocks then leave through shared memory.
+bool leavesByBlocks(ts::KernelOp kernel, const Epilogue &epilogue);
+
+/// A schedule "product" but for guard, maps and what a path alone has.
+Schedule withShape(const Product &product, const Outer &outer, GpuPath path,
+                   const Blocks &blocks, int64_t depth);
+/// By multiply-adds of f32, for every size. `run`: columns a region gets.
+Schedule multiplyAddSchedule(const Product &product, int64_t run,
+                             const TargetDesc &target);
+
+} // namespace knapper
