@@ -1,17 +1,23 @@
 #!/usr/bin/env python3
-"""Times whole models in bf16 on an NVIDIA GPU against torch.compile.
+"""Times whole models on an NVIDIA GPU against torch.compile.
 
-    bench/gpu_models.py [NAME...] [--layers N] [--rounds R] [--no-mask] [--json FILE] [--bars]
+    bench/gpu_models.py [NAME...] [--dtype bf16|f32] [--layers N] [--rounds R] [--no-mask] [--json FILE] [--bars]
+                        [--compile-only FOLDER | --compiled FOLDER]
 
-NAME: gpt2 (8 x 1024) or bert (32 x 128); without one, both. The modules are those of
-transformers with seeded random weights, turned into bf16, exported to ONNX by
+NAME: gpt2 (8 x 1024), bert (32 x 128), resnet50 or mobilenetv2 (32 images); without
+one, the first two. The modules are those of transformers with seeded random
+weights, turned into bf16 unless --dtype says otherwise, exported to ONNX by
 torch with symbolic sizes and compiled from that file; torch runs the same
-module. --no-mask leaves the attention mask away, which neither side then reads.
+module. Those of images are exported in f32 (torch's bf16 files of them mix types)
+and turned into bf16 by the compiler; torch runs them in its channels_last format. --no-mask leaves the attention
+mask away, which neither side then reads. --compile-only needs no GPU; what it
+leaves is measured elsewhere by --compiled.
 
 Inputs and outputs lie in memory that torch allocated. A time is that of one run
 from the call to the end of the device's work, the median of rounds in which all
 take turns; errors are against the same module in float64, relative to the norm.
-A model fails when its error exceeds 1.05 times that of torch's eager bf16, and
+A model fails when its error exceeds 1.05 times that of torch's eager module (1e-4
+always passes: float32), and
 with --bars when it is slower than 1/0.95 of the faster of torch.compile's default
 and reduce-overhead. Without a GPU, torch or transformers it says so and ends with
 code 0.
@@ -21,7 +27,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -33,14 +41,25 @@ sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests" / "models")]
 
 BAR = 0.95
 ERROR = 1.05
-SIZES = {"gpt2": (8, 1024), "bert": (32, 128)}
+SMALL_ERROR = 1e-4  # passes for float32
+SIZES = {"gpt2": (8, 1024), "bert": (32, 128), "resnet50": (32,), "mobilenetv2": (32,)}
+IMAGES = {"resnet50", "mobilenetv2"}
+DTYPES = {"bf16": "bfloat16", "f32": "float32"}
+DEFAULT = ["gpt2", "bert"]
 TOP = 12  # kernels shown
+PROGRAM = next(
+    (p for p in (ROOT / "bin/knapper", ROOT / "build/release/bin/knapper", ROOT / "build/dev/bin/knapper") if p.exists()),
+    "knapper",
+)
 
 
 def module(name: str, layers: int, mask: bool) -> Any:
     import transformers
+    import definitions
     from definitions import Named, draw_weights
 
+    if name in IMAGES:
+        return getattr(definitions, name)()
     inputs = ["input_ids", "attention_mask"] if mask else ["input_ids"]
     if name == "gpt2":
         config = transformers.GPT2Config(use_cache=False, n_layer=layers)
@@ -51,13 +70,33 @@ def module(name: str, layers: int, mask: bool) -> Any:
     return Named(inner, inputs, ["last_hidden_state", "pooler_output"])
 
 
-def export(torch: Any, model: Any, path: Path, limit: int) -> None:
-    # A tensor an input: the exporter takes equal ones for one.
-    examples = [torch.full((2, 24), 1 + i) for i in range(len(model.names))]
-    symbols = {
-        0: torch.export.Dim("batch", min=1, max=2048),
-        1: torch.export.Dim("sequence", min=1, max=limit),
-    }
+def draw(torch: Any, name: str, dtype: Any, options: Any) -> list[Any]:
+    """The inputs."""
+    generator = torch.Generator(device="cuda").manual_seed(1)
+    if name in IMAGES:
+        image = torch.randn(*SIZES[name], 3, 224, 224, device="cuda", generator=generator)
+        return [image.to(dtype)]
+    ids = torch.randint(
+        1, 30000, SIZES[name], device="cuda", generator=generator
+    )
+    return [ids] if options.no_mask else [ids, torch.ones_like(ids)]
+
+
+def export(torch: Any, name: str, model: Any, dtype: Any, path: Path) -> str | None:
+    """Turns the module into `dtype` and writes it; what the compiler is to turn it into."""
+    converted = None
+    if name in IMAGES and dtype != torch.float32:
+        converted = next(n for n, t in DTYPES.items() if getattr(torch, t) == dtype)
+    else:
+        model.to(dtype)
+    symbols = {0: torch.export.Dim("batch", min=1, max=2048)}
+    if name in IMAGES:
+        examples = [torch.randn(2, 3, 224, 224)]
+    else:
+        # A tensor an input: the exporter takes equal ones for one.
+        examples = [torch.full((2, 24), 1 + i) for i in range(len(model.names))]
+        limit = 512 if name == "bert" else 1024
+        symbols[1] = torch.export.Dim("sequence", min=1, max=limit)
     torch.onnx.export(
         model,
         tuple(examples),
@@ -69,6 +108,7 @@ def export(torch: Any, model: Any, path: Path, limit: int) -> None:
         external_data=False,
         verbose=False,
     )
+    return converted
 
 
 def error(got: Any, exact: Any) -> float:
@@ -78,44 +118,55 @@ def error(got: Any, exact: Any) -> float:
 def run(torch: Any, name: str, options: Any, folder: Path) -> dict[str, Any]:
     import knapper
 
-    batch, sequence = SIZES[name]
-    model = module(name, options.layers, not options.no_mask).to(torch.bfloat16)
-    path = folder / f"{name}.onnx"
-    export(torch, model, path, 512 if name == "bert" else 1024)
-    start = time.perf_counter()
-    compiled = knapper.compile(
-        path, target="cuda:sm_90a", output=folder / f"{name}.knap", cache=False
-    )
-    compile_s = time.perf_counter() - start
+    dtype = getattr(torch, DTYPES[options.dtype])
+    model = module(name, options.layers, not options.no_mask)
+    made = folder / f"{name}.{options.dtype}.knap"
+    compile_s = 0.0
+    if options.compiled:
+        compiled = knapper.load(str(made))
+    else:
+        path = folder / f"{name}.onnx"
+        converted = export(torch, name, model, dtype, path)
+        start = time.perf_counter()
+        compiled = knapper.compile(path, target="cuda:sm_90a", dtype=converted, output=made, cache=False)
+        compile_s = time.perf_counter() - start
     model = model.cuda()
-    generator = torch.Generator(device="cuda").manual_seed(1)
-    ids = torch.randint(
-        1, 30000, (batch, sequence), device="cuda", generator=generator
-    )
-    inputs = [ids] if options.no_mask else [ids, torch.ones_like(ids)]
+    if name not in IMAGES:
+        model = model.to(dtype)  # what was exported
+    given = draw(torch, name, dtype, options)  # to torch
+    inputs = given
+    if name in IMAGES:
+        torch.backends.cudnn.allow_tf32 = False
+        torch.backends.cudnn.benchmark = True
+        model = model.to(memory_format=torch.channels_last)
+        given = [i.contiguous(memory_format=torch.channels_last) for i in given]
+        inputs = [i.to(getattr(torch, DTYPES[info.dtype])) for i, info in zip(inputs, compiled.inputs)]
     with torch.no_grad():
-        eager = model(*inputs)
-        exact = model.double()(*inputs)
-        model.to(torch.bfloat16)
-        outs = [torch.full_like(e, float("nan")) for e in eager]
+        exact = model.double()(*[i.double() if i.is_floating_point() else i for i in given])
+        model.to(dtype)
+        eager = model(*given)
+        outs = [
+            torch.full_like(e, float("nan"), dtype=getattr(torch, DTYPES[info.dtype]))
+            for e, info in zip(eager, compiled.outputs)
+        ]
         compiled.run(inputs, outs)
         ours = [error(o, e) for o, e in zip(outs, exact)]
         theirs = [error(o, e) for o, e in zip(eager, exact)]
         del exact, eager
         torch.cuda.empty_cache()
         calls = {"knapper": lambda: compiled.run(inputs, outs)}
-        calls["eager"] = lambda: model(*inputs)
+        calls["eager"] = lambda: model(*given)
         for mode in ("default", "reduce-overhead"):
             torch._dynamo.reset()
             call = torch.compile(model, mode=mode, dynamic=False)
             for _ in range(3):
-                call(*inputs)
+                call(*given)
             torch.cuda.synchronize()
             # Each mode is measured beside ours: dynamo's state is one a process.
             for _ in range(3):
                 calls["knapper"]()
             calls[mode] = call
-            times = rounds(torch, calls, inputs, mode, options.rounds)
+            times = rounds(torch, calls, given, mode, options.rounds)
             if mode == "default":
                 first = times
         del calls
@@ -133,7 +184,9 @@ def run(torch: Any, name: str, options: Any, folder: Path) -> dict[str, Any]:
     result["launches"] = launches
     best = min(result["default_ms"], result["reduce_overhead_ms"])
     result["ratio"] = best / result["knapper_ms"]
-    result["right"] = all(o <= ERROR * t for o, t in zip(ours, theirs))
+    result["right"] = all(
+        o <= max(ERROR * t, SMALL_ERROR if options.dtype == "f32" else 0) for o, t in zip(ours, theirs)
+    )
     return result
 
 
@@ -184,6 +237,9 @@ def show(name: str, row: dict[str, Any]) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("--dtype", choices=DTYPES, default="bf16")
+    parser.add_argument("--compile-only", type=Path, metavar="FOLDER")
+    parser.add_argument("--compiled", type=Path, metavar="FOLDER")
     parser.add_argument("--layers", type=int, default=12)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--no-mask", action="store_true")
@@ -199,13 +255,27 @@ def main() -> int:
     except ImportError as missing:
         print(f"skipped: {missing.name} is not installed")
         return 0
+    if options.compile_only:
+        options.compile_only.mkdir(parents=True, exist_ok=True)
+        dtype = getattr(torch, DTYPES[options.dtype])
+        for name in options.names or DEFAULT:
+            model = module(name, options.layers, not options.no_mask)
+            path = options.compile_only / f"{name}.onnx"
+            converted = export(torch, name, model, dtype, path)
+            made = path.with_suffix(f".{options.dtype}.knap")
+            command = [PROGRAM, "compile", path, "--target", "cuda:sm_90a", "-o", made]
+            if converted:
+                command.append(f"--dtype={converted}")
+            subprocess.run(command, check=True, env=os.environ | {"KNAPPER_CACHE": "off"})
+            path.unlink()
+        return 0
     if not torch.cuda.is_available():
         print("skipped: this machine has no NVIDIA GPU")
         return 0
     rows = {}
     with tempfile.TemporaryDirectory() as folder:
-        for name in options.names or SIZES:
-            rows[name] = run(torch, name, options, Path(folder))
+        for name in options.names or DEFAULT:
+            rows[name] = run(torch, name, options, options.compiled or Path(folder))
             show(name, rows[name])
             torch.cuda.empty_cache()
     if options.json:

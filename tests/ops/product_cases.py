@@ -166,7 +166,9 @@ def np_conv(x, w, strides, dilations, low, high, inputs, groups=1, last=False):
     rank = len(strides)
     spread = np.zeros(x.shape[:2] + tuple((n - 1) * d + 1 for n, d in zip(x.shape[2:], inputs)))
     spread[(slice(None),) * 2 + tuple(slice(None, None, d) for d in inputs)] = x
-    x = np.pad(spread, [(0, 0), (0, 0)] + list(zip(low, high)))
+    x = np.pad(spread, [(0, 0), (0, 0)] + [(max(l, 0), max(h, 0)) for l, h in zip(low, high)])
+    # A negative border cuts.
+    x = x[(slice(None),) * 2 + tuple(slice(max(-l, 0), min(h, 0) or None) for l, h in zip(low, high))]
     out = [(n - (k - 1) * d - 1) // s + 1 for n, k, d, s in zip(x.shape[2:], w.shape[2:], dilations, strides)]
     x = x.reshape(x.shape[0], groups, -1, *x.shape[2:])
     f = w.reshape(groups, -1, *w.shape[1:])
@@ -328,13 +330,13 @@ for dtype in ["f32", "f16", "bf16"]:
         conv(f"eights {name}", dtype, T(dtype, "n", *image, c * groups), T(dtype, *kernel, c, f * groups), T(dtype, "n", *out, f * groups),
              every(stride), every(dilation), every(pad), every(pad), every(spread), f"{{channels_last = true, groups = {groups} : i64}}",
              [dict(n=1), dict(n=3)])
-    # With what follows it: a bias, a residual, a clip; the result in another type.
-    x, w, y, z = T(dtype, "n", 12, 10, 64), T(dtype, 3, 3, 64, 72), T(dtype, "n", 12, 10, 72), T("f32", "n", 12, 10, 72)
+    # With what follows it: a number a feature, one an element.
+    x, w, y = T(dtype, "n", 12, 10, 64), T(dtype, 3, 3, 64, 72), T(dtype, "n", 12, 10, 72)
     steps = "strides [1, 1] dilations [1, 1] input_dilations [1, 1] low [#ts.dim<1>, #ts.dim<1>] high [#ts.dim<1>, #ts.dim<1>]"
     case(f"conv eights and more {dtype}", [In("x", x), In("w", w), In("b", T(dtype, 72)), In("y", y)],
          f"%c = ts.conv %x, %w {steps} {{channels_last = true}} : {x}, {w}\n  %bb = ts.broadcast %b [3] : {T(dtype, 72)} to {y}\n"
-         f"  %s = ts.add %c, %bb : {y}\n  %t = ts.add %s, %y : {y}\n  %r = ts.max %t, %bb : {y}", y, [dict(n=1), dict(n=5)],
-         lambda x, w, b, y: np_().maximum(np_conv(x, w, [1, 1], [1, 1], [1, 1], [1, 1], [1, 1], last=True) + wide(b) + wide(y), wide(b)),
+         f"  %s = ts.mul %c, %bb : {y}\n  %r = ts.max %s, %y : {y}", y, [dict(n=1), dict(n=5)],
+         lambda x, w, b, y: np_().maximum(np_conv(x, w, [1, 1], [1, 1], [1, 1], [1, 1], [1, 1], last=True) * wide(b), wide(y)),
          "relative 2e-2" if dtype == "bf16" else PRODUCT[dtype])
 conv("resnet 3x3", "f32", T("f32", "n", 64, 56, 56), T("f32", 64, 64, 3, 3), T("f32", "n", 64, 56, 56), [1, 1], None,
      [1, 1], [1, 1], sizes=[dict(n=1)], speed=dict(n=1))

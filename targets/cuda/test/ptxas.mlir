@@ -16,6 +16,13 @@
 // RUN: knapper-opt %S/attention.mlir --form-kernels | knapper-translate --kernels-to-tile --isa=sm_90a | knapper-translate --tile-to-ptx -o %t.ptx
 // RUN: %ptxas -arch=sm_90a -v %t.ptx -o %t.cubin 2>&1 | FileCheck %s --check-prefix=ATTENTION
 
+// RUN: knapper-opt %S/conv.mlir --form-kernels | knapper-translate --kernels-to-tile --isa=sm_90a | knapper-translate --tile-to-ptx -o %t.ptx
+// RUN: %ptxas -arch=sm_90a -v %t.ptx -o %t.cubin 2>&1 | FileCheck %s --check-prefix=CONV
+
+// CONV-NOT: C75
+// CONV-COUNT-4: 0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+// CONV-NOT: C75
+
 // ATTENTION-NOT: C75
 // ATTENTION-COUNT-7: 0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
 // ATTENTION-NOT: C75
