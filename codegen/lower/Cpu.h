@@ -23,6 +23,8 @@ private:
   mlir::LogicalResult vectorOp(mlir::Operation &op) override;
   mlir::LogicalResult constantTile(mlir::Value result,
                                    mlir::DenseElementsAttr value) override;
+  llvm::Value *special(mlir::Operation *op,
+                       llvm::ArrayRef<llvm::Value *> operands) override;
 
   //===-- Parts (Cpu.cpp) -------------------------------------------------===//
   /// Lane counts of the parts of a vector of rank 1.

@@ -3,9 +3,33 @@
 
 #include "llvm/IR/IntrinsicsX86.h"
 
+using namespace mlir;
+
 namespace knapper::lower {
 
 constexpr unsigned kWordsOfRegister = 16; // where there is such an instruction
+
+// The larger of two floats by an instruction that knows -0 from 0 and passes
+// over a NaN; a sum under a mask brings that back. LLVM takes six for both.
+llvm::Value *CpuEmitter::special(Operation *op,
+                                 llvm::ArrayRef<llvm::Value *> operands) {
+  constexpr unsigned avx512 = 64; // bytes of its registers
+  if (!isa<arith::MaximumFOp, arith::MinimumFOp>(op) ||
+      target.vectorBytes != avx512 ||
+      llvm::any_of(operands, llvm::IsaPred<llvm::Constant>))
+    return nullptr;
+  llvm::Value *x = operands[0], *y = operands[1];
+  llvm::Type *type = x->getType();
+  if (!type->getScalarType()->isFloatTy() || laneCount(type) != 16)
+    return nullptr;
+  constexpr int least = 4, most = 5, roundAsUsual = 4;
+  llvm::Value *number = b.CreateIntrinsic(
+      llvm::Intrinsic::x86_avx512_mask_range_ps_512, {},
+      {x, y, b.getInt32(isa<arith::MaximumFOp>(op) ? most : least),
+       llvm::Constant::getNullValue(type), b.getInt16(-1),
+       b.getInt32(roundAsUsual)});
+  return b.CreateSelect(b.CreateFCmpUNO(x, y), b.CreateFAdd(x, y), number);
+}
 
 void CpuEmitter::lookup(tile::LookupOp op) {
   llvm::ArrayRef<int32_t> words = op.getTable();

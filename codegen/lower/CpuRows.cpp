@@ -84,6 +84,61 @@ static llvm::Value *chosen(llvm::IRBuilder<> &b,
   return result;
 }
 
+namespace {
+
+/// Rows of `length` elements, as many as a register has lanes, which lie in
+/// memory as one run of `length` registers. The largest power of two in the
+/// length is a unit; then the units of a row are an odd number m, and a
+/// register holds a power of two of them, W. A group of m registers has W rows.
+///
+///   in memory   unit c of row r is unit r * m + c of its group
+///   spread      register i of the group has, at its unit l, that of register
+///               (i + shift(l)) mod m: always the same unit of a row, of W
+///               different rows
+///
+/// From one to the other each register is blended with another one about
+/// log2(m) times. That is less than to pick every lane from m registers.
+struct Run {
+  unsigned length, lanes, unit, m, units;
+
+  Run(unsigned length, unsigned lanes)
+      : length(length), lanes(lanes), unit(length & -length), m(length / unit),
+        units(lanes / unit) {}
+
+  /// x with x * units = 1 modulo m.
+  unsigned inverse() const {
+    for (unsigned x = 0; x < m; ++x)
+      if (x * units % m == 1 % m)
+        return x;
+    llvm_unreachable("an odd number and a power of two");
+  }
+  unsigned shift(unsigned l) const { return (m - l % m) * inverse() % m; }
+  /// The spread register, of all groups, and the lane in it of an element of a
+  /// row, as one number.
+  unsigned laneOf(unsigned row, unsigned element) const {
+    unsigned c = element / unit, group = row / units;
+    unsigned l = (row % units * m + c) % units;
+    return (group * m + c * inverse() % m) * lanes + l * unit + element % unit;
+  }
+
+  /// Spreads a group, or (`back`) puts it in order.
+  void turn(llvm::IRBuilder<> &b, llvm::MutableArrayRef<llvm::Value *> group,
+            bool back) const {
+    for (unsigned step = 1; step < m; step *= 2) {
+      llvm::SmallVector<int> mask;
+      for (unsigned i = 0; i < lanes; ++i)
+        mask.push_back(shift(i / unit) & step ? lanes + i : i);
+      Parts next;
+      for (unsigned i = 0; i < m; ++i)
+        next.push_back(b.CreateShuffleVector(
+            group[i], group[(i + (back ? m - step : step)) % m], mask));
+      llvm::copy(next, group.begin());
+    }
+  }
+};
+
+} // namespace
+
 LogicalResult CpuEmitter::transpose(tile::TransposeOp op) {
   unsigned columns = op.getColumns();
   unsigned lanes = op.getType().getDimSize(0), rows = lanes / columns;
@@ -111,12 +166,36 @@ LogicalResult CpuEmitter::transpose(tile::TransposeOp op) {
   if (lanes % width)
     return op.emitOpError("has no lowering for CPUs at this size");
   Parts source = pieces(op.getInput(), width), result;
-  for (unsigned at = 0; at < lanes; at += width) {
-    llvm::SmallVector<unsigned> from;
-    for (unsigned lane = at; lane < at + width; ++lane)
-      from.push_back(lane % rows * columns + lane / rows);
-    result.push_back(chosen(b, source, from));
+  bool spreads = rows == width && columns <= width,
+       joins = columns == width && rows <= width;
+  if (!spreads && !joins) {
+    for (unsigned at = 0; at < lanes; at += width) {
+      llvm::SmallVector<unsigned> from;
+      for (unsigned lane = at; lane < at + width; ++lane)
+        from.push_back(lane % rows * columns + lane / rows);
+      result.push_back(chosen(b, source, from));
+    }
+    setPieces(op.getResult(), result);
+    return success();
   }
+  Run run(spreads ? columns : rows, width);
+  auto turnGroups = [&](Parts &pieces) {
+    for (unsigned first = 0; first < run.length; first += run.m)
+      run.turn(b, llvm::MutableArrayRef(pieces).slice(first, run.m), joins);
+  };
+  if (spreads)
+    turnGroups(source);
+  // Lanes of whole registers: by row, or by where the run wants them.
+  llvm::SmallVector<unsigned> from(lanes);
+  for (unsigned row = 0; row < width; ++row)
+    for (unsigned k = 0; k < run.length; ++k) {
+      unsigned spread = run.laneOf(row, k), element = k * width + row;
+      (spreads ? from[element] : from[spread]) = spreads ? spread : element;
+    }
+  for (unsigned at = 0; at < lanes; at += width)
+    result.push_back(chosen(b, source, llvm::ArrayRef(from).slice(at, width)));
+  if (joins)
+    turnGroups(result);
   setPieces(op.getResult(), result);
   return success();
 }

@@ -24,9 +24,8 @@ using ts::Dim;
 
 namespace {
 
-/// The longest row; up to `mostChosen` elements are picked one by one where
-/// rows are turned, others by exchanges among as many rows.
-constexpr int64_t mostElements = 16, mostChosen = 8;
+/// The longest row.
+constexpr int64_t mostElements = 16;
 
 struct Rows {
   SmallVector<Dim> whole, kept;
@@ -113,9 +112,7 @@ public:
   ShortRowsBuilder(BuildContext &context, ts::KernelOp kernel, Rows rows)
       : e(context.emitter), b(e.builder), loc(e.location), kernel(kernel),
         rows(std::move(rows)), block(context.schedule.at("rows")),
-        lanes(context.target.lanes(DType::f32)) {
-    isRun = this->rows.length <= mostChosen || this->rows.length == lanes;
-  }
+        lanes(context.target.lanes(DType::f32)) {}
 
   LogicalResult build();
 
@@ -135,7 +132,6 @@ private:
   ts::KernelOp kernel;
   Rows rows;
   int64_t block, lanes;
-  bool isRun;                  ///< rows are read and written as one run
   SmallVector<Value> elements; ///< the numbers of a row's elements
   // The current rows.
   Value first, valid;
@@ -164,23 +160,16 @@ Value ShortRowsBuilder::turned(BlockArgument argument) {
     return known;
   Value buffer = e.inputBuffer(argument);
   Type stored = cast<tile::BufferType>(buffer.getType()).getElementType();
-  int64_t length = rows.length, wide = isRun ? length : mostElements;
+  int64_t length = rows.length;
   Value from = e.mul(first, e.constant(length));
-  auto type = VectorType::get(lanes * wide, stored);
-  Value tile;
-  if (isRun)
-    tile =
-        tile::LoadOp::create(b, loc, type, buffer, from,
-                             valid ? e.mul(valid, e.constant(length)) : valid);
-  else
-    tile =
-        tile::LoadRowsOp::create(b, loc, type, buffer, from, e.constant(length),
-                                 valid ? valid : e.constant(lanes),
-                                 e.constant(length), b.getI64IntegerAttr(wide));
-  tile =
-      tile::TransposeOp::create(b, loc, type, tile, b.getI64IntegerAttr(wide));
+  auto type = VectorType::get(lanes * length, stored);
+  Value tile =
+      tile::LoadOp::create(b, loc, type, buffer, from,
+                           valid ? e.mul(valid, e.constant(length)) : valid);
+  tile = tile::TransposeOp::create(b, loc, type, tile,
+                                   b.getI64IntegerAttr(length));
   return known = vector::ShapeCastOp::create(
-             b, loc, VectorType::get({wide, lanes}, stored), tile);
+             b, loc, VectorType::get({length, lanes}, stored), tile);
 }
 
 Value ShortRowsBuilder::reduced(ts::ReduceOp op) {
@@ -190,17 +179,25 @@ Value ShortRowsBuilder::reduced(ts::ReduceOp op) {
   Type type = computeType(ts::elementTypeOf(op.getInput()));
   bool passesNan = op.getKind() == ts::ReduceKind::max && op.getIgnoresNan() &&
                    isa<FloatType>(type);
-  Value result = neutralElement(e, op.getKind(), type, isUnsigned, lanes);
+  SmallVector<Value> values;
   for (int64_t k = 0; k < rows.length; ++k) {
     Value x = e.emit(op.getInput(), place(k));
     if (!x)
       return {};
-    x = e.widen(x, lanes);
-    result = passesNan
-                 ? e.larger(result, x)
-                 : combineElements(e, op.getKind(), result, x, isUnsigned);
+    values.push_back(e.widen(x, lanes));
   }
-  return finished[op] = result;
+  if (passesNan) {
+    Value result = neutralElement(e, op.getKind(), type, isUnsigned, lanes);
+    for (Value x : values)
+      result = e.larger(result, x);
+    return finished[op] = result;
+  }
+  // Pairs, then pairs of these: no long chain.
+  for (size_t d = 1; d < values.size(); d *= 2)
+    for (size_t i = 0; i + d < values.size(); i += 2 * d)
+      values[i] = combineElements(e, op.getKind(), values[i], values[i + d],
+                                  isUnsigned);
+  return finished[op] = values[0];
 }
 
 Value ShortRowsBuilder::provided(Value tensor, const Coord &at) {
@@ -238,9 +235,9 @@ Value ShortRowsBuilder::provided(Value tensor, const Coord &at) {
 LogicalResult ShortRowsBuilder::store(ArrayRef<Value> values, unsigned result) {
   Value buffer = e.outputBuffer(result);
   Type stored = cast<tile::BufferType>(buffer.getType()).getElementType();
-  int64_t length = rows.length, wide = isRun ? length : mostElements;
+  int64_t length = rows.length;
   Value tile =
-      ub::PoisonOp::create(b, loc, VectorType::get({wide, lanes}, stored));
+      ub::PoisonOp::create(b, loc, VectorType::get({length, lanes}, stored));
   for (int64_t k = 0; k < length; ++k) {
     Value value = values[k];
     if (getElementTypeOrSelf(value.getType()) != stored)
@@ -248,27 +245,13 @@ LogicalResult ShortRowsBuilder::store(ArrayRef<Value> values, unsigned result) {
                                       value);
     tile = vector::InsertOp::create(b, loc, value, tile, ArrayRef<int64_t>{k});
   }
-  auto type = VectorType::get(lanes * wide, stored);
+  auto type = VectorType::get(lanes * length, stored);
   tile = vector::ShapeCastOp::create(b, loc, type, tile);
   tile =
       tile::TransposeOp::create(b, loc, type, tile, b.getI64IntegerAttr(lanes));
   Value from = e.mul(first, e.constant(length));
-  if (isRun) {
-    tile::StoreOp::create(b, loc, tile, buffer, from,
-                          valid ? e.mul(valid, e.constant(length)) : valid);
-    return success();
-  }
-  for (int64_t r = 0; r < lanes; ++r) {
-    Value row = vector::ExtractStridedSliceOp::create(
-        b, loc, tile, ArrayRef<int64_t>{r * wide}, ArrayRef<int64_t>{wide},
-        ArrayRef<int64_t>{1});
-    Value count = e.constant(length);
-    if (valid)
-      count = arith::SelectOp::create(b, loc, e.less(e.constant(r), valid),
-                                      count, e.constant(0));
-    tile::StoreOp::create(b, loc, row, buffer,
-                          e.add(from, e.constant(r * length)), count);
-  }
+  tile::StoreOp::create(b, loc, tile, buffer, from,
+                        valid ? e.mul(valid, e.constant(length)) : valid);
   return success();
 }
 
