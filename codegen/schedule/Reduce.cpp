@@ -3,7 +3,8 @@
 //
 //   row form      the lane dim is reduced: program = one row; a pass over the
 //                 row carries a partial tile of the lane width for every
-//                 reduction, one horizontal reduction follows
+//                 reduction, one horizontal reduction follows, or one for a
+//                 group of rows
 //   column form   the lane dim is kept: program = `lanes` neighbouring columns;
 //                 a pass carries one tile, nothing is horizontal
 //
@@ -13,8 +14,9 @@
 // again is kept in scratch, anything else is recomputed from the row, which is
 // in cache.
 //
-// Parameters: lanes, row (1: row form), rows (of one program), stream (1:
-// results of full shape are stored past the caches), threads (of a GPU's block,
+// Parameters: lanes, row (1: row form), rows (of one program), group (so
+// many are reduced together), stream (1: results of full shape are stored past the
+// caches), threads (of a GPU's block,
 // where not the usual ones; several rows of a program are all read before the
 // first is reduced).
 #include "codegen/schedule/Reduce.h"
@@ -67,6 +69,15 @@ FailureOr<Space> commonSpace(ts::KernelOp kernel) {
 
 } // namespace
 
+bool keepsColumns(const Space &space, int64_t lanes) {
+  Dim size = space.dims[0].like(lanes);
+  for (int64_t d : space.reduced)
+    size = size * space.dims[d];
+  constexpr int64_t mostElements = 1 << 15; // they stay in the caches
+  std::optional<int64_t> number = size.asConstant();
+  return number && *number <= mostElements;
+}
+
 unsigned laneDim(const Space &space) {
   unsigned lane = space.dims.size() - 1;
   while (lane > 0 && space.dims[lane].isConstant(1))
@@ -76,15 +87,58 @@ unsigned laneDim(const Space &space) {
   return lane;
 }
 
+unsigned firstOfRun(ts::KernelOp kernel, const Space &space,
+                    const TargetDesc &target) {
+  unsigned lane = laneDim(space), first = lane;
+  auto isReduced = [&](unsigned d) {
+    return llvm::is_contained(space.reduced, static_cast<int64_t>(d));
+  };
+  if (target.kind == DeviceKind::cuda || !isReduced(lane))
+    return lane;
+  while (first > 0 && isReduced(first - 1))
+    --first;
+  // An index past the end of the innermost dim has to be right for all that is
+  // read: what is spread has all of these dims, or none.
+  for (Operation &op : kernel.getBody().front().without_terminator()) {
+    if (!isa<ts::ReduceOp, ts::ElementwiseOpInterface, ts::BroadcastOp,
+             ts::ConstantOp, ts::SizeOp>(op))
+      return lane;
+    auto spread = dyn_cast<ts::BroadcastOp>(op);
+    if (!spread || ts::dimsOf(spread) != space.dims)
+      continue;
+    SmallVector<Dim> from = ts::dimsOf(spread.getInput());
+    unsigned has = 0, wanted = 0;
+    for (unsigned d = first; d <= lane; ++d) {
+      if (space.dims[d].isConstant(1))
+        continue;
+      ++wanted;
+      for (auto [dim, to] : llvm::zip(from, spread.getDims()))
+        has += to == d && !dim.isConstant(1);
+    }
+    if (has != 0 && has != wanted)
+      return lane;
+  }
+  return first;
+}
+
+Dim sizeOfRun(const Space &space, unsigned first) {
+  Dim size = space.dims[0].like(1);
+  for (unsigned d = first; d <= laneDim(space); ++d)
+    size = size * space.dims[d];
+  return size;
+}
+
 FailureOr<SmallVector<Value>> ReduceBuilder::forTiles(ValueRange carried,
                                                       TileFn body) {
   LogicalResult status = success();
   // Loops over the reduced dims around the lane dim, outermost first.
   SmallVector<unsigned> around;
   for (unsigned d = 0; d < space.dims.size(); ++d)
-    if (isReduced(d) && !(rowForm && d == lane))
+    if (isReduced(d) && !(rowForm && d >= first && d <= lane))
       around.push_back(d);
   DenseMap<unsigned, Value> indices;
+  for (unsigned d = first; d < lane; ++d)
+    indices[d] = e.constant(0);
   std::function<FailureOr<SmallVector<Value>>(unsigned, ValueRange)> nest =
       [&](unsigned level, ValueRange values) -> FailureOr<SmallVector<Value>> {
     if (level < around.size()) {
@@ -145,29 +199,31 @@ FailureOr<SmallVector<Value>> ReduceBuilder::forTiles(ValueRange carried,
       else
         coord.dims.push_back({kept[nextKept++]});
     }
-    if (!rowForm) {
-      coord.valid = laneValid;
-      return body(coord, Value(), values);
-    }
     Value base = e.constant(0);
     for (unsigned d : around)
       base = e.add(e.mul(base, e.size(space.dims[d])), indices[d]);
-    base = e.mul(base, e.size(space.dims[lane]));
-    int64_t known = space.dims[lane].knownDivisor();
-    std::optional<int64_t> length = space.dims[lane].asConstant();
-    if (target.kind == DeviceKind::cuda && length && *length > 0 &&
-        (*length < lanes || (*length == lanes && rows > 1))) {
+    if (!rowForm) {
+      coord.valid = laneValid;
+      if (!keep.empty())
+        position = e.mul(base, e.constant(lanes));
+      return body(coord, Value(), values);
+    }
+    base = e.mul(base, e.size(length));
+    int64_t known = length.knownDivisor();
+    std::optional<int64_t> number = length.asConstant();
+    if (target.kind == DeviceKind::cuda && number && *number > 0 &&
+        (*number < lanes || (*number == lanes && rows > 1))) {
       // One tile: nothing stands around it, so that each pass is seen to read
       // what the one before has read.
       coord.dims[lane] = {e.constant(0), 1, {}, lanes};
-      if (*length < lanes)
-        coord.valid = e.constant(*length);
+      if (*number < lanes)
+        coord.valid = e.constant(*number);
       position = base;
       return body(coord, coord.valid, values);
     }
     return forLanes(
-        e, e.constant(0), e.size(space.dims[lane]), lanes,
-        known && known % lanes == 0, values,
+        e, e.constant(0), e.size(length), lanes, known && known % lanes == 0,
+        values,
         [&](Value i, Value valid, ValueRange inner) {
           Coord at = coord;
           at.dims[lane] = {i, 1, {}, lanes};
@@ -216,7 +272,12 @@ void ReduceBuilder::fetchColumns(unsigned dim,
   if (target.l2Bytes == 0 || all * 4 <= target.l2Bytes ||
       representative(strides[dim]) * 4 < far)
     return;
-  Value at = e.add(laneStart, e.size(strides[dim] * ahead));
+  // Columns of a few rows: the next program's, while this one computes.
+  bool isShort = space.dims[dim].asConstant().value_or(2 * ahead) <= 2 * ahead;
+  if (isShort ? current + 1 != levels.size() : current == levels.size())
+    return;
+  Value at = e.add(laneStart,
+                   isShort ? e.constant(lanes) : e.size(strides[dim] * ahead));
   unsigned next = 0;
   for (unsigned d = 0; d < space.dims.size(); ++d) {
     if (d == lane)
@@ -230,7 +291,7 @@ void ReduceBuilder::fetchColumns(unsigned dim,
     int64_t bytes = ts::elementBytes(ts::elementTypeOf(argument));
     for (int64_t i = 0; i < lanes; i += line / bytes)
       tile::PrefetchOp::create(b, e.location, e.inputBuffer(argument),
-                               e.add(at, e.constant(i)), /*locality=*/3);
+                               e.add(at, e.constant(i)), isShort ? 2 : 3);
   }
 }
 
@@ -343,7 +404,8 @@ void ReduceBuilder::findPasses() {
   }
   // Transcendentals that are reduced and needed again stay in scratch.
   // (On a GPU the threads hold them.)
-  if (!rowForm || target.kind == DeviceKind::cuda)
+  if (target.kind == DeviceKind::cuda ||
+      (!rowForm && !keepsColumns(space, lanes)))
     return;
   for (auto [pass, reductions] : llvm::enumerate(levels))
     for (Operation *op : reductions) {
@@ -357,16 +419,31 @@ void ReduceBuilder::findPasses() {
 
 void ReduceBuilder::allocateScratch(Value shift) {
   Value offset = shift;
-  Dim row = Dim::constant(kernel.getContext(), 1);
-  for (int64_t d : space.reduced)
-    row = row * space.dims[d];
   for (auto &[input, pass] : keep) {
-    Type element = scratchType(input);
     buffers[input] = tile::ScratchOp::create(
-        b, e.location, tile::BufferType::get(element), offset);
-    Dim bytes = (row * ts::elementBytes(element)).ceilDiv(row.like(64)) * 64;
-    offset = e.add(offset, e.size(bytes));
+        b, e.location, tile::BufferType::get(scratchType(input)), offset);
+    offset = e.add(offset,
+                   e.size(bytesInScratch(input) * group));
   }
+  scratchEnd = offset;
+}
+
+Dim ReduceBuilder::bytesInScratch(Value tensor) {
+  Dim size = Dim::constant(kernel.getContext(), rowForm ? 1 : lanes);
+  for (int64_t d : space.reduced)
+    size = size * space.dims[d];
+  constexpr int64_t line = 64;
+  Dim bytes = size * ts::elementBytes(scratchType(tensor));
+  return bytes.ceilDiv(size.like(line)) * line;
+}
+
+Value ReduceBuilder::placeInScratch(Value tensor) {
+  if (!groupRow)
+    return position;
+  int64_t bytes = ts::elementBytes(scratchType(tensor));
+  Dim row = bytesInScratch(tensor);
+  return e.add(position,
+               e.mul(groupRow, e.div(e.size(row), e.constant(bytes))));
 }
 
 void ReduceBuilder::turnTo(Value program) {
@@ -403,9 +480,17 @@ LogicalResult ReduceBuilder::passes() {
   // measures up to 30 % slower.
   Fetch fetches[] = {{/*rows=*/1, /*locality=*/3},
                      {/*rows=*/2, /*locality=*/2}};
-  for (unsigned pass = 0; pass < levels.size(); ++pass)
-    if (failed(run(pass, pass == 1 ? ArrayRef(fetches) : ArrayRef<Fetch>())))
+  bool isWhole = llvm::any_of(kernel.yield().getValues(), [&](Value value) {
+    return ts::dimsOf(value) == space.dims;
+  });
+  unsigned fetching = isWhole && levels.size() == 1 ? 0 : 1;
+  for (unsigned pass = 0; pass < levels.size(); ++pass) {
+    ts::ArgReduceOp index = passesNan(pass);
+    if (failed(index ? indexPassingNan(index, pass)
+                     : run(pass,
+                           pass == 1 ? ArrayRef(fetches) : ArrayRef<Fetch>())))
       return failure();
+  }
   return success();
 }
 
@@ -451,7 +536,7 @@ LogicalResult ReduceBuilder::build() {
                                  scratchType(tensor));
       Coord run;
       run.lanes = lanes;
-      run.dims = {{position, 1, {}, 1}};
+      run.dims = {{placeInScratch(tensor), 1, {}, 1}};
       run.valid = at.valid;
       return e.load(buffers[tensor], flat, run);
     }
@@ -475,6 +560,12 @@ LogicalResult ReduceBuilder::build() {
       return status;
     }
     Value end = e.min(e.add(begin, e.constant(rows)), e.size(total));
+    if (group > 1) {
+      allocateScratch(e.constant(0));
+      status = groupedRows(begin, end);
+      e.provide = nullptr;
+      return status;
+    }
     turnTo(begin);
     std::optional<Shifted> softmax = guessesMaximum();
     if (canOverlap(softmax)) {
@@ -577,7 +668,9 @@ LogicalResult chooseReduce(ts::KernelOp kernel, const TargetDesc &target,
     return kernel.emitOpError("reduces a tensor without dims");
   unsigned lane = laneDim(*space);
   bool rowForm = llvm::is_contained(space->reduced, static_cast<int64_t>(lane));
-  Dim run = space->dims[lane];
+  OwningOpRef<ts::KernelOp> copy = kernel.clone();
+  ts::decomposeAll(copy->getBody());
+  Dim run = sizeOfRun(*space, firstOfRun(*copy, *space, target));
   bool isArg = !kernel.getBody().getOps<ts::ArgReduceOp>().empty();
   int64_t flops = 1;
   kernel.getBody().walk(
@@ -612,6 +705,15 @@ LogicalResult chooseReduce(ts::KernelOp kernel, const TargetDesc &target,
         columns % lanes)
       lanes = (columns + 15) / 16 * 16;
   }
+  // A few rows of columns that keep exponentials.
+  constexpr int64_t few = 32, wide = 128;
+  Dim length = one;
+  for (int64_t d : space->reduced)
+    length = length * space->dims[d];
+  if (target.kind != DeviceKind::cuda && !rowForm && isComposite &&
+      run.asConstant() && *run.asConstant() % wide == 0 &&
+      length.asConstant().value_or(few + 1) <= few)
+    lanes = wide;
   if (target.kind != DeviceKind::cuda && lanes >= 16 && !isArg)
     lanes =
         knobs.pick("lanes", lanes, {lanes / 2, flops > 10 ? lanes : 2 * lanes});
@@ -648,6 +750,7 @@ LogicalResult chooseReduce(ts::KernelOp kernel, const TargetDesc &target,
   if (target.kind != DeviceKind::cuda)
     stream = knobs.pick("stream", stream, {0, 1});
   constexpr int64_t mostRows = 32, leastPrograms = 32;
+  constexpr int64_t leastGroups = 4;
   // Rows overlap where memory, not arithmetic, is what is short.
   int64_t rows = 1;
   if (stream && rowForm && target.kind != DeviceKind::cuda &&
@@ -655,6 +758,13 @@ LogicalResult chooseReduce(ts::KernelOp kernel, const TargetDesc &target,
       ts::dimsOf(kernel.getResult(0)) == space->dims)
     rows =
         std::clamp<int64_t>(representative(kept) / leastPrograms, 1, mostRows);
+  int64_t group = 1;
+  if (rows == 1 && rowForm) {
+    group = rowsOfGroup(*copy, *space, lanes, target);
+    if (representative(kept) < leastGroups * group)
+      group = 1;
+    rows = group;
+  }
   int64_t threads = 0;
   if (target.kind == DeviceKind::cuda && rowForm && !isArg &&
       space->reduced.size() == 1 && run.isConstant(lanes))
@@ -665,6 +775,8 @@ LogicalResult chooseReduce(ts::KernelOp kernel, const TargetDesc &target,
       {"lanes", lanes}, {"row", rowForm}, {"rows", rows}, {"stream", stream}};
   if (threads)
     schedule.parameters["threads"] = threads;
+  if (group > 1)
+    schedule.parameters["group"] = group;
   schedule.grid = rowForm ? kept.ceilDiv(one.like(rows))
                           : kept * run.ceilDiv(run.like(lanes));
   int64_t work =
@@ -678,11 +790,16 @@ LogicalResult chooseReduce(ts::KernelOp kernel, const TargetDesc &target,
     costly += isa<ts::SoftmaxOp>(op) ||
               (elementwise && elementwise.elementFlops() >= 10);
   });
-  schedule.scratch =
-      rowForm ? (row * 8).ceilDiv(one * 64) * (64 * costly) : one * 0;
+  schedule.scratch = one * 0;
+  if (rowForm ||
+      (target.kind != DeviceKind::cuda && keepsColumns(*space, lanes)))
+    schedule.scratch = (row * (rowForm ? 8 : 8 * lanes)).ceilDiv(one * 64) *
+                       (64 * costly * group);
+  if (group > 1)
+    schedule.scratch = schedule.scratch + one * scratchOfGroups(*copy);
   // It may start anywhere in a page, and is read up to a tile too far.
   constexpr int64_t page = 4096;
-  if (rows > 1 && target.kind != DeviceKind::cuda)
+  if (rows > 1 && group == 1 && target.kind != DeviceKind::cuda)
     schedule.scratch = schedule.scratch + one * (page + 8 * lanes);
   schedules.push_back(std::move(schedule));
   return success();

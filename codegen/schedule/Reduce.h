@@ -1,6 +1,5 @@
 //===- Reduce.h - The builder of row and column reductions ---------------===//
-// Internal to Reduce.cpp, ReducePass.cpp, ReduceSoftmax.cpp and
-// ReduceOverlap.cpp.
+// Internal to Reduce.cpp and the other files whose names begin so.
 #pragma once
 
 #include "codegen/schedule/Emitter.h"
@@ -20,6 +19,24 @@ struct Space {
 
 /// The innermost dim that is not 1; a reduced one if all are.
 unsigned laneDim(const Space &space);
+
+/// Row form: the first of the reduced dims, up to the lane dim, that tiles see
+/// as one run; the lane dim itself where the ones before it are apart.
+/// `kernel` has no composites.
+unsigned firstOfRun(ts::KernelOp kernel, const Space &space,
+                    const TargetDesc &target);
+/// Elements of that run; column form: of the lane dim.
+ts::Dim sizeOfRun(const Space &space, unsigned first);
+
+/// How many rows are reduced together (ReduceGroups.cpp); 1: each apart.
+/// `kernel` has no composites.
+int64_t rowsOfGroup(ts::KernelOp kernel, const Space &space, int64_t lanes,
+                    const TargetDesc &target);
+/// Bytes of scratch beside what is kept of rows.
+int64_t scratchOfGroups(ts::KernelOp kernel);
+
+/// Whether a column's tiles of `lanes` elements can stay in scratch.
+bool keepsColumns(const Space &space, int64_t lanes);
 
 /// What an element of a kept tensor is in scratch: what it is computed in.
 inline mlir::Type scratchType(mlir::Value tensor) {
@@ -56,7 +73,13 @@ public:
         target(context.target), space(std::move(space)),
         lanes(context.schedule.at("lanes")),
         rowForm(context.schedule.at("row")), rows(context.schedule.at("rows")),
-        stream(context.schedule.at("stream")), lane(laneDim(this->space)) {}
+        stream(context.schedule.at("stream")),
+        group(context.schedule.parameters.count("group")
+                  ? context.schedule.at("group")
+                  : 1),
+        lane(laneDim(this->space)),
+        first(firstOfRun(kernel, this->space, target)),
+        length(sizeOfRun(this->space, first)) {}
 
   llvm::LogicalResult build();
 
@@ -129,6 +152,29 @@ private:
   llvm::LogicalResult storeTile(mlir::Value tile, mlir::Value start,
                                 mlir::Value end);
 
+  // Indices of floats (ReduceArg.cpp).
+  /// The op of a pass that does nothing else than find such an index.
+  ts::ArgReduceOp passesNan(unsigned pass) const;
+  llvm::LogicalResult indexPassingNan(ts::ArgReduceOp op, unsigned pass);
+
+  // Rows in groups (ReduceGroups.cpp).
+  /// Rows from `begin` to before `end`.
+  llvm::LogicalResult groupedRows(mlir::Value begin, mlir::Value end);
+  void allocatePartials();
+  /// The tile in scratch as the partial result of the current row.
+  void storePartial(mlir::Operation *reduction, mlir::Value tile);
+  /// The results of all rows of the group, from their partial ones.
+  void finishGroup(mlir::Operation *reduction);
+  /// Stores `count` rows' results of the shape of the reduction, a row a lane;
+  /// false where some are computed of more than reductions.
+  bool canStoreLanes();
+  llvm::LogicalResult storeLanes(mlir::Value first, mlir::Value count);
+
+  /// Where the current tile of a kept tensor lies in its scratch.
+  mlir::Value placeInScratch(mlir::Value tensor);
+  /// Bytes of a row of a kept tensor; column form: of a column's tiles.
+  ts::Dim bytesInScratch(mlir::Value tensor);
+
   mlir::Value combine(mlir::Operation *reduction, mlir::Value a, mlir::Value v,
                       bool isUnsigned);
   mlir::Value horizontal(mlir::Operation *reduction, mlir::Value tile,
@@ -143,7 +189,9 @@ private:
   bool rowForm;
   int64_t rows; ///< of one program
   bool stream;  ///< full-shape results bypass the caches
-  unsigned lane;
+  int64_t group; ///< rows that are reduced together
+  unsigned lane, first; ///< of the dims that are one run
+  ts::Dim length;       ///< of the run
 
   // Reductions by level: one more than the deepest that they depend on.
   llvm::SmallVector<llvm::SmallVector<mlir::Operation *>> levels;
@@ -157,10 +205,19 @@ private:
   mlir::Value laneStart, laneValid; ///< column form
   llvm::DenseMap<mlir::Value, mlir::Value>
       finished;         ///< reduction result -> its value
-  mlir::Value position; ///< of the current tile in the reduced space (row form)
+  /// Of the current tile in the reduced space; column form: of its scratch.
+  mlir::Value position;
   llvm::SmallVector<mlir::BlockArgument>
       rowOperands;     ///< read at row * size + position
   mlir::Value thisRow; ///< offset of the program's row
+
+  // Of a group.
+  struct Partial {
+    mlir::Value tiles, results; ///< in scratch: [rows][lanes], [rows]
+  };
+  llvm::MapVector<mlir::Operation *, Partial> partials;
+  mlir::Value scratchEnd; ///< bytes of what is kept
+  mlir::Value groupRow;   ///< the current row's number in its group
 };
 
 } // namespace knapper

@@ -116,7 +116,7 @@ LogicalResult ReduceBuilder::run(unsigned pass, ArrayRef<Fetch> fetches,
                                        scratchType(input));
             Coord run;
             run.lanes = lanes;
-            run.dims = {{position, 1, {}, 1}};
+            run.dims = {{placeInScratch(input), 1, {}, 1}};
             run.valid = valid;
             e.store(tile, buffers[input], flat, run);
           }
@@ -191,6 +191,10 @@ LogicalResult ReduceBuilder::run(unsigned pass, ArrayRef<Fetch> fetches,
       if (isArg && where.getType() != type)
         where = arith::ExtSIOp::create(b, loc, type, where);
       finished[op->getResult(0)] = isArg ? where : tile;
+      continue;
+    }
+    if (groupRow) {
+      storePartial(op, tile);
       continue;
     }
     Value best = horizontal(op, tile, unsignedInput(op));

@@ -37,11 +37,23 @@ for kind in ["max", "min"]:
 case("reduce all of many", [In("x", T("f32", 65536, "a"))], f'%r = ts.reduce add %x [0] : {T("f32", 65536, "a")}',
      T("f32", "a"), [dict(a=1)], lambda x: x.sum(axis=0, dtype="f8"), "relative 4e-6")
 for shape, dims in [((65536,), [0]), ((3, 32768), [1]), ((8192, 3), [0]), ((2048, 16), [0]), ((5, 40, 100), [1]),
-                    ((300, 1024), [0])]:
+                    ((300, 1024), [0]), ((1024, 1030), [0])]:
     t = T("f32", *shape)
     case(f"reduce known {'x'.join(map(str, shape))}", [In("x", t, "positive")], f"%r = ts.reduce add %x {dims} : {t}",
          T("f32", *[d for j, d in enumerate(shape) if j not in dims]), [{}],
          lambda x, dims=dims: x.sum(axis=tuple(dims), dtype="f8"), "relative 4e-6")
+# Rows in groups of sixteen, some of several dims that are one run.
+GROUPS = [dict(a=1), dict(a=16), dict(a=77)]
+for shape, dims in [(("a", 32), [1]), (("a", 6, 14), [1, 2]), (("a", 3, 300), [2]), ((3, "a", 40), [2]),
+                    (("a", 40, 1), [1]), (("a", 5, 3, 20), [1, 3])]:
+    t = T("f32", *shape)
+    r = T("f32", *[d for j, d in enumerate(shape) if j not in dims])
+    case(f"reduce rows in groups {shape} {dims}", [In("x", t, "positive")], f"%r = ts.reduce add %x {dims} : {t}", r, GROUPS,
+         lambda x, dims=dims: x.sum(axis=tuple(dims), dtype="f8"), "relative 4e-6")
+for dtype in ["f32", "f16", "i32", "ui32"]:
+    t = T(dtype, "a", 3, 20)
+    case(f"reduce rows in groups max {dtype}", [In("x", t, "special" if dtype in FLOATS else "normal")],
+         f"%r = ts.reduce max %x [1, 2] : {t}", T(dtype, "a"), GROUPS, lambda x: np_().max(x, axis=(1, 2)))
 for length in [1000, 33]:
     t = T("f32", "a", length)
     for kind in ["max", "min"]:
