@@ -8,11 +8,14 @@
 //     the block times V in register tiles, which one epilogue takes from
 //     scratch row by row, scaled by 1 / sum
 //
+// Of a few queries the scores are sums along the rows of K, which stay where
+// they are: to transpose a key would cost more than its products.
+//
 // The score block lives in the second-level cache; nothing of size S x T is
 // ever in memory. Queries, keys and values are read through their views (a
 // slice of a fused qkv matrix, heads as a stride); what is computed on the way
 // (rope) is computed while K and Q are packed. With a causal mask keys past the
-// block's last row are left out.
+// last row are left out, of the block and again of each register tile.
 //
 // Of bf16, on targets that add products of pairs in one instruction, everything
 // that is multiplied stays bf16: keys in panels of pairs of D, values in pairs
@@ -111,9 +114,18 @@ private:
   LogicalResult packRows(Value tensor, Value head, Value first, Value count,
                          Dim width, Value buffer, bool inPairs);
   LogicalResult computeProducts();
+  /// The same without panels of keys, for a few queries.
+  bool sumsAlongKeys() const;
+  LogicalResult sumAlongKeys();
   Value score(Value product, Value row, Value key);
+  /// Keys below this bound are seen by a row of the block.
+  Value boundOf(Value row);
+  /// Keys that the last of some rows sees, at most `seen`.
+  Value seenBy(Value row, int64_t rows);
+  /// Up to where a row's weights are computed: what its register tile reads.
+  Value endOf(Value row);
   LogicalResult softmaxRows();
-  void averageEmptyRows(Value any, Value end);
+  void averageEmptyRows(Value any);
   LogicalResult multiplyValues();
   Value number(double value, int64_t lanes) {
     return e.splat(b.getF32Type(), lanes, value);
@@ -134,6 +146,7 @@ private:
   Value batch, head, keyHead, firstRow, count; ///< of the block
   Value panels;                                ///< of keys that the block sees
   Value seen;                                  ///< keys that it sees
+  Value someEmpty; ///< whether some rows weigh all keys; may be null
   Value keyBuffer, scoreBuffer, sumBuffer, weights;
   Value scoreStride, weightStride;
 };
@@ -302,6 +315,38 @@ LogicalResult AttentionBuilder::packRows(Value tensor, Value headIndex,
   return status;
 }
 
+Value AttentionBuilder::boundOf(Value row) {
+  if (!op.getCausal())
+    return e.size(keys);
+  Value shift =
+      op.getCausalTopLeft()
+          ? e.constant(1)
+          : e.add(e.sub(e.size(keys), e.size(queries)), e.constant(1));
+  return e.min(e.size(keys), e.add(e.add(firstRow, row), shift));
+}
+
+Value AttentionBuilder::seenBy(Value row, int64_t rows) {
+  if (!op.getCausal())
+    return seen;
+  Value bound = boundOf(e.add(row, e.constant(rows - 1)));
+  bound = e.max(bound, e.constant(0));
+  if (step > 1) // whole pairs
+    bound = e.mul(e.div(e.add(bound, e.constant(step - 1)), e.constant(step)),
+                  e.constant(step));
+  return e.min(seen, bound);
+}
+
+Value AttentionBuilder::endOf(Value row) {
+  Value end = e.mul(panels, e.constant(panel));
+  if (!op.getCausal())
+    return end;
+  Value bound =
+      e.max(e.add(boundOf(row), e.constant(kTileRows)), e.constant(0));
+  bound = e.mul(e.div(e.add(bound, e.constant(panel - 1)), e.constant(panel)),
+                e.constant(panel));
+  return e.min(end, bound);
+}
+
 /// Scale, softcap, mask, causality and the end of the keys, for a run of a row.
 Value AttentionBuilder::score(Value product, Value row, Value key) {
   int64_t lanes = cast<VectorType>(product.getType()).getNumElements();
@@ -315,16 +360,7 @@ Value AttentionBuilder::score(Value product, Value row, Value key) {
   }
   Value never = number(-std::numeric_limits<double>::infinity(), lanes);
   Value position = e.add(firstRow, row);
-  // Keys below this bound are seen by this row.
-  Value bound = e.size(keys);
-  if (op.getCausal()) {
-    Value shift =
-        op.getCausalTopLeft()
-            ? e.constant(1)
-            : e.add(e.sub(e.size(keys), e.size(queries)), e.constant(1));
-    bound = e.min(bound, e.add(position, shift));
-  }
-  Value visible = e.laneMask(lanes, e.sub(bound, key));
+  Value visible = e.laneMask(lanes, e.sub(boundOf(row), key));
   if (Value mask = op.getMask()) {
     Coord at;
     at.lanes = lanes;
@@ -388,6 +424,15 @@ LogicalResult AttentionBuilder::computeProducts() {
         LogicalResult inner = forRowTiles(
             e, count, shape.rows,
             [&](Value row, Value valid, int64_t tileRows, Value) {
+              // Keys after the last row of the tile are not seen by it.
+              OpBuilder::InsertionGuard guard(b);
+              if (op.getCausal()) {
+                Value some = e.less(key, seenBy(row, tileRows));
+                auto branch = scf::IfOp::create(b, loc, some,
+                                                /*withElseRegion=*/false);
+                b.setInsertionPoint(
+                    branch.getThenRegion().front().getTerminator());
+              }
               return forParts(e, shape, panel, [&](Value part) {
                 auto type =
                     VectorType::get({tileRows, shape.width}, b.getF32Type());
@@ -416,10 +461,84 @@ LogicalResult AttentionBuilder::computeProducts() {
   return status;
 }
 
+bool AttentionBuilder::sumsAlongKeys() const {
+  // Keys are read once a query, and so are what is computed of them.
+  constexpr int64_t few = 4;
+  return step == 1 && queries.asConstant().value_or(few + 1) <= few;
+}
+
+LogicalResult AttentionBuilder::sumAlongKeys() {
+  scoreBuffer = scratch(layout.scores);
+  scoreStride = e.size(roundUp(keys, panel));
+  int64_t lanes = target.lanes(DType::f32);
+  auto type = VectorType::get(lanes, b.getF32Type());
+  Value last = e.sub(e.size(keys), e.constant(1));
+  int64_t known = depth.knownDivisor();
+  LogicalResult status = success();
+  // As many keys as a register has lanes.
+  auto someKeys = [&](Value key, Value query) -> LogicalResult {
+    SmallVector<Value> none(lanes, number(0, lanes));
+    SmallVector<Value> sums = forLanes(
+        e, e.constant(0), e.size(depth), lanes, known && known % lanes == 0,
+        none,
+        [&](Value d, Value valid,
+            ValueRange before) -> FailureOr<SmallVector<Value>> {
+          auto row = [&](Value tensor, Value headIndex, Value index) {
+            Coord at;
+            at.lanes = lanes;
+            at.valid = valid;
+            at.dims = {{batch}, {headIndex}, {index}, {d, 1, {}, lanes}};
+            return factorsOf(tensor, at, valid);
+          };
+          Value q = row(op.getQuery(), head, e.add(firstRow, query));
+          SmallVector<Value> next;
+          for (int64_t i = 0; q && i < lanes; ++i) {
+            // Past the last key any row will do: its scores are dropped.
+            Value k = row(op.getKey(), keyHead,
+                          e.min(e.add(key, e.constant(i)), last));
+            if (!k)
+              return failure();
+            next.push_back(math::FmaOp::create(b, loc, type, q, k, before[i]));
+          }
+          if (!q)
+            return failure();
+          return next;
+        },
+        status);
+    // Two keys become one register, again and again, until a lane is a key.
+    for (int64_t d = 1; d < lanes; d *= 2) {
+      SmallVector<int64_t> lower, upper;
+      for (int64_t i = 0; i < lanes; ++i) {
+        lower.push_back(i & d ? lanes + (i ^ d) : i);
+        upper.push_back(i & d ? lanes + i : i ^ d);
+      }
+      SmallVector<Value> next;
+      for (size_t i = 0; i < sums.size(); i += 2) {
+        Value x =
+            vector::ShuffleOp::create(b, loc, sums[i], sums[i + 1], lower);
+        Value y =
+            vector::ShuffleOp::create(b, loc, sums[i], sums[i + 1], upper);
+        next.push_back(arith::AddFOp::create(b, loc, x, y));
+      }
+      sums = std::move(next);
+    }
+    tile::StoreOp::create(b, loc, sums[0], scoreBuffer,
+                          e.add(e.mul(query, scoreStride), key));
+    return status;
+  };
+  return forEach(
+      e, e.constant(0), e.mul(panels, e.constant(panel)),
+      [&](Value key) {
+        return forEach(e, e.constant(0), count,
+                       [&](Value query) { return someKeys(key, query); });
+      },
+      lanes);
+}
+
 /// Rows that see no key (marked by a negative sum) weigh all keys alike. Where
 /// there is one, `any` is 1, and the whole block reads all values.
-void AttentionBuilder::averageEmptyRows(Value any, Value end) {
-  Value some = e.less(e.constant(0), any);
+void AttentionBuilder::averageEmptyRows(Value any) {
+  Value some = someEmpty = e.less(e.constant(0), any);
   auto inside = scf::IfOp::create(b, loc, some, /*withElseRegion=*/false);
   {
     OpBuilder::InsertionGuard guard(b);
@@ -446,7 +565,7 @@ void AttentionBuilder::averageEmptyRows(Value any, Value end) {
                 asFactors(e.widen(choose(number(1, 0), number(0, 0)), panel));
             Value base = e.mul(r, weightStride);
             forEach(
-                e, choose(e.constant(0), end), scoreStride, {},
+                e, choose(e.constant(0), endOf(r)), scoreStride, {},
                 [&](Value i, ValueRange) -> FailureOr<SmallVector<Value>> {
                   tile::StoreOp::create(b, loc, weight, weights,
                                         e.add(base, i));
@@ -470,7 +589,6 @@ LogicalResult AttentionBuilder::softmaxRows() {
   weightStride = e.mul(scoreStride, e.constant(step));
   int64_t lanes = std::min<int64_t>(panel, 2 * target.lanes(DType::f32));
   auto type = VectorType::get(lanes, b.getF32Type());
-  Value end = e.mul(panels, e.constant(panel));
   LogicalResult status = success();
   ts::EmptyRow emptyRow = ts::emptyRowOf(op);
   bool mean = emptyRow == ts::EmptyRow::mean;
@@ -485,7 +603,7 @@ LogicalResult AttentionBuilder::softmaxRows() {
   any = forEach(
       e, e.constant(0), count, any,
       [&](Value r, ValueRange before) -> FailureOr<SmallVector<Value>> {
-        Value base = e.mul(r, scoreStride);
+        Value base = e.mul(r, scoreStride), end = endOf(r);
         // body(values, key, carried) gives what is stored and carried on.
         using Step = std::pair<Value, Value>;
         auto pass = [&](Value init, Value into, Value row,
@@ -542,7 +660,7 @@ LogicalResult AttentionBuilder::softmaxRows() {
       },
       status);
   if (mean && succeeded(status))
-    averageEmptyRows(any[0], end);
+    averageEmptyRows(any[0]);
   return status;
 }
 
@@ -604,6 +722,10 @@ LogicalResult AttentionBuilder::multiplyValues() {
         LogicalResult inner = forRowTiles(
             e, count, shape.rows,
             [&](Value row, Value valid, int64_t tileRows, Value) {
+              Value summed = seenBy(row, tileRows);
+              if (someEmpty)
+                summed =
+                    arith::SelectOp::create(b, loc, someEmpty, seen, summed);
               return forParts(e, shape, valuePanel, [&](Value part) {
                 auto type =
                     VectorType::get({tileRows, shape.width}, b.getF32Type());
@@ -611,7 +733,7 @@ LogicalResult AttentionBuilder::multiplyValues() {
                     b, loc, type, weights, e.mul(row, weightStride),
                     weightStride, e.constant(1), buffer,
                     e.add(base, e.mul(e.add(column, part), e.constant(step))),
-                    ldb, seen);
+                    ldb, summed);
                 loop.setPairs(step == 2);
                 loop.getRowsMutable().assign(valid);
                 for (int64_t i = 0; i < tileRows; ++i)
@@ -668,7 +790,11 @@ LogicalResult AttentionBuilder::build() {
     seen = e.max(e.min(seen, bound), e.constant(0));
   }
   panels = e.div(e.add(seen, e.constant(panel - 1)), e.constant(panel));
-  if (failed(packKeys()) || failed(computeProducts()) || failed(softmaxRows()))
+  LogicalResult scores =
+      sumsAlongKeys()
+          ? sumAlongKeys()
+          : success(succeeded(packKeys()) && succeeded(computeProducts()));
+  if (failed(scores) || failed(softmaxRows()))
     return failure();
   return multiplyValues();
 }

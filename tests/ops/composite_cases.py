@@ -100,6 +100,11 @@ for dtype in ["f32", "f16", "bf16"]:
     t = T(dtype, "a", 4099)
     case(f"softmax odd rows {dtype}", [In("x", t)], f"%r = ts.softmax %x dim 1 : {t}", t, [dict(a=9)],
          lambda x: np_softmax(x, 1, False), {"f32": "relative 2e-6", "f16": "relative 1e-3", "bf16": "relative 8e-3"}[dtype])
+for shape, dim in [(("a", 33), 1), ((3, "a", 128), 2), ((2, "a", 130), 1), ((2, 21, 256), 1), ((3, 7, 2, 128), 1)]:
+    t = T("f32", *shape)
+    sizes = [dict(a=21), dict(a=64)] if "a" in shape else [{}]
+    case(f"softmax dim {dim} of {'x'.join(map(str, shape))}", [In("x", t)], f"%r = ts.softmax %x dim {dim} : {t}", t, sizes,
+         lambda x, dim=dim: np_softmax(x, dim, False), "relative 2e-6")
 case("softmax 3-d", [In("x", T("f32", "a", "b", 3))], f'%r = ts.softmax %x dim 1 : {T("f32", "a", "b", 3)}',
      T("f32", "a", "b", 3), ROW_SIZES, lambda x: np_softmax(x, 1, False), "relative 2e-6")
 
@@ -147,6 +152,16 @@ for dtype in ["f32", "f16", "bf16", "f64"]:
              f"%r = ts.attention %q, %k, %v {text} scale 0.25 {attributes} : {q}, {k}, {v}",
              T(dtype, "b", 4, "s", 24), ATTENTION, numpy, tolerance,
              dict(b=8, s=128, t=128) if dtype == "f32" and not name else None)
+# Few queries: sums along the keys.
+for dtype in ["f32", "f16", "bf16"]:
+    for queries, depth in [(1, 64), (3, 17), (4, 8)]:
+        q, k, v = (T(dtype, "b", 4, queries, depth), T(dtype, "b", 2, "t", depth), T(dtype, "b", 2, "t", 24))
+        m = T("i1", "b", 1, queries, "t")
+        case(f"attention of {queries} queries of {depth} {dtype}", [In("q", q), In("k", k), In("v", v), In("mask", m, "bool")],
+             f"%r = ts.attention %q, %k, %v mask %mask : {m} scale 0.25 {{causal = true}} : {q}, {k}, {v}",
+             T(dtype, "b", 4, queries, 24), [dict(b=1, t=0), dict(b=2, t=5), dict(b=1, t=70), dict(b=1, t=131)],
+             lambda q, k, v, mask: np_attention(q, k, v, mask, causal="bottom"),
+             {"f32": "relative 5e-6", "f16": "relative 2e-3", "bf16": "relative 2e-2"}[dtype])
 # Heads that are views, and of sizes that no pair, vector or panel divides.
 for dtype in ["f32", "bf16"]:
     for depth, width in [(17, 19), (33, 50), (1, 1)]:
