@@ -232,6 +232,24 @@ LogicalResult CpuEmitter::store(tile::StoreOp op) {
 
 //===-- One offset a lane -------------------------------------------------===//
 
+/// One lane of a vector of offsets. Sums and products of what all lanes share
+/// and of constants are scalars that an address can take in.
+static llvm::Value *laneOf(llvm::IRBuilderBase &b, llvm::Value *vector,
+                           unsigned lane) {
+  if (llvm::Value *shared = llvm::getSplatValue(vector))
+    return shared;
+  if (auto *constant = dyn_cast<llvm::Constant>(vector))
+    if (llvm::Constant *element = constant->getAggregateElement(lane))
+      return element;
+  auto *sum = dyn_cast<llvm::BinaryOperator>(vector);
+  if (!sum || (sum->getOpcode() != llvm::Instruction::Add &&
+               sum->getOpcode() != llvm::Instruction::Mul))
+    return b.CreateExtractElement(vector, lane);
+  llvm::Value *left = laneOf(b, sum->getOperand(0), lane);
+  llvm::Value *right = laneOf(b, sum->getOperand(1), lane);
+  return b.CreateBinOp(sum->getOpcode(), left, right);
+}
+
 LogicalResult CpuEmitter::gather(Operation *op, Value bufferValue, Value result,
                                  llvm::Value *offsets, Value valid, Value mask,
                                  Value pad) {
@@ -247,11 +265,21 @@ LogicalResult CpuEmitter::gather(Operation *op, Value bufferValue, Value result,
   }
   llvm::Value *padding = pad ? splat(toMemory(scalar(pad), *ref), lanes)
                              : llvm::Constant::getNullValue(type);
-  // Offsets of lanes left out may be anything.
-  llvm::Value *pointers = b.CreateGEP(ref->memory, ref->pointer, offsets);
   llvm::Align align(ref->bytes);
-  llvm::Value *value = nullptr;
-  if (target.maskedAccess && ref->bytes >= 4) {
+  llvm::Value *value = nullptr, *pointers = nullptr;
+  // Offsets of lanes left out may be anything.
+  if (take || ref->bytes < 4)
+    pointers = b.CreateGEP(ref->memory, ref->pointer, offsets);
+  if (!pointers) {
+    // A load each takes two thirds of the instruction's time.
+    value = llvm::PoisonValue::get(type);
+    for (unsigned i = 0; i < lanes; ++i) {
+      llvm::Value *at =
+          b.CreateGEP(ref->memory, ref->pointer, laneOf(b, offsets, i));
+      value = b.CreateInsertElement(
+          value, tag(b.CreateAlignedLoad(ref->memory, at, align), *ref), i);
+    }
+  } else if (target.maskedAccess && ref->bytes >= 4) {
     value = tag(b.CreateMaskedGather(type, pointers, align, take,
                                      take ? padding : nullptr),
                 *ref);
@@ -275,24 +303,6 @@ LogicalResult CpuEmitter::gather(Operation *op, Value bufferValue, Value result,
     value = fromMemory(value);
   set(result, split(value, lanes));
   return success();
-}
-
-/// One lane of a vector of offsets. Sums and products of what all lanes share
-/// and of constants are scalars that an address can take in.
-static llvm::Value *laneOf(llvm::IRBuilderBase &b, llvm::Value *vector,
-                           unsigned lane) {
-  if (llvm::Value *shared = llvm::getSplatValue(vector))
-    return shared;
-  if (auto *constant = dyn_cast<llvm::Constant>(vector))
-    if (llvm::Constant *element = constant->getAggregateElement(lane))
-      return element;
-  auto *sum = dyn_cast<llvm::BinaryOperator>(vector);
-  if (!sum || (sum->getOpcode() != llvm::Instruction::Add &&
-               sum->getOpcode() != llvm::Instruction::Mul))
-    return b.CreateExtractElement(vector, lane);
-  llvm::Value *left = laneOf(b, sum->getOperand(0), lane);
-  llvm::Value *right = laneOf(b, sum->getOperand(1), lane);
-  return b.CreateBinOp(sum->getOpcode(), left, right);
 }
 
 LogicalResult CpuEmitter::scatter(tile::ScatterOp op) {

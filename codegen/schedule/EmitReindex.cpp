@@ -315,29 +315,44 @@ LaneIndex Emitter::checkedIndex(Value value, int64_t lanes, Dim extent,
                ? Value(vector::BroadcastOp::create(builder, location, type, v))
                : v;
   };
-  Value index = arith::IndexCastOp::create(builder, location, type, value);
-  Value n = number(size(extent)), zero = number(constant(0));
-  Value negative = arith::CmpIOp::create(
-      builder, location, arith::CmpIPredicate::slt, index, zero);
-  index = arith::SelectOp::create(
-      builder, location, negative,
-      arith::AddIOp::create(builder, location, index, n), index);
-  Value outside = arith::CmpIOp::create(builder, location,
-                                        arith::CmpIPredicate::uge, index, n);
-  Value report = outside;
-  if (vector) {
-    if (coord.valid)
-      report = arith::AndIOp::create(builder, location, report,
-                                     laneMask(lanes, coord.valid));
-    if (coord.mask)
+  Value given = arith::IndexCastOp::create(builder, location, type, value);
+  Value n = number(size(extent));
+  auto isOutside = [&](Value index) -> Value {
+    return arith::CmpIOp::create(builder, location, arith::CmpIPredicate::uge,
+                                 index, n);
+  };
+  auto anyOf = [&](Value lanesOutside) -> Value {
+    return vector ? vector::ReductionOp::create(builder, location,
+                                                vector::CombiningKind::OR,
+                                                lanesOutside)
+                  : lanesOutside;
+  };
+  auto corrected = [&]() -> Value {
+    Value zero = number(constant(0));
+    Value negative = arith::CmpIOp::create(
+        builder, location, arith::CmpIPredicate::slt, given, zero);
+    Value index = arith::SelectOp::create(
+        builder, location, negative,
+        arith::AddIOp::create(builder, location, given, n), given);
+    Value outside = isOutside(index), report = outside;
+    if (vector) {
+      if (coord.valid)
+        report = arith::AndIOp::create(builder, location, report,
+                                       laneMask(lanes, coord.valid));
+      if (coord.mask)
+        report = arith::AndIOp::create(builder, location, report, coord.mask);
+    } else if (coord.mask && !isa<VectorType>(coord.mask.getType())) {
       report = arith::AndIOp::create(builder, location, report, coord.mask);
-    report = vector::ReductionOp::create(builder, location,
-                                         vector::CombiningKind::OR, report);
-  } else if (coord.mask && !isa<VectorType>(coord.mask.getType())) {
-    report = arith::AndIOp::create(builder, location, report, coord.mask);
-  }
-  tile::SetStatusOp::create(builder, location, kernelIndexOutOfRange, report);
-  index = arith::SelectOp::create(builder, location, outside, zero, index);
+    }
+    tile::SetStatusOp::create(builder, location, kernelIndexOutOfRange,
+                              anyOf(report));
+    return arith::SelectOp::create(builder, location, outside, zero, index);
+  };
+  // A CPU looks at signs and ends only where an index needs it.
+  Value index =
+      target.kind == DeviceKind::cuda
+          ? corrected()
+          : ifElse(anyOf(isOutside(given)), corrected, [&] { return given; });
   return vector ? LaneIndex{{}, 0, index} : LaneIndex{index};
 }
 
