@@ -57,7 +57,7 @@ Status runFuse(CompileState &state) {
       // leave most of a register empty.
       splitReductions(function, {/*programs=*/8, /*tile=*/64, /*part=*/16384,
                                  /*leastColumn=*/512, /*wide=*/64,
-                                 /*narrow=*/0});
+                                 /*narrow=*/0, /*far=*/1024});
     }
     if (mlir::failed(
             fusion::formKernels(function, machine, &state.fusionReport)))

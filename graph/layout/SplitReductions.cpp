@@ -42,8 +42,13 @@ static void split(ReduceOp op, const SplitModel &model) {
     return;
   int64_t programs =
       columns ? (*results + model.tile - 1) / model.tile : *results;
+  // A program that walks down a long column finds every row on another page;
+  // of a part, the columns beside it are near.
+  constexpr int64_t partsOfFar = 16, rowsOfFar = 64;
+  bool isFar = columns && model.far > 0 && *results >= model.far &&
+               length >= partsOfFar * rowsOfFar;
   // Half as many as wanted are still enough.
-  if (programs * 2 > model.programs)
+  if (programs * 2 > model.programs && !isFar)
     return;
   // A column of many parts would itself be long; parts of rows are read at once
   // and rows of them again.
@@ -52,8 +57,9 @@ static void split(ReduceOp op, const SplitModel &model) {
   if (model.narrow > 0)
     wanted = std::clamp(model.programs * model.narrow / *results, leastOfColumn,
                         mostOfColumn);
-  int64_t parts = columns ? partsOf(length, wanted, model.leastColumn)
-                          : partsOf(length, model.part, model.part);
+  int64_t parts = isFar     ? partsOf(length, partsOfFar, rowsOfFar)
+                  : columns ? partsOf(length, wanted, model.leastColumn)
+                            : partsOf(length, model.part, model.part);
   if (parts == 1)
     return;
   // Rows of a column that lie next to each other in memory, as one.

@@ -29,6 +29,9 @@ struct SplitModel {
   int64_t narrow = 128; ///< results of a program that has as few as it can,
                         ///< where columns are cut into no more parts than
                         ///< wanted; 0: into as many as there may be
+  int64_t far = 0; ///< results from which on the rows of a column lie so far
+                   ///< apart that parts of them are faster, one after the
+                   ///< other; 0: none
 };
 
 void splitReductions(mlir::func::FuncOp function, const SplitModel &model = {});
