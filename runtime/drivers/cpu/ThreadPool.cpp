@@ -134,9 +134,13 @@ void ThreadPool::work(Worker &worker) {
 }
 
 bool ThreadPool::start(int count) {
-  // Workers leave signals to the program that we are part of.
+  // Workers leave signals to the program that we are part of, but for those of
+  // faults: one that comes while it is blocked ends the process past the
+  // program's handlers.
   sigset_t all, before;
   sigfillset(&all);
+  for (int fault : {SIGILL, SIGTRAP, SIGBUS, SIGFPE, SIGSEGV})
+    sigdelset(&all, fault);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   bool good = true;
   try {
