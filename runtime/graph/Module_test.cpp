@@ -585,9 +585,9 @@ TEST(Module, SaysWhatAnOlderProcessorCannotRun) {
   EXPECT_THAT(v4.error().message(), HasSubstr("this machine runs x86-64-v3"));
 }
 
-TEST(Module, ProcessorsWithoutProductsOfBf16TakeTheNextLevel) {
-  std::vector<std::string> isas = {"x86-64-v4", "x86-64-v4-bf16",
-                                   "x86-64-v4-vnni"};
+TEST(Module, ProcessorsTakeTheBestLevelThatTheyRun) {
+  std::vector<std::string> isas = {"x86-64-v4", "x86-64-v4-amx",
+                                   "x86-64-v4-bf16", "x86-64-v4-vnni"};
   if (!cpu::isaRank(isas[0]))
     GTEST_SKIP() << "this machine does not run " << isas[0];
   TestArtefact a(isas);
@@ -603,6 +603,9 @@ TEST(Module, ProcessorsWithoutProductsOfBf16TakeTheNextLevel) {
     EXPECT_EQ(taken(cpu::IsaLevel::v4Vnni), "x86-64-v4-vnni");
   if (cpu::isaRank("x86-64-v4-bf16"))
     EXPECT_EQ(taken(cpu::IsaLevel::v4Bf16), "x86-64-v4-bf16");
+  // With tile registers or without: the best that the machine runs.
+  std::string best = cpu::runnableIsas();
+  EXPECT_EQ(taken(cpu::IsaLevel::v4Amx), best.substr(0, best.find(',')));
   auto named = loadBytes(a.bytes(), {.isa = "x86-64-v4-bf16"},
                          cpu::deviceUpTo(cpu::IsaLevel::v4));
   ASSERT_FALSE(named);

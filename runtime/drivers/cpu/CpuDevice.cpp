@@ -227,6 +227,12 @@ public:
     json.field("name", processorName());
     json.field("isa", isas.substr(0, isas.find(',')));
     json.field("cores", availableCores());
+    // Without leave of the system their level is not chosen; say why.
+    if (tileRegisters() != TileRegisters::absent)
+      json.field("tile_registers",
+                 tileRegisters() == TileRegisters::granted
+                     ? std::string("granted")
+                     : cat("refused by the system: ", tileRefusal()));
     if (!measure)
       return success();
     Expected<Peaks> peaks = machinePeaks(level);

@@ -1,10 +1,14 @@
 #include "runtime/drivers/cpu/CpuInfo.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cpuid.h>
 #include <cstdio>
 #include <cstring>
 #include <sched.h>
+#include <sys/syscall.h>
+#include <system_error>
+#include <unistd.h>
 
 namespace knapper::cpu {
 namespace {
@@ -21,6 +25,41 @@ bool hasV4() {
          __builtin_cpu_supports("avx512cd") &&
          __builtin_cpu_supports("avx512dq") &&
          __builtin_cpu_supports("avx512vl");
+}
+
+/// Whether the processor has tiles with products of bf16 and bytes, and the
+/// system saves them when it switches threads.
+bool hasTiles() {
+  unsigned a, b, c, d;
+  constexpr unsigned osxsave = 1u << 27;
+  if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & osxsave))
+    return false;
+  unsigned low, high;
+  asm("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  constexpr unsigned tileState = 3u << 17; // configuration and data
+  if ((low & tileState) != tileState)
+    return false;
+  constexpr unsigned products = 1u << 22 | 1u << 24 | 1u << 25;
+  return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & products) == products;
+}
+
+struct Asked {
+  TileRegisters state = TileRegisters::absent;
+  int error = 0;
+};
+
+Asked askForTiles() {
+  if (!hasTiles())
+    return {};
+  constexpr long requestPermission = 0x1023, tileData = 18;
+  if (syscall(SYS_arch_prctl, requestPermission, tileData) != 0)
+    return {TileRegisters::refused, errno};
+  return {TileRegisters::granted};
+}
+
+const Asked &askedOnce() {
+  static const Asked asked = askForTiles();
+  return asked;
 }
 
 /// Processors that the control group's quota is worth; 0 if it sets none.
@@ -52,11 +91,24 @@ IsaLevel machineLevel() {
     return hasV3() ? IsaLevel::v3 : IsaLevel::belowV3;
   if (!__builtin_cpu_supports("avx512vnni"))
     return IsaLevel::v4;
-  return __builtin_cpu_supports("avx512bf16") ? IsaLevel::v4Bf16
-                                              : IsaLevel::v4Vnni;
+  if (!__builtin_cpu_supports("avx512bf16"))
+    return IsaLevel::v4Vnni;
+  return tileRegisters() == TileRegisters::granted ? IsaLevel::v4Amx
+                                                   : IsaLevel::v4Bf16;
+}
+
+TileRegisters tileRegisters() { return askedOnce().state; }
+
+std::string tileRefusal() {
+  return tileRegisters() == TileRegisters::refused
+             ? std::error_code(askedOnce().error, std::generic_category())
+                   .message()
+             : "";
 }
 
 int isaRank(std::string_view isa, IsaLevel level) {
+  if (isa == "x86-64-v4-amx")
+    return level >= IsaLevel::v4Amx ? 5 : 0;
   if (isa == "x86-64-v4-bf16")
     return level >= IsaLevel::v4Bf16 ? 4 : 0;
   if (isa == "x86-64-v4-vnni")
@@ -69,6 +121,9 @@ int isaRank(std::string_view isa, IsaLevel level) {
 }
 
 std::string runnableIsas(IsaLevel level) {
+  if (level >= IsaLevel::v4Amx)
+    return "x86-64-v4-amx, x86-64-v4-bf16, x86-64-v4-vnni, x86-64-v4, "
+           "x86-64-v3";
   if (level >= IsaLevel::v4Bf16)
     return "x86-64-v4-bf16, x86-64-v4-vnni, x86-64-v4, x86-64-v3";
   if (level >= IsaLevel::v4Vnni)
