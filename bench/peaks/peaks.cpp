@@ -1,5 +1,6 @@
-// What the machine can do, measured: fused multiply-adds of float32, copies and
-// reads of given sizes. Prints one JSON object.
+// What the machine can do, measured: fused multiply-adds of float32, products
+// of bf16 in tile registers where there are any, copies and reads of given
+// sizes. Prints one JSON object.
 //
 //   knapper-peaks THREADS [COPY_BYTES | read=BYTES]...
 //
@@ -18,7 +19,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <thread>
+#include <unistd.h>
 #include <vector>
 
 using Clock = std::chrono::steady_clock;
@@ -85,6 +88,50 @@ __attribute__((target("avx2,fma"))) static double fma256() {
   return total;
 }
 
+/// Whether there are tile registers with products of bf16, and the system lets
+/// this process use them (and so the threads that it makes from here on).
+static bool hasTiles() {
+  constexpr long requestPermission = 0x1023, tileData = 18;
+  return __builtin_cpu_supports("amx-tile") &&
+         __builtin_cpu_supports("amx-bf16") &&
+         syscall(SYS_arch_prctl, requestPermission, tileData) == 0;
+}
+
+constexpr int64_t TileSteps = 400000;
+
+// Two by two tiles of sums, operands in registers: of numbers of all kinds, as
+// zeros take less power and run at a higher clock.
+__attribute__((target("amx-tile,amx-bf16"))) static void tileProducts() {
+  alignas(64) uint8_t config[64] = {1};
+  alignas(64) uint16_t values[4][16][32];
+  for (int i = 0; i < 8; ++i) {
+    config[16 + 2 * i] = 64;
+    config[48 + i] = 16;
+  }
+  uint32_t seed = 1;
+  for (auto &tile : values)
+    for (auto &row : tile)
+      for (uint16_t &x : row) { // 0.5 to 2 and their negatives
+        seed = seed * 1664525 + 1013904223;
+        x = static_cast<uint16_t>(0x3f00 + (seed >> 24) + (seed >> 8 & 0x8000));
+      }
+  asm volatile("ldtilecfg %0" ::"m"(config));
+  int64_t step = 64;
+  asm volatile(
+      "tilezero %%tmm0\n tilezero %%tmm1\n"
+      "tilezero %%tmm2\n tilezero %%tmm3\n"
+      "tileloadd (%0,%4), %%tmm4\n tileloadd (%1,%4), %%tmm5\n"
+      "tileloadd (%2,%4), %%tmm6\n tileloadd (%3,%4), %%tmm7" ::"r"(values[0]),
+      "r"(values[1]), "r"(values[2]), "r"(values[3]), "r"(step)
+      : "memory");
+  for (int64_t i = 0; i < TileSteps; ++i)
+    asm volatile("tdpbf16ps %tmm6, %tmm4, %tmm0\n"
+                 "tdpbf16ps %tmm6, %tmm5, %tmm2\n"
+                 "tdpbf16ps %tmm7, %tmm4, %tmm1\n"
+                 "tdpbf16ps %tmm7, %tmm5, %tmm3");
+  asm volatile("tilerelease");
+}
+
 __attribute__((target("avx2"))) static void
 copyStreaming(char *to, const char *from, size_t bytes) {
   for (size_t i = 0; i + 128 <= bytes; i += 128) {
@@ -145,9 +192,14 @@ int main(int argc, char **argv) {
   double time =
       measure(threads, 5, [&](int) { sink = wide ? fma512() : fma256(); })[0];
   double flops = 2.0 * 12 * (wide ? 16 : 8) * Steps * threads;
-  std::printf("{\"threads\": %d, \"isa\": \"%s\", \"fma_gflops\": %.1f, "
-              "\"copies\": [",
+  std::printf("{\"threads\": %d, \"isa\": \"%s\", \"fma_gflops\": %.1f, ",
               threads, wide ? "avx512" : "avx2", flops / time * 1e-9);
+  if (hasTiles()) {
+    time = measure(threads, 5, [&](int) { tileProducts(); })[0];
+    std::printf("\"tile_bf16_gflops\": %.1f, ",
+                2.0 * 4 * 16 * 16 * 32 * TileSteps * threads / time * 1e-9);
+  }
+  std::printf("\"copies\": [");
   const char *separator = "";
   for (int i = 2; i < argc; ++i) {
     if (std::strncmp(argv[i], "read=", 5) == 0)
