@@ -87,6 +87,8 @@ CASES = [
     Case("bert", 32, 12, 128, 64),
     Case("bert key mask", 32, 12, 128, 64, mask="keys"),
     Case("gpt2", 8, 12, 1024, 64, causal=True),
+    Case("gpt2 key mask", 8, 12, 1024, 64, causal=True, mask="keys"),
+    Case("grouped key mask causal", 4, 32, 4096, 128, g=8, causal=True, mask="keys"),
     Case("f32 causal 64", 8, 12, 1024, 64, dtype="f32", causal=True),
     Case("f32 full", 2, 16, 1024, 128, dtype="f32"),
 ]

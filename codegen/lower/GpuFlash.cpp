@@ -23,9 +23,12 @@
 // Thread t of a warpgroup (warp w, lane l) has of its 64 rows in sum i
 //   row 16w + l/4 + 8*((i/2)%2), column 8*(i/4) + 2*(l%4) + i%2
 // which, packed in pairs, is how a product takes its left side from registers.
+//
+// A mask of keys is read a block ahead, a key a lane; votes of the warp then
+// give every lane all of the block's bits.
 #include "codegen/lower/Gpu.h"
-#include "codegen/lower/GpuBlocks.h"
-#include "codegen/lower/GpuRing.h"
+#include "codegen/lower/GpuFlashPrograms.h"
+#include "codegen/lower/GpuFlashSoftmax.h"
 
 #include "llvm/IR/IntrinsicsNVPTX.h"
 
@@ -35,185 +38,17 @@ namespace knapper::lower {
 
 namespace {
 
-constexpr unsigned kChunk = 64;
-// Where the queries' barriers are, and where the blocks begin.
-constexpr unsigned kQueriesFull = 256, kQueriesEmpty = 288, kBlocks = 1024;
-constexpr unsigned kQueryBuffers = 2;
-constexpr double kLog2E = 1.4426950408889634;
-/// Below every score, yet exp2 of its distance to itself is 1.
-constexpr double kUnseen = -0x1p100;
-
-/// The sizes of a kernel.
-struct Sizes {
-  explicit Sizes(tile::AttentionOp op)
-      : rows(op.shapeOf("rows")), keys(op.shapeOf("keys")),
-        width(op.shapeOf("width")), stages(op.shapeOf("stages")),
-        consumers(op.shapeOf("consumers")) {}
-
-  unsigned rows, keys, width, stages, consumers;
-
-  unsigned chunks() const { return width / kChunk; }
-  unsigned queryBytes() const { return rows * width * 2; }
-  unsigned stageBytes() const { return keys * width * 2; }
-  unsigned ringAt() const { return kBlocks + kQueryBuffers * queryBytes(); }
-  unsigned bytes() const { return ringAt() + stages * stageBytes(); }
-  unsigned scores() const { return keys / 2; } // of a thread
-  unsigned sums() const { return width / 2; }
-  bool fit() const {
-    return consumers >= 2 && consumers <= 3 && rows == 64 * consumers &&
-           keys % 16 == 0 && keys >= 16 && keys <= 256 && width % kChunk == 0 &&
-           width >= kChunk && width <= 128 && stages >= 2 && stages <= 16 &&
-           bytes() <= 232448;
-  }
-};
-
-/// Where a block of rows lies: its first row, head and batch; the keys of the
-/// head. All i32.
-struct Rows {
-  llvm::Value *first, *head, *batch, *keyHead;
-  llvm::Value *blocks; // of keys that some row sees, at least 1
-  llvm::Value *whole;  // of these the first so many are seen by all rows
-};
-
-/// What a row has of its softmax so far, for a thread's two rows; the sums are
-/// the thread's share.
-struct Softmax {
-  llvm::Value *largest[2], *sum[2];
-};
-
-class Flash : public Ring {
-public:
-  Flash(llvm::IRBuilder<> &b, const Sizes &s, tile::AttentionOp op)
-      : Ring(b, s.stages), s(s), scale(op.getScale().convertToDouble()),
-        mean(op.shapeOf("empty") == 2) {
-    region = !op.keepsScores();
-    general = region || mean || !(scale > 0);
-  }
-
-  llvm::Value *number(double n) {
-    return llvm::ConstantFP::get(b.getFloatTy(), n);
-  }
-  llvm::Value *infinity(bool negative) {
-    return llvm::ConstantFP::getInfinity(b.getFloatTy(), negative);
-  }
-  llvm::Value *queries(llvm::Value *buffer) {
-    return at(b.CreateAdd(base, b.CreateMul(buffer, n32(s.queryBytes()))),
-              kBlocks);
-  }
-  llvm::Value *stageAt(llvm::Value *stage) {
-    return at(b.CreateAdd(base, b.CreateMul(stage, n32(s.stageBytes()))),
-              s.ringAt());
-  }
-  llvm::Value *binary(llvm::Intrinsic::ID id, llvm::Value *x, llvm::Value *y) {
-    return b.CreateBinaryIntrinsic(id, x, y);
-  }
-  llvm::Value *least(llvm::Value *x, llvm::Value *y) {
-    return binary(llvm::Intrinsic::smin, x, y);
-  }
-  llvm::Value *most(llvm::Value *x, llvm::Value *y) {
-    return binary(llvm::Intrinsic::smax, x, y);
-  }
-  llvm::Value *fma(llvm::Value *x, llvm::Value *y, llvm::Value *z) {
-    return b.CreateIntrinsic(llvm::Intrinsic::fma, {b.getFloatTy()}, {x, y, z});
-  }
-  /// What wgmma is told of a block, but for its address: swizzle of 128 bytes,
-  /// 1024 bytes from eight rows to the next eight. `byDepth`: the rows are the
-  /// depth (values), `keys` rows from 64 columns to the next.
-  llvm::Value *descriptor(llvm::Value *address, bool byDepth) {
-    uint64_t leading = byDepth ? s.keys * kRowBytes / 16 : 1;
-    uint64_t high =
-        uint64_t(1) << 62 | uint64_t(1024 / 16) << 32 | leading << 16;
-    llvm::Value *low = b.CreateZExt(
-        b.CreateAnd(b.CreateLShr(address, 4), n32(0x3fff)), b.getInt64Ty());
-    return b.CreateOr(low, b.getInt64(high));
-  }
-  /// 16 bytes from a block's start to a depth of 16, along its rows of `count`.
-  unsigned alongRows(unsigned depth, unsigned count) {
-    return depth / 4 * count * kRowBytes / 16 + depth % 4 * 2;
-  }
-
-  /// The same operation over what the four lanes of a row have.
-  llvm::Value *quad(llvm::Intrinsic::ID id, llvm::Value *x) {
-    for (unsigned distance : {1, 2})
-      x = combine(id, x,
-                  b.CreateIntrinsic(llvm::Intrinsic::nvvm_shfl_sync_bfly_f32,
-                                    llvm::ArrayRef<llvm::Value *>{
-                                        n32(-1), x, n32(distance), n32(31)}));
-    return x;
-  }
-  /// maxnum, or fadd for not_intrinsic.
-  llvm::Value *combine(llvm::Intrinsic::ID id, llvm::Value *x, llvm::Value *y) {
-    return id == llvm::Intrinsic::not_intrinsic ? b.CreateFAdd(x, y)
-                                                : binary(id, x, y);
-  }
-  /// Of a row's sums (r = 0, 1), in four chains.
-  llvm::Value *overRow(llvm::Intrinsic::ID id, const Carried &values,
-                       unsigned r) {
-    llvm::SmallVector<llvm::Value *> chains;
-    unsigned count = 0;
-    for (auto [i, value] : llvm::enumerate(values)) {
-      if ((i / 2) % 2 != r)
-        continue;
-      if (count < 4)
-        chains.push_back(value);
-      else
-        chains[count % 4] = combine(id, chains[count % 4], value);
-      ++count;
-    }
-    while (chains.size() > 1) {
-      unsigned half = chains.size() / 2;
-      for (unsigned i = 0; i < half; ++i)
-        chains[i] = combine(id, chains[2 * i], chains[2 * i + 1]);
-      chains.resize(half);
-    }
-    return chains[0];
-  }
-  /// Scores to weights; `scaled`: what the sums of the blocks before are to be
-  /// multiplied by. `first`: there are none. `cut`: a row may see nothing yet.
-  void softmax(Carried &values, Softmax &state, llvm::Value *scaled[2],
-               bool first, bool cut) {
-    double factor = general ? kLog2E : scale * kLog2E;
-    llvm::Value *c = number(factor);
-    llvm::Value *shift[2];
-    for (unsigned r = 0; r < 2; ++r) {
-      llvm::Value *largest = quad(llvm::Intrinsic::maxnum,
-                                  overRow(llvm::Intrinsic::maxnum, values, r));
-      if (!first)
-        largest = binary(llvm::Intrinsic::maxnum, largest, state.largest[r]);
-      llvm::Value *reference = largest;
-      if (cut)
-        reference = b.CreateSelect(b.CreateFCmpOEQ(largest, infinity(true)),
-                                   number(0), largest);
-      shift[r] = general ? reference : b.CreateFMul(reference, number(-factor));
-      if (!first)
-        scaled[r] = weight(state.largest[r], c, shift[r]);
-      state.largest[r] = largest;
-    }
-    for (auto [i, value] : llvm::enumerate(values))
-      value = weight(value, c, shift[i / 2 % 2]);
-    for (unsigned r = 0; r < 2; ++r) {
-      llvm::Value *sum = overRow(llvm::Intrinsic::not_intrinsic, values, r);
-      state.sum[r] = first ? sum : fma(state.sum[r], scaled[r], sum);
-    }
-  }
-  /// The distance is taken before the product where scores are any numbers:
-  /// that of equal ones is then 0, however large they are.
-  llvm::Value *weight(llvm::Value *score, llvm::Value *c, llvm::Value *shift) {
-    return hopper.exp2(general ? b.CreateFMul(b.CreateFSub(score, shift), c)
-                               : fma(score, c, shift));
-  }
-
-  const Sizes &s;
-  double scale;
-  bool mean;
-  bool region;  // scores are what the region makes of scaled products
-  bool general; // scores are scaled before the softmax
+/// Where the mask of keys is: its element of batch 0, head 0 and key 0, and
+/// from one to the next.
+struct KeyMask {
+  BufferRef buffer;
+  llvm::Value *offset, *batch, *head, *key; // i64
 };
 
 } // namespace
 
 LogicalResult GpuEmitter::warpgroupAttention(tile::AttentionOp op) {
-  Sizes s(op);
+  FlashSizes s(op);
   Type element = op.getQ().getType().getElementType();
   if (!s.fit() || !(element.isBF16() || element.isF16()) ||
       !llvm::all_equal({element, op.getK().getType().getElementType(),
@@ -230,124 +65,52 @@ LogicalResult GpuEmitter::warpgroupAttention(tile::AttentionOp op) {
   auto narrowed = [&](Value v) {
     return b.CreateTrunc(scalar(v), b.getInt32Ty());
   };
-  auto special = [&](llvm::Intrinsic::ID id) {
-    return b.CreateIntrinsic(id, llvm::ArrayRef<llvm::Value *>());
-  };
   g.base = launchedShared();
   llvm::SmallVector<llvm::Value *> mapArgs = tensorMaps();
 
   //===-- Which rows, when ------------------------------------------------===//
   llvm::Value *tid = b.CreateTrunc(threadOfBlock, b.getInt32Ty());
-  llvm::Value *self = special(llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_x);
-  llvm::Value *blocks = special(llvm::Intrinsic::nvvm_read_ptx_sreg_nctaid_x);
   OperandRange sizes = op.getSizes();
-  llvm::Value *heads = narrowed(sizes[1]), *keyHeads = narrowed(sizes[2]),
-              *queries = narrowed(sizes[3]), *keys = narrowed(sizes[4]);
-  llvm::Value *allHeads = b.CreateMul(narrowed(sizes[0]), heads);
-  llvm::Value *shares = b.CreateUDiv(heads, keyHeads);
+  llvm::Value *queries = narrowed(sizes[3]), *keys = narrowed(sizes[4]);
   llvm::Value *causal = op.getCausal() ? narrowed(op.getCausal()) : nullptr;
-  llvm::Value *rowBlocks =
-      b.CreateUDiv(b.CreateAdd(queries, n32(s.rows - 1)), n32(s.rows));
-  llvm::Value *programs = b.CreateMul(allHeads, rowBlocks);
-  // Heads that are walked together, row block by row block.
-  llvm::Value *together = n32(1);
-  if (uint64_t group = op.shapeOf("group")) {
-    llvm::Value *bytes = b.CreateMul(b.CreateZExt(keys, b.getInt64Ty()),
-                                     b.getInt64(4 * s.width));
-    together = b.CreateTrunc(b.CreateUDiv(b.getInt64(group << 20), bytes),
-                             b.getInt32Ty());
-    together = b.CreateMul(g.most(together, n32(1)), shares);
+  std::optional<KeyMask> mask;
+  if (op.getMask()) {
+    auto maskBuffer = buffer(op.getMask());
+    if (failed(maskBuffer))
+      return failure();
+    OperandRange at = op.getMaskAt();
+    mask.emplace(KeyMask{*maskBuffer, scalar(at[0]), scalar(at[1]),
+                         scalar(at[2]), scalar(at[3])});
   }
-  // The programs of a section (those of the heads that are walked together) go
-  // to the blocks turn by turn, longest rows first, every other turn from the
-  // last block on, and so do sections: all get equally much. Without causality
-  // all rows are alike, and all programs one section.
-  llvm::Value *section = b.CreateMul(together, rowBlocks);
-  auto placeIn = [&](llvm::Value *turn) {
-    llvm::Value *back = b.CreateICmpNE(b.CreateAnd(turn, 1), n32(0));
-    return b.CreateSelect(back, b.CreateSub(b.CreateSub(blocks, n32(1)), self),
-                          self);
+  auto maskAt = [&](const FlashRows &rows, llvm::Value *key) {
+    auto wide = [&](llvm::Value *v) { return b.CreateZExt(v, b.getInt64Ty()); };
+    llvm::Value *offset = b.CreateAdd(
+        b.CreateAdd(mask->offset, b.CreateMul(wide(rows.batch), mask->batch)),
+        b.CreateAdd(b.CreateMul(wide(rows.head), mask->head),
+                    b.CreateMul(wide(key), mask->key)));
+    return tag(b.CreateAlignedLoad(mask->buffer.memory,
+                                   address(mask->buffer, offset),
+                                   llvm::Align(1)),
+               mask->buffer);
   };
-  // How many of `count` programs are this block's, from turn `first` on.
-  auto shareOf = [&](llvm::Value *count, llvm::Value *first) {
-    llvm::Value *turns = b.CreateUDiv(count, blocks);
-    llvm::Value *rest = b.CreateSub(count, b.CreateMul(turns, blocks));
-    llvm::Value *place = causal ? placeIn(b.CreateAdd(turns, first)) : self;
-    return b.CreateAdd(
-        turns, b.CreateZExt(b.CreateICmpULT(place, rest), b.getInt32Ty()));
-  };
-  llvm::Value *rounds, *even = nullptr, *twoSections = nullptr;
-  if (causal) {
-    even = shareOf(section, n32(0));
-    twoSections = b.CreateAdd(even, shareOf(section, n32(1)));
-    llvm::Value *whole = b.CreateUDiv(programs, section);
-    llvm::Value *odd = b.CreateAnd(whole, 1);
-    llvm::Value *rest = b.CreateSub(programs, b.CreateMul(whole, section));
-    rounds = b.CreateAdd(b.CreateMul(b.CreateLShr(whole, 1), twoSections),
-                         b.CreateMul(odd, even));
-    rounds = b.CreateAdd(rounds, shareOf(rest, odd));
-  } else {
-    rounds = shareOf(programs, n32(0));
-  }
-  // This block's program in a round.
-  auto programAt = [&](llvm::Value *round) -> llvm::Value * {
-    if (!causal)
-      return b.CreateAdd(b.CreateMul(round, blocks), self);
-    llvm::Value *pair = b.CreateUDiv(round, twoSections);
-    llvm::Value *turn = b.CreateSub(round, b.CreateMul(pair, twoSections));
-    llvm::Value *second = b.CreateICmpUGE(turn, even);
-    turn = b.CreateSelect(second, b.CreateSub(turn, even), turn);
-    llvm::Value *parity = b.CreateZExt(second, b.getInt32Ty());
-    llvm::Value *number = b.CreateAdd(b.CreateShl(pair, 1), parity);
-    return b.CreateAdd(b.CreateMul(number, section),
-                       b.CreateAdd(b.CreateMul(turn, blocks),
-                                   placeIn(b.CreateAdd(turn, parity))));
-  };
-  // Runs `body` with each of this block's programs, how many it had before, and
-  // a place in the ring that goes on.
-  auto forPrograms = [&](Place place, auto body) {
-    carriedFor(b, "rounds", n32(0), rounds, n32(1), {place.stage, place.parity},
-               [&](llvm::Value *round, const Carried &state) -> Carried {
-                 Place next =
-                     body(programAt(round), round, Place{state[0], state[1]});
-                 return {next.stage, next.parity};
-               });
+  FlashPrograms programs(
+      b, {s.rows, s.keys, s.width, unsigned(op.shapeOf("group"))},
+      {narrowed(sizes[0]), narrowed(sizes[1]), narrowed(sizes[2]), queries,
+       keys, causal});
+  // Rows that see the first key are not empty; a mean over all keys needs all
+  // of them.
+  auto seesFirst = [&](const FlashRows &rows) -> llvm::Value * {
+    if (!g.mean)
+      return b.getTrue();
+    if (g.region || !causal)
+      return b.getFalse();
+    llvm::Value *sees = b.CreateICmpSGT(causal, n32(0));
+    return mask ? b.CreateAnd(sees, b.CreateIsNotNull(maskAt(rows, n32(0))))
+                : sees;
   };
   auto rowsAt = [&](llvm::Value *program) {
-    llvm::Value *number = b.CreateUDiv(program, section);
-    llvm::Value *inside = b.CreateSub(program, b.CreateMul(number, section));
-    llvm::Value *firstHead = b.CreateMul(number, together);
-    llvm::Value *here = g.least(together, b.CreateSub(allHeads, firstHead));
-    llvm::Value *row = b.CreateUDiv(inside, here);
-    llvm::Value *head =
-        b.CreateAdd(firstHead, b.CreateSub(inside, b.CreateMul(row, here)));
-    if (causal)
-      row = b.CreateSub(b.CreateSub(rowBlocks, n32(1)), row);
-    Rows rows;
-    rows.first = b.CreateMul(row, n32(s.rows));
-    rows.batch = b.CreateUDiv(head, heads);
-    rows.head = b.CreateSub(head, b.CreateMul(rows.batch, heads));
-    rows.keyHead = b.CreateUDiv(rows.head, shares);
-    // (A mean over all keys needs all of them.)
-    bool skips = causal && !g.mean;
-    llvm::Value *end = keys;
-    if (skips)
-      end = g.least(
-          keys, b.CreateAdd(b.CreateAdd(rows.first, causal), n32(s.rows - 1)));
-    rows.blocks = g.most(
-        b.CreateSDiv(b.CreateAdd(end, n32(s.keys - 1)), n32(s.keys)), n32(1));
-    llvm::Value *last = b.CreateSub(rows.blocks, n32(1));
-    if (g.general)
-      rows.whole = n32(0);
-    else if (!causal)
-      rows.whole = last;
-    else
-      rows.whole =
-          g.least(g.most(g.least(b.CreateSDiv(b.CreateAdd(rows.first, causal),
-                                              n32(s.keys)),
-                                 b.CreateUDiv(keys, n32(s.keys))),
-                         n32(0)),
-                  last);
+    FlashRows rows = programs.rows(program);
+    programs.setBlocks(rows, seesFirst(rows), !g.general);
     return rows;
   };
   llvm::Value *warpgroup = b.CreateUDiv(tid, n32(kWarpgroup));
@@ -382,9 +145,9 @@ LogicalResult GpuEmitter::warpgroupAttention(tile::AttentionOp op) {
         hopper.loadBox(g.at(to, c * rows * kRowBytes), mapArgs[map],
                        {n32(c * kChunk), row, head, batch}, barrier);
     };
-    forPrograms({n32(0), n32(1)}, [&](llvm::Value *program, llvm::Value *count,
-                                      Place place) {
-      Rows rows = rowsAt(program);
+    programs.each({n32(0), n32(1)}, [&](llvm::Value *program,
+                                        llvm::Value *count, Place place) {
+      FlashRows rows = rowsAt(program);
       llvm::Value *buffer = b.CreateAnd(count, 1);
       llvm::Value *phase = b.CreateAnd(b.CreateLShr(count, 1), 1);
       hopper.wait(g.barrierAt(kQueriesEmpty, buffer), b.CreateXor(phase, 1));
@@ -485,9 +248,36 @@ LogicalResult GpuEmitter::warpgroupAttention(tile::AttentionOp op) {
       words.push_back(hopper.pack(weights[i], weights[i + 1], bf16));
     return words;
   };
-  // Scores of block n of keys; `cut`: not all rows see all of them.
-  auto finishScores = [&](Carried &scores, llvm::Value *n, const Rows &rows,
-                          bool cut) {
+  // What this lane has of the mask of block n of keys: one key of 32 each.
+  auto readMask = [&](const FlashRows &rows, llvm::Value *n) {
+    Carried read;
+    for (unsigned j = 0; mask && j < s.keys; j += 32) {
+      llvm::Value *key =
+          b.CreateAdd(b.CreateMul(n, n32(s.keys)), b.CreateAdd(lane, n32(j)));
+      read.push_back(maskAt(rows, g.least(key, b.CreateSub(keys, n32(1)))));
+    }
+    return read;
+  };
+  // A bit for each key, from this lane's first one on; past the end none.
+  auto shareMask = [&](const Carried &read, llvm::Value *n) {
+    Carried words;
+    for (auto [j, value] : llvm::enumerate(read)) {
+      llvm::Value *key = b.CreateAdd(b.CreateMul(n, n32(s.keys)),
+                                     b.CreateAdd(lane, n32(32 * j)));
+      llvm::Value *seen =
+          b.CreateAnd(b.CreateIsNotNull(value), b.CreateICmpSLT(key, keys));
+      llvm::Value *all = b.CreateIntrinsic(
+          llvm::Intrinsic::nvvm_vote_ballot_sync, {}, {n32(~0u), seen});
+      words.push_back(b.CreateLShr(all, laneKey));
+    }
+    return words;
+  };
+  // Scores of block n of keys; `cut`: not all rows see all of them. `read`: the
+  // mask.
+  auto finishScores = [&](Carried &scores, llvm::Value *n,
+                          const FlashRows &rows, bool cut,
+                          const Carried &read) {
+    Carried bits = shareMask(read, n);
     llvm::Value *firstKey = b.CreateMul(n, n32(s.keys));
     llvm::Value *row[2];
     for (unsigned r = 0; r < 2; ++r)
@@ -506,7 +296,7 @@ LogicalResult GpuEmitter::warpgroupAttention(tile::AttentionOp op) {
                 g.least(row[i / 2 % 2], b.CreateSub(queries, n32(1))), key)))
           status = failure();
       }
-    if (!cut)
+    if (!cut && !mask)
       return;
     // What is seen lies below: of all keys, and of those before the diagonal.
     llvm::Value *from = b.CreateAdd(firstKey, laneKey);
@@ -520,20 +310,35 @@ LogicalResult GpuEmitter::warpgroupAttention(tile::AttentionOp op) {
       }
     for (unsigned i = 0; i < scores.size(); ++i) {
       llvm::Value *place = n32(i / 4 * 8 + i % 2);
-      if (g.mean) {
-        llvm::Value *unseen = b.CreateFCmpOLT(scores[i], g.number(kUnseen));
-        if (causal)
-          unseen = b.CreateOr(unseen, b.CreateICmpSLE(seen[i / 2 % 2], place));
-        scores[i] = b.CreateSelect(unseen, g.number(kUnseen), scores[i]);
+      llvm::Value *sees = nullptr;
+      auto both = [&](llvm::Value *condition) {
+        sees = sees ? b.CreateAnd(sees, condition) : condition;
+      };
+      if (mask)
+        both(b.CreateIsNotNull(
+            b.CreateAnd(bits[i / 16], n32(1u << (i / 4 % 4 * 8 + i % 2)))));
+      // (Past the end there are no bits.)
+      if (cut && (causal || !(mask || g.mean)))
+        both(b.CreateICmpSGT(seen[i / 2 % 2], place));
+      if (!g.mean) {
+        scores[i] = b.CreateSelect(sees, scores[i], g.infinity(true));
+        continue;
       }
-      scores[i] = b.CreateSelect(
-          b.CreateICmpSGT(g.mean ? inside : seen[i / 2 % 2], place), scores[i],
-          g.infinity(true));
+      if (g.region) {
+        // What the region leaves out.
+        llvm::Value *has = b.CreateFCmpUGE(scores[i], g.number(kUnseen));
+        sees = sees ? b.CreateAnd(sees, has) : has;
+      }
+      if (sees)
+        scores[i] = b.CreateSelect(sees, scores[i], g.number(kUnseen));
+      if (cut)
+        scores[i] = b.CreateSelect(b.CreateICmpSGT(inside, place), scores[i],
+                                   g.infinity(true));
     }
   };
 
   auto compute = [&](llvm::Value *program, llvm::Value *count, Place place) {
-    Rows rows = rowsAt(program);
+    FlashRows rows = rowsAt(program);
     llvm::Value *buffer = b.CreateAnd(count, 1);
     hopper.wait(g.barrierAt(kQueriesFull, buffer),
                 b.CreateAnd(b.CreateLShr(count, 1), 1));
@@ -546,6 +351,7 @@ LogicalResult GpuEmitter::warpgroupAttention(tile::AttentionOp op) {
     llvm::Value *last = b.CreateSub(rows.blocks, n32(1));
 
     // The last block of keys first: there are no weights yet.
+    Carried read = readMask(rows, last);
     hopper.wait(g.full(place.stage), place.parity);
     hopper.beginProducts();
     Carried scores = multiplyKeys(own, inRegisters, place.stage);
@@ -557,7 +363,8 @@ LogicalResult GpuEmitter::warpgroupAttention(tile::AttentionOp op) {
       hopper.waitStoresRead(0);
       hopper.arrive(g.barrierAt(kQueriesEmpty, b.CreateXor(buffer, 1)));
     });
-    finishScores(scores, last, rows, true);
+    finishScores(scores, last, rows, true, read);
+    read = readMask(rows, g.most(b.CreateSub(last, n32(1)), n32(0)));
     Softmax soft;
     llvm::Value *scaled[2];
     g.softmax(scores, soft, scaled, true, true);
@@ -566,6 +373,8 @@ LogicalResult GpuEmitter::warpgroupAttention(tile::AttentionOp op) {
     const unsigned weightsAt = carried.size(), sumsAt = weightsAt + s.keys / 4;
     carried.append(packed(scores));
     carried.append(s.sums(), g.number(0));
+    const unsigned readAt = carried.size();
+    carried.append(read);
     if (waitsEarly)
       hopper.wait(g.full(place.stage), place.parity);
 
@@ -578,7 +387,9 @@ LogicalResult GpuEmitter::warpgroupAttention(tile::AttentionOp op) {
             Place place{state[0], state[1]};
             Softmax soft{{state[2], state[3]}, {state[4], state[5]}};
             Carried weights(state.begin() + weightsAt, state.begin() + sumsAt);
-            Carried sums(state.begin() + sumsAt, state.end());
+            Carried sums(state.begin() + sumsAt, state.begin() + readAt);
+            Carried read(state.begin() + readAt, state.end());
+            llvm::Value *n = b.CreateSub(b.CreateSub(to, n32(1)), i);
             if (!waitsEarly)
               hopper.wait(g.full(place.stage), place.parity);
             hopper.beginProducts(sums, weights);
@@ -590,11 +401,10 @@ LogicalResult GpuEmitter::warpgroupAttention(tile::AttentionOp op) {
             multiplyValues(sums, weights, place.stage);
             hopper.waitProducts(scores, 1);
             release(keysStage);
-            finishScores(scores,
-                         cut ? b.CreateSub(b.CreateSub(to, n32(1)), i) : n32(0),
-                         rows, cut);
+            finishScores(scores, n, rows, cut, read);
+            read = readMask(rows, g.most(b.CreateSub(n, n32(1)), n32(0)));
             llvm::Value *scaled[2];
-            g.softmax(scores, soft, scaled, false, cut);
+            g.softmax(scores, soft, scaled, false, cut || (mask && !g.mean));
             llvm::Value *valuesStage = place.stage;
             place = g.onward(place);
             if (waitsEarly)
@@ -610,6 +420,7 @@ LogicalResult GpuEmitter::warpgroupAttention(tile::AttentionOp op) {
             next.append(packed(Carried(both.begin() + s.sums(), both.end())));
             for (unsigned i = 0; i < s.sums(); ++i)
               next.push_back(b.CreateFMul(both[i], scaled[i / 2 % 2]));
+            next.append(read);
             return next;
           });
     };
@@ -620,7 +431,7 @@ LogicalResult GpuEmitter::warpgroupAttention(tile::AttentionOp op) {
 
     place = {carried[0], carried[1]};
     Carried weights(carried.begin() + weightsAt, carried.begin() + sumsAt);
-    Carried sums(carried.begin() + sumsAt, carried.end());
+    Carried sums(carried.begin() + sumsAt, carried.begin() + readAt);
     if (!waitsEarly)
       hopper.wait(g.full(place.stage), place.parity);
     hopper.beginProducts(sums, weights);
@@ -662,7 +473,7 @@ LogicalResult GpuEmitter::warpgroupAttention(tile::AttentionOp op) {
     });
     return place;
   };
-  forPrograms({n32(0), n32(0)}, compute);
+  programs.each({n32(0), n32(0)}, compute);
   when(leads, [&] { hopper.waitStores(); });
   b.CreateBr(end);
   b.SetInsertPoint(end);

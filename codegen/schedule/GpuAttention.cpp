@@ -97,9 +97,23 @@ bool isHalf(Value tensor) {
   return element.isF16() || element.isBF16();
 }
 
-/// Whether scores are more than scaled products.
+/// A mask that says of keys, for all rows alike, whether they are seen: where
+/// it lies. Nothing if there is none.
+std::optional<StridedView> keyMaskOf(ts::AttentionOp op) {
+  Value mask = op.getMask();
+  if (!mask || !ts::elementTypeOf(mask).isInteger(1) ||
+      !ts::dimOf(mask, 2).isConstant(1))
+    return std::nullopt;
+  auto view = fusion::stridedView(mask, fusion::isReindex);
+  if (!view || !isa<BlockArgument>(view->base))
+    return std::nullopt;
+  return view;
+}
+
+/// Whether scores are more than scaled products of keys that are seen.
 bool changesScores(ts::AttentionOp op) {
-  return op.getMask() || op.getSoftcap().convertToDouble() > 0;
+  return (op.getMask() && !keyMaskOf(op)) ||
+         op.getSoftcap().convertToDouble() > 0;
 }
 
 Schedule withShape(const Places &places, Path path, int64_t rows, int64_t keys,
@@ -145,8 +159,8 @@ void chooseWarpgroups(ts::KernelOp kernel, const Places &places,
     return;
   bool narrow = most <= 64;
   // Three consumers have no registers for more than scaled products.
-  bool three =
-      narrow && !changesScores(op) && ts::emptyRowOf(op) != ts::EmptyRow::mean;
+  bool three = narrow && !changesScores(op) && !op.getMask() &&
+               ts::emptyRowOf(op) != ts::EmptyRow::mean;
   // What is read of a mask takes registers, too.
   int64_t keys = changesScores(op) ? 96 : 128;
   int64_t consumers = three ? 3 : 2;
@@ -218,8 +232,8 @@ LogicalResult chooseGpuAttention(ts::KernelOp kernel, const TargetDesc &target,
 }
 
 /// The score of a run of keys: softcap and mask of their scaled products.
-static Value scoreOf(Emitter &e, ts::AttentionOp op, int64_t lanes, Value score,
-                     ArrayRef<Value> rows, Value key) {
+static Value scoreOf(Emitter &e, ts::AttentionOp op, Value mask, int64_t lanes,
+                     Value score, ArrayRef<Value> rows, Value key) {
   OpBuilder &b = e.builder;
   Location loc = e.location;
   auto number = [&](double value) {
@@ -231,7 +245,6 @@ static Value scoreOf(Emitter &e, ts::AttentionOp op, int64_t lanes, Value score,
     score = arith::MulFOp::create(b, loc, math::TanhOp::create(b, loc, inner),
                                   number(cap));
   }
-  Value mask = op.getMask();
   if (!mask)
     return score;
   Coord at;
@@ -298,9 +311,24 @@ LogicalResult buildGpuAttention(BuildContext &context) {
                      kStrides = strides(places.key),
                      vStrides = strides(places.value),
                      oStrides = strides(places.result);
+  // By warpgroups a mask of keys is no matter of the region.
+  std::optional<StridedView> keyMask;
+  if (context.schedule.at("path") == warpgroups)
+    keyMask = keyMaskOf(op);
+  Value mask;
+  SmallVector<Value> maskAt;
+  if (keyMask) {
+    mask = buffer(*keyMask);
+    maskAt.push_back(e.size(keyMask->offset));
+    for (unsigned d : {0, 1, 3}) {
+      const fusion::StridedDim &dim = keyMask->dims[d];
+      maskAt.push_back(
+          e.size(dim.size.isConstant(1) ? dim.stride.like(0) : dim.stride));
+    }
+  }
   auto loop = tile::AttentionOp::create(
       b, loc, q, qOffset, qStrides, k, kOffset, kStrides, v, vOffset, vStrides,
-      o, oOffset, oStrides, sizes, causal,
+      o, oOffset, oStrides, sizes, causal, mask, maskAt,
       b.getF32FloatAttr(op.getScale().convertToDouble()),
       b.getDictionaryAttr(shape));
   int64_t run = context.schedule.at("run");
@@ -315,7 +343,8 @@ LogicalResult buildGpuAttention(BuildContext &context) {
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToEnd(&block);
   return e.scoped([&]() -> LogicalResult {
-    Value result = scoreOf(e, op, run > 1 ? run : 0, score, rows, key);
+    Value result = scoreOf(e, op, mask ? Value() : op.getMask(),
+                           run > 1 ? run : 0, score, rows, key);
     if (!result)
       return failure();
     tile::YieldOp::create(b, loc, result);

@@ -356,5 +356,8 @@ LogicalResult AttentionOp::verify() {
                          "consumers", "group"})
     if (!isa_and_nonnull<IntegerAttr>(getShape().get(name)))
       return emitOpError("C4: shape has no '") << name << "'";
+  if (getMask() ? getMaskAt().size() != 4 : !getMaskAt().empty())
+    return emitOpError("C5: a mask has four places, not ")
+           << getMaskAt().size();
   return success();
 }

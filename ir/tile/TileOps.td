@@ -473,7 +473,8 @@ def Tile_AttentionOp : Tile_Op<"attention", [AttrSizedOperandSegments]> {
     (vector<2xf32>, or f32 for one) with batch, head, row and first key, and
     yields their scores; -inf leaves a key out. Rows and keys past the edge are
     handed over as the last ones inside, and dropped. With `causal` row s sees
-    the keys below s + causal.
+    the keys below s + causal. With `mask` (path 1), i1, no row sees key t where
+    mask[moff + b*mb + h*mh + t*mk] is false; `at` has moff, mb, mh, mk.
 
     `shape` says how: `path` 0: blocks through shared memory, fused
     multiply-adds; one program a block. 1: Hopper's asynchronous copies and
@@ -483,7 +484,7 @@ def Tile_AttentionOp : Tile_Op<"attention", [AttrSizedOperandSegments]> {
 
     C1: four strides a buffer, seven sizes. C2: the region takes a value, batch,
     head, row and key. C3: it yields a value of the same type. C4: `shape` has
-    all entries.
+    all entries. C5: a mask has four places.
   }];
   let arguments = (ins Arg<Tile_BufferType, "", [MemRead]>:$q, Index:$qOffset,
       Variadic<Index>:$qStrides, Arg<Tile_BufferType, "", [MemRead]>:$k,
@@ -491,12 +492,15 @@ def Tile_AttentionOp : Tile_Op<"attention", [AttrSizedOperandSegments]> {
       Arg<Tile_BufferType, "", [MemRead]>:$v, Index:$vOffset,
       Variadic<Index>:$vStrides, Arg<Tile_BufferType, "", [MemWrite]>:$o,
       Index:$oOffset, Variadic<Index>:$oStrides, Variadic<Index>:$sizes,
-      Optional<Index>:$causal, F32Attr:$scale, DictionaryAttr:$shape);
+      Optional<Index>:$causal,
+      Arg<Optional<Tile_BufferType>, "", [MemRead]>:$mask,
+      Variadic<Index>:$maskAt, F32Attr:$scale, DictionaryAttr:$shape);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{
     `Q` `(` $q `[` $qOffset `]` `,` $qStrides `)` `K` `(` $k `[` $kOffset `]` `,` $kStrides `)`
     `V` `(` $v `[` $vOffset `]` `,` $vStrides `)` `O` `(` $o `[` $oOffset `]` `,` $oStrides `)`
-    `size` $sizes (`causal` $causal^)? `scale` $scale `shape` $shape attr-dict
+    `size` $sizes (`causal` $causal^)?
+    (`mask` $mask^ `at` $maskAt `:` qualified(type($mask)))? `scale` $scale `shape` $shape attr-dict
     `:` qualified(type($q)) `,` qualified(type($k)) `,` qualified(type($v)) `,` qualified(type($o)) $body
   }];
   let hasVerifier = 1;

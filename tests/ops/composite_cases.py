@@ -191,6 +191,21 @@ for dtype in ["f32", "bf16", "f64"]:
              lambda q, k, v, mask, empty=empty: np_attention(q, k, v, mask, scale=0.125, causal="bottom", empty=empty),
              tolerance)
 
+# Masks of keys over several blocks of them, of batches and of heads: rows that see none, or see keys of one block alone.
+for dtype in ["f32", "f16", "bf16"]:
+    tolerance = {"f32": "relative 5e-6", "f16": "relative 2e-3", "bf16": "relative 2e-2"}[dtype]
+    for name, depth, groups, of, attributes in [
+            ("of batches", 64, 4, ("b", 1), ""), ("of heads", 128, 2, (1, 4), ""), ("causal", 128, 4, ("b", 1), "causal = true"),
+            ("mean", 64, 2, ("b", 4), 'ts.empty_row = "mean"'), ("causal mean", 64, 4, ("b", 1), 'causal = true, ts.empty_row = "mean"'),
+            ("softcap", 32, 4, ("b", 1), "softcap = 2.0"), ("softcap mean", 64, 4, ("b", 1), 'softcap = 2.0, causal = true, ts.empty_row = "mean"')]:
+        q, k, mask = T(dtype, "b", 4, "s", depth), T(dtype, "b", groups, "t", depth), T("i1", *of, 1, "t")
+        case(f"attention key mask {name} {dtype}", [In("q", q), In("k", k), In("v", k), In("mask", mask, "bool")],
+             f"%r = ts.attention %q, %k, %v mask %mask : {mask} scale {depth ** -0.5} {{{attributes}}} : {q}, {k}, {k}", q,
+             [dict(b=3, s=200, t=330), dict(b=1, s=64, t=128), dict(b=2, s=131, t=129), dict(b=5, s=3, t=2)],
+             lambda q, k, v, mask, a=attributes, scale=depth ** -0.5: np_attention(
+                 q, k, v, mask, scale=scale, causal="bottom" if "causal" in a else None,
+                 softcap=2 if "softcap" in a else 0, empty="mean" if "mean" in a else "zero"), tolerance)
+
 
 def np_rope(x, c, s, interleaved):
     np = np_()

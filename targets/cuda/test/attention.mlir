@@ -72,11 +72,13 @@ func.func @narrow(%q: !n, %k: !n, %v: !n) -> !n {
 
 // Any sizes, heads out of one matrix and back into one, keys left out.
 // TILE-LABEL: @kernel3_0(
-// TILE: tile.attention {{.*}}consumers = 2 {{.*}}path = 1 {{.*}}width = 64
-// TILE: arith.select
+// The mask is an operand: the region has nothing to do, and blocks are as large as without it.
+// TILE: tile.attention {{.*}} mask %{{.*}} at {{.*}}consumers = 2 {{.*}}keys = 128 {{.*}}path = 1 {{.*}}width = 64
+// TILE-NOT: arith.select
 // TILE-LABEL: @kernel3_1(
 // TILE: path = 0
 // CHECK-LABEL: .entry kernel3_0(
+// CHECK-COUNT-4: vote.sync.ballot.b32
 // CHECK: cp.async.bulk.tensor.4d.global.shared::cta
 // CHECK-LABEL: .entry kernel3_1(
 // CHECK-NOT: wgmma
