@@ -79,6 +79,7 @@ private:
   llvm::LogicalResult addLaunch(ts::KernelOp kernel);
   llvm::LogicalResult addBind(ts::BindSizeOp op);
   llvm::LogicalResult addOutputs(mlir::func::ReturnOp op);
+  void wantUpdated();
 
   // ControlFlow.cpp
   llvm::LogicalResult addIf(ts::IfOp op);

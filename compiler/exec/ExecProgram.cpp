@@ -4,6 +4,7 @@
 #include "graph/fusion/Constants.h"
 #include "graph/fusion/Cost.h"
 #include "graph/memory/InPlace.h"
+#include "ir/tensor/Update.h"
 #include "ir/tensor/reference/HostTensor.h"
 
 using namespace mlir;
@@ -211,19 +212,34 @@ LogicalResult ExecBuilder::addLaunch(ts::KernelOp kernel) {
   const KernelUse &use = uses.find(kernel)->second;
   const UniqueKernel &unique = kernels.kernels[use.kernel];
   fb::LaunchT launch;
+  std::optional<unsigned> updated = ts::updatedInput(kernel);
+  if (updated) {
+    // The kernel writes over what lies there, or over a copy of it.
+    FailureOr<Place> from = placeOf(kernel.getInputs()[*updated]);
+    if (failed(from))
+      return failure();
+    OpResult value = kernel->getResult(0);
+    const Place &to = places[value] = placeOfResult(value);
+    if (from->buffer != to.buffer || !(from->offset == to.offset))
+      addCopy(*from, to, ts::byteCount(value.getType()));
+  }
   ArrayRef<PackedOperand> packed = unique.schedules.front().packed;
   for (auto [i, input] : llvm::enumerate(kernel.getInputs())) {
     const PackedOperand *packing = llvm::find_if(
         packed, [&](const PackedOperand &p) { return p.operand == i; });
-    FailureOr<Place> place = packing != packed.end()
+    FailureOr<Place> place = i == updated ? places[kernel->getResult(0)]
+                             : packing != packed.end()
                                  ? placeOfConstant(input, *packing)
                                  : placeOf(input);
     if (failed(place))
       return failure();
     launch.args.push_back(refer(*place));
   }
-  for (OpResult result : kernel->getResults())
-    launch.args.push_back(referWritten(places[result] = placeOfResult(result)));
+  for (OpResult result : kernel->getResults()) {
+    if (!updated)
+      places[result] = placeOfResult(result);
+    launch.args.push_back(referWritten(places[result]));
+  }
   noteInPlace(kernel);
   for (auto [i, schedule] : llvm::enumerate(unique.schedules)) {
     auto choice = std::make_unique<fb::ChoiceT>();
@@ -372,6 +388,33 @@ LogicalResult ExecBuilder::addOutputs(func::ReturnOp op) {
   return mlir::success();
 }
 
+/// What is updated again and again on its way to an output is there from the
+/// first time on.
+void ExecBuilder::wantUpdated() {
+  memory::Liveness liveness(function);
+  for (Operation &op :
+       llvm::reverse(function.getBody().front().without_terminator())) {
+    auto kernel = dyn_cast<ts::KernelOp>(op);
+    std::optional<unsigned> updated =
+        kernel ? ts::updatedInput(kernel) : std::nullopt;
+    auto to = updated ? wanted.find(kernel.getResult(0)) : wanted.end();
+    if (to == wanted.end())
+      continue;
+    Value root = memory::rootOf(kernel.getInputs()[*updated]);
+    auto before = root.getDefiningOp<ts::KernelOp>();
+    if (!before || !ts::updatedInput(before) || wanted.contains(root) ||
+        !(ts::byteCount(root.getType()) ==
+          ts::byteCount(kernel.getResult(0).getType())))
+      continue;
+    const memory::LiveRange &range = liveness.ranges.find(root)->second;
+    auto isRoot = [&](Value input) { return memory::rootOf(input) == root; };
+    Place place = to->second;
+    if (!range.returned && range.last == liveness.position.lookup(kernel) &&
+        llvm::count_if(kernel.getInputs(), isRoot) == 1)
+      wanted[root] = place;
+  }
+}
+
 LogicalResult ExecBuilder::run() {
   for (func::FuncOp body : ts::withBodies(function))
     if (!body.getBody().hasOneBlock())
@@ -404,6 +447,7 @@ LogicalResult ExecBuilder::run() {
         addBuffer(fb::BufferKind::output, i, ts::byteCount(root.getType()), ""),
         zero};
   }
+  wantUpdated();
   if (failed(addOps(function)) || failed(addOutputs(ret)))
     return failure();
   for (auto &buffer : program.buffers)

@@ -195,30 +195,29 @@ LogicalResult importTensorScatter(Node &n) {
   update = past;
   update[axis] = written;
   Value fresh = n.castDims(n[1], update);
-  // [batch, length]: which element of the update a place takes.
-  SmallVector<Dim> places{past[0], length};
-  Value place = n.makeAs<ts::IotaOp>(n.type(places, i64), uint64_t(1));
-  Value count = n.sizeScalar(written, i64);
-  Value index = n.sub(place, n.broadcastAt(from, {0}, places));
-  if (mode == "circular")
-    index = n.binary<ts::ModOp>(index, n.sizeScalar(length, i64));
-  Value taken = n.binary<ts::AndOp>(n.compare(P::ge, index, zero),
-                                    n.compare(P::lt, index, count));
-  index = n.select(taken, index, zero);
-  if (mode == "linear") {
-    // What would not fit is an index outside, which fails the run.
-    Value room = n.sizeScalar(length - written, i64);
-    Value fits = n.binary<ts::AndOp>(n.compare(P::ge, from, zero),
-                                     n.compare(P::le, from, room));
-    index = n.select(n.broadcastAt(fits, {0}, places), index, count);
-  }
-  if (!index || !taken || !fresh)
+  if (!from || !fresh)
     return failure();
   if (written.isConstant(0))
     return n.out(n[0]);
-  Value read = n.make<ts::GatherElementsOp>(
-      fresh, n.broadcastAt(index, {0, axis}, past), uint64_t(axis));
-  return n.out(n.select(n.broadcastAt(taken, {0, axis}, past), read, n[0]));
+  // [batch, written]: where an element of the update goes.
+  SmallVector<Dim> places{past[0], written};
+  Value place = n.makeAs<ts::IotaOp>(n.type(places, i64), uint64_t(1));
+  Value index = n.add(n.broadcastAt(from, {0}, places), place);
+  if (mode == "circular") {
+    index = n.binary<ts::ModOp>(index, n.sizeScalar(length, i64));
+  } else {
+    // What would not fit goes to an index outside, which fails the run.
+    Value room = n.sizeScalar(length - written, i64);
+    Value fits = n.binary<ts::AndOp>(n.compare(P::ge, from, zero),
+                                     n.compare(P::le, from, room));
+    index = n.select(n.broadcastAt(fits, {0}, places), index,
+                     n.sizeScalar(length, i64));
+  }
+  if (!index)
+    return failure();
+  Value at = n.broadcastAt(index, {0, axis}, update);
+  return n.out(n.make<ts::ScatterElementsOp>(n[0], at, fresh, uint64_t(axis),
+                                             ts::ReduceKindAttr()));
 }
 
 constexpr OpRow rows[] = {

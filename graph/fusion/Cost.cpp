@@ -1,5 +1,7 @@
 #include "graph/fusion/Cost.h"
+
 #include "ir/tensor/ScaledDot.h"
+#include "ir/tensor/Update.h"
 
 #include "graph/fusion/Views.h"
 
@@ -339,8 +341,12 @@ static Dim bytesOfInput(BlockArgument input) {
 
 Dim fusion::kernelBytes(KernelOp kernel) {
   Dim bytes = Dim::constant(kernel.getContext(), 0);
+  std::optional<unsigned> updated = updatedInput(kernel);
   for (BlockArgument input : kernel.getBody().getArguments())
-    bytes = bytes + bytesOfInput(input);
+    if (input.getArgNumber() != updated)
+      bytes = bytes + bytesOfInput(input);
+  if (updated)
+    return bytes + byteCount(scatterOf(kernel)->getOperand(2).getType());
   for (Value result : kernel.getResults())
     bytes = bytes + byteCount(result.getType());
   return bytes;

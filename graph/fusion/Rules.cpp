@@ -398,6 +398,29 @@ Verdict judgePointwise(const OpSet &set) {
   return admit(Hero::pointwise);
 }
 
+/// What gives indices and updates is computed where it is needed; what is
+/// updated lies in memory, and so does the result.
+Verdict judgeScatter(const OpSet &set, Operation *scatter) {
+  if (set.ops.size() == 1)
+    return admit(Hero::scatter);
+  Value updated = scatter->getOperand(0);
+  if (set.contains(updated.getDefiningOp()))
+    return refuse("what " + nameOf(scatter) + " updates lies in memory");
+  if (set.outputs.size() != 1 || set.outputs[0] != scatter->getResult(0))
+    return refuse("a kernel with " + nameOf(scatter) +
+                  " gives its result alone");
+  Ops before = ancestors(set, scatter->getOperands().drop_front());
+  for (Operation *op : set.ops) {
+    if (op == scatter)
+      continue;
+    if (!before.contains(op) || !isPullable(op))
+      return refuse(nameOf(op) + " is no part of indices or updates");
+    if (llvm::is_contained(op->getOperands(), updated))
+      return refuse("what is updated is read by " + nameOf(op));
+  }
+  return admit(Hero::scatter);
+}
+
 } // namespace
 
 std::optional<Hero> fusion::heroOf(Operation *op) {
@@ -446,6 +469,8 @@ static Verdict judgeKind(const OpSet &set) {
     return judgeAttention(set, cast<AttentionOp>(first));
   case Hero::reduce:
     return judgeReduce(set, first);
+  case Hero::scatter:
+    return judgeScatter(set, first);
   default:
     if (set.ops.size() > 1)
       return refuse(nameOf(first) + " runs alone");

@@ -20,7 +20,8 @@
 //   attention  one attention. Before query, key, value: strided reindexing and
 //              rope of it; before the mask: elementwise and reindexing ops.
 //              After it transposes and reshapes, one result.
-//   scan, sort, scatter   the op alone.
+//   scatter    one scatter, last. Before its indices and updates pullable ops.
+//   scan, sort the op alone.
 //
 //===----------------------------------------------------------------------===//
 #pragma once

@@ -1,5 +1,7 @@
 #include "graph/memory/InPlace.h"
 
+#include "ir/tensor/Update.h"
+
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
 using namespace mlir;
@@ -26,6 +28,8 @@ static bool readsInPlace(KernelOp kernel, unsigned index) {
 SmallVector<unsigned> memory::inPlaceInputs(KernelOp kernel) {
   SmallVector<unsigned> found;
   Hero hero = kernel.getHero();
+  if (std::optional<unsigned> updated = updatedInput(kernel))
+    found.push_back(*updated);
   if ((hero != Hero::pointwise && hero != Hero::gather) ||
       kernel.getNumResults() != 1)
     return found;

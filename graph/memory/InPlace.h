@@ -4,7 +4,8 @@
 //   - the operand's memory is a kernel's result of the same byte count, wholly
 //     covered by the operand, and not needed afterwards;
 //   - the kernel reads that operand only at the index that it writes (through
-//     elementwise ops and reshapes that undo each other's effect on order);
+//     elementwise ops and reshapes that undo each other's effect on order), or
+//     writes some of its elements and reads none (`ir/tensor/Update.h`);
 //   - no other operand lies in the same memory;
 //   - neither of the two is returned: outputs have memory of their own.
 //
@@ -22,7 +23,7 @@ llvm::DenseMap<mlir::Value, mlir::Value> inPlace(mlir::func::FuncOp function,
 
 /// The inputs in whose memory the kernel's one result may lie, going by the
 /// kernel alone: of the result's byte and element size, and read only at the
-/// element that is written. None for kernels of any other kind.
+/// element that is written, or updated. None for kernels of any other kind.
 llvm::SmallVector<unsigned> inPlaceInputs(ts::KernelOp kernel);
 
 } // namespace knapper::memory

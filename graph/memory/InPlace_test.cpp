@@ -98,6 +98,36 @@ TEST_F(InPlace, SharedMemoryIsNoPlace) {
       Numbers({}));
 }
 
+// %name = %from with updates that lie in %with
+#define UPDATE(name, from, with)                                               \
+  "%" name " = ts.kernel scatter (%a = %" from                                 \
+  " : !t, %i = %at : tensor<1x8xi64>, %u = %" with " : !t) -> !t {\n"          \
+  "  %0 = ts.slice %u [#ts.dim<0>, #ts.dim<0>] [1, 1] : !t to "                \
+  "tensor<1x8xf32>\n"                                                          \
+  "  %1 = ts.scatter_elements %a, %i, %0 dim 0 : !t, tensor<1x8xi64>, "        \
+  "tensor<1x8xf32>\n  ts.yield %1 : !t\n}\n"
+#define AT                                                                     \
+  "%at = ts.kernel pointwise () -> tensor<1x8xi64> {\n"                        \
+  "  %0 = ts.iota 0 : tensor<1x8xi64>\n  ts.yield %0 : tensor<1x8xi64>\n}\n"
+
+TEST_F(InPlace, UpdatesTakeWhatTheyUpdate) {
+  EXPECT_EQ(kernels(AT NEG("p", "x") UPDATE("q", "p", "y") UPDATE("r", "q", "y")
+                        NEG("s", "r") "return %s : !t\n"),
+            Numbers({2, 3}));
+}
+
+TEST_F(InPlace, WhatIsReadAfterTheUpdateStays) {
+  EXPECT_EQ(kernels(AT NEG("p", "x") UPDATE("q", "p", "y") SUM("r", "q", "p")
+                        NEG("s", "r") "return %s : !t\n"),
+            Numbers({3}));
+}
+
+TEST_F(InPlace, UpdatesThatLieInWhatTheyUpdateStay) {
+  EXPECT_EQ(kernels(AT NEG("p", "x") UPDATE("q", "p", "p")
+                        NEG("s", "q") "return %s : !t\n"),
+            Numbers({}));
+}
+
 TEST_F(InPlace, ReturnedMemoryIsNoPlace) {
   EXPECT_EQ(kernels(NEG("p", "x") NEG("q", "p") "return %q : !t\n"),
             Numbers({}));

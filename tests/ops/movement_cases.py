@@ -144,6 +144,18 @@ for dtype in ["f32", "i64", "i8", "bf16"]:
              f"%r = ts.scatter_elements %x, %i, %u dim 1 {attribute} : {s}, {i}, {u}", s, PLANE,
              None if reduction else lambda x, i, u: np_scatter(x, i, u, 1),
              tolerance="relative 1e-6" if dtype == "f32" else "relative 2e-2" if dtype == "bf16" else "exact")
+        tolerance = "relative 1e-6" if dtype == "f32" else "relative 2e-2" if dtype == "bf16" else "exact"
+        # Tiles of lines beside each other: an index for each, or one for all of them.
+        s3, i3, u3 = t("a", 9, "b"), T("i64", "a", 4, "b"), t("a", 4, "b")
+        case(f"scatter_elements inner {reduction} {dtype}", [In("x", s3), In("i", i3, "index 9"), In("u", u3)],
+             f"%r = ts.scatter_elements %x, %i, %u dim 1 {attribute} : {s3}, {i3}, {u3}", s3, PLANE,
+             None if reduction else lambda x, i, u: np_scatter(x, i, u, 1), tolerance=tolerance)
+        at = T("i64", "a", 4)
+        case(f"scatter_elements rows {reduction} {dtype}", [In("x", s3), In("i", at, "index 9"), In("u", u3)],
+             f"%j = ts.broadcast %i [0, 1] : {at} to {i3}\n"
+             f"%r = ts.scatter_elements %x, %j, %u dim 1 {attribute} : {s3}, {i3}, {u3}", s3, PLANE,
+             None if reduction else
+             lambda x, i, u: np_scatter(x, np_().broadcast_to(i[:, :, None], u.shape), u, 1), tolerance=tolerance)
         s2, i2, u2 = t(5, 6, "b"), T("i64", "a", 2), t("a", "b")
         case(f"scatter_nd {reduction} {dtype}", [In("x", s2), In("i", i2, "index 5"), In("u", u2)],
              f"%r = ts.scatter_nd %x, %i, %u {attribute} : {s2}, {i2}, {u2}", s2, PLANE,

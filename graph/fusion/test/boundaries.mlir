@@ -166,3 +166,18 @@ func.func @growth(%x: !v) -> !v {
   %16 = ts.add %14, %15 : !v
   return %16 : !v
 }
+
+// -----
+
+// What is updated lies in memory, so that it can be updated there.
+!c = tensor<64x128xf32>
+!u = tensor<1x128xf32>
+!i = tensor<1x128xi64>
+func.func @updated_in_memory(%x: !c, %i: !i, %u: !u) -> !c {
+  %0 = ts.exp %x : !c
+  // expected-remark@+1 {{not fused with the kernel of exp: what scatter_elements updates lies in memory}}
+  %1 = ts.scatter_elements %0, %i, %u dim 0 : !c, !i, !u
+  // expected-remark@+1 {{not fused with the kernel of scatter_elements: a kernel with scatter_elements gives its result alone}}
+  %2 = ts.exp %1 : !c
+  return %2 : !c
+}

@@ -192,3 +192,20 @@ func.func @narrowed(%x: tensor<8x32xbf16>, %v: tensor<32x64xbf16>, %w: tensor<64
   %3 = ts.dot %2, %w batch [] x [] contract [1] x [0] {result_type = f32} : tensor<8x64xbf16>, tensor<64x16xbf16>
   return %3 : tensor<8x16xf32>
 }
+
+// Positions and updates are computed where they are written; what is updated is an operand as it lies.
+// CHECK-LABEL: func.func @written_rows
+//       CHECK: ts.kernel scatter ({{.*}} = %arg0
+//       CHECK: ts.add
+//       CHECK: ts.neg
+//       CHECK: ts.scatter_elements
+//   CHECK-NOT: ts.kernel
+func.func @written_rows(%past: tensor<2x9x8xf32>, %at: tensor<2xi64>, %u: tensor<2x3x8xf32>) -> tensor<2x9x8xf32> {
+  %0 = ts.iota 1 : tensor<2x3xi64>
+  %1 = ts.broadcast %at [0] : tensor<2xi64> to tensor<2x3xi64>
+  %2 = ts.add %0, %1 : tensor<2x3xi64>
+  %3 = ts.broadcast %2 [0, 1] : tensor<2x3xi64> to tensor<2x3x8xi64>
+  %4 = ts.neg %u : tensor<2x3x8xf32>
+  %5 = ts.scatter_elements %past, %3, %4 dim 1 : tensor<2x9x8xf32>, tensor<2x3x8xi64>, tensor<2x3x8xf32>
+  return %5 : tensor<2x9x8xf32>
+}
