@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
 """A step of decoding against the memory's read bandwidth.
 
-    bench/decode.py [NAME[:SIZES]] [--threads N] [--rounds N] [--json FILE] [--bars]
+    bench/decode.py [NAME[:SIZES]] [--in-place] [--threads N] [--rounds N] [--json FILE] [--bars]
 
 A step reads every weight of its products once, and the keys and values held.
+--in-place: the same model with keys and values in caches of fixed room, which
+are updated in place (tests/models/decode_in_place.py); without, they come out
+one longer, as a new tensor.
 What those bytes take at the read bandwidth is compared with what the call
 takes. Call and bandwidth take turns (bench/peaks, memory of the same size in
 huge pages): peak, call, peak, call, ..., peak; each turn is compared with the
@@ -30,6 +33,7 @@ import knapper  # noqa: E402
 from comparison import bound  # noqa: E402
 
 BAR = 0.85
+SPARE = 32  # tokens that an in-place cache has room for, beyond those held
 
 
 def weights(path: Path) -> int:
@@ -57,6 +61,24 @@ def bandwidth(tool: Path, bytes_: int, threads: int) -> float:
     return json.loads(done.stdout)["reads"][0]["gbps"] * 1e9
 
 
+def in_place(path: Path, feed: dict[str, np.ndarray], threads: int):
+    """A call of the model with caches that are updated, and the caches."""
+    import onnx
+    from decode_in_place import build
+
+    ids = feed["input_ids"]
+    held = next(array for name, array in feed.items() if name.startswith("past")).shape[2]
+    values = {"input_ids": ids, "held": np.full(len(ids), held)}
+    for name, array in feed.items():
+        if name.startswith("past_key_values"):
+            room = np.pad(array, ((0, 0), (0, 0), (0, SPARE), (0, 0)))
+            values[name.replace("past_key_values", "past")] = room
+    module = knapper.compile(build(onnx.load(path)), threads=threads)
+    presents = {out: values[under[0]] for out, under in module.in_place.items() if out.startswith("present")}
+    assert len(presents) == len(values) - 2
+    return module.bind(values, presents), values
+
+
 def once(call, seconds: float = 0.5) -> float:
     """Median seconds of a call."""
     call()
@@ -74,6 +96,7 @@ def main() -> int:
 
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("name", nargs="?", default="llama-decode", metavar="NAME[:SIZES]")
+    parser.add_argument("--in-place", action="store_true")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", type=Path)
@@ -90,9 +113,13 @@ def main() -> int:
         size = dict(zip(size, map(int, numbers.split("x")), strict=True))
     path = ensure([name]) / f"{name}.onnx"
     feed = model.feed(np.random.default_rng(1), size)
-    module = knapper.compile(path, threads=arguments.threads)
-    call = bound(module, [feed[info.name] for info in module.inputs])
     held = sum(array.nbytes for array in feed.values())
+    if arguments.in_place:
+        call, feed = in_place(path, feed, arguments.threads)
+        name += " in place"
+    else:
+        module = knapper.compile(path, threads=arguments.threads)
+        call = bound(module, [feed[info.name] for info in module.inputs])
     read = weights(path) + held
     shares, peaks, taken = [], [bandwidth(tool, read, arguments.threads)], []
     for _ in range(arguments.rounds):

@@ -48,3 +48,43 @@ def test_written_and_exported_minilm_agree():
     )["sentence_embedding"]
     assert np.abs(one - other).max() <= 1e-5
     np.testing.assert_allclose(np.linalg.norm(one, axis=1), 1, atol=1e-5)
+
+
+def test_caches_updated_in_place_agree_with_caches_that_grow():
+    """Two steps of decoding, from the same weights (decode_in_place.py)."""
+    import onnx
+    from decode_in_place import build
+
+    ensure(["llama-decode"])
+    path = folder() / "llama-decode.onnx"
+    grows = knapper.compile(path, threads=2)
+    module = knapper.compile(build(onnx.load(path)), threads=2)
+    with np.load(folder() / "llama-decode.1.npz") as file:
+        feed = {k[3:]: a for k, a in file.items() if k.startswith("in.")}
+    # Every token counts: padding is the mask's, which this form has not.
+    feed["attention_mask"][:] = 1
+    past = [name for name in feed if name.startswith("past")]
+    batch, _, held, _ = feed[past[0]].shape
+    caches = {}
+    for name in past:
+        room = np.pad(feed[name], ((0, 0), (0, 0), (0, 5), (0, 0)), constant_values=1e3)
+        caches[name.replace("past_key_values", "past")] = room
+    outputs = {name.replace("past", "present"): array for name, array in caches.items()}
+    assert {name: module.in_place[name] for name in outputs} == {
+        name: (name.replace("present", "past"),) for name in outputs
+    }
+    for step in range(2):
+        wanted = grows(feed)
+        own = {"input_ids": feed["input_ids"], "held": np.full(batch, held + step)}
+        result = module.run(own | caches, outputs)
+        error = np.abs(result["logits"] - wanted["logits"]).max()
+        assert error <= LIMIT * np.abs(wanted["logits"]).max()
+        for name, array in outputs.items():
+            grown = wanted[name]
+            error = np.abs(array[:, :, : held + step + 1] - grown).max()
+            assert error <= LIMIT * np.abs(grown).max()
+            assert (array[:, :, held + step + 1 :] == 1e3).all()
+        feed = {name: wanted[name.replace("past_key_values", "present")] for name in past} | {
+            "input_ids": wanted["logits"].argmax(-1).reshape(batch, 1),
+            "attention_mask": np.ones((batch, held + step + 2), np.int64),
+        }
