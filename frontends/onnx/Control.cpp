@@ -134,8 +134,19 @@ struct Branch {
   SmallVector<Value> results;
 };
 
+/// One element, in the rank that the graph declares for it.
+Value asDeclared(Node &n, Value value, const onnx::ValueInfoProto &output) {
+  const onnx::TypeProto::Tensor &declared = output.type().tensor_type();
+  if (!isTensor(value) || !declared.has_shape() ||
+      !ts::elementCount(value.getType()).isConstant(1))
+    return value;
+  return n.reshape(value,
+                   SmallVector<Dim>(declared.shape().dim_size(), n.dim(1)));
+}
+
+/// `single`: results of one element take the rank that is declared.
 Status importBranch(Node &n, StringRef part, const onnx::GraphProto &graph,
-                    Branch &branch) {
+                    Branch &branch, bool single) {
   OpBuilder::InsertPoint at = n.b.saveInsertionPoint();
   OnnxScope inner = innerScope(n, part);
   n.importer.beginBody(branch.body, part, n.loc, n.scope.body, {});
@@ -146,6 +157,9 @@ Status importBranch(Node &n, StringRef part, const onnx::GraphProto &graph,
     return results.takeError();
   }
   branch.results = *results;
+  if (single)
+    for (auto [i, value] : llvm::enumerate(branch.results))
+      value = asDeclared(n, value, graph.output(static_cast<int>(i)));
   bool complete = llvm::all_of(branch.results, isTensor);
   n.importer.endBody(
       branch.body,
@@ -195,17 +209,27 @@ LogicalResult importIf(Node &n) {
 
   Importer::Mark before = n.importer.mark();
   Branch first, second;
-  Status status = importBranch(n, "then_branch", *yes, first);
-  if (status)
-    status = importBranch(n, "else_branch", *no, second);
+  Status status = success();
   std::optional<SizeComparison> sizes = sizeComparison(n, condition);
   SmallVector<Attribute> symbols;
   std::optional<SmallVector<Type>> types;
-  if (status) {
+  // A number may be [] in one branch and [1] in the other.
+  for (bool single : {false, true}) {
+    first = Branch();
+    second = Branch();
+    status = importBranch(n, "then_branch", *yes, first, single);
+    if (status)
+      status = importBranch(n, "else_branch", *no, second, single);
+    if (!status)
+      break;
     bool missing = n.importer.problems.size() > before.problems;
     types = commonTypes(n, first.results, second.results, symbols);
     if (!types && missing && !sizes)
       return n.unsupported("its branch cannot be imported");
+    if (types || sizes || single)
+      break;
+    symbols.clear();
+    n.importer.rewind(before);
   }
   if (types) {
     auto op = ts::IfOp::create(

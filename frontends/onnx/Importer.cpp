@@ -1,4 +1,5 @@
 #include "frontends/onnx/Importer.h"
+#include "frontends/onnx/Inspect.h"
 #include "frontends/onnx/Node.h"
 #include "frontends/onnx/Tensors.h"
 #include "mlir/IR/Diagnostics.h"
@@ -270,9 +271,7 @@ Status Importer::importNode(const onnx::NodeProto &node, size_t index,
     row = findRow(domain, node.op_type(), version, &known);
     if (!row) {
       problems.push_back(
-          {domain, node.op_type(), version,
-           known ? "not in this opset version" : "no such operator here",
-           name});
+          {domain, node.op_type(), version, whyUnknown(domain, known), name});
       return poison();
     }
   }

@@ -45,8 +45,7 @@ public:
         bool known = false;
         use.supported = findRow(domain, node.op_type(), version, &known);
         if (!use.supported)
-          problem(domain, node.op_type(), version,
-                  known ? "not in this opset version" : "no such operator here",
+          problem(domain, node.op_type(), version, whyUnknown(domain, known),
                   node.name());
       }
       for (const onnx::AttributeProto &attribute : node.attribute()) {
@@ -135,6 +134,13 @@ void writeSignature(JsonWriter &json, const char *key,
 }
 
 } // namespace
+
+const char *whyUnknown(StringRef domain, bool known) {
+  if (domain == "com.microsoft.nchwc")
+    return "a layout of the machine that optimised the model (save it with "
+           "ORT_ENABLE_EXTENDED, or give the model as it was)";
+  return known ? "not in this opset version" : "no such operator here";
+}
 
 Expected<std::string> inspectOnnx(const OnnxSource &source) {
   Expected<OnnxFile> file = OnnxFile::open(source);

@@ -22,4 +22,7 @@ namespace knapper {
 /// a setting that import refuses. Errors: UserError for a file that is none.
 Expected<std::string> inspectOnnx(const OnnxSource &source);
 
+/// Why an operator has no row. `known`: another opset has it.
+const char *whyUnknown(llvm::StringRef domain, bool known);
+
 } // namespace knapper

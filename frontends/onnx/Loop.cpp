@@ -18,6 +18,81 @@ static void collectSet(func::FuncOp body,
     });
 }
 
+/// Whether the value's sizes mean the same before the loop.
+static bool isKnownOutside(func::FuncOp body,
+                           const llvm::SetVector<StringAttr> &changing,
+                           Dim counter, Value value) {
+  llvm::SetVector<StringAttr> inner = changing, used;
+  collectSet(body, inner);
+  for (Dim dim : ts::dimsOf(value))
+    dim.collectSymbols(used);
+  return llvm::none_of(used, [&](StringAttr symbol) {
+    return inner.contains(symbol) || symbol.getValue() == *counter.asSymbol();
+  });
+}
+
+namespace {
+
+/// Carried integers that grow by the same number each turn. Inside they are
+/// made of the counter, so that what is sliced or sized by them has a size.
+/// That is a guess (by 1) until the body is built, which says by how much.
+class Counters {
+public:
+  Counters(Node &n, ArrayRef<Value> carried) : n(n) {
+    for (Value value : carried) {
+      Type element = ts::elementTypeOf(value);
+      std::optional<SmallVector<Dim>> known;
+      if ((element.isInteger(32) || element.isInteger(64)) &&
+          ts::rankOf(value) <= 1)
+        known = n.importer.sizes(value);
+      bool one = known && known->size() == 1;
+      first.push_back(one ? std::optional(known->front()) : std::nullopt);
+      steps.push_back(one ? std::optional<int64_t>(1) : std::nullopt);
+    }
+  }
+
+  bool any() const {
+    return llvm::any_of(steps, [](const auto &step) { return bool(step); });
+  }
+  void forget() { steps.assign(steps.size(), std::nullopt); }
+
+  /// The body's argument `i` as it is read in the turn `counter`.
+  Value inside(size_t i, Value argument, Dim counter) {
+    if (!steps[i])
+      return argument;
+    Dim now = *first[i] + counter * *steps[i];
+    return n.reshape(n.sizeScalar(now, ts::elementTypeOf(argument)),
+                     ts::dimsOf(argument));
+  }
+
+  /// False when the body does something else than was guessed; then it has to
+  /// be built again.
+  bool holds(ArrayRef<Value> carried, Dim counter) {
+    bool right = true;
+    for (auto [i, value] : llvm::enumerate(carried)) {
+      if (!steps[i])
+        continue;
+      std::optional<SmallVector<Dim>> after = n.importer.sizes(value);
+      std::optional<int64_t> grown;
+      if (after && after->size() == 1)
+        grown = (after->front() - *first[i] - counter * *steps[i]).asConstant();
+      if (grown == steps[i])
+        continue;
+      right = false;
+      bool again = grown && *steps[i] == 1; // by another number
+      steps[i] = again ? grown : std::nullopt;
+    }
+    return right;
+  }
+
+private:
+  Node &n;
+  SmallVector<std::optional<Dim>> first;
+  SmallVector<std::optional<int64_t>> steps;
+};
+
+} // namespace
+
 // Carried sizes that change from turn to turn become symbols, found by building
 // the body again.
 std::optional<SmallVector<Value>> buildLoop(Node &n, const LoopShape &shape,
@@ -30,6 +105,11 @@ std::optional<SmallVector<Value>> buildLoop(Node &n, const LoopShape &shape,
   std::vector<SmallVector<bool>> varies;
   for (const auto &list : dims)
     varies.emplace_back(list.size(), false);
+  Counters counters(n, shape.carried);
+  SmallVector<Value> initial = shape.carried;
+  // The values before the first turn are never results.
+  bool runs = !shape.condition &&
+              (!shape.trips || shape.trips->asConstant().value_or(0) > 0);
   for (;;) {
     SmallVector<Type> types;
     SmallVector<Attribute> symbols;
@@ -41,25 +121,60 @@ std::optional<SmallVector<Value>> buildLoop(Node &n, const LoopShape &shape,
           changing.insert(n.b.getStringAttr(*dims[i][d].asSymbol()));
         }
       types.push_back(ts::tensorType(importer.context, dims[i],
-                                     ts::elementTypeOf(shape.carried[i])));
+                                     ts::elementTypeOf(initial[i])));
     }
     for (StringAttr symbol : changing)
       symbols.push_back(symbol);
     Dim counter = importer.freshSymbol("turn");
     OnnxBody body;
     importer.beginBody(body, "loop", n.loc, shape.around->body, types);
-    SmallVector<Value> arguments(body.function.getArguments());
+    SmallVector<Value> arguments;
+    for (auto [i, argument] : llvm::enumerate(body.function.getArguments()))
+      arguments.push_back(counters.inside(i, argument, counter));
     Turn turn;
     if (failed(build(body, counter, arguments, turn)) || n.failed()) {
       importer.endBody(body, {}, before.at);
-      return std::nullopt;
+      if (!counters.any())
+        return std::nullopt;
+      // Perhaps for what was guessed.
+      counters.forget();
+      n.error.reset();
+      n.missing.reset();
+      importer.rewind(before);
+      continue;
     }
-    bool changed = false;
+    bool changed = !counters.holds(turn.carried, counter);
     for (auto [i, value] : llvm::enumerate(turn.carried)) {
-      if (ts::elementTypeOf(value) != ts::elementTypeOf(shape.carried[i]) ||
-          ts::rankOf(value) != ts::rankOf(shape.carried[i])) {
+      // A number may begin as [] and go on as [1].
+      if (ts::rankOf(value) != ts::rankOf(initial[i]) &&
+          ts::elementCount(value.getType()).isConstant(1) &&
+          ts::elementCount(initial[i].getType()).isConstant(1))
+        value = n.reshape(value, ts::dimsOf(initial[i]));
+      if (!value) {
+        importer.endBody(body, {}, before.at);
+        return std::nullopt;
+      }
+      // What a turn writes before it reads may begin as anything.
+      if (ts::rankOf(value) != ts::rankOf(initial[i]) && runs &&
+          body.function.getArgument(i).use_empty() &&
+          isKnownOutside(body.function, changing, counter, value)) {
+        OpBuilder::InsertPoint inside = importer.b.saveInsertionPoint();
+        importer.b.restoreInsertionPoint(before.at);
+        initial[i] = n.broadcastTo(n.scalarFor(value, 0), ts::dimsOf(value));
+        importer.b.restoreInsertionPoint(inside);
+        if (!initial[i]) {
+          importer.endBody(body, {}, before.at);
+          return std::nullopt;
+        }
+        dims[i] = ts::dimsOf(initial[i]);
+        varies[i].assign(dims[i].size(), false);
+        changed = true;
+        continue;
+      }
+      if (ts::elementTypeOf(value) != ts::elementTypeOf(initial[i]) ||
+          ts::rankOf(value) != ts::rankOf(initial[i])) {
         std::string text = "carried value " + std::to_string(i) + " is " +
-                           ts::shapeText(shape.carried[i].getType()) +
+                           ts::shapeText(initial[i].getType()) +
                            " and becomes " + ts::shapeText(value.getType());
         importer.endBody(body, {}, before.at);
         (void)n.unsupported(text);
@@ -115,7 +230,7 @@ std::optional<SmallVector<Value>> buildLoop(Node &n, const LoopShape &shape,
           ts::tensorType(importer.context, all, ts::elementTypeOf(scan)));
     }
     SmallVector<Value> carried;
-    for (auto [i, value] : llvm::enumerate(shape.carried))
+    for (auto [i, value] : llvm::enumerate(initial))
       carried.push_back(value);
     auto op = ts::LoopOp::create(
         n.b, n.loc, types, SymbolRefAttr::get(body.function),

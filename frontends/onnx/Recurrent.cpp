@@ -303,6 +303,16 @@ LogicalResult importRecurrent(Node &n) {
                   "use forward, reverse or bidirectional");
   bool batchFirst = n.integer("layout", 0) != 0;
   Value x = batchFirst ? n.transpose(n[0], {1, 0, 2}) : n[0];
+  // A state of known size says how large the batch is.
+  for (size_t i : {5, 6})
+    if (x && n.has(i) && ts::rankOf(n[i]) == 3) {
+      Dim known = ts::dimOf(n[i], batchFirst ? 0 : 1);
+      SmallVector<Dim> dims = ts::dimsOf(x);
+      if (!known.asConstant() || dims[1].asConstant())
+        continue;
+      dims[1] = known;
+      x = n.castDims(x, dims);
+    }
   if (!x)
     return failure();
 

@@ -48,11 +48,42 @@ std::optional<Dim> resolve(Node &n, Dim index, Dim size, Dim low, Dim high) {
   return smaller(larger(index, low), high);
 }
 
+/// Where the data says from where to where: how many that are is a fresh
+/// symbol. Steps are 1.
+LogicalResult sliceByData(Node &n, ArrayRef<int64_t> axes) {
+  using P = ts::ComparePredicate;
+  Type i64 = n.b.getI64Type();
+  Value x = n[0], zero = n.integerScalar(0, i64);
+  std::optional<SmallVector<Dim>> starts = n.importer.sizes(n[1]);
+  for (auto [i, axis] : llvm::enumerate(axes)) {
+    Dim size = ts::dimOf(x, axis);
+    auto bound = [&, at = n.dim(static_cast<int64_t>(i))](Value list) {
+      Value index =
+          n.reshape(n.sliceDim(n.convert(list, i64), 0, at, n.dim(1)), {});
+      Value whole = n.sizeScalar(size, i64);
+      index =
+          n.select(n.compare(P::lt, index, zero), n.add(index, whole), index);
+      return n.binary<ts::MaxOp>(n.binary<ts::MinOp>(index, whole), zero);
+    };
+    Value from = bound(n[1]), to = bound(n[2]);
+    Dim count = n.bindSize(n.binary<ts::MaxOp>(n.sub(to, from), zero), "slice");
+    if (starts && (*starts)[i].isConstant(0)) {
+      x = n.sliceDim(x, axis, n.dim(0), count);
+    } else {
+      Value index = n.makeAs<ts::IotaOp>(n.type({count}, i64), uint64_t(0));
+      x = n.make<ts::GatherOp>(x, n.add(index, from), uint64_t(axis));
+    }
+    if (!x)
+      return failure();
+  }
+  return n.out(x);
+}
+
 LogicalResult importSlice(Node &n) {
   std::optional<SmallVector<Dim>> starts, ends;
   if (n.has(1)) {
-    starts = n.sizes(n[1], "starts");
-    ends = n.sizes(n[2], "ends");
+    starts = n.importer.sizes(n[1]);
+    ends = n.importer.sizes(n[2]);
   } else { // until opset 9
     auto asDims = [&](StringRef name) {
       return llvm::map_to_vector(n.integers(name),
@@ -61,12 +92,21 @@ LogicalResult importSlice(Node &n) {
     starts = asDims("starts");
     ends = asDims("ends");
   }
-  if (!starts || !ends)
-    return failure();
-  int64_t rank = ts::rankOf(n[0]);
-  SmallVector<int64_t> axes = llvm::to_vector(
-                           llvm::seq<int64_t>(0, starts->size())),
-                       steps(starts->size(), 1);
+  int64_t rank = ts::rankOf(n[0]), listed = rank;
+  bool known = starts && ends;
+  if (known) {
+    listed = static_cast<int64_t>(starts->size());
+  } else {
+    std::optional<int64_t> length;
+    if (ts::rankOf(n[1]) == 1 && ts::rankOf(n[2]) == 1)
+      length = ts::dimOf(n[1], 0).asConstant();
+    if (!length || *length > rank || !ts::dimOf(n[2], 0).isConstant(*length))
+      return n.unsupported("starts or ends depend on data and have no known "
+                           "length");
+    listed = *length;
+  }
+  SmallVector<int64_t> axes = llvm::to_vector(llvm::seq<int64_t>(0, listed)),
+                       steps(listed, 1);
   if (n.hasAttr("axes"))
     axes = n.integers("axes");
   if (n.has(3)) {
@@ -81,10 +121,20 @@ LogicalResult importSlice(Node &n) {
       return failure();
     steps = *given;
   }
-  if (ends->size() != starts->size() || axes.size() != starts->size() ||
-      steps.size() != starts->size())
+  if (axes.size() != static_cast<size_t>(listed) ||
+      steps.size() != axes.size() || (known && ends->size() != starts->size()))
     return n.fail("starts, ends, axes and steps differ in length",
                   "give one of each an axis");
+  if (!known) {
+    for (int64_t &axis : axes)
+      axis = n.normalAxis(axis, rank);
+    if (n.failed())
+      return failure();
+    if (llvm::any_of(steps, [](int64_t step) { return step != 1; }))
+      return n.unsupported("starts or ends depend on data, with another step "
+                           "than 1");
+    return sliceByData(n, axes);
+  }
   SmallVector<Dim> dims = ts::dimsOf(n[0]), from(rank, n.dim(0));
   SmallVector<int64_t> by(rank, 1);
   llvm::SmallDenseSet<int64_t> seen;

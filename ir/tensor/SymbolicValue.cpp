@@ -2,6 +2,7 @@
 #include "ir/tensor/Dialect.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/MathExtras.h"
+#include <cmath>
 
 using namespace mlir;
 
@@ -171,6 +172,55 @@ private:
     return elements;
   }
 
+  /// Sizes on their way through f32, where Paddle's exports count. They are
+  /// taken to be below 2^24, to which f32 has every integer.
+  Elements wholeFloats(Value value, unsigned depth) {
+    Operation *op = value.getDefiningOp();
+    auto type = dyn_cast<RankedTensorType>(value.getType());
+    if (!op || depth > maxDepth || !type || !type.hasStaticShape() ||
+        type.getRank() > 1 || type.getNumElements() > maxElements)
+      return std::nullopt;
+    auto both = [&](auto sum) -> Elements {
+      Elements x = wholeFloats(op->getOperand(0), depth + 1),
+               y = wholeFloats(op->getOperand(1), depth + 1);
+      if (!x || !y || x->size() != y->size())
+        return std::nullopt;
+      SmallVector<Dim> result;
+      for (auto [l, r] : llvm::zip(*x, *y))
+        result.push_back(sum(l, r));
+      return result;
+    };
+    return TypeSwitch<Operation *, Elements>(op)
+        .Case([&](ConvertOp convert) -> Elements {
+          return of(convert.getInput(), depth + 1);
+        })
+        .Case([&](ConstantOp constant) -> Elements {
+          auto data = dyn_cast<DenseElementsAttr>(constant.getValue());
+          if (!data || !data.getElementType().isF32())
+            return std::nullopt;
+          SmallVector<Dim> result;
+          for (float number : data.getValues<float>()) {
+            if (!(std::abs(number) < 0x1p24f) || number != std::floor(number))
+              return std::nullopt;
+            result.push_back(
+                Dim::constant(op->getContext(), static_cast<int64_t>(number)));
+          }
+          return result;
+        })
+        .Case<ReshapeOp, DimCastOp>([&](auto moved) -> Elements {
+          return wholeFloats(moved.getInput(), depth + 1);
+        })
+        .Case([&](BroadcastOp broadcast) -> Elements {
+          Elements input = wholeFloats(broadcast.getInput(), depth + 1);
+          if (input && input->size() == 1)
+            return SmallVector<Dim>(type.getNumElements(), input->front());
+          return std::nullopt;
+        })
+        .Case([&](AddOp) { return both([](Dim a, Dim b) { return a + b; }); })
+        .Case([&](SubOp) { return both([](Dim a, Dim b) { return a - b; }); })
+        .Default([](Operation *) -> Elements { return std::nullopt; });
+  }
+
   /// Ops that only move what a matrix holds.
   Elements ofMatrixOp(Operation *op, unsigned depth) {
     if (isa<ConstantOp, ReshapeOp, DimCastOp, ConvertOp>(op))
@@ -292,7 +342,9 @@ private:
           return result;
         })
         .Case([&](ConvertOp convert) -> Elements {
-          Elements input = of(convert.getInput(), depth);
+          Elements input = elementTypeOf(convert.getInput()).isF32()
+                               ? wholeFloats(convert.getInput(), depth)
+                               : of(convert.getInput(), depth);
           Type type = elementTypeOf(convert.getResult());
           if (!input || type.isInteger(64) ||
               (type.isInteger(32) &&
