@@ -9,13 +9,16 @@
 // (images of three channels), a tile has all of it, and what is read or written
 // is one run.
 //
-// Where the operand's rows lie far apart, a block is a few rows of the result
-// and many of its columns: what is written are long runs, while the lines that
-// the next block reads are asked for. The last tile of a dim begins earlier
-// than the others end, if need be.
+// Where the operand's rows lie far apart, so do often the result's, and each
+// tile writes a line to as many pages as it has rows. There the tiles of a
+// block go to scratch, and from there whole rows of the block to the result.
+// Blocks that tiles do not divide are a few rows of the result and many of its
+// columns instead, and the lines that the next block reads are asked for. The
+// last tile of a dim begins earlier than the others end, if need be.
 //
 // Parameters: rows, columns (of the block in the result), stream (1: results
-// are stored past the caches), fetch (1: lines are asked for).
+// are stored past the caches), fetch (1: lines are asked for), stage (1: blocks
+// are put together in scratch).
 #include "codegen/schedule/Emitter.h"
 #include "codegen/schedule/Lanes.h"
 #include "codegen/schedule/Transpose.h"
@@ -123,6 +126,11 @@ private:
                      Value columnsLeft, bool stream);
   Value read(BlockArgument argument);
   LogicalResult store(Value tile, unsigned result, bool stream);
+  /// A block of a result in scratch, [rows][columns].
+  Value staged(unsigned result);
+  /// Writes the staged block: `rowsLeft` rows of `columnsLeft` columns.
+  LogicalResult storeStaged(Value outBase, Value rowsLeft, Value columnsLeft,
+                            bool stream);
 
   Emitter &e;
   OpBuilder &b;
@@ -132,6 +140,7 @@ private:
   int64_t rows, columns; ///< of a tile
   // The current tile.
   Value inAt, outAt, validRows, validColumns;
+  Value stageAt; ///< its place in the staged block
 };
 
 Value TurnBuilder::read(BlockArgument argument) {
@@ -159,10 +168,19 @@ LogicalResult TurnBuilder::store(Value tile, unsigned result, bool stream) {
     return success();
   }
   constexpr int64_t line = 64;
+  bool stages = schedule.at("stage");
+  if (stages)
+    buffer = staged(result);
   for (int64_t r = 0; r < rows; ++r) {
     Value row = vector::ExtractStridedSliceOp::create(
         b, loc, tile, ArrayRef<int64_t>{r * columns},
         ArrayRef<int64_t>{columns}, ArrayRef<int64_t>{1});
+    if (stages) {
+      tile::StoreOp::create(
+          b, loc, row, buffer,
+          e.add(stageAt, e.constant(r * schedule.at("columns"))), Value());
+      continue;
+    }
     Value valid = validColumns;
     if (!plane.hasFewRows()) {
       Value inside = e.less(e.constant(r), validRows);
@@ -171,6 +189,44 @@ LogicalResult TurnBuilder::store(Value tile, unsigned result, bool stream) {
     Value at = e.add(outAt, e.mul(e.constant(r), e.size(plane.outStride())));
     tile::StoreOp::create(b, loc, row, buffer, at, stream ? Value() : valid,
                           stream ? line : 0, stream);
+  }
+  return success();
+}
+
+Value TurnBuilder::staged(unsigned result) {
+  int64_t before = 0;
+  for (unsigned i = 0; i < result; ++i)
+    before += ts::elementBytes(ts::elementTypeOf(kernel.getResult(i)));
+  Type stored = bufferType(ts::elementTypeOf(kernel.getResult(result)));
+  return tile::ScratchOp::create(
+      b, e.location, tile::BufferType::get(stored),
+      e.constant(before * schedule.at("rows") * schedule.at("columns")));
+}
+
+LogicalResult TurnBuilder::storeStaged(Value outBase, Value rowsLeft,
+                                       Value columnsLeft, bool stream) {
+  constexpr int64_t line = 64;
+  for (unsigned i = 0; i < kernel.getNumResults(); ++i) {
+    Value from = staged(i), to = e.outputBuffer(i);
+    auto type = VectorType::get(
+        columns, cast<tile::BufferType>(from.getType()).getElementType());
+    LogicalResult status =
+        forEach(e, e.constant(0), rowsLeft, [&](Value r) -> LogicalResult {
+          Value row = e.mul(r, e.constant(schedule.at("columns")));
+          Value out = e.add(outBase, e.mul(r, e.size(plane.outStride())));
+          return forEach(
+              e, e.constant(0), columnsLeft,
+              [&](Value c) -> LogicalResult {
+                Value part = tile::LoadOp::create(b, e.location, type, from,
+                                                  e.add(row, c), Value());
+                tile::StoreOp::create(b, e.location, part, to, e.add(out, c),
+                                      Value(), stream ? line : 0, stream);
+                return success();
+              },
+              columns);
+        });
+    if (failed(status))
+      return failure();
   }
   return success();
 }
@@ -300,6 +356,14 @@ LogicalResult TurnBuilder::build() {
       return at;
     return e.min(at, e.sub(e.constant(size(dim) - tile), first));
   };
+  auto either = [&](Value condition, auto onTrue, auto onFalse) {
+    auto branch = scf::IfOp::create(b, loc, condition, true);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPoint(branch.getThenRegion().front().getTerminator());
+    LogicalResult done = onTrue();
+    b.setInsertionPoint(branch.getElseRegion().front().getTerminator());
+    return success(succeeded(done) && succeeded(onFalse()));
+  };
   auto one = [&](Value r, Value c) -> LogicalResult {
     r = shifted(r, plane.rows(), rows, index[row]);
     c = shifted(c, plane.columns(), columns, index.back());
@@ -307,14 +371,6 @@ LogicalResult TurnBuilder::build() {
           out = e.add(outBase, e.add(c, e.mul(r, e.size(plane.outStride()))));
     Value leftRows = e.sub(rowsLeft, r), leftColumns = e.sub(columnsLeft, c);
     Value allRows = e.constant(rows), allColumns = e.constant(columns);
-    auto either = [&](Value condition, auto onTrue, auto onFalse) {
-      auto branch = scf::IfOp::create(b, loc, condition, true);
-      OpBuilder::InsertionGuard guard(b);
-      b.setInsertionPoint(branch.getThenRegion().front().getTerminator());
-      LogicalResult done = onTrue();
-      b.setInsertionPoint(branch.getElseRegion().front().getTerminator());
-      return success(succeeded(done) && succeeded(onFalse()));
-    };
     auto whole = [&] {
       auto stored = [&](bool stream) {
         return
@@ -323,6 +379,10 @@ LogicalResult TurnBuilder::build() {
       return streams ? either(isAtLine, stored(true), stored(false))
                      : stored(false)();
     };
+    if (schedule.at("stage")) {
+      stageAt = e.add(e.mul(r, e.constant(blockColumns)), c);
+      return tile(in, out, allRows, allColumns, false);
+    }
     if (size(plane.rows()) >= rows && size(plane.columns()) >= columns)
       return whole();
     auto fits = [&](Value left, int64_t tile) -> Value {
@@ -334,6 +394,27 @@ LogicalResult TurnBuilder::build() {
     return either(arith::AndIOp::create(b, loc, rowsFit, columnsFit), whole,
                   [&] { return tile(in, out, leftRows, leftColumns, false); });
   };
+  if (schedule.at("stage")) {
+    // Along the rows of the operand first.
+    status = forEach(
+        e, e.constant(0), columnsLeft,
+        [&](Value c) {
+          return forEach(
+              e, e.constant(0), rowsLeft, [&](Value r) { return one(r, c); },
+              rows);
+        },
+        columns);
+    auto write = [&](bool stream) {
+      return storeStaged(outBase, rowsLeft, columnsLeft, stream);
+    };
+    if (succeeded(status))
+      status = streams ? either(
+                             isAtLine, [&] { return write(true); },
+                             [&] { return write(false); })
+                       : write(false);
+    e.provide = nullptr;
+    return status;
+  }
   forEach(
       e, e.constant(0), rowsLeft, {},
       [&](Value r, ValueRange) -> FailureOr<SmallVector<Value>> {
@@ -362,7 +443,7 @@ LogicalResult chooseCpuTranspose(ts::KernelOp kernel, const TargetDesc &target,
       llvm::any_of(kernel.getResults(), isTruth))
     return success();
   constexpr int64_t least = 4, shortSide = 16, side = 64, longSide = 256,
-                    longest = 1024;
+                    stagedSide = 128, longest = 1024;
   constexpr int64_t far = 2048; // bytes
   bool isFar = representative(plane->inStride()) * 4 >= far;
   bool fewRows = plane->hasFewRows();
@@ -381,6 +462,17 @@ LogicalResult chooseCpuTranspose(ts::KernelOp kernel, const TargetDesc &target,
                                : side;
   if (!rows || !columns)
     return success();
+  // Tiles divide both dims, on every instruction set.
+  auto divides = [&](Dim dim) {
+    return dim.asConstant() && *dim.asConstant() % shortSide == 0;
+  };
+  bool stages = isFar && !fewRows && !fewColumns && divides(plane->rows()) &&
+                divides(plane->columns()) &&
+                representative(plane->columns()) >= stagedSide;
+  if (stages) {
+    rows = side;
+    columns = stagedSide;
+  }
   Schedule schedule;
   schedule.kind = "turn";
   // What lies in the second-level cache comes by itself.
@@ -389,7 +481,8 @@ LogicalResult chooseCpuTranspose(ts::KernelOp kernel, const TargetDesc &target,
   schedule.parameters = {{"rows", rows},
                          {"columns", columns},
                          {"stream", streamsOut(kernel)},
-                         {"fetch", fetches}};
+                         {"fetch", fetches && !stages},
+                         {"stage", stages}};
   Dim one = plane->rows().like(1);
   schedule.grid = one;
   for (auto [i, dim] : llvm::enumerate(plane->sizes))
@@ -403,6 +496,11 @@ LogicalResult chooseCpuTranspose(ts::KernelOp kernel, const TargetDesc &target,
   schedule.grain =
       one * std::max<int64_t>(1, 32000 / std::max<int64_t>(1, elements));
   schedule.scratch = one * 0;
+  if (stages)
+    for (Value result : kernel.getResults())
+      schedule.scratch =
+          schedule.scratch +
+          one * (rows * columns * ts::elementBytes(ts::elementTypeOf(result)));
   schedules.push_back(std::move(schedule));
   return success();
 }

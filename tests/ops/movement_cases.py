@@ -66,6 +66,11 @@ for dtype in ["f32", "f64", "i8", "bf16"]:
                  f"%r = ts.transpose %x {permutation} : {t}", T(dtype, *[shape[d] for d in permutation]),
                  [dict(n=1), dict(n=3), dict(n=0)], lambda x, permutation=permutation: x.transpose(permutation))
 t = T("f32", 70, 33)
+# Rows far apart: blocks are put together in scratch.
+for dtype in ["f32", "f64", "f16", "i8"]:
+    far = T(dtype, "n", 144, 1040)
+    case(f"transpose far {dtype}", [In("x", far)], f"%r = ts.transpose %x [0, 2, 1] : {far}", T(dtype, "n", 1040, 144),
+         [dict(n=1), dict(n=2)], lambda x: x.transpose(0, 2, 1))
 case("transpose between ops", [In("x", t)],
      f'%a = ts.exp %x : {t}\n  %t = ts.transpose %a [1, 0] : {t}\n  %r = ts.neg %t : {T("f32", 33, 70)}', T("f32", 33, 70),
      numpy=lambda x: -np_().exp(x.astype("f8")).T, tolerance="ulp 2")
