@@ -28,7 +28,8 @@ llvm::Value *CpuEmitter::special(Operation *op,
       {x, y, b.getInt32(isa<arith::MaximumFOp>(op) ? most : least),
        llvm::Constant::getNullValue(type), b.getInt16(-1),
        b.getInt32(roundAsUsual)});
-  return b.CreateSelect(b.CreateFCmpUNO(x, y), b.CreateFAdd(x, y), number);
+  llvm::Value *strange = b.CreateFCmpUNO(x, y), *sum = b.CreateFAdd(x, y);
+  return b.CreateSelect(strange, sum, number);
 }
 
 void CpuEmitter::lookup(tile::LookupOp op) {

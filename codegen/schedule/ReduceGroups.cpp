@@ -106,9 +106,9 @@ void ReduceBuilder::finishGroup(Operation *reduction) {
     for (int64_t row = 0; row < group; ++row) {
       Value tile = tile::LoadOp::create(b, e.location, type, partial.tiles,
                                         e.constant(row * width), Value());
-      tile::StoreOp::create(b, e.location,
-                            horizontal(reduction, tile, isUnsigned),
-                            partial.results, e.constant(row), Value());
+      Value result = horizontal(reduction, tile, isUnsigned);
+      tile::StoreOp::create(b, e.location, result, partial.results,
+                            e.constant(row), Value());
     }
     return;
   }
