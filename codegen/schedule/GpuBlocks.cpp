@@ -14,28 +14,52 @@ constexpr int64_t kDepth = 64, kLine = 128; // bytes of a line of a block
 constexpr int64_t kShared = 233472;         // bytes of a processor
 constexpr int64_t kBlockShared = 2048;      // of a block: barriers, the system's
 
-/// Cycles of a processor, fitted to 700 kernels of 70 shapes on an H200.
-constexpr double kMatrix = 1.04;    // for 32 elements of a block, a step
-constexpr double kNarrow = 0.24;    // more where shared memory is read most
-constexpr double kLineCycles = 1.9; // to copy a line at a multiple of 128 bytes
-constexpr double kSectorLine = 2.6; // of 32 bytes
-constexpr double kOddLine = 3.7;    // of less: parts of five sectors
-constexpr double kReceive = 1.6;    // a line, whoever copied it
-constexpr double kCarried = 8;      // a line that warpgroups carry
-constexpr double kGathered = 3;     // a line that one gathers
-constexpr double kLatency = 1900;   // of a copy, spread over the stages
-constexpr double kColumn = 13.7;    // of an epilogue, 64 rows of it
-constexpr double kEpilogue = 320;   // of any
-constexpr double kTurn = 270;       // of a ping-pong's turn
-constexpr double kMeet = 1280;      // blocks of a cluster that add their sums
-constexpr double kPeerBytes = 23;   // that they read from each other a cycle
-constexpr double kRamp = 650;       // until the first copy is there
-constexpr double kClusterRamp = 2040; // and more of a cluster
-constexpr double kPairRamp = 590;     // and of two that copy for each other
-constexpr double kLaunch = 1170;
-constexpr double kClock = 1.7e9, kMemory = 4.24e12;
-/// Memory and the rest hide each other but for a part: a norm of both.
-constexpr double kOverlap = 2.23;
+/// Cycles of a processor, fitted to 2,143 kernels of 250 shapes on an H200
+/// (docs/performance/gpu-matmul.md says how).
+constexpr double kMatrix = 0.965;   // for 32 elements of a block, a step
+constexpr double kCarried = 7;      // a line that warpgroups carry
+constexpr double kLatency = 1710;   // of a copy, spread over the stages
+constexpr double kColumn = 5.78;    // of an epilogue, 64 rows of it,
+constexpr double kOperation = 0.5;  // (not fitted) for each operation of it,
+constexpr double kBeside = 0.77;    // more for each consumer beside,
+constexpr double kShifted = 2.16;   // times, where rows start anywhere
+constexpr double kTurn = 92;        // of a ping-pong's turn
+constexpr double kMeet = 344;       // blocks of a cluster that add their sums
+constexpr double kPeerBytes = 11.8; // that they read from each other a cycle
+constexpr double kRamp = 1770;      // until the first products run,
+constexpr double kConsumer = 389;   // more for each consumer,
+constexpr double kCluster = 1120;   // of a cluster,
+constexpr double kPair = 128;       // and of two that copy for each other
+constexpr double kLaunch = 1000;
+constexpr double kClock = 1.7e9, kMemory = 4.83e12;
+/// What runs side by side hides the rest but for a part: a norm of both. Within
+/// a step, and of memory and all else.
+constexpr double kTogether = 4, kOverlap = 1.71;
+
+/// Of a line of 128 bytes: what a processor takes to receive it, and what the
+/// cache takes to give it while all processors read.
+struct LineCycles {
+  double receive, give;
+};
+
+/// By where lines start: at multiples of 128 bytes, 64, 32 or 16. Each is then
+/// parts of two lines of the cache, and of five sectors.
+LineCycles lineCycles(int64_t pitch) {
+  return pitch % 64 == 0   ? LineCycles{1.24, 1.73}
+         : pitch % 32 == 0 ? LineCycles{1.55, 2.38}
+         : pitch % 16 == 0 ? LineCycles{1.71, 2.78}
+                           : LineCycles{1.97, 3.67};
+}
+
+/// By how many fewer lines the cache gives where so many blocks copy for each
+/// other: whole lines take it no longer for each of them.
+int64_t sharers(int64_t pitch, int64_t blocks) {
+  return pitch % 64 == 0 ? 1 : blocks;
+}
+
+double together(double a, double b, double power) {
+  return std::pow(std::pow(a, power) + std::pow(b, power), 1 / power);
+}
 
 int64_t ceil(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -50,10 +74,6 @@ int64_t clustersAtOnce(int64_t blocks, int64_t processors) {
                                   (blocks == 4 || blocks == 5 ? 2 : 1));
 }
 
-double lineCycles(int64_t pitch) {
-  return pitch % 64 == 0 ? kLineCycles : pitch % 16 == 0 ? kSectorLine : kOddLine;
-}
-
 int64_t stagesOf(const Blocks &b, const BlockProblem &p) {
   int64_t left = kShared / b.resident - kBlockShared -
                  (p.stores ? b.consumers * 2 * 64 * kLine : 0);
@@ -65,7 +85,9 @@ int64_t stagesOf(const Blocks &b, const BlockProblem &p) {
 bool possible(const Blocks &b, const BlockProblem &p) {
   int64_t own = b.ownColumns();
   if (b.stages < (p.gathered ? 4 : 3) || (p.bTransposed && b.columns % 64) ||
-      b.aRows % (8 * b.clusterColumns) || b.columns % (8 * b.clusterRows))
+      b.aRows % (8 * b.clusterColumns) || b.columns % (8 * b.clusterRows) ||
+      // Larger clusters have one block each: no turns.
+      (b.pingpong && b.cluster() > 2))
     return false;
   if (b.split == 1)
     return true;
@@ -73,6 +95,45 @@ bool possible(const Blocks &b, const BlockProblem &p) {
   return p.splits && !b.pingpong && p.k >= b.split * kDepth &&
          (consumerRows == 64 || own * b.split == b.columns) &&
          b.rows * b.columns * 4 <= b.stages * (b.aRows + b.columns) * kLine;
+}
+
+/// Of products whose left side one gathers, with constants of their own: they
+/// were fitted to convolutions, one measured beside the other.
+double gatheredCycles(const Blocks &b, const BlockProblem &p) {
+  constexpr double perMatrix = 1.04, narrow = 0.24, gathered = 3, receive = 1.6,
+                   latency = 1900, column = 13.7, epilogue = 320, meet = 1280,
+                   peerBytes = 23, ramp = 650, clusterRamp = 2040,
+                   launch = 1170, memory = 4.24e12, overlap = 2.23;
+  int64_t blocks = p.batch * ceil(p.m, b.rows) * ceil(p.n, b.columns) * b.split;
+  double copies = std::max(b.aRows * gathered, (b.aRows + b.columns) * receive);
+  // Of 64 rows products read (64 + columns) lines for 2 * columns of work.
+  constexpr double widest = (64 + 256) / 512.0;
+  double matrix =
+      b.rows * b.columns / 32.0 * perMatrix *
+      (1 +
+       narrow * ((64 + b.columns) / (2.0 * b.columns) - widest) / (1 - widest));
+  double step =
+      std::max({matrix, copies, latency / double(b.stages * b.resident)});
+  double depth = ceil(ceil(p.k, kDepth), b.split) * step;
+  double end =
+      column * b.columns / b.split * (b.rows / 64 / b.consumers) + epilogue;
+  if (b.split > 1)
+    end +=
+        meet + b.rows * b.columns * 4.0 * (b.split - 1) / b.split / peerBytes;
+  double start = ramp + (b.split > 1 ? clusterRamp : 0);
+  int64_t atOnce = clustersAtOnce(b.split, p.processors) * b.split;
+  int64_t waves = ceil(blocks, atOnce * b.resident);
+  double cycles = b.resident > 1
+                      ? ceil(blocks, atOnce) * depth + waves * (end + start)
+                  : b.split > 1 ? waves * (depth + end + start)
+                                : waves * (depth + end) + start;
+  double bytes = 2.0 * p.batch * (p.m * p.k + p.n * p.k + p.m * p.n);
+  double fixed = end + start;
+  cycles = fixed +
+           together(std::max(cycles - fixed, 1.0), bytes / (memory / kClock),
+                    overlap) +
+           launch;
+  return cycles * (1 + 0.002 * b.split + 0.001 * b.resident);
 }
 
 } // namespace
@@ -87,52 +148,60 @@ int64_t Blocks::chunkColumns() const {
 }
 
 double modelledCycles(const Blocks &b, const BlockProblem &p) {
+  if (p.gathered)
+    return gatheredCycles(b, p);
   int64_t blocks = p.batch * ceil(p.m, b.rows * b.clusterRows) *
                    ceil(p.n, b.columns * b.clusterColumns) * b.cluster();
-  double lines = b.aRows + b.columns;
-  double copies =
-      p.carried
-          // Stages take what the first cache needs: lines are read twice.
-          ? lines * kCarried * (1 + 0.03 * std::max<int64_t>(0, b.stages - 4))
-          : p.gathered
-                ? std::max(b.aRows * kGathered, lines * kReceive)
-                : std::max(b.aRows * lineCycles(p.aPitch) / b.clusterColumns +
-                               b.columns * lineCycles(p.bPitch) / b.clusterRows,
-                           lines * kReceive);
-  double matrix = b.rows * b.columns / 32.0 * kMatrix;
-  // Of 64 rows products read (64 + columns) lines for 2 * columns of work.
-  constexpr double widest = (64 + 256) / 512.0;
-  matrix *= 1 + kNarrow * ((64 + b.columns) / (2.0 * b.columns) - widest) /
-                    (1 - widest);
+  int64_t atOnce = clustersAtOnce(b.cluster(), p.processors) * b.cluster();
+  int64_t waves = ceil(blocks, atOnce * b.resident);
+
+  double copies;
+  if (p.carried) {
+    // Stages take what the first cache needs: lines are read twice.
+    copies = (b.aRows + b.columns) * kCarried *
+             (1 + 0.03 * std::max<int64_t>(0, b.stages - 4));
+  } else {
+    LineCycles a = lineCycles(p.aPitch), bb = lineCycles(p.bPitch);
+    double busy = std::min(1.0, blocks / double(p.processors * b.resident));
+    copies = together(
+        b.aRows * a.receive + b.columns * bb.receive,
+        busy * (b.aRows * a.give / sharers(p.aPitch, b.clusterColumns) +
+                b.columns * bb.give / sharers(p.bPitch, b.clusterRows)),
+        kTogether);
+  }
+  // Blocks that a processor really holds.
+  double held = std::clamp(blocks / double(atOnce), 1.0, double(b.resident));
   double step =
-      std::max({matrix, copies, kLatency / double(b.stages * b.resident)});
+      together(together(b.rows * b.columns / 32.0 * kMatrix, copies, kTogether),
+               kLatency / (b.stages * held), kTogether);
   double depth = ceil(ceil(p.k, kDepth), b.split) * step;
-  int64_t products = b.rows / 64 / (b.pingpong ? 1 : b.consumers);
-  double end = kColumn * b.columns / b.split * products + kEpilogue;
+
+  int64_t beside = b.pingpong ? 1 : b.consumers;
+  double end = (kColumn + kOperation * p.operations) * b.columns / b.split *
+               (b.rows / 64 / beside) * (1 + kBeside * (beside - 1)) *
+               (p.n % 8 ? kShifted : 1);
   if (b.split > 1)
     end += kMeet +
            b.rows * b.columns * 4.0 * (b.split - 1) / b.split / kPeerBytes;
-  double ramp = kRamp + (b.cluster() > 1 ? kClusterRamp : 0) +
-                (b.split == 1 && b.cluster() == 2 ? kPairRamp : 0);
-  int64_t atOnce = clustersAtOnce(b.cluster(), p.processors) * b.cluster();
-  int64_t waves = ceil(blocks, atOnce * b.resident);
+  double ramp = kRamp + kConsumer * b.consumers +
+                (b.cluster() > 1 ? kCluster : 0) +
+                (b.split == 1 && b.cluster() == 2 ? kPair : 0);
   double cycles;
   if (b.pingpong)
-    cycles = waves * (depth + kTurn) + end + ramp;
+    cycles = waves * std::max(depth + kTurn, end) + end;
   else if (b.resident > 1) // they share what there is of a processor
-    cycles = ceil(blocks, atOnce) * depth + waves * (end + ramp);
+    cycles = ceil(blocks, atOnce) * depth + waves * (end + ramp) - ramp;
   else if (b.split > 1 || b.cluster() > 2) // no copies for the next block
-    cycles = waves * (depth + end + ramp);
+    cycles = waves * (depth + end + ramp) - ramp;
   else
-    cycles = waves * (depth + end) + ramp;
+    cycles = waves * (depth + end);
   double bytes = 2.0 * p.batch * (p.m * p.k + p.n * p.k + p.m * p.n);
-  double fixed = end + ramp;
-  cycles = fixed + std::pow(std::pow(std::max(cycles - fixed, 1.0), kOverlap) +
-                                std::pow(bytes / (kMemory / kClock), kOverlap),
-                            1 / kOverlap) +
+  cycles = end + ramp +
+           together(std::max(cycles - end, 1.0), bytes / (kMemory / kClock),
+                    kOverlap) +
            kLaunch;
   // Of equals the simpler one.
-  return cycles * (1 + 0.002 * b.cluster() + 0.001 * b.resident);
+  return cycles * (1 + 0.003 * b.cluster() + 0.001 * b.resident);
 }
 
 Blocks chooseBlocks(const BlockProblem &p) {
@@ -198,6 +267,50 @@ Blocks chooseBlocks(const BlockProblem &p) {
           }
       }
     }
+  return best;
+}
+
+WarpBlocks chooseWarpBlocks(const BlockProblem &p, int64_t elementBytes,
+                            int64_t sharedBytes) {
+  // 8 warps or 4, of 64 x 64 to 16 x 32 each.
+  constexpr WarpBlocks all[] = {{128, 256, 8, 2, 0}, {256, 128, 8, 4, 0},
+                                {128, 128, 8, 2, 0}, {64, 128, 4, 2, 0},
+                                {128, 64, 4, 2, 0},  {64, 64, 4, 2, 0},
+                                {32, 128, 4, 1, 0},  {16, 128, 4, 1, 0}};
+  // Not fitted: by the units' rates of sm_80, a processor's cycles.
+  constexpr double products = 1024, sharedLine = 1; // a cycle; of 128 bytes
+  constexpr double perBlock = 2000, perColumn = 8;
+  constexpr int64_t blockShared = 1024; // the system's
+  int64_t depth = kLine / elementBytes;
+  WarpBlocks best{};
+  double least = 0;
+  for (WarpBlocks b : all) {
+    int64_t ownRows = b.rows / b.warpRows,
+            ownColumns = b.columns * b.warpRows / b.warps;
+    if ((p.aTransposed && b.rows % depth) ||
+        (p.bTransposed && b.columns % depth) ||
+        // What is on its way takes registers.
+        (p.carried && ownRows * ownColumns > 64 * 32))
+      continue;
+    int64_t bytes = (b.rows + b.columns) * kLine;
+    b.stages = std::min<int64_t>(4, (sharedBytes - blockShared) / bytes);
+    if (b.stages < 3)
+      continue;
+    int64_t resident = sharedBytes / (b.stages * bytes + blockShared);
+    double step = std::max(
+        b.rows * b.columns * double(depth) / (products * 2 / elementBytes),
+        (b.warps * (ownRows + ownColumns) + b.rows + b.columns) * sharedLine);
+    // With few warps what each waits for is not hidden.
+    if (b.warps * resident < 8)
+      step *= 1.5;
+    double cycles = ceil(p.k, depth) * step + perBlock + perColumn * b.columns;
+    int64_t blocks = p.batch * ceil(p.m, b.rows) * ceil(p.n, b.columns);
+    cycles *= ceil(blocks, p.processors);
+    if (!best.rows || cycles < least) {
+      best = b;
+      least = cycles;
+    }
+  }
   return best;
 }
 

@@ -36,10 +36,25 @@ struct BlockProblem {
   std::optional<int64_t> mostRows;
   bool splits; ///< the depth is known
   bool gathered = false; ///< A by a warpgroup's accesses, through a window
+  /// What the kernel computes of each element after the product.
+  int64_t operations = 0;
 };
 
 /// The blocks with the least modelled time.
 Blocks chooseBlocks(const BlockProblem &problem);
+
+/// One way to cut a product that warps multiply (mma.sync), a block a program.
+struct WarpBlocks {
+  int64_t rows, columns, warps;
+  int64_t warpRows; ///< warps that share a block's rows
+  int64_t stages;
+};
+
+/// The blocks with the least modelled time. `elementBytes` of an operand;
+/// `sharedBytes` of a processor; `carried`: a side that cp.async does not copy.
+/// Uses sizes and `aTransposed`, `bTransposed`, `carried` of the problem.
+WarpBlocks chooseWarpBlocks(const BlockProblem &problem, int64_t elementBytes,
+                            int64_t sharedBytes);
 
 /// The modelled time, in cycles of a processor.
 double modelledCycles(const Blocks &blocks, const BlockProblem &problem);

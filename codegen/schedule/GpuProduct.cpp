@@ -8,7 +8,8 @@
 // themselves (`carriers`). The block sizes are those with the least modelled
 // time (GpuBlocks.h).
 // A few rows are multiplied as B passes by, where both depths are contiguous
-// and 16-byte accesses reach them. By multiply-adds of f32 for all else.
+// and 16-byte accesses reach them. By warps (mma.sync) on other GPUs, where one
+// dim of each operand is contiguous. By multiply-adds of f32 for all else.
 //
 // Parameters: the entries of tile.product's `shape`, and `run`, `store`.
 #include "codegen/schedule/GpuProduct.h"
@@ -263,6 +264,14 @@ OperandMap mapResult(ts::KernelOp kernel, const Product &product,
 
 namespace {
 
+/// What a kernel computes of each element after the product.
+int64_t operationsOf(ts::KernelOp kernel) {
+  int64_t operations = 0;
+  for (auto op : kernel.getBody().front().getOps<ts::ElementwiseOpInterface>())
+    operations += op.elementFlops();
+  return operations;
+}
+
 /// Appends schedules by warpgroups, if any serves this product.
 void chooseWarpgroups(ts::KernelOp kernel, const Product &product,
                       const Epilogue &epilogue, const TargetDesc &target,
@@ -317,6 +326,7 @@ void chooseWarpgroups(ts::KernelOp kernel, const Product &product,
     BlockProblem problem = problemOf(product, outer, rows, target);
     problem.stores = store;
     problem.mostRows = most;
+    problem.operations = operationsOf(kernel);
     return chooseBlocks(problem);
   };
   if (std::optional<int64_t> rows = m.asConstant()) {
@@ -353,6 +363,7 @@ void chooseCarried(ts::KernelOp kernel, const Product &product,
     return;
   auto add = [&](int64_t rows, const Guard &guard) {
     BlockProblem problem = problemOf(product, outer, rows, target);
+    problem.operations = operationsOf(kernel);
     problem.carried = true;
     Schedule schedule = withShape(product, outer, GpuPath::warpgroups,
                                   chooseBlocks(problem), 64);
@@ -372,6 +383,70 @@ void chooseCarried(ts::KernelOp kernel, const Product &product,
     add(*rows, conditions.guard);
   else
     add(representative(lhs.free), conditions.guard);
+}
+
+/// Appends schedules by warps, if they serve this product: with one dim of each
+/// side contiguous. Where a side's lines start at multiples of 16 bytes, they
+/// are copied.
+void chooseWarps(const Product &product, const Epilogue &epilogue,
+                 const TargetDesc &target,
+                 SmallVectorImpl<Schedule> &schedules) {
+  Type element = ts::elementTypeOf(product.lhs.base);
+  const Side *sides[] = {&product.lhs, &product.rhs};
+  int64_t bytes = ts::elementBytes(element), lanes = 16 / bytes;
+  if (!(element.isF16() || element.isBF16()))
+    return;
+  bool transposed[2];
+  for (auto [i, side] : llvm::enumerate(sides)) {
+    transposed[i] = !side->contractStride.isConstant(1);
+    if (transposed[i] && !side->freeStride.isConstant(1))
+      return;
+  }
+  Outer outer = outerOf(product);
+  ArrayRef<Dim> outerStrides[] = {outer.aStrides, outer.bStrides};
+  Conditions any;
+  any.positive(product.lhs.contract);
+  if (!any.holds)
+    return;
+
+  auto add = [&](ArrayRef<bool> copied, const Guard &guard) {
+    BlockProblem problem =
+        problemOf(product, outer, representative(product.lhs.free), target);
+    problem.carried = !copied[0] || !copied[1];
+    WarpBlocks blocks = chooseWarpBlocks(problem, bytes, target.l1Bytes);
+    Schedule schedule =
+        withShape(product, outer, GpuPath::warps,
+                  {blocks.rows, blocks.columns, blocks.stages, blocks.warps, 0},
+                  128 / bytes);
+    schedule.guard = guard;
+    schedule.parameters["warp_rows"] = blocks.warpRows;
+    schedule.parameters["a_transposed"] = transposed[0];
+    schedule.parameters["b_transposed"] = transposed[1];
+    schedule.parameters["a_copied"] = copied[0];
+    schedule.parameters["b_copied"] = copied[1];
+    schedule.parameters["run"] = runOf(product, epilogue, lanes);
+    schedule.parameters["store"] = 0;
+    schedules.push_back(std::move(schedule));
+  };
+  // Sides that are known to lie otherwise are not copied; the others are where
+  // the guard holds.
+  Conditions both = any;
+  bool copied[2];
+  for (auto [i, side] : llvm::enumerate(sides)) {
+    Conditions own = both;
+    own.multiple(side->offset, lanes);
+    if (!side->free.isConstant(1) || transposed[i])
+      own.multiple(transposed[i] ? side->contractStride : side->freeStride,
+                   lanes);
+    for (Dim stride : outerStrides[i])
+      own.multiple(stride, lanes);
+    copied[i] = own.holds;
+    if (own.holds)
+      both = own;
+  }
+  add(copied, both.guard);
+  if (both.guard.terms.size() > any.guard.terms.size())
+    add({false, false}, any.guard);
 }
 
 } // namespace
@@ -396,6 +471,8 @@ LogicalResult chooseGpuProduct(ts::KernelOp kernel, const TargetDesc &target,
     chooseWarpgroups(kernel, *product, *epilogue, target, schedules);
   if (open())
     chooseCarried(kernel, *product, *epilogue, target, schedules);
+  if (open())
+    chooseWarps(*product, *epilogue, target, schedules);
   if (open())
     schedules.push_back(
         multiplyAddSchedule(*product, runOf(*product, *epilogue, 4), target));

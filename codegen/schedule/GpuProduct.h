@@ -10,7 +10,12 @@
 namespace knapper {
 
 /// The `path` of a tile.product.
-enum class GpuPath : int64_t { multiplyAdd = 0, warpgroups = 1, fewRows = 2 };
+enum class GpuPath : int64_t {
+  multiplyAdd = 0,
+  warpgroups = 1,
+  fewRows = 2,
+  warps = 3
+};
 
 /// Batch dims and rows that do not follow the others in memory; sizes of one
 /// left out.

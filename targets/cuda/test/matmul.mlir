@@ -73,12 +73,12 @@ func.func @linear_gelu(%x: tensor<8192x4096xbf16>, %w: tensor<16384x4096xbf16>, 
 
 // Any number of rows: one cut for few of them, one for many.
 // TILE-LABEL: @kernel3_0(
-// TILE: rows = 64
-// TILE-LABEL: @kernel3_1(
-// TILE: rows = 128
+// TILE: a_rows = 32 {{.*}}rows = 64
+// TILE-LABEL: @kernel3_3(
+// TILE: rows = 256
 // CHECK-LABEL: .entry kernel3_0(
 // CHECK: wgmma.mma_async
-// CHECK-LABEL: .entry kernel3_1(
+// CHECK-LABEL: .entry kernel3_3(
 // CHECK: wgmma.mma_async
 // CHECK-NOT: .local
 func.func @any_rows(%x: !s, %w: tensor<4096x1000xbf16>) -> !t {
