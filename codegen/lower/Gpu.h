@@ -151,6 +151,7 @@ private:
   Window windowOf(tile::ProductOp op);
   mlir::LogicalResult multiplyAddProduct(tile::ProductOp op);
   mlir::LogicalResult fewRowsProduct(tile::ProductOp op);
+  mlir::LogicalResult warpProduct(tile::ProductOp op);
   /// The region for one run of elements, from (row, column) on: i32. Its
   /// value, null without one.
   mlir::FailureOr<llvm::Value *> runRegion(tile::ProductOp op,

@@ -64,7 +64,7 @@ LogicalResult GpuEmitter::productLayout(tile::ProductOp op) {
     return failure();
   int64_t rows = op.shapeOf("rows"), columns = op.shapeOf("columns");
   if (op.shapeOf("path") != 1) {
-    // Each thread has 8 rows of 8 columns; or `consumers` warps have few.
+    // Each thread has 8 rows of 8 columns; or there are `consumers` warps.
     shape.threads = op.shapeOf("path") == 0 ? rows * columns / 64
                                             : 32 * op.shapeOf("consumers");
     if (op.getC())
@@ -100,6 +100,8 @@ LogicalResult GpuEmitter::product(tile::ProductOp op) {
     return warpgroupProduct(op);
   case 2:
     return fewRowsProduct(op);
+  case 3:
+    return warpProduct(op);
   default:
     return op.emitOpError("has a path that there is not");
   }

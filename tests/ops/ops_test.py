@@ -118,6 +118,16 @@ def test_every_gpu_kernel_assembles(for_a_gpu):
     assert ptx.check(for_a_gpu[0], GPU) == []
 
 
+@pytest.mark.parametrize("isa", ["sm_80", "sm_86", "sm_89"])
+def test_products_for_gpus_before_hopper_assemble(case_list, tmp_path, isa):
+    if not shutil.which("ptxas"):
+        pytest.skip("the assembler of CUDA is not installed")
+    done = run(case_list, "--isa", isa, "--filter", "dot", "--write", tmp_path)
+    assert done.returncode == 0, done.stderr[-6000:]
+    assert any(b"mma.sync" in file.read_bytes() for file in tmp_path.glob("*bf16.knap"))
+    assert ptx.check(tmp_path, isa) == []
+
+
 def test_compiled_for_a_gpu_equals_reference(case_list):
     if not has_gpu():
         pytest.skip("this machine has no NVIDIA GPU")

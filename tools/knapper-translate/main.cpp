@@ -5,7 +5,7 @@
 //   knapper-translate --import-onnx [--dim=name=value]... model.onnx
 //   knapper-translate --inspect-onnx model.onnx
 //   knapper-translate --kernels-to-tile [--isa=sm_90a] formed.mlir
-//   knapper-translate --tile-to-ptx k.mlir
+//   knapper-translate --tile-to-ptx [--isa=sm_80] k.mlir
 #include "codegen/lower/Lower.h"
 #include "codegen/schedule/Schedule.h"
 #include "compiler/registration/Registration.h"
@@ -106,8 +106,9 @@ static LogicalResult inspectModel(llvm::SourceMgr &sources,
 
 /// Every schedule of every kernel, as tile functions kernel0_0, kernel0_1, ...
 static LogicalResult kernelsToTile(Operation *op, llvm::raw_ostream &out) {
-  auto target =
-      isaName == "sm_90a" ? cudaTarget(isaName) : cpuTarget(isaName.getValue());
+  auto target = StringRef(isaName).starts_with("sm_")
+                    ? cudaTarget(isaName)
+                    : cpuTarget(isaName.getValue());
   if (!target)
     return emitError(op->getLoc(), target.error().message());
   op->getContext()->loadDialect<tile::TileDialect>();
@@ -162,9 +163,12 @@ int main(int argc, char **argv) {
       "kernels-to-tile", "tile programs of the kernels of a module",
       kernelsToTile, registerAllKnapperDialects);
   TranslateFromMLIRRegistration toPtx(
-      "tile-to-ptx", "tile functions to PTX for sm_90a",
+      "tile-to-ptx", "tile functions to PTX of --isa (sm_90a)",
       [](Operation *op, llvm::raw_ostream &out) -> LogicalResult {
-        auto target = cudaTarget("sm_90a");
+        auto target = cudaTarget(
+            isaName.getNumOccurrences() ? std::string(isaName) : "sm_90a");
+        if (!target)
+          return emitError(op->getLoc(), target.error().message());
         auto ptx = emitPtx(cast<ModuleOp>(op), *target);
         if (!ptx)
           return emitError(op->getLoc(), ptx.error().message());
