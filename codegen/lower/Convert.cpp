@@ -70,15 +70,34 @@ llvm::Value *Emitter::floatCast(llvm::Value *value, Type from, Type to) {
 llvm::Value *Emitter::floatToInt(llvm::Value *value, Type to, bool isSigned) {
   llvm::Type *type = withElement(value->getType(), scalarType(to));
   unsigned width = to.getIntOrFloatBitWidth();
-  if (width >= 32)
+  bool isShort = width < 32;
+  bool fits = width == 32 && isSigned &&
+              value->getType()->getScalarType()->isDoubleTy();
+  bool isCpu = target.kind == DeviceKind::cpu;
+  if (!isShort && !(isCpu && fits))
     return b.CreateIntrinsic(isSigned ? llvm::Intrinsic::fptosi_sat
                                       : llvm::Intrinsic::fptoui_sat,
                              {type, value->getType()}, {value});
   llvm::Type *i32 = withElement(value->getType(), b.getInt32Ty());
-  llvm::Value *whole = b.CreateIntrinsic(llvm::Intrinsic::fptosi_sat,
-                                         {i32, value->getType()}, {value});
   int64_t low = isSigned ? -(int64_t(1) << (width - 1)) : 0;
   int64_t high = (int64_t(1) << (isSigned ? width - 1 : width)) - 1;
+  if (isCpu) {
+    // LLVM takes saturating conversions of vectors apart. The ends are numbers
+    // of the float type; a comparison with NaN takes what stands last.
+    auto number = [&](int64_t n) {
+      return llvm::ConstantFP::get(value->getType(), static_cast<double>(n));
+    };
+    if (isSigned)
+      value = b.CreateSelect(b.CreateFCmpORD(value, value), value, number(0));
+    value =
+        b.CreateSelect(b.CreateFCmpOGT(value, number(low)), value, number(low));
+    value = b.CreateSelect(b.CreateFCmpOLT(value, number(high)), value,
+                           number(high));
+    llvm::Value *whole = b.CreateFPToSI(value, i32);
+    return isShort ? b.CreateTrunc(whole, type) : whole;
+  }
+  llvm::Value *whole = b.CreateIntrinsic(llvm::Intrinsic::fptosi_sat,
+                                         {i32, value->getType()}, {value});
   whole = b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, whole,
                                   llvm::ConstantInt::getSigned(i32, low));
   whole = b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, whole,

@@ -65,6 +65,9 @@ Value toInteger(Node &n, Value steps, Value zero, Type to) {
   }
   if (zero)
     steps = n.add(steps, n.convert(zero, n.b.getF32Type()));
+  // The conversion saturates; types that are bytes here have ends of their own.
+  if (!ts::isStorage(to))
+    return n.convert(steps, to);
   steps = n.binary<ts::MaxOp>(steps, n.scalarFor(steps, range->first));
   steps = n.binary<ts::MinOp>(steps, n.scalarFor(steps, range->second));
   return n.convert(steps, to);
