@@ -24,9 +24,6 @@
 // convolution over some rows of the input, or with some taps of the window
 // (ConvWindow.h). Taps that are no run of the input are products of their own.
 //
-// Depthwise convolutions take the same rows, then run channel tile by channel
-// tile with the window's weights in registers.
-//
 // The filter [kh, kw, C, F] is a constant packed in panels; its rows are the
 // window and channel, its columns the output channels. Of bf16 its rows are
 // packed in pairs, where no pair is of two window rows.
@@ -62,12 +59,14 @@ int64_t accumulatorBytes(const Schedule &schedule, const ConvWindow &w) {
 int64_t group(const ConvWindow &w) {
   int64_t run = *w.groupChannels().asConstant() * (w.rowIsRun() ? w.kw : 1);
   bool whole = (w.rowIsRun() && w.kh == 1) || run % 2 == 0;
-  return ts::elementTypeOf(w.input).isBF16() && !w.depthwise && whole ? 2 : 1;
+  return ts::elementTypeOf(w.input).isBF16() && whole ? 2 : 1;
 }
 
-/// The most channels that one of `groups` programs takes of so many panels.
-int64_t sliceChannels(int64_t panels, int64_t groups, int64_t panel) {
-  return (panels + groups - 1) / groups * panel;
+/// Groups of fewer features are left to others: panels are of 16 or more, so
+/// that most of what is multiplied would be another group's.
+bool takesConv(const ConvWindow &w) {
+  constexpr int64_t leastFeatures = 8;
+  return w.groups == 1 || *w.features.asConstant() / w.groups >= leastFeatures;
 }
 
 class ConvBuilder {
@@ -86,7 +85,6 @@ public:
 
 private:
   LogicalResult product(Value firstPanel, Value endPanel);
-  LogicalResult depthwise(Value firstTile, Value endTile);
   /// `row` and `column`: of the phase.
   LogicalResult storePixel(Value tile, Value row, Value column, Value feature,
                            int64_t lanes, Value valid) {
@@ -344,51 +342,6 @@ LogicalResult ConvBuilder::product(Value firstPanel, Value endPanel) {
   });
 }
 
-LogicalResult ConvBuilder::depthwise(Value firstTile, Value endTile) {
-  Value filter = e.inputBuffer(w.filter);
-  int64_t count = *w.channels.asConstant();
-  Type stored = cast<tile::BufferType>(filter.getType()).getElementType();
-  auto load = [&](Value buffer, Value at, Value valid) -> Value {
-    Value value = tile::LoadOp::create(b, loc, VectorType::get(panel, stored),
-                                       buffer, at, valid);
-    if (!stored.isF32())
-      value = arith::ExtFOp::create(
-          b, loc, VectorType::get(panel, b.getF32Type()), value);
-    return value;
-  };
-  return forEach(e, firstTile, endTile, [&](Value t) {
-    Value channel = e.mul(t, e.constant(panel));
-    Value valid;
-    if (count % panel)
-      valid = e.sub(e.constant(count), channel);
-    SmallVector<Value> weights;
-    for (int64_t k = 0; k < w.kh * w.kw; ++k)
-      weights.push_back(
-          load(filter, e.add(e.constant(k * count), channel), valid));
-    return forEach(e, e.constant(0), rows, [&](Value r) {
-      Value row = e.add(e.add(sourceBase, e.sub(channel, firstChannel)),
-                        e.mul(e.mul(r, e.constant(w.sh)), rowStride));
-      return forEach(e, e.constant(0), columns, [&](Value column) {
-        Value at =
-            e.add(row, e.mul(e.mul(column, e.constant(w.sw)), pixelStride));
-        Value sum = e.splat(b.getF32Type(), panel, 0);
-        for (int64_t i = 0; i < w.kh; ++i)
-          for (int64_t j = 0; j < w.kw; ++j) {
-            Value x =
-                load(source,
-                     e.add(e.add(at, e.mul(e.constant(i * w.dh / w.rowStep()),
-                                           rowStride)),
-                           e.mul(e.constant(j * w.dw), pixelStride)),
-                     valid);
-            sum = vector::FMAOp::create(b, loc, x, weights[i * w.kw + j], sum);
-          }
-        return storePixel(sum, e.add(firstRow, r), e.add(firstColumn, column),
-                          channel, panel, valid);
-      });
-    });
-  });
-}
-
 LogicalResult ConvBuilder::build() {
   Value id = tile::ProgramIdOp::create(b, loc);
   Dim one = w.images.like(1);
@@ -445,10 +398,7 @@ LogicalResult ConvBuilder::build() {
     Dim widest = w.inputColumns(blockColumns ? w.width.like(blockColumns)
                                              : w.phaseWidth());
     std::optional<ChannelSlice> slice;
-    if (w.depthwise && groups > 1) {
-      firstChannel = e.mul(first, e.constant(panel));
-      slice = {firstChannel, sliceChannels(panels, groups, panel)};
-    } else if (w.groups > 1) {
+    if (w.groups > 1) {
       int64_t share = *w.groupChannels().asConstant();
       firstChannel = e.mul(group, e.constant(share));
       slice = {firstChannel, share};
@@ -467,21 +417,13 @@ LogicalResult ConvBuilder::build() {
     sourceBase = e.add(e.mul(row, e.size(w.width * w.channels)),
                        e.mul(firstColumn, e.size(w.channels * w.sw)));
   }
-  return w.depthwise ? depthwise(first, end) : product(first, end);
+  return product(first, end);
 }
 
 /// Of outputs. Columns 0: all.
 struct Block {
   int64_t rows = 1, columns = 0;
 };
-
-/// The number of blocks that two threads share rows of: even.
-int64_t evenRows(int64_t height, int64_t rows) {
-  int64_t blocks = (height + rows - 1) / rows;
-  if (blocks > 1 && blocks % 2)
-    ++blocks;
-  return (height + blocks - 1) / blocks;
-}
 
 /// As many output rows, or columns of one, as keep the input of a block within
 /// `budget` bytes.
@@ -522,55 +464,18 @@ Block productBlock(const ConvWindow &w, int64_t budget) {
   return block;
 }
 
-/// Of a depthwise one, whose programs copy the channels of a panel: as much as
-/// keeps that copy in L1, with the least border copied twice.
-Block depthwiseBlock(const ConvWindow &w, int64_t panel, int64_t budget) {
-  int64_t height = std::max<int64_t>(1, representative(w.phaseHeight())),
-          width = std::max<int64_t>(1, representative(w.outWidth));
-  constexpr int64_t mostRows = 16, leastColumns = 7;
-  Block best;
-  double bestCost = 1e30;
-  for (int64_t parts = 1; parts <= width; ++parts) {
-    int64_t columns = (width + parts - 1) / parts;
-    if (parts > 1 && columns < leastColumns)
-      break;
-    int64_t read = *w.inputColumns(w.width.like(columns)).asConstant();
-    for (int64_t rows = std::min(height, mostRows); rows >= 1; --rows) {
-      int64_t pixels = w.inputRows(rows) * read;
-      if (pixels * panel * 4 > budget && (rows > 1 || columns > leastColumns))
-        continue;
-      double cost = double(pixels) / double(rows * columns);
-      if (cost < bestCost) {
-        bestCost = cost;
-        best = {rows, parts == 1 ? 0 : columns};
-      }
-    }
-  }
-  // The product before, of a sixth of the channels, shares out its columns
-  // where it has few rows (Matmul.cpp): then each thread keeps its channels.
-  // Else it keeps its rows.
-  bool few = best.rows >= height && !best.columns &&
-             height * width <= *w.channels.asConstant() / 7;
-  if (w.outHeight.asConstant() && !few)
-    best.rows = evenRows(height, std::min(best.rows, (height + 1) / 2));
-  return best;
-}
-
-Block chooseBlock(const ConvWindow &w, const TargetDesc &target, int64_t panel,
-                  Knobs &knobs) {
-  int64_t l1 = target.l1Bytes ? target.l1Bytes : 32 << 10,
-          l2 = target.l2Bytes ? target.l2Bytes : 1 << 20,
+Block chooseBlock(const ConvWindow &w, const TargetDesc &target, Knobs &knobs) {
+  int64_t l2 = target.l2Bytes ? target.l2Bytes : 1 << 20,
           l3 = target.l3Bytes ? target.l3Bytes : 16 << 20;
-  bool small = w.depthwise && w.hasBorder();
   // Each block of rows reads the whole filter: one that comes from memory is
   // worth larger blocks.
-  int64_t filter = 4 * w.kh * w.kw * *w.channels.asConstant() *
-                   (w.depthwise ? 1 : *w.features.asConstant());
-  int64_t budget = small ? l1 : filter > l3 / 4 ? l2 / 2 : l2 / 4;
+  int64_t filter =
+      4 * w.kh * w.kw * *w.channels.asConstant() * *w.features.asConstant();
+  int64_t budget = filter > l3 / 4 ? l2 / 2 : l2 / 4;
   // A quarter or double of the block.
   if (int64_t share = knobs.pick("share", 4, {2, 8, 1}); share != 4)
     budget = budget * 4 / share;
-  return small ? depthwiseBlock(w, panel, budget) : productBlock(w, budget);
+  return productBlock(w, budget);
 }
 
 } // namespace
@@ -578,7 +483,7 @@ Block chooseBlock(const ConvWindow &w, const TargetDesc &target, int64_t panel,
 LogicalResult chooseConv(ts::KernelOp kernel, const TargetDesc &target,
                          Knobs &knobs, SmallVectorImpl<Schedule> &schedules) {
   std::optional<ConvWindow> w = analyseConv(kernel);
-  if (!w)
+  if (!w || !takesConv(*w))
     return success(); // the loop schedule takes it
   FailureOr<Epilogue> epilogue = Epilogue::create(kernel, w->op.getResult());
   if (failed(epilogue))
@@ -587,7 +492,7 @@ LogicalResult chooseConv(ts::KernelOp kernel, const TargetDesc &target,
   int64_t channels = *w->groupChannels().asConstant(),
           features = *w->features.asConstant();
   int64_t panels = (features + panel - 1) / panel;
-  Block block = chooseBlock(*w, target, panel, knobs);
+  Block block = chooseBlock(*w, target, knobs);
   int64_t rows = block.rows, columns = block.columns;
   int64_t height = std::max<int64_t>(1, representative(w->phaseHeight())),
           width = std::max<int64_t>(1, representative(w->phaseWidth()));
@@ -595,12 +500,7 @@ LogicalResult chooseConv(ts::KernelOp kernel, const TargetDesc &target,
   int64_t blocks = phases * ((height + rows - 1) / rows);
   if (columns)
     blocks *= (width + columns - 1) / columns;
-  // Each channel of a depthwise one is read once however they are shared, and
-  // the copy of few stays in L1.
-  int64_t groups =
-      w->depthwise && w->hasBorder()
-          ? panels
-          : std::clamp<int64_t>((8 + blocks - 1) / blocks, 1, panels);
+  int64_t groups = std::clamp<int64_t>((8 + blocks - 1) / blocks, 1, panels);
   SmallVector<int64_t> otherGroups;
   for (int64_t other : {2 * groups, groups / 2, int64_t(1), panels})
     if (other >= 1 && other <= std::min<int64_t>(panels, 64))
@@ -611,9 +511,8 @@ LogicalResult chooseConv(ts::KernelOp kernel, const TargetDesc &target,
   // A panel that leaves no room for the next one.
   constexpr int64_t mostSums = 64 << 10;
   bool split = false;
-  if (!w->depthwise && w->groups == 1 && w->kh > 1 && !columns &&
-      !w->spreads() && w->outWidth.asConstant() &&
-      rows * width * panel * 4 <= mostSums) {
+  if (w->groups == 1 && w->kh > 1 && !columns && !w->spreads() &&
+      w->outWidth.asConstant() && rows * width * panel * 4 <= mostSums) {
     int64_t bytes = ts::elementBytes(ts::elementTypeOf(w->filter));
     int64_t quarter = (target.l2Bytes ? target.l2Bytes : 1 << 20) / 4;
     split = w->kh * w->kw * channels * panel * bytes > quarter;
@@ -631,13 +530,10 @@ LogicalResult chooseConv(ts::KernelOp kernel, const TargetDesc &target,
                   (columns ? w->phaseWidth().ceilDiv(one * columns) : one) *
                   (phases * groups);
   int64_t flops = 2 * rows * (columns ? columns : width) * w->tapRows() *
-                  w->tapColumns() * (w->depthwise ? 4 : channels) * features /
-                  groups;
+                  w->tapColumns() * channels * features / groups;
   schedule.grain =
       one * std::max<int64_t>(1, 400000 / std::max<int64_t>(1, flops));
-  int64_t pixelBytes =
-      4 * (w->depthwise && groups > 1 ? sliceChannels(panels, groups, panel)
-                                      : channels);
+  int64_t pixelBytes = 4 * channels;
   int64_t sumBytes = accumulatorBytes(schedule, *w);
   schedule.scratch =
       w->copies() ? w->inputColumns(columns ? one * columns : w->phaseWidth()) *
@@ -645,10 +541,9 @@ LogicalResult chooseConv(ts::KernelOp kernel, const TargetDesc &target,
                         256 + sumBytes
                   : one * sumBytes;
   schedule.group = group(*w);
-  if (!w->depthwise)
-    schedule.packed.push_back({w->filter.getArgNumber(),
-                               w->kh * w->kw * channels, features,
-                               /*transposed=*/false, panel, schedule.group});
+  schedule.packed.push_back({w->filter.getArgNumber(), w->kh * w->kw * channels,
+                             features,
+                             /*transposed=*/false, panel, schedule.group});
   schedules.push_back(std::move(schedule));
   return success();
 }

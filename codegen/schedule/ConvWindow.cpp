@@ -7,10 +7,6 @@ namespace knapper {
 
 using ts::Dim;
 
-/// Groups of fewer features are left to plain loops: panels are of 16 or more,
-/// so that most of what is multiplied would be another group's.
-constexpr int64_t kLeastFeatures = 8;
-
 std::optional<ConvWindow> analyseConv(ts::KernelOp kernel) {
   auto ops = kernel.getBody().getOps<ts::ConvOp>();
   if (ops.empty())
@@ -82,16 +78,7 @@ std::optional<ConvWindow> analyseConv(ts::KernelOp kernel) {
   for (Dim border : {w.lowH, w.highH, w.lowW, w.highW})
     if (!border.asConstant() || *border.asConstant() < 0)
       return std::nullopt;
-  int64_t groups = w.op.getGroups();
-  if (groups != 1) {
-    w.depthwise =
-        w.channels.isConstant(groups) && w.features.isConstant(groups);
-    if (w.depthwise ? w.kh * w.kw > 25 || w.spreads()
-                    : *w.features.asConstant() / groups < kLeastFeatures)
-      return std::nullopt;
-    if (!w.depthwise)
-      w.groups = groups;
-  }
+  w.groups = w.op.getGroups();
   return w;
 }
 
@@ -213,16 +200,16 @@ LogicalResult storeConvPixel(Emitter &e, const ConvWindow &w,
   return epilogue.store(e, tile, coord);
 }
 
+int64_t evenRows(int64_t height, int64_t rows) {
+  int64_t blocks = (height + rows - 1) / rows;
+  if (blocks > 1 && blocks % 2)
+    ++blocks;
+  return (height + blocks - 1) / blocks;
+}
+
 /// The widest panel that wastes least (see Matmul.cpp).
 int64_t chooseConvPanel(const ConvWindow &w, int64_t runDivisor, Knobs &knobs) {
   int64_t features = *w.features.asConstant();
-  if (w.depthwise) {
-    // The window's weights stay in registers: 25 taps of 16, 9 of 32. A last
-    // panel that is not full makes all of them wait for masks.
-    bool wide = w.kh * w.kw * 2 <= 20 && features >= 32 &&
-                (features % 32 == 0 || features % 16 != 0);
-    return knobs.pick("panel", wide ? 32 : 16, {16, 32});
-  }
   int64_t best = 16;
   double bestCost = 1e30;
   SmallVector<int64_t> all;

@@ -12,9 +12,8 @@ struct ConvWindow {
   ts::ConvOp op;
   mlir::BlockArgument input, filter;
   unsigned spatial = 2; ///< spatial dims of the op
-  bool depthwise = false;
   /// Each of so many equal shares of the features reads its own share of the
-  /// channels; 1 of depthwise ones.
+  /// channels.
   int64_t groups = 1;
   bool turned = false; ///< one column: its rows are taken for the columns
   ts::Dim images, height, width, channels, features, outHeight, outWidth;
@@ -69,8 +68,7 @@ struct ConvWindow {
 
 /// The convolution of a kernel if it has channels last, a constant filter that
 /// is read once, floats of at most 32 bits, sizes and borders of the window
-/// that are numbers, and, if it is grouped, is depthwise or has features enough
-/// in a group. Nothing otherwise.
+/// that are numbers. Nothing otherwise.
 std::optional<ConvWindow> analyseConv(ts::KernelOp kernel);
 
 /// A piece of an image with its zero border.
@@ -102,6 +100,10 @@ llvm::LogicalResult storeConvPixel(Emitter &emitter, const ConvWindow &window,
                                    mlir::Value image, mlir::Value row,
                                    mlir::Value column, mlir::Value feature,
                                    int64_t lanes, mlir::Value valid);
+
+/// Rows of a block, at most `rows`, so that two threads share an even number of
+/// blocks.
+int64_t evenRows(int64_t height, int64_t rows);
 
 /// The widest panel of features that wastes least. `runDivisor`: as in
 /// Epilogue.

@@ -300,6 +300,27 @@ for dtype in ["f32", "bf16"]:
     constant_conv("dilated depthwise", dtype, [9, 12], [3, 3], 1, 1, 20, dilations=[2, 3], low=[2, 3])
     constant_conv("dilated depthwise stride 2", dtype, [9, 12], [3, 3], 1, 1, 20, [2, 2], dilations=[2, 3], low=[2, 3])
 constant_conv("dilated many channels", "f32", [9, 8], [3, 3], 160, 64, dilations=[2, 2], low=[2, 2])
+# Groups side by side in a register: of each size, with fewer and with more channels than features; a last register that is
+# not full.
+for c, f, groups in [(1, 1, 37), (1, 2, 19), (2, 1, 16), (3, 3, 11), (4, 4, 8), (5, 5, 7), (6, 6, 3), (7, 7, 2), (8, 8, 5),
+                     (12, 12, 2), (16, 16, 3), (4, 8, 3), (8, 4, 6), (16, 8, 4), (1, 3, 6), (2, 16, 2), (24, 8, 2), (3, 1, 2)]:
+    constant_conv(f"lanes {c} {f} {groups}", "f32", [9, 11], [3, 3], c, f, groups, low=[1, 1])
+for dtype in ["f32", "bf16"]:
+    constant_conv("lanes uneven", dtype, [8, 17], [2, 3], 4, 4, 8, low=[1, 0], high=[0, 2])
+    constant_conv("lanes stride 2", dtype, [9, 14], [3, 3], 4, 4, 8, [2, 2], low=[1, 1], high=[1, 0])
+    constant_conv("lanes stride 2x3", dtype, [9, 33], [3, 5], 8, 8, 4, [2, 3], low=[1, 2])
+    constant_conv("lanes dilated", dtype, [9, 25], [3, 3], 4, 4, 5, dilations=[3, 4], low=[3, 4])
+    constant_conv("lanes dilated stride", dtype, [9, 25], [3, 3], 4, 4, 5, [2, 2], dilations=[3, 2], low=[3, 4])
+    constant_conv("lanes border only", dtype, [2, 3], [3, 3], 4, 4, 4, dilations=[5, 5], low=[7, 8])
+    constant_conv("lanes 1d", dtype, [40], [5], 8, 8, 3, low=[4], high=[0])
+    constant_conv("lanes column", dtype, [40, 1], [5, 1], 4, 4, 6, low=[4, 0], high=[1, 0])
+    constant_conv("lanes no border", dtype, [7, 20], [1, 3], 4, 4, 6)
+    constant_conv("depthwise 5x5", dtype, [9, 31], [5, 5], 1, 1, 48, low=[2, 2])
+    constant_conv("depthwise 7x7", dtype, [12, 16], [7, 7], 1, 1, 33, low=[3, 3])
+    constant_conv("depthwise 1x31", dtype, [1, 40], [1, 31], 1, 1, 20, low=[0, 15])
+    constant_conv("depthwise stride 2", dtype, [11, 29], [3, 3], 1, 1, 40, [2, 2], low=[0, 0], high=[1, 1])
+    constant_conv("depthwise 1d", dtype, [60], [4], 1, 1, 24, low=[3], high=[0])
+    constant_conv("depthwise of one row", dtype, [1, 60], [3, 3], 1, 1, 24, low=[1, 1])
 # Transposed (zeros between the input's elements) with windows that overlap: phases of unequal taps, of unequal sizes; one
 # dim only; one row, one column; groups.
 for dtype in ["f32", "bf16"]:
@@ -364,3 +385,15 @@ for kind in ["max", "average", "sum"]:
          f"%r = ts.pool {kind} %x window [4] strides [4] dilations [1] low [#ts.dim<0>] high [#ts.dim<0>] : {x}",
          T("f32", "n", 3, "floordiv(l, 4)"), [dict(n=1, l=4), dict(n=2, l=31)],
          lambda x, kind=kind: np_pool(x, kind, [4], [4], [1], [0], [0]), "relative 2e-6")
+for name, c, groups, stride in [("depthwise", 1, 20, 1), ("depthwise stride 2", 1, 20, 2), ("lanes", 4, 6, 1)]:
+    taps = [[[[(((i * 3 + j) * c + k) * c * groups + l) * 37 % 101 / 64 - 0.75 for l in range(c * groups)] for k in range(c)]
+             for j in range(3)] for i in range(3)]
+    outs = ["floordiv(h - 1, 2) + 1", "floordiv(w - 1, 2) + 1"] if stride == 2 else ["h", "w"]
+    x, y = T("f32", 1, "h", "w", c * groups), T("f32", 1, *outs, c * groups)
+    case(f"conv constant {name} symbolic image", [In("x", x)],
+         f"%w = ts.constant dense<{taps}> : tensor<3x3x{c}x{c * groups}xf32>\n"
+         f"  %r = ts.conv %x, %w strides [{stride}, {stride}] dilations [1, 1] input_dilations [1, 1] low [#ts.dim<1>, #ts.dim<1>] "
+         f"high [#ts.dim<1>, #ts.dim<1>] {{channels_last = true, groups = {groups} : i64}} : {x}, tensor<3x3x{c}x{c * groups}xf32>",
+         y, [dict(h=1, w=1), dict(h=5, w=14), dict(h=8, w=33), dict(h=3, w=2)],
+         lambda x, w=taps, s=stride, g=groups: np_conv(x, np_().array(w), [s, s], [1, 1], [1, 1], [1, 1], [1, 1], g, last=True),
+         PRODUCT["f32"])
