@@ -471,7 +471,8 @@ LogicalResult chooseGpuProduct(ts::KernelOp kernel, const TargetDesc &target,
     chooseWarpgroups(kernel, *product, *epilogue, target, schedules);
   if (open())
     chooseCarried(kernel, *product, *epilogue, target, schedules);
-  if (open())
+  // (What warpgroups carry is any product with a depth.)
+  if (open() && target.isa != "sm_90a")
     chooseWarps(*product, *epilogue, target, schedules);
   if (open())
     schedules.push_back(
