@@ -333,8 +333,10 @@ void chooseWarpgroups(ts::KernelOp kernel, const Product &product,
     add(best(*rows, *rows), conditions.guard);
     return;
   }
-  // One cut serves few rows badly and another many.
-  constexpr int64_t cuts[][2] = {{32, 32}, {256, 128}, {1024, 512}};
+  // One cut serves few rows badly and another many. Up to some thousands it
+  // matters whether blocks are as many as processors, or half or twice as many.
+  constexpr int64_t cuts[][2] = {
+      {32, 32}, {256, 128}, {1024, 512}, {2048, 2048}, {4096, 4096}};
   for (auto [most, typical] : cuts) {
     Guard guard = conditions.guard;
     guard.terms.push_back({m, ts::ComparePredicate::le, m.like(most)});
