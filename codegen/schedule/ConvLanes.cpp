@@ -214,7 +214,7 @@ SmallVector<Value> ConvLanesBuilder::sumsOf(const Run &run) {
                   load(w.input, inputs,
                        e.add(from, e.constant(c * imageChannels)), valid[n]);
             Value x = columns[n];
-            if (g.channels > 1 || g.each > 1) {
+            if (g.channels > 1 || g.each > 1 || inputs != g.lanes) {
               SmallVector<int64_t> lanes(g.lanes, 0);
               for (int64_t l = 0; l < g.features(); ++l)
                 lanes[l] = l / g.each * g.channels + k;

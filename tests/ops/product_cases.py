@@ -302,7 +302,7 @@ for dtype in ["f32", "bf16"]:
 constant_conv("dilated many channels", "f32", [9, 8], [3, 3], 160, 64, dilations=[2, 2], low=[2, 2])
 # Groups side by side in a register: of each size, with fewer and with more channels than features; a last register that is
 # not full.
-for c, f, groups in [(1, 1, 37), (1, 2, 19), (2, 1, 16), (3, 3, 11), (4, 4, 8), (5, 5, 7), (6, 6, 3), (7, 7, 2), (8, 8, 5),
+for c, f, groups in [(1, 1, 37), (1, 1, 6), (1, 1, 2), (1, 2, 19), (2, 1, 16), (3, 3, 11), (4, 4, 8), (5, 5, 7), (6, 6, 3), (7, 7, 2), (8, 8, 5),
                      (12, 12, 2), (16, 16, 3), (4, 8, 3), (8, 4, 6), (16, 8, 4), (1, 3, 6), (2, 16, 2), (24, 8, 2), (3, 1, 2)]:
     constant_conv(f"lanes {c} {f} {groups}", "f32", [9, 11], [3, 3], c, f, groups, low=[1, 1])
 for dtype in ["f32", "bf16"]:
