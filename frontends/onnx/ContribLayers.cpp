@@ -162,7 +162,7 @@ LogicalResult importEmbedLayerNormalization(Node &n) {
     return failure();
   SmallVector<Dim> dims = ts::dimsOf(n[0]);
   if (dims.size() != 2)
-    return n.fail("input_ids are " + ts::shapeText(n[0].getType()),
+    return n.fail("the numbers of words are " + ts::shapeText(n[0].getType()),
                   "give [batch, sequence]");
   Type i64 = n.b.getI64Type();
   auto read = [&](Value table, Value indices) {

@@ -77,12 +77,29 @@ def test_number_of_inputs(module, tensors, count):
 
 @pytest.mark.parametrize("fields, count, message", [
     (dict(bytes=47), 1, "48 bytes, 47"), (dict(dtype=3), 1, "y"), (dict(dtype=77), 1, "y"),
-    ({}, 2, "1 outputs"), ({}, 1, "also input 'x'"),
+    ({}, 2, "1 outputs"), (dict(data=X.ctypes.data + 16, bytes=48), 1, "partly input 'x'"),
 ])  # fmt: skip
 def test_outputs(module, fields, count, message):
     with pytest.raises(knapper.UserError, match=message):
         outputs = (CTensor * 2)(tensor(**fields), tensor(**fields))
         run(module, byref(tensor()), 1, outputs, count)
+
+
+def test_an_output_that_may_not_replace_the_input():
+    """It is read at other elements than those that are written."""
+    made = model([node("Transpose", ["x"], ["y"])], {"x": (FLOAT, [3, 3])}, {"y": (FLOAT, None)})
+    module = knapper.compile(made, threads=1)
+    assert not library().knapper_module_may_replace(module._handle.value, 0, 0)
+    square = tensor(dims=(3, 3), bytes=36)
+    with pytest.raises(knapper.UserError, match="also input 'x'"):
+        run(module, byref(square), 1, (CTensor * 1)(square), 1)
+
+
+def test_an_output_over_the_input(module):
+    x = -X
+    there = tensor(data=x.ctypes.data)
+    run(module, byref(there), 1, (CTensor * 1)(there), 1)
+    assert not x.any()
 
 
 def test_indices_of_the_signature(module):

@@ -103,8 +103,8 @@ ELSEWHERE = {
 
 
 def test_every_operator_has_a_rule_or_a_place():
-    rows = {name for path in (HERE.parents[1] / "frontends" / "onnx").glob("*.cpp")
-            for name in re.findall(r'^\s+\{"[^"]*", "(\w+)"', path.read_text(), re.M)}  # fmt: skip
+    rows = {name for path in (HERE.parents[1] / "frontends" / "onnx").glob("*.cpp")  # com.microsoft: contrib_test.py
+            for name in re.findall(r'^\s+\{"(?!com\.microsoft)[^"]*", "(\w+)"', path.read_text(), re.M)}  # fmt: skip
     rules = "".join(path.read_text() for path in HERE.glob("rules_*.py"))
     made = set(re.findall(r'"(\w+)"', rules))
     elsewhere = {name for names in ELSEWHERE.values() for name in names.split()}

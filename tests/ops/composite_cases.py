@@ -94,7 +94,8 @@ for dtype in ["f32", "f64", "bf16"]:
         case(f"layer_norm of {length} {dtype}", [In("x", t), In("scale", p), In("bias", p)],
              f"%r = ts.layer_norm %x scale %scale : {p} bias %bias : {p} dim 2 epsilon 1.0e-5 : {t}", t, ROW_SIZES,
              lambda x, scale, bias: np_norm(x, 1e-5, False, scale, bias),
-             {"f32": "relative 4e-6", "f64": "relative 1e-10"}.get(dtype, "ulp 3"))
+             # The bias may take away nearly all of what was normalised.
+             {"f32": "relative 4e-6", "f64": "relative 1e-10", "f16": "relative 1e-3", "bf16": "relative 8e-3"}[dtype])
 # Rows that start anywhere, held by the threads of a GPU as one tile.
 for dtype in ["f32", "f16", "bf16"]:
     t = T(dtype, "a", 4099)

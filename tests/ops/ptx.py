@@ -12,8 +12,9 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-# One at a time they take many registers in double precision, by what they compute.
-MAY_SPILL = {"pow f32 positive"}
+# One at a time they take many registers in double precision, by what they compute; or one number more than
+# two blocks a processor leave them. For these processors ("": any).
+MAY_SPILL = {("pow f32 positive", ""), ("scaled_dot i8 64 70", "sm_86"), ("scaled_dot i8 64 70", "sm_89")}
 
 
 def kernels(folder: Path) -> dict[str, tuple[str, str]]:
@@ -53,7 +54,7 @@ def check(folder: Path, arch: str = "sm_90a") -> list[str]:
     assert done.returncode or len(sizes) == len(found)
     for name, spilled in sizes:
         where = found[name][1]
-        if int(spilled) and where not in MAY_SPILL:
+        if int(spilled) and not {(where, ""), (where, arch)} & MAY_SPILL:
             problems.append(f"{where}: {name} spills {spilled} bytes")
     return problems
 
