@@ -549,15 +549,7 @@ LogicalResult chooseConv(ts::KernelOp kernel, const TargetDesc &target,
 }
 
 LogicalResult buildConv(BuildContext &context) {
-  std::optional<ConvWindow> w = analyseConv(context.kernel);
-  if (!w)
-    return context.kernel.emitOpError(
-        "is no convolution that this schedule knows");
-  FailureOr<Epilogue> epilogue =
-      Epilogue::create(context.kernel, w->op.getResult());
-  if (failed(epilogue))
-    return failure();
-  return ConvBuilder(context, std::move(*w), std::move(*epilogue)).build();
+  return buildConvBy<ConvBuilder>(context);
 }
 
 } // namespace knapper

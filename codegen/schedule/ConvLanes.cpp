@@ -431,15 +431,7 @@ LogicalResult chooseConvLanes(ts::KernelOp kernel, const TargetDesc &target,
 }
 
 LogicalResult buildConvLanes(BuildContext &context) {
-  std::optional<ConvWindow> w = analyseConv(context.kernel);
-  if (!w)
-    return context.kernel.emitOpError(
-        "is no convolution that this schedule knows");
-  FailureOr<Epilogue> epilogue =
-      Epilogue::create(context.kernel, w->op.getResult());
-  if (failed(epilogue))
-    return failure();
-  return ConvLanesBuilder(context, std::move(*w), std::move(*epilogue)).build();
+  return buildConvBy<ConvLanesBuilder>(context);
 }
 
 } // namespace knapper

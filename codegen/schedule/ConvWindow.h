@@ -4,6 +4,7 @@
 #include "codegen/schedule/Emitter.h"
 #include "codegen/schedule/Epilogue.h"
 #include "codegen/schedule/Knobs.h"
+#include "codegen/schedule/Schedule.h"
 
 namespace knapper {
 
@@ -70,6 +71,23 @@ struct ConvWindow {
 /// is read once, floats of at most 32 bits, sizes and borders of the window
 /// that are numbers. Nothing otherwise.
 std::optional<ConvWindow> analyseConv(ts::KernelOp kernel);
+
+/// Builds the kernel by `Builder(context, window, epilogue).build()`, where
+/// `takes` the window; else an error at the kernel.
+template <typename Builder>
+llvm::LogicalResult buildConvBy(
+    BuildContext &context, llvm::function_ref<bool(const ConvWindow &)> takes =
+                               [](const ConvWindow &) { return true; }) {
+  std::optional<ConvWindow> w = analyseConv(context.kernel);
+  if (!w || !takes(*w))
+    return context.kernel.emitOpError(
+        "is no convolution that this schedule knows");
+  mlir::FailureOr<Epilogue> epilogue =
+      Epilogue::create(context.kernel, w->op.getResult());
+  if (mlir::failed(epilogue))
+    return mlir::failure();
+  return Builder(context, std::move(*w), std::move(*epilogue)).build();
+}
 
 /// A piece of an image with its zero border.
 struct ConvRows {

@@ -410,15 +410,7 @@ LogicalResult chooseWinograd(ts::KernelOp kernel, const TargetDesc &target,
 }
 
 LogicalResult buildWinograd(BuildContext &context) {
-  std::optional<ConvWindow> w = analyseConv(context.kernel);
-  if (!w || !takesWinograd(*w))
-    return context.kernel.emitOpError(
-        "is no convolution that this schedule knows");
-  FailureOr<Epilogue> epilogue =
-      Epilogue::create(context.kernel, w->op.getResult());
-  if (failed(epilogue))
-    return failure();
-  return WinogradBuilder(context, std::move(*w), std::move(*epilogue)).build();
+  return buildConvBy<WinogradBuilder>(context, takesWinograd);
 }
 
 } // namespace knapper

@@ -1,5 +1,5 @@
 // Attention and rotary embedding.
-#include "frontends/onnx/Node.h"
+#include "frontends/onnx/Heads.h"
 
 #include <cmath>
 
@@ -31,15 +31,6 @@ Value splitHeads(Node &n, Value x, int64_t heads, StringRef attribute) {
   }
   return n.transpose(n.reshape(x, {d[0], d[1], n.dim(heads), *size}),
                      {0, 2, 1, 3});
-}
-
-/// [B, heads, S, D] to [B, S, heads * D].
-Value mergeHeads(Node &n, Value x) {
-  Value moved = n.transpose(x, {0, 2, 1, 3});
-  if (!moved)
-    return {};
-  SmallVector<Dim> d = ts::dimsOf(moved);
-  return n.reshape(moved, {d[0], d[1], d[2] * d[3]});
 }
 
 /// An op's default: 1/sqrt(D).

@@ -1,4 +1,5 @@
 // com.microsoft: attention, through the standard's operator.
+#include "frontends/onnx/Heads.h"
 #include "frontends/onnx/Integers.h"
 #include "frontends/onnx/Standard.h"
 
@@ -31,15 +32,6 @@ Value splitHeads(Node &n, Value x, int64_t heads) {
   }
   return n.transpose(n.reshape(x, {d[0], d[1], n.dim(heads), *size}),
                      {0, 2, 1, 3});
-}
-
-/// [B, heads, S, D] to [B, S, heads * D].
-Value mergeHeads(Node &n, Value x) {
-  Value moved = n.transpose(x, {0, 2, 1, 3});
-  if (!moved)
-    return {};
-  SmallVector<Dim> d = ts::dimsOf(moved);
-  return n.reshape(moved, {d[0], d[1], d[2] * d[3]});
 }
 
 /// Part `index` of dim `dim`, which has the extent 1 and goes away.
