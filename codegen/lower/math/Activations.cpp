@@ -16,10 +16,8 @@ static V fastExp2(V x) {
 }
 
 V geluErf(V x, bool exp2Instruction, bool half) {
-  if (x.isF64()) {
-    V half = x * 0.5;
-    return fma(half, erf(x * 0x1.6a09e667f3bcdp-1), half);
-  }
+  if (x.isF64()) // erfc: 1 + erf would cancel far below zero.
+    return x * 0.5 * erfc(x * -0x1.6a09e667f3bcdp-1);
   // max(x, 0) - |x| q, where q = erfc(|x| / sqrt(2)) / 2 = 2^g and g is a
   // polynomial: no cancellation for negative x. From 6 on, |x| q is held at
   // 6e-9.

@@ -162,6 +162,21 @@ TEST_P(SpecialTest, RemainderF64) {
       [](long double x, long double y) { return std::fmod(x, y); }, 0);
 }
 
+// The error of -x/sqrt(2), squared in the exponent, is x^2 units of the result.
+TEST_P(SpecialTest, GeluF64FarBelowZero) {
+  auto kernels = compile(ofBuilder("gelu_erf", buildGeluErf), "f64");
+  ASSERT_TRUE(kernels);
+  std::vector<double> x, y(576); // to -37: normal results
+  for (unsigned i = 0; i < y.size(); ++i)
+    x.push_back(-1 - i / 16.0);
+  kernels->call("gelu_erf", {x.data(), y.data()}, y.size());
+  for (unsigned i = 0; i < y.size(); ++i) {
+    long double exact = 0.5L * x[i] * std::erfc(-x[i] / std::sqrt(2.0L));
+    EXPECT_LE(std::abs(y[i] - exact), -exact * (x[i] * x[i] + 8) * 0x1p-52L)
+        << "of " << x[i];
+  }
+}
+
 TEST_P(SpecialTest, PowConstant) {
   struct Case {
     const char *name;
