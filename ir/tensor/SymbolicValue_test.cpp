@@ -110,4 +110,21 @@ TEST_F(SymbolicValueTest, Bounds) {
   EXPECT_EQ(isEqual(dim("a + 1"), dim("a")), false);
 }
 
+TEST_F(SymbolicValueTest, BoundsOfWhatCancels) {
+  // What rounding up to a multiple adds.
+  EXPECT_EQ(lowerBound(dim("4*floordiv(a + 3, 4) - a")), 0);
+  EXPECT_EQ(upperBound(dim("4*floordiv(a + 3, 4) - a")), 3);
+  EXPECT_EQ(lowerBound(dim("a - 4*floordiv(a, 4)")), 0);
+  EXPECT_EQ(upperBound(dim("a - 4*floordiv(a, 4)")), 3);
+  EXPECT_EQ(lowerBound(dim("a - 3*floordiv(a, 4)")), std::nullopt);
+  EXPECT_EQ(lowerBound(dim("8*floordiv(max(a, 8) + 7, 8) - max(a, 8)")), 0);
+  EXPECT_EQ(lowerBound(dim("max(a, 3) - a")), 0);
+  EXPECT_EQ(upperBound(dim("max(a, 3) - a")), 3);
+  EXPECT_EQ(upperBound(dim("min(a, b) - a")), 0);
+  EXPECT_EQ(lowerBound(dim("min(a, b) - a")), std::nullopt);
+  EXPECT_EQ(lowerBound(dim("a - min(a, b)")), 0);
+  EXPECT_EQ(lowerBound(dim("max(a + 5, b + 2) - max(a, b)")), 2);
+  EXPECT_EQ(upperBound(dim("max(a + 5, b + 2) - max(a, b)")), 5);
+}
+
 } // namespace

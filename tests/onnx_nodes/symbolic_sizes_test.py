@@ -125,3 +125,22 @@ def test_affine_grid_of_one_element():
     theta = np.array([[[1, 0, 0], [0, 1, 0]]], np.float32)
     grid = module(theta=theta, like=np.zeros((1, 2, 1, 3), np.float32))["y"]
     np.testing.assert_array_equal(grid, [[[[-1, -1], [0, -1], [1, -1]]]])
+
+
+def test_pad_to_whole_frames():
+    """What is missing to a multiple of 8, and at least one frame: never negative."""
+    made = model(
+        [
+            node("Shape", ["x"], ["n"]),
+            node("Max", ["n", "frame"], ["least"]),
+            node("Add", ["least", "seven"], ["more"]),
+            node("Div", ["more", "frame"], ["frames"]),
+            node("Mul", ["frames", "frame"], ["whole"]),
+            node("Sub", ["whole", "n"], ["missing"]),
+            node("Concat", ["two", "missing"], ["pads"], axis=0),
+            node("Pad", ["x", "pads"], ["y"]),
+        ],
+        {"x": ["n"]},
+        [("frame", [8]), ("seven", [7]), ("two", [2])],
+    )
+    check(made, [{"x": np.arange(1, 1 + n, dtype=np.float32)} for n in (1, 7, 8, 9, 31, 40)])
