@@ -2,7 +2,7 @@
 
 Small differences pass at once. Else the graph is evaluated again with noise of a few units in the last
 place on every operand and result of every operator (of constants, those that stand first: others many
-operators want to stay constant): an element may be off by what the noise does to it, and an element whose
+operators want to stay constant), tiny values made zeros in half of the samples: an element may be off by what the noise does to it, and an element whose
 kind changes (infinite, another index, another integer) says nothing.
 """
 
@@ -21,6 +21,8 @@ UNIT = {"float32": 2.0**-23, "float64": 2.0**-52, "float16": 2.0**-10, "bfloat16
 SMALLEST = {"float32": 2.0**-149, "float64": 5e-324, "float16": 2.0**-24, "bfloat16": 2.0**-133}
 TYPES = {"float32": TensorProto.FLOAT, "float64": TensorProto.DOUBLE, "float16": TensorProto.FLOAT16,
          "bfloat16": TensorProto.BFLOAT16}  # fmt: skip
+# A result this close to zero may be zero: softmax's exponential has no denormal ones.
+TINY = {"float32": 2.0**-124, "float64": 2.0**-1020, "bfloat16": 2.0**-124}
 SUMS = ("DFT", "STFT")  # some of their results are sums that cancel
 SAMPLES = (4, 16, 64)  # of noise, until it explains the difference
 
@@ -100,7 +102,17 @@ def noisy(model: onnx.ModelProto, types: dict[str, str], sample: int, constants=
         nodes.append(helper.make_node("Add", [f"{to}/part", start], [f"{to}/wide"]))
         nodes.append(helper.make_node("Cast", [f"{to}/wide"], [f"{to}/near"], to=TYPES[kind]))
         if not of_sums:
-            nodes.append(helper.make_node("Mul", [name, f"{to}/near"], [to]))
+            flushed = sample % 2 and kind in TINY
+            moved = f"{to}/moved" if flushed else to
+            nodes.append(helper.make_node("Mul", [name, f"{to}/near"], [moved]))
+            if flushed:
+                for constant, value in (("tiny", TINY[kind]), ("zero", 0)):
+                    nodes.append(helper.make_node(
+                        "Constant", [], [f"{to}/{constant}"],
+                        value=helper.make_tensor("value", TYPES[kind], [], [value])))  # fmt: skip
+                nodes.append(helper.make_node("Abs", [moved], [f"{to}/size"]))
+                nodes.append(helper.make_node("Less", [f"{to}/size", f"{to}/tiny"], [f"{to}/is_tiny"]))
+                nodes.append(helper.make_node("Where", [f"{to}/is_tiny", f"{to}/zero", moved], [to]))
             return to
         # What cancels in a long sum is as far off as its largest result.
         nodes.append(helper.make_node("Abs", [name], [f"{to}/size"]))
