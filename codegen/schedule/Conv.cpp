@@ -31,6 +31,7 @@
 // Parameters: panel, rows and columns of a block of outputs (columns 0: all),
 // groups (programs that share a block's panels), split.
 #include "codegen/schedule/ConvWindow.h"
+#include "codegen/schedule/Grain.h"
 #include "codegen/schedule/Lanes.h"
 #include "codegen/schedule/RowTiles.h"
 #include "codegen/schedule/Schedules.h"
@@ -529,10 +530,10 @@ LogicalResult chooseConv(ts::KernelOp kernel, const TargetDesc &target,
   schedule.grid = w->images * w->phaseHeight().ceilDiv(one * rows) *
                   (columns ? w->phaseWidth().ceilDiv(one * columns) : one) *
                   (phases * groups);
-  int64_t flops = 2 * rows * (columns ? columns : width) * w->tapRows() *
-                  w->tapColumns() * channels * features / groups;
+  int64_t flops =
+      2 * rows * w->tapRows() * w->tapColumns() * channels * features / groups;
   schedule.grain =
-      one * std::max<int64_t>(1, 400000 / std::max<int64_t>(1, flops));
+      grainOf(400000, (columns ? one * columns : w->phaseWidth()) * flops);
   int64_t pixelBytes = 4 * channels;
   int64_t sumBytes = accumulatorBytes(schedule, *w);
   schedule.scratch =

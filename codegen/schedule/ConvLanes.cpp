@@ -21,6 +21,7 @@
 // Parameters: lanes, pixels of a run (at most: targets with fewer registers
 // take fewer), rows of a block.
 #include "codegen/schedule/ConvWindow.h"
+#include "codegen/schedule/Grain.h"
 #include "codegen/schedule/Lanes.h"
 #include "codegen/schedule/RowTiles.h"
 #include "codegen/schedule/Schedules.h"
@@ -418,10 +419,9 @@ LogicalResult chooseConvLanes(ts::KernelOp kernel, const TargetDesc &target,
   schedule.grid =
       w->images * w->outHeight.ceilDiv(one * rows) * (one * g.tiles);
   // A step of one channel waits for memory more than it computes.
-  int64_t flops = 2 * rows * std::max<int64_t>(1, representative(w->outWidth)) *
-                  w->kh * w->kw * std::max<int64_t>(4, g.channels) * g.lanes;
-  schedule.grain =
-      one * std::max<int64_t>(1, 400000 / std::max<int64_t>(1, flops));
+  int64_t flops =
+      2 * rows * w->kh * w->kw * std::max<int64_t>(4, g.channels) * g.lanes;
+  schedule.grain = grainOf(400000, w->outWidth * flops);
   schedule.scratch = one * (pixels * g.lanes * 4);
   schedule.packed.push_back(
       {w->filter.getArgNumber(), w->kh * w->kw * g.channels,

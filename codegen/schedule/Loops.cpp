@@ -9,6 +9,7 @@
 // Parameters: lanes.
 #include "codegen/schedule/Emitter.h"
 #include "codegen/schedule/Epilogue.h"
+#include "codegen/schedule/Grain.h"
 #include "codegen/schedule/Lanes.h"
 #include "codegen/schedule/Schedules.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -442,15 +443,14 @@ LogicalResult chooseLoops(ts::KernelOp kernel, const TargetDesc &target,
   schedule.kind = "loops";
   schedule.parameters = {{"lanes", lanes}};
   schedule.grid = around * run.ceilDiv(one * lanes);
-  int64_t work = 1;
+  Dim work = one;
   if (auto indexed = dyn_cast<ts::IndexingOpInterface>(hero)) {
     ts::Indexing indexing = indexed.indexing();
     for (Dim dim :
          ArrayRef<Dim>(indexing.loops).drop_front(indexing.parallelLoops))
-      work *= std::max<int64_t>(1, representative(dim));
+      work = work * dim;
   }
-  schedule.grain =
-      one * std::max<int64_t>(1, 4000 / std::max<int64_t>(1, work));
+  schedule.grain = grainOf(4000, work);
   schedule.scratch = one * 0;
   schedules.push_back(std::move(schedule));
   return success();

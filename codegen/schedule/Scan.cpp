@@ -7,6 +7,7 @@
 // Parameters: lanes (0: one line, scalars).
 #include "codegen/schedule/Emitter.h"
 #include "codegen/schedule/Epilogue.h"
+#include "codegen/schedule/Grain.h"
 #include "codegen/schedule/Lanes.h"
 #include "codegen/schedule/Schedules.h"
 
@@ -45,10 +46,7 @@ LogicalResult chooseScan(ts::KernelOp kernel, const TargetDesc &target,
   schedule.kind = "scan";
   schedule.parameters = {{"lanes", lanes}};
   schedule.grid = around;
-  schedule.grain =
-      one *
-      std::max<int64_t>(
-          1, 8000 / std::max<int64_t>(1, representative(dims[op.getDim()])));
+  schedule.grain = grainOf(8000, dims[op.getDim()]);
   schedule.scratch = one * 0;
   schedules.push_back(std::move(schedule));
   return success();

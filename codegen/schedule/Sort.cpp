@@ -9,6 +9,7 @@
 //
 // Parameters: lanes (of the rank form; 0: merge).
 #include "codegen/schedule/Emitter.h"
+#include "codegen/schedule/Grain.h"
 #include "codegen/schedule/Lanes.h"
 #include "codegen/schedule/Schedules.h"
 
@@ -81,10 +82,7 @@ LogicalResult chooseSort(ts::KernelOp kernel, const TargetDesc &target,
     return success();
   }
   schedule.grid = around;
-  schedule.grain =
-      one *
-      std::max<int64_t>(
-          1, 1000 / std::max<int64_t>(1, representative(dims[op.getDim()])));
+  schedule.grain = grainOf(1000, dims[op.getDim()]);
   // Two halves of (index, value), each element 8 bytes at most.
   schedule.scratch = dims[op.getDim()] * 32 + 64;
   schedules.push_back(std::move(schedule));
