@@ -162,8 +162,11 @@ std::vector<Step> pipeline() {
           {"split-reductions",
            [](func::FuncOp f) {
              // So that the small tensors of tests are split too.
-             splitReductions(
-                 f, {.programs = 64, .tile = 4, .part = 2, .leastColumn = 2});
+             splitReductions(f, {.programs = 64,
+                                 .tile = 4,
+                                 .part = 2,
+                                 .leastColumn = 2,
+                                 .row = 2});
              return mlir::success();
            }},
           {"byte-products",

@@ -23,10 +23,58 @@ static int64_t partsOf(int64_t length, int64_t wanted, int64_t least) {
   return parts;
 }
 
+/// The result of a reduction of `first` dims, then of the `second` dims of what
+/// is left; 16-bit numbers in f32 between them.
+static Value twice(ReduceOp op, ArrayRef<int64_t> first,
+                   ArrayRef<int64_t> second) {
+  OpBuilder b(op);
+  Location loc = op.getLoc();
+  Value x = op.getInput();
+  Type element = elementTypeOf(x);
+  bool half = element.isF16() || element.isBF16();
+  auto convert = [&](Type to) {
+    x = ConvertOp::create(b, loc, tensorType(op.getContext(), dimsOf(x), to),
+                          x);
+  };
+  if (half)
+    convert(b.getF32Type());
+  for (ArrayRef<int64_t> dims : {first, second})
+    x = ReduceOp::create(b, loc, op.getKind(), x, dims, op.getIgnoresNan());
+  if (half)
+    convert(element);
+  return x;
+}
+
+/// Of a reduction of all dims from one on, of which the last are numbers and
+/// others are not: rows of the last ones first.
+static void splitSymbolic(ReduceOp op, const SplitModel &model) {
+  SmallVector<Dim> dims = dimsOf(op.getInput());
+  int64_t first = dims.size() - op.getDims().size(), last = dims.size(),
+          row = 1, results = 1;
+  for (auto [i, dim] : llvm::enumerate(op.getDims()))
+    if (dim != first + static_cast<int64_t>(i))
+      return;
+  for (Dim dim : ArrayRef<Dim>(dims).take_front(first)) {
+    if (!dim.asConstant())
+      return; // a size that a run binds: results enough
+    results *= *dim.asConstant();
+  }
+  while (last > first && dims[last - 1].asConstant() && row < model.row)
+    row *= *dims[--last].asConstant();
+  if (last == first || row < model.row || results * 2 > model.programs)
+    return;
+  auto rows = llvm::to_vector(llvm::seq<int64_t>(last, dims.size())),
+       others = llvm::to_vector(llvm::seq<int64_t>(first, last));
+  op.replaceAllUsesWith(twice(op, rows, others));
+  op.erase();
+}
+
 static void split(ReduceOp op, const SplitModel &model) {
   std::optional<int64_t> all =
       elementCount(op.getInput().getType()).asConstant();
   std::optional<int64_t> results = elementCount(op.getType()).asConstant();
+  if (!all)
+    return splitSymbolic(op, model);
   if (!all || !results || *all == 0 || *results == 0)
     return;
   int64_t rank = rankOf(op.getInput()), reduced = op.getDims().size();

@@ -6,8 +6,9 @@
 // A reduction has a program a result (or a tile of results); where these are
 // too few to fill a device of many cores, most of it would wait. Sums of
 // floating-point numbers are formed in another order, which a reduction does
-// not promise; 16-bit ones stay in f32 between the steps. Only sizes that are
-// numbers are split, into equal parts.
+// not promise; 16-bit ones stay in f32 between the steps. Sizes that are
+// numbers are split into equal parts; where some are symbols, rows of the last
+// dims, whose sizes are numbers, come first.
 //
 //===----------------------------------------------------------------------===//
 #pragma once
@@ -32,6 +33,7 @@ struct SplitModel {
   int64_t far = 0; ///< results from which on the rows of a column lie so far
                    ///< apart that parts of them are faster, one after the
                    ///< other; 0: none
+  int64_t row = 64; ///< the least row of a reduction of symbolic size
 };
 
 void splitReductions(mlir::func::FuncOp function, const SplitModel &model = {});

@@ -50,3 +50,32 @@ func.func @stay(%x: tensor<16384x16384xf32>, %y: tensor<4x4097xf32>,
   %2 = ts.reduce add %z [1] : tensor<?x1048576xf32, #ts.dims<"n", 1048576>>
   return %0, %1, %2 : tensor<16384xf32>, tensor<4xf32>, tensor<?xf32, #ts.dims<"n">>
 }
+
+// Sizes of which some are symbols: rows of those that are numbers first.
+// CHECK-LABEL: @symbolic
+// CHECK: ts.reduce max %{{.*}} [2] : tensor<?x?x384xf32
+// CHECK: ts.reduce max %{{.*}} [0, 1] : tensor<?x?xf32
+func.func @symbolic(%x: tensor<?x?x384xf32, #ts.dims<"b", "s", 384>>) -> tensor<f32> {
+  %0 = ts.reduce max %x [0, 1, 2] : tensor<?x?x384xf32, #ts.dims<"b", "s", 384>>
+  return %0 : tensor<f32>
+}
+
+// The row is long enough with two dims; what is kept is a number.
+// CHECK-LABEL: @heads
+// CHECK: ts.reduce add %{{.*}} [2, 3]
+// CHECK: ts.reduce add %{{.*}} [1]
+func.func @heads(%x: tensor<2x?x12x32xf32, #ts.dims<2, "s", 12, 32>>) -> tensor<2xf32> {
+  %0 = ts.reduce add %x [1, 2, 3] : tensor<2x?x12x32xf32, #ts.dims<2, "s", 12, 32>>
+  return %0 : tensor<2xf32>
+}
+
+// Results enough, or no row.
+// CHECK-LABEL: @whole
+// CHECK: ts.reduce add %{{.*}} [1, 2]
+// CHECK: ts.reduce add %{{.*}} [0, 1]
+func.func @whole(%x: tensor<?x100x384xf32, #ts.dims<"b", 100, 384>>, %y: tensor<64x?xf32, #ts.dims<64, "s">>)
+    -> (tensor<?xf32, #ts.dims<"b">>, tensor<f32>) {
+  %0 = ts.reduce add %x [1, 2] : tensor<?x100x384xf32, #ts.dims<"b", 100, 384>>
+  %1 = ts.reduce add %y [0, 1] : tensor<64x?xf32, #ts.dims<64, "s">>
+  return %0, %1 : tensor<?xf32, #ts.dims<"b">>, tensor<f32>
+}
