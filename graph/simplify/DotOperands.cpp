@@ -56,6 +56,29 @@ static LogicalResult dotOfTranspose(DotOp op, PatternRewriter &rewriter) {
   return failure();
 }
 
+/// Rows of the left side are read in the order in which they lie: what puts
+/// them into another comes after the product.
+static LogicalResult dotOfTransposedRows(DotOp op, PatternRewriter &rewriter) {
+  auto transpose = op.getLhs().getDefiningOp<TransposeOp>();
+  if (!transpose || !op.getLhsBatch().empty() ||
+      op.getLhsContract().size() != 1)
+    return failure();
+  ArrayRef<int64_t> permutation = transpose.getPermutation();
+  int64_t last = permutation.size() - 1;
+  if (op.getLhsContract()[0] != last || permutation[last] != last ||
+      llvm::is_sorted(permutation))
+    return failure();
+  Value dot =
+      DotOp::create(rewriter, op.getLoc(), transpose.getInput(), op.getRhs(),
+                    op.getLhsBatch(), op.getRhsBatch(), op.getLhsContract(),
+                    op.getRhsContract(), op.getResultTypeAttr());
+  SmallVector<int64_t> after(permutation.drop_back());
+  for (int64_t dim = last; dim < rankOf(dot); ++dim)
+    after.push_back(dim);
+  rewriter.replaceOp(op, makeTranspose(rewriter, op.getLoc(), dot, after));
+  return success();
+}
+
 /// A reshape that merges free dims of the left side comes after the product.
 static LogicalResult dotOfReshape(DotOp op, PatternRewriter &rewriter) {
   auto reshape = op.getLhs().getDefiningOp<ReshapeOp>();
@@ -185,6 +208,7 @@ static LogicalResult weightsOnTheRight(DotOp op, PatternRewriter &rewriter) {
 
 void knapper::populateDotPatterns(RewritePatternSet &patterns) {
   patterns.add(dotOfTranspose);
+  patterns.add(dotOfTransposedRows);
   patterns.add(dotOfReshape);
   patterns.add(dotOfMergedBatches);
   patterns.add(weightsOnTheRight);

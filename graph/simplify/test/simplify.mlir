@@ -205,3 +205,25 @@ func.func @not_one_hot(%i: tensor<5xi64>, %m: tensor<3x4xf32>) -> (tensor<5x4xf3
   %6 = ts.dot %5, %m batch [] x [] contract [1] x [0] : tensor<5x3xf32>, tensor<3x4xf32>
   return %3, %6 : tensor<5x4xf32>, tensor<5x4xf32>
 }
+
+// Rows in another order: the product reads them as they lie, and the transposes
+// meet. Rows between which the sum runs stay apart.
+// CHECK-LABEL: @rows_in_another_order
+// CHECK: %[[D:.*]] = ts.dot %arg0, %arg1 batch [] x [] contract [2] x [0]
+// CHECK-NEXT: %[[R:.*]] = ts.tanh %[[D]]
+// CHECK-NEXT: %[[E:.*]] = ts.dot %[[R]], %arg2
+// CHECK-NOT: ts.transpose %[[E]]
+// CHECK: ts.transpose %arg3 [1, 2, 0]
+// CHECK: return %[[E]]
+func.func @rows_in_another_order(%x: tensor<?x?x8xf32, #ts.dims<"b", "s", 8>>, %w: tensor<8x16xf32>, %v: tensor<16x4xf32>,
+                                 %y: tensor<5x6x7xf32>, %u: tensor<5x4xf32>)
+    -> (tensor<?x?x4xf32, #ts.dims<"b", "s", 4>>, tensor<6x7x4xf32>) {
+  %0 = ts.transpose %x [1, 0, 2] : tensor<?x?x8xf32, #ts.dims<"b", "s", 8>>
+  %1 = ts.dot %0, %w batch [] x [] contract [2] x [0] : tensor<?x?x8xf32, #ts.dims<"s", "b", 8>>, tensor<8x16xf32>
+  %2 = ts.tanh %1 : tensor<?x?x16xf32, #ts.dims<"s", "b", 16>>
+  %3 = ts.dot %2, %v batch [] x [] contract [2] x [0] : tensor<?x?x16xf32, #ts.dims<"s", "b", 16>>, tensor<16x4xf32>
+  %4 = ts.transpose %3 [1, 0, 2] : tensor<?x?x4xf32, #ts.dims<"s", "b", 4>>
+  %5 = ts.transpose %y [1, 2, 0] : tensor<5x6x7xf32>
+  %6 = ts.dot %5, %u batch [] x [] contract [2] x [0] : tensor<6x7x5xf32>, tensor<5x4xf32>
+  return %4, %6 : tensor<?x?x4xf32, #ts.dims<"b", "s", 4>>, tensor<6x7x4xf32>
+}
