@@ -172,6 +172,9 @@ private:
 
   /// Where the current tile of a kept tensor lies in its scratch.
   mlir::Value placeInScratch(mlir::Value tensor);
+  /// Leaves a tile in scratch where later passes want it: its pass calls this.
+  void keepTile(mlir::Value tensor, mlir::Value tile, mlir::Value valid,
+                unsigned pass);
   /// Bytes of a row of a kept tensor; column form: of a column's tiles.
   ts::Dim bytesInScratch(mlir::Value tensor);
 

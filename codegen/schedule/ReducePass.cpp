@@ -53,6 +53,21 @@ Value ReduceBuilder::horizontal(Operation *reduction, Value tile,
   return vector::ReductionOp::create(b, e.location, how, tile, fast);
 }
 
+void ReduceBuilder::keepTile(Value tensor, Value tile, Value valid,
+                             unsigned pass) {
+  auto kept = keep.find(tensor);
+  if (kept == keep.end() || kept->second != pass)
+    return;
+  Type flat = ts::tensorType(kernel.getContext(),
+                             {Dim::constant(kernel.getContext(), -1)},
+                             scratchType(tensor));
+  Coord run;
+  run.lanes = lanes;
+  run.dims = {{placeInScratch(tensor), 1, {}, 1}};
+  run.valid = valid;
+  e.store(tile, buffers[tensor], flat, run);
+}
+
 LogicalResult ReduceBuilder::run(unsigned pass, ArrayRef<Fetch> fetches,
                                  Between *between) {
   current = pass;
@@ -109,17 +124,7 @@ LogicalResult ReduceBuilder::run(unsigned pass, ArrayRef<Fetch> fetches,
           tile = e.widen(tile, lanes);
           if (between && op == reductions.back() && failed(between->after()))
             return failure();
-          auto kept = keep.find(input);
-          if (kept != keep.end() && kept->second == pass) {
-            Type flat = ts::tensorType(kernel.getContext(),
-                                       {Dim::constant(kernel.getContext(), -1)},
-                                       scratchType(input));
-            Coord run;
-            run.lanes = lanes;
-            run.dims = {{placeInScratch(input), 1, {}, 1}};
-            run.valid = valid;
-            e.store(tile, buffers[input], flat, run);
-          }
+          keepTile(input, tile, valid, pass);
           ts::ReduceKind kind = kindOf(op);
           if (auto arg = dyn_cast<ts::ArgReduceOp>(op)) {
             Value best = values[k], where = values[k + 1];

@@ -24,6 +24,7 @@ TYPES = {"float32": TensorProto.FLOAT, "float64": TensorProto.DOUBLE, "float16":
 # A result this close to zero may be zero: softmax's exponential has no denormal ones.
 TINY = {"float32": 2.0**-124, "float64": 2.0**-1020, "bfloat16": 2.0**-124}
 SUMS = ("DFT", "STFT")  # some of their results are sums that cancel
+ABSOLUTE = ("Gelu",)  # as near as numbers around 1 are to each other (docs/performance/math.md)
 SAMPLES = (4, 16, 64)  # of noise, until it explains the difference
 
 
@@ -78,7 +79,7 @@ def noisy(model: onnx.ModelProto, types: dict[str, str], sample: int, constants=
     graph = result.graph
     nodes, number = [], 0
 
-    def disturbed(name: str, to: str | None = None, of_sums=False) -> str:
+    def disturbed(name: str, to: str | None = None, operator="") -> str:
         nonlocal number
         kind = types.get(name)
         if kind not in UNIT:
@@ -101,7 +102,7 @@ def noisy(model: onnx.ModelProto, types: dict[str, str], sample: int, constants=
         nodes.append(helper.make_node("Mul", [f"{to}/factor", width], [f"{to}/part"]))
         nodes.append(helper.make_node("Add", [f"{to}/part", start], [f"{to}/wide"]))
         nodes.append(helper.make_node("Cast", [f"{to}/wide"], [f"{to}/near"], to=TYPES[kind]))
-        if not of_sums:
+        if operator not in SUMS and (operator not in ABSOLUTE or kind == "float64"):
             flushed = sample % 2 and kind in TINY
             moved = f"{to}/moved" if flushed else to
             nodes.append(helper.make_node("Mul", [name, f"{to}/near"], [moved]))
@@ -114,9 +115,12 @@ def noisy(model: onnx.ModelProto, types: dict[str, str], sample: int, constants=
                 nodes.append(helper.make_node("Less", [f"{to}/size", f"{to}/tiny"], [f"{to}/is_tiny"]))
                 nodes.append(helper.make_node("Where", [f"{to}/is_tiny", f"{to}/zero", moved], [to]))
             return to
-        # What cancels in a long sum is as far off as its largest result.
-        nodes.append(helper.make_node("Abs", [name], [f"{to}/size"]))
-        nodes.append(helper.make_node("ReduceMax", [f"{to}/size"], [f"{to}/largest"], keepdims=1))
+        if operator in SUMS:  # what cancels in a long sum is as far off as its largest result
+            nodes.append(helper.make_node("Abs", [name], [f"{to}/size"]))
+            nodes.append(helper.make_node("ReduceMax", [f"{to}/size"], [f"{to}/largest"], keepdims=1))
+        else:
+            one = helper.make_tensor("value", TYPES[kind], [], [1])
+            nodes.append(helper.make_node("Constant", [], [f"{to}/largest"], value=one))
         nodes.append(helper.make_node("Mul", [f"{to}/largest", f"{to}/near"], [f"{to}/more"]))
         nodes.append(helper.make_node("Sub", [f"{to}/more", f"{to}/largest"], [f"{to}/off"]))
         nodes.append(helper.make_node("Add", [name, f"{to}/off"], [to]))
@@ -135,7 +139,7 @@ def noisy(model: onnx.ModelProto, types: dict[str, str], sample: int, constants=
         nodes.append(copy)
         for name in node.output:
             if types.get(name) in UNIT:
-                disturbed(f"exact/{name}", name, node.op_type in SUMS)
+                disturbed(f"exact/{name}", name, node.op_type)
     del graph.node[:]
     graph.node.extend(nodes)
     return result

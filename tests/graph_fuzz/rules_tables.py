@@ -41,7 +41,7 @@ def forest(b: Builder, features: int, leaf: str, targets: int) -> dict:
                 for target in range(targets):
                     if b.maybe(0.8):
                         for k, v in (("treeids", tree), ("nodeids", me), ("ids", target),
-                                     ("weights", round(b.random.uniform(-1, 1), 2))):  # fmt: skip
+                                     ("weights", b.random.randint(-64, 64) / 64)):  # exact sums: their ties too
                             leaves[k].append(v)
             return me
 

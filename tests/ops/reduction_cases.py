@@ -60,6 +60,15 @@ for length in [1000, 33]:
         for last in ["", "{last = true}"]:
             case(f"arg_reduce {kind} of {length} {last}", [In("x", t, "special")],
                  f"%r = ts.arg_reduce {kind} %x dim 1 {last} : {t}", T("i64", "a"), [dict(a=1), dict(a=20)])
+# What is costly is computed once: for the index and for what comes after it.
+for dtype in ["f32", "f64"]:
+    t, k, n = T(dtype, "a", "b"), T("i64", "a"), T("i64", "a", "b")
+    case(f"arg_reduce of what is needed again {dtype}", [In("x", t)],
+         f"%t = ts.tanh %x : {t}\n%e = ts.exp %t : {t}\n%i = ts.arg_reduce max %t dim 1 : {t}\n"
+         f"%w = ts.broadcast %i [0] : {k} to {n}\n%c = ts.convert %w : {n} to {t}\n%r = ts.add %e, %c : {t}", t,
+         [dict(a=1, b=1), dict(a=5, b=5), dict(a=3, b=200)],
+         lambda x: np_().exp(np_().tanh(x.astype("f8"))) + np_().argmax(x, 1)[:, None],
+         "relative 1e-6" if dtype == "f32" else "relative 1e-14")
 for kind, name in [("and", "all"), ("or", "any")]:
     for dims in [(0,), (1,), (0, 1)]:
         t = T("i1", "a", "b")
