@@ -6,7 +6,7 @@
 //
 //   program = (image, block of output rows, block of output columns, group of
 //              panels of output channels)
-//     the input that the block needs, with their zero border, go to scratch
+//     the input that the block needs, with their border, go to scratch
 //     (only when there is a border; otherwise they are read in place)
 //     for each panel, output row and register tile: one main loop, its sums
 //     to scratch, from where one epilogue takes them pixel by pixel
@@ -26,7 +26,8 @@
 //
 // The filter [kh, kw, C, F] is a constant packed in panels; its rows are the
 // window and channel, its columns the output channels. Of bf16 its rows are
-// packed in pairs, where no pair is of two window rows.
+// packed in pairs, where no pair is of two window rows. Of bytes in groups of
+// four: each window row begins one. Their sums are i32.
 //
 // Parameters: panel, rows and columns of a block of outputs (columns 0: all),
 // groups (programs that share a block's panels), split.
@@ -56,11 +57,23 @@ int64_t accumulatorBytes(const Schedule &schedule, const ConvWindow &w) {
   return std::max(tile, (block + 63) / 64 * 64);
 }
 
+/// Rows of the filter that are one run of it and of the input.
+int64_t runLength(const ConvWindow &w) {
+  return *w.groupChannels().asConstant() * (w.rowIsRun() ? w.kw : 1);
+}
+
 /// Rows of the filter that a step of the product takes.
 int64_t group(const ConvWindow &w) {
-  int64_t run = *w.groupChannels().asConstant() * (w.rowIsRun() ? w.kw : 1);
-  bool whole = (w.rowIsRun() && w.kh == 1) || run % 2 == 0;
+  if (w.isBytes())
+    return 4;
+  bool whole = (w.rowIsRun() && w.kh == 1) || runLength(w) % 2 == 0;
   return ts::elementTypeOf(w.input).isBF16() && whole ? 2 : 1;
+}
+
+/// How long a run is in a packed panel.
+int64_t packedRun(const ConvWindow &w) {
+  int64_t step = group(w);
+  return (runLength(w) + step - 1) / step * step;
 }
 
 /// Groups of fewer features are left to others: panels are of 16 or more, so
@@ -80,6 +93,7 @@ public:
         blockColumns(context.schedule.at("columns")),
         groups(context.schedule.at("groups")),
         split(context.schedule.at("split")),
+        sumType(w.isBytes() ? Type(b.getI32Type()) : b.getF32Type()),
         sumBytes(accumulatorBytes(context.schedule, w)) {}
 
   LogicalResult build();
@@ -110,6 +124,7 @@ private:
   Epilogue epilogue;
   int64_t panel, blockRows, blockColumns, groups;
   bool split;
+  Type sumType;     ///< element type of the accumulators
   int64_t sumBytes; ///< scratch for accumulators
 
   Value image, firstRow, rows; ///< of the block, in output rows
@@ -145,12 +160,11 @@ LogicalResult ConvBuilder::product(Value firstPanel, Value endPanel) {
   Value filter = e.inputBuffer(w.filter);
   Type element = cast<tile::BufferType>(filter.getType()).getElementType();
   int64_t step = group(w), features = *w.features.asConstant();
-  // Of the rows of the filter, a window row has `depth`, of which a run of
-  // `run` meets a run of the input.
-  int64_t channels = *w.groupChannels().asConstant();
-  int64_t depth = channels * w.kw, all = w.kh * depth;
-  int64_t run = w.rowIsRun() ? depth : channels;
-  int64_t panelSize = (all + step - 1) / step * step * panel;
+  // Of the rows of the filter, a window row has `depth` as they are packed, of
+  // which `packed` hold a run of `run` that meets a run of the input.
+  int64_t run = runLength(w), packed = packedRun(w);
+  int64_t depth = w.rowIsRun() ? packed : packed * w.kw, all = w.kh * depth;
+  int64_t panelSize = all * panel;
   // What is read at once: a panel, or a window row of it.
   int64_t pieces = split ? w.kh : 1, piece = split ? depth * panel : panelSize;
   Value pixel =
@@ -178,7 +192,7 @@ LogicalResult ConvBuilder::product(Value firstPanel, Value endPanel) {
   int64_t share = (split ? depth : all) / (4 * step) * line;
   bool fetches = !w.spreads() && all * features * bytes > target.l2Bytes / 4;
   Value accumulators = tile::ScratchOp::create(
-      b, loc, tile::BufferType::get(b.getF32Type()), e.constant(0));
+      b, loc, tile::BufferType::get(sumType), e.constant(0));
 
   Value tapDown = e.mul(e.constant(w.dh / w.rowStep()), rowStride);
   // Of a register tile: all of a phase's taps, or those of a window row
@@ -209,7 +223,7 @@ LogicalResult ConvBuilder::product(Value firstPanel, Value endPanel) {
       auto loop = runs(a, from, fetch, init);
       if (!w.rowIsRun())
         many(loop, tapColumns.count, e.mul(e.constant(w.dw), pixelStride),
-             w.spreadW * channels * panel);
+             w.spreadW * packed * panel);
       return loop.getAcc();
     };
     if (split || w.kh == 1)
@@ -238,7 +252,7 @@ LogicalResult ConvBuilder::product(Value firstPanel, Value endPanel) {
   auto sums = [&](Value a, Value weights, Value valid, int64_t size, Value to,
                   Value fetch) -> LogicalResult {
     return forParts(e, shape, panel, [&](Value part) {
-      auto type = VectorType::get({size, shape.width}, b.getF32Type());
+      auto type = VectorType::get({size, shape.width}, sumType);
       Value from = e.add(weights, e.mul(part, e.constant(step)));
       Value acc = multiplyTaps(type, a, from, valid, fetch);
       for (int64_t i = 0; i < size; ++i) {
@@ -248,7 +262,10 @@ LogicalResult ConvBuilder::product(Value firstPanel, Value endPanel) {
         if (split) {
           Value before =
               tile::LoadOp::create(b, loc, sum.getType(), accumulators, at);
-          sum = arith::AddFOp::create(b, loc, before, sum);
+          if (w.isBytes())
+            sum = arith::AddIOp::create(b, loc, before, sum);
+          else
+            sum = arith::AddFOp::create(b, loc, before, sum);
         }
         tile::StoreOp::create(b, loc, sum, accumulators, at);
       }
@@ -269,9 +286,9 @@ LogicalResult ConvBuilder::product(Value firstPanel, Value endPanel) {
       Value at = e.add(skipped, e.mul(i, e.constant(panel)));
       Value pixelColumn = e.add(firstColumn, e.add(column, i));
       return forParts(e, shape, panel, [&](Value part) {
-        Value sum = tile::LoadOp::create(
-            b, loc, VectorType::get(shape.width, b.getF32Type()), accumulators,
-            e.add(at, part));
+        Value sum =
+            tile::LoadOp::create(b, loc, VectorType::get(shape.width, sumType),
+                                 accumulators, e.add(at, part));
         Value n = e.add(first, part), rest;
         if (end)
           rest = e.sub(end, n);
@@ -282,7 +299,7 @@ LogicalResult ConvBuilder::product(Value firstPanel, Value endPanel) {
   Value rowSums = e.mul(columns, e.constant(panel));
   auto clear = [&] {
     constexpr int64_t lanes = 16;
-    Value zero = e.splat(b.getF32Type(), lanes, 0);
+    Value zero = e.splat(sumType, lanes, 0);
     return forEach(
         e, e.constant(0), e.mul(rows, rowSums),
         [&](Value i) {
@@ -323,7 +340,7 @@ LogicalResult ConvBuilder::product(Value firstPanel, Value endPanel) {
     Value base = e.mul(p, e.constant(panelSize)),
           feature = e.mul(p, e.constant(panel));
     base = e.add(base, e.mul(tapRows.first, e.constant(depth * panel)));
-    base = e.add(base, e.mul(tapColumns.first, e.constant(channels * panel)));
+    base = e.add(base, e.mul(tapColumns.first, e.constant(packed * panel)));
     auto windowRow = [&](Value i) {
       Value weights = e.add(base, e.mul(i, e.constant(piece)));
       Value inputRow = e.add(sourceBase, e.mul(i, tapDown));
@@ -431,7 +448,7 @@ struct Block {
 Block productBlock(const ConvWindow &w, int64_t budget) {
   int64_t height = std::max<int64_t>(1, representative(w.phaseHeight())),
           width = std::max<int64_t>(1, representative(w.phaseWidth()));
-  int64_t pixelBytes = *w.channels.asConstant() * 4;
+  int64_t pixelBytes = *w.channels.asConstant() * w.elementBytes();
   auto inputColumns = [&](int64_t columns) {
     return *w.inputColumns(w.width.like(columns)).asConstant();
   };
@@ -532,9 +549,9 @@ LogicalResult chooseConv(ts::KernelOp kernel, const TargetDesc &target,
                   (phases * groups);
   int64_t flops =
       2 * rows * w->tapRows() * w->tapColumns() * channels * features / groups;
-  schedule.grain =
-      grainOf(400000, (columns ? one * columns : w->phaseWidth()) * flops);
-  int64_t pixelBytes = 4 * channels;
+  schedule.grain = grainOf(w->isBytes() ? 1600000 : 400000,
+                           (columns ? one * columns : w->phaseWidth()) * flops);
+  int64_t pixelBytes = w->elementBytes() * channels;
   int64_t sumBytes = accumulatorBytes(schedule, *w);
   schedule.scratch =
       w->copies() ? w->inputColumns(columns ? one * columns : w->phaseWidth()) *
@@ -542,9 +559,11 @@ LogicalResult chooseConv(ts::KernelOp kernel, const TargetDesc &target,
                         256 + sumBytes
                   : one * sumBytes;
   schedule.group = group(*w);
-  schedule.packed.push_back({w->filter.getArgNumber(), w->kh * w->kw * channels,
-                             features,
-                             /*transposed=*/false, panel, schedule.group});
+  schedule.packed.push_back(
+      {w->filter.getArgNumber(), w->kh * w->kw * channels, features,
+       /*transposed=*/false, panel, schedule.group,
+       /*winograd=*/false, /*nibbles=*/false,
+       /*pieces=*/w->isBytes() ? w->kh * (w->rowIsRun() ? 1 : w->kw) : 1});
   schedules.push_back(std::move(schedule));
   return success();
 }

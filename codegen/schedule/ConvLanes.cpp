@@ -15,6 +15,11 @@
 // the last run of a row; else those runs read their columns under masks. What a
 // column gives is loaded once for all pixels of a run that see it.
 //
+// Bytes multiply in float32 where it holds every sum of the window, else in
+// i32. A border that holds a number p: the sums begin with what a window of
+// nothing but p gives, and p is taken from each element of the image, so that
+// what lies outside of it still adds nothing.
+//
 // The filter [kh, kw, C, F] is a constant packed in panels of a tile's
 // features.
 //
@@ -74,6 +79,16 @@ int64_t runPixels(const ConvWindow &w, const GroupLanes &g,
   return std::max<int64_t>(1, pixels * target.lanes(DType::f32) / g.lanes);
 }
 
+/// What sums are formed in. Those of bytes are exact in f32, whatever the
+/// order, as long as none leaves 24 bits.
+Type sumTypeOf(const ConvWindow &w, const GroupLanes &g) {
+  constexpr int64_t largest = 255 * 128;
+  MLIRContext *context = w.op->getContext();
+  if (w.isBytes() && w.kh * w.kw > (int64_t(1) << 24) / largest / g.channels)
+    return IntegerType::get(context, 32);
+  return Float32Type::get(context);
+}
+
 /// Groups that fill a register are left to blocked products.
 bool takesLanes(const ConvWindow &w, const GroupLanes &g,
                 const TargetDesc &target) {
@@ -100,7 +115,7 @@ public:
         blockRows(context.schedule.at("rows")),
         pixels(std::min(context.schedule.at("pixels"),
                         runPixels(w, g, context.target))),
-        isShort(isShortEpilogue(context.kernel)) {}
+        isShort(isShortEpilogue(context.kernel)), sumType(sumTypeOf(w, g)) {}
 
   LogicalResult build();
 
@@ -121,10 +136,18 @@ private:
   /// Epilogue of what was kept.
   LogicalResult storeKept(Value column, Value count);
   LogicalResult storePixel(Value sum, Value column) {
+    if (w.isBytes() && sumType.isF32())
+      sum = arith::FPToSIOp::create(
+          b, loc, VectorType::get(g.lanes, b.getI32Type()), sum);
     return storeConvPixel(e, w, epilogue, sum, image, row, column, firstFeature,
                           g.lanes, validFeatures);
   }
   Value load(BlockArgument tensor, int64_t count, Value at, Value valid);
+  /// Bytes in i32, as the type of sums.
+  Value fromBytes(Value wide);
+  Value multiplyAdd(Value x, Value weight, Value sum);
+  /// Gives `outside` and `firstSum`.
+  LogicalResult readBorder();
 
   Emitter &e;
   OpBuilder &b;
@@ -134,18 +157,23 @@ private:
   GroupLanes g;
   int64_t blockRows, pixels;
   bool isShort; ///< the epilogue, so that each pixel may have its own
+  Type sumType; ///< element type
 
   Value image, tile;
   Value firstChannel, firstFeature;
   Value validInputs, validFeatures; ///< of the tile; null: all
   Value sums;                       ///< scratch
+  Value weights;                    ///< of the tile: where they begin
+  Value someFeatures;               ///< that a row of them has; null: `lanes`
+  Value outside;                    ///< in lanes for the channels; null: zeros
+  Value firstSum;                   ///< what a sum begins with
   Value row;                        ///< of the output
   // Of that row: where window row 0 lies in the input, and the window rows
   // inside the image.
   Value lineBase, firstTap, endTap;
 };
 
-/// In float32.
+/// As the type of sums.
 Value ConvLanesBuilder::load(BlockArgument tensor, int64_t count, Value at,
                              Value valid) {
   Value buffer = e.inputBuffer(tensor);
@@ -154,8 +182,54 @@ Value ConvLanesBuilder::load(BlockArgument tensor, int64_t count, Value at,
                                      buffer, at, valid);
   if (stored.isF32())
     return value;
+  if (w.isBytes()) {
+    Type wide = VectorType::get(count, b.getI32Type());
+    return fromBytes(
+        tensor == w.input
+            ? arith::ExtUIOp::create(b, loc, wide, value).getResult()
+            : arith::ExtSIOp::create(b, loc, wide, value));
+  }
   return arith::ExtFOp::create(b, loc, VectorType::get(count, b.getF32Type()),
                                value);
+}
+
+Value ConvLanesBuilder::fromBytes(Value wide) {
+  if (!sumType.isF32())
+    return wide;
+  Type type = sumType;
+  if (auto vector = dyn_cast<VectorType>(wide.getType()))
+    type = VectorType::get(vector.getShape(), sumType);
+  return arith::SIToFPOp::create(b, loc, type, wide);
+}
+
+Value ConvLanesBuilder::multiplyAdd(Value x, Value weight, Value sum) {
+  if (sumType.isF32())
+    return vector::FMAOp::create(b, loc, x, weight, sum);
+  Value product = arith::MulIOp::create(b, loc, x, weight);
+  return arith::AddIOp::create(b, loc, sum, product);
+}
+
+LogicalResult ConvLanesBuilder::readBorder() {
+  firstSum = e.splat(sumType, g.lanes, 0);
+  if (!w.pad)
+    return success();
+  Value held = e.emit(w.pad.getValue(), Coord());
+  if (!held)
+    return failure();
+  held = fromBytes(arith::ExtUIOp::create(b, loc, b.getI32Type(), held));
+  outside = e.widen(held, llvm::PowerOf2Ceil(g.inputs()));
+  Value each = e.widen(held, g.lanes);
+  LogicalResult never = success();
+  firstSum = forEach(
+      e, e.constant(0), e.constant(w.kh * w.kw * g.channels), firstSum,
+      [&](Value k, ValueRange carried) -> FailureOr<SmallVector<Value>> {
+        Value weight = load(w.filter, g.lanes,
+                            e.add(weights, e.mul(k, e.constant(g.features()))),
+                            someFeatures);
+        return SmallVector<Value>{multiplyAdd(each, weight, carried[0])};
+      },
+      never)[0];
+  return success();
 }
 
 SmallVector<Value> ConvLanesBuilder::sumsOf(const Run &run) {
@@ -178,25 +252,33 @@ SmallVector<Value> ConvLanesBuilder::sumsOf(const Run &run) {
       int64_t column = *run.known * w.sw - border + c;
       return column < 0 || column >= *w.width.asConstant();
     });
-  SmallVector<Value> valid(seen.size(), validInputs);
+  SmallVector<Value> valid(seen.size(), validInputs), isInside(seen.size());
   if (run.checked)
-    for (auto [c, count] : llvm::zip(seen, valid)) {
+    for (auto [c, count, inside] : llvm::zip(seen, valid, isInside)) {
       Value column = e.add(firstColumn, e.constant(c)), width = e.size(w.width);
-      Value inside = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult,
-                                           column, width);
+      inside = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, column,
+                                     width);
       Value all = validInputs ? validInputs : e.constant(inputs);
       count = arith::SelectOp::create(b, loc, inside, all, e.constant(0));
     }
   Value line = e.mul(e.size(w.width), e.constant(imageChannels * w.dh));
   int64_t taps = w.kw * g.channels; // of a window row
-  Value weights = e.mul(tile, e.constant(w.kh * taps * g.features()));
-  Value someFeatures;
-  if (g.features() < g.lanes)
-    someFeatures = e.constant(g.features());
-  SmallVector<Value> zeros(run.size, e.splat(b.getF32Type(), g.lanes, 0));
+  SmallVector<Value> begin(run.size, firstSum);
+  auto lessBorder = [&](Value x, Value inside) -> Value {
+    if (!outside)
+      return x;
+    if (sumType.isF32())
+      x = arith::SubFOp::create(b, loc, x, outside);
+    else
+      x = arith::SubIOp::create(b, loc, x, outside);
+    if (inside)
+      x = arith::SelectOp::create(b, loc, inside, x,
+                                  e.splat(sumType, inputs, 0));
+    return x;
+  };
   LogicalResult never = success();
   return forEach(
-      e, firstTap, endTap, zeros,
+      e, firstTap, endTap, begin,
       [&](Value i, ValueRange carried) -> FailureOr<SmallVector<Value>> {
         SmallVector<Value> acc(carried);
         Value from = e.add(first, e.add(lineBase, e.mul(i, line)));
@@ -211,9 +293,10 @@ SmallVector<Value> ConvLanesBuilder::sumsOf(const Run &run) {
                 someFeatures));
           for (auto [n, c] : llvm::enumerate(seen)) {
             if (!columns[n])
-              columns[n] =
+              columns[n] = lessBorder(
                   load(w.input, inputs,
-                       e.add(from, e.constant(c * imageChannels)), valid[n]);
+                       e.add(from, e.constant(c * imageChannels)), valid[n]),
+                  isInside[n]);
             Value x = columns[n];
             if (g.channels > 1 || g.each > 1 || inputs != g.lanes) {
               SmallVector<int64_t> lanes(g.lanes, 0);
@@ -224,7 +307,7 @@ SmallVector<Value> ConvLanesBuilder::sumsOf(const Run &run) {
             for (int64_t j = 0; j < w.kw; ++j) {
               int64_t ahead = c - j * w.dw, p = ahead / w.sw;
               if (ahead >= 0 && ahead % w.sw == 0 && p < run.size)
-                acc[p] = vector::FMAOp::create(b, loc, x, window[j], acc[p]);
+                acc[p] = multiplyAdd(x, window[j], acc[p]);
             }
           }
         }
@@ -240,9 +323,8 @@ void ConvLanesBuilder::keep(ArrayRef<Value> results) {
 
 LogicalResult ConvLanesBuilder::storeKept(Value column, Value count) {
   return forEach(e, e.constant(0), count, [&](Value i) {
-    Value sum =
-        tile::LoadOp::create(b, loc, VectorType::get(g.lanes, b.getF32Type()),
-                             sums, e.mul(i, e.constant(g.lanes)));
+    Value sum = tile::LoadOp::create(b, loc, VectorType::get(g.lanes, sumType),
+                                     sums, e.mul(i, e.constant(g.lanes)));
     return storePixel(sum, e.add(column, i));
   });
 }
@@ -364,7 +446,12 @@ LogicalResult ConvLanesBuilder::build() {
   validInputs = some(w.channels, firstChannel, g.inputs(),
                      llvm::PowerOf2Ceil(g.inputs()));
   validFeatures = some(w.features, firstFeature, g.features(), g.lanes);
-  sums = tile::ScratchOp::create(b, loc, tile::BufferType::get(b.getF32Type()),
+  weights = e.mul(tile, e.constant(w.kh * w.kw * g.channels * g.features()));
+  if (g.features() < g.lanes)
+    someFeatures = e.constant(g.features());
+  if (failed(readBorder()))
+    return failure();
+  sums = tile::ScratchOp::create(b, loc, tile::BufferType::get(sumType),
                                  e.constant(0));
   Value firstRow = e.mul(index[1], e.constant(blockRows));
   Value endRow =
@@ -381,7 +468,7 @@ int64_t rowsOfBlock(const ConvWindow &w, const TargetDesc &target) {
           width = std::max<int64_t>(1, representative(w.outWidth));
   int64_t channels = *w.channels.asConstant();
   int64_t budget = (target.l2Bytes ? target.l2Bytes : 1 << 20) / 4;
-  int64_t most = budget / (4 * inputWidth * channels);
+  int64_t most = budget / (w.elementBytes() * inputWidth * channels);
   int64_t span = (w.kh - 1) * w.dh + 1;
   int64_t rows = std::clamp<int64_t>((most - span) / w.sh + 1, 1, height);
   rows = std::max(rows, std::min<int64_t>(height, 4));

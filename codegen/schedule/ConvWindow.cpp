@@ -14,21 +14,39 @@ std::optional<ConvWindow> analyseConv(ts::KernelOp kernel) {
   ConvWindow w;
   w.op = *ops.begin();
   unsigned spatial = w.spatial = w.op.getStrides().size();
-  w.input = dyn_cast<BlockArgument>(w.op.getInput());
+  Value image = w.op.getInput();
+  if ((w.pad = image.getDefiningOp<ts::PadOp>()))
+    image = w.pad.getInput();
+  w.input = dyn_cast<BlockArgument>(image);
   w.filter = dyn_cast<BlockArgument>(w.op.getFilter());
-  Type element = ts::elementTypeOf(w.op.getInput());
+  Type element = ts::elementTypeOf(image),
+       weight = ts::elementTypeOf(w.op.getFilter());
+  bool bytes = element.isUnsignedInteger(8) && weight.isSignlessInteger(8);
   auto constants = kernel->getAttrOfType<DenseBoolArrayAttr>("ts.constants");
   if (!w.op.getChannelsLast() || spatial < 1 || spatial > 2 || !w.input ||
       !w.filter || !w.filter.hasOneUse() || !constants ||
-      !constants[w.filter.getArgNumber()] || !isa<FloatType>(element) ||
-      element.isF64() || element != ts::elementTypeOf(w.op.getFilter()))
+      !constants[w.filter.getArgNumber()] ||
+      (!bytes &&
+       (!isa<FloatType>(element) || element.isF64() || element != weight)))
     return std::nullopt;
-  SmallVector<Dim> in = ts::dimsOf(w.op.getInput()),
-                   out = ts::dimsOf(w.op.getResult()),
+  SmallVector<Dim> in = ts::dimsOf(image), out = ts::dimsOf(w.op.getResult()),
                    filter = ts::dimsOf(w.op.getFilter()),
                    low = ts::dimsOf(w.op.getLow()),
                    high = ts::dimsOf(w.op.getHigh());
   Dim one = in[0].like(1), zero = in[0].like(0);
+  if (w.pad) {
+    // A border of each kind would be two.
+    SmallVector<Dim> padLow = ts::dimsOf(w.pad.getLow()),
+                     padHigh = ts::dimsOf(w.pad.getHigh());
+    auto isZero = [](Dim dim) { return dim.isConstant(0); };
+    if (!w.pad.getValue() || !llvm::all_of(low, isZero) ||
+        !llvm::all_of(high, isZero) || !isZero(padLow[0]) ||
+        !isZero(padHigh[0]) || !isZero(padLow.back()) ||
+        !isZero(padHigh.back()))
+      return std::nullopt;
+    low.assign(padLow.begin() + 1, padLow.end() - 1);
+    high.assign(padHigh.begin() + 1, padHigh.end() - 1);
+  }
   bool flat = spatial == 1;
   auto number = [](Dim dim) { return dim.asConstant().value_or(0); };
   w.images = in[0];
@@ -68,8 +86,8 @@ std::optional<ConvWindow> analyseConv(ts::KernelOp kernel) {
     w.spreadW = std::exchange(w.spreadH, 1);
   }
   // A phase of a spread one has a tap at least.
-  if (w.spreads() && (w.kh < w.spreadH || w.kw < w.spreadW || w.sh != 1 ||
-                      w.sw != 1 || w.dh != 1 || w.dw != 1))
+  if (w.spreads() && (w.pad || w.kh < w.spreadH || w.kw < w.spreadW ||
+                      w.sh != 1 || w.sw != 1 || w.dh != 1 || w.dw != 1))
     return std::nullopt;
   if (w.kh < 1 || w.kw < 1 || !w.channels.asConstant() ||
       !w.features.asConstant())
@@ -82,16 +100,15 @@ std::optional<ConvWindow> analyseConv(ts::KernelOp kernel) {
   return w;
 }
 
-/// Zeros in buffer[from .. from + count).
-static void fillZeros(Emitter &e, Value buffer, Value from, Value count) {
-  constexpr int64_t lanes = 64;
-  Type element = cast<tile::BufferType>(buffer.getType()).getElementType();
-  Value zero = e.splat(element, lanes, 0);
+/// A vector in buffer[from .. from + count), again and again.
+static void fillBorder(Emitter &e, Value vector, Value buffer, Value from,
+                       Value count) {
+  int64_t lanes = cast<VectorType>(vector.getType()).getNumElements();
   LogicalResult status = success();
   forLanes(
       e, e.constant(0), count, lanes, false, {},
       [&](Value i, Value valid, ValueRange) -> FailureOr<SmallVector<Value>> {
-        tile::StoreOp::create(e.builder, e.location, zero, buffer,
+        tile::StoreOp::create(e.builder, e.location, vector, buffer,
                               e.add(from, i), valid);
         return SmallVector<Value>();
       },
@@ -109,6 +126,10 @@ ConvRows copyConvRows(Emitter &e, const ConvWindow &w, Value image, Value top,
   int64_t lanes = slice ? std::min<int64_t>(slice->count, 64) : 64;
   Value source = tile::ScratchOp::create(b, loc, tile::BufferType::get(element),
                                          e.constant(at));
+  constexpr int64_t wide = 64;
+  Value border =
+      w.pad ? e.widen(e.emit(ts::PadOp(w.pad).getValue(), Coord()), wide)
+            : e.splat(element, wide, 0);
   Value channels = e.size(w.channels);
   Value pixel = slice ? e.constant(slice->count) : channels;
   Value rowStride = e.mul(e.size(columns), pixel);
@@ -150,7 +171,7 @@ ConvRows copyConvRows(Emitter &e, const ConvWindow &w, Value image, Value top,
           OpBuilder::InsertionGuard guard(b);
           b.setInsertionPoint(branch.getThenRegion().front().getTerminator());
           e.scoped([&] {
-            fillZeros(e, source, to, before);
+            fillBorder(e, border, source, to, before);
             Value base =
                 e.mul(e.add(e.mul(e.add(e.mul(image, e.size(w.height)), from),
                                   e.size(w.width)),
@@ -171,12 +192,12 @@ ConvRows copyConvRows(Emitter &e, const ConvWindow &w, Value image, Value top,
             } else {
               copy(base, start, run);
             }
-            fillZeros(e, source, e.add(start, run), after);
+            fillBorder(e, border, source, e.add(start, run), after);
           });
         }
         OpBuilder::InsertionGuard guard(b);
         b.setInsertionPoint(branch.getElseRegion().front().getTerminator());
-        e.scoped([&] { fillZeros(e, source, to, rowStride); });
+        e.scoped([&] { fillBorder(e, border, source, to, rowStride); });
         return SmallVector<Value>();
       },
       status);

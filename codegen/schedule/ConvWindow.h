@@ -12,6 +12,7 @@ namespace knapper {
 struct ConvWindow {
   ts::ConvOp op;
   mlir::BlockArgument input, filter;
+  ts::PadOp pad;        ///< has the border, and says what it holds; null: zeros
   unsigned spatial = 2; ///< spatial dims of the op
   /// Each of so many equal shares of the features reads its own share of the
   /// channels.
@@ -25,6 +26,10 @@ struct ConvWindow {
   int64_t spreadH = 1, spreadW = 1;
   ts::Dim lowH, highH, lowW, highW;
 
+  /// u8 by i8, summed in i32; else floats.
+  bool isBytes() const { return ts::elementTypeOf(input).isInteger(8); }
+  /// Of the input, at most.
+  int64_t elementBytes() const { return isBytes() ? 1 : 4; }
   bool hasBorder() const {
     return !(lowH.isConstant(0) && highH.isConstant(0) && lowW.isConstant(0) &&
              highW.isConstant(0));
@@ -68,8 +73,9 @@ struct ConvWindow {
 };
 
 /// The convolution of a kernel if it has channels last, a constant filter that
-/// is read once, floats of at most 32 bits, sizes and borders of the window
-/// that are numbers. Nothing otherwise.
+/// is read once, floats of at most 32 bits or u8 by i8, sizes and borders of
+/// the window that are numbers. The border is its own, of zeros, or that of a
+/// ts.pad. Nothing otherwise.
 std::optional<ConvWindow> analyseConv(ts::KernelOp kernel);
 
 /// Builds the kernel by `Builder(context, window, epilogue).build()`, where
@@ -89,7 +95,7 @@ llvm::LogicalResult buildConvBy(
   return Builder(context, std::move(*w), std::move(*epilogue)).build();
 }
 
-/// A piece of an image with its zero border.
+/// A piece of an image with its border.
 struct ConvRows {
   mlir::Value source;      ///< buffer
   mlir::Value base;        ///< element of the first row's first column
@@ -105,8 +111,9 @@ struct ChannelSlice {
 
 /// Copies `rows` x `columns` pixels of an image, of every `rowStep()`th row
 /// from `top` on and every column from `left` on, to scratch at byte `at`,
-/// zeros for what lies outside. `top` and `left` may be negative. With a slice
-/// only its channels; what lies behind the image's last one is unspecified.
+/// the border for what lies outside. `top` and `left` may be negative. With a
+/// slice only its channels; what lies behind the image's last one is
+/// unspecified.
 ConvRows copyConvRows(Emitter &emitter, const ConvWindow &window,
                       mlir::Value image, mlir::Value top, mlir::Value rows,
                       mlir::Value left, ts::Dim columns, int64_t at,

@@ -44,6 +44,8 @@ struct Guard {
 /// C x columns matrices of F(2x2, 3x3) are packed (rows = 16 * C).
 /// `nibbles`: the elements are integers of four bits and lie two a byte, the
 /// even row in the low half; `group` is 2.
+/// `pieces`: the rows are so many runs of one length, of which each begins a
+/// group of its own.
 struct PackedOperand {
   unsigned operand = 0;
   int64_t rows = 0, columns = 0;
@@ -52,6 +54,12 @@ struct PackedOperand {
   int64_t group = 1; ///< rows whose elements of one column lie together
   bool winograd = false;
   bool nibbles = false;
+  int64_t pieces = 1;
+
+  /// What is packed, with the zeros at the end of each piece.
+  int64_t groups() const {
+    return pieces * ((rows / pieces + group - 1) / group);
+  }
 
   bool operator==(const PackedOperand &) const = default;
 };

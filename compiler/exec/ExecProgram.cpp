@@ -146,8 +146,7 @@ ExecBuilder::placeOfConstant(Value value,
   Dim bytes = ts::byteCount(value.getType());
   if (packing) {
     int64_t panels = (packing->columns + packing->panel - 1) / packing->panel;
-    int64_t groups = (packing->rows + packing->group - 1) / packing->group;
-    bytes = zero + panels * packing->panel * groups *
+    bytes = zero + panels * packing->panel * packing->groups() *
                        (packing->nibbles
                             ? 1
                             : packing->group *

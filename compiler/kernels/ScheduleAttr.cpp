@@ -26,7 +26,8 @@ DictionaryAttr scheduleAttr(const Schedule &schedule, MLIRContext *context) {
          b.getNamedAttr("panel", b.getI64IntegerAttr(p.panel)),
          b.getNamedAttr("group", b.getI64IntegerAttr(p.group)),
          b.getNamedAttr("winograd", b.getBoolAttr(p.winograd)),
-         b.getNamedAttr("nibbles", b.getBoolAttr(p.nibbles))}));
+         b.getNamedAttr("nibbles", b.getBoolAttr(p.nibbles)),
+         b.getNamedAttr("pieces", b.getI64IntegerAttr(p.pieces))}));
   SmallVector<Attribute> maps;
   for (const OperandMap &map : schedule.maps) {
     auto dims = [&](ArrayRef<ts::Dim> list) {
@@ -105,14 +106,16 @@ std::optional<Schedule> scheduleOf(Attribute attribute) {
              nibbles = choice("nibbles");
     if (!number("operand") || !number("rows") || !number("columns") ||
         !number("panel") || !number("group") || number("group").getInt() < 1 ||
-        !transposed || !winograd || !nibbles ||
+        !number("pieces") || number("pieces").getInt() < 1 || !transposed ||
+        !winograd || !nibbles ||
         (nibbles.getValue() && number("group").getInt() != 2))
       return std::nullopt;
     schedule.packed.push_back(
         {static_cast<unsigned>(number("operand").getInt()),
          number("rows").getInt(), number("columns").getInt(),
          transposed.getValue(), number("panel").getInt(),
-         number("group").getInt(), winograd.getValue(), nibbles.getValue()});
+         number("group").getInt(), winograd.getValue(), nibbles.getValue(),
+         number("pieces").getInt()});
   }
   auto maps = entries.getAs<ArrayAttr>("maps");
   for (Attribute entry : maps ? maps.getValue() : ArrayRef<Attribute>()) {

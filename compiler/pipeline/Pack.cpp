@@ -20,6 +20,22 @@ double secondsSince(std::chrono::steady_clock::time_point start) {
       .count();
 }
 
+/// The matrix with zeros after each piece, up to a whole group; in `storage`.
+PanelSource spreadPieces(const PanelSource &matrix, const PackedOperand &how,
+                         DType dtype, std::vector<std::byte> &storage) {
+  int64_t bytes = byteSize(dtype), piece = how.rows / how.pieces,
+          whole = how.groups() / how.pieces * how.group;
+  PanelSource spread{nullptr, how.pieces * whole, matrix.n, matrix.n, 1};
+  storage.resize(spread.k * matrix.n * bytes);
+  const auto *from = static_cast<const std::byte *>(matrix.data);
+  for (int64_t k = 0; k < how.rows; ++k)
+    for (int64_t n = 0; n < matrix.n; ++n)
+      memcpy(&storage[((k / piece * whole + k % piece) * matrix.n + n) * bytes],
+             from + (k * matrix.kStride + n * matrix.nStride) * bytes, bytes);
+  spread.data = storage.data();
+  return spread;
+}
+
 /// Evaluates one request and writes it where it was reserved.
 Status packConstant(const ConstantRequest &request, const ConstantFiles &files,
                     ArtefactWriter &writer, uint64_t offset,
@@ -53,12 +69,15 @@ Status packConstant(const ConstantRequest &request, const ConstantFiles &files,
     }
     PanelSource matrix{source.data, packing->rows, packing->columns, kStride,
                        nStride};
+    std::vector<std::byte> apart;
+    if (packing->pieces > 1)
+      matrix = spreadPieces(matrix, *packing, source.dtype, apart);
     if (packing->nibbles) {
       storage.resize(packedPanelBytes((packing->rows + 1) / 2, packing->columns,
                                       packing->panel, source.dtype));
       packNibbles(storage.data(), matrix, packing->panel, 1);
     } else {
-      storage.resize(packedPanelBytes(packing->rows, packing->columns,
+      storage.resize(packedPanelBytes(matrix.k, packing->columns,
                                       packing->panel, source.dtype,
                                       packing->group));
       packPanels(storage.data(), matrix, packing->panel, source.dtype, 1,

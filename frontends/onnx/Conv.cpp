@@ -1,6 +1,7 @@
 // Convolutions, and blocks back into an image.
 #include "frontends/onnx/Integers.h"
 #include "frontends/onnx/Windows.h"
+#include "ir/tensor/ConstantExpression.h"
 
 using namespace mlir;
 
@@ -350,8 +351,16 @@ Value integerConv(Node &n, Value x, Value xZero, Value filter,
     filterZero = n.broadcastAt(filterZero, {0}, ts::dimsOf(filter));
   Centred input = centred(x, xZero), weights = centred(filter, filterZero);
   SmallVector<int64_t> dense(window->size(), 1);
+  // Bytes by constant ones stay bytes (QuantisedProducts.h).
+  int64_t slice = exactTerms(input, weights);
+  std::optional<int64_t> read = ts::elementCount(filter.getType()).asConstant();
+  if (slice && read && *read > 0 && ts::isConstantExpression(filter)) {
+    Value wide = input.as(n, i32), wideFilter = weights.as(n, i32);
+    wide = fitChannels(n, wide, ts::dimOf(filter, 1) * groups);
+    return convolve(n, wide, wideFilter, *w, dense, groups);
+  }
   // Slices of channels: all taps of a channel are one sum.
-  int64_t terms = exactTerms(input, weights);
+  int64_t terms = slice;
   for (int64_t taps : *window)
     terms /= std::max<int64_t>(1, taps);
   std::optional<int64_t> channels = ts::dimOf(filter, 1).asConstant();

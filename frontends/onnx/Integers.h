@@ -3,13 +3,13 @@
 // 8-bit factors less their zero points, summed in i32: what the *Integer and
 // QLinear* operators share. Zero points may be null.
 //
-// A matrix of constants multiplies as bytes, the zero points coming in after
-// the sums. Other products run on the float units where that is exact: as long
-// as every partial sum is an integer below 2^24 in magnitude, f32 holds it, in
-// whatever order it is added up. So the contracted dim is cut into slices that
-// cannot leave that range (256 to 1024 long), each an f32 product rounded to
-// i32; the slices are added as integers. What has no known length, or would be
-// too many slices, multiplies in i32.
+// A matrix or filter of constants multiplies as bytes, the zero points coming
+// in after the sums. Other products run on the float units where that is exact:
+// as long as every partial sum is an integer below 2^24 in magnitude, f32 holds
+// it, in whatever order it is added up. So the contracted dim is cut into
+// slices that cannot leave that range (256 to 1024 long), each an f32 product
+// rounded to i32; the slices are added as integers. What has no known length,
+// or would be too many slices, multiplies in i32.
 //
 //===----------------------------------------------------------------------===//
 #pragma once

@@ -126,10 +126,22 @@ Verdict judgeScaledDot(const OpSet &set, ScaledDotOp dot) {
   return reason.empty() ? admit(Hero::matmul) : refuse(reason);
 }
 
+/// The border of a convolution of bytes, which programs fill in as they copy
+/// the rows around it.
+bool isByteBorder(PadOp pad, Operation *conv) {
+  return isa<ConvOp>(conv) && pad.getResult() == conv->getOperand(0) &&
+         elementTypeOf(pad).isUnsignedInteger(8) && pad.getValue();
+}
+
 Verdict judgeWindow(const OpSet &set, Operation *op, Hero hero) {
-  if (!ancestors(set, op->getOperands()).empty())
-    return refuse(nameOf(op) + " reads its operands as they lie in memory");
-  std::string reason = checkEpilogue(set, op, {});
+  Ops before = ancestors(set, op->getOperands());
+  auto pad = op->getOperand(0).getDefiningOp<PadOp>();
+  for (Operation *each : before)
+    if (!pad || !isByteBorder(pad, op) ||
+        (each != pad &&
+         !(isa<ConstantOp>(each) && each->getResult(0) == pad.getValue())))
+      return refuse(nameOf(op) + " reads its operands as they lie in memory");
+  std::string reason = checkEpilogue(set, op, before);
   return reason.empty() ? admit(hero) : refuse(reason);
 }
 

@@ -37,6 +37,13 @@ static bool isUnpadded(ConvOp op) {
          llvm::all_of(dimsOf(op.getHigh()), isZero);
 }
 
+/// What a dot has to say to give the convolution's element type.
+static TypeAttr resultType(ConvOp op) {
+  Type element = elementTypeOf(op.getResult());
+  return element == elementTypeOf(op.getInput()) ? TypeAttr()
+                                                 : TypeAttr::get(element);
+}
+
 /// dot(x, filter as [F, K]) with x [N, spatial.., K], back to channels first.
 static void replaceByDot(ConvOp op, Value x, PatternRewriter &rewriter) {
   Location location = op.getLoc();
@@ -48,7 +55,7 @@ static void replaceByDot(ConvOp op, Value x, PatternRewriter &rewriter) {
   int64_t rank = rankOf(op);
   Value dot = DotOp::create(rewriter, location, x, filter, ArrayRef<int64_t>{},
                             ArrayRef<int64_t>{}, ArrayRef<int64_t>{rank - 1},
-                            ArrayRef<int64_t>{1}, TypeAttr());
+                            ArrayRef<int64_t>{1}, resultType(op));
   rewriter.replaceOp(op, makeTranspose(rewriter, location, dot, toFirst(rank)));
 }
 
@@ -137,7 +144,7 @@ static LogicalResult spreadConv(ConvOp op, PatternRewriter &rewriter) {
       makeTranspose(rewriter, location, op.getInput(), toLast(rankOf(op)));
   Value dot = DotOp::create(rewriter, location, x, taps, ArrayRef<int64_t>{},
                             ArrayRef<int64_t>{}, ArrayRef<int64_t>{spatial + 1},
-                            ArrayRef<int64_t>{1}, TypeAttr());
+                            ArrayRef<int64_t>{1}, resultType(op));
   // [N, H, W, kh, kw, F] to [N, H, kh, W, kw, F]
   SmallVector<Dim> apart{in[0]}, whole{in[0]};
   SmallVector<int64_t> between{0};

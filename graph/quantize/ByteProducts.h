@@ -9,6 +9,11 @@
 // 2^24. The slices are added in i32, which wraps as the product itself does.
 // Products with more than one contracting dim, or a symbolic one, stay.
 //
+//   conv(u8 or i8, u8 or i8) -> i32  likewise, in f32, in slices of channels
+//
+// Those of which a window of one channel is too large for a slice stay, and
+// grouped ones of more than one slice.
+//
 //===----------------------------------------------------------------------===//
 #pragma once
 

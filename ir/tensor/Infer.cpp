@@ -307,7 +307,11 @@ LogicalResult ConvOp::inferReturnTypes(MLIRContext *context, Loc location,
   }
   if (last)
     result.push_back(features);
-  types.push_back(tensorType(context, result, elementTypeOf(op.getInput())));
+  // Sums of bytes would not fit into bytes.
+  Type element = elementTypeOf(op.getInput());
+  if (element.isInteger(8))
+    element = IntegerType::get(context, 32);
+  types.push_back(tensorType(context, result, element));
   return success();
 }
 

@@ -359,6 +359,39 @@ for dtype in ["f32", "f16", "bf16"]:
          f"  %s = ts.mul %c, %bb : {y}\n  %r = ts.max %s, %y : {y}", y, [dict(n=1), dict(n=5)],
          lambda x, w, b, y: np_().maximum(np_conv(x, w, [1, 1], [1, 1], [1, 1], [1, 1], [1, 1], last=True) * wide(b), wide(y)),
          "relative 2e-2" if dtype == "bf16" else PRODUCT[dtype])
+# Bytes by constant bytes: window rows that are whole groups of four and not, a border of its own and one that says what
+# it holds, a stride, groups, depthwise, a window whose taps lie apart, one row, more products than f32 adds up exactly.
+for kh, kw, c, f, groups, pad, stride, apart, border in [
+        (3, 3, 16, 40, 1, 1, 1, 1, None), (1, 1, 7, 50, 1, 0, 2, 1, None), (3, 3, 3, 17, 1, 1, 2, 1, 200),
+        (5, 2, 5, 8, 1, 2, 1, 1, 7), (1, 5, 24, 24, 2, 2, 1, 1, 128), (3, 3, 6, 12, 3, 1, 1, 1, 9),
+        (3, 3, 1, 1, 40, 1, 1, 1, 3), (3, 3, 1, 1, 21, 1, 2, 1, None), (3, 3, 4, 8, 1, 2, 1, 2, 77),
+        (3, 2, 3, 2, 5, 1, 1, 2, 200), (23, 23, 1, 1, 17, 11, 1, 1, 3)]:
+    image, filter_dims = ([11], [kw]) if kh == 1 and kw > 1 else ([9, 11], [kh, kw])
+    rank = len(image)
+    steps, ones, far = [stride] * rank, [1] * rank, [apart] * rank
+    outs = [(n + 2 * pad - (k - 1) * apart - 1) // stride + 1 for n, k in zip(image, filter_dims)]
+    shape = [*filter_dims, c, f * groups]
+    nested = lambda v, d: [nested(v[i * (len(v) // d[0]):(i + 1) * (len(v) // d[0])], d[1:]) for i in range(d[0])] if d else v[0]
+    count = c * f * groups
+    for n in filter_dims:
+        count *= n
+    taps = nested([i * 37 % 256 - 128 for i in range(count)], shape)
+    x, z, y = T("ui8", "n", *image, c * groups), T("i32", "n", *outs, f * groups), T("i32", "n", *outs, f * groups)
+    dims = lambda pads: "[" + ", ".join(f"#ts.dim<{p}>" for p in pads) + "]"
+    own = dims([0 if border else pad] * rank)
+    padded = T("ui8", "n", *(n + 2 * pad for n in image), c * groups) if border else x
+    filter_type = f"tensor<{'x'.join(map(str, shape))}xi8>"
+    wide_pads = dims([0, *[pad] * rank, 0])
+    before = (f"%p = ts.constant dense<{border}> : tensor<ui8>\n"
+              f"  %a = ts.pad %x value %p : tensor<ui8> low {wide_pads} high {wide_pads} : {x}\n  ") if border else ""
+    def np_bytes(x, z, w=taps, pad=pad, steps=steps, far=far, ones=ones, g=groups, v=border, rank=rank):
+        x = np_().pad(x, [(0, 0), *[(pad, pad)] * rank, (0, 0)], constant_values=v or 0)
+        return np_conv(x, np_().array(w), steps, far, [0] * rank, [0] * rank, ones, g, last=True).astype("i4") + z
+    case(f"conv bytes {kh}x{kw} {c} {f} {groups} {stride} {border}", [In("x", x, "wide"), In("z", z, "wide")],
+         f"{before}%w = ts.constant dense<{taps}> : {filter_type}\n"
+         f"  %c = ts.conv {'%a' if border else '%x'}, %w strides {steps} dilations {far} input_dilations {ones} low {own} high {own} "
+         f"{{channels_last = true, groups = {groups} : i64}} : {padded}, {filter_type}\n  %r = ts.add %c, %z : {y}", y,
+         [dict(n=1), dict(n=3)], np_bytes)
 conv("resnet 3x3", "f32", T("f32", "n", 64, 56, 56), T("f32", 64, 64, 3, 3), T("f32", "n", 64, 56, 56), [1, 1], None,
      [1, 1], [1, 1], sizes=[dict(n=1)], speed=dict(n=1))
 

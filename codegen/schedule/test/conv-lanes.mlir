@@ -37,7 +37,7 @@ func.func @main(%x: tensor<1x112x112x64xf32>, %y: tensor<1x14x14x144xf32>, %z: t
   }
   // Three groups of five features lie in a register of 16.
   // CHECK: kind = "conv_lanes",
-  // CHECK-SAME: panel = 15 : i64, rows = 45 : i64
+  // CHECK-SAME: panel = 15 : i64, pieces = 1 : i64, rows = 45 : i64
   %k = ts.constant dense<5.0> : tensor<3x3x5x40xf32>
   %3 = ts.kernel conv (%a = %t : tensor<1x28x28x40xf32>, %b = %k : tensor<3x3x5x40xf32>) -> tensor<1x28x28x40xf32> {
     %c = ts.conv %a, %b strides [1, 1] dilations [1, 1] input_dilations [1, 1] low [#ts.dim<1>, #ts.dim<1>] high [#ts.dim<1>, #ts.dim<1>]

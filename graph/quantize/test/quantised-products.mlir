@@ -90,3 +90,50 @@ func.func @stay(%x: tensor<5x64xi8>, %s: tensor<f32>, %t: tensor<64xf32>, %v: te
   %e = ts.dot %xs, %vs batch [] x [] contract [1] x [0] : tensor<5x64xf32>, tensor<64x48xf32>
   return %d, %e : tensor<5x48xf32>, tensor<5x48xf32>
 }
+
+// A convolution: what the zero point takes away is the same everywhere, since
+// the border holds it.
+// CHECK-LABEL: @conv
+// CHECK: %[[P:.*]] = ts.constant dense<3> : tensor<ui8>
+// CHECK: %[[I:.*]] = ts.convert %[[P]] {{.*}} to tensor<i32>
+// CHECK: %[[B:.*]] = ts.convert %[[I]] {{.*}} to tensor<ui8>
+// CHECK: %[[X:.*]] = ts.pad %arg0 value %[[B]]
+// CHECK: %[[C:.*]] = ts.conv %[[X]], {{.*}} low [#ts.dim<0>, #ts.dim<0>]
+// CHECK-SAME: tensor<2x8x8x8xui8>, tensor<6x8x3x2xi8>
+// CHECK: ts.reduce add {{.*}} [1, 2, 3] : tensor<6x8x3x2xi32>
+// CHECK: ts.broadcast {{.*}} [1] : tensor<6xi32> to tensor<2x6x6x7xi32>
+// CHECK: ts.broadcast %arg2 [1] : tensor<6xf32> to tensor<2x6x6x7xf32>
+func.func @conv(%x: tensor<2x8x6x7xui8>, %s: tensor<f32>, %t: tensor<6xf32>) -> tensor<2x6x6x7xf32> {
+  %w = ts.weight <0, 0, 288, "w"> : tensor<6x8x3x2xi8>
+  %p = ts.constant dense<3> : tensor<ui8>
+  %pb = ts.broadcast %p [] : tensor<ui8> to tensor<2x8x6x7xui8>
+  %sb = ts.broadcast %s [] : tensor<f32> to tensor<2x8x6x7xf32>
+  %xi = ts.convert %x : tensor<2x8x6x7xui8> to tensor<2x8x6x7xi32>
+  %pi = ts.convert %pb : tensor<2x8x6x7xui8> to tensor<2x8x6x7xi32>
+  %xd = ts.sub %xi, %pi : tensor<2x8x6x7xi32>
+  %xf = ts.convert %xd : tensor<2x8x6x7xi32> to tensor<2x8x6x7xf32>
+  %xs = ts.mul %xf, %sb : tensor<2x8x6x7xf32>
+  %wi = ts.convert %w : tensor<6x8x3x2xi8> to tensor<6x8x3x2xi32>
+  %wf = ts.convert %wi : tensor<6x8x3x2xi32> to tensor<6x8x3x2xf32>
+  %tb = ts.broadcast %t [0] : tensor<6xf32> to tensor<6x8x3x2xf32>
+  %ws = ts.mul %wf, %tb : tensor<6x8x3x2xf32>
+  %c = ts.conv %xs, %ws strides [1, 1] dilations [1, 1] input_dilations [1, 1] low [#ts.dim<1>, #ts.dim<0>] high [#ts.dim<1>, #ts.dim<1>] : tensor<2x8x6x7xf32>, tensor<6x8x3x2xf32>
+  return %c : tensor<2x6x6x7xf32>
+}
+
+// In i32, groups, unsigned weights with a zero point a feature: sums over
+// windows, one a group.
+// CHECK-LABEL: @exact
+// CHECK: %[[C:.*]] = ts.conv {{.*}}groups = 2{{.*}} : tensor<1x4x5x5xui8>, tensor<6x2x3x3xi8>
+// CHECK: ts.pool sum {{.*}} window [3, 3] strides [2, 2]
+// CHECK: ts.broadcast {{.*}} [0, 1, 3, 4] : tensor<1x2x2x2xi32> to tensor<1x2x3x2x2xi32>
+func.func @exact(%x: tensor<1x4x5x5xui8>, %q: tensor<6xui8>) -> tensor<1x6x2x2xi32> {
+  %w = ts.weight <0, 0, 108, "w"> : tensor<6x2x3x3xui8>
+  %xi = ts.convert %x : tensor<1x4x5x5xui8> to tensor<1x4x5x5xi32>
+  %qi = ts.convert %q : tensor<6xui8> to tensor<6xi32>
+  %qb = ts.broadcast %qi [0] : tensor<6xi32> to tensor<6x2x3x3xi32>
+  %wi = ts.convert %w : tensor<6x2x3x3xui8> to tensor<6x2x3x3xi32>
+  %wd = ts.sub %wi, %qb : tensor<6x2x3x3xi32>
+  %c = ts.conv %xi, %wd strides [2, 2] dilations [1, 1] input_dilations [1, 1] low [#ts.dim<0>, #ts.dim<0>] high [#ts.dim<0>, #ts.dim<0>] {groups = 2 : i64} : tensor<1x4x5x5xi32>, tensor<6x2x3x3xi32>
+  return %c : tensor<1x6x2x2xi32>
+}

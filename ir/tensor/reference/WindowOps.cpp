@@ -68,7 +68,7 @@ Results conv(ConvOp op, const Call &call) {
   int64_t channels = filter.dim(last ? rank - 2 : 1); // of one group
   int64_t perGroup = features / static_cast<int64_t>(op.getGroups());
   DType computed =
-      HostTensor::isFloat(call.dtypes[0]) ? DType::f64 : input.dtype();
+      HostTensor::isFloat(call.dtypes[0]) ? DType::f64 : call.dtypes[0];
   return SmallVector<HostTensor>{Call::wide(computed, [&](auto t) {
     using T = decltype(t);
     std::vector<T> a = input.load<T>(), b = filter.load<T>();
