@@ -3,6 +3,7 @@
 #include "frontends/onnx/Tensors.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringMap.h"
+#include "llvm/Support/MathExtras.h"
 
 #include <cmath>
 
@@ -54,8 +55,9 @@ Expected<Layers> findLayers(OnnxFile &file, bool isStatic,
   Layers found;
   for (auto [index, node] : llvm::enumerate(graph.node())) {
     const std::string &op = node.op_type();
+    bool isConv = isStatic && op == "Conv";
     if ((!node.domain().empty() && node.domain() != "ai.onnx") ||
-        (op != "MatMul" && op != "Gemm") || node.input_size() < 2 ||
+        (op != "MatMul" && op != "Gemm" && !isConv) || node.input_size() < 2 ||
         node.output_size() < 1)
       continue;
     std::string name =
@@ -72,15 +74,18 @@ Expected<Layers> findLayers(OnnxFile &file, bool isStatic,
       stays("its right side is computed");
       continue;
     }
-    if (weight->dims_size() != 2) {
-      stays("its weights are no matrix");
+    if (isConv ? weight->dims_size() < 3 : weight->dims_size() != 2) {
+      stays(isConv ? "its weights are no filter" : "its weights are no matrix");
       continue;
     }
-    bool turned = op == "Gemm" && integerOf(node, "transB");
+    bool turned = isConv || (op == "Gemm" && integerOf(node, "transB"));
     Layer layer{
         static_cast<int>(index), name,          op,     node.input(0),
         node.output(0),          node.input(1), weight, weight->dims(turned),
         weight->dims(!turned),   turned ? 0 : 1};
+    for (int i = 2; i < weight->dims_size(); ++i)
+      if (llvm::MulOverflow<int64_t>(layer.rows, weight->dims(i), layer.rows))
+        layer.rows = INT64_MAX; // more than there are
     if (named)
       stays("asked for");
     else if (weight->data_type() != onnx::TensorProto::FLOAT)
@@ -89,7 +94,9 @@ Expected<Layers> findLayers(OnnxFile &file, bool isStatic,
       stays("its left side is constant");
     else if (op == "Gemm" && integerOf(node, "transA"))
       stays("its left side is transposed");
-    else if (layer.rows < 1 || layer.columns < 1 ||
+    else if (layer.rows < 1 || layer.columns < 1)
+      stays("it has no weights");
+    else if (!isConv &&
              layer.rows < (leastElements + layer.columns - 1) / layer.columns)
       stays("it has fewer than 4096 weights");
     else if (isStatic && layer.rows > mostRows)
@@ -109,7 +116,7 @@ Expected<Layers> findLayers(OnnxFile &file, bool isStatic,
     if (!met[i])
       return userError("no product of the model is called '" + text + "'",
                        "option keep",
-                       "name a MatMul or Gemm node, or its result");
+                       "name a MatMul, Gemm or Conv node, or its result");
   return found;
 }
 

@@ -1,16 +1,18 @@
 //===- Layers.h - The products of a model that integers can compute -------===//
 //
 // A layer is a node of the main graph that multiplies by constants: MatMul or
-// Gemm with a float32 matrix. Of such nodes these stay float, each with its
-// reason in `kept`:
+// Gemm with a float32 matrix and, of static quantisation, Conv with a float32
+// filter. Of such nodes these stay float, each with its reason in `kept`:
 //
 //   weights are computed        products of two activations, as in attention
-//   weights of another type, not finite, fewer than 4096, or the left side
+//   weights of another type, not finite, or the left side
+//   matrices of fewer than 4096 weights
 //   the left side is transposed
 //   more rows than 32 bits can sum (static quantisation only)
 //   the node is named in `keep`
 //
-// Everything else (lookups, norms, softmax, elementwise) stays float too.
+// Everything else (lookups, norms, softmax, elementwise, transposed
+// convolutions) stays float too.
 //
 //===----------------------------------------------------------------------===//
 #pragma once
@@ -22,12 +24,12 @@ namespace knapper {
 struct Layer {
   int node;               ///< of the graph
   std::string name;       ///< the node's; without one "MatMul of 'result'"
-  std::string op;         ///< "MatMul", "Gemm"
+  std::string op;         ///< "MatMul", "Gemm", "Conv"
   std::string input;      ///< the activation that it reads
   std::string output;     ///< its result
   std::string weightName; ///< the value that it reads as its weights
   const onnx::TensorProto *weight; ///< of the model
-  int64_t rows, columns;           ///< summed over; of the result
+  int64_t rows, columns;           ///< summed over; of the result (features)
   int64_t columnAxis;              ///< of the weight tensor
 };
 

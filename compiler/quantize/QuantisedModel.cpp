@@ -125,8 +125,9 @@ Expected<std::string> QuantisedOperands::columns(const Layer &layer) {
   std::string name = edit.freshName(layer.weightName + "/quantized");
   std::string scale = edit.freshName(layer.weightName + "/scale");
   result = edit.freshName(layer.weightName + "/dequantized");
-  edit.addInitializer(tensorOf<int8_t>(
-      name, T::INT8, {layer.weight->dims(0), layer.weight->dims(1)}, bytes));
+  std::vector<int64_t> dims(layer.weight->dims().begin(),
+                            layer.weight->dims().end());
+  edit.addInitializer(tensorOf<int8_t>(name, T::INT8, dims, bytes));
   edit.addInitializer(
       tensorOf<float>(scale, T::FLOAT, {layer.columns}, scales));
   onnx::NodeProto node = nodeOf("DequantizeLinear", {name, scale}, result);

@@ -3,10 +3,11 @@
 // Static: around a layer y = x w
 //
 //   QuantizeLinear(x) -> DequantizeLinear --\
-//   DequantizeLinear(w as i8) ---------------> MatMul or Gemm -> y
+//   DequantizeLinear(w as i8) ---------------> MatMul, Gemm or Conv -> y
 //
 // with one scale (and zero point) for x, which layers that read the same x
-// share, and a scale a column of w: largest |w| / 127. Biases stay float.
+// share, and a scale a column (a feature) of w: largest |w| / 127. Biases stay
+// float.
 //
 // Weights only: w alone, in blocks of rows of a column that share a scale (and
 // a zero point), as QuantizeWeights.h rounds them: DequantizeLinear with

@@ -485,7 +485,7 @@ Error Quantizer::noLayers() const {
   for (const KeptNode &node : llvm::ArrayRef(report.kept).take_front(5))
     text += cat("\n  ", node.name, ": ", node.why);
   return userError(text, input.path.empty() ? "the model" : input.path,
-                   "quantise models with MatMul or Gemm by constant matrices");
+                   "quantise models with MatMul, Gemm or Conv by constants");
 }
 
 } // namespace
