@@ -244,6 +244,24 @@ case("QLinearAveragePool-last", "QLinearAveragePool",
      [u8(1, 5, 5, 2), SCALE, np.uint8(9), SCALE, np.uint8(9)], tolerance=1, kernel_shape=[2, 2], channels_last=1)  # fmt: skip
 case("QGemm-floats", "QGemm", [u8(3, 8), SCALE, np.uint8(7), i8(8, 5), random(5) ** 2, np.zeros(5, np.int8)], alpha=0.5,
      constant=[3, 4, 5])  # fmt: skip
+for kind, make, zero in (("u8", u8, np.uint8(120)), ("i8", i8, np.int8(3))):
+    for given in (False, True):  # the filter
+        # Features in groups, depthwise, one feature a pixel apart.
+        for shape, group, more in (((6, 2, 3, 3), 2, {"pads": [1, 0, 1, 2], "strides": [2, 1]}),
+                                   ((5, 1, 3, 2), 5, {"pads": [1, 1, 1, 1], "dilations": [2, 1]}), ((4, 3, 1, 1), 1, {})):  # fmt: skip
+            case(f"QLinearConv-last-{kind}-{group}{'-given' if given else ''}", "QLinearConv",
+                 [make(2, 7, 6, shape[1] * group), SCALE, zero, i8(*shape), random(shape[0]) ** 2 * 0.01 + 0.001,
+                  np.zeros(shape[0], np.int8), f32(0.2), zero, RNG.integers(-999, 999, shape[0], np.int32)],
+                 tolerance=1, constant=[1, 2, *([] if given else [3]), 4, 5, 6, 7, 8],
+                 channels_last=1, group=group, **more)  # fmt: skip
+    for tag, more in (("plain", {"kernel_shape": [2, 3]}), ("ceil", {"kernel_shape": [3, 2], "strides": [2, 2], "ceil_mode": 1}),
+                      ("pads", {"kernel_shape": [3, 3], "pads": [1, 0, 2, 1], "strides": [2, 1], "dilations": [1, 2]}),
+                      ("same", {"kernel_shape": [3, 3], "strides": [2, 2], "auto_pad": "SAME_UPPER"})):  # fmt: skip
+        case(f"NhwcMaxPool-{kind}-{tag}", "NhwcMaxPool", [make(2, 7, 8, 5)], **more)
+    case(f"NhwcMaxPool-{kind}-1d", "NhwcMaxPool", [make(2, 7, 5)], kernel_shape=[3], pads=[1, 1])
+for shapes in (((3, 4), (4, 5)), ((2, 3, 4), (4, 5)), ((2, 1, 3, 4), (3, 4, 5)), ((4,), (4, 5))):
+    case(f"MatMulInteger16-{len(shapes[0])}", "MatMulInteger16",
+         [RNG.integers(-20000, 20000, s, np.int16) for s in shapes], tolerance=0)  # fmt: skip
 for columns in (False, True):
     scale = random(5) ** 2 + 0.01 if columns else OTHER
     zero = i8(5) if columns else np.int8(4)
@@ -291,6 +309,13 @@ case("GridSample", "GridSample", [random(1, 2, 4, 5), RNG.uniform(-1.2, 1.2, (1,
 case("NGramRepeatBlock", "NGramRepeatBlock", [np.int64([[1, 2, 3, 1, 2], [4, 4, 4, 4, 4]]), random(2, 6)], ngram_size=3)
 case("Unique", "Unique", [np.float32([3, 1, 3, 2, 1])], outputs=3)
 case("Pad", "Pad", [random(2, 3), np.int64([0, 1, 2, 0]), f32(2)], constant=[1])
+for number, values in ((np.float32, (1.5, 9, 2)), (np.float64, (3, -1, -0.75)), (np.int16, (7, 1, -2)), (np.int32, (2, 9, 3)),
+                       (np.int64, (5, 5, 1))):  # fmt: skip
+    for given in (False, True):
+        case(f"Range-{number.__name__}{'-given' if given else ''}", "Range", [number(v) for v in values],
+             constant=[] if given else [0, 1, 2])  # fmt: skip
+case("Range-by-one", "Range", [np.int64(2), np.int64(6)], constant=[0, 1])
+case("Range-by-one-given", "Range", [f32(2.5), f32(6)])
 case("GatherND", "GatherND", [random(3, 4), np.int64([[1, 2], [0, 3]])])
 
 
@@ -331,6 +356,24 @@ def buckets(queries, keys, count, most, bidirectional):
     return base + np.where(relative < exact, relative, np.minimum(far, count - 1))
 
 
+def convolved(x, w, group, step):
+    """[N, H, W, C] by [F, C / group, kh, kw], a border of one."""
+    x = np.pad(x.astype(np.float64), [(0, 0), (1, 1), (1, 1), (0, 0)])
+    kh, kw = w.shape[2:]
+    views = np.lib.stride_tricks.sliding_window_view(x, (kh, kw), (1, 2))[:, ::step, ::step]
+    views = views.reshape(*views.shape[:3], group, -1, kh, kw)
+    return np.einsum("nhwgcij,gfcij->nhwgf", views, w.reshape(group, -1, *w.shape[1:])).reshape(*views.shape[:3], -1)
+
+
+def steps_of(floats, scale, zero):
+    info = np.iinfo(zero.dtype)
+    return np.clip(np.rint(floats / scale) + zero, info.min, info.max).astype(zero.dtype)
+
+
+def mean_of(x, scale, zero, new_scale, new_zero, axes, keep):
+    return steps_of(((x.astype(np.float64) - zero) * scale).mean(axes, keepdims=keep), new_scale, new_zero)
+
+
 IMAGE, GAMMA, BETA = random(2, 3, 5, 8), random(8), random(8)
 SIGNAL, TABLE = random(2, 3, 12), random(8, 2)
 PAIRS = [random(2, 4, 2), random(2, 4, 2)]
@@ -344,6 +387,11 @@ def pairs_of(x):
     return np.stack([x.real, x.imag], -1)
 
 
+FILTERS, SUM = random(6, 4, 3, 3), random(2, 2, 3, 6)
+FACTORS = [random(2, 4, 3), random(2, 5, 4)]
+ROWS = [random(4, 2, 3), random(3, 2, 5)]
+SWAPPED = 0.5 * FACTORS[0].swapaxes(1, 2) @ FACTORS[1].swapaxes(1, 2)
+BYTES, SIGNED = u8(2, 3, 4, 7), i8(2, 3, 4, 7)
 ALONE = {
     "BiasAdd": ([IMAGE, GAMMA, IMAGE * 2], {}, lambda: IMAGE + GAMMA + IMAGE * 2),
     "BiasSplitGelu": ([IMAGE, GAMMA], {}, lambda: (IMAGE + GAMMA)[..., :4] * gelu((IMAGE + GAMMA)[..., 4:])),
@@ -355,6 +403,28 @@ ALONE = {
     "Irfft": ([pairs_of(np.fft.rfft(SIGNAL)).astype(np.float32)], {"signal_ndim": 1}, lambda: SIGNAL),
     "ComplexMul": (PAIRS, {}, lambda: pairs_of(complex_of(PAIRS[0]) * complex_of(PAIRS[1]))),
     "ComplexMulConj": (PAIRS, {}, lambda: pairs_of(complex_of(PAIRS[0]) * complex_of(PAIRS[1]).conj())),
+    "NhwcFusedConv": ([IMAGE, FILTERS, GAMMA[:6], SUM],
+                      {"group": 2, "pads": [1] * 4, "strides": [2, 2], "activation": "LeakyRelu", "activation_params": [0.3]},
+                      lambda: (lambda y: np.where(y > 0, y, 0.3 * y))(convolved(IMAGE, FILTERS, 2, 2) + GAMMA[:6] + SUM)),
+    "NhwcFusedConv-plain": ([IMAGE, random(3, 8, 3, 3) * 0 + 0.25], {"pads": [1] * 4},
+                            lambda: convolved(IMAGE, np.full((3, 8, 3, 3), 0.25), 1, 1)),
+    "NhwcFusedConv-depthwise": ([IMAGE, FILTERS.reshape(-1, 1, 3, 3)[:8], BETA], {"group": 8, "pads": [1] * 4, "activation": "Relu"},
+                                lambda: np.maximum(convolved(IMAGE, FILTERS.reshape(-1, 1, 3, 3)[:8], 8, 1) + BETA, 0)),
+    "FusedMatMulActivation": (FACTORS, {"transA": 1, "transB": 1, "alpha": 0.5, "activation": "Relu"},
+                              lambda: np.maximum(SWAPPED, 0)),
+    "FusedMatMulActivation-parameters": (
+        FACTORS, {"transA": 1, "transB": 1, "alpha": 0.5, "activation": "HardSigmoid", "activation_alpha": 0.3,
+                  "activation_beta": 0.4}, lambda: np.clip(0.3 * SWAPPED + 0.4, 0, 1)),
+    "FusedMatMulActivation-batch": (ROWS, {"transBatchA": 1, "transBatchB": 1, "activation": "Tanh"},
+                                    lambda: np.tanh(ROWS[0].swapaxes(0, 1) @ ROWS[1].swapaxes(0, 1))),
+    "BiasDropout": ([IMAGE, GAMMA, IMAGE * 2, f32(0.5), np.bool_(False)], {}, lambda: IMAGE + GAMMA + IMAGE * 2),
+    "BiasDropout-plain": ([IMAGE, GAMMA], {}, lambda: IMAGE + GAMMA),
+    "QLinearReduceMean": ([BYTES, f32(0.05), np.uint8(120), f32(0.02), np.uint8(9)], {"axes": [1, -1], "keepdims": 0},
+                          lambda: mean_of(BYTES, 0.05, 120, 0.02, np.uint8(9), (1, -1), False)),
+    "QLinearReduceMean-all": ([SIGNED, f32(0.05), np.int8(3), f32(0.002), np.int8(-20)], {},
+                              lambda: mean_of(SIGNED, 0.05, 3, 0.002, np.int8(-20), None, True)),
+    "QLinearReduceMean-no-zero": ([BYTES, f32(0.05), EMPTY, f32(0.06), EMPTY], {"axes": [2]},
+                                  lambda: mean_of(BYTES, 0.05, 0, 0.06, np.uint8(0), 2, True)),
     "TorchEmbedding": ([TABLE, np.int64([[1, 7], [0, 2]])], {}, lambda: TABLE[[[1, 7], [0, 2]]]),
     "RelativePositionBias": ([TABLE, np.int64([6]), np.int64([9])], {"max_distance": 6, "is_bidirectional": 1},
                              lambda: TABLE[buckets(6, 9, 8, 6, True)].transpose(2, 0, 1)[None]),
@@ -367,8 +437,10 @@ def test_as_numpy(name):
     if name == "GemmFastGelu":
         y = inputs[0] @ inputs[1] + inputs[2]
         want = lambda: 0.5 * y * (1 + np.tanh(math.sqrt(2 / math.pi) * (y + 0.044715 * y**3)))  # noqa: E731
-    constant = [1, 2] if name == "RelativePositionBias" else []
-    made, feed = built(name, inputs, constant=constant, **attributes)
+    constant = {"RelativePositionBias": [1, 2], "BiasDropout": [3, 4]}.get(name, [])
+    made, feed = built(name.split("-")[0], inputs, constant=constant, **attributes)
+    if want().dtype.kind in "iu":
+        made.graph.output[0].type.tensor_type.elem_type = helper.np_dtype_to_tensor_dtype(want().dtype)
     check(made, [feed], 2e-5, lambda _: [want()])
 
 
