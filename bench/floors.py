@@ -12,6 +12,7 @@ and timed beside
   a loop nest    in C, compiled by clang -O3 -march=native, its outermost loop
                  cut into a part for each thread
 
+Calls are timed in C (`naive.py`), those of compiled models as those of nests.
 The cost of a call that computes one element is printed first and taken off each
 time, that of an empty nest off the nest's. The median of five turns counts, for
 the share of the roofline and for the ratio to the nest. A NAME selects a family
@@ -25,11 +26,13 @@ docs/performance/floors.md gives no reason for.
 from __future__ import annotations
 
 import argparse
+import ctypes
 import json
 import re
 import statistics
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import numpy as np
@@ -40,8 +43,7 @@ sys.path[:0] = [str(ROOT / "python")]
 import knapper  # noqa: E402
 from floor_shapes import SHAPES, Kernel, line_aligned, relu  # noqa: E402
 from kernels import peaks  # noqa: E402
-from naive import Nests  # noqa: E402
-from side_by_side import medians  # noqa: E402
+from naive import Model, Nests  # noqa: E402
 
 MEDIAN, LEAST, NEST = 0.85, 0.6, 0.95
 PAGE = ROOT / "docs" / "performance" / "floors.md"
@@ -63,26 +65,43 @@ class Timed:
     def __init__(self, kernel: Kernel, nests: Nests, name: str, threads: int):
         self.kernel = kernel
         self.module = knapper.compile(kernel.model, threads=threads)
-        self.y = line_aligned(np.zeros(kernel.shape, np.float32))
-        self.run = self.module.bind(kernel.inputs, [self.y])
-        self.run()
+        # Both write to the same memory: where it lies counts.
+        y = line_aligned(np.zeros(kernel.shape, np.float32))
         wanted = kernel.wanted()
         scale = max(float(np.abs(wanted).max()), 1e-30)
-        self.error = float(np.abs(self.y - wanted).max()) / scale
-        self.nest_y = line_aligned(np.zeros(kernel.shape, np.float32))
         arrays = kernel.inputs + kernel.constants
-        self.nest = nests.bind(name, arrays, self.nest_y, kernel.steps, threads)
+        self.nest = nests.bind(name, arrays, y, kernel.steps, threads)
         with self.nest as call:
             call()
-        self.nest_error = float(np.abs(self.nest_y - wanted).max()) / scale
+        self.nest_error = float(np.abs(y - wanted).max()) / scale
+        y[...] = 0
+        self.run = self.module.bind(kernel.inputs, [y])
+        self.run()
+        self.error = float(np.abs(y - wanted).max()) / scale
+        self.nests, self.model = nests, model(self.run)
 
     def kernels(self) -> int:
         """How many launches a run has."""
         return len(self.module.profile(*self.kernel.inputs)["launches"])
 
 
-def once(function, seconds=0.03) -> float:
-    return medians([function], rounds=1, seconds=seconds, pause=0.002)[0]
+def model(run) -> Model:
+    """What `time_calls` wants to know of a bound call; `run` is to be kept."""
+    call, (module, inputs, num_inputs, outputs, num_outputs, _) = run._call.func, run._call.args
+
+    def address(pointer) -> int:
+        return ctypes.cast(pointer, ctypes.c_void_p).value
+
+    return Model(
+        address(call), address(run._release), module, address(inputs), address(outputs),
+        num_inputs, num_outputs,
+    )  # fmt: skip
+
+
+def once(nests: Nests, model: Model | None, seconds=0.03) -> float:
+    """Of a model, or of the nest that is bound."""
+    time.sleep(0.002)
+    return nests.seconds(model, seconds)
 
 
 def measure(timed: Timed, idle: Timed, threads: int, tool: Path) -> list[dict]:
@@ -91,12 +110,13 @@ def measure(timed: Timed, idle: Timed, threads: int, tool: Path) -> list[dict]:
     turns = []
     before = peaks(tool, threads, moved // 2)
     for _ in range(TURNS):
-        call = once(idle.run, 0.01)
-        mine = once(timed.run)
-        with idle.nest as empty:
-            nest_call = once(empty, 0.01)
-        with timed.nest as nest:
-            theirs = once(nest)
+        nests = timed.nests
+        call = once(nests, idle.model, 0.01)
+        mine = once(nests, timed.model)
+        with idle.nest:
+            nest_call = once(nests, None, 0.01)
+        with timed.nest:
+            theirs = once(nests, None)
         after = peaks(tool, threads, moved // 2)
         flops, copy = map(max, before, after)
         before = after
@@ -170,7 +190,7 @@ def main() -> int:
         nests = Nests({n: k.nest for n, k in made.items()} | {"idle": ""}, Path(folder))
         idle = Timed(relu(1, 1)(), nests, "idle", threads)
         if not arguments.table:
-            print(f"{threads} threads; a call takes {once(idle.run) * 1e6:.1f} us")
+            print(f"{threads} threads; a call takes {once(nests, idle.model) * 1e6:.1f} us")
             print(
                 f"{'kernel':<40}{'us':>9}{'share':>7} {'of':<6}{'GB/s':>7}{'GF/s':>8}"
                 f"{'x nest':>8}{'error':>9}"

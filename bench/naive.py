@@ -1,5 +1,7 @@
 """Loop nests in C as anyone would write them, compiled by clang -O3
--march=native: what no kernel may be slower than.
+-march=native: what no kernel may be slower than. Their calls and those of
+compiled models are timed in C: what an interpreter reads between two of them
+would have to be read again after each kernel that fills the caches.
 
 A nest is the body of `void f(const void *const *in, float *out, long begin,
 long end)`, which does the steps from `begin` to before `end` of its outermost
@@ -10,6 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import shutil
+import statistics
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,6 +28,7 @@ PRELUDE = """
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 typedef void (*Nest)(const void *const *in, float *out, long begin, long end);
 
@@ -76,7 +80,55 @@ void finish(void) {
   for (int i = 1; i < threads; ++i)
     pthread_join(workers[i], 0);
 }
+
+/* knapper_run and knapper_result_release, with their arguments. */
+struct model {
+  void *(*run)(void *, const void *, int32_t, const void *, int32_t, void **);
+  void (*release)(void *);
+  void *module;
+  const void *inputs, *outputs;
+  int32_t num_inputs, num_outputs;
+};
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return t.tv_sec + t.tv_nsec * 1e-9;
+}
+/* The seconds of each call of a model, or (null) of `run`, until `seconds` are
+   over, three at least and `most` at most. Returns how many; -1: an error. */
+long time_calls(const struct model *model, double seconds, double *times, long most) {
+  long count = 0;
+  for (double start = now(), end = start + seconds; count < most;) {
+    if (model) {
+      void *result = 0;
+      if (model->run(model->module, model->inputs, model->num_inputs, model->outputs,
+                     model->num_outputs, &result))
+        return -1;
+      model->release(result);
+    } else {
+      run();
+    }
+    double stop = now();
+    times[count++] = stop - start;
+    if (stop >= end && count >= 3)
+      break;
+    start = now();
+  }
+  return count;
+}
 """
+
+
+class Model(ctypes.Structure):
+    _fields_ = [
+        ("run", ctypes.c_void_p),
+        ("release", ctypes.c_void_p),
+        ("module", ctypes.c_void_p),
+        ("inputs", ctypes.c_void_p),
+        ("outputs", ctypes.c_void_p),
+        ("num_inputs", ctypes.c_int32),
+        ("num_outputs", ctypes.c_int32),
+    ]
 
 
 class Nests:
@@ -98,6 +150,20 @@ class Nests:
             check=True,
         )
         self.library = ctypes.CDLL(str(binary))
+        self.library.time_calls.restype = ctypes.c_long
+        self.times = (ctypes.c_double * 200_000)()
+
+    def seconds(self, model: Model | None, seconds: float) -> float:
+        """The median time of a call, after two to warm up: of a model, or of
+        the nest that is bound."""
+        pointer = ctypes.byref(model) if model else None
+        for limit in (0.0, seconds):
+            count = self.library.time_calls(
+                pointer, ctypes.c_double(limit), self.times, ctypes.c_long(len(self.times))
+            )
+            if count < 0:
+                raise RuntimeError("a run failed")
+        return statistics.median(self.times[:count])
 
     def bind(
         self, name: str, inputs: Sequence[np.ndarray], y: np.ndarray, steps: int, threads: int
@@ -106,7 +172,7 @@ class Nests:
 
 
 class Bound:
-    """A nest with its arrays; to be called inside `with`."""
+    """A nest with its arrays; to be called or timed inside `with`."""
 
     def __init__(self, library, name, inputs, y, steps, threads):
         self.library, self.held = library, (inputs, y)
