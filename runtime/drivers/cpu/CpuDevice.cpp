@@ -119,10 +119,14 @@ public:
     }
     Launch launch{command, shares.data(), workers,
                   chunksOf(command.grid, grain, workers)};
+    if (launch.chunks == workers) {
+      pool->run(workers, runChunk, &launch, scratch.data());
+      return success();
+    }
     for (int w = 0; w < workers; ++w)
-      shares[w].set(static_cast<uint32_t>(beginOf(w, workers, launch.chunks)),
-                    static_cast<uint32_t>(
-                        beginOf(w + 1, workers, launch.chunks)));
+      shares[w].set(
+          static_cast<uint32_t>(beginOf(w, workers, launch.chunks)),
+          static_cast<uint32_t>(beginOf(w + 1, workers, launch.chunks)));
     pool->run(workers, runShare, &launch, scratch.data());
     return success();
   }
@@ -160,24 +164,35 @@ private:
     return std::clamp<int64_t>(grid / grain / workers * workers, workers, most);
   }
 
+  static void runPrograms(const Launch &launch, KernelContext &context,
+                          int64_t chunk) {
+    const LaunchCommand &command = launch.command;
+    reinterpret_cast<KernelFn>(const_cast<void *>(command.kernel.handle))(
+        command.buffers, command.symbols, &context,
+        beginOf(chunk, launch.chunks, command.grid),
+        beginOf(chunk + 1, launch.chunks, command.grid));
+  }
+
+  /// Worker w runs the one chunk that there is for it: of a launch this small
+  /// what is noted for others to take would count.
+  static void runChunk(void *argument, int worker, void *scratch) {
+    const Launch &launch = *static_cast<Launch *>(argument);
+    KernelContext context{scratch, launch.command.status, worker,
+                          launch.workers};
+    runPrograms(launch, context, worker);
+  }
+
   /// Worker w runs its share, then what others have not begun of theirs.
   static void runShare(void *argument, int worker, void *scratch) {
     const Launch &launch = *static_cast<Launch *>(argument);
-    const LaunchCommand &command = launch.command;
-    KernelContext context{scratch, command.status, worker, launch.workers};
-    auto kernel =
-        reinterpret_cast<KernelFn>(const_cast<void *>(command.kernel.handle));
-    auto run = [&](uint32_t chunk) {
-      kernel(command.buffers, command.symbols, &context,
-             beginOf(chunk, launch.chunks, command.grid),
-             beginOf(chunk + 1, launch.chunks, command.grid));
-    };
+    KernelContext context{scratch, launch.command.status, worker,
+                          launch.workers};
     while (std::optional<uint32_t> chunk = launch.shares[worker].takeFront())
-      run(*chunk);
+      runPrograms(launch, context, *chunk);
     for (int i = 1; i < launch.workers; ++i) {
       Share &other = launch.shares[(worker + i) % launch.workers];
       while (std::optional<uint32_t> chunk = other.takeBack())
-        run(*chunk);
+        runPrograms(launch, context, *chunk);
     }
   }
 

@@ -185,7 +185,8 @@ int ThreadPool::tryAcquire(int threads, uint64_t scratchBytes,
   }
   if (taken.load(std::memory_order_relaxed) || taken.exchange(true))
     return 1;
-  spin.store(spinMicroseconds, std::memory_order_relaxed);
+  if (spin.load(std::memory_order_relaxed) != spinMicroseconds)
+    spin.store(spinMicroseconds, std::memory_order_relaxed);
   // The system refused a thread once: asking at every run would only be slow.
   if (static_cast<int>(workers.size()) < threads - 1 && !refused)
     refused = !start(threads - 1);
@@ -223,8 +224,10 @@ void ThreadPool::run(int count, Job job, void *argument, void *ownScratch) {
   for (int w = 0; w + 1 < count; ++w) {
     Worker &worker = *workers[w];
     uint32_t ticket = worker.ticket.load(std::memory_order_relaxed);
-    // Not begun yet: asleep, or its core is busy with something else.
-    if (worker.claim(ticket)) {
+    // Not begun yet: asleep, or its core is busy with something else. (Asked
+    // before it is claimed, which takes the line away from a worker that is.)
+    if (worker.claimed.load(std::memory_order_relaxed) != ticket &&
+        worker.claim(ticket)) {
       job(argument, w + 1, ownScratch);
       worker.done.store(ticket, std::memory_order_relaxed);
       continue;

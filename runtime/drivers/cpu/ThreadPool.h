@@ -60,12 +60,14 @@ private:
 
   std::vector<std::unique_ptr<Worker>> workers; // guarded by `taken`
   bool refused = false;                         // likewise
-  std::atomic<bool> taken{false};
-  std::atomic<bool> stopping{false};
   std::atomic<int> started{0};
+  unsigned generation; // of forks: a child has no workers
+  // What every run writes lies on other lines than what workers read for each
+  // job.
+  alignas(128) std::atomic<bool> taken{false};
   std::atomic<int> runs{0};
+  alignas(128) std::atomic<bool> stopping{false};
   std::atomic<int> spin{0}; // microseconds
-  unsigned generation;      // of forks: a child has no workers
 };
 
 } // namespace knapper::cpu
