@@ -2,6 +2,7 @@
 #include "codegen/lower/Emitter.h"
 
 #include "mlir/Dialect/UB/IR/UBOps.h"
+#include "llvm/IR/MDBuilder.h"
 
 using namespace mlir;
 
@@ -113,10 +114,17 @@ LogicalResult Emitter::forLoop(scf::ForOp op) {
       set(result, Parts(parts(value)));
     return success();
   }
+  FailureOr<llvm::BasicBlock *> copied = copiedAtOnce(op);
+  if (failed(copied))
+    return failure();
   llvm::BasicBlock *before = b.GetInsertBlock();
   llvm::BasicBlock *body = newBlock("for");
   llvm::BasicBlock *after = newBlock("for.end");
   b.CreateCondBr(less(lower), body, after);
+  if (*copied) {
+    b.SetInsertPoint(*copied);
+    b.CreateBr(after);
+  }
 
   b.SetInsertPoint(body);
   llvm::PHINode *iv = b.CreatePHI(lower->getType(), 2, "i");
@@ -148,11 +156,21 @@ LogicalResult Emitter::forLoop(scf::ForOp op) {
   return success();
 }
 
+/// Whether the first region is entered where something may be wrong: what it
+/// does belongs out of the way.
+static bool isUnlikely(scf::IfOp op) {
+  return !op.getThenRegion().getOps<tile::SetStatusOp>().empty();
+}
+
 LogicalResult Emitter::ifElse(scf::IfOp op) {
   llvm::BasicBlock *then = newBlock("then");
   llvm::BasicBlock *otherwise = newBlock("else");
   llvm::BasicBlock *after = newBlock("endif");
-  b.CreateCondBr(scalar(op.getCondition()), then, otherwise);
+  b.CreateCondBr(
+      scalar(op.getCondition()), then, otherwise,
+      isUnlikely(op)
+          ? llvm::MDBuilder(module.getContext()).createUnlikelyBranchWeights()
+          : nullptr);
   llvm::BasicBlock *ends[2];
   Region *regions[2] = {&op.getThenRegion(), &op.getElseRegion()};
   llvm::BasicBlock *starts[2] = {then, otherwise};

@@ -59,12 +59,18 @@ private:
   mlir::LogicalResult prefetch(tile::PrefetchOp op);
   mlir::LogicalResult setStatus(tile::SetStatusOp op);
   llvm::Value *firstLanes(llvm::Value *valid, unsigned lanes, unsigned bytes);
+  /// A constant that is computed with as if it were not known.
+  llvm::Value *keptInRegister(llvm::Value *number);
   llvm::Value *loadPart(const BufferRef &ref, llvm::Value *offset,
                         llvm::Type *type, llvm::Align align, llvm::Value *valid,
                         llvm::Value *pad);
   void storePart(const BufferRef &ref, llvm::Value *offset, llvm::Value *value,
                  llvm::Align align, llvm::Value *valid, bool nontemporal);
   llvm::Value *edgeBuffer(uint64_t bytes);
+
+  //===-- Copies (CpuCopy.cpp) --------------------------------------------===//
+  mlir::FailureOr<llvm::BasicBlock *>
+  copiedAtOnce(mlir::scf::ForOp loop) override;
 
   //===-- Matrix product (CpuMainloop.cpp) --------------------------------===//
   mlir::LogicalResult mainloop(tile::MainloopOp op);
@@ -88,6 +94,7 @@ private:
 
   llvm::Value *context = nullptr; // KernelContext *
   llvm::Value *scratchBase = nullptr;
+  llvm::DenseMap<llvm::Value *, llvm::Value *> numbersKept;
   llvm::Value *edge = nullptr; // stack buffer of ragged edges
   uint64_t edgeBytes = 0;
   bool nontemporalUsed = false;

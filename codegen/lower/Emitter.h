@@ -51,6 +51,14 @@ protected:
     return nullptr;
   }
 
+  /// Another way for a loop that only copies, where that pays: emits the test
+  /// and the copy. Returns the block that ends the copy, still open, with the
+  /// insertion point where the loop belongs; null: there is only the loop.
+  virtual mlir::FailureOr<llvm::BasicBlock *>
+  copiedAtOnce(mlir::scf::ForOp loop) {
+    return nullptr;
+  }
+
   //===-- Values (Emitter.cpp) --------------------------------------------===//
   llvm::Type *scalarType(mlir::Type type);
   llvm::Type *vectorType(mlir::Type element, unsigned lanes);

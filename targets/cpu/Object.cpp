@@ -62,6 +62,7 @@ ObjectEmitter::create(const TargetDesc &target) {
     LLVMInitializeX86Target();
     LLVMInitializeX86TargetMC();
     LLVMInitializeX86AsmPrinter();
+    LLVMInitializeX86AsmParser(); // of instructions that LLVM has no name for
   });
   llvm::Triple triple(kTriple);
   std::string error;
