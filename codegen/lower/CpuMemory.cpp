@@ -2,6 +2,7 @@
 #include "codegen/lower/Cpu.h"
 
 #include "llvm/Analysis/VectorUtils.h"
+#include "llvm/IR/InlineAsm.h"
 #include "llvm/IR/Intrinsics.h"
 #include "llvm/IR/IntrinsicsX86.h"
 
@@ -11,8 +12,27 @@ namespace knapper::lower {
 
 //===-- Runs of elements --------------------------------------------------===//
 
+// LLVM loads a constant mask into its register at every use.
+llvm::Value *CpuEmitter::keptInRegister(llvm::Value *number) {
+  llvm::Value *&kept = numbersKept[number];
+  if (!kept) {
+    llvm::IRBuilder<> atEntry(entry, entry->begin());
+    auto *type = llvm::FunctionType::get(number->getType(), {number->getType()},
+                                         /*isVarArg=*/false);
+    kept = atEntry.CreateCall(
+        type, llvm::InlineAsm::get(type, "", "=r,0", /*hasSideEffects=*/false),
+        {number});
+  }
+  return kept;
+}
+
 llvm::Value *CpuEmitter::firstLanes(llvm::Value *valid, unsigned lanes,
                                     unsigned bytes) {
+  constexpr unsigned few = 8;
+  if (auto *number = llvm::dyn_cast<llvm::ConstantInt>(valid);
+      number && target.maskedAccess && lanes <= few &&
+      number->getSExtValue() > 1 && number->getSExtValue() < lanes)
+    valid = keptInRegister(valid);
   llvm::Value *count = b.CreateBinaryIntrinsic(
       llvm::Intrinsic::smin,
       b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, valid, b.getInt64(0)),

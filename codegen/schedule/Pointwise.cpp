@@ -96,6 +96,17 @@ static ts::ConcatOp concatAlong(ts::KernelOp kernel, unsigned lane) {
   return found;
 }
 
+/// Whether runs of many pages are copied side by side: the longer a copy at
+/// once (codegen/lower/CpuCopy.cpp), the better.
+static bool joinsLongRuns(ts::KernelOp kernel, unsigned lane) {
+  constexpr int64_t least = 16384; // elements
+  ts::ConcatOp concat = concatAlong(kernel, lane);
+  return concat && llvm::all_of(concat.getInputs(), [&](Value input) {
+           return isa<BlockArgument>(input) &&
+                  representative(ts::dimOf(input, lane)) >= least;
+         });
+}
+
 LogicalResult choosePointwise(ts::KernelOp kernel, const TargetDesc &target,
                               Knobs &knobs,
                               SmallVectorImpl<Schedule> &schedules) {
@@ -137,6 +148,8 @@ LogicalResult choosePointwise(ts::KernelOp kernel, const TargetDesc &target,
           knobs.pick("lanes", lanes,
                      {lanes / 2, std::max(lanes, std::min(most, 2 * lanes))});
     lanes = lanesBetweenBoundaries(kernel, lane, lanes);
+    if (joinsLongRuns(kernel, lane))
+      block = 16384;
     block = knobs.pick("block", block, {8192, 2048, 16384, 1024});
   }
   // Rows that an index names.
@@ -154,12 +167,13 @@ LogicalResult choosePointwise(ts::KernelOp kernel, const TargetDesc &target,
   if (std::optional<int64_t> number = run.asConstant();
       number && !flat && !named && *number <= 2 * block)
     block = std::max(lanes, (*number + lanes - 1) / lanes * lanes);
-  // Short rows, so many that finding one's place does not count.
-  constexpr int64_t perProgram = 2048;
+  // Short rows, so many that finding one's place, and a branch that ends them
+  // unforeseen, do not count.
+  constexpr int64_t longest = 1024, perProgram = 8192;
   int64_t rows = 1;
   if (std::optional<int64_t> number = run.asConstant();
-      number && *number > 1 && *number <= std::min(block, perProgram / 2) &&
-      !flat && lane > 0 && target.kind != DeviceKind::cuda)
+      number && *number > 1 && *number <= std::min(block, longest) && !flat &&
+      lane > 0 && target.kind != DeviceKind::cuda)
     rows = std::clamp<int64_t>(
         perProgram / *number, 1,
         std::max<int64_t>(1, representative(dims[lane - 1])));
@@ -194,6 +208,14 @@ LogicalResult choosePointwise(ts::KernelOp kernel, const TargetDesc &target,
   schedule.scratch = one * 0;
   schedules.push_back(std::move(schedule));
   return success();
+}
+
+/// Whether elements are only moved: writing one twice leaves it as it is, even
+/// where the result lies in an operand's memory.
+static bool onlyMoves(ts::KernelOp kernel) {
+  return llvm::none_of(kernel.getBody().front(), [](Operation &op) {
+    return isa<ts::ElementwiseOpInterface>(op);
+  });
 }
 
 LogicalResult buildPointwise(BuildContext &context) {
@@ -323,6 +345,8 @@ LogicalResult buildPointwise(BuildContext &context) {
     e.provide = nullptr;
     return success();
   }
+  bool moves = onlyMoves(kernel),
+       gathers = !kernel.getBody().getOps<ts::GatherOp>().empty();
   // Tiles from `from` to before `to`, which lie in the segment between two
   // boundaries: at most `lanes` wide, narrower ones for what is left where that
   // is known.
@@ -351,6 +375,26 @@ LogicalResult buildPointwise(BuildContext &context) {
       bool lastStep = wide <= least || wide == 1;
       if (left < wide && !lastStep)
         continue;
+      if (lastStep && moves) {
+        auto some = [&](int64_t at, int64_t count, int64_t lanes) {
+          Value first = e.add(from, e.constant(at));
+          Value last = e.add(from, e.constant(at + count));
+          step(first, last, lanes, std::gcd(start, at), /*divides=*/true);
+        };
+        // Tiles that lie across each other instead of one under a mask.
+        int64_t rest = left % wide, around = llvm::PowerOf2Ceil(rest);
+        if (around <= *length || !gathers) {
+          if (left != rest)
+            some(done, left - rest, wide);
+          if (around > *length) {
+            around /= 2;
+            some(done, around, around);
+          }
+          if (rest)
+            some(*length - around, around, around);
+          break;
+        }
+      }
       int64_t whole = lastStep ? left : left / wide * wide;
       if (lastStep)
         while (wide > 1 && wide / 2 >= left)
@@ -395,14 +439,27 @@ LogicalResult buildPointwise(BuildContext &context) {
     Value &index = outer[lane - 1];
     Value first = e.mul(index, e.constant(rows));
     Value last = e.min(e.add(first, e.constant(rows)), e.size(dims[lane - 1]));
-    forEach(
-        e, first, last, {},
-        [&](Value r, ValueRange) -> FailureOr<SmallVector<Value>> {
-          index = r;
-          row();
-          return SmallVector<Value>();
-        },
-        status);
+    auto someRows = [&](Value from, Value to, int64_t atOnce) {
+      forEach(
+          e, from, to, {},
+          [&](Value r, ValueRange) -> FailureOr<SmallVector<Value>> {
+            for (int64_t k = 0; k < atOnce; ++k) {
+              index = e.add(r, e.constant(k));
+              row();
+            }
+            return SmallVector<Value>();
+          },
+          status, atOnce);
+    };
+    // Of rows of a tile the loop itself would take as long as a row.
+    constexpr int64_t several = 4;
+    if (run.asConstant().value_or(lanes + 1) <= lanes && !isGpu) {
+      Value count = e.sub(last, first);
+      Value whole = e.sub(last, e.rem(count, e.constant(several)));
+      someRows(first, whole, several);
+      first = whole;
+    }
+    someRows(first, last, 1);
   }
   e.provide = nullptr;
   return status;
