@@ -74,7 +74,7 @@ class Kernel:
         self.maps = [
             (
                 m.get("arg", 0),
-                {"f32": 7, "f16": 6, "bf16": 9}[m.get("dtype", "f32")],
+                {"f32": 11 if m.get("tf32") else 7, "f16": 6, "bf16": 9}[m.get("dtype", "f32")],
                 [values[v] for v in m["sizes"]],
                 [values[v] for v in m["strides"]],
                 m["box"],

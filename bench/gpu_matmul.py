@@ -25,6 +25,7 @@ and sustained (100 ms), medians of rounds timed by events; and the errors of bot
 against float64, relative to the norm. A case fails when its error is more than
 1.05 times torch's (an error of 0.0001 always passes: float32). --bars also
 fails cases below their bar (1.0 times as fast; decode 1.05, linear+gelu 1.08).
+Cases of tf32 may round their operands, torch's too (allow_tf32); others not.
 """
 
 from __future__ import annotations
@@ -38,8 +39,9 @@ from gpu_against_torch import ERROR, SMALL_ERROR, Bench, Kernel, arguments, name
 class Case:
     """y = x w, or gelu(x w + bias): x [m, k], w [k, n] or, transposed, [n, k]."""
 
-    def __init__(self, name, m, n, k, *, dtype="bf16", transposed=True, gelu=False, bar=1.0):
-        self.name, self.m, self.n, self.k = name, m, n, k
+    def __init__(self, name, m, n, k, *, dtype="bf16", tf32=False, transposed=True, gelu=False,
+                 bar=1.0):
+        self.name, self.m, self.n, self.k, self.tf32 = name, m, n, k, tf32
         self.dtype, self.transposed, self.gelu, self.bar = dtype, transposed, gelu, bar
 
     def folder(self):
@@ -52,7 +54,7 @@ class Case:
         arguments = f"%x: {x}, %w: {w}" + (f", %b: {b}" if self.gelu else "")
         lines = [
             f"%0 = ts.dot %x, %w batch [] x [] contract [1] x "
-            f"[{int(self.transposed)}] : {x}, {w}"
+            f"[{int(self.transposed)}]{' {ts.tf32}' * self.tf32} : {x}, {w}"
         ]
         result = "%0"
         if self.gelu:
@@ -85,6 +87,13 @@ CASES = [
     Case("4096x4095x4097 k-major", 4096, 4095, 4097, transposed=False),
     Case("2048^3 f32", 2048, 2048, 2048, dtype="f32"),
     Case("1000x1111x777 f32", 1000, 1111, 777, dtype="f32", transposed=False),
+    Case("8192^3 tf32", 8192, 8192, 8192, dtype="f32", tf32=True),
+    Case("4096^3 tf32", 4096, 4096, 4096, dtype="f32", tf32=True),
+    Case("4096^3 tf32 k-major", 4096, 4096, 4096, dtype="f32", tf32=True, transposed=False),
+    Case("2048^3 tf32", 2048, 2048, 2048, dtype="f32", tf32=True),
+    Case("512x4096x4096 tf32", 512, 4096, 4096, dtype="f32", tf32=True),
+    Case("linear+gelu tf32", 8192, 16384, 4096, dtype="f32", tf32=True, gelu=True),
+    Case("1000x1111x777 tf32", 1000, 1111, 777, dtype="f32", tf32=True, transposed=False),
 ]
 
 
@@ -121,6 +130,7 @@ class Products(Bench):
 
     def torch_result(self, case, x, w, b=None, out=None):
         torch = self.torch
+        torch.backends.cuda.matmul.allow_tf32 = case.tf32
         w = w.t() if case.transposed else w
         if not case.gelu:
             return torch.matmul(x, w, out=out)
@@ -150,7 +160,7 @@ class Products(Bench):
         ours["kernel"] = self.launched(kernel, operands, wanted)
         peer = self.error(wanted, case, operands)
         errors = {how: self.error(y, case, operands) for how, y in ours.items()}
-        bound = max(SMALL_ERROR if case.dtype == "f32" else 0, ERROR * peer)
+        bound = max(SMALL_ERROR if case.dtype == "f32" and not case.tf32 else 0, ERROR * peer)
         good = all(e <= bound for e in errors.values())
         row = {"case": case.name, "schedule": kernel.label, "compile_s": seconds,
                "error": errors, "torch_error": peer, "right": good}

@@ -68,7 +68,7 @@ LogicalResult GpuEmitter::warpgroupProduct(tile::ProductOp op) {
   bool stores = bool(op.getC());
   Type element = op.getA().getType().getElementType();
   if (!s.fit(stores) || op.getB().getType().getElementType() != element ||
-      !(element.isBF16() || element.isF16()))
+      !(element.isBF16() || element.isF16() || s.tf32))
     return op.emitOpError("has a shape or element types that this path cannot "
                           "do");
   if (stores && op.run() > 2)
@@ -99,7 +99,7 @@ LogicalResult GpuEmitter::warpgroupProduct(tile::ProductOp op) {
     return b.CreateUDiv(b.CreateAdd(x, n32(by - 1)), n32(by));
   };
   g.begin = n32(0);
-  g.steps = ceil(k, kDepth);
+  g.steps = ceil(k, s.depth());
   // Where this block is in its cluster: which part of the depth, and whose
   // mate.
   llvm::Value *rank = nullptr, *mate = nullptr, *firstMate = nullptr,
@@ -209,7 +209,7 @@ LogicalResult GpuEmitter::warpgroupProduct(tile::ProductOp op) {
                     b.CreateSub(b.CreateSub(g.steps, n32(1)), step);
                 llvm::Value *depth = b.CreateMul(
                     b.CreateAdd(g.begin, b.CreateSelect(back, fromEnd, step)),
-                    n32(kDepth));
+                    n32(s.depth()));
                 llvm::Value *to = b.CreateAdd(
                     g.base,
                     b.CreateAdd(b.CreateMul(place.stage, n32(s.stageBytes())),
@@ -220,7 +220,7 @@ LogicalResult GpuEmitter::warpgroupProduct(tile::ProductOp op) {
                                 llvm::Value *from, int64_t batch,
                                 unsigned mates, llvm::Value *mate,
                                 llvm::Value *blocks) {
-                  unsigned lines = (transposed ? kDepth : extent) / mates;
+                  unsigned lines = (transposed ? s.depth() : extent) / mates;
                   llvm::Value *at = to, *line = transposed ? depth : from;
                   if (mates > 1) {
                     llvm::Value *own = b.CreateMul(mate, n32(lines));
@@ -295,10 +295,10 @@ LogicalResult GpuEmitter::warpgroupProduct(tile::ProductOp op) {
     llvm::Value *a = descriptorAt(place.stage, aAt, s.aTransposed);
     llvm::Value *bb = descriptorAt(place.stage, bAt, s.bTransposed);
     hopper.beginProducts();
-    for (unsigned d = 0; d < kDepth / 16; ++d)
+    for (unsigned d = 0; d < kRowBytes / 32; ++d)
       for (unsigned p = 0; p < s.products(); ++p) {
-        HopperAsm::Product kind{s.columns, bf16, fresh && d == 0, s.aTransposed,
-                                s.bTransposed};
+        HopperAsm::Product kind{s.columns,     bf16,          fresh && d == 0,
+                                s.aTransposed, s.bTransposed, s.tf32};
         hopper.product(
             kind,
             b.CreateAdd(a, b.getInt64(p * 64 * kRowBytes / 16 +

@@ -8,7 +8,7 @@
 
 namespace knapper::lower {
 
-inline constexpr unsigned kDepth = 64;
+inline constexpr unsigned kDepth = 64;  // of a stage, 16-bit elements
 inline constexpr unsigned kRing = 1024; // where stages begin
 // Named barriers: one a consumer (1 to 3), the turns of ping-pong, and where
 // all consumers meet.
@@ -35,10 +35,12 @@ struct Sizes {
     clusterRows = given("cluster_rows", 1);
     clusterColumns = given("cluster_columns", 1);
     gathers = !op.getWindow().empty();
+    tf32 = op.getA().getType().getElementType().isF32() && given("tf32", 0);
   }
 
   unsigned rows, columns, stages, consumers, group, carriers;
   bool pingpong, aTransposed, bTransposed;
+  bool tf32;      ///< operands are f32, of which products read 19 bits
   bool shifted;   ///< rows of the result start anywhere: no boxes
   unsigned split; ///< blocks of a cluster that share a depth
   /// Blocks of a cluster side by side, which copy for each other what they
@@ -48,6 +50,8 @@ struct Sizes {
   unsigned aRows;    ///< rows of A that are copied; others are anything
   unsigned resident; ///< blocks that a processor holds at once
 
+  /// Of a stage: 128 bytes.
+  unsigned depth() const { return tf32 ? kDepth / 2 : kDepth; }
   unsigned mates() const { return clusterRows * clusterColumns; }
   unsigned cluster() const { return mates() * split; }
   /// The first warpgroups fill the ring.
@@ -95,8 +99,9 @@ struct Sizes {
         !((carriers || gathers) && mates() > 1) &&
         !(gathers && (carriers || consumers > 2 || rows > 128)) &&
         aRows % (8 * clusterColumns) == 0 && columns % (8 * clusterRows) == 0;
-    return shares && rows % (64 * (pingpong ? 1 : consumers)) == 0 &&
-           columns % 16 == 0 &&
+    bool plain = !(aTransposed || bTransposed || carriers || gathers);
+    return shares && (!tf32 || plain) &&
+           rows % (64 * (pingpong ? 1 : consumers)) == 0 && columns % 16 == 0 &&
            (columns % 64 == 0 || !(bTransposed || carriers)) && columns >= 16 &&
            columns <= 256 && rows <= 256 && stages >= 2 && stages <= 16 &&
            consumers >= 1 && consumers <= 3 && (!pingpong || consumers == 2) &&

@@ -261,18 +261,22 @@ void HopperAsm::product(const Product &kind, llvm::StringRef a,
   size_t count = sums.size();
   std::string results, tied;
   tie(count, results, tied);
-  const char *type = kind.bf16 ? "bf16" : "f16";
+  const char *type = kind.tf32 ? "tf32" : kind.bf16 ? "bf16" : "f16";
   // Operands follow the results and what is tied to them; B is the last one.
   size_t last = 2 * count + operands.size() - 1;
   bool transposes = constraints.starts_with(",l"); // A, as it is in memory
   std::string text = "{\n\t.reg .pred add;\n\tsetp.ne.b32 add, " +
                      std::string(kind.fresh ? "0" : "1") +
                      ", 0;\n\twgmma.mma_async.sync.aligned.m64n" +
-                     std::to_string(kind.columns) + "k16.f32." + type + "." +
-                     type + " " + coordinates(0, count) + ", " + a.str() +
-                     ", $" + std::to_string(last) + ", add, 1, 1, " +
-                     (transposes ? kind.aTransposed ? "1, " : "0, " : "") +
-                     (kind.bTransposed ? "1" : "0") + ";\n\t}";
+                     std::to_string(kind.columns) +
+                     (kind.tf32 ? "k8.f32." : "k16.f32.") + type + "." + type +
+                     " " + coordinates(0, count) + ", " + a.str() + ", $" +
+                     std::to_string(last) + ", add, 1, 1";
+  if (!kind.tf32 && transposes)
+    text += kind.aTransposed ? ", 1" : ", 0";
+  if (!kind.tf32)
+    text += kind.bTransposed ? ", 1" : ", 0";
+  text += ";\n\t}";
   llvm::SmallVector<Value *> args(sums);
   args.append(operands.begin(), operands.end());
   llvm::SmallVector<llvm::Type *> types(count, b.getFloatTy());

@@ -83,6 +83,9 @@ public:
     bool bf16;  ///< else f16
     bool fresh; ///< from zero instead
     bool aTransposed, bTransposed;
+    /// f32, of which the last 13 bits do not count: over a depth of 8, and
+    /// nothing transposed.
+    bool tf32 = false;
   };
   void product(const Product &kind, llvm::Value *a, llvm::Value *b,
                llvm::MutableArrayRef<llvm::Value *> sums);

@@ -11,6 +11,10 @@
 // and 16-byte accesses reach them. By warps (mma.sync) on other GPUs, where one
 // dim of each operand is contiguous. By multiply-adds of f32 for all else.
 //
+// f32 goes the ways of f16 only where the product may round it to tf32: by
+// warpgroups where both depths are contiguous, since the unit transposes
+// elements of 16 bits alone; else by warps, on Hopper too.
+//
 // Parameters: the entries of tile.product's `shape`, and `run`, `store`.
 #include "codegen/schedule/GpuProduct.h"
 #include "codegen/schedule/Emitter.h"
@@ -40,6 +44,13 @@ Outer outerOf(const Product &product) {
   return outer;
 }
 
+/// Whether the operands, of f32, may be rounded to tf32.
+static bool allowsTf32(const Product &product) {
+  Operation *op = product.result.getDefiningOp();
+  return ts::elementTypeOf(product.lhs.base).isF32() && op &&
+         op->hasAttr("ts.tf32");
+}
+
 BlockProblem problemOf(const Product &product, const Outer &outer, int64_t rows,
                        const TargetDesc &target) {
   const Side &lhs = product.lhs, &rhs = product.rhs;
@@ -64,6 +75,8 @@ BlockProblem problemOf(const Product &product, const Outer &outer, int64_t rows,
 std::optional<MappedSide> mapSide(const Side &side, ArrayRef<Dim> outerSizes,
                                   ArrayRef<Dim> outerStrides,
                                   Conditions &conditions) {
+  // 16 bytes.
+  int64_t chunk = 16 / ts::elementBytes(ts::elementTypeOf(side.base));
   MappedSide mapped;
   bool single = side.free.isConstant(1);
   mapped.depthFirst = side.contractStride.isConstant(1);
@@ -85,7 +98,6 @@ std::optional<MappedSide> mapSide(const Side &side, ArrayRef<Dim> outerSizes,
     mapped.map.strides.push_back(stride);
     mapped.batch |= int64_t(1) << i;
   }
-  constexpr int64_t chunk = 8; // 16 bytes
   conditions.multiple(side.offset, chunk);
   for (Dim stride : mapped.map.strides) {
     conditions.multiple(stride, chunk);
@@ -277,15 +289,18 @@ void chooseWarpgroups(ts::KernelOp kernel, const Product &product,
                       const Epilogue &epilogue, const TargetDesc &target,
                       SmallVectorImpl<Schedule> &schedules) {
   Type element = ts::elementTypeOf(product.lhs.base);
-  if (target.isa != "sm_90a" || !(element.isF16() || element.isBF16()))
+  bool tf32 = allowsTf32(product);
+  if (target.isa != "sm_90a" || !(element.isF16() || element.isBF16() || tf32))
     return;
   Outer outer = outerOf(product);
   if (outer.sizes.size() > 3)
     return;
+  const int64_t depth = tf32 ? 32 : 64; // 128 bytes
   Conditions conditions;
   auto a = mapSide(product.lhs, outer.sizes, outer.aStrides, conditions);
   auto b = mapSide(product.rhs, outer.sizes, outer.bStrides, conditions);
-  if (!a || !b)
+  // Products of tf32 read both sides by depth only.
+  if (!a || !b || (tf32 && !(a->depthFirst && b->depthFirst)))
     return;
   Dim m = product.lhs.free, n = product.rhs.free, k = product.lhs.contract;
   conditions.positive(k);
@@ -303,15 +318,17 @@ void chooseWarpgroups(ts::KernelOp kernel, const Product &product,
 
   auto add = [&](const Blocks &blocks, const Guard &guard) {
     Schedule schedule =
-        withShape(product, outer, GpuPath::warpgroups, blocks, 64);
+        withShape(product, outer, GpuPath::warpgroups, blocks, depth);
     schedule.guard = guard;
+    if (tf32)
+      schedule.parameters["tf32"] = 1;
     schedule.parameters["run"] = run;
     schedule.parameters["store"] = store;
     schedule.parameters["a_transposed"] = !a->depthFirst;
     schedule.parameters["b_transposed"] = !b->depthFirst;
     schedule.parameters["a_batch"] = a->batch;
     schedule.parameters["b_batch"] = b->batch;
-    a->map.box[0] = b->map.box[0] = 64;
+    a->map.box[0] = b->map.box[0] = depth;
     a->map.box[1] = (a->depthFirst ? blocks.aRows : 64) / blocks.clusterColumns;
     b->map.box[1] = (b->depthFirst ? blocks.columns : 64) / blocks.clusterRows;
     schedule.maps = {a->map, b->map};
@@ -327,6 +344,12 @@ void chooseWarpgroups(ts::KernelOp kernel, const Product &product,
     problem.stores = store;
     problem.mostRows = most;
     problem.operations = operationsOf(kernel);
+    // The model counts elements of 16 bits.
+    if (tf32) {
+      problem.k *= 2;
+      problem.aPitch *= 2;
+      problem.bPitch *= 2;
+    }
     return chooseBlocks(problem);
   };
   if (std::optional<int64_t> rows = m.asConstant()) {
@@ -396,7 +419,8 @@ void chooseWarps(const Product &product, const Epilogue &epilogue,
   Type element = ts::elementTypeOf(product.lhs.base);
   const Side *sides[] = {&product.lhs, &product.rhs};
   int64_t bytes = ts::elementBytes(element), lanes = 16 / bytes;
-  if (!(element.isF16() || element.isBF16()))
+  bool tf32 = allowsTf32(product);
+  if (!(element.isF16() || element.isBF16() || tf32))
     return;
   bool transposed[2];
   for (auto [i, side] : llvm::enumerate(sides)) {
@@ -421,6 +445,8 @@ void chooseWarps(const Product &product, const Epilogue &epilogue,
                   {blocks.rows, blocks.columns, blocks.stages, blocks.warps, 0},
                   128 / bytes);
     schedule.guard = guard;
+    if (tf32)
+      schedule.parameters["tf32"] = 1;
     schedule.parameters["warp_rows"] = blocks.warpRows;
     schedule.parameters["a_transposed"] = transposed[0];
     schedule.parameters["b_transposed"] = transposed[1];
@@ -474,7 +500,7 @@ LogicalResult chooseGpuProduct(ts::KernelOp kernel, const TargetDesc &target,
   if (open())
     chooseCarried(kernel, *product, *epilogue, target, schedules);
   // (What warpgroups carry is any product with a depth.)
-  if (open() && target.isa != "sm_90a")
+  if (open() && (target.isa != "sm_90a" || allowsTf32(*product)))
     chooseWarps(*product, *epilogue, target, schedules);
   if (open())
     schedules.push_back(

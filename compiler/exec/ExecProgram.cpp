@@ -271,6 +271,8 @@ LogicalResult ExecBuilder::addLaunch(ts::KernelOp kernel) {
       for (int64_t size : from.box)
         map->box.push_back(static_cast<uint32_t>(size));
       map->swizzle = static_cast<uint32_t>(from.swizzle);
+      map->tf32 =
+          map->dtype == fb::DType::f32 && schedule.parameters.contains("tf32");
       choice->maps.push_back(std::move(map));
     }
     launch.choices.push_back(std::move(choice));

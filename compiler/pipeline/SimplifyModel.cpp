@@ -5,6 +5,7 @@
 #include "graph/quantize/ConvertFloat.h"
 #include "graph/quantize/QuantisedProducts.h"
 #include "graph/quantize/QuantizeWeights.h"
+#include "graph/quantize/RoundProducts.h"
 #include "graph/quantize/ScaledProducts.h"
 #include "graph/simplify/FindComposites.h"
 #include "graph/simplify/FoldConv.h"
@@ -70,6 +71,12 @@ constexpr Pass passes[] = {
          ok = convertFloat(f, BFloat16Type::get(f.getContext()));
        else if (state.options.dtype == "f16")
          ok = convertFloat(f, Float16Type::get(f.getContext()));
+     }},
+    {"round-products",
+     [](func::FuncOp f, const CompileState &state, LogicalResult &) {
+       if (state.options.allowTf32 &&
+           state.targets.front().kind == DeviceKind::cuda)
+         roundProducts(f);
      }},
     {"fold-constants-again", [](func::FuncOp f, const CompileState &,
                                 LogicalResult &) { foldConstants(f); }},

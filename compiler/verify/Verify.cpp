@@ -63,11 +63,12 @@ std::string VerifyReport::json() const {
 
 namespace {
 
-/// What rounding between the ops of a kernel may add up to.
-double boundOf(DType dtype) {
+/// What rounding between the ops of a kernel may add up to. `tf32`: operands of
+/// its products may have 10 bits of mantissa.
+double boundOf(DType dtype, bool tf32) {
   switch (dtype) {
   case DType::f32:
-    return 2e-4;
+    return tf32 ? 2e-3 : 2e-4;
   case DType::f16:
     return 1e-2;
   case DType::bf16:
@@ -81,14 +82,14 @@ double boundOf(DType dtype) {
 
 /// Adds what one result of a kernel is off by.
 void compare(const HostTensor &expected, const HostTensor &actual,
-             unsigned result, KernelCheck &check) {
+             unsigned result, bool tf32, KernelCheck &check) {
   if (expected.dtype() != actual.dtype() || expected.dims() != actual.dims()) {
     check.error = INFINITY;
     check.worst = cat("result ", result, " is ", actual.typeText(),
                       ", expected ", expected.typeText());
     return;
   }
-  double bound = boundOf(expected.dtype());
+  double bound = boundOf(expected.dtype(), tf32);
   check.bound = std::max(check.bound, bound);
   // Integers beyond 2^53 are compared as integers.
   if (!expected.isFloat()) {
@@ -130,6 +131,19 @@ void compare(const HostTensor &expected, const HostTensor &actual,
 /// Kernels, and branches and loops of them, which are checked as a whole.
 bool isChecked(Operation *op) {
   return isa<ts::KernelOp, ts::IfOp, ts::LoopOp>(op);
+}
+
+/// Whether a product of the op may be of tf32; of a branch or loop, any of the
+/// program's.
+bool mayRound(Operation *op) {
+  if (!isa<ts::KernelOp>(op))
+    op = op->getParentOfType<ModuleOp>();
+  return op
+      ->walk([](ts::DotOp dot) {
+        return dot->hasAttr("ts.tf32") ? WalkResult::interrupt()
+                                       : WalkResult::advance();
+      })
+      .wasInterrupted();
 }
 
 /// Makes every result of such an op of the function an output of it; returns
@@ -243,9 +257,10 @@ struct Shadow {
       check.origin = originText(op->getLoc());
       check.hero = op->getName().stripDialect().str();
     }
+    bool tf32 = mayRound(op);
     for (auto [i, result] : llvm::enumerate(op->getResults())) {
       const HostTensor &actual = outputs[where.lookup(result)];
-      compare((*results)[i], actual, i, check);
+      compare((*results)[i], actual, i, tf32, check);
       // What follows read this, right or wrong.
       values[result] = actual;
     }

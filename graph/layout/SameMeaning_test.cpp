@@ -6,6 +6,7 @@
 #include "graph/layout/SplitReductions.h"
 #include "graph/quantize/ByteProducts.h"
 #include "graph/quantize/QuantisedProducts.h"
+#include "graph/quantize/RoundProducts.h"
 #include "graph/quantize/ScaledProducts.h"
 #include "graph/simplify/FindComposites.h"
 #include "graph/simplify/FoldConv.h"
@@ -172,6 +173,11 @@ std::vector<Step> pipeline() {
           {"byte-products",
            [](func::FuncOp f) {
              expandByteProducts(f);
+             return mlir::success();
+           }},
+          {"round-products",
+           [](func::FuncOp f) {
+             roundProducts(f);
              return mlir::success();
            }},
           {"merge-dots", [](func::FuncOp f) {

@@ -40,4 +40,10 @@ def QuantizeWeights : Pass<"quantize-weights", "::mlir::func::FuncOp"> {
        Option<"least", "least", "int64_t", "4096", "smaller matrices stay">];
 }
 
+def RoundProducts : Pass<"round-products", "::mlir::func::FuncOp"> {
+  let summary = "products of float32 that may round their operands to tf32";
+  let description = "See graph/quantize/RoundProducts.h.";
+  let dependentDialects = ["::knapper::ts::TsDialect"];
+}
+
 #endif

@@ -185,6 +185,9 @@ LogicalResult DotOp::verify() {
   if (lhs != rhs &&
       (lhs.getIntOrFloatBitWidth() != 8 || rhs.getIntOrFloatBitWidth() != 8))
     return emitOpError("(C3) operands have different element types");
+  // What a target may do, not what the op means: no constraint of its own.
+  if ((*this)->hasAttr("ts.tf32") && !lhs.isF32())
+    return emitOpError("ts.tf32 is of products of f32");
   return success();
 }
 

@@ -95,6 +95,7 @@ struct TensorMap {
   int64_t sizes[kMaxMapRank] = {}, strides[kMaxMapRank - 1] = {};
   uint32_t box[kMaxMapRank] = {}; // of one copy
   uint32_t swizzle = 0;           // bytes: 0, 32, 64, 128
+  bool tf32 = false;              // of f32: copies round to it
 };
 
 /// One launch: programs [0, grid) of a kernel.

@@ -80,6 +80,7 @@ Status Execution::resolveLaunch(uint32_t index) {
     const Program::Map &from = c.maps[i];
     maps[i] = {from.arg, from.dtype, from.rank, state.values[from.offset]};
     maps[i].swizzle = from.swizzle;
+    maps[i].tf32 = from.tf32;
     for (uint32_t d = 0; d < from.rank; ++d) {
       maps[i].sizes[d] = state.values[from.sizes[d]];
       maps[i].box[d] = from.box[d];

@@ -180,6 +180,12 @@ TEST(Artefact, EveryIndexInTheHeaderIsChecked) {
        [](TestArtefact &a) { mapIn(a).strides[0] = 999; }},
       {"a tensor map swizzles 5 bytes",
        [](TestArtefact &a) { mapIn(a).swizzle = 5; }},
+      {"a tensor map rounds what is not f32",
+       [](TestArtefact &a) {
+         auto &map = mapIn(a);
+         map.dtype = fb::DType::bf16;
+         map.tf32 = true;
+       }},
       {"a choice refers to value",
        [](TestArtefact &a) { theLaunch(a)->choices[0]->grid = 999; }},
       {"is not constant 1",

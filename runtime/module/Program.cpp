@@ -270,6 +270,9 @@ private:
     if (map.swizzle != 0 && map.swizzle != 32 && map.swizzle != 64 &&
         map.swizzle != 128)
       return fail(from, cat("a tensor map swizzles ", map.swizzle, " bytes"));
+    map.tf32 = from->tf32();
+    if (map.tf32 && map.dtype != DType::f32)
+      return fail(from, "a tensor map rounds what is not f32");
     auto take = [&](uint32_t v) -> Status {
       if (Status s = value(from, v, "a tensor map"); !s)
         return s;

@@ -65,6 +65,7 @@ struct Program {
     uint32_t sizes[kMaxMapRank], strides[kMaxMapRank - 1];
     uint32_t box[kMaxMapRank];
     uint32_t swizzle;
+    bool tf32;
   };
   struct Choice {
     uint32_t guard, kernel, grid, grain, scratch; // values but for the kernel

@@ -100,6 +100,27 @@ def test_compiles_without_a_gpu(tool, block, tmp_path):
     assert "C75" not in done.stderr
 
 
+def test_products_are_of_tf32_only_where_allowed(tool, block, tmp_path):
+    def mentions(text, *options):
+        tool("compile", block, "-o", "m.knap", *options)
+        return text in (tmp_path / "m.knap").read_bytes()
+
+    for target in ("cuda", "cuda:sm_80"):
+        assert not mentions(b"tf32", "--target", target)
+        assert not mentions(b".tf32", "--target", target, "--no-allow-tf32")
+        # The schedule's label, for reports.
+        assert mentions(b"tf32=1", "--target", target, "--allow-tf32")
+    # The matrix is a constant, transposed when constants are packed.
+    assert mentions(b"k8.f32.tf32.tf32", "--target", "cuda", "--allow-tf32")
+    assert mentions(b"mma.sync.aligned.m16n8k8", "--target", "cuda:sm_80", "--allow-tf32")
+    # A CPU has nothing to allow: bits stay.
+    for name, options in (("exact", []), ("allowed", ["--allow-tf32"])):
+        tool("compile", block, "--target", "cpu", "-o", f"{name}.knap", *options)
+        tool("run", f"{name}.knap", "--dim", "n=37", "-o", f"{name}.npz")
+    exact, allowed = np.load(tmp_path / "exact.npz"), np.load(tmp_path / "allowed.npz")
+    assert all(np.array_equal(exact[name], allowed[name]) for name in exact.files)
+
+
 def test_running_without_a_gpu_is_a_device_error(tool, block):
     if gpus(tool):
         pytest.skip("this machine has a GPU")

@@ -69,6 +69,28 @@ for dtype in ["f16", "bf16"]:
          f"%0 = ts.dot %x, %w batch [] x [] contract [2] x [0] : {x}, {w}\n"
          f"  %1 = ts.reshape %0 : {y} to {h}\n  %r = ts.transpose %1 [2, 0, 1, 3] : {h}", r,
          [dict(m=70), dict(m=1)], None, PRODUCT[dtype])
+# f32 that may be rounded to tf32, 10 bits of mantissa: an operand by 2^-11 of itself, a product by 2^-10.
+for name, l, r, contract in [("nn", ("m", "k"), ("k", "n"), ([1], [0])), ("nt", ("m", "k"), ("n", "k"), ([1], [1])),
+                             ("tn", ("k", "m"), ("k", "n"), ([0], [0])), ("tt", ("k", "m"), ("n", "k"), ([0], [1]))]:
+    x, w, y, b = T("f32", *l), T("f32", *r), T("f32", "m", "n"), T("f32", "n")
+    case(f"dot tf32 {name}", [In("x", x), In("w", w), In("b", b), In("z", y)],
+         f"%0 = ts.dot %x, %w batch [] x [] contract {contract[0]} x {contract[1]} {{ts.tf32}} : {x}, {w}\n"
+         f"  %1 = ts.broadcast %b [1] : {b} to {y}\n  %2 = ts.add %0, %1 : {y}\n  %r = ts.add %2, %z : {y}",
+         y, BLOCKS + ODD, None, "relative 1e-3")
+    # Of one sign, what is cut off instead of rounded adds up: 7e-4.
+    case(f"dot tf32 to nearest {name}", [In("x", x, "positive"), In("w", w, "positive")],
+         f"%r = ts.dot %x, %w batch [] x [] contract {contract[0]} x {contract[1]} {{ts.tf32}} : {x}, {w}", y,
+         [dict(m=200, n=264, k=136), dict(m=257, n=72, k=200), dict(m=201, n=263, k=137)], None, "relative 3e-4")
+for k, n, transposed in [(2056, 72, True), (2056, 136, False), (2051, 75, True), (200, 1208, True), (200, 1208, False)]:
+    x, w, y = T("f32", "m", k), T("f32", *((n, k) if transposed else (k, n))), T("f32", "m", n)
+    case(f"dot tf32 deep {k} {n} {'nt' if transposed else 'nn'}", [In("x", x), In("w", w), In("b", T("f32", n))],
+         f"%0 = ts.dot %x, %w batch [] x [] contract [1] x [{int(transposed)}] {{ts.tf32}} : {x}, {w}\n"
+         f"  %1 = ts.broadcast %b [1] : {T('f32', n)} to {y}\n  %r = ts.add %0, %1 : {y}", y,
+         [dict(m=m) for m in [7, 29, 150, 290]], None, "relative 1e-3")
+x, w, y = T("f32", 3, "m", "k"), T("f32", 3, "n", "k"), T("f16", 3, "m", "n")
+case("dot tf32 batch", [In("x", x), In("w", w)],
+     f"%0 = ts.dot %x, %w batch [0] x [0] contract [2] x [2] {{ts.tf32}} : {x}, {w}\n"
+     f"  %r = ts.convert %0 : {T('f32', 3, 'm', 'n')} to {y}", y, BLOCKS + ODD, None, "relative 2e-3")
 case("dot vector", [In("x", T("f32", "k")), In("y", T("f32", "k"))],
      f'%r = ts.dot %x, %y batch [] x [] contract [0] x [0] : {T("f32", "k")}, {T("f32", "k")}', T("f32"), ROWS,
      lambda x, y: wide(x) @ wide(y), "relative 2e-5")

@@ -9,18 +9,18 @@ namespace knapper::cuda {
 namespace {
 
 // CUtensorMapDataType, CUtensorMapL2promotion.
-constexpr int kHalf = 6, kFloat = 7, kBrainHalf = 9;
+constexpr int kHalf = 6, kFloat = 7, kBrainHalf = 9, kTensorFloat = 11;
 constexpr int kPromote128 = 2;
 constexpr int64_t kAlignment = 16;
 
-int dataType(DType dtype) {
-  switch (dtype) {
+int dataType(const TensorMap &map) {
+  switch (map.dtype) {
   case DType::f16:
     return kHalf;
   case DType::bf16:
     return kBrainHalf;
   case DType::f32:
-    return kFloat;
+    return map.tf32 ? kTensorFloat : kFloat;
   default:
     return -1;
   }
@@ -34,7 +34,7 @@ int swizzleMode(uint32_t bytes) {
 
 Status encode(const Api &api, const LaunchCommand &command,
               const TensorMap &map, EncodedMap &encoded) {
-  int type = dataType(map.dtype);
+  int type = dataType(map);
   if (type < 0)
     return userError("asynchronous copies of this element type are unknown",
                      "launch", "compile the model again");

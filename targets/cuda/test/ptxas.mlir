@@ -34,3 +34,11 @@
 // RUN: %ptxas -arch=sm_89 -v %t.ptx -o %t.cubin 2>&1 | FileCheck %s --check-prefix=WARPS
 
 // WARPS-COUNT-6: 0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+// RUN: knapper-opt %S/tf32.mlir --form-kernels | knapper-translate --kernels-to-tile --isa=sm_90a | knapper-translate --tile-to-ptx -o %t.ptx
+// RUN: %ptxas -arch=sm_90a -v %t.ptx -o %t.cubin 2>&1 | FileCheck %s --check-prefix=TF32
+// RUN: knapper-opt %S/tf32.mlir --form-kernels | knapper-translate --kernels-to-tile --isa=sm_80 | knapper-translate --tile-to-ptx --isa=sm_80 -o %t.ptx
+// RUN: %ptxas -arch=sm_80 -v %t.ptx -o %t.cubin 2>&1 | FileCheck %s --check-prefix=TF32
+
+// TF32-NOT: C75
+// TF32-COUNT-3: 0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+// TF32-NOT: C75
