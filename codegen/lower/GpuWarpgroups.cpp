@@ -32,6 +32,7 @@
 #include "codegen/lower/GpuBlocks.h"
 
 #include "llvm/IR/IntrinsicsNVPTX.h"
+#include "llvm/IR/PatternMatch.h"
 
 using namespace mlir;
 
@@ -457,6 +458,19 @@ LogicalResult GpuEmitter::warpgroupProduct(tile::ProductOp op) {
           return {start};
         });
   };
+  // What packing rounds again alike: a conversion alone the assembler would
+  // move up in front of the wait for its product.
+  auto unrounded = [&](llvm::Value *value) {
+    using namespace llvm::PatternMatch;
+    llvm::Type *stored = resultBf16 ? b.getBFloatTy() : b.getHalfTy();
+    llvm::Value *rounded, *exact;
+    return match(value, m_FPExt(m_Value(rounded))) &&
+                   match(rounded, m_FPTrunc(m_Value(exact))) &&
+                   rounded->getType()->getScalarType() == stored &&
+                   exact->getType() == value->getType()
+               ? exact
+               : value;
+  };
   // Through shared memory, some columns at a time, in two buffers. `edge`:
   // where the columns end, of the result or of what the cluster has.
   auto storeBlock = [&](const BlockAt &block, llvm::Value *edge,
@@ -489,6 +503,7 @@ LogicalResult GpuEmitter::warpgroupProduct(tile::ProductOp op) {
                     block, rows[h], column);
                 if (!value)
                   return;
+                value = unrounded(value);
                 pair[i] = value;
                 if (op.run() == 2)
                   for (unsigned e = 0; e < 2; ++e)
