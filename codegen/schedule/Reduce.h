@@ -17,6 +17,10 @@ struct Space {
   }
 };
 
+/// That of all reductions of a kernel; fails where they differ or there are
+/// none.
+mlir::FailureOr<Space> commonSpace(ts::KernelOp kernel);
+
 /// The innermost dim that is not 1; a reduced one if all are.
 unsigned laneDim(const Space &space);
 

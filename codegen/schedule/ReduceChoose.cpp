@@ -1,0 +1,229 @@
+// The schedule of a reduction: lanes, rows of a program, threads, scratch.
+// (What the parameters mean: Reduce.cpp.)
+#include "codegen/schedule/Reduce.h"
+#include "ir/tensor/Decompose.h"
+
+using namespace mlir;
+
+namespace knapper {
+
+using ts::Dim;
+
+/// How long a row may be for the threads of a GPU's block to hold it.
+static int64_t mostHeld(ts::KernelOp kernel, const TargetDesc &target) {
+  int64_t bytes = 4;
+  for (BlockArgument argument : kernel.getBody().getArguments())
+    bytes = std::max(bytes, ts::elementBytes(ts::elementTypeOf(argument)));
+  int64_t most = 32 * int64_t(target.lanes(DType::f32)) * 4 / bytes;
+  // An index of 64 bits goes with each element.
+  return kernel.getBody().getOps<ts::ArgReduceOp>().empty() ? most : most / 8;
+}
+
+/// Rows that a program of a GPU reads before it reduces the first, and threads
+/// of its block; 0: as others. Of normalised rows of 8 KiB: where one number is
+/// computed of a row (rms), two rows are under way; where it is two, one after
+/// the other, twice the threads wait less.
+static std::pair<int64_t, int64_t> rowsHeld(ts::KernelOp kernel,
+                                            const Space &space, Dim kept,
+                                            int64_t lanes,
+                                            const TargetDesc &target) {
+  constexpr int64_t access = 16, leastAccesses = 512, accessesOfThread = 4;
+  auto norms = kernel.getBody().getOps<ts::LayerNormOp>();
+  int64_t bytes = 1, operands = 0, results = 0;
+  for (BlockArgument argument : kernel.getBody().getArguments())
+    if (ts::dimsOf(argument) == space.dims) {
+      bytes = std::max(bytes, ts::elementBytes(ts::elementTypeOf(argument)));
+      ++operands;
+    }
+  for (Value result : kernel.getResults())
+    results += ts::dimsOf(result) == space.dims;
+  int64_t accesses = lanes * bytes / access;
+  // Every processor still has some programs.
+  constexpr int64_t rows = 2;
+  if (!llvm::hasSingleElement(norms) || operands != 1 || results != 1 ||
+      accesses < leastAccesses || accesses >= 2 * leastAccesses ||
+      representative(kept) < 4 * rows * target.cores)
+    return {1, 0};
+  if ((*norms.begin()).getRms())
+    return {rows, accesses / accessesOfThread};
+  return {1, 2 * accesses / accessesOfThread};
+}
+
+/// A tile around a row of a length that no warp's accesses divide: whole
+/// accesses of all threads of a block, of which the largest that wastes little.
+static int64_t aroundRow(ts::KernelOp kernel, int64_t length,
+                         const TargetDesc &target) {
+  int64_t bytes = 1;
+  for (BlockArgument argument : kernel.getBody().getArguments())
+    bytes = std::max(bytes, ts::elementBytes(ts::elementTypeOf(argument)));
+  int64_t round = 32 * target.lanes(DType::f32) * 4 / 256 / bytes;
+  // The row may start at any lane of an access.
+  constexpr int64_t access = 16;
+  if (length * bytes % access)
+    length += access / bytes - 1;
+  constexpr int64_t leastRounds = 4, mostThreads = 512;
+  for (int64_t warps = 1;
+       warps < mostThreads / 32 && length >= 2 * leastRounds * round;
+       warps *= 2)
+    round *= 2;
+  return (length + round - 1) / round * round;
+}
+
+/// The kept dims but the lane dim: how many rows or columns of tiles there are.
+static Dim keptAround(const Space &space, unsigned lane) {
+  Dim kept = space.dims[0].like(1);
+  for (auto [d, dim] : llvm::enumerate(space.dims))
+    if (d != lane &&
+        !llvm::is_contained(space.reduced, static_cast<int64_t>(d)))
+      kept = kept * dim;
+  return kept;
+}
+
+LogicalResult chooseReduce(ts::KernelOp kernel, const TargetDesc &target,
+                           Knobs &knobs, SmallVectorImpl<Schedule> &schedules) {
+  FailureOr<Space> space = commonSpace(kernel);
+  if (failed(space))
+    return failure();
+  Dim one = Dim::constant(kernel.getContext(), 1);
+  if (space->dims.empty())
+    return kernel.emitOpError("reduces a tensor without dims");
+  unsigned lane = laneDim(*space);
+  bool rowForm = llvm::is_contained(space->reduced, static_cast<int64_t>(lane));
+  OwningOpRef<ts::KernelOp> copy = kernel.clone();
+  ts::decomposeAll(copy->getBody());
+  Dim run = sizeOfRun(*space, firstOfRun(*copy, *space, target));
+  bool isArg = !kernel.getBody().getOps<ts::ArgReduceOp>().empty();
+  int64_t flops = 1;
+  kernel.getBody().walk(
+      [&](ts::ElementwiseOpInterface op) { flops += op.elementFlops(); });
+  // Chains of comparisons are long: several at once hide it.
+  int64_t lanes = isArg        ? (target.kind == DeviceKind::cuda ? 16 : 64)
+                  : flops > 40 ? 32
+                               : 64;
+  while (lanes > 4 && lanes > representative(run))
+    lanes /= 2;
+  if (std::optional<int64_t> number = run.asConstant())
+    for (int64_t l = lanes; l >= 16; l /= 2)
+      if (*number % l == 0) {
+        lanes = l;
+        break;
+      }
+  constexpr int64_t cheap = 8; // its values leave registers for wide tiles
+  bool isComposite = llvm::any_of(kernel.getBody().front(), [](Operation &op) {
+    return isa<ts::SoftmaxOp, ts::LayerNormOp>(op);
+  });
+  if (target.kind != DeviceKind::cuda && !rowForm && !isArg && !isComposite &&
+      flops <= cheap) {
+    // Columns side by side are one run of memory in each row: the longer, the
+    // better, while there are programs enough.
+    constexpr int64_t widest = 256, odd = 128, leastPrograms = 8;
+    int64_t columns = representative(run),
+            programs = representative(keptAround(*space, lane));
+    while (2 * lanes <= widest && columns % (2 * lanes) == 0 &&
+           programs * (columns / (2 * lanes)) >= leastPrograms)
+      lanes *= 2;
+    if (run.asConstant() && columns > lanes && columns <= odd &&
+        columns % lanes)
+      lanes = (columns + 15) / 16 * 16;
+  }
+  // A few rows of columns that keep exponentials.
+  constexpr int64_t few = 32, wide = 128;
+  Dim length = one;
+  for (int64_t d : space->reduced)
+    length = length * space->dims[d];
+  if (target.kind != DeviceKind::cuda && !rowForm && isComposite &&
+      run.asConstant() && *run.asConstant() % wide == 0 &&
+      length.asConstant().value_or(few + 1) <= few)
+    lanes = wide;
+  if (target.kind != DeviceKind::cuda && lanes >= 16 && !isArg)
+    lanes =
+        knobs.pick("lanes", lanes, {lanes / 2, flops > 10 ? lanes : 2 * lanes});
+  if (target.kind == DeviceKind::cuda) {
+    // A row that fits the registers of a block is one tile, read once.
+    lanes = target.lanes(DType::f32);
+    if (std::optional<int64_t> number = run.asConstant();
+        number && *number > 0 && *number % 128 == 0 &&
+        *number <= mostHeld(kernel, target) && rowForm)
+      lanes = *number;
+    else if (number && *number > lanes && rowForm &&
+             *number <= mostHeld(kernel, target))
+      lanes = aroundRow(kernel, *number, target);
+    while (lanes > 128 && lanes / 2 >= representative(run))
+      lanes /= 2;
+    // Rather more programs than wide ones; of a long row, whole blocks.
+    constexpr int64_t leastPrograms = 256;
+    if (!rowForm)
+      while (lanes > 128 && representative(run) / lanes *
+                                    representative(keptAround(*space, lane)) <
+                                leastPrograms)
+        lanes /= 2;
+    else if (run.asConstant().value_or(0) > mostHeld(kernel, target))
+      lanes = 4 * target.lanes(DType::f32);
+  }
+  Dim kept = one, row = one;
+  for (auto [d, dim] : llvm::enumerate(space->dims)) {
+    if (llvm::is_contained(space->reduced, static_cast<int64_t>(d)))
+      row = row * dim;
+    else if (d != lane)
+      kept = kept * dim;
+  }
+  bool stream = streamsOut(kernel);
+  if (target.kind != DeviceKind::cuda)
+    stream = knobs.pick("stream", stream, {0, 1});
+  constexpr int64_t mostRows = 32, leastPrograms = 32;
+  constexpr int64_t leastGroups = 4;
+  // Rows overlap where memory, not arithmetic, is what is short.
+  int64_t rows = 1;
+  if (stream && rowForm && target.kind != DeviceKind::cuda &&
+      space->reduced.size() == 1 && kernel.getNumResults() == 1 &&
+      ts::dimsOf(kernel.getResult(0)) == space->dims)
+    rows =
+        std::clamp<int64_t>(representative(kept) / leastPrograms, 1, mostRows);
+  int64_t group = 1;
+  if (rows == 1 && rowForm) {
+    group = rowsOfGroup(*copy, *space, lanes, target);
+    if (representative(kept) < leastGroups * group)
+      group = 1;
+    rows = group;
+  }
+  int64_t threads = 0;
+  if (target.kind == DeviceKind::cuda && rowForm && !isArg &&
+      space->reduced.size() == 1 && run.isConstant(lanes))
+    std::tie(rows, threads) = rowsHeld(kernel, *space, kept, lanes, target);
+  Schedule schedule;
+  schedule.kind = "reduce";
+  schedule.parameters = {
+      {"lanes", lanes}, {"row", rowForm}, {"rows", rows}, {"stream", stream}};
+  if (threads)
+    schedule.parameters["threads"] = threads;
+  if (group > 1)
+    schedule.parameters["group"] = group;
+  schedule.grid = rowForm ? kept.ceilDiv(one.like(rows))
+                          : kept * run.ceilDiv(run.like(lanes));
+  int64_t work =
+      std::max<int64_t>(1, rows * representative(row) * (rowForm ? 1 : lanes) *
+                               (1 + flops / 8) / 4);
+  schedule.grain = one * std::max<int64_t>(1, 8000 / work);
+  // Generous: every costly op of the region could be kept.
+  int64_t costly = 0;
+  kernel.getBody().walk([&](Operation *op) {
+    auto elementwise = dyn_cast<ts::ElementwiseOpInterface>(op);
+    costly += isa<ts::SoftmaxOp>(op) ||
+              (elementwise && elementwise.elementFlops() >= 10);
+  });
+  schedule.scratch = one * 0;
+  if (rowForm ||
+      (target.kind != DeviceKind::cuda && keepsColumns(*space, lanes)))
+    schedule.scratch = (row * (rowForm ? 8 : 8 * lanes)).ceilDiv(one * 64) *
+                       (64 * costly * group);
+  if (group > 1)
+    schedule.scratch = schedule.scratch + one * scratchOfGroups(*copy);
+  // It may start anywhere in a page, and is read up to a tile too far.
+  constexpr int64_t page = 4096;
+  if (rows > 1 && group == 1 && target.kind != DeviceKind::cuda)
+    schedule.scratch = schedule.scratch + one * (page + 8 * lanes);
+  schedules.push_back(std::move(schedule));
+  return success();
+}
+
+} // namespace knapper
