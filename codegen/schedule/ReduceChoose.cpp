@@ -1,5 +1,6 @@
 // The schedule of a reduction: lanes, rows of a program, threads, scratch.
 // (What the parameters mean: Reduce.cpp.)
+#include "codegen/schedule/Grain.h"
 #include "codegen/schedule/Reduce.h"
 #include "ir/tensor/Decompose.h"
 
@@ -200,10 +201,9 @@ LogicalResult chooseReduce(ts::KernelOp kernel, const TargetDesc &target,
     schedule.parameters["group"] = group;
   schedule.grid = rowForm ? kept.ceilDiv(one.like(rows))
                           : kept * run.ceilDiv(run.like(lanes));
-  int64_t work =
-      std::max<int64_t>(1, rows * representative(row) * (rowForm ? 1 : lanes) *
-                               (1 + flops / 8) / 4);
-  schedule.grain = one * std::max<int64_t>(1, 8000 / work);
+  // A row takes a tile at least.
+  Dim elements = rowForm ? row.max(one * lanes) : row * lanes;
+  schedule.grain = grainOf(32000, elements * (rows * (1 + flops / 8)));
   // Generous: every costly op of the region could be kept.
   int64_t costly = 0;
   kernel.getBody().walk([&](Operation *op) {
