@@ -8,6 +8,10 @@
 //   rows  4*ty .. +3 and rows/2 + 4*ty .. +3, columns likewise by tx
 //
 // so that a warp's reads of shared memory are broadcasts or runs.
+//
+// With `slices`, so many teams of threads have the same block and a part of
+// each step's depth: more warps than the block alone would have, where blocks
+// are few. At the end each team sums up some rows.
 #include "codegen/lower/Gpu.h"
 #include "codegen/lower/GpuBlocks.h"
 #include "codegen/lower/GpuWindow.h"
@@ -48,7 +52,10 @@ LogicalResult GpuEmitter::multiplyAddProduct(tile::ProductOp op) {
   if (failed(aBuffer) || failed(bBuffer))
     return failure();
   unsigned rows = op.shapeOf("rows"), columns = op.shapeOf("columns");
+  unsigned slices = op.getShape().get("slices") ? op.shapeOf("slices") : 1;
   if (rows % 64 || columns % 64 || rows * columns > 128 * 128 ||
+      (slices != 1 && slices != 2 && slices != 4) ||
+      (slices > 1 && rows * columns > 128 * 64) ||
       op.shapeOf("depth") != kDepth || 4 % op.run())
     return op.emitOpError("has a shape that this path cannot do");
   auto n64 = [&](int64_t n) { return b.getInt64(n); };
@@ -126,11 +133,11 @@ LogicalResult GpuEmitter::multiplyAddProduct(tile::ProductOp op) {
   // Two blocks take turns, where what is on its way leaves the registers; the
   // places of a batch need those. Those of a window too: without a word the
   // assembler would rather spill than have fewer blocks.
-  if (sides[0].window)
-    fn->addFnAttr("nvvm.minctasm", "1");
-  else if (shape.threads >= 256 && sides[0].lanes == 4 && sides[1].lanes == 4 &&
-           outerSizes.empty())
+  bool runs = sides[0].lanes == 4 && sides[1].lanes == 4 && outerSizes.empty();
+  if (runs && shape.threads >= 256 && !sides[0].window)
     fn->addFnAttr("nvvm.minctasm", "2");
+  else if (sides[0].window || slices > 1)
+    fn->addFnAttr("nvvm.minctasm", "1");
   llvm::Value *tid = narrowed(threadOfBlock);
   unsigned threadsOfBlock = shape.threads;
   // Which accesses of a block a thread makes: (in the block, in the depth).
@@ -209,9 +216,15 @@ LogicalResult GpuEmitter::multiplyAddProduct(tile::ProductOp op) {
     }
   };
 
-  unsigned across = columns / 8;
-  llvm::Value *tx = b.CreateMul(b.CreateURem(tid, n32(across)), n32(4));
-  llvm::Value *ty = b.CreateMul(b.CreateUDiv(tid, n32(across)), n32(4));
+  unsigned across = columns / 8, team = rows * columns / 64;
+  llvm::Value *slice = n32(0), *inTeam = tid;
+  if (slices > 1) {
+    slice = b.CreateUDiv(tid, n32(team));
+    inTeam = b.CreateURem(tid, n32(team));
+  }
+  llvm::Value *tx = b.CreateMul(b.CreateURem(inTeam, n32(across)), n32(4));
+  llvm::Value *ty = b.CreateMul(b.CreateUDiv(inTeam, n32(across)), n32(4));
+  llvm::Value *sliceDepth = b.CreateMul(slice, n32(kDepth / slices));
   auto *four = llvm::FixedVectorType::get(b.getFloatTy(), 4);
   auto fetch = [&](const Operand &o, llvm::Value *which, unsigned depth,
                    llvm::Value *first) {
@@ -219,7 +232,7 @@ LogicalResult GpuEmitter::multiplyAddProduct(tile::ProductOp op) {
     for (unsigned half = 0; half < 2; ++half) {
       llvm::Value *piece = b.CreateAlignedLoad(
           four,
-          sharedAt(o, which, n32(depth),
+          sharedAt(o, which, b.CreateAdd(sliceDepth, n32(depth)),
                    b.CreateAdd(first, n32(half * o.block / 2))),
           llvm::Align(16));
       for (unsigned i = 0; i < 4; ++i)
@@ -249,7 +262,7 @@ LogicalResult GpuEmitter::multiplyAddProduct(tile::ProductOp op) {
         Carried coming[2];
         for (unsigned side = 0; side < 2; ++side)
           read(sides[side], depth, coming[side]);
-        for (unsigned d = 0; d < kDepth; ++d) {
+        for (unsigned d = 0; d < kDepth / slices; ++d) {
           auto as = fetch(sides[0], which, d, ty);
           auto bs = fetch(sides[1], which, d, tx);
           for (unsigned i = 0; i < 8; ++i)
@@ -270,7 +283,7 @@ LogicalResult GpuEmitter::multiplyAddProduct(tile::ProductOp op) {
   LogicalResult status = success();
   llvm::Value *m32 = narrowed(m), *n32s = narrowed(n);
   unsigned run = op.run();
-  for (unsigned i = 0; i < 8; ++i) {
+  auto storeRow = [&](unsigned i) {
     llvm::Value *row = b.CreateAdd(b.CreateAdd(block.row, ty),
                                    n32(i % 4 + i / 4 * (rows / 2)));
     when(b.CreateICmpSLT(row, m32), [&] {
@@ -291,6 +304,46 @@ LogicalResult GpuEmitter::multiplyAddProduct(tile::ProductOp op) {
         });
       }
     });
+  };
+  if (slices == 1) {
+    for (unsigned i = 0; i < 8; ++i)
+      storeRow(i);
+    return status;
+  }
+  // [team but for the one that adds][sum][thread of a team]
+  unsigned own = 64 / slices;
+  llvm::Value *others =
+      sharedArray(b.getFloatTy(), (slices - 1) * own * team, "_sums");
+  for (unsigned adder = 0; adder < slices; ++adder) {
+    llvm::Value *adds = b.CreateICmpEQ(slice, n32(adder));
+    // Where the team's sums go: the adder's place is the last one's.
+    llvm::Value *place = b.CreateSelect(b.CreateICmpEQ(slice, n32(slices - 1)),
+                                        n32(adder), slice);
+    auto at = [&](llvm::Value *place, unsigned sum) {
+      llvm::Value *line = b.CreateAdd(b.CreateMul(place, n32(own)), n32(sum));
+      return b.CreateInBoundsGEP(
+          b.getFloatTy(), others,
+          b.CreateAdd(b.CreateMul(line, n32(team)), inTeam));
+    };
+    when(b.CreateNot(adds), [&] {
+      for (unsigned i = 0; i < own; ++i)
+        b.CreateAlignedStore(sums[adder * own + i], at(place, i),
+                             llvm::Align(4));
+    });
+    barrier();
+    when(adds, [&] {
+      for (unsigned i = 0; i < own; ++i) {
+        llvm::Value *&sum = sums[adder * own + i];
+        for (unsigned other = 0; other + 1 < slices; ++other)
+          sum = b.CreateFAdd(sum, b.CreateAlignedLoad(b.getFloatTy(),
+                                                      at(n32(other), i),
+                                                      llvm::Align(4)));
+      }
+      for (unsigned i = 0; i < 8 / slices; ++i)
+        storeRow(adder * (8 / slices) + i);
+    });
+    if (adder + 1 < slices)
+      barrier();
   }
   return status;
 }

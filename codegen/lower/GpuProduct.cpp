@@ -64,8 +64,10 @@ LogicalResult GpuEmitter::productLayout(tile::ProductOp op) {
     return failure();
   int64_t rows = op.shapeOf("rows"), columns = op.shapeOf("columns");
   if (op.shapeOf("path") != 1) {
-    // Each thread has 8 rows of 8 columns; or there are `consumers` warps.
-    shape.threads = op.shapeOf("path") == 0 ? rows * columns / 64
+    // Each thread has 8 rows of 8 columns, of a slice of the depth if there are
+    // several; or there are `consumers` warps.
+    int64_t slices = op.getShape().get("slices") ? op.shapeOf("slices") : 1;
+    shape.threads = op.shapeOf("path") == 0 ? rows * columns / 64 * slices
                                             : 32 * op.shapeOf("consumers");
     if (op.getC())
       return op.emitOpError("takes no 'to' on this path");

@@ -172,7 +172,8 @@ LogicalResult chooseGpuConv(ts::KernelOp kernel, const TargetDesc &target,
   if (!schedules.empty() && schedules.back().guard.terms.empty())
     return success();
   int64_t run = conv->last ? runOf(conv->product, *epilogue, 4) : 1;
-  schedules.push_back(multiplyAddSchedule(conv->product, run, target));
+  schedules.push_back(
+      multiplyAddSchedule(conv->product, run, target, /*window=*/true));
   schedules.back().kind = "window_product";
   return success();
 }

@@ -155,17 +155,38 @@ Schedule withShape(const Product &product, const Outer &outer, GpuPath path,
   return schedule;
 }
 
-/// Block rows by 4 columns of f32 a thread; smaller blocks where larger ones
-/// would leave processors idle.
+/// Whether all runs of four of a side lie at multiples of 16 bytes of f32.
+static bool liesInRuns(const Side &side) {
+  bool byDepth = side.contractStride.isConstant(1);
+  if (!byDepth && !side.freeStride.isConstant(1))
+    return false;
+  auto fits = [](Dim dim) { return dim.knownDivisor() % 4 == 0; };
+  return fits(side.offset) &&
+         fits(byDepth ? side.freeStride : side.contractStride) &&
+         fits(byDepth ? side.contract : side.free);
+}
+
+/// 8 rows by 8 columns a thread; where blocks of 128 x 128 would leave
+/// processors idle, smaller ones, of which several teams share the depth: a
+/// team alone is two warps, which wait for all they read. Four teams, or two
+/// where a thread needs many registers for where its elements lie, and on GPUs
+/// before Hopper.
 Schedule multiplyAddSchedule(const Product &product, int64_t run,
-                             const TargetDesc &target) {
+                             const TargetDesc &target, bool window) {
   Outer outer = outerOf(product);
   Blocks blocks{128, 128, 2, 0, 0};
-  if (representative(programsOf(product, outer, 128, 128)) <
-      static_cast<int64_t>(target.cores))
+  bool few = representative(programsOf(product, outer, 128, 128)) <
+             static_cast<int64_t>(target.cores);
+  if (few)
     blocks.rows = blocks.columns = 64;
   Schedule schedule =
       withShape(product, outer, GpuPath::multiplyAdd, blocks, 16);
+  if (few && !window)
+    schedule.parameters["slices"] =
+        target.isa == "sm_90a" && outer.sizes.empty() &&
+                liesInRuns(product.lhs) && liesInRuns(product.rhs)
+            ? 4
+            : 2;
   schedule.parameters["run"] = run;
   schedule.parameters["store"] = 0;
   return schedule;
@@ -504,7 +525,8 @@ LogicalResult chooseGpuProduct(ts::KernelOp kernel, const TargetDesc &target,
     chooseWarps(*product, *epilogue, target, schedules);
   if (open())
     schedules.push_back(
-        multiplyAddSchedule(*product, runOf(*product, *epilogue, 4), target));
+        multiplyAddSchedule(*product, runOf(*product, *epilogue, 4), target,
+                            /*window=*/false));
   return success();
 }
 

@@ -53,8 +53,9 @@ bool leavesByBlocks(ts::KernelOp kernel, const Epilogue &epilogue);
 /// A schedule "product" but for guard, maps and what a path alone has.
 Schedule withShape(const Product &product, const Outer &outer, GpuPath path,
                    const Blocks &blocks, int64_t depth);
-/// By multiply-adds of f32, for every size. `run`: columns a region gets.
+/// By multiply-adds of f32, for every size. `run`: columns a region gets;
+/// `window`: the left side is read through one.
 Schedule multiplyAddSchedule(const Product &product, int64_t run,
-                             const TargetDesc &target);
+                             const TargetDesc &target, bool window);
 
 } // namespace knapper
