@@ -13,11 +13,11 @@ enum class DeviceKind : uint8_t { null, cpu, cuda };
 struct TargetDesc {
   DeviceKind kind = DeviceKind::null;
   std::string isa; // "x86-64-v3", "x86-64-v4", "sm_90a"
-  // Adds instructions to that one, for products in groups of `extendsGroup`
-  // (PackedOperand) alone: the code of other kernels would be the same. Empty:
-  // stands alone.
+  // Adds instructions to that one, for products in groups (PackedOperand) of
+  // the sizes whose sum is `extendsGroups`, powers of two, alone: the code of
+  // other kernels would be the same. Empty: stands alone.
   std::string extends;
-  int64_t extendsGroup = 0;
+  int64_t extendsGroups = 0;
 
   // Registers of one core (CPU) or one thread (GPU).
   unsigned vectorBytes = 0;     // one vector register, or one widest access
@@ -27,6 +27,7 @@ struct TargetDesc {
   bool maskedAccess = false; // masked loads and stores of any width are cheap
   bool byteProducts = false; // four products of bytes added in one instruction
   bool pairProducts = false; // two products of bf16 likewise
+  bool tileProducts = false; // both in tile registers (tile.block)
 
   // Memory, in bytes; l1 and l2 of one core.
   int64_t l1Bytes = 0, l2Bytes = 0, l3Bytes = 0;

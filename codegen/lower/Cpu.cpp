@@ -144,6 +144,7 @@ LogicalResult CpuEmitter::tileOp(Operation &op) {
         return success();
       })
       .Case([&](tile::MainloopOp op) { return mainloop(op); })
+      .Case([&](tile::BlockOp op) { return blockProduct(op); })
       .Default([](Operation *op) {
         return op->emitOpError("has no lowering for CPUs");
       });
@@ -203,6 +204,7 @@ LogicalResult CpuEmitter::function(tile::FuncOp func) {
   if (nontemporalUsed) // others read the outputs after this call returns
     b.CreateIntrinsic(llvm::Intrinsic::x86_sse_sfence,
                       llvm::ArrayRef<llvm::Value *>());
+  finishTiles();
   b.CreateRetVoid();
   return success();
 }

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "codegen/lower/Emitter.h"
+#include <optional>
 
 namespace knapper::lower {
 
@@ -74,6 +75,9 @@ private:
 
   //===-- Matrix product (CpuMainloop.cpp) --------------------------------===//
   mlir::LogicalResult mainloop(tile::MainloopOp op);
+  void fetch(llvm::Value *at, unsigned locality);
+  /// The cache lines of so many bytes, at least one.
+  void fetchLines(llvm::Value *from, llvm::Value *bytes);
   /// A row of B in groups, an i32 a lane of the sum, made ready for
   /// instructions: as it is, or its even and odd elements.
   struct GroupRow {
@@ -91,6 +95,26 @@ private:
                                const GroupRow &row, unsigned count);
   /// The low (part 0) or high four bits of each byte, with sign, as f32.
   llvm::Value *nibbleRow(llvm::Value *bytes, unsigned part);
+
+  //===-- Tile registers (CpuTiles.cpp) -----------------------------------===//
+  mlir::LogicalResult blockProduct(tile::BlockOp op);
+  /// One product's way into tile registers.
+  struct TileBlock;
+  void tileStep(const TileBlock &block, llvm::Value *a, llvm::Value *lda,
+                llvm::Value *bPointer, llvm::Value *ldb);
+  void tileTail(const TileBlock &block, llvm::Value *a, llvm::Value *bPointer,
+                llvm::Value *left);
+  void configureTiles(llvm::Value *config);
+  /// Gives the tile registers back before the function returns, the builder
+  /// being there.
+  void finishTiles();
+  /// On the stack, made at the first use: the configuration of the function,
+  /// that of a block of fewer rows, the end of K of A and of B.
+  struct TileMemory {
+    llvm::Value *whole, *ragged, *a, *b;
+  };
+  std::optional<TileMemory> tileMemory;
+  void useTiles();
 
   llvm::Value *context = nullptr; // KernelContext *
   llvm::Value *scratchBase = nullptr;

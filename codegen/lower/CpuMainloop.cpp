@@ -16,6 +16,27 @@ constexpr unsigned kUnroll = 4; // steps of k in one round of the loop
 constexpr unsigned kAhead = 2048;
 } // namespace
 
+void CpuEmitter::fetch(llvm::Value *at, unsigned locality) {
+  b.CreateIntrinsic(llvm::Intrinsic::prefetch, {at->getType()},
+                    {at, b.getInt32(0), b.getInt32(locality), b.getInt32(1)});
+}
+
+void CpuEmitter::fetchLines(llvm::Value *from, llvm::Value *bytes) {
+  fetch(from, 2);
+  auto *known = dyn_cast<llvm::ConstantInt>(bytes);
+  if (known && known->getZExtValue() <= 64)
+    return;
+  carriedLoop(
+      b, "fetch", {b.getInt64(64)},
+      [&](llvm::ArrayRef<llvm::Value *> s) {
+        return b.CreateICmpSLT(s[0], bytes);
+      },
+      [&](llvm::ArrayRef<llvm::Value *> s) {
+        fetch(b.CreateGEP(b.getInt8Ty(), from, s[0]), 2);
+        return Carried{b.CreateNSWAdd(s[0], b.getInt64(64))};
+      });
+}
+
 LogicalResult CpuEmitter::mainloop(tile::MainloopOp op) {
   auto a = buffer(op.getA()), bb = buffer(op.getB());
   if (failed(a) || failed(bb))
@@ -246,26 +267,8 @@ LogicalResult CpuEmitter::mainloop(tile::MainloopOp op) {
                     llvm::Value *elements) {
     return b.CreateLaunderInvariantGroup(advance(ref, pointer, elements));
   };
-  auto fetch = [&](llvm::Value *at, unsigned locality) {
-    b.CreateIntrinsic(llvm::Intrinsic::prefetch, {at->getType()},
-                      {at, b.getInt32(0), b.getInt32(locality), b.getInt32(1)});
-  };
-  // The lines of so many elements of what is fetched ahead.
   auto fetchRun = [&](llvm::Value *from, llvm::Value *elements) {
-    fetch(from, 2);
-    auto *known = dyn_cast<llvm::ConstantInt>(elements);
-    if (known && known->getZExtValue() * p.bytes <= 64)
-      return;
-    llvm::Value *end = b.CreateMul(elements, b.getInt64(p.bytes));
-    carriedLoop(
-        b, "fetch", {b.getInt64(64)},
-        [&](llvm::ArrayRef<llvm::Value *> s) {
-          return b.CreateICmpSLT(s[0], end);
-        },
-        [&](llvm::ArrayRef<llvm::Value *> s) {
-          fetch(b.CreateGEP(b.getInt8Ty(), from, s[0]), 2);
-          return Carried{b.CreateNSWAdd(s[0], b.getInt64(64))};
-        });
+    fetchLines(from, b.CreateMul(elements, b.getInt64(p.bytes)));
   };
   bool streams = p.pointer && rows == 1 && !scaled;
   auto overK = [&](const Carried &state, unsigned steps) {

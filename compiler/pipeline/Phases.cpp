@@ -286,10 +286,10 @@ OwningOpRef<ModuleOp> tileProgram(const CompileState &state,
 }
 
 void dropEqualTargets(CompileState &state) {
-  auto grouped = [&](int64_t group) {
+  auto grouped = [&](int64_t groups) {
     return llvm::any_of(state.kernels.kernels, [&](const UniqueKernel &k) {
       return llvm::any_of(k.schedules, [&](const Schedule &schedule) {
-        return schedule.group == group;
+        return (schedule.group & groups) != 0;
       });
     });
   };
@@ -298,7 +298,7 @@ void dropEqualTargets(CompileState &state) {
     names.push_back(target.isa);
   std::erase_if(state.targets, [&](const TargetDesc &target) {
     return llvm::is_contained(names, target.extends) &&
-           !grouped(target.extendsGroup);
+           !grouped(target.extendsGroups);
   });
 }
 

@@ -288,6 +288,28 @@ LogicalResult MainloopOp::verify() {
   return verifyAlignment(*this, getBAlignment());
 }
 
+LogicalResult BlockOp::verify() {
+  int64_t rows = getRows(), columns = getColumns();
+  if ((rows != 16 && rows != 32) || columns % 16 || columns < 16 ||
+      columns > 48)
+    return emitOpError("C1: ")
+           << rows << " rows and " << columns << " columns are no block";
+  if (bool(getValid()) != (rows == 16))
+    return emitOpError("C2: 'valid' belongs to 16 rows");
+  auto element = [](Value buffer) {
+    return cast<BufferType>(buffer.getType()).getElementType();
+  };
+  Type a = element(getA()), b = element(getB()), c = element(getC());
+  if (!(a.isBF16() && b.isBF16() && c.isF32()) &&
+      !(a.isInteger(8) && b.isInteger(8) && c.isInteger(32)))
+    return emitOpError("C3: products of ")
+           << a << " and " << b << " are not summed in " << c;
+  if (bool(getPrefetch()) != bool(getPrefetchOffset()) ||
+      bool(getPrefetch()) != bool(getPrefetchStep()))
+    return emitOpError("'prefetch' needs an offset and a step");
+  return success();
+}
+
 int64_t ProductOp::run() {
   auto type = dyn_cast<VectorType>(getBody().getArgument(0).getType());
   return type ? type.getDimSize(0) : 1;

@@ -390,6 +390,35 @@ def Tile_MainloopOp : Tile_Op<"mainloop", [AttrSizedOperandSegments]> {
     }]>];
 }
 
+def Tile_BlockOp : Tile_Op<"block", [AttrSizedOperandSegments]> {
+  let summary = "A block of a matrix product, from memory to memory";
+  let description = [{
+    C[coff + i*ldc + j] = sum over k < K of A[off + i*lda + k] * B[boff + (k/g)*ldb + g*j + k%g]
+    for i < valid and j < columns, in tile registers. A and B are bf16 in groups g = 2 and C is f32, or A is
+    bytes without sign, B bytes with sign, g = 4, and C is i32, whose sums wrap. The last group of B is whole, with
+    zeros past K; nothing past K is read of A. Sums of bf16: those of even and of odd k on their own over 32 of K, added to
+    each other and then to what there was; denormals are zeros, of bf16 and of sums.
+
+    `prefetch %p[%off] step %s`: touches `s` elements of `p`, and as many more, four times each 64 bytes of a row of A.
+    C1: rows are 16 or 32, columns 16, 32 or 48. C2: valid is 1 to 16 of 16 rows, absent (all) of 32.
+    C3: the types are those above.
+  }];
+  let arguments = (ins Arg<Tile_BufferType, "", [MemRead]>:$a, Index:$aOffset,
+      Index:$lda, Arg<Tile_BufferType, "", [MemRead]>:$b, Index:$bOffset,
+      Index:$ldb, Index:$k, Arg<Tile_BufferType, "", [MemWrite]>:$c,
+      Index:$cOffset, Index:$ldc, Optional<Index>:$valid,
+      Optional<Tile_BufferType>:$prefetch, Optional<Index>:$prefetchOffset,
+      Optional<Index>:$prefetchStep, I64Attr:$rows, I64Attr:$columns);
+  let assemblyFormat = [{
+    `A` `(` $a `[` $aOffset `]` `,` `row` $lda `)` `B` `(` $b `[` $bOffset `]` `,` `k` $ldb `)` `over` $k
+    `C` `(` $c `[` $cOffset `]` `,` `row` $ldc `)` `rows` $rows (`valid` $valid^)? `columns` $columns
+    (`prefetch` $prefetch^ `[` $prefetchOffset `]` `step` $prefetchStep)?
+    attr-dict `:` qualified(type($a)) `,` qualified(type($b)) `->` qualified(type($c))
+    custom<SameType>(ref($prefetch), ref(type($b)), type($prefetch))
+  }];
+  let hasVerifier = 1;
+}
+
 def Tile_ProductOp : Tile_Op<"product", [AttrSizedOperandSegments]> {
   let summary = "Every block of a matrix product, ended by a region";
   let description = [{

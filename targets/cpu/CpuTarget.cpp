@@ -2,8 +2,9 @@
 
 namespace knapper {
 
-static constexpr std::string_view kIsas[] = {"x86-64-v4-bf16", "x86-64-v4-vnni",
-                                             "x86-64-v4", "x86-64-v3"};
+static constexpr std::string_view kIsas[] = {"x86-64-v4-amx", "x86-64-v4-bf16",
+                                             "x86-64-v4-vnni", "x86-64-v4",
+                                             "x86-64-v3"};
 
 std::span<const std::string_view> cpuIsas() { return kIsas; }
 
@@ -19,7 +20,7 @@ Expected<TargetDesc> cpuTarget(std::string_view isa) {
   t.launchSeconds = 2e-6;
   t.cores = 2;
   if (isa == "x86-64-v4" || isa == "x86-64-v4-vnni" ||
-      isa == "x86-64-v4-bf16") {
+      isa == "x86-64-v4-bf16" || isa == "x86-64-v4-amx") {
     t.vectorBytes = 64;
     t.vectorRegisters = 32;
     t.maskedAccess = true;
@@ -29,9 +30,10 @@ Expected<TargetDesc> cpuTarget(std::string_view isa) {
     if (isa != "x86-64-v4") {
       // Every processor that has products of bf16 has those of bytes.
       t.byteProducts = true;
-      t.pairProducts = isa == "x86-64-v4-bf16";
+      t.tileProducts = isa == "x86-64-v4-amx";
+      t.pairProducts = t.tileProducts || isa == "x86-64-v4-bf16";
       t.extends = "x86-64-v4";
-      t.extendsGroup = t.pairProducts ? 2 : 4;
+      t.extendsGroups = t.tileProducts ? 2 + 4 : t.pairProducts ? 2 : 4;
     }
   } else if (isa == "x86-64-v3") {
     t.vectorBytes = 32;

@@ -9,7 +9,7 @@
 
 namespace knapper {
 
-/// All instruction sets, best first: "x86-64-v4", "x86-64-v3".
+/// All instruction sets, best first: "x86-64-v4-amx", ... "x86-64-v3".
 std::span<const std::string_view> cpuIsas();
 
 /// A core with that instruction set and middling caches; UserError for a name

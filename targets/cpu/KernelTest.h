@@ -5,6 +5,7 @@
 #include "runtime/module/ElfImage.h"
 #include "targets/cpu/Compile.h"
 #include "targets/cpu/CpuTarget.h"
+#include "targets/cpu/testing/Tiles.h"
 
 #include "mlir/Parser/Parser.h"
 
@@ -34,6 +35,9 @@ struct TestKernels {
 
 /// Whether this machine runs code of `isa`.
 inline bool runsHere(std::string_view isa) {
+  // In software, where the processor has none.
+  if (isa == "x86-64-v4-amx")
+    return tiles::enable();
   if (isa == "x86-64-v4-bf16")
     return runsHere("x86-64-v4-vnni") && __builtin_cpu_supports("avx512bf16");
   if (isa == "x86-64-v4-vnni")

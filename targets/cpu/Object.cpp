@@ -32,6 +32,9 @@ static llvm::StringRef processorOf(const TargetDesc &target) {
   return target.extends.empty() ? target.isa : target.extends;
 }
 static llvm::StringRef featuresOf(const TargetDesc &target) {
+  if (target.tileProducts)
+    return "-prefer-256-bit,+avx512vnni,+avx512bf16,+amx-tile,+amx-bf16,"
+           "+amx-int8";
   if (target.pairProducts)
     return "-prefer-256-bit,+avx512vnni,+avx512bf16";
   if (target.byteProducts)

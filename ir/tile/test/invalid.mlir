@@ -102,3 +102,27 @@ tile.func @powers(%x: !tile.buffer<f32>) {
   %s = tile.scale_by_power %v, %v : vector<8xf64>
   tile.return
 }
+
+// -----
+
+tile.func @block_shape(%a: !tile.buffer<bf16>, %c: !tile.buffer<f32>, %o: index) {
+  // expected-error @+1 {{C1: 24 rows and 32 columns are no block}}
+  tile.block A(%a[%o], row %o) B(%a[%o], k %o) over %o C(%c[%o], row %o) rows 24 columns 32 : !tile.buffer<bf16>, !tile.buffer<bf16> -> !tile.buffer<f32>
+  tile.return
+}
+
+// -----
+
+tile.func @block_valid(%a: !tile.buffer<bf16>, %c: !tile.buffer<f32>, %o: index) {
+  // expected-error @+1 {{C2: 'valid' belongs to 16 rows}}
+  tile.block A(%a[%o], row %o) B(%a[%o], k %o) over %o C(%c[%o], row %o) rows 32 valid %o columns 32 : !tile.buffer<bf16>, !tile.buffer<bf16> -> !tile.buffer<f32>
+  tile.return
+}
+
+// -----
+
+tile.func @block_types(%a: !tile.buffer<i8>, %c: !tile.buffer<f32>, %o: index) {
+  // expected-error @+1 {{C3: products of 'i8' and 'i8' are not summed in 'f32'}}
+  tile.block A(%a[%o], row %o) B(%a[%o], k %o) over %o C(%c[%o], row %o) rows 32 columns 32 : !tile.buffer<i8>, !tile.buffer<i8> -> !tile.buffer<f32>
+  tile.return
+}
