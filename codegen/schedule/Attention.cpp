@@ -20,6 +20,7 @@
 // Of bf16, on targets that add products of pairs in one instruction, everything
 // that is multiplied stays bf16: keys in panels of pairs of D, values in pairs
 // of rows, and what the softmax leaves of scores is rounded, each row in place.
+// Where there are tile registers both products go through them (TileBlocks.h).
 //
 // Parameters: rows (of a query block), panel (keys of a panel).
 
@@ -36,8 +37,8 @@ namespace knapper {
 
 using ts::Dim;
 
-/// Scratch for the accumulators of a register tile: at most 12 x 64 f32.
-static constexpr int64_t kAccumulatorBytes = 4096;
+/// Scratch for the accumulators of a register tile: at most 32 x 64 f32.
+static constexpr int64_t kAccumulatorBytes = 8192;
 
 bool isBf16(ts::AttentionOp op) {
   return llvm::all_of(op->getOperands().take_front(3), [](Value operand) {
@@ -66,8 +67,8 @@ Value AttentionBuilder::endOf(Value row) {
   Value end = e.mul(panels, e.constant(panel));
   if (!op.getCausal())
     return end;
-  Value bound =
-      e.max(e.add(boundOf(row), e.constant(kAttentionTileRows)), e.constant(0));
+  int64_t tileRows = inTiles ? blockTile(panel).rows : kAttentionTileRows;
+  Value bound = e.max(e.add(boundOf(row), e.constant(tileRows)), e.constant(0));
   bound = e.mul(e.div(e.add(bound, e.constant(panel - 1)), e.constant(panel)),
                 e.constant(panel));
   return e.min(end, bound);
@@ -271,7 +272,8 @@ LogicalResult AttentionBuilder::multiplyValues() {
         valuePanel = candidate;
         break;
       }
-  RegisterTile shape = registerTile(target, valuePanel);
+  RegisterTile shape =
+      inTiles ? blockTile(valuePanel) : registerTile(target, valuePanel);
   Value accumulators = scratch(layout.accumulators);
   LogicalResult status = success();
   forEach(
@@ -299,45 +301,61 @@ LogicalResult AttentionBuilder::multiplyValues() {
             return epilogue.store(e, value, coord);
           });
         };
-        LogicalResult inner = forRowTiles(
-            e, count, shape.rows,
-            [&](Value row, Value valid, int64_t tileRows, Value) {
-              Value summed = seenBy(row, tileRows);
-              if (someEmpty)
-                summed =
-                    arith::SelectOp::create(b, loc, someEmpty, seen, summed);
-              return forParts(e, shape, valuePanel, [&](Value part) {
-                auto type =
-                    VectorType::get({tileRows, shape.width}, b.getF32Type());
-                auto loop = tile::MainloopOp::create(
-                    b, loc, type, weights, e.mul(row, weightStride),
-                    weightStride, e.constant(1), buffer,
-                    e.add(base, e.mul(e.add(column, part), e.constant(step))),
-                    ldb, summed);
-                loop.setPairs(step == 2);
-                loop.getRowsMutable().assign(valid);
-                for (int64_t i = 0; i < tileRows; ++i)
-                  tile::StoreOp::create(
-                      b, loc,
-                      vector::ExtractOp::create(b, loc, loop.getAcc(),
-                                                ArrayRef<int64_t>{i}),
-                      accumulators, e.add(e.constant(i * valuePanel), part));
-                return success();
-              });
-            },
-            [&](Value row, Value valid) {
-              LogicalResult stored = success();
-              forEach(
-                  e, e.constant(0), valid, {},
-                  [&](Value i, ValueRange) -> FailureOr<SmallVector<Value>> {
-                    if (failed(storeRow(e.add(row, i),
-                                        e.mul(i, e.constant(valuePanel)))))
-                      return failure();
-                    return SmallVector<Value>();
-                  },
-                  stored);
-              return stored;
-            });
+        auto storeRows = [&](Value row, Value valid) {
+          return forEach(e, e.constant(0), valid, [&](Value i) {
+            return storeRow(e.add(row, i), e.mul(i, e.constant(valuePanel)));
+          });
+        };
+        // Keys that a tile's rows weigh.
+        auto summedBy = [&](Value row, int64_t tileRows) -> Value {
+          Value summed = seenBy(row, tileRows);
+          if (someEmpty)
+            summed = arith::SelectOp::create(b, loc, someEmpty, seen, summed);
+          return summed;
+        };
+        auto byBlocks = [&](Value row, Value valid, Value) -> LogicalResult {
+          Value summed = summedBy(row, shape.rows);
+          LogicalResult done = forParts(e, shape, valuePanel, [&](Value part) {
+            BlockProduct product;
+            product.a = weights;
+            product.aOffset = e.mul(row, weightStride);
+            product.lda = weightStride;
+            product.b = buffer;
+            product.bOffset =
+                e.add(base, e.mul(e.add(column, part), e.constant(step)));
+            product.ldb = ldb;
+            product.k = summed;
+            product.c = accumulators;
+            product.cOffset = part;
+            product.ldc = e.constant(valuePanel);
+            return multiplyBlock(e, product, valid, shape.width);
+          });
+          return failed(done) ? done : storeRows(row, valid);
+        };
+        auto byVectors = [&](Value row, Value valid, int64_t tileRows, Value) {
+          Value summed = summedBy(row, tileRows);
+          return forParts(e, shape, valuePanel, [&](Value part) {
+            auto type =
+                VectorType::get({tileRows, shape.width}, b.getF32Type());
+            auto loop = tile::MainloopOp::create(
+                b, loc, type, weights, e.mul(row, weightStride), weightStride,
+                e.constant(1), buffer,
+                e.add(base, e.mul(e.add(column, part), e.constant(step))), ldb,
+                summed);
+            loop.setPairs(step == 2);
+            loop.getRowsMutable().assign(valid);
+            for (int64_t i = 0; i < tileRows; ++i)
+              tile::StoreOp::create(
+                  b, loc,
+                  vector::ExtractOp::create(b, loc, loop.getAcc(),
+                                            ArrayRef<int64_t>{i}),
+                  accumulators, e.add(e.constant(i * valuePanel), part));
+            return success();
+          });
+        };
+        LogicalResult inner =
+            inTiles ? forBlocks(e, count, byBlocks)
+                    : forRowTiles(e, count, shape.rows, byVectors, storeRows);
         if (failed(inner))
           return failure();
         return SmallVector<Value>();

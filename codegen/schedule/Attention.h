@@ -5,6 +5,7 @@
 #include "codegen/schedule/Emitter.h"
 #include "codegen/schedule/Epilogue.h"
 #include "codegen/schedule/Schedules.h"
+#include "codegen/schedule/TileBlocks.h"
 #include "graph/fusion/Views.h"
 
 namespace knapper {
@@ -41,6 +42,9 @@ public:
         rows(context.schedule.at("rows")), panel(context.schedule.at("panel")),
         step(target.pairProducts && isBf16(op) ? 2 : 1),
         factors(step == 2 ? mlir::Type(b.getBF16Type()) : b.getF32Type()),
+        inTiles(fitsTiles(target, step, /*inRows=*/true,
+                          ts::dimOf(op.getQuery(), 2).asConstant(),
+                          ts::dimOf(op.getQuery(), 3).asConstant())),
         layout(attentionLayout(op, rows, panel)) {}
 
   llvm::LogicalResult build();
@@ -90,6 +94,7 @@ private:
   int64_t rows, panel;
   int64_t step;       ///< elements that products take at a time
   mlir::Type factors; ///< what is multiplied
+  bool inTiles;       ///< products go through tile registers
   AttentionLayout layout;
 
   ts::Dim queries, keys, depth, width;               ///< S, T, D, E

@@ -235,45 +235,65 @@ LogicalResult AttentionBuilder::computeProducts() {
   }
   Value keyFactors = step == 2 ? scratch(layout.keys, factors) : keyBuffer;
   Value panelSize = e.mul(panelRows(), e.constant(step * panel));
-  RegisterTile shape = registerTile(target, panel);
+  RegisterTile shape = inTiles ? blockTile(panel) : registerTile(target, panel);
   LogicalResult status = success();
   forEach(
       e, e.constant(0), panels, {},
       [&](Value p, ValueRange) -> FailureOr<SmallVector<Value>> {
         Value key = e.mul(p, e.constant(panel));
         Value base = e.mul(p, panelSize);
-        LogicalResult inner = forRowTiles(
-            e, count, shape.rows,
-            [&](Value row, Value valid, int64_t tileRows, Value) {
-              // Keys after the last row of the tile are not seen by it.
-              OpBuilder::InsertionGuard guard(b);
-              if (op.getCausal()) {
-                Value some = e.less(key, seenBy(row, tileRows));
-                auto branch = scf::IfOp::create(b, loc, some,
-                                                /*withElseRegion=*/false);
-                b.setInsertionPoint(
-                    branch.getThenRegion().front().getTerminator());
-              }
-              return forParts(e, shape, panel, [&](Value part) {
-                auto type =
-                    VectorType::get({tileRows, shape.width}, b.getF32Type());
-                auto loop = tile::MainloopOp::create(
-                    b, loc, type, a, e.add(aBase, e.mul(row, lda)), lda, ka,
-                    keyFactors, e.add(base, e.mul(part, e.constant(step))),
-                    e.constant(step * panel), e.size(depth));
-                loop.setPairs(step == 2);
-                loop.getRowsMutable().assign(valid);
-                Value to = e.add(e.mul(row, scoreStride), e.add(key, part));
-                for (int64_t i = 0; i < tileRows; ++i)
-                  tile::StoreOp::create(
-                      b, loc,
-                      vector::ExtractOp::create(b, loc, loop.getAcc(),
-                                                ArrayRef<int64_t>{i}),
-                      scoreBuffer,
-                      e.add(to, e.mul(e.constant(i), scoreStride)));
-                return success();
-              });
-            });
+        // Keys after the last row of the tile are not seen by it.
+        auto whereSeen = [&](Value row, int64_t tileRows) {
+          if (!op.getCausal())
+            return;
+          Value some = e.less(key, seenBy(row, tileRows));
+          auto branch =
+              scf::IfOp::create(b, loc, some, /*withElseRegion=*/false);
+          b.setInsertionPoint(branch.getThenRegion().front().getTerminator());
+        };
+        auto byBlocks = [&](Value row, Value valid, Value) {
+          OpBuilder::InsertionGuard guard(b);
+          whereSeen(row, shape.rows);
+          return forParts(e, shape, panel, [&](Value part) {
+            BlockProduct product;
+            product.a = a;
+            product.aOffset = e.add(aBase, e.mul(row, lda));
+            product.lda = lda;
+            product.b = keyFactors;
+            product.bOffset = e.add(base, e.mul(part, e.constant(step)));
+            product.ldb = e.constant(step * panel);
+            product.k = e.size(depth);
+            product.c = scoreBuffer;
+            product.cOffset = e.add(e.mul(row, scoreStride), e.add(key, part));
+            product.ldc = scoreStride;
+            return multiplyBlock(e, product, valid, shape.width);
+          });
+        };
+        auto byVectors = [&](Value row, Value valid, int64_t tileRows, Value) {
+          OpBuilder::InsertionGuard guard(b);
+          whereSeen(row, tileRows);
+          return forParts(e, shape, panel, [&](Value part) {
+            auto type =
+                VectorType::get({tileRows, shape.width}, b.getF32Type());
+            auto loop = tile::MainloopOp::create(
+                b, loc, type, a, e.add(aBase, e.mul(row, lda)), lda, ka,
+                keyFactors, e.add(base, e.mul(part, e.constant(step))),
+                e.constant(step * panel), e.size(depth));
+            loop.setPairs(step == 2);
+            loop.getRowsMutable().assign(valid);
+            Value to = e.add(e.mul(row, scoreStride), e.add(key, part));
+            for (int64_t i = 0; i < tileRows; ++i)
+              tile::StoreOp::create(
+                  b, loc,
+                  vector::ExtractOp::create(b, loc, loop.getAcc(),
+                                            ArrayRef<int64_t>{i}),
+                  scoreBuffer, e.add(to, e.mul(e.constant(i), scoreStride)));
+            return success();
+          });
+        };
+        LogicalResult inner =
+            inTiles ? forBlocks(e, count, byBlocks)
+                    : forRowTiles(e, count, shape.rows, byVectors);
         if (failed(inner))
           return failure();
         return SmallVector<Value>();

@@ -14,9 +14,11 @@
 // taking its share.
 //
 // Bytes are packed in groups of four of K ([K/4][panel][4]) and summed in i32,
-// bf16 in pairs where the left side's rows are consecutive in K. A right side
-// of bf16 that is no constant is gathered in pairs on targets that add products
-// of pairs in one instruction, and read as any other elsewhere.
+// bf16 in pairs where the left side's rows are consecutive in K; on targets
+// that have tile registers both go through them (TileBlocks.h), 32 rows at a
+// time. A right side of bf16 that is no constant is gathered in pairs on
+// targets that add products of pairs in one instruction, and read as any other
+// elsewhere.
 //
 // Scaled integers (ts.scaled_dot) are packed as they are. Small register tiles
 // expand them in registers, at each use; large ones read the panel from
@@ -38,6 +40,7 @@
 #include "codegen/schedule/Product.h"
 #include "codegen/schedule/RowTiles.h"
 #include "codegen/schedule/Schedules.h"
+#include "codegen/schedule/TileBlocks.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 using namespace mlir;
@@ -48,8 +51,8 @@ using ts::Dim;
 
 namespace {
 
-/// Scratch for the accumulators of a register tile: at most 12 x 64 f32.
-constexpr int64_t kAccumulatorBytes = 4096;
+/// Scratch for the accumulators of a register tile: at most 32 x 64 f32.
+constexpr int64_t kAccumulatorBytes = 8192;
 
 /// Rows of the left side that are worth the gathering of pairs.
 constexpr int64_t kPairRows = 4;
@@ -138,8 +141,14 @@ public:
         step(this->product.packed || target.pairProducts ? group(this->product)
                                                          : 1),
         sums(this->product.bytes ? Type(b.getI32Type()) : b.getF32Type()),
-        shape(this->product.group ? registerTile(target, panel)
-                                  : groupTile(target, panel, step)),
+        inTiles(!this->product.group &&
+                fitsTiles(target, step,
+                          this->product.lhs.contractStride.isConstant(1),
+                          this->product.lhs.free.asConstant(),
+                          this->product.lhs.contract.asConstant())),
+        shape(inTiles               ? blockTile(panel)
+              : this->product.group ? registerTile(target, panel)
+                                    : groupTile(target, panel, step)),
         expandedRows((shape.rows + 1) / 2) {
     // No more rows than that: nothing to put into scratch.
     std::optional<int64_t> rows = this->product.lhs.free.asConstant();
@@ -152,6 +161,7 @@ public:
 private:
   LogicalResult gatherPanel();
   void tile(Value row, Value valid, int64_t tileRows, Value share);
+  LogicalResult tileBlock(Value row, Value valid, Value share);
   /// The sums of one register tile: columns `shift` on.
   Value mainloop(Value row, Value valid, int64_t tileRows, int64_t shift,
                  Value fetch);
@@ -169,6 +179,7 @@ private:
   Split split;
   int64_t step; ///< of K, whose elements of a column lie together in B
   Type sums; ///< element type of the accumulators
+  bool inTiles; ///< products go through tile registers
   RegisterTile shape;
   /// Of scaled integers: tiles of more rows read the expanded panel.
   int64_t expandedRows;
@@ -274,6 +285,31 @@ void MatmulBuilder::tile(Value row, Value valid, int64_t tileRows,
                             e.constant(i * panel + shift));
     }
   }
+}
+
+/// The same through tile registers.
+LogicalResult MatmulBuilder::tileBlock(Value row, Value valid, Value share) {
+  for (int64_t shift = 0; shift < panel; shift += shape.width) {
+    BlockProduct block;
+    block.a = a;
+    block.aOffset = e.add(aBase, e.mul(row, lda));
+    block.lda = lda;
+    block.b = bBuffer;
+    block.bOffset = e.add(bBase, e.constant(shift * step));
+    block.ldb = ldb;
+    block.k = e.size(product.lhs.contract);
+    block.c = accumulators;
+    block.cOffset = e.constant(shift);
+    block.ldc = e.constant(panel);
+    if (prefetchBase && shift == 0) {
+      block.prefetch = bBuffer;
+      block.prefetchOffset = e.add(prefetchBase, share);
+      block.prefetchStep = fetchStep;
+    }
+    if (failed(multiplyBlock(e, block, valid, shape.width)))
+      return failure();
+  }
+  return success();
 }
 
 /// The panel as floats, [K][panel] in scratch.
@@ -535,6 +571,15 @@ LogicalResult MatmulBuilder::build() {
   Value share = product.group
                     ? e.size(depth.floorDiv(depth.like(4 * step)) * 64)
                     : e.mul(lines, e.size(depth * 4));
+  if (inTiles)
+    return forBlocks(
+        e, rows, [&](Value row, Value valid, Value number) -> LogicalResult {
+          row = e.add(firstRow, row);
+          Value before = e.add(tilesBefore, number);
+          if (failed(tileBlock(row, valid, e.mul(before, share))))
+            return failure();
+          return finish(row, valid);
+        });
   return forRowTiles(
       e, rows, shape.rows,
       [&](Value row, Value valid, int64_t tileRows, Value number) {

@@ -9,7 +9,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-LEVELS = ["x86-64-v4-bf16", "x86-64-v4", "x86-64-v3"]
+LEVELS = ["x86-64-v4-amx", "x86-64-v4-bf16", "x86-64-v4", "x86-64-v3"]
 
 
 @pytest.fixture
@@ -37,18 +37,18 @@ def isas(tool, file):
     return [target["isa"] for target in json.loads(tool("explain", file, "--json"))["targets"]]
 
 
-def test_products_of_bf16_have_a_level_of_their_own(tool, product):
+def test_products_of_bf16_have_levels_of_their_own(tool, product):
     model, w, b = product
     tool("compile", model, "-o", "half.knap", "--dtype", "bf16")
     assert isas(tool, "half.knap") == LEVELS
-    # Nothing else differs at that level.
+    # Nothing else differs at those levels.
     tool("compile", model, "-o", "plain.knap")
-    assert isas(tool, "plain.knap") == LEVELS[1:]
+    assert isas(tool, "plain.knap") == LEVELS[2:]
     flags = open("/proc/cpuinfo").read()
     x = np.random.default_rng(4).standard_normal((5, 37)).astype(np.float32)
     np.save("x.npy", x)
     exact = np.tanh(x.astype(np.float64) @ w + b)
-    for isa, flag in zip(LEVELS, ["avx512_bf16", "avx512vl", "avx2"], strict=True):
+    for isa, flag in zip(LEVELS, ["amx_bf16", "avx512_bf16", "avx512vl", "avx2"], strict=True):
         if flag not in flags:
             continue
         tool("run", "half.knap", "-i", "x.npy", "-o", "y.npy", "--isa", isa)

@@ -3,6 +3,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Parser/Parser.h"
 #include "runtime/base/Text.h"
+#include "targets/cpu/testing/Tiles.h"
 #include "tests/ops/Cases.h"
 #include "tests/ops/Compiled.h"
 #include "llvm/ADT/ScopeExit.h"
@@ -23,7 +24,7 @@ namespace {
 struct Arguments {
   std::string list, filter, dump, isa, results, write;
   std::optional<std::pair<unsigned, unsigned>> sample; // seed, how many
-  bool speed = false;
+  bool speed = false, emulateTiles = false;
   unsigned part = 0, parts = 1;
   std::optional<unsigned> other;
 };
@@ -39,7 +40,8 @@ constexpr const char *usage =
     "  --sample SEED:COUNT  about so many of the cases, drawn by the seed\n"
     "  --speed         measure the cases that name a size for it instead\n"
     "  --results FILE  write what became of each case, as JSON\n"
-    "  --part I --parts N   every Nth case, from the Ith\n";
+    "  --part I --parts N   every Nth case, from the Ith\n"
+    "  --emulate-tiles      in software where the processor has none\n";
 
 std::optional<Arguments> parse(int argc, char **argv) {
   Arguments arguments;
@@ -47,6 +49,10 @@ std::optional<Arguments> parse(int argc, char **argv) {
     StringRef argument = argv[i];
     if (argument == "--speed") {
       arguments.speed = true;
+      continue;
+    }
+    if (argument == "--emulate-tiles") {
+      arguments.emulateTiles = true;
       continue;
     }
     if (!argument.starts_with("--")) {
@@ -163,6 +169,10 @@ int main(int argc, char **argv) {
   Expected<std::vector<OpCase>> cases = readCases(arguments->list);
   if (!cases) {
     llvm::errs() << cases.error().message() << "\n";
+    return 2;
+  }
+  if (arguments->emulateTiles && !tiles::enable()) {
+    llvm::errs() << "this machine runs no code that tiles come with\n";
     return 2;
   }
   bool speed = arguments->speed;

@@ -45,6 +45,7 @@ def supported(isa):
         "x86-64-v4": "avx512vl",
         "x86-64-v4-vnni": "avx512_vnni",
         "x86-64-v4-bf16": "avx512_bf16",
+        "x86-64-v4-amx": "amx_bf16",
     }[isa] in flags
 
 
@@ -100,6 +101,16 @@ def test_products_in_groups(case_list, isa, cases):
     if not supported(isa):
         pytest.skip(f"this machine has no {isa}")
     done = run(case_list, "--isa", isa, "--filter", cases)
+    assert done.returncode == 0, done.stderr[-6000:]
+
+
+@pytest.mark.parametrize("cases", ["dot", "conv ", "attention"])
+def test_products_in_tile_registers(case_list, cases):
+    """By the processor, or its tile instructions in software (targets/cpu/testing)."""
+    isa = "x86-64-v4-amx"
+    if not supported("x86-64-v4-bf16"):
+        pytest.skip(f"this machine runs no code around tiles: no {isa} and no x86-64-v4-bf16")
+    done = run(case_list, "--isa", isa, "--filter", cases, "--emulate-tiles")
     assert done.returncode == 0, done.stderr[-6000:]
 
 
