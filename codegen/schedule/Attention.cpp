@@ -37,8 +37,11 @@ namespace knapper {
 
 using ts::Dim;
 
-/// Scratch for the accumulators of a register tile: at most 32 x 64 f32.
-static constexpr int64_t kAccumulatorBytes = 8192;
+/// Scratch for the accumulators of a register tile: at most 12 x 64 f32, in
+/// tile registers, which take bf16, 32 x 64.
+static int64_t accumulatorBytes(ts::AttentionOp op) {
+  return isBf16(op) ? 8192 : 4096;
+}
 
 bool isBf16(ts::AttentionOp op) {
   return llvm::all_of(op->getOperands().take_front(3), [](Value operand) {
@@ -59,7 +62,7 @@ AttentionLayout attentionLayout(ts::AttentionOp op, int64_t rows,
   layout.values = layout.queries + roundUp(depth, kAttentionBlock) * (rows * 4);
   layout.accumulators =
       layout.values + length * roundUp(width, kAttentionBlock) * 4 + 64;
-  layout.end = layout.accumulators + kAccumulatorBytes;
+  layout.end = layout.accumulators + accumulatorBytes(op);
   return layout;
 }
 

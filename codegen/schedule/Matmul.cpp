@@ -51,8 +51,11 @@ using ts::Dim;
 
 namespace {
 
-/// Scratch for the accumulators of a register tile: at most 32 x 64 f32.
-constexpr int64_t kAccumulatorBytes = 8192;
+/// Scratch for the accumulators of a register tile: at most 12 x 64 f32, in
+/// tile registers 32 x 64.
+constexpr int64_t accumulatorBytes(bool inTiles) {
+  return inTiles ? 8192 : 4096;
+}
 
 /// Rows of the left side that are worth the gathering of pairs.
 constexpr int64_t kPairRows = 4;
@@ -439,7 +442,7 @@ LogicalResult MatmulBuilder::gatherPanel() {
   Type element = cast<tile::BufferType>(source.getType()).getElementType();
   auto type = VectorType::get(panel, element);
   bBuffer = tile::ScratchOp::create(b, loc, tile::BufferType::get(element),
-                                    e.constant(kAccumulatorBytes));
+                                    e.constant(accumulatorBytes(inTiles)));
   bBase = e.constant(0);
   ldb = e.constant(step * panel);
   auto row = [&](Value k, Value valid) -> Value {
@@ -557,7 +560,7 @@ LogicalResult MatmulBuilder::build() {
     if (shape.rows > expandedRows) {
       expanded =
           tile::ScratchOp::create(b, loc, tile::BufferType::get(b.getF32Type()),
-                                  e.constant(kAccumulatorBytes));
+                                  e.constant(accumulatorBytes(inTiles)));
       Value large = e.less(e.constant(expandedRows), rows);
       auto many = scf::IfOp::create(b, loc, large, /*withElseRegion=*/false);
       OpBuilder::InsertionGuard guard(b);
@@ -639,7 +642,7 @@ LogicalResult chooseMatmul(ts::KernelOp kernel, const TargetDesc &target,
   schedule.scratch = (product->packed && !product->group
                           ? one * 0
                           : (lhs.contract + 1) * (panel * 4) + 64) +
-                     kAccumulatorBytes;
+                     accumulatorBytes(/*inTiles=*/schedule.group > 1);
   if (product->packed)
     schedule.packed.push_back(
         {product->rhs.base.getArgNumber(), *rhs.contract.asConstant(),
