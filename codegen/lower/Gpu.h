@@ -18,8 +18,10 @@
 namespace knapper::lower {
 
 class BlockOrder;
+struct BlockAt;
 class Warpgroups;
 class Window;
+struct WarpgroupResult;
 
 class GpuEmitter final : public Emitter {
 public:
@@ -143,6 +145,13 @@ private:
   /// What warpgroups do that fill the ring by accesses of their own.
   mlir::LogicalResult carry(tile::ProductOp op, Warpgroups &ring,
                             const BlockOrder &order, llvm::Value *warpgroup);
+  /// Hands a consumer's sums to the region and stores what it yields. `block`:
+  /// the consumer's own first row and column; `edge`: where the columns end, of
+  /// the result or of what the cluster has. (GpuResults.cpp)
+  mlir::LogicalResult endBlock(tile::ProductOp op, Warpgroups &ring,
+                               const WarpgroupResult &to, BlockAt block,
+                               llvm::Value *edge,
+                               llvm::ArrayRef<llvm::Value *> sums);
   /// What the warpgroup does that fills the ring from windows.
   mlir::LogicalResult gatherWindow(tile::ProductOp op, Warpgroups &ring,
                                    const BlockOrder &order,

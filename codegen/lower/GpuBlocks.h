@@ -30,6 +30,10 @@ struct BlockAt {
   llvm::Value *row, *column;
 };
 
+/// Coordinates of a box: two, and the batch indices whose bits are set.
+llvm::SmallVector<llvm::Value *> boxAt(llvm::Value *inner, llvm::Value *second,
+                                       const BlockAt &block, int64_t batch);
+
 /// Programs to blocks: matrix by matrix (`outer` sizes, row-major), groups of
 /// `group` block rows, column by column within a group. So what runs at one
 /// time reads few rows and columns of the operands.

@@ -7,6 +7,15 @@ using namespace mlir;
 
 namespace knapper::lower {
 
+llvm::SmallVector<llvm::Value *> boxAt(llvm::Value *inner, llvm::Value *second,
+                                       const BlockAt &block, int64_t batch) {
+  llvm::SmallVector<llvm::Value *> at{inner, second};
+  for (auto [i, index] : llvm::enumerate(block.outer))
+    if (batch >> i & 1)
+      at.push_back(index);
+  return at;
+}
+
 BlockAt BlockOrder::at(llvm::Value *program) const {
   BlockAt result;
   if (!outer.empty()) {

@@ -23,32 +23,18 @@
 // block is hidden under the other's products.
 //
 // With `split`, the blocks of a cluster share one block's depth; each then ends
-// some of its columns (GpuSplit.cpp).
-//
-// Thread t of a warpgroup (warp w, lane l) has of a 64-row product in sum i
-//   row 16w + l/4 + 8*((i/2)%2), column 8*(i/4) + 2*(l%4) + i%2
+// some of its columns (GpuSplit.cpp). How results leave is in GpuResults.cpp.
 #include "codegen/lower/GpuWarpgroups.h"
 #include "codegen/lower/Gpu.h"
 #include "codegen/lower/GpuBlocks.h"
 
 #include "llvm/IR/IntrinsicsNVPTX.h"
-#include "llvm/IR/PatternMatch.h"
 
 using namespace mlir;
 
 namespace knapper::lower {
 
 namespace {
-
-/// Coordinates of a box: two, and the batch indices that the map has.
-llvm::SmallVector<llvm::Value *> boxAt(llvm::Value *inner, llvm::Value *second,
-                                       const BlockAt &block, int64_t batch) {
-  llvm::SmallVector<llvm::Value *> at{inner, second};
-  for (auto [i, index] : llvm::enumerate(block.outer))
-    if (batch >> i & 1)
-      at.push_back(index);
-  return at;
-}
 
 /// What wgmma is told of a block in shared memory, but for its address: swizzle
 /// of 128 bytes; 1024 bytes from eight rows (of depth) to the next eight; for a
@@ -74,8 +60,9 @@ LogicalResult GpuEmitter::warpgroupProduct(tile::ProductOp op) {
                           "do");
   if (stores && op.run() > 2)
     return op.emitOpError("stores runs of two columns at most");
+  if (s.exchanged && op.run() != 1)
+    return op.emitOpError("has runs, but its rows are the result's columns");
   bool bf16 = element.isBF16();
-  bool resultBf16 = stores && op.getC().getType().getElementType().isBF16();
   shape.sharedBytes = s.bytes(stores);
   int64_t aBatch = op.shapeOf("a_batch"), bBatch = op.shapeOf("b_batch");
 
@@ -273,8 +260,6 @@ LogicalResult GpuEmitter::warpgroupProduct(tile::ProductOp op) {
     hopper.registers(208, true);
   llvm::Value *self = b.CreateSub(warpgroup, n32(s.fillers()));
   llvm::Value *local = b.CreateURem(tid, n32(kWarpgroup));
-  llvm::Value *warp = b.CreateUDiv(local, n32(32));
-  llvm::Value *lane = b.CreateURem(tid, n32(32));
   llvm::Value *leads = b.CreateICmpEQ(local, n32(0));
   llvm::Value *ownRows =
       s.pingpong ? n32(0) : b.CreateMul(self, n32(s.consumerRows()));
@@ -331,243 +316,9 @@ LogicalResult GpuEmitter::warpgroupProduct(tile::ProductOp op) {
     when(b.CreateICmpEQ(self, n32(1)),
          [&] { hopper.notify(n32(kTurn), 2 * kWarpgroup); });
   }
-  llvm::Value *ownResult = b.CreateAdd(
-      g.base, b.CreateAdd(b.CreateMul(self, n32(2 * s.chunkBytes())),
-                          n32(s.resultAt())));
-  // Where the lane's matrices go in a chunk: row l%16 of the warp's 16, 16
-  // bytes from column 8*(l/16) on, swizzled.
-  llvm::Value *chunkRow =
-      b.CreateAdd(b.CreateShl(warp, 4), b.CreateAnd(lane, 15));
-  // Narrower chunks are swizzled as copies of their width do.
-  unsigned chunkColumns = s.chunkColumns();
-  unsigned pitch = s.shifted ? kRowBytes : 2 * chunkColumns;
-  llvm::Value *rowSwizzle =
-      b.CreateAnd(b.CreateLShr(chunkRow, n32(llvm::Log2_32(kRowBytes / pitch))),
-                  n32(pitch / 16 - 1));
-  llvm::Value *chunkAt = b.CreateAdd(
-      b.CreateMul(chunkRow, n32(pitch)),
-      b.CreateShl(b.CreateXor(b.CreateLShr(lane, 4), rowSwizzle), 4));
-  llvm::Value *ownBarrier = b.CreateAdd(self, n32(1));
-  llvm::Value *laneRow =
-      b.CreateAdd(b.CreateShl(warp, 4), b.CreateLShr(lane, 2));
-  llvm::Value *laneColumn = b.CreateShl(b.CreateAnd(lane, 3), 1);
-
-  // Hands a run of a row of product p to the region. Null: nothing yielded.
-  auto handOver = [&](llvm::ArrayRef<llvm::Value *> values,
-                      const BlockAt &block, llvm::Value *row,
-                      llvm::Value *column) -> llvm::Value * {
-    llvm::Value *run = values[0];
-    if (op.run() > 1) {
-      run = llvm::PoisonValue::get(
-          llvm::FixedVectorType::get(b.getFloatTy(), values.size()));
-      for (auto [i, value] : llvm::enumerate(values))
-        run = b.CreateInsertElement(run, value, i);
-    }
-    FailureOr<llvm::Value *> result =
-        runRegion(op, run, block.outer, row, column);
-    if (failed(result)) {
-      status = failure();
-      return nullptr;
-    }
-    return *result;
-  };
-  auto atMost = [&](llvm::Value *x, llvm::Value *most) {
-    return b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, x, most);
-  };
-  FailureOr<BufferRef> result = BufferRef();
-  if (stores && s.shifted && failed(result = buffer(op.getC())))
-    return failure();
-  llvm::Type *word = b.getInt32Ty();
-  // 64 columns of a warp's 16 rows of the result, which start at any element:
-  // a lane writes a word of each row, of two words of shared memory that the
-  // row's start may split; single elements only at the ends.
-  auto storeRows = [&](const BlockAt &block, llvm::Value *row,
-                       llvm::Value *column, llvm::Value *edge,
-                       llvm::Value *buffer) {
-    auto wide = [&](llvm::Value *v) { return b.CreateZExt(v, b.getInt64Ty()); };
-    b.CreateIntrinsic(llvm::Intrinsic::nvvm_bar_warp_sync, {}, {n32(~0u)});
-    row = b.CreateAdd(row, b.CreateShl(warp, 4));
-    llvm::Value *line = wide(row), *matrix = nullptr;
-    for (auto [index, size] : llvm::zip(block.outer, outerSizes))
-      matrix = matrix
-                   ? b.CreateAdd(b.CreateMul(matrix, wide(size)), wide(index))
-                   : wide(index);
-    if (matrix)
-      line = b.CreateAdd(line, b.CreateMul(matrix, wide(m)));
-    llvm::Value *first = b.CreateAdd(b.CreateMul(line, wide(n)), wide(column));
-    llvm::Value *left = atMost(b.CreateSub(edge, column), n32(chunkColumns));
-    llvm::Value *last = b.CreateSub(left, n32(1));
-    llvm::Value *holdsLast = b.CreateICmpEQ(lane, b.CreateLShr(last, 1));
-    llvm::Value *from =
-        b.CreateAdd(buffer, b.CreateShl(warp, 4 + 7)); // 16 rows of 128 bytes
-    constexpr unsigned atOnce = 4;
-    carriedFor(
-        b, "rows", n32(0), n32(16), n32(atOnce), {first},
-        [&](llvm::Value *begin, const Carried &state) -> Carried {
-          llvm::Value *start = state[0];
-          for (unsigned i = 0; i < atOnce; ++i) {
-            llvm::Value *r = b.CreateAdd(begin, n32(i));
-            llvm::Value *chunk = b.CreateXor(b.CreateLShr(lane, 2),
-                                             b.CreateAnd(r, n32(7)));
-            llvm::Value *at = b.CreateAdd(
-                b.CreateAdd(from, b.CreateShl(r, 7)),
-                b.CreateAdd(b.CreateShl(chunk, 4),
-                            b.CreateShl(b.CreateAnd(lane, n32(3)), 2)));
-            llvm::Value *own = b.CreateAlignedLoad(
-                word,
-                b.CreateIntToPtr(
-                    at, llvm::PointerType::get(b.getContext(), /*shared*/ 3)),
-                llvm::Align(4));
-            llvm::Value *before = b.CreateIntrinsic(
-                llvm::Intrinsic::nvvm_shfl_sync_up_i32, {},
-                {n32(~0u), own, n32(1), n32(0)});
-            llvm::Value *odd =
-                b.CreateTrunc(b.CreateAnd(start, b.getInt64(1)), word);
-            llvm::Value *both = b.CreateIntrinsic(
-                llvm::Intrinsic::fshl, {word},
-                {own, before, b.CreateShl(odd, n32(4))});
-            llvm::Value *element = b.CreateSub(b.CreateShl(lane, 1), odd);
-            llvm::Value *inside = b.CreateICmpSLT(b.CreateAdd(row, r), m);
-            auto put = [&](llvm::Value *condition, llvm::Value *value,
-                           llvm::Value *index, unsigned align) {
-              when(b.CreateAnd(inside, condition), [&] {
-                llvm::Value *offset =
-                    b.CreateAdd(start, b.CreateSExt(index, b.getInt64Ty()));
-                tag(b.CreateAlignedStore(value, address(*result, offset),
-                                         llvm::Align(align)),
-                    *result);
-              });
-            };
-            auto half = [&](llvm::Value *value) {
-              return b.CreateTrunc(value, b.getInt16Ty());
-            };
-            put(b.CreateAnd(b.CreateICmpSGE(element, n32(0)),
-                            b.CreateICmpSLT(element, last)),
-                both, element, 4);
-            put(b.CreateAnd(b.CreateICmpSLT(element, n32(0)),
-                            b.CreateICmpSGE(last, n32(0))),
-                half(own), n32(0), 2);
-            llvm::Value *single = b.CreateICmpEQ(
-                b.CreateAnd(b.CreateXor(last, odd), n32(1)), n32(0));
-            llvm::Value *shift = b.CreateShl(b.CreateAnd(last, n32(1)), n32(4));
-            put(b.CreateAnd(b.CreateAnd(holdsLast, single),
-                            b.CreateICmpSGE(last, n32(0))),
-                half(b.CreateLShr(own, shift)), last, 2);
-            start = b.CreateAdd(start, wide(n));
-          }
-          return {start};
-        });
-  };
-  // What packing rounds again alike: a conversion alone the assembler would
-  // move up in front of the wait for its product.
-  auto unrounded = [&](llvm::Value *value) {
-    using namespace llvm::PatternMatch;
-    llvm::Type *stored = resultBf16 ? b.getBFloatTy() : b.getHalfTy();
-    llvm::Value *rounded, *exact;
-    return match(value, m_FPExt(m_Value(rounded))) &&
-                   match(rounded, m_FPTrunc(m_Value(exact))) &&
-                   rounded->getType()->getScalarType() == stored &&
-                   exact->getType() == value->getType()
-               ? exact
-               : value;
-  };
-  // Through shared memory, some columns at a time, in two buffers. `edge`:
-  // where the columns end, of the result or of what the cluster has.
-  auto storeBlock = [&](const BlockAt &block, llvm::Value *edge,
-                        llvm::ArrayRef<llvm::Value *> sums) {
-    llvm::Value *lastRow = b.CreateSub(m, n32(1));
-    llvm::Value *lastColumn = b.CreateSub(n, n32(op.run()));
-    llvm::Value *firstColumn = b.CreateAdd(block.column, laneColumn);
-    unsigned chunk = 0;
-    for (unsigned p = 0; p < s.products(); ++p) {
-      llvm::Value *blockRow =
-          b.CreateAdd(b.CreateAdd(block.row, ownRows), n32(64 * p));
-      llvm::Value *rows[2];
-      for (unsigned h = 0; h < 2; ++h)
-        rows[h] = atMost(
-            b.CreateAdd(b.CreateAdd(blockRow, laneRow), n32(8 * h)), lastRow);
-      auto storeChunk = [&](unsigned c, unsigned chunk) {
-        llvm::Value *buffer =
-            b.CreateAdd(ownResult, n32(chunk % 2 * s.chunkBytes()));
-        for (unsigned q = 0; q < chunkColumns / 16; ++q) {
-          llvm::SmallVector<llvm::Value *, 4> words;
-          for (unsigned j = 0; j < 2; ++j) {
-            unsigned at = c + 16 * q + 8 * j;
-            for (unsigned h = 0; h < 2; ++h) {
-              llvm::Value *pair[2];
-              for (unsigned i = 0; i < 2; i += op.run()) {
-                llvm::Value *column =
-                    atMost(b.CreateAdd(firstColumn, n32(at + i)), lastColumn);
-                llvm::Value *value = handOver(
-                    sums.slice(p * s.ownSums() + at / 2 + 2 * h + i, op.run()),
-                    block, rows[h], column);
-                if (!value)
-                  return;
-                value = unrounded(value);
-                pair[i] = value;
-                if (op.run() == 2)
-                  for (unsigned e = 0; e < 2; ++e)
-                    pair[e] = b.CreateExtractElement(value, uint64_t(e));
-              }
-              words.push_back(hopper.pack(pair[0], pair[1], resultBf16));
-            }
-          }
-          if (q == 0 && chunk == 0 && !s.shifted) {
-            // The buffers of the block before have been read.
-            when(leads, [&] { hopper.waitStoresRead(0); });
-            hopper.sync(ownBarrier, kWarpgroup);
-          }
-          hopper.storeMatrices(
-              b.CreateAdd(buffer, b.CreateXor(chunkAt, n32(32 * q))), words);
-        }
-        if (s.shifted) {
-          storeRows(block, blockRow, b.CreateAdd(block.column, n32(c)), edge,
-                    buffer);
-          return;
-        }
-        hopper.fenceShared();
-        // Behind one barrier the chunk is there and the other buffer is free.
-        when(leads, [&] { hopper.waitStoresRead(0); });
-        hopper.sync(ownBarrier, kWarpgroup);
-        when(leads, [&] {
-          hopper.storeBox(mapArgs.back(),
-                          boxAt(b.CreateAdd(block.column, n32(c)), blockRow,
-                                block, ~int64_t(0)),
-                          buffer);
-          hopper.closeStores();
-        });
-      };
-      for (unsigned c = 0; c < s.ownColumns(); c += chunkColumns, ++chunk)
-        if (s.split * s.ownColumns() == s.columns)
-          storeChunk(c, chunk);
-        else
-          when(b.CreateICmpSLT(b.CreateAdd(block.column, n32(c)), edge),
-               [&] { storeChunk(c, chunk); });
-    }
-  };
-  // By the region itself.
-  auto giveBlock = [&](const BlockAt &block, llvm::Value *edge,
-                       llvm::ArrayRef<llvm::Value *> sums) {
-    llvm::Value *firstColumn = b.CreateAdd(block.column, laneColumn);
-    for (unsigned p = 0; p < s.products(); ++p)
-      for (unsigned h = 0; h < 2; ++h) {
-        llvm::Value *row =
-            b.CreateAdd(b.CreateAdd(b.CreateAdd(block.row, ownRows), laneRow),
-                        n32(64 * p + 8 * h));
-        when(b.CreateICmpSLT(row, m), [&] {
-          for (unsigned at = 0; at < s.ownColumns(); at += 8)
-            for (unsigned i = 0; i < 2; i += op.run()) {
-              llvm::Value *column = b.CreateAdd(firstColumn, n32(at + i));
-              when(b.CreateICmpSLT(column, edge), [&] {
-                handOver(
-                    sums.slice(p * s.ownSums() + at / 2 + 2 * h + i, op.run()),
-                    block, row, column);
-              });
-            }
-        });
-      }
-  };
-
+  WarpgroupResult to{m,          n,
+                     outerSizes, mapArgs.empty() ? nullptr : mapArgs.back(),
+                     self,       local};
   carriedFor(
       b, "blocks", start, order.programs(), stride, {begin.stage, begin.parity},
       [&](llvm::Value *program, const Carried &state) -> Carried {
@@ -603,17 +354,18 @@ LogicalResult GpuEmitter::warpgroupProduct(tile::ProductOp op) {
         sums.assign(carried.begin() + 3, carried.end());
         hopper.waitProducts(sums);
         release(carried[2]);
+        block.row = b.CreateAdd(block.row, ownRows);
         llvm::Value *edge = n;
         if (s.split > 1) {
-          edge = atMost(n, b.CreateAdd(block.column, n32(s.columns)));
+          edge = b.CreateBinaryIntrinsic(
+              llvm::Intrinsic::smin, n,
+              b.CreateAdd(block.column, n32(s.columns)));
           sumsOfCluster(g, rank, mate, self, local, sums);
           block.column =
               b.CreateAdd(block.column, b.CreateMul(rank, n32(s.ownColumns())));
         }
-        if (stores)
-          storeBlock(block, edge, sums);
-        else
-          giveBlock(block, edge, sums);
+        if (failed(endBlock(op, g, to, block, edge, sums)))
+          status = failure();
         place = {carried[0], carried[1]};
         if (s.pingpong)
           place = g.onward(place, g.steps);

@@ -34,6 +34,7 @@ struct Sizes {
     resident = given("resident", 1);
     clusterRows = given("cluster_rows", 1);
     clusterColumns = given("cluster_columns", 1);
+    exchanged = given("exchanged", 0);
     gathers = !op.getWindow().empty();
     tf32 = op.getA().getType().getElementType().isF32() && given("tf32", 0);
   }
@@ -46,6 +47,7 @@ struct Sizes {
   /// Blocks of a cluster side by side, which copy for each other what they
   /// have in common.
   unsigned clusterRows, clusterColumns;
+  bool exchanged;    ///< rows of blocks are columns of the result
   bool gathers;      ///< A is read through the window of a convolution
   unsigned aRows;    ///< rows of A that are copied; others are anything
   unsigned resident; ///< blocks that a processor holds at once
@@ -63,14 +65,18 @@ struct Sizes {
   unsigned consumerRows() const { return pingpong ? rows : rows / consumers; }
   unsigned products() const { return consumerRows() / 64; }
   unsigned sums() const { return columns / 2; }
+  /// What numbers of columns are multiples of: results leave as 8x8 matrices,
+  /// two of them side by side unless they are turned.
+  unsigned columnStep() const { return exchanged ? 8 : 16; }
   /// Columns of the result that a block of a cluster ends: the last ones may
   /// lie past the cluster's.
   unsigned ownColumns() const {
-    unsigned pairs = columns / 16;
-    return (pairs + split - 1) / split * 16;
+    unsigned parts = columns / columnStep();
+    return (parts + split - 1) / split * columnStep();
   }
   unsigned ownSums() const { return ownColumns() / 2; }
-  /// Columns of a chunk of the result: both are multiples of it.
+  /// Columns of a box of the result (exchanged: its rows): both are multiples
+  /// of it.
   unsigned chunkColumns() const {
     unsigned width = 64;
     while (columns % width || ownColumns() % width)
@@ -97,17 +103,18 @@ struct Sizes {
     bool shares =
         clusterRows >= 1 && clusterColumns >= 1 && cluster() <= kMostCluster &&
         !((carriers || gathers) && mates() > 1) &&
-        !(gathers && (carriers || consumers > 2 || rows > 128)) &&
+        !(gathers && (exchanged || carriers || consumers > 2 || rows > 128)) &&
         aRows % (8 * clusterColumns) == 0 && columns % (8 * clusterRows) == 0;
     bool plain = !(aTransposed || bTransposed || carriers || gathers);
     return shares && (!tf32 || plain) &&
-           rows % (64 * (pingpong ? 1 : consumers)) == 0 && columns % 16 == 0 &&
-           (columns % 64 == 0 || !(bTransposed || carriers)) && columns >= 16 &&
-           columns <= 256 && rows <= 256 && stages >= 2 && stages <= 16 &&
-           consumers >= 1 && consumers <= 3 && (!pingpong || consumers == 2) &&
-           group >= 1 && carriers <= 2 && (!carriers || !stores || shifted) &&
-           whole && splits && split >= 1 && resident >= 1 &&
-           resident * (bytes(stores) + 1024) <= kSharedBytes;
+           rows % (64 * (pingpong ? 1 : consumers)) == 0 &&
+           columns % columnStep() == 0 &&
+           (columns % 64 == 0 || !(bTransposed || carriers)) &&
+           columns >= columnStep() && columns <= 256 && rows <= 256 &&
+           stages >= 2 && stages <= 16 && consumers >= 1 && consumers <= 3 &&
+           (!pingpong || consumers == 2) && group >= 1 && carriers <= 2 &&
+           (!carriers || !stores || shifted) && whole && splits && split >= 1 &&
+           resident >= 1 && resident * (bytes(stores) + 1024) <= kSharedBytes;
   }
 };
 
@@ -127,6 +134,14 @@ public:
   const Sizes &s;
   llvm::Value *first = nullptr, *blocks = nullptr; // this block, of how many
   llvm::Value *begin = nullptr, *steps = nullptr;  // of depth: first, how many
+};
+
+/// Where a consumer's results go. All i32 but the map.
+struct WarpgroupResult {
+  llvm::Value *m, *n;                     ///< rows and columns of the product
+  llvm::SmallVector<llvm::Value *> outer; ///< batch sizes
+  llvm::Value *map;                       ///< of the result, if it has one
+  llvm::Value *self, *local; ///< number of the consumer; of the thread in it
 };
 
 /// Each block of a cluster has `sums` of the cluster's block over its part of

@@ -153,11 +153,14 @@ void HopperAsm::fenceShared() {
   emit("fence.proxy.async.shared::cta;", "", b.getVoidTy(), {});
 }
 
-void HopperAsm::storeMatrices(Value *shared, ArrayRef<Value *> words) {
+void HopperAsm::storeMatrices(Value *shared, ArrayRef<Value *> words,
+                              bool turned) {
   llvm::SmallVector<Value *> args{shared};
   args.append(words.begin(), words.end());
-  emit("stmatrix.sync.aligned.m8n8.x4.shared.b16 [$0], {$1, $2, $3, $4};",
-       "r,r,r,r,r", b.getVoidTy(), args);
+  emit("stmatrix.sync.aligned.m8n8.x" + std::to_string(words.size()) +
+           (turned ? ".trans" : "") + ".shared.b16 [$0], " +
+           coordinates(1, words.size()) + ";",
+       "r" + repeat(",r", words.size()), b.getVoidTy(), args);
 }
 
 //===-- Clusters ----------------------------------------------------------===//

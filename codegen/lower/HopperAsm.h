@@ -53,8 +53,10 @@ public:
   void waitCopies(unsigned pending);
   /// Shared memory as this thread wrote it becomes visible to copies.
   void fenceShared();
-  /// Four 8x8 matrices of 16-bit elements from the registers of a warp.
-  void storeMatrices(llvm::Value *shared, llvm::ArrayRef<llvm::Value *> words);
+  /// Two or four 8x8 matrices of 16-bit elements from the registers of a warp;
+  /// `turned`: a line is a matrix's column.
+  void storeMatrices(llvm::Value *shared, llvm::ArrayRef<llvm::Value *> words,
+                     bool turned = false);
   /// The same matrices back: four words a thread.
   llvm::SmallVector<llvm::Value *, 4> loadMatrices(llvm::Value *shared);
 

@@ -80,6 +80,15 @@ int64_t stagesOf(const Blocks &b, const BlockProblem &p) {
   return std::min<int64_t>(16, left / ((b.aRows + b.columns) * kLine));
 }
 
+/// The problem as blocks see it whose sides have changed places.
+BlockProblem exchanged(BlockProblem p) {
+  std::swap(p.m, p.n);
+  std::swap(p.aPitch, p.bPitch);
+  std::swap(p.aTransposed, p.bTransposed);
+  p.mostRows.reset();
+  return p;
+}
+
 /// Whether the kernel can be had (Sizes::fit in codegen/lower) and is worth
 /// modelling.
 bool possible(const Blocks &b, const BlockProblem &p) {
@@ -138,7 +147,10 @@ double gatheredCycles(const Blocks &b, const BlockProblem &p) {
 
 } // namespace
 
-int64_t Blocks::ownColumns() const { return ceil(columns / 16, split) * 16; }
+int64_t Blocks::ownColumns() const {
+  int64_t step = exchanged ? 8 : 16;
+  return ceil(columns / step, split) * step;
+}
 
 int64_t Blocks::chunkColumns() const {
   int64_t width = 64;
@@ -147,9 +159,10 @@ int64_t Blocks::chunkColumns() const {
   return width;
 }
 
-double modelledCycles(const Blocks &b, const BlockProblem &p) {
-  if (p.gathered)
-    return gatheredCycles(b, p);
+double modelledCycles(const Blocks &b, const BlockProblem &problem) {
+  if (problem.gathered)
+    return gatheredCycles(b, problem);
+  BlockProblem p = b.exchanged ? exchanged(problem) : problem;
   int64_t blocks = p.batch * ceil(p.m, b.rows * b.clusterRows) *
                    ceil(p.n, b.columns * b.clusterColumns) * b.cluster();
   int64_t atOnce = clustersAtOnce(b.cluster(), p.processors) * b.cluster();
@@ -171,15 +184,20 @@ double modelledCycles(const Blocks &b, const BlockProblem &p) {
   }
   // Blocks that a processor really holds.
   double held = std::clamp(blocks / double(atOnce), 1.0, double(b.resident));
-  double step =
-      together(together(b.rows * b.columns / 32.0 * kMatrix, copies, kTogether),
-               kLatency / (b.stages * held), kTogether);
+  // Products read (64 + columns) lines of shared memory for 64 rows, two a
+  // cycle; of few columns that takes longer than multiplying.
+  double matrix =
+      std::max<double>(b.rows * b.columns / 32.0,
+                       b.exchanged ? b.rows / 64 * (64 + b.columns) : 0) *
+      kMatrix;
+  double step = together(together(matrix, copies, kTogether),
+                         kLatency / (b.stages * held), kTogether);
   double depth = ceil(ceil(p.k, kDepth), b.split) * step;
 
   int64_t beside = b.pingpong ? 1 : b.consumers;
   double end = (kColumn + kOperation * p.operations) * b.columns / b.split *
                (b.rows / 64 / beside) * (1 + kBeside * (beside - 1)) *
-               (p.n % 8 ? kShifted : 1);
+               (problem.n % 8 ? kShifted : 1);
   if (b.split > 1)
     end += kMeet +
            b.rows * b.columns * 4.0 * (b.split - 1) / b.split / kPeerBytes;
@@ -204,7 +222,7 @@ double modelledCycles(const Blocks &b, const BlockProblem &p) {
   return cycles * (1 + 0.003 * b.cluster() + 0.001 * b.resident);
 }
 
-Blocks chooseBlocks(const BlockProblem &p) {
+Blocks chooseBlocks(const BlockProblem &problem) {
   struct Rows {
     int64_t rows, consumers, pingpong;
   };
@@ -218,53 +236,68 @@ Blocks chooseBlocks(const BlockProblem &p) {
                                      {2, 2}, {4, 1}, {1, 4}};
   Blocks best{};
   double least = 0;
-  auto consider = [&](const Blocks &blocks) {
-    if (!possible(blocks, p))
+  // Blocks of so many columns.
+  auto tryColumns = [&](const BlockProblem &p, const Rows &r, int64_t columns,
+                        bool exchanged) {
+    auto consider = [&](const Blocks &blocks) {
+      if (!possible(blocks, p))
+        return;
+      double cycles = modelledCycles(blocks, problem);
+      if (!best.rows || cycles < least) {
+        best = blocks;
+        least = cycles;
+      }
+    };
+    if (r.consumers > 2 && columns < 96)
       return;
-    double cycles = modelledCycles(blocks, p);
-    if (!best.rows || cycles < least) {
-      best = blocks;
-      least = cycles;
+    // Sums of a thread; with three that multiply, it has fewer registers.
+    int64_t sums = (r.pingpong ? r.rows : r.rows / r.consumers) * columns / 128;
+    if (sums > (r.consumers > 2 ? 96 : r.consumers > 1 ? 192 : 128))
+      return;
+    Blocks blocks{r.rows, columns, 0, r.consumers, r.pingpong};
+    blocks.exchanged = exchanged;
+    if (p.mostRows && *p.mostRows < r.rows && !p.aTransposed && !p.carried) {
+      int64_t some = llvm::alignTo(std::max<int64_t>(1, *p.mostRows), 8);
+      // Products read what follows instead: it must be there.
+      if (p.stores || some + columns >= r.rows)
+        blocks.aRows = some;
+    }
+    for (blocks.split = 1; blocks.split <= 8; ++blocks.split) {
+      if (p.carried) {
+        blocks.stages = 1024 / (r.rows + columns) + 1;
+        consider(blocks);
+        continue;
+      }
+      for (auto [clusterRows, clusterColumns] : together)
+        for (int64_t resident : {1, 2}) {
+          blocks.clusterRows = clusterRows;
+          blocks.clusterColumns = clusterColumns;
+          blocks.resident = resident;
+          if (blocks.cluster() > 8 ||
+              (p.gathered && clusterRows * clusterColumns > 1) ||
+              (resident > 1 && (r.rows > 64 || columns > 128 ||
+                                clusterRows * clusterColumns > 1)))
+            continue;
+          blocks.stages = stagesOf(blocks, p);
+          consider(blocks);
+        }
     }
   };
-  for (const Rows &r : p.carried    ? llvm::ArrayRef(carriedRows)
-                       : p.gathered ? llvm::ArrayRef(gatheredRows)
-                                    : llvm::ArrayRef(copiedRows))
-    for (int64_t columns : p.carried ? llvm::ArrayRef(carriedColumns)
-                                     : llvm::ArrayRef(copiedColumns)) {
-      if (r.consumers > 2 && columns < 96)
-        continue;
-      // Sums of a thread; with three that multiply, it has fewer registers.
-      int64_t sums =
-          (r.pingpong ? r.rows : r.rows / r.consumers) * columns / 128;
-      if (sums > (r.consumers > 2 ? 96 : r.consumers > 1 ? 192 : 128))
-        continue;
-      Blocks blocks{r.rows, columns, 0, r.consumers, r.pingpong};
-      if (p.mostRows && *p.mostRows < r.rows && !p.aTransposed && !p.carried) {
-        int64_t some = llvm::alignTo(std::max<int64_t>(1, *p.mostRows), 8);
-        // Products read what follows instead: it must be there.
-        if (p.stores || some + columns >= r.rows)
-          blocks.aRows = some;
-      }
-      for (blocks.split = 1; blocks.split <= 8; ++blocks.split) {
-        if (p.carried) {
-          blocks.stages = 1024 / (r.rows + columns) + 1;
-          consider(blocks);
-          continue;
-        }
-        for (auto [clusterRows, clusterColumns] : together)
-          for (int64_t resident : {1, 2}) {
-            blocks.clusterRows = clusterRows;
-            blocks.clusterColumns = clusterColumns;
-            blocks.resident = resident;
-            if (blocks.cluster() > 8 ||
-                (p.gathered && clusterRows * clusterColumns > 1) ||
-                (resident > 1 && (r.rows > 64 || columns > 128 ||
-                                  clusterRows * clusterColumns > 1)))
-              continue;
-            blocks.stages = stagesOf(blocks, p);
-            consider(blocks);
-          }
+  for (const Rows &r : problem.carried    ? llvm::ArrayRef(carriedRows)
+                       : problem.gathered ? llvm::ArrayRef(gatheredRows)
+                                          : llvm::ArrayRef(copiedRows))
+    for (int64_t columns : problem.carried ? llvm::ArrayRef(carriedColumns)
+                                           : llvm::ArrayRef(copiedColumns))
+      tryColumns(problem, r, columns, false);
+  if (problem.exchanges)
+    for (const Rows &r : copiedRows) {
+      // Of those that make equally many blocks the fewest.
+      int64_t before = 0;
+      for (int64_t columns = 8; columns <= 256; columns += 8) {
+        int64_t blocks = ceil(problem.m, columns);
+        if (blocks != before)
+          tryColumns(exchanged(problem), r, columns, true);
+        before = blocks;
       }
     }
   return best;

@@ -17,9 +17,13 @@ struct Blocks {
   int64_t resident = 1; ///< blocks that a processor holds at once
   /// Blocks of a cluster side by side, which copy for each other.
   int64_t clusterRows = 1, clusterColumns = 1;
+  /// Sides change places: rows of blocks are columns of the result. Columns of
+  /// blocks go in steps of 8, rows in steps of 64.
+  bool exchanged = false;
 
   int64_t cluster() const { return split * clusterRows * clusterColumns; }
-  /// Columns that a block of a cluster ends, and those of a box of the result.
+  /// Columns that a block of a cluster ends, and those of a box of the result
+  /// (exchanged: its rows).
   int64_t ownColumns() const;
   int64_t chunkColumns() const;
 };
@@ -34,8 +38,9 @@ struct BlockProblem {
   bool carried; ///< by warpgroups, not by copies
   /// Not more rows than this: other rows need not be copied.
   std::optional<int64_t> mostRows;
-  bool splits; ///< the depth is known
-  bool gathered = false; ///< A by a warpgroup's accesses, through a window
+  bool splits;            ///< the depth is known
+  bool exchanges = false; ///< the sides may change places
+  bool gathered = false;  ///< A by a warpgroup's accesses, through a window
   /// What the kernel computes of each element after the product.
   int64_t operations = 0;
 };

@@ -146,10 +146,14 @@ Schedule withShape(const Product &product, const Outer &outer, GpuPath path,
     schedule.parameters["cluster_columns"] = blocks.clusterColumns;
   if (blocks.resident > 1)
     schedule.parameters["resident"] = blocks.resident;
+  if (blocks.exchanged)
+    schedule.parameters["exchanged"] = 1;
   Dim one = product.lhs.free.like(1);
-  schedule.grid = programsOf(product, outer, blocks.rows * blocks.clusterRows,
-                             blocks.columns * blocks.clusterColumns) *
-                  blocks.cluster();
+  int64_t rows = blocks.rows * blocks.clusterRows,
+          columns = blocks.columns * blocks.clusterColumns;
+  if (blocks.exchanged)
+    std::swap(rows, columns);
+  schedule.grid = programsOf(product, outer, rows, columns) * blocks.cluster();
   schedule.grain = one;
   schedule.scratch = one * 0;
   return schedule;
@@ -289,8 +293,8 @@ OperandMap mapResult(ts::KernelOp kernel, const Product &product,
         ts::product(m.context(), ArrayRef<Dim>(outer.sizes).drop_front(i + 1)));
   }
   c.box.assign(c.sizes.size(), 1);
-  c.box[0] = blocks.chunkColumns();
-  c.box[1] = 64;
+  c.box[0] = blocks.exchanged ? 64 : blocks.chunkColumns();
+  c.box[1] = blocks.exchanged ? blocks.chunkColumns() : 64;
   c.swizzle = 2 * c.box[0];
   return c;
 }
@@ -303,6 +307,21 @@ int64_t operationsOf(ts::KernelOp kernel) {
   for (auto op : kernel.getBody().front().getOps<ts::ElementwiseOpInterface>())
     operations += op.elementFlops();
   return operations;
+}
+
+/// Whether the kernel can end elements down a column of the result, one by one:
+/// blocks leave it, and it reads nothing else but rows of columns. Another
+/// matrix it would read two bytes at a time.
+bool endsColumns(ts::KernelOp kernel, const Product &product) {
+  Dim n = product.rhs.free;
+  return llvm::all_of(
+      kernel.getBody().getArguments(), [&](BlockArgument input) {
+        if (input == product.lhs.base || input == product.rhs.base)
+          return true;
+        Dim elements = ts::product(
+            n.context(), ts::dimsOf(cast<RankedTensorType>(input.getType())));
+        return elements == n || elements.isConstant(1);
+      });
 }
 
 /// Appends schedules by warpgroups, if any serves this product.
@@ -343,16 +362,21 @@ void chooseWarpgroups(ts::KernelOp kernel, const Product &product,
     schedule.guard = guard;
     if (tf32)
       schedule.parameters["tf32"] = 1;
-    schedule.parameters["run"] = run;
+    schedule.parameters["run"] = blocks.exchanged ? 1 : run;
     schedule.parameters["store"] = store;
-    schedule.parameters["a_transposed"] = !a->depthFirst;
-    schedule.parameters["b_transposed"] = !b->depthFirst;
-    schedule.parameters["a_batch"] = a->batch;
-    schedule.parameters["b_batch"] = b->batch;
-    a->map.box[0] = b->map.box[0] = depth;
-    a->map.box[1] = (a->depthFirst ? blocks.aRows : 64) / blocks.clusterColumns;
-    b->map.box[1] = (b->depthFirst ? blocks.columns : 64) / blocks.clusterRows;
-    schedule.maps = {a->map, b->map};
+    MappedSide first = *a, second = *b;
+    if (blocks.exchanged)
+      std::swap(first, second);
+    schedule.parameters["a_transposed"] = !first.depthFirst;
+    schedule.parameters["b_transposed"] = !second.depthFirst;
+    schedule.parameters["a_batch"] = first.batch;
+    schedule.parameters["b_batch"] = second.batch;
+    first.map.box[0] = second.map.box[0] = depth;
+    first.map.box[1] =
+        (first.depthFirst ? blocks.aRows : 64) / blocks.clusterColumns;
+    second.map.box[1] =
+        (second.depthFirst ? blocks.columns : 64) / blocks.clusterRows;
+    schedule.maps = {first.map, second.map};
     if (store && !columnsFit)
       schedule.parameters["shifted"] = 1;
     if (store && columnsFit)
@@ -363,6 +387,7 @@ void chooseWarpgroups(ts::KernelOp kernel, const Product &product,
   auto best = [&](int64_t rows, std::optional<int64_t> most) {
     BlockProblem problem = problemOf(product, outer, rows, target);
     problem.stores = store;
+    problem.exchanges = store && endsColumns(kernel, product);
     problem.mostRows = most;
     problem.operations = operationsOf(kernel);
     // The model counts elements of 16 bits.
@@ -560,6 +585,14 @@ LogicalResult buildGpuProduct(BuildContext &context) {
         bb = e.inputBuffer(rhs.base), bOffset = e.size(rhs.offset),
         bColumn = e.size(rhs.freeStride), bK = e.size(rhs.contractStride),
         m = e.size(lhs.free), n = e.size(rhs.free), k = e.size(lhs.contract);
+  if (context.schedule.parameters.count("exchanged")) {
+    std::swap(a, bb);
+    std::swap(aOffset, bOffset);
+    std::swap(aRow, bColumn);
+    std::swap(aK, bK);
+    std::swap(aOuter, bOuter);
+    std::swap(m, n);
+  }
   auto op = tile::ProductOp::create(
       b, loc, a, aOffset, aRow, aK, aOuter, bb, bOffset, bColumn, bK, bOuter, m,
       n, k, outerSizes, /*window=*/ValueRange(),

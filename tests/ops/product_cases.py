@@ -59,6 +59,17 @@ for dtype in ["f16", "bf16"]:
              f"%0 = ts.dot %x, %w batch [] x [] contract [1] x [{int(transposed)}] : {x}, {w}\n"
              f"  %1 = ts.broadcast %b [1] : {T(dtype, n)} to {y}\n  %r = ts.add %0, %1 : {y}", y,
              [dict(m=m) for m in [7, 29, 150, 290]], None, PRODUCT[dtype])
+    # A number of rows a little above a multiple of 64: GPUs exchange the sides. Of several matrices, too; where rows of the
+    # result start at any element; with the depth shared out.
+    for m, n, k, layout, b in [(134, 328, 200, "nt", 1), (69, 264, 1032, "nt", 1), (137, 264, 136, "nn", 1), (70, 267, 136, "nt", 1),
+                               (20, 83, 2056, "nt", 1), (72, 200, 264, "tn", 1), (22, 136, 64, "nn", 3), (22, 75, 72, "nt", 3)]:
+        x = T(dtype, b, *((k, m) if layout[0] == "t" else (m, k)))
+        w = T(dtype, b, *((n, k) if layout[1] == "t" else (k, n)))
+        y, v = T(dtype, b, m, n), T(dtype, n)
+        case(f"dot exchanged {m} {n} {k} {layout} {b} {dtype}", [In("x", x), In("w", w), In("b", v)],
+             f"%0 = ts.dot %x, %w batch [0] x [0] contract [{1 if layout[0] == 't' else 2}] x [{2 if layout[1] == 't' else 1}] : {x}, {w}\n"
+             f"  %1 = ts.broadcast %b [2] : {v} to {y}\n  %r = ts.add %0, %1 : {y}", y, [{}],
+             None, PRODUCT[dtype])
     x, w, y = T(dtype, 3, "m", "k"), T(dtype, 3, "k", "n"), T("f32", 3, "m", "n")
     case(f"dot blocks batch {dtype}", [In("x", x), In("w", w)],
          f"%r = ts.dot %x, %w batch [0] x [0] contract [2] x [1] {{result_type = f32}} : {x}, {w}", y, BLOCKS + ODD,

@@ -73,7 +73,7 @@ func.func @linear_gelu(%x: tensor<8192x4096xbf16>, %w: tensor<16384x4096xbf16>, 
 
 // Any number of rows: one cut for few of them, one for many.
 // TILE-LABEL: @kernel3_0(
-// TILE: a_rows = 32 {{.*}}rows = 64
+// TILE: exchanged = 1 {{.*}}rows = 64
 // TILE-LABEL: @kernel3_3(
 // TILE: rows = 256
 // CHECK-LABEL: .entry kernel3_0(
@@ -194,9 +194,9 @@ func.func @gelu_tanh(%x: tensor<256x768xbf16>, %w: tensor<512x768xbf16>) -> !q {
   return %2 : !q
 }
 
-// Few blocks and a long depth: a cluster shares it out, and the sums meet in shared memory. Rows that there are not are not copied.
+// Few blocks and a long depth: a cluster shares it out, and the sums meet in shared memory.
 // TILE-LABEL: @kernel11_0(
-// TILE: a_rows = 24 {{.*}}split = 2
+// TILE: exchanged = 1 {{.*}}split = 2
 // CHECK-LABEL: .entry kernel11_0(
 // CHECK: .reqnctapercluster 2
 // CHECK: wgmma.mma_async
@@ -239,4 +239,48 @@ func.func @lines(%x: tensor<7064x9096xbf16>, %w: tensor<312x9096xbf16>) -> tenso
 func.func @deep_odd(%x: tensor<49x3649xbf16>, %w: tensor<2876x3649xbf16>) -> tensor<49x2876xbf16> {
   %0 = ts.dot %x, %w batch [] x [] contract [1] x [1] : tensor<49x3649xbf16>, tensor<2876x3649xbf16>
   return %0 : tensor<49x2876xbf16>
+}
+
+// A number of rows a little above a multiple of 64: rows of blocks are columns of the result, and the result's rows
+// go in steps of 8. Matrices are turned on their way to shared memory.
+// TILE-LABEL: @kernel14_0(
+// TILE: tile.product A(%arg1{{.*}} B(%arg0{{.*}} size %c8352, %c134, %c3192 {{.*}}columns = 136 {{.*}}exchanged = 1
+// CHECK-LABEL: .entry kernel14_0(
+// CHECK: wgmma.mma_async.sync.aligned.m64n136k16
+// CHECK: stmatrix.sync.aligned.m8n8.x4.trans.shared.b16
+// CHECK: cp.async.bulk.tensor.2d.global.shared::cta
+// CHECK-NOT: .local
+!e = tensor<134x8352xbf16>
+func.func @exchanged(%x: tensor<134x3192xbf16>, %w: tensor<8352x3192xbf16>, %b: tensor<8352xbf16>) -> !e {
+  %0 = ts.dot %x, %w batch [] x [] contract [1] x [1] : tensor<134x3192xbf16>, tensor<8352x3192xbf16>
+  %1 = ts.broadcast %b [1] : tensor<8352xbf16> to !e
+  %2 = ts.add %0, %1 : !e
+  return %2 : !e
+}
+
+// The same, and the result's rows start at any element: a warp stores some of them for all four.
+// TILE-LABEL: @kernel15_0(
+// TILE: exchanged = 1 {{.*}}shifted = 1
+// CHECK-LABEL: .entry kernel15_0(
+// CHECK: stmatrix.sync.aligned.m8n8.x4.trans.shared.b16
+// CHECK: bar.sync
+// CHECK: shfl.sync.up.b32
+// CHECK-NOT: cp.async.bulk.tensor.2d.global
+// CHECK-NOT: .local
+func.func @exchanged_odd(%x: tensor<134x3192xbf16>, %w: tensor<8351x3192xbf16>) -> tensor<134x8351xbf16> {
+  %0 = ts.dot %x, %w batch [] x [] contract [1] x [1] : tensor<134x3192xbf16>, tensor<8351x3192xbf16>
+  return %0 : tensor<134x8351xbf16>
+}
+
+// Another matrix would be read element by element: nothing is exchanged. Rows that there are not are not copied.
+// TILE-LABEL: @kernel16_0(
+// TILE-NOT: exchanged
+// TILE: a_rows = 24 {{.*}}split = 2
+// TILE-NOT: exchanged
+// CHECK-LABEL: .entry kernel16_0(
+// CHECK-NOT: .local
+func.func @residual(%x: tensor<20x6152xbf16>, %w: tensor<6152x4120xbf16>, %r: tensor<20x4120xbf16>) -> tensor<20x4120xbf16> {
+  %0 = ts.dot %x, %w batch [] x [] contract [1] x [0] : tensor<20x6152xbf16>, tensor<6152x4120xbf16>
+  %1 = ts.add %0, %r : tensor<20x4120xbf16>
+  return %1 : tensor<20x4120xbf16>
 }
