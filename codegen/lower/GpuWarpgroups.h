@@ -109,7 +109,8 @@ struct Sizes {
     return shares && (!tf32 || plain) &&
            rows % (64 * (pingpong ? 1 : consumers)) == 0 &&
            columns % columnStep() == 0 &&
-           (columns % 64 == 0 || !(bTransposed || carriers)) &&
+           (columns % 64 == 0 || !bTransposed) &&
+           (columns % 16 == 0 || !carriers) &&
            columns >= columnStep() && columns <= 256 && rows <= 256 &&
            stages >= 2 && stages <= 16 && consumers >= 1 && consumers <= 3 &&
            (!pingpong || consumers == 2) && group >= 1 && carriers <= 2 &&

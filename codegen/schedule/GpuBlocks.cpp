@@ -17,7 +17,8 @@ constexpr int64_t kBlockShared = 2048;      // of a block: barriers, the system'
 /// Cycles of a processor, fitted to 2,143 kernels of 250 shapes on an H200
 /// (docs/performance/gpu-matmul.md says how).
 constexpr double kMatrix = 0.965;   // for 32 elements of a block, a step
-constexpr double kCarried = 7;      // a line that warpgroups carry
+constexpr double kCarried = 7;      // a line that warpgroups carry,
+constexpr double kTwice = 1.1;      // times, where one multiplies 128 rows
 constexpr double kLatency = 1710;   // of a copy, spread over the stages
 constexpr double kColumn = 5.78;    // of an epilogue, 64 rows of it,
 constexpr double kOperation = 0.5;  // (not fitted) for each operation of it,
@@ -171,7 +172,7 @@ double modelledCycles(const Blocks &b, const BlockProblem &problem) {
   double copies;
   if (p.carried) {
     // Stages take what the first cache needs: lines are read twice.
-    copies = (b.aRows + b.columns) * kCarried *
+    copies = (b.aRows + b.columns) * kCarried * (b.rows > 64 ? kTwice : 1) *
              (1 + 0.03 * std::max<int64_t>(0, b.stages - 4));
   } else {
     LineCycles a = lineCycles(p.aPitch), bb = lineCycles(p.bPitch);
@@ -231,7 +232,7 @@ Blocks chooseBlocks(const BlockProblem &problem) {
   constexpr Rows carriedRows[] = {{64, 1, 0}, {128, 1, 0}};
   constexpr Rows gatheredRows[] = {{64, 1, 0}, {128, 2, 0}};
   constexpr int64_t copiedColumns[] = {32, 64, 96, 128, 160, 192, 224, 256};
-  constexpr int64_t carriedColumns[] = {64, 128};
+  constexpr int64_t carriedColumns[] = {64, 128, 192, 256};
   constexpr int64_t together[][2] = {{1, 1}, {2, 1}, {1, 2},
                                      {2, 2}, {4, 1}, {1, 4}};
   Blocks best{};
@@ -290,10 +291,11 @@ Blocks chooseBlocks(const BlockProblem &problem) {
                                            : llvm::ArrayRef(copiedColumns))
       tryColumns(problem, r, columns, false);
   if (problem.exchanges)
-    for (const Rows &r : copiedRows) {
+    for (const Rows &r : problem.carried ? llvm::ArrayRef(carriedRows)
+                                         : llvm::ArrayRef(copiedRows)) {
       // Of those that make equally many blocks the fewest.
-      int64_t before = 0;
-      for (int64_t columns = 8; columns <= 256; columns += 8) {
+      int64_t step = problem.carried ? 16 : 8, before = 0;
+      for (int64_t columns = step; columns <= 256; columns += step) {
         int64_t blocks = ceil(problem.m, columns);
         if (blocks != before)
           tryColumns(exchanged(problem), r, columns, true);

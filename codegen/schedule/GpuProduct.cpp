@@ -433,19 +433,22 @@ void chooseCarried(ts::KernelOp kernel, const Product &product,
   if (!conditions.holds)
     return;
   auto add = [&](int64_t rows, const Guard &guard) {
+    bool store = leavesByBlocks(kernel, epilogue);
     BlockProblem problem = problemOf(product, outer, rows, target);
     problem.operations = operationsOf(kernel);
     problem.carried = true;
-    Schedule schedule = withShape(product, outer, GpuPath::warpgroups,
-                                  chooseBlocks(problem), 64);
+    problem.exchanges = store && endsColumns(kernel, product);
+    Blocks blocks = chooseBlocks(problem);
+    Schedule schedule =
+        withShape(product, outer, GpuPath::warpgroups, blocks, 64);
     schedule.guard = guard;
-    schedule.parameters["run"] = runOf(product, epilogue, 2);
-    bool store = leavesByBlocks(kernel, epilogue);
+    schedule.parameters["run"] =
+        blocks.exchanged ? 1 : runOf(product, epilogue, 2);
     schedule.parameters["store"] = store;
     if (store)
       schedule.parameters["shifted"] = 1;
-    schedule.parameters["a_transposed"] = !aDepth;
-    schedule.parameters["b_transposed"] = !bDepth;
+    schedule.parameters["a_transposed"] = blocks.exchanged ? !bDepth : !aDepth;
+    schedule.parameters["b_transposed"] = blocks.exchanged ? !aDepth : !bDepth;
     schedule.parameters["a_batch"] = schedule.parameters["b_batch"] = 0;
     schedule.parameters["carriers"] = 2;
     schedules.push_back(std::move(schedule));
