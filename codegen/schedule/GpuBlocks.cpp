@@ -17,8 +17,7 @@ constexpr int64_t kBlockShared = 2048;      // of a block: barriers, the system'
 /// Cycles of a processor, fitted to 2,143 kernels of 250 shapes on an H200
 /// (docs/performance/gpu-matmul.md says how).
 constexpr double kMatrix = 0.965;   // for 32 elements of a block, a step
-constexpr double kCarried = 7;      // a line that warpgroups carry,
-constexpr double kTwice = 1.1;      // times, where one multiplies 128 rows
+constexpr double kCarried = 7;      // a line that warpgroups carry
 constexpr double kLatency = 1710;   // of a copy, spread over the stages
 constexpr double kColumn = 5.78;    // of an epilogue, 64 rows of it,
 constexpr double kOperation = 0.5;  // (not fitted) for each operation of it,
@@ -172,7 +171,7 @@ double modelledCycles(const Blocks &b, const BlockProblem &problem) {
   double copies;
   if (p.carried) {
     // Stages take what the first cache needs: lines are read twice.
-    copies = (b.aRows + b.columns) * kCarried * (b.rows > 64 ? kTwice : 1) *
+    copies = (b.aRows + b.columns) * kCarried *
              (1 + 0.03 * std::max<int64_t>(0, b.stages - 4));
   } else {
     LineCycles a = lineCycles(p.aPitch), bb = lineCycles(p.bPitch);
@@ -289,7 +288,9 @@ Blocks chooseBlocks(const BlockProblem &problem) {
                                           : llvm::ArrayRef(copiedRows))
     for (int64_t columns : problem.carried ? llvm::ArrayRef(carriedColumns)
                                            : llvm::ArrayRef(copiedColumns))
-      tryColumns(problem, r, columns, false);
+      // A turned side wider than this was seen to be slower than modelled.
+      if (!problem.carried || !problem.bTransposed || columns <= 128)
+        tryColumns(problem, r, columns, false);
   if (problem.exchanges)
     for (const Rows &r : problem.carried ? llvm::ArrayRef(carriedRows)
                                          : llvm::ArrayRef(copiedRows)) {

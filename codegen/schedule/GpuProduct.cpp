@@ -387,7 +387,7 @@ void chooseWarpgroups(ts::KernelOp kernel, const Product &product,
   auto best = [&](int64_t rows, std::optional<int64_t> most) {
     BlockProblem problem = problemOf(product, outer, rows, target);
     problem.stores = store;
-    problem.exchanges = store && endsColumns(kernel, product);
+    problem.exchanges = store && !tf32 && endsColumns(kernel, product);
     problem.mostRows = most;
     problem.operations = operationsOf(kernel);
     // The model counts elements of 16 bits.

@@ -88,17 +88,17 @@ func.func @any_rows(%x: !s, %w: tensor<4096x1000xbf16>) -> !t {
 
 // Rows that no copy of boxes reaches: two warpgroups read around them, shift, and write what the copies would.
 // TILE-LABEL: @kernel4_0(
-// TILE: tile.product {{.*}}carriers = 2 {{.*}}path = 1
+// TILE: tile.product {{.*}}carriers = 2 {{.*}}columns = 32 {{.*}}exchanged = 1 {{.*}}path = 1
 // CHECK-LABEL: .entry kernel4_0(
 // CHECK-NOT: .param .align 64
 // CHECK: .reqntid 384
-// CHECK-COUNT-16: ld.global.nc.v4.b32
+// CHECK-COUNT-12: ld.global.nc.v4.b32
 // CHECK: mbarrier.try_wait.parity
 // CHECK: shf.r.wrap.b32
 // CHECK: st.shared.v4.b32
 // CHECK: fence.proxy.async.shared::cta
 // CHECK: mbarrier.arrive.shared.b64
-// CHECK: wgmma.mma_async.sync.aligned.m64n64k16
+// CHECK: wgmma.mma_async.sync.aligned.m64n32k16
 // CHECK-NOT: .local
 func.func @odd_depth(%x: tensor<512x333xbf16>, %w: tensor<512x333xbf16>) -> tensor<512x512xbf16> {
   %0 = ts.dot %x, %w batch [] x [] contract [1] x [1] : tensor<512x333xbf16>, tensor<512x333xbf16>
