@@ -108,14 +108,13 @@ struct Sizes {
     bool plain = !(aTransposed || bTransposed || carriers || gathers);
     return shares && (!tf32 || plain) &&
            rows % (64 * (pingpong ? 1 : consumers)) == 0 &&
-           columns % columnStep() == 0 &&
-           (columns % 64 == 0 || !bTransposed) &&
-           (columns % 16 == 0 || !carriers) &&
-           columns >= columnStep() && columns <= 256 && rows <= 256 &&
-           stages >= 2 && stages <= 16 && consumers >= 1 && consumers <= 3 &&
-           (!pingpong || consumers == 2) && group >= 1 && carriers <= 2 &&
-           (!carriers || !stores || shifted) && whole && splits && split >= 1 &&
-           resident >= 1 && resident * (bytes(stores) + 1024) <= kSharedBytes;
+           columns % columnStep() == 0 && (columns % 64 == 0 || !bTransposed) &&
+           (columns % 16 == 0 || !carriers) && columns >= columnStep() &&
+           columns <= 256 && rows <= 256 && stages >= 2 && stages <= 16 &&
+           consumers >= 1 && consumers <= 3 && (!pingpong || consumers == 2) &&
+           group >= 1 && carriers <= 2 && (!carriers || !stores || shifted) &&
+           whole && splits && split >= 1 && resident >= 1 &&
+           resident * (bytes(stores) + 1024) <= kSharedBytes;
   }
 };
 
