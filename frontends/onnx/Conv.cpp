@@ -47,6 +47,8 @@ Value addBias(Node &n, Value y, Value bias) {
 
 /// Channels that must agree by form.
 Value fitChannels(Node &n, Value x, Dim channels) {
+  if (!x)
+    return {};
   SmallVector<Dim> dims = ts::dimsOf(x);
   dims[1] = channels;
   return n.castDims(x, dims);

@@ -156,3 +156,13 @@ def test_around_conv(seed):
     (wanted,) = peer.run(None, {"x": x})
     apart = np.abs(got.astype(int) - wanted.astype(int))
     assert apart.max() <= 1 and (apart > 0).mean() <= 0.01
+
+
+def test_zero_point_of_the_input_is_one_number():
+    """ConvInteger has one for the input, whatever its shape; three are refused."""
+    draw = Draw(0)
+    nodes = [helper.make_node("ConvInteger", ["x", "w", "xz"], ["y"], **draw.attributes())]
+    zeros = np.full(3, draw.x_zero, draw.x_type)
+    model = draw.model(nodes, [draw.x_info(TYPES[draw.x_type])], TensorProto.INT32, {"w": draw.w, "xz": zeros})
+    with pytest.raises(knapper.UserError, match="ConvInteger"):
+        knapper.compile(model)
