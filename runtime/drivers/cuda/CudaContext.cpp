@@ -46,8 +46,12 @@ GpuBuffer::create(std::shared_ptr<Gpu> gpu, uint64_t bytes, MemoryKind kind) {
   const Api &api = *gpu->api;
   void *memory = nullptr;
   if (bytes > 0 && kind == MemoryKind::device) {
+    // Kernels read the aligned 16 bytes around what they want. The driver gives
+    // more anyway; a checker of memory does not know that.
+    constexpr uint64_t access = 16;
+    uint64_t whole = std::max(bytes, (bytes + access - 1) / access * access);
     Pointer address = 0;
-    if (Status s = api.check(api.allocate(&address, bytes), "cuMemAlloc"); !s)
+    if (Status s = api.check(api.allocate(&address, whole), "cuMemAlloc"); !s)
       return s.takeError();
     memory = reinterpret_cast<void *>(address);
   } else if (bytes > 0) {
