@@ -15,10 +15,9 @@
 // in cache.
 //
 // Parameters: lanes, row (1: row form), rows (of one program), group (so
-// many are reduced together), stream (1: results of full shape are stored past the
-// caches), threads (of a GPU's block,
-// where not the usual ones; several rows of a program are all read before the
-// first is reduced).
+// many are reduced together), stream (1: results of full shape are stored past
+// the caches), threads (of a GPU's block, where not the usual ones; several
+// rows of a program are all read before the first is reduced).
 #include "codegen/schedule/Reduce.h"
 #include "codegen/schedule/Lanes.h"
 #include "ir/tensor/Decompose.h"
@@ -175,7 +174,8 @@ void ReduceBuilder::fetchColumns(unsigned dim,
   // Columns of a few rows: the next program's, while this one computes.
   bool isShort = space.dims[dim].asConstant().value_or(2 * ahead) <= 2 * ahead;
   // Rows that lie close follow each other in the cache's own fetching, which
-  // stops at pages: 32 x 256 x 100, whole rows, are 10 to 18 % faster with ours.
+  // stops at pages: 32 x 256 x 100, whole rows, are 10 to 18 % faster with
+  // ours.
   bool isRun = row * 4 >= near && lanes >= row && !isShort;
   if (row * 4 < far && !isRun)
     return;
@@ -327,8 +327,7 @@ void ReduceBuilder::allocateScratch(Value shift) {
   for (auto &[input, pass] : keep) {
     buffers[input] = tile::ScratchOp::create(
         b, e.location, tile::BufferType::get(scratchType(input)), offset);
-    offset = e.add(offset,
-                   e.size(bytesInScratch(input) * group));
+    offset = e.add(offset, e.size(bytesInScratch(input) * group));
   }
   scratchEnd = offset;
 }
@@ -342,13 +341,20 @@ Dim ReduceBuilder::bytesInScratch(Value tensor) {
   return bytes.ceilDiv(size.like(line)) * line;
 }
 
-Value ReduceBuilder::placeInScratch(Value tensor) {
-  if (!groupRow)
-    return position;
-  int64_t bytes = ts::elementBytes(scratchType(tensor));
-  Dim row = bytesInScratch(tensor);
-  return e.add(position,
-               e.mul(groupRow, e.div(e.size(row), e.constant(bytes))));
+std::pair<Type, Coord> ReduceBuilder::tileInScratch(Value tensor, Value valid) {
+  Type element = scratchType(tensor);
+  Value place = position;
+  if (groupRow) {
+    Dim row = bytesInScratch(tensor);
+    Value elements = e.div(e.size(row), e.constant(ts::elementBytes(element)));
+    place = e.add(position, e.mul(groupRow, elements));
+  }
+  Coord run;
+  run.lanes = lanes;
+  run.dims = {{place, 1, {}, 1}};
+  run.valid = valid;
+  MLIRContext *context = kernel.getContext();
+  return {ts::tensorType(context, {Dim::constant(context, -1)}, element), run};
 }
 
 void ReduceBuilder::turnTo(Value program) {
@@ -385,10 +391,6 @@ LogicalResult ReduceBuilder::passes() {
   // measures up to 30 % slower.
   Fetch fetches[] = {{/*rows=*/1, /*locality=*/3},
                      {/*rows=*/2, /*locality=*/2}};
-  bool isWhole = llvm::any_of(kernel.yield().getValues(), [&](Value value) {
-    return ts::dimsOf(value) == space.dims;
-  });
-  unsigned fetching = isWhole && levels.size() == 1 ? 0 : 1;
   for (unsigned pass = 0; pass < levels.size(); ++pass) {
     ts::ArgReduceOp index = passesNan(pass);
     if (failed(index ? indexPassingNan(index, pass)
@@ -436,13 +438,7 @@ LogicalResult ReduceBuilder::build() {
     }
     auto it = keep.find(tensor);
     if (it != keep.end() && it->second < current && at.lanes == lanes) {
-      Type flat = ts::tensorType(kernel.getContext(),
-                                 {Dim::constant(kernel.getContext(), -1)},
-                                 scratchType(tensor));
-      Coord run;
-      run.lanes = lanes;
-      run.dims = {{placeInScratch(tensor), 1, {}, 1}};
-      run.valid = at.valid;
+      auto [flat, run] = tileInScratch(tensor, at.valid);
       return e.load(buffers[tensor], flat, run);
     }
     return {};

@@ -174,11 +174,13 @@ private:
   bool canStoreLanes();
   llvm::LogicalResult storeLanes(mlir::Value first, mlir::Value count);
 
-  /// Where the current tile of a kept tensor lies in its scratch.
-  mlir::Value placeInScratch(mlir::Value tensor);
-  /// Leaves a tile in scratch where later passes want it: its pass calls this.
-  void keepTile(mlir::Value tensor, mlir::Value tile, mlir::Value valid,
-                unsigned pass);
+  /// The current tile of a kept tensor in its scratch: the type of that, and
+  /// where. `valid`: lanes inside the row, all of them if null.
+  std::pair<mlir::Type, Coord> tileInScratch(mlir::Value tensor,
+                                             mlir::Value valid);
+  /// Leaves a tile in scratch where later passes want it. Every form of a pass
+  /// calls this with what it reduces.
+  void keepTile(mlir::Value tensor, mlir::Value tile, mlir::Value valid);
   /// Bytes of a row of a kept tensor; column form: of a column's tiles.
   ts::Dim bytesInScratch(mlir::Value tensor);
 

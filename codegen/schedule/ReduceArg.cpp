@@ -52,7 +52,7 @@ LogicalResult ReduceBuilder::indexPassingNan(ts::ArgReduceOp op,
         if (!tile)
           return failure();
         tile = e.widen(tile, lanes);
-        keepTile(op.getInput(), tile, valid, pass);
+        keepTile(op.getInput(), tile, valid);
         auto half = [&](int64_t from) -> Value {
           return vector::ExtractStridedSliceOp::create(
               b, loc, tile, ArrayRef<int64_t>{from},

@@ -53,18 +53,11 @@ Value ReduceBuilder::horizontal(Operation *reduction, Value tile,
   return vector::ReductionOp::create(b, e.location, how, tile, fast);
 }
 
-void ReduceBuilder::keepTile(Value tensor, Value tile, Value valid,
-                             unsigned pass) {
+void ReduceBuilder::keepTile(Value tensor, Value tile, Value valid) {
   auto kept = keep.find(tensor);
-  if (kept == keep.end() || kept->second != pass)
+  if (kept == keep.end() || kept->second != current)
     return;
-  Type flat = ts::tensorType(kernel.getContext(),
-                             {Dim::constant(kernel.getContext(), -1)},
-                             scratchType(tensor));
-  Coord run;
-  run.lanes = lanes;
-  run.dims = {{placeInScratch(tensor), 1, {}, 1}};
-  run.valid = valid;
+  auto [flat, run] = tileInScratch(tensor, valid);
   e.store(tile, buffers[tensor], flat, run);
 }
 
@@ -124,7 +117,7 @@ LogicalResult ReduceBuilder::run(unsigned pass, ArrayRef<Fetch> fetches,
           tile = e.widen(tile, lanes);
           if (between && op == reductions.back() && failed(between->after()))
             return failure();
-          keepTile(input, tile, valid, pass);
+          keepTile(input, tile, valid);
           ts::ReduceKind kind = kindOf(op);
           if (auto arg = dyn_cast<ts::ArgReduceOp>(op)) {
             Value best = values[k], where = values[k + 1];
