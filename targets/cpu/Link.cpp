@@ -1,12 +1,13 @@
 #include "targets/cpu/Link.h"
 
+#include "runtime/base/ForkMutex.h"
+
 #include "lld/Common/Driver.h"
 #include "llvm/Object/ELFObjectFile.h"
 
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
-#include <mutex>
 #include <sys/mman.h>
 #include <system_error>
 #include <thread>
@@ -148,6 +149,9 @@ Expected<LinkedImage> linkImage(std::span<const std::string> objects,
                                         "-Bsymbolic"};
   for (const std::string &root : roots)
     arguments.push_back("--undefined=" + root);
+  // lld keeps one state a process. A child made meanwhile would keep the pipe
+  // open, too, and its reader waiting.
+  std::unique_lock lock(forkMutex<LinkedImage>());
   ImagePipe output;
   if (!output.made())
     return deviceError("cannot make a pipe for linking: " +
@@ -165,19 +169,15 @@ Expected<LinkedImage> linkImage(std::span<const std::string> objects,
     pointers.push_back(argument.c_str());
 
   std::string messages;
-  {
-    // lld keeps one state a process.
-    static std::mutex mutex;
-    std::lock_guard lock(mutex);
-    llvm::raw_string_ostream stream(messages);
-    lld::Result result =
-        lld::lldMain(pointers, stream, stream, {{lld::Gnu, &lld::elf::link}});
-    if (result.retCode != 0)
-      return internalError("linking kernels failed: " + messages);
-  }
+  llvm::raw_string_ostream stream(messages);
+  lld::Result result =
+      lld::lldMain(pointers, stream, stream, {{lld::Gnu, &lld::elf::link}});
+  if (result.retCode != 0)
+    return internalError("linking kernels failed: " + messages);
 
   LinkedImage image;
   image.elf = output.finish();
+  lock.unlock();
   if (image.elf.empty())
     return deviceError("out of memory for the linked image");
   auto file = llvm::object::ELF64LEFile::create(image.elf);

@@ -1,6 +1,7 @@
 #include "runtime/drivers/cpu/CpuDevice.h"
 
 #include "runtime/base/Checked.h"
+#include "runtime/base/ForkMutex.h"
 #include "runtime/base/Json.h"
 #include "runtime/base/KernelAbi.h"
 #include "runtime/base/Text.h"
@@ -15,7 +16,6 @@
 #include <algorithm>
 #include <cstring>
 #include <immintrin.h>
-#include <mutex>
 #include <vector>
 
 namespace knapper::cpu {
@@ -297,9 +297,8 @@ private:
 } // namespace
 
 std::shared_ptr<Device> device() {
-  static std::mutex mutex;
   static std::weak_ptr<Device> current;
-  std::lock_guard lock(mutex);
+  std::lock_guard lock(forkMutex<CpuDevice>());
   std::shared_ptr<Device> device = current.lock();
   if (!device) {
     device = std::make_shared<CpuDevice>(machineLevel());
