@@ -1,6 +1,7 @@
 #include "tools/knapper/Timing.h"
 
 #include <algorithm>
+#include <cassert>
 #include <nlohmann/json.hpp>
 
 namespace knapper::cli {
@@ -103,22 +104,33 @@ Expected<SideBySide> timeSideBySide(knapper_module *first,
   return result;
 }
 
-Expected<double> timeRunsSideBySide(knapper_module *first,
-                                    knapper_module *second,
-                                    const std::vector<knapper_tensor> &inputs,
-                                    double seconds) {
+Expected<double> timeCopies(const std::vector<ModulePtr> &first,
+                            const std::vector<ModulePtr> &second,
+                            const std::vector<knapper_tensor> &inputs,
+                            double seconds) {
+  assert(first.size() == second.size() && !first.empty());
+  // One other other one, then the other way round: nobody is always the next
+  // of itself, or last.
+  std::vector<std::pair<knapper_module *, bool>> order;
+  for (size_t i = 0; i < first.size(); ++i) {
+    bool swapped = i % 2 == 1;
+    order.emplace_back((swapped ? second : first)[i].get(), swapped);
+    order.emplace_back((swapped ? first : second)[i].get(), !swapped);
+  }
   std::vector<double> ratios;
   Stopwatch watch;
   for (size_t turn = 0; turn <= kMostTurns; ++turn) {
-    Expected<double> one = timeRun(first, inputs);
-    if (!one)
-      return one.takeError();
-    Expected<double> other = timeRun(second, inputs);
-    if (!other)
-      return other.takeError();
+    double taken[2] = {0, 0};
+    for (auto [module, isSecond] : order) {
+      Expected<double> one = timeRun(module, inputs);
+      if (!one)
+        return one.takeError();
+      taken[isSecond] += *one;
+    }
+    std::reverse(order.begin(), order.end());
     if (turn == 0)
       continue; // warms up
-    ratios.push_back(*one / *other);
+    ratios.push_back(taken[0] / taken[1]);
     if (ratios.size() >= kLeastTurns && watch.seconds() >= seconds)
       break;
   }

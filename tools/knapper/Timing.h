@@ -54,11 +54,13 @@ Expected<SideBySide> timeSideBySide(knapper_module *first,
                                     const std::vector<knapper_tensor> &inputs,
                                     double seconds);
 
-/// The same with whole runs, unprofiled: the median of first over second.
-Expected<double> timeRunsSideBySide(knapper_module *first,
-                                    knapper_module *second,
-                                    const std::vector<knapper_tensor> &inputs,
-                                    double seconds);
+/// Whole runs of copies of two modules, as many of each, unprofiled, back and
+/// forth: for about `seconds`, at least five turns, the median of the first
+/// ones' time over the second ones'.
+Expected<double> timeCopies(const std::vector<ModulePtr> &first,
+                            const std::vector<ModulePtr> &second,
+                            const std::vector<knapper_tensor> &inputs,
+                            double seconds);
 
 /// A run of each of two modules, one after the other: seconds.
 struct RunPair {

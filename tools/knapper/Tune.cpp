@@ -29,6 +29,11 @@ struct Arguments {
   CompilerFlags flags;
 };
 
+/// A model that gains less than this cannot be told from noise.
+constexpr double kLeastModelGain = 1.005;
+/// How long whole runs are compared at the end.
+constexpr double kCopiesSeconds = 1;
+
 /// A kernel that is worth a search.
 struct Candidate {
   std::string signature, origin;
@@ -98,6 +103,7 @@ private:
   Status explore();
   Status install();
   Expected<SideBySide> compare(knapper_module *module, double seconds);
+  Expected<double> compareCopies(knapper_module *tuned);
   Records recordsOf(bool proposals) const;
   void report(double gain) const;
 
@@ -206,13 +212,47 @@ Status Tuner::findCandidates(const SideBySide &sides) {
   return success();
 }
 
+/// The whole model, unprofiled, as it will be used: loaded from files. Where
+/// the system puts a file's pages makes a difference of a few percent, so each
+/// is there several times.
+Expected<double> Tuner::compareCopies(knapper_module *tuned) {
+  constexpr int copies = 3;
+  auto load = [&](knapper_module *module,
+                  std::vector<ModulePtr> &into) -> Status {
+    Expected<ScratchFile> file = ScratchFile::create();
+    if (!file)
+      return file.takeError();
+    if (Status status =
+            toStatus(knapper_module_save(module, file->path().c_str()));
+        !status)
+      return status;
+    knapper_load_options options = KNAPPER_LOAD_OPTIONS_INIT;
+    options.threads = arguments.threads;
+    knapper_module *copy = nullptr;
+    if (Status status =
+            toStatus(knapper_load(file->path().c_str(), &options, &copy));
+        !status)
+      return status;
+    into.emplace_back(copy);
+    return success();
+  };
+  std::vector<ModulePtr> first, second;
+  for (int i = 0; i < copies; ++i)
+    for (bool other : {false, true})
+      if (Status status =
+              load(other ? tuned : untuned.get(), other ? second : first);
+          !status)
+        return status.takeError();
+  return timeCopies(first, second, tensors, kCopiesSeconds);
+}
+
 /// Every kernel's next choice is measured in one compile: the time of a kernel
 /// hardly depends on the others'.
 Status Tuner::explore() {
-  // What installing takes: three compiles and two comparisons, one of them
-  // long.
+  // What installing takes: three compiles, a comparison twice as long as a
+  // round's, and one of copies.
   auto timeIsUp = [&] {
-    double install = 3 * roundSeconds + 2 * measureSeconds;
+    double install = 3 * roundSeconds + 2 * measureSeconds + kCopiesSeconds;
     return elapsed() + roundSeconds + install > budget || interrupts.pending();
   };
   while (!timeIsUp()) {
@@ -285,12 +325,11 @@ Status Tuner::install() {
         return tuned.takeError();
     }
     if (!confirmed.all().empty()) {
-      Expected<double> ratio =
-          timeRunsSideBySide(untuned.get(), tuned->get(), tensors, 0.6);
+      Expected<double> ratio = compareCopies(tuned->get());
       if (!ratio)
         return ratio.takeError();
       gain = *ratio;
-      if (gain < 1) {
+      if (gain < kLeastModelGain) {
         rolledBack += confirmed.all().size();
         confirmed = Records();
         gain = 1;
