@@ -9,25 +9,45 @@ namespace knapper::lower {
 
 constexpr unsigned kWordsOfRegister = 16; // where there is such an instruction
 
+/// The number that is every lane of a constant.
+static const llvm::APFloat *numberOf(llvm::Value *value) {
+  auto *constant = llvm::dyn_cast<llvm::Constant>(value);
+  if (constant && constant->getType()->isVectorTy())
+    constant = constant->getSplatValue();
+  auto *number = llvm::dyn_cast_or_null<llvm::ConstantFP>(constant);
+  return number ? &number->getValueAPF() : nullptr;
+}
+
 // The larger of two floats by an instruction that knows -0 from 0 and passes
 // over a NaN; a sum under a mask brings that back. LLVM takes six for both.
+// Beside a number it takes three, where a comparison that is true of a NaN, and
+// false of the zero that gives way, takes two.
 llvm::Value *CpuEmitter::special(Operation *op,
                                  llvm::ArrayRef<llvm::Value *> operands) {
   constexpr unsigned avx512 = 64; // bytes of its registers
   if (!isa<arith::MaximumFOp, arith::MinimumFOp>(op) ||
-      target.vectorBytes != avx512 ||
-      llvm::any_of(operands, llvm::IsaPred<llvm::Constant>))
+      target.vectorBytes != avx512)
     return nullptr;
   llvm::Value *x = operands[0], *y = operands[1];
+  bool larger = isa<arith::MaximumFOp>(op);
+  if (numberOf(x))
+    std::swap(x, y);
+  if (const llvm::APFloat *number = numberOf(y);
+      number && !llvm::isa<llvm::Constant>(x) && !number->isNaN() &&
+      !(number->isZero() && number->isNegative() == larger))
+    return b.CreateSelect(
+        larger ? b.CreateFCmpUGT(x, y) : b.CreateFCmpULT(x, y), x, y);
+  if (llvm::isa<llvm::Constant>(x) || llvm::isa<llvm::Constant>(y))
+    return nullptr;
   llvm::Type *type = x->getType();
   if (!type->getScalarType()->isFloatTy() || laneCount(type) != 16)
     return nullptr;
   constexpr int least = 4, most = 5, roundAsUsual = 4;
-  llvm::Value *number = b.CreateIntrinsic(
-      llvm::Intrinsic::x86_avx512_mask_range_ps_512, {},
-      {x, y, b.getInt32(isa<arith::MaximumFOp>(op) ? most : least),
-       llvm::Constant::getNullValue(type), b.getInt16(-1),
-       b.getInt32(roundAsUsual)});
+  llvm::Value *number =
+      b.CreateIntrinsic(llvm::Intrinsic::x86_avx512_mask_range_ps_512, {},
+                        {x, y, b.getInt32(larger ? most : least),
+                         llvm::Constant::getNullValue(type), b.getInt16(-1),
+                         b.getInt32(roundAsUsual)});
   llvm::Value *strange = b.CreateFCmpUNO(x, y), *sum = b.CreateFAdd(x, y);
   return b.CreateSelect(strange, sum, number);
 }

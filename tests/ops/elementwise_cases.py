@@ -114,6 +114,16 @@ binary("pow", FLOATS, np_power, ("positive",), right="normal", tolerance="ulp 4"
 binary("pow", INTS, np_power, ("ties", "normal"), right="ties")
 binary("max", NUMBERS, lambda x, y: np_().maximum(x, y), NS)
 binary("min", NUMBERS, lambda x, y: np_().minimum(x, y), NS)
+# Beside a number: NaN stays, and which zero is the larger one is known.
+for name in ["max", "min"]:
+    for dtype in ["f32", "f64", "bf16"]:
+        for number in ["0.0", "-0.0", "1.5"]:
+            t = T(dtype, "a", "b")
+            case(f"{name} with {number} {dtype}", [In("x", t, "special")],
+                 f"%c = ts.constant dense<{number}> : {T(dtype)}\n  %n = ts.broadcast %c [] : {T(dtype)} to {t}\n"
+                 f"  %r = ts.{name} %x, %n : {t}", t, PLANE,
+                 None if dtype == "bf16" else
+                 lambda x, name=name, number=number: getattr(np_(), name + "imum")(x, x.dtype.type(number)))
 binary("atan2", FLOATS, lambda x, y: np_().arctan2(x, y), ("normal",), tolerance="ulp 6")
 binary("and", ["i1"] + INTS, lambda x, y: x & y, ("wide",))
 binary("or", ["i1"] + INTS, lambda x, y: x | y, ("wide",))
