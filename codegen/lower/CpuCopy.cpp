@@ -77,7 +77,7 @@ std::optional<Copied> copiedBy(scf::ForOp loop) {
 // dozens of cycles to begin. Only where all processors of the level have it.
 FailureOr<llvm::BasicBlock *> CpuEmitter::copiedAtOnce(scf::ForOp loop) {
   llvm::BasicBlock *none = nullptr;
-  constexpr uint64_t least = 8192; // bytes
+  constexpr uint64_t least = 4096; // bytes
   constexpr unsigned levelWithFastStrings = 64;
   if (target.vectorBytes < levelWithFastStrings)
     return none;
