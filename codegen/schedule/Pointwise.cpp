@@ -6,12 +6,14 @@
 //   the dims apart)
 //
 // Operands that are concatenated along the lane dim are taken one after the
-// other, each with tiles of its own.
+// other, each with tiles of its own; of a row that is one register these are
+// put together first. Short rows that lie side by side in an operand, and not
+// in the result, are read side by side.
 //
 // Parameters: lanes, block (elements a program covers along the lane dim, a
 // multiple of lanes), flat (1: the whole tensor is one run), dim (the lane
-// dim), rows (of the dim before it), stream (1: results are stored past the
-// caches).
+// dim), rows (of the dim before it), beside (positions of the dim before that,
+// done for each of the rows), stream (1: results are stored past the caches).
 #include "codegen/schedule/Emitter.h"
 #include "codegen/schedule/Lanes.h"
 #include "codegen/schedule/Schedules.h"
@@ -96,6 +98,22 @@ static ts::ConcatOp concatAlong(ts::KernelOp kernel, unsigned lane) {
   return found;
 }
 
+/// Whether rows are several operands side by side and as long as a register,
+/// which is then stored once.
+static bool joinsToRegister(ts::KernelOp kernel, unsigned lane,
+                            const TargetDesc &target) {
+  ts::ConcatOp concat = concatAlong(kernel, lane);
+  if (!concat || kernel.yield().getValues().size() != 1 ||
+      kernel.yield().getValues()[0] != concat.getResult())
+    return false;
+  Type element = ts::elementTypeOf(concat);
+  std::optional<int64_t> row = ts::dimsOf(concat)[lane].asConstant();
+  return element.isF32() && row &&
+         *row * ts::elementBytes(element) == target.vectorBytes &&
+         llvm::all_of(concat.getInputs(),
+                      [&](Value input) { return isa<BlockArgument>(input); });
+}
+
 /// Whether runs of many pages are copied side by side: the longer a copy at
 /// once (codegen/lower/CpuCopy.cpp), the better.
 static bool joinsLongRuns(ts::KernelOp kernel, unsigned lane) {
@@ -105,6 +123,39 @@ static bool joinsLongRuns(ts::KernelOp kernel, unsigned lane) {
            return isa<BlockArgument>(input) &&
                   representative(ts::dimOf(input, lane)) >= least;
          });
+}
+
+/// Whether elements are only moved: writing one twice leaves it as it is, even
+/// where the result lies in an operand's memory.
+static bool onlyMoves(ts::KernelOp kernel) {
+  return llvm::none_of(kernel.getBody().front(), [](Operation &op) {
+    return isa<ts::ElementwiseOpInterface>(op);
+  });
+}
+
+/// Of rows that a transposition takes apart: how many neighbours in the operand
+/// a program reads together, though they are one dim further out in the result.
+/// A short row alone is too little for the processor to fetch ahead; too many
+/// are as many places to write to.
+static int64_t rowsBeside(ts::KernelOp kernel, unsigned lane) {
+  constexpr int64_t shortRow = 512, most = 4; // bytes, rows
+  auto transpose =
+      kernel.yield().getValues()[0].getDefiningOp<ts::TransposeOp>();
+  if (!transpose || kernel->getNumResults() != 1 || lane < 2 ||
+      !isa<BlockArgument>(transpose.getInput()))
+    return 1;
+  SmallVector<Dim> dims = ts::dimsOf(transpose);
+  ArrayRef<int64_t> from = transpose.getPermutation();
+  std::optional<int64_t> row = dims[lane].asConstant(),
+                         count = dims[lane - 2].asConstant();
+  if (lane + 1 != dims.size() || from[lane] != int64_t(lane) ||
+      from[lane - 2] + 1 != int64_t(lane) || !row || !count ||
+      *row * ts::elementBytes(ts::elementTypeOf(transpose)) > shortRow)
+    return 1;
+  for (int64_t beside = most; beside > 1; --beside)
+    if (*count % beside == 0)
+      return beside;
+  return 1;
 }
 
 LogicalResult choosePointwise(ts::KernelOp kernel, const TargetDesc &target,
@@ -170,13 +221,20 @@ LogicalResult choosePointwise(ts::KernelOp kernel, const TargetDesc &target,
   // Short rows, so many that finding one's place, and a branch that ends them
   // unforeseen, do not count.
   constexpr int64_t longest = 1024, perProgram = 8192;
-  int64_t rows = 1;
+  int64_t rows = 1, beside = 1;
   if (std::optional<int64_t> number = run.asConstant();
       number && *number > 1 && *number <= std::min(block, longest) && !flat &&
-      lane > 0 && target.kind != DeviceKind::cuda)
-    rows = std::clamp<int64_t>(
-        perProgram / *number, 1,
-        std::max<int64_t>(1, representative(dims[lane - 1])));
+      lane > 0 && target.kind != DeviceKind::cuda) {
+    int64_t all = std::max<int64_t>(1, representative(dims[lane - 1]));
+    beside = rowsBeside(kernel, lane);
+    rows = std::clamp<int64_t>(perProgram / (*number * beside), 1, all);
+    // Programs of equal work, where that costs little.
+    for (int64_t fewer = rows; fewer > rows * 3 / 4; --fewer)
+      if (all % fewer == 0) {
+        rows = fewer;
+        break;
+      }
+  }
   Schedule schedule;
   schedule.kind = "pointwise";
   schedule.parameters = {{"lanes", lanes},
@@ -184,6 +242,8 @@ LogicalResult choosePointwise(ts::KernelOp kernel, const TargetDesc &target,
                          {"flat", flat},
                          {"dim", lane},
                          {"rows", rows}};
+  if (target.kind != DeviceKind::cuda)
+    schedule.parameters["beside"] = beside;
   bool stream = streamsOut(kernel);
   if (target.kind != DeviceKind::cuda)
     stream = knobs.pick("stream", stream, {0, 1});
@@ -199,23 +259,18 @@ LogicalResult choosePointwise(ts::KernelOp kernel, const TargetDesc &target,
   if (!flat)
     for (auto [i, dim] : llvm::enumerate(dims))
       if (i != lane)
-        around = around * (i + 1 == lane ? dim.ceilDiv(one * rows) : dim);
+        around =
+            around * (i + 1 == lane                 ? dim.ceilDiv(one * rows)
+                      : i + 2 == lane && beside > 1 ? dim.floorDiv(one * beside)
+                                                    : dim);
   schedule.grid = around * run.ceilDiv(one * block);
   // About 10 us of work at one element a nanosecond and 15 flops.
-  int64_t work = std::max<int64_t>(1, rows * std::min(block, length) *
+  int64_t work = std::max<int64_t>(1, beside * rows * std::min(block, length) *
                                           (1 + flops / 15) / 4);
   schedule.grain = one * std::max<int64_t>(1, 8000 / work);
   schedule.scratch = one * 0;
   schedules.push_back(std::move(schedule));
   return success();
-}
-
-/// Whether elements are only moved: writing one twice leaves it as it is, even
-/// where the result lies in an operand's memory.
-static bool onlyMoves(ts::KernelOp kernel) {
-  return llvm::none_of(kernel.getBody().front(), [](Operation &op) {
-    return isa<ts::ElementwiseOpInterface>(op);
-  });
 }
 
 LogicalResult buildPointwise(BuildContext &context) {
@@ -224,6 +279,8 @@ LogicalResult buildPointwise(BuildContext &context) {
   int64_t lanes = context.schedule.at("lanes"),
           block = context.schedule.at("block"),
           lane = context.schedule.at("dim"), rows = context.schedule.at("rows");
+  bool isGpu = context.target.kind == DeviceKind::cuda;
+  int64_t beside = isGpu ? 1 : context.schedule.at("beside");
   bool flat = context.schedule.at("flat");
   SmallVector<Dim> dims = ts::dimsOf(kernel.getResult(0));
   MLIRContext *mlir = kernel.getContext();
@@ -249,6 +306,8 @@ LogicalResult buildPointwise(BuildContext &context) {
       if (static_cast<int64_t>(i) != lane)
         around.push_back(static_cast<int64_t>(i) + 1 == lane
                              ? dim.ceilDiv(dim.like(rows))
+                         : static_cast<int64_t>(i) + 2 == lane && beside > 1
+                             ? dim.floorDiv(dim.like(beside))
                              : dim);
   SmallVector<Value> outer = e.delinearize(position, around);
 
@@ -266,7 +325,6 @@ LogicalResult buildPointwise(BuildContext &context) {
             e.add(i, e.constant(fetchedBytes / bytes + at)), /*locality=*/3);
     }
   };
-  bool isGpu = context.target.kind == DeviceKind::cuda;
   bool fetches = flat && context.schedule.at("stream") && !isGpu;
 
   // In the flat form all tensors of the results' shape are seen as one run;
@@ -274,6 +332,8 @@ LogicalResult buildPointwise(BuildContext &context) {
   LogicalResult status = success();
   // A tile from `i` on, which is a multiple of `multiple`.
   Value tileStart;
+  // A row that is put together before it is stored, where that is done.
+  Value whole;
   auto tile = [&](Value i, Value valid, int64_t lanes,
                   int64_t multiple) -> FailureOr<SmallVector<Value>> {
     Coord at;
@@ -298,8 +358,13 @@ LogicalResult buildPointwise(BuildContext &context) {
       Value result = e.emit(value, at);
       if (!result)
         return failure();
-      e.store(e.widen(result, lanes), e.outputBuffer(k), type, at,
-              context.schedule.at("stream"));
+      if (whole)
+        whole = vector::InsertStridedSliceOp::create(
+            e.builder, e.location, e.widen(result, lanes), whole,
+            ArrayRef<int64_t>(*getConstantIntValue(i)), ArrayRef<int64_t>(1));
+      else
+        e.store(e.widen(result, lanes), e.outputBuffer(k), type, at,
+                context.schedule.at("stream"));
     }
     return SmallVector<Value>();
   };
@@ -405,11 +470,27 @@ LogicalResult buildPointwise(BuildContext &context) {
       known = std::gcd(known, done);
     }
   };
+  // What a row gets from one operand, in tiles of powers of two.
+  auto pieces = [&](Dim first, int64_t length) {
+    int64_t start = *first.asConstant();
+    for (int64_t done = 0, lanes; done < length; done += lanes) {
+      lanes = llvm::bit_floor(uint64_t(length - done));
+      if (failed(tile(e.constant(start + done), {}, lanes, 1)))
+        status = failure();
+    }
+  };
+  bool joins = !isGpu && moves && joinsToRegister(kernel, lane, context.target);
   auto row = [&] {
     ts::ConcatOp concat =
         flat || isGpu ? ts::ConcatOp() : concatAlong(kernel, lane);
     if (!concat)
       return segment(begin, end, run.like(0), run);
+    if (joins) {
+      Type element = ts::elementTypeOf(concat);
+      auto type = VectorType::get(*run.asConstant(), element);
+      whole = arith::ConstantOp::create(e.builder, e.location,
+                                        e.builder.getZeroAttr(type));
+    }
     Dim first = run.like(0);
     for (Value input : concat.getInputs()) {
       Dim last = first + ts::dimOf(input, lane);
@@ -428,15 +509,29 @@ LogicalResult buildPointwise(BuildContext &context) {
           index.multipleOf = std::gcd(index.multipleOf, first.knownDivisor());
         return e.emit(input, inner);
       };
-      segment(from, to, first, last);
+      if (joins)
+        pieces(first, *(last - first).asConstant());
+      else
+        segment(from, to, first, last);
       e.provide = nullptr;
       first = last;
     }
+    if (joins) {
+      Value row = std::exchange(whole, Value());
+      e.provide = [&](Value tensor, const Coord &) {
+        return tensor == concat.getResult() ? row : Value();
+      };
+      if (failed(tile(e.constant(0), {}, *run.asConstant(), 0)))
+        status = failure();
+      e.provide = nullptr;
+    }
   };
-  if (rows == 1) {
+  if (rows == 1 && beside == 1) {
     row();
   } else {
-    Value &index = outer[lane - 1];
+    Value &index = outer[lane - 1], group;
+    if (beside > 1)
+      group = e.mul(outer[lane - 2], e.constant(beside));
     Value first = e.mul(index, e.constant(rows));
     Value last = e.min(e.add(first, e.constant(rows)), e.size(dims[lane - 1]));
     auto someRows = [&](Value from, Value to, int64_t atOnce) {
@@ -445,7 +540,11 @@ LogicalResult buildPointwise(BuildContext &context) {
           [&](Value r, ValueRange) -> FailureOr<SmallVector<Value>> {
             for (int64_t k = 0; k < atOnce; ++k) {
               index = e.add(r, e.constant(k));
-              row();
+              for (int64_t n = 0; n < beside; ++n) {
+                if (beside > 1)
+                  outer[lane - 2] = e.add(group, e.constant(n));
+                row();
+              }
             }
             return SmallVector<Value>();
           },

@@ -65,6 +65,12 @@ for dtype in ["f32", "f64", "i8", "bf16"]:
             case(f"transpose {a}x{b} {''.join(map(str, permutation))} {dtype}", [In("x", t, "wide")],
                  f"%r = ts.transpose %x {permutation} : {t}", T(dtype, *[shape[d] for d in permutation]),
                  [dict(n=1), dict(n=3), dict(n=0)], lambda x, permutation=permutation: x.transpose(permutation))
+    # Short rows that lie side by side in the operand.
+    for rows, heads, depth in [(70, 12, 64), (70, 6, 20), (2, 8, 16), (1, 5, 16)]:
+        apart = T(dtype, "n", rows, heads, depth)
+        case(f"transpose {rows} rows of {heads} heads of {depth} {dtype}", [In("x", apart, "wide")],
+             f"%r = ts.transpose %x [0, 2, 1, 3] : {apart}", T(dtype, "n", heads, rows, depth),
+             [dict(n=1), dict(n=3), dict(n=0)], lambda x: x.transpose(0, 2, 1, 3))
 t = T("f32", 70, 33)
 # Rows far apart: blocks are put together in scratch.
 for dtype in ["f32", "f64", "f16", "i8"]:
@@ -78,7 +84,7 @@ case("transpose between ops", [In("x", t)],
 # Operands of known widths along the last dim, rows of a few elements.
 for dtype in ["f32", "i64", "i8", "bf16"]:
     t = lambda *dims: T(dtype, *dims)
-    for widths in [(5, 1, 17), (4, 4, 3, 5), (100, 27, 1), (64, 32), (3000, 2000)]:
+    for widths in [(5, 1, 17), (4, 4, 3, 5), (5, 2, 1), (100, 27, 1), (64, 32), (3000, 2000)]:
         names = "xyzw"[:len(widths)]
         types = [t("a", width) for width in widths]
         case(f"concat last {'+'.join(map(str, widths))} {dtype}",
