@@ -150,9 +150,11 @@ private:
     int64_t chunks;
   };
 
-  /// Where part `i` of `parts` equal parts of `count` begins.
+  /// Where part `i` of `parts` parts of `count` begins. What is left when each
+  /// has as many is spread over them: halves of the parts are halves of the
+  /// count. `parts` is at most kChunks * kMaxThreads.
   static int64_t beginOf(int64_t i, int64_t parts, int64_t count) {
-    return count / parts * i + std::min(i, count % parts);
+    return count / parts * i + count % parts * i / parts;
   }
 
   /// Chunks of at least `grain` programs; as many for each worker unless they
