@@ -145,9 +145,21 @@ LogicalResult CpuEmitter::tileOp(Operation &op) {
       })
       .Case([&](tile::MainloopOp op) { return mainloop(op); })
       .Case([&](tile::BlockOp op) { return blockProduct(op); })
+      .Case([&](tile::OtherKeyOp op) { return otherKey(op); })
       .Default([](Operation *op) {
         return op->emitOpError("has no lowering for CPUs");
       });
+}
+
+LogicalResult CpuEmitter::otherKey(tile::OtherKeyOp op) {
+  llvm::IRBuilder<> atEntry(entry, entry->begin());
+  auto *last = atEntry.CreateAlloca(b.getInt64Ty(), nullptr, "key");
+  atEntry.CreateStore(b.getInt64(-1), last);
+  llvm::Value *key = scalar(op.getKey());
+  set(op.getResult(),
+      {b.CreateICmpNE(b.CreateLoad(b.getInt64Ty(), last), key)});
+  b.CreateStore(key, last);
+  return success();
 }
 
 LogicalResult CpuEmitter::function(tile::FuncOp func) {

@@ -98,6 +98,8 @@ private:
 
   //===-- Tile registers (CpuTiles.cpp) -----------------------------------===//
   mlir::LogicalResult blockProduct(tile::BlockOp op);
+  /// The key of the program before lives in a register of the call.
+  mlir::LogicalResult otherKey(tile::OtherKeyOp op);
   /// One product's way into tile registers.
   struct TileBlock;
   void tileStep(const TileBlock &block, llvm::Value *a, llvm::Value *lda,

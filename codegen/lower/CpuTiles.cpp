@@ -41,6 +41,8 @@ struct CpuEmitter::TileBlock {
   unsigned group;         // elements of k in four bytes
   bool bytes;
   llvm::Value *lda, *ldb; // in bytes
+  unsigned parts = 1;
+  llvm::Value *aPart = nullptr, *bPart = nullptr; // in bytes, of several parts
 
   unsigned sum(unsigned row, unsigned column) const {
     return row * columns + column;
@@ -81,6 +83,24 @@ void CpuEmitter::configureTiles(llvm::Value *config) {
   b.CreateIntrinsic(llvm::Intrinsic::x86_ldtilecfg, {}, {config});
 }
 
+/// Which parts of A and B are multiplied, one after the other: neighbours share
+/// one, so that its registers are kept.
+static llvm::ArrayRef<std::pair<unsigned, unsigned>>
+productsOf(unsigned parts) {
+  static constexpr std::pair<unsigned, unsigned> one[] = {{0, 0}},
+                                                 two[] = {{1, 0},
+                                                          {0, 1},
+                                                          {0, 0}},
+                                                 three[] = {{2, 0}, {1, 0},
+                                                            {1, 1}, {0, 1},
+                                                            {0, 2}, {0, 0}};
+  if (parts == 3)
+    return three;
+  if (parts == 2)
+    return two;
+  return one;
+}
+
 /// sums += 64 bytes of each row of A times as many rows of B. A row of A that
 /// is in a register is used before another takes its place: the rows go up and
 /// down.
@@ -91,26 +111,41 @@ void CpuEmitter::tileStep(const TileBlock &block, llvm::Value *a,
     b.CreateIntrinsic(llvm::Intrinsic::x86_tileloadd64, {},
                       {b.getInt8(number), from, stride});
   };
-  llvm::SmallVector<int> held(block.manyA(), -1); // the row in each of A's
-  for (unsigned column = 0; column < block.columns; ++column) {
-    unsigned ofB = block.firstB() + column % block.manyB();
-    load(ofB, b.CreateConstGEP1_64(b.getInt8Ty(), bPointer, column * kRowBytes),
-         ldb);
-    for (unsigned i = 0; i < block.rows; ++i) {
-      unsigned row = column % 2 ? block.rows - 1 - i : i;
-      unsigned ofA = row % block.manyA();
-      if (held[ofA] != static_cast<int>(row)) {
-        load(block.firstA() + ofA,
-             b.CreateGEP(b.getInt8Ty(), a,
-                         b.CreateMul(lda, b.getInt64(row * kRows))),
-             lda);
-        held[ofA] = static_cast<int>(row);
+  auto partOf = [&](llvm::Value *first, llvm::Value *stride, unsigned part) {
+    return part ? b.CreateGEP(b.getInt8Ty(), first,
+                              b.CreateMul(stride, b.getInt64(part)))
+                : first;
+  };
+  // The part and the row (of A) or column (of B) that each register holds.
+  using Held = std::optional<std::pair<unsigned, unsigned>>;
+  llvm::SmallVector<Held> heldA(block.manyA()), heldB(block.manyB());
+  for (auto [partA, partB] : productsOf(block.parts)) {
+    for (unsigned column = 0; column < block.columns; ++column) {
+      unsigned atB = column % block.manyB(), ofB = block.firstB() + atB;
+      if (heldB[atB] != std::pair(partB, column)) {
+        load(ofB,
+             b.CreateConstGEP1_64(b.getInt8Ty(),
+                                  partOf(bPointer, block.bPart, partB),
+                                  column * kRowBytes),
+             ldb);
+        heldB[atB] = {partB, column};
       }
-      b.CreateIntrinsic(block.bytes ? llvm::Intrinsic::x86_tdpbusd
-                                    : llvm::Intrinsic::x86_tdpbf16ps,
-                        {},
-                        {b.getInt8(block.sum(row, column)),
-                         b.getInt8(block.firstA() + ofA), b.getInt8(ofB)});
+      for (unsigned i = 0; i < block.rows; ++i) {
+        unsigned row = column % 2 ? block.rows - 1 - i : i;
+        unsigned atA = row % block.manyA(), ofA = block.firstA() + atA;
+        if (heldA[atA] != std::pair(partA, row)) {
+          load(ofA,
+               b.CreateGEP(b.getInt8Ty(), partOf(a, block.aPart, partA),
+                           b.CreateMul(lda, b.getInt64(row * kRows))),
+               lda);
+          heldA[atA] = {partA, row};
+        }
+        b.CreateIntrinsic(block.bytes ? llvm::Intrinsic::x86_tdpbusd
+                                      : llvm::Intrinsic::x86_tdpbf16ps,
+                          {},
+                          {b.getInt8(block.sum(row, column)), b.getInt8(ofA),
+                           b.getInt8(ofB)});
+      }
     }
   }
 }
@@ -202,6 +237,11 @@ LogicalResult CpuEmitter::blockProduct(tile::BlockOp op) {
   block.group = block.bytes ? 4 : 2;
   block.lda = inBytes(op.getLda(), *a);
   block.ldb = inBytes(op.getLdb(), *bb);
+  block.parts = op.getParts();
+  if (block.parts > 1) {
+    block.aPart = inBytes(op.getAPart(), *a);
+    block.bPart = inBytes(op.getBPart(), *bb);
+  }
 
   // Fewer rows: of the sums and of A.
   llvm::Value *isRagged = nullptr;
@@ -261,7 +301,7 @@ LogicalResult CpuEmitter::blockProduct(tile::BlockOp op) {
       });
   llvm::Value *left = b.CreateURem(depth, perTile);
   auto *knownLeft = dyn_cast<llvm::ConstantInt>(left);
-  if (!knownLeft || !knownLeft->isZero()) {
+  if (block.parts == 1 && !(knownLeft && knownLeft->isZero())) {
     llvm::BasicBlock *tail = newBlock("tail"), *after = newBlock("summed");
     b.CreateCondBr(b.CreateICmpNE(left, b.getInt64(0)), tail, after);
     b.SetInsertPoint(tail);

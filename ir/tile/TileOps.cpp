@@ -304,6 +304,11 @@ LogicalResult BlockOp::verify() {
       !(a.isInteger(8) && b.isInteger(8) && c.isInteger(32)))
     return emitOpError("C3: products of ")
            << a << " and " << b << " are not summed in " << c;
+  int64_t parts = getParts();
+  if (parts < 1 || parts > 3 || (parts > 1 && !a.isBF16()))
+    return emitOpError("C4: ") << parts << " parts of " << a;
+  if (bool(getAPart()) != (parts > 1) || bool(getBPart()) != (parts > 1))
+    return emitOpError("'parts' need two strides");
   if (bool(getPrefetch()) != bool(getPrefetchOffset()) ||
       bool(getPrefetch()) != bool(getPrefetchStep()))
     return emitOpError("'prefetch' needs an offset and a step");

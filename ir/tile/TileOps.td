@@ -390,6 +390,17 @@ def Tile_MainloopOp : Tile_Op<"mainloop", [AttrSizedOperandSegments]> {
     }]>];
 }
 
+def Tile_OtherKeyOp : Tile_Op<"other_key"> {
+  let summary = "Whether the program before this one had another key";
+  let description = [{
+    A worker calls the function for a run of programs. True in the first program of a call, and where `key` is not what it was
+    in the program before. What that one left in scratch is still there. Executed at most once a program; `key` is not negative. CPUs only.
+  }];
+  let arguments = (ins Index:$key);
+  let results = (outs I1:$result);
+  let assemblyFormat = "$key attr-dict";
+}
+
 def Tile_BlockOp : Tile_Op<"block", [AttrSizedOperandSegments]> {
   let summary = "A block of a matrix product, from memory to memory";
   let description = [{
@@ -399,18 +410,24 @@ def Tile_BlockOp : Tile_Op<"block", [AttrSizedOperandSegments]> {
     zeros past K; nothing past K is read of A. Sums of bf16: those of even and of odd k on their own over 32 of K, added to
     each other and then to what there was; denormals are zeros, of bf16 and of sums.
 
+    With `parts n` numbers are sums of n bf16, the first the largest: part p of A lies `aPart` * p further on, of B `bPart` * p.
+    Of each 32 of K parts p and q are multiplied where p + q < n, the product of the first two last. K is a multiple of 32.
+
     `prefetch %p[%off] step %s`: touches `s` elements of `p`, and as many more, four times each 64 bytes of a row of A.
     C1: rows are 16 or 32, columns 16, 32 or 48. C2: valid is 1 to 16 of 16 rows, absent (all) of 32.
-    C3: the types are those above.
+    C3: the types are those above. C4: parts are 1, or 2 or 3 of bf16.
   }];
   let arguments = (ins Arg<Tile_BufferType, "", [MemRead]>:$a, Index:$aOffset,
       Index:$lda, Arg<Tile_BufferType, "", [MemRead]>:$b, Index:$bOffset,
       Index:$ldb, Index:$k, Arg<Tile_BufferType, "", [MemWrite]>:$c,
       Index:$cOffset, Index:$ldc, Optional<Index>:$valid,
       Optional<Tile_BufferType>:$prefetch, Optional<Index>:$prefetchOffset,
-      Optional<Index>:$prefetchStep, I64Attr:$rows, I64Attr:$columns);
+      Optional<Index>:$prefetchStep, Optional<Index>:$aPart,
+      Optional<Index>:$bPart, I64Attr:$rows, I64Attr:$columns,
+      DefaultValuedAttr<I64Attr, "1">:$parts);
   let assemblyFormat = [{
     `A` `(` $a `[` $aOffset `]` `,` `row` $lda `)` `B` `(` $b `[` $bOffset `]` `,` `k` $ldb `)` `over` $k
+    (`parts` $parts `(` $aPart^ `,` $bPart `)`)?
     `C` `(` $c `[` $cOffset `]` `,` `row` $ldc `)` `rows` $rows (`valid` $valid^)? `columns` $columns
     (`prefetch` $prefetch^ `[` $prefetchOffset `]` `step` $prefetchStep)?
     attr-dict `:` qualified(type($a)) `,` qualified(type($b)) `->` qualified(type($c))

@@ -110,6 +110,85 @@ TEST(Tiles, BlocksMatchThreeLoops) {
     }
 }
 
+/// Nearest bf16 of a number, as a number.
+float nearestBf16(float x) {
+  uint32_t bits = std::bit_cast<uint32_t>(x);
+  bits += 0x7fff + ((bits >> 16) & 1);
+  return std::bit_cast<float>(bits & 0xffff0000);
+}
+
+// Numbers as sums of bf16, against float64; three parts no worse than a loop of
+// fused multiply-adds in float32.
+TEST(Tiles, BlocksOfPartsComeNearTheProduct) {
+  if (!runsHere(kIsa))
+    GTEST_SKIP() << "this machine does not run code around tiles (AVX-512)";
+  const int rows = 32, k = 256;
+  for (int parts : {2, 3})
+    for (int columns : {32, 48}) {
+      std::string n = std::to_string(parts), name = "block";
+      std::string text =
+          "tile.func @block(%a: !tile.buffer<bf16>, %b: !tile.buffer<bf16>, "
+          "%c: !tile.buffer<f32>, %lda: index, %ldb: index, %ap: index, %bp: "
+          "index) {\n%o = arith.constant 0 : index\n%k = arith.constant 256 : "
+          "index\n%ldc = arith.constant " +
+          std::to_string(columns) +
+          " : index\ntile.block A(%a[%o], row %lda) B(%b[%o], k %ldb) over %k "
+          "parts " +
+          n + " (%ap, %bp) C(%c[%o], row %ldc) rows 32 columns " +
+          std::to_string(columns) +
+          " : !tile.buffer<bf16>, !tile.buffer<bf16> -> "
+          "!tile.buffer<f32>\ntile.return\n}\n";
+      auto kernels = compileText(text, name, kIsa);
+      ASSERT_TRUE(kernels) << kernels.error().message();
+      std::mt19937 random(5);
+      std::normal_distribution<float> normal;
+      std::vector<float> a(rows * k), b(k * columns), c(rows * columns);
+      for (float &x : a)
+        x = normal(random);
+      for (float &x : b)
+        x = normal(random);
+      // A: [row][part][K]; B: [K / 2][part][columns][2].
+      std::vector<uint16_t> a16(rows * parts * k), b16(k * parts * columns);
+      auto split = [&](float x, auto place) {
+        for (int p = 0; p < parts; ++p) {
+          float part = nearestBf16(x);
+          place(p, uint16_t(std::bit_cast<uint32_t>(part) >> 16));
+          x -= part;
+        }
+      };
+      for (int r = 0; r < rows; ++r)
+        for (int q = 0; q < k; ++q)
+          split(a[r * k + q], [&](int p, uint16_t bits) {
+            a16[(r * parts + p) * k + q] = bits;
+          });
+      for (int q = 0; q < k; ++q)
+        for (int j = 0; j < columns; ++j)
+          split(b[q * columns + j], [&](int p, uint16_t bits) {
+            b16[((q / 2 * parts + p) * columns + j) * 2 + q % 2] = bits;
+          });
+      (*kernels)->call(name, {a16.data(), b16.data(), c.data()},
+                       {parts * k, parts * columns * 2, k, columns * 2}, 0, 1);
+      double worst = 0, worstLoop = 0;
+      for (int r = 0; r < rows; ++r)
+        for (int j = 0; j < columns; ++j) {
+          double exact = 0, size = 0;
+          float loop = 0;
+          for (int q = 0; q < k; ++q) {
+            float x = a[r * k + q], y = b[q * columns + j];
+            exact += double(x) * y;
+            size += std::fabs(double(x) * y);
+            loop = std::fma(x, y, loop);
+          }
+          worst = std::max(worst, std::fabs(c[r * columns + j] - exact) / size);
+          worstLoop = std::max(worstLoop, std::fabs(loop - exact) / size);
+        }
+      if (parts == 3)
+        EXPECT_LE(worst, worstLoop) << columns << " columns";
+      else
+        EXPECT_LE(worst, 1e-5) << columns << " columns";
+    }
+}
+
 TEST(Tiles, AreGivenBackWhereNoProgramRuns) {
   if (!runsHere(kIsa))
     GTEST_SKIP() << "this machine does not run code around tiles (AVX-512)";

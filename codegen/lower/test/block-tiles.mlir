@@ -1,4 +1,5 @@
 // RUN: knapper-translate --tile-to-asm --isa=x86-64-v4-amx %s | FileCheck %s
+// RUN: knapper-translate --tile-to-asm --isa=x86-64-v4-amx %s | FileCheck %s --check-prefix=LOADS
 
 // Two by three tiles: six sums, a register each for A and B, and rows of A up
 // and down, so that seven loads serve six products. The tiles are configured
@@ -31,6 +32,28 @@ tile.func @wide(%a: !tile.buffer<bf16>, %b: !tile.buffer<bf16>, %c: !tile.buffer
   %ldb = arith.constant 96 : index
   %ldc = arith.constant 48 : index
   tile.block A(%a[%c0], row %lda) B(%b[%c0], k %ldb) over %k C(%c[%c0], row %ldc) rows 32 columns 48 : !tile.buffer<bf16>, !tile.buffer<bf16> -> !tile.buffer<f32>
+  tile.return
+}
+
+// Three parts of two by two tiles: six products of parts, the smallest first;
+// of each pair of neighbours one part stays in its registers.
+// CHECK-LABEL: parts:
+// CHECK-COUNT-24: tdpbf16ps
+// CHECK-NOT: tdpbf16ps
+// CHECK-COUNT-4: tilestored
+// CHECK: retq
+// LOADS-LABEL: parts:
+// LOADS-COUNT-14: tileloadd
+// LOADS-NOT: tileloadd
+// LOADS: retq
+tile.func @parts(%a: !tile.buffer<bf16>, %b: !tile.buffer<bf16>, %c: !tile.buffer<f32>) {
+  %c0 = arith.constant 0 : index
+  %k = arith.constant 768 : index
+  %lda = arith.constant 2304 : index
+  %ldb = arith.constant 192 : index
+  %ldc = arith.constant 32 : index
+  %part = arith.constant 64 : index
+  tile.block A(%a[%c0], row %lda) B(%b[%c0], k %ldb) over %k parts 3 (%k, %part) C(%c[%c0], row %ldc) rows 32 columns 32 : !tile.buffer<bf16>, !tile.buffer<bf16> -> !tile.buffer<f32>
   tile.return
 }
 
