@@ -10,6 +10,9 @@ namespace knapper {
 
 enum class DeviceKind : uint8_t { null, cpu, cuda };
 
+/// Stands among the groups of products for those of float32 in parts of bf16.
+constexpr int64_t kSplitGroup = 8;
+
 struct TargetDesc {
   DeviceKind kind = DeviceKind::null;
   std::string isa; // "x86-64-v3", "x86-64-v4", "sm_90a"
@@ -28,6 +31,9 @@ struct TargetDesc {
   bool byteProducts = false; // four products of bytes added in one instruction
   bool pairProducts = false; // two products of bf16 likewise
   bool tileProducts = false; // both in tile registers (tile.block)
+  // Products of float32 in tile registers as sums of those of so many parts of
+  // bf16, 2 or 3, where that is faster; 0: not. As the user allows.
+  int64_t floatParts = 0;
 
   // Memory, in bytes; l1 and l2 of one core.
   int64_t l1Bytes = 0, l2Bytes = 0, l3Bytes = 0;

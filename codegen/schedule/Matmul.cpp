@@ -20,6 +20,10 @@
 // targets that add products of pairs in one instruction, and read as any other
 // elsewhere.
 //
+// Where there are tile registers products of float32 may go through them as
+// well, as sums of products of bf16 (SplitBlocks.h): a program splits its
+// panel, and its rows if the program before it in the call had others.
+//
 // Scaled integers (ts.scaled_dot) are packed as they are. Small register tiles
 // expand them in registers, at each use; large ones read the panel from
 // scratch, into which a program expands it once. Both round alike, so that a
@@ -33,14 +37,13 @@
 // reads panels of its own, of many each keeps to rows of its own.
 //
 // Parameters: panel, rows (of a block, at most), blocks (at least, of many
-// rows), parts (of a panel, of few rows).
+// rows), parts (of a panel, of few rows), split (into so many bf16: products of
+// float32 through tile registers, on targets that have them; 0: not).
+#include "codegen/schedule/Matmul.h"
 #include "codegen/schedule/Emitter.h"
 #include "codegen/schedule/Epilogue.h"
 #include "codegen/schedule/Lanes.h"
-#include "codegen/schedule/Product.h"
-#include "codegen/schedule/RowTiles.h"
 #include "codegen/schedule/Schedules.h"
-#include "codegen/schedule/TileBlocks.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 using namespace mlir;
@@ -51,87 +54,6 @@ using ts::Dim;
 
 namespace {
 
-/// Scratch for the accumulators of a register tile: at most 12 x 64 f32, in
-/// tile registers 32 x 64.
-constexpr int64_t accumulatorBytes(bool inTiles) {
-  return inTiles ? 8192 : 4096;
-}
-
-/// Rows of the left side that are worth the gathering of pairs.
-constexpr int64_t kPairRows = 4;
-
-/// No fewer rows of a block for the sake of sharing: two register tiles.
-constexpr int64_t kLeastRows = 24;
-
-/// How many of K a step takes: what lies together in a packed panel, and on
-/// targets with products of pairs in a gathered one.
-int64_t group(const Product &product) {
-  if (product.bytes)
-    return 4;
-  if (product.group)
-    return product.nibbles ? 2 : 1;
-  std::optional<int64_t> rows = product.lhs.free.asConstant();
-  bool few = !product.packed && rows && *rows < kPairRows;
-  return product.pairs && !few ? 2 : 1;
-}
-
-/// The widest panel that divides the columns without waste, from those that
-/// the register tiles are good at.
-int64_t choosePanel(const Product &product, int64_t runDivisor, Knobs &knobs) {
-  std::optional<int64_t> columns = product.rhs.free.asConstant();
-  auto fits = [&](int64_t panel) {
-    return runDivisor == 0 || runDivisor % panel == 0;
-  };
-  int64_t best = 16;
-  double bestCost = 1e30;
-  SmallVector<int64_t> all;
-  // Relative time a column of a full panel costs.
-  for (auto [panel, cost] : {std::pair<int64_t, double>{48, 1.0},
-                             {64, 1.01},
-                             {32, 1.06},
-                             {16, 1.6}}) {
-    if (!fits(panel) && panel != 16)
-      continue;
-    all.push_back(panel);
-    int64_t n = columns.value_or(768);
-    double total = cost * ((n + panel - 1) / panel) * panel;
-    if (total < bestCost) {
-      bestCost = total;
-      best = panel;
-    }
-  }
-  return knobs.pick("panel", best, all);
-}
-
-/// How the rows of a product are cut. Programs are numbered block by block,
-/// within a block panel by panel, of a panel part by part.
-struct Split {
-  Dim blocks, parts;
-};
-
-/// Threads that take rows each read the whole matrix; threads that take columns
-/// each read all rows, half of which the kernel before left on other cores, as
-/// the kernel after finds half of the results there. What is less decides.
-Split splitOf(const Product &product, int64_t blockRows, int64_t blocks,
-              int64_t parts) {
-  Dim rows = product.lhs.free, one = rows.like(1);
-  Split split{rows.ceilDiv(one * blockRows), one};
-  bool alone = product.batch.empty() && product.lhs.outerSizes.empty();
-  if (!product.packed || product.group || !alone)
-    return split;
-  int64_t depth = *product.rhs.contract.asConstant(),
-          columns = *product.rhs.free.asConstant();
-  int64_t few = depth * columns / std::max<int64_t>(1, depth + columns);
-  Dim many = rows.floorDiv(one * (few + 1)).min(one); // 0 or 1
-  Dim most = (rows.ceilDiv(one * (2 * kLeastRows)) * 2)
-                 .min(rows.ceilDiv(one * (kLeastRows / 2)));
-  // As many blocks for each of two or four threads.
-  Dim even = split.blocks.ceilDiv(one * 4) * 4;
-  split.blocks = split.blocks.max(many * even.max(one * blocks).min(most));
-  split.parts = one.max((one - many) * most.min(one * parts));
-  return split;
-}
-
 class MatmulBuilder {
 public:
   MatmulBuilder(BuildContext &context, Product product, Epilogue epilogue)
@@ -141,14 +63,16 @@ public:
         split(splitOf(this->product, context.schedule.at("rows"),
                       context.schedule.at("blocks"),
                       context.schedule.at("parts"))),
-        step(this->product.packed || target.pairProducts ? group(this->product)
-                                                         : 1),
+        step(this->product.packed || target.pairProducts
+                 ? productGroup(this->product)
+                 : 1),
         sums(this->product.bytes ? Type(b.getI32Type()) : b.getF32Type()),
         inTiles(!this->product.group &&
                 fitsTiles(target, step,
                           this->product.lhs.contractStride.isConstant(1),
                           this->product.lhs.free.asConstant(),
                           this->product.lhs.contract.asConstant())),
+        inParts(splitShape(context.schedule, target, this->product)),
         shape(inTiles               ? blockTile(panel)
               : this->product.group ? registerTile(target, panel)
                                     : groupTile(target, panel, step)),
@@ -165,6 +89,8 @@ private:
   LogicalResult gatherPanel();
   void tile(Value row, Value valid, int64_t tileRows, Value share);
   LogicalResult tileBlock(Value row, Value valid, Value share);
+  LogicalResult multiply(Value rows, Value tilesBefore, Value share);
+  LogicalResult bySplitBlocks(Value rows, Value key);
   /// The sums of one register tile: columns `shift` on.
   Value mainloop(Value row, Value valid, int64_t tileRows, int64_t shift,
                  Value fetch);
@@ -179,10 +105,12 @@ private:
   Product product;
   Epilogue epilogue;
   int64_t panel;
-  Split split;
+  RowSplit split;
   int64_t step; ///< of K, whose elements of a column lie together in B
-  Type sums; ///< element type of the accumulators
+  Type sums;    ///< element type of the accumulators
   bool inTiles; ///< products go through tile registers
+  /// Of float32 through tile registers as well, where a program has the rows.
+  std::optional<SplitShape> inParts;
   RegisterTile shape;
   /// Of scaled integers: tiles of more rows read the expanded panel.
   int64_t expandedRows;
@@ -196,7 +124,7 @@ private:
   Value prefetchBase;
   Value fetchStep; ///< elements of the next panel that a tile fetches at a time
   Value scale, zero, scaleBase, expanded; ///< of scaled integers
-  Value accumulators; ///< scratch, [tile rows][panel]
+  Value accumulators;                     ///< scratch, [tile rows][panel]
 };
 
 /// A product with the integers as they are packed: over whole groups, then over
@@ -313,6 +241,52 @@ LogicalResult MatmulBuilder::tileBlock(Value row, Value valid, Value share) {
       return failure();
   }
   return success();
+}
+
+/// All rows of the program as sums of products of bf16.
+LogicalResult MatmulBuilder::bySplitBlocks(Value rows, Value key) {
+  Location loc = e.location;
+  int64_t depth = *product.lhs.contract.asConstant();
+  int64_t at = accumulatorBytes(/*inTiles=*/true);
+  if (!product.packed)
+    at += (depth + 1) * panel * 4 + 64;
+  SplitBlocks blocks(e, *inParts, at);
+  Value base = e.add(aBase, e.mul(firstRow, lda));
+  Value others = tile::OtherKeyOp::create(b, loc, b.getI1Type(), key);
+  auto first = scf::IfOp::create(b, loc, others, /*withElseRegion=*/false);
+  {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPoint(first.getThenRegion().front().getTerminator());
+    if (failed(e.scoped([&] { return blocks.splitRows(a, base, lda, rows); })))
+      return failure();
+  }
+  if (failed(blocks.splitPanel(bBuffer, bBase, ldb)))
+    return failure();
+  return forBlocks(
+      e, rows, [&](Value row, Value valid, Value) -> LogicalResult {
+        auto again = [&](Value i) -> LogicalResult {
+          Value number = e.add(firstRow, e.add(row, i));
+          Value to = e.mul(i, e.constant(panel));
+          RegisterTile vectors = registerTile(target, panel);
+          auto type = VectorType::get({1, vectors.width}, b.getF32Type());
+          Value aOffset = e.add(aBase, e.mul(number, lda));
+          Value size = e.constant(depth);
+          for (int64_t shift = 0; shift < panel; shift += vectors.width) {
+            Value bAt = e.add(bBase, e.constant(shift));
+            auto loop = tile::MainloopOp::create(b, loc, type, a, aOffset, lda,
+                                                 ka, bBuffer, bAt, ldb, size);
+            Value sum = vector::ExtractOp::create(b, loc, loop.getAcc(),
+                                                  ArrayRef<int64_t>{0});
+            tile::StoreOp::create(b, loc, sum, accumulators,
+                                  e.add(to, e.constant(shift)));
+          }
+          return success();
+        };
+        if (failed(
+                blocks.multiply(row, valid, validColumns, accumulators, again)))
+          return failure();
+        return finish(e.add(firstRow, row), valid);
+      });
 }
 
 /// The panel as floats, [K][panel] in scratch.
@@ -441,8 +415,9 @@ LogicalResult MatmulBuilder::gatherPanel() {
   bool consecutive = product.rhs.freeStride.isConstant(1);
   Type element = cast<tile::BufferType>(source.getType()).getElementType();
   auto type = VectorType::get(panel, element);
-  bBuffer = tile::ScratchOp::create(b, loc, tile::BufferType::get(element),
-                                    e.constant(accumulatorBytes(inTiles)));
+  bBuffer =
+      tile::ScratchOp::create(b, loc, tile::BufferType::get(element),
+                              e.constant(accumulatorBytes(inTiles || inParts)));
   bBase = e.constant(0);
   ldb = e.constant(step * panel);
   auto row = [&](Value k, Value valid) -> Value {
@@ -558,9 +533,9 @@ LogicalResult MatmulBuilder::build() {
     Dim groups = depth.ceilDiv(depth.like(product.group));
     scaleBase = e.mul(panelIndex, e.size(groups * panel));
     if (shape.rows > expandedRows) {
-      expanded =
-          tile::ScratchOp::create(b, loc, tile::BufferType::get(b.getF32Type()),
-                                  e.constant(accumulatorBytes(inTiles)));
+      expanded = tile::ScratchOp::create(
+          b, loc, tile::BufferType::get(b.getF32Type()),
+          e.constant(accumulatorBytes(inTiles || inParts)));
       Value large = e.less(e.constant(expandedRows), rows);
       auto many = scf::IfOp::create(b, loc, large, /*withElseRegion=*/false);
       OpBuilder::InsertionGuard guard(b);
@@ -574,6 +549,27 @@ LogicalResult MatmulBuilder::build() {
   Value share = product.group
                     ? e.size(depth.floorDiv(depth.like(4 * step)) * 64)
                     : e.mul(lines, e.size(depth * 4));
+  if (!inParts)
+    return multiply(rows, tilesBefore, share);
+  Value enough = e.less(e.constant(leastSplitRows(inParts->parts) - 1), rows);
+  auto branch = scf::IfOp::create(b, loc, enough, /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPoint(branch.getThenRegion().front().getTerminator());
+  // Of the rows, whatever the panel.
+  if (failed(e.scoped([&] {
+        Value key = e.div(id, e.size(panels * split.parts));
+        key = e.add(e.mul(key, e.size(split.parts)), part);
+        return bySplitBlocks(rows, key);
+      })))
+    return failure();
+  b.setInsertionPoint(branch.getElseRegion().front().getTerminator());
+  return e.scoped([&] { return multiply(rows, tilesBefore, share); });
+}
+
+/// All rows of the program, `share` elements fetched by each of its tiles, of
+/// which others of the panel have `tilesBefore`.
+LogicalResult MatmulBuilder::multiply(Value rows, Value tilesBefore,
+                                      Value share) {
   if (inTiles)
     return forBlocks(
         e, rows, [&](Value row, Value valid, Value number) -> LogicalResult {
@@ -596,67 +592,6 @@ LogicalResult MatmulBuilder::build() {
 }
 
 } // namespace
-
-LogicalResult chooseMatmul(ts::KernelOp kernel, const TargetDesc &target,
-                           Knobs &knobs, SmallVectorImpl<Schedule> &schedules) {
-  std::optional<Product> product = analyseProduct(kernel);
-  if (!product)
-    return success(); // the loop schedule takes it
-  FailureOr<Epilogue> epilogue = Epilogue::create(kernel, product->result);
-  if (failed(epilogue))
-    return failure();
-  Schedule schedule;
-  schedule.kind = "matmul";
-  int64_t panel = choosePanel(*product, epilogue->runDivisor(), knobs);
-  const Side &lhs = product->lhs, &rhs = product->rhs;
-  // The row block of A takes about a third of the second-level cache.
-  int64_t depth = std::max<int64_t>(1, representative(lhs.contract));
-  int64_t bytes = product->group ? 4 : 4 / group(*product);
-  int64_t rows =
-      (target.l2Bytes ? target.l2Bytes : 1 << 20) / 3 / (bytes * depth);
-  rows = std::clamp<int64_t>(rows / 24 * 24, 192, 384);
-  rows = knobs.pick("rows", rows, {96, 192, 384, 768});
-  // As many programs as share well among any few threads.
-  constexpr int64_t programs = 16;
-  int64_t panels = std::max<int64_t>(
-      1, (rhs.free.asConstant().value_or(768) + panel - 1) / panel);
-  int64_t share = std::max<int64_t>(1, (programs + panels - 1) / panels);
-  int64_t blocks = std::max<int64_t>(4, share), parts = share;
-  if (product->packed && !product->group) {
-    blocks = knobs.pick("blocks", blocks, {1, 4, 8, 16});
-    parts = knobs.pick("parts", parts, {1, 2, 4});
-  }
-  schedule.parameters = {
-      {"panel", panel}, {"rows", rows}, {"blocks", blocks}, {"parts", parts}};
-  schedule.group = product->group ? 1 : group(*product);
-  Dim one = Dim::constant(kernel.getContext(), 1);
-  Split split = splitOf(*product, rows, blocks, parts);
-  schedule.grid = ts::product(kernel.getContext(), product->batch) *
-                  ts::product(kernel.getContext(), lhs.outerSizes) *
-                  split.blocks * rhs.free.ceilDiv(one * panel) * split.parts;
-  // What a program is worth depends on how many there are.
-  Dim flops = lhs.free.max(one) * (2 * depth * panel);
-  schedule.grain =
-      (split.blocks * split.parts * (1600000 / bytes)).floorDiv(flops).max(one);
-  // A panel in scratch: gathered, or expanded (one row more, of nibbles).
-  schedule.scratch = (product->packed && !product->group
-                          ? one * 0
-                          : (lhs.contract + 1) * (panel * 4) + 64) +
-                     accumulatorBytes(/*inTiles=*/schedule.group > 1);
-  if (product->packed)
-    schedule.packed.push_back(
-        {product->rhs.base.getArgNumber(), *rhs.contract.asConstant(),
-         *rhs.free.asConstant(), product->transposed, panel, group(*product),
-         /*winograd=*/false, product->nibbles});
-  for (BlockArgument parameter : {product->scale, product->zero})
-    if (parameter)
-      schedule.packed.push_back(
-          {parameter.getArgNumber(),
-           (*rhs.contract.asConstant() + product->group - 1) / product->group,
-           *rhs.free.asConstant(), /*transposed=*/false, panel});
-  schedules.push_back(std::move(schedule));
-  return success();
-}
 
 LogicalResult buildMatmul(BuildContext &context) {
   std::optional<Product> product = analyseProduct(context.kernel);

@@ -84,7 +84,8 @@ struct Schedule {
   ts::Dim grain;   ///< least number of programs worth a thread
   ts::Dim scratch; ///< bytes of scratch a worker needs
   /// How many of the inner dim a step of its products takes: 4 of bytes, 2 of
-  /// bf16. Targets that extend another differ from it in such steps alone.
+  /// bf16; kSplitGroup: products of float32 as sums of such of bf16. Targets
+  /// that extend another differ from it in such steps alone.
   int64_t group = 1;
   /// All schedules of one kernel agree on these.
   llvm::SmallVector<PackedOperand, 0> packed;

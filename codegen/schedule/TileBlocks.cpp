@@ -33,7 +33,8 @@ LogicalResult multiplyBlock(Emitter &e, const BlockProduct &product,
                           product.b, product.bOffset, product.ldb, product.k,
                           product.c, cOffset, product.ldc, valid,
                           product.prefetch, product.prefetchOffset,
-                          product.prefetchStep, rows, columns);
+                          product.prefetchStep, product.aPart, product.bPart,
+                          rows, columns, product.parts);
   };
   Value whole = e.less(e.constant(kBlockRows - 1), valid);
   auto branch =

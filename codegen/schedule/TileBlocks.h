@@ -21,6 +21,8 @@ struct BlockProduct {
   mlir::Value k;
   mlir::Value c, cOffset, ldc;
   mlir::Value prefetch, prefetchOffset, prefetchStep; ///< null: none
+  int64_t parts = 1;
+  mlir::Value aPart, bPart; ///< null of one part
 };
 /// Rows 0 .. valid - 1 of at most blockTile's, times `columns` columns.
 llvm::LogicalResult multiplyBlock(Emitter &emitter, const BlockProduct &product,

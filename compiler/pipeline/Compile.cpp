@@ -44,6 +44,13 @@ Status checkPhaseName(std::string_view option, const std::string &value) {
                    "option " + std::string(option), "one of: " + names);
 }
 
+/// Of bf16, that products of float32 may be made of; 0: they stay float32.
+int64_t partsOfFloat32(const Options &options) {
+  return options.float32Products == "bf16x6"   ? 3
+         : options.float32Products == "bf16x3" ? 2
+                                               : 0;
+}
+
 Status chooseTargets(CompileState &state) {
   std::string_view wanted = state.options.target;
   size_t colon = wanted.find(':');
@@ -62,6 +69,8 @@ Status chooseTargets(CompileState &state) {
     Expected<TargetDesc> target = cpuTarget(isa);
     if (!target)
       return target.takeError();
+    if (target->tileProducts)
+      target->floatParts = partsOfFloat32(state.options);
     state.targets.push_back(*target);
   }
   if (state.targets.empty())

@@ -33,7 +33,9 @@ Expected<TargetDesc> cpuTarget(std::string_view isa) {
       t.tileProducts = isa == "x86-64-v4-amx";
       t.pairProducts = t.tileProducts || isa == "x86-64-v4-bf16";
       t.extends = "x86-64-v4";
-      t.extendsGroups = t.tileProducts ? 2 + 4 : t.pairProducts ? 2 : 4;
+      t.extendsGroups = t.tileProducts   ? 2 + 4 + kSplitGroup
+                        : t.pairProducts ? 2
+                                         : 4;
     }
   } else if (isa == "x86-64-v3") {
     t.vectorBytes = 32;

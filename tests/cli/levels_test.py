@@ -55,3 +55,33 @@ def test_products_of_bf16_have_levels_of_their_own(tool, product):
         np.testing.assert_allclose(np.load("y.npy"), exact, atol=0.06)
     tool("run", "half.knap", "-i", "x.npy", "-o", "best.npy")
     np.testing.assert_allclose(np.load("best.npy"), exact, atol=0.06)
+
+
+def test_products_of_float32_in_parts_are_an_option(tool, tmp_path):
+    """Of bf16, at the level with tile registers alone, where it pays; elsewhere nothing changes."""
+    random = np.random.default_rng(5)
+    w = random.standard_normal((64, 2400)).astype(np.float32)
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["y"])],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [384, 64])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [384, 2400])],
+        [numpy_helper.from_array(w, "w")],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), "wide.onnx")
+
+    def split(file):
+        report = json.loads(tool("explain", file, "--json"))["report"]
+        return [b["value"] for k in report["unique_kernels"] for b in k["knobs"] if b["name"] == "split"]
+
+    x = random.standard_normal((384, 64)).astype(np.float32)
+    np.save("x.npy", x)
+    exact = x.astype(np.float64) @ w
+    for products, parts in [("f32", []), ("bf16x6", [3]), ("bf16x3", [2])]:
+        tool("compile", "wide.onnx", "-o", "wide.knap", "--float32-products", products)
+        assert split("wide.knap") == parts
+        assert isas(tool, "wide.knap") == LEVELS[2:] if not parts else [LEVELS[0], *LEVELS[2:]]
+        tool("run", "wide.knap", "-i", "x.npy", "-o", "y.npy")
+        error = np.abs(np.load("y.npy") - exact).max() / np.abs(exact).max()
+        assert error < (2e-5 if products == "bf16x3" else 1e-6)
+    assert "one of" in tool("compile", "wide.onnx", "-o", "wide.knap", "--float32-products", "bf16", code=1)

@@ -114,6 +114,19 @@ def test_products_in_tile_registers(case_list, cases):
     assert done.returncode == 0, done.stderr[-6000:]
 
 
+# bf16x3 is for results that may be off by 1e-5, which the cases do not allow.
+@pytest.mark.parametrize("other", [None, 6])
+def test_products_of_float32_in_parts(case_list, monkeypatch, other):
+    """No less exact than those of float32: as the model chooses, and where it would not."""
+    isa = "x86-64-v4-amx"
+    if not supported("x86-64-v4-bf16"):
+        pytest.skip(f"this machine runs no code around tiles: no {isa} and no x86-64-v4-bf16")
+    monkeypatch.setenv("KNAPPER_FLOAT32_PRODUCTS", "bf16x6")
+    number = [] if other is None else ["--other", other]
+    done = run(case_list, "--isa", isa, "--filter", "dot", "--emulate-tiles", *number)
+    assert done.returncode == 0, done.stderr[-6000:]
+
+
 @pytest.fixture(scope="session")
 def for_a_gpu(case_list, tmp_path_factory):
     """The cases compiled for a GPU, which need not be there, and what became of each."""

@@ -121,6 +121,47 @@ case("dot weights shared", [In("x", T("f32", "m", 131))],
      f'  %r = ts.dot %x, %w batch [] x [] contract [1] x [0] : {T("f32", "m", 131)}, {T("f32", 131, 140)}',
      T("f32", "m", 140), [dict(m=m) for m in [0, 1, 13, 49, 67, 68, 201]],
      lambda x: wide(x) @ np_().array(SHARED), "relative 3e-6")
+# Blocks of float32: with a bias, a batch, and constant weights.
+for name, contract in [("nn", 0), ("nt", 1)]:
+    x, w, y, b = T("f32", "m", 200), T("f32", *(("n", 200) if contract else (200, "n"))), T("f32", "m", "n"), T("f32", "n")
+    case(f"dot blocks {name} f32", [In("x", x), In("w", w), In("b", b)],
+         f"%0 = ts.dot %x, %w batch [] x [] contract [1] x [{contract}] : {x}, {w}\n"
+         f"  %1 = ts.broadcast %b [1] : {b} to {y}\n  %r = ts.add %0, %1 : {y}", y,
+         [dict(m=m, n=n) for m, n in [(200, 264), (257, 72), (131, 49), (7, 70)]],
+         lambda x, w, b, turned=contract: wide(x) @ (wide(w).T if turned else wide(w)) + b, "relative 3e-6")
+x, w, y = T("f32", 2, "m", 131), T("f32", 131, 140), T("f32", 2, "m", 140)
+case("dot blocks weights f32", [In("x", x)],
+     f"%w = ts.constant dense<{SHARED}> : {w}\n  %r = ts.dot %x, %w batch [] x [] contract [2] x [0] : {x}, {w}", y,
+     [dict(m=m) for m in [0, 3, 66, 150]], lambda x: wide(x) @ np_().array(SHARED), "relative 3e-6")
+# So many programs that one call has those of several rows.
+x, w, y = T("f32", "m", 32), T("f32", 32, "n"), T("f32", "m", "n")
+case("dot many blocks f32", [In("x", x), In("w", w)], f"%r = ts.dot %x, %w batch [] x [] contract [1] x [0] : {x}, {w}", y,
+     [dict(m=800, n=2256)], lambda x, w: wide(x) @ wide(w), "relative 3e-6")
+# Rows and columns of numbers that are not the sum of a few bf16 (CPUs may multiply such sums): far from 1, and not finite.
+FAR = [1.0, 2.0**-60, 2.0**50, 1.0, 0.0, 2.0**-118, -1.0, 2.0**-52, 2.0**60]
+NEAR = [1.0, 2.0**-4, 2.0**45, -1.0, 0.0]
+NOT_FINITE = {5: "0x7F800000", 8: "0x7FC00000"}
+for k, m, n, rows, columns, finite in [(96, 140, 70, FAR, NEAR, True), (131, 170, 50, FAR, NEAR, False), (1600, 133, 96, NEAR, FAR, True)]:
+    by_row = [rows[i % len(rows)] for i in range(m)]
+    by_column = [columns[j // 7 % len(columns)] if j >= 48 else 1.0 for j in range(n)]
+    x, w, y, a, b = T("f32", m, k), T("f32", k, n), T("f32", m, n), T("f32", m), T("f32", n)
+    text = lambda values, marks={}: str([marks.get(i % len(FAR), v) for i, v in enumerate(values)]).replace("'", "")
+    back = lambda values: [1 / v if v else 1.0 for v in values]
+    case(f"dot far from 1 {k}", [In("x", x), In("w", w)],
+         f"%s = ts.constant dense<{text(by_row, {} if finite else NOT_FINITE)}> : tensor<{m}xf32>\n"
+         f"  %t = ts.constant dense<{text(by_column)}> : tensor<{n}xf32>\n"
+         f"  %p = ts.constant dense<{text(back(by_row))}> : tensor<{m}xf32>\n"
+         f"  %q = ts.constant dense<{text(back(by_column))}> : tensor<{n}xf32>\n"
+         f"  %0 = ts.broadcast %s [0] : {a} to {x}\n  %1 = ts.broadcast %t [1] : {b} to {w}\n"
+         f"  %2 = ts.mul %x, %0 : {x}\n  %3 = ts.mul %w, %1 : {w}\n"
+         f"  %4 = ts.dot %2, %3 batch [] x [] contract [1] x [0] : {x}, {w}\n"
+         f"  %5 = ts.broadcast %p [0] : {a} to {y}\n  %6 = ts.broadcast %q [1] : {b} to {y}\n"
+         f"  %7 = ts.mul %4, %5 : {y}\n  %r = ts.mul %7, %6 : {y}", y, [{}], None, "relative 3e-6")
+# One number of a row near the largest or past it: what is left of an infinity is no number.
+x, w, y, k = T("f32", 140, 96), T("f32", 96, 70), T("f32", 140, 70), T("f32", 96)
+case("dot near the largest", [In("x", x), In("w", w)],
+     f"%s = ts.constant dense<{[3.2e38 if i == 5 else 1.0 for i in range(96)]}> : {k}\n  %0 = ts.broadcast %s [1] : {k} to {x}\n"
+     f"  %1 = ts.mul %x, %0 : {x}\n  %r = ts.dot %1, %w batch [] x [] contract [1] x [0] : {x}, {w}", y, [{}], None, "relative 3e-6")
 # Packed in pairs of rows: odd and even, known and not; more columns than a panel has.
 PAIR_ROWS = [dict(m=m) for m in [0, 1, 3, 17, 64, 201]]
 for k, n in [(22, 40), (23, 70), (64, 96), (131, 49), (1, 16)]:
