@@ -332,8 +332,10 @@ LogicalResult buildPointwise(BuildContext &context) {
   LogicalResult status = success();
   // A tile from `i` on, which is a multiple of `multiple`.
   Value tileStart;
-  // A row that is put together before it is stored, where that is done.
-  Value whole;
+  // A row that is put together before it is stored, where that is done: by four
+  // elements, since what fills or changes such a part is one instruction.
+  constexpr int64_t part = 4;
+  SmallVector<Value> joined;
   auto tile = [&](Value i, Value valid, int64_t lanes,
                   int64_t multiple) -> FailureOr<SmallVector<Value>> {
     Coord at;
@@ -358,13 +360,19 @@ LogicalResult buildPointwise(BuildContext &context) {
       Value result = e.emit(value, at);
       if (!result)
         return failure();
-      if (whole)
-        whole = vector::InsertStridedSliceOp::create(
-            e.builder, e.location, e.widen(result, lanes), whole,
-            ArrayRef<int64_t>(*getConstantIntValue(i)), ArrayRef<int64_t>(1));
-      else
+      if (!joined.empty()) {
+        int64_t first = *getConstantIntValue(i);
+        Value &into = joined[first / part];
+        into = lanes == part
+                   ? result
+                   : vector::InsertStridedSliceOp::create(
+                         e.builder, e.location, e.widen(result, lanes), into,
+                         ArrayRef<int64_t>(first % part), ArrayRef<int64_t>(1))
+                         .getResult();
+      } else {
         e.store(e.widen(result, lanes), e.outputBuffer(k), type, at,
                 context.schedule.at("stream"));
+      }
     }
     return SmallVector<Value>();
   };
@@ -470,14 +478,21 @@ LogicalResult buildPointwise(BuildContext &context) {
       known = std::gcd(known, done);
     }
   };
-  // What a row gets from one operand, in tiles of powers of two.
-  auto pieces = [&](Dim first, int64_t length) {
-    int64_t start = *first.asConstant();
-    for (int64_t done = 0, lanes; done < length; done += lanes) {
-      lanes = llvm::bit_floor(uint64_t(length - done));
-      if (failed(tile(e.constant(start + done), {}, lanes, 1)))
+  // What a row gets from one operand, in tiles of powers of two within a part.
+  auto pieces = [&](Dim first, Dim last) {
+    int64_t at = *first.asConstant(), end = *last.asConstant();
+    for (int64_t lanes; at < end; at += lanes) {
+      lanes = llvm::bit_floor(
+          uint64_t(std::min(end, at / part * part + part) - at));
+      if (failed(tile(e.constant(at), {}, lanes, 1)))
         status = failure();
     }
+  };
+  auto zeros = [&](int64_t lanes) -> Value {
+    Type element = ts::elementTypeOf(kernel.getResult(0));
+    auto type = VectorType::get(lanes, element);
+    return arith::ConstantOp::create(e.builder, e.location,
+                                     e.builder.getZeroAttr(type));
   };
   bool joins = !isGpu && moves && joinsToRegister(kernel, lane, context.target);
   auto row = [&] {
@@ -485,12 +500,8 @@ LogicalResult buildPointwise(BuildContext &context) {
         flat || isGpu ? ts::ConcatOp() : concatAlong(kernel, lane);
     if (!concat)
       return segment(begin, end, run.like(0), run);
-    if (joins) {
-      Type element = ts::elementTypeOf(concat);
-      auto type = VectorType::get(*run.asConstant(), element);
-      whole = arith::ConstantOp::create(e.builder, e.location,
-                                        e.builder.getZeroAttr(type));
-    }
+    if (joins)
+      joined.assign(*run.asConstant() / part, zeros(part));
     Dim first = run.like(0);
     for (Value input : concat.getInputs()) {
       Dim last = first + ts::dimOf(input, lane);
@@ -510,14 +521,19 @@ LogicalResult buildPointwise(BuildContext &context) {
         return e.emit(input, inner);
       };
       if (joins)
-        pieces(first, *(last - first).asConstant());
+        pieces(first, last);
       else
         segment(from, to, first, last);
       e.provide = nullptr;
       first = last;
     }
     if (joins) {
-      Value row = std::exchange(whole, Value());
+      Value row = zeros(*run.asConstant());
+      for (auto [i, value] : llvm::enumerate(joined))
+        row = vector::InsertStridedSliceOp::create(
+            e.builder, e.location, value, row, ArrayRef<int64_t>(part * i),
+            ArrayRef<int64_t>(1));
+      joined.clear();
       e.provide = [&](Value tensor, const Coord &) {
         return tensor == concat.getResult() ? row : Value();
       };
