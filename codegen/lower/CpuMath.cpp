@@ -18,12 +18,34 @@ static const llvm::APFloat *numberOf(llvm::Value *value) {
   return number ? &number->getValueAPF() : nullptr;
 }
 
+// By the instruction itself: LLVM moves a sign taken from a number of f64
+// across the rounding of a single number, and that of f64 to f16 needs a
+// library.
+static llvm::Value *roundToHalf(llvm::IRBuilderBase &b, llvm::Value *value) {
+  constexpr int lanes = 4, asTheModeSays = 4;
+  llvm::Value *number = value->getType()->isVectorTy()
+                            ? b.CreateExtractElement(value, uint64_t(0))
+                            : value;
+  auto *floats = llvm::FixedVectorType::get(b.getFloatTy(), lanes);
+  llvm::Value *words = b.CreateIntrinsic(
+      llvm::Intrinsic::x86_vcvtps2ph_128, {},
+      {b.CreateInsertElement(llvm::Constant::getNullValue(floats), number,
+                             uint64_t(0)),
+       b.getInt32(asTheModeSays)});
+  llvm::Value *word = b.CreateExtractElement(words, uint64_t(0));
+  return b.CreateBitCast(word, withElement(value->getType(), b.getHalfTy()));
+}
+
 // The larger of two floats by an instruction that knows -0 from 0 and passes
 // over a NaN; a sum under a mask brings that back. LLVM takes six for both.
 // Beside a number it takes three, where a comparison that is true of a NaN, and
 // false of the zero that gives way, takes two.
 llvm::Value *CpuEmitter::special(Operation *op,
                                  llvm::ArrayRef<llvm::Value *> operands) {
+  if (isa<arith::TruncFOp>(op) && laneCount(operands[0]->getType()) == 1 &&
+      getElementTypeOrSelf(op->getOperand(0).getType()).isF32() &&
+      getElementTypeOrSelf(op->getResult(0).getType()).isF16())
+    return roundToHalf(b, operands[0]);
   constexpr unsigned avx512 = 64; // bytes of its registers
   if (!isa<arith::MaximumFOp, arith::MinimumFOp>(op) ||
       target.vectorBytes != avx512)

@@ -82,3 +82,27 @@ tile.func @stream_anywhere(%x: !tile.buffer<f32>, %y: !tile.buffer<f32>) {
   tile.store %v, %y[%p] {nontemporal} : vector<16xf32>, !tile.buffer<f32>
   tile.return
 }
+
+// No library rounds f64 to f16: the sign does not pass the conversions.
+// V4-LABEL: sign:
+// V4-NOT: call
+// V4: vcvtps2ph
+// V4-NOT: call
+// V4: retq
+// V3-LABEL: sign:
+// V3-NOT: call
+// V3: vcvtps2ph
+// V3-NOT: call
+// V3: retq
+tile.func @sign(%x: !tile.buffer<f64>, %y: !tile.buffer<f16>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %wide = tile.load %x[%c0] : !tile.buffer<f64> -> f64
+  %other = tile.load %x[%c1] : !tile.buffer<f64> -> f64
+  %sign = arith.truncf %wide : f64 to f32
+  %size = arith.truncf %other : f64 to f32
+  %number = math.copysign %size, %sign : f32
+  %r = arith.truncf %number : f32 to f16
+  tile.store %r, %y[%c0] : f16, !tile.buffer<f16>
+  tile.return
+}
