@@ -4,6 +4,25 @@
 
 namespace knapper {
 
+/// Of each output, whether a size of it is known only during the run: a caller
+/// gives memory before.
+static std::vector<bool> lateOutputs(const fb::ProgramT &program) {
+  std::vector<bool> late(program.values.size());
+  for (size_t i = 0; i < late.size(); ++i) {
+    const fb::Scalar &value = program.values[i];
+    if (value.op() == fb::ScalarOp::symbol)
+      late[i] = program.symbols[value.imm()]->from_buffer;
+    else if (value.op() != fb::ScalarOp::constant)
+      late[i] = late[value.a()] || late[value.b()];
+  }
+  std::vector<bool> result;
+  for (const auto &output : program.outputs)
+    result.push_back(
+        std::any_of(output->dims.begin(), output->dims.end(),
+                    [&](uint32_t dim) { return bool(late[dim]); }));
+  return result;
+}
+
 std::vector<fb::InPlace> MemoryUses::pairs(const fb::ProgramT &program) const {
   std::vector<uint32_t> inputs(program.inputs.size()),
       outputs(program.outputs.size());
@@ -15,7 +34,7 @@ std::vector<fb::InPlace> MemoryUses::pairs(const fb::ProgramT &program) const {
       outputs[buffer.index] = i;
   }
   std::vector<fb::InPlace> direct, free;
-  std::vector<bool> taken(inputs.size());
+  std::vector<bool> taken(inputs.size()), late = lateOutputs(program);
   for (uint32_t o = 0; o < outputs.size(); ++o) {
     Uses to = of(outputs[o]);
     std::vector<fb::InPlace> mine;
@@ -24,7 +43,7 @@ std::vector<fb::InPlace> MemoryUses::pairs(const fb::ProgramT &program) const {
       // Sizes are one value of the program if they are one expression.
       if (program.buffers[inputs[i]]->bytes !=
               program.buffers[outputs[o]]->bytes ||
-          program.inputs[i]->dtype != program.outputs[o]->dtype ||
+          program.inputs[i]->dtype != program.outputs[o]->dtype || late[o] ||
           to.firstWrite == kNever)
         continue;
       uint32_t last = of(inputs[i]).lastRead;

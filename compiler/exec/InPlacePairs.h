@@ -3,7 +3,7 @@
 // What the instructions of a program do with the memory of its inputs and
 // outputs, and which output may therefore be given exactly an input's memory:
 //
-//   - both have one element type and one size,
+//   - both have one element type and one size, known before the run,
 //   - every read of the input comes before the first write of the output, or is
 //     of that very instruction and allowed there: a copy of the whole, which is
 //     then none, and a kernel that reads an element only where it writes it.

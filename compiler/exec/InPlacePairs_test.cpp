@@ -90,6 +90,22 @@ TEST_F(Pairs, TypesAndSizesMustAgree) {
   EXPECT_EQ(found(), "");
 }
 
+TEST_F(Pairs, SizesOfOutputsAreKnownBeforeTheRun) {
+  // [k, 0] has as many bytes as [0], and k is counted during the run.
+  auto k = std::make_unique<fb::SymbolT>();
+  k->from_buffer = true;
+  program.symbols.push_back(std::move(k));
+  program.values = {fb::Scalar(fb::ScalarOp::symbol, 0, 0, 0),
+                    fb::Scalar(fb::ScalarOp::constant, 0, 0, 2),
+                    fb::Scalar(fb::ScalarOp::mul, 0, 1, 0)};
+  uint32_t x = input(), counted = output(), fixed = output();
+  program.outputs[0]->dims = {1, 2};
+  program.outputs[1]->dims = {1};
+  step(0, {x}, counted, {x});
+  step(0, {x}, fixed, {x});
+  EXPECT_EQ(found(), "1<0 ");
+}
+
 TEST_F(Pairs, AnOutputPrefersWhatItUpdates) {
   // Two caches of one size: each present over its own past alone.
   uint32_t a = input(), b = input(), x = output(), y = output();
