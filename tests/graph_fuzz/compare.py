@@ -24,6 +24,7 @@ TYPES = {"float32": TensorProto.FLOAT, "float64": TensorProto.DOUBLE, "float16":
 # A result this close to zero may be zero: softmax's exponential has no denormal ones.
 TINY = {"float32": 2.0**-124, "float64": 2.0**-1020, "bfloat16": 2.0**-124}
 SUMS = ("DFT", "STFT")  # some of their results are sums that cancel
+CUBIC = helper.make_attribute("mode", "cubic")  # of Resize: onnx's evaluator has its weights, which cancel, in float32
 ABSOLUTE = ("Gelu",)  # as near as numbers around 1 are to each other (docs/performance/math.md)
 SAMPLES = (4, 16, 64)  # of noise, until it explains the difference
 
@@ -71,15 +72,20 @@ def same_overflow(expected: np.ndarray, actual: np.ndarray, other: np.ndarray) -
     return not wrong(expected, actual, unstable=not_finite(expected, actual))
 
 
-def noisy(model: onnx.ModelProto, types: dict[str, str], sample: int, constants=frozenset()) -> onnx.ModelProto:
+def cancels(node: onnx.NodeProto, with_onnx: bool) -> bool:
+    """Whether a result of the node may be as far off as its largest one."""
+    return node.op_type in SUMS or (with_onnx and node.op_type == "Resize" and CUBIC in node.attribute)
+
+
+def noisy(model, types: dict[str, str], sample: int, constants=frozenset(), with_onnx=False) -> onnx.ModelProto:
     """The model with noise on every float operand and result. `types`: NumPy's name by value; `constants`:
-    values that get noise only as first operands."""
+    values that get noise only as first operands; `with_onnx`: onnx's evaluator has the other answer."""
     result = onnx.ModelProto()
     result.CopyFrom(model)
     graph = result.graph
     nodes, number = [], 0
 
-    def disturbed(name: str, to: str | None = None, operator="") -> str:
+    def disturbed(name: str, to: str | None = None, operator="", summed=False) -> str:
         nonlocal number
         kind = types.get(name)
         if kind not in UNIT:
@@ -102,7 +108,7 @@ def noisy(model: onnx.ModelProto, types: dict[str, str], sample: int, constants=
         nodes.append(helper.make_node("Mul", [f"{to}/factor", width], [f"{to}/part"]))
         nodes.append(helper.make_node("Add", [f"{to}/part", start], [f"{to}/wide"]))
         nodes.append(helper.make_node("Cast", [f"{to}/wide"], [f"{to}/near"], to=TYPES[kind]))
-        if operator not in SUMS and (operator not in ABSOLUTE or kind == "float64"):
+        if not summed and (operator not in ABSOLUTE or kind == "float64"):
             flushed = sample % 2 and kind in TINY
             moved = f"{to}/moved" if flushed else to
             nodes.append(helper.make_node("Mul", [name, f"{to}/near"], [moved]))
@@ -115,7 +121,7 @@ def noisy(model: onnx.ModelProto, types: dict[str, str], sample: int, constants=
                 nodes.append(helper.make_node("Less", [f"{to}/size", f"{to}/tiny"], [f"{to}/is_tiny"]))
                 nodes.append(helper.make_node("Where", [f"{to}/is_tiny", f"{to}/zero", moved], [to]))
             return to
-        if operator in SUMS:  # what cancels in a long sum is as far off as its largest result
+        if summed:  # what cancels in a long sum is as far off as its largest result
             nodes.append(helper.make_node("Abs", [name], [f"{to}/size"]))
             nodes.append(helper.make_node("ReduceMax", [f"{to}/size"], [f"{to}/largest"], keepdims=1))
         else:
@@ -139,7 +145,7 @@ def noisy(model: onnx.ModelProto, types: dict[str, str], sample: int, constants=
         nodes.append(copy)
         for name in node.output:
             if types.get(name) in UNIT:
-                disturbed(f"exact/{name}", name, node.op_type)
+                disturbed(f"exact/{name}", name, node.op_type, cancels(node, with_onnx))
     del graph.node[:]
     graph.node.extend(nodes)
     return result
@@ -153,7 +159,7 @@ def inferred(model: onnx.ModelProto) -> dict[str, str]:
             if v.type.tensor_type.elem_type in names}  # fmt: skip
 
 
-def spread(evaluate, model, feed, expected, samples):
+def spread(evaluate, model, feed, expected, samples, with_onnx=False):
     """What noise does to each output: how far off it gets, and which elements change their kind."""
     everything = with_all_outputs(model)
     try:
@@ -169,9 +175,9 @@ def spread(evaluate, model, feed, expected, samples):
     unstable = [np.zeros(e.shape, bool) for e in expected]
     for sample in range(samples):
         try:
-            answers = evaluate(noisy(model, types | constants, sample, constants), feed)
+            answers = evaluate(noisy(model, types | constants, sample, constants, with_onnx), feed)
         except Refused:  # an operator that wants its first one constant
-            answers = evaluate(noisy(model, dict(types), sample), feed)
+            answers = evaluate(noisy(model, dict(types), sample, with_onnx=with_onnx), feed)
         for i, (e, a) in enumerate(zip(expected, answers)):
             if e.shape != a.shape:
                 unstable[i][...] = True

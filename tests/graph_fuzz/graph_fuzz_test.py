@@ -15,6 +15,7 @@ import pytest
 from evaluator import PROGRAM, Evaluator
 from graph_builder import Case
 from node_models import model, node
+from onnx import TensorProto
 
 from knapper.reduce.reducer import Reducer
 
@@ -74,9 +75,50 @@ def test_an_overflow_of_float32_is_no_difference():
                   node("Mul", ["r", "w"], ["y"])], {"x": ["n"], "w": ["n"]})  # fmt: skip
     feed = {"x": np.full(3, 1e30, np.float32), "w": np.array([1, np.inf, 0], np.float32)}
     expected = [np.array([0, np.inf, 0], np.float32)]  # the reference does not round between operators
-    assert check.overflows(made, feed, expected, [np.array([0, np.nan, 0], np.float32)])
-    assert not check.overflows(made, feed, expected, [np.array([0, 1, 0], np.float32)])
-    assert not check.overflows(made, feed, expected, [np.array([1, np.nan, 0], np.float32)])
+    assert check.overflows(None, made, feed, expected, [np.array([0, np.nan, 0], np.float32)])
+    assert not check.overflows(None, made, feed, expected, [np.array([0, 1, 0], np.float32)])
+    assert not check.overflows(None, made, feed, expected, [np.array([1, np.nan, 0], np.float32)])
+
+
+def silu_of_halves(cast=False):
+    made = [node("Sigmoid", ["x"], ["s"]), node("Mul", ["x", "s"], ["p"]), node("Mul", ["p", "w"], ["y"])]
+    if cast:
+        made[1:1] = [node("Cast", ["s"], ["t"], to=TensorProto.FLOAT16)]
+        made[2].input[1] = "t"
+    feed = {"x": np.array([-48, 1], np.float16), "w": np.array([-np.inf, 2], np.float16)}
+    half = TensorProto.FLOAT16
+    return model(made, {"x": (half, ["n"]), "w": (half, ["n"])}, [("y", half)]), feed
+
+
+def test_what_vanishes_in_float16_alone_is_no_difference():
+    evaluate = Evaluator()
+    try:
+        made, feed = silu_of_halves()
+        expected = evaluate(made, feed)  # sigmoid(-48) is 0 in float16, and 0 * inf NaN
+        assert np.isnan(expected[0][0])
+        for first, second, same in ((np.inf, 1, True), (-np.inf, 1, False), (1, 1, False), (np.inf, 2, False)):
+            actual = [np.array([first, expected[0][1] * second], np.float16)]
+            assert check.overflows(evaluate, made, feed, expected, actual) == same, (first, second)
+        made, feed = silu_of_halves(cast=True)
+        assert not check.overflows(evaluate, made, feed, evaluate(made, feed), [np.array([np.inf, expected[0][1]], np.float16)])
+    finally:
+        evaluate.close()
+
+
+def test_cubic_weights_of_float32_are_onnx_own():
+    resize = node("Resize", ["x", "", "scales"], ["y"], mode="cubic", coordinate_transformation_mode="align_corners")
+    made = model([resize], {"x": ["n"]}, initializers={"scales": np.float32([3])})
+    feed = {"x": np.array([0.38941404, 0.398396, -0.2903951, 0.5760488, -2.1900826], np.float32)}
+    evaluate = Evaluator()
+    try:
+        expected = evaluate(made, feed)
+        assert abs(expected[0][8] + 0.016122582659) < 2e-8  # by weights of float64
+        theirs = [expected[0] + np.float32(4e-6)]
+        assert check.differences(evaluate, made, feed, expected, theirs)[0]
+        assert not check.differences(evaluate, made, feed, expected, theirs, with_onnx=True)[0]
+        assert check.differences(evaluate, made, feed, expected, [expected[0] + np.float32(2e-5)], with_onnx=True)[0]
+    finally:
+        evaluate.close()
 
 
 def test_a_failure_is_reduced_to_its_node():
