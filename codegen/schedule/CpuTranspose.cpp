@@ -442,6 +442,13 @@ LogicalResult chooseCpuTranspose(ts::KernelOp kernel, const TargetDesc &target,
   if (llvm::any_of(kernel.getInputs(), isTruth) ||
       llvm::any_of(kernel.getResults(), isTruth))
     return success();
+  // Each keeps a whole tile on the stack beside its way for large numbers.
+  auto circular = llvm::count_if(kernel.getBody().front(), [](Operation &op) {
+    return isa<ts::SinOp, ts::CosOp, ts::TanOp>(op);
+  });
+  constexpr int64_t mostCircular = 1;
+  if (circular > mostCircular)
+    return success();
   constexpr int64_t least = 4, shortSide = 16, side = 64, longSide = 256,
                     stagedSide = 128, longest = 1024;
   constexpr int64_t far = 2048; // bytes

@@ -8,7 +8,7 @@ import math
 import ml_dtypes
 import numpy as np
 import pytest
-from against import BOOL, FLOAT, INT32, INT64, dtype_of, given, i64, one, random, same
+from against import BOOL, FLOAT, INT32, INT64, dtype_of, given, i64, model, node, one, random, same
 from onnx import TensorProto
 
 import knapper
@@ -223,3 +223,22 @@ def test_truth():
     same(made, {"x": x}, wanted=[x.max(1, keepdims=True)])
     (y,) = given(one("Cast", {"x": x}, out=TensorProto.FLOAT16, to=TensorProto.FLOAT16), {"x": x})
     np.testing.assert_array_equal(y, x.astype(np.float16))
+
+
+@pytest.mark.parametrize("shape", [(1,), (1, 1)], ids=str)
+@pytest.mark.parametrize("second", ["Erf", "Tanh", "Asinh"])
+def test_a_single_float16_after_float64_arithmetic(second, shape):
+    # Cosh is computed in float64, and the sign of the next one's result is its result's.
+    x = np.full(shape, -0.3, np.float16)
+    nodes = [node("Cosh", ["x"], ["c"]), node(second, ["c"], ["y"])]
+    made = model(nodes, {"x": (TensorProto.FLOAT16, shape)}, {"y": (TensorProto.FLOAT16, None)}, opset=22)
+    same(made, {"x": x}, rtol=2e-3)
+
+
+@pytest.mark.parametrize("isa", ["x86-64-v3", None])
+def test_several_sines_of_a_transposed_tensor(isa):
+    x = random(32, 40)
+    nodes = [node("Transpose", ["x"], ["t"], perm=[1, 0]), node("Sin", ["t"], ["s"]), node("Cos", ["t"], ["c"])]
+    made = model(nodes, {"x": (FLOAT, [32, "n"])}, {"s": (FLOAT, None), "c": (FLOAT, None)})
+    for got, wanted in zip(given(made, {"x": x}, isa=isa), (np.sin(x.T), np.cos(x.T))):
+        np.testing.assert_allclose(got, wanted, atol=1e-6)
