@@ -105,6 +105,20 @@ def test_what_vanishes_in_float16_alone_is_no_difference():
         evaluate.close()
 
 
+def test_rows_that_are_chosen_keep_what_the_others_have():
+    made = model([node("Hardmax", ["x"], ["h"], axis=-1), node("MatMul", ["h", "w"], ["y"])], {"x": [2, 3], "w": [3, 2]})
+    feed = {"x": np.eye(2, 3, dtype=np.float32), "w": np.array([[1, 2], [3, np.inf], [5, 6]], np.float32)}
+    evaluate = Evaluator()
+    try:
+        expected = evaluate(made, feed)
+        assert np.isnan(expected[0][0, 1]) and expected[0][1, 1] == np.inf
+        for value, same in ((2, True), (6, False), (np.inf, False)):
+            actual = [np.array([[1, value], [3, np.inf]], np.float32)]
+            assert check.overflows(evaluate, made, feed, expected, actual) == same, value
+    finally:
+        evaluate.close()
+
+
 def test_cubic_weights_of_float32_are_onnx_own():
     resize = node("Resize", ["x", "", "scales"], ["y"], mode="cubic", coordinate_transformation_mode="align_corners")
     made = model([resize], {"x": ["n"]}, initializers={"scales": np.float32([3])})

@@ -1,8 +1,11 @@
-"""A model of float16 or bfloat16 with float32 between its operators, as compiled code has it in a kernel.
+"""What a model gives by rules of the product that may change which elements are finite.
 
 Kernels widen values of 16 bits to float32 and round what they store (docs/stack/fusion.md): between the
 operators of one kernel nothing overflows float16 and nothing vanishes in it. ONNX rounds each result.
 A cast rounds in both.
+
+A product with rows that are one in one place and else zero is a choice of rows (docs/stack/simplify.md):
+what is not finite in the others does not come in by 0 * inf.
 """
 
 from __future__ import annotations
@@ -77,3 +80,27 @@ def wide_answer(evaluate, model: onnx.ModelProto, feed: dict, like: list[np.ndar
     answers = evaluate(made, wide)
     with np.errstate(all="ignore"):
         return [a.astype(e.dtype) if str(e.dtype) in NAMES else a for e, a in zip(like, answers)]
+
+
+def chosen_rows(evaluate, model: onnx.ModelProto, feed: dict, like: list[np.ndarray]) -> list[np.ndarray] | None:
+    """What the reference gives where products with one-hot rows choose rows; None where there are none."""
+    result = onnx.ModelProto()
+    result.CopyFrom(model)
+    hot = {n.output[0] for n in result.graph.node if n.op_type in ("Hardmax", "OneHot") and _axis(n) == -1}
+    nodes = []
+    for node in result.graph.node:
+        if node.op_type == "MatMul" and node.input[0] in hot:
+            row = f"row/{node.output[0]}"
+            nodes.append(helper.make_node("ArgMax", [node.input[0]], [row], axis=-1, keepdims=0))
+            node = helper.make_node("Gather", [node.input[1], row], [node.output[0]], axis=0)
+        nodes.append(node)
+    if len(nodes) == len(model.graph.node):
+        return None
+    nodes = [onnx.NodeProto.FromString(n.SerializeToString()) for n in nodes]
+    del result.graph.node[:]
+    result.graph.node.extend(nodes)
+    return evaluate(result, feed)
+
+
+def _axis(node: onnx.NodeProto) -> int:
+    return next((a.i for a in node.attribute if a.name == "axis"), -1)
