@@ -104,9 +104,17 @@ LogicalResult importSqueeze(Node &n) {
   }
   if (n.failed())
     return failure();
+  bool anyAxis = !n.has(1) && !n.hasAttr("axes");
   for (auto [i, dim] : llvm::enumerate(dims)) {
     if (!llvm::is_contained(axes, static_cast<int64_t>(i))) {
       result.push_back(dim);
+      if (anyAxis && !dim.asConstant())
+        ts::CheckOp::create(
+            n.b, n.loc, dim.attr(), ts::ComparePredicate::ne, n.dim(1).attr(),
+            ("dim " + Twine(i) + " of the input, " + dim.str() +
+             ", is 1, and Squeeze without axes would take it away, where the "
+             "model was compiled to keep it; give the node its axes")
+                .str());
       continue;
     }
     if (dim.asConstant() && !dim.isConstant(1))

@@ -292,3 +292,23 @@ def test_best_of_nothing():
     x = random(3, 1)
     module = knapper.compile(one("ArgMax", {"x": x}, dims={"x": [3, "n"]}, out=INT64, axis=1))
     refusal(module, x[:, :0])
+
+
+@pytest.mark.parametrize("axes", [[0], [-2]], ids=str)
+def test_a_symbolic_dim_that_is_squeezed_is_one(axes):
+    made = model([node("Squeeze", ["x", "axes"], ["t"], name="drop"), node("Neg", ["t"], ["y"])],
+                 {"x": (FLOAT, ["batch", 3])}, {"y": (FLOAT, None)}, {"axes": i64(axes)})  # fmt: skip
+    module = knapper.compile(made)
+    x = random(1, 3)
+    np.testing.assert_array_equal(np.asarray(module.run({"x": x})[0]), -x[0])
+    with pytest.raises(knapper.UserError, match="drop: sizes batch and 1 must be equal"):
+        module.run({"x": random(2, 3)})
+
+
+def test_squeeze_without_axes_keeps_what_is_not_one():
+    made = model([node("Squeeze", ["x"], ["y"], name="drop")], {"x": (FLOAT, ["batch", 1, 3])}, {"y": (FLOAT, None)})
+    module = knapper.compile(made)
+    x = random(2, 1, 3)
+    np.testing.assert_array_equal(np.asarray(module.run({"x": x})[0]), x[:, 0])
+    with pytest.raises(knapper.UserError, match="drop: dim 0 of the input, batch, is 1, and Squeeze without axes"):
+        module.run({"x": random(1, 1, 3)})
