@@ -74,6 +74,21 @@ llvm::Value *Emitter::floatToInt(llvm::Value *value, Type to, bool isSigned) {
   bool fits = width == 32 && isSigned &&
               value->getType()->getScalarType()->isDoubleTy();
   bool isCpu = target.kind == DeviceKind::cpu;
+  // LLVM takes saturating conversions of vectors apart.
+  if (isCpu && width == 32 && isSigned && value->getType()->isVectorTy() &&
+      value->getType()->getScalarType()->isFloatTy()) {
+    auto number = [&](double n) {
+      return llvm::ConstantFP::get(value->getType(), n);
+    };
+    constexpr double end = 2147483648.0; // the largest i32 is no float
+    value = b.CreateSelect(b.CreateFCmpORD(value, value), value, number(0));
+    value = b.CreateSelect(b.CreateFCmpOGT(value, number(-end)), value,
+                           number(-end));
+    // What is past the end is not looked at.
+    return b.CreateSelect(
+        b.CreateFCmpOLT(value, number(end)), b.CreateFPToSI(value, type),
+        llvm::ConstantInt::getSigned(type, std::numeric_limits<int32_t>::max()));
+  }
   if (!isShort && !(isCpu && fits))
     return b.CreateIntrinsic(isSigned ? llvm::Intrinsic::fptosi_sat
                                       : llvm::Intrinsic::fptoui_sat,
@@ -82,8 +97,8 @@ llvm::Value *Emitter::floatToInt(llvm::Value *value, Type to, bool isSigned) {
   int64_t low = isSigned ? -(int64_t(1) << (width - 1)) : 0;
   int64_t high = (int64_t(1) << (isSigned ? width - 1 : width)) - 1;
   if (isCpu) {
-    // LLVM takes saturating conversions of vectors apart. The ends are numbers
-    // of the float type; a comparison with NaN takes what stands last.
+    // As above. The ends are numbers of the float type; a comparison with NaN
+    // takes what stands last.
     auto number = [&](int64_t n) {
       return llvm::ConstantFP::get(value->getType(), static_cast<double>(n));
     };
