@@ -85,9 +85,10 @@ llvm::Value *Emitter::floatToInt(llvm::Value *value, Type to, bool isSigned) {
     value = b.CreateSelect(b.CreateFCmpOGT(value, number(-end)), value,
                            number(-end));
     // What is past the end is not looked at.
-    return b.CreateSelect(
-        b.CreateFCmpOLT(value, number(end)), b.CreateFPToSI(value, type),
-        llvm::ConstantInt::getSigned(type, std::numeric_limits<int32_t>::max()));
+    return b.CreateSelect(b.CreateFCmpOLT(value, number(end)),
+                          b.CreateFPToSI(value, type),
+                          llvm::ConstantInt::getSigned(
+                              type, std::numeric_limits<int32_t>::max()));
   }
   if (!isShort && !(isCpu && fits))
     return b.CreateIntrinsic(isSigned ? llvm::Intrinsic::fptosi_sat

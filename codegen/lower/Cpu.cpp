@@ -1,5 +1,6 @@
 // Parts, constants and functions for CPUs.
 #include "codegen/lower/Cpu.h"
+#include "ir/tile/ByteOps.h"
 
 #include "codegen/lower/Lower.h"
 #include "codegen/lower/math/Math.h"
@@ -128,6 +129,10 @@ LogicalResult CpuEmitter::tileOp(Operation &op) {
       })
       .Case([&](tile::ScaleByPowerOp op) {
         scaleByPower(op);
+        return success();
+      })
+      .Case([&](tile::AddByteProductsOp op) {
+        byteProducts(op);
         return success();
       })
       .Case([&](tile::PrefetchOp op) { return prefetch(op); })

@@ -11,6 +11,10 @@
 #include "codegen/lower/Emitter.h"
 #include <optional>
 
+namespace knapper::tile {
+class AddByteProductsOp;
+}
+
 namespace knapper::lower {
 
 class CpuEmitter final : public Emitter {
@@ -83,11 +87,12 @@ private:
   struct GroupRow {
     llvm::Value *all = nullptr, *even = nullptr, *odd = nullptr;
   };
-  /// sum[j] += a[0..3] * b[j][0..3]: `a` four bytes without sign in 32 bits,
-  /// `b` four with sign a lane of the sum.
+  /// sum[j] += a[j][0..3] * b[j][0..3]: of a lane of the sum `a` has four bytes
+  /// without sign, `b` four with sign.
   GroupRow byteRow(llvm::Value *words);
   llvm::Value *addByteProducts(llvm::Value *sum, llvm::Value *a,
                                const GroupRow &row);
+  void byteProducts(tile::AddByteProductsOp op);
   /// sum[j] += a[0] * b[j][0] + a[1] * b[j][1]: pairs of bf16, f32 sums. Of the
   /// last pair of an odd K `count` is 1, and a[1] and b[j][1] are zero.
   GroupRow pairRow(llvm::Value *words);

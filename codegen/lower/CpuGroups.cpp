@@ -1,6 +1,7 @@
 // Several products a lane and step: four of bytes, two of bf16. Integers of
 // four bits.
 #include "codegen/lower/Cpu.h"
+#include "ir/tile/ByteOps.h"
 
 #include "llvm/IR/IntrinsicsX86.h"
 
@@ -24,17 +25,16 @@ CpuEmitter::GroupRow CpuEmitter::byteRow(llvm::Value *words) {
 llvm::Value *CpuEmitter::addByteProducts(llvm::Value *sum, llvm::Value *a,
                                          const GroupRow &row) {
   unsigned lanes = laneCount(sum->getType());
-  llvm::Value *four = splat(a, lanes);
   if (row.all) {
     auto *type = llvm::FixedVectorType::get(b.getInt8Ty(), 4 * lanes);
     return b.CreateIntrinsic(
         lanes == 16  ? llvm::Intrinsic::x86_avx512_vpdpbusd_512
         : lanes == 8 ? llvm::Intrinsic::x86_avx512_vpdpbusd_256
                      : llvm::Intrinsic::x86_avx512_vpdpbusd_128,
-        {}, {sum, b.CreateBitCast(four, type), b.CreateBitCast(row.all, type)});
+        {}, {sum, b.CreateBitCast(a, type), b.CreateBitCast(row.all, type)});
   }
   auto *type = llvm::FixedVectorType::get(b.getInt16Ty(), 2 * lanes);
-  llvm::Value *pairs = b.CreateBitCast(four, type);
+  llvm::Value *pairs = b.CreateBitCast(a, type);
   auto add = [&](llvm::Value *x, llvm::Value *y) {
     return b.CreateAdd(
         sum,
@@ -45,6 +45,19 @@ llvm::Value *CpuEmitter::addByteProducts(llvm::Value *sum, llvm::Value *a,
   };
   sum = add(b.CreateAnd(pairs, llvm::ConstantInt::get(type, 255)), row.even);
   return add(b.CreateLShr(pairs, llvm::ConstantInt::get(type, 8)), row.odd);
+}
+
+void CpuEmitter::byteProducts(tile::AddByteProductsOp op) {
+  unsigned lanes = op.getType().getNumElements(),
+           width = target.lanes(DType::f32);
+  while (lanes % width)
+    width /= 2;
+  Parts sums;
+  for (auto [sum, x, y] :
+       llvm::zip_equal(pieces(op.getSum(), width), pieces(op.getA(), width),
+                       pieces(op.getB(), width)))
+    sums.push_back(addByteProducts(sum, x, byteRow(y)));
+  setPieces(op.getResult(), sums);
 }
 
 // A bf16 is the upper half of an f32.

@@ -152,7 +152,7 @@ LogicalResult CpuEmitter::mainloop(tile::MainloopOp op) {
       llvm::Value *word = loadGroup(advance(*a, column, rowOffsets[i]), count);
       for (unsigned j = 0; j < perRow; ++j) {
         llvm::Value *&sum = sums[i * perRow + j];
-        sum = bytes ? addByteProducts(sum, word, bs[j])
+        sum = bytes ? addByteProducts(sum, splat(word, pieces[j]), bs[j])
                     : addPairProducts(sum, word, bs[j], count);
       }
     }

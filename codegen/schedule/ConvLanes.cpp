@@ -15,17 +15,24 @@
 // the last run of a row; else those runs read their columns under masks. What a
 // column gives is loaded once for all pixels of a run that see it.
 //
-// Bytes multiply in float32 where it holds every sum of the window, else in
-// i32. A border that holds a number p: the sums begin with what a window of
-// nothing but p gives, and p is taken from each element of the image, so that
-// what lies outside of it still adds nothing.
+// Bytes of groups of one channel: four window rows at a time. Of a column a
+// lane has its channel of those rows, a byte each, which one instruction
+// multiplies by the weights of a window's column. Rows outside of the image
+// are read from one inside, their weights zero, and the sums begin with what
+// the border gives there.
+//
+// Bytes of other groups, and of large windows, multiply in float32 where it
+// holds every sum of the window, else in i32. A border that holds a number p:
+// the sums begin with what a window of nothing but p gives, and p is taken from
+// each element of the image, so that what lies outside of it still adds
+// nothing.
 //
 // The filter [kh, kw, C, F] is a constant packed in panels of a tile's
 // features.
 //
 // Parameters: lanes, pixels of a run (at most: targets with fewer registers
 // take fewer), rows of a block.
-#include "codegen/schedule/ConvWindow.h"
+#include "codegen/schedule/ConvLanes.h"
 #include "codegen/schedule/Grain.h"
 #include "codegen/schedule/Lanes.h"
 #include "codegen/schedule/RowTiles.h"
@@ -40,28 +47,6 @@ using ts::Dim;
 
 namespace {
 
-/// How groups lie in a register.
-struct GroupLanes {
-  int64_t lanes = 0;    ///< of a register
-  int64_t channels = 0; ///< of a group
-  int64_t each = 0;     ///< features of a group
-  int64_t side = 0;     ///< groups in a register; 0: none fits
-  int64_t tiles = 0;    ///< registers for all groups
-  int64_t features() const { return side * each; }
-  int64_t inputs() const { return side * channels; }
-
-  GroupLanes(const ConvWindow &w, int64_t lanes)
-      : lanes(lanes), channels(*w.channels.asConstant() / w.groups),
-        each(*w.features.asConstant() / w.groups) {
-    if (!channels || !each)
-      return;
-    // At most two registers of channels feed one of features.
-    side = std::min({lanes / each, 2 * lanes / channels, w.groups});
-    if (side)
-      tiles = (w.groups + side - 1) / side;
-  }
-};
-
 /// The most multiply-adds in the code of a run.
 constexpr int64_t kMostSteps = 1024;
 
@@ -73,7 +58,8 @@ int64_t runPixels(const ConvWindow &w, const GroupLanes &g,
   int64_t pixels = g.channels == 1 ? (wide ? 14 : 8)
                    : w.sw == 1     ? (wide ? 10 : 4)
                                    : (wide ? 6 : 3);
-  pixels = std::min(pixels, kMostSteps / (w.kw * g.channels));
+  int64_t fours = inFours(w, g) ? foursOf(w) : 1;
+  pixels = std::min(pixels, kMostSteps / (w.kw * g.channels * fours));
   if (pixels < 3)
     return 0;
   return std::max<int64_t>(1, pixels * target.lanes(DType::f32) / g.lanes);
@@ -84,7 +70,8 @@ int64_t runPixels(const ConvWindow &w, const GroupLanes &g,
 Type sumTypeOf(const ConvWindow &w, const GroupLanes &g) {
   constexpr int64_t largest = 255 * 128;
   MLIRContext *context = w.op->getContext();
-  if (w.isBytes() && w.kh * w.kw > (int64_t(1) << 24) / largest / g.channels)
+  if (inFours(w, g) ||
+      (w.isBytes() && w.kh * w.kw > (int64_t(1) << 24) / largest / g.channels))
     return IntegerType::get(context, 32);
   return Float32Type::get(context);
 }
@@ -107,71 +94,24 @@ bool isShortEpilogue(ts::KernelOp kernel) {
   });
 }
 
-class ConvLanesBuilder {
-public:
-  ConvLanesBuilder(BuildContext &context, ConvWindow window, Epilogue epilogue)
-      : e(context.emitter), b(e.builder), loc(e.location), w(std::move(window)),
-        epilogue(std::move(epilogue)), g(w, context.schedule.at("lanes")),
-        blockRows(context.schedule.at("rows")),
-        pixels(std::min(context.schedule.at("pixels"),
-                        runPixels(w, g, context.target))),
-        isShort(isShortEpilogue(context.kernel)), sumType(sumTypeOf(w, g)) {}
+} // namespace
 
-  LogicalResult build();
+ConvLanesBuilder::ConvLanesBuilder(BuildContext &context, ConvWindow window,
+                                   Epilogue epilogue)
+    : e(context.emitter), b(e.builder), loc(e.location), w(std::move(window)),
+      epilogue(std::move(epilogue)), g(w, context.schedule.at("lanes")),
+      blockRows(context.schedule.at("rows")),
+      pixels(std::min(context.schedule.at("pixels"),
+                      runPixels(w, g, context.target))),
+      isShort(isShortEpilogue(context.kernel)), sumType(sumTypeOf(w, g)) {}
 
-private:
-  /// Pixels side by side.
-  struct Run {
-    Value column; ///< the first one
-    int64_t size;
-    /// `column` as a number: what it reads outside of the image is left out.
-    std::optional<int64_t> known;
-    bool checked = false; ///< else it reads nothing outside
-  };
-  LogicalResult outputRow(Value row);
-  /// Of a row whose width is a number. Nothing: it did not emit any of it.
-  std::optional<LogicalResult> knownRow();
-  SmallVector<Value> sumsOf(const Run &run);
-  void keep(ArrayRef<Value> results);
-  /// Epilogue of what was kept.
-  LogicalResult storeKept(Value column, Value count);
-  LogicalResult storePixel(Value sum, Value column) {
-    if (w.isBytes() && sumType.isF32())
-      sum = arith::FPToSIOp::create(
-          b, loc, VectorType::get(g.lanes, b.getI32Type()), sum);
-    return storeConvPixel(e, w, epilogue, sum, image, row, column, firstFeature,
-                          g.lanes, validFeatures);
-  }
-  Value load(BlockArgument tensor, int64_t count, Value at, Value valid);
-  /// Bytes in i32, as the type of sums.
-  Value fromBytes(Value wide);
-  Value multiplyAdd(Value x, Value weight, Value sum);
-  /// Gives `outside` and `firstSum`.
-  LogicalResult readBorder();
-
-  Emitter &e;
-  OpBuilder &b;
-  Location loc;
-  ConvWindow w;
-  Epilogue epilogue;
-  GroupLanes g;
-  int64_t blockRows, pixels;
-  bool isShort; ///< the epilogue, so that each pixel may have its own
-  Type sumType; ///< element type
-
-  Value image, tile;
-  Value firstChannel, firstFeature;
-  Value validInputs, validFeatures; ///< of the tile; null: all
-  Value sums;                       ///< scratch
-  Value weights;                    ///< of the tile: where they begin
-  Value someFeatures;               ///< that a row of them has; null: `lanes`
-  Value outside;                    ///< in lanes for the channels; null: zeros
-  Value firstSum;                   ///< what a sum begins with
-  Value row;                        ///< of the output
-  // Of that row: where window row 0 lies in the input, and the window rows
-  // inside the image.
-  Value lineBase, firstTap, endTap;
-};
+LogicalResult ConvLanesBuilder::storePixel(Value sum, Value column) {
+  if (w.isBytes() && sumType.isF32())
+    sum = arith::FPToSIOp::create(
+        b, loc, VectorType::get(g.lanes, b.getI32Type()), sum);
+  return storeConvPixel(e, w, epilogue, sum, image, row, column, firstFeature,
+                        g.lanes, validFeatures);
+}
 
 /// As the type of sums.
 Value ConvLanesBuilder::load(BlockArgument tensor, int64_t count, Value at,
@@ -232,35 +172,53 @@ LogicalResult ConvLanesBuilder::readBorder() {
   return success();
 }
 
-SmallVector<Value> ConvLanesBuilder::sumsOf(const Run &run) {
-  int64_t inputs = llvm::PowerOf2Ceil(g.inputs());
-  int64_t imageChannels = *w.channels.asConstant();
+ConvLanesBuilder::Seen ConvLanesBuilder::seenBy(const Run &run) {
   int64_t border = *w.lowW.asConstant();
   Value firstColumn =
       e.sub(e.mul(run.column, e.constant(w.sw)), e.constant(border));
-  Value first =
-      e.add(e.mul(firstColumn, e.constant(imageChannels)), firstChannel);
-  // Columns that some pixel sees, counted from the first.
-  SmallVector<int64_t> seen;
+  Seen seen;
+  seen.first = e.add(e.mul(firstColumn, e.constant(*w.channels.asConstant())),
+                     firstChannel);
+  SmallVector<int64_t> places;
   for (int64_t p = 0; p < run.size; ++p)
     for (int64_t j = 0; j < w.kw; ++j)
-      seen.push_back(p * w.sw + j * w.dw);
-  llvm::sort(seen);
-  seen.erase(llvm::unique(seen), seen.end());
-  if (run.known)
-    llvm::erase_if(seen, [&](int64_t c) {
-      int64_t column = *run.known * w.sw - border + c;
-      return column < 0 || column >= *w.width.asConstant();
-    });
-  SmallVector<Value> valid(seen.size(), validInputs), isInside(seen.size());
-  if (run.checked)
-    for (auto [c, count, inside] : llvm::zip(seen, valid, isInside)) {
-      Value column = e.add(firstColumn, e.constant(c)), width = e.size(w.width);
-      inside = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, column,
-                                     width);
-      Value all = validInputs ? validInputs : e.constant(inputs);
-      count = arith::SelectOp::create(b, loc, inside, all, e.constant(0));
+      places.push_back(p * w.sw + j * w.dw);
+  llvm::sort(places);
+  places.erase(llvm::unique(places), places.end());
+  for (int64_t place : places) {
+    SeenColumn c{place, false, validInputs, Value()};
+    if (run.known) {
+      int64_t column = *run.known * w.sw - border + place;
+      c.isOutside = column < 0 || column >= *w.width.asConstant();
     }
+    if (run.checked) {
+      Value column = e.add(firstColumn, e.constant(place));
+      c.inside = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult,
+                                       column, reach());
+      Value all = validInputs ? validInputs
+                              : e.constant(llvm::PowerOf2Ceil(g.inputs()));
+      c.valid = arith::SelectOp::create(b, loc, c.inside, all, e.constant(0));
+    }
+    seen.columns.push_back(c);
+  }
+  return seen;
+}
+
+Value ConvLanesBuilder::reach() {
+  Value width = e.size(w.width);
+  if (!inFours(w, g) || w.height.asConstant())
+    return width;
+  return arith::SelectOp::create(
+      b, loc, e.less(e.constant(0), e.size(w.height)), width, e.constant(0));
+}
+
+SmallVector<Value> ConvLanesBuilder::sumsOf(const Run &run) {
+  if (inFours(w, g))
+    return sumsInFours(run);
+  int64_t inputs = llvm::PowerOf2Ceil(g.inputs());
+  int64_t imageChannels = *w.channels.asConstant();
+  Seen seen = seenBy(run);
+  llvm::erase_if(seen.columns, [](const SeenColumn &c) { return c.isOutside; });
   Value line = e.mul(e.size(w.width), e.constant(imageChannels * w.dh));
   int64_t taps = w.kw * g.channels; // of a window row
   SmallVector<Value> begin(run.size, firstSum);
@@ -281,9 +239,9 @@ SmallVector<Value> ConvLanesBuilder::sumsOf(const Run &run) {
       e, firstTap, endTap, begin,
       [&](Value i, ValueRange carried) -> FailureOr<SmallVector<Value>> {
         SmallVector<Value> acc(carried);
-        Value from = e.add(first, e.add(lineBase, e.mul(i, line)));
+        Value from = e.add(seen.first, e.add(lineBase, e.mul(i, line)));
         Value row = e.add(weights, e.mul(i, e.constant(taps * g.features())));
-        SmallVector<Value> columns(seen.size());
+        SmallVector<Value> columns(seen.columns.size());
         for (int64_t k = 0; k < g.channels; ++k) {
           SmallVector<Value> window;
           for (int64_t j = 0; j < w.kw; ++j)
@@ -291,29 +249,40 @@ SmallVector<Value> ConvLanesBuilder::sumsOf(const Run &run) {
                 w.filter, g.lanes,
                 e.add(row, e.constant((j * g.channels + k) * g.features())),
                 someFeatures));
-          for (auto [n, c] : llvm::enumerate(seen)) {
+          for (auto [n, c] : llvm::enumerate(seen.columns)) {
             if (!columns[n])
               columns[n] = lessBorder(
                   load(w.input, inputs,
-                       e.add(from, e.constant(c * imageChannels)), valid[n]),
-                  isInside[n]);
-            Value x = columns[n];
-            if (g.channels > 1 || g.each > 1 || inputs != g.lanes) {
-              SmallVector<int64_t> lanes(g.lanes, 0);
-              for (int64_t l = 0; l < g.features(); ++l)
-                lanes[l] = l / g.each * g.channels + k;
-              x = vector::ShuffleOp::create(b, loc, x, x, lanes);
-            }
-            for (int64_t j = 0; j < w.kw; ++j) {
-              int64_t ahead = c - j * w.dw, p = ahead / w.sw;
-              if (ahead >= 0 && ahead % w.sw == 0 && p < run.size)
-                acc[p] = multiplyAdd(x, window[j], acc[p]);
-            }
+                       e.add(from, e.constant(c.place * imageChannels)),
+                       c.valid),
+                  c.inside);
+            Value x = arranged(columns[n], k);
+            for (int64_t j = 0; j < w.kw; ++j)
+              if (std::optional<int64_t> p = pixelOf(c, j, run))
+                acc[*p] = multiplyAdd(x, window[j], acc[*p]);
           }
         }
         return acc;
       },
       never);
+}
+
+std::optional<int64_t> ConvLanesBuilder::pixelOf(const SeenColumn &column,
+                                                 int64_t j, const Run &run) {
+  int64_t ahead = column.place - j * w.dw, p = ahead / w.sw;
+  if (ahead < 0 || ahead % w.sw || p >= run.size)
+    return std::nullopt;
+  return p;
+}
+
+Value ConvLanesBuilder::arranged(Value x, int64_t k) {
+  if (g.channels == 1 && g.each == 1 &&
+      cast<VectorType>(x.getType()).getNumElements() == g.lanes)
+    return x;
+  SmallVector<int64_t> lanes(g.lanes, 0);
+  for (int64_t l = 0; l < g.features(); ++l)
+    lanes[l] = l / g.each * g.channels + k;
+  return vector::ShuffleOp::create(b, loc, x, x, lanes);
 }
 
 void ConvLanesBuilder::keep(ArrayRef<Value> results) {
@@ -333,6 +302,9 @@ std::optional<LogicalResult> ConvLanesBuilder::knownRow() {
   std::optional<int64_t> width = w.outWidth.asConstant(),
                          inputWidth = w.width.asConstant();
   if (!width || !inputWidth || *width < 1)
+    return std::nullopt;
+  // There may be no line to read.
+  if (inFours(w, g) && w.height.asConstant().value_or(0) < 1)
     return std::nullopt;
   // Runs of `large` pixels, then of one less.
   int64_t runs = (*width + pixels - 1) / pixels,
@@ -403,6 +375,8 @@ LogicalResult ConvLanesBuilder::outputRow(Value index) {
   };
   firstTap = before(e.sub(e.constant(0), base));
   endTap = e.min(before(e.sub(e.size(w.height), base)), e.constant(w.kh));
+  if (inFours(w, g))
+    rowInFours(base);
   if (std::optional<LogicalResult> done = knownRow())
     return *done;
   return forRowTiles(
@@ -412,7 +386,7 @@ LogicalResult ConvLanesBuilder::outputRow(Value index) {
         Value inside = e.less(e.constant(*w.lowW.asConstant() - 1), first);
         Value last = e.constant((size - 1) * w.sw + (w.kw - 1) * w.dw -
                                 *w.lowW.asConstant());
-        Value endsInside = e.less(e.add(first, last), e.size(w.width));
+        Value endsInside = e.less(e.add(first, last), reach());
         inside = arith::AndIOp::create(b, loc, inside, endsInside);
         auto branch =
             scf::IfOp::create(b, loc, inside, /*withElseRegion=*/true);
@@ -449,7 +423,7 @@ LogicalResult ConvLanesBuilder::build() {
   weights = e.mul(tile, e.constant(w.kh * w.kw * g.channels * g.features()));
   if (g.features() < g.lanes)
     someFeatures = e.constant(g.features());
-  if (failed(readBorder()))
+  if (failed(inFours(w, g) ? prepareFours() : readBorder()))
     return failure();
   sums = tile::ScratchOp::create(b, loc, tile::BufferType::get(sumType),
                                  e.constant(0));
@@ -462,7 +436,7 @@ LogicalResult ConvLanesBuilder::build() {
 
 /// Rows of a block: as many as keep what all programs of the block read in a
 /// quarter of L2.
-int64_t rowsOfBlock(const ConvWindow &w, const TargetDesc &target) {
+static int64_t rowsOfBlock(const ConvWindow &w, const TargetDesc &target) {
   int64_t height = std::max<int64_t>(1, representative(w.outHeight)),
           inputWidth = std::max<int64_t>(1, representative(w.width)),
           width = std::max<int64_t>(1, representative(w.outWidth));
@@ -480,8 +454,6 @@ int64_t rowsOfBlock(const ConvWindow &w, const TargetDesc &target) {
     rows = evenRows(height, std::min(rows, (height + 1) / 2));
   return rows;
 }
-
-} // namespace
 
 LogicalResult chooseConvLanes(ts::KernelOp kernel, const TargetDesc &target,
                               Knobs &knobs,
@@ -510,6 +482,7 @@ LogicalResult chooseConvLanes(ts::KernelOp kernel, const TargetDesc &target,
       2 * rows * w->kh * w->kw * std::max<int64_t>(4, g.channels) * g.lanes;
   schedule.grain = grainOf(400000, w->outWidth * flops);
   schedule.scratch = one * (pixels * g.lanes * 4);
+  schedule.group = inFours(*w, g) ? 4 : 1;
   schedule.packed.push_back(
       {w->filter.getArgNumber(), w->kh * w->kw * g.channels,
        *w->features.asConstant(), /*transposed=*/false, g.features()});

@@ -1,4 +1,4 @@
-#include "ir/tile/TileDialect.h"
+#include "ir/tile/ByteOps.h"
 
 #include "mlir/IR/DialectImplementation.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -19,6 +19,10 @@ void TileDialect::initialize() {
   addOperations<
 #define GET_OP_LIST
 #include "ir/tile/TileOps.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "ir/tile/ByteOps.cpp.inc"
       >();
 }
 

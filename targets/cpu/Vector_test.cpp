@@ -114,6 +114,29 @@ TEST_P(Vector, ScalesByPowersOfTwo) {
     }
 }
 
+TEST_P(Vector, AddsProductsOfBytes) {
+  // Bytes x, x, 255, 255 by the least ones: sums of two exceed 16 bits.
+  for (int lanes : {4, 8, 16, 48}) {
+    std::string n = std::to_string(lanes), f = "vector<" + n + "xf32>",
+                i = "vector<" + n + "xi32>";
+    std::vector<float> wanted;
+    for (int x = 1; x <= lanes; ++x)
+      wanted.push_back(x + (255 + 255 + x + x) * -128);
+    EXPECT_EQ(run(load("x0", lanes) + "%i = arith.fptosi %x0 : " + f + " to " +
+                      i + "\n%high = arith.constant dense<0xffff0000> : " + i +
+                      "\n%times = arith.constant dense<0x101> : " + i +
+                      "\n%low = arith.muli %i, %times : " + i +
+                      "\n%a = arith.ori %low, %high : " + i +
+                      "\n%b = arith.constant dense<0x80808080> : " + i +
+                      "\n%s = tile.add_byte_products %i, %a, %b : " + i +
+                      "\n%r = arith.sitofp %s : " + i + " to " + f + "\n" +
+                      store("r", f),
+                  lanes),
+              runsHere(GetParam()) ? wanted : std::vector<float>())
+        << lanes << " lanes";
+  }
+}
+
 TEST_P(Vector, PlacesInPages) {
   auto places = run("%n7 = arith.constant 7 : index\n"
                     "%a = tile.page_offset %x[%c0] : !tile.buffer<f32>\n"

@@ -439,7 +439,8 @@ for kh, kw, c, f, groups, pad, stride, apart, border in [
         (3, 3, 16, 40, 1, 1, 1, 1, None), (1, 1, 7, 50, 1, 0, 2, 1, None), (3, 3, 3, 17, 1, 1, 2, 1, 200),
         (5, 2, 5, 8, 1, 2, 1, 1, 7), (1, 5, 24, 24, 2, 2, 1, 1, 128), (3, 3, 6, 12, 3, 1, 1, 1, 9),
         (3, 3, 1, 1, 40, 1, 1, 1, 3), (3, 3, 1, 1, 21, 1, 2, 1, None), (3, 3, 4, 8, 1, 2, 1, 2, 77),
-        (3, 2, 3, 2, 5, 1, 1, 2, 200), (23, 23, 1, 1, 17, 11, 1, 1, 3)]:
+        (3, 2, 3, 2, 5, 1, 1, 2, 200), (23, 23, 1, 1, 17, 11, 1, 1, 3), (5, 3, 1, 2, 12, 2, 1, 2, 200),
+        (3, 3, 1, 1, 64, 0, 2, 1, None), (1, 3, 1, 1, 32, 1, 1, 1, 255), (4, 4, 1, 1, 19, 3, 1, 1, 1)]:
     image, filter_dims = ([11], [kw]) if kh == 1 and kw > 1 else ([9, 11], [kh, kw])
     rank = len(image)
     steps, ones, far = [stride] * rank, [1] * rank, [apart] * rank
@@ -504,3 +505,20 @@ for name, c, groups, stride in [("depthwise", 1, 20, 1), ("depthwise stride 2", 
          y, [dict(h=1, w=1), dict(h=5, w=14), dict(h=8, w=33), dict(h=3, w=2)],
          lambda x, w=taps, s=stride, g=groups: np_conv(x, np_().array(w), [s, s], [1, 1], [1, 1], [1, 1], [1, 1], g, last=True),
          PRODUCT["f32"])
+# Depthwise bytes of an image whose sizes are symbols; with h = 0 windows lie in the border alone.
+for border in [None, 7]:
+    taps = [[[[(i * 3 + j + l) * 37 % 256 - 128 for l in range(20)]] for j in range(3)] for i in range(3)]
+    x, y = T("ui8", 1, "h", "w", 20), T("i32", 1, "h + 2", "w + 2", 20)
+    padded = T("ui8", 1, "h + 4", "w + 4", 20) if border else x
+    own = "[" + ", ".join([f"#ts.dim<{0 if border else 2}>"] * 2) + "]"
+    wide_pads = "[#ts.dim<0>, #ts.dim<2>, #ts.dim<2>, #ts.dim<0>]"
+    before = (f"%p = ts.constant dense<{border}> : tensor<ui8>\n"
+              f"  %a = ts.pad %x value %p : tensor<ui8> low {wide_pads} high {wide_pads} : {x}\n  ") if border else ""
+    def np_depthwise(x, w=taps, v=border):
+        x = np_().pad(x, [(0, 0), (2, 2), (2, 2), (0, 0)], constant_values=v or 0)
+        return np_conv(x, np_().array(w), [1, 1], [1, 1], [0, 0], [0, 0], [1, 1], 20, last=True).astype("i4")
+    case(f"conv bytes depthwise symbolic image {border}", [In("x", x, "wide")],
+         f"{before}%w = ts.constant dense<{taps}> : tensor<3x3x1x20xi8>\n"
+         f"  %r = ts.conv {'%a' if border else '%x'}, %w strides [1, 1] dilations [1, 1] input_dilations [1, 1] low {own} high {own} "
+         f"{{channels_last = true, groups = 20 : i64}} : {padded}, tensor<3x3x1x20xi8>",
+         y, [dict(h=1, w=1), dict(h=5, w=14), dict(h=8, w=33), dict(h=3, w=2), dict(h=0, w=4)], np_depthwise)

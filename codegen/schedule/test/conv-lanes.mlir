@@ -3,9 +3,9 @@
 // What a program of a convolution with few channels a group takes.
 module attributes {ts.symbols = [#ts.symbol<"n", 1, -1, 1>]} {
 func.func @main(%x: tensor<1x112x112x64xf32>, %y: tensor<1x14x14x144xf32>, %z: tensor<1x7x7x960xf32>,
-                %t: tensor<1x28x28x40xf32>, %s: tensor<1x28x28x64xf32>)
+                %t: tensor<1x28x28x40xf32>, %s: tensor<1x28x28x64xf32>, %bytes: tensor<1x28x28x64xui8>)
     -> (tensor<1x112x112x64xf32>, tensor<1x14x14x144xf32>, tensor<1x7x7x960xf32>, tensor<1x28x28x40xf32>,
-        tensor<1x28x28x64xf32>) {
+        tensor<1x28x28x64xf32>, tensor<1x28x28x64xi32>) {
   // What a block of rows reads stays in a quarter of the second-level cache. An
   // even number of blocks, so that two threads halve the image.
   // CHECK: grid = #ts.dim<64>,
@@ -44,6 +44,15 @@ func.func @main(%x: tensor<1x112x112x64xf32>, %y: tensor<1x14x14x144xf32>, %z: t
         {channels_last = true, groups = 8 : i64} : tensor<1x28x28x40xf32>, tensor<3x3x5x40xf32>
     ts.yield %c : tensor<1x28x28x40xf32>
   }
+  // Bytes of one channel a group: four window rows in a step.
+  // CHECK: group = 4 : i64,
+  // CHECK-SAME: kind = "conv_lanes",
+  %q = ts.constant dense<5> : tensor<3x3x1x64xi8>
+  %5 = ts.kernel conv (%a = %bytes : tensor<1x28x28x64xui8>, %b = %q : tensor<3x3x1x64xi8>) -> tensor<1x28x28x64xi32> {
+    %c = ts.conv %a, %b strides [1, 1] dilations [1, 1] input_dilations [1, 1] low [#ts.dim<1>, #ts.dim<1>] high [#ts.dim<1>, #ts.dim<1>]
+        {channels_last = true, groups = 64 : i64} : tensor<1x28x28x64xui8>, tensor<3x3x1x64xi8>
+    ts.yield %c : tensor<1x28x28x64xi32>
+  }
   // A group that fills a register is a product.
   // CHECK: kind = "conv",
   %l = ts.constant dense<5.0> : tensor<3x3x16x64xf32>
@@ -52,7 +61,7 @@ func.func @main(%x: tensor<1x112x112x64xf32>, %y: tensor<1x14x14x144xf32>, %z: t
         {channels_last = true, groups = 4 : i64} : tensor<1x28x28x64xf32>, tensor<3x3x16x64xf32>
     ts.yield %c : tensor<1x28x28x64xf32>
   }
-  return %0, %1, %2, %3, %4 : tensor<1x112x112x64xf32>, tensor<1x14x14x144xf32>, tensor<1x7x7x960xf32>, tensor<1x28x28x40xf32>,
-      tensor<1x28x28x64xf32>
+  return %0, %1, %2, %3, %4, %5 : tensor<1x112x112x64xf32>, tensor<1x14x14x144xf32>, tensor<1x7x7x960xf32>, tensor<1x28x28x40xf32>,
+      tensor<1x28x28x64xf32>, tensor<1x28x28x64xi32>
 }
 }

@@ -105,6 +105,24 @@ tile.func @powers(%x: !tile.buffer<f32>) {
 
 // -----
 
+tile.func @byte_products(%x: !tile.buffer<f32>) {
+  %v = arith.constant dense<5> : vector<8xi16>
+  // expected-error @+1 {{C1: elements are i32}}
+  %s = tile.add_byte_products %v, %v, %v : vector<8xi16>
+  tile.return
+}
+
+// -----
+
+tile.func @byte_product_lanes(%x: !tile.buffer<f32>) {
+  %v = arith.constant dense<5> : vector<6xi32>
+  // expected-error @+1 {{C2: lanes are a multiple of four}}
+  %s = tile.add_byte_products %v, %v, %v : vector<6xi32>
+  tile.return
+}
+
+// -----
+
 tile.func @block_shape(%a: !tile.buffer<bf16>, %c: !tile.buffer<f32>, %o: index) {
   // expected-error @+1 {{C1: 24 rows and 32 columns are no block}}
   tile.block A(%a[%o], row %o) B(%a[%o], k %o) over %o C(%c[%o], row %o) rows 24 columns 32 : !tile.buffer<bf16>, !tile.buffer<bf16> -> !tile.buffer<f32>

@@ -35,6 +35,8 @@ tile.func @lanes(%x: !tile.buffer<bf16>, %y: !tile.buffer<bf16>, %n: index) {
   // CHECK: tile.scale_by_power %{{.*}}, %{{.*}} : vector<8xf32>
   %power = arith.sitofp %l : vector<8xi32> to vector<8xf32>
   %scaled = tile.scale_by_power %power, %power : vector<8xf32>
+  // CHECK: tile.add_byte_products %{{.*}}, %{{.*}}, %{{.*}} : vector<8xi32>
+  %products = tile.add_byte_products %l, %i, %l : vector<8xi32>
   // CHECK: tile.scratch[%{{.*}}] : !tile.buffer<i32>
   %s = tile.scratch[%n] : !tile.buffer<i32>
   // CHECK: tile.page_offset %{{.*}}[%{{.*}}] : !tile.buffer<i32>
