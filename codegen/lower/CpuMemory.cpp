@@ -270,6 +270,28 @@ static llvm::Value *laneOf(llvm::IRBuilderBase &b, llvm::Value *vector,
   return b.CreateBinOp(sum->getOpcode(), left, right);
 }
 
+/// From one lane to the next, where that is a number.
+static std::optional<int64_t> laneStep(llvm::Value *vector) {
+  if (llvm::getSplatValue(vector))
+    return 0;
+  if (auto *numbers = dyn_cast<llvm::ConstantDataVector>(vector)) {
+    auto number = [&](unsigned i) {
+      return static_cast<int64_t>(numbers->getElementAsInteger(i));
+    };
+    int64_t step = number(1) - number(0);
+    for (unsigned i = 1; i + 1 < numbers->getNumElements(); ++i)
+      if (number(i + 1) - number(i) != step)
+        return std::nullopt;
+    return step;
+  }
+  auto *sum = dyn_cast<llvm::BinaryOperator>(vector);
+  if (!sum || sum->getOpcode() != llvm::Instruction::Add)
+    return std::nullopt;
+  std::optional<int64_t> left = laneStep(sum->getOperand(0)),
+                         right = laneStep(sum->getOperand(1));
+  return left && right ? std::optional(*left + *right) : std::nullopt;
+}
+
 LogicalResult CpuEmitter::gather(Operation *op, Value bufferValue, Value result,
                                  llvm::Value *offsets, Value valid, Value mask,
                                  Value pad) {
@@ -287,10 +309,17 @@ LogicalResult CpuEmitter::gather(Operation *op, Value bufferValue, Value result,
                              : llvm::Constant::getNullValue(type);
   llvm::Align align(ref->bytes);
   llvm::Value *value = nullptr, *pointers = nullptr;
+  // A run of which some is read.
+  bool isRun =
+      take && target.maskedAccess && lanes > 1 && laneStep(offsets) == 1;
   // Offsets of lanes left out may be anything.
-  if (take || ref->bytes < 4)
+  if (!isRun && (take || ref->bytes < 4))
     pointers = b.CreateGEP(ref->memory, ref->pointer, offsets);
-  if (!pointers) {
+  if (isRun) {
+    llvm::Value *first =
+        b.CreateGEP(ref->memory, ref->pointer, laneOf(b, offsets, 0));
+    value = tag(b.CreateMaskedLoad(type, first, align, take, padding), *ref);
+  } else if (!pointers) {
     // A load each takes two thirds of the instruction's time.
     value = llvm::PoisonValue::get(type);
     for (unsigned i = 0; i < lanes; ++i) {
