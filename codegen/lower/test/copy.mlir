@@ -46,9 +46,9 @@ tile.func @others(%x: !tile.buffer<f32>, %y: !tile.buffer<f32>) {
   %c0 = arith.constant 0 : index
   %c2 = arith.constant 2 : index
   %c64 = arith.constant 64 : index
-  %c1024 = arith.constant 1024 : index
+  %c512 = arith.constant 512 : index
   %c4096 = arith.constant 4096 : index
-  scf.for %i = %c0 to %c1024 step %c64 {
+  scf.for %i = %c0 to %c512 step %c64 {
     %v = tile.load %x[%i] : !tile.buffer<f32> -> vector<64xf32>
     tile.store %v, %y[%i] : vector<64xf32>, !tile.buffer<f32>
   }
