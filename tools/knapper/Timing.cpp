@@ -109,25 +109,18 @@ Expected<double> timeCopies(const std::vector<ModulePtr> &first,
                             const std::vector<knapper_tensor> &inputs,
                             double seconds) {
   assert(first.size() == second.size() && !first.empty());
-  // One other other one, then the other way round: nobody is always the next
-  // of itself, or last.
-  std::vector<std::pair<knapper_module *, bool>> order;
-  for (size_t i = 0; i < first.size(); ++i) {
-    bool swapped = i % 2 == 1;
-    order.emplace_back((swapped ? second : first)[i].get(), swapped);
-    order.emplace_back((swapped ? first : second)[i].get(), !swapped);
-  }
   std::vector<double> ratios;
   Stopwatch watch;
   for (size_t turn = 0; turn <= kMostTurns; ++turn) {
     double taken[2] = {0, 0};
-    for (auto [module, isSecond] : order) {
-      Expected<double> one = timeRun(module, inputs);
-      if (!one)
-        return one.takeError();
-      taken[isSecond] += *one;
-    }
-    std::reverse(order.begin(), order.end());
+    for (size_t i = 0; i < first.size(); ++i)
+      for (bool isSecond : {false, true}) {
+        Expected<double> one =
+            timeRun((isSecond ? second : first)[i].get(), inputs);
+        if (!one)
+          return one.takeError();
+        taken[isSecond] += *one;
+      }
     if (turn == 0)
       continue; // warms up
     ratios.push_back(taken[0] / taken[1]);

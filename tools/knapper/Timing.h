@@ -54,9 +54,10 @@ Expected<SideBySide> timeSideBySide(knapper_module *first,
                                     const std::vector<knapper_tensor> &inputs,
                                     double seconds);
 
-/// Whole runs of copies of two modules, as many of each, unprofiled, back and
-/// forth: for about `seconds`, at least five turns, the median of the first
-/// ones' time over the second ones'.
+/// Whole runs of copies of two modules, as many of each, unprofiled, in a
+/// circle of one and the other, so that each runs after as many others, whose
+/// data is in the caches: for about `seconds`, at least five turns, the median
+/// of the first ones' time over the second ones'.
 Expected<double> timeCopies(const std::vector<ModulePtr> &first,
                             const std::vector<ModulePtr> &second,
                             const std::vector<knapper_tensor> &inputs,
