@@ -104,8 +104,8 @@ Expected<SideBySide> timeSideBySide(knapper_module *first,
   return result;
 }
 
-Expected<double> timeCopies(const std::vector<ModulePtr> &first,
-                            const std::vector<ModulePtr> &second,
+Expected<double> timeCopies(const std::vector<knapper_module *> &first,
+                            const std::vector<knapper_module *> &second,
                             const std::vector<knapper_tensor> &inputs,
                             double seconds) {
   assert(first.size() == second.size() && !first.empty());
@@ -115,8 +115,7 @@ Expected<double> timeCopies(const std::vector<ModulePtr> &first,
     double taken[2] = {0, 0};
     for (size_t i = 0; i < first.size(); ++i)
       for (bool isSecond : {false, true}) {
-        Expected<double> one =
-            timeRun((isSecond ? second : first)[i].get(), inputs);
+        Expected<double> one = timeRun((isSecond ? second : first)[i], inputs);
         if (!one)
           return one.takeError();
         taken[isSecond] += *one;

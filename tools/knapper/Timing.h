@@ -58,8 +58,8 @@ Expected<SideBySide> timeSideBySide(knapper_module *first,
 /// circle of one and the other, so that each runs after as many others, whose
 /// data is in the caches: for about `seconds`, at least five turns, the median
 /// of the first ones' time over the second ones'.
-Expected<double> timeCopies(const std::vector<ModulePtr> &first,
-                            const std::vector<ModulePtr> &second,
+Expected<double> timeCopies(const std::vector<knapper_module *> &first,
+                            const std::vector<knapper_module *> &second,
                             const std::vector<knapper_tensor> &inputs,
                             double seconds);
 

@@ -212,37 +212,47 @@ Status Tuner::findCandidates(const SideBySide &sides) {
   return success();
 }
 
-/// The whole model, unprofiled, as it will be used: loaded from files. Where
-/// the system puts a file's pages makes a difference of a few percent, so each
-/// is there several times.
+/// The whole model, unprofiled. Where the system puts the pages of a model
+/// whose constants stay in the caches makes a difference of a few percent, so
+/// such a one is loaded several times, from files as it will be used.
 Expected<double> Tuner::compareCopies(knapper_module *tuned) {
   constexpr int copies = 3;
+  constexpr uintmax_t largest = 64 << 20; // bytes
+  std::vector<ModulePtr> loaded;
+  std::vector<knapper_module *> first, second;
+  // False: it is larger than that.
   auto load = [&](knapper_module *module,
-                  std::vector<ModulePtr> &into) -> Status {
+                  std::vector<knapper_module *> &into) -> Expected<bool> {
     Expected<ScratchFile> file = ScratchFile::create();
     if (!file)
       return file.takeError();
     if (Status status =
             toStatus(knapper_module_save(module, file->path().c_str()));
         !status)
-      return status;
+      return status.takeError();
+    std::error_code error;
+    if (std::filesystem::file_size(file->path(), error) > largest)
+      return false;
     knapper_load_options options = KNAPPER_LOAD_OPTIONS_INIT;
     options.threads = arguments.threads;
     knapper_module *copy = nullptr;
     if (Status status =
             toStatus(knapper_load(file->path().c_str(), &options, &copy));
         !status)
-      return status;
-    into.emplace_back(copy);
-    return success();
+      return status.takeError();
+    loaded.emplace_back(copy);
+    into.push_back(copy);
+    return true;
   };
-  std::vector<ModulePtr> first, second;
   for (int i = 0; i < copies; ++i)
-    for (bool other : {false, true})
-      if (Status status =
-              load(other ? tuned : untuned.get(), other ? second : first);
-          !status)
-        return status.takeError();
+    for (bool other : {false, true}) {
+      Expected<bool> fits =
+          load(other ? tuned : untuned.get(), other ? second : first);
+      if (!fits)
+        return fits.takeError();
+      if (!*fits)
+        return timeCopies({untuned.get()}, {tuned}, tensors, kCopiesSeconds);
+    }
   return timeCopies(first, second, tensors, kCopiesSeconds);
 }
 
