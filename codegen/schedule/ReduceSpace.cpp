@@ -73,16 +73,25 @@ unsigned firstOfRun(ts::KernelOp kernel, const Space &space,
   while (first > 0 && isReduced(first - 1))
     --first;
   // An index past the end of the innermost dim has to be right for all that is
-  // read: what is spread has all of these dims, or none.
+  // read: what is spread has all of these dims, or none; to less than the whole
+  // space, all that it is spread to, or none.
   for (Operation &op : kernel.getBody().front().without_terminator()) {
     if (!isa<ts::ReduceOp, ts::ElementwiseOpInterface, ts::BroadcastOp,
              ts::ConstantOp, ts::SizeOp>(op))
       return lane;
     auto spread = dyn_cast<ts::BroadcastOp>(op);
-    if (!spread || ts::dimsOf(spread) != space.dims)
+    if (!spread)
       continue;
     SmallVector<Dim> from = ts::dimsOf(spread.getInput());
     unsigned has = 0, wanted = 0;
+    if (SmallVector<Dim> to = ts::dimsOf(spread); to != space.dims) {
+      auto isLong = [](Dim dim) { return !dim.isConstant(1); };
+      has = llvm::count_if(from, isLong);
+      wanted = llvm::count_if(to, isLong);
+      if (has != 0 && has != wanted)
+        return lane;
+      continue;
+    }
     for (unsigned d = first; d <= lane; ++d) {
       if (space.dims[d].isConstant(1))
         continue;

@@ -242,3 +242,18 @@ def test_several_sines_of_a_transposed_tensor(isa):
     made = model(nodes, {"x": (FLOAT, [32, "n"])}, {"s": (FLOAT, None), "c": (FLOAT, None)})
     for got, wanted in zip(given(made, {"x": x}, isa=isa), (np.sin(x.T), np.cos(x.T))):
         np.testing.assert_allclose(got, wanted, atol=1e-6)
+
+
+@pytest.mark.parametrize("isa", ["x86-64-v3", None])
+def test_a_part_of_the_rows_is_spread_before_the_rest(isa):
+    # Beside a reduction of [m, 8]: z has the 8 alone, and gets m before it gets the rows.
+    x, y, w, z = random(4, 1, 5, 8), random(4, 1, 5, 8), random(1, 5, 8), random(1, 1, 8)
+    nodes = [node("Mul", ["x", "y"], ["p"]), node("RMSNormalization", ["p", "w"], ["r"], axis=1),
+             node("Add", ["w", "z"], ["t"]), node("Add", ["t", "y"], ["s"])]  # fmt: skip
+    rows = (FLOAT, [4, 1, "m", 8])
+    inputs = {"x": rows, "y": rows, "w": (FLOAT, [1, "m", 8]), "z": (FLOAT, [1, 1, 8])}
+    made = model(nodes, inputs, {"r": (FLOAT, None), "s": (FLOAT, None)}, opset=23)
+    norm, s = given(made, {"x": x, "y": y, "w": w, "z": z}, isa=isa)
+    p = x * y
+    np.testing.assert_allclose(norm, p / np.sqrt((p**2).mean((1, 2, 3), keepdims=True) + 1e-5) * w, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(s, w + z + y, rtol=1e-5, atol=1e-6)
