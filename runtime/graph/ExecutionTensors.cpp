@@ -319,6 +319,8 @@ Status Execution::downloadOutputs() {
     const std::byte *from = state.base[program.outputBuffer[i]];
     if (!out.data || out.bytes == 0 || from == out.data)
       continue;
+    if (Block &own = result.owned[i]; own.data() == out.data)
+      own.touch(); // while kernels run
     if (Status s = state.queue->download(out.data, from, out.bytes); !s)
       return s;
   }

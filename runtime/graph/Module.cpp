@@ -5,6 +5,7 @@
 #include "runtime/graph/Execution.h"
 
 #include <algorithm>
+#include <chrono>
 
 namespace knapper {
 namespace {
@@ -102,14 +103,22 @@ Module::load(std::shared_ptr<const Artefact> artefact,
   Expected<std::unique_ptr<RunState>> state = module->takeState();
   if (!state)
     return state.takeError();
+  auto begin = std::chrono::steady_clock::now();
   if (Status s = module->placeConstants(*(*state)->queue); !s)
     return s.takeError();
+  std::chrono::duration<double, std::milli> placing =
+      std::chrono::steady_clock::now() - begin;
   module->idle.push_back(std::move(*state));
-  if (logEnabled(LogLevel::info))
+  if (logEnabled(LogLevel::info)) {
+    std::string copied;
+    if (module->deviceConstants)
+      copied = cat("; ", module->deviceConstants->bytes(),
+                   " bytes of constants copied in ", placing.count(), " ms");
     log(LogLevel::info,
         cat("loaded ", artefact->name(), ": ", count(header.kernels()),
             " kernels, ", module->decoded.launches.size(), " launches, ",
-            module->chosenIsa));
+            module->chosenIsa, copied));
+  }
   return module;
 }
 

@@ -2,7 +2,10 @@
 
 #include "runtime/base/Checked.h"
 #include "runtime/base/Text.h"
+#include "runtime/base/Threads.h"
 
+#include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <sys/mman.h>
 
@@ -54,6 +57,21 @@ Expected<Block> Block::allocate(uint64_t bytes) {
   if (alignment == kHuge)
     madvise(block.base, size, MADV_HUGEPAGE); // a wish: no error if refused
   return block;
+}
+
+void Block::touch() {
+  constexpr uint64_t part = 16 << 20; // a task; less is not worth a thread
+  if (std::exchange(touched, true) || size < 2 * part)
+    return;
+  std::atomic<uint64_t> next = 0;
+  auto work = [&] {
+    for (uint64_t begin; (begin = next.fetch_add(part)) < size;)
+      for (uint64_t at = begin; at < std::min(size, begin + part); at += kPage)
+        static_cast<volatile char *>(base)[at] = 0;
+  };
+  runOnThreads(std::min({uint64_t(8), size / part,
+                         uint64_t(std::thread::hardware_concurrency())}),
+               work);
 }
 
 Block::~Block() {

@@ -17,10 +17,12 @@ public:
   static Expected<Block> allocate(uint64_t bytes);
   Block(Block &&other) noexcept
       : base(std::exchange(other.base, nullptr)),
-        size(std::exchange(other.size, 0)) {}
+        size(std::exchange(other.size, 0)),
+        touched(std::exchange(other.touched, false)) {}
   Block &operator=(Block &&other) noexcept {
     std::swap(base, other.base);
     std::swap(size, other.size);
+    std::swap(touched, other.touched);
     return *this;
   }
   ~Block();
@@ -28,10 +30,15 @@ public:
   void *data() const { return base; }
   /// At least what was asked for.
   uint64_t bytes() const { return size; }
+  /// Makes the system give a large block its pages now, by several threads:
+  /// for what one thread is to fill, such as a copy from a device. The first
+  /// call of a block only, before anything is in it.
+  void touch();
 
 private:
   void *base = nullptr;
   uint64_t size = 0;
+  bool touched = false;
 };
 
 } // namespace knapper

@@ -2,6 +2,8 @@
 
 #include <cstring>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <vector>
 
 using namespace knapper;
 
@@ -14,6 +16,27 @@ TEST(Block, IsAlignedAndWritable) {
     EXPECT_EQ(reinterpret_cast<uint64_t>(block->data()) % alignment, 0u);
     memset(block->data(), 1, block->bytes());
   }
+}
+
+TEST(Block, TouchingGivesItPagesOnce) {
+  constexpr uint64_t page = 4096;
+  Expected<Block> block = Block::allocate(70ull << 20);
+  ASSERT_TRUE(block);
+  auto here = [&] {
+    std::vector<unsigned char> pages(block->bytes() / page);
+    EXPECT_EQ(mincore(block->data(), block->bytes(), pages.data()), 0);
+    size_t count = 0;
+    for (unsigned char p : pages)
+      count += p & 1;
+    return count;
+  };
+  EXPECT_EQ(here(), 0u);
+  block->touch();
+  EXPECT_EQ(here(), block->bytes() / page);
+  memset(block->data(), 1, block->bytes());
+  Block moved = std::move(*block);
+  moved.touch(); // what is in it stays
+  EXPECT_EQ(static_cast<char *>(moved.data())[0], 1);
 }
 
 TEST(Block, TooMuchIsADeviceError) {
