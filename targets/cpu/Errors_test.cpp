@@ -51,19 +51,19 @@ TEST(CompileErrors, NameKernelAndOperation) {
 }
 
 TEST(CompileErrors, LargeFramesAreRefused) {
-  // 640 vectors are live at once: 20 KiB.
+  // 2,560 vectors are live at once: 80 KiB.
   std::string message = errorOf(R"(
     tile.func @k(%x: !tile.buffer<f32>, %y: !tile.buffer<f32>) {
       %c0 = arith.constant 0 : index
-      %v = tile.load %x[%c0] : !tile.buffer<f32> -> vector<4096xf32>
-      %w = arith.mulf %v, %v : vector<4096xf32>
-      %s = vector.reduction <add>, %w : vector<4096xf32> into f32
-      %b = vector.broadcast %s : f32 to vector<4096xf32>
-      %z = arith.divf %w, %b : vector<4096xf32>
-      %t = vector.reduction <add>, %z : vector<4096xf32> into f32
-      %c = vector.broadcast %t : f32 to vector<4096xf32>
-      %u = arith.subf %z, %c : vector<4096xf32>
-      tile.store %u, %y[%c0] : vector<4096xf32>, !tile.buffer<f32>
+      %v = tile.load %x[%c0] : !tile.buffer<f32> -> vector<16384xf32>
+      %w = arith.mulf %v, %v : vector<16384xf32>
+      %s = vector.reduction <add>, %w : vector<16384xf32> into f32
+      %b = vector.broadcast %s : f32 to vector<16384xf32>
+      %z = arith.divf %w, %b : vector<16384xf32>
+      %t = vector.reduction <add>, %z : vector<16384xf32> into f32
+      %c = vector.broadcast %t : f32 to vector<16384xf32>
+      %u = arith.subf %z, %c : vector<16384xf32>
+      tile.store %u, %y[%c0] : vector<16384xf32>, !tile.buffer<f32>
       tile.return
     })",
                                 "k");
