@@ -94,7 +94,7 @@ LogicalResult GpuEmitter::productLayout(tile::ProductOp op) {
   // Blocks share the programs out. Clusters have one each where their sums take
   // the place of the next one's operands, and where it is not known how many
   // fit: of two, one for every two processors.
-  if (s.split == 1 && cluster <= 2)
+  if (s.split == 1 && cluster <= 2 && s.chunks)
     shape.perProcessor = s.resident;
   maps = (s.gathers    ? 1
           : s.carriers ? 0

@@ -80,8 +80,9 @@ LogicalResult GpuEmitter::endBlock(tile::ProductOp op, Warpgroups &g,
 
   bool bf16 = op.getC().getType().getElementType().isBF16();
   llvm::Value *ownResult = b.CreateAdd(
-      g.base, b.CreateAdd(b.CreateMul(to.self, n32(2 * s.chunkBytes())),
-                          n32(s.resultAt())));
+      g.base,
+      b.CreateAdd(b.CreateMul(to.self, n32(s.buffers() * s.chunkBytes())),
+                  n32(s.resultAt())));
   llvm::Value *ownBarrier = b.CreateAdd(to.self, n32(1));
   // Where the lane's line of the matrices is in a chunk. Narrower chunks are
   // swizzled as copies of their width do.
@@ -203,7 +204,7 @@ LogicalResult GpuEmitter::endBlock(tile::ProductOp op, Warpgroups &g,
                ? exact
                : value;
   };
-  // Some of the block's columns at a time, in two buffers.
+  // Some of the block's columns at a time.
   unsigned width = s.exchanged ? 64 : s.chunkColumns();
   llvm::Value *lastRow = b.CreateSub(to.m, n32(1));
   llvm::Value *lastColumn = b.CreateSub(to.n, n32(op.run()));
@@ -219,7 +220,7 @@ LogicalResult GpuEmitter::endBlock(tile::ProductOp op, Warpgroups &g,
     // Columns c, c + 1, ... c + extent - 1 of product p.
     auto storeChunk = [&](unsigned c, unsigned extent, unsigned chunk) {
       llvm::Value *buffer =
-          b.CreateAdd(ownResult, n32(chunk % 2 * s.chunkBytes()));
+          b.CreateAdd(ownResult, n32(chunk % s.buffers() * s.chunkBytes()));
       for (unsigned q = 0; q < extent; q += 16) {
         llvm::SmallVector<llvm::Value *, 4> words;
         for (unsigned at = c + q; at < c + std::min(q + 16, extent); at += 8) {
@@ -242,11 +243,18 @@ LogicalResult GpuEmitter::endBlock(tile::ProductOp op, Warpgroups &g,
             words.push_back(hopper.pack(pair[0], pair[1], bf16));
           }
         }
-        if (q == 0 && chunk == 0 && (!s.shifted || s.exchanged)) {
-          // The buffers of the block before have been read.
+        if (q == 0 && chunk == 0 && !s.chunks) {
+          // Other consumers may still multiply what lies there.
+          hopper.sync(n32(kMeet), s.consumers * kWarpgroup);
+        } else if (q == 0 && (chunk == 0 || s.chunks == 1)) {
+          // The buffers of the block or the chunk before have been read.
           if (!s.shifted)
             when(leads, [&] { hopper.waitStoresRead(0); });
-          hopper.sync(ownBarrier, kWarpgroup);
+          if (!s.shifted || s.exchanged)
+            hopper.sync(ownBarrier, kWarpgroup);
+          else if (chunk)
+            b.CreateIntrinsic(llvm::Intrinsic::nvvm_bar_warp_sync, {},
+                              {n32(~0u)});
         }
         hopper.storeMatrices(
             b.CreateAdd(buffer, s.exchanged
@@ -262,7 +270,8 @@ LogicalResult GpuEmitter::endBlock(tile::ProductOp op, Warpgroups &g,
       }
       if (!s.shifted) {
         hopper.fenceShared();
-        when(leads, [&] { hopper.waitStoresRead(0); });
+        if (s.chunks == 2)
+          when(leads, [&] { hopper.waitStoresRead(0); });
       }
       // Behind one barrier the chunk is there and the other buffer is free.
       hopper.sync(ownBarrier, kWarpgroup);

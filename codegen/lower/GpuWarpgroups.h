@@ -32,6 +32,7 @@ struct Sizes {
     split = given("split", 1);
     aRows = given("a_rows", rows);
     resident = given("resident", 1);
+    chunks = given("chunks", 2);
     clusterRows = given("cluster_rows", 1);
     clusterColumns = given("cluster_columns", 1);
     exchanged = given("exchanged", 0);
@@ -51,6 +52,9 @@ struct Sizes {
   bool gathers;      ///< A is read through the window of a convolution
   unsigned aRows;    ///< rows of A that are copied; others are anything
   unsigned resident; ///< blocks that a processor holds at once
+  /// Chunks of the result that each consumer has memory for; 0: they take the
+  /// ring's place, and a block is its program's only one.
+  unsigned chunks;
 
   /// Of a stage: 128 bytes.
   unsigned depth() const { return tf32 ? kDepth / 2 : kDepth; }
@@ -84,11 +88,19 @@ struct Sizes {
     return width;
   }
   unsigned chunkBytes() const { return 64 * kRowBytes; }
-  unsigned resultAt() const { return kRing + stages * stageBytes(); }
+  unsigned resultAt() const {
+    return kRing + (chunks ? stages * stageBytes() : 0);
+  }
+  /// Chunks of a consumer that lie side by side: in the ring's place all.
+  unsigned buffers() const {
+    unsigned width = exchanged ? 64 : chunkColumns();
+    return chunks ? chunks : products() * ((columns + width - 1) / width);
+  }
   /// Sums of all consumers, which take the ring's place.
   unsigned sumsBytes() const { return rows * columns * 4; }
   unsigned bytes(bool stores) const {
-    return resultAt() + (stores ? consumers * 2 * chunkBytes() : 0);
+    return kRing + stages * stageBytes() +
+           (stores ? consumers * chunks * chunkBytes() : 0);
   }
   bool fit(bool stores) const {
     // In place of rows that are not copied, products read what follows.
@@ -105,8 +117,12 @@ struct Sizes {
         !((carriers || gathers) && mates() > 1) &&
         !(gathers && (exchanged || carriers || consumers > 2 || rows > 128)) &&
         aRows % (8 * clusterColumns) == 0 && columns % (8 * clusterRows) == 0;
+    bool results =
+        chunks <= 2 && (chunks || (stores && split == 1 && !pingpong &&
+                                   consumers * buffers() * chunkBytes() <=
+                                       stages * stageBytes()));
     bool plain = !(aTransposed || bTransposed || carriers || gathers);
-    return shares && (!tf32 || plain) &&
+    return shares && results && (!tf32 || plain) &&
            rows % (64 * (pingpong ? 1 : consumers)) == 0 &&
            columns % columnStep() == 0 && (columns % 64 == 0 || !bTransposed) &&
            (columns % 16 == 0 || !carriers) && columns >= columnStep() &&

@@ -12,49 +12,46 @@ namespace {
 
 constexpr int64_t kDepth = 64, kLine = 128; // bytes of a line of a block
 constexpr int64_t kShared = 233472;         // bytes of a processor
-constexpr int64_t kBlockShared = 2048;      // of a block: barriers, the system's
+constexpr int64_t kBlockShared = 2048; // of a block: barriers, the system's
 
-/// Cycles of a processor, fitted to 2,143 kernels of 250 shapes on an H200
+/// Cycles of a processor, fitted to 2,900 kernels of 400 shapes on H200s
 /// (docs/performance/gpu-matmul.md says how).
-constexpr double kMatrix = 0.965;   // for 32 elements of a block, a step
+constexpr double kMatrix = 1.0;     // for 32 elements of a block, a step
 constexpr double kCarried = 7;      // a line that warpgroups carry
-constexpr double kLatency = 1710;   // of a copy, spread over the stages
-constexpr double kColumn = 5.78;    // of an epilogue, 64 rows of it,
+constexpr double kLatency = 2130;   // of a copy, spread over the stages
+constexpr double kColumn = 8.1;     // of an epilogue, 64 rows of it,
 constexpr double kOperation = 0.5;  // (not fitted) for each operation of it,
-constexpr double kBeside = 0.77;    // more for each consumer beside,
-constexpr double kShifted = 2.16;   // times, where rows start anywhere
-constexpr double kTurn = 92;        // of a ping-pong's turn
-constexpr double kMeet = 344;       // blocks of a cluster that add their sums
-constexpr double kPeerBytes = 11.8; // that they read from each other a cycle
-constexpr double kRamp = 1770;      // until the first products run,
-constexpr double kConsumer = 389;   // more for each consumer,
-constexpr double kCluster = 1120;   // of a cluster,
-constexpr double kPair = 128;       // and of two that copy for each other
-constexpr double kLaunch = 1000;
-constexpr double kClock = 1.7e9, kMemory = 4.83e12;
+constexpr double kBeside = 0.515;   // more for each consumer beside,
+constexpr double kShifted = 3.4;    // times, where rows start anywhere,
+constexpr double kNoWaits = 0.94;   // times, where all chunks have a place
+constexpr double kTurn = 113;       // of a ping-pong's turn
+constexpr double kMeet = 560;       // blocks of a cluster that add their sums
+constexpr double kPeerBytes = 17.8; // that they read from each other a cycle
+constexpr double kRamp = 1020;      // until the first products run,
+constexpr double kConsumer = 640;   // more for each consumer,
+constexpr double kCluster = 860;    // of a cluster,
+constexpr double kPair = 630;       // and of two that copy for each other
+constexpr double kLaunch = 1770;
+constexpr double kClock = 1.7e9, kMemory = 4.58e12;
 /// What runs side by side hides the rest but for a part: a norm of both. Within
 /// a step, and of memory and all else.
-constexpr double kTogether = 4, kOverlap = 1.71;
+constexpr double kTogether = 6, kOverlap = 2.17;
 
 /// Of a line of 128 bytes: what a processor takes to receive it, and what the
-/// cache takes to give it while all processors read.
+/// cache takes to give it while all processors read. Blocks that copy for each
+/// other divide the latter by their number to the power `shared`: whole lines
+/// the cache gives to several nearly as fast as to one.
 struct LineCycles {
-  double receive, give;
+  double receive, give, shared;
 };
 
 /// By where lines start: at multiples of 128 bytes, 64, 32 or 16. Each is then
 /// parts of two lines of the cache, and of five sectors.
 LineCycles lineCycles(int64_t pitch) {
-  return pitch % 64 == 0   ? LineCycles{1.24, 1.73}
-         : pitch % 32 == 0 ? LineCycles{1.55, 2.38}
-         : pitch % 16 == 0 ? LineCycles{1.71, 2.78}
-                           : LineCycles{1.97, 3.67};
-}
-
-/// By how many fewer lines the cache gives where so many blocks copy for each
-/// other: whole lines take it no longer for each of them.
-int64_t sharers(int64_t pitch, int64_t blocks) {
-  return pitch % 64 == 0 ? 1 : blocks;
+  return pitch % 64 == 0   ? LineCycles{0.98, 1.74, 0.13}
+         : pitch % 32 == 0 ? LineCycles{1.48, 2.45, 0.97}
+         : pitch % 16 == 0 ? LineCycles{1.59, 2.66, 0.64}
+                           : LineCycles{1.77, 4.0, 0.94};
 }
 
 double together(double a, double b, double power) {
@@ -76,7 +73,7 @@ int64_t clustersAtOnce(int64_t blocks, int64_t processors) {
 
 int64_t stagesOf(const Blocks &b, const BlockProblem &p) {
   int64_t left = kShared / b.resident - kBlockShared -
-                 (p.stores ? b.consumers * 2 * 64 * kLine : 0);
+                 (p.stores ? b.consumers * b.chunks * 64 * kLine : 0);
   return std::min<int64_t>(16, left / ((b.aRows + b.columns) * kLine));
 }
 
@@ -97,6 +94,10 @@ bool possible(const Blocks &b, const BlockProblem &p) {
       b.aRows % (8 * b.clusterColumns) || b.columns % (8 * b.clusterRows) ||
       // Larger clusters have one block each: no turns.
       (b.pingpong && b.cluster() > 2))
+    return false;
+  if (!b.chunks &&
+      b.rows * kLine * ceil(b.columns, b.exchanged ? 64 : b.chunkColumns()) >
+          b.stages * (b.aRows + b.columns) * kLine)
     return false;
   if (b.split == 1)
     return true;
@@ -178,8 +179,8 @@ double modelledCycles(const Blocks &b, const BlockProblem &problem) {
     double busy = std::min(1.0, blocks / double(p.processors * b.resident));
     copies = together(
         b.aRows * a.receive + b.columns * bb.receive,
-        busy * (b.aRows * a.give / sharers(p.aPitch, b.clusterColumns) +
-                b.columns * bb.give / sharers(p.bPitch, b.clusterRows)),
+        busy * (b.aRows * a.give / std::pow(b.clusterColumns, a.shared) +
+                b.columns * bb.give / std::pow(b.clusterRows, bb.shared)),
         kTogether);
   }
   // Blocks that a processor really holds.
@@ -197,10 +198,10 @@ double modelledCycles(const Blocks &b, const BlockProblem &problem) {
   int64_t beside = b.pingpong ? 1 : b.consumers;
   double end = (kColumn + kOperation * p.operations) * b.columns / b.split *
                (b.rows / 64 / beside) * (1 + kBeside * (beside - 1)) *
-               (problem.n % 8 ? kShifted : 1);
+               (problem.n % 8 ? kShifted : 1) * (b.chunks ? 1 : kNoWaits);
   if (b.split > 1)
-    end += kMeet +
-           b.rows * b.columns * 4.0 * (b.split - 1) / b.split / kPeerBytes;
+    end +=
+        kMeet + b.rows * b.columns * 4.0 * (b.split - 1) / b.split / kPeerBytes;
   double ramp = kRamp + kConsumer * b.consumers +
                 (b.cluster() > 1 ? kCluster : 0) +
                 (b.split == 1 && b.cluster() == 2 ? kPair : 0);
@@ -209,7 +210,7 @@ double modelledCycles(const Blocks &b, const BlockProblem &problem) {
     cycles = waves * std::max(depth + kTurn, end) + end;
   else if (b.resident > 1) // they share what there is of a processor
     cycles = ceil(blocks, atOnce) * depth + waves * (end + ramp) - ramp;
-  else if (b.split > 1 || b.cluster() > 2) // no copies for the next block
+  else if (b.split > 1 || b.cluster() > 2 || !b.chunks) // a block a program
     cycles = waves * (depth + end + ramp) - ramp;
   else
     cycles = waves * (depth + end);
@@ -232,8 +233,8 @@ Blocks chooseBlocks(const BlockProblem &problem) {
   constexpr Rows gatheredRows[] = {{64, 1, 0}, {128, 2, 0}};
   constexpr int64_t copiedColumns[] = {32, 64, 96, 128, 160, 192, 224, 256};
   constexpr int64_t carriedColumns[] = {64, 128, 192, 256};
-  constexpr int64_t together[][2] = {{1, 1}, {2, 1}, {1, 2},
-                                     {2, 2}, {4, 1}, {1, 4}};
+  constexpr int64_t together[][2] = {{1, 1}, {2, 1}, {1, 2}, {2, 2}, {4, 1},
+                                     {1, 4}, {4, 2}, {2, 4}, {8, 1}, {1, 8}};
   Blocks best{};
   double least = 0;
   // Blocks of so many columns.
@@ -278,8 +279,22 @@ Blocks chooseBlocks(const BlockProblem &problem) {
               (resident > 1 && (r.rows > 64 || columns > 128 ||
                                 clusterRows * clusterColumns > 1)))
             continue;
+          blocks.chunks = 2;
           blocks.stages = stagesOf(blocks, p);
           consider(blocks);
+          if (!p.stores || p.gathered || problem.n % 8)
+            continue;
+          // One chunk where that leaves more stages; none where the block is
+          // the program's only one.
+          int64_t stages = blocks.stages;
+          blocks.chunks = 1;
+          blocks.stages = stagesOf(blocks, p);
+          if (blocks.stages > stages)
+            consider(blocks);
+          blocks.chunks = 0;
+          blocks.stages = stagesOf(blocks, p);
+          if (!r.pingpong && blocks.split == 1)
+            consider(blocks);
         }
     }
   };

@@ -20,6 +20,9 @@ struct Blocks {
   /// Sides change places: rows of blocks are columns of the result. Columns of
   /// blocks go in steps of 8, rows in steps of 64.
   bool exchanged = false;
+  /// Chunks of the result a consumer has memory for; 0: they take the place of
+  /// the operands, and each program has one block.
+  int64_t chunks = 2;
 
   int64_t cluster() const { return split * clusterRows * clusterColumns; }
   /// Columns that a block of a cluster ends, and those of a box of the result

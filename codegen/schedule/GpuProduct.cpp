@@ -148,6 +148,8 @@ Schedule withShape(const Product &product, const Outer &outer, GpuPath path,
     schedule.parameters["resident"] = blocks.resident;
   if (blocks.exchanged)
     schedule.parameters["exchanged"] = 1;
+  if (blocks.chunks != 2)
+    schedule.parameters["chunks"] = blocks.chunks;
   Dim one = product.lhs.free.like(1);
   int64_t rows = blocks.rows * blocks.clusterRows,
           columns = blocks.columns * blocks.clusterColumns;

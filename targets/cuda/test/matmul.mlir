@@ -214,14 +214,18 @@ func.func @deep(%x: tensor<20x6152xbf16>, %w: tensor<6152x4120xbf16>) -> tensor<
 }
 
 // Lines that start at no multiple of 128 bytes take twice the time to copy: blocks side by side copy for each other.
+// A program has one block, whose result takes the place of the operands once all consumers have read them.
 // TILE-LABEL: @kernel12_0(
-// TILE: cluster_rows = 2
+// TILE: chunks = 0 {{.*}}cluster_columns = 2 {{.*}}cluster_rows = 4
 // CHECK-LABEL: .entry kernel12_0(
-// CHECK: .reqnctapercluster {{[248]}}
+// CHECK: .reqnctapercluster 8
 // CHECK: mbarrier.init
 // CHECK: barrier.cluster.arrive.release;
 // CHECK: mapa.shared::cluster.u32
 // CHECK: mbarrier.arrive.shared::cluster.b64
+// CHECK: bar.sync %r{{[0-9]+}}, 256;
+// CHECK: stmatrix
+// CHECK-NOT: cp.async.bulk.wait_group.read
 // CHECK: .multicast::cluster
 // CHECK-NOT: .local
 func.func @lines(%x: tensor<7064x9096xbf16>, %w: tensor<312x9096xbf16>) -> tensor<7064x312xbf16> {
@@ -283,4 +287,23 @@ func.func @residual(%x: tensor<20x6152xbf16>, %w: tensor<6152x4120xbf16>, %r: te
   %0 = ts.dot %x, %w batch [] x [] contract [1] x [0] : tensor<20x6152xbf16>, tensor<6152x4120xbf16>
   %1 = ts.add %0, %r : tensor<20x4120xbf16>
   return %1 : tensor<20x4120xbf16>
+}
+
+// One chunk of the result for each consumer leaves room for another stage: it is written when the one before has been
+// read.
+// TILE-LABEL: @kernel17_0(
+// TILE: chunks = 1 {{.*}}stages = 4
+// CHECK-LABEL: .entry kernel17_0(
+// CHECK: cp.async.bulk.wait_group.read 0;
+// CHECK: bar.sync
+// CHECK: stmatrix
+// CHECK: cp.async.bulk.tensor.2d.global.shared::cta
+// CHECK: cp.async.bulk.wait_group.read 0;
+// CHECK: bar.sync
+// CHECK: stmatrix
+// CHECK: cp.async.bulk.tensor.2d.global.shared::cta
+// CHECK-NOT: .local
+func.func @stages(%x: tensor<4600x4112xbf16>, %w: tensor<2128x4112xbf16>) -> tensor<4600x2128xbf16> {
+  %0 = ts.dot %x, %w batch [] x [] contract [1] x [1] : tensor<4600x4112xbf16>, tensor<2128x4112xbf16>
+  return %0 : tensor<4600x2128xbf16>
 }
