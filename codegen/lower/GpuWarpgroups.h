@@ -98,15 +98,18 @@ struct Sizes {
   }
   /// Sums of all consumers, which take the ring's place.
   unsigned sumsBytes() const { return rows * columns * 4; }
+  unsigned resultBytes(bool stores) const {
+    return stores ? consumers * chunks * chunkBytes() : 0;
+  }
   unsigned bytes(bool stores) const {
-    return kRing + stages * stageBytes() +
-           (stores ? consumers * chunks * chunkBytes() : 0);
+    return kRing + stages * stageBytes() + resultBytes(stores);
   }
   bool fit(bool stores) const {
-    // In place of rows that are not copied, products read what follows.
-    bool whole =
-        aRows == rows || (aRows < rows && aRows % 8 == 0 && !aTransposed &&
-                          !carriers && (stores || aRows + columns >= rows));
+    // In place of rows that are not copied, products read what follows: of the
+    // last stage the columns and the results' chunks.
+    bool whole = aRows == rows ||
+                 (aRows < rows && aRows % 8 == 0 && !aTransposed && !carriers &&
+                  rows * kRowBytes <= stageBytes() + resultBytes(stores));
     bool splits = split == 1 ||
                   (!pingpong &&
                    (consumerRows() == 64 || split * ownColumns() == columns) &&

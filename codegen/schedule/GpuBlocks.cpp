@@ -71,9 +71,14 @@ int64_t clustersAtOnce(int64_t blocks, int64_t processors) {
                                   (blocks == 4 || blocks == 5 ? 2 : 1));
 }
 
+/// Lines of chunks of the result.
+int64_t resultLines(const Blocks &b, const BlockProblem &p) {
+  return p.stores ? b.consumers * b.chunks * 64 : 0;
+}
+
 int64_t stagesOf(const Blocks &b, const BlockProblem &p) {
-  int64_t left = kShared / b.resident - kBlockShared -
-                 (p.stores ? b.consumers * b.chunks * 64 * kLine : 0);
+  int64_t left =
+      kShared / b.resident - kBlockShared - resultLines(b, p) * kLine;
   return std::min<int64_t>(16, left / ((b.aRows + b.columns) * kLine));
 }
 
@@ -94,6 +99,9 @@ bool possible(const Blocks &b, const BlockProblem &p) {
       b.aRows % (8 * b.clusterColumns) || b.columns % (8 * b.clusterRows) ||
       // Larger clusters have one block each: no turns.
       (b.pingpong && b.cluster() > 2))
+    return false;
+  // In place of rows that are not copied, products read what follows.
+  if (b.rows > b.aRows + b.columns + resultLines(b, p))
     return false;
   if (!b.chunks &&
       b.rows * kLine * ceil(b.columns, b.exchanged ? 64 : b.chunkColumns()) >
@@ -258,10 +266,9 @@ Blocks chooseBlocks(const BlockProblem &problem) {
     Blocks blocks{r.rows, columns, 0, r.consumers, r.pingpong};
     blocks.exchanged = exchanged;
     if (p.mostRows && *p.mostRows < r.rows && !p.aTransposed && !p.carried) {
-      int64_t some = llvm::alignTo(std::max<int64_t>(1, *p.mostRows), 8);
-      // Products read what follows instead: it must be there.
-      if (p.stores || some + columns >= r.rows)
-        blocks.aRows = some;
+      blocks.aRows = llvm::alignTo(std::max<int64_t>(1, *p.mostRows), 8);
+      if (!p.stores && blocks.aRows + columns < r.rows)
+        blocks.aRows = r.rows; // what products would read is not there
     }
     for (blocks.split = 1; blocks.split <= 8; ++blocks.split) {
       if (p.carried) {

@@ -307,3 +307,14 @@ func.func @stages(%x: tensor<4600x4112xbf16>, %w: tensor<2128x4112xbf16>) -> ten
   %0 = ts.dot %x, %w batch [] x [] contract [1] x [1] : tensor<4600x4112xbf16>, tensor<2128x4112xbf16>
   return %0 : tensor<4600x2128xbf16>
 }
+
+// In place of rows that are not copied products read what follows: of the last stage that is a chunk of the result.
+// TILE-LABEL: @kernel18_0(
+// TILE: a_rows = 24 {{.*}}chunks = 1
+// CHECK-LABEL: .entry kernel18_0(
+// CHECK: wgmma.mma_async
+// CHECK-NOT: .local
+func.func @few_rows(%x: tensor<21x1240xbf16>, %w: tensor<3736x1240xbf16>) -> tensor<21x3736xbf16> {
+  %0 = ts.dot %x, %w batch [] x [] contract [1] x [1] : tensor<21x1240xbf16>, tensor<3736x1240xbf16>
+  return %0 : tensor<21x3736xbf16>
+}
