@@ -11,8 +11,8 @@
 // Reductions that do not depend on each other share a pass; what depends on a
 // finished one (softmax's sum on its maximum) takes the next; a last pass
 // computes results of full shape. A transcendental that a later pass needs
-// again is kept in scratch, anything else is recomputed from the row, which is
-// in cache.
+// again in the same place is kept in scratch, anything else is recomputed from
+// the row, which is in cache.
 //
 // Parameters: lanes, row (1: row form), rows (of one program), group (so
 // many are reduced together), stream (1: results of full shape are stored past
@@ -293,6 +293,25 @@ LogicalResult ReduceBuilder::storeResults() {
       });
 }
 
+/// Whether everything made of a tensor reads it where it itself is computed:
+/// elementwise, up to reductions and results. A gather or a slice asks for
+/// elements of other places, which are not those of the current tile.
+static bool isReadInPlace(Value tensor) {
+  SmallVector<Value> work{tensor};
+  llvm::SmallDenseSet<Value, 8> seen{tensor};
+  while (!work.empty())
+    for (Operation *user : work.pop_back_val().getUsers()) {
+      if (isa<ts::ReduceOp, ts::ArgReduceOp, ts::YieldOp>(user))
+        continue;
+      if (!isa<ts::ElementwiseOpInterface, ts::DimCastOp>(user))
+        return false;
+      for (Value result : user->getResults())
+        if (seen.insert(result).second)
+          work.push_back(result);
+    }
+  return true;
+}
+
 void ReduceBuilder::findPasses() {
   DenseMap<Operation *, unsigned> level;
   for (Operation &op : kernel.getBody().front().without_terminator()) {
@@ -317,7 +336,8 @@ void ReduceBuilder::findPasses() {
       Value input = op->getOperand(0);
       auto costly = dyn_cast_if_present<ts::ElementwiseOpInterface>(
           input.getDefiningOp());
-      if (costly && costly.elementFlops() >= 10 && !input.hasOneUse())
+      if (costly && costly.elementFlops() >= 10 && !input.hasOneUse() &&
+          isReadInPlace(input))
         keep.insert({input, pass});
     }
 }
