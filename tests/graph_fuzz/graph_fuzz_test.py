@@ -105,6 +105,91 @@ def test_what_vanishes_in_float16_alone_is_no_difference():
         evaluate.close()
 
 
+def test_what_both_answers_have_needs_no_explanation():
+    """Where both are NaN, another form of the model may have infinity."""
+    evaluate = Evaluator()
+    try:
+        made, feed = silu_of_halves()
+        expected = evaluate(made, feed)
+        assert check.overflows(evaluate, made, feed, expected, expected)
+    finally:
+        evaluate.close()
+
+
+def test_a_cast_may_see_what_float16_rounds():
+    made = [node("Mul", ["x", "x"], ["p"]), node("Cast", ["p"], ["y"], to=TensorProto.DOUBLE)]
+    half = TensorProto.FLOAT16
+    made = model(made, {"x": (half, ["n"])}, [("y", TensorProto.DOUBLE)])
+    feed = {"x": np.array([0.0019, 3], np.float16)}
+    exact = feed["x"].astype(np.float64) ** 2
+    evaluate = Evaluator()
+    try:
+        expected = evaluate(made, feed)
+        assert expected[0][0] != exact[0]
+        assert check.overflows(evaluate, made, feed, expected, [exact])
+        assert not check.overflows(evaluate, made, feed, expected, [exact * (1 + 1e-6)])
+    finally:
+        evaluate.close()
+
+
+def test_noise_inside_of_operators_that_others_define():
+    evaluate = Evaluator()
+
+    def explained(made, feed, value):
+        expected = evaluate(made, feed)
+        actual = [expected[0].copy()]
+        actual[0].flat[0] = value
+        return not check.differences(evaluate, made, feed, expected, actual)[0]
+
+    try:
+        gate = model([node("SwiGLU", ["x", "w"], ["y"], alpha=1.0)], {"x": ["n"], "w": ["n"]}, opset=28)
+        feed = {"x": np.array([-95, 1], np.float32), "w": np.array([np.inf, 2], np.float32)}
+        assert explained(gate, feed, np.nan)  # of a sigmoid that vanishes
+        feed["x"][0] = -3
+        assert not explained(gate, feed, np.nan)
+        norm = model([node("RMSNormalization", ["x", "w"], ["y"])], {"x": [1, 2], "w": [2]}, opset=23)
+        feed = {"x": np.array([[1e24, 1]], np.float32), "w": np.ones(2, np.float32)}
+        assert explained(norm, feed, 0)  # over the root of infinity
+        feed["x"][0, 0] = 1e4
+        assert not explained(norm, feed, 0)
+        norm = model([node("InstanceNormalization", ["x", "w", "b"], ["y"])], {"x": [1, 1, 8], "w": [1], "b": [1]})
+        feed = {"x": np.full((1, 1, 8), 1e8, np.float32), "w": np.ones(1, np.float32), "b": np.zeros(1, np.float32)}
+        feed["x"][0, 0, 0] -= 40000
+        right = evaluate(norm, feed)[0].flat[0]
+        assert explained(norm, feed, right + 2e-4) and not explained(norm, feed, right + 0.5)
+        feed["x"] -= np.float32(1e8)
+        assert not explained(norm, feed, right + 2e-4)
+    finally:
+        evaluate.close()
+
+
+def test_states_of_float32_are_what_other_evaluators_have():
+    """Of 1 - z, with z near 1."""
+    gru = node("GRU", ["x", "w", "r", "b"], ["", "y"], hidden_size=1)
+    made = model([gru], {"x": [1, 1, 1], "w": [1, 3, 1], "r": [1, 3, 1], "b": [1, 6]})
+    feed = {"x": np.float32([[[1]]]), "w": np.float32([[[9.18], [1], [-1.6]]]), "r": np.zeros((1, 3, 1), np.float32),
+            "b": np.zeros((1, 6), np.float32)}  # fmt: skip
+    evaluate = Evaluator()
+    try:
+        expected, theirs = evaluate(made, feed), check.onnx_answer(made, feed)
+        assert check.compare.wrong(expected[0], theirs[0])
+        assert check.overflows(evaluate, made, feed, expected, theirs)
+        assert not check.overflows(evaluate, made, feed, expected, [theirs[0] * np.float32(1.001)])
+    finally:
+        evaluate.close()
+
+
+def test_labels_of_scores_that_a_logistic_function_makes_one():
+    classify = node("LinearClassifier", ["x"], ["label", "y"], domain="ai.onnx.ml", classlabels_ints=[0, 1],
+                    coefficients=[60.0, 70.0], intercepts=[0.0, 0.0], post_transform="LOGISTIC")  # fmt: skip
+    made = model([classify], {"x": ["n", 1]}, [("label", TensorProto.INT64), ("y", TensorProto.FLOAT)])
+    made.opset_import.add(domain="ai.onnx.ml", version=3)
+    feed = {"x": np.ones((1, 1), np.float32)}
+    assert check.onnx_answer(made, feed)[0] == 0
+    answer = check.onnx_answer(check.labelled(made), feed)
+    assert answer[0] == 1 and (answer[1] == 1).all()
+
+
 def test_rows_that_are_chosen_keep_what_the_others_have():
     made = model([node("Hardmax", ["x"], ["h"], axis=-1), node("MatMul", ["h", "w"], ["y"])], {"x": [2, 3], "w": [3, 2]})
     feed = {"x": np.eye(2, 3, dtype=np.float32), "w": np.array([[1, 2], [3, np.inf], [5, 6]], np.float32)}

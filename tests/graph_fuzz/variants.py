@@ -6,12 +6,16 @@ A cast rounds in both.
 
 A product with rows that are one in one place and else zero is a choice of rows (docs/stack/simplify.md):
 what is not finite in the others does not come in by 0 * inf.
+
+Operators that the standard defines by others round, overflow and vanish between these: what noise does to
+their operands and results does not tell that.
 """
 
 from __future__ import annotations
 
 import numpy as np
 import onnx
+import onnx.inliner
 from onnx import AttributeProto, TensorProto, helper, numpy_helper
 
 HALVES = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
@@ -100,6 +104,96 @@ def chosen_rows(evaluate, model: onnx.ModelProto, feed: dict, like: list[np.ndar
     del result.graph.node[:]
     result.graph.node.extend(nodes)
     return evaluate(result, feed)
+
+
+GATES = [("", "SwiGLU"), ("", "Swish")]  # a sigmoid that may vanish, times what may be infinite
+
+
+def spelled_out(model: onnx.ModelProto) -> onnx.ModelProto | None:
+    """The model with gates and normalisations as the operators that define them; None where there are none
+    or it has 16 bits, which these do not compute in: squares overflow float32, and a mean far larger than
+    what the numbers differ by is off by a unit of its own."""
+    if widened(model).SerializeToString() != model.SerializeToString():
+        return None
+    result = onnx.inliner.inline_selected_functions(model, GATES, inline_schema_functions=True)
+    nodes = []
+    for node in result.graph.node:
+        spell = {"RMSNormalization": _rms_nodes, "InstanceNormalization": _instance_nodes}.get(node.op_type)
+        nodes += spell(node) if spell else [node]
+    if len(nodes) == len(model.graph.node):
+        return None
+    nodes = [onnx.NodeProto.FromString(n.SerializeToString()) for n in nodes]
+    del result.graph.node[:]
+    result.graph.node.extend(nodes)
+    return result
+
+
+def _over_root(node: onnx.NodeProto, x: str, squares: str, name) -> list[onnx.NodeProto]:
+    """`x` over the root of the mean of `squares` in its last dim, in the shape of the node's operand: name("n")."""
+    epsilon = next((a.f for a in node.attribute if a.name == "epsilon"), 1e-5)
+    return [
+        helper.make_node("Constant", [], [name("epsilon")], value_float=epsilon),
+        helper.make_node("CastLike", [name("epsilon"), node.input[0]], [name("e")]),
+        helper.make_node("Constant", [], [name("last")], value_ints=[-1]),
+        helper.make_node("ReduceMean", [squares, name("last")], [name("mean_square")]),
+        helper.make_node("Add", [name("mean_square"), name("e")], [name("variance")]),
+        helper.make_node("Sqrt", [name("variance")], [name("root")]),
+        helper.make_node("Div", [x, name("root")], [name("over")]),
+        helper.make_node("Shape", [node.input[0]], [name("shape")]),
+        helper.make_node("Reshape", [name("over"), name("shape")], [name("n")]),
+    ]
+
+
+def _rms_nodes(node: onnx.NodeProto) -> list[onnx.NodeProto]:
+    name = lambda part: f"spelled/{node.output[0]}/{part}"  # noqa: E731
+    return [
+        helper.make_node("Flatten", [node.input[0]], [name("x")], axis=_axis(node)),
+        helper.make_node("Mul", [name("x"), name("x")], [name("squares")]),
+        *_over_root(node, name("x"), name("squares"), name),
+        helper.make_node("Mul", [name("n"), node.input[1]], [node.output[0]]),
+    ]
+
+
+def _instance_nodes(node: onnx.NodeProto) -> list[onnx.NodeProto]:
+    name = lambda part: f"spelled/{node.output[0]}/{part}"  # noqa: E731
+    made = [
+        helper.make_node("Constant", [], [name("rows")], value_ints=[0, 0, -1]),
+        helper.make_node("Constant", [], [name("dim")], value_ints=[-1]),
+        helper.make_node("Reshape", [node.input[0], name("rows")], [name("x")]),
+        helper.make_node("ReduceMean", [name("x"), name("dim")], [name("mean")]),
+        helper.make_node("Sub", [name("x"), name("mean")], [name("d")]),
+        helper.make_node("Mul", [name("d"), name("d")], [name("squares")]),
+    ]
+    # Scale and bias are of the second dim.
+    for at, part in ((1, "scale"), (2, "bias")):
+        made.append(helper.make_node("Unsqueeze", [node.input[at], name("dim")], [name(part)]))
+    over = _over_root(node, name("d"), name("squares"), name)
+    over[-2:] = [
+        helper.make_node("Mul", [name("over"), name("scale")], [name("scaled")]),
+        helper.make_node("Add", [name("scaled"), name("bias")], [name("y")]),
+        helper.make_node("Shape", [node.input[0]], [name("shape")]),
+        helper.make_node("Reshape", [name("y"), name("shape")], [node.output[0]]),
+    ]
+    return made + over
+
+
+def labelled(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model for onnx's evaluator, whose LinearClassifier looks for the largest score among the
+    transformed ones, where a logistic function makes several of them 1: labels are of the scores as they are."""
+    result = onnx.ModelProto()
+    result.CopyFrom(model)
+    nodes = []
+    for node in model.graph.node:
+        nodes.append(onnx.NodeProto.FromString(node.SerializeToString()))
+        plain = [a for a in nodes[-1].attribute if a.name == "post_transform" and a.s == b"LOGISTIC"]
+        if node.op_type == "LinearClassifier" and plain:
+            nodes.append(onnx.NodeProto.FromString(nodes[-1].SerializeToString()))
+            plain[0].s = b"NONE"
+            nodes[-2].output[1] = f"plain/{node.output[1]}"
+            nodes[-1].output[0] = f"transformed/{node.output[0]}"
+    del result.graph.node[:]
+    result.graph.node.extend(nodes)
+    return result
 
 
 def _axis(node: onnx.NodeProto) -> int:
