@@ -161,8 +161,7 @@ llvm::Value *GpuEmitter::special(Operation *op,
       getElementTypeOrSelf(op->getResult(0).getType()).isF32())
     return exp2(v[0]);
   if (auto divide = dyn_cast<arith::DivFOp>(op);
-      divide &&
-      getElementTypeOrSelf(divide.getType()).isF32() &&
+      divide && getElementTypeOrSelf(divide.getType()).isF32() &&
       bitEnumContainsAll(divide.getFastmath(), arith::FastMathFlags::afn))
     return b.CreateFMul(
         v[0], eachElement(v[1], llvm::Intrinsic::nvvm_rcp_approx_ftz_f));
@@ -273,10 +272,11 @@ LogicalResult GpuEmitter::function(tile::FuncOp func) {
     fn->addFnAttr("nvvm.minctasm", std::to_string(1024 / threads));
   if (shape.perProcessor)
     fn->addFnAttr("nvvm.minctasm", std::to_string(shape.perProcessor));
-  if (cluster > 1) {
-    fn->addFnAttr("nvvm.cluster_dim", std::to_string(cluster) + ",1,1");
+  // Without it the assembler ignores that warpgroups exchange registers.
+  if (resident)
     fn->addFnAttr("nvvm.minctasm", std::to_string(resident));
-  }
+  if (cluster > 1)
+    fn->addFnAttr("nvvm.cluster_dim", std::to_string(cluster) + ",1,1");
   // 2^x without care for denormal results takes one instruction instead of
   // four, and 16 bits do not tell.
   if (width == 8 && !func.getOps<tile::Exp2Op>().empty())

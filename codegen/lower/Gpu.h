@@ -180,14 +180,14 @@ private:
                              llvm::Value *batch, llvm::Value *head,
                              llvm::Value *row, llvm::Value *key);
 
-  GpuEntry shape;                       // what a launch needs to know
+  GpuEntry shape; // what a launch needs to know
   /// Where lane 0 of a rotated tile is read: so many elements (i32) before the
   /// row, at a multiple of 16 bytes. Null: tiles start with their row.
   llvm::Value *rotation = nullptr;
   int64_t rotatedValid = 0;             // elements of that row
   unsigned maps = 0;                    // tensor maps: the last parameters
   unsigned cluster = 1;                 // blocks that share shared memory
-  unsigned resident = 1;                // clusters' blocks, of a processor
+  unsigned resident = 0;                // blocks of a processor, where given
   llvm::Value *threadOfBlock = nullptr; // i64, also where tiles are a thread's
   unsigned width = 4;                   // lanes of a part: one 16-byte access
   unsigned threads = 0;          // of a program; 1: tiles are a thread's own
@@ -196,7 +196,7 @@ private:
   llvm::Value *group = nullptr;  // of this program in its block, i64; or null
   llvm::Value *status = nullptr; // i32 *, global memory
   llvm::SmallVector<tile::LoadOp> loads; // of the function's own block
-  unsigned exchanges = 0;        // of warps, in shared memory
+  unsigned exchanges = 0;                // of warps, in shared memory
   // A long row of bf16 is kept as it was read, and each use widens it anew.
   bool packed = false;
   unsigned unpacked = 0;

@@ -318,3 +318,15 @@ func.func @few_rows(%x: tensor<21x1240xbf16>, %w: tensor<3736x1240xbf16>) -> ten
   %0 = ts.dot %x, %w batch [] x [] contract [1] x [1] : tensor<21x1240xbf16>, tensor<3736x1240xbf16>
   return %0 : tensor<21x3736xbf16>
 }
+
+// A program with one block and two consumers, which get the registers that the copying warpgroup gives up.
+// TILE-LABEL: @kernel19_0(
+// TILE: chunks = 0 {{.*}}consumers = 2
+// CHECK-LABEL: .entry kernel19_0(
+// CHECK: .minnctapersm 1
+// CHECK: setmaxnreg.inc
+// CHECK-NOT: .local
+func.func @one_block(%x: tensor<451x728xbf16>, %w: tensor<728x10616xbf16>) -> tensor<451x10616xbf16> {
+  %0 = ts.dot %x, %w batch [] x [] contract [1] x [0] : tensor<451x728xbf16>, tensor<728x10616xbf16>
+  return %0 : tensor<451x10616xbf16>
+}
