@@ -61,16 +61,14 @@ double together(double a, double b, double power) {
 int64_t ceil(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 /// Clusters of so many blocks that all processors hold, a block each. Clusters
-/// stay in one of the card's parts, which have 10 to 18 processors, differently
-/// from card to card: of seven or eight blocks one H200 holds 15, another 14.
-/// Of pairs one fewer: a grid that takes all of them was seen to run in two
-/// rounds.
+/// stay in one of the card's parts, which have 14 to 18 processors. Of pairs
+/// one fewer: a grid that takes all of them was seen to run in two rounds.
 int64_t clustersAtOnce(int64_t blocks, int64_t processors) {
   if (blocks <= 2)
     return processors / blocks - (blocks - 1);
   constexpr int64_t part = 16;
   return std::max<int64_t>(1, processors / part * (part / blocks) -
-                                  (blocks == 3 || blocks == 6 ? 1 : 2));
+                                  (blocks == 4 || blocks == 5 ? 2 : 1));
 }
 
 /// Lines of chunks of the result.
