@@ -159,6 +159,8 @@ Value dot(Node &n, Value x, const Weights &weights) {
 
 Value gate(Node &n, const Recurrence &r, Value all, int64_t index,
            int64_t count = 1) {
+  if (!all)
+    return {};
   return n.sliceDim(all, ts::rankOf(all) - 1, r.hidden * index,
                     r.hidden * count);
 }
@@ -296,6 +298,12 @@ LogicalResult importRecurrent(Node &n) {
       return n.fail("X, W and R must have rank 3, not " +
                         Twine(ts::rankOf(n[i])),
                     "correct the shapes");
+  for (size_t i : {1, 2, 3, 5, 6, 7})
+    if (Type type = n.has(i) ? ts::elementTypeOf(n[i]) : Type();
+        type && type != ts::elementTypeOf(n[0]) && !(quantised && i < 3))
+      return n.fail("X is " + ts::shapeText(n[0].getType()) + ", input " +
+                        Twine(i) + " is " + ts::shapeText(n[i].getType()),
+                    "give all of them one element type");
   std::string direction = n.text("direction", "forward");
   size_t directions = direction == "bidirectional" ? 2 : 1;
   if (directions == 1 && direction != "forward" && direction != "reverse")

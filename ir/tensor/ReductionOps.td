@@ -35,7 +35,7 @@ def Ts_DotOp : Ts_InferredOp<"dot", [Indexed]> {
     Result dims: batch dims, then the free dims of lhs, then those of rhs. f16 and bf16 accumulate in f32, integers
     in i32 (`result_type` says the element type of the result; absent: the operands').
     C1: batch and contracting dims pair up in number and size. C2: no dim is named twice. C3: operand element types are equal,
-    or both are 8 bits wide.
+    or both bytes.
   }];
   let arguments = (ins Ts_NumberTensor:$lhs, Ts_NumberTensor:$rhs, DenseI64ArrayAttr:$lhs_batch,
                        DenseI64ArrayAttr:$rhs_batch, DenseI64ArrayAttr:$lhs_contract,
@@ -55,7 +55,8 @@ def Ts_ConvOp : Ts_InferredOp<"conv", [Indexed]> {
     channels_last, [window.., C/groups, F]; the result's layout is the input's. `input_dilations` > 1 spreads the input
     (transposed convolution). bias and activations are separate ops that fuse.
     C1: one stride, dilation, input dilation and pad pair a spatial dim. C2: channels divide into groups.
-    C3: filter channels are C/groups. C4: windows fit into the padded input.
+    C3: filter channels are C/groups. C4: windows fit into the padded input. C5: operand element types are equal, or
+    both bytes.
   }];
   let arguments = (ins Ts_NumberTensor:$input, Ts_NumberTensor:$filter, DenseI64ArrayAttr:$strides,
                        DenseI64ArrayAttr:$dilations, DenseI64ArrayAttr:$input_dilations,

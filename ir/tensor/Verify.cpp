@@ -169,6 +169,12 @@ LogicalResult ArgReduceOp::verify() {
   return success();
 }
 
+/// Whether products of such elements are defined: of equal ones, and of signed
+/// and unsigned bytes.
+static bool multiply(Type a, Type b) {
+  return a == b || (a.isInteger(8) && b.isInteger(8));
+}
+
 LogicalResult DotOp::verify() {
   auto distinct = [](ArrayRef<int64_t> a, ArrayRef<int64_t> b) {
     llvm::SmallDenseSet<int64_t> seen;
@@ -182,8 +188,7 @@ LogicalResult DotOp::verify() {
       !distinct(getRhsBatch(), getRhsContract()))
     return emitOpError("(C2) a dim is named twice");
   Type lhs = elementTypeOf(getLhs()), rhs = elementTypeOf(getRhs());
-  if (lhs != rhs &&
-      (lhs.getIntOrFloatBitWidth() != 8 || rhs.getIntOrFloatBitWidth() != 8))
+  if (!multiply(lhs, rhs))
     return emitOpError("(C3) operands have different element types");
   // What a target may do, not what the op means: no constraint of its own.
   if ((*this)->hasAttr("ts.tf32") && !lhs.isF32())
@@ -191,7 +196,11 @@ LogicalResult DotOp::verify() {
   return success();
 }
 
-LogicalResult ConvOp::verify() { return success(); }
+LogicalResult ConvOp::verify() {
+  if (!multiply(elementTypeOf(getInput()), elementTypeOf(getFilter())))
+    return emitOpError("(C5) operands have different element types");
+  return success();
+}
 LogicalResult PoolOp::verify() { return success(); }
 
 LogicalResult ScanOp::verify() {

@@ -132,6 +132,12 @@ def sequence(*nodes, result="y"):
 
 
 # name: (model, what the message holds)
+def mixed(op, shapes, odd, **attributes):
+    """An operator of float inputs, one of which is of integers."""
+    inputs = [(f"i{i}", TensorProto.INT32 if i == odd else FLOAT, s) for i, s in enumerate(shapes)]
+    return model([node(op, [i[0] for i in inputs], ["y"], name="o", **attributes)], inputs=inputs)
+
+
 CASES = {
     "unknown_operator": (
         model([node("Relu", ["x"], ["a"]), node("Frobnicate", ["a"], ["b"], name="f1"),
@@ -410,6 +416,18 @@ CASES = {
                node("OptionalGetElement", ["o"], ["y"], name="get")]),
         ["'get' (OptionalGetElement)", "empty"]),
 }  # fmt: skip
+
+CASES |= {
+    f"mixed_types_{op}_{odd}": (mixed(op, shapes, odd, **more), [f"'o' ({op})", "element type", "i32"])
+    for op, shapes, more in (
+        ("Conv", [[1, 3, 8, 8], [4, 3, 3, 3]], {}),
+        ("ConvTranspose", [[1, 3, 8, 8], [3, 4, 3, 3]], {}),
+        ("RNN", [[5, 1, 3], [1, 4, 3], [1, 4, 4], [1, 8]], {"hidden_size": 4}),
+        ("GRU", [[5, 1, 3], [1, 12, 3], [1, 12, 4], [1, 24]], {"hidden_size": 4}),
+        ("LSTM", [[5, 1, 3], [1, 16, 3], [1, 16, 4], [1, 32]], {"hidden_size": 4}),
+    )
+    for odd in range(len(shapes))
+}
 
 
 def run(path, *options):
