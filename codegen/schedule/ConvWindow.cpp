@@ -228,7 +228,7 @@ int64_t evenRows(int64_t height, int64_t rows) {
   return (height + blocks - 1) / blocks;
 }
 
-/// The widest panel that wastes least (see Matmul.cpp).
+/// The widest panel that wastes least (see MatmulChoose.cpp).
 int64_t chooseConvPanel(const ConvWindow &w, int64_t runDivisor, Knobs &knobs) {
   int64_t features = *w.features.asConstant();
   int64_t best = 16;
