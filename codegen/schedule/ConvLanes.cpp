@@ -447,8 +447,8 @@ static int64_t rowsOfBlock(const ConvWindow &w, const TargetDesc &target) {
   int64_t rows = std::clamp<int64_t>((most - span) / w.sh + 1, 1, height);
   rows = std::max(rows, std::min<int64_t>(height, 4));
   // The product before, of a sixth of the channels, shares out its columns
-  // where it has few rows (MatmulChoose.cpp): then each thread keeps its channels.
-  // Else it keeps its rows.
+  // where it has few rows (MatmulChoose.cpp): then each thread keeps its
+  // channels. Else it keeps its rows.
   bool few = rows >= height && height * width <= channels / 7;
   if (w.outHeight.asConstant() && !few)
     rows = evenRows(height, std::min(rows, (height + 1) / 2));
