@@ -32,7 +32,7 @@ from gpu_models import DEFAULT, DTYPES, IMAGES, ROOT, SIZES, export, module
 
 COLD_S, SECOND_S = 5.0, 0.3
 
-# Reads nothing but its arguments: what it imports is part of the time.
+# Reads nothing but its arguments: the package's import is part of the time.
 CHILD = """
 import json, logging, re, sys, time
 begin = time.perf_counter()

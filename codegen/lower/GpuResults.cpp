@@ -205,7 +205,7 @@ LogicalResult GpuEmitter::endBlock(tile::ProductOp op, Warpgroups &g,
                : value;
   };
   // Some of the block's columns at a time.
-  unsigned width = s.exchanged ? 64 : s.chunkColumns();
+  unsigned width = s.chunkExtent();
   llvm::Value *lastRow = b.CreateSub(to.m, n32(1));
   llvm::Value *lastColumn = b.CreateSub(to.n, n32(op.run()));
   // Of a cluster's columns the last block may have none.
@@ -273,7 +273,7 @@ LogicalResult GpuEmitter::endBlock(tile::ProductOp op, Warpgroups &g,
         if (s.chunks == 2)
           when(leads, [&] { hopper.waitStoresRead(0); });
       }
-      // Behind one barrier the chunk is there and the other buffer is free.
+      // Behind one barrier the chunk is there and, of two, the other is free.
       hopper.sync(ownBarrier, kWarpgroup);
       if (s.shifted) {
         llvm::Value *end = b.CreateAdd(column, n32(extent));

@@ -88,13 +88,15 @@ struct Sizes {
     return width;
   }
   unsigned chunkBytes() const { return 64 * kRowBytes; }
+  /// Columns of a block that a chunk takes.
+  unsigned chunkExtent() const { return exchanged ? 64 : chunkColumns(); }
   unsigned resultAt() const {
     return kRing + (chunks ? stages * stageBytes() : 0);
   }
   /// Chunks of a consumer that lie side by side: in the ring's place all.
   unsigned buffers() const {
-    unsigned width = exchanged ? 64 : chunkColumns();
-    return chunks ? chunks : products() * ((columns + width - 1) / width);
+    unsigned all = products() * llvm::divideCeil(columns, chunkExtent());
+    return chunks ? chunks : all;
   }
   /// Sums of all consumers, which take the ring's place.
   unsigned sumsBytes() const { return rows * columns * 4; }

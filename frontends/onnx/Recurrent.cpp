@@ -298,6 +298,7 @@ LogicalResult importRecurrent(Node &n) {
       return n.fail("X, W and R must have rank 3, not " +
                         Twine(ts::rankOf(n[i])),
                     "correct the shapes");
+  // W, R, B, initial h and c, P: what products and sums take beside X.
   for (size_t i : {1, 2, 3, 5, 6, 7})
     if (Type type = n.has(i) ? ts::elementTypeOf(n[i]) : Type();
         type && type != ts::elementTypeOf(n[0]) && !(quantised && i < 3))

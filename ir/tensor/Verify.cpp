@@ -171,7 +171,7 @@ LogicalResult ArgReduceOp::verify() {
 
 /// Whether products of such elements are defined: of equal ones, and of signed
 /// and unsigned bytes.
-static bool multiply(Type a, Type b) {
+static bool canMultiply(Type a, Type b) {
   return a == b || (a.isInteger(8) && b.isInteger(8));
 }
 
@@ -188,7 +188,7 @@ LogicalResult DotOp::verify() {
       !distinct(getRhsBatch(), getRhsContract()))
     return emitOpError("(C2) a dim is named twice");
   Type lhs = elementTypeOf(getLhs()), rhs = elementTypeOf(getRhs());
-  if (!multiply(lhs, rhs))
+  if (!canMultiply(lhs, rhs))
     return emitOpError("(C3) operands have different element types");
   // What a target may do, not what the op means: no constraint of its own.
   if ((*this)->hasAttr("ts.tf32") && !lhs.isF32())
@@ -197,7 +197,7 @@ LogicalResult DotOp::verify() {
 }
 
 LogicalResult ConvOp::verify() {
-  if (!multiply(elementTypeOf(getInput()), elementTypeOf(getFilter())))
+  if (!canMultiply(elementTypeOf(getInput()), elementTypeOf(getFilter())))
     return emitOpError("(C5) operands have different element types");
   return success();
 }

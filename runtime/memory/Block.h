@@ -32,7 +32,8 @@ public:
   uint64_t bytes() const { return size; }
   /// Makes the system give a large block its pages now, by several threads:
   /// for what one thread is to fill, such as a copy from a device. The first
-  /// call of a block only, before anything is in it.
+  /// call of a block only, before anything is in it. Threads that there are not
+  /// leave their part to the others: it cannot fail. Not thread-safe.
   void touch();
 
 private:
