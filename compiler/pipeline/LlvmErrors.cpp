@@ -1,8 +1,9 @@
 #include "compiler/pipeline/LlvmErrors.h"
 
+#include "runtime/base/ForkMutex.h"
+
 #include "llvm/Support/ErrorHandling.h"
 #include <execinfo.h>
-#include <mutex>
 #include <new>
 #include <stdexcept>
 
@@ -10,8 +11,8 @@ namespace knapper {
 
 void throwLlvmErrors() {
   // LLVM keeps its handlers in globals; the static library has LLVM to itself.
-  static std::once_flag once;
-  std::call_once(once, [] {
+  struct Handlers;
+  forkOnce<Handlers>([] {
     // glibc loads what it unwinds with when it is first needed: now, while
     // there is memory.
     void *frame;

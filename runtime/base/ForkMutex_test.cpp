@@ -36,4 +36,49 @@ TEST(ForkMutex, IsFreeInAChildMadeWhileAnotherThreadHoldsIt) {
   EXPECT_EQ(status, 0);
 }
 
+struct DoneOnce {};
+
+/// How often it was done, when this call has returned.
+int doOnce(std::atomic<bool> &within) {
+  static int times = 0;
+  knapper::forkOnce<DoneOnce>([&] {
+    within = true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    ++times;
+  });
+  return times;
+}
+
+TEST(ForkOnce, IsDoneInAChildMadeWhileAnotherThreadDoesIt) {
+  std::atomic<bool> within = false;
+  std::thread other([&] { doOnce(within); });
+  while (!within)
+    std::this_thread::yield();
+  pid_t child = fork();
+  if (child == 0) {
+    alarm(10); // a hang is a failure
+    _exit(doOnce(within) == 1 ? 0 : 1);
+  }
+  other.join();
+  EXPECT_EQ(doOnce(within), 1);
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
+TEST(ForkOnce, IsDoneAgainWhereItThrew) {
+  struct Throws {};
+  int times = 0;
+  auto call = [&] {
+    knapper::forkOnce<Throws>([&] {
+      if (++times == 1)
+        throw 1;
+    });
+  };
+  EXPECT_THROW(call(), int);
+  call();
+  call();
+  EXPECT_EQ(times, 2);
+}
+
 } // namespace

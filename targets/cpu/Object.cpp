@@ -1,5 +1,7 @@
 #include "targets/cpu/Object.h"
 
+#include "runtime/base/ForkMutex.h"
+
 #include "llvm/Analysis/LoopAnalysisManager.h"
 #include "llvm/Analysis/TargetLibraryInfo.h"
 #include "llvm/IR/DiagnosticInfo.h"
@@ -19,8 +21,6 @@
 #include "llvm/Transforms/Scalar/EarlyCSE.h"
 #include "llvm/Transforms/Scalar/LICM.h"
 #include "llvm/Transforms/Scalar/SimplifyCFG.h"
-
-#include <mutex>
 
 namespace knapper {
 
@@ -61,8 +61,7 @@ ObjectEmitter::~ObjectEmitter() = default;
 
 Expected<std::unique_ptr<ObjectEmitter>>
 ObjectEmitter::create(const TargetDesc &target) {
-  static std::once_flag once;
-  std::call_once(once, [] {
+  forkOnce<ObjectEmitter>([] {
     LLVMInitializeX86TargetInfo();
     LLVMInitializeX86Target();
     LLVMInitializeX86TargetMC();

@@ -1,6 +1,7 @@
 #include "targets/cuda/Ptx.h"
 
 #include "codegen/lower/Lower.h"
+#include "runtime/base/ForkMutex.h"
 
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
@@ -14,8 +15,6 @@
 #include "llvm/Transforms/Scalar/EarlyCSE.h"
 #include "llvm/Transforms/Scalar/LICM.h"
 #include "llvm/Transforms/Scalar/SimplifyCFG.h"
-
-#include <mutex>
 
 using namespace mlir;
 
@@ -65,8 +64,7 @@ static void optimise(llvm::Module &module, llvm::TargetMachine &machine) {
 }
 
 Expected<PtxModule> emitPtx(ModuleOp source, const TargetDesc &target) {
-  static std::once_flag once;
-  std::call_once(once, [] {
+  forkOnce<PtxModule>([] {
     LLVMInitializeNVPTXTargetInfo();
     LLVMInitializeNVPTXTarget();
     LLVMInitializeNVPTXTargetMC();
