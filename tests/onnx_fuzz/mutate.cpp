@@ -289,17 +289,28 @@ void damageGraph(Random &random, onnx::ModelProto &model) {
 } // namespace
 
 int main(int argc, char **argv) {
-  if (argc < 2) {
-    llvm::errs() << "usage: onnx-fuzz SEEDS [--count N] [--seed S] [--only I] "
-                    "[--run yes] [--write FOLDER] [--state FILE]\n";
+  constexpr const char *usage =
+      "usage: onnx-fuzz SEEDS [--count N] [--seed S] [--only I] "
+      "[--run yes] [--write FOLDER] [--state FILE]\n";
+  auto wrong = [&](const std::string &what) {
+    llvm::errs() << "onnx-fuzz: " << what << "\n" << usage;
     return 2;
-  }
+  };
+  for (int i = 1; i < argc; ++i)
+    if (std::string(argv[i]) == "--help") {
+      llvm::outs() << usage;
+      return 0;
+    }
+  if (argc < 2)
+    return wrong("no folder of seeds");
   long count = 5000, only = -1;
   unsigned long seed = 1;
   bool execute = false;
   std::string folder, state;
-  for (int i = 2; i + 1 < argc; i += 2) {
+  for (int i = 2; i < argc; i += 2) {
     std::string option = argv[i];
+    if (i + 1 == argc)
+      return wrong("no value for '" + option + "'");
     if (option == "--count")
       count = std::atol(argv[i + 1]);
     else if (option == "--seed")
@@ -312,7 +323,11 @@ int main(int argc, char **argv) {
       folder = argv[i + 1];
     else if (option == "--state")
       state = argv[i + 1];
+    else
+      return wrong("no option '" + option + "'");
   }
+  if (!fs::is_directory(argv[1]))
+    return wrong("no folder '" + std::string(argv[1]) + "'");
   long first = 0;
   if (!state.empty())
     std::ifstream(state) >> first;
