@@ -112,10 +112,8 @@ struct Sizes {
     bool whole = aRows == rows ||
                  (aRows < rows && aRows % 8 == 0 && !aTransposed && !carriers &&
                   rows * kRowBytes <= stageBytes() + resultBytes(stores));
-    bool splits = split == 1 ||
-                  (!pingpong &&
-                   (consumerRows() == 64 || split * ownColumns() == columns) &&
-                   sumsBytes() <= stages * stageBytes());
+    bool splits =
+        split == 1 || (!pingpong && sumsBytes() <= stages * stageBytes());
     // Parts of a copied block lie at multiples of eight lines.
     bool shares =
         clusterRows >= 1 && clusterColumns >= 1 && cluster() <= kMostCluster &&

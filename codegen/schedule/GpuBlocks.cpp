@@ -14,33 +14,38 @@ constexpr int64_t kDepth = 64, kLine = 128; // bytes of a line of a block
 constexpr int64_t kShared = 233472;         // bytes of a processor
 constexpr int64_t kBlockShared = 2048; // of a block: barriers, the system's
 
-/// Cycles of a processor, fitted to 2,900 kernels of 400 shapes on H200s
+/// Cycles of a processor, fitted to 3,600 kernels of 470 shapes on H200s
 /// (docs/performance/gpu-matmul.md says how).
-constexpr double kMatrix = 1.0;     // for 32 elements of a block, a step
+constexpr double kMatrix = 1.01;    // for 32 elements of a block, a step
 constexpr double kCarried = 7;      // a line that warpgroups carry
-constexpr double kLatency = 2130;   // of a copy, spread over the stages
-constexpr double kColumn = 8.1;     // of an epilogue, 64 rows of it,
+constexpr double kLatency = 2440;   // of a copy, spread over the stages
+constexpr double kColumn = 10.5;    // of an epilogue, 64 rows of it,
 constexpr double kOperation = 0.5;  // (not fitted) for each operation of it,
-constexpr double kBeside = 0.515;   // more for each consumer beside,
-constexpr double kShifted = 3.4;    // times, where rows start anywhere,
-constexpr double kNoWaits = 0.94;   // times, where all chunks have a place
-constexpr double kTurn = 113;       // of a ping-pong's turn
-constexpr double kMeet = 560;       // blocks of a cluster that add their sums
-constexpr double kPeerBytes = 17.8; // that they read from each other a cycle
-constexpr double kRamp = 1020;      // until the first products run,
-constexpr double kConsumer = 640;   // more for each consumer,
-constexpr double kCluster = 860;    // of a cluster,
-constexpr double kPair = 630;       // and of two that copy for each other
-constexpr double kLaunch = 1770;
-constexpr double kClock = 1.7e9, kMemory = 4.58e12;
+constexpr double kBeside = 0.44;    // more for each consumer beside,
+constexpr double kShifted = 3.2;    // times, where rows start anywhere,
+constexpr double kNarrow = 0.25;    // more where chunks are half as wide,
+constexpr double kDrain = 2700;     // and until a block's are written
+constexpr double kTurn = 25;        // of a ping-pong's turn
+constexpr double kMeet = 576;       // blocks of a cluster that add their sums
+constexpr double kPeerBytes = 12.5; // that they read from each other a cycle
+constexpr double kRamp = 344;       // until the first products run,
+constexpr double kConsumer = 590;   // more for each consumer,
+constexpr double kCluster = 754;    // of a cluster,
+constexpr double kPair = 183;       // and of two that copy for each other
+constexpr double kLaunch = 2306;
+constexpr double kClock = 1.7e9, kMemory = 4.27e12;
 /// What runs side by side hides the rest but for a part: a norm of both. Within
 /// a step, and of memory and all else.
-constexpr double kTogether = 6, kOverlap = 2.17;
+constexpr double kTogether = 7.5, kOverlap = 2.9;
+
+/// Processors of one part of the card, which follow one another in the order of
+/// programs. What several of them read at the same time the cache gives once.
+constexpr int64_t kPart = 16;
 
 /// Of a line of 128 bytes: what a processor takes to receive it, and what the
-/// cache takes to give it while all processors read. Blocks that copy for each
-/// other divide the latter by their number to the power `shared`: whole lines
-/// the cache gives to several nearly as fast as to one.
+/// cache takes to give it while all processors read and those of a part meet.
+/// Blocks that copy for each other divide the latter by their number to the
+/// power `shared`.
 struct LineCycles {
   double receive, give, shared;
 };
@@ -48,11 +53,17 @@ struct LineCycles {
 /// By where lines start: at multiples of 128 bytes, 64, 32 or 16. Each is then
 /// parts of two lines of the cache, and of five sectors.
 LineCycles lineCycles(int64_t pitch) {
-  return pitch % 64 == 0   ? LineCycles{0.98, 1.74, 0.13}
-         : pitch % 32 == 0 ? LineCycles{1.48, 2.45, 0.97}
-         : pitch % 16 == 0 ? LineCycles{1.59, 2.66, 0.64}
-                           : LineCycles{1.77, 4.0, 0.94};
+  return pitch % 64 == 0   ? LineCycles{0.68, 1.76, 0.75}
+         : pitch % 32 == 0 ? LineCycles{1.6, 1.77, 1.0}
+         : pitch % 16 == 0 ? LineCycles{1.83, 2.17, 0.75}
+                           : LineCycles{1.81, 4.3, 0.87};
 }
+
+/// What the cache takes to give a line to one processor alone.
+constexpr double kGiveAlone = 3.6;
+/// Which of the reads of a part do not meet: of clusters, of what goes on for
+/// more than one round, and, times the share of blocks that run ahead, of all.
+constexpr double kClustersApart = 0.45, kRoundsApart = 0.14, kAheadApart = 3.55;
 
 double together(double a, double b, double power) {
   return std::pow(std::pow(a, power) + std::pow(b, power), 1 / power);
@@ -66,8 +77,7 @@ int64_t ceil(int64_t a, int64_t b) { return (a + b - 1) / b; }
 int64_t clustersAtOnce(int64_t blocks, int64_t processors) {
   if (blocks <= 2)
     return processors / blocks - (blocks - 1);
-  constexpr int64_t part = 16;
-  return std::max<int64_t>(1, processors / part * (part / blocks) -
+  return std::max<int64_t>(1, processors / kPart * (kPart / blocks) -
                                   (blocks == 4 || blocks == 5 ? 2 : 1));
 }
 
@@ -82,6 +92,29 @@ int64_t stagesOf(const Blocks &b, const BlockProblem &p) {
   return std::min<int64_t>(16, left / ((b.aRows + b.columns) * kLine));
 }
 
+/// Of the blocks along a side of so many elements, the share that the last one
+/// is short by: it has less to copy and runs ahead of the others.
+double shortBy(int64_t elements, int64_t block) {
+  int64_t blocks = ceil(elements, block);
+  return blocks > 1 ? 1 - elements / double(block * blocks) : 0;
+}
+
+/// What the cache takes to give a step's lines to a processor.
+double giveCycles(const Blocks &b, const BlockProblem &p, int64_t rounds,
+                  const LineCycles &a, const LineCycles &bb) {
+  double apart = b.cluster() > 1 ? kClustersApart
+                 : rounds > 1    ? kRoundsApart
+                                 : 0;
+  apart += kAheadApart * (shortBy(p.m, b.rows) + shortBy(p.n, b.columns));
+  auto side = [&](int64_t lines, const LineCycles &line, int64_t mates) {
+    double give = line.give + std::min(1.0, apart) *
+                                  (std::max(kGiveAlone, line.give) - line.give);
+    return lines * give / std::pow(mates, line.shared);
+  };
+  return side(b.aRows, a, b.clusterColumns) +
+         side(b.columns, bb, b.clusterRows);
+}
+
 /// The problem as blocks see it whose sides have changed places.
 BlockProblem exchanged(BlockProblem p) {
   std::swap(p.m, p.n);
@@ -91,10 +124,33 @@ BlockProblem exchanged(BlockProblem p) {
   return p;
 }
 
+/// How many rows of clusters follow one another before their columns do. In one
+/// round, so that the clusters of a part read the fewest lines; in more, so
+/// that what all processors read at a time is nearly square.
+int64_t groupOf(const Blocks &b, const BlockProblem &problem) {
+  BlockProblem p = b.exchanged ? exchanged(problem) : problem;
+  int64_t rows = ceil(p.m, b.rows * b.clusterRows),
+          columns = ceil(p.n, b.columns * b.clusterColumns);
+  if (p.batch * rows * columns * b.cluster() > p.processors * b.resident)
+    return b.group;
+  double clusters = std::max<int64_t>(1, kPart * b.resident / b.cluster());
+  int64_t best = 1;
+  double least = 0;
+  for (int64_t group = 1; group <= 16; group *= 2) {
+    double across = std::min<double>(columns, clusters / std::min(group, rows));
+    double lines = clusters / across * b.aRows * b.clusterRows +
+                   across * b.columns * b.clusterColumns;
+    if (group == 1 || lines < least) {
+      best = group;
+      least = lines;
+    }
+  }
+  return best;
+}
+
 /// Whether the kernel can be had (Sizes::fit in codegen/lower) and is worth
 /// modelling.
 bool possible(const Blocks &b, const BlockProblem &p) {
-  int64_t own = b.ownColumns();
   if (b.stages < (p.gathered ? 4 : 3) || (p.bTransposed && b.columns % 64) ||
       b.aRows % (8 * b.clusterColumns) || b.columns % (8 * b.clusterRows) ||
       // Larger clusters have one block each: no turns.
@@ -109,9 +165,7 @@ bool possible(const Blocks &b, const BlockProblem &p) {
     return false;
   if (b.split == 1)
     return true;
-  int64_t consumerRows = b.rows / b.consumers;
   return p.splits && !b.pingpong && p.k >= b.split * kDepth &&
-         (consumerRows == 64 || own * b.split == b.columns) &&
          b.rows * b.columns * 4 <= b.stages * (b.aRows + b.columns) * kLine;
 }
 
@@ -185,11 +239,8 @@ double modelledCycles(const Blocks &b, const BlockProblem &problem) {
   } else {
     LineCycles a = lineCycles(p.aPitch), bb = lineCycles(p.bPitch);
     double busy = std::min(1.0, blocks / double(p.processors * b.resident));
-    copies = together(
-        b.aRows * a.receive + b.columns * bb.receive,
-        busy * (b.aRows * a.give / std::pow(b.clusterColumns, a.shared) +
-                b.columns * bb.give / std::pow(b.clusterRows, bb.shared)),
-        kTogether);
+    copies = together(b.aRows * a.receive + b.columns * bb.receive,
+                      busy * giveCycles(b, p, waves, a, bb), kTogether);
   }
   // Blocks that a processor really holds.
   double held = std::clamp(blocks / double(atOnce), 1.0, double(b.resident));
@@ -204,9 +255,11 @@ double modelledCycles(const Blocks &b, const BlockProblem &problem) {
   double depth = ceil(ceil(p.k, kDepth), b.split) * step;
 
   int64_t beside = b.pingpong ? 1 : b.consumers;
+  bool shifted = problem.n % 8;
+  double narrow = b.exchanged ? 1 : 1 + kNarrow * (64.0 / b.chunkColumns() - 1);
   double end = (kColumn + kOperation * p.operations) * b.columns / b.split *
                (b.rows / 64 / beside) * (1 + kBeside * (beside - 1)) *
-               (problem.n % 8 ? kShifted : 1) * (b.chunks ? 1 : kNoWaits);
+               (shifted ? kShifted * narrow : 1);
   if (b.split > 1)
     end +=
         kMeet + b.rows * b.columns * 4.0 * (b.split - 1) / b.split / kPeerBytes;
@@ -215,7 +268,8 @@ double modelledCycles(const Blocks &b, const BlockProblem &problem) {
                 (b.split == 1 && b.cluster() == 2 ? kPair : 0);
   double cycles;
   if (b.pingpong)
-    cycles = waves * std::max(depth + kTurn, end) + end;
+    cycles =
+        waves * std::max(depth + kTurn, end + (shifted ? kDrain : 0)) + end;
   else if (b.resident > 1) // they share what there is of a processor
     cycles = ceil(blocks, atOnce) * depth + waves * (end + ramp) - ramp;
   else if (b.split > 1 || b.cluster() > 2 || !b.chunks) // a block a program
@@ -227,6 +281,14 @@ double modelledCycles(const Blocks &b, const BlockProblem &problem) {
            together(std::max(cycles - end, 1.0), bytes / (kMemory / kClock),
                     kOverlap) +
            kLaunch;
+  // Seen to take more than modelled: what is carried, where a consumer of two
+  // products ends parts of its columns.
+  if (p.carried && b.rows / b.consumers > 64 &&
+      b.split * b.ownColumns() != b.columns)
+    cycles *= 1.06;
+  // Two blocks of a processor that share no depth, too.
+  if (b.resident > 1 && b.split == 1)
+    cycles *= 1.05;
   // Of equals the simpler one.
   return cycles * (1 + 0.003 * b.cluster() + 0.001 * b.resident);
 }
@@ -242,9 +304,17 @@ Blocks chooseBlocks(const BlockProblem &problem) {
   constexpr int64_t copiedColumns[] = {32, 64, 96, 128, 160, 192, 224, 256};
   constexpr int64_t carriedColumns[] = {64, 128, 192, 256};
   constexpr int64_t together[][2] = {{1, 1}, {2, 1}, {1, 2}, {2, 2}, {4, 1},
-                                     {1, 4}, {4, 2}, {2, 4}, {8, 1}, {1, 8}};
+                                     {1, 4}, {4, 2}, {2, 4}, {8, 1}, {1, 8},
+                                     {3, 1}, {1, 3}, {5, 1}};
   Blocks best{};
   double least = 0;
+  // Sums of a thread; with three that multiply, it has fewer registers.
+  auto fits = [](const Rows &r, int64_t columns) {
+    int64_t sums = (r.pingpong ? r.rows : r.rows / r.consumers) * columns / 128;
+    return columns <= 256 && sums <= (r.consumers > 2   ? 96
+                                      : r.consumers > 1 ? 192
+                                                        : 128);
+  };
   // Blocks of so many columns.
   auto tryColumns = [&](const BlockProblem &p, const Rows &r, int64_t columns,
                         bool exchanged) {
@@ -259,9 +329,7 @@ Blocks chooseBlocks(const BlockProblem &problem) {
     };
     if (r.consumers > 2 && columns < 96)
       return;
-    // Sums of a thread; with three that multiply, it has fewer registers.
-    int64_t sums = (r.pingpong ? r.rows : r.rows / r.consumers) * columns / 128;
-    if (sums > (r.consumers > 2 ? 96 : r.consumers > 1 ? 192 : 128))
+    if (!fits(r, columns))
       return;
     Blocks blocks{r.rows, columns, 0, r.consumers, r.pingpong};
     blocks.exchanged = exchanged;
@@ -281,6 +349,10 @@ Blocks chooseBlocks(const BlockProblem &problem) {
           blocks.clusterRows = clusterRows;
           blocks.clusterColumns = clusterColumns;
           blocks.resident = resident;
+          if (exchanged) // columns that its rows can share
+            blocks.columns = llvm::alignTo(columns, 8 * clusterRows);
+          if (!fits(r, blocks.columns))
+            continue;
           if (blocks.cluster() > 8 ||
               (p.gathered && clusterRows * clusterColumns > 1) ||
               (resident > 1 && (r.rows > 64 || columns > 128 ||
@@ -325,6 +397,8 @@ Blocks chooseBlocks(const BlockProblem &problem) {
         before = blocks;
       }
     }
+  if (!problem.gathered)
+    best.group = groupOf(best, problem);
   return best;
 }
 

@@ -23,6 +23,8 @@ struct Blocks {
   /// Chunks of the result a consumer has memory for; 0: they take the place of
   /// the operands, and each program has one block.
   int64_t chunks = 2;
+  /// Rows of clusters that follow one another before their columns do.
+  int64_t group = rows >= 128 ? 12 : 16;
 
   int64_t cluster() const { return split * clusterRows * clusterColumns; }
   /// Columns that a block of a cluster ends, and those of a box of the result

@@ -135,7 +135,7 @@ Schedule withShape(const Product &product, const Outer &outer, GpuPath path,
                          {"stages", blocks.stages},
                          {"consumers", blocks.consumers},
                          {"pingpong", blocks.pingpong},
-                         {"group", blocks.rows >= 128 ? 12 : 16}};
+                         {"group", blocks.group}};
   if (blocks.split > 1)
     schedule.parameters["split"] = blocks.split;
   if (blocks.aRows < blocks.rows)

@@ -60,8 +60,9 @@ for dtype in ["f16", "bf16"]:
              f"  %1 = ts.broadcast %b [1] : {T(dtype, n)} to {y}\n  %r = ts.add %0, %1 : {y}", y,
              [dict(m=m) for m in [7, 29, 150, 290]], None, PRODUCT[dtype])
     # A number of rows a little above a multiple of 64: GPUs exchange the sides. Of several matrices, too; where rows of the
-    # result start at any element; with the depth shared out.
-    for m, n, k, layout, b in [(134, 328, 200, "nt", 1), (69, 264, 1032, "nt", 1), (137, 264, 136, "nn", 1), (70, 267, 136, "nt", 1),
+    # result start at any element; with the depth shared out, also by so many that some end no column; by clusters of three.
+    for m, n, k, layout, b in [(20, 1600, 2517, "nt", 1), (47, 2792, 1560, "nt", 1),
+                               (134, 328, 200, "nt", 1), (69, 264, 1032, "nt", 1), (137, 264, 136, "nn", 1), (70, 267, 136, "nt", 1),
                                (20, 83, 2056, "nt", 1), (72, 200, 264, "tn", 1), (22, 136, 64, "nn", 3), (22, 75, 72, "nt", 3)]:
         x = T(dtype, b, *((k, m) if layout[0] == "t" else (m, k)))
         w = T(dtype, b, *((n, k) if layout[1] == "t" else (k, n)))

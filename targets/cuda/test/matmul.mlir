@@ -75,7 +75,7 @@ func.func @linear_gelu(%x: tensor<8192x4096xbf16>, %w: tensor<16384x4096xbf16>, 
 // TILE-LABEL: @kernel3_0(
 // TILE: exchanged = 1 {{.*}}rows = 64
 // TILE-LABEL: @kernel3_3(
-// TILE: rows = 256
+// TILE: rows = 128
 // CHECK-LABEL: .entry kernel3_0(
 // CHECK: wgmma.mma_async
 // CHECK-LABEL: .entry kernel3_3(
@@ -248,9 +248,9 @@ func.func @deep_odd(%x: tensor<49x3649xbf16>, %w: tensor<2876x3649xbf16>) -> ten
 // A number of rows a little above a multiple of 64: rows of blocks are columns of the result, and the result's rows
 // go in steps of 8. Matrices are turned on their way to shared memory.
 // TILE-LABEL: @kernel14_0(
-// TILE: tile.product A(%arg1{{.*}} B(%arg0{{.*}} size %c8352, %c134, %c3192 {{.*}}columns = 136 {{.*}}exchanged = 1
+// TILE: tile.product A(%arg1{{.*}} B(%arg0{{.*}} size %c8352, %c134, %c3192 {{.*}}columns = 144 {{.*}}exchanged = 1
 // CHECK-LABEL: .entry kernel14_0(
-// CHECK: wgmma.mma_async.sync.aligned.m64n136k16
+// CHECK: wgmma.mma_async.sync.aligned.m64n144k16
 // CHECK: stmatrix.sync.aligned.m8n8.x4.trans.shared.b16
 // CHECK: cp.async.bulk.tensor.2d.global.shared::cta
 // CHECK-NOT: .local
@@ -308,15 +308,16 @@ func.func @stages(%x: tensor<4600x4112xbf16>, %w: tensor<2128x4112xbf16>) -> ten
   return %0 : tensor<4600x2128xbf16>
 }
 
-// In place of rows that are not copied products read what follows: of the last stage that is a chunk of the result.
+// In place of rows that are not copied products read what follows: of the last stage its columns, where results have no
+// place of their own.
 // TILE-LABEL: @kernel18_0(
-// TILE: a_rows = 24 {{.*}}chunks = 1
+// TILE: a_rows = 24 {{.*}}chunks = 0
 // CHECK-LABEL: .entry kernel18_0(
 // CHECK: wgmma.mma_async
 // CHECK-NOT: .local
-func.func @few_rows(%x: tensor<21x1240xbf16>, %w: tensor<3736x1240xbf16>) -> tensor<21x3736xbf16> {
-  %0 = ts.dot %x, %w batch [] x [] contract [1] x [1] : tensor<21x1240xbf16>, tensor<3736x1240xbf16>
-  return %0 : tensor<21x3736xbf16>
+func.func @few_rows(%x: tensor<17x2048xbf16>, %w: tensor<8808x2048xbf16>) -> tensor<17x8808xbf16> {
+  %0 = ts.dot %x, %w batch [] x [] contract [1] x [1] : tensor<17x2048xbf16>, tensor<8808x2048xbf16>
+  return %0 : tensor<17x8808xbf16>
 }
 
 // A program with one block and two consumers, which get the registers that the copying warpgroup gives up.
@@ -326,7 +327,7 @@ func.func @few_rows(%x: tensor<21x1240xbf16>, %w: tensor<3736x1240xbf16>) -> ten
 // CHECK: .minnctapersm 1
 // CHECK: setmaxnreg.inc
 // CHECK-NOT: .local
-func.func @one_block(%x: tensor<451x728xbf16>, %w: tensor<728x10616xbf16>) -> tensor<451x10616xbf16> {
-  %0 = ts.dot %x, %w batch [] x [] contract [1] x [0] : tensor<451x728xbf16>, tensor<728x10616xbf16>
-  return %0 : tensor<451x10616xbf16>
+func.func @one_block(%x: tensor<4238x6784xbf16>, %w: tensor<280x6784xbf16>) -> tensor<4238x280xbf16> {
+  %0 = ts.dot %x, %w batch [] x [] contract [1] x [1] : tensor<4238x6784xbf16>, tensor<280x6784xbf16>
+  return %0 : tensor<4238x280xbf16>
 }
