@@ -120,14 +120,14 @@ public:
     Launch launch{command, shares.data(), workers,
                   chunksOf(command.grid, grain, workers)};
     if (launch.chunks == workers) {
-      pool->run(workers, runChunk, &launch, scratch.data());
+      pool->runCopies(workers, runChunk, launch, scratch.data());
       return success();
     }
     for (int w = 0; w < workers; ++w)
       shares[w].set(
           static_cast<uint32_t>(beginOf(w, workers, launch.chunks)),
           static_cast<uint32_t>(beginOf(w + 1, workers, launch.chunks)));
-    pool->run(workers, runShare, &launch, scratch.data());
+    pool->runCopies(workers, runShare, launch, scratch.data());
     return success();
   }
 

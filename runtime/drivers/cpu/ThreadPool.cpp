@@ -21,6 +21,9 @@ namespace {
 // Waiting for the others gives the core away after this many pauses: they may
 // need it.
 constexpr int kPausesBeforeYield = 4000;
+// A worker that waits asks for the line of its claim so often: seldom enough to
+// leave it to a caller who waits for `done`, often enough for short gaps.
+constexpr unsigned kPausesBeforeFetch = 8;
 
 void futexWait(std::atomic<uint32_t> &word, uint32_t expected) {
   syscall(SYS_futex, reinterpret_cast<uint32_t *>(&word), FUTEX_WAIT_PRIVATE,
@@ -47,10 +50,11 @@ unsigned forkGeneration() {
 /// on lines of their own.
 struct alignas(128) ThreadPool::Worker {
   std::atomic<uint32_t> ticket{0}; // raised by the caller: there is a job
+  int index = 0;
   Job job = nullptr;
   void *argument = nullptr;
+  Copy copy; // the last of the ticket's line
   Block scratch;
-  int index = 0;
   int avoided = -1; // the core it must not wake up on
   // Last ticket that somebody took on: the worker, or the caller when the
   // worker was late.
@@ -66,6 +70,9 @@ struct alignas(128) ThreadPool::Worker {
     return claimed.compare_exchange_strong(previous, number,
                                            std::memory_order_acq_rel);
   }
+  /// Brings the line that `claim` writes back to the worker's core, where the
+  /// caller has looked at it since. (Without PREFETCHW it does nothing.)
+  void fetchClaimed() { asm volatile("prefetchw %0" : : "m"(claimed)); }
 };
 
 /// The system may wake a worker on the core of the caller, which is about to be
@@ -115,6 +122,8 @@ void ThreadPool::work(Worker &worker) {
     for (unsigned i = 1; worker.ticket.load(std::memory_order_acquire) == seen;
          ++i) {
       _mm_pause();
+      if (i % kPausesBeforeFetch == 0)
+        worker.fetchClaimed();
       if (i % 64 != 0 || std::chrono::steady_clock::now() < give)
         continue;
       worker.parked.store(true);
@@ -209,11 +218,17 @@ int ThreadPool::tryAcquire(int threads, uint64_t scratchBytes,
 
 void ThreadPool::release() { taken.store(false, std::memory_order_release); }
 
-void ThreadPool::run(int count, Job job, void *argument, void *ownScratch) {
+void ThreadPool::hand(int count, Job job, void *argument, const Copy *copy,
+                      void *ownScratch) {
+  static_assert(offsetof(Worker, scratch) <= 64, "news of a job is one line");
   for (int w = 0; w + 1 < count; ++w) {
     Worker &worker = *workers[w];
     worker.job = job;
     worker.argument = argument;
+    if (copy) {
+      worker.copy = *copy;
+      worker.argument = worker.copy.bytes;
+    }
     worker.ticket.fetch_add(1); // orders the job before, `parked` after
     if (worker.parked.load()) {
       keepApart(worker);

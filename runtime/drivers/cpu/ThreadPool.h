@@ -5,9 +5,12 @@
 #include "runtime/memory/Block.h"
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
 namespace knapper::cpu {
@@ -41,7 +44,21 @@ public:
   /// worker has not begun when the caller is through with its own, the caller
   /// does too, with `ownScratch`: nobody waits for a sleeping thread. The
   /// caller holds the pool with at least as many.
-  void run(int workers, Job job, void *argument, void *ownScratch);
+  void run(int workers, Job job, void *argument, void *ownScratch) {
+    hand(workers, job, argument, nullptr, ownScratch);
+  }
+  /// The same, the argument of each worker being a copy of `task`, to be read
+  /// only. It lies beside the news of the job: one line comes from the caller's
+  /// core, where a pointer into the caller's memory would cost a second one.
+  template <typename Task>
+  void runCopies(int workers, Job job, Task task, void *ownScratch) {
+    static_assert(std::is_trivially_copyable_v<Task>);
+    static_assert(sizeof(Task) <= sizeof(Copy) &&
+                  alignof(Task) <= alignof(Copy));
+    Copy copy;
+    memcpy(copy.bytes, &task, sizeof(Task));
+    hand(workers, job, &task, &copy, ownScratch);
+  }
 
   /// Runs in progress, alone or with workers: each has a thread of its own, so
   /// that who holds the pool leaves a core to each of the others.
@@ -54,6 +71,13 @@ public:
 
 private:
   struct Worker;
+  /// Of a task. What a mailbox's line has room for.
+  struct Copy {
+    alignas(8) std::byte bytes[32] = {};
+  };
+  /// `copy`: null, or what the workers get in place of `argument`.
+  void hand(int workers, Job job, void *argument, const Copy *copy,
+            void *ownScratch);
   void work(Worker &worker);
   bool start(int count);
   void keepApart(Worker &worker);

@@ -50,6 +50,25 @@ TEST(ThreadPool, EveryWorkerRunsEveryJobOnce) {
   pool.release();
 }
 
+TEST(ThreadPool, WorkersReadCopiesOfTheTask) {
+  struct Task {
+    std::atomic<int64_t> *sum;
+    int64_t a, b, c; // as large as may be
+  };
+  auto add = [](void *argument, int worker, void *) {
+    const Task &task = *static_cast<const Task *>(argument);
+    task.sum->fetch_add((worker + 1) * (task.a + task.b + task.c));
+  };
+  ThreadPool pool;
+  ASSERT_EQ(pool.tryAcquire(3, 0, 50), 3);
+  std::atomic<int64_t> sum{0};
+  constexpr int64_t count = 2000;
+  for (int64_t i = 0; i < count; ++i)
+    pool.runCopies(3, add, Task{&sum, i, 2 * i, 3 * i}, nullptr);
+  pool.release();
+  EXPECT_EQ(sum, (1 + 2 + 3) * 6 * (count * (count - 1) / 2));
+}
+
 TEST(ThreadPool, AWokenWorkerLeavesTheCallerItsCore) {
   cpu_set_t cores;
   if (sched_getaffinity(0, sizeof(cores), &cores) != 0 || CPU_COUNT(&cores) < 2)
