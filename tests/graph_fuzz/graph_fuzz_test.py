@@ -190,6 +190,26 @@ def test_labels_of_scores_that_a_logistic_function_makes_one():
     assert answer[0] == 1 and (answer[1] == 1).all()
 
 
+def test_onnx_writes_over_scores_where_all_leaves_are_of_one_class():
+    one = node("TreeEnsembleClassifier", ["x"], ["label", "scores"], domain="ai.onnx.ml", classlabels_int64s=[7, 1, 5],
+               nodes_treeids=[0] * 3, nodes_nodeids=[0, 1, 2], nodes_featureids=[0] * 3, nodes_values=[0.0] * 3,
+               nodes_modes=["BRANCH_LEQ", "LEAF", "LEAF"], nodes_truenodeids=[1, 0, 0], nodes_falsenodeids=[2, 0, 0],
+               class_treeids=[0, 0], class_nodeids=[1, 2], class_ids=[1, 1], class_weights=[-0.5, 0.25])  # fmt: skip
+    made = model([one], {"x": ["n", 1]}, [("label", TensorProto.INT64), ("scores", TensorProto.FLOAT)])
+    made.opset_import.add(domain="ai.onnx.ml", version=3)
+    feed = {"x": np.array([[1], [-1]], np.float32)}
+    right = [[0, 0.25, 0], [0, -0.5, 0]]
+    assert check.onnx_answer(made, feed)[1].tolist() != right
+    labels, scores = check.onnx_answer(check.labelled(made), feed)
+    assert labels.tolist() == [1, 7] and scores.tolist() == right
+    assert check.runtime_answer(made, feed)[1].tolist() == right
+    evaluate = Evaluator()
+    try:
+        assert [a.tolist() for a in evaluate(made, feed)] == [[1, 7], right]
+    finally:
+        evaluate.close()
+
+
 def test_rows_that_are_chosen_keep_what_the_others_have():
     made = model([node("Hardmax", ["x"], ["h"], axis=-1), node("MatMul", ["h", "w"], ["y"])], {"x": [2, 3], "w": [3, 2]})
     feed = {"x": np.eye(2, 3, dtype=np.float32), "w": np.array([[1, 2], [3, np.inf], [5, 6]], np.float32)}

@@ -179,18 +179,28 @@ def _instance_nodes(node: onnx.NodeProto) -> list[onnx.NodeProto]:
 
 def labelled(model: onnx.ModelProto) -> onnx.ModelProto:
     """The model for onnx's evaluator, whose LinearClassifier looks for the largest score among the
-    transformed ones, where a logistic function makes several of them 1: labels are of the scores as they are."""
+    transformed ones, where a logistic function makes several of them 1: labels are of the scores as they are.
+    Where all leaves of a TreeEnsembleClassifier are of one class, it takes that for one of two, however many
+    labels there are, and writes over the first two scores: a leaf gets a score of 0 for another class."""
     result = onnx.ModelProto()
     result.CopyFrom(model)
     nodes = []
     for node in model.graph.node:
         nodes.append(onnx.NodeProto.FromString(node.SerializeToString()))
-        plain = [a for a in nodes[-1].attribute if a.name == "post_transform" and a.s == b"LOGISTIC"]
-        if node.op_type == "LinearClassifier" and plain:
+        attributes = {a.name: a for a in nodes[-1].attribute}
+        transform = attributes.get("post_transform")
+        if node.op_type == "LinearClassifier" and transform and transform.s == b"LOGISTIC":
             nodes.append(onnx.NodeProto.FromString(nodes[-1].SerializeToString()))
-            plain[0].s = b"NONE"
+            transform.s = b"NONE"
             nodes[-2].output[1] = f"plain/{node.output[1]}"
             nodes[-1].output[0] = f"transformed/{node.output[0]}"
+        elif node.op_type == "TreeEnsembleClassifier" and len(attributes["classlabels_int64s"].ints) > 2:
+            classes = attributes["class_ids"].ints
+            if len(set(classes)) == 1:
+                classes.append(1 if classes[0] == 0 else 0)
+                for leaves in ("class_treeids", "class_nodeids"):
+                    attributes[leaves].ints.append(attributes[leaves].ints[0])
+                attributes["class_weights"].floats.append(0)
     del result.graph.node[:]
     result.graph.node.extend(nodes)
     return result

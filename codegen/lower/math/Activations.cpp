@@ -9,6 +9,8 @@ namespace knapper::vecmath {
 
 static constexpr double kSqrt2OverPi = 0x1.9884533d43651p-1,
                         kCubic = 0.044715, kLog2E = 0x1.71547652b82fep+0;
+/// Where kGeluF32 is -127.001.
+static constexpr double kGeluF32Gone = 9.954;
 
 /// 2^x of an f32 by the target's instruction.
 static V fastExp2(V x) {
@@ -19,19 +21,23 @@ V geluErf(V x, bool exp2Instruction, bool half) {
   if (x.isF64()) // erfc: 1 + erf would cancel far below zero.
     return x * 0.5 * erfc(x * -0x1.6a09e667f3bcdp-1);
   // max(x, 0) - |x| q, where q = erfc(|x| / sqrt(2)) / 2 = 2^g and g is a
-  // polynomial: no cancellation for negative x. From 6 on, |x| q is held at
-  // 6e-9.
-  V a = atMost(6, abs(x));
-  V g = half ? horner(kGelu16, a) : horner(kGeluF32, a);
+  // polynomial: no cancellation for negative x.
   if (exp2Instruction) {
-    // Its error, 2 ulp of q, is a fraction of an ulp of the result.
-    V q = fastExp2(g);
+    // From 6 on, |x| q is held at 6e-9. The instruction's error, 2 ulp of q, is
+    // a fraction of an ulp of the result.
+    V a = atMost(6, abs(x));
+    V q = fastExp2(half ? horner(kGelu16, a) : horner(kGeluF32, a));
     return fma(-a, q, select(x > 0.0, x, 0.0));
   }
+  // Past 6, where |x| q is below 6e-9, g falls faster than it should, to -127
+  // at the bound, whose power is a zero.
+  V a = atMost(kGeluF32Gone, abs(x));
+  V g = horner(kGeluF32, a);
   V t = g + exponentMagic(x);
   V r = g - (t - exponentMagic(x));
   V q = horner(kExp2F32, r) * powerOfTwo(t);
-  return fma(-a, q, select(x > 0.0, x, 0.0));
+  // Of -infinity 0 x is a NaN, as in the formula.
+  return fma(-a, q, select(x > 0.0, x, x * 0.0));
 }
 
 V geluTanh(V x) {

@@ -177,6 +177,25 @@ TEST_P(SpecialTest, GeluF64FarBelowZero) {
   }
 }
 
+// A result that is not zero would be one for what comes after it: floor.
+TEST_P(SpecialTest, GeluF32FarBelowZero) {
+  auto kernels = compile(ofBuilder("gelu_erf", buildGeluErf), "f32");
+  ASSERT_TRUE(kernels);
+  std::vector<float> x{-1e30f, -3.4e38f, -100, -10}, y(64);
+  for (unsigned i = 4; i < y.size(); ++i)
+    x.push_back(-6 - float(i) / 16); // to -9.9375
+  kernels->call("gelu_erf", {x.data(), y.data()}, y.size());
+  for (unsigned i = 0; i < 4; ++i) {
+    EXPECT_EQ(y[i], 0) << "of " << x[i];
+    EXPECT_TRUE(std::signbit(y[i])) << "of " << x[i];
+  }
+  for (unsigned i = 4; i < y.size(); ++i) {
+    double exact = 0.5 * x[i] * std::erfc(-x[i] / std::sqrt(2.0));
+    EXPECT_LE(y[i], 0) << "of " << x[i];
+    EXPECT_GE(y[i], exact) << "of " << x[i];
+  }
+}
+
 TEST_P(SpecialTest, PowConstant) {
   struct Case {
     const char *name;

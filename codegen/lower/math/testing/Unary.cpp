@@ -21,9 +21,6 @@ template <typename T> static T sigmoidOf(T x) {
   return (x < 0 ? e : 1) / (1 + e);
 }
 template <typename T> static T geluErfOf(T x) {
-  // f32 gives the limit, f64 follows the formula to a NaN.
-  if (sizeof(T) == sizeof(double) && x == -INFINITY)
-    return -T(0);
   return x * 0.5L * std::erfc(-x * T(0x1.6a09e667f3bcc908p-1L));
 }
 template <typename T> static T geluTanhOf(T x) {
