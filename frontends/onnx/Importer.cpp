@@ -110,6 +110,12 @@ Expected<Value> Importer::lookup(const std::string &name, OnnxScope &scope) {
                    "check the model with onnx.checker.check_model");
 }
 
+/// Whether the model's input is a tensor of elements that are not supported.
+static bool isStrange(const onnx::ValueInfoProto &input, MLIRContext *context) {
+  return input.type().has_tensor_type() &&
+         !onnxElementType(context, input.type().tensor_type().elem_type());
+}
+
 static bool isKnown(const std::string &name, const OnnxScope &scope) {
   for (const OnnxScope *at = &scope; at; at = at->parent)
     if (at->values.contains(name) || at->initializers.contains(name))
@@ -290,8 +296,16 @@ Status Importer::importNode(const onnx::NodeProto &node, size_t index,
         error.where = where + ", " + error.where;
       return error;
     }
-    if (!*value)
+    if (!*value) {
+      for (const onnx::ValueInfoProto &given : file.model().graph().input())
+        if (given.name() == input && isStrange(given, context))
+          problems.push_back(
+              {domain, node.op_type(), version,
+               "its input '" + input + "' has element type " +
+                   onnxTypeName(given.type().tensor_type().elem_type()),
+               name});
       return poison();
+    }
     inputs.push_back(*value);
   }
   while (!inputs.empty() && !inputs.back())
@@ -470,6 +484,7 @@ Expected<OwningOpRef<ModuleOp>> Importer::run() {
   if (!inputs)
     return inputs.takeError();
   SmallVector<Type> types;
+  SmallVector<const onnx::ValueInfoProto *> arguments;
   llvm::StringSet<> seen;
   for (const onnx::ValueInfoProto *input : *inputs) {
     if (input->name().empty() || !seen.insert(input->name()).second)
@@ -478,17 +493,22 @@ Expected<OwningOpRef<ModuleOp>> Importer::run() {
                        "give every input another name");
     if (Status status = checkName("input", input->name()); !status)
       return status.takeError();
+    if (isStrange(*input, context)) {
+      scope.values[input->name()] = Value(); // its readers are reported
+      continue;
+    }
     Expected<Type> type = inputType(*input);
     if (!type)
       return type.takeError();
     types.push_back(*type);
+    arguments.push_back(input);
   }
   b.setInsertionPointToEnd(module->getBody());
   auto main = func::FuncOp::create(b, module->getLoc(), "main",
                                    b.getFunctionType(types, {}));
   Block *body = main.addEntryBlock();
   b.setInsertionPointToEnd(body);
-  for (const auto &[i, input] : llvm::enumerate(*inputs)) {
+  for (const auto &[i, input] : llvm::enumerate(arguments)) {
     scope.values[input->name()] = body->getArgument(i);
     main.setArgAttr(i, "ts.name", b.getStringAttr(input->name()));
   }
@@ -534,6 +554,9 @@ Expected<OwningOpRef<ModuleOp>> Importer::run() {
   if (!problems.empty())
     return problemsError(problems, file.files()[0].empty() ? "the model"
                                                            : file.files()[0]);
+  for (const onnx::ValueInfoProto *input : *inputs)
+    if (isStrange(*input, context)) // and no node reads it
+      return inputType(*input).takeError();
   b.setInsertionPointToEnd(body);
   func::ReturnOp::create(b, main.getLoc(), results);
   main.setType(b.getFunctionType(types, ValueRange(results).getTypes()));

@@ -274,16 +274,25 @@ CASES = {
     "strings": (
         model([node("Identity", ["x"], ["y"], name="i")],
               inputs=[("x", TensorProto.STRING, [4])], outputs=[("y", TensorProto.STRING, None)]),
-        ["'x'", "STRING", "before the model"]),
+        ["Identity (ai.onnx opset 21)", "input 'x' has element type STRING", "'i'"]),
+    "strings_joined_and_compared": (
+        model([node("StringConcat", ["x", "x"], ["z"], name="join"), node("Equal", ["x", "z"], ["y"], name="same")],
+              inputs=[("x", TensorProto.STRING, [4])], outputs=[("y", TensorProto.BOOL, None)]),
+        ["StringConcat (ai.onnx opset 21)", "'join'", "Equal (ai.onnx opset 21)",
+         "input 'x' has element type STRING", "'same'"]),
+    "strings_in_a_subgraph": (
+        branch(body([node("StringNormalizer", ["s"], ["a"], name="low")], [], ["a"]),
+               body([node("Identity", ["s"], ["b"], name="as_it_is")], [], ["b"]),
+               condition=[("c", TensorProto.BOOL, []), ("s", TensorProto.STRING, [4])]),
+        ["StringNormalizer (ai.onnx opset 21)", "low'", "Identity", "input 's' has element type STRING", "as_it_is'"]),
     "size_from_data": (
         model([node("Reshape", ["x", "s"], ["y"], name="r")],
               inputs=[("x", FLOAT, ["n", 4]), ("s", INT64, [2])]),
         ["Reshape", "the shape depends on data", "'r'"]),
     "string_input": (
-        model([node("Identity", ["x"], ["y"])],
-              inputs=[("x", TensorProto.STRING, [4])],
-              outputs=[("y", TensorProto.STRING, None)]),
-        ["input 'x'", "STRING"]),
+        model([node("Relu", ["x"], ["y"])],
+              inputs=[("x", FLOAT, [4]), ("unread", TensorProto.STRING, [4])]),
+        ["input 'unread'", "STRING", "before the model"]),
     "input_without_shape": (
         model([node("Relu", ["x"], ["y"])], inputs=[("x", FLOAT, None)]),
         ["input 'x'", "no shape"]),
