@@ -39,10 +39,8 @@
 // Parameters: panel, rows (of a block, at most), blocks (at least, of many
 // rows), parts (of a panel, of few rows), split (into so many bf16: products of
 // float32 through tile registers, on targets that have them; 0: not).
-#include "codegen/schedule/Matmul.h"
-#include "codegen/schedule/Emitter.h"
-#include "codegen/schedule/Epilogue.h"
 #include "codegen/schedule/Lanes.h"
+#include "codegen/schedule/MatmulBuilder.h"
 #include "codegen/schedule/Schedules.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
@@ -51,81 +49,6 @@ using namespace mlir;
 namespace knapper {
 
 using ts::Dim;
-
-namespace {
-
-class MatmulBuilder {
-public:
-  MatmulBuilder(BuildContext &context, Product product, Epilogue epilogue)
-      : e(context.emitter), b(e.builder), target(context.target),
-        product(std::move(product)), epilogue(std::move(epilogue)),
-        panel(context.schedule.at("panel")),
-        split(splitOf(this->product, context.schedule.at("rows"),
-                      context.schedule.at("blocks"),
-                      context.schedule.at("parts"))),
-        step(this->product.packed || target.pairProducts
-                 ? productGroup(this->product)
-                 : 1),
-        sums(this->product.bytes ? Type(b.getI32Type()) : b.getF32Type()),
-        inTiles(!this->product.group &&
-                fitsTiles(target, step,
-                          this->product.lhs.contractStride.isConstant(1),
-                          this->product.lhs.free.asConstant(),
-                          this->product.lhs.contract.asConstant())),
-        inParts(splitShape(context.schedule, target, this->product)),
-        shape(inTiles               ? blockTile(panel)
-              : this->product.group ? registerTile(target, panel)
-                                    : groupTile(target, panel, step)),
-        expandedRows((shape.rows + 1) / 2) {
-    // No more rows than that: nothing to put into scratch.
-    std::optional<int64_t> rows = this->product.lhs.free.asConstant();
-    if (this->product.group && rows && *rows >= 1 && *rows <= expandedRows)
-      shape.rows = expandedRows = *rows;
-  }
-
-  LogicalResult build();
-
-private:
-  LogicalResult gatherPanel();
-  void tile(Value row, Value valid, int64_t tileRows, Value share);
-  LogicalResult tileBlock(Value row, Value valid, Value share);
-  LogicalResult multiply(Value rows, Value tilesBefore, Value share);
-  LogicalResult bySplitBlocks(Value rows, Value key);
-  /// The sums of one register tile: columns `shift` on.
-  Value mainloop(Value row, Value valid, int64_t tileRows, int64_t shift,
-                 Value fetch);
-  Value scaledMainloop(VectorType type, Value aOffset, Value valid,
-                       int64_t shift, Value fetch);
-  LogicalResult expandPanel();
-  LogicalResult finish(Value row, Value valid);
-
-  Emitter &e;
-  OpBuilder &b;
-  const TargetDesc &target;
-  Product product;
-  Epilogue epilogue;
-  int64_t panel;
-  RowSplit split;
-  int64_t step; ///< of K, whose elements of a column lie together in B
-  Type sums;    ///< element type of the accumulators
-  bool inTiles; ///< products go through tile registers
-  /// Of float32 through tile registers as well, where a program has the rows.
-  std::optional<SplitShape> inParts;
-  RegisterTile shape;
-  /// Of scaled integers: tiles of more rows read the expanded panel.
-  int64_t expandedRows;
-
-  SmallVector<Value> batchIndex, outerIndex;
-  Value column;       ///< first column of the panel
-  Value validColumns; ///< null: all
-  Value firstRow;     ///< of the block, in the merged row dim
-  Value a, aBase, lda, ka;
-  Value bBuffer, bBase, ldb;
-  Value prefetchBase;
-  Value fetchStep; ///< elements of the next panel that a tile fetches at a time
-  Value scale, zero, scaleBase, expanded; ///< of scaled integers
-  Value accumulators;                     ///< scratch, [tile rows][panel]
-};
 
 /// A product with the integers as they are packed: over whole groups, then over
 /// what is left of K.
@@ -289,66 +212,6 @@ LogicalResult MatmulBuilder::bySplitBlocks(Value rows, Value key) {
       });
 }
 
-/// The panel as floats, [K][panel] in scratch.
-LogicalResult MatmulBuilder::expandPanel() {
-  Location loc = e.location;
-  auto floats = VectorType::get(panel, b.getF32Type());
-  auto words = VectorType::get(panel, b.getI32Type());
-  auto bytes = VectorType::get(panel, b.getI8Type());
-  Value depth = e.size(product.rhs.contract), each = e.constant(product.group);
-  auto shift = [&](Value word, int64_t left, int64_t right) {
-    auto by = [&](int64_t bits) {
-      return arith::ConstantOp::create(
-          b, loc, DenseElementsAttr::get(words, b.getI32IntegerAttr(bits)));
-    };
-    if (left)
-      word = arith::ShLIOp::create(b, loc, word, by(left)).getResult();
-    return arith::ShRSIOp::create(b, loc, word, by(right)).getResult();
-  };
-  LogicalResult status = success();
-  auto row = [&](Value k, Value factor, Value from) {
-    Value at =
-        e.add(bBase, e.mul(e.div(k, e.constant(step)), e.constant(panel)));
-    Value loaded = tile::LoadOp::create(b, loc, bytes, bBuffer, at, Value());
-    Value word = arith::ExtSIOp::create(b, loc, words, loaded);
-    for (int64_t part = 0; part < step; ++part) {
-      Value integer = word;
-      if (product.nibbles)
-        integer = part ? shift(word, 0, 4) : shift(word, 28, 28);
-      Value value = arith::SIToFPOp::create(b, loc, floats, integer);
-      if (from)
-        value = arith::SubFOp::create(b, loc, value, from);
-      value = arith::MulFOp::create(b, loc, value, factor);
-      Value to = e.mul(e.add(k, e.constant(part)), e.constant(panel));
-      tile::StoreOp::create(b, loc, value, expanded, to);
-    }
-  };
-  forEach(
-      e, e.constant(0),
-      e.size(product.rhs.contract.ceilDiv(
-          product.rhs.contract.like(product.group))),
-      {},
-      [&](Value number, ValueRange) -> FailureOr<SmallVector<Value>> {
-        Value at = e.add(scaleBase, e.mul(number, e.constant(panel)));
-        Value factor = tile::LoadOp::create(b, loc, floats, scale, at, Value());
-        Value from =
-            zero
-                ? Value(tile::LoadOp::create(b, loc, floats, zero, at, Value()))
-                : Value();
-        Value first = e.mul(number, each);
-        forEach(
-            e, first, e.min(e.add(first, each), depth), {},
-            [&](Value k, ValueRange) -> FailureOr<SmallVector<Value>> {
-              row(k, factor, from);
-              return SmallVector<Value>();
-            },
-            status, step);
-        return SmallVector<Value>();
-      },
-      status);
-  return status;
-}
-
 /// The epilogue of the rows that `tile` left in scratch.
 LogicalResult MatmulBuilder::finish(Value row, Value valid) {
   Location loc = e.location;
@@ -402,52 +265,6 @@ LogicalResult MatmulBuilder::finish(Value row, Value valid) {
         return SmallVector<Value>();
       },
       status);
-  return status;
-}
-
-/// Gathers the panel that bBase and ldb point to into scratch, [K][panel] or
-/// [ceil(K / 2)][panel][2], zero past the last column and row.
-LogicalResult MatmulBuilder::gatherPanel() {
-  Location loc = e.location;
-  Value source = bBuffer, base = bBase, stride = ldb;
-  Value depth = e.size(product.rhs.contract);
-  Value columnStride = e.size(product.rhs.freeStride);
-  bool consecutive = product.rhs.freeStride.isConstant(1);
-  Type element = cast<tile::BufferType>(source.getType()).getElementType();
-  auto type = VectorType::get(panel, element);
-  bBuffer =
-      tile::ScratchOp::create(b, loc, tile::BufferType::get(element),
-                              e.constant(accumulatorBytes(inTiles || inParts)));
-  bBase = e.constant(0);
-  ldb = e.constant(step * panel);
-  auto row = [&](Value k, Value valid) -> Value {
-    Value at = e.add(base, e.mul(k, stride));
-    if (consecutive)
-      return tile::LoadOp::create(b, loc, type, source, at, valid);
-    auto strided =
-        tile::LoadStridedOp::create(b, loc, type, source, at, columnStride);
-    if (valid)
-      strided.getValidMutable().assign(valid);
-    return strided;
-  };
-  LogicalResult status = success();
-  forEach(
-      e, e.constant(0), depth, {},
-      [&](Value k, ValueRange) -> FailureOr<SmallVector<Value>> {
-        Value values = row(k, validColumns);
-        if (step == 2) {
-          // Of the row past the last none is valid.
-          Value next = e.add(k, e.constant(1));
-          Value left = e.mul(e.sub(depth, next), e.constant(panel));
-          Value odd = row(next, e.min(left, validColumns ? validColumns
-                                                         : e.constant(panel)));
-          values = vector::InterleaveOp::create(b, loc, values, odd);
-        }
-        tile::StoreOp::create(b, loc, values, bBuffer,
-                              e.mul(k, e.constant(panel)));
-        return SmallVector<Value>();
-      },
-      status, step);
   return status;
 }
 
@@ -590,8 +407,6 @@ LogicalResult MatmulBuilder::multiply(Value rows, Value tilesBefore,
         return finish(e.add(firstRow, row), valid);
       });
 }
-
-} // namespace
 
 LogicalResult buildMatmul(BuildContext &context) {
   std::optional<Product> product = analyseProduct(context.kernel);
