@@ -1,5 +1,6 @@
 #include "codegen/schedule/ConvWindow.h"
 #include "codegen/schedule/Lanes.h"
+#include "codegen/schedule/RowTiles.h"
 
 using namespace mlir;
 
@@ -228,31 +229,19 @@ int64_t evenRows(int64_t height, int64_t rows) {
   return (height + blocks - 1) / blocks;
 }
 
-/// The widest panel that wastes least (see MatmulChoose.cpp).
 int64_t chooseConvPanel(const ConvWindow &w, int64_t runDivisor, Knobs &knobs) {
-  int64_t features = *w.features.asConstant();
-  int64_t best = 16;
-  double bestCost = 1e30;
-  SmallVector<int64_t> all;
-  for (auto [panel, cost] : {std::pair<int64_t, double>{32, 1.0},
-                             {48, 1.0},
-                             {64, 1.02},
-                             {16, 1.6}}) {
-    if (panel != 16 && runDivisor && runDivisor % panel)
-      continue;
-    all.push_back(panel);
-    // A panel counts once for each group that has features in it.
-    int64_t share = features / w.groups, count = 0;
-    for (int64_t group = 0; group < w.groups; ++group)
-      count +=
-          ((group + 1) * share + panel - 1) / panel - group * share / panel;
-    double total = cost * count * panel;
-    if (total < bestCost) {
-      bestCost = total;
-      best = panel;
-    }
-  }
-  return knobs.pick("panel", best, all);
+  int64_t share = *w.features.asConstant() / w.groups;
+  return cheapestPanel(
+      {{32, 1.0}, {48, 1.0}, {64, 1.02}, {16, 1.6}}, runDivisor,
+      [&](int64_t panel) {
+        // A panel counts once for each group that has features in it.
+        int64_t count = 0;
+        for (int64_t group = 0; group < w.groups; ++group)
+          count +=
+              ((group + 1) * share + panel - 1) / panel - group * share / panel;
+        return count;
+      },
+      knobs);
 }
 
 } // namespace knapper

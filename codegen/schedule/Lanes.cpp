@@ -1,8 +1,19 @@
 #include "codegen/schedule/Lanes.h"
+#include "codegen/schedule/Schedule.h"
 
 using namespace mlir;
 
 namespace knapper {
+
+int64_t lanesOver(ts::Dim run, int64_t most) {
+  while (most > 4 && most > representative(run))
+    most /= 2;
+  if (std::optional<int64_t> number = run.asConstant())
+    for (int64_t lanes = most; lanes >= 16; lanes /= 2)
+      if (*number % lanes == 0)
+        return lanes;
+  return most;
+}
 
 SmallVector<Value> forEach(
     Emitter &emitter, Value begin, Value end, ValueRange carried,

@@ -5,6 +5,10 @@
 
 namespace knapper {
 
+/// Lanes of the steps over a run, at most `most`: no more than a short run
+/// needs, and if there are such a number of which no step is cut.
+int64_t lanesOver(ts::Dim run, int64_t most);
+
 /// Emits `for (i = begin; i < end; i += lanes) body(i, valid)`: whole steps in
 /// a loop with `valid` null, then once the rest with `valid` = end - i, if any.
 /// Tiles in `carried` go from step to step; the body returns their successors.

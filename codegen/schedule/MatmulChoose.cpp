@@ -32,29 +32,10 @@ int64_t productGroup(const Product &product) {
 /// the register tiles are good at.
 static int64_t choosePanel(const Product &product, int64_t runDivisor,
                            Knobs &knobs) {
-  std::optional<int64_t> columns = product.rhs.free.asConstant();
-  auto fits = [&](int64_t panel) {
-    return runDivisor == 0 || runDivisor % panel == 0;
-  };
-  int64_t best = 16;
-  double bestCost = 1e30;
-  SmallVector<int64_t> all;
-  // Relative time a column of a full panel costs.
-  for (auto [panel, cost] : {std::pair<int64_t, double>{48, 1.0},
-                             {64, 1.01},
-                             {32, 1.06},
-                             {16, 1.6}}) {
-    if (!fits(panel) && panel != 16)
-      continue;
-    all.push_back(panel);
-    int64_t n = columns.value_or(768);
-    double total = cost * ((n + panel - 1) / panel) * panel;
-    if (total < bestCost) {
-      bestCost = total;
-      best = panel;
-    }
-  }
-  return knobs.pick("panel", best, all);
+  int64_t columns = product.rhs.free.asConstant().value_or(768);
+  return cheapestPanel(
+      {{48, 1.0}, {64, 1.01}, {32, 1.06}, {16, 1.6}}, runDivisor,
+      [&](int64_t panel) { return (columns + panel - 1) / panel; }, knobs);
 }
 
 /// Whether SplitBlocks can have these products.

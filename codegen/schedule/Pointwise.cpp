@@ -182,16 +182,7 @@ LogicalResult choosePointwise(ts::KernelOp kernel, const TargetDesc &target,
   Dim run = flat || dims.empty() ? product(context, dims) : dims[lane];
   int64_t length = representative(run);
   // Long chains keep many tiles alive, so their tiles are one register.
-  int64_t lanes = flops > 200 ? 16 : flops > 40 ? 32 : 64;
-  while (lanes > 4 && lanes > length)
-    lanes /= 2;
-  if (std::optional<int64_t> number = run.asConstant())
-    // Prefer tiles that need no edge.
-    for (int64_t l = lanes; l >= 16; l /= 2)
-      if (*number % l == 0) {
-        lanes = l;
-        break;
-      }
+  int64_t lanes = lanesOver(run, flops > 200 ? 16 : flops > 40 ? 32 : 64);
   int64_t block = 4096;
   if (target.kind != DeviceKind::cuda) {
     if (int64_t most = flops > 10 ? lanes : 128; lanes >= 16)

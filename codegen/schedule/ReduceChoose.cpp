@@ -1,6 +1,7 @@
 // The schedule of a reduction: lanes, rows of a program, threads, scratch.
 // (What the parameters mean: Reduce.cpp.)
 #include "codegen/schedule/Grain.h"
+#include "codegen/schedule/Lanes.h"
 #include "codegen/schedule/Reduce.h"
 #include "ir/tensor/Decompose.h"
 
@@ -98,17 +99,10 @@ LogicalResult chooseReduce(ts::KernelOp kernel, const TargetDesc &target,
   kernel.getBody().walk(
       [&](ts::ElementwiseOpInterface op) { flops += op.elementFlops(); });
   // Chains of comparisons are long: several at once hide it.
-  int64_t lanes = isArg        ? (target.kind == DeviceKind::cuda ? 16 : 64)
-                  : flops > 40 ? 32
-                               : 64;
-  while (lanes > 4 && lanes > representative(run))
-    lanes /= 2;
-  if (std::optional<int64_t> number = run.asConstant())
-    for (int64_t l = lanes; l >= 16; l /= 2)
-      if (*number % l == 0) {
-        lanes = l;
-        break;
-      }
+  int64_t most = isArg        ? (target.kind == DeviceKind::cuda ? 16 : 64)
+                 : flops > 40 ? 32
+                              : 64;
+  int64_t lanes = lanesOver(run, most);
   constexpr int64_t cheap = 8; // its values leave registers for wide tiles
   bool isComposite = llvm::any_of(kernel.getBody().front(), [](Operation &op) {
     return isa<ts::SoftmaxOp, ts::LayerNormOp>(op);

@@ -1,5 +1,6 @@
 #include "codegen/schedule/RowTiles.h"
 #include "codegen/schedule/Lanes.h"
+#include <limits>
 
 using namespace mlir;
 
@@ -111,6 +112,25 @@ LogicalResult forParts(Emitter &emitter, const RegisterTile &shape,
     return body(emitter.constant(0));
   return forEach(emitter, emitter.constant(0), emitter.constant(panel), body,
                  shape.width);
+}
+
+int64_t cheapestPanel(ArrayRef<PanelCost> panels, int64_t runDivisor,
+                      llvm::function_ref<int64_t(int64_t)> count,
+                      Knobs &knobs) {
+  int64_t best = 16;
+  double leastTime = std::numeric_limits<double>::infinity();
+  SmallVector<int64_t> all;
+  for (auto [panel, cost] : panels) {
+    if (panel != 16 && runDivisor && runDivisor % panel)
+      continue;
+    all.push_back(panel);
+    double time = cost * count(panel) * panel;
+    if (time < leastTime) {
+      leastTime = time;
+      best = panel;
+    }
+  }
+  return knobs.pick("panel", best, all);
 }
 
 } // namespace knapper

@@ -3,6 +3,7 @@
 
 #include "codegen/TargetDesc.h"
 #include "codegen/schedule/Emitter.h"
+#include "codegen/schedule/Knobs.h"
 
 namespace knapper {
 
@@ -18,6 +19,18 @@ RegisterTile registerTile(const TargetDesc &target, int64_t panel);
 /// not added in one instruction, a row of B and an element of A take two
 /// registers each.
 RegisterTile groupTile(const TargetDesc &target, int64_t panel, int64_t group);
+
+/// A panel and the relative time that a column of a full one takes.
+struct PanelCost {
+  int64_t panel;
+  double cost;
+};
+/// The knob "panel": of `panels`, the one of which `count(panel)` take the
+/// least time. Those that cut `runDivisor` (as in Epilogue; 0: they may) are
+/// left out, but for 16.
+int64_t cheapestPanel(llvm::ArrayRef<PanelCost> panels, int64_t runDivisor,
+                      llvm::function_ref<int64_t(int64_t panel)> count,
+                      Knobs &knobs);
 
 /// body(0), body(shape.width), ... below `panel`, a multiple of the width:
 /// first columns of a panel's parts. Emitted once.
