@@ -28,14 +28,20 @@ namespace knapper {
 
 using ts::Dim;
 
-FailureOr<SmallVector<Value>> ReduceBuilder::forTiles(ValueRange carried,
-                                                      TileFn body) {
+FailureOr<SmallVector<Value>>
+ReduceBuilder::forTiles(ValueRange carried, TileFn body, JoinFn join) {
   LogicalResult status = success();
   // Loops over the reduced dims around the lane dim, outermost first.
   SmallVector<unsigned> around;
   for (unsigned d = 0; d < space.dims.size(); ++d)
     if (isReduced(d) && !(rowForm && d >= first && d <= lane))
       around.push_back(d);
+  Dim turns = length.like(1);
+  for (unsigned d : around)
+    turns = turns * space.dims[d];
+  std::optional<int64_t> knownTurns = turns.asConstant();
+  bool inSteps =
+      join && around.size() > 1 && !(knownTurns && *knownTurns <= 256);
   DenseMap<unsigned, Value> indices;
   for (unsigned d = first; d < lane; ++d)
     indices[d] = e.constant(0);
@@ -63,6 +69,8 @@ FailureOr<SmallVector<Value>> ReduceBuilder::forTiles(ValueRange carried,
           kernel.getBody().getOps<ts::ElementwiseOpInterface>().empty())
         atOnce = 16; // nothing else wants registers
       Value from = e.constant(0), to = e.size(space.dims[d]);
+      if (inSteps && level + 1 == around.size())
+        return join(values, forEach(e, from, to, carried, one, status));
       SmallVector<Value> carriedOn(values);
       if (target.kind == DeviceKind::cuda && !rowForm &&
           level + 1 == around.size()) {

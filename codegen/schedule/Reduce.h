@@ -103,8 +103,12 @@ private:
   using TileFn =
       llvm::function_ref<llvm::FailureOr<llvm::SmallVector<mlir::Value>>(
           const Coord &, mlir::Value valid, mlir::ValueRange carried)>;
+  using JoinFn = llvm::function_ref<llvm::SmallVector<mlir::Value>(
+      mlir::ValueRange before, mlir::ValueRange sums)>;
+  /// `join`: unless they turn few times, the innermost of several loops around
+  /// a tile starts with `carried` anew, and is joined with what came before it.
   llvm::FailureOr<llvm::SmallVector<mlir::Value>>
-  forTiles(mlir::ValueRange carried, TileFn body);
+  forTiles(mlir::ValueRange carried, TileFn body, JoinFn join = nullptr);
   void findPasses();
   void allocateScratch(mlir::Value shift);
   /// Turns to a row (column form: to a column block and what is around it).

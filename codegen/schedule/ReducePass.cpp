@@ -98,6 +98,21 @@ LogicalResult ReduceBuilder::run(unsigned pass, ArrayRef<Fetch> fetches,
       carried.push_back(e.splat(indexType(op), lanes, 0));
   }
 
+  // Long sums of floats in two steps: what is added is then not as far below
+  // the sum.
+  auto join = [&](ValueRange before, ValueRange sums) {
+    SmallVector<Value> joined;
+    for (auto [op, x, y] : llvm::zip(reductions, before, sums))
+      joined.push_back(combine(op, x, y, /*isUnsigned=*/false));
+    return joined;
+  };
+  bool inSteps = target.kind != DeviceKind::cuda &&
+                 llvm::all_of(reductions, [&](Operation *op) {
+                   auto reduce = dyn_cast<ts::ReduceOp>(op);
+                   return reduce && reduce.getKind() == ts::ReduceKind::add &&
+                          isa<FloatType>(compute(op));
+                 });
+
   FailureOr<SmallVector<Value>> results = forTiles(
       carried,
       [&](const Coord &at, Value valid,
@@ -175,7 +190,8 @@ LogicalResult ReduceBuilder::run(unsigned pass, ArrayRef<Fetch> fetches,
           ++k;
         }
         return next;
-      });
+      },
+      inSteps ? JoinFn(join) : JoinFn());
   if (failed(results))
     return failure();
 
