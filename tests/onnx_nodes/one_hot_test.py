@@ -1,4 +1,4 @@
-"""A one-hot row times a matrix becomes a row of the matrix."""
+"""A one-hot row times a matrix becomes a row of the matrix; sums of one-hot rows."""
 
 from __future__ import annotations
 
@@ -43,3 +43,26 @@ def test_by_one_hot_negative_counts_from_the_end():
     )
     wrapped = np.where(INDICES < 0, INDICES + 5, INDICES)
     check(made, [{"i": INDICES}], 1e-6, lambda feed: [rows(wrapped)])
+
+
+def test_sum_of_two_numbers_many_times():
+    """Roundings of equal numbers do not cancel: a sum over several loops is made in two steps."""
+    made = model(
+        [
+            node("OneHot", ["i", "depth", "values"], ["hot"], axis=0),
+            node("ReduceSumSquare", ["hot"], ["y"], keepdims=0),
+        ],
+        {"i": (TensorProto.INT32, ["a", 100, "b"])},
+        ["y"],
+        {"depth": np.array(5), "values": np.float32([0.6975374, 0.31955037])},
+    )
+    feeds = [{"i": np.arange(a * 100 * b, dtype=np.int32).reshape(a, 100, b) % 7} for a, b in ((3, 2), (8, 3))]
+
+    def sums(feed):
+        count = feed["i"].size
+        hits = int((feed["i"] < 5).sum())
+        off, on = (np.float64(np.float32(value)) ** 2 for value in (0.6975374, 0.31955037))
+        return [on * hits + off * (5 * count - hits)]
+
+    for feed in feeds:
+        check(made, [feed], 2e-6 * sums(feed)[0], sums)

@@ -42,21 +42,6 @@ for shape, dims in [((65536,), [0]), ((3, 32768), [1]), ((8192, 3), [0]), ((2048
     case(f"reduce known {'x'.join(map(str, shape))}", [In("x", t, "positive")], f"%r = ts.reduce add %x {dims} : {t}",
          T("f32", *[d for j, d in enumerate(shape) if j not in dims]), [{}],
          lambda x, dims=dims: x.sum(axis=tuple(dims), dtype="f8"), "relative 4e-6")
-# Equal numbers, whose roundings do not cancel, in narrow rows that are no run.
-t = T("f32", "a", "b", "c")
-for dims, kept in [([0, 1, 2], []), ([0, 1], ["c"])]:
-    case(f"reduce equal numbers {dims}",
-         [In("x", T("f32", "a", "c"), "positive"), In("y", T("f32", "b", "c"), "positive"), In("z", T("f32"), "positive")],
-         f"""  %p = ts.sign %x : {T("f32", "a", "c")}
-  %q = ts.sign %y : {T("f32", "b", "c")}
-  %u = ts.broadcast %p [0, 2] : {T("f32", "a", "c")} to {t}
-  %v = ts.broadcast %q [1, 2] : {T("f32", "b", "c")} to {t}
-  %w = ts.broadcast %z [] : {T("f32")} to {t}
-  %s = ts.mul %u, %v : {t}
-  %m = ts.mul %s, %w : {t}
-  %r = ts.reduce add %m {dims} : {t}""", T("f32", *kept), [dict(a=15, b=100, c=2), dict(a=40, b=90, c=3)],
-         lambda x, y, z, kept=kept: np_().full(x.shape[1:] if kept else (), z.astype("f8") * x.shape[0] * y.shape[0] * (1 if kept else x.shape[1])),
-         "relative 2e-6")
 # Rows in groups of sixteen, some of several dims that are one run.
 GROUPS = [dict(a=1), dict(a=16), dict(a=77)]
 for shape, dims in [(("a", 32), [1]), (("a", 6, 14), [1, 2]), (("a", 3, 300), [2]), ((3, "a", 40), [2]),
