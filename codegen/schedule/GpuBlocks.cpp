@@ -23,7 +23,7 @@ constexpr double kColumn = 10.5;    // of an epilogue, 64 rows of it,
 constexpr double kOperation = 0.5;  // (not fitted) for each operation of it,
 constexpr double kBeside = 0.44;    // more for each consumer beside,
 constexpr double kShifted = 3.2;    // times, where rows start anywhere,
-constexpr double kNarrow = 0.25;    // more where chunks are half as wide,
+constexpr double kNarrow = 0.25;    // more for each chunk beyond one of 64,
 constexpr double kDrain = 2700;     // and until a block's are written
 constexpr double kTurn = 25;        // of a ping-pong's turn
 constexpr double kMeet = 576;       // blocks of a cluster that add their sums
@@ -34,6 +34,10 @@ constexpr double kCluster = 754;    // of a cluster,
 constexpr double kPair = 183;       // and of two that copy for each other
 constexpr double kLaunch = 2306;
 constexpr double kClock = 1.7e9, kMemory = 4.27e12;
+/// Times, seen to take more than modelled: what is carried, where a consumer of
+/// two products ends parts of its columns; two blocks of a processor that share
+/// no depth.
+constexpr double kCarriedParts = 1.06, kTwoResident = 1.05;
 /// What runs side by side hides the rest but for a part: a norm of both. Within
 /// a step, and of memory and all else.
 constexpr double kTogether = 7.5, kOverlap = 2.9;
@@ -281,14 +285,11 @@ double modelledCycles(const Blocks &b, const BlockProblem &problem) {
            together(std::max(cycles - end, 1.0), bytes / (kMemory / kClock),
                     kOverlap) +
            kLaunch;
-  // Seen to take more than modelled: what is carried, where a consumer of two
-  // products ends parts of its columns.
   if (p.carried && b.rows / b.consumers > 64 &&
       b.split * b.ownColumns() != b.columns)
-    cycles *= 1.06;
-  // Two blocks of a processor that share no depth, too.
+    cycles *= kCarriedParts;
   if (b.resident > 1 && b.split == 1)
-    cycles *= 1.05;
+    cycles *= kTwoResident;
   // Of equals the simpler one.
   return cycles * (1 + 0.003 * b.cluster() + 0.001 * b.resident);
 }

@@ -9,6 +9,22 @@
 
 namespace {
 
+/// A child whose exit code is that of `work`.
+template <typename Work> pid_t forkFor(Work work) {
+  pid_t child = fork();
+  if (child == 0) {
+    alarm(10); // a hang is a failure
+    _exit(work());
+  }
+  return child;
+}
+
+void expectSuccess(pid_t child) {
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
 struct Guarded {};
 
 TEST(ForkMutex, IsFreeInAChildMadeWhileAnotherThreadHoldsIt) {
@@ -27,19 +43,15 @@ TEST(ForkMutex, IsFreeInAChildMadeWhileAnotherThreadHoldsIt) {
   });
   while (!held)
     std::this_thread::yield();
-  pid_t child = fork();
-  if (child == 0) {
-    alarm(10); // a hang is a failure
+  pid_t child = forkFor([&] {
     std::lock_guard lock(knapper::forkMutex<Guarded>());
-    _exit(changing ? 1 : 0);
-  }
+    return changing ? 1 : 0;
+  });
   forked = true;
   EXPECT_TRUE(knapper::forkMutex<Guarded>().try_lock());
   knapper::forkMutex<Guarded>().unlock();
   other.join();
-  int status = -1;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  EXPECT_EQ(status, 0);
+  expectSuccess(child);
 }
 
 struct DoneOnce {};
@@ -64,17 +76,11 @@ TEST(ForkOnce, IsDoneInAChildMadeWhileAnotherThreadDoesIt) {
   });
   while (!within)
     std::this_thread::yield();
-  pid_t child = fork();
-  if (child == 0) {
-    alarm(10); // a hang is a failure
-    _exit(doOnce(within) == 1 ? 0 : 1);
-  }
+  pid_t child = forkFor([&] { return doOnce(within) == 1 ? 0 : 1; });
   forked = true;
   other.join();
   EXPECT_EQ(doOnce(within), 1);
-  int status = -1;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  EXPECT_EQ(status, 0);
+  expectSuccess(child);
 }
 
 TEST(ForkOnce, IsDoneAgainWhereItThrew) {
