@@ -111,7 +111,8 @@ Expected<Value> Importer::lookup(const std::string &name, OnnxScope &scope) {
 }
 
 /// Whether the model's input is a tensor of elements that are not supported.
-static bool isStrange(const onnx::ValueInfoProto &input, MLIRContext *context) {
+static bool hasUnsupportedElements(const onnx::ValueInfoProto &input,
+                                   MLIRContext *context) {
   return input.type().has_tensor_type() &&
          !onnxElementType(context, input.type().tensor_type().elem_type());
 }
@@ -298,7 +299,7 @@ Status Importer::importNode(const onnx::NodeProto &node, size_t index,
     }
     if (!*value) {
       for (const onnx::ValueInfoProto &given : file.model().graph().input())
-        if (given.name() == input && isStrange(given, context))
+        if (given.name() == input && hasUnsupportedElements(given, context))
           problems.push_back(
               {domain, node.op_type(), version,
                "its input '" + input + "' has element type " +
@@ -493,7 +494,7 @@ Expected<OwningOpRef<ModuleOp>> Importer::run() {
                        "give every input another name");
     if (Status status = checkName("input", input->name()); !status)
       return status.takeError();
-    if (isStrange(*input, context)) {
+    if (hasUnsupportedElements(*input, context)) {
       scope.values[input->name()] = Value(); // its readers are reported
       continue;
     }
@@ -555,7 +556,7 @@ Expected<OwningOpRef<ModuleOp>> Importer::run() {
     return problemsError(problems, file.files()[0].empty() ? "the model"
                                                            : file.files()[0]);
   for (const onnx::ValueInfoProto *input : *inputs)
-    if (isStrange(*input, context)) // and no node reads it
+    if (hasUnsupportedElements(*input, context)) // and no node reads it
       return inputType(*input).takeError();
   b.setInsertionPointToEnd(body);
   func::ReturnOp::create(b, main.getLoc(), results);

@@ -194,7 +194,8 @@ def labelled(model: onnx.ModelProto) -> onnx.ModelProto:
             transform.s = b"NONE"
             nodes[-2].output[1] = f"plain/{node.output[1]}"
             nodes[-1].output[0] = f"transformed/{node.output[0]}"
-        elif node.op_type == "TreeEnsembleClassifier" and len(attributes["classlabels_int64s"].ints) > 2:
+        labels = attributes.get("classlabels_int64s")
+        if node.op_type == "TreeEnsembleClassifier" and labels and len(labels.ints) > 2:
             classes = attributes["class_ids"].ints
             if len(set(classes)) == 1:
                 classes.append(1 if classes[0] == 0 else 0)
