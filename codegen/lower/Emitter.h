@@ -103,6 +103,9 @@ protected:
   //===-- Reductions (Reduce.cpp) -----------------------------------------===//
   /// Two values of the reduction's kind made one, lane by lane. f16 and bf16
   /// have been widened.
+  llvm::Value *combine(mlir::vector::CombiningKind kind,
+                       mlir::arith::FastMathFlags fastmath, llvm::Value *x,
+                       llvm::Value *y);
   llvm::Value *combine(mlir::vector::ReductionOp op, llvm::Value *x,
                        llvm::Value *y);
   /// All lanes of all parts made one, in an order of the emitter's choice.

@@ -14,6 +14,8 @@ namespace knapper::lower {
 static constexpr unsigned kWarp = 32;
 // Threads of a block, of which a multiprocessor runs 32 at most.
 static constexpr unsigned kLeastBlock = 128;
+// Blocks that any GPU with clusters takes as one.
+static constexpr unsigned kMostBlocks = 8;
 static constexpr unsigned kGlobalMemory = 1, kSharedMemory = 3;
 
 //===-- Layout ------------------------------------------------------------===//
@@ -79,6 +81,20 @@ LogicalResult GpuEmitter::layout(tile::FuncOp func) {
       threads /= 2;
   // (Named barriers for several warps each measured 20 % slower.)
   programs = threads == kWarp ? kLeastBlock / kWarp : 1;
+  if (auto all = func->getAttrOfType<IntegerAttr>("tile.cluster")) {
+    cluster = std::min<unsigned>(all.getInt(), kMostBlocks);
+    programs = all.getInt() / cluster;
+    // What waits for a program's threads alone needs no barrier if they are a
+    // warp.
+    bool waits = false;
+    func.walk([&](vector::ReductionOp) { waits = true; });
+    if (programs > 1 && waits)
+      threads = kWarp;
+    if (int64_t(programs) * cluster != all.getInt() ||
+        programs * threads > maxThreads)
+      return func.emitOpError("has a cluster of ")
+             << all.getInt() << " programs, which blocks cannot hold";
+  }
   packed = reduces && bytes == 2 && largest / threads >= manyElements;
   for (int64_t size : sizes)
     if (size % (int64_t(threads) * width))
@@ -327,6 +343,9 @@ LogicalResult GpuEmitter::function(tile::FuncOp func) {
     thread = b.CreateAnd(thread, b.getInt64(threads - 1));
     programId =
         b.CreateAdd(b.CreateMul(programId, b.getInt64(programs)), group);
+  }
+  // (Of clusters there are whole ones.)
+  if (programs > 1 && cluster == 1) {
     exit = newBlock("exit");
     llvm::BasicBlock *work = newBlock("work");
     b.CreateCondBr(b.CreateICmpSLT(programId, fn->getArg(firstMap - 1)), work,
@@ -335,6 +354,9 @@ LogicalResult GpuEmitter::function(tile::FuncOp func) {
   }
   if (failed(rotateRow(func)) || failed(block(func.getBody().front())))
     return failure();
+  // A block's shared memory stays until the others have read it.
+  if (func->hasAttr("tile.cluster") && cluster > 1)
+    meetCluster();
   b.CreateRetVoid();
   if (exit) {
     b.SetInsertPoint(exit);
@@ -380,6 +402,7 @@ LogicalResult GpuEmitter::tileOp(Operation &op) {
         set(op.getResult(), p);
         return success();
       })
+      .Case([&](tile::CombineOp op) { return combineTiles(op); })
       .Case([&](tile::ProductOp op) { return product(op); })
       .Case([&](tile::AttentionOp op) { return attention(op); })
       .Case([&](tile::SetStatusOp op) {
@@ -442,8 +465,12 @@ void GpuEmitter::barrier() {
     b.CreateIntrinsic(llvm::Intrinsic::nvvm_bar_warp_sync, {},
                       {b.getInt32(~0u)});
   else
-    b.CreateIntrinsic(llvm::Intrinsic::nvvm_barrier_cta_sync_aligned_all, {},
-                      {b.getInt32(0)});
+    blockBarrier();
+}
+
+void GpuEmitter::blockBarrier() {
+  b.CreateIntrinsic(llvm::Intrinsic::nvvm_barrier_cta_sync_aligned_all, {},
+                    {b.getInt32(0)});
 }
 
 llvm::Value *GpuEmitter::sharedArray(llvm::Type *element, uint64_t count,

@@ -56,6 +56,8 @@ private:
   llvm::Value *shuffle(llvm::Value *value, unsigned distance);
   /// Waits for all threads of the program.
   void barrier();
+  /// Waits for all threads of the block.
+  void blockBarrier();
   /// An array in shared memory, of anything, called the function's name and
   /// `suffix`.
   llvm::Value *sharedArray(llvm::Type *element, uint64_t count,
@@ -65,6 +67,11 @@ private:
   llvm::Value *launchedShared();
   /// The parameters that are tensor maps.
   llvm::SmallVector<llvm::Value *> tensorMaps();
+
+  //===-- Clusters of programs (GpuCombine.cpp) ---------------------------===//
+  mlir::LogicalResult combineTiles(tile::CombineOp op);
+  /// Waits for all threads of the cluster's blocks.
+  void meetCluster();
 
   //===-- Memory (GpuMemory.cpp) ------------------------------------------===//
   mlir::LogicalResult load(tile::LoadOp op);

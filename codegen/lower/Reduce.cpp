@@ -11,16 +11,17 @@ namespace knapper::lower {
 
 static bool isHalf(Type type) { return type.isF16() || type.isBF16(); }
 
-llvm::Value *Emitter::combine(vector::ReductionOp op, llvm::Value *x,
+llvm::Value *Emitter::combine(vector::CombiningKind kind,
+                              arith::FastMathFlags fastmath, llvm::Value *x,
                               llvm::Value *y) {
   using K = vector::CombiningKind;
-  bool isFloat = isa<FloatType>(op.getSourceVectorType().getElementType());
+  bool isFloat = x->getType()->isFPOrFPVectorTy();
   auto call = [&](ID id) { return b.CreateBinaryIntrinsic(id, x, y); };
   // Without NaNs a comparison decides, which is one instruction with its
   // selection; a GPU has the maximum of numbers instead.
   bool gpu = target.kind == DeviceKind::cuda;
-  bool plain = bitEnumContainsAll(op.getFastmath(), arith::FastMathFlags::nnan);
-  switch (op.getKind()) {
+  bool plain = bitEnumContainsAll(fastmath, arith::FastMathFlags::nnan);
+  switch (kind) {
   case K::ADD:
     return isFloat ? b.CreateFAdd(x, y) : b.CreateAdd(x, y);
   case K::MUL:
@@ -55,6 +56,11 @@ llvm::Value *Emitter::combine(vector::ReductionOp op, llvm::Value *x,
     return call(llvm::Intrinsic::maximum);
   }
   return nullptr;
+}
+
+llvm::Value *Emitter::combine(vector::ReductionOp op, llvm::Value *x,
+                              llvm::Value *y) {
+  return combine(op.getKind(), op.getFastmath(), x, y);
 }
 
 bool Emitter::isOrdered(vector::ReductionOp op) {

@@ -6,7 +6,9 @@
 //                 reduction, one horizontal reduction follows, or one for a
 //                 group of rows
 //   column form   the lane dim is kept: program = `lanes` neighbouring columns;
-//                 a pass carries one tile, nothing is horizontal
+//                 a pass carries one tile, nothing is horizontal; on a GPU of
+//                 few columns, the programs of a cluster take a part of the
+//                 rows each and combine their tiles behind every pass
 //
 // Reductions that do not depend on each other share a pass; what depends on a
 // finished one (softmax's sum on its maximum) takes the next; a last pass
@@ -17,7 +19,8 @@
 // Parameters: lanes, row (1: row form), rows (of one program), group (so
 // many are reduced together), stream (1: results of full shape are stored past
 // the caches), threads (of a GPU's block, where not the usual ones; several
-// rows of a program are all read before the first is reduced).
+// rows of a program are all read before the first is reduced), parts (programs
+// of a cluster).
 #include "codegen/schedule/Reduce.h"
 #include "codegen/schedule/Lanes.h"
 #include "ir/tensor/Decompose.h"
@@ -59,22 +62,23 @@ ReduceBuilder::forTiles(ValueRange carried, TileFn body, JoinFn join) {
           fetchColumns(d, indices);
         return nest(level + 1, inner);
       };
-      // A thread of a GPU has to ask for several rows at once.
-      // (Of narrow elements a row's access holds more.)
+      // A thread of a GPU has to ask for several rows at once; of narrow
+      // elements an access holds more.
       int64_t bytes = 4;
       for (BlockArgument argument : kernel.getBody().getArguments())
         bytes = std::min(bytes, ts::elementBytes(ts::elementTypeOf(argument)));
-      int64_t atOnce = 4;
+      int64_t atOnce = part ? 8 : 4;
       if (bytes == 4 &&
           kernel.getBody().getOps<ts::ElementwiseOpInterface>().empty())
         atOnce = 16; // nothing else wants registers
-      Value from = e.constant(0), to = e.size(space.dims[d]);
+      auto [from, to] = ownRows(d);
       if (inSteps && level + 1 == around.size())
         return join(values, forEach(e, from, to, carried, one, status));
       SmallVector<Value> carriedOn(values);
       if (target.kind == DeviceKind::cuda && !rowForm &&
           level + 1 == around.size()) {
-        Value most = e.mul(e.div(to, e.constant(atOnce)), e.constant(atOnce));
+        Value all = e.sub(to, from);
+        Value most = e.sub(to, e.rem(all, e.constant(atOnce)));
         carriedOn = forEach(
             e, from, most, carriedOn,
             [&](Value i, ValueRange inner) -> FailureOr<SmallVector<Value>> {
@@ -89,7 +93,7 @@ ReduceBuilder::forTiles(ValueRange carried, TileFn body, JoinFn join) {
               return next;
             },
             status, atOnce);
-        if (space.dims[d].knownDivisor() % atOnce == 0 &&
+        if (space.dims[d].knownDivisor() % (atOnce * parts) == 0 &&
             space.dims[d].asConstant())
           return carriedOn;
         from = most;
@@ -281,8 +285,7 @@ LogicalResult ReduceBuilder::storeResults() {
     Value result = e.emit(value, *coord);
     if (!result)
       return failure();
-    e.store(e.widen(result, coord->lanes), e.outputBuffer(i), value.getType(),
-            *coord);
+    storeColumns(e.widen(result, coord->lanes), i, *coord);
   }
   if (full.empty())
     return success();
@@ -299,6 +302,40 @@ LogicalResult ReduceBuilder::storeResults() {
         }
         return SmallVector<Value>();
       });
+}
+
+std::pair<Value, Value> ReduceBuilder::ownRows(unsigned dim) {
+  Value rows = e.size(space.dims[dim]);
+  if (!part || dim != sharedDim(space))
+    return {e.constant(0), rows};
+  auto before = [&](Value programs) {
+    return e.div(e.mul(rows, programs), e.constant(parts));
+  };
+  return {before(part), before(e.add(part, e.constant(1)))};
+}
+
+Value ReduceBuilder::acrossCluster(Operation *reduction, Value tile) {
+  if (!part)
+    return tile;
+  auto [kind, fastmath] = howTo(reduction, tile);
+  return tile::CombineOp::create(b, e.location, tile.getType(), kind, tile,
+                                 fastmath);
+}
+
+void ReduceBuilder::storeColumns(Value tile, unsigned result,
+                                 const Coord &coord) {
+  auto store = [&] {
+    e.store(tile, e.outputBuffer(result),
+            kernel.yield().getValues()[result].getType(), coord);
+  };
+  if (!part)
+    return store();
+  // What the others still read may be gone already: no result of theirs counts.
+  auto branch = scf::IfOp::create(b, e.location, e.less(part, e.constant(1)),
+                                  /*withElseRegion=*/false);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPoint(branch.getThenRegion().front().getTerminator());
+  e.scoped(store);
 }
 
 /// Whether everything made of a tensor reads it where it itself is computed:
@@ -456,6 +493,10 @@ LogicalResult ReduceBuilder::heldRows(Value begin, Value total) {
 
 LogicalResult ReduceBuilder::build() {
   Value id = tile::ProgramIdOp::create(b, e.location);
+  if (parts > 1) {
+    part = e.rem(id, e.constant(parts));
+    id = e.div(id, e.constant(parts));
+  }
   findPasses();
   findRowOperands();
   e.provide = [&](Value tensor, const Coord &at) -> Value {

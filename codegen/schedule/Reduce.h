@@ -4,6 +4,7 @@
 
 #include "codegen/schedule/Emitter.h"
 #include "codegen/schedule/Schedules.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "llvm/ADT/MapVector.h"
 
 namespace knapper {
@@ -38,6 +39,9 @@ int64_t rowsOfGroup(ts::KernelOp kernel, const Space &space, int64_t lanes,
                     const TargetDesc &target);
 /// Bytes of scratch beside what is kept of rows.
 int64_t scratchOfGroups(ts::KernelOp kernel);
+
+/// The dim whose rows the programs of a cluster share: the longest reduced one.
+unsigned sharedDim(const Space &space);
 
 /// Whether a column's tiles of `lanes` elements can stay in scratch.
 bool keepsColumns(const Space &space, int64_t lanes);
@@ -81,6 +85,9 @@ public:
         group(context.schedule.parameters.count("group")
                   ? context.schedule.at("group")
                   : 1),
+        parts(context.schedule.parameters.count("parts")
+                  ? context.schedule.at("parts")
+                  : 1),
         lane(laneDim(this->space)),
         first(firstOfRun(kernel, this->space, target)),
         length(sizeOfRun(this->space, first)) {}
@@ -119,6 +126,12 @@ private:
   /// All passes of the row, one after another.
   llvm::LogicalResult passes();
   llvm::LogicalResult storeResults();
+  /// What of a loop over a reduced dim is the program's own: [first, second).
+  std::pair<mlir::Value, mlir::Value> ownRows(unsigned dim);
+  /// A reduction's tile over the whole column, of those of the cluster.
+  mlir::Value acrossCluster(mlir::Operation *reduction, mlir::Value tile);
+  /// Stores a result of the columns: one program of a cluster does.
+  void storeColumns(mlir::Value tile, unsigned result, const Coord &coord);
   /// On a GPU: `rows` rows from `begin` on, of `total`, each one tile; all are
   /// read before the first is reduced.
   llvm::LogicalResult heldRows(mlir::Value begin, mlir::Value total);
@@ -190,8 +203,10 @@ private:
 
   mlir::Value combine(mlir::Operation *reduction, mlir::Value a, mlir::Value v,
                       bool isUnsigned);
-  mlir::Value horizontal(mlir::Operation *reduction, mlir::Value tile,
-                         bool isUnsigned);
+  /// How a tile of partial results becomes one.
+  std::pair<mlir::vector::CombiningKind, mlir::arith::FastMathFlags>
+  howTo(mlir::Operation *reduction, mlir::Value tile);
+  mlir::Value horizontal(mlir::Operation *reduction, mlir::Value tile);
 
   Emitter &e;
   mlir::OpBuilder &b;
@@ -200,9 +215,10 @@ private:
   Space space;
   int64_t lanes;
   bool rowForm;
-  int64_t rows; ///< of one program
-  bool stream;  ///< full-shape results bypass the caches
-  int64_t group; ///< rows that are reduced together
+  int64_t rows;         ///< of one program
+  bool stream;          ///< full-shape results bypass the caches
+  int64_t group;        ///< rows that are reduced together
+  int64_t parts;        ///< programs of a cluster that share a column's rows
   unsigned lane, first; ///< of the dims that are one run
   ts::Dim length;       ///< of the run
 
@@ -216,8 +232,9 @@ private:
   llvm::SmallVector<mlir::Value>
       kept;                         ///< index of each kept dim but the lane dim
   mlir::Value laneStart, laneValid; ///< column form
+  mlir::Value part; ///< the program's number in its cluster, or null
   llvm::DenseMap<mlir::Value, mlir::Value>
-      finished;         ///< reduction result -> its value
+      finished; ///< reduction result -> its value
   /// Of the current tile in the reduced space; column form: of its scratch.
   mlir::Value position;
   llvm::SmallVector<mlir::BlockArgument>

@@ -81,6 +81,61 @@ static Dim keptAround(const Space &space, unsigned lane) {
   return kept;
 }
 
+/// How the programs of a cluster share the rows of columns: so many programs
+/// (1: none), of so many lanes.
+struct Sharing {
+  int64_t parts, lanes;
+};
+
+/// `kernel` has no composites; `columns`: of all rows together, `run` of them
+/// beside each other.
+///
+/// Read at 16384x16384, 65536x4096, 131072x2048 (H200): best by as many threads
+/// as all processors hold at once, an access of each row a thread, in blocks of
+/// 512; twice as many, whose second half starts when the first ends, cost 3 %.
+static Sharing shareColumns(ts::KernelOp kernel, const Space &space,
+                            int64_t columns, int64_t run,
+                            const TargetDesc &target) {
+  constexpr Sharing none = {1, 0};
+  if (target.isa != "sm_90a") // the others have no clusters
+    return none;
+  int64_t bytes = 1;
+  bool computes = false;
+  for (Operation &op : kernel.getBody().front()) {
+    auto reduce = dyn_cast<ts::ReduceOp>(op);
+    if (isa<ts::ArgReduceOp>(op) ||
+        (reduce &&
+         computeType(ts::elementTypeOf(reduce.getInput())).isInteger(1)))
+      return none;
+    computes |= isa<ts::ElementwiseOpInterface>(op);
+  }
+  // Of the columns' results one program stores all, maybe over an operand that
+  // others still need for theirs.
+  auto isFull = [&](Value value) { return ts::dimsOf(value) == space.dims; };
+  if (llvm::any_of(kernel.getResults(), isFull) &&
+      !llvm::all_of(kernel.getResults(), isFull))
+    return none;
+  auto see = [&](Value value) {
+    bytes = std::max(bytes, ts::elementBytes(ts::elementTypeOf(value)));
+  };
+  llvm::for_each(kernel.getBody().getArguments(), see);
+  llvm::for_each(kernel.getResults(), see);
+  constexpr int64_t access = 16, warp = 32, blockThreads = 512, blocks = 8,
+                    threadsAtOnce = 128 * blockThreads, leastRows = 32;
+  constexpr int64_t mostParts = blocks * blockThreads / warp;
+  int64_t width = access / bytes, parts = 1;
+  int64_t rows = representative(space.dims[sharedDim(space)]);
+  while (parts < mostParts && columns * parts < threadsAtOnce * width &&
+         rows >= 2 * parts * leastRows)
+    parts *= 2;
+  // What waits for others of its program does so in a warp (Gpu.cpp).
+  int64_t threads =
+      computes ? warp : blockThreads / std::max<int64_t>(parts / blocks, 2);
+  while (threads > warp && threads * width / 2 >= run)
+    threads /= 2;
+  return {parts, threads * width};
+}
+
 LogicalResult chooseReduce(ts::KernelOp kernel, const TargetDesc &target,
                            Knobs &knobs, SmallVectorImpl<Schedule> &schedules) {
   FailureOr<Space> space = commonSpace(kernel);
@@ -133,6 +188,7 @@ LogicalResult chooseReduce(ts::KernelOp kernel, const TargetDesc &target,
   if (target.kind != DeviceKind::cuda && lanes >= 16 && !isArg)
     lanes =
         knobs.pick("lanes", lanes, {lanes / 2, flops > 10 ? lanes : 2 * lanes});
+  int64_t parts = 1;
   if (target.kind == DeviceKind::cuda) {
     // A row that fits the registers of a block is one tile, read once.
     lanes = target.lanes(DType::f32);
@@ -147,7 +203,16 @@ LogicalResult chooseReduce(ts::KernelOp kernel, const TargetDesc &target,
       lanes /= 2;
     // Rather more programs than wide ones; of a long row, whole blocks.
     constexpr int64_t leastPrograms = 256;
+    Sharing sharing = {1, 0};
     if (!rowForm)
+      sharing = shareColumns(*copy, *space,
+                             representative(run) *
+                                 representative(keptAround(*space, lane)),
+                             representative(run), target);
+    parts = sharing.parts;
+    if (parts > 1)
+      lanes = sharing.lanes;
+    else if (!rowForm)
       while (lanes > 128 && representative(run) / lanes *
                                     representative(keptAround(*space, lane)) <
                                 leastPrograms)
@@ -193,8 +258,10 @@ LogicalResult chooseReduce(ts::KernelOp kernel, const TargetDesc &target,
     schedule.parameters["threads"] = threads;
   if (group > 1)
     schedule.parameters["group"] = group;
+  if (parts > 1)
+    schedule.parameters["parts"] = parts;
   schedule.grid = rowForm ? kept.ceilDiv(one.like(rows))
-                          : kept * run.ceilDiv(run.like(lanes));
+                          : kept * run.ceilDiv(run.like(lanes)) * parts;
   // A row takes a tile at least.
   Dim elements = rowForm ? row.max(one * lanes) : row * lanes;
   schedule.grain = grainOf(32000, elements * (rows * (1 + flops / 8)));

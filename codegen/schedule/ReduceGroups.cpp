@@ -106,7 +106,7 @@ void ReduceBuilder::finishGroup(Operation *reduction) {
     for (int64_t row = 0; row < group; ++row) {
       Value tile = tile::LoadOp::create(b, e.location, type, partial.tiles,
                                         e.constant(row * width), Value());
-      Value result = horizontal(reduction, tile, isUnsigned);
+      Value result = horizontal(reduction, tile);
       tile::StoreOp::create(b, e.location, result, partial.results,
                             e.constant(row), Value());
     }

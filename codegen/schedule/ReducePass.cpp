@@ -18,13 +18,15 @@ Value ReduceBuilder::combine(Operation *reduction, Value a, Value v,
   return combineElements(e, reduce.getKind(), a, v, isUnsigned);
 }
 
-Value ReduceBuilder::horizontal(Operation *reduction, Value tile,
-                                bool isUnsigned) {
+std::pair<vector::CombiningKind, arith::FastMathFlags>
+ReduceBuilder::howTo(Operation *reduction, Value tile) {
   auto reduce = dyn_cast<ts::ReduceOp>(reduction);
   ts::ReduceKind kind =
       reduce ? reduce.getKind() : cast<ts::ArgReduceOp>(reduction).getKind();
   using K = vector::CombiningKind;
   bool isFloat = isa<FloatType>(getElementTypeOrSelf(tile.getType()));
+  bool isUnsigned =
+      ts::elementTypeOf(reduction->getOperand(0)).isUnsignedInteger();
   K how = K::ADD;
   switch (kind) {
   case ts::ReduceKind::add:
@@ -50,7 +52,12 @@ Value ReduceBuilder::horizontal(Operation *reduction, Value tile,
   // A tile that passed over NaNs holds none.
   if (isFloat && reduce && reduce.getIgnoresNan())
     fast = fast | arith::FastMathFlags::nnan;
-  return vector::ReductionOp::create(b, e.location, how, tile, fast);
+  return {how, fast};
+}
+
+Value ReduceBuilder::horizontal(Operation *reduction, Value tile) {
+  auto [kind, fastmath] = howTo(reduction, tile);
+  return vector::ReductionOp::create(b, e.location, kind, tile, fastmath);
 }
 
 void ReduceBuilder::keepTile(Value tensor, Value tile, Value valid) {
@@ -204,14 +211,14 @@ LogicalResult ReduceBuilder::run(unsigned pass, ArrayRef<Fetch> fetches,
       auto type = VectorType::get(lanes, b.getI64Type());
       if (isArg && where.getType() != type)
         where = arith::ExtSIOp::create(b, loc, type, where);
-      finished[op->getResult(0)] = isArg ? where : tile;
+      finished[op->getResult(0)] = isArg ? where : acrossCluster(op, tile);
       continue;
     }
     if (groupRow) {
       storePartial(op, tile);
       continue;
     }
-    Value best = horizontal(op, tile, unsignedInput(op));
+    Value best = horizontal(op, tile);
     if (!isArg) {
       finished[op->getResult(0)] = best;
       continue;

@@ -90,7 +90,7 @@ FailureOr<Value> ReduceBuilder::sampleMaximum(ts::ReduceOp max) {
                          getElementTypeOrSelf(values.getType()), false, lanes));
     largest = largest ? e.larger(largest, values) : values;
   }
-  return horizontal(max, largest, false);
+  return horizontal(max, largest);
 }
 
 LogicalResult ReduceBuilder::sumByGuess(Shifted softmax, int64_t far,

@@ -44,6 +44,12 @@ FailureOr<Space> commonSpace(ts::KernelOp kernel) {
   return *space;
 }
 
+unsigned sharedDim(const Space &space) {
+  return *llvm::max_element(space.reduced, [&](int64_t a, int64_t b) {
+    return representative(space.dims[a]) < representative(space.dims[b]);
+  });
+}
+
 bool keepsColumns(const Space &space, int64_t lanes) {
   Dim size = space.dims[0].like(lanes);
   for (int64_t d : space.reduced)

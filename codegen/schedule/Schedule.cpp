@@ -140,6 +140,9 @@ buildTileProgram(OpBuilder &builder, ts::KernelOp kernel,
   if (auto most = schedule.parameters.find("threads");
       most != schedule.parameters.end())
     function->setAttr("tile.threads", builder.getI64IntegerAttr(most->second));
+  if (auto parts = schedule.parameters.find("parts");
+      parts != schedule.parameters.end())
+    function->setAttr("tile.cluster", builder.getI64IntegerAttr(parts->second));
   BuildContext context{emitter, kernel, schedule, target};
   if (failed(row->build(context))) {
     function.erase();

@@ -50,7 +50,10 @@ Status runFuse(CompileState &state) {
         return isa<ts::RopeOp, ts::ScaledDotOp>(op) ||
                (attention && !isTakenWhole(attention, state.targets.front()));
       });
-      splitReductions(function);
+      SplitModel model;
+      if (state.targets.front().isa == "sm_90a")
+        model.shared = 8192;
+      splitReductions(function, model);
       expandByteProducts(function);
     } else {
       // A sum of everything would be one program, on one core; narrow columns

@@ -30,10 +30,13 @@ struct SplitModel {
   int64_t narrow = 128; ///< results of a program that has as few as it can,
                         ///< where columns are cut into no more parts than
                         ///< wanted; 0: into as many as there may be
-  int64_t far = 0; ///< results from which on the rows of a column lie so far
-                   ///< apart that parts of them are faster, one after the
-                   ///< other; 0: none
-  int64_t row = 64; ///< the least row of a reduction of symbolic size
+  int64_t far = 0;    ///< results from which on the rows of a column lie so far
+                      ///< apart that parts of them are faster, one after the
+                      ///< other; 0: none
+  int64_t shared = 0; ///< bytes of a row of columns from which on the programs
+                      ///< of one kernel share the rows at full speed; 0: they
+                      ///< cannot
+  int64_t row = 64;   ///< the least row of a reduction of symbolic size
 };
 
 void splitReductions(mlir::func::FuncOp function, const SplitModel &model = {});

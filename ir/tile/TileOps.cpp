@@ -162,6 +162,16 @@ static LogicalResult verifyLanes(Operation *op, Value lanes, Type tile,
   return success();
 }
 
+LogicalResult CombineOp::verify() {
+  auto function = (*this)->getParentOfType<FuncOp>();
+  if (!function || !function->hasAttr("tile.cluster"))
+    return emitOpError("C1: 'tile.cluster' of its function is missing");
+  Type element = getTile().getType().getElementType();
+  if (element.isInteger(1) || element.isF16() || element.isBF16())
+    return emitOpError("C2: elements are ") << element;
+  return success();
+}
+
 LogicalResult LoadOp::verify() {
   if (getValid() && !isa<VectorType>(getType()))
     return emitOpError("takes 'valid' for vectors only");

@@ -3,6 +3,9 @@
 #define KNAPPER_IR_TILE_TILEOPS
 
 include "ir/tile/TileDialect.td"
+include "mlir/Dialect/Arith/IR/ArithBase.td"
+include "mlir/Dialect/Arith/IR/ArithOpsInterfaces.td"
+include "mlir/Dialect/Vector/IR/VectorAttributes.td"
 include "mlir/IR/BuiltinAttributes.td"
 include "mlir/IR/SymbolInterfaces.td"
 include "mlir/Interfaces/FunctionInterfaces.td"
@@ -79,6 +82,24 @@ def Tile_ProgramIdOp : Tile_Op<"program_id", [Pure]> {
   let builders = [OpBuilder<(ins), [{
     $_state.addTypes($_builder.getIndexType());
   }]>];
+}
+
+def Tile_CombineOp : Tile_Op<"combine", [AllTypesMatch<["tile", "result"]>]> {
+  let summary = "What the tiles of a cluster's programs make together";
+  let description = [{
+    Programs of a function with `tile.cluster = N` run in clusters of N
+    neighbours, the first one's number a multiple of N; all of them come to this
+    operation, equally often, and all get the result, lane by lane, in the
+    programs' order or another fixed one. It waits for the others. Only GPUs
+    with clusters have it. C1: the function has `tile.cluster`. C2: elements
+    have 32 bits or more, or are integers of 8 or 16.
+  }];
+  let arguments = (ins Vector_CombiningKindAttr:$kind, Tile_Vector:$tile,
+      DefaultValuedAttr<Arith_FastMathAttr,
+                        "::mlir::arith::FastMathFlags::none">:$fastmath);
+  let results = (outs Tile_Vector:$result);
+  let assemblyFormat = "$kind `,` $tile (`fastmath` `` $fastmath^)? attr-dict `:` type($tile)";
+  let hasVerifier = 1;
 }
 
 //===-- Memory ------------------------------------------------------------===//

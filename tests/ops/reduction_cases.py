@@ -92,6 +92,28 @@ for shape, dims in [(("a", "b"), [1]), (("a", "b"), [0])]:
          T("f32", *[d for j, d in enumerate(shape) if j not in dims]), [dict(a=3, b=10000), dict(a=5000, b=9)],
          lambda x, dims=dims: x.sum(axis=tuple(dims), dtype="f8"), "relative 4e-6", dict(a=4096, b=2048))
 
+# Columns whose rows the programs of a GPU's cluster share: fewer rows than programs, parts of unlike sizes, an edge.
+SHARED = [dict(a=1), dict(a=7), dict(a=129), dict(a=2048)]
+for dtype in ["f32", "f16", "f64", "i32", "i8"]:
+    t, r = T(dtype, "a", 300), T(dtype, 300)
+    for kind, name in [("add", "sum"), ("max", "max")]:
+        case(f"reduce shared columns {kind} {dtype}", [In("x", t, "positive" if dtype in FLOATS else "normal")],
+             f"%r = ts.reduce {kind} %x [0] : {t}", r, SHARED,
+             lambda x, name=name: getattr(np_(), name)(x, axis=0, **(
+                 {} if name == "max" else dict(dtype="f8" if x.dtype.kind == "f" else x.dtype))),
+             "exact" if kind == "max" else "relative 4e-6" if dtype == "f32" else ROUNDING.get(dtype, "exact"), dict(a=2048))
+for dtype in ["f32", "bf16"]:
+    t, r = T(dtype, "a", 200), T(dtype, 200)
+    case(f"softmax shared columns {dtype}", [In("x", t)], f"%r = ts.softmax %x dim 0 : {t}", t, SHARED,
+         lambda x: (lambda e: e / e.sum(axis=0))(np_().exp(x.astype("f8") - x.max(axis=0))), ROUNDING[dtype] if dtype == "bf16" else "relative 4e-6", dict(a=2048))
+    case(f"reduce shared columns and beside them {dtype}", [In("x", t), In("y", r)],
+         f"%m = ts.reduce max %x [0] : {t}\n%r0 = ts.sub %m, %y : {r}\n%w = ts.broadcast %m [1] : {r} to {t}\n"
+         f"%r1 = ts.sub %x, %w : {t}", [r, t], SHARED,
+         lambda x, y: (x.max(axis=0).astype("f8") - y, x.astype("f8") - x.max(axis=0)), ROUNDING[dtype], dict(a=2048))
+t = T("f32", 3, "a", 5, 130)
+case("reduce shared columns of two dims", [In("x", t, "positive")], f"%r = ts.reduce add %x [1, 2] : {t}", T("f32", 3, 130),
+     SHARED, lambda x: x.sum(axis=(1, 2), dtype="f8"), "relative 4e-6", dict(a=2048))
+
 for kind in ["max", "min"]:
     for dtype in NUMBERS:
         for last in ["", "{last = true}"]:

@@ -152,3 +152,21 @@ tile.func @block_types(%a: !tile.buffer<i8>, %c: !tile.buffer<f32>, %o: index) {
   tile.block A(%a[%o], row %o) B(%a[%o], k %o) over %o C(%c[%o], row %o) rows 32 columns 32 : !tile.buffer<i8>, !tile.buffer<i8> -> !tile.buffer<f32>
   tile.return
 }
+
+// -----
+
+tile.func @combine(%x: !tile.buffer<f32>, %o: index) {
+  %v = tile.load %x[%o] : !tile.buffer<f32> -> vector<256xf32>
+  // expected-error @+1 {{C1: 'tile.cluster' of its function is missing}}
+  %s = tile.combine <add>, %v : vector<256xf32>
+  tile.return
+}
+
+// -----
+
+tile.func @combine_flags(%x: !tile.buffer<i1>, %o: index) attributes {tile.cluster = 2 : i64} {
+  %v = tile.load %x[%o] : !tile.buffer<i1> -> vector<256xi1>
+  // expected-error @+1 {{C2: elements are 'i1'}}
+  %s = tile.combine <and>, %v : vector<256xi1>
+  tile.return
+}

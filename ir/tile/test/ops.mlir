@@ -64,3 +64,14 @@ tile.func @matmul(%a: !tile.buffer<f32>, %b: !tile.buffer<f32>, %y: !tile.buffer
   tile.store %row, %y[%c0] : vector<48xf32>, !tile.buffer<f32>
   tile.return
 }
+
+// CHECK-LABEL: tile.func @combine
+// CHECK: tile.combine <add>, %{{.*}} : vector<256xf32>
+// CHECK: tile.combine <maximumf>, %{{.*}} fastmath<nnan> : vector<256xf32>
+tile.func @combine(%x: !tile.buffer<f32>, %y: !tile.buffer<f32>, %o: index) attributes {tile.cluster = 2 : i64} {
+  %v = tile.load %x[%o] : !tile.buffer<f32> -> vector<256xf32>
+  %s = tile.combine <add>, %v : vector<256xf32>
+  %m = tile.combine <maximumf>, %s fastmath<nnan> : vector<256xf32>
+  tile.store %m, %y[%o] : vector<256xf32>, !tile.buffer<f32>
+  tile.return
+}

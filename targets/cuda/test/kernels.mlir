@@ -108,3 +108,25 @@ func.func @top(%x: tensor<8x1000xf32>) -> (tensor<8x5xf32>, tensor<8x5xi64>) {
   %0, %1 = ts.topk %x k <5> dim 1 : tensor<8x1000xf32>
   return %0, %1 : tensor<8x5xf32>, tensor<8x5xi64>
 }
+
+// Few long columns: two programs of a block add their sums, then the blocks of a
+// cluster theirs; none ends while another one reads.
+// CHECK-LABEL: .entry kernel10_0(
+// CHECK: .reqntid 512
+// CHECK: .reqnctapercluster 8
+// CHECK-COUNT-16: ld.global.nc.v4.b32
+// CHECK: st.shared.v4.b32
+// CHECK: bar{{(rier)?}}.{{(cta.)?}}sync
+// CHECK-COUNT-2: ld.shared.v4.b32
+// CHECK: st.shared.v4.b32
+// CHECK: barrier.cluster.arrive
+// CHECK-NEXT: barrier.cluster.wait
+// CHECK-COUNT-8: mapa
+// CHECK: st.global.v4.b32
+// CHECK: barrier.cluster.arrive
+// CHECK-NEXT: barrier.cluster.wait
+// CHECK-NEXT: ret
+func.func @columns(%x: tensor<16384x16384xf32>) -> tensor<16384xf32> {
+  %0 = ts.reduce add %x [0] : tensor<16384x16384xf32>
+  return %0 : tensor<16384xf32>
+}
