@@ -57,8 +57,9 @@ def main() -> int:
         print(f"skipped: {row['skipped']}")
         return 0
     print(
-        f"{row['launches']} kernels in {row['run_us']:.1f} us, {row['kernel_us']:.2f} each; "
-        f"submission {row['submission_us']:.1f} us, of that the driver's {row['replay_us']:.1f}"
+        f"{row['launches']} kernels in {row['run_us']:.1f} us, {row['kernel_us']:.2f} each; submission {row['submission_us']:.1f} us "
+        f"(the driver's launch {row['replay_us']:.1f}, waiting for the default stream {row['order_us']:.1f}, "
+        f"whose memory it is {row['memory_us']:.1f})"
     )
     slow = row["kernel_us"] > KERNEL_US or row["submission_us"] > SUBMISSION_US
     return int(arguments.bars and slow)
