@@ -62,6 +62,16 @@ ReduceBuilder::forTiles(ValueRange carried, TileFn body, JoinFn join) {
           fetchColumns(d, indices);
         return nest(level + 1, inner);
       };
+      if (holdsColumns()) {
+        SmallVector<Value> next(values);
+        for (int64_t k = 0; k < *space.dims[d].asConstant(); ++k) {
+          FailureOr<SmallVector<Value>> sums = one(e.constant(k), next);
+          if (failed(sums))
+            return failure();
+          next = std::move(*sums);
+        }
+        return next;
+      }
       // A thread of a GPU has to ask for several rows at once; of narrow
       // elements an access holds more.
       int64_t bytes = 4;
@@ -304,6 +314,35 @@ LogicalResult ReduceBuilder::storeResults() {
       });
 }
 
+bool ReduceBuilder::holdsColumns() {
+  auto isFull = [&](Value value) { return ts::dimsOf(value) == space.dims; };
+  bool readsAgain =
+      levels.size() > 1 || llvm::any_of(kernel.yield().getValues(), isFull);
+  if (target.kind != DeviceKind::cuda || rowForm || part || !readsAgain ||
+      !kernel.getBody().getOps<ts::ArgReduceOp>().empty())
+    return false;
+  int64_t bytes = 4;
+  for (BlockArgument argument : kernel.getBody().getArguments())
+    bytes = std::min(bytes, ts::elementBytes(ts::elementTypeOf(argument)));
+  constexpr int64_t most = 16; // rows, an access of four numbers each
+  Dim rows = length.like(1);
+  for (int64_t d : space.reduced)
+    rows = rows * space.dims[d];
+  std::optional<int64_t> known = rows.asConstant();
+  return known && *known * 4 <= most * bytes;
+}
+
+LogicalResult ReduceBuilder::readColumns() {
+  return forTiles(
+      {},
+      [&](const Coord &at, Value, ValueRange) -> FailureOr<SmallVector<Value>> {
+        for (BlockArgument argument : kernel.getBody().getArguments())
+          if (ts::dimsOf(argument) == space.dims && !e.emit(argument, at))
+            return failure();
+        return SmallVector<Value>();
+      });
+}
+
 std::pair<Value, Value> ReduceBuilder::ownRows(unsigned dim) {
   Value rows = e.size(space.dims[dim]);
   if (!part || dim != sharedDim(space))
@@ -448,6 +487,8 @@ void ReduceBuilder::turnTo(Value program) {
 }
 
 LogicalResult ReduceBuilder::passes() {
+  if (holdsColumns() && failed(readColumns()))
+    return failure();
   if (std::optional<Shifted> softmax = guessesMaximum())
     return sumByGuess(*softmax, /*far=*/2);
   // Rows come in two steps, both from a pass that stores nothing to memory: to

@@ -106,6 +106,11 @@ private:
         return false;
     return rowForm && target.kind == DeviceKind::cuda;
   }
+  /// Whether threads of a GPU hold all rows of their columns: passes then are no
+  /// loops, and one takes what the one before has read.
+  bool holdsColumns();
+  /// Reads them, all rows before the first is reduced.
+  llvm::LogicalResult readColumns();
   /// Runs `body` for every tile of the row (or column), with its coordinate.
   using TileFn =
       llvm::function_ref<llvm::FailureOr<llvm::SmallVector<mlir::Value>>(

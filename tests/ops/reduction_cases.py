@@ -110,6 +110,18 @@ for dtype in ["f32", "bf16"]:
          f"%m = ts.reduce max %x [0] : {t}\n%r0 = ts.sub %m, %y : {r}\n%w = ts.broadcast %m [1] : {r} to {t}\n"
          f"%r1 = ts.sub %x, %w : {t}", [r, t], SHARED,
          lambda x, y: (x.max(axis=0).astype("f8") - y, x.astype("f8") - x.max(axis=0)), ROUNDING[dtype], dict(a=2048))
+# Few known rows, which a GPU's threads hold: below, at and above what they hold; several dims; full and column results.
+for dtype, rows in [("f32", 1), ("f32", 7), ("f32", 16), ("f32", 17), ("bf16", 8), ("f16", 9), ("f64", 16)]:
+    t, r = T(dtype, rows, "a"), T(dtype, "a")
+    case(f"softmax few rows {dtype} {rows}", [In("x", t)], f"%r = ts.softmax %x dim 0 : {t}", t, [dict(a=1), dict(a=33), dict(a=700)],
+         lambda x: (lambda e: e / e.sum(axis=0))(np_().exp(x.astype("f8") - x.max(axis=0))), ROUNDING[dtype])
+    case(f"reduce few rows and beside them {dtype} {rows}", [In("x", t), In("y", r)],
+         f"%m = ts.reduce max %x [0] : {t}\n%r0 = ts.sub %m, %y : {r}\n%w = ts.broadcast %m [1] : {r} to {t}\n"
+         f"%r1 = ts.sub %x, %w : {t}", [r, t], [dict(a=1), dict(a=33), dict(a=700)],
+         lambda x, y: (x.max(axis=0).astype("f8") - y, x.astype("f8") - x.max(axis=0)), ROUNDING[dtype])
+t = T("i32", 2, 3, "a", 2)
+case("reduce few rows of two dims", [In("x", t)], f"%r = ts.reduce add %x [0, 1] : {t}", T("i32", "a", 2),
+     [dict(a=1), dict(a=33), dict(a=700)], lambda x: x.sum(axis=(0, 1), dtype="i4"))
 t = T("f32", 3, "a", 5, 130)
 case("reduce shared columns of two dims", [In("x", t, "positive")], f"%r = ts.reduce add %x [1, 2] : {t}", T("f32", 3, 130),
      SHARED, lambda x: x.sum(axis=(1, 2), dtype="f8"), "relative 4e-6", dict(a=2048))

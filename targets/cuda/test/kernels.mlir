@@ -130,3 +130,16 @@ func.func @columns(%x: tensor<16384x16384xf32>) -> tensor<16384xf32> {
   %0 = ts.reduce add %x [0] : tensor<16384x16384xf32>
   return %0 : tensor<16384xf32>
 }
+
+// Few rows: each is read once, all of them before the first is used.
+// CHECK-LABEL: .entry kernel11_0(
+// CHECK: ld.global.nc.v4.b32
+// CHECK-NOT: max.
+// CHECK-COUNT-15: ld.global.nc.v4.b32
+// CHECK-NOT: ld.global
+// CHECK: max.
+// CHECK-COUNT-16: st.global.v4.b32
+func.func @softmax_of_columns(%x: tensor<16x4096xf32>) -> tensor<16x4096xf32> {
+  %0 = ts.softmax %x dim 0 : tensor<16x4096xf32>
+  return %0 : tensor<16x4096xf32>
+}
