@@ -321,15 +321,18 @@ bool ReduceBuilder::holdsColumns() {
   if (target.kind != DeviceKind::cuda || rowForm || part || !readsAgain ||
       !kernel.getBody().getOps<ts::ArgReduceOp>().empty())
     return false;
-  int64_t bytes = 4;
+  // Numbers of a thread: an access of each row and operand.
+  constexpr int64_t access = 16, most = 64;
+  int64_t held = 0;
   for (BlockArgument argument : kernel.getBody().getArguments())
-    bytes = std::min(bytes, ts::elementBytes(ts::elementTypeOf(argument)));
-  constexpr int64_t most = 16; // rows, an access of four numbers each
+    if (isFull(argument))
+      held += access / std::min<int64_t>(
+                           4, ts::elementBytes(ts::elementTypeOf(argument)));
   Dim rows = length.like(1);
   for (int64_t d : space.reduced)
     rows = rows * space.dims[d];
   std::optional<int64_t> known = rows.asConstant();
-  return known && *known * 4 <= most * bytes;
+  return held > 0 && known && *known * held <= most;
 }
 
 LogicalResult ReduceBuilder::readColumns() {

@@ -119,6 +119,10 @@ for dtype, rows in [("f32", 1), ("f32", 7), ("f32", 16), ("f32", 17), ("bf16", 8
          f"%m = ts.reduce max %x [0] : {t}\n%r0 = ts.sub %m, %y : {r}\n%w = ts.broadcast %m [1] : {r} to {t}\n"
          f"%r1 = ts.sub %x, %w : {t}", [r, t], [dict(a=1), dict(a=33), dict(a=700)],
          lambda x, y: (x.max(axis=0).astype("f8") - y, x.astype("f8") - x.max(axis=0)), ROUNDING[dtype])
+t = T("f32", 14, "a")
+case("softmax few rows of three operands", [In("x", t), In("y", t), In("z", t)],
+     f"%s = ts.mul %x, %y : {t}\n%p = ts.softmax %s dim 0 : {t}\n%r = ts.mul %p, %z : {t}", t, [dict(a=1), dict(a=700)],
+     lambda x, y, z: (lambda e: e / e.sum(axis=0) * z)(np_().exp(x.astype("f8") * y - (x.astype("f8") * y).max(axis=0))), "relative 4e-6")
 t = T("i32", 2, 3, "a", 2)
 case("reduce few rows of two dims", [In("x", t)], f"%r = ts.reduce add %x [0, 1] : {t}", T("i32", "a", 2),
      [dict(a=1), dict(a=33), dict(a=700)], lambda x: x.sum(axis=(0, 1), dtype="i4"))
