@@ -12,20 +12,25 @@ struct RunState {
   create(const Program &program, Device &device, const QueueOptions &options);
 
   std::unique_ptr<DeviceQueue> queue;
+  // Of a run that repeats the last one.
+  LastCall lastCall;     // noted where the run left all lists as they are
+  bool straight = false; // it does all commands, in their order, no more
+  std::vector<LaunchCommand> commands; // per launch
+  int32_t *statuses = nullptr;         // one KernelStatus a launch, in:
+  std::unique_ptr<DeviceBuffer> statusMemory;
+
   std::shared_ptr<const Binding> binding; // what the lists are resolved for
   std::unique_ptr<DeviceBuffer> arena;
-  std::unique_ptr<DeviceBuffer> statusMemory; // one KernelStatus a launch
-  uint64_t scratch = 0;                       // reserved in the queue
+  uint64_t scratch = 0; // reserved in the queue
 
   std::vector<int64_t> symbols;
   std::vector<int64_t> values;
-  std::vector<uint8_t> known;    // per value
-  std::vector<uint8_t> bound;    // per symbol
-  std::vector<std::byte *> base; // per buffer
-  std::vector<uint64_t> bytes;   // per buffer
-  std::vector<uint32_t> choice;  // per launch; kNone: not resolved
-  std::vector<LaunchCommand> commands;
-  std::vector<KernelHandle> wanted;                      // by these commands
+  std::vector<uint8_t> known;       // per value
+  std::vector<uint8_t> bound;       // per symbol
+  std::vector<std::byte *> base;    // per buffer
+  std::vector<uint64_t> bytes;      // per buffer
+  std::vector<uint32_t> choice;     // per launch; kNone: not resolved
+  std::vector<KernelHandle> wanted; // by these commands
   std::vector<uint32_t> firstArg, firstSymbol, firstMap; // per launch, into:
   std::vector<void *> args;
   // What the arguments were last made of; the same again need not be.
@@ -44,10 +49,6 @@ struct RunState {
   std::shared_ptr<const Binding> recordedBinding;
   std::vector<std::byte *> recordedBase;
   uint64_t recordings = 0; // made so far
-
-  int32_t *statuses() const {
-    return static_cast<int32_t *>(statusMemory->address());
-  }
 };
 
 /// The interpreter. Lives for one run on one thread.
@@ -56,12 +57,15 @@ public:
   Execution(Module &module, RunState &state, RunResult &result,
             const RunOptions &options)
       : module(module), program(module.decoded), state(state), result(result),
-        options(options), host(module.where->addressesHost()) {}
+        options(options), host(module.hostMemory) {}
 
   Status run(std::span<const knapper_tensor> inputs,
              std::span<const knapper_tensor> outputs);
 
 private:
+  Status runAgain();
+  bool isStraight() const;
+  bool followsFromCall(std::span<const knapper_tensor> outputs) const;
   Status checkInputs(std::span<const knapper_tensor> inputs);
   Status checkDims(std::span<const knapper_tensor> inputs,
                    const Binding &binding);

@@ -93,7 +93,7 @@ Status Execution::resolveLaunch(uint32_t index) {
   command.grid = state.values[c.grid];
   command.grain = std::max<int64_t>(state.values[c.grain], 1);
   command.scratch = state.values[c.scratch];
-  command.status = state.statuses() + index;
+  command.status = state.statuses + index;
   return success();
 }
 

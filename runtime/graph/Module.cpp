@@ -55,7 +55,7 @@ Expected<uint32_t> chooseTarget(const Artefact &artefact, const Device &device,
 
 } // namespace
 
-Module::~Module() = default;
+Module::~Module() { delete ready.load(); }
 
 Expected<std::shared_ptr<Module>>
 Module::load(std::shared_ptr<const Artefact> artefact,
@@ -66,6 +66,7 @@ Module::load(std::shared_ptr<const Artefact> artefact,
   std::shared_ptr<Module> module(new Module);
   module->file = artefact;
   module->where = device;
+  module->hostMemory = device->addressesHost();
   module->options = options;
   const fb::Artefact &header = artefact->header();
   const fb::Target *chosen = header.targets()->Get(*target);
@@ -108,7 +109,7 @@ Module::load(std::shared_ptr<const Artefact> artefact,
     return s.takeError();
   std::chrono::duration<double, std::milli> placing =
       std::chrono::steady_clock::now() - begin;
-  module->idle.push_back(std::move(*state));
+  module->giveState(std::move(*state));
   if (logEnabled(LogLevel::info)) {
     std::string copied;
     if (module->deviceConstants)
@@ -155,6 +156,8 @@ Status Module::placeConstants(DeviceQueue &queue) {
 }
 
 Expected<std::unique_ptr<RunState>> Module::takeState() {
+  if (RunState *state = ready.exchange(nullptr, std::memory_order_acquire))
+    return std::unique_ptr<RunState>(state);
   {
     std::lock_guard lock(mutex);
     if (!idle.empty()) {
@@ -165,6 +168,17 @@ Expected<std::unique_ptr<RunState>> Module::takeState() {
   }
   return RunState::create(decoded, *where,
                           {options.threads, options.spinMicroseconds});
+}
+
+void Module::giveState(std::unique_ptr<RunState> state) {
+  RunState *none = nullptr;
+  if (ready.compare_exchange_strong(none, state.get(),
+                                    std::memory_order_release)) {
+    (void)state.release();
+    return;
+  }
+  std::lock_guard lock(mutex);
+  idle.push_back(std::move(state));
 }
 
 Expected<std::shared_ptr<const Binding>>
@@ -204,8 +218,7 @@ Status Module::run(std::span<const knapper_tensor> inputs,
       Execution(*this, **state, result, runOptions).run(inputs, outputs);
   if (!status)
     result.clear();
-  std::lock_guard lock(mutex);
-  idle.push_back(std::move(*state));
+  giveState(std::move(*state));
   return status;
 }
 

@@ -5,9 +5,11 @@
 #include "runtime/base/Cancel.h"
 #include "runtime/device/Device.h"
 #include "runtime/graph/Binding.h"
+#include "runtime/graph/LastCall.h"
 #include "runtime/memory/BlockPool.h"
 #include "runtime/module/Program.h"
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -26,13 +28,15 @@ public:
   RunResult &operator=(const RunResult &) = delete;
   ~RunResult() { clear(); }
   /// Shapes point into this object.
-  std::span<const knapper_tensor> outputs() const { return tensors; }
+  std::span<const knapper_tensor> outputs() const {
+    return {tensors.data(), tensors.size()};
+  }
   void clear();
 
 private:
   friend class Execution;
-  std::vector<knapper_tensor> tensors;
-  std::vector<int64_t> shapes;
+  TensorList tensors;
+  ShapeList shapes;
   std::vector<Block> owned;
   std::shared_ptr<BlockPool> pool; // that `owned` came from
 };
@@ -103,6 +107,7 @@ public:
 private:
   Module() = default;
   Expected<std::unique_ptr<RunState>> takeState();
+  void giveState(std::unique_ptr<RunState> state);
   Status placeConstants(DeviceQueue &queue);
   friend class Execution;
 
@@ -117,6 +122,10 @@ private:
   std::byte *constants = nullptr;    // offset 0 of them: in the file, or of:
   std::unique_ptr<DeviceBuffer> deviceConstants;
   std::shared_ptr<BlockPool> outputPool = std::make_shared<BlockPool>();
+  bool hostMemory = false; // kernels use the caller's
+  // The state that the next run takes; others are idle. One run after the other
+  // then needs no lock.
+  std::atomic<RunState *> ready{nullptr};
   std::mutex mutex; // guards what follows
   std::vector<std::unique_ptr<RunState>> idle;
   std::vector<std::shared_ptr<const Binding>> recent; // newest first
