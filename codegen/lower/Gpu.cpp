@@ -88,8 +88,8 @@ LogicalResult GpuEmitter::layout(tile::FuncOp func) {
     // warp.
     bool waits = false;
     func.walk([&](vector::ReductionOp) { waits = true; });
-    if (programs > 1 && waits)
-      threads = kWarp;
+    if (programs > 1)
+      threads = waits ? kWarp : llvm::bit_floor(threads);
     if (int64_t(programs) * cluster != all.getInt() ||
         programs * threads > maxThreads)
       return func.emitOpError("has a cluster of ")

@@ -204,6 +204,7 @@ private:
   llvm::Value *status = nullptr; // i32 *, global memory
   llvm::SmallVector<tile::LoadOp> loads; // of the function's own block
   unsigned exchanges = 0;                // of warps, in shared memory
+  uint64_t combinedBytes = 0;            // of tiles, in shared memory
   // A long row of bf16 is kept as it was read, and each use widens it anew.
   bool packed = false;
   unsigned unpacked = 0;

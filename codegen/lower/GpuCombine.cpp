@@ -23,9 +23,10 @@ LogicalResult GpuEmitter::combineTiles(tile::CombineOp op) {
   llvm::Align align(
       llvm::PowerOf2Ceil(type->getPrimitiveSizeInBits().getFixedValue() / 8));
   auto memoryOf = [&](unsigned tiles) {
+    uint64_t count = uint64_t(tiles) * tile.size() * threads;
+    combinedBytes += count * module.getDataLayout().getTypeAllocSize(type);
     llvm::Value *memory =
-        sharedArray(type, uint64_t(tiles) * tile.size() * threads,
-                    "_tiles" + llvm::Twine(exchanges++));
+        sharedArray(type, count, "_tiles" + llvm::Twine(exchanges++));
     cast<llvm::GlobalVariable>(memory)->setAlignment(align);
     return memory;
   };
@@ -74,6 +75,12 @@ LogicalResult GpuEmitter::combineTiles(tile::CombineOp op) {
                                {place(memory, first, part), b.getInt32(block)});
     });
   }
+  // What every block gets without asking.
+  constexpr uint64_t mostShared = 48 << 10;
+  if (combinedBytes > mostShared)
+    return op.emitOpError("and those before it leave ")
+           << combinedBytes << " bytes in shared memory, which has "
+           << mostShared;
   set(op.getResult(), tile);
   return success();
 }

@@ -77,10 +77,12 @@ ReduceBuilder::forTiles(ValueRange carried, TileFn body, JoinFn join) {
       int64_t bytes = 4;
       for (BlockArgument argument : kernel.getBody().getArguments())
         bytes = std::min(bytes, ts::elementBytes(ts::elementTypeOf(argument)));
-      int64_t atOnce = part ? 8 : 4;
+      // (At an edge each is a branch, whose registers a large block has not.)
+      bool isCut = part && laneValid;
+      int64_t atOnce = part && !isCut ? 8 : 4;
       if (bytes == 4 &&
           kernel.getBody().getOps<ts::ElementwiseOpInterface>().empty())
-        atOnce = 16; // nothing else wants registers
+        atOnce = isCut ? 8 : 16; // nothing else wants registers
       auto [from, to] = ownRows(d);
       if (inSteps && level + 1 == around.size())
         return join(values, forEach(e, from, to, carried, one, status));

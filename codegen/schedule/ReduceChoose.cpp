@@ -99,15 +99,20 @@ static Sharing shareColumns(ts::KernelOp kernel, const Space &space,
   constexpr Sharing none = {1, 0};
   if (target.isa != "sm_90a") // the others have no clusters
     return none;
-  int64_t bytes = 1;
+  constexpr int64_t word = 4;
+  int64_t bytes = 1, combined = 0; // of a column
   bool computes = false;
   for (Operation &op : kernel.getBody().front()) {
-    auto reduce = dyn_cast<ts::ReduceOp>(op);
-    if (isa<ts::ArgReduceOp>(op) ||
-        (reduce &&
-         computeType(ts::elementTypeOf(reduce.getInput())).isInteger(1)))
+    if (isa<ts::ArgReduceOp>(op))
       return none;
     computes |= isa<ts::ElementwiseOpInterface>(op);
+    auto reduce = dyn_cast<ts::ReduceOp>(op);
+    if (!reduce)
+      continue;
+    Type type = computeType(ts::elementTypeOf(reduce.getInput()));
+    if (type.isInteger(1))
+      return none;
+    combined += std::max(word, ts::elementBytes(type));
   }
   // Of the columns' results one program stores all, maybe over an operand that
   // others still need for theirs.
@@ -123,7 +128,14 @@ static Sharing shareColumns(ts::KernelOp kernel, const Space &space,
   constexpr int64_t access = 16, warp = 32, blockThreads = 512, blocks = 8,
                     threadsAtOnce = 128 * blockThreads, leastRows = 32;
   constexpr int64_t mostParts = blocks * blockThreads / warp;
+  // Of a thread: what all threads of a block leave, and once more those of one
+  // program, fits in shared memory, and the sums fit the registers.
+  constexpr int64_t mostCombined = 64;
   int64_t width = access / bytes, parts = 1;
+  while (width > 1 && width * combined > mostCombined)
+    width /= 2;
+  if (width * combined > mostCombined)
+    return none;
   int64_t rows = representative(space.dims[sharedDim(space)]);
   while (parts < mostParts && columns * parts < threadsAtOnce * width &&
          rows >= 2 * parts * leastRows)

@@ -127,6 +127,12 @@ LogicalResult FuncOp::verify() {
   }
   if (!llvm::hasSingleElement(getBody()))
     return emitOpError("has one block: control flow is scf");
+  if (Attribute cluster = (*this)->getAttr("tile.cluster")) {
+    auto number = dyn_cast<IntegerAttr>(cluster);
+    if (!number || number.getInt() < 1)
+      return emitOpError("has 'tile.cluster' = ")
+             << cluster << ", which is no number of programs";
+  }
   return success();
 }
 

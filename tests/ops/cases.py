@@ -19,6 +19,7 @@ import sys
 import elementwise_cases  # noqa: F401
 import movement_cases  # noqa: F401
 import reduction_cases  # noqa: F401
+import shared_column_cases  # noqa: F401
 import product_cases  # noqa: F401
 import composite_cases  # noqa: F401
 from case_list import CASES, apply_numpy  # noqa: F401

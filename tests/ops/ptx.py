@@ -16,6 +16,8 @@ from pathlib import Path
 # two blocks a processor leave them. For these processors ("": any).
 MAY_SPILL = {("pow f32 positive", ""), ("scaled_dot i8 64 70", "sm_86"), ("scaled_dot i8 64 70", "sm_89")}
 
+MOST_SHARED = 48 * 1024
+
 
 def kernels(folder: Path) -> dict[str, tuple[str, str]]:
     """The text of each kernel and the first file that has it, by name."""
@@ -39,6 +41,34 @@ def kernels(folder: Path) -> dict[str, tuple[str, str]]:
     return found
 
 
+WAIT = re.compile(r"bar(rier)?\.(cta\.|cluster\.)?(sync|arrive|wait)\b")
+
+
+def uneven(text: str) -> str:
+    """What is wrong with where a kernel that combines tiles of a cluster waits: the blocks have to do it equally often on
+    every way through it, and to the end."""
+    lines = [line.strip() for line in text[text.index("{") :].splitlines()[1:]]
+    lines = [line for line in lines if line and not line.startswith("//")]
+    ends = [i for i, line in enumerate(lines) if re.search(r"\b(ret|exit|trap);", line)]
+    if len(ends) != 1 or not lines[ends[0] - 1].startswith("barrier.cluster.wait"):
+        return "ends while others may read what is its own"
+    at = {line[:-1]: i for i, line in enumerate(lines) if line.endswith(":")}
+    waits, work, seen = {0: 0}, [0], {0}
+    while work:
+        i = work.pop()
+        target = re.search(r"\bbra(\.uni)?\s+([$\w]+)", lines[i])
+        after = [at[target[2]]] if target else []
+        if i != ends[0] and (not target or lines[i].startswith("@")):
+            after.append(i + 1)
+        number = waits[i] + bool(WAIT.match(lines[i]))
+        for j in after:
+            if waits.setdefault(j, number) != number:
+                return f"waits unlike often: {lines[j]}"
+            work += [j] if j not in seen else []
+            seen.add(j)
+    return ""
+
+
 def check(folder: Path, arch: str = "sm_90a") -> list[str]:
     """What is wrong, in words."""
     found = kernels(folder)
@@ -52,6 +82,13 @@ def check(folder: Path, arch: str = "sm_90a") -> list[str]:
     problems = [line for line in log.splitlines() if re.search(r"warning|C75\d\d|error|fatal", line)]
     sizes = re.findall(r"Function properties for (\w+)\n\s+\d+ bytes stack frame, (\d+) bytes spill", log)
     assert done.returncode or len(sizes) == len(found)
+    for name, (text, where) in found.items():
+        if name + "_tiles" in text and (problem := uneven(text)):
+            problems.append(f"{where}: {name} {problem}")
+    # A launch gets no more of what kernels declare themselves.
+    for name, used in re.findall(r"Compiling entry function '(\w+)'(?:.*\n){3}.* (\d+) bytes smem", log):
+        if int(used) > MOST_SHARED:
+            problems.append(f"{found[name][1]}: {name} has {used} bytes of shared memory")
     for name, spilled in sizes:
         where = found[name][1]
         if int(spilled) and not {(where, ""), (where, arch)} & MAY_SPILL:

@@ -6,10 +6,19 @@
 module attributes {ts.files = ["columns"], ts.symbols = []} {
   // CHECK-COUNT-1: tile.func
   // CHECK-SAME: tile.cluster = 16
-  // CHECK: arith.remui %{{.*}}, %c16
-  // CHECK: scf.for
+  // CHECK: %[[PART:.*]] = arith.remui %{{.*}}, %c16
+  // CHECK: %[[BEFORE:.*]] = arith.muli %[[ROWS:.*]], %[[PART]]
+  // CHECK-NEXT: %[[FROM:.*]] = arith.divui %[[BEFORE]], %c16
+  // CHECK-NEXT: %[[NEXT:.*]] = arith.addi %[[PART]], %c1
+  // CHECK-NEXT: %[[BEHIND:.*]] = arith.muli %[[ROWS]], %[[NEXT]]
+  // CHECK-NEXT: %[[TO:.*]] = arith.divui %[[BEHIND]], %c16
+  // CHECK-NEXT: %[[ALL:.*]] = arith.subi %[[TO]], %[[FROM]]
+  // CHECK-NEXT: %[[REST:.*]] = arith.remui %[[ALL]], %c16
+  // CHECK-NEXT: %[[END:.*]] = arith.subi %[[TO]], %[[REST]]
+  // CHECK-NEXT: scf.for %{{.*}} = %[[FROM]] to %[[END]] step %c16
   // CHECK: tile.combine <add>
-  // CHECK: scf.if
+  // CHECK: %[[FIRST:.*]] = arith.cmpi slt, %[[PART]], %c1
+  // CHECK-NEXT: scf.if %[[FIRST]]
   // CHECK-NEXT: tile.store
   // CHECK-NOT: tile.func
 

@@ -170,3 +170,8 @@ tile.func @combine_flags(%x: !tile.buffer<i1>, %o: index) attributes {tile.clust
   %s = tile.combine <and>, %v : vector<256xi1>
   tile.return
 }
+
+// -----
+
+// expected-error @+1 {{has 'tile.cluster' = 0 : i64, which is no number of programs}}
+tile.func @no_cluster(%x: !tile.buffer<f32>) attributes {tile.cluster = 0 : i64} { tile.return }
