@@ -5,6 +5,7 @@
 #include "llvm/IR/InlineAsm.h"
 #include "llvm/IR/Intrinsics.h"
 #include "llvm/IR/IntrinsicsX86.h"
+#include <numeric>
 
 using namespace mlir;
 
@@ -45,6 +46,19 @@ llvm::Value *CpuEmitter::firstLanes(llvm::Value *valid, unsigned lanes,
                          splat(b.CreateTrunc(count, type), lanes));
 }
 
+/// How many lanes to move for the first `valid` of a part: a narrower register
+/// crosses fewer lines, and needs no mask where it is full. 0: all.
+static unsigned narrowLanes(llvm::Value *valid, unsigned lanes,
+                            unsigned bytes) {
+  auto *number = llvm::dyn_cast<llvm::ConstantInt>(valid);
+  if (!number || number->getSExtValue() <= 0 || number->getSExtValue() >= lanes)
+    return 0;
+  constexpr unsigned leastBytes = 16;
+  unsigned width = std::max<unsigned>(
+      llvm::PowerOf2Ceil(number->getZExtValue()), leastBytes / bytes);
+  return width < lanes ? width : 0;
+}
+
 llvm::Value *CpuEmitter::edgeBuffer(uint64_t bytes) {
   if (edgeBytes < bytes) {
     llvm::IRBuilder<> atEntry(entry, entry->begin());
@@ -83,6 +97,17 @@ llvm::Value *CpuEmitter::loadPart(const BufferRef &ref, llvm::Value *offset,
   unsigned lanes = cast<llvm::FixedVectorType>(type)->getNumElements();
   llvm::Value *padding = pad ? splat(toMemory(pad, ref), lanes)
                              : llvm::Constant::getNullValue(type);
+  if (unsigned narrow = narrowLanes(valid, lanes, ref.bytes)) {
+    bool isFull = llvm::cast<llvm::ConstantInt>(valid)->equalsInt(narrow);
+    auto *narrowType = llvm::FixedVectorType::get(ref.memory, narrow);
+    llvm::Value *part =
+        loadPart(ref, offset, narrowType, align, isFull ? nullptr : valid, pad);
+    llvm::Value *rest = pad ? splat(toMemory(pad, ref), narrow)
+                            : llvm::Constant::getNullValue(narrowType);
+    llvm::SmallVector<int> order(lanes, narrow);
+    std::iota(order.begin(), order.begin() + narrow, 0);
+    return b.CreateShuffleVector(part, rest, order);
+  }
   if (target.maskedAccess || ref.bytes >= 4)
     return tag(b.CreateMaskedLoad(type, pointer, align,
                                   firstLanes(valid, lanes, ref.bytes), padding),
@@ -178,6 +203,13 @@ void CpuEmitter::storePart(const BufferRef &ref, llvm::Value *offset,
     return wholeStore();
   unsigned lanes =
       cast<llvm::FixedVectorType>(value->getType())->getNumElements();
+  if (unsigned narrow = narrowLanes(valid, lanes, ref.bytes)) {
+    bool isFull = llvm::cast<llvm::ConstantInt>(valid)->equalsInt(narrow);
+    value = b.CreateShuffleVector(value,
+                                  llvm::to_vector(llvm::seq<int>(0, narrow)));
+    return storePart(ref, offset, value, align, isFull ? nullptr : valid,
+                     /*nontemporal=*/false);
+  }
   auto maskedStore = [&] {
     tag(b.CreateMaskedStore(value, pointer, align,
                             firstLanes(valid, lanes, ref.bytes)),

@@ -185,8 +185,11 @@ LogicalResult chooseReduce(ts::KernelOp kernel, const TargetDesc &target,
            programs * (columns / (2 * lanes)) >= leastPrograms)
       lanes *= 2;
     if (run.asConstant() && columns > lanes && columns <= odd &&
-        columns % lanes)
-      lanes = (columns + 15) / 16 * 16;
+        columns % lanes) {
+      // What one narrower register holds needs no mask.
+      int64_t rest = columns % 16;
+      lanes = rest == 4 || rest == 8 ? columns : (columns + 15) / 16 * 16;
+    }
   }
   // A few rows of columns that keep exponentials.
   constexpr int64_t few = 32, wide = 128;

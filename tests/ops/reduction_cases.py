@@ -42,6 +42,12 @@ for shape, dims in [((65536,), [0]), ((3, 32768), [1]), ((8192, 3), [0]), ((2048
     case(f"reduce known {'x'.join(map(str, shape))}", [In("x", t, "positive")], f"%r = ts.reduce add %x {dims} : {t}",
          T("f32", *[d for j, d in enumerate(shape) if j not in dims]), [{}],
          lambda x, dims=dims: x.sum(axis=tuple(dims), dtype="f8"), "relative 4e-6")
+# Columns that end in a narrower register, or in part of one.
+for dtype in ["f32", "f16", "i64", "i8"]:
+    for columns in [68, 72, 75, 100, 103, 124]:
+        t = T(dtype, 5, 40, columns)
+        case(f"reduce columns of odd widths {dtype} {columns}", [In("x", t)], f"%r = ts.reduce max %x [1] : {t}",
+             T(dtype, 5, columns), [{}], lambda x: x.max(axis=1), "exact")
 # Rows in groups of sixteen, some of several dims that are one run.
 GROUPS = [dict(a=1), dict(a=16), dict(a=77)]
 for shape, dims in [(("a", 32), [1]), (("a", 6, 14), [1, 2]), (("a", 3, 300), [2]), ((3, "a", 40), [2]),
