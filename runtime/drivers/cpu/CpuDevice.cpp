@@ -167,12 +167,12 @@ private:
   }
 
   static void runPrograms(const Launch &launch, KernelContext &context,
-                          int64_t chunk) {
+                          Share::Chunks chunks) {
     const LaunchCommand &command = launch.command;
     reinterpret_cast<KernelFn>(const_cast<void *>(command.kernel.handle))(
         command.buffers, command.symbols, &context,
-        beginOf(chunk, launch.chunks, command.grid),
-        beginOf(chunk + 1, launch.chunks, command.grid));
+        beginOf(chunks.begin, launch.chunks, command.grid),
+        beginOf(chunks.end, launch.chunks, command.grid));
   }
 
   /// Worker w runs the one chunk that there is for it: of a launch this small
@@ -181,7 +181,8 @@ private:
     const Launch &launch = *static_cast<Launch *>(argument);
     KernelContext context{scratch, launch.command.status, worker,
                           launch.workers};
-    runPrograms(launch, context, worker);
+    auto chunk = static_cast<uint32_t>(worker);
+    runPrograms(launch, context, {chunk, chunk + 1});
   }
 
   /// Worker w runs its share, then what others have not begun of theirs.
@@ -189,12 +190,12 @@ private:
     const Launch &launch = *static_cast<Launch *>(argument);
     KernelContext context{scratch, launch.command.status, worker,
                           launch.workers};
-    while (std::optional<uint32_t> chunk = launch.shares[worker].takeFront())
-      runPrograms(launch, context, *chunk);
+    while (auto chunks = launch.shares[worker].takeFront())
+      runPrograms(launch, context, *chunks);
     for (int i = 1; i < launch.workers; ++i) {
       Share &other = launch.shares[(worker + i) % launch.workers];
-      while (std::optional<uint32_t> chunk = other.takeBack())
-        runPrograms(launch, context, *chunk);
+      while (auto chunks = other.takeBack())
+        runPrograms(launch, context, *chunks);
     }
   }
 

@@ -12,12 +12,27 @@ TEST(Share, GivesItsOwnerTheFrontAndOthersTheBack) {
   Share share;
   EXPECT_FALSE(share.takeFront());
   share.set(3, 7);
-  EXPECT_EQ(share.takeFront(), 3u);
-  EXPECT_EQ(share.takeBack(), 6u);
-  EXPECT_EQ(share.takeBack(), 5u);
-  EXPECT_EQ(share.takeFront(), 4u);
+  EXPECT_EQ(share.takeFront(), (Share::Chunks{3, 4}));
+  EXPECT_EQ(share.takeBack(), (Share::Chunks{6, 7}));
+  EXPECT_EQ(share.takeBack(), (Share::Chunks{5, 6}));
+  EXPECT_EQ(share.takeFront(), (Share::Chunks{4, 5}));
   EXPECT_FALSE(share.takeFront());
   EXPECT_FALSE(share.takeBack());
+}
+
+TEST(Share, ItsOwnerTakesAQuarterOfWhatIsLeft) {
+  Share share;
+  share.set(0, 20);
+  EXPECT_EQ(share.takeFront(), (Share::Chunks{0, 5}));
+  EXPECT_EQ(share.takeBack(), (Share::Chunks{19, 20}));
+  EXPECT_EQ(share.takeFront(), (Share::Chunks{5, 9}));
+  uint32_t at = 9;
+  while (auto chunks = share.takeFront()) {
+    EXPECT_EQ(chunks->begin, at);
+    EXPECT_EQ(chunks->end - at, (19 - at + 3) / 4);
+    at = chunks->end;
+  }
+  EXPECT_EQ(at, 19u);
 }
 
 TEST(Share, GivesEachChunkOnceHoweverManyTake) {
@@ -28,8 +43,9 @@ TEST(Share, GivesEachChunkOnceHoweverManyTake) {
   std::vector<std::thread> threads;
   for (size_t t = 0; t < taken.size(); ++t)
     threads.emplace_back([&, t] {
-      while (auto chunk = t == 0 ? share.takeFront() : share.takeBack())
-        taken[t].push_back(*chunk);
+      while (auto chunks = t == 0 ? share.takeFront() : share.takeBack())
+        for (uint32_t chunk = chunks->begin; chunk < chunks->end; ++chunk)
+          taken[t].push_back(chunk);
     });
   for (std::thread &thread : threads)
     thread.join();
