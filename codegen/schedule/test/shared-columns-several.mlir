@@ -6,6 +6,9 @@
 // One number a column: an access of 16 bytes of each row a thread.
 // CHECK-LABEL: tile.func @kernel0_0
 // CHECK-SAME: tile.cluster = 128
+// CHECK: %[[ID:.*]] = tile.program_id
+// CHECK-NEXT: arith.remui %[[ID]], %c128
+// CHECK-NEXT: arith.divui %[[ID]], %c128
 // CHECK: tile.combine <add>, %{{.*}} : vector<256xf32>
 func.func @one(%x: !b) -> !c {
   %0 = ts.reduce add %x [0] : !b
@@ -63,4 +66,13 @@ func.func @softmax(%x: tensor<4099x32xf32>) -> tensor<4099x32xf32> {
 func.func @truths(%x: tensor<4096x40xi1>) -> tensor<40xi1> {
   %0 = ts.reduce and %x [0] : tensor<4096x40xi1>
   return %0 : tensor<40xi1>
+}
+
+// CHECK-LABEL: tile.func @kernel5_0
+// CHECK: tile.combine <maxui>, %{{.*}} : vector<128xi32>
+// CHECK: tile.combine <minui>, %{{.*}} : vector<128xi32>
+func.func @without_sign(%x: tensor<4096x40xui32>) -> (tensor<40xui32>, tensor<40xui32>) {
+  %0 = ts.reduce max %x [0] : tensor<4096x40xui32>
+  %1 = ts.reduce min %x [0] : tensor<4096x40xui32>
+  return %0, %1 : tensor<40xui32>, tensor<40xui32>
 }

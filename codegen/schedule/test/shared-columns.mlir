@@ -4,6 +4,7 @@
 // Few long columns on a GPU with clusters: the programs of one take a part of
 // the rows each, combine their tiles, and one of them stores.
 module attributes {ts.files = ["columns"], ts.symbols = []} {
+  // CHECK: grid = #ts.dim<256>
   // CHECK-COUNT-1: tile.func
   // CHECK-SAME: tile.cluster = 16
   // CHECK: %[[PART:.*]] = arith.remui %{{.*}}, %c16

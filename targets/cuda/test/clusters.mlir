@@ -6,8 +6,11 @@
 // CHECK-LABEL: .entry order(
 // CHECK: .reqntid 96
 // CHECK: .reqnctapercluster 8
+// CHECK: mov.u32 [[THREAD:%r[0-9]+]], %tid.x;
 // CHECK: ld.global{{(.nc)?}}.v4.b32
-// CHECK: st.shared.v4.b32
+// CHECK: mul.wide.u32 [[OFFSET:%rd[0-9]+]], [[THREAD]], 16;
+// CHECK: add.s64 [[OWN:%rd[0-9]+]], %rd{{[0-9]+}}, [[OFFSET]];
+// CHECK: st.shared.v4.b32 [[[OWN]]],
 // CHECK: bar{{(rier)?}}.{{(cta.)?}}sync
 // CHECK: bra
 // CHECK: ld.shared.v4.b32 {[[P0:%r[0-9]+]],{{.*}}, [%rd{{[0-9]+}}];
