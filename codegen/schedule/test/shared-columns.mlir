@@ -18,7 +18,7 @@ module attributes {ts.files = ["columns"], ts.symbols = []} {
   // CHECK-NEXT: %[[END:.*]] = arith.subi %[[TO]], %[[REST]]
   // CHECK-NEXT: scf.for %{{.*}} = %[[FROM]] to %[[END]] step %c16
   // CHECK: tile.combine <add>
-  // CHECK: %[[FIRST:.*]] = arith.cmpi slt, %[[PART]], %c1
+  // CHECK: %[[FIRST:.*]] = arith.cmpi slt, %[[PART]], %c1 : index
   // CHECK-NEXT: scf.if %[[FIRST]]
   // CHECK-NEXT: tile.store
   // CHECK-NOT: tile.func
