@@ -263,7 +263,8 @@ static void multiply(ConvOp op) {
     return;
   constexpr int64_t longest = INT32_MAX / (255 * 255);
   int64_t depth = 1;
-  for (Dim size : ArrayRef<Dim>(dimsOf(op.getFilter())).drop_front()) {
+  SmallVector<Dim> filter = dimsOf(op.getFilter());
+  for (Dim size : ArrayRef<Dim>(filter).drop_front()) {
     std::optional<int64_t> number = size.asConstant();
     if (!number || *number < 1 || *number > longest / depth)
       return;
