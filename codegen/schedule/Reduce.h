@@ -40,7 +40,8 @@ int64_t rowsOfGroup(ts::KernelOp kernel, const Space &space, int64_t lanes,
 /// Bytes of scratch beside what is kept of rows.
 int64_t scratchOfGroups(ts::KernelOp kernel);
 
-/// The dim whose rows the programs of a cluster share: the longest reduced one.
+/// The dim whose rows the programs of a cluster share: the longest reduced one,
+/// of which there is one at least.
 unsigned sharedDim(const Space &space);
 
 /// Whether a column's tiles of `lanes` elements can stay in scratch.

@@ -97,7 +97,8 @@ static Sharing shareColumns(ts::KernelOp kernel, const Space &space,
                             int64_t columns, int64_t run,
                             const TargetDesc &target) {
   constexpr Sharing none = {1, 0};
-  if (target.isa != "sm_90a") // the others have no clusters
+  // (Other GPUs have no clusters.)
+  if (target.isa != "sm_90a" || space.reduced.empty())
     return none;
   constexpr int64_t word = 4;
   int64_t bytes = 1, combined = 0; // of a column

@@ -76,3 +76,11 @@ func.func @without_sign(%x: tensor<4096x40xui32>) -> (tensor<40xui32>, tensor<40
   %1 = ts.reduce min %x [0] : tensor<4096x40xui32>
   return %0, %1 : tensor<40xui32>, tensor<40xui32>
 }
+
+// Nothing is reduced, so nothing is shared.
+// CHECK-LABEL: tile.func @kernel6_0
+// CHECK-NOT: tile.cluster
+func.func @nothing(%x: !b) -> !b {
+  %0 = ts.reduce add %x [] : !b
+  return %0 : !b
+}
