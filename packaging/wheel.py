@@ -54,7 +54,8 @@ def build(library: Path, out: Path) -> Path:
     info = f"{name}.dist-info"
     files: list[tuple[str, bytes]] = []
     package = ROOT / "python" / "knapper"
-    for path in sorted([*package.rglob("*.py"), package / "py.typed"]):
+    named = package.rglob("*.dist-info/*")  # knapper.ort under ONNX Runtime's name
+    for path in sorted([*package.rglob("*.py"), *named, package / "py.typed"]):
         name_in_wheel = f"knapper/{path.relative_to(package)}"
         files.append((name_in_wheel, path.read_bytes()))
     files.append(("knapper/lib/libknapper.so", library.read_bytes()))

@@ -6,22 +6,31 @@
     name = session.get_inputs()[0].name
     (y,) = session.run(None, {name: x})
 
-An option that is not honoured raises `NotImplemented` with what to do instead;
+A hint of memory or speed that is not honoured gives one `HintWarning`
+(KNAPPER_ORT_STRICT=1 or `set_strict(True)` refuses it); everything else that is not
+honoured makes the session raise `NotImplemented`, which lists all of it.
 docs/coming-from-onnxruntime.md says what becomes of each option and call.
+
+Libraries that import onnxruntime themselves run on Knapper after `install()`, or
+started by `python -m knapper.ort script.py`.
 """
 
 from __future__ import annotations
 
 import logging
+import platform
 
 import knapper
 from knapper.ort.binding import IOBinding
+from knapper.ort.device import OrtDevice, OrtDeviceVendorId
 from knapper.ort.errors import refuse
-from knapper.ort.loading import PROVIDER
 from knapper.ort.model_file import ModelMetadata
 from knapper.ort.options import RunOptions, SessionOptions
+from knapper.ort.providers import CUDA, available
+from knapper.ort.refusals import HintWarning, hint, is_strict, set_strict
 from knapper.ort.session import InferenceSession, NodeArg
 from knapper.ort.settings import ExecutionMode, ExecutionOrder, GraphOptimizationLevel
+from knapper.ort.switch import install
 from knapper.ort.value import OrtValue
 from knapper.ort import capi  # noqa: F401
 from knapper.ort.capi import onnxruntime_pybind11_state  # noqa: F401
@@ -30,10 +39,13 @@ __all__ = [
     "ExecutionMode",
     "ExecutionOrder",
     "GraphOptimizationLevel",
+    "HintWarning",
     "IOBinding",
     "InferenceSession",
     "ModelMetadata",
     "NodeArg",
+    "OrtDevice",
+    "OrtDeviceVendorId",
     "OrtValue",
     "RunOptions",
     "SessionOptions",
@@ -43,35 +55,59 @@ __all__ = [
     "get_build_info",
     "get_device",
     "get_version_string",
+    "install",
+    "is_strict",
+    "preload_dlls",
+    "print_debug_info",
     "set_default_logger_severity",
     "set_default_logger_verbosity",
+    "set_global_thread_pool_sizes",
     "set_seed",
+    "set_strict",
 ]
+
+# The ONNX Runtime whose calls these are: libraries compare it. Knapper's own version
+# is `knapper.__version__`.
+__version__ = "1.31.1"
 
 
 def get_available_providers() -> list[str]:
-    """['CPUExecutionProvider']."""
-    return [PROVIDER]
+    """'CPUExecutionProvider', after 'CUDAExecutionProvider' where there is a GPU."""
+    return list(available())
 
 
 def get_all_providers() -> list[str]:
-    """['CPUExecutionProvider']."""
-    return [PROVIDER]
+    """['CUDAExecutionProvider', 'CPUExecutionProvider']."""
+    return [CUDA, "CPUExecutionProvider"]
 
 
 def get_device() -> str:
-    """'CPU'."""
-    return "CPU"
+    """'GPU' where there is an NVIDIA GPU, else 'CPU'."""
+    return "GPU" if CUDA in available() else "CPU"
 
 
 def get_version_string() -> str:
-    """Knapper's version."""
-    return knapper.version()
+    """The ONNX Runtime whose calls these are, as `__version__`."""
+    return __version__
 
 
 def get_build_info() -> str:
     """Names Knapper and its version."""
-    return f"Knapper {knapper.version()}"
+    return f"Knapper {knapper.version()}, calls of ONNX Runtime {__version__}"
+
+
+def print_debug_info() -> None:
+    """Prints versions, the platform and the devices."""
+    print(get_build_info())
+    print("platform:", platform.platform())
+    for device in knapper.devices():
+        print("device:", device)
+
+
+def preload_dlls(
+    cuda: bool = True, cudnn: bool = True, msvc: bool = True, directory: object = None
+) -> None:
+    """There is nothing to load: no library of CUDA's but the driver is used."""
 
 
 def set_default_logger_severity(severity: int) -> None:
@@ -99,20 +135,21 @@ def enable_telemetry_events() -> None:
 
 
 def set_seed(seed: int) -> None:
-    """Raises NotImplemented."""
-    raise refuse("set_seed", "give the model's random operators their attribute `seed`")
-
-
-def set_global_thread_pool_sizes(intra_op: int, inter_op: int) -> None:
-    """Raises NotImplemented."""
-    raise refuse(
-        "set_global_thread_pool_sizes", "set SessionOptions.intra_op_num_threads"
+    """A hint: random operators draw the same numbers in each run as it is, by their
+    attribute `seed` or else by their name."""
+    hint(
+        f"set_seed({seed!r})",
+        "random operators draw the same numbers in each run, others than ONNX "
+        "Runtime's; their attribute `seed` changes them",
     )
 
 
+def set_global_thread_pool_sizes(intra_op: int, inter_op: int) -> None:
+    """A hint: each session has threads of its own."""
+    hint("set_global_thread_pool_sizes", "set SessionOptions.intra_op_num_threads")
+
+
 def __getattr__(name: str) -> str:
-    if name == "__version__":
-        return knapper.version()
     raise AttributeError(
         f"module 'knapper.ort' has no attribute {name!r}; "
         "docs/coming-from-onnxruntime.md says what there is"

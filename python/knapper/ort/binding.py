@@ -15,7 +15,7 @@ from knapper.errors import Error, UserError
 from knapper.results import Result
 from knapper.ort import types
 from knapper.ort.errors import BindingError, translated
-from knapper.ort.value import OrtValue, host_only
+from knapper.ort.value import OrtValue, host_only, memory_of_host
 from knapper.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -38,6 +38,11 @@ class IOBinding:
         self._results: list[str] = []
         self._call: Bound | None = None  # of bindings that a run has proven good
 
+    @property
+    def _iobinding(self) -> IOBinding:
+        """Where libraries look for ONNX Runtime's binding behind Python's."""
+        return self
+
     # ---- inputs
 
     def bind_cpu_input(self, name: str, arr_on_cpu: np.ndarray) -> None:
@@ -53,7 +58,7 @@ class IOBinding:
     ) -> None:  # fmt: skip
         """Binds memory by its address: dense and row-major, of this shape.
         element_type: a NumPy type or a number of `onnx.TensorProto`."""
-        host_only(device_type, device_id, f"input {name!r}")
+        memory_of_host(device_type, device_id, f"input {name!r}")
         self._known(name, self._session._input_names, "input")
         self._set(self._inputs, name, _memory(name, element_type, shape, buffer_ptr))
 
@@ -79,7 +84,8 @@ class IOBinding:
 
         Raises ValueError for an address without shape and type.
         """
-        host_only(device_type, device_id, f"output {name!r}")
+        check = host_only if buffer_ptr is None else memory_of_host
+        check(device_type, device_id, f"output {name!r}")
         self._known(name, self._session._output_names, "output")
         if buffer_ptr is None:
             self._set(self._outputs, name, None)
@@ -154,7 +160,7 @@ class IOBinding:
                 self._result = session.module(self._inputs)
         except Error as error:
             session._require(self._inputs)
-            mismatch = session._mismatch(self._inputs)
+            mismatch = session._mismatch(session.module, self._inputs)
             if mismatch is not None:
                 raise BindingError(mismatch) from error
             raise translated(error, BindingError) from error

@@ -4,111 +4,69 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import knapper
 from knapper.errors import Error, UserError
 from knapper.module import Module, TensorInfo
-from knapper.ort import model_file
+from knapper.ort import model_file, providers
 from knapper.ort.errors import (
     InvalidArgument,
     InvalidGraph,
     NoSuchFile,
     NotImplemented,
-    refuse,
     translated,
     with_hint,
 )
+from knapper.ort.initializers import edited
 from knapper.ort.model_file import Dim, ModelFile, Value
 from knapper.ort.options import SessionOptions
+from knapper.ort.refusals import Refusal, check
 from knapper.ort.settings import DISABLED
 
-PROVIDER = "CPUExecutionProvider"
 _LACKING = "needs what is not supported yet"  # how the compiler begins its list
 _ARTEFACT = b"KNAPPER\0"
 
 
-def check_arguments(rest: dict[str, Any]) -> None:
-    """Refuses what the constructor takes beyond its named arguments."""
+def argument_refusals(rest: dict[str, Any]) -> list[Refusal]:
+    """What is to say of the constructor's further arguments."""
+    said = []
     for name, value in rest.items():
         if name == "enable_fallback" or not value:
-            continue  # one provider: no fallback with and without
-        if name not in ("disabled_optimizers", "read_config_from_model"):
-            raise TypeError(f"InferenceSession has no argument {name!r}")
-        raise refuse(
-            f"InferenceSession({name}={value!r})",
-            "knapper.compile(model, disable='pass,...') leaves passes of ours out"
-            if name == "disabled_optimizers"
-            else "set the options in the program",
-        )
-
-
-def check_providers(providers: Any, options: Any) -> None:
-    """Checks the providers as ONNX Runtime does.
-
-    Raises ValueError for other forms, NotImplemented where the CPU is not among
-    them or is given options; warns of each that there is not.
-    """
-    if providers is None:
-        if options and any(options):
-            raise ValueError("'provider_options' need 'providers'.")
-        return
-    if isinstance(providers, str) or not isinstance(providers, Sequence):
-        raise ValueError("'providers' should be a sequence.")
-    if options is not None:
-        if len(options) != len(providers):
-            raise ValueError(
-                "'providers' and 'provider_options' should be the same length if "
-                "both are given."
-            )
-        if not all(isinstance(p, str) for p in providers):
-            raise ValueError(
-                "Only string values for 'providers' are supported if "
-                "'provider_options' is given."
-            )
-        if not all(isinstance(o, dict) for o in options):
-            raise ValueError("'provider_options' values must be dicts.")
-        providers = list(zip(providers, options))
-    names = []
-    for entry in providers:
-        name, settings = entry if isinstance(entry, tuple) else (entry, {})
-        if not isinstance(name, str) or not isinstance(settings, dict):
-            raise ValueError(
-                "'providers' values must be either strings or (string, dict) tuples."
-            )
-        names.append(name)
-        if name != PROVIDER:
-            warnings.warn(
-                f"Specified provider '{name}' is not in available provider names."
-                f"Available providers: '{PROVIDER}'",
-                stacklevel=3,
-            )
-            continue
-        for key, value in settings.items():
-            if (str(key), str(value)) != ("use_arena", "1"):
-                raise refuse(f"{PROVIDER} option {key!r} = {value!r}", "leave it out")
-    if names and PROVIDER not in names:
-        raise refuse(f"providers {names}", f"add {PROVIDER!r} to the list")
+            continue  # a run is never tried again on another provider
+        what = f"InferenceSession({name}={value!r})"
+        if name == "disabled_optimizers":
+            instead = "knapper.compile(model, disable='pass,...') leaves passes of ours out"
+            said.append(Refusal(what, instead, hint=True))
+        elif name == "read_config_from_model":
+            said.append(Refusal(what, "set the options in the program"))
+        else:
+            instead = "there is no such argument, and ONNX Runtime ignores it"
+            said.append(Refusal(what, instead, hint=True))
+    return said
 
 
 def load(
-    source: Any, options: SessionOptions
+    source: Any,
+    options: SessionOptions,
+    said: list[Refusal],
+    gpu: bool | None,
+    inputs: Collection[str] = (),
 ) -> tuple[Module, ModelFile | None, dict[str, int]]:
     """The module, what the file says (None for an artefact) and the sizes that
     the options fix.
 
+    said: what is not honoured so far. gpu: run on an NVIDIA GPU if the model can
+    (where it cannot, a warning says why); None: not said, which is the CPU for a
+    model, and for an artefact what it has code for. inputs: initializers that are
+    to be inputs.
+
     Raises TypeError for another kind of source; NoSuchFile, InvalidProtobuf,
-    InvalidGraph, NotImplemented, InvalidArgument (a dim that there is not).
+    InvalidGraph, NotImplemented (with everything that is refused),
+    InvalidArgument (a dim that there is not).
     """
-    if isinstance(source, os.PathLike):
-        source = os.fspath(source)
-    if isinstance(source, (bytearray, memoryview)):
-        source = bytes(source)
-    elif hasattr(source, "SerializeToString"):
-        source = source.SerializeToString()
-    if not isinstance(source, (str, bytes)):
-        raise TypeError(f"Unable to load from type '{type(source)}'")
+    source = _plain(source)
     if isinstance(source, str):
         if not os.path.isfile(source):
             raise with_hint(
@@ -118,36 +76,82 @@ def load(
                 source,
             )
         if source.endswith(".ort"):
-            raise refuse(f"{source}: ORT's own format", "give the ONNX file")
+            said.append(Refusal(f"{source}: ORT's own format", "give the ONNX file"))
+            check(said)
     spin = -1
-    if "session.intra_op.allow_spinning" in options._entries:
-        if options._entries["session.intra_op.allow_spinning"] == "0":
-            spin = 0
-    threads = options.intra_op_num_threads
+    if options._entries.get("session.intra_op.allow_spinning") == "0":
+        spin = 0
+    threads = max(0, options.intra_op_num_threads)
+    level = options.graph_optimization_level
     if _is_artefact(source):
-        if options._dims or options._denotations or DISABLED[options.graph_optimization_level]:
-            raise refuse(
-                "options of compiling with a compiled model",
-                "give the ONNX file, or compile the artefact with these options",
-            )
+        for given, what in (
+            (options._dims or options._denotations, "free dimension overrides"),
+            (options._initializers, "other initializers"),
+        ):
+            if given:
+                instead = "give the ONNX file, or compile the artefact with them"
+                said.append(Refusal(f"{what} with a compiled model", instead))
+        if DISABLED[level]:
+            what = f"{level.name} with a compiled model"
+            said.append(Refusal(what, "it is compiled already", hint=True))
+        check(said)
         try:
-            return knapper.load(source, threads=threads, spin_microseconds=spin), None, {}
+            module = knapper.load(
+                source,
+                threads=threads,
+                spin_microseconds=spin,
+                device="cpu" if gpu is False else None,
+            )
         except Error as error:
             raise translated(error, InvalidGraph) from error
+        return module, None, {}
+    if any(refusal.refused for refusal in said):
+        check([*said, *_lacking(source)])
+    if options._initializers or inputs:
+        source = edited(source, options._initializers, inputs)
     file = model_file.read(source)
     dims = options._dims | _by_denotation(file, options._denotations)
-    table: dict[str, object] = {}
+    table: dict[str, Any] = {"threads": threads, "spin_microseconds": spin}
     if dims:
         table["dim"] = ",".join(f"{name}={size}" for name, size in dims.items())
-    if DISABLED[options.graph_optimization_level]:
-        table["disable"] = ",".join(DISABLED[options.graph_optimization_level])
+    if DISABLED[level]:
+        table["disable"] = ",".join(DISABLED[level])
+    check(said)
+    if gpu:
+        try:
+            return knapper.compile(source, target="cuda", **table), file, dims
+        except UserError as error:
+            warnings.warn(
+                f"{providers.CUDA}: the model is compiled for the CPU instead: {error}",
+                stacklevel=3,
+            )
     try:
-        module = knapper.compile(
-            source, threads=threads, spin_microseconds=spin, **table
-        )
+        module = knapper.compile(source, **table)
     except Error as error:
         raise translated(error, _kind(error, source, dims)) from error
     return module, file, dims
+
+
+def _plain(source: Any) -> str | bytes:
+    """A path or bytes. Raises TypeError."""
+    if isinstance(source, os.PathLike):
+        source = os.fspath(source)
+    if isinstance(source, (bytearray, memoryview)):
+        source = bytes(source)
+    elif hasattr(source, "SerializeToString"):
+        source = source.SerializeToString()
+    if not isinstance(source, (str, bytes)):
+        raise TypeError(f"Unable to load from type '{type(source)}'")
+    return source
+
+
+def _lacking(source: str | bytes) -> list[Refusal]:
+    """Operators of the model that there are not, beside other refusals."""
+    try:
+        missing = knapper.inspect(source)["unsupported"]
+    except Error:
+        return []  # a damaged model: the other refusals come first
+    return [Refusal(f"operator {name}", "see docs/support.md") for name in missing]
 
 
 def _is_artefact(source: str | bytes) -> bool:

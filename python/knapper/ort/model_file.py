@@ -32,9 +32,11 @@ class ModelMetadata:
 
 @dataclasses.dataclass
 class Value:
-    """An input or output as the file declares it; dims is None where it does not."""
+    """An input or output as the file declares it; dims is None where it does not,
+    type a number of TensorProto."""
 
     name: str = ""
+    type: int = 0
     dims: list[Dim] | None = None
     denotations: list[str] = dataclasses.field(default_factory=list)
 
@@ -42,11 +44,12 @@ class Value:
 @dataclasses.dataclass
 class ModelFile:
     """Metadata and signature of a model; inputs include initializers that the
-    file lists among them."""
+    file lists among them, which are defaults from ir_version 4 on."""
 
     metadata: ModelMetadata = dataclasses.field(default_factory=ModelMetadata)
     inputs: list[Value] = dataclasses.field(default_factory=list)
     outputs: list[Value] = dataclasses.field(default_factory=list)
+    ir_version: int = 0
 
     def symbols(self) -> set[str]:
         """Names of the inputs' symbolic dims."""
@@ -66,15 +69,23 @@ def _varint(data: memoryview, at: int) -> tuple[int, int]:
             raise ValueError("a number of more than 64 bits")
 
 
-def _fields(data: memoryview) -> Iterator[tuple[int, Any]]:
+def fields(data: memoryview) -> Iterator[tuple[int, Any]]:
     """(number, value) of each field: an integer, or the bytes of what has a length."""
+    for number, value, _ in spans(data):
+        yield number, value
+
+
+def spans(data: memoryview) -> Iterator[tuple[int, Any, memoryview]]:
+    """(number, value, the whole field) of each field."""
     at = 0
     while at < len(data):
+        start = at
         key, at = _varint(data, at)
         kind = key & 7
         if kind == 0:
             value, at = _varint(data, at)
-            yield key >> 3, value - (1 << 64) if value >> 63 else value
+            value = value - (1 << 64) if value >> 63 else value
+            yield key >> 3, value, data[start:at]
             continue
         if kind == 2:
             size, at = _varint(data, at)
@@ -84,7 +95,7 @@ def _fields(data: memoryview) -> Iterator[tuple[int, Any]]:
             raise ValueError(f"a field of kind {kind}")
         if size > len(data) - at:
             raise ValueError("a field is cut short")
-        yield key >> 3, data[at : at + size]
+        yield key >> 3, data[at : at + size], data[start : at + size]
         at += size
 
 
@@ -94,25 +105,27 @@ def _text(value: memoryview) -> str:
 
 def _value(data: memoryview) -> Value:
     result = Value()
-    for number, field in _fields(data):
+    for number, field in fields(data):
         if number == 1:
             result.name = _text(field)
         elif number == 2:
-            for kind, tensor in _fields(field):
+            for kind, tensor in fields(field):
                 if kind == 1:
                     _shape(tensor, result)
     return result
 
 
 def _shape(tensor: memoryview, result: Value) -> None:
-    for number, shape in _fields(tensor):
+    for number, shape in fields(tensor):
+        if number == 1:
+            result.type = shape
         if number != 2:
             continue
         result.dims = []
-        for _, dim in _fields(shape):
+        for _, dim in fields(shape):
             size: Dim = None
             denotation = ""
-            for part, field in _fields(dim):
+            for part, field in fields(dim):
                 if part == 1:
                     size = field if field >= 0 else None
                 elif part == 2:
@@ -128,16 +141,18 @@ def _model(data: memoryview) -> ModelFile:
     known: dict[str, Any] = {}
     properties: dict[str, str] = {}
     result = ModelFile()
-    for number, field in _fields(data):
+    for number, field in fields(data):
         if number in texts:
             known[texts[number]] = _text(field)
+        elif number == 1:
+            result.ir_version = field
         elif number == 5:
             known["version"] = field
         elif number == 14:
-            pair = {part: _text(text) for part, text in _fields(field)}
+            pair = {part: _text(text) for part, text in fields(field)}
             properties[pair.get(1, "")] = pair.get(2, "")
         elif number == 7:
-            for part, value in _fields(field):
+            for part, value in fields(field):
                 if part == 2:
                     known["graph_name"] = _text(value)
                 elif part == 10:

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from knapper.cancellation import Cancellation
 from knapper.errors import Error
 from knapper.ort import settings
-from knapper.ort.errors import Fail, refuse
+from knapper.ort.errors import Fail
+from knapper.ort.refusals import Refusal, passed_over
+from knapper.ort.refusals import check as check_refusals
+from knapper.ort.value import OrtValue
 
 _TERMINATED = "Exiting due to terminate flag being set to true."
 
 
 class _Options:
-    """Attributes from a table; setting one that is not honoured raises."""
+    """Attributes from a table. What is not honoured is noted when it is set, hints
+    with a warning, and refused where the options are used, all of it at once."""
 
-    __slots__ = ("_values", "_entries")
+    __slots__ = ("_values", "_entries", "_noted")
+    _kept: tuple[str, ...] = __slots__  # by a copy
     _table: dict[str, settings.Setting] = {}
 
     def __init__(self) -> None:
@@ -23,6 +29,7 @@ class _Options:
             self, "_values", {name: row.default for name, row in self._table.items()}
         )
         object.__setattr__(self, "_entries", {})
+        object.__setattr__(self, "_noted", {})
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -33,9 +40,28 @@ class _Options:
             ) from None
 
     def __setattr__(self, name: str, value: Any) -> None:
-        self._values[name] = settings.check(
-            self._table, type(self).__name__, name, value
-        )
+        owner = type(self).__name__
+        self._values[name], refusal = settings.check(self._table, owner, name, value)
+        self._note(name, refusal)
+
+    def _note(self, key: str, refusal: Refusal | None) -> None:
+        """Keeps what is to say of an option; None: nothing any more."""
+        self._noted.pop(key, None)
+        if refusal is not None:
+            self._noted[key] = refusal
+            passed_over(refusal)
+
+    def _refusals(self) -> list[Refusal]:
+        """What is not honoured, hints among it."""
+        return list(self._noted.values())
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: dict(getattr(self, name)) for name in self._kept}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        type(self).__init__(self)
+        for name, value in state.items():
+            object.__setattr__(self, name, dict(value))
 
     def __dir__(self) -> list[str]:
         return [*super().__dir__(), *self._table]
@@ -53,18 +79,21 @@ class SessionOptions(_Options):
     """How a session compiles and runs its model. A session reads it when it is
     made; later changes have no effect on it.
 
-    Attributes: the rows of `knapper.ort.settings.SESSION`. Setting one to a
-    value that is not honoured raises `NotImplemented` with what to do instead;
-    an unknown one raises AttributeError.
+    Attributes: the rows of `knapper.ort.settings.SESSION`. A hint of memory or speed
+    that is not honoured gives a `HintWarning`; what else is not honoured makes the
+    session raise `NotImplemented`, which lists all of it with what to do instead.
+    An unknown attribute raises AttributeError.
     """
 
-    __slots__ = ("_dims", "_denotations")
+    __slots__ = ("_dims", "_denotations", "_initializers")
+    _kept = *_Options._kept, *__slots__
     _table = settings.SESSION
 
     def __init__(self) -> None:
         super().__init__()
         object.__setattr__(self, "_dims", {})
         object.__setattr__(self, "_denotations", {})
+        object.__setattr__(self, "_initializers", {})
 
     def add_free_dimension_override_by_name(self, dim_name: str, dim_value: int) -> None:
         """Fixes a symbolic size: the model is compiled for it. Making the session
@@ -79,10 +108,11 @@ class SessionOptions(_Options):
         self._denotations[str(dim_denotation)] = int(dim_value)
 
     def add_session_config_entry(self, config_key: str, config_value: str) -> None:
-        """Raises NotImplemented for an entry that is not honoured."""
-        settings.check_entry(
+        """See the class for entries that are not honoured."""
+        refusal = settings.check_entry(
             settings.SESSION_CONFIG, "session config", config_key, config_value
         )
+        self._note(config_key, refusal)
         self._entries[config_key] = config_value
 
     def get_session_config_entry(self, config_key: str) -> str:
@@ -90,31 +120,31 @@ class SessionOptions(_Options):
         return self._entry(config_key)
 
     def register_custom_ops_library(self, library_path: str) -> None:
-        """Raises NotImplemented."""
-        raise refuse(
-            "SessionOptions.register_custom_ops_library",
+        """Refused when the session is made."""
+        self._refuse(
+            f"register_custom_ops_library({str(library_path)!r})",
             "express the operator by ONNX operators or an ONNX function in the model",
         )
 
-    def add_initializer(self, name: str, ortvalue: object) -> None:
-        """Raises NotImplemented."""
-        raise refuse(
-            "SessionOptions.add_initializer", "write the values into the model"
-        )
+    def add_initializer(self, name: str, ortvalue: OrtValue) -> None:
+        """The model's initializer of this name has these values, which are copied
+        when the session is made. Making it raises InvalidArgument where the model
+        has no such initializer."""
+        self._initializers[str(name)] = ortvalue.numpy()
 
-    def add_external_initializers(self, names: object, values: object) -> None:
-        """Raises NotImplemented."""
-        raise refuse(
-            "SessionOptions.add_external_initializers",
-            "write the values into the model, or give the path of a model whose "
-            "external data lies beside it",
-        )
+    def add_external_initializers(
+        self, names: Sequence[str], values: Sequence[OrtValue]
+    ) -> None:
+        """`add_initializer` of each. Raises ValueError for lists of other lengths."""
+        for name, value in zip(names, values, strict=True):
+            self.add_initializer(name, value)
 
     def add_provider(self, name: str, options: object) -> None:
-        """Raises NotImplemented."""
-        raise refuse(
-            "SessionOptions.add_provider", "pass providers= to InferenceSession"
-        )
+        """Refused when the session is made."""
+        self._refuse(f"add_provider({name!r})", "pass providers= to InferenceSession")
+
+    def _refuse(self, call: str, instead: str) -> None:
+        self._note(call, Refusal(f"SessionOptions.{call}", instead))
 
     def has_providers(self) -> bool:
         """False: providers are arguments of the session."""
@@ -122,7 +152,8 @@ class SessionOptions(_Options):
 
 
 class RunOptions(_Options):
-    """Options of one run; see `SessionOptions` for what raises.
+    """Options of one run; see `SessionOptions` for what is not honoured, which a run
+    raises.
 
     terminate: set from any thread, it ends the runs that were given these options,
     before their next kernel, with `Fail`; runs given them later raise at once.
@@ -144,7 +175,13 @@ class RunOptions(_Options):
         elif self._cancel.cancelled:  # runs that it ended may still look
             object.__setattr__(self, "_cancel", Cancellation())
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self.terminate = self._values["terminate"]
+
     def __enter__(self) -> Cancellation:
+        if self._noted:
+            check_refusals(self._refusals())
         if self._cancel.cancelled:
             raise Fail(_TERMINATED)
         return self._cancel
@@ -156,10 +193,11 @@ class RunOptions(_Options):
             raise Fail(_TERMINATED) from error
 
     def add_run_config_entry(self, config_key: str, config_value: str) -> None:
-        """Raises NotImplemented for an entry that is not honoured."""
-        settings.check_entry(
+        """See `SessionOptions` for entries that are not honoured."""
+        refusal = settings.check_entry(
             settings.RUN_CONFIG, "run config", config_key, config_value
         )
+        self._note(config_key, refusal)
         self._entries[config_key] = config_value
 
     def get_run_config_entry(self, config_key: str) -> str:
@@ -167,7 +205,6 @@ class RunOptions(_Options):
         return self._entry(config_key)
 
     def add_active_adapter(self, adapter: object) -> None:
-        """Raises NotImplemented."""
-        raise refuse(
-            "RunOptions.add_active_adapter", "merge the adapter into the weights"
-        )
+        """Refused when a run is given the options."""
+        what = "RunOptions.add_active_adapter"
+        self._note(what, Refusal(what, "merge the adapter into the weights"))

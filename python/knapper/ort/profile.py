@@ -17,7 +17,7 @@ class Profile:
 
     def __init__(self, prefix: str) -> None:
         stamp = time.strftime("%Y-%m-%d_%H-%M-%S")
-        self.path = f"{prefix}{stamp}.json"
+        self.path = f"{prefix}_{stamp}.json"
         self.start = time.monotonic_ns()
         self._events: list[dict[str, Any]] = []
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
+import os
+import tempfile
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -15,11 +18,14 @@ from knapper.errors import Error
 from knapper.module import Module
 from knapper.results import Result
 from knapper.ort import loading, types
+from knapper.ort import providers as execution
 from knapper.ort.binding import IOBinding
 from knapper.ort.errors import InvalidArgument, MissingInput, refuse, translated
-from knapper.ort.model_file import ModelMetadata
+from knapper.ort.model_file import ModelFile, ModelMetadata
 from knapper.ort.options import RunOptions, SessionOptions
 from knapper.ort.profile import Profile
+from knapper.ort.refusals import Refusal, check
+from knapper.ort.settings import GraphOptimizationLevel
 from knapper.ort.value import OrtValue
 
 
@@ -39,15 +45,17 @@ class InferenceSession:
     path_or_bytes: the path of an ONNX file or of a compiled `.knap`, the bytes of
         either, or an `onnx.ModelProto`. Only a path can have external data.
     sess_options: read now; later changes have no effect.
-    providers, provider_options: 'CPUExecutionProvider' is the one that there is;
-        others are left out with a warning, as ONNX Runtime does, and a list
-        without it raises NotImplemented.
+    providers, provider_options: 'CPUExecutionProvider', and 'CUDAExecutionProvider'
+        where there is an NVIDIA GPU; others are left out with a warning, as ONNX
+        Runtime does. Without them the CPU.
 
     Safe to run from any number of threads at once. `module` is the
-    `knapper.Module` behind it: save, explain, profile, describe.
+    `knapper.Module` behind it: save, explain, profile, describe. A session can be
+    pickled: one of a path is made again from that path, one of bytes from the
+    compiled code, which then needs a processor as capable as this.
 
     Raises NoSuchFile, InvalidProtobuf, InvalidGraph; NotImplemented for operators
-    and options that Knapper has not, with what to do instead.
+    and options that Knapper has not, all of them at once, with what to do instead.
     """
 
     def __init__(
@@ -58,16 +66,41 @@ class InferenceSession:
         provider_options: Sequence[dict[str, Any]] | None = None,
         **kwargs: Any,
     ) -> None:
-        loading.check_arguments(kwargs)
         if sess_options is not None and not isinstance(sess_options, SessionOptions):
             raise TypeError(
                 "sess_options is a knapper.ort.SessionOptions, not "
                 f"{type(sess_options).__module__}.{type(sess_options).__name__}"
             )
-        loading.check_providers(providers, provider_options)
+        wanted = execution.normalized(providers, provider_options)
         self._options = sess_options or SessionOptions()
+        said = [
+            *self._options._refusals(),
+            *loading.argument_refusals(kwargs),
+            *execution.refusals(wanted),
+        ]
+        gpu = None if providers is None else execution.gpu_wanted(wanted, providers)
         self.module: Module
-        self.module, file, dims = loading.load(path_or_bytes, self._options)
+        self.module, file, dims = loading.load(path_or_bytes, self._options, said, gpu)
+        is_path = isinstance(path_or_bytes, (str, os.PathLike))
+        self._model_path = os.fspath(path_or_bytes) if is_path else None
+        self._gpu = gpu
+        self._describe(file, dims)
+        # To make another module of, where initializers may be fed.
+        self._source = path_or_bytes if self._overridable else None
+        if gpu is not False and execution.CUDA in execution.available():
+            on_gpu = self.module.describe()["device"] == "cuda"
+            wanted = ({execution.CUDA: wanted.get(execution.CUDA, {})} if on_gpu else {}) | {
+                execution.CPU: wanted[execution.CPU]
+            }
+        else:
+            wanted = {execution.CPU: wanted[execution.CPU]}
+        self._providers = wanted
+        self._begin()
+        if self._options.optimized_model_filepath:
+            self.module.save(self._options.optimized_model_filepath)
+
+    def _describe(self, file: ModelFile | None, dims: dict[str, int]) -> None:
+        """Signature and metadata."""
         self._inputs, self._outputs = (
             [
                 NodeArg(info.name, types.text_of(info.dtype), shape)
@@ -79,14 +112,53 @@ class InferenceSession:
             )
         )
         self._metadata = file.metadata if file else ModelMetadata()
-        self._frozen = [v.name for v in file.inputs if v.name] if file else []
         self._input_names = tuple(i.name for i in self._inputs)
+        # Inputs of the file that are none of the module's have initializers.
+        listed = [v for v in file.inputs if v.name not in self._input_names] if file else []
+        self._frozen = [v.name for v in listed]
+        if file is None or file.ir_version < 4:  # these are constants by definition
+            listed = []
+        self._overridable = {
+            v.name: NodeArg(v.name, types.text_of_number(v.type), list(v.dims or ()))
+            for v in listed
+        }
+        self._fed: dict[frozenset[str], Module] = {}  # modules that take them
         self._output_names = tuple(o.name for o in self._outputs)
+
+    def _begin(self) -> None:
+        """Starts profiling if that is asked for."""
         self._profile = (
             Profile(self._options.profile_file_prefix)
             if self._options.enable_profiling
             else None
         )
+    # ---- copies in other processes
+
+    def __getstate__(self) -> dict[str, Any]:
+        left = "module", "_profile", "_fed"
+        state = {name: value for name, value in self.__dict__.items() if name not in left}
+        if self._model_path is None:
+            with tempfile.TemporaryDirectory() as folder:
+                path = os.path.join(folder, "model.knap")
+                self.module.save(path)
+                with open(path, "rb") as file:
+                    state["_artefact"] = file.read()
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        artefact = state.pop("_artefact", None)
+        self.__dict__.update(state)
+        self._fed = {}
+        source = artefact if artefact is not None else self._model_path
+        options = self._options
+        if artefact is not None:  # compiled with these
+            options = copy.copy(options)
+            options._dims.clear()
+            options._denotations.clear()
+            options._initializers.clear()
+            options.graph_optimization_level = GraphOptimizationLevel.ORT_ENABLE_ALL
+        self.module, _, _ = loading.load(source, options, [], self._gpu)
+        self._begin()
 
     # ---- what it is
 
@@ -99,8 +171,9 @@ class InferenceSession:
         return list(self._outputs)
 
     def get_overridable_initializers(self) -> list[NodeArg]:
-        """None: compiling freezes initializers, also those among the inputs."""
-        return []
+        """Initializers that the file lists among its inputs. Feeding one compiles the
+        model once more, with these names as inputs."""
+        return list(self._overridable.values())
 
     def get_modelmeta(self) -> ModelMetadata:
         """What the exporter wrote into the file."""
@@ -111,18 +184,24 @@ class InferenceSession:
         return self._options
 
     def get_providers(self) -> list[str]:
-        """['CPUExecutionProvider']."""
-        return [loading.PROVIDER]
+        """What the session runs on, the CPU last."""
+        return list(self._providers)
 
     def get_provider_options(self) -> dict[str, dict[str, str]]:
-        """{'CPUExecutionProvider': {}}."""
-        return {loading.PROVIDER: {}}
+        """Those that were given, by provider."""
+        return {name: dict(options) for name, options in self._providers.items()}
 
     def set_providers(
         self, providers: Any = None, provider_options: Any = None
     ) -> None:
-        """Checks them as the constructor does; there is nothing to change."""
-        loading.check_providers(providers, provider_options)
+        """Checks them as the constructor does. Raises NotImplemented where they ask
+        for another device than the session's."""
+        wanted = execution.normalized(providers, provider_options)
+        said = execution.refusals(wanted)
+        if execution.gpu_wanted(wanted, providers) != (execution.CUDA in self._providers):
+            instead = "make a session with them"
+            said.append(Refusal(f"set_providers({providers!r}): another device", instead))
+        check(said)
 
     def enable_fallback(self) -> None:
         """There is one provider, so there is nothing to fall back to."""
@@ -234,6 +313,9 @@ class InferenceSession:
         self, output_names: Any, feed: Mapping[str, Any], run_options: RunOptions | None
     ) -> tuple[Result, Iterable[int]]:
         indices = self._selected(output_names)
+        module = self.module
+        if self._overridable and not self._overridable.keys().isdisjoint(feed):
+            module = self._taking(frozenset(self._overridable.keys() & feed.keys()))
         values = feed
         for value in feed.values():
             if type(value) is OrtValue:
@@ -242,23 +324,35 @@ class InferenceSession:
                 }
                 break
         if run_options is None:
-            result = self._call(values)
+            result = self._call(module, values)
         else:
             with run_options as cancel:
-                result = self._call(values, cancel)
+                result = self._call(module, values, cancel)
         if self._profile is not None:
-            self._profile.add(self.module.profile(values))
+            self._profile.add(module.profile(values))
         return result, indices
 
+    def _taking(self, names: frozenset[str]) -> Module:
+        """The module that takes these initializers, compiled at the first use."""
+        module = self._fed.get(names)
+        if module is None:
+            options = self._options
+            module, _, _ = loading.load(self._source, options, [], self._gpu, names)
+            self._fed[names] = module
+        return module
+
     def _call(
-        self, values: Mapping[str, Any], cancel: Cancellation | None = None
+        self,
+        module: Module,
+        values: Mapping[str, Any],
+        cancel: Cancellation | None = None,
     ) -> Result:
         try:
             if cancel is not None:
-                return self.module.run(values, cancel=cancel)
-            return self.module(values)
+                return module.run(values, cancel=cancel)
+            return module(values)
         except Error as error:
-            raise self._explained(error, values) from error
+            raise self._explained(error, module, values) from error
 
     def _selected(self, names: Any) -> Iterable[int]:
         """The outputs' places."""
@@ -286,7 +380,7 @@ class InferenceSession:
                 where=missing[0],
             )
         for name in feed:
-            if name not in self._input_names:
+            if name not in self._input_names and name not in self._overridable:
                 hint = (
                     "it is an initializer, which compiling freezes: take the "
                     "initializer out of the model to make it an input"
@@ -297,20 +391,20 @@ class InferenceSession:
                     f"Invalid input name: {name}; {hint}", where=str(name), hint=hint
                 )
 
-    def _explained(self, error: Error, feed: Mapping[str, Any]) -> Error:
+    def _explained(self, error: Error, module: Module, feed: Mapping[str, Any]) -> Error:
         """The error of a run in ONNX Runtime's terms."""
         try:
             self._require(feed)
         except InvalidArgument as named:
             return named
-        mismatch = self._mismatch(feed)
+        mismatch = self._mismatch(module, feed)
         if mismatch is not None:
             return InvalidArgument(mismatch)
         return translated(error, InvalidArgument)
 
-    def _mismatch(self, feed: Mapping[str, Any]) -> str | None:
+    def _mismatch(self, module: Module, feed: Mapping[str, Any]) -> str | None:
         """What is wrong with the first input of another type, rank or size."""
-        for info in self.module.inputs:
+        for info in module.inputs:
             value = feed[info.name]
             if not hasattr(value, "shape"):
                 continue

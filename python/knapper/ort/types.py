@@ -45,6 +45,11 @@ def text_of(dtype: str) -> str:
     return f"tensor({_WORDS.get(dtype, dtype)})"
 
 
+def text_of_number(number: int) -> str:
+    """'tensor(float)' for 1."""
+    return text_of(_NAMES.get(number, "undefined"))
+
+
 def number_of(dtype: str) -> int:
     """TensorProto's number: 1 for "f32"."""
     return _NUMBERS[dtype]
@@ -79,3 +84,12 @@ def numpy_text(dtype: np.dtype) -> str:
     """'tensor(double)' for NumPy's float64, also for types that we lack."""
     code = dtypes.code_of(dtype)
     return text_of(dtypes.NAMES[code]) if code is not None else f"tensor({dtype})"
+
+
+def name_of(text: str) -> str:
+    """"f32" for 'tensor(float)'. Raises ValueError for what there is not."""
+    word = text.removeprefix("tensor(").removesuffix(")")
+    for name, known, _ in _ROWS:
+        if known == word:
+            return name
+    raise ValueError(f"there is no type {text}")

@@ -10,17 +10,30 @@ import numpy as np
 from knapper import dtypes
 from knapper.dlpack import Borrowed
 from knapper.errors import UserError
-from knapper.ort import types
+from knapper.ort import providers, types
 from knapper.ort.errors import BindingError, refuse
+from knapper.ort.refusals import hint
 from knapper.tensor import ArrayLike, Tensor
 
 
 def host_only(device_type: str, device_id: int, what: str) -> None:
-    """Raises NotImplemented for a device that is not the host."""
+    """Memory of a GPU, where there is one, is a hint: values live on the host and a
+    run copies them. Raises NotImplemented for other devices."""
+    kind = str(device_type).lower()
+    if kind == "cpu" and device_id == 0:
+        return
+    if kind in ("cuda", "gpu") and providers.CUDA in providers.available():
+        hint(f"{what} on device {device_type!r}", "its memory is the host's")
+        return
+    raise refuse(f"{what} on device {device_type!r} {device_id}", "use 'cpu', 0")
+
+
+def memory_of_host(device_type: str, device_id: int, what: str) -> None:
+    """Raises NotImplemented for an address that is not in host memory."""
     if str(device_type).lower() != "cpu" or device_id != 0:
         raise refuse(
-            f"{what} on device {device_type!r} {device_id}",
-            "bind host memory ('cpu', 0)",
+            f"{what} at an address on device {device_type!r} {device_id}",
+            "bind host memory ('cpu', 0), or an OrtValue",
         )
 
 
@@ -164,6 +177,14 @@ class OrtValue(ArrayLike):
         """False."""
         return False
 
+    @property
+    def _ortvalue(self) -> OrtValue:
+        """Where libraries look for ONNX Runtime's value behind Python's."""
+        return self
+
+    def _get_c_value(self) -> OrtValue:
+        return self
+
     # ---- its elements
 
     def numpy(self) -> np.ndarray:
@@ -183,6 +204,10 @@ class OrtValue(ArrayLike):
                 f"{np_arr.dtype}{list(np_arr.shape)}"
             )
         np.copyto(mine, np_arr)
+
+    def to_dlpack(self) -> object:
+        """A capsule of the memory, which keeps it alive."""
+        return self.__dlpack__()
 
     def __dlpack__(self, **options: Any) -> object:
         return self._data.__dlpack__(**options)

@@ -1,1 +1,1 @@
-"""Where ONNX Runtime keeps its exceptions."""
+"""Where ONNX Runtime keeps its exceptions and classes."""

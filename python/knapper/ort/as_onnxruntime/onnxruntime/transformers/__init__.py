@@ -1,0 +1,1 @@
+"""Only `io_binding_helper`: the rest of ONNX Runtime's tools is refused."""
