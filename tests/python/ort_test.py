@@ -797,10 +797,12 @@ def test_profiling(tmp_path):
     made.run(["y"], feed())
     path = made.end_profiling()
     events = json.loads(open(path).read())
-    assert path.startswith(str(tmp_path / "trace_"))
+    assert path.startswith(str(tmp_path / "trace"))
     assert [e["name"] for e in events].count("model_run") == 2
     kernels = [e for e in events if e["cat"] == "Node"]
     assert kernels and all(e["ph"] == "X" and e["dur"] >= 0 for e in kernels)
+    assert all(e["name"].endswith("_kernel_time") and e["args"]["op_name"] for e in kernels)
+    assert path.startswith(str(tmp_path / "trace_20"))
     assert "origin" in kernels[0]["args"] and made.end_profiling() == ""
 
 

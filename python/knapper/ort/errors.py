@@ -18,8 +18,9 @@ class InvalidArgument(UserError):
     rank or size."""
 
 
-class MissingInput(InvalidArgument, ValueError):
-    """An input that was not fed (ONNX Runtime: ValueError)."""
+class MissingInput(UserError, ValueError):
+    """An input that was not fed: a ValueError in ONNX Runtime, and no
+    InvalidArgument."""
 
 
 class BindingError(InvalidArgument, RuntimeError):

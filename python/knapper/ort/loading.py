@@ -25,7 +25,8 @@ from knapper.ort.options import SessionOptions
 from knapper.ort.refusals import Refusal, check
 from knapper.ort.settings import DISABLED
 
-_LACKING = "needs what is not supported yet"  # how the compiler begins its list
+# What the compiler says of valid models that it cannot take.
+_LACKING = "needs what is not supported yet", "is a sequence or an optional"
 _ARTEFACT = b"KNAPPER\0"
 
 
@@ -194,7 +195,8 @@ def _kind(error: Error, source: Any, dims: dict[str, int]) -> type[Error]:
         missing = knapper.inspect(source)["unsupported"]
     except Error:
         return InvalidGraph
-    return NotImplemented if missing or _LACKING in str(error) else InvalidGraph
+    lacking = missing or any(text in str(error) for text in _LACKING)
+    return NotImplemented if lacking else InvalidGraph
 
 
 def shapes(

@@ -19,14 +19,14 @@ Dim = int | str | None  # a size, a symbol, or unknown
 
 @dataclasses.dataclass(frozen=True)
 class ModelMetadata:
-    """What the exporter wrote; "" and 0 where it wrote nothing."""
+    """What the exporter wrote; "" where it wrote nothing, and a version of 2^63 - 1."""
 
     producer_name: str = ""
     graph_name: str = ""
     domain: str = ""
     description: str = ""
     graph_description: str = ""
-    version: int = 0
+    version: int = (1 << 63) - 1
     custom_metadata_map: dict[str, str] = dataclasses.field(default_factory=dict)
 
 

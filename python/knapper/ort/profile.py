@@ -15,19 +15,25 @@ class Profile:
     are shown end to end.
     """
 
-    def __init__(self, prefix: str) -> None:
+    def __init__(self, prefix: str, provider: str, began: int) -> None:
+        """began: when the session was, in time.monotonic_ns()."""
         stamp = time.strftime("%Y-%m-%d_%H-%M-%S")
         self.path = f"{prefix}_{stamp}.json"
-        self.start = time.monotonic_ns()
+        self.start = began
+        self._provider = provider
         self._events: list[dict[str, Any]] = []
+        taken = time.monotonic_ns() - began
+        self._add("Session", "session_initialization", 0, taken, {})
 
     def add(self, run: dict[str, Any]) -> None:
         """Adds what `Module.profile` gave."""
         at = (time.monotonic_ns() - self.start - run["total_ns"]) / 1e3
         self._add("Session", "model_run", at, run["total_ns"], {})
         for launch in run["launches"]:
-            names = {key: value for key, value in launch.items() if key != "ns"}
-            self._add("Node", launch["kernel"], at, launch["ns"], names)
+            details = {key: value for key, value in launch.items() if key != "ns"}
+            details["op_name"] = launch["schedule"].partition("{")[0]
+            details["provider"] = self._provider
+            self._add("Node", f"{launch['kernel']}_kernel_time", at, launch["ns"], details)
             at += launch["ns"] / 1e3
 
     def _add(

@@ -7,6 +7,7 @@ import dataclasses
 import os
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -71,6 +72,7 @@ class InferenceSession:
                 "sess_options is a knapper.ort.SessionOptions, not "
                 f"{type(sess_options).__module__}.{type(sess_options).__name__}"
             )
+        began = time.monotonic_ns()
         wanted = execution.normalized(providers, provider_options)
         self._options = sess_options or SessionOptions()
         said = [
@@ -95,7 +97,7 @@ class InferenceSession:
         else:
             wanted = {execution.CPU: wanted[execution.CPU]}
         self._providers = wanted
-        self._begin()
+        self._begin(began)
         if self._options.optimized_model_filepath:
             self.module.save(self._options.optimized_model_filepath)
 
@@ -125,10 +127,11 @@ class InferenceSession:
         self._fed: dict[frozenset[str], Module] = {}  # modules that take them
         self._output_names = tuple(o.name for o in self._outputs)
 
-    def _begin(self) -> None:
-        """Starts profiling if that is asked for."""
+    def _begin(self, began: int) -> None:
+        """Starts profiling if that is asked for. began: when the session was, in
+        time.monotonic_ns()."""
         self._profile = (
-            Profile(self._options.profile_file_prefix)
+            Profile(self._options.profile_file_prefix, next(iter(self._providers)), began)
             if self._options.enable_profiling
             else None
         )
@@ -146,6 +149,7 @@ class InferenceSession:
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        began = time.monotonic_ns()
         artefact = state.pop("_artefact", None)
         self.__dict__.update(state)
         self._fed = {}
@@ -158,7 +162,7 @@ class InferenceSession:
             options._initializers.clear()
             options.graph_optimization_level = GraphOptimizationLevel.ORT_ENABLE_ALL
         self.module, _, _ = loading.load(source, options, [], self._gpu)
-        self._begin()
+        self._begin(began)
 
     # ---- what it is
 
@@ -395,7 +399,7 @@ class InferenceSession:
         """The error of a run in ONNX Runtime's terms."""
         try:
             self._require(feed)
-        except InvalidArgument as named:
+        except (InvalidArgument, MissingInput) as named:
             return named
         mismatch = self._mismatch(module, feed)
         if mismatch is not None:
