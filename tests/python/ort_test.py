@@ -496,7 +496,7 @@ HINTS = {
 @pytest.fixture
 def unwarned(monkeypatch):
     """As in a process that has not warned yet."""
-    monkeypatch.setattr(knapper.ort.refusals, "_warned", set())
+    monkeypatch.setattr(knapper.ort.refusals.RULES, "_warned", set())
     monkeypatch.delenv("KNAPPER_ORT_STRICT", raising=False)
 
 

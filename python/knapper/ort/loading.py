@@ -22,7 +22,7 @@ from knapper.ort.errors import (
 from knapper.ort.initializers import edited
 from knapper.ort.model_file import Dim, ModelFile, Value
 from knapper.ort.options import SessionOptions
-from knapper.ort.refusals import Refusal, check
+from knapper.ort.refusals import Refusal, check, refused
 from knapper.ort.settings import DISABLED
 
 # What the compiler says of valid models that it cannot take.
@@ -106,7 +106,7 @@ def load(
         except Error as error:
             raise translated(error, InvalidGraph) from error
         return module, None, {}
-    if any(refusal.refused for refusal in said):
+    if any(map(refused, said)):
         check([*said, *_lacking(source)])
     if options._initializers or inputs:
         source = edited(source, options._initializers, inputs)
