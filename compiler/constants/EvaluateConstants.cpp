@@ -1,10 +1,13 @@
 #include "compiler/constants/EvaluateConstants.h"
+#include "compiler/constants/ConstantMemory.h"
 #include "compiler/constants/StridedCopy.h"
 #include "compiler/constants/VectorLoops.h"
 #include "ir/tensor/ConstantExpression.h"
 #include "ir/tensor/reference/Evaluate.h"
+#include "runtime/base/Headroom.h"
 #include "runtime/base/Text.h"
 #include "llvm/ADT/TypeSwitch.h"
+#include <new>
 
 using namespace mlir;
 
@@ -39,6 +42,9 @@ void ConstantView::copyTo(void *out, unsigned threads) const {
 
 namespace {
 
+// What is not counted: small vectors, the heap's own.
+constexpr uint64_t kSmallMemory = uint64_t(1) << 20;
+
 /// A dense value with memory of its own.
 struct Fresh {
   ConstantView view;
@@ -52,6 +58,8 @@ Fresh allocate(DType dtype, ArrayRef<int64_t> dims) {
   std::shared_ptr<uint8_t> memory(
       static_cast<uint8_t *>(malloc(std::max<uint64_t>(view.bytes(), 1))),
       free);
+  if (!memory)
+    throw std::bad_alloc();
   view.data = memory.get();
   view.owner = memory;
   return {std::move(view), memory.get()};
@@ -132,11 +140,25 @@ struct OpEvaluator {
   }
 
   Result constant(ts::ConstantOp o) {
+    if (auto splat = dyn_cast<SplatElementsAttr>(o.getValue()))
+      return ofSplat(splat);
     Expected<ts::HostTensor> value =
         ts::HostTensor::fromAttribute(o.getValue());
     if (!value)
       return value.takeError();
     return Expected<ConstantView>(fromTensor(*value));
+  }
+
+  /// One element, seen as all.
+  Result ofSplat(SplatElementsAttr splat) {
+    Expected<ts::HostTensor> one = ts::HostTensor::fromAttribute(
+        splat.resizeSplat(splat.getType().clone(ArrayRef<int64_t>{})));
+    if (!one)
+      return one.takeError();
+    ConstantView view = fromTensor(*one);
+    view.dims = dims;
+    view.strides.assign(dims.size(), 0);
+    return Expected<ConstantView>(std::move(view));
   }
 
   Result reshape() {
@@ -353,34 +375,19 @@ evaluateConstant(Value value, const ConstantFiles &files,
     return internalError("a value that depends on inputs was taken for a "
                          "constant",
                          ts::locationText(value.getLoc()));
-  // Operands before users, each op once; values die after their last use.
-  SmallVector<Operation *> order, stack{value.getDefiningOp()};
-  llvm::DenseMap<Operation *, bool> done; // false: on the stack, entered
-  llvm::DenseMap<Value, unsigned> uses;
-  while (!stack.empty()) {
-    Operation *op = stack.back();
-    auto [it, inserted] = done.try_emplace(op, false);
-    if (inserted) {
-      for (Value operand : op->getOperands()) {
-        ++uses[operand];
-        if (!done.count(operand.getDefiningOp()))
-          stack.push_back(operand.getDefiningOp());
-      }
-      continue;
-    }
-    stack.pop_back();
-    if (!it->second) {
-      it->second = true;
-      order.push_back(op);
-    }
-  }
-  ++uses[value];
+  Expected<uint64_t> memory = memoryOfConstant(value);
+  if (!memory)
+    return memory.takeError();
+  if (Status status = checkHeadroom(*memory + kSmallMemory); !status)
+    return status.takeError();
+  ConstantOrder order(value);
+  // Values die after their last use.
   llvm::DenseMap<Value, ConstantView> values;
-  for (Operation *op : order) {
+  for (Operation *op : order.ops) {
     SmallVector<ConstantView> operands;
     for (Value operand : op->getOperands()) {
       operands.push_back(values[operand]);
-      if (--uses[operand] == 0)
+      if (--order.uses[operand] == 0)
         values.erase(operand);
     }
     Expected<SmallVector<ConstantView>> results =
@@ -388,7 +395,7 @@ evaluateConstant(Value value, const ConstantFiles &files,
     if (!results)
       return results.takeError();
     for (auto [result, view] : llvm::zip(op->getResults(), *results))
-      if (uses.count(result))
+      if (order.uses.count(result))
         values[result] = std::move(view);
   }
   return std::move(values[value]);

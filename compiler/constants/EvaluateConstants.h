@@ -43,7 +43,9 @@ struct EvaluateConstantsOptions {
 /// The value of a constant expression (ts::isConstantExpression). Intermediate
 /// values are freed after their last use. Safe from several threads at once on
 /// one module, as long as nothing changes it. UserError for what the data or
-/// files decide, InternalError when the value is no constant expression.
+/// files decide and for more memory than memoryOfConstant allows, DeviceError
+/// when there is no such memory, InternalError when the value is no constant
+/// expression.
 Expected<ConstantView>
 evaluateConstant(mlir::Value value, const ConstantFiles &files,
                  const EvaluateConstantsOptions &options = {});

@@ -1,11 +1,13 @@
 // Constant expressions against the reference evaluator, panels against their
 // definition, files that do not fit.
+#include "compiler/constants/ConstantMemory.h"
 #include "compiler/constants/EvaluateConstants.h"
 #include "compiler/constants/VectorLoops.h"
 #include "ir/tensor/ConstantExpression.h"
 #include "ir/tensor/reference/Evaluate.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Parser/Parser.h"
+#include <atomic>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -13,6 +15,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <random>
+#include <thread>
 #include <unistd.h>
 
 using namespace mlir;
@@ -231,6 +234,66 @@ TEST_F(Constants, ReadsModelsInMemory) {
   auto view = evaluateConstant(value, *files);
   ASSERT_TRUE(view);
   EXPECT_EQ(static_cast<const void *>(view->data), data.data() + 4);
+}
+
+TEST_F(Constants, MemoryIsThatOfLiveValues) {
+  auto memory = [&](const std::string &body, const std::string &type,
+                    uint64_t allowance = 1 << 30) {
+    Value value = parse(body, type);
+    EXPECT_TRUE(value);
+    return memoryOfConstant(value, allowance);
+  };
+  std::string splat = "%a = ts.constant dense<2.0> : tensor<1000xf32>\n";
+  // A number seen as all of them, and a dense copy of it.
+  Expected<uint64_t> bytes = memory(
+      "%r = ts.constant dense<2.0> : tensor<1000xf32>", "tensor<1000xf32>");
+  ASSERT_TRUE(bytes);
+  EXPECT_EQ(*bytes, 4000u);
+  // Two copies, the result; widened to doubles where the reference computes.
+  bytes = memory(splat + "%r = ts.add %a, %a : tensor<1000xf32>",
+                 "tensor<1000xf32>");
+  ASSERT_TRUE(bytes);
+  EXPECT_GE(*bytes, 12000u);
+  EXPECT_LE(*bytes, 36000u);
+  // Chains hold two at a time, not all.
+  std::string chain = splat;
+  for (int i = 0; i < 20; ++i)
+    chain += "%v" + std::to_string(i) + " = ts.exp %" +
+             (i ? "v" + std::to_string(i - 1) : "a") + " : tensor<1000xf32>\n";
+  bytes =
+      memory(chain + "%r = ts.exp %v19 : tensor<1000xf32>", "tensor<1000xf32>");
+  ASSERT_TRUE(bytes);
+  EXPECT_LE(*bytes, 40000u);
+  // What is allowed grows with what is read.
+  auto refused = memory(splat + "%r = ts.exp %a : tensor<1000xf32>",
+                        "tensor<1000xf32>", 10000);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().kind, ErrorKind::user);
+  EXPECT_THAT(refused.error().what, HasSubstr("depends on constants only"));
+  EXPECT_TRUE(memory("%w = ts.weight<0, 1, 4000, \"w\"> : tensor<1000xf32>\n"
+                     "%r = ts.exp %w : tensor<1000xf32>",
+                     "tensor<1000xf32>", 10000));
+}
+
+TEST(MemoryGate, LetsIn) {
+  MemoryGate gate(100);
+  std::atomic<int> inside = 0, most = 0;
+  auto work = [&](uint64_t bytes) {
+    for (int i = 0; i < 200; ++i) {
+      MemoryGate::Pass pass(gate, bytes);
+      int now = ++inside;
+      if (now > most)
+        most = now;
+      std::this_thread::yield();
+      --inside;
+    }
+  };
+  std::vector<std::thread> threads;
+  for (uint64_t bytes : {60, 70, 1000}) // no two of them
+    threads.emplace_back(work, bytes);
+  for (std::thread &thread : threads)
+    thread.join();
+  EXPECT_EQ(most, 1);
 }
 
 TEST(PackPanels, FollowTheirDefinition) {

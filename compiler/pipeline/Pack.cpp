@@ -1,5 +1,6 @@
 #include "compiler/pipeline/Pack.h"
 #include "compiler/constants/ConstantFiles.h"
+#include "compiler/constants/ConstantMemory.h"
 #include "compiler/constants/EvaluateConstants.h"
 #include "compiler/constants/Winograd.h"
 #include "compiler/exec/Origin.h"
@@ -117,11 +118,18 @@ Status packConstants(CompileState &state, ArtefactWriter &writer) {
   std::atomic<size_t> next = 0;
   std::mutex mutex;
   std::optional<Error> firstError;
+  MemoryGate gate(uint64_t(4) << 30);
   auto work = [&] {
     for (size_t i; (i = next++) < requests.size();) {
-      Status status =
-          packConstant(requests[i], *files, writer, offsets[i],
-                       *state.exec.program->buffers[requests[i].buffer]);
+      Expected<uint64_t> memory = memoryOfConstant(requests[i].value);
+      Status status = success();
+      if (memory) {
+        MemoryGate::Pass pass(gate, *memory);
+        status = packConstant(requests[i], *files, writer, offsets[i],
+                              *state.exec.program->buffers[requests[i].buffer]);
+      } else {
+        status = memory.takeError();
+      }
       if (!status) {
         std::lock_guard lock(mutex);
         if (!firstError)

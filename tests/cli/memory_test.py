@@ -6,7 +6,10 @@ import resource
 import subprocess
 from pathlib import Path
 
+import numpy as np
+import onnx
 import pytest
+from onnx import helper, numpy_helper
 from tool_models import TOOL, environment
 
 from export import ensure, folder
@@ -80,3 +83,49 @@ def test_large_model(tmp_path):
                    "--dim", "batch=512", "--dim", "sequence=512")  # fmt: skip
     assert not ended_well(done)
     path.unlink()
+
+
+def constants(nodes, inputs, **initializers):
+    return helper.make_model(helper.make_graph(
+        [helper.make_node(*n, **k) for *n, k in nodes], "g", [helper.make_tensor_value_info("x", 1, [3])] if inputs else [],
+        [helper.make_tensor_value_info("y", 1, None)], [numpy_helper.from_array(np.asarray(v), k) for k, v in initializers.items()]),
+        opset_imports=[helper.make_opsetid("", 21)], ir_version=9)  # fmt: skip
+
+
+def expanded(count: int, op="ReduceSum"):
+    """The sum of as many ones: a file of 300 bytes."""
+    last = ("CumSum", ["e", "zero"], ["c"], {}) if op == "CumSum" else ("ReduceSum", ["e"], ["q"], {"keepdims": 0})
+    nodes = [("Expand", ["one", "s"], ["e"], {}), last]
+    if op == "CumSum":
+        nodes.append(("ReduceSum", ["c"], ["q"], {"keepdims": 0}))
+    nodes.append(("Add", ["x", "q"], ["y"], {}))
+    return constants(nodes, True, one=np.float32(1), s=np.int64([count]), zero=np.int64(0))
+
+
+def ranged(count: int):
+    nodes = [("Range", ["a", "b", "c"], ["r"], {}), ("ReduceMax", ["r"], ["q"], {"keepdims": 0}), ("Add", ["x", "q"], ["y"], {})]
+    return constants(nodes, True, a=np.float32(0), b=np.float32(count), c=np.float32(1))
+
+
+@pytest.mark.parametrize("name", ["ReduceSum", "CumSum", "Range"])
+def test_evaluating_constants_takes_memory(tmp_path, name):
+    """Too little is the machine's error, and more than a model may ask for the model's."""
+    def make(count):
+        onnx.save(ranged(count) if name == "Range" else expanded(count, name), tmp_path / "m.onnx")
+        return tmp_path / "m.onnx"
+
+    for limit in (1 << 30, 3 << 29):
+        assert not ended_well(limited(limit, tmp_path, "compile", make(1 << 27), "-o", "m.knap"))
+    done = limited(64 << 30, tmp_path, "compile", make(1 << 31), "-o", "m.knap")
+    assert done.returncode == 1 and "depends on constants only takes" in done.stderr, done.stderr
+    assert limited(64 << 30, tmp_path, "compile", make(1 << 16), "-o", "m.knap").returncode == 0
+
+
+def test_a_constant_as_large_as_its_kernel_wants_it(tmp_path):
+    """A matrix of one number: 300 bytes, packed into 16 GB."""
+    nodes = [("Expand", ["one", "s"], ["e"], {}), ("MatMul", ["x2", "e"], ["y"], {})]
+    made = constants([("Expand", ["x0", "s0"], ["x2"], {})] + nodes, True, one=np.float32(2), s=np.int64([1 << 16, 1 << 16]),
+                     s0=np.int64([1, 1 << 16]), x0=np.float32(1))  # fmt: skip
+    onnx.save(made, tmp_path / "m.onnx")
+    done = limited(64 << 30, tmp_path, "compile", "m.onnx", "-o", "m.knap")
+    assert done.returncode == 1 and "takes" in done.stderr, done.stderr

@@ -4,6 +4,7 @@
 #include "llvm/Support/raw_ostream.h"
 #include <cmath>
 #include <cstring>
+#include <new>
 
 using namespace mlir;
 
@@ -93,6 +94,8 @@ HostTensor HostTensor::allocate(DType dtype, ArrayRef<int64_t> dims) {
   size_t bytes = std::max<size_t>(tensor.bytes(), 1);
   std::shared_ptr<uint8_t> memory(static_cast<uint8_t *>(calloc(bytes, 1)),
                                   free);
+  if (!memory)
+    throw std::bad_alloc();
   tensor.memory = memory.get();
   tensor.owner = std::move(memory);
   return tensor;
