@@ -200,7 +200,7 @@ WAIT_CYCLES = 400_000
 
 
 def compile_case(knapper: Any, case: Case) -> Any:
-    return knapper.compile(case.program.encode(), target="cuda:sm_90a")
+    return knapper.compile(case.program.encode(), target="cuda:sm_90a", model_format="mlir")
 
 
 class Timer:

@@ -3,6 +3,7 @@
 #include <cctype>
 #include <charconv>
 #include <cstdlib>
+#include <map>
 
 namespace knapper {
 namespace {
@@ -97,7 +98,8 @@ Status setOptionsFromEnvironment(Options &options) {
     std::string variable = "KNAPPER_";
     for (char c : row.name)
       variable += c == '-' ? '_' : static_cast<char>(std::toupper(c));
-    if (const char *value = std::getenv(variable.c_str()))
+    // Empty is as good as not set.
+    if (const char *value = std::getenv(variable.c_str()); value && *value)
       if (Status status = setOption(options, row.name, value); !status) {
         Error error = status.takeError();
         error.where = "environment variable " + variable;
@@ -136,6 +138,18 @@ parseDims(std::string_view text) {
     dims.emplace_back(part.substr(0, equals), *number);
   }
   return dims;
+}
+
+Status checkGivenOnce(std::span<const std::pair<std::string, int64_t>> dims) {
+  std::map<std::string_view, int64_t> seen;
+  for (const auto &[name, value] : dims)
+    if (auto [it, fresh] = seen.try_emplace(name, value);
+        !fresh && it->second != value)
+      return userError("'" + name + "' is given as " +
+                           std::to_string(it->second) + " and as " +
+                           std::to_string(value),
+                       "option dim", "give each size once");
+  return success();
 }
 
 } // namespace knapper

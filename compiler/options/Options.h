@@ -28,7 +28,8 @@ std::span<const OptionRow> optionRows();
 Status setOption(Options &options, std::string_view name,
                  std::string_view value);
 
-/// Applies KNAPPER_<NAME> variables of the environment (dashes as underscores).
+/// Applies KNAPPER_<NAME> variables of the environment (dashes as underscores);
+/// an empty one counts as not set.
 Status setOptionsFromEnvironment(Options &options);
 
 /// "a,b , c" as its parts; empty parts dropped.
@@ -37,5 +38,8 @@ std::vector<std::string> splitList(std::string_view text);
 /// "batch=1,seq=128" as pairs.
 Expected<std::vector<std::pair<std::string, int64_t>>>
 parseDims(std::string_view text);
+
+/// UserError where a name has two values.
+Status checkGivenOnce(std::span<const std::pair<std::string, int64_t>> dims);
 
 } // namespace knapper

@@ -1,7 +1,8 @@
 #include "compiler/pipeline/CacheKey.h"
-#include "compiler/pipeline/Pack.h"
+#include "compiler/pipeline/TensorText.h"
 #include "frontends/onnx/ExternalFiles.h"
 #include "knapper/knapper.h"
+#include "runtime/base/InputFile.h"
 #include "runtime/base/Text.h"
 #include "llvm/Support/MemoryBuffer.h"
 
@@ -29,8 +30,12 @@ std::string hashText(const void *data, size_t size) {
 }
 
 Expected<std::string> hashFile(const std::string &path) {
-  auto buffer = llvm::MemoryBuffer::getFile(path, /*IsText=*/false,
-                                            /*RequiresNullTerminator=*/false);
+  Expected<InputFile> file = InputFile::open(path);
+  if (!file)
+    return file.takeError();
+  auto buffer =
+      llvm::MemoryBuffer::getOpenFile(file->descriptor(), path, file->bytes(),
+                                      /*RequiresNullTerminator=*/false);
   if (buffer.getError() == std::errc::not_enough_memory)
     return deviceError("cannot be read: " + buffer.getError().message(), path,
                        "free memory");
@@ -101,8 +106,9 @@ std::string compilerText() {
 /// Options that leave the artefact as it is, or whose path does.
 bool changesNothing(std::string_view name) {
   static constexpr std::string_view names[] = {
-      "threads",  "records",     "stop-after", "start-from", "print-after",
-      "dump-dir", "verify-each", "cache",      "cache-dir",  "cache-bytes"};
+      "threads",      "records",     "stop-after", "start-from",
+      "model-format", "print-after", "dump-dir",   "verify-each",
+      "cache",        "cache-dir",   "cache-bytes"};
   return std::find(std::begin(names), std::end(names), name) != std::end(names);
 }
 
@@ -120,7 +126,8 @@ std::string textOf(bool value) { return value ? "true" : "false"; }
 bool isCacheable(const CompileInput &input, const Options &options) {
   return options.cache && options.stopAfter.empty() &&
          options.startFrom.empty() && options.printAfter.empty() &&
-         options.dumpDir.empty() && !options.verifyEach && !isText(input);
+         options.dumpDir.empty() && !options.verifyEach &&
+         !isText(input, options);
 }
 
 Expected<CacheKey> cacheKey(const CompileInput &input, const Options &options) {

@@ -12,7 +12,8 @@
 
 namespace knapper {
 
-/// What to compile: a file (.onnx, or .mlir with tensor IR), or bytes.
+/// What to compile: a file (.onnx, or .mlir with tensor IR), or bytes, which
+/// are ONNX unless the option `model-format` says otherwise.
 struct CompileInput {
   std::string path;
   std::string_view bytes;     ///< used when `path` is empty; outlives the call

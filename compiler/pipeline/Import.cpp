@@ -1,9 +1,6 @@
 #include "compiler/pipeline/Pack.h"
 #include "compiler/pipeline/Sources.h"
-#include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/IR/Verifier.h"
-#include "mlir/Parser/Parser.h"
-#include "llvm/Support/MemoryBuffer.h"
+#include "compiler/pipeline/TensorText.h"
 
 using namespace mlir;
 
@@ -11,33 +8,22 @@ namespace knapper {
 
 /// Tensor IR as text: what --dump-dir writes, and tests.
 static Status parseTensorIr(CompileState &state) {
-  ParserConfig config(state.context.get());
-  if (state.input.path.empty())
-    state.module = parseSourceString<ModuleOp>(
-        StringRef(state.input.bytes.data(), state.input.bytes.size()), config);
-  else
-    state.module = parseSourceFile<ModuleOp>(state.input.path, config);
-  if (!state.module || failed(verify(*state.module))) {
+  auto module = parseTensorText(state, state.input.path);
+  if (!module)
+    return module.takeError();
+  state.module = std::move(*module);
+  if (!state.module) {
     if (!state.diagnostics.empty()) {
-      Error error = state.diagnostics.front();
-      error.kind = ErrorKind::user;
-      return error;
+      const Error &error = state.diagnostics.front();
+      return userError(error.what, error.where, "correct the text");
     }
     return userError("not readable as tensor IR", state.input.path);
   }
   return success();
 }
 
-bool isText(const CompileInput &input) {
-  if (!input.path.empty())
-    return StringRef(input.path).ends_with(".mlir");
-  return StringRef(input.bytes.data(),
-                   std::min<size_t>(input.bytes.size(), 8192))
-      .contains("func.func");
-}
-
 Status importModel(CompileState &state) {
-  if (isText(state.input)) {
+  if (isText(state.input, state.options)) {
     if (Status status = parseTensorIr(state); !status)
       return status;
   } else {
@@ -45,6 +31,8 @@ Status importModel(CompileState &state) {
         parseDims(state.options.dims);
     if (!dims)
       return dims.takeError();
+    if (Status status = checkGivenOnce(*dims); !status)
+      return status;
     OnnxSource source;
     source.path = state.input.path;
     source.bytes = state.input.bytes;

@@ -31,9 +31,6 @@ std::string objectFile(llvm::StringRef isa);
 /// that, or was edited into something that does not fit together.
 Status resume(CompileState &state, const Phase &first);
 
-/// Whether the input is tensor IR as text rather than ONNX.
-bool isText(const CompileInput &input);
-
 /// The artefact's report section.
 std::string reportJson(const CompileState &state);
 

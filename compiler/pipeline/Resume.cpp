@@ -2,14 +2,13 @@
 // edited: what no longer fits together is the user's error.
 #include "compiler/kernels/ScheduleAttr.h"
 #include "compiler/pipeline/Pack.h"
+#include "compiler/pipeline/TensorText.h"
 #include "graph/fusion/Constants.h"
 #include "graph/fusion/Views.h"
 #include "ir/tensor/Control.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/IR/Verifier.h"
-#include "mlir/Parser/Parser.h"
+#include "runtime/base/InputFile.h"
 #include "runtime/base/Text.h"
-#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 
 using namespace mlir;
@@ -68,22 +67,19 @@ Expected<std::string> Resume::beside(const std::string &name) const {
 }
 
 Expected<std::string> readFile(const std::string &path) {
-  auto buffer = llvm::MemoryBuffer::getFile(path);
-  if (!buffer)
-    return userError("cannot be read: " + buffer.getError().message(), path,
-                     "files of a dump belong together");
-  return (*buffer)->getBuffer().str();
+  Expected<InputFile> file =
+      InputFile::open(path, "files of a dump belong together");
+  if (!file)
+    return file.takeError();
+  return file->read();
 }
 
 Status Resume::readModule() {
-  ParserConfig config(state.context.get());
-  OwningOpRef<ModuleOp> read =
-      path.empty()
-          ? parseSourceString<ModuleOp>(
-                StringRef(state.input.bytes.data(), state.input.bytes.size()),
-                config)
-          : parseSourceFile<ModuleOp>(path, config);
-  if (!read || failed(verify(*read)))
+  auto parsed = parseTensorText(state, path);
+  if (!parsed)
+    return parsed.takeError();
+  OwningOpRef<ModuleOp> read = std::move(*parsed);
+  if (!read)
     return diagnosed("not readable as tensor IR");
   auto isProgram = [](ModuleOp module) {
     return bool(module.lookupSymbol<func::FuncOp>("main"));
@@ -271,7 +267,7 @@ Status Resume::run() {
     if (!objects)
       return objects.takeError();
     path = std::move(*objects);
-  } else if (!isText(state.input)) {
+  } else if (!isText(state.input, state.options)) {
     return refuse("not a program of the compiler");
   }
   if (Status status = readModule(); !status)

@@ -1,5 +1,6 @@
 #include "frontends/onnx/Source.h"
 #include "runtime/base/Checked.h"
+#include "runtime/base/InputFile.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
 #include <filesystem>
@@ -167,10 +168,12 @@ Expected<OnnxFile> OnnxFile::open(const OnnxSource &source) {
   OnnxFile file;
   std::string where = source.path.empty() ? "the model" : source.path;
   if (!source.path.empty()) {
-    if (llvm::sys::fs::is_directory(source.path))
-      return userError("is a folder", where, "name the .onnx file inside it");
-    auto buffer = llvm::MemoryBuffer::getFile(source.path, /*IsText=*/false,
-                                              /*RequiresNullTerminator=*/false);
+    Expected<InputFile> opened = InputFile::open(source.path);
+    if (!opened)
+      return opened.takeError();
+    auto buffer = llvm::MemoryBuffer::getOpenFile(
+        opened->descriptor(), source.path, opened->bytes(),
+        /*RequiresNullTerminator=*/false);
     if (!buffer)
       return readError(source.path, buffer.getError());
     file.maps.push_back(std::move(*buffer));
@@ -238,8 +241,12 @@ Expected<uint32_t> OnnxFile::openExternal(StringRef location) {
                      "copy the file beside the model");
   if (!fs::is_regular_file(path, code))
     return userError("is not a file", where, "keep the file beside the model");
-  auto buffer = llvm::MemoryBuffer::getFile(path.string(), /*IsText=*/false,
-                                            /*RequiresNullTerminator=*/false);
+  Expected<InputFile> opened = InputFile::open(path.string());
+  if (!opened)
+    return opened.takeError();
+  auto buffer = llvm::MemoryBuffer::getOpenFile(
+      opened->descriptor(), path.string(), opened->bytes(),
+      /*RequiresNullTerminator=*/false);
   if (!buffer)
     return readError(path.string(), buffer.getError());
   auto index = static_cast<uint32_t>(paths.size());

@@ -1,8 +1,7 @@
 #include "kernels/tune/Records.h"
+#include "runtime/base/InputFile.h"
 #include "runtime/base/Text.h"
 
-#include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 namespace knapper::tune {
@@ -88,21 +87,17 @@ Expected<Records> Records::parse(std::string_view text, std::string where) {
 }
 
 Expected<Records> Records::read(const std::string &path) {
-  std::error_code error;
-  uintmax_t bytes = std::filesystem::file_size(path, error);
-  if (error)
-    return userError(cat("cannot be read: ", error.message()), path,
-                     "check the path and its permissions");
-  if (bytes > kMostBytes)
+  Expected<InputFile> file = InputFile::open(path);
+  if (!file)
+    return file.takeError();
+  if (file->bytes() > kMostBytes)
     return userError(
-        cat("has ", bytes, " bytes: that is no file of tuning records"), path,
-        "give a file that knapper tune wrote");
-  std::string text(bytes, '\0');
-  std::ifstream stream(path, std::ios::binary);
-  if (!stream.read(text.data(), static_cast<std::streamsize>(bytes)))
-    return userError("cannot be read", path,
-                     "check the path and its permissions");
-  return parse(text, path);
+        cat("has ", file->bytes(), " bytes: that is no file of tuning records"),
+        path, "give a file that knapper tune wrote");
+  Expected<std::string> text = file->read();
+  if (!text)
+    return text.takeError();
+  return parse(*text, path);
 }
 
 std::string Records::json() const {

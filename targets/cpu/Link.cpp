@@ -44,6 +44,15 @@ private:
   int fd;
 };
 
+/// Whether as many files can be opened as lld has open at one time.
+bool hasDescriptors() {
+  std::vector<MemoryFile> spare;
+  for (int i = 0; i < 4; ++i)
+    if (!spare.emplace_back("spare").write({}))
+      return false;
+  return true;
+}
+
 /// Where lld writes the image: a pipe that lld opens by a path. It writes
 /// other files under a temporary name beside them, which a process that is
 /// ended would leave there.
@@ -164,6 +173,11 @@ Expected<LinkedImage> linkImage(std::span<const std::string> objects,
                          std::string(strerror(errno)));
     arguments.push_back(files.back().path());
   }
+  // lld takes a refusal for a defect of what it links.
+  if (!hasDescriptors())
+    return deviceError("cannot open files for linking: " +
+                           std::string(strerror(EMFILE)),
+                       "", "raise the limit of open files");
   std::vector<const char *> pointers;
   for (const std::string &argument : arguments)
     pointers.push_back(argument.c_str());

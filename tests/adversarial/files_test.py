@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import resource
 import shutil
 import stat
 import struct
@@ -194,3 +196,50 @@ def test_full_disk(tool):
         assert "--dump-dir" in arguments or "\nfull/" not in text  # nothing half written
     code, text = tool("compile", "big.onnx", "--cache-dir", "full/cache", before=mount)
     assert code == 0 and "warning" in text  # only the cache is lost
+
+
+@pytest.mark.parametrize("name", ["/dev/zero", "/dev/full", "pipe", "."])
+@pytest.mark.parametrize("command", [
+    ["compile", "NAME", "-o", "y.knap"], ["inspect", "NAME"], ["run", "NAME"], ["run", "m.onnx", "-i", "x=NAME"],
+    ["compile", "m.onnx", "-o", "y.knap", "--records", "NAME"], ["compile", "m.onnx", "--records", "NAME", "--no-cache", "-o", "y.knap"],
+    ["compile", "NAME", "-o", "y.knap", "--start-from=fuse"], ["records", "show", "NAME"],
+], ids=lambda words: "_".join(words[:4]).replace("/", ""))  # fmt: skip
+def test_what_has_no_end_is_no_file(tool, command, name):
+    """A device is never read, a pipe that nobody writes not waited for."""
+    os.mkfifo("pipe")
+    for form in ("{}", "link.mlir"):
+        if form != "{}" and "--start-from=fuse" not in command:
+            continue
+        if form != "{}":
+            os.symlink(name, form)
+        words = [w.replace("NAME", form.format(name)) for w in command]
+        code, text = tool(*words, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (2**32, 2**32)))
+        assert code == 1 and re.search("is a folder|regular file|not a program of the compiler", text), text
+
+
+def test_a_size_has_one_value(tool):
+    for words in (["compile", "m.onnx", "-o", "y.knap", "--dim", "n=3,n=4"], ["compile", "m.onnx", "-o", "y.knap", "--dim", "n=3", "--dim", "n=4"],
+                  ["run", "m.onnx", "--dim", "n=3", "--dim", "n=4"]):  # fmt: skip
+        code, text = tool(*words)
+        assert code == 1 and "'n' is given as 3 and as 4" in text, text
+    assert tool("run", "m.onnx", "--dim", "n=3", "--dim", "n=3")[0] == 0
+
+
+def test_an_empty_variable_is_not_set(tool, monkeypatch):
+    for name in ("KNAPPER_ISA", "KNAPPER_DTYPE", "KNAPPER_THREADS", "KNAPPER_CACHE", "KNAPPER_DEVICE"):
+        monkeypatch.setenv(name, "")
+        assert tool("compile", "m.onnx", "-o", "e.knap") == (0, ""), name
+        assert tool("run", "e.knap", "--dim", "n=2")[0] == 0
+    code, text = tool("compile", "m.onnx", "-o", "e.knap", "--isa", "")
+    assert code == 1 and "no instruction set" in text
+
+
+def test_too_few_descriptors(tool):
+    """The machine's fault, whichever file is one too many."""
+    codes = set()
+    for limit in range(3, 32):
+        code, text = tool("compile", "m.onnx", "--no-cache", "-o", "d.knap",
+                          preexec_fn=lambda n=limit: resource.setrlimit(resource.RLIMIT_NOFILE, (n, n)))  # fmt: skip
+        codes.add(code)
+        assert code in (0, 2, 127), (limit, text)
+    assert {0, 2} <= codes

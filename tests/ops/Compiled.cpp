@@ -41,6 +41,7 @@ Expected<Compiled> Compiled::compile(std::string_view mlir,
   std::string target = gpu ? "cuda:" + isa : "cpu";
   std::vector<knapper_option> options = {{"target", target.c_str()},
                                          {"cache", "false"},
+                                         {"model-format", "mlir"},
                                          {"verify-each", "true"},
                                          {"threads", "1"}};
   if (!gpu)

@@ -1,4 +1,5 @@
 #include "tools/knapper/Inputs.h"
+#include "compiler/options/Options.h"
 #include "runtime/base/Text.h"
 
 #include <algorithm>
@@ -284,6 +285,8 @@ Inputs::make(const knapper_module *module,
   if (!symbols)
     return symbols.takeError();
 
+  if (Status status = checkGivenOnce(dims); !status)
+    return status.takeError();
   std::map<std::string, int64_t> sizes;
   for (const auto &[name, value] : dims) {
     if (std::find(symbols->begin(), symbols->end(), name) == symbols->end())

@@ -1,7 +1,9 @@
 #include "tools/knapper/ModelArgument.h"
 
+#include "runtime/base/InputFile.h"
+
 #include <cstring>
-#include <fstream>
+#include <unistd.h>
 
 namespace knapper::cli {
 
@@ -25,10 +27,14 @@ void ModelArgument::addTo(CLI::App &app) {
 }
 
 static bool isArtefact(const std::string &path) {
+  if (path.ends_with(".knap"))
+    return true;
+  // What cannot be read is said by what reads the model.
+  Expected<InputFile> file = InputFile::open(path);
   char magic[8] = {};
-  std::ifstream stream(path, std::ios::binary);
-  stream.read(magic, sizeof magic);
-  return memcmp(magic, "KNAPPER", 8) == 0 || path.ends_with(".knap");
+  return file &&
+         pread(file->descriptor(), magic, sizeof magic, 0) == sizeof magic &&
+         memcmp(magic, "KNAPPER", 8) == 0;
 }
 
 template <typename Use> Status ModelArgument::withOptions(Use use) const {

@@ -1,13 +1,11 @@
 #include "runtime/base/Checked.h"
-#include "runtime/base/SystemError.h"
+#include "runtime/base/InputFile.h"
 #include "runtime/base/Text.h"
 #include "tools/knapper/Array.h"
 
 #include <algorithm>
 #include <charconv>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <optional>
 
 namespace knapper::cli {
@@ -46,20 +44,10 @@ knapper_tensor Array::tensor() const {
 }
 
 Expected<std::string> readFile(const std::string &path) {
-  std::error_code code;
-  if (std::filesystem::is_directory(path, code))
-    return userError("is a folder", path, "name the file inside it");
-  std::ifstream stream(path, std::ios::binary);
-  if (!stream)
-    return userError("cannot be read: " + systemErrorText(errno), path,
-                     "check the path and its permissions");
-  std::string content;
-  uint64_t size = std::filesystem::file_size(path, code);
-  if (!code)
-    content.resize(size);
-  if (code || !stream.read(content.data(), std::streamsize(size)))
-    return deviceError("cannot be read", path);
-  return content;
+  Expected<InputFile> file = InputFile::open(path);
+  if (!file)
+    return file.takeError();
+  return file->read();
 }
 
 namespace {

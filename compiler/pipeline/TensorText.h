@@ -1,0 +1,28 @@
+//===- TensorText.h - Tensor IR as text -----------------------------------===//
+//
+// The text form of a program is trusted input (docs/security.md): it may name
+// any file. Bytes of a caller's are read as text only where the caller says so.
+//
+//===----------------------------------------------------------------------===//
+#pragma once
+
+#include "compiler/pipeline/Phases.h"
+
+namespace knapper {
+
+/// Whether the model is tensor IR as text rather than ONNX: by
+/// --model-format, else by the path's ending `.mlir`, or because
+/// --start-from reads what --dump-dir wrote. Never by what the bytes hold.
+bool isText(const CompileInput &input, const Options &options);
+
+/// UserError for text that nests deeper, or has longer expressions, than
+/// MLIR's recursive parser is given. `where` is the text's name for messages.
+Status checkNesting(llvm::StringRef text, const std::string &where);
+
+/// Parses and verifies a module: the file at `path`, or `state`'s bytes when
+/// `path` is empty. Null where it is not valid, which `state.diagnostics` says;
+/// UserError when it cannot be read or nests too deeply.
+Expected<mlir::OwningOpRef<mlir::ModuleOp>>
+parseTensorText(CompileState &state, const std::string &path);
+
+} // namespace knapper
