@@ -90,8 +90,9 @@ std::optional<ConvWindow> analyseConv(ts::KernelOp kernel) {
   if (w.spreads() && (w.pad || w.kh < w.spreadH || w.kw < w.spreadW ||
                       w.sh != 1 || w.sw != 1 || w.dh != 1 || w.dw != 1))
     return std::nullopt;
-  if (w.kh < 1 || w.kw < 1 || !w.channels.asConstant() ||
-      !w.features.asConstant())
+  // Without channels or features there is nothing to share out: loops write
+  // what is left, if anything.
+  if (w.kh < 1 || w.kw < 1 || number(w.channels) < 1 || number(w.features) < 1)
     return std::nullopt;
   // A negative border (cropping) is not what the copy does.
   for (Dim border : {w.lowH, w.highH, w.lowW, w.highW})

@@ -365,6 +365,35 @@ static Value emitIndex(Emitter &emitter, Value tensor, Coord coord) {
   return emitter.emit(tensor, coord);
 }
 
+/// The input at a coordinate with checked indices into dims of `extents`
+/// elements. Zero where one of them has none: the index was reported, and no
+/// element is there to be read instead.
+static Value readAtIndex(Emitter &e, Value input, const Coord &coord,
+                         ArrayRef<Dim> extents) {
+  Value some;
+  for (Dim extent : extents) {
+    std::optional<int64_t> known = extent.asConstant();
+    if (known && *known > 0)
+      continue;
+    Value has = e.less(e.constant(0), e.size(extent));
+    some = some ? arith::AndIOp::create(e.builder, e.location, some, has) : has;
+  }
+  if (!some)
+    return e.emit(input, coord);
+  Type type;
+  return e.select(
+      some,
+      [&] {
+        Value value = e.emit(input, coord);
+        type = value ? value.getType() : Type();
+        return value;
+      },
+      [&]() -> Value {
+        return arith::ConstantOp::create(e.builder, e.location,
+                                         e.builder.getZeroAttr(type));
+      });
+}
+
 Value Emitter::emitGather(ts::GatherOp op, const Coord &coord) {
   unsigned axis = op.getDim(), rank = ts::rankOf(op.getIndices());
   Coord at = coord;
@@ -373,11 +402,11 @@ Value Emitter::emitGather(ts::GatherOp op, const Coord &coord) {
   if (!value)
     return {};
   Coord inner = coord;
+  Dim extent = ts::dimOf(op.getInput(), axis);
   inner.dims.erase(inner.dims.begin() + axis, inner.dims.begin() + axis + rank);
-  inner.dims.insert(
-      inner.dims.begin() + axis,
-      checkedIndex(value, coord.lanes, ts::dimOf(op.getInput(), axis), coord));
-  return emit(op.getInput(), inner);
+  inner.dims.insert(inner.dims.begin() + axis,
+                    checkedIndex(value, coord.lanes, extent, coord));
+  return readAtIndex(*this, op.getInput(), inner, extent);
 }
 
 Value Emitter::emitGatherElements(ts::GatherElementsOp op, const Coord &coord) {
@@ -385,9 +414,9 @@ Value Emitter::emitGatherElements(ts::GatherElementsOp op, const Coord &coord) {
   if (!value)
     return {};
   Coord inner = coord;
-  inner.dims[op.getDim()] = checkedIndex(
-      value, coord.lanes, ts::dimOf(op.getInput(), op.getDim()), coord);
-  return emit(op.getInput(), inner);
+  Dim extent = ts::dimOf(op.getInput(), op.getDim());
+  inner.dims[op.getDim()] = checkedIndex(value, coord.lanes, extent, coord);
+  return readAtIndex(*this, op.getInput(), inner, extent);
 }
 
 Value Emitter::emitGatherNd(ts::GatherNdOp op, const Coord &coord) {
@@ -406,7 +435,8 @@ Value Emitter::emitGatherNd(ts::GatherNdOp op, const Coord &coord) {
         value, coord.lanes, ts::dimOf(op.getInput(), batch + k), coord));
   }
   inner.dims.append(coord.dims.begin() + indexRank - 1, coord.dims.end());
-  return emit(op.getInput(), inner);
+  return readAtIndex(*this, op.getInput(), inner,
+                     ArrayRef(ts::dimsOf(op.getInput())).slice(batch, depth));
 }
 
 } // namespace knapper
