@@ -2,6 +2,8 @@
 #include "knapper/knapper.h"
 #include "runtime/testing/TestArtefact.h"
 
+#include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -10,6 +12,7 @@
 #include <malloc.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
 
 using ::testing::HasSubstr;
@@ -362,6 +365,80 @@ TEST(CApi, LogsOnlyWhenAsked) {
     Loaded quiet;
   }
   EXPECT_EQ(lines.size(), 1u);
+}
+
+TEST(CApi, LogCallbacksMaySetAnother) {
+  static int calls;
+  static knapper_log_callback self;
+  calls = 0;
+  self = [](void *, knapper_log_level, const char *) {
+    ++calls;
+    Loaded inner; // logs, too: one level deeper
+    knapper_set_log_callback(nullptr, nullptr, KNAPPER_LOG_OFF);
+  };
+  knapper_set_log_callback(
+      [](void *, knapper_log_level, const char *) {
+        ++calls;
+        knapper_set_log_callback(nullptr, nullptr, KNAPPER_LOG_OFF);
+        knapper_set_log_callback(self, nullptr, KNAPPER_LOG_INFO);
+      },
+      nullptr, KNAPPER_LOG_INFO);
+  {
+    Loaded once;
+  }
+  EXPECT_EQ(calls, 1);
+  knapper_set_log_callback(
+      [](void *, knapper_log_level, const char *) {
+        ++calls;
+        knapper_set_log_callback(nullptr, nullptr, KNAPPER_LOG_OFF);
+      },
+      nullptr, KNAPPER_LOG_INFO);
+  {
+    Loaded twice, silent;
+  }
+  EXPECT_EQ(calls, 2);
+}
+
+TEST(CApi, SettingALogCallbackWaitsForTheFormerOne) {
+  struct State {
+    std::atomic<bool> running = false, ended = false;
+  } state;
+  knapper_set_log_callback(
+      [](void *user, knapper_log_level, const char *) {
+        auto *state = static_cast<State *>(user);
+        state->running = true;
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        state->ended = true;
+      },
+      &state, KNAPPER_LOG_INFO);
+  std::thread other([] { Loaded talks; });
+  while (!state.running)
+    std::this_thread::yield();
+  knapper_set_log_callback(nullptr, nullptr, KNAPPER_LOG_OFF);
+  EXPECT_TRUE(state.ended);
+  other.join();
+}
+
+TEST(CApi, HandlesThatAreNull) {
+  EXPECT_EQ(knapper_module_num_inputs(nullptr), 0);
+  EXPECT_EQ(knapper_module_num_outputs(nullptr), 0);
+  EXPECT_EQ(knapper_module_may_replace(nullptr, 0, 0), 0);
+  EXPECT_EQ(knapper_result_num_outputs(nullptr), 0);
+  EXPECT_EQ(knapper_event_done(nullptr), 1);
+  knapper_event_cancel(nullptr);
+  EXPECT_EQ(knapper_error_get_kind(nullptr), KNAPPER_ERROR_INTERNAL);
+  for (auto text : {knapper_error_get_message, knapper_error_get_where,
+                    knapper_error_get_hint})
+    EXPECT_STREQ(text(nullptr), "");
+  knapper_tensor_info info = {};
+  info.size = sizeof info;
+  EXPECT_THAT(take(knapper_module_input(nullptr, 0, &info)),
+              HasSubstr("module is NULL"));
+  EXPECT_THAT(take(knapper_module_output(nullptr, 0, &info)),
+              HasSubstr("module is NULL"));
+  knapper_module_release(nullptr);
+  knapper_result_release(nullptr);
+  knapper_error_release(nullptr);
 }
 
 TEST(CApi, DtypesHaveSizesAndNames) {

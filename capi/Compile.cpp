@@ -5,6 +5,7 @@
 #include "compiler/verify/Verify.h"
 #include "frontends/onnx/Inspect.h"
 #include "runtime/module/Artefact.h"
+#include "runtime/module/Limits.h"
 
 #include <cstdlib>
 #include <filesystem>
@@ -73,8 +74,9 @@ Expected<capi::Request> capi::readRequest(const knapper_compile_options *given,
 
 Expected<ts::HostTensor> capi::borrowTensor(const knapper_tensor &tensor,
                                             const std::string &where) {
-  if (tensor.rank < 0 || (tensor.rank > 0 && !tensor.shape) ||
-      tensor.dtype < 0 || tensor.dtype > KNAPPER_U2)
+  if (tensor.rank < 0 || tensor.rank > kMaxRank ||
+      (tensor.rank > 0 && !tensor.shape) || tensor.dtype < 0 ||
+      tensor.dtype > KNAPPER_U2)
     return userError("is not a tensor", where);
   llvm::ArrayRef<int64_t> dims(tensor.shape, static_cast<size_t>(tensor.rank));
   auto dtype = static_cast<DType>(tensor.dtype);

@@ -70,6 +70,8 @@ const char *knapper_version(void) {
 }
 
 knapper_error_kind knapper_error_get_kind(const knapper_error *error) {
+  if (!error)
+    return KNAPPER_ERROR_INTERNAL;
   switch (error->error.kind) {
   case ErrorKind::user:
     return KNAPPER_ERROR_USER;
@@ -81,13 +83,13 @@ knapper_error_kind knapper_error_get_kind(const knapper_error *error) {
   return KNAPPER_ERROR_INTERNAL;
 }
 const char *knapper_error_get_message(const knapper_error *error) {
-  return error->message.c_str();
+  return error ? error->message.c_str() : "";
 }
 const char *knapper_error_get_where(const knapper_error *error) {
-  return error->error.where.c_str();
+  return error ? error->error.where.c_str() : "";
 }
 const char *knapper_error_get_hint(const knapper_error *error) {
-  return error->error.hint.c_str();
+  return error ? error->error.hint.c_str() : "";
 }
 void knapper_error_release(knapper_error *error) {
   if (error != capi::outOfMemory())

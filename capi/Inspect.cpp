@@ -11,17 +11,24 @@ using namespace knapper;
 using namespace knapper::capi;
 
 int32_t knapper_module_num_inputs(const knapper_module *module) {
+  if (!module)
+    return 0;
   return static_cast<int32_t>(module->module->program().inputs.size());
 }
 int32_t knapper_module_num_outputs(const knapper_module *module) {
+  if (!module)
+    return 0;
   return static_cast<int32_t>(module->module->program().outputs.size());
 }
 
-static Status tensorInfo(const std::vector<Program::Tensor> &tensors,
+using SignatureList = std::vector<Program::Tensor> Program::*;
+
+static Status tensorInfo(const knapper_module *module, SignatureList list,
                          int32_t index, knapper_tensor_info *out,
                          const char *function) {
-  if (!out)
-    return userError("info is NULL", function);
+  if (!module || !out)
+    return userError(module ? "info is NULL" : "module is NULL", function);
+  const std::vector<Program::Tensor> &tensors = module->module->program().*list;
   size_t size = out->size;
   if (size < sizeof(size_t) + sizeof(const char *))
     return userError(cat("info->size is ", size), function,
@@ -43,20 +50,22 @@ static Status tensorInfo(const std::vector<Program::Tensor> &tensors,
 knapper_error *knapper_module_input(const knapper_module *module, int32_t index,
                                     knapper_tensor_info *info) {
   return guarded([&] {
-    return tensorInfo(module->module->program().inputs, index, info,
+    return tensorInfo(module, &Program::inputs, index, info,
                       "knapper_module_input");
   });
 }
 knapper_error *knapper_module_output(const knapper_module *module,
                                      int32_t index, knapper_tensor_info *info) {
   return guarded([&] {
-    return tensorInfo(module->module->program().outputs, index, info,
+    return tensorInfo(module, &Program::outputs, index, info,
                       "knapper_module_output");
   });
 }
 
 int knapper_module_may_replace(const knapper_module *module, int32_t output,
                                int32_t input) {
+  if (!module)
+    return 0;
   const Program &program = module->module->program();
   return output >= 0 && static_cast<size_t>(output) < program.outputs.size() &&
          input >= 0 && static_cast<size_t>(input) < program.inputs.size() &&

@@ -195,6 +195,8 @@ knapper_run_with(knapper_module *module, const knapper_tensor *inputs,
 }
 
 int32_t knapper_result_num_outputs(const knapper_result *result) {
+  if (!result)
+    return 0;
   return static_cast<int32_t>(result->result.outputs().size());
 }
 
@@ -232,15 +234,16 @@ struct AsyncRun {
       knapper_error_release(error);
     delete result;
   }
-  void keep(std::vector<knapper_tensor> &list, const knapper_tensor *from,
-            int32_t count) {
-    for (int32_t i = 0; i < count; ++i) {
-      knapper_tensor t = from[i];
-      if (t.shape && t.rank > 0) {
+  void keep(std::span<const knapper_tensor> tensors, const Program &program) {
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      knapper_tensor t = tensors[i];
+      // Another rank is refused before the shape is looked at.
+      if (t.shape && t.rank > 0 && i < program.inputs.size() &&
+          static_cast<size_t>(t.rank) == program.inputs[i].dims.size()) {
         shapes.emplace_back(t.shape, t.shape + t.rank);
         t.shape = shapes.back().data();
       }
-      list.push_back(t);
+      inputs.push_back(t);
     }
   }
 };
@@ -269,8 +272,9 @@ knapper_error *knapper_run_async(knapper_module *module,
         !s)
       return s;
     auto run = std::make_shared<AsyncRun>();
-    run->keep(run->inputs, inputs, num_inputs);
-    run->keep(run->outputs, outputs, num_outputs);
+    run->keep({inputs, static_cast<size_t>(num_inputs)},
+              module->module->program());
+    run->outputs.assign(outputs, outputs + num_outputs); // shapes say nothing
     auto event = std::make_unique<knapper_event>(knapper_event{run});
     std::lock_guard lock(module->mutex);
     if (!module->queue)
@@ -314,11 +318,15 @@ knapper_error *knapper_event_wait(knapper_event *event, knapper_result **out) {
 }
 
 int knapper_event_done(const knapper_event *event) {
+  if (!event)
+    return 1;
   std::lock_guard lock(event->run->mutex);
   return event->run->done;
 }
 
 void knapper_event_cancel(knapper_event *event) {
+  if (!event)
+    return;
   std::atomic_ref<int32_t>(event->run->cancel).store(1);
 }
 

@@ -2,6 +2,7 @@
 #include "runtime/base/Checked.h"
 #include "runtime/base/Text.h"
 #include "runtime/graph/Execution.h"
+#include "runtime/module/Limits.h"
 
 #include <algorithm>
 #include <cstring>
@@ -27,11 +28,16 @@ bool hasDType(const knapper_tensor &tensor, DType type) {
   return dtypeNumber(tensor) == static_cast<unsigned>(type);
 }
 
-std::string dimsText(const knapper_tensor &tensor) {
+std::string_view dtypeText(const knapper_tensor &tensor) {
   unsigned dtype = dtypeNumber(tensor);
-  std::string out = cat(dtype < kNumDTypes ? name(static_cast<DType>(dtype))
-                                           : "unknown dtype",
-                        "[");
+  return dtype < kNumDTypes ? name(static_cast<DType>(dtype)) : "unknown dtype";
+}
+
+std::string dimsText(const knapper_tensor &tensor) {
+  // A number that is no rank does not say how long the shape is.
+  if (tensor.rank > kMaxRank)
+    return cat(dtypeText(tensor), " of rank ", tensor.rank);
+  std::string out = cat(dtypeText(tensor), "[");
   for (int32_t i = 0; i < tensor.rank; ++i)
     out += cat(i ? ", " : "", tensor.shape[i]);
   return out + "]";
@@ -159,7 +165,7 @@ Status Execution::prepareOutputs(std::span<const knapper_tensor> outputs) {
     dims += t.dims.size();
     if (!outputs.empty() && outputs[i].data && !hasDType(outputs[i], t.dtype))
       return userError(cat("expected memory for ", dimsText(t), ", got ",
-                           dimsText(outputs[i])),
+                           dtypeText(outputs[i])),
                        cat("output '", t.name, "'"),
                        cat("give memory of dtype ", name(t.dtype)));
     if (!t.late)

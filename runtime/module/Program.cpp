@@ -3,6 +3,7 @@
 #include "runtime/base/Checked.h"
 #include "runtime/base/Text.h"
 #include "runtime/module/Format.h"
+#include "runtime/module/Limits.h"
 #include "runtime/module/ProgramChecks.h"
 
 #include <algorithm>
@@ -10,8 +11,6 @@
 
 namespace knapper {
 namespace {
-
-constexpr uint32_t kMaxRank = 32;
 
 /// Checks one fb::Program while copying it. Each method stops at the first
 /// damage.
@@ -115,7 +114,7 @@ private:
     if (t->dtype() > fb::DType::MAX)
       return fail(t, cat("tensor '", tensor.name, "' has unknown dtype ",
                          unsigned(t->dtype())));
-    if (count(t->dims()) > kMaxRank || !spend(t->dims()) ||
+    if (count(t->dims()) > uint32_t(kMaxRank) || !spend(t->dims()) ||
         count(t->dim_text()) != count(t->dims()))
       return fail(t, cat("tensor '", tensor.name, "' has ", count(t->dims()),
                          " dims and ", count(t->dim_text()), " names of dims"));

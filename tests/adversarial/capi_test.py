@@ -52,6 +52,7 @@ INPUTS = {
     "no_shape": (dict(shape=None), "without a shape"),
     "rank_0": (dict(rank=0, shape=None), "rank 2"),
     "rank_1": (dict(rank=1), "rank 2"),
+    "rank_2_to_the_30": (dict(rank=2**30), "of rank 1073741824"),
     "negative_dim": (dict(dims=(-3, 4)), "negative"),
     "overflow": (dict(dims=(2**62, 4)), "fit in memory"),
     "wrong_dim": (dict(dims=(4, 3)), "dim 1 must be 4"),
@@ -73,6 +74,24 @@ TWO = (CTensor * 2)(tensor(), tensor())
 def test_number_of_inputs(module, tensors, count):
     with pytest.raises(knapper.UserError):
         run(module, tensors, count)
+
+
+def test_a_rank_that_is_none_is_not_followed(module):
+    """Also by asynchronous runs and by verification, which copy shapes."""
+    lib, out, text = library(), c_void_p(), c_void_p()
+    wild = (CTensor * 1)(tensor(rank=2**30))
+    check(lib.knapper_run_async(module._handle.value, wild, c_int32(1), None, c_int32(0), byref(out)))
+    with pytest.raises(knapper.UserError, match="of rank 1073741824"):
+        check(lib.knapper_event_wait(out, None))
+    outputs = (CTensor * 1)(tensor(rank=2**30, dtype=3, shape=None))
+    with pytest.raises(knapper.UserError, match="got f64"):
+        run(module, byref(tensor()), 1, outputs, 1)
+    options = CCompileOptions()
+    options.size = ctypes.sizeof(options)
+    made = model([node("Relu", ["x"], ["y"])], {"x": (FLOAT, ["n", 4])}, {"y": (FLOAT, None)}).SerializeToString()
+    options.model_bytes, options.model_size = ctypes.cast(ctypes.c_char_p(made), c_void_p), len(made)
+    with pytest.raises(knapper.UserError, match="is not a tensor"):
+        check(lib.knapper_verify(byref(options), wild, c_int32(1), byref(text)))
 
 
 @pytest.mark.parametrize("fields, count, message", [
