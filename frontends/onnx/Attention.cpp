@@ -142,6 +142,8 @@ LogicalResult spelledOut(Node &n, const Parts &p, bool rank3) {
   double root = std::sqrt(std::abs(p.scale));
   Value scores = dot(n.mul(p.query, p.scale < 0 ? -root : root),
                      n.mul(key, root), 3);
+  if (!scores)
+    return failure();
   int64_t mode = n.integer("qk_matmul_output_mode", 0);
   // Newer opsets put the softcap before the mask; so do we for all.
   Value shown = scores;
@@ -200,6 +202,10 @@ LogicalResult spelledOut(Node &n, const Parts &p, bool rank3) {
 
 LogicalResult importAttention(Node &n) {
   bool rank3 = ts::rankOf(n[0]) == 3;
+  if (int64_t mode = n.integer("qk_matmul_output_mode", 0);
+      mode < 0 || mode > 3)
+    return n.fail("qk_matmul_output_mode is " + Twine(mode),
+                  "set it to 0, 1, 2 or 3");
   Parts p;
   int64_t keyHeads = n.integer("kv_num_heads", 0);
   p.query = splitHeads(n, n[0], n.integer("q_num_heads", 0), "q_num_heads");
@@ -242,7 +248,7 @@ LogicalResult importAttention(Node &n) {
     return failure();
   p.scale = *scale;
   p.softcap = n.real("softcap", 0);
-  p.causal = n.integer("is_causal", 0);
+  p.causal = n.flag("is_causal", false);
 
   // Padded keys and windows become part of the mask.
   SmallVector<Dim> grid{q[0], n.dim(1), q[2], k[2]};
@@ -311,6 +317,12 @@ LogicalResult importRotaryEmbedding(Node &n) {
   if (!x)
     return failure();
   SmallVector<Dim> d = ts::dimsOf(x);
+  int64_t rotated = n.integer("rotary_embedding_dim", 0);
+  if (rotated < 0 || rotated % 2 ||
+      rotated > d[3].asConstant().value_or(rotated))
+    return n.fail("rotary_embedding_dim is " + Twine(rotated) +
+                      " for heads of " + d[3].str(),
+                  "give an even number, at most the size of a head");
   // A table of positions, or the rows already chosen.
   auto rows = [&](Value table) -> Value {
     if (n.has(3)) {
@@ -332,16 +344,21 @@ LogicalResult importRotaryEmbedding(Node &n) {
     own[1] = d[2];
     table = n.castDims(table, own);
     // Partial rotation reads the first columns.
-    int64_t rotated = n.integer("rotary_embedding_dim", 0);
     std::optional<int64_t> columns = own[2].asConstant();
+    if (rotated > 0 && columns && *columns < rotated / 2) {
+      (void)n.fail("a cache has " + Twine(*columns) +
+                       " columns where rotary_embedding_dim is " +
+                       Twine(rotated),
+                   "give caches of half as many columns");
+      return {};
+    }
     if (rotated > 0 && columns && *columns > rotated / 2)
       table = n.sliceDim(table, 2, n.dim(0), n.dim(rotated / 2));
     return table;
   };
   cos = rows(cos);
   sin = rows(sin);
-  Value y = n.make<ts::RopeOp>(x, cos, sin,
-                               bool(n.integer("interleaved", 0)));
+  Value y = n.make<ts::RopeOp>(x, cos, sin, n.flag("interleaved", false));
   return n.out(rank3 ? mergeHeads(n, y) : y);
 }
 

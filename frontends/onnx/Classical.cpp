@@ -415,7 +415,7 @@ LogicalResult importOneHotEncoder(Node &n) {
   SmallVector<int64_t> categories = n.integers("cats_int64s");
   if (categories.empty())
     return n.fail("has no categories", "give cats_int64s");
-  if (!n.integer("zeros", 1))
+  if (!n.flag("zeros", true))
     return n.unsupported("an error for unknown categories (zeros 0)");
   SmallVector<Dim> all = ts::dimsOf(n[0]);
   SmallVector<int64_t> at = llvm::to_vector(llvm::seq<int64_t>(0, all.size()));

@@ -201,7 +201,7 @@ LogicalResult importTrilu(Node &n) {
   Value limit = row;
   if (n.has(1))
     limit = n.add(row, n.convert(n.reshape(n[1], {}), n.b.getI64Type()));
-  Value keep = n.compare(n.integer("upper", 1) ? ts::ComparePredicate::ge
+  Value keep = n.compare(n.flag("upper", true) ? ts::ComparePredicate::ge
                                                : ts::ComparePredicate::le,
                          column, limit);
   return n.out(n.select(keep, n[0], n.scalarFor(n[0], 0)));
@@ -237,7 +237,7 @@ LogicalResult window(Node &n, double a0, double a1, double a2) {
   if (!element)
     return failure();
   Type f64 = n.b.getF64Type();
-  Dim period = n.integer("periodic", 1) ? (*size)[0] : (*size)[0] - 1;
+  Dim period = n.flag("periodic", true) ? (*size)[0] : (*size)[0] - 1;
   Value angle =
       n.mul(n.div(n.makeAs<ts::IotaOp>(n.type({(*size)[0]}, f64), uint64_t(0)),
                   n.sizeScalar(period, f64)),

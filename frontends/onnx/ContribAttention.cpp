@@ -139,9 +139,9 @@ LogicalResult selfAttention(Node &n, Value joint, Value mask, Value past,
     return n.fail("the input times the weights is " +
                       ts::shapeText(joint.getType()),
                   "give [batch, sequence, hidden] and num_heads");
-  if (n.integer("do_rotary", 0))
+  if (n.flag("do_rotary", false))
     return n.unsupported("do_rotary");
-  if (n.integer("past_present_share_buffer", 0))
+  if (n.flag("past_present_share_buffer", false))
     return n.unsupported("past_present_share_buffer");
   SmallVector<Dim> sizes;
   for (int64_t size : given)
@@ -177,7 +177,7 @@ LogicalResult selfAttention(Node &n, Value joint, Value mask, Value past,
   bool present = n.wants(1);
   SmallVector<Value> results =
       attend(n, parts[0], parts[1], parts[2], adds, pastKey, pastValue,
-             n.integer("unidirectional", 0) != 0, present);
+             n.flag("unidirectional", false), present);
   if (present) {
     Value both[2];
     for (int i = 0; i < 2; ++i) {
@@ -271,7 +271,7 @@ LogicalResult importMultiHeadAttention(Node &n) {
           n[5]);
   SmallVector<Value> results =
       attend(n, parts[0], parts[1], parts[2], adds, n[6], n[7],
-             n.integer("unidirectional", 0) != 0, n.wants(1) || n.wants(2));
+             n.flag("unidirectional", false), n.wants(1) || n.wants(2));
   for (size_t i : {1, 2})
     if (n.wants(i) && failed(n.out(results[i], i)))
       return failure();
@@ -292,7 +292,7 @@ Value rotate(Node &n, Value x, Value cos, Value sin, Value at, bool interleaved,
 
 /// input, positions ([1]: of the first token; or [B, S]), cos, sin.
 LogicalResult importRotaryEmbedding(Node &n) {
-  if (n.integer("is_packed_batching", 0))
+  if (n.flag("is_packed_batching", false))
     return n.unsupported("is_packed_batching");
   Value x = n[0], at = n.convert(n[1], n.b.getI64Type());
   bool rank3 = ts::rankOf(x) == 3;
@@ -316,7 +316,7 @@ LogicalResult importRotaryEmbedding(Node &n) {
   SmallVector<Dim> grid{ts::dimOf(x, 0), ts::dimOf(x, 2)};
   if (ts::rankOf(at) < 2)
     at = n.add(positions(n, grid, 1), n.reshape(at, {}));
-  Value y = rotate(n, x, n[2], n[3], at, n.integer("interleaved", 0) != 0,
+  Value y = rotate(n, x, n[2], n[3], at, n.flag("interleaved", false),
                    n.integer("rotary_embedding_dim", 0));
   double scale = n.real("scale", 1);
   if (y && scale != 1)
@@ -361,11 +361,11 @@ LogicalResult importGroupQueryAttention(Node &n) {
     return n.unsupported("a quantised cache");
   if (n.has(14) || n.has(15))
     return n.unsupported("norms of queries and keys");
-  if (n.integer("sliding_window_cache", 0))
+  if (n.flag("sliding_window_cache", false))
     return n.unsupported("sliding_window_cache");
   if (n.wants(3))
     return n.unsupported("the scores as a result");
-  if (!n.integer("causal", 1))
+  if (!n.flag("causal", true))
     return n.unsupported("causal 0");
   if (n.has(1) != n.has(2) || n.has(3) != n.has(4))
     return n.fail("keys and values come together", "give both, or neither");
@@ -412,14 +412,14 @@ LogicalResult importGroupQueryAttention(Node &n) {
                         "keys");
   }
 
-  if (n.integer("do_rotary", 0)) {
+  if (n.flag("do_rotary", false)) {
     if (failed(require(n, {7, 8})))
       return failure();
     SmallVector<Dim> grid{batch, length};
     Value at =
         n.has(9) ? n.convert(n[9], i64)
                  : n.add(positions(n, grid, 1), n.broadcastAt(from, {0}, grid));
-    bool interleaved = n.integer("rotary_interleaved", 0) != 0;
+    bool interleaved = n.flag("rotary_interleaved", false);
     query = rotate(n, query, n[7], n[8], at, interleaved, 0);
     key = rotate(n, key, n[7], n[8], at, interleaved, 0);
   }

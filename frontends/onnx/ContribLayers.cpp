@@ -113,7 +113,7 @@ LogicalResult groupNorm(Node &n, Value x, Value gamma, Value beta) {
   if (rank < 3)
     return n.fail("needs spatial dims, has " + ts::shapeText(x.getType()),
                   "give an input of rank 3 or more");
-  bool last = n.integer("channels_last", 1) != 0;
+  bool last = n.flag("channels_last", true);
   auto order = llvm::to_vector(llvm::seq<int64_t>(0, rank));
   if (last) {
     std::rotate(order.begin() + 1, order.end() - 1, order.end());

@@ -98,8 +98,8 @@ template <bool conjugate> LogicalResult importComplexMul(Node &n) {
 
 /// The signal is the last dim, real; the result has pairs in one more.
 LogicalResult importRfft(Node &n) {
-  if (n.integer("signal_ndim", 1) != 1 || !n.integer("onesided", 1) ||
-      n.integer("normalized", 0))
+  if (n.integer("signal_ndim", 1) != 1 || !n.flag("onesided", true) ||
+      n.flag("normalized", false))
     return n.unsupported("signals of several dims, both sides, or normalised "
                          "ones");
   SmallVector<Dim> dims = ts::dimsOf(n[0]);
@@ -111,8 +111,8 @@ LogicalResult importRfft(Node &n) {
 
 /// The half that Rfft gives, [.., m, 2], to [.., 2 * (m - 1)].
 LogicalResult importIrfft(Node &n) {
-  if (n.integer("signal_ndim", 1) != 1 || !n.integer("onesided", 1) ||
-      n.integer("normalized", 0))
+  if (n.integer("signal_ndim", 1) != 1 || !n.flag("onesided", true) ||
+      n.flag("normalized", false))
     return n.unsupported("signals of several dims, both sides, or normalised "
                          "ones");
   SmallVector<Dim> dims = ts::dimsOf(n[0]);
@@ -251,7 +251,7 @@ LogicalResult importRelativePositionBias(Node &n) {
   Value distance = n.sub(iota(0), iota(1)), zero = n.integerScalar(0, i64);
   int64_t buckets = *count;
   Value base = zero;
-  if (n.integer("is_bidirectional", 0)) {
+  if (n.flag("is_bidirectional", false)) {
     buckets /= 2;
     base = n.select(n.compare(P::lt, distance, zero),
                     n.integerScalar(buckets, i64), zero);

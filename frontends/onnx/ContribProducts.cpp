@@ -24,10 +24,10 @@ Value factor(Node &n, Value x, bool batch, bool swap) {
 }
 
 Value fusedMatMul(Node &n) {
-  Value a = factor(n, n[0], n.integer("transBatchA", 0) != 0,
-                   n.integer("transA", 0) != 0);
-  Value b = factor(n, n[1], n.integer("transBatchB", 0) != 0,
-                   n.integer("transB", 0) != 0);
+  Value a =
+      factor(n, n[0], n.flag("transBatchA", false), n.flag("transA", false));
+  Value b =
+      factor(n, n[1], n.flag("transBatchB", false), n.flag("transB", false));
   double alpha = n.real("alpha", 1);
   Value y = Standard(n, "MatMul")({a, b});
   return y && alpha != 1 ? n.mul(y, alpha) : y;

@@ -84,7 +84,7 @@ Value channels(Node &n, Value x, bool last) {
 }
 
 LogicalResult pool(Node &n, Standard pool) {
-  bool last = n.integer("channels_last", 0) != 0;
+  bool last = n.flag("channels_last", false);
   return importQLinearUnary(n, [&](Value x) {
     Value y = pool({last ? channels(n, x, false) : x});
     return last ? channels(n, y, true) : y;
@@ -122,7 +122,7 @@ LogicalResult importQLinearWhere(Node &n) {
 
 /// The standard's, with the channels last where an attribute says so.
 LogicalResult importQLinearConv(Node &n) {
-  bool last = n.integer("channels_last", 0) != 0;
+  bool last = n.flag("channels_last", false);
   Value x = last ? channels(n, n[0], false) : n[0];
   Value y = Standard(n, "QLinearConv")
                 .keep({"auto_pad", "dilations", "group", "kernel_shape", "pads",
@@ -172,8 +172,8 @@ LogicalResult importQGemm(Node &n) {
   Type f32 = n.b.getF32Type();
   if (ts::rankOf(n[0]) != 2 || ts::rankOf(n[3]) != 2)
     return n.fail("A and B must be matrices", "use QLinearMatMul");
-  Value a = n.integer("transA", 0) ? n.transpose(n[0], {1, 0}) : n[0];
-  Value b = n.integer("transB", 0) ? n.transpose(n[3], {1, 0}) : n[3];
+  Value a = n.flag("transA", false) ? n.transpose(n[0], {1, 0}) : n[0];
+  Value b = n.flag("transB", false) ? n.transpose(n[3], {1, 0}) : n[3];
   Value product = integerMatMul(n, a, n[2], b, n[5]);
   if (n.has(6))
     product = n.add(product, n[6]);
@@ -250,7 +250,7 @@ LogicalResult importMatMulNBits(Node &n) {
           rows = n.integer("N", 0), depth = n.integer("K", 0);
   if (n.has(4))
     return n.unsupported("g_idx (an order of the columns of its own)");
-  if (n.integer("weight_prepacked", 0))
+  if (n.flag("weight_prepacked", false))
     return n.unsupported("weights in the order of one kernel "
                          "(weight_prepacked)");
   if (bits != 2 && bits != 4 && bits != 8)

@@ -41,7 +41,7 @@ LogicalResult importReciprocal(Node &n) {
 }
 
 LogicalResult importMod(Node &n) {
-  if (n.integer("fmod", 0))
+  if (n.flag("fmod", false))
     return binary<ts::RemOp>(n);
   if (n.opset < 28 && isa<FloatType>(ts::elementTypeOf(n[0])))
     return n.fail("fmod must be 1 for floating-point operands",
@@ -95,7 +95,7 @@ LogicalResult castTo(Node &n, Type element) {
   if (!isa<FloatType>(element) || !ts::isStorage(element) ||
       ts::elementTypeOf(x) == element)
     return n.out(n.convert(x, element));
-  bool saturate = n.integer("saturate", 1) != 0;
+  bool saturate = n.flag("saturate", true);
   ts::Rounding rounding = ts::Rounding::nearest;
   if (isa<Float8E8M0FNUType>(element)) {
     std::string mode = n.text("round_mode", "up");
@@ -146,9 +146,8 @@ LogicalResult importCastLike(Node &n) {
 }
 
 LogicalResult importIsInf(Node &n) {
-  return n.out(n.make<ts::IsInfOp>(
-      n[0], bool(n.integer("detect_positive", 1)),
-      bool(n.integer("detect_negative", 1))));
+  return n.out(n.make<ts::IsInfOp>(n[0], n.flag("detect_positive", true),
+                                   n.flag("detect_negative", true)));
 }
 
 /// The sign bit moves in from the left: for negative x, ~(~x >> s).

@@ -336,6 +336,12 @@ Status Importer::importNode(const onnx::NodeProto &node, size_t index,
                   (row->maxInputs == anyNumber || given <= row->maxInputs);
   for (int i = 0; complete && i < row->minInputs; ++i)
     complete = bool(inputs[i]);
+  // Of any number all are there; where the first may be absent, the row looks.
+  if (complete && row->maxInputs == anyNumber && row->minInputs > 0 &&
+      llvm::is_contained(node.input(), std::string())) {
+    (void)n.fail("an input is absent", "remove the empty input");
+    return *n.error;
+  }
   if (!complete) {
     (void)n.fail("has " + Twine(given) + " inputs where it takes " +
                      Twine(row->minInputs) +

@@ -118,8 +118,8 @@ LogicalResult importGemm(Node &n) {
                       ts::shapeText(n[0].getType()) + " and " +
                       ts::shapeText(n[1].getType()),
                   "use MatMul for other ranks");
-  Value result = dot(n, n[0], n[1], {}, {}, {n.integer("transA", 0) ? 0 : 1},
-                     {n.integer("transB", 0) ? 1 : 0});
+  Value result = dot(n, n[0], n[1], {}, {}, {n.flag("transA", false) ? 0 : 1},
+                     {n.flag("transB", false) ? 1 : 0});
   double alpha = n.real("alpha", 1), beta = n.real("beta", 1);
   if (alpha != 1)
     result = n.mul(result, alpha);

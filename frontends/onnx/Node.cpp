@@ -90,6 +90,12 @@ int64_t Node::integer(StringRef name, int64_t otherwise) {
   const auto *found = attribute(name, onnx::AttributeProto::INT);
   return found ? found->i() : otherwise;
 }
+bool Node::flag(StringRef name, bool otherwise) {
+  int64_t value = integer(name, otherwise);
+  if (value != 0 && value != 1)
+    (void)fail(name + " is " + Twine(value), "set it to 0 or 1");
+  return value != 0;
+}
 double Node::real(StringRef name, double otherwise) {
   const auto *found = attribute(name, onnx::AttributeProto::FLOAT);
   return found ? found->f() : otherwise;

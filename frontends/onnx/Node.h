@@ -53,6 +53,8 @@ public:
   //===--------------------------------------------------------------------===//
   bool hasAttr(llvm::StringRef name);
   int64_t integer(llvm::StringRef name, int64_t otherwise);
+  /// An integer that is 0 or 1; another one is an error of the node.
+  bool flag(llvm::StringRef name, bool otherwise);
   double real(llvm::StringRef name, double otherwise);
   std::string text(llvm::StringRef name, llvm::StringRef otherwise);
   llvm::SmallVector<std::string> texts(llvm::StringRef name);

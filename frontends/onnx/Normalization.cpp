@@ -118,16 +118,16 @@ LogicalResult importBatchNormalization(Node &n) {
     return n.fail("needs a batch and a channel dim, has " +
                       ts::shapeText(n[0].getType()),
                   "give an input of rank 2 or more");
-  if (!n.integer("spatial", 1))
+  if (!n.flag("spatial", true))
     return n.unsupported("statistics of each position (spatial 0)");
   for (unsigned i = 1; i < 5; ++i)
     if (ts::rankOf(n[i]) != 1)
       return n.fail("scale, bias, mean and variance are vectors",
                     "give a value a channel");
-  bool training = n.opset >= 14 ? n.integer("training_mode", 0)
+  bool training = n.opset >= 14 ? n.flag("training_mode", false)
                   : n.opset >= 7
                       ? n.wants(1) || n.wants(2) || n.wants(3) || n.wants(4)
-                      : !n.integer("is_test", 0);
+                      : !n.flag("is_test", false);
   return training ? batchNormTraining(n) : n.out(batchNorm(n, n[3], n[4]));
 }
 

@@ -16,7 +16,7 @@ Value rightOperand(Node &n, Value y) {
   SmallVector<Dim> dims = ts::dimsOf(n[0]), own = ts::dimsOf(y);
   auto rank = static_cast<int64_t>(dims.size()),
        ownRank = static_cast<int64_t>(own.size());
-  if (!n.integer("broadcast", 0)) {
+  if (!n.flag("broadcast", false)) {
     if (rank != ownRank) {
       (void)n.fail(ts::shapeText(n[0].getType()) + " and " +
                        ts::shapeText(y.getType()) + " differ in rank",
@@ -83,7 +83,7 @@ LogicalResult importCast(Node &n) {
 
 /// What was written for training says `is_test` 0, which is the default.
 LogicalResult importDropout(Node &n) {
-  if (!n.integer("is_test", 0))
+  if (!n.flag("is_test", false))
     return n.unsupported("training mode (is_test 0)");
   if (n.wants(1) && failed(n.out(n.splatLike(1, n[0]), 1)))
     return failure();
@@ -183,9 +183,8 @@ LogicalResult importConcat(Node &n) {
   int64_t rank = ts::rankOf(n[0]), axis = n.axis("axis", 1, rank);
   SmallVector<Value> parts;
   for (Value value : n.all()) {
-    if (!value || ts::rankOf(value) != rank)
-      return n.fail("an input is absent or has another rank",
-                    "all inputs need one rank");
+    if (ts::rankOf(value) != rank)
+      return n.fail("an input has another rank", "all inputs need one rank");
     SmallVector<Dim> dims = ts::dimsOf(n[0]);
     if (!n.failed())
       dims[axis] = ts::dimOf(value, axis);

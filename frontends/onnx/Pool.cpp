@@ -135,13 +135,13 @@ LogicalResult importMaxPool(Node &n) {
   std::optional<Windows> w = poolWindows(n);
   if (!w)
     return failure();
-  if (n.integer("ceil_mode", 0))
+  if (n.flag("ceil_mode", false))
     extendForCeil(n, *w);
   Value y = pool(n, ts::PoolKind::max, n[0], *w, false);
   if (failed(n.out(y)))
     return failure();
   return n.wants(1) ? n.out(poolIndices(n, *w, ts::dimsOf(y),
-                                        n.integer("storage_order", 0)),
+                                        n.flag("storage_order", false)),
                             1)
                     : mlir::success();
 }
@@ -208,8 +208,8 @@ LogicalResult importAveragePool(Node &n) {
   std::optional<Windows> w = poolWindows(n);
   if (!w)
     return failure();
-  bool count = n.integer("count_include_pad", 0);
-  if (!n.integer("ceil_mode", 0))
+  bool count = n.flag("count_include_pad", false);
+  if (!n.flag("ceil_mode", false))
     return n.out(pool(n, ts::PoolKind::average, n[0], *w, count));
   Windows extended = *w;
   extendForCeil(n, extended);
@@ -234,7 +234,7 @@ LogicalResult importLpPool(Node &n) {
   std::optional<Windows> w = poolWindows(n);
   if (!w)
     return failure();
-  if (n.integer("ceil_mode", 0))
+  if (n.flag("ceil_mode", false))
     extendForCeil(n, *w);
   double p = exponentOf(n);
   if (p < 1)

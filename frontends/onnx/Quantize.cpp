@@ -92,7 +92,7 @@ Value quantize(Node &n, Value x, Value scale, Value zero, Type to) {
   if (!quotient)
     return {};
   return n.makeAs<ts::ConvertOp>(ts::withElement(quotient.getType(), to),
-                                 quotient, n.integer("saturate", 1) != 0,
+                                 quotient, n.flag("saturate", true),
                                  ts::Rounding::nearest);
 }
 

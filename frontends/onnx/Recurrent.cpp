@@ -310,7 +310,7 @@ LogicalResult importRecurrent(Node &n) {
   if (directions == 1 && direction != "forward" && direction != "reverse")
     return n.fail("direction is '" + direction + "'",
                   "use forward, reverse or bidirectional");
-  bool batchFirst = n.integer("layout", 0) != 0;
+  bool batchFirst = n.flag("layout", false);
   Value x = batchFirst ? n.transpose(n[0], {1, 0, 2}) : n[0];
   // A state of known size says how large the batch is.
   for (size_t i : {5, 6})
@@ -337,8 +337,8 @@ LogicalResult importRecurrent(Node &n) {
     return n.fail("hidden_size is " + Twine(n.integer("hidden_size", 0)) +
                       ", R is " + ts::shapeText(n[2].getType()),
                   "correct the shapes");
-  r.linearBeforeReset = n.integer("linear_before_reset", 0) != 0;
-  r.coupled = n.integer("input_forget", 0) != 0;
+  r.linearBeforeReset = n.flag("linear_before_reset", false);
+  r.coupled = n.flag("input_forget", false);
   SmallVector<StringRef> defaults{cell == Cell::rnn ? "Tanh" : "Sigmoid"};
   if (cell != Cell::rnn)
     defaults.push_back("Tanh");

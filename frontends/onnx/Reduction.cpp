@@ -18,7 +18,7 @@ std::optional<SmallVector<int64_t>> axesOf(Node &n) {
     axes = *given;
   }
   int64_t rank = ts::rankOf(n[0]);
-  if (axes.empty() && !n.integer("noop_with_empty_axes", 0))
+  if (axes.empty() && !n.flag("noop_with_empty_axes", false))
     return llvm::to_vector(llvm::seq<int64_t>(0, rank));
   axes = n.normalAxes(axes, rank);
   if (n.failed())
@@ -30,7 +30,7 @@ template <typename Fn> LogicalResult reduction(Node &n, Fn &&body) {
   std::optional<SmallVector<int64_t>> axes = axesOf(n);
   if (!axes)
     return failure();
-  return n.out(body(n[0], ArrayRef<int64_t>(*axes), n.integer("keepdims", 1)));
+  return n.out(body(n[0], ArrayRef<int64_t>(*axes), n.flag("keepdims", true)));
 }
 
 template <K kind> LogicalResult importReduce(Node &n) {
@@ -119,10 +119,9 @@ template <K kind> LogicalResult importArg(Node &n) {
     size = size.max(n.dim(1));
     x = n.castDims(x, dims);
   }
-  Value index =
-      n.make<ts::ArgReduceOp>(kind, x, uint64_t(axis),
-                              bool(n.integer("select_last_index", 0)));
-  if (n.integer("keepdims", 1) && index) {
+  Value index = n.make<ts::ArgReduceOp>(kind, x, uint64_t(axis),
+                                        n.flag("select_last_index", false));
+  if (n.flag("keepdims", true) && index) {
     dims[axis] = n.dim(1);
     index = n.reshape(index, dims);
   }
@@ -137,8 +136,8 @@ template <K kind> LogicalResult importCumulative(Node &n) {
     return n.fail("the axis must be one number", "give a scalar");
   int64_t dim = n.normalAxis((*axis)[0], ts::rankOf(n[0]));
   return n.out(n.make<ts::ScanOp>(kind, n[0], uint64_t(dim),
-                                  bool(n.integer("exclusive", 0)),
-                                  bool(n.integer("reverse", 0))));
+                                  n.flag("exclusive", false),
+                                  n.flag("reverse", false)));
 }
 
 LogicalResult importTopK(Node &n) {
@@ -162,7 +161,7 @@ LogicalResult importTopK(Node &n) {
       return failure();
   }
   Operation *op = n.makeOp<ts::TopKOp>(2, x, (*k)[0].attr(), uint64_t(axis),
-                                       bool(n.integer("largest", 1)));
+                                       n.flag("largest", true));
   if (!op)
     return failure();
   return mlir::success(succeeded(n.out(op->getResult(0), 0)) &&

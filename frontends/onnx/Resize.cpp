@@ -408,8 +408,8 @@ LogicalResult importResize(Node &n) {
   s.nearest = n.text("nearest_mode", "round_prefer_floor");
   s.cubic = n.real("cubic_coeff_a", -0.75);
   s.extrapolation = n.real("extrapolation_value", 0);
-  s.excludeOutside = n.integer("exclude_outside", 0);
-  s.antialias = n.integer("antialias", 0);
+  s.excludeOutside = n.flag("exclude_outside", false);
+  s.antialias = n.flag("antialias", false);
   if (s.mode != "nearest" && s.mode != "linear" && s.mode != "cubic")
     return n.fail("mode is '" + s.mode + "'", "use nearest, linear or cubic");
   int64_t rank = ts::rankOf(n[0]);
@@ -498,7 +498,7 @@ LogicalResult importAffineGrid(Node &n) {
     return n.broadcastAt(n.reshape(values, {size->front(), n.dim(spatial)}),
                          {0, spatial + 1}, dims);
   };
-  bool corners = n.integer("align_corners", 0);
+  bool corners = n.flag("align_corners", false);
   Value sum = column(spatial);
   for (int64_t j = 0; j < spatial; ++j) {
     int64_t axis = spatial - j; // x is the last dim of the image

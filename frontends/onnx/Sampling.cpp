@@ -201,7 +201,7 @@ LogicalResult importGridSample(Node &n) {
                            fine);
   SmallVector<SmallVector<Tap>> taps;
   for (int64_t i = 0; i < spatial; ++i) {
-    GridDim d{dims[i + 2], n.integer("align_corners", 0) != 0,
+    GridDim d{dims[i + 2], n.flag("align_corners", false),
               padding == "zeros"    ? Padding::zeros
               : padding == "border" ? Padding::border
                                     : Padding::reflection};

@@ -134,7 +134,7 @@ LogicalResult importUnique(Node &n) {
   Type i64 = n.b.getI64Type();
   SmallVector<Dim> dims = ts::dimsOf(n[0]);
   auto rank = static_cast<int64_t>(dims.size());
-  bool sorted = n.integer("sorted", 1), whole = !n.hasAttr("axis");
+  bool sorted = n.flag("sorted", true), whole = !n.hasAttr("axis");
   int64_t axis = whole ? 0 : n.axis("axis", 0, rank);
   if (n.failed())
     return failure();

@@ -115,7 +115,7 @@ LogicalResult importConcat(Node &n) {
     return failure();
   if (elements->empty())
     return n.fail("the sequence is empty", "give it elements");
-  bool fresh = n.integer("new_axis", 0) != 0;
+  bool fresh = n.flag("new_axis", false);
   int64_t rank = ts::rankOf(elements->front()) + (fresh ? 1 : 0);
   int64_t axis = n.axis("axis", 0, rank);
   for (Value &value : *elements) {
@@ -143,7 +143,7 @@ LogicalResult importSplit(Node &n) {
   if (n.failed())
     return failure();
   SmallVector<Dim> dims = ts::dimsOf(n[0]), parts;
-  bool drop = !n.has(1) && n.integer("keepdims", 1) == 0;
+  bool drop = !n.has(1) && !n.flag("keepdims", true);
   if (n.has(1) && ts::rankOf(n[1]) == 1) {
     auto sizes = n.sizes(n[1], "the sizes of the parts");
     if (!sizes)

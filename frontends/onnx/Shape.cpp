@@ -32,7 +32,7 @@ LogicalResult importReshape(Node &n) {
   if (!shape)
     return failure();
   SmallVector<Dim> own = ts::dimsOf(n[0]), dims = *shape;
-  bool zeroCopies = !n.integer("allowzero", 0);
+  bool zeroCopies = !n.flag("allowzero", false);
   std::optional<size_t> open;
   Dim known = n.dim(1);
   for (size_t i = 0; i < dims.size(); ++i) {
@@ -159,9 +159,6 @@ LogicalResult importTranspose(Node &n) {
 LogicalResult importConcat(Node &n) {
   if (!n.hasAttr("axis"))
     return n.fail("has no axis", "give the axis to join along");
-  for (Value value : n.all())
-    if (!value)
-      return n.fail("an input is absent", "remove the empty input");
   int64_t rank = ts::rankOf(n[0]), axis = n.axis("axis", 0, rank);
   // Sizes that must agree: a number decides, then a bare symbol.
   SmallVector<Dim> common = ts::dimsOf(n[0]);

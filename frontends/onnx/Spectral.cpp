@@ -192,7 +192,7 @@ LogicalResult importDft(Node &n) {
     return n.fail("the axis is the last dim, which holds real and imaginary "
                   "parts",
                   "give another axis");
-  bool inverse = n.integer("inverse", 0), onesided = n.integer("onesided", 0);
+  bool inverse = n.flag("inverse", false), onesided = n.flag("onesided", false);
   bool real = inverse && onesided;
   Dim length = real ? (dims[axis] - 1) * 2 : dims[axis];
   if (n.has(1)) {
@@ -291,7 +291,7 @@ LogicalResult importStft(Node &n) {
   if (!x.re)
     return failure();
   Complex y = transform(n, x, -1);
-  if (n.integer("onesided", 1)) {
+  if (n.flag("onesided", true)) {
     length = length.floorDiv(n.dim(2)) + 1;
     y = {n.sliceDim(y.re, 1, n.dim(0), length),
          n.sliceDim(y.im, 1, n.dim(0), length)};

@@ -129,7 +129,7 @@ LogicalResult importNonMaxSuppression(Node &n) {
   std::optional<Dim> most = mostOf(n, dims[2]);
   if (!most)
     return failure();
-  Boxes all = boxesOf(n, boxes, n.integer("center_point_box", 0) != 0);
+  Boxes all = boxesOf(n, boxes, n.flag("center_point_box", false));
   SmallVector<Dim> classes{dims[0], dims[1]},
       columns{dims[0], dims[1], n.dim(1)}, rows{dims[0], n.dim(1), dims[2]};
   // A symbolic number of boxes may be 0: one that is never the best stands

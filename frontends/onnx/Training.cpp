@@ -20,9 +20,6 @@ optimise(Node &n, size_t groups, size_t resultGroups,
     return n.fail("has " + Twine(n.size()) + " inputs and " +
                       Twine(n.resultCount()) + " results",
                   "give R, T and lists of equal length");
-  for (Value value : n.all())
-    if (!value)
-      return n.fail("an input is absent", "remove the empty input");
   for (size_t i = 0; i < count; ++i) {
     SmallVector<Value> members;
     for (size_t g = 0; g < groups; ++g)

@@ -141,7 +141,8 @@ Value combine(Node &n, const Forest &f, Value leaf, StringRef how,
     return {};
   }
   auto count = static_cast<int64_t>(f.feature.size());
-  if (f.targets < 1 || count * f.targets > int64_t(1) << 28) {
+  if (f.targets < 1 ||
+      f.targets > (int64_t(1) << 28) / std::max<int64_t>(count, 1)) {
     (void)n.unsupported("a table of leaves of this size");
     return {};
   }

@@ -14,9 +14,12 @@ X = {"x": ["n", 3, 4, 5]}
 V = {"x": ["n", 5]}
 
 
-def one(op, inputs, opset=22, outputs=("y",), domain="", initializers=(), **attributes):
-    names = [*inputs, *dict(initializers)]
+def one(op, inputs, opset=22, outputs=("y",), domain="", initializers=(), names=None, inputs_of=None, **attributes):
+    """One node that reads the inputs and initializers, or `names` of the inputs `inputs_of`."""
+    names = names or [*inputs, *dict(initializers)]
+    inputs = inputs_of or inputs
     results = [o if isinstance(o, str) else o[0] for o in outputs]
+    outputs = [o for o in outputs if o]
     return model(
         [node(op, names, results, name="it", domain=domain, **attributes)],
         inputs, outputs, initializers, opset, [(domain, 5)] if domain else [],
@@ -186,8 +189,39 @@ CASES = {
         ml("TreeEnsembleRegressor", **(TREE | {"nodes_featureids": [7, 0, 0]})), "8 features of 5"),
     "tree_targets": (
         ml("TreeEnsembleRegressor", **(TREE | {"target_ids": [0, 3]})), "target 3 of 1"),
+    "tree_table": (
+        ml("TreeEnsemble", n_targets=2**62, nodes_splits=helper.make_tensor("s", 1, [1], [0.5]),
+           nodes_modes=helper.make_tensor("m", TensorProto.UINT8, [1], [0]), nodes_featureids=[0], tree_roots=[0],
+           nodes_truenodeids=[0], nodes_falsenodeids=[1], nodes_trueleafs=[1], nodes_falseleafs=[1],
+           leaf_targetids=[0, 0], leaf_weights=helper.make_tensor("w", 1, [2], [1.0, 2.0])),
+        "a table of leaves of this size"),
     "tree_function": (
         ml("TreeEnsembleRegressor", aggregate_function="MEDIAN", **TREE), "'MEDIAN'"),
+}  # fmt: skip
+QKV = {"q": [1, 2, 4, 8], "k": [1, 2, 6, 8], "v": [1, 2, 6, 8]}
+ROPE = {"x": [1, 2, 4, 8], "c": [1, 4, 4], "s": [1, 4, 4]}
+SCORES = ["y", "", "", "s"]
+CASES |= {
+    "attention_types": (
+        one("Attention", QKV | {"k": (TensorProto.DOUBLE, [1, 2, 6, 8]), "m": [4, 6]}, 23, SCORES), "different element types"),
+    "attention_types_softcap": (
+        one("Attention", QKV | {"k": (TensorProto.DOUBLE, [1, 2, 6, 8])}, 23, SCORES, softcap=2.0), "different element types"),
+    **{f"attention_output_{mode}": (one("Attention", QKV, 23, SCORES, qk_matmul_output_mode=mode), f"output_mode is {mode}")
+       for mode in (4, 7, -1, 2**32)},
+    **{f"rotary_{dim}": (one("RotaryEmbedding", ROPE, 23, rotary_embedding_dim=dim), f"dim is {dim} for heads of 8")
+       for dim in (3, 100, -4, 2**62)},
+    "rotary_caches": (
+        one("RotaryEmbedding", ROPE | {"c": [1, 4, 2], "s": [1, 4, 2]}, 23, rotary_embedding_dim=8), "a cache has 2 columns"),
+    **{f"absent_{op}": (one(op, {}, names=["x", "", "x"], inputs_of=V, **more), "an input is absent") for op, more in {
+        "Min": {}, "Max": {}, "Sum": {}, "Mean": {}, "Concat": {"axis": 0}, "SequenceConstruct": {}, "Einsum": {"equation": "ab,a,ab"}}.items()},
+    "absent_QLinearConcat": (
+        one("QLinearConcat", {}, domain="com.microsoft", axis=0, names=["s", "z", "x", "s", "z", "x", "", "z"],
+            inputs_of={"s": [], "z": (TensorProto.UINT8, []), "x": (TensorProto.UINT8, ["n", 2])}), "an input is absent"),
+    **{f"boolean_{op}_{name}": (one(op, inputs, **{name: number}, **more), f"{name} is {number}") for op, name, number, inputs, more in [
+        ("ReduceMax", "keepdims", 5, V, {}), ("ArgMax", "keepdims", -1, V, {}), ("Gemm", "transA", -1, {"x": [3, 4], "w": [4, 5]}, {}),
+        ("MaxPool", "ceil_mode", 7, X, {"kernel_shape": [2, 2]}), ("AveragePool", "count_include_pad", 2, X, {"kernel_shape": [2, 2]}),
+        ("CumSum", "reverse", 3, V, {"initializers": {"a": np.int64(0)}}), ("Reshape", "allowzero", 9, V, {"initializers": {"a": np.int64([-1])}}),
+        ("Attention", "is_causal", 2, QKV, {"opset": 23}), ("RotaryEmbedding", "interleaved", 2, ROPE, {"opset": 23})]},
 }  # fmt: skip
 
 
