@@ -103,6 +103,8 @@ struct Converter {
       });
       if (!shared)
         continue;
+      // It may stand behind other readers, or in a body.
+      narrowing->moveAfter(value.getDefiningOp());
       OpBuilder builder(narrowing->getContext());
       builder.setInsertionPointAfter(narrowing);
       Value widened =

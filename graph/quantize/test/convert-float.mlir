@@ -77,3 +77,18 @@ func.func @sums(%x: tensor<6x8xf32>, %w: tensor<8x8xf32>) -> tensor<6xf32> {
   %1 = ts.reduce add %0 [1] : tensor<6x8xf32>
   return %1 : tensor<6xf32>
 }
+
+// A reader that stands before what narrows its operand: both read what was rounded.
+// CHECK-LABEL: @before
+// CHECK: %[[N:.*]] = ts.neg %arg0
+// CHECK: %[[S:.*]] = ts.convert %[[N]] {{.*}}bf16
+// CHECK: %[[R:.*]] = ts.convert %[[S]] {{.*}} to tensor<8x4xf32>
+// CHECK: ts.exp %[[R]]
+// CHECK: ts.slice %[[S]]
+func.func @before(%x: tensor<8x4xf32>, %w: tensor<4x16xf32>) -> (tensor<8x4xf32>, tensor<4x16xf32>) {
+  %0 = ts.neg %x : tensor<8x4xf32>
+  %1 = ts.exp %0 : tensor<8x4xf32>
+  %2 = ts.slice %0 [#ts.dim<0>, #ts.dim<0>] [1, 1] : tensor<8x4xf32> to tensor<4x4xf32>
+  %3 = ts.dot %2, %w batch [] x [] contract [1] x [0] : tensor<4x4xf32>, tensor<4x16xf32>
+  return %1, %3 : tensor<8x4xf32>, tensor<4x16xf32>
+}
