@@ -5,8 +5,13 @@
     compiled = ov.Core().compile_model("model.onnx", "CPU")
     y = compiled([x])[compiled.output(0)]
 
-An option that is not honoured raises; docs/coming-from-openvino.md says what
-becomes of each option and call.
+A property that asks for memory or speed alone and is not honoured gives one
+`HintWarning` (KNAPPER_OPENVINO_STRICT=1 or `set_strict(True)` refuses it);
+everything else that is not honoured raises, all of it in one error.
+docs/coming-from-openvino.md says what becomes of each option and call.
+
+Programs that import openvino themselves run on Knapper after `install()`, or started
+by `python -m knapper.openvino script.py`.
 """
 
 from __future__ import annotations
@@ -16,9 +21,11 @@ from typing import Any
 
 import knapper
 from knapper.errors import UserError
+from knapper.hints import HintWarning, Refusal
 from knapper.module import Module
 from knapper.openvino.compiled import CompiledModel, InferRequest, Results
 from knapper.openvino.ports import (
+    Dimension,
     OpenVINOError,
     PartialShape,
     Port,
@@ -27,10 +34,17 @@ from knapper.openvino.ports import (
     find,
     refuse,
 )
+from knapper.openvino import properties
+from knapper.openvino.queue import AsyncInferQueue
+from knapper.openvino.settings import check, device, is_strict, options, set_strict
+from knapper.openvino.switch import install
 
 __all__ = [
+    "AsyncInferQueue",
     "CompiledModel",
     "Core",
+    "Dimension",
+    "HintWarning",
     "InferRequest",
     "Model",
     "OpenVINOError",
@@ -40,8 +54,17 @@ __all__ = [
     "Tensor",
     "Type",
     "compile_model",
+    "convert_model",
     "get_version",
+    "install",
+    "is_strict",
+    "properties",
+    "set_strict",
 ]
+
+# The OpenVINO whose calls these are: programs compare it. Knapper's own version is
+# `knapper.__version__`.
+__version__ = "2026.4.1"
 
 # What the compiler's `inspect` calls a type.
 _TYPES = {
@@ -100,6 +123,17 @@ class Model:
         return find(self.outputs, key)
 
     @property
+    def friendly_name(self) -> str:
+        """The file's name without its ending; "model" for bytes."""
+        if isinstance(self._source, (str, os.PathLike)):
+            return os.path.splitext(os.path.basename(os.fspath(self._source)))[0]
+        return "model"
+
+    def get_friendly_name(self) -> str:
+        """As `friendly_name`."""
+        return self.friendly_name
+
+    @property
     def dynamic(self) -> bool:
         """Whether an input has an open size."""
         return any(port.partial_shape.is_dynamic for port in self.inputs)
@@ -147,40 +181,6 @@ def _names(value: dict[str, Any]) -> list[int | str]:
     ]
 
 
-def _options(config: dict[Any, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Arguments of knapper.compile, and the properties as they are kept."""
-    arguments: dict[str, Any] = {}
-    kept: dict[str, Any] = {}
-    for key, value in config.items():
-        name, text = str(key), str(value).upper().rsplit(".", 1)[-1]
-        kept[name] = value
-        if name == "INFERENCE_NUM_THREADS" and int(value) >= 0:
-            arguments["threads"] = int(value)
-        elif name == "INFERENCE_PRECISION_HINT" and text in ("F32", "BF16", "F16"):
-            arguments["dtype"] = None if text == "F32" else text.lower()
-        elif name == "CACHE_DIR":
-            arguments["cache_dir"] = str(value) or None
-        elif (name, text) not in _ACCEPTED:
-            known = ", ".join(sorted({n for n, _ in _ACCEPTED} | set(_HONOURED)))
-            raise refuse(
-                f"property {name} = {value!r}",
-                f"leave it out; properties that are taken: {known}",
-            )
-    return arguments, kept
-
-
-_HONOURED = "CACHE_DIR", "INFERENCE_NUM_THREADS", "INFERENCE_PRECISION_HINT"
-# What is done anyway.
-_ACCEPTED = {
-    ("PERFORMANCE_HINT", "LATENCY"),
-    ("EXECUTION_MODE_HINT", "ACCURACY"),
-    ("EXECUTION_MODE_HINT", "PERFORMANCE"),
-    ("NUM_STREAMS", "1"),
-    ("PERF_COUNT", "NO"),
-    ("PERF_COUNT", "FALSE"),
-}
-
-
 class Core:
     """Reads and compiles ONNX models for the CPU."""
 
@@ -192,13 +192,30 @@ class Core:
         """['CPU']."""
         return ["CPU"]
 
+    def get_available_devices(self) -> list[str]:
+        """['CPU']."""
+        return self.available_devices
+
+    def get_property(self, *arguments: Any) -> Any:
+        """get_property(name) or ("CPU", name): what was set, and FULL_DEVICE_NAME.
+        Raises OpenVINOError for what there is not."""
+        if len(arguments) == 2:
+            check(device(arguments[0]))
+        name = str(arguments[-1])
+        if name == "FULL_DEVICE_NAME":
+            return knapper.devices()[0]["name"]
+        found = {str(key): value for key, value in self._config.items()}
+        if name not in found:
+            raise OpenVINOError(f"property {name!r} was not set; set: {', '.join(found)}")
+        return found[name]
+
     def set_property(self, *arguments: Any) -> None:
         """set_property(config) or ("CPU", config): for models compiled later.
-        Raises OpenVINOError for a property that is not honoured."""
-        if len(arguments) == 2:
-            _device(arguments[0])
-        _options(arguments[-1])
-        self._config.update(arguments[-1])
+        Raises OpenVINOError for what is refused, all of it."""
+        said = device(arguments[0]) if len(arguments) == 2 else []
+        _, kept, more = options(arguments[-1])
+        check([*said, *more])
+        self._config.update(kept)
 
     def read_model(self, model: Any, weights: object = None) -> Model:
         """An ONNX file's path, its bytes, or an `onnx.ModelProto`.
@@ -219,21 +236,48 @@ class Core:
         device_name: "CPU" or "AUTO". config: see docs/coming-from-openvino.md.
         Raises OpenVINOError for a model, device or property that is refused.
         """
-        _device(device_name)
-        merged = self._config | (config or {})
-        arguments, kept = _options(merged)
+        arguments, kept, said = options(_named(self._config) | _named(config or {}))
+        said = [*device(device_name), *said]
         if isinstance(model, (str, os.PathLike)) and str(model).endswith(".knap"):
-            threads = arguments.pop("threads", 0)
-            if any(arguments.values()):
-                raise refuse("options of compiling with a .knap", "give the ONNX file")
-            return CompiledModel(_checked(knapper.load, model, threads=threads), kept)
+            return _loaded(model, arguments, kept, said)
+        check(said)
         if not isinstance(model, Model):
             model = self.read_model(model)
         if model._dims:
             arguments["dim"] = ",".join(f"{n}={s}" for n, s in model._dims.items())
         return CompiledModel(
-            _checked(knapper.compile, model._source, **arguments), kept
+            _checked(knapper.compile, model._source, **arguments), kept, model.friendly_name
         )
+
+    def import_model(
+        self, model_stream: Any, device_name: str = "CPU", config: dict[Any, Any] | None = None
+    ) -> CompiledModel:
+        """Loads what `CompiledModel.export_model` gave: bytes or a stream of them.
+        Raises as compile_model does."""
+        if hasattr(model_stream, "read"):
+            model_stream = model_stream.read()
+        arguments, kept, said = options(_named(self._config) | _named(config or {}))
+        return _loaded(bytes(model_stream), arguments, kept, [*device(device_name), *said])
+
+
+def _named(config: dict[Any, Any]) -> dict[str, Any]:
+    """By the properties' names, which may be given in several forms."""
+    return {str(key): value for key, value in config.items()}
+
+
+def _loaded(
+    source: Any, arguments: dict[str, Any], kept: dict[str, Any], said: list[Refusal]
+) -> CompiledModel:
+    """The model of an artefact."""
+    threads = arguments.pop("threads", 0)
+    arguments.pop("cache_dir", None)  # it is compiled already
+    said += [
+        Refusal(f"{name} = {value!r} with a compiled model", "give the ONNX file")
+        for name, value in arguments.items()
+        if value
+    ]
+    check(said)
+    return CompiledModel(_checked(knapper.load, source, threads=threads), kept)
 
 
 def _checked(function: Any, *arguments: Any, **named: Any) -> Module:
@@ -243,11 +287,6 @@ def _checked(function: Any, *arguments: Any, **named: Any) -> Module:
         raise OpenVINOError(str(error), error.where, error.hint) from error
 
 
-def _device(name: str) -> None:
-    if name not in ("CPU", "AUTO", "AUTO:CPU"):
-        raise refuse(f"device {name!r}", "'CPU'")
-
-
 def compile_model(
     model: Any, device_name: str = "AUTO", config: dict[Any, Any] | None = None
 ) -> CompiledModel:
@@ -255,6 +294,16 @@ def compile_model(
     return Core().compile_model(model, device_name, config)
 
 
+def convert_model(input_model: Any, **rest: Any) -> Model:
+    """`Core().read_model`. Raises OpenVINOError for a torch module and for further
+    arguments."""
+    if rest:
+        raise refuse(f"convert_model({', '.join(rest)})", "leave them out; Model.reshape")
+    if callable(input_model):
+        raise refuse(f"convert_model of {type(input_model).__name__}", "export it to ONNX")
+    return Core().read_model(input_model)
+
+
 def get_version() -> str:
-    """Names Knapper and its version."""
-    return f"Knapper {knapper.version()}"
+    """The OpenVINO whose calls these are, and Knapper's version."""
+    return f"{__version__}-knapper-{knapper.version()}"

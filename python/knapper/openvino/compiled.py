@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import io
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -65,8 +70,11 @@ class CompiledModel:
     once. `module` is the `knapper.Module` behind it.
     """
 
-    def __init__(self, module: Module, properties: dict[str, Any]) -> None:
+    def __init__(
+        self, module: Module, properties: dict[str, Any], name: str = "model"
+    ) -> None:
         self.module = module
+        self._name = name
         self.inputs = ports(module.inputs, "input")
         self.outputs = ports(module.outputs, "output")
         self._properties = properties
@@ -102,19 +110,33 @@ class CompiledModel:
         return InferRequest(self)
 
     def get_property(self, name: str) -> Any:
-        """A property that compile_model was given. Raises OpenVINOError."""
-        if name not in self._properties:
+        """A property that compile_model was given, or what is done without it.
+        Raises OpenVINOError for what there is not."""
+        known = {
+            "EXECUTION_DEVICES": ["CPU"],
+            "INFERENCE_NUM_THREADS": len(os.sched_getaffinity(0)),
+            "NETWORK_NAME": self._name,
+            "NUM_STREAMS": 1,
+            "OPTIMAL_NUMBER_OF_INFER_REQUESTS": 1,
+            "PERFORMANCE_HINT": "LATENCY",
+        } | self._properties
+        known["SUPPORTED_PROPERTIES"] = sorted(known)
+        if str(name) not in known:
             raise OpenVINOError(
-                f"property {name!r} was not set; set: {', '.join(self._properties)}"
+                f"property {str(name)!r} was not set; there are {', '.join(known)}"
             )
-        return self._properties[name]
+        return known[str(name)]
 
-    def export_model(self, *_: object) -> bytes:
-        """Raises OpenVINOError."""
-        raise OpenVINOError(
-            "export_model: not honoured by knapper.openvino\n  try: "
-            "compiled.module.save('model.knap'), which Core().compile_model reads"
-        )
+    def release_memory(self) -> None:
+        """Memory of runs is given back when the model goes."""
+
+    def export_model(self) -> io.BytesIO:
+        """The compiled model, as `module.save` writes it, for `Core.import_model`."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "model.knap")
+            self.module.save(path)
+            with open(path, "rb") as file:
+                return io.BytesIO(file.read())
 
     def __repr__(self) -> str:
         return f"<CompiledModel: inputs{list(self.inputs)} outputs{list(self.outputs)}>"
@@ -127,29 +149,65 @@ class InferRequest:
     def __init__(self, compiled: CompiledModel) -> None:
         self._compiled = compiled
         self._inputs: dict[str, np.ndarray] = {}
+        self._outputs: dict[str, np.ndarray] = {}  # memory that was set
         self._results: Results | None = None
         self._pending: Pending | None = None
+        self._callback: Callable[[Any], None] | None = None
+        self._waiter: threading.Thread | None = None  # of a run with a callback
+        self._error: BaseException | None = None  # of that run or its callback
+        self._began = 0
+        self.userdata: Any = None
+        self.latency = 0.0  # of the last run, in ms
 
     # ---- tensors
 
     def set_tensor(self, key: str | Port, tensor: Tensor) -> None:
-        """Sets an input, which is read in place at each run. Raises OpenVINOError
-        for another type and for outputs: results have memory of their own."""
-        if isinstance(key, Port) and key.kind == "output" or (
-            key in [o.any_name for o in self._compiled.outputs]
-            and key not in [i.any_name for i in self._compiled.inputs]
-        ):
-            raise OpenVINOError(
-                "an output's tensor: not honoured by knapper.openvino\n  try: "
-                "compiled.module.run(inputs, outputs), which fills arrays of yours"
-            )
-        port = self._compiled.input(key)  # type: ignore[arg-type]
+        """Sets an input, which is read in place at each run, or an output, which is
+        written in place and must have exactly its shape. Raises OpenVINOError for
+        another type."""
+        if isinstance(key, Port):
+            port = key
+        else:
+            port = find((*self._compiled.inputs, *self._compiled.outputs), key)
         if tensor.element_type != port.element_type:
             raise OpenVINOError(
-                f"the tensor for input {port.any_name!r} is "
-                f"{tensor.element_type.name}, the model takes {port.element_type.name}"
+                f"the tensor for {port.kind} {port.any_name!r} is "
+                f"{tensor.element_type.name}, the model has {port.element_type.name}"
             )
-        self._inputs[port.any_name] = tensor.data
+        held = self._inputs if port.kind == "input" else self._outputs
+        held[port.any_name] = tensor.data
+
+    def set_tensors(self, tensors: Mapping[str | Port, Tensor]) -> None:
+        """`set_tensor` of each."""
+        for key, tensor in tensors.items():
+            self.set_tensor(key, tensor)
+
+    def set_output_tensor(self, *arguments: Any) -> None:
+        """set_output_tensor(tensor) of the only output, or (place, tensor)."""
+        key, tensor = arguments if len(arguments) == 2 else (None, *arguments)
+        self.set_tensor(self._compiled.output(key), tensor)
+
+    def get_input_tensor(self, index: int | None = None) -> Tensor:
+        """An input that is set, the only one for None. Raises OpenVINOError where
+        it is not."""
+        name = self._compiled.input(index).any_name
+        if name not in self._inputs:
+            raise OpenVINOError(f"input {name!r} is not set: set_input_tensor first")
+        return Tensor(self._inputs[name], shared_memory=True)
+
+    @property
+    def model_inputs(self) -> tuple[Port, ...]:
+        """The model's inputs."""
+        return self._compiled.inputs
+
+    @property
+    def model_outputs(self) -> tuple[Port, ...]:
+        """The model's outputs."""
+        return self._compiled.outputs
+
+    def get_compiled_model(self) -> CompiledModel:
+        """The model."""
+        return self._compiled
 
     def set_input_tensor(self, *arguments: Any) -> None:
         """set_input_tensor(tensor) of the only input, or (place, tensor)."""
@@ -191,25 +249,64 @@ class InferRequest:
         self.wait()
         return self.results
 
-    def start_async(self, inputs: Any = None, userdata: Any = None) -> None:
-        """Starts a run; arrays must not be changed before `wait()`. Raises as
-        CompiledModel's call does, and where a run has not been waited for."""
-        if userdata is not None:
-            raise OpenVINOError(
-                "userdata: not honoured by knapper.openvino\n  try: wait() for the "
-                "request; there are no callbacks"
-            )
-        if self._pending is not None:
+    def set_callback(self, callback: Callable[[Any], None], userdata: Any = None) -> None:
+        """callback(userdata) after each run, in a thread of its own; `wait` raises what
+        it raises."""
+        self._callback = callback
+        self.userdata = userdata
+
+    def start_async(
+        self, inputs: Any = None, userdata: Any = None, share_inputs: bool = False
+    ) -> None:
+        """Starts a run; arrays must not be changed before `wait()`. userdata: for the
+        callback, from here on. Raises as CompiledModel's call does, and where a run
+        has not been waited for."""
+        if self._waiter is not None and not self._waiter.is_alive():
+            self.wait()  # it has ended
+        if self._pending is not None or self._waiter is not None:
             raise OpenVINOError("the request runs: wait() first")
+        if userdata is not None:
+            self.userdata = userdata
         self._results = None
         self._take(inputs)
+        self._began = time.monotonic_ns()
         try:
-            self._pending = self._compiled.module.start(self._inputs)
+            self._pending = self._compiled.module.start(self._inputs, self._outputs or None)
         except UserError as error:
             raise OpenVINOError(str(error), error.where, error.hint) from error
+        if self._callback is not None:
+            self._waiter = threading.Thread(target=self._finish, args=(self._callback,))
+            self._waiter.start()
+
+    def _finish(self, callback: Callable[[Any], None]) -> None:
+        try:
+            self._collect()
+        except Error as error:
+            self._error = error
+        try:
+            callback(self.userdata)
+        except BaseException as error:
+            self._error = self._error or error
 
     def wait(self) -> None:
-        """Waits for a run that was started. Raises its error."""
+        """Waits for a run that was started, and its callback. Raises the error of
+        either."""
+        waiter = self._waiter
+        if waiter is threading.current_thread():  # the callback asks for results
+            if self._error is not None:
+                raise self._error
+            return
+        if waiter is None:
+            self._collect()
+            return
+        waiter.join()
+        self._waiter = None
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+
+    def _collect(self) -> None:
+        """The results of a run that was started."""
         pending, self._pending = self._pending, None
         if pending is None:
             return
@@ -217,6 +314,13 @@ class InferRequest:
             result = pending.wait()
         except UserError as error:
             raise OpenVINOError(str(error), error.where, error.hint) from error
+        self.latency = (time.monotonic_ns() - self._began) / 1e6
+        for name, memory in self._outputs.items():
+            if result[name].shape != memory.shape:
+                raise OpenVINOError(
+                    f"the tensor for output {name!r} has shape {list(memory.shape)}, the "
+                    f"output {list(result[name].shape)}"
+                )
         self._results = Results(self._compiled.outputs, list(result))
 
     def _take(self, inputs: Any) -> None:

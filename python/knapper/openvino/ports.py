@@ -49,6 +49,11 @@ for _name in dtypes.NAMES:
     setattr(Type, "boolean" if _name == "i1" else _name, Type(_name))
 
 
+def Dimension(least: int = -1, most: int | None = None) -> int:
+    """A size; -1, an open one, for none and for bounds, which are not kept."""
+    return least if most is None or most == least else -1
+
+
 class PartialShape(tuple):
     """Sizes; an open one is -1, or the symbol's text."""
 
@@ -92,6 +97,10 @@ class Port:
     def shape(self) -> tuple[int, ...]:
         """The sizes. Raises OpenVINOError where one is open."""
         return self.partial_shape.to_shape()
+
+    def get_names(self) -> set[str]:
+        """Its one name."""
+        return self.names
 
     def get_any_name(self) -> str:
         """Its name."""

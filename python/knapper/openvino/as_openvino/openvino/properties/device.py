@@ -1,0 +1,3 @@
+"""As `knapper.openvino.properties.device`."""
+
+from knapper.openvino.properties.device import *  # noqa: F401,F403
