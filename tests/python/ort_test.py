@@ -17,6 +17,7 @@ from onnx import TensorProto, helper
 
 import knapper.ort
 
+CPU, CUDA = "CPUExecutionProvider", "CUDAExecutionProvider"
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
 onnxruntime = pytest.importorskip("onnxruntime")
 onnxruntime.set_default_logger_severity(4)
@@ -730,6 +731,51 @@ def test_providers():
     for providers in (3, "CPUExecutionProvider", [3], [("CPUExecutionProvider", 3)]):
         with pytest.raises(ValueError):
             session(knapper.ort, providers=providers)
+
+
+def test_cuda_where_there_is_a_gpu(monkeypatch):
+    """What is asked of the compiler, and what is said where it cannot."""
+    ort = knapper.ort
+    real, targets = knapper.compile, []
+
+    def compile(source, target="cpu", **rest):
+        targets.append(target)
+        if target == "cuda":
+            raise knapper.UserError("no code for this operator")
+        return real(source, target=target, **rest)
+
+    monkeypatch.setattr(knapper, "devices", lambda: [{"device": "cpu"}, {"device": "cuda"}])
+    monkeypatch.setattr(knapper, "compile", compile)
+    ort.providers.available.cache_clear()
+    try:
+        assert ort.get_available_providers() == [CUDA, CPU] and ort.get_device() == "GPU"
+        for wanted in (
+            [CUDA, CPU], [CUDA], [(CUDA, {"device_id": 0}), CPU], ["TensorrtExecutionProvider", CUDA],
+        ):  # fmt: skip
+            with pytest.warns(UserWarning, match="compiled for the CPU instead: no code") as caught:
+                made = session(ort, providers=wanted)
+            assert len(caught) == 1 and made.get_providers() == [CPU]
+            assert targets == ["cuda", "cpu"]
+            targets.clear()
+        for wanted in ([CPU, CUDA], [CPU], None):
+            compare(session(ort, providers=wanted).run(None, feed()), made.run(None, feed()))
+            assert targets == ["cpu"]
+            targets.clear()
+        options = ort.providers.normalized([(CUDA, {"gpu_mem_limit": 9}), CPU], None)
+        assert options == {CUDA: {"gpu_mem_limit": "9"}, CPU: {}}
+        assert [r.hint for r in ort.providers.refusals(options)] == [True]
+        with pytest.warns(ort.HintWarning, match="memory is the host's"):
+            value = ort.OrtValue.ortvalue_from_numpy(X, "cuda", 0)
+        assert value.device_name() == "cpu"
+        with pytest.raises(NotImplementedError, match="another device"):
+            made.set_providers([CUDA])
+    finally:
+        monkeypatch.undo()
+        ort.providers.available.cache_clear()
+    with pytest.raises(NotImplementedError, match="device 'cuda'"):
+        ort.OrtValue.ortvalue_from_numpy(X, "cuda", 0)
+    with pytest.warns(UserWarning, match="'CUDAExecutionProvider' is not in available"):
+        assert session(ort, providers=[CUDA]).get_providers() == [CPU]
 
 
 def test_terminate():

@@ -118,19 +118,24 @@ def load(
     if DISABLED[level]:
         table["disable"] = ",".join(DISABLED[level])
     check(said)
-    if gpu:
-        try:
-            return knapper.compile(source, target="cuda", **table), file, dims
-        except UserError as error:
-            warnings.warn(
-                f"{providers.CUDA}: the model is compiled for the CPU instead: {error}",
-                stacklevel=3,
-            )
     try:
-        module = knapper.compile(source, **table)
+        module = _compiled(source, table, bool(gpu))
     except Error as error:
         raise translated(error, _kind(error, source, dims)) from error
     return module, file, dims
+
+
+def _compiled(source: str | bytes, table: dict[str, Any], gpu: bool) -> Module:
+    """The module; where the GPU's code cannot be made, the CPU's with a warning."""
+    if gpu:
+        try:
+            return knapper.compile(source, target="cuda", **table)
+        except UserError as error:
+            warnings.warn(
+                f"{providers.CUDA}: the model is compiled for the CPU instead: {error}",
+                stacklevel=4,
+            )
+    return knapper.compile(source, **table)
 
 
 def _plain(source: Any) -> str | bytes:

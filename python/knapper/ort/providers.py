@@ -76,7 +76,7 @@ def normalized(providers: Any, options: Any) -> Options:
             warnings.warn(
                 f"Specified provider '{name}' is not in available provider names."
                 f"Available providers: '{', '.join(available())}'",
-                stacklevel=4,
+                stacklevel=3,
             )
         elif name not in wanted:
             wanted[name] = {str(key): str(value) for key, value in settings.items()}
