@@ -1,5 +1,5 @@
 """Random graphs against the reference: fuzz.py [--first N] [--count N] [--seconds S] [--state FILE]
-[--jobs N] [--failures FOLDER] [--only N] [--reduce N]
+[--jobs N] [--failures FOLDER] [--only N] [--reduce N]; with --mutate, ONNX's node cases, damaged (mutations.py)
 
 Case N is always the same graph. A worker that crashes, or is busy with a case for a minute (of processor
 time; of the clock's, twelve), is named with the case and replaced. With --state the run goes on where the last one ended. Each failing case is written
@@ -17,6 +17,7 @@ import re
 import select
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -26,18 +27,22 @@ PATHS = [ROOT / "python", ROOT / "tests" / "onnx_nodes", ROOT / "tests" / "onnx_
 SECONDS = 60
 
 
-def work() -> None:
+def work(mutate: bool) -> None:
     """Case numbers on stdin, outcomes on stdout."""
     import graph_cases
+    import mutations
     from check import check
     from evaluator import Evaluator
 
     evaluate = Evaluator()
+    if mutate:
+        mutations.limit_memory()
+    cases = mutations if mutate else graph_cases
     try:
         for line in sys.stdin:
             number = int(line)
-            case = graph_cases.make(number)
-            outcome = check(evaluate, case, graph_cases.options(number))
+            case, options = cases.make(number), cases.options(number)
+            outcome = mutations.check(case, options) if mutate else check(evaluate, case, options)
             ops = sorted({n.op_type for n in case.model.graph.node})
             print(json.dumps(outcome.__dict__ | {"case": number, "ops": ops}), flush=True)
     finally:
@@ -50,7 +55,8 @@ def environment() -> dict[str, str]:
 
 
 class Worker:
-    def __init__(self):
+    def __init__(self, words: list[str], variables: dict[str, str]):
+        self.words, self.variables = words, variables
         self.process = None
         self.case = None
         self.since = self.spent = 0.0
@@ -70,8 +76,8 @@ class Worker:
     def give(self, case: int) -> None:
         if self.process is None:
             self.process = subprocess.Popen(
-                [sys.executable, __file__, "--work"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL, text=True, env=environment())  # fmt: skip
+                [sys.executable, __file__, *self.words], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL, text=True, env=environment() | self.variables)  # fmt: skip
         self.case, self.since, self.spent = case, time.monotonic(), self.processor()
         self.process.stdin.write(f"{case}\n")
         self.process.stdin.flush()
@@ -88,12 +94,17 @@ class Worker:
         return status
 
 
-def fuzz(first: int, count: int, *, seconds=None, jobs=2, report=print, failures=None):
+def fuzz(first: int, count: int, *, seconds=None, jobs=2, report=print, failures=None, mutate=False):
     """Runs cases, for `seconds` at most; returns the next case, counts by kind and by operator, the failing
     outcomes, and what was refused how often."""
     kinds, ops, bad = collections.Counter(), collections.Counter(), []
     reasons = collections.Counter()
-    workers = [Worker() for _ in range(jobs)]
+    words, variables, folder = ["--work"], {}, tempfile.TemporaryDirectory()
+    if mutate:
+        import mutations
+
+        words, variables = ["--work", "--mutate"], mutations.keep_seeds(Path(folder.name) / "seeds")
+    workers = [Worker(words, variables) for _ in range(jobs)]
     following, end, deadline = first, first + count, time.monotonic() + (seconds or 1e9)
 
     def note(outcome: dict) -> None:
@@ -108,7 +119,7 @@ def fuzz(first: int, count: int, *, seconds=None, jobs=2, report=print, failures
             bad.append(outcome)
             report(f"case {outcome['case']}: {outcome['kind']}: {outcome['text']} {outcome.get('ops', '')}")
             if failures is not None:
-                write(failures, outcome["case"])
+                write(failures, outcome["case"], mutate=mutate)
 
     try:
         while True:
@@ -136,6 +147,7 @@ def fuzz(first: int, count: int, *, seconds=None, jobs=2, report=print, failures
     finally:
         for worker in workers:
             worker.stop(kill=True)
+        folder.cleanup()
     return following, kinds, ops, bad, reasons
 
 
@@ -169,32 +181,36 @@ def reduced(number: int, folder: Path) -> int:
     return 0
 
 
-def write(folder: Path, number: int, case=None) -> None:
+def write(folder: Path, number: int, case=None, mutate=False) -> None:
     import graph_cases
+    import mutations
     import numpy as np
     import onnx
 
     folder.mkdir(parents=True, exist_ok=True)
-    case = case or graph_cases.make(number)
+    case = case or (mutations if mutate else graph_cases).make(number)
     onnx.save(case.model, folder / f"{number}.onnx")
     for i, feed in enumerate(case.feeds):
         arrays = {k: a.view(np.uint16) if str(a.dtype) == "bfloat16" else a for k, a in feed.items()}
         np.savez(folder / f"{number}.{i}.npz", **arrays)
 
 
-def only(number: int) -> int:
+def only(number: int, mutate: bool) -> int:
     import graph_cases
+    import mutations
     import onnx
     from check import check
     from evaluator import Evaluator
 
-    case, options = graph_cases.make(number), graph_cases.options(number)
+    cases = mutations if mutate else graph_cases
+    case, options = cases.make(number), cases.options(number)
     print(onnx.printer.to_text(case.model))
     for feed in case.feeds:
         print({k: list(a.shape) for k, a in feed.items()})
     print(options)
     evaluate = Evaluator()
-    outcome = check(evaluate, case, options)
+    sys.stdout.flush()  # a crash prints nothing
+    outcome = mutations.check(case, options) if mutate else check(evaluate, case, options)
     evaluate.close()
     print(outcome)
     return int(outcome.bad)
@@ -210,14 +226,17 @@ def main() -> int:
     parser.add_argument("--failures", type=Path)
     parser.add_argument("--only", type=int)
     parser.add_argument("--reduce", type=int)
+    parser.add_argument("--mutate", action="store_true")
     parser.add_argument("--work", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     sys.path[:0] = map(str, PATHS)
     if arguments.work:
-        work()
+        work(arguments.mutate)
         return 0
     if arguments.only is not None:
-        return only(arguments.only)
+        return only(arguments.only, arguments.mutate)
+    if arguments.reduce is not None and arguments.mutate:
+        parser.error("a damaged case is one node: there is nothing to reduce")
     if arguments.reduce is not None:
         return reduced(arguments.reduce, arguments.failures or Path.cwd())
     first, state = arguments.first, {"next": 0, "cases": 0, "failing": {}}
@@ -227,7 +246,7 @@ def main() -> int:
     start = time.monotonic()
     following, kinds, ops, bad, reasons = fuzz(
         first, arguments.count, seconds=arguments.seconds, jobs=arguments.jobs,
-        failures=arguments.failures, report=lambda text: print(text, flush=True))  # fmt: skip
+        failures=arguments.failures, report=lambda text: print(text, flush=True), mutate=arguments.mutate)  # fmt: skip
     state["next"], state["cases"] = following, state["cases"] + following - first
     state["failing"] |= {str(o["case"]): o["kind"] for o in bad}
     if arguments.state:
