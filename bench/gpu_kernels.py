@@ -174,6 +174,21 @@ def embedding(rows: int, table: int, columns: int, bar: float) -> Case:
     )
 
 
+def running_sum(dims: tuple[int, ...], bar: float) -> Case:
+    t = mlir("bf16", *dims)
+    program = f"""func.func @main(%x: {t}) -> {t} {{
+  %y = ts.scan add %x dim 1 : {t}
+  return %y : {t}
+}}"""
+    return Case(
+        f"running sum bf16 {'x'.join(map(str, dims))}",
+        program,
+        [("bf16", dims)],
+        lambda x: x.cumsum(1),
+        bar,
+    )
+
+
 def cases() -> list[Case]:
     return [
         pointwise(4096, 4096, bar=0.0, versus_compile=1.0),
@@ -192,6 +207,10 @@ def cases() -> list[Case]:
         transpose("f32", 16384, 0.95),
         transpose("bf16", 16384, 0.95),
         embedding(65536, 131072, 4096, 0.95),
+        running_sum((4096, 16384), 0.0),
+        running_sum((8, 1048576), 0.0),
+        running_sum((100000, 64), 0.0),
+        running_sum((124, 38, 4, 1535), 0.0),
     ]
 
 

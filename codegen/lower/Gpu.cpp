@@ -36,6 +36,11 @@ LogicalResult GpuEmitter::layout(tile::FuncOp func) {
       memory = op->getResult(0);
     else if (isa<tile::StoreOp, tile::StoreRowsOp, tile::ScatterOp>(op))
       memory = op->getOperand(0);
+    // (Lists in shared memory do not say how wide accesses to memory are.)
+    if (memory && llvm::any_of(op->getOperands(), [](Value operand) {
+          return bool(operand.getDefiningOp<tile::SharedOp>());
+        }))
+      memory = {};
     if (memory)
       if (auto type = dyn_cast<VectorType>(memory.getType())) {
         unsigned bits = type.getElementTypeBitWidth();
@@ -63,6 +68,9 @@ LogicalResult GpuEmitter::layout(tile::FuncOp func) {
     // (Not where mathematics asks whether any lane is unusual.)
     reduces |= !op.getSourceVectorType().getElementType().isInteger(1);
   });
+  bool scans = func.walk([](tile::ScanOp) { return WalkResult::interrupt(); })
+                   .wasInterrupted();
+  reduces |= scans;
   int64_t largest = 0;
   for (int64_t size : sizes)
     largest = std::max(largest, size);
@@ -96,6 +104,10 @@ LogicalResult GpuEmitter::layout(tile::FuncOp func) {
              << all.getInt() << " programs, which blocks cannot hold";
   }
   packed = reduces && bytes == 2 && largest / threads >= manyElements;
+  // Two blocks a processor: else the assembler spills words for more.
+  constexpr unsigned twoBlocks = 512;
+  if (scans && !packed && threads == twoBlocks)
+    resident = 2;
   for (int64_t size : sizes)
     if (size % (int64_t(threads) * width))
       return func.emitOpError("has a tile of ")
@@ -403,6 +415,18 @@ LogicalResult GpuEmitter::tileOp(Operation &op) {
         return success();
       })
       .Case([&](tile::CombineOp op) { return combineTiles(op); })
+      .Case([&](tile::ScanOp op) { return scan(op); })
+      .Case([&](tile::ScanRowsOp op) { return scanRows(op); })
+      .Case([&](tile::ClusterScanOp op) { return clusterScan(op); })
+      .Case([&](tile::SharedOp op) { return sharedBuffer(op); })
+      .Case([&](tile::BarrierOp) {
+        barrier();
+        return success();
+      })
+      .Case([&](tile::AppendOp op) {
+        appendLanes(op);
+        return success();
+      })
       .Case([&](tile::ProductOp op) { return product(op); })
       .Case([&](tile::AttentionOp op) { return attention(op); })
       .Case([&](tile::SetStatusOp op) {
@@ -501,12 +525,17 @@ llvm::SmallVector<llvm::Value *> GpuEmitter::tensorMaps() {
 }
 
 llvm::Value *GpuEmitter::shuffle(llvm::Value *value, unsigned distance) {
+  return shuffleBy(llvm::Intrinsic::nvvm_shfl_sync_bfly_i32, value,
+                   b.getInt32(distance), kWarp - 1);
+}
+
+llvm::Value *GpuEmitter::shuffleBy(llvm::Intrinsic::ID how, llvm::Value *value,
+                                   llvm::Value *lane, unsigned bound) {
   llvm::Type *type = value->getType();
   unsigned bits = type->getPrimitiveSizeInBits();
   auto word = [&](llvm::Value *w) -> llvm::Value * {
     return b.CreateIntrinsic(
-        llvm::Intrinsic::nvvm_shfl_sync_bfly_i32, {},
-        {b.getInt32(~0u), w, b.getInt32(distance), b.getInt32(kWarp - 1)});
+        how, {}, {b.getInt32(~0u), w, lane, b.getInt32(bound)});
   };
   llvm::Value *whole = b.CreateBitCast(value, b.getIntNTy(bits));
   if (bits <= 32)

@@ -13,6 +13,7 @@
 #pragma once
 
 #include "codegen/lower/Emitter.h"
+#include "ir/tile/BlockOps.h"
 #include "runtime/base/GpuEntry.h"
 
 namespace knapper::lower {
@@ -54,6 +55,10 @@ private:
   mlir::LogicalResult reduction(mlir::vector::ReductionOp op);
   /// The value that the thread at this distance in the warp has.
   llvm::Value *shuffle(llvm::Value *value, unsigned distance);
+  /// What another thread of the warp has, by one of the shuffles of words;
+  /// `bound` is the instruction's last operand.
+  llvm::Value *shuffleBy(llvm::Intrinsic::ID how, llvm::Value *value,
+                         llvm::Value *lane, unsigned bound);
   /// Waits for all threads of the program.
   void barrier();
   /// Waits for all threads of the block.
@@ -72,6 +77,28 @@ private:
   mlir::LogicalResult combineTiles(tile::CombineOp op);
   /// Waits for all threads of the cluster's blocks.
   void meetCluster();
+
+  //===-- Scans and lists (GpuScan.cpp) -----------------------------------===//
+  mlir::LogicalResult scan(tile::ScanOp op);
+  mlir::LogicalResult scanRows(tile::ScanRowsOp op);
+  mlir::LogicalResult clusterScan(tile::ClusterScanOp op);
+  mlir::LogicalResult sharedBuffer(tile::SharedOp op);
+  void appendLanes(tile::AppendOp op);
+  /// A value a thread, combined with those of the threads before it (`reverse`:
+  /// behind it) among `lanes` neighbours of a warp. `lane`: in the warp, i32.
+  llvm::Value *warpScan(mlir::vector::CombiningKind kind, llvm::Value *value,
+                        llvm::Value *lane, bool reverse, unsigned lanes);
+  /// What the thread before has; of the first what changes nothing.
+  llvm::Value *warpShift(mlir::vector::CombiningKind kind, llvm::Value *value,
+                         llvm::Value *lane, bool reverse, unsigned lanes);
+  /// The lanes of one part in order, from `before` on; rows of `columns` lanes
+  /// begin anew.
+  llvm::Value *scanLanes(mlir::vector::CombiningKind kind, llvm::Value *part,
+                         llvm::Value *before, bool exclusive, bool reverse,
+                         unsigned columns);
+  /// All lanes of one part.
+  llvm::Value *foldLanes(mlir::vector::CombiningKind kind, llvm::Value *part,
+                         bool reverse);
 
   //===-- Memory (GpuMemory.cpp) ------------------------------------------===//
   mlir::LogicalResult load(tile::LoadOp op);
@@ -205,6 +232,7 @@ private:
   llvm::SmallVector<tile::LoadOp> loads; // of the function's own block
   unsigned exchanges = 0;                // of warps, in shared memory
   uint64_t combinedBytes = 0;            // of tiles, in shared memory
+  uint64_t listBytes = 0;                // of tile.shared
   // A long row of bf16 is kept as it was read, and each use widens it anew.
   bool packed = false;
   unsigned unpacked = 0;

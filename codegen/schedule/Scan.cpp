@@ -1,4 +1,4 @@
-// Running reductions along one dim.
+// Running reductions along one dim on CPUs (GPUs: GpuScan.cpp).
 //
 //   program = one line along the dim; where the dim is not the last one, a tile
 //   of neighbouring lines. The running value is carried from element to
@@ -32,10 +32,8 @@ LogicalResult chooseScan(ts::KernelOp kernel, const TargetDesc &target,
   bool last = op.getDim() + 1 == dims.size();
   int64_t lanes = 0;
   if (!last) {
-    // A GPU's tile is at least an access of every thread of a warp.
-    bool gpu = target.kind == DeviceKind::cuda;
-    lanes = gpu ? 512 : 32;
-    while (lanes > (gpu ? 128 : 1) && lanes > representative(dims.back()))
+    lanes = 32;
+    while (lanes > 1 && lanes > representative(dims.back()))
       lanes /= 2;
   }
   for (auto [i, dim] : llvm::enumerate(dims))

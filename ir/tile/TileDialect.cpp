@@ -1,3 +1,4 @@
+#include "ir/tile/BlockOps.h"
 #include "ir/tile/ByteOps.h"
 
 #include "mlir/IR/DialectImplementation.h"
@@ -23,6 +24,10 @@ void TileDialect::initialize() {
   addOperations<
 #define GET_OP_LIST
 #include "ir/tile/ByteOps.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "ir/tile/BlockOps.cpp.inc"
       >();
 }
 

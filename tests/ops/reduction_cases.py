@@ -164,6 +164,23 @@ for kind, numpy in [("add", "cumsum"), ("mul", "cumprod"), ("max", "maximum.accu
                      [In("x", t, "unit" if dtype in FLOATS else "normal")],
                      f"%r = ts.scan {kind} %x dim {dim} {attributes} : {t}", t, PLANE,
                      None if "exclusive" in attributes else scan, ROUNDING.get(dtype, "exact"))
+# Sizes that are known choose a GPU's form: several lines of a warp, one tile, several, parts of a cluster; along
+# the last dim and between others.
+SCANNED = [("f32", (40, 64)), ("bf16", (33, 50)), ("i64", (7, 5, 3)), ("i8", (300, 2)), ("f32", (3, 3000)), ("bf16", (5, 16384)),
+           ("bf16", (2, 40001)), ("f64", (3, 140000)), ("i32", (3, 20000)), ("i32", (1, 70001)), ("f64", (2, 5, 700)), ("ui8", (2, 9000)),
+           ("f32", (5, 301, 200)), ("bf16", (2, 37, 3, 1535)), ("f32", (1, 1001, 512)), ("i64", (2, 2000, 3))]
+for dtype, shape in SCANNED:
+    dim = 1
+    t = T(dtype, *shape)
+    for kind, attributes in [("add", ""), ("add", "{exclusive = true, reverse = true}"), ("max", "{exclusive = true}"),
+                             ("min", "{reverse = true}")]:
+        case(f"scan {kind} {dtype} {'x'.join(map(str, shape))} {attributes}",
+             [In("x", t, "unit" if dtype in FLOATS else "normal")],
+             f"%r = ts.scan {kind} %x dim {dim} {attributes} : {t}", t, tolerance=ROUNDING.get(dtype, "exact"))
+for size in [64, 300, 20000]:
+    t = T("f32", 9, size)
+    case(f"scan between others {size}", [In("x", t), In("y", t)],
+         f"%e = ts.mul %x, %y : {t}\n%s = ts.scan add %e dim 1 : {t}\n%r = ts.add %s, %y : {t}", t, tolerance="relative 4e-6")
 
 
 def np_topk(largest):

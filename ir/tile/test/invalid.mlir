@@ -175,3 +175,68 @@ tile.func @combine_flags(%x: !tile.buffer<i1>, %o: index) attributes {tile.clust
 
 // expected-error @+1 {{has 'tile.cluster' = 0 : i64, which is no number of programs}}
 tile.func @no_cluster(%x: !tile.buffer<f32>) attributes {tile.cluster = 0 : i64} { tile.return }
+
+// -----
+
+tile.func @scan_halves(%x: !tile.buffer<bf16>, %o: index) {
+  %v = tile.load %x[%o] : !tile.buffer<bf16> -> vector<256xbf16>
+  // expected-error @+1 {{C1: elements are 'bf16'}}
+  %s, %all = tile.scan <add>, %v : vector<256xbf16>, bf16
+  tile.return
+}
+
+// -----
+
+tile.func @scan_kind(%x: !tile.buffer<f32>, %o: index) {
+  %v = tile.load %x[%o] : !tile.buffer<f32> -> vector<256xf32>
+  // expected-error @+1 {{C2: the kind is maxnumf of 'f32'}}
+  %s, %all = tile.scan <maxnumf>, %v : vector<256xf32>, f32
+  tile.return
+}
+
+// -----
+
+tile.func @scan_total(%x: !tile.buffer<f32>, %o: index) {
+  %v = tile.load %x[%o] : !tile.buffer<f32> -> vector<256xf32>
+  // expected-error @+1 {{C3: 'total' and 'init' are 'f32'}}
+  %s, %all = tile.scan <add>, %v : vector<256xf32>, f64
+  tile.return
+}
+
+// -----
+
+tile.func @scan_columns(%x: !tile.buffer<f32>, %o: index) {
+  %v = tile.load %x[%o] : !tile.buffer<f32> -> vector<256xf32>
+  // expected-error @+1 {{C3: 24 columns are no power of two that divides 256 lanes}}
+  %s = tile.scan_rows <add>, %v columns 24 : vector<256xf32>
+  tile.return
+}
+
+// -----
+
+tile.func @scan_cluster(%x: !tile.buffer<f32>, %o: index) {
+  %v = tile.load %x[%o] : !tile.buffer<f32> -> f32
+  // expected-error @+1 {{C1: 'tile.cluster' of its function is missing}}
+  %s = tile.cluster_scan <add>, %v : f32
+  tile.return
+}
+
+// -----
+
+tile.func @no_shared(%x: !tile.buffer<f32>) {
+  // expected-error @+1 {{C1: 0 elements}}
+  %l = tile.shared 0 : !tile.buffer<i32>
+  tile.return
+}
+
+// -----
+
+tile.func @append_to_memory(%x: !tile.buffer<i32>, %o: index) {
+  %c = tile.shared 1 : !tile.buffer<i32>
+  %v = tile.load %x[%o] : !tile.buffer<i32> -> vector<256xi32>
+  %m = arith.cmpi slt, %v, %v : vector<256xi32>
+  // expected-error @+1 {{C3: a list or the counter is no tile.shared}}
+  tile.append %v mask %m to %x count %c limit 9
+      : vector<256xi1>, vector<256xi32> to !tile.buffer<i32> count !tile.buffer<i32>
+  tile.return
+}
