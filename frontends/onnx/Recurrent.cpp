@@ -299,12 +299,21 @@ LogicalResult importRecurrent(Node &n) {
                         Twine(ts::rankOf(n[i])),
                     "correct the shapes");
   // W, R, B, initial h and c, P: what products and sums take beside X.
+  // Narrower floats are widened, as products widen them: torch's TorchScript
+  // exporter writes attention of bf16 in float32, and what follows it is mixed.
+  Type element = ts::elementTypeOf(n[0]);
   for (size_t i : {1, 2, 3, 5, 6, 7})
     if (Type type = n.has(i) ? ts::elementTypeOf(n[i]) : Type();
-        type && type != ts::elementTypeOf(n[0]) && !(quantised && i < 3))
+        type && type != element && !(quantised && i < 3)) {
+      if (isa<FloatType>(type) && isa<FloatType>(element) &&
+          type.getIntOrFloatBitWidth() < element.getIntOrFloatBitWidth()) {
+        n.operands[i] = n.convert(n[i], element);
+        continue;
+      }
       return n.fail("X is " + ts::shapeText(n[0].getType()) + ", input " +
                         Twine(i) + " is " + ts::shapeText(n[i].getType()),
                     "give all of them one element type");
+    }
   std::string direction = n.text("direction", "forward");
   size_t directions = direction == "bidirectional" ? 2 : 1;
   if (directions == 1 && direction != "forward" && direction != "reverse")

@@ -128,3 +128,14 @@ def test_sequences_are_refused_where_tensors_stand(op, inputs):
     made = model([node("SequenceConstruct", ["x"], ["s"]), node(op, inputs, ["y"], **more)], {"x": [3]})
     with pytest.raises(knapper.UserError):
         knapper.compile(made)
+
+
+@pytest.mark.parametrize("op, gates", [("RNN", 1), ("GRU", 3), ("LSTM", 4)])
+def test_cells_whose_weights_are_narrower_than_their_input(op, gates):
+    """torch's TorchScript exporter writes attention of bf16 in float32: a cell behind it has weights of bf16."""
+    w, r = random(1, gates * 3, 2).astype(np.float16), random(1, gates * 3, 3).astype(np.float16)
+    x = random(4, 2, 2)
+    mixed = model([node(op, ["x", "w", "r"], ["y"], hidden_size=3)], {"x": [4, 2, 2]}, initializers={"w": w, "r": r})
+    wide = model([node(op, ["x", "w", "r"], ["y"], hidden_size=3)], {"x": [4, 2, 2]},
+                 initializers={"w": w.astype(np.float32), "r": r.astype(np.float32)})  # fmt: skip
+    np.testing.assert_array_equal(knapper.compile(mixed)(x=x)[0], knapper.compile(wide)(x=x)[0])

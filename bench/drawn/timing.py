@@ -1,0 +1,84 @@
+"""Times of one case: Knapper, eager PyTorch, for some cases torch.compile, on CPUs ONNX Runtime."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+ROUNDS = 7
+WAIT_CYCLES = 400_000  # the device waits while the host hands it the work
+BETWEEN_LAUNCHES = 0.8e-3  # milliseconds between two dependent kernels of a captured graph
+
+
+class CudaTimes:
+    """Device milliseconds of a call, all from replayed work, so that no host time is in them.
+
+    Knapper's is the sum of its launches (each between two events) and of the gaps between them;
+    torch's is a CUDA graph of many calls between two events, over their number.
+    """
+
+    def __init__(self) -> None:
+        self.start = torch.cuda.Event(enable_timing=True)
+        self.end = torch.cuda.Event(enable_timing=True)
+
+    def own(self, module: Any, inputs: list[torch.Tensor]) -> tuple[float, list[dict[str, Any]]]:
+        times, launches = [], []
+        for _ in range(ROUNDS + 2):
+            torch.cuda._sleep(WAIT_CYCLES)
+            launches = module.profile(*inputs)["launches"]
+            gaps = BETWEEN_LAUNCHES * (len(launches) - 1)
+            times.append(sum(launch["ns"] for launch in launches) / 1e6 + gaps)
+        return statistics.median(times[2:]), launches
+
+    def torch(self, call: Callable[[], Any]) -> float:
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(2):
+                call()
+        torch.cuda.current_stream().wait_stream(stream)
+        calls = max(1, min(16, int(2e-3 / max(self._once(call), 1e-5))))
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            for _ in range(calls):
+                call()
+        times = []
+        for _ in range(ROUNDS + 2):
+            torch.cuda._sleep(WAIT_CYCLES)
+            self.start.record()
+            graph.replay()
+            self.end.record()
+            self.end.synchronize()
+            times.append(self.start.elapsed_time(self.end) / calls)
+        return statistics.median(times[2:])
+
+    def _once(self, call: Callable[[], Any]) -> float:
+        torch.cuda.synchronize()
+        begin = time.perf_counter()
+        call()
+        torch.cuda.synchronize()
+        return time.perf_counter() - begin
+
+
+def cpu_turns(calls: dict[str, Callable[[], Any]], budget: float = 1.0) -> dict[str, float]:
+    """Median milliseconds of each, in turns within about `budget` seconds."""
+    guess = {}
+    for name, call in calls.items():
+        call()
+        begin = time.perf_counter()
+        call()
+        guess[name] = time.perf_counter() - begin
+    share = budget / (ROUNDS * len(calls))
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(ROUNDS):
+        for name, call in calls.items():
+            call()
+            for _ in range(max(1, min(200, int(share / max(guess[name], 1e-6)) - 1))):
+                begin = time.perf_counter()
+                call()
+                times[name].append((time.perf_counter() - begin) * 1e3)
+    return {name: statistics.median(t) for name, t in times.items()}

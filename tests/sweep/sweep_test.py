@@ -1,0 +1,113 @@
+"""Cases that nobody chose are right (a sample, seeded by the commit), and the sweep sees what is wrong."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "bench"))
+
+from drawn import cases, check, minimise, summary  # noqa: E402
+from drawn.workers import Worker  # noqa: E402
+
+CASES = os.environ.get("KNAPPER_SWEEP_CASES", "60")
+SECONDS = os.environ.get("KNAPPER_SWEEP_SECONDS", "30")
+
+
+def first_of(family: str) -> cases.Case:
+    return cases.draw("fixed", 0, dataclasses.replace(cases.CPU, blocks=0.0), family)
+
+
+def test_drawn_cases_are_right(tmp_path):
+    """Of the commit's seed. `KNAPPER_SWEEP_CASES` and `_SECONDS` say how many; a failing one is printed as a record."""
+    rows = tmp_path / "rows.jsonl"
+    done = subprocess.run(
+        [sys.executable, ROOT / "bench" / "sweep.py", "--check", "--cases", CASES, "--seconds", SECONDS, "--resume", rows],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    ended = [json.loads(line) for line in rows.read_text().splitlines()]
+    bad = [row for row in ended if row["status"] not in ("right", "not exported")]
+    assert not bad, "\n".join(f"{row['status']}: {row.get('why')}\n  --case '{json.dumps(row['case'])}'" for row in bad)
+    assert sum(row["status"] == "right" for row in ended) >= 3, done.stdout + done.stderr
+
+
+def test_a_number_of_a_seed_is_always_the_same_case():
+    for number in range(40):
+        case = cases.draw("fixed", number, cases.CPU)
+        again = cases.draw("fixed", number, cases.CPU)
+        assert case == again
+        assert cases.Case(**json.loads(json.dumps(dataclasses.asdict(case)))) == case
+        built = cases.build(case)
+        assert cases.build(again).inputs == built.inputs
+
+
+@pytest.mark.parametrize("family", list(cases.FAMILIES))
+def test_families_compute_what_their_inputs_allow(family):
+    built = cases.build(first_of(family))
+    with torch.no_grad():
+        built.module(*cases.values(built, torch.float32, "cpu"))
+
+
+def verdict(change) -> check.Verdict:
+    built = cases.build(dataclasses.replace(first_of("softmax"), around=[]))
+    inputs = cases.values(built, torch.float32, "cpu")
+    with torch.no_grad():
+        eager = built.module(*inputs)
+    return check.judge(change(eager.clone()), eager, check.exact(built, inputs), built, inputs)
+
+
+def test_the_judge_sees_what_is_wrong():
+    def one_element(y):
+        y.view(-1)[y.numel() // 2] += 0.1 * y.abs().max()
+        return y
+
+    def not_a_number(y):
+        y.view(-1)[-1] = float("nan")
+        return y
+
+    assert verdict(lambda y: y).right
+    assert "error" in verdict(one_element).why
+    assert "error" in verdict(lambda y: y * (1 + 1e-4)).why
+    assert "not finite" in verdict(not_a_number).why
+    assert "shape" in verdict(lambda y: y[None]).why
+
+
+def test_errors_of_chance_are_drawn_again_and_others_count():
+    right, chance, wrong = check.Verdict(True), check.Verdict(False, doubtful=True), check.Verdict(False)
+    assert check.decide(chance, lambda n: right).right
+    assert not check.decide(chance, lambda n: chance).right
+    assert not check.decide(wrong, lambda n: right).right
+    assert not check.decide(chance, lambda n: wrong if n == 4 else right).right
+
+
+def test_a_child_that_dies_costs_one_case(tmp_path):
+    worker = Worker("cpu")
+    try:
+        assert worker.ask({"case": {"family": "no such family"}}, 120)["status"] == "internal"
+        worker.process.kill()
+        assert worker.ask({}, 120)["status"] in ("crash", "internal")
+        assert worker.ask({"case": {}}, 120)["status"] == "internal"
+    finally:
+        worker.end()
+
+
+def test_the_minimiser_keeps_what_fails():
+    case = cases.draw("fixed", 1, dataclasses.replace(cases.CPU, blocks=0.0), "reduction")
+    case = dataclasses.replace(case, choices=case.choices | {"shape": [5, 96, 33], "axes": [1]})
+    small = minimise.minimise(case, lambda c: c.choices["shape"][1] >= 7)
+    assert small.choices["shape"] == [1, 7, 1]
+    assert not small.around and small.dtype == "f32"
+
+
+def test_quantiles_and_the_bars_of_ratios():
+    rows = [{"status": "right", "family": "f", "ratio": r / 100} for r in range(1, 101)]
+    assert summary.quantile(summary.ratios(rows), 0.05) == pytest.approx(0.06)
+    assert "median 0.51" in summary.text([r | {"number": 0, "name": "n", "knapper_ms": 1.0} for r in rows])
