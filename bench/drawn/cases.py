@@ -110,6 +110,7 @@ def draw(seed: str, number: int, limits: Limits, only: str = "") -> Case:
 def build(case: Case) -> Built:
     """The module of a case, its weights drawn. Raises Rejected for what no draw gives."""
     d = Draw(None, case.choices, case.elements)
+    torch.manual_seed(1)  # of what modules draw themselves: each process has the same
     if case.family == "blocks":
         module, inputs = blocks.module(d)
         picks = None
