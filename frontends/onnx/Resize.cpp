@@ -61,27 +61,61 @@ std::vector<double> weightsOf(const Settings &s, double ratio, double scale) {
   return weights;
 }
 
-Taps tapsOf(const Settings &s, int64_t in, int64_t out, double scale,
-            double roiStart, double roiEnd) {
+/// Output over input length, as two numbers that are integers where the sizes
+/// decide it.
+template <class Number> struct Scale {
+  Number to, from;
+};
+
+/// Where output element o lies in the input: (factor * o + offset) / divisor.
+/// With one division of numbers that are exact, the position is exact wherever
+/// it is a whole number or ends in a half, which is what rounding asks for.
+template <class Number> struct Positions {
+  Number factor, offset, divisor;
+  Number resized; ///< length after scaling, not rounded
+  std::optional<Number> alone; ///< the position if `resized` is 1
+};
+
+/// `Number` has the arithmetic of double; `number` makes one.
+template <class Number, class Make>
+Positions<Number> positionsOf(StringRef coordinates, Number in, Number out,
+                              Scale<Number> scale, bool scaleOfSizes,
+                              double roiStart, double roiEnd, Make number) {
+  Number one = number(1), two = number(2), zero = number(0);
+  Number to = scale.to, from = scale.from;
+  // The length after scaling, resized / whole.
+  Number resized = scaleOfSizes ? out : to * in;
+  Number whole = scaleOfSizes ? one : from;
+  Number last = in - one, lastResized = resized - whole;
+  Positions<Number> p{two * from, from - to, two * to, resized / whole, {}};
+  if (coordinates == "align_corners") {
+    p.factor = last * whole, p.offset = zero, p.divisor = lastResized;
+    p.alone = zero;
+  } else if (coordinates == "asymmetric") {
+    p.factor = from, p.offset = zero, p.divisor = to;
+  } else if (coordinates == "tf_crop_and_resize") {
+    p.factor = number(roiEnd - roiStart) * last * whole;
+    p.offset = number(roiStart) * last * lastResized, p.divisor = lastResized;
+    p.alone = number(roiStart + roiEnd) * last / two;
+  } else if (coordinates == "half_pixel_symmetric") {
+    p.offset = last * to + (one - out) * from;
+  } else if (coordinates == "pytorch_half_pixel") {
+    p.alone = number(-0.5);
+  }
+  return p;
+}
+
+Taps tapsOf(const Settings &s, int64_t in, int64_t out, Scale<double> ratio,
+            bool scaleOfSizes, double roiStart, double roiEnd) {
   Taps taps;
-  double length = static_cast<double>(in), wide = scale * length;
+  double length = static_cast<double>(in), scale = ratio.to / ratio.from;
+  Positions<double> p = positionsOf(
+      s.coordinates, length, static_cast<double>(out), ratio, scaleOfSizes,
+      roiStart, roiEnd, [](double value) { return value; });
   for (int64_t o = 0; o < out; ++o) {
-    double x = static_cast<double>(o), at = 0;
-    if (s.coordinates == "align_corners")
-      at = wide == 1 ? 0 : x * (length - 1) / (wide - 1);
-    else if (s.coordinates == "asymmetric")
-      at = x / scale;
-    else if (s.coordinates == "tf_crop_and_resize")
-      at = (wide == 1 ? (roiEnd - roiStart) * (length - 1) / 2
-                      : x * (roiEnd - roiStart) * (length - 1) / (wide - 1)) +
-           roiStart * (length - 1);
-    else if (s.coordinates == "pytorch_half_pixel")
-      at = wide == 1 ? -0.5 : (x + 0.5) / scale - 0.5;
-    else if (s.coordinates == "half_pixel_symmetric")
-      at = length / 2 * (1 - static_cast<double>(out) / wide) +
-           (x + 0.5) / scale - 0.5;
-    else
-      at = (x + 0.5) / scale - 0.5;
+    double at = p.resized == 1 && p.alone
+                    ? *p.alone
+                    : (p.factor * static_cast<double>(o) + p.offset) / p.divisor;
     // Positions far outside are all the same; NaN counts as one.
     at = at >= -1e6 ? std::min(at, length + 1e6) : -1e6;
     taps.outside.push_back(s.coordinates == "tf_crop_and_resize" &&
@@ -201,31 +235,37 @@ std::optional<Dim> scaled(Dim in, double scale) {
   return (in * mantissa).floorDiv(in.like(int64_t(1) << shift));
 }
 
+/// A float64 scalar of the graph, with the operators of a number.
+struct Scalar {
+  Node *n = nullptr;
+  Value value;
+
+  Scalar operator+(Scalar y) const { return {n, n->add(value, y.value)}; }
+  Scalar operator-(Scalar y) const { return {n, n->sub(value, y.value)}; }
+  Scalar operator*(Scalar y) const { return {n, n->mul(value, y.value)}; }
+  Scalar operator/(Scalar y) const { return {n, n->div(value, y.value)}; }
+};
+
 /// A dim of a size that is known at run time only: positions and weights are
 /// computed then. `scale` 0: out / in.
 Value resizeSymbolicDim(Node &n, Value x, int64_t axis, const Settings &s,
                         Dim out, double scale) {
   Type f64 = n.b.getF64Type(), i64 = n.b.getI64Type();
   Dim in = ts::dimOf(x, axis);
-  Value length = n.sizeScalar(in, f64), size = n.sizeScalar(out, f64);
-  Value factor = scale != 0 ? n.scalar(scale, f64) : n.div(size, length);
-  Value wide = scale != 0 ? n.mul(length, scale) : size;
-  Value to = n.makeAs<ts::IotaOp>(n.type({out}, f64), uint64_t(0)), at;
-  Value isOne = n.compare(ts::ComparePredicate::eq, wide, n.scalar(1, f64));
-  auto centred = [&] { return n.add(n.div(n.add(to, 0.5), factor), -0.5); };
-  if (s.coordinates == "align_corners")
-    at = n.select(isOne, n.splatLike(0, to),
-                  n.div(n.mul(to, n.add(length, -1.0)), n.add(wide, -1.0)));
-  else if (s.coordinates == "asymmetric")
-    at = n.div(to, factor);
-  else if (s.coordinates == "pytorch_half_pixel")
-    at = n.select(isOne, n.splatLike(-0.5, to), centred());
-  else if (s.coordinates == "half_pixel_symmetric")
-    at = n.add(
-        n.mul(n.mul(length, 0.5), n.sub(n.scalar(1, f64), n.div(size, wide))),
-        centred());
-  else
-    at = centred();
+  auto number = [&](double value) { return Scalar{&n, n.scalar(value, f64)}; };
+  Scalar inSize{&n, n.sizeScalar(in, f64)}, outSize{&n, n.sizeScalar(out, f64)};
+  Scale<Scalar> factors{scale != 0 ? number(scale) : outSize,
+                      scale != 0 ? number(1) : inSize};
+  Positions<Scalar> p = positionsOf(s.coordinates, inSize, outSize, factors,
+                                    scale == 0, 0, 1, number);
+  Value to = n.makeAs<ts::IotaOp>(n.type({out}, f64), uint64_t(0));
+  Value at = n.div(n.add(n.mul(to, p.factor.value), p.offset.value),
+                   p.divisor.value);
+  if (p.alone)
+    at = n.select(n.compare(ts::ComparePredicate::eq, p.resized.value,
+                            n.scalar(1, f64)),
+                  n.broadcastTo(p.alone->value, {out}), at);
+  Value length = inSize.value;
   at = n.binary<ts::MaxOp>(at, n.scalar(-1e6, f64));
   at = n.binary<ts::MinOp>(at, n.add(length, 1e6));
 
@@ -308,7 +348,7 @@ LogicalResult resize(Node &n, const Settings &s, ArrayRef<int64_t> axes,
     x = n.convert(x, n.b.getF32Type());
   // A common scale keeps the aspect ratio.
   std::string policy = n.text("keep_aspect_ratio_policy", "stretch");
-  std::optional<double> common;
+  std::optional<Scale<int64_t>> common;
   Value outside; // positions without a source
   for (size_t i = 0; i < count && sizes.size(); ++i) {
     std::optional<int64_t> in = ts::dimOf(x, axes[i]).asConstant(),
@@ -319,10 +359,11 @@ LogicalResult resize(Node &n, const Settings &s, ArrayRef<int64_t> axes,
       return n.unsupported("a symbolic dim that keeps its aspect ratio");
     if (*in < 1)
       continue;
-    double scale = static_cast<double>(*to) / static_cast<double>(*in);
-    common = !common                  ? scale
-             : policy == "not_larger" ? std::min(*common, scale)
-                                      : std::max(*common, scale);
+    if (*in > (1 << 30) || *to < 0 || *to > (1 << 30))
+      return n.unsupported("a size above 2^30 that keeps its aspect ratio");
+    bool smaller = common && *to * common->from < common->to * *in;
+    if (!common || smaller == (policy == "not_larger"))
+      common = {*to, *in};
   }
   for (size_t i = 0; i < count; ++i) {
     if (!x)
@@ -360,17 +401,19 @@ LogicalResult resize(Node &n, const Settings &s, ArrayRef<int64_t> axes,
     if (*in < 1)
       return n.fail("resizes an empty dim", "give a larger input");
     int64_t out = 0;
+    Scale<double> ratio{scale, 1};
     if (!scales.empty()) {
       out = static_cast<int64_t>(
           std::floor(std::min(scale * static_cast<double>(*in), 1e12)));
     } else {
       out = *wanted.asConstant();
-      scale = static_cast<double>(out) / static_cast<double>(*in);
-      if (common) {
-        scale = *common;
-        out = static_cast<int64_t>(std::floor(
-            std::clamp(scale * static_cast<double>(*in) + 0.5, 0.0, 1e12)));
-      }
+      if (common) // halves up
+        out = (2 * common->to * *in / common->from + 1) / 2;
+      ratio = common ? Scale<double>{static_cast<double>(common->to),
+                                     static_cast<double>(common->from)}
+                     : Scale<double>{static_cast<double>(out),
+                                     static_cast<double>(*in)};
+      scale = ratio.to / ratio.from;
       if (out == *in && scale == 1 && !whole)
         continue;
     }
@@ -384,7 +427,7 @@ LogicalResult resize(Node &n, const Settings &s, ArrayRef<int64_t> axes,
     double from = roi.empty() ? 0 : roi[i], to = roi.empty() ? 1 : roi[i + count];
     if (s.antialias && s.mode != "nearest" && scale < 1.0 / 16)
       return n.unsupported("shrinking by more than 16 with antialias");
-    Taps taps = tapsOf(s, *in, out, scale, from, to);
+    Taps taps = tapsOf(s, *in, out, ratio, scales.empty() && !common, from, to);
     x = resizeDim(n, x, axis, s, taps);
     if (x && llvm::is_contained(taps.outside, true)) {
       SmallVector<bool> flags(taps.outside.begin(), taps.outside.end());
