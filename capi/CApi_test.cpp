@@ -172,8 +172,8 @@ TEST(CApi, OptionsAreCheckedNotIgnored) {
   };
   EXPECT_THAT(attempt([](auto &o) { o.threads = -1; }),
               HasSubstr("threads is -1"));
-  EXPECT_THAT(attempt([](auto &o) { o.verify_constants = 2; }),
-              HasSubstr("verify_constants is 2"));
+  EXPECT_THAT(attempt([](auto &o) { o.verify_constants = 3; }),
+              HasSubstr("verify_constants is 3"));
   EXPECT_THAT(attempt([](auto &o) { o.spin_microseconds = -7; }),
               HasSubstr("spin_microseconds is -7"));
   EXPECT_THAT(attempt([](auto &o) { o.isa = "z80"; }),
@@ -202,6 +202,101 @@ TEST(CApi, OptionsAreCheckedNotIgnored) {
   unsetenv("KNAPPER_ISA");
 }
 
+TEST(CApi, ThreadsFollowTheEnvironment) {
+  std::vector<std::byte> bytes = file();
+  auto threads = [&](int32_t wanted) -> std::string {
+    knapper_load_options options = KNAPPER_LOAD_OPTIONS_INIT;
+    options.threads = wanted;
+    knapper_module *module = nullptr;
+    std::string error = take(
+        knapper_load_memory(bytes.data(), bytes.size(), &options, &module));
+    if (!module)
+      return error;
+    const char *json = nullptr;
+    EXPECT_EQ(take(knapper_module_describe(module, &json)), "no error");
+    std::string text = json;
+    knapper_module_release(module);
+    size_t at = text.find("\"threads\":");
+    return text.substr(at + 10, text.find(',', at) - at - 10);
+  };
+  const char *variables[] = {"KNAPPER_THREADS", "OMP_NUM_THREADS"};
+  for (const char *variable : variables)
+    unsetenv(variable);
+  std::string cores = threads(0);
+  EXPECT_EQ(threads(3), "3");
+  setenv("OMP_NUM_THREADS", "1", 1);
+  EXPECT_EQ(threads(0), "1");
+  EXPECT_EQ(threads(3), "3");
+  setenv("OMP_NUM_THREADS", "1,4", 1);
+  EXPECT_EQ(threads(0), "1");
+  for (const char *text : {"4096", "0", "-1", "", "many", "1x"}) {
+    setenv("OMP_NUM_THREADS", text, 1);
+    EXPECT_EQ(threads(0), cores) << text;
+  }
+  setenv("OMP_NUM_THREADS", "1", 1);
+  setenv("KNAPPER_THREADS", "5", 1);
+  EXPECT_EQ(threads(0), "5");
+  EXPECT_EQ(threads(2), "2");
+  setenv("KNAPPER_THREADS", "0", 1);
+  EXPECT_EQ(threads(0), cores);
+  for (const char *text : {"two", "-1", "1,2", "3x"}) {
+    setenv("KNAPPER_THREADS", text, 1);
+    EXPECT_THAT(threads(0),
+                HasSubstr("environment variable KNAPPER_THREADS: '"));
+  }
+  for (const char *variable : variables)
+    unsetenv(variable);
+}
+
+TEST(CApi, DamagedConstantsAreFoundBeforeTheyAreUsed) {
+  TestArtefact a;
+  uint32_t n = a.symbol("n"), four = a.constant(4);
+  uint32_t x = a.input("x", DType::f32, {n}, {"n"});
+  std::vector<float> data(600000, 0.5f); // three pieces
+  uint32_t c = a.constantBuffer(data);
+  uint32_t y = a.output("y", DType::f32, {n}, {"n"});
+  a.launch(a.region(), "add", {x, c, y}, n);
+  (void)four;
+  std::vector<std::byte> good = a.bytes();
+  std::vector<float> in(100, 1.0f), out(100);
+  std::vector<int64_t> shape = {100};
+  knapper_tensor from = knapper::testing::tensor(in, shape),
+                 to = knapper::testing::tensor(out, shape);
+  auto attempt = [&](const std::vector<std::byte> &bytes, int32_t verify) {
+    knapper_load_options options = KNAPPER_LOAD_OPTIONS_INIT;
+    options.verify_constants = verify;
+    options.threads = 2;
+    knapper_module *module = nullptr;
+    std::string error = take(
+        knapper_load_memory(bytes.data(), bytes.size(), &options, &module));
+    if (!module)
+      return "load: " + error;
+    for (int turn = 0; turn < 2; ++turn) { // the second finds it too
+      knapper_result *result = nullptr;
+      error = take(knapper_run(module, &from, 1, &to, 1, &result));
+      knapper_result_release(result);
+    }
+    knapper_module_release(module);
+    return error;
+  };
+  for (int32_t verify : {0, 1, 2}) {
+    EXPECT_EQ(attempt(good, verify), "no error");
+    EXPECT_EQ(out[99], 1.5f);
+  }
+  for (size_t at : {4096ul, 4096ul + (1 << 20), 4096ul + 4 * 600000 - 1}) {
+    std::vector<std::byte> bad = good;
+    bad[at] ^= std::byte(1);
+    out[0] = -7;
+    EXPECT_THAT(attempt(bad, KNAPPER_VERIFY_BEFORE_USE),
+                HasSubstr("memory: the artefact is damaged at offset 0x"));
+    EXPECT_EQ(out[0], -7.0f);
+    EXPECT_THAT(
+        attempt(bad, KNAPPER_VERIFY_AT_LOAD),
+        HasSubstr("load: memory: the artefact is damaged at offset 0x"));
+    EXPECT_EQ(attempt(bad, KNAPPER_VERIFY_NOT), "no error");
+  }
+}
+
 TEST(CApi, RunsAsynchronously) {
   Loaded m;
   std::vector<Input> inputs;
@@ -228,12 +323,87 @@ TEST(CApi, RunsAsynchronously) {
   ASSERT_EQ(
       take(knapper_run_async(m.module, &bad.tensor, 1, nullptr, 0, &event)),
       "no error");
-  while (!knapper_event_done(event))
-    ;
+  EXPECT_EQ(knapper_event_wait_for(event, INT64_MAX), 1);
+  EXPECT_EQ(knapper_event_wait_for(event, -1), 1);
+  EXPECT_EQ(knapper_event_done(event), 1);
   knapper_result *result = nullptr;
   EXPECT_THAT(take(knapper_event_wait(event, &result)),
               HasSubstr("input 'x': expected f32[n, 4], got i8[2, 4]"));
   EXPECT_EQ(result, nullptr);
+}
+
+TEST(CApi, GivenOutputsHaveTheOutputsShape) {
+  Loaded m;
+  Input x(2);
+  std::vector<float> memory(16, -7.0f);
+  std::vector<int64_t> turned = {4, 2}, larger = {4, 4};
+  knapper_result *result = nullptr;
+  auto wrong = [&](knapper_error *error) {
+    EXPECT_NE(error, nullptr);
+    EXPECT_EQ(knapper_error_get_kind(error), KNAPPER_ERROR_USER);
+    EXPECT_THAT(take(error),
+                HasSubstr("output 'y': the output is f32[2, 4], the memory "
+                          "given for it is f32[4, "));
+  };
+  for (std::vector<int64_t> &shape : {std::ref(turned), std::ref(larger)}) {
+    knapper_tensor y = knapper::testing::tensor(memory, shape);
+    wrong(knapper_run(m.module, &x.tensor, 1, &y, 1, &result));
+    knapper_event *event = nullptr;
+    ASSERT_EQ(take(knapper_run_async(m.module, &x.tensor, 1, &y, 1, &event)),
+              "no error");
+    wrong(knapper_event_wait(event, &result));
+    EXPECT_THAT(memory, ::testing::Each(-7.0f));
+  }
+  knapper_tensor flat = {memory.data(), 64, KNAPPER_F32, KNAPPER_FLAT, nullptr};
+  ASSERT_EQ(take(knapper_run(m.module, &x.tensor, 1, &flat, 1, &result)),
+            "no error");
+  knapper_tensor y;
+  ASSERT_EQ(take(knapper_result_output(result, 0, &y)), "no error");
+  EXPECT_EQ(y.data, memory.data());
+  ASSERT_EQ(y.rank, 2);
+  EXPECT_EQ(y.shape[0], 2);
+  EXPECT_EQ(memory[7], 7.0f);
+  EXPECT_EQ(memory[8], -7.0f);
+  knapper_result_release(result);
+}
+
+TEST(CApi, ACheckComputesNothing) {
+  Loaded m;
+  Input x(3);
+  knapper_run_options options = KNAPPER_RUN_OPTIONS_INIT;
+  options.check_only = 1;
+  knapper_result *result = nullptr;
+  ASSERT_EQ(take(knapper_run_with(m.module, &x.tensor, 1, nullptr, 0, &options,
+                                  &result)),
+            "no error");
+  knapper_tensor y;
+  ASSERT_EQ(take(knapper_result_output(result, 0, &y)), "no error");
+  EXPECT_EQ(y.data, nullptr);
+  EXPECT_EQ(y.bytes, 48u);
+  EXPECT_EQ(y.shape[0], 3);
+  knapper_result_release(result);
+  std::vector<float> memory(12, -7.0f);
+  y = knapper::testing::tensor(memory, x.shape);
+  for (int turn = 0; turn < 3; ++turn) { // also after a run of the same
+    ASSERT_EQ(take(knapper_run_with(m.module, &x.tensor, 1, &y, 1, &options,
+                                    &result)),
+              "no error");
+    EXPECT_THAT(memory, ::testing::Each(-7.0f));
+    knapper_result_release(result);
+    ASSERT_EQ(take(knapper_run(m.module, &x.tensor, 1, &y, 1, &result)),
+              "no error");
+    EXPECT_THAT(memory, ::testing::Each(7.0f));
+    knapper_result_release(result);
+    std::fill(memory.begin(), memory.end(), -7.0f);
+  }
+  y.bytes = 47;
+  EXPECT_THAT(
+      take(knapper_run_with(m.module, &x.tensor, 1, &y, 1, &options, &result)),
+      HasSubstr("takes 48 bytes, 47 were given"));
+  options.check_only = 2;
+  EXPECT_THAT(
+      take(knapper_run_with(m.module, &x.tensor, 1, &y, 1, &options, &result)),
+      HasSubstr("check_only is 2"));
 }
 
 TEST(CApi, PeakMemoryNeedsEverySize) {

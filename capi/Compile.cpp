@@ -134,9 +134,14 @@ knapper_error *knapper_compile(const knapper_compile_options *given,
       return userError("the compile ended before there was an artefact",
                        "option stop-after", "leave it out to run the model");
     }
-    std::shared_ptr<const Artefact> artefact;
-    auto loaded = path.empty() ? Artefact::loadFd(*fd, "memory")
-                               : Artefact::load(path, {});
+    Expected<ArtefactLoadOptions> how = capi::artefactOptions(load);
+    if (!how)
+      return how.takeError();
+    // What was made here, or checked when the cache gave it, is whole.
+    if (path.empty() && how->constants == ConstantChecks::beforeUse)
+      how->constants = ConstantChecks::none;
+    auto loaded = path.empty() ? Artefact::loadFd(*fd, "memory", *how)
+                               : Artefact::load(path, *how);
     if (!loaded)
       return loaded.takeError();
     return capi::openModule(std::move(*loaded), load, out);

@@ -58,6 +58,10 @@ template <typename F> knapper_error *guarded(F &&body) noexcept {
 /// A copy for the caller, released by knapper_string_release.
 Status copyString(const std::string &text, char **out);
 
+/// How to load the file that the module is made of; options may be NULL.
+Expected<ArtefactLoadOptions>
+artefactOptions(const knapper_load_options *options);
+
 /// Checks load options (may be NULL) and makes a module of a loaded artefact.
 Status openModule(std::shared_ptr<const Artefact> artefact,
                   const knapper_load_options *options, knapper_module **out);

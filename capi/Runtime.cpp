@@ -3,9 +3,13 @@
 
 #include "runtime/base/Text.h"
 #include "runtime/drivers/cpu/CpuDevice.h"
+#include "runtime/drivers/cpu/CpuInfo.h"
 #include "runtime/drivers/cuda/CudaDevice.h"
 #include "runtime/profile/Describe.h"
 
+#include <algorithm>
+#include <charconv>
+#include <chrono>
 #include <condition_variable>
 #include <cstdlib>
 
@@ -28,6 +32,42 @@ Status checkTensors(const char *function, const knapper_tensor *tensors,
 }
 
 } // namespace
+
+/// The number that a variable of the environment begins with: OMP_NUM_THREADS
+/// may be a list, of levels that nest. 0 where there is none.
+static int leadingNumber(std::string_view text) {
+  int number = 0;
+  auto [end, code] =
+      std::from_chars(text.data(), text.data() + text.size(), number);
+  bool ends = end == text.data() + text.size() || *end == ',';
+  return code == std::errc() && ends ? number : 0;
+}
+
+/// Threads that run a module: what is asked for, else what the environment
+/// says, else one for each core that the process may use.
+static Expected<int32_t> runThreads(int32_t wanted) {
+  if (wanted < 0)
+    return userError(cat("threads is ", wanted), "knapper_load_options",
+                     "0 for one thread a core, or a count");
+  if (wanted > 0)
+    return wanted;
+  if (const char *own = getenv("KNAPPER_THREADS"); own && *own) {
+    std::string_view text = own;
+    int count = leadingNumber(text);
+    if (text == "0")
+      return cpu::availableCores();
+    if (count <= 0 || text.find(',') != text.npos)
+      return userError(cat("'", text, "' is no number of threads"),
+                       "environment variable KNAPPER_THREADS",
+                       "a number, or unset it for one thread a core");
+    return count;
+  }
+  int cores = cpu::availableCores();
+  if (const char *omp = getenv("OMP_NUM_THREADS"))
+    if (int count = leadingNumber(omp); count > 0)
+      return std::min(cores, count);
+  return cores;
+}
 
 /// A device that the artefact has code for, of the kind wanted if any is: a GPU
 /// where one is found.
@@ -72,7 +112,10 @@ Status knapper::capi::openModule(std::shared_ptr<const Artefact> artefact,
                          ", it must be -1 (default) to 1000000"),
                      "knapper_load_options");
   ModuleOptions module;
-  module.threads = options->threads;
+  Expected<int32_t> threads = runThreads(options->threads);
+  if (!threads)
+    return threads.takeError();
+  module.threads = *threads;
   module.spinMicroseconds = options->spin_microseconds;
   if (options->isa)
     module.isa = options->isa;
@@ -95,17 +138,27 @@ Status knapper::capi::openModule(std::shared_ptr<const Artefact> artefact,
   return success();
 }
 
-static Expected<ArtefactLoadOptions>
-artefactOptions(const knapper_load_options *given) {
+Expected<ArtefactLoadOptions>
+knapper::capi::artefactOptions(const knapper_load_options *given) {
   Expected<knapper_load_options> options = readOptions<knapper_load_options>(
       given, KNAPPER_LOAD_OPTIONS_INIT, "knapper_load_options");
   if (!options)
     return options.takeError();
-  if (options->verify_constants != 0 && options->verify_constants != 1)
-    return userError(cat("verify_constants is ", options->verify_constants,
-                         ", it must be 0 or 1"),
-                     "knapper_load_options");
-  return ArtefactLoadOptions{options->verify_constants == 1};
+  Expected<int32_t> threads = runThreads(options->threads);
+  if (!threads)
+    return threads.takeError();
+  switch (options->verify_constants) {
+  case KNAPPER_VERIFY_BEFORE_USE:
+    return ArtefactLoadOptions{ConstantChecks::beforeUse, *threads};
+  case KNAPPER_VERIFY_AT_LOAD:
+    return ArtefactLoadOptions{ConstantChecks::atLoad, *threads};
+  case KNAPPER_VERIFY_NOT:
+    return ArtefactLoadOptions{ConstantChecks::none, *threads};
+  }
+  return userError(cat("verify_constants is ", options->verify_constants),
+                   "verify_constants",
+                   "KNAPPER_VERIFY_BEFORE_USE, KNAPPER_VERIFY_AT_LOAD or "
+                   "KNAPPER_VERIFY_NOT");
 }
 
 knapper_error *knapper_load(const char *path,
@@ -182,11 +235,16 @@ knapper_run_with(knapper_module *module, const knapper_tensor *inputs,
         options, KNAPPER_RUN_OPTIONS_INIT, "knapper_run_options");
     if (!chosen)
       return chosen.takeError();
+    if (chosen->check_only != 0 && chosen->check_only != 1)
+      return userError(
+          cat("check_only is ", chosen->check_only, ", it must be 0 or 1"),
+          "knapper_run_options");
     auto result = std::make_unique<knapper_result>();
     if (Status s = module->module->run(
             {inputs, static_cast<size_t>(num_inputs)},
             {outputs, static_cast<size_t>(num_outputs)}, result->result,
-            {.cancel = Cancel(chosen->cancel)});
+            {.cancel = Cancel(chosen->cancel),
+             .checkOnly = chosen->check_only == 1});
         !s)
       return s;
     *out = result.release();
@@ -315,6 +373,15 @@ knapper_error *knapper_event_wait(knapper_event *event, knapper_result **out) {
   knapper_error *error = run->error;
   run->error = nullptr;
   return error;
+}
+
+int knapper_event_wait_for(const knapper_event *event, int64_t nanoseconds) {
+  std::unique_lock lock(event->run->mutex);
+  // The clock's end is 292 years away; what is added to it must not pass it.
+  std::chrono::nanoseconds time(
+      std::clamp<int64_t>(nanoseconds, 0, int64_t(1) << 60));
+  return event->run->finished.wait_for(lock, time,
+                                       [&] { return event->run->done; });
 }
 
 int knapper_event_done(const knapper_event *event) {

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <fcntl.h>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 namespace knapper {
 namespace {
@@ -35,12 +36,14 @@ void recall(CompileStats &stats, const std::string &text) {
   stats.fromCache = true;
 }
 
-/// The artefact of an entry whose sections are whole.
+/// The artefact of an entry that is whole: what is not is compiled again.
 std::optional<CacheHit> findIntact(const Cache &cache, const CacheKey &key) {
   std::optional<CacheHit> hit = cache.find(key);
   if (!hit)
     return hit;
-  auto loaded = Artefact::loadFd(hit->artefact.get(), cache.folder());
+  auto threads = static_cast<int32_t>(std::thread::hardware_concurrency());
+  auto loaded = Artefact::loadFd(hit->artefact.get(), cache.folder(),
+                                 {ConstantChecks::atLoad, threads});
   if (loaded)
     return hit;
   log(LogLevel::warning, "compile cache: " + loaded.error().message());

@@ -98,9 +98,7 @@ Status packConstant(const ConstantRequest &request, const ConstantFiles &files,
   Expected<WrittenConstant> written = writer.writeConstant(offset, bytes);
   if (!written)
     return written.takeError();
-  buffer.constant_offset = written->offset;
-  buffer.constant_bytes = written->bytes;
-  buffer.constant_hash = written->hash;
+  written->recordIn(buffer);
   return success();
 }
 

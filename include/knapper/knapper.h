@@ -105,18 +105,34 @@ typedef struct {
   void *data;   /* may be NULL only when the tensor has no elements */
   size_t bytes; /* size of the memory at data */
   knapper_dtype dtype;
-  int32_t rank;
+  int32_t rank; /* KNAPPER_FLAT for an output's memory without a shape */
   const int64_t *shape; /* rank entries */
 } knapper_tensor;
+/* A rank: the tensor is memory for an output, of `bytes` bytes or less. What a
+ * caller gives who knows a bound of the output's size, but not its shape. */
+#define KNAPPER_FLAT (-1)
 
 /* ---- modules ---- */
 typedef struct knapper_module knapper_module;
 
+/* When the constants of a file are compared with their hashes. A file that was
+ * damaged is a user error then; everything else of a file is checked when it is
+ * loaded. */
+typedef enum {
+  KNAPPER_VERIFY_BEFORE_USE = 0, /* each constant before the first launch that
+                                    reads it (on GPUs: at load); the run then
+                                    fails, its outputs partly written */
+  KNAPPER_VERIFY_AT_LOAD = 1,    /* all of them at load, by `threads` threads */
+  KNAPPER_VERIFY_NOT = 2         /* never: damage gives other numbers */
+} knapper_verify_constants;
+
 typedef struct {
   size_t size;
-  int32_t
-      threads; /* worker threads of this module; 0: one per core available */
-  int32_t verify_constants;  /* 1: hash the constants while loading */
+  int32_t threads;          /* worker threads of this module; 0: the environment
+                               variable KNAPPER_THREADS, else one a core that
+                               the process may use (affinity, the control
+                               group's quota), at most OMP_NUM_THREADS */
+  int32_t verify_constants; /* a knapper_verify_constants */
   int32_t spin_microseconds; /* how long idle workers spin before they sleep;
                                 -1: default */
   const char *isa;    /* code for this instruction set ("x86-64-v3"); NULL: the
@@ -182,8 +198,10 @@ KNAPPER_API knapper_error *knapper_module_describe(const knapper_module *module,
 typedef struct knapper_result knapper_result;
 /* Runs the module. inputs: num_inputs tensors in signature order, read only.
  * outputs: NULL, or num_outputs tensors; an entry with data != NULL is written
- * in place (its bytes must suffice), one with data == NULL is provided by the
- * module from reused memory. An output must not overlap an input or another
+ * in place: it has the output's dtype and shape, or is of rank KNAPPER_FLAT and
+ * has as many bytes or more, of which the first are written. An entry with
+ * data == NULL is provided by the module from reused memory. Another shape or
+ * dtype is a user error. An output must not overlap an input or another
  * output; it may be exactly the memory of an input that it may replace
  * (knapper_module_may_replace), which is then overwritten, in part also where
  * the run fails or is cancelled.
@@ -197,8 +215,13 @@ typedef struct {
   const int32_t *cancel; /* unless NULL, looked at atomically before each
                             launch: where another thread sets it, the run ends
                             with a user error, the outputs partly written */
+  int32_t check_only;    /* 1: checks what a run checks before its first launch,
+                            and computes nothing. The result has the shapes of
+                            the outputs, and the caller's memory as their data:
+                            NULL where none was given. A dim that the model
+                            computes from data is -1. */
 } knapper_run_options;
-#define KNAPPER_RUN_OPTIONS_INIT {sizeof(knapper_run_options), 0}
+#define KNAPPER_RUN_OPTIONS_INIT {sizeof(knapper_run_options), 0, 0}
 /* knapper_run with options, which may be NULL. */
 KNAPPER_API knapper_error *
 knapper_run_with(knapper_module *module, const knapper_tensor *inputs,
@@ -223,6 +246,10 @@ knapper_run_async(knapper_module *module, const knapper_tensor *inputs,
  * event. */
 KNAPPER_API knapper_error *knapper_event_wait(knapper_event *event,
                                               knapper_result **out);
+/* Waits at most so many nanoseconds; 1 when the run has ended, and a wait would
+ * not block. The event is still to be waited for. */
+KNAPPER_API int knapper_event_wait_for(const knapper_event *event,
+                                       int64_t nanoseconds);
 /* 1 when a wait would not block. */
 KNAPPER_API int knapper_event_done(const knapper_event *event);
 /* Asks the run to end: before its next launch, or before it begins, with a user

@@ -59,7 +59,7 @@ RunState::create(const Program &program, Device &device,
 Status Execution::run(std::span<const knapper_tensor> inputs,
                       std::span<const knapper_tensor> outputs) {
   result.clear();
-  if (!options.profile &&
+  if (!options.profile && !options.checkOnly &&
       state.lastCall.repeats(inputs, outputs, result.tensors, result.shapes))
     return runAgain();
   state.lastCall.forget();
@@ -92,6 +92,8 @@ Status Execution::run(std::span<const knapper_tensor> inputs,
     return s;
   if (Status s = checkOverlaps(inputs); !s)
     return s;
+  if (options.checkOnly)
+    return success();
   if (Status s = pointAllArgs(); !s)
     return s;
   if (options.profile)
@@ -240,6 +242,9 @@ Status Execution::region(uint32_t index) {
       return cancelledRun();
     if (in.op != fb::Instruction::Launch)
       lastEvent = nullptr;
+    if (unchecked)
+      if (Status s = checkConstants(in); !s)
+        return s;
     switch (in.op) {
     case fb::Instruction::Launch:
       if (Status s = launch(in.index); !s)

@@ -57,7 +57,8 @@ public:
   Execution(Module &module, RunState &state, RunResult &result,
             const RunOptions &options)
       : module(module), program(module.decoded), state(state), result(result),
-        options(options), host(module.hostMemory) {}
+        options(options), host(module.hostMemory),
+        unchecked(module.numUnchecked.load(std::memory_order_relaxed) > 0) {}
 
   Status run(std::span<const knapper_tensor> inputs,
              std::span<const knapper_tensor> outputs);
@@ -83,6 +84,10 @@ private:
   Status pointArgs(uint32_t index);
   Status bindLate(const Program::Dependents &changed);
 
+  /// Constants that the instruction reads, against their hashes if that was not
+  /// done before.
+  Status checkConstants(const Program::Instruction &instruction);
+
   Status region(uint32_t index);
   /// The program's commands: as a recording where that is possible, else one by
   /// one.
@@ -107,6 +112,7 @@ private:
   RunResult &result;
   const RunOptions &options;
   bool host;             // kernels may use the caller's memory
+  bool unchecked;        // some constants are
   bool external = false; // the caller's tensors are in the device's memory
   /// Of a profile where events know the time: between which two of them a
   /// launch ran. The last event is where the next launch begins.

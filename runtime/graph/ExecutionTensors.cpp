@@ -34,6 +34,8 @@ std::string_view dtypeText(const knapper_tensor &tensor) {
 }
 
 std::string dimsText(const knapper_tensor &tensor) {
+  if (tensor.rank == KNAPPER_FLAT)
+    return std::string(dtypeText(tensor));
   // A number that is no rank does not say how long the shape is.
   if (tensor.rank > kMaxRank)
     return cat(dtypeText(tensor), " of rank ", tensor.rank);
@@ -163,14 +165,26 @@ Status Execution::prepareOutputs(std::span<const knapper_tensor> outputs) {
                          static_cast<int32_t>(t.dims.size()),
                          result.shapes.data() + dims};
     dims += t.dims.size();
-    if (!outputs.empty() && outputs[i].data && !hasDType(outputs[i], t.dtype))
-      return userError(cat("expected memory for ", dimsText(t), ", got ",
-                           dtypeText(outputs[i])),
-                       cat("output '", t.name, "'"),
-                       cat("give memory of dtype ", name(t.dtype)));
-    if (!t.late)
-      if (Status s = provideOutput(i); !s)
-        return s;
+    if (!outputs.empty() && outputs[i].data) {
+      const knapper_tensor &got = outputs[i];
+      if (got.rank < KNAPPER_FLAT || got.rank > kMaxRank ||
+          (got.rank > 0 && !got.shape))
+        return userError(cat("expected memory for ", dimsText(t),
+                             ", got a tensor of rank ", got.rank,
+                             " without a shape"),
+                         cat("output '", t.name, "'"),
+                         "set rank and shape, or the rank KNAPPER_FLAT");
+      if (!hasDType(got, t.dtype))
+        return userError(
+            cat("expected memory for ", dimsText(t), ", got ", dimsText(got)),
+            cat("output '", t.name, "'"),
+            cat("give memory of dtype ", name(t.dtype)));
+    }
+    if (t.late)
+      std::fill_n(result.shapes.data() + dims - t.dims.size(), t.dims.size(),
+                  -1);
+    else if (Status s = provideOutput(i); !s)
+      return s;
   }
   return success();
 }
@@ -258,13 +272,23 @@ Status Execution::provideOutput(uint32_t index) {
     return userError(cat("the output would be ", dimsText(out)),
                      cat("output '", t.name, "'"), "give smaller inputs");
   if (!given.empty() && given[index].data) {
+    const knapper_tensor &memory = given[index];
+    if (memory.rank != KNAPPER_FLAT &&
+        !std::equal(shape, shape + out.rank, memory.shape,
+                    memory.shape + memory.rank))
+      return userError(
+          cat("the output is ", dimsText(out), ", the memory given for it is ",
+              dimsText(memory)),
+          cat("output '", t.name, "'"),
+          "give memory of the output's shape, or say that it is flat memory "
+          "(flat_outputs=True in Python, rank KNAPPER_FLAT in C)");
     if (given[index].bytes < static_cast<uint64_t>(*bytes))
       return userError(cat(dimsText(out), " takes ", *bytes, " bytes, ",
                            given[index].bytes, " were given"),
                        cat("output '", t.name, "'"),
                        "give more memory, or none: the module provides it");
     out.data = given[index].data;
-  } else {
+  } else if (!options.checkOnly) {
     Block &block = result.owned[index];
     if (block.bytes() < static_cast<uint64_t>(*bytes)) {
       module.outputPool->give(std::move(block));

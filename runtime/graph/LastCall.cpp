@@ -16,8 +16,15 @@ uint64_t kindOf(const knapper_tensor &tensor) {
   memcpy(&dtype, &tensor.dtype, sizeof dtype);
   return uint64_t{dtype} << 32 | static_cast<uint32_t>(tensor.rank);
 }
-/// The rank of an output that a caller gives counts for nothing.
-uint64_t dtypeOf(const knapper_tensor &tensor) { return kindOf(tensor) >> 32; }
+/// Whether the dims are these; memory without a shape may have any.
+bool hasDims(const knapper_tensor &tensor, const uint64_t *dims) {
+  if (tensor.rank > 0 && !tensor.shape)
+    return false;
+  for (int32_t d = 0; d < tensor.rank; ++d)
+    if (dims[d] != static_cast<uint64_t>(tensor.shape[d]))
+      return false;
+  return true;
+}
 
 } // namespace
 
@@ -39,7 +46,7 @@ void LastCall::note(std::span<const knapper_tensor> in,
   for (size_t i = 0; i < out.size(); ++i) {
     const knapper_tensor &t = made[i];
     words.insert(words.end(), {addressOf(out[i].data), out[i].bytes,
-                               dtypeOf(out[i]), t.bytes, kindOf(t)});
+                               kindOf(out[i]), t.bytes, kindOf(t)});
     words.insert(words.end(), t.shape, t.shape + t.rank);
     dims += static_cast<size_t>(t.rank);
   }
@@ -54,16 +61,15 @@ bool LastCall::repeats(std::span<const knapper_tensor> in,
   for (const knapper_tensor &t : in) {
     // A rank that is the noted one is that of a shape.
     if (at[0] != addressOf(t.data) || at[1] != t.bytes || at[2] != kindOf(t) ||
-        (t.rank > 0 && !t.shape))
+        !hasDims(t, at + 3))
       return false;
-    at += 3;
-    for (int32_t d = 0; d < t.rank; ++d)
-      if (*at++ != static_cast<uint64_t>(t.shape[d]))
-        return false;
+    at += 3 + t.rank;
   }
   const uint64_t *first = at;
   for (const knapper_tensor &t : out) {
-    if (at[0] != addressOf(t.data) || at[1] != t.bytes || at[2] != dtypeOf(t))
+    // Of a shape that was given, the noted run has found the rank right.
+    if (at[0] != addressOf(t.data) || at[1] != t.bytes || at[2] != kindOf(t) ||
+        !hasDims(t, at + 5))
       return false;
     at += 5 + static_cast<uint32_t>(at[4]);
   }

@@ -32,8 +32,8 @@ public:
                ShapeList &shapes) const;
 
 private:
-  // Data, bytes, dtype and rank, dims of each input; data, bytes and dtype of
-  // each output, then bytes, rank and dims that it had.
+  // Data, bytes, dtype and rank, dims of each input; data, bytes, dtype and
+  // rank of each output as given, then bytes, dtype, rank and dims that it had.
   std::vector<uint64_t> words;
   size_t inputs = 0, outputs = 0, dims = 0; // dims: of all outputs
 };

@@ -35,9 +35,8 @@ std::shared_ptr<Module> scaled(int threads = 2) {
 
 TEST(LastCall, KnowsTheSameTensorsAlone) {
   std::vector<float> x(6), y(6);
-  std::vector<int64_t> shape = {2, 3}, other = {3, 2}, given = {7};
-  knapper_tensor in = tensor(x, shape), out = tensor(y, given), made = out;
-  made.rank = 2, made.shape = shape.data();
+  std::vector<int64_t> shape = {2, 3}, other = {3, 2};
+  knapper_tensor in = tensor(x, shape), out = tensor(y, shape), made = out;
   LastCall last;
   TensorList list;
   ShapeList dims;
@@ -74,9 +73,14 @@ TEST(LastCall, KnowsTheSameTensorsAlone) {
   EXPECT_TRUE(differs([&](auto &, auto &o) { o.dtype = KNAPPER_I32; }));
   EXPECT_FALSE(last.repeats({&in, 1}, {}, list, dims));
   EXPECT_FALSE(last.repeats({}, {&out, 1}, list, dims));
-  // The shape of an output's memory says nothing.
-  EXPECT_FALSE(
-      differs([&](auto &, auto &o) { o.rank = 0, o.shape = nullptr; }));
+  EXPECT_TRUE(differs([&](auto &, auto &o) { o.shape = other.data(); }));
+  EXPECT_TRUE(differs([&](auto &, auto &o) { o.shape = nullptr; }));
+  EXPECT_TRUE(differs([&](auto &, auto &o) { o.rank = KNAPPER_FLAT; }));
+  // Memory without a shape is looked at for no shape.
+  out.rank = KNAPPER_FLAT, out.shape = nullptr;
+  last.note({&in, 1}, {&out, 1}, {&made, 1});
+  ASSERT_TRUE(repeats(in, out));
+  EXPECT_EQ(list[0].rank, 2);
   last.forget();
   EXPECT_FALSE(repeats(in, out));
 }
@@ -105,7 +109,8 @@ TEST(LastCall, ARepeatedRunComputesAndChecksAnew) {
   RunResult result;
   auto run = [&](std::vector<float> &from, std::vector<int64_t> &dims,
                  std::vector<float> &to, RunOptions options = {}) {
-    knapper_tensor in = tensor(from, dims), out = tensor(to, shape);
+    knapper_tensor in = tensor(from, dims), out = tensor(to, dims);
+    out.bytes = to.size() * sizeof(float);
     return errorOf(m->run({&in, 1}, {&out, 1}, result, options));
   };
   for (float first : {1, 5, 7}) {
@@ -125,6 +130,23 @@ TEST(LastCall, ARepeatedRunComputesAndChecksAnew) {
   EXPECT_EQ(result.outputs()[0].shape[0], 2);
   EXPECT_EQ(run(x, shape, y), "no error");
   EXPECT_THAT(y, ElementsAre(15, 5, 7));
+  // The same memory by another shape, or by none.
+  std::vector<int64_t> column = {3, 1};
+  knapper_tensor in = tensor(x, shape), out = tensor(y, column);
+  for (int turn = 0; turn < 2; ++turn)
+    EXPECT_THAT(errorOf(m->run({&in, 1}, {&out, 1}, result)),
+                HasSubstr("the memory given for it is f32[3, 1]"));
+  EXPECT_EQ(run(x, shape, y), "no error");
+  EXPECT_THAT(errorOf(m->run({&in, 1}, {&out, 1}, result)),
+              HasSubstr("the memory given for it is f32[3, 1]"));
+  out.rank = KNAPPER_FLAT;
+  for (int turn = 0; turn < 3; ++turn) {
+    y = {0, 0, 0};
+    EXPECT_EQ(errorOf(m->run({&in, 1}, {&out, 1}, result)), "no error");
+    EXPECT_THAT(y, ElementsAre(15, 5, 7));
+    EXPECT_EQ(result.outputs()[0].rank, 1);
+    EXPECT_EQ(result.outputs()[0].shape[0], 3);
+  }
   // A call that is refused leaves nothing to repeat by mistake.
   EXPECT_THAT(run(x, shape, x), HasSubstr("its memory is also"));
   EXPECT_THAT(run(x, shape, x), HasSubstr("its memory is also"));

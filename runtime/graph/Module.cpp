@@ -123,12 +123,32 @@ Module::load(std::shared_ptr<const Artefact> artefact,
   return module;
 }
 
+Status Module::checkConstants() {
+  std::vector<ConstantPiece> pieces;
+  for (const Program::Buffer &b : decoded.buffers)
+    if (b.kind == fb::BufferKind::constant)
+      if (Status s = file->addPieces(*b.source, pieces); !s)
+        return s;
+  return file->checkPieces(pieces, options.threads);
+}
+
 Status Module::placeConstants(DeviceQueue &queue) {
   std::span<const std::byte> bytes = file->constants();
   if (where->addressesHost() || bytes.empty()) {
     constants = const_cast<std::byte *>(bytes.data());
+    if (!file->checksBeforeUse())
+      return success();
+    unchecked = std::make_unique<std::atomic<bool>[]>(decoded.buffers.size());
+    for (size_t i = 0; i < decoded.buffers.size(); ++i)
+      if (decoded.buffers[i].kind == fb::BufferKind::constant) {
+        unchecked[i] = true;
+        ++numUnchecked;
+      }
     return success();
   }
+  if (file->checksBeforeUse())
+    if (Status s = checkConstants(); !s)
+      return s;
   // Those of another device's program stay where they are.
   uint64_t begin = bytes.size(), end = 0;
   for (const Program::Buffer &b : decoded.buffers)

@@ -64,10 +64,14 @@ struct RunOptions {
   /// Looked at between instructions, and before a recording: ends the run with
   /// a UserError.
   Cancel cancel = {};
+  /// Checks all that is checked before the first command, and computes nothing:
+  /// the result has the shapes of the outputs (-1 for a late dim) and no memory
+  /// but the caller's.
+  bool checkOnly = false;
 };
 
 struct ModuleOptions {
-  int32_t threads = 0;           // 0: one per available core
+  int32_t threads = 0;           // 0: the driver's default
   int32_t spinMicroseconds = -1; // -1: the driver's default
   std::string isa = {};          // "": the best that file and machine have
 };
@@ -99,6 +103,8 @@ public:
   /// Index of the target in the artefact.
   uint32_t target() const { return chosenTarget; }
   const Device &device() const { return *where; }
+  /// As asked for at load.
+  int32_t threads() const { return options.threads; }
 
   /// The program bound to sizes, from the cache of recent ones.
   Expected<std::shared_ptr<const Binding>>
@@ -109,6 +115,9 @@ private:
   Expected<std::unique_ptr<RunState>> takeState();
   void giveState(std::unique_ptr<RunState> state);
   Status placeConstants(DeviceQueue &queue);
+  /// All constants of the program against their hashes, on the calling thread
+  /// and others.
+  Status checkConstants();
   friend class Execution;
 
   std::shared_ptr<const Artefact> file;
@@ -123,6 +132,10 @@ private:
   std::unique_ptr<DeviceBuffer> deviceConstants;
   std::shared_ptr<BlockPool> outputPool = std::make_shared<BlockPool>();
   bool hostMemory = false; // kernels use the caller's
+  // Per buffer, whether it is a constant that has still to be compared with its
+  // hash, and how many are.
+  std::unique_ptr<std::atomic<bool>[]> unchecked;
+  std::atomic<uint32_t> numUnchecked{0};
   // The state that the next run takes; others are idle. One run after the other
   // then needs no lock.
   std::atomic<RunState *> ready{nullptr};

@@ -148,6 +148,26 @@ TEST_P(Programs, WritesIntoGivenOutputs) {
   output.bytes = 4;
   EXPECT_THAT(errorOf(m->run({&input, 1}, {&output, 1}, result)),
               HasSubstr("output 'y': f32[2] takes 8 bytes, 4 were given"));
+  // Memory of another shape is not the output's, however large it is.
+  std::vector<float> wide(8, -7.0f);
+  std::vector<int64_t> wrong[] = {{3}, {1}, {2, 1}, {}, {2, 4}};
+  for (std::vector<int64_t> &dims : wrong) {
+    knapper_tensor other = tensor(wide, dims);
+    other.bytes = wide.size() * sizeof(float);
+    EXPECT_THAT(errorOf(m->run({&input, 1}, {&other, 1}, result)),
+                HasSubstr("output 'y': the output is f32[2], the memory given "
+                          "for it is f32["));
+  }
+  EXPECT_THAT(wide, Each(-7.0f));
+  knapper_tensor flat = {wide.data(), 32, KNAPPER_F32, KNAPPER_FLAT, nullptr};
+  s = m->run({&input, 1}, {&flat, 1}, result);
+  ASSERT_TRUE(s) << errorOf(s);
+  EXPECT_THAT(wide, ElementsAre(9.5f, 9.5f, -7, -7, -7, -7, -7, -7));
+  ASSERT_EQ(result.outputs()[0].rank, 1);
+  EXPECT_EQ(result.outputs()[0].shape[0], 2);
+  flat.rank = -2;
+  EXPECT_THAT(errorOf(m->run({&input, 1}, {&flat, 1}, result)),
+              HasSubstr("got a tensor of rank -2 without a shape"));
   output.dtype = KNAPPER_I32;
   EXPECT_THAT(errorOf(m->run({&input, 1}, {&output, 1}, result)),
               HasSubstr("output 'y': expected memory for f32[rows], got i32"));
@@ -388,7 +408,21 @@ TEST_P(Programs, SizesComputedByTheModelAreBoundDuringTheRun) {
   knapper_tensor input = tensor(data, shape),
                  output = tensor(small, smallShape);
   EXPECT_THAT(errorOf(m->run({&input, 1}, {&output, 1}, result)),
+              HasSubstr("the output is f32[3], the memory given for it is "
+                        "f32[2]"));
+  output.rank = KNAPPER_FLAT;
+  EXPECT_THAT(errorOf(m->run({&input, 1}, {&output, 1}, result)),
               HasSubstr("output 'y': f32[3] takes 12 bytes, 8 were given"));
+  std::vector<float> room(5, -1.0f);
+  output = {room.data(), 20, KNAPPER_F32, KNAPPER_FLAT, nullptr};
+  Status s = m->run({&input, 1}, {&output, 1}, result);
+  ASSERT_TRUE(s) << errorOf(s);
+  EXPECT_EQ(result.outputs()[0].shape[0], 3);
+  EXPECT_THAT(room, ElementsAre(3, 5, 7, -1, -1));
+  // What a run would say before it starts knows no such size.
+  s = m->run({&input, 1}, {&output, 1}, result, {.checkOnly = true});
+  ASSERT_TRUE(s) << errorOf(s);
+  EXPECT_EQ(result.outputs()[0].shape[0], -1);
   data.assign(1500, 1.0f);
   shape = {1500};
   input = tensor(data, shape);

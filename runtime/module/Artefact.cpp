@@ -5,9 +5,11 @@
 #include "runtime/base/OutputFile.h"
 #include "runtime/base/SystemError.h"
 #include "runtime/base/Text.h"
+#include "runtime/base/Threads.h"
 #include "runtime/module/Format.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
@@ -180,7 +182,10 @@ Status Artefact::verify(const ArtefactLoadOptions &options) {
     return s;
   if (Status s = verifyKernels(); !s)
     return s;
-  return options.verifyConstants ? verifyConstants() : success();
+  constantsTrusted = options.constants != ConstantChecks::beforeUse;
+  return options.constants == ConstantChecks::atLoad
+             ? verifyConstants(options.threads)
+             : success();
 }
 
 Status Artefact::verifySections() {
@@ -235,24 +240,65 @@ Status Artefact::verifyKernels() {
   return success();
 }
 
-Status Artefact::verifyConstants() {
-  for (uint32_t p = 0; p < count(root->programs()); ++p) {
-    const fb::Program *program = root->programs()->Get(p);
-    for (uint32_t i = 0; i < count(program->buffers()); ++i) {
-      const fb::Buffer *b = program->buffers()->Get(i);
-      if (b->kind() != fb::BufferKind::constant)
-        continue;
-      if (!inside(b->constant_offset(), b->constant_bytes(),
-                  constantBytes.size()))
-        return damaged(
-            b, cat("constant ", i, " lies outside the constants section"));
-      const std::byte *data = constantBytes.data() + b->constant_offset();
-      if (hashBytes(data, b->constant_bytes()) != b->constant_hash())
-        return damaged(data, cat("the hash of constant ", i, " ('",
-                                 text(b->name()), "') does not match"));
-    }
+bool ConstantPiece::isWhole() const { return hashBytes(data, bytes) == hash; }
+
+Status Artefact::addPieces(const fb::Buffer &constant,
+                           std::vector<ConstantPiece> &pieces) const {
+  uint64_t bytes = constant.constant_bytes();
+  if (!inside(constant.constant_offset(), bytes, constantBytes.size()))
+    return damaged(&constant, cat("constant '", text(constant.name()),
+                                  "' lies outside the constants section"));
+  const std::byte *data = constantBytes.data() + constant.constant_offset();
+  const auto *hashes = constant.piece_hashes();
+  if (count(hashes) == 0) {
+    pieces.push_back({data, bytes, constant.constant_hash(), &constant});
+    return success();
+  }
+  if (count(hashes) != bytes / kHashPieceBytes + (bytes % kHashPieceBytes != 0))
+    return damaged(&constant,
+                   cat("constant '", text(constant.name()), "' of ", bytes,
+                       " bytes has ", count(hashes), " hashes"));
+  for (uint32_t i = 0; i < count(hashes); ++i) {
+    uint64_t at = i * kHashPieceBytes;
+    pieces.push_back({data + at, std::min(kHashPieceBytes, bytes - at),
+                      hashes->Get(i), &constant});
   }
   return success();
+}
+
+Status Artefact::checkPieces(std::span<const ConstantPiece> pieces,
+                             int32_t threads) const {
+  std::atomic<size_t> next{0}, firstDamaged{pieces.size()};
+  auto work = [&] {
+    for (size_t i; (i = next.fetch_add(1)) < firstDamaged.load();)
+      if (!pieces[i].isWhole()) {
+        size_t first = firstDamaged.load();
+        while (i < first && !firstDamaged.compare_exchange_weak(first, i)) {
+        }
+      }
+  };
+  // A thread is worth some megabytes.
+  size_t worth = 1 + pieces.size() / 8;
+  runOnThreads(std::min<size_t>(worth, std::max(threads, 1)), work);
+  if (firstDamaged == pieces.size())
+    return success();
+  const ConstantPiece &piece = pieces[firstDamaged];
+  return damaged(piece.data,
+                 cat("the hash of constant '", text(piece.constant->name()),
+                     "' does not match"));
+}
+
+Status Artefact::verifyConstants(int32_t threads) {
+  std::vector<ConstantPiece> pieces;
+  for (uint32_t p = 0; p < count(root->programs()); ++p) {
+    const fb::Program *program = root->programs()->Get(p);
+    for (uint32_t i = 0; i < count(program->buffers()); ++i)
+      if (const fb::Buffer *b = program->buffers()->Get(i);
+          b->kind() == fb::BufferKind::constant)
+        if (Status s = addPieces(*b, pieces); !s)
+          return s;
+  }
+  return checkPieces(pieces, threads);
 }
 
 std::span<const std::byte> Artefact::code(uint32_t target) const {

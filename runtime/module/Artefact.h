@@ -10,11 +10,30 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace knapper {
 
+/// When the constants' hashes are compared. Only what is compared is known to
+/// be whole; damage is a UserError.
+enum class ConstantChecks : uint8_t {
+  beforeUse, // each before the first launch that reads it; a device with memory
+             // of its own reads all when a module is loaded
+  atLoad,    // all of them, which reads all weights
+  none,
+};
+
 struct ArtefactLoadOptions {
-  bool verifyConstants = false; // hash every constant: touches all weights
+  ConstantChecks constants = ConstantChecks::beforeUse;
+  int32_t threads = 1; // that hash at load
+};
+
+/// A piece of a constant and the hash that it must have.
+struct ConstantPiece {
+  const std::byte *data;
+  uint64_t bytes, hash;
+  const fb::Buffer *constant;
+  bool isWhole() const;
 };
 
 /// Immutable after loading; any thread may read it. Everything handed out
@@ -53,6 +72,16 @@ public:
   std::span<const std::byte> section(fb::SectionKind kind,
                                      uint32_t target = 0) const;
 
+  /// Whether constants are still to be compared with their hashes before use.
+  bool checksBeforeUse() const { return !constantsTrusted; }
+  /// Appends the pieces of a constant of this file.
+  Status addPieces(const fb::Buffer &constant,
+                   std::vector<ConstantPiece> &pieces) const;
+  /// Hashes all, on up to `threads` threads; damage is a UserError that names
+  /// the first piece that is not whole.
+  Status checkPieces(std::span<const ConstantPiece> pieces,
+                     int32_t threads) const;
+
   /// A UserError about damage at `at`, a pointer into the file.
   Error damaged(const void *at, std::string what) const;
 
@@ -64,13 +93,14 @@ private:
   Status verify(const ArtefactLoadOptions &options);
   Status verifySections();
   Status verifyKernels();
-  Status verifyConstants();
+  Status verifyConstants(int32_t threads);
 
   std::string fileName;
   const std::byte *base = nullptr;
   size_t size = 0;
   const fb::Artefact *root = nullptr;
   std::span<const std::byte> constantBytes;
+  bool constantsTrusted = false;
 };
 
 /// Number of entries; 0 for an absent vector.

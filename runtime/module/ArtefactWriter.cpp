@@ -113,8 +113,9 @@ ArtefactWriter::writeConstant(uint64_t offset,
           writeAt(kSectionAlignment + offset, bytes.data(), bytes.size());
       !s)
     return s.takeError();
-  return WrittenConstant{offset, bytes.size(),
-                         hashBytes(bytes.data(), bytes.size())};
+  ConstantHash hash = hashConstant(bytes.data(), bytes.size());
+  return WrittenConstant{offset, bytes.size(), hash.hash,
+                         std::move(hash.pieces)};
 }
 
 Expected<WrittenConstant>

@@ -21,6 +21,14 @@ struct WrittenConstant {
   uint64_t offset = 0; // from the start of the constants section
   uint64_t bytes = 0;
   uint64_t hash = 0;
+  std::vector<uint64_t> pieces; // see ConstantHash
+
+  void recordIn(fb::BufferT &buffer) const {
+    buffer.constant_offset = offset;
+    buffer.constant_bytes = bytes;
+    buffer.constant_hash = hash;
+    buffer.piece_hashes = pieces;
+  }
 };
 
 /// Constants reach the file in pieces of whole huge pages: where the system

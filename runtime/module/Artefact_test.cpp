@@ -41,8 +41,8 @@ TestArtefact small() {
 }
 
 std::string loadError(std::span<const std::byte> bytes,
-                      bool verifyConstants = false) {
-  auto artefact = Artefact::loadMemory(bytes, {verifyConstants});
+                      ConstantChecks checks = ConstantChecks::beforeUse) {
+  auto artefact = Artefact::loadMemory(bytes, {checks, 2});
   if (!artefact) {
     EXPECT_EQ(artefact.error().kind, ErrorKind::user);
     EXPECT_THAT(artefact.error().message(), HasSubstr("memory: "));
@@ -84,13 +84,43 @@ TEST(Artefact, DamageIsFoundByHashOrCheck) {
     EXPECT_NE(loadError(std::span(good).first(size)), "no error") << size;
 }
 
-TEST(Artefact, ConstantsAreHashedOnRequest) {
+TEST(Artefact, ConstantsAreHashedAtLoadOnRequest) {
   std::vector<std::byte> bytes = small().bytes();
-  EXPECT_EQ(loadError(bytes, true), "no error");
+  EXPECT_EQ(loadError(bytes, ConstantChecks::atLoad), "no error");
   bytes[4096 + 7] ^= std::byte(1);
-  EXPECT_EQ(loadError(bytes, false), "no error");
-  EXPECT_THAT(loadError(bytes, true),
-              HasSubstr("the hash of constant 2 ('') does not match"));
+  EXPECT_EQ(loadError(bytes, ConstantChecks::beforeUse), "no error");
+  EXPECT_EQ(loadError(bytes, ConstantChecks::none), "no error");
+  EXPECT_THAT(loadError(bytes, ConstantChecks::atLoad),
+              HasSubstr("the hash of constant '' does not match"));
+}
+
+TEST(Artefact, LargeConstantsAreHashedInPieces) {
+  TestArtefact a = small();
+  constexpr size_t floats = (3 << 20) / 4 + 5;
+  a.constantBuffer(std::vector<float>(floats, 1.0f));
+  std::vector<std::byte> good = a.bytes();
+  EXPECT_EQ(loadError(good, ConstantChecks::atLoad), "no error");
+  // The first constant has 400 bytes, the next begins at a multiple of 64.
+  for (size_t at : {0ul, (1ul << 20) - 1, 1ul << 20, floats * 4 - 1}) {
+    std::vector<std::byte> bad = good;
+    bad[4096 + 448 + at] ^= std::byte(128);
+    EXPECT_THAT(loadError(bad, ConstantChecks::atLoad),
+                HasSubstr("the hash of constant '' does not match"));
+  }
+  // A file of an older writer has one hash of all bytes.
+  a.editBuffers = [](fb::ProgramT &program) {
+    fb::BufferT &c = *program.buffers.back();
+    EXPECT_EQ(c.piece_hashes.size(), 4u);
+    c.piece_hashes.clear();
+    std::vector<float> data(c.constant_bytes / 4, 1.0f);
+    c.constant_hash = hashBytes(data.data(), c.constant_bytes);
+  };
+  EXPECT_EQ(loadError(a.bytes(), ConstantChecks::atLoad), "no error");
+  a.editBuffers = [](fb::ProgramT &program) {
+    program.buffers.back()->piece_hashes.pop_back();
+  };
+  EXPECT_THAT(loadError(a.bytes(), ConstantChecks::atLoad),
+              HasSubstr("has 3 hashes"));
 }
 
 TEST(Artefact, EveryIndexInTheHeaderIsChecked) {
@@ -340,9 +370,7 @@ TEST(Artefact, LoadsWithoutTouchingWeights) {
     auto written = (*writer)->addConstant(weights);
     ASSERT_TRUE(written);
     fb::BufferT &c = *a.program().buffers[2];
-    c.constant_offset = written->offset;
-    c.constant_bytes = written->bytes;
-    c.constant_hash = written->hash;
+    written->recordIn(c);
     (*writer)->addCode(0, kernelObject("x86-64-v3"));
     EXPECT_FALSE(std::filesystem::exists(path));
     ASSERT_TRUE((*writer)->finish(a.header));
@@ -358,7 +386,7 @@ TEST(Artefact, LoadsWithoutTouchingWeights) {
   ASSERT_TRUE(module);
   printf("load: %.2f ms\n", ms);
   EXPECT_LT(ms, 50);
-  EXPECT_TRUE(Artefact::load(path, {true}));
+  EXPECT_TRUE(Artefact::load(path, {ConstantChecks::atLoad, 2}));
   std::filesystem::remove(path);
 }
 

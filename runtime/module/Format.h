@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace knapper {
 
@@ -12,6 +13,9 @@ inline constexpr uint32_t kFormatVersion = 1;
 inline constexpr char kMagic[8] = {'K', 'N', 'A', 'P', 'P', 'E', 'R', '\0'};
 inline constexpr uint64_t kSectionAlignment = 4096;
 inline constexpr uint64_t kConstantAlignment = 64;
+/// A constant that is larger has a hash for each piece of this size, so that
+/// several threads can check it.
+inline constexpr uint64_t kHashPieceBytes = 1 << 20;
 /// Files are written in pieces of this size.
 inline constexpr uint64_t kHugePageBytes = 2 << 20;
 
@@ -29,5 +33,13 @@ static_assert(sizeof(Prelude) == 64);
 
 /// XXH3-64 of a memory range.
 uint64_t hashBytes(const void *data, size_t bytes);
+
+/// The hash of a constant of one piece is that of its bytes, of others that of
+/// the list of their pieces' hashes.
+struct ConstantHash {
+  uint64_t hash = 0;
+  std::vector<uint64_t> pieces; // empty for one piece
+};
+ConstantHash hashConstant(const void *data, uint64_t bytes);
 
 } // namespace knapper

@@ -182,6 +182,7 @@ private:
                              false,
                              b->constant_offset(),
                              b->constant_bytes(),
+                             b,
                              text(b->name()),
                              true};
       switch (b->kind()) {

@@ -50,6 +50,7 @@ struct Program {
     uint32_t first, last; // temp: live range
     bool late;            // temp: its size is
     uint64_t constantOffset, constantBytes;
+    const fb::Buffer *source;
     const char *name;
     bool optional = true; // temp
   };

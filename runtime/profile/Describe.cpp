@@ -173,6 +173,7 @@ std::string describeModule(const Module &module) {
   json.field("producer", text(file.header().producer()));
   json.field("created_from", text(file.header().created_from()));
   json.field("device", module.device().kind()).field("isa", module.isa());
+  json.field("threads", module.threads());
   json.field("file_bytes", uint64_t(file.bytes().size()));
   tensors(json, "inputs", program.inputs);
   tensors(json, "outputs", program.outputs);

@@ -75,7 +75,7 @@ TEST(Compat, FilesOfReleasesLoadAndRun) {
       continue;
     SCOPED_TRACE(entry.path().filename());
     ++files;
-    auto artefact = Artefact::load(entry.path(), {true});
+    auto artefact = Artefact::load(entry.path(), {ConstantChecks::atLoad});
     if (!artefact) {
       EXPECT_THAT(artefact.error().what,
                   ::testing::MatchesRegex("the artefact has format [0-9]+ .*, "

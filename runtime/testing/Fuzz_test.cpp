@@ -409,7 +409,9 @@ TEST(Fuzz, DamagedArtefactsAreRefusedOrRun) {
       bytes = mutator.changeBytes(good);
     }
     auto start = std::chrono::steady_clock::now();
-    auto artefact = Artefact::loadMemory(bytes, {i % 3 == 0});
+    auto artefact =
+        Artefact::loadMemory(bytes, {i % 3 == 0 ? ConstantChecks::atLoad
+                                                : ConstantChecks::beforeUse});
     if (!artefact) {
       ++refused;
       EXPECT_EQ(artefact.error().kind, ErrorKind::user);

@@ -314,9 +314,7 @@ std::vector<std::byte> TestArtefact::bytes() {
         std::as_bytes(std::span(constants[buffer->index])));
     if (!written)
       die(written.error().message());
-    buffer->constant_offset = written->offset;
-    buffer->constant_bytes = written->bytes;
-    buffer->constant_hash = written->hash;
+    written->recordIn(*buffer);
   }
   if (editBuffers)
     editBuffers(program());

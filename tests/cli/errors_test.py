@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 import numpy as np
+import onnx
 import pytest
 
 # name: (arguments, parts of the message); m.knap, m.onnx, x.npy are there
@@ -120,6 +121,33 @@ def test_refused(tool, folder, case):
     for part in parts:
         assert part in message, message
     assert {p.name for p in folder.iterdir()} == before  # nothing half written
+
+
+def test_damaged_weights(tool, tmp_path):
+    from onnx import TensorProto, helper, numpy_helper
+
+    tensor = helper.make_tensor_value_info
+    weight = numpy_helper.from_array(np.eye(4, dtype=np.float32), "w")
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["y"])], "g",
+        [tensor("x", TensorProto.FLOAT, ["n", 4])],
+        [tensor("y", TensorProto.FLOAT, ["n", 4])], [weight],
+    )  # fmt: skip
+    model = helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10
+    )
+    onnx.save(model, "w.onnx")
+    np.save("x.npy", np.ones((2, 4), np.float32))
+    tool("compile", "w.onnx", "-o", "w.knap")
+    tool("run", "--verify-file", "w.knap", "-i", "x.npy")
+    tool("run", "--verify-file", "w.onnx", "-i", "x.npy")
+    damaged = bytearray((tmp_path / "w.knap").read_bytes())
+    damaged[4096] ^= 1
+    (tmp_path / "w.knap").write_bytes(damaged)
+    said = "w.knap: the artefact is damaged at offset 0x1000: the hash of constant"
+    assert said in tool("run", "w.knap", "-i", "x.npy", code=1)
+    for command in ("run", "bench", "explain", "profile"):
+        assert said in tool(command, "--verify-file", "w.knap", code=1)
 
 
 def test_environment_is_named(tool, model):

@@ -109,7 +109,8 @@ Status compileAndRun(const std::string &model) {
   Expected<int> fd = compileModel(input, settings, "");
   if (!fd)
     return fd.takeError();
-  auto artefact = Artefact::loadFd(*fd, "memory", {true});
+  auto artefact =
+      Artefact::loadFd(*fd, "memory", {.constants = ConstantChecks::atLoad});
   close(*fd);
   if (!artefact)
     return artefact.takeError();

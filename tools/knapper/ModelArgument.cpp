@@ -11,8 +11,10 @@ void ModelArgument::addTo(CLI::App &app) {
   app.add_option("model", file, "A .knap file, or an .onnx file to compile")
       ->required()
       ->type_name("FILE");
-  app.add_option("--threads", loadThreads,
-                 "Threads that run the model; 0: one per core")
+  app.add_option(
+         "--threads", loadThreads,
+         "Threads that run the model; 0: $KNAPPER_THREADS, else one per "
+         "core, at most $OMP_NUM_THREADS")
       ->type_name("N")
       ->check(CLI::Range(0, 1024));
   app.add_option("--isa", isa,
@@ -22,6 +24,9 @@ void ModelArgument::addTo(CLI::App &app) {
                  "Run the program for it, of a file with several [a GPU where "
                  "one is found]")
       ->type_name("cpu|cuda");
+  app.add_flag("--verify-file", verifyFile,
+               "Compare all weights with their hashes first [each before its "
+               "first use]");
   flags.addTo(app, {"threads", "isa", "dim", "stop-after", "start-from",
                     "print-after", "dump-dir"});
 }
@@ -54,6 +59,8 @@ Expected<ModulePtr> ModelArgument::open(Session &session) const {
   load.threads = loadThreads;
   load.isa = isa.empty() ? nullptr : isa.c_str();
   load.device = device.empty() ? nullptr : device.c_str();
+  if (verifyFile)
+    load.verify_constants = KNAPPER_VERIFY_AT_LOAD;
   knapper_module *module = nullptr;
   Status status = success();
   if (isArtefact(file)) {

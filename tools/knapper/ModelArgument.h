@@ -27,6 +27,7 @@ private:
 
   std::string file, isa, device;
   int loadThreads = 0;
+  bool verifyFile = false;
   CompilerFlags flags;
 };
 
