@@ -11,16 +11,18 @@
 Everything goes through the C API of one shared library (see `knapper.library`);
 the package itself needs NumPy only. Errors are `UserError` (the model, a file or
 an argument: yours to fix), `DeviceError` (the machine) and `InternalError` (a
-defect of Knapper), all of them `knapper.Error`. Messages of the library go to
+defect of Knapper), all of them `knapper.Error`, and Python's own class where one
+fits (ValueError, TypeError, FileNotFoundError, MemoryError...). Messages of the library go to
 the Python logger named "knapper", which is silent unless logging is configured.
 """
 
+from knapper.arguments import TensorInfo
 from knapper.cancellation import Cancellation
 from knapper.compiler import compile, inspect, verify
 from knapper.devices import devices
 from knapper.errors import DeviceError, Error, InternalError, UserError
 from knapper.bound import Bound
-from knapper.module import Module, TensorInfo, load
+from knapper.module import Module, load
 from knapper.quantization import Quantized, quantize
 from knapper.results import Pending, Result
 from knapper.tensor import Tensor

@@ -9,23 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from knapper.errors import UserError
+from knapper.errors import WrongType, WrongValue
 from knapper.library import CTensor, check
-from knapper.tensor import Tensor
 
 if TYPE_CHECKING:
-    from knapper.module import Module, TensorInfo
-
-
-def _like(made: Any, info: TensorInfo) -> np.ndarray:
-    """Memory for an output that is like the one of a run."""
-    if isinstance(made, Tensor):
-        raise UserError(
-            f"output {info}: NumPy has no such dtype without ml_dtypes",
-            where=info.name,
-            hint="install ml_dtypes, or bind memory by DLPack",
-        )
-    return np.empty_like(made)
+    from knapper.module import Module
 
 
 class Bound:
@@ -36,46 +24,48 @@ class Bound:
     """
 
     __slots__ = ("inputs", "outputs", "_call", "_out", "_release", "_keep")
+    inputs: list[Any]
+    outputs: list[Any]
 
-    def __init__(self, module: Module, inputs: Any, outputs: Any) -> None:
-        values = list(module._bind_collection(inputs))
-        for info, value in zip(module._inputs, values):
+    def __init__(self, module: Module, inputs: Any, outputs: Any, flat: bool) -> None:
+        arguments = module._arguments
+        values = list(arguments.bind_collection(inputs))
+        for info, value in zip(arguments.inputs, values):
             if isinstance(value, np.ndarray):
                 good = value.flags.c_contiguous
             else:
                 good = hasattr(value, "__dlpack__")
             if not good:
-                raise UserError(
+                raise WrongType(
                     f"input {info}: {type(value).__name__} would be copied",
                     where=info.name,
                     hint="bind a contiguous NumPy array or an object with __dlpack__",
                 )
-        late = [s["name"] for s in module.describe()["symbols"] if s["from_buffer"]]
+        memory = [None] * len(arguments.outputs)
+        if outputs is not None:
+            memory = list(arguments.positioned(outputs))
+        shapes = module._check(values, memory, flat)
+        late = [i.name for i, s in zip(arguments.outputs, shapes) if -1 in s]
         if late:
-            raise UserError(
-                f"size {late[0]!r} is known after a run only",
-                where="bind",
+            raise WrongValue(
+                f"bind: the size of output {late[0]!r} is known after a run only",
+                where=late[0],
                 hint="call the module, or use `run`",
             )
-        memory = [None] * len(module._outputs)
-        if outputs is not None:
-            memory = list(module._positioned(outputs))
-        if any(array is None for array in memory):
-            # This run is for sizes: what lies in an input's memory stays as it is.
-            apart = module.in_place
-            made = module.run(
-                values,
-                [
-                    None if info.name in apart else array
-                    for info, array in zip(module._outputs, memory)
-                ],
+        made = [None if array is not None else shape for array, shape in zip(memory, shapes)]
+        memory = [
+            array if shape is None else np.empty(shape, info.dtype)
+            for array, shape, info in zip(memory, made, arguments.outputs)
+        ]
+        prepared, keep = arguments.prepare(values, cached=False)
+        copied = [i for i, v in enumerate(keep) if getattr(v, "copied", False)]
+        if copied:
+            raise WrongValue(
+                f"input {arguments.inputs[copied[0]]}: the tensor is not contiguous",
+                where=arguments.inputs[copied[0]].name,
+                hint="bind a contiguous tensor (torch: tensor.contiguous())",
             )
-            memory = [
-                _like(made[i], module._outputs[i]) if array is None else array
-                for i, array in enumerate(memory)
-            ]
-        prepared, keep = module._prepare(values, cached=False)
-        given, targets = module._targets(memory, cached=False)
+        given, targets = arguments.targets(memory, cached=False, flat=flat)
         lib = module._lib
         self.inputs = values
         self.outputs = memory
@@ -88,7 +78,7 @@ class Bound:
             ctypes.cast(prepared.tensors, ctypes.POINTER(CTensor)),
             len(values),
             ctypes.cast(targets, ctypes.POINTER(CTensor)),
-            len(module._outputs),
+            len(arguments.outputs),
             ctypes.pointer(self._out),
         )
 
@@ -98,3 +88,10 @@ class Bound:
             check(error)
         self._release(self._out)
         return self.outputs
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise WrongType(
+            "a bound call cannot be pickled: it is tied to the memory of its arrays",
+            where="Bound",
+            hint="pickle the module, and bind where it is loaded",
+        )

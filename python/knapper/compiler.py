@@ -5,14 +5,15 @@ from __future__ import annotations
 import ctypes
 import json
 import os
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Unpack
 
-from knapper import library, log
+from knapper import dtypes, from_torch, library, log
 from knapper.callbacks import Callbacks
 from knapper.cancellation import Cancellation
-from knapper.errors import UserError
+from knapper.errors import WrongType, WrongValue
 from knapper.library import (
+    ARTEFACT,
     CCompileOptions,
     COption,
     check,
@@ -20,47 +21,93 @@ from knapper.library import (
     take_string,
 )
 from knapper.module import Module, load_options
+from knapper.options import CompileOptions, check_names, text_of
 
-Model = Any  # a path, bytes, or an object with SerializeToString (onnx.ModelProto)
+# A path, bytes, an object with SerializeToString (onnx.ModelProto) or what
+# torch.onnx.export gives.
+Model = Any
+
+_OWN = (
+    "target", "threads", "dtype", "output", "progress", "spin_microseconds", "device",
+    "cancel", "example_inputs", "dynamic_shapes",
+)  # fmt: skip
+
+
+def _wrong_model(name: str, hint: str) -> WrongValue:
+    return WrongValue(
+        f"model: {name} is a compiled artefact, not a model", where="model", hint=hint
+    )
+
+
+def _set_model(request: CCompileOptions, model: Model, keep: list[object]) -> None:
+    """The request's model, by path or by bytes."""
+    if from_torch.is_onnx_program(model):
+        import tempfile  # slow to import
+
+        folder = tempfile.TemporaryDirectory(prefix="knapper-")
+        keep.append(folder)
+        model = from_torch.save(model, folder.name, "model")
+    if isinstance(model, (str, os.PathLike)):
+        path = encode_path(model, "model")
+        if path.endswith(b".knap"):
+            name = os.fsdecode(path)
+            raise _wrong_model(repr(name), f"knapper.load({name!r})")
+        request.model_path = path
+        return
+    if hasattr(model, "SerializeToString"):
+        try:
+            model = model.SerializeToString()
+        except ValueError as error:
+            raise WrongValue(
+                f"model: it cannot be passed in memory: {error}",
+                where="model",
+                hint="save it to a file and pass its path",
+            ) from error
+    if not isinstance(model, (bytes, bytearray, memoryview)):
+        raise WrongType(
+            f"model: a model is a path, bytes, an onnx.ModelProto or what "
+            f"torch.onnx.export gives, not {type(model).__name__}",
+            where="model",
+            hint="knapper.compile('model.onnx')",
+        )
+    data = bytes(model)
+    if data.startswith(ARTEFACT):
+        raise _wrong_model("this", "knapper.load(data)")
+    keep.append(data)
+    request.model_bytes = ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p)
+    request.model_size = len(data)
 
 
 def _request(
-    model: Model, options: dict[str, object], keep: list[object]
+    model: Model, options: Mapping[str, object], keep: list[object]
 ) -> CCompileOptions:
     """The request's struct; what it points to is added to `keep`."""
     request = CCompileOptions()
     request.size = ctypes.sizeof(CCompileOptions)
-    if isinstance(model, (str, os.PathLike)):
-        request.model_path = encode_path(model)
-    else:
-        if hasattr(model, "SerializeToString"):
-            try:
-                model = model.SerializeToString()
-            except ValueError as error:
-                raise UserError(
-                    f"the model cannot be passed in memory: {error}",
-                    where="model",
-                    hint="save it to a file and pass its path",
-                ) from error
-        if not isinstance(model, (bytes, bytearray, memoryview)):
-            raise UserError(
-                f"a model is a path, bytes or an onnx.ModelProto, not "
-                f"{type(model).__name__}",
-                where="model",
-            )
-        data = bytes(model)
-        keep.append(data)
-        request.model_bytes = ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p)
-        request.model_size = len(data)
-    rows = (COption * max(1, len(options)))()
-    for row, (key, value) in zip(rows, options.items()):
-        text = str(int(value) if isinstance(value, bool) else value)
+    _set_model(request, model, keep)
+    given = {key: value for key, value in options.items() if value is not None}
+    rows = (COption * max(1, len(given)))()
+    for row, (key, value) in zip(rows, given.items()):
         row.key = key.replace("_", "-").encode()
-        row.value = text.encode()
+        row.value = text_of(key, value).encode()
     keep.append(rows)
     request.options = rows
-    request.num_options = len(options)
+    request.num_options = len(given)
     return request
+
+
+def _float_name(dtype: object) -> str | None:
+    """The dtype to convert to, of those that there are."""
+    if dtype is None or dtype == "":
+        return None
+    name = dtypes.name_of(dtype)
+    if name not in ("f32", "bf16", "f16"):
+        raise WrongValue(
+            f"dtype: a float32 model is not converted to {name}",
+            where="dtype",
+            hint='"bf16", "f16", or None to keep it; weights="int8" for integers',
+        )
+    return name
 
 
 def compile(
@@ -68,65 +115,93 @@ def compile(
     *,
     target: str = "cpu",
     threads: int = 0,
-    dtype: str | None = None,
+    dtype: object = None,
     output: str | os.PathLike[str] | None = None,
     progress: Callable[[str, int, int], None] | None = None,
     spin_microseconds: int = -1,
     device: str | None = None,
     cancel: Cancellation | None = None,
-    **options: object,
+    example_inputs: Any = None,
+    dynamic_shapes: Any = None,
+    **options: Unpack[CompileOptions],
 ) -> Module:
     """Compiles a model and loads the result.
 
-    model: the path of an ONNX file, its bytes, or an `onnx.ModelProto`. Only a
-        path can have external data.
+    model: the path of an ONNX file, its bytes, an `onnx.ModelProto`, what
+        `torch.onnx.export` gives, or a `torch.nn.Module` (or program of
+        `torch.export`), which torch exports first. Only a path can have external
+        data.
     target: what to generate code for: "cpu", "cuda", or "cpu,cuda" for one file
         that runs on both.
-    threads: worker threads of the module that is returned; 0: one a core.
-    dtype: "bf16" or "f16" converts a float32 model; None keeps it.
+    threads: worker threads of the module that is returned; 0: $KNAPPER_THREADS,
+        else one for each core that the process may use (see `load`).
+    dtype: bf16 or f16 converts a float32 model, by any usual name ("fp16",
+        np.float16, torch.bfloat16); None keeps it.
     output: also write the artefact there (a .knap file).
+    progress: called as progress(phase, done, total) while it compiles. What it
+        raises ends the compile and is raised here (so does Ctrl-C).
     spin_microseconds: how long idle workers spin before they sleep; -1: default.
     device: "cpu" or "cuda", what to run on of several targets; None: a GPU where
         one is found.
-    progress: called as progress(phase, done, total) while it compiles. What it
-        raises ends the compile and is raised here (so does Ctrl-C).
     cancel: ends the compile from another thread, with a UserError; cancelled too
         when `progress` raises.
-    options: further rows of the options table (`knapper compile --help`), with
-        underscores for dashes: `dump_dir="/tmp/dump"`.
+    example_inputs: for a torch module: a tuple of its arguments, or a mapping of
+        their names; the module is exported as for evaluation.
+    dynamic_shapes: for a torch module: the dims that calls decide, as
+        torch.onnx.export takes them: {"x": {0: "batch"}}; None: sizes are those
+        of the examples.
+    options: further rows of the options table, `knapper.options.CompileOptions`
+        (`knapper compile --help` explains them), with underscores for dashes:
+        `dim={"batch": 1}` fixes a size, `dump_dir="/tmp/dump"`.
 
     Raises UserError for a model that is damaged or needs what is not supported
     (all of it is listed), and for unknown options; DeviceError when the machine
-    fails; InternalError for a defect.
+    fails; InternalError for a defect. Errors are Python's own too where these
+    fit: ValueError, TypeError, FileNotFoundError, MemoryError.
     """
     lib = library.library()
     log.follow()
+    check_names(options, "compile", _OWN)
+    for name, value, kind in (
+        ("progress", progress, "a function: progress(phase, done, total)"),
+        ("cancel", cancel, "a knapper.Cancellation"),
+    ):
+        good = callable(value) if name == "progress" else isinstance(value, Cancellation)
+        if value is not None and not good:
+            raise WrongType(
+                f"{name}: {value!r} is not {kind}", where=name, hint=f"pass {kind}"
+            )
+    loading = load_options(threads, spin=spin_microseconds, device=device)
+    table: dict[str, object] = {"target": target, "dtype": _float_name(dtype), **options}
+    if from_torch.is_module(model):
+        model = from_torch.export(model, example_inputs, dynamic_shapes)
+    elif example_inputs is not None or dynamic_shapes is not None:
+        raise WrongValue(
+            "example_inputs and dynamic_shapes are for a torch module, this is "
+            f"{type(model).__name__}",
+            where="example_inputs",
+            hint='leave them out; dim={"batch": 1} fixes sizes of a model',
+        )
     keep: list[object] = []
-    table: dict[str, object] = {"target": target}
-    if dtype is not None:
-        table["dtype"] = dtype
-    table.update((k, v) for k, v in options.items() if v is not None)
     request = _request(model, table, keep)
     if output is not None:
-        request.output_path = encode_path(output)
+        request.output_path = encode_path(output, "output")
 
     callbacks = Callbacks(request, progress, cancel)
     handle = ctypes.c_void_p()
-    error = lib.knapper_compile(
-        ctypes.byref(request),
-        load_options(threads, spin=spin_microseconds, device=device),
-        ctypes.byref(handle),
-    )
+    error = lib.knapper_compile(ctypes.byref(request), loading, ctypes.byref(handle))
     callbacks.finish(error, handle)
     return Module._adopt(handle)
 
 
-def inspect(model: Model, **options: object) -> dict[str, Any]:
+def inspect(model: Model, **options: Unpack[CompileOptions]) -> dict[str, Any]:
     """What a model needs, without compiling it: signature, sizes, operators by
     name, opset and dtype, and which of them are not supported.
 
     Raises UserError for a damaged model.
     """
+    check_names(options, "inspect", ())
+    from_torch.refuse_module(model, "inspect")
     keep: list[object] = []
     request = _request(model, options, keep)
     text = ctypes.c_void_p()
@@ -136,20 +211,31 @@ def inspect(model: Model, **options: object) -> dict[str, Any]:
     return json.loads(take_string(text))
 
 
-def verify(model: Model, inputs: Any, **options: object) -> dict[str, Any]:
+def verify(
+    model: Model,
+    inputs: Any,
+    *,
+    target: str = "cpu",
+    dtype: object = None,
+    **options: Unpack[CompileOptions],
+) -> dict[str, Any]:
     """Compiles a model, runs it, and checks every kernel against a slow
     evaluation in float64 on the values that the kernel read: {"kernels":
     [{"origin", "hero", "error", "bound", "passed", "worst"}],
     "first_divergent": index or None}.
 
-    inputs: as for `Module.run`. Raises as `compile` and a call do; a kernel that
+    inputs: as for `Module.run`; target, dtype, options: as for `compile`. Raises as `compile` and a call do; a kernel that
     diverges is no error.
     """
-    module = compile(model, **options)  # knows the order of the inputs
-    values = module._bind_collection(inputs)
-    prepared, held = module._prepare(values)
+    check_names(options, "verify", ("target", "dtype"))
+    from_torch.refuse_module(model, "verify")
+    # It knows the order of the inputs.
+    module = compile(model, target=target, dtype=dtype, **options)
+    values = module._arguments.bind_collection(inputs)
+    prepared, held = module._arguments.prepare(values)
     keep: list[object] = [held]
-    request = _request(model, options, keep)
+    table = {"target": target, "dtype": _float_name(dtype), **options}
+    request = _request(model, table, keep)
     text = ctypes.c_void_p()
     check(
         library.library().knapper_verify(

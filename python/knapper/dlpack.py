@@ -7,13 +7,18 @@ speaks DLPack accepts and gives when no version is asked for.
 from __future__ import annotations
 
 import ctypes
+from typing import Any
 from ctypes import c_int32, c_int64, c_uint8, c_uint16, c_uint64, c_void_p
 
+import numpy as np
+
 from knapper import dtypes
-from knapper.errors import UserError
+from knapper.errors import WrongType, WrongValue
 
 CPU = 1
 CUDA = 2
+_PINNED = 3  # of the host
+_DEVICES = {CUDA: "a GPU", 8: "Metal", 10: "ROCm", 13: "managed memory"}
 _DEFAULT_STREAM = 1  # of CUDA, as DLPack counts
 _NAME = b"dltensor"
 # (type code, bits) by dtype code.
@@ -85,59 +90,114 @@ _raw_get_pointer = ctypes.PYFUNCTYPE(c_void_p, c_void_p, ctypes.c_char_p)(
 )
 
 
+class _Strided:
+    """Memory with strides, for NumPy. Bytes of any dtype are copied as such."""
+
+    def __init__(
+        self, pointer: int, shape: tuple[int, ...], strides: list[int], size: int
+    ) -> None:
+        self.__array_interface__ = {
+            "version": 3,
+            "data": (pointer, True),
+            "shape": shape,
+            "strides": tuple(stride * size for stride in strides),
+            "typestr": f"|V{size}",
+        }
+
+
+def _settled(source: Any) -> tuple[Any, bool]:
+    """A tensor whose memory holds its values, and whether it is a copy: torch
+    keeps some negations for later, and shares no memory of what it would
+    differentiate."""
+    if getattr(source, "requires_grad", False) and hasattr(source, "detach"):
+        source = source.detach()
+    negated = getattr(source, "is_neg", bool)()
+    return (source.resolve_neg() if negated else source), negated
+
+
 class Borrowed:
     """Memory of an object with __dlpack__: pointer, shape, dtype code.
 
     The memory is valid while this object lives: the capsule is never consumed,
-    so its own destructor gives the memory back.
+    so its own destructor gives the memory back. `copied`: it is a copy of the
+    source's, whose memory is not contiguous.
     """
 
-    __slots__ = ("pointer", "shape", "code", "_capsule", "_source")
+    __slots__ = ("pointer", "shape", "code", "copied", "_capsule", "_source")
 
-    def __init__(self, source: object, where: str, gpu: bool = False) -> None:
+    def __init__(
+        self, source: Any, where: str, gpu: bool = False, copies: bool = False
+    ) -> None:
         """With `gpu`, memory of an NVIDIA GPU is taken too; what the source's
-        library still does with it then precedes the default stream's work."""
+        library still does with it then precedes the default stream's work.
+        copies: what is not contiguous may be copied."""
         try:
+            source, copied = _settled(source)
+            if copied and not copies:
+                raise BufferError("its values are kept negated")
             kind = getattr(source, "__dlpack_device__", lambda: (CPU, 0))()[0]
             arguments = {"stream": _DEFAULT_STREAM} if gpu and kind == CUDA else {}
-            self._capsule = source.__dlpack__(**arguments)  # type: ignore[attr-defined]
-        except (BufferError, RuntimeError, TypeError) as error:
-            raise UserError(
-                f"{where}: its memory cannot be shared: {error}", where=where
+            self._capsule = source.__dlpack__(**arguments)
+        except (BufferError, RuntimeError, TypeError, ValueError) as error:
+            raise WrongValue(
+                f"{where}: the memory of this {type(source).__name__} cannot be "
+                f"shared: {error}",
+                where=where,
+                hint="pass a NumPy array, or a dense tensor in host memory",
             ) from error
         self._source = source
         managed = _Managed.from_address(_get_pointer(self._capsule, _NAME))
         tensor = managed.tensor
-        if tensor.device_type != CPU and not (gpu and tensor.device_type == CUDA):
-            raise UserError(
-                f"{where}: the tensor is not in host memory (DLPack device "
-                f"{tensor.device_type})",
+        if tensor.device_type not in (CPU, _PINNED) and not (
+            gpu and tensor.device_type == CUDA
+        ):
+            raise WrongValue(
+                f"{where}: the tensor is on {_DEVICES.get(tensor.device_type, 'another device')}"
+                f" (DLPack device {tensor.device_type}), the module runs on "
+                f"{'the GPU' if gpu else 'the CPU'}",
                 where=where,
-                hint="move it to the CPU first",
+                hint="move it to the CPU first (torch: tensor.cpu())",
             )
         code = _FROM_DL.get((tensor.type_code, tensor.bits))
         if code is None or tensor.lanes != 1:
-            raise UserError(
+            raise WrongType(
                 f"{where}: no such dtype: DLPack code {tensor.type_code}, "
                 f"{tensor.bits} bits, {tensor.lanes} lanes",
                 where=where,
                 hint="convert it to one of " + ", ".join(dtypes.NAMES),
             )
-        shape = tuple(tensor.shape[i] for i in range(tensor.ndim))
-        if tensor.strides and 0 not in shape:
-            step = 1
-            for axis in reversed(range(tensor.ndim)):
-                if shape[axis] != 1 and tensor.strides[axis] != step:
-                    raise UserError(
-                        f"{where}: the tensor is not contiguous in row-major "
-                        f"order (stride {tensor.strides[axis]} at axis {axis})",
-                        where=where,
-                        hint="pass a contiguous copy",
-                    )
-                step *= shape[axis]
-        self.pointer = (tensor.data or 0) + tensor.byte_offset
-        self.shape = shape
+        self.pointer: int = (tensor.data or 0) + tensor.byte_offset
+        self.shape = tuple(tensor.shape[i] for i in range(tensor.ndim))
         self.code = code
+        self.copied = copied
+        if not tensor.strides or 0 in self.shape:
+            return
+        strides = [tensor.strides[i] for i in range(tensor.ndim)]
+        step = 1
+        for axis in reversed(range(tensor.ndim)):
+            if self.shape[axis] != 1 and strides[axis] != step:
+                break
+            step *= self.shape[axis]
+        else:
+            return
+        if not copies:
+            raise WrongValue(
+                f"{where}: the tensor is not contiguous in row-major order (stride "
+                f"{strides[axis]} at axis {axis})",
+                where=where,
+                hint="pass a contiguous copy (torch: tensor.contiguous())",
+            )
+        if tensor.device_type == CUDA:
+            # Its library can copy on the device, NumPy cannot.
+            self.__init__(source.contiguous(), where, gpu)  # type: ignore[misc]
+            self.copied = True
+            return
+        array = np.array(
+            _Strided(self.pointer, self.shape, strides, dtypes.SIZES[code]), order="C"
+        )
+        self.pointer = array.ctypes.data
+        self.copied = True
+        self._capsule, self._source = None, array
 
 
 # What lent tensors keep alive, by the address of their header.

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from types import ModuleType
+from typing import Any
 
 import numpy as np
+
+from knapper.errors import WrongType
 
 # In the order of knapper_dtype: the library's name, bytes an element, and the
 # dtype of NumPy or (after a colon) of ml_dtypes, where that package is installed.
@@ -65,3 +68,104 @@ def numpy_of(code: int) -> np.dtype | None:
         return np.dtype(name)
     scalar = getattr(_ml_dtypes(), name[1:], None)
     return None if scalar is None else np.dtype(scalar)
+
+
+class DType:
+    """The dtype of an input or output. It is equal to its name ("f32") and to
+    NumPy's dtype, and goes where NumPy takes one: `np.zeros(3, info.dtype)`.
+    """
+
+    __slots__ = ("code", "name")
+
+    def __init__(self, code: int) -> None:
+        self.code = code
+        self.name = NAMES[code]
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes an element."""
+        return SIZES[self.code]
+
+    @property
+    def dtype(self) -> np.dtype:
+        """NumPy's. Raises TypeError where NumPy needs ml_dtypes for it."""
+        found = numpy_of(self.code)
+        if found is None:
+            raise WrongType(
+                f"NumPy has no {self.name} of its own",
+                where="dtype",
+                hint="install ml_dtypes, or pass tensors by DLPack",
+            )
+        return found
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, DType):
+            return self.code == other.code
+        if isinstance(other, str):
+            return self.name == other
+        try:
+            return self.code == code_of(np.dtype(other))  # type: ignore[call-overload]
+        except TypeError:
+            return False
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __format__(self, form: str) -> str:
+        return format(self.name, form)
+
+    def __repr__(self) -> str:
+        return f"dtype({self.name!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return DType, (self.code,)
+
+
+_ALIASES = {
+    "float": "f32",
+    "float32": "f32",
+    "fp32": "f32",
+    "half": "f16",
+    "float16": "f16",
+    "fp16": "f16",
+    "bfloat16": "bf16",
+    "bfloat": "bf16",
+    "double": "f64",
+    "float64": "f64",
+    "fp64": "f64",
+}
+
+
+def name_of(dtype: object, argument: str = "dtype") -> str:
+    """The library's name of a dtype by any usual one: "f16", "fp16", "float16",
+    np.float16, torch.float16, ml_dtypes.bfloat16.
+
+    Raises WrongType for what names no dtype.
+    """
+    if isinstance(dtype, DType):
+        return dtype.name
+    text = str(dtype)
+    if isinstance(dtype, str) or type(dtype).__module__ == "torch":
+        text = text.removeprefix("torch.").lower()
+        found = _ALIASES.get(text, text)
+        if found in NAMES:
+            return found
+        try:
+            code = code_of(np.dtype(text))
+        except TypeError:
+            code = None
+    else:
+        try:
+            code = code_of(np.dtype(dtype))  # type: ignore[call-overload]
+        except TypeError:
+            code = None
+    if code is None or dtype is None:
+        raise WrongType(
+            f"{argument}: {dtype!r} is no dtype",
+            where=argument,
+            hint='a name as "f16", "bf16" or "f32", or a dtype of NumPy or torch',
+        )
+    return NAMES[code]

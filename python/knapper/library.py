@@ -20,9 +20,7 @@ from ctypes import POINTER, c_char_p, c_int, c_int32, c_int64, c_size_t
 from ctypes import c_double, c_uint64, c_void_p
 from pathlib import Path
 
-from knapper.errors import DeviceError, Error, InternalError, UserError
-
-_KINDS: tuple[type[Error], ...] = (UserError, DeviceError, InternalError)
+from knapper.errors import MissingFile, WrongType, WrongValue, of_library
 
 
 class CTensor(ctypes.Structure):
@@ -69,6 +67,10 @@ class COption(ctypes.Structure):
     _fields_ = [("key", c_char_p), ("value", c_char_p)]
 
 
+FLAT = -1  # KNAPPER_FLAT: a rank
+ARTEFACT = b"KNAPPER\0"  # what an artefact begins with
+
+
 Progress = ctypes.CFUNCTYPE(None, c_void_p, c_char_p, c_int32, c_int32)
 LogCallback = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_char_p)
 
@@ -95,7 +97,11 @@ class CCompileOptions(ctypes.Structure):
 class CRunOptions(ctypes.Structure):
     """knapper_run_options"""
 
-    _fields_ = [("size", c_size_t), ("cancel", POINTER(c_int32))]
+    _fields_ = [
+        ("size", c_size_t),
+        ("cancel", POINTER(c_int32)),
+        ("check_only", c_int32),
+    ]
 
 
 Sample = ctypes.CFUNCTYPE(c_int, c_void_p, c_int32, c_void_p, POINTER(CTensor))
@@ -174,6 +180,7 @@ _FUNCTIONS = {
         [c_void_p, _TENSORS, c_int32, _TENSORS, c_int32, _OUT],
     ),
     "knapper_event_wait": (c_void_p, [c_void_p, _OUT]),
+    "knapper_event_wait_for": (c_int, [c_void_p, c_int64]),
     "knapper_event_done": (c_int, [c_void_p]),
     "knapper_event_cancel": (None, [c_void_p]),
     "knapper_profile": (c_void_p, [c_void_p, _TENSORS, c_int32, _OUT]),
@@ -245,7 +252,7 @@ def _load() -> ctypes.CDLL:
     tried = candidates()
     path = next((p for p in tried if p.exists()), None)
     if path is None:
-        raise UserError(
+        raise MissingFile(
             "the library libknapper.so was not found; looked for: "
             + ", ".join(str(p) for p in tried),
             hint="build it (make build) or set KNAPPER_LIBRARY to its path",
@@ -257,7 +264,7 @@ def _load() -> ctypes.CDLL:
             function.restype = result
             function.argtypes = arguments
     except (OSError, AttributeError) as error:
-        raise UserError(
+        raise WrongValue(
             f"{path}: not a library of this version of Knapper: {error}",
             where=str(path),
             hint="set KNAPPER_LIBRARY to the library that belongs to the package",
@@ -277,21 +284,36 @@ def check(error: int | None) -> None:
         hint = lib.knapper_error_get_hint(error) or b""
     finally:
         lib.knapper_error_release(error)
-    raise _KINDS[kind](
+    raise of_library(
+        kind,
         message.decode(errors="replace"),
         where.decode(errors="replace"),
         hint.decode(errors="replace"),
     )
 
 
-def encode_path(path: str | os.PathLike[str]) -> bytes:
+def encode_path(path: str | os.PathLike[str], argument: str = "path") -> bytes:
     """A path as C takes it."""
-    encoded = os.fsencode(path)
+    try:
+        encoded = os.fsencode(path)
+    except TypeError:
+        raise WrongType(
+            f"{argument}: a path is a str or an os.PathLike, not {type(path).__name__}",
+            where=argument,
+            hint="pass the name of a file",
+        ) from None
     if b"\0" in encoded:
-        raise UserError(
-            "a path holds no null character", where=os.fsdecode(encoded),
+        raise WrongValue(
+            f"{argument}: {os.fsdecode(encoded)!r} has a null character; no path has one",
+            where=argument,
             hint="check how the path is made",
-        )  # fmt: skip
+        )
+    if not encoded:
+        raise WrongValue(
+            f"{argument}: the path is empty",
+            where=argument,
+            hint="pass the name of a file",
+        )
     return encoded
 
 

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import ctypes
-import dataclasses
 import json
+import operator
 import os
-import sys
-import threading
 from collections.abc import Mapping, Sequence
 from ctypes import byref, c_int64, c_uint64, c_void_p
-from typing import Any
+from typing import Any, Literal
 
-import numpy as np
-
-from knapper import dtypes, log
+from knapper import dtypes, html, log
+from knapper.arguments import Arguments, TensorInfo
 from knapper.bound import Bound
 from knapper.cancellation import Cancellation
-from knapper.dlpack import Borrowed
-from knapper.errors import UserError, printable
+from knapper.dtypes import DType
+from knapper.errors import WrongAttribute, WrongType, WrongValue
 from knapper.library import (
+    ARTEFACT,
     CLoadOptions,
     CRunOptions,
-    CTensor,
     CTensorInfo,
     check,
     encode_path,
@@ -32,65 +29,63 @@ from knapper.library import (
 from knapper.results import Handle, Pending, Result, drop_event
 
 Array = Any  # a NumPy array, a sequence of numbers, or an object with __dlpack__
+Verify = Literal["lazy"] | bool  # when constants are compared with their hashes
 
-# Prepared arguments kept for each thread and module: one entry a shape.
-_MAX_PREPARED = 64
-
-# An array's address: NumPy's ABI puts it behind the object's header, which is
-# ten times quicker to read than `__array_interface__` is to make.
-_HEADER = object.__basicsize__
-_read_address = ctypes.c_size_t.from_address
+_VERIFY = {"lazy": 0, True: 1, False: 2}
 
 
-def _array_address(array: np.ndarray) -> int:
-    return array.__array_interface__["data"][0]
-
-
-def _peek_address(array: np.ndarray) -> int:
-    return _read_address(id(array) + _HEADER).value
-
-
-def _agree(array: np.ndarray) -> bool:
-    return _peek_address(array) == _array_address(array)
-
-
-_address = (
-    _peek_address
-    if sys.implementation.name == "cpython"
-    and all(_agree(a) for a in (np.ones(3), np.ones((2, 2))[1:], np.ones(())))
-    else _array_address
-)
-
-
-@dataclasses.dataclass(frozen=True)
-class TensorInfo:
-    """One input or output: name, dtype ("f32", "i64"...) and shape, where a
-    symbolic dim is text ("batch", "2*sequence")."""
-
-    name: str
-    dtype: str
-    shape: tuple[int | str, ...]
-
-    def __str__(self) -> str:
-        text = f"{self.name}: {self.dtype}[{', '.join(map(str, self.shape))}]"
-        return printable(text)
+def whole(value: Any, argument: str, hint: str, least: int = 0) -> int:
+    """An argument that is a whole number, of NumPy too."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise WrongType(
+            f"{argument} is {value!r}, it must be a whole number",
+            where=argument,
+            hint=hint,
+        ) from None
+    if not least <= number <= 0x7FFFFFFF:
+        raise WrongValue(
+            f"{argument} is {number}, it must be at least {least}"
+            + (" and fit in 32 bits" if number > least else ""),
+            where=argument,
+            hint=hint,
+        )
+    return number
 
 
 def load_options(
-    threads: int, verify: bool = False, spin: int = -1, device: str | None = None
+    threads: int,
+    verify: Verify = "lazy",
+    spin: int = -1,
+    device: str | None = None,
 ) -> Any:
     """knapper_load_options by reference."""
-    if threads < 0:
-        raise UserError(
-            f"threads is {threads}",
-            where="threads",
-            hint="pass 0 for one thread a core, or a count",
+    threads = whole(threads, "threads", "0 for one thread a core, or a count")
+    spin = whole(
+        spin, "spin_microseconds", "-1 for the default, or up to 1000000", least=-1
+    )
+    try:
+        when = _VERIFY[verify]
+    except (KeyError, TypeError):
+        raise WrongValue(
+            f"verify is {verify!r}",
+            where="verify",
+            hint='"lazy" (before use), True (all of them now) or False (never)',
+        ) from None
+    if device is not None and not isinstance(device, str):
+        device = str(device)  # torch.device
+    if device is not None and device not in ("cpu", "cuda", ""):
+        raise WrongValue(
+            f"device: {device!r} is no kind of device",
+            where="device",
+            hint='"cpu", "cuda", or None for a GPU where one is found',
         )
     return byref(
         CLoadOptions(
             ctypes.sizeof(CLoadOptions),
             threads,
-            int(verify),
+            when,
             spin,
             None,
             device.encode() if device else None,
@@ -102,20 +97,26 @@ def load(
     source: str | os.PathLike[str] | bytes,
     *,
     threads: int = 0,
-    verify: bool = False,
+    verify: Verify = "lazy",
     spin_microseconds: int = -1,
     device: str | None = None,
 ) -> Module:
     """Loads a compiled artefact: a path (the file is mapped) or its bytes.
 
-    threads: worker threads; 0: one a core.
-    verify: also check the hash of the constants, which reads all of them.
+    threads: worker threads; 0: $KNAPPER_THREADS, else one for each core that the
+        process may use (affinity mask, the container's quota), at most
+        $OMP_NUM_THREADS.
+    verify: when the constants are compared with their hashes. "lazy": each before
+        the first kernel that reads it, so that loading reads no weights; a run
+        that meets damage raises. True: all of them now. False: never, and a
+        damaged weight gives other numbers. All else of a file is always checked.
     spin_microseconds: how long idle workers spin before they sleep; -1: default.
     device: "cpu" or "cuda", of an artefact with code for both; None: a GPU where
         one is found.
 
     An artefact is native code: load only what you trust as you would a program.
-    Raises UserError for a file that is damaged or of another version.
+    Raises UserError for a file that is damaged or of another version (a
+    FileNotFoundError where there is none).
     """
     lib = library()
     log.follow()
@@ -125,47 +126,56 @@ def load(
         data = bytes(source)
         check(lib.knapper_load_memory(data, len(data), options, byref(handle)))
     elif isinstance(source, (str, os.PathLike)):
-        check(lib.knapper_load(encode_path(source), options, byref(handle)))
+        path = encode_path(source, "source")
+        if path.endswith(b".onnx") and _is_other(path):
+            raise WrongValue(
+                f"source: {os.fsdecode(path)!r} is a model, not an artefact",
+                where="source",
+                hint="knapper.compile(path) compiles and loads it",
+            )
+        check(lib.knapper_load(path, options, byref(handle)))
     else:
-        raise UserError(
-            f"an artefact is a path or bytes, not {type(source).__name__}",
+        raise WrongType(
+            f"source: an artefact is a path or bytes, not {type(source).__name__}",
             where="source",
+            hint="knapper.load('model.knap')",
         )
     return Module._adopt(handle)
 
 
-class _Prepared:
-    """The structs of one combination of shapes and dtypes."""
+def _is_other(path: bytes) -> bool:
+    """Whether a file can be read and is no artefact."""
+    try:
+        with open(path, "rb") as file:
+            return not file.read(len(ARTEFACT)) == ARTEFACT
+    except OSError:
+        return False
 
-    __slots__ = ("key", "tensors", "views", "keep")
 
-    def __init__(
-        self, key: list[Any], descriptions: list[tuple[tuple[int, ...], int]]
-    ) -> None:
-        self.key = key
-        self.tensors = (CTensor * max(1, len(descriptions)))()
-        self.views = [self.tensors[i] for i in range(len(descriptions))]
-        self.keep = []
-        for tensor, (shape, code) in zip(self.views, descriptions):
-            size = dtypes.SIZES[code]
-            for dim in shape:
-                size *= dim
-            dims = (c_int64 * max(1, len(shape)))(*shape)
-            self.keep.append(dims)
-            tensor.bytes = size
-            tensor.dtype = code
-            tensor.rank = len(shape)
-            tensor.shape = dims
+def _revive(data: bytes, threads: int, device: str) -> Module:
+    """What unpickling calls."""
+    return load(data, threads=threads, device=device)
 
 
 class Module:
     """A compiled model. Safe to call from any number of threads at once.
 
-    Made by `knapper.compile` and `knapper.load`. Calls release the GIL.
+    Made by `knapper.compile` and `knapper.load`. Calls release the GIL. Pickling
+    takes the whole artefact along: send a path to other processes where you can.
     """
 
+    __slots__ = ("_lib", "_handle", "_facts", "_arguments", "__weakref__")
+    _lib: ctypes.CDLL
+    _handle: Handle
+    _facts: dict[str, Any] | None
+    _arguments: Arguments
+
     def __init__(self) -> None:
-        raise TypeError("use knapper.compile or knapper.load")
+        raise WrongType(
+            "a Module is not made by its class",
+            where="Module",
+            hint="knapper.compile or knapper.load",
+        )
 
     @classmethod
     def _adopt(cls, handle: c_void_p) -> Module:
@@ -182,16 +192,16 @@ class Module:
         lib = library()
         self._lib = lib
         self._handle = Handle(handle, release)
-        self._on_gpu: bool | None = None
-        self._inputs = self._signature(
-            lib.knapper_module_num_inputs(handle), lib.knapper_module_input
+        self._facts = None
+        self._arguments = Arguments(
+            self._signature(
+                lib.knapper_module_num_inputs(handle), lib.knapper_module_input
+            ),
+            self._signature(
+                lib.knapper_module_num_outputs(handle), lib.knapper_module_output
+            ),
+            lambda: self.device == "cuda",
         )
-        self._outputs = self._signature(
-            lib.knapper_module_num_outputs(handle), lib.knapper_module_output
-        )
-        self._positions = {info.name: i for i, info in enumerate(self._inputs)}
-        self._names = {info.name: i for i, info in enumerate(self._outputs)}
-        self._local = threading.local()
         return self
 
     def _signature(self, count: int, read: Any) -> tuple[TensorInfo, ...]:
@@ -204,20 +214,56 @@ class Module:
                 raw.shape[axis] if raw.shape[axis] >= 0 else raw.dim_text[axis].decode()
                 for axis in range(raw.rank)
             )
-            entries.append(
-                TensorInfo(raw.name.decode(), dtypes.NAMES[raw.dtype], shape)
-            )
+            entries.append(TensorInfo(raw.name.decode(), DType(raw.dtype), shape))
         return tuple(entries)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name in Module.__slots__:
+            object.__setattr__(self, name, value)
+            return
+        hint = "give it to knapper.load or knapper.compile"
+        if not hasattr(type(self), name):
+            hint = "keep what is yours in an object of your own"
+        raise WrongAttribute(
+            f"a Module's {name!r} cannot be set", where=name, hint=hint
+        )
 
     @property
     def inputs(self) -> tuple[TensorInfo, ...]:
         """Names, dtypes and shapes of the inputs, in order."""
-        return self._inputs
+        return self._arguments.inputs
 
     @property
     def outputs(self) -> tuple[TensorInfo, ...]:
         """Names, dtypes and shapes of the outputs, in order."""
-        return self._outputs
+        return self._arguments.outputs
+
+    def _fact(self, name: str) -> Any:
+        if self._facts is None:
+            said = self.describe()
+            self._facts = {key: said[key] for key in ("device", "threads", "symbols")}
+        return self._facts[name]
+
+    @property
+    def device(self) -> str:
+        """What it runs on: "cpu" or "cuda"."""
+        return self._fact("device")
+
+    @property
+    def threads(self) -> int:
+        """Threads that a run uses on the CPU, the caller's among them."""
+        return self._fact("threads")
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """Names of the sizes that calls decide, in order: those of symbolic dims."""
+        return tuple(s["name"] for s in self._fact("symbols") if not s["from_buffer"])
+
+    @property
+    def copied_inputs(self) -> dict[str, int]:
+        """How often an input was copied before a run, by name: what is not
+        contiguous, and lists of numbers. `explain` says it too."""
+        return dict(self._arguments.copies)
 
     @property
     def in_place(self) -> dict[str, tuple[str, ...]]:
@@ -226,10 +272,10 @@ class Module:
         updates `a`. Where a run fails or is cancelled, it is partly written."""
         replace = self._lib.knapper_module_may_replace
         found = {}
-        for o, output in enumerate(self._outputs):
+        for o, output in enumerate(self.outputs):
             under = tuple(
                 info.name
-                for i, info in enumerate(self._inputs)
+                for i, info in enumerate(self.inputs)
                 if replace(self._handle.value, o, i)
             )
             if under:
@@ -242,14 +288,16 @@ class Module:
         """Runs the model: `m(a, b)`, `m(x=a, y=b)` or `m({"input.1": a})`.
 
         Arguments are C-contiguous NumPy arrays or host tensors with DLPack, read
-        in place; other NumPy layouts and sequences of numbers are copied first.
-        Sizes of symbolic dims follow from the shapes.
+        in place; other layouts and sequences of numbers are copied first
+        (`copied_inputs` counts that). Sizes of symbolic dims follow from the
+        shapes.
 
         Raises UserError for missing or unknown inputs and for wrong shapes and
         dtypes, before any kernel starts; DeviceError when memory runs out.
         """
-        values = self._bind(args, kwargs)
-        prepared, keep = self._prepare(values)
+        arguments = self._arguments
+        values = arguments.bind(args, kwargs)
+        prepared, keep = arguments.prepare(values)
         out = c_void_p()
         error = self._lib.knapper_run(
             self._handle.value, prepared.tensors, len(values), None, 0, byref(out)
@@ -259,8 +307,8 @@ class Module:
         del keep
         return Result(
             Handle(out, self._lib.knapper_result_release, self._handle),
-            self._names,
-            len(self._outputs),
+            arguments.names,
+            len(arguments.outputs),
         )
 
     def run(
@@ -268,22 +316,35 @@ class Module:
         inputs: Mapping[str, Array] | Sequence[Array],
         outputs: Mapping[str, Array] | Sequence[Array | None] | None = None,
         cancel: Cancellation | None = None,
+        *,
+        flat_outputs: bool = False,
     ) -> Result:
         """Runs the model into memory of the caller.
 
-        outputs: by name or by position, writeable contiguous arrays that are
-            filled in place; what is left out or None is provided by the module.
-            One may be the very array given as an input that it may replace
-            (`in_place`), which the run then updates.
+        outputs: by name or by position, writeable contiguous arrays of the
+            outputs' shapes and dtypes, which are filled in place; what is left
+            out or None is provided by the module. One may be the very array given
+            as an input that it may replace (`in_place`), which the run then
+            updates.
         cancel: ends the run from another thread, with a UserError; the caller's
             outputs are then partly written.
+        flat_outputs: the arrays are memory without a shape: an output needs as
+            many bytes or fewer, and is written to the first of them. For outputs
+            of which only a bound of the size is known. The result's arrays have
+            the outputs' shapes, in that memory.
 
-        Raises as calling the module does; also for an output that is too small,
-        read-only, not contiguous, or over memory of another output, or of an
-        input but as above.
+        Raises as calling the module does; also for an output of another shape or
+        dtype, too small, read-only, not contiguous, or over memory of another
+        output, or of an input but as above.
         """
         run = self._lib.knapper_run
         if cancel is not None:
+            if not isinstance(cancel, Cancellation):
+                raise WrongType(
+                    f"cancel: a {type(cancel).__name__} is no Cancellation",
+                    where="cancel",
+                    hint="knapper.Cancellation(), whose cancel() ends the run",
+                )
             options = CRunOptions(
                 ctypes.sizeof(CRunOptions), ctypes.pointer(cancel._flag)
             )
@@ -292,48 +353,86 @@ class Module:
                 *given, out = arguments
                 return self._lib.knapper_run_with(*given, byref(options), out)
 
-        out, _, given = self._call(run, inputs, outputs)
+        out, _, given = self._call(run, inputs, outputs, flat=flat_outputs)
         handle = Handle(out, self._lib.knapper_result_release, self._handle)
-        return Result(handle, self._names, len(self._outputs), given)
+        return Result(handle, self._arguments.names, len(self.outputs), given)
+
+    def _check(
+        self, inputs: Any, outputs: Any, flat: bool
+    ) -> tuple[tuple[int, ...], ...]:
+        """The outputs' shapes, where a run on these arrays would start; raises
+        where it would not. Nothing is computed. A dim of data is -1."""
+        options = CRunOptions(ctypes.sizeof(CRunOptions), None, 1)
+
+        def run(*arguments: Any) -> Any:
+            *given, out = arguments
+            return self._lib.knapper_run_with(*given, byref(options), out)
+
+        out, _, _ = self._call(run, inputs, outputs, cached=False, flat=flat)
+        result = Result(
+            Handle(out, self._lib.knapper_result_release, self._handle),
+            self._arguments.names,
+            len(self.outputs),
+        )
+        return tuple(result.tensor(i).shape for i in range(len(result)))
 
     def bind(
         self,
         inputs: Mapping[str, Array] | Sequence[Array],
-        outputs: Mapping[str, Array] | Sequence[Array] | None = None,
+        outputs: Mapping[str, Array] | Sequence[Array | None] | None = None,
+        *,
+        flat_outputs: bool = False,
     ) -> Bound:
         """A call on these very arrays, prepared once: what calls of microseconds
-        need. outputs: as for `run`; those that are left out are made here (by a
-        run, which gives their sizes).
+        need. outputs, flat_outputs: as for `run`; those that are left out are
+        made here.
 
-        Raises as `run` does; UserError for a model that computes sizes of its
-        outputs from data, and for inputs that are not contiguous arrays or host
-        tensors with DLPack (nothing is copied).
+        Raises as `run` does, now; UserError for a model that computes sizes of
+        its outputs from data, and for inputs that are not contiguous arrays or
+        host tensors with DLPack (nothing is copied).
         """
-        return Bound(self, inputs, outputs)
+        return Bound(self, inputs, outputs, flat_outputs)
 
     def start(
         self,
         inputs: Mapping[str, Array] | Sequence[Array],
         outputs: Mapping[str, Array] | Sequence[Array | None] | None = None,
+        *,
+        flat_outputs: bool = False,
     ) -> Pending:
-        """Starts a run and returns at once; `wait()` gives its result. The
-        arrays must not be changed before."""
+        """Starts a run and returns at once; `wait()`, or `await`, gives its
+        result. The arrays must not be changed before. outputs, flat_outputs: as
+        for `run`. Wrong names, counts and dtypes raise here, wrong shapes when it
+        is waited for."""
         # Not the thread's own structs: the next call may change those.
         out, read, given = self._call(
-            self._lib.knapper_run_async, inputs, outputs, cached=False
+            self._lib.knapper_run_async,
+            inputs,
+            outputs,
+            cached=False,
+            flat=flat_outputs,
         )
         held = (self._handle, read, given)
         return Pending(
-            Handle(out, drop_event, held), self._names, len(self._outputs), held
+            Handle(out, drop_event, held),
+            self._arguments.names,
+            len(self.outputs),
+            held,
         )
 
     def _call(
-        self, function: Any, inputs: Any, outputs: Any, cached: bool = True
+        self,
+        function: Any,
+        inputs: Any,
+        outputs: Any,
+        cached: bool = True,
+        flat: bool = False,
     ) -> tuple[c_void_p, object, object]:
         """What the function made, what it reads, and the caller's outputs."""
-        values = self._bind_collection(inputs)
-        prepared, keep = self._prepare(values, cached)
-        given, targets = self._targets(outputs, cached)
+        arguments = self._arguments
+        values = arguments.bind_collection(inputs)
+        prepared, keep = arguments.prepare(values, cached)
+        given, targets = arguments.targets(outputs, cached, flat)
         out = c_void_p()
         check(
             function(
@@ -341,7 +440,7 @@ class Module:
                 prepared.tensors,
                 len(values),
                 targets,
-                len(self._outputs) if targets is not None else 0,
+                len(self.outputs) if targets is not None else 0,
                 byref(out),
             )
         )
@@ -351,8 +450,8 @@ class Module:
         """Runs once with a clock around every launch: {"launches": [{"kernel",
         "origin", "schedule", "ns", "flops", "bytes"}], "total_ns"}. Arguments
         and errors are those of a call."""
-        values = self._bind(args, kwargs)
-        prepared, keep = self._prepare(values)
+        values = self._arguments.bind(args, kwargs)
+        prepared, keep = self._arguments.prepare(values)
         text = c_void_p()
         check(
             self._lib.knapper_profile(
@@ -366,21 +465,22 @@ class Module:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the artefact, which `knapper.load` reads on any machine of the
-        target's kind. Never leaves a half-written file. Raises DeviceError when
-        writing fails."""
+        target's kind. Never leaves a half-written file. Raises UserError for a
+        place that cannot be written, DeviceError when writing fails."""
         check(self._lib.knapper_module_save(self._handle.value, encode_path(path)))
 
-    def explain(self, path: str | os.PathLike[str] | None = None) -> str:
+    def explain(self, path: str | os.PathLike[str] | None = None) -> html.Report:
         """The report as one self-contained HTML page: graph, kernels, why each
-        boundary was not fused, memory over time. With a path it is also written
-        there."""
+        boundary was not fused, memory over time, and which inputs calls from
+        Python had to copy so far. It is a str, and shows itself in notebooks.
+        With a path it is also written there."""
         text = c_void_p()
         check(self._lib.knapper_explain(self._handle.value, byref(text)))
-        html = take_string(text)
+        page = html.Report(html.with_copies(take_string(text), self.copied_inputs))
         if path is not None:
             with open(path, "w", encoding="utf-8") as file:
-                file.write(html)
-        return html
+                file.write(page)
+        return page
 
     def describe(self) -> dict[str, Any]:
         """The module as data: signature, kernels, launches, memory, phases."""
@@ -392,8 +492,12 @@ class Module:
         """Planned bytes at given sizes, before any run:
         `m.peak_memory(batch=8, sequence=128)` -> {"arena", "constants"}."""
         count = len(symbols)
+        sizes = [
+            whole(size, f"size {name!r}", "a number of elements, or rows")
+            for name, size in symbols.items()
+        ]
         names = (ctypes.c_char_p * max(1, count))(*(s.encode() for s in symbols))
-        values = (c_int64 * max(1, count))(*symbols.values())
+        values = (c_int64 * max(1, count))(*sizes)
         arena, constants = c_uint64(), c_uint64()
         check(
             self._lib.knapper_module_peak_memory(
@@ -402,217 +506,20 @@ class Module:
         )
         return {"arena": arena.value, "constants": constants.value}
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        import tempfile  # slow to import
+
+        with tempfile.TemporaryDirectory(prefix="knapper-") as folder:
+            path = os.path.join(folder, "module.knap")
+            self.save(path)
+            with open(path, "rb") as file:
+                data = file.read()
+        return _revive, (data, self.threads, self.device)
+
     def __repr__(self) -> str:
-        takes = ", ".join(map(str, self._inputs))
-        gives = ", ".join(map(str, self._outputs))
+        takes = ", ".join(map(str, self.inputs))
+        gives = ", ".join(map(str, self.outputs))
         return f"Module({takes}) -> ({gives})"
 
-    # ---- arguments
-
-    def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[Any]:
-        """The inputs in signature order."""
-        if not kwargs:
-            if args and len(args) == len(self._inputs) and type(args[0]) is np.ndarray:
-                return args
-            if len(args) == 1 and isinstance(args[0], Mapping):
-                return self._bind_names(args[0])
-            return self._bind_collection(args)
-        if not args:
-            return self._bind_names(kwargs)
-        if len(args) > len(self._inputs):
-            return self._bind_collection(args)
-        named = {info.name: value for info, value in zip(self._inputs, args)}
-        twice = [name for name in kwargs if name in named]
-        if twice:
-            raise UserError(
-                f"input {twice[0]!r} is given by position and by name",
-                where=twice[0],
-            )
-        return self._bind_names(named | kwargs)
-
-    def _bind_collection(self, inputs: Any) -> Sequence[Any]:
-        if isinstance(inputs, Mapping):
-            return self._bind_names(inputs)
-        if len(inputs) != len(self._inputs):
-            raise UserError(
-                f"the model takes {len(self._inputs)} inputs, {len(inputs)} "
-                f"were given",
-                where="inputs",
-                hint="it takes " + ", ".join(map(str, self._inputs)),
-            )
-        return inputs
-
-    def _bind_names(self, named: Mapping[str, Any]) -> list[Any]:
-        try:
-            if len(named) == len(self._inputs):
-                return [named[name] for name in self._positions]
-        except KeyError:
-            pass
-        unknown = [n for n in named if n not in self._positions]
-        missing = [n for n in self._positions if n not in named]
-        what = f"no input {unknown[0]!r}" if unknown else f"input {missing[0]!r} is missing"
-        raise UserError(
-            what,
-            where=unknown[0] if unknown else missing[0],
-            hint="the model takes " + ", ".join(map(str, self._inputs)),
-        )
-
-    def _prepare(
-        self, values: Sequence[Any], cached: bool = True
-    ) -> tuple[_Prepared, list[Any]]:
-        """Input structs that point at the values, and what keeps those alive."""
-        keep: list[Any] = []
-        key: list[Any] = []
-        pointers = []
-        for value in values:
-            if type(value) is not np.ndarray or not value.flags.c_contiguous:
-                value = self._readable(len(keep), value)
-            keep.append(value)
-            key.append(value.shape)
-            if type(value) is np.ndarray:
-                key.append(value.dtype)
-                pointers.append(_address(value))
-            else:
-                key.append(value.code)
-                pointers.append(value.pointer)
-        # Most calls are shaped as the one before.
-        prepared = getattr(self._local, "last", None) if cached else None
-        if prepared is None or prepared.key != key:
-            prepared = self._prepared(key, keep, cached)
-        for view, pointer in zip(prepared.views, pointers):
-            view.data = pointer
-        return prepared, keep
-
-    def _prepared(self, key: list[Any], values: list[Any], cached: bool) -> _Prepared:
-        local = self._local
-        try:
-            known: dict[Any, _Prepared] = local.known
-        except AttributeError:
-            known = local.known = {}
-        shapes = tuple(key)
-        prepared = known.get(shapes) if cached else None
-        if prepared is None:
-            prepared = _Prepared(
-                key,
-                [(value.shape, self._code(i, value)) for i, value in enumerate(values)],
-            )
-            if cached:
-                if len(known) >= _MAX_PREPARED:
-                    known.clear()
-                known[shapes] = prepared
-        if cached:
-            local.last = prepared
-        return prepared
-
-    @property
-    def _gpu(self) -> bool:
-        """Whether kernels run on an NVIDIA GPU."""
-        if self._on_gpu is None:
-            self._on_gpu = self.describe()["device"] == "cuda"
-        return self._on_gpu
-
-    def _readable(self, index: int, value: Any) -> Any:
-        """A contiguous array, or memory borrowed by DLPack."""
-        info = self._inputs[index]
-        if isinstance(value, np.ndarray):
-            return np.asarray(np.ascontiguousarray(value)).reshape(value.shape)
-        if hasattr(value, "__dlpack__"):
-            return Borrowed(value, info.name, self._gpu)
-        dtype = dtypes.numpy_of(dtypes.NAMES.index(info.dtype))
-        try:
-            return np.ascontiguousarray(np.asarray(value, dtype)).reshape(
-                np.shape(value)
-            )
-        except (TypeError, ValueError) as error:
-            raise UserError(
-                f"input {info}: {type(value).__name__} is no array: {error}",
-                where=info.name,
-                hint="pass a NumPy array or an object with __dlpack__",
-            ) from error
-
-    def _code(self, index: int, value: Any) -> int:
-        if not isinstance(value, np.ndarray):
-            return value.code
-        code = dtypes.code_of(value.dtype)
-        if code is None:
-            info = self._inputs[index]
-            raise UserError(
-                f"input {info}: there is no dtype {value.dtype.str} ({value.dtype})",
-                where=info.name,
-                hint=f"convert it to {info.dtype}",
-            )
-        return code
-
-    def _positioned(self, outputs: Any) -> Sequence[Any]:
-        """One entry an output, None where the caller gives no memory."""
-        if isinstance(outputs, Mapping):
-            unknown = [n for n in outputs if n not in self._names]
-            if unknown:
-                raise UserError(
-                    f"no output {unknown[0]!r}",
-                    where=unknown[0],
-                    hint="the model gives " + ", ".join(map(str, self._outputs)),
-                )
-            outputs = [
-                outputs.get(info.name) if self._names[info.name] == i else None
-                for i, info in enumerate(self._outputs)
-            ]
-        if len(outputs) != len(self._outputs):
-            raise UserError(
-                f"the model gives {len(self._outputs)} outputs, memory for "
-                f"{len(outputs)} was given",
-                where="outputs",
-                hint="pass None for those that the module shall provide",
-            )
-        return outputs
-
-    def _targets(
-        self, outputs: Any, cached: bool = True
-    ) -> tuple[list[Any] | None, Any]:
-        """The output structs of memory that the caller gives."""
-        if outputs is None:
-            return None, None
-        outputs = self._positioned(outputs)
-        given: list[Any] = []
-        key: list[Any] = []  # shape and dtype of each, None without memory
-        pointers: list[int] = []
-        for info, value in zip(self._outputs, outputs):
-            if value is None:
-                key.append(None)
-                pointers.append(0)
-                continue
-            if isinstance(value, np.ndarray):
-                flags = value.flags
-                if not flags.c_contiguous or not flags.writeable:
-                    raise UserError(
-                        f"output {info}: the array must be contiguous and writeable",
-                        where=info.name,
-                    )
-                code, pointer = dtypes.code_of(value.dtype), _address(value)
-            elif hasattr(value, "__dlpack__"):
-                value = Borrowed(value, info.name, self._gpu)
-                code, pointer = value.code, value.pointer
-            else:
-                raise UserError(
-                    f"output {info}: {type(value).__name__} is no array",
-                    where=info.name,
-                    hint="pass a NumPy array or an object with __dlpack__",
-                )
-            if code is None or dtypes.NAMES[code] != info.dtype:
-                got = dtypes.NAMES[code] if code is not None else str(value.dtype)
-                raise UserError(
-                    f"output {info}: the memory given is of dtype {got}",
-                    where=info.name,
-                    hint=f"pass an array of {info.dtype}",
-                )
-            given.append(value)
-            key.append((value.shape, code))
-            pointers.append(pointer)
-        prepared = getattr(self._local, "targets", None) if cached else None
-        if prepared is None or prepared.key != key:
-            prepared = _Prepared(key, [each or ((0,), 0) for each in key])
-            if cached:
-                self._local.targets = prepared
-        for view, pointer in zip(prepared.views, pointers):
-            view.data = pointer
-        return given, prepared.tensors
+    def _repr_html_(self) -> str:
+        return html.of_module(self)

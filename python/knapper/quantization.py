@@ -7,13 +7,13 @@ import dataclasses
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, Unpack
 
-from knapper import library, log
+from knapper import from_torch, library, log
 from knapper.callbacks import Callbacks
 from knapper.cancellation import Cancellation
 from knapper.compiler import Model, _request
-from knapper.errors import UserError
+from knapper.errors import UserError, WrongType, WrongValue
 from knapper.library import (
     CQuantizeOptions,
     Sample,
@@ -21,6 +21,12 @@ from knapper.library import (
     take_string,
 )
 from knapper.module import Module, load_options
+from knapper.options import CompileOptions, check_names
+
+_OWN = (
+    "output", "calibration", "range", "percentile", "activations", "keep",
+    "weights_only", "group", "asymmetric", "target", "threads", "progress", "cancel",
+)  # fmt: skip
 
 Feed = Any  # a mapping of names to arrays, or a sequence of arrays
 
@@ -56,7 +62,7 @@ def quantize(
     threads: int = 0,
     progress: Callable[[str, int, int], None] | None = None,
     cancel: Cancellation | None = None,
-    **options: object,
+    **options: Unpack[CompileOptions],
 ) -> Quantized:
     """Quantises a model: static int8 with calibration data, or weights alone.
 
@@ -81,17 +87,19 @@ def quantize(
     """
     lib = library.library()
     log.follow()
+    check_names(options, "quantize", _OWN)
+    from_torch.refuse_module(model, "quantize")
     feeds = _feeds_of(calibration)
     held: list[object] = []
-    table = {
+    table: dict[str, object] = {
         "target": target,
         "weight_group": group,
         "weight_zero_points": asymmetric,
     }
-    table.update((k, v) for k, v in options.items() if v is not None)
+    table.update(options)
     request = _request(model, table, held)
     if output is not None:
-        request.output_path = encode_path(output)
+        request.output_path = encode_path(output, "output")
 
     callbacks = Callbacks(request, progress, cancel)
     borrowed: list[Module] = []
@@ -100,8 +108,13 @@ def quantize(
     def sample(_user, index, handle, tensors):
         if not borrowed:
             borrowed.append(Module._borrow(handle))
-        values = borrowed[0]._bind_collection(feeds[index])
-        prepared, keep_alive = borrowed[0]._prepare(values, cached=False)
+        arguments = borrowed[0]._arguments
+        try:
+            values = arguments.bind_collection(feeds[index])
+            prepared, keep_alive = arguments.prepare(values, cached=False)
+        except UserError as error:
+            message = f"sample {index}: {error}"
+            raise type(error)(message, error.where, error.hint) from error
         alive[:] = [prepared, keep_alive]
         for i, view in enumerate(prepared.views):
             tensors[i] = view
@@ -139,14 +152,14 @@ def _feeds_of(calibration: Iterable[Feed] | None) -> list[Feed]:
     if calibration is None:
         return []
     if isinstance(calibration, (str, bytes, os.PathLike, Mapping)):
-        raise UserError(
+        raise WrongType(
             f"calibration is an iterable of inputs, not {type(calibration).__name__}",
             where="calibration",
             hint="calibration=[{'x': array}, ...]",
         )
     feeds = list(calibration)
     if not feeds:
-        raise UserError(
+        raise WrongValue(
             "there is no calibration data",
             where="calibration",
             hint="give inputs that the model will meet in use",

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import operator
+import threading
+from collections.abc import Generator, Iterator, Sequence
 from ctypes import byref, c_void_p
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
-from knapper import dtypes
-from knapper.errors import UserError, printable
+from knapper import dtypes, html
+from knapper.errors import (
+    TimedOut,
+    WrongIndex,
+    WrongName,
+    WrongType,
+    WrongValue,
+    printable,
+)
 from knapper.library import CTensor, check, library
 from knapper.tensor import Tensor
 
@@ -37,18 +46,19 @@ class Result(Sequence[np.ndarray]):
     memory, without a copy; the memory is given back when the result and all
     arrays of it are gone. A bf16 output is an array when ml_dtypes is installed
     and a `Tensor` otherwise. `tensor(key)` is always a `Tensor`, for DLPack.
+    `"logits" in result` asks for a name. Pickling copies the arrays.
     """
 
     __slots__ = ("_handle", "_names", "_arrays", "_given")
 
     def __init__(
         self,
-        handle: Handle,
+        handle: Handle | None,
         names: dict[str, int],
         count: int,
         given: object = None,
     ) -> None:
-        self._handle = handle
+        self._handle = handle  # None: `_arrays` are all there is
         self._names = names  # fewer than `count` when a model repeats one
         self._arrays: list[Any] = [None] * count
         self._given = given
@@ -58,18 +68,37 @@ class Result(Sequence[np.ndarray]):
             try:
                 return self._names[key]
             except KeyError:
-                raise KeyError(
-                    f"no output {key!r}; there are: {', '.join(self._names)}"
+                raise WrongName(
+                    f"no output {key!r}; there are: {', '.join(self._names)}",
+                    where=key,
                 ) from None
         count = len(self._arrays)
-        if not -count <= key < count:
-            raise IndexError(f"output {key} of {count}")
-        return key % count
+        try:
+            index = operator.index(key)
+        except TypeError:
+            raise WrongType(
+                f"an output is named by a str or an int, not {type(key).__name__}",
+                where="result",
+                hint=f"one of {', '.join(self._names)}, or 0 to {count - 1}",
+            ) from None
+        if not -count <= index < count:
+            raise WrongIndex(
+                f"output {index} of {count}; there are: {', '.join(self._names)}",
+                where="result",
+            )
+        return index % count
 
     def tensor(self, key: int | str) -> Tensor:
         """An output as a `Tensor`: shape, dtype and DLPack."""
         raw = CTensor()
         index = self._index(key)
+        if self._handle is None:
+            kept = self._arrays[index]
+            if isinstance(kept, Tensor):
+                return kept
+            code = dtypes.code_of(kept.dtype)
+            assert code is not None
+            return Tensor(kept.ctypes.data, kept.shape, code, kept)
         error = library().knapper_result_output(self._handle.value, index, raw)
         if error is not None:
             check(error)
@@ -79,10 +108,14 @@ class Result(Sequence[np.ndarray]):
             raw.data or 0, tuple(raw.shape[: raw.rank]), raw.dtype, owner
         )
 
+    @overload
+    def __getitem__(self, key: int | str) -> np.ndarray[Any, Any]: ...
+    @overload
+    def __getitem__(self, key: slice) -> list[np.ndarray[Any, Any]]: ...
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, slice):
             return [self[i] for i in range(*key.indices(len(self)))]
-        index = self._names.get(key)
+        index = self._names.get(key) if type(key) is str else None
         if index is None:
             index = self._index(key)
         array = self._arrays[index]
@@ -95,25 +128,58 @@ class Result(Sequence[np.ndarray]):
     def __len__(self) -> int:
         return len(self._arrays)
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[np.ndarray[Any, Any]]:
         return (self[i] for i in range(len(self._arrays)))
+
+    def __contains__(self, name: object) -> bool:
+        """Whether there is an output of this name."""
+        return isinstance(name, str) and name in self._names
 
     def keys(self) -> list[str]:
         """The outputs' names, in order."""
         return list(self._names)
 
-    def items(self) -> list[tuple[str, Any]]:
+    def items(self) -> list[tuple[str, np.ndarray[Any, Any]]]:
         """(name, array) of every output, in order."""
         return [(name, self[i]) for name, i in self._names.items()]
 
+    def values(self) -> list[np.ndarray[Any, Any]]:
+        """The array of every name, in order."""
+        return [self[i] for i in self._names.values()]
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The output of this name, or `default` where there is none."""
+        return self[name] if name in self else default
+
+    def _tensors(self) -> list[tuple[str, Tensor]]:
+        return [(name, self.tensor(i)) for name, i in self._names.items()]
+
     def __repr__(self) -> str:
-        return printable(f"Result({', '.join(self._names)})")
+        outputs = (
+            f"{name}: {t.dtype}[{', '.join(map(str, t.shape))}]"
+            for name, t in self._tensors()
+        )
+        return printable(f"Result({', '.join(outputs)})")
+
+    def _repr_html_(self) -> str:
+        return html.of_result(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _of_arrays, (self._names, list(self))
+
+
+def _of_arrays(names: dict[str, int], arrays: list[Any]) -> Result:
+    """What unpickling calls."""
+    result = Result(None, names, len(arrays))
+    result._arrays[:] = arrays
+    return result
 
 
 class Pending:
-    """A run that has been started. Holds its inputs until it is waited for."""
+    """A run that has been started. Holds its inputs until it is waited for, by
+    `wait()` or, in a coroutine, by `await`; once."""
 
-    __slots__ = ("_event", "_names", "_count", "_keep")
+    __slots__ = ("_event", "_names", "_count", "_keep", "_waiting", "_taking")
 
     def __init__(
         self, event: Handle, names: dict[str, int], count: int, keep: object
@@ -122,29 +188,98 @@ class Pending:
         self._names = names
         self._count = count
         self._keep = keep
+        self._waiting = threading.Lock()  # held by the one that waits
+        self._taking = threading.Lock()  # guards the event, which a wait releases
 
     def done(self) -> bool:
         """Whether wait() would return at once."""
-        value = self._event.value
-        return value is None or bool(library().knapper_event_done(value))
+        with self._taking:
+            value = self._event.value
+            return value is None or bool(library().knapper_event_done(value))
 
     def cancel(self) -> None:
         """Asks the run to end before its next kernel; `wait` then raises a
         UserError, unless the run has ended before."""
-        value = self._event.value
-        if value is not None:
-            library().knapper_event_cancel(value)
+        with self._taking:
+            value = self._event.value
+            if value is not None:
+                library().knapper_event_cancel(value)
 
-    def wait(self) -> Result:
-        """The result, or the error of the run. Once only."""
-        value, self._event.value = self._event.value, None
-        if value is None:
-            raise UserError("this run has been waited for", where="wait")
-        out = c_void_p()
+    def wait(self, timeout: float | None = None) -> Result:
+        """The result, or the error of the run. Once only.
+
+        timeout: seconds; a run that takes longer goes on, and raises TimeoutError
+            here: wait again, or `cancel`.
+        """
         lib = library()
-        check(lib.knapper_event_wait(value, byref(out)))
+        seconds = _seconds(timeout)
+        if not self._waiting.acquire(timeout=seconds):
+            raise _late(timeout)
+        try:
+            value = self._event.value
+            if value is None:
+                raise WrongValue(
+                    "wait: this run has been waited for",
+                    where="wait",
+                    hint="keep the result of the first wait",
+                )
+            nanoseconds = int(seconds * 1e9) if seconds >= 0 else 1 << 60
+            if not lib.knapper_event_wait_for(value, nanoseconds):
+                raise _late(timeout)
+            out = c_void_p()
+            with self._taking:
+                self._event.value = None
+                error = lib.knapper_event_wait(value, byref(out))
+        finally:
+            self._waiting.release()
+        check(error)
         handle = Handle(out, lib.knapper_result_release, self._keep)
         return Result(handle, self._names, self._count, self._keep)
+
+    def __await__(self) -> Generator[Any, None, Result]:
+        return self._awaited().__await__()
+
+    async def _awaited(self) -> Result:
+        import asyncio  # as slow to import as all of the package
+
+        loop = asyncio.get_running_loop()
+        waiting = loop.run_in_executor(None, self.wait)
+        try:
+            return await asyncio.shield(waiting)
+        except asyncio.CancelledError:
+            # The thread holds the event: the run ends, then the wait does.
+            self.cancel()
+            waiting.add_done_callback(lambda done: done.exception())
+            raise
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise WrongType(
+            "a run that is going on cannot be pickled",
+            where="Pending",
+            hint="wait() for it and pickle the result",
+        )
+
+
+def _seconds(timeout: float | None) -> float:
+    """As a lock takes it: -1 for ever."""
+    if timeout is None:
+        return -1
+    try:
+        return min(max(float(timeout), 0), threading.TIMEOUT_MAX)
+    except (TypeError, ValueError):
+        raise WrongType(
+            f"timeout is {timeout!r}, it must be a number of seconds",
+            where="timeout",
+            hint="0.5, or None to wait for as long as it takes",
+        ) from None
+
+
+def _late(timeout: float | None) -> TimedOut:
+    return TimedOut(
+        f"wait: the run has not ended after {timeout} s",
+        where="wait",
+        hint="wait again, or cancel() it",
+    )
 
 
 def drop_event(value: Any) -> None:

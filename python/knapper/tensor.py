@@ -49,9 +49,9 @@ class Tensor(ArrayLike):
         self.shape = shape
 
     @property
-    def dtype(self) -> str:
-        """"f32", "bf16", "i64"..."""
-        return dtypes.NAMES[self._code]
+    def dtype(self) -> dtypes.DType:
+        """Equal to "f32", "bf16", "i64"..., and to NumPy's."""
+        return dtypes.DType(self._code)
 
     @property
     def nbytes(self) -> int:
@@ -88,6 +88,16 @@ class Tensor(ArrayLike):
     def __dlpack_device__(self) -> tuple[int, int]:
         return dlpack.CPU, 0
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        data = ctypes.string_at(self._pointer, self.nbytes)
+        return _of_bytes, (data, self.shape, self._code)
+
     def __repr__(self) -> str:
         dims = ", ".join(str(d) for d in self.shape)
         return f"Tensor({self.dtype}[{dims}])"
+
+
+def _of_bytes(data: bytes, shape: tuple[int, ...], code: int) -> Tensor:
+    """What unpickling calls."""
+    memory = np.frombuffer(bytearray(data), np.uint8)
+    return Tensor(memory.ctypes.data, shape, code, memory)

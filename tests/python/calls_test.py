@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import knapper
-from conftest import affine_model
+from conftest import affine_model, build
+from onnx import TensorProto, helper
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
 
@@ -122,19 +123,78 @@ def test_given_outputs(affine):
         ([None], "the model gives 2 outputs"),
         ({"y": np.zeros((3, 4))}, "of dtype f64"),
         ({"y": np.zeros((4, 3), np.float32).T}, "contiguous"),
-        ({"y": np.zeros((1, 4), np.float32)}, "y"),
+        ({"y": np.zeros((1, 4), np.float32)}, "the output is f32.3, 4., the memory"),
+        ({"y": np.zeros((4, 3), np.float32)}, "the output is f32.3, 4., the memory"),
+        ({"y": np.zeros((12,), np.float32)}, "the output is f32.3, 4., the memory"),
+        ({"y": np.zeros((1, 3, 4), np.float32)}, "the output is f32.3, 4., the memory"),
+        ({"y": np.zeros((5, 4), np.float32)}, "the output is f32.3, 4., the memory"),
+        ({"total": np.zeros((3, 1), np.float32)}, "the output is f32.3., the memory"),
+        (np.zeros((3, 4), np.float32), "ndarray is no list of arrays"),
     ],
 )
 def test_wrong_outputs(affine, outputs, message):
-    with pytest.raises(knapper.UserError, match=message):
-        affine.run([X], outputs)
+    """Refused by every way of running, before anything is written."""
+    for call in (
+        lambda: affine.run([X], outputs),
+        lambda: affine.bind([X], outputs),
+        lambda: affine.start([X], outputs).wait(),
+    ):
+        with pytest.raises(knapper.UserError, match=message):
+            call()
+    given = outputs.values() if isinstance(outputs, dict) else outputs
+    assert not any(np.any(memory) for memory in given if memory is not None)
+
+
+@pytest.mark.parametrize("shape", [(12,), (5, 4), (3, 4), (20, 1, 1)])
+def test_outputs_in_flat_memory(affine, shape):
+    """Memory that is known to suffice: an output is in the first bytes of it."""
+    for call in (
+        lambda memory: affine.run([X], [memory, None], flat_outputs=True),
+        lambda memory: affine.start({"input.1": X}, {"y": memory}, flat_outputs=True).wait(),
+        lambda memory: affine.bind([X], {"y": memory}, flat_outputs=True)(),
+    ):
+        memory = np.full(shape, -7, np.float32)
+        result = call(memory)
+        np.testing.assert_array_equal(memory.ravel()[:12], (X * 2 + 1).ravel())
+        assert (memory.ravel()[12:] == -7).all()
+        if isinstance(result, knapper.Result):
+            assert result["y"].shape == (3, 4)
+            assert result["y"].ctypes.data == memory.ctypes.data
+    with pytest.raises(knapper.UserError, match="takes 48 bytes, 44 were given"):
+        affine.run([X], [np.zeros(11, np.float32), None], flat_outputs=True)
+    with pytest.raises(TypeError, match="is of dtype f64"):
+        affine.run([X], [np.zeros(12), None], flat_outputs=True)
+
+
+def test_flat_memory_of_a_size_that_data_decides():
+    """NonZero: as many columns as there are ones, 6 at most."""
+    model = build(
+        [helper.make_node("NonZero", ["x"], ["at"], name="find")],
+        [("x", TensorProto.FLOAT, (6,))],
+        [("at", TensorProto.INT64, (1, "found"))],
+    )
+    module = knapper.compile(model, threads=1)
+    room = np.full(6, -7)
+    for ones in ([0, 2, 5], [1], [], [0, 1, 2, 3, 4, 5]):
+        x = np.zeros(6, np.float32)
+        x[ones] = 1
+        room[:] = -7
+        found = module.run([x], [room], flat_outputs=True)["at"]
+        assert found.tolist() == [ones]
+        assert room.tolist() == ones + [-7] * (6 - len(ones))
+        exact = np.empty((1, len(ones)), np.int64)
+        assert module.run([x], [exact])["at"].tolist() == [ones]
+        with pytest.raises(ValueError, match="the memory given for it is i64.1, 7."):
+            module.run([x], [np.empty((1, 7), np.int64)])
+    with pytest.raises(knapper.UserError, match="is known after a run only"):
+        module.bind([x], [room], flat_outputs=True)
 
 
 @pytest.mark.parametrize(
     "call, message",
     [
-        (lambda m: m(), "the model takes 1 inputs, 0 were given"),
-        (lambda m: m(X, X), "the model takes 1 inputs, 2 were given"),
+        (lambda m: m(), r"the model takes 1 inputs \(input.1\), 0 were given"),
+        (lambda m: m(X, X), r"the model takes 1 inputs \(input.1\), 2 were given"),
         (lambda m: m(x=X), "no input 'x'"),
         (lambda m: m({}), "input 'input.1' is missing"),
         (lambda m: m(X, **{"input.1": X}), "by position and by name"),
@@ -224,8 +284,19 @@ def test_bound_calls_refuse(affine, subtract):
         affine.bind([X], {"z": np.empty(3, np.float32)})
     with pytest.raises(knapper.UserError, match="is of dtype f64"):
         affine.bind([X], [np.empty((3, 4)), np.empty(3, np.float32)])
-    with pytest.raises(knapper.UserError):
-        affine.bind([X], [np.empty((2, 4), np.float32), np.empty(3, np.float32)])()
+    with pytest.raises(knapper.UserError, match="the memory given for it is f32.2, 4."):
+        affine.bind([X], [np.empty((2, 4), np.float32), np.empty(3, np.float32)])
+    with pytest.raises(knapper.UserError, match="got f32.3, 3."):
+        affine.bind([X[:, :3].copy()])
+
+
+def test_binding_runs_nothing(affine):
+    """What the caller's memory holds stays until the first call."""
+    y = np.full((3, 4), -7, np.float32)
+    bound = affine.bind([X], [y, None])
+    assert (y == -7).all()
+    bound()
+    np.testing.assert_array_equal(y, X * 2 + 1)
 
 
 def test_runs_into_memory_of_changing_shapes(affine):

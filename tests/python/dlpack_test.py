@@ -78,14 +78,69 @@ def test_bf16_without_ml_dtypes(double_bf16, monkeypatch):
         y.numpy()
 
 
+LAYOUTS = {
+    "transposed": lambda: torch.randn(4, 3).T,
+    "steps": lambda: torch.randn(3, 8)[:, ::2],
+    "rows": lambda: torch.randn(6, 4)[::2],
+    "expanded": lambda: torch.randn(1, 4).expand(3, 4),
+    "permuted": lambda: torch.randn(4, 1, 3).permute(2, 0, 1)[:, :, 0],
+    "offset": lambda: torch.randn(20)[3:15].reshape(3, 4),
+    "gradient": lambda: torch.randn(3, 4, requires_grad=True),
+    "gradient, transposed": lambda: torch.randn(4, 3, requires_grad=True).T,
+    "parameter": lambda: torch.nn.Parameter(torch.randn(3, 4)),
+    # A view whose memory has the other sign.
+    "negated": lambda: torch.randn(3, 4, dtype=torch.complex64).conj().imag,
+    "empty": lambda: torch.empty(4, 0).T,
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_layouts(affine, layout):
+    """As NumPy's arrays: what is not contiguous is copied, and counted."""
+    x = LAYOUTS[layout]()
+    before = affine.copied_inputs.get("input.1", 0)
+    values = x.detach().resolve_neg().numpy()
+    wanted = np.ascontiguousarray(values) * 2 + 1
+    for result in (affine(x), affine.run([x]), affine.start([x]).wait()):
+        np.testing.assert_array_equal(result["y"], wanted)
+    copies = affine.copied_inputs.get("input.1", 0) - before
+    assert copies == (0 if x.is_contiguous() and not x.is_neg() else 3)
+
+
+def test_copies_are_counted(affine_artefact):
+    module = knapper.load(affine_artefact)
+    x = np.ones((4, 3), np.float32)
+    assert module.copied_inputs == {} and "id=\"copies\"" not in module.explain()
+    module(x.T.copy())
+    assert module.copied_inputs == {}
+    module(x.T), module(torch.from_numpy(x).T), module(x.T.tolist())
+    assert module.copied_inputs == {"input.1": 3}
+    page = module.explain()
+    assert "<td>input.1</td><td>3</td>" in page and "contiguous" in page
+
+
+def test_bf16_that_is_not_contiguous(double_bf16, monkeypatch):
+    monkeypatch.setattr("knapper.dtypes._ml_dtypes", lambda: None)
+    x = torch.arange(10, dtype=torch.bfloat16)[::3]
+    assert torch.equal(torch.from_dlpack(double_bf16(x).tensor("y")), x + x)
+
+
+def test_bound_tensors_are_not_copied(affine):
+    bound = affine.bind([torch.ones(3, 4, requires_grad=True)])
+    np.testing.assert_array_equal(bound()[0], np.full((3, 4), 3))
+    with pytest.raises(knapper.UserError, match="not contiguous"):
+        affine.bind([torch.ones(4, 3).T])
+    with pytest.raises(knapper.UserError, match="not contiguous"):
+        affine.run([torch.ones(3, 4)], {"y": torch.ones(4, 3).T})
+
+
 @pytest.mark.parametrize(
     "make, message",
     [
-        (lambda: torch.ones(4, 3).T, "not contiguous"),
-        (lambda: torch.ones(3, 8)[:, ::2], "not contiguous"),
-        (lambda: torch.ones(6, 4)[::2], "not contiguous"),
-        (lambda: torch.ones(3, 4, requires_grad=True), "cannot be shared"),
         (lambda: torch.ones(3, 4, dtype=torch.complex64), "no such dtype"),
+        (lambda: torch.ones(3, 4).to_sparse(), "cannot be shared"),
+        (lambda: torch.ones(3, 4, device="meta"), "cannot be shared|is on another device"),
+        (lambda: torch.ones(3, 4, dtype=torch.float64), "expected f32, got f64"),
     ],
 )
 def test_refused(affine, make, message):

@@ -74,7 +74,7 @@ def test_compile_refuses(tmp_path):
         knapper.compile(b"not a model")
     with pytest.raises(knapper.UserError, match="not int"):
         knapper.compile(7)
-    with pytest.raises(knapper.UserError, match="no-such-option"):
+    with pytest.raises(knapper.UserError, match="no option 'no_such_option'"):
         knapper.compile(affine_model(), no_such_option=1)
     with pytest.raises(knapper.UserError, match="toaster"):
         knapper.compile(affine_model(), target="toaster")

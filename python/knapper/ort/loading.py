@@ -19,6 +19,7 @@ from knapper.ort.errors import (
     translated,
     with_hint,
 )
+from knapper.library import ARTEFACT
 from knapper.ort.initializers import edited
 from knapper.ort.model_file import Dim, ModelFile, Value
 from knapper.ort.options import SessionOptions
@@ -27,7 +28,6 @@ from knapper.ort.settings import DISABLED
 
 # What the compiler says of valid models that it cannot take.
 _LACKING = "needs what is not supported yet", "is a sequence or an optional"
-_ARTEFACT = b"KNAPPER\0"
 
 
 def argument_refusals(rest: dict[str, Any]) -> list[Refusal]:
@@ -162,9 +162,9 @@ def _lacking(source: str | bytes) -> list[Refusal]:
 
 def _is_artefact(source: str | bytes) -> bool:
     if isinstance(source, bytes):
-        return source.startswith(_ARTEFACT)
+        return source.startswith(ARTEFACT)
     with open(source, "rb") as file:
-        return file.read(len(_ARTEFACT)) == _ARTEFACT
+        return file.read(len(ARTEFACT)) == ARTEFACT
 
 
 def _by_denotation(file: ModelFile, wanted: dict[str, int]) -> dict[str, int]:

@@ -132,7 +132,7 @@ class OrtValue(ArrayLike):
     @property
     def _dtype(self) -> str:
         if isinstance(self._data, Tensor):
-            return self._data.dtype
+            return str(self._data.dtype)
         return dtypes.NAMES[types.code_of(self._data.dtype, "OrtValue")]
 
     def shape(self) -> list[int]:

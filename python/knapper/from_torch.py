@@ -1,0 +1,116 @@
+"""PyTorch's modules as models, by way of its ONNX exporter. The only place that
+knows about it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from knapper.errors import WrongType, WrongValue
+
+# Protobuf ends at 2 GiB; weights that come near go beside the graph.
+_MOST_INSIDE = 1 << 30
+
+
+def is_module(model: object) -> bool:
+    """A torch.nn.Module, or a program of torch.export."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return False
+    return isinstance(model, torch.nn.Module) or (
+        type(model).__name__ == "ExportedProgram"
+        and type(model).__module__.startswith("torch.export")
+    )
+
+
+def is_onnx_program(model: object) -> bool:
+    """What torch.onnx.export gives."""
+    return type(model).__name__ == "ONNXProgram" and type(model).__module__.startswith(
+        "torch.onnx"
+    )
+
+
+def export(module: Any, example_inputs: Any, dynamic_shapes: Any) -> Any:
+    """The ONNXProgram of a module, as it computes in evaluation.
+
+    Raises UserError where torch cannot export it, with torch's reason.
+    """
+    import torch
+
+    arguments: dict[str, Any] = {}
+    program = not isinstance(module, torch.nn.Module)
+    if program and (example_inputs is not None or dynamic_shapes is not None):
+        raise WrongValue(
+            "example_inputs and dynamic_shapes: an exported program has them already",
+            where="example_inputs",
+            hint="leave them out",
+        )
+    if not program:
+        if example_inputs is None:
+            raise WrongValue(
+                f"example_inputs: to compile the torch module {type(module).__name__}, "
+                "inputs are needed that it can be traced with",
+                where="example_inputs",
+                hint="knapper.compile(module, example_inputs=(torch.randn(1, 3),), "
+                'dynamic_shapes={"x": {0: "batch"}})',
+            )
+        if isinstance(example_inputs, Mapping):
+            arguments = {"args": (), "kwargs": dict(example_inputs)}
+        elif isinstance(example_inputs, (tuple, list)):
+            arguments = {"args": tuple(example_inputs)}
+        else:
+            arguments = {"args": (example_inputs,)}
+        arguments["dynamic_shapes"] = dynamic_shapes
+    modes = {} if program else {m: m.training for m in module.modules()}
+    try:
+        if not program:
+            module.eval()
+        return torch.onnx.export(module, **arguments, dynamo=True, verbose=False)
+    except ImportError as error:
+        raise WrongValue(
+            f"model: torch's ONNX exporter cannot be used: {error}",
+            where="model",
+            hint="pip install onnx onnxscript",
+        ) from error
+    except Exception as error:
+        raise WrongValue(
+            f"model: torch cannot export {type(module).__name__}: {_first_line(error)}",
+            where="model",
+            hint="torch.onnx.export(module, inputs, dynamo=True, report=True) says more",
+        ) from error
+    finally:
+        for part, training in modes.items():
+            part.training = training
+
+
+def save(program: Any, folder: str, name: str) -> str:
+    """Writes an ONNXProgram into a folder; the path of its model."""
+    path = os.path.join(folder, f"{name}.onnx")
+    weights = sum(
+        value.const_value.nbytes
+        for value in program.model.graph.initializers.values()
+        if value.const_value is not None
+    )
+    program.save(path, external_data=weights > _MOST_INSIDE)
+    return path
+
+
+def refuse_module(model: object, function: str) -> None:
+    """For functions that take models which are exported."""
+    if is_module(model):
+        raise WrongType(
+            f"model: {function} takes exported models, not the torch module "
+            f"{type(model).__name__}",
+            where="model",
+            hint="torch.onnx.export(module, inputs, dynamo=True) gives one",
+        )
+
+
+def _first_line(error: BaseException) -> str:
+    """The text that says most: torch wraps the reason in advice."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0] if lines else 'no reason given'}"
