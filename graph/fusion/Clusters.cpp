@@ -26,7 +26,14 @@ Clusters::Clusters(ArrayRef<Operation *> ops,
 }
 
 SmallVector<Clusters::Id> Clusters::inOrder() const {
-  return SmallVector<Id>(sequence.begin(), sequence.end());
+  return llvm::to_vector(
+      llvm::make_filter_range(sequence, [](Id id) { return id != nobody; }));
+}
+
+bool Clusters::all(Id id,
+                   llvm::function_ref<bool(Operation *)> predicate) const {
+  return llvm::all_of(members[id],
+                      [&](unsigned i) { return predicate(nodes[i]); });
 }
 
 SmallVector<Operation *> Clusters::ops(Id id) const {
@@ -112,14 +119,18 @@ Clusters::Id Clusters::merge(Id a, Id b) {
   unsigned from = position[a], to = position[b];
   SmallVector<Id> window;
   for (unsigned i = from + 1; i < to; ++i)
-    if (!behind.contains(sequence[i]))
+    if (sequence[i] != nobody && !behind.contains(sequence[i]))
       window.push_back(sequence[i]);
   window.push_back(a);
   for (unsigned i = from + 1; i < to; ++i)
-    if (behind.contains(sequence[i]))
+    if (sequence[i] != nobody && behind.contains(sequence[i]))
       window.push_back(sequence[i]);
-  llvm::copy(window, sequence.begin() + from);
-  sequence.erase(sequence.begin() + to);
+  // Only what stands between the two moves, to the window's end: a merge costs
+  // their distance, not the block's length.
+  unsigned first = to + 1 - window.size();
+  std::fill(sequence.begin() + from, sequence.begin() + first, nobody);
+  llvm::copy(window, sequence.begin() + first);
+  renumber(first, to + 1);
 
   SmallVector<unsigned, 4> all;
   std::merge(members[a].begin(), members[a].end(), members[b].begin(),
@@ -128,7 +139,6 @@ Clusters::Id Clusters::merge(Id a, Id b) {
     clusterOf[node] = a;
   members[a] = std::move(all);
   members[b].clear();
-  renumber();
   return a;
 }
 
@@ -139,12 +149,14 @@ Clusters::Id Clusters::split(Operation *op, bool placeBefore) {
   members.push_back({node});
   position.push_back(0);
   clusterOf[node] = id;
-  sequence.insert(sequence.begin() + position[old] + (placeBefore ? 0 : 1), id);
-  renumber();
+  unsigned at = position[old] + (placeBefore ? 0 : 1);
+  sequence.insert(sequence.begin() + at, id);
+  renumber(at, sequence.size());
   return id;
 }
 
-void Clusters::renumber() {
-  for (unsigned i = 0; i < sequence.size(); ++i)
-    position[sequence[i]] = i;
+void Clusters::renumber(unsigned begin, unsigned end) {
+  for (unsigned i = begin; i < end; ++i)
+    if (sequence[i] != nobody)
+      position[sequence[i]] = i;
 }

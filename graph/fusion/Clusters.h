@@ -11,6 +11,7 @@
 #include "mlir/IR/Operation.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/DenseSet.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/SmallVector.h"
 
 #include <vector>
@@ -32,6 +33,7 @@ public:
   bool alive(Id id) const { return !members[id].empty(); }
   size_t size(Id id) const { return members[id].size(); }
   llvm::SmallVector<mlir::Operation *> ops(Id id) const;
+  bool all(Id id, llvm::function_ref<bool(mlir::Operation *)> predicate) const;
   /// Those of two clusters together, producers first.
   llvm::SmallVector<mlir::Operation *> ops(Id first, Id second) const;
   std::optional<Id> of(mlir::Operation *op) const;
@@ -54,7 +56,9 @@ private:
   /// Clusters after `a` and up to `b` that depend on `a` other than through
   /// `b`; sets `cycle` when `b` depends on one of them.
   llvm::SmallDenseSet<Id> between(Id a, Id b, bool &cycle) const;
-  void renumber();
+  void renumber(unsigned begin, unsigned end);
+
+  static constexpr Id nobody = ~0u;
 
   std::vector<mlir::Operation *> nodes;
   llvm::DenseMap<mlir::Operation *, unsigned> indexOf;
@@ -62,7 +66,7 @@ private:
   std::vector<Id> clusterOf;                                 // a node
   std::vector<llvm::SmallVector<unsigned, 4>> members;       // sorted nodes
   std::vector<unsigned> position;                            // a cluster
-  std::vector<Id> sequence;                                  // alive ones
+  std::vector<Id> sequence; // alive ones, and `nobody` where one was merged
 };
 
 } // namespace knapper::fusion

@@ -56,7 +56,7 @@ private:
   struct Attempt {
     bool taken = false;
     std::string reason;
-    double saved = 0;
+    double saved = 0, together = 0; ///< seconds
   };
 
   void eraseDead() {
@@ -119,15 +119,13 @@ private:
   // What a merge would give
   //===--------------------------------------------------------------------===//
 
-  double seconds(ArrayRef<Operation *> ops) {
-    if (llvm::all_of(ops, isView))
-      return 0;
-    return model.cost(OpSet(ops)).seconds;
+  double seconds(const OpSet &set) {
+    return llvm::all_of(set.ops, isView) ? 0 : model.cost(set).seconds;
   }
   double seconds(Id id) {
     auto [it, inserted] = secondsOf.try_emplace(id, 0);
     if (inserted) {
-      double value = seconds(clusters->ops(id));
+      double value = seconds(OpSet(clusters->ops(id)));
       secondsOf[id] = value;
       return value;
     }
@@ -138,7 +136,7 @@ private:
     SmallVector<Operation *> ops = clusters->ops(a, b);
     for (Operation *op : ops)
       if (!isFusible(op))
-        return {false, shortName(op) + " is no part of a kernel", 0};
+        return {false, shortName(op) + " is no part of a kernel"};
     OpSet set(ops);
     Attempt result;
     Verdict verdict = judge(set);
@@ -146,7 +144,8 @@ private:
       result.reason = std::move(verdict.reason);
       return result;
     }
-    result.saved = seconds(a) + seconds(b) - seconds(ops);
+    result.together = seconds(set);
+    result.saved = seconds(a) + seconds(b) - result.together;
     if (!clusters->mayMerge(a, b)) {
       result.reason = "another kernel stands between them";
       return result;
@@ -166,18 +165,24 @@ private:
     std::optional<Hero> heroA = heroOfCluster(a), heroB = heroOfCluster(b);
     if (heroA && heroB && (heroA != Hero::reduce || heroB != Hero::reduce))
       return false;
+    // Every op is emitted at least once, so the rules would refuse them.
+    if (clusters->size(a) + clusters->size(b) > size_t(maxEmittedOps))
+      return false;
     // Clusters only grow, so (id, size) names one set of ops.
     auto key = std::make_pair(std::make_pair(a, clusters->size(a)),
                               std::make_pair(b, clusters->size(b)));
     if (refused.contains(key))
       return false;
-    if (!attempt(a, b).taken) {
+    Attempt result = attempt(a, b);
+    if (!result.taken) {
       refused.insert(key);
       return false;
     }
     Id id = clusters->merge(a, b);
+    ++merges;
     secondsOf.erase(a);
     secondsOf.erase(b);
+    secondsOf[id] = result.together;
     heroOfId[id] = heroA ? heroA : heroB;
     return true;
   }
@@ -266,14 +271,22 @@ private:
           users.insert(user);
       if (users.size() < 2)
         return;
-      for (size_t i = 0; i < users.size(); ++i)
+      // Users of one cluster try the same pairs, until another merge succeeds.
+      llvm::SmallDenseMap<Id, size_t> triedAt;
+      for (size_t i = 0; i < users.size(); ++i) {
+        size_t begun = merges;
+        auto [tried, isNew] =
+            triedAt.try_emplace(*clusters->of(users[i]), begun);
+        if (!isNew && tried->second == begun)
+          continue;
+        tried->second = begun;
         for (size_t j = i + 1; j < users.size(); ++j) {
           Id a = *clusters->of(users[i]), b = *clusters->of(users[j]);
-          if (a == b || llvm::all_of(clusters->ops(a), isView) ||
-              llvm::all_of(clusters->ops(b), isView))
+          if (a == b || clusters->all(a, isView) || clusters->all(b, isView))
             continue;
           any |= tryMerge(a, b);
         }
+      }
     };
     for (Value argument : block.getArguments())
       visit(argument);
@@ -334,7 +347,7 @@ private:
         Attempt result = attempt(id, consumer);
         if (result.saved == 0) // refused by a rule: what it costs to keep it
           result.saved = seconds(id) + seconds(consumer) -
-                         seconds(clusters->ops(id, consumer));
+                         seconds(OpSet(clusters->ops(id, consumer)));
         if (report)
           report->boundaries.push_back(
               {number[id], number[consumer], result.reason, result.saved});
@@ -506,6 +519,7 @@ private:
   CostModel model;
   llvm::DenseSet<Operation *> constants;
   std::optional<Clusters> clusters;
+  size_t merges = 0; ///< so far
   llvm::DenseMap<Id, double> secondsOf;
   llvm::DenseMap<Id, std::optional<Hero>> heroOfId;
   llvm::DenseSet<std::pair<std::pair<Id, size_t>, std::pair<Id, size_t>>>

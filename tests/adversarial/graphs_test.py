@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 from against import BOOL, FLOAT, given, i64, model, node, random, same, value
@@ -165,6 +167,20 @@ def test_deep():
         wanted = wanted + np.float32(0.999) if i % 2 else wanted * np.float32(0.999)
     same(chain(["Mul", "Add"], "c"), {"x": X}, wanted=[wanted], rtol=1e-3)
     same(chain(["Relu", "Identity"]), {"x": X}, wanted=[np.maximum(X, 0)])
+
+
+def test_compile_time_grows_with_the_length():
+    """Every node reads the input: twice the nodes may not take four times as long."""
+
+    def seconds(count):
+        nodes = [node("Add" if i % 2 else "Mul", [f"v{i}", "x"], [f"v{i + 1}"]) for i in range(count)]
+        nodes[0].input[0], nodes[-1].output[0] = "x", "y"
+        made = model(nodes, IN, OUT)
+        began = time.process_time()
+        knapper.compile(made, cache=False, threads=1)
+        return time.process_time() - began
+
+    assert seconds(4000) < 3 * seconds(2000)
 
 
 def test_each_value_twice():
