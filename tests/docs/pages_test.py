@@ -1,0 +1,132 @@
+"""What the user pages say works: every block of them runs, in order, in an empty folder."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+DOCS = ROOT / "docs"
+BUILD = Path(os.environ.get("KNAPPER_BUILD", ROOT / "build" / "dev")).resolve()
+BUNDLE = "knapper-0.1.0-linux-x86_64"
+PAGES = (
+    "install",
+    "export",
+    "deploy",
+    "c-and-cpp",
+    "gpus",
+    "faster",
+    "numerics",
+    "compatibility",
+    "troubleshooting",
+    "glossary",
+)
+sys.path.insert(0, str(HERE))
+
+import page  # noqa: E402
+
+
+@pytest.fixture(scope="session")
+def bundle(tmp_path_factory):
+    """What a release unpacks to."""
+    prefix = tmp_path_factory.mktemp("release") / BUNDLE
+    subprocess.run(
+        ["cmake", "--install", BUILD, "--prefix", prefix], check=True, stdout=subprocess.DEVNULL
+    )
+    # A developer's build finds LLVM where it lies; installed, it would not.
+    for name in ("bin/knapper", "lib/libknapper.so.0.1.0"):
+        (prefix / name).unlink()
+    (prefix / "bin" / "knapper").symlink_to(BUILD / "bin" / "knapper")
+    (prefix / "lib" / "libknapper.so.0.1.0").symlink_to(BUILD / "capi" / "libknapper.so.0.1.0")
+    (prefix / "python").symlink_to(ROOT / "python")
+    return prefix
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_page(name, bundle, tmp_path):
+    folder = tmp_path / "page"
+    tools = tmp_path / "tools"
+    folder.mkdir()
+    tools.mkdir()
+    (folder / BUNDLE).symlink_to(bundle)
+    (folder / "examples").symlink_to(ROOT / "examples")
+    (tools / "python").symlink_to(sys.executable)
+    for command, ours in (("cc", "clang-22"), ("c++", "clang++-22")):
+        if not shutil.which(command):
+            (tools / command).symlink_to(shutil.which(ours) or ours)
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("KNAPPER_")}
+    if "KNAPPER_LIBRARY" in os.environ:
+        environment["KNAPPER_LIBRARY"] = os.environ["KNAPPER_LIBRARY"]
+    environment |= {
+        "PATH": f"{tools}:{BUILD / 'bin'}:{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT / "python"),
+        "XDG_CACHE_HOME": str(tmp_path / "cache"),
+    }
+    done = subprocess.run(
+        [sys.executable, HERE / "page.py", DOCS / f"{name}.md"],
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("name", ("README", *PAGES))
+def test_links_lead_somewhere(name):
+    text = (DOCS / f"{name}.md").read_text()
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text):
+        if not target.startswith("http"):
+            assert (DOCS / target).exists(), target
+
+
+def test_index_has_every_page():
+    index = (DOCS / "README.md").read_text()
+    for path in DOCS.glob("*.md"):
+        assert path.name == "README.md" or f"({path.name})" in index, path.name
+
+
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        ("```sh\nfalse\n```\n", ":2: fails"),
+        ("```sh\ncd /; false | true\n```\n", ":2: fails"),
+        ("```python\nx = 1\n```\n```python\nassert x == 2\n```\n", ":5: fails"),
+        ("<!-- fails -->\n```sh\ntrue\n```\n```text\nno\n```\n", ":3: succeeds"),
+        ("```sh\necho one two\n```\n```text\none ... three\n```\n", "'one ... three' is not in"),
+        ("<!-- not run: needs luck -->\n```sh\nfalse\n```\n", "'not run: needs luck' is none of"),
+        ("```c\nint x;\n```\n", "names no file"),
+        ("```sh\ntrue\n", "not closed"),
+        ("```yaml\na: 1\n```\n", "a block of 'yaml'"),
+    ],
+)
+def test_a_wrong_page_is_seen(text, said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "wrong.md"
+    path.write_text(text)
+    with pytest.raises(page.Wrong, match=re.escape(said)):
+        page.run(path)
+
+
+def test_a_right_page_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("WHAT", "")
+    path = tmp_path / "right.md"
+    path.write_text(
+        "```sh\nexport WHAT=sky; mkdir in; cd in\n```\n"
+        "```c\n/* a.c */\nint main(void) { return 0; }\n```\n"
+        "```python\nimport os\nprint(os.environ['WHAT'], os.listdir())\n```\n"
+        "```text\nsky [...a.c...]\n```\n"
+        "<!-- not run: needs a GPU -->\n```sh\nexit 1\n```\n"
+        "<!-- fails -->\n```python\n1 / 0\n```\n```text\nZeroDivisionError: ... by zero\n```\n"
+    )
+    page.run(path)
