@@ -84,9 +84,11 @@ LogicalResult GpuEmitter::layout(tile::FuncOp func) {
     while (threads > kWarp && reduces &&
            int64_t(threads) * width * accesses > largest)
       threads /= 2;
+  // Whole warps, of any number: of 320 threads 160 are five, of 160 two are.
+  threads = threads / kWarp * kWarp;
   for (int64_t size : sizes)
     while (threads > kWarp && size % (int64_t(threads) * width))
-      threads /= 2;
+      threads = std::max(threads / 2 / kWarp, 1u) * kWarp;
   // (Named barriers for several warps each measured 20 % slower.)
   programs = threads == kWarp ? kLeastBlock / kWarp : 1;
   if (auto all = func->getAttrOfType<IntegerAttr>("tile.cluster")) {
@@ -585,15 +587,24 @@ LogicalResult GpuEmitter::reduction(vector::ReductionOp op) {
                            llvm::Align(bytes));
     });
     barrier();
-    // Of few words every thread reads all, of many one, for another tree.
+    // Of few words every thread reads all, of many one, for another tree; a
+    // tree has 2^n leaves, which take the words beyond them first.
     constexpr unsigned few = 8;
     if (warps <= few) {
       value = read(b.getInt64(0));
       for (unsigned warp = 1; warp < warps; ++warp)
         value = combine(op, value, read(b.getInt64(warp)));
     } else {
-      value = read(b.CreateAnd(lane, b.getInt64(warps - 1)));
-      for (unsigned distance = warps / 2; distance; distance /= 2)
+      unsigned leaves = llvm::bit_floor(warps);
+      llvm::Value *leaf = b.CreateAnd(lane, b.getInt64(leaves - 1));
+      value = read(leaf);
+      if (leaves < warps) {
+        llvm::Value *beyond = b.CreateAdd(leaf, b.getInt64(leaves));
+        llvm::Value *isWord = b.CreateICmpULT(beyond, b.getInt64(warps));
+        llvm::Value *word = read(b.CreateSelect(isWord, beyond, leaf));
+        value = b.CreateSelect(isWord, combine(op, value, word), value);
+      }
+      for (unsigned distance = leaves / 2; distance; distance /= 2)
         value = combine(op, value, shuffle(value, distance));
     }
   }

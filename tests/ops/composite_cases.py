@@ -41,6 +41,12 @@ for dtype in FLOATS:
                  lambda x, rms=rms, **p: np_norm(x, 1e-5, rms, *p.values()),
                  {"f32": "relative 4e-6", "f64": "relative 1e-10"}.get(dtype, "ulp 3"),
                  dict(a=4096, b=2048) if dtype == "f32" and count == 2 else None)
+# Rows enough for a GPU to give each twice the threads: 10, 12 and 14 warps.
+for width in [5120, 6144, 7168]:
+    t, p = T("bf16", 1056, width), T("bf16", width)
+    case(f"layer_norm many rows of {width} bf16", [In("x", t), In("scale", p), In("bias", p)],
+         f"%r = ts.layer_norm %x scale %scale : {p} bias %bias : {p} dim 1 epsilon 1.0e-5 : {t}", t, [{}],
+         lambda x, scale, bias: np_norm(x, 1e-5, False, scale, bias), "relative 8e-3")
 t = T("f32", "a", 3, "b")
 case("layer_norm two dims", [In("x", t)], f"%r = ts.layer_norm %x dim 1 epsilon 1.0e-6 : {t}", t, ROW_SIZES,
      tolerance="relative 4e-6")

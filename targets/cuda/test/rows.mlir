@@ -113,3 +113,36 @@ tile.func @odd_row(%x: !tile.buffer<bf16>, %y: !tile.buffer<bf16>) {
   tile.store %h, %y[%row] valid %cols : vector<5120xbf16>, !tile.buffer<bf16>
   tile.return
 }
+
+// Ten warps: eight leaves of the tree over their words, of which two take the
+// words beyond first.
+// CHECK-LABEL: .visible .entry ten_warps(
+// CHECK: .reqntid 320
+// CHECK: bar{{(rier)?}}.{{(cta.)?}}sync
+// CHECK: and.b64 %[[LEAF:rd[0-9]+]], %{{rd[0-9]+}}, 7;
+// CHECK: or.b64 %[[BEYOND:rd[0-9]+]], %[[LEAF]], 8;
+// CHECK: setp.lt.u64 %[[IS_WORD:p[0-9]+]], %[[BEYOND]], 10;
+// CHECK: selp.b64 %{{rd[0-9]+}}, %[[BEYOND]], %[[LEAF]], %[[IS_WORD]];
+// CHECK: shfl.sync.bfly.b32 %{{r[0-9]+}}, %{{r[0-9]+}}, 4,
+tile.func @ten_warps(%x: !tile.buffer<f32>, %y: !tile.buffer<f32>) attributes {tile.threads = 320 : i64} {
+  %p = tile.program_id
+  %cols = arith.constant 2560 : index
+  %off = arith.muli %p, %cols : index
+  %v = tile.load %x[%off] {alignment = 16} : !tile.buffer<f32> -> vector<2560xf32>
+  %sum = vector.reduction <add>, %v fastmath<reassoc> : vector<2560xf32> into f32
+  tile.store %sum, %y[%p] : f32, !tile.buffer<f32>
+  tile.return
+}
+
+// Half of 160 threads are no whole warps: two are left.
+// CHECK-LABEL: .visible .entry two_of_five_warps(
+// CHECK: .reqntid 64
+tile.func @two_of_five_warps(%x: !tile.buffer<f32>, %y: !tile.buffer<f32>) attributes {tile.threads = 160 : i64} {
+  %p = tile.program_id
+  %cols = arith.constant 1024 : index
+  %off = arith.muli %p, %cols : index
+  %v = tile.load %x[%off] {alignment = 16} : !tile.buffer<f32> -> vector<1024xf32>
+  %sum = vector.reduction <add>, %v fastmath<reassoc> : vector<1024xf32> into f32
+  tile.store %sum, %y[%p] : f32, !tile.buffer<f32>
+  tile.return
+}
