@@ -57,3 +57,25 @@ def test_a_kernel_that_diverges_is_named(tool, tmp_path):
     assert set(np.load("m.kernel.npz")) == {"input0"}
     message = tool("run", "--verify", "m.kernel.mlir", "-i", "m.kernel.npz", code=3, output="kernel 0 diverges")
     assert "1 of 1 kernels diverge" in message
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "f16"])
+def test_a_kernel_may_be_off_as_its_narrowest_type_is(tool, tmp_path, dtype):
+    """The softmax is stored in 16 bits only on its way to the float32 output."""
+    weight = np.random.default_rng(0).standard_normal((64, 10)).astype(np.float32)
+    graph = helper.make_graph(
+        [
+            helper.make_node("MatMul", ["x", "w"], ["h"], name="/project"),
+            helper.make_node("Softmax", ["h"], ["y"], name="/classify"),
+        ],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 64])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 10])],
+        [onnx.numpy_helper.from_array(weight, "w")],
+    )
+    model = helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10
+    )
+    onnx.save(model, tmp_path / "m.onnx")
+    text = tool("run", "--verify", tmp_path / "m.onnx", "--dim", "n=2", "--dtype", dtype)
+    assert "agree with the float64 reference" in text
