@@ -272,12 +272,62 @@ Operation *Node::create(OperationState &state, bool infer) {
 // Known values
 //===----------------------------------------------------------------------===//
 
+/// Where sizes that `value` is made of, and of nothing else, can no longer be
+/// followed: the reason, or nothing if data takes part.
+static std::optional<std::string> lostSizes(Value value, Importer &importer) {
+  llvm::SetVector<Operation *> seen;
+  SmallVector<Value> work{value};
+  llvm::SetVector<StringAttr> symbols;
+  Operation *first = nullptr;
+  bool computesReals = false; // roots and their kind, of numbers neither
+  while (!work.empty()) {
+    Operation *op = work.pop_back_val().getDefiningOp();
+    if (!op || seen.size() > 1000 || isa<ts::BindSizeOp>(op))
+      return std::nullopt;
+    if (!seen.insert(op))
+      continue;
+    if (auto size = dyn_cast<ts::SizeOp>(op))
+      Dim(size.getSize()).collectSymbols(symbols);
+    else if (op->getNumOperands() == 0 && !isa<ts::ConstantOp, ts::IotaOp>(op))
+      return std::nullopt;
+    llvm::append_range(work, op->getOperands());
+    computesReals |=
+        isa<ts::ElementwiseOpInterface>(op) &&
+        isa<FloatType>(ts::elementTypeOf(op->getResult(0))) &&
+        !isa<ts::ConvertOp, ts::AddOp, ts::SubOp, ts::MulOp, ts::DivOp,
+             ts::FloorOp, ts::CeilOp, ts::MinOp, ts::MaxOp>(op);
+    auto isLost = [&](Value each) {
+      return isa<IntegerType>(ts::elementTypeOf(each)) && !importer.sizes(each);
+    };
+    if (llvm::any_of(op->getResults(), isLost) &&
+        llvm::none_of(op->getOperands(), isLost) &&
+        (!first || op->isBeforeInBlock(first)))
+      first = op;
+  }
+  if (!first || symbols.empty())
+    return std::nullopt;
+  std::string text = "is computed from the sizes of the inputs in a way that "
+                     "is not followed (";
+  text += first->getName().stripDialect();
+  if (auto name = dyn_cast<NameLoc>(first->getLoc()))
+    text += " of '" + name.getName().str() + "'";
+  if (computesReals)
+    return text + "); compute them with integers";
+  text += "); make the sizes numbers:";
+  for (StringAttr symbol : symbols)
+    text += " --dim " + symbol.str() + "=NUMBER";
+  return text;
+}
+
 std::optional<SmallVector<Dim>> Node::sizes(Value value, StringRef what) {
   if (!value)
     return std::nullopt;
   std::optional<SmallVector<Dim>> known = importer.sizes(value);
   if (!known)
-    (void)unsupported(what + " depends on data, not on the sizes of the inputs");
+    (void)unsupported(
+        what + " " +
+        lostSizes(value, importer)
+            .value_or("depends on data, not on the sizes of the inputs"));
   return known;
 }
 

@@ -1,8 +1,11 @@
 #include "ir/tensor/SymbolicValue.h"
 #include "ir/tensor/Dialect.h"
+#include "mlir/IR/TypeUtilities.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/MathExtras.h"
 #include <cmath>
+#include <numeric>
+#include <string>
 
 using namespace mlir;
 
@@ -17,11 +20,16 @@ using Elements = std::optional<SmallVector<Dim>>;
 /// Matrices occur on the way: pads are reversed by a Reshape, Slice, Transpose.
 constexpr int64_t maxRank = 4;
 
-bool isSmallInteger(Value value) {
+/// Small tensors of integers, and of floats, in which some exporters count.
+/// These are taken to be below 2^24, to which f32 has every integer.
+bool mayBeFollowed(Value value) {
   auto type = dyn_cast<RankedTensorType>(value.getType());
   if (!type || !type.hasStaticShape() || type.getRank() > maxRank ||
-      type.getNumElements() > maxElements ||
-      !isa<IntegerType>(type.getElementType()))
+      type.getNumElements() > maxElements)
+    return false;
+  if (type.getElementType().isF32() || type.getElementType().isF64())
+    return true;
+  if (!isa<IntegerType>(type.getElementType()))
     return false;
   // Differences of wide unsigned integers wrap where those of sizes do not.
   unsigned width = type.getElementTypeBitWidth();
@@ -37,12 +45,69 @@ std::optional<int64_t> readInteger(const APInt &value, Type type) {
              : value.getSExtValue();
 }
 
+bool isFloat(Value value) { return isa<FloatType>(elementTypeOf(value)); }
+
+/// A whole number that floats hold exactly.
+std::optional<int64_t> readWhole(const APFloat &value) {
+  APFloat wide = value;
+  bool lost = false;
+  wide.convert(APFloat::IEEEdouble(), APFloat::rmNearestTiesToEven, &lost);
+  double number = wide.convertToDouble();
+  if (!(std::abs(number) < 0x1p24) || number != std::floor(number))
+    return std::nullopt;
+  return static_cast<int64_t>(number);
+}
+
+/// The quotient rounded towards zero, as integers are divided.
+std::optional<Dim> truncatedDiv(Dim a, Dim b) {
+  if (b.isConstant(0))
+    return std::nullopt;
+  if (std::optional<Dim> exact = a.exactDiv(b))
+    return exact;
+  std::optional<int64_t> x = lowerBound(a), y = lowerBound(b),
+                         most = upperBound(b);
+  if (most && *most < 0) {
+    std::optional<Dim> opposite = truncatedDiv(a, b * -1);
+    return opposite ? std::optional<Dim>(*opposite * -1) : std::nullopt;
+  }
+  // By a size that is 0 in a run: an error of that run.
+  if (!y || *y < 0)
+    return std::nullopt;
+  if (x && *x >= 0)
+    return a.floorDiv(b);
+  Dim zero = a.like(0), above = a.max(zero).floorDiv(b);
+  if (x && *x > -*y) // the quotient of what is below 0 is 0
+    return above;
+  return above - (a * -1).max(zero).floorDiv(b);
+}
+
+/// 1 where the comparison holds, else 0.
+Dim indicator(ComparePredicate predicate, Dim a, Dim b) {
+  Dim zero = a.like(0), one = a.like(1);
+  auto isLess = [&](Dim x, Dim y) { return (y - x).max(zero).min(one); };
+  switch (predicate) {
+  case ComparePredicate::eq:
+    return one - (a - b).max(b - a).min(one);
+  case ComparePredicate::ne:
+    return (a - b).max(b - a).min(one);
+  case ComparePredicate::lt:
+    return isLess(a, b);
+  case ComparePredicate::ge:
+    return one - isLess(a, b);
+  case ComparePredicate::gt:
+    return isLess(b, a);
+  case ComparePredicate::le:
+    return one - isLess(b, a);
+  }
+  return zero;
+}
+
 class Analysis {
 public:
   explicit Analysis(SymbolicValueCache &cache) : cache(cache) {}
 
   Elements of(Value value, unsigned depth) {
-    if (!isSmallInteger(value) || depth > maxDepth)
+    if (!mayBeFollowed(value) || depth > maxDepth)
       return std::nullopt;
     if (auto it = cache.find(value); it != cache.end())
       return it->second;
@@ -106,53 +171,123 @@ private:
     return elements;
   }
 
-  /// Sizes on their way through f32, where Paddle's exports count. They are
-  /// taken to be below 2^24, to which f32 has every integer.
-  Elements wholeFloats(Value value, unsigned depth) {
-    Operation *op = value.getDefiningOp();
-    auto type = dyn_cast<RankedTensorType>(value.getType());
-    if (!op || depth > maxDepth || !type || !type.hasStaticShape() ||
-        type.getRank() > 1 || type.getNumElements() > maxElements)
-      return std::nullopt;
-    auto both = [&](auto sum) -> Elements {
-      Elements x = wholeFloats(op->getOperand(0), depth + 1),
-               y = wholeFloats(op->getOperand(1), depth + 1);
-      if (!x || !y || x->size() != y->size())
-        return std::nullopt;
-      SmallVector<Dim> result;
-      for (auto [l, r] : llvm::zip(*x, *y))
-        result.push_back(sum(l, r));
+  /// A float as a quotient of whole numbers; the divisor is never below 1
+  /// where it is a number.
+  struct Quotient {
+    Dim over, under;
+  };
+  using Quotients = std::optional<SmallVector<Quotient>>;
+
+  /// What is divided in floats before it is rounded to a whole number.
+  Quotients quotients(Value value, unsigned depth) {
+    SmallVector<Quotient> result;
+    if (Elements whole = of(value, depth)) {
+      for (Dim dim : *whole)
+        result.push_back({dim, dim.like(1)});
       return result;
-    };
-    return TypeSwitch<Operation *, Elements>(op)
-        .Case([&](ConvertOp convert) -> Elements {
-          return of(convert.getInput(), depth + 1);
-        })
-        .Case([&](ConstantOp constant) -> Elements {
-          auto data = dyn_cast<DenseElementsAttr>(constant.getValue());
-          if (!data || !data.getElementType().isF32())
-            return std::nullopt;
-          SmallVector<Dim> result;
-          for (float number : data.getValues<float>()) {
-            if (!(std::abs(number) < 0x1p24f) || number != std::floor(number))
-              return std::nullopt;
-            result.push_back(
-                Dim::constant(op->getContext(), static_cast<int64_t>(number)));
-          }
-          return result;
-        })
-        .Case<ReshapeOp, DimCastOp>([&](auto moved) -> Elements {
-          return wholeFloats(moved.getInput(), depth + 1);
-        })
-        .Case([&](BroadcastOp broadcast) -> Elements {
-          Elements input = wholeFloats(broadcast.getInput(), depth + 1);
-          if (input && input->size() == 1)
-            return SmallVector<Dim>(type.getNumElements(), input->front());
+    }
+    Operation *op = value.getDefiningOp();
+    if (!op || depth > maxDepth || !mayBeFollowed(value))
+      return std::nullopt;
+    if (auto constant = dyn_cast<ConstantOp>(op)) {
+      auto data = dyn_cast<DenseElementsAttr>(constant.getValue());
+      if (!data)
+        return std::nullopt;
+      for (APFloat number : data.getValues<APFloat>()) {
+        // Quarters and their kind; a longer number would be rounded.
+        constexpr int64_t parts = 1 << 10;
+        std::optional<int64_t> scaled = readWhole(
+            number * APFloat(number.getSemantics(), std::to_string(parts)));
+        if (!scaled || std::abs(*scaled) > (parts << 6))
           return std::nullopt;
-        })
-        .Case([&](AddOp) { return both([](Dim a, Dim b) { return a + b; }); })
-        .Case([&](SubOp) { return both([](Dim a, Dim b) { return a - b; }); })
-        .Default([](Operation *) -> Elements { return std::nullopt; });
+        int64_t common = std::gcd(*scaled, parts);
+        result.push_back({Dim::constant(op->getContext(), *scaled / common),
+                          Dim::constant(op->getContext(), parts / common)});
+      }
+      return result;
+    }
+    if (isa<ReshapeOp, DimCastOp>(op))
+      return quotients(op->getOperand(0), depth + 1);
+    if (auto broadcast = dyn_cast<BroadcastOp>(op)) {
+      Quotients input = quotients(broadcast.getInput(), depth + 1);
+      if (!input || input->size() != 1)
+        return std::nullopt;
+      return SmallVector<Quotient>(broadcast.getType().getNumElements(),
+                                   input->front());
+    }
+    if (!isa<AddOp, SubOp, MulOp, DivOp>(op))
+      return std::nullopt;
+    Quotients x = quotients(op->getOperand(0), depth + 1),
+              y = quotients(op->getOperand(1), depth + 1);
+    if (!x || !y || x->size() != y->size())
+      return std::nullopt;
+    for (auto [l, r] : llvm::zip(*x, *y)) {
+      Quotient q{l.over * r.under, l.under * r.under};
+      if (isa<AddOp>(op))
+        q.over = q.over + r.over * l.under;
+      else if (isa<SubOp>(op))
+        q.over = q.over - r.over * l.under;
+      else if (isa<MulOp>(op))
+        q.over = l.over * r.over;
+      else if (lowerBound(r.over).value_or(-1) >= 0 && !r.over.isConstant(0))
+        q.under = l.under * r.over;
+      else
+        return std::nullopt;
+      if (!isModest(q.over) || !isModest(q.under))
+        return std::nullopt;
+      result.push_back(q);
+    }
+    return result;
+  }
+
+  Elements rounded(Value value, unsigned depth,
+                   llvm::function_ref<std::optional<Dim>(Dim, Dim)> fn) {
+    Quotients parts = quotients(value, depth);
+    if (!parts)
+      return std::nullopt;
+    SmallVector<Dim> result;
+    for (Quotient part : *parts) {
+      std::optional<Dim> whole = fn(part.over, part.under);
+      if (!whole)
+        return std::nullopt;
+      result.push_back(*whole);
+    }
+    return result;
+  }
+
+  /// The elements of a condition as 0 and 1, where they depend on the sizes of
+  /// a run too.
+  Elements condition(Value value, unsigned depth) {
+    if (Elements decided = of(value, depth))
+      return decided;
+    Operation *op = value.getDefiningOp();
+    if (!op || depth > maxDepth || !mayBeFollowed(value))
+      return std::nullopt;
+    if (auto comparison = dyn_cast<CompareOp>(op))
+      return map(comparison.getLhs(), comparison.getRhs(), depth + 1,
+                 [&](Dim a, Dim b) -> std::optional<Dim> {
+                   return indicator(comparison.getPredicate(), a, b);
+                 });
+    if (isa<ReshapeOp, DimCastOp>(op))
+      return condition(op->getOperand(0), depth + 1);
+    if (auto broadcast = dyn_cast<BroadcastOp>(op)) {
+      Elements input = condition(broadcast.getInput(), depth + 1);
+      if (!input || input->size() != 1)
+        return std::nullopt;
+      return SmallVector<Dim>(broadcast.getType().getNumElements(),
+                              input->front());
+    }
+    if (!isa<NotOp, AndOp, OrOp>(op))
+      return std::nullopt;
+    Elements x = condition(op->getOperand(0), depth + 1);
+    Elements y = isa<NotOp>(op) ? x : condition(op->getOperand(1), depth + 1);
+    if (!x || !y || x->size() != y->size())
+      return std::nullopt;
+    for (auto [l, r] : llvm::zip(*x, *y))
+      l = isa<NotOp>(op)   ? l.like(1) - l
+          : isa<AndOp>(op) ? l * r
+                           : l + r - l * r;
+    return x;
   }
 
   /// Ops that only move what a matrix holds.
@@ -198,6 +333,15 @@ private:
           if (!data)
             return std::nullopt;
           SmallVector<Dim> result;
+          if (isFloat(constant.getResult())) {
+            for (const APFloat &element : data.getValues<APFloat>()) {
+              std::optional<int64_t> number = readWhole(element);
+              if (!number)
+                return std::nullopt;
+              result.push_back(Dim::constant(context, *number));
+            }
+            return result;
+          }
           for (const APInt &element : data.getValues<APInt>()) {
             std::optional<int64_t> number =
                 readInteger(element, data.getElementType());
@@ -276,11 +420,13 @@ private:
           return result;
         })
         .Case([&](ConvertOp convert) -> Elements {
-          Elements input = elementTypeOf(convert.getInput()).isF32()
-                               ? wholeFloats(convert.getInput(), depth)
-                               : of(convert.getInput(), depth);
           Type type = elementTypeOf(convert.getResult());
-          if (!input || type.isInteger(64) ||
+          bool cut = isFloat(convert.getInput()) && isa<IntegerType>(type) &&
+                     !type.isInteger(1);
+          Elements input =
+              cut ? rounded(convert.getInput(), depth, truncatedDiv)
+                  : of(convert.getInput(), depth);
+          if (!input || type.isInteger(64) || isa<FloatType>(type) ||
               (type.isInteger(32) &&
                elementTypeOf(convert.getInput()).isInteger(1)))
             return input;
@@ -328,25 +474,35 @@ private:
                      [](Dim a, Dim b) { return a * b; });
         })
         .Case([&](DivOp op) -> Elements {
-          // Truncation is floor only for what is not negative.
           return map(op.getLhs(), op.getRhs(), depth,
-                     [](Dim a, Dim b) -> std::optional<Dim> {
-                       if (b.isConstant(0))
-                         return std::nullopt;
-                       if (std::optional<Dim> exact = a.exactDiv(b))
-                         return exact;
-                       std::optional<int64_t> x = lowerBound(a),
-                                              y = lowerBound(b);
-                       if (!x || !y || *x < 0 || *y < 1)
-                         return std::nullopt;
-                       return a.floorDiv(b);
+                     [&](Dim a, Dim b) -> std::optional<Dim> {
+                       if (isFloat(op.getResult()))
+                         return b.isConstant(0) ? std::nullopt : a.exactDiv(b);
+                       return truncatedDiv(a, b);
                      });
+        })
+        .Case([&](FloorOp op) -> Elements {
+          return rounded(
+              op.getInput(), depth,
+              [](Dim a, Dim b) -> std::optional<Dim> { return a.floorDiv(b); });
+        })
+        .Case([&](CeilOp op) -> Elements {
+          return rounded(
+              op.getInput(), depth,
+              [](Dim a, Dim b) -> std::optional<Dim> { return a.ceilDiv(b); });
+        })
+        .Case([&](AbsOp op) -> Elements {
+          Elements input = of(op.getInput(), depth);
+          if (input)
+            for (Dim &dim : *input)
+              dim = lowerBound(dim).value_or(-1) >= 0 ? dim : dim.max(dim * -1);
+          return input;
         })
         .Case([&](ModOp op) -> Elements {
           return map(op.getLhs(), op.getRhs(), depth,
                      [](Dim a, Dim b) -> std::optional<Dim> {
                        std::optional<int64_t> y = lowerBound(b);
-                       if (!y || *y < 1)
+                       if (!y || *y < 0 || b.isConstant(0))
                          return std::nullopt;
                        return a.mod(b);
                      });
@@ -388,18 +544,25 @@ private:
                      });
         })
         .Case([&](SelectOp op) -> Elements {
-          Elements which = of(op.getCondition(), depth);
+          Elements which = condition(op.getCondition(), depth);
           if (!which)
             return std::nullopt;
           // A side is only looked at where it is taken.
           Elements yes = of(op.getOnTrue(), depth),
                    no = of(op.getOnFalse(), depth);
-          SmallVector<Dim> result;
-          for (size_t i = 0; i < which->size(); ++i) {
-            const Elements &side = (*which)[i].isConstant(0) ? no : yes;
-            if (!(*which)[i].asConstant() || !side || i >= side->size())
+          auto at = [](const Elements &side, size_t i) -> std::optional<Dim> {
+            if (!side || i >= side->size())
               return std::nullopt;
-            result.push_back((*side)[i]);
+            return (*side)[i];
+          };
+          SmallVector<Dim> result;
+          for (auto [i, chosen] : llvm::enumerate(*which)) {
+            std::optional<Dim> x = at(yes, i), y = at(no, i);
+            if (chosen.asConstant())
+              (chosen.isConstant(0) ? x : y) = chosen.isConstant(0) ? y : x;
+            if (!x || !y)
+              return std::nullopt;
+            result.push_back(*x == *y ? *x : *y + chosen * (*x - *y));
           }
           return result;
         })
@@ -482,6 +645,8 @@ bool isModest(Dim dim) {
 
 std::optional<SmallVector<Dim>> symbolicValue(Value value,
                                               SymbolicValueCache &cache) {
+  if (!isa<IntegerType>(getElementTypeOrSelf(value.getType())))
+    return std::nullopt;
   Elements elements = Analysis(cache).of(value, 0);
   return elements && rankOf(value) <= 1 ? elements : std::nullopt;
 }

@@ -70,26 +70,67 @@ TEST_F(SymbolicValueTest, NegativeIndicesCountFromTheEnd) {
             "[64]");
 }
 
-TEST_F(SymbolicValueTest, DecidesWhatSizesDecide) {
-  // A size is never -1; whether it is 1 stays open.
+TEST_F(SymbolicValueTest, ChoosesBySizes) {
+  // A size is never -1; whether it is 1 a run knows.
   StringRef select = "%k = ts.compare eq %b, %m : tensor<i64>\n"
                      "%r = ts.select %k, %m, %b : tensor<i1>, tensor<i64>";
   EXPECT_EQ(valueOf((sizes + "%m = ts.constant dense<-1> : tensor<i64>\n" +
                      select).str(), "tensor<i64>"),
             "[batch]");
-  EXPECT_EQ(valueOf((sizes + "%m = ts.constant dense<1> : tensor<i64>\n" +
-                     select).str(), "tensor<i64>"),
-            "none");
+  std::string chosen =
+      valueOf((sizes + "%m = ts.constant dense<3> : tensor<i64>\n"
+                       "%n = ts.constant dense<7> : tensor<i64>\n"
+                       "%k = ts.compare le %b, %m : tensor<i64>\n"
+                       "%r = ts.select %k, %n, %b : tensor<i1>, tensor<i64>")
+                  .str(),
+              "tensor<i64>");
+  Dim dim = *parseDim(&context, StringRef(chosen).drop_front().drop_back());
+  for (int64_t batch : {0, 1, 3, 4, 9})
+    EXPECT_EQ(dim.evaluate([&](StringRef) { return batch; }),
+              batch <= 3 ? 7 : batch);
 }
 
-TEST_F(SymbolicValueTest, DivisionOfWhatMayBeNegativeIsLeftAlone) {
-  StringRef divide = "%two = ts.constant dense<2> : tensor<i64>\n"
-                     "%r = ts.div %v, %two : tensor<i64>";
-  EXPECT_EQ(valueOf((sizes + "%v = ts.add %b, %b : tensor<i64>\n" + divide)
-                        .str(), "tensor<i64>"),
-            "[batch]");
-  // -batch / 2 truncates, floor division does not.
-  EXPECT_EQ(valueOf((sizes + "%v = ts.neg %b : tensor<i64>\n" + divide).str(),
+TEST_F(SymbolicValueTest, DivisionTruncates) {
+  for (int64_t offset : {-7, -3, -1, 0, 1, 5})
+    for (int64_t divisor : {-3, 1, 2, 5}) {
+      std::string text =
+          valueOf((sizes + "%two = ts.constant dense<" + Twine(divisor) +
+                   "> : tensor<i64>\n%o = ts.constant dense<" + Twine(offset) +
+                   "> : tensor<i64>\n%v = ts.add %b, %o : tensor<i64>\n"
+                   "%r = ts.div %v, %two : tensor<i64>")
+                      .str(),
+                  "tensor<i64>");
+      std::optional<Dim> dim =
+          parseDim(&context, StringRef(text).drop_front().drop_back());
+      ASSERT_TRUE(dim) << text;
+      for (int64_t batch = 0; batch < 12; ++batch)
+        EXPECT_EQ(dim->evaluate([&](StringRef) { return batch; }),
+                  (batch + offset) / divisor)
+            << text << " of " << batch;
+    }
+}
+
+TEST_F(SymbolicValueTest, FloatsThatAreRounded) {
+  StringRef halved = "%f = ts.convert %b : tensor<i64> to tensor<f32>\n"
+                     "%h = ts.constant dense<5.000000e-01> : tensor<f32>\n"
+                     "%v = ts.mul %f, %h : tensor<f32>\n";
+  StringRef back = "%r = ts.convert %w : tensor<f32> to tensor<i64>";
+  EXPECT_EQ(
+      valueOf(
+          (sizes + halved + "%w = ts.floor %v : tensor<f32>\n" + back).str(),
+          "tensor<i64>"),
+      "[floordiv(batch, 2)]");
+  EXPECT_EQ(
+      valueOf((sizes + halved + "%w = ts.ceil %v : tensor<f32>\n" + back).str(),
+              "tensor<i64>"),
+      "[floordiv(batch + 1, 2)]");
+  // 0.3 is no quotient of small numbers.
+  EXPECT_EQ(valueOf((sizes +
+                     "%f = ts.convert %b : tensor<i64> to tensor<f32>\n"
+                     "%h = ts.constant dense<3.000000e-01> : tensor<f32>\n"
+                     "%w = ts.mul %f, %h : tensor<f32>\n" +
+                     back)
+                        .str(),
                     "tensor<i64>"),
             "none");
 }

@@ -1,0 +1,78 @@
+"""Sizes that a graph computes as exporters write it: truncated quotients, floats that are rounded, choices."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnxruntime
+import pytest
+from node_models import check, model, node
+from onnx import TensorProto
+
+import knapper
+
+FLOAT, INT64, DOUBLE = TensorProto.FLOAT, TensorProto.INT64, TensorProto.DOUBLE
+
+
+def expanded(nodes, constants):
+    """Ones as many as the nodes compute in `to` from `size`, the length of x."""
+    ends = [
+        node("Shape", ["x"], ["size"]), *nodes,
+        node("ConstantOfShape", ["to"], ["zeros"]), node("Add", ["zeros", "c1"], ["y"]),
+    ]  # fmt: skip
+    return model(ends, {"x": ["n"]}, initializers={**constants, "c1": np.float32(1)})
+
+
+def against_onnxruntime(made, sizes):
+    session = onnxruntime.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
+    feeds = [{"x": np.ones(size, np.float32)} for size in sizes]
+    return check(made, feeds, reference=lambda feed: session.run(None, feed))
+
+
+@pytest.mark.parametrize("offset", [3, -1, -3, -7])
+def test_truncated_quotients(offset):
+    """The front end of wav2vec2, as torch's exporter simplifies it."""
+    nodes = [
+        node("Div", ["size", "c80"], ["a"]), node("Add", ["a", "offset"], ["b"]), node("Div", ["b", "c2"], ["c"]),
+        node("Add", ["c", "one"], ["d"]), node("Div", ["d", "c2"], ["e"]), node("Add", ["e", "c9"], ["to"]),
+    ]  # fmt: skip
+    made = expanded(nodes, {"c80": np.int64([80]), "c2": np.int64([2]), "one": np.int64([1]), "c9": np.int64([9]),
+                            "offset": np.int64([offset])})  # fmt: skip
+    against_onnxruntime(made, [0, 79, 80, 159, 160, 240, 400, 641, 16000])
+
+
+@pytest.mark.parametrize("rounding", ["Floor", "Ceil", None])
+@pytest.mark.parametrize("type", [FLOAT, DOUBLE])
+def test_floats(type, rounding):
+    """(size / 3 + 2) * 0.75, rounded or cast."""
+    array = np.float32 if type == FLOAT else np.float64
+    nodes = [
+        node("Cast", ["size"], ["f"], to=type), node("Div", ["f", "c3"], ["q"]), node("Add", ["q", "c2"], ["s"]),
+        node("Mul", ["s", "c34"], ["r"]), *([node(rounding, ["r"], ["w"])] if rounding else []),
+        node("Cast", ["w" if rounding else "r"], ["to"], to=INT64),
+    ]  # fmt: skip
+    made = expanded(nodes, {"c3": array([3]), "c2": array([2]), "c34": array([0.75])})
+    against_onnxruntime(made, [0, 1, 2, 3, 7, 40, 1000])
+
+
+def test_choices():
+    """Long inputs are cut to 20, short ones padded up to a multiple of 4, those of 7 left."""
+    nodes = [
+        node("Mod", ["size", "c4"], ["m"]), node("Sub", ["c4", "m"], ["pad"]), node("Equal", ["m", "c0"], ["fits"]),
+        node("Where", ["fits", "c0", "pad"], ["p"]), node("Add", ["size", "p"], ["padded"]),
+        node("Greater", ["size", "c20"], ["long"]), node("Equal", ["size", "c7"], ["seven"]),
+        node("Where", ["long", "c20", "padded"], ["t"]), node("Where", ["seven", "size", "t"], ["u"]),
+        node("Max", ["u", "c4"], ["to"]),
+    ]  # fmt: skip
+    made = expanded(nodes, {f"c{i}": np.int64([i]) for i in (0, 4, 7, 20)})
+    against_onnxruntime(made, [0, 1, 4, 5, 7, 8, 19, 20, 21, 50])
+
+
+def test_what_is_not_followed_is_named():
+    table = expanded([node("Gather", ["table", "size"], ["to"], name="looks up")], {"table": np.int64([5, 3, 9])})
+    with pytest.raises(knapper.UserError, match="computed from the sizes.*'looks up'.*--dim n=NUMBER"):
+        knapper.compile(table)
+    assert knapper.compile(table, dim="n=2")(np.ones(2, np.float32))[0].shape == (9,)
+    root = expanded([node("Cast", ["size"], ["f"], to=FLOAT), node("Sqrt", ["f"], ["r"]),
+                     node("Cast", ["r"], ["to"], to=INT64, name="rounds")], {})  # fmt: skip
+    with pytest.raises(knapper.UserError, match="computed from the sizes.*'rounds'.*with integers"):
+        knapper.compile(root)
