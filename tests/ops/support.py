@@ -150,10 +150,20 @@ def render(cases: list[dict], results: dict[str, dict[str, str]]) -> str:
     )
 
 
+DIFFERENCES = """## Where valid ONNX is refused in a run
+
+A model is compiled for symbolic sizes before they are known, so its ranks and what broadcasts are decided then:
+
+- A symbolic dim that is 1 in a run does not broadcast: `Add` of [m, 4] and [n, 4] takes m = n to hold, and 1 beside 3 is an error of the run
+  ("sizes m and n must be equal for this model"). `--dim m=1` compiles for it.
+- Squeeze without axes takes away dims that are the number 1. A symbolic dim that is 1 in a run is an error of the run; give the node its axes.
+"""
+
+
 def with_operators(page: str) -> str:
-    """The page with its part on ONNX operators (the last) as it is now."""
+    """The page with its parts on ONNX (the last) as they are now."""
     title = "## ONNX operators"
-    return page.split(title)[0] + "\n".join([title, "", *onnx_operators(), ""])
+    return page.split(title)[0] + "\n".join([title, "", *onnx_operators(), "", DIFFERENCES])
 
 
 def outcomes(path: Path) -> dict[str, str]:
