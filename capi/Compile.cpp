@@ -144,7 +144,8 @@ knapper_error *knapper_compile(const knapper_compile_options *given,
                                : Artefact::load(path, *how);
     if (!loaded)
       return loaded.takeError();
-    return capi::openModule(std::move(*loaded), load, out);
+    return capi::openModule(std::move(*loaded), load, out,
+                            capi::NoDevice::describes);
   });
 }
 

@@ -62,9 +62,16 @@ Status copyString(const std::string &text, char **out);
 Expected<ArtefactLoadOptions>
 artefactOptions(const knapper_load_options *options);
 
+/// Where the artefact has code for no device of the machine.
+enum class NoDevice {
+  isError,
+  describes, ///< a module to save and explain: its runs are the DeviceError
+};
+
 /// Checks load options (may be NULL) and makes a module of a loaded artefact.
 Status openModule(std::shared_ptr<const Artefact> artefact,
-                  const knapper_load_options *options, knapper_module **out);
+                  const knapper_load_options *options, knapper_module **out,
+                  NoDevice noDevice = NoDevice::isError);
 
 /// Copies a size-tagged struct over `defaults`: what the caller's version does
 /// not have keeps its default; what we do not know must be zero.

@@ -2,6 +2,7 @@
 #include "capi/Handles.h"
 
 #include "runtime/base/Text.h"
+#include "runtime/device/AbsentDevice.h"
 #include "runtime/drivers/cpu/CpuDevice.h"
 #include "runtime/drivers/cpu/CpuInfo.h"
 #include "runtime/drivers/cuda/CudaDevice.h"
@@ -102,7 +103,7 @@ static Expected<std::shared_ptr<Device>> deviceFor(const Artefact &artefact,
 
 Status knapper::capi::openModule(std::shared_ptr<const Artefact> artefact,
                                  const knapper_load_options *given,
-                                 knapper_module **out) {
+                                 knapper_module **out, NoDevice noDevice) {
   Expected<knapper_load_options> options = readOptions<knapper_load_options>(
       given, KNAPPER_LOAD_OPTIONS_INIT, "knapper_load_options");
   if (!options)
@@ -127,6 +128,11 @@ Status knapper::capi::openModule(std::shared_ptr<const Artefact> artefact,
   else if (const char *name = getenv("KNAPPER_DEVICE"))
     wanted = name;
   Expected<std::shared_ptr<Device>> device = deviceFor(*artefact, wanted);
+  if (!device && device.error().kind == ErrorKind::device &&
+      noDevice == NoDevice::describes && wanted.empty()) {
+    module.describes = true;
+    device = absentDevice("cuda", device.takeError());
+  }
   if (!device)
     return device.takeError();
   auto loaded = Module::load(std::move(artefact), std::move(*device), module);

@@ -132,7 +132,8 @@ def compile(
         `torch.export`), which torch exports first. Only a path can have external
         data.
     target: what to generate code for: "cpu", "cuda", or "cpu,cuda" for one file
-        that runs on both.
+        that runs on both. Without a GPU here a module for "cuda" can be saved and
+        explained, and what runs it raises DeviceError.
     threads: worker threads of the module that is returned; 0: $KNAPPER_THREADS,
         else one for each core that the process may use (see `load`).
     dtype: bf16 or f16 converts a float32 model, by any usual name ("fp16",

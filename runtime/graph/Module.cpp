@@ -100,6 +100,8 @@ Module::load(std::shared_ptr<const Artefact> artefact,
       module->kernels[i] = *handle;
     }
   }
+  if (options.describes)
+    return module;
   // The first state now: what is wrong with the options shows at load.
   Expected<std::unique_ptr<RunState>> state = module->takeState();
   if (!state)

@@ -74,6 +74,8 @@ struct ModuleOptions {
   int32_t threads = 0;           // 0: the driver's default
   int32_t spinMicroseconds = -1; // -1: the driver's default
   std::string isa = {};          // "": the best that file and machine have
+  // Nothing is placed on the device: for one that is absent. Runs ask it first.
+  bool describes = false;
 };
 
 struct RunState;

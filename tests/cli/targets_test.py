@@ -80,3 +80,22 @@ def test_instruction_sets_are_those_of_the_cpu(tool, model):
     about = json.loads(tool("explain", "m.knap", "--json", "--device", "cpu"))
     assert [t["isa"] for t in about["targets"]] == ["x86-64-v3", "sm_90a"]
     assert stats["artefact_bytes"] > 0
+
+
+def test_python_compiles_for_a_device_that_is_not_here(tool, model, tmp_path):
+    if "cuda" in devices(tool):
+        pytest.skip("this machine has an NVIDIA GPU")
+    path = tmp_path / "gpu.knap"
+    module = knapper.compile(model, target="cuda:sm_90a", output=path)
+    assert module.device == "cuda" and "sm_90a" in module.explain()
+    again = tmp_path / "again.knap"
+    module.save(again)
+    assert again.read_bytes() == path.read_bytes()
+    x = np.ones((2, 4), np.float32)
+    for use in (lambda: module(x), lambda: module.bind([x])(), lambda: module.profile(x)):
+        with pytest.raises(knapper.DeviceError, match="no NVIDIA GPU is here"):
+            use()
+    # Who asks for the device, or loads, means to run.
+    for load in (lambda: knapper.load(path), lambda: knapper.compile(model, target="cuda", device="cuda")):
+        with pytest.raises(knapper.DeviceError, match="no NVIDIA GPU is here"):
+            load()
