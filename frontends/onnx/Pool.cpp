@@ -33,9 +33,64 @@ void extendForCeil(Node &n, Windows &w) {
   }
 }
 
-Value pool(Node &n, ts::PoolKind kind, Value x, const Windows &w,
-           bool countPadding) {
+/// Drops what of the windows lies in the padding wherever they stand: exporters
+/// write windows far larger than an image.
+void clampToImage(Value x, Windows &w) {
+  SmallVector<Dim> dims = ts::dimsOf(x);
+  for (size_t i = 0; i < w.window.size(); ++i) {
+    std::optional<int64_t> size = dims[i + 2].asConstant(),
+                           low = w.low[i].asConstant(),
+                           high = w.high[i].asConstant();
+    int64_t stride = w.strides[i], step = w.dilations[i];
+    auto extent = [&](int64_t taps) { return (taps - 1) * step + 1; };
+    if (!size || *size < 1 || !low || *low < 0 || !high ||
+        *size + *low + *high < extent(w.window[i]))
+      continue;
+    auto windows = [&](int64_t low, int64_t high, int64_t taps) {
+      return (*size + low + high - extent(taps)) / stride + 1;
+    };
+    int64_t count = windows(*low, *high, w.window[i]);
+    int64_t before = std::max<int64_t>(*low - (count - 1) * stride, 0);
+    int64_t first = llvm::divideCeil(before, step);
+    int64_t last = std::min(w.window[i] - 1, (*size - 1 + *low) / step);
+    int64_t taps = last - first + 1, start = *low - first * step;
+    int64_t end = std::max<int64_t>((count - 1) * stride +
+                                        extent(std::max<int64_t>(taps, 1)) -
+                                        *size - start,
+                                    0);
+    if (taps < 1 || taps == w.window[i] || start < 0 ||
+        *size + start + end < extent(taps) ||
+        windows(start, end, taps) != count)
+      continue;
+    w.window[i] = taps;
+    w.low[i] = dims[i + 2].like(start);
+    w.high[i] = dims[i + 2].like(end);
+  }
+}
+
+/// Whether one window is all of the image.
+bool isWhole(Value x, const Windows &w) {
+  SmallVector<Dim> dims = ts::dimsOf(x);
+  for (size_t i = 0; i < w.window.size(); ++i)
+    if (!dims[i + 2].isConstant(w.window[i]) || w.dilations[i] != 1 ||
+        !w.low[i].isConstant(0) || !w.high[i].isConstant(0))
+      return false;
+  return true;
+}
+
+Value pool(Node &n, ts::PoolKind kind, Value x, Windows w, bool countPadding) {
   MLIRContext *context = n.importer.context;
+  if (!countPadding)
+    clampToImage(x, w);
+  if (isWhole(x, w)) {
+    auto axes = llvm::to_vector(
+        llvm::seq<int64_t>(2, 2 + static_cast<int64_t>(w.window.size())));
+    if (kind == ts::PoolKind::average)
+      return n.mean(x, axes, true);
+    return n.reduce(kind == ts::PoolKind::max ? ts::ReduceKind::max
+                                              : ts::ReduceKind::add,
+                    x, axes, true);
+  }
   return n.make<ts::PoolOp>(
       kind, x, ArrayRef<int64_t>(w.window),
       ArrayRef<int64_t>(w.strides),
@@ -137,6 +192,7 @@ LogicalResult importMaxPool(Node &n) {
     return failure();
   if (n.flag("ceil_mode", false))
     extendForCeil(n, *w);
+  clampToImage(n[0], *w);
   Value y = pool(n, ts::PoolKind::max, n[0], *w, false);
   if (failed(n.out(y)))
     return failure();

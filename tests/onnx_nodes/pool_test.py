@@ -1,0 +1,62 @@
+"""Pooling windows that reach far out of the image, as exporters write them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from node_models import model, node
+from onnx import TensorProto
+
+import knapper
+
+CASES = {
+    # Of EfficientNet: the size of the channels, where the image has 7 x 7.
+    "whole image": ((2, 5, 7, 7), dict(kernel_shape=[1280, 1280], strides=[1280, 1280], ceil_mode=1)),
+    "one dim": ((2, 3, 9, 6), dict(kernel_shape=[3, 50], strides=[2, 50], ceil_mode=1)),
+    "between pads": ((1, 2, 4, 5), dict(kernel_shape=[7, 9], pads=[3, 4, 3, 4])),
+    "pads on one side, strides": ((1, 2, 6, 5), dict(kernel_shape=[9, 11], pads=[8, 2, 1, 9], strides=[3, 2])),
+    "dilated": ((1, 2, 5, 6), dict(kernel_shape=[4, 5], dilations=[3, 2], pads=[5, 4, 4, 4])),
+    "dilated, strides": ((1, 1, 5, 6), dict(kernel_shape=[6, 5], dilations=[2, 3], pads=[5, 6, 6, 7], strides=[2, 2])),
+    "1-D": ((2, 3, 11), dict(kernel_shape=[16], strides=[7], ceil_mode=1)),
+}
+
+
+def windows(size, i, kernel_shape, strides=None, dilations=None, pads=None, ceil_mode=0):
+    """For each window along spatial dim i the places of the image that it reads."""
+    rank = len(kernel_shape)
+    kernel, stride = kernel_shape[i], (strides or [1] * rank)[i]
+    step = (dilations or [1] * rank)[i]
+    low, high = (pads[i], pads[i + rank]) if pads else (0, 0)
+    extent = (kernel - 1) * step + 1
+    count = (math.ceil if ceil_mode else math.floor)((size + low + high - extent) / stride) + 1
+    if ceil_mode and (count - 1) * stride >= size + low:
+        count -= 1
+    return [
+        [p for p in (w * stride - low + t * step for t in range(kernel)) if 0 <= p < size] for w in range(count)
+    ]
+
+
+@pytest.mark.parametrize("op", ["AveragePool", "MaxPool"])
+@pytest.mark.parametrize("name", CASES)
+def test_far_out_of_the_image(op, name):
+    shape, attributes = CASES[name]
+    x = np.random.default_rng(5).standard_normal(shape).astype(np.float32)
+    want = x.astype("f8")
+    for i in range(len(shape) - 2):
+        dim = i + 2
+        one = np.add if op == "AveragePool" else np.maximum
+        places = windows(shape[dim], i, **attributes)
+        rows = [one.reduce(want.take(p, dim), dim) / (len(p) if op == "AveragePool" else 1) for p in places]
+        want = np.stack(rows, dim)
+    made = model([node(op, ["x"], ["y"], **attributes)], {"x": (TensorProto.FLOAT, list(shape))}, ["y"], {}, 19)
+    np.testing.assert_allclose(np.asarray(knapper.compile(made)(x)["y"]), want, rtol=2e-6, atol=1e-6)
+
+
+def test_a_window_of_the_image_is_a_reduction(tmp_path):
+    """However large it is said to be: taps outside are not walked."""
+    shape, attributes = CASES["whole image"]
+    made = model([node("AveragePool", ["x"], ["y"], **attributes)], {"x": (TensorProto.FLOAT, list(shape))}, ["y"], {}, 19)
+    kernels = knapper.compile(made).describe()["kernels"]
+    assert len(kernels) == 1 and "reduce" in str(kernels), kernels
