@@ -16,6 +16,8 @@ fits (ValueError, TypeError, FileNotFoundError, MemoryError...). Messages of the
 the Python logger named "knapper", which is silent unless logging is configured.
 """
 
+from typing import TYPE_CHECKING
+
 from knapper.arguments import TensorInfo
 from knapper.cancellation import Cancellation
 from knapper.compiler import compile, inspect, verify
@@ -52,7 +54,11 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> str:
-    if name == "__version__":
-        return version()
-    raise AttributeError(f"module 'knapper' has no attribute {name!r}")
+__version__: str
+
+if not TYPE_CHECKING:  # for a checker any name would be there
+
+    def __getattr__(name: str) -> str:
+        if name == "__version__":
+            return version()
+        raise AttributeError(f"module 'knapper' has no attribute {name!r}")
