@@ -78,7 +78,7 @@ knapper_error *knapper_module_peak_memory(const knapper_module *module,
                                           uint64_t *arena_bytes,
                                           uint64_t *constant_bytes) {
   return guarded([&]() -> Status {
-    const char *where = "knapper_module_peak_memory";
+    const char *where = "peak memory";
     if (!module || count < 0 || (count > 0 && (!names || !values)))
       return userError("module, names or values is NULL", where);
     const Program &program = module->module->program();

@@ -85,7 +85,8 @@ static Expected<std::shared_ptr<Device>> deviceFor(const Artefact &artefact,
     cuda |= device == "cuda";
   }
   if ((wanted == "cpu" && !cpu) || (wanted == "cuda" && !cuda))
-    return userError(cat("the artefact has no code for device '", wanted, "'"),
+    return userError(cat("the artefact has no code for device '", wanted,
+                         "', it has code for ", cpu ? "'cpu'" : "'cuda'"),
                      artefact.name(), "compile the model for this target");
   if (!cuda || wanted == "cpu") // loading says what the artefact has
     return knapper::cpu::device();

@@ -8,7 +8,7 @@ import dataclasses
 import functools
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence, Sized
+from collections.abc import Callable, Mapping, Sequence
 from ctypes import c_int64
 from typing import Any
 
@@ -146,26 +146,25 @@ class Arguments:
         if isinstance(inputs, Mapping):
             return self._bind_names(inputs)
         if (
-            not isinstance(inputs, Sized)
+            not hasattr(inputs, "__len__")
             or not hasattr(inputs, "__getitem__")
             or isinstance(inputs, (str, bytes))
+            or hasattr(inputs, "dtype")  # rows of an array are no inputs
         ):
             raise WrongType(
                 f"inputs: {type(inputs).__name__} is no list of arrays and no mapping",
                 where="inputs",
                 hint=f"[array] or {{name: array}}; the model takes {self.takes()}",
             )
-        if len(inputs) != len(self.inputs):
-            single = hasattr(inputs, "dtype") and len(self.inputs) == 1
+        values: Sequence[Any] = inputs
+        if len(values) != len(self.inputs):
             raise WrongValue(
                 f"inputs: the model takes {len(self.inputs)} inputs ("
-                f"{', '.join(self.positions)}), {len(inputs)} were given",
+                f"{', '.join(self.positions)}), {len(values)} were given",
                 where="inputs",
-                hint="put the array in a list: [array]"
-                if single
-                else f"it takes {self.takes()}",
+                hint=f"it takes {self.takes()}",
             )
-        return inputs
+        return values
 
     def _bind_names(self, named: Mapping[str, Any]) -> list[Any]:
         try:

@@ -41,7 +41,7 @@ class Bound:
                     where=info.name,
                     hint="bind a contiguous NumPy array or an object with __dlpack__",
                 )
-        memory = [None] * len(arguments.outputs)
+        memory: list[Any] = [None] * len(arguments.outputs)
         if outputs is not None:
             memory = list(arguments.positioned(outputs))
         shapes = module._check(values, memory, flat)

@@ -29,7 +29,7 @@ class Callbacks:
         if progress is not None:
             report = progress
 
-            def forward(_user, phase, done, total):
+            def forward(_user: Any, phase: bytes, done: int, total: int) -> None:
                 report((phase or b"").decode(), done, total)
 
             request.progress = Progress(self.guard(forward, ends=True))
@@ -41,7 +41,7 @@ class Callbacks:
         gives `failed`. ends: cancels the work too.
         """
 
-        def call(*arguments):
+        def call(*arguments: Any) -> Any:
             if self._raised is None:
                 try:
                     return function(*arguments)

@@ -174,6 +174,11 @@ def compile(
             )
     loading = load_options(threads, spin=spin_microseconds, device=device)
     table: dict[str, object] = {"target": target, "dtype": _float_name(dtype), **options}
+    if isinstance(model, type):
+        name = model.__name__
+        raise WrongType(
+            f"model: {name} is a class, not a model", where="model", hint=f"{name}(...)"
+        )
     if from_torch.is_module(model):
         model = from_torch.export(model, example_inputs, dynamic_shapes)
     elif example_inputs is not None or dynamic_shapes is not None:
@@ -225,8 +230,8 @@ def verify(
     [{"origin", "hero", "error", "bound", "passed", "worst"}],
     "first_divergent": index or None}.
 
-    inputs: as for `Module.run`; target, dtype, options: as for `compile`. Raises as `compile` and a call do; a kernel that
-    diverges is no error.
+    inputs: as for `Module.run`; target, dtype, options: as for `compile`. Raises
+    as `compile` and a call do; a kernel that diverges is no error.
     """
     check_names(options, "verify", ("target", "dtype"))
     from_torch.refuse_module(model, "verify")

@@ -205,12 +205,12 @@ _lent: dict[int, tuple[object, ...]] = {}
 
 
 @_Deleter
-def _give_back(address):
+def _give_back(address: int) -> None:
     _lent.pop(address, None)
 
 
 @_CapsuleDestructor
-def _destroy_capsule(capsule):
+def _destroy_capsule(capsule: int) -> None:
     # Only a capsule that nobody consumed still has its first name.
     if _raw_is_valid(capsule, _NAME):
         _lent.pop(_raw_get_pointer(capsule, _NAME), None)

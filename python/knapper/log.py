@@ -25,7 +25,7 @@ _TO_PYTHON = {
 
 
 @LogCallback
-def _forward(_user, level, text):
+def _forward(_user: object, level: int, text: bytes) -> None:
     logger.log(
         _TO_PYTHON.get(level, logging.DEBUG),
         "%s",

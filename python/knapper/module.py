@@ -6,7 +6,7 @@ import ctypes
 import json
 import operator
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from ctypes import byref, c_int64, c_uint64, c_void_p
 from typing import Any, Literal
 
@@ -34,7 +34,9 @@ Verify = Literal["lazy"] | bool  # when constants are compared with their hashes
 _VERIFY = {"lazy": 0, True: 1, False: 2}
 
 
-def whole(value: Any, argument: str, hint: str, least: int = 0) -> int:
+def whole(
+    value: Any, argument: str, hint: str, least: int = 0, most: int = 0x7FFFFFFF
+) -> int:
     """An argument that is a whole number, of NumPy too."""
     try:
         number = operator.index(value)
@@ -44,10 +46,9 @@ def whole(value: Any, argument: str, hint: str, least: int = 0) -> int:
             where=argument,
             hint=hint,
         ) from None
-    if not least <= number <= 0x7FFFFFFF:
+    if not least <= number <= most:
         raise WrongValue(
-            f"{argument} is {number}, it must be at least {least}"
-            + (" and fit in 32 bits" if number > least else ""),
+            f"{argument} is {number}, it must be {least} to {most}",
             where=argument,
             hint=hint,
         )
@@ -62,9 +63,8 @@ def load_options(
 ) -> Any:
     """knapper_load_options by reference."""
     threads = whole(threads, "threads", "0 for one thread a core, or a count")
-    spin = whole(
-        spin, "spin_microseconds", "-1 for the default, or up to 1000000", least=-1
-    )
+    hint = "-1 for the default, or up to 1000000"
+    spin = whole(spin, "spin_microseconds", hint, least=-1, most=1_000_000)
     try:
         when = _VERIFY[verify]
     except (KeyError, TypeError):
@@ -170,7 +170,7 @@ class Module:
     _facts: dict[str, Any] | None
     _arguments: Arguments
 
-    def __init__(self) -> None:
+    def __init__(self, *_: object, **__: object) -> None:
         raise WrongType(
             "a Module is not made by its class",
             where="Module",
@@ -337,7 +337,7 @@ class Module:
         dtype, too small, read-only, not contiguous, or over memory of another
         output, or of an input but as above.
         """
-        run = self._lib.knapper_run
+        run: Callable[..., Any] = self._lib.knapper_run
         if cancel is not None:
             if not isinstance(cancel, Cancellation):
                 raise WrongType(
@@ -345,29 +345,27 @@ class Module:
                     where="cancel",
                     hint="knapper.Cancellation(), whose cancel() ends the run",
                 )
-            options = CRunOptions(
-                ctypes.sizeof(CRunOptions), ctypes.pointer(cancel._flag)
-            )
-
-            def run(*arguments: Any) -> Any:
-                *given, out = arguments
-                return self._lib.knapper_run_with(*given, byref(options), out)
-
+            run = self._run_with(ctypes.pointer(cancel._flag), 0)
         out, _, given = self._call(run, inputs, outputs, flat=flat_outputs)
         handle = Handle(out, self._lib.knapper_result_release, self._handle)
         return Result(handle, self._arguments.names, len(self.outputs), given)
+
+    def _run_with(self, *options: Any) -> Callable[..., Any]:
+        """knapper_run with these options."""
+        chosen = CRunOptions(ctypes.sizeof(CRunOptions), *options)
+
+        def run(*arguments: Any) -> Any:
+            *given, out = arguments
+            return self._lib.knapper_run_with(*given, byref(chosen), out)
+
+        return run
 
     def _check(
         self, inputs: Any, outputs: Any, flat: bool
     ) -> tuple[tuple[int, ...], ...]:
         """The outputs' shapes, where a run on these arrays would start; raises
         where it would not. Nothing is computed. A dim of data is -1."""
-        options = CRunOptions(ctypes.sizeof(CRunOptions), None, 1)
-
-        def run(*arguments: Any) -> Any:
-            *given, out = arguments
-            return self._lib.knapper_run_with(*given, byref(options), out)
-
+        run = self._run_with(None, 1)
         out, _, _ = self._call(run, inputs, outputs, cached=False, flat=flat)
         result = Result(
             Handle(out, self._lib.knapper_result_release, self._handle),

@@ -105,7 +105,7 @@ def quantize(
     borrowed: list[Module] = []
     alive: list[object] = []  # of the sample that is in use
 
-    def sample(_user, index, handle, tensors):
+    def sample(_user: Any, index: int, handle: int, tensors: Any) -> int:
         if not borrowed:
             borrowed.append(Module._borrow(handle))
         arguments = borrowed[0]._arguments

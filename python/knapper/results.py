@@ -71,6 +71,7 @@ class Result(Sequence[np.ndarray]):
                 raise WrongName(
                     f"no output {key!r}; there are: {', '.join(self._names)}",
                     where=key,
+                    hint="a name that there is; `name in result` asks for one",
                 ) from None
         count = len(self._arrays)
         try:
@@ -85,6 +86,7 @@ class Result(Sequence[np.ndarray]):
             raise WrongIndex(
                 f"output {index} of {count}; there are: {', '.join(self._names)}",
                 where="result",
+                hint=f"0 to {count - 1}, or a name",
             )
         return index % count
 

@@ -12,7 +12,7 @@ from knapper import dlpack, dtypes
 
 
 @functools.lru_cache(maxsize=256)
-def _bytes_type(size: int) -> type:
+def _bytes_type(size: int) -> Any:
     # A subclass, so that its instances can carry their owner.
     return type(f"bytes_{size}", (ctypes.c_char * size,), {})
 
@@ -21,6 +21,9 @@ class ArrayLike:
     """What NumPy asks of a class with `numpy()`."""
 
     __slots__ = ()
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        raise NotImplementedError
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         array = self.numpy()

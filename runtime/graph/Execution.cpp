@@ -452,9 +452,22 @@ Status Execution::checkStatuses() {
     int32_t code = statuses[i];
     memset(statuses, 0, program.launches.size() * sizeof(int32_t));
     const char *origin = program.launches[i].origin;
-    if (code == kernelIndexOutOfRange)
-      return userError("an index is out of range", origin,
+    if (code == kernelIndexOutOfRange) {
+      std::string read;
+      for (const Program::Ref &arg : program.launches[i].args) {
+        if (arg.buffer == Program::kNone)
+          continue;
+        const Program::Buffer &buffer = program.buffers[arg.buffer];
+        if (buffer.kind != fb::BufferKind::input)
+          continue;
+        const Program::Tensor &input = program.inputs[buffer.index];
+        if (!isFloat(input.dtype))
+          read += cat(read.empty() ? "; the kernel reads input '" : ", '",
+                      input.name, "'");
+      }
+      return userError(cat("an index is out of range", read), origin,
                        "check the values of the model's index inputs");
+    }
     if (code == kernelDivisionByZero)
       return userError("integer division by zero", origin,
                        "check the values of the model's inputs");

@@ -8,8 +8,10 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 import knapper
+from knapper.arguments import TensorInfo
 from knapper.errors import Error, UserError
-from knapper.module import Module, TensorInfo
+from knapper.library import ARTEFACT
+from knapper.module import Module
 from knapper.ort import model_file, providers
 from knapper.ort.errors import (
     InvalidArgument,
@@ -19,7 +21,6 @@ from knapper.ort.errors import (
     translated,
     with_hint,
 )
-from knapper.library import ARTEFACT
 from knapper.ort.initializers import edited
 from knapper.ort.model_file import Dim, ModelFile, Value
 from knapper.ort.options import SessionOptions

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from knapper import dtypes
+from knapper.dtypes import DType
 from knapper.ort.errors import BindingError
 
 # (Knapper's name, the word in 'tensor(word)', the number in TensorProto)
@@ -40,9 +41,10 @@ _NUMBERS = {name: number for name, _, number in _ROWS}
 _NAMES = {number: name for name, _, number in _ROWS}
 
 
-def text_of(dtype: str) -> str:
+def text_of(dtype: str | DType) -> str:
     """'tensor(float)' for "f32"."""
-    return f"tensor({_WORDS.get(dtype, dtype)})"
+    name = str(dtype)
+    return f"tensor({_WORDS.get(name, name)})"
 
 
 def text_of_number(number: int) -> str:
