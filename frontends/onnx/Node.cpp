@@ -174,6 +174,20 @@ SmallVector<int64_t> Node::normalAxes(ArrayRef<int64_t> axes, int64_t rank) {
 
 Type Node::placeholder() { return RankedTensorType::get({}, b.getF32Type()); }
 
+/// For a type with a problem: what makes its sizes numbers, if they are not.
+static std::string remedyFor(Type type) {
+  llvm::SetVector<StringAttr> symbols;
+  if (isa<RankedTensorType>(type))
+    for (Dim dim : ts::dimsOf(type))
+      dim.collectSymbols(symbols);
+  if (symbols.empty())
+    return "make the model's tensors smaller";
+  std::string text = "make the sizes numbers:";
+  for (StringAttr symbol : symbols)
+    text += " --dim " + symbol.str() + "=NUMBER";
+  return text;
+}
+
 /// What is wrong with a result type, or nothing. Bounds every size so that
 /// products of a few of them stay inside 64 bits.
 static std::optional<std::string> typeProblem(Type type) {
@@ -217,7 +231,7 @@ RankedTensorType Node::type(ArrayRef<Dim> dims, Type element) {
     }
   RankedTensorType type = ts::tensorType(importer.context, dims, element);
   if (std::optional<std::string> problem = typeProblem(type)) {
-    (void)fail(*problem, "make the model's tensors smaller");
+    (void)fail(*problem, remedyFor(type));
     return {};
   }
   return type;
@@ -254,7 +268,7 @@ Operation *Node::create(OperationState &state, bool infer) {
   }
   for (Type type : state.types)
     if (std::optional<std::string> problem = typeProblem(type)) {
-      (void)fail(*problem, "make the model's tensors smaller");
+      (void)fail(*problem, remedyFor(type));
       return nullptr;
     }
   Operation *op = b.create(state);

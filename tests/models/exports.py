@@ -11,6 +11,8 @@ itself fails. Exits 1 if a file that ONNX Runtime runs is wrong or refused.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
 import logging
 import os
 import re
@@ -178,7 +180,8 @@ def check(name, exporter, folder) -> tuple[str, str]:
     path = str(Path(folder) / f"{name}-{exporter}.onnx")
     if not os.path.exists(path):
         try:
-            export(name, exporter, path)
+            with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+                export(name, exporter, path)
         except Exception as error:  # noqa: BLE001
             return "no export", f"{type(error).__name__}: {first_line(error)}"
     return compare(path, ARCHITECTURES[name].kind)

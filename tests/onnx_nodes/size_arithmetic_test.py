@@ -76,3 +76,12 @@ def test_what_is_not_followed_is_named():
                      node("Cast", ["r"], ["to"], to=INT64, name="rounds")], {})  # fmt: skip
     with pytest.raises(knapper.UserError, match="computed from the sizes.*'rounds'.*with integers"):
         knapper.compile(root)
+
+
+def test_an_expression_that_is_too_long_says_what_to_fix():
+    names = [letter * 120 for letter in "abcde"]
+    every = {"starts": np.zeros(5, np.int64), "ends": np.full(5, 1 << 40), "axes": np.arange(5), "steps": np.full(5, 2)}
+    made = model([node("Slice", ["x", *every], ["half"]), node("Reshape", ["half", "flat"], ["y"])], {"x": names},
+                 initializers={**every, "flat": np.int64([-1])})  # fmt: skip
+    with pytest.raises(knapper.UserError, match="too long an expression[^$]*--dim a+=NUMBER"):
+        knapper.compile(made)
