@@ -31,11 +31,25 @@ bool isHeadDot(DotOp dot) {
          rankOf(dot.getLhs()) == 4 && rankOf(dot.getRhs()) == 4;
 }
 
+bool isWidening(ConvertOp convert) {
+  auto from = dyn_cast<FloatType>(elementTypeOf(convert.getInput())),
+       to = dyn_cast<FloatType>(elementTypeOf(convert));
+  return from && to && to.isF32() && from.getWidth() < to.getWidth();
+}
+
 bool parseScores(Value value, Scores &scores, int depth = 0) {
   Operation *op = value.getDefiningOp();
   if (!op || depth > 8)
     return false;
   if (auto dot = dyn_cast<DotOp>(op)) {
+    scores.dot = dot;
+    return isHeadDot(dot);
+  }
+  // Scores of narrow floats under a softmax of wide ones.
+  if (auto convert = dyn_cast<ConvertOp>(op)) {
+    auto dot = convert.getInput().getDefiningOp<DotOp>();
+    if (!dot || !isWidening(convert))
+      return false;
     scores.dot = dot;
     return isHeadDot(dot);
   }
@@ -183,8 +197,10 @@ static LogicalResult findAttention(DotOp op, PatternRewriter &rewriter) {
     return failure();
   DotOp dot = scores.dot;
   Type element = elementTypeOf(op);
-  if (elementTypeOf(dot.getLhs()) != element ||
-      elementTypeOf(op.getRhs()) != element)
+  Type narrow = elementTypeOf(dot.getLhs());
+  bool widened = narrow != element && element.isF32() &&
+                 isa<FloatType>(narrow) && elementTypeOf(dot) == narrow;
+  if ((narrow != element && !widened) || elementTypeOf(op.getRhs()) != element)
     return failure();
 
   if (guard) {
@@ -233,6 +249,11 @@ static LogicalResult findAttention(DotOp op, PatternRewriter &rewriter) {
                               {vb[0], vb[1], vk, freeDim(vb, vk)});
   query = withoutScale(rewriter, query, scale);
   key = withoutScale(rewriter, key, scale);
+  if (widened)
+    for (Value *operand : {&query, &key})
+      *operand =
+          ConvertOp::create(rewriter, location,
+                            withElement(operand->getType(), element), *operand);
   Value fewKeys = beforeRepeat(rewriter, key),
         fewValues = beforeRepeat(rewriter, value);
   if (dimOf(fewKeys, 1) == dimOf(fewValues, 1)) {

@@ -177,3 +177,25 @@ func.func @merged_heads(%q: !q, %k: !q, %v: !q, %mask: !added) -> !q3 {
   %out = ts.dot %p, %v3 batch [0] x [0] contract [2] x [1] : !s3, !q3
   return %out : !q3
 }
+
+!qn = tensor<?x4x?x8xbf16, #ts.dims<"b", 4, "s", 8>>
+!sn = tensor<?x4x?x?xbf16, #ts.dims<"b", 4, "s", "s">>
+
+// Scores of bf16 under a softmax and a product of f32, as torch's exporter by
+// tracing writes bf16: all of it in f32, which rounds less.
+// CHECK-LABEL: @narrow_scores
+// CHECK-DAG: %[[Q:.*]] = ts.convert %arg0 : {{.*}}xbf16{{.*}} to {{.*}}xf32
+// CHECK-DAG: %[[K:.*]] = ts.convert %arg1 : {{.*}}xbf16{{.*}} to {{.*}}xf32
+// CHECK-DAG: %[[V:.*]] = ts.convert %arg2 : {{.*}}xbf16{{.*}} to {{.*}}xf32
+// CHECK: %[[A:.*]] = ts.attention %[[Q]], %[[K]], %[[V]] mask %arg3 : {{.*}} scale 1.0
+// CHECK-NEXT: return %[[A]]
+func.func @narrow_scores(%q: !qn, %k: !qn, %v: !qn, %mask: !m) -> !q {
+  %scores = ts.dot %q, %k batch [0, 1] x [0, 1] contract [3] x [3] : !qn, !qn
+  %wide = ts.convert %scores : !sn to !s
+  %mb = ts.broadcast %mask [0, 1, 2, 3] : !m to !s
+  %masked = ts.add %wide, %mb : !s
+  %p = ts.softmax %masked dim 3 : !s
+  %vw = ts.convert %v : !qn to !q
+  %out = ts.dot %p, %vw batch [0, 1] x [0, 1] contract [3] x [2] : !s, !q
+  return %out : !q
+}
