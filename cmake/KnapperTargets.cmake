@@ -1,21 +1,27 @@
 # How a folder becomes a library. Sources are globbed: a new file needs no list.
 
-# knapper_runtime_library(NAME [LINK lib...]): the folder's *.cpp, no LLVM anywhere.
+# knapper_runtime_library(NAME [COLD] [LINK lib...]): the folder's *.cpp, no LLVM anywhere.
 function(knapper_runtime_library NAME)
-  cmake_parse_arguments(ARG "" "" "LINK" ${ARGN})
+  cmake_parse_arguments(ARG "COLD" "" "LINK" ${ARGN})
   file(GLOB SOURCES CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
   list(FILTER SOURCES EXCLUDE REGEX "_(test|bench)\\.cpp$")
   add_library(${NAME} STATIC ${SOURCES})
   target_include_directories(${NAME} PUBLIC ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/include
                                             ${CMAKE_BINARY_DIR})
   target_link_libraries(${NAME} PUBLIC ${ARG_LINK} Threads::Threads)
-  knapper_small_code(${NAME})
+  if(ARG_COLD)
+    knapper_small_code(${NAME} COLD)
+  else()
+    knapper_small_code(${NAME})
+  endif()
 endfunction()
 
-# knapper_small_code(NAME): code of the runtime library, optimised in every preset: it is little,
-# timed by benchmarks, and bounded in size.
+# knapper_small_code(NAME [COLD]): code of the runtime library, optimised in every preset: it is
+# little, timed by benchmarks, and bounded in size. COLD: no run waits for it.
 function(knapper_small_code NAME)
-  target_compile_options(${NAME} PRIVATE -O2 -ffunction-sections -fdata-sections)
+  cmake_parse_arguments(ARG "COLD" "" "" ${ARGN})
+  target_compile_options(${NAME} PRIVATE -O2 $<$<BOOL:${ARG_COLD}>:-Os> -ffunction-sections
+                                         -fdata-sections)
 endfunction()
 
 # knapper_compiler_library(NAME [LINK lib...]): the folder's *.cpp over MLIR, with the

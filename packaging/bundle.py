@@ -3,9 +3,9 @@
 
     packaging/bundle.py --build build/release --out dist
 
-bin/knapper, lib/libknapper.so and libknapper_rt.so, the header, the CMake
-package and pkg-config file, the Python package and the notices; works wherever
-it is unpacked. Not larger than 60 MB.
+bin/knapper, lib/libknapper.so, libknapper_rt.so and libknapper_regex.so, the
+header, the CMake package and pkg-config file, the Python package and the
+notices; works wherever it is unpacked. Not larger than 60 MB.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the Python wheel: the package, one shared library, the notices.
+"""Writes the Python wheel: the package, its shared libraries, the notices.
 
     packaging/wheel.py --library build/release/capi/libknapper.so --out dist
 
@@ -48,8 +48,9 @@ def licence_files() -> list[tuple[str, Path]]:
 
 
 def build(library: Path, out: Path) -> Path:
+    regex = stripped(library.parents[1] / "lib" / "libknapper_regex.so", out)
     library = stripped(library, out)
-    check([library])
+    check([library, regex])
     name = f"knapper-{version()}"
     info = f"{name}.dist-info"
     files: list[tuple[str, bytes]] = []
@@ -59,6 +60,7 @@ def build(library: Path, out: Path) -> Path:
         name_in_wheel = f"knapper/{path.relative_to(package)}"
         files.append((name_in_wheel, path.read_bytes()))
     files.append(("knapper/lib/libknapper.so", library.read_bytes()))
+    files.append(("knapper/lib/libknapper_regex.so", regex.read_bytes()))
     for relative, path in licence_files():
         files.append((f"{info}/licenses/{relative}", path.read_bytes()))
     files.append((f"{info}/METADATA", metadata().encode()))
@@ -85,6 +87,7 @@ def build(library: Path, out: Path) -> Path:
             z.writestr(entry, data)
     temporary.rename(target)
     library.unlink()
+    regex.unlink()
     return target
 
 

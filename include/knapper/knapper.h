@@ -94,11 +94,20 @@ typedef enum {
   KNAPPER_I4 = 19,
   KNAPPER_U4 = 20,
   KNAPPER_I2 = 21,
-  KNAPPER_U2 = 22
+  KNAPPER_U2 = 22,
+  KNAPPER_STRING = 23 /* a knapper_string an element */
 } knapper_dtype;
 /* Bytes an element takes; 0 for an unknown dtype. */
 KNAPPER_API size_t knapper_dtype_size(knapper_dtype dtype);
 KNAPPER_API const char *knapper_dtype_name(knapper_dtype dtype);
+
+/* Text of any length: bytes that need not end with a null. Of an input they
+ * must stay as they are until the run has ended; of an output they belong to
+ * the result, also where the array of knapper_string is the caller's. */
+typedef struct {
+  const char *data; /* may be NULL only when size is 0 */
+  size_t size;
+} knapper_string;
 
 /* Dense, row-major memory that the caller (or a result) owns. */
 typedef struct {
@@ -111,6 +120,111 @@ typedef struct {
 /* A rank: the tensor is memory for an output, of `bytes` bytes or less. What a
  * caller gives who knows a bound of the output's size, but not its shape. */
 #define KNAPPER_FLAT (-1)
+
+/* ---- operators of your own ----
+ * A node of a model whose operator Knapper does not have, and the model does
+ * not define as a function, is looked up here by domain and name: when the
+ * model is compiled, for the shapes of its results, and when the artefact is
+ * loaded, for the function that computes it. It runs on the host; the tensors
+ * of a model on a GPU are copied for it. docs/custom-operators.md has a whole
+ * example. */
+typedef enum {
+  KNAPPER_ATTRIBUTE_INT = 0,
+  KNAPPER_ATTRIBUTE_FLOAT = 1,
+  KNAPPER_ATTRIBUTE_STRING = 2,
+  KNAPPER_ATTRIBUTE_INTS = 3,
+  KNAPPER_ATTRIBUTE_FLOATS = 4,
+  KNAPPER_ATTRIBUTE_STRINGS = 5,
+  KNAPPER_ATTRIBUTE_TENSOR = 6
+} knapper_attribute_kind;
+typedef struct {
+  const char *name;
+  knapper_attribute_kind kind;
+  int32_t count; /* of what the pointer of this kind points to; the others are
+                    NULL */
+  const int64_t *ints;
+  const float *floats;
+  const knapper_string *strings;
+  const knapper_tensor *tensor;
+} knapper_attribute;
+
+#define KNAPPER_MAX_RANK 32
+typedef struct {
+  knapper_dtype dtype;
+  int32_t rank;
+  int64_t shape[KNAPPER_MAX_RANK];
+} knapper_result_shape;
+
+/* What an operator's functions are called with; valid during the call. */
+typedef struct knapper_call knapper_call;
+struct knapper_call {
+  size_t size;
+  const char *node; /* of the model: for messages */
+  const char *domain, *name;
+  int64_t version; /* of the domain in the model's opset_import */
+  int32_t num_attributes;
+  const knapper_attribute *attributes;
+  /* 0 while the model is compiled: data is NULL, and a size that only a run
+     knows is negative. Equal negative sizes are equal sizes. 1 in a run. */
+  int32_t running;
+  int32_t num_inputs;
+  const knapper_tensor *inputs; /* rank -1: an optional one that is left out */
+  int32_t num_outputs;
+  const knapper_tensor *outputs; /* NULL for the shape function */
+  /* Says why the function returns something else than 0; the text is copied. */
+  void (*fail)(const knapper_call *call, const char *message);
+  /* Memory for the bytes of strings in `outputs`, until the run has ended; NULL
+     when there is none. Of the compute function only. */
+  void *(*allocate)(const knapper_call *call, size_t bytes);
+  void *internal;
+};
+
+/* Both functions return 0, or something else for an error, which the caller of
+ * the compile or the run gets as a user error with the node's name. They may be
+ * called from several threads at once, must not throw, and must not call the
+ * module that they run in. */
+typedef struct {
+  size_t size;
+  const char *domain, *name; /* copied */
+  /* Fills in dtype and shape of every result, call->num_outputs. A size is a
+   * number, a negative one that an input has (the same size), or -1 while the
+   * model is compiled: known in the run only, where the function is called
+   * again with numbers and data. NULL: every result has the dtype of the first
+   * input and the shape that the inputs broadcast to. */
+  int (*shape)(void *user, const knapper_call *call,
+               knapper_result_shape *results);
+  /* Fills the memory of the outputs: dense, row-major, as large as the shape
+   * function said; aligned to 16 bytes unless it is the caller's of the run. */
+  int (*compute)(void *user, const knapper_call *call);
+  void *user; /* given to the functions */
+  /* Unless NULL, called with `user` when the operator is registered no more and
+   * no loaded module uses it. */
+  void (*release)(void *user);
+} knapper_operator;
+#define KNAPPER_OPERATOR_INIT {sizeof(knapper_operator), 0, 0, 0, 0, 0, 0}
+
+/* Registers an operator for the process, in place of one of the same domain and
+ * name; modules that are loaded keep theirs. Thread-safe. Not for operators
+ * that Knapper has itself: those are never looked up. */
+KNAPPER_API knapper_error *
+knapper_register_operator(const knapper_operator *given);
+/* A user error when there is no such operator. */
+KNAPPER_API knapper_error *knapper_unregister_operator(const char *domain,
+                                                       const char *name);
+/* 1 when the operator is registered. */
+KNAPPER_API int knapper_has_operator(const char *domain, const char *name);
+/* Loads a shared object, for as long as the process runs, and calls the
+ * function `knapper_operators` that it exports, which registers its operators:
+ *
+ *   knapper_error *knapper_operators(knapper_register_function *add) {
+ *     return add(&mine);
+ *   }
+ *
+ * It needs this header only, and is linked with nothing of Knapper. */
+typedef knapper_error *knapper_register_function(const knapper_operator *given);
+typedef knapper_error *
+knapper_operators_function(knapper_register_function *add);
+KNAPPER_API knapper_error *knapper_load_operators(const char *path);
 
 /* ---- modules ---- */
 typedef struct knapper_module knapper_module;

@@ -37,13 +37,14 @@ enum class DType : uint8_t {
   u4 = 20,
   i2 = 21,
   u2 = 22,
+  text = 23, // a knapper_string an element, in the host's memory
 };
-inline constexpr unsigned kNumDTypes = 23;
+inline constexpr unsigned kNumDTypes = 24;
 
 /// Bytes one element takes in memory.
 constexpr size_t byteSize(DType type) {
   constexpr uint8_t sizes[kNumDTypes] = {4, 2, 2, 8, 1, 1, 1, 2, 4, 8, 2, 4,
-                                         8, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+                                         8, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 16};
   return sizes[static_cast<uint8_t>(type)];
 }
 
@@ -53,7 +54,8 @@ constexpr std::string_view name(DType type) {
       "f32",    "f16",      "bf16",       "f64",    "i1",         "i8",
       "u8",     "i16",      "i32",        "i64",    "u16",        "u32",
       "u64",    "f8e4m3fn", "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz", "f8e8m0",
-      "f4e2m1", "i4",       "u4",         "i2",     "u2"};
+      "f4e2m1", "i4",       "u4",         "i2",     "u2",
+      "string"};
   return names[static_cast<uint8_t>(type)];
 }
 
@@ -67,7 +69,9 @@ constexpr bool isFloat(DType type) {
          (type >= DType::f8e4m3fn && type <= DType::f4e2m1);
 }
 /// Moved and converted, but never computed with.
-constexpr bool isStorage(DType type) { return type >= DType::f8e4m3fn; }
+constexpr bool isStorage(DType type) {
+  return type >= DType::f8e4m3fn && type <= DType::u2;
+}
 
 constexpr std::optional<DType> parseDType(std::string_view text) {
   for (uint8_t i = 0; i < kNumDTypes; ++i)

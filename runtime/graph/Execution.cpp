@@ -53,18 +53,34 @@ RunState::create(const Program &program, Device &device,
   state->staged.resize(program.buffers.size());
   if (program.hasLate)
     state->lateBlocks.resize(program.buffers.size());
+  for (const Program::External &external : program.externals) {
+    ExternalState &call = state->externals.emplace_back();
+    size_t dims = 0;
+    for (const auto *list : {&external.inputs, &external.outputs})
+      for (const Program::ExternalTensor &tensor : *list)
+        dims += tensor.dims.size();
+    call.dims.resize(dims);
+    call.inputs.resize(external.inputs.size());
+    call.outputs.resize(external.outputs.size());
+    call.shapes.resize(external.outputs.size());
+    if (!device.addressesHost())
+      call.copies.resize(external.inputs.size() + external.outputs.size());
+  }
   return state;
 }
 
 Status Execution::run(std::span<const knapper_tensor> inputs,
                       std::span<const knapper_tensor> outputs) {
   result.clear();
+  state.text.clear();
   if (!options.profile && !options.checkOnly &&
       state.lastCall.repeats(inputs, outputs, result.tensors, result.shapes))
     return runAgain();
   state.lastCall.forget();
   result.pool = module.outputPool;
   if (Status s = checkInputs(inputs); !s)
+    return s;
+  if (Status s = checkTexts(inputs); !s)
     return s;
   bool same = state.binding != nullptr;
   for (size_t i = 0; same && i < program.symbols.size(); ++i)
@@ -97,7 +113,8 @@ Status Execution::run(std::span<const knapper_tensor> inputs,
   if (Status s = pointAllArgs(); !s)
     return s;
   if (options.profile)
-    options.profile->assign(program.launches.size(), {});
+    options.profile->assign(program.launches.size() + program.externals.size(),
+                            {});
   if (options.events)
     options.events->clear();
 
@@ -125,6 +142,8 @@ Status Execution::run(std::span<const knapper_tensor> inputs,
     return status ? std::move(s) : std::move(status);
   if (!status)
     return status;
+  if (Status s = keepTexts(); !s)
+    return s;
   for (uint32_t i = 0; i < program.outputs.size(); ++i)
     for (uint32_t d : program.outputs[i].dims)
       if (!state.known[d])
@@ -141,7 +160,7 @@ Status Execution::run(std::span<const knapper_tensor> inputs,
 /// Whether all that the run found out before its first command follows from the
 /// call's tensors, and holds for the next run of the same ones.
 bool Execution::followsFromCall(std::span<const knapper_tensor> outputs) const {
-  return host && !program.hasLate && state.pointed &&
+  return host && !program.hasLate && !program.hasText && state.pointed &&
          outputs.size() == program.outputs.size() &&
          std::all_of(outputs.begin(), outputs.end(),
                      [](const knapper_tensor &t) { return t.data; });
@@ -271,6 +290,10 @@ Status Execution::region(uint32_t index) {
         return s;
       break;
     }
+    case fb::Instruction::External:
+      if (Status s = runExternal(in.index); !s)
+        return s;
+      break;
     case fb::Instruction::BindSymbol:
       if (Status s = bindSymbol(in); !s)
         return s;
@@ -405,13 +428,16 @@ Status Execution::timedLaunch(uint32_t index) {
 }
 
 void Execution::noteTime(uint32_t index, uint64_t start, uint64_t nanoseconds) {
-  const Program::Launch &l = program.launches[index];
   LaunchTime &time = (*options.profile)[index];
   time.nanoseconds += nanoseconds;
   ++time.executions;
-  time.choice = state.choice[index];
-  int64_t flops = state.known[l.flops] ? state.values[l.flops] : 0;
-  int64_t bytes = state.known[l.bytes] ? state.values[l.bytes] : 0;
+  int64_t flops = 0, bytes = 0; // not known of an external operator
+  if (index < program.launches.size()) {
+    const Program::Launch &l = program.launches[index];
+    time.choice = state.choice[index];
+    flops = state.known[l.flops] ? state.values[l.flops] : 0;
+    bytes = state.known[l.bytes] ? state.values[l.bytes] : 0;
+  }
   time.flops += flops;
   time.bytes += bytes;
   if (!options.events)

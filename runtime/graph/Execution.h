@@ -5,6 +5,15 @@
 
 namespace knapper {
 
+/// What the call of an external operator needs; all lists have their final size
+/// from the start, but memory for a device's tensors.
+struct ExternalState {
+  std::vector<knapper_tensor> inputs, outputs;
+  std::vector<int64_t> dims; // of inputs, then of outputs
+  std::vector<knapper_result_shape> shapes;
+  std::vector<std::vector<std::byte>> copies; // of inputs, then of outputs
+};
+
 /// What one run at a time needs and later runs reuse. All lists have their
 /// final size from the start.
 struct RunState {
@@ -49,7 +58,14 @@ struct RunState {
   std::shared_ptr<const Binding> recordedBinding;
   std::vector<std::byte *> recordedBase;
   uint64_t recordings = 0; // made so far
+  std::vector<ExternalState> externals;
+  // Bytes of strings that operators made in this run.
+  std::vector<std::unique_ptr<char[]>> text;
 };
+
+/// Bytes of a dense tensor; no value if that overflows or a dim is negative.
+std::optional<int64_t> tensorBytes(DType dtype, const int64_t *shape,
+                                   size_t rank);
 
 /// The interpreter. Lives for one run on one thread.
 class Execution {
@@ -98,6 +114,14 @@ private:
   /// `start`: on any clock, the same for all launches of a run.
   void noteTime(uint32_t index, uint64_t start, uint64_t nanoseconds);
   Status bindSymbol(const Program::Instruction &instruction);
+  // ExecutionExternal.cpp
+  Status runExternal(uint32_t index);
+  Status externalInputs(const Program::External &external, ExternalState &call);
+  Status externalShapes(uint32_t index, ExternalState &call);
+  Status externalOutputs(const Program::External &external,
+                         ExternalState &call);
+  Status checkTexts(std::span<const knapper_tensor> inputs);
+  Status keepTexts();
   Status setSymbols(const Program::Assignment &assignment);
   Status setSymbol(uint32_t symbol, int64_t value);
   Status repeat(const Program::Instruction &instruction);

@@ -34,6 +34,11 @@ Status Execution::checkConstants(const Program::Instruction &in) {
       if (Status s = add(arg.buffer); !s)
         return s;
     break;
+  case fb::Instruction::External:
+    for (const auto &input : program.externals[in.index].inputs)
+      if (Status s = add(input.place.buffer); !s)
+        return s;
+    break;
   case fb::Instruction::Copy:
   case fb::Instruction::BindSymbol:
   case fb::Instruction::If:

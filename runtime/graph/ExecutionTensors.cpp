@@ -8,6 +8,26 @@
 #include <cstring>
 
 namespace knapper {
+
+std::optional<int64_t> tensorBytes(DType dtype, const int64_t *shape,
+                                   size_t rank) {
+  int64_t bytes = static_cast<int64_t>(byteSize(dtype));
+  bool empty = false;
+  for (size_t i = 0; i < rank; ++i) {
+    if (shape[i] < 0)
+      return std::nullopt;
+    if (shape[i] == 0) {
+      empty = true;
+      continue;
+    }
+    std::optional<int64_t> product = checkedMul(bytes, shape[i]);
+    if (!product)
+      return std::nullopt;
+    bytes = *product;
+  }
+  return empty ? 0 : bytes;
+}
+
 namespace {
 
 std::string dimsText(const Program::Tensor &tensor) {
@@ -43,26 +63,6 @@ std::string dimsText(const knapper_tensor &tensor) {
   for (int32_t i = 0; i < tensor.rank; ++i)
     out += cat(i ? ", " : "", tensor.shape[i]);
   return out + "]";
-}
-
-/// Bytes of a dense tensor; no value if that overflows or a dim is negative.
-std::optional<int64_t> tensorBytes(DType dtype, const int64_t *shape,
-                                   size_t rank) {
-  int64_t bytes = static_cast<int64_t>(byteSize(dtype));
-  bool empty = false;
-  for (size_t i = 0; i < rank; ++i) {
-    if (shape[i] < 0)
-      return std::nullopt;
-    if (shape[i] == 0) {
-      empty = true;
-      continue;
-    }
-    std::optional<int64_t> product = checkedMul(bytes, shape[i]);
-    if (!product)
-      return std::nullopt;
-    bytes = *product;
-  }
-  return empty ? 0 : bytes;
 }
 
 /// Of an input that was checked.

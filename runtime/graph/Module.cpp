@@ -3,6 +3,7 @@
 #include "runtime/base/Log.h"
 #include "runtime/base/Text.h"
 #include "runtime/graph/Execution.h"
+#include "runtime/operators/Registry.h"
 
 #include <algorithm>
 #include <chrono>
@@ -102,6 +103,17 @@ Module::load(std::shared_ptr<const Artefact> artefact,
   }
   if (options.describes)
     return module;
+  for (const Program::External &external : module->decoded.externals) {
+    std::shared_ptr<const Operator> found =
+        findOperator(external.domain, external.name);
+    if (!found)
+      return userError(cat("operator ",
+                           operatorText(external.domain, external.name),
+                           " is not registered"),
+                       cat(artefact->name(), ", ", external.node.where),
+                       howToRegister(external.domain, external.name));
+    module->operators.push_back(std::move(found));
+  }
   // The first state now: what is wrong with the options shows at load.
   Expected<std::unique_ptr<RunState>> state = module->takeState();
   if (!state)
@@ -250,6 +262,7 @@ void RunResult::clear() {
       pool->give(std::move(block));
   owned.clear();
   tensors.clear();
+  text.clear();
 }
 
 } // namespace knapper

@@ -39,6 +39,7 @@ private:
   ShapeList shapes;
   std::vector<Block> owned;
   std::shared_ptr<BlockPool> pool; // that `owned` came from
+  std::vector<std::unique_ptr<char[]>> text; // bytes of strings
 };
 
 /// Time of one launch, summed over its executions in a run.
@@ -51,13 +52,14 @@ struct LaunchTime {
 
 /// One execution of a launch; `start` counts from the first of the run.
 struct LaunchEvent {
-  uint32_t launch = 0; // of Program::launches
+  uint32_t launch = 0; // of Program::launches, then Program::externals
   uint64_t start = 0, nanoseconds = 0;
   int64_t flops = 0, bytes = 0;
 };
 
 struct RunOptions {
-  /// Filled with one entry per Program::launches when not null.
+  /// Filled with one entry per Program::launches, then one per
+  /// Program::externals, when not null.
   std::vector<LaunchTime> *profile = nullptr;
   /// Filled in the order of execution when not null; with `profile` only.
   std::vector<LaunchEvent> *events = nullptr;
@@ -86,7 +88,8 @@ struct RunState;
 class Module {
 public:
   /// Takes the target of `device.kind()` that is best here, and its program. No
-  /// runnable target is a UserError that lists what there is.
+  /// runnable target is a UserError that lists what there is; so is an operator
+  /// that is not registered.
   static Expected<std::shared_ptr<Module>>
   load(std::shared_ptr<const Artefact> artefact, std::shared_ptr<Device> device,
        const ModuleOptions &options);
@@ -130,6 +133,7 @@ private:
   Program decoded;
   std::unique_ptr<Executable> code;
   std::vector<KernelHandle> kernels; // per kernel of the artefact
+  std::vector<std::shared_ptr<const Operator>> operators; // per external
   std::byte *constants = nullptr;    // offset 0 of them: in the file, or of:
   std::unique_ptr<DeviceBuffer> deviceConstants;
   std::shared_ptr<BlockPool> outputPool = std::make_shared<BlockPool>();

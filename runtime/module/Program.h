@@ -6,6 +6,7 @@
 #include "runtime/base/DType.h"
 #include "runtime/base/GpuEntry.h"
 #include "runtime/module/Artefact.h"
+#include "runtime/operators/Operator.h"
 
 #include <cstdint>
 #include <string_view>
@@ -82,9 +83,17 @@ struct Program {
     bool late; // some value of it is
     bool optional = true;
   };
+  /// A tensor of an external operator; a place without a buffer (kNone): left
+  /// out.
+  struct ExternalTensor {
+    Ref place;
+    DType dtype;
+    std::vector<uint32_t> dims; // values
+  };
   struct Instruction {
     fb::Instruction op;
-    uint32_t index = 0; // launch, symbol, assignment, assertion, first region
+    uint32_t index = 0; // launch, symbol, assignment, assertion, external,
+                        // first region
     uint32_t other = 0; // If: else region; While: body region; Repeat: counter
     uint32_t bytes = 0; // Copy: value; Repeat: trips
     Ref source = {}, target = {}; // source is also the condition; a Repeat
@@ -100,6 +109,15 @@ struct Program {
     Dependents dependents;
   };
 
+  /// An operator of the host's.
+  struct External {
+    const char *domain, *name;
+    OperatorNode node;
+    std::vector<ExternalTensor> inputs, outputs;
+    std::vector<uint32_t> symbols; // sorted
+    Dependents dependents;         // of all of them
+  };
+
   const char *name;
   std::vector<Symbol> symbols;
   std::vector<Value> values;
@@ -109,6 +127,7 @@ struct Program {
   std::vector<Launch> launches; // in the order of regions
   std::vector<Assignment> assignments;
   std::vector<Check> assertions;
+  std::vector<External> externals;
   std::vector<std::vector<Instruction>> regions;
   std::vector<Dependents> dependents; // per symbol; empty for those of inputs
   std::vector<uint32_t> inputBuffer, outputBuffer; // kNone: not used
@@ -116,6 +135,7 @@ struct Program {
   std::vector<std::vector<uint32_t>> inPlace;
   std::vector<bool> kernelUsed;
   bool hasLate = false;
+  bool hasText = false; // strings among the inputs or outputs
 
   bool mayReplace(uint32_t output, uint32_t input) const;
 

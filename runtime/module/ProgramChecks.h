@@ -17,6 +17,10 @@ Error damagedProgram(const Artefact &artefact, const fb::Program &from,
 Status checkStructure(const Artefact &artefact, const fb::Program &from,
                       Program &program);
 
+/// Buffers hold strings or something else, never both.
+Status checkTexts(const Artefact &artefact, const fb::Program &from,
+                  const Program &program);
+
 /// Fills in what each late symbol, and each assignment of several, decides, so
 /// that setting one costs what hangs on it. An error when the lists hold more
 /// than `budget` entries.

@@ -87,6 +87,12 @@ Status findDependents(const Artefact &artefact, const fb::Program &from,
     if (Status s = spend(list); !s)
       return s;
   }
+  for (Program::External &external : program.externals) {
+    for (uint32_t symbol : external.symbols)
+      merge(external.dependents, program.dependents[symbol]);
+    if (Status s = spend(external.dependents); !s)
+      return s;
+  }
   for (Program::Assignment &assignment : program.assignments) {
     for (auto [symbol, value] : assignment.symbols)
       merge(assignment.dependents, program.dependents[symbol]);

@@ -84,6 +84,14 @@ private:
           if (s = touch(arg.buffer); !s)
             return s;
         break;
+      case fb::Instruction::External:
+        for (const auto *list : {&program.externals[in.index].inputs,
+                                 &program.externals[in.index].outputs})
+          for (const Program::ExternalTensor &tensor : *list)
+            if (tensor.place.buffer != Program::kNone)
+              if (s = touch(tensor.place.buffer); !s)
+                return s;
+        break;
       case fb::Instruction::Copy:
         if (s = touch(in.source.buffer); !s)
           return s;

@@ -97,6 +97,19 @@ void launches(JsonWriter &json, const Program &program,
   json.endArray();
 }
 
+/// Nodes that the host's operators compute.
+void operators(JsonWriter &json, const Program &program) {
+  json.key("operators").beginArray();
+  for (const Program::External &e : program.externals)
+    json.beginObject()
+        .field("domain", e.domain)
+        .field("name", e.name)
+        .field("version", e.node.version)
+        .field("origin", e.node.where)
+        .endObject();
+  json.endArray();
+}
+
 /// Where temps lie for sizes as they might be: 1 for what leads an input of two
 /// dims or more, 128 for others, within the declared ranges.
 void exampleMemory(JsonWriter &json, const Program &program) {
@@ -189,6 +202,7 @@ std::string describeModule(const Module &module) {
   targets(json, file);
   kernels(json, file.header(), module.target());
   launches(json, program, file.header());
+  operators(json, program);
   memory(json, module);
   const fb::Target *target = file.header().targets()->Get(module.target());
   std::span<const std::byte> report =
@@ -224,11 +238,18 @@ Expected<std::string> profileModule(Module &module,
     if (time.executions == 0)
       continue;
     shown[i] = next++;
-    const Program::Launch &l = program.launches[i];
-    const Program::Choice &c = l.choices[time.choice];
     json.beginObject();
-    json.field("kernel", text(kernels->Get(c.kernel)->name()));
-    json.field("origin", l.origin).field("schedule", c.label);
+    if (i < program.launches.size()) {
+      const Program::Launch &l = program.launches[i];
+      const Program::Choice &c = l.choices[time.choice];
+      json.field("kernel", text(kernels->Get(c.kernel)->name()));
+      json.field("origin", l.origin).field("schedule", c.label);
+    } else {
+      const Program::External &e =
+          program.externals[i - program.launches.size()];
+      json.field("kernel", operatorText(e.domain, e.name));
+      json.field("origin", e.node.where).field("schedule", "external");
+    }
     json.field("executions", time.executions).field("ns", time.nanoseconds);
     json.field("flops", time.flops).field("bytes", time.bytes).endObject();
   }

@@ -75,6 +75,29 @@ TestArtefact original() {
   a.program().regions[body2]->instructions.back()->instruction.AsLaunch()->args
       [1] = fb::BufferRef(grown, a.mul(turn, eight));
   a.copy(body2, limit, counter, eight); // 18
+  uint32_t words = a.symbol("words", 0, 9, 1, true), three = a.constant(3);
+  uint32_t split = a.temp(a.mul(a.mul(three, words), a.constant(16)), 20, 20);
+  uint32_t line = a.temp(a.constant(48), 19, 20);
+  uint32_t counts = a.output("counts", DType::i64, {three});
+  auto attribute = [](fb::ExternalT &e, const char *name,
+                      fb::AttributeKind kind) -> fb::AttributeT & {
+    e.attributes.push_back(std::make_unique<fb::AttributeT>());
+    e.attributes.back()->name = name;
+    e.attributes.back()->kind = kind;
+    return *e.attributes.back();
+  };
+  fb::ExternalT &made = a.external(main, "knapper", "StringConstant", {},
+                                   {{line, DType::text, {three}}}); // 19
+  attribute(made, "shape", fb::AttributeKind::integers).integers = {3};
+  auto &values = attribute(made, "values", fb::AttributeKind::texts).texts;
+  for (int i = 0; i < 3; ++i) {
+    values.push_back(std::make_unique<fb::TextT>());
+    values.back()->bytes = {'a', ' ', 'b'};
+  }
+  a.external(
+      main, "knapper", "StringSplit", {{line, DType::text, {three}}},
+      {{split, DType::text, {three, words}}, {counts, DType::i64, {three}}},
+      {words}); // 20
   a.check(a.op(fb::ScalarOp::le, n, a.constant(4096)), "too long");
   return a;
 }

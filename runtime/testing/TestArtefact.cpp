@@ -303,6 +303,39 @@ void TestArtefact::check(uint32_t value, const std::string &message) {
   program().checks.push_back(std::move(c));
 }
 
+fb::ExternalT &TestArtefact::external(uint32_t region,
+                                      const std::string &domain,
+                                      const std::string &name,
+                                      std::vector<Operand> inputs,
+                                      std::vector<Operand> outputs,
+                                      std::vector<uint32_t> symbols) {
+  fb::ExternalT e;
+  e.domain = domain;
+  e.name = name;
+  e.version = 1;
+  auto add = [&](auto &list, const Operand &from) {
+    auto tensor = std::make_unique<fb::ExternalTensorT>();
+    tensor->place = std::make_unique<fb::BufferRef>(from.buffer, zero());
+    tensor->dtype = static_cast<fb::DType>(from.dtype);
+    tensor->dims = from.dims;
+    list.push_back(std::move(tensor));
+  };
+  for (const Operand &input : inputs)
+    add(e.inputs, input);
+  for (const Operand &output : outputs)
+    add(e.outputs, output);
+  for (uint32_t symbol : symbols)
+    e.symbols.push_back(program().values[symbol].imm());
+  e.origin = name + "_node";
+  fb::InstructionUnion u;
+  u.Set(std::move(e));
+  append(region, std::move(u));
+  return *program()
+              .regions[region]
+              ->instructions.back()
+              ->instruction.AsExternal();
+}
+
 std::vector<std::byte> TestArtefact::bytes() {
   auto writer = ArtefactWriter::createInMemory();
   if (!writer)

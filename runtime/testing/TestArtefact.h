@@ -59,6 +59,17 @@ public:
   void repeat(uint32_t region, uint32_t counterValue, uint32_t trips,
               int64_t condition, uint32_t body);
   void check(uint32_t value, const std::string &message);
+  /// A tensor of an operator: buffer, dtype, dims.
+  struct Operand {
+    uint32_t buffer;
+    DType dtype;
+    std::vector<uint32_t> dims;
+  };
+  /// `symbols`: values that are symbols.
+  fb::ExternalT &external(uint32_t region, const std::string &domain,
+                          const std::string &name, std::vector<Operand> inputs,
+                          std::vector<Operand> outputs,
+                          std::vector<uint32_t> symbols = {});
 
   /// The file. The header may be edited through `header` before.
   std::vector<std::byte> bytes();
