@@ -19,7 +19,7 @@ bool ExecBuilder::canWrite(Value value) {
   // A loop's results are read by its next turn, from memory of the arena; a
   // branch's may be known in size only when it has run.
   Operation *op = root.getDefiningOp();
-  bool writes = isa_and_present<ts::KernelOp>(op);
+  bool writes = isa_and_present<ts::KernelOp, ts::ExternalOp>(op);
   if (auto branch = dyn_cast_if_present<ts::IfOp>(op))
     writes = branch.getSymbols().empty();
   return writes && offset.isConstant(0) &&

@@ -38,6 +38,7 @@ private:
     ts::Dim offset;
   };
 
+  static fb::DType dtypeOf(mlir::Type element);
   void declareSymbols();
   bool isLate(const Guard &guard) const;
   void addSignature(mlir::Value value, mlir::Attribute name,
@@ -78,6 +79,7 @@ private:
   llvm::LogicalResult addOps(mlir::func::FuncOp body);
   llvm::LogicalResult addLaunch(ts::KernelOp kernel);
   llvm::LogicalResult addBind(ts::BindSizeOp op);
+  llvm::LogicalResult addExternal(ts::ExternalOp op);
   llvm::LogicalResult addOutputs(mlir::func::ReturnOp op);
   void wantUpdated();
 

@@ -13,10 +13,10 @@ namespace knapper {
 
 using ts::Dim;
 
-static fb::DType dtypeOf(Type element) {
+static_assert(static_cast<unsigned>(fb::DType::MAX) + 1 == kNumDTypes);
+fb::DType ExecBuilder::dtypeOf(Type element) {
   return static_cast<fb::DType>(*ts::dtypeOf(element));
 }
-static_assert(static_cast<unsigned>(fb::DType::MAX) + 1 == kNumDTypes);
 
 void ExecBuilder::declareSymbols() {
   llvm::SetVector<StringAttr> used;
@@ -362,6 +362,8 @@ LogicalResult ExecBuilder::addOps(func::FuncOp body) {
         llvm::TypeSwitch<Operation *, LogicalResult>(&op)
             .Case([&](ts::KernelOp kernel) { return addLaunch(kernel); })
             .Case([&](ts::BindSizeOp bind) { return addBind(bind); })
+            .Case(
+                [&](ts::ExternalOp external) { return addExternal(external); })
             .Case([&](ts::IfOp branch) { return addIf(branch); })
             .Case([&](ts::LoopOp loop) { return addLoop(loop); })
             .Default([](Operation *) { return mlir::success(); });

@@ -87,7 +87,8 @@ compileThroughCache(const CompileInput &input, const Options &options,
   }
 
   Expected<int> fd = compile(input, options, outputPath, &stats, progress);
-  if (!fd)
+  // What shape functions say is not part of the key.
+  if (!fd || stats.externals)
     return fd;
   lap(clock);
   CacheFile made(

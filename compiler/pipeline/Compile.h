@@ -44,6 +44,8 @@ struct CompileStats {
   /// Text of the phase asked for by --stop-after.
   std::string stopped;
   bool fromCache = false;
+  /// The model has operators that somebody registered.
+  bool externals = false;
 
   /// {"phases": [{"name", "seconds"}], "launches", "kernels", ...}
   std::string json() const;

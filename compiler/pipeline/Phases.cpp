@@ -21,6 +21,7 @@
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/Verifier.h"
 #include "mlir/Parser/Parser.h"
+#include "runtime/operators/TextOperators.h"
 #include <thread>
 
 using namespace mlir;
@@ -199,6 +200,10 @@ Status runPlan(CompileState &state) {
   if (Status status = checkSizesAreGiven(*state.exec.program); !status)
     return status;
   state.stats->launches += state.uses.size();
+  for (func::FuncOp function : ts::withBodies(state.main()))
+    function.walk([&](ts::ExternalOp op) {
+      state.stats->externals |= op.getDomain() != kHostDomain;
+    });
   return success();
 }
 

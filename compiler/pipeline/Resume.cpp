@@ -102,8 +102,8 @@ Status Resume::readModule() {
 Status Resume::checkKernels() {
   for (func::FuncOp function : ts::withBodies(state.main()))
     for (Operation &op : function.getBody().front().without_terminator())
-      if (!isa<ts::KernelOp, ts::BindSizeOp, ts::CheckOp, ts::IfOp, ts::LoopOp>(
-              op) &&
+      if (!isa<ts::KernelOp, ts::ExternalOp, ts::BindSizeOp, ts::CheckOp,
+               ts::IfOp, ts::LoopOp>(op) &&
           !fusion::isView(&op) &&
           !(op.getNumResults() > 0 &&
             fusion::isConstantExpression(op.getResult(0))))

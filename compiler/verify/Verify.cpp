@@ -3,6 +3,7 @@
 #include "compiler/exec/Origin.h"
 #include "compiler/registration/Registration.h"
 #include "ir/tensor/ConstantExpression.h"
+#include "ir/tensor/Control.h"
 #include "ir/tensor/reference/Evaluate.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/IRMapping.h"
@@ -129,9 +130,24 @@ void compare(const HostTensor &expected, const HostTensor &actual,
   }
 }
 
+/// Operators of the host's have no reference, nor have branches and loops with
+/// one inside: what they gave is taken as it is.
+bool isTaken(Operation *op) {
+  if (isa<ts::ExternalOp>(op))
+    return true;
+  return llvm::any_of(ts::bodiesOf(op), [](func::FuncOp body) {
+    return body
+        ->walk([](Operation *inner) {
+          return isTaken(inner) ? WalkResult::interrupt()
+                                : WalkResult::advance();
+        })
+        .wasInterrupted();
+  });
+}
+
 /// Kernels, and branches and loops of them, which are checked as a whole.
 bool isChecked(Operation *op) {
-  return isa<ts::KernelOp, ts::IfOp, ts::LoopOp>(op);
+  return isa<ts::KernelOp, ts::IfOp, ts::LoopOp>(op) && !isTaken(op);
 }
 
 /// Whether a product of the op may be of tf32; of a branch or loop, any of the
@@ -191,7 +207,7 @@ llvm::DenseMap<Value, unsigned> returnKernelResults(func::FuncOp function) {
   for (auto [i, value] : llvm::enumerate(outputs))
     where.try_emplace(value, i);
   function.walk([&](Operation *op) {
-    if (isChecked(op))
+    if (isChecked(op) || isTaken(op))
       for (Value result : op->getResults())
         if (where.try_emplace(result, outputs.size()).second)
           outputs.push_back(result);
@@ -275,6 +291,15 @@ struct Shadow {
       if (!value)
         return value.takeError();
       operands.push_back(std::move(*value));
+    }
+    if (isTaken(op)) {
+      std::vector<HostTensor> made;
+      std::vector<std::string> names;
+      for (auto [i, result] : llvm::enumerate(op->getResults())) {
+        made.push_back(values[result] = outputs[where.lookup(result)]);
+        names.push_back(cat(originText(op->getLoc()), ", result ", i));
+      }
+      return ts::bindSymbols(op->getResultTypes(), made, names, state.symbols);
     }
     Expected<SmallVector<HostTensor>> results =
         ts::evaluate(op, operands, state);

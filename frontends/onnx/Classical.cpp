@@ -1,5 +1,6 @@
 // ai.onnx.ml without trees: linear models, encoders, scalers.
 #include "frontends/onnx/Classical.h"
+#include "frontends/onnx/Strings.h"
 #include "frontends/onnx/Tensors.h"
 #include <cmath>
 
@@ -205,9 +206,13 @@ LogicalResult importImputer(Node &n) {
 struct Labels {
   SmallVector<double> reals;
   SmallVector<int64_t> integers;
+  SmallVector<std::string> texts;
   Type element;
+  bool isText() const { return isa<ts::StringType>(element); }
   size_t size() const {
-    return isa<FloatType>(element) ? reals.size() : integers.size();
+    return isText()                  ? texts.size()
+           : isa<FloatType>(element) ? reals.size()
+                                     : integers.size();
   }
 };
 
@@ -223,9 +228,24 @@ std::optional<Labels> labelsOf(Node &n, StringRef what) {
     labels.element = n.b.getF32Type();
     return labels;
   }
+  if (n.hasAttr((what + "_strings").str())) {
+    labels.texts = n.texts((what + "_strings").str());
+    labels.element = ts::StringType::get(n.importer.context);
+    return labels;
+  }
   const onnx::TensorProto *tensor = n.tensor((what + "_tensor").str());
+  if (tensor && tensor->data_type() == onnx::TensorProto::STRING) {
+    Expected<OnnxStrings> strings = readStrings(*tensor);
+    if (!strings) {
+      (void)n.fail(strings.error().what, strings.error().hint);
+      return std::nullopt;
+    }
+    labels.texts.assign(strings->values.begin(), strings->values.end());
+    labels.element = ts::StringType::get(n.importer.context);
+    return labels;
+  }
   if (!tensor || !onnxElementType(n.importer.context, tensor->data_type())) {
-    (void)n.unsupported("element type STRING");
+    (void)n.unsupported("no " + what + " of an element type that we have");
     return std::nullopt;
   }
   Expected<OnnxTensor> data =
@@ -261,7 +281,30 @@ Value tableOf(Node &n, const Labels &labels) {
                           labels.element);
 }
 
-/// The value of the key that an element equals: each is compared with each.
+/// Where each element of the input stands among the numbers, and whether it
+/// does: each is compared with each.
+std::pair<Value, Value> placeAmong(Node &n, const Labels &keys) {
+  SmallVector<Dim> dims = ts::dimsOf(n[0]), all = dims;
+  all.push_back(n.dim(static_cast<int64_t>(keys.size())));
+  SmallVector<int64_t> at = llvm::to_vector(llvm::seq<int64_t>(0, dims.size()));
+  Value x = n.broadcastAt(n[0], at, all);
+  Value key = n.broadcastTo(tableOf(n, keys), all);
+  Value same = n.compare(P::eq, x, key);
+  if (x && isa<FloatType>(keys.element)) {
+    Value both =
+        n.binary<ts::AndOp>(n.make<ts::IsNanOp>(x), n.make<ts::IsNanOp>(key));
+    same = n.binary<ts::OrOp>(same, both);
+  }
+  Value bit = n.convert(same, n.b.getIntegerType(8));
+  // Of equal keys the last one counts.
+  Value index = n.make<ts::ArgReduceOp>(ts::ReduceKind::max, bit,
+                                        uint64_t(dims.size()), bool(true));
+  Value found = n.reduce(ts::ReduceKind::logical_or, same,
+                         {static_cast<int64_t>(dims.size())}, false);
+  return {index, found};
+}
+
+/// The value of the key that an element equals.
 LogicalResult importLabelEncoder(Node &n) {
   std::optional<Labels> keys = labelsOf(n, "keys"),
                         values = labelsOf(n, "values");
@@ -274,6 +317,28 @@ LogicalResult importLabelEncoder(Node &n) {
   if (keys->element != ts::elementTypeOf(n[0]))
     return n.fail("the keys have another element type than the input",
                   "convert the input");
+  Type i64 = n.b.getI64Type();
+  auto count = static_cast<int64_t>(keys->size());
+  Value index, found; // of the last key that is equal
+  if (keys->isText()) {
+    index = lookUpStrings(n, n[0], keys->texts);
+    found = n.compare(P::ge, index, n.integerScalar(0, i64));
+  } else {
+    std::tie(index, found) = placeAmong(n, *keys);
+  }
+  if (values->isText()) {
+    std::string otherwise = n.text("default_string", "_Unused");
+    if (const onnx::TensorProto *tensor = n.tensor("default_tensor")) {
+      if (tensor->string_data_size() != 1)
+        return n.fail("default_tensor must hold one string", "give one");
+      otherwise = tensor->string_data(0);
+    }
+    SmallVector<std::string> all = values->texts;
+    all.push_back(otherwise);
+    return n.out(selectStrings(
+        n, stringConstant(n, all),
+        n.select(found, n.convert(index, i64), n.integerScalar(count, i64))));
+  }
   Value otherwise;
   if (const onnx::TensorProto *tensor = n.tensor("default_tensor")) {
     Expected<OnnxTensor> data =
@@ -287,24 +352,7 @@ LogicalResult importLabelEncoder(Node &n) {
     otherwise =
         n.integerScalar(n.integer("default_int64", -1), values->element);
   }
-  SmallVector<Dim> dims = ts::dimsOf(n[0]), all = dims;
-  auto count = static_cast<int64_t>(keys->size());
-  all.push_back(n.dim(count));
-  SmallVector<int64_t> at = llvm::to_vector(llvm::seq<int64_t>(0, dims.size()));
-  Value x = n.broadcastAt(n[0], at, all);
-  Value key = n.broadcastTo(tableOf(n, *keys), all);
-  Value same = n.compare(P::eq, x, key);
-  if (x && isa<FloatType>(keys->element)) {
-    Value both =
-        n.binary<ts::AndOp>(n.make<ts::IsNanOp>(x), n.make<ts::IsNanOp>(key));
-    same = n.binary<ts::OrOp>(same, both);
-  }
-  Value bit = n.convert(same, n.b.getIntegerType(8));
-  // Of equal keys the last one counts.
-  Value index = n.make<ts::ArgReduceOp>(ts::ReduceKind::max, bit,
-                                        uint64_t(dims.size()), bool(true));
-  Value found = n.reduce(ts::ReduceKind::logical_or, same,
-                         {static_cast<int64_t>(dims.size())}, false);
+  // What is not found takes the last value, -1 from the end, and loses it.
   Value value = n.make<ts::GatherOp>(tableOf(n, *values), index, uint64_t(0));
   return n.out(n.select(found, value, n.convert(otherwise, values->element)));
 }
@@ -347,9 +395,10 @@ LogicalResult importLinearRegressor(Node &n) {
 }
 
 LogicalResult importLinearClassifier(Node &n) {
-  if (n.hasAttr("classlabels_strings"))
-    return n.unsupported("labels that are strings");
+  SmallVector<std::string> names = n.texts("classlabels_strings");
   SmallVector<int64_t> labels = n.integers("classlabels_ints");
+  if (!names.empty()) // their places, until the end
+    labels = llvm::to_vector(llvm::seq<int64_t>(0, names.size()));
   SmallVector<double> coefficients = n.reals("coefficients");
   Value x = features(n, n[0]);
   if (!x)
@@ -385,6 +434,8 @@ LogicalResult importLinearClassifier(Node &n) {
                      n.integerScalar(labels.empty() ? 1 : labels[0], i64),
                      n.integerScalar(0, i64));
   }
+  if (!names.empty())
+    label = selectStrings(n, stringConstant(n, names), label);
   if (failed(n.out(label)))
     return failure();
   return n.out(n.convert(scores, n.b.getF32Type()), 1);
@@ -410,11 +461,16 @@ LogicalResult importNormalizer(Node &n) {
 }
 
 LogicalResult importOneHotEncoder(Node &n) {
-  if (n.hasAttr("cats_strings"))
-    return n.unsupported("categories that are strings");
   SmallVector<int64_t> categories = n.integers("cats_int64s");
+  Value x = n[0];
+  if (isString(x)) {
+    SmallVector<std::string> words = n.texts("cats_strings");
+    categories = llvm::to_vector(llvm::seq<int64_t>(0, words.size()));
+    x = words.empty() ? Value() : lookUpStrings(n, x, words);
+  }
   if (categories.empty())
-    return n.fail("has no categories", "give cats_int64s");
+    return n.fail("has no categories for its input",
+                  "give cats_int64s, or cats_strings for strings");
   if (!n.flag("zeros", true))
     return n.unsupported("an error for unknown categories (zeros 0)");
   SmallVector<Dim> all = ts::dimsOf(n[0]);
@@ -422,9 +478,41 @@ LogicalResult importOneHotEncoder(Node &n) {
   auto count = static_cast<int64_t>(categories.size());
   all.push_back(n.dim(count));
   Type i64 = n.b.getI64Type();
-  Value same = n.compare(P::eq, n.broadcastAt(n.convert(n[0], i64), at, all),
+  Value same = n.compare(P::eq, n.broadcastAt(n.convert(x, i64), at, all),
                          tableOf(n, {count}, categories, i64));
   return n.out(n.convert(same, n.b.getF32Type()));
+}
+
+/// Strings to numbers or numbers to strings, by two lists.
+LogicalResult importCategoryMapper(Node &n) {
+  SmallVector<std::string> words = n.texts("cats_strings");
+  SmallVector<int64_t> numbers = n.integers("cats_int64s");
+  if (words.size() != numbers.size() || words.empty())
+    return n.fail("has " + Twine(words.size()) + " strings for " +
+                      Twine(numbers.size()) + " numbers",
+                  "give a string a number");
+  Type i64 = n.b.getI64Type();
+  auto count = static_cast<int64_t>(numbers.size());
+  Value zero = n.integerScalar(0, i64);
+  if (isString(n[0])) {
+    Value index = lookUpStrings(n, n[0], words);
+    Value found = n.compare(P::ge, index, zero);
+    Value value =
+        n.make<ts::GatherOp>(tableOf(n, {count}, numbers, i64),
+                             n.select(found, index, zero), uint64_t(0));
+    return n.out(n.select(
+        found, value, n.integerScalar(n.integer("default_int64", -1), i64)));
+  }
+  if (ts::elementTypeOf(n[0]) != i64)
+    return n.fail("takes strings or INT64", "convert the input");
+  Labels keys;
+  keys.integers = numbers;
+  keys.element = i64;
+  auto [index, found] = placeAmong(n, keys);
+  words.push_back(n.text("default_string", "_Unused"));
+  return n.out(selectStrings(
+      n, stringConstant(n, words),
+      n.select(found, n.convert(index, i64), n.integerScalar(count, i64))));
 }
 
 LogicalResult importScaler(Node &n) {
@@ -455,6 +543,7 @@ constexpr OpRow rows[] = {
     {"ai.onnx.ml", "ArrayFeatureExtractor", 1, 2, 2,
      importArrayFeatureExtractor},
     {"ai.onnx.ml", "Binarizer", 1, 1, 1, importBinarizer},
+    {"ai.onnx.ml", "CategoryMapper", 1, 1, 1, importCategoryMapper},
     {"ai.onnx.ml", "FeatureVectorizer", 1, 1, anyNumber,
      importFeatureVectorizer},
     {"ai.onnx.ml", "Imputer", 1, 1, 1, importImputer},

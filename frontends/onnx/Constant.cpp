@@ -1,5 +1,6 @@
 // Values that come from attributes and sizes, not from inputs.
 #include "frontends/onnx/Node.h"
+#include "frontends/onnx/Strings.h"
 #include "frontends/onnx/Tensors.h"
 #include <cmath>
 
@@ -28,8 +29,14 @@ Value fromTensor(Node &n, const onnx::TensorProto &tensor) {
 
 LogicalResult importConstant(Node &n) {
   Builder &b = n.b;
-  if (const onnx::TensorProto *tensor = n.tensor("value"))
-    return n.out(fromTensor(n, *tensor));
+  if (const onnx::TensorProto *tensor = n.tensor("value")) {
+    if (tensor->data_type() != onnx::TensorProto::STRING)
+      return n.out(fromTensor(n, *tensor));
+    Expected<OnnxStrings> strings = readStrings(*tensor);
+    if (!strings)
+      return n.fail(strings.error().what, strings.error().hint);
+    return n.out(stringConstant(n.b, n.loc, strings->values, strings->shape));
+  }
   if (n.hasAttr("value_int"))
     return n.out(n.integerScalar(n.integer("value_int", 0), b.getI64Type()));
   if (n.hasAttr("value_float"))
@@ -50,8 +57,10 @@ LogicalResult importConstant(Node &n) {
                               b.getF32Type()),
         ArrayRef<float>(values))));
   }
-  if (n.hasAttr("value_string") || n.hasAttr("value_strings"))
-    return n.unsupported("element type STRING");
+  if (n.hasAttr("value_string"))
+    return n.out(stringConstant(n.b, n.loc, {n.text("value_string", "")}, {}));
+  if (n.hasAttr("value_strings"))
+    return n.out(stringConstant(n, n.texts("value_strings")));
   if (n.hasAttr("sparse_value"))
     return n.unsupported("a sparse value");
   return n.fail("has no value", "give one of the value attributes");

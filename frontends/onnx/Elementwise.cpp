@@ -1,5 +1,6 @@
 // Arithmetic, comparison, logic, bits, conversion: one element at a time.
 #include "frontends/onnx/Node.h"
+#include "frontends/onnx/Strings.h"
 #include "frontends/onnx/Tensors.h"
 
 using namespace mlir;
@@ -120,7 +121,11 @@ Type targetType(Node &n) {
 }
 
 LogicalResult importCast(Node &n) {
+  if (n.integer("to", 0) == onnx::TensorProto::STRING)
+    return castToStrings(n);
   Type element = targetType(n);
+  if (element && isString(n[0]))
+    return castFromStrings(n, element);
   return element ? castTo(n, element) : failure();
 }
 

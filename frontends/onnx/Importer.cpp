@@ -1,10 +1,13 @@
 #include "frontends/onnx/Importer.h"
 #include "frontends/onnx/Inspect.h"
 #include "frontends/onnx/Node.h"
+#include "frontends/onnx/Strings.h"
 #include "frontends/onnx/Tensors.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/Verifier.h"
 #include "runtime/base/Log.h"
+#include "runtime/operators/HostDomain.h"
+#include "runtime/operators/Registry.h"
 #include <queue>
 
 using namespace mlir;
@@ -47,9 +50,13 @@ Error problemsError(ArrayRef<OnnxProblem> problems, const std::string &where) {
     if (nodes.size() > 3)
       text += ", ...";
   }
+  bool registers = llvm::all_of(problems, [](const OnnxProblem &p) {
+    return p.reason == whyUnknown("an.unknown.domain", false);
+  });
   return userError(std::move(text), where,
-                   "replace these operators before export; `knapper inspect` "
-                   "lists what a model uses");
+                   registers ? howToRegister(problems[0].domain, problems[0].op)
+                             : "replace these operators before export; "
+                               "`knapper inspect` lists what a model uses");
 }
 
 Importer::Importer(MLIRContext &context, OnnxFile &file,
@@ -62,6 +69,14 @@ Importer::Importer(MLIRContext &context, OnnxFile &file,
 //===----------------------------------------------------------------------===//
 
 Expected<Value> Importer::initializer(const onnx::TensorProto &tensor) {
+  if (tensor.data_type() == onnx::TensorProto::STRING) {
+    Expected<OnnxStrings> strings = readStrings(tensor);
+    if (!strings)
+      return strings.takeError();
+    return stringConstant(b,
+                          NameLoc::get(StringAttr::get(context, tensor.name())),
+                          strings->values, strings->shape);
+  }
   if (!onnxElementType(context, tensor.data_type())) {
     problems.push_back({"", "initializer", 0,
                         "element type " + onnxTypeName(tensor.data_type()),
@@ -114,7 +129,7 @@ Expected<Value> Importer::lookup(const std::string &name, OnnxScope &scope) {
 static bool hasUnsupportedElements(const onnx::ValueInfoProto &input,
                                    MLIRContext *context) {
   return input.type().has_tensor_type() &&
-         !onnxElementType(context, input.type().tensor_type().elem_type());
+         !onnxAnyElementType(context, input.type().tensor_type().elem_type());
 }
 
 static bool isKnown(const std::string &name, const OnnxScope &scope) {
@@ -273,10 +288,13 @@ Status Importer::importNode(const onnx::NodeProto &node, size_t index,
                      where, "export the model again");
   int64_t version = opset == scope.opsets.end() ? 1 : opset->second;
   const OpRow *row = nullptr;
+  std::shared_ptr<const Operator> registered;
   if (!function) {
     bool known = false;
     row = findRow(domain, node.op_type(), version, &known);
-    if (!row) {
+    if (!row && domain != kHostDomain) // those are no operators of models
+      registered = findOperator(domain, node.op_type());
+    if (!row && !registered) {
       problems.push_back(
           {domain, node.op_type(), version, whyUnknown(domain, known), name});
       return poison();
@@ -332,12 +350,13 @@ Status Importer::importNode(const onnx::NodeProto &node, size_t index,
   Node n(*this, scope, node, name, domain, version);
   n.operands = inputs;
   auto given = static_cast<int>(inputs.size());
-  bool complete = given >= row->minInputs &&
-                  (row->maxInputs == anyNumber || given <= row->maxInputs);
-  for (int i = 0; complete && i < row->minInputs; ++i)
+  bool complete =
+      !row || (given >= row->minInputs &&
+               (row->maxInputs == anyNumber || given <= row->maxInputs));
+  for (int i = 0; row && complete && i < row->minInputs; ++i)
     complete = bool(inputs[i]);
   // Of any number all are there; where the first may be absent, the row looks.
-  if (complete && row->maxInputs == anyNumber && row->minInputs > 0 &&
+  if (row && complete && row->maxInputs == anyNumber && row->minInputs > 0 &&
       llvm::is_contained(node.input(), std::string())) {
     (void)n.fail("an input is absent", "remove the empty input");
     return *n.error;
@@ -352,7 +371,13 @@ Status Importer::importNode(const onnx::NodeProto &node, size_t index,
                  "check the model with onnx.checker.check_model");
     return *n.error;
   }
-  bool built = llvm::succeeded(row->import(n)) && !n.failed();
+  auto import = [&] {
+    if (!row)
+      return importExternal(n, *registered);
+    return llvm::any_of(inputs, isString) ? importOnStrings(n, *row)
+                                          : row->import(n);
+  };
+  bool built = llvm::succeeded(import()) && !n.failed();
   if (n.error) // an error in the graph beats something missing
     return *n.error;
   if (!built) {
@@ -543,7 +568,7 @@ Expected<OwningOpRef<ModuleOp>> Importer::run() {
     if (!*value || !declared.elem_type())
       continue;
     Type element = ts::elementTypeOf(*value);
-    if (element != onnxElementType(context, declared.elem_type())) {
+    if (element != onnxAnyElementType(context, declared.elem_type())) {
       std::string text;
       llvm::raw_string_ostream(text) << element;
       return userError("is declared as " + onnxTypeName(declared.elem_type()) +

@@ -118,7 +118,7 @@ Expected<Type> Importer::inputType(const onnx::ValueInfoProto &input) {
                          : "is no tensor (a sequence, map or optional)",
                      where, "export the model with plain tensor inputs");
   const onnx::TypeProto::Tensor &tensor = input.type().tensor_type();
-  Type element = onnxElementType(context, tensor.elem_type());
+  Type element = onnxAnyElementType(context, tensor.elem_type());
   if (!element)
     return userError("has element type " + onnxTypeName(tensor.elem_type()) +
                          ", which is not supported",

@@ -3,6 +3,8 @@
 #include "frontends/onnx/Tensors.h"
 #include "runtime/base/Checked.h"
 #include "runtime/base/Json.h"
+#include "runtime/operators/HostDomain.h"
+#include "runtime/operators/Registry.h"
 
 using namespace mlir;
 
@@ -43,7 +45,10 @@ public:
         Use &use = uses[{domain, node.op_type(), version}];
         ++use.count;
         bool known = false;
-        use.supported = findRow(domain, node.op_type(), version, &known);
+        use.custom = !findRow(domain, node.op_type(), version, &known);
+        use.supported =
+            !use.custom || (domain != kHostDomain &&
+                            findOperator(domain, node.op_type()) != nullptr);
         if (!use.supported)
           problem(domain, node.op_type(), version, whyUnknown(domain, known),
                   node.name());
@@ -68,6 +73,11 @@ public:
 
   void tensor(const onnx::TensorProto &tensor) {
     ++tensorCount;
+    if (tensor.data_type() == onnx::TensorProto::STRING) {
+      for (const std::string &text : tensor.string_data())
+        tensorBytes += text.size();
+      return;
+    }
     Type element = onnxElementType(&context, tensor.data_type());
     if (!element) {
       problem("", "initializer", 0,
@@ -90,6 +100,7 @@ public:
   struct Use {
     int64_t count = 0;
     bool supported = false;
+    bool custom = false; // no row: registered, or not supported
   };
   MLIRContext context{MLIRContext::Threading::DISABLED};
   const onnx::ModelProto &model;
@@ -139,6 +150,12 @@ const char *whyUnknown(StringRef domain, bool known) {
   if (domain == "com.microsoft.nchwc")
     return "a layout of the machine that optimised the model (save it with "
            "ORT_ENABLE_EXTENDED, or give the model as it was)";
+  bool custom = llvm::none_of(ArrayRef<StringRef>{"", "ai.onnx.ml",
+                                                  "ai.onnx.preview.training",
+                                                  "com.microsoft"},
+                              [&](StringRef own) { return own == domain; });
+  if (custom && !known)
+    return "a custom operator that is not registered";
   return known ? "not in this opset version" : "no such operator here";
 }
 
@@ -164,6 +181,7 @@ Expected<std::string> inspectOnnx(const OnnxSource &source) {
     if (!input.type().has_tensor_type())
       found.problem("", "input", 0, "not a tensor", input.name());
     else if (int32_t type = input.type().tensor_type().elem_type();
+             type != onnx::TensorProto::STRING &&
              !onnxElementType(&found.context, type))
       found.problem("", "input", 0, "element type " + onnxTypeName(type),
                     input.name());
@@ -197,6 +215,7 @@ Expected<std::string> inspectOnnx(const OnnxSource &source) {
         .field("opset", std::get<2>(key))
         .field("count", use.count)
         .field("supported", use.supported)
+        .field("registered", use.custom && use.supported)
         .endObject();
   json.endArray();
   json.key("unsupported").beginArray();

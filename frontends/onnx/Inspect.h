@@ -14,12 +14,14 @@ namespace knapper {
 ///    "file_bytes": 90950314, "initializers": 101, "initializer_bytes": 90889728,
 ///    "functions": 0, "nodes": 285,
 ///    "operators": [{"domain": "ai.onnx", "op": "Add", "opset": 20,
-///                   "count": 56, "supported": true}, ...],
+///                   "count": 56, "supported": true,
+///                   "registered": false}, ...],
 ///    "unsupported": [{"domain", "op", "opset", "reason", "nodes": [...]}]}
 ///
 /// Nodes inside functions and subgraphs count. `unsupported` is what the table
 /// of operators and the element types say; a supported operator may still have
-/// a setting that import refuses. Errors: UserError for a file that is none.
+/// a setting that import refuses. `registered` operators are the caller's own
+/// (`knapper_register_operator`). Errors: UserError for a file that is none.
 Expected<std::string> inspectOnnx(const OnnxSource &source);
 
 /// Why an operator has no row. `known`: another opset has it.

@@ -15,6 +15,7 @@
 #pragma once
 
 #include "frontends/onnx/Importer.h"
+#include "runtime/operators/Operator.h"
 
 namespace knapper {
 
@@ -46,6 +47,11 @@ public:
   /// The model reads (or could read) result `index`.
   bool wants(size_t index) const;
   size_t resultCount() const { return proto.output_size(); }
+  /// The model's name of a result; the node's where it has none.
+  const std::string &resultName(size_t index) const {
+    const std::string &given = proto.output(static_cast<int>(index));
+    return given.empty() ? name : given;
+  }
   llvm::SmallVector<mlir::Value> results;
 
   //===--------------------------------------------------------------------===//
@@ -70,6 +76,9 @@ public:
   /// The type that attribute "output_datatype" names, FLOAT without it. Null
   /// when we lack it, which is said.
   mlir::Type outputDatatype();
+  /// All of them as a ts.external has them. Null when one is of a kind that
+  /// operators of the host do not take, which is said.
+  mlir::DictionaryAttr parameters();
   /// Sorted, distinct.
   llvm::SmallVector<int64_t> normalAxes(llvm::ArrayRef<int64_t> axes,
                                         int64_t rank);
@@ -197,6 +206,15 @@ public:
   /// the run fails where it is negative. Named after `hint`.
   ts::Dim bindSize(mlir::Value value, llvm::StringRef hint);
 
+  /// Runs an operator of the host's. `present`: which of its operands are
+  /// `inputs`; `symbols`: fresh ones among the dims of `types`.
+  mlir::Operation *external(llvm::StringRef domain, llvm::StringRef op,
+                            mlir::DictionaryAttr parameters,
+                            llvm::ArrayRef<bool> present,
+                            mlir::ValueRange inputs,
+                            llvm::ArrayRef<llvm::StringRef> symbols,
+                            mlir::TypeRange types);
+
   ts::Dim dim(int64_t value) const {
     return ts::Dim::constant(importer.context, value);
   }
@@ -287,6 +305,10 @@ std::optional<llvm::SmallVector<mlir::Value>> elementsOf(Node &n,
 
 /// The scope of a subgraph that is an attribute of the node.
 OnnxScope innerScope(Node &n, llvm::StringRef part);
+
+/// A node whose operator somebody registered: its shape function says what the
+/// results are.
+mlir::LogicalResult importExternal(Node &n, const Operator &op);
 
 /// The row for an operator, or null. `known`: some opset has it.
 const OpRow *findRow(llvm::StringRef domain, llvm::StringRef name,

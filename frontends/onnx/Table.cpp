@@ -1,5 +1,5 @@
 // The table of operators: all families, searched by name.
-#include "frontends/onnx/Node.h"
+#include "frontends/onnx/Strings.h"
 
 namespace knapper {
 
@@ -29,6 +29,7 @@ static llvm::StringMap<llvm::SmallVector<const OpRow *, 1>> buildTable() {
                                      classicalRows(),
                                      treeRows(),
                                      textRows(),
+                                     stringRows(),
                                      oldOpsetRows(),
                                      randomRows(),
                                      samplingRows(),

@@ -59,6 +59,17 @@ Type onnxElementType(MLIRContext *context, int32_t type) {
   }
 }
 
+Type onnxAnyElementType(MLIRContext *context, int32_t type) {
+  return type == onnx::TensorProto::STRING ? Type(ts::StringType::get(context))
+                                           : onnxElementType(context, type);
+}
+
+bool isString(Value value) {
+  auto tensor =
+      dyn_cast_if_present<RankedTensorType>(value ? value.getType() : Type());
+  return tensor && isa<ts::StringType>(tensor.getElementType());
+}
+
 std::string onnxTypeName(int32_t type) {
   static constexpr const char *names[] = {
       "UNDEFINED",    "FLOAT",          "UINT8",      "INT8",

@@ -7,8 +7,12 @@
 
 namespace knapper {
 
-/// The IR's element type of an ONNX one; null when the IR has none.
+/// The IR's element type of an ONNX one that holds numbers; null when the IR has
+/// none.
 mlir::Type onnxElementType(mlir::MLIRContext *context, int32_t type);
+/// The same, also of strings.
+mlir::Type onnxAnyElementType(mlir::MLIRContext *context, int32_t type);
+bool isString(mlir::Value value);
 /// "FLOAT", or the number of an unknown type.
 std::string onnxTypeName(int32_t type);
 

@@ -1,5 +1,6 @@
-// Counts of n-grams in rows of numbers.
-#include "frontends/onnx/Node.h"
+// Counts of n-grams in rows of numbers or words.
+#include "frontends/onnx/Strings.h"
+#include "frontends/onnx/Tensors.h"
 
 using namespace mlir;
 
@@ -45,8 +46,6 @@ Value countGrams(Node &n, Value x, ArrayRef<int64_t> grams, int64_t length,
 }
 
 LogicalResult importTfIdfVectorizer(Node &n) {
-  if (n.hasAttr("pool_strings"))
-    return n.unsupported("element type STRING");
   SmallVector<int64_t> pool = n.integers("pool_int64s"),
                        begins = n.integers("ngram_counts"),
                        columns = n.integers("ngram_indexes");
@@ -55,10 +54,32 @@ LogicalResult importTfIdfVectorizer(Node &n) {
           most = n.integer("max_gram_length", 1),
           skips = n.integer("max_skip_count", 0);
   std::string mode = n.text("mode", "TF");
+  // Words are the places where they stand in the pool first.
+  Value tokens = n[0];
+  SmallVector<std::string> words = n.texts("pool_strings");
+  if (n.hasAttr("pool_strings")) {
+    if (!isString(tokens))
+      return n.fail("the pool holds strings, the input does not",
+                    "give strings");
+    llvm::MapVector<StringRef, int64_t> places;
+    pool.clear();
+    for (const std::string &word : words)
+      pool.push_back(places.insert({word, static_cast<int64_t>(places.size())})
+                         .first->second);
+    SmallVector<std::string> distinct;
+    for (auto &[word, place] : places)
+      distinct.push_back(word.str());
+    tokens = distinct.empty()
+                 ? n.broadcastTo(n.integerScalar(-1, n.b.getI64Type()),
+                                 ts::dimsOf(n[0]))
+                 : lookUpStrings(n, tokens, distinct);
+    if (!tokens)
+      return failure();
+  }
   int64_t rank = ts::rankOf(n[0]);
-  if (rank > 2 || !isa<IntegerType>(ts::elementTypeOf(n[0])))
+  if (rank > 2 || !isa<IntegerType>(ts::elementTypeOf(tokens)))
     return n.fail("the input is " + ts::shapeText(n[0].getType()),
-                  "give [C] or [N, C] integers");
+                  "give [C] or [N, C] integers, or strings with pool_strings");
   if (mode != "TF" && mode != "IDF" && mode != "TFIDF")
     return n.fail("mode is '" + mode + "'", "use TF, IDF or TFIDF");
   if (least < 1 || most < least || most > 64 || skips < 0 || skips > 1 << 10)
@@ -89,7 +110,7 @@ LogicalResult importTfIdfVectorizer(Node &n) {
                       " indexes and " + Twine(weights.size()) + " weights",
                   "give an index a gram and a weight a column");
   Type i64 = n.b.getI64Type(), f32 = n.b.getF32Type();
-  Value x = n.convert(n[0], i64);
+  Value x = n.convert(tokens, i64);
   Dim rows = rank == 2 ? ts::dimOf(n[0], 0) : n.dim(1);
   x = n.reshape(x, {rows, rank ? ts::dimOf(n[0], rank - 1) : n.dim(1)});
   if (!x)

@@ -2,6 +2,7 @@
 // through gathers in tables of nodes; a leaf leads to itself. A last gather
 // reads what the leaves say.
 #include "frontends/onnx/Classical.h"
+#include "frontends/onnx/Strings.h"
 #include "frontends/onnx/Tensors.h"
 #include <map>
 #include <set>
@@ -365,15 +366,16 @@ LogicalResult importTreeEnsembleRegressor(Node &n) {
 }
 
 LogicalResult importTreeEnsembleClassifier(Node &n) {
-  if (n.hasAttr("classlabels_strings") &&
-      !n.texts("classlabels_strings").empty())
-    return n.unsupported("labels that are strings");
+  SmallVector<std::string> names = n.texts("classlabels_strings");
   std::optional<Forest> f = readNamedNodes(n, "class");
   if (!f)
     return failure();
   SmallVector<int64_t> labels = n.integers("classlabels_int64s");
+  if (!names.empty()) // their places, until the end
+    labels = llvm::to_vector(llvm::seq<int64_t>(0, names.size()));
   if (labels.empty())
-    return n.fail("has no labels", "give classlabels_int64s");
+    return n.fail("has no labels",
+                  "give classlabels_int64s or classlabels_strings");
   auto classes = static_cast<int64_t>(labels.size());
   std::set<int64_t> ids;
   bool positive = true;
@@ -423,6 +425,8 @@ LogicalResult importTreeEnsembleClassifier(Node &n) {
     label = labelsOf(n, y, labels);
     y = postTransform(n, y, transform);
   }
+  if (!names.empty())
+    label = selectStrings(n, stringConstant(n, names), label);
   if (failed(n.out(label)))
     return failure();
   return n.out(n.convert(y, n.b.getF32Type()), 1);

@@ -34,7 +34,7 @@ Liveness::Liveness(func::FuncOp function) {
         use(value, next, true);
       continue;
     }
-    if (!isa<KernelOp, BindSizeOp, IfOp, LoopOp>(op))
+    if (!isa<KernelOp, ExternalOp, BindSizeOp, IfOp, LoopOp>(op))
       continue;
     for (Value value : op.getOperands())
       use(value, next, false);

@@ -1,8 +1,8 @@
 //===- Liveness.h - From when to when a tensor's memory is needed ---------===//
 //
-// Over a function of kernels, branches, loops, views and constant expressions.
-// Memory belongs to roots: results of kernels, branches and loops (function
-// arguments and constants have memory of their own). A view lies in its root,
+// Over a function of kernels, external operators, branches, loops, views and
+// constant expressions. Memory belongs to roots: results of all but views and
+// constants (function arguments and constants have memory of their own). A view lies in its root,
 // and using it uses the root.
 //
 //===----------------------------------------------------------------------===//
@@ -30,7 +30,8 @@ struct LiveRange {
 struct Liveness {
   explicit Liveness(mlir::func::FuncOp function);
 
-  /// Kernels, branches, loops and bind_size ops count 0, 1, ... in order.
+  /// Kernels, external operators, branches, loops and bind_size ops count 0, 1,
+  /// ... in order.
   llvm::DenseMap<mlir::Operation *, unsigned> position;
   llvm::MapVector<mlir::Value, LiveRange> ranges; ///< of roots
 };

@@ -112,7 +112,7 @@ PeakChange memory::orderKernels(func::FuncOp function) {
   Block &block = function.getBody().front();
   double before = peakBytes(Liveness(function), bytes);
   if (!block.getOps<BindSizeOp>().empty() || !block.getOps<IfOp>().empty() ||
-      !block.getOps<LoopOp>().empty())
+      !block.getOps<LoopOp>().empty() || !block.getOps<ExternalOp>().empty())
     return {before, before};
   SmallVector<Operation *> original;
   for (Operation &op : block.without_terminator())

@@ -20,7 +20,7 @@ bool hasSymbolicSize(Attribute attribute) {
 bool knapper::ts::keepsConstant(Operation *op) {
   if (!op || !isa_and_present<TsDialect>(op->getDialect()) || !isPure(op) ||
       op->getNumResults() == 0 || op->getNumRegions() != 0 ||
-      isa<IfOp, LoopOp>(op))
+      isa<IfOp, LoopOp, ExternalOp>(op))
     return false;
   for (Type type : op->getResultTypes()) {
     auto tensor = dyn_cast<RankedTensorType>(type);

@@ -1,5 +1,6 @@
 // Verifiers of branches and loops, and the functions that are their bodies.
 #include "ir/tensor/Control.h"
+#include "runtime/operators/HostDomain.h"
 
 using namespace mlir;
 using namespace knapper;
@@ -22,6 +23,8 @@ SmallVector<StringAttr> ts::symbolsSetBy(Operation *op) {
   SmallVector<StringAttr> names;
   if (auto bind = dyn_cast<BindSizeOp>(op))
     return {bind.getSymbolAttr()};
+  if (auto external = dyn_cast<ExternalOp>(op))
+    llvm::append_range(names, external.getSymbols().getAsRange<StringAttr>());
   if (auto branch = dyn_cast<IfOp>(op))
     llvm::append_range(names, branch.getSymbols().getAsRange<StringAttr>());
   if (auto loop = dyn_cast<LoopOp>(op)) {
@@ -65,6 +68,39 @@ void IfOp::getEffects(Effects &effects) {
 void LoopOp::getEffects(Effects &effects) {
   if (!getSymbols().empty() || getCount())
     effects.emplace_back(MemoryEffects::Write::get());
+}
+
+void ExternalOp::getEffects(Effects &effects) {
+  // Those that come with the runtime compute and do nothing else.
+  if (getDomain() != kHostDomain || !getSymbols().empty())
+    effects.emplace_back(MemoryEffects::Write::get());
+}
+
+LogicalResult ExternalOp::verify() {
+  auto present = static_cast<size_t>(llvm::count(getPresent(), true));
+  if (present != getInputs().size())
+    return emitOpError("(C1) ")
+           << getInputs().size() << " operands, " << present << " are present";
+  for (NamedAttribute named : getParameters()) {
+    Attribute value = named.getValue();
+    auto texts = dyn_cast<ArrayAttr>(value);
+    auto number = dyn_cast<IntegerAttr>(value);
+    auto tensor = dyn_cast<DenseElementsAttr>(value);
+    if (!isa<FloatAttr, StringAttr, DenseI64ArrayAttr, DenseF32ArrayAttr>(
+            value) &&
+        !(number && number.getType().isInteger(64)) &&
+        !(tensor && tensor.getElementType().isIntOrFloat()) &&
+        !(texts && llvm::all_of(texts, llvm::IsaPred<StringAttr>)))
+      return emitOpError("(C3) parameter ")
+             << named.getName() << " is of no kind that operators take";
+  }
+  for (auto symbol : getSymbols().getAsRange<StringAttr>())
+    if (llvm::none_of(getResultTypes(), [&](Type type) {
+          return llvm::is_contained(
+              dimsOf(type), Dim::symbol(getContext(), symbol.getValue()));
+        }))
+      return emitOpError("(C2) no result has the size ") << symbol;
+  return success();
 }
 
 /// Whether `given` can stand where `wanted` is declared.

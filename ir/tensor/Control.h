@@ -13,7 +13,8 @@ llvm::SmallVector<mlir::func::FuncOp> bodiesOf(mlir::Operation *op);
 /// A function and all bodies that its branches and loops reach, each before
 /// those inside it, in the order of the ops.
 llvm::SmallVector<mlir::func::FuncOp> withBodies(mlir::func::FuncOp entry);
-/// The symbols that a bind_size, a branch or a loop gives values to.
+/// The symbols that a bind_size, an external operator, a branch or a loop gives
+/// values to.
 llvm::SmallVector<mlir::StringAttr> symbolsSetBy(mlir::Operation *op);
 /// Whether the dim is a bare symbol of the list.
 bool isNamed(mlir::ArrayAttr symbols, Dim dim);

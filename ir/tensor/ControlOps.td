@@ -1,6 +1,7 @@
-// Branches and loops. Their bodies are functions of the module, one for each
-// op: every pass works on a function of one block, so a body is compiled as the
-// entry is, and its boundary is one for fusion.
+// Branches, loops, and calls of the host's operators. Bodies of branches and
+// loops are functions of the module, one for each op: every pass works on a
+// function of one block, so a body is compiled as the entry is, and its boundary
+// is one for fusion.
 #ifndef KNAPPER_IR_TENSOR_CONTROLOPS
 #define KNAPPER_IR_TENSOR_CONTROLOPS
 
@@ -24,9 +25,9 @@ def Ts_IfOp : Ts_ControlOp<"if"> {
   }];
   let arguments = (ins 0DTensorOf<[I1]>:$condition,
       FlatSymbolRefAttr:$then_body, FlatSymbolRefAttr:$else_body,
-      Variadic<Ts_Tensor>:$then_inputs, Variadic<Ts_Tensor>:$else_inputs,
+      Variadic<Ts_AnyTensor>:$then_inputs, Variadic<Ts_AnyTensor>:$else_inputs,
       StrArrayAttr:$symbols);
-  let results = (outs Variadic<Ts_Tensor>:$results);
+  let results = (outs Variadic<Ts_AnyTensor>:$results);
   let assemblyFormat = [{
     $condition `:` type($condition) `then` $then_body `(` ($then_inputs^ `:` type($then_inputs))? `)`
     `else` $else_body `(` ($else_inputs^ `:` type($else_inputs))? `)` `symbols` $symbols attr-dict
@@ -54,10 +55,10 @@ def Ts_LoopOp : Ts_ControlOp<"loop"> {
   }];
   let arguments = (ins FlatSymbolRefAttr:$body, StrAttr:$counter,
       OptionalAttr<Ts_DimAttr>:$trips, Optional<0DTensorOf<[I1]>>:$condition,
-      Variadic<Ts_Tensor>:$carried, Variadic<Ts_Tensor>:$captures,
+      Variadic<Ts_AnyTensor>:$carried, Variadic<Ts_AnyTensor>:$captures,
       OptionalAttr<StrAttr>:$count, StrArrayAttr:$symbols,
       DenseBoolArrayAttr:$reversed);
-  let results = (outs Variadic<Ts_Tensor>:$results);
+  let results = (outs Variadic<Ts_AnyTensor>:$results);
   let assemblyFormat = [{
     $body `counter` $counter (`trips` $trips^)? (`while` $condition^ `:` type($condition))?
     `carried` `(` ($carried^ `:` type($carried))? `)` `captures` `(` ($captures^ `:` type($captures))? `)`
@@ -66,6 +67,25 @@ def Ts_LoopOp : Ts_ControlOp<"loop"> {
   let extraClassDeclaration = [{
     unsigned numScans() { return getReversed().size(); }
   }];
+}
+
+def Ts_ExternalOp : Op<Ts_Dialect, "external", [DeclareOpInterfaceMethods<MemoryEffectsOpInterface>]> {
+  let summary = "an operator that the runtime finds by domain and name";
+  let description = [{
+    Runs on the host. `version` is the domain's in the model, `parameters` are the node's attributes: i64, f32, string,
+    arrays of them, or a small tensor. `present` has an entry an operand of the node, false where an optional one was
+    left out. Dims of the results that only a run knows are symbols in `symbols`, which the op sets before it computes.
+    Whether it has effects besides its results is not known: it is neither merged with an equal one nor left out.
+    C1: as many operands as `present` has trues. C2: every symbol is a dim of a result. C3: parameters are of these kinds.
+  }];
+  let arguments = (ins StrAttr:$domain, StrAttr:$operator_name, I64Attr:$version, DictionaryAttr:$parameters,
+      DenseBoolArrayAttr:$present, StrArrayAttr:$symbols, Variadic<Ts_AnyTensor>:$inputs);
+  let results = (outs Variadic<Ts_AnyTensor>:$results);
+  let assemblyFormat = [{
+    $domain $operator_name `version` $version $parameters `present` $present
+    `(` ($inputs^ `:` type($inputs))? `)` `symbols` $symbols attr-dict `to` `(` type($results) `)`
+  }];
+  let hasVerifier = 1;
 }
 
 def Ts_CheckOp : Op<Ts_Dialect, "check", []> {

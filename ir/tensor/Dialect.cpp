@@ -14,6 +14,8 @@ using namespace knapper::ts;
 #include "ir/tensor/Interfaces.cpp.inc"
 #define GET_ATTRDEF_CLASSES
 #include "ir/tensor/Attributes.cpp.inc"
+#define GET_TYPEDEF_CLASSES
+#include "ir/tensor/Types.cpp.inc"
 #define GET_OP_CLASSES
 #include "ir/tensor/Ops.cpp.inc"
 
@@ -29,6 +31,10 @@ void TsDialect::initialize() {
   addAttributes<
 #define GET_ATTRDEF_LIST
 #include "ir/tensor/Attributes.cpp.inc"
+      >();
+  addTypes<
+#define GET_TYPEDEF_LIST
+#include "ir/tensor/Types.cpp.inc"
       >();
 }
 

@@ -18,6 +18,8 @@
 #include "ir/tensor/Enums.h.inc"
 #define GET_ATTRDEF_CLASSES
 #include "ir/tensor/Attributes.h.inc"
+#define GET_TYPEDEF_CLASSES
+#include "ir/tensor/Types.h.inc"
 #include "ir/tensor/Interfaces.h.inc"
 
 #include "ir/tensor/TensorType.h"

@@ -15,6 +15,7 @@ def Ts_Dialect : Dialect {
     description; verifier messages name them.
   }];
   let useDefaultAttributePrinterParser = 1;
+  let useDefaultTypePrinterParser = 1;
   let hasConstantMaterializer = 1;
 }
 

@@ -4,6 +4,7 @@
 
 include "ir/tensor/Attributes.td"
 include "ir/tensor/Interfaces.td"
+include "ir/tensor/Types.td"
 include "mlir/Interfaces/InferTypeOpInterface.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
 include "mlir/Interfaces/ControlFlowInterfaces.td"
@@ -17,6 +18,8 @@ def Ts_Storage : AnyTypeOf<[F8E4M3FN, F8E4M3FNUZ, F8E5M2, F8E5M2FNUZ, F8E8M0FNU,
 def Ts_Element : AnyTypeOf<[Ts_Number, I1, Ts_Storage]>;
 
 def Ts_Tensor : RankedTensorOf<[Ts_Element]>;
+// Also strings: what is passed on and seen with other sizes, outside kernels.
+def Ts_AnyTensor : RankedTensorOf<[Ts_Element, Ts_StringType]>;
 def Ts_NumberOrBoolTensor : RankedTensorOf<[Ts_Number, I1]>;
 def Ts_FloatTensor : RankedTensorOf<[Ts_Float]>;
 def Ts_NumberTensor : RankedTensorOf<[Ts_Number]>;

@@ -42,8 +42,8 @@ def Ts_BindSizeOp : Op<Ts_Dialect, "bind_size", []> {
 def Ts_DimCastOp : Ts_Op<"dim_cast", [Indexed]> {
   let summary = "asserts that sizes are equal; checked when symbols are bound";
   let description = "C1: same rank and element type. The data is the operand's.";
-  let arguments = (ins Ts_Tensor:$input);
-  let results = (outs Ts_Tensor:$result);
+  let arguments = (ins Ts_AnyTensor:$input);
+  let results = (outs Ts_AnyTensor:$result);
   let assemblyFormat = "$input attr-dict `:` type($input) `to` type($result)";
   let hasVerifier = 1;
   let hasFolder = 1;
@@ -65,8 +65,8 @@ def Ts_BroadcastOp : Ts_Op<"broadcast", [Indexed]> {
 def Ts_ReshapeOp : Ts_Op<"reshape", [Indexed]> {
   let summary = "same elements in row-major order, other dims";
   let description = "C1: the element counts are equal as sizes in normal form.";
-  let arguments = (ins Ts_Tensor:$input);
-  let results = (outs Ts_Tensor:$result);
+  let arguments = (ins Ts_AnyTensor:$input);
+  let results = (outs Ts_AnyTensor:$result);
   let assemblyFormat = "$input attr-dict `:` type($input) `to` type($result)";
   let hasVerifier = 1;
   let hasFolder = 1;

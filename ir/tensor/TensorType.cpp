@@ -1,5 +1,6 @@
 #include "ir/tensor/TensorType.h"
 #include "ir/tensor/Dialect.h"
+#include "runtime/base/DType.h"
 
 using namespace mlir;
 
@@ -55,6 +56,8 @@ bool isStorage(Type elementType) {
 }
 
 int64_t elementBytes(Type elementType) {
+  if (isa<StringType>(elementType))
+    return byteSize(DType::text);
   return std::max(1u, elementType.getIntOrFloatBitWidth() / 8);
 }
 

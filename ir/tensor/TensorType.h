@@ -31,7 +31,7 @@ Dim elementCount(mlir::Type type);
 /// Whether elements are only moved and converted, never computed with: floats
 /// of eight and four bits, integers of four and two.
 bool isStorage(mlir::Type elementType);
-/// Bytes of one element; i1 and storage types take one byte.
+/// Bytes of one element; i1 and storage types take one byte, strings 16.
 int64_t elementBytes(mlir::Type elementType);
 /// Bytes of the whole tensor.
 Dim byteCount(mlir::Type type);

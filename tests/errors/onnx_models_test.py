@@ -271,28 +271,66 @@ CASES = {
               inputs=[("x", TensorProto.FLOAT8E5M2, [4])],
               outputs=[("y", TensorProto.FLOAT8E5M2, None)]),
         ["'a' (Add)", "f8E5M2", "element types"]),
-    "strings": (
-        model([node("Identity", ["x"], ["y"], name="i")],
-              inputs=[("x", TensorProto.STRING, [4])], outputs=[("y", TensorProto.STRING, None)]),
-        ["Identity (ai.onnx opset 21)", "input 'x' has element type STRING", "'i'"]),
-    "strings_joined_and_compared": (
-        model([node("StringConcat", ["x", "x"], ["z"], name="join"), node("Equal", ["x", "z"], ["y"], name="same")],
-              inputs=[("x", TensorProto.STRING, [4])], outputs=[("y", TensorProto.BOOL, None)]),
-        ["StringConcat (ai.onnx opset 21)", "'join'", "Equal (ai.onnx opset 21)",
-         "input 'x' has element type STRING", "'same'"]),
-    "strings_in_a_subgraph": (
-        branch(body([node("StringNormalizer", ["s"], ["a"], name="low")], [], ["a"]),
-               body([node("Identity", ["s"], ["b"], name="as_it_is")], [], ["b"]),
-               condition=[("c", TensorProto.BOOL, []), ("s", TensorProto.STRING, [4])]),
-        ["StringNormalizer (ai.onnx opset 21)", "low'", "Identity", "input 's' has element type STRING", "as_it_is'"]),
+    "arithmetic_on_strings": (
+        model([node("Unique", ["x"], ["y"], name="u"), node("Pad", ["x", "p"], ["z"], name="p")],
+              inputs=[("x", TensorProto.STRING, [4])], outputs=[("y", TensorProto.STRING, None)],
+              initializers=[constant("p", [1, 1], np.int64)]),
+        ["Unique (ai.onnx opset 21): its input 'x' has element type STRING", "'u'",
+         "Pad (ai.onnx opset 21): its input 'x' has element type STRING", "'p'"]),
+    "strings_beside_numbers": (
+        model([node("Concat", ["x", "s"], ["y"], name="c", axis=0)],
+              inputs=[("x", FLOAT, [4]), ("s", TensorProto.STRING, [4])]),
+        ["'c' (Concat)", "has strings and numbers together", "convert one"]),
+    "strings_compared_to_numbers": (
+        model([node("Equal", ["s", "x"], ["y"], name="e")], outputs=[("y", TensorProto.BOOL, None)],
+              inputs=[("x", FLOAT, [4]), ("s", TensorProto.STRING, [4])]),
+        ["'e' (Equal)", "strings and numbers together"]),
+    "strings_wanted": (
+        model([node("StringNormalizer", ["x"], ["y"], name="n")], inputs=[("x", FLOAT, [4])]),
+        ["'n' (StringNormalizer)", "takes strings"]),
+    "case_of_turkish": (
+        model([node("StringNormalizer", ["s"], ["y"], name="n", locale="tr_TR", case_change_action="LOWER")],
+              inputs=[("s", TensorProto.STRING, [4])], outputs=[("y", TensorProto.STRING, None)]),
+        ["StringNormalizer (ai.onnx opset 21): case in the locale 'tr_TR'", "'n'"]),
+    "case_of_no_kind": (
+        model([node("StringNormalizer", ["s"], ["y"], name="n", case_change_action="TITLE")],
+              inputs=[("s", TensorProto.STRING, [4])], outputs=[("y", TensorProto.STRING, None)]),
+        ["'n' (StringNormalizer)", "case_change_action is 'TITLE'", "LOWER or UPPER"]),
+    "normalised_matrix": (
+        model([node("StringNormalizer", ["s"], ["y"], name="n")],
+              inputs=[("s", TensorProto.STRING, [1, 2, 2])], outputs=[("y", TensorProto.STRING, None)]),
+        ["'n' (StringNormalizer)", "1x2x2", "[C] or [1, C]"]),
+    "truth_as_strings": (
+        model([node("Cast", ["b"], ["y"], name="c", to=TensorProto.STRING),
+               node("Cast", ["y"], ["z"], name="d", to=TensorProto.BOOL)],
+              inputs=[("b", TensorProto.BOOL, [4])], outputs=[("z", TensorProto.BOOL, None)]),
+        ["Cast (ai.onnx opset 21): BOOL as strings", "'c'"]),
+    "strings_that_do_not_fill": (
+        model([node("Identity", ["s"], ["y"], name="i")], inputs=[("x", FLOAT, [4])],
+              outputs=[("y", TensorProto.STRING, None)],
+              initializers=[onnx.TensorProto(name="s", data_type=TensorProto.STRING, dims=[3], string_data=[b"a"])]),
+        ["tensor 's'", "holds 1 strings, which do not fill its dims"]),
+    "categories_of_another_kind": (
+        model([node("OneHotEncoder", ["s"], ["y"], name="o", domain="ai.onnx.ml", cats_int64s=[1, 2])],
+              inputs=[("s", TensorProto.STRING, [4])], opsets=[("", 21), ("ai.onnx.ml", 3)]),
+        ["'o' (OneHotEncoder)", "no categories for its input", "cats_strings"]),
+    "words_of_numbers": (
+        model([node("TfIdfVectorizer", ["x"], ["y"], name="t", mode="TF", min_gram_length=1, max_gram_length=1,
+                    max_skip_count=0, ngram_counts=[0], ngram_indexes=[0], pool_strings=["a"])],
+              inputs=[("x", FLOAT, [4])]),
+        ["'t' (TfIdfVectorizer)", "the pool holds strings"]),
+    "mapper_of_two_lengths": (
+        model([node("CategoryMapper", ["s"], ["y"], name="m", domain="ai.onnx.ml", cats_int64s=[1, 2], cats_strings=["a"])],
+              inputs=[("s", TensorProto.STRING, [4])], outputs=[("y", INT64, None)], opsets=[("", 21), ("ai.onnx.ml", 3)]),
+        ["'m' (CategoryMapper)", "has 1 strings for 2 numbers"]),
     "size_from_data": (
         model([node("Reshape", ["x", "s"], ["y"], name="r")],
               inputs=[("x", FLOAT, ["n", 4]), ("s", INT64, [2])]),
         ["Reshape", "the shape depends on data", "'r'"]),
-    "string_input": (
+    "complex_input": (
         model([node("Relu", ["x"], ["y"])],
-              inputs=[("x", FLOAT, [4]), ("unread", TensorProto.STRING, [4])]),
-        ["input 'unread'", "STRING", "before the model"]),
+              inputs=[("x", FLOAT, [4]), ("unread", TensorProto.COMPLEX64, [4])]),
+        ["input 'unread'", "COMPLEX64", "before the model"]),
     "input_without_shape": (
         model([node("Relu", ["x"], ["y"])], inputs=[("x", FLOAT, None)]),
         ["input 'x'", "no shape"]),

@@ -144,6 +144,9 @@ def test_node_cases(tmp_path):
     for case in cases():
         for i, (inputs, outputs) in enumerate(case.data_sets):
             arrays = [as_array(x) for x in inputs]
+            tensors = [a for a in map(as_array, [*inputs, *outputs]) if a is not None]
+            if any(a.dtype.kind == "O" for a in tensors):
+                continue  # strings are the runtime's: compiled code has these cases
             folder = tmp_path / f"{case.name}.{i}"
             folder.mkdir()
             (folder / "model.onnx").write_bytes(case.model.SerializeToString())

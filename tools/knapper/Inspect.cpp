@@ -40,7 +40,9 @@ void show(const Json &json) {
                  printable(op.value("op", "")).c_str(),
                  printable(op.value("domain", "")).c_str(),
                  op.value("opset", Json()).dump().c_str(),
-                 op.value("supported", true) ? "" : "  NOT SUPPORTED"));
+                 op.value("registered", false) ? "  registered"
+                 : op.value("supported", true) ? ""
+                                               : "  NOT SUPPORTED"));
   const Json missing = json.value("unsupported", Json::array());
   if (missing.empty()) {
     print("every operator is known\n");

@@ -45,6 +45,11 @@ void Session::addOptions(CLI::App &app) {
                  "What is told on stderr: off, error, warning, info, debug")
       ->check(CLI::IsMember({"off", "error", "warning", "info", "debug"}))
       ->capture_default_str();
+  app.add_option("--operators", operators,
+                 "A shared object with custom operators "
+                 "(docs/custom-operators.md); may be repeated")
+      ->type_name("FILE.so")
+      ->allow_extra_args(false);
 }
 
 void Session::raiseLogLevel(knapper_log_level level) {
@@ -59,7 +64,11 @@ int Session::run() {
     knapper_set_log_callback(showLog, nullptr, level);
   int code = 0;
   try {
-    Status status = action();
+    Status status = success();
+    for (size_t i = 0; status && i < operators.size(); ++i)
+      status = toStatus(knapper_load_operators(operators[i].c_str()));
+    if (status)
+      status = action();
     if (progressShown)
       progress("", 0, 0);
     if (!status)

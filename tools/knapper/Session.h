@@ -24,7 +24,7 @@ namespace knapper::cli {
 /// The parsed command: parsing sets `action`, run() does it.
 class Session {
 public:
-  /// --log-level, for every command.
+  /// --log-level and --operators, for every command.
   void addOptions(CLI::App &app);
   /// Does the action; returns the exit code.
   int run();
@@ -42,6 +42,7 @@ public:
 
 private:
   std::string logLevelName = "warning";
+  std::vector<std::string> operators;
   bool progressShown = false;
 };
 

@@ -1,4 +1,5 @@
 #include "ir/tensor/reference/HostTensor.h"
+#include "ir/tensor/Dialect.h"
 #include "mlir/IR/BuiltinTypes.h"
 #include "runtime/base/Checked.h"
 #include "llvm/Support/raw_ostream.h"
@@ -67,6 +68,8 @@ Type elementTypeOf(MLIRContext *context, DType dtype) {
   case DType::i2:
   case DType::u2:
     return integer(2);
+  case DType::text:
+    return StringType::get(context);
   }
   return {};
 }
