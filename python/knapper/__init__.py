@@ -25,6 +25,13 @@ from knapper.devices import devices
 from knapper.errors import DeviceError, Error, InternalError, UserError
 from knapper.bound import Bound
 from knapper.module import Module, load
+from knapper.operators import (
+    TensorSpec,
+    UnknownSize,
+    load_operators,
+    register_operator,
+    unregister_operator,
+)
 from knapper.quantization import Quantized, quantize
 from knapper.results import Pending, Result
 from knapper.tensor import Tensor
@@ -42,13 +49,18 @@ __all__ = [
     "Result",
     "Tensor",
     "TensorInfo",
+    "TensorSpec",
+    "UnknownSize",
     "UserError",
     "compile",
     "devices",
     "has_compiler",
     "inspect",
     "load",
+    "load_operators",
     "quantize",
+    "register_operator",
+    "unregister_operator",
     "verify",
     "version",
 ]

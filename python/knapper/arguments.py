@@ -19,6 +19,7 @@ from knapper.dlpack import Borrowed
 from knapper.dtypes import DType
 from knapper.errors import WrongName, WrongType, WrongValue, printable
 from knapper.library import FLAT, CTensor
+from knapper.texts import Texts
 
 # Prepared arguments kept for each thread and module: one entry a shape.
 _MAX_PREPARED = 64
@@ -108,6 +109,7 @@ class Arguments:
         self._local = threading.local()
         self._lock = threading.Lock()
         self.copies: dict[str, int] = {}  # by name of an input
+        self._has_strings = any(info.dtype == "string" for info in inputs)
 
     @functools.cached_property
     def gpu(self) -> bool:
@@ -194,6 +196,11 @@ class Arguments:
         keep: list[Any] = []
         key: list[Any] = []
         pointers = []
+        if self._has_strings:
+            values = [
+                Texts(value, f"input {info}") if info.dtype == "string" else value
+                for value, info in zip(values, self.inputs)
+            ]
         for value in values:
             if type(value) is not np.ndarray or not value.flags.c_contiguous:
                 value = self._readable(len(keep), value)
@@ -241,6 +248,8 @@ class Arguments:
     def _readable(self, index: int, value: Any) -> Any:
         """A contiguous array, or memory borrowed by DLPack."""
         info = self.inputs[index]
+        if isinstance(value, Texts):
+            return value
         if isinstance(value, np.ndarray):
             array = np.asarray(np.ascontiguousarray(value)).reshape(value.shape)
             if not np.may_share_memory(array, value):
@@ -342,6 +351,12 @@ class Arguments:
                 key.append(None)
                 pointers.append(0)
                 continue
+            if info.dtype == "string":
+                raise WrongType(
+                    f"output {info}: strings are provided by the module",
+                    where=info.name,
+                    hint="leave this output out",
+                )
             value, code, pointer, nbytes = self._writeable(info, value)
             given.append(value)
             key.append(((FLAT, nbytes) if flat else value.shape, code))

@@ -30,6 +30,12 @@ class Bound:
     def __init__(self, module: Module, inputs: Any, outputs: Any, flat: bool) -> None:
         arguments = module._arguments
         values = list(arguments.bind_collection(inputs))
+        if any(i.dtype == "string" for i in arguments.inputs + arguments.outputs):
+            raise WrongType(
+                "bind: strings are copied by every call",
+                where="bind",
+                hint="call the module, or use `run`",
+            )
         for info, value in zip(arguments.inputs, values):
             if isinstance(value, np.ndarray):
                 good = value.flags.c_contiguous

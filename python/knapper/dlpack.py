@@ -42,7 +42,7 @@ _CODES = {
     "f8e5m2fnuz": (13, 8),
     "f8e8m0": (14, 8),
 }
-# None: DLPack packs elements below a byte, ours take one each.
+# None: DLPack packs elements below a byte, ours take one each; it has no strings.
 _TO_DL = [_CODES.get(name) for name in dtypes.NAMES]
 _FROM_DL = {pair: code for code, pair in enumerate(_TO_DL) if pair is not None}
 
@@ -222,6 +222,8 @@ def lend(pointer: int, shape: tuple[int, ...], code: int, owner: object) -> obje
     Raises BufferError for dtypes that DLPack lays out otherwise.
     """
     pair = _TO_DL[code]
+    if dtypes.NAMES[code] == "string":
+        raise BufferError("DLPack has no strings: take the array from .numpy()")
     if pair is None:
         raise BufferError(
             f"{dtypes.NAMES[code]} takes a byte an element here and less in "

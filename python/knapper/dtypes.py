@@ -35,6 +35,7 @@ _TABLE = (
     ("u4", 1, ":uint4"),
     ("i2", 1, ":int2"),
     ("u2", 1, ":uint2"),
+    ("string", 16, "object"),
 )
 NAMES = tuple(row[0] for row in _TABLE)
 SIZES = tuple(row[1] for row in _TABLE)

@@ -20,6 +20,7 @@ from ctypes import POINTER, c_char_p, c_int, c_int32, c_int64, c_size_t
 from ctypes import c_double, c_uint64, c_void_p
 from pathlib import Path
 
+from knapper import raised
 from knapper.errors import MissingFile, WrongType, WrongValue, of_library
 
 
@@ -140,6 +141,9 @@ _FUNCTIONS = {
     "knapper_set_log_callback": (None, [LogCallback, c_void_p, c_int]),
     "knapper_dtype_size": (c_size_t, [c_int]),
     "knapper_dtype_name": (c_char_p, [c_int]),
+    "knapper_register_operator": (c_void_p, [c_void_p]),
+    "knapper_unregister_operator": (c_void_p, [c_char_p, c_char_p]),
+    "knapper_load_operators": (c_void_p, [c_char_p]),
     "knapper_load": (c_void_p, [c_char_p, POINTER(CLoadOptions), _OUT]),
     "knapper_load_memory": (
         c_void_p,
@@ -273,7 +277,9 @@ def _load() -> ctypes.CDLL:
 
 
 def check(error: int | None) -> None:
-    """Raises the Python error of a knapper_error pointer; None passes."""
+    """Raises the Python error of a knapper_error pointer; None passes. What a
+    function of the caller's raised is its cause; what ends a program
+    (KeyboardInterrupt and its kind) is raised as it is."""
     if error is None:
         return
     lib = library()
@@ -284,12 +290,16 @@ def check(error: int | None) -> None:
         hint = lib.knapper_error_get_hint(error) or b""
     finally:
         lib.knapper_error_release(error)
-    raise of_library(
+    text, cause = raised.take(message.decode(errors="replace"))
+    made = of_library(
         kind,
-        message.decode(errors="replace"),
+        text,
         where.decode(errors="replace"),
         hint.decode(errors="replace"),
     )
+    if cause is not None and not isinstance(cause, Exception):
+        raise cause from made
+    raise made from cause
 
 
 def encode_path(path: str | os.PathLike[str], argument: str = "path") -> bytes:

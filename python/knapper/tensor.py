@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from knapper import dlpack, dtypes
+from knapper import dlpack, dtypes, texts
 
 
 @functools.lru_cache(maxsize=256)
@@ -64,12 +64,15 @@ class Tensor(ArrayLike):
         return size
 
     def numpy(self) -> np.ndarray:
-        """The same memory as a NumPy array, which keeps it alive.
+        """The same memory as a NumPy array, which keeps it alive. Strings come as
+        a new array of str, dtype object.
 
         Raises TypeError for bf16 and the floats and integers below a byte or of
         eight bits where the package ml_dtypes is missing: NumPy has no such
         dtypes of its own.
         """
+        if self._code == texts.CODE:
+            return texts.decoded(self._pointer, self.shape)
         dtype = dtypes.numpy_of(self._code)
         if dtype is None:
             raise TypeError(
@@ -92,6 +95,8 @@ class Tensor(ArrayLike):
         return dlpack.CPU, 0
 
     def __reduce__(self) -> tuple[Any, ...]:
+        if self._code == texts.CODE:  # its memory is addresses
+            return _of_texts, (self.numpy(),)
         data = ctypes.string_at(self._pointer, self.nbytes)
         return _of_bytes, (data, self.shape, self._code)
 
@@ -104,3 +109,9 @@ def _of_bytes(data: bytes, shape: tuple[int, ...], code: int) -> Tensor:
     """What unpickling calls."""
     memory = np.frombuffer(bytearray(data), np.uint8)
     return Tensor(memory.ctypes.data, shape, code, memory)
+
+
+def _of_texts(array: np.ndarray) -> Tensor:
+    """What unpickling calls."""
+    memory = texts.Texts(array, "Tensor")
+    return Tensor(memory.pointer, memory.shape, texts.CODE, memory)

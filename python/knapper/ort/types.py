@@ -35,6 +35,7 @@ _ROWS = (
     ("f8e8m0", "float8e8m0", 24),
     ("u2", "uint2", 25),
     ("i2", "int2", 26),
+    ("string", "string", 8),
 )
 _WORDS = {name: word for name, word, _ in _ROWS}
 _NUMBERS = {name: number for name, _, number in _ROWS}
@@ -60,7 +61,8 @@ def number_of(dtype: str) -> int:
 def code_of(element_type: Any, what: str) -> int:
     """The library's code for a NumPy type or a number of TensorProto.
 
-    Raises BindingError for a type that Knapper has not.
+    Raises BindingError for a type that Knapper has not, and for strings, which
+    are no memory of the caller's.
     """
     code = None
     if isinstance(element_type, (int, np.integer)) and not isinstance(
@@ -73,6 +75,12 @@ def code_of(element_type: Any, what: str) -> int:
             code = dtypes.code_of(np.dtype(element_type))
         except TypeError:
             pass
+    if code is not None and dtypes.NAMES[code] == "string":
+        raise BindingError(
+            f"{what}: strings are no memory to share",
+            where=what,
+            hint="give the array of str to run",
+        )
     if code is None:
         known = ", ".join(f"{word} ({number})" for _, word, number in _ROWS)
         raise BindingError(
@@ -84,6 +92,8 @@ def code_of(element_type: Any, what: str) -> int:
 
 def numpy_text(dtype: np.dtype) -> str:
     """'tensor(double)' for NumPy's float64, also for types that we lack."""
+    if dtype.kind in "OUST":
+        return text_of("string")
     code = dtypes.code_of(dtype)
     return text_of(dtypes.NAMES[code]) if code is not None else f"tensor({dtype})"
 
