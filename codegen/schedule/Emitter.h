@@ -101,6 +101,9 @@ public:
   mlir::Value lanePositions(const LaneIndex &index, int64_t lanes) {
     return toVector(index, lanes);
   }
+  /// Splits a position along `dims` (all lanes), smallest stride last.
+  llvm::SmallVector<LaneIndex>
+  split(const LaneIndex &position, llvm::ArrayRef<ts::Dim> dims, int64_t lanes);
   /// scf.if with one result; null when a branch gave null.
   mlir::Value select(mlir::Value condition,
                      llvm::function_ref<mlir::Value()> onTrue,
@@ -168,9 +171,6 @@ private:
   LaneIndex addIndex(const LaneIndex &a, const LaneIndex &b, int64_t lanes);
   LaneIndex scaleIndex(const LaneIndex &a, ts::Dim factor, int64_t lanes);
   LaneIndex offsetIndex(const LaneIndex &a, ts::Dim offset, int64_t lanes);
-  /// Splits a position along `dims` (all lanes), smallest stride last.
-  llvm::SmallVector<LaneIndex>
-  split(const LaneIndex &position, llvm::ArrayRef<ts::Dim> dims, int64_t lanes);
   mlir::Value ifElse(mlir::Value condition,
                      llvm::function_ref<mlir::Value()> onTrue,
                      llvm::function_ref<mlir::Value()> onFalse);

@@ -1,12 +1,14 @@
 // Products and windows as plain loops: for every tile of the result along its
 // last dim, the sum (or maximum) over all positions of the contracting dims or
-// the window, with every operand read through its index map.
+// the window, with every operand read through its index map. Where the last dim
+// is too short for a tile, lanes lie across all dims, each with indices of its
+// own.
 //
 // Serves any element type, any arrangement of dims, groups, dilations. It is
 // what remains when no blocked schedule knows the case, and says so in its
 // name.
 //
-// Parameters: lanes.
+// Parameters: lanes, across (1: lanes lie across all dims of the result).
 #include "codegen/schedule/Emitter.h"
 #include "codegen/schedule/Epilogue.h"
 #include "codegen/schedule/Grain.h"
@@ -436,12 +438,19 @@ LogicalResult chooseLoops(ts::KernelOp kernel, const TargetDesc &target,
     while (lanes > 128 && lanes / 2 >= representative(run))
       lanes /= 2;
   }
+  // Lanes that would mostly be idle cost more than indices of their own.
+  bool isGpu = target.kind == DeviceKind::cuda;
+  bool across = dims.size() > 1 && representative(run) <= (isGpu ? 64 : 3);
   Dim around = one;
-  if (!dims.empty())
+  if (across) {
+    run = product(kernel.getContext(), dims);
+    lanes = isGpu ? 128 : 16;
+  } else if (!dims.empty()) {
     around = product(kernel.getContext(), ArrayRef<Dim>(dims).drop_back());
+  }
   Schedule schedule;
   schedule.kind = "loops";
-  schedule.parameters = {{"lanes", lanes}};
+  schedule.parameters = {{"lanes", lanes}, {"across", across}};
   schedule.grid = around * run.ceilDiv(one * lanes);
   Dim work = one;
   if (auto indexed = dyn_cast<ts::IndexingOpInterface>(hero)) {
@@ -469,6 +478,13 @@ LogicalResult buildLoops(BuildContext &context) {
   Coord at;
   if (dims.empty()) {
     lanes = 0;
+  } else if (context.schedule.at("across")) {
+    Dim run = product(context.kernel.getContext(), dims);
+    Value start = e.mul(id, e.constant(lanes));
+    at.lanes = lanes;
+    at.dims.assign(e.split({start, 1, {}, lanes}, dims, lanes));
+    if (int64_t known = run.knownDivisor(); !known || known % lanes)
+      at.valid = e.sub(e.size(run), start);
   } else {
     Dim run = dims.back(), blocks = run.ceilDiv(run.like(lanes));
     SmallVector<Dim> grid(dims.begin(), dims.end() - 1);

@@ -8,10 +8,12 @@
 // Operands that are concatenated along the lane dim are taken one after the
 // other, each with tiles of its own; of a row that is one register these are
 // put together first. Short rows that lie side by side in an operand, and not
-// in the result, are read side by side.
+// in the result, are read side by side. On GPUs the lanes of a tile lie across
+// rows that are shorter than a few warps, each with indices of its own.
 //
 // Parameters: lanes, block (elements a program covers along the lane dim, a
-// multiple of lanes), flat (1: the whole tensor is one run), dim (the lane
+// multiple of lanes), flat (1: the whole tensor is one run), across (1: the
+// results are one run, and lanes find their places in the dims), dim (the lane
 // dim), rows (of the dim before it), beside (positions of the dim before that,
 // done for each of the rows), stream (1: results are stored past the caches).
 #include "codegen/schedule/Emitter.h"
@@ -179,7 +181,16 @@ LogicalResult choosePointwise(ts::KernelOp kernel, const TargetDesc &target,
       representative(dims[lane - 1]) >= many)
     --lane;
   Dim one = Dim::constant(context, 1);
-  Dim run = flat || dims.empty() ? product(context, dims) : dims[lane];
+  // Rows that an index names.
+  bool named = target.kind == DeviceKind::cuda &&
+               kernel.getHero() == ts::Hero::gather &&
+               !kernel.getBody().getOps<ts::GatherOp>().empty();
+  // The threads of a block of rows shorter than this would mostly be idle.
+  constexpr int64_t shortRow = 64;
+  bool across = target.kind == DeviceKind::cuda && !flat && !named &&
+                lane > 0 && representative(dims[lane]) <= shortRow;
+  Dim run = flat || across || dims.empty() ? product(context, dims)
+                                           : dims[lane];
   int64_t length = representative(run);
   // Long chains keep many tiles alive, so their tiles are one register.
   int64_t lanes = lanesOver(run, flops > 200 ? 16 : flops > 40 ? 32 : 64);
@@ -194,11 +205,10 @@ LogicalResult choosePointwise(ts::KernelOp kernel, const TargetDesc &target,
       block = 16384;
     block = knobs.pick("block", block, {8192, 2048, 16384, 1024});
   }
-  // Rows that an index names.
-  bool named = target.kind == DeviceKind::cuda &&
-               kernel.getHero() == ts::Hero::gather &&
-               !kernel.getBody().getOps<ts::GatherOp>().empty();
-  if (target.kind == DeviceKind::cuda) {
+  if (across) {
+    // An element a thread: neighbours read what lies together.
+    lanes = block = 256;
+  } else if (target.kind == DeviceKind::cuda) {
     // A tile is spread over the threads of a block, one access of 16 bytes each
     // (bytes in flight count, and blocks give them best).
     lanes = target.lanes(DType::f32);
@@ -207,7 +217,7 @@ LogicalResult choosePointwise(ts::KernelOp kernel, const TargetDesc &target,
     block = lanes;
   }
   if (std::optional<int64_t> number = run.asConstant();
-      number && !flat && !named && *number <= 2 * block)
+      number && !flat && !across && !named && *number <= 2 * block)
     block = std::max(lanes, (*number + lanes - 1) / lanes * lanes);
   // Short rows, so many that finding one's place, and a branch that ends them
   // unforeseen, do not count.
@@ -233,7 +243,9 @@ LogicalResult choosePointwise(ts::KernelOp kernel, const TargetDesc &target,
                          {"flat", flat},
                          {"dim", lane},
                          {"rows", rows}};
-  if (target.kind != DeviceKind::cuda)
+  if (target.kind == DeviceKind::cuda)
+    schedule.parameters["across"] = across;
+  else
     schedule.parameters["beside"] = beside;
   bool stream = streamsOut(kernel);
   if (target.kind != DeviceKind::cuda)
@@ -247,7 +259,7 @@ LogicalResult choosePointwise(ts::KernelOp kernel, const TargetDesc &target,
         std::max<int64_t>(32, lanes * bytes / (2 * 16));
   }
   Dim around = one;
-  if (!flat)
+  if (!flat && !across)
     for (auto [i, dim] : llvm::enumerate(dims))
       if (i != lane)
         around =
@@ -272,19 +284,21 @@ LogicalResult buildPointwise(BuildContext &context) {
           lane = context.schedule.at("dim"), rows = context.schedule.at("rows");
   bool isGpu = context.target.kind == DeviceKind::cuda;
   int64_t beside = isGpu ? 1 : context.schedule.at("beside");
-  bool flat = context.schedule.at("flat");
+  bool flat = context.schedule.at("flat"),
+       across = isGpu && context.schedule.at("across"),
+       isOneRun = flat || across;
   SmallVector<Dim> dims = ts::dimsOf(kernel.getResult(0));
   MLIRContext *mlir = kernel.getContext();
-  Dim run = flat || dims.empty() ? product(mlir, dims) : dims[lane];
+  Dim run = isOneRun || dims.empty() ? product(mlir, dims) : dims[lane];
 
   Value id = tile::ProgramIdOp::create(e.builder, e.location);
   Value position = id;
   Dim blocks = run.ceilDiv(run.like(block));
   Value begin = e.constant(0);
   if (!blocks.isConstant(1)) {
-    begin = e.mul(flat ? position : e.rem(position, e.size(blocks)),
+    begin = e.mul(isOneRun ? position : e.rem(position, e.size(blocks)),
                   e.constant(block));
-    if (!flat)
+    if (!isOneRun)
       position = e.div(position, e.size(blocks));
   }
   Value end = e.min(e.add(begin, e.constant(block)), e.size(run));
@@ -292,7 +306,7 @@ LogicalResult buildPointwise(BuildContext &context) {
     end = e.size(run);
 
   SmallVector<Dim> around;
-  if (!flat)
+  if (!isOneRun)
     for (auto [i, dim] : llvm::enumerate(dims))
       if (static_cast<int64_t>(i) != lane)
         around.push_back(static_cast<int64_t>(i) + 1 == lane
@@ -338,6 +352,8 @@ LogicalResult buildPointwise(BuildContext &context) {
       fetchAhead(i);
     if (flat) {
       at.dims = {index};
+    } else if (across) {
+      at.dims.assign(e.split(index, dims, lanes));
     } else {
       unsigned next = 0;
       for (size_t d = 0; d < dims.size(); ++d)
@@ -346,8 +362,11 @@ LogicalResult buildPointwise(BuildContext &context) {
     }
     for (auto [k, value] : llvm::enumerate(kernel.yield().getValues())) {
       Type type = value.getType();
-      if (flat)
+      Coord place = at;
+      if (isOneRun) {
         type = ts::tensorType(mlir, {run}, ts::elementTypeOf(value));
+        place.dims = {index};
+      }
       Value result = e.emit(value, at);
       if (!result)
         return failure();
@@ -361,7 +380,7 @@ LogicalResult buildPointwise(BuildContext &context) {
                          ArrayRef<int64_t>(first % part), ArrayRef<int64_t>(1))
                          .getResult();
       } else {
-        e.store(e.widen(result, lanes), e.outputBuffer(k), type, at,
+        e.store(e.widen(result, lanes), e.outputBuffer(k), type, place,
                 context.schedule.at("stream"));
       }
     }
@@ -393,7 +412,7 @@ LogicalResult buildPointwise(BuildContext &context) {
     Coord scalar;
     scalar.dims.assign(flat ? 1 : dims.size(), LaneIndex{e.constant(0)});
     unsigned next = 0;
-    if (!flat)
+    if (!isOneRun)
       for (size_t d = 0; d < dims.size(); ++d)
         if (static_cast<int64_t>(d) != lane)
           scalar.dims[d] = {outer[next++]};

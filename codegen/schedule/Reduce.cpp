@@ -8,7 +8,9 @@
 //   column form   the lane dim is kept: program = `lanes` neighbouring columns;
 //                 a pass carries one tile, nothing is horizontal; on a GPU of
 //                 few columns, the programs of a cluster take a part of the
-//                 rows each and combine their tiles behind every pass
+//                 rows each and combine their tiles behind every pass; where
+//                 rows or runs of columns are short there, the lanes lie across
+//                 all kept dims, each with indices of its own
 //
 // Reductions that do not depend on each other share a pass; what depends on a
 // finished one (softmax's sum on its maximum) takes the next; a last pass
@@ -16,7 +18,8 @@
 // again in the same place is kept in scratch, anything else is recomputed from
 // the row, which is in cache.
 //
-// Parameters: lanes, row (1: row form), rows (of one program), group (so
+// Parameters: lanes, row (1: row form), across (1: column form with lanes across
+// all kept dims), rows (of one program), group (so
 // many are reduced together), stream (1: results of full shape are stored past
 // the caches), threads (of a GPU's block, where not the usual ones; several
 // rows of a program are all read before the first is reduced), parts (programs
@@ -118,6 +121,8 @@ ReduceBuilder::forTiles(ValueRange carried, TileFn body, JoinFn join) {
     for (unsigned d = 0; d < space.dims.size(); ++d) {
       if (isReduced(d))
         coord.dims.push_back({d == lane && rowForm ? Value() : indices[d]});
+      else if (across)
+        coord.dims.push_back(keptLanes[nextKept++]);
       else if (d == lane)
         coord.dims.push_back({laneStart, 1, {}, lanes});
       else
@@ -248,7 +253,11 @@ FailureOr<Coord> ReduceBuilder::keptCoord(Type type) {
   for (unsigned d = 0; d < space.dims.size(); ++d) {
     if (isReduced(d))
       continue;
-    if (d == lane) {
+    if (across) {
+      known.push_back(keptLanes[next++]);
+      coord.lanes = lanes;
+      coord.valid = laneValid;
+    } else if (d == lane) {
       known.push_back({laneStart, 1, {}, lanes});
       coord.lanes = lanes;
       coord.valid = laneValid;
@@ -327,8 +336,10 @@ bool ReduceBuilder::holdsColumns() {
   int64_t held = 0;
   for (BlockArgument argument : kernel.getBody().getArguments())
     if (isFull(argument))
-      held += access / std::min<int64_t>(
-                           4, ts::elementBytes(ts::elementTypeOf(argument)));
+      held += across ? 1
+                     : access / std::min<int64_t>(4, ts::elementBytes(
+                                                         ts::elementTypeOf(
+                                                             argument)));
   Dim rows = length.like(1);
   for (int64_t d : space.reduced)
     rows = rows * space.dims[d];
@@ -471,6 +482,18 @@ void ReduceBuilder::turnTo(Value program) {
     if (!isReduced(d) && d != lane)
       around.push_back(space.dims[d]);
   Value outer = program;
+  if (across) {
+    SmallVector<Dim> dims;
+    for (unsigned d = 0; d < space.dims.size(); ++d)
+      if (!isReduced(d))
+        dims.push_back(space.dims[d]);
+    Dim columns = product(kernel.getContext(), dims);
+    laneStart = e.mul(program, e.constant(lanes));
+    keptLanes = e.split({laneStart, 1, {}, lanes}, dims, lanes);
+    if (int64_t known = columns.knownDivisor(); !known || known % lanes)
+      laneValid = e.sub(e.size(columns), laneStart);
+    return;
+  }
   if (!rowForm) {
     Dim run = space.dims[lane], blocks = run.ceilDiv(run.like(lanes));
     laneStart = e.mul(blocks.isConstant(1) ? e.constant(0)

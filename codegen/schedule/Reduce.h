@@ -89,6 +89,8 @@ public:
         parts(context.schedule.parameters.count("parts")
                   ? context.schedule.at("parts")
                   : 1),
+        across(context.schedule.parameters.count("across") &&
+               context.schedule.at("across")),
         lane(laneDim(this->space)),
         first(firstOfRun(kernel, this->space, target)),
         length(sizeOfRun(this->space, first)) {}
@@ -225,6 +227,7 @@ private:
   bool stream;          ///< full-shape results bypass the caches
   int64_t group;        ///< rows that are reduced together
   int64_t parts;        ///< programs of a cluster that share a column's rows
+  bool across;          ///< columns of all kept dims are lanes
   unsigned lane, first; ///< of the dims that are one run
   ts::Dim length;       ///< of the run
 
@@ -237,6 +240,7 @@ private:
 
   llvm::SmallVector<mlir::Value>
       kept;                         ///< index of each kept dim but the lane dim
+  llvm::SmallVector<LaneIndex> keptLanes; ///< across: of each kept dim
   mlir::Value laneStart, laneValid; ///< column form
   mlir::Value part; ///< the program's number in its cluster, or null
   llvm::DenseMap<mlir::Value, mlir::Value>

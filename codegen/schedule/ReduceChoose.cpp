@@ -149,6 +149,30 @@ static Sharing shareColumns(ts::KernelOp kernel, const Space &space,
   return {parts, threads * width};
 }
 
+/// Whether a GPU's lanes lie across all kept dims: where rows are short, or runs
+/// of columns are, so that a block would mostly be idle, and there are columns
+/// enough for its processors.
+static bool lanesAcross(ts::KernelOp kernel, const Space &space, unsigned lane,
+                        const TargetDesc &target) {
+  // A thread reads its row alone: of longer ones neighbours read too far apart.
+  constexpr int64_t shortRow = 32, shortRun = 64;
+  int64_t columns = 1;
+  Dim length = space.dims[0].like(1);
+  for (auto [d, dim] : llvm::enumerate(space.dims)) {
+    if (llvm::is_contained(space.reduced, static_cast<int64_t>(d)))
+      length = length * dim;
+    else
+      columns *= std::max<int64_t>(1, representative(dim));
+  }
+  bool isRow = llvm::is_contained(space.reduced, static_cast<int64_t>(lane));
+  if (space.reduced.empty() ||
+      (isRow ? !length.asConstant() || *length.asConstant() > shortRow
+             : representative(space.dims[lane]) > shortRun))
+    return false;
+  // In blocks of 128, two warps for each scheduler.
+  return columns >= (isRow ? 128 : 512 * target.cores / 2);
+}
+
 LogicalResult chooseReduce(ts::KernelOp kernel, const TargetDesc &target,
                            Knobs &knobs, SmallVectorImpl<Schedule> &schedules) {
   FailureOr<Space> space = commonSpace(kernel);
@@ -236,6 +260,12 @@ LogicalResult chooseReduce(ts::KernelOp kernel, const TargetDesc &target,
     else if (run.asConstant().value_or(0) > mostHeld(kernel, target))
       lanes = 4 * target.lanes(DType::f32);
   }
+  bool across = target.kind == DeviceKind::cuda && parts == 1 &&
+                lanesAcross(kernel, *space, lane, target);
+  if (across) {
+    rowForm = false;
+    lanes = 128;
+  }
   Dim kept = one, row = one;
   for (auto [d, dim] : llvm::enumerate(space->dims)) {
     if (llvm::is_contained(space->reduced, static_cast<int64_t>(d)))
@@ -276,6 +306,14 @@ LogicalResult chooseReduce(ts::KernelOp kernel, const TargetDesc &target,
     schedule.parameters["group"] = group;
   if (parts > 1)
     schedule.parameters["parts"] = parts;
+  if (across) {
+    schedule.parameters["across"] = 1;
+    run = one;
+    for (auto [d, dim] : llvm::enumerate(space->dims))
+      if (!llvm::is_contained(space->reduced, static_cast<int64_t>(d)))
+        run = run * dim;
+    kept = one;
+  }
   schedule.grid = rowForm ? kept.ceilDiv(one.like(rows))
                           : kept * run.ceilDiv(run.like(lanes)) * parts;
   // A row takes a tile at least.

@@ -113,12 +113,11 @@ LogicalResult ReduceBuilder::run(unsigned pass, ArrayRef<Fetch> fetches,
       joined.push_back(combine(op, x, y, /*isUnsigned=*/false));
     return joined;
   };
-  bool inSteps = target.kind != DeviceKind::cuda &&
-                 llvm::all_of(reductions, [&](Operation *op) {
-                   auto reduce = dyn_cast<ts::ReduceOp>(op);
-                   return reduce && reduce.getKind() == ts::ReduceKind::add &&
-                          isa<FloatType>(compute(op));
-                 });
+  bool inSteps = llvm::all_of(reductions, [&](Operation *op) {
+    auto reduce = dyn_cast<ts::ReduceOp>(op);
+    return reduce && reduce.getKind() == ts::ReduceKind::add &&
+           isa<FloatType>(compute(op));
+  });
 
   FailureOr<SmallVector<Value>> results = forTiles(
       carried,

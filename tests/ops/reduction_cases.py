@@ -36,12 +36,28 @@ for kind in ["max", "min"]:
 # Few results of many elements: in two steps. Columns of odd widths.
 case("reduce all of many", [In("x", T("f32", 65536, "a"))], f'%r = ts.reduce add %x [0] : {T("f32", 65536, "a")}',
      T("f32", "a"), [dict(a=1)], lambda x: x.sum(axis=0, dtype="f8"), "relative 4e-6")
-for shape, dims in [((65536,), [0]), ((3, 32768), [1]), ((8192, 3), [0]), ((2048, 16), [0]), ((5, 40, 100), [1]),
+for shape, dims in [((65536,), [0]), ((3, 32768), [1]), ((8192, 3), [0]), ((2048, 16), [0]), ((320, 128, 64), [0, 1]), ((300000, 2), [1]), ((14, 4096, 12, 2), [0]),
+                    ((70000, 3, 5), [1, 2]), ((506, 4809), [0, 1]), ((5, 40, 100), [1]),
                     ((300, 1024), [0]), ((1024, 1030), [0])]:
     t = T("f32", *shape)
     case(f"reduce known {'x'.join(map(str, shape))}", [In("x", t, "positive")], f"%r = ts.reduce add %x {dims} : {t}",
          T("f32", *[d for j, d in enumerate(shape) if j not in dims]), [{}],
          lambda x, dims=dims: x.sum(axis=tuple(dims), dtype="f8"), "relative 4e-6")
+# Equal numbers, whose roundings do not cancel, in narrow rows that are no run.
+t = T("f32", "a", "b", "c")
+for dims, kept in [([0, 1, 2], []), ([0, 1], ["c"])]:
+    case(f"reduce equal numbers {dims}",
+         [In("x", T("f32", "a", "c"), "positive"), In("y", T("f32", "b", "c"), "positive"), In("z", T("f32"), "positive")],
+         f"""  %p = ts.sign %x : {T("f32", "a", "c")}
+  %q = ts.sign %y : {T("f32", "b", "c")}
+  %u = ts.broadcast %p [0, 2] : {T("f32", "a", "c")} to {t}
+  %v = ts.broadcast %q [1, 2] : {T("f32", "b", "c")} to {t}
+  %w = ts.broadcast %z [] : {T("f32")} to {t}
+  %s = ts.mul %u, %v : {t}
+  %m = ts.mul %s, %w : {t}
+  %r = ts.reduce add %m {dims} : {t}""", T("f32", *kept), [dict(a=15, b=100, c=2), dict(a=40, b=90, c=3)],
+         lambda x, y, z, kept=kept: np_().full(x.shape[1:] if kept else (), z.astype("f8") * x.shape[0] * y.shape[0] * (1 if kept else x.shape[1])),
+         "relative 2e-6")
 # Columns that end in a narrower register, or in part of one.
 for dtype in ["f32", "f16", "i64", "i8"]:
     for columns in [68, 72, 75, 100, 103, 124]:
