@@ -13,14 +13,26 @@ namespace knapper {
 #include "graph/layout/Passes.h.inc"
 } // namespace knapper
 
-/// The largest power of two that divides `length`, is at most `wanted` and
-/// leaves parts of at least `least`.
+/// A divisor of `length` that is at most `wanted` and leaves parts of at least
+/// `least`: the largest power of two, or another where that is far from it, best
+/// one whose parts begin at whole accesses.
 static int64_t partsOf(int64_t length, int64_t wanted, int64_t least) {
   int64_t parts = 1;
   while (parts < wanted && length % (parts * 2) == 0 &&
          length / (parts * 2) >= least)
     parts *= 2;
-  return parts;
+  constexpr int64_t far = 4, access = 8; // times, elements
+  int64_t most = std::min(wanted, length / least), any = parts;
+  if (parts * far > most)
+    return parts;
+  for (int64_t other = most; other > parts; --other) {
+    if (length % other)
+      continue;
+    if (length / other % access == 0)
+      return other;
+    any = std::max(any, other);
+  }
+  return any;
 }
 
 /// The result of a reduction of `first` dims, then of the `second` dims of what
