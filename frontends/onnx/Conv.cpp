@@ -76,6 +76,12 @@ LogicalResult importConv(Node &n) {
   if (groups < 1 || groups > 1 << 30)
     return n.fail("group is " + Twine(groups), "give a positive number");
   Value x = fitChannels(n, n[0], ts::dimOf(n[1], 1) * groups);
+  // torch's dynamo exporter folds a batch norm of 16-bit numbers into weights of
+  // float32; the result it declares is of the input's type.
+  for (size_t i : {1, 2})
+    if (Type type = n.has(i) ? ts::elementTypeOf(n[i]) : Type();
+        x && type && type.isF32() && (ts::elementTypeOf(x).isBF16() || ts::elementTypeOf(x).isF16()))
+      n.operands[i] = n.convert(n[i], ts::elementTypeOf(x));
   Value y = convolve(n, x, n[1], *w, SmallVector<int64_t>(window->size(), 1),
                      groups);
   return n.out(addBias(n, y, n[2]));

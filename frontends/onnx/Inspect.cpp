@@ -36,7 +36,7 @@ public:
              unsigned depth = 0) {
     if (depth > 64)
       return;
-    for (const onnx::NodeProto &node : list) {
+    for (const auto &[index, node] : llvm::enumerate(list)) {
       ++nodeCount;
       std::string domain = domainOf(node);
       auto opset = opsets.find(domain);
@@ -51,7 +51,8 @@ public:
                             findOperator(domain, node.op_type()) != nullptr);
         if (!use.supported)
           problem(domain, node.op_type(), version, whyUnknown(domain, known),
-                  node.name());
+                  node.name().empty() ? ("#" + Twine(index)).str()
+                                      : node.name());
       }
       for (const onnx::AttributeProto &attribute : node.attribute()) {
         if (attribute.has_t())

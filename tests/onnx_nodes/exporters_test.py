@@ -139,3 +139,16 @@ def test_cells_whose_weights_are_narrower_than_their_input(op, gates):
     wide = model([node(op, ["x", "w", "r"], ["y"], hidden_size=3)], {"x": [4, 2, 2]},
                  initializers={"w": w.astype(np.float32), "r": r.astype(np.float32)})  # fmt: skip
     np.testing.assert_array_equal(knapper.compile(mixed)(x=x)[0], knapper.compile(wide)(x=x)[0])
+
+
+def test_convolutions_whose_weights_are_wider_than_their_input():
+    """torch's dynamo exporter folds batch norms of 16-bit numbers into weights of float32."""
+    w, b, x = random(4, 3, 3, 3), random(4), random(1, 3, 6, 5).astype(np.float16)
+    made = [
+        model([node("Conv", ["x", "w", "b"], ["y"])], {"x": (TensorProto.FLOAT16, [1, 3, 6, 5])}, [("y", TensorProto.FLOAT16)],
+              initializers={"w": w.astype(dtype), "b": b.astype(dtype)})
+        for dtype in (np.float32, np.float16)
+    ]  # fmt: skip
+    wide, narrow = (knapper.compile(m)(x=x)[0] for m in made)
+    assert wide.dtype == np.float16
+    np.testing.assert_array_equal(wide, narrow)
