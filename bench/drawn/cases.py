@@ -81,6 +81,7 @@ class Built:
     module: nn.Module
     inputs: list[Input]
     picks: int | None
+    jumps: bool = False  # a rounding can change which of several values is taken
 
 
 def draw(seed: str, number: int, limits: Limits, only: str = "") -> Case:
@@ -127,7 +128,8 @@ def build(case: Case) -> Built:
         with torch.no_grad():
             # Vectors are scales and biases: around what they were made with.
             parameter.copy_(drawn * fan**-0.5 if parameter.dim() > 1 else parameter + 0.2 * drawn)
-    return Built(module.eval(), inputs, picks)
+    jumps = any(isinstance(m, blocks.Router) for m in module.modules())
+    return Built(module.eval(), inputs, picks, jumps)
 
 
 def _operands(operator: Operator, around: list[list[str]]) -> list[Input]:

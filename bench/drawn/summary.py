@@ -16,7 +16,7 @@ def quantile(ordered: list[float], share: float) -> float:
 
 
 def ratios(rows: list[dict[str, Any]]) -> list[float]:
-    return sorted(r["ratio"] for r in rows if r.get("ratio"))
+    return sorted(r["ratio"] for r in rows if r.get("ratio", 0) > 0)
 
 
 def text(rows: list[dict[str, Any]], listed: int = 40) -> str:
@@ -32,12 +32,12 @@ def text(rows: list[dict[str, Any]], listed: int = 40) -> str:
         )
         by: dict[str, list[float]] = collections.defaultdict(list)
         for r in rows:
-            if r.get("ratio"):
+            if r.get("ratio", 0) > 0:
                 by[r["family"]].append(r["ratio"])
         for name, values in sorted(by.items(), key=lambda f: quantile(sorted(f[1]), 0.5)):
             values.sort()
             lines.append(f"  {name:24} {len(values):5}  median {quantile(values, 0.5):6.2f}  5th {quantile(values, 0.05):6.2f}  least {values[0]:7.3f}")
-    slow = sorted((r for r in rows if r.get("ratio") and r["ratio"] < SLOW), key=lambda r: r["ratio"])
+    slow = sorted((r for r in rows if 0 < r.get("ratio", 0) < SLOW), key=lambda r: r["ratio"])
     for r in slow[:listed]:
         lines.append(f"slow {r['ratio']:.3f}  #{r['number']} {r['name']}: {r['knapper_ms'] * 1e3:.1f} us  {' | '.join(r.get('launches', []))[:160]}")
     for r in rows:
