@@ -1,6 +1,8 @@
 // libknapper_rt: the runtime alone. Asking it to compile is the caller's error.
 #include "capi/Handles.h"
 
+#include <cstdio>
+
 using namespace knapper;
 
 namespace {
@@ -16,6 +18,13 @@ knapper_error *noCompiler(const char *function) {
 } // namespace
 
 int knapper_has_compiler(void) { return 0; }
+
+int knapper_command_line(int, const char *const *) {
+  fputs("knapper: error: this library is the runtime only, it has no commands\n"
+        "  try: the library libknapper, or the executable knapper\n",
+        stderr);
+  return 1;
+}
 
 knapper_error *knapper_compile(const knapper_compile_options *,
                                const knapper_load_options *,

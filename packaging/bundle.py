@@ -4,8 +4,9 @@
     packaging/bundle.py --build build/release --out dist
 
 bin/knapper, lib/libknapper.so, libknapper_rt.so and libknapper_regex.so, the
-header, the CMake package and pkg-config file, the Python package and the
-notices; works wherever it is unpacked. Not larger than 60 MB.
+header, the CMake package and pkg-config file, the Python package, the
+documentation and the notices; works wherever it is unpacked. Not larger than
+60 MB.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import tarfile
 import tempfile
 from pathlib import Path
 
-from release import ROOT, check, notices, version
+from release import ROOT, check, notices, pages, version
 
 LIMIT = 60_000_000
 
@@ -42,10 +43,9 @@ def collect(build: Path, tree: Path) -> None:
     )
     share = tree / "share" / "doc" / "knapper"
     share.mkdir(parents=True)
-    shutil.copy(ROOT / "README.md", share)
-    for path in notices():
+    for path in [*pages(), *notices()]:
         target = share / path.relative_to(ROOT)
-        target.parent.mkdir(exist_ok=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(path, target)
 
 

@@ -22,6 +22,13 @@ def version() -> str:
     return ".".join(found[1] for found in parts if found)
 
 
+def pages() -> list[Path]:
+    """README, its neighbours and the documentation: what ships names nothing that does not."""
+    top = [ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")]
+    inside = [p for p in sorted((ROOT / "docs").rglob("*")) if p.suffix in (".md", ".png", ".svg")]
+    return top + inside
+
+
 def notices() -> list[Path]:
     """Licence, notices and the licence texts of what is linked in."""
     return [

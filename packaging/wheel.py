@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the Python wheel: the package, its shared libraries, the notices.
+"""Writes the Python wheel: the package with the command `knapper`, its shared libraries, the documentation, the notices.
 
     packaging/wheel.py --library build/release/capi/libknapper.so --out dist
 
@@ -16,9 +16,31 @@ import hashlib
 import zipfile
 from pathlib import Path
 
-from release import ROOT, check, notices, stripped, version
+from release import ROOT, check, notices, pages, stripped, version
 
 TAG = "py3-none-manylinux_2_34_x86_64"
+EXTRAS = {
+    "onnx": ("onnx>=1.16",),  # models built in Python
+    "torch": ("torch>=2.4", "onnx>=1.16", "onnxscript"),  # modules, exported
+    "bf16": ("ml_dtypes>=0.4",),  # NumPy's bfloat16
+}
+CLASSIFIERS = (
+    "Development Status :: 4 - Beta",
+    "Environment :: Console",
+    "Environment :: GPU :: NVIDIA CUDA",
+    "Intended Audience :: Developers",
+    "Intended Audience :: Science/Research",
+    "Operating System :: POSIX :: Linux",
+    "Programming Language :: C++",
+    "Programming Language :: Python :: 3",
+    "Programming Language :: Python :: 3 :: Only",
+    "Programming Language :: Python :: 3.11",
+    "Programming Language :: Python :: 3.12",
+    "Programming Language :: Python :: 3.13",
+    "Topic :: Scientific/Engineering :: Artificial Intelligence",
+    "Topic :: Software Development :: Compilers",
+    "Typing :: Typed",
+)
 DATE = (2020, 1, 1, 0, 0, 0)
 
 
@@ -33,12 +55,16 @@ def metadata() -> str:
             *(f"License-File: {name}" for name, _ in licence_files()),
             "Requires-Python: >=3.11",
             "Requires-Dist: numpy>=1.26",
-            "Classifier: Operating System :: POSIX :: Linux",
-            "Classifier: Programming Language :: Python :: 3",
-            "Classifier: Typing :: Typed",
+            *(f"Provides-Extra: {name}" for name in EXTRAS),
+            *(f'Requires-Dist: {need} ; extra == "{name}"' for name, needs in EXTRAS.items() for need in needs),
+            "Keywords: machine learning,compiler,inference,onnx,cuda",
+            *(f"Classifier: {classifier}" for classifier in CLASSIFIERS),
             "Description-Content-Type: text/markdown",
             "",
             (ROOT / "README.md").read_text(),
+            "",
+            "The pages that are named here lie in the package's folder `knapper/share`.",
+            "",
         ]
     )
 
@@ -61,9 +87,12 @@ def build(library: Path, out: Path) -> Path:
         files.append((name_in_wheel, path.read_bytes()))
     files.append(("knapper/lib/libknapper.so", library.read_bytes()))
     files.append(("knapper/lib/libknapper_regex.so", regex.read_bytes()))
+    for path in [*pages(), ROOT / "include" / "knapper" / "knapper.h", *sorted((ROOT / "examples" / "c").iterdir())]:
+        files.append((f"knapper/share/{path.relative_to(ROOT)}", path.read_bytes()))
     for relative, path in licence_files():
         files.append((f"{info}/licenses/{relative}", path.read_bytes()))
     files.append((f"{info}/METADATA", metadata().encode()))
+    files.append((f"{info}/entry_points.txt", b"[console_scripts]\nknapper = knapper.__main__:main\n"))
     files.append(
         (
             f"{info}/WHEEL",

@@ -35,6 +35,11 @@ extern "C" {
 KNAPPER_API const char *knapper_version(void);
 /* 1 when knapper_compile works in this library, 0 in libknapper_rt. */
 KNAPPER_API int knapper_has_compiler(void);
+/* The command `knapper`, as its executable has it: argv[0] is a name, results go
+ * to stdout, errors to stderr. Returns the exit code: 0 done, 1 the caller's
+ * mistake, 2 the machine's failure, 3 a defect, and what a command says of itself.
+ * It sets the log level of the process, and is one thread's at a time. */
+KNAPPER_API int knapper_command_line(int argc, const char *const *argv);
 
 /* ---- errors ---- */
 typedef struct knapper_error knapper_error;

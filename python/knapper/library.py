@@ -133,6 +133,7 @@ _TENSORS = POINTER(CTensor)
 _FUNCTIONS = {
     "knapper_version": (c_char_p, []),
     "knapper_has_compiler": (c_int, []),
+    "knapper_command_line": (c_int, [c_int, POINTER(c_char_p)]),
     "knapper_error_get_kind": (c_int, [c_void_p]),
     "knapper_error_get_message": (c_char_p, [c_void_p]),
     "knapper_error_get_where": (c_char_p, [c_void_p]),

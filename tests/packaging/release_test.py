@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -109,6 +111,38 @@ def test_wheel(tmp_path):
         text=True,
     )
     assert done.stdout == f"{site}/knapper/__init__.py {release.version()}\n", done.stderr
+    # The command is there; this library has none behind it.
+    for command in ([site / "bin" / "knapper"], [sys.executable, "-m", "knapper"]):
+        done = subprocess.run([*command, "version"], env=environment, cwd=tmp_path, capture_output=True, text=True)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert done.stderr.startswith("knapper: error: this library is the runtime only")
+    names = zipfile.ZipFile(wheel).namelist()
+    metadata = zipfile.ZipFile(wheel).read(f"knapper-{release.version()}.dist-info/METADATA").decode()
+    for named in mentioned(metadata):
+        assert f"knapper/share/{named}" in names, named
+
+
+def mentioned(text: str) -> list[str]:
+    """Files of the checkout that a page names, in links or between backticks, as one may look for them."""
+    links = re.findall(r"\]\((?![a-z]+:|#)([^)#]+)", text)
+    quoted = re.findall(r"`((?:docs|examples|include)/[\w./-]*\w\.\w+)`", text)
+    return links + quoted
+
+
+def test_pages_name_what_ships():
+    shipped = {p.resolve() for p in release.pages()}
+    shipped |= {folder for path in shipped for folder in path.parents if folder.is_relative_to(ROOT)}
+    for page in release.pages():
+        if page.suffix != ".md":
+            continue
+        for link in re.findall(r"\]\((?![a-z]+:|#)([^)#]+)", page.read_text()):
+            assert (page.parent / link).resolve() in shipped, f"{page}: {link}"
+
+
+def test_readme_is_short_and_begins_with_installing():
+    lines = (ROOT / "README.md").read_text().splitlines()
+    assert len(lines) <= 90
+    assert next(line for line in lines if line.startswith("    ")).strip().startswith("pip install")
 
 
 def test_wheel_is_reproducible(tmp_path):

@@ -1,33 +1,4 @@
-// knapper: compile, run, measure and explain models from the command line.
-#include "tools/knapper/Session.h"
+// The executable `knapper`.
+#include "knapper/knapper.h"
 
-using namespace knapper::cli;
-
-int main(int argc, char **argv) {
-  CLI::App app("Compiles machine learning models to native code and runs them",
-               "knapper");
-  app.require_subcommand(1);
-  app.fallthrough();
-  app.footer(
-      "For example:\n"
-      "  knapper compile model.onnx -o model.knap\n"
-      "  knapper run model.knap --dim batch=1\n"
-      "  knapper bench model.knap --dim batch=8\n"
-      "Every command explains itself: knapper COMMAND --help\n"
-      "Exit codes: 0 done; 1 the model, a file or an argument is wrong;\n"
-      "2 the machine failed (memory, files); 3 a defect of Knapper;\n"
-      "4 knapper compare: the outputs differ");
-  Session session;
-  session.addOptions(app);
-  for (AddCommand *add :
-       {addCompile, addRun, addBench, addCompare, addTune, addQuantize,
-        addRecords, addProfile, addExplain, addInspect, addDevices, addCache,
-        addVersion, addCompletion})
-    add(app, session);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError &error) {
-    return session.parsed(app, error);
-  }
-  return session.run();
-}
+int main(int argc, char **argv) { return knapper_command_line(argc, argv); }
