@@ -7,9 +7,14 @@ import os
 import pty
 import re
 import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
+import onnx
 from tool_models import TOOL, affine, environment
+
+PACKAGE = Path(__file__).resolve().parents[2] / "python"
 
 
 def expected(x, scale=2.0):
@@ -18,6 +23,54 @@ def expected(x, scale=2.0):
 
 def test_version(tool):
     assert re.fullmatch(r"knapper \d+\.\d+\.\d+\n", tool("version"))
+
+
+def test_version_as_a_flag(tool):
+    assert tool("--version") == tool("version")
+
+
+def test_python_has_the_command(tool, model):
+    """The package's command is the library's own."""
+    def call(*words):
+        return subprocess.run([sys.executable, "-m", "knapper", *words], capture_output=True, text=True,
+                              env=environment(model.parent) | {"PYTHONPATH": str(PACKAGE)})  # fmt: skip
+
+    assert call("--version").stdout == tool("--version")
+    done = call("run", str(model), "--dim", "n=2")
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", tool("run", model, "--dim", "n=2"))
+    done = call("run", str(model))
+    assert done.returncode == 1 and "size 'n' has no value" in done.stderr
+
+
+def test_sizes_are_chosen_when_asked_for(tool, model):
+    out = tool("run", model, "--dim", "auto")
+    assert out.startswith("sizes chosen: n=1\ny: f32 [1, 4]")
+    assert tool("run", model, "--dim", "auto", "--dim", "n=3").startswith("y: f32 [3, 4]")
+    assert json.loads(tool("bench", model, "--dim", "auto", "--seconds", "0.05", "--json"))["inputs"] == ["f32 [1, 4]"]
+    assert tool("profile", model, "--dim", "auto").startswith("sizes chosen: n=1\n")
+
+
+def test_inspect_of_what_cannot_compile_fails(tool, tmp_path):
+    from onnx import TensorProto, helper
+
+    value = lambda name: helper.make_tensor_value_info(name, TensorProto.FLOAT, [2])  # noqa: E731
+    nodes = [helper.make_node("Frobnicate", ["x"], ["h"], domain="corp"), helper.make_node("Blur", ["h"], ["y"], domain="corp")]
+    graph = helper.make_graph(nodes, "g", [value("x")], [value("y")])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20), helper.make_opsetid("corp", 1)]), "odd.onnx")
+    done = subprocess.run([TOOL, "inspect", "odd.onnx"], capture_output=True, text=True, env=environment(tmp_path))
+    assert done.returncode == 1
+    assert "Frobnicate" in done.stdout and "Blur" in done.stdout and "''" not in done.stdout
+    done = subprocess.run([TOOL, "inspect", "--json", "odd.onnx"], capture_output=True, text=True, env=environment(tmp_path))
+    assert done.returncode == 1 and len(json.loads(done.stdout)["unsupported"]) == 2
+
+
+def test_cache_list_is_short(tool, model):
+    for isa in ("x86-64-v3", "x86-64-v4", "x86-64-v3,x86-64-v4"):
+        tool("compile", model, "--isa", isa)
+    lines = tool("cache", "list", "--limit", "2").splitlines()
+    assert lines[0].startswith("3 entries, ") and len(lines) == 4
+    assert lines[-1] == "and 1 more: --limit N shows N"
+    assert len(tool("cache", "list").splitlines()) == 4
 
 
 def test_help_teaches(tool):

@@ -33,6 +33,12 @@ CASES = {
     "artefact_damaged": (["run", "damaged.knap"], ["damaged.knap"]),
     "compile_flag_for_artefact": (["run", "m.knap", "--dtype", "bf16"],
                                   ["compiled already", "--dtype"]),
+    "command_unknown": (["bemch", "m.knap"], ["no command 'bemch'", "did you mean knapper bench?"]),
+    "command_below_unknown": (["cache", "lst"], ["no command 'lst'", "did you mean knapper cache list?"]),
+    "command_far": (["serve"], ["no command 'serve'", "knapper --help"]),
+    "option_unknown": (["run", "m.knap", "--seeed", "1"], ["no option '--seeed'", "did you mean --seed?"]),
+    "sizes_missing": (["run", "two.onnx"], ["sizes 'a', 'b' have no value", "--dim a=1 --dim b=128", "--dim auto"]),
+    "auto_is_for_runs": (["compile", "m.onnx", "--dim", "auto"], ["option dim", "name=value"]),
     "size_missing": (["run", "m.knap"], ["input 'x'", "size 'n'", "--dim n="]),
     "size_unknown": (["run", "m.knap", "--dim", "k=1"], ["no size 'k'", "n"]),
     "size_text": (["run", "m.knap", "--dim", "n=many"], ["name=value"]),
@@ -98,6 +104,10 @@ def folder(tool, model, tmp_path):
     np.save("wide.npy", np.ones((2, 5), np.float32))
     np.save("words.npy", np.array(["alpha"]))
     np.savez("wrong.npz", z=np.ones(1, np.float32))
+    two = onnx.load(model)
+    for value in (two.graph.input[0], two.graph.output[0]):
+        value.type.tensor_type.shape.dim[0].dim_param, value.type.tensor_type.shape.dim[1].dim_param = "a", "b"
+    onnx.save(two, "two.onnx")
     whole = (tmp_path / "x.npy").read_bytes()
     (tmp_path / "cut.npy").write_bytes(whole[:-4])
     np.savez("good.npz", x=np.ones((2, 4), np.float32))

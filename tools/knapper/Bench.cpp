@@ -149,7 +149,7 @@ Status bench(Session &session, Arguments &arguments) {
     return opened.takeError();
   knapper_module *module = opened->get();
   Expected<std::vector<Array>> inputs =
-      arguments.inputs.make(module, arguments.dims.values());
+      arguments.inputs.make(module, arguments.dims);
   if (!inputs)
     return inputs.takeError();
   std::vector<knapper_tensor> tensors = tensorsOf(*inputs);
@@ -200,6 +200,7 @@ Status bench(Session &session, Arguments &arguments) {
     print(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
     return success();
   }
+  print(arguments.dims.chosenText());
   print(format("%s: median %.3f ms, p90 %.3f ms of %zu runs (%s)\n",
                printable(arguments.model.path()).c_str(), middle * 1e3,
                p90 * 1e3, times->size(), printable(kernels->isa).c_str()));
@@ -229,7 +230,7 @@ void addBench(CLI::App &app, Session &session) {
       "bench", "Measures a model, and each kernel against the machine's peaks");
   arguments->model.addTo(*command);
   arguments->inputs.addTo(*command);
-  arguments->dims.addTo(*command, "A size of the inputs; may be repeated");
+  arguments->dims.addWithAutoTo(*command);
   command
       ->add_option("--seconds", arguments->seconds, "How long runs are timed")
       ->check(CLI::PositiveNumber)

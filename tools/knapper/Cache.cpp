@@ -5,13 +5,14 @@
 #include <algorithm>
 #include <ctime>
 #include <nlohmann/json.hpp>
+#include <span>
 
 namespace knapper::cli {
 namespace {
 
 struct Arguments {
   std::string folder, model;
-  int64_t bytes = -1;
+  int64_t bytes = -1, limit = 20;
   bool all = false, json = false;
   CompilerFlags flags;
 };
@@ -64,20 +65,24 @@ Status list(const Arguments &arguments) {
     return success();
   }
   double total = 0;
-  for (const CacheEntry &entry : entries) {
+  for (const CacheEntry &entry : entries)
+    total += double(entry.bytes);
+  print(format("%zu entries, %s in %s\n", entries.size(),
+               bytesText(total).c_str(), printable(cache->folder()).c_str()));
+  auto shown = std::min(entries.size(), static_cast<size_t>(arguments.limit));
+  for (const CacheEntry &entry : std::span(entries).first(shown)) {
     char when[32] = "";
     time_t used = entry.used / 1000000000;
     tm local;
     if (localtime_r(&used, &local))
       strftime(when, sizeof when, "%Y-%m-%d %H:%M:%S", &local);
-    total += double(entry.bytes);
     print(format("%s  %10s  %s  %s  %s\n", entry.hash.c_str(),
                  bytesText(double(entry.bytes)).c_str(), when,
                  printable(valueOf(entry.key, "name")).c_str(),
                  printable(valueOf(entry.key, "isa")).c_str()));
   }
-  print(format("%zu entries, %s in %s\n", entries.size(),
-               bytesText(total).c_str(), printable(cache->folder()).c_str()));
+  if (shown < entries.size())
+    print(format("and %zu more: --limit N shows N\n", entries.size() - shown));
   return success();
 }
 
@@ -168,7 +173,11 @@ void addCache(CLI::App &app, Session &session) {
   };
   CLI::App *listing = add("list", "What is kept, the last used first", list);
   addFolder(listing);
-  listing->add_flag("--json", arguments->json, "Print JSON");
+  listing->add_flag("--json", arguments->json, "Print JSON, of all entries");
+  listing->add_option("--limit", arguments->limit, "Show at most so many")
+      ->type_name("N")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
   CLI::App *explaining = add(
       "explain", "Whether a compile would be found, and if not, what differs",
       explain);

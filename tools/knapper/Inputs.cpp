@@ -254,6 +254,49 @@ Expected<Placed> place(const knapper_module *module,
   return placed;
 }
 
+/// A size to try a model with, by where it stands: one sample, images of
+/// 224 x 224, sequences of 128.
+int64_t usualSize(const knapper_tensor_info &info, int32_t dim) {
+  bool isFloat = info.dtype == KNAPPER_F32 || info.dtype == KNAPPER_F16 ||
+                 info.dtype == KNAPPER_BF16 || info.dtype == KNAPPER_F64;
+  if (dim == 0)
+    return 1;
+  return isFloat && info.rank == 4 && dim >= 2 ? 224 : 128;
+}
+
+/// Sizes of random inputs that neither files nor --dim give: chosen, or an
+/// error with all of them.
+Status completeSizes(const Placed &placed,
+                     const std::vector<std::string> &symbols,
+                     std::map<std::string, int64_t> &sizes, Dims &dims) {
+  std::string missing, hint, where;
+  for (size_t i = 0; i < placed.infos.size(); ++i)
+    for (int32_t d = 0; !placed.arrays[i] && d < placed.infos[i].rank; ++d) {
+      const knapper_tensor_info &info = placed.infos[i];
+      if (info.shape[d] >= 0)
+        continue;
+      std::string name = info.dim_text[d];
+      if (std::find(symbols.begin(), symbols.end(), name) == symbols.end() ||
+          !sizes.emplace(name, usualSize(info, d)).second)
+        continue;
+      if (dims.isAuto()) {
+        dims.choose(name, sizes[name]);
+        continue;
+      }
+      if (where.empty())
+        where = cat("input '", placed.names[i], "'");
+      missing += cat(missing.empty() ? "'" : ", '", name, "'");
+      hint += cat("--dim ", name, "=", sizes[name], " ");
+    }
+  if (missing.empty())
+    return success();
+  bool several = missing.find(',') != std::string::npos;
+  return userError(cat(several ? "sizes " : "size ", missing,
+                       several ? " have" : " has", " no value"),
+                   where,
+                   hint + "as you need it, --dim auto, or arrays by --input");
+}
+
 } // namespace
 
 Expected<std::vector<Array>>
@@ -275,7 +318,13 @@ Inputs::makeFromFiles(const knapper_module *module) const {
 
 Expected<std::vector<Array>>
 Inputs::make(const knapper_module *module,
-             const std::vector<std::pair<std::string, int64_t>> &dims) const {
+             const std::vector<std::pair<std::string, int64_t>> &sizes) const {
+  Dims dims(sizes);
+  return make(module, dims);
+}
+
+Expected<std::vector<Array>>
+Inputs::make(const knapper_module *module, Dims &dims) const {
   Expected<Placed> placed = place(module, files);
   if (!placed)
     return placed.takeError();
@@ -285,10 +334,10 @@ Inputs::make(const knapper_module *module,
   if (!symbols)
     return symbols.takeError();
 
-  if (Status status = checkGivenOnce(dims); !status)
+  if (Status status = checkGivenOnce(dims.values()); !status)
     return status.takeError();
   std::map<std::string, int64_t> sizes;
-  for (const auto &[name, value] : dims) {
+  for (const auto &[name, value] : dims.values()) {
     if (std::find(symbols->begin(), symbols->end(), name) == symbols->end())
       return userError("the model has no size '" + name + "'", "option dim",
                        "its sizes: " + listOf(*symbols));
@@ -300,6 +349,8 @@ Inputs::make(const knapper_module *module,
       for (int32_t d = 0; d < infos[i].rank; ++d)
         if (infos[i].shape[d] < 0)
           sizes.emplace(infos[i].dim_text[d], arrays[i]->shape[d]);
+  if (Status status = completeSizes(*placed, *symbols, sizes, dims); !status)
+    return status.takeError();
 
   std::vector<Array> result;
   for (int32_t i = 0; i < count; ++i) {
@@ -314,14 +365,10 @@ Inputs::make(const knapper_module *module,
         continue;
       std::string text = infos[i].dim_text[d];
       auto size = sizes.find(text);
-      if (size == sizes.end()) {
-        bool named =
-            std::find(symbols->begin(), symbols->end(), text) != symbols->end();
+      if (size == sizes.end())
         return userError(
             cat("size '", text, "' has no value"), where,
-            named ? cat("--dim ", text, "=8, or give the input with --input")
-                  : cat("give the input: --input ", names[i], "=FILE.npy"));
-      }
+            cat("give the input: --input ", names[i], "=FILE.npy"));
       shape[d] = size->second;
     }
     Expected<Array> array =

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "tools/knapper/Array.h"
+#include "tools/knapper/ModelArgument.h"
 #include "tools/knapper/Session.h"
 
 namespace knapper::cli {
@@ -15,10 +16,14 @@ public:
   void addTo(CLI::App &app);
   /// One array an input, in the order of the signature. Inputs without a file
   /// are random: numbers in [-1, 1), integers in [0, --integers), the same for
-  /// the same seed. `dims` gives sizes that no file does.
+  /// the same seed. `dims` gives sizes that no file does; what is missing there
+  /// too is chosen if it is automatic, and else named all at once.
+  Expected<std::vector<Array>> make(const knapper_module *module,
+                                    Dims &dims) const;
+  /// The same with these sizes and no others.
   Expected<std::vector<Array>>
   make(const knapper_module *module,
-       const std::vector<std::pair<std::string, int64_t>> &dims) const;
+       const std::vector<std::pair<std::string, int64_t>> &sizes) const;
   /// The same where every input must come from a file.
   Expected<std::vector<Array>>
   makeFromFiles(const knapper_module *module) const;

@@ -51,11 +51,17 @@ void show(const Json &json) {
   print("not supported\n");
   for (const Json &op : missing) {
     const Json nodes = op.value("nodes", Json::array());
-    print(format("  %s (%s opset %s): %s; %zu nodes",
-                 printable(op.value("op", "")).c_str(),
-                 printable(op.value("domain", "")).c_str(),
-                 op.value("opset", Json()).dump().c_str(),
-                 printable(op.value("reason", "")).c_str(), nodes.size()));
+    std::string name = printable(op.value("op", "")),
+                reason = printable(op.value("reason", ""));
+    // Inputs and initializers are of no opset.
+    if (op.value("opset", 0) == 0)
+      print(format("  %s: %s; %zu of them", name.c_str(), reason.c_str(),
+                   nodes.size()));
+    else
+      print(format("  %s (%s opset %s): %s; %zu nodes", name.c_str(),
+                   printable(op.value("domain", "")).c_str(),
+                   op.value("opset", Json()).dump().c_str(), reason.c_str(),
+                   nodes.size()));
     for (size_t i = 0; i < nodes.size() && i < 3; ++i)
       if (nodes[i].is_string())
         print((i ? ", '" : ": '") + printable(nodes[i].get<std::string>()) +
@@ -77,19 +83,22 @@ void addInspect(CLI::App &app, Session &session) {
   command->add_option("model", arguments->model, "An .onnx file")
       ->required()
       ->type_name("FILE");
+  command->footer("Exit code 1 where something is not supported.");
   command->add_flag("--json", arguments->json, "Print JSON");
   command->callback([&session, arguments] {
-    session.action = [arguments]() -> Status {
+    session.action = [&session, arguments]() -> Status {
       knapper_compile_options options = KNAPPER_COMPILE_OPTIONS_INIT;
       options.model_path = arguments->model.c_str();
       char *text = nullptr;
       if (Status status = toStatus(knapper_inspect(&options, &text)); !status)
         return status;
-      std::string json = takeString(text);
+      std::string made = takeString(text);
+      Json json = Json::parse(made);
       if (arguments->json)
-        print(json + "\n");
+        print(made + "\n");
       else
-        show(Json::parse(json));
+        show(json);
+      session.exitCode = json.value("unsupported", Json::array()).empty() ? 0 : 1;
       return success();
     };
   });

@@ -1,5 +1,6 @@
 #include "tools/knapper/ModelArgument.h"
 
+#include "runtime/base/Text.h"
 #include "runtime/base/InputFile.h"
 
 #include <cstring>
@@ -105,12 +106,35 @@ ModelArgument::verify(const std::vector<knapper_tensor> &inputs) const {
 
 void Dims::addTo(CLI::App &app, const char *help) {
   app.add_option("--dim", texts, help)
-      ->type_name("NAME=VALUE")
+      ->type_name(allowsAuto ? "NAME=VALUE|auto" : "NAME=VALUE")
       ->allow_extra_args(false);
+}
+
+void Dims::addWithAutoTo(CLI::App &app) {
+  allowsAuto = true;
+  addTo(app, "A size of the inputs; may be repeated. 'auto' chooses sizes for "
+             "those that nothing else gives, and says which");
+}
+
+void Dims::choose(const std::string &name, int64_t value) {
+  pairs.emplace_back(name, value);
+  chosen.emplace_back(name, value);
+}
+
+std::string Dims::chosenText() const {
+  std::string text;
+  for (const auto &[name, value] : chosen)
+    text += cat(text.empty() ? "sizes chosen: " : ", ", printable(name), "=",
+                value);
+  return text.empty() ? text : text + "\n";
 }
 
 Status Dims::parse() {
   for (const std::string &text : texts) {
+    if (allowsAuto && text == "auto") {
+      automatic = true;
+      continue;
+    }
     auto parsed = parseDims(text);
     if (!parsed)
       return parsed.takeError();

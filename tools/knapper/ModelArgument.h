@@ -31,18 +31,29 @@ private:
   CompilerFlags flags;
 };
 
-/// --dim name=value of `run`, `bench` and `explain`.
+/// --dim name=value of the commands that run a model; of most also --dim auto.
 class Dims {
 public:
+  Dims() = default;
+  explicit Dims(std::vector<std::pair<std::string, int64_t>> given)
+      : pairs(std::move(given)) {}
   void addTo(CLI::App &app, const char *help);
+  /// The same, and "auto": `Inputs::make` chooses the sizes that nothing gives.
+  void addWithAutoTo(CLI::App &app);
   Status parse(); ///< after the command line
   const std::vector<std::pair<std::string, int64_t>> &values() const {
     return pairs;
   }
+  bool isAuto() const { return automatic; }
+  /// Gives a size that the user left to us.
+  void choose(const std::string &name, int64_t value);
+  /// "sizes chosen: batch=1, length=128\n"; empty where none was.
+  std::string chosenText() const;
 
 private:
   std::vector<std::string> texts;
-  std::vector<std::pair<std::string, int64_t>> pairs;
+  std::vector<std::pair<std::string, int64_t>> pairs, chosen;
+  bool allowsAuto = false, automatic = false;
 };
 
 } // namespace knapper::cli

@@ -68,7 +68,7 @@ Status profile(Session &session, Arguments &arguments) {
   if (!opened)
     return opened.takeError();
   Expected<std::vector<Array>> inputs =
-      arguments.inputs.make(opened->get(), arguments.dims.values());
+      arguments.inputs.make(opened->get(), arguments.dims);
   if (!inputs)
     return inputs.takeError();
   std::vector<knapper_tensor> tensors = tensorsOf(*inputs);
@@ -110,6 +110,7 @@ Status profile(Session &session, Arguments &arguments) {
           output, trace.dump(1, ' ', false, Json::error_handler_t::replace));
       !status)
     return status;
+  print(arguments.dims.chosenText());
   print(format("%s: %lld runs of %zu launches\n", printable(output).c_str(),
                static_cast<long long>(arguments.runs), launches));
   return success();
@@ -123,7 +124,7 @@ void addProfile(CLI::App &app, Session &session) {
       "profile", "Writes a trace of every launch, for ui.perfetto.dev");
   arguments->model.addTo(*command);
   arguments->inputs.addTo(*command);
-  arguments->dims.addTo(*command, "A size of the inputs; may be repeated");
+  arguments->dims.addWithAutoTo(*command);
   command
       ->add_option("-o,--output", arguments->output,
                    "The trace, JSON [MODEL.trace.json here]")

@@ -173,7 +173,7 @@ Status run(Session &session, Arguments &arguments) {
   if (!module)
     return module.takeError();
   Expected<std::vector<Array>> inputs =
-      arguments.inputs.make(module->get(), arguments.dims.values());
+      arguments.inputs.make(module->get(), arguments.dims);
   if (!inputs)
     return inputs.takeError();
   std::vector<knapper_tensor> tensors = tensorsOf(*inputs);
@@ -195,6 +195,7 @@ Status run(Session &session, Arguments &arguments) {
   }
   if (Status status = write(arguments.outputs, outputs); !status)
     return status;
+  print(arguments.dims.chosenText());
   for (const auto &[name, tensor] : outputs)
     summarise(name, tensor);
   return arguments.verify ? verify(arguments.model, tensors) : success();
@@ -208,8 +209,7 @@ void addRun(CLI::App &app, Session &session) {
       app.add_subcommand("run", "Runs a model once on files or random inputs");
   arguments->model.addTo(*command);
   arguments->inputs.addTo(*command);
-  arguments->dims.addTo(*command,
-                        "A size of the random inputs; may be repeated");
+  arguments->dims.addWithAutoTo(*command);
   command
       ->add_option("-o,--output", arguments->outputs,
                    "FILE.npz for all outputs, NAME=FILE.npy for one, or "

@@ -1,7 +1,10 @@
 #include "tools/knapper/Session.h"
 
+#include "llvm/ADT/StringRef.h"
 #include "runtime/base/OutputFile.h"
+#include "runtime/base/Text.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdarg>
 #include <cstdio>
@@ -36,6 +39,30 @@ knapper_log_level levelOf(const std::string &name) {
     if (name == levelNames[i])
       return static_cast<knapper_log_level>(i);
   return KNAPPER_LOG_WARNING;
+}
+
+/// The option or command below `command` that `word` may have meant; empty
+/// where none is near.
+std::string nearestName(const CLI::App &command, const std::string &word) {
+  std::vector<std::string> names;
+  if (word.starts_with("-")) {
+    for (const CLI::App *app = &command; app; app = app->get_parent())
+      for (const CLI::Option *option : app->get_options())
+        for (const std::string &name : option->get_lnames())
+          names.push_back("--" + name);
+  } else {
+    for (const CLI::App *below : command.get_subcommands({}))
+      names.push_back(below->get_name());
+  }
+  std::string given = word.substr(0, word.find('=')), best;
+  unsigned least = 3; // more letters are another word
+  for (const std::string &name : names)
+    if (unsigned distance = llvm::StringRef(given).edit_distance(name);
+        distance < least && distance < name.size()) {
+      least = distance;
+      best = name;
+    }
+  return best;
 }
 
 } // namespace
@@ -96,7 +123,23 @@ int Session::parsed(const CLI::App &app, const CLI::ParseError &error) {
   std::string name = command->get_name();
   for (const CLI::App *up = command->get_parent(); up; up = up->get_parent())
     name = up->get_name() + " " + name;
-  return report(userError(error.what(), "command line", name + " --help"));
+  std::string hint = name + " --help", what = error.what();
+  // What no command took is left at the top.
+  if (std::vector<std::string> words = app.remaining(true); !words.empty()) {
+    auto option = std::find_if(words.begin(), words.end(), [](auto &word) {
+      return word.starts_with("-");
+    });
+    bool isOption = option != words.end();
+    const std::string &word = isOption ? *option : words[0];
+    if (isOption || !command->get_subcommands({}).empty())
+      what = cat(isOption ? "there is no option '" : "there is no command '",
+                 word, "'");
+    std::string nearest = nearestName(*command, word);
+    if (!nearest.empty())
+      hint = cat("did you mean ", isOption ? "" : name + " ", nearest,
+                 "? All of them: ", hint);
+  }
+  return report(userError(what, "command line", hint));
 }
 
 void Session::progress(const char *phase, int done, int total) {

@@ -425,7 +425,7 @@ Status Tuner::run() {
     return first.takeError();
   untuned = std::move(*first);
   Expected<std::vector<Array>> made =
-      arguments.inputs.make(untuned.get(), arguments.dims.values());
+      arguments.inputs.make(untuned.get(), arguments.dims);
   if (!made)
     return made.takeError();
   inputs = std::move(*made);
@@ -493,7 +493,7 @@ void addTune(CLI::App &app, Session &session) {
       ->check(CLI::Range(0, 1024));
   command->add_flag("--json", arguments->json, "Print JSON");
   arguments->inputs.addTo(*command);
-  arguments->dims.addTo(*command, "A size of the inputs; may be repeated");
+  arguments->dims.addWithAutoTo(*command);
   arguments->flags.addTo(*command,
                          {"threads", "dim", "records", "stop-after",
                           "start-from", "print-after", "dump-dir", "isa"});
