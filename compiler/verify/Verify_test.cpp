@@ -21,6 +21,18 @@ func.func @main(%x: tensor<?x8xf32, #ts.dims<"n", 8>>) -> tensor<?x16xf32, #ts.d
   return %4 : tensor<?x16xf32, #ts.dims<"n", 16>>
 })";
 
+/// Bytes are ONNX unless the caller says that they are text.
+void readsText(knapper_compile_options &options) {
+  static constexpr knapper_option text = {"model-format", "mlir"};
+  options.options = &text;
+  options.num_options = 1;
+}
+Options textOptions() {
+  Options options;
+  options.modelFormat = "mlir";
+  return options;
+}
+
 std::vector<float> input() {
   std::vector<float> x(5 * 8);
   for (size_t i = 0; i < x.size(); ++i)
@@ -33,6 +45,7 @@ TEST(Verify, EveryKernelAgreesWithTheReference) {
   int64_t shape[] = {5, 8};
   knapper_tensor tensor{x.data(), x.size() * 4, KNAPPER_F32, 2, shape};
   knapper_compile_options options = KNAPPER_COMPILE_OPTIONS_INIT;
+  readsText(options);
   options.model_bytes = program;
   options.model_size = strlen(program);
   char *json = nullptr;
@@ -69,6 +82,7 @@ func.func @main(%x: tensor<?x8xf32, #ts.dims<"n", 8>>) -> tensor<?x8xf32, #ts.di
   int64_t shape[] = {5, 8};
   knapper_tensor tensor{x.data(), x.size() * 4, KNAPPER_F32, 2, shape};
   knapper_compile_options options = KNAPPER_COMPILE_OPTIONS_INIT;
+  readsText(options);
   options.model_bytes = text;
   options.model_size = strlen(text);
   char *json = nullptr;
@@ -86,7 +100,7 @@ TEST(Verify, ChecksTheNumberOfOutputs) {
       -> Expected<std::vector<ts::HostTensor>> {
     return std::vector<ts::HostTensor>();
   };
-  auto report = verifyModel({{}, program}, {}, {x}, nothing);
+  auto report = verifyModel({{}, program}, textOptions(), {x}, nothing);
   ASSERT_FALSE(report);
   EXPECT_THAT(report.error().message(), HasSubstr("another number of outputs"));
 }
@@ -113,7 +127,7 @@ func.func @main(%x: tensor<4x6xf32>) -> tensor<4xf32> {
     outputs.push_back(ts::HostTensor::store(DType::f32, {4, 6}, softmax));
     return outputs;
   };
-  auto report = verifyModel({{}, two}, {}, {x}, run);
+  auto report = verifyModel({{}, two}, textOptions(), {x}, run);
   if (!report) {
     // Fused into one kernel: there is one output then.
     EXPECT_THAT(report.error().message(), HasSubstr("number of outputs"));
