@@ -344,7 +344,7 @@ bool ReduceBuilder::holdsColumns() {
   for (int64_t d : space.reduced)
     rows = rows * space.dims[d];
   std::optional<int64_t> known = rows.asConstant();
-  return held > 0 && known && *known * held <= most;
+  return held > 0 && known && *known * held <= (across ? most / 4 : most);
 }
 
 LogicalResult ReduceBuilder::readColumns() {

@@ -155,7 +155,7 @@ static Sharing shareColumns(ts::KernelOp kernel, const Space &space,
 static bool lanesAcross(ts::KernelOp kernel, const Space &space, unsigned lane,
                         const TargetDesc &target) {
   // A thread reads its row alone: of longer ones neighbours read too far apart.
-  constexpr int64_t shortRow = 32, shortRun = 64;
+  constexpr int64_t shortRow = 16, shortRun = 64;
   int64_t columns = 1;
   Dim length = space.dims[0].like(1);
   for (auto [d, dim] : llvm::enumerate(space.dims)) {
