@@ -144,7 +144,7 @@ CASES = {
     "flex_result": (flex(modifier(1)), "keep shape"),
     "flex_results": (flex(modifier(2)), "1 inputs and 2 outputs"),
     "tfidf_strings": (
-        one("TfIdfVectorizer", {"x": (I32, ["n"])}, **(GRAMS | {"pool_strings": ["a"]})), "STRING"),
+        one("TfIdfVectorizer", {"x": (I32, ["n"])}, **(GRAMS | {"pool_strings": ["a"]})), "the pool holds strings"),
     "tfidf_mode": (one("TfIdfVectorizer", {"x": (I32, ["n"])}, **(GRAMS | {"mode": "IT"})), "'IT'"),
     "tfidf_input": (one("TfIdfVectorizer", {"x": ["n"]}, **GRAMS), "integers"),
     "tfidf_lengths": (
@@ -168,7 +168,7 @@ CASES = {
     "one_hot_strings": (ml("OneHotEncoder", cats_strings=["a"]), "strings"),
     "label_lists": (ml("LabelEncoder", keys_floats=[1.0], values_floats=[1.0, 2.0]), "1 keys for 2"),
     "label_types": (ml("LabelEncoder", keys_int64s=[1], values_floats=[1.0]), "another element type"),
-    "label_strings": (ml("LabelEncoder", keys_strings=["a"], values_floats=[1.0]), "STRING"),
+    "label_strings": (ml("LabelEncoder", keys_strings=["a"], values_floats=[1.0]), "another element type"),
     "linear_sizes": (ml("LinearRegressor", coefficients=[1.0] * 7, targets=2), "7 coefficients"),
     "linear_labels": (
         ml("LinearClassifier", coefficients=[1.0] * 15, classlabels_ints=[1, 2],
