@@ -89,7 +89,7 @@ def tool(*arguments: object, code: int = 0) -> str:
 def test_in_c_from_the_program(shared_object, tmp_path):
     path, compiled = tmp_path / "m.onnx", tmp_path / "m.knap"
     onnx.save(model(), path)
-    said = tool("inspect", path)
+    said = tool("inspect", path, code=1)
     assert "Swish (my.domain opset 1)  NOT SUPPORTED" in said
     assert "a custom operator that is not registered" in said
     said = tool("inspect", path, "--operators", shared_object)
