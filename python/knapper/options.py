@@ -29,6 +29,7 @@ class CompileOptions(TypedDict, total=False):
     records: str | os.PathLike[str]
     stop_after: str
     start_from: str
+    model_format: Literal["", "onnx", "mlir"]
     print_after: str
     dump_dir: str | os.PathLike[str]
     disable: str | Sequence[str]

@@ -167,6 +167,11 @@ Status Execution::prepareOutputs(std::span<const knapper_tensor> outputs) {
     dims += t.dims.size();
     if (!outputs.empty() && outputs[i].data) {
       const knapper_tensor &got = outputs[i];
+      if (!hasDType(got, t.dtype))
+        return userError(
+            cat("expected memory for ", dimsText(t), ", got ", dimsText(got)),
+            cat("output '", t.name, "'"),
+            cat("give memory of dtype ", name(t.dtype)));
       if (got.rank < KNAPPER_FLAT || got.rank > kMaxRank ||
           (got.rank > 0 && !got.shape))
         return userError(cat("expected memory for ", dimsText(t),
@@ -174,11 +179,6 @@ Status Execution::prepareOutputs(std::span<const knapper_tensor> outputs) {
                              " without a shape"),
                          cat("output '", t.name, "'"),
                          "set rank and shape, or the rank KNAPPER_FLAT");
-      if (!hasDType(got, t.dtype))
-        return userError(
-            cat("expected memory for ", dimsText(t), ", got ", dimsText(got)),
-            cat("output '", t.name, "'"),
-            cat("give memory of dtype ", name(t.dtype)));
     }
     if (t.late)
       std::fill_n(result.shapes.data() + dims - t.dims.size(), t.dims.size(),
