@@ -330,6 +330,9 @@ LogicalResult ScanBuilder::buildShort() {
   Value x = read(full, lanes);
   if (!x)
     return failure();
+  // From the end of a line the lanes behind it come first.
+  if (op.getReverse() && !whole)
+    x = arith::SelectOp::create(b, loc, at.mask, x, none(lanes));
   Value scanned = tile::ScanRowsOp::create(
       b, loc, x.getType(), kindAttr(), x, b.getI64IntegerAttr(row), exclusive(),
       reverse());

@@ -189,7 +189,7 @@ for dtype, shape in SCANNED:
     dim = 1
     t = T(dtype, *shape)
     for kind, attributes in [("add", ""), ("add", "{exclusive = true, reverse = true}"), ("max", "{exclusive = true}"),
-                             ("min", "{reverse = true}")]:
+                             ("min", "{reverse = true}"), ("max", "{exclusive = true, reverse = true}")]:
         case(f"scan {kind} {dtype} {'x'.join(map(str, shape))} {attributes}",
              [In("x", t, "unit" if dtype in FLOATS else "normal")],
              f"%r = ts.scan {kind} %x dim {dim} {attributes} : {t}", t, tolerance=ROUNDING.get(dtype, "exact"))
