@@ -39,6 +39,7 @@ class Case:
     versus_compile: float = 0.0  # least ratio to torch.compile
     ramp: int = 0  # rows of the table that i64 inputs index
     tolerance: float = 1e-2  # of the largest element, 0: equal
+    indices: bool = False  # a second result says where along dim 1 the first is taken from; torch returns the first
 
     @property
     def file(self) -> str:
@@ -189,6 +190,23 @@ def running_sum(dims: tuple[int, ...], bar: float) -> Case:
     )
 
 
+def top_k(rows: int, columns: int, k: int, bar: float) -> Case:
+    t, v, i = mlir("bf16", rows, columns), mlir("bf16", rows, k), mlir("i64", rows, k)
+    program = f"""func.func @main(%x: {t}) -> ({v}, {i}) {{
+  %v, %i = ts.topk %x k <{k}> dim 1 : {t}
+  return %v, %i : {v}, {i}
+}}"""
+    return Case(
+        f"top {k} bf16 {rows}x{columns}",
+        program,
+        [("bf16", (rows, columns))],
+        lambda x: x.topk(k, dim=1)[0],
+        bar,
+        tolerance=0,
+        indices=True,
+    )
+
+
 def cases() -> list[Case]:
     return [
         pointwise(4096, 4096, bar=0.0, versus_compile=1.0),
@@ -211,6 +229,10 @@ def cases() -> list[Case]:
         running_sum((8, 1048576), 0.0),
         running_sum((100000, 64), 0.0),
         running_sum((124, 38, 4, 1535), 0.0),
+        top_k(64, 128256, 50, 0.0),
+        top_k(512, 16384, 50, 0.0),
+        top_k(2048, 4096, 5, 0.0),
+        top_k(8, 1048576, 256, 0.0),
     ]
 
 
@@ -267,10 +289,13 @@ def measure(torch: Any, knapper: Any, case: Case, module: Any, rounds: int) -> d
     like = case.torch(*inputs)
     # Random addresses must not let one output be mistaken for another's.
     out = torch.full_like(like, float("nan") if like.is_floating_point() else 7)
-    module.run(inputs, [out])
+    places = torch.full_like(like, -1, dtype=torch.int64) if case.indices else None
+    module.run(inputs, [out] if places is None else [out, places])
     row: dict[str, Any] = {"case": case.name, "wrong": wrong(torch, case, out, inputs)}
+    if places is not None and not torch.equal(inputs[0].gather(1, places), out):
+        row["wrong"] += " indices lead elsewhere"
     # What must move: each input once (of a table only the rows taken), the output once.
-    moved = sum(t.numel() * t.element_size() for t in [*inputs, out])
+    moved = sum(t.numel() * t.element_size() for t in [*inputs, out, places] if t is not None)
     if case.ramp:
         moved -= inputs[0].numel() * inputs[0].element_size() - out.numel() * out.element_size()
     source = torch.empty(moved // 2, dtype=torch.uint8, device="cuda").random_()

@@ -57,6 +57,9 @@ LogicalResult GpuEmitter::layout(tile::FuncOp func) {
   if (odd)
     return odd->emitOpError("has no lowering for GPUs: tiles have rank 1");
   width = bytes ? 16 / bytes : 4;
+  if (auto wanted = func->getAttrOfType<IntegerAttr>("tile.width"))
+    width =
+        std::clamp<unsigned>(llvm::bit_floor(uint64_t(wanted.getInt())), 1, 16);
   // Less than 16 bytes an access, where tiles are short.
   for (int64_t size : sizes)
     while (width > 1 && size % (int64_t(kWarp) * width))
@@ -106,10 +109,16 @@ LogicalResult GpuEmitter::layout(tile::FuncOp func) {
              << all.getInt() << " programs, which blocks cannot hold";
   }
   packed = reduces && bytes == 2 && largest / threads >= manyElements;
-  // Two blocks a processor: else the assembler spills words for more.
+  // Two blocks a processor: else the assembler spills words for more. (Not of
+  // programs that scan now and then.)
   constexpr unsigned twoBlocks = 512;
-  if (scans && !packed && threads == twoBlocks)
+  bool lists = func.walk([](tile::AppendOp) { return WalkResult::interrupt(); })
+                   .wasInterrupted();
+  if (scans && !lists && !packed && threads == twoBlocks)
     resident = 2;
+  constexpr unsigned residentThreads = 640;
+  if (lists && threads <= twoBlocks)
+    resident = std::max(2u, residentThreads / threads);
   for (int64_t size : sizes)
     if (size % (int64_t(threads) * width))
       return func.emitOpError("has a tile of ")
@@ -429,6 +438,11 @@ LogicalResult GpuEmitter::tileOp(Operation &op) {
         appendLanes(op);
         return success();
       })
+      .Case([&](tile::RankOp op) {
+        rank(op);
+        return success();
+      })
+      .Case([&](tile::ClusterCollectOp op) { return clusterCollect(op); })
       .Case([&](tile::ProductOp op) { return product(op); })
       .Case([&](tile::AttentionOp op) { return attention(op); })
       .Case([&](tile::SetStatusOp op) {

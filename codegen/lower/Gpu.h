@@ -84,6 +84,11 @@ private:
   mlir::LogicalResult clusterScan(tile::ClusterScanOp op);
   mlir::LogicalResult sharedBuffer(tile::SharedOp op);
   void appendLanes(tile::AppendOp op);
+  void rank(tile::RankOp op);
+  mlir::LogicalResult clusterCollect(tile::ClusterCollectOp op);
+  /// for (i = begin; i < end; i += step) body(i): i32, uneven over threads.
+  void eachWord(llvm::Value *begin, llvm::Value *end, llvm::Value *step,
+                llvm::function_ref<void(llvm::Value *)> body);
   /// A value a thread, combined with those of the threads before it (`reverse`:
   /// behind it) among `lanes` neighbours of a warp. `lane`: in the warp, i32.
   llvm::Value *warpScan(mlir::vector::CombiningKind kind, llvm::Value *value,

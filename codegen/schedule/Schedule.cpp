@@ -140,6 +140,9 @@ buildTileProgram(OpBuilder &builder, ts::KernelOp kernel,
   if (auto most = schedule.parameters.find("threads");
       most != schedule.parameters.end())
     function->setAttr("tile.threads", builder.getI64IntegerAttr(most->second));
+  if (auto width = schedule.parameters.find("access");
+      width != schedule.parameters.end())
+    function->setAttr("tile.width", builder.getI64IntegerAttr(width->second));
   if (auto parts = schedule.parameters.find("parts");
       parts != schedule.parameters.end())
     function->setAttr("tile.cluster", builder.getI64IntegerAttr(parts->second));

@@ -61,6 +61,36 @@ LogicalResult SharedOp::verify() {
   return success();
 }
 
+static bool isShared(Value buffer) {
+  return bool(buffer.getDefiningOp<SharedOp>());
+}
+
+/// C1 and C2 of what goes from lists to lists.
+static LogicalResult verifyLists(Operation *op, OperandRange from,
+                                 OperandRange to) {
+  for (auto [source, target] : llvm::zip_equal(from, to)) {
+    Type element = cast<BufferType>(source.getType()).getElementType();
+    if (source.getType() != target.getType() || !element.isInteger() ||
+        element.isInteger(1))
+      return op->emitOpError("C1: ")
+             << source.getType() << " to " << target.getType();
+  }
+  if (!llvm::all_of(from, isShared) || !llvm::all_of(to, isShared))
+    return op->emitOpError("C2: a list is no tile.shared");
+  return success();
+}
+
+LogicalResult RankOp::verify() {
+  return verifyLists(*this, getFrom(), getTo());
+}
+
+LogicalResult ClusterCollectOp::verify() {
+  auto function = (*this)->getParentOfType<FuncOp>();
+  if (!function || !function->hasAttr("tile.cluster"))
+    return emitOpError("C3: 'tile.cluster' of its function is missing");
+  return verifyLists(*this, getFrom(), getTo());
+}
+
 LogicalResult AppendOp::verify() {
   if (getValues().size() != getLists().size())
     return emitOpError("C1: ") << getValues().size() << " values for "
@@ -77,9 +107,6 @@ LogicalResult AppendOp::verify() {
   }
   if (!elementOf(getCounter()).isInteger(32))
     return emitOpError("C2: the counter is ") << elementOf(getCounter());
-  auto isShared = [](Value buffer) {
-    return bool(buffer.getDefiningOp<SharedOp>());
-  };
   if (!isShared(getCounter()) || !llvm::all_of(getLists(), isShared))
     return emitOpError("C3: a list or the counter is no tile.shared");
   return success();

@@ -91,4 +91,38 @@ def Tile_AppendOp : Tile_BlockOp<"append", [AttrSizedOperandSegments]> {
   let hasVerifier = 1;
 }
 
+def Tile_RankOp : Tile_BlockOp<"rank", [SameVariadicOperandSize]> {
+  let summary = "Sorts the words of lists, the largest first";
+  let description = [{
+    Word i of the lists `from` (i below `count`) goes to the place of `to` that is the number of larger words. Words are
+    compared without sign, by the first list, then by the next; no two are equal. Only GPUs have it.
+    C1: as many lists of the same integers on both sides. C2: all are tile.shared.
+  }];
+  let arguments = (ins Arg<Variadic<Tile_BufferType>, "", [MemRead]>:$from,
+      Arg<Variadic<Tile_BufferType>, "", [MemWrite]>:$to, Index:$count);
+  let assemblyFormat = [{
+    $from `to` $to `count` $count attr-dict `:` qualified(type($from)) `to` qualified(type($to))
+  }];
+  let hasVerifier = 1;
+}
+
+def Tile_ClusterCollectOp
+    : Tile_BlockOp<"cluster_collect", [SameVariadicOperandSize]> {
+  let summary = "The lists of a cluster's programs, one behind the other";
+  let description = [{
+    Every program gets the first `count` words of each program's lists `from`, in the programs' order, up to `limit` words;
+    `total` is the number of all. It waits for the others before it and for its own threads after it; `from` is not
+    written again. All programs come to it, once. Only GPUs with clusters have it.
+    C1, C2 as of tile.rank. C3: the function has `tile.cluster`.
+  }];
+  let arguments = (ins Arg<Variadic<Tile_BufferType>, "", [MemRead]>:$from,
+      Arg<Variadic<Tile_BufferType>, "", [MemWrite]>:$to, Index:$count,
+      I64Attr:$limit);
+  let results = (outs Index:$total);
+  let assemblyFormat = [{
+    $from `to` $to `count` $count `limit` $limit attr-dict `:` qualified(type($from)) `to` qualified(type($to))
+  }];
+  let hasVerifier = 1;
+}
+
 #endif // KNAPPER_IR_TILE_BLOCKOPS

@@ -219,5 +219,17 @@ for dtype in NUMBERS:
     t = T(dtype, "a", 40)
     case(f"topk {dtype}", [In("x", t)], f"%r0, %r1 = ts.topk %x k <7> dim 1 : {t}",
          [T(dtype, "a", 7), T("i64", "a", 7)], PLANE, lambda x: np_topk(True)(x, 7))
+# Sizes that are known choose a GPU's form: k small against the line, several tiles, parts of a cluster; ties overflow its list.
+for dtype, shape, k in [("bf16", (3, 5000), 50), ("f32", (2, 1021), 5), ("f16", (2, 4097), 300), ("i64", (2, 3000), 100),
+                        ("f64", (1, 40001), 33), ("ui8", (2, 5003), 64), ("i32", (1, 70001), 200), ("bf16", (1, 140000), 256),
+                        ("i8", (2, 300, 7), 9), ("f32", (1, 33000), 1000), ("ui64", (3, 257), 1), ("f32", (4, 1), 1)]:
+    t = T(dtype, *shape)
+    picked = [k if j == 1 else d for j, d in enumerate(shape)]
+    for largest in [True, False]:
+        for values in ["normal", "ties"] + ["special"] * (dtype in FLOATS):
+            case(f"topk {dtype} {'x'.join(map(str, shape))} {k} {values}{'' if largest else ' smallest'}", [In("x", t, values)],
+                 f"%r0, %r1 = ts.topk %x k <{k}> dim 1 {'' if largest else '{largest = false}'} : {t}",
+                 [T(dtype, *picked), T("i64", *picked)], [{}],
+                 (lambda x, k=k, f=np_topk(largest): f(x, k)) if values != "special" and dtype != "ui64" else None)
 case("topk special", [In("x", T("f32", "a", 40), "special")],
      f'%r0, %r1 = ts.topk %x k <9> dim 1 : {T("f32", "a", 40)}', [T("f32", "a", 9), T("i64", "a", 9)], PLANE)

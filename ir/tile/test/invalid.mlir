@@ -240,3 +240,32 @@ tile.func @append_to_memory(%x: !tile.buffer<i32>, %o: index) {
       : vector<256xi1>, vector<256xi32> to !tile.buffer<i32> count !tile.buffer<i32>
   tile.return
 }
+
+// -----
+
+tile.func @rank_lists(%n: index) {
+  %a = tile.shared 8 : !tile.buffer<i64>
+  %b = tile.shared 8 : !tile.buffer<i32>
+  // expected-error @+1 {{C1: '!tile.buffer<i64>' to '!tile.buffer<i32>'}}
+  tile.rank %a to %b count %n : !tile.buffer<i64> to !tile.buffer<i32>
+  tile.return
+}
+
+// -----
+
+tile.func @rank_memory(%x: !tile.buffer<i64>, %n: index) {
+  %a = tile.shared 8 : !tile.buffer<i64>
+  // expected-error @+1 {{C2: a list is no tile.shared}}
+  tile.rank %a to %x count %n : !tile.buffer<i64> to !tile.buffer<i64>
+  tile.return
+}
+
+// -----
+
+tile.func @collect_alone(%n: index) {
+  %a = tile.shared 8 : !tile.buffer<i64>
+  %b = tile.shared 8 : !tile.buffer<i64>
+  // expected-error @+1 {{C3: 'tile.cluster' of its function is missing}}
+  %all = tile.cluster_collect %a to %b count %n limit 8 : !tile.buffer<i64> to !tile.buffer<i64>
+  tile.return
+}
