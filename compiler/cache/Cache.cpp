@@ -1,4 +1,5 @@
 #include "compiler/cache/Cache.h"
+#include "runtime/base/CacheFolder.h"
 #include "runtime/base/OutputFile.h"
 #include "runtime/base/SystemError.h"
 #include "runtime/base/Text.h"
@@ -98,13 +99,8 @@ std::string CacheKey::hash() const {
 }
 
 std::string Cache::defaultFolder() {
-  const char *base = getenv("XDG_CACHE_HOME");
-  if (base && *base == '/')
-    return std::string(base) + "/knapper/compile";
-  const char *home = getenv("HOME");
-  if (home && *home == '/')
-    return std::string(home) + "/.cache/knapper/compile";
-  return "";
+  std::string base = cacheFolder();
+  return base.empty() ? "" : base + "/compile";
 }
 
 Expected<Cache> Cache::open(std::string folder) {

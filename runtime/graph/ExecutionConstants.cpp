@@ -73,8 +73,8 @@ Status Execution::checkConstants(const Program::Instruction &in) {
     if (Status s = module.file->checkPieces(pieces, 1); !s)
       return s;
   for (uint32_t buffer : found)
-    if (module.unchecked[buffer].exchange(false))
-      --module.numUnchecked;
+    if (module.unchecked[buffer].exchange(false) && --module.numUnchecked == 0)
+      module.allConstantsAreWhole();
   return success();
 }
 

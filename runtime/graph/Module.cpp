@@ -143,7 +143,16 @@ Status Module::checkConstants() {
     if (b.kind == fb::BufferKind::constant)
       if (Status s = file->addPieces(*b.source, pieces); !s)
         return s;
-  return file->checkPieces(pieces, options.threads);
+  if (Status s = file->checkPieces(pieces, options.threads); !s)
+    return s;
+  allConstantsAreWhole();
+  return success();
+}
+
+void Module::allConstantsAreWhole() {
+  // Another program of the file may have others.
+  if (count(file->header().programs()) == 1)
+    file->markWhole();
 }
 
 Status Module::placeConstants(DeviceQueue &queue) {

@@ -123,6 +123,8 @@ private:
   /// All constants of the program against their hashes, on the calling thread
   /// and others.
   Status checkConstants();
+  /// To call when the last of the program's constants was.
+  void allConstantsAreWhole();
   friend class Execution;
 
   std::shared_ptr<const Artefact> file;

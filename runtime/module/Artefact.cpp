@@ -69,6 +69,9 @@ void *mapFile(int fd, uint64_t bytes) {
   return anywhere;
 }
 
+/// Less is hashed in the time that looking for a mark takes.
+constexpr uint64_t kWorthMarking = 16 << 20;
+
 struct FileDescriptor {
   int fd;
   ~FileDescriptor() { close(fd); }
@@ -102,6 +105,7 @@ Artefact::loadFd(int fd, const std::string &name,
       return fileError(name, "map", errno);
     artefact->base = static_cast<const std::byte *>(memory);
     artefact->size = info.st_size;
+    artefact->state = FileState(info);
   }
   if (Status s = artefact->verify(options); !s)
     return s.takeError();
@@ -182,10 +186,20 @@ Status Artefact::verify(const ArtefactLoadOptions &options) {
     return s;
   if (Status s = verifyKernels(); !s)
     return s;
-  constantsTrusted = options.constants != ConstantChecks::beforeUse;
-  return options.constants == ConstantChecks::atLoad
-             ? verifyConstants(options.threads)
-             : success();
+  constantsTrusted =
+      options.constants != ConstantChecks::beforeUse ||
+      (constantBytes.size() >= kWorthMarking && state.isKnownWhole());
+  if (options.constants != ConstantChecks::atLoad)
+    return success();
+  if (Status s = verifyConstants(options.threads); !s)
+    return s;
+  markWhole();
+  return success();
+}
+
+void Artefact::markWhole() const {
+  if (constantBytes.size() >= kWorthMarking)
+    state.markWhole();
 }
 
 Status Artefact::verifySections() {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "runtime/base/Error.h"
+#include "runtime/module/WholeFiles.h"
 #include "runtime/module/artefact_generated.h"
 
 #include <cstddef>
@@ -18,7 +19,8 @@ namespace knapper {
 /// be whole; damage is a UserError.
 enum class ConstantChecks : uint8_t {
   beforeUse, // each before the first launch that reads it; a device with memory
-             // of its own reads all when a module is loaded
+             // of its own reads all when a module is loaded. Not again where
+             // the same state of the file was found whole (WholeFiles.h)
   atLoad,    // all of them, which reads all weights
   none,
 };
@@ -82,6 +84,9 @@ public:
   Status checkPieces(std::span<const ConstantPiece> pieces,
                      int32_t threads) const;
 
+  /// Remembers that all constants were found whole, for later processes.
+  void markWhole() const;
+
   /// A UserError about damage at `at`, a pointer into the file.
   Error damaged(const void *at, std::string what) const;
 
@@ -101,6 +106,7 @@ private:
   const fb::Artefact *root = nullptr;
   std::span<const std::byte> constantBytes;
   bool constantsTrusted = false;
+  FileState state;
 };
 
 /// Number of entries; 0 for an absent vector.

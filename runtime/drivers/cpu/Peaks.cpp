@@ -1,5 +1,6 @@
 #include "runtime/drivers/cpu/Peaks.h"
 
+#include "runtime/base/CacheFolder.h"
 #include "runtime/base/Text.h"
 #include "runtime/drivers/cpu/CpuInfo.h"
 #include "runtime/drivers/cpu/ThreadPool.h"
@@ -11,7 +12,6 @@
 #include <cstring>
 #include <ctime>
 #include <immintrin.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 namespace knapper::cpu {
@@ -130,14 +130,6 @@ double processorSeconds() {
   return now.tv_sec + 1e-9 * now.tv_nsec;
 }
 
-std::string cacheFolder() {
-  const char *cache = getenv("XDG_CACHE_HOME");
-  if (cache && cache[0] == '/')
-    return cat(cache, "/knapper");
-  const char *home = getenv("HOME");
-  return home && home[0] == '/' ? cat(home, "/.cache/knapper") : "";
-}
-
 /// Letters and digits of what the figures depend on.
 std::string cacheFile(const std::string &folder) {
   std::string key =
@@ -163,10 +155,8 @@ bool readCache(const std::string &path, Peaks &peaks) {
 
 void writeCache(const std::string &folder, const std::string &path,
                 const Peaks &peaks) {
-  // The parent, then ours: private to the user.
-  size_t slash = folder.rfind('/');
-  mkdir(folder.substr(0, slash).c_str(), 0700);
-  mkdir(folder.c_str(), 0700);
+  if (!makeCacheFolder(folder))
+    return;
   std::string temporary = cat(path, ".", getpid(), ".tmp");
   FILE *file = fopen(temporary.c_str(), "wxe");
   if (!file)

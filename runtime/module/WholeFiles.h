@@ -1,0 +1,34 @@
+// Which files were found whole, so that a file's constants are compared with
+// their hashes once and not in every process.
+//
+// A mark is an empty file in cacheFolder()/whole whose name says which file in
+// which state: device, inode, size and the times of its last change. Any write
+// changes them. Without a cache folder nothing is marked.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+struct stat;
+
+namespace knapper {
+
+/// The state that a file is in. Threads may share it.
+class FileState {
+public:
+  FileState() = default; ///< of no file: never known, never marked
+  /// A file that was changed less than two seconds ago may be changed again
+  /// without that its times tell: it is taken for none.
+  explicit FileState(const struct stat &info);
+
+  /// Whether it was marked, by this process or another.
+  bool isKnownWhole() const;
+  /// Marks it. What cannot be written is not marked. The oldest marks go when
+  /// there are more than `most`.
+  void markWhole(unsigned most = 1000) const;
+
+private:
+  std::string name; // of the mark; empty: none
+};
+
+} // namespace knapper
