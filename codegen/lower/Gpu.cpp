@@ -119,6 +119,14 @@ LogicalResult GpuEmitter::layout(tile::FuncOp func) {
   constexpr unsigned residentThreads = 640;
   if (lists && threads <= twoBlocks)
     resident = std::max(2u, residentThreads / threads);
+  // Indices of each lane take up to 256 registers a thread. Without a bound the
+  // assembler aims at more blocks and spills words.
+  constexpr unsigned gatherThreads = 256;
+  bool gathers =
+      func.walk([](tile::GatherOp) { return WalkResult::interrupt(); })
+          .wasInterrupted();
+  if (gathers && !resident && !packed && threads == kWarp && cluster == 1)
+    resident = gatherThreads / (threads * programs);
   for (int64_t size : sizes)
     if (size % (int64_t(threads) * width))
       return func.emitOpError("has a tile of ")
@@ -550,8 +558,8 @@ llvm::Value *GpuEmitter::shuffleBy(llvm::Intrinsic::ID how, llvm::Value *value,
   llvm::Type *type = value->getType();
   unsigned bits = type->getPrimitiveSizeInBits();
   auto word = [&](llvm::Value *w) -> llvm::Value * {
-    return b.CreateIntrinsic(
-        how, {}, {b.getInt32(~0u), w, lane, b.getInt32(bound)});
+    return b.CreateIntrinsic(how, {},
+                             {b.getInt32(~0u), w, lane, b.getInt32(bound)});
   };
   llvm::Value *whole = b.CreateBitCast(value, b.getIntNTy(bits));
   if (bits <= 32)

@@ -7,9 +7,11 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import subprocess
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 # One at a time they take many registers in double precision, by what they compute; or one number more than
@@ -17,6 +19,7 @@ from pathlib import Path
 MAY_SPILL = {("pow f32 positive", ""), ("scaled_dot i8 64 70", "sm_86"), ("scaled_dot i8 64 70", "sm_89")}
 
 MOST_SHARED = 48 * 1024
+KERNELS_A_CALL = 100  # of the assembler, whose time and memory grow faster than its input
 
 
 def kernels(folder: Path) -> dict[str, tuple[str, str]]:
@@ -69,19 +72,28 @@ def uneven(text: str) -> str:
     return ""
 
 
+def assemble(text: str, arch: str) -> tuple[str, int]:
+    """What the assembler says, and its status."""
+    with tempfile.TemporaryDirectory() as scratch:
+        source = Path(scratch) / "kernels.ptx"
+        source.write_text(text)
+        command = ["ptxas", f"-arch={arch}", "-v", source, "-o", Path(scratch) / "kernels.cubin"]
+        done = subprocess.run(command, capture_output=True, text=True)
+    return done.stdout + done.stderr, done.returncode
+
+
 def check(folder: Path, arch: str = "sm_90a") -> list[str]:
     """What is wrong, in words."""
     found = kernels(folder)
     head = found.pop("")[0]
-    with tempfile.TemporaryDirectory() as scratch:
-        source = Path(scratch) / "all.ptx"
-        source.write_text(head + "\n".join(text for text, _ in found.values()))
-        command = ["ptxas", f"-arch={arch}", "-v", source, "-o", Path(scratch) / "all.cubin"]
-        done = subprocess.run(command, capture_output=True, text=True)
-    log = done.stdout + done.stderr
+    names = list(found)
+    pieces = [names[i : i + KERNELS_A_CALL] for i in range(0, len(names), KERNELS_A_CALL)]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        logs = list(pool.map(lambda piece: assemble(head + "\n".join(found[n][0] for n in piece), arch), pieces))
+    log, refused = "".join(text for text, _ in logs), any(status for _, status in logs)
     problems = [line for line in log.splitlines() if re.search(r"warning|C75\d\d|error|fatal", line)]
     sizes = re.findall(r"Function properties for (\w+)\n\s+\d+ bytes stack frame, (\d+) bytes spill", log)
-    assert done.returncode or len(sizes) == len(found)
+    assert refused or len(sizes) == len(found)
     for name, (text, where) in found.items():
         if name + "_tiles" in text and (problem := uneven(text)):
             problems.append(f"{where}: {name} {problem}")
