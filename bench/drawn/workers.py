@@ -36,8 +36,9 @@ class Worker:
             process.stdin.flush()
         except BrokenPipeError:
             return self._died()
-        ready, _, _ = select.select([process.stdout], [], [], timeout)
-        if not ready:
+        poll = select.poll()  # select() takes no descriptor above 1,023
+        poll.register(process.stdout, select.POLLIN)
+        if not poll.poll(1000 * timeout):
             self.end()
             return {"status": "timeout", "why": f"no answer in {timeout:.0f} s"}
         line = process.stdout.readline()
