@@ -4,6 +4,7 @@
 #include "graph/fusion/Constants.h"
 #include "graph/fusion/Cost.h"
 #include "graph/memory/InPlace.h"
+#include "ir/tensor/IndexLimit.h"
 #include "ir/tensor/Update.h"
 #include "ir/tensor/reference/HostTensor.h"
 
@@ -435,6 +436,8 @@ LogicalResult ExecBuilder::run() {
     unsigned i = argument.getArgNumber();
     addSignature(argument, function.getArgAttr(i, "ts.name"), "input",
                  program.inputs);
+    if (auto limit = function.getArgAttrOfType<IntegerAttr>(i, ts::kIndexLimit))
+      program.inputs.back()->index_limit = limit.getInt();
     places[argument] = {addBuffer(fb::BufferKind::input, i,
                                   ts::byteCount(argument.getType()), ""),
                         zero};

@@ -14,6 +14,7 @@
 #include "graph/quantize/ByteProducts.h"
 #include "ir/tensor/Control.h"
 #include "ir/tensor/Decompose.h"
+#include "ir/tensor/IndexLimit.h"
 #include "ir/tensor/ScaledDot.h"
 #include "kernels/tune/Records.h"
 #include "mlir/AsmParser/AsmParser.h"
@@ -38,7 +39,12 @@ Status failed(CompileState &state, StringRef phase) {
 
 Status runImport(CompileState &state) { return importModel(state); }
 
-Status runSimplify(CompileState &state) { return simplifyModel(state); }
+Status runSimplify(CompileState &state) {
+  if (Status s = simplifyModel(state); !s)
+    return s;
+  ts::markIndexLimits(state.main());
+  return success();
+}
 
 Status runFuse(CompileState &state) {
   fusion::MachineModel machine;

@@ -112,7 +112,8 @@ private:
   Status tensor(const fb::TensorSignature *t, bool isInput,
                 std::vector<Program::Tensor> &list) {
     Program::Tensor tensor{
-        text(t->name()), static_cast<DType>(t->dtype()), {}, {}, {}, false};
+        text(t->name()), static_cast<DType>(t->dtype()), {}, {}, {}, false,
+        t->index_limit()};
     if (t->dtype() > fb::DType::MAX)
       return fail(t, cat("tensor '", tensor.name, "' has unknown dtype ",
                          unsigned(t->dtype())));

@@ -43,6 +43,7 @@ struct Program {
     std::vector<const char *> dimText;
     std::vector<int64_t> staticDims; // -1 where symbolic
     bool late;
+    uint64_t indexLimit; // see TensorSignature
   };
   struct Buffer {
     fb::BufferKind kind;

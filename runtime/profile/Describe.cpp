@@ -19,7 +19,10 @@ void tensors(JsonWriter &json, const char *key,
         json.value(t.staticDims[d]);
       else
         json.value(t.dimText[d]);
-    json.endArray().endObject();
+    json.endArray();
+    if (t.indexLimit)
+      json.field("index_limit", t.indexLimit);
+    json.endObject();
   }
   json.endArray();
 }

@@ -104,16 +104,24 @@ infoOf(InfoFunction function, const knapper_module *module, int32_t index) {
 }
 
 /// Names of the sizes that a caller gives.
-Expected<std::vector<std::string>> symbolsOf(const knapper_module *module) {
+/// What the description of the module says beside its signature.
+struct Described {
+  std::vector<std::string> symbols; ///< that inputs may have
+  std::vector<int64_t> indexLimits; ///< of each input; 0: none
+};
+
+Expected<Described> describe(const knapper_module *module) {
   const char *text = nullptr;
   if (Status status = toStatus(knapper_module_describe(module, &text)); !status)
     return status.takeError();
-  std::vector<std::string> names;
+  Described found;
   auto description = nlohmann::json::parse(text);
   for (const auto &symbol : description["symbols"])
     if (!symbol.value("from_buffer", false))
-      names.push_back(symbol["name"].get<std::string>());
-  return names;
+      found.symbols.push_back(symbol["name"].get<std::string>());
+  for (const auto &input : description["inputs"])
+    found.indexLimits.push_back(input.value("index_limit", int64_t(0)));
+  return found;
 }
 
 std::string listOf(const std::vector<std::string> &names) {
@@ -217,10 +225,11 @@ void Inputs::addTo(CLI::App &app) {
       ->type_name("N")
       ->capture_default_str();
   app.add_option("--integers", integers,
-                 "Random integers lie in 0 .. N-1 (and below 128 for i8)")
+                 "Random integers lie in 0 .. N-1 (and below 128 for i8). "
+                 "Default: indices into tables lie inside them, others are 0 "
+                 "or 1")
       ->type_name("N")
-      ->check(CLI::Range(int64_t(1), INT64_MAX))
-      ->capture_default_str();
+      ->check(CLI::Range(int64_t(1), INT64_MAX));
 }
 
 namespace {
@@ -323,24 +332,25 @@ Inputs::make(const knapper_module *module,
   return make(module, dims);
 }
 
-Expected<std::vector<Array>>
-Inputs::make(const knapper_module *module, Dims &dims) const {
+Expected<std::vector<Array>> Inputs::make(const knapper_module *module,
+                                          Dims &dims) const {
   Expected<Placed> placed = place(module, files);
   if (!placed)
     return placed.takeError();
   auto &[infos, names, arrays] = *placed;
   auto count = static_cast<int32_t>(infos.size());
-  Expected<std::vector<std::string>> symbols = symbolsOf(module);
-  if (!symbols)
-    return symbols.takeError();
+  Expected<Described> described = describe(module);
+  if (!described)
+    return described.takeError();
+  const std::vector<std::string> &symbols = described->symbols;
 
   if (Status status = checkGivenOnce(dims.values()); !status)
     return status.takeError();
   std::map<std::string, int64_t> sizes;
   for (const auto &[name, value] : dims.values()) {
-    if (std::find(symbols->begin(), symbols->end(), name) == symbols->end())
+    if (std::find(symbols.begin(), symbols.end(), name) == symbols.end())
       return userError("the model has no size '" + name + "'", "option dim",
-                       "its sizes: " + listOf(*symbols));
+                       "its sizes: " + listOf(symbols));
     sizes[name] = value;
   }
   // What files say; disagreement is the run's to report.
@@ -349,7 +359,7 @@ Inputs::make(const knapper_module *module, Dims &dims) const {
       for (int32_t d = 0; d < infos[i].rank; ++d)
         if (infos[i].shape[d] < 0)
           sizes.emplace(infos[i].dim_text[d], arrays[i]->shape[d]);
-  if (Status status = completeSizes(*placed, *symbols, sizes, dims); !status)
+  if (Status status = completeSizes(*placed, symbols, sizes, dims); !status)
     return status.takeError();
 
   std::vector<Array> result;
@@ -375,9 +385,12 @@ Inputs::make(const knapper_module *module, Dims &dims) const {
         Array::make(infos[i].dtype, std::move(shape), where);
     if (!array)
       return array.takeError();
+    constexpr int64_t flags = 2; // masks and the like
+    int64_t below = described->indexLimits[i];
+    below = integers ? integers : below ? below : flags;
     bool small = infos[i].dtype == KNAPPER_I8 || infos[i].dtype == KNAPPER_U8;
     fillRandom(*array, seed * 1000003 + i,
-               small ? std::min<int64_t>(integers, 128) : integers);
+               small ? std::min<int64_t>(below, 128) : below);
     result.push_back(std::move(*array));
   }
   return result;

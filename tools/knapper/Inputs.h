@@ -15,8 +15,8 @@ public:
   explicit Inputs(std::vector<std::string> files) : files(std::move(files)) {}
   void addTo(CLI::App &app);
   /// One array an input, in the order of the signature. Inputs without a file
-  /// are random: numbers in [-1, 1), integers in [0, --integers), the same for
-  /// the same seed. `dims` gives sizes that no file does; what is missing there
+  /// are random, the same for the same seed: numbers in [-1, 1), integers that
+  /// the model takes as indices (or in [0, --integers)), other integers 0 or 1. `dims` gives sizes that no file does; what is missing there
   /// too is chosen if it is automatic, and else named all at once.
   Expected<std::vector<Array>> make(const knapper_module *module,
                                     Dims &dims) const;
@@ -31,7 +31,7 @@ public:
 private:
   std::vector<std::string> files;
   uint64_t seed = 0;
-  int64_t integers = 2;
+  int64_t integers = 0; // 0: by what the model does with them
 };
 
 Expected<knapper_tensor_info> inputInfo(const knapper_module *module,
