@@ -12,7 +12,8 @@ file as we compile it otherwise. LIST is of openvino, torch; both if it is not
 given. A model's error is the largest root mean square of an output's distance
 from what the module gives in float64; ours may be no larger than that of the
 least exact peer (by 5 %: roundings fall differently), else the command fails.
---bars also fails it when ours is slower than the fastest peer.
+The last column is our error over that of the closest peer. --bars also fails it
+when ours is slower than the fastest peer.
 """
 
 from __future__ import annotations
@@ -119,7 +120,7 @@ def main() -> int:
     heads = "".join(f"{name:>10}" for name in ["knapper", *peers])
     print(
         f"milliseconds, {arguments.threads} threads; errors against float64\n"
-        f"{'model':<12}{'size':>8}{heads}{'ratio':>8}{'f32':>10} | {heads[1:]}",
+        f"{'model':<12}{'size':>8}{heads}{'ratio':>8}{'f32':>10} | {heads[1:]}{'of least':>10}",
         flush=True,
     )
     rows, failures = [], []
@@ -139,6 +140,9 @@ def main() -> int:
         taken = {"knapper": row["knapper_ms"]} | row["peers_ms"]
         times = columns(taken, ["knapper", *peers], ".2f")
         errors = columns(row["errors"], ["knapper", *peers], ".1e")
+        if row["peers_ms"]:  # how much further from float64 than the closest peer
+            closest = min(row["errors"][peer] for peer in row["peers_ms"])
+            errors += f"{row['errors']['knapper'] / closest:>9.2f}x"
         ratio = f"{row['ratio']:>7.2f}x" if row["ratio"] else f"{'-':>8}"
         label = "x".join(map(str, size.values()))
         print(f"{name:<12}{label:>8}{times}{ratio}{row['float32_ms']:>10.2f} |{errors}", flush=True)

@@ -20,6 +20,7 @@ import knapper
 from peers import PEERS, Job, chosen
 from side_by_side import medians
 
+SHORT_MS = 2  # of a row: below it the best peer's own overhead counts
 # Largest error over the largest value of an output.
 LIMIT = 2e-4
 
@@ -53,8 +54,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def difference(got: np.ndarray, wanted: np.ndarray, smallest: float) -> float:
     """Largest error over the largest value; infinite when shapes differ or a
-    value is not finite."""
-    if got.shape != wanted.shape or not np.isfinite(got).all():
+    value of either is not finite."""
+    if got.shape != wanted.shape or not (np.isfinite(got).all() and np.isfinite(wanted).all()):
         return math.inf
     if not got.size:
         return 0.0
@@ -114,6 +115,10 @@ def measure(row: Row, module, peers: dict[str, type], rounds: int) -> dict:
     }
 
 
+def geometric_mean(ratios: list[float]) -> float:
+    return math.exp(sum(map(math.log, ratios)) / len(ratios))
+
+
 def compare(rows: Iterable[Row], arguments: argparse.Namespace, bars: Bars) -> int:
     """Prints the table; the exit status."""
     peers = chosen(arguments.peers)
@@ -157,9 +162,13 @@ def compare(rows: Iterable[Row], arguments: argparse.Namespace, bars: Bars) -> i
     summary: dict[str, object] = {"models": done}
     ratios = [figures["ratio"] for figures in done if figures["ratio"]]
     if ratios:
-        mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+        mean = geometric_mean(ratios)
         summary |= {"geometric_mean": mean, "least": min(ratios)}
         print(f"geometric mean {mean:.2f}x, least {min(ratios):.2f}x")
+        long = [f["ratio"] for f in done if f["ratio"] and min(f["peers_ms"].values()) >= SHORT_MS]
+        if 0 < len(long) < len(ratios):
+            summary |= {"long_rows": len(long), "long_geometric_mean": geometric_mean(long)}
+            print(f"of the {len(long)} rows of {SHORT_MS} ms and more {geometric_mean(long):.2f}x")
         if arguments.bars and (mean < bars.mean or min(ratios) < bars.each):
             failures.append(f"the bars are {bars.mean}x and {bars.each}x")
     if arguments.json:

@@ -19,8 +19,9 @@ the share of the roofline and for the ratio to the nest. A NAME selects a family
 or the shapes whose names contain it. --table prints Markdown.
 
 --bars fails the command below a median of 0.85 over all shapes, and for a shape
-under 0.6, or slower than its nest by more than turns differ (0.95), that
-docs/performance/floors.md gives no reason for.
+under 0.6, or slower than its nest by more than turns differ (0.95). Where
+docs/performance/floors.md gives a reason, it must reach 0.8 of that row's figures,
+or the ratio to the nest that the reason calls the least.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ import statistics
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -46,17 +48,38 @@ from kernels import peaks  # noqa: E402
 from naive import Model, Nests  # noqa: E402
 
 MEDIAN, LEAST, NEST = 0.85, 0.6, 0.95
+WAIVED = 0.8  # of what the page says of a shape with a reason
 PAGE = ROOT / "docs" / "performance" / "floors.md"
 TURNS = 5
 # Largest error over the largest value; the nests add in the order of memory.
 LIMIT, NEST_LIMIT = 1e-5, 1e-3
 
 
-def reasons() -> dict[str, str]:
-    """What the page says of shapes, by name: `| name | ... | reason |`."""
-    row = r"^\| ([^|]+?) \|(?:[^|]*\|){4} ([^|]*) \|$"
+@dataclass
+class Reason:
+    """Why a shape may be below the bars, and the figures of the page's row."""
+
+    text: str
+    share: float
+    nest: float
+
+    def bars(self) -> tuple[float, float]:
+        """What the shape must reach of the roofline and of its nest: less than usual
+        only as far as the page says, and as runs differ."""
+        least = re.search(r"least ([\d.]+\d)", self.text)
+        nest = float(least[1]) if least else WAIVED * self.nest
+        return min(LEAST, WAIVED * self.share), min(NEST, nest)
+
+
+def reasons() -> dict[str, Reason]:
+    """Of the page's shapes, by name: `| name | us | share | bound | nest | reason |`."""
+    row = r"^\| ([^|]+?) \|[^|]*\| *(\d+)% *\|[^|]*\| *([\d.]+) *\| ([^|]*) \|$"
     rows = re.findall(row, PAGE.read_text(), re.MULTILINE)
-    return {name: reason.strip() for name, reason in rows if reason.strip()}
+    return {
+        name: Reason(text.strip(), int(share) / 100, float(nest))
+        for name, share, nest, text in rows
+        if text.strip()
+    }
 
 
 class Timed:
@@ -208,7 +231,7 @@ def main() -> int:
                 "us": row.pop("seconds") * 1e6,
                 "error": timed.error,
                 "launches": timed.kernels(),
-                "reason": why.get(shape.name, ""),
+                "reason": why[shape.name].text if shape.name in why else "",
             }
             rows.append(row)
             print_row(row, arguments.table, row["reason"])
@@ -232,12 +255,13 @@ def main() -> int:
         if median < MEDIAN:
             failures.append(f"the median is {median:.0%}, the bar {MEDIAN:.0%}")
         for row in rows:
-            if row["share"] < LEAST and not row["reason"]:
-                failures.append(f"{row['name']}: {row['share']:.0%} and no reason in {PAGE.name}")
-            if row["nest"] < NEST and not row["reason"]:
+            reason = why.get(row["name"])
+            share, nest = reason.bars() if reason else (LEAST, NEST)
+            if row["share"] < share:
+                failures.append(f"{row['name']}: {row['share']:.0%}, the bar {share:.0%}")
+            if row["nest"] < nest:
                 failures.append(
-                    f"{row['name']}: {row['nest']:.2f} times as fast as the nest and no "
-                    f"reason in {PAGE.name}"
+                    f"{row['name']}: {row['nest']:.2f} times as fast as the nest, the bar {nest:.2f}"
                 )
     for failure in failures:
         print(failure, file=sys.stderr)

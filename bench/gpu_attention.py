@@ -14,7 +14,10 @@ Every case is compiled from a text of the tensor level. It runs twice:
 - through the Python package (small cases only), whose result must be right;
 - for its time, its kernel is launched on torch's tensors as the artefact says
   (--dump-dir), in turns with each of torch's backends that takes the case, cuDNN
-  among them, on the same operands; several sets of them take turns.
+  among them, on the same operands; several sets of them take turns. Masks are
+  prepared for torch before the time, in the smallest form that it takes, as
+  booleans and as numbers to be added; FlexAttention has them as block masks.
+  What is short runs from graphs on both sides.
 
 Printed for each: milliseconds, TFLOP/s (4 B H S T D, half of it for causal) and
 the ratio to the best backend, in bursts (3 ms after a pause) and sustained,
@@ -121,6 +124,7 @@ CHECKS = [
 
 
 class Attention(Bench):
+    graphs = True
     warm_ups = 2
 
     def __init__(self, options, torch, knapper):
@@ -131,6 +135,7 @@ class Attention(Bench):
             "flash": backend.FLASH_ATTENTION,
             "efficient": backend.EFFICIENT_ATTENTION,
         }
+        self.flex = None  # compiled when it is first needed
 
     def operands(self, case, seed):
         torch = self.torch
@@ -167,18 +172,54 @@ class Attention(Bench):
                 result[b, h] = torch.softmax(scores, -1).nan_to_num_(0) @ v[b, h // shares].double()
         return result
 
-    def torch_result(self, case, backend, q, k, v, mask=None):
+    def masks(self, case, mask):
+        """What torch's backends take for the case's mask, by name, with sizes of 1
+        where it is the same: causality joins it, because torch takes one of the two."""
         torch = self.torch
-        causal = case.causal
-        if mask is not None:
-            if causal:  # torch takes one of the two
-                seen = torch.ones(case.s, case.t, dtype=torch.bool, device="cuda").tril(case.t - case.s)
-                mask = mask & seen if case.mask == "keys" else mask.masked_fill(~seen, float("-inf"))
-                causal = False
-            mask = mask.expand(case.b, case.h, case.s, case.t)
-        with torch.nn.attention.sdpa_kernel(self.backends[backend]):
-            return torch.nn.functional.scaled_dot_product_attention(
-                q, k, v, attn_mask=mask, is_causal=causal, enable_gqa=case.g != case.h)
+        if mask is None:
+            return {"": None}
+        seen = None
+        if case.causal:
+            seen = torch.ones(case.s, case.t, dtype=torch.bool, device=mask.device).tril(case.t - case.s)
+        if case.mask == "added":
+            return {"": mask if seen is None else mask.masked_fill(~seen, float("-inf"))}
+        kept = mask if seen is None else mask & seen
+        kind = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}[case.dtype]
+        added = torch.zeros(kept.shape, dtype=kind, device=mask.device).masked_fill(~kept, float("-inf"))
+        return {"": kept, " added": added}
+
+    def flexible(self, case, q, k, v, mask):
+        """FlexAttention over a block mask of the case's keys."""
+        from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+        kept, causal, offset = mask[:, 0, 0], case.causal, case.t - case.s
+
+        def keep(b, h, row, key):
+            return kept[b, key] & (row + offset >= key) if causal else kept[b, key]
+
+        blocks = create_block_mask(keep, case.b, None, case.s, case.t, device=mask.device)
+        if self.flex is None:
+            self.flex = self.torch.compile(flex_attention, dynamic=False)
+        return lambda: self.flex(q, k, v, block_mask=blocks, enable_gqa=case.g != case.h)
+
+    def peers(self, case, q, k, v, mask=None):
+        """Calls of torch for these operands, by name; what a backend does not take fails when it is called."""
+        torch = self.torch
+
+        def backend(which, form):
+            def call():
+                with torch.nn.attention.sdpa_kernel(which):
+                    return torch.nn.functional.scaled_dot_product_attention(
+                        q, k, v, attn_mask=form, is_causal=case.causal and mask is None,
+                        enable_gqa=case.g != case.h)
+            return call
+
+        calls = {name + how: backend(which, form)
+                 for name, which in self.backends.items()
+                 for how, form in self.masks(case, mask).items()}
+        if case.mask == "keys":
+            calls["flex"] = self.flexible(case, q, k, v, mask)
+        return calls
 
     @staticmethod
     def error(result, exact):
@@ -190,12 +231,12 @@ class Attention(Bench):
         operands = self.operands(case, 1)
         exact = self.exact(case, *operands)
         peers = {}
-        for name in self.backends:
+        for name, call in self.peers(case, *operands).items():
             if case.causal and case.s != case.t:
                 continue  # torch's diagonal starts elsewhere
             try:
-                peers[name] = self.error(self.torch_result(case, name, *operands), exact)
-            except RuntimeError:
+                peers[name] = self.error(call(), exact)
+            except (RuntimeError, ValueError):
                 pass  # the backend does not take it
         ours = {}
         if operands[0].numel() <= SMALL:
@@ -220,9 +261,8 @@ class Attention(Bench):
             outs = [torch.empty_like(s[0]) for s in sets]
             launches = [kernel.bind([*s, o]) for s, o in zip(sets, outs)]
             functions = [lambda i: launches[i % 2]()]
-            for name in peers:
-                functions.append(
-                    lambda i, name=name: self.torch_result(case, name, *sets[i % 2]))
+            calls = [self.peers(case, *s) for s in sets]
+            functions += [lambda i, name=name: calls[i % 2][name]() for name in peers]
             line += self.measure(row, functions, case.flops())
         print(f"{line}  {kernel.label}", flush=True)
         torch.cuda.empty_cache()

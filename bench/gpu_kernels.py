@@ -6,7 +6,8 @@
     bench/gpu_kernels.py --compiled FOLDER        runs those
 
 Every case runs on random data, in memory that PyTorch allocated (no copies). The figures are medians of rounds in which
-Knapper, PyTorch and torch.compile take turns, each launch between two events of the device; "of copy" is the time of a
+Knapper, PyTorch and torch.compile take turns, each between two events of the device, before its first kernel and after
+its last; "of copy" is the time of a
 device-to-device copy that reads and writes as many bytes together, measured in the same rounds. Outputs are compared with
 float64 first, and one that differs fails the command. --bars fails it also below the bar of a case. Without a GPU, or
 without PyTorch, it says so and ends with code 0.
@@ -38,7 +39,7 @@ class Case:
     bar: float  # share of the copy's speed
     versus_compile: float = 0.0  # least ratio to torch.compile
     ramp: int = 0  # rows of the table that i64 inputs index
-    tolerance: float = 1e-2  # of the largest element, 0: equal
+    tolerance: float = 5e-3  # norm of the error over the norm (rounding to bf16 gives 1e-3); 0: equal
     indices: bool = False  # a second result says where along dim 1 the first is taken from; torch returns the first
 
     @property
@@ -261,6 +262,11 @@ class Timer:
         return self.start.elapsed_time(self.end)
 
 
+def span(events: list[dict[str, int]]) -> float:
+    """Milliseconds of the device from the first kernel's start to the last one's end, gaps included."""
+    return max(event["start_ns"] + event["ns"] for event in events) / 1e6
+
+
 def wrong(torch: Any, case: Case, got: Any, inputs: list[Any]) -> str:
     """What differs from float64, computed in slices of rows where rows are apart; "" if nothing."""
     if case.tolerance == 0:
@@ -303,14 +309,9 @@ def measure(torch: Any, knapper: Any, case: Case, module: Any, rounds: int) -> d
     compiled = torch.compile(case.torch)
     timer = Timer(torch)
 
-    def ours() -> float:
-        torch.cuda._sleep(WAIT_CYCLES)
-        launches = module.profile(*inputs)["launches"]
-        return sum(launch["ns"] for launch in launches) / 1e6
-
     contenders = {
         "copy_ms": lambda: timer(lambda: target.copy_(source)),
-        "knapper_ms": ours,
+        "knapper_ms": lambda: span(module.profile(*inputs)["events"]),
         "eager_ms": lambda: timer(lambda: case.torch(*inputs)),
         "compile_ms": lambda: timer(lambda: compiled(*inputs)),
     }
