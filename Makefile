@@ -1,7 +1,7 @@
 # The commands of the repository. Every target sets up what it needs.
 #
 #   make demo     builds and runs sentence embeddings with a real model
-#   make test     runs every test; the last line is `N passed, N failed`
+#   make test     runs the quick suites; the last line is `N passed, N failed`
 #   make bundle   dist/knapper-VERSION-linux-x86_64.tar.xz: a relocatable release
 #   make wheel    dist/knapper-VERSION-py3-none-manylinux_2_34_x86_64.whl
 #   make bench    measures the models against ONNX Runtime
