@@ -73,20 +73,28 @@ def gpus(tool) -> list[dict]:
     return [device for device in devices if device["device"] == "cuda"]
 
 
+def text_of(path) -> bytes:
+    """The PTX of an artefact."""
+    file = path.read_bytes()
+    start = file.index(b".version")
+    return file[start : file.index(b"\0", start)]
+
+
 def test_compiles_without_a_gpu(tool, block, tmp_path):
     tool("compile", block, "--target", "cuda", "-o", "m.knap")
-    file = (tmp_path / "m.knap").read_bytes()
-    start = file.index(b".version")
-    ptx = file[start : file.index(b"\0", start)]
+    ptx = text_of(tmp_path / "m.knap")
     assert b".target sm_90a" in ptx
     assert b".reqntid" in ptx
     # The driver compiles what a run needs: each kernel's text is marked.
     names = re.findall(rb"^\.visible \.entry (\w+)\(", ptx, re.M)
     assert names and names == re.findall(rb"^// kernel (\w+)$", ptx, re.M)
     assert b"ld.global.v4" in ptx or b"ld.global.nc.v4" in ptx
-    if PTXAS is None:
-        return
-    (tmp_path / "m.ptx").write_bytes(ptx)
+
+
+@pytest.mark.skipif(PTXAS is None, reason="the assembler of CUDA is not installed")
+def test_assembles_without_spills(tool, block, tmp_path):
+    tool("compile", block, "--target", "cuda", "-o", "m.knap")
+    (tmp_path / "m.ptx").write_bytes(text_of(tmp_path / "m.knap"))
     done = subprocess.run(
         [PTXAS, "-arch=sm_90a", "-v", "m.ptx", "-o", "m.cubin"],
         capture_output=True,

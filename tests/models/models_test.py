@@ -25,8 +25,9 @@ def test_model(compiled, size):
         arrays = dict(file)
     feed = {k[3:]: a for k, a in arrays.items() if k.startswith("in.")}
     result = module({info.name: feed[info.name] for info in module.inputs})
-    for output in result.keys():
-        wanted = arrays[f"out.{output}"]
+    outputs = {k[4:]: a for k, a in arrays.items() if k.startswith("out.")}
+    assert sorted(result.keys()) == sorted(outputs)
+    for output, wanted in outputs.items():
         got = result[output]
         assert got.shape == wanted.shape
         error = np.abs(got - wanted).max() / np.abs(wanted).max()

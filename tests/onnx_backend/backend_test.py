@@ -16,7 +16,7 @@ import onnx
 from run_cases import render
 
 FOLDER = Path(__file__).resolve().parent
-NODE_BAR = 0.6
+NODE_REFUSED = 39  # operators of sequences, images; fewer is progress
 
 
 def test_backend_cases(tmp_path):
@@ -36,7 +36,8 @@ def test_backend_cases(tmp_path):
         count[category] += 1
     wrong = [k for k in count if k[1] in ("wrong", "broken")]
     assert not wrong, run.stdout[-4000:]
-    assert count["Node", "passed"] >= NODE_BAR * count["Node"]
+    assert count["Node", "refused"] <= NODE_REFUSED
+    assert count["Node", "passed"] + count["Node", "random"] > 0
     # The light whole models.
     assert count["Real", "passed"] == count["Real"] - count["Real", "skipped"]
     # What does not pass is published, with its reason.

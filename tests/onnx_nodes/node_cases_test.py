@@ -33,7 +33,7 @@ DTYPES = {
     "int4": "i4", "uint4": "u4", "int2": "i2", "uint2": "u2",
 }  # fmt: skip
 NUMPY = {v: np.dtype(getattr(ml_dtypes, k, None) or k) for k, v in DTYPES.items()}
-BAR = 0.6
+REFUSED = 39  # sequences, optionals, images; fewer is progress
 
 
 def cases() -> list:
@@ -123,10 +123,11 @@ def wrong(got: list[np.ndarray], want: list, rtol: float, atol: float) -> str:
                 return f"result {i}: {mine.ravel()[:4]} for {theirs.ravel()[:4]}"
             continue
         a, b = mine.astype(np.float64), theirs.astype(np.float64)
+        r, t = rtol, atol
         if mine.dtype.itemsize == 2:
-            rtol = max(rtol, 2e-2 if mine.dtype != np.float16 else 2e-3)
-            atol = max(atol, 1e-2 if mine.dtype != np.float16 else 1e-3)
-        if not np.allclose(a, b, rtol=rtol, atol=atol, equal_nan=True):
+            r = max(rtol, 2e-2 if mine.dtype != np.float16 else 2e-3)
+            t = max(atol, 1e-2 if mine.dtype != np.float16 else 1e-3)
+        if not np.allclose(a, b, rtol=r, atol=t, equal_nan=True):
             return f"result {i}: {a.ravel()[:4]} for {b.ravel()[:4]}"
     return ""
 
@@ -193,7 +194,8 @@ def test_node_cases(tmp_path):
     print("\n".join(bad))
     print(f"{passed} of {len(folders)} pass, {len(bad)} are wrong")
     assert not bad
-    assert passed >= BAR * len(folders)
+    assert passed
+    assert len(folders) - passed <= REFUSED
 
 
 if not PROGRAM.exists():

@@ -185,7 +185,7 @@ int main(int argc, char **argv) {
     ++failures;
   }
   llvm::json::Array manifest, outcomes;
-  unsigned unsupported = 0, index = 0;
+  unsigned unsupported = 0, others = 0, index = 0;
   for (const OpCase &opCase : *cases) {
     if (!StringRef(opCase.name).contains(arguments->filter) ||
         !isDrawn(*arguments, opCase.name, cases->size()) ||
@@ -223,7 +223,8 @@ int main(int argc, char **argv) {
       if (!made &&
           (made.error().kind == ErrorKind::user ||
            made.error().what.find("no schedule serves") != std::string::npos)) {
-        // Refused in words: a gap of the matrix, not a wrong answer.
+        // A gap of the support page; the list has none, so a new one fails.
+        fail("refused: " + made.error().what);
         outcome = "unsupported: " + made.error().what;
         ++unsupported;
         continue;
@@ -246,6 +247,7 @@ int main(int argc, char **argv) {
           outcome = "no other choice";
           continue;
         }
+        ++others;
         compiled.emplace(std::move(**other));
       }
     }
@@ -309,6 +311,13 @@ int main(int argc, char **argv) {
     std::ofstream(arguments->dump + "/manifest.json")
         << llvm::formatv("{0}", llvm::json::Value(std::move(manifest))).str();
   llvm::outs() << count << " cases, " << runs << " runs, " << failures
-               << " failures, " << unsupported << " cases unsupported\n";
+               << " failures, " << unsupported << " cases unsupported";
+  if (arguments->other)
+    llvm::outs() << ", " << others << " with another choice";
+  llvm::outs() << "\n";
+  if (!count) {
+    llvm::errs() << "no case is meant by these options\n";
+    return 2;
+  }
   return failures != 0;
 }

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -71,7 +72,7 @@ def outcomes():
 @pytest.mark.parametrize("isa", ISAS)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_compiled_equals_reference(case_list, tmp_path, outcomes, isa, part):
-    """Right, or refused in words: what is refused is in the support matrix."""
+    """None is refused: a new gap of the support page is a failure here."""
     if not supported(isa):
         pytest.skip(f"this machine has no {isa}")
     results = tmp_path / "results.json"
@@ -89,6 +90,20 @@ def test_other_choices_of_schedules_equal_reference(case_list, number):
     isa = next(isa for isa in ISAS if supported(isa))
     done = run(case_list, "--isa", isa, "--other", number, "--part", number, "--parts", OTHERS)
     assert done.returncode == 0, done.stderr[-6000:]
+    if number < 2:  # later choices are those of few schedules
+        assert int(re.search(r"(\d+) with another choice", done.stdout)[1]) > 0, done.stdout
+
+
+def test_no_case_is_no_success(case_list):
+    done = run(case_list, "--filter", "no such case")
+    assert done.returncode == 2
+    assert "no case is meant by these options" in done.stderr
+
+
+def test_a_refused_case_is_a_failure(case_list):
+    done = run(case_list, "--isa", "x86-64-v9", "--filter", "neg long")
+    assert done.returncode == 1
+    assert "refused: unknown instruction set 'x86-64-v9'" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -158,6 +173,17 @@ def test_compiled_for_a_gpu_equals_reference(case_list):
         pytest.skip("this machine has no NVIDIA GPU")
     done = run(case_list, "--isa", GPU)
     assert done.returncode == 0, done.stderr[-6000:]
+
+
+def test_operators_of_the_support_page_are_current():
+    """What they refuse, too: read from the front end's messages."""
+    import onnx
+
+    page = (ROOT / "docs" / "support.md").read_text()
+    if f"onnx {onnx.__version__} " not in page:
+        pytest.skip("the page was made with another onnx")
+    assert page == support.with_operators(page), "write it again: tests/ops/support.py --operators docs/support.md"
+    assert "| com.microsoft.MatMulNBits | g_idx" in page
 
 
 def test_support_page_is_current(case_list, outcomes, for_a_gpu):

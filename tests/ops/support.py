@@ -86,6 +86,62 @@ def onnx_rows() -> dict[str, list[tuple[int, float]]]:
     return rows
 
 
+def functions(text: str) -> dict[str, str]:
+    """The bodies of a source file's functions, by name."""
+    heads = list(re.finditer(r"^(?!return\b)\w[\w:<>,*& ]*?\b(\w+)\([^;{}]*\{$", text, re.M))
+    ends = [head.start() for head in heads[1:]] + [len(text)]
+    return {head[1]: text[head.end() : end] for head, end in zip(heads, ends)}
+
+
+def refused_forms(body: str) -> list[str]:
+    """The words of `unsupported`; an ellipsis for what depends on the model."""
+    forms = []
+    for call in re.finditer(r"\bunsupported\(", body):
+        depth, quoted, end = 1, False, call.end()
+        while depth:
+            quoted ^= body[end] == '"'
+            depth += 0 if quoted else {"(": 1, ")": -1}.get(body[end], 0)
+            end += 1
+        parts = re.findall(r'"([^"]*)"|( : )|([\w.()]+)', body[call.end() : end - 1])
+        text = "".join(words or (", or " if other else "\0") for words, other, _ in parts)
+        text = re.sub("\0+", " ... ", text).replace("' ... '", "'...'")
+        forms.append(" ".join(text.split()))
+    return [form for form in forms if form.strip(". ")]
+
+
+def refusals() -> list[str]:
+    """What the operators of each file of the front end refuse, from its source."""
+    lines = [
+        "",
+        "What known operators refuse, beside dtypes that no row above has (generated from the messages in `frontends/onnx`; "
+        "such a model is refused when it is compiled, in words that name the node):",
+        "",
+        "| operators | refused |",
+        "|---|---|",
+    ]
+    for path in sorted((ROOT / "frontends" / "onnx").glob("*.cpp")):
+        text = path.read_text()
+        bodies = functions(text)
+        users = collections.defaultdict(set)  # operators, by function
+        for domain, name, _, rest in ROW.findall(text):
+            reached, open_ = set(), [f for f in re.findall(r"\b\w+\b", rest) if f in bodies]
+            while open_:
+                function = open_.pop()
+                if function not in reached:
+                    reached.add(function)
+                    open_ += [f for f in bodies if re.search(rf"\b{f}\(", bodies[function])]
+            for function in reached:
+                users[function].add(f"{domain}.{name}" if domain else name)
+        by_operators = collections.defaultdict(list)
+        for function, body in bodies.items():
+            names = ", ".join(sorted(users[function])) or f"others that use `{path.name}`"
+            by_operators[names] += refused_forms(body)
+        for names, forms in sorted(by_operators.items()):
+            if forms:
+                lines.append(f"| {names} | {'; '.join(dict.fromkeys(forms))} |")
+    return lines
+
+
 def onnx_operators() -> list[str]:
     import onnx
 
@@ -97,7 +153,8 @@ def onnx_operators() -> list[str]:
             versions[name].append(schema)
     lines = [
         f"Operators of ONNX's domains, by the versions in which onnx {onnx.__version__} "
-        "defines them; what a row refuses (an attribute, a dtype) is in `docs/onnx-backend.md`. "
+        "defines them; what a known one refuses is listed below, by its words, and official cases that are refused "
+        "in `docs/onnx-backend.md`. "
         "Functions that a model brings with it are inlined, whatever their names.",
         "",
         "| operator | known | not known |",
@@ -124,7 +181,7 @@ def onnx_operators() -> list[str]:
         # ONNX Runtime has some of its own in the standard's domain.
         own = [name.removeprefix("com.microsoft.") for name in other]
         lines += ["", f"Also, of com.microsoft: {', '.join(own)}."]
-    return lines
+    return lines + refusals()
 
 
 def render(cases: list[dict], results: dict[str, dict[str, str]]) -> str:

@@ -1,0 +1,44 @@
+"""What tests/run.py counts."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+spec = importlib.util.spec_from_file_location("knapper_tests_run", Path(__file__).with_name("run.py"))
+run = importlib.util.module_from_spec(spec)
+sys.modules[spec.name] = run  # for its dataclass
+spec.loader.exec_module(run)
+
+GOOGLE = """[==========] 9 tests from 2 test suites ran.
+[  PASSED  ] 6 tests.
+[  SKIPPED ] 3 tests, listed below:
+[  SKIPPED ] Memory.Wide
+"""
+
+
+@pytest.mark.parametrize(
+    "case, counts",
+    [
+        ("", (1, 0, 0)),
+        ("<failure/>", (0, 1, 0)),
+        ("<error/>", (0, 1, 0)),
+        ('<skipped message="this machine has no NVIDIA GPU"/>', (0, 0, 1)),
+        ('<skipped message="/b/onnx-evaluate is not built"/>', (0, 1, 0)),
+        ("<skipped>skipped: /b/knapper is not built</skipped>", (0, 1, 0)),
+        (f"<system-out>{GOOGLE}</system-out>", (1, 0, 3)),
+    ],
+)
+def test_counts(tmp_path, case, counts):
+    report = tmp_path / "report.xml"
+    report.write_text(f'<testsuite><testcase classname="a" name="b">{case}</testcase></testsuite>')
+    assert run.count(report) == counts
+
+
+def test_an_empty_suite_fails(tmp_path):
+    line = run.command("ctest", tmp_path, tmp_path / "ctest.xml", 1, False, False)
+    assert "--no-tests=error" in line
+    assert run.command("lit", tmp_path, tmp_path / "lit.xml", 1, False, False) is None
