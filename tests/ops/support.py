@@ -180,6 +180,7 @@ def onnx_operators() -> list[str]:
     if other:
         # ONNX Runtime has some of its own in the standard's domain.
         own = [name.removeprefix("com.microsoft.") for name in other]
+        own = sorted(set(own))
         lines += ["", f"Also, of com.microsoft: {', '.join(own)}."]
     return lines + refusals()
 
