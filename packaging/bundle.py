@@ -35,12 +35,14 @@ def collect(build: Path, tree: Path) -> None:
         check=True,
         stdout=subprocess.DEVNULL,
     )
+    (tree / "share" / "man").mkdir(parents=True)
     package = tree / "python" / "knapper"
     shutil.copytree(
         ROOT / "python" / "knapper",
         package,
         ignore=shutil.ignore_patterns("__pycache__", "lib"),
     )
+    subprocess.run([tree / "bin" / "knapper", "man", "-o", tree / "share" / "man" / "man1"], check=True)
     share = tree / "share" / "doc" / "knapper"
     share.mkdir(parents=True)
     for path in [*pages(), *notices()]:

@@ -94,6 +94,10 @@ def verify_wheel(wheel: Path, model: Path) -> None:
             cwd=scratch,
             env={"PATH": "/nowhere", "HOME": scratch},
         )
+        if not (environment / "share" / "man" / "man1" / "knapper-compile.1").exists():
+            raise SystemExit(f"{wheel.name} has no manual pages")
+        command = environment / "bin" / "knapper"
+        subprocess.run([command, "--version"], check=True, env={"PATH": "/nowhere", "HOME": scratch})
     print(f"{wheel.name}: works with NumPy alone")
 
 

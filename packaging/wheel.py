@@ -13,6 +13,10 @@ from __future__ import annotations
 import argparse
 import base64
 import hashlib
+import os
+import subprocess
+import sys
+import tempfile
 import zipfile
 from pathlib import Path
 
@@ -73,7 +77,16 @@ def licence_files() -> list[tuple[str, Path]]:
     return [(str(path.relative_to(ROOT)), path) for path in notices()]
 
 
+def manual(library: Path) -> list[tuple[str, bytes]]:
+    """The pages of the command, as the library itself writes them."""
+    environment = os.environ | {"KNAPPER_LIBRARY": str(library), "PYTHONPATH": str(ROOT / "python")}
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([sys.executable, "-m", "knapper", "man", "-o", folder], check=True, env=environment)
+        return [(path.name, path.read_bytes()) for path in sorted(Path(folder).iterdir())]
+
+
 def build(library: Path, out: Path) -> Path:
+    commands = manual(library)
     regex = stripped(library.parents[1] / "lib" / "libknapper_regex.so", out)
     library = stripped(library, out)
     check([library, regex])
@@ -89,6 +102,8 @@ def build(library: Path, out: Path) -> Path:
     files.append(("knapper/lib/libknapper_regex.so", regex.read_bytes()))
     for path in [*pages(), ROOT / "include" / "knapper" / "knapper.h", *sorted((ROOT / "examples" / "c").iterdir())]:
         files.append((f"knapper/share/{path.relative_to(ROOT)}", path.read_bytes()))
+    for page, text in commands:  # into share/man of the environment, where man(1) looks
+        files.append((f"{name}.data/data/share/man/man1/{page}", text))
     for relative, path in licence_files():
         files.append((f"{info}/licenses/{relative}", path.read_bytes()))
     files.append((f"{info}/METADATA", metadata().encode()))

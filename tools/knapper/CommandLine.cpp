@@ -25,7 +25,7 @@ int knapper_command_line(int argc, const char *const *argv) {
   for (AddCommand *add :
        {addCompile, addRun, addBench, addCompare, addTune, addQuantize,
         addRecords, addProfile, addExplain, addInspect, addDevices, addCache,
-        addVersion, addCompletion})
+        addVersion, addCompletion, addManPages})
     add(app, session);
   try {
     app.parse(argc, argv);
