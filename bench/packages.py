@@ -50,6 +50,10 @@ SIZES = {
         "1": lambda: silero(1, 16000, 576),
         "4": lambda: silero(4, 16000, 576),
     },
+    "silero-ifless": {
+        "1": lambda: silero(1, 16000, 576),
+        "4": lambda: silero(4, 16000, 576),
+    },
     "silero-16k": {"1": lambda: silero16(1, **RATE)},
     "silero-half": {"1": lambda: silero16(1)},
     "silero-openvino": {"1": lambda: silero16(1)},

@@ -45,16 +45,17 @@ def test_products_of_bf16_have_levels_of_their_own(tool, product):
     tool("compile", model, "-o", "plain.knap")
     assert isas(tool, "plain.knap") == LEVELS[2:]
     flags = open("/proc/cpuinfo").read()
-    x = np.random.default_rng(4).standard_normal((5, 37)).astype(np.float32)
+    # Small: where tanh is 1 whatever it is of, it hides what a product is off by.
+    x = np.random.default_rng(4).standard_normal((5, 37)).astype(np.float32) / 12
     np.save("x.npy", x)
     exact = np.tanh(x.astype(np.float64) @ w + b)
     for isa, flag in zip(LEVELS, ["amx_bf16", "avx512_bf16", "avx512vl", "avx2"], strict=True):
         if flag not in flags:
             continue
         tool("run", "half.knap", "-i", "x.npy", "-o", "y.npy", "--isa", isa)
-        np.testing.assert_allclose(np.load("y.npy"), exact, atol=0.06)
+        np.testing.assert_allclose(np.load("y.npy"), exact, rtol=0, atol=0.012)
     tool("run", "half.knap", "-i", "x.npy", "-o", "best.npy")
-    np.testing.assert_allclose(np.load("best.npy"), exact, atol=0.06)
+    np.testing.assert_allclose(np.load("best.npy"), exact, rtol=0, atol=0.012)
 
 
 def test_products_of_float32_in_parts_are_an_option(tool, tmp_path):
