@@ -43,8 +43,11 @@ def from_sizes(error: knapper.UserError) -> bool:
 
 
 class Prepared(BackendRep):
+    adapted = ""  # what the case that ran last needed: "", "constants", "folded" (no input is left)
+
     def __init__(self, model: onnx.ModelProto):
         self.model, self.module = model, None
+        Prepared.adapted = ""
         try:
             self.module = knapper.compile(model, threads=1, cache=False)
         except knapper.UserError as error:
@@ -58,6 +61,7 @@ class Prepared(BackendRep):
         module = self.module
         if module is None:
             model, arrays = fix_parameters(self.model, arrays)
+            Prepared.adapted = "constants" if arrays else "folded"
             module = knapper.compile(model, threads=1, cache=False)
         result = module(*arrays)
         return [to_numpy(result[i]) for i in range(len(module.outputs))]
