@@ -11,6 +11,10 @@ namespace {
 
 using ts::Dim;
 
+/// Positions of larger dims are computed at run time: as constants they would
+/// be as large as a line of the result.
+constexpr int64_t mostConstantPositions = 65536;
+
 struct Settings {
   std::string mode, coordinates, nearest;
   double cubic = -0.75, extrapolation = 0;
@@ -421,9 +425,19 @@ LogicalResult resize(Node &n, const Settings &s, ArrayRef<int64_t> axes,
       x = n.sliceDim(x, axis, n.dim(0), n.dim(0));
       continue;
     }
-    if (out < 0 || out > 8192)
-      return out < 0 ? n.fail("has a size of " + Twine(out), "give a size")
-                     : n.unsupported("a size above 8192");
+    if (out < 0)
+      return n.fail("has a size of " + Twine(out), "give a size");
+    if (out > mostConstantPositions) {
+      if (whole || s.antialias || common)
+        return n.unsupported(
+            "a size above 65536 with antialias, by "
+            "tf_crop_and_resize or that keeps its aspect ratio");
+      x = repeats(s, scale) && out % *in == 0
+              ? repeatDim(n, x, axis, out / *in)
+              : resizeSymbolicDim(n, x, axis, s, n.dim(out),
+                                  scales.empty() ? 0 : scale);
+      continue;
+    }
     double from = roi.empty() ? 0 : roi[i], to = roi.empty() ? 1 : roi[i + count];
     if (s.antialias && s.mode != "nearest" && scale < 1.0 / 16)
       return n.unsupported("shrinking by more than 16 with antialias");

@@ -120,3 +120,45 @@ def test_by_scales():
         for i, ((size, s), mode) in enumerate(cases):
             want = nearest(*mode, size, math.floor(Fraction(s) * size), Fraction(s))
             np.testing.assert_array_equal(got[i], want, err_msg=f"{mode} {size} by {s}, symbolic {symbolic}")
+
+
+# Positions are constants up to 65536 of them, and are computed at run time beyond.
+LONG = [(51, 8193), (7001, 9000), (20000, 65536), (70003, 65537), (30011, 70001), (100, 70000)]
+
+
+def test_long_dims():
+    """To sizes whose positions are constants and to longer ones; the last pair repeats elements."""
+    modes = [("half_pixel", "round_prefer_floor"), ("align_corners", "ceil"), ("asymmetric", "floor")]
+    cases = [(pair, mode) for pair in LONG for mode in modes]
+    linear = [node("Resize", ["z", "", "", s], [f"z{s}"], mode="linear") for s in ("short", "long")]
+    made = model(
+        [*(resize(f"x{i}", f"y{i}", mode, sizes=f"s{i}") for i, (_, mode) in enumerate(cases)), *linear],
+        {**{f"x{i}": [size] for i, ((size, _), _) in enumerate(cases)}, "z": [3, 33]},
+        outputs=[*(f"y{i}" for i in range(len(cases))), "zshort", "zlong"],
+        initializers={**{f"s{i}": np.int64([to]) for i, ((_, to), _) in enumerate(cases)},
+                      "short": np.int64([3, 60000]), "long": np.int64([3, 70000])},
+    )  # fmt: skip
+    z = np.random.default_rng(6).standard_normal((3, 33)).astype(np.float32)
+    got = knapper.compile(made)(z=z, **{f"x{i}": np.arange(p[0], dtype=np.float32) for i, (p, _) in enumerate(cases)})
+    for i, ((size, to), mode) in enumerate(cases):
+        want = nearest(*mode, size, to, Fraction(to, size))
+        np.testing.assert_array_equal(got[i], want, err_msg=f"{mode} {size} -> {to}")
+    for to, y in ((60000, got[-2]), (70000, got[-1])):
+        at = np.clip((np.arange(to) + 0.5) * 33 / to - 0.5, 0, 32)
+        want = np.stack([np.interp(at, np.arange(33), row) for row in z.astype(np.float64)])
+        np.testing.assert_allclose(y, want, rtol=1e-5, atol=1e-6)
+
+
+def test_long_dims_by_a_scale():
+    scale = float(np.float32(2.7))
+    made = model([resize("x", "y", ("half_pixel", "floor"), scales="s")], {"x": [30011]},
+                 initializers={"s": np.float32([scale])})  # fmt: skip
+    want = nearest("half_pixel", "floor", 30011, math.floor(Fraction(scale) * 30011), Fraction(scale))
+    np.testing.assert_array_equal(knapper.compile(made)(np.arange(30011, dtype=np.float32))[0], want)
+
+
+def test_long_dims_that_are_refused():
+    made = model([node("Resize", ["x", "", "", "s"], ["y"], mode="linear", antialias=1)], {"x": [80000]},
+                 initializers={"s": np.int64([65537])})  # fmt: skip
+    with pytest.raises(knapper.UserError, match="a size above 65536 with antialias, by tf_crop_and_resize or"):
+        knapper.compile(made)
