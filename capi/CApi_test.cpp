@@ -541,6 +541,8 @@ TEST(CApi, DescribesAndProfiles) {
               HasSubstr(R"({"launches":[{"kernel":"scale","origin":)"
                         R"("scale_node","schedule":"test","executions":1)"));
   EXPECT_THAT(profile, HasSubstr(R"("flops":12,"bytes":0)"));
+  EXPECT_THAT(profile, HasSubstr(R"("index":0)"));
+  EXPECT_THAT(profile, HasSubstr(R"("sizes":{"n":3})"));
   knapper_string_release(profile);
 }
 

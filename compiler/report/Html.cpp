@@ -1,5 +1,5 @@
 #include "compiler/report/Html.h"
-#include "compiler/report/Writer.h"
+#include "compiler/report/Sections.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -300,55 +300,6 @@ void kernelTexts(Writer &out, const Json &json) {
   }
 }
 
-constexpr const char *head =
-    "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
-    "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src "
-    "'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'\">"
-    "<title>Knapper report</title><style>"
-    "body{font:15px/1.5 system-ui,sans-serif;margin:0 auto 4em;max-width:90em;"
-    "padding:0 1.5em;color:#1f2933}h1{font-size:1.7em;font-weight:600;margin:"
-    ".8em 0 .5em;overflow-wrap:anywhere}h2{font-size:1.2em;font-weight:600;"
-    "margin:1.8em 0 .5em;scroll-margin-top:3em}p{color:#52606d}"
-    "nav{position:sticky;top:0;display:flex;gap:1.2em;align-items:center;"
-    "background:#fff;border-bottom:1px solid #d9e2ec;padding:.6em 0;z-index:1}"
-    "nav a{color:#2b6cb0;text-decoration:none}nav a:hover{text-decoration:"
-    "underline}#search{margin-left:auto;width:22em;font:inherit;padding:.25em "
-    ".6em;border:1px solid #bcccdc;border-radius:4px}"
-    ".cards{display:flex;flex-wrap:wrap;gap:1em}.cards div{border:1px solid "
-    "#d9e2ec;border-radius:6px;padding:.5em 1.1em;color:#52606d;font-size:13px}"
-    ".cards b{display:block;font-size:1.6em;font-weight:600;color:#1f2933}"
-    ".pair{display:grid;grid-template-columns:repeat(auto-fit,minmax(28em,1fr))"
-    ";gap:0 3em}"
-    "table{border-collapse:collapse}th{text-align:left;font-weight:600}td,th{"
-    "vertical-align:top;padding:.15em .8em .15em 0;white-space:pre-wrap;"
-    "overflow-wrap:anywhere}.facts th{font-weight:400;color:#627d98;"
-    "white-space:nowrap}.rows{width:100%}.launches{table-layout:fixed}"
-    ".rows td,.rows th{padding:.3em .8em .3em 0;font-size:12.5px;line-height:"
-    "1.4}.rows td{border-top:1px solid #e4e9ee}.rows thead th{position:sticky;"
-    "top:3.3em;background:#fff;color:#627d98}.rows tbody tr:hover{background:"
-    "#f5f8fb}.launches td:nth-child(3){color:#2b6cb0}.launches td:nth-child(n+5"
-    "):nth-child(-n+8){font-family:ui-monospace,monospace;font-size:11px;color:"
-    "#52606d}svg{width:100%;border:1px solid #d9e2ec;border-radius:6px;"
-    "background:#f7fafc}rect{fill:#4a7fb5;fill-opacity:.6;stroke:#fff;"
-    "stroke-width:.6}rect:hover{fill:#d2691e}.bar{background:#4a7fb5;height:"
-    ".7em;margin-top:.45em;border-radius:2px}pre{white-space:pre-wrap;"
-    "font-size:12px}summary{font-size:13px;overflow-wrap:anywhere}"
-    "</style></head><body><nav><b>Knapper report</b>"
-    "<a href=\"#memory\">memory</a><a href=\"#launches\">launches</a>"
-    "<a href=\"#boundaries\">boundaries</a><a href=\"#phases\">compilation"
-    "</a><a href=\"#kernels\">kernels</a>"
-    "<input id=\"search\" type=\"search\" placeholder=\"Show only rows with "
-    "...\" aria-label=\"Search\"></nav>";
-
-constexpr const char *tail =
-    "<script>\n"
-    "document.getElementById('search').addEventListener('input', e => {\n"
-    "  const wanted = e.target.value.toLowerCase();\n"
-    "  for (const row of document.querySelectorAll('.row'))\n"
-    "    row.hidden = !row.textContent.toLowerCase().includes(wanted);\n"
-    "});\n"
-    "</script></body></html>\n";
-
 } // namespace
 } // namespace report
 
@@ -356,7 +307,7 @@ std::string reportHtml(std::string_view descriptionJson) {
   auto json = report::Json::parse(descriptionJson, nullptr,
                                   /*allow_exceptions=*/false);
   report::Writer out;
-  out.raw(report::head);
+  out.raw(report::kPageHead);
   if (!json.is_object()) {
     out.raw("<p>")
         .text("The module's description is not readable.")
@@ -368,12 +319,15 @@ std::string reportHtml(std::string_view descriptionJson) {
     out.raw("</section><section>");
     report::phases(out, json);
     out.raw("</section></div>");
+    report::timesSection(out, json);
+    report::comparisonSection(out, json);
+    report::graphSection(out, json);
     report::memory(out, json);
     report::launches(out, json);
     report::boundaries(out, json);
     report::kernelTexts(out, json);
   }
-  out.raw(report::tail);
+  out.raw(report::kPageTail);
   return out.take();
 }
 

@@ -378,10 +378,12 @@ KNAPPER_API void knapper_event_cancel(knapper_event *event);
 
 /* Runs once with a clock around every launch; *json is released with
  * knapper_string_release:
- * {"launches": [{"kernel", "origin", "schedule", "executions", "ns", "flops",
- * "bytes"}], "events": [{"launch", "start_ns", "ns", "flops", "bytes"}],
- * "total_ns", "isa"}; the events are the executions of the launches, in order.
- */
+ * {"launches": [{"kernel", "origin", "schedule", "executions", "index", "ns",
+ * "flops", "bytes"}], "events": [{"launch", "start_ns", "ns", "flops",
+ * "bytes"}], "total_ns", "isa", "sizes"}; the events are the executions of the
+ * launches, in order; "index" is the launch's place in what
+ * knapper_module_describe lists, from their number on that of an operator of
+ * the host's. */
 KNAPPER_API knapper_error *knapper_profile(knapper_module *module,
                                            const knapper_tensor *inputs,
                                            int32_t num_inputs, char **json);

@@ -179,6 +179,25 @@ void memory(JsonWriter &json, const Module &module) {
   json.endArray().endObject();
 }
 
+/// The sizes that the inputs' shapes name.
+void sizes(JsonWriter &json, const Program &program,
+           std::span<const knapper_tensor> inputs) {
+  std::vector<int64_t> bound(program.symbols.size(), -1);
+  for (size_t i = 0; i < program.inputs.size() && i < inputs.size(); ++i) {
+    const Program::Tensor &tensor = program.inputs[i];
+    for (size_t d = 0;
+         d < tensor.dims.size() && d < size_t(std::max(0, inputs[i].rank)); ++d)
+      if (const Program::Value &v = program.values[tensor.dims[d]];
+          v.op == fb::ScalarOp::symbol && size_t(v.imm) < bound.size())
+        bound[size_t(v.imm)] = inputs[i].shape[d];
+  }
+  json.key("sizes").beginObject();
+  for (size_t i = 0; i < bound.size(); ++i)
+    if (bound[i] >= 0)
+      json.field(program.symbols[i].name, bound[i]);
+  json.endObject();
+}
+
 } // namespace
 
 std::string describeModule(const Module &module) {
@@ -253,7 +272,8 @@ Expected<std::string> profileModule(Module &module,
       json.field("kernel", operatorText(e.domain, e.name));
       json.field("origin", e.node.where).field("schedule", "external");
     }
-    json.field("executions", time.executions).field("ns", time.nanoseconds);
+    json.field("executions", time.executions).field("index", uint64_t(i));
+    json.field("ns", time.nanoseconds);
     json.field("flops", time.flops).field("bytes", time.bytes).endObject();
   }
   json.endArray().key("events").beginArray();
@@ -263,6 +283,7 @@ Expected<std::string> profileModule(Module &module,
     json.field("flops", event.flops).field("bytes", event.bytes).endObject();
   }
   json.endArray().field("total_ns", total).field("isa", module.isa());
+  sizes(json, program, inputs);
   json.endObject();
   return json.take();
 }

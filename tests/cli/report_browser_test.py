@@ -10,7 +10,7 @@ import shutil
 import subprocess
 
 import pytest
-from tool_models import affine
+from tool_models import affine, chain
 
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 BROWSER = next((path for name in BROWSERS if (path := shutil.which(name))), None)
@@ -67,6 +67,24 @@ def test_search_hides_rows(page, tmp_path, word, visible):
     rows, seen = map(int, re.search(r"<title>rows (\d+) seen (\d+)</title>", dom).groups())
     assert console == [] and rows >= 1
     assert (seen > 0) == visible
+
+
+def test_the_graph_is_walked(tool, tmp_path):
+    """A click shows a kernel, arrows and links go to its neighbours."""
+    tool("explain", chain(tmp_path / "chain.onnx"), "-o", "r.html")
+    script = """
+      const seen = () => [...document.querySelectorAll('.detail')]
+        .filter(d => getComputedStyle(d).display !== 'none').map(d => d.id).join();
+      const boxes = document.querySelectorAll(".node"), steps = [seen()];
+      boxes[1].dispatchEvent(new MouseEvent('click', {bubbles: true})); steps.push(seen());
+      boxes[1].dispatchEvent(new KeyboardEvent('keydown', {key: 'ArrowUp', bubbles: true})); steps.push(seen());
+      document.querySelector('#launch0 a').click(); steps.push(seen());
+      steps.push(document.querySelectorAll('.edge.near').length);
+      document.title = 'walk ' + steps.join(' ');
+    """
+    dom, console = shown((tmp_path / "r.html").read_text(), tmp_path, script)
+    assert console == []
+    assert re.search(r"<title>walk (.*?)</title>", dom).group(1) == "launch0 launch1 launch0 launch1 1"
 
 
 def test_names_of_models_run_nothing(tool, tmp_path):

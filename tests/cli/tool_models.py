@@ -40,3 +40,21 @@ def affine(path: Path, *, scale: float = 2.0, name: str = "sum") -> Path:
     )
     onnx.save(model, path)
     return path
+
+
+def chain(path: Path) -> Path:
+    """y = relu(x w) w, x: [n, 8]: two products, which are two kernels."""
+    weights = np.eye(8, dtype=np.float32)
+    graph = helper.make_graph(
+        [
+            helper.make_node("MatMul", ["x", "w"], ["a"], name="first"),
+            helper.make_node("Relu", ["a"], ["b"], name="clip"),
+            helper.make_node("MatMul", ["b", "w"], ["y"], name="second"),
+        ],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 8])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 8])],
+        [numpy_helper.from_array(weights, "w")],
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), path)
+    return path

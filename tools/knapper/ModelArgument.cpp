@@ -55,13 +55,27 @@ template <typename Use> Status ModelArgument::withOptions(Use use) const {
   return toStatus(use(options));
 }
 
-Expected<ModulePtr> ModelArgument::open(Session &session) const {
+knapper_load_options ModelArgument::loadOptions() const {
   knapper_load_options load = KNAPPER_LOAD_OPTIONS_INIT;
   load.threads = loadThreads;
   load.isa = isa.empty() ? nullptr : isa.c_str();
   load.device = device.empty() ? nullptr : device.c_str();
   if (verifyFile)
     load.verify_constants = KNAPPER_VERIFY_AT_LOAD;
+  return load;
+}
+
+Expected<ModulePtr> ModelArgument::openBeside(const std::string &other) const {
+  knapper_load_options load = loadOptions();
+  knapper_module *module = nullptr;
+  if (Status status = toStatus(knapper_load(other.c_str(), &load, &module));
+      !status)
+    return status.takeError();
+  return ModulePtr(module);
+}
+
+Expected<ModulePtr> ModelArgument::open(Session &session) const {
+  knapper_load_options load = loadOptions();
   knapper_module *module = nullptr;
   Status status = success();
   if (isArtefact(file)) {

@@ -13,6 +13,8 @@ public:
   /// their own, those of the compiler that make sense for a model that runs.
   void addTo(CLI::App &app);
   Expected<ModulePtr> open(Session &session) const;
+  /// Another artefact, loaded as this one is.
+  Expected<ModulePtr> openBeside(const std::string &other) const;
   /// UserError for an artefact.
   Status canVerify() const;
   /// What knapper_verify says of the model on these inputs.
@@ -24,6 +26,7 @@ public:
 private:
   /// Calls `use` with the options of a compile of `file`.
   template <typename Use> Status withOptions(Use use) const;
+  knapper_load_options loadOptions() const;
 
   std::string file, isa, device;
   int loadThreads = 0;
