@@ -1,5 +1,6 @@
 #include "ir/tensor/Dim.h"
 #include "ir/tensor/Dialect.h"
+#include "ir/tensor/Multiples.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/MathExtras.h"
 #include <algorithm>
@@ -168,6 +169,27 @@ std::optional<StringRef> Dim::asSymbol() const {
   return std::nullopt;
 }
 
+/// Whether products of two of its coefficients stay inside 64 bits.
+static bool isSmall(Dim dim) {
+  constexpr int64_t most = int64_t(1) << 30;
+  return llvm::all_of(dim.attr().getCoefficients(),
+                      [](int64_t c) { return c < most && c > -most; });
+}
+
+/// y and m of a term c * mod(y, m) with a number m > 0, small ones.
+static std::optional<std::pair<Dim, int64_t>> asRemainder(const Term &term) {
+  if (term.monomial.size() != 1)
+    return std::nullopt;
+  auto fn = dyn_cast<DimFnAttr>(term.monomial[0]);
+  if (!fn || static_cast<DimFn>(fn.getFn()) != DimFn::mod)
+    return std::nullopt;
+  std::optional<int64_t> divisor = Dim(fn.getRhs()).asConstant();
+  if (!divisor || *divisor <= 0 || !isSmall(fn.getLhs()) ||
+      !isSmall(fn.getRhs()))
+    return std::nullopt;
+  return std::pair(Dim(fn.getLhs()), *divisor);
+}
+
 Dim Dim::operator+(Dim other) const {
   // Most sizes and most operands are numbers.
   std::optional<int64_t> a = asConstant(), b = other.asConstant();
@@ -287,6 +309,19 @@ Dim Dim::mod(Dim other) const {
     return like(0);
   if (std::optional<int64_t> divisor = other.asConstant();
       divisor && *divisor > 0) {
+    // Of c * mod(y, m) with a multiple c * m of the divisor, c * y is left.
+    for (const Term &term : termsOf(*this))
+      if (auto inner = asRemainder(term);
+          inner && isSmall(*this) && term.coefficient % *divisor != 0 &&
+          term.coefficient * inner->second % *divisor == 0) {
+        SmallVector<Term> terms;
+        for (const Term &other : termsOf(*this))
+          if (other.monomial != term.monomial)
+            terms.push_back(other);
+        llvm::append_range(terms,
+                           termsOf(scale(inner->first, term.coefficient)));
+        return Dim(normalise(context(), std::move(terms))).mod(other);
+      }
     SmallVector<Term> rest;
     for (Term term : termsOf(*this)) {
       term.coefficient -=
@@ -302,10 +337,58 @@ Dim Dim::mod(Dim other) const {
   return makeFn(DimFn::mod, *this, other);
 }
 
+Dim multiplesAsProducts(Dim sum) {
+  if (!isSmall(sum))
+    return sum;
+  for (const Term &term : termsOf(sum)) {
+    if (term.coefficient != 1 && term.coefficient != -1)
+      continue;
+    auto remainder = asRemainder(term);
+    if (!remainder)
+      continue;
+    auto [y, m] = *remainder;
+    SmallVector<Term> terms;
+    for (const Term &other : termsOf(sum))
+      if (other.monomial != term.monomial)
+        terms.push_back(other);
+    Dim x = normalise(sum.context(), terms);
+    bool isUp = term.coefficient == 1;
+    terms.clear();
+    llvm::append_range(terms, termsOf(isUp ? x : scale(x, -1)));
+    llvm::append_range(terms, termsOf(y));
+    Dim whole = normalise(sum.context(), std::move(terms));
+    if (whole.knownDivisor() % m != 0 || x.asConstant())
+      continue;
+    return scale((isUp ? x + (m - 1) : x).floorDiv(x.like(m)), m);
+  }
+  return sum;
+}
+
+/// Whether it is x - min(x, y): what a slice from a bounded start leaves.
+static bool isLeftOfMin(Dim dim) {
+  for (const Term &term : termsOf(dim)) {
+    if (term.coefficient != -1 || term.monomial.size() != 1)
+      continue;
+    auto fn = dyn_cast<DimFnAttr>(term.monomial[0]);
+    if (!fn || static_cast<DimFn>(fn.getFn()) != DimFn::min)
+      continue;
+    Dim x = dim + fromAtom(fn);
+    if (x == Dim(fn.getLhs()) || x == Dim(fn.getRhs()))
+      return true;
+  }
+  return false;
+}
+
 static Dim minOrMax(DimFn fn, Dim a, Dim b) {
-  // A constant difference decides, whatever the symbols are.
-  if (std::optional<int64_t> difference = (a - b).asConstant())
+  // A constant difference decides, whatever the symbols are, and one that is
+  // never negative.
+  Dim left = a - b;
+  if (std::optional<int64_t> difference = left.asConstant())
     return (*difference <= 0) == (fn == DimFn::min) ? a : b;
+  if (isLeftOfMin(left))
+    return fn == DimFn::min ? b : a;
+  if (isLeftOfMin(b - a))
+    return fn == DimFn::min ? a : b;
   if (b.str() < a.str())
     std::swap(a, b);
   return makeFn(fn, a, b);

@@ -1,6 +1,7 @@
 // The arithmetic of sizes: against integers, on random expressions.
 #include "ir/tensor/Dialect.h"
 #include "ir/tensor/Dim.h"
+#include "ir/tensor/Multiples.h"
 #include <gtest/gtest.h>
 #include <random>
 
@@ -45,6 +46,28 @@ TEST_F(DimTest, DividesWhereItIsSure) {
   EXPECT_EQ((s + 7).floorDiv(num(8)).str(), "floordiv(s + 7, 8)");
   EXPECT_EQ((s * 6 + b * 4).knownDivisor(), 2);
   EXPECT_EQ(num(0).knownDivisor(), 0);
+}
+
+TEST_F(DimTest, MultiplesHaveOneForm) {
+  Dim s = sym("s"), b = sym("b");
+  Dim up = (s + 3).floorDiv(num(4)) * 4, down = s.floorDiv(num(4)) * 4;
+  auto form = [](Dim dim) { return multiplesAsProducts(dim); };
+  EXPECT_EQ(form(s + (num(4) - s.mod(num(4))).mod(num(4))), up);
+  EXPECT_EQ(form(s + (s * -1).mod(num(4))), up);
+  EXPECT_EQ(form(s - s.mod(num(4))), down);
+  EXPECT_EQ(form((s * 3).mod(num(4)) - b + b + s), up);
+  // The windows of an image that was padded to whole ones.
+  Dim padded = form(s + (s * -1).mod(num(4)));
+  EXPECT_EQ(*(b * padded).exactDiv((s + 3).floorDiv(num(4))), b * 4);
+  EXPECT_EQ((s.mod(num(6)) * 2 + 1).mod(num(4)), (s * 2 + 1).mod(num(4)));
+  EXPECT_NE((s.mod(num(6)) * 2).mod(num(5)), (s * 2).mod(num(5)));
+  // What two slices at one place are together.
+  Dim first = s.min(num(2));
+  EXPECT_EQ((s - first).max(num(0)) + first, s);
+  EXPECT_EQ((s - s.min(b) + 1).max(num(1)), s - s.min(b) + 1);
+  EXPECT_EQ((s - first).min(num(0)), num(0));
+  // Not a multiple of it.
+  EXPECT_EQ(form(s + s.mod(num(4))), s + s.mod(num(4)));
 }
 
 TEST_F(DimTest, EvaluatesWithoutOverflow) {
@@ -148,6 +171,7 @@ TEST_F(DimTest, AgreesWithIntegers) {
       return {};
     };
     ASSERT_EQ(dim.evaluate(lookup), expected) << dim.str();
+    ASSERT_EQ(multiplesAsProducts(dim).evaluate(lookup), expected) << dim.str();
     // What is printed is parsed to the same attribute.
     std::optional<Dim> back = parseDim(&context, dim.str());
     ASSERT_TRUE(back) << dim.str();

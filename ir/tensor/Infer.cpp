@@ -1,6 +1,7 @@
 // Shape inference: the result types that follow from operands and attributes.
 // Operands here may violate an op's constraints; then a message names it.
 #include "ir/tensor/Dialect.h"
+#include "ir/tensor/Multiples.h"
 
 using namespace mlir;
 using namespace knapper;
@@ -89,7 +90,7 @@ LogicalResult PadOp::inferReturnTypes(MLIRContext *context, Loc location,
     return fail(location, "(C1) low and high need an entry a dim");
   for (auto [dim, low, high] :
        llvm::zip(dims, dimsOf(op.getLow()), dimsOf(op.getHigh())))
-    dim = dim + low + high;
+    dim = multiplesAsProducts(dim + low + high);
   types.push_back(tensorType(context, dims, elementTypeOf(op.getInput())));
   return success();
 }

@@ -1,5 +1,6 @@
 #include "ir/tensor/SymbolicValue.h"
 #include "ir/tensor/Dialect.h"
+#include "ir/tensor/Multiples.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/MathExtras.h"
@@ -374,7 +375,8 @@ private:
           Elements input = of(broadcast.getInput(), depth);
           if (!input)
             return std::nullopt;
-          auto count = static_cast<size_t>(broadcast.getType().getNumElements());
+          auto count =
+              static_cast<size_t>(broadcast.getType().getNumElements());
           if (input->size() == 1)
             return SmallVector<Dim>(count, input->front());
           return input->size() == count ? input : std::nullopt;
@@ -383,7 +385,8 @@ private:
           Elements input = of(slice.getInput(), depth);
           if (!input || rankOf(slice.getInput()) != 1)
             return input;
-          std::optional<int64_t> start = dimsOf(slice.getStarts())[0].asConstant();
+          std::optional<int64_t> start =
+              dimsOf(slice.getStarts())[0].asConstant();
           if (!start)
             return std::nullopt;
           SmallVector<Dim> result;
@@ -463,11 +466,11 @@ private:
         })
         .Case([&](AddOp op) -> Elements {
           return map(op.getLhs(), op.getRhs(), depth,
-                     [](Dim a, Dim b) { return a + b; });
+                     [](Dim a, Dim b) { return multiplesAsProducts(a + b); });
         })
         .Case([&](SubOp op) -> Elements {
           return map(op.getLhs(), op.getRhs(), depth,
-                     [](Dim a, Dim b) { return a - b; });
+                     [](Dim a, Dim b) { return multiplesAsProducts(a - b); });
         })
         .Case([&](MulOp op) -> Elements {
           return map(op.getLhs(), op.getRhs(), depth,
@@ -584,8 +587,8 @@ private:
             return std::nullopt;
           Dim best = input->front();
           for (Dim dim : ArrayRef<Dim>(*input).drop_front())
-            best = op.getKind() == ReduceKind::max ? best.max(dim)
-                                                   : best.min(dim);
+            best =
+                op.getKind() == ReduceKind::max ? best.max(dim) : best.min(dim);
           return SmallVector<Dim>{best};
         })
         .Case([&](ScanOp op) -> Elements {
