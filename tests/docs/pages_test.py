@@ -21,6 +21,7 @@ PAGES = (
     "export",
     "deploy",
     "c-and-cpp",
+    "custom-operators",
     "gpus",
     "faster",
     "numerics",
