@@ -78,7 +78,9 @@ def licence_files() -> list[tuple[str, Path]]:
 
 
 def manual(library: Path) -> list[tuple[str, bytes]]:
-    """The pages of the command, as the library itself writes them."""
+    """The pages of the command, as the library itself writes them; none of libknapper_rt, which has no commands."""
+    if library.name.startswith("libknapper_rt."):
+        return []
     environment = os.environ | {"KNAPPER_LIBRARY": str(library), "PYTHONPATH": str(ROOT / "python")}
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([sys.executable, "-m", "knapper", "man", "-o", folder], check=True, env=environment)
