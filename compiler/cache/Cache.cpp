@@ -13,6 +13,7 @@
 #include <fcntl.h>
 #include <linux/fs.h>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
@@ -225,7 +226,8 @@ Status Cache::insert(const CacheKey &key, int artefact,
         renameat(dir.get(), names[1].c_str(), dir.get(),
                  (hash + ".json").c_str()) != 0)
       return failed("cannot be written", where);
-    pruneLocked(limit);
+    if (cleanLocked() > limit)
+      pruneLocked(limit);
     return success();
   };
   Status stored = store();
@@ -266,33 +268,46 @@ std::vector<CacheEntry> Cache::list() const {
   return entries;
 }
 
+/// Drops what interrupted processes left behind; returns the bytes of all
+/// files. It reads none of the entries, of which there may be thousands.
+uint64_t Cache::cleanLocked() const {
+  constexpr time_t interrupted = 3600; // seconds after which nobody writes it
+  uint64_t bytes = 0;
+  struct stat status;
+  for (const std::string &name : namesIn(dir.get())) {
+    if (fstatat(dir.get(), name.c_str(), &status, 0) != 0 ||
+        !S_ISREG(status.st_mode))
+      continue;
+    if (name.starts_with("new.") && name.ends_with(".tmp") &&
+        status.st_mtime < time(nullptr) - interrupted)
+      unlinkat(dir.get(), name.c_str(), 0);
+    else
+      bytes += status.st_size;
+  }
+  return bytes;
+}
+
 Cache::Pruned Cache::pruneLocked(uint64_t limit) const {
   Pruned pruned;
   std::vector<CacheEntry> entries = list();
-  std::vector<std::string> kept;
+  std::set<std::string> kept;
   uint64_t total = 0;
   bool full = false;
   for (const CacheEntry &entry : entries) { // the last used first
     full |= entry.bytes > limit - total;
     if (!full) {
       total += entry.bytes;
-      kept.push_back(entry.hash);
+      kept.insert(entry.hash);
       continue;
     }
     ++pruned.entries;
     pruned.bytes += entry.bytes;
   }
-  // Also halves of entries, and what interrupted processes left behind.
-  for (const std::string &name : namesIn(dir.get())) {
+  cleanLocked();
+  for (const std::string &name : namesIn(dir.get())) { // also halves of entries
     std::string stem = name.substr(0, name.find('.'));
-    bool entry = (name.ends_with(".json") || name.ends_with(".knap")) &&
-                 isHash(stem) &&
-                 std::find(kept.begin(), kept.end(), stem) == kept.end();
-    struct stat status;
-    bool old = name.starts_with("new.") && name.ends_with(".tmp") &&
-               fstatat(dir.get(), name.c_str(), &status, 0) == 0 &&
-               status.st_mtime < time(nullptr) - 3600;
-    if (entry || old)
+    if ((name.ends_with(".json") || name.ends_with(".knap")) && isHash(stem) &&
+        !kept.contains(stem))
       unlinkat(dir.get(), name.c_str(), 0);
   }
   return pruned;

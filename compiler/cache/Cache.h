@@ -92,6 +92,7 @@ private:
   Expected<CacheFile> lock(bool exclusive) const;
   std::optional<CacheEntry> readEntry(const std::string &hash,
                                       std::string *stats) const;
+  uint64_t cleanLocked() const;
   Pruned pruneLocked(uint64_t limit) const;
 
   std::string path;
