@@ -37,7 +37,9 @@ Status parse(std::string &field, std::string_view name, std::string_view value,
       at = end + 1;
     }
     if (!known)
-      return badValue(name, value, "one of " + std::string(values));
+      return badValue(name, value,
+                      "one of " + std::string(values.substr(
+                                      values.starts_with('|') ? 1 : 0)));
   }
   field = value;
   return success();

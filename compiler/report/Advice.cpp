@@ -90,8 +90,8 @@ void adviseTypes(const Subject &subject, const Json &kernel, Json &entry) {
   if (memory && textOf(kernel, "hero") != "attention" &&
       readsWeights(subject.description, entry))
     add(entry, "int8",
-        "reads f32 weights: knapper quantize --weights-only int8 reads a "
-        "quarter of their bytes");
+        "reads f32 weights: knapper quantize MODEL.onnx --weights-only int8 "
+        "-o OUT.knap reads a quarter of their bytes");
   if (has(subject.fastest, "bf16") || has(subject.fastest, "amx"))
     add(entry, "dtype",
         "computes in f32: --dtype bf16, which this processor multiplies (" +

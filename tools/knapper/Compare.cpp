@@ -80,10 +80,12 @@ Status sameSignature(const Arguments &arguments, const knapper_module *first,
     if (!b)
       return b.takeError();
     if (*a != *b)
-      return userError(std::string("the models have other ") + part.what +
-                           ": " + *a + " and " + *b,
-                       arguments.paths[0] + ", " + arguments.paths[1],
-                       "compare artefacts of one model");
+      return userError(
+          std::string("the models have other ") + part.what + ": " + *a +
+              " and " + *b,
+          arguments.paths[0] + ", " + arguments.paths[1],
+          "compare artefacts of one model; times of a file with fixed "
+          "sizes: knapper explain FILE --profile --compare FILE");
   }
   return success();
 }

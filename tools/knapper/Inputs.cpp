@@ -8,6 +8,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <unistd.h>
 
 namespace knapper::cli {
 namespace {
@@ -104,6 +105,17 @@ infoOf(InfoFunction function, const knapper_module *module, int32_t index) {
 }
 
 /// Names of the sizes that a caller gives.
+/// UserError where --dim gives a size that the array of an input does not have.
+Status agrees(const Dims &dims, const std::string &size, int64_t inFile,
+              const std::string &input) {
+  for (const auto &[name, value] : dims.values())
+    if (name == size && value != inFile)
+      return userError(cat("--dim ", name, "=", value, ", but input '", input,
+                           "' from its file has ", name, "=", inFile),
+                       "option dim", "leave --dim out, or give another file");
+  return success();
+}
+
 /// What the description of the module says beside its signature.
 struct Described {
   std::vector<std::string> symbols; ///< that inputs may have
@@ -150,6 +162,12 @@ Status placeFiles(const std::vector<std::string> &files,
   for (const std::string &text : files) {
     size_t equals = text.find('=');
     std::string name, path = text;
+    if (equals != std::string::npos && access(path.c_str(), F_OK) != 0 &&
+        std::find(names.begin(), names.end(), text.substr(0, equals)) ==
+            names.end())
+      return userError("the model has no input '" + text.substr(0, equals) +
+                           "'",
+                       text, "its inputs: " + listOf(names));
     if (equals != std::string::npos &&
         std::find(names.begin(), names.end(), text.substr(0, equals)) !=
             names.end()) {
@@ -350,15 +368,22 @@ Expected<std::vector<Array>> Inputs::make(const knapper_module *module,
   for (const auto &[name, value] : dims.values()) {
     if (std::find(symbols.begin(), symbols.end(), name) == symbols.end())
       return userError("the model has no size '" + name + "'", "option dim",
-                       "its sizes: " + listOf(symbols));
+                       symbols.empty() ? "leave it out: all sizes are numbers"
+                                       : "its sizes: " + listOf(symbols));
     sizes[name] = value;
   }
-  // What files say; disagreement is the run's to report.
+  // What files say; where they disagree among themselves is the run's to
+  // report.
   for (int32_t i = 0; i < count; ++i)
     if (arrays[i] && arrays[i]->shape.size() == size_t(infos[i].rank))
       for (int32_t d = 0; d < infos[i].rank; ++d)
         if (infos[i].shape[d] < 0)
-          sizes.emplace(infos[i].dim_text[d], arrays[i]->shape[d]);
+          if (Status status = agrees(dims, infos[i].dim_text[d],
+                                     arrays[i]->shape[d], names[i]);
+              !status)
+            return status.takeError();
+          else
+            sizes.emplace(infos[i].dim_text[d], arrays[i]->shape[d]);
   if (Status status = completeSizes(*placed, symbols, sizes, dims); !status)
     return status.takeError();
 

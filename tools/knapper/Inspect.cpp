@@ -1,4 +1,5 @@
 #include "tools/knapper/CompilerFlags.h"
+#include "tools/knapper/ModelArgument.h"
 
 #include <nlohmann/json.hpp>
 
@@ -87,6 +88,10 @@ void addInspect(CLI::App &app, Session &session) {
   command->add_flag("--json", arguments->json, "Print JSON");
   command->callback([&session, arguments] {
     session.action = [&session, arguments]() -> Status {
+      if (isArtefact(arguments->model))
+        return userError("it is a compiled artefact, not a model",
+                         arguments->model,
+                         "knapper explain " + arguments->model);
       knapper_compile_options options = KNAPPER_COMPILE_OPTIONS_INIT;
       options.model_path = arguments->model.c_str();
       char *text = nullptr;
@@ -98,7 +103,8 @@ void addInspect(CLI::App &app, Session &session) {
         print(made + "\n");
       else
         show(json);
-      session.exitCode = json.value("unsupported", Json::array()).empty() ? 0 : 1;
+      session.exitCode =
+          json.value("unsupported", Json::array()).empty() ? 0 : 1;
       return success();
     };
   });

@@ -32,7 +32,7 @@ void ModelArgument::addTo(CLI::App &app) {
                     "print-after", "dump-dir"});
 }
 
-static bool isArtefact(const std::string &path) {
+bool isArtefact(const std::string &path) {
   if (path.ends_with(".knap"))
     return true;
   // What cannot be read is said by what reads the model.

@@ -59,4 +59,7 @@ private:
   bool allowsAuto = false, automatic = false;
 };
 
+/// Whether a file begins as an artefact does; not if it cannot be read.
+bool isArtefact(const std::string &path);
+
 } // namespace knapper::cli
