@@ -13,10 +13,13 @@
 #include "codegen/lower/Gpu.h"
 #include "codegen/lower/GpuBlocks.h"
 #include "codegen/lower/HopperAsm.h"
+#include "ir/config/AttentionGpuConfig.h"
 
 #include "mlir/IR/Matchers.h"
 
 using namespace mlir;
+using knapper::config::AttentionPath;
+using knapper::config::EmptyRow;
 
 namespace knapper::lower {
 
@@ -42,19 +45,22 @@ struct Matrix {
 LogicalResult GpuEmitter::attentionLayout(tile::AttentionOp op) {
   if (failed(regionLayout(op, op.run())))
     return failure();
-  if (op.shapeOf("path") == 0) {
+  auto config = config::AttentionGpuConfig::of(op.getShape());
+  if (config.path == AttentionPath::simt) {
     shape.threads = kThreads;
     return success();
   }
-  shape.threads = 128 * (op.shapeOf("consumers") + 1);
+  shape.threads = 128 * (config.consumers + 1);
   shape.perProcessor = 1;
   maps = 4;
   return success();
 }
 
 LogicalResult GpuEmitter::attention(tile::AttentionOp op) {
-  return op.shapeOf("path") == 0 ? multiplyAddAttention(op)
-                                 : warpgroupAttention(op);
+  return config::AttentionGpuConfig::of(op.getShape()).path ==
+                 AttentionPath::simt
+             ? multiplyAddAttention(op)
+             : warpgroupAttention(op);
 }
 
 LogicalResult GpuEmitter::scores(tile::AttentionOp op,
@@ -85,10 +91,11 @@ LogicalResult GpuEmitter::scores(tile::AttentionOp op,
 }
 
 LogicalResult GpuEmitter::multiplyAddAttention(tile::AttentionOp op) {
-  unsigned width = op.shapeOf("width");
+  auto config = config::AttentionGpuConfig::of(op.getShape());
+  unsigned width = config.headDim;
   // As registers hold.
   fn->addFnAttr("nvvm.minctasm", width == 64 && op.keepsScores() ? "3" : "2");
-  if (op.shapeOf("rows") != kRows || op.shapeOf("keys") != kKeys ||
+  if (config.tileM != kRows || config.tileN != kKeys ||
       (width != 64 && width != 128) || op.run() != 1)
     return op.emitOpError("has a shape that this path cannot do");
   auto n64 = [&](int64_t n) { return b.getInt64(n); };
@@ -110,7 +117,7 @@ LogicalResult GpuEmitter::multiplyAddAttention(tile::AttentionOp op) {
   Type f32 = Float32Type::get(op.getContext());
   auto *four = llvm::FixedVectorType::get(b.getFloatTy(), 4);
   llvm::Value *never = llvm::ConstantFP::getInfinity(b.getFloatTy(), true);
-  bool mean = op.shapeOf("empty") == 2;
+  bool mean = config.emptyRow == EmptyRow::mean;
   const unsigned ownColumns = width / 16;
 
   //===-- Which block -----------------------------------------------------===//
@@ -430,7 +437,7 @@ LogicalResult GpuEmitter::multiplyAddAttention(tile::AttentionOp op) {
 
   //===-- The result ------------------------------------------------------===//
   llvm::Value *none = number(0);
-  if (op.shapeOf("empty") == 1)
+  if (config.emptyRow == EmptyRow::nan)
     none = b.CreateSelect(b.CreateICmpSGT(keys, n64(0)),
                           llvm::ConstantFP::getNaN(b.getFloatTy()), none);
   for (unsigned r = 0; r < kOwnRows; ++r) {

@@ -12,6 +12,7 @@
 // keep more loads in flight than few long ones.
 #include "codegen/lower/Gpu.h"
 #include "codegen/lower/GpuBlocks.h"
+#include "ir/config/MatmulGpuConfig.h"
 
 #include "mlir/IR/Matchers.h"
 
@@ -29,8 +30,9 @@ LogicalResult GpuEmitter::fewRowsProduct(tile::ProductOp op) {
     return failure();
   Type element = op.getA().getType().getElementType();
   Type f32 = Float32Type::get(op.getContext());
-  unsigned rows = op.shapeOf("rows"), columns = op.shapeOf("columns");
-  unsigned depth = op.shapeOf("depth"), passes = op.shapeOf("stages");
+  auto config = config::MatmulGpuConfig::of(op.getShape());
+  unsigned rows = config.tileM, columns = config.tileN;
+  unsigned depth = config.tileK, passes = config.stages;
   unsigned lanes = 16 / aBuffer->bytes, team = depth / lanes;
   if (op.getB().getType().getElementType() != element ||
       !(element.isF32() || element.isF16() || element.isBF16()) ||

@@ -48,7 +48,8 @@ struct KeyMask {
 } // namespace
 
 LogicalResult GpuEmitter::warpgroupAttention(tile::AttentionOp op) {
-  FlashSizes s(op);
+  auto config = config::AttentionGpuConfig::of(op.getShape());
+  FlashSizes s(config);
   Type element = op.getQ().getType().getElementType();
   if (!s.fit() || !(element.isBF16() || element.isF16()) ||
       !llvm::all_equal({element, op.getK().getType().getElementType(),
@@ -94,7 +95,7 @@ LogicalResult GpuEmitter::warpgroupAttention(tile::AttentionOp op) {
                mask->buffer);
   };
   FlashPrograms programs(
-      b, {s.rows, s.keys, s.width, unsigned(op.shapeOf("group"))},
+      b, {s.rows, s.keys, s.width, unsigned(config.headGroupMiB)},
       {narrowed(sizes[0]), narrowed(sizes[1]), narrowed(sizes[2]), queries,
        keys, causal});
   // Rows that see the first key are not empty; a mean over all keys needs all
@@ -439,7 +440,7 @@ LogicalResult GpuEmitter::warpgroupAttention(tile::AttentionOp op) {
     llvm::Value *inverse[2];
     for (unsigned r = 0; r < 2; ++r) {
       llvm::Value *sum = g.quad(llvm::Intrinsic::not_intrinsic, carried[4 + r]);
-      llvm::Value *none = op.shapeOf("empty") == 1
+      llvm::Value *none = config.emptyRow == config::EmptyRow::nan
                               ? llvm::ConstantFP::getNaN(b.getFloatTy())
                               : static_cast<llvm::Constant *>(
                                     llvm::ConstantFP::get(b.getFloatTy(), 0));

@@ -5,6 +5,8 @@
 
 #include "codegen/lower/CarriedLoop.h"
 #include "codegen/lower/GpuRing.h"
+#include "ir/config/AttentionGpuConfig.h"
+#include "ir/config/GpuLimits.h"
 #include "ir/tile/TileDialect.h"
 
 #include "llvm/IR/IntrinsicsNVPTX.h"
@@ -23,10 +25,9 @@ inline constexpr double kUnseen = -0x1p100;
 
 /// The sizes of a kernel.
 struct FlashSizes {
-  explicit FlashSizes(tile::AttentionOp op)
-      : rows(op.shapeOf("rows")), keys(op.shapeOf("keys")),
-        width(op.shapeOf("width")), stages(op.shapeOf("stages")),
-        consumers(op.shapeOf("consumers")) {}
+  explicit FlashSizes(const config::AttentionGpuConfig &c)
+      : rows(c.tileM), keys(c.tileN), width(c.headDim), stages(c.stages),
+        consumers(c.consumers) {}
 
   unsigned rows, keys, width, stages, consumers;
 
@@ -41,7 +42,7 @@ struct FlashSizes {
     return consumers >= 2 && consumers <= 3 && rows == 64 * consumers &&
            keys % 32 == 0 && keys >= 32 && keys <= 256 && width % kChunk == 0 &&
            width >= kChunk && width <= 128 && stages >= 2 && stages <= 16 &&
-           bytes() <= 232448;
+           bytes() <= config::kSharedBytesPerCta;
   }
 };
 
@@ -55,7 +56,8 @@ class Flash : public Ring {
 public:
   Flash(llvm::IRBuilder<> &b, const FlashSizes &s, tile::AttentionOp op)
       : Ring(b, s.stages), s(s), scale(op.getScale().convertToDouble()),
-        mean(op.shapeOf("empty") == 2) {
+        mean(config::AttentionGpuConfig::of(op.getShape()).emptyRow ==
+             config::EmptyRow::mean) {
     region = !op.keepsScores();
     general = region || !(scale > 0);
   }

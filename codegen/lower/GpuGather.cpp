@@ -40,7 +40,7 @@ LogicalResult GpuEmitter::gatherWindow(tile::ProductOp op, Warpgroups &g,
   };
   const unsigned lag = std::min(3u, s.stages - 2);
   const unsigned number = s.rows / kLines;
-  int64_t bBatch = op.shapeOf("b_batch");
+  int64_t bBatch = config::MatmulGpuConfig::of(op.getShape()).bBatchDims;
   Window window = windowOf(op);
   llvm::Value *m = narrowed(op.getM()), *k = narrowed(op.getK());
   llvm::Value *local = b.CreateURem(

@@ -15,6 +15,7 @@
 #include "codegen/lower/Gpu.h"
 #include "codegen/lower/GpuBlocks.h"
 #include "codegen/lower/GpuWindow.h"
+#include "ir/config/MatmulGpuConfig.h"
 
 #include "mlir/IR/Matchers.h"
 
@@ -51,12 +52,12 @@ LogicalResult GpuEmitter::multiplyAddProduct(tile::ProductOp op) {
   auto aBuffer = buffer(op.getA()), bBuffer = buffer(op.getB());
   if (failed(aBuffer) || failed(bBuffer))
     return failure();
-  unsigned rows = op.shapeOf("rows"), columns = op.shapeOf("columns");
-  unsigned slices = op.getShape().get("slices") ? op.shapeOf("slices") : 1;
+  auto config = config::MatmulGpuConfig::of(op.getShape());
+  unsigned rows = config.tileM, columns = config.tileN, slices = config.sliceK;
   if (rows % 64 || columns % 64 || rows * columns > 128 * 128 ||
       (slices != 1 && slices != 2 && slices != 4) ||
-      (slices > 1 && rows * columns > 128 * 64) ||
-      op.shapeOf("depth") != kDepth || 4 % op.run())
+      (slices > 1 && rows * columns > 128 * 64) || config.tileK != kDepth ||
+      4 % op.run())
     return op.emitOpError("has a shape that this path cannot do");
   auto n64 = [&](int64_t n) { return b.getInt64(n); };
   auto n32 = [&](int64_t n) { return b.getInt32(n); };
@@ -75,7 +76,7 @@ LogicalResult GpuEmitter::multiplyAddProduct(tile::ProductOp op) {
   for (Value size : op.getOuter())
     outerSizes.push_back(narrowed(scalar(size)));
   BlockOrder order(b, ceil(m, rows), ceil(n, columns), outerSizes, rows,
-                   columns, op.shapeOf("group"));
+                   columns, config.rasterGroup);
   BlockAt block = order.at(narrowed(programId));
 
   auto makeOperand = [&](BufferRef ref, Value bufferValue, Value offset,

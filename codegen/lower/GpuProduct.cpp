@@ -4,6 +4,7 @@
 #include "codegen/lower/GpuWarpgroups.h"
 
 using namespace mlir;
+using knapper::config::MatmulPath;
 
 namespace knapper::lower {
 
@@ -71,22 +72,19 @@ LogicalResult GpuEmitter::regionLayout(Operation *op, int64_t run) {
 LogicalResult GpuEmitter::productLayout(tile::ProductOp op) {
   if (failed(regionLayout(op, op.run())))
     return failure();
-  int64_t rows = op.shapeOf("rows"), columns = op.shapeOf("columns");
-  if (op.shapeOf("path") != 1) {
+  auto config = config::MatmulGpuConfig::of(op.getShape());
+  bool simt = config.path == MatmulPath::simt;
+  if (config.path != MatmulPath::wgmma) {
     // Each thread has 8 rows of 8 columns, of a slice of the depth if there are
     // several; or there are `consumers` warps.
-    int64_t slices = op.getShape().get("slices") ? op.shapeOf("slices") : 1;
-    shape.threads = op.shapeOf("path") == 0 ? rows * columns / 64 * slices
-                                            : 32 * op.shapeOf("consumers");
+    shape.threads = simt ? config.tileM * config.tileN / 64 * config.sliceK
+                         : 32 * config.consumers;
     if (op.getC())
       return op.emitOpError("takes no 'to' on this path");
-    if (!op.getWindow().empty() && op.shapeOf("path") != 0)
+    if (!op.getWindow().empty() && !simt)
       return op.emitOpError("takes no window on this path");
     return success();
   }
-  for (StringRef name : {"a_transposed", "b_transposed", "a_batch", "b_batch"})
-    if (!op.getShape().get(name))
-      return op.emitOpError("shape has no '") << name << "' for this path";
   Sizes s(op);
   shape.threads = s.threads();
   cluster = s.cluster();
@@ -104,18 +102,17 @@ LogicalResult GpuEmitter::productLayout(tile::ProductOp op) {
 }
 
 LogicalResult GpuEmitter::product(tile::ProductOp op) {
-  switch (op.shapeOf("path")) {
-  case 0:
+  switch (config::MatmulGpuConfig::of(op.getShape()).path) {
+  case MatmulPath::simt:
     return multiplyAddProduct(op);
-  case 1:
+  case MatmulPath::wgmma:
     return warpgroupProduct(op);
-  case 2:
+  case MatmulPath::gemv:
     return fewRowsProduct(op);
-  case 3:
+  case MatmulPath::mmaSync:
     return warpProduct(op);
-  default:
-    return op.emitOpError("has a path that there is not");
   }
+  return failure();
 }
 
 FailureOr<llvm::Value *>

@@ -64,7 +64,8 @@ LogicalResult GpuEmitter::warpgroupProduct(tile::ProductOp op) {
     return op.emitOpError("has runs, but its rows are the result's columns");
   bool bf16 = element.isBF16();
   shape.sharedBytes = s.bytes(stores);
-  int64_t aBatch = op.shapeOf("a_batch"), bBatch = op.shapeOf("b_batch");
+  auto config = config::MatmulGpuConfig::of(op.getShape());
+  int64_t aBatch = config.aBatchDims, bBatch = config.bBatchDims;
 
   Warpgroups g(b, s);
   HopperAsm &hopper = g.hopper;

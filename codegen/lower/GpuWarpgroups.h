@@ -4,6 +4,8 @@
 
 #include "codegen/lower/CarriedLoop.h"
 #include "codegen/lower/GpuRing.h"
+#include "ir/config/GpuLimits.h"
+#include "ir/config/MatmulGpuConfig.h"
 #include "ir/tile/TileDialect.h"
 
 namespace knapper::lower {
@@ -13,32 +15,23 @@ inline constexpr unsigned kRing = 1024; // where stages begin
 // Named barriers: one a consumer (1 to 3), the turns of ping-pong, and where
 // all consumers meet.
 inline constexpr unsigned kTurn = 4, kMeet = 6;
-inline constexpr unsigned kSharedBytes = 233472; // of a processor
 inline constexpr unsigned kMostCluster = 8;      // blocks, on any card
 
 /// The sizes of a kernel.
 struct Sizes {
   explicit Sizes(tile::ProductOp op)
-      : rows(op.shapeOf("rows")), columns(op.shapeOf("columns")),
-        stages(op.shapeOf("stages")), consumers(op.shapeOf("consumers")),
-        group(op.shapeOf("group")), pingpong(op.shapeOf("pingpong")),
-        aTransposed(op.shapeOf("a_transposed")),
-        bTransposed(op.shapeOf("b_transposed")) {
-    auto given = [&](llvm::StringRef name, unsigned otherwise) -> unsigned {
-      return op.getShape().get(name) ? op.shapeOf(name) : otherwise;
-    };
-    carriers = given("carriers", 0);
-    shifted = given("shifted", 0);
-    split = given("split", 1);
-    aRows = given("a_rows", rows);
-    resident = given("resident", 1);
-    chunks = given("chunks", 2);
-    clusterRows = given("cluster_rows", 1);
-    clusterColumns = given("cluster_columns", 1);
-    exchanged = given("exchanged", 0);
+      : Sizes(config::MatmulGpuConfig::of(op.getShape())) {
     gathers = !op.getWindow().empty();
-    tf32 = op.getA().getType().getElementType().isF32() && given("tf32", 0);
+    tf32 = tf32 && op.getA().getType().getElementType().isF32();
   }
+  explicit Sizes(const config::MatmulGpuConfig &c)
+      : rows(c.tileM), columns(c.tileN), stages(c.stages),
+        consumers(c.consumers), group(c.rasterGroup),
+        carriers(c.stagingWarpgroups), pingpong(c.pingpong),
+        aTransposed(c.aTransposed), bTransposed(c.bTransposed), tf32(c.tf32),
+        shifted(c.unaligned), split(c.splitK), clusterRows(c.clusterM),
+        clusterColumns(c.clusterN), exchanged(c.swapAB), aRows(c.rowsCopied()),
+        resident(c.ctasPerSm), chunks(c.epilogueChunks) {}
 
   unsigned rows, columns, stages, consumers, group, carriers;
   bool pingpong, aTransposed, bTransposed;
@@ -49,7 +42,7 @@ struct Sizes {
   /// have in common.
   unsigned clusterRows, clusterColumns;
   bool exchanged;    ///< rows of blocks are columns of the result
-  bool gathers;      ///< A is read through the window of a convolution
+  bool gathers = false; ///< A is read through the window of a convolution
   unsigned aRows;    ///< rows of A that are copied; others are anything
   unsigned resident; ///< blocks that a processor holds at once
   /// Chunks of the result that each consumer has memory for; 0: they take the
@@ -133,7 +126,8 @@ struct Sizes {
            consumers >= 1 && consumers <= 3 && (!pingpong || consumers == 2) &&
            group >= 1 && carriers <= 2 && (!carriers || !stores || shifted) &&
            whole && splits && split >= 1 && resident >= 1 &&
-           resident * (bytes(stores) + 1024) <= kSharedBytes;
+           resident * (bytes(stores) + config::kReservedSharedBytesPerCta) <=
+               config::kSharedBytesPerSm;
   }
 };
 

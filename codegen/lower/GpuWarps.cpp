@@ -20,6 +20,7 @@
 #include "codegen/lower/Gpu.h"
 #include "codegen/lower/GpuBlocks.h"
 #include "codegen/lower/GpuRing.h"
+#include "ir/config/MatmulGpuConfig.h"
 
 #include "mlir/IR/Matchers.h"
 #include "llvm/IR/IntrinsicsNVPTX.h"
@@ -36,18 +37,10 @@ constexpr unsigned kFragment = 16; // rows or columns that one ldmatrix gets
 constexpr unsigned kShared = 3;    // address space
 
 struct Sizes {
-  Sizes(tile::ProductOp op, unsigned elementBytes)
-      : rows(op.shapeOf("rows")), columns(op.shapeOf("columns")),
-        stages(op.shapeOf("stages")), warps(op.shapeOf("consumers")),
-        elementBytes(elementBytes) {
-    auto given = [&](llvm::StringRef name) -> unsigned {
-      return op.getShape().get(name) ? op.shapeOf(name) : 0;
-    };
-    warpRows = given("warp_rows");
-    for (unsigned side = 0; side < 2; ++side) {
-      transposed[side] = given(side ? "b_transposed" : "a_transposed");
-      copied[side] = given(side ? "b_copied" : "a_copied");
-    }
+  Sizes(const config::MatmulGpuConfig &c, unsigned elementBytes)
+      : rows(c.tileM), columns(c.tileN), stages(c.stages), warps(c.consumers),
+        elementBytes(elementBytes), warpRows(c.warpsM),
+        transposed{c.aTransposed, c.bTransposed}, copied{c.aCopied, c.bCopied} {
   }
   unsigned rows, columns, stages, warps, elementBytes;
   unsigned warpRows; ///< warps that share a block's rows
@@ -109,8 +102,9 @@ LogicalResult GpuEmitter::warpProduct(tile::ProductOp op) {
   if (failed(aBuffer) || failed(bBuffer))
     return failure();
   Type element = op.getA().getType().getElementType();
-  bool tf32 = element.isF32() && op.getShape().get("tf32");
-  Sizes s(op, aBuffer->bytes);
+  auto config = config::MatmulGpuConfig::of(op.getShape());
+  bool tf32 = element.isF32() && config.tf32;
+  Sizes s(config, aBuffer->bytes);
   if (op.getB().getType().getElementType() != element ||
       !(element.isF16() || element.isBF16() || tf32) || !s.fit() ||
       op.run() > 8)
@@ -148,7 +142,7 @@ LogicalResult GpuEmitter::warpProduct(tile::ProductOp op) {
   for (Value size : op.getOuter())
     outerSizes.push_back(narrowed(size));
   BlockOrder order(b, ceil(m, s.rows), ceil(n, s.columns), outerSizes, s.rows,
-                   s.columns, op.shapeOf("group"));
+                   s.columns, config.rasterGroup);
   BlockAt block = order.at(b.CreateTrunc(programId, b.getInt32Ty()));
   llvm::Value *tid = b.CreateTrunc(threadOfBlock, b.getInt32Ty());
   llvm::Value *lane = b.CreateAnd(tid, n32(kWarp - 1));

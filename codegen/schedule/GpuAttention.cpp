@@ -7,11 +7,12 @@
 // the start a multiple of 16 bytes. What is not known of symbolic sizes becomes
 // the schedule's guard. By multiply-adds of f32 for all else.
 //
-// Parameters: the entries of tile.attention's `shape`, and `run`.
+// Parameters: those of AttentionGpuSchedule (ir/config/AttentionGpuConfig.h).
 #include "codegen/schedule/Conditions.h"
 #include "codegen/schedule/Emitter.h"
 #include "codegen/schedule/Schedules.h"
 #include "graph/fusion/Views.h"
+#include "ir/config/AttentionGpuConfig.h"
 #include "ir/tensor/Decompose.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 
@@ -19,12 +20,12 @@ using namespace mlir;
 
 namespace knapper {
 
+using config::AttentionGpuSchedule;
+using config::AttentionPath;
 using fusion::StridedView;
 using ts::Dim;
 
 namespace {
-
-enum Path : int64_t { multiplyAdd = 0, warpgroups = 1 };
 
 /// Keys and values of heads that are walked together, in MiB: they stay in the
 /// second-level cache (of 50) while the longest rows of all of them go first.
@@ -116,25 +117,32 @@ bool changesScores(ts::AttentionOp op) {
          op.getSoftcap().convertToDouble() > 0;
 }
 
-Schedule withShape(const Places &places, Path path, int64_t rows, int64_t keys,
-                   int64_t width, int64_t stages, int64_t consumers) {
+config::EmptyRow emptyRowConfig(ts::AttentionOp op) {
+  switch (ts::emptyRowOf(op)) {
+  case ts::EmptyRow::zero:
+    break;
+  case ts::EmptyRow::nan:
+    return config::EmptyRow::nan;
+  case ts::EmptyRow::mean:
+    return config::EmptyRow::mean;
+  }
+  return config::EmptyRow::zero;
+}
+
+/// Completes the configuration by what the op says.
+Schedule scheduleOf(const Places &places, AttentionGpuSchedule config) {
+  ts::AttentionOp op = places.op;
+  config.emptyRow = emptyRowConfig(op);
+  config.headGroupMiB = op.getCausal() ? kTogether : 0;
   Schedule schedule;
   schedule.kind = "flash";
-  ts::AttentionOp op = places.op;
-  schedule.parameters = {{"path", path},
-                         {"empty", static_cast<int64_t>(ts::emptyRowOf(op))},
-                         {"rows", rows},
-                         {"keys", keys},
-                         {"width", width},
-                         {"stages", stages},
-                         {"consumers", consumers},
-                         {"group", op.getCausal() ? kTogether : 0},
-                         {"run", 1}};
+  schedule.parameters = config::print(config);
   Dim one = places.queries().like(1);
-  schedule.grid =
-      places.batch() * places.heads() * places.queries().ceilDiv(one * rows);
-  if (path == multiplyAdd)
-    schedule.grid = schedule.grid * places.columns().ceilDiv(one * width);
+  schedule.grid = places.batch() * places.heads() *
+                  places.queries().ceilDiv(one * config.tileM);
+  if (config.path == AttentionPath::simt)
+    schedule.grid =
+        schedule.grid * places.columns().ceilDiv(one * config.headDim);
   schedule.grain = one;
   schedule.scratch = one * 0;
   return schedule;
@@ -164,8 +172,15 @@ void chooseWarpgroups(ts::KernelOp kernel, const Places &places,
   // What is read of a mask takes registers, too.
   int64_t keys = changesScores(op) ? 96 : 128;
   int64_t consumers = three ? 3 : 2;
-  Schedule schedule = withShape(places, warpgroups, 64 * consumers, keys,
-                                narrow ? 64 : 128, narrow ? 6 : 4, consumers);
+  AttentionGpuSchedule config;
+  config.path = AttentionPath::wgmma;
+  config.tileM = 64 * consumers;
+  config.tileN = keys;
+  config.headDim = narrow ? 64 : 128;
+  config.stages = narrow ? 6 : 4;
+  config.consumers = consumers;
+  config.scoreKeys = places.keys().knownDivisor() % 2 == 0 ? 2 : 1;
+  Schedule schedule = scheduleOf(places, config);
   Conditions conditions;
   conditions.positive(places.keys());
   struct {
@@ -189,8 +204,6 @@ void chooseWarpgroups(ts::KernelOp kernel, const Places &places,
   if (!conditions.holds)
     return;
   schedule.guard = conditions.guard;
-  if (places.keys().knownDivisor() % 2 == 0)
-    schedule.parameters["run"] = 2;
   schedules.push_back(std::move(schedule));
 }
 
@@ -225,8 +238,11 @@ LogicalResult chooseGpuAttention(ts::KernelOp kernel, const TargetDesc &target,
   chooseWarpgroups(kernel, *places, target, schedules);
   if (schedules.empty() || !schedules.back().guard.terms.empty()) {
     std::optional<int64_t> columns = places->columns().asConstant();
-    schedules.push_back(withShape(*places, multiplyAdd, 64, 64,
-                                  columns && *columns <= 64 ? 64 : 128, 1, 0));
+    AttentionGpuSchedule config;
+    config.tileM = config.tileN = 64;
+    config.headDim = columns && *columns <= 64 ? 64 : 128;
+    config.stages = 1;
+    schedules.push_back(scheduleOf(*places, config));
   }
   return success();
 }
@@ -278,10 +294,11 @@ LogicalResult buildGpuAttention(BuildContext &context) {
     return failure();
   Places places = std::move(*found);
   ts::AttentionOp op = places.op;
-  SmallVector<NamedAttribute> shape;
-  for (const auto &[name, value] : context.schedule.parameters)
-    if (name != "run")
-      shape.push_back(b.getNamedAttr(name, b.getI64IntegerAttr(value)));
+  AttentionGpuSchedule config;
+  if (std::string problem = config::parse(context.schedule.parameters, config);
+      !problem.empty())
+    return context.kernel.emitOpError("the schedule '")
+           << context.schedule.kind << "' " << problem;
   auto strides = [&](const StridedView &view) {
     return llvm::map_to_vector(view.dims, [&](const fusion::StridedDim &dim) {
       return e.size(dim.stride);
@@ -313,7 +330,7 @@ LogicalResult buildGpuAttention(BuildContext &context) {
                      oStrides = strides(places.result);
   // By warpgroups a mask of keys is no matter of the region.
   std::optional<StridedView> keyMask;
-  if (context.schedule.at("path") == warpgroups)
+  if (config.path == AttentionPath::wgmma)
     keyMask = keyMaskOf(op);
   Value mask;
   SmallVector<Value> maskAt;
@@ -330,8 +347,9 @@ LogicalResult buildGpuAttention(BuildContext &context) {
       b, loc, q, qOffset, qStrides, k, kOffset, kStrides, v, vOffset, vStrides,
       o, oOffset, oStrides, sizes, causal, mask, maskAt,
       b.getF32FloatAttr(op.getScale().convertToDouble()),
-      b.getDictionaryAttr(shape));
-  int64_t run = context.schedule.at("run");
+      config::attributeOf(config::print<config::AttentionGpuConfig>(config),
+                          b.getContext()));
+  int64_t run = config.scoreKeys;
   Block &block = loop.getBody().emplaceBlock();
   Type f32 = b.getF32Type();
   Value score =

@@ -1,4 +1,5 @@
 #include "codegen/schedule/GpuBlocks.h"
+#include "ir/config/GpuLimits.h"
 
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/Support/MathExtras.h"
@@ -11,8 +12,8 @@ namespace knapper {
 namespace {
 
 constexpr int64_t kDepth = 64, kLine = 128; // bytes of a line of a block
-constexpr int64_t kShared = 233472;         // bytes of a processor
-constexpr int64_t kBlockShared = 2048; // of a block: barriers, the system's
+// Of a block: barriers, the system's.
+constexpr int64_t kBlockShared = 1024 + config::kReservedSharedBytesPerCta;
 
 /// Cycles of a processor, fitted to 3,600 kernels of 470 shapes on H200s
 /// (docs/performance/gpu-matmul.md says how).
@@ -91,8 +92,8 @@ int64_t resultLines(const Blocks &b, const BlockProblem &p) {
 }
 
 int64_t stagesOf(const Blocks &b, const BlockProblem &p) {
-  int64_t left =
-      kShared / b.resident - kBlockShared - resultLines(b, p) * kLine;
+  int64_t left = config::kSharedBytesPerSm / b.resident - kBlockShared -
+                 resultLines(b, p) * kLine;
   return std::min<int64_t>(16, left / ((b.aRows + b.columns) * kLine));
 }
 
@@ -413,7 +414,7 @@ WarpBlocks chooseWarpBlocks(const BlockProblem &p, int64_t elementBytes,
   // Not fitted: by the units' rates of sm_80, a processor's cycles.
   constexpr double products = 1024, sharedLine = 1; // a cycle; of 128 bytes
   constexpr double perBlock = 2000, perColumn = 8;
-  constexpr int64_t blockShared = 1024; // the system's
+  constexpr int64_t blockShared = config::kReservedSharedBytesPerCta;
   int64_t depth = kLine / elementBytes;
   WarpBlocks best{};
   double least = 0;

@@ -127,16 +127,14 @@ void chooseGathered(ts::KernelOp kernel, const Convolution &conv,
     problem.stores = store;
     problem.gathered = true;
     Blocks blocks = chooseBlocks(problem);
-    Schedule schedule =
-        withShape(product, outer, GpuPath::warpgroups, blocks, 64);
+    MatmulGpuSchedule config = configOf(MatmulPath::wgmma, blocks, 64);
+    config.epilogueColumns = runOf(product, epilogue, 2);
+    config.tileStore = store;
+    config.bTransposed = true;
+    config.bBatchDims = filter->batch;
+    Schedule schedule = scheduleOf(product, outer, config);
     schedule.kind = "window_product";
     schedule.guard = guard;
-    schedule.parameters["run"] = runOf(product, epilogue, 2);
-    schedule.parameters["store"] = store;
-    schedule.parameters["a_transposed"] = 0;
-    schedule.parameters["b_transposed"] = 1;
-    schedule.parameters["a_batch"] = 0;
-    schedule.parameters["b_batch"] = filter->batch;
     OperandMap map = filter->map;
     map.box[0] = map.box[1] = 64;
     schedule.maps = {map};
@@ -197,12 +195,11 @@ LogicalResult buildGpuConv(BuildContext &context) {
   auto sizes = [&](ArrayRef<Dim> dims) {
     return llvm::map_to_vector(dims, [&](Dim dim) { return e.size(dim); });
   };
-  SmallVector<NamedAttribute> shape;
-  for (const auto &[name, value] : context.schedule.parameters)
-    if (name != "run" && name != "store")
-      shape.push_back(b.getNamedAttr(name, b.getI64IntegerAttr(value)));
-  int64_t run = context.schedule.at("run");
-  bool store = context.schedule.at("store");
+  FailureOr<MatmulGpuSchedule> config = configOf(context);
+  if (failed(config))
+    return failure();
+  int64_t run = config->epilogueColumns;
+  bool store = config->tileStore;
   SmallVector<Value> aOuter = sizes(outer.aStrides),
                      bOuter = sizes(outer.bStrides),
                      outerSizes = sizes(outer.sizes);
@@ -227,7 +224,8 @@ LogicalResult buildGpuConv(BuildContext &context) {
       b, loc, a, aOffset, aRow, aK, aOuter, bb, bOffset, bColumn, bK, bOuter, m,
       n, k, outerSizes, window, store ? e.outputBuffer(0) : Value(),
       b.getDenseI64ArrayAttr(steps), last ? nullptr : b.getUnitAttr(),
-      b.getDictionaryAttr(shape));
+      config::attributeOf(config::print<config::MatmulGpuConfig>(*config),
+                          b.getContext()));
 
   Block &block = op.getBody().emplaceBlock();
   Type f32 = b.getF32Type();

@@ -2,7 +2,7 @@
 // kernel computes of the product's elements. Which way and in which blocks:
 // GpuProductChoose.cpp.
 //
-// Parameters: the entries of tile.product's `shape`, and `run`, `store`.
+// Parameters: those of MatmulGpuSchedule (ir/config/MatmulGpuConfig.h).
 #include "codegen/schedule/GpuProduct.h"
 #include "codegen/schedule/Emitter.h"
 #include "codegen/schedule/Schedules.h"
@@ -104,38 +104,49 @@ static Dim programsOf(const Product &product, const Outer &outer, int64_t rows,
          product.rhs.free.ceilDiv(one * columns);
 }
 
-Schedule withShape(const Product &product, const Outer &outer, GpuPath path,
-                   const Blocks &blocks, int64_t depth) {
+MatmulGpuSchedule configOf(MatmulPath path, const Blocks &blocks,
+                           int64_t tileK) {
+  MatmulGpuSchedule config;
+  config.path = path;
+  config.tileM = blocks.rows;
+  config.tileN = blocks.columns;
+  config.tileK = tileK;
+  config.stages = blocks.stages;
+  config.consumers = blocks.consumers;
+  config.pingpong = blocks.pingpong;
+  config.rasterGroup = blocks.group;
+  config.splitK = blocks.split;
+  if (blocks.aRows < blocks.rows)
+    config.copiedM = blocks.aRows;
+  config.clusterM = blocks.clusterRows;
+  config.clusterN = blocks.clusterColumns;
+  config.ctasPerSm = blocks.resident;
+  config.swapAB = blocks.exchanged;
+  config.epilogueChunks = blocks.chunks;
+  return config;
+}
+
+FailureOr<MatmulGpuSchedule> configOf(BuildContext &context) {
+  MatmulGpuSchedule config;
+  std::string problem = config::parse(context.schedule.parameters, config);
+  if (!problem.empty())
+    return context.kernel.emitOpError("the schedule '")
+           << context.schedule.kind << "' " << problem;
+  return config;
+}
+
+Schedule scheduleOf(const Product &product, const Outer &outer,
+                    const MatmulGpuSchedule &config) {
   Schedule schedule;
   schedule.kind = "product";
-  schedule.parameters = {{"path", static_cast<int64_t>(path)},
-                         {"rows", blocks.rows},
-                         {"columns", blocks.columns},
-                         {"depth", depth},
-                         {"stages", blocks.stages},
-                         {"consumers", blocks.consumers},
-                         {"pingpong", blocks.pingpong},
-                         {"group", blocks.group}};
-  if (blocks.split > 1)
-    schedule.parameters["split"] = blocks.split;
-  if (blocks.aRows < blocks.rows)
-    schedule.parameters["a_rows"] = blocks.aRows;
-  if (blocks.clusterRows > 1)
-    schedule.parameters["cluster_rows"] = blocks.clusterRows;
-  if (blocks.clusterColumns > 1)
-    schedule.parameters["cluster_columns"] = blocks.clusterColumns;
-  if (blocks.resident > 1)
-    schedule.parameters["resident"] = blocks.resident;
-  if (blocks.exchanged)
-    schedule.parameters["exchanged"] = 1;
-  if (blocks.chunks != 2)
-    schedule.parameters["chunks"] = blocks.chunks;
+  schedule.parameters = config::print(config);
   Dim one = product.lhs.free.like(1);
-  int64_t rows = blocks.rows * blocks.clusterRows,
-          columns = blocks.columns * blocks.clusterColumns;
-  if (blocks.exchanged)
+  int64_t rows = config.tileM * config.clusterM,
+          columns = config.tileN * config.clusterN;
+  if (config.swapAB)
     std::swap(rows, columns);
-  schedule.grid = programsOf(product, outer, rows, columns) * blocks.cluster();
+  schedule.grid =
+      programsOf(product, outer, rows, columns) * config.clusterSize();
   schedule.grain = one;
   schedule.scratch = one * 0;
   return schedule;
@@ -165,17 +176,14 @@ Schedule multiplyAddSchedule(const Product &product, int64_t run,
              static_cast<int64_t>(target.cores);
   if (few)
     blocks.rows = blocks.columns = 64;
-  Schedule schedule =
-      withShape(product, outer, GpuPath::multiplyAdd, blocks, 16);
+  MatmulGpuSchedule config = configOf(MatmulPath::simt, blocks, 16);
   if (few && !window)
-    schedule.parameters["slices"] =
-        target.isa == "sm_90a" && outer.sizes.empty() &&
-                liesInRuns(product.lhs) && liesInRuns(product.rhs)
-            ? 4
-            : 2;
-  schedule.parameters["run"] = run;
-  schedule.parameters["store"] = 0;
-  return schedule;
+    config.sliceK = target.isa == "sm_90a" && outer.sizes.empty() &&
+                            liesInRuns(product.lhs) && liesInRuns(product.rhs)
+                        ? 4
+                        : 2;
+  config.epilogueColumns = run;
+  return scheduleOf(product, outer, config);
 }
 
 bool leavesByBlocks(ts::KernelOp kernel, const Epilogue &epilogue) {
@@ -222,12 +230,11 @@ LogicalResult buildGpuProduct(BuildContext &context) {
   auto sizes = [&](ArrayRef<Dim> dims) {
     return llvm::map_to_vector(dims, [&](Dim dim) { return e.size(dim); });
   };
-  SmallVector<NamedAttribute> shape;
-  for (const auto &[name, value] : context.schedule.parameters)
-    if (name != "run" && name != "store")
-      shape.push_back(b.getNamedAttr(name, b.getI64IntegerAttr(value)));
-  int64_t run = context.schedule.at("run");
-  bool store = context.schedule.at("store");
+  FailureOr<MatmulGpuSchedule> config = configOf(context);
+  if (failed(config))
+    return failure();
+  int64_t run = config->epilogueColumns;
+  bool store = config->tileStore;
   SmallVector<Value> aOuter = sizes(outer.aStrides),
                      bOuter = sizes(outer.bStrides),
                      outerSizes = sizes(outer.sizes);
@@ -236,7 +243,7 @@ LogicalResult buildGpuProduct(BuildContext &context) {
         bb = e.inputBuffer(rhs.base), bOffset = e.size(rhs.offset),
         bColumn = e.size(rhs.freeStride), bK = e.size(rhs.contractStride),
         m = e.size(lhs.free), n = e.size(rhs.free), k = e.size(lhs.contract);
-  if (context.schedule.parameters.count("exchanged")) {
+  if (config->swapAB) {
     std::swap(a, bb);
     std::swap(aOffset, bOffset);
     std::swap(aRow, bColumn);
@@ -248,7 +255,9 @@ LogicalResult buildGpuProduct(BuildContext &context) {
       b, loc, a, aOffset, aRow, aK, aOuter, bb, bOffset, bColumn, bK, bOuter, m,
       n, k, outerSizes, /*window=*/ValueRange(),
       store ? e.outputBuffer(0) : Value(), /*steps=*/nullptr,
-      /*channels_first=*/nullptr, b.getDictionaryAttr(shape));
+      /*channels_first=*/nullptr,
+      config::attributeOf(config::print<config::MatmulGpuConfig>(*config),
+                          b.getContext()));
 
   Block &block = op.getBody().emplaceBlock();
   Type f32 = b.getF32Type();

@@ -6,16 +6,12 @@
 #include "codegen/schedule/Epilogue.h"
 #include "codegen/schedule/GpuBlocks.h"
 #include "codegen/schedule/Product.h"
+#include "ir/config/MatmulGpuConfig.h"
 
 namespace knapper {
 
-/// The `path` of a tile.product.
-enum class GpuPath : int64_t {
-  multiplyAdd = 0,
-  warpgroups = 1,
-  fewRows = 2,
-  warps = 3
-};
+using config::MatmulGpuSchedule;
+using config::MatmulPath;
 
 /// Batch dims and rows that do not follow the others in memory; sizes of one
 /// left out.
@@ -50,9 +46,14 @@ int64_t runOf(const Product &product, const Epilogue &epilogue, int64_t most);
 /// the product's: blocks then leave through shared memory.
 bool leavesByBlocks(ts::KernelOp kernel, const Epilogue &epilogue);
 
-/// A schedule "product" but for guard, maps and what a path alone has.
-Schedule withShape(const Product &product, const Outer &outer, GpuPath path,
-                   const Blocks &blocks, int64_t depth);
+/// What the blocks decide; the rest as it is by default.
+MatmulGpuSchedule configOf(MatmulPath path, const Blocks &blocks,
+                           int64_t tileK);
+/// A schedule "product" but for guard and maps.
+Schedule scheduleOf(const Product &product, const Outer &outer,
+                    const MatmulGpuSchedule &config);
+/// The configuration of a schedule that may come from an edited dump.
+mlir::FailureOr<MatmulGpuSchedule> configOf(BuildContext &context);
 /// By multiply-adds of f32, for every size. `run`: columns a region gets;
 /// `window`: the left side is read through one.
 Schedule multiplyAddSchedule(const Product &product, int64_t run,

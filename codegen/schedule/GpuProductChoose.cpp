@@ -85,14 +85,12 @@ void chooseFewRows(const Product &product, const TargetDesc &target,
       return;
     Blocks blocks{rows, own * (threads / team),
                   passes * own <= most ? passes : most / 2 / own, warps, 0};
-    Schedule schedule =
-        withShape(product, outer, GpuPath::fewRows, blocks, team * lanes);
+    Schedule schedule = scheduleOf(
+        product, outer, configOf(MatmulPath::gemv, blocks, team * lanes));
     schedule.guard = conditions.guard;
     if (guarded)
       schedule.guard.terms.push_back(
           {lhs.free, ts::ComparePredicate::le, lhs.free.like(rows)});
-    schedule.parameters["run"] = 1;
-    schedule.parameters["store"] = 0;
     schedules.push_back(std::move(schedule));
   };
   if (known) {
@@ -159,28 +157,26 @@ void chooseWarpgroups(ts::KernelOp kernel, const Product &product,
                     : runOf(product, epilogue, 2);
 
   auto add = [&](const Blocks &blocks, const Guard &guard) {
-    Schedule schedule =
-        withShape(product, outer, GpuPath::warpgroups, blocks, depth);
-    schedule.guard = guard;
-    if (tf32)
-      schedule.parameters["tf32"] = 1;
-    schedule.parameters["run"] = blocks.exchanged ? 1 : run;
-    schedule.parameters["store"] = store;
+    MatmulGpuSchedule config = configOf(MatmulPath::wgmma, blocks, depth);
+    config.tf32 = tf32;
+    config.epilogueColumns = blocks.exchanged ? 1 : run;
+    config.tileStore = store;
+    config.unaligned = store && !columnsFit;
     MappedSide first = *a, second = *b;
     if (blocks.exchanged)
       std::swap(first, second);
-    schedule.parameters["a_transposed"] = !first.depthFirst;
-    schedule.parameters["b_transposed"] = !second.depthFirst;
-    schedule.parameters["a_batch"] = first.batch;
-    schedule.parameters["b_batch"] = second.batch;
+    config.aTransposed = !first.depthFirst;
+    config.bTransposed = !second.depthFirst;
+    config.aBatchDims = first.batch;
+    config.bBatchDims = second.batch;
+    Schedule schedule = scheduleOf(product, outer, config);
+    schedule.guard = guard;
     first.map.box[0] = second.map.box[0] = depth;
     first.map.box[1] =
         (first.depthFirst ? blocks.aRows : 64) / blocks.clusterColumns;
     second.map.box[1] =
         (second.depthFirst ? blocks.columns : 64) / blocks.clusterRows;
     schedule.maps = {first.map, second.map};
-    if (store && !columnsFit)
-      schedule.parameters["shifted"] = 1;
     if (store && columnsFit)
       schedule.maps.push_back(mapResult(kernel, product, outer, blocks));
     schedules.push_back(std::move(schedule));
@@ -241,18 +237,14 @@ void chooseCarried(ts::KernelOp kernel, const Product &product,
     problem.carried = true;
     problem.exchanges = store && endsColumns(kernel, product);
     Blocks blocks = chooseBlocks(problem);
-    Schedule schedule =
-        withShape(product, outer, GpuPath::warpgroups, blocks, 64);
+    MatmulGpuSchedule config = configOf(MatmulPath::wgmma, blocks, 64);
+    config.epilogueColumns = blocks.exchanged ? 1 : runOf(product, epilogue, 2);
+    config.tileStore = config.unaligned = store;
+    config.aTransposed = blocks.exchanged ? !bDepth : !aDepth;
+    config.bTransposed = blocks.exchanged ? !aDepth : !bDepth;
+    config.stagingWarpgroups = 2;
+    Schedule schedule = scheduleOf(product, outer, config);
     schedule.guard = guard;
-    schedule.parameters["run"] =
-        blocks.exchanged ? 1 : runOf(product, epilogue, 2);
-    schedule.parameters["store"] = store;
-    if (store)
-      schedule.parameters["shifted"] = 1;
-    schedule.parameters["a_transposed"] = blocks.exchanged ? !bDepth : !aDepth;
-    schedule.parameters["b_transposed"] = blocks.exchanged ? !aDepth : !bDepth;
-    schedule.parameters["a_batch"] = schedule.parameters["b_batch"] = 0;
-    schedule.parameters["carriers"] = 2;
     schedules.push_back(std::move(schedule));
   };
   if (std::optional<int64_t> rows = lhs.free.asConstant())
@@ -291,20 +283,19 @@ void chooseWarps(const Product &product, const Epilogue &epilogue,
         problemOf(product, outer, representative(product.lhs.free), target);
     problem.carried = !copied[0] || !copied[1];
     WarpBlocks blocks = chooseWarpBlocks(problem, bytes, target.l1Bytes);
-    Schedule schedule =
-        withShape(product, outer, GpuPath::warps,
-                  {blocks.rows, blocks.columns, blocks.stages, blocks.warps, 0},
-                  128 / bytes);
+    MatmulGpuSchedule config =
+        configOf(MatmulPath::mmaSync,
+                 {blocks.rows, blocks.columns, blocks.stages, blocks.warps, 0},
+                 128 / bytes);
+    config.tf32 = tf32;
+    config.warpsM = blocks.warpRows;
+    config.aTransposed = transposed[0];
+    config.bTransposed = transposed[1];
+    config.aCopied = copied[0];
+    config.bCopied = copied[1];
+    config.epilogueColumns = runOf(product, epilogue, lanes);
+    Schedule schedule = scheduleOf(product, outer, config);
     schedule.guard = guard;
-    if (tf32)
-      schedule.parameters["tf32"] = 1;
-    schedule.parameters["warp_rows"] = blocks.warpRows;
-    schedule.parameters["a_transposed"] = transposed[0];
-    schedule.parameters["b_transposed"] = transposed[1];
-    schedule.parameters["a_copied"] = copied[0];
-    schedule.parameters["b_copied"] = copied[1];
-    schedule.parameters["run"] = runOf(product, epilogue, lanes);
-    schedule.parameters["store"] = 0;
     schedules.push_back(std::move(schedule));
   };
   // Sides that are known to lie otherwise are not copied; the others are where

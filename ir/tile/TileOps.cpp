@@ -1,3 +1,5 @@
+#include "ir/config/AttentionGpuConfig.h"
+#include "ir/config/MatmulGpuConfig.h"
 #include "ir/tile/TileDialect.h"
 
 #include "mlir/Interfaces/FunctionImplementation.h"
@@ -354,10 +356,9 @@ LogicalResult ProductOp::verify() {
       (getC() && yield.getValue().getType() != block.getArgument(0).getType()))
     return emitOpError("C3: the region yields ")
            << (getC() ? "the elements of 'to'" : "nothing without 'to'");
-  for (StringRef name : {"path", "rows", "columns", "depth", "stages",
-                         "consumers", "pingpong", "group"})
-    if (!isa_and_nonnull<IntegerAttr>(getShape().get(name)))
-      return emitOpError("C4: shape has no '") << name << "'";
+  config::MatmulGpuConfig config;
+  if (std::string problem = config::parse(getShape(), config); !problem.empty())
+    return emitOpError("C4: shape ") << problem;
   size_t dims = getSteps() ? getSteps()->size() / 3 : 0;
   if (dims
           ? getSteps()->size() != 3 * dims || getWindow().size() != 5 * dims + 1
@@ -395,10 +396,9 @@ LogicalResult AttentionOp::verify() {
   if (!yield || !yield.getValue() ||
       yield.getValue().getType() != block.getArgument(0).getType())
     return emitOpError("C3: the region yields scores of the type it takes");
-  for (StringRef name : {"path", "empty", "rows", "keys", "width", "stages",
-                         "consumers", "group"})
-    if (!isa_and_nonnull<IntegerAttr>(getShape().get(name)))
-      return emitOpError("C4: shape has no '") << name << "'";
+  config::AttentionGpuConfig config;
+  if (std::string problem = config::parse(getShape(), config); !problem.empty())
+    return emitOpError("C4: shape ") << problem;
   if (getMask() ? getMaskAt().size() != 4 : !getMaskAt().empty())
     return emitOpError("C5: a mask has four places, not ")
            << getMaskAt().size();
