@@ -9,13 +9,20 @@
 //                      other dims; it takes all updates in order. Single
 //                      elements may meet anywhere: one program
 //
+// On GPUs, where these are fewer programs than there is room for, the dim that
+// the (first) index counts along is cut into ranges: each program reads all
+// indices and writes what falls into its range, so that updates of one element
+// keep their order, and results their bits. Where all lanes share an index, a
+// tile of indices is read at once and those of the range are listed first.
+//
 // An index outside writes nothing and fails the run.
 //
-// Parameters: lanes (0: one element at a time).
+// Parameters: lanes (0: one element at a time), ranges.
 #include "codegen/schedule/Emitter.h"
 #include "codegen/schedule/Lanes.h"
 #include "codegen/schedule/Schedules.h"
 #include "ir/tensor/Update.h"
+#include "ir/tile/BlockOps.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "runtime/base/KernelAbi.h"
 
@@ -55,6 +62,15 @@ struct Split {
     return count;
   }
 };
+
+/// The dim of the result that the first index counts along, if there is one.
+std::optional<unsigned> indexedDim(Operation *scatter) {
+  if (auto elements = dyn_cast<ts::ScatterElementsOp>(scatter))
+    return elements.getDim();
+  if (ts::dimsOf(scatter->getOperand(1)).back().isConstant(0))
+    return std::nullopt;
+  return 0;
+}
 
 /// Whether a value of the region is the same along its last dim.
 bool isSameAlongLast(Value value) {
@@ -105,13 +121,28 @@ LogicalResult chooseScatter(ts::KernelOp kernel, const TargetDesc &target,
     while (lanes > (gpu ? 128 : 4) && lanes > representative(split.dims.back()))
       lanes /= 2;
   }
-  int64_t work = std::max<int64_t>(1, lanes);
+  int64_t loops = 1;
   for (unsigned i : split.loops)
-    work *= std::max<int64_t>(1, representative(split.dims[i]));
+    loops *= std::max<int64_t>(1, representative(split.dims[i]));
+  int64_t work = std::max<int64_t>(1, lanes) * loops;
+  Dim programs = inMemory ? split.programs(one, lanes) : one;
+  // Blocks that a processor holds at once; a range of few updates is not worth
+  // all indices.
+  constexpr int64_t blocks = 4, leastUpdates = 4;
+  int64_t ranges = 1;
+  std::optional<unsigned> indexed = indexedDim(scatter);
+  if (target.kind == DeviceKind::cuda && inMemory && indexed) {
+    int64_t wanted = blocks * int64_t(target.cores) /
+                     std::max<int64_t>(1, representative(programs));
+    int64_t extent =
+        representative(ts::dimsOf(scatter->getResult(0))[*indexed]);
+    ranges =
+        std::max<int64_t>(1, std::min({wanted, extent, loops / leastUpdates}));
+  }
   Schedule schedule;
   schedule.kind = "scatter";
-  schedule.parameters = {{"lanes", lanes}};
-  schedule.grid = inMemory ? split.programs(one, lanes) : one;
+  schedule.parameters = {{"lanes", lanes}, {"ranges", ranges}};
+  schedule.grid = programs * ranges;
   schedule.grain = one * std::max<int64_t>(1, 16000 / work);
   schedule.scratch = one * 0;
   schedules.push_back(std::move(schedule));
@@ -120,25 +151,36 @@ LogicalResult chooseScatter(ts::KernelOp kernel, const TargetDesc &target,
 
 namespace {
 
+/// Of a tile of indices that are listed.
+constexpr int64_t listLanes = 512;
+
 /// The updates of one program.
 struct Updates {
   Emitter &e;
   ts::KernelOp kernel;
   Operation *op = ts::scatterOf(kernel);
-  int64_t lanes;
+  int64_t lanes, ranges;
   Split split{op};
   Value output = e.outputBuffer(0);
   Type type = op->getResult(0).getType();
   SmallVector<Dim> dims = ts::dimsOf(type);
   bool oneIndex = false; ///< for all lanes
+  Value first = {},
+        length = {}; ///< of the program's range, if there are several
+  Value list = {};   ///< i32, if indices are listed
 
   LogicalResult program(Value id);
   LogicalResult loop(size_t depth, Coord &from);
+  /// The innermost loop, over those updates alone whose index is in the range.
+  LogicalResult loopOverListed(Coord &from);
   LogicalResult write(const Coord &from);
-  /// Where indices are indices: one truth value, or one a lane. Null: no index.
+  /// Where indices are indices (and in the program's range): one truth value,
+  /// or one a lane. Null: no index.
   struct Range {
     Value inside, outside;
   };
+  /// Where an update's index stands, if all lanes share it.
+  Coord placeOfIndex(const Coord &from);
   /// The index at a place of the index tensor, from the end if negative; what
   /// it says about `range` is added there.
   std::optional<LaneIndex> index(const Coord &at, Dim extent, Range &range);
@@ -150,7 +192,19 @@ LogicalResult Updates::program(Value id) {
     around.push_back(lanes && i + 1 == split.dims.size()
                          ? split.dims[i].ceilDiv(split.dims[i].like(lanes))
                          : split.dims[i]);
+  if (ranges > 1)
+    around.insert(around.begin(), Dim::constant(op->getContext(), ranges));
   SmallVector<Value> outer = e.delinearize(id, around);
+  if (ranges > 1) {
+    Dim extent = dims[*indexedDim(op)];
+    length = e.size(extent.ceilDiv(extent.like(ranges)));
+    first = e.mul(outer.front(), length);
+    outer.erase(outer.begin());
+    if (!lanes || oneIndex || isa<ts::ScatterNdOp>(op))
+      list = tile::SharedOp::create(
+          e.builder, e.location, tile::BufferType::get(e.builder.getI32Type()),
+          listLanes);
+  }
   Coord from;
   from.lanes = lanes;
   from.dims.resize(split.dims.size());
@@ -169,11 +223,84 @@ LogicalResult Updates::program(Value id) {
 LogicalResult Updates::loop(size_t depth, Coord &from) {
   if (depth == split.loops.size())
     return write(from);
+  if (list && depth + 1 == split.loops.size())
+    return loopOverListed(from);
   unsigned dim = split.loops[depth];
   return forEach(e, e.constant(0), e.size(split.dims[dim]), [&](Value i) {
     from.dims[dim] = {i};
     return loop(depth + 1, from);
   });
+}
+
+LogicalResult Updates::loopOverListed(Coord &from) {
+  OpBuilder &b = e.builder;
+  Location loc = e.location;
+  unsigned dim = split.loops.back();
+  Value n = e.size(split.dims[dim]);
+  Type counts = VectorType::get(listLanes, b.getI32Type());
+  return forEach(
+      e, e.constant(0), n,
+      [&](Value i) -> LogicalResult {
+        from.dims[dim] = {i};
+        Coord at = placeOfIndex(from);
+        at.lanes = listLanes;
+        at.valid = e.sub(n, i);
+        at.dims[dim] = {i, 1, {}, listLanes};
+        if (isa<ts::ScatterNdOp>(op))
+          at.dims.back() = {e.constant(0)};
+        Range range;
+        if (!index(at, dims[*indexedDim(op)], range))
+          return failure();
+        Value valid = e.laneMask(listLanes, at.valid);
+        Value mask = arith::AndIOp::create(b, loc, range.inside, valid);
+        Value outside = arith::AndIOp::create(b, loc, range.outside, valid);
+        tile::SetStatusOp::create(
+            b, loc, kernelIndexOutOfRange,
+            vector::ReductionOp::create(b, loc, vector::CombiningKind::OR,
+                                        outside));
+        auto scan = tile::ScanOp::create(
+            b, loc, counts, b.getI32Type(),
+            vector::CombiningKindAttr::get(b.getContext(),
+                                           vector::CombiningKind::ADD),
+            arith::ExtUIOp::create(b, loc, counts, mask), /*init=*/Value(),
+            /*exclusive=*/b.getUnitAttr(), /*reverse=*/UnitAttr());
+        auto indices = VectorType::get(listLanes, b.getIndexType());
+        auto listed = tile::ScatterOp::create(
+            b, loc,
+            arith::IndexCastOp::create(
+                b, loc, counts, e.lanePositions(at.dims[dim], listLanes)),
+            list,
+            arith::IndexCastOp::create(b, loc, indices, scan.getResult()));
+        listed.getMaskMutable().assign(mask);
+        tile::BarrierOp::create(b, loc);
+        Value total = arith::IndexCastOp::create(b, loc, b.getIndexType(),
+                                                 scan.getTotal());
+        LogicalResult status = forEach(e, e.constant(0), total, [&](Value j) {
+          Value place = tile::LoadOp::create(b, loc, b.getI32Type(), list, j);
+          from.dims[dim] = {
+              arith::IndexCastOp::create(b, loc, b.getIndexType(), place)};
+          return write(from);
+        });
+        tile::BarrierOp::create(b, loc);
+        return status;
+      },
+      listLanes);
+}
+
+Coord Updates::placeOfIndex(const Coord &from) {
+  Coord at = from;
+  if (isa<ts::ScatterNdOp>(op)) {
+    unsigned rank = ts::rankOf(op->getOperand(1)) - 1;
+    at.lanes = 0;
+    at.valid = {};
+    at.dims.resize(rank);
+    at.dims.emplace_back();
+  } else if (oneIndex) {
+    at.lanes = 0;
+    at.valid = {};
+    at.dims.back() = {at.dims.back().start};
+  }
+  return at;
 }
 
 std::optional<LaneIndex> Updates::index(const Coord &at, Dim extent,
@@ -199,6 +326,11 @@ std::optional<LaneIndex> Updates::index(const Coord &at, Dim extent,
   Value inside = arith::CmpIOp::create(b, loc, P::ult, index, n);
   Value outside = arith::CmpIOp::create(b, loc, P::uge, index, n);
   index = arith::SelectOp::create(b, loc, inside, index, zero);
+  if (first && !range.inside) {
+    Value place = arith::SubIOp::create(b, loc, index, number(first));
+    Value own = arith::CmpIOp::create(b, loc, P::ult, place, number(length));
+    inside = arith::AndIOp::create(b, loc, inside, own);
+  }
   if (range.inside) {
     inside = arith::AndIOp::create(b, loc, range.inside, inside);
     outside = arith::OrIOp::create(b, loc, range.outside, outside);
@@ -213,14 +345,9 @@ LogicalResult Updates::write(const Coord &from) {
   Range range;
   Coord to;
   if (auto elements = dyn_cast<ts::ScatterElementsOp>(op)) {
-    Coord at = from;
-    if (oneIndex) {
-      at.lanes = 0;
-      at.valid = {};
-      at.dims.back() = {at.dims.back().start};
-    }
     unsigned dim = elements.getDim();
-    std::optional<LaneIndex> found = index(at, dims[dim], range);
+    std::optional<LaneIndex> found =
+        index(placeOfIndex(from), dims[dim], range);
     if (!found)
       return failure();
     to = from;
@@ -230,9 +357,7 @@ LogicalResult Updates::write(const Coord &from) {
     int64_t depth = *ts::dimsOf(op->getOperand(1)).back().asConstant();
     to.lanes = from.lanes;
     to.valid = from.valid;
-    Coord at;
-    at.dims.assign(from.dims.begin(), from.dims.begin() + rank);
-    at.dims.emplace_back();
+    Coord at = placeOfIndex(from);
     for (int64_t k = 0; k < depth; ++k) {
       at.dims.back() = {e.constant(k)};
       std::optional<LaneIndex> found = index(at, dims[k], range);
@@ -288,7 +413,8 @@ LogicalResult buildScatter(BuildContext &context) {
   Emitter &e = context.emitter;
   ts::KernelOp kernel = context.kernel;
   int64_t lanes = context.schedule.at("lanes");
-  Updates updates{e, kernel, ts::scatterOf(kernel), lanes};
+  Updates updates{e, kernel, ts::scatterOf(kernel), lanes,
+                  context.schedule.at("ranges")};
   if (kernel.yield().getValues().size() != 1 ||
       kernel.yield().getValues()[0] != updates.op->getResult(0))
     return kernel.emitOpError("stores something else than the updates");

@@ -6,9 +6,9 @@
 //   rows written. Programs go along the result's rows first: what is written is
 //   contiguous over neighbouring programs.
 //
-// Serves one transpose, and elementwise ops of whole operands or single
-// elements around it. Parameters: rows, columns (of the block in the result),
-// threads.
+// Serves one transpose of dims that are not short, and elementwise ops of whole
+// operands or single elements around it. Parameters: rows, columns (of the
+// block in the result), threads.
 #include "codegen/schedule/Transpose.h"
 #include "codegen/schedule/Emitter.h"
 
@@ -92,8 +92,16 @@ LogicalResult chooseTranspose(ts::KernelOp kernel, const TargetDesc &target,
     bytes = std::max(bytes, ts::elementBytes(ts::elementTypeOf(result)));
   for (Value input : kernel.getInputs())
     bytes = std::max(bytes, ts::elementBytes(ts::elementTypeOf(input)));
-  // Rows of 256 bytes both ways.
-  int64_t side = std::clamp<int64_t>(256 / bytes, 32, 128);
+  // Rows of 256 bytes both ways, of short dims less. Of shorter ones blocks
+  // would be mostly empty; their neighbours lie in a few lines of the cache.
+  constexpr int64_t least = 32, most = 128, rowBytes = 256;
+  int64_t shorter =
+      std::min(representative(dims[turn->rowDim]), representative(dims.back()));
+  if (shorter <= least / 2)
+    return success();
+  int64_t side = std::clamp<int64_t>(rowBytes / bytes, least, most);
+  while (side > least && side / 2 >= shorter)
+    side /= 2;
   Schedule schedule;
   schedule.kind = "transpose";
   schedule.parameters = {{"rows", side}, {"columns", side}, {"threads", 256}};

@@ -7,6 +7,7 @@
 #include "graph/quantize/QuantizeWeights.h"
 #include "graph/quantize/RoundProducts.h"
 #include "graph/quantize/ScaledProducts.h"
+#include "graph/quantize/WidenScatter.h"
 #include "graph/simplify/FindComposites.h"
 #include "graph/simplify/FoldConv.h"
 #include "graph/simplify/MergeDots.h"
@@ -72,6 +73,8 @@ constexpr Pass passes[] = {
        else if (state.options.dtype == "f16")
          ok = convertFloat(f, Float16Type::get(f.getContext()));
      }},
+    {"widen-scatter", [](func::FuncOp f, const CompileState &,
+                         LogicalResult &) { widenScatter(f); }},
     {"round-products",
      [](func::FuncOp f, const CompileState &state, LogicalResult &) {
        if (state.options.allowTf32 &&

@@ -46,4 +46,10 @@ def RoundProducts : Pass<"round-products", "::mlir::func::FuncOp"> {
   let dependentDialects = ["::knapper::ts::TsDialect"];
 }
 
+def WidenScatter : Pass<"widen-scatter", "::mlir::func::FuncOp"> {
+  let summary = "16-bit updates that are added or multiplied, in float32";
+  let description = "See graph/quantize/WidenScatter.h.";
+  let dependentDialects = ["::knapper::ts::TsDialect"];
+}
+
 #endif

@@ -174,3 +174,24 @@ for dtype in ["f32", "i64", "i8", "bf16"]:
              f"%r = ts.scatter_nd %x, %i, %u {attribute} : {s2}, {i2}, {u2}", s2, PLANE,
              None if reduction else np_scatter_nd,
              tolerance=tolerance)
+        # On GPUs ranges of the result, some of them empty; many updates of an element.
+        s4, i4, u4, at4 = t(37, "b"), T("i64", 64, "b"), t(64, "b"), T("i64", 64)
+        case(f"scatter_elements ranges {reduction} {dtype}", [In("x", s4), In("i", at4, "index 37"), In("u", u4)],
+             f"%j = ts.broadcast %i [0] : {at4} to {i4}\n"
+             f"%r = ts.scatter_elements %x, %j, %u dim 0 {attribute} : {s4}, {i4}, {u4}", s4, PLANE,
+             None if reduction else
+             lambda x, i, u: np_scatter(x, np_().broadcast_to(i[:, None], u.shape), u, 0), tolerance=tolerance)
+        s5, i5, u5 = t(19, 3), T("i64", 64, 2), t(64)
+        case(f"scatter_nd ranges {reduction} {dtype}", [In("x", s5), In("i", i5, "index 3"), In("u", u5)],
+             f"%r = ts.scatter_nd %x, %i, %u {attribute} : {s5}, {i5}, {u5}", s5, PLANE,
+             None if reduction else np_scatter_nd, tolerance=tolerance)
+
+# Many updates meet in one element: 16-bit sums are rounded once.
+for dtype, tolerance in [("f16", "relative 6e-4"), ("bf16", "relative 5e-3")]:
+    x, u, at = T(dtype, 3, "b"), T(dtype, "a", "b"), T("i64", "a", "b")
+    attribute = "{reduction = #ts<reduce_kind add>}"
+    case(f"scatter_elements sums of many {dtype}", [In("x", x), In("i", at, "index 3"), In("u", u)],
+         f"%r = ts.scatter_elements %x, %i, %u dim 0 {attribute} : {x}, {at}, {u}", x, [dict(a=1723, b=4)], tolerance=tolerance)
+    at = T("i64", "a", 1)
+    case(f"scatter_nd sums of many {dtype}", [In("x", x), In("i", at, "index 3"), In("u", u)],
+         f"%r = ts.scatter_nd %x, %i, %u {attribute} : {x}, {at}, {u}", x, [dict(a=1723, b=4)], tolerance=tolerance)

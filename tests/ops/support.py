@@ -119,7 +119,8 @@ def refusals() -> list[str]:
         "| operators | refused |",
         "|---|---|",
     ]
-    for path in sorted((ROOT / "frontends" / "onnx").glob("*.cpp")):
+    shared = (ROOT / "frontends" / "common").glob("*.cpp")
+    for path in [*sorted((ROOT / "frontends" / "onnx").glob("*.cpp")), *sorted(shared)]:
         text = path.read_text()
         bodies = functions(text)
         users = collections.defaultdict(set)  # operators, by function
