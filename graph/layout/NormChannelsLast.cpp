@@ -78,6 +78,10 @@ public:
     Value spread = makeBroadcast(b, loc, mean, dimsOf(x), map);
     return SubOp::create(b, loc, x, spread);
   }
+  /// A mean, and the mean of what was left when it was subtracted.
+  Value refined(Value mean, Value left) {
+    return AddOp::create(b, loc, mean, left);
+  }
   Value deviationInverse(Value variance, double epsilon) {
     auto type = cast<RankedTensorType>(variance.getType());
     Value sum =
@@ -142,7 +146,9 @@ static LogicalResult normOfTranspose(LayerNormOp op,
     if (i != rank - 2)
       lineMap.push_back(i);
   Value means = s.over(s.sum(x, {rank - 2}), width);
-  Value squares = s.sum(s.square(s.around(x, means, lineMap)), {rank - 2});
+  Value fromMeans = s.around(x, means, lineMap);
+  Value squares = s.sum(s.square(fromMeans), {rank - 2});
+  means = s.refined(means, s.over(s.sum(fromMeans, {rank - 2}), width));
 
   // [N, lines, groups, channels of one], reduced to [N, groups]
   Dim groups = channels.like(image->groups), each = *channels.exactDiv(groups);
@@ -151,6 +157,9 @@ static LogicalResult normOfTranspose(LayerNormOp op,
   means = makeReshape(rewriter, loc, means, grouped);
   squares = makeReshape(rewriter, loc, squares, grouped);
   Value mean = s.over(s.sum(means, {1, 3}), lines * each);
+  Value left =
+      s.over(s.sum(s.around(means, mean, {0, 2}), {1, 3}), lines * each);
+  mean = s.refined(mean, left);
   Value apart = s.sum(s.square(s.around(means, mean, {0, 2})), {1, 3});
   Value all = AddOp::create(rewriter, loc, s.sum(squares, {1, 3}),
                             s.times(apart, width));

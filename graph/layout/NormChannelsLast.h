@@ -11,8 +11,11 @@
 //
 //   count * variance = sum of squares + width * sum of (mean - group's mean)^2
 //
-// which cancels nothing, and reads x once for both statistics. Sums are formed
-// in another order, which a normalisation does not promise; 16-bit ones are
+// which cancels nothing, and reads x once for both statistics. A mean is the
+// quotient of a sum plus the mean of what is left when that is subtracted:
+// where values lie close around a large mean, the rounding of a long sum would
+// be many of the last bits of the result, all with one sign. Sums are formed in
+// another order, which a normalisation does not promise; 16-bit ones are
 // computed in f32.
 //
 //===----------------------------------------------------------------------===//

@@ -8,6 +8,7 @@
 #include "graph/quantize/QuantisedProducts.h"
 #include "graph/quantize/RoundProducts.h"
 #include "graph/quantize/ScaledProducts.h"
+#include "graph/quantize/WidenScatter.h"
 #include "graph/simplify/FindComposites.h"
 #include "graph/simplify/FoldConv.h"
 #include "graph/simplify/MergeDots.h"
@@ -187,6 +188,11 @@ std::vector<Step> pipeline() {
           {"byte-products",
            [](func::FuncOp f) {
              expandByteProducts(f);
+             return mlir::success();
+           }},
+          {"widen-scatter",
+           [](func::FuncOp f) {
+             widenScatter(f);
              return mlir::success();
            }},
           {"round-products",

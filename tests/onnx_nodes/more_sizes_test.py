@@ -221,3 +221,29 @@ def test_what_float16_cannot_hold_on_the_way(kind, attributes, tolerance, right)
     made = model([node(kind, ["x", *axes], ["y"], **attributes)], {"x": (TensorProto.FLOAT16, ["n", 8])},
                  [("y", TensorProto.FLOAT16)], axes)  # fmt: skip
     check(made, [{"x": x}], tolerance, lambda feed: [right(feed["x"].astype(np.float64)).astype(np.float16)])
+
+
+@pytest.mark.parametrize("shape", [(1, 8, 128, 68), (2, 8, 1, 1200), (1, 8, 5000)], ids=str)
+@pytest.mark.parametrize("groups", [8, 2])
+def test_norm_of_an_image_with_a_large_mean(shape, groups):
+    """The mean is subtracted as exactly as it can be stored: an error of it would be one of all results."""
+    spatial = [1] * (len(shape) - 2)
+    nodes = [  # a convolution keeps channels last
+        node("Conv", ["x", "w"], ["c"]),
+        node("Reshape", ["c", "rows"], ["r"]),
+        node("InstanceNormalization", ["r", "scale", "bias"], ["i"]),
+        node("Reshape", ["i", "full"], ["y"]),
+    ]
+    made = model(nodes, {"x": list(shape)}, ["y"], {
+        "w": np.eye(8, dtype=np.float32).reshape(8, 8, *spatial),
+        "rows": np.array([shape[0], groups, -1]),
+        "full": np.array(shape),
+        "scale": np.ones(groups, np.float32),
+        "bias": np.zeros(groups, np.float32),
+    })
+    x = 100 + normal(*shape)
+    rows = x.astype(np.float64).reshape(shape[0], groups, -1)
+    wanted = (rows - rows.mean(-1, keepdims=True)) / np.sqrt(rows.var(-1, keepdims=True) + 1e-5)
+    got = knapper.compile(made)(x=x)["y"].reshape(rows.shape)
+    # Half a unit in the last place of 100, and some of the result's.
+    assert np.abs(got - wanted).mean() < 4.5e-6

@@ -15,8 +15,12 @@
 // CHECK: %[[D:.*]] = ts.sub %[[C]], %[[B]]
 // CHECK: %[[Q:.*]] = ts.mul %[[D]], %[[D]]
 // CHECK: ts.reduce {{ ?}}add %[[Q]] [2]
-// CHECK: ts.reshape %[[M]] : {{.*}} to tensor<?x5x3x2xf32
-// CHECK-COUNT-3: ts.reduce {{ ?}}add {{.*}} [1, 3] : tensor<?x5x3x2xf32
+// What is left of the mean goes back to it.
+// CHECK: %[[L:.*]] = ts.reduce {{ ?}}add %[[D]] [2]
+// CHECK: %[[E:.*]] = ts.div %[[L]]
+// CHECK: %[[R:.*]] = ts.add %[[M]], %[[E]]
+// CHECK: ts.reshape %[[R]] : {{.*}} to tensor<?x5x3x2xf32
+// CHECK-COUNT-4: ts.reduce {{ ?}}add {{.*}} [1, 3] : tensor<?x5x3x2xf32
 // CHECK: ts.sqrt {{.*}} : tensor<?x3xf32
 // CHECK: ts.sub %[[C]], %{{.*}} : tensor<?x5x?x6xf32
 // CHECK: ts.transpose %{{.*}} [0, 3, 1, 2] : tensor<?x5x?x6xf32
