@@ -1,6 +1,6 @@
 // Convolutions, and blocks back into an image.
 #include "frontends/onnx/Integers.h"
-#include "frontends/onnx/Windows.h"
+#include "frontends/onnx/WindowAttributes.h"
 #include "ir/tensor/ConstantExpression.h"
 
 using namespace mlir;
@@ -34,37 +34,6 @@ std::optional<SmallVector<int64_t>> filterWindow(Node &n, Value filter) {
   return window;
 }
 
-Value addBias(Node &n, Value y, Value bias) {
-  if (!y || !bias)
-    return y;
-  if (ts::rankOf(bias) != 1) {
-    (void)n.fail("the bias is " + ts::shapeText(bias.getType()),
-                 "give a value an output channel");
-    return {};
-  }
-  return n.make<ts::AddOp>(y, n.broadcastAt(bias, {1}, ts::dimsOf(y)));
-}
-
-/// Channels that must agree by form.
-Value fitChannels(Node &n, Value x, Dim channels) {
-  if (!x)
-    return {};
-  SmallVector<Dim> dims = ts::dimsOf(x);
-  dims[1] = channels;
-  return n.castDims(x, dims);
-}
-
-Value convolve(Node &n, Value x, Value filter, const Windows &w,
-               ArrayRef<int64_t> inputDilations, int64_t groups) {
-  MLIRContext *context = n.importer.context;
-  return n.make<ts::ConvOp>(
-      x, filter, ArrayRef<int64_t>(w.strides),
-      ArrayRef<int64_t>(w.dilations),
-      ArrayRef<int64_t>(inputDilations), ts::dimArray(context, w.low),
-      ts::dimArray(context, w.high), uint64_t(groups),
-      bool(false));
-}
-
 LogicalResult importConv(Node &n) {
   std::optional<SmallVector<int64_t>> window = filterWindow(n, n[1]);
   if (!window)
@@ -75,16 +44,14 @@ LogicalResult importConv(Node &n) {
   int64_t groups = n.integer("group", 1);
   if (groups < 1 || groups > 1 << 30)
     return n.fail("group is " + Twine(groups), "give a positive number");
-  Value x = fitChannels(n, n[0], ts::dimOf(n[1], 1) * groups);
+  Value x = n[0];
   // torch's dynamo exporter folds a batch norm of 16-bit numbers into weights of
   // float32; the result it declares is of the input's type.
   for (size_t i : {1, 2})
     if (Type type = n.has(i) ? ts::elementTypeOf(n[i]) : Type();
         x && type && type.isF32() && (ts::elementTypeOf(x).isBF16() || ts::elementTypeOf(x).isF16()))
       n.operands[i] = n.convert(n[i], ts::elementTypeOf(x));
-  Value y = convolve(n, x, n[1], *w, SmallVector<int64_t>(window->size(), 1),
-                     groups);
-  return n.out(addBias(n, y, n[2]));
+  return n.out(addBias(n, convolve(n, x, n[1], *w, groups), n[2]));
 }
 
 LogicalResult importConvInteger(Node &n) {
@@ -103,9 +70,7 @@ LogicalResult importConvTranspose(Node &n) {
     return failure();
   int64_t groups = n.integer("group", 1);
   SmallVector<Dim> x = ts::dimsOf(n[0]), f = ts::dimsOf(n[1]);
-  std::optional<Dim> perGroup =
-      groups < 1 ? std::nullopt : f[0].exactDiv(n.dim(groups));
-  if (!perGroup)
+  if (groups < 1 || !f[0].exactDiv(n.dim(groups)))
     return n.fail(f[0].str() + " channels do not divide into " +
                       Twine(groups) + " groups",
                   "correct group");
@@ -146,50 +111,9 @@ LogicalResult importConvTranspose(Node &n) {
       w->low[i] = evenFirst ? half : total - half;
       w->high[i] = evenFirst ? total - half : half;
     }
-    w->low[i] = n.dim(extent - 1) - w->low[i];
-    w->high[i] = n.dim(extent - 1) - w->high[i] + extra[i];
   }
-  // [C, F/g, window] to [F, C/g, mirrored window]
-  SmallVector<Dim> split{n.dim(groups), *perGroup, f[1]};
-  SmallVector<int64_t> order{0, 2, 1};
-  SmallVector<Dim> merged{f[1] * groups, *perGroup};
-  SmallVector<Dim> starts{n.dim(0), n.dim(0)};
-  SmallVector<int64_t> steps{1, 1};
-  for (size_t i = 0; i < spatial; ++i) {
-    split.push_back(f[i + 2]);
-    merged.push_back(f[i + 2]);
-    order.push_back(static_cast<int64_t>(i) + 3);
-    starts.push_back(f[i + 2] - 1);
-    steps.push_back(-1);
-  }
-  Value filter =
-      n.reshape(n.transpose(n.reshape(n[1], split), order), merged);
-  filter = n.makeAs<ts::SliceOp>(
-      n.type(merged, ts::elementTypeOf(n[1])), filter,
-      ts::dimArray(n.importer.context, starts), steps);
-  Windows plain = *w;
-  plain.strides.assign(spatial, 1);
-  Value input = fitChannels(n, n[0], f[0]);
-  // Negative pads crop; the op wants none.
-  SmallVector<Dim> cropLow(spatial, n.dim(0)), cropHigh(spatial, n.dim(0));
-  for (size_t i = 0; i < spatial; ++i) {
-    auto crop = [&](Dim &pad, Dim &cut) {
-      if (std::optional<int64_t> number = pad.asConstant();
-          number && *number < 0) {
-        cut = n.dim(-*number);
-        pad = n.dim(0);
-      }
-    };
-    crop(plain.low[i], cropLow[i]);
-    crop(plain.high[i], cropHigh[i]);
-  }
-  Value y = convolve(n, input, filter, plain, w->strides, groups);
-  for (size_t i = 0; i < spatial && y; ++i) {
-    auto axis = static_cast<int64_t>(i) + 2;
-    y = n.sliceDim(y, axis, cropLow[i],
-                   ts::dimOf(y, axis) - cropLow[i] - cropHigh[i]);
-  }
-  return n.out(addBias(n, y, n[2]));
+  return n.out(
+      addBias(n, convolveTransposed(n, n[0], n[1], *w, extra, groups), n[2]));
 }
 
 /// Columns [.., K*L, ..] to the image [.., Y, ..] along one dim: what window
@@ -314,7 +238,7 @@ LogicalResult importCausalConvWithState(Node &n) {
   Windows w;
   w.strides = w.dilations = {1};
   w.low = w.high = {n.dim(0)};
-  Value y = addBias(n, convolve(n, x, n[1], w, {1}, *channels), n[2]);
+  Value y = addBias(n, convolve(n, x, n[1], w, *channels), n[2]);
   if (y && activation != "none")
     y = n.mul(y, n.make<ts::SigmoidOp>(y));
   if (failed(n.out(y)))
@@ -358,14 +282,12 @@ Value integerConv(Node &n, Value x, Value xZero, Value filter,
   else if (filterZero)
     filterZero = n.broadcastAt(filterZero, {0}, ts::dimsOf(filter));
   Centred input = centred(x, xZero), weights = centred(filter, filterZero);
-  SmallVector<int64_t> dense(window->size(), 1);
   // Bytes by constant ones stay bytes (QuantisedProducts.h).
   int64_t slice = exactTerms(input, weights);
   std::optional<int64_t> read = ts::elementCount(filter.getType()).asConstant();
   if (slice && read && *read > 0 && ts::isConstantExpression(filter)) {
     Value wide = input.as(n, i32), wideFilter = weights.as(n, i32);
-    wide = fitChannels(n, wide, ts::dimOf(filter, 1) * groups);
-    return convolve(n, wide, wideFilter, *w, dense, groups);
+    return convolve(n, wide, wideFilter, *w, groups);
   }
   // Slices of channels: all taps of a channel are one sum.
   int64_t terms = slice;
@@ -377,19 +299,19 @@ Value integerConv(Node &n, Value x, Value xZero, Value filter,
   if (terms < 1 || !channels || *channels < 1 ||
       *channels > terms * (groups == 1 ? maxSlices : 1)) {
     Value wide = input.as(n, i32), wideFilter = weights.as(n, i32);
-    return convolve(n, wide, wideFilter, *w, dense, groups);
+    return convolve(n, wide, wideFilter, *w, groups);
   }
   Type f32 = n.b.getF32Type();
   Value wide = input.as(n, f32), wideFilter = weights.as(n, f32);
   if (*channels <= terms)
-    return n.convert(convolve(n, wide, wideFilter, *w, dense, groups), i32);
+    return n.convert(convolve(n, wide, wideFilter, *w, groups), i32);
   wide = fitChannels(n, wide, n.dim(*channels));
   Value sum;
   for (int64_t at = 0; at < *channels; at += terms) {
     Dim start = n.dim(at), count = n.dim(std::min(terms, *channels - at));
     Value xs = n.sliceDim(wide, 1, start, count);
     Value fs = n.sliceDim(wideFilter, 1, start, count);
-    Value part = n.convert(convolve(n, xs, fs, *w, dense, groups), i32);
+    Value part = n.convert(convolve(n, xs, fs, *w, groups), i32);
     sum = sum ? n.add(sum, part) : part;
   }
   return sum;

@@ -174,16 +174,4 @@ LogicalResult importExternal(Node &n, const Operator &op) {
   return mlir::success();
 }
 
-Operation *Node::external(StringRef domain, StringRef op,
-                          DictionaryAttr parameters, ArrayRef<bool> present,
-                          ValueRange inputs, ArrayRef<StringRef> symbols,
-                          TypeRange types) {
-  if (failed())
-    return nullptr;
-  OperationState state(loc, ts::ExternalOp::getOperationName());
-  ts::ExternalOp::build(b, state, types, domain, op, opset, parameters, present,
-                        b.getStrArrayAttr(symbols), inputs);
-  return create(state, /*infer=*/false);
-}
-
 } // namespace knapper

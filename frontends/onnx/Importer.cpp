@@ -61,7 +61,7 @@ Error problemsError(ArrayRef<OnnxProblem> problems, const std::string &where) {
 
 Importer::Importer(MLIRContext &context, OnnxFile &file,
                    const OnnxImportOptions &options, OnnxGuesses &guesses)
-    : context(&context), b(&context), file(file), options(options),
+    : BodyGraphBuilder(context), file(file), options(options),
       guesses(guesses) {}
 
 //===----------------------------------------------------------------------===//

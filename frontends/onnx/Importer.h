@@ -7,12 +7,8 @@
 //===----------------------------------------------------------------------===//
 #pragma once
 
+#include "frontends/common/Bodies.h"
 #include "frontends/onnx/Source.h"
-#include "ir/tensor/Dialect.h"
-#include "ir/tensor/SymbolicValue.h"
-#include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "llvm/ADT/MapVector.h"
-#include "llvm/ADT/StringSet.h"
 
 namespace knapper {
 
@@ -28,14 +24,7 @@ struct OnnxProblem {
 Error problemsError(llvm::ArrayRef<OnnxProblem> problems,
                     const std::string &where);
 
-/// A function that a subgraph is imported into: what it reads from outside
-/// becomes an argument, unless it is known before the run.
-struct OnnxBody {
-  OnnxBody *parent = nullptr; ///< null: the entry is around it
-  mlir::func::FuncOp function;
-  llvm::SmallVector<mlir::Value> captures;         ///< values of the parent
-  llvm::DenseMap<mlir::Value, mlir::Value> inside; ///< of the parent's values
-};
+using OnnxBody = GraphBody;
 
 /// Names and settings that nodes of one graph or function body see.
 struct OnnxScope {
@@ -56,33 +45,20 @@ struct OnnxScope {
 /// the last guess turned round.
 using OnnxGuesses = std::vector<bool>;
 
-class Importer {
+class Importer : public BodyGraphBuilder {
 public:
   Importer(mlir::MLIRContext &context, OnnxFile &file,
            const OnnxImportOptions &options, OnnxGuesses &guesses);
 
   Expected<mlir::OwningOpRef<mlir::ModuleOp>> run();
 
-  /// A symbol that no input names.
-  ts::Dim freshSymbol(llvm::StringRef hint);
   /// Makes the run refuse bindings where `dim` is below `value`, if that can be
   /// said as a bound of one symbol. False when it cannot.
   bool assumeAtLeast(ts::Dim dim, int64_t value);
-  /// `symbolicValue` of the tensor.
-  std::optional<llvm::SmallVector<ts::Dim>> sizes(mlir::Value value);
 
   /// Imports a subgraph in place. Its inputs are already in `scope`.
   Expected<llvm::SmallVector<mlir::Value>>
   importGraph(const onnx::GraphProto &graph, OnnxScope &scope);
-
-  /// A new private function; ops are built in it until `endBody`.
-  void beginBody(OnnxBody &body, llvm::StringRef name, mlir::Location location,
-                 OnnxBody *parent, llvm::ArrayRef<mlir::Type> arguments);
-  /// Returns `results` from it; what follows is built where `at` says.
-  void endBody(OnnxBody &body, llvm::ArrayRef<mlir::Value> results,
-               mlir::OpBuilder::InsertPoint at);
-  /// The parent's value as the body sees it.
-  mlir::Value capture(OnnxBody &body, mlir::Value value);
 
   /// What an attempt at importing a subgraph changes besides building ops.
   struct Mark {
@@ -97,11 +73,8 @@ public:
   /// The next guess; true the first time.
   bool guess();
 
-  mlir::MLIRContext *context;
-  mlir::OpBuilder b;
   OnnxFile &file;
   std::vector<OnnxProblem> problems;
-  std::string diagnostic; ///< what MLIR said last
 
 private:
   using FunctionKey = std::tuple<std::string, std::string, std::string>;
@@ -125,18 +98,11 @@ private:
   Expected<ts::Dim> inputDim(const onnx::TensorShapeProto::Dimension &dim,
                              const std::string &fresh);
   const onnx::FunctionProto *functionOf(const onnx::NodeProto &node) const;
-  mlir::ArrayAttr symbolsAttr() const;
 
   const OnnxImportOptions &options;
   OnnxGuesses &guesses;
   size_t guessed = 0;
-  unsigned bodies = 0;
-  OnnxBody *current = nullptr; ///< where ops are built; null: the entry
-  mlir::ModuleOp module;
   std::map<FunctionKey, const onnx::FunctionProto *> functions;
-  llvm::MapVector<mlir::StringAttr, int64_t> symbols; ///< with their minimum
-  llvm::StringSet<> dimParams; ///< names that stand alone as an input's dim
-  ts::SymbolicValueCache valueCache;
   size_t nodesImported = 0;
 };
 

@@ -8,16 +8,6 @@ namespace knapper {
 
 using ts::Dim;
 
-Dim Importer::freshSymbol(StringRef hint) {
-  std::string name = hint.str();
-  for (unsigned i = 1; symbols.contains(StringAttr::get(context, name)) ||
-                       dimParams.contains(name);
-       ++i)
-    name = (hint + "_" + Twine(i)).str();
-  symbols.insert({StringAttr::get(context, name), 0});
-  return Dim::symbol(context, name);
-}
-
 bool Importer::assumeAtLeast(Dim dim, int64_t value) {
   if (std::optional<int64_t> low = ts::lowerBound(dim); low && *low >= value)
     return true;
@@ -54,17 +44,6 @@ bool Importer::assumeAtLeast(Dim dim, int64_t value) {
   return true;
 }
 
-ArrayAttr Importer::symbolsAttr() const {
-  SmallVector<Attribute> attrs;
-  for (auto [name, minimum] : symbols)
-    attrs.push_back(ts::SymbolAttr::get(context, name, minimum, -1, 1));
-  return ArrayAttr::get(context, attrs);
-}
-
-std::optional<SmallVector<Dim>> Importer::sizes(Value value) {
-  return ts::symbolicValue(value, valueCache);
-}
-
 /// Exporters also write "?" for a dim that has no name.
 static bool isNameless(const onnx::TensorShapeProto::Dimension &dim) {
   return dim.dim_param().empty() || dim.dim_param() == "?";
@@ -91,7 +70,7 @@ Expected<Dim> Importer::inputDim(const onnx::TensorShapeProto::Dimension &dim,
       return Dim::constant(context, *number);
     return freshSymbol(fresh);
   }
-  if (dimParams.contains(dim.dim_param()))
+  if (reservedNames.contains(dim.dim_param()))
     return symbol(dim.dim_param());
   // An expression over names that stand alone elsewhere ("2*batch"); any other
   // text is a name ("batch-size").
@@ -103,7 +82,7 @@ Expected<Dim> Importer::inputDim(const onnx::TensorShapeProto::Dimension &dim,
     parsed->collectSymbols(used);
     if (!used.empty() && ts::isModest(*parsed) &&
         llvm::all_of(used, [&](StringAttr name) {
-          return dimParams.contains(name.getValue());
+          return reservedNames.contains(name.getValue());
         }))
       return parsed->substitute([&](StringRef name) { return symbol(name); });
   }
@@ -195,7 +174,7 @@ Importer::graphInputs(const onnx::GraphProto &graph, const OnnxScope &scope) {
         return llvm::isAlnum(c) || c == '_' || c == '.';
       });
       if (bare && !llvm::isDigit(text[0]))
-        dimParams.insert(text);
+        reservedNames.insert(text);
     }
   }
   if (Status status = checkOptions(options, names); !status)

@@ -1,6 +1,6 @@
 // Reading images at positions that are no integers: GridSample, RoiAlign,
 // deformable convolution.
-#include "frontends/onnx/Windows.h"
+#include "frontends/onnx/WindowAttributes.h"
 
 using namespace mlir;
 

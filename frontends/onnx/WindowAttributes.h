@@ -1,16 +1,10 @@
-//===- Windows.h - Strides, dilations and pads of sliding windows ---------===//
+//===- WindowAttributes.h - The attributes of sliding windows -------------===//
 #pragma once
 
+#include "frontends/common/Windows.h"
 #include "frontends/onnx/Node.h"
 
 namespace knapper {
-
-/// What Conv, Col2Im and the pools say about their windows; one entry a spatial
-/// dim.
-struct Windows {
-  llvm::SmallVector<int64_t> window, strides, dilations;
-  llvm::SmallVector<ts::Dim> low, high;
-};
 
 /// Reads strides, dilations, pads and auto_pad for an input [N, C, spatial...].
 /// `window` are the kernel's sizes. Nothing (and an error of the node) when

@@ -1,4 +1,4 @@
-#include "frontends/onnx/Windows.h"
+#include "frontends/onnx/WindowAttributes.h"
 
 using namespace mlir;
 
@@ -42,8 +42,7 @@ std::optional<Windows> readWindows(Node &n, ArrayRef<int64_t> window,
     fits = w.strides[i] >= 1 && w.strides[i] < limit && w.dilations[i] >= 1 &&
            w.dilations[i] < limit && window[i] >= 1 && window[i] < limit &&
            pads[i] >= 0 && pads[i] < limit && pads[i + spatial] >= 0 &&
-           pads[i + spatial] < limit &&
-           w.dilations[i] * window[i] < limit;
+           pads[i + spatial] < limit && w.dilations[i] * window[i] < limit;
   if (!fits) {
     (void)n.fail("window, strides, dilations or pads do not fit " +
                      Twine(spatial) + " spatial dims",

@@ -1,5 +1,5 @@
-// What importers build of a node: constants, movement, reductions.
-#include "frontends/onnx/Node.h"
+// What front ends build of a node: constants, movement, reductions.
+#include "frontends/common/NodeBuilder.h"
 
 #include <algorithm>
 #include <cmath>
@@ -10,17 +10,17 @@ namespace knapper {
 
 using ts::Dim;
 
-Value Node::constant(DenseElementsAttr data) {
+Value NodeBuilder::constant(DenseElementsAttr data) {
   return makeAs<ts::ConstantOp>(data.getType(), ElementsAttr(data));
 }
 
-Value Node::scalar(double value, Type element) {
+Value NodeBuilder::scalar(double value, Type element) {
   auto type = RankedTensorType::get({}, element);
   if (auto floating = dyn_cast<FloatType>(element)) {
     APFloat number(value);
     bool lost = false;
-    number.convert(floating.getFloatSemantics(),
-                   APFloat::rmNearestTiesToEven, &lost);
+    number.convert(floating.getFloatSemantics(), APFloat::rmNearestTiesToEven,
+                   &lost);
     return constant(DenseElementsAttr::get(type, number));
   }
   // Outside the integers the cast has no meaning.
@@ -28,29 +28,29 @@ Value Node::scalar(double value, Type element) {
   return integerScalar(static_cast<int64_t>(bounded), element);
 }
 
-Value Node::integerScalar(int64_t value, Type element) {
+Value NodeBuilder::integerScalar(int64_t value, Type element) {
   auto type = RankedTensorType::get({}, element);
   if (isa<FloatType>(element))
     return scalar(static_cast<double>(value), element);
   if (element.isInteger(1))
     return constant(DenseElementsAttr::get(type, value != 0));
   return constant(DenseElementsAttr::get(
-      type, APInt(element.getIntOrFloatBitWidth(),
-                  static_cast<uint64_t>(value), /*isSigned=*/false,
+      type, APInt(element.getIntOrFloatBitWidth(), static_cast<uint64_t>(value),
+                  /*isSigned=*/false,
                   /*implicitTrunc=*/true)));
 }
 
-Value Node::scalarFor(Value like, double value) {
+Value NodeBuilder::scalarFor(Value like, double value) {
   return like ? scalar(value, ts::elementTypeOf(like)) : Value();
 }
 
-Value Node::splatLike(double value, Value like) {
+Value NodeBuilder::splatLike(double value, Value like) {
   if (!like)
     return {};
   return broadcastTo(scalarFor(like, value), ts::dimsOf(like));
 }
 
-Value Node::sizesTensor(ArrayRef<Dim> dims) {
+Value NodeBuilder::sizesTensor(ArrayRef<Dim> dims) {
   Type i64 = b.getI64Type();
   SmallVector<Value> parts;
   for (size_t i = 0; i < dims.size();) {
@@ -75,7 +75,7 @@ Value Node::sizesTensor(ArrayRef<Dim> dims) {
   return make<ts::ConcatOp>(ValueRange(parts), int64_t(0));
 }
 
-Value Node::sizeScalar(Dim size, Type element) {
+Value NodeBuilder::sizeScalar(Dim size, Type element) {
   if (std::optional<int64_t> number = size.asConstant())
     return integerScalar(*number, element);
   return convert(makeAs<ts::SizeOp>(RankedTensorType::get({}, b.getI64Type()),
@@ -83,7 +83,7 @@ Value Node::sizeScalar(Dim size, Type element) {
                  element);
 }
 
-SmallVector<Dim> Node::broadcastDims(ArrayRef<SmallVector<Dim>> shapes) {
+SmallVector<Dim> NodeBuilder::broadcastDims(ArrayRef<SmallVector<Dim>> shapes) {
   size_t rank = 0;
   for (const SmallVector<Dim> &shape : shapes)
     rank = std::max(rank, shape.size());
@@ -123,7 +123,7 @@ SmallVector<Dim> Node::broadcastDims(ArrayRef<SmallVector<Dim>> shapes) {
   return result;
 }
 
-SmallVector<Value> Node::broadcastAll(ArrayRef<Value> values) {
+SmallVector<Value> NodeBuilder::broadcastAll(ArrayRef<Value> values) {
   SmallVector<SmallVector<Dim>> shapes;
   for (Value value : values) {
     if (!value)
@@ -137,7 +137,7 @@ SmallVector<Value> Node::broadcastAll(ArrayRef<Value> values) {
   return result;
 }
 
-Value Node::broadcastTo(Value value, ArrayRef<Dim> dims) {
+Value NodeBuilder::broadcastTo(Value value, ArrayRef<Dim> dims) {
   if (!value)
     return {};
   int64_t rank = ts::rankOf(value), offset = dims.size() - rank;
@@ -153,8 +153,8 @@ Value Node::broadcastTo(Value value, ArrayRef<Dim> dims) {
   return broadcastAt(value, at, dims);
 }
 
-Value Node::broadcastAt(Value value, ArrayRef<int64_t> at,
-                        ArrayRef<Dim> dims) {
+Value NodeBuilder::broadcastAt(Value value, ArrayRef<int64_t> at,
+                               ArrayRef<Dim> dims) {
   if (!value)
     return {};
   SmallVector<Dim> own = ts::dimsOf(value);
@@ -168,7 +168,7 @@ Value Node::broadcastAt(Value value, ArrayRef<int64_t> at,
                                  at);
 }
 
-Value Node::castDims(Value value, ArrayRef<Dim> dims) {
+Value NodeBuilder::castDims(Value value, ArrayRef<Dim> dims) {
   if (!value)
     return {};
   SmallVector<Dim> own = ts::dimsOf(value);
@@ -184,7 +184,7 @@ Value Node::castDims(Value value, ArrayRef<Dim> dims) {
   return makeAs<ts::DimCastOp>(type(dims, ts::elementTypeOf(value)), value);
 }
 
-Value Node::reshape(Value value, ArrayRef<Dim> dims) {
+Value NodeBuilder::reshape(Value value, ArrayRef<Dim> dims) {
   if (!value)
     return {};
   SmallVector<Dim> own = ts::dimsOf(value);
@@ -208,7 +208,7 @@ Value Node::reshape(Value value, ArrayRef<Dim> dims) {
   return makeAs<ts::ReshapeOp>(to, castDims(flat, {count}));
 }
 
-Value Node::transpose(Value value, ArrayRef<int64_t> permutation) {
+Value NodeBuilder::transpose(Value value, ArrayRef<int64_t> permutation) {
   bool identity = true;
   for (auto [i, dim] : llvm::enumerate(permutation))
     identity &= dim == static_cast<int64_t>(i);
@@ -218,19 +218,18 @@ Value Node::transpose(Value value, ArrayRef<int64_t> permutation) {
   return make<ts::TransposeOp>(value, permutation);
 }
 
-Value Node::convert(Value value, Type element) {
+Value NodeBuilder::convert(Value value, Type element) {
   if (!value || ts::elementTypeOf(value) == element)
     return value;
   return makeAs<ts::ConvertOp>(ts::withElement(value.getType(), element),
                                value);
 }
 
-Value Node::sliceDim(Value value, int64_t dim, Dim start, Dim count,
-                     int64_t step) {
+Value NodeBuilder::sliceDim(Value value, int64_t dim, Dim start, Dim count,
+                            int64_t step) {
   if (!value)
     return {};
-  SmallVector<Dim> dims = ts::dimsOf(value),
-                   starts(dims.size(), this->dim(0));
+  SmallVector<Dim> dims = ts::dimsOf(value), starts(dims.size(), this->dim(0));
   SmallVector<int64_t> steps(dims.size(), 1);
   if (start.isConstant(0) && step == 1 && dims[dim] == count)
     return value;
@@ -238,11 +237,11 @@ Value Node::sliceDim(Value value, int64_t dim, Dim start, Dim count,
   starts[dim] = start;
   steps[dim] = step;
   return makeAs<ts::SliceOp>(type(dims, ts::elementTypeOf(value)), value,
-                             ts::dimArray(importer.context, starts), steps);
+                             ts::dimArray(shared.context, starts), steps);
 }
 
-Value Node::reduce(ts::ReduceKind kind, Value value, ArrayRef<int64_t> dims,
-                   bool keep) {
+Value NodeBuilder::reduce(ts::ReduceKind kind, Value value,
+                          ArrayRef<int64_t> dims, bool keep) {
   if (!value)
     return {};
   SmallVector<Dim> kept = ts::dimsOf(value);
@@ -264,7 +263,7 @@ static bool isExact(std::optional<int64_t> number, FloatType type) {
          llvm::APFloat::opOK;
 }
 
-Value Node::mean(Value value, ArrayRef<int64_t> dims, bool keep) {
+Value NodeBuilder::mean(Value value, ArrayRef<int64_t> dims, bool keep) {
   if (!value)
     return {};
   Dim count = dim(1);
@@ -282,12 +281,12 @@ Value Node::mean(Value value, ArrayRef<int64_t> dims, bool keep) {
   return wide ? convert(result, element) : result;
 }
 
-Value Node::compare(ts::ComparePredicate predicate, Value x, Value y) {
+Value NodeBuilder::compare(ts::ComparePredicate predicate, Value x, Value y) {
   SmallVector<Value> v = broadcastAll({x, y});
   return make<ts::CompareOp>(predicate, v[0], v[1]);
 }
 
-Value Node::select(Value condition, Value x, Value y) {
+Value NodeBuilder::select(Value condition, Value x, Value y) {
   SmallVector<Value> v = broadcastAll({condition, x, y});
   return make<ts::SelectOp>(v[0], v[1], v[2]);
 }
