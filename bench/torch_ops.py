@@ -1,0 +1,267 @@
+#!/usr/bin/env python3
+"""PyTorch's op database through torch.compile(backend="knapper").
+
+    bench/torch_ops.py --dtype float32 --out rows.jsonl
+    bench/torch_ops.py --dtype int64 --shard 0/2 --backward --dynamic
+
+Every entry of `torch.testing._internal.common_methods_invocations.op_db` that
+the CPU has in the dtype, all its samples (--samples N: the first N), forward
+with fallback="error", compared with eager under the tolerances of torch's own
+test of inductor (float32: rtol 1.3e-5, atol 1.5e-5; narrower floats against
+float32). Each entry runs in a process of its own pool, so that a crash or a hang
+costs one entry. Rows are written as they end; a run resumes behind them.
+
+A row: {"op", "dtype", "status", "why", "samples"}; status is "right", "missing"
+(an operator without a row), "wrong", "error", "crash", "timeout", or "skipped"
+(eager itself fails, or gives random numbers).
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import json
+import os
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+# Results that are random, or memory that nobody has written.
+RANDOM = (
+    "bernoulli", "cauchy", "empty", "exponential", "geometric", "log_normal", "multinomial",
+    "normal", "rand", "uniform", "dropout", "new_empty", "resize", "rrelu", "poisson",
+)  # fmt: skip
+
+
+def is_random(name: str) -> bool:
+    return any(part in name for part in RANDOM)
+
+
+def tolerances(dtype: object) -> dict[str, float]:
+    """Of a result; floats that come of integers count as float32."""
+    import torch
+
+    return {
+        torch.float32: {"rtol": 1.3e-5, "atol": 1.5e-5},
+        torch.float64: {"rtol": 1e-7, "atol": 1e-7},
+        torch.float16: {"rtol": 1e-2, "atol": 1e-2},
+        torch.bfloat16: {"rtol": 2e-2, "atol": 2e-2},
+    }.get(dtype, {"rtol": 0.0, "atol": 0.0})
+
+
+def run_entry(op: object, dtype: object, options: argparse.Namespace) -> dict[str, object]:
+    import torch
+    import torch.utils._pytree as pytree
+
+    import knapper
+    import knapper.torch
+
+    if is_random(op.full_name if hasattr(op, "full_name") else op.name):
+        return {"status": "skipped", "why": "random numbers", "samples": 0}
+    done = 0
+    try:
+        samples = list(op.sample_inputs("cpu", dtype, requires_grad=False))
+    except Exception as error:
+        return {"status": "skipped", "why": f"samples: {error}"[:200], "samples": 0}
+    for sample in samples[: options.samples or None]:
+        fn = op.op
+
+        def call(*leaves: object) -> object:
+            given = list(fixed)
+            for index, leaf in zip(places, leaves):
+                given[index] = leaf
+            args, kwargs = pytree.tree_unflatten(given, spec)
+            return fn(*args, **kwargs)
+
+        flat, spec = pytree.tree_flatten(((sample.input, *sample.args), dict(sample.kwargs)))
+        places = [i for i, value in enumerate(flat) if isinstance(value, torch.Tensor)]
+        fixed = [None if i in places else value for i, value in enumerate(flat)]
+        tensors = [flat[i] for i in places]
+        if any(t.layout != torch.strided for t in tensors):
+            continue
+        if options.strided:
+            tensors = [strided(t) for t in tensors]
+        try:
+            with torch.no_grad():
+                want = call(*[reference_of(t) for t in tensors])
+        except Exception:
+            continue
+        torch._dynamo.reset()
+        try:
+            compiled = knapper.torch.compile(
+                call, dynamic=options.dynamic or None, fullgraph=True, fallback="error", cache=False
+            )
+            with torch.no_grad():
+                got = compiled(*[t.clone() if not options.strided else strided(t) for t in tensors])
+        except Exception as error:
+            text = str(error)
+            kind = "missing" if "not supported" in text else "error"
+            if "torch._dynamo.exc" in repr(type(error)) and "knapper" not in text:
+                continue  # Dynamo's own
+            return {"status": kind, "why": why(text), "samples": done}
+        try:
+            compare(got, want, dtype)
+        except Exception as error:
+            return {"status": "wrong", "why": str(error)[:300], "samples": done}
+        done += 1
+    return {"status": "right" if done else "skipped", "why": "" if done else "no sample", "samples": done}
+
+
+def reference_of(tensor: object) -> object:
+    """A copy that eager computes with: narrow floats as float32."""
+    import torch
+
+    return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor.clone()
+
+
+def compare(got: object, want: object, dtype: object) -> None:
+    """Raises AssertionError where a result is not what eager gives. `dtype` is
+    that of the inputs: what they made of narrow floats is as exact as these."""
+    import torch
+    import torch.utils._pytree as pytree
+
+    ours, theirs = pytree.tree_leaves(got), pytree.tree_leaves(want)
+    assert len(ours) == len(theirs), f"{len(ours)} results for {len(theirs)}"
+    for mine, other in zip(ours, theirs):
+        if not isinstance(other, torch.Tensor):
+            assert mine == other or (mine != mine and other != other), f"{mine} for {other}"
+            continue
+        narrow = dtype in (torch.float16, torch.bfloat16) and other.is_floating_point()
+        limits = tolerances(dtype if narrow else other.dtype)
+        torch.testing.assert_close(
+            mine, other, equal_nan=True, check_stride=False, check_dtype=not narrow, **limits
+        )
+
+
+def why(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    told = [line for line in lines if "aten." in line or "prims." in line or "internal" in line.lower()]
+    return " | ".join(told[:3])[:300] or text[:300]
+
+
+def strided(tensor: object) -> object:
+    """The same numbers with a stride and an offset of one element."""
+    import torch
+
+    if tensor.dim() == 0:
+        return tensor.clone()
+    wide = torch.zeros([*tensor.shape[:-1], tensor.shape[-1] * 2 + 1], dtype=tensor.dtype)
+    view = wide[..., 1::2]
+    view.copy_(tensor)
+    return view
+
+
+def worker(options: argparse.Namespace) -> None:
+    """Reads numbers of entries, writes rows."""
+    warnings.simplefilter("ignore")
+    import logging
+
+    logging.disable(logging.WARNING)
+    import torch
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    torch.set_num_threads(1)
+    dtype = getattr(torch, options.dtype)
+    for line in sys.stdin:
+        op = op_db[int(line)]
+        torch.manual_seed(0)
+        try:
+            row = run_entry(op, dtype, options)
+        except BaseException as error:  # noqa: BLE001
+            row = {"status": "error", "why": f"{type(error).__name__}: {error}"[:300], "samples": 0}
+        print("\nROW " + json.dumps(row), flush=True)
+
+
+def names(dtype: str) -> list[tuple[int, str]]:
+    import torch
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    wanted = getattr(torch, dtype)
+    return [
+        (i, f"{op.name}.{op.variant_test_name}" if op.variant_test_name else op.name)
+        for i, op in enumerate(op_db)
+        if wanted in op.supported_dtypes("cpu")
+    ]
+
+
+class Pool:
+    """One worker process; a new one after a crash or a hang."""
+
+    def __init__(self, arguments: list[str], seconds: float) -> None:
+        self.arguments, self.seconds, self.process = arguments, seconds, None
+
+    def ask(self, index: int) -> dict[str, object]:
+        import selectors
+
+        if self.process is None or self.process.poll() is not None:
+            self.process = subprocess.Popen(
+                [sys.executable, __file__, "--worker", *self.arguments],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0,
+            )  # fmt: skip
+            self.buffer = b""
+        self.process.stdin.write(f"{index}\n".encode())
+        waits = selectors.DefaultSelector()
+        waits.register(self.process.stdout, selectors.EVENT_READ)
+        import time
+
+        end = time.monotonic() + self.seconds
+        while time.monotonic() < end:
+            while b"\n" in self.buffer:
+                line, self.buffer = self.buffer.split(b"\n", 1)
+                if line.startswith(b"ROW "):
+                    return json.loads(line[4:])
+            if waits.select(max(0.0, end - time.monotonic())):
+                data = os.read(self.process.stdout.fileno(), 1 << 16)
+                if not data:
+                    code = self.process.wait()
+                    return {"status": "crash", "why": f"exit status {code}", "samples": 0}
+                self.buffer += data
+        self.process.kill()
+        self.process.wait()
+        return {"status": "timeout", "why": f"{self.seconds} s", "samples": 0}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--dtype", default="float32")
+    parser.add_argument("--samples", type=int, default=0, help="of each entry; 0: all")
+    parser.add_argument("--shard", default="0/1")
+    parser.add_argument("--only", default="", help="entries with this text in their name")
+    parser.add_argument("--stride", type=int, default=1, help="every Nth entry")
+    parser.add_argument("--dynamic", action="store_true")
+    parser.add_argument("--strided", action="store_true", help="inputs with gaps and an offset")
+    parser.add_argument("--timeout", type=float, default=120)
+    parser.add_argument("--out", type=Path, help="rows; a run resumes behind them")
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.worker:
+        worker(options)
+        return 0
+    done = set()
+    rows = []
+    if options.out and options.out.exists():
+        rows = [json.loads(line) for line in options.out.read_text().splitlines()]
+        done = {row["op"] for row in rows}
+    part, parts = map(int, options.shard.split("/"))
+    given = ["--dtype", options.dtype, "--samples", str(options.samples)]
+    given += ["--dynamic"] * options.dynamic + ["--strided"] * options.strided
+    pool = Pool(given, options.timeout)
+    for number, (index, name) in enumerate(names(options.dtype)):
+        if name in done or options.only not in name or number % parts != part or number % options.stride:
+            continue
+        row = {"op": name, "dtype": options.dtype, **pool.ask(index)}
+        rows.append(row)
+        if options.out:
+            with options.out.open("a") as file:
+                file.write(json.dumps(row) + "\n")
+        elif row["status"] != "right":
+            print(row, flush=True)
+    counts = collections.Counter(row["status"] for row in rows)
+    ran = sum(counts.values()) - counts["skipped"]
+    print(f"{options.dtype}: " + ", ".join(f"{n} {s}" for s, n in sorted(counts.items())), f"; {counts['right']}/{ran} right")
+    return 1 if counts["wrong"] or counts["crash"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

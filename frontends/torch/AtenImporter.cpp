@@ -1,0 +1,446 @@
+#include "frontends/torch/AtenImporter.h"
+#include "frontends/torch/AtenNode.h"
+#include "ir/tensor/reference/HostTensor.h"
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/IR/Verifier.h"
+#include "llvm/ADT/StringExtras.h"
+
+using namespace mlir;
+
+namespace knapper {
+
+using ts::Dim;
+
+constexpr size_t maxNodes = 1 << 18;
+
+static Error damaged(const Twine &what) {
+  return internalError("the description of the graph is damaged: " + what.str(),
+                       "torch front end");
+}
+
+//===----------------------------------------------------------------------===//
+// Types and sizes
+//===----------------------------------------------------------------------===//
+
+Type AtenImporter::elementType(StringRef name) {
+  return llvm::StringSwitch<Type>(name)
+      .Case("f32", b.getF32Type())
+      .Case("f16", b.getF16Type())
+      .Case("bf16", b.getBF16Type())
+      .Case("f64", b.getF64Type())
+      .Case("i1", b.getI1Type())
+      .Case("i8", b.getIntegerType(8))
+      .Case("i16", b.getIntegerType(16))
+      .Case("i32", b.getI32Type())
+      .Case("i64", b.getI64Type())
+      .Case("u8", b.getIntegerType(8, false))
+      .Case("u16", b.getIntegerType(16, false))
+      .Case("u32", b.getIntegerType(32, false))
+      .Case("u64", b.getIntegerType(64, false))
+      .Default(Type());
+}
+
+Dim AtenImporter::size(const llvm::json::Value &value) {
+  if (std::optional<int64_t> number = value.getAsInteger())
+    return Dim::constant(context, *number);
+  std::optional<StringRef> text = value.getAsString();
+  if (const llvm::json::Object *object = value.getAsObject())
+    text = object->getString("s");
+  if (!text || text->size() > 4096)
+    return {};
+  std::optional<Dim> parsed = ts::parseDim(context, *text);
+  return parsed && ts::isModest(*parsed) ? *parsed : Dim();
+}
+
+Location AtenImporter::locationOf(const llvm::json::Object &node,
+                                  StringRef name, StringRef overload) {
+  Location inner = UnknownLoc::get(context);
+  auto [file, line] = node.getString("line").value_or("").rsplit(':');
+  unsigned number = 0;
+  if (!line.getAsInteger(10, number))
+    inner = FileLineColLoc::get(context, file, number, 0);
+  StringRef kind = overload;
+  kind.consume_front("aten.");
+  return NameLoc::get(
+      StringAttr::get(context, name),
+      NameLoc::get(StringAttr::get(context, kind.split('.').first), inner));
+}
+
+//===----------------------------------------------------------------------===//
+// Inputs and outputs
+//===----------------------------------------------------------------------===//
+
+/// A permutation of `rank` dims, or nothing where it is none.
+static std::optional<SmallVector<int64_t>>
+orderOf(const llvm::json::Object &tensor, size_t rank) {
+  SmallVector<int64_t> order;
+  const llvm::json::Array *given = tensor.getArray("order");
+  if (!given)
+    return llvm::to_vector(llvm::seq<int64_t>(0, rank));
+  for (const llvm::json::Value &entry : *given)
+    order.push_back(entry.getAsInteger().value_or(-1));
+  SmallVector<int64_t> sorted = order;
+  llvm::sort(sorted);
+  if (sorted != llvm::to_vector(llvm::seq<int64_t>(0, rank)))
+    return std::nullopt;
+  return order;
+}
+
+static SmallVector<int64_t> inverse(ArrayRef<int64_t> order) {
+  SmallVector<int64_t> back(order.size());
+  for (auto [i, dim] : llvm::enumerate(order))
+    back[dim] = static_cast<int64_t>(i);
+  return back;
+}
+
+namespace {
+/// Builds what belongs to no node: inputs and outputs in memory's order.
+class Edge : public NodeBuilder {
+public:
+  Edge(GraphBuilder &shared, Location loc, std::string name)
+      : NodeBuilder(shared, loc), name(std::move(name)) {}
+  std::string where() const override { return name; }
+  std::string name;
+};
+} // namespace
+
+Status AtenImporter::addInputs(const llvm::json::Array &inputs,
+                               func::FuncOp main) {
+  struct Input {
+    std::string name;
+    SmallVector<Dim> dims;
+    SmallVector<int64_t> order;
+    StringAttr binds;
+    Type element;
+  };
+  std::vector<Input> read;
+  SmallVector<Type> types;
+  SmallVector<DictionaryAttr> attributes;
+  for (const llvm::json::Value &value : inputs) {
+    const llvm::json::Object *input = value.getAsObject();
+    const llvm::json::Array *shape = input ? input->getArray("shape") : nullptr;
+    if (!shape)
+      return damaged("an input has no shape");
+    Input made;
+    made.name = input->getString("name").value_or("").str();
+    Type element = elementType(input->getString("dtype").value_or(""));
+    if (!element)
+      return userError("has dtype " +
+                           input->getString("dtype").value_or("?").str() +
+                           ", which is not supported",
+                       "input '" + made.name + "'",
+                       "convert it before the compiled function");
+    for (const llvm::json::Value &entry : *shape) {
+      made.dims.push_back(size(entry));
+      if (!made.dims.back())
+        return damaged("a size of input '" + made.name + "'");
+    }
+    std::optional<SmallVector<int64_t>> order =
+        orderOf(*input, made.dims.size());
+    if (!order)
+      return damaged("the order of input '" + made.name + "'");
+    made.order = *order;
+    if (std::optional<StringRef> symbol = input->getString("binds"))
+      made.binds = StringAttr::get(context, *symbol);
+    made.element = element;
+    read.push_back(std::move(made));
+  }
+  for (const Input &input : read) {
+    if (input.binds)
+      continue;
+    for (Dim dim : input.dims)
+      if (std::optional<StringRef> symbol = dim.asSymbol())
+        symbols.insert({StringAttr::get(context, *symbol), 0});
+  }
+  for (const Input &input : read) {
+    SmallVector<Dim> inMemory;
+    for (int64_t at : input.order) {
+      Dim dim = input.dims[at];
+      llvm::SetVector<StringAttr> used;
+      dim.collectSymbols(used);
+      // A symbol that an input's value binds is not known when shapes are.
+      bool known = llvm::all_of(
+          used, [&](StringAttr symbol) { return isBound(symbol); });
+      inMemory.push_back(
+          known ? dim : freshSymbol(input.name + "_dim" + std::to_string(at)));
+    }
+    types.push_back(ts::tensorType(context, inMemory, input.element));
+  }
+  main.setType(b.getFunctionType(types, {}));
+  Block *body = main.addEntryBlock();
+  b.setInsertionPointToEnd(body);
+  for (auto [i, input] : llvm::enumerate(read)) {
+    main.setArgAttr(i, "ts.name", b.getStringAttr(input.name));
+    if (!input.binds)
+      continue;
+    symbols.insert({input.binds, 0});
+    OperationState state(main.getLoc(), ts::BindSizeOp::getOperationName());
+    ts::BindSizeOp::build(b, state, body->getArgument(i), input.binds);
+    b.create(state);
+  }
+  for (auto [i, input] : llvm::enumerate(read)) {
+    Edge edge(*this, main.getLoc(), "input '" + input.name + "'");
+    Value value = edge.castDims(
+        edge.transpose(body->getArgument(i), inverse(input.order)), input.dims);
+    if (edge.error)
+      return *edge.error;
+    values[input.name] = value;
+  }
+  return success();
+}
+
+Expected<SmallVector<Value>>
+AtenImporter::outputs(const llvm::json::Array &outputs, Location loc) {
+  SmallVector<Value> results;
+  for (const llvm::json::Value &entry : outputs) {
+    const llvm::json::Object *output = entry.getAsObject();
+    StringRef name = output ? output->getString("value").value_or("") : "";
+    if (!isKnown(name))
+      return damaged("output '" + name + "' is no value");
+    Value value = lookup(name);
+    if (!value) {
+      results.push_back({});
+      continue;
+    }
+    std::optional<SmallVector<int64_t>> order =
+        orderOf(*output, ts::rankOf(value));
+    if (!order)
+      return damaged("the order of output '" + name + "'");
+    Edge edge(*this, loc, "output '" + name.str() + "'");
+    if (const llvm::json::Array *narrow = output->getArray("narrow"))
+      for (const llvm::json::Value &entry : *narrow) {
+        int64_t dim = entry.getAsInteger().value_or(-1);
+        if (!value || dim < 0 || dim >= ts::rankOf(value))
+          return damaged("the dims of output '" + name + "'");
+        value = edge.sliceDim(value, dim, edge.dim(0), edge.dim(1));
+      }
+    results.push_back(edge.transpose(value, *order));
+    if (edge.error)
+      return *edge.error;
+  }
+  return results;
+}
+
+//===----------------------------------------------------------------------===//
+// Nodes
+//===----------------------------------------------------------------------===//
+
+Status AtenImporter::claim(AtenNode &n, size_t index, Value &value) {
+  std::string where = n.where();
+  if (!value || !n.element(index))
+    return success();
+  if (ts::elementTypeOf(value) != n.element(index)) {
+    std::string given, wanted;
+    llvm::raw_string_ostream(given) << ts::elementTypeOf(value);
+    llvm::raw_string_ostream(wanted) << n.element(index);
+    return internalError("gives " + given + " where torch gives " + wanted,
+                         where);
+  }
+  if (ts::rankOf(value) != static_cast<int64_t>(n.dims(index).size()))
+    return internalError("gives " + ts::shapeText(value.getType()) +
+                             " where torch has rank " +
+                             std::to_string(n.dims(index).size()),
+                         where);
+  // Symbols that nothing has bound yet name the sizes of this result.
+  SmallVector<Dim> dims = ts::dimsOf(value);
+  for (auto [mine, torchs] : llvm::zip(dims, n.dims(index))) {
+    llvm::SetVector<StringAttr> used;
+    torchs.collectSymbols(used);
+    if (llvm::all_of(used, [&](StringAttr name) { return isBound(name); }))
+      mine = torchs;
+  }
+  value = n.castDims(value, dims);
+  if (n.error)
+    return *n.error;
+  return success();
+}
+
+LogicalResult AtenImporter::callTorch(AtenNode &n,
+                                      const llvm::json::Object &node) {
+  SmallVector<Value> operands;
+  const llvm::json::Array *given = node.getArray("operands");
+  for (const llvm::json::Value &entry : given ? *given : llvm::json::Array()) {
+    Value value = lookup(entry.getAsString().value_or(""));
+    if (!value)
+      return failure();
+    operands.push_back(value);
+  }
+  SmallVector<Type> types;
+  SmallVector<std::string> fresh;
+  for (size_t i = 0; i < n.resultCount(); ++i) {
+    if (!n.element(i))
+      return n.unsupported("a result of a dtype that is not supported");
+    for (Dim dim : n.dims(i)) {
+      llvm::SetVector<StringAttr> used;
+      dim.collectSymbols(used);
+      for (StringAttr name : used)
+        if (!isBound(name)) {
+          if (!dim.asSymbol())
+            return n.unsupported("a size that only the run knows");
+          symbols.insert({name, 0});
+          fresh.push_back(name.str());
+        }
+    }
+    types.push_back(n.type(n.dims(i), n.element(i)));
+    if (!types.back())
+      return failure();
+  }
+  // What the operator needs to call torch again.
+  llvm::json::Object call{
+      {"args", llvm::json::Object(*node.getObject("args"))},
+      {"operands", given ? llvm::json::Array(*given) : llvm::json::Array()},
+      {"line", node.getString("line").value_or("")}};
+  std::string text;
+  llvm::raw_string_ostream(text) << llvm::json::Value(std::move(call));
+  DictionaryAttr parameters =
+      b.getDictionaryAttr({b.getNamedAttr("call", b.getStringAttr(text))});
+  SmallVector<bool> present(operands.size(), true);
+  SmallVector<StringRef> names(fresh.begin(), fresh.end());
+  Operation *op = n.external("torch", n.overload, 1, parameters, present,
+                             operands, names, types);
+  if (!op)
+    return failure();
+  for (size_t i = 0; i < n.resultCount(); ++i)
+    n.results[i] = op->getResult(i);
+  return mlir::success();
+}
+
+Status AtenImporter::addNode(const llvm::json::Object &node) {
+  std::string name = node.getString("name").value_or("").str();
+  std::string overload = node.getString("op").value_or("").str();
+  const llvm::json::Array *results = node.getArray("results");
+  if (name.empty() || overload.empty() || !results)
+    return damaged("a node has no name, operator or results");
+  AtenNode n(*this, node, name, overload, locationOf(node, name, overload));
+  auto finish = [&](ArrayRef<Value> made) {
+    for (size_t i = 0; i < results->size(); ++i) {
+      std::string key = i ? name + "#" + std::to_string(i) : name;
+      values[key] = i < made.size() ? made[i] : Value();
+    }
+  };
+  // What hangs on something missing is skipped: the cause is reported.
+  std::vector<std::string> reads;
+  if (const llvm::json::Array *given = node.getArray("operands"))
+    for (const llvm::json::Value &entry : *given) {
+      StringRef read = entry.getAsString().value_or("");
+      if (!isKnown(read))
+        return damaged("'" + read + "' is read before it is made");
+      if (!lookup(read)) {
+        finish({});
+        return success();
+      }
+    }
+  const AtenRow *row = findAtenRow(overload);
+  LogicalResult built = failure();
+  if (!n.failed()) {
+    if (row)
+      built = row->import(n);
+    else
+      (void)n.unsupported("no row");
+  }
+  if (n.missing && fallback && node.getObject("args")) {
+    AtenNode again(*this, node, name, overload, n.loc);
+    built = again.failed() ? failure() : callTorch(again, node);
+    n.results = again.results;
+    n.error = again.error;
+    n.missing = mlir::succeeded(built) ? std::nullopt : n.missing;
+  }
+  if (n.error && !n.missing) {
+    Error error = *n.error;
+    if (error.where.empty())
+      error.where = n.where();
+    return error;
+  }
+  if (n.missing || mlir::failed(built)) {
+    if (!n.missing && row)
+      return internalError("the row gives no result and no reason", n.where());
+    std::string shapes;
+    for (const llvm::json::Value &entry : node.getArray("operands")
+                                              ? *node.getArray("operands")
+                                              : llvm::json::Array())
+      if (Value value = lookup(entry.getAsString().value_or("")))
+        shapes += (shapes.empty() ? "" : ", ") + ts::shapeText(value.getType());
+    missing.push_back({overload, shapes,
+                       node.getString("line").value_or("").str(),
+                       n.missing.value_or("cannot be imported")});
+    finish({});
+    return success();
+  }
+  for (size_t i = 0; i < n.results.size(); ++i) {
+    if (!n.results[i] && n.wants(i))
+      return internalError("the row gives no result " + std::to_string(i),
+                           n.where());
+    if (Status status = claim(n, i, n.results[i]); !status)
+      return status;
+  }
+  finish(n.results);
+  return success();
+}
+
+Error AtenImporter::missingError() const {
+  std::string text = "the graph needs what is not supported yet:";
+  for (const Missing &each : missing) {
+    text += "\n  " + each.overload + "(" + each.shapes + ")";
+    if (each.reason != "no row")
+      text += ": " + each.reason;
+    if (!each.line.empty())
+      text += "\n    " + each.line;
+  }
+  return userError(
+      text, "knapper.torch",
+      "options={\"fallback\": \"allow\"} lets torch compute these");
+}
+
+Expected<OwningOpRef<ModuleOp>>
+AtenImporter::run(const llvm::json::Object &graph) {
+  const llvm::json::Array *inputs = graph.getArray("inputs"),
+                          *nodes = graph.getArray("nodes"),
+                          *results = graph.getArray("outputs");
+  if (graph.getInteger("version") != 1 || !inputs || !nodes || !results)
+    return damaged("it has no version 1, inputs, nodes or outputs");
+  if (nodes->size() > maxNodes)
+    return userError("the graph has more than " + std::to_string(maxNodes) +
+                         " nodes",
+                     "knapper.torch", "compile parts of the model");
+  fallback = graph.getBoolean("fallback").value_or(false);
+  OwningOpRef<ModuleOp> module(
+      ModuleOp::create(FileLineColLoc::get(context, "torch", 0, 0)));
+  b.setInsertionPointToEnd(module->getBody());
+  auto main = func::FuncOp::create(b, module->getLoc(), "main",
+                                   b.getFunctionType({}, {}));
+  if (Status status = addInputs(*inputs, main); !status)
+    return status.takeError();
+  for (const llvm::json::Value &value : *nodes) {
+    const llvm::json::Object *node = value.getAsObject();
+    if (!node)
+      return damaged("a node is no object");
+    if (Status status = addNode(*node); !status)
+      return status.takeError();
+  }
+  Expected<SmallVector<Value>> made = outputs(*results, main.getLoc());
+  if (!made)
+    return made.takeError();
+  if (!missing.empty())
+    return missingError();
+  func::ReturnOp::create(b, main.getLoc(), *made);
+  main.setType(
+      b.getFunctionType(main.getArgumentTypes(), ValueRange(*made).getTypes()));
+  for (auto [i, value] : llvm::enumerate(*results))
+    main.setResultAttr(
+        i, "ts.name",
+        b.getStringAttr(value.getAsObject()->getString("name").value_or("")));
+  valueCache.clear();
+  for (Operation &op : llvm::make_early_inc_range(
+           llvm::reverse(main.getBody().front().getOperations())))
+    if (isOpTriviallyDead(&op))
+      op.erase();
+  (*module)->setAttr("ts.symbols", symbolsAttr());
+  (*module)->setAttr("ts.files", b.getStrArrayAttr({}));
+  diagnostic.clear();
+  if (mlir::failed(verify(*module)))
+    return internalError("the imported graph is not valid: " + diagnostic,
+                         "torch front end");
+  return module;
+}
+
+} // namespace knapper

@@ -1,0 +1,54 @@
+//===- AtenImporter.h - One graph's way into tensor IR --------------------===//
+#pragma once
+
+#include "frontends/common/NodeBuilder.h"
+#include "frontends/torch/Import.h"
+#include "llvm/Support/JSON.h"
+
+namespace knapper {
+
+class AtenNode;
+
+class AtenImporter : public GraphBuilder {
+public:
+  explicit AtenImporter(mlir::MLIRContext &context) : GraphBuilder(context) {}
+
+  Expected<mlir::OwningOpRef<mlir::ModuleOp>>
+  run(const llvm::json::Object &graph);
+
+  /// The element type of a name as "f32"; null for one that we lack.
+  mlir::Type elementType(llvm::StringRef name);
+  /// A size: a number, or an expression as text. Null where it is neither.
+  ts::Dim size(const llvm::json::Value &value);
+  /// The value of that name; null where it could not be imported.
+  mlir::Value lookup(llvm::StringRef name) const { return values.lookup(name); }
+  bool isKnown(llvm::StringRef name) const { return values.contains(name); }
+  /// Sizes that torch named and nothing has bound yet (u0).
+  bool isBound(mlir::StringAttr symbol) const {
+    return symbols.contains(symbol);
+  }
+
+private:
+  struct Missing {
+    std::string overload, shapes, line, reason;
+  };
+
+  Status addInputs(const llvm::json::Array &inputs, mlir::func::FuncOp main);
+  Status addNode(const llvm::json::Object &node);
+  /// Lets torch compute the node: an operator of the runtime's registry, domain
+  /// "torch", whose attribute `call` has the arguments.
+  mlir::LogicalResult callTorch(AtenNode &n, const llvm::json::Object &node);
+  /// Fits a result to what torch says of it.
+  Status claim(AtenNode &n, size_t index, mlir::Value &value);
+  Expected<llvm::SmallVector<mlir::Value>>
+  outputs(const llvm::json::Array &outputs, mlir::Location loc);
+  Error missingError() const;
+  mlir::Location locationOf(const llvm::json::Object &node,
+                            llvm::StringRef name, llvm::StringRef overload);
+
+  bool fallback = false;               ///< torch computes nodes without a row
+  llvm::StringMap<mlir::Value> values; ///< null: could not be imported
+  std::vector<Missing> missing;
+};
+
+} // namespace knapper

@@ -1,0 +1,127 @@
+//===- AtenNode.h - What a row of the torch front end sees of its node ----===//
+//
+// A row is an overload and a function:
+//
+//   static LogicalResult importRelu(AtenNode &n) {
+//     Value x = n.operand("self");
+//     return n.out(n.make<ts::MaxOp>(x, n.splatLike(0, x)));
+//   }
+//   {"aten.relu.default", importRelu},
+//
+// Arguments have the names of the operator's schema. What torch says of the
+// results (dtype, sizes) is known before the row runs, so type promotion is a
+// conversion of the operands to the result's element type.
+//
+//===----------------------------------------------------------------------===//
+#pragma once
+
+#include "frontends/common/NodeBuilder.h"
+#include "llvm/Support/JSON.h"
+
+namespace knapper {
+
+class AtenImporter;
+
+class AtenNode : public NodeBuilder {
+public:
+  AtenNode(AtenImporter &importer, const llvm::json::Object &node,
+           std::string name, std::string overload, mlir::Location loc);
+
+  //===--------------------------------------------------------------------===//
+  // Arguments, by the schema's names
+  //===--------------------------------------------------------------------===//
+  /// Whether the argument is given and not None.
+  bool has(llvm::StringRef name) const;
+  /// Whether the argument is a tensor (else a number, a list, None...).
+  bool isTensor(llvm::StringRef name) const;
+  /// A tensor; null for None.
+  mlir::Value tensor(llvm::StringRef name);
+  /// A tensor or number of the element type, 0-d for a number.
+  mlir::Value operand(llvm::StringRef name, mlir::Type element);
+  /// The same in the element type of result 0.
+  mlir::Value operand(llvm::StringRef name) { return operand(name, element()); }
+  /// A list of tensors; null entries for None.
+  llvm::SmallVector<mlir::Value> tensors(llvm::StringRef name);
+  int64_t integer(llvm::StringRef name, int64_t otherwise = 0);
+  double real(llvm::StringRef name, double otherwise = 0);
+  bool flag(llvm::StringRef name);
+  llvm::StringRef text(llvm::StringRef name);
+  /// A size; an error where it is none.
+  ts::Dim size(llvm::StringRef name);
+  llvm::SmallVector<ts::Dim> sizes(llvm::StringRef name);
+  llvm::SmallVector<int64_t> integers(llvm::StringRef name);
+  /// `integers`, one of them for all `count` where only one is given, and
+  /// `otherwise` where there is none.
+  llvm::SmallVector<int64_t> spread(llvm::StringRef name, size_t count,
+                                    int64_t otherwise);
+  /// A dim of a tensor of this rank, counted from the end where negative. Rank
+  /// 0 has one dim, 0.
+  int64_t dimension(llvm::StringRef name, int64_t rank);
+  /// Sorted dims; all of them where the argument is None or an empty list.
+  llvm::SmallVector<int64_t> dimensions(llvm::StringRef name, int64_t rank);
+
+  //===--------------------------------------------------------------------===//
+  // Results
+  //===--------------------------------------------------------------------===//
+  size_t resultCount() const { return claims.size(); }
+  /// What torch says of a result. Null where it is no tensor.
+  mlir::Type element(size_t index = 0) const;
+  llvm::ArrayRef<ts::Dim> dims(size_t index = 0) const;
+  /// f32 for narrower floats, f64 for itself, the type itself otherwise: what
+  /// formulas of several steps are computed in.
+  mlir::Type wide(size_t index = 0);
+  static mlir::Type wideOf(mlir::Type element);
+  /// Whether a later node reads it.
+  bool wants(size_t index) const;
+  /// The type that comparisons of the operands are made in.
+  mlir::Type commonElement();
+
+  /// Sets a result, converted to torch's element type where `value` is wider.
+  mlir::LogicalResult out(mlir::Value value, size_t index = 0);
+  llvm::SmallVector<mlir::Value> results;
+
+  std::string where() const override;
+
+  AtenImporter &importer;
+  std::string name, overload;
+
+private:
+  const llvm::json::Value *argument(llvm::StringRef name) const;
+  mlir::Value number(const llvm::json::Value &value, mlir::Type element);
+  ts::Dim sizeOf(const llvm::json::Value &value, llvm::StringRef name);
+
+  struct Claim {
+    mlir::Type element;
+    llvm::SmallVector<ts::Dim> dims;
+    bool used = true;
+  };
+  const llvm::json::Object &node;
+  const llvm::json::Object *arguments;
+  llvm::SmallVector<Claim> claims;
+};
+
+struct AtenRow {
+  const char *overload;
+  mlir::LogicalResult (*import)(AtenNode &);
+};
+
+// The families; a file each.
+llvm::ArrayRef<AtenRow> atenUnaryRows();
+llvm::ArrayRef<AtenRow> atenActivationRows();
+llvm::ArrayRef<AtenRow> atenBinaryRows();
+llvm::ArrayRef<AtenRow> atenShapeRows();
+llvm::ArrayRef<AtenRow> atenCreationRows();
+llvm::ArrayRef<AtenRow> atenReductionRows();
+llvm::ArrayRef<AtenRow> atenMatMulRows();
+llvm::ArrayRef<AtenRow> atenConvolutionRows();
+llvm::ArrayRef<AtenRow> atenNormalizationRows();
+llvm::ArrayRef<AtenRow> atenAttentionRows();
+llvm::ArrayRef<AtenRow> atenIndexRows();
+llvm::ArrayRef<AtenRow> atenOrderRows();
+llvm::ArrayRef<AtenRow> atenSpecialRows();
+llvm::ArrayRef<AtenRow> atenBackwardRows();
+
+/// The row of an overload, or null.
+const AtenRow *findAtenRow(llvm::StringRef overload);
+
+} // namespace knapper

@@ -1,0 +1,99 @@
+// Products of matrices.
+#include "frontends/torch/AtenNode.h"
+
+using namespace mlir;
+
+namespace knapper {
+namespace {
+
+/// x[.., i, k] times y[.., k, j], `batch` leading dims in common.
+Value product(AtenNode &n, Value x, Value y, int64_t batch) {
+  if (!x || !y)
+    return {};
+  SmallVector<int64_t> common = llvm::to_vector(llvm::seq<int64_t>(0, batch));
+  // What torch knows to be equal and the sizes do not show.
+  SmallVector<ts::Dim> dims = ts::dimsOf(y);
+  for (int64_t i = 0; i < batch; ++i)
+    dims[i] = ts::dimOf(x, i);
+  dims[batch] = ts::dimOf(x, ts::rankOf(x) - 1);
+  y = n.castDims(y, dims);
+  return n.make<ts::DotOp>(x, y, ArrayRef<int64_t>(common),
+                           ArrayRef<int64_t>(common),
+                           ArrayRef<int64_t>{ts::rankOf(x) - 1},
+                           ArrayRef<int64_t>{batch}, TypeAttr());
+}
+
+/// Integers narrower than i32 and booleans are multiplied as i64.
+Value multiplied(AtenNode &n, StringRef left, StringRef right, int64_t batch) {
+  Type element = n.element();
+  if (!element)
+    return {};
+  Type type = isa<FloatType>(element) ? element : Type(n.b.getI64Type());
+  Value y = product(n, n.operand(left, type), n.operand(right, type), batch);
+  return y ? n.convert(y, element) : y;
+}
+
+template <int batch> LogicalResult importProduct(AtenNode &n) {
+  return n.out(multiplied(n, "self", "mat2", batch));
+}
+LogicalResult importMv(AtenNode &n) {
+  return n.out(multiplied(n, "self", "vec", 0));
+}
+LogicalResult importDot(AtenNode &n) {
+  return n.out(multiplied(n, "self", "tensor", 0));
+}
+
+/// beta * self + alpha * product. A beta of 0 ignores what self holds.
+template <int batch> LogicalResult importAddProduct(AtenNode &n) {
+  StringRef left = batch           ? "batch1"
+                   : n.has("mat1") ? "mat1"
+                                   : "mat",
+            right = batch           ? "batch2"
+                    : n.has("mat2") ? "mat2"
+                                    : "vec";
+  Value y = multiplied(n, left, right, batch);
+  Type element = n.element();
+  if (!y)
+    return failure();
+  auto is = [&](StringRef name, double number) {
+    return n.real(name, 1) == number;
+  };
+  if (n.has("alpha") && !is("alpha", 1))
+    y = n.mul(y, n.operand("alpha"));
+  if (n.has("beta") && is("beta", 0))
+    return n.out(y);
+  Value self = n.operand("self");
+  if (n.has("beta") && !is("beta", 1))
+    self = n.mul(self, n.operand("beta"));
+  return n.out(n.add(y, self));
+}
+
+/// beta * self + alpha * the products' sum.
+LogicalResult importAddBmm(AtenNode &n) {
+  Type element = n.element();
+  Value y = multiplied(n, "batch1", "batch2", 1);
+  if (!y)
+    return failure();
+  y = n.reduce(ts::ReduceKind::add, y, {0}, false);
+  y = n.mul(y, n.operand("alpha", element));
+  if (n.real("beta", 1) == 0)
+    return n.out(y);
+  return n.out(n.add(y, n.mul(n.operand("self"), n.operand("beta", element))));
+}
+
+constexpr AtenRow rows[] = {
+    {"aten.addbmm.default", importAddBmm},
+    {"aten.addmm.default", importAddProduct<0>},
+    {"aten.addmv.default", importAddProduct<0>},
+    {"aten.baddbmm.default", importAddProduct<1>},
+    {"aten.bmm.default", importProduct<1>},
+    {"aten.dot.default", importDot},
+    {"aten.mm.default", importProduct<0>},
+    {"aten.mv.default", importMv},
+};
+
+} // namespace
+
+ArrayRef<AtenRow> atenMatMulRows() { return rows; }
+
+} // namespace knapper

@@ -1,0 +1,158 @@
+// What depends on the order of elements: medians, running extrema, searches.
+#include "frontends/torch/AtenNode.h"
+
+using namespace mlir;
+
+namespace knapper {
+namespace {
+
+using ts::Dim;
+using P = ts::ComparePredicate;
+using K = ts::ReduceKind;
+
+/// Sorted along a dim, rising, NaN last: values and where they stood.
+std::pair<Value, Value> sorted(AtenNode &n, Value x, int64_t dim) {
+  if (!x)
+    return {};
+  Operation *op = n.makeOp<ts::TopKOp>(2, x, ts::dimOf(x, dim).attr(),
+                                       uint64_t(dim), bool(false));
+  if (!op)
+    return {};
+  return {op->getResult(0), op->getResult(1)};
+}
+
+/// Element k along the dim of the sorted values and of their indices, as
+/// results 0 and 1.
+LogicalResult pick(AtenNode &n, Value values, Value indices, int64_t dim,
+                   Dim k) {
+  Value value = n.sliceDim(values, dim, k, n.dim(1)),
+        index = n.sliceDim(indices, dim, k, n.dim(1));
+  if (failed(n.out(value ? n.reshape(value, n.dims()) : value)))
+    return failure();
+  return n.wants(1) ? n.out(index ? n.reshape(index, n.dims(1)) : index, 1)
+                    : mlir::success();
+}
+
+LogicalResult importKthValue(AtenNode &n) {
+  Value x = n.tensor("self");
+  if (!x)
+    return failure();
+  if (ts::rankOf(x) == 0)
+    x = n.reshape(x, {n.dim(1)});
+  int64_t dim = n.dimension("dim", ts::rankOf(x));
+  Dim k = n.size("k") - 1;
+  if (n.failed())
+    return failure();
+  auto [values, indices] = sorted(n, x, dim);
+  return pick(n, values, indices, dim, k);
+}
+
+/// The lower median; NaN where there is one.
+LogicalResult importMedian(AtenNode &n) {
+  Value x = n.tensor("self");
+  if (!x)
+    return failure();
+  bool all = !n.has("dim");
+  if (all || ts::rankOf(x) == 0)
+    x = n.reshape(x, {ts::elementCount(x.getType())});
+  int64_t dim = all ? 0 : n.dimension("dim", ts::rankOf(x));
+  if (n.failed())
+    return failure();
+  auto [values, indices] = sorted(n, x, dim);
+  if (!values)
+    return failure();
+  Dim size = ts::dimOf(x, dim), middle = (size - 1).floorDiv(n.dim(2));
+  if (!isa<FloatType>(ts::elementTypeOf(x)))
+    return pick(n, values, indices, dim, middle);
+  // NaN stands at the end: the first of them is element size - count.
+  Type i64 = n.b.getI64Type();
+  Value nans =
+      n.reduce(K::add, n.convert(n.make<ts::IsNanOp>(x), i64), {dim}, true);
+  Value any = n.compare(P::gt, nans, n.integerScalar(0, i64));
+  Value at = n.select(any, n.sub(n.sizeScalar(size, i64), nans),
+                      n.sizeScalar(middle, i64));
+  Value value = n.make<ts::GatherElementsOp>(values, at, uint64_t(dim));
+  if (failed(n.out(value ? n.reshape(value, n.dims()) : value)))
+    return failure();
+  if (!n.wants(1))
+    return mlir::success();
+  Value index = n.make<ts::GatherElementsOp>(indices, at, uint64_t(dim));
+  return n.out(index ? n.reshape(index, n.dims(1)) : index, 1);
+}
+
+/// The running extremum and the last place where it was reached.
+template <K kind> LogicalResult running(AtenNode &n) {
+  Value x = n.tensor("self");
+  if (!x)
+    return failure();
+  if (ts::rankOf(x) == 0) {
+    if (failed(n.out(x)))
+      return failure();
+    return n.out(n.integerScalar(0, n.b.getI64Type()), 1);
+  }
+  int64_t dim = n.dimension("dim", ts::rankOf(x));
+  if (n.failed())
+    return failure();
+  bool logical = ts::elementTypeOf(x).isInteger(1);
+  Value source = logical ? n.convert(x, n.b.getIntegerType(8)) : x;
+  Value values =
+      n.make<ts::ScanOp>(kind, source, uint64_t(dim), bool(false), bool(false));
+  if (!values ||
+      failed(n.out(logical ? n.convert(values, n.b.getI1Type()) : values)))
+    return failure();
+  Type i64 = n.b.getI64Type();
+  Value reached = n.compare(P::eq, source, values);
+  if (isa<FloatType>(ts::elementTypeOf(source)))
+    reached = n.binary<ts::OrOp>(reached, n.make<ts::IsNanOp>(source));
+  Value place = n.makeAs<ts::IotaOp>(n.type(ts::dimsOf(x), i64), uint64_t(dim));
+  Value marked = n.select(reached, place, n.integerScalar(0, i64));
+  return n.out(n.make<ts::ScanOp>(K::max, marked, uint64_t(dim), bool(false),
+                                  bool(false)),
+               1);
+}
+
+/// How many elements of each sorted row stand before a value.
+LogicalResult importSearchSorted(AtenNode &n) {
+  Value rows = n.tensor("sorted_sequence"), x = n.tensor("self");
+  if (!rows || !x)
+    return n.unsupported("a number to search for");
+  if (n.has("sorter"))
+    return n.unsupported("a sorter");
+  bool right = n.flag("right") || n.text("side") == "right";
+  SmallVector<Dim> r = ts::dimsOf(rows), grid = ts::dimsOf(x);
+  Dim count = r.back();
+  auto rank = static_cast<int64_t>(grid.size());
+  grid.push_back(count);
+  SmallVector<int64_t> front = llvm::to_vector(llvm::seq<int64_t>(0, rank)),
+                       at = front;
+  if (r.size() == 1)
+    at = {rank};
+  else if (rank > 0)
+    at.back() = rank;
+  Value a = n.broadcastAt(rows, at, grid), b = n.broadcastAt(x, front, grid);
+  Value before = n.compare(right ? P::le : P::lt, a, b);
+  if (isa<FloatType>(ts::elementTypeOf(x))) // NaN is the largest
+    before = n.binary<ts::OrOp>(
+        before,
+        right ? n.make<ts::IsNanOp>(b)
+              : n.binary<ts::AndOp>(n.make<ts::IsNanOp>(b),
+                                    n.make<ts::NotOp>(n.make<ts::IsNanOp>(a))));
+  if (!before || !n.element())
+    return failure();
+  return n.out(n.reduce(K::add, n.convert(before, n.element()), {rank}, false));
+}
+
+constexpr AtenRow rows[] = {
+    {"aten.cummax.default", running<K::max>},
+    {"aten.cummin.default", running<K::min>},
+    {"aten.kthvalue.default", importKthValue},
+    {"aten.median.default", importMedian},
+    {"aten.median.dim", importMedian},
+    {"aten.searchsorted.Tensor", importSearchSorted},
+};
+
+} // namespace
+
+ArrayRef<AtenRow> atenOrderRows() { return rows; }
+
+} // namespace knapper

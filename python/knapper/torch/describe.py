@@ -1,0 +1,406 @@
+"""A functional graph of ATen operators as the description that the front end
+reads (frontends/torch/Import.h), and what a call needs to know of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import operator
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+
+from knapper.errors import UserError
+from knapper.torch import sizes
+
+DTYPES = {
+    torch.float32: "f32",
+    torch.float16: "f16",
+    torch.bfloat16: "bf16",
+    torch.float64: "f64",
+    torch.bool: "i1",
+    torch.int8: "i8",
+    torch.uint8: "u8",
+    torch.int16: "i16",
+    torch.int32: "i32",
+    torch.int64: "i64",
+    torch.uint16: "u16",
+    torch.uint32: "u32",
+    torch.uint64: "u64",
+}
+
+
+@dataclasses.dataclass
+class Input:
+    """An input of the compiled program: an argument of the call (`argument`), a
+    tensor that the graph holds (`tensor`), or the value of a symbol (`symbol`)."""
+
+    argument: int = -1
+    tensor: torch.Tensor | None = None
+    symbol: str = ""
+    order: list[int] | None = None  # None: not dense, it is copied
+    rank: int = 0
+
+
+@dataclasses.dataclass
+class Output:
+    """An output of the compiled program."""
+
+    dtype: torch.dtype
+    device: torch.device
+    size: Any  # of ints and SymInts, as torch claims
+    stride: Any
+    order: list[int]
+    narrow: list[int]  # dims with one element in memory
+    dense: bool  # the claimed strides are those of `order`
+    mutates: int = -1  # the argument that it is written to
+
+
+@dataclasses.dataclass
+class Description:
+    text: bytes
+    inputs: list[Input]
+    outputs: list[Output]
+    # What the call gives: ("output", index), ("argument", index), ("size",
+    # SymInt) or ("value", anything).
+    results: list[tuple[str, Any]]
+    # Where symbols are read: name -> (argument, dim), or (argument, -1) for an
+    # int.
+    symbols: dict[str, tuple[int, int]]
+    overloads: set[Any]  # that the graph calls
+    nodes: int
+
+
+def line_of(node: Node) -> str:
+    """Where the user's program made it: "file.py:12"."""
+    trace = node.meta.get("stack_trace")
+    if not trace:
+        return ""
+    best = ""
+    for line in trace.splitlines():
+        line = line.strip()
+        if line.startswith('File "'):
+            path, _, rest = line[6:].partition('"')
+            number = rest.partition("line ")[2].partition(",")[0].strip()
+            best = f"{path}:{number}"
+    return best
+
+
+def name_of(overload: Any) -> str:
+    """"aten.add.Tensor"."""
+    return str(overload)
+
+
+class _Describer:
+    def __init__(self, module: GraphModule) -> None:
+        self.module = module
+        self.inputs: list[Input] = []
+        self.described: list[dict[str, Any]] = []
+        self.nodes: list[dict[str, Any]] = []
+        self.keys: dict[Node, str] = {}
+        self.symbols: dict[str, tuple[int, int]] = {}
+        self.mutations: dict[int, Node] = {}  # argument -> copy_
+        self.overloads: set[Any] = set()
+        self.ints: set[str] = set()
+        self.missing: list[str] = []
+
+    # ---- inputs
+
+    def placeholders(self) -> None:
+        found = [node for node in self.module.graph.nodes if node.op == "placeholder"]
+        for index, node in enumerate(found):
+            value = node.meta.get("val")
+            if isinstance(value, torch.SymInt):
+                if sizes.is_symbol(value):
+                    name = sizes.expression(value).name
+                    self.symbols.setdefault(name, (index, -1))
+                    self.ints.add(name)
+            elif isinstance(value, torch.Tensor):
+                self.add_tensor(node, value, Input(argument=index))
+        bare: set[str] = set()
+        for index, node in enumerate(found):
+            value = node.meta.get("val")
+            if isinstance(value, torch.Tensor):
+                for dim, size in enumerate(value.shape):
+                    if sizes.is_symbol(size):
+                        name = sizes.expression(size).name
+                        bare.add(name)
+                        self.symbols[name] = (index, dim)
+        # Symbols that only an int names.
+        for name in sorted(self.ints - bare):
+            self.inputs.append(Input(symbol=name))
+            self.described.append(
+                {"name": f"size_{name}", "dtype": "i64", "shape": [], "binds": name}
+            )
+
+    def add_tensor(self, node: Node, value: torch.Tensor, made: Input) -> None:
+        if value.layout != torch.strided or value.dtype not in DTYPES:
+            self.missing.append(
+                f"input {node.name}: {value.dtype}, {value.layout}"
+            )
+            return
+        order, repeated = sizes.order_of(value.shape, value.stride())
+        made.rank = value.dim()
+        made.order = order if not repeated else None
+        entry: dict[str, Any] = {
+            "name": node.name,
+            "dtype": DTYPES[value.dtype],
+            "shape": [sizes.encoded(size) for size in value.shape],
+        }
+        if made.order is not None and made.order != sorted(made.order):
+            entry["order"] = made.order
+        self.inputs.append(made)
+        self.described.append(entry)
+        self.keys[node] = node.name
+
+    # ---- nodes
+
+    def argument(self, value: Any, operands: list[str]) -> Any:
+        if isinstance(value, Node):
+            meta = value.meta.get("val")
+            if isinstance(meta, (torch.SymInt, int)) and not isinstance(meta, bool):
+                return sizes.encoded(meta)
+            if value not in self.keys:
+                return {"text": f"unknown {value.name}"}
+            key = self.keys[value]
+            if key not in operands:
+                operands.append(key)
+            return {"%": key}
+        if value is None or isinstance(value, (bool, int)):
+            return value
+        if isinstance(value, float):
+            return {"f": repr(value)}
+        if isinstance(value, torch.SymInt):
+            return sizes.encoded(value)
+        if isinstance(value, torch.dtype):
+            return {"dtype": DTYPES.get(value, str(value))}
+        if isinstance(value, (list, tuple)):
+            return [self.argument(entry, operands) for entry in value]
+        return {"text": str(value)}
+
+    def call(self, node: Node) -> None:
+        target = node.target
+        value = node.meta.get("val")
+        if target is operator.getitem:
+            base, index = node.args
+            key = self.keys.get(base)
+            if key is not None:
+                self.keys[node] = key if index == 0 else f"{key}#{index}"
+            return
+        if not isinstance(target, torch._ops.OpOverload):
+            if not isinstance(value, torch.Tensor) and not isinstance(value, (tuple, list)):
+                return  # arithmetic on sizes, and what has no result
+            self.missing.append(f"{target}\n    {line_of(node)}")
+            return
+        name = name_of(target)
+        if value is None or isinstance(value, (torch.SymInt, torch.SymBool, torch.SymFloat, int)):
+            if name == "aten.copy_.default":
+                pass
+            elif value is None or name.startswith(("aten.sym_", "aten._assert")):
+                return
+            else:
+                self.missing.append(f"{name}\n    {line_of(node)}")
+                return
+        if name == "aten.copy_.default":
+            self.mutation(node)
+            return
+        self.overloads.add(target)
+        self.nodes.append(self.entry(node, name, target._schema.arguments, value))
+        self.keys[node] = node.name
+
+    def entry(self, node: Node, name: str, schema: Any, value: Any) -> dict[str, Any]:
+        operands: list[str] = []
+        given: dict[str, Any] = {}
+        for position, argument in enumerate(schema):
+            if position < len(node.args) and not argument.kwarg_only:
+                given[argument.name] = node.args[position]
+            elif argument.name in node.kwargs:
+                given[argument.name] = node.kwargs[argument.name]
+            elif argument.has_default_value():
+                given[argument.name] = argument.default_value
+        arguments = {key: self.argument(v, operands) for key, v in given.items()}
+        made: dict[str, Any] = {
+            "name": node.name,
+            "op": name,
+            "line": line_of(node),
+            "args": arguments,
+            "operands": operands,
+            "results": self.results(node, value),
+        }
+        common = _common(given)
+        if common:
+            made["common"] = common
+        if name.startswith("aten.as_strided") and isinstance(node.args[0], Node):
+            source = node.args[0].meta["val"]
+            order, repeated = sizes.order_of(source.shape, source.stride())
+            if order is not None and not repeated:
+                arguments["storage"] = order
+        return made
+
+    def results(self, node: Node, value: Any) -> list[dict[str, Any] | None]:
+        values = value if isinstance(value, (tuple, list)) else [value]
+        if len(values) > 1 or isinstance(value, (tuple, list)):
+            used = {
+                user.args[1]
+                for user in node.users
+                if user.target is operator.getitem and user.users
+            }
+        else:
+            used = {0}
+        made: list[dict[str, Any] | None] = []
+        for index, tensor in enumerate(values):
+            if not isinstance(tensor, torch.Tensor):
+                made.append(None)
+                continue
+            made.append(
+                {
+                    "dtype": DTYPES.get(tensor.dtype, str(tensor.dtype)),
+                    "shape": [sizes.encoded(size) for size in tensor.shape],
+                    "used": index in used,
+                }
+            )
+        return made
+
+    def mutation(self, node: Node) -> None:
+        target, source = node.args[0], node.args[1]
+        assert isinstance(target, Node)
+        if target.op != "placeholder" or not isinstance(source, Node):
+            self.missing.append(f"aten.copy_.default\n    {line_of(node)}")
+            return
+        index = [n for n in self.module.graph.nodes if n.op == "placeholder"].index(target)
+        key = node.name
+        operands = [self.keys[target], self.keys[source]]
+        self.nodes.append(
+            {
+                "name": key,
+                "op": "aten.copy.default",
+                "line": line_of(node),
+                "args": {"self": {"%": operands[0]}, "src": {"%": operands[1]}},
+                "operands": operands,
+                "results": self.results(node, target.meta["val"]),
+            }
+        )
+        self.keys[node] = key
+        node.meta.setdefault("val", target.meta["val"])
+        self.mutations[index] = node
+
+    # ---- all
+
+    def run(self, fallback: bool) -> Description:
+        self.placeholders()
+        output: Node | None = None
+        for node in self.module.graph.nodes:
+            if node.op == "call_function":
+                self.call(node)
+            elif node.op == "get_attr":
+                held = _attribute(self.module, str(node.target))
+                if isinstance(held, torch.Tensor):
+                    value = node.meta.get("val", held)
+                    self.add_tensor(node, value, Input(tensor=held))
+            elif node.op == "output":
+                output = node
+        assert output is not None
+        if self.missing:
+            raise UserError(
+                "the graph needs what is not supported yet:\n  "
+                + "\n  ".join(self.missing),
+                where="knapper.torch",
+                hint="leave the function that does this out with torch.compiler.disable",
+            )
+        outputs: list[Output] = []
+        named: list[dict[str, Any]] = []
+        made: dict[tuple[str, int], int] = {}
+        argument_of = {
+            node: index
+            for index, node in enumerate(
+                n for n in self.module.graph.nodes if n.op == "placeholder"
+            )
+        }
+
+        def add(node: Node, mutates: int = -1) -> int:
+            key = (self.keys[node], mutates)
+            if key in made:
+                return made[key]
+            value = node.meta["val"]
+            order, narrow = sizes.order_of(value.shape, value.stride())
+            dense = order is not None
+            entry: dict[str, Any] = {
+                "name": f"result_{len(outputs)}",
+                "value": self.keys[node],
+            }
+            if order is None:
+                order, narrow = list(range(value.dim())), []
+            if order != sorted(order):
+                entry["order"] = order
+            if narrow:
+                entry["narrow"] = narrow
+            named.append(entry)
+            outputs.append(
+                Output(
+                    value.dtype, value.device, tuple(value.shape), tuple(value.stride()),
+                    order, narrow, dense, mutates,
+                )  # fmt: skip
+            )
+            made[key] = len(outputs) - 1
+            return made[key]
+
+        for index, node in self.mutations.items():
+            add(node, index)
+        results: list[tuple[str, Any]] = []
+        for entry in output.args[0]:  # type: ignore[union-attr]
+            if not isinstance(entry, Node):
+                results.append(("value", entry))
+                continue
+            value = entry.meta.get("val")
+            if isinstance(value, (torch.SymInt, int)) and not isinstance(value, bool):
+                results.append(("size", value))
+            elif entry in argument_of:
+                results.append(("argument", argument_of[entry]))
+            elif entry in self.mutations.values():
+                target = next(i for i, n in self.mutations.items() if n is entry)
+                results.append(("argument", target))
+            elif value is None and entry not in self.keys:
+                results.append(("value", None))
+            else:
+                results.append(("output", add(entry)))
+        text = json.dumps(
+            {
+                "version": 1,
+                "fallback": fallback,
+                "inputs": self.described,
+                "nodes": self.nodes,
+                "outputs": named,
+            },
+            separators=(",", ":"),
+        ).encode()
+        return Description(
+            text, self.inputs, outputs, results, self.symbols, self.overloads,
+            len(self.nodes),
+        )  # fmt: skip
+
+
+def _attribute(module: Any, path: str) -> Any:
+    for part in path.split("."):
+        module = getattr(module, part)
+    return module
+
+
+def _common(arguments: dict[str, Any]) -> str:
+    """The dtype that two operands are compared in."""
+    if "self" not in arguments or "other" not in arguments:
+        return ""
+    values = [
+        value.meta.get("val") if isinstance(value, Node) else value
+        for value in (arguments["self"], arguments["other"])
+    ]
+    values = [1 if isinstance(v, torch.SymInt) else v for v in values]
+    if not all(isinstance(v, (torch.Tensor, int, float)) for v in values):
+        return ""
+    return DTYPES.get(torch.result_type(*values), "")
+
+
+def describe(module: GraphModule, fallback: bool) -> Description:
+    """Walks the graph once. UserError that lists all operators which no row can
+    have, with the user's lines."""
+    return _Describer(module).run(fallback)

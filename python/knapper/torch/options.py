@@ -1,0 +1,82 @@
+"""Options of the backend."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from knapper.errors import WrongValue
+
+MODES = ("default", "reduce-overhead", "max-autotune")
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """What `torch.compile(..., backend="knapper", options={...})` takes.
+
+    fallback: who computes an operator without a row. "allow": torch, called
+        inside of the compiled program; warned of once and counted. "error": the
+        compile fails and lists all of them.
+    threads: threads of a call on the CPU; 0: as many as `torch.get_num_threads()`
+        says when the graph is compiled.
+    cache: keep compiled graphs on disk, and take them from there.
+    mode: that of torch.compile. "reduce-overhead" is what is done always on the
+        CPU; "max-autotune" reads the records that `knapper tune` has made.
+    """
+
+    fallback: Literal["allow", "error"] = "allow"
+    threads: int = 0
+    cache: bool = True
+    mode: str = "default"
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any] | None, mode: str | None) -> Options:
+        """From torch.compile's keywords. WrongValue for unknown names and values,
+        with the nearest one."""
+        names = [field.name for field in dataclasses.fields(cls)]
+        values = dict(given or {})
+        for name in values:
+            if name not in names:
+                raise WrongValue(
+                    f"there is no option {name!r}",
+                    where="options",
+                    hint=_nearest(name, names),
+                )
+        if mode is not None:
+            values["mode"] = mode
+        made = cls(**values)
+        _check("fallback", made.fallback, ("allow", "error"))
+        _check("mode", made.mode, MODES)
+        if not isinstance(made.cache, bool):
+            raise WrongValue(
+                f"cache is {made.cache!r}", where="cache", hint="True or False"
+            )
+        if not isinstance(made.threads, int) or not 0 <= made.threads <= 1 << 16:
+            raise WrongValue(
+                f"threads is {made.threads!r}",
+                where="threads",
+                hint="0 for torch's own number, or a count",
+            )
+        return made
+
+    def key(self) -> str:
+        """What of it decides how a graph is compiled."""
+        return f"fallback={self.fallback} mode={self.mode} threads={self.threads}"
+
+
+def _nearest(name: str, names: list[str]) -> str:
+    close = difflib.get_close_matches(name, names, 1, 0.5)
+    listed = ", ".join(names)
+    return f"{close[0]}? " * bool(close) + f"The options are: {listed}"
+
+
+def _check(name: str, value: object, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        close = difflib.get_close_matches(str(value), allowed, 1, 0.5)
+        raise WrongValue(
+            f"{name} is {value!r}",
+            where=name,
+            hint=f"{close[0]}? " * bool(close) + "One of: " + ", ".join(allowed),
+        )

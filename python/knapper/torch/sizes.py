@@ -1,0 +1,142 @@
+"""Torch's size expressions as our texts and as numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sympy
+import torch
+
+
+def expression(size: Any) -> Any:
+    """The sympy expression of an int or SymInt."""
+    if isinstance(size, int):
+        return sympy.Integer(size)
+    return size.node.expr
+
+
+def encoded(size: Any) -> Any:
+    """A size as the description has it: an int or {"s": text}."""
+    if isinstance(size, int):
+        return size
+    made = expression(size)
+    if made.is_Integer:
+        return int(made)
+    return {"s": _text(made)}
+
+
+def is_symbol(size: Any) -> bool:
+    return isinstance(size, torch.SymInt) and expression(size).is_Symbol
+
+
+def symbols(size: Any) -> set[str]:
+    if isinstance(size, int):
+        return set()
+    return {symbol.name for symbol in expression(size).free_symbols}
+
+
+class Unknown(Exception):
+    """An expression that sizes cannot have here."""
+
+
+def _text(e: Any) -> str:
+    """As `Dim::str` writes it; "?" where it has no such function."""
+    try:
+        return _write(e, {"FloorDiv": "floordiv", "Mod": "mod", "Max": "max", "Min": "min"})
+    except Unknown:
+        return "?"
+
+
+def python(size: Any) -> str:
+    """Python of an expression over its symbols' names."""
+    return _write(expression(size), None)
+
+
+_ALIASES = {
+    "CleanDiv": "FloorDiv",
+    "PythonMod": "Mod",
+    "IntTrueDiv": "IntTrueDiv",
+}
+
+
+def _write(e: Any, names: dict[str, str] | None) -> str:
+    def inner(part: Any) -> str:
+        return _write(part, names)
+
+    if e.is_Integer:
+        return str(int(e))
+    if e.is_Symbol:
+        return e.name
+    if e.is_Add:
+        return "(" + " + ".join(map(inner, e.args)) + ")"
+    if e.is_Mul:
+        if any(part.is_Rational and not part.is_Integer for part in e.args):
+            raise Unknown(str(e))
+        return "(" + "*".join(map(inner, e.args)) + ")"
+    if e.is_Pow and e.exp.is_Integer and 0 < int(e.exp) <= 8:
+        return "(" + "*".join([inner(e.base)] * int(e.exp)) + ")"
+    name = type(e).__name__
+    name = _ALIASES.get(name, name)
+    if name not in ("FloorDiv", "Mod", "Max", "Min"):
+        raise Unknown(str(e))
+    if names is None:
+        a = [inner(part) for part in e.args]
+        if name == "FloorDiv":
+            return f"({a[0]}//{a[1]})"
+        if name == "Mod":
+            return f"({a[0]}%{a[1]})"
+        return f"{name.lower()}({', '.join(a)})"
+    text = inner(e.args[0])
+    for part in e.args[1:]:
+        text = f"{names[name]}({text}, {inner(part)})"
+    return text
+
+
+def order_of(sizes: Any, strides: Any) -> tuple[list[int] | None, list[int]]:
+    """How a tensor lies in memory: its dims from the outermost inwards, None where
+    it is not dense, and the dims that repeat one element (stride 0)."""
+    repeated = [
+        d
+        for d, (size, stride) in enumerate(zip(sizes, strides))
+        if isinstance(stride, int) and stride == 0 and not _is(size, 1)
+    ]
+    kept = [1 if d in repeated else size for d, size in enumerate(sizes)]
+
+    def weight(d: int) -> int:
+        stride = strides[d]
+        if isinstance(stride, int):
+            return stride
+        hint = stride.node.hint
+        return int(hint) if isinstance(hint, int) else 1
+
+    dims = range(len(kept))
+    order = sorted(dims, key=lambda d: -weight(d) if not _is(kept[d], 1) else 0)
+    # Dims of one element stand anywhere: keep the given order where that is dense.
+    for candidate in (list(dims), _with_ones(list(dims), kept, order)):
+        expected: Any = 1
+        dense = True
+        for d in reversed(candidate):
+            if _is(kept[d], 1):
+                continue
+            if not _same(strides[d], expected):
+                dense = False
+                break
+            expected = expected * kept[d]
+        if dense:
+            return candidate, repeated
+    return None, repeated
+
+
+def _with_ones(dims: list[int], kept: list[Any], order: list[int]) -> list[int]:
+    moving = iter([d for d in order if not _is(kept[d], 1)])
+    return [d if _is(kept[d], 1) else next(moving) for d in dims]
+
+
+def _is(size: Any, number: int) -> bool:
+    return isinstance(size, int) and size == number
+
+
+def _same(a: Any, b: Any) -> bool:
+    if isinstance(a, int) and isinstance(b, int):
+        return a == b
+    return sympy.expand(expression(a) - expression(b)) == 0
