@@ -1,0 +1,167 @@
+// Ops of two and three operands, elementwise. Where the dialect's rule at an
+// edge is another than StableHLO's (as XLA computes it), a select says so.
+#include "frontends/stablehlo/HloNode.h"
+
+using namespace mlir;
+
+namespace knapper {
+namespace {
+
+using P = ts::ComparePredicate;
+
+bool isInteger(Value value) {
+  return isa<IntegerType>(ts::elementTypeOf(value));
+}
+bool isBoolean(Value value) { return ts::elementTypeOf(value).isInteger(1); }
+
+/// `OnBooleans`: what it is of i1.
+template <typename Op, typename OnBooleans = Op>
+LogicalResult importBinary(HloNode &n) {
+  return n.out(isBoolean(n[0]) ? n.make<OnBooleans>(n[0], n[1])
+                               : n.make<Op>(n[0], n[1]));
+}
+
+/// The elements of a constant, none of which is zero.
+bool isNeverZero(Value value) {
+  while (auto broadcast = value.getDefiningOp<ts::BroadcastOp>())
+    value = broadcast.getInput();
+  auto op = value.getDefiningOp<ts::ConstantOp>();
+  auto data =
+      op ? dyn_cast<DenseElementsAttr>(op.getValue()) : DenseElementsAttr();
+  return data && isa<IntegerType>(data.getElementType()) &&
+         llvm::all_of(data.getValues<APInt>(),
+                      [](const APInt &each) { return !each.isZero(); });
+}
+
+/// x / 0 is -1, or all ones without a sign.
+LogicalResult importDivide(HloNode &n) {
+  Value x = n[0], y = n[1], quotient = n.make<ts::DivOp>(x, y);
+  if (!quotient || !isInteger(x) || isNeverZero(y))
+    return n.out(quotient);
+  Type element = ts::elementTypeOf(x);
+  return n.out(n.select(n.compare(P::eq, y, n.integerScalar(0, element)),
+                        n.integerScalar(-1, element), quotient));
+}
+
+/// x rem 0 is x.
+LogicalResult importRemainder(HloNode &n) {
+  Value x = n[0], y = n[1], rest = n.make<ts::RemOp>(x, y);
+  if (!rest || !isInteger(x) || isNeverZero(y))
+    return n.out(rest);
+  return n.out(n.select(
+      n.compare(P::eq, y, n.integerScalar(0, ts::elementTypeOf(x))), x, rest));
+}
+
+/// The bits as an integer without a sign: then a negative shift is a large one.
+Value unsignedBits(HloNode &n, Value x) {
+  Type element = ts::elementTypeOf(x);
+  Type bits = n.b.getIntegerType(element.getIntOrFloatBitWidth(), false);
+  return element == bits
+             ? x
+             : n.makeAs<ts::BitcastOp>(ts::withElement(x.getType(), bits), x);
+}
+
+template <typename Op> LogicalResult importShift(HloNode &n) {
+  if (!isInteger(n[0]) || !isInteger(n[1]))
+    return n.damaged("is of no integers");
+  Value shifted = n.make<Op>(unsignedBits(n, n[0]), unsignedBits(n, n[1]));
+  if (!shifted || shifted.getType() == n[0].getType())
+    return n.out(shifted);
+  return n.out(n.makeAs<ts::BitcastOp>(n[0].getType(), shifted));
+}
+
+/// The complement of a negative number, shifted, is filled with zeros.
+LogicalResult importShiftArithmetic(HloNode &n) {
+  if (!isInteger(n[0]) || !isInteger(n[1]))
+    return n.damaged("is of no integers");
+  Type element = ts::elementTypeOf(n[0]);
+  if (element.isUnsignedInteger() || element.isInteger(1))
+    return n.unsupported("of integers without a sign");
+  Value negative = n.compare(P::lt, n[0], n.integerScalar(0, element));
+  Value bits = n.select(negative, n.make<ts::NotOp>(n[0]), n[0]);
+  if (!bits)
+    return failure();
+  Value shifted =
+      n.make<ts::ShiftRightOp>(unsignedBits(n, bits), unsignedBits(n, n[1]));
+  shifted =
+      shifted ? n.makeAs<ts::BitcastOp>(n[0].getType(), shifted) : shifted;
+  return n.out(n.select(negative, n.make<ts::NotOp>(shifted), shifted));
+}
+
+/// Floats as integers of the same order: NaN at the ends, -0 before 0.
+Value totallyOrdered(HloNode &n, Value x) {
+  unsigned width = ts::elementTypeOf(x).getIntOrFloatBitWidth();
+  Type bits = n.b.getIntegerType(width);
+  x = n.makeAs<ts::BitcastOp>(ts::withElement(x.getType(), bits), x);
+  Value magnitude =
+      n.integerScalar(static_cast<int64_t>(llvm::maxIntN(width)), bits);
+  return n.select(n.compare(P::lt, x, n.integerScalar(0, bits)),
+                  n.binary<ts::XorOp>(x, magnitude), x);
+}
+
+LogicalResult importCompare(HloNode &n) {
+  std::optional<P> predicate =
+      llvm::StringSwitch<std::optional<P>>(n.text("comparison_direction"))
+          .Case("EQ", P::eq)
+          .Case("NE", P::ne)
+          .Case("LT", P::lt)
+          .Case("LE", P::le)
+          .Case("GT", P::gt)
+          .Case("GE", P::ge)
+          .Default(std::nullopt);
+  if (!predicate)
+    return n.damaged("has no direction");
+  if (n[0].getType() != n[1].getType())
+    return n.damaged("compares different types");
+  if (n.text("compare_type") == "TOTALORDER" && !isInteger(n[0])) {
+    if (ts::isStorage(ts::elementTypeOf(n[0])))
+      return n.unsupported("in total order of floats of eight bits");
+    return n.out(n.make<ts::CompareOp>(*predicate, totallyOrdered(n, n[0]),
+                                       totallyOrdered(n, n[1])));
+  }
+  return n.out(n.make<ts::CompareOp>(*predicate, n[0], n[1]));
+}
+
+/// A scalar where the others are tensors.
+Value spread(HloNode &n, Value value, Value like) {
+  return ts::rankOf(value) == 0 ? n.broadcastTo(value, ts::dimsOf(like))
+                                : value;
+}
+
+LogicalResult importSelect(HloNode &n) {
+  if (!isBoolean(n[0]))
+    return n.damaged("chooses by what is not boolean");
+  return n.out(n.make<ts::SelectOp>(spread(n, n[0], n[1]), n[1], n[2]));
+}
+
+LogicalResult importClamp(HloNode &n) {
+  Value low = spread(n, n[0], n[1]), high = spread(n, n[2], n[1]);
+  return n.out(n.make<ts::MinOp>(n.make<ts::MaxOp>(n[1], low), high));
+}
+
+constexpr HloRow rows[] = {
+    {"add", 2, importBinary<ts::AddOp, ts::OrOp>},
+    {"and", 2, importBinary<ts::AndOp>},
+    {"atan2", 2, importBinary<ts::Atan2Op>},
+    {"clamp", 3, importClamp},
+    {"compare", 2, importCompare},
+    {"divide", 2, importDivide},
+    {"maximum", 2, importBinary<ts::MaxOp, ts::OrOp>},
+    {"minimum", 2, importBinary<ts::MinOp, ts::AndOp>},
+    {"multiply", 2, importBinary<ts::MulOp, ts::AndOp>},
+    {"or", 2, importBinary<ts::OrOp>},
+    {"power", 2, importBinary<ts::PowOp>},
+    {"remainder", 2, importRemainder},
+    {"select", 3, importSelect},
+    {"shift_left", 2, importShift<ts::ShiftLeftOp>},
+    {"shift_right_arithmetic", 2, importShiftArithmetic},
+    {"shift_right_logical", 2, importShift<ts::ShiftRightOp>},
+    {"subtract", 2, importBinary<ts::SubOp>},
+    {"xor", 2, importBinary<ts::XorOp>},
+};
+
+} // namespace
+
+llvm::ArrayRef<HloRow> hloBinaryRows() { return rows; }
+
+} // namespace knapper

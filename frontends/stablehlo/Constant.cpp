@@ -1,0 +1,73 @@
+// Constants, and tensors of indices.
+#include "frontends/stablehlo/HloImporter.h"
+#include "frontends/stablehlo/HloNode.h"
+
+using namespace mlir;
+
+namespace knapper {
+namespace {
+
+/// Booleans are packed in the file: as a buffer with a byte each.
+Value unpacked(HloNode &n, DenseElementsAttr data) {
+  auto bytes = std::make_shared<std::string>();
+  bytes->reserve(data.getNumElements());
+  for (bool each : data.getValues<bool>())
+    bytes->push_back(each ? 1 : 0);
+  size_t size = bytes->size();
+  n.importer.buffers.push_back(std::move(bytes));
+  auto weight = ts::WeightAttr::get(
+      n.shared.context, static_cast<uint32_t>(n.importer.buffers.size()), 0,
+      size, n.b.getStringAttr("constant"));
+  return n.makeAs<ts::WeightOp>(data.getType(), weight);
+}
+
+LogicalResult importConstant(HloNode &n) {
+  RankedTensorType type = n.resultType();
+  Attribute value = n.op->getAttr("value");
+  if (!type)
+    return failure();
+  if (auto data = dyn_cast_if_present<DenseElementsAttr>(value)) {
+    if (data.getType() != type)
+      return n.damaged("has data of another type");
+    if (data.isSplat() && type.getRank() > 0)
+      return n.out(n.broadcastTo(n.constant(data.reshape(RankedTensorType::get(
+                                     {}, type.getElementType()))),
+                                 ts::dimsOf(Type(type))));
+    return n.out(n.constant(data));
+  }
+  // What is large stays in the file.
+  auto large = dyn_cast_if_present<DictionaryAttr>(value);
+  auto of = large ? large.getAs<TypeAttr>("type") : TypeAttr();
+  auto offset = large ? large.getAs<IntegerAttr>("offset") : IntegerAttr();
+  auto bytes = large ? large.getAs<IntegerAttr>("bytes") : IntegerAttr();
+  if (!of || of.getValue() != type || !offset || !bytes)
+    return n.damaged("has no data of its type");
+  if (type.getElementType().isInteger(1)) {
+    const char *begin = n.importer.begin + offset.getInt();
+    return n.out(unpacked(n, DenseElementsAttr::getFromRawBuffer(
+                                 type, ArrayRef<char>(begin, bytes.getInt()))));
+  }
+  auto weight = ts::WeightAttr::get(
+      n.shared.context, 0, n.importer.offset + offset.getInt(), bytes.getInt(),
+      n.b.getStringAttr("constant"));
+  return n.out(n.makeAs<ts::WeightOp>(type, weight));
+}
+
+LogicalResult importIota(HloNode &n) {
+  RankedTensorType type = n.resultType();
+  if (!type)
+    return failure();
+  int64_t dim = n.dimension("iota_dimension", type.getRank());
+  return n.out(n.makeAs<ts::IotaOp>(type, uint64_t(dim)));
+}
+
+constexpr HloRow rows[] = {
+    {"constant", 0, importConstant},
+    {"iota", 0, importIota},
+};
+
+} // namespace
+
+llvm::ArrayRef<HloRow> hloConstantRows() { return rows; }
+
+} // namespace knapper

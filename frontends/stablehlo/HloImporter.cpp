@@ -1,0 +1,356 @@
+#include "frontends/stablehlo/HloImporter.h"
+#include "frontends/stablehlo/HloNode.h"
+#include "mlir/IR/Verifier.h"
+
+using namespace mlir;
+
+namespace knapper {
+
+using ts::Dim;
+
+constexpr size_t maxOps = 1 << 18;
+constexpr unsigned maxDepth = 100;
+
+static Error damagedFile(const Twine &what, const std::string &where = "") {
+  return userError(what.str(), where.empty() ? "the StableHLO program" : where,
+                   "the file is damaged: export it again");
+}
+
+//===----------------------------------------------------------------------===//
+// Types and locations
+//===----------------------------------------------------------------------===//
+
+RankedTensorType hloType(Type type, std::string &problem) {
+  auto tensor = dyn_cast<RankedTensorType>(type);
+  if (!tensor) {
+    problem = "a value that is no tensor of numbers (a token, a tuple or "
+              "quantised numbers)";
+    return {};
+  }
+  Type element = tensor.getElementType();
+  if (isa<IntegerType, Float64Type, Float32Type, Float16Type, BFloat16Type,
+          Float8E4M3FNType, Float8E5M2Type, Float8E4M3FNUZType,
+          Float8E5M2FNUZType, Float8E8M0FNUType, Float4E2M1FNType>(element)) {
+    if (tensor.hasStaticShape())
+      return tensor;
+    problem = "a size that only a call knows (export with fixed sizes)";
+    return {};
+  }
+  llvm::raw_string_ostream(problem) << "element type " << element;
+  return {};
+}
+
+std::string hloSourceLine(Location loc) {
+  LocationAttr at = loc;
+  for (unsigned i = 0; i < 100 && at; ++i) {
+    if (auto line = dyn_cast<FileLineColLoc>(at))
+      return (line.getFilename().getValue() + ":" + Twine(line.getLine()))
+          .str();
+    if (auto range = dyn_cast<FileLineColRange>(at))
+      return (range.getFilename().getValue() + ":" +
+              Twine(range.getStartLine()))
+          .str();
+    if (auto name = dyn_cast<NameLoc>(at))
+      at = name.getChildLoc();
+    else if (auto site = dyn_cast<CallSiteLoc>(at))
+      at = site.getCallee();
+    else if (auto fused = dyn_cast<FusedLoc>(at);
+             fused && !fused.getLocations().empty())
+      at = fused.getLocations().front();
+    else
+      break;
+  }
+  return "";
+}
+
+std::string hloSourceLine(Operation *op, const HloFrame &frame) {
+  std::string line = hloSourceLine(op->getLoc());
+  for (const HloFrame *at = &frame; at && line.empty(); at = at->parent)
+    line = at->line;
+  return line;
+}
+
+Block *hloBlock(Operation *op, unsigned region, size_t arguments) {
+  if (region >= op->getNumRegions() || !op->getRegion(region).hasOneBlock())
+    return nullptr;
+  Block &block = op->getRegion(region).front();
+  if (block.getNumArguments() != arguments || block.empty() ||
+      hloName(&block.back()) != "return")
+    return nullptr;
+  return &block;
+}
+
+/// The op's name in the user's program, what it is, and its line.
+static Location locationOf(Operation &op, StringRef kind,
+                           const std::string &line) {
+  MLIRContext *context = op.getContext();
+  Location inner = UnknownLoc::get(context);
+  auto [file, number] = StringRef(line).rsplit(':');
+  unsigned at = 0;
+  if (!number.getAsInteger(10, at))
+    inner = FileLineColLoc::get(context, file, at, 0);
+  StringRef name = kind;
+  if (auto named = dyn_cast<NameLoc>(op.getLoc()))
+    name = named.getName();
+  return NameLoc::get(StringAttr::get(context, name),
+                      NameLoc::get(StringAttr::get(context, kind), inner));
+}
+
+//===----------------------------------------------------------------------===//
+// Ops
+//===----------------------------------------------------------------------===//
+
+std::optional<Value> HloImporter::lookup(Value value, HloFrame &frame) {
+  for (HloFrame *at = &frame; at; at = at->parent) {
+    auto found = at->values.find(value);
+    if (found == at->values.end())
+      continue;
+    // From the outermost body inwards.
+    SmallVector<GraphBody *> inner;
+    for (GraphBody *body = frame.body; body && body != at->body;
+         body = body->parent)
+      inner.push_back(body);
+    Value result = found->second;
+    for (GraphBody *body : llvm::reverse(inner))
+      result = capture(*body, result);
+    return result;
+  }
+  return std::nullopt;
+}
+
+Status HloImporter::importOp(Operation &op, HloFrame &frame) {
+  std::string kind = hloName(&op).str();
+  if (++imported > maxOps)
+    return userError("the program has more than " + std::to_string(maxOps) +
+                         " ops after its functions are put in",
+                     "the StableHLO program", "compile parts of the model");
+  std::string line = hloSourceLine(&op, frame);
+  HloNode n(*this, frame, &op, kind, locationOf(op, kind, line));
+  bool known = true;
+  for (Value operand : op.getOperands()) {
+    std::optional<Value> value = lookup(operand, frame);
+    if (!value)
+      return damagedFile("an operand is read before it is made", n.where());
+    known &= bool(*value);
+    n.operands.push_back(*value);
+  }
+  auto finish = [&](bool given) {
+    for (auto [i, result] : llvm::enumerate(op.getResults()))
+      frame.values[result] = given ? n.results[i] : Value();
+  };
+  // What hangs on something missing is skipped: the cause is reported.
+  if (!known) {
+    finish(false);
+    return success();
+  }
+  const HloRow *row = findHloRow(kind);
+  size_t before = missing.size();
+  LogicalResult built = failure();
+  // So rows find results of types that there are. What is missing in functions
+  // and regions is said there.
+  std::string problem;
+  bool nests = op.getNumRegions() > 0 || kind == "call" || kind == "composite";
+  for (Value result : op.getResults())
+    if (row && !nests && !hloType(result.getType(), problem))
+      break;
+  if (!row || !problem.empty())
+    (void)n.unsupported(problem);
+  else if (n.operands.size() < row->operands)
+    (void)n.damaged("has " + Twine(n.operands.size()) + " operands");
+  else
+    built = row->import(n);
+  if (n.error) {
+    if (n.error->where.empty())
+      n.error->where = n.where();
+    return *n.error;
+  }
+  // Of an op with regions, what is missing in them says it.
+  if (n.missing || mlir::failed(built)) {
+    if (!n.missing && missing.size() == before)
+      return internalError("the row gives no result and no reason", n.where());
+    std::string shapes;
+    for (Value value : n.operands)
+      shapes += (shapes.empty() ? "" : ", ") + ts::shapeText(value.getType());
+    if (n.missing)
+      missing.push_back({kind, shapes, line, *n.missing});
+    finish(false);
+    return success();
+  }
+  for (auto [i, result] : llvm::enumerate(op.getResults())) {
+    RankedTensorType declared = hloType(result.getType(), problem);
+    if (!n.results[i])
+      return internalError("the row gives no result " + std::to_string(i),
+                           n.where());
+    if (declared != n.results[i].getType())
+      return damagedFile("gives " + ts::shapeText(n.results[i].getType()) +
+                             " where the program has another type",
+                         n.where());
+  }
+  finish(true);
+  return success();
+}
+
+Expected<SmallVector<Value>> HloImporter::importBlock(Block &block,
+                                                      HloFrame &frame) {
+  if (frame.depth > maxDepth)
+    return damagedFile("functions and regions are nested more than " +
+                       Twine(maxDepth) + " deep");
+  for (Operation &op : block) {
+    if (&op == &block.back() && hloName(&op) == "return") {
+      SmallVector<Value> results;
+      for (Value operand : op.getOperands()) {
+        std::optional<Value> value = lookup(operand, frame);
+        if (!value)
+          return damagedFile("a result is read before it is made");
+        results.push_back(*value);
+      }
+      return results;
+    }
+    if (Status status = importOp(op, frame); !status)
+      return status.takeError();
+  }
+  return damagedFile("a block does not end with a return");
+}
+
+Expected<SmallVector<Value>> HloImporter::call(StringRef callee,
+                                               ArrayRef<Value> arguments,
+                                               HloNode &caller) {
+  std::string where = caller.where();
+  Operation *function = functions.lookup(callee);
+  Block *block = function ? hloBlock(function, 0, arguments.size()) : nullptr;
+  if (!block)
+    return damagedFile("calls '" + callee + "', which is no function of " +
+                           Twine(arguments.size()) + " arguments",
+                       where);
+  HloFrame frame;
+  frame.body = caller.frame.body;
+  frame.depth = caller.frame.depth + 1;
+  frame.line = hloSourceLine(caller.op, caller.frame);
+  for (auto [inner, outer] : llvm::zip(block->getArguments(), arguments)) {
+    if (inner.getType() != outer.getType())
+      return damagedFile("calls '" + callee + "' with other types", where);
+    frame.values[inner] = outer;
+  }
+  return importBlock(*block, frame);
+}
+
+//===----------------------------------------------------------------------===//
+// Programs
+//===----------------------------------------------------------------------===//
+
+Error HloImporter::missingError() const {
+  std::string text = "the program needs what is not supported yet:";
+  for (const Missing &each : missing) {
+    text += "\n  " + each.op + "(" + each.shapes + ")";
+    if (!each.reason.empty())
+      text += ": " + each.reason;
+    if (!each.line.empty())
+      text += "\n    " + each.line;
+  }
+  return userError(text, "the StableHLO program",
+                   "docs/jax.md says what there is");
+}
+
+Status HloImporter::checkModule(ModuleOp program) {
+  for (StringRef name : {"mhlo.num_partitions", "mhlo.num_replicas"}) {
+    auto count = program->getAttrOfType<IntegerAttr>(name);
+    if (count && count.getValue().ugt(1))
+      return userError("the program is cut for several devices: " + name.str() +
+                           " is " +
+                           std::to_string(count.getValue().getLimitedValue()),
+                       "the StableHLO program",
+                       "export it for one device, without shardings");
+  }
+  for (Operation &op : program.getBody()->getOperations()) {
+    auto name = op.getAttrOfType<StringAttr>("sym_name");
+    if (hloName(&op) == "func" && name)
+      functions[name.getValue()] = &op;
+  }
+  return success();
+}
+
+/// A name that no other has.
+static std::string distinct(StringRef wanted, llvm::StringSet<> &taken) {
+  std::string name = wanted.str();
+  for (unsigned i = 1; !taken.insert(name).second; ++i)
+    name = (wanted + "_" + Twine(i)).str();
+  return name;
+}
+
+Expected<OwningOpRef<ModuleOp>> HloImporter::importMain(Operation *function,
+                                                        ModuleOp program) {
+  Block &block = function->getRegion(0).front();
+  OwningOpRef<ModuleOp> result(
+      ModuleOp::create(FileLineColLoc::get(context, "stablehlo", 0, 0)));
+  module = *result;
+  b.setInsertionPointToEnd(module.getBody());
+  SmallVector<Type> types;
+  for (auto [i, argument] : llvm::enumerate(block.getArguments())) {
+    std::string problem;
+    RankedTensorType type = hloType(argument.getType(), problem);
+    if (!type)
+      missing.push_back({"argument " + std::to_string(i), "",
+                         hloSourceLine(argument.getLoc()), problem});
+    types.push_back(type);
+  }
+  if (!missing.empty())
+    return missingError();
+  auto main = func::FuncOp::create(b, module->getLoc(), "main",
+                                   b.getFunctionType(types, {}));
+  Block *body = main.addEntryBlock();
+  HloFrame frame;
+  llvm::StringSet<> taken;
+  for (auto [i, argument] : llvm::enumerate(block.getArguments())) {
+    std::string name = "arg" + std::to_string(i);
+    if (auto named = dyn_cast<NameLoc>(argument.getLoc()))
+      name = named.getName().str();
+    main.setArgAttr(i, "ts.name", b.getStringAttr(distinct(name, taken)));
+    frame.values[argument] = body->getArgument(i);
+  }
+  b.setInsertionPointToEnd(body);
+  Expected<SmallVector<Value>> made = importBlock(block, frame);
+  if (!made)
+    return made.takeError();
+  if (!missing.empty())
+    return missingError();
+  func::ReturnOp::create(b, main.getLoc(), *made);
+  main.setType(
+      b.getFunctionType(types, ValueRange(ArrayRef<Value>(*made)).getTypes()));
+  auto attributes = function->getAttrOfType<ArrayAttr>("res_attrs");
+  taken.clear();
+  for (size_t i = 0; i < made->size(); ++i) {
+    std::string name = "result" + std::to_string(i);
+    if (attributes && i < attributes.size())
+      if (auto each = dyn_cast<DictionaryAttr>(attributes[i]))
+        if (auto info = each.getAs<StringAttr>("jax.result_info");
+            info && !info.empty())
+          name = info.str();
+    main.setResultAttr(i, "ts.name", b.getStringAttr(distinct(name, taken)));
+  }
+  return result;
+}
+
+Expected<OwningOpRef<ModuleOp>> HloImporter::run(ModuleOp program) {
+  if (Status status = checkModule(program); !status)
+    return status.takeError();
+  Operation *main = functions.lookup("main");
+  if (!main || main->getNumRegions() != 1 || !main->getRegion(0).hasOneBlock())
+    return damagedFile("there is no function main");
+  Expected<OwningOpRef<ModuleOp>> result = importMain(main, program);
+  if (!result)
+    return result.takeError();
+  valueCache.clear();
+  for (auto function : (*result)->getOps<func::FuncOp>())
+    for (Operation &op : llvm::make_early_inc_range(
+             llvm::reverse(function.getBody().front().getOperations())))
+      if (isOpTriviallyDead(&op))
+        op.erase();
+  (*result)->getOperation()->setAttr("ts.symbols", symbolsAttr());
+  diagnostic.clear();
+  if (mlir::failed(verify(**result)))
+    return internalError("the imported program is not valid: " + diagnostic,
+                         "StableHLO front end");
+  return result;
+}
+
+} // namespace knapper

@@ -1,0 +1,135 @@
+//===- HloNode.h - What a row of the StableHLO front end sees of its op ---===//
+//
+// A row is an op's name, without dialect and version, and a function:
+//
+//   static LogicalResult importTan(HloNode &n) {
+//     return n.out(n.make<ts::TanOp>(n[0]));
+//   }
+//   {"tangent", 1, importTan},
+//
+// The op comes from a file and is not verified: attributes are read with the
+// functions here, which check kind, number and range. Results are compared with
+// the types that the file gives them after the row has run.
+//
+//===----------------------------------------------------------------------===//
+#pragma once
+
+#include "frontends/common/NodeBuilder.h"
+
+namespace knapper {
+
+class HloImporter;
+struct HloFrame;
+
+class HloNode : public NodeBuilder {
+public:
+  HloNode(HloImporter &importer, HloFrame &frame, mlir::Operation *op,
+          std::string kind, mlir::Location loc);
+
+  //===--------------------------------------------------------------------===//
+  // Operands
+  //===--------------------------------------------------------------------===//
+  size_t size() const { return operands.size(); }
+  /// Null beyond the last.
+  mlir::Value operator[](size_t index) const {
+    return index < operands.size() ? operands[index] : mlir::Value();
+  }
+  llvm::SmallVector<mlir::Value> operands;
+  /// The dims of an operand, all numbers.
+  llvm::SmallVector<int64_t> shape(mlir::Value value) const;
+
+  //===--------------------------------------------------------------------===//
+  // Attributes
+  //===--------------------------------------------------------------------===//
+  bool has(llvm::StringRef name) const;
+  int64_t integer(llvm::StringRef name);
+  bool flag(llvm::StringRef name);
+  llvm::StringRef text(llvm::StringRef name);
+  /// A list of integers; an empty one where the attribute is absent.
+  llvm::SmallVector<int64_t> integers(llvm::StringRef name);
+  /// The same with `count` entries.
+  llvm::SmallVector<int64_t> integers(llvm::StringRef name, size_t count);
+  /// A list of booleans, `count` of them; all false where it is absent.
+  llvm::SmallVector<bool> flags(llvm::StringRef name, size_t count);
+  /// A list of distinct dims of a tensor of this rank.
+  llvm::SmallVector<int64_t> dims(llvm::StringRef name, int64_t rank);
+  /// One dim of a tensor of this rank.
+  int64_t dimension(llvm::StringRef name, int64_t rank);
+  /// Pairs of pads before and after, `count` of them.
+  llvm::SmallVector<std::pair<int64_t, int64_t>> padding(llvm::StringRef name,
+                                                         size_t count);
+
+  //===--------------------------------------------------------------------===//
+  // Results
+  //===--------------------------------------------------------------------===//
+  /// The type that the file gives a result; null where we lack it.
+  mlir::RankedTensorType resultType(size_t index = 0);
+  mlir::Type element(size_t index = 0);
+  llvm::SmallVector<ts::Dim> resultDims(size_t index = 0);
+  mlir::LogicalResult out(mlir::Value value, size_t index = 0);
+  llvm::SmallVector<mlir::Value> results;
+
+  //===--------------------------------------------------------------------===//
+  // Helpers of several families
+  //===--------------------------------------------------------------------===//
+  /// The file is damaged: `fail` with what every such message hints.
+  mlir::LogicalResult damaged(const llvm::Twine &what);
+  /// Elements `start`, `start + step`... of every dim, `counts` of them.
+  mlir::Value slice(mlir::Value value, llvm::ArrayRef<int64_t> starts,
+                    llvm::ArrayRef<int64_t> counts,
+                    llvm::ArrayRef<int64_t> steps);
+  mlir::Value reshapeTo(mlir::Value value, llvm::ArrayRef<int64_t> shape);
+  mlir::Value iota(llvm::ArrayRef<int64_t> shape, int64_t dim,
+                   mlir::Type element);
+  mlir::Value reverse(mlir::Value value, llvm::ArrayRef<int64_t> dims);
+  /// Elements before, after and between, of any number; negative ones cut off.
+  mlir::Value pad(mlir::Value x, mlir::Value value, llvm::ArrayRef<int64_t> low,
+                  llvm::ArrayRef<int64_t> high,
+                  llvm::ArrayRef<int64_t> interior);
+  /// `x` at a position known at the run, clamped so that `sizes` fit.
+  mlir::Value slicedAt(mlir::Value x, llvm::ArrayRef<mlir::Value> starts,
+                       llvm::ArrayRef<int64_t> sizes);
+
+  /// Where a slice of `count` of `size` elements begins, if that is known while
+  /// importing: in range. Nothing where data decides.
+  std::optional<ts::Dim> knownStart(mlir::Value start, int64_t size,
+                                    int64_t count);
+  /// Integers of any type as i64.
+  mlir::Value asIndex(mlir::Value value);
+
+  std::string where() const override;
+
+  HloImporter &importer;
+  HloFrame &frame;
+  mlir::Operation *op;
+  std::string kind; ///< "dot_general"
+};
+
+struct HloRow {
+  const char *name;
+  unsigned operands; ///< at least
+  mlir::LogicalResult (*import)(HloNode &);
+};
+
+// The families; a file each.
+llvm::ArrayRef<HloRow> hloUnaryRows();
+llvm::ArrayRef<HloRow> hloBinaryRows();
+llvm::ArrayRef<HloRow> hloConstantRows();
+llvm::ArrayRef<HloRow> hloShapeRows();
+llvm::ArrayRef<HloRow> hloDynamicRows();
+llvm::ArrayRef<HloRow> hloProductRows();
+llvm::ArrayRef<HloRow> hloReductionRows();
+llvm::ArrayRef<HloRow> hloWindowRows();
+llvm::ArrayRef<HloRow> hloGatherRows();
+llvm::ArrayRef<HloRow> hloScatterRows();
+llvm::ArrayRef<HloRow> hloSortRows();
+llvm::ArrayRef<HloRow> hloControlRows();
+llvm::ArrayRef<HloRow> hloLoopRows();
+
+/// The row of an op, or null.
+const HloRow *findHloRow(llvm::StringRef name);
+
+/// "dot_general" of "vhlo.dot_general_v2".
+llvm::StringRef hloName(mlir::Operation *op);
+
+} // namespace knapper

@@ -1,0 +1,157 @@
+// Products of matrices, and convolutions.
+#include "frontends/common/Windows.h"
+#include "frontends/stablehlo/HloNode.h"
+
+using namespace mlir;
+
+namespace knapper {
+namespace {
+
+LogicalResult importDotGeneral(HloNode &n) {
+  int64_t left = ts::rankOf(n[0]), right = ts::rankOf(n[1]);
+  SmallVector<int64_t> batch = n.dims("lhs_batching_dimensions", left),
+                       batchOfRight = n.dims("rhs_batching_dimensions", right),
+                       contract = n.dims("lhs_contracting_dimensions", left),
+                       contractOfRight =
+                           n.dims("rhs_contracting_dimensions", right);
+  RankedTensorType type = n.resultType();
+  if (!type || n.failed())
+    return failure();
+  if (batch.size() != batchOfRight.size() ||
+      contract.size() != contractOfRight.size())
+    return n.damaged("pairs dims of different number");
+  Value x = n[0], y = n[1];
+  Type element = type.getElementType();
+  if (ts::elementTypeOf(x).isInteger(1))
+    return n.unsupported("of booleans");
+  // Mixed operands meet in the wider type.
+  if (ts::elementTypeOf(x) != ts::elementTypeOf(y)) {
+    x = n.convert(x, element);
+    y = n.convert(y, element);
+  }
+  TypeAttr result =
+      ts::elementTypeOf(x) == element ? TypeAttr() : TypeAttr::get(element);
+  return n.out(n.make<ts::DotOp>(x, y, batch, batchOfRight, contract,
+                                 contractOfRight, result));
+}
+
+/// The dims of a convolution's operand, [first, second, spatial...].
+SmallVector<int64_t> order(HloNode &n, StringRef first, StringRef second,
+                           StringRef spatial, int64_t rank) {
+  SmallVector<int64_t> dims{n.dimension(first, rank),
+                            n.dimension(second, rank)};
+  llvm::append_range(dims, n.dims(spatial, rank));
+  SmallVector<int64_t> sorted = dims;
+  llvm::sort(sorted);
+  if (!n.failed() && sorted != llvm::to_vector(llvm::seq<int64_t>(0, rank)))
+    (void)n.damaged("does not name every dim once");
+  return dims;
+}
+
+SmallVector<int64_t> inverse(ArrayRef<int64_t> order) {
+  SmallVector<int64_t> back(order.size());
+  for (auto [i, dim] : llvm::enumerate(order))
+    back[dim] = static_cast<int64_t>(i);
+  return back;
+}
+
+/// [g n, c, ...] as [n, g c, ...]: each group of the batch is one of features.
+Value batchGroupsToFeatures(HloNode &n, Value x, int64_t groups) {
+  SmallVector<int64_t> own = n.shape(x);
+  SmallVector<int64_t> split{groups, own[0] / groups, own[1]},
+      permutation{1, 0, 2}, merged{own[0] / groups, groups * own[1]};
+  for (size_t i = 2; i < own.size(); ++i) {
+    split.push_back(own[i]);
+    permutation.push_back(static_cast<int64_t>(i) + 1);
+    merged.push_back(own[i]);
+  }
+  return n.reshapeTo(n.transpose(n.reshapeTo(x, split), permutation), merged);
+}
+
+LogicalResult importConvolution(HloNode &n) {
+  RankedTensorType type = n.resultType();
+  int64_t rank = ts::rankOf(n[0]);
+  if (!type)
+    return failure();
+  if (rank < 2 || ts::rankOf(n[1]) != rank || type.getRank() != rank)
+    return n.damaged("its ranks differ");
+  auto input = order(n, "input_batch_dimension", "input_feature_dimension",
+                     "input_spatial_dimensions", rank);
+  auto kernel = order(n, "kernel_output_feature_dimension",
+                      "kernel_input_feature_dimension",
+                      "kernel_spatial_dimensions", rank);
+  auto output = order(n, "output_batch_dimension", "output_feature_dimension",
+                      "output_spatial_dimensions", rank);
+  size_t spatial = static_cast<size_t>(rank) - 2;
+  SmallVector<int64_t> strides = n.integers("window_strides", spatial),
+                       spread = n.integers("lhs_dilation", spatial),
+                       dilations = n.integers("rhs_dilation", spatial);
+  SmallVector<bool> mirrored = n.flags("window_reversal", spatial);
+  auto pads = n.padding("padding", spatial);
+  int64_t groups = n.integer("feature_group_count"),
+          batches = n.integer("batch_group_count");
+  if (n.failed())
+    return failure();
+  constexpr int64_t most = 1 << 30;
+  for (size_t i = 0; i < spatial; ++i)
+    if (strides[i] < 1 || strides[i] > most || spread[i] < 1 ||
+        spread[i] > most || dilations[i] < 1 || dilations[i] > most)
+      return n.damaged("a stride or dilation is out of range");
+  Value x = n.transpose(n[0], input), filter = n.transpose(n[1], kernel);
+  if (!x || !filter)
+    return failure();
+  if (groups < 1 || batches < 1 || (groups > 1 && batches > 1) ||
+      n.shape(filter)[0] % std::max(groups, batches) ||
+      n.shape(x)[0] % batches || n.shape(x)[1] % groups)
+    return n.damaged("its groups do not divide its features");
+  if (batches > 1) {
+    x = batchGroupsToFeatures(n, x, batches);
+    groups = batches;
+  }
+  SmallVector<int64_t> reversed;
+  for (size_t i = 0; i < spatial; ++i)
+    if (mirrored[i])
+      reversed.push_back(static_cast<int64_t>(i) + 2);
+  filter = n.reverse(filter, reversed);
+  // Pads below zero cut off what lies between elements, too.
+  if (llvm::any_of(pads,
+                   [](auto pad) { return pad.first < 0 || pad.second < 0; })) {
+    SmallVector<int64_t> low(2, 0), high(2, 0), interior(2, 0);
+    for (size_t i = 0; i < spatial; ++i) {
+      low.push_back(pads[i].first);
+      high.push_back(pads[i].second);
+      interior.push_back(spread[i] - 1);
+      pads[i] = {0, 0};
+      spread[i] = 1;
+    }
+    x = n.pad(x, n.scalarFor(x, 0), low, high, interior);
+  }
+  SmallVector<ts::Dim> before, after;
+  for (auto [low, high] : pads) {
+    before.push_back(n.dim(low));
+    after.push_back(n.dim(high));
+  }
+  MLIRContext *context = n.shared.context;
+  Type element = type.getElementType();
+  bool narrow = x && ts::elementTypeOf(x) != element;
+  if (narrow) {
+    x = n.convert(x, element);
+    filter = n.convert(filter, element);
+  }
+  Value y = n.make<ts::ConvOp>(
+      x, filter, ArrayRef<int64_t>(strides), ArrayRef<int64_t>(dilations),
+      ArrayRef<int64_t>(spread), ts::dimArray(context, before),
+      ts::dimArray(context, after), uint64_t(groups), bool(false));
+  return n.out(n.transpose(y, inverse(output)));
+}
+
+constexpr HloRow rows[] = {
+    {"convolution", 2, importConvolution},
+    {"dot_general", 2, importDotGeneral},
+};
+
+} // namespace
+
+llvm::ArrayRef<HloRow> hloProductRows() { return rows; }
+
+} // namespace knapper

@@ -1,0 +1,197 @@
+// Ops of one operand, elementwise.
+#include "frontends/stablehlo/HloNode.h"
+
+using namespace mlir;
+
+namespace knapper {
+namespace {
+
+using P = ts::ComparePredicate;
+
+bool isFloat(Value value) {
+  return value && isa<FloatType>(ts::elementTypeOf(value));
+}
+
+template <typename Op> LogicalResult importUnary(HloNode &n) {
+  return n.out(n.make<Op>(n[0]));
+}
+
+/// Rounding of what has no fraction gives it back.
+template <typename Op> LogicalResult importRound(HloNode &n) {
+  return n.out(isFloat(n[0]) ? n.make<Op>(n[0]) : n[0]);
+}
+
+/// To nearest, halves away from zero. x - trunc(x) is exact.
+LogicalResult importRoundAway(HloNode &n) {
+  Value x = n[0];
+  Value whole = n.make<ts::TruncOp>(x);
+  Value rest = n.make<ts::AbsOp>(n.sub(x, whole));
+  Value away = n.add(whole, n.make<ts::SignOp>(x));
+  return n.out(
+      n.select(n.compare(P::ge, rest, n.scalarFor(x, 0.5)), away, whole));
+}
+
+/// |x|^(1/3) in f32 or f64, made better by one step of Newton's.
+LogicalResult importCubeRoot(HloNode &n) {
+  if (!isFloat(n[0]))
+    return n.damaged("is of no float");
+  Type element = ts::elementTypeOf(n[0]);
+  Type wide = element.isF64() ? element : Type(n.b.getF32Type());
+  Value x = n.convert(n[0], wide), size = n.make<ts::AbsOp>(x);
+  Value root = n.binary<ts::PowOp>(size, n.scalarFor(size, 1.0 / 3.0));
+  Value square = n.mul(root, root);
+  Value better =
+      n.sub(root, n.div(n.sub(n.mul(square, root), size), n.mul(square, 3.0)));
+  // Zero, infinity and what overflows in the step are right without it.
+  Value finite = n.binary<ts::AndOp>(
+      n.compare(P::gt, square, n.scalarFor(x, 0)),
+      n.compare(P::lt, n.mul(square, root),
+                n.scalarFor(x, std::numeric_limits<double>::infinity())));
+  root = n.select(finite, better, root);
+  return n.out(n.convert(
+      n.select(n.compare(P::lt, x, n.scalarFor(x, 0)), n.make<ts::NegOp>(root),
+               n.select(n.compare(P::eq, x, n.scalarFor(x, 0)), x, root)),
+      element));
+}
+
+LogicalResult importIsFinite(HloNode &n) {
+  return n.out(n.make<ts::NotOp>(n.binary<ts::OrOp>(
+      n.make<ts::IsNanOp>(n[0]), n.make<ts::IsInfOp>(n[0], true, true))));
+}
+
+/// Integers of the same width without a sign.
+Value unsignedBits(NodeBuilder &n, Value x, Type *element) {
+  if (!x)
+    return {};
+  *element = n.b.getIntegerType(ts::elementTypeOf(x).getIntOrFloatBitWidth(),
+                                /*isSigned=*/false);
+  return ts::elementTypeOf(x) == *element
+             ? x
+             : n.makeAs<ts::BitcastOp>(ts::withElement(x.getType(), *element),
+                                       x);
+}
+
+/// Ones among the bits, summed in fields of twice the width each time.
+Value countOnes(NodeBuilder &n, Value x) {
+  if (!x)
+    return {};
+  Type element = ts::elementTypeOf(x);
+  unsigned width = element.getIntOrFloatBitWidth();
+  for (unsigned field = 1; field < width; field *= 2) {
+    uint64_t mask = 0;
+    for (unsigned at = 0; at < width; at += 2 * field)
+      mask |= ((uint64_t(1) << field) - 1) << at;
+    Value keep = n.integerScalar(static_cast<int64_t>(mask), element),
+          by = n.integerScalar(field, element);
+    Value high = n.binary<ts::ShiftRightOp>(x, by);
+    x = n.add(n.binary<ts::AndOp>(x, keep), n.binary<ts::AndOp>(high, keep));
+  }
+  return x;
+}
+
+bool isCountable(Value value) {
+  Type element = ts::elementTypeOf(value);
+  return isa<IntegerType>(element) && element.getIntOrFloatBitWidth() >= 8;
+}
+
+Value asType(NodeBuilder &n, Value x, Type element) {
+  return x ? n.makeAs<ts::BitcastOp>(ts::withElement(x.getType(), element), x)
+           : x;
+}
+
+LogicalResult importPopulation(HloNode &n) {
+  if (!isCountable(n[0]))
+    return n.unsupported("integers of fewer than 8 bits");
+  Type bits;
+  Value x = countOnes(n, unsignedBits(n, n[0], &bits));
+  return n.out(n.element() == bits ? x : asType(n, x, n.element()));
+}
+
+LogicalResult importLeadingZeros(HloNode &n) {
+  if (!isCountable(n[0]))
+    return n.unsupported("integers of fewer than 8 bits");
+  Type bits;
+  Value x = unsignedBits(n, n[0], &bits);
+  if (!x)
+    return failure();
+  unsigned width = bits.getIntOrFloatBitWidth();
+  for (unsigned by = 1; by < width; by *= 2)
+    x = n.binary<ts::OrOp>(
+        x, n.binary<ts::ShiftRightOp>(x, n.integerScalar(by, bits)));
+  x = n.sub(n.integerScalar(width, bits), countOnes(n, x));
+  return n.out(n.element() == bits ? x : asType(n, x, n.element()));
+}
+
+LogicalResult importConvert(HloNode &n) {
+  return n.out(n.convert(n[0], n.element()));
+}
+
+LogicalResult importBitcast(HloNode &n) {
+  Type element = n.element();
+  if (!element)
+    return failure();
+  if (element == ts::elementTypeOf(n[0]))
+    return n.out(n[0]);
+  if (element.getIntOrFloatBitWidth() !=
+      ts::elementTypeOf(n[0]).getIntOrFloatBitWidth())
+    return n.unsupported("between elements of different widths");
+  return n.out(asType(n, n[0], element));
+}
+
+/// f32 to the exponent and mantissa of a type that we have, and back.
+LogicalResult importReducePrecision(HloNode &n) {
+  int64_t exponent = n.integer("exponent_bits"),
+          mantissa = n.integer("mantissa_bits");
+  Type element = ts::elementTypeOf(n[0]), between;
+  if (!isFloat(n[0]))
+    return n.damaged("is of no float");
+  for (Type each : {Type(n.b.getF64Type()), Type(n.b.getF32Type()),
+                    Type(n.b.getBF16Type()), Type(n.b.getF16Type())}) {
+    const llvm::fltSemantics &s = cast<FloatType>(each).getFloatSemantics();
+    int64_t bits = APFloat::semanticsPrecision(s) - 1;
+    int64_t width = each.getIntOrFloatBitWidth() - 1 - bits;
+    if (bits == mantissa && width == exponent)
+      between = each;
+  }
+  if (!between)
+    return n.unsupported("to " + Twine(exponent) + " bits of exponent and " +
+                         Twine(mantissa) + " of mantissa");
+  return n.out(n.convert(n.convert(n[0], between), element));
+}
+
+LogicalResult importNot(HloNode &n) { return n.out(n.make<ts::NotOp>(n[0])); }
+
+constexpr HloRow rows[] = {
+    {"abs", 1, importUnary<ts::AbsOp>},
+    {"bitcast_convert", 1, importBitcast},
+    {"cbrt", 1, importCubeRoot},
+    {"ceil", 1, importRound<ts::CeilOp>},
+    {"convert", 1, importConvert},
+    {"cosine", 1, importUnary<ts::CosOp>},
+    {"count_leading_zeros", 1, importLeadingZeros},
+    {"exponential", 1, importUnary<ts::ExpOp>},
+    {"exponential_minus_one", 1, importUnary<ts::Expm1Op>},
+    {"floor", 1, importRound<ts::FloorOp>},
+    {"is_finite", 1, importIsFinite},
+    {"log", 1, importUnary<ts::LogOp>},
+    {"log_plus_one", 1, importUnary<ts::Log1pOp>},
+    {"logistic", 1, importUnary<ts::SigmoidOp>},
+    {"negate", 1, importUnary<ts::NegOp>},
+    {"not", 1, importNot},
+    {"popcnt", 1, importPopulation},
+    {"reduce_precision", 1, importReducePrecision},
+    {"round_nearest_afz", 1, importRoundAway},
+    {"round_nearest_even", 1, importRound<ts::RoundEvenOp>},
+    {"rsqrt", 1, importUnary<ts::RsqrtOp>},
+    {"sign", 1, importUnary<ts::SignOp>},
+    {"sine", 1, importUnary<ts::SinOp>},
+    {"sqrt", 1, importUnary<ts::SqrtOp>},
+    {"tan", 1, importUnary<ts::TanOp>},
+    {"tanh", 1, importUnary<ts::TanhOp>},
+};
+
+} // namespace
+
+llvm::ArrayRef<HloRow> hloUnaryRows() { return rows; }
+
+} // namespace knapper

@@ -1,0 +1,147 @@
+"""Portable artefacts as files and bytes: signatures, refusals, damage."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import jax.export
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+from jax._src.interpreters import mlir as jax_mlir
+from jax._src.lib import _jax
+from jax_models import program
+
+import knapper
+
+HERE = Path(__file__).parent
+X = np.arange(20, dtype=np.float32).reshape(4, 5)
+
+
+def test_every_way_in(tmp_path):
+    weights = np.random.default_rng(0).standard_normal((5, 5000)).astype(np.float32)
+    exported = program(lambda x: x @ jnp.asarray(weights), X)
+    wanted = X @ weights
+    data = exported.mlir_module_serialized
+    path = tmp_path / "model.mlirbc"
+    path.write_bytes(data)
+    for model, kind in (
+        (exported, ""), (data, ""), (path, ""), (bytes(exported.serialize()), "stablehlo"),
+    ):  # fmt: skip
+        module = knapper.compile(model, model_format=kind, cache=False)
+        np.testing.assert_allclose(np.asarray(module(X)[0]), wanted, rtol=1e-4, atol=1e-3)
+
+
+def every_kind(x, i):
+    y = lax.conv(x.reshape(1, 1, 4, 5), jnp.ones((2, 1, 3, 3)), (1, 1), "SAME")
+    z = lax.fori_loop(0, 3, lambda k, c: c * x, x)
+    parts = lax.dynamic_slice(x, (i[0], 0), (2, 3)), jnp.pad(x, 1)[::2], lax.sort(x)
+    return jnp.take(x, i, axis=0) @ x.T, x.at[i].add(1.0), jnp.argmax(x, 1), y, z, parts
+
+
+# Each of another version of the bytecode, of gather, scatter, dot, exp.
+@pytest.mark.parametrize(
+    "version", ["0.9.0", "0.10.0", "0.12.0", "0.14.0", "0.15.0", "1.0.0", "1.6.0", "1.17.0"]
+)
+def test_versions(version):
+    i = np.array([1, 2, 0, 3], np.int32)
+    text = program(every_kind, X, i).mlir_module()
+    with jax_mlir.make_ir_context():
+        data = _jax.mlir.serialize_portable_artifact(text, version)
+    given = knapper.compile(data, cache=False)(X, i)
+    wanted = jax.tree.leaves(jax.jit(every_kind)(X, i))
+    for j, each in enumerate(wanted):
+        np.testing.assert_allclose(np.asarray(given[j]), each, rtol=1e-4, atol=1e-5)
+
+
+def test_inspecting(tmp_path):
+    data = program(lambda x: x, X).mlir_module_serialized
+    with pytest.raises(knapper.UserError, match="is a StableHLO program"):
+        knapper.inspect(data)
+    with pytest.raises(knapper.UserError, match="ONNX models are quantised"):
+        knapper.quantize(data, calibration=[{"x": X}])
+
+
+def test_the_cache_knows_a_program(tmp_path):
+    data = program(lambda x: x * 3, X).mlir_module_serialized
+    for _ in range(2):
+        module = knapper.compile(data, cache_dir=str(tmp_path))
+        np.testing.assert_array_equal(np.asarray(module(X)[0]), X * 3)
+
+
+def test_names():
+    exported = program(lambda image, scale: {"y": image * scale, "z": scale}, X, X)
+    module = knapper.compile(exported, cache=False)
+    assert [each.name for each in module.inputs] == ["image", "scale"]
+    assert [each.name for each in module.outputs] == ["result['y']", "result['z']"]
+
+
+def refusal(exported):
+    with pytest.raises(knapper.UserError) as caught:
+        knapper.compile(exported, cache=False)
+    return str(caught.value)
+
+
+def test_everything_missing_at_once():
+    def function(x):
+        return jnp.fft.fft(x), jnp.linalg.cholesky(x[:, :4])
+
+    text = refusal(program(function, X))
+    assert "convert(4x5xf32): element type complex<f32>" in text
+    assert "custom_call(4x4xf32): target 'lapack_spotrf_ffi'" in text
+    assert text.count("artefacts_test.py:") >= 2
+
+
+def test_sizes_that_a_call_decides():
+    shapes = jax.export.symbolic_args_specs(X, "n, 5")
+    text = refusal(program(lambda x: x * 2, shapes))
+    assert "a size that only a call knows" in text
+
+
+def test_several_devices():
+    exported = program(lambda x: x * 2, X)
+    text = exported.mlir_module().replace("num_partitions = 1", "num_partitions = 2")
+    with jax_mlir.make_ir_context():
+        data = _jax.mlir.serialize_portable_artifact(text, "1.8.0")
+    assert "is cut for several devices: mhlo.num_partitions is 2" in refusal(data)
+
+
+def test_a_size_option():
+    with pytest.raises(knapper.UserError, match="sizes of a StableHLO program are numbers"):
+        knapper.compile(program(lambda x: x, X), dim={"n": 3}, cache=False)
+
+
+def test_no_bytecode():
+    with pytest.raises(knapper.UserError, match="holds no MLIR bytecode"):
+        knapper.compile(b"something else", model_format="stablehlo", cache=False)
+
+
+def function(x, i):
+    taken = jnp.take(x, i, axis=0), x.at[i].add(1.0), jnp.argmax(x, 1)
+    last, all = lax.scan(lambda c, t: (c + t, c * t), jnp.zeros(5), x)
+    chosen = lax.cond(x[0, 0] > 0, lambda: jax.nn.softmax(x), lambda: lax.sort(x))
+    return taken, last, all, chosen, jnp.cumsum(x, 1) @ jnp.ones((5, 3))
+
+
+def convolved(x, w):
+    y = lax.conv(x, w, (1, 1), "SAME")
+    return lax.reduce_window(y, -jnp.inf, lax.max, (1, 1, 2, 2), (1, 1, 2, 2), "SAME")
+
+
+def test_damage(tmp_path):
+    i = np.array([1, 2, 0, 3], np.int32)
+    x, w = np.ones((1, 3, 6, 6), np.float32), np.ones((4, 3, 3, 3), np.float32)
+    for name, exported in (
+        ("mixed", program(function, X, i)),
+        ("convolved", program(jax.grad(lambda x, w: convolved(x, w).sum()), x, w)),
+    ):
+        (tmp_path / name).write_bytes(exported.mlir_module_serialized)
+    run = subprocess.run(
+        [sys.executable, str(HERE / "mutate.py"), str(tmp_path), "0", "150"],
+        capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    tail = "\n".join(run.stdout.splitlines()[-2:]) + run.stderr[-2000:]
+    assert run.returncode == 0, tail
+    assert int(run.stdout.rpartition("refused ")[2]) > 100
