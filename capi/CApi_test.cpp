@@ -604,7 +604,8 @@ TEST(CApi, TheRuntimeAloneDoesNotCompile) {
   char *text = nullptr;
   for (knapper_error *error :
        {knapper_compile(nullptr, nullptr, &module),
-        knapper_inspect(nullptr, &text), knapper_explain(nullptr, &text)}) {
+        knapper_inspect(nullptr, &text), knapper_explain(nullptr, &text),
+        knapper_explain_with(nullptr, nullptr, &text, nullptr)}) {
     ASSERT_NE(error, nullptr);
     EXPECT_EQ(knapper_error_get_kind(error), KNAPPER_ERROR_USER);
     EXPECT_THAT(take(error), HasSubstr("it has no compiler"));

@@ -1,7 +1,7 @@
 // libknapper: the compile half of the C API.
 #include "capi/Request.h"
 #include "compiler/pipeline/LlvmErrors.h"
-#include "compiler/report/Html.h"
+#include "compiler/pipeline/TensorText.h"
 #include "compiler/verify/Verify.h"
 #include "frontends/onnx/Inspect.h"
 #include "runtime/module/Artefact.h"
@@ -159,6 +159,10 @@ knapper_error *knapper_inspect(const knapper_compile_options *given,
     auto request = capi::readRequest(given, function);
     if (!request)
       return request.takeError();
+    if (isStableHlo(request->input, request->settings))
+      return userError("is a StableHLO program, and ONNX models are inspected",
+                       request->input.name(),
+                       "compile it: what is not supported is listed at once");
     OnnxSource source;
     source.path = request->input.path;
     source.bytes = request->input.bytes;
@@ -166,21 +170,6 @@ knapper_error *knapper_inspect(const knapper_compile_options *given,
     if (!text)
       return text.takeError();
     return capi::copyString(*text, json);
-  });
-}
-
-knapper_error *knapper_explain(const knapper_module *module, char **html) {
-  return capi::guarded([&]() -> Status {
-    if (!module || !html)
-      return userError("an argument is NULL", "knapper_explain");
-    *html = nullptr;
-    const char *description = nullptr;
-    if (knapper_error *error = knapper_module_describe(module, &description)) {
-      Error copy = error->error;
-      knapper_error_release(error);
-      return copy;
-    }
-    return capi::copyString(reportHtml(description), html);
   });
 }
 

@@ -92,6 +92,21 @@ knapper_error *knapper_module_peak_memory(const knapper_module *module,
                              "before the run"),
                          where);
       all += cat(all.empty() ? "" : ", ", symbol.name);
+    }
+    // Before missing sizes: a misspelt name also leaves the right one missing.
+    for (int32_t i = 0; i < count; ++i) {
+      bool known = false;
+      for (const Program::Symbol &symbol : program.symbols)
+        known |= names[i] && std::string_view(names[i]) == symbol.name;
+      if (!known)
+        return userError(
+            cat("the model has no size '", names[i] ? names[i] : "", "'"),
+            where,
+            all.empty() ? "leave it out: all sizes are numbers"
+                        : cat("its sizes are: ", all));
+    }
+    for (size_t s = 0; s < symbols.size(); ++s) {
+      const Program::Symbol &symbol = program.symbols[s];
       bool found = false;
       for (int32_t i = 0; i < count && !found; ++i)
         if (names[i] && std::string_view(names[i]) == symbol.name) {
@@ -106,15 +121,6 @@ knapper_error *knapper_module_peak_memory(const knapper_module *module,
     if (!missing.empty())
       return userError(cat("no value is given for: ", missing), where,
                        cat("give values for: ", all));
-    for (int32_t i = 0; i < count; ++i) {
-      bool known = false;
-      for (const Program::Symbol &symbol : program.symbols)
-        known |= names[i] && std::string_view(names[i]) == symbol.name;
-      if (!known)
-        return userError(
-            cat("the model has no size '", names[i] ? names[i] : "", "'"),
-            where, cat("its sizes are: ", all));
-    }
     auto binding = module->module->binding(symbols);
     if (!binding)
       return binding.takeError();

@@ -57,6 +57,15 @@ knapper_error *knapper_explain(const knapper_module *, char **html) {
   return noCompiler("knapper_explain");
 }
 
+knapper_error *knapper_explain_with(knapper_module *,
+                                    const knapper_explain_options *,
+                                    char **html, char **json) {
+  for (char **out : {html, json})
+    if (out)
+      *out = nullptr;
+  return noCompiler("knapper_explain_with");
+}
+
 knapper_error *knapper_verify(const knapper_compile_options *,
                               const knapper_tensor *, int32_t, char **json) {
   if (json)

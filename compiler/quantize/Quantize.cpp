@@ -1,4 +1,5 @@
 #include "compiler/quantize/Quantize.h"
+#include "compiler/pipeline/TensorText.h"
 #include "compiler/quantize/QuantisedModel.h"
 #include "runtime/base/Json.h"
 #include "runtime/base/OutputFile.h"
@@ -97,6 +98,9 @@ BlockFormat Quantizer::blockFormat() const {
 }
 
 Status Quantizer::openFile() {
+  if (isStableHlo(input, compile))
+    return userError("is a StableHLO program, and ONNX models are quantised",
+                     input.name(), "export the model to ONNX");
   OnnxSource source;
   source.path = input.path;
   source.bytes = input.bytes;

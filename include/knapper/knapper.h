@@ -434,6 +434,40 @@ knapper_inspect(const knapper_compile_options *options, char **json);
  * knapper_string_release. */
 KNAPPER_API knapper_error *knapper_explain(const knapper_module *module,
                                            char **html);
+typedef struct {
+  size_t size;
+  /* 1: runs the module on `inputs` (num_inputs in the order of the signature),
+   * once to warm up and then `runs` times: the report has the medians of each
+   * kernel's times, their shares of the machine's peaks (as knapper_devices
+   * measures them) and what would make the kernels faster. What follows is for
+   * these runs. */
+  int32_t profile;
+  int32_t num_inputs;
+  const knapper_tensor *inputs;
+  int64_t runs;   /* 1 to 1000; 0: as many as fit `seconds`, 3 to 50 */
+  double seconds; /* 0: one second; at most 3600 */
+  /* Unless NULL, another module with the same inputs (another artefact of the
+   * model), which runs in turns with this one: the report compares their
+   * kernels. */
+  knapper_module *other;
+  const char *name,
+      *other_name; /* for the comparison; NULL: as their files say */
+  /* Called from the calling thread as a step begins; may be NULL. */
+  void (*progress)(void *user, const char *phase, int32_t done, int32_t total);
+  void *progress_user;
+} knapper_explain_options;
+#define KNAPPER_EXPLAIN_OPTIONS_INIT                                           \
+  {sizeof(knapper_explain_options), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+/* knapper_explain with options, which may be NULL. Either of html and json may
+ * be NULL; release both with knapper_string_release. *json is what the page is
+ * made of: the JSON of knapper_module_describe and, of profiled runs, "profile"
+ * (times in microseconds, by launch and by kernel, the longest first) and
+ * "comparison". Any number of threads may call it; runs of other threads
+ * disturb the times. */
+KNAPPER_API knapper_error *
+knapper_explain_with(knapper_module *module,
+                     const knapper_explain_options *options, char **html,
+                     char **json);
 
 /* Compiles the model, runs it on the inputs (num_inputs in the order of the
  * signature), and checks every kernel against a slow evaluation in double

@@ -161,8 +161,9 @@ class Arguments:
         values: Sequence[Any] = inputs
         if len(values) != len(self.inputs):
             raise WrongValue(
-                f"inputs: the model takes {len(self.inputs)} inputs ("
-                f"{', '.join(self.positions)}), {len(values)} were given",
+                f"inputs: the model takes {len(self.inputs)} input{'s' * (len(self.inputs) != 1)} ("
+                f"{', '.join(self.positions)}), {len(values)} "
+                f"{'was' if len(values) == 1 else 'were'} given",
                 where="inputs",
                 hint=f"it takes {self.takes()}",
             )

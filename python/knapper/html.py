@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from knapper.errors import printable
 
@@ -57,9 +57,20 @@ def of_result(result: Result) -> str:
 
 
 class Report(str):
-    """The page that `Module.explain` makes."""
+    """The page that `Module.explain` makes.
 
-    __slots__ = ()
+    times: of a report of measured runs, else None: {"runs", "sizes", "peak_gflops",
+        "peak_gbps", "total_us", "outside_us", "advice", "launches": [...],
+        "kernels": [{"kernel", "schedule", "origin", "us", "share_percent",
+        "roofline_percent", "bound_by", "advice": [{"kind", "text"}], ...}]}, medians in
+        microseconds, the longest kernels first.
+    comparison: of a report that compares, else None: {"total_us": [this, the
+        other], "ratio", "kernels": [{"origin", "first", "second",
+        "difference_us", "ratio"}]}, the largest differences first.
+    """
+
+    times: dict[str, Any] | None = None
+    comparison: dict[str, Any] | None = None
 
     def _repr_html_(self) -> str:
         # In a frame of its own: the page has styles and a script.

@@ -126,6 +126,24 @@ class CQuantizeOptions(ctypes.Structure):
     ]
 
 
+class CExplainOptions(ctypes.Structure):
+    """knapper_explain_options"""
+
+    _fields_ = [
+        ("size", c_size_t),
+        ("profile", c_int32),
+        ("num_inputs", c_int32),
+        ("inputs", c_void_p),
+        ("runs", c_int64),
+        ("seconds", c_double),
+        ("other", c_void_p),
+        ("name", c_char_p),
+        ("other_name", c_char_p),
+        ("progress", c_void_p),
+        ("progress_user", c_void_p),
+    ]
+
+
 _OUT = POINTER(c_void_p)
 _TENSORS = POINTER(CTensor)
 # name: (result type, argument types). A result c_void_p of a function that can
@@ -209,7 +227,10 @@ _FUNCTIONS = {
         [POINTER(CCompileOptions), _TENSORS, c_int32, _OUT],
     ),
     "knapper_inspect": (c_void_p, [POINTER(CCompileOptions), _OUT]),
-    "knapper_explain": (c_void_p, [c_void_p, _OUT]),
+    "knapper_explain_with": (
+        c_void_p,
+        [c_void_p, POINTER(CExplainOptions), _OUT, _OUT],
+    ),
     "knapper_devices": (c_void_p, [c_int, _OUT]),
 }
 
@@ -256,11 +277,18 @@ def library() -> ctypes.CDLL:
 def _load() -> ctypes.CDLL:
     tried = candidates()
     path = next((p for p in tried if p.exists()), None)
+    if path is None and os.environ.get("KNAPPER_LIBRARY"):
+        raise MissingFile(
+            f"KNAPPER_LIBRARY names {os.fspath(tried[0])!r}, which does not exist",
+            where="environment variable KNAPPER_LIBRARY",
+            hint="unset it to use the library of the package, or name libknapper.so",
+        )
     if path is None:
         raise MissingFile(
             "the library libknapper.so was not found; looked for: "
             + ", ".join(str(p) for p in tried),
-            hint="build it (make build) or set KNAPPER_LIBRARY to its path",
+            hint="install the wheel again (docs/install.md), build a checkout "
+            "(make build), or set KNAPPER_LIBRARY to the library's path",
         )
     try:
         lib = ctypes.CDLL(str(path))

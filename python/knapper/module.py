@@ -8,7 +8,7 @@ import operator
 import os
 from collections.abc import Callable, Mapping, Sequence
 from ctypes import byref, c_int64, c_uint64, c_void_p
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 from knapper import dtypes, html, log
 from knapper.arguments import Arguments, TensorInfo
@@ -18,6 +18,7 @@ from knapper.dtypes import DType
 from knapper.errors import WrongAttribute, WrongType, WrongValue
 from knapper.library import (
     ARTEFACT,
+    CExplainOptions,
     CLoadOptions,
     CRunOptions,
     CTensorInfo,
@@ -26,6 +27,7 @@ from knapper.library import (
     library,
     take_string,
 )
+from knapper.options import NoOptions, check_names
 from knapper.results import Handle, Pending, Result, drop_event
 
 Array = Any  # a NumPy array, a sequence of numbers, or an object with __dlpack__
@@ -93,6 +95,17 @@ def load_options(
     )
 
 
+def _handle_of(module: Any) -> c_void_p:
+    """Of the other module of a comparison."""
+    if not isinstance(module, Module):
+        raise WrongType(
+            f"compare: {type(module).__name__} is no knapper.Module",
+            where="compare",
+            hint="give what knapper.compile or knapper.load returns",
+        )
+    return module._handle.value
+
+
 def load(
     source: str | os.PathLike[str] | bytes,
     *,
@@ -100,6 +113,7 @@ def load(
     verify: Verify = "lazy",
     spin_microseconds: int = -1,
     device: str | None = None,
+    **unknown: Unpack[NoOptions],
 ) -> Module:
     """Loads a compiled artefact: a path (the file is mapped) or its bytes.
 
@@ -118,6 +132,9 @@ def load(
     Raises UserError for a file that is damaged or of another version (a
     FileNotFoundError where there is none).
     """
+    check_names(
+        unknown, "load", ("threads", "verify", "spin_microseconds", "device"), NoOptions
+    )
     lib = library()
     log.follow()
     handle = c_void_p()
@@ -467,18 +484,61 @@ class Module:
         place that cannot be written, DeviceError when writing fails."""
         check(self._lib.knapper_module_save(self._handle.value, encode_path(path)))
 
-    def explain(self, path: str | os.PathLike[str] | None = None) -> html.Report:
+    def explain(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        inputs: Mapping[str, Array] | Sequence[Array] | None = None,
+        runs: int = 0,
+        compare: Module | None = None,
+    ) -> html.Report:
         """The report as one self-contained HTML page: graph, kernels, why each
         boundary was not fused, memory over time, and which inputs calls from
         Python had to copy so far. It is a str, and shows itself in notebooks.
-        With a path it is also written there."""
-        text = c_void_p()
-        check(self._lib.knapper_explain(self._handle.value, byref(text)))
-        page = html.Report(html.with_copies(take_string(text), self.copied_inputs))
+        With a path it is also written there.
+
+        inputs: runs the module on these (named, or in the order of the signature):
+            the page then has the kernels' times, their shares of the machine's
+            peaks (measured once a machine, a second) and what would make them
+            faster; `times` of the result is the same as data.
+        runs: how many runs are measured, up to 1000; 0: a second of them, 3 to 50.
+        compare: another module with these inputs (made with another option, say),
+            which runs in turns with this one; `comparison` has both, kernel by
+            kernel.
+
+        Raises as a call does where there are inputs; WrongValue for runs or compare
+        without inputs, OSError where the page cannot be written.
+        """
+        options = CExplainOptions(ctypes.sizeof(CExplainOptions))
+        keep: Any = None
+        if inputs is not None:
+            values = self._arguments.bind_collection(inputs)
+            prepared, keep = self._arguments.prepare(values, cached=False)
+            options.profile = 1
+            options.inputs = ctypes.cast(prepared.tensors, c_void_p)
+            options.num_inputs = len(values)
+            options.runs = whole(runs, "runs", "0 for a second of runs", most=1000)
+            if compare is not None:
+                options.other = _handle_of(compare)
+        elif compare is not None or runs != 0:
+            name = "runs" if compare is None else "compare"
+            raise WrongValue(
+                f"{name} is for measured runs, and there are no inputs",
+                where=name,
+                hint=f"explain(inputs=[...], {name}=...)",
+            )
+        page, data = c_void_p(), c_void_p()
+        call = self._lib.knapper_explain_with
+        check(call(self._handle.value, byref(options), byref(page), byref(data)))
+        del keep
+        text, about = take_string(page), json.loads(take_string(data))
+        report = html.Report(html.with_copies(text, self.copied_inputs))
+        report.times = about.get("profile")
+        report.comparison = about.get("comparison")
         if path is not None:
             with open(path, "w", encoding="utf-8") as file:
-                file.write(page)
-        return page
+                file.write(report)
+        return report
 
     def describe(self) -> dict[str, Any]:
         """The module as data: signature, kernels, launches, memory, phases."""

@@ -29,7 +29,7 @@ class CompileOptions(TypedDict, total=False):
     records: str | os.PathLike[str]
     stop_after: str
     start_from: str
-    model_format: Literal["", "onnx", "mlir"]
+    model_format: Literal["", "onnx", "mlir", "torch", "stablehlo"]
     print_after: str
     dump_dir: str | os.PathLike[str]
     disable: str | Sequence[str]
@@ -39,9 +39,19 @@ class CompileOptions(TypedDict, total=False):
     cache_bytes: int
 
 
-def check_names(options: Mapping[str, Any], function: str, own: Sequence[str]) -> None:
+class NoOptions(TypedDict):
+    """None besides a function's own arguments: what is misspelt is told by
+    `check_names`, and by type checkers."""
+
+
+def check_names(
+    options: Mapping[str, Any],
+    function: str,
+    own: Sequence[str],
+    rows: type = CompileOptions,
+) -> None:
     """Raises for an option that there is not, with the one that may be meant."""
-    known = [*own, *CompileOptions.__annotations__]
+    known = [*own, *rows.__annotations__]
     for name in options:
         if name in known:
             continue
@@ -53,7 +63,7 @@ def check_names(options: Mapping[str, Any], function: str, own: Sequence[str]) -
             + (f", did you mean {near[0]!r}?" if near else "")
             + f"; there are: {', '.join(known)}",
             where=name,
-            hint=f"{near[0]}=..." if near else "help(knapper.compile)",
+            hint=f"{near[0]}=..." if near else f"help(knapper.{function})",
         )
 
 

@@ -193,8 +193,8 @@ def test_flat_memory_of_a_size_that_data_decides():
 @pytest.mark.parametrize(
     "call, message",
     [
-        (lambda m: m(), r"the model takes 1 inputs \(input.1\), 0 were given"),
-        (lambda m: m(X, X), r"the model takes 1 inputs \(input.1\), 2 were given"),
+        (lambda m: m(), r"the model takes 1 input \(input.1\), 0 were given"),
+        (lambda m: m(X, X), r"the model takes 1 input \(input.1\), 2 were given"),
         (lambda m: m(x=X), "no input 'x'"),
         (lambda m: m({}), "input 'input.1' is missing"),
         (lambda m: m(X, **{"input.1": X}), "by position and by name"),

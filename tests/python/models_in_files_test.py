@@ -129,6 +129,9 @@ def test_peak_memory_wants_known_symbols(affine):
         affine.peak_memory()
     with pytest.raises(knapper.UserError, match="bach"):
         affine.peak_memory(batch=8, bach=8)
+    fixed = knapper.compile(affine_model(), dim={"batch": 2})
+    with pytest.raises(knapper.UserError, match="all sizes are numbers"):
+        fixed.peak_memory(batch=2)
 
 
 def test_devices():

@@ -23,10 +23,10 @@ MODEL = affine_model().SerializeToString()
 # ten by i64[batch, n]; at: a folder with m.onnx, m.knap, cut.knap, text.txt, dir.
 CASES = {
     # ---- inputs: how many, which
-    "no input": (ValueError, ["takes 1 inputs", "input.1", "0 were given"], lambda m, **_: m()),
-    "two for one": (ValueError, ["takes 1 inputs", "2 were given"], lambda m, **_: m(X, X)),
-    "one for two": (ValueError, ["takes 2 inputs", "(a, b)", "1 were given"], lambda two, **_: two(X)),
-    "run of none": (ValueError, ["takes 1 inputs", "0 were given"], lambda m, **_: m.run([])),
+    "no input": (ValueError, ["takes 1 input", "input.1", "0 were given"], lambda m, **_: m()),
+    "two for one": (ValueError, ["takes 1 input", "2 were given"], lambda m, **_: m(X, X)),
+    "one for two": (ValueError, ["takes 2 inputs", "(a, b)", "1 was given"], lambda two, **_: two(X)),
+    "run of none": (ValueError, ["takes 1 input", "0 were given"], lambda m, **_: m.run([])),
     "run of no names": (ValueError, ["'input.1' is missing", "given: none"], lambda m, **_: m.run({})),
     "one name missing": (ValueError, ["'b' is missing", "given: a"], lambda two, **_: two(a=X)),
     "unknown name": (KeyError, ["'ids'", "there are: a, b"], lambda two, **_: two(ids=X, b=X)),
@@ -102,6 +102,7 @@ CASES = {
     "bound to strides": (TypeError, ["input.1", "would be copied"], lambda m, **_: m.bind([np.asfortranarray(X)])),
     "peak memory without sizes": (ValueError, ["batch"], lambda m, **_: m.peak_memory()),
     "peak memory of another size": (ValueError, ["no size 'seq'", "batch"], lambda m, **_: m.peak_memory(batch=2, seq=1)),
+    "peak memory of a misspelt size": (ValueError, ["no size 'b'", "batch"], lambda m, **_: m.peak_memory(b=1)),
     "a negative size": (ValueError, ["batch", "-1"], lambda m, **_: m.peak_memory(batch=-1)),
     "an attribute": (AttributeError, ["'threads' cannot be set", "knapper.load"], lambda m, **_: setattr(m, "threads", 1)),
     "the class": (TypeError, ["Module", "knapper.load"], lambda **_: knapper.Module("m.knap")),
@@ -113,6 +114,7 @@ CASES = {
     "load of a model's bytes": (ValueError, ["memory"], lambda **_: knapper.load(MODEL)),
     "load of text": (ValueError, ["text.txt"], lambda at, **_: knapper.load(at / "text.txt")),
     "load of half a file": (ValueError, ["cut.knap"], lambda at, **_: knapper.load(at / "cut.knap")),
+    "load with a misspelt option": (TypeError, ["load: there is no option 'thread'", "did you mean 'threads'?"], lambda **_: knapper.load("m.knap", thread=1)),
     "load of nothing": (ValueError, ["memory"], lambda **_: knapper.load(b"")),
     "load of None": (TypeError, ["source", "NoneType"], lambda **_: knapper.load(None)),
     "load of a number": (TypeError, ["source", "int"], lambda **_: knapper.load(7)),

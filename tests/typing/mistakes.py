@@ -6,6 +6,7 @@ import knapper
 
 knapper.compile("m.onnx", treads=2)  # wrong
 knapper.compile("m.onnx", dims={"batch": 1})  # wrong
+knapper.load("m.knap", thread=1)  # wrong
 knapper.compile("m.onnx", threads="two")  # wrong
 knapper.compile("m.onnx", weights="int2")  # wrong
 knapper.compile("m.onnx", verify_each="yes")  # wrong

@@ -1,7 +1,6 @@
 #include "compiler/report/Times.h"
 #include "tools/knapper/Inputs.h"
 #include "tools/knapper/ModelArgument.h"
-#include "tools/knapper/Profiles.h"
 #include "tools/knapper/Timing.h"
 
 #include <algorithm>
@@ -44,6 +43,23 @@ Expected<std::vector<double>> timeRuns(const Arguments &arguments,
   }
 }
 
+/// The kernels' times (compiler/report/Times.h) of `seconds` of profiled runs.
+Expected<Json> profile(knapper_module *module,
+                       const std::vector<knapper_tensor> &inputs,
+                       double seconds) {
+  knapper_explain_options options = KNAPPER_EXPLAIN_OPTIONS_INIT;
+  options.profile = 1;
+  options.inputs = inputs.data();
+  options.num_inputs = static_cast<int32_t>(inputs.size());
+  options.seconds = std::min(seconds, 3600.0);
+  char *json = nullptr;
+  if (Status status =
+          toStatus(knapper_explain_with(module, &options, nullptr, &json));
+      !status)
+    return status.takeError();
+  return Json::parse(takeString(json))["profile"];
+}
+
 std::string cut(const std::string &text, size_t width) {
   std::string shown = printable(text);
   return shown.size() > width ? shown.substr(0, width - 3) + "..." : shown;
@@ -61,24 +77,16 @@ Status bench(Session &session, Arguments &arguments) {
   if (!inputs)
     return inputs.takeError();
   std::vector<knapper_tensor> tensors = tensorsOf(*inputs);
-  session.progress("peaks of the machine", 0, 3);
-  Expected<Json> devices = measuredDevices();
-  if (!devices)
-    return devices.takeError();
-  Expected<Json> description = describe(module);
-  if (!description)
-    return description.takeError();
-  session.progress("runs", 1, 3);
+  session.progress("runs", 0, 2);
   Expected<std::vector<double>> times = timeRuns(arguments, module, tensors);
   if (!times)
     return times.takeError();
-  session.progress("kernels", 2, 3);
-  auto profiles =
-      profileInTurns({module}, tensors, {.seconds = arguments.seconds / 2});
-  if (!profiles)
-    return profiles.takeError();
-  Json measured = report::timesOf(*description, profiles->front(), *devices);
-  session.progress("", 3, 3);
+  session.progress("kernels", 1, 2);
+  Expected<Json> profiled = profile(module, tensors, arguments.seconds / 2);
+  if (!profiled)
+    return profiled.takeError();
+  const Json &measured = *profiled;
+  session.progress("", 2, 2);
 
   double middle = median(*times), p90 = quantile(*times, 0.9);
   double flops = 0, bytes = 0;

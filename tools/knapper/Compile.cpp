@@ -99,8 +99,10 @@ void addCompile(CLI::App &app, Session &session) {
   CLI::App *command = app.add_subcommand(
       "compile", "Compiles a model into one file of native code");
   command
-      ->add_option("model", arguments->model,
-                   "An .onnx file, or what --dump-dir wrote with --start-from")
+      ->add_option(
+          "model", arguments->model,
+          "An .onnx file, a portable artefact of StableHLO (.mlirbc), or what "
+          "--dump-dir wrote with --start-from")
       ->required()
       ->type_name("FILE");
   command

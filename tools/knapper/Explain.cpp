@@ -1,9 +1,5 @@
-#include "compiler/report/Comparison.h"
-#include "compiler/report/Html.h"
-#include "compiler/report/Times.h"
 #include "tools/knapper/Inputs.h"
 #include "tools/knapper/ModelArgument.h"
-#include "tools/knapper/Profiles.h"
 #include "tools/knapper/TimesTable.h"
 
 #include <algorithm>
@@ -23,89 +19,46 @@ struct Arguments {
   bool profile = false, json = false;
 };
 
-/// Both must take the same arrays.
-Status sameInputs(const Arguments &arguments, const Json &first,
-                  const Json &second) {
-  auto types = [](const Json &description) {
-    std::string text;
-    for (const Json &input : description["inputs"])
-      text += input["name"].get<std::string>() + " " +
-              input["dtype"].get<std::string>() + " of rank " +
-              std::to_string(input["shape"].size()) + ", ";
-    return text.empty() ? "none" : text.substr(0, text.size() - 2);
-  };
-  std::string one = types(first), other = types(second);
-  if (one == other)
-    return success();
-  return userError("the two models have other inputs: " + one + "; and " +
-                       other,
-                   arguments.other, "give two artefacts of one model");
-}
-
-/// Adds "profile" (compiler/report/Times.h) to the description, and where there
-/// is another file to compare with, "comparison"
-/// (compiler/report/Comparison.h).
-Status measure(Session &session, Arguments &arguments, knapper_module *module,
-               Json &description) {
-  Expected<std::vector<Array>> inputs =
-      arguments.inputs.make(module, arguments.dims);
-  if (!inputs)
-    return inputs.takeError();
-  session.progress("peaks of the machine", 0, 2);
-  Expected<Json> devices = measuredDevices();
-  if (!devices)
-    return devices.takeError();
-  std::vector<knapper_module *> modules = {module};
-  ModulePtr second;
-  Json secondDescription;
-  if (!arguments.other.empty()) {
-    Expected<ModulePtr> opened = arguments.model.openBeside(arguments.other);
-    if (!opened)
-      return opened.takeError();
-    second = std::move(*opened);
-    modules.push_back(second.get());
-    Expected<Json> about = describe(second.get());
-    if (!about)
-      return about.takeError();
-    secondDescription = std::move(*about);
-    if (Status status = sameInputs(arguments, description, secondDescription);
-        !status)
-      return status;
-  }
-  session.progress("runs", 1, 2);
-  auto profiles =
-      profileInTurns(modules, tensorsOf(*inputs), {.runs = arguments.runs});
-  if (!profiles)
-    return profiles.takeError();
-  session.progress("", 2, 2);
-  description["profile"] =
-      report::timesOf(description, profiles->front(), *devices);
-  if (second) {
-    secondDescription["profile"] =
-        report::timesOf(secondDescription, profiles->back(), *devices);
-    description["comparison"] =
-        report::comparisonOf(description, secondDescription);
-    description["comparison"]["first"] = arguments.model.path();
-  }
-  return success();
-}
-
 Status explain(Session &session, Arguments &arguments) {
   if (Status status = arguments.dims.parse(); !status)
     return status;
   Expected<ModulePtr> module = arguments.model.open(session);
   if (!module)
     return module.takeError();
-  Expected<Json> description = describe(module->get());
-  if (!description)
-    return description.takeError();
-  if (arguments.profile)
-    if (Status status =
-            measure(session, arguments, module->get(), *description);
-        !status)
-      return status;
-  std::string text =
-      description->dump(-1, ' ', false, Json::error_handler_t::replace);
+  knapper_explain_options options = KNAPPER_EXPLAIN_OPTIONS_INIT;
+  Expected<std::vector<Array>> inputs = std::vector<Array>();
+  std::vector<knapper_tensor> tensors;
+  ModulePtr other;
+  if (arguments.profile) {
+    inputs = arguments.inputs.make(module->get(), arguments.dims);
+    if (!inputs)
+      return inputs.takeError();
+    tensors = tensorsOf(*inputs);
+    options.profile = 1;
+    options.inputs = tensors.data();
+    options.num_inputs = static_cast<int32_t>(tensors.size());
+    options.runs = arguments.runs;
+    options.name = arguments.model.path().c_str();
+    options.progress = [](void *user, const char *phase, int32_t done,
+                          int32_t total) {
+      static_cast<Session *>(user)->progress(phase, done, total);
+    };
+    options.progress_user = &session;
+  }
+  if (!arguments.other.empty()) {
+    Expected<ModulePtr> opened = arguments.model.openBeside(arguments.other);
+    if (!opened)
+      return opened.takeError();
+    other = std::move(*opened);
+    options.other = other.get();
+    options.other_name = arguments.other.c_str();
+  }
+  char *html = nullptr, *json = nullptr;
+  if (Status status = toStatus(knapper_explain_with(
+          module->get(), &options, arguments.json ? nullptr : &html, &json));
+      !status)
+    return status;
+  std::string page = html ? takeString(html) : "", text = takeString(json);
   if (arguments.json) {
     print(text + "\n");
     return success();
@@ -116,13 +69,14 @@ Status explain(Session &session, Arguments &arguments) {
                  .filename()
                  .replace_extension(".html")
                  .string();
-  if (Status status = writeFile(output, reportHtml(text)); !status)
+  if (Status status = writeFile(output, page); !status)
     return status;
+  Json description = Json::parse(text);
   if (arguments.profile)
-    print(arguments.dims.chosenText() + timesTable((*description)["profile"]) +
+    print(arguments.dims.chosenText() + timesTable(description["profile"]) +
           "\n");
-  if (description->contains("comparison"))
-    print(comparisonTable((*description)["comparison"]) + "\n");
+  if (description.contains("comparison"))
+    print(comparisonTable(description["comparison"]) + "\n");
   print(printable(output) + "\n");
   return success();
 }

@@ -9,7 +9,8 @@
 namespace knapper::cli {
 
 void ModelArgument::addTo(CLI::App &app) {
-  app.add_option("model", file, "A .knap file, or an .onnx file to compile")
+  app.add_option("model", file,
+                 "A .knap file, or an .onnx or .mlirbc file to compile")
       ->required()
       ->type_name("FILE");
   app.add_option(

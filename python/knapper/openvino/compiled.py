@@ -327,7 +327,8 @@ class InferRequest:
         elif isinstance(inputs, (list, tuple)):
             if len(inputs) > len(takes):
                 raise OpenVINOError(
-                    f"the model takes {len(takes)} inputs, {len(inputs)} were given"
+                    f"the model takes {len(takes)} input{'s' * (len(takes) != 1)}, "
+                    f"{len(inputs)} were given"
                 )
             pairs = list(enumerate(inputs))
         else:
