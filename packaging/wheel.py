@@ -46,6 +46,13 @@ CLASSIFIERS = (
     "Typing :: Typed",
 )
 DATE = (2020, 1, 1, 0, 0, 0)
+ENTRY_POINTS = """\
+[console_scripts]
+knapper = knapper.__main__:main
+
+[torch_dynamo_backends]
+knapper = knapper.torch:backend
+"""
 
 
 def metadata() -> str:
@@ -109,7 +116,7 @@ def build(library: Path, out: Path) -> Path:
     for relative, path in licence_files():
         files.append((f"{info}/licenses/{relative}", path.read_bytes()))
     files.append((f"{info}/METADATA", metadata().encode()))
-    files.append((f"{info}/entry_points.txt", b"[console_scripts]\nknapper = knapper.__main__:main\n"))
+    files.append((f"{info}/entry_points.txt", ENTRY_POINTS.encode()))
     files.append(
         (
             f"{info}/WHEEL",

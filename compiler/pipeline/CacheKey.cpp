@@ -134,7 +134,9 @@ Expected<CacheKey> cacheKey(const CompileInput &input, const Options &options) {
   OnnxSource source;
   source.path = input.path;
   source.bytes = input.bytes;
-  Expected<std::vector<std::string>> files = onnxExternalFiles(source);
+  bool single = isTorchGraph(options) || isStableHlo(input, options);
+  Expected<std::vector<std::string>> files =
+      single ? std::vector<std::string>() : onnxExternalFiles(source);
   if (!files)
     return files.takeError();
   CacheKey key;

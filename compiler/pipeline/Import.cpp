@@ -1,10 +1,48 @@
+#include "frontends/stablehlo/Import.h"
 #include "compiler/pipeline/Pack.h"
 #include "compiler/pipeline/Sources.h"
 #include "compiler/pipeline/TensorText.h"
+#include "frontends/torch/Import.h"
+#include "runtime/base/InputFile.h"
 
 using namespace mlir;
 
 namespace knapper {
+
+/// The bytes of the model: the caller's, or `read` from its file.
+static Expected<std::string_view> modelBytes(const CompileInput &input,
+                                             std::string &read) {
+  if (input.path.empty())
+    return std::string_view(input.bytes);
+  Expected<InputFile> file = InputFile::open(input.path);
+  if (!file)
+    return file.takeError();
+  Expected<std::string> content = file->read();
+  if (!content)
+    return content.takeError();
+  read = std::move(*content);
+  return std::string_view(read);
+}
+
+static Status importProgram(CompileState &state) {
+  if (!state.options.dims.empty())
+    return userError("the sizes of a StableHLO program are numbers",
+                     "option dim", "leave it out");
+  std::string read;
+  Expected<std::string_view> bytes = modelBytes(state.input, read);
+  if (!bytes)
+    return bytes.takeError();
+  Expected<HloModule> program =
+      importStableHlo(*state.context, *bytes, state.input.path);
+  if (!program)
+    return program.takeError();
+  state.module = std::move(program->module);
+  // A file with a path is read where it lies.
+  state.sources->program = {state.input.path.empty() ? *bytes
+                                                     : std::string_view()};
+  state.sources->unpacked = std::move(program->buffers);
+  return success();
+}
 
 /// Tensor IR as text: what --dump-dir writes, and tests.
 static Status parseTensorIr(CompileState &state) {
@@ -25,6 +63,19 @@ static Status parseTensorIr(CompileState &state) {
 Status importModel(CompileState &state) {
   if (isText(state.input, state.options)) {
     if (Status status = parseTensorIr(state); !status)
+      return status;
+  } else if (isTorchGraph(state.options)) {
+    std::string read;
+    Expected<std::string_view> bytes = modelBytes(state.input, read);
+    if (!bytes)
+      return bytes.takeError();
+    Expected<OwningOpRef<ModuleOp>> module =
+        importTorch(*state.context, *bytes);
+    if (!module)
+      return module.takeError();
+    state.module = std::move(*module);
+  } else if (isStableHlo(state.input, state.options)) {
+    if (Status status = importProgram(state); !status)
       return status;
   } else {
     Expected<std::vector<std::pair<std::string, int64_t>>> dims =

@@ -1,9 +1,12 @@
 #include "compiler/pipeline/TensorText.h"
+#include "frontends/stablehlo/Vhlo.h"
 #include "mlir/IR/Verifier.h"
 #include "mlir/Parser/Parser.h"
 #include "runtime/base/InputFile.h"
 #include "runtime/base/Text.h"
 #include "llvm/ADT/StringExtras.h"
+
+#include <unistd.h>
 
 using namespace mlir;
 
@@ -127,6 +130,23 @@ bool isText(const CompileInput &input, const Options &options) {
     return options.modelFormat == "mlir";
   return input.path.empty() ? !options.startFrom.empty()
                             : StringRef(input.path).ends_with(".mlir");
+}
+
+bool isTorchGraph(const Options &options) {
+  return options.modelFormat == "torch";
+}
+
+bool isStableHlo(const CompileInput &input, const Options &options) {
+  if (!options.modelFormat.empty() || isText(input, options))
+    return options.modelFormat == "stablehlo";
+  if (input.path.empty())
+    return isHloBytecode(input.bytes);
+  // What cannot be read is said by what reads the model.
+  Expected<InputFile> file = InputFile::open(input.path);
+  char begin[4] = {};
+  return file &&
+         pread(file->descriptor(), begin, sizeof begin, 0) == sizeof begin &&
+         isHloBytecode({begin, sizeof begin});
 }
 
 Status checkNesting(StringRef text, const std::string &where) {

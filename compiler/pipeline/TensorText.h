@@ -15,6 +15,14 @@ namespace knapper {
 /// --start-from reads what --dump-dir wrote. Never by what the bytes hold.
 bool isText(const CompileInput &input, const Options &options);
 
+/// Whether the model's bytes are a graph of ATen operators
+/// (frontends/torch/Import.h).
+bool isTorchGraph(const Options &options);
+
+/// Whether the model is a StableHLO program (frontends/stablehlo/Import.h): by
+/// --model-format, or because its bytes begin as MLIR bytecode does.
+bool isStableHlo(const CompileInput &input, const Options &options);
+
 /// UserError for text that nests deeper, or has longer expressions, than
 /// MLIR's recursive parser is given. `where` is the text's name for messages.
 Status checkNesting(llvm::StringRef text, const std::string &where);

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any, Unpack
 
-from knapper import dtypes, from_torch, library, log
+from knapper import dtypes, from_jax, from_torch, library, log
 from knapper.callbacks import Callbacks
 from knapper.cancellation import Cancellation
 from knapper.errors import WrongType, WrongValue
@@ -24,7 +24,7 @@ from knapper.module import Module, load_options
 from knapper.options import CompileOptions, check_names, text_of
 
 # A path, bytes, an object with SerializeToString (onnx.ModelProto) or what
-# torch.onnx.export gives.
+# torch.onnx.export and jax.export give.
 Model = Any
 
 _OWN = (
@@ -47,6 +47,8 @@ def _set_model(request: CCompileOptions, model: Model, keep: list[object]) -> No
         folder = tempfile.TemporaryDirectory(prefix="knapper-")
         keep.append(folder)
         model = from_torch.save(model, folder.name, "model")
+    elif from_jax.is_exported(model):
+        model = from_jax.bytecode(model)
     if isinstance(model, (str, os.PathLike)):
         path = encode_path(model, "model")
         if path.endswith(b".knap"):
@@ -66,7 +68,7 @@ def _set_model(request: CCompileOptions, model: Model, keep: list[object]) -> No
     if not isinstance(model, (bytes, bytearray, memoryview)):
         raise WrongType(
             f"model: a model is a path, bytes, an onnx.ModelProto or what "
-            f"torch.onnx.export gives, not {type(model).__name__}",
+            f"torch.onnx.export or jax.export gives, not {type(model).__name__}",
             where="model",
             hint="knapper.compile('model.onnx')",
         )
@@ -130,7 +132,8 @@ def compile(
     model: the path of an ONNX file, its bytes, an `onnx.ModelProto`, what
         `torch.onnx.export` gives, or a `torch.nn.Module` (or program of
         `torch.export`), which torch exports first. Only a path can have external
-        data.
+        data. Or a StableHLO program: what `jax.export.export(jitted)(*arguments)`
+        gives, its `mlir_module_serialized`, or a file of that.
     target: what to generate code for: "cpu", "cuda", or "cpu,cuda" for one file
         that runs on both. Without a GPU here a module for "cuda" can be saved and
         explained, and what runs it raises DeviceError.

@@ -19,6 +19,8 @@ BUNDLE = "knapper-0.1.0-linux-x86_64"
 PAGES = (
     "install",
     "export",
+    "pytorch",
+    "jax",
     "deploy",
     "c-and-cpp",
     "custom-operators",
