@@ -14,7 +14,7 @@ import collections
 import json
 import os
 import re
-import select
+import selectors
 import subprocess
 import sys
 import tempfile
@@ -130,7 +130,10 @@ def fuzz(first: int, count: int, *, seconds=None, jobs=2, report=print, failures
             busy = [w for w in workers if w.case is not None]
             if not busy:
                 break
-            ready, _, _ = select.select([w.process.stdout for w in busy], [], [], 1)
+            with selectors.DefaultSelector() as watched:  # any number of descriptors
+                for worker in busy:
+                    watched.register(worker.process.stdout, selectors.EVENT_READ)
+                ready = [key.fileobj for key, _ in watched.select(1)]
             for worker in busy:
                 if worker.process.stdout in ready:
                     line = worker.process.stdout.readline()

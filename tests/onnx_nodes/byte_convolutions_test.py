@@ -7,6 +7,7 @@ import tempfile
 import numpy as np
 import onnxruntime
 import pytest
+from node_models import PEER_SATURATES
 from onnx import TensorProto, helper, numpy_helper
 
 import knapper
@@ -123,6 +124,8 @@ def test_qlinear_conv(seed):
     info = np.iinfo(draw.x_type)
     wanted = np.clip(np.rint(sums * (xs * ws / ys)[column]) + y_zero, info.min, info.max)
     np.testing.assert_array_equal(got, wanted.astype(draw.x_type))
+    if PEER_SATURATES:
+        return
     peer = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     (theirs,) = peer.run(None, {"x": draw.x})
     assert np.abs(theirs.astype(int) - got).max() <= 1

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from node_models import check, model, node
+from node_models import PEER_SATURATES, check, model, node
 from onnx import TensorProto, helper
 
 import knapper
@@ -322,6 +322,8 @@ case("GatherND", "GatherND", [random(3, 4), np.int64([[1, 2], [0, 3]])])
 @pytest.mark.parametrize("name", CASES)
 def test_as_onnxruntime(name):
     op, inputs, more = CASES[name]
+    if PEER_SATURATES and op in ("QLinearConv", "DynamicQuantizeMatMul", "MatMulIntegerToFloat", "QAttention"):
+        pytest.skip("without VNNI the sums of ONNX Runtime saturate")
     compare(op, inputs, **more)
 
 
