@@ -107,6 +107,8 @@ def command(
         ]  # fmt: skip
     return [
         sys.executable, "-m", "pytest", "-q", "-ra", "--junitxml", str(report),
+        # Files side by side, the tests of one in order.
+        "-n", str(jobs), "--dist", "loadfile", "--durations", "25",
         "-c", str(ROOT / "tests" / "pytest.ini"), "--rootdir", str(ROOT),
         str(ROOT / "tests"), str(ROOT / "python"), str(ROOT / "examples"),
     ]  # fmt: skip

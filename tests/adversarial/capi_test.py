@@ -135,7 +135,7 @@ def test_indices_of_the_signature(module):
     {"model_bytes": None, "model_size": 4}, {"model_bytes": X.ctypes.data, "model_size": 0},
     {"model_path": b""}, {"model_path": b"a.onnx", "num_options": 1},
     {"model_path": b"a.onnx", "num_options": -1}, {"size": 3}, {"size": 2**50},
-], ids=str)  # fmt: skip
+], ids=lambda fill: ", ".join(fill) or "nothing")  # fmt: skip
 def test_compile_options(fill):
     options, out = CCompileOptions(), c_void_p()
     options.size = ctypes.sizeof(options)
