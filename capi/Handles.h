@@ -3,8 +3,8 @@
 
 #include "knapper/knapper.h"
 #include "runtime/base/Error.h"
-#include "runtime/graph/Module.h"
-#include "runtime/graph/WorkQueue.h"
+#include "runtime/execute/Module.h"
+#include "runtime/execute/WorkQueue.h"
 
 #include <cstring>
 #include <memory>

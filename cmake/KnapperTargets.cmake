@@ -24,11 +24,16 @@ function(knapper_small_code NAME)
                                          -fdata-sections)
 endfunction()
 
-# knapper_compiler_library(NAME [LINK lib...]): the folder's *.cpp over MLIR, with the
-# shared precompiled header (cmake/pch.h). Pass NO_PCH for folders that need no MLIR.
+# knapper_compiler_library(NAME [FOLDERS folder...] [LINK lib...]): the folder's *.cpp, or those of
+# the FOLDERS in it, over MLIR, with the shared precompiled header (cmake/pch.h). Pass NO_PCH for
+# folders that need no MLIR.
 function(knapper_compiler_library NAME)
-  cmake_parse_arguments(ARG "NO_PCH" "" "LINK;DEPENDS" ${ARGN})
-  file(GLOB SOURCES CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
+  cmake_parse_arguments(ARG "NO_PCH" "" "FOLDERS;LINK;DEPENDS" ${ARGN})
+  set(PATTERNS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
+  foreach(FOLDER ${ARG_FOLDERS})
+    list(APPEND PATTERNS ${CMAKE_CURRENT_SOURCE_DIR}/${FOLDER}/*.cpp)
+  endforeach()
+  file(GLOB SOURCES CONFIGURE_DEPENDS ${PATTERNS})
   list(FILTER SOURCES EXCLUDE REGEX "_(test|bench)\\.cpp$")
   add_library(${NAME} STATIC ${SOURCES})
   target_include_directories(${NAME} PUBLIC ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/include

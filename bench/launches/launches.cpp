@@ -9,7 +9,7 @@
 // by is taken off, and the driver's part is of rounds of its own.
 #include "runtime/base/Text.h"
 #include "runtime/drivers/cuda/CudaDevice.h"
-#include "runtime/graph/Module.h"
+#include "runtime/execute/Module.h"
 
 #include <algorithm>
 #include <array>

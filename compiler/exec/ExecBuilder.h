@@ -12,7 +12,7 @@
 #include "compiler/exec/InPlacePairs.h"
 #include "compiler/exec/Scalars.h"
 #include "graph/memory/Liveness.h"
-#include "ir/tensor/Control.h"
+#include "ir/tensor/BranchesAndLoops.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/ADT/TypeSwitch.h"

@@ -9,7 +9,7 @@
 
 #include "compiler/kernels/KernelSet.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "runtime/module/artefact_generated.h"
+#include "runtime/artefact/artefact_generated.h"
 #include <memory>
 #include <optional>
 #include <vector>

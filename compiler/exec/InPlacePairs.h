@@ -14,7 +14,7 @@
 //===----------------------------------------------------------------------===//
 #pragma once
 
-#include "runtime/module/artefact_generated.h"
+#include "runtime/artefact/artefact_generated.h"
 #include <set>
 #include <unordered_map>
 #include <vector>

@@ -1,9 +1,9 @@
 //===- Scalars.h - Sizes as the artefact's scalar program -----------------===//
 #pragma once
 
-#include "codegen/schedule/Schedule.h"
+#include "codegen/schedule/core/Schedule.h"
 #include "ir/tensor/Dim.h"
-#include "runtime/module/artefact_generated.h"
+#include "runtime/artefact/artefact_generated.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/StringMap.h"
 #include <map>

@@ -8,7 +8,7 @@
 //===----------------------------------------------------------------------===//
 #pragma once
 
-#include "codegen/schedule/Schedule.h"
+#include "codegen/schedule/core/Schedule.h"
 #include "mlir/IR/OwningOpRef.h"
 #include <string>
 #include <vector>

@@ -12,7 +12,7 @@
 //===----------------------------------------------------------------------===//
 #pragma once
 
-#include "codegen/schedule/Schedule.h"
+#include "codegen/schedule/core/Schedule.h"
 
 namespace knapper {
 

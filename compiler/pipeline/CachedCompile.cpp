@@ -2,7 +2,7 @@
 // result; one that the user named must work.
 #include "compiler/pipeline/CacheKey.h"
 #include "runtime/base/Log.h"
-#include "runtime/module/Artefact.h"
+#include "runtime/artefact/Artefact.h"
 
 #include <chrono>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 // Kernels of a compile as PTX.
 #pragma once
 
-#include "targets/cpu/Compile.h"
+#include "targets/cpu/CompileKernels.h"
 
 namespace knapper {
 

@@ -7,7 +7,7 @@
 #include "compiler/pipeline/Sources.h"
 #include "knapper/knapper.h"
 #include "runtime/base/Threads.h"
-#include "runtime/module/ArtefactWriter.h"
+#include "runtime/artefact/ArtefactWriter.h"
 #include <atomic>
 #include <chrono>
 

@@ -12,17 +12,17 @@
 #include "graph/memory/InPlace.h"
 #include "graph/memory/OrderKernels.h"
 #include "graph/quantize/ByteProducts.h"
-#include "ir/tensor/Control.h"
+#include "ir/tensor/BranchesAndLoops.h"
 #include "ir/tensor/Decompose.h"
 #include "ir/tensor/IndexLimit.h"
 #include "ir/tensor/ScaledDot.h"
-#include "kernels/tune/Records.h"
 #include "mlir/AsmParser/AsmParser.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/Verifier.h"
 #include "mlir/Parser/Parser.h"
 #include "runtime/operators/TextOperators.h"
+#include "tune/Records.h"
 #include <thread>
 
 using namespace mlir;

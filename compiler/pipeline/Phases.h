@@ -13,7 +13,7 @@
 #include "compiler/kernels/KernelSet.h"
 #include "compiler/pipeline/Compile.h"
 #include "graph/fusion/FusionReport.h"
-#include "targets/cpu/Compile.h"
+#include "targets/cpu/CompileKernels.h"
 #include "llvm/ADT/DenseMap.h"
 #include <map>
 #include <memory>

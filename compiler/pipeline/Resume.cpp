@@ -5,7 +5,7 @@
 #include "compiler/pipeline/TensorText.h"
 #include "graph/fusion/Constants.h"
 #include "graph/fusion/Views.h"
-#include "ir/tensor/Control.h"
+#include "ir/tensor/BranchesAndLoops.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "runtime/base/InputFile.h"
 #include "runtime/base/Text.h"

@@ -13,7 +13,7 @@
 #include "graph/simplify/MergeDots.h"
 #include "graph/simplify/MergeNumbers.h"
 #include "graph/simplify/Simplify.h"
-#include "ir/tensor/Control.h"
+#include "ir/tensor/BranchesAndLoops.h"
 
 #include "mlir/IR/Verifier.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "compiler/pipeline/Phases.h"
-#include "frontends/onnx/Import.h"
+#include "frontends/onnx/ImportOnnx.h"
 
 namespace knapper {
 

@@ -16,10 +16,11 @@ namespace knapper {
 bool isText(const CompileInput &input, const Options &options);
 
 /// Whether the model's bytes are a graph of ATen operators
-/// (frontends/torch/Import.h).
+/// (frontends/torch/ImportTorch.h).
 bool isTorchGraph(const Options &options);
 
-/// Whether the model is a StableHLO program (frontends/stablehlo/Import.h): by
+/// Whether the model is a StableHLO program
+/// (frontends/stablehlo/ImportStableHlo.h): by
 /// --model-format, or because its bytes begin as MLIR bytecode does.
 bool isStableHlo(const CompileInput &input, const Options &options);
 

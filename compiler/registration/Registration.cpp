@@ -1,12 +1,12 @@
 #include "compiler/registration/Registration.h"
 
-#include "codegen/lower/math/Math.h"
+#include "codegen/math/Math.h"
 #include "graph/fold/FoldConstants.h"
-#include "graph/fusion/Passes.h"
-#include "graph/layout/Passes.h"
-#include "graph/memory/Passes.h"
-#include "graph/quantize/Passes.h"
-#include "graph/simplify/Passes.h"
+#include "graph/fusion/FusionPasses.h"
+#include "graph/layout/LayoutPasses.h"
+#include "graph/memory/MemoryPasses.h"
+#include "graph/quantize/QuantizePasses.h"
+#include "graph/simplify/SimplifyPasses.h"
 #include "ir/tensor/Dialect.h"
 #include "ir/tile/TileDialect.h"
 

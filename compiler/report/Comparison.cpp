@@ -14,22 +14,22 @@ namespace knapper::report {
 namespace {
 
 /// A kernel of either module.
-struct Entry {
+struct ComparedKernel {
   const Json *kernel;
   std::string signature;
   std::string origins;         ///< of all its launches, in order
   std::set<std::string> nodes; ///< the same, one by one
 };
 
-std::vector<Entry> entriesOf(const Json &description) {
+std::vector<ComparedKernel> entriesOf(const Json &description) {
   const Json &times = memberOf(description, "profile");
   std::map<double, std::string> origins;
   for (const Json &launch : listOf(times, "launches"))
     origins[numberOf(launch, "index")] = textOf(launch, "origin");
-  std::vector<Entry> entries;
+  std::vector<ComparedKernel> entries;
   for (const Json &kernel : listOf(times, "kernels")) {
     std::string name = textOf(kernel, "kernel");
-    Entry entry = {
+    ComparedKernel entry = {
         &kernel, textOf(kernelOf(description, name), "signature"), "", {}};
     if (entry.signature.empty())
       entry.signature = name;
@@ -50,9 +50,9 @@ std::vector<Entry> entriesOf(const Json &description) {
 }
 
 /// Sets of entries that are one row; those of the second follow the first's.
-class Rows {
+class ComparedRows {
 public:
-  explicit Rows(size_t count) : parents(count) {
+  explicit ComparedRows(size_t count) : parents(count) {
     std::iota(parents.begin(), parents.end(), size_t(0));
   }
   size_t of(size_t i) const {
@@ -69,14 +69,14 @@ private:
   std::vector<size_t> parents;
 };
 
-bool shareNode(const Entry &a, const Entry &b) {
+bool shareNode(const ComparedKernel &a, const ComparedKernel &b) {
   return std::any_of(a.nodes.begin(), a.nodes.end(),
                      [&](auto &node) { return b.nodes.count(node) != 0; });
 }
 
-Rows matched(const std::vector<Entry> &first,
-             const std::vector<Entry> &second) {
-  Rows rows(first.size() + second.size());
+ComparedRows matched(const std::vector<ComparedKernel> &first,
+                     const std::vector<ComparedKernel> &second) {
+  ComparedRows rows(first.size() + second.size());
   std::vector<bool> paired(first.size() + second.size());
   auto pass = [&](auto same, bool several) {
     std::vector<bool> now = paired;
@@ -121,8 +121,8 @@ std::string kernelNames(const Json &side) {
 } // namespace
 
 Json comparisonOf(const Json &first, const Json &second) {
-  std::vector<Entry> a = entriesOf(first), b = entriesOf(second);
-  Rows rows = matched(a, b);
+  std::vector<ComparedKernel> a = entriesOf(first), b = entriesOf(second);
+  ComparedRows rows = matched(a, b);
   std::map<size_t, Json> byRow;
   const Json none = {{"kernels", Json::array()}, {"launches", 0}, {"us", 0.0}};
   for (size_t i = 0; i < a.size() + b.size(); ++i) {

@@ -12,7 +12,7 @@ namespace knapper::report {
 namespace {
 
 /// A launch, where it is drawn and what it is next to.
-struct Node {
+struct GraphNode {
   size_t row = 0, column = 0;
   std::vector<size_t> reads, writes;                    ///< buffers
   std::vector<std::pair<size_t, size_t>> before, after; ///< launch, buffer
@@ -21,7 +21,7 @@ struct Node {
 };
 
 struct Graph {
-  std::vector<Node> nodes;
+  std::vector<GraphNode> nodes;
   size_t rows = 0, columns = 0;
 };
 
@@ -46,7 +46,7 @@ void addBuffers(const Json &description, Graph &graph) {
   const Json &buffers = listOf(memberOf(description, "memory"), "buffers");
   std::set<size_t> seen;
   for (size_t i = 0; i < launches.size(); ++i) {
-    Node &node = graph.nodes[i];
+    GraphNode &node = graph.nodes[i];
     const Json &choices = listOf(launches[i], "choices");
     const Json &kernel = kernelOf(
         description, choices.empty() ? "" : textOf(choices[0], "kernel"));
@@ -78,11 +78,11 @@ Graph graphOf(const Json &description) {
   std::map<size_t, size_t> writer;
   std::vector<size_t> width;
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
-    Node &node = graph.nodes[i];
+    GraphNode &node = graph.nodes[i];
     for (size_t buffer : node.reads)
       if (auto found = writer.find(buffer); found != writer.end()) {
         node.before.emplace_back(found->second, buffer);
-        Node &producer = graph.nodes[found->second];
+        GraphNode &producer = graph.nodes[found->second];
         producer.after.emplace_back(i, buffer);
         node.row = std::max(node.row, producer.row + 1);
       }
@@ -136,7 +136,7 @@ constexpr int kWide = 210, kHigh = 64, kBox = 190, kBoxHigh = 40;
 void draw(Writer &out, const Json &description, const Graph &graph) {
   const Json &launches = listOf(description, "launches");
   double most = 0;
-  for (const Node &node : graph.nodes)
+  for (const GraphNode &node : graph.nodes)
     most = std::max(most, node.us);
   char text[400];
   snprintf(text, sizeof text,
@@ -144,11 +144,11 @@ void draw(Writer &out, const Json &description, const Graph &graph) {
            "role=\"img\">",
            graph.columns * kWide + 20, graph.rows * kHigh + 20);
   out.raw(text);
-  auto x = [](const Node &node) { return 10 + node.column * kWide; };
-  auto y = [](const Node &node) { return 10 + node.row * kHigh; };
+  auto x = [](const GraphNode &node) { return 10 + node.column * kWide; };
+  auto y = [](const GraphNode &node) { return 10 + node.row * kHigh; };
   for (size_t i = 0; i < graph.nodes.size(); ++i)
     for (auto [next, buffer] : graph.nodes[i].after) {
-      const Node &a = graph.nodes[i], &b = graph.nodes[next];
+      const GraphNode &a = graph.nodes[i], &b = graph.nodes[next];
       size_t x1 = x(a) + kBox / 2, y1 = y(a) + kBoxHigh, x2 = x(b) + kBox / 2,
              y2 = y(b);
       snprintf(text, sizeof text,
@@ -160,7 +160,7 @@ void draw(Writer &out, const Json &description, const Graph &graph) {
           .raw("</title></path>");
     }
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
-    const Node &node = graph.nodes[i];
+    const GraphNode &node = graph.nodes[i];
     // The longer, the warmer.
     double heat = most > 0 && node.us > 0 ? node.us / most : 0;
     snprintf(text, sizeof text,
@@ -209,7 +209,8 @@ std::string joined(const Json &list) {
 }
 
 /// Everything of one launch: shown when it is chosen.
-void details(Writer &out, const Json &description, const Node &node, size_t i) {
+void details(Writer &out, const Json &description, const GraphNode &node,
+             size_t i) {
   const Json &launch = listOf(description, "launches")[i];
   const Json &fused =
       listOf(memberOf(memberOf(description, "report"), "fusion"), "kernels");

@@ -1,7 +1,7 @@
 //===- ExternalFiles.h - The files that a model keeps its data in ---------===//
 #pragma once
 
-#include "frontends/onnx/Import.h"
+#include "frontends/onnx/ImportOnnx.h"
 
 namespace knapper {
 

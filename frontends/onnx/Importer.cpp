@@ -1,5 +1,5 @@
 #include "frontends/onnx/Importer.h"
-#include "frontends/onnx/Inspect.h"
+#include "frontends/onnx/InspectOnnx.h"
 #include "frontends/onnx/Node.h"
 #include "frontends/onnx/Strings.h"
 #include "frontends/onnx/Tensors.h"

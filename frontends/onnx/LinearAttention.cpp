@@ -1,5 +1,5 @@
 // Attention whose keys and values are kept in a matrix of fixed size.
-#include "frontends/onnx/Control.h"
+#include "frontends/onnx/ControlFlowBodies.h"
 #include <cmath>
 
 using namespace mlir;

@@ -1,6 +1,6 @@
 // Loops of any kind, and the operator Loop.
-#include "frontends/onnx/Control.h"
-#include "ir/tensor/Control.h"
+#include "frontends/onnx/ControlFlowBodies.h"
+#include "ir/tensor/BranchesAndLoops.h"
 
 using namespace mlir;
 

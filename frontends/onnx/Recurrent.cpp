@@ -3,7 +3,7 @@
 // stand one after another, more become a ts.loop. The LSTM of ONNX Runtime's
 // dynamic quantisation has bytes for W and R and makes bytes of what they
 // multiply.
-#include "frontends/onnx/Control.h"
+#include "frontends/onnx/ControlFlowBodies.h"
 #include "frontends/onnx/Integers.h"
 
 using namespace mlir;

@@ -1,5 +1,5 @@
 // The operator Scan: a loop over slices.
-#include "frontends/onnx/Control.h"
+#include "frontends/onnx/ControlFlowBodies.h"
 
 using namespace mlir;
 

@@ -7,7 +7,7 @@
 //===----------------------------------------------------------------------===//
 #pragma once
 
-#include "frontends/onnx/Import.h"
+#include "frontends/onnx/ImportOnnx.h"
 #include "frontends/onnx/onnx.pb.h"
 #include "runtime/base/Error.h"
 #include "llvm/ADT/StringMap.h"

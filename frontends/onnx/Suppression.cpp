@@ -1,7 +1,7 @@
 // NonMaxSuppression: a turn of a loop takes the best box of each class at once
 // and drops what overlaps it. As many turns run as the fullest class keeps
 // boxes.
-#include "frontends/onnx/Control.h"
+#include "frontends/onnx/ControlFlowBodies.h"
 #include "frontends/onnx/Selection.h"
 #include <limits>
 

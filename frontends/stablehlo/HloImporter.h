@@ -2,7 +2,7 @@
 #pragma once
 
 #include "frontends/common/Bodies.h"
-#include "frontends/stablehlo/Import.h"
+#include "frontends/stablehlo/ImportStableHlo.h"
 
 namespace knapper {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "frontends/common/NodeBuilder.h"
-#include "frontends/torch/Import.h"
+#include "frontends/torch/ImportTorch.h"
 #include "llvm/Support/JSON.h"
 
 namespace knapper {

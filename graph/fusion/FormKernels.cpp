@@ -3,11 +3,11 @@
 
 #include "graph/fusion/Clusters.h"
 #include "graph/fusion/Constants.h"
-#include "graph/fusion/Passes.h"
+#include "graph/fusion/FusionPasses.h"
 #include "graph/fusion/Prepare.h"
 #include "graph/fusion/Rules.h"
 #include "graph/fusion/Views.h"
-#include "ir/tensor/Control.h"
+#include "ir/tensor/BranchesAndLoops.h"
 #include "ir/tensor/Decompose.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Interfaces/SideEffectInterfaces.h"
@@ -20,7 +20,7 @@ using namespace knapper::ts;
 
 namespace knapper::fusion {
 #define GEN_PASS_DEF_FORMKERNELS
-#include "graph/fusion/Passes.h.inc"
+#include "graph/fusion/FusionPasses.h.inc"
 } // namespace knapper::fusion
 
 namespace {

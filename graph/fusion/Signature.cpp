@@ -1,6 +1,6 @@
 #include "graph/fusion/Signature.h"
 
-#include "graph/fusion/Passes.h"
+#include "graph/fusion/FusionPasses.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/AttrTypeSubElements.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -15,7 +15,7 @@ using namespace knapper::ts;
 
 namespace knapper::fusion {
 #define GEN_PASS_DEF_KERNELSIGNATURES
-#include "graph/fusion/Passes.h.inc"
+#include "graph/fusion/FusionPasses.h.inc"
 } // namespace knapper::fusion
 
 CanonicalKernel fusion::canonicalKernel(KernelOp kernel) {

@@ -1,7 +1,7 @@
 #include "graph/layout/ChannelsLast.h"
 
+#include "graph/layout/LayoutPasses.h"
 #include "graph/layout/NormChannelsLast.h"
-#include "graph/layout/Passes.h"
 #include "graph/simplify/Match.h"
 #include "graph/simplify/Simplify.h"
 #include "mlir/IR/Dominance.h"
@@ -13,7 +13,7 @@ using namespace knapper::ts;
 
 namespace knapper {
 #define GEN_PASS_DEF_LAYOUT
-#include "graph/layout/Passes.h.inc"
+#include "graph/layout/LayoutPasses.h.inc"
 } // namespace knapper
 
 /// [N, C, spatial..] to [N, spatial.., C]
@@ -211,9 +211,9 @@ static LogicalResult reduceOfTranspose(ReduceOp op, PatternRewriter &rewriter) {
     (llvm::is_contained(op.getDims(), static_cast<int64_t>(i)) ? reduced : kept)
         .push_back(dim);
   llvm::sort(reduced);
-  Value result = ReduceOp::create(rewriter, op.getLoc(), op.getKind(),
-                                  transpose.getInput(), reduced,
-                                  op.getIgnoresNan());
+  Value result =
+      ReduceOp::create(rewriter, op.getLoc(), op.getKind(),
+                       transpose.getInput(), reduced, op.getIgnoresNan());
   // Ranks of the kept dims: where each stands in the new result.
   SmallVector<int64_t> sorted(kept), order;
   llvm::sort(sorted);
@@ -229,8 +229,8 @@ static LogicalResult reduceOfUnits(ReduceOp op, PatternRewriter &rewriter) {
   auto reshape = op.getInput().getDefiningOp<ReshapeOp>();
   if (!reshape || !reshape.getInput().getDefiningOp<TransposeOp>())
     return failure();
-  auto units = unitReshapeMap(dimsOf(reshape.getInput()),
-                              dimsOf(reshape.getResult()));
+  auto units =
+      unitReshapeMap(dimsOf(reshape.getInput()), dimsOf(reshape.getResult()));
   if (!units)
     return failure();
   SmallVector<int64_t> reduced;
@@ -242,8 +242,8 @@ static LogicalResult reduceOfUnits(ReduceOp op, PatternRewriter &rewriter) {
   Value result =
       ReduceOp::create(rewriter, op.getLoc(), op.getKind(), reshape.getInput(),
                        reduced, op.getIgnoresNan());
-  rewriter.replaceOp(op, makeReshape(rewriter, op.getLoc(), result,
-                                     dimsOf(op.getResult())));
+  rewriter.replaceOp(
+      op, makeReshape(rewriter, op.getLoc(), result, dimsOf(op.getResult())));
   return success();
 }
 

@@ -1,6 +1,6 @@
 #include "graph/layout/SplitReductions.h"
 
-#include "graph/layout/Passes.h"
+#include "graph/layout/LayoutPasses.h"
 #include "ir/tensor/Dialect.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -10,12 +10,12 @@ using namespace knapper::ts;
 
 namespace knapper {
 #define GEN_PASS_DEF_SPLITREDUCTIONS
-#include "graph/layout/Passes.h.inc"
+#include "graph/layout/LayoutPasses.h.inc"
 } // namespace knapper
 
 /// A divisor of `length` that is at most `wanted` and leaves parts of at least
-/// `least`: the largest power of two, or another where that is far from it, best
-/// one whose parts begin at whole accesses.
+/// `least`: the largest power of two, or another where that is far from it,
+/// best one whose parts begin at whole accesses.
 static int64_t partsOf(int64_t length, int64_t wanted, int64_t least) {
   int64_t parts = 1;
   while (parts < wanted && length % (parts * 2) == 0 &&

@@ -2,7 +2,7 @@
 
 #include "graph/fusion/Cost.h"
 #include "graph/memory/Liveness.h"
-#include "graph/memory/Passes.h"
+#include "graph/memory/MemoryPasses.h"
 
 using namespace mlir;
 using namespace knapper;
@@ -11,7 +11,7 @@ using namespace knapper::ts;
 
 namespace knapper::memory {
 #define GEN_PASS_DEF_ORDERKERNELS
-#include "graph/memory/Passes.h.inc"
+#include "graph/memory/MemoryPasses.h.inc"
 } // namespace knapper::memory
 
 namespace {

@@ -1,6 +1,6 @@
 #include "graph/quantize/ByteProducts.h"
 
-#include "graph/quantize/Passes.h"
+#include "graph/quantize/QuantizePasses.h"
 #include "ir/tensor/Dialect.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -10,7 +10,7 @@ using namespace knapper::ts;
 
 namespace knapper {
 #define GEN_PASS_DEF_BYTEPRODUCTS
-#include "graph/quantize/Passes.h.inc"
+#include "graph/quantize/QuantizePasses.h.inc"
 } // namespace knapper
 
 /// The largest magnitude of a byte; 0: the element is none.

@@ -1,6 +1,6 @@
 #include "graph/quantize/ConvertFloat.h"
 
-#include "graph/quantize/Passes.h"
+#include "graph/quantize/QuantizePasses.h"
 #include "graph/simplify/Match.h"
 #include "graph/simplify/Simplify.h"
 #include "llvm/ADT/MapVector.h"
@@ -11,7 +11,7 @@ using namespace knapper::ts;
 
 namespace knapper {
 #define GEN_PASS_DEF_CONVERTFLOAT
-#include "graph/quantize/Passes.h.inc"
+#include "graph/quantize/QuantizePasses.h.inc"
 } // namespace knapper
 
 static bool readsStored(Operation *op) {

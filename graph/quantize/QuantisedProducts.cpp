@@ -1,6 +1,6 @@
 #include "graph/quantize/QuantisedProducts.h"
 
-#include "graph/quantize/Passes.h"
+#include "graph/quantize/QuantizePasses.h"
 #include "graph/simplify/Match.h"
 #include "ir/tensor/SymbolicValue.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -11,7 +11,7 @@ using namespace knapper::ts;
 
 namespace knapper {
 #define GEN_PASS_DEF_QUANTISEDPRODUCTS
-#include "graph/quantize/Passes.h.inc"
+#include "graph/quantize/QuantizePasses.h.inc"
 } // namespace knapper
 
 namespace {
@@ -76,8 +76,8 @@ static std::optional<Dequantised> centred(Value value) {
 
 static std::optional<Dequantised> dequantised(Value value) {
   auto product = value.getDefiningOp<MulOp>();
-  auto steps = product ? product->getOperand(0).getDefiningOp<ConvertOp>()
-                       : ConvertOp();
+  auto steps =
+      product ? product->getOperand(0).getDefiningOp<ConvertOp>() : ConvertOp();
   if (!steps || !elementTypeOf(value).isF32() ||
       !elementTypeOf(steps.getInput()).isInteger(32))
     return std::nullopt;
@@ -93,7 +93,7 @@ static std::optional<Dequantised> dequantised(Value value) {
 namespace {
 
 /// Makes the product at the place of the dot or convolution.
-struct Maker {
+struct QuantisedProductBuilder {
   OpBuilder b;
   Location loc;
   int64_t features; ///< dim of the result that parameters of weights run along
@@ -189,7 +189,7 @@ static void multiply(DotOp op) {
       w->zero.axis == down || w->scale.axis == down || !depth ||
       *depth > longest || !isPackedConstant(w->bytes))
     return;
-  Maker make{OpBuilder(op), op.getLoc(), rankOf(op) - 1};
+  QuantisedProductBuilder make{OpBuilder(op), op.getLoc(), rankOf(op) - 1};
   if (resized)
     x->bytes = DimCastOp::create(
         make.b, op.getLoc(),
@@ -197,10 +197,10 @@ static void multiply(DotOp op) {
   make.move(*x, /*isUnsigned=*/true);
   make.move(*w, /*isUnsigned=*/false);
   // sum (x - p)(w - q) = sum xw - p sum w - q (sum x - K p)
-  Value sums = DotOp::create(
-      make.b, op.getLoc(), x->bytes, w->bytes, op.getLhsBatch(),
-      op.getRhsBatch(), op.getLhsContract(), op.getRhsContract(),
-      TypeAttr::get(make.b.getI32Type()));
+  Value sums =
+      DotOp::create(make.b, op.getLoc(), x->bytes, w->bytes, op.getLhsBatch(),
+                    op.getRhsBatch(), op.getLhsContract(), op.getRhsContract(),
+                    TypeAttr::get(make.b.getI32Type()));
   Value p = x->zero.value;
   if (p)
     sums = make.lessColumns(sums, p, make.sum(w->bytes, down));
@@ -214,7 +214,7 @@ static void multiply(DotOp op) {
 }
 
 /// The sums of x over each window, one a group: [N, G, spatial..].
-static Value windowSums(Maker &make, ConvOp op, Value x) {
+static Value windowSums(QuantisedProductBuilder &make, ConvOp op, Value x) {
   SmallVector<Dim> dims = dimsOf(x), filter = dimsOf(op.getFilter());
   MLIRContext *context = op.getContext();
   auto groups = static_cast<int64_t>(op.getGroups());
@@ -233,7 +233,7 @@ static Value windowSums(Maker &make, ConvOp op, Value x) {
 }
 
 /// [N, G, spatial..] for each feature of the group: [N, F, spatial..].
-static Value forFeatures(Maker &make, ConvOp op, Value rows) {
+static Value forFeatures(QuantisedProductBuilder &make, ConvOp op, Value rows) {
   SmallVector<Dim> dims = dimsOf(op.getResult()), grouped = dimsOf(rows);
   Dim share = dims[1].floorDiv(dims[1].like(int64_t(op.getGroups())));
   SmallVector<Dim> apart{grouped[0], grouped[1], share};
@@ -270,7 +270,7 @@ static void multiply(ConvOp op) {
       return;
     depth *= *number;
   }
-  Maker make{OpBuilder(op), op.getLoc(), /*features=*/1};
+  QuantisedProductBuilder make{OpBuilder(op), op.getLoc(), /*features=*/1};
   if (resized)
     x->bytes = DimCastOp::create(
         make.b, op.getLoc(),

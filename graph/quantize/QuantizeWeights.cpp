@@ -1,6 +1,6 @@
 #include "graph/quantize/QuantizeWeights.h"
 
-#include "graph/quantize/Passes.h"
+#include "graph/quantize/QuantizePasses.h"
 #include "graph/simplify/Match.h"
 #include "ir/tensor/ScaledDot.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -11,13 +11,13 @@ using namespace knapper::ts;
 
 namespace knapper {
 #define GEN_PASS_DEF_QUANTIZEWEIGHTS
-#include "graph/quantize/Passes.h.inc"
+#include "graph/quantize/QuantizePasses.h.inc"
 } // namespace knapper
 
 namespace {
 
 /// Makes the constants of one matrix.
-struct Maker {
+struct QuantizedWeightBuilder {
   OpBuilder b;
   Location loc;
   const WeightFormat &format;
@@ -73,7 +73,7 @@ struct Maker {
 
 } // namespace
 
-ScaledDotOp Maker::make(Value x, Value weight) {
+ScaledDotOp QuantizedWeightBuilder::make(Value x, Value weight) {
   double steps = static_cast<double>(int64_t(1) << format.bits);
   double lowest = -steps / 2, highest = steps / 2 - 1;
   Value w = grouped(weight), scale, zero;
@@ -125,7 +125,7 @@ static bool quantize(DotOp op, const WeightFormat &format) {
       matrix.getNumElements() < std::max<int64_t>(1, format.leastElements) ||
       !isPackedConstant(w) || isPackedConstant(x))
     return false;
-  Maker make{OpBuilder(op), op.getLoc(), format, 0, 0, 0};
+  QuantizedWeightBuilder make{OpBuilder(op), op.getLoc(), format, 0, 0, 0};
   if (op.getRhsContract()[0] == 1) {
     w = makeTranspose(make.b, op.getLoc(), w, {1, 0});
     matrix = cast<RankedTensorType>(w.getType());

@@ -1,6 +1,6 @@
 #include "graph/quantize/RoundProducts.h"
 
-#include "graph/quantize/Passes.h"
+#include "graph/quantize/QuantizePasses.h"
 #include "graph/simplify/Match.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -10,7 +10,7 @@ using namespace knapper::ts;
 
 namespace knapper {
 #define GEN_PASS_DEF_ROUNDPRODUCTS
-#include "graph/quantize/Passes.h.inc"
+#include "graph/quantize/QuantizePasses.h.inc"
 } // namespace knapper
 
 /// Moves the depth of a constant right side to its end.

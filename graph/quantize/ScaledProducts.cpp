@@ -1,6 +1,6 @@
 #include "graph/quantize/ScaledProducts.h"
 
-#include "graph/quantize/Passes.h"
+#include "graph/quantize/QuantizePasses.h"
 #include "graph/simplify/Match.h"
 #include "ir/tensor/ScaledDot.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -11,7 +11,7 @@ using namespace knapper::ts;
 
 namespace knapper {
 #define GEN_PASS_DEF_SCALEDPRODUCTS
-#include "graph/quantize/Passes.h.inc"
+#include "graph/quantize/QuantizePasses.h.inc"
 } // namespace knapper
 
 namespace {
@@ -67,7 +67,7 @@ static std::optional<Grouped> groupedOf(Value value, int64_t down) {
 
 namespace {
 
-struct Maker {
+struct ScaledProductBuilder {
   OpBuilder b;
   Location loc;
   int64_t down, groups, columns;
@@ -137,8 +137,8 @@ static void multiply(DotOp op) {
   for (const Grouped *p : {&*scale, zero ? &*zero : nullptr})
     if (p && rankOf(p->value) == 2 && !dimOf(p->value, down).isConstant(groups))
       return;
-  Maker make{OpBuilder(op), op.getLoc(), down, groups,
-             matrix.getDimSize(1 - down)};
+  ScaledProductBuilder make{OpBuilder(op), op.getLoc(), down, groups,
+                            matrix.getDimSize(1 - down)};
   Value scales = make.parameter(*scale);
   Value zeros =
       zero && !isSplat(zero->value, 0) ? make.parameter(*zero) : Value();

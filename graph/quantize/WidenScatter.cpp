@@ -1,6 +1,6 @@
 #include "graph/quantize/WidenScatter.h"
 
-#include "graph/quantize/Passes.h"
+#include "graph/quantize/QuantizePasses.h"
 #include "ir/tensor/Dialect.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
@@ -10,7 +10,7 @@ using namespace knapper::ts;
 
 namespace knapper {
 #define GEN_PASS_DEF_WIDENSCATTER
-#include "graph/quantize/Passes.h.inc"
+#include "graph/quantize/QuantizePasses.h.inc"
 } // namespace knapper
 
 /// Whether two updates may meet in one element.

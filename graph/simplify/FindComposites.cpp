@@ -1,7 +1,7 @@
 #include "graph/simplify/FindComposites.h"
 
-#include "graph/simplify/Passes.h"
 #include "graph/simplify/Simplify.h"
+#include "graph/simplify/SimplifyPasses.h"
 #include "ir/tensor/Dialect.h"
 
 using namespace mlir;
@@ -9,7 +9,7 @@ using namespace knapper;
 
 namespace knapper {
 #define GEN_PASS_DEF_FINDCOMPOSITES
-#include "graph/simplify/Passes.h.inc"
+#include "graph/simplify/SimplifyPasses.h.inc"
 } // namespace knapper
 
 LogicalResult knapper::findComposites(func::FuncOp function) {

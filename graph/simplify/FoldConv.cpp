@@ -1,8 +1,8 @@
 #include "graph/simplify/FoldConv.h"
 
 #include "graph/simplify/Match.h"
-#include "graph/simplify/Passes.h"
 #include "graph/simplify/Simplify.h"
+#include "graph/simplify/SimplifyPasses.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 
 using namespace mlir;
@@ -11,7 +11,7 @@ using namespace knapper::ts;
 
 namespace knapper {
 #define GEN_PASS_DEF_FOLDCONV
-#include "graph/simplify/Passes.h.inc"
+#include "graph/simplify/SimplifyPasses.h.inc"
 } // namespace knapper
 
 /// A constant that varies along the channels alone.

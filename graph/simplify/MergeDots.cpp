@@ -1,7 +1,7 @@
 #include "graph/simplify/MergeDots.h"
 
 #include "graph/simplify/Match.h"
-#include "graph/simplify/Passes.h"
+#include "graph/simplify/SimplifyPasses.h"
 #include "llvm/ADT/MapVector.h"
 
 using namespace mlir;
@@ -10,7 +10,7 @@ using namespace knapper::ts;
 
 namespace knapper {
 #define GEN_PASS_DEF_MERGEDOTS
-#include "graph/simplify/Passes.h.inc"
+#include "graph/simplify/SimplifyPasses.h.inc"
 } // namespace knapper
 
 namespace {

@@ -1,8 +1,8 @@
 #include "graph/simplify/MergeNumbers.h"
 
 #include "graph/simplify/Match.h"
-#include "graph/simplify/Passes.h"
 #include "graph/simplify/Simplify.h"
+#include "graph/simplify/SimplifyPasses.h"
 
 using namespace mlir;
 using namespace knapper;
@@ -10,7 +10,7 @@ using namespace knapper::ts;
 
 namespace knapper {
 #define GEN_PASS_DEF_MERGENUMBERS
-#include "graph/simplify/Passes.h.inc"
+#include "graph/simplify/SimplifyPasses.h.inc"
 } // namespace knapper
 
 /// a * b, or a + b, for elements of `type`; nothing where the two must stay.

@@ -1,6 +1,6 @@
 #include "graph/simplify/Simplify.h"
 
-#include "graph/simplify/Passes.h"
+#include "graph/simplify/SimplifyPasses.h"
 #include "ir/tensor/Dialect.h"
 #include "mlir/IR/Dominance.h"
 #include "mlir/Transforms/CSE.h"
@@ -11,7 +11,7 @@ using namespace knapper;
 
 namespace knapper {
 #define GEN_PASS_DEF_SIMPLIFY
-#include "graph/simplify/Passes.h.inc"
+#include "graph/simplify/SimplifyPasses.h.inc"
 } // namespace knapper
 
 void knapper::rewrite(func::FuncOp function,

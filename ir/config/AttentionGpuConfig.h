@@ -1,7 +1,7 @@
 //===- AttentionGpuConfig.h - How a GPU computes an attention -------------===//
 //
 // The configuration of a `tile.attention`. The schedule chooses it
-// (codegen/schedule/GpuAttention.cpp), the op carries it as its `shape`, the
+// (codegen/schedule/attention/GpuFlashAttention.cpp), the op carries it as its `shape`, the
 // lowerings read it.
 //
 //===----------------------------------------------------------------------===//

@@ -1,8 +1,9 @@
 //===- MatmulGpuConfig.h - How a GPU computes a matmul --------------------===//
 //
-// The configuration of a `tile.product`: a matmul or an implicit-GEMM
-// convolution. The schedules choose it (codegen/schedule/GpuProductChoose.cpp,
-// GpuConv.cpp), the op carries it as its `shape`, the lowerings read it.
+// The configuration of a `tile.matmul`: a matmul or an implicit-GEMM
+// convolution. The schedules choose it
+// (codegen/schedule/matmul/GpuMatmulChoose.cpp, GpuImplicitGemm.cpp), the op
+// carries it as its `shape`, the lowerings read it.
 //
 //===----------------------------------------------------------------------===//
 #pragma once

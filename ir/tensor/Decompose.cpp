@@ -33,7 +33,7 @@ SmallVector<int64_t> kept(int64_t rank, ArrayRef<int64_t> dims) {
   return result;
 }
 
-struct Rows {
+struct NormalizedRows {
   OpBuilder &b;
   Location loc;
   SmallVector<int64_t> dims; ///< reduced ones
@@ -50,7 +50,7 @@ struct Rows {
 
 Value decomposeSoftmax(OpBuilder &b, SoftmaxOp op) {
   Location loc = op.getLoc();
-  Rows rows{b, loc, {static_cast<int64_t>(op.getDim())}};
+  NormalizedRows rows{b, loc, {static_cast<int64_t>(op.getDim())}};
   Value x = op.getInput();
   Type type = x.getType();
   Value peak = ReduceOp::create(b, loc, ReduceKind::max, x, rows.dims,
@@ -72,7 +72,7 @@ Value decomposeLayerNorm(OpBuilder &b, LayerNormOp op) {
   Value x = op.getInput();
   Type stored = x.getType();
   int64_t rank = rankOf(x), first = op.getDim();
-  Rows rows{b, loc, llvm::to_vector(llvm::seq<int64_t>(first, rank))};
+  NormalizedRows rows{b, loc, llvm::to_vector(llvm::seq<int64_t>(first, rank))};
   // Statistics are computed in f32 for 16-bit inputs.
   Type wide = elementTypeOf(x).isF64() ? b.getF64Type() : b.getF32Type();
   auto widen = [&](Value v) -> Value {
@@ -196,7 +196,7 @@ Value decomposeGelu(OpBuilder &b, GeluOp op) {
 }
 
 /// The scores of an attention [B, H, S, T], and what becomes of them.
-struct Scores {
+struct AttentionScores {
   OpBuilder &b;
   Location loc;
   Type wide; ///< f32, or f64
@@ -254,7 +254,7 @@ struct Scores {
   }
   /// Softmax along the last dim, and what a row without a seen key is.
   Value softmax(Value scores, EmptyRow empty) {
-    Rows rows{b, loc, {3}};
+    NormalizedRows rows{b, loc, {3}};
     Type type = scores.getType();
     double infinity = std::numeric_limits<double>::infinity();
     Value largest = rows.reduce(ReduceKind::max, scores);
@@ -287,7 +287,8 @@ struct Scores {
 Value decomposeAttention(OpBuilder &b, AttentionOp op) {
   Location loc = op.getLoc();
   Type stored = elementTypeOf(op.getQuery());
-  Scores make{b, loc, stored.isF64() ? Type(b.getF64Type()) : b.getF32Type()};
+  AttentionScores make{b, loc,
+                       stored.isF64() ? Type(b.getF64Type()) : b.getF32Type()};
   Value scores = make.product(op.getQuery(), op.getKey(), 3);
   Type type = scores.getType();
   auto scaled = [&](Value v, double factor) -> Value {

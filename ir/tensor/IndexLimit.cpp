@@ -15,7 +15,7 @@ using namespace mlir;
 namespace knapper::ts {
 namespace {
 
-class Search {
+class IndexLimitSearch {
 public:
   /// Elements of `value`, and `shift` added to each on the way here.
   void follow(Value value, int64_t shift) {
@@ -92,7 +92,7 @@ private:
 } // namespace
 
 std::optional<int64_t> indexLimit(Value value) {
-  Search search;
+  IndexLimitSearch search;
   search.follow(value, 0);
   return search.limit;
 }

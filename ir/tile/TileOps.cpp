@@ -333,12 +333,12 @@ LogicalResult BlockOp::verify() {
   return success();
 }
 
-int64_t ProductOp::run() {
+int64_t MatmulOp::run() {
   auto type = dyn_cast<VectorType>(getBody().getArgument(0).getType());
   return type ? type.getDimSize(0) : 1;
 }
 
-LogicalResult ProductOp::verify() {
+LogicalResult MatmulOp::verify() {
   size_t batch = getOuter().size();
   if (getAOuter().size() != batch || getBOuter().size() != batch)
     return emitOpError("C1: ")

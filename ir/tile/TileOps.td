@@ -457,7 +457,7 @@ def Tile_BlockOp : Tile_Op<"block", [AttrSizedOperandSegments]> {
   let hasVerifier = 1;
 }
 
-def Tile_ProductOp : Tile_Op<"product", [AttrSizedOperandSegments]> {
+def Tile_MatmulOp : Tile_Op<"matmul", [AttrSizedOperandSegments]> {
   let summary = "Every block of a matrix product, ended by a region";
   let description = [{
     A whole GPU kernel: for each batch index o, row i < m and column j < n
@@ -584,7 +584,7 @@ def Tile_AttentionOp : Tile_Op<"attention", [AttrSizedOperandSegments]> {
 }
 
 def Tile_YieldOp
-    : Tile_Op<"yield", [Pure, ParentOneOf<["ProductOp", "AttentionOp"]>,
+    : Tile_Op<"yield", [Pure, ParentOneOf<["MatmulOp", "AttentionOp"]>,
                         Terminator]> {
   let summary = "Ends the region of a product or an attention";
   let arguments = (ins Optional<AnyTypeOf<[F32, VectorOfRankAndType<[1], [F32]>]>>:$value);

@@ -1,7 +1,7 @@
 // What a module is and what its runs cost, as JSON.
 #pragma once
 
-#include "runtime/graph/Module.h"
+#include "runtime/execute/Module.h"
 
 #include <span>
 #include <string>

@@ -11,7 +11,7 @@
 
 #include "runtime/drivers/cpu/CpuDevice.h"
 #include "runtime/drivers/null/NullDevice.h"
-#include "runtime/module/Format.h"
+#include "runtime/artefact/Format.h"
 #include "runtime/profile/Describe.h"
 
 #include <atomic>

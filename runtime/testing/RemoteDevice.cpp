@@ -4,7 +4,7 @@
 #include "runtime/base/KernelAbi.h"
 #include "runtime/drivers/cpu/CpuInfo.h"
 #include "runtime/memory/Block.h"
-#include "runtime/module/ElfImage.h"
+#include "runtime/artefact/ElfImage.h"
 
 #include <cstring>
 #include <functional>

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "runtime/base/DType.h"
-#include "runtime/graph/Module.h"
-#include "runtime/module/ArtefactWriter.h"
+#include "runtime/execute/Module.h"
+#include "runtime/artefact/ArtefactWriter.h"
 
 #include <initializer_list>
 #include <string>

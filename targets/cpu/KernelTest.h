@@ -1,9 +1,9 @@
 // For tests: compiles tile functions from MLIR text and calls them.
 #pragma once
 
+#include "runtime/artefact/ElfImage.h"
 #include "runtime/base/KernelAbi.h"
-#include "runtime/module/ElfImage.h"
-#include "targets/cpu/Compile.h"
+#include "targets/cpu/CompileKernels.h"
 #include "targets/cpu/CpuTarget.h"
 #include "targets/cpu/testing/Tiles.h"
 

@@ -11,7 +11,7 @@
 namespace knapper {
 
 /// A shared object that needs no dynamic linker: its segments are mapped and
-/// nothing is relocated (runtime/module/ElfImage.h).
+/// nothing is relocated (runtime/artefact/ElfImage.h).
 struct LinkedImage {
   std::string elf;
   std::map<std::string, uint64_t> entries; // function -> offset from the base

@@ -1,5 +1,5 @@
 // Matrix products from the tensor level: schedule, tile program, image, call.
-#include "codegen/schedule/Schedule.h"
+#include "codegen/schedule/core/Schedule.h"
 #include "targets/cpu/KernelTest.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"

@@ -6,14 +6,14 @@ namespace {
 
 /// What kinds of GPUs differ in. Rates are of one card of each: A100 (80 GB),
 /// RTX 3090, L40S, H200.
-struct Gpu {
+struct CudaArch {
   std::string_view isa;
   unsigned processors;
   int64_t sharedBytes, l2Bytes;
   double fmaFlops, copyBandwidth, cacheBandwidth;
 };
 
-constexpr Gpu kGpus[] = {
+constexpr CudaArch kGpus[] = {
     {"sm_80", 108, 164 << 10, 40 << 20, 19e12, 1.75e12, 5e12},
     {"sm_86", 82, 100 << 10, 6 << 20, 30e12, 0.85e12, 3e12},
     {"sm_89", 142, 100 << 10, 96 << 20, 80e12, 0.75e12, 5e12},
@@ -24,7 +24,7 @@ constexpr Gpu kGpus[] = {
 
 Expected<TargetDesc> cudaTarget(std::string_view isa) {
   std::string names;
-  for (const Gpu &gpu : kGpus) {
+  for (const CudaArch &gpu : kGpus) {
     names += (names.empty() ? "" : ", ") + std::string(gpu.isa);
     if (gpu.isa != isa)
       continue;

@@ -1,6 +1,6 @@
 #include "targets/cuda/Ptx.h"
 
-#include "codegen/lower/Lower.h"
+#include "codegen/lower/common/Lower.h"
 #include "runtime/base/ForkMutex.h"
 
 #include "llvm/IR/LegacyPassManager.h"

@@ -1,7 +1,7 @@
 // knapper-plan FILE BATCH SEQUENCE: the memory plan of an artefact as JSON.
 // The symbol that leads inputs of two dims or more is BATCH, others SEQUENCE.
 #include "runtime/drivers/null/NullDevice.h"
-#include "runtime/graph/Module.h"
+#include "runtime/execute/Module.h"
 
 #include <cstdio>
 #include <cstdlib>

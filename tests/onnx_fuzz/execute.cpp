@@ -3,7 +3,7 @@
 #include "compiler/pipeline/Compile.h"
 #include "runtime/base/Checked.h"
 #include "runtime/drivers/cpu/CpuDevice.h"
-#include "runtime/graph/Module.h"
+#include "runtime/execute/Module.h"
 
 #include <algorithm>
 #include <cstring>

@@ -8,7 +8,7 @@
 // a UserError or a DeviceError. `--only` repeats one case and prints its
 // answer, `--write` keeps accepted models as files. With `--state` the run goes
 // on where the last one with that file ended, past a case in which it died.
-#include "frontends/onnx/Import.h"
+#include "frontends/onnx/ImportOnnx.h"
 #include "frontends/onnx/onnx.pb.h"
 #include "tests/onnx_fuzz/execute.h"
 

@@ -5,9 +5,9 @@
 // Both are a sequence of tensors: a line "dtype dim dim ...", then the raw
 // elements. For each folder one line goes to stdout: "ok", "import KIND
 // MESSAGE" or "run KIND MESSAGE" (line breaks as \n).
-#include "frontends/onnx/Import.h"
-#include "ir/tensor/Dialect.h"
 #include "ir/tensor/reference/Evaluate.h"
+#include "frontends/onnx/ImportOnnx.h"
+#include "ir/tensor/Dialect.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/StringExtras.h"

@@ -1,5 +1,5 @@
 #include "tests/ops/Compiled.h"
-#include "kernels/tune/Records.h"
+#include "tune/Records.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FileUtilities.h"
 #include <chrono>

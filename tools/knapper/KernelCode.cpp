@@ -1,6 +1,6 @@
 #include "tools/knapper/KernelCode.h"
 
-#include "runtime/module/Artefact.h"
+#include "runtime/artefact/Artefact.h"
 
 #include "llvm/MC/MCAsmInfo.h"
 #include "llvm/MC/MCContext.h"
@@ -103,7 +103,7 @@ private:
   std::unique_ptr<llvm::MCInstPrinter> printer;
 };
 
-struct Function {
+struct CodeFunction {
   std::string name;
   uint64_t begin = 0, end = 0;
 };
@@ -129,7 +129,7 @@ public:
       functions.push_back({name->str(), *address, *address + symbol.getSize()});
     }
     Codes codes;
-    for (const Function &function : functions)
+    for (const CodeFunction &function : functions)
       codes[function.name] = normalised(function);
     return codes;
   }
@@ -153,13 +153,13 @@ private:
   }
 
   std::string functionAt(uint64_t address) const {
-    for (const Function &function : functions)
+    for (const CodeFunction &function : functions)
       if (address >= function.begin && address < function.end)
         return function.name + "+" + std::to_string(address - function.begin);
     return {};
   }
 
-  KernelCode normalised(const Function &function) {
+  KernelCode normalised(const CodeFunction &function) {
     llvm::ArrayRef<uint8_t> code =
         at(function.begin, function.end - function.begin);
     KernelCode result{std::string(code.begin(), code.end()), code.size()};
@@ -208,7 +208,7 @@ private:
 
   const ElfFile &file;
   Disassembler &disassembler;
-  std::vector<Function> functions;
+  std::vector<CodeFunction> functions;
 };
 
 /// The text of every entry of a PTX module, up to the next one.

@@ -1,6 +1,6 @@
 #include "tools/knapper/KernelDiff.h"
 
-#include "runtime/module/Artefact.h"
+#include "runtime/artefact/Artefact.h"
 #include "tools/knapper/KernelCode.h"
 #include "tools/knapper/Timing.h"
 

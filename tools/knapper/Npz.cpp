@@ -26,7 +26,7 @@ Error damaged(const std::string &where, const char *what) {
   return userError(what, where, "save it again with numpy.savez");
 }
 
-struct Entry {
+struct ZipEntry {
   std::string_view name, packed;
   uint16_t method;
   uint32_t checksum;
@@ -51,8 +51,8 @@ void readZip64(std::string_view extra, uint64_t &size, uint64_t &packed,
   }
 }
 
-Expected<std::vector<Entry>> readDirectory(std::string_view file,
-                                           const std::string &where) {
+Expected<std::vector<ZipEntry>> readDirectory(std::string_view file,
+                                              const std::string &where) {
   size_t end = file.rfind(std::string_view("PK\5\6", 4));
   if (end == std::string_view::npos || file.size() - end < 22)
     return damaged(where, "is not an .npz file, or is cut short");
@@ -65,7 +65,7 @@ Expected<std::vector<Entry>> readDirectory(std::string_view file,
     count = read<uint64_t>(file, end64 + 32);
     at = read<uint64_t>(file, end64 + 48);
   }
-  std::vector<Entry> entries;
+  std::vector<ZipEntry> entries;
   for (uint64_t i = 0; i < count; ++i) {
     if (!inside(at, 46, file.size()) ||
         file.substr(at, 4) != std::string_view("PK\1\2", 4))
@@ -93,7 +93,7 @@ Expected<std::vector<Entry>> readDirectory(std::string_view file,
   return entries;
 }
 
-Expected<std::string> inflateEntry(const Entry &entry,
+Expected<std::string> inflateEntry(const ZipEntry &entry,
                                    const std::string &where) {
   // Deflate packs 1032 to one at best.
   if (entry.size / 1032 > entry.packed.size() + 1)
@@ -190,11 +190,11 @@ private:
 
 Expected<std::vector<std::pair<std::string, Array>>>
 readNpz(std::string_view file, const std::string &where) {
-  Expected<std::vector<Entry>> entries = readDirectory(file, where);
+  Expected<std::vector<ZipEntry>> entries = readDirectory(file, where);
   if (!entries)
     return entries.takeError();
   std::vector<std::pair<std::string, Array>> arrays;
-  for (const Entry &entry : *entries) {
+  for (const ZipEntry &entry : *entries) {
     std::string name(entry.name);
     if (name.ends_with(".npy"))
       name.resize(name.size() - 4);

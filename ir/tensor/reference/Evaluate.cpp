@@ -1,5 +1,5 @@
 #include "ir/tensor/reference/Evaluate.h"
-#include "ir/tensor/Control.h"
+#include "ir/tensor/BranchesAndLoops.h"
 #include "ir/tensor/reference/Call.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "runtime/base/Checked.h"

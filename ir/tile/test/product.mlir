@@ -3,7 +3,7 @@
 // The entries of a product's shape (ir/config/MatmulGpuConfig.h).
 tile.func @missing(%x: !tile.buffer<bf16>, %c: index) {
   // expected-error@+1 {{C4: shape has no 'depth'}}
-  tile.product A(%x[%c], row %c, k %c) B(%x[%c], column %c, k %c) size %c, %c, %c shape {path = 0, rows = 64, columns = 64} : !tile.buffer<bf16>, !tile.buffer<bf16> {
+  tile.matmul A(%x[%c], row %c, k %c) B(%x[%c], column %c, k %c) size %c, %c, %c shape {path = 0, rows = 64, columns = 64} : !tile.buffer<bf16>, !tile.buffer<bf16> {
   ^bb0(%value: f32, %i: index, %j: index):
     tile.yield
   }
@@ -15,11 +15,11 @@ tile.func @missing(%x: !tile.buffer<bf16>, %c: index) {
 // What warpgroups need, multiply-adds do not.
 tile.func @of_a_path(%x: !tile.buffer<bf16>, %c: index) {
   // expected-error@+1 {{C4: shape has no 'a_transposed'}}
-  tile.product A(%x[%c], row %c, k %c) B(%x[%c], column %c, k %c) size %c, %c, %c shape {path = 1, rows = 64, columns = 64, depth = 64, stages = 4, consumers = 1, pingpong = 0, group = 8} : !tile.buffer<bf16>, !tile.buffer<bf16> {
+  tile.matmul A(%x[%c], row %c, k %c) B(%x[%c], column %c, k %c) size %c, %c, %c shape {path = 1, rows = 64, columns = 64, depth = 64, stages = 4, consumers = 1, pingpong = 0, group = 8} : !tile.buffer<bf16>, !tile.buffer<bf16> {
   ^bb0(%value: f32, %i: index, %j: index):
     tile.yield
   }
-  tile.product A(%x[%c], row %c, k %c) B(%x[%c], column %c, k %c) size %c, %c, %c shape {path = 0, rows = 64, columns = 64, depth = 16, stages = 2, consumers = 0, pingpong = 0, group = 8} : !tile.buffer<bf16>, !tile.buffer<bf16> {
+  tile.matmul A(%x[%c], row %c, k %c) B(%x[%c], column %c, k %c) size %c, %c, %c shape {path = 0, rows = 64, columns = 64, depth = 16, stages = 2, consumers = 0, pingpong = 0, group = 8} : !tile.buffer<bf16>, !tile.buffer<bf16> {
   ^bb0(%value: f32, %i: index, %j: index):
     tile.yield
   }
@@ -30,7 +30,7 @@ tile.func @of_a_path(%x: !tile.buffer<bf16>, %c: index) {
 
 tile.func @no_such_path(%x: !tile.buffer<bf16>, %c: index) {
   // expected-error@+1 {{C4: shape has path = 4, which there is not}}
-  tile.product A(%x[%c], row %c, k %c) B(%x[%c], column %c, k %c) size %c, %c, %c shape {path = 4, rows = 64, columns = 64, depth = 16, stages = 2, consumers = 0, pingpong = 0, group = 8} : !tile.buffer<bf16>, !tile.buffer<bf16> {
+  tile.matmul A(%x[%c], row %c, k %c) B(%x[%c], column %c, k %c) size %c, %c, %c shape {path = 4, rows = 64, columns = 64, depth = 16, stages = 2, consumers = 0, pingpong = 0, group = 8} : !tile.buffer<bf16>, !tile.buffer<bf16> {
   ^bb0(%value: f32, %i: index, %j: index):
     tile.yield
   }
@@ -41,7 +41,7 @@ tile.func @no_such_path(%x: !tile.buffer<bf16>, %c: index) {
 
 tile.func @unknown(%x: !tile.buffer<bf16>, %c: index) {
   // expected-error@+1 {{C4: shape has an unknown 'clusters'}}
-  tile.product A(%x[%c], row %c, k %c) B(%x[%c], column %c, k %c) size %c, %c, %c shape {path = 0, rows = 64, columns = 64, depth = 16, stages = 2, consumers = 0, pingpong = 0, group = 8, clusters = 2} : !tile.buffer<bf16>, !tile.buffer<bf16> {
+  tile.matmul A(%x[%c], row %c, k %c) B(%x[%c], column %c, k %c) size %c, %c, %c shape {path = 0, rows = 64, columns = 64, depth = 16, stages = 2, consumers = 0, pingpong = 0, group = 8, clusters = 2} : !tile.buffer<bf16>, !tile.buffer<bf16> {
   ^bb0(%value: f32, %i: index, %j: index):
     tile.yield
   }
@@ -52,7 +52,7 @@ tile.func @unknown(%x: !tile.buffer<bf16>, %c: index) {
 
 tile.func @no_number(%x: !tile.buffer<bf16>, %c: index) {
   // expected-error@+1 {{C4: shape has 'path', which is no 64-bit integer}}
-  tile.product A(%x[%c], row %c, k %c) B(%x[%c], column %c, k %c) size %c, %c, %c shape {path = "wgmma", rows = 64, columns = 64} : !tile.buffer<bf16>, !tile.buffer<bf16> {
+  tile.matmul A(%x[%c], row %c, k %c) B(%x[%c], column %c, k %c) size %c, %c, %c shape {path = "wgmma", rows = 64, columns = 64} : !tile.buffer<bf16>, !tile.buffer<bf16> {
   ^bb0(%value: f32, %i: index, %j: index):
     tile.yield
   }

@@ -1,5 +1,5 @@
 """A functional graph of ATen operators as the description that the front end
-reads (frontends/torch/Import.h), and what a call needs to know of it."""
+reads (frontends/torch/ImportTorch.h), and what a call needs to know of it."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@
 #include "runtime/drivers/cpu/Share.h"
 #include "runtime/drivers/cpu/ThreadPool.h"
 #include "runtime/memory/Block.h"
-#include "runtime/module/ElfImage.h"
+#include "runtime/artefact/ElfImage.h"
 
 #include <algorithm>
 #include <cstring>

@@ -9,7 +9,7 @@
 !w = tensor<3x3x128x128xbf16>
 
 // TILE-LABEL: @kernel0_0(
-// TILE: tile.product {{.*}} window {{.*}} steps [1, 1, 1, 1, 1, 1] to {{.*}}b_transposed = 1 {{.*}}path = 1
+// TILE: tile.matmul {{.*}} window {{.*}} steps [1, 1, 1, 1, 1, 1] to {{.*}}b_transposed = 1 {{.*}}path = 1
 // CHECK-NOT: .local
 // CHECK-LABEL: .entry kernel0_0(
 // The maps of the filter and the result.
@@ -37,7 +37,7 @@ func.func @gathered(%x: !x, %w: !w) -> !x {
 
 // A group is a batch index; its features lie among the others', so that the region stores them.
 // TILE-LABEL: @kernel1_0(
-// TILE: tile.product {{.*}} outer {{.*}} window {{.*}} steps [2, 1, 1, 2, 1, 1] shape {{.*}}b_batch = 1 {{.*}}path = 1
+// TILE: tile.matmul {{.*}} outer {{.*}} window {{.*}} steps [2, 1, 1, 2, 1, 1] shape {{.*}}b_batch = 1 {{.*}}path = 1
 // CHECK-LABEL: .entry kernel1_0(
 // CHECK: cp.async.bulk.tensor.3d.shared::cluster.global
 // CHECK-NOT: .local
@@ -52,7 +52,7 @@ func.func @groups(%x: !g, %w: !v) -> !h {
 
 // Channels first, f32: the depth is (channel, tap).
 // TILE-LABEL: @kernel2_0(
-// TILE: tile.product {{.*}} window {{.*}}path = 0 {{.*}}channels_first
+// TILE: tile.matmul {{.*}} window {{.*}}path = 0 {{.*}}channels_first
 // CHECK-LABEL: .entry kernel2_0(
 // CHECK: .minnctapersm 1
 // CHECK: fma.rn.f32
@@ -67,7 +67,7 @@ func.func @channels_first(%x: !i, %w: !f) -> !o {
 
 // A feature a group: plain loops along the channels.
 // TILE-LABEL: @kernel3_0(
-// TILE-NOT: tile.product
+// TILE-NOT: tile.matmul
 func.func @depthwise(%x: !d, %w: !k) -> !d {
   %0 = ts.conv %x, %w strides [1, 1] dilations [1, 1] input_dilations [1, 1] low [#ts.dim<1>, #ts.dim<1>] high [#ts.dim<1>, #ts.dim<1>] {channels_last = true, groups = 96 : i64} : !d, !k
   return %0 : !d

@@ -8,7 +8,7 @@
 !x = tensor<4096x4096xbf16>
 
 // TILE-LABEL: @kernel0_0(
-// TILE: tile.product {{.*}}b_transposed = 0 {{.*}}columns = 256 {{.*}}path = 1
+// TILE: tile.matmul {{.*}}b_transposed = 0 {{.*}}columns = 256 {{.*}}path = 1
 // CHECK-NOT: .local
 // CHECK-LABEL: .entry kernel0_0(
 // CHECK-COUNT-3: .param .align 64 .b8 {{.*}}[128]
@@ -39,7 +39,7 @@ func.func @weights_by_columns(%x: !x, %w: !x) -> !x {
 }
 
 // TILE-LABEL: @kernel1_0(
-// TILE: tile.product {{.*}}b_transposed = 1
+// TILE: tile.matmul {{.*}}b_transposed = 1
 // CHECK-LABEL: .entry kernel1_0(
 // CHECK: m64n256k16.f32.bf16.bf16 {{.*}}, add, 1, 1, 0, 1;
 // CHECK-NOT: .local
@@ -52,7 +52,7 @@ func.func @weights_by_depth(%x: !x, %w: !x) -> !x {
 
 // Much to do with each element: blocks of their own, in turns.
 // TILE-LABEL: @kernel2_0(
-// TILE: tile.product {{.*}}columns = 192 {{.*}}pingpong = 1
+// TILE: tile.matmul {{.*}}columns = 192 {{.*}}pingpong = 1
 // CHECK-LABEL: .entry kernel2_0(
 // CHECK: setmaxnreg.inc.sync.aligned.u32 240
 // CHECK: wgmma.mma_async.sync.aligned.m64n192k16
@@ -88,7 +88,7 @@ func.func @any_rows(%x: !s, %w: tensor<4096x1000xbf16>) -> !t {
 
 // Rows that no copy of boxes reaches: two warpgroups read around them, shift, and write what the copies would.
 // TILE-LABEL: @kernel4_0(
-// TILE: tile.product {{.*}}carriers = 2 {{.*}}columns = 32 {{.*}}exchanged = 1 {{.*}}path = 1
+// TILE: tile.matmul {{.*}}carriers = 2 {{.*}}columns = 32 {{.*}}exchanged = 1 {{.*}}path = 1
 // CHECK-LABEL: .entry kernel4_0(
 // CHECK-NOT: .param .align 64
 // CHECK: .reqntid 384
@@ -120,7 +120,7 @@ func.func @float32(%x: tensor<3x256x128xf32>, %w: tensor<3x128x512xf32>) -> tens
 
 // One row: a block a column, all of it in flight at once.
 // TILE-LABEL: @kernel6_0(
-// TILE: tile.product {{.*}}columns = 1 {{.*}}path = 2
+// TILE: tile.matmul {{.*}}columns = 1 {{.*}}path = 2
 // CHECK-LABEL: .entry kernel6_0(
 // CHECK: .reqntid 256
 // CHECK-COUNT-4: ld.global.nc.v4.b32
@@ -248,7 +248,7 @@ func.func @deep_odd(%x: tensor<49x3649xbf16>, %w: tensor<2876x3649xbf16>) -> ten
 // A number of rows a little above a multiple of 64: rows of blocks are columns of the result, and the result's rows
 // go in steps of 8. Matrices are turned on their way to shared memory.
 // TILE-LABEL: @kernel14_0(
-// TILE: tile.product A(%arg1{{.*}} B(%arg0{{.*}} size %c8352, %c134, %c3192 {{.*}}columns = 144 {{.*}}exchanged = 1
+// TILE: tile.matmul A(%arg1{{.*}} B(%arg0{{.*}} size %c8352, %c134, %c3192 {{.*}}columns = 144 {{.*}}exchanged = 1
 // CHECK-LABEL: .entry kernel14_0(
 // CHECK: wgmma.mma_async.sync.aligned.m64n144k16
 // CHECK: stmatrix.sync.aligned.m8n8.x4.trans.shared.b16

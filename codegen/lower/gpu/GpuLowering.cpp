@@ -1,0 +1,647 @@
+// Layout of tiles, functions and reductions for GPUs.
+#include "codegen/lower/gpu/GpuLowering.h"
+
+#include "codegen/lower/common/Lower.h"
+#include "codegen/math/Math.h"
+
+#include "llvm/IR/InlineAsm.h"
+#include "llvm/IR/IntrinsicsNVPTX.h"
+
+using namespace mlir;
+
+namespace knapper::lower {
+
+static constexpr unsigned kWarp = 32;
+// Threads of a block, of which a multiprocessor runs 32 at most.
+static constexpr unsigned kLeastBlock = 128;
+// Blocks that any GPU with clusters takes as one.
+static constexpr unsigned kMostBlocks = 8;
+static constexpr unsigned kGlobalMemory = 1, kSharedMemory = 3;
+
+//===-- Layout ------------------------------------------------------------===//
+
+LogicalResult GpuLowering::layout(tile::FuncOp func) {
+  for (auto op : func.getOps<tile::MatmulOp>())
+    return matmulLayout(op);
+  for (auto op : func.getOps<tile::AttentionOp>())
+    return attentionLayout(op);
+  unsigned bytes = 0;
+  constexpr unsigned maxThreads = 1024;
+  SmallVector<int64_t> sizes;
+  Operation *odd = nullptr;
+  func.walk([&](Operation *op) {
+    Value memory;
+    if (isa<tile::LoadOp, tile::LoadStridedOp, tile::LoadRowsOp,
+            tile::GatherOp>(op))
+      memory = op->getResult(0);
+    else if (isa<tile::StoreOp, tile::StoreRowsOp, tile::ScatterOp>(op))
+      memory = op->getOperand(0);
+    // (Lists in shared memory do not say how wide accesses to memory are.)
+    if (memory && llvm::any_of(op->getOperands(), [](Value operand) {
+          return bool(operand.getDefiningOp<tile::SharedOp>());
+        }))
+      memory = {};
+    if (memory)
+      if (auto type = dyn_cast<VectorType>(memory.getType())) {
+        unsigned bits = type.getElementTypeBitWidth();
+        bytes = std::max(bytes, std::max(bits, 8u) / 8);
+      }
+    for (Type result : op->getResultTypes())
+      if (auto type = dyn_cast<VectorType>(result)) {
+        if (type.getRank() != 1)
+          odd = op;
+        else if (!llvm::is_contained(sizes, type.getDimSize(0)))
+          sizes.push_back(type.getDimSize(0));
+      }
+  });
+  if (odd)
+    return odd->emitOpError("has no lowering for GPUs: tiles have rank 1");
+  width = bytes ? 16 / bytes : 4;
+  if (auto wanted = func->getAttrOfType<IntegerAttr>("tile.width"))
+    width =
+        std::clamp<unsigned>(llvm::bit_floor(uint64_t(wanted.getInt())), 1, 16);
+  // Less than 16 bytes an access, where tiles are short.
+  for (int64_t size : sizes)
+    while (width > 1 && size % (int64_t(kWarp) * width))
+      width /= 2;
+  // A row is held in registers: some accesses a thread, so that a block's
+  // memory traffic is many loads, then many stores. Else one access a thread.
+  bool reduces = false;
+  func.walk([&](vector::ReductionOp op) {
+    // (Not where mathematics asks whether any lane is unusual.)
+    reduces |= !op.getSourceVectorType().getElementType().isInteger(1);
+  });
+  bool scans = func.walk([](tile::ScanOp) { return WalkResult::interrupt(); })
+                   .wasInterrupted();
+  reduces |= scans;
+  int64_t largest = 0;
+  for (int64_t size : sizes)
+    largest = std::max(largest, size);
+  constexpr int64_t accesses = 4;
+  // A row of so many elements a thread would fill the registers as f32.
+  constexpr int64_t manyElements = 64;
+  threads = reduces && bytes == 2 ? maxThreads / 2 : maxThreads;
+  if (auto wanted = func->getAttrOfType<IntegerAttr>("tile.threads"))
+    threads = std::clamp<unsigned>(wanted.getInt(), kWarp, maxThreads);
+  else
+    while (threads > kWarp && reduces &&
+           int64_t(threads) * width * accesses > largest)
+      threads /= 2;
+  // Whole warps, of any number: of 320 threads 160 are five, of 160 two are.
+  threads = threads / kWarp * kWarp;
+  for (int64_t size : sizes)
+    while (threads > kWarp && size % (int64_t(threads) * width))
+      threads = std::max(threads / 2 / kWarp, 1u) * kWarp;
+  // (Named barriers for several warps each measured 20 % slower.)
+  programs = threads == kWarp ? kLeastBlock / kWarp : 1;
+  if (auto all = func->getAttrOfType<IntegerAttr>("tile.cluster")) {
+    cluster = std::min<unsigned>(all.getInt(), kMostBlocks);
+    programs = all.getInt() / cluster;
+    // What waits for a program's threads alone needs no barrier if they are a
+    // warp.
+    bool waits = false;
+    func.walk([&](vector::ReductionOp) { waits = true; });
+    if (programs > 1)
+      threads = waits ? kWarp : llvm::bit_floor(threads);
+    if (int64_t(programs) * cluster != all.getInt() ||
+        programs * threads > maxThreads)
+      return func.emitOpError("has a cluster of ")
+             << all.getInt() << " programs, which blocks cannot hold";
+  }
+  packed = reduces && bytes == 2 && largest / threads >= manyElements;
+  // Two blocks an SM: else the assembler spills words for more. (Not of
+  // programs that scan now and then.)
+  constexpr unsigned twoBlocks = 512;
+  bool lists = func.walk([](tile::AppendOp) { return WalkResult::interrupt(); })
+                   .wasInterrupted();
+  if (scans && !lists && !packed && threads == twoBlocks)
+    resident = 2;
+  constexpr unsigned residentThreads = 640;
+  if (lists && threads <= twoBlocks)
+    resident = std::max(2u, residentThreads / threads);
+  // Indices of each lane take up to 256 registers a thread. Without a bound the
+  // assembler aims at more blocks and spills words.
+  constexpr unsigned gatherThreads = 256;
+  bool gathers =
+      func.walk([](tile::GatherOp) { return WalkResult::interrupt(); })
+          .wasInterrupted();
+  if (gathers && !resident && !packed && threads == kWarp && cluster == 1)
+    resident = gatherThreads / (threads * programs);
+  for (int64_t size : sizes)
+    if (size % (int64_t(threads) * width))
+      return func.emitOpError("has a tile of ")
+             << size << " elements, which does not spread over threads with "
+             << width << " elements each: take a multiple of " << kWarp * width;
+  return success();
+}
+
+llvm::SmallVector<llvm::Type *, 1> GpuLowering::partTypes(Type type) {
+  auto vector = dyn_cast<VectorType>(type);
+  if (!vector) {
+    llvm::Type *scalar = scalarType(type);
+    return scalar ? llvm::SmallVector<llvm::Type *, 1>{scalar}
+                  : llvm::SmallVector<llvm::Type *, 1>{};
+  }
+  if (vector.getRank() != 1 || !scalarType(vector.getElementType()))
+    return {};
+  return llvm::SmallVector<llvm::Type *, 1>(
+      vector.getDimSize(0) / (threads * width),
+      vectorType(vector.getElementType(), width));
+}
+
+llvm::Value *GpuLowering::firstElement(unsigned part) {
+  return b.CreateAdd(b.CreateMul(thread, b.getInt64(width)),
+                     b.getInt64(uint64_t(part) * threads * width));
+}
+
+llvm::Value *GpuLowering::elements(unsigned part) {
+  return b.CreateAdd(splat(firstElement(part), width),
+                     step(width, b.getInt64Ty()));
+}
+
+llvm::Value *GpuLowering::unpack(llvm::Value *halves) {
+  unsigned lanes = laneCount(halves->getType());
+  llvm::Type *words = llvm::FixedVectorType::get(b.getInt32Ty(), lanes / 2);
+  llvm::Value *pairs = b.CreateBitCast(halves, words);
+  llvm::Value *result =
+      llvm::PoisonValue::get(llvm::FixedVectorType::get(b.getFloatTy(), lanes));
+  for (unsigned i = 0; i < lanes / 2; ++i) {
+    llvm::Value *word = b.CreateExtractElement(pairs, i);
+    if (packed) {
+      // Opaque and never twice the same, so that no pass keeps the f32.
+      auto *type = llvm::FunctionType::get(b.getInt32Ty(), {b.getInt32Ty()},
+                                           /*isVarArg=*/false);
+      std::string text = "mov.b32 $0, $1; // " + std::to_string(unpacked++);
+      llvm::CallInst *same =
+          b.CreateCall(llvm::InlineAsm::get(type, text, "=r,r",
+                                            /*hasSideEffects=*/false),
+                       word);
+      same->setDoesNotAccessMemory();
+      same->setDoesNotThrow();
+      word = same;
+    }
+    auto element = [&](llvm::Value *bits, unsigned lane) {
+      result = b.CreateInsertElement(
+          result, b.CreateBitCast(bits, b.getFloatTy()), lane);
+    };
+    element(b.CreateShl(word, 16), 2 * i);
+    element(b.CreateAnd(word, b.getInt32(0xffff0000)), 2 * i + 1);
+  }
+  return result;
+}
+
+llvm::Value *GpuLowering::special(Operation *op,
+                                  llvm::ArrayRef<llvm::Value *> v) {
+  if (isa<arith::ExtFOp>(op) &&
+      getElementTypeOrSelf(op->getOperand(0).getType()).isBF16() &&
+      getElementTypeOrSelf(op->getResult(0).getType()).isF32() &&
+      laneCount(v[0]->getType()) % 2 == 0)
+    return unpack(v[0]);
+  if (isa<arith::TruncFOp>(op) &&
+      getElementTypeOrSelf(op->getOperand(0).getType()).isF32() &&
+      getElementTypeOrSelf(op->getResult(0).getType()).isBF16()) {
+    llvm::Type *type = withElement(v[0]->getType(), b.getBFloatTy());
+    return b.CreateBitCast(b.CreateFPTrunc(v[0], type),
+                           withElement(type, b.getInt16Ty()));
+  }
+  if (isa<math::Exp2Op>(op) &&
+      getElementTypeOrSelf(op->getResult(0).getType()).isF32())
+    return exp2(v[0]);
+  if (auto divide = dyn_cast<arith::DivFOp>(op);
+      divide && getElementTypeOrSelf(divide.getType()).isF32() &&
+      bitEnumContainsAll(divide.getFastmath(), arith::FastMathFlags::afn))
+    return b.CreateFMul(
+        v[0], eachElement(v[1], llvm::Intrinsic::nvvm_rcp_approx_ftz_f));
+  return nullptr;
+}
+
+llvm::Value *GpuLowering::eachElement(llvm::Value *value,
+                                      llvm::Intrinsic::ID intrinsic) {
+  auto one = [&](llvm::Value *x) -> llvm::Value * {
+    if (intrinsic == llvm::Intrinsic::nvvm_ex2_approx_ftz)
+      return b.CreateIntrinsic(intrinsic, {x->getType()}, {x});
+    return b.CreateIntrinsic(intrinsic, llvm::ArrayRef<llvm::Type *>(), {x});
+  };
+  auto *type = dyn_cast<llvm::FixedVectorType>(value->getType());
+  if (!type)
+    return one(value);
+  llvm::Value *result = llvm::PoisonValue::get(type);
+  for (unsigned i = 0; i < type->getNumElements(); ++i)
+    result =
+        b.CreateInsertElement(result, one(b.CreateExtractElement(value, i)), i);
+  return result;
+}
+
+llvm::Value *GpuLowering::exp2(llvm::Value *x) {
+  return eachElement(x, llvm::Intrinsic::nvvm_ex2_approx_ftz);
+}
+
+LogicalResult GpuLowering::constantTile(Value result, DenseElementsAttr value) {
+  Parts p;
+  if (!value.isSplat()) {
+    // Lane numbers are computed, other constants would have to lie in memory.
+    bool counts = isa<IntegerType, IndexType>(value.getElementType());
+    if (counts)
+      for (auto [i, number] : llvm::enumerate(value.getValues<APInt>()))
+        counts &= number == i;
+    if (!counts)
+      return emitError(result.getLoc(), "a constant tile on a GPU has one "
+                                        "value or counts from 0");
+    // Of a tile that is the whole row in 32 bits, if they suffice: LLVM then
+    // sees which are below a constant (it looks no deeper than six values).
+    bool row = isa<tile::FuncOp>(result.getDefiningOp()->getParentOp());
+    llvm::Value *own =
+        b.CreateMul(b.CreateTrunc(thread, b.getInt32Ty()), b.getInt32(width));
+    for (auto [i, type] : llvm::enumerate(partTypes(result.getType()))) {
+      if (!rotation && (!row || !type->getScalarType()->isIntegerTy(32))) {
+        p.push_back(b.CreateZExtOrTrunc(elements(i), type));
+        continue;
+      }
+      if (rotation) {
+        // Of lanes: sums that LLVM sees are not negative. What stands before
+        // the row counts as far behind its end.
+        llvm::Value *lane =
+            b.CreateOr(own, b.CreateXor(rotation, b.getInt32(width - 1)));
+        SmallVector<llvm::Constant *> numbers;
+        for (unsigned j = 0; j < width; ++j)
+          numbers.push_back(
+              b.getInt32(uint32_t(i) * threads * width + j + 1 - width));
+        llvm::Value *number =
+            b.CreateAdd(splat(lane, width), llvm::ConstantVector::get(numbers));
+        // What is below the row's end is then known of whole parts.
+        int64_t end = int64_t(i + 1) * threads * width;
+        if (i != 0 && end <= rotatedValid)
+          number = b.CreateBinaryIntrinsic(llvm::Intrinsic::umin, number,
+                                           splat(b.getInt32(end - 1), width));
+        if (i == 0)
+          number = b.CreateAnd(number, splat(b.getInt32(0x7fffffff), width));
+        p.push_back(b.CreateZExtOrTrunc(number, type));
+        continue;
+      }
+      llvm::Value *first =
+          b.CreateAdd(own, b.getInt32(uint32_t(i) * threads * width));
+      p.push_back(
+          b.CreateAdd(splat(first, width), step(width, b.getInt32Ty())));
+    }
+    set(result, p);
+    return success();
+  }
+  for (llvm::Type *type : partTypes(result.getType()))
+    p.push_back(splatLike(
+        constant(value.getElementType(), value.getSplatValue<Attribute>()),
+        type));
+  set(result, p);
+  return success();
+}
+
+//===-- Function ----------------------------------------------------------===//
+
+LogicalResult GpuLowering::function(tile::FuncOp func) {
+  if (failed(layout(func)))
+    return failure();
+  if (!shape.threads)
+    shape = {threads * programs, programs, 0};
+  llvm::LLVMContext &c = module.getContext();
+  llvm::Type *global = llvm::PointerType::get(c, kGlobalMemory);
+  unsigned count = func.getNumBuffers();
+  SmallVector<llvm::Type *> types(count, global);
+  types.append(func.getNumSymbols(), b.getInt64Ty());
+  types.push_back(global);
+  types.push_back(b.getInt64Ty());
+  unsigned firstMap = types.size();
+  types.append(maps, llvm::PointerType::get(c, 0));
+  fn = llvm::Function::Create(
+      llvm::FunctionType::get(b.getVoidTy(), types, false),
+      llvm::Function::ExternalLinkage, func.getName(), module);
+  fn->setCallingConv(llvm::CallingConv::PTX_Kernel);
+  fn->addFnAttr("nvvm.reqntid", std::to_string(shape.threads));
+  if (packed) // two blocks a multiprocessor
+    fn->addFnAttr("nvvm.minctasm", std::to_string(1024 / threads));
+  if (shape.perProcessor)
+    fn->addFnAttr("nvvm.minctasm", std::to_string(shape.perProcessor));
+  // Without it the assembler ignores that warpgroups exchange registers.
+  if (resident)
+    fn->addFnAttr("nvvm.minctasm", std::to_string(resident));
+  if (cluster > 1)
+    fn->addFnAttr("nvvm.cluster_dim", std::to_string(cluster) + ",1,1");
+  // 2^x without care for denormal results takes one instruction instead of
+  // four, and 16 bits do not tell.
+  if (width == 8 && !func.getOps<tile::Exp2Op>().empty())
+    fn->addFnAttr("denormal-fp-math-f32", "preserve-sign");
+  auto *mapBytes = llvm::ArrayType::get(b.getInt8Ty(), 128);
+  for (unsigned i = firstMap; i < firstMap + maps; ++i)
+    fn->addParamAttrs(i, llvm::AttrBuilder(c)
+                             .addByValAttr(mapBytes)
+                             .addAlignmentAttr(llvm::Align(64))
+                             .addAttribute("nvvm.grid_constant"));
+
+  entry = newBlock("entry");
+  b.SetInsertPoint(entry);
+  aliasScopes(func);
+  SmallVector<bool> shared(count, false);
+  for (unsigned i = 0; i < count; ++i)
+    if (auto other = func.getMayAlias(i))
+      shared[i] = shared[*other] = true;
+  for (unsigned i = 0; i < count; ++i) {
+    buffers[func.getBuffer(i)].pointer = fn->getArg(i);
+    if (!shared[i])
+      fn->addParamAttr(i, llvm::Attribute::NoAlias);
+    if (!written[i])
+      fn->addParamAttr(i, llvm::Attribute::ReadOnly);
+  }
+  for (unsigned i = 0; i < func.getNumSymbols(); ++i)
+    set(func.getKernelSymbol(i), {fn->getArg(count + i)});
+  status = fn->getArg(firstMap - 2);
+  auto special = [&](llvm::Intrinsic::ID id) {
+    return b.CreateIntrinsic(id, llvm::ArrayRef<llvm::Value *>());
+  };
+  llvm::CallInst *number = special(llvm::Intrinsic::nvvm_read_ptx_sreg_tid_x);
+  // What is below the end of a row is then known of whole parts. (Of loops and
+  // products it is kept back: their addresses would become other sums.)
+  bool straight = llvm::none_of(func.getBody().front(), [](Operation &op) {
+    return op.getNumRegions() > 0;
+  });
+  if (straight && threads > 1)
+    number->addRangeRetAttr(llvm::ConstantRange(
+        llvm::APInt(32, 0), llvm::APInt(32, shape.threads)));
+  threadOfBlock = b.CreateZExt(number, b.getInt64Ty());
+  thread = threads == 1 ? b.getInt64(0) : threadOfBlock;
+  programId = b.CreateZExt(special(llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_x),
+                           b.getInt64Ty());
+  llvm::BasicBlock *exit = nullptr;
+  if (programs > 1) {
+    group = b.CreateLShr(thread, b.getInt64(llvm::Log2_32(threads)));
+    thread = b.CreateAnd(thread, b.getInt64(threads - 1));
+    programId =
+        b.CreateAdd(b.CreateMul(programId, b.getInt64(programs)), group);
+  }
+  // (Of clusters there are whole ones.)
+  if (programs > 1 && cluster == 1) {
+    exit = newBlock("exit");
+    llvm::BasicBlock *work = newBlock("work");
+    b.CreateCondBr(b.CreateICmpSLT(programId, fn->getArg(firstMap - 1)), work,
+                   exit);
+    b.SetInsertPoint(work);
+  }
+  if (failed(rotateRow(func)) || failed(block(func.getBody().front())))
+    return failure();
+  // A block's shared memory stays until the others have read it.
+  if (func->hasAttr("tile.cluster") && cluster > 1)
+    clusterBarrier();
+  b.CreateRetVoid();
+  if (exit) {
+    b.SetInsertPoint(exit);
+    b.CreateRetVoid();
+  }
+  return success();
+}
+
+LogicalResult GpuLowering::tileOp(Operation &op) {
+  return llvm::TypeSwitch<Operation *, LogicalResult>(&op)
+      .Case([&](tile::LoadOp op) { return load(op); })
+      .Case([&](tile::StoreOp op) { return store(op); })
+      .Case([&](tile::GatherOp op) {
+        return gather(op.getBuffer(), op.getResult(),
+                      Parts(parts(op.getOffsets())), op.getValid(),
+                      op.getMask(), op.getPad());
+      })
+      .Case([&](tile::LoadStridedOp op) {
+        Parts offsets;
+        for (unsigned p = 0, n = partTypes(op.getType()).size(); p < n; ++p)
+          offsets.push_back(b.CreateAdd(
+              splat(scalar(op.getOffset()), width),
+              b.CreateMul(elements(p), splat(scalar(op.getStride()), width))));
+        return gather(op.getBuffer(), op.getResult(), offsets, op.getValid(),
+                      Value(), op.getPad());
+      })
+      .Case([&](tile::ScatterOp op) { return scatter(op); })
+      .Case([&](tile::LoadRowsOp op) { return loadRows(op); })
+      .Case([&](tile::StoreRowsOp op) { return storeRows(op); })
+      .Case([&](tile::TransposeOp op) { return transpose(op); })
+      .Case([&](tile::PrefetchOp) { return success(); })
+      .Case([&](tile::Exp2Op op) {
+        Parts p;
+        llvm::FastMathFlags fast;
+        fast.setApproxFunc();
+        // By the generic intrinsic: rows that fill the registers spill by the
+        // target's own, which goes element by element.
+        for (llvm::Value *part : Parts(parts(op.getInput()))) {
+          auto *power = b.CreateUnaryIntrinsic(llvm::Intrinsic::exp2, part);
+          cast<llvm::Instruction>(power)->setFastMathFlags(fast);
+          p.push_back(power);
+        }
+        set(op.getResult(), p);
+        return success();
+      })
+      .Case([&](tile::CombineOp op) { return combineTiles(op); })
+      .Case([&](tile::ScanOp op) { return scan(op); })
+      .Case([&](tile::ScanRowsOp op) { return scanRows(op); })
+      .Case([&](tile::ClusterScanOp op) { return clusterScan(op); })
+      .Case([&](tile::SharedOp op) { return sharedBuffer(op); })
+      .Case([&](tile::BarrierOp) {
+        barrier();
+        return success();
+      })
+      .Case([&](tile::AppendOp op) {
+        appendLanes(op);
+        return success();
+      })
+      .Case([&](tile::RankOp op) {
+        rank(op);
+        return success();
+      })
+      .Case([&](tile::ClusterCollectOp op) { return clusterCollect(op); })
+      .Case([&](tile::MatmulOp op) { return product(op); })
+      .Case([&](tile::AttentionOp op) { return attention(op); })
+      .Case([&](tile::SetStatusOp op) {
+        when(scalar(op.getCondition()), [&] {
+          b.CreateAlignedStore(b.getInt32(op.getCode()), status,
+                               llvm::Align(4));
+        });
+        return success();
+      })
+      .Default([](Operation *op) {
+        return op->emitOpError("has no lowering for GPUs");
+      });
+}
+
+LogicalResult GpuLowering::vectorOp(Operation &op) {
+  return llvm::TypeSwitch<Operation *, LogicalResult>(&op)
+      .Case([&](vector::BroadcastOp op) -> LogicalResult {
+        if (isa<VectorType>(op.getSourceType()))
+          return op.emitOpError("has no lowering for GPUs but from scalars");
+        Parts p;
+        for (llvm::Type *type : partTypes(op.getType()))
+          p.push_back(splatLike(scalar(op.getSource()), type));
+        set(op.getResult(), p);
+        return success();
+      })
+      .Case([&](vector::StepOp op) {
+        Parts p;
+        for (unsigned i = 0, n = partTypes(op.getType()).size(); i < n; ++i)
+          p.push_back(elements(i));
+        set(op.getResult(), p);
+        return success();
+      })
+      .Case([&](vector::CreateMaskOp op) {
+        Parts p;
+        for (unsigned i = 0, n = partTypes(op.getType()).size(); i < n; ++i)
+          p.push_back(b.CreateICmpSLT(elements(i),
+                                      splat(scalar(op.getOperand(0)), width)));
+        set(op.getResult(), p);
+        return success();
+      })
+      .Case([&](vector::ReductionOp op) { return reduction(op); })
+      .Case([&](vector::FMAOp op) {
+        Parts p;
+        for (auto [x, y, z] : llvm::zip(parts(op.getLhs()), parts(op.getRhs()),
+                                        parts(op.getAcc())))
+          p.push_back(b.CreateIntrinsic(llvm::Intrinsic::fma, {x->getType()},
+                                        {x, y, z}));
+        set(op.getResult(), p);
+        return success();
+      })
+      .Default([](Operation *op) {
+        return op->emitOpError("has no lowering for GPUs");
+      });
+}
+
+//===-- Reductions --------------------------------------------------------===//
+
+void GpuLowering::barrier() {
+  if (threads == kWarp)
+    b.CreateIntrinsic(llvm::Intrinsic::nvvm_bar_warp_sync, {},
+                      {b.getInt32(~0u)});
+  else
+    blockBarrier();
+}
+
+void GpuLowering::blockBarrier() {
+  b.CreateIntrinsic(llvm::Intrinsic::nvvm_barrier_cta_sync_aligned_all, {},
+                    {b.getInt32(0)});
+}
+
+llvm::Value *GpuLowering::sharedArray(llvm::Type *element, uint64_t count,
+                                      const llvm::Twine &suffix) {
+  auto *type = llvm::ArrayType::get(element, count);
+  auto *array = new llvm::GlobalVariable(
+      module, type, false, llvm::GlobalValue::InternalLinkage,
+      llvm::UndefValue::get(type), fn->getName() + suffix, nullptr,
+      llvm::GlobalValue::NotThreadLocal, kSharedMemory);
+  array->setAlignment(llvm::Align(16));
+  return array;
+}
+
+llvm::Value *GpuLowering::launchedShared() {
+  auto *memory = new llvm::GlobalVariable(
+      module, llvm::ArrayType::get(b.getInt8Ty(), 0), false,
+      llvm::GlobalValue::ExternalLinkage, nullptr, fn->getName() + "_shared",
+      nullptr, llvm::GlobalValue::NotThreadLocal, kSharedMemory);
+  memory->setAlignment(llvm::Align(1024));
+  return b.CreatePtrToInt(memory, b.getInt32Ty());
+}
+
+llvm::SmallVector<llvm::Value *> GpuLowering::tensorMaps() {
+  llvm::SmallVector<llvm::Value *> result;
+  for (unsigned i = fn->arg_size() - maps; i < fn->arg_size(); ++i)
+    result.push_back(fn->getArg(i));
+  return result;
+}
+
+llvm::Value *GpuLowering::shuffle(llvm::Value *value, unsigned distance) {
+  return shuffleBy(llvm::Intrinsic::nvvm_shfl_sync_bfly_i32, value,
+                   b.getInt32(distance), kWarp - 1);
+}
+
+llvm::Value *GpuLowering::shuffleBy(llvm::Intrinsic::ID how, llvm::Value *value,
+                                    llvm::Value *lane, unsigned bound) {
+  llvm::Type *type = value->getType();
+  unsigned bits = type->getPrimitiveSizeInBits();
+  auto word = [&](llvm::Value *w) -> llvm::Value * {
+    return b.CreateIntrinsic(how, {},
+                             {b.getInt32(~0u), w, lane, b.getInt32(bound)});
+  };
+  llvm::Value *whole = b.CreateBitCast(value, b.getIntNTy(bits));
+  if (bits <= 32)
+    return b.CreateBitCast(
+        b.CreateTrunc(word(b.CreateZExt(whole, b.getInt32Ty())),
+                      b.getIntNTy(bits)),
+        type);
+  llvm::Value *low = word(b.CreateTrunc(whole, b.getInt32Ty()));
+  llvm::Value *high =
+      word(b.CreateTrunc(b.CreateLShr(whole, 32), b.getInt32Ty()));
+  whole = b.CreateOr(b.CreateZExt(low, b.getInt64Ty()),
+                     b.CreateShl(b.CreateZExt(high, b.getInt64Ty()), 32));
+  return b.CreateBitCast(whole, type);
+}
+
+// In the thread, then between the threads of a warp by shuffles, then between
+// warps through shared memory; every thread gets the result.
+LogicalResult GpuLowering::reduction(vector::ReductionOp op) {
+  if (isOrdered(op))
+    return op.emitOpError("is ordered; a GPU needs fastmath<reassoc>");
+  llvm::Value *value = combineAll(op, wideParts(op));
+  llvm::Type *type = value->getType();
+  for (unsigned distance = kWarp / 2; distance; distance /= 2)
+    value = combine(op, value, shuffle(value, distance));
+  unsigned warps = threads / kWarp;
+  if (warps > 1) {
+    // A word a warp. Each reduction has words of its own, so that only one that
+    // runs again waits until its words have been read.
+    llvm::Type *memory = type->isIntegerTy(1) ? b.getInt8Ty() : type;
+    unsigned bytes = std::max(1u, unsigned(type->getPrimitiveSizeInBits()) / 8);
+    llvm::Value *exchange =
+        sharedArray(memory, warps, "_exchange" + llvm::Twine(exchanges++));
+    auto slot = [&](llvm::Value *warp) {
+      return b.CreateInBoundsGEP(memory, exchange, warp);
+    };
+    auto read = [&](llvm::Value *warp) -> llvm::Value * {
+      llvm::Value *word =
+          b.CreateAlignedLoad(memory, slot(warp), llvm::Align(bytes));
+      return memory == type ? word : b.CreateTrunc(word, type);
+    };
+    llvm::Value *lane = b.CreateAnd(thread, b.getInt64(kWarp - 1));
+    if (!isa<tile::FuncOp>(op->getParentOp()))
+      barrier();
+    when(b.CreateICmpEQ(lane, b.getInt64(0)), [&] {
+      llvm::Value *word = memory == type ? value : b.CreateZExt(value, memory);
+      b.CreateAlignedStore(word, slot(b.CreateLShr(thread, b.getInt64(5))),
+                           llvm::Align(bytes));
+    });
+    barrier();
+    // Of few words every thread reads all, of many one, for another tree; a
+    // tree has 2^n leaves, which take the words beyond them first.
+    constexpr unsigned few = 8;
+    if (warps <= few) {
+      value = read(b.getInt64(0));
+      for (unsigned warp = 1; warp < warps; ++warp)
+        value = combine(op, value, read(b.getInt64(warp)));
+    } else {
+      unsigned leaves = llvm::bit_floor(warps);
+      llvm::Value *leaf = b.CreateAnd(lane, b.getInt64(leaves - 1));
+      value = read(leaf);
+      if (leaves < warps) {
+        llvm::Value *beyond = b.CreateAdd(leaf, b.getInt64(leaves));
+        llvm::Value *isWord = b.CreateICmpULT(beyond, b.getInt64(warps));
+        llvm::Value *word = read(b.CreateSelect(isWord, beyond, leaf));
+        value = b.CreateSelect(isWord, combine(op, value, word), value);
+      }
+      for (unsigned distance = leaves / 2; distance; distance /= 2)
+        value = combine(op, value, shuffle(value, distance));
+    }
+  }
+  finishReduction(op, value);
+  return success();
+}
+
+} // namespace knapper::lower
+
+mlir::FailureOr<knapper::GpuEntry> knapper::lowerToGpu(tile::FuncOp func,
+                                                       const TargetDesc &target,
+                                                       llvm::Module &module) {
+  expandMath(func, /*spread=*/true);
+  lower::GpuLowering emitter(target, module);
+  if (failed(emitter.function(func)))
+    return failure();
+  return emitter.launch();
+}

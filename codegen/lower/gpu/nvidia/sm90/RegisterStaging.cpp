@@ -1,0 +1,216 @@
+// Filling the ring of a product by warpgroups without the copying engine, which
+// wants strides of whole 16 bytes. The operands are 16-bit elements.
+//
+// A stage's lines of 128 bytes (rows of a side, or depths of a transposed one)
+// lie as copied boxes do. Thread t of a warpgroup has chunk t % 8 of line
+// 16*p + t/8 for each p: its distance from a multiple of 16 bytes is the same
+// in all of them. The warpgroups take turns stage by stage, so that one's loads
+// are under way while another writes.
+#include "codegen/lower/gpu/GpuLowering.h"
+#include "codegen/lower/gpu/nvidia/common/TileScheduler.h"
+#include "codegen/lower/gpu/nvidia/sm90/WgmmaMatmul.h"
+
+#include "mlir/IR/Matchers.h"
+
+using namespace mlir;
+
+namespace knapper::lower {
+
+namespace {
+constexpr unsigned kLanes = 8;  // elements of 16 bytes
+constexpr unsigned kLines = 16; // that a warpgroup's access has
+constexpr unsigned kAtOnce = 8; // accesses of a thread before the first is used
+
+/// A side of the product.
+struct StagedOperand {
+  BufferRef buffer;
+  Value offset, pitch; // pitch: elements from line to line
+  OperandRange outer;
+  bool transposed;
+  unsigned extent, shared; // rows or columns of a block; bytes into a stage
+  llvm::Value *limit;      // rows or columns there are
+  llvm::Value *from;       // the block's first
+  llvm::Value *start;      // this thread's first element at depth 0, i64
+  llvm::Value *skew;
+};
+} // namespace
+
+LogicalResult GpuLowering::stageThroughRegisters(tile::MatmulOp op,
+                                                 WgmmaMatmul &g,
+                                                 const TileScheduler &order,
+                                                 llvm::Value *warpgroup) {
+  const WgmmaShape &s = g.s;
+  auto aBuffer = buffer(op.getA()), bBuffer = buffer(op.getB());
+  if (failed(aBuffer) || failed(bBuffer))
+    return failure();
+  Value runs[] = {s.aTransposed ? op.getARow() : op.getAK(),
+                  s.bTransposed ? op.getBColumn() : op.getBK()};
+  if (!llvm::all_of(runs, [](Value v) { return matchPattern(v, m_One()); }))
+    return op.emitOpError("has lines that are not contiguous");
+  auto n32 = [&](int64_t n) { return b.getInt32(n); };
+  auto n64 = [&](int64_t n) { return b.getInt64(n); };
+  auto wide = [&](llvm::Value *v) { return b.CreateZExt(v, b.getInt64Ty()); };
+  auto narrowed = [&](Value v) {
+    return b.CreateTrunc(scalar(v), b.getInt32Ty());
+  };
+  llvm::Value *k = narrowed(op.getK());
+  StagedOperand sides[] = {
+      {*aBuffer, op.getAOffset(), s.aTransposed ? op.getAK() : op.getARow(),
+       op.getAOuter(), s.aTransposed, s.rows, 0, narrowed(op.getM()), nullptr,
+       nullptr, nullptr},
+      {*bBuffer, op.getBOffset(), s.bTransposed ? op.getBK() : op.getBColumn(),
+       op.getBOuter(), s.bTransposed, s.columns, s.aBytes(),
+       narrowed(op.getN()), nullptr, nullptr, nullptr}};
+
+  llvm::Value *local = b.CreateURem(
+      b.CreateTrunc(threadOfBlock, b.getInt32Ty()), n32(kWarpgroup));
+  llvm::Value *chunk = b.CreateAnd(local, n32(7));
+  llvm::Value *line = b.CreateLShr(local, 3);
+  llvm::Value *chunkAt = b.CreateAdd(
+      b.CreateMul(line, n32(kRowBytes)),
+      b.CreateShl(b.CreateXor(chunk, b.CreateAnd(line, n32(7))), 4));
+  llvm::Value *inLine = b.CreateMul(chunk, n32(kLanes));
+  llvm::Type *words = llvm::FixedVectorType::get(b.getInt32Ty(), 4);
+
+  // One stage: reads all of it that there is, waits until it is free, writes.
+  auto fill = [&](PipelineState place, llvm::Value *depth) {
+    llvm::Value *stage = b.CreateAdd(
+        g.base, b.CreateAdd(b.CreateMul(place.stage, n32(s.stageBytes())),
+                            b.CreateAdd(chunkAt, n32(kStagesAt))));
+    struct Access {
+      llvm::SmallVector<llvm::Value *, 8> around;
+      const StagedOperand *side;
+      llvm::Value *mask; // of what is inside the depth
+      unsigned number;
+    };
+    llvm::SmallVector<Access> accesses;
+    bool waited = false;
+    auto write = [&] {
+      if (!waited)
+        g.ptx.wait(g.empty(place.stage), place.parity);
+      waited = true;
+      for (Access &a : accesses) {
+        llvm::Value *value =
+            pickFrom(a.side->buffer, a.around, a.side->skew, words);
+        value = b.CreateAnd(value, a.mask);
+        llvm::Value *to = b.CreateAdd(
+            stage, n32(a.side->shared + a.number * kLines * kRowBytes));
+        b.CreateAlignedStore(
+            value,
+            b.CreateIntToPtr(to, llvm::PointerType::get(b.getContext(), 3)),
+            llvm::Align(16));
+      }
+      accesses.clear();
+    };
+    for (const StagedOperand &side : sides) {
+      llvm::Value *before = b.CreateLShr(side.skew, 1); // elements
+      // Whether the second access holds an element of the `left` that there
+      // are.
+      auto both = [&](llvm::Value *left) {
+        return b.CreateAnd(
+            b.CreateICmpNE(before, n32(0)),
+            b.CreateICmpSGT(b.CreateAdd(before, left), n32(kLanes)));
+      };
+      auto read = [&](llvm::Value *inside, llvm::Value *offset,
+                      llvm::Value *second, llvm::Value *mask, unsigned p) {
+        offset = b.CreateSelect(inside, offset, n64(0));
+        second = b.CreateAnd(inside, second);
+        accesses.push_back(
+            {fetchAround(side.buffer, offset, second), &side, mask, p});
+        if (accesses.size() == kAtOnce)
+          write();
+      };
+      unsigned number = side.extent / kLines;
+      if (!side.transposed) {
+        // What is of a line beyond the depth is zero.
+        llvm::Value *left = b.CreateSub(k, b.CreateAdd(depth, inLine));
+        llvm::Value *mask = llvm::PoisonValue::get(words);
+        for (unsigned i = 0; i < 4; ++i) {
+          llvm::Value *low = b.CreateSelect(b.CreateICmpSGT(left, n32(2 * i)),
+                                            n32(0xffff), n32(0));
+          llvm::Value *word = b.CreateSelect(
+              b.CreateICmpSGT(left, n32(2 * i + 1)), n32(-1), low);
+          mask = b.CreateInsertElement(mask, word, i);
+        }
+        llvm::Value *second = both(left);
+        llvm::Value *any = b.CreateICmpSGT(left, n32(0));
+        llvm::Value *first = b.CreateAdd(side.start, wide(depth));
+        llvm::Value *lines =
+            b.CreateSub(side.limit, b.CreateAdd(side.from, line));
+        for (unsigned p = 0; p < number; ++p)
+          read(b.CreateAnd(any, b.CreateICmpSGT(lines, n32(kLines * p))),
+               b.CreateAdd(first,
+                           b.CreateMul(n64(kLines * p), scalar(side.pitch))),
+               second, mask, p);
+        continue;
+      }
+      // Lines beyond the depth are zero.
+      constexpr unsigned perBox = kDepth / kLines;
+      llvm::Value *left =
+          b.CreateSub(side.limit, b.CreateAdd(side.from, inLine));
+      llvm::Value *lines = b.CreateSub(k, b.CreateAdd(depth, line));
+      for (unsigned q = 0; q < perBox; ++q) {
+        llvm::Value *there = b.CreateICmpSGT(lines, n32(kLines * q));
+        llvm::Value *mask =
+            b.CreateSelect(there, llvm::Constant::getAllOnesValue(words),
+                           llvm::Constant::getNullValue(words));
+        llvm::Value *first = b.CreateAdd(
+            side.start, b.CreateMul(wide(b.CreateAdd(depth, n32(kLines * q))),
+                                    scalar(side.pitch)));
+        for (unsigned p = q; p < number; p += perBox) {
+          unsigned within = p / perBox * kDepth;
+          llvm::Value *here = b.CreateSub(left, n32(within));
+          read(b.CreateAnd(there, b.CreateICmpSGT(here, n32(0))),
+               b.CreateAdd(first, n64(within)), both(here), mask, p);
+        }
+      }
+    }
+    if (!accesses.empty())
+      write();
+    g.ptx.fenceShared();
+    g.ptx.arrive(g.full(place.stage));
+  };
+
+  carriedFor(
+      b, "blocks", g.first, order.programs(), g.blocks,
+      {n32(0), n32(1), n32(0)},
+      [&](llvm::Value *program, const Carried &outerState) -> Carried {
+        TileCoord block = order.at(program);
+        llvm::Value *back = b.CreateICmpNE(
+            b.CreateAnd(b.CreateUDiv(program, g.blocks), 1), n32(0));
+        for (StagedOperand &side : sides) {
+          side.from = &side == sides ? block.row : block.column;
+          llvm::Value *start = b.CreateAdd(scalar(side.offset), wide(inLine));
+          for (auto [stride, index] : llvm::zip(side.outer, block.outer))
+            start =
+                b.CreateAdd(start, b.CreateMul(scalar(stride), wide(index)));
+          llvm::Value *lines =
+              side.transposed ? line : b.CreateAdd(side.from, line);
+          start =
+              b.CreateAdd(start, b.CreateMul(wide(lines), scalar(side.pitch)));
+          if (side.transposed)
+            start = b.CreateAdd(start, wide(side.from));
+          side.start = start;
+          side.skew = skewOf(side.buffer, start);
+        }
+        return carriedFor(
+            b, "steps", n32(0), g.steps, n32(1), outerState,
+            [&](llvm::Value *step, const Carried &state) -> Carried {
+              PipelineState place{state[0], state[1]};
+              llvm::Value *fromEnd =
+                  b.CreateSub(b.CreateSub(g.steps, n32(1)), step);
+              llvm::Value *depth = b.CreateMul(
+                  b.CreateAdd(g.begin, b.CreateSelect(back, fromEnd, step)),
+                  n32(kDepth));
+              when(b.CreateICmpEQ(state[2], warpgroup),
+                   [&] { fill(place, depth); });
+              PipelineState next = g.advance(place);
+              llvm::Value *turn = b.CreateSub(n32(s.stagingWarpgroups - 1),
+                                              state[2]); // of two at most
+              return {next.stage, next.parity, turn};
+            });
+      });
+  return success();
+}
+
+} // namespace knapper::lower

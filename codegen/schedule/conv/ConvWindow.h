@@ -1,0 +1,139 @@
+//===- ConvWindow.h - What schedules of convolutions share ----------------===//
+#pragma once
+
+#include "codegen/schedule/core/ElementEmitter.h"
+#include "codegen/schedule/core/Epilogue.h"
+#include "codegen/schedule/core/Knobs.h"
+#include "codegen/schedule/core/Schedule.h"
+
+namespace knapper {
+
+/// A 2-D (or 1-D, as one row) convolution in the form that the builder takes.
+struct ConvWindow {
+  ts::ConvOp op;
+  mlir::BlockArgument input, filter;
+  ts::PadOp pad;        ///< has the border, and says what it holds; null: zeros
+  unsigned spatial = 2; ///< spatial dims of the op
+  /// Each of so many equal shares of the features reads its own share of the
+  /// channels.
+  int64_t groups = 1;
+  bool turned = false; ///< one column: its rows are taken for the columns
+  ts::Dim images, height, width, channels, features, outHeight, outWidth;
+  int64_t kh = 1, kw = 1, sh = 1, sw = 1, dh = 1, dw = 1;
+  /// Input dilation, a transposed convolution's stride: the window sees the
+  /// input's elements so far apart and zeros between them. With it strides and
+  /// dilations are 1.
+  int64_t spreadH = 1, spreadW = 1;
+  ts::Dim lowH, highH, lowW, highW;
+
+  /// u8 by i8, summed in i32; else floats.
+  bool isBytes() const { return ts::elementTypeOf(input).isInteger(8); }
+  /// Of the input, at most.
+  int64_t elementBytes() const { return isBytes() ? 1 : 4; }
+  bool hasBorder() const {
+    return !(lowH.isConstant(0) && highH.isConstant(0) && lowW.isConstant(0) &&
+             highW.isConstant(0));
+  }
+  /// Channels that a feature reads.
+  ts::Dim groupChannels() const {
+    return channels.floorDiv(channels.like(groups));
+  }
+  bool spreads() const { return spreadH > 1 || spreadW > 1; }
+  /// Whether the input is read from a copy: with its border, and with the
+  /// channels of one group next to each other.
+  bool copies() const { return hasBorder() || groups > 1 || spreads(); }
+
+  // Output rows of one phase, every so manieth, are those of an ordinary
+  // convolution: a dilated one reads as manieth input rows, a spread one has
+  // every so manieth tap.
+  int64_t rowPhases() const { return spreadH > 1 ? spreadH : rowStep(); }
+  int64_t columnPhases() const { return spreadW; }
+  /// From one input row that a phase reads to the next.
+  int64_t rowStep() const { return sh == 1 ? dh : 1; }
+  /// Outputs of a phase, at most.
+  ts::Dim phaseHeight() const {
+    return outHeight.ceilDiv(outHeight.like(rowPhases()));
+  }
+  ts::Dim phaseWidth() const {
+    return outWidth.ceilDiv(outWidth.like(columnPhases()));
+  }
+  /// Input columns that `columns` output columns of a phase span.
+  ts::Dim inputColumns(ts::Dim columns) const {
+    return (columns - 1) * sw + tapColumns() * dw - dw + 1;
+  }
+  /// Input rows that `rows` output rows of a phase read or pass over.
+  int64_t inputRows(int64_t rows) const {
+    return (rows - 1) * sh + (tapRows() - 1) * (dh / rowStep()) + 1;
+  }
+  /// Window rows and columns that a phase has, at most.
+  int64_t tapRows() const { return (kh + spreadH - 1) / spreadH; }
+  int64_t tapColumns() const { return (kw + spreadW - 1) / spreadW; }
+  /// Whether the taps of a window row are one run of the input and the filter.
+  bool rowIsRun() const { return tapColumns() == kw && (dw == 1 || kw == 1); }
+};
+
+/// The convolution of a kernel if it has channels last, a constant filter that
+/// is read once, floats of at most 32 bits or u8 by i8, sizes and borders of
+/// the window that are numbers. The border is its own, of zeros, or that of a
+/// ts.pad. Nothing otherwise.
+std::optional<ConvWindow> analyseConv(ts::KernelOp kernel);
+
+/// Builds the kernel by `Builder(context, window, epilogue).build()`, where
+/// `takes` the window; else an error at the kernel.
+template <typename Builder>
+llvm::LogicalResult buildConvBy(
+    BuildContext &context, llvm::function_ref<bool(const ConvWindow &)> takes =
+                               [](const ConvWindow &) { return true; }) {
+  std::optional<ConvWindow> w = analyseConv(context.kernel);
+  if (!w || !takes(*w))
+    return context.kernel.emitOpError(
+        "is no convolution that this schedule knows");
+  mlir::FailureOr<Epilogue> epilogue =
+      Epilogue::create(context.kernel, w->op.getResult());
+  if (mlir::failed(epilogue))
+    return mlir::failure();
+  return Builder(context, std::move(*w), std::move(*epilogue)).build();
+}
+
+/// A piece of an image with its border.
+struct ConvRows {
+  mlir::Value source;      ///< buffer
+  mlir::Value base;        ///< element of the first row's first column
+  mlir::Value rowStride;   ///< elements from one row to the next
+  mlir::Value pixelStride; ///< and from one column to the next
+};
+
+/// Channels `first` .. first + count - 1, fewer where the image has no more.
+struct ChannelSlice {
+  mlir::Value first;
+  int64_t count;
+};
+
+/// Copies `rows` x `columns` pixels of an image, of every `rowStep()`th row
+/// from `top` on and every column from `left` on, to scratch at byte `at`,
+/// the border for what lies outside. `top` and `left` may be negative. With a
+/// slice only its channels; what lies behind the image's last one is
+/// unspecified.
+ConvRows copyConvRows(ElementEmitter &emitter, const ConvWindow &window,
+                      mlir::Value image, mlir::Value top, mlir::Value rows,
+                      mlir::Value left, ts::Dim columns, int64_t at,
+                      std::optional<ChannelSlice> slice = std::nullopt);
+
+/// The epilogue of `lanes` features of one output pixel.
+llvm::LogicalResult storeConvPixel(ElementEmitter &emitter,
+                                   const ConvWindow &window,
+                                   const Epilogue &epilogue, mlir::Value tile,
+                                   mlir::Value image, mlir::Value row,
+                                   mlir::Value column, mlir::Value feature,
+                                   int64_t lanes, mlir::Value valid);
+
+/// Rows of a block, at most `rows`, so that two threads share an even number of
+/// blocks.
+int64_t evenRows(int64_t height, int64_t rows);
+
+/// The widest panel of features that wastes least. `runDivisor`: as in
+/// Epilogue.
+int64_t chooseConvPanel(const ConvWindow &window, int64_t runDivisor,
+                        Knobs &knobs);
+
+} // namespace knapper

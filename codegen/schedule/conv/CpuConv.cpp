@@ -1,0 +1,577 @@
+// Convolutions with channels last: implicit matrix products, no im2col.
+//
+// Of a kernel row, (window column, channel) is one consecutive run of the
+// input, so a kh x kw convolution is kh accumulated products whose A rows
+// (output pixels of one image row) lie stride * C elements apart and overlap.
+//
+//   program = (image, block of output rows, block of output columns, group of
+//              panels of output channels)
+//     the input that the block needs, with their border, go to scratch
+//     (only when there is a border; otherwise they are read in place)
+//     for each panel, output row and register tile: one main loop, its sums
+//     to scratch, from where one epilogue takes them pixel by pixel
+//
+// While a panel is used, the next one is fetched. One too large to stay in the
+// second-level cache beside it is taken a window row at a time for all tiles of
+// the block (`split`), whose sums stay in scratch meanwhile.
+//
+// Of a grouped convolution a program takes one group: it copies the channels of
+// its group, so that they are a consecutive run again, and of panels that it
+// shares with other groups it stores its own features.
+//
+// Of a convolution with dilated rows, or of a transposed one, a program takes a
+// phase: output rows (and columns) so far apart that they are an ordinary
+// convolution over some rows of the input, or with some taps of the window
+// (ConvWindow.h). Taps that are no run of the input are products of their own.
+//
+// The filter [kh, kw, C, F] is a constant packed in panels; its rows are the
+// window and channel, its columns the output channels. Of bf16 its rows are
+// packed in pairs, where no pair is of two window rows. Of bytes in groups of
+// four: each window row begins one. Their sums are i32.
+//
+// Parameters: panel, rows and columns of a block of outputs (columns 0: all),
+// groups (programs that share a block's panels), split.
+#include "codegen/schedule/conv/ConvWindow.h"
+#include "codegen/schedule/core/Grain.h"
+#include "codegen/schedule/core/LaneLoops.h"
+#include "codegen/schedule/core/RegisterTiles.h"
+#include "codegen/schedule/core/Schedules.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+using namespace mlir;
+
+namespace knapper {
+
+using ts::Dim;
+
+namespace {
+
+/// Scratch for the accumulators of a register tile, or of all of a block: at
+/// most 12 x 64 f32 a tile. What else is in scratch comes after them.
+int64_t accumulatorBytes(const Schedule &schedule, const ConvWindow &w) {
+  constexpr int64_t tile = 4096;
+  if (!schedule.at("split"))
+    return tile;
+  int64_t block =
+      schedule.at("rows") * *w.outWidth.asConstant() * schedule.at("panel") * 4;
+  return std::max(tile, (block + 63) / 64 * 64);
+}
+
+/// Rows of the filter that are one run of it and of the input.
+int64_t runLength(const ConvWindow &w) {
+  return *w.groupChannels().asConstant() * (w.rowIsRun() ? w.kw : 1);
+}
+
+/// Rows of the filter that a step of the product takes.
+int64_t group(const ConvWindow &w) {
+  if (w.isBytes())
+    return 4;
+  bool whole = (w.rowIsRun() && w.kh == 1) || runLength(w) % 2 == 0;
+  return ts::elementTypeOf(w.input).isBF16() && whole ? 2 : 1;
+}
+
+/// How long a run is in a packed panel.
+int64_t packedRun(const ConvWindow &w) {
+  int64_t step = group(w);
+  return (runLength(w) + step - 1) / step * step;
+}
+
+/// Groups of fewer features are left to others: panels are of 16 or more, so
+/// that most of what is multiplied would be another group's.
+bool takesConv(const ConvWindow &w) {
+  constexpr int64_t leastFeatures = 8;
+  return w.groups == 1 || *w.features.asConstant() / w.groups >= leastFeatures;
+}
+
+class ConvBuilder {
+public:
+  ConvBuilder(BuildContext &context, ConvWindow window, Epilogue epilogue)
+      : e(context.emitter), b(e.builder), loc(e.location),
+        target(context.target), w(std::move(window)),
+        epilogue(std::move(epilogue)), panel(context.schedule.at("panel")),
+        blockRows(context.schedule.at("rows")),
+        blockColumns(context.schedule.at("columns")),
+        groups(context.schedule.at("groups")),
+        split(context.schedule.at("split")),
+        sumType(w.isBytes() ? Type(b.getI32Type()) : b.getF32Type()),
+        sumBytes(accumulatorBytes(context.schedule, w)) {}
+
+  LogicalResult build();
+
+private:
+  LogicalResult product(Value firstPanel, Value endPanel);
+  /// `row` and `column`: of the phase.
+  LogicalResult storePixel(Value tile, Value row, Value column, Value feature,
+                           int64_t lanes, Value valid) {
+    row = e.add(e.mul(row, e.constant(w.rowPhases())), rowPhase);
+    column = e.add(e.mul(column, e.constant(w.columnPhases())), columnPhase);
+    return storeConvPixel(e, w, epilogue, tile, image, row, column, feature,
+                          lanes, valid);
+  }
+  /// The taps of a phase along one dim of the window.
+  struct Taps {
+    Value first; ///< of the window
+    Value count;
+    Value input; ///< of output 0: where the first one meets the input
+  };
+  Taps taps(Value phase, int64_t window, int64_t spread, Dim low);
+
+  ElementEmitter &e;
+  OpBuilder &b;
+  Location loc;
+  const TargetDesc &target;
+  ConvWindow w;
+  Epilogue epilogue;
+  int64_t panel, blockRows, blockColumns, groups;
+  bool split;
+  Type sumType;     ///< element type of the accumulators
+  int64_t sumBytes; ///< scratch for accumulators
+
+  Value image, firstRow, rows; ///< of the block, in output rows
+  Value firstColumn, columns;  ///< likewise
+  Value rowPhase, columnPhase;
+  Taps tapRows, tapColumns;
+  Value source;     ///< input buffer, or scratch with the padded rows
+  Value sourceBase; ///< of the block's first row
+  Value rowStride;  ///< from one input row to the next
+  Value firstFeature, endFeature; ///< of the group; null: all of its panels
+  // Of those whose programs copy channels of their own:
+  Value pixelStride;  ///< from one input column to the next
+  Value firstChannel; ///< in `source`
+};
+
+ConvBuilder::Taps ConvBuilder::taps(Value phase, int64_t window, int64_t spread,
+                                    Dim low) {
+  // Tap i of output o meets the input's elements at o - low + i. In those that
+  // are no zeros that is a multiple of the spread.
+  int64_t border = *low.asConstant();
+  if (spread == 1)
+    return {e.constant(0), e.constant(window), e.constant(-border)};
+  Value by = e.constant(spread);
+  Value first = e.rem(e.sub(e.constant(border % spread + spread), phase), by);
+  Value count = e.div(e.sub(e.constant(window + spread - 1), first), by);
+  int64_t before = (border + spread - 1) / spread;
+  Value place =
+      e.add(e.add(phase, first), e.constant(before * spread - border));
+  return {first, count, e.sub(e.div(place, by), e.constant(before))};
+}
+
+LogicalResult ConvBuilder::product(Value firstPanel, Value endPanel) {
+  Value filter = e.inputBuffer(w.filter);
+  Type element = cast<tile::BufferType>(filter.getType()).getElementType();
+  int64_t step = group(w), features = *w.features.asConstant();
+  // Of the rows of the filter, a window row has `depth` as they are packed, of
+  // which `packed` hold a run of `run` that meets a run of the input.
+  int64_t run = runLength(w), packed = packedRun(w);
+  int64_t depth = w.rowIsRun() ? packed : packed * w.kw, all = w.kh * depth;
+  int64_t panelSize = all * panel;
+  // What is read at once: a panel, or a window row of it.
+  int64_t pieces = split ? w.kh : 1, piece = split ? depth * panel : panelSize;
+  Value pixel =
+      e.size(w.groupChannels() * w.sw); // from one output pixel to the next
+  RegisterTile shape = groupTile(target, panel, step);
+  // Tiles of equal size along the image row.
+  std::optional<int64_t> pixels = w.outWidth.asConstant();
+  if (pixels)
+    pixels = *pixels % w.columnPhases() == 0
+                 ? std::optional(*pixels / w.columnPhases())
+                 : std::nullopt;
+  if (blockColumns)
+    pixels = pixels && *pixels % blockColumns == 0 ? std::optional(blockColumns)
+                                                   : std::nullopt;
+  int64_t tileRows = shape.rows;
+  if (blockColumns && !pixels) {
+    int64_t tiles = (blockColumns + tileRows - 1) / tileRows;
+    tileRows = (blockColumns + tiles - 1) / tiles;
+  }
+  Value tilesOfRow =
+      e.div(e.add(columns, e.constant(tileRows - 1)), e.constant(tileRows));
+  // Each tile fetches its share of what is read next. Weights that stay in the
+  // second-level cache need none of it.
+  int64_t bytes = ts::elementBytes(element), line = 64 / bytes;
+  int64_t share = (split ? depth : all) / (4 * step) * line;
+  bool fetches = !w.spreads() && all * features * bytes > target.l2Bytes / 4;
+  Value accumulators = tile::ScratchOp::create(
+      b, loc, tile::BufferType::get(sumType), e.constant(0));
+
+  Value tapDown = e.mul(e.constant(w.dh / w.rowStep()), rowStride);
+  // Of a register tile: all of a phase's taps, or those of a window row
+  // (`split`). Taps that are one run are one product.
+  auto multiplyTaps = [&](VectorType type, Value a, Value from, Value valid,
+                          Value fetch) -> Value {
+    auto runs = [&](Value a, Value from, Value fetch, Value init) {
+      auto loop = tile::MainloopOp::create(
+          b, loc, type, source, a, pixel, e.constant(1), filter, from,
+          e.constant(step * panel), e.constant(run), init);
+      loop.setPairs(step == 2);
+      loop.getRowsMutable().assign(valid);
+      if (fetch) {
+        loop.getPrefetchMutable().assign(filter);
+        loop.getPrefetchOffsetMutable().assign(fetch);
+        loop.getPrefetchStepMutable().assign(e.constant(line));
+      }
+      return loop;
+    };
+    auto many = [&](tile::MainloopOp loop, Value count, Value aOuter,
+                    int64_t bOuter) {
+      loop.getOuterMutable().assign(count);
+      loop.getAOuterMutable().assign(aOuter);
+      loop.getBOuterMutable().assign(e.constant(bOuter));
+    };
+    auto windowRow = [&](Value a, Value from, Value fetch,
+                         Value init) -> Value {
+      auto loop = runs(a, from, fetch, init);
+      if (!w.rowIsRun())
+        many(loop, tapColumns.count, e.mul(e.constant(w.dw), pixelStride),
+             w.spreadW * packed * panel);
+      return loop.getAcc();
+    };
+    if (split || w.kh == 1)
+      return windowRow(a, from, fetch, {});
+    if (w.rowIsRun()) {
+      auto loop = runs(a, from, fetch, {});
+      many(loop, tapRows.count, tapDown, w.spreadH * depth * panel);
+      return loop.getAcc();
+    }
+    Value zero = arith::ConstantOp::create(b, loc, b.getZeroAttr(type));
+    LogicalResult never = success();
+    return forEach(
+        e, e.constant(0), tapRows.count, zero,
+        [&](Value i, ValueRange carried) -> FailureOr<SmallVector<Value>> {
+          Value ahead;
+          if (fetch)
+            ahead = e.add(fetch, e.mul(i, e.constant(share / w.kh)));
+          Value at = e.add(a, e.mul(i, tapDown));
+          Value row =
+              e.add(from, e.mul(i, e.constant(w.spreadH * depth * panel)));
+          return SmallVector<Value>{windowRow(at, row, ahead, carried[0])};
+        },
+        never)[0];
+  };
+
+  auto sums = [&](Value a, Value weights, Value valid, int64_t size, Value to,
+                  Value fetch) -> LogicalResult {
+    return forParts(e, shape, panel, [&](Value part) {
+      auto type = VectorType::get({size, shape.width}, sumType);
+      Value from = e.add(weights, e.mul(part, e.constant(step)));
+      Value acc = multiplyTaps(type, a, from, valid, fetch);
+      for (int64_t i = 0; i < size; ++i) {
+        Value at = e.add(to, e.add(e.constant(i * panel), part));
+        Value sum =
+            vector::ExtractOp::create(b, loc, acc, ArrayRef<int64_t>{i});
+        if (split) {
+          Value before =
+              tile::LoadOp::create(b, loc, sum.getType(), accumulators, at);
+          if (w.isBytes())
+            sum = arith::AddIOp::create(b, loc, before, sum);
+          else
+            sum = arith::AddFOp::create(b, loc, before, sum);
+        }
+        tile::StoreOp::create(b, loc, sum, accumulators, at);
+      }
+      return success();
+    });
+  };
+  // Pixels from where their sums lie.
+  auto storePixels = [&](Value from, Value row, Value column, Value feature,
+                         Value count) {
+    // Of a panel that groups share, the own features.
+    Value first = firstFeature ? e.max(firstFeature, feature) : feature, end;
+    if (endFeature)
+      end = e.min(endFeature, e.add(feature, e.constant(panel)));
+    else if (features % panel)
+      end = e.size(w.features);
+    Value skipped = e.add(from, e.sub(first, feature));
+    return forEach(e, e.constant(0), count, [&](Value i) {
+      Value at = e.add(skipped, e.mul(i, e.constant(panel)));
+      Value pixelColumn = e.add(firstColumn, e.add(column, i));
+      return forParts(e, shape, panel, [&](Value part) {
+        Value sum =
+            tile::LoadOp::create(b, loc, VectorType::get(shape.width, sumType),
+                                 accumulators, e.add(at, part));
+        Value n = e.add(first, part), rest;
+        if (end)
+          rest = e.sub(end, n);
+        return storePixel(sum, row, pixelColumn, n, shape.width, rest);
+      });
+    });
+  };
+  Value rowSums = e.mul(columns, e.constant(panel));
+  auto clear = [&] {
+    constexpr int64_t lanes = 16;
+    Value zero = e.splat(sumType, lanes, 0);
+    return forEach(
+        e, e.constant(0), e.mul(rows, rowSums),
+        [&](Value i) {
+          tile::StoreOp::create(b, loc, zero, accumulators, i);
+          return success();
+        },
+        lanes);
+  };
+  auto multiply = [&](Value weights, Value inputRow, Value r, Value feature) {
+    Value row = e.add(inputRow, e.mul(e.mul(r, e.constant(w.sh)), rowStride));
+    Value next = e.add(weights, e.constant(piece));
+    Value before = e.mul(r, tilesOfRow);
+    auto store = [&](Value column, Value valid) {
+      return storePixels(e.constant(0), e.add(firstRow, r), column, feature,
+                         valid);
+    };
+    llvm::function_ref<LogicalResult(Value, Value)> finish;
+    if (!split)
+      finish = store;
+    return forRowTiles(
+        e, columns, tileRows,
+        [&](Value column, Value valid, int64_t size, Value number) {
+          Value a = e.add(row, e.mul(column, pixel)), fetch, to;
+          to = e.constant(0);
+          if (split) {
+            to = e.mul(column, e.constant(panel));
+            to = e.add(to, e.mul(r, rowSums));
+          }
+          if (fetches) {
+            Value place = e.mul(e.add(before, number), e.constant(share));
+            fetch = e.add(next, e.min(place, e.constant(piece)));
+          }
+          return sums(a, weights, valid, size, to, fetch);
+        },
+        finish, pixels);
+  };
+  return forEach(e, firstPanel, endPanel, [&](Value p) -> LogicalResult {
+    Value base = e.mul(p, e.constant(panelSize)),
+          feature = e.mul(p, e.constant(panel));
+    base = e.add(base, e.mul(tapRows.first, e.constant(depth * panel)));
+    base = e.add(base, e.mul(tapColumns.first, e.constant(packed * panel)));
+    auto windowRow = [&](Value i) {
+      Value weights = e.add(base, e.mul(i, e.constant(piece)));
+      Value inputRow = e.add(sourceBase, e.mul(i, tapDown));
+      return forEach(e, e.constant(0), rows, [&](Value r) {
+        return multiply(weights, inputRow, r, feature);
+      });
+    };
+    if (!split)
+      return windowRow(e.constant(0));
+    if (failed(clear()) ||
+        failed(forEach(e, e.constant(0), e.constant(pieces), windowRow)))
+      return failure();
+    return forEach(e, e.constant(0), rows, [&](Value r) {
+      Value from = e.mul(r, rowSums), row = e.add(firstRow, r);
+      return storePixels(from, row, e.constant(0), feature, columns);
+    });
+  });
+}
+
+LogicalResult ConvBuilder::build() {
+  Value id = tile::ProgramIdOp::create(b, loc);
+  Dim one = w.images.like(1);
+  Dim rowBlocks = w.phaseHeight().ceilDiv(one * blockRows);
+  Dim columnBlocks =
+      blockColumns ? w.phaseWidth().ceilDiv(one * blockColumns) : one;
+  SmallVector<Value> index =
+      e.delinearize(id, {w.images, one * w.rowPhases(), one * w.columnPhases(),
+                         rowBlocks, columnBlocks, one * groups});
+  image = index[0];
+  rowPhase = index[1];
+  columnPhase = index[2];
+  tapRows = taps(rowPhase, w.kh, w.spreadH, w.lowH);
+  tapColumns = taps(columnPhase, w.kw, w.spreadW, w.lowW);
+  // Outputs of the phase, which may be one less than of the first.
+  auto ofPhase = [&](Dim size, Value phase, int64_t phases) {
+    if (phases == 1)
+      return e.size(size);
+    Value more = e.sub(e.add(e.size(size), e.constant(phases - 1)), phase);
+    return e.div(more, e.constant(phases));
+  };
+  Value height = ofPhase(w.outHeight, rowPhase, w.rowPhases()),
+        width = ofPhase(w.outWidth, columnPhase, w.columnPhases());
+  firstRow = e.mul(index[3], e.constant(blockRows));
+  rows = e.min(e.constant(blockRows), e.sub(height, firstRow));
+  firstColumn = e.mul(index[4], e.constant(blockColumns));
+  columns = blockColumns
+                ? e.min(e.constant(blockColumns), e.sub(width, firstColumn))
+                : width;
+  Value group = index[5];
+  // This program's share of the panels.
+  int64_t panels = (*w.features.asConstant() + panel - 1) / panel;
+  Value first = e.div(e.mul(group, e.constant(panels)), e.constant(groups));
+  Value end = e.div(e.mul(e.add(group, e.constant(1)), e.constant(panels)),
+                    e.constant(groups));
+  firstChannel = e.constant(0);
+  pixelStride = e.size(w.channels);
+  if (w.groups > 1) {
+    int64_t share = *w.features.asConstant() / w.groups;
+    firstFeature = e.mul(group, e.constant(share));
+    endFeature = e.add(firstFeature, e.constant(share));
+    first = e.div(firstFeature, e.constant(panel));
+    end = e.div(e.add(endFeature, e.constant(panel - 1)), e.constant(panel));
+  }
+  if (w.copies()) {
+    // Row r of scratch is the input row that the first tap meets r rows on.
+    Value rowZero = w.spreadH > 1 ? e.constant(0) : rowPhase;
+    Value top = e.add(e.mul(firstRow, e.constant(w.sh * w.rowStep())),
+                      e.add(rowZero, tapRows.input));
+    Value needed =
+        e.add(e.mul(e.sub(rows, e.constant(1)), e.constant(w.sh)),
+              e.constant((w.tapRows() - 1) * (w.dh / w.rowStep()) + 1));
+    Value left = e.add(e.mul(firstColumn, e.constant(w.sw)), tapColumns.input);
+    Dim widest = w.inputColumns(blockColumns ? w.width.like(blockColumns)
+                                             : w.phaseWidth());
+    std::optional<ChannelSlice> slice;
+    if (w.groups > 1) {
+      int64_t share = *w.groupChannels().asConstant();
+      firstChannel = e.mul(group, e.constant(share));
+      slice = {firstChannel, share};
+    }
+    ConvRows copy =
+        copyConvRows(e, w, image, top, needed, left, widest, sumBytes, slice);
+    source = copy.source;
+    sourceBase = copy.base;
+    rowStride = copy.rowStride;
+    pixelStride = copy.pixelStride;
+  } else {
+    source = e.inputBuffer(w.input);
+    rowStride = e.size(w.width * w.channels * w.rowStep());
+    Value row = e.mul(firstRow, e.constant(w.sh * w.rowStep()));
+    row = e.add(e.add(e.mul(image, e.size(w.height)), row), rowPhase);
+    sourceBase = e.add(e.mul(row, e.size(w.width * w.channels)),
+                       e.mul(firstColumn, e.size(w.channels * w.sw)));
+  }
+  return product(first, end);
+}
+
+/// Of outputs. Columns 0: all.
+struct ConvBlock {
+  int64_t rows = 1, columns = 0;
+};
+
+/// As many output rows, or columns of one, as keep the input of a block within
+/// `budget` bytes.
+ConvBlock productBlock(const ConvWindow &w, int64_t budget) {
+  int64_t height = std::max<int64_t>(1, representative(w.phaseHeight())),
+          width = std::max<int64_t>(1, representative(w.phaseWidth()));
+  int64_t pixelBytes = *w.channels.asConstant() * w.elementBytes();
+  auto inputColumns = [&](int64_t columns) {
+    return *w.inputColumns(w.width.like(columns)).asConstant();
+  };
+  int64_t rowBytes = inputColumns(width) * pixelBytes;
+  // Rows between windows are not read where they lie.
+  auto readRows = [&](int64_t rows) {
+    return w.hasBorder() ? w.inputRows(rows)
+                         : std::min(w.inputRows(rows), rows * w.tapRows());
+  };
+  ConvBlock block;
+  if (rowBytes * w.inputRows(1) > budget) {
+    int64_t span = inputColumns(1);
+    int64_t columns =
+        (budget / (w.inputRows(1) * pixelBytes) - span) / w.sw + 1;
+    columns = std::max<int64_t>(24, columns / 24 * 24);
+    // Blocks of equal width, as far as whole tiles go.
+    if (w.outWidth.asConstant()) {
+      int64_t count = (width + columns - 1) / columns;
+      columns = std::min(columns, ((width + count - 1) / count + 23) / 24 * 24);
+    }
+    if (columns < width) {
+      block.columns = columns;
+      return block;
+    }
+  }
+  while (block.rows < height && readRows(block.rows + 1) * rowBytes <= budget &&
+         block.rows < 16)
+    ++block.rows;
+  if (w.outHeight.asConstant())
+    block.rows = evenRows(height, block.rows);
+  return block;
+}
+
+ConvBlock chooseBlock(const ConvWindow &w, const TargetDesc &target,
+                      Knobs &knobs) {
+  int64_t l2 = target.l2Bytes ? target.l2Bytes : 1 << 20,
+          l3 = target.l3Bytes ? target.l3Bytes : 16 << 20;
+  // Each block of rows reads the whole filter: one that comes from memory is
+  // worth larger blocks.
+  int64_t filter =
+      4 * w.kh * w.kw * *w.channels.asConstant() * *w.features.asConstant();
+  int64_t budget = filter > l3 / 4 ? l2 / 2 : l2 / 4;
+  // A quarter or double of the block.
+  if (int64_t share = knobs.pick("share", 4, {2, 8, 1}); share != 4)
+    budget = budget * 4 / share;
+  return productBlock(w, budget);
+}
+
+} // namespace
+
+LogicalResult chooseCpuConv(ts::KernelOp kernel, const TargetDesc &target,
+                            Knobs &knobs,
+                            SmallVectorImpl<Schedule> &schedules) {
+  std::optional<ConvWindow> w = analyseConv(kernel);
+  if (!w || !takesConv(*w))
+    return success(); // the loop schedule takes it
+  FailureOr<Epilogue> epilogue = Epilogue::create(kernel, w->op.getResult());
+  if (failed(epilogue))
+    return failure();
+  int64_t panel = chooseConvPanel(*w, epilogue->runDivisor(), knobs);
+  int64_t channels = *w->groupChannels().asConstant(),
+          features = *w->features.asConstant();
+  int64_t panels = (features + panel - 1) / panel;
+  ConvBlock block = chooseBlock(*w, target, knobs);
+  int64_t rows = block.rows, columns = block.columns;
+  int64_t height = std::max<int64_t>(1, representative(w->phaseHeight())),
+          width = std::max<int64_t>(1, representative(w->phaseWidth()));
+  int64_t phases = w->rowPhases() * w->columnPhases();
+  int64_t blocks = phases * ((height + rows - 1) / rows);
+  if (columns)
+    blocks *= (width + columns - 1) / columns;
+  int64_t groups = std::clamp<int64_t>((8 + blocks - 1) / blocks, 1, panels);
+  SmallVector<int64_t> otherGroups;
+  for (int64_t other : {2 * groups, groups / 2, int64_t(1), panels})
+    if (other >= 1 && other <= std::min<int64_t>(panels, 64))
+      otherGroups.push_back(other);
+  // A program takes one group of the convolution.
+  groups =
+      w->groups > 1 ? w->groups : knobs.pick("groups", groups, otherGroups);
+  // A panel that leaves no room for the next one.
+  constexpr int64_t mostSums = 64 << 10;
+  bool split = false;
+  if (w->groups == 1 && w->kh > 1 && !columns && !w->spreads() &&
+      w->outWidth.asConstant() && rows * width * panel * 4 <= mostSums) {
+    int64_t bytes = ts::elementBytes(ts::elementTypeOf(w->filter));
+    int64_t quarter = (target.l2Bytes ? target.l2Bytes : 1 << 20) / 4;
+    split = w->kh * w->kw * channels * panel * bytes > quarter;
+    split = knobs.pick("split", split, {0, 1});
+  }
+  Dim one = Dim::constant(kernel.getContext(), 1);
+  Schedule schedule;
+  schedule.kind = "conv";
+  schedule.parameters = {{"panel", panel},
+                         {"rows", rows},
+                         {"columns", columns},
+                         {"groups", groups},
+                         {"split", split}};
+  schedule.grid = w->images * w->phaseHeight().ceilDiv(one * rows) *
+                  (columns ? w->phaseWidth().ceilDiv(one * columns) : one) *
+                  (phases * groups);
+  int64_t flops =
+      2 * rows * w->tapRows() * w->tapColumns() * channels * features / groups;
+  schedule.grain = grainOf(w->isBytes() ? 1600000 : 400000,
+                           (columns ? one * columns : w->phaseWidth()) * flops);
+  int64_t pixelBytes = w->elementBytes() * channels;
+  int64_t sumBytes = accumulatorBytes(schedule, *w);
+  schedule.scratch =
+      w->copies() ? w->inputColumns(columns ? one * columns : w->phaseWidth()) *
+                            (pixelBytes * w->inputRows(rows)) +
+                        256 + sumBytes
+                  : one * sumBytes;
+  schedule.group = group(*w);
+  schedule.packed.push_back(
+      {w->filter.getArgNumber(), w->kh * w->kw * channels, features,
+       /*transposed=*/false, panel, schedule.group,
+       /*winograd=*/false, /*nibbles=*/false,
+       /*pieces=*/w->isBytes() ? w->kh * (w->rowIsRun() ? 1 : w->kw) : 1});
+  schedules.push_back(std::move(schedule));
+  return success();
+}
+
+LogicalResult buildCpuConv(BuildContext &context) {
+  return buildConvBy<ConvBuilder>(context);
+}
+
+} // namespace knapper

@@ -1,0 +1,231 @@
+// Depthwise convolutions on GPUs (channels last): a run of output pixels a
+// program.
+//
+//   program = `pixels` neighbours of an output row, for a tile of channels
+//   for each window row: the input columns that the run sees and the weights of
+//   the row are read once; every column feeds all pixels that see it
+//
+// What the window sees outside of the image is read from the nearest place
+// inside and replaced by zero, so that no load waits for a branch.
+//
+// Parameters: lanes (channels of a program), pixels.
+#include "codegen/schedule/core/ElementEmitter.h"
+#include "codegen/schedule/core/Epilogue.h"
+#include "codegen/schedule/core/Grain.h"
+#include "codegen/schedule/core/LaneLoops.h"
+#include "codegen/schedule/core/Schedules.h"
+#include "ir/tensor/SymbolicValue.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+using namespace mlir;
+
+namespace knapper {
+
+using ts::Dim;
+
+namespace {
+
+/// Multiply-adds in the code of a window row, at most.
+constexpr int64_t mostSteps = 256;
+
+struct Depthwise {
+  ts::ConvOp op;
+  SmallVector<Dim> input, output; ///< [image, row, column, channel]
+  int64_t kh, kw, sh, sw, dh, dw;
+
+  Dim channels() const { return output[3]; }
+  /// Input columns from the first to the last that `pixels` outputs see.
+  int64_t columns(int64_t pixels) const {
+    return (pixels - 1) * sw + (kw - 1) * dw + 1;
+  }
+};
+
+std::optional<Depthwise> depthwiseOf(ts::KernelOp kernel) {
+  auto ops = kernel.getBody().getOps<ts::ConvOp>();
+  if (!llvm::hasSingleElement(ops))
+    return std::nullopt;
+  ts::ConvOp op = *ops.begin();
+  SmallVector<Dim> input = ts::dimsOf(op.getInput()),
+                   filter = ts::dimsOf(op.getFilter());
+  auto atLeastOne = [](Dim dim) {
+    auto least = ts::lowerBound(dim);
+    return least && *least >= 1;
+  };
+  // [kh, kw, channels of a group, features]
+  if (!op.getChannelsLast() || op.getStrides().size() != 2 ||
+      !isa<FloatType>(ts::elementTypeOf(op.getResult())) ||
+      ts::elementTypeOf(op.getInput()) != ts::elementTypeOf(op.getFilter()) ||
+      !filter[0].asConstant() || !filter[1].asConstant() ||
+      !filter[2].isConstant(1) || !filter[3].isConstant(op.getGroups()) ||
+      llvm::any_of(op.getInputDilations(), [](int64_t d) { return d != 1; }) ||
+      !atLeastOne(input[1]) || !atLeastOne(input[2]))
+    return std::nullopt;
+  Depthwise w{op,
+              std::move(input),
+              ts::dimsOf(op.getResult()),
+              *filter[0].asConstant(),
+              *filter[1].asConstant(),
+              op.getStrides()[0],
+              op.getStrides()[1],
+              op.getDilations()[0],
+              op.getDilations()[1]};
+  return w.kh > 0 && w.kw > 0 ? std::optional(std::move(w)) : std::nullopt;
+}
+
+} // namespace
+
+LogicalResult chooseGpuDepthwise(ts::KernelOp kernel, const TargetDesc &target,
+                                 Knobs &knobs,
+                                 SmallVectorImpl<Schedule> &schedules) {
+  // Narrower tiles leave most of a warp idle.
+  constexpr int64_t leastChannels = 48;
+  std::optional<Depthwise> w = depthwiseOf(kernel);
+  if (!w || representative(w->channels()) < leastChannels)
+    return success();
+  Dim one = Dim::constant(kernel.getContext(), 1);
+  // A warp has 4 channels a thread; more warps where none of them idles.
+  int64_t lanes = 128, channels = representative(w->channels());
+  while (lanes < 512 && channels % (2 * lanes) == 0)
+    lanes *= 2;
+  int64_t pixels = 8;
+  auto programs = [&] {
+    return w->output[0] * w->output[1] * w->output[2].ceilDiv(one * pixels) *
+           w->channels().ceilDiv(one * lanes);
+  };
+  // Rather more programs than long runs; code of a bounded length.
+  while (pixels > 1 &&
+         (pixels * w->kw > mostSteps || representative(w->output[2]) < pixels ||
+          representative(programs()) * (lanes / 128) < 8 * target.cores))
+    pixels /= 2;
+  if (pixels * w->kw > mostSteps)
+    return success();
+  Schedule schedule;
+  schedule.kind = "depthwise";
+  schedule.parameters = {{"lanes", lanes}, {"pixels", pixels}};
+  schedule.grid = programs();
+  schedule.grain = one;
+  schedule.scratch = one * 0;
+  schedules.push_back(std::move(schedule));
+  return success();
+}
+
+LogicalResult buildGpuDepthwise(BuildContext &context) {
+  ElementEmitter &e = context.emitter;
+  OpBuilder &b = e.builder;
+  Location loc = e.location;
+  std::optional<Depthwise> w = depthwiseOf(context.kernel);
+  if (!w)
+    return context.kernel.emitOpError("is no depthwise convolution");
+  FailureOr<Epilogue> epilogue =
+      Epilogue::create(context.kernel, w->op.getResult());
+  if (failed(epilogue))
+    return failure();
+  int64_t lanes = context.schedule.at("lanes"),
+          pixels = context.schedule.at("pixels");
+  Dim channels = w->channels(), blocks = channels.ceilDiv(channels.like(lanes)),
+      runs = w->output[2].ceilDiv(channels.like(pixels));
+  Value id = tile::ProgramIdOp::create(b, loc);
+  SmallVector<Value> place =
+      e.delinearize(id, {w->output[0], w->output[1], runs, blocks});
+  Value image = place[0], row = place[1],
+        column = e.mul(place[2], e.constant(pixels)),
+        channel = e.mul(place[3], e.constant(lanes));
+  Value valid;
+  if (int64_t known = channels.knownDivisor(); !known || known % lanes)
+    valid = e.sub(e.size(channels), channel);
+
+  SmallVector<Dim> low = ts::dimsOf(w->op.getLow());
+  Type sumType = computeType(ts::elementTypeOf(w->op.getResult()));
+  auto at = [&](ArrayRef<Value> position) {
+    Coord coord;
+    coord.lanes = lanes;
+    coord.valid = valid;
+    for (Value index : position)
+      coord.dims.push_back({index});
+    coord.dims.push_back({channel, 1, {}, lanes});
+    return coord;
+  };
+  // The nearest position inside, and whether that is the one asked for.
+  auto inside = [&](Value position, Dim size) -> std::pair<Value, Value> {
+    Value last = e.sub(e.size(size), e.constant(1));
+    Value good = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult,
+                                       position, e.size(size));
+    return {e.max(e.constant(0), e.min(position, last)), good};
+  };
+  auto isPadded = [&](unsigned i) {
+    return !low[i].isConstant(0) ||
+           !ts::dimsOf(w->op.getHigh())[i].isConstant(0);
+  };
+  Value zero = e.splat(sumType, lanes, 0);
+  Value left = e.sub(e.mul(column, e.constant(w->sw)), e.size(low[1])),
+        top = e.sub(e.mul(row, e.constant(w->sh)), e.size(low[0]));
+  LogicalResult status = success();
+  SmallVector<Value> sums(pixels, zero);
+  SmallVector<Value> results = forEach(
+      e, e.constant(0), e.constant(w->kh), sums,
+      [&](Value ky, ValueRange carried) -> FailureOr<SmallVector<Value>> {
+        SmallVector<Value> next(carried.begin(), carried.end());
+        auto [y, isRow] =
+            inside(e.add(top, e.mul(ky, e.constant(w->dh))), w->input[1]);
+        SmallVector<Value> weights;
+        for (int64_t kx = 0; kx < w->kw; ++kx) {
+          Value weight = e.emit(w->op.getFilter(),
+                                at({ky, e.constant(kx), e.constant(0)}));
+          if (!weight)
+            return failure();
+          weights.push_back(e.widen(weight, lanes));
+        }
+        for (int64_t j = 0; j < w->columns(pixels); ++j) {
+          // Pixel p sees column j by tap (j - p * stride) / dilation.
+          SmallVector<std::pair<int64_t, int64_t>> uses;
+          for (int64_t p = 0; p < pixels; ++p)
+            if (int64_t tap = j - p * w->sw;
+                tap >= 0 && tap % w->dw == 0 && tap / w->dw < w->kw)
+              uses.push_back({p, tap / w->dw});
+          if (uses.empty())
+            continue;
+          // A run that ends behind the row sees columns behind the image's.
+          auto [x, isColumn] = inside(e.add(left, e.constant(j)), w->input[2]);
+          Value value = e.emit(w->op.getInput(), at({image, y, x}));
+          if (!value)
+            return failure();
+          Value good = isColumn;
+          if (isPadded(0))
+            good = arith::AndIOp::create(b, loc, good, isRow);
+          Value mask = vector::BroadcastOp::create(
+              b, loc, VectorType::get(lanes, b.getI1Type()), good);
+          value = arith::SelectOp::create(b, loc, mask, e.widen(value, lanes),
+                                          zero);
+          for (auto [p, tap] : uses)
+            next[p] =
+                vector::FMAOp::create(b, loc, value, weights[tap], next[p]);
+        }
+        return next;
+      },
+      status);
+  if (failed(status))
+    return failure();
+  Value width = e.size(w->output[2]);
+  bool ends =
+      w->output[2].knownDivisor() % pixels != 0 || !w->output[2].knownDivisor();
+  for (int64_t p = 0; p < pixels; ++p) {
+    Value x = e.add(column, e.constant(p));
+    auto store = [&] {
+      return epilogue->store(e, results[p], at({image, row, x}));
+    };
+    if (!ends || p == 0) {
+      if (failed(store()))
+        return failure();
+      continue;
+    }
+    auto branch = scf::IfOp::create(b, loc, e.less(x, width),
+                                    /*withElseRegion=*/false);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPoint(branch.getThenRegion().front().getTerminator());
+    if (failed(e.scoped(store)))
+      return failure();
+  }
+  return success();
+}
+
+} // namespace knapper

@@ -1,0 +1,264 @@
+// Convolutions on GPUs as products whose left side is the input, read through
+// the window: rows are output positions, the depth taps and channels, columns
+// the features of a group. No patch is laid out in memory.
+//
+// By warpgroups (Hopper, f16 and bf16) with channels last where 16 bytes are
+// channels of one tap and rows of the filter: channels and features of a group
+// multiples of 8. By multiply-adds of f32 for all else: either layout, any
+// strides, dilations, borders, spread inputs, groups. Few features a group
+// (depthwise convolutions) are left to plain loops: of a block of columns most
+// would be another group's.
+//
+// Parameters: those of schedule "product".
+#include "codegen/schedule/core/ElementEmitter.h"
+#include "codegen/schedule/core/Schedules.h"
+#include "codegen/schedule/matmul/GpuMatmul.h"
+
+using namespace mlir;
+
+namespace knapper {
+
+using ts::Dim;
+
+namespace {
+
+constexpr int64_t kLeastFeatures = 8;
+
+/// A convolution as a product. Of `product`'s left side the strides of rows are
+/// those of images.
+struct ImplicitGemmProblem {
+  ts::ConvOp op;
+  MatmulProblem product;
+  SmallVector<Dim> input, filter, output;
+  SmallVector<Dim> pitches;        ///< of the input's spatial dims
+  bool last = true;                ///< channels
+  unsigned spatial = 0, first = 0; ///< spatial dims, from this one on
+
+  Dim taps(unsigned d) const { return filter[last ? d : d + 2]; }
+};
+
+std::optional<ImplicitGemmProblem> analyseConvolution(ts::KernelOp kernel) {
+  auto ops = kernel.getBody().getOps<ts::ConvOp>();
+  if (ops.empty())
+    return std::nullopt;
+  ImplicitGemmProblem conv;
+  ts::ConvOp op = conv.op = *ops.begin();
+  auto input = dyn_cast<BlockArgument>(op.getInput()),
+       filter = dyn_cast<BlockArgument>(op.getFilter());
+  Type element = ts::elementTypeOf(op.getInput());
+  if (!input || !filter || element != ts::elementTypeOf(op.getFilter()) ||
+      !(element.isF32() || element.isF16() || element.isBF16()))
+    return std::nullopt;
+  bool last = conv.last = op.getChannelsLast();
+  unsigned spatial = conv.spatial = op.getStrides().size();
+  conv.first = last ? 1 : 2;
+  conv.input = ts::dimsOf(input);
+  conv.filter = ts::dimsOf(filter);
+  conv.output = ts::dimsOf(op.getResult());
+  MLIRContext *context = op.getContext();
+  Dim one = conv.input[0].like(1), zero = one.like(0);
+  int64_t groups = op.getGroups();
+  Dim channels = last ? conv.filter[spatial] : conv.filter[1];
+  Dim features =
+      (last ? conv.filter.back() : conv.filter[0]).floorDiv(one * groups);
+  if (groups > 1 && representative(features) < kLeastFeatures)
+    return std::nullopt;
+
+  // From the innermost dim out.
+  Dim pitch = last ? conv.input.back() : one;
+  conv.pitches.assign(spatial, one);
+  for (unsigned d = spatial; d-- > 0;) {
+    conv.pitches[d] = pitch;
+    pitch = pitch * conv.input[conv.first + d];
+  }
+  Dim taps = one, positions = conv.output[0];
+  for (unsigned d = 0; d < spatial; ++d) {
+    taps = taps * conv.taps(d);
+    positions = positions * conv.output[conv.first + d];
+  }
+  MatmulProblem &product = conv.product;
+  product.result = op.getResult();
+  product.rows.push_back(conv.output[0]);
+  for (unsigned d = 0; d < spatial; ++d)
+    product.rows.push_back(conv.output[conv.first + d]);
+  MatmulOperand &lhs = product.lhs, &rhs = product.rhs;
+  lhs.base = input;
+  rhs.base = filter;
+  lhs.offset = rhs.offset = zero;
+  lhs.free = positions;
+  lhs.contract = rhs.contract = taps * channels;
+  lhs.contractStride = last ? one : pitch; // from channel to channel
+  lhs.freeStride = ts::product(context, ArrayRef<Dim>(conv.input).drop_front());
+  rhs.free = features;
+  rhs.freeStride = last ? one : rhs.contract;
+  rhs.contractStride = last ? conv.filter.back() : one;
+  if (groups > 1) {
+    product.batch = {one * groups};
+    lhs.batchStrides = {channels * lhs.contractStride};
+    rhs.batchStrides = {features * rhs.freeStride};
+  }
+  return conv;
+}
+
+/// Appends schedules by warpgroups that gather the input.
+void chooseGathered(ts::KernelOp kernel, const ImplicitGemmProblem &conv,
+                    const Epilogue &epilogue, const TargetDesc &target,
+                    SmallVectorImpl<Schedule> &schedules) {
+  const MatmulProblem &product = conv.product;
+  if (target.isa != "sm_90a" || !conv.last ||
+      ts::elementTypeOf(product.lhs.base).isF32())
+    return;
+  Outer outer = outerOf(product);
+  Conditions conditions;
+  constexpr int64_t chunk = 8; // 16 bytes
+  conditions.multiple(conv.filter[conv.spatial], chunk);
+  for (Dim stride : outer.aStrides)
+    conditions.multiple(stride, chunk);
+  for (Dim size : {product.lhs.contract, product.rhs.free})
+    conditions.positive(size);
+  auto filter = mapSide(product.rhs, outer.sizes, outer.bStrides, conditions);
+  if (!filter || filter->depthFirst || !conditions.holds)
+    return;
+  bool store = outer.sizes.empty() && leavesByBlocks(kernel, epilogue) &&
+               product.rhs.free.knownDivisor() % 8 == 0;
+  Dim m = product.lhs.free;
+  auto add = [&](int64_t rows, const Guard &guard) {
+    GpuMatmulProblem problem = problemOf(product, outer, rows, target);
+    problem.stores = store;
+    problem.gathered = true;
+    GpuTileShape blocks = chooseTileShape(problem);
+    MatmulGpuSchedule config = configOf(MatmulPath::wgmma, blocks, 64);
+    config.epilogueColumns = runOf(product, epilogue, 2);
+    config.tileStore = store;
+    config.bTransposed = true;
+    config.bBatchDims = filter->batch;
+    Schedule schedule = scheduleOf(product, outer, config);
+    schedule.kind = "window_product";
+    schedule.guard = guard;
+    OperandMap map = filter->map;
+    map.box[0] = map.box[1] = 64;
+    schedule.maps = {map};
+    if (store)
+      schedule.maps.push_back(mapResult(kernel, product, outer, blocks));
+    schedules.push_back(std::move(schedule));
+  };
+  if (std::optional<int64_t> rows = m.asConstant()) {
+    add(*rows, conditions.guard);
+    return;
+  }
+  // One cut serves few positions badly and another many.
+  constexpr int64_t cuts[][2] = {{4096, 2048}, {16384, 8192}};
+  for (auto [most, typical] : cuts) {
+    Guard guard = conditions.guard;
+    guard.terms.push_back({m, ts::ComparePredicate::le, m.like(most)});
+    add(typical, guard);
+  }
+  add(65536, conditions.guard);
+}
+
+} // namespace
+
+LogicalResult chooseGpuImplicitGemm(ts::KernelOp kernel,
+                                    const TargetDesc &target, Knobs &,
+                                    SmallVectorImpl<Schedule> &schedules) {
+  std::optional<ImplicitGemmProblem> conv = analyseConvolution(kernel);
+  if (!conv)
+    return success(); // the loop schedule takes it
+  FailureOr<Epilogue> epilogue = Epilogue::create(kernel, conv->product.result);
+  if (failed(epilogue))
+    return failure();
+  chooseGathered(kernel, *conv, *epilogue, target, schedules);
+  if (!schedules.empty() && schedules.back().guard.terms.empty())
+    return success();
+  int64_t run = conv->last ? runOf(conv->product, *epilogue, 4) : 1;
+  schedules.push_back(
+      simtSchedule(conv->product, run, target, /*window=*/true));
+  schedules.back().kind = "window_product";
+  return success();
+}
+
+LogicalResult buildGpuImplicitGemm(BuildContext &context) {
+  ElementEmitter &e = context.emitter;
+  OpBuilder &b = e.builder;
+  Location loc = e.location;
+  std::optional<ImplicitGemmProblem> conv = analyseConvolution(context.kernel);
+  if (!conv)
+    return context.kernel.emitOpError(
+        "is no convolution that this schedule knows");
+  const MatmulProblem &product = conv->product;
+  FailureOr<Epilogue> epilogue =
+      Epilogue::create(context.kernel, product.result);
+  if (failed(epilogue))
+    return failure();
+  Outer outer = outerOf(product);
+  const MatmulOperand &lhs = product.lhs, &rhs = product.rhs;
+  bool last = conv->last;
+  auto sizes = [&](ArrayRef<Dim> dims) {
+    return llvm::map_to_vector(dims, [&](Dim dim) { return e.size(dim); });
+  };
+  FailureOr<MatmulGpuSchedule> config = configOf(context);
+  if (failed(config))
+    return failure();
+  int64_t run = config->epilogueColumns;
+  bool store = config->tileStore;
+  SmallVector<Value> aOuter = sizes(outer.aStrides),
+                     bOuter = sizes(outer.bStrides),
+                     outerSizes = sizes(outer.sizes);
+  SmallVector<Dim> low = ts::dimsOf(conv->op.getLow());
+  SmallVector<Value> window = {e.size(conv->filter[last ? conv->spatial : 1])};
+  SmallVector<int64_t> steps;
+  for (unsigned d = 0; d < conv->spatial; ++d) {
+    for (Dim dim : {conv->output[conv->first + d], conv->input[conv->first + d],
+                    low[d], conv->taps(d), conv->pitches[d]})
+      window.push_back(e.size(dim));
+    llvm::append_values(steps, conv->op.getStrides()[d],
+                        conv->op.getDilations()[d],
+                        conv->op.getInputDilations()[d]);
+  }
+  Value a = e.inputBuffer(lhs.base), aOffset = e.size(lhs.offset),
+        aRow = e.size(lhs.freeStride), aK = e.size(lhs.contractStride),
+        bb = e.inputBuffer(rhs.base), bOffset = e.size(rhs.offset),
+        bColumn = e.size(rhs.freeStride), bK = e.size(rhs.contractStride),
+        m = e.size(lhs.free), n = e.size(rhs.free), k = e.size(lhs.contract);
+  Value features = e.size(rhs.free);
+  auto op = tile::MatmulOp::create(
+      b, loc, a, aOffset, aRow, aK, aOuter, bb, bOffset, bColumn, bK, bOuter, m,
+      n, k, outerSizes, window, store ? e.outputBuffer(0) : Value(),
+      b.getDenseI64ArrayAttr(steps), last ? nullptr : b.getUnitAttr(),
+      config::attributeOf(config::print<config::MatmulGpuConfig>(*config),
+                          b.getContext()));
+
+  ConvBlock &block = op.getBody().emplaceBlock();
+  Type f32 = b.getF32Type();
+  Value value =
+      block.addArgument(run > 1 ? VectorType::get(run, f32) : f32, loc);
+  Value group;
+  if (!outer.sizes.empty())
+    group = block.addArgument(b.getIndexType(), loc);
+  Value row = block.addArgument(b.getIndexType(), loc),
+        column = block.addArgument(b.getIndexType(), loc);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToEnd(&block);
+  return e.scoped([&]() -> LogicalResult {
+    Coord coord;
+    coord.lanes = run > 1 ? run : 0;
+    for (Value index : e.delinearize(row, product.rows))
+      coord.dims.push_back({index});
+    Value feature = group ? e.add(e.mul(group, features), column) : column;
+    LaneIndex along{feature, run > 1, {}, run};
+    coord.dims.insert(last ? coord.dims.end() : coord.dims.begin() + 1, along);
+    if (store) {
+      Value result = epilogue->value(e, value, coord);
+      if (!result)
+        return failure();
+      tile::YieldOp::create(b, loc, result);
+      return success();
+    }
+    if (failed(epilogue->store(e, value, coord)))
+      return failure();
+    tile::YieldOp::create(b, loc, Value());
+    return success();
+  });
+}
+
+} // namespace knapper

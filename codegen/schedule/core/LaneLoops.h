@@ -1,0 +1,56 @@
+//===- LaneLoops.h - Runs of elements in lane-sized steps, and reducing them
+//--===//
+#pragma once
+
+#include "codegen/schedule/core/ElementEmitter.h"
+
+namespace knapper {
+
+/// Lanes of the steps over a run, at most `most`: no more than a short run
+/// needs, and if there are such a number of which no step is cut.
+int64_t lanesOver(ts::Dim run, int64_t most);
+
+/// Emits `for (i = begin; i < end; i += lanes) body(i, valid)`: whole steps in
+/// a loop with `valid` null, then once the rest with `valid` = end - i, if any.
+/// Tiles in `carried` go from step to step; the body returns their successors.
+/// begin <= end; `divides`: the distance is known to be a multiple of lanes.
+llvm::SmallVector<mlir::Value>
+forLanes(ElementEmitter &emitter, mlir::Value begin, mlir::Value end,
+         int64_t lanes, bool divides, mlir::ValueRange carried,
+         llvm::function_ref<llvm::FailureOr<llvm::SmallVector<mlir::Value>>(
+             mlir::Value i, mlir::Value valid, mlir::ValueRange carried)>
+             body,
+         llvm::LogicalResult &status);
+
+/// The same without carried values.
+llvm::LogicalResult forLanes(
+    ElementEmitter &emitter, mlir::Value begin, mlir::Value end, int64_t lanes,
+    bool divides,
+    llvm::function_ref<llvm::LogicalResult(mlir::Value i, mlir::Value valid)>
+        body);
+
+/// A loop by `step` with carried values.
+llvm::SmallVector<mlir::Value>
+forEach(ElementEmitter &emitter, mlir::Value begin, mlir::Value end,
+        mlir::ValueRange carried,
+        llvm::function_ref<llvm::FailureOr<llvm::SmallVector<mlir::Value>>(
+            mlir::Value i, mlir::ValueRange carried)>
+            body,
+        llvm::LogicalResult &status, int64_t step = 1);
+
+/// The same without carried values.
+llvm::LogicalResult
+forEach(ElementEmitter &emitter, mlir::Value begin, mlir::Value end,
+        llvm::function_ref<llvm::LogicalResult(mlir::Value i)> body,
+        int64_t step = 1);
+
+/// What leaves any other element as it is when reduced with it: a tile of
+/// `lanes` (0: a scalar) of a compute type, whose integers are without sign if
+/// `isUnsigned`.
+mlir::Value neutralElement(ElementEmitter &emitter, ts::ReduceKind kind,
+                           mlir::Type element, bool isUnsigned, int64_t lanes);
+/// Two tiles or scalars, element by element. A NaN stays.
+mlir::Value combineElements(ElementEmitter &emitter, ts::ReduceKind kind,
+                            mlir::Value a, mlir::Value x, bool isUnsigned);
+
+} // namespace knapper

@@ -1,0 +1,60 @@
+//===- RegisterTiles.h - Register tiles over the rows of a block
+//---------------===//
+#pragma once
+
+#include "codegen/TargetDesc.h"
+#include "codegen/schedule/core/ElementEmitter.h"
+#include "codegen/schedule/core/Knobs.h"
+
+namespace knapper {
+
+/// The shape of a register tile over a panel of B: `rows` accumulator rows of
+/// `width` columns; a panel wider than that is done in parts.
+struct RegisterTile {
+  int64_t rows, width;
+};
+/// Rows x columns accumulators, one row of B and one broadcast fit the vector
+/// registers. `panel` is a multiple of 16.
+RegisterTile registerTile(const TargetDesc &target, int64_t panel);
+/// The same for products in groups (four of bytes, two of bf16): where they are
+/// not added in one instruction, a row of B and an element of A take two
+/// registers each.
+RegisterTile groupTile(const TargetDesc &target, int64_t panel, int64_t group);
+
+/// A panel and the relative time that a column of a full one takes.
+struct PanelCost {
+  int64_t panel;
+  double cost;
+};
+/// The knob "panel": of `panels`, the one of which `count(panel)` take the
+/// least time. Those that cut `runDivisor` (as in Epilogue; 0: they may) are
+/// left out, but for 16.
+int64_t cheapestPanel(llvm::ArrayRef<PanelCost> panels, int64_t runDivisor,
+                      llvm::function_ref<int64_t(int64_t panel)> count,
+                      Knobs &knobs);
+
+/// body(0), body(shape.width), ... below `panel`, a multiple of the width:
+/// first columns of a panel's parts. Emitted once.
+llvm::LogicalResult
+forParts(ElementEmitter &emitter, const RegisterTile &shape, int64_t panel,
+         llvm::function_ref<llvm::LogicalResult(mlir::Value part)> body);
+
+/// Cuts rows [0, rows) into tiles of `tileRows`; the last one takes the
+/// smallest of a few sizes that holds it:
+///   body(first row, valid rows of the tile, rows of the tile, its number)
+/// The tile's rows are a constant of the code, valid <= that; the body is
+/// emitted once a size. `finish(first row, valid rows)` follows every tile and
+/// is emitted once.
+/// `known`: the rows as a number. The tiles then differ by at most one row, and
+/// none has more rows than are valid.
+llvm::LogicalResult forRowTiles(
+    ElementEmitter &emitter, mlir::Value rows, int64_t tileRows,
+    llvm::function_ref<llvm::LogicalResult(mlir::Value row, mlir::Value valid,
+                                           int64_t tileRows,
+                                           mlir::Value number)>
+        body,
+    llvm::function_ref<llvm::LogicalResult(mlir::Value row, mlir::Value valid)>
+        finish = nullptr,
+    std::optional<int64_t> known = std::nullopt);
+
+} // namespace knapper

@@ -1,0 +1,160 @@
+#include "codegen/schedule/core/Schedule.h"
+#include "codegen/schedule/core/ElementEmitter.h"
+#include "codegen/schedule/core/Schedules.h"
+
+using namespace mlir;
+
+namespace knapper {
+
+using ts::Dim;
+
+namespace {
+
+/// Where a schedule is offered.
+enum class Devices { any, cpu, cuda };
+
+struct ScheduleRow {
+  StringRef kind;
+  ChooseFn
+      choose; ///< appends to the kernel's schedules; null: never on its own
+  BuildFn build;
+  Devices devices;
+  SmallVector<ts::Hero, 2> heroes;
+
+  bool serves(ts::Hero hero, const TargetDesc &target) const {
+    return llvm::is_contained(heroes, hero) &&
+           (devices == Devices::any ||
+            (devices == Devices::cuda) == (target.kind == DeviceKind::cuda));
+  }
+};
+
+/// The table of schedules. A hero's rows are asked in order; each may append.
+ArrayRef<ScheduleRow> table() {
+  using ts::Hero;
+  static const SmallVector<ScheduleRow> rows = {
+#define SCHEDULE(KIND, NAME, DEVICES, ...)                                     \
+  {KIND, choose##NAME, build##NAME, Devices::DEVICES, {__VA_ARGS__}},
+#include "codegen/schedule/core/Schedules.def"
+  };
+  return rows;
+}
+
+StringRef predicateText(ts::ComparePredicate predicate) {
+  constexpr StringRef texts[] = {"==", "!=", "<", "<=", ">", ">="};
+  return texts[static_cast<uint32_t>(predicate)];
+}
+
+} // namespace
+
+std::string Guard::str() const {
+  std::string text;
+  for (const Term &term : terms)
+    text += (text.empty() ? "" : " and ") + term.lhs.str() + " " +
+            predicateText(term.predicate).str() + " " + term.rhs.str();
+  return text.empty() ? "always" : text;
+}
+
+std::string Schedule::label() const {
+  std::string text = kind + "{";
+  for (auto &[name, value] : parameters)
+    text +=
+        (text.back() == '{' ? "" : ",") + name + "=" + std::to_string(value);
+  return text + "}";
+}
+
+int64_t representative(Dim dim) {
+  return dim.evaluate([](StringRef) -> std::optional<int64_t> { return 128; })
+      .value_or(128);
+}
+
+bool streamsOut(ts::KernelOp kernel) {
+  // Beyond the share that one core gets of any last-level cache we know.
+  constexpr int64_t cacheBytes = 24 << 20;
+  int64_t bytes = 0;
+  for (Value result : kernel.getResults())
+    bytes += ts::byteCount(result.getType()).asConstant().value_or(0);
+  return bytes > cacheBytes;
+}
+
+FailureOr<SmallVector<Schedule>> chooseSchedules(ts::KernelOp kernel,
+                                                 const TargetDesc &target) {
+  Knobs knobs;
+  return chooseSchedules(kernel, target, knobs);
+}
+
+FailureOr<SmallVector<Schedule>>
+chooseSchedules(ts::KernelOp kernel, const TargetDesc &target, Knobs &knobs) {
+  SmallVector<Schedule> schedules;
+  for (const ScheduleRow &row : table())
+    if (row.choose && row.serves(kernel.getHero(), target) &&
+        (schedules.empty() || !schedules.back().guard.terms.empty()) &&
+        failed(row.choose(kernel, target, knobs, schedules)))
+      return failure();
+  if (schedules.empty() || !schedules.back().guard.terms.empty())
+    return kernel.emitOpError("no schedule serves every size of this kernel");
+  return schedules;
+}
+
+SmallVector<std::string> kernelSymbols(ts::KernelOp kernel) {
+  llvm::SetVector<StringAttr> symbols;
+  auto addType = [&](Type type) {
+    if (isa<RankedTensorType>(type))
+      for (Dim dim : ts::dimsOf(type))
+        dim.collectSymbols(symbols);
+  };
+  for (BlockArgument argument : kernel.getBody().getArguments())
+    addType(argument.getType());
+  kernel.getBody().walk([&](Operation *op) {
+    for (Type type : op->getResultTypes())
+      addType(type);
+    for (NamedAttribute attribute : op->getAttrs())
+      attribute.getValue().walk([&](ts::DimAttr dim) {
+        Dim(dim).collectSymbols(symbols);
+        return WalkResult::skip();
+      });
+  });
+  return llvm::map_to_vector(symbols, [](StringAttr s) { return s.str(); });
+}
+
+FailureOr<tile::FuncOp>
+buildTileProgram(OpBuilder &builder, ts::KernelOp kernel,
+                 const Schedule &schedule, const TargetDesc &target,
+                 StringRef name, ArrayRef<std::string> symbols) {
+  const ScheduleRow *row = llvm::find_if(table(), [&](const ScheduleRow &row) {
+    return row.kind == schedule.kind;
+  });
+  if (row == table().end()) {
+    kernel.emitOpError("unknown schedule '") << schedule.kind << "'";
+    return failure();
+  }
+  SmallVector<Type> elements;
+  for (Value input : kernel.getInputs())
+    elements.push_back(bufferType(ts::elementTypeOf(input)));
+  for (Value result : kernel.getResults())
+    elements.push_back(bufferType(ts::elementTypeOf(result)));
+  auto function = tile::FuncOp::create(builder, kernel.getLoc(), name, elements,
+                                       symbols.size());
+  OpBuilder::InsertionGuard guard(builder);
+  builder.setInsertionPointToEnd(&function.getBody().front());
+  ElementEmitter emitter(builder, kernel.getLoc(), function, kernel, symbols,
+                         target);
+  builder.setInsertionPointToEnd(&function.getBody().front());
+  if (auto most = schedule.parameters.find("threads");
+      most != schedule.parameters.end())
+    function->setAttr("tile.threads", builder.getI64IntegerAttr(most->second));
+  if (auto width = schedule.parameters.find("access");
+      width != schedule.parameters.end())
+    function->setAttr("tile.width", builder.getI64IntegerAttr(width->second));
+  if (auto parts = schedule.parameters.find("parts");
+      parts != schedule.parameters.end())
+    function->setAttr("tile.cluster", builder.getI64IntegerAttr(parts->second));
+  BuildContext context{emitter, kernel, schedule, target};
+  if (failed(row->build(context))) {
+    function.erase();
+    return failure();
+  }
+  tile::ReturnOp::create(builder, kernel.getLoc());
+  return function;
+}
+
+} // namespace knapper

@@ -1,0 +1,112 @@
+// Running reductions along one dim on CPUs (GPUs: BlockScan.cpp).
+//
+//   program = one line along the dim; where the dim is not the last one, a tile
+//   of neighbouring lines. The running value is carried from element to
+//   element, in order, so that results do not depend on how a line is cut.
+//
+// Parameters: lanes (0: one line, scalars).
+#include "codegen/schedule/core/ElementEmitter.h"
+#include "codegen/schedule/core/Epilogue.h"
+#include "codegen/schedule/core/Grain.h"
+#include "codegen/schedule/core/LaneLoops.h"
+#include "codegen/schedule/core/Schedules.h"
+
+using namespace mlir;
+
+namespace knapper {
+
+using ts::Dim;
+
+static ts::ScanOp scanOf(ts::KernelOp kernel) {
+  auto ops = kernel.getBody().getOps<ts::ScanOp>();
+  return ops.empty() ? ts::ScanOp() : *ops.begin();
+}
+
+LogicalResult chooseCpuScan(ts::KernelOp kernel, const TargetDesc &target,
+                            Knobs &knobs,
+                            SmallVectorImpl<Schedule> &schedules) {
+  ts::ScanOp op = scanOf(kernel);
+  if (!op)
+    return kernel.emitOpError("has hero scan and none inside");
+  SmallVector<Dim> dims = ts::dimsOf(op.getInput());
+  Dim one = Dim::constant(kernel.getContext(), 1), around = one;
+  bool last = op.getDim() + 1 == dims.size();
+  int64_t lanes = 0;
+  if (!last) {
+    lanes = 32;
+    while (lanes > 1 && lanes > representative(dims.back()))
+      lanes /= 2;
+  }
+  for (auto [i, dim] : llvm::enumerate(dims))
+    if (i != op.getDim())
+      around = around *
+               (lanes && i + 1 == dims.size() ? dim.ceilDiv(one * lanes) : dim);
+  Schedule schedule;
+  schedule.kind = "scan";
+  schedule.parameters = {{"lanes", lanes}};
+  schedule.grid = around;
+  schedule.grain = grainOf(8000, dims[op.getDim()]);
+  schedule.scratch = one * 0;
+  schedules.push_back(std::move(schedule));
+  return success();
+}
+
+LogicalResult buildCpuScan(BuildContext &context) {
+  ElementEmitter &e = context.emitter;
+  OpBuilder &b = e.builder;
+  Location loc = e.location;
+  ts::ScanOp op = scanOf(context.kernel);
+  FailureOr<Epilogue> epilogue =
+      Epilogue::create(context.kernel, op.getResult());
+  if (failed(epilogue))
+    return failure();
+  int64_t lanes = context.schedule.at("lanes");
+  unsigned axis = op.getDim();
+  SmallVector<Dim> dims = ts::dimsOf(op.getInput()), around;
+  for (auto [i, dim] : llvm::enumerate(dims))
+    if (i != axis)
+      around.push_back(
+          lanes && i + 1 == dims.size() ? dim.ceilDiv(dim.like(lanes)) : dim);
+  Value id = tile::ProgramIdOp::create(b, loc);
+  SmallVector<Value> outer = e.delinearize(id, around);
+  Coord coord;
+  coord.lanes = lanes;
+  unsigned next = 0;
+  for (auto [i, dim] : llvm::enumerate(dims)) {
+    if (i == axis) {
+      coord.dims.push_back({});
+    } else if (lanes && i + 1 == dims.size()) {
+      Value start = e.mul(outer[next++], e.constant(lanes));
+      coord.dims.push_back({start, 1, {}, lanes});
+      coord.valid = e.sub(e.size(dim), start);
+    } else {
+      coord.dims.push_back({outer[next++]});
+    }
+  }
+  Type element = computeType(ts::elementTypeOf(op.getInput()));
+  bool isUnsigned = ts::elementTypeOf(op.getInput()).isUnsignedInteger();
+  // The neutral element starts the line.
+  Value init = neutralElement(e, op.getKind(), element, isUnsigned, lanes);
+  LogicalResult status = success();
+  Value length = e.size(dims[axis]);
+  forEach(
+      e, e.constant(0), length, init,
+      [&](Value i, ValueRange carried) -> FailureOr<SmallVector<Value>> {
+        Coord at = coord;
+        at.dims[axis] = {
+            op.getReverse() ? e.sub(e.sub(length, e.constant(1)), i) : i};
+        Value x = e.emit(op.getInput(), at);
+        if (!x)
+          return failure();
+        Value sum = combineElements(e, op.getKind(), carried[0],
+                                    e.widen(x, lanes), isUnsigned);
+        Value result = op.getExclusive() ? carried[0] : sum;
+        if (failed(epilogue->store(e, result, at)))
+          return failure();
+        return SmallVector<Value>{sum};
+      },
+      status);
+  return status;
+}
+
+} // namespace knapper

@@ -1,0 +1,311 @@
+// The k largest or smallest elements along a dim, in order, with their indices.
+//
+//   merge   program = one line: loaded into scratch with its indices, sorted
+//           bottom-up by merging runs of 1, 2, 4, ... between two halves of
+//           scratch (stable, n log n), the first k elements stored
+//   rank    program = a tile of a line: each lane counts the elements of the
+//           line that go before its own, which is the place where it belongs;
+//           n * n steps, but all lanes at once and without scratch (GPUs)
+//
+// Parameters: lanes (of the rank form; 0: merge).
+#include "codegen/schedule/core/ElementEmitter.h"
+#include "codegen/schedule/core/Grain.h"
+#include "codegen/schedule/core/LaneLoops.h"
+#include "codegen/schedule/core/Schedules.h"
+
+using namespace mlir;
+
+namespace knapper {
+
+using ts::Dim;
+
+namespace {
+
+ts::TopKOp topKOf(ts::KernelOp kernel) {
+  auto ops = kernel.getBody().getOps<ts::TopKOp>();
+  return ops.empty() ? ts::TopKOp() : *ops.begin();
+}
+
+/// Whether an element goes before another one that is earlier in the line: only
+/// when it is truly better, which keeps equal elements in order. NaN counts as
+/// largest.
+struct Order {
+  bool isFloat, isUnsigned, largest;
+
+  Value rightFirst(ElementEmitter &e, Value left, Value right) const;
+};
+
+Value Order::rightFirst(ElementEmitter &e, Value left, Value right) const {
+  OpBuilder &b = e.builder;
+  Location loc = e.location;
+  if (!isFloat) {
+    using P = arith::CmpIPredicate;
+    P p = largest ? (isUnsigned ? P::ugt : P::sgt)
+                  : (isUnsigned ? P::ult : P::slt);
+    return arith::CmpIOp::create(b, loc, p, right, left);
+  }
+  using P = arith::CmpFPredicate;
+  Value better =
+      arith::CmpFOp::create(b, loc, largest ? P::OGT : P::OLT, right, left);
+  Value isNan = arith::CmpFOp::create(b, loc, P::UNO, largest ? right : left,
+                                      largest ? right : left);
+  Value otherIsNot = arith::CmpFOp::create(
+      b, loc, P::ORD, largest ? left : right, largest ? left : right);
+  Value byNan = arith::AndIOp::create(b, loc, isNan, otherIsNot);
+  return arith::OrIOp::create(b, loc, better, byNan);
+}
+
+} // namespace
+
+LogicalResult chooseSort(ts::KernelOp kernel, const TargetDesc &target,
+                         Knobs &knobs, SmallVectorImpl<Schedule> &schedules) {
+  ts::TopKOp op = topKOf(kernel);
+  if (!op)
+    return kernel.emitOpError("has hero sort and none inside");
+  SmallVector<Dim> dims = ts::dimsOf(op.getInput());
+  Dim one = Dim::constant(kernel.getContext(), 1), around = one;
+  for (auto [i, dim] : llvm::enumerate(dims))
+    if (i != op.getDim())
+      around = around * dim;
+  Schedule schedule;
+  schedule.kind = "sort";
+  schedule.parameters["lanes"] = 0;
+  if (target.kind == DeviceKind::cuda) {
+    int64_t lanes = 512;
+    while (lanes > 128 && lanes / 2 >= representative(dims[op.getDim()]))
+      lanes /= 2;
+    schedule.parameters["lanes"] = lanes;
+    schedule.grid = around * dims[op.getDim()].ceilDiv(one * lanes);
+    schedule.grain = one;
+    schedule.scratch = one * 0;
+    schedules.push_back(std::move(schedule));
+    return success();
+  }
+  schedule.grid = around;
+  schedule.grain = grainOf(1000, dims[op.getDim()]);
+  // Two halves of (index, value), each element 8 bytes at most.
+  schedule.scratch = dims[op.getDim()] * 32 + 64;
+  schedules.push_back(std::move(schedule));
+  return success();
+}
+
+/// The rank form.
+static LogicalResult buildRanks(BuildContext &context, int64_t lanes) {
+  ElementEmitter &e = context.emitter;
+  OpBuilder &b = e.builder;
+  Location loc = e.location;
+  ts::TopKOp op = topKOf(context.kernel);
+  unsigned axis = op.getDim();
+  SmallVector<Dim> dims = ts::dimsOf(op.getInput()), grid;
+  for (auto [i, dim] : llvm::enumerate(dims))
+    if (i != axis)
+      grid.push_back(dim);
+  grid.push_back(dims[axis].ceilDiv(dims[axis].like(lanes)));
+  Value id = tile::ProgramIdOp::create(b, loc);
+  SmallVector<Value> outer = e.delinearize(id, grid);
+  Value start = e.mul(outer.back(), e.constant(lanes));
+  Value n = e.size(dims[axis]);
+  Coord line, own;
+  unsigned next = 0;
+  for (size_t i = 0; i < dims.size(); ++i)
+    line.dims.push_back({i == axis ? Value() : outer[next++]});
+  own = line;
+  own.lanes = lanes;
+  own.dims[axis] = {start, 1, {}, lanes};
+  own.valid = e.sub(n, start);
+
+  Type element = computeType(ts::elementTypeOf(op.getInput()));
+  Order order{isa<FloatType>(element),
+              ts::elementTypeOf(op.getInput()).isUnsignedInteger(),
+              op.getLargest()};
+  Value mine = e.emit(op.getInput(), own);
+  if (!mine)
+    return failure();
+  mine = e.widen(mine, lanes);
+  Type counts = VectorType::get(lanes, b.getI32Type());
+  auto number = [&](Value index) -> Value {
+    return e.widen(arith::IndexCastOp::create(b, loc, b.getI32Type(), index),
+                   lanes);
+  };
+  Value here = arith::IndexCastOp::create(
+      b, loc, counts, e.lanePositions(own.dims[axis], lanes));
+  Value one = e.splat(b.getI32Type(), lanes, 1);
+  LogicalResult status = success();
+  SmallVector<Value> ranks = forEach(
+      e, e.constant(0), n, e.splat(b.getI32Type(), lanes, 0),
+      [&](Value j, ValueRange carried) -> FailureOr<SmallVector<Value>> {
+        Coord at = line;
+        at.dims[axis] = {j};
+        Value other = e.emit(op.getInput(), at);
+        if (!other)
+          return failure();
+        other = e.widen(other, lanes);
+        Value earlier = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt,
+                                              number(j), here);
+        // Of an earlier element and this one, this one stays behind unless it
+        // is better; a later one passes only if it is better.
+        Value passes = order.rightFirst(e, other, mine);
+        Value passed = order.rightFirst(e, mine, other);
+        Value first = arith::SelectOp::create(
+            b, loc, earlier,
+            Value(arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq,
+                                        passes,
+                                        e.splat(b.getI1Type(), lanes, 0))),
+            passed);
+        Value more = arith::AddIOp::create(b, loc, carried[0], one);
+        return SmallVector<Value>{
+            arith::SelectOp::create(b, loc, first, more, carried[0])};
+      },
+      status);
+  if (failed(status))
+    return failure();
+
+  Coord to = own;
+  to.dims[axis] = {
+      {},
+      0,
+      arith::IndexCastOp::create(
+          b, loc, VectorType::get(lanes, b.getIndexType()), ranks[0])};
+  to.mask = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, ranks[0],
+                                  number(e.size(op.getK())));
+  for (auto [r, value] : llvm::enumerate(context.kernel.yield().getValues())) {
+    Value x = mine;
+    if (value == op.getIndices())
+      x = arith::ExtSIOp::create(b, loc, VectorType::get(lanes, b.getI64Type()),
+                                 here);
+    else if (value != op.getValues())
+      return context.kernel.emitOpError(
+          "stores something else than the sort's results");
+    e.store(x, e.outputBuffer(r), value.getType(), to);
+  }
+  return success();
+}
+
+LogicalResult buildSort(BuildContext &context) {
+  if (int64_t lanes = context.schedule.at("lanes"))
+    return buildRanks(context, lanes);
+  ElementEmitter &e = context.emitter;
+  OpBuilder &b = e.builder;
+  Location loc = e.location;
+  ts::TopKOp op = topKOf(context.kernel);
+  unsigned axis = op.getDim();
+  SmallVector<Dim> dims = ts::dimsOf(op.getInput()), around;
+  for (auto [i, dim] : llvm::enumerate(dims))
+    if (i != axis)
+      around.push_back(dim);
+  Value id = tile::ProgramIdOp::create(b, loc);
+  SmallVector<Value> outer = e.delinearize(id, around);
+  Coord coord;
+  unsigned next = 0;
+  for (size_t i = 0; i < dims.size(); ++i)
+    coord.dims.push_back({i == axis ? Value() : outer[next++]});
+
+  Type element = computeType(ts::elementTypeOf(op.getInput()));
+  Order order{isa<FloatType>(element),
+              ts::elementTypeOf(op.getInput()).isUnsignedInteger(),
+              op.getLargest()};
+  Value n = e.size(dims[axis]);
+  Value indices = tile::ScratchOp::create(
+      b, loc, tile::BufferType::get(b.getI64Type()), e.constant(0));
+  Value values = tile::ScratchOp::create(b, loc, tile::BufferType::get(element),
+                                         e.mul(n, e.constant(16)));
+  auto load = [&](Value buffer, Type type, Value at) -> Value {
+    return tile::LoadOp::create(b, loc, type, buffer, at);
+  };
+  if (failed(forEach(e, e.constant(0), n, [&](Value i) -> LogicalResult {
+        Coord at = coord;
+        at.dims[axis] = {i};
+        Value x = e.emit(op.getInput(), at);
+        if (!x)
+          return failure();
+        tile::StoreOp::create(b, loc, x, values, i);
+        tile::StoreOp::create(
+            b, loc, arith::IndexCastOp::create(b, loc, b.getI64Type(), i),
+            indices, i);
+        return success();
+      })))
+    return failure();
+
+  // while (width < n) merge all pairs of runs; carried: width, source offset.
+  Type index = b.getIndexType();
+  auto loop = scf::WhileOp::create(b, loc, TypeRange{index, index},
+                                   ValueRange{e.constant(1), e.constant(0)});
+  Value source;
+  {
+    OpBuilder::InsertionGuard guard(b);
+    ConvBlock *before =
+        b.createBlock(&loop.getBefore(), {}, {index, index}, {loc, loc});
+    Value more = e.less(before->getArgument(0), n);
+    scf::ConditionOp::create(b, loc, more, before->getArguments());
+    ConvBlock *after =
+        b.createBlock(&loop.getAfter(), {}, {index, index}, {loc, loc});
+    Value width = after->getArgument(0), from = after->getArgument(1);
+    Value to = e.sub(n, from);
+    Value pairs =
+        e.div(e.add(n, e.sub(e.mul(width, e.constant(2)), e.constant(1))),
+              e.mul(width, e.constant(2)));
+    LogicalResult merged = e.scoped([&] {
+      return forEach(e, e.constant(0), pairs, [&](Value p) {
+        LogicalResult status = success();
+        Value low = e.mul(p, e.mul(width, e.constant(2)));
+        Value middle = e.min(e.add(low, width), n);
+        Value high = e.min(e.add(middle, width), n);
+        Value last = e.sub(n, e.constant(1));
+        forEach(
+            e, low, high, ValueRange{low, middle},
+            [&](Value k, ValueRange carried) -> FailureOr<SmallVector<Value>> {
+              Value i = carried[0], j = carried[1];
+              Value ai = e.add(from, e.min(i, last)),
+                    aj = e.add(from, e.min(j, last));
+              Value left = load(values, element, ai),
+                    right = load(values, element, aj);
+              Value leftDone = arith::CmpIOp::create(
+                  b, loc, arith::CmpIPredicate::sge, i, middle);
+              Value rightLeft = e.less(j, high);
+              Value takeRight = arith::OrIOp::create(
+                  b, loc, leftDone, order.rightFirst(e, left, right));
+              takeRight = arith::AndIOp::create(b, loc, takeRight, rightLeft);
+              auto pick = [&](Value x, Value y) -> Value {
+                return arith::SelectOp::create(b, loc, takeRight, x, y);
+              };
+              Value at = e.add(to, k);
+              tile::StoreOp::create(b, loc, pick(right, left), values, at);
+              tile::StoreOp::create(b, loc,
+                                    pick(load(indices, b.getI64Type(), aj),
+                                         load(indices, b.getI64Type(), ai)),
+                                    indices, at);
+              return SmallVector<Value>{pick(i, e.add(i, e.constant(1))),
+                                        pick(e.add(j, e.constant(1)), j)};
+            },
+            status);
+        return status;
+      });
+    });
+    if (failed(merged))
+      return failure();
+    scf::YieldOp::create(b, loc, ValueRange{e.mul(width, e.constant(2)), to});
+  }
+  source = loop.getResult(1);
+
+  auto outputs = context.kernel.yield().getValues();
+  return forEach(e, e.constant(0), e.size(op.getK()),
+                 [&](Value i) -> LogicalResult {
+                   Coord at = coord;
+                   at.dims[axis] = {i};
+                   Value where = e.add(source, i);
+                   for (auto [r, value] : llvm::enumerate(outputs)) {
+                     Value x;
+                     if (value == op.getValues())
+                       x = load(values, element, where);
+                     else if (value == op.getIndices())
+                       x = load(indices, b.getI64Type(), where);
+                     else
+                       return context.kernel.emitOpError(
+                           "stores something else than the sort's results");
+                     e.store(x, e.outputBuffer(r), value.getType(), at);
+                   }
+                   return success();
+                 });
+}
+
+} // namespace knapper

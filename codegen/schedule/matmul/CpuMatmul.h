@@ -1,0 +1,37 @@
+//===- CpuMatmul.h - What choosing and building matrix products share
+//--------===//
+#pragma once
+
+#include "codegen/schedule/core/Schedule.h"
+#include "codegen/schedule/matmul/AmxSplitFloat.h"
+#include "codegen/schedule/matmul/MatmulProblem.h"
+
+namespace knapper {
+
+/// Scratch for the accumulators of a register tile: at most 12 x 64 f32, in
+/// tile registers 32 x 64.
+constexpr int64_t accumulatorBytes(bool inTiles) {
+  return inTiles ? 8192 : 4096;
+}
+
+/// How many of K a step takes: what lies together in a packed panel, and on
+/// targets with products of pairs in a gathered one.
+int64_t productGroup(const MatmulProblem &product);
+
+/// How the rows of a product are cut. Programs are numbered block by block,
+/// within a block panel by panel, of a panel part by part.
+struct RowSplit {
+  ts::Dim blocks, parts;
+};
+
+/// By a schedule's parameters.
+RowSplit splitOf(const MatmulProblem &product, int64_t blockRows,
+                 int64_t blocks, int64_t parts);
+
+/// A program's product in parts of bf16, where this target has those and the
+/// schedule takes them.
+std::optional<SplitShape> splitShape(const Schedule &schedule,
+                                     const TargetDesc &target,
+                                     const MatmulProblem &product);
+
+} // namespace knapper

@@ -1,0 +1,93 @@
+//===- CpuMatmulBuilder.h - The builder of matrix products
+//-------------------===//
+// Internal to CpuMatmul.cpp, which says how a program is built, and
+// CpuMatmulPanel.cpp.
+#pragma once
+
+#include "codegen/schedule/core/ElementEmitter.h"
+#include "codegen/schedule/core/Epilogue.h"
+#include "codegen/schedule/core/RegisterTiles.h"
+#include "codegen/schedule/matmul/AmxMatmul.h"
+#include "codegen/schedule/matmul/CpuMatmul.h"
+
+namespace knapper {
+
+class MatmulBuilder {
+public:
+  MatmulBuilder(BuildContext &context, MatmulProblem product, Epilogue epilogue)
+      : e(context.emitter), b(e.builder), target(context.target),
+        product(std::move(product)), epilogue(std::move(epilogue)),
+        panel(context.schedule.at("panel")),
+        split(splitOf(this->product, context.schedule.at("rows"),
+                      context.schedule.at("blocks"),
+                      context.schedule.at("parts"))),
+        step(this->product.packed || target.pairProducts
+                 ? productGroup(this->product)
+                 : 1),
+        sums(this->product.bytes ? mlir::Type(b.getI32Type()) : b.getF32Type()),
+        inTiles(!this->product.group &&
+                fitsTiles(target, step,
+                          this->product.lhs.contractStride.isConstant(1),
+                          this->product.lhs.free.asConstant(),
+                          this->product.lhs.contract.asConstant())),
+        inParts(splitShape(context.schedule, target, this->product)),
+        shape(inTiles               ? blockTile(panel)
+              : this->product.group ? registerTile(target, panel)
+                                    : groupTile(target, panel, step)),
+        expandedRows((shape.rows + 1) / 2) {
+    // No more rows than that: nothing to put into scratch.
+    std::optional<int64_t> rows = this->product.lhs.free.asConstant();
+    if (this->product.group && rows && *rows >= 1 && *rows <= expandedRows)
+      shape.rows = expandedRows = *rows;
+  }
+
+  llvm::LogicalResult build();
+
+private:
+  llvm::LogicalResult gatherPanel();
+  void tile(mlir::Value row, mlir::Value valid, int64_t tileRows,
+            mlir::Value share);
+  llvm::LogicalResult tileBlock(mlir::Value row, mlir::Value valid,
+                                mlir::Value share);
+  llvm::LogicalResult multiply(mlir::Value rows, mlir::Value tilesBefore,
+                               mlir::Value share);
+  llvm::LogicalResult bySplitBlocks(mlir::Value rows, mlir::Value key);
+  /// The sums of one register tile: columns `shift` on.
+  mlir::Value mainloop(mlir::Value row, mlir::Value valid, int64_t tileRows,
+                       int64_t shift, mlir::Value fetch);
+  mlir::Value scaledMainloop(mlir::VectorType type, mlir::Value aOffset,
+                             mlir::Value valid, int64_t shift,
+                             mlir::Value fetch);
+  llvm::LogicalResult expandPanel();
+  llvm::LogicalResult finish(mlir::Value row, mlir::Value valid);
+
+  ElementEmitter &e;
+  mlir::OpBuilder &b;
+  const TargetDesc &target;
+  MatmulProblem product;
+  Epilogue epilogue;
+  int64_t panel;
+  RowSplit split;
+  int64_t step;    ///< of K, whose elements of a column lie together in B
+  mlir::Type sums; ///< element type of the accumulators
+  bool inTiles;    ///< products go through tile registers
+  /// Of float32 through tile registers as well, where a program has the rows.
+  std::optional<SplitShape> inParts;
+  RegisterTile shape;
+  /// Of scaled integers: tiles of more rows read the expanded panel.
+  int64_t expandedRows;
+
+  llvm::SmallVector<mlir::Value> batchIndex, outerIndex;
+  mlir::Value column;       ///< first column of the panel
+  mlir::Value validColumns; ///< null: all
+  mlir::Value firstRow;     ///< of the block, in the merged row dim
+  mlir::Value a, aBase, lda, ka;
+  mlir::Value bBuffer, bBase, ldb;
+  mlir::Value prefetchBase;
+  mlir::Value
+      fetchStep; ///< elements of the next panel that a tile fetches at a time
+  mlir::Value scale, zero, scaleBase, expanded; ///< of scaled integers
+  mlir::Value accumulators;                     ///< scratch, [tile rows][panel]
+};
+
+} // namespace knapper

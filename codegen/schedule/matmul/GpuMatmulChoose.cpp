@@ -1,0 +1,356 @@
+// The schedules of a matrix product on a GPU.
+//
+// By warpgroups (Hopper, f16 and bf16) where the copies of whole blocks reach
+// both operands: the innermost dim of each contiguous, every other stride and
+// the start a multiple of 16 bytes. What is not known of symbolic sizes becomes
+// the schedule's guard. Where they do not, warpgroups carry the operands
+// themselves (`carriers`). The block sizes are those with the least modelled
+// time (GpuMatmulCost.h).
+// A few rows are multiplied as B passes by, where both depths are contiguous
+// and 16-byte accesses reach them. By warps (mma.sync) on other GPUs, where one
+// dim of each operand is contiguous. By multiply-adds of f32 for all else.
+//
+// f32 goes the ways of f16 only where the product may round it to tf32: by
+// warpgroups where both depths are contiguous, since the unit transposes
+// elements of 16 bits alone; else by warps, on Hopper too.
+#include "codegen/schedule/core/ElementEmitter.h"
+#include "codegen/schedule/core/Schedules.h"
+#include "codegen/schedule/matmul/GpuMatmul.h"
+
+using namespace mlir;
+
+namespace knapper {
+
+using ts::Dim;
+
+namespace {
+
+/// Whether the operands, of f32, may be rounded to tf32.
+bool allowsTf32(const MatmulProblem &product) {
+  Operation *op = product.result.getDefiningOp();
+  return ts::elementTypeOf(product.lhs.base).isF32() && op &&
+         op->hasAttr("ts.tf32");
+}
+
+/// Rows up to which a product takes the time of reading B, multiplied by
+/// whatever unit: of a large B less than of a small one, where warpgroups'
+/// first copies take longer than all of it.
+int64_t mostFewRows(const MatmulProblem &product, const TargetDesc &target) {
+  constexpr int64_t few = 4, fewOfMany = 2, many = 4 << 20;
+  bool warpgroupsCan =
+      target.isa == "sm_90a" &&
+      ts::elementBytes(ts::elementTypeOf(product.lhs.base)) == 2;
+  return warpgroupsCan && representative(product.rhs.free) *
+                                  representative(product.lhs.contract) >
+                              many
+             ? fewOfMany
+             : few;
+}
+
+/// Appends schedules for few rows, if any serves this product.
+void chooseFewRows(const MatmulProblem &product, const TargetDesc &target,
+                   SmallVectorImpl<Schedule> &schedules) {
+  int64_t mostRows = mostFewRows(product, target);
+  const MatmulOperand &lhs = product.lhs, &rhs = product.rhs;
+  std::optional<int64_t> known = lhs.free.asConstant();
+  if ((known && *known > mostRows) || !lhs.contractStride.isConstant(1) ||
+      !rhs.contractStride.isConstant(1))
+    return;
+  Outer outer = outerOf(product);
+  int64_t lanes = 16 / ts::elementBytes(ts::elementTypeOf(lhs.base));
+  Conditions conditions;
+  conditions.multiple(lhs.contract, lanes);
+  for (const MatmulOperand *side : {&lhs, &rhs}) {
+    conditions.multiple(side->offset, lanes);
+    if (!side->free.isConstant(1))
+      conditions.multiple(side->freeStride, lanes);
+  }
+  for (Dim stride : llvm::concat<Dim>(outer.aStrides, outer.bStrides))
+    conditions.multiple(stride, lanes);
+  if (!conditions.holds)
+    return;
+
+  // As many threads a column as have something to read, a block's at most; a
+  // thread has at least two reads of B in flight. Of several rows, what it has
+  // read of A serves four columns: reading it again would take longer than B.
+  constexpr int64_t warps = 8, threads = warps * 32, most = 8;
+  int64_t runs = std::max<int64_t>(1, representative(lhs.contract) / lanes);
+  int64_t team = std::min<int64_t>(threads, llvm::PowerOf2Ceil(runs));
+  int64_t passes = (runs + team - 1) / team;
+  auto add = [&](int64_t rows, bool guarded) {
+    // In the end each thread has one sum: of a shallow depth, fewer columns.
+    int64_t own = std::min<int64_t>(
+        rows > 1 ? 4 : std::max<int64_t>(1, 2 / passes), team / rows);
+    if (own == 0)
+      return;
+    GpuTileShape blocks{rows, own * (threads / team),
+                        passes * own <= most ? passes : most / 2 / own, warps,
+                        0};
+    Schedule schedule = scheduleOf(
+        product, outer, configOf(MatmulPath::gemv, blocks, team * lanes));
+    schedule.guard = conditions.guard;
+    if (guarded)
+      schedule.guard.terms.push_back(
+          {lhs.free, ts::ComparePredicate::le, lhs.free.like(rows)});
+    schedules.push_back(std::move(schedule));
+  };
+  if (known) {
+    add(std::max<int64_t>(1, *known), false);
+    return;
+  }
+  add(1, true);
+  add(mostRows, true);
+}
+
+/// What a kernel computes of each element after the product.
+int64_t operationsOf(ts::KernelOp kernel) {
+  int64_t operations = 0;
+  for (auto op : kernel.getBody().front().getOps<ts::ElementwiseOpInterface>())
+    operations += op.elementFlops();
+  return operations;
+}
+
+/// Whether the kernel can end elements down a column of the result, one by one:
+/// blocks leave it, and it reads nothing else but rows of columns. Another
+/// matrix it would read two bytes at a time.
+bool endsColumns(ts::KernelOp kernel, const MatmulProblem &product) {
+  Dim n = product.rhs.free;
+  return llvm::all_of(
+      kernel.getBody().getArguments(), [&](BlockArgument input) {
+        if (input == product.lhs.base || input == product.rhs.base)
+          return true;
+        Dim elements = ts::product(
+            n.context(), ts::dimsOf(cast<RankedTensorType>(input.getType())));
+        return elements == n || elements.isConstant(1);
+      });
+}
+
+/// Appends schedules by warpgroups, if any serves this product.
+void chooseWarpgroups(ts::KernelOp kernel, const MatmulProblem &product,
+                      const Epilogue &epilogue, const TargetDesc &target,
+                      SmallVectorImpl<Schedule> &schedules) {
+  Type element = ts::elementTypeOf(product.lhs.base);
+  bool tf32 = allowsTf32(product);
+  if (target.isa != "sm_90a" || !(element.isF16() || element.isBF16() || tf32))
+    return;
+  Outer outer = outerOf(product);
+  if (outer.sizes.size() > 3)
+    return;
+  const int64_t depth = tf32 ? 32 : 64; // 128 bytes
+  Conditions conditions;
+  auto a = mapSide(product.lhs, outer.sizes, outer.aStrides, conditions);
+  auto b = mapSide(product.rhs, outer.sizes, outer.bStrides, conditions);
+  // Products of tf32 read both sides by depth only.
+  if (!a || !b || (tf32 && !(a->depthFirst && b->depthFirst)))
+    return;
+  Dim m = product.lhs.free, n = product.rhs.free, k = product.lhs.contract;
+  conditions.positive(k);
+  // Symbolic columns: pairs of them in a register, and whole rows of 16 bytes.
+  if (n.isSymbolic())
+    conditions.multiple(n, 8);
+  if (!conditions.holds)
+    return;
+
+  bool columnsFit = n.isSymbolic() || n.knownDivisor() % 8 == 0;
+  bool store = leavesByBlocks(kernel, epilogue);
+  int64_t run = n.isSymbolic() && !epilogue.runDivisor()
+                    ? 2
+                    : runOf(product, epilogue, 2);
+
+  auto add = [&](const GpuTileShape &blocks, const Guard &guard) {
+    MatmulGpuSchedule config = configOf(MatmulPath::wgmma, blocks, depth);
+    config.tf32 = tf32;
+    config.epilogueColumns = blocks.swapAB ? 1 : run;
+    config.tileStore = store;
+    config.unaligned = store && !columnsFit;
+    MappedSide first = *a, second = *b;
+    if (blocks.swapAB)
+      std::swap(first, second);
+    config.aTransposed = !first.depthFirst;
+    config.bTransposed = !second.depthFirst;
+    config.aBatchDims = first.batch;
+    config.bBatchDims = second.batch;
+    Schedule schedule = scheduleOf(product, outer, config);
+    schedule.guard = guard;
+    first.map.box[0] = second.map.box[0] = depth;
+    first.map.box[1] =
+        (first.depthFirst ? blocks.aRows : 64) / blocks.clusterColumns;
+    second.map.box[1] =
+        (second.depthFirst ? blocks.columns : 64) / blocks.clusterRows;
+    schedule.maps = {first.map, second.map};
+    if (store && columnsFit)
+      schedule.maps.push_back(mapResult(kernel, product, outer, blocks));
+    schedules.push_back(std::move(schedule));
+  };
+  // So many rows of `most` or fewer.
+  auto best = [&](int64_t rows, std::optional<int64_t> most) {
+    GpuMatmulProblem problem = problemOf(product, outer, rows, target);
+    problem.stores = store;
+    problem.swaps = store && !tf32 && endsColumns(kernel, product);
+    problem.mostRows = most;
+    problem.operations = operationsOf(kernel);
+    // The model counts elements of 16 bits.
+    if (tf32) {
+      problem.k *= 2;
+      problem.aPitch *= 2;
+      problem.bPitch *= 2;
+    }
+    return chooseTileShape(problem);
+  };
+  if (std::optional<int64_t> rows = m.asConstant()) {
+    add(best(*rows, *rows), conditions.guard);
+    return;
+  }
+  // One cut serves few rows badly and another many. Up to some thousands it
+  // matters whether blocks are as many as SMs, or half or twice as many.
+  constexpr int64_t cuts[][2] = {
+      {32, 32}, {256, 128}, {1024, 512}, {2048, 2048}, {4096, 4096}};
+  for (auto [most, typical] : cuts) {
+    Guard guard = conditions.guard;
+    guard.terms.push_back({m, ts::ComparePredicate::le, m.like(most)});
+    add(best(typical, most), guard);
+  }
+  add(best(8192, std::nullopt), conditions.guard);
+}
+
+/// Appends schedules by warpgroups that carry the operands themselves: any
+/// strides, if one dim of each side is contiguous.
+void chooseCarried(ts::KernelOp kernel, const MatmulProblem &product,
+                   const Epilogue &epilogue, const TargetDesc &target,
+                   SmallVectorImpl<Schedule> &schedules) {
+  Type element = ts::elementTypeOf(product.lhs.base);
+  const MatmulOperand &lhs = product.lhs, &rhs = product.rhs;
+  bool aDepth = lhs.contractStride.isConstant(1),
+       bDepth = rhs.contractStride.isConstant(1);
+  if (target.isa != "sm_90a" || !(element.isF16() || element.isBF16()) ||
+      !(aDepth || lhs.freeStride.isConstant(1)) ||
+      !(bDepth || rhs.freeStride.isConstant(1)))
+    return;
+  Outer outer = outerOf(product);
+  Conditions conditions;
+  conditions.positive(lhs.contract);
+  if (!conditions.holds)
+    return;
+  auto add = [&](int64_t rows, const Guard &guard) {
+    bool store = leavesByBlocks(kernel, epilogue);
+    GpuMatmulProblem problem = problemOf(product, outer, rows, target);
+    problem.operations = operationsOf(kernel);
+    problem.staged = true;
+    problem.swaps = store && endsColumns(kernel, product);
+    GpuTileShape blocks = chooseTileShape(problem);
+    MatmulGpuSchedule config = configOf(MatmulPath::wgmma, blocks, 64);
+    config.epilogueColumns = blocks.swapAB ? 1 : runOf(product, epilogue, 2);
+    config.tileStore = config.unaligned = store;
+    config.aTransposed = blocks.swapAB ? !bDepth : !aDepth;
+    config.bTransposed = blocks.swapAB ? !aDepth : !bDepth;
+    config.stagingWarpgroups = 2;
+    Schedule schedule = scheduleOf(product, outer, config);
+    schedule.guard = guard;
+    schedules.push_back(std::move(schedule));
+  };
+  if (std::optional<int64_t> rows = lhs.free.asConstant())
+    add(*rows, conditions.guard);
+  else
+    add(representative(lhs.free), conditions.guard);
+}
+
+/// Appends schedules by warps, if they serve this product: with one dim of each
+/// side contiguous. Where a side's lines start at multiples of 16 bytes, they
+/// are copied.
+void chooseWarps(const MatmulProblem &product, const Epilogue &epilogue,
+                 const TargetDesc &target,
+                 SmallVectorImpl<Schedule> &schedules) {
+  Type element = ts::elementTypeOf(product.lhs.base);
+  const MatmulOperand *sides[] = {&product.lhs, &product.rhs};
+  int64_t bytes = ts::elementBytes(element), lanes = 16 / bytes;
+  bool tf32 = allowsTf32(product);
+  if (!(element.isF16() || element.isBF16() || tf32))
+    return;
+  bool transposed[2];
+  for (auto [i, side] : llvm::enumerate(sides)) {
+    transposed[i] = !side->contractStride.isConstant(1);
+    if (transposed[i] && !side->freeStride.isConstant(1))
+      return;
+  }
+  Outer outer = outerOf(product);
+  ArrayRef<Dim> outerStrides[] = {outer.aStrides, outer.bStrides};
+  Conditions any;
+  any.positive(product.lhs.contract);
+  if (!any.holds)
+    return;
+
+  auto add = [&](ArrayRef<bool> copied, const Guard &guard) {
+    GpuMatmulProblem problem =
+        problemOf(product, outer, representative(product.lhs.free), target);
+    problem.staged = !copied[0] || !copied[1];
+    MmaSyncTileShape blocks =
+        chooseMmaSyncTileShape(problem, bytes, target.l1Bytes);
+    MatmulGpuSchedule config =
+        configOf(MatmulPath::mmaSync,
+                 {blocks.rows, blocks.columns, blocks.stages, blocks.warps, 0},
+                 128 / bytes);
+    config.tf32 = tf32;
+    config.warpsM = blocks.warpRows;
+    config.aTransposed = transposed[0];
+    config.bTransposed = transposed[1];
+    config.aCopied = copied[0];
+    config.bCopied = copied[1];
+    config.epilogueColumns = runOf(product, epilogue, lanes);
+    Schedule schedule = scheduleOf(product, outer, config);
+    schedule.guard = guard;
+    schedules.push_back(std::move(schedule));
+  };
+  // Sides that are known to lie otherwise are not copied; the others are where
+  // the guard holds.
+  Conditions both = any;
+  bool copied[2];
+  for (auto [i, side] : llvm::enumerate(sides)) {
+    Conditions own = both;
+    own.multiple(side->offset, lanes);
+    if (!side->free.isConstant(1) || transposed[i])
+      own.multiple(transposed[i] ? side->contractStride : side->freeStride,
+                   lanes);
+    for (Dim stride : outerStrides[i])
+      own.multiple(stride, lanes);
+    copied[i] = own.holds;
+    if (own.holds)
+      both = own;
+  }
+  add(copied, both.guard);
+  if (both.guard.terms.size() > any.guard.terms.size())
+    add({false, false}, any.guard);
+}
+
+} // namespace
+
+LogicalResult chooseGpuMatmul(ts::KernelOp kernel, const TargetDesc &target,
+                              Knobs &knobs,
+                              SmallVectorImpl<Schedule> &schedules) {
+  std::optional<MatmulProblem> product = analyseMatmul(kernel);
+  if (!product)
+    return success(); // the loop schedule takes it
+  Type element = ts::elementTypeOf(product->lhs.base);
+  if (!element.isF32() && !element.isF16() && !element.isBF16())
+    return success();
+  FailureOr<Epilogue> epilogue = Epilogue::create(kernel, product->result);
+  if (failed(epilogue))
+    return failure();
+  auto open = [&] {
+    return schedules.empty() || !schedules.back().guard.terms.empty();
+  };
+  chooseFewRows(*product, target, schedules);
+  if (open())
+    chooseWarpgroups(kernel, *product, *epilogue, target, schedules);
+  if (open())
+    chooseCarried(kernel, *product, *epilogue, target, schedules);
+  // (What warpgroups carry is any product with a depth.)
+  if (open() && (target.isa != "sm_90a" || allowsTf32(*product)))
+    chooseWarps(*product, *epilogue, target, schedules);
+  if (open())
+    schedules.push_back(simtSchedule(*product, runOf(*product, *epilogue, 4),
+                                     target,
+                                     /*window=*/false));
+  return success();
+}
+
+} // namespace knapper

@@ -1,0 +1,147 @@
+#include "codegen/schedule/matmul/MatmulProblem.h"
+#include "graph/fusion/Views.h"
+#include "ir/tensor/ScaledDot.h"
+
+using namespace mlir;
+
+namespace knapper {
+
+using ts::Dim;
+
+namespace {
+
+bool movesOnly(Operation *op) { return fusion::isReindex(op); }
+
+/// Merges dims that follow one another in memory, innermost first: the longest
+/// run becomes one dim; the rest stays outside.
+void mergeFree(ArrayRef<fusion::StridedDim> dims, MatmulOperand &side,
+               MLIRContext *context) {
+  Dim one = Dim::constant(context, 1);
+  side.free = one;
+  side.freeStride = one;
+  bool open = true, first = true;
+  for (const fusion::StridedDim &dim : llvm::reverse(dims)) {
+    if (dim.size.isConstant(1))
+      continue;
+    if (open && (first || dim.stride == side.freeStride * side.free)) {
+      if (first)
+        side.freeStride = dim.stride;
+      side.free = side.free * dim.size;
+      first = false;
+      continue;
+    }
+    open = false;
+    side.outerSizes.insert(side.outerSizes.begin(), dim.size);
+    side.outerStrides.insert(side.outerStrides.begin(), dim.stride);
+  }
+}
+
+std::optional<MatmulOperand> makeSide(Value operand, ArrayRef<int64_t> batch,
+                                      ArrayRef<int64_t> contract) {
+  auto view = fusion::stridedView(operand, movesOnly);
+  if (!view || !isa<BlockArgument>(view->base) || contract.empty())
+    return std::nullopt;
+  MLIRContext *context = operand.getContext();
+  MatmulOperand side;
+  side.base = cast<BlockArgument>(view->base);
+  side.offset = view->offset;
+  for (int64_t dim : batch)
+    side.batchStrides.push_back(view->dims[dim].stride);
+  SmallVector<fusion::StridedDim> free, contracted;
+  for (auto [i, dim] : llvm::enumerate(view->dims))
+    if (!llvm::is_contained(batch, static_cast<int64_t>(i)) &&
+        !llvm::is_contained(contract, static_cast<int64_t>(i)))
+      free.push_back(dim);
+  for (int64_t dim : contract)
+    contracted.push_back(view->dims[dim]);
+  MatmulOperand merged;
+  mergeFree(contracted, merged, context);
+  if (!merged.outerSizes.empty())
+    return std::nullopt;
+  side.contract = merged.free;
+  side.contractStride = merged.freeStride;
+  mergeFree(free, side, context);
+  return side;
+}
+
+bool isConstant(ts::KernelOp kernel, Value input) {
+  auto argument = dyn_cast<BlockArgument>(input);
+  auto constants = kernel->getAttrOfType<DenseBoolArrayAttr>("ts.constants");
+  return argument && constants && constants[argument.getArgNumber()];
+}
+
+std::optional<MatmulProblem> analyseScaled(ts::KernelOp kernel,
+                                           ts::ScaledDotOp dot) {
+  for (Value operand : dot->getOperands().drop_front())
+    if (!isConstant(kernel, operand) || !operand.hasOneUse())
+      return std::nullopt;
+  int64_t last = ts::rankOf(dot.getInput()) - 1;
+  auto lhs = makeSide(dot.getInput(), {}, {last});
+  auto rhs = makeSide(dot.getWeight(), {}, {0});
+  if (!lhs || !rhs)
+    return std::nullopt;
+  MatmulProblem product;
+  product.result = dot.getResult();
+  product.rows = ts::dimsOf(dot.getInput());
+  product.rows.pop_back();
+  product.lhs = *lhs;
+  product.rhs = *rhs;
+  product.packed = true;
+  product.group = static_cast<int64_t>(dot.getGroup());
+  product.nibbles = ts::elementTypeOf(dot.getWeight()).isInteger(4);
+  product.scale = cast<BlockArgument>(dot.getScale());
+  if (dot.getZero())
+    product.zero = cast<BlockArgument>(dot.getZero());
+  return product;
+}
+
+} // namespace
+
+std::optional<MatmulProblem> analyseMatmul(ts::KernelOp kernel) {
+  auto scaled = kernel.getBody().getOps<ts::ScaledDotOp>();
+  if (!scaled.empty())
+    return analyseScaled(kernel, *scaled.begin());
+  MatmulProblem product;
+  auto dots = kernel.getBody().getOps<ts::DotOp>();
+  ts::DotOp dot = *dots.begin();
+  product.result = dot.getResult();
+  Type element = ts::elementTypeOf(dot.getLhs());
+  product.bytes = element.isUnsignedInteger(8) &&
+                  ts::elementTypeOf(dot.getRhs()).isSignlessInteger(8) &&
+                  ts::elementTypeOf(dot.getResult()).isInteger(32);
+  if (!product.bytes &&
+      (!isa<FloatType>(element) || element != ts::elementTypeOf(dot.getRhs()) ||
+       element.isF64()))
+    return std::nullopt;
+  auto lhs = makeSide(dot.getLhs(), dot.getLhsBatch(), dot.getLhsContract());
+  auto rhs = makeSide(dot.getRhs(), dot.getRhsBatch(), dot.getRhsContract());
+  if (!lhs || !rhs || !rhs->outerSizes.empty())
+    return std::nullopt;
+  product.lhs = *lhs;
+  product.rhs = *rhs;
+  SmallVector<Dim> dims = ts::dimsOf(dot.getLhs());
+  for (int64_t dim : dot.getLhsBatch())
+    product.batch.push_back(dims[dim]);
+  for (auto [i, dim] : llvm::enumerate(dims))
+    if (!llvm::is_contained(dot.getLhsBatch(), static_cast<int64_t>(i)) &&
+        !llvm::is_contained(dot.getLhsContract(), static_cast<int64_t>(i)))
+      product.rows.push_back(dim);
+  // The columns must be one dim of the result, since tiles run along it.
+  unsigned rhsFree = ts::rankOf(dot.getRhs()) - dot.getRhsBatch().size() -
+                     dot.getRhsContract().size();
+  if (rhsFree != 1)
+    return std::nullopt;
+  SmallVector<Dim> matrix = ts::dimsOf(product.rhs.base.getType());
+  if (isConstant(kernel, product.rhs.base) && product.batch.empty() &&
+      dot.getRhs() == product.rhs.base && matrix.size() == 2 &&
+      product.rhs.base.hasOneUse()) {
+    product.packed = true;
+    product.transposed = dot.getRhsContract()[0] == 1;
+  }
+  if (product.bytes && !product.packed)
+    return std::nullopt;
+  product.pairs = element.isBF16() && product.lhs.contractStride.isConstant(1);
+  return product;
+}
+
+} // namespace knapper

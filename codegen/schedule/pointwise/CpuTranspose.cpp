@@ -1,0 +1,524 @@
+// Transposes that exchange the innermost dim (CPUs).
+//
+//   program = a block of the result, tile by tile: rows of the operand, of a
+//   register each, are read, turned in registers and written as rows of the
+//   result; elementwise ops are applied on either side
+//
+// Dims that neighbour each other on both sides count as one. Where one of the
+// two innermost dims is a few elements and lies in memory within the other's
+// (images of three channels), a tile has all of it, and what is read or written
+// is one run.
+//
+// Where the operand's rows lie far apart, so do often the result's, and each
+// tile writes a line to as many pages as it has rows. There the tiles of a
+// block go to scratch, and from there whole rows of the block to the result.
+// Blocks that tiles do not divide are a few rows of the result and many
+// of its columns instead, and the lines that the next block reads are asked
+// for. The last tile of a dim begins earlier than the others end, if need be.
+//
+// Parameters: rows, columns (of the block in the result), stream (1: results
+// are stored past the caches), fetch (1: lines are asked for), stage (1: blocks
+// are put together in scratch).
+#include "codegen/schedule/core/ElementEmitter.h"
+#include "codegen/schedule/core/LaneLoops.h"
+#include "codegen/schedule/pointwise/TransposeProblem.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+using namespace mlir;
+
+namespace knapper {
+
+using ts::Dim;
+
+namespace {
+
+/// Of an innermost dim that is a few elements.
+constexpr int64_t few = 8;
+
+/// A transpose as the exchange of two dims, the result's innermost (`columns`)
+/// and the operand's (`rows`), within others. Strides in elements.
+struct Plane {
+  TransposeProblem turn;
+  SmallVector<Dim> sizes, inStrides, outStrides; ///< in the result's order
+  unsigned row;
+
+  Dim rows() const { return sizes[row]; }
+  Dim columns() const { return sizes.back(); }
+  Dim inStride() const { return inStrides.back(); } ///< of a column
+  Dim outStride() const { return outStrides[row]; } ///< of a row
+  /// Whether one side of a tile is a few elements and a run with the other.
+  bool hasFewRows() const { return isFew(rows()) && inStride() == rows(); }
+  bool hasFewColumns() const {
+    return isFew(columns()) && outStride() == columns();
+  }
+
+  static bool isFew(Dim dim) {
+    return dim.asConstant().value_or(few + 1) <= few;
+  }
+};
+
+std::optional<Plane> planeOf(ts::KernelOp kernel) {
+  std::optional<TransposeProblem> turn = turnOf(kernel);
+  if (!turn)
+    return std::nullopt;
+  SmallVector<Dim> in = ts::dimsOf(turn->op.getInput()),
+                   out = ts::dimsOf(turn->op);
+  auto strides = [](ArrayRef<Dim> dims) {
+    SmallVector<Dim> result(dims.size(), dims[0].like(1));
+    for (size_t i = dims.size() - 1; i-- > 0;)
+      result[i] = result[i + 1] * dims[i + 1];
+    return result;
+  };
+  SmallVector<Dim> inStrides = strides(in), outStrides = strides(out);
+  Plane plane{*turn, {}, {}, {}, 0};
+  for (auto [i, from] : llvm::enumerate(turn->op.getPermutation())) {
+    if (out[i].isConstant(1))
+      continue;
+    if (!plane.sizes.empty() &&
+        plane.inStrides.back() == inStrides[from] * out[i]) {
+      plane.sizes.back() = plane.sizes.back() * out[i];
+      plane.inStrides.back() = inStrides[from];
+      plane.outStrides.back() = outStrides[i];
+      continue;
+    }
+    plane.sizes.push_back(out[i]);
+    plane.inStrides.push_back(inStrides[from]);
+    plane.outStrides.push_back(outStrides[i]);
+  }
+  auto row = llvm::find_if(plane.inStrides,
+                           [](Dim stride) { return stride.isConstant(1); });
+  if (plane.sizes.size() < 2 || row >= plane.inStrides.end() - 1)
+    return std::nullopt;
+  plane.row = row - plane.inStrides.begin();
+  return plane;
+}
+
+class CpuTransposeBuilder {
+public:
+  CpuTransposeBuilder(BuildContext &context, Plane plane)
+      : e(context.emitter), b(e.builder), kernel(context.kernel),
+        plane(std::move(plane)), schedule(context.schedule) {
+    int64_t bytes = 4;
+    auto widest = [&](ValueRange values) {
+      for (Value value : values)
+        bytes = std::max(bytes, ts::elementBytes(ts::elementTypeOf(value)));
+    };
+    widest(kernel.getInputs());
+    widest(kernel.getResults());
+    int64_t lanes = context.target.lanes(DType::f32);
+    bool fewRows = this->plane.hasFewRows();
+    bool fewColumns = !fewRows && this->plane.hasFewColumns();
+    rows = fewRows      ? *this->plane.rows().asConstant()
+           : fewColumns ? lanes
+                        : lanes * 4 / bytes;
+    columns = fewColumns ? *this->plane.columns().asConstant()
+              : fewRows  ? lanes
+                         : lanes * 4 / bytes;
+  }
+
+  LogicalResult build();
+
+private:
+  /// Asks for the operand's rows further on, `rows` elements from the tile.
+  void fetchAhead();
+  /// One tile; `rowsLeft` and `columnsLeft` bound it.
+  LogicalResult tile(Value inOffset, Value outOffset, Value rowsLeft,
+                     Value columnsLeft, bool stream);
+  Value read(BlockArgument argument);
+  LogicalResult store(Value tile, unsigned result, bool stream);
+  /// A block of a result in scratch, [rows][columns].
+  Value staged(unsigned result);
+  /// Writes the staged block: `rowsLeft` rows of `columnsLeft` columns.
+  LogicalResult storeStaged(Value outBase, Value rowsLeft, Value columnsLeft,
+                            bool stream);
+
+  ElementEmitter &e;
+  OpBuilder &b;
+  ts::KernelOp kernel;
+  Plane plane;
+  const Schedule &schedule;
+  int64_t rows, columns; ///< of a tile
+  // The current tile.
+  Value inAt, outAt, validRows, validColumns;
+  Value stageAt; ///< its place in the staged block
+};
+
+Value CpuTransposeBuilder::read(BlockArgument argument) {
+  Value buffer = e.inputBuffer(argument);
+  Type stored = cast<tile::BufferType>(buffer.getType()).getElementType();
+  auto type = VectorType::get(rows * columns, stored);
+  if (plane.hasFewRows())
+    return tile::LoadOp::create(b, e.location, type, buffer, inAt,
+                                e.mul(validColumns, e.constant(rows)));
+  return tile::LoadRowsOp::create(b, e.location, type, buffer, inAt,
+                                  e.size(plane.inStride()), validColumns,
+                                  validRows, b.getI64IntegerAttr(rows));
+}
+
+LogicalResult CpuTransposeBuilder::store(Value tile, unsigned result,
+                                         bool stream) {
+  Location loc = e.location;
+  Value buffer = e.outputBuffer(result);
+  Type stored = cast<tile::BufferType>(buffer.getType()).getElementType();
+  if (getElementTypeOrSelf(tile.getType()) != stored)
+    tile = arith::TruncFOp::create(
+        b, loc, VectorType::get(rows * columns, stored), tile);
+  if (plane.hasFewColumns() && !plane.hasFewRows()) {
+    tile::StoreOp::create(b, loc, tile, buffer, outAt,
+                          e.mul(validRows, e.constant(columns)));
+    return success();
+  }
+  constexpr int64_t line = 64;
+  bool stages = schedule.at("stage");
+  if (stages)
+    buffer = staged(result);
+  for (int64_t r = 0; r < rows; ++r) {
+    Value row = vector::ExtractStridedSliceOp::create(
+        b, loc, tile, ArrayRef<int64_t>{r * columns},
+        ArrayRef<int64_t>{columns}, ArrayRef<int64_t>{1});
+    if (stages) {
+      tile::StoreOp::create(
+          b, loc, row, buffer,
+          e.add(stageAt, e.constant(r * schedule.at("columns"))), Value());
+      continue;
+    }
+    Value valid = validColumns;
+    if (!plane.hasFewRows()) {
+      Value inside = e.less(e.constant(r), validRows);
+      valid = arith::SelectOp::create(b, loc, inside, valid, e.constant(0));
+    }
+    Value at = e.add(outAt, e.mul(e.constant(r), e.size(plane.outStride())));
+    tile::StoreOp::create(b, loc, row, buffer, at, stream ? Value() : valid,
+                          stream ? line : 0, stream);
+  }
+  return success();
+}
+
+Value CpuTransposeBuilder::staged(unsigned result) {
+  int64_t before = 0;
+  for (unsigned i = 0; i < result; ++i)
+    before += ts::elementBytes(ts::elementTypeOf(kernel.getResult(i)));
+  Type stored = bufferType(ts::elementTypeOf(kernel.getResult(result)));
+  return tile::ScratchOp::create(
+      b, e.location, tile::BufferType::get(stored),
+      e.constant(before * schedule.at("rows") * schedule.at("columns")));
+}
+
+LogicalResult CpuTransposeBuilder::storeStaged(Value outBase, Value rowsLeft,
+                                               Value columnsLeft, bool stream) {
+  constexpr int64_t line = 64;
+  for (unsigned i = 0; i < kernel.getNumResults(); ++i) {
+    Value from = staged(i), to = e.outputBuffer(i);
+    auto type = VectorType::get(
+        columns, cast<tile::BufferType>(from.getType()).getElementType());
+    LogicalResult status =
+        forEach(e, e.constant(0), rowsLeft, [&](Value r) -> LogicalResult {
+          Value row = e.mul(r, e.constant(schedule.at("columns")));
+          Value out = e.add(outBase, e.mul(r, e.size(plane.outStride())));
+          return forEach(
+              e, e.constant(0), columnsLeft,
+              [&](Value c) -> LogicalResult {
+                Value part = tile::LoadOp::create(b, e.location, type, from,
+                                                  e.add(row, c), Value());
+                tile::StoreOp::create(b, e.location, part, to, e.add(out, c),
+                                      Value(), stream ? line : 0, stream);
+                return success();
+              },
+              columns);
+        });
+    if (failed(status))
+      return failure();
+  }
+  return success();
+}
+
+void CpuTransposeBuilder::fetchAhead() {
+  for (BlockArgument argument : kernel.getBody().getArguments()) {
+    if (ts::elementCount(argument.getType()).isConstant(1))
+      continue;
+    Value next = e.add(inAt, e.constant(rows));
+    for (int64_t c = 0; c < columns; ++c)
+      tile::PrefetchOp::create(
+          b, e.location, e.inputBuffer(argument),
+          e.add(next, e.mul(e.constant(c), e.size(plane.inStride()))),
+          /*locality=*/2);
+  }
+}
+
+LogicalResult CpuTransposeBuilder::tile(Value inOffset, Value outOffset,
+                                        Value rowsLeft, Value columnsLeft,
+                                        bool stream) {
+  inAt = inOffset;
+  outAt = outOffset;
+  validRows = rowsLeft;
+  validColumns = columnsLeft;
+  Coord after;
+  after.lanes = rows * columns;
+  after.dims = {{outOffset, 1, {}, 1}};
+  return e.scoped([&]() -> LogicalResult {
+    if (schedule.at("fetch") && !plane.hasFewRows() && !plane.hasFewColumns())
+      fetchAhead();
+    for (auto [i, value] : llvm::enumerate(kernel.yield().getValues())) {
+      Value tile = e.emit(value, after);
+      if (!tile || failed(store(e.widen(tile, after.lanes), i, stream)))
+        return failure();
+    }
+    return success();
+  });
+}
+
+LogicalResult CpuTransposeBuilder::build() {
+  Location loc = e.location;
+  ts::TransposeOp op = plane.turn.op;
+  int64_t blockRows = schedule.at("rows"),
+          blockColumns = schedule.at("columns");
+  unsigned rank = plane.sizes.size(), row = plane.row;
+  Value id = tile::ProgramIdOp::create(b, loc);
+  SmallVector<Dim> grid(plane.sizes);
+  auto blocks = [](Dim dim, int64_t size) {
+    return dim.ceilDiv(dim.like(size));
+  };
+  grid[row] = blocks(plane.rows(), blockRows);
+  grid.back() = blocks(plane.columns(), blockColumns);
+  SmallVector<Value> index = e.delinearize(id, grid);
+  index[row] = e.mul(index[row], e.constant(blockRows));
+  index.back() = e.mul(index.back(), e.constant(blockColumns));
+  Value inBase = e.constant(0), outBase = e.constant(0);
+  for (unsigned i = 0; i < rank; ++i) {
+    inBase = e.add(inBase, e.mul(index[i], e.size(plane.inStrides[i])));
+    outBase = e.add(outBase, e.mul(index[i], e.size(plane.outStrides[i])));
+  }
+  auto within = [&](Dim dim, Value from, int64_t block) {
+    std::optional<int64_t> number = dim.asConstant();
+    if (number && *number % block == 0)
+      return e.constant(block);
+    return e.min(e.sub(e.size(dim), from), e.constant(block));
+  };
+  Value rowsLeft = within(plane.rows(), index[row], blockRows),
+        columnsLeft = within(plane.columns(), index.back(), blockColumns);
+
+  // Whole lines can be stored past the caches where rows start at one.
+  constexpr int64_t line = 64;
+  bool streams = schedule.at("stream") && !plane.hasFewColumns();
+  Value isAtLine;
+  for (auto [i, value] : llvm::enumerate(kernel.yield().getValues())) {
+    int64_t bytes = ts::elementBytes(ts::elementTypeOf(value));
+    for (Dim stride : ArrayRef<Dim>(plane.outStrides).drop_back())
+      streams &= stride.knownDivisor() * bytes % line == 0;
+    streams &= columns * bytes % line == 0;
+    Value place = tile::PageOffsetOp::create(b, loc, b.getIndexType(),
+                                             e.outputBuffer(i), e.constant(0));
+    Value starts =
+        arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq,
+                              e.rem(place, e.constant(line)), e.constant(0));
+    isAtLine = isAtLine ? Value(arith::AndIOp::create(b, loc, isAtLine, starts))
+                        : starts;
+  }
+
+  int64_t lanes = rows * columns;
+  Coord before;
+  before.lanes = lanes;
+  e.provide = [&](Value tensor, const Coord &at) -> Value {
+    if (!at.lanes || ts::elementCount(tensor.getType()).isConstant(1))
+      return {};
+    auto turned = [&](Value tile) -> Value {
+      return tile::TransposeOp::create(b, loc, tile.getType(), tile,
+                                       b.getI64IntegerAttr(rows));
+    };
+    auto widened = [&](Value tile) -> Value {
+      Type type = computeType(ts::elementTypeOf(tensor));
+      if (getElementTypeOrSelf(tile.getType()) == type)
+        return tile;
+      return arith::ExtFOp::create(b, loc, VectorType::get(lanes, type), tile);
+    };
+    if (auto argument = dyn_cast<BlockArgument>(tensor))
+      return widened(read(argument));
+    if (auto spread = tensor.getDefiningOp<ts::BroadcastOp>()) {
+      Coord single;
+      single.dims.assign(ts::rankOf(spread.getInput()),
+                         LaneIndex{e.constant(0), 0, {}, 1});
+      Value value = e.emit(spread.getInput(), single);
+      return value ? e.widen(value, lanes) : Value();
+    }
+    if (tensor != op.getResult())
+      return {};
+    // What is stored in few bytes is turned as it is stored.
+    if (auto argument = dyn_cast<BlockArgument>(op.getInput()))
+      return widened(turned(read(argument)));
+    before.dims = {{inAt, 1, {}, 1}};
+    Value tile = e.emit(op.getInput(), before);
+    return tile ? turned(e.widen(tile, lanes)) : Value();
+  };
+
+  LogicalResult status = success();
+  // A last tile that is not whole begins earlier, where there is room.
+  auto size = [](Dim dim) { return dim.asConstant().value_or(0); };
+  auto shifted = [&](Value at, Dim dim, int64_t tile, Value first) -> Value {
+    if (size(dim) < tile || size(dim) % tile == 0)
+      return at;
+    return e.min(at, e.sub(e.constant(size(dim) - tile), first));
+  };
+  auto either = [&](Value condition, auto onTrue, auto onFalse) {
+    auto branch = scf::IfOp::create(b, loc, condition, true);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPoint(branch.getThenRegion().front().getTerminator());
+    LogicalResult done = onTrue();
+    b.setInsertionPoint(branch.getElseRegion().front().getTerminator());
+    return success(succeeded(done) && succeeded(onFalse()));
+  };
+  auto one = [&](Value r, Value c) -> LogicalResult {
+    r = shifted(r, plane.rows(), rows, index[row]);
+    c = shifted(c, plane.columns(), columns, index.back());
+    Value in = e.add(inBase, e.add(r, e.mul(c, e.size(plane.inStride())))),
+          out = e.add(outBase, e.add(c, e.mul(r, e.size(plane.outStride()))));
+    Value leftRows = e.sub(rowsLeft, r), leftColumns = e.sub(columnsLeft, c);
+    Value allRows = e.constant(rows), allColumns = e.constant(columns);
+    auto whole = [&] {
+      auto stored = [&](bool stream) {
+        return
+            [&, stream] { return tile(in, out, allRows, allColumns, stream); };
+      };
+      return streams ? either(isAtLine, stored(true), stored(false))
+                     : stored(false)();
+    };
+    if (schedule.at("stage")) {
+      stageAt = e.add(e.mul(r, e.constant(blockColumns)), c);
+      return tile(in, out, allRows, allColumns, false);
+    }
+    if (size(plane.rows()) >= rows && size(plane.columns()) >= columns)
+      return whole();
+    auto fits = [&](Value left, int64_t tile) -> Value {
+      return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, left,
+                                   e.constant(tile));
+    };
+    Value rowsFit = fits(leftRows, rows),
+          columnsFit = fits(leftColumns, columns);
+    return either(arith::AndIOp::create(b, loc, rowsFit, columnsFit), whole,
+                  [&] { return tile(in, out, leftRows, leftColumns, false); });
+  };
+  if (schedule.at("stage")) {
+    // Along the rows of the operand first.
+    status = forEach(
+        e, e.constant(0), columnsLeft,
+        [&](Value c) {
+          return forEach(
+              e, e.constant(0), rowsLeft, [&](Value r) { return one(r, c); },
+              rows);
+        },
+        columns);
+    auto write = [&](bool stream) {
+      return storeStaged(outBase, rowsLeft, columnsLeft, stream);
+    };
+    if (succeeded(status))
+      status = streams ? either(
+                             isAtLine, [&] { return write(true); },
+                             [&] { return write(false); })
+                       : write(false);
+    e.provide = nullptr;
+    return status;
+  }
+  forEach(
+      e, e.constant(0), rowsLeft, {},
+      [&](Value r, ValueRange) -> FailureOr<SmallVector<Value>> {
+        LogicalResult inner = forEach(
+            e, e.constant(0), columnsLeft, [&](Value c) { return one(r, c); },
+            columns);
+        if (failed(inner))
+          return failure();
+        return SmallVector<Value>();
+      },
+      status, rows);
+  e.provide = nullptr;
+  return status;
+}
+
+} // namespace
+
+LogicalResult chooseCpuTranspose(ts::KernelOp kernel, const TargetDesc &target,
+                                 Knobs &knobs,
+                                 SmallVectorImpl<Schedule> &schedules) {
+  std::optional<Plane> plane = planeOf(kernel);
+  if (!plane)
+    return success(); // pointwise serves it
+  auto isTruth = [](Value v) { return ts::elementTypeOf(v).isInteger(1); };
+  if (llvm::any_of(kernel.getInputs(), isTruth) ||
+      llvm::any_of(kernel.getResults(), isTruth))
+    return success();
+  // Each keeps a whole tile on the stack beside its way for large numbers.
+  auto circular = llvm::count_if(kernel.getBody().front(), [](Operation &op) {
+    return isa<ts::SinOp, ts::CosOp, ts::TanOp>(op);
+  });
+  constexpr int64_t mostCircular = 1;
+  if (circular > mostCircular)
+    return success();
+  constexpr int64_t least = 4, shortSide = 16, side = 64, longSide = 256,
+                    stagedSide = 128, longest = 1024;
+  constexpr int64_t far = 2048; // bytes
+  bool isFar = representative(plane->inStride()) * 4 >= far;
+  bool fewRows = plane->hasFewRows();
+  bool fewColumns = !fewRows && plane->hasFewColumns();
+  if (!fewRows && !fewColumns &&
+      std::min(representative(plane->rows()),
+               representative(plane->columns())) < least)
+    return success();
+  int64_t rows = fewRows      ? *plane->rows().asConstant()
+                 : fewColumns ? longest
+                 : isFar      ? shortSide
+                              : side,
+          columns = fewColumns ? *plane->columns().asConstant()
+                    : fewRows  ? longest
+                    : isFar    ? longSide
+                               : side;
+  if (!rows || !columns)
+    return success();
+  // Tiles divide both dims, on every instruction set.
+  auto divides = [&](Dim dim) {
+    return dim.asConstant() && *dim.asConstant() % shortSide == 0;
+  };
+  bool stages = isFar && !fewRows && !fewColumns && divides(plane->rows()) &&
+                divides(plane->columns()) &&
+                representative(plane->columns()) >= stagedSide;
+  if (stages) {
+    rows = side;
+    columns = stagedSide;
+  }
+  Schedule schedule;
+  schedule.kind = "turn";
+  // What lies in the second-level cache comes by itself.
+  int64_t bytes = representative(ts::byteCount(kernel.getResult(0).getType()));
+  bool fetches = bytes > (target.l2Bytes ? target.l2Bytes : 1 << 20) / 2;
+  schedule.parameters = {{"rows", rows},
+                         {"columns", columns},
+                         {"stream", streamsOut(kernel)},
+                         {"fetch", fetches && !stages},
+                         {"stage", stages}};
+  Dim one = plane->rows().like(1);
+  schedule.grid = one;
+  for (auto [i, dim] : llvm::enumerate(plane->sizes))
+    schedule.grid = schedule.grid * (i == plane->row ? dim.ceilDiv(one * rows)
+                                     : i + 1 == plane->sizes.size()
+                                         ? dim.ceilDiv(one * columns)
+                                         : dim);
+  // About 10 us of work at four elements a nanosecond.
+  int64_t elements = std::min(rows, representative(plane->rows())) *
+                     std::min(columns, representative(plane->columns()));
+  schedule.grain =
+      one * std::max<int64_t>(1, 32000 / std::max<int64_t>(1, elements));
+  schedule.scratch = one * 0;
+  if (stages)
+    for (Value result : kernel.getResults())
+      schedule.scratch =
+          schedule.scratch +
+          one * (rows * columns * ts::elementBytes(ts::elementTypeOf(result)));
+  schedules.push_back(std::move(schedule));
+  return success();
+}
+
+LogicalResult buildCpuTranspose(BuildContext &context) {
+  std::optional<Plane> plane = planeOf(context.kernel);
+  if (!plane)
+    return context.kernel.emitOpError("is not what the schedule serves");
+  return CpuTransposeBuilder(context, std::move(*plane)).build();
+}
+
+} // namespace knapper

@@ -1,0 +1,263 @@
+//===- Reduce.h - The builder of row and column reductions ----------------===//
+// Internal to Reduce.cpp and the other files whose names begin so.
+#pragma once
+
+#include "codegen/schedule/core/ElementEmitter.h"
+#include "codegen/schedule/core/Schedules.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "llvm/ADT/MapVector.h"
+
+namespace knapper {
+
+/// The dims that a reducing op reads and those that it reduces.
+struct Space {
+  llvm::SmallVector<ts::Dim> dims;
+  llvm::SmallVector<int64_t> reduced;
+  bool operator==(const Space &other) const {
+    return dims == other.dims && reduced == other.reduced;
+  }
+};
+
+/// That of all reductions of a kernel; fails where they differ or there are
+/// none.
+mlir::FailureOr<Space> commonSpace(ts::KernelOp kernel);
+
+/// The innermost dim that is not 1; a reduced one if all are.
+unsigned laneDim(const Space &space);
+
+/// Row form: the first of the reduced dims, up to the lane dim, that tiles see
+/// as one run; the lane dim itself where the ones before it are apart.
+/// `kernel` has no composites.
+unsigned firstOfRun(ts::KernelOp kernel, const Space &space,
+                    const TargetDesc &target);
+/// Elements of that run; column form: of the lane dim.
+ts::Dim sizeOfRun(const Space &space, unsigned first);
+
+/// How many rows are reduced together (ReduceGroups.cpp); 1: each apart.
+/// `kernel` has no composites.
+int64_t rowsOfGroup(ts::KernelOp kernel, const Space &space, int64_t lanes,
+                    const TargetDesc &target);
+/// Bytes of scratch beside what is kept of rows.
+int64_t scratchOfGroups(ts::KernelOp kernel);
+
+/// The dim whose rows the programs of a cluster share: the longest reduced one,
+/// of which there is one at least.
+unsigned sharedDim(const Space &space);
+
+/// Whether a column's tiles of `lanes` elements can stay in scratch.
+bool keepsColumns(const Space &space, int64_t lanes);
+
+/// What an element of a kept tensor is in scratch: what it is computed in.
+inline mlir::Type scratchType(mlir::Value tensor) {
+  return bufferType(computeType(ts::elementTypeOf(tensor)));
+}
+
+/// A row to ask for: so many rows after this one, how near.
+struct Fetch {
+  int64_t rows;
+  int64_t locality;
+};
+
+/// Softmax's reductions, where nothing else reads what lies between them. Its
+/// results then stay the same if not the maximum but any number of about its
+/// size is subtracted.
+struct Shifted {
+  ts::ReduceOp max, sum;
+  mlir::Value exponentials; ///< what `sum` adds up
+  mlir::Value result;       ///< exponentials over `sum`
+};
+
+/// Work of another row that a pass does tile by tile, beside its own.
+struct Between {
+  /// Called with the place of a tile, ahead of the pass's loads.
+  std::function<llvm::LogicalResult(mlir::Value place)> before;
+  /// Called when the pass has computed the tile, ahead of its stores.
+  std::function<llvm::LogicalResult()> after;
+};
+
+class ReduceBuilder {
+public:
+  ReduceBuilder(BuildContext &context, ts::KernelOp kernel, Space space)
+      : e(context.emitter), b(e.builder), kernel(kernel),
+        target(context.target), space(std::move(space)),
+        lanes(context.schedule.at("lanes")),
+        rowForm(context.schedule.at("row")), rows(context.schedule.at("rows")),
+        stream(context.schedule.at("stream")),
+        group(context.schedule.parameters.count("group")
+                  ? context.schedule.at("group")
+                  : 1),
+        parts(context.schedule.parameters.count("parts")
+                  ? context.schedule.at("parts")
+                  : 1),
+        across(context.schedule.parameters.count("across") &&
+               context.schedule.at("across")),
+        lane(laneDim(this->space)),
+        first(firstOfRun(kernel, this->space, target)),
+        length(sizeOfRun(this->space, first)) {}
+
+  llvm::LogicalResult build();
+
+private:
+  bool isReduced(unsigned dim) const {
+    return llvm::is_contained(space.reduced, static_cast<int64_t>(dim));
+  }
+  /// Whether a GPU holds the row as one tile: nothing is carried from tile to
+  /// tile.
+  bool isOneTile() const {
+    for (unsigned d = 0; d < space.dims.size(); ++d)
+      if (isReduced(d) && !space.dims[d].isConstant(d == lane ? lanes : 1))
+        return false;
+    return rowForm && target.kind == DeviceKind::cuda;
+  }
+  /// Whether threads of a GPU hold all rows of their columns: passes then are
+  /// no loops, and one takes what the one before has read.
+  bool holdsColumns();
+  /// Reads them, all rows before the first is reduced.
+  llvm::LogicalResult readColumns();
+  /// Runs `body` for every tile of the row (or column), with its coordinate.
+  using TileFn =
+      llvm::function_ref<llvm::FailureOr<llvm::SmallVector<mlir::Value>>(
+          const Coord &, mlir::Value valid, mlir::ValueRange carried)>;
+  using JoinFn = llvm::function_ref<llvm::SmallVector<mlir::Value>(
+      mlir::ValueRange before, mlir::ValueRange sums)>;
+  /// `join`: unless they turn few times, the innermost of several loops around
+  /// a tile starts with `carried` anew, and is joined with what came before it.
+  llvm::FailureOr<llvm::SmallVector<mlir::Value>>
+  forTiles(mlir::ValueRange carried, TileFn body, JoinFn join = nullptr);
+  void findPasses();
+  void allocateScratch(mlir::Value shift);
+  /// Turns to a row (column form: to a column block and what is around it).
+  void turnTo(mlir::Value program);
+  /// Computes the reductions of a pass.
+  llvm::LogicalResult run(unsigned pass, llvm::ArrayRef<Fetch> fetches = {},
+                          Between *between = nullptr);
+  /// All passes of the row, one after another.
+  llvm::LogicalResult passes();
+  llvm::LogicalResult storeResults();
+  /// What of a loop over a reduced dim is the program's own: [first, second).
+  std::pair<mlir::Value, mlir::Value> ownRows(unsigned dim);
+  /// A reduction's tile over the whole column, of those of the cluster.
+  mlir::Value acrossCluster(mlir::Operation *reduction, mlir::Value tile);
+  /// Stores a result of the columns: one program of a cluster does.
+  void storeColumns(mlir::Value tile, unsigned result, const Coord &coord);
+  /// On a GPU: `rows` rows from `begin` on, of `total`, each one tile; all are
+  /// read before the first is reduced.
+  llvm::LogicalResult heldRows(mlir::Value begin, mlir::Value total);
+  /// Notes which operands are read row by row, for `fetchRow`.
+  void findRowOperands();
+  /// Asks for a row further on, at the place of the current tile.
+  void fetchRow(Fetch fetch);
+  /// Column form: asks for the column tile some steps of `dim` further on.
+  void fetchColumns(unsigned dim,
+                    const llvm::DenseMap<unsigned, mlir::Value> &indices);
+  /// The coordinate of a tensor with the kept dims (and dims of size 1).
+  llvm::FailureOr<Coord> keptCoord(mlir::Type type);
+
+  // Softmax by a guessed maximum (ReduceSoftmax.cpp).
+  /// The reductions of softmax, if guessing its maximum is cheaper than finding
+  /// it.
+  std::optional<Shifted> guessesMaximum() const;
+  /// The tile of the row from `start` on, which is a multiple of `multiple`.
+  Coord tileOfRow(mlir::Value start, int64_t multiple);
+  /// The largest of a few tiles of the row.
+  llvm::FailureOr<mlir::Value> sampleMaximum(ts::ReduceOp max);
+  /// `far`: the row, counted from this one, to bring to the second-level cache.
+  llvm::LogicalResult sumByGuess(Shifted softmax, int64_t far,
+                                 Between *between = nullptr);
+
+  // Rows stored while the next ones are reduced (ReduceOverlap.cpp).
+  /// Rows from `begin` to before `end`.
+  llvm::LogicalResult overlappedRows(std::optional<Shifted> softmax,
+                                     mlir::Value begin, mlir::Value end);
+  bool canOverlap(const std::optional<Shifted> &softmax);
+  /// Where scratch should start, in bytes.
+  mlir::Value placeOfScratch();
+  /// Of the first whole cache line of the row's result.
+  mlir::Value firstLine();
+  /// The result's tile, unspecified where it is not valid; null on an error.
+  mlir::Value resultTile(const Coord &at);
+  /// Stores what of a tile from `start` on lies before `end`; computes it first
+  /// where `tile` is null.
+  llvm::LogicalResult storeTile(mlir::Value tile, mlir::Value start,
+                                mlir::Value end);
+
+  // Indices of floats (ReduceArg.cpp).
+  /// The op of a pass that does nothing else than find such an index.
+  ts::ArgReduceOp passesNan(unsigned pass) const;
+  llvm::LogicalResult indexPassingNan(ts::ArgReduceOp op, unsigned pass);
+
+  // Rows in groups (ReduceGroups.cpp).
+  /// Rows from `begin` to before `end`.
+  llvm::LogicalResult groupedRows(mlir::Value begin, mlir::Value end);
+  void allocatePartials();
+  /// The tile in scratch as the partial result of the current row.
+  void storePartial(mlir::Operation *reduction, mlir::Value tile);
+  /// The results of all rows of the group, from their partial ones.
+  void finishGroup(mlir::Operation *reduction);
+  /// Stores `count` rows' results of the shape of the reduction, a row a lane;
+  /// false where some are computed of more than reductions.
+  bool canStoreLanes();
+  llvm::LogicalResult storeLanes(mlir::Value first, mlir::Value count);
+
+  /// The current tile of a kept tensor in its scratch: the type of that, and
+  /// where. `valid`: lanes inside the row, all of them if null.
+  std::pair<mlir::Type, Coord> tileInScratch(mlir::Value tensor,
+                                             mlir::Value valid);
+  /// Leaves a tile in scratch where later passes want it. Every form of a pass
+  /// calls this with what it reduces.
+  void keepTile(mlir::Value tensor, mlir::Value tile, mlir::Value valid);
+  /// Bytes of a row of a kept tensor; column form: of a column's tiles.
+  ts::Dim bytesInScratch(mlir::Value tensor);
+
+  mlir::Value combine(mlir::Operation *reduction, mlir::Value a, mlir::Value v,
+                      bool isUnsigned);
+  /// How a tile of partial results becomes one.
+  std::pair<mlir::vector::CombiningKind, mlir::arith::FastMathFlags>
+  howTo(mlir::Operation *reduction, mlir::Value tile);
+  mlir::Value horizontal(mlir::Operation *reduction, mlir::Value tile);
+
+  ElementEmitter &e;
+  mlir::OpBuilder &b;
+  ts::KernelOp kernel;
+  const TargetDesc &target;
+  Space space;
+  int64_t lanes;
+  bool rowForm;
+  int64_t rows;         ///< of one program
+  bool stream;          ///< full-shape results bypass the caches
+  int64_t group;        ///< rows that are reduced together
+  int64_t parts;        ///< programs of a cluster that share a column's rows
+  bool across;          ///< columns of all kept dims are lanes
+  unsigned lane, first; ///< of the dims that are one run
+  ts::Dim length;       ///< of the run
+
+  // Reductions by level: one more than the deepest that they depend on.
+  llvm::SmallVector<llvm::SmallVector<mlir::Operation *>> levels;
+  // Tensors that their level leaves in scratch; in order, which lays it out.
+  llvm::MapVector<mlir::Value, unsigned> keep;
+  llvm::DenseMap<mlir::Value, mlir::Value> buffers;
+  unsigned current = 0; ///< the level being computed
+
+  llvm::SmallVector<mlir::Value>
+      kept; ///< index of each kept dim but the lane dim
+  llvm::SmallVector<LaneIndex> keptLanes; ///< across: of each kept dim
+  mlir::Value laneStart, laneValid;       ///< column form
+  mlir::Value part; ///< the program's number in its cluster, or null
+  llvm::DenseMap<mlir::Value, mlir::Value>
+      finished; ///< reduction result -> its value
+  /// Of the current tile in the reduced space; column form: of its scratch.
+  mlir::Value position;
+  llvm::SmallVector<mlir::BlockArgument>
+      rowOperands;     ///< read at row * size + position
+  mlir::Value thisRow; ///< offset of the program's row
+
+  // Of a group.
+  struct Partial {
+    mlir::Value tiles, results; ///< in scratch: [rows][lanes], [rows]
+  };
+  llvm::MapVector<mlir::Operation *, Partial> partials;
+  mlir::Value scratchEnd; ///< bytes of what is kept
+  mlir::Value groupRow;   ///< the current row's number in its group
+};
+
+} // namespace knapper

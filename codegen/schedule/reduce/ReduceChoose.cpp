@@ -1,0 +1,344 @@
+// The schedule of a reduction: lanes, rows of a program, threads, scratch.
+// (What the parameters mean: Reduce.cpp.)
+#include "codegen/schedule/core/Grain.h"
+#include "codegen/schedule/core/LaneLoops.h"
+#include "codegen/schedule/reduce/Reduce.h"
+#include "ir/tensor/Decompose.h"
+
+using namespace mlir;
+
+namespace knapper {
+
+using ts::Dim;
+
+/// How long a row may be for the threads of a GPU's block to hold it.
+static int64_t mostHeld(ts::KernelOp kernel, const TargetDesc &target) {
+  int64_t bytes = 4;
+  for (BlockArgument argument : kernel.getBody().getArguments())
+    bytes = std::max(bytes, ts::elementBytes(ts::elementTypeOf(argument)));
+  int64_t most = 32 * int64_t(target.lanes(DType::f32)) * 4 / bytes;
+  // An index of 64 bits goes with each element.
+  return kernel.getBody().getOps<ts::ArgReduceOp>().empty() ? most : most / 8;
+}
+
+/// Rows that a program of a GPU reads before it reduces the first, and threads
+/// of its block; 0: as others. Of normalised rows of 8 KiB: where one number is
+/// computed of a row (rms), two rows are under way; where it is two, one after
+/// the other, twice the threads wait less.
+static std::pair<int64_t, int64_t> rowsHeld(ts::KernelOp kernel,
+                                            const Space &space, Dim kept,
+                                            int64_t lanes,
+                                            const TargetDesc &target) {
+  constexpr int64_t access = 16, leastAccesses = 512, accessesOfThread = 4;
+  auto norms = kernel.getBody().getOps<ts::LayerNormOp>();
+  int64_t bytes = 1, operands = 0, results = 0;
+  for (BlockArgument argument : kernel.getBody().getArguments())
+    if (ts::dimsOf(argument) == space.dims) {
+      bytes = std::max(bytes, ts::elementBytes(ts::elementTypeOf(argument)));
+      ++operands;
+    }
+  for (Value result : kernel.getResults())
+    results += ts::dimsOf(result) == space.dims;
+  int64_t accesses = lanes * bytes / access;
+  // Every processor still has some programs.
+  constexpr int64_t rows = 2;
+  if (!llvm::hasSingleElement(norms) || operands != 1 || results != 1 ||
+      accesses < leastAccesses || accesses >= 2 * leastAccesses ||
+      representative(kept) < 4 * rows * target.cores)
+    return {1, 0};
+  if ((*norms.begin()).getRms())
+    return {rows, accesses / accessesOfThread};
+  return {1, 2 * accesses / accessesOfThread};
+}
+
+/// A tile around a row of a length that no warp's accesses divide: whole
+/// accesses of all threads of a block, of which the largest that wastes little.
+static int64_t aroundRow(ts::KernelOp kernel, int64_t length,
+                         const TargetDesc &target) {
+  int64_t bytes = 1;
+  for (BlockArgument argument : kernel.getBody().getArguments())
+    bytes = std::max(bytes, ts::elementBytes(ts::elementTypeOf(argument)));
+  int64_t round = 32 * target.lanes(DType::f32) * 4 / 256 / bytes;
+  // The row may start at any lane of an access.
+  constexpr int64_t access = 16;
+  if (length * bytes % access)
+    length += access / bytes - 1;
+  constexpr int64_t leastRounds = 4, mostThreads = 512;
+  for (int64_t warps = 1;
+       warps < mostThreads / 32 && length >= 2 * leastRounds * round;
+       warps *= 2)
+    round *= 2;
+  return (length + round - 1) / round * round;
+}
+
+/// The kept dims but the lane dim: how many rows or columns of tiles there are.
+static Dim keptAround(const Space &space, unsigned lane) {
+  Dim kept = space.dims[0].like(1);
+  for (auto [d, dim] : llvm::enumerate(space.dims))
+    if (d != lane &&
+        !llvm::is_contained(space.reduced, static_cast<int64_t>(d)))
+      kept = kept * dim;
+  return kept;
+}
+
+/// How the programs of a cluster share the rows of columns: so many programs
+/// (1: none), of so many lanes.
+struct Sharing {
+  int64_t parts, lanes;
+};
+
+/// `kernel` has no composites; `columns`: of all rows together, `run` of them
+/// beside each other.
+///
+/// Read at 16384x16384, 65536x4096, 131072x2048 (H200): best by a block of 512
+/// threads for each processor, a thread having one access of each of its rows;
+/// two or four times as many threads cost 2 to 5 %, half as many 15 to 30 %.
+static Sharing shareColumns(ts::KernelOp kernel, const Space &space,
+                            int64_t columns, int64_t run,
+                            const TargetDesc &target) {
+  constexpr Sharing none = {1, 0};
+  // (Other GPUs have no clusters.)
+  if (target.isa != "sm_90a" || space.reduced.empty())
+    return none;
+  constexpr int64_t word = 4;
+  int64_t bytes = 1, combined = 0; // of a column
+  bool computes = false;
+  for (Operation &op : kernel.getBody().front()) {
+    if (isa<ts::ArgReduceOp>(op))
+      return none;
+    computes |= isa<ts::ElementwiseOpInterface>(op);
+    auto reduce = dyn_cast<ts::ReduceOp>(op);
+    if (!reduce)
+      continue;
+    Type type = computeType(ts::elementTypeOf(reduce.getInput()));
+    if (type.isInteger(1))
+      return none;
+    combined += std::max(word, ts::elementBytes(type));
+  }
+  // Of the columns' results one program stores all, maybe over an operand that
+  // others still need for theirs.
+  auto isFull = [&](Value value) { return ts::dimsOf(value) == space.dims; };
+  if (llvm::any_of(kernel.getResults(), isFull) &&
+      !llvm::all_of(kernel.getResults(), isFull))
+    return none;
+  auto see = [&](Value value) {
+    bytes = std::max(bytes, ts::elementBytes(ts::elementTypeOf(value)));
+  };
+  llvm::for_each(kernel.getBody().getArguments(), see);
+  llvm::for_each(kernel.getResults(), see);
+  constexpr int64_t access = 16, warp = 32, blockThreads = 512, blocks = 8,
+                    threadsAtOnce = 128 * blockThreads, leastRows = 32;
+  constexpr int64_t mostParts = blocks * blockThreads / warp;
+  // Of a thread: what all threads of a block leave, and once more those of one
+  // program, fits in shared memory, and the sums fit the registers.
+  constexpr int64_t mostCombined = 64;
+  int64_t width = access / bytes, parts = 1;
+  while (width > 1 && width * combined > mostCombined)
+    width /= 2;
+  if (width * combined > mostCombined)
+    return none;
+  int64_t rows = representative(space.dims[sharedDim(space)]);
+  while (parts < mostParts && columns * parts < threadsAtOnce * width &&
+         rows >= 2 * parts * leastRows)
+    parts *= 2;
+  // What waits for others of its program does so in a warp (GpuLowering.cpp).
+  int64_t threads =
+      computes ? warp : blockThreads / std::max<int64_t>(parts / blocks, 2);
+  while (threads > warp && threads * width / 2 >= run)
+    threads /= 2;
+  return {parts, threads * width};
+}
+
+/// Whether a GPU's lanes lie across all kept dims: where rows are short, or runs
+/// of columns are, so that a block would mostly be idle, and there are columns
+/// enough for its processors.
+static bool lanesAcross(ts::KernelOp kernel, const Space &space, unsigned lane,
+                        const TargetDesc &target) {
+  // A thread reads its row alone: of longer ones neighbours read too far apart.
+  constexpr int64_t shortRow = 16, shortRun = 64;
+  int64_t columns = 1;
+  Dim length = space.dims[0].like(1);
+  for (auto [d, dim] : llvm::enumerate(space.dims)) {
+    if (llvm::is_contained(space.reduced, static_cast<int64_t>(d)))
+      length = length * dim;
+    else
+      columns *= std::max<int64_t>(1, representative(dim));
+  }
+  bool isRow = llvm::is_contained(space.reduced, static_cast<int64_t>(lane));
+  if (space.reduced.empty() ||
+      (isRow ? !length.asConstant() || *length.asConstant() > shortRow
+             : representative(space.dims[lane]) > shortRun))
+    return false;
+  // In blocks of 128, two warps for each scheduler.
+  return columns >= (isRow ? 128 : 512 * target.cores / 2);
+}
+
+LogicalResult chooseReduce(ts::KernelOp kernel, const TargetDesc &target,
+                           Knobs &knobs, SmallVectorImpl<Schedule> &schedules) {
+  FailureOr<Space> space = commonSpace(kernel);
+  if (failed(space))
+    return failure();
+  Dim one = Dim::constant(kernel.getContext(), 1);
+  if (space->dims.empty())
+    return kernel.emitOpError("reduces a tensor without dims");
+  unsigned lane = laneDim(*space);
+  bool rowForm = llvm::is_contained(space->reduced, static_cast<int64_t>(lane));
+  OwningOpRef<ts::KernelOp> copy = kernel.clone();
+  ts::decomposeAll(copy->getBody());
+  Dim run = sizeOfRun(*space, firstOfRun(*copy, *space, target));
+  bool isArg = !kernel.getBody().getOps<ts::ArgReduceOp>().empty();
+  int64_t flops = 1;
+  kernel.getBody().walk(
+      [&](ts::ElementwiseOpInterface op) { flops += op.elementFlops(); });
+  // Chains of comparisons are long: several at once hide it.
+  int64_t most = isArg        ? (target.kind == DeviceKind::cuda ? 16 : 64)
+                 : flops > 40 ? 32
+                              : 64;
+  int64_t lanes = lanesOver(run, most);
+  constexpr int64_t cheap = 8; // its values leave registers for wide tiles
+  bool isComposite = llvm::any_of(kernel.getBody().front(), [](Operation &op) {
+    return isa<ts::SoftmaxOp, ts::LayerNormOp>(op);
+  });
+  if (target.kind != DeviceKind::cuda && !rowForm && !isArg && !isComposite &&
+      flops <= cheap) {
+    // Columns side by side are one run of memory in each row: the longer, the
+    // better, while there are programs enough.
+    constexpr int64_t widest = 256, odd = 128, leastPrograms = 8;
+    int64_t columns = representative(run),
+            programs = representative(keptAround(*space, lane));
+    while (2 * lanes <= widest && columns % (2 * lanes) == 0 &&
+           programs * (columns / (2 * lanes)) >= leastPrograms)
+      lanes *= 2;
+    if (run.asConstant() && columns > lanes && columns <= odd &&
+        columns % lanes) {
+      // What one narrower register holds needs no mask.
+      int64_t rest = columns % 16;
+      lanes = rest == 4 || rest == 8 ? columns : (columns + 15) / 16 * 16;
+    }
+  }
+  // A few rows of columns that keep exponentials.
+  constexpr int64_t few = 32, wide = 128;
+  Dim length = one;
+  for (int64_t d : space->reduced)
+    length = length * space->dims[d];
+  if (target.kind != DeviceKind::cuda && !rowForm && isComposite &&
+      run.asConstant() && *run.asConstant() % wide == 0 &&
+      length.asConstant().value_or(few + 1) <= few)
+    lanes = wide;
+  if (target.kind != DeviceKind::cuda && lanes >= 16 && !isArg)
+    lanes =
+        knobs.pick("lanes", lanes, {lanes / 2, flops > 10 ? lanes : 2 * lanes});
+  int64_t parts = 1;
+  if (target.kind == DeviceKind::cuda) {
+    // A row that fits the registers of a block is one tile, read once.
+    lanes = target.lanes(DType::f32);
+    if (std::optional<int64_t> number = run.asConstant();
+        number && *number > 0 && *number % 128 == 0 &&
+        *number <= mostHeld(kernel, target) && rowForm)
+      lanes = *number;
+    else if (number && *number > lanes && rowForm &&
+             *number <= mostHeld(kernel, target))
+      lanes = aroundRow(kernel, *number, target);
+    while (lanes > 128 && lanes / 2 >= representative(run))
+      lanes /= 2;
+    // Rather more programs than wide ones; of a long row, whole blocks.
+    constexpr int64_t leastPrograms = 256;
+    Sharing sharing = {1, 0};
+    if (!rowForm)
+      sharing = shareColumns(*copy, *space,
+                             representative(run) *
+                                 representative(keptAround(*space, lane)),
+                             representative(run), target);
+    parts = sharing.parts;
+    if (parts > 1)
+      lanes = sharing.lanes;
+    else if (!rowForm)
+      while (lanes > 128 && representative(run) / lanes *
+                                    representative(keptAround(*space, lane)) <
+                                leastPrograms)
+        lanes /= 2;
+    else if (run.asConstant().value_or(0) > mostHeld(kernel, target))
+      lanes = 4 * target.lanes(DType::f32);
+  }
+  bool across = target.kind == DeviceKind::cuda && parts == 1 &&
+                lanesAcross(kernel, *space, lane, target);
+  if (across) {
+    rowForm = false;
+    lanes = 128;
+  }
+  Dim kept = one, row = one;
+  for (auto [d, dim] : llvm::enumerate(space->dims)) {
+    if (llvm::is_contained(space->reduced, static_cast<int64_t>(d)))
+      row = row * dim;
+    else if (d != lane)
+      kept = kept * dim;
+  }
+  bool stream = streamsOut(kernel);
+  if (target.kind != DeviceKind::cuda)
+    stream = knobs.pick("stream", stream, {0, 1});
+  constexpr int64_t mostRows = 32, leastPrograms = 32;
+  constexpr int64_t leastGroups = 4;
+  // Rows overlap where memory, not arithmetic, is what is short.
+  int64_t rows = 1;
+  if (stream && rowForm && target.kind != DeviceKind::cuda &&
+      space->reduced.size() == 1 && kernel.getNumResults() == 1 &&
+      ts::dimsOf(kernel.getResult(0)) == space->dims)
+    rows =
+        std::clamp<int64_t>(representative(kept) / leastPrograms, 1, mostRows);
+  int64_t group = 1;
+  if (rows == 1 && rowForm) {
+    group = rowsOfGroup(*copy, *space, lanes, target);
+    if (representative(kept) < leastGroups * group)
+      group = 1;
+    rows = group;
+  }
+  int64_t threads = 0;
+  if (target.kind == DeviceKind::cuda && rowForm && !isArg &&
+      space->reduced.size() == 1 && run.isConstant(lanes))
+    std::tie(rows, threads) = rowsHeld(kernel, *space, kept, lanes, target);
+  Schedule schedule;
+  schedule.kind = "reduce";
+  schedule.parameters = {
+      {"lanes", lanes}, {"row", rowForm}, {"rows", rows}, {"stream", stream}};
+  if (threads)
+    schedule.parameters["threads"] = threads;
+  if (group > 1)
+    schedule.parameters["group"] = group;
+  if (parts > 1)
+    schedule.parameters["parts"] = parts;
+  if (across) {
+    schedule.parameters["across"] = 1;
+    run = one;
+    for (auto [d, dim] : llvm::enumerate(space->dims))
+      if (!llvm::is_contained(space->reduced, static_cast<int64_t>(d)))
+        run = run * dim;
+    kept = one;
+  }
+  schedule.grid = rowForm ? kept.ceilDiv(one.like(rows))
+                          : kept * run.ceilDiv(run.like(lanes)) * parts;
+  // A row takes a tile at least.
+  Dim elements = rowForm ? row.max(one * lanes) : row * lanes;
+  schedule.grain = grainOf(32000, elements * (rows * (1 + flops / 8)));
+  // Generous: every costly op of the region could be kept.
+  int64_t costly = 0;
+  kernel.getBody().walk([&](Operation *op) {
+    auto elementwise = dyn_cast<ts::ElementwiseOpInterface>(op);
+    costly += isa<ts::SoftmaxOp>(op) ||
+              (elementwise && elementwise.elementFlops() >= 10);
+  });
+  schedule.scratch = one * 0;
+  if (rowForm ||
+      (target.kind != DeviceKind::cuda && keepsColumns(*space, lanes)))
+    schedule.scratch = (row * (rowForm ? 8 : 8 * lanes)).ceilDiv(one * 64) *
+                       (64 * costly * group);
+  if (group > 1)
+    schedule.scratch = schedule.scratch + one * scratchOfGroups(*copy);
+  // It may start anywhere in a page, and is read up to a tile too far.
+  constexpr int64_t page = 4096;
+  if (rows > 1 && group == 1 && target.kind != DeviceKind::cuda)
+    schedule.scratch = schedule.scratch + one * (page + 8 * lanes);
+  schedules.push_back(std::move(schedule));
+  return success();
+}
+
+} // namespace knapper

@@ -1,0 +1,69 @@
+//===- ImportOnnx.h - An ONNX model as tensor IR
+//------------------------------===//
+//
+// The result is a module with `func.func @main`; arguments and results carry
+// `ts.name`. Module attributes:
+//
+//   ts.symbols  [#ts.symbol<"batch", 0, -1, 1>, ...]  every symbol in the types
+//   ts.files    ["/models/m.onnx", "/models/m.data"]  what `ts.weight` refers
+//   to
+//
+// Weights stay in their files: an initialiser above 64 KiB is a `ts.weight`, a
+// smaller one a `ts.constant`. Every op's location is a NameLoc with the ONNX
+// node's name around one with its operator, `loc("/h/0/mlp/Add"("Add"))`.
+//
+// Sizes that the graph computes (Shape, Gather, Concat, Reshape...) become
+// symbolic sizes in the types. Where ONNX's rules need two sizes to be equal
+// that are not so by form, a `ts.dim_cast` says so and the run checks it.
+//
+//===----------------------------------------------------------------------===//
+#pragma once
+
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/OwningOpRef.h"
+#include "runtime/base/Error.h"
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace knapper {
+
+/// A model: a file, or its bytes in memory.
+struct OnnxSource {
+  /// The file. External data must lie in its folder or below.
+  std::string path;
+  /// The serialised model when `path` is empty. Must outlive what is imported:
+  /// weights refer to it.
+  std::string_view bytes;
+  /// Folder of external data for a model in memory; empty: none is read.
+  std::string folder;
+};
+
+struct OnnxImportOptions {
+  /// Symbols that get a number: {"batch", 1}. An unknown name is a UserError.
+  std::vector<std::pair<std::string, int64_t>> dims;
+};
+
+/// Data behind the entries "" of `ts.files`; must live as long as the module's
+/// weights are read.
+struct OnnxBuffers {
+  struct Buffer {
+    std::string_view data;                    ///< empty for files with a path
+    std::shared_ptr<const std::string> owner; ///< null: the caller's bytes
+  };
+  std::vector<Buffer> files; ///< an entry an entry of `ts.files`
+};
+
+/// Reads and imports a model. `context` gets the dialects that the result
+/// needs. Not thread-safe for one context; nothing is kept after the call but
+/// what `buffers` holds (null: a model that needs it is refused).
+/// Errors: UserError for whatever is wrong with the model or missing in the
+/// importer, naming the node; everything missing is reported at once.
+Expected<mlir::OwningOpRef<mlir::ModuleOp>>
+importOnnx(mlir::MLIRContext &context, const OnnxSource &source,
+           const OnnxImportOptions &options = {},
+           OnnxBuffers *buffers = nullptr);
+
+} // namespace knapper

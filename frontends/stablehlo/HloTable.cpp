@@ -1,0 +1,35 @@
+#include "frontends/stablehlo/HloNode.h"
+#include "frontends/stablehlo/ImportStableHlo.h"
+#include "llvm/ADT/StringMap.h"
+
+namespace knapper {
+
+static llvm::StringMap<const HloRow *> makeTable() {
+  llvm::StringMap<const HloRow *> table;
+  for (llvm::ArrayRef<HloRow> rows :
+       {hloUnaryRows(), hloBinaryRows(), hloConstantRows(), hloShapeRows(),
+        hloDynamicRows(), hloProductRows(), hloReductionRows(), hloWindowRows(),
+        hloGatherRows(), hloScatterRows(), hloSortRows(), hloControlRows(),
+        hloLoopRows()})
+    for (const HloRow &row : rows)
+      table[row.name] = &row;
+  return table;
+}
+
+const HloRow *findHloRow(llvm::StringRef name) {
+  static const llvm::StringMap<const HloRow *> table = makeTable();
+  return table.lookup(name);
+}
+
+std::string stableHloRows() {
+  std::vector<std::string> names;
+  for (const auto &entry : makeTable())
+    names.push_back(entry.first().str());
+  llvm::sort(names);
+  std::string text;
+  for (const std::string &name : names)
+    text += name + "\n";
+  return text;
+}
+
+} // namespace knapper

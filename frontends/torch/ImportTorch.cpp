@@ -1,0 +1,59 @@
+#include "frontends/torch/ImportTorch.h"
+#include "frontends/torch/AtenImporter.h"
+#include "frontends/torch/AtenNode.h"
+#include "mlir/IR/Diagnostics.h"
+
+using namespace mlir;
+
+namespace knapper {
+
+// The parser recurses once a bracket; descriptions nest no deeper than a list
+// in an argument of a node.
+constexpr int deepest = 32;
+
+static bool nestsTooDeeply(std::string_view text) {
+  int depth = 0;
+  bool quoted = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    char c = text[i];
+    if (quoted) {
+      i += c == '\\';
+      quoted = c != '"';
+    } else if (c == '"') {
+      quoted = true;
+    } else if (c == '[' || c == '{') {
+      if (++depth > deepest)
+        return true;
+    } else if (c == ']' || c == '}') {
+      --depth;
+    }
+  }
+  return false;
+}
+
+Expected<OwningOpRef<ModuleOp>> importTorch(MLIRContext &context,
+                                            std::string_view description) {
+  context.loadDialect<func::FuncDialect, ts::TsDialect>();
+  auto damaged = [](const std::string &what) {
+    return internalError("the description of the graph is damaged: " + what,
+                         "torch front end");
+  };
+  if (nestsTooDeeply(description))
+    return damaged("it is nested too deeply");
+  llvm::Expected<llvm::json::Value> parsed =
+      llvm::json::parse(StringRef(description.data(), description.size()));
+  if (!parsed)
+    return damaged(llvm::toString(parsed.takeError()));
+  const llvm::json::Object *graph = parsed->getAsObject();
+  if (!graph)
+    return damaged("it is no object");
+  AtenImporter importer(context);
+  ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
+    if (importer.diagnostic.empty())
+      importer.diagnostic = diagnostic.str();
+    return mlir::success();
+  });
+  return importer.run(*graph);
+}
+
+} // namespace knapper

@@ -1,0 +1,212 @@
+#include "targets/cpu/CompileKernels.h"
+
+#include "codegen/lower/common/Lower.h"
+#include "runtime/base/Headroom.h"
+#include "runtime/base/Log.h"
+#include "runtime/base/Threads.h"
+#include "targets/cpu/Object.h"
+#include "targets/cpu/Support.h"
+
+#include "mlir/Dialect/UB/IR/UBOps.h"
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/IR/MLIRContext.h"
+#include "mlir/IR/Verifier.h"
+#include "llvm/IR/LLVMContext.h"
+#include "llvm/IR/Module.h"
+#include "llvm/IR/Verifier.h"
+
+#include <atomic>
+#include <ctime>
+#include <mutex>
+
+using namespace mlir;
+
+namespace knapper {
+namespace {
+
+double cpuSeconds() {
+  timespec t;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return t.tv_sec + t.tv_nsec * 1e-9;
+}
+
+// What LLVM may need for one kernel.
+constexpr uint64_t kKernelMemory = uint64_t(24) << 20;
+
+/// What one compilation shares between its threads.
+struct Shared {
+  std::span<const KernelJob> jobs;
+  std::span<const TargetDesc> targets;
+  const DialectRegistry *dialects;
+  size_t threads;
+  std::atomic<size_t> next = 0;
+  std::atomic<bool> failed = false;
+  std::mutex mutex;
+  Error error;
+  // [target][job]
+  std::vector<std::vector<std::string>> objects;
+  std::vector<std::vector<std::vector<std::string>>> names;
+  std::vector<std::vector<CompileTimes>> times;
+
+  void fail(Error e) {
+    std::lock_guard lock(mutex);
+    if (!failed.exchange(true))
+      error = std::move(e);
+  }
+};
+
+Status compileOne(const KernelJob &job, const TargetDesc &target,
+                  MLIRContext &context, llvm::LLVMContext &llvmContext,
+                  ObjectEmitter &emitter, std::string &object,
+                  std::vector<std::string> &names, CompileTimes &times) {
+  std::string diagnostics;
+  ScopedDiagnosticHandler handler(&context, [&](Diagnostic &d) {
+    if (d.getSeverity() == DiagnosticSeverity::Error) {
+      if (!diagnostics.empty())
+        diagnostics += "; ";
+      diagnostics += d.str();
+    }
+    return mlir::success();
+  });
+  std::string where = "kernel '" + job.name + "' for " + target.isa;
+  double start = cpuSeconds();
+  auto lap = [&](double &into) {
+    double now = cpuSeconds();
+    into += now - start;
+    start = now;
+  };
+  OwningOpRef<ModuleOp> source = job.build(context, target);
+  if (!source)
+    return internalError("no tile program: " + diagnostics, where);
+  lap(times.build);
+
+  llvm::Module module(job.name, llvmContext);
+  emitter.prepare(module);
+  bool found = false;
+  for (tile::FuncOp func : source->getOps<tile::FuncOp>()) {
+    if (failed(lowerToCpu(func, target, module)))
+      return internalError(diagnostics, where);
+    names.push_back(func.getName().str());
+    found |= names.back() == job.name;
+  }
+  if (!found)
+    return internalError("the module has no tile.func of that name", where);
+#ifndef NDEBUG
+  std::string broken;
+  llvm::raw_string_ostream stream(broken);
+  if (llvm::verifyModule(module, &stream))
+    return internalError("lowering made wrong LLVM IR: " + broken, where);
+#endif
+  lap(times.lower);
+  emitter.optimise(module);
+  lap(times.optimise);
+  auto bytes = emitter.emit(module);
+  if (!bytes)
+    return bytes.takeError();
+  object = std::move(*bytes);
+  lap(times.emit);
+  char text[160];
+  snprintf(text, sizeof text,
+           ": build %.1f, lower %.1f, optimise %.1f, emit %.1f ms of CPU; "
+           "object of %zu bytes",
+           times.build * 1e3, times.lower * 1e3, times.optimise * 1e3,
+           times.emit * 1e3, object.size());
+  log(LogLevel::debug, where + text);
+  return success();
+}
+
+void work(Shared &shared) {
+  if (Status status = checkHeadroom(shared.threads * kKernelMemory); !status)
+    return shared.fail(status.takeError());
+  MLIRContext context(MLIRContext::Threading::DISABLED);
+  if (shared.dialects)
+    context.appendDialectRegistry(*shared.dialects);
+  context.loadDialect<tile::TileDialect, ub::UBDialect>();
+  llvm::LLVMContext llvmContext;
+  std::vector<std::unique_ptr<ObjectEmitter>> emitters(shared.targets.size());
+  size_t total = shared.jobs.size() * shared.targets.size();
+  for (size_t i; !shared.failed && (i = shared.next++) < total;) {
+    if (Status status = checkHeadroom(shared.threads * kKernelMemory); !status)
+      return shared.fail(status.takeError());
+    size_t target = i % shared.targets.size();
+    size_t job = i / shared.targets.size();
+    if (!emitters[target]) {
+      auto emitter = ObjectEmitter::create(shared.targets[target]);
+      if (!emitter)
+        return shared.fail(emitter.takeError());
+      emitters[target] = std::move(*emitter);
+    }
+    Status status =
+        compileOne(shared.jobs[job], shared.targets[target], context,
+                   llvmContext, *emitters[target], shared.objects[target][job],
+                   shared.names[target][job], shared.times[target][job]);
+    if (!status)
+      return shared.fail(status.takeError());
+  }
+}
+
+Expected<std::string> supportObject(const TargetDesc &target) {
+  auto emitter = ObjectEmitter::create(target);
+  if (!emitter)
+    return emitter.takeError();
+  llvm::LLVMContext context;
+  llvm::Module module("support", context);
+  (*emitter)->prepare(module);
+  addSupportFunctions(module);
+  (*emitter)->optimise(module);
+  return (*emitter)->emit(module);
+}
+
+} // namespace
+
+Expected<std::vector<CompiledImage>>
+compileKernels(std::span<const KernelJob> jobs,
+               std::span<const TargetDesc> targets, unsigned threads,
+               const DialectRegistry *dialects) {
+  Shared shared;
+  shared.jobs = jobs;
+  shared.targets = targets;
+  shared.dialects = dialects;
+  shared.threads = std::clamp<size_t>(
+      threads, 1, std::max<size_t>(jobs.size() * targets.size(), 1));
+  shared.objects.assign(targets.size(), std::vector<std::string>(jobs.size()));
+  shared.names.assign(targets.size(),
+                      std::vector<std::vector<std::string>>(jobs.size()));
+  shared.times.assign(targets.size(), std::vector<CompileTimes>(jobs.size()));
+
+  runOnThreads(shared.threads, [&] { work(shared); });
+  if (shared.failed)
+    return std::move(shared.error);
+
+  std::vector<CompiledImage> images;
+  for (size_t t = 0; t < targets.size(); ++t) {
+    CompiledImage result;
+    result.isa = targets[t].isa;
+    std::vector<std::string> roots;
+    for (const auto &names : shared.names[t])
+      roots.insert(roots.end(), names.begin(), names.end());
+    double start = cpuSeconds();
+    if (Status status = checkHeadroom(kKernelMemory); !status)
+      return status.takeError();
+    auto support = supportObject(targets[t]);
+    if (!support)
+      return support.takeError();
+    shared.objects[t].push_back(std::move(*support));
+    auto image = linkImage(shared.objects[t], roots);
+    if (!image)
+      return image.takeError();
+    result.image = std::move(*image);
+    result.linkSeconds = cpuSeconds() - start;
+    result.jobs = shared.times[t];
+    for (const CompileTimes &times : result.jobs) {
+      result.times.build += times.build;
+      result.times.lower += times.lower;
+      result.times.optimise += times.optimise;
+      result.times.emit += times.emit;
+    }
+    images.push_back(std::move(result));
+  }
+  return images;
+}
+
+} // namespace knapper
