@@ -8,14 +8,17 @@
 
 namespace knapper {
 
-enum class DeviceKind : uint8_t { null, cpu, cuda };
-
 /// Stands among the groups of products for those of float32 in parts of bf16.
 constexpr int64_t kSplitGroup = 8;
 
 struct TargetDesc {
-  DeviceKind kind = DeviceKind::null;
   std::string isa; // "x86-64-v3", "x86-64-v4", "sm_90a"
+  // A program is run by a group of threads with shared memory, and tiles are
+  // spread over them; else one core runs it, and tiles are SIMD vectors.
+  bool simt = false;
+  bool clusters = false; // CTAs of a cluster read each other's shared memory
+  bool wgmma = false;    // warpgroup matmuls, operands by TMA
+  bool tf32 = false; // matmuls of float32 whose operands are rounded to tf32
   // Adds instructions to that one, for products in groups (PackedOperand) of
   // the sizes whose sum is `extendsGroups`, powers of two, alone: the code of
   // other kernels would be the same. Empty: stands alone.

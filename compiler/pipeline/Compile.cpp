@@ -9,8 +9,6 @@
 #include "mlir/IR/Verifier.h"
 #include "runtime/base/Headroom.h"
 #include "runtime/base/Log.h"
-#include "targets/cpu/CpuTarget.h"
-#include "targets/cuda/CudaTarget.h"
 #include <chrono>
 
 using namespace mlir;
@@ -51,31 +49,36 @@ int64_t partsOfFloat32(const Options &options) {
                                                : 0;
 }
 
-Status chooseTargets(CompileState &state) {
+/// `several`: `--isa` may be meant for another one of the targets.
+Status chooseTargets(CompileState &state, bool several) {
   std::string_view wanted = state.options.target;
   size_t colon = wanted.find(':');
-  if (wanted.substr(0, colon) == "cuda") {
-    if (state.options.isa != Options().isa)
-      return userError("'" + state.options.isa + "' is for CPUs", "option isa",
-                       "name the GPU in the target: cuda:sm_90a");
-    Expected<TargetDesc> target = cudaTarget(
-        colon == std::string_view::npos ? "sm_90a" : wanted.substr(colon + 1));
-    if (!target)
-      return target.takeError();
-    state.targets.push_back(*target);
-    return success();
+  std::string_view name = wanted.substr(0, colon);
+  state.target = findTarget(name);
+  if (!state.target) {
+    std::string names;
+    for (const Target *target : allTargets())
+      names += (names.empty() ? "" : ", ") + std::string(target->name());
+    return userError("there is no target '" + std::string(name) + "'",
+                     "option target", "one of: " + names);
   }
-  for (const std::string &isa : splitList(state.options.isa)) {
-    Expected<TargetDesc> target = cpuTarget(isa);
-    if (!target)
-      return target.takeError();
-    if (target->tileProducts)
-      target->floatParts = partsOfFloat32(state.options);
-    state.targets.push_back(*target);
-  }
-  if (state.targets.empty())
+  bool isaGiven = state.options.isa != Options().isa;
+  if (isaGiven && !state.target->takesIsas() && !several)
+    return userError("'" + state.options.isa + "' is for CPUs", "option isa",
+                     "name the GPU in the target: cuda:sm_90a");
+  TargetRequest request;
+  if (colon != std::string_view::npos)
+    request.variant = wanted.substr(colon + 1);
+  if (state.target->takesIsas())
+    request.isas = splitList(state.options.isa);
+  request.floatParts = partsOfFloat32(state.options);
+  if (state.target->takesIsas() && request.isas.empty())
     return userError("no instruction set is given", "option isa",
                      "leave it out for all");
+  Expected<std::vector<TargetDesc>> targets = state.target->describe(request);
+  if (!targets)
+    return targets.takeError();
+  state.targets = std::move(*targets);
   return success();
 }
 
@@ -170,10 +173,9 @@ makeParts(const CompileInput &input, const Options &options) {
   for (const std::string &target : targets) {
     Options own = options;
     own.target = target;
-    if (targets.size() > 1 && target.starts_with("cuda"))
-      own.isa = Options().isa; // those are the CPU's
     parts.push_back(std::make_unique<Part>(input, std::move(own)));
-    if (Status status = chooseTargets(parts.back()->state); !status)
+    if (Status status = chooseTargets(parts.back()->state, targets.size() > 1);
+        !status)
       return status.takeError();
   }
   return parts;

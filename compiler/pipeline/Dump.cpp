@@ -98,7 +98,7 @@ Status writeDump(CompileState &state, const Phase &phase,
   if (phase.out == Level::object)
     for (const CompiledImage &image : state.images)
       if (Status status =
-              writeFile(folder, objectFile(image.isa), image.image.elf);
+              writeFile(folder, objectFile(image.isa), image.image.code);
           !status)
         return status;
   return writeFile(folder, dumpName(phase), text);

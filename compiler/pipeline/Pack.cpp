@@ -6,8 +6,8 @@
 #include "compiler/exec/Origin.h"
 #include "compiler/pipeline/Sources.h"
 #include "knapper/knapper.h"
-#include "runtime/base/Threads.h"
 #include "runtime/artefact/ArtefactWriter.h"
+#include "runtime/base/Threads.h"
 #include <atomic>
 #include <chrono>
 
@@ -153,7 +153,7 @@ static Status addProgram(CompileState &state, ArtefactWriter &writer,
   auto firstKernel = static_cast<uint32_t>(header.kernels.size());
   for (const TargetDesc &target : state.targets) {
     auto entry = std::make_unique<fb::TargetT>();
-    entry->device = target.kind == DeviceKind::cuda ? "cuda" : "cpu";
+    entry->device = state.target->name();
     entry->isa = target.isa;
     entry->program = program;
     header.targets.push_back(std::move(entry));
@@ -178,7 +178,7 @@ static Status addProgram(CompileState &state, ArtefactWriter &writer,
       header.kernels.push_back(std::move(kernel));
     }
   for (auto [t, image] : llvm::enumerate(state.images))
-    writer.addCode(firstTarget + t, std::as_bytes(std::span(image.image.elf)));
+    writer.addCode(firstTarget + t, std::as_bytes(std::span(image.image.code)));
   std::string report = reportJson(state);
   writer.addSection(fb::SectionKind::report, std::as_bytes(std::span(report)),
                     program);

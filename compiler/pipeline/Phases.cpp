@@ -1,21 +1,16 @@
 #include "compiler/pipeline/Phases.h"
 #include "compiler/exec/Origin.h"
 #include "compiler/kernels/ScheduleAttr.h"
-#include "compiler/pipeline/EmitPtx.h"
 #include "compiler/pipeline/Pack.h"
 #include "compiler/pipeline/Table.h"
 #include "compiler/registration/Registration.h"
 #include "graph/fusion/Constants.h"
 #include "graph/fusion/FormKernels.h"
 #include "graph/fusion/Signature.h"
-#include "graph/layout/SplitReductions.h"
 #include "graph/memory/InPlace.h"
 #include "graph/memory/OrderKernels.h"
-#include "graph/quantize/ByteProducts.h"
 #include "ir/tensor/BranchesAndLoops.h"
-#include "ir/tensor/Decompose.h"
 #include "ir/tensor/IndexLimit.h"
-#include "ir/tensor/ScaledDot.h"
 #include "mlir/AsmParser/AsmParser.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Diagnostics.h"
@@ -48,27 +43,8 @@ Status runSimplify(CompileState &state) {
 
 Status runFuse(CompileState &state) {
   fusion::MachineModel machine;
-  bool isGpu = state.targets.front().kind == DeviceKind::cuda;
   for (func::FuncOp function : ts::withBodies(state.main())) {
-    if (isGpu) {
-      // GPUs read the operands of attention as they lie in memory.
-      ts::decomposeAll(function.getBody(), [&](Operation *op) {
-        auto attention = dyn_cast<ts::AttentionOp>(op);
-        return isa<ts::RopeOp, ts::ScaledDotOp>(op) ||
-               (attention && !isTakenWhole(attention, state.targets.front()));
-      });
-      SplitModel model;
-      if (state.targets.front().isa == "sm_90a")
-        model.shared = 8192;
-      splitReductions(function, model);
-      expandByteProducts(function);
-    } else {
-      // A sum of everything would be one program, on one core; narrow columns
-      // leave most of a register empty.
-      splitReductions(function, {/*programs=*/8, /*tile=*/64, /*part=*/16384,
-                                 /*leastColumn=*/512, /*wide=*/64,
-                                 /*narrow=*/0, /*far=*/1024});
-    }
+    state.target->prepare(function, state.targets.front());
     if (mlir::failed(
             fusion::formKernels(function, machine, &state.fusionReport)))
       return failed(state, "fuse");
@@ -87,7 +63,7 @@ Status runSchedule(CompileState &state) {
       return read.takeError();
     records = std::move(*read);
   }
-  std::string target = tuningTarget(state);
+  std::string target = state.target->tuningKey(state.targets.front());
   for (UniqueKernel &unique : state.kernels.kernels) {
     const tune::Record *record = records.find(unique.signature, target);
     Knobs knobs(record ? record->choice : tune::Choice());
@@ -151,17 +127,9 @@ Status runEmit(CompileState &state) {
                          : std::max(1u, std::thread::hardware_concurrency());
   DialectRegistry registry;
   registerAllKnapperDialects(registry);
-  auto emitImages = [&]() -> Expected<std::vector<CompiledImage>> {
-    if (state.targets.front().kind != DeviceKind::cuda)
-      return compileKernels(jobs, state.targets, threads, &registry);
-    Expected<CompiledImage> image =
-        emitPtxImage(jobs, state.targets.front(), registry);
-    if (!image)
-      return image.takeError();
-    return std::vector<CompiledImage>{std::move(*image)};
-  };
   if (!jobs.empty()) {
-    Expected<std::vector<CompiledImage>> images = emitImages();
+    Expected<std::vector<CompiledImage>> images =
+        state.target->emit(jobs, state.targets, threads, registry);
     if (state.input.cancel.isWished())
       return cancelledCompile();
     if (!images) {
@@ -222,11 +190,6 @@ Status runPack(CompileState &state) {
 
 Error cancelledCompile() {
   return userError("the compile was cancelled", "compile");
-}
-
-std::string tuningTarget(const CompileState &state) {
-  const TargetDesc &target = state.targets.front();
-  return target.kind == DeviceKind::cuda ? "cuda:" + target.isa : "cpu";
 }
 
 std::span<const Phase> phases() {

@@ -13,7 +13,7 @@
 #include "compiler/kernels/KernelSet.h"
 #include "compiler/pipeline/Compile.h"
 #include "graph/fusion/FusionReport.h"
-#include "targets/cpu/CompileKernels.h"
+#include "targets/Target.h"
 #include "llvm/ADT/DenseMap.h"
 #include <map>
 #include <memory>
@@ -32,7 +32,8 @@ struct CompileState {
   mlir::OwningOpRef<mlir::ModuleOp> module;
   struct Sources; ///< mapped files behind ts.weight
   std::unique_ptr<Sources> sources;
-  std::vector<TargetDesc> targets; ///< best first
+  const Target *target = nullptr;  ///< the kind of device
+  std::vector<TargetDesc> targets; ///< of it, best first
   fusion::FusionReport fusionReport;
   KernelSet kernels;
   llvm::DenseMap<mlir::Operation *, KernelUse> uses;
@@ -84,9 +85,6 @@ const Phase *findPhase(std::string_view name);
 mlir::OwningOpRef<mlir::ModuleOp>
 tileProgram(const CompileState &state, const UniqueKernel &unique, size_t index,
             mlir::MLIRContext &context, const TargetDesc &target);
-
-/// The target as tuning records name it.
-std::string tuningTarget(const CompileState &state);
 
 /// Leaves out targets that would hold the same code as another one, once the
 /// kernels have schedules.

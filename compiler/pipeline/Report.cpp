@@ -32,7 +32,7 @@ std::string reportJson(const CompileState &state) {
   nlohmann::ordered_json report;
   const CompileStats &stats = *state.stats;
   report["compile"] = statsJson(stats);
-  report["target"] = tuningTarget(state);
+  report["target"] = state.target->tuningKey(state.targets.front());
   for (auto [i, unique] : llvm::enumerate(state.kernels.kernels)) {
     nlohmann::ordered_json kernel;
     kernel["signature"] = unique.signature;

@@ -210,7 +210,7 @@ Status Resume::readObjects() {
       return elf.takeError();
     CompiledImage &image = state.images.emplace_back();
     image.isa = target.isa;
-    image.image.elf = std::move(*elf);
+    image.image.code = std::move(*elf);
     for (NamedAttribute entry : entries)
       if (auto offset = dyn_cast<IntegerAttr>(entry.getValue()))
         image.image.entries[entry.getName().str()] = offset.getInt();

@@ -77,8 +77,7 @@ constexpr Pass passes[] = {
                          LogicalResult &) { widenScatter(f); }},
     {"round-products",
      [](func::FuncOp f, const CompileState &state, LogicalResult &) {
-       if (state.options.allowTf32 &&
-           state.targets.front().kind == DeviceKind::cuda)
+       if (state.options.allowTf32 && state.targets.front().tf32)
          roundProducts(f);
      }},
     {"fold-constants-again", [](func::FuncOp f, const CompileState &,

@@ -10,7 +10,6 @@ std::span<const std::string_view> cpuIsas() { return kIsas; }
 
 Expected<TargetDesc> cpuTarget(std::string_view isa) {
   TargetDesc t;
-  t.kind = DeviceKind::cpu;
   t.isa = isa;
   t.l1Bytes = 32 << 10;
   t.l2Bytes = 1 << 20;

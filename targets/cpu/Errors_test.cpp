@@ -143,7 +143,7 @@ TEST(Compile, ManyKernelsOnThreads) {
     if (!runsHere(compiled.isa))
       continue;
     auto image =
-        ElfImage::load(std::as_bytes(std::span(compiled.image.elf)), "test");
+        ElfImage::load(std::as_bytes(std::span(compiled.image.code)), "test");
     ASSERT_TRUE(image) << image.error().message();
     for (int i = 0; i < 24; ++i) {
       int32_t y[3] = {-1, -1, -1}, status = 0;

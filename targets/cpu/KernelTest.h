@@ -71,7 +71,7 @@ compileText(const std::string &text, const std::string &first,
   if (!images)
     return images.takeError();
   CompiledImage &compiled = images->front();
-  auto loaded = ElfImage::load(std::as_bytes(std::span(compiled.image.elf)),
+  auto loaded = ElfImage::load(std::as_bytes(std::span(compiled.image.code)),
                                "test image");
   if (!loaded)
     return loaded.takeError();

@@ -134,7 +134,7 @@ std::string check(const llvm::object::ELF64LEFile &file) {
 
 } // namespace
 
-Expected<LinkedImage> linkImage(std::span<const std::string> objects,
+Expected<KernelImage> linkImage(std::span<const std::string> objects,
                                 std::span<const std::string> roots) {
   std::vector<MemoryFile> files;
   std::vector<std::string> arguments = {"ld.lld",
@@ -160,7 +160,7 @@ Expected<LinkedImage> linkImage(std::span<const std::string> objects,
     arguments.push_back("--undefined=" + root);
   // lld keeps one state a process. A child made meanwhile would keep the pipe
   // open, too, and its reader waiting.
-  std::unique_lock lock(forkMutex<LinkedImage>());
+  std::unique_lock lock(forkMutex<KernelImage>());
   ImagePipe output;
   if (!output.made())
     return deviceError("cannot make a pipe for linking: " +
@@ -189,12 +189,12 @@ Expected<LinkedImage> linkImage(std::span<const std::string> objects,
   if (result.retCode != 0)
     return internalError("linking kernels failed: " + messages);
 
-  LinkedImage image;
-  image.elf = output.finish();
+  KernelImage image;
+  image.code = output.finish();
   lock.unlock();
-  if (image.elf.empty())
+  if (image.code.empty())
     return deviceError("out of memory for the linked image");
-  auto file = llvm::object::ELF64LEFile::create(image.elf);
+  auto file = llvm::object::ELF64LEFile::create(image.code);
   if (!file)
     return internalError("linked image: " + llvm::toString(file.takeError()));
   if (std::string why = check(*file); !why.empty())

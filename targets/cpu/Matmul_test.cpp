@@ -73,7 +73,7 @@ protected:
     auto images = compileKernels({&job, 1}, {&*target, 1}, 1, &registry);
     ASSERT_TRUE(images) << images.error().message();
     auto loaded = ElfImage::load(
-        std::as_bytes(std::span(images->front().image.elf)), "test");
+        std::as_bytes(std::span(images->front().image.code)), "test");
     ASSERT_TRUE(loaded);
     TestKernels kernels;
     kernels.image = std::move(*loaded);

@@ -29,8 +29,10 @@ Expected<TargetDesc> cudaTarget(std::string_view isa) {
     if (gpu.isa != isa)
       continue;
     TargetDesc t;
-    t.kind = DeviceKind::cuda;
     t.isa = isa;
+    t.simt = true;
+    t.clusters = t.wgmma = isa == "sm_90a";
+    t.tf32 = true;
     t.vectorBytes = 256 * 16;
     t.vectorRegisters = 48;
     t.maskedAccess = false;

@@ -74,7 +74,7 @@ llvm::Value *TileLowering::floatToInt(llvm::Value *value, Type to,
   bool isShort = width < 32;
   bool fits = width == 32 && isSigned &&
               value->getType()->getScalarType()->isDoubleTy();
-  bool isCpu = target.kind == DeviceKind::cpu;
+  bool isCpu = !target.simt;
   // LLVM takes saturating conversions of vectors apart.
   if (isCpu && width == 32 && isSigned && value->getType()->isVectorTy() &&
       value->getType()->getScalarType()->isFloatTy()) {

@@ -19,7 +19,7 @@ llvm::Value *TileLowering::combine(vector::CombiningKind kind,
   auto call = [&](ID id) { return b.CreateBinaryIntrinsic(id, x, y); };
   // Without NaNs a comparison decides, which is one instruction with its
   // selection; a GPU has the maximum of numbers instead.
-  bool gpu = target.kind == DeviceKind::cuda;
+  bool gpu = target.simt;
   bool plain = bitEnumContainsAll(fastmath, arith::FastMathFlags::nnan);
   switch (kind) {
   case K::ADD:

@@ -153,7 +153,7 @@ void chooseWarpgroups(ts::KernelOp kernel, const Places &places,
                       const TargetDesc &target,
                       SmallVectorImpl<Schedule> &schedules) {
   ts::AttentionOp op = places.op;
-  if (target.isa != "sm_90a" || !isHalf(op.getQuery()) ||
+  if (!target.wgmma || !isHalf(op.getQuery()) ||
       !llvm::all_equal({ts::elementTypeOf(op.getQuery()),
                         ts::elementTypeOf(op.getKey()),
                         ts::elementTypeOf(op.getValue())}))
@@ -210,7 +210,7 @@ void chooseWarpgroups(ts::KernelOp kernel, const Places &places,
 } // namespace
 
 bool isTakenWhole(ts::AttentionOp op, const TargetDesc &target) {
-  if (target.kind != DeviceKind::cuda)
+  if (!target.simt)
     return true;
   // Few rows would leave most processors idle; their scores are few, too.
   constexpr int64_t few = 8;

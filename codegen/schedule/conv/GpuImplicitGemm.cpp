@@ -105,7 +105,7 @@ void chooseGathered(ts::KernelOp kernel, const ImplicitGemmProblem &conv,
                     const Epilogue &epilogue, const TargetDesc &target,
                     SmallVectorImpl<Schedule> &schedules) {
   const MatmulProblem &product = conv.product;
-  if (target.isa != "sm_90a" || !conv.last ||
+  if (!target.wgmma || !conv.last ||
       ts::elementTypeOf(product.lhs.base).isF32())
     return;
   Outer outer = outerOf(product);

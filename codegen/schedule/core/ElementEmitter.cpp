@@ -217,8 +217,7 @@ static Value expBySpecialUnit(ElementEmitter &e, Value x, bool half) {
 }
 
 Value ElementEmitter::expNonPositive(Value x, bool half) {
-  if (target.kind == DeviceKind::cuda &&
-      getElementTypeOrSelf(x.getType()).isF32())
+  if (target.simt && getElementTypeOrSelf(x.getType()).isF32())
     return expBySpecialUnit(*this, x, half);
   auto lookup = [&](Value index, ArrayRef<int32_t> table) -> Value {
     return tile::LookupOp::create(builder, location, index.getType(), index,
@@ -235,8 +234,7 @@ Value ElementEmitter::expNonPositive(Value x, bool half) {
 
 Value ElementEmitter::larger(Value a, Value v) {
   // One instruction there, which takes `a` for a NaN too.
-  if (target.kind == DeviceKind::cuda &&
-      getElementTypeOrSelf(v.getType()).isF32())
+  if (target.simt && getElementTypeOrSelf(v.getType()).isF32())
     return arith::MaxNumFOp::create(builder, location, v, a);
   Value above =
       arith::CmpFOp::create(builder, location, arith::CmpFPredicate::OGT, v, a);
@@ -256,7 +254,7 @@ Value ElementEmitter::compute(Value tensor, const Coord &coord) {
     }
     // The target has a shorter form than the op's definition.
     bool half = ts::elementTypeOf(tensor).getIntOrFloatBitWidth() == 16;
-    bool gpu = target.kind == DeviceKind::cuda;
+    bool gpu = target.simt;
     if (auto gelu = dyn_cast<ts::GeluOp>(op)) {
       Value x = operands.front();
       if (gelu.getTanh())

@@ -349,10 +349,9 @@ LaneIndex ElementEmitter::checkedIndex(Value value, int64_t lanes, Dim extent,
     return arith::SelectOp::create(builder, location, outside, zero, index);
   };
   // A CPU looks at signs and ends only where an index needs it.
-  Value index =
-      target.kind == DeviceKind::cuda
-          ? corrected()
-          : ifElse(anyOf(isOutside(given)), corrected, [&] { return given; });
+  Value index = target.simt ? corrected()
+                            : ifElse(anyOf(isOutside(given)), corrected,
+                                     [&] { return given; });
   return vector ? LaneIndex{{}, 0, index} : LaneIndex{index};
 }
 

@@ -433,14 +433,14 @@ LogicalResult chooseLoopNest(ts::KernelOp kernel, const TargetDesc &target,
   int64_t lanes = 32;
   while (lanes > 1 && lanes > representative(run))
     lanes /= 2;
-  if (target.kind == DeviceKind::cuda) {
+  if (target.simt) {
     // What one access of a block moves, or its least part.
     lanes = target.lanes(DType::f32);
     while (lanes > 128 && lanes / 2 >= representative(run))
       lanes /= 2;
   }
   // Lanes that would mostly be idle cost more than indices of their own.
-  bool isGpu = target.kind == DeviceKind::cuda;
+  bool isGpu = target.simt;
   bool across = dims.size() > 1 && representative(run) <= (isGpu ? 64 : 3);
   Dim around = one;
   if (across) {

@@ -11,20 +11,19 @@ using ts::Dim;
 namespace {
 
 /// Where a schedule is offered.
-enum class Devices { any, cpu, cuda };
+enum class Units { any, simd, simt };
 
 struct ScheduleRow {
   StringRef kind;
   ChooseFn
       choose; ///< appends to the kernel's schedules; null: never on its own
   BuildFn build;
-  Devices devices;
+  Units units;
   SmallVector<ts::Hero, 2> heroes;
 
   bool serves(ts::Hero hero, const TargetDesc &target) const {
     return llvm::is_contained(heroes, hero) &&
-           (devices == Devices::any ||
-            (devices == Devices::cuda) == (target.kind == DeviceKind::cuda));
+           (units == Units::any || (units == Units::simt) == target.simt);
   }
 };
 
@@ -32,8 +31,8 @@ struct ScheduleRow {
 ArrayRef<ScheduleRow> table() {
   using ts::Hero;
   static const SmallVector<ScheduleRow> rows = {
-#define SCHEDULE(KIND, NAME, DEVICES, ...)                                     \
-  {KIND, choose##NAME, build##NAME, Devices::DEVICES, {__VA_ARGS__}},
+#define SCHEDULE(KIND, NAME, UNITS, ...)                                       \
+  {KIND, choose##NAME, build##NAME, Units::UNITS, {__VA_ARGS__}},
 #include "codegen/schedule/core/Schedules.def"
   };
   return rows;

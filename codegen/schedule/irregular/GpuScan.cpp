@@ -44,7 +44,7 @@ int64_t partsOf(const TargetDesc &target, Dim programs, int64_t steps,
   int64_t parts = 1;
   // (Other GPUs have no clusters.)
   std::optional<int64_t> number = programs.asConstant();
-  while (target.isa == "sm_90a" && number && parts < mostBlocks &&
+  while (target.clusters && number && parts < mostBlocks &&
          *number * parts < processors && steps >= 2 * parts * least)
     parts *= 2;
   return parts;

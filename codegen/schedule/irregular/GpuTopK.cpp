@@ -97,7 +97,7 @@ LogicalResult chooseGpuTopK(ts::KernelOp kernel, const TargetDesc &target,
   std::optional<int64_t> programs = lines.asConstant(),
                          elements = length.asConstant();
   // (Other GPUs have no clusters.)
-  if (target.isa == "sm_90a" && programs && elements &&
+  if (target.clusters && programs && elements &&
       places <= sharedPlaces / (bytes > 4 ? 2 : 1))
     while (parts < mostBlocks && *programs * parts < processors &&
            *elements >= 2 * parts * lanes * tiles)

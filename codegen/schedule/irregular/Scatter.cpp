@@ -116,7 +116,7 @@ LogicalResult chooseScatter(ts::KernelOp kernel, const TargetDesc &target,
   bool inMemory = ts::updatedInput(kernel).has_value();
   if (inMemory && split.hasLanes()) {
     // A GPU's tile is at least an access of every thread of a warp.
-    bool gpu = target.kind == DeviceKind::cuda;
+    bool gpu = target.simt;
     lanes = gpu ? 512 : 64;
     while (lanes > (gpu ? 128 : 4) && lanes > representative(split.dims.back()))
       lanes /= 2;
@@ -131,7 +131,7 @@ LogicalResult chooseScatter(ts::KernelOp kernel, const TargetDesc &target,
   constexpr int64_t blocks = 4, leastUpdates = 4;
   int64_t ranges = 1;
   std::optional<unsigned> indexed = indexedDim(scatter);
-  if (target.kind == DeviceKind::cuda && inMemory && indexed) {
+  if (target.simt && inMemory && indexed) {
     int64_t wanted = blocks * int64_t(target.cores) /
                      std::max<int64_t>(1, representative(programs));
     int64_t extent =

@@ -70,7 +70,7 @@ LogicalResult chooseSort(ts::KernelOp kernel, const TargetDesc &target,
   Schedule schedule;
   schedule.kind = "sort";
   schedule.parameters["lanes"] = 0;
-  if (target.kind == DeviceKind::cuda) {
+  if (target.simt) {
     int64_t lanes = 512;
     while (lanes > 128 && lanes / 2 >= representative(dims[op.getDim()]))
       lanes /= 2;

@@ -180,7 +180,7 @@ Schedule simtSchedule(const MatmulProblem &product, int64_t run,
     blocks.rows = blocks.columns = 64;
   MatmulGpuSchedule config = configOf(MatmulPath::simt, blocks, 16);
   if (few && !window)
-    config.sliceK = target.isa == "sm_90a" && outer.sizes.empty() &&
+    config.sliceK = target.wgmma && outer.sizes.empty() &&
                             liesInRuns(product.lhs) && liesInRuns(product.rhs)
                         ? 4
                         : 2;

@@ -38,7 +38,7 @@ bool allowsTf32(const MatmulProblem &product) {
 int64_t mostFewRows(const MatmulProblem &product, const TargetDesc &target) {
   constexpr int64_t few = 4, fewOfMany = 2, many = 4 << 20;
   bool warpgroupsCan =
-      target.isa == "sm_90a" &&
+      target.wgmma &&
       ts::elementBytes(ts::elementTypeOf(product.lhs.base)) == 2;
   return warpgroupsCan && representative(product.rhs.free) *
                                   representative(product.lhs.contract) >
@@ -131,7 +131,7 @@ void chooseWarpgroups(ts::KernelOp kernel, const MatmulProblem &product,
                       SmallVectorImpl<Schedule> &schedules) {
   Type element = ts::elementTypeOf(product.lhs.base);
   bool tf32 = allowsTf32(product);
-  if (target.isa != "sm_90a" || !(element.isF16() || element.isBF16() || tf32))
+  if (!target.wgmma || !(element.isF16() || element.isBF16() || tf32))
     return;
   Outer outer = outerOf(product);
   if (outer.sizes.size() > 3)
@@ -222,7 +222,7 @@ void chooseCarried(ts::KernelOp kernel, const MatmulProblem &product,
   const MatmulOperand &lhs = product.lhs, &rhs = product.rhs;
   bool aDepth = lhs.contractStride.isConstant(1),
        bDepth = rhs.contractStride.isConstant(1);
-  if (target.isa != "sm_90a" || !(element.isF16() || element.isBF16()) ||
+  if (!target.wgmma || !(element.isF16() || element.isBF16()) ||
       !(aDepth || lhs.freeStride.isConstant(1)) ||
       !(bDepth || rhs.freeStride.isConstant(1)))
     return;
@@ -344,7 +344,7 @@ LogicalResult chooseGpuMatmul(ts::KernelOp kernel, const TargetDesc &target,
   if (open())
     chooseCarried(kernel, *product, *epilogue, target, schedules);
   // (What warpgroups carry is any product with a depth.)
-  if (open() && (target.isa != "sm_90a" || allowsTf32(*product)))
+  if (open() && (!target.wgmma || allowsTf32(*product)))
     chooseWarps(*product, *epilogue, target, schedules);
   if (open())
     schedules.push_back(simtSchedule(*product, runOf(*product, *epilogue, 4),

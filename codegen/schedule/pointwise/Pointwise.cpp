@@ -175,27 +175,25 @@ LogicalResult choosePointwise(ts::KernelOp kernel, const TargetDesc &target,
   constexpr int64_t few = 4, many = 16;
   int64_t flops = regionFlops(kernel);
   bool turns = !kernel.getBody().getOps<ts::TransposeOp>().empty();
-  if (!flat && lane > 0 && target.kind != DeviceKind::cuda &&
-      (turns || flops > 1) &&
+  if (!flat && lane > 0 && !target.simt && (turns || flops > 1) &&
       dims[lane].asConstant().value_or(few + 1) <= few &&
       representative(dims[lane - 1]) >= many)
     --lane;
   Dim one = Dim::constant(context, 1);
   // Rows that an index names.
-  bool named = target.kind == DeviceKind::cuda &&
-               kernel.getHero() == ts::Hero::gather &&
+  bool named = target.simt && kernel.getHero() == ts::Hero::gather &&
                !kernel.getBody().getOps<ts::GatherOp>().empty();
   // The threads of a block of rows shorter than this would mostly be idle.
   constexpr int64_t shortRow = 64;
-  bool across = target.kind == DeviceKind::cuda && !flat && !named &&
-                lane > 0 && representative(dims[lane]) <= shortRow;
+  bool across = target.simt && !flat && !named && lane > 0 &&
+                representative(dims[lane]) <= shortRow;
   Dim run =
       flat || across || dims.empty() ? product(context, dims) : dims[lane];
   int64_t length = representative(run);
   // Long chains keep many tiles alive, so their tiles are one register.
   int64_t lanes = lanesOver(run, flops > 200 ? 16 : flops > 40 ? 32 : 64);
   int64_t block = 4096;
-  if (target.kind != DeviceKind::cuda) {
+  if (!target.simt) {
     if (int64_t most = flops > 10 ? lanes : 128; lanes >= 16)
       lanes =
           knobs.pick("lanes", lanes,
@@ -208,7 +206,7 @@ LogicalResult choosePointwise(ts::KernelOp kernel, const TargetDesc &target,
   if (across) {
     // An element a thread: neighbours read what lies together.
     lanes = block = 256;
-  } else if (target.kind == DeviceKind::cuda) {
+  } else if (target.simt) {
     // A tile is spread over the threads of a block, one access of 16 bytes each
     // (bytes in flight count, and blocks give them best).
     lanes = target.lanes(DType::f32);
@@ -225,7 +223,7 @@ LogicalResult choosePointwise(ts::KernelOp kernel, const TargetDesc &target,
   int64_t rows = 1, beside = 1;
   if (std::optional<int64_t> number = run.asConstant();
       number && *number > 1 && *number <= std::min(block, longest) && !flat &&
-      lane > 0 && target.kind != DeviceKind::cuda) {
+      lane > 0 && !target.simt) {
     int64_t all = std::max<int64_t>(1, representative(dims[lane - 1]));
     beside = rowsBeside(kernel, lane);
     rows = std::clamp<int64_t>(perProgram / (*number * beside), 1, all);
@@ -243,12 +241,12 @@ LogicalResult choosePointwise(ts::KernelOp kernel, const TargetDesc &target,
                          {"flat", flat},
                          {"dim", lane},
                          {"rows", rows}};
-  if (target.kind == DeviceKind::cuda)
+  if (target.simt)
     schedule.parameters["across"] = across;
   else
     schedule.parameters["beside"] = beside;
   bool stream = streamsOut(kernel);
-  if (target.kind != DeviceKind::cuda)
+  if (!target.simt)
     stream = knobs.pick("stream", stream, {0, 1});
   schedule.parameters["stream"] = stream;
   // The index comes first, so that a thread asks for two accesses of the row at
@@ -282,7 +280,7 @@ LogicalResult buildPointwise(BuildContext &context) {
   int64_t lanes = context.schedule.at("lanes"),
           block = context.schedule.at("block"),
           lane = context.schedule.at("dim"), rows = context.schedule.at("rows");
-  bool isGpu = context.target.kind == DeviceKind::cuda;
+  bool isGpu = context.target.simt;
   int64_t beside = isGpu ? 1 : context.schedule.at("beside");
   bool flat = context.schedule.at("flat"),
        across = isGpu && context.schedule.at("across"),

@@ -18,12 +18,12 @@
 // again in the same place is kept in scratch, anything else is recomputed from
 // the row, which is in cache.
 //
-// Parameters: lanes, row (1: row form), across (1: column form with lanes across
-// all kept dims), rows (of one program), group (so
-// many are reduced together), stream (1: results of full shape are stored past
-// the caches), threads (of a GPU's block, where not the usual ones; several
-// rows of a program are all read before the first is reduced), parts (programs
-// of a cluster).
+// Parameters: lanes, row (1: row form), across (1: column form with lanes
+// across all kept dims), rows (of one program), group (so many are reduced
+// together), stream (1: results of full shape are stored past the caches),
+// threads (of a GPU's block, where not the usual ones; several rows of a
+// program are all read before the first is reduced), parts (programs of a
+// cluster).
 #include "codegen/schedule/reduce/Reduce.h"
 #include "codegen/schedule/core/LaneLoops.h"
 #include "ir/tensor/Decompose.h"
@@ -90,8 +90,7 @@ ReduceBuilder::forTiles(ValueRange carried, TileFn body, JoinFn join) {
       if (inSteps && level + 1 == around.size())
         return join(values, forEach(e, from, to, carried, one, status));
       SmallVector<Value> carriedOn(values);
-      if (target.kind == DeviceKind::cuda && !rowForm &&
-          level + 1 == around.size()) {
+      if (target.simt && !rowForm && level + 1 == around.size()) {
         Value all = e.sub(to, from);
         Value most = e.sub(to, e.rem(all, e.constant(atOnce)));
         carriedOn = forEach(
@@ -140,7 +139,7 @@ ReduceBuilder::forTiles(ValueRange carried, TileFn body, JoinFn join) {
     base = e.mul(base, e.size(length));
     int64_t known = length.knownDivisor();
     std::optional<int64_t> number = length.asConstant();
-    if (target.kind == DeviceKind::cuda && number && *number > 0 &&
+    if (target.simt && number && *number > 0 &&
         (*number < lanes || (*number == lanes && rows > 1))) {
       // One tile: nothing stands around it, so that each pass is seen to read
       // what the one before has read.
@@ -170,7 +169,7 @@ ReduceBuilder::forTiles(ValueRange carried, TileFn body, JoinFn join) {
 
 void ReduceBuilder::findRowOperands() {
   // Threads of a GPU hide the latency themselves.
-  if (!rowForm || target.kind == DeviceKind::cuda)
+  if (!rowForm || target.simt)
     return;
   int64_t rank = space.dims.size(), reduced = space.reduced.size();
   for (auto [i, d] : llvm::enumerate(space.reduced))
@@ -190,7 +189,7 @@ void ReduceBuilder::findRowOperands() {
 
 void ReduceBuilder::fetchColumns(unsigned dim,
                                  const DenseMap<unsigned, Value> &indices) {
-  if (target.kind == DeviceKind::cuda)
+  if (target.simt)
     return;
   SmallVector<Dim> strides(space.dims.size(), space.dims[0].like(1));
   for (size_t d = space.dims.size() - 1; d-- > 0;)
@@ -328,7 +327,7 @@ bool ReduceBuilder::holdsColumns() {
   auto isFull = [&](Value value) { return ts::dimsOf(value) == space.dims; };
   bool readsAgain =
       levels.size() > 1 || llvm::any_of(kernel.yield().getValues(), isFull);
-  if (target.kind != DeviceKind::cuda || rowForm || part || !readsAgain ||
+  if (!target.simt || rowForm || part || !readsAgain ||
       !kernel.getBody().getOps<ts::ArgReduceOp>().empty())
     return false;
   // Numbers of a thread: an access of each row and operand.
@@ -336,10 +335,11 @@ bool ReduceBuilder::holdsColumns() {
   int64_t held = 0;
   for (BlockArgument argument : kernel.getBody().getArguments())
     if (isFull(argument))
-      held += across ? 1
-                     : access / std::min<int64_t>(4, ts::elementBytes(
-                                                         ts::elementTypeOf(
-                                                             argument)));
+      held +=
+          across
+              ? 1
+              : access / std::min<int64_t>(
+                             4, ts::elementBytes(ts::elementTypeOf(argument)));
   Dim rows = length.like(1);
   for (int64_t d : space.reduced)
     rows = rows * space.dims[d];
@@ -427,8 +427,7 @@ void ReduceBuilder::findPasses() {
   }
   // Transcendentals that are reduced and needed again stay in scratch.
   // (On a GPU the threads hold them.)
-  if (target.kind == DeviceKind::cuda ||
-      (!rowForm && !keepsColumns(space, lanes)))
+  if (target.simt || (!rowForm && !keepsColumns(space, lanes)))
     return;
   for (auto [pass, reductions] : llvm::enumerate(levels))
     for (Operation *op : reductions) {
@@ -592,7 +591,7 @@ LogicalResult ReduceBuilder::build() {
       if (!isReduced(d))
         total = total * space.dims[d];
     Value begin = e.mul(id, e.constant(rows));
-    if (target.kind == DeviceKind::cuda) {
+    if (target.simt) {
       status = heldRows(begin, e.size(total));
       e.provide = nullptr;
       return status;

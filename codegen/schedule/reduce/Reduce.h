@@ -107,7 +107,7 @@ private:
     for (unsigned d = 0; d < space.dims.size(); ++d)
       if (isReduced(d) && !space.dims[d].isConstant(d == lane ? lanes : 1))
         return false;
-    return rowForm && target.kind == DeviceKind::cuda;
+    return rowForm && target.simt;
   }
   /// Whether threads of a GPU hold all rows of their columns: passes then are
   /// no loops, and one takes what the one before has read.

@@ -11,8 +11,7 @@ namespace knapper {
 
 ts::ArgReduceOp ReduceBuilder::passesNan(unsigned pass) const {
   constexpr int64_t leastLanes = 16;
-  if (!rowForm || target.kind == DeviceKind::cuda || lanes < leastLanes ||
-      levels[pass].size() != 1)
+  if (!rowForm || target.simt || lanes < leastLanes || levels[pass].size() != 1)
     return {};
   auto op = dyn_cast<ts::ArgReduceOp>(levels[pass][0]);
   return op && isa<FloatType>(ts::elementTypeOf(op.getInput()))

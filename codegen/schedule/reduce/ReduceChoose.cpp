@@ -98,7 +98,7 @@ static Sharing shareColumns(ts::KernelOp kernel, const Space &space,
                             const TargetDesc &target) {
   constexpr Sharing none = {1, 0};
   // (Other GPUs have no clusters.)
-  if (target.isa != "sm_90a" || space.reduced.empty())
+  if (!target.clusters || space.reduced.empty())
     return none;
   constexpr int64_t word = 4;
   int64_t bytes = 1, combined = 0; // of a column
@@ -149,9 +149,9 @@ static Sharing shareColumns(ts::KernelOp kernel, const Space &space,
   return {parts, threads * width};
 }
 
-/// Whether a GPU's lanes lie across all kept dims: where rows are short, or runs
-/// of columns are, so that a block would mostly be idle, and there are columns
-/// enough for its processors.
+/// Whether a GPU's lanes lie across all kept dims: where rows are short, or
+/// runs of columns are, so that a block would mostly be idle, and there are
+/// columns enough for its processors.
 static bool lanesAcross(ts::KernelOp kernel, const Space &space, unsigned lane,
                         const TargetDesc &target) {
   // A thread reads its row alone: of longer ones neighbours read too far apart.
@@ -191,16 +191,13 @@ LogicalResult chooseReduce(ts::KernelOp kernel, const TargetDesc &target,
   kernel.getBody().walk(
       [&](ts::ElementwiseOpInterface op) { flops += op.elementFlops(); });
   // Chains of comparisons are long: several at once hide it.
-  int64_t most = isArg        ? (target.kind == DeviceKind::cuda ? 16 : 64)
-                 : flops > 40 ? 32
-                              : 64;
+  int64_t most = isArg ? (target.simt ? 16 : 64) : flops > 40 ? 32 : 64;
   int64_t lanes = lanesOver(run, most);
   constexpr int64_t cheap = 8; // its values leave registers for wide tiles
   bool isComposite = llvm::any_of(kernel.getBody().front(), [](Operation &op) {
     return isa<ts::SoftmaxOp, ts::LayerNormOp>(op);
   });
-  if (target.kind != DeviceKind::cuda && !rowForm && !isArg && !isComposite &&
-      flops <= cheap) {
+  if (!target.simt && !rowForm && !isArg && !isComposite && flops <= cheap) {
     // Columns side by side are one run of memory in each row: the longer, the
     // better, while there are programs enough.
     constexpr int64_t widest = 256, odd = 128, leastPrograms = 8;
@@ -221,15 +218,15 @@ LogicalResult chooseReduce(ts::KernelOp kernel, const TargetDesc &target,
   Dim length = one;
   for (int64_t d : space->reduced)
     length = length * space->dims[d];
-  if (target.kind != DeviceKind::cuda && !rowForm && isComposite &&
-      run.asConstant() && *run.asConstant() % wide == 0 &&
+  if (!target.simt && !rowForm && isComposite && run.asConstant() &&
+      *run.asConstant() % wide == 0 &&
       length.asConstant().value_or(few + 1) <= few)
     lanes = wide;
-  if (target.kind != DeviceKind::cuda && lanes >= 16 && !isArg)
+  if (!target.simt && lanes >= 16 && !isArg)
     lanes =
         knobs.pick("lanes", lanes, {lanes / 2, flops > 10 ? lanes : 2 * lanes});
   int64_t parts = 1;
-  if (target.kind == DeviceKind::cuda) {
+  if (target.simt) {
     // A row that fits the registers of a block is one tile, read once.
     lanes = target.lanes(DType::f32);
     if (std::optional<int64_t> number = run.asConstant();
@@ -260,8 +257,8 @@ LogicalResult chooseReduce(ts::KernelOp kernel, const TargetDesc &target,
     else if (run.asConstant().value_or(0) > mostHeld(kernel, target))
       lanes = 4 * target.lanes(DType::f32);
   }
-  bool across = target.kind == DeviceKind::cuda && parts == 1 &&
-                lanesAcross(kernel, *space, lane, target);
+  bool across =
+      target.simt && parts == 1 && lanesAcross(kernel, *space, lane, target);
   if (across) {
     rowForm = false;
     lanes = 128;
@@ -274,14 +271,14 @@ LogicalResult chooseReduce(ts::KernelOp kernel, const TargetDesc &target,
       kept = kept * dim;
   }
   bool stream = streamsOut(kernel);
-  if (target.kind != DeviceKind::cuda)
+  if (!target.simt)
     stream = knobs.pick("stream", stream, {0, 1});
   constexpr int64_t mostRows = 32, leastPrograms = 32;
   constexpr int64_t leastGroups = 4;
   // Rows overlap where memory, not arithmetic, is what is short.
   int64_t rows = 1;
-  if (stream && rowForm && target.kind != DeviceKind::cuda &&
-      space->reduced.size() == 1 && kernel.getNumResults() == 1 &&
+  if (stream && rowForm && !target.simt && space->reduced.size() == 1 &&
+      kernel.getNumResults() == 1 &&
       ts::dimsOf(kernel.getResult(0)) == space->dims)
     rows =
         std::clamp<int64_t>(representative(kept) / leastPrograms, 1, mostRows);
@@ -293,8 +290,8 @@ LogicalResult chooseReduce(ts::KernelOp kernel, const TargetDesc &target,
     rows = group;
   }
   int64_t threads = 0;
-  if (target.kind == DeviceKind::cuda && rowForm && !isArg &&
-      space->reduced.size() == 1 && run.isConstant(lanes))
+  if (target.simt && rowForm && !isArg && space->reduced.size() == 1 &&
+      run.isConstant(lanes))
     std::tie(rows, threads) = rowsHeld(kernel, *space, kept, lanes, target);
   Schedule schedule;
   schedule.kind = "reduce";
@@ -327,15 +324,14 @@ LogicalResult chooseReduce(ts::KernelOp kernel, const TargetDesc &target,
               (elementwise && elementwise.elementFlops() >= 10);
   });
   schedule.scratch = one * 0;
-  if (rowForm ||
-      (target.kind != DeviceKind::cuda && keepsColumns(*space, lanes)))
+  if (rowForm || (!target.simt && keepsColumns(*space, lanes)))
     schedule.scratch = (row * (rowForm ? 8 : 8 * lanes)).ceilDiv(one * 64) *
                        (64 * costly * group);
   if (group > 1)
     schedule.scratch = schedule.scratch + one * scratchOfGroups(*copy);
   // It may start anywhere in a page, and is read up to a tile too far.
   constexpr int64_t page = 4096;
-  if (rows > 1 && group == 1 && target.kind != DeviceKind::cuda)
+  if (rows > 1 && group == 1 && !target.simt)
     schedule.scratch = schedule.scratch + one * (page + 8 * lanes);
   schedules.push_back(std::move(schedule));
   return success();

@@ -16,7 +16,7 @@ static constexpr int64_t mostRows = 16;
 
 int64_t rowsOfGroup(ts::KernelOp kernel, const Space &space, int64_t lanes,
                     const TargetDesc &target) {
-  if (target.kind == DeviceKind::cuda || lanes < mostRows)
+  if (target.simt || lanes < mostRows)
     return 1;
   Dim row = Dim::constant(kernel.getContext(), 1);
   for (int64_t d : space.reduced)

@@ -95,7 +95,7 @@ LogicalResult ReduceBuilder::run(unsigned pass, ArrayRef<Fetch> fetches,
     std::optional<int64_t> extent =
         ts::dimOf(arg.getInput(), arg.getDim()).asConstant();
     bool isShort = extent && *extent <= std::numeric_limits<int32_t>::max() &&
-                   target.kind != DeviceKind::cuda;
+                   !target.simt;
     return isShort ? b.getI32Type() : b.getI64Type();
   };
   for (Operation *op : reductions) {

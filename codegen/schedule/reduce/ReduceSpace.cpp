@@ -74,7 +74,7 @@ unsigned firstOfRun(ts::KernelOp kernel, const Space &space,
   auto isReduced = [&](unsigned d) {
     return llvm::is_contained(space.reduced, static_cast<int64_t>(d));
   };
-  if (target.kind == DeviceKind::cuda || !isReduced(lane))
+  if (target.simt || !isReduced(lane))
     return lane;
   while (first > 0 && isReduced(first - 1))
     --first;

@@ -65,7 +65,7 @@ Kernels::compile(llvm::ArrayRef<Function> functions, const std::string &element,
   if (!images)
     return images.takeError();
   CompiledImage &compiled = images->front();
-  auto loaded = ElfImage::load(std::as_bytes(std::span(compiled.image.elf)),
+  auto loaded = ElfImage::load(std::as_bytes(std::span(compiled.image.code)),
                                "test image");
   if (!loaded)
     return loaded.takeError();

@@ -1,4 +1,4 @@
-#include "compiler/pipeline/EmitPtx.h"
+#include "targets/cuda/EmitPtx.h"
 
 #include "ir/tile/TileDialect.h"
 #include "mlir/Dialect/UB/IR/UBOps.h"
@@ -41,16 +41,16 @@ Expected<CompiledImage> emitPtxImage(std::span<const KernelJob> jobs,
     // A module begins with version, target and address size: once is enough.
     std::string_view text = ptx->text;
     size_t body = text.find('\n', text.find(".address_size")) + 1;
-    if (result.image.elf.empty())
-      result.image.elf = text.substr(0, body);
+    if (result.image.code.empty())
+      result.image.code = text.substr(0, body);
     // Which kernels follow: the driver compiles only those that a run needs.
-    result.image.elf += "// kernel";
+    result.image.code += "// kernel";
     for (auto &[name, entry] : ptx->kernels) {
-      result.image.elf += " " + name;
+      result.image.code += " " + name;
       result.image.entries[name] = entry.number();
     }
-    result.image.elf += "\n";
-    result.image.elf += text.substr(body);
+    result.image.code += "\n";
+    result.image.code += text.substr(body);
   }
   return result;
 }

@@ -1,7 +1,7 @@
 // Kernels of a compile as PTX.
 #pragma once
 
-#include "targets/cpu/CompileKernels.h"
+#include "targets/KernelJob.h"
 
 namespace knapper {
 

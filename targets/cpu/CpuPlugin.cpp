@@ -1,0 +1,61 @@
+// x86-64 CPUs as a target.
+#include "graph/layout/SplitReductions.h"
+#include "targets/Target.h"
+#include "targets/cpu/CompileKernels.h"
+#include "targets/cpu/CpuTarget.h"
+
+namespace knapper {
+
+const Target &cpuTargetPlugin();
+
+namespace {
+
+class CpuPlugin final : public Target {
+public:
+  std::string_view name() const override { return "cpu"; }
+  bool takesIsas() const override { return true; }
+
+  Expected<std::vector<TargetDesc>>
+  describe(const TargetRequest &request) const override {
+    std::vector<std::string> isas = request.isas;
+    if (isas.empty())
+      isas.assign(cpuIsas().begin(), cpuIsas().end());
+    std::vector<TargetDesc> targets;
+    for (const std::string &isa : isas) {
+      Expected<TargetDesc> target = cpuTarget(isa);
+      if (!target)
+        return target.takeError();
+      if (target->tileProducts)
+        target->floatParts = request.floatParts;
+      targets.push_back(std::move(*target));
+    }
+    return targets;
+  }
+
+  void prepare(mlir::func::FuncOp function,
+               const TargetDesc &) const override {
+    // A sum of everything would be one program, on one core; narrow columns
+    // leave most of a register empty.
+    splitReductions(function, {/*programs=*/8, /*tile=*/64, /*part=*/16384,
+                               /*leastColumn=*/512, /*wide=*/64,
+                               /*narrow=*/0, /*far=*/1024});
+  }
+
+  Expected<std::vector<CompiledImage>>
+  emit(std::span<const KernelJob> jobs, std::span<const TargetDesc> targets,
+       unsigned threads,
+       const mlir::DialectRegistry &dialects) const override {
+    return compileKernels(jobs, targets, threads, &dialects);
+  }
+
+  std::string tuningKey(const TargetDesc &) const override { return "cpu"; }
+};
+
+} // namespace
+
+const Target &cpuTargetPlugin() {
+  static const CpuPlugin plugin;
+  return plugin;
+}
+
+} // namespace knapper

@@ -1,0 +1,71 @@
+// NVIDIA GPUs as a target.
+#include "codegen/schedule/core/Schedule.h"
+#include "graph/layout/SplitReductions.h"
+#include "graph/quantize/ByteProducts.h"
+#include "ir/tensor/Decompose.h"
+#include "ir/tensor/ScaledDot.h"
+#include "targets/Target.h"
+#include "targets/cuda/CudaTarget.h"
+#include "targets/cuda/EmitPtx.h"
+
+using namespace mlir;
+
+namespace knapper {
+
+const Target &cudaTargetPlugin();
+
+namespace {
+
+class CudaPlugin final : public Target {
+public:
+  std::string_view name() const override { return "cuda"; }
+
+  Expected<std::vector<TargetDesc>>
+  describe(const TargetRequest &request) const override {
+    Expected<TargetDesc> target =
+        cudaTarget(request.variant.empty() ? "sm_90a" : request.variant);
+    if (!target)
+      return target.takeError();
+    return std::vector<TargetDesc>{std::move(*target)};
+  }
+
+  void prepare(func::FuncOp function, const TargetDesc &target) const override {
+    // GPUs read the operands of attention as they lie in memory.
+    ts::decomposeAll(function.getBody(), [&](Operation *op) {
+      auto attention = dyn_cast<ts::AttentionOp>(op);
+      return isa<ts::RopeOp, ts::ScaledDotOp>(op) ||
+             (attention && !isTakenWhole(attention, target));
+    });
+    SplitModel model;
+    if (target.clusters)
+      model.shared = 8192;
+    splitReductions(function, model);
+    expandByteProducts(function);
+  }
+
+  Expected<std::vector<CompiledImage>>
+  emit(std::span<const KernelJob> jobs, std::span<const TargetDesc> targets,
+       unsigned, const DialectRegistry &dialects) const override {
+    std::vector<CompiledImage> images;
+    for (const TargetDesc &target : targets) {
+      Expected<CompiledImage> image = emitPtxImage(jobs, target, dialects);
+      if (!image)
+        return image.takeError();
+      images.push_back(std::move(*image));
+    }
+    return images;
+  }
+
+  std::string tuningKey(const TargetDesc &target) const override {
+    return "cuda:" + target.isa;
+  }
+};
+
+} // namespace
+
+const Target &cudaTargetPlugin() {
+  static const CudaPlugin plugin;
+  return plugin;
+}
+
+} // namespace knapper
