@@ -58,7 +58,7 @@ class Case:
 
 
 def layers(dtype):
-    """Those of ResNet-50 that are no matrix products, some of other networks."""
+    """Those of ResNet-50 that are no matmuls, some of other networks."""
     return [
         Case(f"stem 7x7 3-64 {dtype}", 32, 224, 3, 64, 7, stride=2, dtype=dtype),
         Case(f"3x3 64 56 {dtype}", 32, 56, 64, 64, 3, dtype=dtype),

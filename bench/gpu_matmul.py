@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Times matrix products on an NVIDIA GPU against torch.matmul (cuBLAS).
+"""Times matmuls on an NVIDIA GPU against torch.matmul (cuBLAS).
 
     bench/gpu_matmul.py [--knapper PROGRAM] [--cases NAME,...] [--random N] [--seed S]
                         [--rounds R] [--json FILE] [--bars] [--compile-only FOLDER | --compiled FOLDER]

@@ -42,7 +42,7 @@ struct TargetDesc {
   int64_t l1Bytes = 0, l2Bytes = 0, l3Bytes = 0;
 
   // Estimates for cost models, of one core (GPU: of the device).
-  double fmaFlops = 0;       // f32 multiply-adds count two, per second
+  double fmaFlops = 0;       // f32 FMAs count two, per second
   double copyBandwidth = 0;  // bytes read + written per second, from memory
   double cacheBandwidth = 0; // the same within L2
   double launchSeconds = 0;  // handing one kernel to the workers

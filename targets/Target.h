@@ -61,7 +61,7 @@ public:
   virtual std::string tuningKey(const TargetDesc &target) const = 0;
 };
 
-/// All targets, in the order of their lines in Registry.cpp.
+/// All targets, in the order of their lines in TargetRegistry.cpp.
 std::span<const Target *const> allTargets();
 
 /// The target of that name, or null.

@@ -44,15 +44,19 @@ void rate(const Json &times, Json &entry) {
 /// Of the device that the module runs on.
 void addPeaks(const Json &description, const Json &devices, Json &times) {
   std::string kind = textOf(description, "device");
-  std::string suffix =
-      kind == "cpu" && numberOf(description, "threads") == 1 ? "_one_core" : "";
+  bool single = numberOf(description, "threads") == 1;
   times["peak_gflops"] = times["peak_gbps"] = 0.0;
   if (!devices.is_array())
     return;
   for (const Json &device : devices)
     if (textOf(device, "device") == kind) {
-      times["peak_gflops"] = numberOf(device, ("fma_gflops" + suffix).c_str());
-      times["peak_gbps"] = numberOf(device, ("copy_gbps" + suffix).c_str());
+      // Of a device whose threads are cores.
+      const char *suffix =
+          single && device.contains("fma_gflops_one_core") ? "_one_core" : "";
+      times["peak_gflops"] =
+          numberOf(device, (std::string("fma_gflops") + suffix).c_str());
+      times["peak_gbps"] =
+          numberOf(device, (std::string("copy_gbps") + suffix).c_str());
       return;
     }
 }

@@ -1,4 +1,4 @@
-// Matrix products.
+// Matmuls.
 #include "frontends/onnx/Integers.h"
 #include "ir/tensor/ConstantExpression.h"
 #include "llvm/ADT/StringExtras.h"
@@ -35,7 +35,7 @@ Value dot(Node &n, Value lhs, Value rhs, ArrayRef<int64_t> lhsBatch,
   if (!rhs)
     return {};
   if (lhsContract.size() == left.size() && rhsContract.size() == right.size()) {
-    // Nothing is left of either: a sum of products, not a matrix product.
+    // Nothing is left of either: a sum of products, not a matmul.
     if (result) {
       lhs = n.convert(lhs, result);
       rhs = n.convert(rhs, result);
@@ -60,15 +60,16 @@ Value matmul(Node &n, Value a, Value b, Type element = {}) {
     return {};
   int64_t ra = ts::rankOf(a), rb = ts::rankOf(b);
   if (!ra || !rb) {
-    (void)n.fail("a scalar cannot be a factor of a matrix product",
+    (void)n.fail("a scalar cannot be a factor of a matmul",
                  "use Mul for scalars");
     return {};
   }
   SmallVector<Dim> da = ts::dimsOf(a), db = ts::dimsOf(b);
   // A right factor without batch, or with one of size 1, shares all rows.
   bool flat = rb <= 2;
-  if (!flat && llvm::all_of(ArrayRef<Dim>(db).drop_back(2),
-                            [](Dim d) { return d.isConstant(1); }) &&
+  if (!flat &&
+      llvm::all_of(ArrayRef<Dim>(db).drop_back(2),
+                   [](Dim d) { return d.isConstant(1); }) &&
       rb <= ra) {
     b = n.reshape(b, ArrayRef<Dim>(db).take_back(2));
     rb = 2;
@@ -126,8 +127,7 @@ LogicalResult importGemm(Node &n) {
   if (!n.has(2) || beta == 0 || !result)
     return n.out(result);
   Value c = beta == 1 ? n[2] : n.mul(n[2], beta);
-  return n.out(n.make<ts::AddOp>(
-      result, n.broadcastTo(c, ts::dimsOf(result))));
+  return n.out(n.make<ts::AddOp>(result, n.broadcastTo(c, ts::dimsOf(result))));
 }
 
 //===----------------------------------------------------------------------===//
@@ -264,8 +264,9 @@ LogicalResult importEinsum(Node &n) {
   std::map<char, int> inResult;
   for (char c : result)
     if (!uses.count(c) || inResult[c]++)
-      return n.fail("equation '" + equation + "' has an unknown or doubled "
-                                              "label in its result",
+      return n.fail("equation '" + equation +
+                        "' has an unknown or doubled "
+                        "label in its result",
                     "name each result label once, from the inputs");
   // Labels of one operand alone that the result does not have: sum first.
   for (Labelled &operand : operands) {
@@ -277,8 +278,7 @@ LogicalResult importEinsum(Node &n) {
       else
         kept += c;
     if (!gone.empty())
-      operand.value =
-          n.reduce(ts::ReduceKind::add, operand.value, gone, false);
+      operand.value = n.reduce(ts::ReduceKind::add, operand.value, gone, false);
     operand.labels = kept;
   }
   Labelled product = operands[0];

@@ -227,7 +227,7 @@ LogicalResult importGridSample(Node &n) {
 //===----------------------------------------------------------------------===//
 
 /// Windows whose elements lie where `offset` moves them, read linearly, times
-/// `mask`; then a matrix product with the filter.
+/// `mask`; then a matmul with the filter.
 LogicalResult importDeformConv(Node &n) {
   SmallVector<Dim> x = ts::dimsOf(n[0]), f = ts::dimsOf(n[1]);
   auto spatial = static_cast<int64_t>(x.size()) - 2;

@@ -51,7 +51,7 @@ Complex multiply(Node &n, Complex a, Complex b) {
           n.add(n.mul(a.re, b.im), n.mul(a.im, b.re))};
 }
 
-/// Along dim 1 of [rows, length, ...rest] with a matrix product; the result is
+/// Along dim 1 of [rows, length, ...rest] with a matmul; the result is
 /// [rows, ...rest, length].
 Complex matrixTransform(Node &n, Complex x, Dim length, double sign) {
   Complex w = roots(n, length, length, length, sign, ts::elementTypeOf(x.re));

@@ -1,8 +1,8 @@
 //===- AttentionGpuConfig.h - How a GPU computes an attention -------------===//
 //
 // The configuration of a `tile.attention`. The schedule chooses it
-// (codegen/schedule/attention/GpuFlashAttention.cpp), the op carries it as its `shape`, the
-// lowerings read it.
+// (codegen/schedule/attention/GpuFlashAttention.cpp), the op carries it as its
+// `shape`, the lowerings read it.
 //
 //===----------------------------------------------------------------------===//
 #pragma once
@@ -13,7 +13,7 @@ namespace knapper::config {
 
 /// The instructions that multiply.
 enum class AttentionPath : int64_t {
-  simt = 0,  ///< fused multiply-adds of f32
+  simt = 0,  ///< fused FMAs of f32
   wgmma = 1, ///< sm_90a: warpgroups, operands by TMA
 };
 constexpr AttentionPath largest(AttentionPath) { return AttentionPath::wgmma; }
@@ -49,13 +49,13 @@ struct AttentionGpuConfig {
   static void fields(Config &c, Visit &&visit) {
     constexpr int64_t none = 0;
     visit("path", c.path, AttentionPath::simt, true);
-    visit("empty", c.emptyRow, EmptyRow::zero, true);
-    visit("rows", c.tileM, none, true);
-    visit("keys", c.tileN, none, true);
-    visit("width", c.headDim, none, true);
+    visit("empty_row", c.emptyRow, EmptyRow::zero, true);
+    visit("tile_m", c.tileM, none, true);
+    visit("tile_n", c.tileN, none, true);
+    visit("head_dim", c.headDim, none, true);
     visit("stages", c.stages, none, true);
     visit("consumers", c.consumers, none, true);
-    visit("group", c.headGroupMiB, none, true);
+    visit("head_group_mib", c.headGroupMiB, none, true);
   }
 };
 

@@ -14,7 +14,7 @@ namespace knapper::config {
 
 /// The instructions that multiply.
 enum class MatmulPath : int64_t {
-  simt = 0,    ///< fused multiply-adds of f32
+  simt = 0,    ///< fused FMAs of f32
   wgmma = 1,   ///< sm_90a: warpgroups, operands by TMA or staged in registers
   gemv = 2,    ///< few rows: B is read once
   mmaSync = 3, ///< from sm_80 on: warps, operands by cp.async
@@ -73,29 +73,29 @@ struct MatmulGpuConfig {
     visit("path", c.path, MatmulPath::simt, true);
     bool wgmma = c.path == MatmulPath::wgmma,
          mmaSync = c.path == MatmulPath::mmaSync;
-    visit("rows", c.tileM, none, true);
-    visit("columns", c.tileN, none, true);
-    visit("depth", c.tileK, none, true);
+    visit("tile_m", c.tileM, none, true);
+    visit("tile_n", c.tileN, none, true);
+    visit("tile_k", c.tileK, none, true);
     visit("stages", c.stages, none, true);
     visit("consumers", c.consumers, none, true);
     visit("pingpong", c.pingpong, false, true);
-    visit("group", c.rasterGroup, none, true);
-    visit("split", c.splitK, one, false);
-    visit("slices", c.sliceK, one, false);
-    visit("a_rows", c.copiedM, none, false);
-    visit("cluster_rows", c.clusterM, one, false);
-    visit("cluster_columns", c.clusterN, one, false);
-    visit("resident", c.ctasPerSm, one, false);
-    visit("exchanged", c.swapAB, false, false);
-    visit("chunks", c.epilogueChunks, two, false);
+    visit("raster_group", c.rasterGroup, none, true);
+    visit("split_k", c.splitK, one, false);
+    visit("slice_k", c.sliceK, one, false);
+    visit("copied_m", c.copiedM, none, false);
+    visit("cluster_m", c.clusterM, one, false);
+    visit("cluster_n", c.clusterN, one, false);
+    visit("ctas_per_sm", c.ctasPerSm, one, false);
+    visit("swap_ab", c.swapAB, false, false);
+    visit("epilogue_chunks", c.epilogueChunks, two, false);
     visit("a_transposed", c.aTransposed, false, wgmma || mmaSync);
     visit("b_transposed", c.bTransposed, false, wgmma || mmaSync);
-    visit("a_batch", c.aBatchDims, none, wgmma);
-    visit("b_batch", c.bBatchDims, none, wgmma);
+    visit("a_batch_dims", c.aBatchDims, none, wgmma);
+    visit("b_batch_dims", c.bBatchDims, none, wgmma);
     visit("tf32", c.tf32, false, false);
-    visit("shifted", c.unaligned, false, false);
-    visit("carriers", c.stagingWarpgroups, none, false);
-    visit("warp_rows", c.warpsM, none, mmaSync);
+    visit("unaligned", c.unaligned, false, false);
+    visit("staging_warpgroups", c.stagingWarpgroups, none, false);
+    visit("warps_m", c.warpsM, none, mmaSync);
     visit("a_copied", c.aCopied, false, mmaSync);
     visit("b_copied", c.bCopied, false, mmaSync);
   }

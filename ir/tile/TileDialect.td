@@ -13,7 +13,7 @@ def Tile_Dialect : Dialect {
   let description = [{
     Adds to `arith`, `math`, `vector` (on values) and `scf` what they lack for
     kernels: a function with a one-dimensional grid, flat memory, masked access
-    at ragged edges and the main loop of a matrix product. See
+    at ragged edges and the main loop of a matmul. See
     docs/stack/tile.md.
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect",

@@ -254,7 +254,7 @@ LogicalResult ScatterOp::verify() {
   return verifyLanes(*this, getMask(), getValue().getType(), "mask");
 }
 
-//===-- Matrix product ----------------------------------------------------===//
+//===-- Matmul ------------------------------------------------------------===//
 
 LogicalResult MainloopOp::verify() {
   Type acc = getAcc().getType().getElementType();

@@ -341,10 +341,10 @@ def Tile_PrefetchOp : Tile_Op<"prefetch"> {
   let assemblyFormat = "$buffer `[` $offset `]` attr-dict `:` qualified(type($buffer))";
 }
 
-//===-- Matrix product ----------------------------------------------------===//
+//===-- Matmul ------------------------------------------------------------===//
 
 def Tile_MainloopOp : Tile_Op<"mainloop", [AttrSizedOperandSegments]> {
-  let summary = "Accumulates a BM x BN block of a matrix product";
+  let summary = "Accumulates a BM x BN block of a matmul";
   let description = [{
     acc[i][j] += sum over o < n, k < K of
       A[off + o*aouter + i*lda + k*ka] * B[boff + o*bouter + k*ldb + j]
@@ -423,7 +423,7 @@ def Tile_OtherKeyOp : Tile_Op<"other_key"> {
 }
 
 def Tile_BlockOp : Tile_Op<"block", [AttrSizedOperandSegments]> {
-  let summary = "A block of a matrix product, from memory to memory";
+  let summary = "A block of a matmul, from memory to memory";
   let description = [{
     C[coff + i*ldc + j] = sum over k < K of A[off + i*lda + k] * B[boff + (k/g)*ldb + g*j + k%g]
     for i < valid and j < columns, in tile registers. A and B are bf16 in groups g = 2 and C is f32, or A is
@@ -458,7 +458,7 @@ def Tile_BlockOp : Tile_Op<"block", [AttrSizedOperandSegments]> {
 }
 
 def Tile_MatmulOp : Tile_Op<"matmul", [AttrSizedOperandSegments]> {
-  let summary = "Every block of a matrix product, ended by a region";
+  let summary = "Every block of a matmul, ended by a region";
   let description = [{
     A whole GPU kernel: for each batch index o, row i < m and column j < n
 
@@ -487,7 +487,7 @@ def Tile_MatmulOp : Tile_Op<"matmul", [AttrSizedOperandSegments]> {
     d, `steps` its (stride, dilation, spread).
 
     `shape` says how: `path` 0: blocks through shared memory, fused
-    multiply-adds; one program a block. 1: Hopper's asynchronous copies and
+    FMAs; one program a block. 1: Hopper's asynchronous copies and
     warpgroup products (f16 and bf16); the blocks of the grid share all programs
     out among themselves. 2: few rows; B is read once, at most `rows` rows to a
     block, and the depth of both sides is contiguous. See docs/stack/tile.md for
@@ -544,7 +544,7 @@ def Tile_AttentionOp : Tile_Op<"attention", [AttrSizedOperandSegments]> {
     mask[moff + b*mb + h*mh + t*mk] is false; `at` has moff, mb, mh, mk.
 
     `shape` says how: `path` 0: blocks through shared memory, fused
-    multiply-adds; one program a block. 1: Hopper's asynchronous copies and
+    FMAs; one program a block. 1: Hopper's asynchronous copies and
     warpgroup products (f16 and bf16); the blocks of the grid share all programs
     out among themselves. `empty`: a row that sees no key is 0 (0), NaN (1), the
     mean of all values (2). See docs/stack/tile.md for the other entries.

@@ -1,9 +1,9 @@
 #include "runtime/artefact/Artefact.h"
 
-#include "runtime/drivers/null/NullDevice.h"
 #include "runtime/artefact/ElfImage.h"
 #include "runtime/artefact/Format.h"
 #include "runtime/artefact/Program.h"
+#include "runtime/drivers/null/NullDevice.h"
 #include "runtime/testing/TestArtefact.h"
 
 #include <chrono>
@@ -200,17 +200,17 @@ TEST(Artefact, EveryIndexInTheHeaderIsChecked) {
        [](TestArtefact &a) { theLaunch(a)->args.pop_back(); }},
       {"a choice refers to kernel 8 of 2",
        [](TestArtefact &a) { theLaunch(a)->choices[0]->kernel = 8; }},
-      {"a tensor map is of argument 7 of",
+      {"a TMA descriptor is of argument 7 of",
        [](TestArtefact &a) { mapIn(a).arg = 7; }},
-      {"a tensor map has 6 sizes, 1 strides and a box of 2",
+      {"a TMA descriptor has 6 sizes, 1 strides and a box of 2",
        [](TestArtefact &a) { mapIn(a).sizes.resize(6); }},
-      {"a tensor map has 2 sizes, 0 strides and a box of 2",
+      {"a TMA descriptor has 2 sizes, 0 strides and a box of 2",
        [](TestArtefact &a) { mapIn(a).strides.clear(); }},
-      {"a tensor map refers to value",
+      {"a TMA descriptor refers to value",
        [](TestArtefact &a) { mapIn(a).strides[0] = 999; }},
-      {"a tensor map swizzles 5 bytes",
+      {"a TMA descriptor swizzles 5 bytes",
        [](TestArtefact &a) { mapIn(a).swizzle = 5; }},
-      {"a tensor map rounds what is not f32",
+      {"a TMA descriptor rounds what is not f32",
        [](TestArtefact &a) {
          auto &map = mapIn(a);
          map.dtype = fb::DType::bf16;

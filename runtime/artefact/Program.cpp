@@ -1,10 +1,10 @@
 #include "runtime/artefact/Program.h"
 
-#include "runtime/base/Checked.h"
-#include "runtime/base/Text.h"
 #include "runtime/artefact/Format.h"
 #include "runtime/artefact/Limits.h"
 #include "runtime/artefact/ProgramChecks.h"
+#include "runtime/base/Checked.h"
+#include "runtime/base/Text.h"
 
 #include <algorithm>
 #include <cstring>
@@ -256,29 +256,30 @@ private:
                                    bool &late) const {
     Program::Map map = {};
     if (from->arg() >= args)
-      return fail(
-          from, cat("a tensor map is of argument ", from->arg(), " of ", args));
+      return fail(from, cat("a TMA descriptor is of argument ", from->arg(),
+                            " of ", args));
     map.arg = from->arg();
     if (from->dtype() > fb::DType::MAX)
-      return fail(from, "a tensor map has an unknown dtype");
+      return fail(from, "a TMA descriptor has an unknown dtype");
     map.dtype = static_cast<DType>(from->dtype());
     map.rank = count(from->sizes());
     if (map.rank < 1 || map.rank > kMaxMapRank ||
         count(from->strides()) + 1 != map.rank ||
         count(from->box()) != map.rank)
-      return fail(from, cat("a tensor map has ", map.rank, " sizes, ",
+      return fail(from, cat("a TMA descriptor has ", map.rank, " sizes, ",
                             count(from->strides()), " strides and a box of ",
                             count(from->box())));
     map.offset = from->offset();
     map.swizzle = from->swizzle();
     if (map.swizzle != 0 && map.swizzle != 32 && map.swizzle != 64 &&
         map.swizzle != 128)
-      return fail(from, cat("a tensor map swizzles ", map.swizzle, " bytes"));
+      return fail(from,
+                  cat("a TMA descriptor swizzles ", map.swizzle, " bytes"));
     map.tf32 = from->tf32();
     if (map.tf32 && map.dtype != DType::f32)
-      return fail(from, "a tensor map rounds what is not f32");
+      return fail(from, "a TMA descriptor rounds what is not f32");
     auto take = [&](uint32_t v) -> Status {
-      if (Status s = value(from, v, "a tensor map"); !s)
+      if (Status s = value(from, v, "a TMA descriptor"); !s)
         return s;
       late |= out.values[v].late;
       return success();

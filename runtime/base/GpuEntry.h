@@ -6,7 +6,7 @@
 
 namespace knapper {
 
-/// Dims of a tensor map, the most.
+/// Dims of a TMA descriptor, the most.
 constexpr uint32_t kMaxMapRank = 5;
 
 struct GpuEntry {
@@ -16,11 +16,11 @@ struct GpuEntry {
   // Blocks that a processor holds at once, at most 255, where a grid's blocks
   // share its programs out among themselves: no more are launched than all
   // processors hold. 0: each block has its programs.
-  uint32_t perProcessor = 0;
+  uint32_t ctasPerSm = 0;
 
   uint64_t number() const {
     return threads | uint64_t(programs) << 16 | uint64_t(sharedBytes) << 32 |
-           uint64_t(perProcessor) << 56;
+           uint64_t(ctasPerSm) << 56;
   }
   /// 0 programs are 1.
   static GpuEntry of(uint64_t number) {

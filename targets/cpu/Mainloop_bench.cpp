@@ -1,4 +1,4 @@
-// How much of one core's FMA peak the main loop of a matrix product reaches,
+// How much of one core's FMA peak the main loop of a matmul reaches,
 // operands in L2.  targets_cpu_mainloop_bench [BMxBN...]
 #include "targets/cpu/KernelTest.h"
 

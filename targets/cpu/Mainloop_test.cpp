@@ -1,4 +1,4 @@
-// The main loop of matrix products against three plain loops.
+// The main loop of matmuls against three plain loops.
 #include "targets/cpu/KernelTest.h"
 
 #include <bit>

@@ -1,4 +1,4 @@
-// Matrix products from the tensor level: schedule, tile program, image, call.
+// Matmuls from the tensor level: schedule, tile program, image, call.
 #include "codegen/schedule/core/Schedule.h"
 #include "targets/cpu/KernelTest.h"
 

@@ -96,7 +96,7 @@ def test_winograd(channels, features, attributes):
     """3 x 3, stride 1: tiles cut at every edge, sizes from one tile to several blocks."""
     model = convolution((features, channels, 3, 3), **attributes)
     module = knapper.compile(model, threads=2)
-    assert "winograd{" in str(module.describe())
+    assert "cpu_winograd{" in str(module.describe())
     check(model, [(1, 3, 3), (2, 4, 7), (1, 30, 31), (1, 9, 250), (3, 56, 56), (1, 5, 391)])
 
 
@@ -104,7 +104,7 @@ def test_winograd_static():
     model = convolution(
         (128, 128, 3, 3), symbolic=False, image=[29, 31], pads=[1, 1, 1, 1], residual=True
     )
-    assert "winograd{" in str(knapper.compile(model, threads=2).describe())
+    assert "cpu_winograd{" in str(knapper.compile(model, threads=2).describe())
     check(model, [(1, 29, 31), (3, 29, 31)])
 
 
@@ -120,7 +120,7 @@ def test_winograd_static():
 )
 def test_not_winograd(filter_shape, image, attributes):
     model = convolution(filter_shape, symbolic=False, image=image, **attributes)
-    assert "winograd{" not in str(knapper.compile(model, threads=2).describe())
+    assert "cpu_winograd{" not in str(knapper.compile(model, threads=2).describe())
     check(model, [(1, *image)])
 
 

@@ -1,4 +1,4 @@
-"""Matrix products, convolutions and pools."""
+"""Matmuls, convolutions and pools."""
 
 import math
 

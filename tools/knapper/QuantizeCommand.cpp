@@ -311,7 +311,7 @@ void addQuantize(CLI::App &app, Session &session) {
       ->allow_extra_args(false);
   command
       ->add_option("--weights-only", arguments->weights,
-                   "The weights of matrix products as integers of 8 or 4 bits; "
+                   "The weights of matmuls as integers of 8 or 4 bits; "
                    "activations stay float32")
       ->type_name("int8|int4");
   command

@@ -77,7 +77,7 @@ private:
   mlir::FailureOr<llvm::BasicBlock *>
   copiedAtOnce(mlir::scf::ForOp loop) override;
 
-  //===-- Matrix product (CpuMatmulMainloop.cpp) --------------------------===//
+  //===-- Matmul (CpuMatmulMainloop.cpp) ----------------------------------===//
   mlir::LogicalResult mainloop(tile::MainloopOp op);
   void fetch(llvm::Value *at, unsigned locality);
   /// The cache lines of so many bytes, at least one.

@@ -1,4 +1,4 @@
-// The main loop of a matrix product on a CPU: a register tile of BM rows times
+// The main loop of a matmul on a CPU: a register tile of BM rows times
 // BN / lanes vectors, carried through the whole of K.
 #include "codegen/lower/common/CarriedLoop.h"
 #include "codegen/lower/cpu/CpuLowering.h"
@@ -134,9 +134,9 @@ LogicalResult CpuLowering::mainloop(tile::MainloopOp op) {
     return b.CreateBitCast(word, b.getFloatTy());
   };
   // One step of k: acc += `count` columns of A times as many rows of B.
-  auto groupProduct = [&](llvm::Value *aPointer, llvm::Value *bPointer,
-                          unsigned u, unsigned count,
-                          llvm::MutableArrayRef<llvm::Value *> sums) {
+  auto dotProduct = [&](llvm::Value *aPointer, llvm::Value *bPointer,
+                        unsigned u, unsigned count,
+                        llvm::MutableArrayRef<llvm::Value *> sums) {
     llvm::Value *row = advance(*bb, bPointer, times(ldb, u));
     llvm::SmallVector<GroupRow> bs;
     for (auto [width, start] : llvm::zip(pieces, starts)) {
@@ -252,7 +252,7 @@ LogicalResult CpuLowering::mainloop(tile::MainloopOp op) {
     if (scaled)
       scaledProduct(aPointer, bPointer, u, group, sums);
     else if (group > 1)
-      groupProduct(aPointer, bPointer, u, group, sums);
+      dotProduct(aPointer, bPointer, u, group, sums);
     else
       product(aPointer, bPointer, u, sums);
   };
@@ -323,7 +323,7 @@ LogicalResult CpuLowering::mainloop(tile::MainloopOp op) {
       if (rest && scaled)
         scaledProduct(state[kA], state[kB], 0, rest, left);
       else if (rest)
-        groupProduct(state[kA], state[kB], 0, rest, left);
+        dotProduct(state[kA], state[kB], 0, rest, left);
     } else if (group == 2) {
       state = carriedLoop(
           b, "k.odd", state,
@@ -332,8 +332,8 @@ LogicalResult CpuLowering::mainloop(tile::MainloopOp op) {
           },
           [&](llvm::ArrayRef<llvm::Value *> s) {
             Carried next(s.begin(), s.end());
-            groupProduct(s[kA], s[kB], 0, 1,
-                         llvm::MutableArrayRef(next).drop_front(firstSum));
+            dotProduct(s[kA], s[kB], 0, 1,
+                       llvm::MutableArrayRef(next).drop_front(firstSum));
             next[0] = b.CreateNSWAdd(s[0], b.getInt64(1));
             return next;
           });

@@ -12,7 +12,7 @@ using namespace mlir;
 namespace knapper::lower {
 
 static constexpr unsigned kWarp = 32;
-// Threads of a block, of which a multiprocessor runs 32 at most.
+// Threads of a block, of which an SM runs 32 at most.
 static constexpr unsigned kLeastBlock = 128;
 // Blocks that any GPU with clusters takes as one.
 static constexpr unsigned kMostBlocks = 8;
@@ -315,10 +315,10 @@ LogicalResult GpuLowering::function(tile::FuncOp func) {
       llvm::Function::ExternalLinkage, func.getName(), module);
   fn->setCallingConv(llvm::CallingConv::PTX_Kernel);
   fn->addFnAttr("nvvm.reqntid", std::to_string(shape.threads));
-  if (packed) // two blocks a multiprocessor
+  if (packed) // two blocks an SM
     fn->addFnAttr("nvvm.minctasm", std::to_string(1024 / threads));
-  if (shape.perProcessor)
-    fn->addFnAttr("nvvm.minctasm", std::to_string(shape.perProcessor));
+  if (shape.ctasPerSm)
+    fn->addFnAttr("nvvm.minctasm", std::to_string(shape.ctasPerSm));
   // Without it the assembler ignores that warpgroups exchange registers.
   if (resident)
     fn->addFnAttr("nvvm.minctasm", std::to_string(resident));
@@ -451,7 +451,7 @@ LogicalResult GpuLowering::tileOp(Operation &op) {
         return success();
       })
       .Case([&](tile::ClusterCollectOp op) { return clusterCollect(op); })
-      .Case([&](tile::MatmulOp op) { return product(op); })
+      .Case([&](tile::MatmulOp op) { return matmul(op); })
       .Case([&](tile::AttentionOp op) { return attention(op); })
       .Case([&](tile::SetStatusOp op) {
         when(scalar(op.getCondition()), [&] {

@@ -4,7 +4,7 @@
 //   lane j of part p in thread t is element (p * threads + t) * width + j
 //
 // so that consecutive threads access consecutive runs of 16 bytes. Programs of
-// one warp share a block, so that a multiprocessor gets enough warps; a warp
+// one warp share a block, so that an SM gets enough warps; a warp
 // needs no barrier. Scalars are computed by every thread of a program alike; so
 // every branch and loop is uniform in a group and barriers may stand in them.
 // Accesses are whole 16-byte runs, shifted from aligned ones where the address
@@ -70,7 +70,7 @@ private:
   /// The address of the shared memory that a launch gives (sharedBytes of
   /// `shape`), a multiple of 1024: i32.
   llvm::Value *launchedShared();
-  /// The parameters that are tensor maps.
+  /// The parameters that are TMA descriptors.
   llvm::SmallVector<llvm::Value *> tensorMaps();
 
   //===-- Clusters of programs (ClusterReduce.cpp) ------------------------===//
@@ -180,7 +180,7 @@ private:
   mlir::LogicalResult matmulLayout(tile::MatmulOp op);
   /// The region's tiles are one thread's, runs of `run` elements.
   mlir::LogicalResult regionLayout(mlir::Operation *op, int64_t run);
-  mlir::LogicalResult product(tile::MatmulOp op);
+  mlir::LogicalResult matmul(tile::MatmulOp op);
   mlir::LogicalResult wgmmaMatmul(tile::MatmulOp op);
   /// What warpgroups do that fill the ring by accesses of their own.
   mlir::LogicalResult stageThroughRegisters(tile::MatmulOp op,
@@ -227,7 +227,7 @@ private:
   /// row, at a multiple of 16 bytes. Null: tiles start with their row.
   llvm::Value *rotation = nullptr;
   int64_t rotatedValid = 0;             // elements of that row
-  unsigned maps = 0;                    // tensor maps: the last parameters
+  unsigned maps = 0;                    // TMA descriptors: the last parameters
   unsigned cluster = 1;                 // blocks that share shared memory
   unsigned resident = 0;                // blocks of an SM, where given
   llvm::Value *threadOfBlock = nullptr; // i64, also where tiles are a thread's

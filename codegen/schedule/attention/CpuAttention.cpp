@@ -78,10 +78,10 @@ Value AttentionBuilder::endOf(Value row) {
 }
 
 /// Scale, softcap, mask, causality and the end of the keys, for a run of a row.
-Value AttentionBuilder::score(Value product, Value row, Value key) {
-  int64_t lanes = cast<VectorType>(product.getType()).getNumElements();
+Value AttentionBuilder::score(Value matmul, Value row, Value key) {
+  int64_t lanes = cast<VectorType>(matmul.getType()).getNumElements();
   Value score = arith::MulFOp::create(
-      b, loc, product, number(op.getScale().convertToDouble(), lanes));
+      b, loc, matmul, number(op.getScale().convertToDouble(), lanes));
   double cap = op.getSoftcap().convertToDouble();
   if (cap > 0) {
     Value inner = arith::MulFOp::create(b, loc, score, number(1 / cap, lanes));
@@ -209,8 +209,8 @@ LogicalResult AttentionBuilder::softmaxRows() {
         };
         double infinity = std::numeric_limits<double>::infinity();
         Value peak = pass(number(-infinity, lanes), scoreBuffer, base,
-                          [&](Value product, Value key, Value most) -> Step {
-                            Value x = score(product, r, key);
+                          [&](Value matmul, Value key, Value most) -> Step {
+                            Value x = score(matmul, r, key);
                             if (!x)
                               return {};
                             return {x, e.larger(most, x)};
@@ -319,19 +319,19 @@ LogicalResult AttentionBuilder::multiplyValues() {
         auto byBlocks = [&](Value row, Value valid, Value) -> LogicalResult {
           Value summed = summedBy(row, shape.rows);
           LogicalResult done = forParts(e, shape, valuePanel, [&](Value part) {
-            BlockProduct product;
-            product.a = weights;
-            product.aOffset = e.mul(row, weightStride);
-            product.lda = weightStride;
-            product.b = buffer;
-            product.bOffset =
+            AmxMatmul matmul;
+            matmul.a = weights;
+            matmul.aOffset = e.mul(row, weightStride);
+            matmul.lda = weightStride;
+            matmul.b = buffer;
+            matmul.bOffset =
                 e.add(base, e.mul(e.add(column, part), e.constant(step)));
-            product.ldb = ldb;
-            product.k = summed;
-            product.c = accumulators;
-            product.cOffset = part;
-            product.ldc = e.constant(valuePanel);
-            return multiplyBlock(e, product, valid, shape.width);
+            matmul.ldb = ldb;
+            matmul.k = summed;
+            matmul.c = accumulators;
+            matmul.cOffset = part;
+            matmul.ldc = e.constant(valuePanel);
+            return multiplyBlock(e, matmul, valid, shape.width);
           });
           return failed(done) ? done : storeRows(row, valid);
         };
@@ -391,10 +391,9 @@ LogicalResult AttentionBuilder::build() {
     seen = e.max(e.min(seen, bound), e.constant(0));
   }
   panels = e.div(e.add(seen, e.constant(panel - 1)), e.constant(panel));
-  LogicalResult scores =
-      sumsAlongKeys()
-          ? sumAlongKeys()
-          : success(succeeded(packKeys()) && succeeded(computeProducts()));
+  LogicalResult scores = sumsAlongKeys() ? sumAlongKeys()
+                                         : success(succeeded(packKeys()) &&
+                                                   succeeded(computeScores()));
   if (failed(scores) || failed(softmaxRows()))
     return failure();
   return multiplyValues();
@@ -423,7 +422,7 @@ LogicalResult chooseCpuAttention(ts::KernelOp kernel, const TargetDesc &target,
                                     std::max<int64_t>(1, blocks));
   }
   Schedule schedule;
-  schedule.kind = "attention";
+  schedule.kind = "cpu_attention";
   schedule.parameters = {{"rows", rows}, {"panel", panel}};
   schedule.group = isBf16(op) ? 2 : 1;
   schedule.grid = ts::dimOf(op.getQuery(), 0) * ts::dimOf(op.getQuery(), 1) *

@@ -69,11 +69,11 @@ private:
   llvm::LogicalResult packRows(mlir::Value tensor, mlir::Value head,
                                mlir::Value first, mlir::Value count,
                                ts::Dim width, mlir::Value buffer, bool inPairs);
-  llvm::LogicalResult computeProducts();
+  llvm::LogicalResult computeScores();
   /// The same without panels of keys, for a few queries.
   bool sumsAlongKeys() const;
   llvm::LogicalResult sumAlongKeys();
-  mlir::Value score(mlir::Value product, mlir::Value row, mlir::Value key);
+  mlir::Value score(mlir::Value matmul, mlir::Value row, mlir::Value key);
   /// Keys below this bound are seen by a row of the block.
   mlir::Value boundOf(mlir::Value row);
   /// Keys that the last of some rows sees, at most `seen`.

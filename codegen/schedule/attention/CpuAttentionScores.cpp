@@ -210,7 +210,7 @@ Value AttentionBuilder::seenBy(Value row, int64_t rows) {
   return e.min(seen, bound);
 }
 
-LogicalResult AttentionBuilder::computeProducts() {
+LogicalResult AttentionBuilder::computeScores() {
   scoreBuffer = scratch(layout.scores);
   scoreStride = e.size(roundUp(keys, panel));
   // Queries in place where they are rows of factors, else packed.
@@ -255,18 +255,18 @@ LogicalResult AttentionBuilder::computeProducts() {
           OpBuilder::InsertionGuard guard(b);
           whereSeen(row, shape.rows);
           return forParts(e, shape, panel, [&](Value part) {
-            BlockProduct product;
-            product.a = a;
-            product.aOffset = e.add(aBase, e.mul(row, lda));
-            product.lda = lda;
-            product.b = keyFactors;
-            product.bOffset = e.add(base, e.mul(part, e.constant(step)));
-            product.ldb = e.constant(step * panel);
-            product.k = e.size(depth);
-            product.c = scoreBuffer;
-            product.cOffset = e.add(e.mul(row, scoreStride), e.add(key, part));
-            product.ldc = scoreStride;
-            return multiplyBlock(e, product, valid, shape.width);
+            AmxMatmul matmul;
+            matmul.a = a;
+            matmul.aOffset = e.add(aBase, e.mul(row, lda));
+            matmul.lda = lda;
+            matmul.b = keyFactors;
+            matmul.bOffset = e.add(base, e.mul(part, e.constant(step)));
+            matmul.ldb = e.constant(step * panel);
+            matmul.k = e.size(depth);
+            matmul.c = scoreBuffer;
+            matmul.cOffset = e.add(e.mul(row, scoreStride), e.add(key, part));
+            matmul.ldc = scoreStride;
+            return multiplyBlock(e, matmul, valid, shape.width);
           });
         };
         auto byVectors = [&](Value row, Value valid, int64_t tileRows, Value) {

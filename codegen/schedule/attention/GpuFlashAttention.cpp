@@ -5,7 +5,7 @@
 // By warpgroups (Hopper, f16 and bf16, heads of at most 128 elements) where the
 // copies of boxes reach all four: elements contiguous, every other stride and
 // the start a multiple of 16 bytes. What is not known of symbolic sizes becomes
-// the schedule's guard. By multiply-adds of f32 for all else.
+// the schedule's guard. By FMAs of f32 for all else.
 //
 // Parameters: those of AttentionGpuSchedule (ir/config/AttentionGpuConfig.h).
 #include "codegen/schedule/core/Conditions.h"
@@ -135,7 +135,7 @@ Schedule scheduleOf(const Places &places, AttentionGpuSchedule config) {
   config.emptyRow = emptyRowConfig(op);
   config.headGroupMiB = op.getCausal() ? kTogether : 0;
   Schedule schedule;
-  schedule.kind = "flash";
+  schedule.kind = "gpu_flash_attention";
   schedule.parameters = config::print(config);
   Dim one = places.queries().like(1);
   schedule.grid = places.batch() * places.heads() *

@@ -1,4 +1,4 @@
-// Convolutions with channels last: implicit matrix products, no im2col.
+// Convolutions with channels last: implicit matmuls, no im2col.
 //
 // Of a kernel row, (window column, channel) is one consecutive run of the
 // input, so a kh x kw convolution is kh accumulated products whose A rows
@@ -99,7 +99,7 @@ public:
   LogicalResult build();
 
 private:
-  LogicalResult product(Value firstPanel, Value endPanel);
+  LogicalResult matmul(Value firstPanel, Value endPanel);
   /// `row` and `column`: of the phase.
   LogicalResult storePixel(Value tile, Value row, Value column, Value feature,
                            int64_t lanes, Value valid) {
@@ -156,7 +156,7 @@ ConvBuilder::Taps ConvBuilder::taps(Value phase, int64_t window, int64_t spread,
   return {first, count, e.sub(e.div(place, by), e.constant(before))};
 }
 
-LogicalResult ConvBuilder::product(Value firstPanel, Value endPanel) {
+LogicalResult ConvBuilder::matmul(Value firstPanel, Value endPanel) {
   Value filter = e.inputBuffer(w.filter);
   Type element = cast<tile::BufferType>(filter.getType()).getElementType();
   int64_t step = group(w), features = *w.features.asConstant();
@@ -435,7 +435,7 @@ LogicalResult ConvBuilder::build() {
     sourceBase = e.add(e.mul(row, e.size(w.width * w.channels)),
                        e.mul(firstColumn, e.size(w.channels * w.sw)));
   }
-  return product(first, end);
+  return matmul(first, end);
 }
 
 /// Of outputs. Columns 0: all.
@@ -540,7 +540,7 @@ LogicalResult chooseCpuConv(ts::KernelOp kernel, const TargetDesc &target,
   }
   Dim one = Dim::constant(kernel.getContext(), 1);
   Schedule schedule;
-  schedule.kind = "conv";
+  schedule.kind = "cpu_conv";
   schedule.parameters = {{"panel", panel},
                          {"rows", rows},
                          {"columns", columns},

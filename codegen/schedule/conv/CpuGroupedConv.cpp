@@ -47,7 +47,7 @@ using ts::Dim;
 
 namespace {
 
-/// The most multiply-adds in the code of a run.
+/// The most FMAs in the code of a run.
 constexpr int64_t kMostSteps = 1024;
 
 /// Pixels of a run; 0 where the window is too wide.
@@ -145,8 +145,8 @@ Value ConvLanesBuilder::fromBytes(Value wide) {
 Value ConvLanesBuilder::multiplyAdd(Value x, Value weight, Value sum) {
   if (sumType.isF32())
     return vector::FMAOp::create(b, loc, x, weight, sum);
-  Value product = arith::MulIOp::create(b, loc, x, weight);
-  return arith::AddIOp::create(b, loc, sum, product);
+  Value matmul = arith::MulIOp::create(b, loc, x, weight);
+  return arith::AddIOp::create(b, loc, sum, matmul);
 }
 
 LogicalResult ConvLanesBuilder::readBorder() {
@@ -472,7 +472,7 @@ LogicalResult chooseCpuGroupedConv(ts::KernelOp kernel,
   rows = knobs.pick("rows", rows, {(rows + 1) / 2, 2 * rows});
   Dim one = Dim::constant(kernel.getContext(), 1);
   Schedule schedule;
-  schedule.kind = "conv_lanes";
+  schedule.kind = "cpu_grouped_conv";
   schedule.parameters = {
       {"lanes", g.lanes}, {"pixels", pixels}, {"rows", rows}};
   schedule.grid =

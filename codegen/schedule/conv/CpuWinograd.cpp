@@ -366,7 +366,7 @@ LogicalResult chooseCpuWinograd(ts::KernelOp kernel, const TargetDesc &target,
     if (other >= 1 && other <= panels)
       otherGroups.push_back(other);
 
-  // Worth it? In multiply-adds of one core, each two; a transform of a vector
+  // Worth it? In FMAs of one core, each two; a transform of a vector
   // of channels takes about as long as 100 of them.
   double wide = double(panels) * panel, tiles = double(height) * width;
   double pixels = double(representative(w->outHeight)) *
@@ -385,7 +385,7 @@ LogicalResult chooseCpuWinograd(ts::KernelOp kernel, const TargetDesc &target,
 
   Dim one = Dim::constant(kernel.getContext(), 1);
   Schedule schedule;
-  schedule.kind = "winograd";
+  schedule.kind = "cpu_winograd";
   schedule.parameters = {{"panel", panel},
                          {"rows", rows},
                          {"columns", columns},

@@ -100,7 +100,7 @@ LogicalResult chooseGpuDepthwise(ts::KernelOp kernel, const TargetDesc &target,
   if (pixels * w->kw > mostSteps)
     return success();
   Schedule schedule;
-  schedule.kind = "depthwise";
+  schedule.kind = "gpu_depthwise";
   schedule.parameters = {{"lanes", lanes}, {"pixels", pixels}};
   schedule.grid = programs();
   schedule.grain = one;

@@ -4,12 +4,12 @@
 //
 // By warpgroups (Hopper, f16 and bf16) with channels last where 16 bytes are
 // channels of one tap and rows of the filter: channels and features of a group
-// multiples of 8. By multiply-adds of f32 for all else: either layout, any
+// multiples of 8. By FMAs of f32 for all else: either layout, any
 // strides, dilations, borders, spread inputs, groups. Few features a group
 // (depthwise convolutions) are left to plain loops: of a block of columns most
 // would be another group's.
 //
-// Parameters: those of schedule "product".
+// Parameters: those of schedule "gpu_matmul".
 #include "codegen/schedule/core/ElementEmitter.h"
 #include "codegen/schedule/core/Schedules.h"
 #include "codegen/schedule/matmul/GpuMatmul.h"
@@ -24,11 +24,11 @@ namespace {
 
 constexpr int64_t kLeastFeatures = 8;
 
-/// A convolution as a product. Of `product`'s left side the strides of rows are
+/// A convolution as a product. Of `matmul`'s left side the strides of rows are
 /// those of images.
 struct ImplicitGemmProblem {
   ts::ConvOp op;
-  MatmulProblem product;
+  MatmulProblem matmul;
   SmallVector<Dim> input, filter, output;
   SmallVector<Dim> pitches;        ///< of the input's spatial dims
   bool last = true;                ///< channels
@@ -76,24 +76,24 @@ std::optional<ImplicitGemmProblem> analyseConvolution(ts::KernelOp kernel) {
     taps = taps * conv.taps(d);
     positions = positions * conv.output[conv.first + d];
   }
-  MatmulProblem &product = conv.product;
-  product.result = op.getResult();
-  product.rows.push_back(conv.output[0]);
+  MatmulProblem &matmul = conv.matmul;
+  matmul.result = op.getResult();
+  matmul.rows.push_back(conv.output[0]);
   for (unsigned d = 0; d < spatial; ++d)
-    product.rows.push_back(conv.output[conv.first + d]);
-  MatmulOperand &lhs = product.lhs, &rhs = product.rhs;
+    matmul.rows.push_back(conv.output[conv.first + d]);
+  MatmulOperand &lhs = matmul.lhs, &rhs = matmul.rhs;
   lhs.base = input;
   rhs.base = filter;
   lhs.offset = rhs.offset = zero;
   lhs.free = positions;
   lhs.contract = rhs.contract = taps * channels;
   lhs.contractStride = last ? one : pitch; // from channel to channel
-  lhs.freeStride = ts::product(context, ArrayRef<Dim>(conv.input).drop_front());
+  lhs.freeStride = ts::matmul(context, ArrayRef<Dim>(conv.input).drop_front());
   rhs.free = features;
   rhs.freeStride = last ? one : rhs.contract;
   rhs.contractStride = last ? conv.filter.back() : one;
   if (groups > 1) {
-    product.batch = {one * groups};
+    matmul.batch = {one * groups};
     lhs.batchStrides = {channels * lhs.contractStride};
     rhs.batchStrides = {features * rhs.freeStride};
   }
@@ -104,42 +104,41 @@ std::optional<ImplicitGemmProblem> analyseConvolution(ts::KernelOp kernel) {
 void chooseGathered(ts::KernelOp kernel, const ImplicitGemmProblem &conv,
                     const Epilogue &epilogue, const TargetDesc &target,
                     SmallVectorImpl<Schedule> &schedules) {
-  const MatmulProblem &product = conv.product;
-  if (!target.wgmma || !conv.last ||
-      ts::elementTypeOf(product.lhs.base).isF32())
+  const MatmulProblem &matmul = conv.matmul;
+  if (!target.wgmma || !conv.last || ts::elementTypeOf(matmul.lhs.base).isF32())
     return;
-  Outer outer = outerOf(product);
+  Outer outer = outerOf(matmul);
   Conditions conditions;
   constexpr int64_t chunk = 8; // 16 bytes
   conditions.multiple(conv.filter[conv.spatial], chunk);
   for (Dim stride : outer.aStrides)
     conditions.multiple(stride, chunk);
-  for (Dim size : {product.lhs.contract, product.rhs.free})
+  for (Dim size : {matmul.lhs.contract, matmul.rhs.free})
     conditions.positive(size);
-  auto filter = mapSide(product.rhs, outer.sizes, outer.bStrides, conditions);
+  auto filter = mapSide(matmul.rhs, outer.sizes, outer.bStrides, conditions);
   if (!filter || filter->depthFirst || !conditions.holds)
     return;
   bool store = outer.sizes.empty() && leavesByBlocks(kernel, epilogue) &&
-               product.rhs.free.knownDivisor() % 8 == 0;
-  Dim m = product.lhs.free;
+               matmul.rhs.free.knownDivisor() % 8 == 0;
+  Dim m = matmul.lhs.free;
   auto add = [&](int64_t rows, const Guard &guard) {
-    GpuMatmulProblem problem = problemOf(product, outer, rows, target);
+    GpuMatmulProblem problem = problemOf(matmul, outer, rows, target);
     problem.stores = store;
     problem.gathered = true;
     GpuTileShape blocks = chooseTileShape(problem);
     MatmulGpuSchedule config = configOf(MatmulPath::wgmma, blocks, 64);
-    config.epilogueColumns = runOf(product, epilogue, 2);
+    config.epilogueColumns = runOf(matmul, epilogue, 2);
     config.tileStore = store;
     config.bTransposed = true;
     config.bBatchDims = filter->batch;
-    Schedule schedule = scheduleOf(product, outer, config);
-    schedule.kind = "window_product";
+    Schedule schedule = scheduleOf(matmul, outer, config);
+    schedule.kind = "gpu_implicit_gemm";
     schedule.guard = guard;
     OperandMap map = filter->map;
     map.box[0] = map.box[1] = 64;
     schedule.maps = {map};
     if (store)
-      schedule.maps.push_back(mapResult(kernel, product, outer, blocks));
+      schedule.maps.push_back(mapResult(kernel, matmul, outer, blocks));
     schedules.push_back(std::move(schedule));
   };
   if (std::optional<int64_t> rows = m.asConstant()) {
@@ -164,16 +163,15 @@ LogicalResult chooseGpuImplicitGemm(ts::KernelOp kernel,
   std::optional<ImplicitGemmProblem> conv = analyseConvolution(kernel);
   if (!conv)
     return success(); // the loop schedule takes it
-  FailureOr<Epilogue> epilogue = Epilogue::create(kernel, conv->product.result);
+  FailureOr<Epilogue> epilogue = Epilogue::create(kernel, conv->matmul.result);
   if (failed(epilogue))
     return failure();
   chooseGathered(kernel, *conv, *epilogue, target, schedules);
   if (!schedules.empty() && schedules.back().guard.terms.empty())
     return success();
-  int64_t run = conv->last ? runOf(conv->product, *epilogue, 4) : 1;
-  schedules.push_back(
-      simtSchedule(conv->product, run, target, /*window=*/true));
-  schedules.back().kind = "window_product";
+  int64_t run = conv->last ? runOf(conv->matmul, *epilogue, 4) : 1;
+  schedules.push_back(simtSchedule(conv->matmul, run, target, /*window=*/true));
+  schedules.back().kind = "gpu_implicit_gemm";
   return success();
 }
 
@@ -185,13 +183,13 @@ LogicalResult buildGpuImplicitGemm(BuildContext &context) {
   if (!conv)
     return context.kernel.emitOpError(
         "is no convolution that this schedule knows");
-  const MatmulProblem &product = conv->product;
+  const MatmulProblem &matmul = conv->matmul;
   FailureOr<Epilogue> epilogue =
-      Epilogue::create(context.kernel, product.result);
+      Epilogue::create(context.kernel, matmul.result);
   if (failed(epilogue))
     return failure();
-  Outer outer = outerOf(product);
-  const MatmulOperand &lhs = product.lhs, &rhs = product.rhs;
+  Outer outer = outerOf(matmul);
+  const MatmulOperand &lhs = matmul.lhs, &rhs = matmul.rhs;
   bool last = conv->last;
   auto sizes = [&](ArrayRef<Dim> dims) {
     return llvm::map_to_vector(dims, [&](Dim dim) { return e.size(dim); });
@@ -242,7 +240,7 @@ LogicalResult buildGpuImplicitGemm(BuildContext &context) {
   return e.scoped([&]() -> LogicalResult {
     Coord coord;
     coord.lanes = run > 1 ? run : 0;
-    for (Value index : e.delinearize(row, product.rows))
+    for (Value index : e.delinearize(row, matmul.rows))
       coord.dims.push_back({index});
     Value feature = group ? e.add(e.mul(group, features), column) : column;
     LaneIndex along{feature, run > 1, {}, run};

@@ -40,7 +40,7 @@ public:
   FailureOr<Value> compute(const Coord &at);
 
 private:
-  FailureOr<Value> product(const Coord &at);
+  FailureOr<Value> matmul(const Coord &at);
   FailureOr<Value> conv(const Coord &at);
   FailureOr<Value> pool(const Coord &at);
   /// Nested loops over `extents`; the innermost body gets all indices.
@@ -113,7 +113,7 @@ Value LoopBuilder::multiplyAdd(Value sum, Value a, Value x) {
                                arith::MulIOp::create(b, e.location, a, x));
 }
 
-FailureOr<Value> LoopBuilder::product(const Coord &at) {
+FailureOr<Value> LoopBuilder::matmul(const Coord &at) {
   auto dot = cast<ts::DotOp>(hero);
   SmallVector<Dim> lhs = ts::dimsOf(dot.getLhs());
   SmallVector<Dim> extents;
@@ -405,7 +405,7 @@ FailureOr<Value> LoopBuilder::compute(const Coord &at) {
   if (!isa<ts::PoolOp>(hero) && isa<IntegerType>(source) &&
       accumulator.getIntOrFloatBitWidth() < 32)
     accumulator = b.getI32Type();
-  FailureOr<Value> value = isa<ts::DotOp>(hero)    ? product(at)
+  FailureOr<Value> value = isa<ts::DotOp>(hero)    ? matmul(at)
                            : isa<ts::ConvOp>(hero) ? conv(at)
                                                    : pool(at);
   if (failed(value))
@@ -444,13 +444,13 @@ LogicalResult chooseLoopNest(ts::KernelOp kernel, const TargetDesc &target,
   bool across = dims.size() > 1 && representative(run) <= (isGpu ? 64 : 3);
   Dim around = one;
   if (across) {
-    run = product(kernel.getContext(), dims);
+    run = matmul(kernel.getContext(), dims);
     lanes = isGpu ? 128 : 16;
   } else if (!dims.empty()) {
-    around = product(kernel.getContext(), ArrayRef<Dim>(dims).drop_back());
+    around = matmul(kernel.getContext(), ArrayRef<Dim>(dims).drop_back());
   }
   Schedule schedule;
-  schedule.kind = "loops";
+  schedule.kind = "loop_nest";
   schedule.parameters = {{"lanes", lanes}, {"across", across}};
   schedule.grid = around * run.ceilDiv(one * lanes);
   Dim work = one;
@@ -480,7 +480,7 @@ LogicalResult buildLoopNest(BuildContext &context) {
   if (dims.empty()) {
     lanes = 0;
   } else if (context.schedule.at("across")) {
-    Dim run = product(context.kernel.getContext(), dims);
+    Dim run = matmul(context.kernel.getContext(), dims);
     Value start = e.mul(id, e.constant(lanes));
     at.lanes = lanes;
     at.dims.assign(e.split({start, 1, {}, lanes}, dims, lanes));

@@ -42,7 +42,7 @@ LogicalResult chooseCpuScan(ts::KernelOp kernel, const TargetDesc &target,
       around = around *
                (lanes && i + 1 == dims.size() ? dim.ceilDiv(one * lanes) : dim);
   Schedule schedule;
-  schedule.kind = "scan";
+  schedule.kind = "cpu_scan";
   schedule.parameters = {{"lanes", lanes}};
   schedule.grid = around;
   schedule.grain = grainOf(8000, dims[op.getDim()]);

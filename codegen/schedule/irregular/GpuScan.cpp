@@ -76,7 +76,7 @@ LogicalResult chooseGpuScan(ts::KernelOp kernel, const TargetDesc &target,
   std::optional<int64_t> number = length.asConstant();
 
   Schedule schedule;
-  schedule.kind = "block_scan";
+  schedule.kind = "gpu_scan";
   schedule.grain = one;
   schedule.scratch = one * 0;
   auto &parameters = schedule.parameters;

@@ -84,7 +84,7 @@ LogicalResult chooseGpuTopK(ts::KernelOp kernel, const TargetDesc &target,
     conditions.require(k, ts::ComparePredicate::le, largest);
 
   Schedule schedule;
-  schedule.kind = "select";
+  schedule.kind = "gpu_top_k";
   schedule.guard = conditions.guard;
   schedule.parameters = {{"lanes", lanes},
                          {"threads", threads},

@@ -23,18 +23,17 @@ bool fitsTiles(const TargetDesc &target, int64_t group, bool inRows,
          (!depth || *depth >= kTileGroups * group);
 }
 
-LogicalResult multiplyBlock(ElementEmitter &e, const BlockProduct &product,
+LogicalResult multiplyBlock(ElementEmitter &e, const AmxMatmul &matmul,
                             Value valid, int64_t columns) {
   OpBuilder &b = e.builder;
   auto block = [&](Value row, int64_t rows, Value valid) {
-    Value aOffset = e.add(product.aOffset, e.mul(row, product.lda));
-    Value cOffset = e.add(product.cOffset, e.mul(row, product.ldc));
-    tile::BlockOp::create(b, e.location, product.a, aOffset, product.lda,
-                          product.b, product.bOffset, product.ldb, product.k,
-                          product.c, cOffset, product.ldc, valid,
-                          product.prefetch, product.prefetchOffset,
-                          product.prefetchStep, product.aPart, product.bPart,
-                          rows, columns, product.parts);
+    Value aOffset = e.add(matmul.aOffset, e.mul(row, matmul.lda));
+    Value cOffset = e.add(matmul.cOffset, e.mul(row, matmul.ldc));
+    tile::BlockOp::create(
+        b, e.location, matmul.a, aOffset, matmul.lda, matmul.b, matmul.bOffset,
+        matmul.ldb, matmul.k, matmul.c, cOffset, matmul.ldc, valid,
+        matmul.prefetch, matmul.prefetchOffset, matmul.prefetchStep,
+        matmul.aPart, matmul.bPart, rows, columns, matmul.parts);
   };
   Value whole = e.less(e.constant(kBlockRows - 1), valid);
   auto branch =

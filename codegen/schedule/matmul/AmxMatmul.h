@@ -15,7 +15,7 @@ bool fitsTiles(const TargetDesc &target, int64_t group, bool inRows,
                std::optional<int64_t> rows, std::optional<int64_t> depth);
 
 /// Operands of tile.block, for row 0 of A and C.
-struct BlockProduct {
+struct AmxMatmul {
   mlir::Value a, aOffset, lda;
   mlir::Value b, bOffset, ldb;
   mlir::Value k;
@@ -26,8 +26,8 @@ struct BlockProduct {
 };
 /// Rows 0 .. valid - 1 of at most blockTile's, times `columns` columns.
 llvm::LogicalResult multiplyBlock(ElementEmitter &emitter,
-                                  const BlockProduct &product,
-                                  mlir::Value valid, int64_t columns);
+                                  const AmxMatmul &matmul, mlir::Value valid,
+                                  int64_t columns);
 
 /// Cuts rows [0, rows) into blockTile's: body(first row, valid rows, number).
 llvm::LogicalResult forBlocks(

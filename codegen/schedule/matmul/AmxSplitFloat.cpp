@@ -28,8 +28,8 @@ static int64_t rowElements(const SplitShape &shape) {
 static int64_t lines(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 // By what two Sapphire Rapids cores took: six products 1.75 times the speed of
-// multiply-adds (1.4 with B from memory), and to split an element as long as 24
-// multiply-adds of it, more where it comes from memory.
+// FMAs (1.4 with B from memory), and to split an element as long as 24
+// FMAs of it, more where it comes from memory.
 static constexpr double kSplitCost = 24;
 static double gainOf(int64_t parts) { return parts == 3 ? 1.5 : 2.5; }
 
@@ -212,21 +212,21 @@ SplitBlocks::multiply(Value row, Value valid, Value validColumns, Value sums,
   auto type = VectorType::get(shape.width, b.getF32Type());
   for (int64_t first = 0; first < padded; first += size) {
     for (int64_t shift = 0; shift < panel; shift += shape.width) {
-      BlockProduct product;
-      product.a = splitA;
-      product.aOffset = e.add(e.mul(row, e.constant(lda)), e.constant(first));
-      product.lda = e.constant(lda);
-      product.b = splitB;
-      product.bOffset = e.constant(first * parts * panel + 2 * shift);
-      product.ldb = e.constant(parts * 2 * panel);
-      product.k = e.constant(std::min(size, padded - first));
-      product.c = first ? chunk : sums;
-      product.cOffset = e.constant(shift);
-      product.ldc = e.constant(panel);
-      product.parts = parts;
-      product.aPart = e.constant(padded);
-      product.bPart = e.constant(2 * panel);
-      if (failed(multiplyBlock(e, product, valid, shape.width)))
+      AmxMatmul matmul;
+      matmul.a = splitA;
+      matmul.aOffset = e.add(e.mul(row, e.constant(lda)), e.constant(first));
+      matmul.lda = e.constant(lda);
+      matmul.b = splitB;
+      matmul.bOffset = e.constant(first * parts * panel + 2 * shift);
+      matmul.ldb = e.constant(parts * 2 * panel);
+      matmul.k = e.constant(std::min(size, padded - first));
+      matmul.c = first ? chunk : sums;
+      matmul.cOffset = e.constant(shift);
+      matmul.ldc = e.constant(panel);
+      matmul.parts = parts;
+      matmul.aPart = e.constant(padded);
+      matmul.bPart = e.constant(2 * panel);
+      if (failed(multiplyBlock(e, matmul, valid, shape.width)))
         return failure();
     }
     if (!first)

@@ -3,7 +3,7 @@
 //
 // A float32 is the sum of three bf16 (of which it has the 24 bits), and a
 // product the sum of those six products of parts that are not far below its
-// last bit: no less exact than a loop of fused multiply-adds, since each 32 of
+// last bit: no less exact than a loop of fused FMAs, since each 32 of
 // K are rounded less often. Of two parts and three products the error is about
 // 1e-5 (Henry, Tang and Heinecke, Leveraging the bfloat16 Artificial
 // Intelligence Datatype For Higher-Precision Computations, 2019). Both sides

@@ -1,4 +1,4 @@
-// Matrix products of floats, and of bytes with constant ones.
+// Matmuls of floats, and of bytes with constant ones.
 //
 //   program = a block of `rows` rows of the left side, times one panel of
 //   `panel` columns, for one index of the batch dims (and of those row dims
@@ -54,7 +54,7 @@ using ts::Dim;
 /// what is left of K.
 Value MatmulBuilder::scaledMainloop(VectorType type, Value aOffset, Value valid,
                                     int64_t shift, Value fetch) {
-  int64_t depth = *product.rhs.contract.asConstant(), each = product.group;
+  int64_t depth = *matmul.rhs.contract.asConstant(), each = matmul.group;
   int64_t whole = depth / each, rest = depth % each;
   // Elements of B for `k` of its rows, an even number of them for nibbles.
   auto elements = [&](int64_t k) { return k * panel / step; };
@@ -70,7 +70,7 @@ Value MatmulBuilder::scaledMainloop(VectorType type, Value aOffset, Value valid,
                                          bBuffer, bAt, ldb, steps, sum);
     if (type.getDimSize(0) > 1)
       loop.getRowsMutable().assign(valid);
-    loop.setNibbles(product.nibbles);
+    loop.setNibbles(matmul.nibbles);
     loop.getScaleMutable().assign(scale);
     loop.getScaleOffsetMutable().assign(parameters);
     loop.getScaleStepMutable().assign(e.constant(panel));
@@ -100,13 +100,13 @@ Value MatmulBuilder::mainloop(Value row, Value valid, int64_t tileRows,
                               int64_t shift, Value fetch) {
   auto type = VectorType::get({tileRows, shape.width}, sums);
   Value aOffset = e.add(aBase, e.mul(row, lda));
-  if (product.group && tileRows <= expandedRows)
+  if (matmul.group && tileRows <= expandedRows)
     return scaledMainloop(type, aOffset, valid, shift, fetch);
-  bool isExpanded = product.group != 0;
+  bool isExpanded = matmul.group != 0;
   Value bAt =
       isExpanded ? e.constant(shift) : e.add(bBase, e.constant(shift * step));
   Value rowStride = isExpanded ? e.constant(panel) : ldb;
-  Value depth = e.size(product.lhs.contract);
+  Value depth = e.size(matmul.lhs.contract);
   auto loop = tile::MainloopOp::create(b, e.location, type, a, aOffset, lda, ka,
                                        isExpanded ? expanded : bBuffer, bAt,
                                        rowStride, depth);
@@ -144,14 +144,14 @@ void MatmulBuilder::tile(Value row, Value valid, int64_t tileRows,
 /// The same through tile registers.
 LogicalResult MatmulBuilder::tileBlock(Value row, Value valid, Value share) {
   for (int64_t shift = 0; shift < panel; shift += shape.width) {
-    BlockProduct block;
+    AmxMatmul block;
     block.a = a;
     block.aOffset = e.add(aBase, e.mul(row, lda));
     block.lda = lda;
     block.b = bBuffer;
     block.bOffset = e.add(bBase, e.constant(shift * step));
     block.ldb = ldb;
-    block.k = e.size(product.lhs.contract);
+    block.k = e.size(matmul.lhs.contract);
     block.c = accumulators;
     block.cOffset = e.constant(shift);
     block.ldc = e.constant(panel);
@@ -169,9 +169,9 @@ LogicalResult MatmulBuilder::tileBlock(Value row, Value valid, Value share) {
 /// All rows of the program as sums of products of bf16.
 LogicalResult MatmulBuilder::bySplitBlocks(Value rows, Value key) {
   Location loc = e.location;
-  int64_t depth = *product.lhs.contract.asConstant();
+  int64_t depth = *matmul.lhs.contract.asConstant();
   int64_t at = accumulatorBytes(/*inTiles=*/true);
-  if (!product.packed)
+  if (!matmul.packed)
     at += (depth + 1) * panel * 4 + 64;
   SplitBlocks blocks(e, *inParts, at);
   Value base = e.add(aBase, e.mul(firstRow, lda));
@@ -217,7 +217,7 @@ LogicalResult MatmulBuilder::finish(Value row, Value valid) {
   Location loc = e.location;
   int64_t width = shape.width;
   // The rows' dims in the result: outer ones, then the merged one split.
-  ArrayRef<Dim> freeDims = product.rows;
+  ArrayRef<Dim> freeDims = matmul.rows;
   LogicalResult status = success();
   auto part = [&](Value i, ArrayRef<LaneIndex> dims,
                   Value shift) -> LogicalResult {
@@ -270,16 +270,16 @@ LogicalResult MatmulBuilder::finish(Value row, Value valid) {
 
 LogicalResult MatmulBuilder::build() {
   Location loc = e.location;
-  const MatmulOperand &lhs = product.lhs, &rhs = product.rhs;
+  const MatmulOperand &lhs = matmul.lhs, &rhs = matmul.rhs;
   Value id = tile::ProgramIdOp::create(b, loc);
   Dim panels = rhs.free.ceilDiv(rhs.free.like(panel));
   // id = (((batch, outer) * blocks + block) * panels + panel) * parts + part
-  SmallVector<Dim> grid(product.batch);
+  SmallVector<Dim> grid(matmul.batch);
   llvm::append_range(grid, lhs.outerSizes);
   grid.append({split.blocks, panels, split.parts});
   SmallVector<Value> index = e.delinearize(id, grid);
-  batchIndex.assign(index.begin(), index.begin() + product.batch.size());
-  outerIndex.assign(index.begin() + product.batch.size(), index.end() - 3);
+  batchIndex.assign(index.begin(), index.begin() + matmul.batch.size());
+  outerIndex.assign(index.begin() + matmul.batch.size(), index.end() - 3);
   Value block = index[index.size() - 3], panelIndex = index[index.size() - 2],
         part = index.back();
 
@@ -323,10 +323,10 @@ LogicalResult MatmulBuilder::build() {
   accumulators = tile::ScratchOp::create(b, loc, tile::BufferType::get(sums),
                                          e.constant(0));
   Dim depth = lhs.contract;
-  if (product.packed) {
+  if (matmul.packed) {
     bBuffer = e.inputBuffer(rhs.base);
     // Of B, for a step of K and a column: nibbles of one lie in a byte.
-    int64_t elements = product.group ? 1 : step;
+    int64_t elements = matmul.group ? 1 : step;
     Value panelSize =
         e.size(depth.ceilDiv(depth.like(step)) * (elements * panel));
     bBase = e.mul(panelIndex, panelSize);
@@ -343,11 +343,11 @@ LogicalResult MatmulBuilder::build() {
       return failure();
   }
 
-  if (product.group) {
-    scale = e.inputBuffer(product.scale);
-    if (product.zero)
-      zero = e.inputBuffer(product.zero);
-    Dim groups = depth.ceilDiv(depth.like(product.group));
+  if (matmul.group) {
+    scale = e.inputBuffer(matmul.scale);
+    if (matmul.zero)
+      zero = e.inputBuffer(matmul.zero);
+    Dim groups = depth.ceilDiv(depth.like(matmul.group));
     scaleBase = e.mul(panelIndex, e.size(groups * panel));
     if (shape.rows > expandedRows) {
       expanded = tile::ScratchOp::create(
@@ -363,9 +363,8 @@ LogicalResult MatmulBuilder::build() {
   }
 
   // Elements of as many cache lines as a tile fetches.
-  Value share = product.group
-                    ? e.size(depth.floorDiv(depth.like(4 * step)) * 64)
-                    : e.mul(lines, e.size(depth * 4));
+  Value share = matmul.group ? e.size(depth.floorDiv(depth.like(4 * step)) * 64)
+                             : e.mul(lines, e.size(depth * 4));
   if (!inParts)
     return multiply(rows, tilesBefore, share);
   Value enough = e.less(e.constant(leastSplitRows(inParts->parts) - 1), rows);
@@ -409,14 +408,14 @@ LogicalResult MatmulBuilder::multiply(Value rows, Value tilesBefore,
 }
 
 LogicalResult buildCpuMatmul(BuildContext &context) {
-  std::optional<MatmulProblem> product = analyseMatmul(context.kernel);
-  if (!product)
+  std::optional<MatmulProblem> matmul = analyseMatmul(context.kernel);
+  if (!matmul)
     return context.kernel.emitOpError("is no product that this schedule knows");
   FailureOr<Epilogue> epilogue =
-      Epilogue::create(context.kernel, product->result);
+      Epilogue::create(context.kernel, matmul->result);
   if (failed(epilogue))
     return failure();
-  return MatmulBuilder(context, std::move(*product), std::move(*epilogue))
+  return MatmulBuilder(context, std::move(*matmul), std::move(*epilogue))
       .build();
 }
 

@@ -1,4 +1,4 @@
-//===- CpuMatmul.h - What choosing and building matrix products share
+//===- CpuMatmul.h - What choosing and building matmuls share
 //--------===//
 #pragma once
 
@@ -16,7 +16,7 @@ constexpr int64_t accumulatorBytes(bool inTiles) {
 
 /// How many of K a step takes: what lies together in a packed panel, and on
 /// targets with products of pairs in a gathered one.
-int64_t productGroup(const MatmulProblem &product);
+int64_t dotGroup(const MatmulProblem &matmul);
 
 /// How the rows of a product are cut. Programs are numbered block by block,
 /// within a block panel by panel, of a panel part by part.
@@ -25,13 +25,13 @@ struct RowSplit {
 };
 
 /// By a schedule's parameters.
-RowSplit splitOf(const MatmulProblem &product, int64_t blockRows,
-                 int64_t blocks, int64_t parts);
+RowSplit splitOf(const MatmulProblem &matmul, int64_t blockRows, int64_t blocks,
+                 int64_t parts);
 
 /// A program's product in parts of bf16, where this target has those and the
 /// schedule takes them.
 std::optional<SplitShape> splitShape(const Schedule &schedule,
                                      const TargetDesc &target,
-                                     const MatmulProblem &product);
+                                     const MatmulProblem &matmul);
 
 } // namespace knapper

@@ -1,4 +1,4 @@
-//===- CpuMatmulBuilder.h - The builder of matrix products
+//===- CpuMatmulBuilder.h - The builder of matmuls
 //-------------------===//
 // Internal to CpuMatmul.cpp, which says how a program is built, and
 // CpuMatmulPanel.cpp.
@@ -14,30 +14,29 @@ namespace knapper {
 
 class MatmulBuilder {
 public:
-  MatmulBuilder(BuildContext &context, MatmulProblem product, Epilogue epilogue)
+  MatmulBuilder(BuildContext &context, MatmulProblem matmul, Epilogue epilogue)
       : e(context.emitter), b(e.builder), target(context.target),
-        product(std::move(product)), epilogue(std::move(epilogue)),
+        matmul(std::move(matmul)), epilogue(std::move(epilogue)),
         panel(context.schedule.at("panel")),
-        split(splitOf(this->product, context.schedule.at("rows"),
+        split(splitOf(this->matmul, context.schedule.at("rows"),
                       context.schedule.at("blocks"),
                       context.schedule.at("parts"))),
-        step(this->product.packed || target.pairProducts
-                 ? productGroup(this->product)
-                 : 1),
-        sums(this->product.bytes ? mlir::Type(b.getI32Type()) : b.getF32Type()),
-        inTiles(!this->product.group &&
+        step(this->matmul.packed || target.pairProducts ? dotGroup(this->matmul)
+                                                        : 1),
+        sums(this->matmul.bytes ? mlir::Type(b.getI32Type()) : b.getF32Type()),
+        inTiles(!this->matmul.group &&
                 fitsTiles(target, step,
-                          this->product.lhs.contractStride.isConstant(1),
-                          this->product.lhs.free.asConstant(),
-                          this->product.lhs.contract.asConstant())),
-        inParts(splitShape(context.schedule, target, this->product)),
-        shape(inTiles               ? blockTile(panel)
-              : this->product.group ? registerTile(target, panel)
-                                    : groupTile(target, panel, step)),
+                          this->matmul.lhs.contractStride.isConstant(1),
+                          this->matmul.lhs.free.asConstant(),
+                          this->matmul.lhs.contract.asConstant())),
+        inParts(splitShape(context.schedule, target, this->matmul)),
+        shape(inTiles              ? blockTile(panel)
+              : this->matmul.group ? registerTile(target, panel)
+                                   : groupTile(target, panel, step)),
         expandedRows((shape.rows + 1) / 2) {
     // No more rows than that: nothing to put into scratch.
-    std::optional<int64_t> rows = this->product.lhs.free.asConstant();
-    if (this->product.group && rows && *rows >= 1 && *rows <= expandedRows)
+    std::optional<int64_t> rows = this->matmul.lhs.free.asConstant();
+    if (this->matmul.group && rows && *rows >= 1 && *rows <= expandedRows)
       shape.rows = expandedRows = *rows;
   }
 
@@ -64,7 +63,7 @@ private:
   ElementEmitter &e;
   mlir::OpBuilder &b;
   const TargetDesc &target;
-  MatmulProblem product;
+  MatmulProblem matmul;
   Epilogue epilogue;
   int64_t panel;
   RowSplit split;

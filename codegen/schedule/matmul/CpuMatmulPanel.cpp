@@ -1,4 +1,4 @@
-// Panels that a matrix product puts into scratch first: those that are not
+// Panels that a matmul puts into scratch first: those that are not
 // packed and not consecutive, and scaled integers for large register tiles.
 #include "codegen/schedule/core/LaneLoops.h"
 #include "codegen/schedule/matmul/CpuMatmulBuilder.h"
@@ -14,7 +14,7 @@ LogicalResult MatmulBuilder::expandPanel() {
   auto floats = VectorType::get(panel, b.getF32Type());
   auto words = VectorType::get(panel, b.getI32Type());
   auto bytes = VectorType::get(panel, b.getI8Type());
-  Value depth = e.size(product.rhs.contract), each = e.constant(product.group);
+  Value depth = e.size(matmul.rhs.contract), each = e.constant(matmul.group);
   auto shift = [&](Value word, int64_t left, int64_t right) {
     auto by = [&](int64_t bits) {
       return arith::ConstantOp::create(
@@ -32,7 +32,7 @@ LogicalResult MatmulBuilder::expandPanel() {
     Value word = arith::ExtSIOp::create(b, loc, words, loaded);
     for (int64_t part = 0; part < step; ++part) {
       Value integer = word;
-      if (product.nibbles)
+      if (matmul.nibbles)
         integer = part ? shift(word, 0, 4) : shift(word, 28, 28);
       Value value = arith::SIToFPOp::create(b, loc, floats, integer);
       if (from)
@@ -44,8 +44,8 @@ LogicalResult MatmulBuilder::expandPanel() {
   };
   forEach(
       e, e.constant(0),
-      e.size(product.rhs.contract.ceilDiv(
-          product.rhs.contract.like(product.group))),
+      e.size(
+          matmul.rhs.contract.ceilDiv(matmul.rhs.contract.like(matmul.group))),
       {},
       [&](Value number, ValueRange) -> FailureOr<SmallVector<Value>> {
         Value at = e.add(scaleBase, e.mul(number, e.constant(panel)));
@@ -73,9 +73,9 @@ LogicalResult MatmulBuilder::expandPanel() {
 LogicalResult MatmulBuilder::gatherPanel() {
   Location loc = e.location;
   Value source = bBuffer, base = bBase, stride = ldb;
-  Value depth = e.size(product.rhs.contract);
-  Value columnStride = e.size(product.rhs.freeStride);
-  bool consecutive = product.rhs.freeStride.isConstant(1);
+  Value depth = e.size(matmul.rhs.contract);
+  Value columnStride = e.size(matmul.rhs.freeStride);
+  bool consecutive = matmul.rhs.freeStride.isConstant(1);
   Type element = cast<tile::BufferType>(source.getType()).getElementType();
   auto type = VectorType::get(panel, element);
   bBuffer =

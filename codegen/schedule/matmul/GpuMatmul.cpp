@@ -1,4 +1,4 @@
-// Matrix products on GPUs: one `tile.matmul` a kernel, its region what the
+// Matmuls on GPUs: one `tile.matmul` a kernel, its region what the
 // kernel computes of the product's elements. Which way and in which blocks:
 // GpuMatmulChoose.cpp.
 //
@@ -13,9 +13,9 @@ namespace knapper {
 
 using ts::Dim;
 
-Outer outerOf(const MatmulProblem &product) {
+Outer outerOf(const MatmulProblem &matmul) {
   Outer outer;
-  Dim zero = product.lhs.free.like(0);
+  Dim zero = matmul.lhs.free.like(0);
   auto add = [&](Dim size, Dim a, Dim b) {
     if (size.isConstant(1))
       return;
@@ -23,20 +23,20 @@ Outer outerOf(const MatmulProblem &product) {
     outer.aStrides.push_back(a);
     outer.bStrides.push_back(b);
   };
-  for (auto [i, size] : llvm::enumerate(product.batch))
-    add(size, product.lhs.batchStrides[i], product.rhs.batchStrides[i]);
+  for (auto [i, size] : llvm::enumerate(matmul.batch))
+    add(size, matmul.lhs.batchStrides[i], matmul.rhs.batchStrides[i]);
   for (auto [size, stride] :
-       llvm::zip(product.lhs.outerSizes, product.lhs.outerStrides))
+       llvm::zip(matmul.lhs.outerSizes, matmul.lhs.outerStrides))
     add(size, stride, zero);
   return outer;
 }
 
-GpuMatmulProblem problemOf(const MatmulProblem &product, const Outer &outer,
+GpuMatmulProblem problemOf(const MatmulProblem &matmul, const Outer &outer,
                            int64_t rows, const TargetDesc &target) {
-  const MatmulOperand &lhs = product.lhs, &rhs = product.rhs;
+  const MatmulOperand &lhs = matmul.lhs, &rhs = matmul.rhs;
   Dim n = rhs.free;
   GpuMatmulProblem problem;
-  problem.batch = representative(ts::product(n.context(), outer.sizes));
+  problem.batch = representative(ts::matmul(n.context(), outer.sizes));
   problem.m = rows;
   problem.n = representative(n);
   problem.k = representative(lhs.contract);
@@ -89,21 +89,21 @@ std::optional<MappedSide> mapSide(const MatmulOperand &side,
   return mapped;
 }
 
-int64_t runOf(const MatmulProblem &product, const Epilogue &epilogue,
+int64_t runOf(const MatmulProblem &matmul, const Epilogue &epilogue,
               int64_t most) {
   int64_t divisor =
-      std::gcd(product.rhs.free.knownDivisor(), epilogue.runDivisor());
+      std::gcd(matmul.rhs.free.knownDivisor(), epilogue.runDivisor());
   while (most > 1 && divisor % most)
     most /= 2;
   return most;
 }
 
-static Dim programsOf(const MatmulProblem &product, const Outer &outer,
+static Dim programsOf(const MatmulProblem &matmul, const Outer &outer,
                       int64_t rows, int64_t columns) {
-  Dim one = product.lhs.free.like(1);
-  return ts::product(one.context(), outer.sizes) *
-         product.lhs.free.ceilDiv(one * rows) *
-         product.rhs.free.ceilDiv(one * columns);
+  Dim one = matmul.lhs.free.like(1);
+  return ts::matmul(one.context(), outer.sizes) *
+         matmul.lhs.free.ceilDiv(one * rows) *
+         matmul.rhs.free.ceilDiv(one * columns);
 }
 
 MatmulGpuSchedule configOf(MatmulPath path, const GpuTileShape &blocks,
@@ -137,18 +137,18 @@ FailureOr<MatmulGpuSchedule> configOf(BuildContext &context) {
   return config;
 }
 
-Schedule scheduleOf(const MatmulProblem &product, const Outer &outer,
+Schedule scheduleOf(const MatmulProblem &matmul, const Outer &outer,
                     const MatmulGpuSchedule &config) {
   Schedule schedule;
-  schedule.kind = "product";
+  schedule.kind = "gpu_matmul";
   schedule.parameters = config::print(config);
-  Dim one = product.lhs.free.like(1);
+  Dim one = matmul.lhs.free.like(1);
   int64_t rows = config.tileM * config.clusterM,
           columns = config.tileN * config.clusterN;
   if (config.swapAB)
     std::swap(rows, columns);
   schedule.grid =
-      programsOf(product, outer, rows, columns) * config.clusterSize();
+      programsOf(matmul, outer, rows, columns) * config.clusterSize();
   schedule.grain = one;
   schedule.scratch = one * 0;
   return schedule;
@@ -170,22 +170,22 @@ static bool liesInRuns(const MatmulOperand &side) {
 /// team alone is two warps, which wait for all they read. Four teams, or two
 /// where a thread needs many registers for where its elements lie, and on GPUs
 /// before Hopper.
-Schedule simtSchedule(const MatmulProblem &product, int64_t run,
+Schedule simtSchedule(const MatmulProblem &matmul, int64_t run,
                       const TargetDesc &target, bool window) {
-  Outer outer = outerOf(product);
+  Outer outer = outerOf(matmul);
   GpuTileShape blocks{128, 128, 2, 0, 0};
-  bool few = representative(programsOf(product, outer, 128, 128)) <
+  bool few = representative(programsOf(matmul, outer, 128, 128)) <
              static_cast<int64_t>(target.cores);
   if (few)
     blocks.rows = blocks.columns = 64;
   MatmulGpuSchedule config = configOf(MatmulPath::simt, blocks, 16);
   if (few && !window)
     config.sliceK = target.wgmma && outer.sizes.empty() &&
-                            liesInRuns(product.lhs) && liesInRuns(product.rhs)
+                            liesInRuns(matmul.lhs) && liesInRuns(matmul.rhs)
                         ? 4
                         : 2;
   config.epilogueColumns = run;
-  return scheduleOf(product, outer, config);
+  return scheduleOf(matmul, outer, config);
 }
 
 bool leavesByBlocks(ts::KernelOp kernel, const Epilogue &epilogue) {
@@ -195,9 +195,9 @@ bool leavesByBlocks(ts::KernelOp kernel, const Epilogue &epilogue) {
   return stored.isF16() || stored.isBF16();
 }
 
-OperandMap mapResult(ts::KernelOp kernel, const MatmulProblem &product,
+OperandMap mapResult(ts::KernelOp kernel, const MatmulProblem &matmul,
                      const Outer &outer, const GpuTileShape &blocks) {
-  Dim m = product.lhs.free, n = product.rhs.free;
+  Dim m = matmul.lhs.free, n = matmul.rhs.free;
   OperandMap c;
   c.argument = kernel.getInputs().size();
   c.offset = m.like(0);
@@ -207,7 +207,7 @@ OperandMap mapResult(ts::KernelOp kernel, const MatmulProblem &product,
     c.sizes.push_back(outer.sizes[i]);
     c.strides.push_back(
         m * n *
-        ts::product(m.context(), ArrayRef<Dim>(outer.sizes).drop_front(i + 1)));
+        ts::matmul(m.context(), ArrayRef<Dim>(outer.sizes).drop_front(i + 1)));
   }
   c.box.assign(c.sizes.size(), 1);
   c.box[0] = blocks.swapAB ? 64 : blocks.chunkColumns();
@@ -220,15 +220,15 @@ LogicalResult buildGpuMatmul(BuildContext &context) {
   ElementEmitter &e = context.emitter;
   OpBuilder &b = e.builder;
   Location loc = e.location;
-  std::optional<MatmulProblem> product = analyseMatmul(context.kernel);
-  if (!product)
+  std::optional<MatmulProblem> matmul = analyseMatmul(context.kernel);
+  if (!matmul)
     return context.kernel.emitOpError("is no product that this schedule knows");
   FailureOr<Epilogue> epilogue =
-      Epilogue::create(context.kernel, product->result);
+      Epilogue::create(context.kernel, matmul->result);
   if (failed(epilogue))
     return failure();
-  Outer outer = outerOf(*product);
-  const MatmulOperand &lhs = product->lhs, &rhs = product->rhs;
+  Outer outer = outerOf(*matmul);
+  const MatmulOperand &lhs = matmul->lhs, &rhs = matmul->rhs;
   auto sizes = [&](ArrayRef<Dim> dims) {
     return llvm::map_to_vector(dims, [&](Dim dim) { return e.size(dim); });
   };
@@ -281,8 +281,8 @@ LogicalResult buildGpuMatmul(BuildContext &context) {
       coord.dims.push_back(
           {size.isConstant(1) ? e.constant(0) : outerIndex[taken++]});
     };
-    llvm::for_each(product->batch, take);
-    ArrayRef<Dim> rows = product->rows;
+    llvm::for_each(matmul->batch, take);
+    ArrayRef<Dim> rows = matmul->rows;
     size_t alone = 0;
     for (; alone < rows.size() && taken < outerIndex.size(); ++alone)
       take(rows[alone]);

@@ -18,10 +18,10 @@ using config::MatmulPath;
 struct Outer {
   llvm::SmallVector<ts::Dim> sizes, aStrides, bStrides;
 };
-Outer outerOf(const MatmulProblem &product);
+Outer outerOf(const MatmulProblem &matmul);
 
 /// What the blocks of this product depend on, in representative sizes.
-GpuMatmulProblem problemOf(const MatmulProblem &product, const Outer &outer,
+GpuMatmulProblem problemOf(const MatmulProblem &matmul, const Outer &outer,
                            int64_t rows, const TargetDesc &target);
 
 /// A side as a tensor for copies of boxes; nothing if its elements lie too far
@@ -36,11 +36,11 @@ std::optional<MappedSide> mapSide(const MatmulOperand &side,
                                   llvm::ArrayRef<ts::Dim> outerStrides,
                                   Conditions &conditions);
 /// The kernel's result as a dense matrix a batch index, stored by boxes.
-OperandMap mapResult(ts::KernelOp kernel, const MatmulProblem &product,
+OperandMap mapResult(ts::KernelOp kernel, const MatmulProblem &matmul,
                      const Outer &outer, const GpuTileShape &blocks);
 
 /// Columns, at most `most`, that the region gets at once.
-int64_t runOf(const MatmulProblem &product, const Epilogue &epilogue,
+int64_t runOf(const MatmulProblem &matmul, const Epilogue &epilogue,
               int64_t most);
 
 /// Whether the result is one dense tensor of 16-bit elements whose places are
@@ -50,14 +50,14 @@ bool leavesByBlocks(ts::KernelOp kernel, const Epilogue &epilogue);
 /// What the blocks decide; the rest as it is by default.
 MatmulGpuSchedule configOf(MatmulPath path, const GpuTileShape &blocks,
                            int64_t tileK);
-/// A schedule "product" but for guard and maps.
-Schedule scheduleOf(const MatmulProblem &product, const Outer &outer,
+/// A schedule "gpu_matmul" but for guard and maps.
+Schedule scheduleOf(const MatmulProblem &matmul, const Outer &outer,
                     const MatmulGpuSchedule &config);
 /// The configuration of a schedule that may come from an edited dump.
 mlir::FailureOr<MatmulGpuSchedule> configOf(BuildContext &context);
-/// By multiply-adds of f32, for every size. `run`: columns a region gets;
+/// By FMAs of f32, for every size. `run`: columns a region gets;
 /// `window`: the left side is read through one.
-Schedule simtSchedule(const MatmulProblem &product, int64_t run,
+Schedule simtSchedule(const MatmulProblem &matmul, int64_t run,
                       const TargetDesc &target, bool window);
 
 } // namespace knapper

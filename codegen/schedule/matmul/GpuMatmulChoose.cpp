@@ -1,14 +1,14 @@
-// The schedules of a matrix product on a GPU.
+// The schedules of a matmul on a GPU.
 //
 // By warpgroups (Hopper, f16 and bf16) where the copies of whole blocks reach
 // both operands: the innermost dim of each contiguous, every other stride and
 // the start a multiple of 16 bytes. What is not known of symbolic sizes becomes
 // the schedule's guard. Where they do not, warpgroups carry the operands
-// themselves (`carriers`). The block sizes are those with the least modelled
-// time (GpuMatmulCost.h).
-// A few rows are multiplied as B passes by, where both depths are contiguous
-// and 16-byte accesses reach them. By warps (mma.sync) on other GPUs, where one
-// dim of each operand is contiguous. By multiply-adds of f32 for all else.
+// themselves (`stagingWarpgroups`). The block sizes are those with the least
+// modelled time (GpuMatmulCost.h). A few rows are multiplied as B passes by,
+// where both depths are contiguous and 16-byte accesses reach them. By warps
+// (mma.sync) on other GPUs, where one dim of each operand is contiguous. By
+// FMAs of f32 for all else.
 //
 // f32 goes the ways of f16 only where the product may round it to tf32: by
 // warpgroups where both depths are contiguous, since the unit transposes
@@ -26,37 +26,36 @@ using ts::Dim;
 namespace {
 
 /// Whether the operands, of f32, may be rounded to tf32.
-bool allowsTf32(const MatmulProblem &product) {
-  Operation *op = product.result.getDefiningOp();
-  return ts::elementTypeOf(product.lhs.base).isF32() && op &&
+bool allowsTf32(const MatmulProblem &matmul) {
+  Operation *op = matmul.result.getDefiningOp();
+  return ts::elementTypeOf(matmul.lhs.base).isF32() && op &&
          op->hasAttr("ts.tf32");
 }
 
 /// Rows up to which a product takes the time of reading B, multiplied by
 /// whatever unit: of a large B less than of a small one, where warpgroups'
 /// first copies take longer than all of it.
-int64_t mostFewRows(const MatmulProblem &product, const TargetDesc &target) {
+int64_t mostGemvRows(const MatmulProblem &matmul, const TargetDesc &target) {
   constexpr int64_t few = 4, fewOfMany = 2, many = 4 << 20;
-  bool warpgroupsCan =
-      target.wgmma &&
-      ts::elementBytes(ts::elementTypeOf(product.lhs.base)) == 2;
-  return warpgroupsCan && representative(product.rhs.free) *
-                                  representative(product.lhs.contract) >
-                              many
+  bool wgmmaCan =
+      target.wgmma && ts::elementBytes(ts::elementTypeOf(matmul.lhs.base)) == 2;
+  return wgmmaCan && representative(matmul.rhs.free) *
+                             representative(matmul.lhs.contract) >
+                         many
              ? fewOfMany
              : few;
 }
 
 /// Appends schedules for few rows, if any serves this product.
-void chooseFewRows(const MatmulProblem &product, const TargetDesc &target,
-                   SmallVectorImpl<Schedule> &schedules) {
-  int64_t mostRows = mostFewRows(product, target);
-  const MatmulOperand &lhs = product.lhs, &rhs = product.rhs;
+void chooseGemv(const MatmulProblem &matmul, const TargetDesc &target,
+                SmallVectorImpl<Schedule> &schedules) {
+  int64_t mostRows = mostGemvRows(matmul, target);
+  const MatmulOperand &lhs = matmul.lhs, &rhs = matmul.rhs;
   std::optional<int64_t> known = lhs.free.asConstant();
   if ((known && *known > mostRows) || !lhs.contractStride.isConstant(1) ||
       !rhs.contractStride.isConstant(1))
     return;
-  Outer outer = outerOf(product);
+  Outer outer = outerOf(matmul);
   int64_t lanes = 16 / ts::elementBytes(ts::elementTypeOf(lhs.base));
   Conditions conditions;
   conditions.multiple(lhs.contract, lanes);
@@ -87,7 +86,7 @@ void chooseFewRows(const MatmulProblem &product, const TargetDesc &target,
                         passes * own <= most ? passes : most / 2 / own, warps,
                         0};
     Schedule schedule = scheduleOf(
-        product, outer, configOf(MatmulPath::gemv, blocks, team * lanes));
+        matmul, outer, configOf(MatmulPath::gemv, blocks, team * lanes));
     schedule.guard = conditions.guard;
     if (guarded)
       schedule.guard.terms.push_back(
@@ -113,37 +112,37 @@ int64_t operationsOf(ts::KernelOp kernel) {
 /// Whether the kernel can end elements down a column of the result, one by one:
 /// blocks leave it, and it reads nothing else but rows of columns. Another
 /// matrix it would read two bytes at a time.
-bool endsColumns(ts::KernelOp kernel, const MatmulProblem &product) {
-  Dim n = product.rhs.free;
+bool endsColumns(ts::KernelOp kernel, const MatmulProblem &matmul) {
+  Dim n = matmul.rhs.free;
   return llvm::all_of(
       kernel.getBody().getArguments(), [&](BlockArgument input) {
-        if (input == product.lhs.base || input == product.rhs.base)
+        if (input == matmul.lhs.base || input == matmul.rhs.base)
           return true;
-        Dim elements = ts::product(
+        Dim elements = ts::matmul(
             n.context(), ts::dimsOf(cast<RankedTensorType>(input.getType())));
         return elements == n || elements.isConstant(1);
       });
 }
 
 /// Appends schedules by warpgroups, if any serves this product.
-void chooseWarpgroups(ts::KernelOp kernel, const MatmulProblem &product,
-                      const Epilogue &epilogue, const TargetDesc &target,
-                      SmallVectorImpl<Schedule> &schedules) {
-  Type element = ts::elementTypeOf(product.lhs.base);
-  bool tf32 = allowsTf32(product);
+void chooseWgmma(ts::KernelOp kernel, const MatmulProblem &matmul,
+                 const Epilogue &epilogue, const TargetDesc &target,
+                 SmallVectorImpl<Schedule> &schedules) {
+  Type element = ts::elementTypeOf(matmul.lhs.base);
+  bool tf32 = allowsTf32(matmul);
   if (!target.wgmma || !(element.isF16() || element.isBF16() || tf32))
     return;
-  Outer outer = outerOf(product);
+  Outer outer = outerOf(matmul);
   if (outer.sizes.size() > 3)
     return;
   const int64_t depth = tf32 ? 32 : 64; // 128 bytes
   Conditions conditions;
-  auto a = mapSide(product.lhs, outer.sizes, outer.aStrides, conditions);
-  auto b = mapSide(product.rhs, outer.sizes, outer.bStrides, conditions);
+  auto a = mapSide(matmul.lhs, outer.sizes, outer.aStrides, conditions);
+  auto b = mapSide(matmul.rhs, outer.sizes, outer.bStrides, conditions);
   // Products of tf32 read both sides by depth only.
   if (!a || !b || (tf32 && !(a->depthFirst && b->depthFirst)))
     return;
-  Dim m = product.lhs.free, n = product.rhs.free, k = product.lhs.contract;
+  Dim m = matmul.lhs.free, n = matmul.rhs.free, k = matmul.lhs.contract;
   conditions.positive(k);
   // Symbolic columns: pairs of them in a register, and whole rows of 16 bytes.
   if (n.isSymbolic())
@@ -153,9 +152,8 @@ void chooseWarpgroups(ts::KernelOp kernel, const MatmulProblem &product,
 
   bool columnsFit = n.isSymbolic() || n.knownDivisor() % 8 == 0;
   bool store = leavesByBlocks(kernel, epilogue);
-  int64_t run = n.isSymbolic() && !epilogue.runDivisor()
-                    ? 2
-                    : runOf(product, epilogue, 2);
+  int64_t run =
+      n.isSymbolic() && !epilogue.runDivisor() ? 2 : runOf(matmul, epilogue, 2);
 
   auto add = [&](const GpuTileShape &blocks, const Guard &guard) {
     MatmulGpuSchedule config = configOf(MatmulPath::wgmma, blocks, depth);
@@ -170,7 +168,7 @@ void chooseWarpgroups(ts::KernelOp kernel, const MatmulProblem &product,
     config.bTransposed = !second.depthFirst;
     config.aBatchDims = first.batch;
     config.bBatchDims = second.batch;
-    Schedule schedule = scheduleOf(product, outer, config);
+    Schedule schedule = scheduleOf(matmul, outer, config);
     schedule.guard = guard;
     first.map.box[0] = second.map.box[0] = depth;
     first.map.box[1] =
@@ -179,14 +177,14 @@ void chooseWarpgroups(ts::KernelOp kernel, const MatmulProblem &product,
         (second.depthFirst ? blocks.columns : 64) / blocks.clusterRows;
     schedule.maps = {first.map, second.map};
     if (store && columnsFit)
-      schedule.maps.push_back(mapResult(kernel, product, outer, blocks));
+      schedule.maps.push_back(mapResult(kernel, matmul, outer, blocks));
     schedules.push_back(std::move(schedule));
   };
   // So many rows of `most` or fewer.
   auto best = [&](int64_t rows, std::optional<int64_t> most) {
-    GpuMatmulProblem problem = problemOf(product, outer, rows, target);
+    GpuMatmulProblem problem = problemOf(matmul, outer, rows, target);
     problem.stores = store;
-    problem.swaps = store && !tf32 && endsColumns(kernel, product);
+    problem.swaps = store && !tf32 && endsColumns(kernel, matmul);
     problem.mostRows = most;
     problem.operations = operationsOf(kernel);
     // The model counts elements of 16 bits.
@@ -215,36 +213,36 @@ void chooseWarpgroups(ts::KernelOp kernel, const MatmulProblem &product,
 
 /// Appends schedules by warpgroups that carry the operands themselves: any
 /// strides, if one dim of each side is contiguous.
-void chooseCarried(ts::KernelOp kernel, const MatmulProblem &product,
-                   const Epilogue &epilogue, const TargetDesc &target,
-                   SmallVectorImpl<Schedule> &schedules) {
-  Type element = ts::elementTypeOf(product.lhs.base);
-  const MatmulOperand &lhs = product.lhs, &rhs = product.rhs;
+void chooseStaged(ts::KernelOp kernel, const MatmulProblem &matmul,
+                  const Epilogue &epilogue, const TargetDesc &target,
+                  SmallVectorImpl<Schedule> &schedules) {
+  Type element = ts::elementTypeOf(matmul.lhs.base);
+  const MatmulOperand &lhs = matmul.lhs, &rhs = matmul.rhs;
   bool aDepth = lhs.contractStride.isConstant(1),
        bDepth = rhs.contractStride.isConstant(1);
   if (!target.wgmma || !(element.isF16() || element.isBF16()) ||
       !(aDepth || lhs.freeStride.isConstant(1)) ||
       !(bDepth || rhs.freeStride.isConstant(1)))
     return;
-  Outer outer = outerOf(product);
+  Outer outer = outerOf(matmul);
   Conditions conditions;
   conditions.positive(lhs.contract);
   if (!conditions.holds)
     return;
   auto add = [&](int64_t rows, const Guard &guard) {
     bool store = leavesByBlocks(kernel, epilogue);
-    GpuMatmulProblem problem = problemOf(product, outer, rows, target);
+    GpuMatmulProblem problem = problemOf(matmul, outer, rows, target);
     problem.operations = operationsOf(kernel);
     problem.staged = true;
-    problem.swaps = store && endsColumns(kernel, product);
+    problem.swaps = store && endsColumns(kernel, matmul);
     GpuTileShape blocks = chooseTileShape(problem);
     MatmulGpuSchedule config = configOf(MatmulPath::wgmma, blocks, 64);
-    config.epilogueColumns = blocks.swapAB ? 1 : runOf(product, epilogue, 2);
+    config.epilogueColumns = blocks.swapAB ? 1 : runOf(matmul, epilogue, 2);
     config.tileStore = config.unaligned = store;
     config.aTransposed = blocks.swapAB ? !bDepth : !aDepth;
     config.bTransposed = blocks.swapAB ? !aDepth : !bDepth;
     config.stagingWarpgroups = 2;
-    Schedule schedule = scheduleOf(product, outer, config);
+    Schedule schedule = scheduleOf(matmul, outer, config);
     schedule.guard = guard;
     schedules.push_back(std::move(schedule));
   };
@@ -257,13 +255,13 @@ void chooseCarried(ts::KernelOp kernel, const MatmulProblem &product,
 /// Appends schedules by warps, if they serve this product: with one dim of each
 /// side contiguous. Where a side's lines start at multiples of 16 bytes, they
 /// are copied.
-void chooseWarps(const MatmulProblem &product, const Epilogue &epilogue,
-                 const TargetDesc &target,
-                 SmallVectorImpl<Schedule> &schedules) {
-  Type element = ts::elementTypeOf(product.lhs.base);
-  const MatmulOperand *sides[] = {&product.lhs, &product.rhs};
+void chooseMmaSync(const MatmulProblem &matmul, const Epilogue &epilogue,
+                   const TargetDesc &target,
+                   SmallVectorImpl<Schedule> &schedules) {
+  Type element = ts::elementTypeOf(matmul.lhs.base);
+  const MatmulOperand *sides[] = {&matmul.lhs, &matmul.rhs};
   int64_t bytes = ts::elementBytes(element), lanes = 16 / bytes;
-  bool tf32 = allowsTf32(product);
+  bool tf32 = allowsTf32(matmul);
   if (!(element.isF16() || element.isBF16() || tf32))
     return;
   bool transposed[2];
@@ -272,16 +270,16 @@ void chooseWarps(const MatmulProblem &product, const Epilogue &epilogue,
     if (transposed[i] && !side->freeStride.isConstant(1))
       return;
   }
-  Outer outer = outerOf(product);
+  Outer outer = outerOf(matmul);
   ArrayRef<Dim> outerStrides[] = {outer.aStrides, outer.bStrides};
   Conditions any;
-  any.positive(product.lhs.contract);
+  any.positive(matmul.lhs.contract);
   if (!any.holds)
     return;
 
   auto add = [&](ArrayRef<bool> copied, const Guard &guard) {
     GpuMatmulProblem problem =
-        problemOf(product, outer, representative(product.lhs.free), target);
+        problemOf(matmul, outer, representative(matmul.lhs.free), target);
     problem.staged = !copied[0] || !copied[1];
     MmaSyncTileShape blocks =
         chooseMmaSyncTileShape(problem, bytes, target.l1Bytes);
@@ -295,8 +293,8 @@ void chooseWarps(const MatmulProblem &product, const Epilogue &epilogue,
     config.bTransposed = transposed[1];
     config.aCopied = copied[0];
     config.bCopied = copied[1];
-    config.epilogueColumns = runOf(product, epilogue, lanes);
-    Schedule schedule = scheduleOf(product, outer, config);
+    config.epilogueColumns = runOf(matmul, epilogue, lanes);
+    Schedule schedule = scheduleOf(matmul, outer, config);
     schedule.guard = guard;
     schedules.push_back(std::move(schedule));
   };
@@ -326,28 +324,28 @@ void chooseWarps(const MatmulProblem &product, const Epilogue &epilogue,
 LogicalResult chooseGpuMatmul(ts::KernelOp kernel, const TargetDesc &target,
                               Knobs &knobs,
                               SmallVectorImpl<Schedule> &schedules) {
-  std::optional<MatmulProblem> product = analyseMatmul(kernel);
-  if (!product)
+  std::optional<MatmulProblem> matmul = analyseMatmul(kernel);
+  if (!matmul)
     return success(); // the loop schedule takes it
-  Type element = ts::elementTypeOf(product->lhs.base);
+  Type element = ts::elementTypeOf(matmul->lhs.base);
   if (!element.isF32() && !element.isF16() && !element.isBF16())
     return success();
-  FailureOr<Epilogue> epilogue = Epilogue::create(kernel, product->result);
+  FailureOr<Epilogue> epilogue = Epilogue::create(kernel, matmul->result);
   if (failed(epilogue))
     return failure();
   auto open = [&] {
     return schedules.empty() || !schedules.back().guard.terms.empty();
   };
-  chooseFewRows(*product, target, schedules);
+  chooseGemv(*matmul, target, schedules);
   if (open())
-    chooseWarpgroups(kernel, *product, *epilogue, target, schedules);
+    chooseWgmma(kernel, *matmul, *epilogue, target, schedules);
   if (open())
-    chooseCarried(kernel, *product, *epilogue, target, schedules);
+    chooseStaged(kernel, *matmul, *epilogue, target, schedules);
   // (What warpgroups carry is any product with a depth.)
-  if (open() && (!target.wgmma || allowsTf32(*product)))
-    chooseWarps(*product, *epilogue, target, schedules);
+  if (open() && (!target.wgmma || allowsTf32(*matmul)))
+    chooseMmaSync(*matmul, *epilogue, target, schedules);
   if (open())
-    schedules.push_back(simtSchedule(*product, runOf(*product, *epilogue, 4),
+    schedules.push_back(simtSchedule(*matmul, runOf(*matmul, *epilogue, 4),
                                      target,
                                      /*window=*/false));
   return success();

@@ -18,12 +18,12 @@ constexpr int64_t kBlockShared = 1024 + config::kReservedSharedBytesPerCta;
 /// Cycles of an SM, fitted to 3,600 kernels of 470 shapes on H200s
 /// (docs/performance/gpu-matmul.md says how).
 constexpr double kMatrix = 1.01;    // for 32 elements of a block, a step
-constexpr double kCarried = 7;      // a line that warpgroups carry
+constexpr double kStaged = 7;       // a line that warpgroups carry
 constexpr double kLatency = 2440;   // of a copy, spread over the stages
 constexpr double kColumn = 10.5;    // of an epilogue, 64 rows of it,
 constexpr double kOperation = 0.5;  // (not fitted) for each operation of it,
 constexpr double kBeside = 0.44;    // more for each consumer beside,
-constexpr double kShifted = 3.2;    // times, where rows start anywhere,
+constexpr double kUnaligned = 3.2;  // times, where rows start anywhere,
 constexpr double kNarrow = 0.25;    // more for each chunk beyond one of 64,
 constexpr double kDrain = 2700;     // and until a block's are written
 constexpr double kTurn = 25;        // of a ping-pong's turn
@@ -38,7 +38,7 @@ constexpr double kClock = 1.7e9, kMemory = 4.27e12;
 /// Times, seen to take more than modelled: what is staged, where a consumer of
 /// two products ends parts of its columns; two blocks of an SM that share
 /// no depth.
-constexpr double kCarriedParts = 1.06, kTwoResident = 1.05;
+constexpr double kStagedParts = 1.06, kTwoCtasPerSm = 1.05;
 /// What runs side by side hides the rest but for a part: a norm of both. Within
 /// a step, and of memory and all else.
 constexpr double kTogether = 7.5, kOverlap = 2.9;
@@ -239,7 +239,7 @@ double modelledCycles(const GpuTileShape &b, const GpuMatmulProblem &problem) {
   double copies;
   if (p.staged) {
     // Stages take what the first cache needs: lines are read twice.
-    copies = (b.aRows + b.columns) * kCarried *
+    copies = (b.aRows + b.columns) * kStaged *
              (1 + 0.03 * std::max<int64_t>(0, b.stages - 4));
   } else {
     LineCycles a = lineCycles(p.aPitch), bb = lineCycles(p.bPitch);
@@ -264,7 +264,7 @@ double modelledCycles(const GpuTileShape &b, const GpuMatmulProblem &problem) {
   double narrow = b.swapAB ? 1 : 1 + kNarrow * (64.0 / b.chunkColumns() - 1);
   double end = (kColumn + kOperation * p.operations) * b.columns / b.split *
                (b.rows / 64 / beside) * (1 + kBeside * (beside - 1)) *
-               (unaligned ? kShifted * narrow : 1);
+               (unaligned ? kUnaligned * narrow : 1);
   if (b.split > 1)
     end +=
         kMeet + b.rows * b.columns * 4.0 * (b.split - 1) / b.split / kPeerBytes;
@@ -289,9 +289,9 @@ double modelledCycles(const GpuTileShape &b, const GpuMatmulProblem &problem) {
            kLaunch;
   if (p.staged && b.rows / b.consumers > 64 &&
       b.split * b.ownColumns() != b.columns)
-    cycles *= kCarriedParts;
+    cycles *= kStagedParts;
   if (b.ctasPerSm > 1 && b.split == 1)
-    cycles *= kTwoResident;
+    cycles *= kTwoCtasPerSm;
   // Of equals the simpler one.
   return cycles * (1 + 0.003 * b.cluster() + 0.001 * b.ctasPerSm);
 }
@@ -302,10 +302,10 @@ GpuTileShape chooseTileShape(const GpuMatmulProblem &problem) {
   };
   constexpr Rows copiedRows[] = {
       {64, 1, 0}, {128, 2, 0}, {128, 2, 1}, {192, 3, 0}, {256, 2, 0}};
-  constexpr Rows carriedRows[] = {{64, 1, 0}, {128, 1, 0}};
+  constexpr Rows stagedRows[] = {{64, 1, 0}, {128, 1, 0}};
   constexpr Rows gatheredRows[] = {{64, 1, 0}, {128, 2, 0}};
   constexpr int64_t copiedColumns[] = {32, 64, 96, 128, 160, 192, 224, 256};
-  constexpr int64_t carriedColumns[] = {64, 128, 192, 256};
+  constexpr int64_t stagedColumns[] = {64, 128, 192, 256};
   constexpr int64_t together[][2] = {{1, 1}, {2, 1}, {1, 2}, {2, 2}, {4, 1},
                                      {1, 4}, {4, 2}, {2, 4}, {8, 1}, {1, 8},
                                      {3, 1}, {1, 3}, {5, 1}};
@@ -380,16 +380,16 @@ GpuTileShape chooseTileShape(const GpuMatmulProblem &problem) {
         }
     }
   };
-  for (const Rows &r : problem.staged     ? llvm::ArrayRef(carriedRows)
+  for (const Rows &r : problem.staged     ? llvm::ArrayRef(stagedRows)
                        : problem.gathered ? llvm::ArrayRef(gatheredRows)
                                           : llvm::ArrayRef(copiedRows))
-    for (int64_t columns : problem.staged ? llvm::ArrayRef(carriedColumns)
+    for (int64_t columns : problem.staged ? llvm::ArrayRef(stagedColumns)
                                           : llvm::ArrayRef(copiedColumns))
       // A turned side wider than this was seen to be slower than modelled.
       if (!problem.staged || !problem.bTransposed || columns <= 128)
         tryColumns(problem, r, columns, false);
   if (problem.swaps)
-    for (const Rows &r : problem.staged ? llvm::ArrayRef(carriedRows)
+    for (const Rows &r : problem.staged ? llvm::ArrayRef(stagedRows)
                                         : llvm::ArrayRef(copiedRows)) {
       // Of those that make equally many blocks the fewest.
       int64_t step = problem.staged ? 16 : 8, before = 0;

@@ -80,19 +80,19 @@ std::optional<MatmulProblem> analyseScaled(ts::KernelOp kernel,
   auto rhs = makeSide(dot.getWeight(), {}, {0});
   if (!lhs || !rhs)
     return std::nullopt;
-  MatmulProblem product;
-  product.result = dot.getResult();
-  product.rows = ts::dimsOf(dot.getInput());
-  product.rows.pop_back();
-  product.lhs = *lhs;
-  product.rhs = *rhs;
-  product.packed = true;
-  product.group = static_cast<int64_t>(dot.getGroup());
-  product.nibbles = ts::elementTypeOf(dot.getWeight()).isInteger(4);
-  product.scale = cast<BlockArgument>(dot.getScale());
+  MatmulProblem matmul;
+  matmul.result = dot.getResult();
+  matmul.rows = ts::dimsOf(dot.getInput());
+  matmul.rows.pop_back();
+  matmul.lhs = *lhs;
+  matmul.rhs = *rhs;
+  matmul.packed = true;
+  matmul.group = static_cast<int64_t>(dot.getGroup());
+  matmul.nibbles = ts::elementTypeOf(dot.getWeight()).isInteger(4);
+  matmul.scale = cast<BlockArgument>(dot.getScale());
   if (dot.getZero())
-    product.zero = cast<BlockArgument>(dot.getZero());
-  return product;
+    matmul.zero = cast<BlockArgument>(dot.getZero());
+  return matmul;
 }
 
 } // namespace
@@ -101,15 +101,15 @@ std::optional<MatmulProblem> analyseMatmul(ts::KernelOp kernel) {
   auto scaled = kernel.getBody().getOps<ts::ScaledDotOp>();
   if (!scaled.empty())
     return analyseScaled(kernel, *scaled.begin());
-  MatmulProblem product;
+  MatmulProblem matmul;
   auto dots = kernel.getBody().getOps<ts::DotOp>();
   ts::DotOp dot = *dots.begin();
-  product.result = dot.getResult();
+  matmul.result = dot.getResult();
   Type element = ts::elementTypeOf(dot.getLhs());
-  product.bytes = element.isUnsignedInteger(8) &&
-                  ts::elementTypeOf(dot.getRhs()).isSignlessInteger(8) &&
-                  ts::elementTypeOf(dot.getResult()).isInteger(32);
-  if (!product.bytes &&
+  matmul.bytes = element.isUnsignedInteger(8) &&
+                 ts::elementTypeOf(dot.getRhs()).isSignlessInteger(8) &&
+                 ts::elementTypeOf(dot.getResult()).isInteger(32);
+  if (!matmul.bytes &&
       (!isa<FloatType>(element) || element != ts::elementTypeOf(dot.getRhs()) ||
        element.isF64()))
     return std::nullopt;
@@ -117,31 +117,31 @@ std::optional<MatmulProblem> analyseMatmul(ts::KernelOp kernel) {
   auto rhs = makeSide(dot.getRhs(), dot.getRhsBatch(), dot.getRhsContract());
   if (!lhs || !rhs || !rhs->outerSizes.empty())
     return std::nullopt;
-  product.lhs = *lhs;
-  product.rhs = *rhs;
+  matmul.lhs = *lhs;
+  matmul.rhs = *rhs;
   SmallVector<Dim> dims = ts::dimsOf(dot.getLhs());
   for (int64_t dim : dot.getLhsBatch())
-    product.batch.push_back(dims[dim]);
+    matmul.batch.push_back(dims[dim]);
   for (auto [i, dim] : llvm::enumerate(dims))
     if (!llvm::is_contained(dot.getLhsBatch(), static_cast<int64_t>(i)) &&
         !llvm::is_contained(dot.getLhsContract(), static_cast<int64_t>(i)))
-      product.rows.push_back(dim);
+      matmul.rows.push_back(dim);
   // The columns must be one dim of the result, since tiles run along it.
   unsigned rhsFree = ts::rankOf(dot.getRhs()) - dot.getRhsBatch().size() -
                      dot.getRhsContract().size();
   if (rhsFree != 1)
     return std::nullopt;
-  SmallVector<Dim> matrix = ts::dimsOf(product.rhs.base.getType());
-  if (isConstant(kernel, product.rhs.base) && product.batch.empty() &&
-      dot.getRhs() == product.rhs.base && matrix.size() == 2 &&
-      product.rhs.base.hasOneUse()) {
-    product.packed = true;
-    product.transposed = dot.getRhsContract()[0] == 1;
+  SmallVector<Dim> matrix = ts::dimsOf(matmul.rhs.base.getType());
+  if (isConstant(kernel, matmul.rhs.base) && matmul.batch.empty() &&
+      dot.getRhs() == matmul.rhs.base && matrix.size() == 2 &&
+      matmul.rhs.base.hasOneUse()) {
+    matmul.packed = true;
+    matmul.transposed = dot.getRhsContract()[0] == 1;
   }
-  if (product.bytes && !product.packed)
+  if (matmul.bytes && !matmul.packed)
     return std::nullopt;
-  product.pairs = element.isBF16() && product.lhs.contractStride.isConstant(1);
-  return product;
+  matmul.pairs = element.isBF16() && matmul.lhs.contractStride.isConstant(1);
+  return matmul;
 }
 
 } // namespace knapper

@@ -1,4 +1,4 @@
-//===- MatmulProblem.h - What a kernel's matrix product reads
+//===- MatmulProblem.h - What a kernel's matmul reads
 //-------------------===//
 #pragma once
 

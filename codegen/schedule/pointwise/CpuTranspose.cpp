@@ -47,7 +47,7 @@ struct Plane {
   Dim inStride() const { return inStrides.back(); } ///< of a column
   Dim outStride() const { return outStrides[row]; } ///< of a row
   /// Whether one side of a tile is a few elements and a run with the other.
-  bool hasFewRows() const { return isFew(rows()) && inStride() == rows(); }
+  bool hasFewPlaneRows() const { return isFew(rows()) && inStride() == rows(); }
   bool hasFewColumns() const {
     return isFew(columns()) && outStride() == columns();
   }
@@ -106,14 +106,14 @@ public:
     widest(kernel.getInputs());
     widest(kernel.getResults());
     int64_t lanes = context.target.lanes(DType::f32);
-    bool fewRows = this->plane.hasFewRows();
-    bool fewColumns = !fewRows && this->plane.hasFewColumns();
-    rows = fewRows      ? *this->plane.rows().asConstant()
+    bool fewPlaneRows = this->plane.hasFewPlaneRows();
+    bool fewColumns = !fewPlaneRows && this->plane.hasFewColumns();
+    rows = fewPlaneRows ? *this->plane.rows().asConstant()
            : fewColumns ? lanes
                         : lanes * 4 / bytes;
-    columns = fewColumns ? *this->plane.columns().asConstant()
-              : fewRows  ? lanes
-                         : lanes * 4 / bytes;
+    columns = fewColumns     ? *this->plane.columns().asConstant()
+              : fewPlaneRows ? lanes
+                             : lanes * 4 / bytes;
   }
 
   LogicalResult build();
@@ -147,7 +147,7 @@ Value CpuTransposeBuilder::read(BlockArgument argument) {
   Value buffer = e.inputBuffer(argument);
   Type stored = cast<tile::BufferType>(buffer.getType()).getElementType();
   auto type = VectorType::get(rows * columns, stored);
-  if (plane.hasFewRows())
+  if (plane.hasFewPlaneRows())
     return tile::LoadOp::create(b, e.location, type, buffer, inAt,
                                 e.mul(validColumns, e.constant(rows)));
   return tile::LoadRowsOp::create(b, e.location, type, buffer, inAt,
@@ -163,7 +163,7 @@ LogicalResult CpuTransposeBuilder::store(Value tile, unsigned result,
   if (getElementTypeOrSelf(tile.getType()) != stored)
     tile = arith::TruncFOp::create(
         b, loc, VectorType::get(rows * columns, stored), tile);
-  if (plane.hasFewColumns() && !plane.hasFewRows()) {
+  if (plane.hasFewColumns() && !plane.hasFewPlaneRows()) {
     tile::StoreOp::create(b, loc, tile, buffer, outAt,
                           e.mul(validRows, e.constant(columns)));
     return success();
@@ -183,7 +183,7 @@ LogicalResult CpuTransposeBuilder::store(Value tile, unsigned result,
       continue;
     }
     Value valid = validColumns;
-    if (!plane.hasFewRows()) {
+    if (!plane.hasFewPlaneRows()) {
       Value inside = e.less(e.constant(r), validRows);
       valid = arith::SelectOp::create(b, loc, inside, valid, e.constant(0));
     }
@@ -256,7 +256,8 @@ LogicalResult CpuTransposeBuilder::tile(Value inOffset, Value outOffset,
   after.lanes = rows * columns;
   after.dims = {{outOffset, 1, {}, 1}};
   return e.scoped([&]() -> LogicalResult {
-    if (schedule.at("fetch") && !plane.hasFewRows() && !plane.hasFewColumns())
+    if (schedule.at("fetch") && !plane.hasFewPlaneRows() &&
+        !plane.hasFewColumns())
       fetchAhead();
     for (auto [i, value] : llvm::enumerate(kernel.yield().getValues())) {
       Value tile = e.emit(value, after);
@@ -455,35 +456,35 @@ LogicalResult chooseCpuTranspose(ts::KernelOp kernel, const TargetDesc &target,
                     stagedSide = 128, longest = 1024;
   constexpr int64_t far = 2048; // bytes
   bool isFar = representative(plane->inStride()) * 4 >= far;
-  bool fewRows = plane->hasFewRows();
-  bool fewColumns = !fewRows && plane->hasFewColumns();
-  if (!fewRows && !fewColumns &&
+  bool fewPlaneRows = plane->hasFewPlaneRows();
+  bool fewColumns = !fewPlaneRows && plane->hasFewColumns();
+  if (!fewPlaneRows && !fewColumns &&
       std::min(representative(plane->rows()),
                representative(plane->columns())) < least)
     return success();
-  int64_t rows = fewRows      ? *plane->rows().asConstant()
+  int64_t rows = fewPlaneRows ? *plane->rows().asConstant()
                  : fewColumns ? longest
                  : isFar      ? shortSide
                               : side,
-          columns = fewColumns ? *plane->columns().asConstant()
-                    : fewRows  ? longest
-                    : isFar    ? longSide
-                               : side;
+          columns = fewColumns     ? *plane->columns().asConstant()
+                    : fewPlaneRows ? longest
+                    : isFar        ? longSide
+                                   : side;
   if (!rows || !columns)
     return success();
   // Tiles divide both dims, on every instruction set.
   auto divides = [&](Dim dim) {
     return dim.asConstant() && *dim.asConstant() % shortSide == 0;
   };
-  bool stages = isFar && !fewRows && !fewColumns && divides(plane->rows()) &&
-                divides(plane->columns()) &&
+  bool stages = isFar && !fewPlaneRows && !fewColumns &&
+                divides(plane->rows()) && divides(plane->columns()) &&
                 representative(plane->columns()) >= stagedSide;
   if (stages) {
     rows = side;
     columns = stagedSide;
   }
   Schedule schedule;
-  schedule.kind = "turn";
+  schedule.kind = "cpu_transpose";
   // What lies in the second-level cache comes by itself.
   int64_t bytes = representative(ts::byteCount(kernel.getResult(0).getType()));
   bool fetches = bytes > (target.l2Bytes ? target.l2Bytes : 1 << 20) / 2;

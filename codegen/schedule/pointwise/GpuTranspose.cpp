@@ -103,7 +103,7 @@ LogicalResult chooseGpuTranspose(ts::KernelOp kernel, const TargetDesc &target,
   while (side > least && side / 2 >= shorter)
     side /= 2;
   Schedule schedule;
-  schedule.kind = "transpose";
+  schedule.kind = "gpu_transpose";
   schedule.parameters = {{"rows", side}, {"columns", side}, {"threads", 256}};
   schedule.grid = one;
   for (auto [i, dim] : llvm::enumerate(dims))

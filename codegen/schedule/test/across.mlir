@@ -3,7 +3,7 @@
 // On a GPU the threads of a block lie across rows that are too short for them:
 // an element, a row or an output of a window a thread.
 module attributes {ts.files = ["across"], ts.symbols = []} {
-  // CHECK: kind = "loops"{{.*}}across = 1 : i64, lanes = 128
+  // CHECK: kind = "loop_nest"{{.*}}across = 1 : i64, lanes = 128
   // CHECK: kind = "reduce"{{.*}}across = 1 : i64, lanes = 128{{.*}}row = 0
   // CHECK: kind = "pointwise"{{.*}}across = 1 : i64, block = 256
   // CHECK: kind = "reduce"{{.*}}across = 1 : i64, lanes = 128{{.*}}row = 0

@@ -4,7 +4,7 @@
 // second-level cache, one of 64 does.
 module attributes {ts.symbols = [#ts.symbol<"n", 1, -1, 1>]} {
 func.func @main(%x: tensor<1x7x7x512xf32>, %y: tensor<1x14x14x64xf32>) -> (tensor<1x7x7x64xf32>, tensor<1x7x7x64xf32>) {
-  // CHECK: kind = "conv"
+  // CHECK: kind = "cpu_conv"
   // CHECK-SAME: split = 1 : i64}
   %u = ts.constant dense<5.0> : tensor<3x3x512x64xf32>
   %0 = ts.kernel conv (%a = %x : tensor<1x7x7x512xf32>, %b = %u : tensor<3x3x512x64xf32>) -> tensor<1x7x7x64xf32> {
@@ -12,7 +12,7 @@ func.func @main(%x: tensor<1x7x7x512xf32>, %y: tensor<1x14x14x64xf32>) -> (tenso
         {channels_last = true} : tensor<1x7x7x512xf32>, tensor<3x3x512x64xf32>
     ts.yield %c : tensor<1x7x7x64xf32>
   }
-  // CHECK: kind = "conv"
+  // CHECK: kind = "cpu_conv"
   // CHECK-SAME: split = 0 : i64}
   %v = ts.constant dense<5.0> : tensor<3x3x64x64xf32>
   %1 = ts.kernel conv (%a = %y : tensor<1x14x14x64xf32>, %b = %v : tensor<3x3x64x64xf32>) -> tensor<1x7x7x64xf32> {

@@ -12,7 +12,7 @@
 namespace knapper::cuda {
 namespace {
 
-constexpr uint32_t kMostThreads = 1024, kMostPerProcessor = 32,
+constexpr uint32_t kMostThreads = 1024, kMostCtasPerSm = 32,
                    kMostSharedBytes = 1 << 20;
 constexpr int kDynamicSharedBytes = 8; // CUfunction_attribute
 // CUjit_option.
@@ -90,11 +90,10 @@ Expected<KernelHandle> GpuExecutable::kernel(uint64_t entry,
   if (!ptx.pieces.empty() && !ptx.pieceOf.contains(name))
     return userError(cat("no kernel '", key, "'"), where);
   if (shape.threads < 1 || shape.threads > kMostThreads ||
-      shape.sharedBytes > kMostSharedBytes ||
-      shape.perProcessor > kMostPerProcessor)
+      shape.sharedBytes > kMostSharedBytes || shape.ctasPerSm > kMostCtasPerSm)
     return userError(cat("kernel '", key, "' wants blocks of ", shape.threads,
                          " threads, ", shape.sharedBytes,
-                         " bytes of shared memory, ", shape.perProcessor,
+                         " bytes of shared memory, ", shape.ctasPerSm,
                          " on a processor"),
                      where, "compile the model again");
   GpuKernel &kernel = kernels[key];

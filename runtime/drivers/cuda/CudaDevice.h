@@ -2,7 +2,7 @@
 // when it is loaded, or a cubin. A kernel's entry in the artefact is a
 // GpuEntry. Its parameters are the buffers' addresses, the symbols (64 bits
 // each), the address of the status word, the number of programs (64 bits) and
-// its tensor maps (128 bytes each); block i runs the programs from
+// its TMA descriptors (128 bytes each); block i runs the programs from
 // i * GpuEntry::programs, unless the entry says that blocks share them out.
 #pragma once
 

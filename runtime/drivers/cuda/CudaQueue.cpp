@@ -115,9 +115,9 @@ public:
         return s;
       parameters.push_back(&maps[i]);
     }
-    if (kernel.entry.perProcessor)
-      blocks = std::min(blocks,
-                        int64_t(kernel.entry.perProcessor) * gpu->processors());
+    if (kernel.entry.ctasPerSm)
+      blocks =
+          std::min(blocks, int64_t(kernel.entry.ctasPerSm) * gpu->processors());
     return api.check(api.launch(function, static_cast<unsigned>(blocks), 1, 1,
                                 kernel.entry.threads, 1, 1,
                                 kernel.entry.sharedBytes, stream,

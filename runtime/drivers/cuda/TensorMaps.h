@@ -1,4 +1,4 @@
-// Tensor maps as the driver encodes them. Internal to the folder.
+// TMA descriptors as the driver encodes them. Internal to the folder.
 #pragma once
 
 #include "runtime/device/Device.h"

@@ -8,7 +8,7 @@
 !q = tensor<4x32x4096x128xbf16>
 
 // TILE-LABEL: @kernel0_0(
-// TILE: tile.attention {{.*}}consumers = 2 {{.*}}path = 1 {{.*}}width = 128
+// TILE: tile.attention {{.*}}consumers = 2 {{.*}}head_dim = 128 {{.*}}path = 1
 // CHECK-NOT: .local
 // CHECK-LABEL: .entry kernel0_0(
 // CHECK-COUNT-4: .param .align 64 .b8 {{.*}}[128]
@@ -38,7 +38,7 @@ func.func @full(%q: !q, %k: !q, %v: !q) -> !q {
 !k = tensor<4x8x4096x128xbf16>
 
 // TILE-LABEL: @kernel1_0(
-// TILE: causal {{.*}} group = 32
+// TILE: causal {{.*}} head_group_mib = 32
 // CHECK-LABEL: .entry kernel1_0(
 // CHECK: wgmma.wait_group.sync.aligned 1;
 // CHECK: wgmma.wait_group.sync.aligned 1;
@@ -51,7 +51,7 @@ func.func @causal_groups(%q: !q, %k: !k, %v: !k) -> !q {
 !n = tensor<4x32x4096x64xf16>
 
 // TILE-LABEL: @kernel2_0(
-// TILE: tile.attention {{.*}}consumers = 3 {{.*}}width = 64
+// TILE: tile.attention {{.*}}consumers = 3 {{.*}}head_dim = 64
 // CHECK-LABEL: .entry kernel2_0(
 // CHECK: .reqntid 512
 // CHECK: setmaxnreg.inc.sync.aligned.u32 160
@@ -73,7 +73,7 @@ func.func @narrow(%q: !n, %k: !n, %v: !n) -> !n {
 // Any sizes, heads out of one matrix and back into one, keys left out.
 // TILE-LABEL: @kernel3_0(
 // The mask is an operand: the region has nothing to do, and blocks are as large as without it.
-// TILE: tile.attention {{.*}} mask %{{.*}} at {{.*}}consumers = 2 {{.*}}keys = 128 {{.*}}path = 1 {{.*}}width = 64
+// TILE: tile.attention {{.*}} mask %{{.*}} at {{.*}}consumers = 2 {{.*}}head_dim = 64 {{.*}}path = 1 {{.*}}tile_n = 128
 // TILE-NOT: arith.select
 // TILE-LABEL: @kernel3_1(
 // TILE: path = 0

@@ -37,7 +37,7 @@ func.func @gathered(%x: !x, %w: !w) -> !x {
 
 // A group is a batch index; its features lie among the others', so that the region stores them.
 // TILE-LABEL: @kernel1_0(
-// TILE: tile.matmul {{.*}} outer {{.*}} window {{.*}} steps [2, 1, 1, 2, 1, 1] shape {{.*}}b_batch = 1 {{.*}}path = 1
+// TILE: tile.matmul {{.*}} outer {{.*}} window {{.*}} steps [2, 1, 1, 2, 1, 1] shape {{.*}}b_batch_dims = 1 {{.*}}path = 1
 // CHECK-LABEL: .entry kernel1_0(
 // CHECK: cp.async.bulk.tensor.3d.shared::cluster.global
 // CHECK-NOT: .local

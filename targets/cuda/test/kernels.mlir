@@ -58,7 +58,7 @@ func.func @softmax_short(%x: tensor<?x512xbf16, #ts.dims<"rows", 512>>) -> tenso
   return %0 : tensor<?x512xbf16, #ts.dims<"rows", 512>>
 }
 
-// A long row stays packed, two blocks a multiprocessor.
+// A long row stays packed, two blocks an SM.
 // CHECK-LABEL: .entry kernel5_0(
 // CHECK: .reqntid 512
 // CHECK: .minnctapersm 2

@@ -8,7 +8,7 @@
 !x = tensor<4096x4096xbf16>
 
 // TILE-LABEL: @kernel0_0(
-// TILE: tile.matmul {{.*}}b_transposed = 0 {{.*}}columns = 256 {{.*}}path = 1
+// TILE: tile.matmul {{.*}}b_transposed = 0 {{.*}}path = 1 {{.*}}tile_n = 256
 // CHECK-NOT: .local
 // CHECK-LABEL: .entry kernel0_0(
 // CHECK-COUNT-3: .param .align 64 .b8 {{.*}}[128]
@@ -52,7 +52,7 @@ func.func @weights_by_depth(%x: !x, %w: !x) -> !x {
 
 // Much to do with each element: blocks of their own, in turns.
 // TILE-LABEL: @kernel2_0(
-// TILE: tile.matmul {{.*}}columns = 192 {{.*}}pingpong = 1
+// TILE: tile.matmul {{.*}}pingpong = 1 {{.*}}tile_n = 192
 // CHECK-LABEL: .entry kernel2_0(
 // CHECK: setmaxnreg.inc.sync.aligned.u32 240
 // CHECK: wgmma.mma_async.sync.aligned.m64n192k16
@@ -73,9 +73,9 @@ func.func @linear_gelu(%x: tensor<8192x4096xbf16>, %w: tensor<16384x4096xbf16>, 
 
 // Any number of rows: one cut for few of them, one for many.
 // TILE-LABEL: @kernel3_0(
-// TILE: exchanged = 1 {{.*}}rows = 64
+// TILE: swap_ab = 1 {{.*}}tile_m = 64
 // TILE-LABEL: @kernel3_3(
-// TILE: rows = 128
+// TILE: tile_m = 128
 // CHECK-LABEL: .entry kernel3_0(
 // CHECK: wgmma.mma_async
 // CHECK-LABEL: .entry kernel3_3(
@@ -88,7 +88,7 @@ func.func @any_rows(%x: !s, %w: tensor<4096x1000xbf16>) -> !t {
 
 // Rows that no copy of boxes reaches: two warpgroups read around them, shift, and write what the copies would.
 // TILE-LABEL: @kernel4_0(
-// TILE: tile.matmul {{.*}}carriers = 2 {{.*}}columns = 32 {{.*}}exchanged = 1 {{.*}}path = 1
+// TILE: tile.matmul {{.*}}path = 1 {{.*}}staging_warpgroups = 2 {{.*}}swap_ab = 1 {{.*}}tile_n = 32
 // CHECK-LABEL: .entry kernel4_0(
 // CHECK-NOT: .param .align 64
 // CHECK: .reqntid 384
@@ -120,7 +120,7 @@ func.func @float32(%x: tensor<3x256x128xf32>, %w: tensor<3x128x512xf32>) -> tens
 
 // One row: a block a column, all of it in flight at once.
 // TILE-LABEL: @kernel6_0(
-// TILE: tile.matmul {{.*}}columns = 1 {{.*}}path = 2
+// TILE: tile.matmul {{.*}}path = 2 {{.*}}tile_n = 1
 // CHECK-LABEL: .entry kernel6_0(
 // CHECK: .reqntid 256
 // CHECK-COUNT-4: ld.global.nc.v4.b32
@@ -137,9 +137,9 @@ func.func @one_row(%x: tensor<1x4096xbf16>, %w: tensor<16384x4096xbf16>) -> tens
 
 // Few rows of a symbolic number: what one read of B serves, then what else there is.
 // TILE-LABEL: @kernel7_0(
-// TILE: path = 2 {{.*}}rows = 1
+// TILE: path = 2 {{.*}}tile_m = 1
 // TILE-LABEL: @kernel7_1(
-// TILE: path = 2 {{.*}}rows = 4
+// TILE: path = 2 {{.*}}tile_m = 4
 // TILE-LABEL: @kernel7_2(
 // TILE: path = 1
 // CHECK-LABEL: .entry kernel7_1(
@@ -152,7 +152,7 @@ func.func @decode(%x: !s, %w: tensor<1000x4096xbf16>) -> !t {
 
 // Both sides by columns, of odd lengths.
 // TILE-LABEL: @kernel8_0(
-// TILE: a_transposed = 1 {{.*}}b_transposed = 1 {{.*}}carriers = 2
+// TILE: a_transposed = 1 {{.*}}b_transposed = 1 {{.*}}staging_warpgroups = 2
 // CHECK-LABEL: .entry kernel8_0(
 // CHECK: .reqntid 384
 // CHECK-DAG: setmaxnreg.inc.sync.aligned.u32 208
@@ -165,7 +165,7 @@ func.func @odd_columns(%x: tensor<777x1001xf16>, %w: tensor<777x4095xf16>) -> te
 
 // Rows of the result that start at any element: blocks leave through shared memory, a word of a row by each lane.
 // TILE-LABEL: @kernel9_0(
-// TILE: shifted = 1
+// TILE: unaligned = 1
 // CHECK-LABEL: .entry kernel9_0(
 // CHECK: wgmma.mma_async
 // CHECK: stmatrix
@@ -196,7 +196,7 @@ func.func @gelu_tanh(%x: tensor<256x768xbf16>, %w: tensor<512x768xbf16>) -> !q {
 
 // Few blocks and a long depth: a cluster shares it out, and the sums meet in shared memory.
 // TILE-LABEL: @kernel11_0(
-// TILE: exchanged = 1 {{.*}}split = 2
+// TILE: split_k = 2 {{.*}}swap_ab = 1
 // CHECK-LABEL: .entry kernel11_0(
 // CHECK: .reqnctapercluster 2
 // CHECK: wgmma.mma_async
@@ -216,7 +216,7 @@ func.func @deep(%x: tensor<20x6152xbf16>, %w: tensor<6152x4120xbf16>) -> tensor<
 // Lines that start at no multiple of 128 bytes take twice the time to copy: blocks side by side copy for each other.
 // A program has one block, whose result takes the place of the operands once all consumers have read them.
 // TILE-LABEL: @kernel12_0(
-// TILE: chunks = 0 {{.*}}cluster_columns = 2 {{.*}}cluster_rows = 4
+// TILE: cluster_m = 4 {{.*}}cluster_n = 2 {{.*}}epilogue_chunks = 0
 // CHECK-LABEL: .entry kernel12_0(
 // CHECK: .reqnctapercluster 8
 // CHECK: mbarrier.init
@@ -235,7 +235,7 @@ func.func @lines(%x: tensor<7064x9096xbf16>, %w: tensor<312x9096xbf16>) -> tenso
 
 // Operands of odd strides, and a depth shared out.
 // TILE-LABEL: @kernel13_0(
-// TILE: carriers = 2 {{.*}}split = {{[2-8]}}
+// TILE: split_k = {{[2-8]}} {{.*}}staging_warpgroups = 2
 // CHECK-LABEL: .entry kernel13_0(
 // CHECK: ld.global.nc.v4.b32
 // CHECK: ld.shared::cluster.v4.f32
@@ -248,14 +248,14 @@ func.func @deep_odd(%x: tensor<49x3649xbf16>, %w: tensor<2876x3649xbf16>) -> ten
 // A number of rows a little above a multiple of 64: rows of blocks are columns of the result, and the result's rows
 // go in steps of 8. Matrices are turned on their way to shared memory.
 // TILE-LABEL: @kernel14_0(
-// TILE: tile.matmul A(%arg1{{.*}} B(%arg0{{.*}} size %c8352, %c134, %c3192 {{.*}}columns = 144 {{.*}}exchanged = 1
+// TILE: tile.matmul A(%arg1{{.*}} B(%arg0{{.*}} size %c8352, %c134, %c3192 {{.*}}swap_ab = 1 {{.*}}tile_n = 144
 // CHECK-LABEL: .entry kernel14_0(
 // CHECK: wgmma.mma_async.sync.aligned.m64n144k16
 // CHECK: stmatrix.sync.aligned.m8n8.x4.trans.shared.b16
 // CHECK: cp.async.bulk.tensor.2d.global.shared::cta
 // CHECK-NOT: .local
 !e = tensor<134x8352xbf16>
-func.func @exchanged(%x: tensor<134x3192xbf16>, %w: tensor<8352x3192xbf16>, %b: tensor<8352xbf16>) -> !e {
+func.func @swapped(%x: tensor<134x3192xbf16>, %w: tensor<8352x3192xbf16>, %b: tensor<8352xbf16>) -> !e {
   %0 = ts.dot %x, %w batch [] x [] contract [1] x [1] : tensor<134x3192xbf16>, tensor<8352x3192xbf16>
   %1 = ts.broadcast %b [1] : tensor<8352xbf16> to !e
   %2 = ts.add %0, %1 : !e
@@ -264,23 +264,23 @@ func.func @exchanged(%x: tensor<134x3192xbf16>, %w: tensor<8352x3192xbf16>, %b: 
 
 // The same, and the result's rows start at any element: a warp stores some of them for all four.
 // TILE-LABEL: @kernel15_0(
-// TILE: exchanged = 1 {{.*}}shifted = 1
+// TILE: swap_ab = 1 {{.*}}unaligned = 1
 // CHECK-LABEL: .entry kernel15_0(
 // CHECK: stmatrix.sync.aligned.m8n8.x4.trans.shared.b16
 // CHECK: bar.sync
 // CHECK: shfl.sync.up.b32
 // CHECK-NOT: cp.async.bulk.tensor.2d.global
 // CHECK-NOT: .local
-func.func @exchanged_odd(%x: tensor<134x3192xbf16>, %w: tensor<8351x3192xbf16>) -> tensor<134x8351xbf16> {
+func.func @swapped_odd(%x: tensor<134x3192xbf16>, %w: tensor<8351x3192xbf16>) -> tensor<134x8351xbf16> {
   %0 = ts.dot %x, %w batch [] x [] contract [1] x [1] : tensor<134x3192xbf16>, tensor<8351x3192xbf16>
   return %0 : tensor<134x8351xbf16>
 }
 
-// Another matrix would be read element by element: nothing is exchanged. Rows that there are not are not copied.
+// Another matrix would be read element by element: A and B are not swapped. Rows that there are not are not copied.
 // TILE-LABEL: @kernel16_0(
-// TILE-NOT: exchanged
-// TILE: a_rows = 24 {{.*}}split = 2
-// TILE-NOT: exchanged
+// TILE-NOT: swap_ab
+// TILE: copied_m = 24 {{.*}}split_k = 2
+// TILE-NOT: swap_ab
 // CHECK-LABEL: .entry kernel16_0(
 // CHECK-NOT: .local
 func.func @residual(%x: tensor<20x6152xbf16>, %w: tensor<6152x4120xbf16>, %r: tensor<20x4120xbf16>) -> tensor<20x4120xbf16> {
@@ -292,7 +292,7 @@ func.func @residual(%x: tensor<20x6152xbf16>, %w: tensor<6152x4120xbf16>, %r: te
 // One chunk of the result for each consumer leaves room for another stage: it is written when the one before has been
 // read.
 // TILE-LABEL: @kernel17_0(
-// TILE: chunks = 1 {{.*}}stages = 4
+// TILE: epilogue_chunks = 1 {{.*}}stages = 4
 // CHECK-LABEL: .entry kernel17_0(
 // CHECK: cp.async.bulk.wait_group.read 0;
 // CHECK: bar.sync
@@ -311,7 +311,7 @@ func.func @stages(%x: tensor<4600x4112xbf16>, %w: tensor<2128x4112xbf16>) -> ten
 // In place of rows that are not copied products read what follows: of the last stage its columns, where results have no
 // place of their own.
 // TILE-LABEL: @kernel18_0(
-// TILE: a_rows = 24 {{.*}}chunks = 0
+// TILE: copied_m = 24 {{.*}}epilogue_chunks = 0
 // CHECK-LABEL: .entry kernel18_0(
 // CHECK: wgmma.mma_async
 // CHECK-NOT: .local
@@ -322,7 +322,7 @@ func.func @few_rows(%x: tensor<17x2048xbf16>, %w: tensor<8808x2048xbf16>) -> ten
 
 // A program with one block and two consumers, which get the registers that the copying warpgroup gives up.
 // TILE-LABEL: @kernel19_0(
-// TILE: chunks = 0 {{.*}}consumers = 2
+// TILE: consumers = 2 {{.*}}epilogue_chunks = 0
 // CHECK-LABEL: .entry kernel19_0(
 // CHECK: .minnctapersm 1
 // CHECK: setmaxnreg.inc

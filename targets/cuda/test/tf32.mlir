@@ -9,7 +9,7 @@
 
 // EXACT-NOT: tf32
 // TILE-LABEL: @kernel0_0(
-// TILE: tile.matmul {{.*}}depth = 32 {{.*}}path = 1 {{.*}}tf32 = 1
+// TILE: tile.matmul {{.*}}path = 1 {{.*}}tf32 = 1 {{.*}}tile_k = 32
 // CHECK-LABEL: .entry kernel0_0(
 // CHECK: wgmma.mma_async.sync.aligned.m64n{{[0-9]+}}k8.f32.tf32.tf32 {{.*}}, add, 1, 1;
 // CHECK-NOT: .local

@@ -1,4 +1,4 @@
-// Blocks of matrix products in tile registers (AMX).
+// Blocks of matmuls in tile registers (AMX).
 //
 // There are eight registers of at most sixteen rows of 64 bytes, whose shapes a
 // configuration says. A function that uses them sets all eight to that shape at
@@ -85,8 +85,7 @@ void CpuLowering::configureTiles(llvm::Value *config) {
 
 /// Which parts of A and B are multiplied, one after the other: neighbours share
 /// one, so that its registers are kept.
-static llvm::ArrayRef<std::pair<unsigned, unsigned>>
-productsOf(unsigned parts) {
+static llvm::ArrayRef<std::pair<unsigned, unsigned>> partPairs(unsigned parts) {
   static constexpr std::pair<unsigned, unsigned> one[] = {{0, 0}},
                                                  two[] = {{1, 0},
                                                           {0, 1},
@@ -119,7 +118,7 @@ void CpuLowering::tileStep(const TileBlock &block, llvm::Value *a,
   // The part and the row (of A) or column (of B) that each register holds.
   using Held = std::optional<std::pair<unsigned, unsigned>>;
   llvm::SmallVector<Held> heldA(block.manyA()), heldB(block.manyB());
-  for (auto [partA, partB] : productsOf(block.parts)) {
+  for (auto [partA, partB] : partPairs(block.parts)) {
     for (unsigned column = 0; column < block.columns; ++column) {
       unsigned atB = column % block.manyB(), ofB = block.firstB() + atB;
       if (heldB[atB] != std::pair(partB, column)) {

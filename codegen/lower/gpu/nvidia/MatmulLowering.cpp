@@ -1,4 +1,4 @@
-// Matrix products on GPUs: what all ways to compute one share.
+// Matmuls on GPUs: what all ways to compute one share.
 #include "codegen/lower/gpu/GpuLowering.h"
 #include "codegen/lower/gpu/nvidia/common/TileScheduler.h"
 #include "codegen/lower/gpu/nvidia/sm90/WgmmaMatmul.h"
@@ -93,7 +93,7 @@ LogicalResult GpuLowering::matmulLayout(tile::MatmulOp op) {
   // the place of the next one's operands, and where it is not known how many
   // fit: of two, one for every two processors.
   if (s.splitK == 1 && cluster <= 2 && s.epilogueChunks)
-    shape.perProcessor = s.ctasPerSm;
+    shape.ctasPerSm = s.ctasPerSm;
   maps = (s.gathers             ? 1
           : s.stagingWarpgroups ? 0
                                 : 2) +
@@ -101,7 +101,7 @@ LogicalResult GpuLowering::matmulLayout(tile::MatmulOp op) {
   return success();
 }
 
-LogicalResult GpuLowering::product(tile::MatmulOp op) {
+LogicalResult GpuLowering::matmul(tile::MatmulOp op) {
   switch (config::MatmulGpuConfig::of(op.getShape()).path) {
   case MatmulPath::simt:
     return simtMatmul(op);

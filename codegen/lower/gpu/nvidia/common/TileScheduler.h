@@ -1,4 +1,4 @@
-// Products on GPUs: loops with carried values, and in which order blocks of the
+// Matmuls on GPUs: loops with carried values, and in which order blocks of the
 // result are taken.
 #pragma once
 

@@ -1,6 +1,6 @@
-// Products of few rows on GPUs: all that counts is that B is read once, at the
-// speed of memory. For f32, f16 and bf16 with the depth contiguous on both
-// sides.
+// Matmuls of few rows (GEMV) on GPUs: all that counts is that B is read once,
+// at the speed of memory. For f32, f16 and bf16 with the depth contiguous on
+// both sides.
 //
 //   block = `columns` columns by at most `rows` rows, the whole depth
 //   depth/L threads share columns/groups columns; each of them reads of every

@@ -1,5 +1,5 @@
 // Attention on GPUs: what all ways to compute it share, and the way for any
-// GPU, any strides and any of f32, f16, bf16 by multiply-adds of f32.
+// GPU, any strides and any of f32, f16, bf16 by FMAs of f32.
 //
 // A block of 128 threads has 64 rows of queries and `width` columns of the
 // result, and walks the keys in blocks of 64. Queries and keys go through
@@ -51,7 +51,7 @@ LogicalResult GpuLowering::attentionLayout(tile::AttentionOp op) {
     return success();
   }
   shape.threads = 128 * (config.consumers + 1);
-  shape.perProcessor = 1;
+  shape.ctasPerSm = 1;
   maps = 4;
   return success();
 }

@@ -1,4 +1,4 @@
-// Matrix products by multiply-adds of f32, for any GPU, any layout and any of
+// Matmuls by FMAs of f32, for any GPU, any layout and any of
 // f32, f16, bf16: exact as f32 is.
 //
 // Blocks of A and B, 16 deep, go through two buffers of shared memory, as

@@ -1,4 +1,4 @@
-// Matrix products by warps, for GPUs from sm_80 on: blocks copied by cp.async
+// Matmuls by warps, for GPUs from sm_80 on: blocks copied by cp.async
 // into a ring of stages, ldmatrix, mma.sync. f16 and bf16; f32 where `tf32`
 // says that its products may be of that.
 //
@@ -380,7 +380,7 @@ LogicalResult GpuLowering::mmaSyncMatmul(tile::MatmulOp op) {
     }
     return result;
   };
-  llvm::Intrinsic::ID product =
+  llvm::Intrinsic::ID matmul =
       tf32               ? llvm::Intrinsic::nvvm_mma_m16n8k8_row_col_tf32
       : element.isBF16() ? llvm::Intrinsic::nvvm_mma_m16n8k16_row_col_bf16
                          : llvm::Intrinsic::nvvm_mma_m16n8k16_row_col_f32_f32;
@@ -398,7 +398,7 @@ LogicalResult GpuLowering::mmaSyncMatmul(tile::MatmulOp op) {
           llvm::SmallVector<llvm::Value *> args(as[i].begin(), as[i].end());
           args.append({bs[j / 2][j % 2 * 2], bs[j / 2][j % 2 * 2 + 1]});
           args.append(sum.begin(), sum.end());
-          llvm::Value *all = b.CreateIntrinsic(product, {}, args);
+          llvm::Value *all = b.CreateIntrinsic(matmul, {}, args);
           for (unsigned q = 0; q < 4; ++q)
             sum[q] = b.CreateExtractValue(all, q);
         }

@@ -138,12 +138,12 @@ LogicalResult GpuLowering::flashAttention(tile::AttentionOp op) {
   ptx.registers(s.consumers == 3 ? 32 : 24, false);
   auto copy = [&] {
     for (llvm::Value *map : mapArgs)
-      ptx.prefetchMap(map);
+      ptx.prefetchDescriptor(map);
     auto load = [&](unsigned map, llvm::Value *to, unsigned rows,
                     llvm::Value *row, llvm::Value *head, llvm::Value *batch,
                     llvm::Value *barrier) {
       for (unsigned c = 0; c < s.chunks(); ++c)
-        ptx.loadBox(g.at(to, c * rows * kRowBytes), mapArgs[map],
+        ptx.tmaLoad(g.at(to, c * rows * kRowBytes), mapArgs[map],
                     {n32(c * kChunk), row, head, batch}, barrier);
     };
     programs.each(
@@ -222,15 +222,15 @@ LogicalResult GpuLowering::flashAttention(tile::AttentionOp op) {
     llvm::Value *a = queriesInRegisters ? nullptr : g.descriptor(own, false);
     llvm::Value *bb = g.descriptor(g.stageAt(stage), false);
     for (unsigned d = 0; d < s.width / 16; ++d) {
-      PtxAsm::Product kind{s.keys, bf16, d == 0, false, false};
+      PtxAsm::Wgmma kind{s.keys, bf16, d == 0, false, false};
       llvm::Value *keysAt = b.CreateAdd(bb, b.getInt64(g.alongRows(d, s.keys)));
       if (queriesInRegisters)
-        ptx.product(kind, inRegisters.slice(4 * d, 4), keysAt, scores);
+        ptx.wgmma(kind, inRegisters.slice(4 * d, 4), keysAt, scores);
       else
-        ptx.product(kind, b.CreateAdd(a, b.getInt64(g.alongRows(d, s.rows))),
-                    keysAt, scores);
+        ptx.wgmma(kind, b.CreateAdd(a, b.getInt64(g.alongRows(d, s.rows))),
+                  keysAt, scores);
     }
-    ptx.closeProducts();
+    ptx.wgmmaCommit();
     return scores;
   };
   // Starts O += P V.
@@ -239,9 +239,9 @@ LogicalResult GpuLowering::flashAttention(tile::AttentionOp op) {
                             llvm::Value *stage) {
     llvm::Value *bb = g.descriptor(g.stageAt(stage), true);
     for (unsigned d = 0; d < s.keys / 16; ++d)
-      ptx.product({s.width, bf16, false, false, true}, weights.slice(4 * d, 4),
-                  b.CreateAdd(bb, b.getInt64(d * 16 * kRowBytes / 16)), sums);
-    ptx.closeProducts();
+      ptx.wgmma({s.width, bf16, false, false, true}, weights.slice(4 * d, 4),
+                b.CreateAdd(bb, b.getInt64(d * 16 * kRowBytes / 16)), sums);
+    ptx.wgmmaCommit();
   };
   auto packed = [&](const Carried &weights) {
     Carried words;
@@ -355,9 +355,9 @@ LogicalResult GpuLowering::flashAttention(tile::AttentionOp op) {
     // The last block of keys first: there are no weights yet.
     Carried read = readMask(rows, last);
     ptx.wait(g.full(place.stage), place.parity);
-    ptx.beginProducts();
+    ptx.wgmmaFence();
     Carried scores = multiplyKeys(own, inRegisters, place.stage);
-    ptx.waitProducts(scores);
+    ptx.wgmmaWait(scores);
     release(place.stage);
     place = g.advance(place);
     // The rows before have left their buffer: it can have new queries.
@@ -394,14 +394,14 @@ LogicalResult GpuLowering::flashAttention(tile::AttentionOp op) {
             llvm::Value *n = b.CreateSub(b.CreateSub(to, n32(1)), i);
             if (!waitsEarly)
               ptx.wait(g.full(place.stage), place.parity);
-            ptx.beginProducts(sums, weights);
+            ptx.wgmmaFence(sums, weights);
             Carried scores = multiplyKeys(own, inRegisters, place.stage);
             llvm::Value *keysStage = place.stage;
             place = g.advance(place);
             ptx.wait(g.full(place.stage), place.parity);
-            ptx.beginProducts(sums, weights);
+            ptx.wgmmaFence(sums, weights);
             multiplyValues(sums, weights, place.stage);
-            ptx.waitProducts(scores, 1);
+            ptx.wgmmaWait(scores, 1);
             release(keysStage);
             finishScores(scores, n, rows, cut, read);
             read = readMask(rows, g.most(b.CreateSub(n, n32(1)), n32(0)));
@@ -415,7 +415,7 @@ LogicalResult GpuLowering::flashAttention(tile::AttentionOp op) {
             // their registers until then.
             Carried both(sums);
             both.append(scores);
-            ptx.waitProducts(both);
+            ptx.wgmmaWait(both);
             release(valuesStage);
             Carried next{place.stage,     place.parity, soft.largest[0],
                          soft.largest[1], soft.sum[0],  soft.sum[1]};
@@ -436,7 +436,7 @@ LogicalResult GpuLowering::flashAttention(tile::AttentionOp op) {
     Carried sums(carried.begin() + sumsAt, carried.begin() + readAt);
     if (!waitsEarly)
       ptx.wait(g.full(place.stage), place.parity);
-    ptx.beginProducts(sums, weights);
+    ptx.wgmmaFence(sums, weights);
     multiplyValues(sums, weights, place.stage);
     llvm::Value *inverse[2];
     for (unsigned r = 0; r < 2; ++r) {
@@ -448,7 +448,7 @@ LogicalResult GpuLowering::flashAttention(tile::AttentionOp op) {
       inverse[r] = b.CreateSelect(b.CreateFCmpOEQ(sum, g.number(0)), none,
                                   ptx.reciprocal(sum));
     }
-    ptx.waitProducts(sums);
+    ptx.wgmmaWait(sums);
     release(place.stage);
     place = g.advance(place);
 
@@ -467,11 +467,11 @@ LogicalResult GpuLowering::flashAttention(tile::AttentionOp op) {
     ptx.sync(warpgroup, kWarpgroup);
     when(leads, [&] {
       for (unsigned c = 0; c < s.chunks(); ++c)
-        ptx.storeBox(mapArgs[3],
+        ptx.tmaStore(mapArgs[3],
                      {n32(c * kChunk), b.CreateAdd(rows.first, ownRows),
                       rows.head, rows.batch},
                      g.at(own, c * s.rows * kRowBytes));
-      ptx.closeStores();
+      ptx.commitStores();
     });
     return place;
   };

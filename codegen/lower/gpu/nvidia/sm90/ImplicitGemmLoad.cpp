@@ -104,7 +104,7 @@ LogicalResult GpuLowering::loadImplicitGemm(tile::MatmulOp op, WgmmaMatmul &g,
                   for (auto [j, index] : llvm::enumerate(block.outer))
                     if (bBatch >> j & 1)
                       at.push_back(index);
-                  ptx.loadBox(g.at(stage, s.aBytes() + i * kRowBytes),
+                  ptx.tmaLoad(g.at(stage, s.aBytes() + i * kRowBytes),
                               filterMap, at, full);
                 }
               });
@@ -115,7 +115,7 @@ LogicalResult GpuLowering::loadImplicitGemm(tile::MatmulOp op, WgmmaMatmul &g,
                 ptx.copyRun(g.at(to, p * kLines * kRowBytes),
                             address(*input, from.offset), from.inside);
               }
-              ptx.closeCopies();
+              ptx.commitCopies();
               llvm::Value *ready = b.CreateICmpUGE(started, n32(lag));
               when(ready, [&] {
                 ptx.waitCopies(lag);

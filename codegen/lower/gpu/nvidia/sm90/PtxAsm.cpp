@@ -73,7 +73,7 @@ void PtxAsm::notify(Value *id, unsigned threads) {
 
 //===-- Copies ------------------------------------------------------------===//
 
-void PtxAsm::prefetchMap(Value *map) {
+void PtxAsm::prefetchDescriptor(Value *map) {
   emit("prefetch.tensormap [$0];", "l", b.getVoidTy(), {map});
 }
 
@@ -92,7 +92,7 @@ static std::string repeat(llvm::StringRef text, size_t count) {
   return all;
 }
 
-void PtxAsm::loadBox(Value *shared, Value *map, ArrayRef<Value *> at,
+void PtxAsm::tmaLoad(Value *shared, Value *map, ArrayRef<Value *> at,
                      Value *barrier, Value *blocks) {
   llvm::SmallVector<Value *> args{shared, map};
   args.append(at.begin(), at.end());
@@ -109,7 +109,7 @@ void PtxAsm::loadBox(Value *shared, Value *map, ArrayRef<Value *> at,
        b.getVoidTy(), args);
 }
 
-void PtxAsm::storeBox(Value *map, ArrayRef<Value *> at, Value *shared) {
+void PtxAsm::tmaStore(Value *map, ArrayRef<Value *> at, Value *shared) {
   llvm::SmallVector<Value *> args{map};
   args.append(at.begin(), at.end());
   args.push_back(shared);
@@ -121,7 +121,7 @@ void PtxAsm::storeBox(Value *map, ArrayRef<Value *> at, Value *shared) {
        "l" + repeat(",r", at.size() + 1), b.getVoidTy(), args);
 }
 
-void PtxAsm::closeStores() {
+void PtxAsm::commitStores() {
   emit("cp.async.bulk.commit_group;", "", b.getVoidTy(), {});
 }
 
@@ -141,7 +141,7 @@ void PtxAsm::copyRun(Value *shared, Value *global, Value *there) {
        {shared, b.CreatePtrToInt(global, b.getInt64Ty()), bytes});
 }
 
-void PtxAsm::closeCopies() {
+void PtxAsm::commitCopies() {
   emit("cp.async.commit_group;", "", b.getVoidTy(), {});
 }
 
@@ -154,11 +154,11 @@ void PtxAsm::fenceShared() {
 }
 
 void PtxAsm::storeMatrices(Value *shared, ArrayRef<Value *> words,
-                           bool turned) {
+                           bool transposed) {
   llvm::SmallVector<Value *> args{shared};
   args.append(words.begin(), words.end());
   emit("stmatrix.sync.aligned.m8n8.x" + std::to_string(words.size()) +
-           (turned ? ".trans" : "") + ".shared.b16 [$0], " +
+           (transposed ? ".trans" : "") + ".shared.b16 [$0], " +
            coordinates(1, words.size()) + ";",
        "r" + repeat(",r", words.size()), b.getVoidTy(), args);
 }
@@ -206,15 +206,15 @@ Value *PtxAsm::elect() {
   return b.CreateICmpNE(word, b.getInt32(0));
 }
 
-void PtxAsm::beginProducts() {
+void PtxAsm::wgmmaFence() {
   emit("wgmma.fence.sync.aligned;", "", b.getVoidTy(), {});
 }
 
-void PtxAsm::closeProducts() {
+void PtxAsm::wgmmaCommit() {
   emit("wgmma.commit_group.sync.aligned;", "", b.getVoidTy(), {});
 }
 
-void PtxAsm::waitProducts(unsigned pending) {
+void PtxAsm::wgmmaWait(unsigned pending) {
   emit("wgmma.wait_group.sync.aligned $0;", "n", b.getVoidTy(),
        {b.getInt32(pending)});
 }
@@ -243,8 +243,8 @@ void PtxAsm::through(llvm::StringRef text,
     value = b.CreateExtractValue(all, i);
 }
 
-void PtxAsm::beginProducts(llvm::MutableArrayRef<Value *> sums,
-                           llvm::MutableArrayRef<Value *> words) {
+void PtxAsm::wgmmaFence(llvm::MutableArrayRef<Value *> sums,
+                        llvm::MutableArrayRef<Value *> words) {
   llvm::SmallVector<Value *> all(sums);
   all.append(words.begin(), words.end());
   through("wgmma.fence.sync.aligned;", all);
@@ -252,15 +252,14 @@ void PtxAsm::beginProducts(llvm::MutableArrayRef<Value *> sums,
   llvm::copy(llvm::ArrayRef(all).drop_front(sums.size()), words.begin());
 }
 
-void PtxAsm::waitProducts(llvm::MutableArrayRef<Value *> sums,
-                          unsigned pending) {
+void PtxAsm::wgmmaWait(llvm::MutableArrayRef<Value *> sums, unsigned pending) {
   through("wgmma.wait_group.sync.aligned " + std::to_string(pending) + ";",
           sums);
 }
 
-void PtxAsm::product(const Product &kind, llvm::StringRef a,
-                     llvm::StringRef constraints, ArrayRef<Value *> operands,
-                     llvm::MutableArrayRef<Value *> sums) {
+void PtxAsm::wgmma(const Wgmma &kind, llvm::StringRef a,
+                   llvm::StringRef constraints, ArrayRef<Value *> operands,
+                   llvm::MutableArrayRef<Value *> sums) {
   size_t count = sums.size();
   std::string results, tied;
   tie(count, results, tied);
@@ -289,16 +288,16 @@ void PtxAsm::product(const Product &kind, llvm::StringRef a,
     sum = b.CreateExtractValue(all, i);
 }
 
-void PtxAsm::product(const Product &kind, Value *a, Value *bb,
-                     llvm::MutableArrayRef<Value *> sums) {
-  product(kind, "$" + std::to_string(2 * sums.size()), ",l,l", {a, bb}, sums);
+void PtxAsm::wgmma(const Wgmma &kind, Value *a, Value *bb,
+                   llvm::MutableArrayRef<Value *> sums) {
+  wgmma(kind, "$" + std::to_string(2 * sums.size()), ",l,l", {a, bb}, sums);
 }
 
-void PtxAsm::product(const Product &kind, ArrayRef<Value *> a, Value *bb,
-                     llvm::MutableArrayRef<Value *> sums) {
+void PtxAsm::wgmma(const Wgmma &kind, ArrayRef<Value *> a, Value *bb,
+                   llvm::MutableArrayRef<Value *> sums) {
   llvm::SmallVector<Value *> operands(a);
   operands.push_back(bb);
-  product(kind, coordinates(2 * sums.size(), 4), ",r,r,r,r,l", operands, sums);
+  wgmma(kind, coordinates(2 * sums.size(), 4), ",r,r,r,r,l", operands, sums);
 }
 
 llvm::SmallVector<Value *, 4> PtxAsm::loadMatrices(Value *shared) {

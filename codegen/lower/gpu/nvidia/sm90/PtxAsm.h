@@ -1,5 +1,5 @@
 // Instructions of Hopper GPUs that LLVM has no better name for than their PTX:
-// barriers in shared memory, copies of boxes, products by warpgroups.
+// barriers in shared memory, copies of boxes, matmuls by warpgroups.
 //
 // Addresses of shared memory are i32. What orders memory says so to LLVM, what
 // a whole warp has to execute together is convergent.
@@ -30,17 +30,17 @@ public:
   void notify(llvm::Value *id, unsigned threads);
 
   //===-- Copies ----------------------------------------------------------===//
-  void prefetchMap(llvm::Value *map);
+  void prefetchDescriptor(llvm::Value *map);
   /// The box at `at` (innermost first) to shared memory; completes on barrier.
   /// `blocks` (i16; null: this one): to the same place and barrier of the
   /// cluster's blocks whose bits are set.
-  void loadBox(llvm::Value *shared, llvm::Value *map,
+  void tmaLoad(llvm::Value *shared, llvm::Value *map,
                llvm::ArrayRef<llvm::Value *> at, llvm::Value *barrier,
                llvm::Value *blocks = nullptr);
   /// From shared memory to the box at `at`, in the open group of stores.
-  void storeBox(llvm::Value *map, llvm::ArrayRef<llvm::Value *> at,
+  void tmaStore(llvm::Value *map, llvm::ArrayRef<llvm::Value *> at,
                 llvm::Value *shared);
-  void closeStores();
+  void commitStores();
   /// Until all but the newest `pending` groups have been read from shared
   /// memory; or have been written, too.
   void waitStoresRead(unsigned pending);
@@ -48,15 +48,15 @@ public:
   /// 16 bytes from global to shared memory in this thread's open group of
   /// copies; zeros where not `there`, and nothing is read then.
   void copyRun(llvm::Value *shared, llvm::Value *global, llvm::Value *there);
-  void closeCopies();
+  void commitCopies();
   /// Until all but the newest `pending` groups are in shared memory.
   void waitCopies(unsigned pending);
   /// Shared memory as this thread wrote it becomes visible to copies.
   void fenceShared();
   /// Two or four 8x8 matrices of 16-bit elements from the registers of a warp;
-  /// `turned`: a line is a matrix's column.
+  /// `transposed`: a line is a matrix's column.
   void storeMatrices(llvm::Value *shared, llvm::ArrayRef<llvm::Value *> words,
-                     bool turned = false);
+                     bool transposed = false);
   /// The same matrices back: four words a thread.
   llvm::SmallVector<llvm::Value *, 4> loadMatrices(llvm::Value *shared);
 
@@ -74,13 +74,13 @@ public:
   void registers(unsigned count, bool more);
   /// True in one thread of the warp.
   llvm::Value *elect();
-  void beginProducts();
+  void wgmmaFence();
   /// The same where these registers, which products read and write, were just
   /// computed: f32 and words.
-  void beginProducts(llvm::MutableArrayRef<llvm::Value *> sums,
-                     llvm::MutableArrayRef<llvm::Value *> words);
+  void wgmmaFence(llvm::MutableArrayRef<llvm::Value *> sums,
+                  llvm::MutableArrayRef<llvm::Value *> words);
   /// sums (64 x columns, `columns / 2` a thread) += A x B over a depth of 16.
-  struct Product {
+  struct Wgmma {
     unsigned columns;
     bool bf16;  ///< else f16
     bool fresh; ///< from zero instead
@@ -89,18 +89,18 @@ public:
     /// nothing transposed.
     bool tf32 = false;
   };
-  void product(const Product &kind, llvm::Value *a, llvm::Value *b,
-               llvm::MutableArrayRef<llvm::Value *> sums);
+  void wgmma(const Wgmma &kind, llvm::Value *a, llvm::Value *b,
+             llvm::MutableArrayRef<llvm::Value *> sums);
   /// The same with A in registers: for a depth of 16 the four words that a
   /// thread has of four matrices, `pack`ed from neighbouring columns of sums.
-  void product(const Product &kind, llvm::ArrayRef<llvm::Value *> a,
-               llvm::Value *b, llvm::MutableArrayRef<llvm::Value *> sums);
-  void closeProducts();
-  void waitProducts(unsigned pending);
+  void wgmma(const Wgmma &kind, llvm::ArrayRef<llvm::Value *> a, llvm::Value *b,
+             llvm::MutableArrayRef<llvm::Value *> sums);
+  void wgmmaCommit();
+  void wgmmaWait(unsigned pending);
   /// Until all but the newest `pending` are done; the sums then are what they
   /// look like.
-  void waitProducts(llvm::MutableArrayRef<llvm::Value *> sums,
-                    unsigned pending = 0);
+  void wgmmaWait(llvm::MutableArrayRef<llvm::Value *> sums,
+                 unsigned pending = 0);
 
   //===-- Numbers ---------------------------------------------------------===//
   /// 2^x, within 2 ulp; 1 / x, within 1 ulp. Subnormal numbers are zeros.
@@ -110,9 +110,9 @@ public:
   llvm::Value *pack(llvm::Value *first, llvm::Value *second, bool bf16);
 
 private:
-  void product(const Product &kind, llvm::StringRef a,
-               llvm::StringRef constraints, llvm::ArrayRef<llvm::Value *> args,
-               llvm::MutableArrayRef<llvm::Value *> sums);
+  void wgmma(const Wgmma &kind, llvm::StringRef a, llvm::StringRef constraints,
+             llvm::ArrayRef<llvm::Value *> args,
+             llvm::MutableArrayRef<llvm::Value *> sums);
   /// Volatile text that all these registers go through.
   void through(llvm::StringRef text,
                llvm::MutableArrayRef<llvm::Value *> values);

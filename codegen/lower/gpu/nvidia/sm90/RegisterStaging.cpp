@@ -1,4 +1,4 @@
-// Filling the ring of a product by warpgroups without the copying engine, which
+// Filling the ring of a matmul by warpgroups without the TMA unit, which
 // wants strides of whole 16 bytes. The operands are 16-bit elements.
 //
 // A stage's lines of 128 bytes (rows of a side, or depths of a transposed one)

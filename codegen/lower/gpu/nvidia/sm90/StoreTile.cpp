@@ -282,13 +282,13 @@ LogicalResult GpuLowering::storeTile(tile::MatmulOp op, WgmmaMatmul &g,
       }
       when(leads, [&] {
         if (!s.swapAB) {
-          ptx.storeBox(to.map, boxAt(column, blockRow, block, ~int64_t(0)),
+          ptx.tmaStore(to.map, boxAt(column, blockRow, block, ~int64_t(0)),
                        buffer);
         } else {
           for (unsigned i = 0; i < extent; i += s.chunkColumns()) {
             llvm::Value *row = b.CreateAdd(column, n32(i));
             auto store = [&] {
-              ptx.storeBox(to.map, boxAt(blockRow, row, block, ~int64_t(0)),
+              ptx.tmaStore(to.map, boxAt(blockRow, row, block, ~int64_t(0)),
                            g.at(buffer, i * kRowBytes));
             };
             if (cut)
@@ -297,7 +297,7 @@ LogicalResult GpuLowering::storeTile(tile::MatmulOp op, WgmmaMatmul &g,
               store();
           }
         }
-        ptx.closeStores();
+        ptx.commitStores();
       });
     };
     for (unsigned c = 0; c < s.ownColumns(); c += width, ++chunk) {

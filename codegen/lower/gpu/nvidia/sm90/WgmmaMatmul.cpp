@@ -1,4 +1,4 @@
-// Matrix products on Hopper: a warpgroup whose one thread copies boxes of A and
+// Matmuls on Hopper: a warpgroup whose one thread copies boxes of A and
 // B into a ring of stages in shared memory, and warpgroups that multiply them.
 //
 //   shared memory: [full barriers | empty barriers | pad to 1024]
@@ -163,7 +163,7 @@ LogicalResult GpuLowering::wgmmaMatmul(tile::MatmulOp op) {
     ptx.registers(144, false);
   auto copy = [&] {
     for (llvm::Value *map : mapArgs)
-      ptx.prefetchMap(map);
+      ptx.prefetchDescriptor(map);
     // The blocks that have the same rows, and those with the same columns.
     llvm::Value *rowMates = nullptr, *columnMates = nullptr;
     auto mask = [&](unsigned count, unsigned apart, llvm::Value *first) {
@@ -216,11 +216,11 @@ LogicalResult GpuLowering::wgmmaMatmul(tile::MatmulOp op) {
                     line = b.CreateAdd(line, own);
                   }
                   if (!transposed) {
-                    ptx.loadBox(at, mapArgs[map],
+                    ptx.tmaLoad(at, mapArgs[map],
                                 boxAt(depth, line, block, batch), full, blocks);
                   } else {
                     for (unsigned i = 0; i < extent; i += 64)
-                      ptx.loadBox(
+                      ptx.tmaLoad(
                           g.at(at, i * kRowBytes), mapArgs[map],
                           boxAt(b.CreateAdd(from, n32(i)), line, block, batch),
                           full, blocks);
@@ -279,18 +279,18 @@ LogicalResult GpuLowering::wgmmaMatmul(tile::MatmulOp op) {
     ptx.wait(g.full(place.stage), place.parity);
     llvm::Value *a = descriptorAt(place.stage, aAt, s.aTransposed);
     llvm::Value *bb = descriptorAt(place.stage, bAt, s.bTransposed);
-    ptx.beginProducts();
+    ptx.wgmmaFence();
     for (unsigned d = 0; d < kRowBytes / 32; ++d)
       for (unsigned p = 0; p < s.products(); ++p) {
-        PtxAsm::Product kind{s.columns,     bf16,          fresh && d == 0,
-                             s.aTransposed, s.bTransposed, s.tf32};
-        ptx.product(kind,
-                    b.CreateAdd(a, b.getInt64(p * 64 * kRowBytes / 16 +
-                                              d * depthStep(s.aTransposed))),
-                    b.CreateAdd(bb, b.getInt64(d * depthStep(s.bTransposed))),
-                    llvm::MutableArrayRef(sums).slice(p * s.sums(), s.sums()));
+        PtxAsm::Wgmma kind{s.columns,     bf16,          fresh && d == 0,
+                           s.aTransposed, s.bTransposed, s.tf32};
+        ptx.wgmma(kind,
+                  b.CreateAdd(a, b.getInt64(p * 64 * kRowBytes / 16 +
+                                            d * depthStep(s.aTransposed))),
+                  b.CreateAdd(bb, b.getInt64(d * depthStep(s.bTransposed))),
+                  llvm::MutableArrayRef(sums).slice(p * s.sums(), s.sums()));
       }
-    ptx.closeProducts();
+    ptx.wgmmaCommit();
   };
   // All blocks that copy into this one's stage hear of it.
   llvm::Value *tells = b.CreateICmpULT(local, n32(s.clusterTiles()));
@@ -340,7 +340,7 @@ LogicalResult GpuLowering::wgmmaMatmul(tile::MatmulOp op) {
                          Carried sums(state.begin() + 3, state.end());
                          multiply(place, sums, false);
                          // The products of the stage before are done.
-                         ptx.waitProducts(1);
+                         ptx.wgmmaWait(1);
                          release(state[2]);
                          PipelineState next = g.advance(place);
                          Carried result{next.stage, next.parity, place.stage};
@@ -350,7 +350,7 @@ LogicalResult GpuLowering::wgmmaMatmul(tile::MatmulOp op) {
         if (s.pingpong)
           ptx.notify(b.CreateSub(n32(kTurn + 1), self), 2 * kWarpgroup);
         sums.assign(carried.begin() + 3, carried.end());
-        ptx.waitProducts(sums);
+        ptx.wgmmaWait(sums);
         release(carried[2]);
         block.row = b.CreateAdd(block.row, ownRows);
         llvm::Value *edge = n;

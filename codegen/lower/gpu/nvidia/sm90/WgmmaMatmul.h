@@ -1,4 +1,4 @@
-// What the parts of a product by warpgroups share: its sizes, and where its
+// What the parts of a matmul by warpgroups share: its sizes, and where its
 // block is. WgmmaMatmul.cpp says how it lies in shared memory.
 #pragma once
 

@@ -1,0 +1,107 @@
+"""The shape of the source tree: unique names, arrows that point one way, the field's vocabulary."""
+
+import collections
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+# A folder may include from itself and from those before it.
+ORDER = ("runtime", "ir", "graph", "tune", "codegen", "targets", "frontends", "compiler", "capi", "tools", "tests", "bench")
+STAGES = ("codegen/math", "codegen/lower", "codegen/schedule")
+# Where a kind of device, an instruction set or PTX may be named in a condition.
+OWNERS = ("targets/", "runtime/drivers/", "tests/", "tools/knapper-translate/")
+NAMED = re.compile(r"""(isa|kind|target|name\(\)) *[!=]= *(?:"(?:sm_|x86|cuda|cpu|ptx)|DeviceKind)|starts_with\("(?:sm_|cuda|x86|cpu)""")
+
+
+def sources(*endings: str) -> list[str]:
+    listed = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True)  # fmt: skip
+    return [f for f in listed.stdout.split("\n") if f.endswith(endings) and (ROOT / f).exists()]
+
+
+def text(file: str) -> str:
+    return (ROOT / file).read_text(encoding="utf-8")
+
+
+def is_test(file: str) -> bool:
+    return file.endswith("_test.cpp") or file.startswith(("tests/", "bench/"))
+
+
+def test_a_file_name_stands_once():
+    places = collections.defaultdict(list)
+    for file in sources(".cpp", ".h", ".td", ".def"):
+        places[Path(file).name].append(file)
+    twice = {name: files for name, files in places.items() if len(files) > 1}
+    assert not twice
+
+
+def test_a_class_name_stands_once():
+    places = collections.defaultdict(set)
+    for file in sources(".cpp", ".h"):
+        if not is_test(file) and "/testing/" not in file:
+            for name in re.findall(r"^(?:class|struct) ([A-Z]\w+)(?: final)? ?(?:\{|:[^:])", text(file), re.M):
+                places[name].add(file)
+    assert not {name: sorted(files) for name, files in places.items() if len(files) > 1}
+
+
+def includes() -> list[tuple[str, str]]:
+    return [(f, i) for f in sources(".cpp", ".h") for i in re.findall(r'^#include "([^"]+)"', text(f), re.M)]
+
+
+@pytest.mark.parametrize("order", [ORDER, STAGES], ids=["folders", "codegen"])
+def test_no_include_runs_back_up(order):
+    def rank(path):
+        return next((i for i, folder in enumerate(order) if path.startswith(folder + "/")), None)
+
+    back = []
+    for file, included in includes():
+        mine, theirs = rank(file), rank(included)
+        if mine is not None and theirs is not None and theirs > mine:
+            back.append(f"{file} includes {included}")
+    assert not back
+
+
+def test_folders_include_each_other_in_no_circle():
+    """Tests beside the code may use whatever they test it with."""
+    uses = collections.defaultdict(set)
+    for file, included in includes():
+        mine, theirs = str(Path(file).parent), str(Path(included).parent)
+        if not is_test(file) and mine != theirs and (ROOT / included).exists():
+            uses[mine].add(theirs)
+    done, open_now = set(), []
+
+    def visit(folder):
+        assert folder not in open_now, " -> ".join([*open_now[open_now.index(folder) :], folder])
+        if folder not in done:
+            open_now.append(folder)
+            for other in sorted(uses[folder]):
+                visit(other)
+            done.add(open_now.pop())
+
+    for folder in sorted(uses):
+        visit(folder)
+
+
+def test_only_targets_name_a_target_in_a_condition():
+    named = []
+    for file in sources(".cpp", ".h"):
+        if not file.startswith(OWNERS) and not is_test(file) and file.startswith(("codegen/", "graph/", "ir/", "compiler/", "tune/", "frontends/")):
+            named += [f"{file}:{n}: {line.strip()}" for n, line in enumerate(text(file).split("\n"), 1) if NAMED.search(line)]  # fmt: skip
+    assert not named
+
+
+def test_the_field_has_words_for_it():
+    rows = [line for line in text("tests/structure/vocabulary.txt").split("\n") if line and line[0] != "#"]
+    patterns = [re.split(r"\s{2,}", row, maxsplit=1) for row in rows]
+    found = []
+    for file in sources(".cpp", ".h", ".td", ".def", ".md", ".py", ".mlir"):
+        if file.startswith("tests/structure/") or file in ("docs/glossary.md", "CHANGELOG.md"):
+            continue
+        content = text(file)
+        for pattern, term in patterns:
+            for match in re.finditer(pattern, content, re.I if pattern.islower() else 0):
+                line = content.count("\n", 0, match.start()) + 1
+                found.append(f"{file}:{line}: '{match[0]}', say {term}")
+    assert not found, "\n".join(found)
