@@ -36,16 +36,14 @@ Expected<CompileInput> readInput(const knapper_compile_options &given,
 Expected<Options> readSettings(const knapper_compile_options &given,
                                const char *function) {
   Options options;
-  if (Status status = setOptionsFromEnvironment(options); !status)
-    return status.takeError();
+  TRY(setOptionsFromEnvironment(options));
   if (given.num_options < 0 || (given.num_options > 0 && !given.options))
     return userError("options is NULL or their number negative", function);
   for (int32_t i = 0; i < given.num_options; ++i) {
     const knapper_option &option = given.options[i];
     if (!option.key || !option.value)
       return userError("an option's key or value is NULL", function);
-    if (Status status = setOption(options, option.key, option.value); !status)
-      return status.takeError();
+    TRY(setOption(options, option.key, option.value));
   }
   return options;
 }
@@ -58,18 +56,12 @@ Expected<capi::Request> capi::readRequest(const knapper_compile_options *given,
   if (!given)
     return userError("options is NULL", function);
   // The caller's struct at its own size, the rest at its default.
-  Expected<knapper_compile_options> options =
-      capi::readOptions<knapper_compile_options>(
-          given, KNAPPER_COMPILE_OPTIONS_INIT, function);
-  if (!options)
-    return options.takeError();
-  Expected<CompileInput> input = readInput(*options, function);
-  if (!input)
-    return input.takeError();
-  Expected<Options> settings = readSettings(*options, function);
-  if (!settings)
-    return settings.takeError();
-  return Request{*options, std::move(*input), std::move(*settings)};
+  ASSIGN_OR_RETURN(knapper_compile_options options,
+                   capi::readOptions<knapper_compile_options>(
+                       given, KNAPPER_COMPILE_OPTIONS_INIT, function));
+  ASSIGN_OR_RETURN(CompileInput input, readInput(options, function));
+  ASSIGN_OR_RETURN(Options settings, readSettings(options, function));
+  return Request{options, std::move(input), std::move(settings)};
 }
 
 Expected<ts::HostTensor> capi::borrowTensor(const knapper_tensor &tensor,
@@ -92,10 +84,8 @@ knapper_error *knapper_compile(const knapper_compile_options *given,
   return capi::guarded([&]() -> Status {
     if (out)
       *out = nullptr;
-    auto request = capi::readRequest(given, "knapper_compile");
-    if (!request)
-      return request.takeError();
-    auto &[options, input, settings] = *request;
+    ASSIGN_OR_RETURN(auto request, capi::readRequest(given, "knapper_compile"));
+    auto &[options, input, settings] = request;
     std::string path = options.output_path ? options.output_path : "";
     if (std::error_code absent;
         !path.empty() && options.model_path &&
@@ -112,25 +102,20 @@ knapper_error *knapper_compile(const knapper_compile_options *given,
     if (options.stats_json)
       *options.stats_json = nullptr;
     CompileStats stats;
-    Expected<int> fd = compileModel(input, settings, path, &stats, progress);
-    if (!fd)
-      return fd.takeError();
+    ASSIGN_OR_RETURN(int fd,
+                     compileModel(input, settings, path, &stats, progress));
     if (options.stopped_text && !settings.stopAfter.empty())
-      if (Status status = capi::copyString(stats.stopped, options.stopped_text);
-          !status)
-        return status;
+      TRY(capi::copyString(stats.stopped, options.stopped_text));
     if (options.stats_json)
-      if (Status status = capi::copyString(stats.json(), options.stats_json);
-          !status)
-        return status;
+      TRY(capi::copyString(stats.json(), options.stats_json));
     if (!out) {
-      if (*fd >= 0)
-        close(*fd);
+      if (fd >= 0)
+        close(fd);
       return success();
     }
     if (!settings.stopAfter.empty() && settings.stopAfter != "pack") {
-      if (*fd >= 0)
-        close(*fd);
+      if (fd >= 0)
+        close(fd);
       return userError("the compile ended before there was an artefact",
                        "option stop-after", "leave it out to run the model");
     }
@@ -140,11 +125,10 @@ knapper_error *knapper_compile(const knapper_compile_options *given,
     // What was made here, or checked when the cache gave it, is whole.
     if (path.empty() && how->constants == ConstantChecks::beforeUse)
       how->constants = ConstantChecks::none;
-    auto loaded = path.empty() ? Artefact::loadFd(*fd, "memory", *how)
-                               : Artefact::load(path, *how);
-    if (!loaded)
-      return loaded.takeError();
-    return capi::openModule(std::move(*loaded), load, out,
+    ASSIGN_OR_RETURN(auto loaded, path.empty()
+                                      ? Artefact::loadFd(fd, "memory", *how)
+                                      : Artefact::load(path, *how));
+    return capi::openModule(std::move(loaded), load, out,
                             capi::NoDevice::describes);
   });
 }
@@ -156,20 +140,16 @@ knapper_error *knapper_inspect(const knapper_compile_options *given,
     if (!json)
       return userError("json is NULL", function);
     *json = nullptr;
-    auto request = capi::readRequest(given, function);
-    if (!request)
-      return request.takeError();
-    if (isStableHlo(request->input, request->settings))
+    ASSIGN_OR_RETURN(auto request, capi::readRequest(given, function));
+    if (isStableHlo(request.input, request.settings))
       return userError("is a StableHLO program, and ONNX models are inspected",
-                       request->input.name(),
+                       request.input.name(),
                        "compile it: what is not supported is listed at once");
     OnnxSource source;
-    source.path = request->input.path;
-    source.bytes = request->input.bytes;
-    Expected<std::string> text = inspectOnnx(source);
-    if (!text)
-      return text.takeError();
-    return capi::copyString(*text, json);
+    source.path = request.input.path;
+    source.bytes = request.input.bytes;
+    ASSIGN_OR_RETURN(std::string text, inspectOnnx(source));
+    return capi::copyString(text, json);
   });
 }
 
@@ -178,18 +158,14 @@ namespace {
 /// Loads, runs and copies out: what verification asks of a runtime.
 Expected<std::vector<ts::HostTensor>>
 runOnce(int fd, const std::vector<ts::HostTensor> &inputs) {
-  auto loaded = Artefact::loadFd(fd, "memory");
-  if (!loaded)
-    return loaded.takeError();
+  ASSIGN_OR_RETURN(auto loaded, Artefact::loadFd(fd, "memory"));
   auto take = [](knapper_error *error) {
     Error copy = error->error;
     knapper_error_release(error);
     return copy;
   };
   knapper_module *opened = nullptr;
-  if (Status status = capi::openModule(std::move(*loaded), nullptr, &opened);
-      !status)
-    return status.takeError();
+  TRY(capi::openModule(std::move(loaded), nullptr, &opened));
   std::unique_ptr<knapper_module, void (*)(knapper_module *)> module(
       opened, knapper_module_release);
   std::vector<knapper_tensor> views;
@@ -232,22 +208,18 @@ knapper_error *knapper_verify(const knapper_compile_options *given,
       return userError("an argument is NULL or the number of inputs negative",
                        function);
     *json = nullptr;
-    auto request = capi::readRequest(given, function);
-    if (!request)
-      return request.takeError();
+    ASSIGN_OR_RETURN(auto request, capi::readRequest(given, function));
     std::vector<ts::HostTensor> tensors;
     for (int32_t i = 0; i < num_inputs; ++i) {
       const knapper_tensor &tensor = inputs[i];
       std::string where = "input " + std::to_string(i);
-      Expected<ts::HostTensor> borrowed = capi::borrowTensor(tensor, where);
-      if (!borrowed)
-        return borrowed.takeError();
-      tensors.push_back(std::move(*borrowed));
+      ASSIGN_OR_RETURN(ts::HostTensor borrowed,
+                       capi::borrowTensor(tensor, where));
+      tensors.push_back(std::move(borrowed));
     }
-    Expected<VerifyReport> report =
-        verifyModel(request->input, request->settings, tensors, runOnce);
-    if (!report)
-      return report.takeError();
-    return capi::copyString(report->json(), json);
+    ASSIGN_OR_RETURN(
+        VerifyReport report,
+        verifyModel(request.input, request.settings, tensors, runOnce));
+    return capi::copyString(report.json(), json);
   });
 }

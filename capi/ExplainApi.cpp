@@ -31,8 +31,7 @@ Json takeJson(char *text) {
 
 Expected<Json> describe(const knapper_module *module) {
   const char *text = nullptr;
-  if (Status status = toStatus(knapper_module_describe(module, &text)); !status)
-    return status.takeError();
+  TRY(toStatus(knapper_module_describe(module, &text)));
   return Json::parse(text);
 }
 
@@ -49,10 +48,8 @@ profileInTurns(const std::vector<knapper_module *> &modules,
   for (bool warm = false;; warm = true) {
     for (size_t i = 0; i < modules.size(); ++i) {
       char *text = nullptr;
-      if (Status status = toStatus(knapper_profile(modules[i], options.inputs,
-                                                   options.num_inputs, &text));
-          !status)
-        return status.takeError();
+      TRY(toStatus(knapper_profile(modules[i], options.inputs,
+                                   options.num_inputs, &text)));
       Json profile = takeJson(text);
       if (warm)
         profiles[i].push_back(std::move(profile));
@@ -111,10 +108,8 @@ Status measure(knapper_module *module, const knapper_explain_options &options,
   Json second;
   if (options.other) {
     modules.push_back(options.other);
-    Expected<Json> about = describe(options.other);
-    if (!about)
-      return about.takeError();
-    second = std::move(*about);
+    ASSIGN_OR_RETURN(Json about, describe(options.other));
+    second = std::move(about);
     if (Status status =
             sameInputs(description, second,
                        options.other_name ? options.other_name : "other");
@@ -123,19 +118,16 @@ Status measure(knapper_module *module, const knapper_explain_options &options,
   }
   progress("peaks of the machine", 0);
   char *text = nullptr;
-  if (Status status = toStatus(knapper_devices(1, &text)); !status)
-    return status;
+  TRY(toStatus(knapper_devices(1, &text)));
   Json devices = takeJson(text);
   progress("runs", 1);
-  auto profiles = profileInTurns(modules, options);
-  if (!profiles)
-    return profiles.takeError();
+  ASSIGN_OR_RETURN(auto profiles, profileInTurns(modules, options));
   progress("", 2);
   description["profile"] =
-      report::timesOf(description, profiles->front(), devices);
+      report::timesOf(description, profiles.front(), devices);
   if (!options.other)
     return success();
-  second["profile"] = report::timesOf(second, profiles->back(), devices);
+  second["profile"] = report::timesOf(second, profiles.back(), devices);
   Json &comparison = description["comparison"];
   comparison = report::comparisonOf(description, second);
   if (options.name)
@@ -153,9 +145,7 @@ knapper_error *knapper_explain(const knapper_module *module, char **html) {
       return userError("an argument is NULL", "knapper_explain");
     *html = nullptr;
     const char *description = nullptr;
-    if (Status status = toStatus(knapper_module_describe(module, &description));
-        !status)
-      return status;
+    TRY(toStatus(knapper_module_describe(module, &description)));
     return capi::copyString(reportHtml(description), html);
   });
 }
@@ -170,25 +160,18 @@ knapper_error *knapper_explain_with(knapper_module *module,
     if (!module || (!html && !json))
       return userError(module ? "html and json are NULL" : "module is NULL",
                        kFunction);
-    Expected<knapper_explain_options> options =
-        capi::readOptions<knapper_explain_options>(
-            given, KNAPPER_EXPLAIN_OPTIONS_INIT, kFunction);
-    if (!options)
-      return options.takeError();
-    if (Status status = check(*options); !status)
-      return status;
-    Expected<Json> description = describe(module);
-    if (!description)
-      return description.takeError();
-    if (options->profile)
-      if (Status status = measure(module, *options, *description); !status)
-        return status;
+    ASSIGN_OR_RETURN(knapper_explain_options options,
+                     capi::readOptions<knapper_explain_options>(
+                         given, KNAPPER_EXPLAIN_OPTIONS_INIT, kFunction));
+    TRY(check(options));
+    ASSIGN_OR_RETURN(Json description, describe(module));
+    if (options.profile)
+      TRY(measure(module, options, description));
     std::string text =
-        description->dump(-1, ' ', false, Json::error_handler_t::replace);
+        description.dump(-1, ' ', false, Json::error_handler_t::replace);
     std::string page = html ? reportHtml(text) : "";
     if (json)
-      if (Status status = capi::copyString(text, json); !status)
-        return status;
+      TRY(capi::copyString(text, json));
     if (!html)
       return success();
     Status status = capi::copyString(page, html);

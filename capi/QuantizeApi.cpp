@@ -44,13 +44,9 @@ private:
 
 Expected<QuantizeHost::Run> Host::load(int fd,
                                        std::vector<std::string> *outputs) {
-  auto loaded = Artefact::loadFd(fd, "memory");
-  if (!loaded)
-    return loaded.takeError();
+  ASSIGN_OR_RETURN(auto loaded, Artefact::loadFd(fd, "memory"));
   knapper_module *opened = nullptr;
-  if (Status status = capi::openModule(std::move(*loaded), options, &opened);
-      !status)
-    return status.takeError();
+  TRY(capi::openModule(std::move(loaded), options, &opened));
   Module module(opened, knapper_module_release);
   for (int32_t i = 0; i < knapper_module_num_outputs(opened); ++i) {
     knapper_tensor_info info = {};
@@ -73,10 +69,9 @@ Expected<QuantizeHost::Tensors> Host::sample(int index) {
   Tensors tensors;
   for (auto [i, tensor] : llvm::enumerate(given)) {
     std::string where = cat(sampleName(index), ", input ", i);
-    Expected<ts::HostTensor> borrowed = capi::borrowTensor(tensor, where);
-    if (!borrowed)
-      return borrowed.takeError();
-    tensors.push_back(std::move(*borrowed));
+    ASSIGN_OR_RETURN(ts::HostTensor borrowed,
+                     capi::borrowTensor(tensor, where));
+    tensors.push_back(std::move(borrowed));
   }
   return tensors;
 }
@@ -170,17 +165,12 @@ knapper_error *knapper_quantize(const knapper_compile_options *given,
       *out = nullptr;
     if (json)
       *json = nullptr;
-    auto request = capi::readRequest(given, function);
-    if (!request)
-      return request.takeError();
-    auto &[options, input, settings] = *request;
-    auto known = capi::readOptions<knapper_quantize_options>(
-        how, KNAPPER_QUANTIZE_OPTIONS_INIT, function);
-    if (!known)
-      return known.takeError();
-    Expected<QuantizeOptions> wanted = readOptions(*known);
-    if (!wanted)
-      return wanted.takeError();
+    ASSIGN_OR_RETURN(auto request, capi::readRequest(given, function));
+    auto &[options, input, settings] = request;
+    ASSIGN_OR_RETURN(auto known,
+                     capi::readOptions<knapper_quantize_options>(
+                         how, KNAPPER_QUANTIZE_OPTIONS_INIT, function));
+    ASSIGN_OR_RETURN(QuantizeOptions wanted, readOptions(known));
     std::string path = options.output_path ? options.output_path : "";
     if (std::error_code absent;
         !path.empty() && options.model_path &&
@@ -195,21 +185,18 @@ knapper_error *knapper_quantize(const knapper_compile_options *given,
       progress = [&](const char *phase, int done, int total) {
         options.progress(options.progress_user, phase, done, total);
       };
-    Host host(*known, load, options.cancel);
+    Host host(known, load, options.cancel);
     QuantizeReport report;
-    Expected<int> fd =
-        quantizeModel(input, settings, *wanted, path, host, report, progress);
-    if (!fd)
-      return fd.takeError();
+    ASSIGN_OR_RETURN(int fd, quantizeModel(input, settings, wanted, path, host,
+                                           report, progress));
     if (json)
-      if (Status status = capi::copyString(report.json(), json); !status)
-        return status;
+      TRY(capi::copyString(report.json(), json));
     if (!out) {
-      if (*fd >= 0)
-        close(*fd);
+      if (fd >= 0)
+        close(fd);
       return success();
     }
-    auto loaded = path.empty() ? Artefact::loadFd(*fd, "memory")
+    auto loaded = path.empty() ? Artefact::loadFd(fd, "memory")
                                : Artefact::load(path, {});
     if (!loaded)
       return loaded.takeError();

@@ -94,10 +94,8 @@ Expected<Records> Records::read(const std::string &path) {
     return userError(
         cat("has ", file->bytes(), " bytes: that is no file of tuning records"),
         path, "give a file that knapper tune wrote");
-  Expected<std::string> text = file->read();
-  if (!text)
-    return text.takeError();
-  return parse(*text, path);
+  ASSIGN_OR_RETURN(std::string text, file->read());
+  return parse(text, path);
 }
 
 std::string Records::json() const {

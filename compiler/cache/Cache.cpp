@@ -218,9 +218,7 @@ Status Cache::insert(const CacheKey &key, int artefact,
       if (!written)
         return written;
     }
-    Expected<CacheFile> held = lock(/*exclusive=*/true);
-    if (!held)
-      return held.takeError();
+    ASSIGN_OR_RETURN(CacheFile held, lock(/*exclusive=*/true));
     if (renameat(dir.get(), names[0].c_str(), dir.get(),
                  (hash + ".knap").c_str()) != 0 ||
         renameat(dir.get(), names[1].c_str(), dir.get(),
@@ -314,9 +312,7 @@ Cache::Pruned Cache::pruneLocked(uint64_t limit) const {
 }
 
 Expected<Cache::Pruned> Cache::prune(uint64_t limit) const {
-  Expected<CacheFile> held = lock(/*exclusive=*/true);
-  if (!held)
-    return held.takeError();
+  ASSIGN_OR_RETURN(CacheFile held, lock(/*exclusive=*/true));
   return pruneLocked(limit);
 }
 
@@ -379,10 +375,7 @@ Status copyFile(int from, int to, const std::string &where) {
       done = pread(from, buffer.data(), buffer.size(), at);
       if (done > 0) {
         at += done;
-        if (Status status = writeAll(
-                to, std::string_view(buffer.data(), size_t(done)), where);
-            !status)
-          return status;
+        TRY(writeAll(to, std::string_view(buffer.data(), size_t(done)), where));
       }
     }
     if (done == 0)
@@ -393,12 +386,9 @@ Status copyFile(int from, int to, const std::string &where) {
 }
 
 Status copyFileTo(int from, const std::string &path) {
-  Expected<OutputFile> to = OutputFile::create(path);
-  if (!to)
-    return to.takeError();
-  if (Status copied = copyFile(from, to->descriptor(), path); !copied)
-    return copied;
-  return to->commit();
+  ASSIGN_OR_RETURN(OutputFile to, OutputFile::create(path));
+  TRY(copyFile(from, to.descriptor(), path));
+  return to.commit();
 }
 
 } // namespace knapper

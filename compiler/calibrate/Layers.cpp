@@ -103,10 +103,8 @@ Expected<Layers> findLayers(OnnxFile &file, bool isStatic,
       stays("32 bits cannot hold the sums of " + std::to_string(layer.rows) +
             " rows");
     else {
-      Expected<std::vector<float>> values = readFloats(file, *weight);
-      if (!values)
-        return values.takeError();
-      if (llvm::all_of(*values, [](float x) { return std::isfinite(x); }))
+      ASSIGN_OR_RETURN(std::vector<float> values, readFloats(file, *weight));
+      if (llvm::all_of(values, [](float x) { return std::isfinite(x); }))
         found.layers.push_back(std::move(layer));
       else
         stays("its weights are not all finite");

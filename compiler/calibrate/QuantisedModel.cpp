@@ -71,11 +71,9 @@ struct Matrix {
 };
 
 Expected<Matrix> matrixOf(OnnxFile &file, const Layer &layer) {
-  Expected<std::vector<float>> values = readFloats(file, *layer.weight);
-  if (!values)
-    return values.takeError();
+  ASSIGN_OR_RETURN(std::vector<float> values, readFloats(file, *layer.weight));
   bool turned = layer.columnAxis == 0;
-  return Matrix{std::move(*values), turned ? 1 : layer.columns,
+  return Matrix{std::move(values), turned ? 1 : layer.columns,
                 turned ? layer.rows : 1};
 }
 
@@ -106,21 +104,19 @@ Expected<std::string> QuantisedOperands::columns(const Layer &layer) {
       weights[layer.weightName + "/" + std::to_string(layer.columnAxis)];
   if (!result.empty())
     return result;
-  Expected<Matrix> matrix = matrixOf(file, layer);
-  if (!matrix)
-    return matrix.takeError();
+  ASSIGN_OR_RETURN(Matrix matrix, matrixOf(file, layer));
   std::vector<float> scales(layer.columns);
-  std::vector<int8_t> bytes(matrix->values.size());
+  std::vector<int8_t> bytes(matrix.values.size());
   for (int64_t column = 0; column < layer.columns; ++column) {
     float most = 0;
     for (int64_t row = 0; row < layer.rows; ++row)
-      most = std::max(most, std::abs(matrix->at(row, column)));
+      most = std::max(most, std::abs(matrix.at(row, column)));
     // A scale that float32 cannot hold well would make infinities of steps.
     float scale = most / 127 < 1e-37f ? 1 : most / 127;
     scales[column] = scale;
     for (int64_t row = 0; row < layer.rows; ++row)
-      bytes[row * matrix->downStep + column * matrix->acrossStep] =
-          stepOf(matrix->at(row, column), scale, 0, -127, 127);
+      bytes[row * matrix.downStep + column * matrix.acrossStep] =
+          stepOf(matrix.at(row, column), scale, 0, -127, 127);
   }
   std::string name = edit.freshName(layer.weightName + "/quantized");
   std::string scale = edit.freshName(layer.weightName + "/scale");
@@ -142,9 +138,7 @@ Expected<std::string> QuantisedOperands::blocks(const Layer &layer,
       weights[layer.weightName + "/" + std::to_string(layer.columnAxis)];
   if (!result.empty())
     return result;
-  Expected<Matrix> matrix = matrixOf(file, layer);
-  if (!matrix)
-    return matrix.takeError();
+  ASSIGN_OR_RETURN(Matrix matrix, matrixOf(file, layer));
   int64_t group = std::min(format.group, layer.rows);
   int64_t groups = (layer.rows + group - 1) / group;
   bool turned = layer.columnAxis == 0;
@@ -154,14 +148,14 @@ Expected<std::string> QuantisedOperands::blocks(const Layer &layer,
   float steps = static_cast<float>(1 << format.bits);
   float lowest = -steps / 2, highest = steps / 2 - 1;
   std::vector<float> scales(groups * layer.columns);
-  std::vector<int8_t> zeros(scales.size()), bytes(matrix->values.size());
+  std::vector<int8_t> zeros(scales.size()), bytes(matrix.values.size());
   for (int64_t column = 0; column < layer.columns; ++column)
     for (int64_t block = 0; block < groups; ++block) {
       int64_t begin = block * group, end = std::min(begin + group, layer.rows);
-      float high = matrix->at(begin, column), low = high;
+      float high = matrix.at(begin, column), low = high;
       for (int64_t row = begin; row < end; ++row) {
-        high = std::max(high, matrix->at(row, column));
-        low = std::min(low, matrix->at(row, column));
+        high = std::max(high, matrix.at(row, column));
+        low = std::min(low, matrix.at(row, column));
       }
       if (end - begin < format.group || format.asymmetric) {
         // The rows that are missing are zeros in QuantizeWeights.
@@ -179,8 +173,8 @@ Expected<std::string> QuantisedOperands::blocks(const Layer &layer,
       scales[at] = scale;
       zeros[at] = static_cast<int8_t>(zero);
       for (int64_t row = begin; row < end; ++row)
-        bytes[row * matrix->downStep + column * matrix->acrossStep] =
-            stepOf(matrix->at(row, column), scale, zero, lowest, highest);
+        bytes[row * matrix.downStep + column * matrix.acrossStep] =
+            stepOf(matrix.at(row, column), scale, zero, lowest, highest);
     }
   auto integers = [&](const std::string &name, const std::vector<int64_t> &dims,
                       const std::vector<int8_t> &values) {

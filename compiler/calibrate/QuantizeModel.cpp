@@ -104,34 +104,26 @@ Status Quantizer::openFile() {
   OnnxSource source;
   source.path = input.path;
   source.bytes = input.bytes;
-  Expected<OnnxFile> opened = OnnxFile::open(source);
-  if (!opened)
-    return opened.takeError();
-  file = std::make_unique<OnnxFile>(std::move(*opened));
+  ASSIGN_OR_RETURN(OnnxFile opened, OnnxFile::open(source));
+  file = std::make_unique<OnnxFile>(std::move(opened));
   for (const onnx::ValueInfoProto &value : file->model().graph().output())
     names.push_back(value.name());
-  Expected<Layers> found = findLayers(*file, isStatic(), options.keep);
-  if (!found)
-    return found.takeError();
-  for (Layer &layer : found->layers)
+  ASSIGN_OR_RETURN(Layers found, findLayers(*file, isStatic(), options.keep));
+  for (Layer &layer : found.layers)
     report.layers.push_back({std::move(layer), {}, {}, {}, {}});
-  report.kept = std::move(found->kept);
+  report.kept = std::move(found.kept);
   return success();
 }
 
 Expected<Loaded> Quantizer::load(const CompileInput &model,
                                  const Options &settings, uint64_t *bytes) {
   CompileStats stats;
-  Expected<int> fd = compileModel(model, settings, "", &stats, progress);
-  if (!fd)
-    return fd.takeError();
+  ASSIGN_OR_RETURN(int fd, compileModel(model, settings, "", &stats, progress));
   if (bytes)
     *bytes = stats.artefactBytes;
   Loaded loaded;
-  Expected<QuantizeHost::Run> run = host.load(*fd, &loaded.outputs);
-  if (!run)
-    return run.takeError();
-  loaded.run = std::move(*run);
+  ASSIGN_OR_RETURN(QuantizeHost::Run run, host.load(fd, &loaded.outputs));
+  loaded.run = std::move(run);
   for (auto [i, name] : llvm::enumerate(loaded.outputs))
     loaded.index.try_emplace(name, i);
   return loaded;
@@ -165,11 +157,8 @@ Quantizer::eachSample(const char *what,
       return cancelled();
     if (progress)
       progress(what, i, options.samples);
-    Expected<Tensors> inputs = host.sample(i);
-    if (!inputs)
-      return inputs.takeError();
-    if (Status status = visit(i, *inputs); !status)
-      return status;
+    ASSIGN_OR_RETURN(Tensors inputs, host.sample(i));
+    TRY(visit(i, inputs));
   }
   return success();
 }
@@ -202,13 +191,11 @@ Status Quantizer::calibrate(const Loaded &exact) {
                            [](double x) { return std::isnan(x); }))
             return userError("holds NaN, which no integer stands for",
                              host.sampleName(i), "leave this sample out");
-        Expected<Tensors> made = results(exact, i, inputs);
-        if (!made)
-          return made.takeError();
+        ASSIGN_OR_RETURN(Tensors made, results(exact, i, inputs));
         // In the order of the model: what is reported is where it begins.
         for (const LayerReport &layer : report.layers) {
           const std::string &name = layer.layer.input;
-          if (!statistics[name].addExtent(spanOf(exact.of(*made, name))))
+          if (!statistics[name].addExtent(spanOf(exact.of(made, name))))
             return userError(
                 "makes '" + name + "' infinite or NaN", host.sampleName(i),
                 "leave this sample out, or keep what reads the value "
@@ -220,11 +207,9 @@ Status Quantizer::calibrate(const Loaded &exact) {
     return status;
   if (options.range != RangeChoice::minmax) {
     status = eachSample("count", [&](int i, const Tensors &inputs) -> Status {
-      Expected<Tensors> made = results(exact, i, inputs);
-      if (!made)
-        return made.takeError();
+      ASSIGN_OR_RETURN(Tensors made, results(exact, i, inputs));
       for (auto &[name, own] : statistics)
-        own.addCounts(spanOf(exact.of(*made, name)));
+        own.addCounts(spanOf(exact.of(made, name)));
       return success();
     });
     if (!status)
@@ -263,14 +248,11 @@ Expected<std::string> Quantizer::operandFor(const LayerReport &layer,
 Expected<std::string> Quantizer::quantised(bool showResults, bool isFile) {
   OnnxEdit edit(*file);
   QuantisedOperands operands(*file, edit);
-  if (Status status = raiseOpset(*file, edit, !isStatic()); !status)
-    return status.takeError();
+  TRY(raiseOpset(*file, edit, !isStatic()));
   for (const LayerReport &layer : report.layers) {
     for (int side : {0, 1}) {
-      Expected<std::string> name = operandFor(layer, operands, side);
-      if (!name)
-        return name.takeError();
-      edit.setInput(layer.layer.node, side, *name);
+      ASSIGN_OR_RETURN(std::string name, operandFor(layer, operands, side));
+      edit.setInput(layer.layer.node, side, name);
     }
     if (showResults)
       edit.addOutput(layer.layer.output);
@@ -289,15 +271,12 @@ Expected<std::string> Quantizer::quantised(bool showResults, bool isFile) {
 Expected<std::string> Quantizer::oneByOne() {
   OnnxEdit edit(*file);
   QuantisedOperands operands(*file, edit);
-  if (Status status = raiseOpset(*file, edit, !isStatic()); !status)
-    return status.takeError();
+  TRY(raiseOpset(*file, edit, !isStatic()));
   for (const LayerReport &layer : report.layers) {
     onnx::NodeProto copy = file->model().graph().node(layer.layer.node);
     for (int side : {0, 1}) {
-      Expected<std::string> name = operandFor(layer, operands, side);
-      if (!name)
-        return name.takeError();
-      *copy.mutable_input(side) = *name;
+      ASSIGN_OR_RETURN(std::string name, operandFor(layer, operands, side));
+      *copy.mutable_input(side) = name;
     }
     *copy.mutable_output(0) = edit.freshName(aloneName(layer.layer));
     edit.addOutput(copy.output(0));
@@ -312,30 +291,20 @@ Status Quantizer::compareLayers(const Loaded &exact) {
   Expected<std::string> model = quantised(/*showResults=*/true, false);
   if (!model)
     return model.takeError();
-  Expected<Loaded> together = loadBytes(*model);
-  if (!together)
-    return together.takeError();
+  ASSIGN_OR_RETURN(Loaded together, loadBytes(*model));
   model = oneByOne();
   if (!model)
     return model.takeError();
-  Expected<Loaded> alone = loadBytes(*model);
-  if (!alone)
-    return alone.takeError();
+  ASSIGN_OR_RETURN(Loaded alone, loadBytes(*model));
   size_t own = names.size(); // the copies' results are the added outputs
   return eachSample("compare", [&](int i, const Tensors &inputs) -> Status {
-    Expected<Tensors> wanted = results(exact, i, inputs);
-    if (!wanted)
-      return wanted.takeError();
-    Expected<Tensors> all = results(*together, i, inputs);
-    if (!all)
-      return all.takeError();
-    Expected<Tensors> single = results(*alone, i, inputs);
-    if (!single)
-      return single.takeError();
+    ASSIGN_OR_RETURN(Tensors wanted, results(exact, i, inputs));
+    ASSIGN_OR_RETURN(Tensors all, results(together, i, inputs));
+    ASSIGN_OR_RETURN(Tensors single, results(alone, i, inputs));
     for (auto [k, layer] : llvm::enumerate(report.layers)) {
-      const ts::HostTensor &right = exact.of(*wanted, layer.layer.output);
-      const ts::HostTensor &made = together->of(*all, layer.layer.output);
-      layer.alone.add((*single)[own + k], right);
+      const ts::HostTensor &right = exact.of(wanted, layer.layer.output);
+      const ts::HostTensor &made = together.of(all, layer.layer.output);
+      layer.alone.add((single)[own + k], right);
       if (made.dims() == right.dims()) // else what is before it changed a size
         layer.together.add(made, right);
     }
@@ -347,20 +316,16 @@ Status Quantizer::compareOutputs(const Loaded &exact, const Loaded &made) {
   for (size_t k = 0; k < made.outputs.size(); ++k)
     report.outputs.push_back({made.outputs[k], {}});
   return eachSample("compare", [&](int i, const Tensors &inputs) -> Status {
-    Expected<Tensors> wanted = results(exact, i, inputs);
-    if (!wanted)
-      return wanted.takeError();
-    Expected<Tensors> got = results(made, i, inputs);
-    if (!got)
-      return got.takeError();
+    ASSIGN_OR_RETURN(Tensors wanted, results(exact, i, inputs));
+    ASSIGN_OR_RETURN(Tensors got, results(made, i, inputs));
     for (size_t k = 0; k < report.outputs.size(); ++k) {
       // Sizes that data decides may differ.
-      if ((*wanted)[k].dims() != (*got)[k].dims())
+      if ((wanted)[k].dims() != (got)[k].dims())
         return userError("output '" + made.outputs[k] +
                              "' has another size after quantisation",
                          host.sampleName(i),
                          "leave this output out of the model");
-      report.outputs[k].second.add((*got)[k], (*wanted)[k]);
+      report.outputs[k].second.add((got)[k], (wanted)[k]);
     }
     return success();
   });
@@ -383,12 +348,9 @@ Expected<int> Quantizer::compileTo(const std::string &output,
   if (own < 0)
     return OutputFile::writeError(output, errno);
   Loaded made;
-  Expected<QuantizeHost::Run> run = host.load(own, &made.outputs);
-  if (!run)
-    return run.takeError();
-  made.run = std::move(*run);
-  if (Status status = compareOutputs(*exact, made); !status)
-    return status.takeError();
+  ASSIGN_OR_RETURN(QuantizeHost::Run run, host.load(own, &made.outputs));
+  made.run = std::move(run);
+  TRY(compareOutputs(*exact, made));
   return fd;
 }
 
@@ -400,10 +362,9 @@ Expected<int> Quantizer::weightsOnlyArtefact(const std::string &output) {
                      "option keep", "write an .onnx file and compile that");
   std::optional<Loaded> exact;
   if (options.samples) {
-    Expected<Loaded> loaded = load(input, floatOptions(), &report.floatBytes);
-    if (!loaded)
-      return loaded.takeError();
-    exact = std::move(*loaded);
+    ASSIGN_OR_RETURN(Loaded loaded,
+                     load(input, floatOptions(), &report.floatBytes));
+    exact = std::move(loaded);
   }
   Options settings = compile;
   settings.weights = options.weightsOnly;
@@ -411,17 +372,15 @@ Expected<int> Quantizer::weightsOnlyArtefact(const std::string &output) {
 }
 
 Status writeFile(const std::string &path, const std::string &bytes) {
-  Expected<OutputFile> file = OutputFile::create(path);
-  if (!file)
-    return file.takeError();
+  ASSIGN_OR_RETURN(OutputFile file, OutputFile::create(path));
   for (size_t at = 0; at < bytes.size();) {
     ssize_t count =
-        write(file->descriptor(), bytes.data() + at, bytes.size() - at);
+        write(file.descriptor(), bytes.data() + at, bytes.size() - at);
     if (count < 0 && errno != EINTR)
       return OutputFile::writeError(path, errno);
     at += count < 0 ? 0 : static_cast<size_t>(count);
   }
-  return file->commit();
+  return file.commit();
 }
 
 Expected<int> Quantizer::run(const std::string &output) {
@@ -435,52 +394,41 @@ Expected<int> Quantizer::run(const std::string &output) {
   if (isStatic() && options.samples < 1)
     return userError("there is no calibration data", "option calibrate",
                      "give inputs that the model will meet in use");
-  if (Status status = openFile(); !status)
-    return status.takeError();
+  TRY(openFile());
   if (report.layers.empty())
     return noLayers();
   std::optional<Loaded> exact;
   if (options.samples) {
-    Expected<std::string> model = probe();
-    if (!model)
-      return model.takeError();
-    Expected<Loaded> loaded =
-        load(madeFrom(*model), floatOptions(), &report.floatBytes);
-    if (!loaded)
-      return loaded.takeError();
-    exact = std::move(*loaded);
+    ASSIGN_OR_RETURN(std::string model, probe());
+    ASSIGN_OR_RETURN(Loaded loaded,
+                     load(madeFrom(model), floatOptions(), &report.floatBytes));
+    exact = std::move(loaded);
   }
   if (isStatic())
-    if (Status status = calibrate(*exact); !status)
-      return status.takeError();
+    TRY(calibrate(*exact));
   if (report.layers.empty())
     return noLayers();
-  Expected<std::string> model = quantised(/*showResults=*/false, isFile);
-  if (!model)
-    return model.takeError();
+  ASSIGN_OR_RETURN(std::string model, quantised(/*showResults=*/false, isFile));
   if (isFile)
-    if (Status status = writeFile(output, *model); !status)
-      return status.takeError();
-  CompileInput made = madeFrom(*model);
+    TRY(writeFile(output, model));
+  CompileInput made = madeFrom(model);
   int fd = -1;
   if (!isFile || exact) {
-    Expected<int> compiled = compileTo(isFile ? "" : output, made, compile,
-                                       exact ? &*exact : nullptr);
-    if (!compiled)
-      return compiled.takeError();
-    fd = *compiled;
+    ASSIGN_OR_RETURN(int compiled,
+                     compileTo(isFile ? "" : output, made, compile,
+                               exact ? &*exact : nullptr));
+    fd = compiled;
   }
   if (isFile) {
-    report.bytes = model->size();
+    report.bytes = model.size();
     report.floatBytes = file->size();
     if (fd >= 0)
       close(fd);
     fd = -1;
   }
-  *model = std::string();
+  model = std::string();
   if (exact)
-    if (Status status = compareLayers(*exact); !status)
-      return status.takeError();
+    TRY(compareLayers(*exact));
   return fd;
 }
 

@@ -94,14 +94,12 @@ Expected<uint64_t> memoryOfConstant(Value value, uint64_t allowance) {
     uint64_t work = 0;
     bool plain = isPlain(op);
     for (Value operand : op->getOperands()) {
-      Expected<Size> size = sizeOf(operand);
-      if (!size)
-        return size.takeError();
+      ASSIGN_OR_RETURN(Size size, sizeOf(operand));
       // A dense copy of a view, and the numbers widened.
       if (!isView(op))
-        work += size->bytes;
+        work += size.bytes;
       if (!plain)
-        work += size->elements * kWideBytes;
+        work += size.elements * kWideBytes;
       operands.push_back(values[operand]);
       if (--order.uses[operand] == 0)
         values.erase(operand);
@@ -109,26 +107,22 @@ Expected<uint64_t> memoryOfConstant(Value value, uint64_t allowance) {
     std::shared_ptr<Held> shared =
         isView(op) && !operands.empty() ? operands.front() : nullptr;
     for (Value result : op->getResults()) {
-      Expected<Size> size = sizeOf(result);
-      if (!size)
-        return size.takeError();
+      ASSIGN_OR_RETURN(Size size, sizeOf(result));
       if (isa<ts::WeightOp, ts::ConstantOp>(op) && !isView(op))
-        read += size->bytes;
+        read += size.bytes;
       if (isa<ts::WeightOp>(op))
-        read += size->bytes;
+        read += size.bytes;
       if (!plain)
-        work += size->elements * kWideBytes;
+        work += size.elements * kWideBytes;
       values[result] =
-          isView(op) ? shared : std::make_shared<Held>(live, size->bytes);
+          isView(op) ? shared : std::make_shared<Held>(live, size.bytes);
       if (!order.uses.count(result))
         values.erase(result);
     }
     reach(live + work, op);
   }
-  Expected<Size> size = sizeOf(value);
-  if (!size)
-    return size.takeError();
-  reach(live + size->bytes, value.getDefiningOp());
+  ASSIGN_OR_RETURN(Size size, sizeOf(value));
+  reach(live + size.bytes, value.getDefiningOp());
   uint64_t limit = allowance + kMostPerByteRead * read;
   if (peak > limit)
     return userError(

@@ -142,11 +142,9 @@ struct OpEvaluator {
   Result constant(ts::ConstantOp o) {
     if (auto splat = dyn_cast<SplatElementsAttr>(o.getValue()))
       return ofSplat(splat);
-    Expected<ts::HostTensor> value =
-        ts::HostTensor::fromAttribute(o.getValue());
-    if (!value)
-      return value.takeError();
-    return Expected<ConstantView>(fromTensor(*value));
+    ASSIGN_OR_RETURN(ts::HostTensor value,
+                     ts::HostTensor::fromAttribute(o.getValue()));
+    return Expected<ConstantView>(fromTensor(value));
   }
 
   /// One element, seen as all.
@@ -351,11 +349,9 @@ evaluateOp(Operation *op, ArrayRef<ConstantView> operands,
     tensors.push_back(toTensor(view, options.threads));
   ts::EvaluateContext context;
   context.maxBytes = options.maxBytes;
-  Expected<SmallVector<ts::HostTensor>> results =
-      ts::evaluate(op, tensors, context);
-  if (!results)
-    return results.takeError();
-  return llvm::map_to_vector(*results, fromTensor);
+  ASSIGN_OR_RETURN(SmallVector<ts::HostTensor> results,
+                   ts::evaluate(op, tensors, context));
+  return llvm::map_to_vector(results, fromTensor);
 }
 
 } // namespace
@@ -375,11 +371,8 @@ evaluateConstant(Value value, const ConstantFiles &files,
     return internalError("a value that depends on inputs was taken for a "
                          "constant",
                          ts::locationText(value.getLoc()));
-  Expected<uint64_t> memory = memoryOfConstant(value);
-  if (!memory)
-    return memory.takeError();
-  if (Status status = checkHeadroom(*memory + kSmallMemory); !status)
-    return status.takeError();
+  ASSIGN_OR_RETURN(uint64_t memory, memoryOfConstant(value));
+  TRY(checkHeadroom(memory + kSmallMemory));
   ConstantOrder order(value);
   // Values die after their last use.
   llvm::DenseMap<Value, ConstantView> values;
@@ -390,11 +383,9 @@ evaluateConstant(Value value, const ConstantFiles &files,
       if (--order.uses[operand] == 0)
         values.erase(operand);
     }
-    Expected<SmallVector<ConstantView>> results =
-        evaluateOp(op, operands, files, options);
-    if (!results)
-      return results.takeError();
-    for (auto [result, view] : llvm::zip(op->getResults(), *results))
+    ASSIGN_OR_RETURN(SmallVector<ConstantView> results,
+                     evaluateOp(op, operands, files, options));
+    for (auto [result, view] : llvm::zip(op->getResults(), results))
       if (order.uses.count(result))
         values[result] = std::move(view);
   }

@@ -60,10 +60,8 @@ struct Constants : testing::Test {
   }
 
   Expected<ConstantView> evaluate(Value value, unsigned threads = 2) {
-    Expected<ConstantFiles> files = ConstantFiles::open(*module);
-    if (!files)
-      return files.takeError();
-    return evaluateConstant(value, *files, {threads});
+    ASSIGN_OR_RETURN(ConstantFiles files, ConstantFiles::open(*module));
+    return evaluateConstant(value, files, {threads});
   }
 
   /// Bytes equal those of the reference evaluator.

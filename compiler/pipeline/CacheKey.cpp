@@ -30,11 +30,9 @@ std::string hashText(const void *data, size_t size) {
 }
 
 Expected<std::string> hashFile(const std::string &path) {
-  Expected<InputFile> file = InputFile::open(path);
-  if (!file)
-    return file.takeError();
+  ASSIGN_OR_RETURN(InputFile file, InputFile::open(path));
   auto buffer =
-      llvm::MemoryBuffer::getOpenFile(file->descriptor(), path, file->bytes(),
+      llvm::MemoryBuffer::getOpenFile(file.descriptor(), path, file.bytes(),
                                       /*RequiresNullTerminator=*/false);
   if (buffer.getError() == std::errc::not_enough_memory)
     return deviceError("cannot be read: " + buffer.getError().message(), path,
@@ -135,34 +133,27 @@ Expected<CacheKey> cacheKey(const CompileInput &input, const Options &options) {
   source.path = input.path;
   source.bytes = input.bytes;
   bool single = isTorchGraph(options) || isStableHlo(input, options);
-  Expected<std::vector<std::string>> files =
-      single ? std::vector<std::string>() : onnxExternalFiles(source);
-  if (!files)
-    return files.takeError();
+  ASSIGN_OR_RETURN(std::vector<std::string> files,
+                   single ? std::vector<std::string>()
+                          : onnxExternalFiles(source));
   CacheKey key;
   if (input.path.empty()) {
     key.fields.push_back(
         {"model", hashText(input.bytes.data(), input.bytes.size())});
   } else {
-    Expected<std::string> hash = hashFile(input.path);
-    if (!hash)
-      return hash.takeError();
-    key.fields.push_back({"model", std::move(*hash)});
+    ASSIGN_OR_RETURN(std::string hash, hashFile(input.path));
+    key.fields.push_back({"model", std::move(hash)});
   }
   std::string data; // the names are part of the model
-  for (const std::string &path : *files) {
-    Expected<std::string> hash = hashFile(path);
-    if (!hash)
-      return hash.takeError();
-    data += (data.empty() ? "" : " ") + *hash;
+  for (const std::string &path : files) {
+    ASSIGN_OR_RETURN(std::string hash, hashFile(path));
+    data += (data.empty() ? "" : " ") + hash;
   }
   key.fields.push_back({"external-data", std::move(data)});
   key.fields.push_back({"compiler", compilerText()});
   if (!options.records.empty()) { // what it says, not where it lies
-    Expected<std::string> hash = hashFile(options.records);
-    if (!hash)
-      return hash.takeError();
-    key.fields.push_back({"records", std::move(*hash)});
+    ASSIGN_OR_RETURN(std::string hash, hashFile(options.records));
+    key.fields.push_back({"records", std::move(hash)});
   }
 #define OPTION(TYPE, FIELD, NAME, DEFAULT, VALUES, HELP)                       \
   if (!changesNothing(NAME))                                                   \

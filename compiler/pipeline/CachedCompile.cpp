@@ -1,8 +1,8 @@
 // A compile through the cache. A cache that cannot be used costs time, not the
 // result; one that the user named must work.
 #include "compiler/pipeline/CacheKey.h"
-#include "runtime/base/Log.h"
 #include "runtime/artefact/Artefact.h"
+#include "runtime/base/Log.h"
 
 #include <chrono>
 #include <fcntl.h>
@@ -67,21 +67,18 @@ compileThroughCache(const CompileInput &input, const Options &options,
   }
   if (progress)
     progress("hash", 0, 1);
-  Expected<CacheKey> key = cacheKey(input, options);
-  if (!key)
-    return key.takeError();
+  ASSIGN_OR_RETURN(CacheKey key, cacheKey(input, options));
   stats.phases.push_back({"hash", lap(clock)});
 
-  if (std::optional<CacheHit> hit = findIntact(*cache, *key)) {
-    log(LogLevel::debug, "compile cache: found " + key->hash());
+  if (std::optional<CacheHit> hit = findIntact(*cache, key)) {
+    log(LogLevel::debug, "compile cache: found " + key.hash());
     recall(stats, hit->stats);
     stats.phases.push_back({"find", lap(clock)});
     if (progress)
       progress("done", 1, 1);
     if (outputPath.empty())
       return hit->artefact.take();
-    if (Status status = copyFileTo(hit->artefact.get(), outputPath); !status)
-      return status.takeError();
+    TRY(copyFileTo(hit->artefact.get(), outputPath));
     stats.phases.push_back({"copy", lap(clock)});
     return -1;
   }
@@ -94,12 +91,12 @@ compileThroughCache(const CompileInput &input, const Options &options,
   CacheFile made(
       outputPath.empty() ? -1 : open(outputPath.c_str(), O_RDONLY | O_CLOEXEC));
   Status kept =
-      cache->insert(*key, outputPath.empty() ? *fd : made.get(), stats.json(),
+      cache->insert(key, outputPath.empty() ? *fd : made.get(), stats.json(),
                     static_cast<uint64_t>(options.cacheBytes));
   if (!kept)
     log(LogLevel::warning, "compile cache: " + kept.error().message());
   else
-    log(LogLevel::debug, "compile cache: kept " + key->hash());
+    log(LogLevel::debug, "compile cache: kept " + key.hash());
   stats.phases.push_back({"keep", lap(clock)});
   return fd;
 }

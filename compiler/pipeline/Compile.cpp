@@ -75,10 +75,9 @@ Status chooseTargets(CompileState &state, bool several) {
   if (state.target->takesIsas() && request.isas.empty())
     return userError("no instruction set is given", "option isa",
                      "leave it out for all");
-  Expected<std::vector<TargetDesc>> targets = state.target->describe(request);
-  if (!targets)
-    return targets.takeError();
-  state.targets = std::move(*targets);
+  ASSIGN_OR_RETURN(std::vector<TargetDesc> targets,
+                   state.target->describe(request));
+  state.targets = std::move(targets);
   return success();
 }
 
@@ -101,10 +100,8 @@ Expected<bool> runPhasesOf(CompileState &state, const Phase *first,
       return cancelledCompile();
     auto start = std::chrono::steady_clock::now();
     state.diagnostics.clear();
-    if (Status status = checkHeadroom(kPhaseMemory); !status)
-      return status.takeError();
-    if (Status status = phase.run(state); !status)
-      return status.takeError();
+    TRY(checkHeadroom(kPhaseMemory));
+    TRY(phase.run(state));
     if (options.verifyEach && state.module &&
         mlir::failed(verify(*state.module)))
       return state.diagnostics.empty()
@@ -125,8 +122,7 @@ Expected<bool> runPhasesOf(CompileState &state, const Phase *first,
       if (print)
         log(LogLevel::info, std::string("after ") + phase.name + ":\n" + text);
       if (dump)
-        if (Status status = writeDump(state, phase, text); !status)
-          return status.takeError();
+        TRY(writeDump(state, phase, text));
       if (stop) {
         state.stats->stopped = std::move(text);
         return true;
@@ -174,9 +170,7 @@ makeParts(const CompileInput &input, const Options &options) {
     Options own = options;
     own.target = target;
     parts.push_back(std::make_unique<Part>(input, std::move(own)));
-    if (Status status = chooseTargets(parts.back()->state, targets.size() > 1);
-        !status)
-      return status.takeError();
+    TRY(chooseTargets(parts.back()->state, targets.size() > 1));
   }
   return parts;
 }
@@ -185,40 +179,35 @@ makeParts(const CompileInput &input, const Options &options) {
 Expected<int> runPhases(const CompileInput &input, const Options &options,
                         const std::string &outputPath, CompileStats *stats,
                         const ProgressFn &progress) {
-  if (Status status = checkHeadroom(kPhaseMemory); !status)
-    return status.takeError();
+  TRY(checkHeadroom(kPhaseMemory));
   for (auto [name, value] : {std::pair<const char *, const std::string &>(
                                  "stop-after", options.stopAfter),
                              {"start-from", options.startFrom},
                              {"print-after", options.printAfter}})
-    if (Status status = checkPhaseName(name, value); !status)
-      return status.takeError();
-  Expected<std::vector<std::unique_ptr<Part>>> parts =
-      makeParts(input, options);
-  if (!parts)
-    return parts.takeError();
+    TRY(checkPhaseName(name, value));
+  ASSIGN_OR_RETURN(std::vector<std::unique_ptr<Part>> parts,
+                   makeParts(input, options));
   const Phase *first = findPhase(options.startFrom);
   if (first && first->in >= Level::scheduled && !options.records.empty())
     return userError("schedules are chosen before the phase '" +
                          options.startFrom + "'",
                      "option records", "start from an earlier phase");
-  bool several = parts->size() > 1;
+  bool several = parts.size() > 1;
   const Phase *pack = findPhase("pack");
   std::vector<CompileState *> states;
-  for (const std::unique_ptr<Part> &part : *parts) {
+  for (const std::unique_ptr<Part> &part : parts) {
     CompileState &state = part->state;
     states.push_back(&state);
     state.stats = stats;
     state.outputPath = outputPath;
     if (first)
-      if (Status status = resume(state, *first); !status)
-        return status.takeError();
-    Expected<bool> ended = runPhasesOf(
-        state, first, several ? pack : nullptr,
-        several ? " (" + part->options.target + ")" : std::string(), progress);
-    if (!ended)
-      return ended.takeError();
-    if (*ended)
+      TRY(resume(state, *first));
+    ASSIGN_OR_RETURN(
+        bool ended,
+        runPhasesOf(state, first, several ? pack : nullptr,
+                    several ? " (" + part->options.target + ")" : std::string(),
+                    progress));
+    if (ended)
       return state.outputFd;
   }
   if (several) {
@@ -228,8 +217,7 @@ Expected<int> runPhases(const CompileInput &input, const Options &options,
     if (input.cancel.isWished())
       return cancelledCompile();
     auto start = std::chrono::steady_clock::now();
-    if (Status status = packArtefact(states); !status)
-      return status.takeError();
+    TRY(packArtefact(states));
     stats->phases.push_back(
         {pack->name,
          std::chrono::duration<double>(std::chrono::steady_clock::now() - start)

@@ -14,13 +14,9 @@ static Expected<std::string_view> modelBytes(const CompileInput &input,
                                              std::string &read) {
   if (input.path.empty())
     return std::string_view(input.bytes);
-  Expected<InputFile> file = InputFile::open(input.path);
-  if (!file)
-    return file.takeError();
-  Expected<std::string> content = file->read();
-  if (!content)
-    return content.takeError();
-  read = std::move(*content);
+  ASSIGN_OR_RETURN(InputFile file, InputFile::open(input.path));
+  ASSIGN_OR_RETURN(std::string content, file.read());
+  read = std::move(content);
   return std::string_view(read);
 }
 
@@ -29,27 +25,21 @@ static Status importProgram(CompileState &state) {
     return userError("the sizes of a StableHLO program are numbers",
                      "option dim", "leave it out");
   std::string read;
-  Expected<std::string_view> bytes = modelBytes(state.input, read);
-  if (!bytes)
-    return bytes.takeError();
-  Expected<HloModule> program =
-      importStableHlo(*state.context, *bytes, state.input.path);
-  if (!program)
-    return program.takeError();
-  state.module = std::move(program->module);
+  ASSIGN_OR_RETURN(std::string_view bytes, modelBytes(state.input, read));
+  ASSIGN_OR_RETURN(HloModule program,
+                   importStableHlo(*state.context, bytes, state.input.path));
+  state.module = std::move(program.module);
   // A file with a path is read where it lies.
-  state.sources->program = {state.input.path.empty() ? *bytes
+  state.sources->program = {state.input.path.empty() ? bytes
                                                      : std::string_view()};
-  state.sources->unpacked = std::move(program->buffers);
+  state.sources->unpacked = std::move(program.buffers);
   return success();
 }
 
 /// Tensor IR as text: what --dump-dir writes, and tests.
 static Status parseTensorIr(CompileState &state) {
-  auto module = parseTensorText(state, state.input.path);
-  if (!module)
-    return module.takeError();
-  state.module = std::move(*module);
+  ASSIGN_OR_RETURN(auto module, parseTensorText(state, state.input.path));
+  state.module = std::move(module);
   if (!state.module) {
     if (!state.diagnostics.empty()) {
       const Error &error = state.diagnostics.front();
@@ -62,38 +52,27 @@ static Status parseTensorIr(CompileState &state) {
 
 Status importModel(CompileState &state) {
   if (isText(state.input, state.options)) {
-    if (Status status = parseTensorIr(state); !status)
-      return status;
+    TRY(parseTensorIr(state));
   } else if (isTorchGraph(state.options)) {
     std::string read;
-    Expected<std::string_view> bytes = modelBytes(state.input, read);
-    if (!bytes)
-      return bytes.takeError();
-    Expected<OwningOpRef<ModuleOp>> module =
-        importTorch(*state.context, *bytes);
-    if (!module)
-      return module.takeError();
-    state.module = std::move(*module);
+    ASSIGN_OR_RETURN(std::string_view bytes, modelBytes(state.input, read));
+    ASSIGN_OR_RETURN(OwningOpRef<ModuleOp> module,
+                     importTorch(*state.context, bytes));
+    state.module = std::move(module);
   } else if (isStableHlo(state.input, state.options)) {
-    if (Status status = importProgram(state); !status)
-      return status;
+    TRY(importProgram(state));
   } else {
-    Expected<std::vector<std::pair<std::string, int64_t>>> dims =
-        parseDims(state.options.dims);
-    if (!dims)
-      return dims.takeError();
-    if (Status status = checkGivenOnce(*dims); !status)
-      return status;
+    ASSIGN_OR_RETURN(auto dims, parseDims(state.options.dims));
+    TRY(checkGivenOnce(dims));
     OnnxSource source;
     source.path = state.input.path;
     source.bytes = state.input.bytes;
     OnnxImportOptions options;
-    options.dims = std::move(*dims);
-    Expected<OwningOpRef<ModuleOp>> module =
-        importOnnx(*state.context, source, options, &state.sources->onnx);
-    if (!module)
-      return module.takeError();
-    state.module = std::move(*module);
+    options.dims = std::move(dims);
+    ASSIGN_OR_RETURN(
+        OwningOpRef<ModuleOp> module,
+        importOnnx(*state.context, source, options, &state.sources->onnx));
+    state.module = std::move(module);
   }
   if (!state.main())
     return userError("there is no function main", state.input.path,

@@ -41,14 +41,12 @@ PanelSource spreadPieces(const PanelSource &matrix, const PackedOperand &how,
 Status packConstant(const ConstantRequest &request, const ConstantFiles &files,
                     ArtefactWriter &writer, uint64_t offset,
                     fb::BufferT &buffer) {
-  Expected<ConstantView> view = evaluateConstant(request.value, files);
-  if (!view)
-    return view.takeError();
+  ASSIGN_OR_RETURN(ConstantView view, evaluateConstant(request.value, files));
   std::vector<std::byte> storage;
   std::span<const std::byte> bytes;
   if (const std::optional<PackedOperand> &packing = request.packing) {
     ConstantView source =
-        view->dims.size() == 2 ? std::move(*view) : view->dense();
+        view.dims.size() == 2 ? std::move(view) : view.dense();
     std::vector<float> transformed;
     if (packing->winograd) {
       transformed =
@@ -85,29 +83,27 @@ Status packConstant(const ConstantRequest &request, const ConstantFiles &files,
                  packing->group);
     }
     bytes = storage;
-  } else if (view->isDense()) {
-    bytes = {reinterpret_cast<const std::byte *>(view->data), view->bytes()};
+  } else if (view.isDense()) {
+    bytes = {reinterpret_cast<const std::byte *>(view.data), view.bytes()};
     // Written straight from the model's file.
     if (bytes.size() != buffer.constant_bytes)
       return internalError("a constant has another size than planned");
   } else {
-    storage.resize(view->bytes());
-    view->copyTo(storage.data());
+    storage.resize(view.bytes());
+    view.copyTo(storage.data());
     bytes = storage;
   }
-  Expected<WrittenConstant> written = writer.writeConstant(offset, bytes);
-  if (!written)
-    return written.takeError();
-  written->recordIn(buffer);
+  ASSIGN_OR_RETURN(WrittenConstant written,
+                   writer.writeConstant(offset, bytes));
+  written.recordIn(buffer);
   return success();
 }
 
 /// All constants, on several threads; the file does not depend on scheduling.
 Status packConstants(CompileState &state, ArtefactWriter &writer) {
   SmallVector<std::string_view> memory = state.sources->buffers();
-  Expected<ConstantFiles> files = ConstantFiles::open(*state.module, memory);
-  if (!files)
-    return files.takeError();
+  ASSIGN_OR_RETURN(ConstantFiles files,
+                   ConstantFiles::open(*state.module, memory));
   std::vector<ConstantRequest> &requests = state.exec.constants;
   std::vector<uint64_t> offsets;
   for (const ConstantRequest &request : requests)
@@ -123,7 +119,7 @@ Status packConstants(CompileState &state, ArtefactWriter &writer) {
       Status status = success();
       if (memory) {
         MemoryGate::Pass pass(gate, *memory);
-        status = packConstant(requests[i], *files, writer, offsets[i],
+        status = packConstant(requests[i], files, writer, offsets[i],
                               *state.exec.program->buffers[requests[i].buffer]);
       } else {
         status = memory.takeError();
@@ -193,29 +189,23 @@ static Status addProgram(CompileState &state, ArtefactWriter &writer,
 
 Status packArtefact(std::span<CompileState *const> states) {
   CompileState &first = *states.front();
-  auto writer = first.outputPath.empty()
-                    ? ArtefactWriter::createInMemory()
-                    : ArtefactWriter::create(first.outputPath);
-  if (!writer)
-    return writer.takeError();
+  ASSIGN_OR_RETURN(auto writer, first.outputPath.empty()
+                                    ? ArtefactWriter::createInMemory()
+                                    : ArtefactWriter::create(first.outputPath));
   auto start = std::chrono::steady_clock::now();
   for (CompileState *state : states)
-    if (Status status = packConstants(*state, **writer); !status)
-      return status;
+    TRY(packConstants(*state, *writer));
   first.stats->packSeconds = secondsSince(start);
 
   fb::ArtefactT header;
   header.producer = std::string("knapper ") + knapper_version();
   header.created_from = first.input.name();
   for (CompileState *state : states)
-    if (Status status = addProgram(*state, **writer, header); !status)
-      return status;
-  Expected<uint64_t> bytes = (*writer)->finish(std::move(header));
-  if (!bytes)
-    return bytes.takeError();
-  first.stats->artefactBytes = *bytes;
+    TRY(addProgram(*state, *writer, header));
+  ASSIGN_OR_RETURN(uint64_t bytes, (writer)->finish(std::move(header)));
+  first.stats->artefactBytes = bytes;
   if (first.outputPath.empty())
-    first.outputFd = (*writer)->takeFd();
+    first.outputFd = (writer)->takeFd();
   return success();
 }
 

@@ -35,8 +35,7 @@ Status failed(CompileState &state, StringRef phase) {
 Status runImport(CompileState &state) { return importModel(state); }
 
 Status runSimplify(CompileState &state) {
-  if (Status s = simplifyModel(state); !s)
-    return s;
+  TRY(simplifyModel(state));
   ts::markIndexLimits(state.main());
   return success();
 }
@@ -58,10 +57,9 @@ Status runSchedule(CompileState &state) {
   collectKernels(state);
   tune::Records records;
   if (!state.options.records.empty()) {
-    Expected<tune::Records> read = tune::Records::read(state.options.records);
-    if (!read)
-      return read.takeError();
-    records = std::move(*read);
+    ASSIGN_OR_RETURN(tune::Records read,
+                     tune::Records::read(state.options.records));
+    records = std::move(read);
   }
   std::string target = state.target->tuningKey(state.targets.front());
   for (UniqueKernel &unique : state.kernels.kernels) {
@@ -171,8 +169,7 @@ Status runPlan(CompileState &state) {
   if (mlir::failed(exec))
     return failed(state, "plan");
   state.exec = std::move(*exec);
-  if (Status status = checkSizesAreGiven(*state.exec.program); !status)
-    return status;
+  TRY(checkSizesAreGiven(*state.exec.program));
   state.stats->launches += state.uses.size();
   for (func::FuncOp function : ts::withBodies(state.main()))
     function.walk([&](ts::ExternalOp op) {

@@ -67,18 +67,14 @@ Expected<std::string> Resume::beside(const std::string &name) const {
 }
 
 Expected<std::string> readFile(const std::string &path) {
-  Expected<InputFile> file =
-      InputFile::open(path, "files of a dump belong together");
-  if (!file)
-    return file.takeError();
-  return file->read();
+  ASSIGN_OR_RETURN(InputFile file,
+                   InputFile::open(path, "files of a dump belong together"));
+  return file.read();
 }
 
 Status Resume::readModule() {
-  auto parsed = parseTensorText(state, path);
-  if (!parsed)
-    return parsed.takeError();
-  OwningOpRef<ModuleOp> read = std::move(*parsed);
+  ASSIGN_OR_RETURN(auto parsed, parseTensorText(state, path));
+  OwningOpRef<ModuleOp> read = std::move(parsed);
   if (!read)
     return diagnosed("not readable as tensor IR");
   auto isProgram = [](ModuleOp module) {
@@ -202,15 +198,11 @@ Status Resume::readObjects() {
     if (!name || !entries)
       return refuse(cat("there are no objects for ", target.isa,
                         ", which --isa asks for"));
-    Expected<std::string> elfPath = beside(name.str());
-    if (!elfPath)
-      return elfPath.takeError();
-    Expected<std::string> elf = readFile(*elfPath);
-    if (!elf)
-      return elf.takeError();
+    ASSIGN_OR_RETURN(std::string elfPath, beside(name.str()));
+    ASSIGN_OR_RETURN(std::string elf, readFile(elfPath));
     CompiledImage &image = state.images.emplace_back();
     image.isa = target.isa;
-    image.image.code = std::move(*elf);
+    image.image.code = std::move(elf);
     for (NamedAttribute entry : entries)
       if (auto offset = dyn_cast<IntegerAttr>(entry.getValue()))
         image.image.entries[entry.getName().str()] = offset.getInt();
@@ -226,16 +218,14 @@ Status Resume::readObjects() {
 /// The constants of the program are found by planning again; the file says all
 /// else.
 Status Resume::readProgram() {
-  auto program = parseProgram(this->program, state.input.path);
-  if (!program)
-    return program.takeError();
+  ASSIGN_OR_RETURN(auto program, parseProgram(this->program, state.input.path));
   FailureOr<ExecProgram> exec =
       buildExecProgram(state.main(), state.kernels, state.uses);
   if (failed(exec))
     return diagnosed("cannot be planned");
   state.exec = std::move(*exec);
   for (const ConstantRequest &request : state.exec.constants) {
-    const auto &buffers = (*program)->buffers;
+    const auto &buffers = program->buffers;
     if (request.buffer >= buffers.size() ||
         buffers[request.buffer]->kind != fb::BufferKind::constant ||
         buffers[request.buffer]->constant_bytes !=
@@ -246,7 +236,7 @@ Status Resume::readProgram() {
                        "leave constant buffers at their place, or edit an "
                        "earlier phase");
   }
-  state.exec.program = std::move(*program);
+  state.exec.program = std::move(program);
   return success();
 }
 
@@ -259,31 +249,22 @@ Status Resume::run() {
       return refuse("a dump of several files has to be a path");
     if (!StringRef(path).ends_with(".json"))
       return refuse("not an exec program");
-    Expected<std::string> text = readFile(path);
-    if (!text)
-      return text.takeError();
-    program = std::move(*text);
-    Expected<std::string> objects = beside(dumpName(*findPhase("emit")));
-    if (!objects)
-      return objects.takeError();
-    path = std::move(*objects);
+    ASSIGN_OR_RETURN(std::string text, readFile(path));
+    program = std::move(text);
+    ASSIGN_OR_RETURN(std::string objects, beside(dumpName(*findPhase("emit"))));
+    path = std::move(objects);
   } else if (!isText(state.input, state.options)) {
     return refuse("not a program of the compiler");
   }
-  if (Status status = readModule(); !status)
-    return status;
+  TRY(readModule());
   if (first.in >= Level::kernel)
-    if (Status status = checkKernels(); !status)
-      return status;
+    TRY(checkKernels());
   if (first.in >= Level::scheduled)
-    if (Status status = readSchedules(); !status)
-      return status;
+    TRY(readSchedules());
   if (first.in == Level::tile)
-    if (Status status = readTilePrograms(); !status)
-      return status;
+    TRY(readTilePrograms());
   if (first.in >= Level::object)
-    if (Status status = readObjects(); !status)
-      return status;
+    TRY(readObjects());
   return first.in == Level::exec ? readProgram() : success();
 }
 

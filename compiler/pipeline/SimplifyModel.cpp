@@ -107,8 +107,7 @@ static Status checkWeights(const Options &options) {
 }
 
 Status simplifyModel(CompileState &state) {
-  if (Status status = checkWeights(state.options); !status)
-    return status;
+  TRY(checkWeights(state.options));
   std::vector<std::string> disabled = splitList(state.options.disable);
   for (const std::string &name : disabled)
     if (llvm::none_of(passes, [&](const Pass &p) { return p.name == name; })) {

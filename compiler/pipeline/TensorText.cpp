@@ -159,20 +159,15 @@ Expected<OwningOpRef<ModuleOp>> parseTensorText(CompileState &state,
   StringRef text(state.input.bytes.data(), state.input.bytes.size());
   std::string where = path.empty() ? "the model" : path;
   if (!path.empty()) {
-    Expected<InputFile> file = InputFile::open(path);
-    if (!file)
-      return file.takeError();
-    Expected<std::string> content = file->read();
-    if (!content)
-      return content.takeError();
-    read = std::move(*content);
+    ASSIGN_OR_RETURN(InputFile file, InputFile::open(path));
+    ASSIGN_OR_RETURN(std::string content, file.read());
+    read = std::move(content);
     text = read;
   }
   if (text.starts_with("ML\xefR"))
     return userError("is MLIR bytecode, not text", where,
                      "print the program as text");
-  if (Status status = checkNesting(text, where); !status)
-    return status.takeError();
+  TRY(checkNesting(text, where));
   ParserConfig config(state.context.get());
   OwningOpRef<ModuleOp> module =
       parseSourceString<ModuleOp>(text, config, path);

@@ -274,10 +274,8 @@ struct Shadow {
     if (!ts::isConstantExpression(value))
       return internalError("a value of the program was not computed",
                            originText(value.getLoc()));
-    Expected<ConstantView> view = evaluateConstant(value, files);
-    if (!view)
-      return view.takeError();
-    ConstantView dense = view->dense();
+    ASSIGN_OR_RETURN(ConstantView view, evaluateConstant(value, files));
+    ConstantView dense = view.dense();
     return HostTensor::borrow(dense.dtype, dense.dims, dense.data, dense.owner);
   }
 
@@ -287,10 +285,8 @@ struct Shadow {
       return success();
     SmallVector<HostTensor> operands;
     for (Value operand : op->getOperands()) {
-      Expected<HostTensor> value = valueOf(operand);
-      if (!value)
-        return value.takeError();
-      operands.push_back(std::move(*value));
+      ASSIGN_OR_RETURN(HostTensor value, valueOf(operand));
+      operands.push_back(std::move(value));
     }
     if (isTaken(op)) {
       std::vector<HostTensor> made;
@@ -301,12 +297,10 @@ struct Shadow {
       }
       return ts::bindSymbols(op->getResultTypes(), made, names, state.symbols);
     }
-    Expected<SmallVector<HostTensor>> results =
-        ts::evaluate(op, operands, state);
-    if (!results)
-      return results.takeError();
+    ASSIGN_OR_RETURN(SmallVector<HostTensor> results,
+                     ts::evaluate(op, operands, state));
     if (!isChecked(op)) {
-      for (auto [result, value] : llvm::zip(op->getResults(), *results))
+      for (auto [result, value] : llvm::zip(op->getResults(), results))
         values[result] = value;
       return success();
     }
@@ -321,7 +315,7 @@ struct Shadow {
     bool tf32 = mayRound(op);
     for (auto [i, result] : llvm::enumerate(op->getResults())) {
       const HostTensor &actual = outputs[where.lookup(result)];
-      compare((*results)[i], actual, i, tf32, innerBound(op, i, tf32), check);
+      compare((results)[i], actual, i, tf32, innerBound(op, i, tf32), check);
       // What follows read this, right or wrong.
       values[result] = actual;
     }
@@ -348,9 +342,7 @@ Expected<VerifyReport> verifyModel(const CompileInput &input,
   first.stopAfter = "fuse";
   first.cache = false;
   CompileStats stats;
-  Expected<int> stopped = compileModel(input, first, "", &stats);
-  if (!stopped)
-    return stopped.takeError();
+  ASSIGN_OR_RETURN(int stopped, compileModel(input, first, "", &stats));
 
   MLIRContext context(MLIRContext::Threading::DISABLED);
   DialectRegistry registry;
@@ -379,27 +371,22 @@ Expected<VerifyReport> verifyModel(const CompileInput &input,
     return internalError("the run gave another number of outputs");
 
   // Weights of a model in memory are not in a file that can be opened again.
-  Expected<ConstantFiles> files = ConstantFiles::open(*module);
-  if (!files)
-    return files.takeError();
+  ASSIGN_OR_RETURN(ConstantFiles files, ConstantFiles::open(*module));
   Shadow shadow{function, where, *outputs,
-                *files,   {},    llvm::DenseMap<Value, HostTensor>()};
+                files,    {},    llvm::DenseMap<Value, HostTensor>()};
   shadow.state.weights = [&](ts::WeightOp op) -> Expected<HostTensor> {
     return shadow.valueOf(op.getResult()); // inside bodies
   };
   std::vector<std::string> names;
   for (unsigned i = 0; i < function.getNumArguments(); ++i)
     names.push_back(cat("input ", i));
-  if (Status status = ts::bindSymbols(function.getArgumentTypes(), inputs,
-                                      names, shadow.state.symbols);
-      !status)
-    return status.takeError();
+  TRY(ts::bindSymbols(function.getArgumentTypes(), inputs, names,
+                      shadow.state.symbols));
   for (auto [argument, value] : llvm::zip(function.getArguments(), inputs))
     shadow.values[argument] = value;
   VerifyReport report;
   for (Operation &op : function.getBody().front())
-    if (Status status = shadow.step(&op, report); !status)
-      return status.takeError();
+    TRY(shadow.step(&op, report));
   return report;
 }
 

@@ -127,11 +127,9 @@ Expected<uint64_t> storedBytes(const onnx::TensorProto &tensor) {
 
 Expected<std::vector<float>> readFloats(OnnxFile &file,
                                         const onnx::TensorProto &tensor) {
-  Expected<uint64_t> bytes = storedBytes(tensor);
-  if (!bytes)
-    return bytes.takeError();
+  ASSIGN_OR_RETURN(uint64_t bytes, storedBytes(tensor));
   Expected<std::optional<OnnxFile::Region>> region =
-      file.regionOf(tensor, *bytes);
+      file.regionOf(tensor, bytes);
   if (!region)
     return region.takeError();
   StringRef data = *region                 ? (*region)->data
@@ -145,7 +143,7 @@ Expected<std::vector<float>> readFloats(OnnxFile &file,
   } else {
     values = tensor.float_data();
   }
-  if (values.size() * sizeof(float) != *bytes)
+  if (values.size() * sizeof(float) != bytes)
     return userError("holds " + std::to_string(values.size()) +
                          " numbers, which is not what its dims say",
                      "tensor '" + tensor.name() + "'",
@@ -265,17 +263,13 @@ Expected<std::string> OnnxEdit::writeGraph(StringRef bytes) const {
       if (removed.contains(nameOfTensor(field.content)))
         continue;
       if (parsed.data_location() == onnx::TensorProto::EXTERNAL) {
-        Expected<uint64_t> size = storedBytes(parsed);
-        if (!size)
-          return size.takeError();
-        Expected<std::optional<OnnxFile::Region>> data =
-            file.regionOf(parsed, *size);
-        if (!data)
-          return data.takeError();
+        ASSIGN_OR_RETURN(uint64_t size, storedBytes(parsed));
+        ASSIGN_OR_RETURN(std::optional<OnnxFile::Region> data,
+                         file.regionOf(parsed, size));
         onnx::TensorProto whole = parsed;
         whole.clear_external_data();
         whole.clear_data_location();
-        whole.set_raw_data((*data)->data.str());
+        whole.set_raw_data((data)->data.str());
         appendMessage(out, 5, whole.SerializeAsString());
         continue;
       }
@@ -312,10 +306,8 @@ Expected<std::string> OnnxEdit::write() const {
         return userError("has its graph in several parts", file.files()[0],
                          "load and save it with the package onnx");
       graphWritten = true;
-      Expected<std::string> graph = writeGraph(field.content);
-      if (!graph)
-        return graph.takeError();
-      appendMessage(out, 7, *graph);
+      ASSIGN_OR_RETURN(std::string graph, writeGraph(field.content));
+      appendMessage(out, 7, graph);
       continue;
     }
     // Before 4, initialisers were inputs too: nothing may make them optional.

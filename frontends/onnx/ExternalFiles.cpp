@@ -17,19 +17,15 @@ public:
       if (entry.key() == "length" &&
           llvm::StringRef(entry.value()).getAsInteger(10, length))
         length = 0; // regionOf says that it is no number
-    auto region = file.regionOf(tensor, length);
-    if (!region)
-      return region.takeError();
+    ASSIGN_OR_RETURN(auto region, file.regionOf(tensor, length));
     return success();
   }
 
   Status graph(const onnx::GraphProto &graph, unsigned depth) {
     for (const onnx::TensorProto &initializer : graph.initializer())
-      if (Status status = tensor(initializer); !status)
-        return status;
+      TRY(tensor(initializer));
     for (const onnx::NodeProto &n : graph.node())
-      if (Status status = node(n, depth); !status)
-        return status;
+      TRY(node(n, depth));
     return success();
   }
 
@@ -38,14 +34,11 @@ public:
       return success(); // refused by the importer
     for (const onnx::AttributeProto &attribute : node.attribute()) {
       if (attribute.has_t())
-        if (Status status = tensor(attribute.t()); !status)
-          return status;
+        TRY(tensor(attribute.t()));
       if (attribute.has_g())
-        if (Status status = graph(attribute.g(), depth + 1); !status)
-          return status;
+        TRY(graph(attribute.g(), depth + 1));
       for (const onnx::GraphProto &inner : attribute.graphs())
-        if (Status status = graph(inner, depth + 1); !status)
-          return status;
+        TRY(graph(inner, depth + 1));
     }
     return success();
   }
@@ -57,19 +50,14 @@ private:
 } // namespace
 
 Expected<std::vector<std::string>> onnxExternalFiles(const OnnxSource &source) {
-  Expected<OnnxFile> file = OnnxFile::open(source);
-  if (!file)
-    return file.takeError();
-  Visitor visitor(*file);
-  if (Status status = visitor.graph(file->model().graph(), 0); !status)
-    return status.takeError();
-  for (const onnx::FunctionProto &function : file->model().functions())
+  ASSIGN_OR_RETURN(OnnxFile file, OnnxFile::open(source));
+  Visitor visitor(file);
+  TRY(visitor.graph(file.model().graph(), 0));
+  for (const onnx::FunctionProto &function : file.model().functions())
     for (const onnx::NodeProto &node : function.node())
-      if (Status status = visitor.node(node, 0); !status)
-        return status.takeError();
+      TRY(visitor.node(node, 0));
   // 0 is the model itself.
-  return std::vector<std::string>(file->files().begin() + 1,
-                                  file->files().end());
+  return std::vector<std::string>(file.files().begin() + 1, file.files().end());
 }
 
 } // namespace knapper

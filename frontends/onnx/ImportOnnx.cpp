@@ -10,16 +10,14 @@ Expected<OwningOpRef<ModuleOp>> importOnnx(MLIRContext &context,
                                            const OnnxImportOptions &options,
                                            OnnxBuffers *buffers) {
   context.loadDialect<func::FuncDialect, ts::TsDialect>();
-  Expected<OnnxFile> file = OnnxFile::open(source);
-  if (!file)
-    return file.takeError();
+  ASSIGN_OR_RETURN(OnnxFile file, OnnxFile::open(source));
   // Each attempt begins anew; most models need one.
   constexpr int maxAttempts = 64;
   OnnxGuesses guesses;
   Expected<OwningOpRef<ModuleOp>> module = OwningOpRef<ModuleOp>();
   std::optional<Error> first;
   for (int attempt = 0; attempt < maxAttempts; ++attempt) {
-    Importer importer(context, *file, options, guesses);
+    Importer importer(context, file, options, guesses);
     ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
       if (importer.diagnostic.empty())
         importer.diagnostic = diagnostic.str();
@@ -39,9 +37,9 @@ Expected<OwningOpRef<ModuleOp>> importOnnx(MLIRContext &context,
   if (!module)
     return std::move(*first);
   if (buffers) {
-    buffers->files = file->takeBuffers();
+    buffers->files = file.takeBuffers();
   } else {
-    for (const std::string &path : file->files())
+    for (const std::string &path : file.files())
       if (path.empty())
         return internalError("weights in memory need `buffers` to live in",
                              "importOnnx");

@@ -70,12 +70,10 @@ Importer::Importer(MLIRContext &context, OnnxFile &file,
 
 Expected<Value> Importer::initializer(const onnx::TensorProto &tensor) {
   if (tensor.data_type() == onnx::TensorProto::STRING) {
-    Expected<OnnxStrings> strings = readStrings(tensor);
-    if (!strings)
-      return strings.takeError();
+    ASSIGN_OR_RETURN(OnnxStrings strings, readStrings(tensor));
     return stringConstant(b,
                           NameLoc::get(StringAttr::get(context, tensor.name())),
-                          strings->values, strings->shape);
+                          strings.values, strings.shape);
   }
   if (!onnxElementType(context, tensor.data_type())) {
     problems.push_back({"", "initializer", 0,
@@ -83,18 +81,16 @@ Expected<Value> Importer::initializer(const onnx::TensorProto &tensor) {
                         tensor.name()});
     return Value();
   }
-  Expected<OnnxTensor> data = readTensor(context, file, tensor);
-  if (!data)
-    return data.takeError();
+  ASSIGN_OR_RETURN(OnnxTensor data, readTensor(context, file, tensor));
   Location loc =
       NameLoc::get(StringAttr::get(context, tensor.name()),
                    NameLoc::get(StringAttr::get(context, "initializer")));
-  if (data->constant) {
-    Value value = ts::ConstantOp::create(b, loc, data->type, data->constant);
+  if (data.constant) {
+    Value value = ts::ConstantOp::create(b, loc, data.type, data.constant);
     (void)sizes(value);
     return value;
   }
-  return Value(ts::WeightOp::create(b, loc, data->type, data->weight));
+  return Value(ts::WeightOp::create(b, loc, data.type, data.weight));
 }
 
 Expected<Value> Importer::lookup(const std::string &name, OnnxScope &scope) {
@@ -241,8 +237,7 @@ Status Importer::importNodes(const std::vector<onnx::NodeProto> &nodes,
     int i = ready.top();
     ready.pop();
     ++done;
-    if (Status status = importNode(nodes[i], i, scope); !status)
-      return status;
+    TRY(importNode(nodes[i], i, scope));
     for (int reader : readers[i])
       if (--waiting[reader] == 0)
         ready.push(reader);
@@ -430,10 +425,8 @@ Status Importer::inlineFunction(const onnx::FunctionProto &function,
       absent.insert(function.input(i));
       continue;
     }
-    Expected<Value> value = lookup(node.input(i), scope);
-    if (!value)
-      return value.takeError();
-    inner.values[function.input(i)] = *value;
+    ASSIGN_OR_RETURN(Value value, lookup(node.input(i), scope));
+    inner.values[function.input(i)] = value;
   }
   // An absent optional input is the empty name inside.
   std::vector<onnx::NodeProto> edited;
@@ -463,10 +456,8 @@ Status Importer::inlineFunction(const onnx::FunctionProto &function,
 
 Expected<SmallVector<Value>>
 Importer::importGraph(const onnx::GraphProto &graph, OnnxScope &scope) {
-  if (Status status = addInitializers(graph, scope); !status)
-    return status.takeError();
-  if (Status status = importNodes(graph.node(), scope); !status)
-    return status.takeError();
+  TRY(addInitializers(graph, scope));
+  TRY(importNodes(graph.node(), scope));
   SmallVector<Value> results;
   for (const onnx::ValueInfoProto &output : graph.output()) {
     Expected<Value> value = lookup(output.name(), scope);
@@ -508,31 +499,25 @@ Expected<OwningOpRef<ModuleOp>> Importer::run() {
   auto module = OwningOpRef<ModuleOp>(ModuleOp::create(FileLineColLoc::get(
       context, file.files()[0].empty() ? "model" : file.files()[0], 0, 0)));
   this->module = *module;
-  if (Status status = addInitializers(graph, scope); !status)
-    return status.takeError();
+  TRY(addInitializers(graph, scope));
 
-  Expected<SmallVector<const onnx::ValueInfoProto *>> inputs =
-      graphInputs(graph, scope);
-  if (!inputs)
-    return inputs.takeError();
+  ASSIGN_OR_RETURN(SmallVector<const onnx::ValueInfoProto *> inputs,
+                   graphInputs(graph, scope));
   SmallVector<Type> types;
   SmallVector<const onnx::ValueInfoProto *> arguments;
   llvm::StringSet<> seen;
-  for (const onnx::ValueInfoProto *input : *inputs) {
+  for (const onnx::ValueInfoProto *input : inputs) {
     if (input->name().empty() || !seen.insert(input->name()).second)
       return userError("has no name of its own",
                        "input '" + input->name() + "'",
                        "give every input another name");
-    if (Status status = checkName("input", input->name()); !status)
-      return status.takeError();
+    TRY(checkName("input", input->name()));
     if (hasUnsupportedElements(*input, context)) {
       scope.values[input->name()] = Value(); // its readers are reported
       continue;
     }
-    Expected<Type> type = inputType(*input);
-    if (!type)
-      return type.takeError();
-    types.push_back(*type);
+    ASSIGN_OR_RETURN(Type type, inputType(*input));
+    types.push_back(type);
     arguments.push_back(input);
   }
   b.setInsertionPointToEnd(module->getBody());
@@ -544,16 +529,14 @@ Expected<OwningOpRef<ModuleOp>> Importer::run() {
     scope.values[input->name()] = body->getArgument(i);
     main.setArgAttr(i, "ts.name", b.getStringAttr(input->name()));
   }
-  if (Status status = importNodes(graph.node(), scope); !status)
-    return status.takeError();
+  TRY(importNodes(graph.node(), scope));
 
   SmallVector<Value> results;
   if (!graph.output_size())
     return userError("has no outputs", "the graph", "export the model again");
   for (const onnx::ValueInfoProto &output : graph.output()) {
     std::string where = "output '" + output.name() + "'";
-    if (Status status = checkName("output", output.name()); !status)
-      return status.takeError();
+    TRY(checkName("output", output.name()));
     if (!isKnown(output.name(), scope))
       return userError("is defined nowhere", where, "export the model again");
     Expected<Value> value = lookup(output.name(), scope);
@@ -586,7 +569,7 @@ Expected<OwningOpRef<ModuleOp>> Importer::run() {
   if (!problems.empty())
     return problemsError(problems, file.files()[0].empty() ? "the model"
                                                            : file.files()[0]);
-  for (const onnx::ValueInfoProto *input : *inputs)
+  for (const onnx::ValueInfoProto *input : inputs)
     if (hasUnsupportedElements(*input, context)) // and no node reads it
       return inputType(*input).takeError();
   b.setInsertionPointToEnd(body);

@@ -112,17 +112,15 @@ Expected<Type> Importer::inputType(const onnx::ValueInfoProto &input) {
   SmallVector<Dim> dims;
   double count = 1;
   for (const auto &[i, dim] : llvm::enumerate(tensor.shape().dim())) {
-    Expected<Dim> size =
-        inputDim(dim, input.name() + "_dim" + std::to_string(i));
-    if (!size)
-      return size.takeError();
-    if (std::optional<int64_t> number = size->asConstant()) {
+    ASSIGN_OR_RETURN(Dim size,
+                     inputDim(dim, input.name() + "_dim" + std::to_string(i)));
+    if (std::optional<int64_t> number = size.asConstant()) {
       if (*number < 0)
         return userError("has the dim " + std::to_string(*number), where,
                          "export the model again");
       count *= std::max<double>(1, static_cast<double>(*number));
     }
-    dims.push_back(*size);
+    dims.push_back(size);
   }
   if (count > 1e14)
     return userError("is too large", where, "export the model again");
@@ -177,8 +175,7 @@ Importer::graphInputs(const onnx::GraphProto &graph, const OnnxScope &scope) {
         reservedNames.insert(text);
     }
   }
-  if (Status status = checkOptions(options, names); !status)
-    return status.takeError();
+  TRY(checkOptions(options, names));
   return inputs;
 }
 

@@ -161,10 +161,8 @@ const char *whyUnknown(StringRef domain, bool known) {
 }
 
 Expected<std::string> inspectOnnx(const OnnxSource &source) {
-  Expected<OnnxFile> file = OnnxFile::open(source);
-  if (!file)
-    return file.takeError();
-  const onnx::ModelProto &model = file->model();
+  ASSIGN_OR_RETURN(OnnxFile file, OnnxFile::open(source));
+  const onnx::ModelProto &model = file.model();
   Inspection found(model);
   Opsets opsets = opsetsOf(model.opset_import());
   found.graph(model.graph(), opsets);
@@ -203,7 +201,7 @@ Expected<std::string> inspectOnnx(const OnnxSource &source) {
   json.endArray();
   writeSignature(json, "inputs", model.graph().input(), defaults);
   writeSignature(json, "outputs", model.graph().output(), {});
-  json.field("file_bytes", file->size())
+  json.field("file_bytes", file.size())
       .field("initializers", found.tensorCount)
       .field("initializer_bytes", found.tensorBytes)
       .field("functions", static_cast<int64_t>(model.functions_size()))

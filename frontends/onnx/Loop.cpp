@@ -258,10 +258,9 @@ struct LoopNode {
         n.integerScalar(1, n.b.getI1Type()); // or it would not run
     for (size_t i = 0; i < carried; ++i)
       scope.values[graph->input(static_cast<int>(i) + 2).name()] = state[i];
-    Expected<SmallVector<Value>> values = n.importer.importGraph(*graph, scope);
-    if (!values)
-      return values.takeError();
-    results = *values;
+    ASSIGN_OR_RETURN(SmallVector<Value> values,
+                     n.importer.importGraph(*graph, scope));
+    results = values;
     return success();
   }
 };

@@ -168,11 +168,9 @@ Expected<OnnxFile> OnnxFile::open(const OnnxSource &source) {
   OnnxFile file;
   std::string where = source.path.empty() ? "the model" : source.path;
   if (!source.path.empty()) {
-    Expected<InputFile> opened = InputFile::open(source.path);
-    if (!opened)
-      return opened.takeError();
+    ASSIGN_OR_RETURN(InputFile opened, InputFile::open(source.path));
     auto buffer = llvm::MemoryBuffer::getOpenFile(
-        opened->descriptor(), source.path, opened->bytes(),
+        opened.descriptor(), source.path, opened.bytes(),
         /*RequiresNullTerminator=*/false);
     if (!buffer)
       return readError(source.path, buffer.getError());
@@ -241,11 +239,9 @@ Expected<uint32_t> OnnxFile::openExternal(StringRef location) {
                      "copy the file beside the model");
   if (!fs::is_regular_file(path, code))
     return userError("is not a file", where, "keep the file beside the model");
-  Expected<InputFile> opened = InputFile::open(path.string());
-  if (!opened)
-    return opened.takeError();
+  ASSIGN_OR_RETURN(InputFile opened, InputFile::open(path.string()));
   auto buffer = llvm::MemoryBuffer::getOpenFile(
-      opened->descriptor(), path.string(), opened->bytes(),
+      opened.descriptor(), path.string(), opened.bytes(),
       /*RequiresNullTerminator=*/false);
   if (!buffer)
     return readError(path.string(), buffer.getError());
@@ -292,10 +288,8 @@ OnnxFile::regionOf(const onnx::TensorProto &tensor, uint64_t expected) {
     return userError("external data has length " + std::to_string(length) +
                          " where its dims need " + std::to_string(expected),
                      where, "export the model again");
-  Expected<uint32_t> file = openExternal(*location);
-  if (!file)
-    return file.takeError();
-  StringRef data = maps[*file]->getBuffer();
+  ASSIGN_OR_RETURN(uint32_t file, openExternal(*location));
+  StringRef data = maps[file]->getBuffer();
   if (!inside(offset, length, data.size()))
     return userError("bytes " + std::to_string(offset) + " to " +
                          std::to_string(offset) + "+" + std::to_string(length) +
@@ -303,7 +297,7 @@ OnnxFile::regionOf(const onnx::TensorProto &tensor, uint64_t expected) {
                          std::to_string(data.size()) + " bytes",
                      where, "check that the external data is complete");
   return std::optional<Region>(
-      Region{*file, offset, length, data.substr(offset, length)});
+      Region{file, offset, length, data.substr(offset, length)});
 }
 
 OnnxFile::Region OnnxFile::keep(std::string data) {

@@ -72,13 +72,15 @@ bool isString(Value value) {
 
 std::string onnxTypeName(int32_t type) {
   static constexpr const char *names[] = {
-      "UNDEFINED",    "FLOAT",          "UINT8",      "INT8",
-      "UINT16",       "INT16",          "INT32",      "INT64",
-      "STRING",       "BOOL",           "FLOAT16",    "DOUBLE",
-      "UINT32",       "UINT64",         "COMPLEX64",  "COMPLEX128",
-      "BFLOAT16",     "FLOAT8E4M3FN",   "FLOAT8E4M3FNUZ",
-      "FLOAT8E5M2",   "FLOAT8E5M2FNUZ", "UINT4",      "INT4",
-      "FLOAT4E2M1",   "FLOAT8E8M0",     "UINT2",      "INT2"};
+      "UNDEFINED",      "FLOAT",      "UINT8",
+      "INT8",           "UINT16",     "INT16",
+      "INT32",          "INT64",      "STRING",
+      "BOOL",           "FLOAT16",    "DOUBLE",
+      "UINT32",         "UINT64",     "COMPLEX64",
+      "COMPLEX128",     "BFLOAT16",   "FLOAT8E4M3FN",
+      "FLOAT8E4M3FNUZ", "FLOAT8E5M2", "FLOAT8E5M2FNUZ",
+      "UINT4",          "INT4",       "FLOAT4E2M1",
+      "FLOAT8E8M0",     "UINT2",      "INT2"};
   if (type >= 0 && type < static_cast<int32_t>(std::size(names)))
     return names[type];
   return "type " + std::to_string(type);
@@ -171,22 +173,20 @@ Expected<OnnxTensor> readTensor(MLIRContext *context, OnnxFile &file,
     stored = llvm::divideCeil(count, 8 / element.getIntOrFloatBitWidth());
 
   auto asWeight = [&](const OnnxFile::Region &region) {
-    result.weight = ts::WeightAttr::get(
-        context, region.file, region.offset, region.bytes,
-        StringAttr::get(context, tensor.name()));
+    result.weight =
+        ts::WeightAttr::get(context, region.file, region.offset, region.bytes,
+                            StringAttr::get(context, tensor.name()));
   };
-  Expected<std::optional<OnnxFile::Region>> region =
-      file.regionOf(tensor, static_cast<uint64_t>(stored));
-  if (!region)
-    return region.takeError();
+  ASSIGN_OR_RETURN(std::optional<OnnxFile::Region> region,
+                   file.regionOf(tensor, static_cast<uint64_t>(stored)));
   std::string typed;
   StringRef data;
-  if (*region) {
+  if (region) {
     if (!packed && static_cast<uint64_t>(*bytes) > maxInlineBytes) {
-      asWeight(**region);
+      asWeight(*region);
       return result;
     }
-    data = (*region)->data;
+    data = (region)->data;
   } else if (tensor.has_raw_data()) {
     data = tensor.raw_data();
   } else {
@@ -213,7 +213,8 @@ Expected<OnnxTensor> readTensor(MLIRContext *context, OnnxFile &file,
     return result;
   }
   if (data.empty()) {
-    result.constant = DenseElementsAttr::get(result.type, ArrayRef<Attribute>());
+    result.constant =
+        DenseElementsAttr::get(result.type, ArrayRef<Attribute>());
     return result;
   }
   // The attribute's storage wants its buffer aligned.
@@ -225,8 +226,8 @@ Expected<OnnxTensor> readTensor(MLIRContext *context, OnnxFile &file,
          byte != end; ++byte)
       *byte &= static_cast<char>((1 << element.getIntOrFloatBitWidth()) - 1);
   result.constant = DenseElementsAttr::getFromRawBuffer(
-      result.type, ArrayRef<char>(reinterpret_cast<char *>(aligned.data()),
-                                  data.size()));
+      result.type,
+      ArrayRef<char>(reinterpret_cast<char *>(aligned.data()), data.size()));
   return result;
 }
 

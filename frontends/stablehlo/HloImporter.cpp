@@ -206,8 +206,7 @@ Expected<SmallVector<Value>> HloImporter::importBlock(Block &block,
       }
       return results;
     }
-    if (Status status = importOp(op, frame); !status)
-      return status.takeError();
+    TRY(importOp(op, frame));
   }
   return damagedFile("a block does not end with a return");
 }
@@ -308,17 +307,15 @@ Expected<OwningOpRef<ModuleOp>> HloImporter::importMain(Operation *function,
     frame.values[argument] = body->getArgument(i);
   }
   b.setInsertionPointToEnd(body);
-  Expected<SmallVector<Value>> made = importBlock(block, frame);
-  if (!made)
-    return made.takeError();
+  ASSIGN_OR_RETURN(SmallVector<Value> made, importBlock(block, frame));
   if (!missing.empty())
     return missingError();
-  func::ReturnOp::create(b, main.getLoc(), *made);
+  func::ReturnOp::create(b, main.getLoc(), made);
   main.setType(
-      b.getFunctionType(types, ValueRange(ArrayRef<Value>(*made)).getTypes()));
+      b.getFunctionType(types, ValueRange(ArrayRef<Value>(made)).getTypes()));
   auto attributes = function->getAttrOfType<ArrayAttr>("res_attrs");
   taken.clear();
-  for (size_t i = 0; i < made->size(); ++i) {
+  for (size_t i = 0; i < made.size(); ++i) {
     std::string name = "result" + std::to_string(i);
     if (attributes && i < attributes.size())
       if (auto each = dyn_cast<DictionaryAttr>(attributes[i]))
@@ -331,23 +328,20 @@ Expected<OwningOpRef<ModuleOp>> HloImporter::importMain(Operation *function,
 }
 
 Expected<OwningOpRef<ModuleOp>> HloImporter::run(ModuleOp program) {
-  if (Status status = checkModule(program); !status)
-    return status.takeError();
+  TRY(checkModule(program));
   Operation *main = functions.lookup("main");
   if (!main || main->getNumRegions() != 1 || !main->getRegion(0).hasOneBlock())
     return damagedFile("there is no function main");
-  Expected<OwningOpRef<ModuleOp>> result = importMain(main, program);
-  if (!result)
-    return result.takeError();
+  ASSIGN_OR_RETURN(OwningOpRef<ModuleOp> result, importMain(main, program));
   valueCache.clear();
-  for (auto function : (*result)->getOps<func::FuncOp>())
+  for (auto function : (result)->getOps<func::FuncOp>())
     for (Operation &op : llvm::make_early_inc_range(
              llvm::reverse(function.getBody().front().getOperations())))
       if (isOpTriviallyDead(&op))
         op.erase();
-  (*result)->getOperation()->setAttr("ts.symbols", symbolsAttr());
+  (result)->getOperation()->setAttr("ts.symbols", symbolsAttr());
   diagnostic.clear();
-  if (mlir::failed(verify(**result)))
+  if (mlir::failed(verify(*result)))
     return internalError("the imported program is not valid: " + diagnostic,
                          "StableHLO front end");
   return result;

@@ -30,24 +30,20 @@ Expected<HloModule> importStableHlo(MLIRContext &context,
     llvm::copy(code, aligned->getBufferStart());
     code = {aligned->getBufferStart(), code.size()};
   }
-  Expected<OwningOpRef<ModuleOp>> program =
-      readHloBytecode(context, code, where);
-  if (!program)
-    return program.takeError();
+  ASSIGN_OR_RETURN(OwningOpRef<ModuleOp> program,
+                   readHloBytecode(context, code, where));
   HloImporter importer(context, code.data(), offset);
   ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
     if (importer.diagnostic.empty())
       importer.diagnostic = diagnostic.str();
     return mlir::success();
   });
-  Expected<OwningOpRef<ModuleOp>> module = importer.run(**program);
-  if (!module)
-    return module.takeError();
+  ASSIGN_OR_RETURN(OwningOpRef<ModuleOp> module, importer.run(*program));
   std::vector<StringRef> files(1 + importer.buffers.size());
   files[0] = path;
-  (*module)->getOperation()->setAttr("ts.files",
-                                     importer.b.getStrArrayAttr(files));
-  return HloModule{std::move(*module), std::move(importer.buffers)};
+  (module)->getOperation()->setAttr("ts.files",
+                                    importer.b.getStrArrayAttr(files));
+  return HloModule{std::move(module), std::move(importer.buffers)};
 }
 
 } // namespace knapper

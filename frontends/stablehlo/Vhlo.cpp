@@ -141,8 +141,7 @@ private:
 Expected<OwningOpRef<ModuleOp>> readHloBytecode(MLIRContext &context,
                                                 std::string_view bytes,
                                                 const std::string &where) {
-  if (Status status = checkHloContainer(bytes, where); !status)
-    return status.takeError();
+  TRY(checkHloContainer(bytes, where));
   auto *dialect = context.getOrLoadDialect<VhloDialect>();
   context.loadDialect<SdyDialect>();
   dialect->begin = bytes.data();

@@ -49,7 +49,7 @@ inline Error internalError(std::string what, std::string where = {}) {
           "please report this with the model and the command"};
 }
 
-/// A value or an Error. Test before use: `if (!x) return x.takeError();`.
+/// A value or an Error. Test before use, or take the value by ASSIGN_OR_RETURN.
 template <typename T> class [[nodiscard]] Expected {
 public:
   Expected(T value) : state(std::in_place_index<0>, std::move(value)) {}
@@ -80,5 +80,26 @@ private:
   std::unique_ptr<Error> failure;
 };
 inline Status success() { return {}; }
+
+/// Evaluates to nothing where a Status is a success; else returns its error
+/// from the function around it.
+#define TRY(...)                                                               \
+  do {                                                                         \
+    if (::knapper::Status tried = (__VA_ARGS__); !tried)                       \
+      return tried.takeError();                                                \
+  } while (false)
+
+/// Declares a variable with the value of an Expected, or returns its error from
+/// the function around it: ASSIGN_OR_RETURN(std::string text, file.read());
+#define ASSIGN_OR_RETURN(declaration, ...)                                     \
+  ASSIGN_OR_RETURN_FROM(KNAPPER_JOIN(expected, __LINE__), declaration,         \
+                        __VA_ARGS__)
+#define ASSIGN_OR_RETURN_FROM(name, declaration, ...)                          \
+  auto name = (__VA_ARGS__);                                                   \
+  if (!name)                                                                   \
+    return name.takeError();                                                   \
+  declaration = std::move(*name)
+#define KNAPPER_JOIN(a, b) KNAPPER_JOIN_EXPANDED(a, b)
+#define KNAPPER_JOIN_EXPANDED(a, b) a##b
 
 } // namespace knapper

@@ -1,4 +1,5 @@
 #include "targets/cpu/CompileKernels.h"
+#include "targets/cpu/Link.h"
 
 #include "codegen/lower/common/Lower.h"
 #include "runtime/base/Headroom.h"
@@ -146,15 +147,13 @@ void work(Shared &shared) {
 }
 
 Expected<std::string> supportObject(const TargetDesc &target) {
-  auto emitter = ObjectEmitter::create(target);
-  if (!emitter)
-    return emitter.takeError();
+  ASSIGN_OR_RETURN(auto emitter, ObjectEmitter::create(target));
   llvm::LLVMContext context;
   llvm::Module module("support", context);
-  (*emitter)->prepare(module);
+  (emitter)->prepare(module);
   addSupportFunctions(module);
-  (*emitter)->optimise(module);
-  return (*emitter)->emit(module);
+  (emitter)->optimise(module);
+  return (emitter)->emit(module);
 }
 
 } // namespace
@@ -186,16 +185,11 @@ compileKernels(std::span<const KernelJob> jobs,
     for (const auto &names : shared.names[t])
       roots.insert(roots.end(), names.begin(), names.end());
     double start = cpuSeconds();
-    if (Status status = checkHeadroom(kKernelMemory); !status)
-      return status.takeError();
-    auto support = supportObject(targets[t]);
-    if (!support)
-      return support.takeError();
-    shared.objects[t].push_back(std::move(*support));
-    auto image = linkImage(shared.objects[t], roots);
-    if (!image)
-      return image.takeError();
-    result.image = std::move(*image);
+    TRY(checkHeadroom(kKernelMemory));
+    ASSIGN_OR_RETURN(auto support, supportObject(targets[t]));
+    shared.objects[t].push_back(std::move(support));
+    ASSIGN_OR_RETURN(auto image, linkImage(shared.objects[t], roots));
+    result.image = std::move(image);
     result.linkSeconds = cpuSeconds() - start;
     result.jobs = shared.times[t];
     for (const CompileTimes &times : result.jobs) {

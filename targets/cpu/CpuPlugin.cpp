@@ -22,18 +22,15 @@ public:
       isas.assign(cpuIsas().begin(), cpuIsas().end());
     std::vector<TargetDesc> targets;
     for (const std::string &isa : isas) {
-      Expected<TargetDesc> target = cpuTarget(isa);
-      if (!target)
-        return target.takeError();
-      if (target->tileProducts)
-        target->floatParts = request.floatParts;
-      targets.push_back(std::move(*target));
+      ASSIGN_OR_RETURN(TargetDesc target, cpuTarget(isa));
+      if (target.tileProducts)
+        target.floatParts = request.floatParts;
+      targets.push_back(std::move(target));
     }
     return targets;
   }
 
-  void prepare(mlir::func::FuncOp function,
-               const TargetDesc &) const override {
+  void prepare(mlir::func::FuncOp function, const TargetDesc &) const override {
     // A sum of everything would be one program, on one core; narrow columns
     // leave most of a register empty.
     splitReductions(function, {/*programs=*/8, /*tile=*/64, /*part=*/16384,
@@ -43,8 +40,7 @@ public:
 
   Expected<std::vector<CompiledImage>>
   emit(std::span<const KernelJob> jobs, std::span<const TargetDesc> targets,
-       unsigned threads,
-       const mlir::DialectRegistry &dialects) const override {
+       unsigned threads, const mlir::DialectRegistry &dialects) const override {
     return compileKernels(jobs, targets, threads, &dialects);
   }
 

@@ -1,5 +1,6 @@
 // What compilation refuses, and that many kernels compile at once.
 #include "targets/cpu/KernelTest.h"
+#include "targets/cpu/Link.h"
 #include "targets/cpu/Object.h"
 
 #include "mlir/IR/MLIRContext.h"

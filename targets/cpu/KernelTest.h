@@ -60,23 +60,20 @@ isaTestName(const testing::TestParamInfo<std::string_view> &info) {
 inline Expected<std::unique_ptr<TestKernels>>
 compileText(const std::string &text, const std::string &first,
             std::string_view isa) {
-  auto target = cpuTarget(isa);
-  if (!target)
-    return target.takeError();
+  ASSIGN_OR_RETURN(auto target, cpuTarget(isa));
   KernelJob job{first, [&](mlir::MLIRContext &context, const TargetDesc &) {
                   return mlir::parseSourceString<mlir::ModuleOp>(text,
                                                                  &context);
                 }};
-  auto images = compileKernels({&job, 1}, {&*target, 1}, 1);
+  auto images = compileKernels({&job, 1}, {&target, 1}, 1);
   if (!images)
     return images.takeError();
   CompiledImage &compiled = images->front();
-  auto loaded = ElfImage::load(std::as_bytes(std::span(compiled.image.code)),
-                               "test image");
-  if (!loaded)
-    return loaded.takeError();
+  ASSIGN_OR_RETURN(auto loaded,
+                   ElfImage::load(std::as_bytes(std::span(compiled.image.code)),
+                                  "test image"));
   auto kernels = std::make_unique<TestKernels>();
-  kernels->image = std::move(*loaded);
+  kernels->image = std::move(loaded);
   kernels->entries = compiled.image.entries;
   kernels->times = compiled.times;
   kernels->linkSeconds = compiled.linkSeconds;

@@ -22,11 +22,10 @@ public:
 
   Expected<std::vector<TargetDesc>>
   describe(const TargetRequest &request) const override {
-    Expected<TargetDesc> target =
-        cudaTarget(request.variant.empty() ? "sm_90a" : request.variant);
-    if (!target)
-      return target.takeError();
-    return std::vector<TargetDesc>{std::move(*target)};
+    ASSIGN_OR_RETURN(
+        TargetDesc target,
+        cudaTarget(request.variant.empty() ? "sm_90a" : request.variant));
+    return std::vector<TargetDesc>{std::move(target)};
   }
 
   void prepare(func::FuncOp function, const TargetDesc &target) const override {
@@ -48,10 +47,9 @@ public:
        unsigned, const DialectRegistry &dialects) const override {
     std::vector<CompiledImage> images;
     for (const TargetDesc &target : targets) {
-      Expected<CompiledImage> image = emitPtxImage(jobs, target, dialects);
-      if (!image)
-        return image.takeError();
-      images.push_back(std::move(*image));
+      ASSIGN_OR_RETURN(CompiledImage image,
+                       emitPtxImage(jobs, target, dialects));
+      images.push_back(std::move(image));
     }
     return images;
   }

@@ -48,7 +48,7 @@ public:
     std::string reason;
     ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
       reason = diagnostic.str();
-      return success();
+      return mlir::success();
     });
     std::vector<CompiledImage> images;
     for (const TargetDesc &target : targets) {

@@ -93,5 +93,5 @@ def test_rows_without_a_key(fill, place, guard, causal, added):
             weights = np.where(np.isnan(weights), np.float32(0), weights)
         wanted = weights @ v
         np.testing.assert_allclose(module(**feed)["y"], wanted, rtol=2e-4, atol=2e-5)
-    attention = [x for x in module.describe()["launches"] if x["choices"][0]["kernel"].startswith("attention")]
+    attention = [x for x in module.describe()["launches"] if x["choices"][0]["kernel"].startswith("cpu_attention")]
     assert len(attention) == 1

@@ -26,13 +26,10 @@ static std::string withoutName(std::string code, llvm::StringRef name) {
 }
 
 static Status print(const std::string &path) {
-  Expected<std::shared_ptr<const Artefact>> artefact = Artefact::load(path);
-  if (!artefact)
-    return artefact.takeError();
-  auto codes = cli::kernelCodes(**artefact);
-  if (!codes)
-    return codes.takeError();
-  for (const auto &[isa, kernels] : *codes)
+  ASSIGN_OR_RETURN(std::shared_ptr<const Artefact> artefact,
+                   Artefact::load(path));
+  ASSIGN_OR_RETURN(auto codes, cli::kernelCodes(*artefact));
+  for (const auto &[isa, kernels] : codes)
     for (const auto &[name, code] : kernels)
       llvm::outs() << llvm::sys::path::stem(path) << '\t' << isa << '\t'
                    << llvm::format_hex_no_prefix(

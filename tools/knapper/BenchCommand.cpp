@@ -27,14 +27,12 @@ Expected<std::vector<double>> timeRuns(const BenchArguments &arguments,
   constexpr int warmUp = 2;
   Stopwatch watch;
   for (int64_t i = 0;; ++i) {
-    Expected<double> taken = timeRun(module, in);
-    if (!taken)
-      return taken.takeError();
+    ASSIGN_OR_RETURN(double taken, timeRun(module, in));
     if (i < warmUp) {
       watch = Stopwatch();
       continue;
     }
-    times.push_back(*taken);
+    times.push_back(taken);
     auto runs = static_cast<int64_t>(times.size());
     if (arguments.iterations
             ? runs >= arguments.iterations
@@ -66,29 +64,22 @@ std::string cut(const std::string &text, size_t width) {
 }
 
 Status bench(Session &session, BenchArguments &arguments) {
-  if (Status status = arguments.dims.parse(); !status)
-    return status;
-  Expected<ModulePtr> opened = arguments.model.open(session);
-  if (!opened)
-    return opened.takeError();
-  knapper_module *module = opened->get();
-  Expected<std::vector<Array>> inputs =
-      arguments.inputs.make(module, arguments.dims);
-  if (!inputs)
-    return inputs.takeError();
-  std::vector<knapper_tensor> tensors = tensorsOf(*inputs);
+  TRY(arguments.dims.parse());
+  ASSIGN_OR_RETURN(ModulePtr opened, arguments.model.open(session));
+  knapper_module *module = opened.get();
+  ASSIGN_OR_RETURN(std::vector<Array> inputs,
+                   arguments.inputs.make(module, arguments.dims));
+  std::vector<knapper_tensor> tensors = tensorsOf(inputs);
   session.progress("runs", 0, 2);
-  Expected<std::vector<double>> times = timeRuns(arguments, module, tensors);
-  if (!times)
-    return times.takeError();
+  ASSIGN_OR_RETURN(std::vector<double> times,
+                   timeRuns(arguments, module, tensors));
   session.progress("kernels", 1, 2);
-  Expected<Json> profiled = profile(module, tensors, arguments.seconds / 2);
-  if (!profiled)
-    return profiled.takeError();
-  const Json &measured = *profiled;
+  ASSIGN_OR_RETURN(Json profiled,
+                   profile(module, tensors, arguments.seconds / 2));
+  const Json &measured = profiled;
   session.progress("", 2, 2);
 
-  double middle = median(*times), p90 = quantile(*times, 0.9);
+  double middle = median(times), p90 = quantile(times, 0.9);
   double flops = 0, bytes = 0;
   for (const Json &kernel : measured["kernels"]) {
     flops += kernel["flops"].get<double>();
@@ -97,10 +88,10 @@ Status bench(Session &session, BenchArguments &arguments) {
   double gflops = flops / middle * 1e-9, gbps = bytes / middle * 1e-9;
   Json json = {{"model", arguments.model.path()},
                {"isa", measured["isa"]},
-               {"runs", times->size()},
+               {"runs", times.size()},
                {"median_ms", middle * 1e3},
                {"p90_ms", p90 * 1e3},
-               {"min_ms", quantile(*times, 0) * 1e3},
+               {"min_ms", quantile(times, 0) * 1e3},
                {"gflops", gflops},
                {"gbps", gbps},
                {"roofline_percent",
@@ -125,7 +116,7 @@ Status bench(Session &session, BenchArguments &arguments) {
   print(arguments.dims.chosenText());
   print(format("%s: median %.3f ms, p90 %.3f ms of %zu runs (%s)\n",
                printable(arguments.model.path()).c_str(), middle * 1e3,
-               p90 * 1e3, times->size(),
+               p90 * 1e3, times.size(),
                printable(json["isa"].get<std::string>()).c_str()));
   print(format("%.1f GFLOP/s, %.1f GB/s, %.0f %% of the roofline (peaks: %.0f "
                "GFLOP/s, %.1f GB/s)\n\n",

@@ -29,8 +29,7 @@ Expected<Cache> openCache(const CacheArguments &arguments) {
   std::string folder = arguments.folder;
   if (folder.empty()) {
     Options options;
-    if (Status status = setOptionsFromEnvironment(options); !status)
-      return status.takeError();
+    TRY(setOptionsFromEnvironment(options));
     folder = options.cacheDir;
   }
   return Cache::open(folder);
@@ -50,10 +49,8 @@ void printJson(const nlohmann::ordered_json &json) {
 }
 
 Status list(const CacheArguments &arguments) {
-  Expected<Cache> cache = openCache(arguments);
-  if (!cache)
-    return cache.takeError();
-  std::vector<CacheEntry> entries = cache->list();
+  ASSIGN_OR_RETURN(Cache cache, openCache(arguments));
+  std::vector<CacheEntry> entries = cache.list();
   if (arguments.json) {
     auto json = nlohmann::ordered_json::array();
     for (const CacheEntry &entry : entries)
@@ -68,7 +65,7 @@ Status list(const CacheArguments &arguments) {
   for (const CacheEntry &entry : entries)
     total += double(entry.bytes);
   print(format("%zu entries, %s in %s\n", entries.size(),
-               bytesText(total).c_str(), printable(cache->folder()).c_str()));
+               bytesText(total).c_str(), printable(cache.folder()).c_str()));
   auto shown = std::min(entries.size(), static_cast<size_t>(arguments.limit));
   for (const CacheEntry &entry : std::span(entries).first(shown)) {
     char when[32] = "";
@@ -87,26 +84,22 @@ Status list(const CacheArguments &arguments) {
 }
 
 Status explain(const CacheArguments &arguments) {
-  Expected<Options> options = arguments.flags.options();
-  if (!options)
-    return options.takeError();
-  Expected<Cache> cache = Cache::open(options->cacheDir);
+  ASSIGN_OR_RETURN(Options options, arguments.flags.options());
+  Expected<Cache> cache = Cache::open(options.cacheDir);
   if (!cache)
     return cache.takeError();
   CompileInput input;
   input.path = arguments.model;
-  Expected<CacheKey> key = cacheKey(input, *options);
-  if (!key)
-    return key.takeError();
+  ASSIGN_OR_RETURN(CacheKey key, cacheKey(input, options));
   std::vector<CacheEntry> entries = cache->list();
-  const CacheEntry *nearest = nearestEntry(*key, entries);
+  const CacheEntry *nearest = nearestEntry(key, entries);
   std::string other;
   const CacheKey::Field *differs =
-      nearest ? firstDifference(*key, nearest->key, &other) : nullptr;
+      nearest ? firstDifference(key, nearest->key, &other) : nullptr;
   bool cached = nearest && !differs;
   if (arguments.json) {
     nlohmann::ordered_json json = {
-        {"hash", key->hash()}, {"cached", cached}, {"key", jsonOf(*key)}};
+        {"hash", key.hash()}, {"cached", cached}, {"key", jsonOf(key)}};
     if (differs) {
       json["differs"] = differs->name;
       json["value"] = differs->value;
@@ -128,7 +121,7 @@ Status explain(const CacheArguments &arguments) {
                  model.c_str(), differs->name.c_str(),
                  printable(differs->value).c_str(), printable(other).c_str(),
                  nearest->hash.c_str()));
-  for (const CacheKey::Field &field : key->fields)
+  for (const CacheKey::Field &field : key.fields)
     print(format("  %-14s %s\n", field.name.c_str(),
                  printable(field.value).c_str()));
   return success();
@@ -138,15 +131,12 @@ Status prune(const CacheArguments &arguments) {
   if (arguments.all == (arguments.bytes >= 0))
     return userError("give one of --all and --bytes N", "command line",
                      "knapper cache prune --bytes 1000000000");
-  Expected<Cache> cache = openCache(arguments);
-  if (!cache)
-    return cache.takeError();
-  Expected<Cache::Pruned> pruned =
-      cache->prune(arguments.all ? 0 : static_cast<uint64_t>(arguments.bytes));
-  if (!pruned)
-    return pruned.takeError();
-  print(format("%u entries removed, %s\n", pruned->entries,
-               bytesText(double(pruned->bytes)).c_str()));
+  ASSIGN_OR_RETURN(Cache cache, openCache(arguments));
+  ASSIGN_OR_RETURN(
+      Cache::Pruned pruned,
+      cache.prune(arguments.all ? 0 : static_cast<uint64_t>(arguments.bytes)));
+  print(format("%u entries removed, %s\n", pruned.entries,
+               bytesText(double(pruned.bytes)).c_str()));
   return success();
 }
 

@@ -35,10 +35,7 @@ Expected<ModulePtr> load(const CompareArguments &arguments, int which) {
   load.isa = arguments.isa.empty() ? nullptr : arguments.isa.c_str();
   load.device = arguments.device.empty() ? nullptr : arguments.device.c_str();
   knapper_module *module = nullptr;
-  if (Status status = toStatus(
-          knapper_load(arguments.paths[which].c_str(), &load, &module));
-      !status)
-    return status.takeError();
+  TRY(toStatus(knapper_load(arguments.paths[which].c_str(), &load, &module)));
   return ModulePtr(module);
 }
 
@@ -51,13 +48,11 @@ Expected<std::string> signatureText(const knapper_module *module,
                                     CountFunction count, InfoFunction read) {
   std::string text;
   for (int32_t i = 0; i < count(module); ++i) {
-    Expected<knapper_tensor_info> info = read(module, i);
-    if (!info)
-      return info.takeError();
-    text += format("%s%s: %s [", i ? "; " : "", info->name,
-                   knapper_dtype_name(info->dtype));
-    for (int32_t d = 0; d < info->rank; ++d)
-      text += format("%s%s", d ? ", " : "", info->dim_text[d]);
+    ASSIGN_OR_RETURN(knapper_tensor_info info, read(module, i));
+    text += format("%s%s: %s [", i ? "; " : "", info.name,
+                   knapper_dtype_name(info.dtype));
+    for (int32_t d = 0; d < info.rank; ++d)
+      text += format("%s%s", d ? ", " : "", info.dim_text[d]);
     text += "]";
   }
   return text;
@@ -77,13 +72,12 @@ Status sameSignature(const CompareArguments &arguments,
     Expected<std::string> a = signatureText(first, part.count, part.read);
     if (!a)
       return a.takeError();
-    Expected<std::string> b = signatureText(second, part.count, part.read);
-    if (!b)
-      return b.takeError();
-    if (*a != *b)
+    ASSIGN_OR_RETURN(std::string b,
+                     signatureText(second, part.count, part.read));
+    if (*a != b)
       return userError(
           std::string("the models have other ") + part.what + ": " + *a +
-              " and " + *b,
+              " and " + b,
           arguments.paths[0] + ", " + arguments.paths[1],
           "compare artefacts of one model; times of a file with fixed "
           "sizes: knapper explain FILE --profile --compare FILE");
@@ -96,8 +90,7 @@ Status sameSignature(const CompareArguments &arguments,
 Expected<std::vector<Sizes>> sizesOf(const knapper_module *module,
                                      const Sizes &given) {
   const char *text = nullptr;
-  if (Status status = toStatus(knapper_module_describe(module, &text)); !status)
-    return status.takeError();
+  TRY(toStatus(knapper_module_describe(module, &text)));
   std::map<std::string, std::vector<int64_t>> values;
   for (const auto &[name, value] : given)
     values[name].push_back(value);
@@ -133,14 +126,10 @@ Expected<Json> compareResults(const knapper_module *module,
   Json differing = Json::array();
   for (int32_t i = 0; i < knapper_result_num_outputs(first); ++i) {
     knapper_tensor a = {}, b = {};
-    if (Status status = toStatus(knapper_result_output(first, i, &a)); !status)
-      return status.takeError();
-    if (Status status = toStatus(knapper_result_output(second, i, &b)); !status)
-      return status.takeError();
-    Expected<knapper_tensor_info> info = outputInfo(module, i);
-    if (!info)
-      return info.takeError();
-    Json entry = {{"name", info->name}, {"type", typeText(a)}};
+    TRY(toStatus(knapper_result_output(first, i, &a)));
+    TRY(toStatus(knapper_result_output(second, i, &b)));
+    ASSIGN_OR_RETURN(knapper_tensor_info info, outputInfo(module, i));
+    Json entry = {{"name", info.name}, {"type", typeText(a)}};
     if (typeText(a) != typeText(b)) {
       entry["other_type"] = typeText(b);
       differing.push_back(entry);
@@ -186,10 +175,9 @@ Expected<Json> compareAt(const CompareArguments &arguments,
   Json json = {{"sizes", Json::object()}};
   for (const auto &[name, value] : sizes)
     json["sizes"][name] = value;
-  Expected<std::vector<Array>> inputs = arguments.inputs.make(first, sizes);
-  if (!inputs)
-    return inputs.takeError();
-  std::vector<knapper_tensor> tensors = tensorsOf(*inputs);
+  ASSIGN_OR_RETURN(std::vector<Array> inputs,
+                   arguments.inputs.make(first, sizes));
+  std::vector<knapper_tensor> tensors = tensorsOf(inputs);
   Expected<ResultPtr> a = run(first, tensors);
   Expected<ResultPtr> b = run(second, tensors);
   if (!a || !b) {
@@ -202,18 +190,14 @@ Expected<Json> compareAt(const CompareArguments &arguments,
     json["same"] = !a && !b;
     return json;
   }
-  Expected<Json> outputs = compareResults(first, a->get(), b->get());
-  if (!outputs)
-    return outputs.takeError();
-  json.update(*outputs);
+  ASSIGN_OR_RETURN(Json outputs, compareResults(first, a->get(), b->get()));
+  json.update(outputs);
   a->reset();
   b->reset();
-  Expected<std::vector<RunPair>> pairs =
-      timeRounds(first, second, tensors, arguments.rounds);
-  if (!pairs)
-    return pairs.takeError();
+  ASSIGN_OR_RETURN(std::vector<RunPair> pairs,
+                   timeRounds(first, second, tensors, arguments.rounds));
   std::vector<double> ones, others, ratios;
-  for (const RunPair &pair : *pairs) {
+  for (const RunPair &pair : pairs) {
     ones.push_back(pair.first);
     others.push_back(pair.second);
     ratios.push_back(pair.first / pair.second);
@@ -271,17 +255,14 @@ Status timeKernels(const CompareArguments &arguments, knapper_module *first,
                    knapper_module *second, const Sizes &sizes, Json &kernels) {
   if (kernels["differing"].empty())
     return success();
-  Expected<std::vector<Array>> inputs = arguments.inputs.make(first, sizes);
-  if (!inputs)
-    return inputs.takeError();
-  Expected<SideBySide> times =
-      timeSideBySide(first, second, tensorsOf(*inputs), kKernelSeconds);
-  if (!times)
-    return times.takeError();
+  ASSIGN_OR_RETURN(std::vector<Array> inputs,
+                   arguments.inputs.make(first, sizes));
+  ASSIGN_OR_RETURN(
+      SideBySide times,
+      timeSideBySide(first, second, tensorsOf(inputs), kKernelSeconds));
   for (Json &kernel : kernels["differing"])
-    if (auto found =
-            times->kernels.find(kernel["signature"].get<std::string>());
-        found != times->kernels.end()) {
+    if (auto found = times.kernels.find(kernel["signature"].get<std::string>());
+        found != times.kernels.end()) {
       kernel["first"]["us"] = found->second.first * 1e6;
       kernel["second"]["us"] = found->second.second * 1e6;
       kernel["ratio"] = found->second.ratio;
@@ -384,38 +365,29 @@ void showRuns(const Json &runs) {
 }
 
 Status compare(Session &session, CompareArguments &arguments) {
-  if (Status status = arguments.dims.parse(); !status)
-    return status;
-  Expected<ModulePtr> first = load(arguments, 0);
-  if (!first)
-    return first.takeError();
-  Expected<ModulePtr> second = load(arguments, 1);
-  if (!second)
-    return second.takeError();
-  knapper_module *a = first->get(), *b = second->get();
-  if (Status status = sameSignature(arguments, a, b); !status)
-    return status;
-  Expected<ArtefactDiff> diff =
-      diffKernels(a, arguments.paths[0], b, arguments.paths[1]);
-  if (!diff)
-    return diff.takeError();
+  TRY(arguments.dims.parse());
+  ASSIGN_OR_RETURN(ModulePtr first, load(arguments, 0));
+  ASSIGN_OR_RETURN(ModulePtr second, load(arguments, 1));
+  knapper_module *a = first.get(), *b = second.get();
+  TRY(sameSignature(arguments, a, b));
+  ASSIGN_OR_RETURN(ArtefactDiff diff,
+                   diffKernels(a, arguments.paths[0], b, arguments.paths[1]));
   Json json = {{"first", arguments.paths[0]},
                {"second", arguments.paths[1]},
-               {"kernels", kernelsJson(*diff)},
+               {"kernels", kernelsJson(diff)},
                {"same_outputs", true},
                {"runs", Json::array()}};
-  Expected<std::vector<Sizes>> sets = sizesOf(a, arguments.dims.values());
-  if (!sets)
-    return sets.takeError();
+  ASSIGN_OR_RETURN(std::vector<Sizes> sets,
+                   sizesOf(a, arguments.dims.values()));
   const Sizes *last = nullptr; // that both run at
-  for (size_t k = 0; k < sets->size(); ++k) {
+  for (size_t k = 0; k < sets.size(); ++k) {
     session.progress("runs", static_cast<int>(k),
-                     static_cast<int>(sets->size()));
-    Expected<Json> at = compareAt(arguments, a, b, (*sets)[k]);
+                     static_cast<int>(sets.size()));
+    Expected<Json> at = compareAt(arguments, a, b, (sets)[k]);
     if (!at)
       return at.takeError();
     if (!at->contains("refused"))
-      last = &(*sets)[k];
+      last = &(sets)[k];
     if (!(*at)["same"].get<bool>()) {
       json["same_outputs"] = false;
       session.exitCode = kOutputsDiffer;
@@ -428,9 +400,7 @@ Status compare(Session &session, CompareArguments &arguments) {
                          json["runs"][0]["refused"][0].get<std::string>(),
                      arguments.paths[0], "give other sizes with --dim");
   if (last)
-    if (Status status = timeKernels(arguments, a, b, *last, json["kernels"]);
-        !status)
-      return status;
+    TRY(timeKernels(arguments, a, b, *last, json["kernels"]));
   if (arguments.json) {
     print(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
     return success();

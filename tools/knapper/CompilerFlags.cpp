@@ -55,11 +55,9 @@ std::vector<std::pair<std::string, std::string>> CompilerFlags::given() const {
 
 Expected<Options> CompilerFlags::options() const {
   Options options;
-  if (Status status = setOptionsFromEnvironment(options); !status)
-    return status.takeError();
+  TRY(setOptionsFromEnvironment(options));
   for (auto &[name, text] : given())
-    if (Status status = setOption(options, name, text); !status)
-      return status.takeError();
+    TRY(setOption(options, name, text));
   return options;
 }
 

@@ -17,9 +17,7 @@ void addDevices(CLI::App &app, Session &session) {
   command->callback([&session, arguments] {
     session.action = [arguments]() -> Status {
       char *text = nullptr;
-      if (Status status = toStatus(knapper_devices(arguments->measure, &text));
-          !status)
-        return status;
+      TRY(toStatus(knapper_devices(arguments->measure, &text)));
       std::string json = takeString(text);
       if (arguments->json) {
         print(json + "\n");

@@ -20,17 +20,14 @@ struct ExplainArguments {
 };
 
 Status explain(Session &session, ExplainArguments &arguments) {
-  if (Status status = arguments.dims.parse(); !status)
-    return status;
-  Expected<ModulePtr> module = arguments.model.open(session);
-  if (!module)
-    return module.takeError();
+  TRY(arguments.dims.parse());
+  ASSIGN_OR_RETURN(ModulePtr module, arguments.model.open(session));
   knapper_explain_options options = KNAPPER_EXPLAIN_OPTIONS_INIT;
   Expected<std::vector<Array>> inputs = std::vector<Array>();
   std::vector<knapper_tensor> tensors;
   ModulePtr other;
   if (arguments.profile) {
-    inputs = arguments.inputs.make(module->get(), arguments.dims);
+    inputs = arguments.inputs.make(module.get(), arguments.dims);
     if (!inputs)
       return inputs.takeError();
     tensors = tensorsOf(*inputs);
@@ -46,18 +43,15 @@ Status explain(Session &session, ExplainArguments &arguments) {
     options.progress_user = &session;
   }
   if (!arguments.other.empty()) {
-    Expected<ModulePtr> opened = arguments.model.openBeside(arguments.other);
-    if (!opened)
-      return opened.takeError();
-    other = std::move(*opened);
+    ASSIGN_OR_RETURN(ModulePtr opened,
+                     arguments.model.openBeside(arguments.other));
+    other = std::move(opened);
     options.other = other.get();
     options.other_name = arguments.other.c_str();
   }
   char *html = nullptr, *json = nullptr;
-  if (Status status = toStatus(knapper_explain_with(
-          module->get(), &options, arguments.json ? nullptr : &html, &json));
-      !status)
-    return status;
+  TRY(toStatus(knapper_explain_with(module.get(), &options,
+                                    arguments.json ? nullptr : &html, &json)));
   std::string page = html ? takeString(html) : "", text = takeString(json);
   if (arguments.json) {
     print(text + "\n");
@@ -69,8 +63,7 @@ Status explain(Session &session, ExplainArguments &arguments) {
                  .filename()
                  .replace_extension(".html")
                  .string();
-  if (Status status = writeFile(output, page); !status)
-    return status;
+  TRY(writeFile(output, page));
   Json description = Json::parse(text);
   if (arguments.profile)
     print(arguments.dims.chosenText() + timesTable(description["profile"]) +

@@ -99,8 +99,7 @@ Expected<knapper_tensor_info>
 infoOf(InfoFunction function, const knapper_module *module, int32_t index) {
   knapper_tensor_info info = {};
   info.size = sizeof info;
-  if (Status status = toStatus(function(module, index, &info)); !status)
-    return status.takeError();
+  TRY(toStatus(function(module, index, &info)));
   return info;
 }
 
@@ -124,8 +123,7 @@ struct Described {
 
 Expected<Described> describe(const knapper_module *module) {
   const char *text = nullptr;
-  if (Status status = toStatus(knapper_module_describe(module, &text)); !status)
-    return status.takeError();
+  TRY(toStatus(knapper_module_describe(module, &text)));
   Described found;
   auto description = nlohmann::json::parse(text);
   for (const auto &symbol : description["symbols"])
@@ -174,24 +172,17 @@ Status placeFiles(const std::vector<std::string> &files,
       name = text.substr(0, equals);
       path = text.substr(equals + 1);
     }
-    Expected<std::string> content = readFile(path);
-    if (!content)
-      return content.takeError();
-    if (content->starts_with("PK")) {
+    ASSIGN_OR_RETURN(std::string content, readFile(path));
+    if (content.starts_with("PK")) {
       if (!name.empty())
         return userError("an .npz file names its arrays itself", text,
                          "give it without 'NAME='");
-      auto entries = readNpz(*content, path);
-      if (!entries)
-        return entries.takeError();
-      for (auto &[entry, array] : *entries)
-        if (Status status = place(entry, std::move(array), path); !status)
-          return status;
+      ASSIGN_OR_RETURN(auto entries, readNpz(content, path));
+      for (auto &[entry, array] : entries)
+        TRY(place(entry, std::move(array), path));
       continue;
     }
-    Expected<Array> array = readNpy(*content, path);
-    if (!array)
-      return array.takeError();
+    ASSIGN_OR_RETURN(Array array, readNpy(content, path));
     if (name.empty()) {
       size_t next = 0;
       while (next < arrays.size() && arrays[next])
@@ -201,8 +192,7 @@ Status placeFiles(const std::vector<std::string> &files,
                          "the inputs: " + listOf(names));
       name = names[next];
     }
-    if (Status status = place(name, std::move(*array), path); !status)
-      return status;
+    TRY(place(name, std::move(array), path));
   }
   return success();
 }
@@ -263,15 +253,12 @@ Expected<Placed> place(const knapper_module *module,
   Placed placed;
   int32_t count = knapper_module_num_inputs(module);
   for (int32_t i = 0; i < count; ++i) {
-    Expected<knapper_tensor_info> info = inputInfo(module, i);
-    if (!info)
-      return info.takeError();
-    placed.infos.push_back(*info);
-    placed.names.push_back(info->name);
+    ASSIGN_OR_RETURN(knapper_tensor_info info, inputInfo(module, i));
+    placed.infos.push_back(info);
+    placed.names.push_back(info.name);
   }
   placed.arrays.resize(count);
-  if (Status status = placeFiles(files, placed.names, placed.arrays); !status)
-    return status.takeError();
+  TRY(placeFiles(files, placed.names, placed.arrays));
   // Files name no storage type: their bytes are what the input is.
   for (int32_t i = 0; i < count; ++i)
     if (std::optional<Array> &array = placed.arrays[i];
@@ -352,18 +339,13 @@ Inputs::make(const knapper_module *module,
 
 Expected<std::vector<Array>> Inputs::make(const knapper_module *module,
                                           Dims &dims) const {
-  Expected<Placed> placed = place(module, files);
-  if (!placed)
-    return placed.takeError();
-  auto &[infos, names, arrays] = *placed;
+  ASSIGN_OR_RETURN(Placed placed, place(module, files));
+  auto &[infos, names, arrays] = placed;
   auto count = static_cast<int32_t>(infos.size());
-  Expected<Described> described = describe(module);
-  if (!described)
-    return described.takeError();
-  const std::vector<std::string> &symbols = described->symbols;
+  ASSIGN_OR_RETURN(Described described, describe(module));
+  const std::vector<std::string> &symbols = described.symbols;
 
-  if (Status status = checkGivenOnce(dims.values()); !status)
-    return status.takeError();
+  TRY(checkGivenOnce(dims.values()));
   std::map<std::string, int64_t> sizes;
   for (const auto &[name, value] : dims.values()) {
     if (std::find(symbols.begin(), symbols.end(), name) == symbols.end())
@@ -384,8 +366,7 @@ Expected<std::vector<Array>> Inputs::make(const knapper_module *module,
             return status.takeError();
           else
             sizes.emplace(infos[i].dim_text[d], arrays[i]->shape[d]);
-  if (Status status = completeSizes(*placed, symbols, sizes, dims); !status)
-    return status.takeError();
+  TRY(completeSizes(placed, symbols, sizes, dims));
 
   std::vector<Array> result;
   for (int32_t i = 0; i < count; ++i) {
@@ -406,17 +387,15 @@ Expected<std::vector<Array>> Inputs::make(const knapper_module *module,
             cat("give the input: --input ", names[i], "=FILE.npy"));
       shape[d] = size->second;
     }
-    Expected<Array> array =
-        Array::make(infos[i].dtype, std::move(shape), where);
-    if (!array)
-      return array.takeError();
+    ASSIGN_OR_RETURN(Array array,
+                     Array::make(infos[i].dtype, std::move(shape), where));
     constexpr int64_t flags = 2; // masks and the like
-    int64_t below = described->indexLimits[i];
+    int64_t below = described.indexLimits[i];
     below = integers ? integers : below ? below : flags;
     bool small = infos[i].dtype == KNAPPER_I8 || infos[i].dtype == KNAPPER_U8;
-    fillRandom(*array, seed * 1000003 + i,
+    fillRandom(array, seed * 1000003 + i,
                small ? std::min<int64_t>(below, 128) : below);
-    result.push_back(std::move(*array));
+    result.push_back(std::move(array));
   }
   return result;
 }

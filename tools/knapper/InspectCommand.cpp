@@ -95,8 +95,7 @@ void addInspect(CLI::App &app, Session &session) {
       knapper_compile_options options = KNAPPER_COMPILE_OPTIONS_INIT;
       options.model_path = arguments->model.c_str();
       char *text = nullptr;
-      if (Status status = toStatus(knapper_inspect(&options, &text)); !status)
-        return status;
+      TRY(toStatus(knapper_inspect(&options, &text)));
       std::string made = takeString(text);
       Json json = Json::parse(made);
       if (arguments->json)

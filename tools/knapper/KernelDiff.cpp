@@ -27,8 +27,7 @@ struct Contents {
 Expected<Contents> contentsOf(const knapper_module *module,
                               const std::string &path) {
   const char *text = nullptr;
-  if (Status status = toStatus(knapper_module_describe(module, &text)); !status)
-    return status.takeError();
+  TRY(toStatus(knapper_module_describe(module, &text)));
   const Json json = Json::parse(text);
   Contents contents;
   contents.launches = json.at("launches").size();
@@ -48,13 +47,10 @@ Expected<Contents> contentsOf(const knapper_module *module,
         kernel.origin = launch.at("origin").get<std::string>();
       contents.called.push_back(std::move(name));
     }
-  Expected<std::shared_ptr<const Artefact>> artefact = Artefact::load(path);
-  if (!artefact)
-    return artefact.takeError();
-  auto codes = kernelCodes(**artefact);
-  if (!codes)
-    return codes.takeError();
-  contents.codes = std::move(*codes);
+  ASSIGN_OR_RETURN(std::shared_ptr<const Artefact> artefact,
+                   Artefact::load(path));
+  ASSIGN_OR_RETURN(auto codes, kernelCodes(*artefact));
+  contents.codes = std::move(codes);
   return contents;
 }
 
@@ -97,35 +93,33 @@ Expected<ArtefactDiff> diffKernels(const knapper_module *first,
   Expected<Contents> a = contentsOf(first, firstPath);
   if (!a)
     return a.takeError();
-  Expected<Contents> b = contentsOf(second, secondPath);
-  if (!b)
-    return b.takeError();
+  ASSIGN_OR_RETURN(Contents b, contentsOf(second, secondPath));
 
   ArtefactDiff diff;
   diff.launches[0] = a->launches;
-  diff.launches[1] = b->launches;
-  diff.order = a->launches != b->launches || a->called != b->called;
+  diff.launches[1] = b.launches;
+  diff.order = a->launches != b.launches || a->called != b.called;
   std::vector<std::string> common;
   for (const auto &[isa, codes] : a->codes)
-    (b->codes.contains(isa) ? common : diff.firstOnly).push_back(isa);
-  for (const auto &[isa, codes] : b->codes)
+    (b.codes.contains(isa) ? common : diff.firstOnly).push_back(isa);
+  for (const auto &[isa, codes] : b.codes)
     if (!a->codes.contains(isa))
       diff.secondOnly.push_back(isa);
 
   std::set<std::string> signatures;
-  for (const Contents *contents : {&*a, &*b})
+  for (const Contents *contents : {&*a, &b})
     for (const auto &[signature, kernels] : contents->bySignature)
       signatures.insert(signature);
   for (const std::string &signature : signatures) {
     KernelDiff kernel;
     kernel.signature = signature;
     kernel.first = sideOf(*a, signature, kernel.origin);
-    kernel.second = sideOf(*b, signature, kernel.origin);
+    kernel.second = sideOf(b, signature, kernel.origin);
     kernel.names = kernel.first.names != kernel.second.names;
     kernel.schedules = kernel.first.schedules != kernel.second.schedules;
     for (const std::string &isa : common) {
       std::string firstCode = codeOf(*a, isa, kernel.first);
-      std::string secondCode = codeOf(*b, isa, kernel.second);
+      std::string secondCode = codeOf(b, isa, kernel.second);
       if (!kernel.first.names.empty() && !kernel.second.names.empty() &&
           firstCode != secondCode)
         kernel.code.push_back(isa);

@@ -98,10 +98,7 @@ Status write(const CLI::App &root, const std::string &folder) {
   std::vector<const CLI::App *> pages = root.get_subcommands(all);
   pages.push_back(&root);
   for (const CLI::App *command : pages)
-    if (Status s = writeFile(cat(folder, "/", pageName(*command), ".1"),
-                             page(*command));
-        !s)
-      return s;
+    TRY(writeFile(cat(folder, "/", pageName(*command), ".1"), page(*command)));
   return success();
 }
 

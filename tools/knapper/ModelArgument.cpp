@@ -1,7 +1,7 @@
 #include "tools/knapper/ModelArgument.h"
 
-#include "runtime/base/Text.h"
 #include "runtime/base/InputFile.h"
+#include "runtime/base/Text.h"
 
 #include <cstring>
 #include <unistd.h>
@@ -69,9 +69,7 @@ knapper_load_options ModelArgument::loadOptions() const {
 Expected<ModulePtr> ModelArgument::openBeside(const std::string &other) const {
   knapper_load_options load = loadOptions();
   knapper_module *module = nullptr;
-  if (Status status = toStatus(knapper_load(other.c_str(), &load, &module));
-      !status)
-    return status.takeError();
+  TRY(toStatus(knapper_load(other.c_str(), &load, &module)));
   return ModulePtr(module);
 }
 
@@ -150,10 +148,8 @@ Status Dims::parse() {
       automatic = true;
       continue;
     }
-    auto parsed = parseDims(text);
-    if (!parsed)
-      return parsed.takeError();
-    pairs.insert(pairs.end(), parsed->begin(), parsed->end());
+    ASSIGN_OR_RETURN(auto parsed, parseDims(text));
+    pairs.insert(pairs.end(), parsed.begin(), parsed.end());
   }
   return success();
 }

@@ -44,10 +44,8 @@ knapper_tensor Array::tensor() const {
 }
 
 Expected<std::string> readFile(const std::string &path) {
-  Expected<InputFile> file = InputFile::open(path);
-  if (!file)
-    return file.takeError();
-  return file->read();
+  ASSIGN_OR_RETURN(InputFile file, InputFile::open(path));
+  return file.read();
 }
 
 namespace {

@@ -190,11 +190,9 @@ private:
 
 Expected<std::vector<std::pair<std::string, Array>>>
 readNpz(std::string_view file, const std::string &where) {
-  Expected<std::vector<ZipEntry>> entries = readDirectory(file, where);
-  if (!entries)
-    return entries.takeError();
+  ASSIGN_OR_RETURN(std::vector<ZipEntry> entries, readDirectory(file, where));
   std::vector<std::pair<std::string, Array>> arrays;
-  for (const ZipEntry &entry : *entries) {
+  for (const ZipEntry &entry : entries) {
     std::string name(entry.name);
     if (name.ends_with(".npy"))
       name.resize(name.size() - 4);
@@ -202,29 +200,23 @@ readNpz(std::string_view file, const std::string &where) {
     std::string storage;
     std::string_view content = entry.packed;
     if (entry.method == 8) {
-      Expected<std::string> unpacked = inflateEntry(entry, place);
-      if (!unpacked)
-        return unpacked.takeError();
-      storage = std::move(*unpacked);
+      ASSIGN_OR_RETURN(std::string unpacked, inflateEntry(entry, place));
+      storage = std::move(unpacked);
       content = storage;
     } else if (entry.method != 0) {
       return damaged(place, "is packed in an unknown way");
     }
     if (checksumOf(0, content.data(), content.size()) != entry.checksum)
       return damaged(place, "is damaged: its checksum differs");
-    Expected<Array> array = readNpy(content, place);
-    if (!array)
-      return array.takeError();
-    arrays.emplace_back(std::move(name), std::move(*array));
+    ASSIGN_OR_RETURN(Array array, readNpy(content, place));
+    arrays.emplace_back(std::move(name), std::move(array));
   }
   return arrays;
 }
 
 Status writeNpy(const std::string &path, const knapper_tensor &tensor) {
-  Expected<std::string> found = OutputFile::destination(path);
-  if (!found)
-    return found.takeError();
-  ArrayFile file(*found);
+  ASSIGN_OR_RETURN(std::string found, OutputFile::destination(path));
+  ArrayFile file(found);
   file.write(npyHeader(tensor));
   file.write(tensor.data, tensor.bytes);
   return file.finish();
@@ -232,10 +224,8 @@ Status writeNpy(const std::string &path, const knapper_tensor &tensor) {
 
 Status writeNpz(const std::string &path,
                 const std::vector<NamedTensor> &tensors) {
-  Expected<std::string> found = OutputFile::destination(path);
-  if (!found)
-    return found.takeError();
-  ArrayFile file(*found);
+  ASSIGN_OR_RETURN(std::string found, OutputFile::destination(path));
+  ArrayFile file(found);
   std::string directory;
   for (const auto &[name, tensor] : tensors) {
     std::string header = npyHeader(tensor), entryName = name + ".npy";

@@ -62,16 +62,11 @@ Json nameOf(const char *what, int thread, const std::string &name) {
 }
 
 Status profile(Session &session, ProfileArguments &arguments) {
-  if (Status status = arguments.dims.parse(); !status)
-    return status;
-  Expected<ModulePtr> opened = arguments.model.open(session);
-  if (!opened)
-    return opened.takeError();
-  Expected<std::vector<Array>> inputs =
-      arguments.inputs.make(opened->get(), arguments.dims);
-  if (!inputs)
-    return inputs.takeError();
-  std::vector<knapper_tensor> tensors = tensorsOf(*inputs);
+  TRY(arguments.dims.parse());
+  ASSIGN_OR_RETURN(ModulePtr opened, arguments.model.open(session));
+  ASSIGN_OR_RETURN(std::vector<Array> inputs,
+                   arguments.inputs.make(opened.get(), arguments.dims));
+  std::vector<knapper_tensor> tensors = tensorsOf(inputs);
   Json events = Json::array();
   double begin = 0;
   size_t launches = 0;
@@ -80,11 +75,8 @@ Status profile(Session &session, ProfileArguments &arguments) {
     session.progress("runs", static_cast<int>(run),
                      static_cast<int>(warmUp + arguments.runs));
     char *text = nullptr;
-    if (Status status = toStatus(
-            knapper_profile(opened->get(), tensors.data(),
-                            static_cast<int32_t>(tensors.size()), &text));
-        !status)
-      return status;
+    TRY(toStatus(knapper_profile(opened.get(), tensors.data(),
+                                 static_cast<int32_t>(tensors.size()), &text)));
     Json json = Json::parse(takeString(text));
     if (run == 0) {
       events.push_back(
@@ -106,10 +98,8 @@ Status profile(Session &session, ProfileArguments &arguments) {
                  .replace_extension(".trace.json")
                  .string();
   Json trace = {{"displayTimeUnit", "ns"}, {"traceEvents", std::move(events)}};
-  if (Status status = writeFile(
-          output, trace.dump(1, ' ', false, Json::error_handler_t::replace));
-      !status)
-    return status;
+  TRY(writeFile(output,
+                trace.dump(1, ' ', false, Json::error_handler_t::replace)));
   print(arguments.dims.chosenText());
   print(format("%s: %lld runs of %zu launches\n", printable(output).c_str(),
                static_cast<long long>(arguments.runs), launches));

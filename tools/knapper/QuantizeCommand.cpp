@@ -247,14 +247,11 @@ void QuantizeRun::report(const Json &made) const {
 }
 
 Status QuantizeRun::run() {
-  if (Status status = check(); !status)
-    return status;
+  TRY(check());
   for (const auto *list : {&arguments.calibrate, &arguments.data})
     for (const std::string &path : *list) {
-      Expected<std::vector<std::string>> found = filesOf(path);
-      if (!found)
-        return found.takeError();
-      files.insert(files.end(), found->begin(), found->end());
+      ASSIGN_OR_RETURN(std::vector<std::string> found, filesOf(path));
+      files.insert(files.end(), found.begin(), found.end());
     }
   Status status = quantize();
   session.progress("", 1, 1);

@@ -20,14 +20,10 @@ Expected<Records> recordsInArtefact(const std::string &path) {
   knapper_load_options load = KNAPPER_LOAD_OPTIONS_INIT;
   load.threads = 1;
   knapper_module *loaded = nullptr;
-  if (Status status = toStatus(knapper_load(path.c_str(), &load, &loaded));
-      !status)
-    return status.takeError();
+  TRY(toStatus(knapper_load(path.c_str(), &load, &loaded)));
   ModulePtr module(loaded);
   const char *text = nullptr;
-  if (Status status = toStatus(knapper_module_describe(module.get(), &text));
-      !status)
-    return status.takeError();
+  TRY(toStatus(knapper_module_describe(module.get(), &text)));
   const Json json = Json::parse(text);
   Records records;
   if (!json.contains("report"))
@@ -63,32 +59,26 @@ Status give(const Records &records, const std::string &output) {
 Status merge(const RecordsArguments &arguments) {
   Records all;
   for (const std::string &file : arguments.files) {
-    Expected<Records> records = open(file);
-    if (!records)
-      return records.takeError();
-    all.merge(*records);
+    ASSIGN_OR_RETURN(Records records, open(file));
+    all.merge(records);
   }
   return give(all, arguments.output);
 }
 
 /// A line for every record that one of two files has alone or otherwise.
 Status diff(const RecordsArguments &arguments) {
-  Expected<Records> before = open(arguments.files[0]);
-  if (!before)
-    return before.takeError();
-  Expected<Records> after = open(arguments.files[1]);
-  if (!after)
-    return after.takeError();
+  ASSIGN_OR_RETURN(Records before, open(arguments.files[0]));
+  ASSIGN_OR_RETURN(Records after, open(arguments.files[1]));
   auto line = [](char sign, const Record &record) {
     print(format("%c %s %s %s %.3fx\n", sign, record.signature.c_str(),
                  printable(record.target).c_str(),
                  printable(tune::textOf(record.choice)).c_str(), record.gain));
   };
-  Records both = *before;
-  both.merge(*after);
+  Records both = before;
+  both.merge(after);
   for (const auto &[key, record] : both.all()) {
-    const Record *was = before->find(key.first, key.second);
-    const Record *is = after->find(key.first, key.second);
+    const Record *was = before.find(key.first, key.second);
+    const Record *is = after.find(key.first, key.second);
     if (was && is && was->choice == is->choice)
       continue;
     if (was)

@@ -48,8 +48,7 @@ Status write(const std::vector<std::string> &wanted,
              const std::vector<NamedTensor> &outputs) {
   for (const std::string &text : wanted) {
     if (text.ends_with(".npz")) {
-      if (Status status = writeNpz(text, outputs); !status)
-        return status;
+      TRY(writeNpz(text, outputs));
       continue;
     }
     const NamedTensor *chosen = nullptr;
@@ -67,8 +66,7 @@ Status write(const std::vector<std::string> &wanted,
       return userError("says not which output it is for", "--output " + text,
                        "FILE.npz for all, or NAME=FILE.npy with a name of: " +
                            names);
-    if (Status status = writeNpy(path, chosen->second); !status)
-      return status;
+    TRY(writeNpy(path, chosen->second));
   }
   return success();
 }
@@ -102,8 +100,7 @@ Expected<std::string> writeReproducer(const std::string &model,
           writeFile(program, made["program"].get_ref<const std::string &>());
       !status)
     return status.takeError();
-  if (Status status = writeNpz(data, arrays); !status)
-    return status.takeError();
+  TRY(writeNpz(data, arrays));
   return "report this with " + program + " and " + data +
          ", which repeat it: knapper run --verify " + program + " -i " + data;
 }
@@ -111,10 +108,8 @@ Expected<std::string> writeReproducer(const std::string &model,
 /// Every kernel against the reference; a divergence is a defect of ours.
 Status verify(const ModelArgument &model,
               const std::vector<knapper_tensor> &inputs) {
-  Expected<std::string> text = model.verify(inputs);
-  if (!text)
-    return text.takeError();
-  auto report = nlohmann::json::parse(*text, nullptr, false);
+  ASSIGN_OR_RETURN(std::string text, model.verify(inputs));
+  auto report = nlohmann::json::parse(text, nullptr, false);
   if (!report.is_object())
     return internalError("the report of the verification cannot be read");
   auto describe = [](const nlohmann::json &kernel) {
@@ -151,36 +146,26 @@ Status verify(const ModelArgument &model,
     return success();
   }
   auto first = report["first_divergent"].get<size_t>();
-  Expected<std::string> hint =
-      writeReproducer(model.path(), report["reproducer"]);
-  if (!hint)
-    return hint.takeError();
+  ASSIGN_OR_RETURN(std::string hint,
+                   writeReproducer(model.path(), report["reproducer"]));
   Error error = internalError(format("%zu of %zu kernels diverge from the "
                                      "float64 reference, first kernel %zu",
                                      diverging, kernels.size(), first),
                               describe(kernels[first]));
-  error.hint = *hint;
+  error.hint = hint;
   return error;
 }
 
 Status run(Session &session, RunArguments &arguments) {
-  if (Status status = arguments.dims.parse(); !status)
-    return status;
+  TRY(arguments.dims.parse());
   if (arguments.verify)
-    if (Status status = arguments.model.canVerify(); !status)
-      return status;
-  Expected<ModulePtr> module = arguments.model.open(session);
-  if (!module)
-    return module.takeError();
-  Expected<std::vector<Array>> inputs =
-      arguments.inputs.make(module->get(), arguments.dims);
-  if (!inputs)
-    return inputs.takeError();
-  std::vector<knapper_tensor> tensors = tensorsOf(*inputs);
-  Expected<ResultPtr> made = cli::run(module->get(), tensors);
-  if (!made)
-    return made.takeError();
-  ResultPtr result = std::move(*made);
+    TRY(arguments.model.canVerify());
+  ASSIGN_OR_RETURN(ModulePtr module, arguments.model.open(session));
+  ASSIGN_OR_RETURN(std::vector<Array> inputs,
+                   arguments.inputs.make(module.get(), arguments.dims));
+  std::vector<knapper_tensor> tensors = tensorsOf(inputs);
+  ASSIGN_OR_RETURN(ResultPtr made, cli::run(module.get(), tensors));
+  ResultPtr result = std::move(made);
   std::vector<NamedTensor> outputs;
   for (int32_t i = 0; i < knapper_result_num_outputs(result.get()); ++i) {
     knapper_tensor tensor = {};
@@ -188,13 +173,10 @@ Status run(Session &session, RunArguments &arguments) {
             toStatus(knapper_result_output(result.get(), i, &tensor));
         !status)
       return status;
-    Expected<knapper_tensor_info> info = outputInfo(module->get(), i);
-    if (!info)
-      return info.takeError();
-    outputs.emplace_back(info->name, tensor);
+    ASSIGN_OR_RETURN(knapper_tensor_info info, outputInfo(module.get(), i));
+    outputs.emplace_back(info.name, tensor);
   }
-  if (Status status = write(arguments.outputs, outputs); !status)
-    return status;
+  TRY(write(arguments.outputs, outputs));
   print(arguments.dims.chosenText());
   for (const auto &[name, tensor] : outputs)
     summarise(name, tensor);

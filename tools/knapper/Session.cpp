@@ -1,8 +1,8 @@
 #include "tools/knapper/Session.h"
 
-#include "llvm/ADT/StringRef.h"
 #include "runtime/base/OutputFile.h"
 #include "runtime/base/Text.h"
+#include "llvm/ADT/StringRef.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -175,11 +175,9 @@ Status toStatus(knapper_error *error) {
 Expected<ResultPtr> run(knapper_module *module,
                         const std::vector<knapper_tensor> &inputs) {
   knapper_result *result = nullptr;
-  if (Status status = toStatus(knapper_run(module, inputs.data(),
-                                           static_cast<int32_t>(inputs.size()),
-                                           nullptr, 0, &result));
-      !status)
-    return status.takeError();
+  TRY(toStatus(knapper_run(module, inputs.data(),
+                           static_cast<int32_t>(inputs.size()), nullptr, 0,
+                           &result)));
   return ResultPtr(result);
 }
 
@@ -190,18 +188,16 @@ std::string takeString(char *text) {
 }
 
 Status writeFile(const std::string &path, std::string_view text) {
-  Expected<OutputFile> file = OutputFile::create(path);
-  if (!file)
-    return file.takeError();
+  ASSIGN_OR_RETURN(OutputFile file, OutputFile::create(path));
   while (!text.empty()) {
-    ssize_t written = write(file->descriptor(), text.data(), text.size());
+    ssize_t written = write(file.descriptor(), text.data(), text.size());
     if (written < 0 && errno == EINTR)
       continue;
     if (written <= 0)
-      return OutputFile::writeError(file->name(), written < 0 ? errno : ENOSPC);
+      return OutputFile::writeError(file.name(), written < 0 ? errno : ENOSPC);
     text.remove_prefix(static_cast<size_t>(written));
   }
-  return file->commit();
+  return file.commit();
 }
 
 void print(std::string_view text) {

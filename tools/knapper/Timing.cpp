@@ -19,10 +19,8 @@ struct Times {
 Expected<Times> profileOnce(knapper_module *module,
                             const std::vector<knapper_tensor> &inputs) {
   char *text = nullptr;
-  if (Status status = toStatus(knapper_profile(
-          module, inputs.data(), static_cast<int32_t>(inputs.size()), &text));
-      !status)
-    return status.takeError();
+  TRY(toStatus(knapper_profile(module, inputs.data(),
+                               static_cast<int32_t>(inputs.size()), &text)));
   Json json = Json::parse(takeString(text));
   Times times;
   times.isa = json.value("isa", "");
@@ -46,9 +44,7 @@ double quantile(std::vector<double> values, double q) {
 Expected<double> timeRun(knapper_module *module,
                          const std::vector<knapper_tensor> &inputs) {
   Stopwatch watch;
-  Expected<ResultPtr> result = run(module, inputs);
-  if (!result)
-    return result.takeError();
+  ASSIGN_OR_RETURN(ResultPtr result, run(module, inputs));
   return watch.seconds();
 }
 
@@ -71,16 +67,12 @@ Expected<SideBySide> timeSideBySide(knapper_module *first,
   std::vector<Times> a, b;
   Stopwatch watch;
   for (size_t turn = 0; turn <= kMostTurns; ++turn) {
-    Expected<Times> one = profileOnce(first, inputs);
-    if (!one)
-      return one.takeError();
-    Expected<Times> other = profileOnce(second, inputs);
-    if (!other)
-      return other.takeError();
+    ASSIGN_OR_RETURN(Times one, profileOnce(first, inputs));
+    ASSIGN_OR_RETURN(Times other, profileOnce(second, inputs));
     if (turn == 0)
       continue; // warms up
-    a.push_back(std::move(*one));
-    b.push_back(std::move(*other));
+    a.push_back(std::move(one));
+    b.push_back(std::move(other));
     if (a.size() >= kLeastTurns && watch.seconds() >= seconds)
       break;
   }
@@ -115,10 +107,9 @@ Expected<double> timeCopies(const std::vector<knapper_module *> &first,
     double taken[2] = {0, 0};
     for (size_t i = 0; i < first.size(); ++i)
       for (bool isSecond : {false, true}) {
-        Expected<double> one = timeRun((isSecond ? second : first)[i], inputs);
-        if (!one)
-          return one.takeError();
-        taken[isSecond] += *one;
+        ASSIGN_OR_RETURN(double one,
+                         timeRun((isSecond ? second : first)[i], inputs));
+        taken[isSecond] += one;
       }
     if (turn == 0)
       continue; // warms up
@@ -135,14 +126,10 @@ timeRounds(knapper_module *first, knapper_module *second,
   std::vector<RunPair> pairs;
   for (int64_t round = 0; round <= rounds; ++round) {
     bool swapped = round % 2 == 1;
-    Expected<double> one = timeRun(swapped ? second : first, inputs);
-    if (!one)
-      return one.takeError();
-    Expected<double> other = timeRun(swapped ? first : second, inputs);
-    if (!other)
-      return other.takeError();
+    ASSIGN_OR_RETURN(double one, timeRun(swapped ? second : first, inputs));
+    ASSIGN_OR_RETURN(double other, timeRun(swapped ? first : second, inputs));
     if (round > 0)
-      pairs.push_back(swapped ? RunPair{*other, *one} : RunPair{*one, *other});
+      pairs.push_back(swapped ? RunPair{other, one} : RunPair{one, other});
   }
   return pairs;
 }

@@ -128,8 +128,7 @@ Expected<ModulePtr> Tuner::compile(const Records &records,
                                    const std::string &output, bool load) {
   auto given = arguments.flags.given();
   if (!records.all().empty()) {
-    if (Status status = writeFile(scratch->path(), records.json()); !status)
-      return status.takeError();
+    TRY(writeFile(scratch->path(), records.json()));
     given.emplace_back("records", scratch->path());
   }
   if (output.empty()) {
@@ -148,10 +147,7 @@ Expected<ModulePtr> Tuner::compile(const Records &records,
   knapper_load_options loading = KNAPPER_LOAD_OPTIONS_INIT;
   loading.threads = arguments.threads;
   knapper_module *module = nullptr;
-  if (Status status = toStatus(
-          knapper_compile(&options, &loading, load ? &module : nullptr));
-      !status)
-    return status.takeError();
+  TRY(toStatus(knapper_compile(&options, &loading, load ? &module : nullptr)));
   return ModulePtr(module);
 }
 
@@ -186,9 +182,7 @@ Status Tuner::findCandidates(const SideBySide &sides) {
   // What takes less cannot be told from noise, and is not worth it.
   constexpr double leastShare = 0.005;
   const char *text = nullptr;
-  if (Status status = toStatus(knapper_module_describe(untuned.get(), &text));
-      !status)
-    return status;
+  TRY(toStatus(knapper_module_describe(untuned.get(), &text)));
   const Json report = Json::parse(text).at("report");
   target = report.value("target", "cpu");
   double total = 0;
@@ -223,21 +217,19 @@ Expected<double> Tuner::compareCopies(knapper_module *tuned) {
   // False: it is larger than that.
   auto load = [&](knapper_module *module,
                   std::vector<knapper_module *> &into) -> Expected<bool> {
-    Expected<ScratchFile> file = ScratchFile::create();
-    if (!file)
-      return file.takeError();
+    ASSIGN_OR_RETURN(ScratchFile file, ScratchFile::create());
     if (Status status =
-            toStatus(knapper_module_save(module, file->path().c_str()));
+            toStatus(knapper_module_save(module, file.path().c_str()));
         !status)
       return status.takeError();
     std::error_code error;
-    if (std::filesystem::file_size(file->path(), error) > largest)
+    if (std::filesystem::file_size(file.path(), error) > largest)
       return false;
     knapper_load_options options = KNAPPER_LOAD_OPTIONS_INIT;
     options.threads = arguments.threads;
     knapper_module *copy = nullptr;
     if (Status status =
-            toStatus(knapper_load(file->path().c_str(), &options, &copy));
+            toStatus(knapper_load(file.path().c_str(), &options, &copy));
         !status)
       return status.takeError();
     loaded.emplace_back(copy);
@@ -246,11 +238,9 @@ Expected<double> Tuner::compareCopies(knapper_module *tuned) {
   };
   for (int i = 0; i < copies; ++i)
     for (bool other : {false, true}) {
-      Expected<bool> fits =
-          load(other ? tuned : untuned.get(), other ? second : first);
+      ASSIGN_OR_RETURN(bool fits, load(other ? tuned : untuned.get(),
+                                       other ? second : first));
       if (!fits)
-        return fits.takeError();
-      if (!*fits)
         return timeCopies({untuned.get()}, {tuned}, tensors, kCopiesSeconds);
     }
   return timeCopies(first, second, tensors, kCopiesSeconds);
@@ -276,18 +266,14 @@ Status Tuner::explore() {
     Stopwatch round;
     session.progress(format("round %zu", rounds + 1).c_str(),
                      static_cast<int>(elapsed()), static_cast<int>(budget) + 1);
-    Expected<ModulePtr> module = compile(recordsOf(true), "", true);
-    if (!module)
-      return module.takeError();
+    ASSIGN_OR_RETURN(ModulePtr module, compile(recordsOf(true), "", true));
     Stopwatch measure;
-    Expected<SideBySide> sides = compare(module->get(), 0.3);
-    if (!sides)
-      return sides.takeError();
+    ASSIGN_OR_RETURN(SideBySide sides, compare(module.get(), 0.3));
     for (Candidate &c : candidates)
       if (c.proposal) {
-        auto timed = sides->kernels.find(c.signature);
-        c.search.measured(timed == sides->kernels.end() ? 0
-                                                        : timed->second.ratio);
+        auto timed = sides.kernels.find(c.signature);
+        c.search.measured(timed == sides.kernels.end() ? 0
+                                                       : timed->second.ratio);
         c.proposal.reset();
       }
     ++rounds;
@@ -296,8 +282,7 @@ Status Tuner::explore() {
     // Whatever happens from here on, the best so far is there.
     Records best = recordsOf(false);
     best.merge(known);
-    if (Status status = writeFile(arguments.records, best.json()); !status)
-      return status;
+    TRY(writeFile(arguments.records, best.json()));
   }
   return success();
 }
@@ -313,13 +298,11 @@ Status Tuner::install() {
     Expected<ModulePtr> tuned = compile(kept, "", true);
     if (!tuned)
       return tuned.takeError();
-    Expected<SideBySide> sides = compare(tuned->get(), 0.6);
-    if (!sides)
-      return sides.takeError();
+    ASSIGN_OR_RETURN(SideBySide sides, compare(tuned->get(), 0.6));
     Records confirmed;
     for (const auto &[key, record] : kept.all()) {
-      auto timed = sides->kernels.find(key.first);
-      if (timed == sides->kernels.end() ||
+      auto timed = sides.kernels.find(key.first);
+      if (timed == sides.kernels.end() ||
           timed->second.ratio < tune::Search::kLeastGain) {
         ++rolledBack;
         continue;
@@ -335,10 +318,8 @@ Status Tuner::install() {
         return tuned.takeError();
     }
     if (!confirmed.all().empty()) {
-      Expected<double> ratio = compareCopies(tuned->get());
-      if (!ratio)
-        return ratio.takeError();
-      gain = *ratio;
+      ASSIGN_OR_RETURN(double ratio, compareCopies(tuned->get()));
+      gain = ratio;
       if (gain < kLeastModelGain) {
         rolledBack += confirmed.all().size();
         confirmed = Records();
@@ -350,11 +331,8 @@ Status Tuner::install() {
   installed = kept;
   Records all = std::move(kept);
   all.merge(known);
-  if (Status status = writeFile(arguments.records, all.json()); !status)
-    return status;
-  Expected<ModulePtr> written = compile(all, arguments.output, false);
-  if (!written)
-    return written.takeError();
+  TRY(writeFile(arguments.records, all.json()));
+  ASSIGN_OR_RETURN(ModulePtr written, compile(all, arguments.output, false));
   session.progress("", 1, 1);
   report(gain);
   return success();
@@ -406,61 +384,47 @@ void Tuner::report(double gain) const {
 }
 
 Status Tuner::run() {
-  if (Status status = arguments.dims.parse(); !status)
-    return status;
+  TRY(arguments.dims.parse());
   if (std::filesystem::exists(arguments.records)) {
-    Expected<Records> read = Records::read(arguments.records);
-    if (!read)
-      return read.takeError();
-    known = std::move(*read);
+    ASSIGN_OR_RETURN(Records read, Records::read(arguments.records));
+    known = std::move(read);
   }
-  Expected<ScratchFile> file = ScratchFile::create();
-  if (!file)
-    return file.takeError();
-  scratch.emplace(std::move(*file));
+  ASSIGN_OR_RETURN(ScratchFile file, ScratchFile::create());
+  scratch.emplace(std::move(file));
   session.progress("compile", 0, static_cast<int>(budget) + 1);
   Stopwatch round;
   Expected<ModulePtr> first = compile({}, "", true);
   if (!first)
     return first.takeError();
   untuned = std::move(*first);
-  Expected<std::vector<Array>> made =
-      arguments.inputs.make(untuned.get(), arguments.dims);
-  if (!made)
-    return made.takeError();
-  inputs = std::move(*made);
+  ASSIGN_OR_RETURN(std::vector<Array> made,
+                   arguments.inputs.make(untuned.get(), arguments.dims));
+  inputs = std::move(made);
   tensors = tensorsOf(inputs);
   Stopwatch measure;
-  Expected<SideBySide> sides = compare(untuned.get(), 0.3);
-  if (!sides)
-    return sides.takeError();
-  isa = sides->isa;
+  ASSIGN_OR_RETURN(SideBySide sides, compare(untuned.get(), 0.3));
+  isa = sides.isa;
   measureSeconds = measure.seconds();
   roundSeconds = round.seconds();
   char *devices = nullptr;
-  if (Status status = toStatus(knapper_devices(0, &devices)); !status)
-    return status;
+  TRY(toStatus(knapper_devices(0, &devices)));
   for (const Json &device : Json::parse(takeString(devices)))
     if (machine.empty())
       machine = device.value("name", "");
-  if (Status status = findCandidates(*sides); !status)
-    return status;
-  if (Status status = explore(); !status)
-    return status;
+  TRY(findCandidates(sides));
+  TRY(explore());
   return install();
 }
 
 Status tuneModel(Session &session, TuneArguments &arguments) {
-  Expected<double> budget = parseBudget(arguments.budget);
-  if (!budget)
-    return budget.takeError();
+  ASSIGN_OR_RETURN(double budget, parseBudget(arguments.budget));
   std::filesystem::path name =
       std::filesystem::path(arguments.model).filename();
   if (arguments.output.empty())
     arguments.output = name.replace_extension(".knap").string();
   if (arguments.records.empty())
     arguments.records = name.replace_extension(".tune.json").string();
-  return Tuner(session, arguments, *budget).run();
+  return Tuner(session, arguments, budget).run();
 }
 
 } // namespace

@@ -115,18 +115,18 @@ LogicalResult GpuLowering::layout(tile::FuncOp func) {
   bool lists = func.walk([](tile::AppendOp) { return WalkResult::interrupt(); })
                    .wasInterrupted();
   if (scans && !lists && !packed && threads == twoBlocks)
-    resident = 2;
-  constexpr unsigned residentThreads = 640;
+    ctasPerSm = 2;
+  constexpr unsigned heldThreads = 640;
   if (lists && threads <= twoBlocks)
-    resident = std::max(2u, residentThreads / threads);
+    ctasPerSm = std::max(2u, heldThreads / threads);
   // Indices of each lane take up to 256 registers a thread. Without a bound the
   // assembler aims at more blocks and spills words.
   constexpr unsigned gatherThreads = 256;
   bool gathers =
       func.walk([](tile::GatherOp) { return WalkResult::interrupt(); })
           .wasInterrupted();
-  if (gathers && !resident && !packed && threads == kWarp && cluster == 1)
-    resident = gatherThreads / (threads * programs);
+  if (gathers && !ctasPerSm && !packed && threads == kWarp && cluster == 1)
+    ctasPerSm = gatherThreads / (threads * programs);
   for (int64_t size : sizes)
     if (size % (int64_t(threads) * width))
       return func.emitOpError("has a tile of ")
@@ -320,8 +320,8 @@ LogicalResult GpuLowering::function(tile::FuncOp func) {
   if (shape.ctasPerSm)
     fn->addFnAttr("nvvm.minctasm", std::to_string(shape.ctasPerSm));
   // Without it the assembler ignores that warpgroups exchange registers.
-  if (resident)
-    fn->addFnAttr("nvvm.minctasm", std::to_string(resident));
+  if (ctasPerSm)
+    fn->addFnAttr("nvvm.minctasm", std::to_string(ctasPerSm));
   if (cluster > 1)
     fn->addFnAttr("nvvm.cluster_dim", std::to_string(cluster) + ",1,1");
   // 2^x without care for denormal results takes one instruction instead of

@@ -229,7 +229,7 @@ private:
   int64_t rotatedValid = 0;             // elements of that row
   unsigned maps = 0;                    // TMA descriptors: the last parameters
   unsigned cluster = 1;                 // blocks that share shared memory
-  unsigned resident = 0;                // blocks of an SM, where given
+  unsigned ctasPerSm = 0;               // blocks of an SM, where given
   llvm::Value *threadOfBlock = nullptr; // i64, also where tiles are a thread's
   unsigned width = 4;                   // lanes of a part: one 16-byte access
   unsigned threads = 0;          // of a program; 1: tiles are a thread's own

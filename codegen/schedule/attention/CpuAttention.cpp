@@ -78,10 +78,10 @@ Value AttentionBuilder::endOf(Value row) {
 }
 
 /// Scale, softcap, mask, causality and the end of the keys, for a run of a row.
-Value AttentionBuilder::score(Value matmul, Value row, Value key) {
-  int64_t lanes = cast<VectorType>(matmul.getType()).getNumElements();
+Value AttentionBuilder::score(Value dots, Value row, Value key) {
+  int64_t lanes = cast<VectorType>(dots.getType()).getNumElements();
   Value score = arith::MulFOp::create(
-      b, loc, matmul, number(op.getScale().convertToDouble(), lanes));
+      b, loc, dots, number(op.getScale().convertToDouble(), lanes));
   double cap = op.getSoftcap().convertToDouble();
   if (cap > 0) {
     Value inner = arith::MulFOp::create(b, loc, score, number(1 / cap, lanes));
@@ -209,8 +209,8 @@ LogicalResult AttentionBuilder::softmaxRows() {
         };
         double infinity = std::numeric_limits<double>::infinity();
         Value peak = pass(number(-infinity, lanes), scoreBuffer, base,
-                          [&](Value matmul, Value key, Value most) -> Step {
-                            Value x = score(matmul, r, key);
+                          [&](Value dots, Value key, Value most) -> Step {
+                            Value x = score(dots, r, key);
                             if (!x)
                               return {};
                             return {x, e.larger(most, x)};

@@ -73,7 +73,7 @@ private:
   /// The same without panels of keys, for a few queries.
   bool sumsAlongKeys() const;
   llvm::LogicalResult sumAlongKeys();
-  mlir::Value score(mlir::Value matmul, mlir::Value row, mlir::Value key);
+  mlir::Value score(mlir::Value dots, mlir::Value row, mlir::Value key);
   /// Keys below this bound are seen by a row of the block.
   mlir::Value boundOf(mlir::Value row);
   /// Keys that the last of some rows sees, at most `seen`.

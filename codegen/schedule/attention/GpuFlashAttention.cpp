@@ -351,7 +351,7 @@ LogicalResult buildGpuFlashAttention(BuildContext &context) {
       config::attributeOf(config::print<config::AttentionGpuConfig>(config),
                           b.getContext()));
   int64_t run = config.scoreKeys;
-  ConvBlock &block = loop.getBody().emplaceBlock();
+  Block &block = loop.getBody().emplaceBlock();
   Type f32 = b.getF32Type();
   Value score =
       block.addArgument(run > 1 ? VectorType::get(run, f32) : f32, loc);

@@ -88,7 +88,7 @@ std::optional<ImplicitGemmProblem> analyseConvolution(ts::KernelOp kernel) {
   lhs.free = positions;
   lhs.contract = rhs.contract = taps * channels;
   lhs.contractStride = last ? one : pitch; // from channel to channel
-  lhs.freeStride = ts::matmul(context, ArrayRef<Dim>(conv.input).drop_front());
+  lhs.freeStride = ts::product(context, ArrayRef<Dim>(conv.input).drop_front());
   rhs.free = features;
   rhs.freeStride = last ? one : rhs.contract;
   rhs.contractStride = last ? conv.filter.back() : one;
@@ -226,7 +226,7 @@ LogicalResult buildGpuImplicitGemm(BuildContext &context) {
       config::attributeOf(config::print<config::MatmulGpuConfig>(*config),
                           b.getContext()));
 
-  ConvBlock &block = op.getBody().emplaceBlock();
+  Block &block = op.getBody().emplaceBlock();
   Type f32 = b.getF32Type();
   Value value =
       block.addArgument(run > 1 ? VectorType::get(run, f32) : f32, loc);

@@ -115,7 +115,7 @@ Value ElementEmitter::ifElse(Value condition,
   Region thenRegion, elseRegion;
   // A detached block has no terminator's parent; the op adopts both below.
   OpBuilder::InsertionGuard guard(builder);
-  ConvBlock *block = builder.getInsertionBlock();
+  Block *block = builder.getInsertionBlock();
   auto point = builder.getInsertionPoint();
   Value a = emitBranch(onTrue, thenRegion);
   Value b = a ? emitBranch(onFalse, elseRegion) : Value();

@@ -62,7 +62,7 @@ SmallVector<Value> forLanes(
                                 /*withElseRegion=*/!carried.empty());
   {
     OpBuilder::InsertionGuard guard(b);
-    ConvBlock &then = edge.getThenRegion().front();
+    Block &then = edge.getThenRegion().front();
     if (!then.empty() && then.back().hasTrait<OpTrait::IsTerminator>())
       then.back().erase();
     b.setInsertionPointToEnd(&then);
@@ -76,7 +76,7 @@ SmallVector<Value> forLanes(
       scf::YieldOp::create(b, emitter.location, *next);
     });
     if (!carried.empty()) {
-      ConvBlock &otherwise = edge.getElseRegion().front();
+      Block &otherwise = edge.getElseRegion().front();
       if (!otherwise.empty() &&
           otherwise.back().hasTrait<OpTrait::IsTerminator>())
         otherwise.back().erase();

@@ -444,10 +444,10 @@ LogicalResult chooseLoopNest(ts::KernelOp kernel, const TargetDesc &target,
   bool across = dims.size() > 1 && representative(run) <= (isGpu ? 64 : 3);
   Dim around = one;
   if (across) {
-    run = matmul(kernel.getContext(), dims);
+    run = product(kernel.getContext(), dims);
     lanes = isGpu ? 128 : 16;
   } else if (!dims.empty()) {
-    around = matmul(kernel.getContext(), ArrayRef<Dim>(dims).drop_back());
+    around = product(kernel.getContext(), ArrayRef<Dim>(dims).drop_back());
   }
   Schedule schedule;
   schedule.kind = "loop_nest";
@@ -480,7 +480,7 @@ LogicalResult buildLoopNest(BuildContext &context) {
   if (dims.empty()) {
     lanes = 0;
   } else if (context.schedule.at("across")) {
-    Dim run = matmul(context.kernel.getContext(), dims);
+    Dim run = product(context.kernel.getContext(), dims);
     Value start = e.mul(id, e.constant(lanes));
     at.lanes = lanes;
     at.dims.assign(e.split({start, 1, {}, lanes}, dims, lanes));

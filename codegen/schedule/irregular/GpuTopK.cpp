@@ -291,12 +291,12 @@ Value TopKBuilder::bisect(
   SmallVector<Location> places(3, loc);
   auto loop = scf::WhileOp::create(b, loc, types, ValueRange{low, high, count});
   OpBuilder::InsertionGuard guard(b);
-  ConvBlock *before = b.createBlock(&loop.getBefore(), {}, types, places);
+  Block *before = b.createBlock(&loop.getBefore(), {}, types, places);
   Value open =
       both(compare(P::ult, before->getArgument(0), before->getArgument(1)),
            compare(P::ugt, before->getArgument(2), enough));
   scf::ConditionOp::create(b, loc, open, before->getArguments());
-  ConvBlock *after = b.createBlock(&loop.getAfter(), {}, types, places);
+  Block *after = b.createBlock(&loop.getAfter(), {}, types, places);
   Value from = after->getArgument(0), to = after->getArgument(1);
   // Above the lower one, so that it ends; without overflow.
   Value half = arith::ShRUIOp::create(

@@ -233,11 +233,11 @@ LogicalResult buildSort(BuildContext &context) {
   Value source;
   {
     OpBuilder::InsertionGuard guard(b);
-    ConvBlock *before =
+    Block *before =
         b.createBlock(&loop.getBefore(), {}, {index, index}, {loc, loc});
     Value more = e.less(before->getArgument(0), n);
     scf::ConditionOp::create(b, loc, more, before->getArguments());
-    ConvBlock *after =
+    Block *after =
         b.createBlock(&loop.getAfter(), {}, {index, index}, {loc, loc});
     Value width = after->getArgument(0), from = after->getArgument(1);
     Value to = e.sub(n, from);

@@ -138,8 +138,8 @@ LogicalResult chooseCpuMatmul(ts::KernelOp kernel, const TargetDesc &target,
     schedule.group = kSplitGroup;
   Dim one = Dim::constant(kernel.getContext(), 1);
   RowSplit split = splitOf(*matmul, rows, blocks, parts);
-  schedule.grid = ts::matmul(kernel.getContext(), matmul->batch) *
-                  ts::matmul(kernel.getContext(), lhs.outerSizes) *
+  schedule.grid = ts::product(kernel.getContext(), matmul->batch) *
+                  ts::product(kernel.getContext(), lhs.outerSizes) *
                   split.blocks * rhs.free.ceilDiv(one * panel) * split.parts;
   // What a program is worth depends on how many there are.
   Dim flops = lhs.free.max(one) * (2 * depth * panel);

@@ -36,7 +36,7 @@ GpuMatmulProblem problemOf(const MatmulProblem &matmul, const Outer &outer,
   const MatmulOperand &lhs = matmul.lhs, &rhs = matmul.rhs;
   Dim n = rhs.free;
   GpuMatmulProblem problem;
-  problem.batch = representative(ts::matmul(n.context(), outer.sizes));
+  problem.batch = representative(ts::product(n.context(), outer.sizes));
   problem.m = rows;
   problem.n = representative(n);
   problem.k = representative(lhs.contract);
@@ -101,7 +101,7 @@ int64_t runOf(const MatmulProblem &matmul, const Epilogue &epilogue,
 static Dim programsOf(const MatmulProblem &matmul, const Outer &outer,
                       int64_t rows, int64_t columns) {
   Dim one = matmul.lhs.free.like(1);
-  return ts::matmul(one.context(), outer.sizes) *
+  return ts::product(one.context(), outer.sizes) *
          matmul.lhs.free.ceilDiv(one * rows) *
          matmul.rhs.free.ceilDiv(one * columns);
 }
@@ -207,7 +207,7 @@ OperandMap mapResult(ts::KernelOp kernel, const MatmulProblem &matmul,
     c.sizes.push_back(outer.sizes[i]);
     c.strides.push_back(
         m * n *
-        ts::matmul(m.context(), ArrayRef<Dim>(outer.sizes).drop_front(i + 1)));
+        ts::product(m.context(), ArrayRef<Dim>(outer.sizes).drop_front(i + 1)));
   }
   c.box.assign(c.sizes.size(), 1);
   c.box[0] = blocks.swapAB ? 64 : blocks.chunkColumns();
@@ -261,7 +261,7 @@ LogicalResult buildGpuMatmul(BuildContext &context) {
       config::attributeOf(config::print<config::MatmulGpuConfig>(*config),
                           b.getContext()));
 
-  ConvBlock &block = op.getBody().emplaceBlock();
+  Block &block = op.getBody().emplaceBlock();
   Type f32 = b.getF32Type();
   Value value =
       block.addArgument(run > 1 ? VectorType::get(run, f32) : f32, loc);

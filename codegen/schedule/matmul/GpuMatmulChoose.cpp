@@ -118,7 +118,7 @@ bool endsColumns(ts::KernelOp kernel, const MatmulProblem &matmul) {
       kernel.getBody().getArguments(), [&](BlockArgument input) {
         if (input == matmul.lhs.base || input == matmul.rhs.base)
           return true;
-        Dim elements = ts::matmul(
+        Dim elements = ts::product(
             n.context(), ts::dimsOf(cast<RankedTensorType>(input.getType())));
         return elements == n || elements.isConstant(1);
       });

@@ -187,7 +187,8 @@ LogicalResult choosePointwise(ts::KernelOp kernel, const TargetDesc &target,
   constexpr int64_t shortRow = 64;
   bool across = target.simt && !flat && !named && lane > 0 &&
                 representative(dims[lane]) <= shortRow;
-  Dim run = flat || across || dims.empty() ? matmul(context, dims) : dims[lane];
+  Dim run =
+      flat || across || dims.empty() ? product(context, dims) : dims[lane];
   int64_t length = representative(run);
   // Long chains keep many tiles alive, so their tiles are one register.
   int64_t lanes = lanesOver(run, flops > 200 ? 16 : flops > 40 ? 32 : 64);
@@ -286,7 +287,7 @@ LogicalResult buildPointwise(BuildContext &context) {
        isOneRun = flat || across;
   SmallVector<Dim> dims = ts::dimsOf(kernel.getResult(0));
   MLIRContext *mlir = kernel.getContext();
-  Dim run = isOneRun || dims.empty() ? matmul(mlir, dims) : dims[lane];
+  Dim run = isOneRun || dims.empty() ? product(mlir, dims) : dims[lane];
 
   Value id = tile::ProgramIdOp::create(e.builder, e.location);
   Value position = id;

@@ -486,7 +486,7 @@ void ReduceBuilder::turnTo(Value program) {
     for (unsigned d = 0; d < space.dims.size(); ++d)
       if (!isReduced(d))
         dims.push_back(space.dims[d]);
-    Dim columns = matmul(kernel.getContext(), dims);
+    Dim columns = product(kernel.getContext(), dims);
     laneStart = e.mul(program, e.constant(lanes));
     keptLanes = e.split({laneStart, 1, {}, lanes}, dims, lanes);
     if (int64_t known = columns.knownDivisor(); !known || known % lanes)

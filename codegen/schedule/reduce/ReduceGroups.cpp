@@ -170,7 +170,7 @@ LogicalResult ReduceBuilder::storeLanes(Value first, Value count) {
   for (unsigned d = 0; d < space.dims.size(); ++d)
     if (!isReduced(d))
       rowDims.push_back(space.dims[d]);
-  Dim all = matmul(kernel.getContext(), rowDims);
+  Dim all = product(kernel.getContext(), rowDims);
   Coord run;
   run.lanes = mostRows;
   if (!all.knownDivisor() || all.knownDivisor() % mostRows)

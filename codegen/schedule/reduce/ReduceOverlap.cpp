@@ -101,7 +101,7 @@ LogicalResult ReduceBuilder::storeTile(Value tile, Value start, Value end) {
   auto branch =
       scf::IfOp::create(b, e.location, whole, /*withElseRegion=*/true);
   OpBuilder::InsertionGuard guard(b);
-  auto store = [&](ConvBlock *block, bool nontemporal) {
+  auto store = [&](Block *block, bool nontemporal) {
     b.setInsertionPointToStart(block);
     return e.scoped([&] {
       Value result = tile ? tile : resultTile(at);

@@ -63,7 +63,7 @@ std::optional<ShortRowsProblem> rowsOf(ts::KernelOp kernel) {
     rows = {whole, SmallVector<Dim>(whole.begin(), whole.end() - 1), length};
     return true;
   };
-  ConvBlock &body = kernel.getBody().front();
+  Block &body = kernel.getBody().front();
   for (Operation &op : body.without_terminator()) {
     if (auto reduce = dyn_cast<ts::ReduceOp>(op)) {
       if (!reduces(reduce.getInput(), reduce.getDims()))
@@ -216,7 +216,7 @@ Value ShortRowsBuilder::provided(Value tensor, const Coord &at) {
   if (dims == rows.kept && !isOfRow) {
     Coord run = at;
     run.dims = {{first, 1, {}, 1}};
-    Dim all = matmul(kernel.getContext(), rows.kept);
+    Dim all = product(kernel.getContext(), rows.kept);
     return e.load(
         e.inputBuffer(argument),
         ts::tensorType(kernel.getContext(), {all}, ts::elementTypeOf(argument)),
@@ -277,7 +277,7 @@ LogicalResult ShortRowsBuilder::compute() {
     run.lanes = lanes;
     run.valid = valid;
     run.dims = {{first, 1, {}, 1}};
-    Dim all = matmul(kernel.getContext(), rows.kept);
+    Dim all = product(kernel.getContext(), rows.kept);
     e.store(
         values[0], e.outputBuffer(i),
         ts::tensorType(kernel.getContext(), {all}, ts::elementTypeOf(value)),
@@ -287,7 +287,7 @@ LogicalResult ShortRowsBuilder::compute() {
 }
 
 LogicalResult ShortRowsBuilder::build() {
-  Dim all = matmul(kernel.getContext(), rows.kept);
+  Dim all = product(kernel.getContext(), rows.kept);
   Value id = tile::ProgramIdOp::create(b, loc);
   for (int64_t k = 0; k < rows.length; ++k)
     elements.push_back(e.constant(k));
@@ -333,7 +333,7 @@ LogicalResult chooseShortRows(ts::KernelOp kernel, const TargetDesc &target,
   });
   if (operations > mostOperations)
     return success();
-  Dim all = matmul(kernel.getContext(), rows->kept), one = all.like(1);
+  Dim all = product(kernel.getContext(), rows->kept), one = all.like(1);
   constexpr int64_t least = 16, elementsOfProgram = 8192;
   if (representative(all) < least)
     return success();

@@ -2,7 +2,7 @@
 
 // The entries of a product's shape (ir/config/MatmulGpuConfig.h).
 tile.func @missing(%x: !tile.buffer<bf16>, %c: index) {
-  // expected-error@+1 {{C4: shape has no 'depth'}}
+  // expected-error@+1 {{C4: shape has no 'tile_k'}}
   tile.matmul A(%x[%c], row %c, k %c) B(%x[%c], column %c, k %c) size %c, %c, %c shape {path = 0, tile_m = 64, tile_n = 64} : !tile.buffer<bf16>, !tile.buffer<bf16> {
   ^bb0(%value: f32, %i: index, %j: index):
     tile.yield

@@ -26,11 +26,11 @@
 // ATTENTION-NOT: C75
 // ATTENTION-COUNT-7: 0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
 // ATTENTION-NOT: C75
-// RUN: knapper-opt %S/warps.mlir --form-kernels | knapper-translate --kernels-to-tile --isa=sm_80 | knapper-translate --tile-to-ptx --isa=sm_80 -o %t.ptx
+// RUN: knapper-opt %S/mma-sync.mlir --form-kernels | knapper-translate --kernels-to-tile --isa=sm_80 | knapper-translate --tile-to-ptx --isa=sm_80 -o %t.ptx
 // RUN: %ptxas -arch=sm_80 -v %t.ptx -o %t.cubin 2>&1 | FileCheck %s --check-prefix=WARPS
-// RUN: knapper-opt %S/warps.mlir --form-kernels | knapper-translate --kernels-to-tile --isa=sm_86 | knapper-translate --tile-to-ptx --isa=sm_86 -o %t.ptx
+// RUN: knapper-opt %S/mma-sync.mlir --form-kernels | knapper-translate --kernels-to-tile --isa=sm_86 | knapper-translate --tile-to-ptx --isa=sm_86 -o %t.ptx
 // RUN: %ptxas -arch=sm_86 -v %t.ptx -o %t.cubin 2>&1 | FileCheck %s --check-prefix=WARPS
-// RUN: knapper-opt %S/warps.mlir --form-kernels | knapper-translate --kernels-to-tile --isa=sm_89 | knapper-translate --tile-to-ptx --isa=sm_89 -o %t.ptx
+// RUN: knapper-opt %S/mma-sync.mlir --form-kernels | knapper-translate --kernels-to-tile --isa=sm_89 | knapper-translate --tile-to-ptx --isa=sm_89 -o %t.ptx
 // RUN: %ptxas -arch=sm_89 -v %t.ptx -o %t.cubin 2>&1 | FileCheck %s --check-prefix=WARPS
 
 // WARPS-COUNT-6: 0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads

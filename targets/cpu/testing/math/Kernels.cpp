@@ -52,25 +52,22 @@ static OwningOpRef<ModuleOp> program(MLIRContext &context, const Function &f,
 Expected<std::unique_ptr<Kernels>>
 Kernels::compile(llvm::ArrayRef<Function> functions, const std::string &element,
                  unsigned lanes, std::string_view isa) {
-  auto target = cpuTarget(isa);
-  if (!target)
-    return target.takeError();
+  ASSIGN_OR_RETURN(auto target, cpuTarget(isa));
   std::vector<KernelJob> jobs;
   for (const Function &f : functions)
     jobs.push_back(
         {f.name, [&, element](MLIRContext &context, const TargetDesc &) {
            return program(context, f, element, lanes);
          }});
-  auto images = compileKernels(jobs, {&*target, 1}, 2);
+  auto images = compileKernels(jobs, {&target, 1}, 2);
   if (!images)
     return images.takeError();
   CompiledImage &compiled = images->front();
-  auto loaded = ElfImage::load(std::as_bytes(std::span(compiled.image.code)),
-                               "test image");
-  if (!loaded)
-    return loaded.takeError();
+  ASSIGN_OR_RETURN(auto loaded,
+                   ElfImage::load(std::as_bytes(std::span(compiled.image.code)),
+                                  "test image"));
   auto kernels = std::make_unique<Kernels>();
-  kernels->image = std::move(*loaded);
+  kernels->image = std::move(loaded);
   kernels->entries = compiled.image.entries;
   kernels->times = compiled.times;
   kernels->lanes = std::max(lanes, 1u);

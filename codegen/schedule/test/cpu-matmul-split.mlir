@@ -9,7 +9,7 @@ func.func @main(%x: tensor<196x384xf32>, %y: tensor<49x960xf32>, %z: tensor<1024
   // sixteen programs, blocks of at least twenty rows.
   // CHECK: grid = #ts.dim<10>,
   // CHECK-SAME: parameters = {blocks = 16 : i64, panel = 64 : i64,
-  // TILE-LABEL: tile.func @matmul_
+  // TILE-LABEL: tile.func @cpu_matmul_
   // Their rows are whole register tiles: 33 of six, in ten.
   // TILE: %[[ID:.*]] = tile.program_id
   // TILE: %[[TILES:.*]] = arith.muli %[[ID]], %c33

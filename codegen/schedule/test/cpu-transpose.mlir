@@ -3,7 +3,7 @@
 // Transposes turn tiles of a register a row; the last of a dim that they do not
 // divide begins earlier, and none is cut.
 module attributes {ts.files = ["turned"], ts.symbols = []} {
-  // CHECK-LABEL: tile.func @turn_
+  // CHECK-LABEL: tile.func @cpu_transpose_
   // CHECK: tile.load_rows %arg0{{.*}} columns 16
   // CHECK-NEXT: tile.transpose {{.*}} columns 16
   // CHECK-COUNT-16: tile.store {{.*}}vector<16xf32>
@@ -11,7 +11,7 @@ module attributes {ts.files = ["turned"], ts.symbols = []} {
   // CHECK: tile.return
 
   // Three channels lie within a run.
-  // CHECK-LABEL: tile.func @turn_
+  // CHECK-LABEL: tile.func @cpu_transpose_
   // CHECK: tile.load %arg0{{.*}}vector<48xf32>
   // CHECK-NEXT: tile.transpose {{.*}} columns 3
   // CHECK-COUNT-3: tile.store {{.*}}vector<16xf32>
