@@ -9,10 +9,17 @@ using namespace knapper::ts;
 
 namespace {
 
+/// A number that q, k or their product is multiplied with.
+struct Factor {
+  double number;
+  Type type; ///< of the elements
+  bool divides;
+};
+
 /// What stands between the product of q and k and the softmax.
 struct Scores {
   DotOp dot;
-  double scale = 1;
+  SmallVector<Factor> factors;
   double softcap = 0;
   SmallVector<Value> added;
   struct Choice {
@@ -63,13 +70,13 @@ bool parseScores(Value value, Scores &scores, int depth = 0) {
               scores.masked() || scores.softcap != 0 || *number <= 0)
             return false;
           scores.softcap = *number;
-          scores.scale *= *number;
+          scores.factors.push_back({*number, elementTypeOf(value), false});
           return true;
         }
         if (!parseScores(inner, scores, depth + 1) || scores.masked() ||
             scores.softcap != 0)
           return false;
-        scores.scale *= *number;
+        scores.factors.push_back({*number, elementTypeOf(value), false});
         return true;
       }
     return false;
@@ -80,7 +87,7 @@ bool parseScores(Value value, Scores &scores, int depth = 0) {
         !parseScores(div.getLhs(), scores, depth + 1) || scores.masked() ||
         scores.softcap != 0)
       return false;
-    scores.scale /= *number;
+    scores.factors.push_back({*number, elementTypeOf(value), true});
     return true;
   }
   if (isa<AddOp>(op)) {
@@ -111,15 +118,16 @@ bool parseScores(Value value, Scores &scores, int depth = 0) {
 }
 
 /// Takes products with numbers out of a value, through movement.
-Value withoutScale(PatternRewriter &rewriter, Value value, double &scale) {
+Value withoutScale(PatternRewriter &rewriter, Value value,
+                   SmallVectorImpl<Factor> &factors) {
   Operation *op = value.getDefiningOp();
   if (!op)
     return value;
   if (auto mul = dyn_cast<MulOp>(op)) {
     for (unsigned i : {0, 1})
       if (std::optional<double> number = splatOf(mul->getOperand(i))) {
-        scale *= *number;
-        return withoutScale(rewriter, mul->getOperand(1 - i), scale);
+        factors.push_back({*number, elementTypeOf(value), false});
+        return withoutScale(rewriter, mul->getOperand(1 - i), factors);
       }
     return value;
   }
@@ -127,17 +135,42 @@ Value withoutScale(PatternRewriter &rewriter, Value value, double &scale) {
     std::optional<double> number = splatOf(div.getRhs());
     if (!number || *number == 0)
       return value;
-    scale /= *number;
-    return withoutScale(rewriter, div.getLhs(), scale);
+    factors.push_back({*number, elementTypeOf(value), true});
+    return withoutScale(rewriter, div.getLhs(), factors);
   }
   if (!isa<TransposeOp, ReshapeOp, BroadcastOp, SliceOp>(op) || splatOf(value))
     return value;
-  Value inner = withoutScale(rewriter, op->getOperand(0), scale);
+  Value inner = withoutScale(rewriter, op->getOperand(0), factors);
   if (inner == op->getOperand(0))
     return value;
   Operation *clone = rewriter.clone(*op);
   clone->setOperand(0, inner);
   return clone->getResult(0);
+}
+
+/// Exporters round 1 / sqrt(depth) or its root to the type of q and k, models
+/// do not mean that rounding: 1 / sqrt(96) of bf16, as two roots, is off by
+/// half a percent. Such a number becomes what it was before, any other stays.
+double unrounded(double number, Type type, int64_t depth) {
+  auto narrow = dyn_cast<FloatType>(type);
+  if (!narrow || narrow.getWidth() >= 32 || depth <= 0)
+    return number;
+  auto rounded = [&](double exact) {
+    llvm::APFloat value(exact);
+    bool lost;
+    value.convert(narrow.getFloatSemantics(),
+                  llvm::APFloat::rmNearestTiesToEven, &lost);
+    return value.convertToDouble();
+  };
+  double root = std::sqrt(static_cast<double>(depth));
+  for (double scale : {1 / root, root}) {
+    if (number == rounded(scale))
+      return scale;
+    for (double inner : {scale, rounded(scale)})
+      if (number == rounded(std::sqrt(inner)))
+        return std::sqrt(scale);
+  }
+  return number;
 }
 
 /// [B, G, T, D] behind [B, G, 1, T, D] repeated and merged to [B, H, T, D].
@@ -240,15 +273,20 @@ static LogicalResult findAttention(DotOp op, PatternRewriter &rewriter) {
   ArrayRef<int64_t> qb = dot.getLhsBatch(), kb = dot.getRhsBatch(),
                     vb = op.getRhsBatch();
   Location location = op.getLoc();
-  double scale = scores.scale;
   Value query = makeTranspose(rewriter, location, dot.getLhs(),
                               {qb[0], qb[1], freeDim(qb, qk), qk});
   Value key = makeTranspose(rewriter, location, dot.getRhs(),
                             {kb[0], kb[1], freeDim(kb, kk), kk});
   Value value = makeTranspose(rewriter, location, op.getRhs(),
                               {vb[0], vb[1], vk, freeDim(vb, vk)});
-  query = withoutScale(rewriter, query, scale);
-  key = withoutScale(rewriter, key, scale);
+  query = withoutScale(rewriter, query, scores.factors);
+  key = withoutScale(rewriter, key, scores.factors);
+  int64_t depth = dimOf(query, 3).asConstant().value_or(0);
+  double scale = 1;
+  for (auto [number, type, divides] : scores.factors) {
+    double factor = unrounded(number, type, depth);
+    scale = divides ? scale / factor : scale * factor;
+  }
   if (widened)
     for (Value *operand : {&query, &key})
       *operand =

@@ -3,7 +3,9 @@
 // Every pattern expects the canonical form of Simplify.h. A composite is taken
 // only when it has the meaning of its parts; what counts as equal is said at
 // the pattern: constants within 1e-6 of the exact number (they went through
-// float32), scale factors reassociated.
+// float32), scale factors reassociated and taken in float32, as ts.attention
+// scales. A factor of bf16 or f16 that is 1 / sqrt(depth), or its root, rounded
+// to that type stands for the number before the rounding.
 //
 // Attention. Masks are taken apart into a causal comparison of positions
 // (attribute `causal`) and the rest (operand `mask`). A key is excluded when

@@ -199,3 +199,44 @@ func.func @narrow_scores(%q: !qn, %k: !qn, %v: !qn, %mask: !m) -> !q {
   %out = ts.dot %p, %vw batch [0, 1] x [0, 1] contract [3] x [2] : !s, !q
   return %out : !q
 }
+
+// A root of 1 / sqrt(8) that the exporter rounded to bf16 (0.59375) is the root
+// itself; so is a rounded sqrt(8) that divides.
+// CHECK-LABEL: @narrow_roots
+// CHECK-NEXT: %[[A:.*]] = ts.attention %arg0, %arg1, %arg1 scale 0.35355339059327{{[0-9]*}} :
+// CHECK-NEXT: return %[[A]]
+func.func @narrow_roots(%q: !qn, %k: !qn) -> !qn {
+  %root = ts.constant dense<5.937500e-01> : tensor<bf16>
+  %rq = ts.broadcast %root [] : tensor<bf16> to !qn
+  %qs = ts.mul %q, %rq : !qn
+  %ks = ts.mul %k, %rq : !qn
+  %scores = ts.dot %qs, %ks batch [0, 1] x [0, 1] contract [3] x [3] : !qn, !qn
+  %p = ts.softmax %scores dim 3 : !sn
+  %out = ts.dot %p, %k batch [0, 1] x [0, 1] contract [3] x [2] : !sn, !qn
+  return %out : !qn
+}
+
+// CHECK-LABEL: @narrow_divisor
+// CHECK-NEXT: ts.attention %arg0, %arg1, %arg1 scale 0.35355339059327{{[0-9]*}} :
+func.func @narrow_divisor(%q: !qn, %k: !qn) -> !qn {
+  %root = ts.constant dense<2.828125> : tensor<bf16>
+  %scores = ts.dot %q, %k batch [0, 1] x [0, 1] contract [3] x [3] : !qn, !qn
+  %rs = ts.broadcast %root [] : tensor<bf16> to !sn
+  %scaled = ts.div %scores, %rs : !sn
+  %p = ts.softmax %scaled dim 3 : !sn
+  %out = ts.dot %p, %k batch [0, 1] x [0, 1] contract [3] x [2] : !sn, !qn
+  return %out : !qn
+}
+
+// Another number is meant as it stands.
+// CHECK-LABEL: @narrow_number
+// CHECK-NEXT: ts.attention %arg0, %arg1, %arg1 scale 0.3515625 :
+func.func @narrow_number(%q: !qn, %k: !qn) -> !qn {
+  %number = ts.constant dense<0.3515625> : tensor<bf16>
+  %scores = ts.dot %q, %k batch [0, 1] x [0, 1] contract [3] x [3] : !qn, !qn
+  %ns = ts.broadcast %number [] : tensor<bf16> to !sn
+  %scaled = ts.mul %scores, %ns : !sn
+  %p = ts.softmax %scaled dim 3 : !sn
+  %out = ts.dot %p, %k batch [0, 1] x [0, 1] contract [3] x [2] : !sn, !qn
+  return %out : !qn
+}
