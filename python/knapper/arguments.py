@@ -19,6 +19,7 @@ from knapper.dlpack import Borrowed
 from knapper.dtypes import DType
 from knapper.errors import WrongName, WrongType, WrongValue, printable
 from knapper.library import FLAT, CTensor
+from knapper.literals import array_of
 from knapper.texts import Texts
 
 # Prepared arguments kept for each thread and module: one entry a shape.
@@ -267,17 +268,7 @@ class Arguments:
                 where=info.name,
                 hint="every input of the model is needed; pass an array",
             )
-        dtype = dtypes.numpy_of(info.dtype.code)
-        try:
-            array = np.ascontiguousarray(np.asarray(value, dtype)).reshape(
-                np.shape(value)
-            )
-        except (TypeError, ValueError, OverflowError) as error:
-            raise WrongType(
-                f"input {info}: {type(value).__name__} is no array: {error}",
-                where=info.name,
-                hint="pass a NumPy array or an object with __dlpack__",
-            ) from error
+        array = array_of(value, info.dtype.code, f"input {info}", info.name)
         self._count_copy(info.name)
         return array
 

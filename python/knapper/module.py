@@ -32,6 +32,7 @@ from knapper.results import Handle, Pending, Result, drop_event
 
 Array = Any  # a NumPy array, a sequence of numbers, or an object with __dlpack__
 Verify = Literal["lazy"] | bool  # when constants are compared with their hashes
+_MISSING: Any = object()  # of an argument that has to be given
 
 _VERIFY = {"lazy": 0, True: 1, False: 2}
 
@@ -120,7 +121,7 @@ def load(
     threads: worker threads; 0: $KNAPPER_THREADS, else one for each core that the
         process may use (affinity mask, the container's quota), at most
         $OMP_NUM_THREADS.
-    verify: when the constants are compared with their hashes. "lazy": each before
+    verify: when the constants are compared with their hashes. "lazy": each with
         the first kernel that reads it, so that loading reads no weights; a run
         that meets damage raises. True: all of them now. False: never, and a
         damaged weight gives other numbers. All else of a file is always checked.
@@ -301,7 +302,7 @@ class Module:
 
     # ---- calls
 
-    def __call__(self, *args: Array, **kwargs: Array) -> Result:
+    def __call__(self, /, *args: Array, **kwargs: Array) -> Result:
         """Runs the model: `m(a, b)`, `m(x=a, y=b)` or `m({"input.1": a})`.
 
         Arguments are C-contiguous NumPy arrays or host tensors with DLPack, read
@@ -330,11 +331,12 @@ class Module:
 
     def run(
         self,
-        inputs: Mapping[str, Array] | Sequence[Array],
+        inputs: Mapping[str, Array] | Sequence[Array] = _MISSING,
         outputs: Mapping[str, Array] | Sequence[Array | None] | None = None,
         cancel: Cancellation | None = None,
         *,
         flat_outputs: bool = False,
+        **unknown: Unpack[NoOptions],
     ) -> Result:
         """Runs the model into memory of the caller.
 
@@ -354,6 +356,7 @@ class Module:
         dtype, too small, read-only, not contiguous, or over memory of another
         output, or of an input but as above.
         """
+        self._check_named("run", inputs, unknown, ("outputs", "cancel", "flat_outputs"))
         run: Callable[..., Any] = self._lib.knapper_run
         if cancel is not None:
             if not isinstance(cancel, Cancellation):
@@ -393,10 +396,11 @@ class Module:
 
     def bind(
         self,
-        inputs: Mapping[str, Array] | Sequence[Array],
+        inputs: Mapping[str, Array] | Sequence[Array] = _MISSING,
         outputs: Mapping[str, Array] | Sequence[Array | None] | None = None,
         *,
         flat_outputs: bool = False,
+        **unknown: Unpack[NoOptions],
     ) -> Bound:
         """A call on these very arrays, prepared once: what calls of microseconds
         need. outputs, flat_outputs: as for `run`; those that are left out are
@@ -406,19 +410,22 @@ class Module:
         its outputs from data, and for inputs that are not contiguous arrays or
         host tensors with DLPack (nothing is copied).
         """
+        self._check_named("bind", inputs, unknown, ("outputs", "flat_outputs"))
         return Bound(self, inputs, outputs, flat_outputs)
 
     def start(
         self,
-        inputs: Mapping[str, Array] | Sequence[Array],
+        inputs: Mapping[str, Array] | Sequence[Array] = _MISSING,
         outputs: Mapping[str, Array] | Sequence[Array | None] | None = None,
         *,
         flat_outputs: bool = False,
+        **unknown: Unpack[NoOptions],
     ) -> Pending:
         """Starts a run and returns at once; `wait()`, or `await`, gives its
         result. The arrays must not be changed before. outputs, flat_outputs: as
         for `run`. Wrong names, counts and dtypes raise here, wrong shapes when it
         is waited for."""
+        self._check_named("start", inputs, unknown, ("outputs", "flat_outputs"))
         # Not the thread's own structs: the next call may change those.
         out, read, given = self._call(
             self._lib.knapper_run_async,
@@ -434,6 +441,28 @@ class Module:
             len(self.outputs),
             held,
         )
+
+    def _check_named(
+        self, function: str, inputs: Any, unknown: Mapping[str, Any], own: Sequence[str]
+    ) -> None:
+        """Inputs are one argument of `run`, `bind` and `start`, not keywords."""
+        named = [name for name in unknown if name in self._arguments.positions]
+        if named:
+            raise WrongType(
+                f"{function}: {named[0]!r} is an input, {function} takes all of them as "
+                "one argument",
+                where=named[0],
+                hint=f"{function}({{{named[0]!r}: array}}), or call the module: "
+                f"m({named[0]}=array)",
+            )
+        if unknown:
+            check_names(unknown, function, ("inputs", *own), NoOptions)
+        if inputs is _MISSING:
+            raise WrongType(
+                f"{function}: no inputs were given",
+                where="inputs",
+                hint=f"[array] or {{name: array}}; the model takes {self._arguments.takes()}",
+            )
 
     def _call(
         self,
@@ -461,7 +490,7 @@ class Module:
         )
         return out, (prepared, keep, targets), given
 
-    def profile(self, *args: Array, **kwargs: Array) -> dict[str, Any]:
+    def profile(self, /, *args: Array, **kwargs: Array) -> dict[str, Any]:
         """Runs once with a clock around every launch: {"launches": [{"kernel",
         "origin", "schedule", "ns", "flops", "bytes"}], "total_ns"}. Arguments
         and errors are those of a call."""
@@ -546,7 +575,7 @@ class Module:
         check(self._lib.knapper_module_describe(self._handle.value, byref(text)))
         return json.loads(text.value or b"{}")
 
-    def peak_memory(self, **symbols: int) -> dict[str, int]:
+    def peak_memory(self, /, **symbols: int) -> dict[str, int]:
         """Planned bytes at given sizes, before any run:
         `m.peak_memory(batch=8, sequence=128)` -> {"arena", "constants"}."""
         count = len(symbols)

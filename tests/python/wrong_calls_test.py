@@ -40,6 +40,12 @@ CASES = {
     "text for the list": (TypeError, ["inputs", "str"], lambda m, **_: m.run("x")),
     "a generator": (TypeError, ["inputs", "generator"], lambda m, **_: m.run(x for x in [X])),
     "a number for the list": (TypeError, ["inputs", "int"], lambda m, **_: m.run(7)),
+    "run by keyword": (TypeError, ["'a' is an input", "run({'a': array})", "m(a=array)"], lambda two, **_: two.run(a=X, b=X)),
+    "bind by keyword": (TypeError, ["'b' is an input", "bind({'b': array})"], lambda two, **_: two.bind([X], b=X)),
+    "start of nothing": (TypeError, ["start: no inputs", "a: f32[rows, columns]"], lambda two, **_: two.start()),
+    "run with a misspelt argument": (TypeError, ["'output'", "did you mean 'outputs'?"], lambda two, **_: two.run([X, X], output=[X])),
+    "floats for integers": (TypeError, ["ids", "no array of i64", "float64"], lambda ids, **_: ids([[1.5, 2.5]])),
+    "truth for numbers": (TypeError, ["input.1", "no array of f32", "bool"], lambda m, **_: m([[True] * 4])),
     "a set": (TypeError, ["inputs", "set"], lambda m, **_: m.run({1})),
     # ---- inputs: shapes
     "one column less": (ValueError, ["input.1", "f32[batch, 4]", "f32[3, 3]"], lambda m, **_: m(X[:, :3].copy())),
