@@ -5,7 +5,7 @@
 
 bin/knapper, lib/libknapper.so, libknapper_rt.so and libknapper_regex.so, the
 header, the CMake package and pkg-config file, the Python package, the
-documentation and the notices; works wherever it is unpacked. Not larger than
+documentation, the examples and the notices; works wherever it is unpacked. Not larger than
 60 MB.
 """
 
@@ -18,7 +18,7 @@ import tarfile
 import tempfile
 from pathlib import Path
 
-from release import ROOT, check, notices, pages, version
+from release import ROOT, check, examples, notices, pages, version
 
 LIMIT = 60_000_000
 
@@ -45,7 +45,7 @@ def collect(build: Path, tree: Path) -> None:
     subprocess.run([tree / "bin" / "knapper", "man", "-o", tree / "share" / "man" / "man1"], check=True)
     share = tree / "share" / "doc" / "knapper"
     share.mkdir(parents=True)
-    for path in [*pages(), *notices()]:
+    for path in [*pages(), *examples(), *notices()]:
         target = share / path.relative_to(ROOT)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(path, target)

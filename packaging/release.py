@@ -29,6 +29,16 @@ def pages() -> list[Path]:
     return top + inside
 
 
+def examples() -> list[Path]:
+    """The programs that the pages name; their tests stay here."""
+    return [
+        path
+        for folder in ("c", "custom_operator")
+        for path in sorted((ROOT / "examples" / folder).iterdir())
+        if path.suffix in (".c", ".cpp", ".py") and not path.name.endswith("_test.py")
+    ]
+
+
 def notices() -> list[Path]:
     """Licence, notices and the licence texts of what is linked in."""
     return [

@@ -20,12 +20,13 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-from release import ROOT, check, notices, pages, stripped, version
+from release import ROOT, check, examples, notices, pages, stripped, version
 
 TAG = "py3-none-manylinux_2_34_x86_64"
 EXTRAS = {
     "onnx": ("onnx>=1.16",),  # models built in Python
-    "torch": ("torch>=2.4", "onnx>=1.16", "onnxscript"),  # modules, exported
+    "torch": ("torch>=2.4", "onnx>=1.16", "onnxscript"),  # modules, exported; torch.compile
+    "jax": ("jax>=0.4.30",),  # programs of jax.export
     "bf16": ("ml_dtypes>=0.4",),  # NumPy's bfloat16
 }
 CLASSIFIERS = (
@@ -74,7 +75,8 @@ def metadata() -> str:
             "",
             (ROOT / "README.md").read_text(),
             "",
-            "The pages that are named here lie in the package's folder `knapper/share`.",
+            "The pages and programs that are named here lie in the package's folder `knapper/share`:",
+            "`python -c \"import knapper, os; print(os.path.dirname(knapper.__file__) + '/share')\"`.",
             "",
         ]
     )
@@ -109,7 +111,7 @@ def build(library: Path, out: Path) -> Path:
         files.append((name_in_wheel, path.read_bytes()))
     files.append(("knapper/lib/libknapper.so", library.read_bytes()))
     files.append(("knapper/lib/libknapper_regex.so", regex.read_bytes()))
-    for path in [*pages(), ROOT / "include" / "knapper" / "knapper.h", *sorted((ROOT / "examples" / "c").iterdir())]:
+    for path in [*pages(), *examples(), ROOT / "include" / "knapper" / "knapper.h"]:
         files.append((f"knapper/share/{path.relative_to(ROOT)}", path.read_bytes()))
     for page, text in commands:  # into share/man of the environment, where man(1) looks
         files.append((f"{name}.data/data/share/man/man1/{page}", text))

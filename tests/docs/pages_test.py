@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import onnx
 import pytest
 
 HERE = Path(__file__).resolve().parent
@@ -21,6 +22,8 @@ PAGES = (
     "export",
     "pytorch",
     "jax",
+    "coming-from-onnxruntime",
+    "coming-from-openvino",
     "deploy",
     "c-and-cpp",
     "custom-operators",
@@ -31,9 +34,31 @@ PAGES = (
     "troubleshooting",
     "glossary",
 )
-sys.path.insert(0, str(HERE))
+sys.path[:0] = [str(HERE), str(ROOT / "packaging")]
 
 import page  # noqa: E402
+import release  # noqa: E402
+import wheel  # noqa: E402
+
+# Of somebody who has code already.
+MODEL = """
+<ir_version: 10, opset_import: ["": 21]>
+g (float[batch, 16] x) => (float[batch, 4] logits) <int64[2] shape = {16, 4}> {
+  w = ConstantOfShape <value = float[1] {0.25}> (shape)
+  logits = MatMul(x, w)
+}"""
+# Of README.
+CLASSIFIER = """
+<ir_version: 10, opset_import: ["": 21]>
+g (int64[batch, sequence] input_ids, int64[batch, sequence] attention_mask) => (float[batch, 4] logits)
+    <int64[2] shape = {16, 4}, int64[1] one = {1}, int64[1] minus = {-1}> {
+  table = ConstantOfShape <value = float[1] {0.5}> (shape)
+  rows = Gather(table, input_ids)
+  mask = Cast <to = 1> (attention_mask)
+  wide = Unsqueeze(mask, minus)
+  kept = Mul(rows, wide)
+  logits = ReduceMean <keepdims = 0> (kept, one)
+}"""
 
 
 @pytest.fixture(scope="session")
@@ -49,17 +74,24 @@ def bundle(tmp_path_factory):
     (prefix / "bin" / "knapper").symlink_to(BUILD / "bin" / "knapper")
     (prefix / "lib" / "libknapper.so.0.1.0").symlink_to(BUILD / "capi" / "libknapper.so.0.1.0")
     (prefix / "python").symlink_to(ROOT / "python")
+    for path in release.examples():
+        shipped = prefix / "share" / "doc" / "knapper" / path.relative_to(ROOT)
+        shipped.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, shipped)
     return prefix
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_page(name, bundle, tmp_path):
+@pytest.fixture
+def start(bundle, tmp_path):
+    """Runs Python in an empty folder, in which the bundle lies, as a user has it after installing."""
     folder = tmp_path / "page"
     tools = tmp_path / "tools"
-    folder.mkdir()
-    tools.mkdir()
+    installed = tmp_path / "site" / "knapper-0.1.0.dist-info"
+    for each in (folder, tools, installed):
+        each.mkdir(parents=True)
+    (installed / "METADATA").write_text(wheel.metadata())
+    (installed / "entry_points.txt").write_text(wheel.ENTRY_POINTS)
     (folder / BUNDLE).symlink_to(bundle)
-    (folder / "examples").symlink_to(ROOT / "examples")
     (tools / "python").symlink_to(sys.executable)
     for command, ours in (("cc", "clang-22"), ("c++", "clang++-22")):
         if not shutil.which(command):
@@ -69,19 +101,42 @@ def test_page(name, bundle, tmp_path):
         environment["KNAPPER_LIBRARY"] = os.environ["KNAPPER_LIBRARY"]
     environment |= {
         "PATH": f"{tools}:{BUILD / 'bin'}:{Path(sys.executable).parent}:{os.environ['PATH']}",
-        "PYTHONPATH": str(ROOT / "python"),
+        "PYTHONPATH": f"{ROOT / 'python'}:{installed.parent}",
         "XDG_CACHE_HOME": str(tmp_path / "cache"),
     }
-    done = subprocess.run(
-        [sys.executable, HERE / "page.py", DOCS / f"{name}.md"],
-        cwd=folder,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=600,
-    )
-    assert done.returncode == 0, done.stdout
+
+    def call(*command, model: str = "") -> str:
+        if model:
+            onnx.save(onnx.parser.parse_model(model), folder / "model.onnx")
+        done = subprocess.run(
+            command,
+            cwd=folder,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=600,
+        )
+        assert done.returncode == 0, done.stdout
+        return done.stdout
+
+    return call
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_page(name, start):
+    model = MODEL if name.startswith("coming-from") else ""
+    start(sys.executable, HERE / "page.py", DOCS / f"{name}.md", model=model)
+
+
+def test_readme(start):
+    """Its Python, then its commands with less time to tune."""
+    readme = ROOT / "README.md"
+    start(sys.executable, HERE / "page.py", readme, model=CLASSIFIER)
+    commands = re.findall(r"^    (knapper .*)$", readme.read_text(), re.M)
+    assert len(commands) >= 8
+    said = start("bash", "-exc", "\n".join(commands).replace("--budget 60s", "--budget 1s"))
+    assert "verified: " in said and "every operator is known" in said
 
 
 @pytest.mark.parametrize("name", ("README", *PAGES))

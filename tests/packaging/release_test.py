@@ -139,6 +139,17 @@ def test_pages_name_what_ships():
             assert (page.parent / link).resolve() in shipped, f"{page}: {link}"
 
 
+def test_programs_that_user_pages_name_ship():
+    shipped = {p.relative_to(ROOT) for p in release.examples()}
+    shipped |= {folder for path in shipped for folder in path.parents}
+    named = 0
+    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]:
+        for path in re.findall(r"(?<![\w/])examples/[\w./]*\w", page.read_text()):
+            assert Path(path) in shipped, f"{page}: {path}"
+            named += 1
+    assert named > 5
+
+
 def test_readme_is_short_and_begins_with_installing():
     lines = (ROOT / "README.md").read_text().splitlines()
     assert len(lines) <= 90
