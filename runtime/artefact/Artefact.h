@@ -3,9 +3,9 @@
 // checked by Program::decode.
 #pragma once
 
-#include "runtime/base/Error.h"
 #include "runtime/artefact/WholeFiles.h"
 #include "runtime/artefact/artefact_generated.h"
+#include "runtime/base/Error.h"
 
 #include <cstddef>
 #include <memory>
