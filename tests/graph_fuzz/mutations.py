@@ -20,6 +20,7 @@ import numpy as np
 import onnx
 from check import Outcome
 from graph_builder import Case
+from graph_cases import HAS_AVX512
 from node_cases_test import as_array
 from node_cases_test import cases as node_cases
 from onnx import TensorProto, helper, numpy_helper
@@ -238,7 +239,7 @@ def make(number: int) -> Case:
 
 
 def options(number: int) -> dict[str, object]:
-    choices = [{"isa": "x86-64-v3"}, {"isa": "x86-64-v4"}, {"isa": "x86-64-v3", "dtype": "bf16"}]
+    choices = [{"isa": "x86-64-v3"}, {"isa": "x86-64-v4" if HAS_AVX512 else "x86-64-v3"}, {"isa": "x86-64-v3", "dtype": "bf16"}]
     return {"threads": 1 + number % 2, "cache": False} | choices[number % 7 % 3]
 
 
