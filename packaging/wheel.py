@@ -98,9 +98,10 @@ def manual(library: Path) -> list[tuple[str, bytes]]:
 
 def build(library: Path, out: Path) -> Path:
     commands = manual(library)
-    regex = stripped(library.parents[1] / "lib" / "libknapper_regex.so", out)
+    names = ("libknapper_numeric.so", "libknapper_regex.so")
+    apart = [stripped(library.parents[1] / "lib" / name, out) for name in names]
     library = stripped(library, out)
-    check([library, regex])
+    check([library, *apart])
     name = f"knapper-{version()}"
     info = f"{name}.dist-info"
     files: list[tuple[str, bytes]] = []
@@ -110,7 +111,7 @@ def build(library: Path, out: Path) -> Path:
         name_in_wheel = f"knapper/{path.relative_to(package)}"
         files.append((name_in_wheel, path.read_bytes()))
     files.append(("knapper/lib/libknapper.so", library.read_bytes()))
-    files.append(("knapper/lib/libknapper_regex.so", regex.read_bytes()))
+    files += [(f"knapper/lib/{file}", part.read_bytes()) for file, part in zip(names, apart)]
     for path in [*pages(), *examples(), ROOT / "include" / "knapper" / "knapper.h"]:
         files.append((f"knapper/share/{path.relative_to(ROOT)}", path.read_bytes()))
     for page, text in commands:  # into share/man of the environment, where man(1) looks

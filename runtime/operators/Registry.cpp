@@ -33,13 +33,17 @@ Key keyOf(std::string_view domain, std::string_view name) {
   return {std::string(domain == "ai.onnx" ? "" : domain), std::string(name)};
 }
 
-/// Operators of the runtime's own domain that lie in a library beside this one.
+/// Operators of the runtime's own domain that lie in libraries beside this one,
+/// by how their names begin.
 constexpr std::pair<std::string_view, const char *> apart[] = {
-    {"RegexFullMatch", "libknapper_regex.so"}};
+    {"Integer", "libknapper_numeric.so"},
+    {"Matrix", "libknapper_numeric.so"},
+    {"RegexFullMatch", "libknapper_regex.so"},
+    {"Special", "libknapper_numeric.so"}};
 
 const char *libraryOf(std::string_view name) {
-  for (auto [op, file] : apart)
-    if (op == name)
+  for (auto [beginning, file] : apart)
+    if (name.starts_with(beginning))
       return file;
   return nullptr;
 }

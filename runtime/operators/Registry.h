@@ -11,9 +11,9 @@ namespace knapper {
 Status registerOperator(const knapper_operator &given);
 /// False when there is none.
 bool unregisterOperator(std::string_view domain, std::string_view name);
-/// Null when there is none. Of the runtime's own operators, a library beside
-/// this one has those that are large (libknapper_regex.so): it is loaded when
-/// the first is looked for.
+/// Null when there is none. Of the runtime's own operators, libraries beside
+/// this one have those that are large (libknapper_regex.so,
+/// libknapper_numeric.so): each is loaded when its first one is looked for.
 std::shared_ptr<const Operator> findOperator(std::string_view domain,
                                              std::string_view name);
 

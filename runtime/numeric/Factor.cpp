@@ -1,0 +1,165 @@
+#include "runtime/numeric/Matrix.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace knapper::numeric {
+
+int32_t factorLu(double *a, int64_t m, int64_t n, int32_t *pivots, bool swaps) {
+  int32_t info = 0;
+  for (int64_t k = 0; k < std::min(m, n); ++k) {
+    int64_t pivot = k;
+    for (int64_t i = k + 1; swaps && i < m; ++i)
+      if (std::fabs(a[i * n + k]) > std::fabs(a[pivot * n + k]))
+        pivot = i;
+    pivots[k] = static_cast<int32_t>(pivot + 1);
+    if (a[pivot * n + k] == 0) {
+      if (!info)
+        info = static_cast<int32_t>(k + 1);
+      continue;
+    }
+    if (pivot != k)
+      std::swap_ranges(a + k * n, a + k * n + n, a + pivot * n);
+    for (int64_t i = k + 1; i < m; ++i) {
+      double factor = a[i * n + k] /= a[k * n + k];
+      if (factor != 0)
+        for (int64_t j = k + 1; j < n; ++j)
+          a[i * n + j] -= factor * a[k * n + j];
+    }
+  }
+  return info;
+}
+
+int32_t factorCholesky(double *a, int64_t n) {
+  int32_t info = 0;
+  for (int64_t i = 0; i < n && !info; ++i)
+    for (int64_t j = 0; j <= i; ++j) {
+      double sum = a[i * n + j];
+      for (int64_t k = 0; k < j; ++k)
+        sum -= a[i * n + k] * a[j * n + k];
+      if (i > j) {
+        a[i * n + j] = sum / a[j * n + j];
+      } else if (sum > 0) {
+        a[i * n + i] = std::sqrt(sum);
+      } else {
+        info = static_cast<int32_t>(i + 1);
+      }
+    }
+  for (int64_t i = 0; i < n; ++i)
+    std::fill(a + i * n + i + 1, a + i * n + n, 0.0);
+  return info;
+}
+
+void solveTriangular(const double *a, double *b, int64_t n, int64_t k,
+                     bool upper, bool unit) {
+  for (int64_t at = 0; at < n; ++at) {
+    int64_t i = upper ? n - 1 - at : at;
+    double *row = b + i * k;
+    int64_t from = upper ? i + 1 : 0, to = upper ? n : i;
+    for (int64_t j = from; j < to; ++j) {
+      double factor = a[i * n + j];
+      if (factor != 0)
+        for (int64_t c = 0; c < k; ++c)
+          row[c] -= factor * b[j * k + c];
+    }
+    for (int64_t c = 0; !unit && c < k; ++c)
+      row[c] /= a[i * n + i];
+  }
+}
+
+void solveLu(const double *lu, const int32_t *pivots, double *b, int64_t n,
+             int64_t k) {
+  for (int64_t i = 0; i < n; ++i) {
+    int64_t other = pivots[i] - 1;
+    if (other != i && other >= 0 && other < n)
+      std::swap_ranges(b + i * k, b + i * k + k, b + other * k);
+  }
+  solveTriangular(lu, b, n, k, /*upper=*/false, /*unit=*/true);
+  solveTriangular(lu, b, n, k, /*upper=*/true, /*unit=*/false);
+}
+
+/// c [m, n] from column `from` on becomes (1 - tau v v^T) c, v's elements above
+/// row k being 0 and that in row k being 1; v is column k of a [m, width].
+static void reflect(const double *a, int64_t width, int64_t k, double tau,
+                    double *c, int64_t m, int64_t n, int64_t from) {
+  if (tau == 0)
+    return;
+  for (int64_t j = from; j < n; ++j) {
+    double sum = c[k * n + j];
+    for (int64_t i = k + 1; i < m; ++i)
+      sum += a[i * width + k] * c[i * n + j];
+    sum *= tau;
+    c[k * n + j] -= sum;
+    for (int64_t i = k + 1; i < m; ++i)
+      c[i * n + j] -= a[i * width + k] * sum;
+  }
+}
+
+void factorQr(double *a, int64_t m, int64_t n, double *tau) {
+  for (int64_t k = 0; k < std::min(m, n); ++k) {
+    double alpha = a[k * n + k], below = 0;
+    for (int64_t i = k + 1; i < m; ++i)
+      below = std::hypot(below, a[i * n + k]);
+    tau[k] = 0;
+    if (below == 0)
+      continue;
+    double beta = -std::copysign(std::hypot(alpha, below), alpha);
+    tau[k] = (beta - alpha) / beta;
+    for (int64_t i = k + 1; i < m; ++i)
+      a[i * n + k] /= alpha - beta;
+    a[k * n + k] = beta;
+    reflect(a, n, k, tau[k], a, m, n, k + 1);
+  }
+}
+
+void productOfHouseholders(const double *a, int64_t m, int64_t n,
+                           const double *tau, int64_t count, double *q,
+                           int64_t columns) {
+  std::fill(q, q + m * columns, 0.0);
+  for (int64_t i = 0; i < std::min(m, columns); ++i)
+    q[i * columns + i] = 1;
+  for (int64_t k = std::min({count, m, n}); k-- > 0;)
+    reflect(a, n, k, tau[k], q, m, columns, 0);
+}
+
+/// y = a b, all [n, n].
+static void multiply(const double *a, const double *b, int64_t n, double *y) {
+  std::fill(y, y + n * n, 0.0);
+  for (int64_t i = 0; i < n; ++i)
+    for (int64_t k = 0; k < n; ++k) {
+      double factor = a[i * n + k];
+      for (int64_t j = 0; j < n; ++j)
+        y[i * n + j] += factor * b[k * n + j];
+    }
+}
+
+void exponential(const double *a, int64_t n, double *y) {
+  double norm = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    double sum = 0;
+    for (int64_t j = 0; j < n; ++j)
+      sum += std::fabs(a[i * n + j]);
+    norm = std::max(norm, sum);
+  }
+  int halvings = 0;
+  if (norm > 0.25 && std::isfinite(norm))
+    halvings = std::max(0, std::ilogb(norm) + 3);
+  std::vector<double> small(a, a + n * n), term(n * n, 0.0), next(n * n);
+  for (double &x : small)
+    x = std::ldexp(x, -halvings);
+  std::fill(y, y + n * n, 0.0);
+  for (int64_t i = 0; i < n; ++i)
+    y[i * n + i] = term[i * n + i] = 1;
+  // Of norm 1/4 at most: fourteen terms of the series are exact.
+  for (int k = 1; k <= 14; ++k) {
+    multiply(term.data(), small.data(), n, next.data());
+    for (int64_t i = 0; i < n * n; ++i)
+      y[i] += term[i] = next[i] / k;
+  }
+  for (int k = 0; k < halvings; ++k) {
+    multiply(y, y, n, next.data());
+    std::copy(next.begin(), next.end(), y);
+  }
+}
+
+} // namespace knapper::numeric

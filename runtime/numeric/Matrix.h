@@ -1,0 +1,51 @@
+// Factorisations of one dense matrix of doubles, row-major and without gaps.
+// Sizes may be 0. Signs and pivots are LAPACK's. Thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace knapper::numeric {
+
+//===----------------------------------------------------------------------===//
+// Factor.cpp
+//===----------------------------------------------------------------------===//
+/// a [m, n] becomes L (unit, below the diagonal) and U of P A = L U with rows
+/// swapped by size; pivots [min(m, n)] has, counted from 1, the row that each
+/// row was swapped with. `swaps` off: no rows are swapped. Returns the number
+/// of the first pivot that is 0, counted from 1, or 0.
+int32_t factorLu(double *a, int64_t m, int64_t n, int32_t *pivots, bool swaps);
+/// a [n, n], of which the lower triangle is read, becomes L with zeros above.
+/// Returns the order of the first leading minor that is not positive, or 0.
+int32_t factorCholesky(double *a, int64_t n);
+/// b [n, k] becomes the X of T X = B with a triangle T of a [n, n]; `unit`: the
+/// diagonal counts as 1.
+void solveTriangular(const double *a, double *b, int64_t n, int64_t k,
+                     bool upper, bool unit);
+/// b [n, k] becomes the X of A X = B with what factorLu gave.
+void solveLu(const double *lu, const int32_t *pivots, double *b, int64_t n,
+             int64_t k);
+/// a [m, n] becomes R and, below the diagonal, the Householder vectors of
+/// A = Q R; tau [min(m, n)] their factors.
+void factorQr(double *a, int64_t m, int64_t n, double *tau);
+/// The first `columns` columns of Q, as [m, columns], of `count` Householder
+/// vectors in a [m, n].
+void productOfHouseholders(const double *a, int64_t m, int64_t n,
+                           const double *tau, int64_t count, double *q,
+                           int64_t columns);
+/// e^A by scaling and squaring; y [n, n].
+void exponential(const double *a, int64_t n, double *y);
+
+//===----------------------------------------------------------------------===//
+// Spectrum.cpp
+//===----------------------------------------------------------------------===//
+/// Singular values of a [m, n], falling, and with k = min(m, n) the singular
+/// vectors u [m, k] and vh [k, n], by Jacobi's one-sided rotations. NaN or
+/// infinity in `a` gives NaN everywhere.
+void singular(const double *a, int64_t m, int64_t n, double *u, double *s,
+              double *vh);
+/// Eigenvalues, rising, of a symmetric matrix [n, n], whose lower triangle is
+/// read; by Jacobi's rotations.
+void eigenvalues(const double *a, int64_t n, double *w);
+
+} // namespace knapper::numeric

@@ -1,0 +1,162 @@
+// Special functions against tabulated values and identities; factorisations
+// against the products that they stand for.
+#include "runtime/numeric/Matrix.h"
+#include "runtime/numeric/Special.h"
+
+#include <algorithm>
+#include <cmath>
+#include <gtest/gtest.h>
+
+using namespace knapper::numeric;
+
+namespace {
+
+void expectNear(double got, double want, double relative = 1e-13) {
+  EXPECT_NEAR(got, want, std::fabs(want) * relative) << want;
+}
+
+/// [m, n] whose elements look random.
+std::vector<double> matrix(int64_t m, int64_t n, int seed = 1) {
+  std::vector<double> a(m * n);
+  for (int64_t i = 0; i < m * n; ++i)
+    a[i] = std::sin(static_cast<double>(seed * 7 + i * i * 3 + i));
+  return a;
+}
+
+/// a [m, k] times b [k, n].
+std::vector<double> times(const std::vector<double> &a,
+                          const std::vector<double> &b, int64_t m, int64_t k,
+                          int64_t n) {
+  std::vector<double> y(m * n, 0.0);
+  for (int64_t i = 0; i < m; ++i)
+    for (int64_t j = 0; j < n; ++j)
+      for (int64_t l = 0; l < k; ++l)
+        y[i * n + j] += a[i * k + l] * b[l * n + j];
+  return y;
+}
+
+void expectClose(const std::vector<double> &a, const std::vector<double> &b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i)
+    EXPECT_NEAR(a[i], b[i], 1e-12) << i;
+}
+
+} // namespace
+
+TEST(Special, BesselFunctionsHaveTheirTabulatedValues) {
+  // Abramowitz and Stegun, tables 9.1, 9.8 and 10.11.
+  expectNear(besselJ0(2), 0.2238907791412357);
+  expectNear(besselY1(2), -0.1070324315409375);
+  expectNear(besselI0(1), 1.2660658777520084);
+  expectNear(besselI1(-1), -0.5651591039924850);
+  expectNear(besselK0(1), 0.4210244382407083);
+  expectNear(besselK1(0.1), 9.853844780870606);
+  expectNear(airyAi(1), 0.1352924163128814);
+  EXPECT_NEAR(airyAi(-10), 0.0402412384864431, 1e-11);
+  EXPECT_TRUE(std::isinf(besselK0(0)));
+  EXPECT_TRUE(std::isnan(besselY0(-1)));
+}
+
+TEST(Special, SeriesMeetWhereTheyChange) {
+  auto meets = [](double (*f)(double), double at, double relative) {
+    expectNear(f(std::nextafter(at, 100)), f(at), relative);
+  };
+  meets(scaledBesselI0, 24, 1e-13);
+  meets(scaledBesselI1, 24, 1e-13);
+  meets(scaledBesselK0, 24, 1e-13);
+  meets(airyAi, 1, 1e-12);
+  meets(airyAi, -8.5, 1e-10);
+  meets(scaledComplementOfErf, 25, 1e-12);
+}
+
+TEST(Special, GammaFunctions) {
+  expectNear(digamma(1), -0.5772156649015329);
+  expectNear(trigamma(0.5), M_PI * M_PI / 2);
+  expectNear(hurwitzZeta(2, 1), M_PI * M_PI / 6);
+  expectNear(hurwitzZeta(4, 0.5), std::pow(M_PI, 4) / 6);
+  for (double a : {0.3, 2.0, 40.0})
+    for (double x : {0.1, 1.9, 50.0})
+      EXPECT_NEAR(lowerGamma(a, x) + upperGamma(a, x), 1, 1e-14);
+  expectNear(upperGamma(1, 3), std::exp(-3.0));
+  EXPECT_TRUE(std::isnan(lowerGamma(-1, 1)));
+}
+
+TEST(Special, InversesUndoTheirFunctions) {
+  for (double x : {-3.5, -0.4, 1e-12, 0.2, 0.7, 4.0})
+    expectNear(inverseOfErf(std::erf(x)), x, 1e-7);
+  for (double p : {1e-300, 1e-5, 0.2, 0.5, 0.9})
+    expectNear(0.5 * std::erfc(-normalQuantile(p) / std::sqrt(2.0)), p, 1e-12);
+}
+
+TEST(Special, PolynomialsAgreeWithTheirFormulas) {
+  double x = 0.3;
+  expectNear(chebyshevT(x, 3.0), 4 * x * x * x - 3 * x);
+  expectNear(chebyshevU(x, 2.0), 4 * x * x - 1);
+  expectNear(hermiteH(x, 3.0), 8 * x * x * x - 12 * x);
+  expectNear(hermiteHe(x, 2.0), x * x - 1);
+  expectNear(laguerre(x, 2.0), (x * x - 4 * x + 2) / 2);
+  expectNear(legendre(x, 2.0), (3 * x * x - 1) / 2);
+  expectNear(chebyshevV(x, 9.0), chebyshevU(x, 9.0) - chebyshevU(x, 8.0),
+             1e-12);
+  expectNear(shiftedChebyshevW(x, 4.0), chebyshevW(2 * x - 1, 4.0));
+  EXPECT_EQ(chebyshevW(-1.0, 3.0), -1);
+  EXPECT_EQ(legendre(x, -2.0), 0);
+  EXPECT_TRUE(std::isnan(hermiteH(0.5F, 129.0F)));
+}
+
+TEST(Matrix, FactorisationsMultiplyBack) {
+  for (auto [m, n] :
+       {std::pair<int64_t, int64_t>{4, 4}, {6, 3}, {3, 6}, {1, 1}}) {
+    int64_t k = std::min(m, n);
+    std::vector<double> a = matrix(m, n), qr = a, tau(k), q(m * k), r(k * n);
+    factorQr(qr.data(), m, n, tau.data());
+    std::vector<double> vectors(m * k);
+    for (int64_t i = 0; i < m; ++i)
+      for (int64_t j = 0; j < k; ++j)
+        vectors[i * k + j] = qr[i * n + j];
+    productOfHouseholders(vectors.data(), m, k, tau.data(), k, q.data(), k);
+    for (int64_t i = 0; i < k; ++i)
+      for (int64_t j = i; j < n; ++j)
+        r[i * n + j] = qr[i * n + j];
+    expectClose(times(q, r, m, k, n), a);
+
+    std::vector<double> u(m * k), s(k), vh(k * n);
+    singular(a.data(), m, n, u.data(), s.data(), vh.data());
+    for (int64_t i = 0; i < m; ++i)
+      for (int64_t j = 0; j < k; ++j)
+        u[i * k + j] *= s[j];
+    expectClose(times(u, vh, m, k, n), a);
+    EXPECT_TRUE(std::is_sorted(s.rbegin(), s.rend()));
+  }
+}
+
+TEST(Matrix, SystemsAreSolved) {
+  constexpr int64_t n = 5, k = 2;
+  std::vector<double> a = matrix(n, n), x = matrix(n, k, 2),
+                      b = times(a, x, n, n, k), lu = a;
+  int32_t pivots[n];
+  EXPECT_EQ(factorLu(lu.data(), n, n, pivots, true), 0);
+  solveLu(lu.data(), pivots, b.data(), n, k);
+  expectClose(b, x);
+  std::vector<double> singularOne = {1, 2, 2, 4};
+  EXPECT_EQ(factorLu(singularOne.data(), 2, 2, pivots, true), 2);
+  std::vector<double> positive = {4, 9, 2, 10};
+  EXPECT_EQ(factorCholesky(positive.data(), 2), 0);
+  expectClose(positive, {2, 0, 1, 3});
+  std::vector<double> negative = {1, 0, 0, -1};
+  EXPECT_EQ(factorCholesky(negative.data(), 2), 2);
+}
+
+TEST(Matrix, SpectraAndExponentials) {
+  std::vector<double> a = {2, 99, 1, 2}; // the upper triangle is not read
+  double w[2];
+  eigenvalues(a.data(), 2, w);
+  expectNear(w[0], 1);
+  expectNear(w[1], 3);
+  std::vector<double> turn = {0, -M_PI / 2, M_PI / 2, 0}, y(4);
+  exponential(turn.data(), 2, y.data());
+  expectClose(y, {0, -1, 1, 0});
+  std::vector<double> bad = {1, NAN, NAN, 1};
+  eigenvalues(bad.data(), 2, w);
+  EXPECT_TRUE(std::isnan(w[0]));
+}
