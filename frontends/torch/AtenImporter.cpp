@@ -225,6 +225,16 @@ AtenImporter::outputs(const llvm::json::Array &outputs, Location loc) {
 // Nodes
 //===----------------------------------------------------------------------===//
 
+bool AtenImporter::bind(Value value, StringRef symbol, Location loc) {
+  auto name = StringAttr::get(context, symbol);
+  if (!symbols.insert({name, 0}).second)
+    return false;
+  OperationState state(loc, ts::BindSizeOp::getOperationName());
+  ts::BindSizeOp::build(b, state, value, name);
+  b.create(state);
+  return true;
+}
+
 Status AtenImporter::claim(AtenNode &n, size_t index, Value &value) {
   std::string where = n.where();
   if (!value || !n.element(index))

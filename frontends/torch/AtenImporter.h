@@ -28,6 +28,10 @@ public:
     return symbols.contains(symbol);
   }
 
+  /// Gives a symbol that torch named the value of a 0-d i64 tensor; false where
+  /// it has one already.
+  bool bind(mlir::Value value, llvm::StringRef symbol, mlir::Location loc);
+
 private:
   struct Missing {
     std::string overload, shapes, line, reason;

@@ -116,20 +116,12 @@ Type combinedIn(AtenNode &n, std::optional<K> &kind) {
   return n.b.getIntegerType(8);
 }
 
-LogicalResult scatter(AtenNode &n, std::optional<K> kind, bool mean = false) {
-  Type type = combinedIn(n, kind);
-  Value x = withDim(n, n.operand("self", type)),
-        at = withDim(n, n.tensor("index"));
-  if (!x || !at)
+/// x with `src` combined where `at`, of the same dims, says.
+LogicalResult combined(AtenNode &n, Value x, Value at, Value src, int64_t dim,
+                       std::optional<K> kind, bool mean) {
+  if (!x || !at || !src)
     return failure();
-  int64_t dim = n.dimension("dim", ts::rankOf(x));
-  if (n.failed())
-    return failure();
-  Value src;
-  if (n.has("src"))
-    src = within(n, withDim(n, n.operand("src", type)), ts::dimsOf(at));
-  else
-    src = n.broadcastTo(n.operand("value", type), ts::dimsOf(at));
+  Type type = ts::elementTypeOf(x);
   ts::ReduceKindAttr attribute = kind ? kindOf(n, *kind) : ts::ReduceKindAttr();
   bool without = kind && n.has("include_self") && !n.flag("include_self");
   Value count;
@@ -148,14 +140,56 @@ LogicalResult scatter(AtenNode &n, std::optional<K> kind, bool mean = false) {
   }
   Value y = n.make<ts::ScatterElementsOp>(x, at, src, uint64_t(dim), attribute);
   if (mean) {
-    if (!isa<FloatType>(type))
-      return n.unsupported("the mean of integers");
     if (!without)
-      count = n.add(count, 1.0);
-    y = n.div(y, n.binary<ts::MaxOp>(count, n.scalarFor(count, 1)));
+      count = n.add(count, n.integerScalar(1, type));
+    count = n.binary<ts::MaxOp>(count, n.integerScalar(1, type));
+    // Of integers rounded down.
+    Value rest = isa<FloatType>(type) ? Value() : n.binary<ts::RemOp>(y, count);
+    y = n.div(y, count);
+    if (rest)
+      y = n.select(
+          n.compare(ts::ComparePredicate::lt, rest, n.integerScalar(0, type)),
+          n.sub(y, n.integerScalar(1, type)), y);
   }
   y = y && n.element() ? n.convert(y, n.element()) : y;
   return n.out(y ? n.reshape(y, n.dims()) : y);
+}
+
+LogicalResult scatter(AtenNode &n, std::optional<K> kind, bool mean = false) {
+  Type type = combinedIn(n, kind);
+  Value x = withDim(n, n.operand("self", type)),
+        at = withDim(n, n.tensor("index"));
+  if (!x || !at)
+    return failure();
+  int64_t dim = n.dimension("dim", ts::rankOf(x));
+  if (n.failed())
+    return failure();
+  Value src =
+      n.has("src")
+          ? within(n, withDim(n, n.operand("src", type)), ts::dimsOf(at))
+          : n.broadcastTo(n.operand("value", type), ts::dimsOf(at));
+  return combined(n, x, at, src, dim, kind, mean);
+}
+
+/// Slices of `source` combined with those of self.
+LogicalResult importIndexReduce(AtenNode &n) {
+  StringRef name = n.text("reduce");
+  bool mean = name == "mean";
+  std::optional<K> kind = mean ? std::optional(K::add) : reductionOf(name);
+  if (!kind)
+    return n.unsupported("the reduction '" + name + "'");
+  Type type = combinedIn(n, kind);
+  Value x = withDim(n, n.operand("self", type)),
+        at = withDim(n, n.tensor("index")), src = n.operand("source", type);
+  if (!x || !at || !src)
+    return failure();
+  int64_t dim = n.dimension("dim", ts::rankOf(x));
+  if (n.failed())
+    return failure();
+  SmallVector<Dim> dims = ts::dimsOf(x);
+  dims[dim] = ts::dimOf(at, 0);
+  src = ts::rankOf(src) == 0 ? n.broadcastTo(src, dims) : n.castDims(src, dims);
+  return combined(n, x, n.broadcastAt(at, {dim}, dims), src, dim, kind, mean);
 }
 LogicalResult importScatter(AtenNode &n) {
   StringRef name = n.text("reduce");
@@ -425,6 +459,7 @@ constexpr AtenRow rows[] = {
     {"aten.index_add.default", importIndexAdd<true>},
     {"aten.index_copy.default", importIndexAdd<false>},
     {"aten.index_put.default", importIndexPut},
+    {"aten.index_reduce.default", importIndexReduce},
     {"aten.index_select.default", importIndexSelect},
     {"aten.masked_scatter.default", importMaskedScatter},
     {"aten.put.default", importPut},

@@ -1,5 +1,6 @@
 #include "frontends/torch/AtenNode.h"
 #include "frontends/torch/AtenImporter.h"
+#include "runtime/operators/HostDomain.h"
 #include <cmath>
 
 using namespace mlir;
@@ -258,6 +259,25 @@ Type AtenNode::commonElement() {
     (void)unsupported("operands of dtype " +
                       node.getString("common").value_or("unknown"));
   return type;
+}
+
+Operation *AtenNode::host(StringRef op, ValueRange inputs, ArrayRef<Type> types,
+                          ArrayRef<NamedAttribute> parameters) {
+  if (llvm::any_of(inputs, [](Value input) { return !input; }) ||
+      llvm::any_of(types, [](Type type) { return !type; }))
+    return nullptr;
+  return external(kHostDomain, op, 1, b.getDictionaryAttr(parameters),
+                  SmallVector<bool>(inputs.size(), true), inputs, {}, types);
+}
+
+Dim AtenNode::bindClaimed(Value value, size_t index, size_t at) {
+  ArrayRef<Dim> claimed = dims(index);
+  std::optional<StringRef> symbol =
+      at < claimed.size() ? claimed[at].asSymbol() : std::nullopt;
+  if (!value || failed() || !symbol)
+    return bindSize(value, name);
+  return importer.bind(value, *symbol, loc) ? claimed[at]
+                                            : bindSize(value, name);
 }
 
 LogicalResult AtenNode::out(Value value, size_t index) {

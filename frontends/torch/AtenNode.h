@@ -76,6 +76,15 @@ public:
   /// The type that comparisons of the operands are made in.
   mlir::Type commonElement();
 
+  /// Runs an operator that comes with the runtime, on the host; null where one
+  /// of the inputs is.
+  mlir::Operation *host(llvm::StringRef op, mlir::ValueRange inputs,
+                        llvm::ArrayRef<mlir::Type> types,
+                        llvm::ArrayRef<mlir::NamedAttribute> parameters = {});
+  /// A size that the data decides and torch claims for dim `dim` of a result:
+  /// its symbol, or a fresh one, gets the value of a 0-d i64 tensor.
+  ts::Dim bindClaimed(mlir::Value value, size_t index, size_t dim);
+
   /// Sets a result, converted to torch's element type where `value` is wider.
   mlir::LogicalResult out(mlir::Value value, size_t index = 0);
   llvm::SmallVector<mlir::Value> results;
@@ -119,6 +128,13 @@ llvm::ArrayRef<AtenRow> atenAttentionRows();
 llvm::ArrayRef<AtenRow> atenIndexRows();
 llvm::ArrayRef<AtenRow> atenOrderRows();
 llvm::ArrayRef<AtenRow> atenSpecialRows();
+llvm::ArrayRef<AtenRow> atenBitsRows();
+llvm::ArrayRef<AtenRow> atenFactorRows();
+llvm::ArrayRef<AtenRow> atenSolveRows();
+llvm::ArrayRef<AtenRow> atenDistanceRows();
+llvm::ArrayRef<AtenRow> atenAdaptivePoolRows();
+llvm::ArrayRef<AtenRow> atenEmbeddingRows();
+llvm::ArrayRef<AtenRow> atenSelectionRows();
 llvm::ArrayRef<AtenRow> atenBackwardRows();
 
 /// The row of an overload, or null.

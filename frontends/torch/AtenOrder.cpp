@@ -1,5 +1,6 @@
 // What depends on the order of elements: medians, running extrema, searches.
 #include "frontends/torch/AtenNode.h"
+#include <cmath>
 
 using namespace mlir;
 
@@ -80,6 +81,118 @@ LogicalResult importMedian(AtenNode &n) {
   return n.out(index ? n.reshape(index, n.dims(1)) : index, 1);
 }
 
+/// The lower median of what is not NaN.
+LogicalResult importNanMedian(AtenNode &n) {
+  Value x = n.tensor("self");
+  if (!x)
+    return failure();
+  if (!isa<FloatType>(ts::elementTypeOf(x)))
+    return importMedian(n);
+  bool all = !n.has("dim");
+  if (all || ts::rankOf(x) == 0)
+    x = n.reshape(x, {ts::elementCount(x.getType())});
+  int64_t dim = all ? 0 : n.dimension("dim", ts::rankOf(x));
+  if (n.failed())
+    return failure();
+  auto [values, indices] = sorted(n, x, dim);
+  if (!values)
+    return failure();
+  Type i64 = n.b.getI64Type();
+  Value numbers = n.reduce(
+      K::add, n.convert(n.make<ts::NotOp>(n.make<ts::IsNanOp>(x)), i64), {dim},
+      true);
+  // NaN stands at the end. (count - 1) / 2, or 0 where there is none.
+  Value at =
+      n.div(n.binary<ts::MaxOp>(n.add(numbers, -1.0), n.integerScalar(0, i64)),
+            n.integerScalar(2, i64));
+  Value value = n.make<ts::GatherElementsOp>(values, at, uint64_t(dim));
+  if (failed(n.out(value ? n.reshape(value, n.dims()) : value)))
+    return failure();
+  if (!n.wants(1))
+    return mlir::success();
+  Value index = n.make<ts::GatherElementsOp>(indices, at, uint64_t(dim));
+  return n.out(index ? n.reshape(index, n.dims(1)) : index, 1);
+}
+
+/// The most frequent element, of several the smallest, and the last place where
+/// it stands: the end of the first of the longest runs of the sorted elements.
+LogicalResult importMode(AtenNode &n) {
+  Value x = n.tensor("self");
+  if (!x)
+    return failure();
+  if (ts::rankOf(x) == 0)
+    x = n.reshape(x, {n.dim(1)});
+  int64_t dim = n.dimension("dim", ts::rankOf(x));
+  if (n.failed())
+    return failure();
+  bool logical = ts::elementTypeOf(x).isInteger(1);
+  auto [values, indices] =
+      sorted(n, logical ? n.convert(x, n.b.getIntegerType(8)) : x, dim);
+  if (!values)
+    return failure();
+  Type i64 = n.b.getI64Type();
+  Value place = n.makeAs<ts::IotaOp>(n.type(ts::dimsOf(x), i64), uint64_t(dim));
+  Value zero = n.integerScalar(0, i64);
+  Value before = n.make<ts::GatherElementsOp>(
+      values, n.binary<ts::MaxOp>(n.add(place, -1.0), zero), uint64_t(dim));
+  Value begins = n.compare(P::ne, values, before);
+  Value start = n.make<ts::ScanOp>(K::max, n.select(begins, place, zero),
+                                   uint64_t(dim), bool(false), bool(false));
+  Value best = n.make<ts::ArgReduceOp>(K::max, n.sub(place, start),
+                                       uint64_t(dim), bool(false));
+  if (!best)
+    return failure();
+  SmallVector<Dim> one = ts::dimsOf(x);
+  one[dim] = n.dim(1);
+  best = n.reshape(best, one);
+  Value value = n.make<ts::GatherElementsOp>(values, best, uint64_t(dim));
+  if (!value ||
+      failed(n.out(n.reshape(n.convert(value, n.element()), n.dims()))))
+    return failure();
+  if (!n.wants(1))
+    return mlir::success();
+  Value index = n.make<ts::GatherElementsOp>(indices, best, uint64_t(dim));
+  return n.out(index ? n.reshape(index, n.dims(1)) : index, 1);
+}
+
+/// log(e^x + e^y), of infinities too.
+Value logAddExp(AtenNode &n, Value x, Value y) {
+  Value most = n.binary<ts::MaxOp>(x, y), least = n.binary<ts::MinOp>(x, y);
+  if (!most || !least)
+    return {};
+  Value sum =
+      n.add(most, n.make<ts::Log1pOp>(n.make<ts::ExpOp>(n.sub(least, most))));
+  // Infinities would be taken from themselves.
+  return n.select(n.make<ts::IsInfOp>(most, true, true), most, sum);
+}
+
+/// In log2(size) steps, each of which adds what lies 1, 2, 4... elements
+/// before: no common factor is taken out, so that none is lost.
+LogicalResult importLogCumSumExp(AtenNode &n) {
+  Value x = n.operand("self", n.wide());
+  if (!x)
+    return failure();
+  if (ts::rankOf(x) == 0)
+    return n.out(x);
+  int64_t dim = n.dimension("dim", ts::rankOf(x));
+  if (n.failed())
+    return failure();
+  std::optional<int64_t> size = ts::dimOf(x, dim).asConstant();
+  if (!size)
+    return n.unsupported("a symbolic size");
+  SmallVector<Dim> none(ts::rankOf(x), n.dim(0)), low = none;
+  MLIRContext *context = n.shared.context;
+  for (int64_t step = 1; step < *size; step *= 2) {
+    low[dim] = n.dim(step);
+    Value earlier = n.make<ts::PadOp>(
+        n.sliceDim(x, dim, n.dim(0), n.dim(*size - step)),
+        Optional{n.scalarFor(x, -INFINITY)}, ts::dimArray(context, low),
+        ts::dimArray(context, none), ts::PadMode::constant);
+    x = logAddExp(n, x, earlier);
+  }
+  return n.out(x);
+}
+
 /// The running extremum and the last place where it was reached.
 template <K kind> LogicalResult running(AtenNode &n) {
   Value x = n.tensor("self");
@@ -146,8 +259,12 @@ constexpr AtenRow rows[] = {
     {"aten.cummax.default", running<K::max>},
     {"aten.cummin.default", running<K::min>},
     {"aten.kthvalue.default", importKthValue},
+    {"aten.logcumsumexp.default", importLogCumSumExp},
     {"aten.median.default", importMedian},
     {"aten.median.dim", importMedian},
+    {"aten.mode.default", importMode},
+    {"aten.nanmedian.default", importNanMedian},
+    {"aten.nanmedian.dim", importNanMedian},
     {"aten.searchsorted.Tensor", importSearchSorted},
 };
 

@@ -1,5 +1,6 @@
-// Special functions, computed in f64 for the narrower floats. Of f64 itself
-// they would have too few digits: those are left to torch.
+// Special functions. Common ones are formulas, computed in f64 for the narrower
+// floats; of f64 itself these would have too few digits. Those and the rarer
+// functions are the runtime's, on the host.
 #include "frontends/torch/AtenNode.h"
 #include <cmath>
 
@@ -10,11 +11,80 @@ namespace {
 
 using P = ts::ComparePredicate;
 
+/// How the runtime calls the functions that it computes.
+StringRef hostName(StringRef overload) {
+  return llvm::StringSwitch<StringRef>(overload)
+      .Case("aten.digamma.default", "Digamma")
+      .Case("aten.erfc.default", "Erfc")
+      .Case("aten.erfinv.default", "Erfinv")
+      .Case("aten.i0.default", "BesselI0")
+      .Case("aten.igamma.default", "LowerGamma")
+      .Case("aten.igammac.default", "UpperGamma")
+      .Case("aten.lgamma.default", "LogGamma")
+      .Case("aten.special_airy_ai.default", "AiryAi")
+      .Case("aten.special_bessel_j0.default", "BesselJ0")
+      .Case("aten.special_bessel_j1.default", "BesselJ1")
+      .Case("aten.special_bessel_y0.default", "BesselY0")
+      .Case("aten.special_bessel_y1.default", "BesselY1")
+      .StartsWith("aten.special_chebyshev_polynomial_t.", "ChebyshevT")
+      .StartsWith("aten.special_chebyshev_polynomial_u.", "ChebyshevU")
+      .StartsWith("aten.special_chebyshev_polynomial_v.", "ChebyshevV")
+      .StartsWith("aten.special_chebyshev_polynomial_w.", "ChebyshevW")
+      .Case("aten.special_erfcx.default", "Erfcx")
+      .StartsWith("aten.special_hermite_polynomial_h.", "HermiteH")
+      .StartsWith("aten.special_hermite_polynomial_he.", "HermiteHe")
+      .Case("aten.special_i0e.default", "ScaledBesselI0")
+      .Case("aten.special_i1.default", "BesselI1")
+      .Case("aten.special_i1e.default", "ScaledBesselI1")
+      .StartsWith("aten.special_laguerre_polynomial_l.", "Laguerre")
+      .StartsWith("aten.special_legendre_polynomial_p.", "Legendre")
+      .Case("aten.special_modified_bessel_i0.default", "BesselI0")
+      .Case("aten.special_modified_bessel_i1.default", "BesselI1")
+      .Case("aten.special_modified_bessel_k0.default", "BesselK0")
+      .Case("aten.special_modified_bessel_k1.default", "BesselK1")
+      .Case("aten.special_ndtri.default", "NormalQuantile")
+      .Case("aten.special_scaled_modified_bessel_k0.default", "ScaledBesselK0")
+      .Case("aten.special_scaled_modified_bessel_k1.default", "ScaledBesselK1")
+      .StartsWith("aten.special_shifted_chebyshev_polynomial_t.",
+                  "ShiftedChebyshevT")
+      .StartsWith("aten.special_shifted_chebyshev_polynomial_u.",
+                  "ShiftedChebyshevU")
+      .StartsWith("aten.special_shifted_chebyshev_polynomial_v.",
+                  "ShiftedChebyshevV")
+      .StartsWith("aten.special_shifted_chebyshev_polynomial_w.",
+                  "ShiftedChebyshevW")
+      .Case("aten.special_spherical_bessel_j0.default", "SphericalBesselJ0")
+      .StartsWith("aten.special_zeta.", "Zeta")
+      .Default("");
+}
+
+/// A function of the runtime's, of f32 or f64.
+Value hosted(AtenNode &n, StringRef name, ArrayRef<Value> operands) {
+  SmallVector<Value> inputs = n.broadcastAll(operands);
+  if (inputs.empty() || !inputs[0])
+    return {};
+  Operation *op =
+      n.host(("Special" + name).str(), inputs, {inputs[0].getType()});
+  return op ? op->getResult(0) : Value();
+}
+
+LogicalResult hostUnary(AtenNode &n) {
+  return n.out(hosted(n, hostName(n.overload), {n.operand("self", n.wide())}));
+}
+
+/// Operands are called self and other, or x and n.
+LogicalResult hostBinary(AtenNode &n) {
+  bool named = n.has("x");
+  return n.out(hosted(n, hostName(n.overload),
+                      {n.operand(named ? "x" : "self", n.wide()),
+                       n.operand(named ? "n" : "other", n.wide())}));
+}
+
 template <Value (*formula)(AtenNode &, Value)>
 LogicalResult special(AtenNode &n) {
   Type element = n.element();
   if (!element || element.isF64())
-    return n.unsupported("f64");
+    return hostUnary(n);
   Value x = n.operand("self", n.b.getF64Type());
   Value y = x ? formula(n, x) : x;
   return n.out(y ? n.convert(y, element) : y);
@@ -140,12 +210,92 @@ LogicalResult importAngle(AtenNode &n) {
   return n.out(n.select(n.make<ts::IsNanOp>(x), x, y));
 }
 
+/// The derivative of order n + 1 of lgamma.
+LogicalResult importPolygamma(AtenNode &n) {
+  int64_t order = n.integer("n");
+  Type type = n.wide();
+  Value x = n.operand("self", type);
+  if (!x)
+    return failure();
+  if (order == 0)
+    return n.out(
+        type.isF64()
+            ? hosted(n, "Digamma", {x})
+            : n.convert(digamma(n, n.convert(x, n.b.getF64Type())), type));
+  if (order == 1)
+    return n.out(hosted(n, "Trigamma", {x}));
+  Value sum =
+      hosted(n, "Zeta", {n.scalarFor(x, static_cast<double>(order + 1)), x});
+  double factor = std::tgamma(static_cast<double>(order + 1));
+  return n.out(n.mul(sum, order % 2 ? factor : -factor));
+}
+
 constexpr AtenRow rows[] = {
     {"aten.angle.default", importAngle},
     {"aten.digamma.default", special<digamma>},
     {"aten.erfc.default", special<erfc>},
     {"aten.erfinv.default", special<erfinv>},
+    {"aten.i0.default", hostUnary},
+    {"aten.igamma.default", hostBinary},
+    {"aten.igammac.default", hostBinary},
     {"aten.lgamma.default", special<lgamma>},
+    {"aten.polygamma.default", importPolygamma},
+    {"aten.special_airy_ai.default", hostUnary},
+    {"aten.special_bessel_j0.default", hostUnary},
+    {"aten.special_bessel_j1.default", hostUnary},
+    {"aten.special_bessel_y0.default", hostUnary},
+    {"aten.special_bessel_y1.default", hostUnary},
+    {"aten.special_chebyshev_polynomial_t.default", hostBinary},
+    {"aten.special_chebyshev_polynomial_t.n_scalar", hostBinary},
+    {"aten.special_chebyshev_polynomial_t.x_scalar", hostBinary},
+    {"aten.special_chebyshev_polynomial_u.default", hostBinary},
+    {"aten.special_chebyshev_polynomial_u.n_scalar", hostBinary},
+    {"aten.special_chebyshev_polynomial_u.x_scalar", hostBinary},
+    {"aten.special_chebyshev_polynomial_v.default", hostBinary},
+    {"aten.special_chebyshev_polynomial_v.n_scalar", hostBinary},
+    {"aten.special_chebyshev_polynomial_v.x_scalar", hostBinary},
+    {"aten.special_chebyshev_polynomial_w.default", hostBinary},
+    {"aten.special_chebyshev_polynomial_w.n_scalar", hostBinary},
+    {"aten.special_chebyshev_polynomial_w.x_scalar", hostBinary},
+    {"aten.special_erfcx.default", hostUnary},
+    {"aten.special_hermite_polynomial_h.default", hostBinary},
+    {"aten.special_hermite_polynomial_h.n_scalar", hostBinary},
+    {"aten.special_hermite_polynomial_h.x_scalar", hostBinary},
+    {"aten.special_hermite_polynomial_he.default", hostBinary},
+    {"aten.special_hermite_polynomial_he.n_scalar", hostBinary},
+    {"aten.special_hermite_polynomial_he.x_scalar", hostBinary},
+    {"aten.special_i0e.default", hostUnary},
+    {"aten.special_i1.default", hostUnary},
+    {"aten.special_i1e.default", hostUnary},
+    {"aten.special_laguerre_polynomial_l.default", hostBinary},
+    {"aten.special_laguerre_polynomial_l.n_scalar", hostBinary},
+    {"aten.special_laguerre_polynomial_l.x_scalar", hostBinary},
+    {"aten.special_legendre_polynomial_p.default", hostBinary},
+    {"aten.special_legendre_polynomial_p.n_scalar", hostBinary},
+    {"aten.special_legendre_polynomial_p.x_scalar", hostBinary},
+    {"aten.special_modified_bessel_i0.default", hostUnary},
+    {"aten.special_modified_bessel_i1.default", hostUnary},
+    {"aten.special_modified_bessel_k0.default", hostUnary},
+    {"aten.special_modified_bessel_k1.default", hostUnary},
+    {"aten.special_ndtri.default", hostUnary},
+    {"aten.special_scaled_modified_bessel_k0.default", hostUnary},
+    {"aten.special_scaled_modified_bessel_k1.default", hostUnary},
+    {"aten.special_shifted_chebyshev_polynomial_t.default", hostBinary},
+    {"aten.special_shifted_chebyshev_polynomial_t.n_scalar", hostBinary},
+    {"aten.special_shifted_chebyshev_polynomial_t.x_scalar", hostBinary},
+    {"aten.special_shifted_chebyshev_polynomial_u.default", hostBinary},
+    {"aten.special_shifted_chebyshev_polynomial_u.n_scalar", hostBinary},
+    {"aten.special_shifted_chebyshev_polynomial_u.x_scalar", hostBinary},
+    {"aten.special_shifted_chebyshev_polynomial_v.default", hostBinary},
+    {"aten.special_shifted_chebyshev_polynomial_v.n_scalar", hostBinary},
+    {"aten.special_shifted_chebyshev_polynomial_v.x_scalar", hostBinary},
+    {"aten.special_shifted_chebyshev_polynomial_w.default", hostBinary},
+    {"aten.special_shifted_chebyshev_polynomial_w.n_scalar", hostBinary},
+    {"aten.special_shifted_chebyshev_polynomial_w.x_scalar", hostBinary},
+    {"aten.special_spherical_bessel_j0.default", hostUnary},
+    {"aten.special_zeta.default", hostBinary},
+    {"aten.special_zeta.other_scalar", hostBinary},
+    {"aten.special_zeta.self_scalar", hostBinary},
 };
 
 } // namespace

@@ -7,11 +7,13 @@ namespace knapper {
 static llvm::StringMap<const AtenRow *> makeTable() {
   llvm::StringMap<const AtenRow *> table;
   for (llvm::ArrayRef<AtenRow> rows :
-       {atenUnaryRows(), atenActivationRows(), atenBinaryRows(),
-        atenShapeRows(), atenCreationRows(), atenReductionRows(),
-        atenMatMulRows(), atenConvolutionRows(), atenNormalizationRows(),
-        atenAttentionRows(), atenIndexRows(), atenOrderRows(),
-        atenSpecialRows(), atenBackwardRows()})
+       {atenUnaryRows(),        atenActivationRows(),  atenBinaryRows(),
+        atenShapeRows(),        atenCreationRows(),    atenReductionRows(),
+        atenMatMulRows(),       atenConvolutionRows(), atenNormalizationRows(),
+        atenAttentionRows(),    atenIndexRows(),       atenOrderRows(),
+        atenSpecialRows(),      atenBackwardRows(),    atenBitsRows(),
+        atenFactorRows(),       atenSolveRows(),       atenDistanceRows(),
+        atenAdaptivePoolRows(), atenEmbeddingRows(),   atenSelectionRows()})
     for (const AtenRow &row : rows)
       table[row.overload] = &row;
   return table;

@@ -10,6 +10,8 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from knapper.torch import formulas
+
 # Overload packets, "aten." left out.
 _WHOLE = """
 _adaptive_avg_pool2d _log_softmax _log_softmax_backward_data _safe_softmax _softmax
@@ -53,4 +55,5 @@ def table() -> dict[Any, Callable[..., Any]]:
     whole, apart = set(_WHOLE), set(_APART)
     made = {op: how for op, how in core_aten_decompositions().items() if name(op) not in whole}
     made.update((op, how) for op, how in decomposition_table.items() if name(op) in apart)
+    made.update(formulas.table())
     return made

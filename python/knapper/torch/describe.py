@@ -70,6 +70,9 @@ class Description:
     symbols: dict[str, tuple[int, int]]
     overloads: set[Any]  # that the graph calls
     nodes: int
+    # What a factorisation says of its success, which torch raises an error for:
+    # (output, function's name, whether of one matrix).
+    checks: list[tuple[int, str, bool]]
 
 
 def line_of(node: Node) -> str:
@@ -104,6 +107,7 @@ class _Describer:
         self.overloads: set[Any] = set()
         self.ints: set[str] = set()
         self.missing: list[str] = []
+        self.checks: list[Node] = []
 
     # ---- inputs
 
@@ -194,6 +198,9 @@ class _Describer:
             self.missing.append(f"{target}\n    {line_of(node)}")
             return
         name = name_of(target)
+        if name == "aten._linalg_check_errors.default":
+            self.checks.append(node)
+            return
         if value is None or isinstance(value, (torch.SymInt, torch.SymBool, torch.SymFloat, int)):
             if name == "aten.copy_.default":
                 pass
@@ -364,6 +371,10 @@ class _Describer:
                 results.append(("value", None))
             else:
                 results.append(("output", add(entry)))
+        checks = [
+            (add(node.args[0]), str(node.args[1]), bool(node.kwargs["is_matrix"]))
+            for node in self.checks
+        ]
         text = json.dumps(
             {
                 "version": 1,
@@ -376,7 +387,7 @@ class _Describer:
         ).encode()
         return Description(
             text, self.inputs, outputs, results, self.symbols, self.overloads,
-            len(self.nodes),
+            len(self.nodes), checks,
         )  # fmt: skip
 
 

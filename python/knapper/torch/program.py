@@ -181,6 +181,8 @@ class Program:
             self._release(out)
         self._free.append(slots)
         del held
+        for index, name, is_matrix in description.checks:
+            torch._linalg_check_errors(outputs[index], name, is_matrix=is_matrix)
         for output, (size, stride, memory), index in zip(
             description.outputs, shapes, range(len(outputs))
         ):

@@ -1,0 +1,134 @@
+"""Operators that torch has no decomposition for, in terms of operators that have
+rows. They are traced, so that what they compute is compiled as one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def _wide(x: Tensor) -> Tensor:
+    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+
+
+def _source(coordinate: Tensor, size: int, padding: int, align: bool) -> Tensor:
+    """-1..1 as a position among `size` elements."""
+    if align:
+        place = (coordinate + 1) / 2 * (size - 1)
+    else:
+        place = ((coordinate + 1) * size - 1) / 2
+    if padding == 0:
+        return place
+    if padding == 2:
+        low, high = (0, 2 * (size - 1)) if align else (-1, 2 * size - 1)
+        if low == high:
+            return torch.zeros_like(place)
+        least, span = low / 2, (high - low) / 2
+        place = (place - least).abs()
+        rest = torch.fmod(place, span)
+        flips = torch.floor(place / span)
+        even = torch.remainder(flips, 2) == 0
+        place = torch.where(even, rest + least, span - rest + least)
+    return place.clamp(0, size - 1)
+
+
+def grid_sampler_3d(
+    input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool
+) -> Tensor:
+    n, c = input.shape[:2]
+    sizes = input.shape[2:]
+    flat = _wide(input).reshape(n, c, -1)
+    places = [
+        _source(_wide(grid)[..., 2 - i], size, padding_mode, align_corners)
+        for i, size in enumerate(sizes)
+    ]
+
+    def element(corner: list[Tensor]) -> Tensor:
+        index, inside = None, None
+        for place, size in zip(corner, sizes):
+            held = (place >= 0) & (place < size)
+            inside = held if inside is None else inside & held
+            whole = torch.where(held, place, torch.zeros_like(place)).long()
+            index = whole if index is None else index * size + whole
+        assert index is not None and inside is not None
+        found = flat.gather(2, index.reshape(n, 1, -1).expand(n, c, -1))
+        found = found.reshape(n, c, *index.shape[1:])
+        return torch.where(inside.unsqueeze(1), found, torch.zeros_like(found))
+
+    if interpolation_mode == 1:
+        return element([torch.round(place) for place in places]).to(input.dtype)
+    floors = [torch.floor(place) for place in places]
+    result = None
+    for number in range(8):
+        corner, weight = [], None
+        for i, (place, floor) in enumerate(zip(places, floors)):
+            upper = bool(number >> i & 1)
+            part = place - floor if upper else floor + 1 - place
+            weight = part if weight is None else weight * part
+            corner.append(floor + 1 if upper else floor)
+        assert weight is not None
+        term = element(corner) * weight.unsqueeze(1)
+        result = term if result is None else result + term
+    assert result is not None
+    return result.to(input.dtype)
+
+
+def _counted(
+    x: Tensor, edges: Tensor, weight: Tensor | None, density: bool
+) -> tuple[Tensor, Tensor]:
+    """How much falls between edges; the last edge belongs to the last bin."""
+    bins = edges.shape[0] - 1
+    x = x.reshape(-1)
+    at = torch.searchsorted(edges, x, right=True) - 1
+    at = torch.where(x == edges[bins], bins - 1, at)
+    inside = (x >= edges[0]) & (x <= edges[bins])
+    given = torch.ones_like(x) if weight is None else weight.reshape(-1)
+    given = torch.where(inside, given, torch.zeros_like(given))
+    at = torch.where(inside, at, torch.zeros_like(at))
+    count = torch.zeros_like(edges[:bins]).scatter_add(0, at, given)
+    if density:
+        count = count / (edges[1:] - edges[:-1]) / count.sum()
+    return count, edges
+
+
+def histogram_of_edges(
+    self: Tensor, bins: Tensor, *, weight: Tensor | None = None, density: bool = False
+) -> tuple[Tensor, Tensor]:
+    count, _ = _counted(self, bins, weight, density)
+    return count, bins.clone()
+
+
+def histogram_of_count(
+    self: Tensor,
+    bins: int = 100,
+    *,
+    range: list[float] | None = None,
+    weight: Tensor | None = None,
+    density: bool = False,
+) -> tuple[Tensor, Tensor]:
+    if range is not None:
+        low = torch.full((), range[0], dtype=self.dtype)
+        high = torch.full((), range[1], dtype=self.dtype)
+    elif self.numel():
+        low, high = self.amin(), self.amax()
+    else:
+        low, high = torch.zeros((), dtype=self.dtype), torch.ones((), dtype=self.dtype)
+    alike = low == high
+    low, high = torch.where(alike, low - 0.5, low), torch.where(alike, high + 0.5, high)
+    place = torch.arange(bins + 1, dtype=self.dtype)
+    step = (high - low) / bins
+    edges = torch.where(place < (bins + 1) // 2, low + step * place, high - step * (bins - place))
+    return _counted(self, edges, weight, density)
+
+
+def table() -> dict[Any, Callable[..., Any]]:
+    """Overload -> formula."""
+    aten = torch.ops.aten
+    return {
+        aten.grid_sampler_3d.default: grid_sampler_3d,
+        aten.histogram.bins_tensor: histogram_of_edges,
+        aten.histogram.bin_ct: histogram_of_count,
+    }

@@ -1,0 +1,193 @@
+"""Operators of PyTorch against eager: special functions, factorisations of
+matrices, orders, and results as large as the data says."""
+
+import pytest
+import torch
+
+import knapper
+import knapper.torch
+
+S = torch.special
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+
+
+def check(function, *inputs, rtol=1.3e-5, atol=1.5e-5):
+    want = function(*[x.clone() for x in inputs])
+    got = knapper.torch.compile(function, fullgraph=True, fallback="error", cache=False)(*inputs)
+    torch.testing.assert_close(got, want, rtol=rtol, atol=atol, equal_nan=True)
+
+
+def test_special_functions_of_one_number():
+    def function(x):
+        size = x.abs()
+        return (
+            torch.i0(x), S.i0e(x), S.i1(x), S.i1e(x), S.erfcx(x), S.airy_ai(x), S.spherical_bessel_j0(x),
+            S.bessel_j0(x), S.bessel_j1(x), S.bessel_y0(size), S.bessel_y1(size),
+            S.modified_bessel_i0(x), S.modified_bessel_i1(x), S.modified_bessel_k0(size), S.modified_bessel_k1(size),
+            S.scaled_modified_bessel_k0(size), S.scaled_modified_bessel_k1(size), S.ndtri(torch.sigmoid(x)),
+        )  # fmt: skip
+
+    x = torch.cat([torch.linspace(-9, 9, 37), torch.tensor([0.0, 1e-6, -1e-6])])
+    check(function, x)
+    check(function, x.double(), rtol=1e-5, atol=1e-5)
+    check(function, torch.arange(-3, 9))
+
+
+def test_special_functions_of_float64():
+    x = torch.linspace(-0.95, 0.95, 12, dtype=torch.float64)
+    check(lambda x: (torch.erfc(x), torch.erfinv(x), torch.lgamma(x), torch.digamma(x)), x, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 5])
+def test_polygamma(n):
+    check(lambda x: torch.polygamma(n, x), torch.linspace(0.1, 9, 20))
+
+
+def test_functions_of_two_numbers():
+    a, x = torch.rand(30) * 9, torch.rand(30) * 12
+    check(lambda a, x: (torch.special.gammainc(a, x), torch.special.gammaincc(a, x), S.zeta(a + 1.1, x + 0.1)), a, x)
+
+
+def test_polynomials():
+    def function(x, n):
+        return (
+            S.chebyshev_polynomial_t(x, n), S.chebyshev_polynomial_u(x, n), S.chebyshev_polynomial_v(x, n),
+            S.chebyshev_polynomial_w(x, n), S.hermite_polynomial_h(x, n), S.hermite_polynomial_he(x, n),
+            S.laguerre_polynomial_l(x, n), S.legendre_polynomial_p(x, n), S.shifted_chebyshev_polynomial_t(x, n),
+            S.shifted_chebyshev_polynomial_u(x, 3), S.shifted_chebyshev_polynomial_v(x, n),
+            S.shifted_chebyshev_polynomial_w(x, n),
+        )  # fmt: skip
+
+    x = torch.cat([torch.linspace(-2, 2, 21), torch.tensor([1.0, -1.0, 0.0])])
+    n = torch.arange(-1, 11)[:, None]
+    check(function, x, n, rtol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_the_parts_of_a_number(dtype):
+    x = torch.tensor([0.0, -0.0, 1.0, -1.0, 3.5, -0.1, 1e30, float("inf"), float("-inf"), float("nan")], dtype=dtype)
+    check(lambda x: (torch.frexp(x), torch.nextafter(x, -x), torch.nextafter(x, x * 0 + 2)), x, rtol=0, atol=0)
+
+
+def test_divisors():
+    x, y = torch.randint(-40, 40, (50,)), torch.randint(-40, 40, (50,))
+    check(lambda x, y: (torch.gcd(x, y), torch.lcm(x, y)), x, y)
+    check(lambda x, y: (torch.gcd(x, y), torch.lcm(x, y)), x.to(torch.int32), torch.zeros(50, dtype=torch.int32))
+
+
+# ---- matrices
+
+
+def positive(n, *batch):
+    x = torch.randn(*batch, n, n)
+    return x @ x.mT + torch.eye(n)
+
+
+def test_determinants_and_inverses():
+    def function(x):
+        return torch.linalg.det(x), torch.linalg.slogdet(x), torch.linalg.inv_ex(x)[0], torch.matrix_exp(x / 4)
+
+    check(function, positive(4, 3), rtol=1e-4)
+    check(function, torch.randn(3, 3, dtype=torch.float64), rtol=1e-9)
+
+
+def test_factorisations():
+    def function(x, a):
+        return (
+            torch.linalg.cholesky_ex(x), torch.linalg.cholesky_ex(x, upper=True), torch.linalg.lu(a),
+            torch.linalg.lu_factor_ex(a), torch.linalg.qr(a), torch.linalg.qr(a, "complete"), torch.geqrf(a),
+            torch.linalg.svdvals(a), torch.linalg.eigvalsh(x), torch.linalg.pinv(a),
+        )  # fmt: skip
+
+    for shape in [(2, 4, 3), (3, 5), (4, 4)]:
+        check(function, positive(4, 2), torch.randn(shape), rtol=1e-4, atol=1e-5)
+
+
+def test_systems():
+    def function(a, b, t):
+        return (
+            torch.linalg.solve_ex(a, b)[0], torch.linalg.solve_triangular(t, b, upper=False),
+            torch.linalg.solve_triangular(t.mT, b.mT, upper=True, left=False),
+            torch.triangular_solve(b, t, upper=False, transpose=True)[0], torch.cholesky_solve(b, t),
+            torch.cholesky_inverse(t),
+        )  # fmt: skip
+
+    a = positive(4, 2)
+    check(function, a, torch.randn(2, 4, 3), torch.linalg.cholesky(a), rtol=1e-4, atol=1e-5)
+
+
+def test_a_factorisation_that_fails_raises_torchs_error():
+    fast = knapper.torch.compile(lambda x: torch.linalg.inv(x) + 1, fallback="error", cache=False)
+    x = positive(3)
+    torch.testing.assert_close(fast(x), torch.linalg.inv(x) + 1, rtol=1e-4, atol=1e-5)
+    with pytest.raises(torch.linalg.LinAlgError, match="singular"):
+        fast(torch.zeros(3, 3))
+
+
+def test_singular_vectors_are_refused():
+    fast = knapper.torch.compile(lambda x: torch.linalg.svd(x).U, fallback="error", cache=False)
+    with pytest.raises(Exception, match="signs are not determined"):
+        fast(torch.randn(3, 3))
+
+
+# ---- orders and pools
+
+
+def test_orders():
+    x = torch.randint(0, 4, (3, 9)).float()
+    x[1, 3] = float("nan")
+    check(lambda x: (torch.mode(x, 1), torch.mode(x.nan_to_num(), 0), torch.nanmedian(x, 1)[0], torch.nanmedian(x)), x)
+    check(lambda x: torch.mode(x), torch.randint(0, 3, (4, 7)))
+
+
+def test_running_sums_of_exponentials_lose_nothing():
+    x = torch.tensor([[-900.0, -901.0, 0.0, 5.0, float("-inf")], [float("-inf"), float("-inf"), 1.0, 900.0, -3.0]])
+    check(lambda x: torch.logcumsumexp(x, 1), x)
+
+
+def test_adaptive_pools():
+    check(lambda x: torch.nn.functional.adaptive_max_pool2d(x, (3, 2), return_indices=True), torch.randn(2, 3, 7, 5))
+    check(lambda x: torch.nn.functional.adaptive_max_pool3d(x, (2, 3, 1)), torch.randn(2, 4, 5, 3))
+
+
+@pytest.mark.parametrize("p", [0.0, 1.0, 2.0, 3.0, float("inf")])
+def test_distances(p):
+    def function(x, y):
+        return torch.cdist(x, y, p, "donot_use_mm_for_euclid_dist"), torch.nn.functional.pdist(x[0], p)
+
+    check(function, torch.randn(2, 4, 3), torch.randn(2, 5, 3), rtol=1e-4)
+
+
+@pytest.mark.parametrize("how", ["mean", "prod", "amin", "amax"])
+@pytest.mark.parametrize("own", [True, False])
+def test_index_reduce(how, own):
+    x, at, y = torch.randn(5, 3), torch.tensor([0, 2, 2, 4]), torch.randn(4, 3)
+    check(lambda x, y: x.index_reduce(0, at, y, how, include_self=own), x, y)
+    check(lambda x, y: x.index_reduce(0, at, y, how, include_self=own), (x * 9).long(), (y * 9).long())
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_bags_of_embeddings(mode):
+    weight, at, offsets = torch.randn(6, 4), torch.tensor([1, 2, 4, 5, 4, 3]), torch.tensor([0, 2, 2])
+    check(lambda w, at, o: torch.nn.functional.embedding_bag(at, w, o, mode=mode), weight, at, offsets)
+
+
+def test_samples_of_a_volume():
+    x, grid = torch.randn(1, 2, 3, 4, 5), torch.rand(1, 2, 2, 2, 3) * 3 - 1.5
+    for padding in ("zeros", "border", "reflection"):
+        check(lambda x, g: torch.nn.functional.grid_sample(x, g, padding_mode=padding, align_corners=False), x, grid)
+
+
+def test_results_as_large_as_the_data_says():
+    def function(x, mask):
+        return torch.nonzero(x), torch.masked_select(x, mask), torch.unique(x, return_inverse=True, return_counts=True)
+
+    x = torch.tensor([[0, 3, 3], [1, 0, 3]])
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        check(function, x, x > 0)
+        check(lambda x: torch.masked_select(x, x > 0) * 2, x.float())
