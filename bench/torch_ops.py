@@ -97,7 +97,8 @@ def run_entry(op: object, dtype: object, options: argparse.Namespace) -> dict[st
         except Exception as error:
             text = str(error)
             kind = "missing" if "not supported" in text else "error"
-            if "torch._dynamo.exc" in repr(type(error)) and "knapper" not in text:
+            ours = isinstance(error, torch._dynamo.exc.BackendCompilerFailed)
+            if "torch._dynamo.exc" in repr(type(error)) and not ours:
                 continue  # Dynamo's own
             return {"status": kind, "why": why(text), "samples": done}
         try:

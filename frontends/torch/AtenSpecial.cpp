@@ -69,7 +69,8 @@ Value hosted(AtenNode &n, StringRef name, ArrayRef<Value> operands) {
 }
 
 LogicalResult hostUnary(AtenNode &n) {
-  return n.out(hosted(n, hostName(n.overload), {n.operand("self", n.wide())}));
+  return n.out(hosted(n, hostName(n.overload),
+                      {n.operand(n.has("self") ? "self" : "x", n.wide())}));
 }
 
 /// Operands are called self and other, or x and n.

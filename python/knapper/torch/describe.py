@@ -107,7 +107,14 @@ class _Describer:
         self.overloads: set[Any] = set()
         self.ints: set[str] = set()
         self.missing: list[str] = []
-        self.checks: list[Node] = []
+        self.checks: list[tuple[Any, str, bool]] = []
+        self.effects = {
+            node
+            for node in module.graph.nodes
+            if node.op == "call_function" and node.target is torch.ops.higher_order.with_effects
+        }
+        # Tensors without elements that only keep effects in order.
+        self.tokens = {node.args[0] for node in self.effects}
 
     # ---- inputs
 
@@ -120,7 +127,7 @@ class _Describer:
                     name = sizes.expression(value).name
                     self.symbols.setdefault(name, (index, -1))
                     self.ints.add(name)
-            elif isinstance(value, torch.Tensor):
+            elif isinstance(value, torch.Tensor) and node not in self.tokens:
                 self.add_tensor(node, value, Input(argument=index))
         bare: set[str] = set()
         for index, node in enumerate(found):
@@ -188,9 +195,18 @@ class _Describer:
         value = node.meta.get("val")
         if target is operator.getitem:
             base, index = node.args
+            if base in self.effects and index == 0:
+                self.tokens.add(node)
+                return
             key = self.keys.get(base)
             if key is not None:
                 self.keys[node] = key if index == 0 else f"{key}#{index}"
+            return
+        if node in self.effects:
+            if name_of(node.args[1]) == "aten._linalg_check_errors.default":
+                self.check(node.args[2:], node.kwargs)
+            else:
+                self.missing.append(f"{target} of {node.args[1]}\n    {line_of(node)}")
             return
         if not isinstance(target, torch._ops.OpOverload):
             if not isinstance(value, torch.Tensor) and not isinstance(value, (tuple, list)):
@@ -199,7 +215,7 @@ class _Describer:
             return
         name = name_of(target)
         if name == "aten._linalg_check_errors.default":
-            self.checks.append(node)
+            self.check(node.args, node.kwargs)
             return
         if value is None or isinstance(value, (torch.SymInt, torch.SymBool, torch.SymFloat, int)):
             if name == "aten.copy_.default":
@@ -215,6 +231,9 @@ class _Describer:
         self.overloads.add(target)
         self.nodes.append(self.entry(node, name, target._schema.arguments, value))
         self.keys[node] = node.name
+
+    def check(self, args: Any, kwargs: Any) -> None:
+        self.checks.append((args[0], str(args[1]), bool(kwargs["is_matrix"])))
 
     def entry(self, node: Node, name: str, schema: Any, value: Any) -> dict[str, Any]:
         operands: list[str] = []
@@ -360,7 +379,9 @@ class _Describer:
                 results.append(("value", entry))
                 continue
             value = entry.meta.get("val")
-            if isinstance(value, (torch.SymInt, int)) and not isinstance(value, bool):
+            if entry in self.tokens:
+                results.append(("value", None))
+            elif isinstance(value, (torch.SymInt, int)) and not isinstance(value, bool):
                 results.append(("size", value))
             elif entry in argument_of:
                 results.append(("argument", argument_of[entry]))
@@ -371,10 +392,7 @@ class _Describer:
                 results.append(("value", None))
             else:
                 results.append(("output", add(entry)))
-        checks = [
-            (add(node.args[0]), str(node.args[1]), bool(node.kwargs["is_matrix"]))
-            for node in self.checks
-        ]
+        checks = [(add(node), name, is_matrix) for node, name, is_matrix in self.checks]
         text = json.dumps(
             {
                 "version": 1,
