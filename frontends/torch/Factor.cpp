@@ -192,13 +192,6 @@ LogicalResult importQr(AtenNode &n) {
                1);
 }
 
-LogicalResult importGeqrf(AtenNode &n) {
-  auto [packed, factors] = factorQr(n, fine(n, "self"));
-  if (failed(outAs(n, packed)))
-    return failure();
-  return outAs(n, factors, 1);
-}
-
 LogicalResult importHouseholder(AtenNode &n) {
   return outAs(n, householder(n, fine(n, "input"), fine(n, "tau"), false));
 }
@@ -317,7 +310,6 @@ constexpr AtenRow rows[] = {
     {"aten._linalg_slogdet.default", importSlogdet},
     {"aten._linalg_svd.default", importSvd},
     {"aten.cholesky.default", importCholesky},
-    {"aten.geqrf.default", importGeqrf},
     {"aten.linalg_cholesky_ex.default", importCholesky},
     {"aten.linalg_householder_product.default", importHouseholder},
     {"aten.linalg_lu.default", importLu},

@@ -191,6 +191,8 @@ class Program:
                 target = arguments[output.mutates]
                 with torch.no_grad():
                     target.copy_(_arranged(made, output))
+            elif memory is None:
+                outputs[index] = made.contiguous()  # as torch traces what data sizes
             elif not output.dense:
                 outputs[index] = _restrided(made, output, size, stride)
         results = []
