@@ -1,4 +1,4 @@
-#include "runtime/numeric/Operators.h"
+#include "runtime/numeric/NumericOperators.h"
 #include "runtime/numeric/Special.h"
 #include "runtime/operators/HostDomain.h"
 
@@ -63,14 +63,14 @@ int gcd(void *, const knapper_call *call) {
   return 0;
 }
 
-struct Row {
+struct ElementRow {
   const char *name;
   int32_t inputs;
   bool integers;
   Compute compute;
 };
 
-constexpr Row rows[] = {
+constexpr ElementRow rows[] = {
     {"IntegerGcd", 2, true, gcd},
     {"SpecialAiryAi", 1, false, unary<airyAi>},
     {"SpecialBesselI0", 1, false, unary<besselI0>},
@@ -120,7 +120,7 @@ constexpr Row rows[] = {
 
 /// The call may be of a damaged artefact.
 int shape(void *user, const knapper_call *call, knapper_result_shape *results) {
-  const Row &row = *static_cast<const Row *>(user);
+  const ElementRow &row = *static_cast<const ElementRow *>(user);
   bool good = call->num_inputs == row.inputs && call->num_outputs == 1;
   for (int32_t i = 0; good && i < row.inputs; ++i) {
     const knapper_tensor &x = call->inputs[i], &first = call->inputs[0];
@@ -142,9 +142,9 @@ int shape(void *user, const knapper_call *call, knapper_result_shape *results) {
 
 std::vector<knapper_operator> elementOperators() {
   std::vector<knapper_operator> made;
-  for (const Row &row : rows)
+  for (const ElementRow &row : rows)
     made.push_back({sizeof(knapper_operator), kHostDomain, row.name, shape,
-                    row.compute, const_cast<Row *>(&row), nullptr});
+                    row.compute, const_cast<ElementRow *>(&row), nullptr});
   return made;
 }
 

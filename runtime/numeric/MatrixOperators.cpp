@@ -1,5 +1,5 @@
 #include "runtime/numeric/Matrix.h"
-#include "runtime/numeric/Operators.h"
+#include "runtime/numeric/NumericOperators.h"
 #include "runtime/operators/HostDomain.h"
 
 #include <algorithm>
@@ -186,14 +186,14 @@ int eigen(void *, const knapper_call *call) {
 
 /// `takes` has a letter an input: m a matrix, s a square one, r a matrix with
 /// as many rows as the first, p pivots, t factors of vectors.
-struct Row {
+struct MatrixRow {
   const char *name, *takes;
   int32_t gives;
   int (*shape)(const knapper_call *, knapper_result_shape *);
   decltype(knapper_operator::compute) compute;
 };
 
-constexpr Row rows[] = {
+constexpr MatrixRow rows[] = {
     {"MatrixCholesky", "s", 2, choleskyShape, cholesky},
     {"MatrixEigenvalues", "s", 1, eigenShape, eigen},
     {"MatrixExp", "s", 1, sameShape<0>, exponentials},
@@ -229,7 +229,7 @@ bool isTaken(char letter, const knapper_tensor &first,
 /// The call may be of a damaged artefact.
 int checkedShape(void *user, const knapper_call *call,
                  knapper_result_shape *results) {
-  const Row &row = *static_cast<const Row *>(user);
+  const MatrixRow &row = *static_cast<const MatrixRow *>(user);
   int32_t count = 0;
   bool good = call->num_outputs == row.gives;
   for (const char *letter = row.takes; *letter; ++letter, ++count)
@@ -245,9 +245,9 @@ int checkedShape(void *user, const knapper_call *call,
 
 std::vector<knapper_operator> matrixOperators() {
   std::vector<knapper_operator> made;
-  for (const Row &row : rows)
+  for (const MatrixRow &row : rows)
     made.push_back({sizeof(knapper_operator), kHostDomain, row.name,
-                    checkedShape, row.compute, const_cast<Row *>(&row),
+                    checkedShape, row.compute, const_cast<MatrixRow *>(&row),
                     nullptr});
   return made;
 }

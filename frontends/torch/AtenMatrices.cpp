@@ -1,4 +1,4 @@
-#include "frontends/torch/Matrices.h"
+#include "frontends/torch/AtenMatrices.h"
 
 using namespace mlir;
 

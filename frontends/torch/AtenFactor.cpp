@@ -1,5 +1,5 @@
 // Factorisations of matrices, and what is read from them.
-#include "frontends/torch/Matrices.h"
+#include "frontends/torch/AtenMatrices.h"
 #include <cmath>
 
 using namespace mlir;

@@ -1,5 +1,5 @@
 // Systems of linear equations and inverses.
-#include "frontends/torch/Matrices.h"
+#include "frontends/torch/AtenMatrices.h"
 
 using namespace mlir;
 

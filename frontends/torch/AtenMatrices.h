@@ -1,8 +1,8 @@
 //===- Matrices.h - Dense linear algebra of the runtime -------------------===//
 //
 // Matrices lie in the last two dims and are f64 between these functions, which
-// call operators of the runtime (runtime/numeric/Operators.h). Null operands
-// give null results.
+// call operators of the runtime (runtime/numeric/NumericOperators.h). Null
+// operands give null results.
 //
 //===----------------------------------------------------------------------===//
 #pragma once

@@ -11,11 +11,11 @@ using K = ts::ReduceKind;
 
 /// Windows along one dim: i goes from floor(i * size / out) to
 /// ceil((i + 1) * size / out).
-struct Window {
+struct AdaptiveWindow {
   int64_t start, end;
 };
-SmallVector<Window> windowsOf(int64_t size, int64_t out) {
-  SmallVector<Window> windows;
+SmallVector<AdaptiveWindow> windowsOf(int64_t size, int64_t out) {
+  SmallVector<AdaptiveWindow> windows;
   for (int64_t i = 0; i < out; ++i)
     windows.push_back(
         {i * size / out, (int64_t)llvm::divideCeil((i + 1) * size, out)});
@@ -25,8 +25,9 @@ SmallVector<Window> windowsOf(int64_t size, int64_t out) {
 /// The elements of every window as places in the plane, row-major: as many for
 /// each, the first again where a window has fewer.
 template <int spatial>
-SmallVector<int64_t> placesOf(const SmallVector<SmallVector<Window>> &windows,
-                              ArrayRef<int64_t> sizes, int64_t &taps) {
+SmallVector<int64_t>
+placesOf(const SmallVector<SmallVector<AdaptiveWindow>> &windows,
+         ArrayRef<int64_t> sizes, int64_t &taps) {
   auto each = [](ArrayRef<int64_t> counts, auto visit) {
     SmallVector<int64_t> at(counts.size(), 0);
     for (;;) {
@@ -43,10 +44,10 @@ SmallVector<int64_t> placesOf(const SmallVector<SmallVector<Window>> &windows,
   };
   SmallVector<int64_t> outs, widest;
   taps = 1;
-  for (const SmallVector<Window> &along : windows) {
+  for (const SmallVector<AdaptiveWindow> &along : windows) {
     outs.push_back(static_cast<int64_t>(along.size()));
     int64_t most = 1;
-    for (Window w : along)
+    for (AdaptiveWindow w : along)
       most = std::max(most, w.end - w.start);
     taps *= most;
   }
@@ -73,7 +74,7 @@ template <int spatial> LogicalResult importAdaptiveMax(AtenNode &n) {
     return failure();
   SmallVector<Dim> dims = ts::dimsOf(x),
                    front(dims.begin(), dims.end() - spatial);
-  SmallVector<SmallVector<Window>> windows;
+  SmallVector<SmallVector<AdaptiveWindow>> windows;
   SmallVector<int64_t> sizes;
   int64_t area = 1, count = 1, taps = 1;
   for (size_t d = front.size(); d < dims.size(); ++d) {

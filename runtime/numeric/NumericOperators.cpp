@@ -1,4 +1,4 @@
-#include "runtime/numeric/Operators.h"
+#include "runtime/numeric/NumericOperators.h"
 
 #include <cstring>
 
