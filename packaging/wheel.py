@@ -143,7 +143,8 @@ def build(library: Path, out: Path) -> Path:
             z.writestr(entry, data)
     temporary.rename(target)
     library.unlink()
-    regex.unlink()
+    for path in apart:
+        path.unlink()
     return target
 
 

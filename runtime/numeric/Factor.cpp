@@ -99,11 +99,11 @@ void factorQr(double *a, int64_t m, int64_t n, double *tau) {
   for (int64_t k = 0; k < std::min(m, n); ++k) {
     double alpha = a[k * n + k], below = 0;
     for (int64_t i = k + 1; i < m; ++i)
-      below = std::hypot(below, a[i * n + k]);
+      below = hypotenuse(below, a[i * n + k]);
     tau[k] = 0;
     if (below == 0)
       continue;
-    double beta = -std::copysign(std::hypot(alpha, below), alpha);
+    double beta = -std::copysign(hypotenuse(alpha, below), alpha);
     tau[k] = (beta - alpha) / beta;
     for (int64_t i = k + 1; i < m; ++i)
       a[i * n + k] /= alpha - beta;

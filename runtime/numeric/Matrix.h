@@ -2,10 +2,23 @@
 // Sizes may be 0. Signs and pivots are LAPACK's. Thread-safe.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <vector>
 
 namespace knapper::numeric {
+
+/// sqrt(a^2 + b^2); the squares do not overflow. std::hypot needs a C library
+/// newer than those that Knapper runs on.
+inline double hypotenuse(double a, double b) {
+  double sum = std::fabs(a) + std::fabs(b);
+  if (!(sum > 0) || std::isinf(sum))
+    return sum;
+  double longer = std::max(std::fabs(a), std::fabs(b));
+  double ratio = std::min(std::fabs(a), std::fabs(b)) / longer;
+  return longer * std::sqrt(1 + ratio * ratio);
+}
 
 //===----------------------------------------------------------------------===//
 // Factor.cpp

@@ -22,8 +22,8 @@ struct Rotation {
 /// Takes `off` of the symmetric [[p, off], [off, q]] to 0.
 Rotation rotation(double p, double q, double off) {
   double zeta = (q - p) / (2 * off);
-  double t = std::copysign(1 / (std::fabs(zeta) + std::hypot(1, zeta)), zeta);
-  double c = 1 / std::hypot(1, t);
+  double t = std::copysign(1 / (std::fabs(zeta) + hypotenuse(1, zeta)), zeta);
+  double c = 1 / hypotenuse(1, t);
   return {c, c * t};
 }
 
