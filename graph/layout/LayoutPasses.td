@@ -15,4 +15,10 @@ def SplitReductions : Pass<"split-reductions", "::mlir::func::FuncOp"> {
   let dependentDialects = ["::knapper::ts::TsDialect"];
 }
 
+def SplitSorts : Pass<"split-sorts", "::mlir::func::FuncOp"> {
+  let summary = "long sorts in runs and merges (GPUs)";
+  let description = "See graph/layout/SplitSorts.h.";
+  let dependentDialects = ["::knapper::ts::TsDialect"];
+}
+
 #endif

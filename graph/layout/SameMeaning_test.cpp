@@ -4,6 +4,7 @@
 // the command line.
 #include "graph/layout/ChannelsLast.h"
 #include "graph/layout/SplitReductions.h"
+#include "graph/layout/SplitSorts.h"
 #include "graph/quantize/ByteProducts.h"
 #include "graph/quantize/QuantisedProducts.h"
 #include "graph/quantize/RoundProducts.h"
@@ -182,7 +183,14 @@ std::vector<Step> pipeline() {
                                  .tile = 4,
                                  .part = 2,
                                  .leastColumn = 2,
-                                 .row = 2});
+                                 .row = 2,
+                                 .lines = 64,
+                                 .leastLine = 2});
+             return mlir::success();
+           }},
+          {"split-sorts",
+           [](func::FuncOp f) {
+             splitSorts(f, {.run = 8, .fewest = 2});
              return mlir::success();
            }},
           {"byte-products",

@@ -185,10 +185,74 @@ static void split(ReduceOp op, const SplitModel &model) {
   op.erase();
 }
 
+/// The index of a line's best element: the best of the parts' best ones, and
+/// where it is in its part. Of equal parts the first (last) has the first
+/// (last) of equal elements, and a NaN is better than any number, as it is
+/// among the elements.
+static void splitIndex(ArgReduceOp op, const SplitModel &model) {
+  std::optional<int64_t> all =
+      elementCount(op.getInput().getType()).asConstant();
+  int64_t axis = op.getDim();
+  std::optional<int64_t> length = dimOf(op.getInput(), axis).asConstant();
+  if (model.lines == 0 || !all || *all == 0 || !length)
+    return;
+  SmallVector<Dim> dims = dimsOf(op.getInput());
+  int64_t inner = 1;
+  for (Dim dim : ArrayRef<Dim>(dims).drop_front(axis + 1))
+    inner *= *dim.asConstant();
+  int64_t outer = *all / *length / inner;
+  int64_t programs = outer * ((inner + model.tile - 1) / model.tile);
+  // Half as many as wanted are still enough.
+  if (programs * 2 > model.lines)
+    return;
+  int64_t parts = partsOf(*length, model.lines / programs,
+                          inner == 1 ? model.leastLine : model.leastColumn);
+  if (parts == 1)
+    return;
+
+  OpBuilder b(op);
+  Location loc = op.getLoc();
+  MLIRContext *context = op.getContext();
+  Type i64 = b.getI64Type();
+  auto typeOf = [&](ArrayRef<int64_t> sizes, Type element) {
+    SmallVector<Dim> shape;
+    for (int64_t size : sizes)
+      shape.push_back(Dim::constant(context, size));
+    return tensorType(context, shape, element);
+  };
+  auto best = [&](Value x, uint64_t dim) -> Value {
+    return ArgReduceOp::create(b, loc, op.getKind(), x, dim, op.getLast());
+  };
+  Value x = ReshapeOp::create(b, loc,
+                              typeOf({outer, parts, *length / parts, inner},
+                                     elementTypeOf(op.getInput())),
+                              op.getInput());
+  Value within = best(x, 2); // [outer, parts, inner]
+  Value values =
+      ReduceOp::create(b, loc, op.getKind(), x, ArrayRef<int64_t>{2}, false);
+  Value part = best(values, 1);
+  Type one = typeOf({outer, 1, inner}, i64);
+  part = ReshapeOp::create(b, loc, one, part);
+  within = GatherElementsOp::create(b, loc, within, part, uint64_t(1));
+  auto scalar = RankedTensorType::get({}, i64);
+  Value size = ConstantOp::create(
+      b, loc, scalar,
+      DenseElementsAttr::get(scalar, b.getI64IntegerAttr(*length / parts)));
+  size = BroadcastOp::create(b, loc, one, size, ArrayRef<int64_t>{});
+  Value index = AddOp::create(b, loc, within,
+                              MulOp::create(b, loc, part, size).getResult());
+  op.replaceAllUsesWith(
+      ReshapeOp::create(b, loc, op.getType(), index).getResult());
+  op.erase();
+}
+
 void knapper::splitReductions(func::FuncOp function, const SplitModel &model) {
   SmallVector<ReduceOp> ops(function.getOps<ReduceOp>());
   for (ReduceOp op : ops)
     split(op, model);
+  SmallVector<ArgReduceOp> indices(function.getOps<ArgReduceOp>());
+  for (ArgReduceOp op : indices)
+    splitIndex(op, model);
 }
 
 namespace {

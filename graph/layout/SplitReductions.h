@@ -2,6 +2,7 @@
 //
 //   reduce of few results over many elements   becomes a reduction of parts and
 //                                              one of the parts' results
+//   arg_reduce of few long lines               the same, of indices and values
 //
 // A reduction has a program a result (or a tile of results); where these are
 // too few to fill a device of many cores, most of it would wait. Sums of
@@ -37,6 +38,9 @@ struct SplitModel {
                       ///< of one kernel share the rows at full speed; 0: they
                       ///< cannot
   int64_t row = 64;   ///< the least row of a reduction of symbolic size
+  int64_t lines = 512; ///< programs wanted where the index of a line's best
+                       ///< element is asked for; 0: lines stay whole
+  int64_t leastLine = 4096; ///< elements of a part of such a line
 };
 
 void splitReductions(mlir::func::FuncOp function, const SplitModel &model = {});

@@ -216,6 +216,10 @@ LogicalResult TopKOp::verify() {
   if (left && *left < 0)
     return emitOpError("(C2) k is ")
            << Dim(getK()).str() << " of " << size.str();
+  if (Attribute runs = (*this)->getAttr("ts.runs"))
+    if (auto run = dyn_cast<IntegerAttr>(runs);
+        !run || !size.isConstant(2 * run.getInt()))
+      return emitOpError("ts.runs is half of the dim, not ") << runs;
   return success();
 }
 

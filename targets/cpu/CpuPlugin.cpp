@@ -35,7 +35,8 @@ public:
     // leave most of a register empty.
     splitReductions(function, {/*programs=*/8, /*tile=*/64, /*part=*/16384,
                                /*leastColumn=*/512, /*wide=*/64,
-                               /*narrow=*/0, /*far=*/1024});
+                               /*narrow=*/0, /*far=*/1024, /*shared=*/0,
+                               /*row=*/64, /*lines=*/0});
   }
 
   Expected<std::vector<CompiledImage>>

@@ -162,6 +162,18 @@ for kind in ["max", "min"]:
             case(f"arg_reduce {kind} {dtype} {last}", [In("x", t, "ties")],
                  f"%r = ts.arg_reduce {kind} %x dim 1 {last} : {t}", T("i64", "a", 5), PLANE[1:], numpy)
 
+# Few long lines are looked through in parts on GPUs.
+for dtype, shape, dim in [("f32", (2, 40000), 1), ("bf16", (1, 65536), 1), ("i32", (3, 16384), 1), ("f64", (1, 16384), 1),
+                          ("f32", (3, 1024, 7), 1), ("i8", (2, 2048, 3), 1), ("f16", (70000,), 0)]:
+    t = T(dtype, *shape)
+    r = T("i64", *[d for j, d in enumerate(shape) if j != dim])
+    for kind in ["max", "min"]:
+        for last in ["", "{last = true}"]:
+            for values in ["ties"] + ["special"] * (dtype in FLOATS):
+                case(f"arg_reduce {kind} {dtype} {'x'.join(map(str, shape))} {last} {values}", [In("x", t, values)],
+                     f"%r = ts.arg_reduce {kind} %x dim {dim} {last} : {t}", r, [{}],
+                     None if values == "special" or last else lambda x, kind=kind, dim=dim: getattr(np_(), "arg" + kind)(x, dim))
+
 for kind, numpy in [("add", "cumsum"), ("mul", "cumprod"), ("max", "maximum.accumulate"),
                     ("min", "minimum.accumulate")]:
     for dtype in ["f32", "f16", "i32", "i64", "i8"]:
@@ -231,5 +243,26 @@ for dtype, shape, k in [("bf16", (3, 5000), 50), ("f32", (2, 1021), 5), ("f16", 
                  f"%r0, %r1 = ts.topk %x k <{k}> dim 1 {'' if largest else '{largest = false}'} : {t}",
                  [T(dtype, *picked), T("i64", *picked)], [{}],
                  (lambda x, k=k, f=np_topk(largest): f(x, k)) if values != "special" and dtype != "ui64" else None)
+# Whole lines: a network of one block, and beyond it runs that are merged (a number of elements that fills them, and one that
+# does not); most of a line; values alone.
+for dtype, shape, k in [("f32", (3, 300), 300), ("bf16", (2, 1025), 1025), ("i64", (2, 2048), 2048), ("ui8", (2, 4096), 4096),
+                        ("f64", (1, 2000), 2000), ("f32", (2, 3000), 1500), ("f32", (2, 5000), 5000), ("bf16", (1, 20001), 20001),
+                        ("f16", (1, 9000), 2000), ("i64", (2, 9001), 9001), ("ui32", (2, 8192), 8192), ("i8", (1, 70001), 70001),
+                        ("f64", (1, 4099), 4099), ("ui64", (1, 5000), 1100)]:
+    t = T(dtype, *shape)
+    picked = (shape[0], k)
+    for largest in [True, False]:
+        for values in ["normal", "ties"] + ["special"] * (dtype in FLOATS):
+            case(f"sort {dtype} {'x'.join(map(str, shape))} {k} {values}{'' if largest else ' smallest'}", [In("x", t, values)],
+                 f"%r0, %r1 = ts.topk %x k <{k}> dim 1 {'' if largest else '{largest = false}'} : {t}",
+                 [T(dtype, *picked), T("i64", *picked)], [{}],
+                 (lambda x, k=k, f=np_topk(largest): f(x, k)) if values != "special" and dtype != "ui64" else None)
+for dtype, size in [("i32", 1000), ("i8", 3000), ("ui64", 4096), ("i64", 300)]:
+    t = T(dtype, 3, size)
+    for largest in [True, False]:
+        case(f"sorted {dtype} {size}{'' if largest else ' smallest'}", [In("x", t)],
+             f"%r, %i = ts.topk %x k <{size}> dim 1 {'' if largest else '{largest = false}'} : {t}", t, [{}])
+t = T("f32", 6000, 2)
+case("sort between others 6000", [In("x", t, "ties")], f"%r0, %r1 = ts.topk %x k <6000> dim 0 : {t}", [t, T("i64", 6000, 2)], [{}])
 case("topk special", [In("x", T("f32", "a", 40), "special")],
      f'%r0, %r1 = ts.topk %x k <9> dim 1 : {T("f32", "a", 40)}', [T("f32", "a", 9), T("i64", "a", 9)], PLANE)

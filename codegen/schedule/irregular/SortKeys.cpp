@@ -62,6 +62,21 @@ Value SortKeys::of(Value x, int64_t lanes) {
   return largest ? key : flip(key, ~uint64_t(0));
 }
 
+Value SortKeys::elementOf(Value key, int64_t lanes) {
+  Location loc = e.location;
+  const uint64_t sign = uint64_t(1) << (type.getWidth() - 1);
+  auto flip = [&](Value v, uint64_t bits) -> Value {
+    return arith::XOrIOp::create(b, loc, v, number(bits, lanes));
+  };
+  if (!largest)
+    key = flip(key, ~uint64_t(0));
+  if (!isUnsigned)
+    key = flip(key, sign);
+  if (element == type)
+    return key;
+  return arith::TruncIOp::create(b, loc, shaped(element, lanes), key);
+}
+
 SmallVector<Type, 2> SortKeys::wordTypes() {
   if (type.getWidth() == 64)
     return {b.getI64Type(), b.getI32Type()};

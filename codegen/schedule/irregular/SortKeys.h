@@ -14,6 +14,8 @@ public:
   mlir::IntegerType type;
   /// The key of an element in compute form; a tile of `lanes` (0: a scalar).
   mlir::Value of(mlir::Value element, int64_t lanes);
+  /// The integer with that key; floats have no inverse.
+  mlir::Value elementOf(mlir::Value key, int64_t lanes);
   /// A number of the key's type.
   mlir::Value number(uint64_t n, int64_t lanes);
 

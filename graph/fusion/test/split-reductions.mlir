@@ -79,3 +79,33 @@ func.func @whole(%x: tensor<?x100x384xf32, #ts.dims<"b", 100, 384>>, %y: tensor<
   %1 = ts.reduce add %y [0, 1] : tensor<64x?xf32, #ts.dims<64, "s">>
   return %0, %1 : tensor<?xf32, #ts.dims<"b">>, tensor<f32>
 }
+
+// The best of each part, of these the best, and where it is in its part.
+// CHECK-LABEL: @index
+// CHECK: %[[X:.*]] = ts.reshape %arg0 : tensor<4x131072xbf16> to tensor<4x32x4096x1xbf16>
+// CHECK: %[[WITHIN:.*]] = ts.arg_reduce max %[[X]] dim 2
+// CHECK: %[[BEST:.*]] = ts.reduce max %[[X]] [2]
+// CHECK: ts.arg_reduce max %[[BEST]] dim 1
+// CHECK: ts.gather_elements %[[WITHIN]]
+func.func @index(%x: tensor<4x131072xbf16>) -> tensor<4xi64> {
+  %0 = ts.arg_reduce max %x dim 1 : tensor<4x131072xbf16>
+  return %0 : tensor<4xi64>
+}
+
+// Of columns, and the last of equal elements.
+// CHECK-LABEL: @index_of_columns
+// CHECK: ts.reshape %arg0 : tensor<70x5912x27xf32> to tensor<70x8x739x27xf32>
+// CHECK: ts.arg_reduce min %{{.*}} dim 2 {last = true}
+// CHECK: ts.arg_reduce min %{{.*}} dim 1 {last = true}
+func.func @index_of_columns(%x: tensor<70x5912x27xf32>) -> tensor<70x27xi64> {
+  %0 = ts.arg_reduce min %x dim 1 {last = true} : tensor<70x5912x27xf32>
+  return %0 : tensor<70x27xi64>
+}
+
+// CHECK-LABEL: @index_stays
+// CHECK-NOT: ts.reshape
+func.func @index_stays(%x: tensor<512x8192xf32>, %y: tensor<4x4096xf32>) -> (tensor<512xi64>, tensor<4xi64>) {
+  %0 = ts.arg_reduce max %x dim 1 : tensor<512x8192xf32>
+  %1 = ts.arg_reduce max %y dim 1 : tensor<4x4096xf32>
+  return %0, %1 : tensor<512xi64>, tensor<4xi64>
+}

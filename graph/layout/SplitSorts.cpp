@@ -1,0 +1,206 @@
+#include "graph/layout/SplitSorts.h"
+
+#include "graph/layout/LayoutPasses.h"
+#include "graph/simplify/Match.h"
+#include "ir/tensor/Dialect.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+
+using namespace mlir;
+using namespace knapper;
+using namespace knapper::ts;
+
+namespace knapper {
+#define GEN_PASS_DEF_SPLITSORTS
+#include "graph/layout/LayoutPasses.h.inc"
+} // namespace knapper
+
+namespace {
+
+struct Splitter {
+  OpBuilder b;
+  Location loc;
+  SortModel model;
+
+  RankedTensorType typeOf(ArrayRef<int64_t> dims, Type element) {
+    SmallVector<Dim> sizes;
+    for (int64_t dim : dims)
+      sizes.push_back(Dim::constant(b.getContext(), dim));
+    return tensorType(b.getContext(), sizes, element);
+  }
+  /// Every element of the type is this number of its width.
+  Value number(RankedTensorType type, uint64_t n) {
+    Type element = type.getElementType();
+    auto scalar = RankedTensorType::get({}, element);
+    APInt bits = APInt(64, n).trunc(element.getIntOrFloatBitWidth());
+    Value value = ConstantOp::create(b, loc, scalar,
+                                     DenseElementsAttr::get(scalar, bits));
+    return type.getRank() == 0
+               ? value
+               : BroadcastOp::create(b, loc, type, value, ArrayRef<int64_t>{});
+  }
+  Value like(Value x, uint64_t n) {
+    return number(cast<RankedTensorType>(x.getType()), n);
+  }
+  Value convert(Value x, Type element) {
+    return ConvertOp::create(b, loc, withElement(x.getType(), element), x);
+  }
+  Value reshape(Value x, ArrayRef<int64_t> dims) {
+    return makeReshape(b, loc, x, dimsOf(typeOf(dims, elementTypeOf(x))));
+  }
+  Type unsignedOf(unsigned width) {
+    return IntegerType::get(b.getContext(), width, IntegerType::Unsigned);
+  }
+
+  Value keysOf(Value x, bool largest);
+  Value sorted(Value words, int64_t run);
+  Value placesBy(Value keys);
+  void split(TopKOp op, int64_t lines, int64_t n, int64_t k);
+};
+
+} // namespace
+
+/// Unsigned integers of 32 or 64 bits, of which the smaller goes first. NaN
+/// counts as largest, zeros are equal.
+Value Splitter::keysOf(Value x, bool largest) {
+  Type element = elementTypeOf(x);
+  bool isFloat = isa<FloatType>(element);
+  unsigned width = elementBytes(element) > 4 ? 64 : 32;
+  Type word = unsignedOf(width);
+  const uint64_t sign = uint64_t(1) << (width - 1), all = ~uint64_t(0);
+  Value key;
+  if (isFloat) {
+    if (width == 32 && !element.isF32())
+      x = convert(x, b.getF32Type());
+    Value bits = BitcastOp::create(b, loc, withElement(x.getType(), word), x);
+    Value negativeZero =
+        CompareOp::create(b, loc, ComparePredicate::eq, bits, like(bits, sign));
+    bits = SelectOp::create(b, loc, negativeZero, like(bits, 0), bits);
+    Value negative =
+        CompareOp::create(b, loc, ComparePredicate::ge, bits, like(bits, sign));
+    // A negative number is smaller, the larger its bits are.
+    key = SelectOp::create(
+        b, loc, negative, NotOp::create(b, loc, bits).getResult(),
+        XorOp::create(b, loc, bits, like(bits, sign)).getResult());
+    key = SelectOp::create(b, loc, IsNanOp::create(b, loc, x), like(key, all),
+                           key);
+  } else if (element.isUnsignedInteger()) {
+    key = element == word ? x : convert(x, word);
+  } else {
+    Type wide = b.getIntegerType(width);
+    if (element != wide)
+      x = convert(x, wide);
+    x = BitcastOp::create(b, loc, withElement(x.getType(), word), x);
+    key = XorOp::create(b, loc, x, like(x, sign));
+  }
+  return largest ? NotOp::create(b, loc, key).getResult() : key;
+}
+
+/// Lines [lines, n] in order, with words that go last behind them.
+Value Splitter::sorted(Value words, int64_t run) {
+  int64_t lines = *dimOf(words, 0).asConstant(),
+          n = *dimOf(words, 1).asConstant();
+  int64_t runs = n / run;
+  auto sort = [&](int64_t count, int64_t length, int64_t sortedRuns) {
+    Value x = reshape(words, {lines * count, length});
+    auto op = TopKOp::create(b, loc, x, DimAttr(dimOf(x, 1).attr()),
+                             b.getI64IntegerAttr(1), b.getBoolAttr(false));
+    if (sortedRuns)
+      op->setAttr("ts.runs", b.getI64IntegerAttr(sortedRuns));
+    words = op.getValues();
+  };
+  sort(runs, run, 0);
+  for (; runs > 1; runs /= 2, run *= 2)
+    sort(runs / 2, 2 * run, run);
+  return reshape(words, {lines, n});
+}
+
+/// Where the elements with these keys (ui32, [lines, n]) stand that go first,
+/// second, ...: i64. Of equal ones the first goes first.
+Value Splitter::placesBy(Value keys) {
+  int64_t n = *dimOf(keys, 1).asConstant();
+  constexpr int64_t access = 8; // runs begin at whole accesses
+  int64_t runs = 1;
+  while ((n + runs - 1) / runs > model.run)
+    runs *= 2;
+  int64_t run = ((n + runs - 1) / runs + access - 1) / access * access;
+  Type word = unsignedOf(64);
+  constexpr unsigned half = 32;
+  Value high = convert(keys, word);
+  high = ShiftLeftOp::create(b, loc, high, like(high, half));
+  Value words = OrOp::create(
+      b, loc, high, IotaOp::create(b, loc, high.getType(), uint64_t(1)));
+  if (int64_t more = runs * run - n) {
+    DimAttr none = Dim::constant(b.getContext(), 0).attr(),
+            behind = Dim::constant(b.getContext(), more).attr();
+    Value last = number(RankedTensorType::get({}, word), ~uint64_t(0));
+    words = PadOp::create(b, loc, words, last, b.getArrayAttr({none, none}),
+                          b.getArrayAttr({none, behind}),
+                          PadModeAttr::get(b.getContext(), PadMode::constant));
+  }
+  words = sorted(words, run);
+  if (runs * run != n)
+    words = makeSlice(b, loc, words, 1, Dim::constant(b.getContext(), 0),
+                      Dim::constant(b.getContext(), n));
+  words = AndOp::create(b, loc, words, like(words, (uint64_t(1) << half) - 1));
+  return convert(words, b.getI64Type());
+}
+
+void Splitter::split(TopKOp op, int64_t lines, int64_t n, int64_t k) {
+  SmallVector<int64_t> permutation, inverse;
+  int64_t axis = op.getDim(), rank = rankOf(op.getInput());
+  for (int64_t i = 0; i < rank; ++i)
+    if (i != axis)
+      permutation.push_back(i);
+  permutation.push_back(axis);
+  inverse = inversePermutation(permutation);
+  Value turned = makeTranspose(b, loc, op.getInput(), permutation);
+  Value x = reshape(turned, {lines, n});
+  Value keys = keysOf(x, op.getLargest()), places;
+  Type word = unsignedOf(32);
+  auto at = [&](Value from, Value where) -> Value {
+    return GatherElementsOp::create(b, loc, from, where, uint64_t(1));
+  };
+  if (elementTypeOf(keys) == word) {
+    places = placesBy(keys);
+  } else {
+    Value low = placesBy(convert(keys, word));
+    Value high = convert(
+        ShiftRightOp::create(b, loc, keys, like(keys, 32)).getResult(), word);
+    places = at(low, placesBy(at(high, low)));
+  }
+  Dim count = Dim::constant(b.getContext(), k);
+  if (k < n)
+    places =
+        makeSlice(b, loc, places, 1, Dim::constant(b.getContext(), 0), count);
+  auto back = [&](Value result) -> Value {
+    SmallVector<Dim> dims = dimsOf(turned);
+    dims.back() = count;
+    return makeTranspose(b, loc, makeReshape(b, loc, result, dims), inverse);
+  };
+  if (!op.getValues().use_empty())
+    op.getValues().replaceAllUsesWith(back(at(x, places)));
+  if (!op.getIndices().use_empty())
+    op.getIndices().replaceAllUsesWith(back(places));
+  op.erase();
+}
+
+void knapper::splitSorts(func::FuncOp function, const SortModel &model) {
+  SmallVector<TopKOp> ops(function.getOps<TopKOp>());
+  for (TopKOp op : ops) {
+    std::optional<int64_t> all =
+        elementCount(op.getInput().getType()).asConstant();
+    std::optional<int64_t> n = dimOf(op.getInput(), op.getDim()).asConstant(),
+                           k = Dim(op.getK()).asConstant();
+    constexpr int64_t most = int64_t(1) << 30; // places, twice, are i32
+    if (!all || !n || !k || *all == 0 || *n <= model.run ||
+        *k <= model.fewest || *n > most || op->hasAttr("ts.runs"))
+      continue;
+    Splitter{OpBuilder(op), op.getLoc(), model}.split(op, *all / *n, *n, *k);
+  }
+}
+
+namespace {
+struct SplitSortsPass : knapper::impl::SplitSortsBase<SplitSortsPass> {
+  void runOnOperation() override { splitSorts(getOperation()); }
+};
+} // namespace

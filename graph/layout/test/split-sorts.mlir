@@ -1,0 +1,49 @@
+// RUN: knapper-opt --split-sorts %s | FileCheck %s
+
+// Two runs of 2,504 (padded by words that go last) and one merge.
+// CHECK-LABEL: @floats
+// CHECK: ts.is_nan
+// CHECK: %[[WORDS:.*]] = ts.or {{.*}} : tensor<2x5000xui64>
+// CHECK: ts.pad %[[WORDS]] value {{.*}} high [#ts.dim<0>, #ts.dim<8>]
+// CHECK: %[[RUNS:.*]], %{{.*}} = ts.topk %{{.*}} k <2504> dim 1 {largest = false} : tensor<4x2504xui64>
+// CHECK: %[[PAIR:.*]] = ts.reshape %[[RUNS]] : tensor<4x2504xui64> to tensor<2x5008xui64>
+// CHECK: ts.topk %[[PAIR]] k <5008> dim 1 {largest = false, ts.runs = 2504 : i64}
+// CHECK: %[[PLACES:.*]] = ts.convert %{{.*}} to tensor<2x5000xi64>
+// CHECK: %[[VALUES:.*]] = ts.gather_elements %arg0, %[[PLACES]] dim 1
+// CHECK: return %[[VALUES]], %[[PLACES]]
+func.func @floats(%x: tensor<2x5000xf32>) -> (tensor<2x5000xf32>, tensor<2x5000xi64>) {
+  %v, %i = ts.topk %x k <5000> dim 1 : tensor<2x5000xf32>
+  return %v, %i : tensor<2x5000xf32>, tensor<2x5000xi64>
+}
+
+// Another dim than the last, and fewer results than elements.
+// CHECK-LABEL: @columns
+// CHECK: ts.transpose %arg0 [1, 0] : tensor<4200x2xbf16>
+// CHECK: ts.gather_elements %{{.*}} : tensor<2x4200xbf16>, tensor<2x1100xi64>
+// CHECK: ts.transpose %{{.*}} [1, 0] : tensor<2x1100xbf16>
+func.func @columns(%x: tensor<4200x2xbf16>) -> tensor<1100x2xbf16> {
+  %v, %i = ts.topk %x k <1100> dim 0 {largest = false} : tensor<4200x2xbf16>
+  return %v : tensor<1100x2xbf16>
+}
+
+// 64 bits: by the low halves, then by the high ones.
+// CHECK-LABEL: @wide
+// CHECK: ts.topk %{{.*}} k <2504> dim 1
+// CHECK: ts.topk %{{.*}} k <5008> dim 1
+// CHECK: ts.gather_elements
+// CHECK: ts.topk %{{.*}} k <2504> dim 1
+// CHECK: ts.topk %{{.*}} k <5008> dim 1
+func.func @wide(%x: tensor<5001xi64>) -> (tensor<5001xi64>, tensor<5001xi64>) {
+  %v, %i = ts.topk %x k <5001> dim 0 : tensor<5001xi64>
+  return %v, %i : tensor<5001xi64>, tensor<5001xi64>
+}
+
+// One run, and few results: as they are.
+// CHECK-LABEL: @stay
+// CHECK-COUNT-2: ts.topk
+// CHECK-NOT: ts.topk
+func.func @stay(%x: tensor<2x4096xf32>, %y: tensor<70000xf32>) -> (tensor<2x4096xf32>, tensor<100xf32>) {
+  %0, %i = ts.topk %x k <4096> dim 1 : tensor<2x4096xf32>
+  %1, %j = ts.topk %y k <100> dim 0 : tensor<70000xf32>
+  return %0, %1 : tensor<2x4096xf32>, tensor<100xf32>
+}
