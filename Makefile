@@ -39,6 +39,7 @@ bench: setup-test build models
 
 build:
 	setup/debian
+	setup/sources
 	cmake --preset dev
 	cmake --build --preset dev -j $(JOBS)
 
@@ -47,10 +48,12 @@ models:
 
 setup:
 	setup/debian
+	setup/sources
 	setup/python demo
 
 setup-test:
 	setup/debian
+	setup/sources
 	setup/python test
 
 format:

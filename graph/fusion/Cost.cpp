@@ -1,5 +1,6 @@
 #include "graph/fusion/Cost.h"
 
+#include "ir/tensor/PagedAttention.h"
 #include "ir/tensor/ScaledDot.h"
 #include "ir/tensor/Update.h"
 
@@ -28,6 +29,12 @@ Dim productOperations(Operation *op) {
                          v = dimsOf(attention.getValue());
         return q[0] * q[1] * q[2] * v[2] * (q[3] + v[3]) * 2;
       })
+      .Case<PagedAttentionOp>([&](PagedAttentionOp attention) {
+        SmallVector<Dim> q = dimsOf(attention.getQuery()),
+                         v = dimsOf(attention.getValues());
+        Dim keys = dimOf(attention.getTable(), 1) * v[2];
+        return q[0] * q[1] * keys * (q[2] + v[3]) * 2;
+      })
       .Default([&](Operation *) { return Dim::constant(context, 0); });
 }
 
@@ -54,7 +61,7 @@ int64_t elementOperations(Operation *op) {
 bool isKept(Operation *op) {
   return isa<ReduceOp, ArgReduceOp, SoftmaxOp, LayerNormOp, DotOp, ConvOp,
              PoolOp, AttentionOp, ScanOp, TopKOp, ScatterElementsOp,
-             ScatterNdOp, ScaledDotOp>(op);
+             ScatterNdOp, ScaledDotOp, PagedAttentionOp>(op);
 }
 
 } // namespace

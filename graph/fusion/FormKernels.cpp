@@ -1,4 +1,5 @@
 #include "graph/fusion/FormKernels.h"
+#include "ir/tensor/PagedAttention.h"
 #include "ir/tensor/ScaledDot.h"
 
 #include "graph/fusion/Clusters.h"
@@ -468,10 +469,10 @@ private:
     OpSet set(ops);
     SmallVector<Value> inputs;
     SmallVector<Operation *> immediates;
-    // A scaled_dot reads all that it is given from memory.
+    // These read all that they are given from memory.
     auto isRead = [&](Value input) {
       return llvm::any_of(input.getUsers(), [&](Operation *user) {
-        return isa<ScaledDotOp>(user) && set.contains(user);
+        return isa<ScaledDotOp, PagedAttentionOp>(user) && set.contains(user);
       });
     };
     for (Value input : set.inputs)

@@ -1,4 +1,5 @@
 #include "graph/fusion/Prepare.h"
+#include "ir/tensor/PagedAttention.h"
 #include "ir/tensor/ScaledDot.h"
 
 #include "graph/fusion/Constants.h"
@@ -57,6 +58,10 @@ bool isCopied(Operation *op) { return isReindex(op); }
 
 llvm::DenseSet<Operation *> fusion::prepare(func::FuncOp function) {
   Block &block = function.getBody().front();
+  ts::decomposeAll(function.getBody(), [](Operation *op) {
+    auto paged = dyn_cast<PagedAttentionOp>(op);
+    return paged && !hasPlainPages(paged);
+  });
   // Attention in f64 has no schedule; its parts have.
   ts::decomposeAll(function.getBody(), [](Operation *op) {
     return isa<AttentionOp>(op) && elementTypeOf(op->getResult(0)).isF64();

@@ -1,6 +1,7 @@
 #include "graph/fusion/Rules.h"
 
 #include "graph/fusion/Views.h"
+#include "ir/tensor/PagedAttention.h"
 #include "ir/tensor/ScaledDot.h"
 #include "llvm/ADT/Twine.h"
 
@@ -440,7 +441,7 @@ std::optional<Hero> fusion::heroOf(Operation *op) {
       .Case<DotOp, ScaledDotOp>([](auto) { return Hero::matmul; })
       .Case<ConvOp>([](auto) { return Hero::conv; })
       .Case<PoolOp>([](auto) { return Hero::pool; })
-      .Case<AttentionOp>([](auto) { return Hero::attention; })
+      .Case<AttentionOp, PagedAttentionOp>([](auto) { return Hero::attention; })
       .Case<ReduceOp, ArgReduceOp, SoftmaxOp, LayerNormOp>(
           [](auto) { return Hero::reduce; })
       .Case<ScanOp>([](auto) { return Hero::scan; })
@@ -454,6 +455,12 @@ bool fusion::isPullable(Operation *op) {
              GatherElementsOp, GatherNdOp, IotaOp, SizeOp, ConstantOp, RopeOp>(
              op) ||
          isReindex(op);
+}
+
+static Verdict judgeAlone(const OpSet &set, Operation *hero) {
+  if (set.ops.size() > 1)
+    return refuse(nameOf(hero) + " runs alone");
+  return admit(*heroOf(hero));
 }
 
 static Verdict judgeKind(const OpSet &set) {
@@ -478,15 +485,15 @@ static Verdict judgeKind(const OpSet &set) {
   case Hero::pool:
     return judgeWindow(set, first, Hero::pool);
   case Hero::attention:
-    return judgeAttention(set, cast<AttentionOp>(first));
+    if (auto attention = dyn_cast<AttentionOp>(first))
+      return judgeAttention(set, attention);
+    return judgeAlone(set, first);
   case Hero::reduce:
     return judgeReduce(set, first);
   case Hero::scatter:
     return judgeScatter(set, first);
   default:
-    if (set.ops.size() > 1)
-      return refuse(nameOf(first) + " runs alone");
-    return admit(*heroOf(first));
+    return judgeAlone(set, first);
   }
 }
 

@@ -1,4 +1,5 @@
 #include "ir/tensor/Decompose.h"
+#include "ir/tensor/PagedAttention.h"
 #include "ir/tensor/ScaledDot.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -354,6 +355,8 @@ FailureOr<SmallVector<Value>> decompose(OpBuilder &builder, Operation *op) {
           .Case<GeluOp>([&](auto o) { return decomposeGelu(builder, o); })
           .Case<AttentionOp>(
               [&](auto o) { return decomposeAttention(builder, o); })
+          .Case<PagedAttentionOp>(
+              [&](auto o) { return gatheredAttention(builder, o); })
           .Case<ScaledDotOp>(
               [&](auto o) { return decomposeScaledDot(builder, o); })
           .Default([](Operation *) { return Value(); });

@@ -12,7 +12,7 @@
 namespace knapper::ts {
 
 /// Builds the decomposition of a composite op (softmax, layer_norm, rope, gelu,
-/// attention) at the builder's insertion point and returns values for the op's
+/// attention, paged_attention) at the builder's insertion point and returns values for the op's
 /// results, in order; the op itself stays. Fails, without a diagnostic, for
 /// other ops. Attention becomes products with the S x T scores in f32.
 llvm::FailureOr<llvm::SmallVector<mlir::Value>>

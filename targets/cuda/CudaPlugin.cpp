@@ -1,8 +1,10 @@
 // NVIDIA GPUs as a target.
 #include "codegen/schedule/core/Schedule.h"
 #include "graph/layout/SplitReductions.h"
+#include "graph/layout/SplitSorts.h"
 #include "graph/quantize/ByteProducts.h"
 #include "ir/tensor/Decompose.h"
+#include "ir/tensor/PagedAttention.h"
 #include "ir/tensor/ScaledDot.h"
 #include "targets/Target.h"
 #include "targets/cuda/CudaTarget.h"
@@ -29,6 +31,9 @@ public:
   }
 
   void prepare(func::FuncOp function, const TargetDesc &target) const override {
+    ts::decomposeAll(function.getBody(), [](Operation *op) {
+      return isa<ts::PagedAttentionOp>(op);
+    });
     // GPUs read the operands of attention as they lie in memory.
     ts::decomposeAll(function.getBody(), [&](Operation *op) {
       auto attention = dyn_cast<ts::AttentionOp>(op);
@@ -39,6 +44,7 @@ public:
     if (target.clusters)
       model.shared = 8192;
     splitReductions(function, model);
+    splitSorts(function);
     expandByteProducts(function);
   }
 

@@ -328,3 +328,36 @@ for dtype in ["f32", "bf16", "i8"]:
          [dict(a=1, b=1), dict(a=3, b=5), dict(a=2, b=33), dict(a=0, b=2)],
          lambda x, y: np_().concatenate([np_().repeat(x, 3, 1), y], 2),
          speed=dict(a=64, b=64) if dtype == "f32" else None)
+
+
+def np_paged_attention(q, k, v, table, sequence, position, window=0, softcap=0):
+    np = np_()
+    result = np.zeros((*q.shape[:2], v.shape[3]))
+    share = q.shape[1] // k.shape[1]
+    for t, (row, last) in enumerate(zip(sequence, position)):
+        if last < 0:
+            continue
+        keys, values = (np.moveaxis(pool[table[row]], 1, 0).reshape(pool.shape[1], -1, pool.shape[3]) for pool in (k, v))
+        first = max(0, last - window + 1) if window else 0
+        keys, values = (np.repeat(x[:, first:last + 1].astype("f8"), share, axis=0) for x in (keys, values))
+        s = np.einsum("hd,hpd->hp", q[t].astype("f8"), keys) * 0.25
+        s = softcap * np.tanh(s / softcap) if softcap else s
+        p = np.exp(s - s.max(-1, keepdims=True))
+        result[t] = np.einsum("hp,hpe->he", p / p.sum(-1, keepdims=True), values)
+    return result
+
+
+# Tokens of three sequences of up to 3 blocks, in any order; in f64 and of blocks of 8 by gathering.
+for dtype, positions, depth, width, attributes in [
+        ("f32", 16, 64, 64, {}), ("f32", 32, 20, 24, {}), ("f32", 16, 16, 16, dict(window=9)), ("f32", 16, 64, 32, dict(softcap=2.0)),
+        ("f32", 8, 16, 16, dict(window=5)), ("f64", 16, 8, 8, {})]:
+    q, k, v = T(dtype, "t", 6, depth), T(dtype, 7, 2, positions, depth), T(dtype, 7, 2, positions, width)
+    i, s = T("i32", 3, 3), T("i32", "t")
+    named = ", ".join(f"{name} = {value}" for name, value in attributes.items())
+    case(f"paged_attention {depth} {width} {' '.join(attributes)} blocks of {positions} {dtype}",
+         [In("q", q), In("k", k), In("v", v), In("i", i, "index0 7"), In("s", s, "index0 3"), In("p", s, f"index0 {3 * positions}")],
+         f"%r = ts.paged_attention %q, %k, %v table %i sequence %s position %p scale 0.25 {{{named}}} : "
+         f"{q}, {k}, {v}, {i}, {s}, {s}", T(dtype, "t", 6, width),
+         [dict(t=0), dict(t=1), dict(t=5), dict(t=32), dict(t=33), dict(t=70)],
+         lambda q, k, v, i, s, p, a=attributes: np_paged_attention(q, k, v, i, s, p, **a),
+         {"f32": "relative 5e-6", "f64": "relative 1e-10"}[dtype])

@@ -24,7 +24,7 @@ int knapper_command_line(int argc, const char *const *argv) {
   session.addOptions(app);
   for (AddCommand *add :
        {addCompile, addRun, addBench, addCompare, addTune, addQuantize,
-        addRecords, addProfile, addExplain, addInspect, addDevices, addCache,
+        addRecords, addServe, addChat, addProfile, addExplain, addInspect, addDevices, addCache,
         addVersion, addCompletion, addManPages})
     add(app, session);
   try {

@@ -114,10 +114,18 @@ void addCompile(CLI::App &app, Session &session) {
   std::string footer = "The phases, in order:\n";
   for (const PhaseHelp &phase : phaseHelp())
     footer += format("  %-10s %s\n", phase.name, phase.does);
-  footer += "Passes for --disable: ";
-  for (const char *name : disablePasses())
-    footer += format("%s%s", footer.ends_with(": ") ? "" : ", ", name);
-  footer += "\nEvery flag of the compiler is an environment variable too: "
+  auto listed = [&](const char *what, const std::vector<const char *> &names) {
+    footer += what;
+    for (const char *name : names)
+      footer += format("%s %s", name == names.front() ? "" : ",", name);
+    footer += "\n";
+  };
+  footer += "Their passes, for --stop-after and --print-after:\n";
+  for (const PhaseHelp &phase : phaseHelp())
+    if (!phase.passes.empty())
+      listed(format("  %s:", phase.name).c_str(), phase.passes);
+  listed("Passes for --disable:", optionalPasses());
+  footer += "Every flag of the compiler is an environment variable too: "
             "--cache-dir is KNAPPER_CACHE_DIR.";
   command->footer(footer);
   command->callback([&session, arguments] {

@@ -23,6 +23,10 @@ bool isBf16(ts::AttentionOp op);
 std::optional<fusion::StridedView> attentionInPlace(mlir::Value operand,
                                                     mlir::Type element);
 
+/// n vectors of n elements, transposed by log2(n) rounds of interleaving.
+void transposeSquare(mlir::OpBuilder &builder, mlir::Location location,
+                     llvm::SmallVectorImpl<mlir::Value> &rows);
+
 inline ts::Dim roundUp(ts::Dim dim, int64_t to) {
   return dim.ceilDiv(dim.like(to)) * to;
 }

@@ -23,8 +23,7 @@ std::optional<fusion::StridedView> attentionInPlace(Value operand,
   return view;
 }
 
-/// n rows of n elements, transposed by log2(n) rounds of interleaving.
-static void transpose(OpBuilder &b, Location loc, SmallVectorImpl<Value> &v) {
+void transposeSquare(OpBuilder &b, Location loc, SmallVectorImpl<Value> &v) {
   int64_t n = v.size();
   SmallVector<int64_t> low, high;
   for (int64_t i = 0; i < n / 2; ++i) {
@@ -116,7 +115,7 @@ LogicalResult AttentionBuilder::packKeys() {
                       b, loc, VectorType::get(side, b.getF32Type()), row);
                 tile.push_back(row);
               }
-              transpose(b, loc, tile);
+              transposeSquare(b, loc, tile);
               Value to = e.add(column, e.mul(d, e.constant(panel / step)));
               for (int64_t j = 0; j < side; ++j)
                 tile::StoreOp::create(b, loc, tile[j], keyBuffer,

@@ -1,5 +1,6 @@
 // Softmax, normalisation, attention, rope: each straight from its definition.
 #include "ir/tensor/Decompose.h"
+#include "ir/tensor/PagedAttention.h"
 #include "ir/tensor/ScaledDot.h"
 #include "ir/tensor/reference/Call.h"
 #include "runtime/base/Text.h"
@@ -151,6 +152,61 @@ Results attention(AttentionOp op, const Call &call) {
   return store(call, result);
 }
 
+Results pagedAttention(PagedAttentionOp op, const Call &call) {
+  const HostTensor &query = call.in[0], &keys = call.in[1], &table = call.in[3];
+  int64_t tokens = query.dim(0), heads = query.dim(1), depth = query.dim(2);
+  int64_t groups = keys.dim(1), positions = keys.dim(2);
+  int64_t width = call.in[2].dim(3), blocks = table.dim(1);
+  if (groups == 0 || heads % groups != 0 || keys.dim(3) != depth)
+    return call.userError("query, keys and values do not fit together");
+  std::vector<double> q = query.load<double>(), k = keys.load<double>(),
+                      v = call.in[2].load<double>();
+  std::vector<int64_t> entries = table.load<int64_t>(),
+                       sequence = call.in[4].load<int64_t>(),
+                       position = call.in[5].load<int64_t>();
+  for (int64_t entry : entries)
+    if (entry < 0 || entry >= keys.dim(0))
+      return call.userError(
+          cat("the table names block ", entry, " of ", keys.dim(0)));
+  double scale = op.getScale().convertToDouble();
+  double softcap = op.getSoftcap().convertToDouble();
+  auto window = static_cast<int64_t>(op.getWindow());
+  std::vector<double> result(tokens * heads * width, 0);
+  for (int64_t t = 0; t < tokens; ++t) {
+    if (sequence[t] < 0 || sequence[t] >= table.dim(0))
+      return call.userError(cat("token ", t, " is of sequence ", sequence[t]));
+    int64_t end = std::min(position[t] + 1, blocks * positions);
+    int64_t first =
+        window > 0 ? std::max<int64_t>(0, position[t] - window + 1) : 0;
+    for (int64_t h = 0; h < heads; ++h) {
+      auto rowOf = [&](int64_t p) {
+        int64_t block = entries[sequence[t] * blocks + p / positions];
+        int64_t group = h / (heads / groups);
+        return (block * groups + group) * positions + p % positions;
+      };
+      std::vector<double> scores;
+      double largest = -INFINITY, sum = 0;
+      for (int64_t p = first; p < end; ++p) {
+        double score = 0;
+        for (int64_t d = 0; d < depth; ++d)
+          score += q[(t * heads + h) * depth + d] * k[rowOf(p) * depth + d];
+        score *= scale;
+        if (softcap > 0)
+          score = softcap * std::tanh(score / softcap);
+        scores.push_back(score);
+        largest = combine(ReduceKind::max, largest, score);
+      }
+      for (double &score : scores)
+        sum += score = std::exp(score - largest);
+      for (int64_t p = first; p < end; ++p)
+        for (int64_t e = 0; e < width; ++e)
+          result[(t * heads + h) * width + e] +=
+              scores[p - first] / sum * v[rowOf(p) * width + e];
+    }
+  }
+  return store(call, result);
+}
+
 Results rope(RopeOp op, const Call &call) {
   const HostTensor &input = call.in[0], &cosine = call.in[1];
   std::vector<double> x = input.load<double>(), c = cosine.load<double>(),
@@ -199,6 +255,7 @@ std::optional<Results> evaluateComposite(const Call &call) {
       .Case([&](SoftmaxOp op) { return softmax(op, call); })
       .Case([&](LayerNormOp op) { return layerNorm(op, call); })
       .Case([&](AttentionOp op) { return attention(op, call); })
+      .Case([&](PagedAttentionOp op) { return pagedAttention(op, call); })
       .Case([&](RopeOp op) { return rope(op, call); })
       .Case([&](ScaledDotOp op) { return scaledDot(op, call); })
       .Default(std::nullopt);

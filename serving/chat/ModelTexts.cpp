@@ -1,0 +1,128 @@
+#include "serving/chat/ModelTexts.h"
+
+#include "runtime/base/InputFile.h"
+
+#include <algorithm>
+#include <filesystem>
+
+namespace knapper::serving {
+
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+Expected<std::string> readText(const std::string &path) {
+  ASSIGN_OR_RETURN(InputFile file, InputFile::open(path));
+  return file.read();
+}
+
+/// An object; empty where the file is not there.
+Expected<Json> readObject(const std::string &path) {
+  std::error_code error;
+  if (!std::filesystem::exists(path, error))
+    return Json(Json::object());
+  ASSIGN_OR_RETURN(std::string text, readText(path));
+  Json json = Json::parse(
+      text, [](int depth, Json::parse_event_t, Json &) { return depth <= 64; },
+      false);
+  if (!json.is_object())
+    return userError("it is not a JSON object", path);
+  return json;
+}
+
+/// A token is a text, or an object with its content.
+std::string contentOf(const Json &json) {
+  if (json.is_string())
+    return json.get<std::string>();
+  if (json.is_object() && json.contains("content") &&
+      json["content"].is_string())
+    return json["content"].get<std::string>();
+  return {};
+}
+
+Expected<ChatTemplate> parseAt(const std::string &source,
+                               const std::string &path) {
+  Expected<ChatTemplate> parsed = ChatTemplate::parse(source);
+  if (!parsed) {
+    Error error = parsed.takeError();
+    error.where = path;
+    return error;
+  }
+  return parsed;
+}
+
+} // namespace
+
+Expected<std::unique_ptr<ModelTexts>>
+ModelTexts::load(const std::string &folder) {
+  auto made = std::make_unique<ModelTexts>();
+  ASSIGN_OR_RETURN(made->texts, Tokenizer::load(folder + "/tokenizer.json"));
+  std::string configPath = folder + "/tokenizer_config.json";
+  ASSIGN_OR_RETURN(Json config, readObject(configPath));
+  for (auto it = config.begin(); it != config.end(); ++it)
+    if (it.key().ends_with("_token"))
+      if (std::string content = contentOf(it.value()); !content.empty())
+        made->names[it.key()] = content;
+  std::string templatePath = folder + "/chat_template.jinja";
+  std::error_code error;
+  if (std::filesystem::exists(templatePath, error)) {
+    ASSIGN_OR_RETURN(std::string source, readText(templatePath));
+    ASSIGN_OR_RETURN(made->chat, parseAt(source, templatePath));
+  } else if (auto entry = config.find("chat_template"); entry != config.end()) {
+    Json list = *entry;
+    if (entry->is_string())
+      list = Json::array({{{"name", "default"}, {"template", *entry}}});
+    for (const Json &item : list) {
+      if (!item.is_object() || !item.contains("name") ||
+          !item.contains("template") || !item["template"].is_string())
+        return userError("its chat_template is damaged", configPath);
+      if (item["name"] != "default" && item["name"] != "tool_use")
+        continue;
+      ASSIGN_OR_RETURN(
+          ChatTemplate parsed,
+          parseAt(item["template"].get<std::string>(), configPath));
+      (item["name"] == "default" ? made->chat : made->toolChat) =
+          std::move(parsed);
+    }
+  }
+  ASSIGN_OR_RETURN(Json generation,
+                   readObject(folder + "/generation_config.json"));
+  auto end = [&](int64_t id) {
+    auto token = static_cast<int32_t>(id);
+    if (id >= 0 && id < made->texts->size() &&
+        std::find(made->ends.begin(), made->ends.end(), token) ==
+            made->ends.end())
+      made->ends.push_back(token);
+  };
+  const Json ends = generation.value("eos_token_id", Json());
+  for (const Json &id : ends.is_array() ? ends : Json::array({ends}))
+    if (id.is_number_integer())
+      end(id.get<int64_t>());
+  if (auto name = made->names.find("eos_token"); name != made->names.end())
+    end(made->texts->tokenOf(name->second));
+  for (const char *key :
+       {"temperature", "top_p", "top_k", "min_p", "repetition_penalty"})
+    if (generation.contains(key) && generation[key].is_number())
+      made->defaults[key] = generation[key].get<double>();
+  return made;
+}
+
+Expected<RenderedChat> ModelTexts::render(const Json &variables) const {
+  if (!chat)
+    return userError("the model has no chat template", "messages",
+                     "use /v1/completions, or put a chat_template.jinja into "
+                     "the model's folder");
+  bool tools = variables.contains("tools") && !variables["tools"].is_null();
+  return (tools && toolChat ? toolChat : chat)->render(variables, names);
+}
+
+Expected<std::vector<int32_t>>
+ModelTexts::encodeChat(const Json &variables) const {
+  ASSIGN_OR_RETURN(RenderedChat rendered, render(variables));
+  EncodeOptions options;
+  options.addSpecialTokens = false; // the template has them
+  options.literal = std::move(rendered.literal);
+  return texts->encode(rendered.text, options);
+}
+
+} // namespace knapper::serving

@@ -1,0 +1,41 @@
+// What a model's folder says of texts: its tokenizer, its chat template, its
+// control tokens.
+#pragma once
+
+#include "serving/chat/ChatTemplate.h"
+#include "serving/tokenizer/Tokenizer.h"
+
+#include <optional>
+
+namespace knapper::serving {
+
+/// Thread-safe once loaded.
+class ModelTexts {
+public:
+  /// Reads tokenizer.json, and where they are there tokenizer_config.json,
+  /// chat_template.jinja and generation_config.json. UserError naming the file.
+  static Expected<std::unique_ptr<ModelTexts>> load(const std::string &folder);
+
+  const Tokenizer &tokenizer() const { return *texts; }
+  bool hasTemplate() const { return chat.has_value(); }
+  /// The tokens of a rendered conversation. `variables` as ChatTemplate takes
+  /// them. UserError also where the folder has no template.
+  Expected<std::vector<int32_t>>
+  encodeChat(const nlohmann::ordered_json &variables) const;
+  /// The rendered conversation.
+  Expected<RenderedChat> render(const nlohmann::ordered_json &variables) const;
+  /// Tokens that end a text: generation_config.json's and eos_token.
+  const std::vector<int32_t> &endTokens() const { return ends; }
+  /// temperature, top_p, top_k, min_p and repetition_penalty that
+  /// generation_config.json recommends.
+  const std::map<std::string, double> &recommended() const { return defaults; }
+
+private:
+  std::unique_ptr<Tokenizer> texts;
+  std::optional<ChatTemplate> chat, toolChat;
+  std::map<std::string, std::string> names;
+  std::vector<int32_t> ends;
+  std::map<std::string, double> defaults;
+};
+
+} // namespace knapper::serving

@@ -1,0 +1,73 @@
+// The engine as the HTTP server, the C API and the command line see it:
+// requests in, events out. Thread-safe.
+#pragma once
+
+#include "runtime/base/Error.h"
+#include "serving/sampling/SamplingOptions.h"
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace knapper::serving {
+
+/// One sequence to continue.
+struct Request {
+  std::vector<int32_t> prompt; ///< not empty
+  SamplingOptions sampling;
+  int32_t maxTokens = 16;          ///< at most this many new tokens
+  std::vector<int32_t> stopTokens; ///< end of sequence and the user's; not sent
+  bool ignoreEos = false;
+  int32_t topLogprobs =
+      -1; ///< -1: none; 0..20: of the token and so many others
+  bool promptLogprobs = false;
+  int32_t priority = 0; ///< smaller runs first
+};
+
+enum class FinishReason : uint8_t { none, stop, length, cancelled, error };
+
+struct Event {
+  uint64_t request = 0;
+  std::vector<Token> tokens; ///< in order; may be empty at the end
+  FinishReason finish = FinishReason::none;
+  Error error;              ///< of FinishReason::error
+  int32_t cachedTokens = 0; ///< of the prompt, found in the prefix cache
+  std::vector<TokenLogprob> prompt; ///< of promptLogprobs, with the first event
+};
+
+/// Called on the engine's thread; must only put the event into a queue.
+using EventSink = std::function<void(Event)>;
+
+struct ModelLimits {
+  int32_t contextLength; ///< tokens of a prompt and its answer
+  int32_t vocabulary;
+  int32_t embeddingLength;
+};
+
+struct EngineStatistics {
+  uint64_t steps = 0, promptTokens = 0, cachedTokens = 0, generatedTokens = 0;
+  uint64_t preemptions = 0, finished = 0, failed = 0, cancelled = 0;
+  uint64_t ledgerFaults = 0; ///< blocks that the ledger had to quarantine
+  int32_t running = 0, waiting = 0;
+  int64_t blocksTotal = 0, blocksFree = 0, blocksCached = 0;
+  double lastStepSeconds = 0; ///< of the latest step
+  double secondsSinceProgress = 0;
+};
+
+class Engine {
+public:
+  virtual ~Engine() = default;
+  virtual ModelLimits limits() const = 0;
+  /// Queues a request and returns its number. Refuses: an empty prompt, a token
+  /// outside the vocabulary, a prompt beyond the context, a full queue (the
+  /// error's `where` is "queue"), an engine that drains ("draining").
+  virtual Expected<uint64_t> submit(Request request, EventSink sink) = 0;
+  /// Ends a request at the next step: its last event says `cancelled`.
+  virtual void cancel(uint64_t request) = 0;
+  /// Refuses new requests from now on.
+  virtual void drain() = 0;
+  virtual EngineStatistics statistics() const = 0;
+};
+
+} // namespace knapper::serving

@@ -1,0 +1,138 @@
+#include "serving/engine/LoadEngine.h"
+
+#include "runtime/base/Log.h"
+#include "runtime/base/Text.h"
+#include "runtime/drivers/cpu/CpuDevice.h"
+#include "runtime/drivers/cpu/CpuInfo.h"
+#include "serving/engine/LlmEngine.h"
+#include "serving/models/DecoderProgram.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <unistd.h>
+
+namespace knapper::serving {
+namespace {
+
+Status checkOptions(const EngineOptions &options) {
+  auto wrong = [](const char *field, int64_t value, const char *allowed) {
+    return userError(cat("is ", value), cat("engine option ", field), allowed);
+  };
+  if (options.threads < 0)
+    return wrong("threads", options.threads, "0 for one a core, or a count");
+  if (options.kvMemoryBytes < 0)
+    return wrong("kvMemoryBytes", options.kvMemoryBytes, "0, or bytes");
+  if (options.maxContext < 0)
+    return wrong("maxContext", options.maxContext, "0, or tokens");
+  if (options.maxBatchedTokens < 1)
+    return wrong("maxBatchedTokens", options.maxBatchedTokens, "1 or more");
+  if (options.maxSequences < 1)
+    return wrong("maxSequences", options.maxSequences, "1 or more");
+  if (options.queueLimit < 1)
+    return wrong("queueLimit", options.queueLimit, "1 or more");
+  if (options.blockTokens < 16 || options.blockTokens % 16 != 0)
+    return wrong("blockTokens", options.blockTokens, "a multiple of 16");
+  if (options.dtype != DType::f32 && options.dtype != DType::i8 &&
+      options.dtype != DType::i4)
+    return userError(cat("is ", name(options.dtype)), "engine option dtype",
+                     "f32, i8 or i4");
+  return success();
+}
+
+/// What ends an answer: a number or a list of generation_config.json, else of
+/// config.json.
+Expected<std::vector<int32_t>> endTokens(const std::string &folder) {
+  std::vector<int32_t> tokens;
+  for (const char *file : {"/generation_config.json", "/config.json"}) {
+    std::error_code ignored;
+    if (!std::filesystem::exists(folder + file, ignored))
+      continue;
+    ASSIGN_OR_RETURN(ConfigReader config, ConfigReader::open(folder + file));
+    ASSIGN_OR_RETURN(tokens, config.integers("eos_token_id"));
+    if (!tokens.empty())
+      break;
+  }
+  return tokens;
+}
+
+int64_t freeMemory() {
+  return static_cast<int64_t>(sysconf(_SC_AVPHYS_PAGES)) *
+         sysconf(_SC_PAGESIZE);
+}
+
+} // namespace
+
+Expected<std::unique_ptr<Engine>> loadEngine(const std::string &folder,
+                                             const EngineOptions &options) {
+  TRY(checkOptions(options));
+  ASSIGN_OR_RETURN(DecoderConfig config, readDecoderConfig(folder));
+  ASSIGN_OR_RETURN(Checkpoint checkpoint, Checkpoint::open(folder));
+  ASSIGN_OR_RETURN(std::vector<int32_t> ends, endTokens(folder));
+
+  int32_t threads =
+      options.threads > 0 ? options.threads : cpu::availableCores();
+  std::shared_ptr<Device> device = cpu::device();
+  Options compile;
+  compile.threads = threads;
+  // For this machine alone: what it runs best.
+  std::vector<std::string> isas = splitList(cpu::runnableIsas());
+  if (isas.empty())
+    return userError("has no AVX2", "this processor",
+                     "a machine of the last ten years");
+  compile.isa = isas.front();
+  compile.cacheDir = options.cacheFolder;
+  if (options.dtype != DType::f32)
+    compile.weights = options.dtype == DType::i8 ? "int8" : "int4";
+  ASSIGN_OR_RETURN(
+      std::shared_ptr<const Artefact> artefact,
+      compileDecoder(config, checkpoint, options.blockTokens, compile));
+  ModuleOptions module;
+  module.threads = threads;
+  ASSIGN_OR_RETURN(std::shared_ptr<Module> loaded,
+                   Module::load(std::move(artefact), device, module));
+
+  PoolShape shape{config.layers, config.keyHeads, options.blockTokens,
+                  config.headWidth};
+  LlmEngineSettings settings;
+  int64_t context = config.contextLength;
+  if (options.maxContext > 0)
+    context = std::min<int64_t>(context, options.maxContext);
+  // No more than all sequences that may run could fill.
+  int64_t bytes =
+      options.kvMemoryBytes > 0 ? options.kvMemoryBytes : freeMemory() / 4;
+  int64_t most = (context + options.blockTokens - 1) / options.blockTokens *
+                 options.maxSequences;
+  int64_t blocks = bytes / shape.blockBytes();
+  if (options.kvMemoryBytes == 0)
+    blocks = std::min(blocks, most);
+  blocks = std::min<int64_t>(blocks, INT32_MAX / 2);
+  if (blocks < 2)
+    return userError(
+        cat("holds ", blocks, " blocks of ", shape.blockBytes(), " bytes"),
+        "engine option kvMemoryBytes", "more memory");
+  // One block is kept for the token behind the last full block.
+  int64_t held = blocks * options.blockTokens;
+  if (context > held) {
+    log(LogLevel::warning,
+        cat(folder, ": the context is ", held, " tokens, not ", context,
+            ": the pool of keys and values holds no more"));
+    context = held;
+  }
+  settings.limits = {static_cast<int32_t>(context),
+                     static_cast<int32_t>(config.vocabulary),
+                     static_cast<int32_t>(config.width)};
+  settings.numBlocks = static_cast<int32_t>(blocks);
+  settings.blockTokens = options.blockTokens;
+  settings.maxBatchedTokens = options.maxBatchedTokens;
+  settings.maxSequences = options.maxSequences;
+  settings.queueLimit = options.queueLimit;
+  settings.prefixCache = options.prefixCache;
+  settings.endTokens = std::move(ends);
+  ASSIGN_OR_RETURN(
+      std::unique_ptr<ModelRunner> runner,
+      ModelRunner::create(std::move(loaded), shape, blocks, config.vocabulary));
+  return std::unique_ptr<Engine>(
+      std::make_unique<LlmEngine>(std::move(runner), std::move(settings)));
+}
+
+} // namespace knapper::serving

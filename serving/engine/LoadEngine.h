@@ -1,0 +1,39 @@
+// From a Hugging Face folder to an engine: reads config.json,
+// generation_config.json and the safetensors files, compiles the model's
+// program (or takes it from the compiler's cache) and sizes the pool of keys
+// and values.
+#pragma once
+
+#include "runtime/base/DType.h"
+#include "serving/engine/Engine.h"
+
+#include <memory>
+
+namespace knapper::serving {
+
+/// How a model is served. Zero: chosen by the engine, as said.
+struct EngineOptions {
+  int32_t threads = 0; ///< that compute; 0: one for each core of the process
+  /// Of the weights of products: f32, or i8 and i4: integers with a scale for
+  /// 64 rows of a column. Sums, keys and values are f32.
+  DType dtype = DType::f32;
+  int64_t kvMemoryBytes = 0;      ///< of the pool; 0: a quarter of free memory
+  int32_t maxContext = 0;         ///< tokens of one sequence; 0: the model's
+  int32_t maxBatchedTokens = 512; ///< the budget of one step
+  int32_t maxSequences = 64;      ///< that run at once
+  int32_t queueLimit = 1024;      ///< requests that wait, at most
+  int32_t blockTokens = 16;       ///< tokens of one block of keys and values
+  bool prefixCache = true;
+  std::string cacheFolder = {}; ///< of compiled programs; "": the compiler's
+};
+
+/// Compiles and loads; returns when the engine takes requests. Blocks for
+/// seconds. Errors: user (folder, file or field, with its name), device
+/// (memory). A context that the pool cannot hold is made shorter, and the log
+/// says so.
+/// What was found in generation_config.json as end of sequence stops every
+/// request that does not ask for `ignoreEos`.
+Expected<std::unique_ptr<Engine>> loadEngine(const std::string &folder,
+                                             const EngineOptions &options = {});
+
+} // namespace knapper::serving

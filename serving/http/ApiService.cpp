@@ -1,0 +1,363 @@
+#include "serving/http/ApiService.h"
+
+#include "runtime/base/Json.h"
+#include "serving/web/ChatPage.h"
+
+#include <algorithm>
+#include <chrono>
+
+namespace knapper::serving {
+
+using Json = FieldReader::Json;
+
+ApiService::ApiService(Engine &engine, const ModelTexts &texts,
+                       ApiServiceOptions given)
+    : engine(engine), texts(texts), options(std::move(given)),
+      created(std::chrono::duration_cast<std::chrono::seconds>(
+                  std::chrono::system_clock::now().time_since_epoch())
+                  .count()) {}
+
+const std::vector<ApiService::Route> &ApiService::routes() {
+  static const std::vector<Route> rows = {
+      {"POST", "/v1/chat/completions", true, &ApiService::chatCompletions},
+      {"POST", "/v1/completions", true, &ApiService::completions},
+      {"GET", "/v1/models", true, &ApiService::models},
+      {"POST", "/tokenize", true, &ApiService::tokenize},
+      {"POST", "/detokenize", true, &ApiService::detokenize},
+      {"GET", "/health/live", false, &ApiService::live},
+      {"GET", "/health/ready", false, &ApiService::ready},
+      {"GET", "/health/progress", false, &ApiService::progress},
+      {"GET", "/metrics", false, &ApiService::metricsText},
+      {"GET", "/version", false, &ApiService::version},
+      {"GET", "/", false, &ApiService::page},
+  };
+  return rows;
+}
+
+void ApiService::send(const Exchange &exchange, int status, std::string json) {
+  metrics.countResponse(exchange->request().path, status);
+  exchange->respond(status, "application/json", std::move(json));
+}
+
+void ApiService::refuse(const Exchange &exchange, const ApiError &error) {
+  // A path that nobody serves is no label: anyone could make more of them.
+  const std::string &path = exchange->request().path;
+  bool known = std::any_of(routes().begin(), routes().end(),
+                           [&](const Route &row) { return row.path == path; });
+  metrics.countResponse(known ? path : "other", error.status);
+  HttpHeaders headers;
+  if (error.retryAfter)
+    headers.push_back({"Retry-After", std::to_string(error.retryAfter)});
+  if (error.status == 401)
+    headers.push_back({"WWW-Authenticate", "Bearer"});
+  exchange->respond(error.status, "application/json", error.json(), headers);
+}
+
+/// "localhost" of "localhost:8000", "::1" of "[::1]:8000".
+static std::string hostName(const std::string &host) {
+  if (host.starts_with("["))
+    return host.substr(1, host.find(']') - 1);
+  return host.substr(0, host.find(':'));
+}
+
+bool ApiService::hostAllowed(const HttpRequest &request) const {
+  if (options.anyHost)
+    return true;
+  std::string name = hostName(request.host);
+  if (name == "localhost" || name == "127.0.0.1" || name == "::1")
+    return true;
+  return std::find(options.allowedHosts.begin(), options.allowedHosts.end(),
+                   name) != options.allowedHosts.end();
+}
+
+/// Takes as long for a wrong key as for the right one.
+static bool equalKeys(std::string_view a, std::string_view b) {
+  size_t different = a.size() ^ b.size();
+  for (size_t i = 0; i < a.size(); ++i)
+    different |= static_cast<unsigned char>(a[i] ^ b[i < b.size() ? i : 0]);
+  return different == 0 && !b.empty();
+}
+
+bool ApiService::admits(const Exchange &exchange, const Route &route) {
+  const HttpRequest &request = exchange->request();
+  ApiError error;
+  // A page of another site must not talk to us through a user's browser.
+  bool foreign = false;
+  if (size_t scheme = request.origin.find("://"); scheme != std::string::npos)
+    foreign = request.origin.substr(scheme + 3) != request.host;
+  else
+    foreign = !request.origin.empty();
+  if (!hostAllowed(request) || foreign) {
+    error.status = 403;
+    error.code = foreign ? "foreign_origin" : "unknown_host";
+    error.message = foreign ? "pages of other origins are not served"
+                            : "the host '" + request.host +
+                                  "' is not served; --allowed-host adds one";
+    refuse(exchange, error);
+    return false;
+  }
+  if (route.guarded && !options.apiKeys.empty()) {
+    std::string_view given = request.authorization;
+    given.remove_prefix(given.starts_with("Bearer ") ? 7 : given.size());
+    bool known = false;
+    for (const std::string &key : options.apiKeys)
+      known |= equalKeys(given, key);
+    if (!known) {
+      error.status = 401;
+      error.code = "invalid_api_key";
+      error.message = "the Authorization header has no valid key";
+      refuse(exchange, error);
+      return false;
+    }
+  }
+  if (route.method == "POST") {
+    std::string type =
+        request.contentType.substr(0, request.contentType.find(';'));
+    while (!type.empty() && type.back() == ' ')
+      type.pop_back();
+    if (type != "application/json") {
+      error.status = 415;
+      error.code = "unsupported_media_type";
+      error.message = "the Content-Type must be application/json";
+      refuse(exchange, error);
+      return false;
+    }
+  }
+  return true;
+}
+
+void ApiService::handle(const Exchange &exchange) {
+  const HttpRequest &request = exchange->request();
+  const Route *other = nullptr;
+  bool head = request.method == "HEAD";
+  for (const Route &route : routes()) {
+    if (route.path != request.path)
+      continue;
+    if (route.method == (head ? "GET" : request.method)) {
+      if (admits(exchange, route))
+        (this->*route.answer)(exchange);
+      return;
+    }
+    other = &route;
+  }
+  ApiError error;
+  error.status = other ? 405 : 404;
+  error.code = other ? "method_not_allowed" : "not_found";
+  error.message = other ? "this path takes " + std::string(other->method)
+                        : "there is no such path";
+  refuse(exchange, error);
+}
+
+void ApiService::generate(const Exchange &exchange,
+                          std::optional<GenerationRequest> request,
+                          const ApiError &error) {
+  if (!request) {
+    refuse(exchange, error);
+    return;
+  }
+  if (draining) {
+    refuse(exchange, ApiError::from(
+                         userError("the server is shutting down", "draining")));
+    return;
+  }
+  auto generation = std::make_shared<Generation>(
+      Generation::Environment{engine, texts, metrics, options.model,
+                              options.log},
+      exchange, std::move(*request));
+  {
+    std::lock_guard lock(mutex);
+    if (generations.size() >= cleanAt) {
+      std::erase_if(generations, [](auto &weak) { return weak.expired(); });
+      cleanAt = 2 * generations.size() + 64;
+    }
+    generations.push_back(generation);
+  }
+  generation->start();
+}
+
+void ApiService::chatCompletions(const Exchange &exchange) {
+  ApiError error;
+  auto request = readChatRequest(exchange->request().body, context(), error);
+  generate(exchange, std::move(request), error);
+}
+
+void ApiService::completions(const Exchange &exchange) {
+  ApiError error;
+  auto request =
+      readCompletionRequest(exchange->request().body, context(), error);
+  generate(exchange, std::move(request), error);
+}
+
+void ApiService::models(const Exchange &exchange) {
+  JsonWriter writer;
+  writer.beginObject().field("object", "list").key("data").beginArray();
+  writer.beginObject()
+      .field("id", options.model)
+      .field("object", "model")
+      .field("created", created)
+      .field("owned_by", "knapper")
+      .field("max_model_len", engine.limits().contextLength);
+  writer.key("default_sampling").beginObject();
+  for (const auto &[name, value] : texts.recommended())
+    writer.field(name, value);
+  writer.endObject().endObject().endArray().endObject();
+  send(exchange, 200, writer.take());
+}
+
+void ApiService::tokenize(const Exchange &exchange) {
+  ApiError error;
+  std::optional<Json> json = parseBody(exchange->request().body, error);
+  if (!json) {
+    refuse(exchange, error);
+    return;
+  }
+  FieldReader fields(*json);
+  fields.checkNames({{"model", {}},
+                     {"prompt", {}},
+                     {"messages", {}},
+                     {"add_special_tokens", {}},
+                     {"add_generation_prompt", {}},
+                     {"chat_template_kwargs", {}},
+                     {"return_token_strs", {}}});
+  checkModel(fields, options.model);
+  std::vector<int32_t> ids;
+  auto keep = [&](Expected<std::vector<int32_t>> made, const char *name) {
+    if (made)
+      ids = std::move(*made);
+    else
+      fields.fail(ApiError::from(made.error(), name));
+  };
+  EncodeOptions encode;
+  encode.addSpecialTokens = fields.flag("add_special_tokens", true);
+  if (std::optional<std::string> prompt = fields.text("prompt"))
+    keep(texts.tokenizer().encode(*prompt, encode), "prompt");
+  else if (!fields.find("messages"))
+    fields.fail("prompt", "or 'messages' must be there");
+  else if (auto variables = chatVariables(fields))
+    keep(texts.encodeChat(*variables), "messages");
+  bool strings = fields.flag("return_token_strs", false);
+  if (fields.failure()) {
+    refuse(exchange, *fields.failure());
+    return;
+  }
+  JsonWriter writer;
+  writer.beginObject()
+      .field("count", static_cast<uint64_t>(ids.size()))
+      .field("max_model_len", engine.limits().contextLength);
+  writer.key("tokens").beginArray();
+  for (int32_t id : ids)
+    writer.value(id);
+  writer.endArray();
+  if (strings) {
+    writer.key("token_strs").beginArray();
+    for (int32_t id : ids)
+      writer.value(texts.tokenizer().tokenText(id));
+    writer.endArray();
+  }
+  send(exchange, 200, writer.endObject().take());
+}
+
+void ApiService::detokenize(const Exchange &exchange) {
+  ApiError error;
+  std::optional<Json> json = parseBody(exchange->request().body, error);
+  if (!json) {
+    refuse(exchange, error);
+    return;
+  }
+  FieldReader fields(*json);
+  fields.checkNames(
+      {{"model", {}}, {"tokens", {}}, {"skip_special_tokens", {}}});
+  checkModel(fields, options.model);
+  std::vector<int32_t> ids = fields.tokens("tokens");
+  if (!fields.find("tokens"))
+    fields.fail("tokens", "is missing");
+  for (int32_t id : ids)
+    if (id >= std::max(texts.tokenizer().size(), engine.limits().vocabulary))
+      fields.fail("tokens", "holds " + std::to_string(id) +
+                                ", which is not in the vocabulary");
+  bool skip = fields.flag("skip_special_tokens", false);
+  if (fields.failure()) {
+    refuse(exchange, *fields.failure());
+    return;
+  }
+  JsonWriter writer;
+  writer.beginObject().field("prompt", texts.tokenizer().decode(ids, skip));
+  send(exchange, 200, writer.endObject().take());
+}
+
+void ApiService::live(const Exchange &exchange) {
+  send(exchange, 200, "{\"status\":\"live\"}");
+}
+
+void ApiService::ready(const Exchange &exchange) {
+  EngineStatistics now = engine.statistics();
+  bool hung = now.running > 0 && now.secondsSinceProgress > options.hungSeconds;
+  if (!draining && !hung) {
+    send(exchange, 200, "{\"status\":\"ready\"}");
+    return;
+  }
+  ApiError error;
+  error.status = 503;
+  error.retryAfter = 5;
+  error.code = draining ? "shutting_down" : "hung";
+  error.message = draining ? "the server is shutting down"
+                           : "the engine made no progress for " +
+                                 std::to_string(int(now.secondsSinceProgress)) +
+                                 " seconds";
+  refuse(exchange, error);
+}
+
+void ApiService::progress(const Exchange &exchange) {
+  EngineStatistics now = engine.statistics();
+  JsonWriter writer;
+  writer.beginObject()
+      .field("status", draining ? "draining" : "serving")
+      .field("active", static_cast<int64_t>(metrics.active))
+      .field("running", now.running)
+      .field("waiting", now.waiting)
+      .field("steps", now.steps)
+      .field("generated_tokens", now.generatedTokens)
+      .field("seconds_since_progress", now.secondsSinceProgress)
+      .endObject();
+  send(exchange, 200, writer.take());
+}
+
+void ApiService::metricsText(const Exchange &exchange) {
+  metrics.countResponse("/metrics", 200);
+  exchange->respond(
+      200, "text/plain; version=0.0.4; charset=utf-8",
+      metrics.text(engine.statistics(), connections ? connections() : 0));
+}
+
+void ApiService::version(const Exchange &exchange) {
+  JsonWriter writer;
+  writer.beginObject().field("version", options.version).endObject();
+  send(exchange, 200, writer.take());
+}
+
+void ApiService::page(const Exchange &exchange) {
+  metrics.countResponse("/", 200);
+  exchange->respond(200, "text/html; charset=utf-8", std::string(chatPage()),
+                    {{"Content-Security-Policy", chatPagePolicy()},
+                     {"Referrer-Policy", "no-referrer"},
+                     {"Cache-Control", "no-cache"}});
+}
+
+void ApiService::drain() {
+  draining = true;
+  engine.drain();
+}
+
+void ApiService::abortAll() {
+  std::vector<std::shared_ptr<Generation>> all;
+  {
+    std::lock_guard lock(mutex);
+    for (auto &weak : generations)
+      if (auto generation = weak.lock())
+        all.push_back(std::move(generation));
+  }
+  for (auto &generation : all)
+    generation->abortLater();
+}
+
+} // namespace knapper::serving

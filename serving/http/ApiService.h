@@ -1,0 +1,79 @@
+// The routes of the server: OpenAI's, health, metrics and the chat page.
+#pragma once
+
+#include "serving/http/Generation.h"
+
+namespace knapper::serving {
+
+struct ApiServiceOptions {
+  std::string model;                ///< its name in requests
+  std::vector<std::string> apiKeys; ///< empty: none is asked for
+  /// Names that the Host header may have besides loopback's; with `anyHost`
+  /// all.
+  std::vector<std::string> allowedHosts;
+  bool anyHost = false;
+  std::string version;
+  /// `ready` says 503 when running sequences got no token for so long.
+  double hungSeconds = 30;
+  std::function<void(const std::string &)> log; ///< a line a request
+};
+
+/// Thread-safe. The engine and the texts must live longer than the exchanges.
+class ApiService {
+public:
+  ApiService(Engine &engine, const ModelTexts &texts,
+             ApiServiceOptions options);
+
+  void handle(const std::shared_ptr<HttpExchange> &exchange);
+  /// Not ready from now on, new generations are refused.
+  void drain();
+  /// Ends what still runs, with an error that says so.
+  void abortAll();
+  int64_t active() const { return metrics.active; }
+  /// For /metrics.
+  std::function<size_t()> connections;
+
+private:
+  using Exchange = std::shared_ptr<HttpExchange>;
+  struct Route {
+    std::string_view method, path;
+    bool guarded; ///< by the API keys
+    void (ApiService::*answer)(const Exchange &);
+  };
+  static const std::vector<Route> &routes();
+
+  void chatCompletions(const Exchange &exchange);
+  void completions(const Exchange &exchange);
+  void models(const Exchange &exchange);
+  void tokenize(const Exchange &exchange);
+  void detokenize(const Exchange &exchange);
+  void live(const Exchange &exchange);
+  void ready(const Exchange &exchange);
+  void progress(const Exchange &exchange);
+  void metricsText(const Exchange &exchange);
+  void version(const Exchange &exchange);
+  void page(const Exchange &exchange);
+
+  bool admits(const Exchange &exchange, const Route &route);
+  bool hostAllowed(const HttpRequest &request) const;
+  void send(const Exchange &exchange, int status, std::string json);
+  void refuse(const Exchange &exchange, const ApiError &error);
+  void generate(const Exchange &exchange,
+                std::optional<GenerationRequest> request,
+                const ApiError &error);
+  RequestContext context() const {
+    return {texts, engine.limits(), options.model};
+  }
+
+  Engine &engine;
+  const ModelTexts &texts;
+  const ApiServiceOptions options;
+  ServerMetrics metrics;
+  const int64_t created;
+  std::atomic<bool> draining{false};
+  std::mutex mutex;
+  std::vector<std::weak_ptr<Generation>> generations; ///< under `mutex`
+  size_t cleanAt = 64;                                ///< under `mutex`
+};
+
+} // namespace knapper::serving

@@ -1,0 +1,216 @@
+#include "serving/http/FieldReader.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace knapper::serving {
+
+using Json = FieldReader::Json;
+
+/// The least number of characters to insert, remove, replace or swap with a
+/// neighbour (optimal string alignment).
+static size_t editDistance(std::string_view a, std::string_view b) {
+  std::vector<std::vector<size_t>> rows(a.size() + 1,
+                                        std::vector<size_t>(b.size() + 1));
+  for (size_t i = 0; i <= a.size(); ++i)
+    for (size_t j = 0; j <= b.size(); ++j) {
+      if (i == 0 || j == 0) {
+        rows[i][j] = i + j;
+        continue;
+      }
+      rows[i][j] = std::min({rows[i - 1][j] + 1, rows[i][j - 1] + 1,
+                             rows[i - 1][j - 1] + (a[i - 1] != b[j - 1])});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+        rows[i][j] = std::min(rows[i][j], rows[i - 2][j - 2] + 1);
+    }
+  return rows[a.size()][b.size()];
+}
+
+std::string_view nearestName(std::string_view name,
+                             const std::vector<FieldRow> &table) {
+  std::string_view nearest;
+  if (name.size() > 64)
+    return nearest;
+  size_t least = std::max<size_t>(2, name.size() / 3) + 1;
+  for (const FieldRow &row : table)
+    if (size_t distance = editDistance(name, row.name); distance < least) {
+      least = distance;
+      nearest = row.name;
+    }
+  return nearest;
+}
+
+std::optional<Json> parseBody(const std::string &body, ApiError &error) {
+  auto fail = [&](std::string message, const char *code) {
+    error.message = std::move(message);
+    error.code = code;
+    return std::nullopt;
+  };
+  // An object that keeps its order finds a name by looking at all of them.
+  constexpr size_t mostDepth = 64, mostNames = 1024, mostNamesInAll = 100000;
+  std::vector<size_t> names;
+  size_t all = 0;
+  bool deep = false, many = false;
+  // The parser takes one for the end of the text.
+  if (body.find('\0') != std::string::npos)
+    return fail("the body is not JSON: it holds a zero byte", "invalid_json");
+  try {
+    Json json =
+        Json::parse(body, [&](int depth, Json::parse_event_t event, Json &) {
+          deep |= static_cast<size_t>(depth) > mostDepth;
+          if (event == Json::parse_event_t::object_start)
+            names.push_back(0);
+          else if (event == Json::parse_event_t::object_end)
+            names.pop_back();
+          else if (event == Json::parse_event_t::key)
+            many |= ++names.back() > mostNames || ++all > mostNamesInAll;
+          return !deep && !many;
+        });
+    if (!deep && !many && !json.is_object())
+      return fail("the body is not a JSON object", "invalid_json");
+    if (!deep && !many)
+      return json;
+  } catch (const Json::exception &problem) {
+    // "[json.exception.parse_error.101] parse error at line 1, ...".
+    std::string message = problem.what();
+    if (deep || many)
+      message.clear();
+    if (size_t at = message.find("] "); at != std::string::npos)
+      message = message.substr(at + 2);
+    if (!message.empty())
+      return fail("the body is not JSON: " + message, "invalid_json");
+  }
+  if (deep)
+    return fail("the JSON is nested more than 64 levels deep", "too_deep");
+  return fail("an object of the JSON has more than 1024 fields, or all have "
+              "more than 100000",
+              "too_many_fields");
+}
+
+std::string FieldReader::placeOf(std::string_view name) const {
+  return place.empty() ? std::string(name) : place + "." + std::string(name);
+}
+
+void FieldReader::fail(ApiError error) {
+  if (!problem)
+    problem = std::move(error);
+}
+
+void FieldReader::fail(std::string_view name, const std::string &message,
+                       const char *code) {
+  ApiError error;
+  error.param = placeOf(name);
+  error.message = "'" + error.param + "' " + message;
+  error.code = code;
+  fail(std::move(error));
+}
+
+void FieldReader::checkNames(const std::vector<FieldRow> &table) {
+  for (auto it = object.begin(); it != object.end() && ok(); ++it) {
+    auto row = std::find_if(table.begin(), table.end(), [&](const FieldRow &r) {
+      return r.name == it.key();
+    });
+    if (row == table.end()) {
+      std::string_view near = nearestName(it.key(), table);
+      std::string advice;
+      if (!near.empty())
+        advice = "; did you mean '" + std::string(near) + "'?";
+      else if (table.size() <= 4)
+        for (const FieldRow &known : table)
+          advice += (advice.empty() ? "; there are '" : ", '") +
+                    std::string(known.name) + "'";
+      fail(it.key(), "is no field of this request" + advice, "unknown_field");
+    } else if (!row->refusal.empty() && !it.value().is_null()) {
+      fail(it.key(), "is not supported: " + std::string(row->refusal),
+           "unsupported_field");
+    }
+  }
+}
+
+const Json *FieldReader::find(std::string_view name) const {
+  auto found = object.find(std::string(name));
+  return found == object.end() || found->is_null() ? nullptr : &*found;
+}
+
+static std::string rangeText(double least, double most) {
+  auto show = [](double value) {
+    std::string text = std::to_string(value);
+    text.erase(text.find_last_not_of('0') + 1);
+    if (text.back() == '.')
+      text.pop_back();
+    return text;
+  };
+  return most >= INT32_MAX ? show(least) + " or more"
+                           : show(least) + " to " + show(most);
+}
+
+std::optional<double> FieldReader::number(std::string_view name, double least,
+                                          double most) {
+  const Json *value = find(name);
+  if (!value)
+    return std::nullopt;
+  double number = value->is_number() ? value->get<double>() : NAN;
+  if (!(number >= least && number <= most)) {
+    fail(name, "must be a number of " + rangeText(least, most));
+    return std::nullopt;
+  }
+  return number;
+}
+
+std::optional<int64_t> FieldReader::integer(std::string_view name,
+                                            int64_t least, int64_t most) {
+  const Json *value = find(name);
+  if (!value)
+    return std::nullopt;
+  bool fits = value->is_number_unsigned()
+                  ? value->get<uint64_t>() <= static_cast<uint64_t>(INT64_MAX)
+                  : value->is_number_integer();
+  int64_t number = fits ? value->get<int64_t>() : 0;
+  if (!fits || number < least || number > most) {
+    fail(name, "must be an integer of " + rangeText(static_cast<double>(least),
+                                                    static_cast<double>(most)));
+    return std::nullopt;
+  }
+  return number;
+}
+
+bool FieldReader::flag(std::string_view name, bool otherwise) {
+  const Json *value = find(name);
+  if (!value)
+    return otherwise;
+  if (!value->is_boolean()) {
+    fail(name, "must be true or false");
+    return otherwise;
+  }
+  return value->get<bool>();
+}
+
+std::optional<std::string> FieldReader::text(std::string_view name) {
+  const Json *value = find(name);
+  if (!value)
+    return std::nullopt;
+  if (!value->is_string()) {
+    fail(name, "must be a text");
+    return std::nullopt;
+  }
+  return value->get<std::string>();
+}
+
+std::vector<int32_t> FieldReader::tokens(std::string_view name) {
+  std::vector<int32_t> list;
+  const Json *value = find(name);
+  if (!value)
+    return list;
+  bool good = value->is_array();
+  for (const Json &item : good ? *value : Json::array()) {
+    good &= item.is_number_unsigned() && item.get<uint64_t>() <= INT32_MAX;
+    if (!good)
+      break;
+    list.push_back(item.get<int32_t>());
+  }
+  if (!good)
+    fail(name, "must be a list of tokens (integers of 0 or more)");
+  return list;
+}
+
+} // namespace knapper::serving

@@ -1,0 +1,444 @@
+#include "serving/http/Generation.h"
+
+#include "runtime/base/Printable.h"
+#include "serving/tokenizer/Utf8.h"
+
+#include <chrono>
+#include <random>
+
+namespace knapper::serving {
+namespace {
+
+std::string makeId(bool chat) {
+  std::random_device random;
+  char text[40];
+  snprintf(text, sizeof(text), "%s-%08x%08x%08x", chat ? "chatcmpl" : "cmpl",
+           random(), random(), random());
+  return text;
+}
+
+double secondsSince(ServerMetrics::Clock::time_point start) {
+  return std::chrono::duration<double>(ServerMetrics::Clock::now() - start)
+      .count();
+}
+
+} // namespace
+
+Generation::Generation(const Environment &environment,
+                       std::shared_ptr<HttpExchange> exchange,
+                       GenerationRequest given)
+    : environment(environment), exchange(std::move(exchange)),
+      request(std::move(given)), id(makeId(request.chat)),
+      created(std::chrono::duration_cast<std::chrono::seconds>(
+                  std::chrono::system_clock::now().time_since_epoch())
+                  .count()) {
+  ++environment.metrics.active;
+  for (size_t prompt = 0; prompt < request.prompts.size(); ++prompt)
+    for (int32_t i = 0; i < request.choices; ++i)
+      choices.emplace_back(environment.texts.tokenizer(), request).prompt =
+          prompt;
+}
+
+void Generation::start() {
+  exchange->onClosed = [self = shared_from_this()] {
+    ++self->environment.metrics.clientsGone;
+    self->over = true;
+    self->cancelAll();
+    self->finishAnswer();
+  };
+  unfinished = choices.size();
+  for (size_t i = 0; i < choices.size(); ++i) {
+    Choice &choice = choices[i];
+    Request sequence;
+    sequence.prompt = request.prompts[choice.prompt];
+    sequence.sampling = request.sampling;
+    // Choices of one prompt differ; those of equal prompts need not.
+    sequence.sampling.seed += i % static_cast<size_t>(request.choices);
+    sequence.maxTokens = std::max(request.maxTokens[choice.prompt], 1);
+    sequence.stopTokens = request.stopTokens;
+    sequence.ignoreEos = request.ignoreEos;
+    sequence.topLogprobs = request.topLogprobs;
+    sequence.promptLogprobs = request.echo && request.topLogprobs >= 0;
+    sequence.priority = request.priority;
+    auto number = environment.engine.submit(
+        std::move(sequence), [self = shared_from_this(), i](Event event) {
+          self->receive(i, std::move(event));
+        });
+    if (!number) {
+      abort(
+          ApiError::from(number.error(), request.chat ? "messages" : "prompt"));
+      return;
+    }
+    choice.number = *number;
+    if (request.echo) {
+      choice.text = environment.texts.tokenizer().decode(
+          request.prompts[choice.prompt], request.skipSpecialTokens);
+      choice.length = choice.text.size();
+    }
+  }
+}
+
+void Generation::receive(size_t choice, Event event) {
+  std::lock_guard lock(mutex);
+  queue.emplace_back(choice, std::move(event));
+  if (scheduled)
+    return;
+  scheduled = true;
+  exchange->post([self = shared_from_this()] { self->drain(); });
+}
+
+void Generation::drain() {
+  std::vector<std::pair<size_t, Event>> events;
+  {
+    std::lock_guard lock(mutex);
+    std::swap(events, queue);
+    scheduled = false;
+  }
+  for (auto &[index, event] : events)
+    if (!over)
+      take(choices[index], std::move(event));
+  if (over)
+    return;
+  if (request.stream)
+    sendChunks();
+  else if (unfinished == 0)
+    sendWhole();
+}
+
+void Generation::take(Choice &choice, Event event) {
+  if (choice.finish != FinishReason::none)
+    return;
+  choice.cached = std::max(choice.cached, event.cachedTokens);
+  if (!event.prompt.empty())
+    takePrompt(choice, event);
+  auto now = ServerMetrics::Clock::now();
+  if (!event.tokens.empty()) {
+    if (firstToken == ServerMetrics::Clock::time_point{}) {
+      firstToken = now;
+      environment.metrics.firstToken.add(secondsSince(arrived));
+    } else if (choice.tokens > 0) {
+      environment.metrics.betweenTokens.add(
+          std::chrono::duration<double>(now - choice.latest).count());
+    }
+    choice.latest = now;
+  }
+  if (request.maxTokens[choice.prompt] > 0)
+    for (const Token &token : event.tokens)
+      if (!choice.stops.hit())
+        takeToken(choice, token);
+  FinishReason finish = event.finish;
+  if (choice.stops.hit()) {
+    if (finish == FinishReason::none)
+      environment.engine.cancel(choice.number);
+    finish = FinishReason::stop;
+  }
+  if (finish == FinishReason::none)
+    return;
+  if (finish == FinishReason::error || finish == FinishReason::cancelled) {
+    abort(finish == FinishReason::error
+              ? ApiError::from(event.error)
+              : ApiError::from(
+                    userError("the server is shutting down", "draining")));
+    return;
+  }
+  if (choice.stops.hit()) {
+    if (request.includeStop)
+      choice.text += choice.stops.stop();
+  } else {
+    choice.text += choice.stops.push(choice.stream.finish());
+    choice.text += choice.stops.finish();
+    if (choice.stops.hit())
+      finish = FinishReason::stop;
+  }
+  choice.finish = finish;
+  --unfinished;
+}
+
+void Generation::takeToken(Choice &choice, const Token &token) {
+  ++choice.tokens;
+  if (request.topLogprobs >= 0)
+    choice.records.push_back(
+        recordOf(token.id, token.logprob, token.top, choice.length));
+  std::string text = choice.stream.push(token.id);
+  choice.length += text.size();
+  choice.text += choice.stops.push(text);
+}
+
+void Generation::takePrompt(Choice &choice, const Event &event) {
+  size_t offset = 0;
+  for (size_t i = 0; i < event.prompt.size(); ++i) {
+    TokenRecord record =
+        recordOf(event.prompt[i].token, event.prompt[i].logprob, {}, offset);
+    record.hasLogprob = i > 0;
+    offset += record.bytes.size();
+    choice.records.push_back(std::move(record));
+  }
+}
+
+std::string Generation::bytesOf(int32_t token) const {
+  const Tokenizer &tokenizer = environment.texts.tokenizer();
+  return tokenizer.decoder().part(tokenizer.tokenText(token), false).text;
+}
+
+Generation::TokenRecord
+Generation::recordOf(int32_t token, float logprob,
+                     const std::vector<TokenLogprob> &top,
+                     size_t offset) const {
+  TokenRecord record;
+  record.bytes = bytesOf(token);
+  record.logprob = logprob;
+  record.offset = offset;
+  for (const TokenLogprob &other : top)
+    record.top.emplace_back(bytesOf(other.token), other.logprob);
+  return record;
+}
+
+const char *Generation::reasonOf(FinishReason finish) {
+  return finish == FinishReason::stop ? "stop" : "length";
+}
+
+void Generation::writeHead(JsonWriter &writer, const char *object) const {
+  writer.beginObject()
+      .field("id", id)
+      .field("object", object)
+      .field("created", created)
+      .field("model", environment.model);
+}
+
+void Generation::writeUsage(JsonWriter &writer) const {
+  int64_t prompt = 0, completion = 0, cached = 0;
+  for (const std::vector<int32_t> &one : request.prompts)
+    prompt += static_cast<int64_t>(one.size());
+  for (const Choice &choice : choices) {
+    completion += choice.tokens;
+    cached += choice.cached;
+  }
+  writer.key("usage").beginObject();
+  writer.field("prompt_tokens", prompt)
+      .field("completion_tokens", completion)
+      .field("total_tokens", prompt + completion);
+  writer.key("prompt_tokens_details")
+      .beginObject()
+      .field("cached_tokens", cached)
+      .endObject();
+  writer.endObject();
+}
+
+void Generation::writeLogprobs(JsonWriter &writer,
+                               const std::vector<TokenRecord> &records) const {
+  writer.key("logprobs");
+  if (request.topLogprobs < 0 || (request.stream && records.empty())) {
+    writer.null();
+    return;
+  }
+  auto shown = [](const std::string &bytes) {
+    return replaceInvalidUtf8(bytes);
+  };
+  writer.beginObject();
+  if (request.chat) {
+    auto entry = [&](const std::string &bytes, float logprob) {
+      writer.beginObject().field("token", shown(bytes));
+      writer.field("logprob", static_cast<double>(logprob));
+      writer.key("bytes").beginArray();
+      for (char byte : bytes)
+        writer.value(int32_t(static_cast<unsigned char>(byte)));
+      writer.endArray();
+    };
+    writer.key("content").beginArray();
+    for (const TokenRecord &record : records) {
+      entry(record.bytes, record.logprob);
+      writer.key("top_logprobs").beginArray();
+      for (const auto &[bytes, logprob] : record.top) {
+        entry(bytes, logprob);
+        writer.endObject();
+      }
+      writer.endArray().endObject();
+    }
+    writer.endArray().key("refusal").null().endObject();
+    return;
+  }
+  writer.key("tokens").beginArray();
+  for (const TokenRecord &record : records)
+    writer.value(shown(record.bytes));
+  writer.endArray().key("token_logprobs").beginArray();
+  for (const TokenRecord &record : records)
+    if (record.hasLogprob)
+      writer.value(static_cast<double>(record.logprob));
+    else
+      writer.null();
+  writer.endArray().key("top_logprobs").beginArray();
+  for (const TokenRecord &record : records) {
+    if (!record.hasLogprob) {
+      writer.null();
+      continue;
+    }
+    writer.beginObject();
+    std::map<std::string, float> top; // two tokens may be shown alike
+    top.emplace(shown(record.bytes), record.logprob);
+    for (const auto &[bytes, logprob] : record.top)
+      top.emplace(shown(bytes), logprob);
+    for (const auto &[text, logprob] : top)
+      writer.field(text, static_cast<double>(logprob));
+    writer.endObject();
+  }
+  writer.endArray().key("text_offset").beginArray();
+  for (const TokenRecord &record : records)
+    writer.value(static_cast<uint64_t>(record.offset));
+  writer.endArray().endObject();
+}
+
+void Generation::sendWhole() {
+  JsonWriter writer;
+  writeHead(writer, request.chat ? "chat.completion" : "text_completion");
+  writer.key("choices").beginArray();
+  for (size_t i = 0; i < choices.size(); ++i) {
+    const Choice &choice = choices[i];
+    writer.beginObject().field("index", static_cast<uint64_t>(i));
+    if (request.chat)
+      writer.key("message")
+          .beginObject()
+          .field("role", "assistant")
+          .field("content", choice.text)
+          .key("refusal")
+          .null()
+          .endObject();
+    else
+      writer.field("text", choice.text);
+    writeLogprobs(writer, choice.records);
+    writer.field("finish_reason", reasonOf(choice.finish)).endObject();
+  }
+  writer.endArray();
+  writeUsage(writer);
+  std::string body = writer.endObject().take();
+  over = true;
+  exchange->respond(200, "application/json", std::move(body));
+  finishAnswer();
+}
+
+void Generation::sendChunks() {
+  if (!begun) {
+    begun = true;
+    JsonWriter writer;
+    writeHead(writer,
+              request.chat ? "chat.completion.chunk" : "text_completion");
+    chunkHead = "data: " + writer.take();
+    exchange->begin("text/event-stream; charset=utf-8");
+    for (size_t i = 0; request.chat && i < choices.size(); ++i)
+      exchange->write(
+          chunkHead + ",\"choices\":[{\"index\":" + std::to_string(i) +
+          ",\"delta\":{\"role\":\"assistant\",\"content\":\"\"},"
+          "\"logprobs\":null,\"finish_reason\":null}]" +
+          (request.includeUsage ? ",\"usage\":null}\n\n" : "}\n\n"));
+  }
+  for (size_t i = 0; i < choices.size(); ++i)
+    sendChunk(i, choices[i]);
+  if (unfinished > 0 || over)
+    return;
+  if (request.includeUsage) {
+    JsonWriter writer;
+    writer.beginObject();
+    writeUsage(writer);
+    std::string usage = writer.take();
+    exchange->write(chunkHead + ",\"choices\":[]," + usage.substr(1) + "}\n\n");
+  }
+  over = true;
+  exchange->write("data: [DONE]\n\n");
+  exchange->end();
+  finishAnswer();
+}
+
+void Generation::sendChunk(size_t index, Choice &choice) {
+  bool ends = choice.finish != FinishReason::none && !choice.reported;
+  if (choice.text.empty() && !ends)
+    return;
+  JsonWriter writer;
+  writer.beginObject().field("index", static_cast<uint64_t>(index));
+  if (!request.chat)
+    writer.field("text", choice.text);
+  else if (choice.text.empty())
+    writer.key("delta").beginObject().endObject();
+  else
+    writer.key("delta").beginObject().field("content", choice.text).endObject();
+  writeLogprobs(writer, choice.records);
+  writer.key("finish_reason");
+  if (ends)
+    writer.value(reasonOf(choice.finish));
+  else
+    writer.null();
+  writer.endObject();
+  choice.reported |= ends;
+  choice.text.clear();
+  choice.records.clear();
+  exchange->write(chunkHead + ",\"choices\":[" + writer.text() + "]" +
+                  (request.includeUsage ? ",\"usage\":null}\n\n" : "}\n\n"));
+}
+
+void Generation::abort(ApiError error) {
+  if (over)
+    return;
+  over = true;
+  cancelAll();
+  fail(error);
+  finishAnswer();
+}
+
+void Generation::abortLater() {
+  exchange->post([self = shared_from_this()] {
+    self->abort(
+        ApiError::from(userError("the server is shutting down", "draining")));
+  });
+}
+
+void Generation::fail(const ApiError &error) {
+  if (begun) { // the status is gone
+    exchange->write("data: " + error.json() + "\n\n");
+    exchange->end();
+    return;
+  }
+  HttpHeaders headers;
+  if (error.retryAfter)
+    headers.push_back({"Retry-After", std::to_string(error.retryAfter)});
+  environment.metrics.countResponse(
+      request.chat ? "/v1/chat/completions" : "/v1/completions", error.status);
+  exchange->respond(error.status, "application/json", error.json(), headers);
+}
+
+void Generation::cancelAll() {
+  for (Choice &choice : choices)
+    if (choice.number != 0 && choice.finish == FinishReason::none)
+      environment.engine.cancel(choice.number);
+}
+
+void Generation::finishAnswer() {
+  ServerMetrics &metrics = environment.metrics;
+  --metrics.active;
+  metrics.wholeRequest.add(secondsSince(arrived));
+  int64_t prompt = 0, completion = 0;
+  for (const std::vector<int32_t> &one : request.prompts)
+    prompt += static_cast<int64_t>(one.size());
+  for (const Choice &choice : choices)
+    completion += choice.tokens;
+  metrics.promptTokens += static_cast<uint64_t>(prompt);
+  metrics.completionTokens += static_cast<uint64_t>(completion);
+  bool whole = unfinished == 0;
+  if (whole)
+    metrics.countResponse(
+        request.chat ? "/v1/chat/completions" : "/v1/completions", 200);
+  if (environment.log) {
+    char times[96];
+    bool any = firstToken != ServerMetrics::Clock::time_point{};
+    snprintf(times, sizeof(times), "first=%.4fs all=%.4fs",
+             any ? std::chrono::duration<double>(firstToken - arrived).count()
+                 : 0.0,
+             secondsSince(arrived));
+    environment.log(id + " prompt=" + std::to_string(prompt) + " completion=" +
+                    std::to_string(completion) + " " + times + " end=" +
+                    (whole ? reasonOf(choices.back().finish) : "early") +
+                    (request.user.empty()
+                         ? std::string()
+                         : " user=" + printable(request.user.substr(0, 64))));
+  }
+  exchange->onClosed = nullptr;
+}
+
+} // namespace knapper::serving

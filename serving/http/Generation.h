@@ -1,0 +1,106 @@
+// One request for text while it is answered: tokens of the engine become text,
+// text becomes a body or a stream of events.
+#pragma once
+
+#include "runtime/base/Json.h"
+#include "serving/http/GenerationRequest.h"
+#include "serving/http/HttpExchange.h"
+#include "serving/http/ServerMetrics.h"
+#include "serving/http/StopStrings.h"
+#include "serving/tokenizer/Detokenizer.h"
+
+#include <mutex>
+
+namespace knapper::serving {
+
+/// Shared by the exchange and the engine's sinks. All but `receive` happens on
+/// the exchange's thread of execution.
+class Generation : public std::enable_shared_from_this<Generation> {
+public:
+  /// What outlives every generation.
+  struct Environment {
+    Engine &engine;
+    const ModelTexts &texts;
+    ServerMetrics &metrics;
+    const std::string &model;
+    /// Called at the end of each: a line for the log.
+    std::function<void(const std::string &)> log;
+  };
+
+  Generation(const Environment &environment,
+             std::shared_ptr<HttpExchange> exchange, GenerationRequest request);
+
+  /// Submits all sequences; answers with an error where one is refused.
+  void start();
+  /// Ends it early: the answer, or an event of the stream, says why.
+  void abort(ApiError error);
+  /// The same from any thread, because the server ends.
+  void abortLater();
+
+private:
+  struct TokenRecord {
+    std::string bytes;
+    float logprob = 0;
+    bool hasLogprob = true; ///< a prompt's first token has none
+    std::vector<std::pair<std::string, float>> top;
+    size_t offset = 0; ///< in the choice's text
+  };
+  struct Choice {
+    Choice(const Tokenizer &tokenizer, const GenerationRequest &request)
+        : stream(tokenizer, request.skipSpecialTokens), stops(request.stops) {}
+    uint64_t number = 0; ///< the engine's
+    size_t prompt = 0;   ///< of the request's prompts
+    Detokenizer stream;
+    StopStrings stops;
+    std::string text;                 ///< not sent yet
+    size_t length = 0;                ///< of all text so far, in bytes
+    std::vector<TokenRecord> records; ///< not sent yet
+    int64_t tokens = 0;
+    int32_t cached = 0;
+    FinishReason finish = FinishReason::none;
+    bool reported = false; ///< its finish reason was sent
+    ServerMetrics::Clock::time_point latest{};
+  };
+
+  void receive(size_t choice, Event event); ///< on the engine's thread
+  void drain();
+  void take(Choice &choice, Event event);
+  void takeToken(Choice &choice, const Token &token);
+  void takePrompt(Choice &choice, const Event &event);
+  TokenRecord recordOf(int32_t id, float logprob,
+                       const std::vector<TokenLogprob> &top,
+                       size_t offset) const;
+  std::string bytesOf(int32_t id) const;
+
+  void sendChunks();
+  void sendChunk(size_t index, Choice &choice);
+  void sendWhole();
+  void finishAnswer();
+  void fail(const ApiError &error);
+  void cancelAll();
+
+  void writeLogprobs(JsonWriter &writer,
+                     const std::vector<TokenRecord> &records) const;
+  void writeUsage(JsonWriter &writer) const;
+  void writeHead(JsonWriter &writer, const char *object) const;
+  static const char *reasonOf(FinishReason finish);
+
+  const Environment environment;
+  const std::shared_ptr<HttpExchange> exchange;
+  const GenerationRequest request;
+  const std::string id;
+  const int64_t created; ///< seconds since 1970
+  const ServerMetrics::Clock::time_point arrived = ServerMetrics::Clock::now();
+  ServerMetrics::Clock::time_point firstToken{};
+  std::string chunkHead;
+  std::vector<Choice> choices;
+  size_t unfinished = 0;
+  bool begun = false; ///< the stream's
+  bool over = false;  ///< the answer is complete, or nobody wants it
+
+  std::mutex mutex;
+  std::vector<std::pair<size_t, Event>> queue; ///< under `mutex`
+  bool scheduled = false;                      ///< under `mutex`
+};
+
+} // namespace knapper::serving

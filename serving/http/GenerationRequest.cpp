@@ -1,0 +1,553 @@
+#include "serving/http/GenerationRequest.h"
+
+#include <algorithm>
+#include <random>
+
+namespace knapper::serving {
+
+using Json = FieldReader::Json;
+
+namespace {
+
+// Fields of both requests, behind their own.
+const std::vector<FieldRow> commonFields = {
+    {"model", {}},
+    {"max_tokens", {}},
+    {"temperature", {}},
+    {"top_p", {}},
+    {"top_k", {}},
+    {"min_p", {}},
+    {"frequency_penalty", {}},
+    {"presence_penalty", {}},
+    {"repetition_penalty", {}},
+    {"logit_bias", {}},
+    {"seed", {}},
+    {"n", {}},
+    {"stop", {}},
+    {"stop_token_ids", {}},
+    {"include_stop_str_in_output", {}},
+    {"ignore_eos", {}},
+    {"skip_special_tokens", {}},
+    {"stream", {}},
+    {"stream_options", {}},
+    {"logprobs", {}},
+    {"priority", {}},
+    {"truncate_prompt_tokens", {}},
+    {"user", {}},
+};
+
+std::vector<FieldRow> withCommon(std::vector<FieldRow> rows) {
+  rows.insert(rows.end(), commonFields.begin(), commonFields.end());
+  return rows;
+}
+
+std::vector<FieldRow> makeChatFields() {
+  return withCommon({
+      {"messages", {}},
+      {"max_completion_tokens", {}},
+      {"top_logprobs", {}},
+      {"add_generation_prompt", {}},
+      {"chat_template_kwargs", {}},
+      {"documents", {}},
+      {"reasoning_effort", {}},
+      {"safety_identifier", {}},
+      {"response_format", {}},
+      {"modalities", {}},
+      {"service_tier", {}},
+      {"store", {}},
+      {"tool_choice", {}},
+      {"tools", "answers are not searched for tool calls"},
+      {"parallel_tool_calls", "answers are not searched for tool calls"},
+      {"functions", "it is an older form of 'tools'"},
+      {"function_call", "it is an older form of 'tool_choice'"},
+      {"audio", "models of text only are served"},
+      {"prediction", "no predicted text is used"},
+      {"web_search_options", "there is no web search"},
+      {"metadata", "nothing is stored"},
+      {"prompt_cache_key", "the prefix cache needs no key"},
+      {"prompt_cache_retention", "the prefix cache keeps what fits"},
+      {"verbosity", "no model reads it"},
+      {"moderation", "there is no moderation"},
+  });
+}
+
+std::vector<FieldRow> makeCompletionFields() {
+  return withCommon({
+      {"prompt", {}},
+      {"echo", {}},
+      {"best_of", {}},
+      {"add_special_tokens", {}},
+      {"suffix", "no model that fills in is served"},
+  });
+}
+
+} // namespace
+
+const std::vector<FieldRow> &chatFields() {
+  static const std::vector<FieldRow> rows = makeChatFields();
+  return rows;
+}
+const std::vector<FieldRow> &completionFields() {
+  static const std::vector<FieldRow> rows = makeCompletionFields();
+  return rows;
+}
+const std::vector<FieldRow> &messageFields() {
+  static const std::vector<FieldRow> rows = {
+      {"role", {}},
+      {"content", {}},
+      {"name", {}},
+      {"tool_calls", {}},
+      {"tool_call_id", {}},
+      {"reasoning_content", {}},
+      {"reasoning", {}},
+      {"annotations", {}},
+      {"refusal", {}},
+      {"audio", "models of text only are served"},
+      {"function_call", "it is an older form of 'tool_calls'"}};
+  return rows;
+}
+
+void checkModel(FieldReader &fields, const std::string &model) {
+  std::optional<std::string> name = fields.text("model");
+  if (!name || *name == model)
+    return;
+  ApiError error;
+  error.status = 404;
+  error.param = "model";
+  error.code = "model_not_found";
+  error.message =
+      "the model '" + *name + "' is not served here; '" + model + "' is";
+  fields.fail(std::move(error));
+}
+
+namespace {
+
+constexpr int64_t mostSequences = 128; ///< prompts times n of one request
+
+/// A message's content as one text: parts of text are joined by newlines.
+std::optional<std::string> contentOf(FieldReader &message,
+                                     const Json &content) {
+  if (content.is_string())
+    return content.get<std::string>();
+  if (!content.is_array()) {
+    message.fail("content", "must be a text or a list of parts");
+    return std::nullopt;
+  }
+  std::string text;
+  for (size_t i = 0; i < content.size(); ++i) {
+    const Json &part = content[i];
+    std::string name = "content[" + std::to_string(i) + "]";
+    std::string type =
+        part.is_object() && part.contains("type") && part["type"].is_string()
+            ? part["type"].get<std::string>()
+            : std::string();
+    if (type != "text" || !part.contains("text") || !part["text"].is_string()) {
+      message.fail(name,
+                   type.empty() || type == "text"
+                       ? "must be {\"type\": \"text\", \"text\": ...}"
+                       : "is of type '" + type +
+                             "'; the model reads 'text' only",
+                   type.empty() || type == "text" ? "invalid_value"
+                                                  : "unsupported_field");
+      return std::nullopt;
+    }
+    text += (i ? "\n" : "") + part["text"].get<std::string>();
+  }
+  return text;
+}
+
+/// Arguments of earlier calls are texts of JSON; templates want objects.
+void readToolCalls(FieldReader &message, const Json &calls, Json &made) {
+  if (!calls.is_array()) {
+    message.fail("tool_calls", "must be a list");
+    return;
+  }
+  made = calls;
+  for (Json &call : made) {
+    if (!call.is_object() || !call.contains("function") ||
+        !call["function"].is_object() || !call["function"].contains("name") ||
+        !call["function"]["name"].is_string()) {
+      message.fail("tool_calls", "must hold {\"function\": {\"name\": ...}}");
+      return;
+    }
+    Json &function = call["function"];
+    if (function.contains("arguments") && function["arguments"].is_string()) {
+      ApiError ignored;
+      if (auto object =
+              parseBody(function["arguments"].get<std::string>(), ignored))
+        function["arguments"] = std::move(*object);
+    }
+  }
+}
+
+} // namespace
+
+std::optional<Json> chatVariables(FieldReader &fields) {
+  const Json *messages = fields.find("messages");
+  if (!messages || !messages->is_array() || messages->empty()) {
+    fields.fail("messages", "must be a list of at least one message");
+    return std::nullopt;
+  }
+  Json list = Json::array();
+  for (size_t i = 0; i < messages->size(); ++i) {
+    const Json &given = (*messages)[i];
+    std::string place = "messages[" + std::to_string(i) + "]";
+    if (!given.is_object()) {
+      fields.fail(place, "must be an object");
+      return std::nullopt;
+    }
+    FieldReader message(given, place);
+    message.checkNames(messageFields());
+    std::string role = message.text("role").value_or("");
+    constexpr std::string_view roles[] = {"system", "developer", "user",
+                                          "assistant", "tool"};
+    if (std::find(std::begin(roles), std::end(roles), role) == std::end(roles))
+      message.fail("role",
+                   "must be system, developer, user, assistant or tool");
+    Json made = {{"role", role}};
+    const Json *content = message.find("content");
+    const Json *calls = message.find("tool_calls");
+    if (content)
+      made["content"] = contentOf(message, *content).value_or("");
+    else if (role == "assistant")
+      made["content"] = calls ? Json() : Json("");
+    else
+      message.fail("content", "is missing");
+    if (calls)
+      readToolCalls(message, *calls, made["tool_calls"]);
+    for (const char *name :
+         {"name", "tool_call_id", "reasoning_content", "reasoning"})
+      if (std::optional<std::string> text = message.text(name))
+        made[name] = *text;
+    if (message.text("refusal").value_or("") != "")
+      message.fail("refusal", "must be null or empty");
+    if (message.failure()) {
+      fields.fail(*message.failure());
+      return std::nullopt;
+    }
+    list.push_back(std::move(made));
+  }
+  Json variables = Json::object();
+  if (const Json *more = fields.find("chat_template_kwargs")) {
+    if (!more->is_object()) {
+      fields.fail("chat_template_kwargs", "must be an object");
+      return std::nullopt;
+    }
+    variables = *more;
+  }
+  for (const char *name : {"documents", "reasoning_effort"})
+    if (const Json *value = fields.find(name))
+      variables[name] = *value;
+  variables["messages"] = std::move(list);
+  variables["add_generation_prompt"] =
+      fields.flag("add_generation_prompt", true);
+  if (!fields.ok())
+    return std::nullopt;
+  return variables;
+}
+
+namespace {
+
+void readStops(FieldReader &fields, GenerationRequest &request) {
+  const Json *stop = fields.find("stop");
+  if (!stop)
+    return;
+  Json list = stop->is_string() ? Json::array({*stop}) : *stop;
+  if (!list.is_array() || list.size() > 16) {
+    fields.fail("stop", "must be a text or a list of at most 16");
+    return;
+  }
+  for (const Json &item : list) {
+    if (!item.is_string() || item.get_ref<const std::string &>().empty() ||
+        item.get_ref<const std::string &>().size() > 1024) {
+      fields.fail("stop", "must hold texts of 1 to 1024 bytes");
+      return;
+    }
+    request.stops.push_back(item.get<std::string>());
+  }
+}
+
+void readSampling(FieldReader &fields, const RequestContext &context,
+                  GenerationRequest &request) {
+  const std::map<std::string, double> &defaults = context.texts.recommended();
+  auto otherwise = [&](const char *name, double value) {
+    auto found = defaults.find(name);
+    return found == defaults.end() ? value : found->second;
+  };
+  auto number = [&](const char *name, double least, double most, double value) {
+    return static_cast<float>(
+        fields.number(name, least, most).value_or(otherwise(name, value)));
+  };
+  SamplingOptions &sampling = request.sampling;
+  sampling.temperature = number("temperature", 0, 2, 1);
+  sampling.topP = number("top_p", 0, 1, 1);
+  if (sampling.topP <= 0) { // nothing but the most likely token
+    sampling.topP = 1;
+    sampling.temperature = 0;
+  }
+  sampling.minP = number("min_p", 0, 1, 0);
+  // -1 is vLLM's word for all of them.
+  sampling.topK = static_cast<int32_t>(
+      fields.integer("top_k", -1, INT32_MAX)
+          .value_or(static_cast<int64_t>(otherwise("top_k", 0))));
+  sampling.topK = std::max(sampling.topK, 0);
+  sampling.frequencyPenalty = number("frequency_penalty", -2, 2, 0);
+  sampling.presencePenalty = number("presence_penalty", -2, 2, 0);
+  sampling.repetitionPenalty = number("repetition_penalty", 0.01, 10, 1);
+  if (std::optional<int64_t> seed =
+          fields.integer("seed", INT64_MIN, INT64_MAX))
+    sampling.seed = static_cast<uint64_t>(*seed);
+  else
+    sampling.seed =
+        uint64_t(std::random_device()()) << 32 | std::random_device()();
+  if (const Json *bias = fields.find("logit_bias")) {
+    if (!bias->is_object())
+      return fields.fail("logit_bias", "must be an object of tokens");
+    for (auto it = bias->begin(); it != bias->end(); ++it) {
+      char *end = nullptr;
+      long id = strtol(it.key().c_str(), &end, 10);
+      double value = it.value().is_number() ? it.value().get<double>() : 1000;
+      if (it.key().empty() || *end || id < 0 ||
+          id >= context.limits.vocabulary || !(value >= -100 && value <= 100))
+        return fields.fail("logit_bias",
+                           "must map tokens (0 to " +
+                               std::to_string(context.limits.vocabulary - 1) +
+                               ") to numbers of -100 to 100");
+      sampling.bias[static_cast<int32_t>(id)] = static_cast<float>(value);
+    }
+  }
+}
+
+/// The fields of both requests but the prompts.
+void readCommon(FieldReader &fields, const RequestContext &context,
+                GenerationRequest &request) {
+  readSampling(fields, context, request);
+  readStops(fields, request);
+  request.choices =
+      static_cast<int32_t>(fields.integer("n", 1, mostSequences).value_or(1));
+  request.stopTokens = fields.tokens("stop_token_ids");
+  request.ignoreEos = fields.flag("ignore_eos", false);
+  if (!request.ignoreEos)
+    request.stopTokens.insert(request.stopTokens.end(),
+                              context.texts.endTokens().begin(),
+                              context.texts.endTokens().end());
+  request.skipSpecialTokens = fields.flag("skip_special_tokens", true);
+  request.includeStop = fields.flag("include_stop_str_in_output", false);
+  request.stream = fields.flag("stream", false);
+  if (const Json *options = fields.find("stream_options")) {
+    if (!options->is_object())
+      return fields.fail("stream_options", "must be an object");
+    if (!request.stream)
+      return fields.fail("stream_options", "needs 'stream': true");
+    FieldReader reader(*options, "stream_options");
+    reader.checkNames({{"include_usage", {}},
+                       {"include_obfuscation", "events are not padded"}});
+    request.includeUsage = reader.flag("include_usage", false);
+    if (reader.failure())
+      fields.fail(*reader.failure());
+  }
+  request.priority = static_cast<int32_t>(
+      fields.integer("priority", INT32_MIN, INT32_MAX).value_or(0));
+  request.user = fields.text("user").value_or("");
+}
+
+/// Sets how many tokens each prompt may get, and refuses what cannot fit.
+void readLengths(FieldReader &fields, const RequestContext &context,
+                 std::optional<int64_t> asked, int64_t otherwise,
+                 GenerationRequest &request) {
+  const char *place = request.chat ? "messages" : "prompt";
+  std::optional<int64_t> truncate =
+      fields.integer("truncate_prompt_tokens", 1, INT32_MAX);
+  int64_t context_ = context.limits.contextLength;
+  for (std::vector<int32_t> &prompt : request.prompts) {
+    if (prompt.empty())
+      return fields.fail(place, "has no tokens");
+    if (truncate && static_cast<int64_t>(prompt.size()) > *truncate)
+      prompt.erase(prompt.begin(), prompt.end() - *truncate);
+    auto length = static_cast<int64_t>(prompt.size());
+    std::string lengths = "the prompt has " + std::to_string(length) +
+                          " tokens and the context " + std::to_string(context_);
+    ApiError error;
+    error.param = place;
+    error.code = "context_length_exceeded";
+    if (length >= context_) {
+      error.message = lengths + "; shorten it, or ask for "
+                                "'truncate_prompt_tokens'";
+      return fields.fail(std::move(error));
+    }
+    if (asked && length + *asked > context_) {
+      error.message = lengths + "; with the " + std::to_string(*asked) +
+                      " tokens that are asked for it does not fit";
+      return fields.fail(std::move(error));
+    }
+    int64_t room = context_ - length;
+    request.maxTokens.push_back(static_cast<int32_t>(
+        asked.value_or(otherwise ? std::min(otherwise, room) : room)));
+  }
+  if (static_cast<int64_t>(request.sequences()) > mostSequences)
+    fields.fail("n", "times the prompts must not exceed " +
+                         std::to_string(mostSequences));
+}
+
+template <typename Read>
+std::optional<GenerationRequest> readWith(const std::string &body,
+                                          ApiError &error, Read &&read) {
+  std::optional<Json> json = parseBody(body, error);
+  if (!json)
+    return std::nullopt;
+  FieldReader fields(*json);
+  GenerationRequest request;
+  read(fields, request);
+  if (fields.failure()) {
+    error = *fields.failure();
+    return std::nullopt;
+  }
+  return request;
+}
+
+/// Accepts a field that has one useful value.
+void checkOnly(FieldReader &fields, const char *name,
+               std::initializer_list<Json> allowed, const char *what) {
+  const Json *value = fields.find(name);
+  if (value &&
+      std::find(allowed.begin(), allowed.end(), *value) == allowed.end())
+    fields.fail(name, what, "unsupported_field");
+}
+
+void readChat(FieldReader &fields, const RequestContext &context,
+              GenerationRequest &request) {
+  request.chat = true;
+  fields.checkNames(chatFields());
+  checkModel(fields, context.model);
+  checkOnly(fields, "response_format", {Json{{"type", "text"}}},
+            "must be {\"type\": \"text\"}: answers are not constrained");
+  checkOnly(fields, "modalities", {Json::array({"text"})},
+            "must be [\"text\"]");
+  checkOnly(fields, "service_tier", {"auto", "default"},
+            "must be \"auto\" or \"default\"");
+  checkOnly(fields, "store", {false}, "must be false: nothing is stored");
+  checkOnly(fields, "tool_choice", {"none", "auto"},
+            "must be \"none\" or \"auto\"");
+  readCommon(fields, context, request);
+  if (request.user.empty())
+    request.user = fields.text("safety_identifier").value_or("");
+  bool logprobs = fields.flag("logprobs", false);
+  std::optional<int64_t> top = fields.integer("top_logprobs", 0, 20);
+  if (top && !logprobs)
+    fields.fail("top_logprobs", "needs 'logprobs': true");
+  request.topLogprobs = logprobs ? static_cast<int32_t>(top.value_or(0)) : -1;
+  std::optional<int64_t> most =
+      fields.integer("max_completion_tokens", 1, INT32_MAX);
+  std::optional<int64_t> older = fields.integer("max_tokens", 1, INT32_MAX);
+  if (most && older && *most != *older)
+    fields.fail("max_tokens", "and 'max_completion_tokens' differ");
+  std::optional<Json> variables = chatVariables(fields);
+  if (!variables || !fields.ok())
+    return;
+  auto ids = context.texts.encodeChat(*variables);
+  if (!ids) {
+    fields.fail(ApiError::from(ids.error(), "messages"));
+    return;
+  }
+  request.prompts.push_back(std::move(*ids));
+  readLengths(fields, context, most ? most : older, 0, request);
+}
+
+void readPrompts(FieldReader &fields, const RequestContext &context,
+                 GenerationRequest &request) {
+  const Json *prompt = fields.find("prompt");
+  EncodeOptions options;
+  options.addSpecialTokens = fields.flag("add_special_tokens", true);
+  auto addText = [&](const std::string &text) {
+    auto ids = context.texts.tokenizer().encode(text, options);
+    if (ids)
+      request.prompts.push_back(std::move(*ids));
+    else
+      fields.fail(ApiError::from(ids.error(), "prompt"));
+  };
+  auto addTokens = [&](const Json &list) {
+    std::vector<int32_t> ids;
+    for (const Json &item : list) {
+      if (!item.is_number_unsigned() ||
+          item.get<uint64_t>() >=
+              static_cast<uint64_t>(context.limits.vocabulary)) {
+        fields.fail("prompt",
+                    "must hold tokens of 0 to " +
+                        std::to_string(context.limits.vocabulary - 1));
+        return;
+      }
+      ids.push_back(item.get<int32_t>());
+    }
+    request.prompts.push_back(std::move(ids));
+  };
+  const char *kinds = "must be a text, a list of texts, a list of tokens or a "
+                      "list of such lists";
+  if (!prompt || (!prompt->is_string() && !prompt->is_array()) ||
+      (prompt->is_array() && prompt->empty())) {
+    fields.fail("prompt", kinds);
+    return;
+  }
+  if (prompt->is_string()) {
+    addText(prompt->get<std::string>());
+  } else if (prompt->front().is_number()) {
+    addTokens(*prompt);
+  } else {
+    if (static_cast<int64_t>(prompt->size()) > mostSequences)
+      fields.fail("prompt", "must not hold more than " +
+                                std::to_string(mostSequences) + " prompts");
+    for (const Json &item : *prompt) {
+      if (!fields.ok())
+        return;
+      if (item.is_string())
+        addText(item.get<std::string>());
+      else if (item.is_array())
+        addTokens(item);
+      else
+        fields.fail("prompt", kinds);
+    }
+  }
+}
+
+void readCompletion(FieldReader &fields, const RequestContext &context,
+                    GenerationRequest &request) {
+  fields.checkNames(completionFields());
+  checkModel(fields, context.model);
+  readCommon(fields, context, request);
+  request.echo = fields.flag("echo", false);
+  if (std::optional<int64_t> best = fields.integer("best_of", 1, mostSequences);
+      best && *best != request.choices)
+    fields.fail("best_of", "must equal 'n': no choice is dropped",
+                "unsupported_field");
+  // A number of alternatives; a flag is the chat's form.
+  const Json *logprobs = fields.find("logprobs");
+  if (logprobs && logprobs->is_boolean())
+    request.topLogprobs = logprobs->get<bool>() ? 0 : -1;
+  else
+    request.topLogprobs =
+        static_cast<int32_t>(fields.integer("logprobs", 0, 20).value_or(-1));
+  std::optional<int64_t> most =
+      fields.integer("max_tokens", request.echo ? 0 : 1, INT32_MAX);
+  readPrompts(fields, context, request);
+  if (fields.ok())
+    readLengths(fields, context, most, 16, request);
+}
+
+} // namespace
+
+std::optional<GenerationRequest> readChatRequest(const std::string &body,
+                                                 const RequestContext &context,
+                                                 ApiError &error) {
+  return readWith(body, error, [&](FieldReader &fields, auto &request) {
+    readChat(fields, context, request);
+  });
+}
+
+std::optional<GenerationRequest>
+readCompletionRequest(const std::string &body, const RequestContext &context,
+                      ApiError &error) {
+  return readWith(body, error, [&](FieldReader &fields, auto &request) {
+    readCompletion(fields, context, request);
+  });
+}
+
+} // namespace knapper::serving

@@ -1,0 +1,45 @@
+// One request over HTTP and its answer, as a service sees them.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace knapper::serving {
+
+struct HttpRequest {
+  std::string method, path, query; ///< the target's parts, not decoded
+  std::string host, origin, authorization, contentType;
+  std::string body;
+};
+
+using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
+
+/// All functions but `post` are called on the exchange's own thread of
+/// execution: in the service's handler and in what was posted.
+class HttpExchange : public std::enable_shared_from_this<HttpExchange> {
+public:
+  virtual ~HttpExchange() = default;
+  virtual const HttpRequest &request() const = 0;
+  /// The whole answer, once.
+  virtual void respond(int status, const std::string &contentType,
+                       std::string body, const HttpHeaders &headers = {}) = 0;
+  /// Or an answer in parts: status 200, then `write`, and `end` at last.
+  virtual void begin(const std::string &contentType) = 0;
+  virtual void write(std::string part) = 0;
+  virtual void end() = 0;
+  /// Bytes that the client has not taken yet.
+  virtual size_t unsent() const = 0;
+  /// False once the client is gone; what is written then is dropped.
+  virtual bool isOpen() const = 0;
+  /// Runs a function later, from any thread.
+  virtual void post(std::function<void()> function) = 0;
+  /// Called when the client goes before the answer is complete.
+  std::function<void()> onClosed;
+};
+
+using HttpHandler = std::function<void(const std::shared_ptr<HttpExchange> &)>;
+
+} // namespace knapper::serving

@@ -1,0 +1,455 @@
+// Beast parses requests; answers are written as they are made. All of Asio and
+// Beast is in this file: it takes long to compile.
+#include "serving/http/HttpServer.h"
+
+#include <atomic>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/strand.hpp>
+#include <boost/asio/write.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/core/tcp_stream.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/read.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <optional>
+#include <sys/socket.h>
+#include <thread>
+
+namespace knapper::serving {
+namespace {
+
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+namespace http = beast::http;
+using tcp = asio::ip::tcp;
+using ErrorCode = beast::error_code;
+
+/// What all connections share.
+struct ServerState {
+  HttpServerOptions options;
+  HttpHandler handler;
+  std::atomic<size_t> connections{0};
+};
+
+const char *reasonOf(int status) {
+  return http::obsolete_reason(static_cast<http::status>(status)).data();
+}
+
+class Connection final : public HttpExchange {
+public:
+  Connection(tcp::socket socket, std::shared_ptr<ServerState> state)
+      : stream(std::move(socket)), state(std::move(state)) {
+    ++this->state->connections;
+  }
+  ~Connection() override { --state->connections; }
+
+  void start() {
+    ErrorCode ignored;
+    stream.socket().set_option(tcp::no_delay(true), ignored);
+    asio::post(stream.get_executor(), [self = self()] { self->readHeader(); });
+  }
+
+  const HttpRequest &request() const override { return current; }
+
+  void respond(int status, const std::string &contentType, std::string body,
+               const HttpHeaders &headers) override {
+    std::string text = head(status, contentType, headers);
+    text += "Content-Length: " + std::to_string(body.size()) + "\r\n\r\n";
+    if (current.method != "HEAD")
+      text += body;
+    answered = true;
+    send(std::move(text));
+  }
+
+  void begin(const std::string &contentType) override {
+    // A client of HTTP/1.0 reads until the end of the connection.
+    if (!chunked)
+      keepAlive = false;
+    std::string text =
+        head(200, contentType,
+             {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}});
+    if (chunked)
+      text += "Transfer-Encoding: chunked\r\n";
+    send(text + "\r\n");
+  }
+
+  void write(std::string part) override {
+    if (part.empty())
+      return;
+    if (!chunked) {
+      send(std::move(part));
+      return;
+    }
+    char size[20];
+    snprintf(size, sizeof(size), "%zx\r\n", part.size());
+    send(size + part + "\r\n");
+  }
+
+  void end() override {
+    answered = true;
+    send(chunked ? "0\r\n\r\n" : "");
+  }
+
+  size_t unsent() const override { return waiting.size() + writing.size(); }
+  bool isOpen() const override { return open; }
+
+  void post(std::function<void()> function) override {
+    asio::post(stream.get_executor(),
+               [self = self(), function = std::move(function)] {
+                 self->guarded(function);
+               });
+  }
+
+private:
+  std::shared_ptr<Connection> self() {
+    return std::static_pointer_cast<Connection>(shared_from_this());
+  }
+
+  void readHeader() {
+    if (!open)
+      return;
+    answered = handling = false;
+    current = {};
+    parser.emplace();
+    parser->header_limit(state->options.largestHeader);
+    parser->body_limit(state->options.largestBody);
+    stream.expires_after(state->options.headerTime);
+    http::async_read_header(
+        stream, buffer, *parser,
+        [self = self()](ErrorCode error, size_t) { self->onHeader(error); });
+  }
+
+  void onHeader(ErrorCode error) {
+    if (error) {
+      refuse(error);
+      return;
+    }
+    keepAlive = parser->keep_alive();
+    chunked = parser->get().version() >= 11;
+    if (beast::iequals(parser->get()[http::field::expect], "100-continue") &&
+        chunked) {
+      auto text =
+          std::make_shared<std::string>("HTTP/1.1 100 Continue\r\n\r\n");
+      asio::async_write(stream, asio::buffer(*text),
+                        [self = self(), text](ErrorCode error, size_t) {
+                          if (error)
+                            self->close();
+                          else
+                            self->readBody();
+                        });
+      return;
+    }
+    readBody();
+  }
+
+  void readBody() {
+    stream.expires_after(state->options.bodyTime);
+    http::async_read(
+        stream, buffer, *parser,
+        [self = self()](ErrorCode error, size_t) { self->onBody(error); });
+  }
+
+  void onBody(ErrorCode error) {
+    if (error) {
+      refuse(error);
+      return;
+    }
+    stream.expires_never();
+    auto &message = parser->get();
+    auto field = [&](http::field name) { return std::string(message[name]); };
+    std::string target(message.target());
+    size_t query = target.find('?');
+    current.method = std::string(message.method_string());
+    current.path = target.substr(0, query);
+    if (query != std::string::npos)
+      current.query = target.substr(query + 1);
+    current.host = field(http::field::host);
+    current.origin = field(http::field::origin);
+    current.authorization = field(http::field::authorization);
+    current.contentType = field(http::field::content_type);
+    current.body = std::move(message.body());
+    parser.reset();
+    handling = true;
+    ++served;
+    watch();
+    guarded([&] { state->handler(shared_from_this()); });
+  }
+
+  /// Without memory only this answer fails.
+  template <typename Function> void guarded(Function &&function) {
+    try {
+      function();
+    } catch (const std::exception &) {
+      close();
+    }
+  }
+
+  /// An answer to what is no request that we take; the connection ends.
+  void refuse(ErrorCode error) {
+    int status =
+        error == http::error::body_limit     ? 413
+        : error == http::error::header_limit ? 431
+        : error.category() ==
+                http::make_error_code(http::error::bad_method).category()
+            ? 400
+            : 0;
+    if (status == 0 || error == http::error::end_of_stream ||
+        error == http::error::partial_message) {
+      close();
+      return;
+    }
+    keepAlive = false;
+    lingers = true;
+    std::string what =
+        status == 413
+            ? "the body is larger than " +
+                  std::to_string(state->options.largestBody) + " bytes"
+        : status == 431
+            ? "the header is larger than " +
+                  std::to_string(state->options.largestHeader) + " bytes"
+            : "this is no HTTP request: " + error.message();
+    respond(status, "application/json",
+            "{\"error\":{\"message\":\"" + what +
+                "\",\"type\":\"invalid_request_error\",\"param\":null,"
+                "\"code\":\"" +
+                (status == 413   ? "body_too_large"
+                 : status == 431 ? "header_too_large"
+                                 : "bad_http") +
+                "\"}}",
+            {});
+  }
+
+  /// Notices a client that goes while its answer is made.
+  void watch() {
+    stream.socket().async_wait(tcp::socket::wait_read, [self = self(),
+                                                        request = served](
+                                                           ErrorCode error) {
+      if (error || !self->open || !self->handling || request != self->served)
+        return;
+      char byte;
+      ssize_t got = recv(self->stream.socket().native_handle(), &byte, 1,
+                         MSG_PEEK | MSG_DONTWAIT);
+      // Its next request may be there already: then nobody watches.
+      if (got > 0)
+        return;
+      if (got < 0 && (errno == EAGAIN || errno == EINTR))
+        self->watch();
+      else
+        self->close();
+    });
+  }
+
+  std::string head(int status, const std::string &contentType,
+                   const HttpHeaders &headers) {
+    std::string text = "HTTP/1.1 " + std::to_string(status) + " " +
+                       reasonOf(status) + "\r\nContent-Type: " + contentType +
+                       "\r\nX-Content-Type-Options: nosniff\r\n";
+    for (const auto &[name, value] : headers)
+      text += name + ": " + value + "\r\n";
+    if (!keepAlive)
+      text += "Connection: close\r\n";
+    return text;
+  }
+
+  void send(std::string text) {
+    if (!open)
+      return;
+    waiting += text;
+    if (unsent() > state->options.mostUnsent + (answered ? text.size() : 0)) {
+      close();
+      return;
+    }
+    if (!busy)
+      writeMore();
+  }
+
+  void writeMore() {
+    if (written == writing.size()) {
+      writing.clear();
+      written = 0;
+      std::swap(writing, waiting);
+      if (writing.empty()) {
+        if (answered)
+          finish();
+        return;
+      }
+    }
+    busy = true;
+    stream.expires_after(state->options.writeTime);
+    stream.async_write_some(
+        asio::buffer(writing.data() + written, writing.size() - written),
+        [self = self()](ErrorCode error, size_t count) {
+          self->busy = false;
+          if (error) {
+            self->close();
+            return;
+          }
+          self->stream.expires_never();
+          self->written += count;
+          self->writeMore();
+        });
+  }
+
+  void finish() {
+    handling = false;
+    onClosed = nullptr;
+    writing.shrink_to_fit();
+    waiting.shrink_to_fit();
+    if (keepAlive) {
+      readHeader();
+      return;
+    }
+    ErrorCode ignored;
+    stream.socket().shutdown(tcp::socket::shutdown_send, ignored);
+    if (lingers)
+      linger();
+    else
+      close();
+  }
+
+  /// Reads what the client still sends, so that it can read our answer before
+  /// the connection is reset; for a while only.
+  void linger() {
+    stream.expires_after(std::chrono::seconds(2));
+    rest.resize(16384);
+    stream.async_read_some(asio::buffer(rest),
+                           [self = self()](ErrorCode error, size_t count) {
+                             self->lingered += count;
+                             if (error || self->lingered > 64u << 20)
+                               self->close();
+                             else
+                               self->linger();
+                           });
+  }
+
+  void close() {
+    if (!open)
+      return;
+    open = false;
+    ErrorCode ignored;
+    stream.socket().shutdown(tcp::socket::shutdown_both, ignored);
+    stream.socket().close(ignored);
+    waiting.clear();
+    if (handling && onClosed)
+      std::exchange(onClosed, nullptr)();
+    onClosed = nullptr;
+  }
+
+  beast::tcp_stream stream;
+  std::shared_ptr<ServerState> state;
+  beast::flat_buffer buffer;
+  std::optional<http::request_parser<http::string_body>> parser;
+  HttpRequest current;
+  std::string writing, waiting; ///< `writing` is Asio's while `busy`
+  std::string rest;
+  size_t written = 0, lingered = 0;
+  uint64_t served = 0;
+  bool open = true, busy = false, keepAlive = false, chunked = true;
+  bool lingers = false;
+  bool answered = false; ///< all of the answer is in `waiting` or written
+  bool handling = false; ///< a request is being answered
+};
+
+} // namespace
+
+struct HttpServer::Listener {
+  explicit Listener(const HttpServerOptions &options)
+      : state(std::make_shared<ServerState>()), context(options.threads),
+        acceptor(asio::make_strand(context)), pause(acceptor.get_executor()) {
+    state->options = options;
+  }
+
+  void accept() {
+    acceptor.async_accept(
+        asio::make_strand(context),
+        [this](ErrorCode error, tcp::socket socket) {
+          if (error == asio::error::operation_aborted || !acceptor.is_open())
+            return;
+          if (error) { // often: no more files; they come back
+            pause.expires_after(std::chrono::milliseconds(100));
+            pause.async_wait([this](ErrorCode stopped) {
+              if (!stopped)
+                accept();
+            });
+            return;
+          }
+          if (state->connections < state->options.mostConnections)
+            std::make_shared<Connection>(std::move(socket), state)->start();
+          accept();
+        });
+  }
+
+  std::shared_ptr<ServerState> state;
+  asio::io_context context;
+  tcp::acceptor acceptor;
+  asio::steady_timer pause;
+  tcp::endpoint endpoint;
+  std::vector<std::thread> threads;
+};
+
+HttpServer::HttpServer(std::unique_ptr<Listener> listener)
+    : listener(std::move(listener)) {}
+
+Expected<std::unique_ptr<HttpServer>>
+HttpServer::start(const HttpServerOptions &options, HttpHandler handler) {
+  auto listener = std::make_unique<Listener>(options);
+  listener->state->handler = std::move(handler);
+  std::string place = options.host + ":" + std::to_string(options.port);
+  ErrorCode error;
+  tcp::resolver resolver(listener->context);
+  auto found = resolver.resolve(options.host, std::to_string(options.port),
+                                tcp::resolver::passive, error);
+  if (error || found.empty())
+    return userError("there is no such address: " + error.message(), place,
+                     "--host 127.0.0.1");
+  tcp::endpoint endpoint = found.begin()->endpoint();
+  tcp::acceptor &acceptor = listener->acceptor;
+  acceptor.open(endpoint.protocol(), error);
+  if (!error)
+    acceptor.set_option(asio::socket_base::reuse_address(true), error);
+  if (!error)
+    acceptor.bind(endpoint, error);
+  if (!error)
+    acceptor.listen(4096, error);
+  if (error)
+    return userError("cannot listen: " + error.message(), place,
+                     "another --port, or end the program that has it");
+  listener->endpoint = acceptor.local_endpoint(error);
+  listener->accept();
+  Listener *raw = listener.get();
+  for (int i = 0; i < options.threads; ++i)
+    listener->threads.emplace_back([raw] { raw->context.run(); });
+  return std::unique_ptr<HttpServer>(new HttpServer(std::move(listener)));
+}
+
+HttpServer::~HttpServer() { stop(); }
+
+void HttpServer::stop() {
+  listener->context.stop();
+  for (std::thread &thread : listener->threads)
+    thread.join();
+  listener->threads.clear();
+}
+
+uint16_t HttpServer::port() const { return listener->endpoint.port(); }
+
+std::string HttpServer::address() const {
+  asio::ip::address address = listener->endpoint.address();
+  std::string host = address.to_string();
+  return "http://" + (address.is_v6() ? "[" + host + "]" : host) + ":" +
+         std::to_string(port());
+}
+
+size_t HttpServer::connections() const { return listener->state->connections; }
+
+void HttpServer::stopListening() {
+  asio::post(listener->context, [raw = listener.get()] {
+    ErrorCode ignored;
+    raw->acceptor.close(ignored);
+  });
+}
+
+} // namespace knapper::serving

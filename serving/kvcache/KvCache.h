@@ -1,0 +1,55 @@
+// The blocks of a sequence: taken, shared with what the prefix cache has,
+// published when full, given back. Owner of the ledger and of the trie; used by
+// the engine's thread alone.
+#pragma once
+
+#include "serving/kvcache/BlockLedger.h"
+#include "serving/kvcache/PrefixTrie.h"
+
+namespace knapper::serving {
+
+/// What a sequence holds. The first `nodes.size()` blocks are in the trie.
+struct BlockList {
+  std::vector<int32_t> blocks;
+  std::vector<PrefixTrie::Node> nodes;
+};
+
+class KvCache {
+public:
+  KvCache(int32_t blocks, int32_t blockTokens, bool prefixes)
+      : ledger(blocks), trie(blockTokens), blockTokens(blockTokens),
+        prefixes(prefixes) {}
+
+  /// Blocks that `grow` can give: free ones, and cached ones that it evicts.
+  int32_t available() const { return ledger.numFree() + ledger.numCached(); }
+  /// How many blocks of the tokens' beginning are cached, and of these how many
+  /// count as available now. At least one token is left to compute.
+  struct Hit {
+    int32_t blocks = 0, idle = 0;
+  };
+  Hit look(std::span<const int32_t> tokens) const;
+  /// Takes the cached blocks of the beginning into an empty list; how many.
+  int32_t adopt(std::span<const int32_t> tokens, BlockList &list);
+  /// More blocks, up to `count`; false (and as before) if there are too few.
+  bool grow(BlockList &list, int32_t count);
+  /// Enters the full blocks of these tokens, whose keys are all computed.
+  void publish(std::span<const int32_t> tokens, BlockList &list);
+  void release(BlockList &list);
+
+  /// See BlockLedger::check.
+  std::vector<int32_t> check() { return ledger.check(); }
+  const BlockLedger &blocks() const { return ledger; }
+
+private:
+  size_t usableBlocks(size_t tokens) const {
+    return tokens == 0 ? 0 : (tokens - 1) / static_cast<size_t>(blockTokens);
+  }
+
+  BlockLedger ledger;
+  PrefixTrie trie;
+  int32_t blockTokens;
+  bool prefixes;
+  uint64_t clock = 0;
+};
+
+} // namespace knapper::serving

@@ -1,0 +1,372 @@
+#include "serving/models/DecoderBuilder.h"
+
+#include "ir/tensor/PagedAttention.h"
+#include "ir/tensor/TensorType.h"
+#include "runtime/base/Text.h"
+
+#include <cmath>
+#include <numbers>
+
+using namespace mlir;
+
+namespace knapper::serving {
+
+using ts::Dim;
+using Dims = SmallVector<Dim>;
+
+static Type elementType(OpBuilder &b, DType dtype) {
+  switch (dtype) {
+  case DType::f32:
+    return b.getF32Type();
+  case DType::bf16:
+    return b.getBF16Type();
+  case DType::f16:
+    return b.getF16Type();
+  case DType::f64:
+    return b.getF64Type();
+  default:
+    return {};
+  }
+}
+
+Value DecoderBuilder::weight(const std::string &name, ArrayRef<int64_t> shape) {
+  const Checkpoint::Tensor *tensor = checkpoint.find(name);
+  std::string wanted;
+  for (int64_t size : shape)
+    wanted += (wanted.empty() ? "" : "x") + std::to_string(size);
+  if (!tensor) {
+    (void)fail("the tensor '" + name + "' is missing; it would be " + wanted,
+               "a folder with all weights of the model");
+    return {};
+  }
+  Type stored = elementType(b, tensor->dtype);
+  if (!stored || ArrayRef<int64_t>(tensor->shape) != shape) {
+    std::string given;
+    for (int64_t size : tensor->shape)
+      given += (given.empty() ? "" : "x") + std::to_string(size);
+    (void)fail("the tensor '" + name + "' is " + given + " " +
+                   std::string(knapper::name(tensor->dtype)) + ", and " +
+                   wanted + " is what config.json says",
+               "the config.json that belongs to these weights");
+    return {};
+  }
+  read.insert(name);
+  auto reference =
+      ts::WeightAttr::get(shared.context, tensor->file, tensor->offset,
+                          tensor->bytes, b.getStringAttr(name));
+  Value value =
+      makeAs<ts::WeightOp>(RankedTensorType::get(shape, stored), reference);
+  return convert(value, f32);
+}
+
+std::string DecoderBuilder::layerName(const std::string &name) const {
+  std::string prefix = config.names.layer;
+  size_t at = prefix.find("{}");
+  if (at != prefix.npos)
+    prefix.replace(at, 2, std::to_string(layer));
+  return prefix + name;
+}
+
+Value DecoderBuilder::norm(Value x, const std::string &name, int64_t width) {
+  Value scale = weight(name + ".weight", {width}), bias;
+  if (config.norm == NormKind::layer)
+    bias = weight(name + ".bias", {width});
+  if (failed() || !x)
+    return {};
+  if (config.norm == NormKind::rmsOnePlus)
+    scale = add(scale, 1);
+  return make<ts::LayerNormOp>(
+      x, scale, Optional{bias}, static_cast<uint64_t>(ts::rankOf(x) - 1),
+      llvm::APFloat(config.normEpsilon), config.norm != NormKind::layer);
+}
+
+Value DecoderBuilder::product(Value x, Value matrix, bool transposed) {
+  if (failed() || !x)
+    return {};
+  return make<ts::DotOp>(x, matrix, ArrayRef<int64_t>{}, ArrayRef<int64_t>{},
+                         ArrayRef<int64_t>{ts::rankOf(x) - 1},
+                         ArrayRef<int64_t>{transposed ? 0 : 1}, TypeAttr());
+}
+
+Value DecoderBuilder::linear(Value x, const std::string &name, int64_t in,
+                             int64_t out, bool bias) {
+  bool transposed = config.transposedWeights;
+  Value matrix = transposed ? weight(name + ".weight", {in, out})
+                            : weight(name + ".weight", {out, in});
+  Value y = product(x, matrix, transposed);
+  return bias ? add(y, weight(name + ".bias", {out})) : y;
+}
+
+Value DecoderBuilder::columns(Value x, int64_t from, int64_t count) {
+  return failed() ? Value() : sliceDim(x, 1, dim(from), dim(count));
+}
+
+Value DecoderBuilder::heads(Value x, int64_t number) {
+  return reshape(x, {count, dim(number), dim(config.headWidth)});
+}
+
+/// Cosines and sines of all tokens' angles [T, 1, dims / 2].
+void DecoderBuilder::makeAngles() {
+  if (config.position != PositionKind::rope)
+    return;
+  const Rope &rope = config.rope;
+  int64_t half = rope.dims / 2;
+  // In float32, as the models were trained.
+  SmallVector<float> frequencies;
+  for (int64_t i = 0; i < half; ++i) {
+    float power = static_cast<float>(2 * i) / static_cast<float>(rope.dims);
+    float frequency = 1.0f / std::pow(static_cast<float>(rope.theta), power);
+    if (rope.scaling == RopeScaling::linear)
+      frequency /= static_cast<float>(rope.factor);
+    if (rope.scaling == RopeScaling::llama3) {
+      // Long waves are stretched, short ones kept, those between mixed.
+      double wave = 2 * std::numbers::pi / frequency;
+      double turns = rope.originalLength / wave;
+      double mix = std::clamp((turns - rope.lowFrequency) /
+                                  (rope.highFrequency - rope.lowFrequency),
+                              0.0, 1.0);
+      frequency = static_cast<float>((1 - mix) * frequency / rope.factor +
+                                     mix * frequency);
+    }
+    frequencies.push_back(frequency);
+  }
+  Value line = constant(DenseElementsAttr::get(
+      RankedTensorType::get({half}, f32), ArrayRef<float>(frequencies)));
+  Dims dims{count, dim(1), dim(half)};
+  Value angles = mul(broadcastAt(convert(position, f32), {0}, dims),
+                     broadcastAt(line, {2}, dims));
+  cosine = make<ts::CosOp>(angles);
+  sine = make<ts::SinOp>(angles);
+}
+
+/// Heads [T, H, D], turned by their token's position.
+Value DecoderBuilder::rotate(Value x) {
+  if (config.position != PositionKind::rope || failed())
+    return x;
+  Dims dims = ts::dimsOf(x);
+  Value wide = reshape(x, {dims[0], dims[1], dim(1), dims[2]});
+  return reshape(make<ts::RopeOp>(wide, cosine, sine, false), dims);
+}
+
+Value DecoderBuilder::headNorm(Value x, const std::string &name,
+                               int64_t number) {
+  if (config.queryNorm == DecoderConfig::QueryNorm::none || failed())
+    return x;
+  if (config.queryNorm == DecoderConfig::QueryNorm::head)
+    return norm(x, layerName(name), config.headWidth);
+  int64_t width = number * config.headWidth;
+  return heads(norm(reshape(x, {count, dim(width)}), layerName(name), width),
+               number);
+}
+
+Value DecoderBuilder::activate(Value x) {
+  if (failed())
+    return {};
+  switch (config.activation) {
+  case Activation::silu:
+    return mul(x, make<ts::SigmoidOp>(x));
+  case Activation::gelu:
+    return make<ts::GeluOp>(x, false);
+  case Activation::geluTanh:
+    return make<ts::GeluOp>(x, true);
+  case Activation::relu:
+    return make<ts::MaxOp>(x, splatLike(0, x));
+  }
+  return {};
+}
+
+Value DecoderBuilder::embed() {
+  Value x = make<ts::GatherOp>(
+      weight(config.names.embedding, {config.vocabulary, config.width}), tokens,
+      uint64_t(0));
+  if (failed())
+    return {};
+  if (config.embeddingScale != 1)
+    x = mul(x, config.embeddingScale);
+  if (config.position == PositionKind::learned)
+    x = add(x, make<ts::GatherOp>(weight(config.names.positions,
+                                         {config.contextLength, config.width}),
+                                  position, uint64_t(0)));
+  return x;
+}
+
+Value DecoderBuilder::write(Value pool, Value newRows) {
+  Dims dims{count, dim(config.keyHeads), dim(1)};
+  Type number = b.getI32Type();
+  Value head = makeAs<ts::IotaOp>(type(dims, number), uint64_t(1));
+  Value index =
+      make<ts::ConcatOp>(ValueRange{broadcastAt(block, {0}, dims), head,
+                                    broadcastAt(offset, {0}, dims)},
+                         uint64_t(2));
+  return make<ts::ScatterNdOp>(pool, index, newRows, ts::ReduceKindAttr());
+}
+
+Value DecoderBuilder::attention(Value x) {
+  const TensorNames &names = config.names;
+  int64_t queryWidth = config.heads * config.headWidth,
+          keyWidth = config.keyHeads * config.headWidth;
+  Value q, k, v;
+  if (names.queryKeyValue.empty()) {
+    q = linear(x, layerName(names.query), config.width, queryWidth,
+               config.inputBias);
+    k = linear(x, layerName(names.key), config.width, keyWidth,
+               config.inputBias);
+    v = linear(x, layerName(names.value), config.width, keyWidth,
+               config.inputBias);
+  } else {
+    Value all = linear(x, layerName(names.queryKeyValue), config.width,
+                       queryWidth + 2 * keyWidth, config.inputBias);
+    q = columns(all, 0, queryWidth);
+    k = columns(all, queryWidth, keyWidth);
+    v = columns(all, queryWidth + keyWidth, keyWidth);
+  }
+  if (failed())
+    return {};
+  q = rotate(headNorm(heads(q, config.heads), names.queryNorm, config.heads));
+  k = rotate(
+      headNorm(heads(k, config.keyHeads), names.keyNorm, config.keyHeads));
+  v = heads(v, config.keyHeads);
+  Value &keys = pools[2 * layer], &values = pools[2 * layer + 1];
+  keys = write(keys, k);
+  values = write(values, v);
+  double scale = config.attentionScale != 0
+                     ? config.attentionScale
+                     : 1 / std::sqrt(static_cast<double>(config.headWidth));
+  Value y = make<ts::PagedAttentionOp>(
+      q, keys, values, table, sequence, position, llvm::APFloat(scale),
+      static_cast<uint64_t>(config.windows[layer]),
+      llvm::APFloat(config.scoreCap));
+  if (failed())
+    return {};
+  return linear(reshape(y, {count, dim(queryWidth)}), layerName(names.output),
+                queryWidth, config.width, config.outputBias);
+}
+
+Value DecoderBuilder::mlp(Value x) {
+  const TensorNames &names = config.names;
+  auto in = [&](const std::string &name, int64_t out) {
+    return linear(x, layerName(name), config.width, out, config.mlpBias);
+  };
+  Value inside;
+  if (!config.gated) {
+    inside = activate(in(names.up, config.inner));
+  } else if (names.gateUp.empty()) {
+    Value gate = in(names.gate, config.inner);
+    inside = mul(activate(gate), in(names.up, config.inner));
+  } else {
+    Value both = in(names.gateUp, 2 * config.inner);
+    inside = mul(activate(columns(both, 0, config.inner)),
+                 columns(both, config.inner, config.inner));
+  }
+  return linear(inside, layerName(names.down), config.inner, config.width,
+                config.mlpBias);
+}
+
+Value DecoderBuilder::logits(Value x) {
+  const TensorNames &names = config.names;
+  x = make<ts::GatherOp>(x, rows, uint64_t(0));
+  x = norm(x, names.finalNorm, config.width);
+  // What is tied need not be there twice.
+  bool own = !config.tiedHead && checkpoint.find(names.head);
+  if (config.tiedHead && checkpoint.find(names.head))
+    read.insert(names.head);
+  Value y = product(x,
+                    weight(own ? names.head : names.embedding,
+                           {config.vocabulary, config.width}),
+                    /*transposed=*/false);
+  if (config.logitCap > 0 && !failed())
+    y = mul(make<ts::TanhOp>(mul(y, 1 / config.logitCap)), config.logitCap);
+  return y;
+}
+
+Status DecoderBuilder::checkAllRead() const {
+  // Buffers that old exports kept.
+  auto isBuffer = [](llvm::StringRef name) {
+    return name.ends_with("rotary_emb.inv_freq") ||
+           name.ends_with("attn.masked_bias") || name.ends_with(".attn.bias");
+  };
+  for (const auto &[name, tensor] : checkpoint.tensors())
+    if (!read.contains(name) && !isBuffer(name))
+      return userError(cat("the tensor '", name, "' is read by nothing in a ",
+                           config.family),
+                       checkpoint.files()[tensor.file],
+                       "the config.json that belongs to these weights");
+  return success();
+}
+
+Status DecoderBuilder::build(ModuleOp module) {
+  auto symbol = [&](llvm::StringRef name) { return shared.freshSymbol(name); };
+  count = symbol("tokens");
+  Dim sequences = symbol("sequences"), blocks = symbol("blocks"),
+      wanted = symbol("rows"), pool = symbol("pool");
+  SmallVector<Type> types;
+  SmallVector<std::string> names;
+  auto argument = [&](std::string name, ArrayRef<Dim> dims, Type element) {
+    types.push_back(ts::tensorType(shared.context, dims, element));
+    names.push_back(std::move(name));
+  };
+  Type number = b.getI32Type();
+  for (const char *name : {"tokens", "position", "sequence", "block", "offset"})
+    argument(name, {count}, number);
+  argument("table", {sequences, blocks}, number);
+  argument("rows", {wanted}, number);
+  Dims poolDims{pool, dim(config.keyHeads), dim(blockTokens),
+                dim(config.headWidth)};
+  for (int64_t i = 0; i < config.layers; ++i) {
+    argument("keys." + std::to_string(i), poolDims, f32);
+    argument("values." + std::to_string(i), poolDims, f32);
+  }
+  b.setInsertionPointToEnd(module.getBody());
+  auto main =
+      func::FuncOp::create(b, loc, "main", b.getFunctionType(types, {}));
+  Block *body = main.addEntryBlock();
+  b.setInsertionPointToEnd(body);
+  Value *inputs[] = {&tokens, &position, &sequence, &block,
+                     &offset, &table,    &rows};
+  for (auto [i, input] : llvm::enumerate(inputs))
+    *input = body->getArgument(i);
+  llvm::append_range(pools, body->getArguments().drop_front(std::size(inputs)));
+  makeAngles();
+  Value x = embed();
+  const TensorNames &tensors = config.names;
+  auto around = [&](const std::string &before, const std::string &after,
+                    auto inside) {
+    Value y = before.empty() ? x : norm(x, layerName(before), config.width);
+    y = inside(y);
+    if (!after.empty())
+      y = norm(y, layerName(after), config.width);
+    x = add(x, y);
+  };
+  for (layer = 0; layer < config.layers && !failed(); ++layer) {
+    at = cat("layer ", layer);
+    around(tensors.inputNorm, tensors.afterAttentionNorm,
+           [&](Value y) { return attention(y); });
+    around(tensors.mlpNorm, tensors.afterMlpNorm,
+           [&](Value y) { return mlp(y); });
+  }
+  at = "the model";
+  Value y = logits(x);
+  if (error)
+    return *error;
+  if (missing || !y)
+    return internalError(missing.value_or("the program could not be built"),
+                         at);
+  TRY(checkAllRead());
+  SmallVector<Value> results{y};
+  llvm::append_range(results, pools);
+  func::ReturnOp::create(b, loc, results);
+  main.setType(b.getFunctionType(types, ValueRange(results).getTypes()));
+  for (auto [i, name] : llvm::enumerate(names))
+    main.setArgAttr(i, "ts.name", b.getStringAttr(name));
+  main.setResultAttr(0, "ts.name", b.getStringAttr("logits"));
+  for (size_t i = 0; i < pools.size(); ++i)
+    main.setResultAttr(1 + i, "ts.name",
+                       b.getStringAttr("new_" + names[std::size(inputs) + i]));
+  module->setAttr("ts.symbols", shared.symbolsAttr());
+  SmallVector<StringRef> paths(checkpoint.files().begin(),
+                               checkpoint.files().end());
+  module->setAttr("ts.files", b.getStrArrayAttr(paths));
+  return success();
+}
+
+} // namespace knapper::serving

@@ -1,0 +1,71 @@
+//===- DecoderBuilder.h - The program of a decoder, in tensor IR ----------===//
+//
+// One ragged step: T tokens of B sequences, chunks of prompts and single tokens
+// mixed. Inputs, all i32 but the pools:
+//
+//   tokens [T]      what is read          position [T]  where in its sequence
+//   sequence [T]    row of the table      block, offset [T]  where its key goes
+//   table [B, M]    blocks of a sequence  rows [R]  tokens whose logits are
+//   made keys.L, values.L [N, G, P, D]  the pools of layer L, f32
+//
+// Outputs: logits [R, vocabulary] f32, then the pools, which the program may be
+// given the inputs' own memory for. T, B, M, R and N are symbols.
+//
+//===----------------------------------------------------------------------===//
+#pragma once
+
+#include "frontends/common/NodeBuilder.h"
+#include "serving/models/DecoderConfig.h"
+
+namespace knapper::serving {
+
+class DecoderBuilder : public NodeBuilder {
+public:
+  DecoderBuilder(GraphBuilder &shared, mlir::Location location,
+                 const DecoderConfig &config, const Checkpoint &checkpoint,
+                 int64_t blockTokens)
+      : NodeBuilder(shared, location), config(config), checkpoint(checkpoint),
+        blockTokens(blockTokens), f32(shared.b.getF32Type()) {}
+
+  /// The function @main of the module. UserError for weights that are missing,
+  /// of another shape, or that nothing reads.
+  Status build(mlir::ModuleOp module);
+  std::string where() const override { return at; }
+
+private:
+  /// A tensor of the checkpoint in f32, of this shape.
+  mlir::Value weight(const std::string &name, llvm::ArrayRef<int64_t> shape);
+  std::string layerName(const std::string &name) const;
+  mlir::Value norm(mlir::Value x, const std::string &name, int64_t width);
+  /// x [T, in] times the matrix `name`.weight [out, in], plus `name`.bias.
+  mlir::Value linear(mlir::Value x, const std::string &name, int64_t in,
+                     int64_t out, bool bias);
+  mlir::Value product(mlir::Value x, mlir::Value matrix, bool transposed);
+  mlir::Value columns(mlir::Value x, int64_t from, int64_t count);
+  mlir::Value heads(mlir::Value x, int64_t count);
+  mlir::Value rotate(mlir::Value x);
+  mlir::Value headNorm(mlir::Value x, const std::string &name, int64_t count);
+  mlir::Value activate(mlir::Value x);
+  mlir::Value embed();
+  mlir::Value attention(mlir::Value x);
+  mlir::Value mlp(mlir::Value x);
+  /// The pool with the new rows [T, G, D].
+  mlir::Value write(mlir::Value pool, mlir::Value rows);
+  mlir::Value logits(mlir::Value x);
+  void makeAngles();
+  Status checkAllRead() const;
+
+  const DecoderConfig &config;
+  const Checkpoint &checkpoint;
+  int64_t blockTokens;
+  mlir::Type f32;
+  std::string at = "the model";
+  llvm::StringSet<> read;
+  ts::Dim count; ///< of tokens
+  mlir::Value tokens, position, sequence, block, offset, table, rows;
+  llvm::SmallVector<mlir::Value> pools; ///< keys, values of each layer
+  mlir::Value cosine, sine, places;
+  int64_t layer = 0;
+};
+
+} // namespace knapper::serving

@@ -1,0 +1,183 @@
+#include "serving/models/DecoderConfig.h"
+
+#include "runtime/base/Text.h"
+#include "serving/models/Families.h"
+
+#include <algorithm>
+
+namespace knapper::serving {
+
+std::span<const Family> families() {
+  static constexpr Family rows[] = {
+#define FAMILY(ARCHITECTURE, NAME) {ARCHITECTURE, read##NAME},
+#include "serving/models/Families.def"
+#undef FAMILY
+  };
+  return rows;
+}
+
+Expected<DecoderConfig> readDecoderConfig(const std::string &folder) {
+  ASSIGN_OR_RETURN(ConfigReader config,
+                   ConfigReader::open(folder + "/config.json"));
+  std::vector<std::string> architectures = config.texts("architectures");
+  std::string known;
+  for (const Family &family : families())
+    known += (known.empty() ? "" : ", ") + std::string(family.architecture);
+  if (architectures.size() != 1)
+    return userError("names no architecture",
+                     cat(config.where(), ", field 'architectures'"),
+                     cat("one of: ", known));
+  auto family = std::find_if(families().begin(), families().end(),
+                             [&](const Family &row) {
+                               return architectures.front() == row.architecture;
+                             });
+  if (family == families().end())
+    return userError(
+        cat("the architecture '", architectures.front(), "' is not known"),
+        cat(config.where(), ", field 'architectures'"), cat("one of: ", known));
+  DecoderConfig decoder;
+  decoder.family = architectures.front();
+  family->read(config, decoder);
+  config.ignore({"model_type",
+                 "torch_dtype",
+                 "dtype",
+                 "transformers_version",
+                 "use_cache",
+                 "bos_token_id",
+                 "eos_token_id",
+                 "pad_token_id",
+                 "initializer_range",
+                 "attention_dropout",
+                 "_name_or_path",
+                 "pretraining_tp",
+                 "is_llama_config",
+                 "transformers.js_config",
+                 "resid_pdrop",
+                 "embd_pdrop",
+                 "attn_pdrop",
+                 "hidden_dropout",
+                 "embedding_dropout",
+                 "residual_dropout",
+                 "id2label",
+                 "label2id",
+                 "tokenizer_class",
+                 "keys_to_ignore_at_inference",
+                 "return_dict",
+                 "chunk_size_feed_forward",
+                 "unk_token_id",
+                 "_attn_implementation",
+                 "_model_name_or_path",
+                 "cache_implementation",
+                 "auto_map",
+                 "mlp_dropout",
+                 "classifier_dropout",
+                 "hidden_dropout_prob",
+                 "attention_probs_dropout_prob"});
+  TRY(config.finish());
+  if (decoder.layers < 1 || decoder.width < 1 || decoder.heads < 1 ||
+      decoder.keyHeads < 1 || decoder.heads % decoder.keyHeads != 0 ||
+      decoder.headWidth < 1 || decoder.vocabulary < 1 || decoder.inner < 1 ||
+      decoder.contextLength < 1)
+    return userError("has sizes that do not fit together", config.where(),
+                     "layers, width, heads, head width, vocabulary and context "
+                     "are positive, heads a multiple of the key heads");
+  decoder.windows.resize(decoder.layers, 0);
+  return decoder;
+}
+
+void readCommonFields(ConfigReader &config, DecoderConfig &decoder) {
+  decoder.layers = config.integer("num_hidden_layers");
+  decoder.width = config.integer("hidden_size");
+  decoder.heads = config.integer("num_attention_heads");
+  decoder.keyHeads = config.integer("num_key_value_heads", decoder.heads);
+  decoder.headWidth = config.integer(
+      "head_dim", decoder.heads > 0 ? decoder.width / decoder.heads : 0);
+  decoder.vocabulary = config.integer("vocab_size");
+  decoder.inner = config.integer("intermediate_size");
+  decoder.contextLength = config.integer("max_position_embeddings");
+  decoder.tiedHead = config.flag("tie_word_embeddings");
+}
+
+void readActivation(ConfigReader &config, DecoderConfig &decoder,
+                    const char *field) {
+  std::string name = config.text(field, "silu");
+  if (name == "silu" || name == "swish")
+    decoder.activation = Activation::silu;
+  else if (name == "gelu")
+    decoder.activation = Activation::gelu;
+  else if (name == "gelu_new" || name == "gelu_pytorch_tanh")
+    decoder.activation = Activation::geluTanh;
+  else if (name == "relu")
+    decoder.activation = Activation::relu;
+  else
+    config.fail(field, cat("is '", name, "'"),
+                "silu, gelu, gelu_new, gelu_pytorch_tanh or relu");
+}
+
+/// The fields of one form; `type` is its name of the kind of scaling.
+static void readScaling(ConfigReader &fields, const char *type, Rope &rope) {
+  std::string kind = fields.text(type, "default");
+  if (kind == "default")
+    return;
+  if (kind == "linear") {
+    rope.scaling = RopeScaling::linear;
+    rope.factor = fields.real("factor");
+  } else if (kind == "llama3") {
+    rope.scaling = RopeScaling::llama3;
+    rope.factor = fields.real("factor");
+    rope.lowFrequency = fields.real("low_freq_factor");
+    rope.highFrequency = fields.real("high_freq_factor");
+    rope.originalLength = fields.real("original_max_position_embeddings");
+  } else {
+    fields.fail(type, cat("is '", kind, "'"), "default, linear or llama3");
+  }
+  if (!(rope.factor > 0) || !(rope.highFrequency > rope.lowFrequency))
+    fields.fail(type, "has factors that make no sense");
+}
+
+void readRope(ConfigReader &config, DecoderConfig &decoder) {
+  Rope &rope = decoder.rope;
+  double share = config.real("partial_rotary_factor", 1);
+  rope.theta = config.real("rope_theta", 10000);
+  config.expect("rope_interleaved", false);
+  if (config.has("rope_parameters")) {
+    ConfigReader fields = config.object("rope_parameters");
+    rope.theta = fields.real("rope_theta", rope.theta);
+    share = fields.real("partial_rotary_factor", share);
+    readScaling(fields, "rope_type", rope);
+    config.join(fields);
+  }
+  if (config.has("rope_scaling")) {
+    ConfigReader fields = config.object("rope_scaling");
+    readScaling(fields, fields.has("rope_type") ? "rope_type" : "type", rope);
+    fields.ignore({"type", "rope_type", "rope_theta"});
+    config.join(fields);
+  }
+  rope.dims = static_cast<int64_t>(share * decoder.headWidth);
+  if (rope.dims < 2 || rope.dims > decoder.headWidth || rope.dims % 2 != 0 ||
+      !(rope.theta > 0))
+    config.fail("rope_parameters",
+                cat("rotates ", rope.dims, " of ", decoder.headWidth, " dims"));
+}
+
+void readWindows(ConfigReader &config, DecoderConfig &decoder, bool all) {
+  int64_t window = config.integer("sliding_window", 0);
+  decoder.windows.assign(std::clamp<int64_t>(decoder.layers, 0, 100000), 0);
+  std::vector<std::string> types = config.texts("layer_types");
+  if (types.empty()) {
+    if (all)
+      std::fill(decoder.windows.begin(), decoder.windows.end(), window);
+    return;
+  }
+  if (types.size() != decoder.windows.size())
+    return config.fail("layer_types", cat("has ", types.size(), " entries for ",
+                                          decoder.layers, " layers"));
+  for (size_t i = 0; i < types.size(); ++i)
+    if (types[i] == "sliding_attention")
+      decoder.windows[i] = window;
+    else if (types[i] != "full_attention")
+      config.fail("layer_types", cat("names '", types[i], "'"),
+                  "full_attention or sliding_attention");
+}
+
+} // namespace knapper::serving

@@ -1,0 +1,107 @@
+// What a decoder is made of: the settings of the shared blocks. A family's file
+// fills it from config.json.
+#pragma once
+
+#include "runtime/base/Error.h"
+#include "serving/models/Checkpoint.h"
+#include "serving/models/ConfigReader.h"
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace knapper::serving {
+
+enum class Activation : uint8_t { silu, gelu, geluTanh, relu };
+enum class NormKind : uint8_t {
+  rms,        ///< x / rms(x) * weight
+  rmsOnePlus, ///< x / rms(x) * (1 + weight)
+  layer,      ///< (x - mean) / deviation * weight + bias
+};
+enum class PositionKind : uint8_t { rope, learned };
+enum class RopeScaling : uint8_t { none, linear, llama3 };
+
+struct Rope {
+  double theta = 10000;
+  RopeScaling scaling = RopeScaling::none;
+  double factor = 1;
+  double lowFrequency = 1, highFrequency = 4; ///< of llama3
+  double originalLength = 8192;               ///< of llama3
+  int64_t dims = 0; ///< of a head, that are rotated; even
+};
+
+/// Names of tensors; "{}" is the layer's number. A projection "" is part of
+/// another one, by the order of rows.
+struct TensorNames {
+  std::string embedding = "model.embed_tokens.weight";
+  std::string positions; ///< of learned positions
+  std::string finalNorm = "model.norm";
+  std::string head = "lm_head.weight";
+  std::string layer = "model.layers.{}.";
+  std::string inputNorm = "input_layernorm"; ///< "": none before attention
+  std::string query = "self_attn.q_proj", key = "self_attn.k_proj",
+              value = "self_attn.v_proj";
+  std::string queryKeyValue; ///< one matrix with the rows of all three
+  std::string output = "self_attn.o_proj";
+  std::string queryNorm = "self_attn.q_norm", keyNorm = "self_attn.k_norm";
+  std::string afterAttentionNorm; ///< before the sum; "": none
+  std::string mlpNorm = "post_attention_layernorm"; ///< "": none before the MLP
+  std::string afterMlpNorm;
+  std::string gate = "mlp.gate_proj", up = "mlp.up_proj",
+              down = "mlp.down_proj";
+  std::string gateUp; ///< one matrix with the rows of both
+};
+
+struct DecoderConfig {
+  std::string family;
+  int64_t layers = 0, width = 0, heads = 0, keyHeads = 0, headWidth = 0;
+  int64_t vocabulary = 0, inner = 0, contextLength = 0;
+  NormKind norm = NormKind::rms;
+  double normEpsilon = 1e-6;
+  Activation activation = Activation::silu;
+  bool gated = true;
+  PositionKind position = PositionKind::rope;
+  Rope rope;
+  bool inputBias = false, outputBias = false, mlpBias = false;
+  enum class QueryNorm : uint8_t {
+    none,
+    head,
+    all
+  } queryNorm = QueryNorm::none;
+  double attentionScale = 0; ///< 0: 1 / sqrt(head width)
+  double scoreCap = 0, logitCap = 0;
+  double embeddingScale = 1;
+  std::vector<int64_t> windows; ///< of each layer; 0: none
+  bool tiedHead = false;
+  bool transposedWeights = false; ///< matrices are [in, out]
+  TensorNames names;
+};
+
+/// Fills the settings; errors stay in the reader.
+using ReadFamilyFn = void (*)(ConfigReader &, DecoderConfig &);
+struct Family {
+  const char *architecture; ///< config.json's `architectures[0]`
+  ReadFamilyFn read;
+};
+std::span<const Family> families();
+
+/// config.json of a folder. UserError for an unknown architecture, which lists
+/// the known ones, and for fields that are wrong or not known.
+Expected<DecoderConfig> readDecoderConfig(const std::string &folder);
+
+//===-- For the families' files -------------------------------------------===//
+
+/// Sizes, norms, rope and ties that nearly all families have under one name.
+void readCommonFields(ConfigReader &config, DecoderConfig &decoder);
+/// `hidden_act` or what `field` names.
+void readActivation(ConfigReader &config, DecoderConfig &decoder,
+                    const char *field = "hidden_act");
+/// The new form (`rope_parameters`) and the old (`rope_theta`, `rope_scaling`).
+void readRope(ConfigReader &config, DecoderConfig &decoder);
+/// `sliding_window` for the layers that `layer_types` names; for all where it
+/// is absent and `all` holds.
+void readWindows(ConfigReader &config, DecoderConfig &decoder, bool all);
+
+} // namespace knapper::serving

@@ -1,0 +1,21 @@
+// A decoder compiled: from its folder to an artefact.
+#pragma once
+
+#include "compiler/options/Options.h"
+#include "runtime/artefact/Artefact.h"
+#include "serving/models/DecoderConfig.h"
+
+namespace knapper::serving {
+
+/// The program of DecoderBuilder.h as text of tensor IR.
+Expected<std::string> decoderText(const DecoderConfig &config,
+                                  const Checkpoint &checkpoint,
+                                  int64_t blockTokens);
+
+/// Compiles it, or takes it from the compile cache, whose key are the text, the
+/// weights and the options.
+Expected<std::shared_ptr<const Artefact>>
+compileDecoder(const DecoderConfig &config, const Checkpoint &checkpoint,
+               int64_t blockTokens, Options options);
+
+} // namespace knapper::serving

@@ -1,0 +1,30 @@
+// The next token of a row of logits.
+#pragma once
+
+#include "runtime/base/Error.h"
+#include "serving/sampling/SamplingOptions.h"
+
+#include <span>
+#include <unordered_map>
+
+namespace knapper::serving {
+
+/// How often a sequence has each token: what penalties look at.
+struct TokenCounts {
+  std::unordered_map<int32_t, int32_t> prompt, answer;
+};
+
+/// Draws by the options, in this order: bias, penalties, temperature, min-p,
+/// top-k, top-p. Of equal logits the smaller token comes first. `position`:
+/// of the token that is drawn. `topLogprobs` as in Request; logprobs are those
+/// of the logits as they came. `logits` is scratch afterwards. UserError where
+/// the logits are not finite numbers (or all are -inf).
+Expected<Token> sampleToken(std::span<float> logits,
+                            const SamplingOptions &options,
+                            const TokenCounts &counts, uint64_t position,
+                            int32_t topLogprobs);
+
+/// Log of the softmax at one token, and the most likely `count` tokens.
+float logSoftmaxAt(std::span<const float> logits, int32_t token);
+
+} // namespace knapper::serving

@@ -1,0 +1,147 @@
+#include "serving/sampling/Sampler.h"
+
+#include "serving/sampling/Philox.h"
+#include "gtest/gtest.h"
+#include <cmath>
+#include <limits>
+
+using namespace knapper;
+using namespace knapper::serving;
+
+namespace {
+
+int32_t drawn(std::vector<float> logits, const SamplingOptions &options,
+              uint64_t position = 0, const TokenCounts &counts = {}) {
+  Expected<Token> token = sampleToken(logits, options, counts, position, -1);
+  return token ? token->id : -1;
+}
+
+/// How often each of the tokens is drawn at 4,000 positions.
+std::vector<double> shares(const std::vector<float> &logits,
+                           const SamplingOptions &options) {
+  std::vector<double> counts(logits.size());
+  constexpr int draws = 4000;
+  for (int i = 0; i < draws; ++i)
+    counts[drawn(logits, options, i)] += 1.0 / draws;
+  return counts;
+}
+
+// The known answers of the authors' library for ten rounds.
+TEST(Philox, KnownAnswers) {
+  EXPECT_EQ(philox(0, {0, 0, 0, 0}),
+            (std::array<uint32_t, 4>{0x6627e8d5, 0xe169c58d, 0xbc57ac4c,
+                                     0x9b00dbd8}));
+  EXPECT_EQ(philox(~uint64_t(0), {~0u, ~0u, ~0u, ~0u}),
+            (std::array<uint32_t, 4>{0x408f276d, 0x41c83b0e, 0xa20bc7c6,
+                                     0x6d5451fd}));
+}
+
+TEST(Sampler, GreedyTakesTheSmallerOfEqualTokens) {
+  SamplingOptions options;
+  options.temperature = 0;
+  EXPECT_EQ(drawn({1, 3, 3, 2}, options), 1);
+}
+
+TEST(Sampler, DrawsByTheSoftmaxAtTheTemperature) {
+  SamplingOptions options;
+  options.temperature = 2;
+  std::vector<float> logits{2, 0, 4};
+  double sum = 0;
+  for (float logit : logits)
+    sum += std::exp(logit / 2);
+  std::vector<double> counts = shares(logits, options);
+  for (int i = 0; i < 3; ++i)
+    EXPECT_NEAR(counts[i], std::exp(logits[i] / 2) / sum, 0.03) << i;
+}
+
+TEST(Sampler, KeepsTheBestTokensOnly) {
+  std::vector<float> logits{3, 2.5, 2, 1};
+  SamplingOptions options;
+  options.topK = 2;
+  std::vector<double> counts = shares(logits, options);
+  EXPECT_GT(counts[0], counts[1]);
+  EXPECT_GT(counts[1], 0);
+  EXPECT_EQ(counts[2] + counts[3], 0);
+  options.topK = 0;
+  options.topP = 0.5f; // the first has 0.48 of all
+  counts = shares(logits, options);
+  EXPECT_GT(counts[1], 0);
+  EXPECT_EQ(counts[2] + counts[3], 0);
+  options.topP = 0.4f;
+  EXPECT_NEAR(shares(logits, options)[0], 1, 1e-9);
+  options.topP = 1;
+  options.minP = 0.5f; // e^-0.5 = 0.61, e^-1 = 0.37
+  counts = shares(logits, options);
+  EXPECT_GT(counts[1], 0);
+  EXPECT_EQ(counts[2] + counts[3], 0);
+}
+
+TEST(Sampler, SeedAndPositionDecide) {
+  std::vector<float> logits(64, 0);
+  SamplingOptions options;
+  int same = 0;
+  for (uint64_t i = 0; i < 50; ++i) {
+    EXPECT_EQ(drawn(logits, options, i), drawn(logits, options, i));
+    SamplingOptions other = options;
+    other.seed = 1;
+    same += drawn(logits, options, i) == drawn(logits, other, i);
+  }
+  EXPECT_LT(same, 10);
+}
+
+TEST(Sampler, BiasAndPenalties) {
+  SamplingOptions options;
+  options.temperature = 0;
+  options.bias = {{2, 5.0f}, {7, 100.0f}}; // one is no token
+  EXPECT_EQ(drawn({1, 3, 0}, options), 2);
+  options.bias.clear();
+  TokenCounts counts;
+  counts.prompt[1] = 1;
+  options.repetitionPenalty = 4;
+  EXPECT_EQ(drawn({1, 3, 0}, options, 0, counts), 0);
+  EXPECT_EQ(drawn({-2, -1, -3}, options, 0, counts), 0) << "-1 becomes -4";
+  options.repetitionPenalty = 1;
+  options.presencePenalty = 2;
+  EXPECT_EQ(drawn({2, 3, 0}, options, 0, counts), 1) << "of answers only";
+  counts.answer[1] = 3;
+  EXPECT_EQ(drawn({2, 3, 0}, options, 0, counts), 0);
+  options.presencePenalty = 0;
+  options.frequencyPenalty = 0.5f;
+  EXPECT_EQ(drawn({2, 3, 0}, options, 0, counts), 0);
+  options.frequencyPenalty = 0.3f;
+  EXPECT_EQ(drawn({2, 3, 0}, options, 0, counts), 1);
+}
+
+TEST(Sampler, LogprobsAreTheModelsOwn) {
+  std::vector<float> logits{0, 2, 1};
+  SamplingOptions options;
+  options.temperature = 0;
+  options.bias = {{0, 10.0f}};
+  Expected<Token> token = sampleToken(logits, options, {}, 0, 2);
+  ASSERT_TRUE(token);
+  EXPECT_EQ(token->id, 0);
+  double sum = std::log(1 + std::exp(1) + std::exp(2));
+  EXPECT_NEAR(token->logprob, -sum, 1e-6);
+  ASSERT_EQ(token->top.size(), 2u);
+  EXPECT_EQ(token->top[0].token, 1);
+  EXPECT_NEAR(token->top[0].logprob, 2 - sum, 1e-6);
+  EXPECT_EQ(token->top[1].token, 2);
+}
+
+TEST(Sampler, LogitsThatAreNoNumbersAreAnError) {
+  float infinity = std::numeric_limits<float>::infinity();
+  for (float bad : {std::nanf(""), infinity}) {
+    std::vector<float> logits{0, bad, 1};
+    Expected<Token> token = sampleToken(logits, {}, {}, 0, -1);
+    ASSERT_FALSE(token);
+    EXPECT_EQ(token.error().kind, ErrorKind::user);
+  }
+  std::vector<float> none(3, -infinity);
+  EXPECT_FALSE(sampleToken(none, {}, {}, 0, -1));
+  std::vector<float> one{-infinity, 0, -infinity};
+  Expected<Token> token = sampleToken(one, {}, {}, 0, -1);
+  ASSERT_TRUE(token);
+  EXPECT_EQ(token->id, 1);
+}
+
+} // namespace

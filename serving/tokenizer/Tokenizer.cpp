@@ -1,0 +1,284 @@
+#include "serving/tokenizer/Tokenizer.h"
+
+#include "runtime/base/InputFile.h"
+#include "serving/tokenizer/ByteAlphabet.h"
+#include "serving/tokenizer/Detokenizer.h"
+#include "serving/tokenizer/TokenizerJson.h"
+#include "serving/tokenizer/Utf8.h"
+
+#include <cstring>
+
+namespace knapper::serving {
+
+using Json = nlohmann::json;
+
+/// What one thread needs to encode: buffers, and the tokens of words that it
+/// has met.
+struct Tokenizer::Scratch {
+  struct Slot {
+    uint64_t hash = 0;
+    uint32_t text = 0, tokens = 0; ///< offsets
+    uint16_t length = 0, count = 0;
+  };
+  static constexpr size_t slotCount = 1 << 15;
+  std::vector<Slot> slots{slotCount};
+  std::string texts;
+  std::vector<int32_t> tokens;
+  size_t used = 0;
+  Pieces pieces;
+  std::string normalized, spelt;
+
+  void forget() {
+    slots.assign(slotCount, {});
+    texts.clear();
+    tokens.clear();
+    used = 0;
+  }
+};
+
+Tokenizer::Tokenizer() = default;
+Tokenizer::~Tokenizer() = default;
+
+Expected<std::unique_ptr<Tokenizer>> Tokenizer::load(const std::string &path) {
+  ASSIGN_OR_RETURN(InputFile file, InputFile::open(path));
+  ASSIGN_OR_RETURN(std::string text, file.read());
+  Expected<std::unique_ptr<Tokenizer>> made = parse(text);
+  if (!made) {
+    Error error = made.takeError();
+    error.where = path;
+    return error;
+  }
+  return made;
+}
+
+Expected<std::unique_ptr<Tokenizer>> Tokenizer::parse(std::string_view text) {
+  Json json = Json::parse(
+      text, [](int depth, Json::parse_event_t, Json &) { return depth <= 64; },
+      false);
+  if (!json.is_object())
+    return userError("it is not a JSON object", "tokenizer.json");
+  std::unique_ptr<Tokenizer> made(new Tokenizer);
+  TRY(made->read(json));
+  return made;
+}
+
+Status Tokenizer::read(const Json &json) {
+  auto section = [&](const char *key) { return json.value(key, Json()); };
+  ASSIGN_OR_RETURN(normalizer, Normalizer::read(section("normalizer")));
+  ASSIGN_OR_RETURN(preTokenizer, PreTokenizer::read(section("pre_tokenizer")));
+  auto entry = json.find("model");
+  ASSIGN_OR_RETURN(model,
+                   TokenModel::read(entry == json.end() ? Json() : *entry));
+  ASSIGN_OR_RETURN(
+      added, AddedTokens::read(section("added_tokens"), normalizer.get()));
+  ASSIGN_OR_RETURN(tokenDecoder, TokenDecoder::read(section("decoder")));
+  TRY(readPostProcessor(section("post_processor")));
+  special.resize(size());
+  for (const AddedToken &token : added.all())
+    special[token.id] = token.special;
+  return success();
+}
+
+Status Tokenizer::readPostProcessor(const Json &json) {
+  if (json.is_null())
+    return success();
+  ASSIGN_OR_RETURN(std::string type, textOf(json, "type", "post_processor"));
+  auto damaged = [&] {
+    return userError("the post_processor '" + type + "' is damaged",
+                     "tokenizer.json");
+  };
+  if (type == "ByteLevel") // corrects offsets, which we have none of
+    return success();
+  if (type == "Sequence") {
+    for (const Json &step : json.value("processors", Json::array()))
+      TRY(readPostProcessor(step));
+    return success();
+  }
+  if (type == "BertProcessing" || type == "RobertaProcessing") {
+    for (auto [key, list] :
+         {std::pair("cls", &before), std::pair("sep", &after)}) {
+      const Json pair = json.value(key, Json());
+      if (!pair.is_array() || pair.size() != 2 || !pair[1].is_number_integer())
+        return damaged();
+      list->push_back(pair[1].get<int32_t>());
+    }
+    return success();
+  }
+  if (type != "TemplateProcessing")
+    return unknownKind("post_processor", type);
+  bool seen = false;
+  const Json tokens = json.value("special_tokens", Json::object());
+  for (const Json &item : json.value("single", Json::array())) {
+    if (!item.is_object() || item.size() != 1)
+      return damaged();
+    if (item.contains("Sequence")) {
+      seen = true;
+      continue;
+    }
+    const Json entry = item.value("SpecialToken", Json());
+    ASSIGN_OR_RETURN(std::string name, textOf(entry, "id", "post_processor"));
+    const Json token = tokens.is_object() ? tokens.value(name, Json()) : Json();
+    const Json ids = token.is_object() ? token.value("ids", Json()) : Json();
+    if (!ids.is_array())
+      return damaged();
+    for (const Json &id : ids) {
+      if (!id.is_number_integer())
+        return damaged();
+      (seen ? after : before).push_back(id.get<int32_t>());
+    }
+  }
+  return success();
+}
+
+std::unique_ptr<Tokenizer::Scratch> Tokenizer::take() const {
+  std::lock_guard lock(mutex);
+  if (idle.empty())
+    return std::make_unique<Scratch>();
+  std::unique_ptr<Scratch> scratch = std::move(idle.back());
+  idle.pop_back();
+  return scratch;
+}
+
+Expected<std::vector<int32_t>>
+Tokenizer::encode(std::string_view text, const EncodeOptions &options) const {
+  if (size_t good = validUtf8(text); good != text.size())
+    return userError("the text is not UTF-8 at byte " + std::to_string(good));
+  std::unique_ptr<Scratch> scratch = take();
+  std::vector<int32_t> ids;
+  ids.reserve(text.size() / 3 + 8);
+  if (options.addSpecialTokens)
+    ids = before;
+  Status status;
+  // In a normalised text the places of the user's bytes are lost.
+  bool normalizedSpecial =
+      options.parseSpecialTokens && options.literal.empty();
+  added.split(text, false, options.parseSpecialTokens, options.literal,
+              [&](size_t begin, size_t end, int32_t id) {
+                if (id >= 0)
+                  ids.push_back(id);
+                else if (status)
+                  status =
+                      encodePart(text.substr(begin, end - begin), begin == 0,
+                                 normalizedSpecial, *scratch, ids);
+              });
+  if (options.addSpecialTokens)
+    ids.insert(ids.end(), after.begin(), after.end());
+  {
+    std::lock_guard lock(mutex);
+    idle.push_back(std::move(scratch));
+  }
+  TRY(std::move(status));
+  return ids;
+}
+
+Status Tokenizer::encodePart(std::string_view text, bool first,
+                             bool normalizedSpecial, Scratch &scratch,
+                             std::vector<int32_t> &ids) const {
+  if (normalizer) {
+    scratch.normalized = text;
+    normalizer->apply(scratch.normalized);
+    text = scratch.normalized;
+  }
+  Status status;
+  added.split(text, true, normalizedSpecial, {},
+              [&](size_t begin, size_t end, int32_t id) {
+                if (id >= 0) {
+                  ids.push_back(id);
+                  return;
+                }
+                std::string_view part = text.substr(begin, end - begin);
+                if (!preTokenizer) {
+                  encodePiece(part, false, scratch, ids);
+                  return;
+                }
+                Pieces &pieces = scratch.pieces;
+                pieces.texts.clear();
+                pieces.bytes = pieces.failed = false;
+                pieces.list.assign(1, {part, first && begin == 0});
+                preTokenizer->split(pieces);
+                if (pieces.failed)
+                  status =
+                      userError("a regular expression of the tokenizer gave up "
+                                "on the text");
+                for (const Pieces::Piece &piece : pieces.list)
+                  if (!piece.text.empty())
+                    encodePiece(piece.text, pieces.bytes, scratch, ids);
+              });
+  return status;
+}
+
+void Tokenizer::encodePiece(std::string_view piece, bool bytes,
+                            Scratch &scratch, std::vector<int32_t> &ids) const {
+  auto compute = [&] {
+    if (!bytes) {
+      model->tokenize(piece, ids);
+      return;
+    }
+    scratch.spelt.clear();
+    appendByteCharacters(scratch.spelt, piece);
+    model->tokenize(scratch.spelt, ids);
+  };
+  if (piece.size() > TokenModel::longestCached) {
+    compute();
+    return;
+  }
+  if (2 * scratch.used > Scratch::slotCount)
+    scratch.forget();
+  // Bytes and characters are spelt apart, so that one word has two hashes.
+  uint64_t hash = (hashText(piece) ^ (bytes ? 0 : 0x5bd1e995)) | 1;
+  size_t i = hash >> 20 & (Scratch::slotCount - 1);
+  for (; scratch.slots[i].hash != 0; i = (i + 1) & (Scratch::slotCount - 1)) {
+    const Scratch::Slot &slot = scratch.slots[i];
+    if (slot.hash == hash && slot.length == piece.size() &&
+        memcmp(scratch.texts.data() + slot.text, piece.data(), piece.size()) ==
+            0) {
+      const int32_t *tokens = scratch.tokens.data() + slot.tokens;
+      ids.insert(ids.end(), tokens, tokens + slot.count);
+      return;
+    }
+  }
+  size_t start = ids.size();
+  compute();
+  scratch.slots[i] = {hash, static_cast<uint32_t>(scratch.texts.size()),
+                      static_cast<uint32_t>(scratch.tokens.size()),
+                      static_cast<uint16_t>(piece.size()),
+                      static_cast<uint16_t>(ids.size() - start)};
+  scratch.texts += piece;
+  scratch.tokens.insert(scratch.tokens.end(), ids.begin() + start, ids.end());
+  ++scratch.used;
+}
+
+std::string Tokenizer::decode(const std::vector<int32_t> &ids,
+                              bool skipSpecialTokens) const {
+  Detokenizer stream(*this, skipSpecialTokens, Detokenizer::Mode::whole);
+  std::string text;
+  for (int32_t id : ids)
+    text += stream.push(id);
+  text += stream.finish();
+  return text;
+}
+
+int32_t Tokenizer::size() const {
+  int32_t size = model->vocabulary.size();
+  for (const AddedToken &token : added.all())
+    size = std::max(size, token.id + 1);
+  return size;
+}
+
+std::string_view Tokenizer::tokenText(int32_t id) const {
+  if (const AddedToken *token = added.find(id))
+    return token->shown;
+  return model->vocabulary.text(id);
+}
+
+bool Tokenizer::isSpecial(int32_t id) const {
+  return id >= 0 && static_cast<size_t>(id) < special.size() && special[id];
+}
+
+int32_t Tokenizer::tokenOf(std::string_view text) const {
+  if (const AddedToken *token = added.find(text))
+    return token->id;
+  return model->vocabulary.find(text);
+}
+
+} // namespace knapper::serving

@@ -1,0 +1,33 @@
+"""The fixtures of the tests of serving."""
+
+from __future__ import annotations
+
+import pytest
+from null_server import Server, make_folder
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory):
+    return make_folder(tmp_path_factory.mktemp("serving") / "tiny")
+
+
+@pytest.fixture(scope="session")
+def server(folder):
+    made = Server(folder)
+    yield made
+    assert made.stop() == 0
+
+
+@pytest.fixture
+def serve(folder):
+    """Servers with flags of their own."""
+    made = []
+
+    def start(*flags: str) -> Server:
+        made.append(Server(folder, *flags))
+        return made[-1]
+
+    yield start
+    for one in made:
+        if one.process.poll() is None:
+            assert one.stop() == 0

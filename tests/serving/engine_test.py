@@ -1,0 +1,223 @@
+"""The engine against transformers in float32: logits, greedy tokens, in any batch."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+import small_models
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+BUILD = Path(os.environ.get("KNAPPER_BUILD", Path(__file__).parents[2] / "build" / "dev"))
+TOLERANCE = 2e-4  # of the largest logit
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("cache")
+    folder.chmod(0o700)
+    return str(folder)
+
+
+class Model:
+    def __init__(self, name, folder, cache):
+        self.folder, self.cache = folder, cache
+        self.reference = small_models.make(name, folder)
+
+    def run(self, groups, **options):
+        path = self.folder / "requests.json"
+        options = {"threads": 2, "cache": self.cache, "kv_memory": 4 << 20} | options
+        path.write_text(json.dumps({"options": options, "groups": groups}))
+        runner = BUILD / "tests" / "serving" / "engine_requests"
+        if not runner.exists():
+            pytest.skip(f"{runner} is not built")
+        done = subprocess.run([runner, self.folder, path], capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    def logprobs(self, tokens):
+        with torch.no_grad():
+            logits = self.reference(torch.tensor([tokens])).logits[0].double()
+        return torch.log_softmax(logits, -1).numpy(), float(logits.abs().max())
+
+
+@pytest.fixture(scope="session")
+def models(tmp_path_factory, cache):
+    made = {}
+
+    def get(name):
+        if name not in made:
+            made[name] = Model(name, tmp_path_factory.mktemp("model"), cache)
+        return made[name]
+
+    return get
+
+
+def drawn_prompt(seed, length):
+    return np.random.default_rng(seed).integers(3, small_models.VOCABULARY, length).tolist()
+
+
+def check(model, requests, answers):
+    """Tokens are the reference's best wherever the two best are apart; logprobs of all are near."""
+    for request, answer in zip(requests, answers, strict=True):
+        prompt, tokens = request["prompt"], answer.get("tokens", [])
+        assert answer["finish"] in ("length", "stop"), answer
+        logprobs, largest = model.logprobs(prompt + tokens)
+        for i, token in enumerate(tokens):
+            row = logprobs[len(prompt) - 1 + i]
+            for other, logprob in answer["top"][i]:
+                assert abs(logprob - row[other]) <= 2 * TOLERANCE * largest
+            best = int(row.argmax())
+            if token != best:
+                assert row[best] - row[token] <= 2 * TOLERANCE * largest, (i, token, best)
+        if answer["finish"] == "stop":
+            row = logprobs[len(prompt) - 1 + len(tokens)]
+            assert row.max() - row[2] <= 2 * TOLERANCE * largest
+
+
+def requests_of(lengths, tokens=24):
+    return [dict(prompt=drawn_prompt(i, n), max_tokens=tokens, top_logprobs=5) for i, n in enumerate(lengths)]
+
+
+@pytest.mark.parametrize("name", list(small_models.MODELS))
+def test_family_equals_transformers(models, name):
+    model = models(name)
+    requests = requests_of([1, 3, 17, 40, 64, 33, 100, 5])
+    requests[3]["prompt_logprobs"] = True
+    result = model.run([requests], max_batched_tokens=48)
+    check(model, requests, result["groups"][0])
+    prompt = requests[3]["prompt"]
+    logprobs, largest = model.logprobs(prompt)
+    given = result["groups"][0][3]["prompt"]
+    assert [token for token, _ in given] == prompt[1:]
+    for i, (token, logprob) in enumerate(given):
+        assert abs(logprob - logprobs[i][token]) <= 2 * TOLERANCE * largest
+    assert result["statistics"]["faults"] == 0
+
+
+def same_bits(one, other):
+    return all(a.get("tokens") == b.get("tokens") and a.get("top") == b.get("top") for a, b in zip(one, other, strict=True))
+
+
+def test_chunks_hits_and_preemption_change_nothing(models):
+    model = models("llama")
+    requests = requests_of([50, 70, 90, 31, 64, 65], tokens=40)
+    plain = model.run([[request] for request in requests], prefix_cache=False)
+    alone = [group[0] for group in plain["groups"]]
+    check(model, requests, alone)
+    for options in [dict(max_batched_tokens=7), dict(max_batched_tokens=7, prefix_cache=False)]:
+        together = model.run([requests], **options)
+        check(model, requests, together["groups"][0])
+        assert [a["tokens"] for a in together["groups"][0]] == [a["tokens"] for a in alone]
+    # The second round finds all blocks but those with the last token.
+    again = model.run([requests, requests])
+    assert [answer["cached"] for answer in again["groups"][1]] == [48, 64, 80, 16, 48, 64]
+    check(model, requests, again["groups"][1])
+    # A pool for little more than one sequence.
+    block = 3 * 2 * 2 * 16 * 12 * 4
+    tight = model.run([requests], kv_memory=17 * block, prefix_cache=False)
+    assert tight["statistics"]["preemptions"] > 0
+    check(model, requests, tight["groups"][0])
+    assert tight["statistics"]["free"] == tight["statistics"]["total"] == 17
+
+
+def test_a_drawn_token_depends_on_seed_and_position_alone(models):
+    model = models("llama")
+    requests = [dict(prompt=drawn_prompt(9, 20), max_tokens=12, temperature=1.0, seed=s) for s in (1, 1, 2)]
+    answers = model.run([requests])["groups"][0]
+    assert answers[0]["tokens"] == answers[1]["tokens"] != answers[2]["tokens"]
+
+
+def test_ends(models):
+    model = models("llama")
+    prompt = drawn_prompt(1, 10)
+    tokens = model.run([[dict(prompt=prompt, max_tokens=8, ignore_eos=True)]])["groups"][0][0]["tokens"]
+    stop = tokens[4]
+    long = dict(prompt=prompt, max_tokens=100000, ignore_eos=True)
+    result = model.run([[
+        dict(prompt=prompt, max_tokens=8, ignore_eos=True, stop_tokens=[stop]), dict(prompt=prompt, max_tokens=0),
+        long, long | dict(cancel=True)]])
+    stopped, none, whole, cancelled = result["groups"][0]
+    assert stopped["finish"] == "stop" and stopped["tokens"] == tokens[:tokens.index(stop)]
+    assert none["finish"] == "length" and none.get("tokens", []) == []
+    assert whole["finish"] == "length" and len(whole["tokens"]) == 256 - 10
+    assert cancelled["finish"] == "cancelled"
+    statistics = result["statistics"]
+    assert statistics["free"] + statistics["blocks_cached"] == statistics["total"]
+    assert statistics["running"] == statistics["waiting"] == 0
+
+
+@pytest.mark.parametrize("request_, message", [
+    (dict(prompt=[]), "prompt: has no tokens"),
+    (dict(prompt=[small_models.VOCABULARY]), "prompt: has the token 151, and there are 151"),
+    (dict(prompt=[3] * 256), "prompt: has 256 tokens; the context is 256 with the answer"),
+    (dict(prompt=[3], temperature=-1.0), "temperature: is outside"),
+    (dict(prompt=[3], top_logprobs=21), "topLogprobs: is 21"),
+])
+def test_refused_requests(models, request_, message):
+    answer = models("llama").run([[request_]])["groups"][0][0]
+    assert message in answer["refused"]
+
+
+def test_a_full_queue_refuses(models):
+    requests = [dict(prompt=[3, 4], max_tokens=50, ignore_eos=True)] * 6
+    answers = models("llama").run([requests], queue_limit=1, max_sequences=1)["groups"][0]
+    refused = [a["refused"] for a in answers if "refused" in a]
+    assert refused and all("queue: has 1 requests that wait" in text for text in refused)
+
+
+def test_logits_that_are_no_numbers_end_their_request_only(models, tmp_path, cache):
+    """A NaN in the row of one token: who reads it fails, before and after, and nobody else."""
+    good = models("llama")
+    fine = [dict(prompt=drawn_prompt(i, 30), max_tokens=20, top_logprobs=3) for i in range(3)]
+    expected = good.run([[request] for request in fine])["groups"]
+    seen = {token for request in fine for token in request["prompt"]}
+    seen |= {token for (answer,) in expected for token in answer["tokens"]}
+    token = min(set(range(3, small_models.VOCABULARY)) - seen)
+    bad = Model("llama", tmp_path, cache)
+    with torch.no_grad():
+        bad.reference.model.embed_tokens.weight[token] = float("nan")
+    bad.reference.save_pretrained(tmp_path)
+    poisoned = dict(prompt=fine[0]["prompt"][:20] + [token] * 3, max_tokens=20)
+    # The others are given the blocks that the first one had.
+    result = bad.run([[poisoned], [fine[0], poisoned, fine[1]], [fine[2], poisoned]], kv_memory=18 * 9216)
+    del result["groups"][0]
+    answers = [result["groups"][0][0], result["groups"][0][2], result["groups"][1][0]]
+    for answer, (other,) in zip(answers, expected, strict=True):
+        assert answer["finish"] in ("length", "stop")
+        assert answer["tokens"] == other["tokens"]
+    for failed in (result["groups"][0][1], result["groups"][1][1]):
+        assert failed["finish"] == "error" and "logits that are not finite" in failed["error"]
+        assert failed["cached"] <= 16  # what the other one has computed
+
+
+@pytest.mark.parametrize("change, message", [
+    (lambda f: (f / "config.json").write_text('{"architectures": ["NoSuchModel"]}'), "'NoSuchModel' is not known"),
+    (lambda f: (f / "model.safetensors").unlink(), "has no model.safetensors"),
+    (lambda f: edit(f, num_hidden_layers=4), "the tensor 'model.layers.3.input_layernorm.weight' is missing"),
+    (lambda f: edit(f, num_hidden_layers=2), "is read by nothing in a LlamaForCausalLM"),
+    (lambda f: edit(f, intermediate_size=81), "and 81x48 is what config.json says"),
+    (lambda f: edit(f, num_key_value_heads=3), "sizes that do not fit together"),
+])
+def test_refused_folders(models, tmp_path, cache, change, message):
+    models("llama").reference.save_pretrained(tmp_path)
+    change(tmp_path)
+    path = tmp_path / "requests.json"
+    path.write_text(json.dumps({"options": {"cache": cache}, "groups": []}))
+    runner = BUILD / "tests" / "serving" / "engine_requests"
+    if not runner.exists():
+        pytest.skip(f"{runner} is not built")
+    done = subprocess.run([runner, tmp_path, path], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert message in done.stderr
+
+
+def edit(folder, **fields):
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | fields))

@@ -1,0 +1,126 @@
+"""Chat templates against Jinja2 as transformers sets it up, and their bounds."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import jinja2
+import pytest
+from null_server import BUILD, ROOT
+from transformers.utils.chat_template_utils import _compile_jinja_template
+
+TEMPLATES = sorted((ROOT / ".cache" / "sources" / "templates").glob("*.jinja"))
+NAMES = {"bos_token": "<s>", "eos_token": "</s>"}
+TOOLS = [{"type": "function", "function": {"name": "get_weather", "description": "The weather <now> & 'here'", "parameters": {"type": "object", "properties": {"city": {"type": "string", "description": "A city"}, "days": {"type": "integer"}}, "required": ["city"]}}}]  # fmt: skip
+USER, ANSWER = {"role": "user", "content": "Hello <b>Größe</b> & 'x'"}, {"role": "assistant", "content": "Hi 🙂\n\nthere"}
+CALL = {"role": "assistant", "content": "", "tool_calls": [{"id": "call00001", "type": "function", "function": {"name": "get_weather", "arguments": {"city": "Pa\"ris", "days": 2}}}]}  # fmt: skip
+RESULT = {"role": "tool", "tool_call_id": "call00001", "name": "get_weather", "content": '{"t": 21.5}'}
+CONVERSATIONS = {
+    "user": {"messages": [USER]},
+    "open": {"messages": [USER], "add_generation_prompt": False},
+    "system": {"messages": [{"role": "system", "content": "Be brief.\n"}, USER]},
+    "turns": {"messages": [USER, ANSWER, {"role": "user", "content": "  again  "}]},
+    "long": {"messages": [{"role": "system", "content": "S"}] + [USER, ANSWER] * 5 + [USER]},
+    "ends": {"messages": [USER, ANSWER], "add_generation_prompt": False},
+    "tools": {"messages": [USER], "tools": TOOLS},
+    "call": {"messages": [USER, CALL, RESULT], "tools": TOOLS},
+    "called": {"messages": [USER, CALL, RESULT, ANSWER, USER], "tools": TOOLS},
+    "thinks": {"messages": [USER, ANSWER | {"reasoning_content": "hm"}, USER], "enable_thinking": True},
+    "quiet": {"messages": [USER], "enable_thinking": False},
+    "empty": {"messages": [{"role": "system", "content": ""}, {"role": "user", "content": ""}]},
+}
+
+
+def theirs(template, variables):
+    try:
+        return _compile_jinja_template(template).render(**variables, **NAMES)
+    except (jinja2.TemplateError, TypeError, ValueError, KeyError, AttributeError):
+        return None
+
+
+def render(rows):
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    ran = subprocess.run([BUILD / "bin" / "render"], input=lines, capture_output=True, text=True, check=True, timeout=120)
+    return [json.loads(line) for line in ran.stdout.rstrip("\n").split("\n")]
+
+
+def variables_of(conversation):
+    return {"add_generation_prompt": True, "tools": None} | conversation
+
+
+def differences():
+    rows, wanted, names = [], [], []
+    for path in TEMPLATES:
+        source = path.read_text()
+        for name, conversation in CONVERSATIONS.items():
+            variables = variables_of(conversation)
+            expected = theirs(source, variables)
+            if expected is None or "strftime" in source:
+                continue
+            rows.append({"template": source, "variables": variables, "names": NAMES})
+            wanted.append(expected)
+            names.append((path.name, name))
+    got = render(rows)
+    return len(rows), [(n, g.get("error"), w, g.get("text")) for n, w, g in zip(names, wanted, got) if g.get("text") != w]
+
+
+def test_real_templates():
+    count, different = differences()
+    for name, error, wanted, got in different:
+        print(name, error or (wanted, got))
+    # This one marks texts as safe, whereupon Jinja2 escapes what it joins them with.
+    assert count > 600 and {template for (template, _), *_ in different} <= {"meetkai-functionary-medium-v3.1.jinja"}
+
+
+def one(template, messages=(USER,), **more):
+    return render([{"template": template, "variables": variables_of({"messages": list(messages)} | more), "names": NAMES}])[0]
+
+
+def test_only_the_users_bytes_are_literal():
+    got = one("{{ bos_token }}<|{{ messages[0].role }}|>{{ messages[0].content | trim }}<|end|>{{ tools | tojson }}", tools=TOOLS)
+    data = got["text"].encode()
+    literal = [data[begin:end].decode() for begin, end in got["literal"]]
+    assert literal == [USER["content"], json.dumps(TOOLS, ensure_ascii=False)]
+
+
+@pytest.mark.parametrize(
+    "template, words",
+    [
+        ("{{ raise_exception('no system role') }}", "refuses the conversation: no system role"),
+        ("{% for a in range(100000) %}{% for b in range(100000) %}{{ b }}{% endfor %}{% endfor %}", "too m"),
+        ("{% set ns = namespace(x='a') %}{% for i in range(60) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}", "too much text"),
+        ("{{ 'a' * 1000000000 }}", "too much text"),
+        ("{{ ('a' * 100000) | replace('a', 'b' * 100000) }}", "too much text"),
+        ("{{ ('a' * 100000) | replace('', 'b' * 100000) }}", "too much text"),
+        ("{{ range(1000000000) }}", "too much text"),
+        ("{{ messages | tojson(indent=1000000000) }}", "indentation"),
+        ("{% macro f(x) %}{{ f(x) }}{% endmacro %}{{ f(1) }}", "nested too deep"),
+        ("{{ " + "(" * 50000 + "1" + ")" * 50000 + " }}", "nested too deep"),
+        ("{{ " + "not " * 50000 + "1 }}", "nested too deep"),
+        ("{% if x %}" * 5000, "nested too deep"),
+        ("{{ " + "-" * 50000 + "1 }}", "cannot be read"),
+        ("{% for x in %}", "cannot be read"),
+        ("{% break %}", "Break"),
+        ("{{ unknown_function() }}", "not a function"),
+    ],
+)
+def test_bounds(template, words):
+    assert words in one(template)["error"]
+
+
+def test_damaged_templates_end_in_errors():
+    """Every answer is a text or an error: nothing crashes, nothing hangs."""
+    import random
+
+    random_ = random.Random(5)
+    rows = []
+    for _ in range(400):
+        source = random_.choice(TEMPLATES).read_text()
+        for _ in range(random_.randrange(1, 4)):
+            at = random_.randrange(len(source))
+            cut = random_.choice(["", "{%", "%}", "{{", "}}", "(", "[", "'", "|", " if ", "endfor", "\\", "\x00", "messages", "-"])
+            source = source[:at] + cut + source[at + random_.randrange(0, 9) :]
+        rows.append({"template": source, "variables": variables_of({"messages": [USER]}), "names": NAMES})
+    assert all(("text" in got) != ("error" in got) for got in render(rows))

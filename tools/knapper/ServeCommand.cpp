@@ -1,0 +1,176 @@
+#include "serving/http/ApiService.h"
+#include "serving/http/HttpServer.h"
+#include "tools/knapper/ServedEngine.h"
+#include "tools/knapper/Timing.h"
+
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <thread>
+
+namespace knapper::cli {
+namespace {
+
+struct ServeArguments {
+  std::string folder, modelName;
+  ServedEngine engine;
+  serving::HttpServerOptions http;
+  std::vector<std::string> apiKeys, allowedHosts;
+  double drainSeconds = 30, bodyMiB = 32;
+  bool quiet = false;
+};
+
+/// A folder's own name, also of "model/" and ".".
+std::string nameOf(const std::string &folder) {
+  std::error_code error;
+  std::filesystem::path path = std::filesystem::weakly_canonical(folder, error);
+  return path.filename().string();
+}
+
+/// Waits for SIGTERM or SIGINT, for at most so long; blocked in all threads.
+bool waitForSignal(double seconds) {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  timespec limit{static_cast<time_t>(seconds),
+                 static_cast<long>((seconds - double(time_t(seconds))) * 1e9)};
+  return sigtimedwait(&signals, nullptr, &limit) > 0;
+}
+
+Status serve(ServeArguments &arguments) {
+  using namespace knapper::serving;
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  signal(SIGPIPE, SIG_IGN);
+
+  Stopwatch watch;
+  ASSIGN_OR_RETURN(std::unique_ptr<ModelTexts> texts,
+                   ModelTexts::load(arguments.folder));
+  ASSIGN_OR_RETURN(
+      std::unique_ptr<Engine> engine,
+      arguments.engine.open(arguments.folder, texts->tokenizer().size()));
+  ApiServiceOptions options;
+  options.model = arguments.modelName.empty() ? nameOf(arguments.folder)
+                                              : arguments.modelName;
+  options.apiKeys = arguments.apiKeys;
+  if (const char *key = getenv("KNAPPER_API_KEY"); key && *key)
+    options.apiKeys.push_back(key);
+  options.allowedHosts = arguments.allowedHosts;
+  const std::string &host = arguments.http.host;
+  bool loopback =
+      host == "localhost" || host == "::1" || host.starts_with("127.");
+  options.anyHost = !loopback && options.allowedHosts.empty();
+  options.version = knapper_version();
+  if (!arguments.quiet)
+    options.log = [](const std::string &line) {
+      fprintf(stderr, "%s\n", line.c_str());
+    };
+  ApiService service(*engine, *texts, options);
+  arguments.http.largestBody =
+      static_cast<size_t>(arguments.bodyMiB * (1 << 20));
+  ASSIGN_OR_RETURN(std::unique_ptr<HttpServer> server,
+                   HttpServer::start(arguments.http, [&](const auto &exchange) {
+                     service.handle(exchange);
+                   }));
+  service.connections = [&] { return server->connections(); };
+  print(format("Serving %s at %s (context %d tokens, ready after %.2f s)\n",
+               printable(options.model).c_str(), server->address().c_str(),
+               engine->limits().contextLength, watch.seconds()));
+  fflush(stdout);
+  if (!texts->hasTemplate())
+    fprintf(stderr, "knapper: warning: the folder has no chat template: "
+                    "/v1/chat/completions refuses\n");
+  while (!waitForSignal(3600)) {
+  }
+
+  service.drain();
+  Stopwatch draining;
+  // A second signal ends the wait.
+  while (service.active() > 0 && draining.seconds() < arguments.drainSeconds)
+    if (waitForSignal(0.05))
+      break;
+  server->stopListening();
+  service.abortAll();
+  for (int i = 0; i < 40 && service.active() > 0; ++i)
+    waitForSignal(0.05);
+  waitForSignal(0.1); // the last bytes leave
+  server->stop();
+  engine.reset(); // its sinks post to the server's exchanges
+  return success();
+}
+
+} // namespace
+
+void addServe(CLI::App &app, Session &session) {
+  auto arguments = std::make_shared<ServeArguments>();
+  CLI::App *command = app.add_subcommand(
+      "serve", "Serves a language model over HTTP, as OpenAI's API");
+  command
+      ->add_option("folder", arguments->folder,
+                   "A Hugging Face folder: config.json, safetensors, "
+                   "tokenizer.json")
+      ->required()
+      ->type_name("FOLDER");
+  command->add_option("--host", arguments->http.host, "Address to listen at")
+      ->capture_default_str();
+  command
+      ->add_option("--port", arguments->http.port,
+                   "Port; 0: any that is free, which is printed")
+      ->check(CLI::Range(0, 65535))
+      ->capture_default_str();
+  command
+      ->add_option(
+          "--api-key", arguments->apiKeys,
+          "A key that requests must carry (Authorization: Bearer KEY); "
+          "may be repeated; also in KNAPPER_API_KEY")
+      ->type_name("KEY")
+      ->allow_extra_args(false);
+  command
+      ->add_option("--allowed-host", arguments->allowedHosts,
+                   "A name that the Host header may have; may be repeated. "
+                   "Default: loopback's names, or any where --host is another")
+      ->type_name("NAME")
+      ->allow_extra_args(false);
+  command->add_option("--served-model-name", arguments->modelName,
+                      "The model's name in requests; default: the folder's");
+  command
+      ->add_option("--drain", arguments->drainSeconds,
+                   "How long running requests may go on after SIGTERM")
+      ->transform(CLI::AsNumberWithUnit(
+          std::map<std::string, double>{{"s", 1}, {"m", 60}},
+          CLI::AsNumberWithUnit::CASE_SENSITIVE, "SECONDS"))
+      ->capture_default_str();
+  command
+      ->add_option("--max-body", arguments->bodyMiB,
+                   "The largest request in MiB")
+      ->check(CLI::Range(0.001, 1024.0))
+      ->capture_default_str();
+  command
+      ->add_option("--max-connections", arguments->http.mostConnections,
+                   "Connections at once")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  command
+      ->add_option("--http-threads", arguments->http.threads,
+                   "Threads that parse, tokenise and write")
+      ->check(CLI::Range(1, 256))
+      ->capture_default_str();
+  command->add_flag("--quiet", arguments->quiet,
+                    "Do not log a line for each request");
+  arguments->engine.addTo(*command);
+  command->footer("For example:\n"
+                  "  knapper serve ./SmolLM2-135M-Instruct --port 8000\n"
+                  "  curl http://127.0.0.1:8000/v1/chat/completions -H "
+                  "'Content-Type: application/json' \\\n"
+                  "    -d '{\"messages\": [{\"role\": \"user\", \"content\": "
+                  "\"Hello\"}]}'");
+  command->callback([&session, arguments] {
+    session.action = [arguments] { return serve(*arguments); };
+  });
+}
+
+} // namespace knapper::cli
