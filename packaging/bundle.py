@@ -3,8 +3,8 @@
 
     packaging/bundle.py --build build/release --out dist
 
-bin/knapper, lib/libknapper.so, libknapper_rt.so, libknapper_numeric.so and
-libknapper_regex.so, the header, the CMake package and pkg-config file, the Python package, the
+bin/knapper, lib/libknapper.so, libknapper_rt.so, libknapper_numeric.so, libknapper_pjrt.so
+and libknapper_regex.so, the header, the CMake package and pkg-config file, the Python package, the
 documentation, the examples and the notices; works wherever it is unpacked. Not larger than
 60 MB.
 """

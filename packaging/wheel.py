@@ -26,7 +26,7 @@ TAG = "py3-none-manylinux_2_34_x86_64"
 EXTRAS = {
     "onnx": ("onnx>=1.16",),  # models built in Python
     "torch": ("torch>=2.4", "onnx>=1.16", "onnxscript"),  # modules, exported; torch.compile
-    "jax": ("jax>=0.4.30",),  # programs of jax.export
+    "jax": ("jax>=0.4.30",),  # programs of jax.export; JAX_PLATFORMS=knapper
     "bf16": ("ml_dtypes>=0.4",),  # NumPy's bfloat16
 }
 CLASSIFIERS = (
@@ -53,6 +53,9 @@ knapper = knapper.__main__:main
 
 [torch_dynamo_backends]
 knapper = knapper.torch:backend
+
+[jax_plugins]
+knapper = knapper.jax
 """
 
 
@@ -98,7 +101,7 @@ def manual(library: Path) -> list[tuple[str, bytes]]:
 
 def build(library: Path, out: Path) -> Path:
     commands = manual(library)
-    names = ("libknapper_numeric.so", "libknapper_regex.so")
+    names = ("libknapper_numeric.so", "libknapper_pjrt.so", "libknapper_regex.so")
     apart = [stripped(library.parents[1] / "lib" / name, out) for name in names]
     library = stripped(library, out)
     check([library, *apart])

@@ -32,6 +32,12 @@ LogicalResult importCustomCall(HloNode &n) {
        target == "SPMDShardToFullShape") &&
       n.size() == 1 && n.results.size() == 1)
     return n.out(n[0]);
+  for (const HloTarget &known : hloMatrixTargets())
+    if (target == known.name)
+      return n.size() == known.operands && n.results.size() == known.results
+                 ? known.import(n)
+                 : n.damaged("calls '" + target + "' with " + Twine(n.size()) +
+                             " operands");
   return n.unsupported("target '" + target +
                        "' is code of another compiler's runtime");
 }

@@ -118,6 +118,15 @@ std::optional<Value> HloImporter::lookup(Value value, HloFrame &frame) {
   return std::nullopt;
 }
 
+/// Ops of a scalar region that mean the same for every element of tensors.
+static bool isLiftable(StringRef kind) {
+  for (ArrayRef<HloRow> rows : {hloUnaryRows(), hloBinaryRows()})
+    for (const HloRow &row : rows)
+      if (kind == row.name)
+        return true;
+  return kind == "constant";
+}
+
 Status HloImporter::importOp(Operation &op, HloFrame &frame) {
   std::string kind = hloName(&op).str();
   if (++imported > maxOps)
@@ -132,7 +141,9 @@ Status HloImporter::importOp(Operation &op, HloFrame &frame) {
     if (!value)
       return damagedFile("an operand is read before it is made", n.where());
     known &= bool(*value);
-    n.operands.push_back(*value);
+    n.operands.push_back(*value && frame.lift && ts::rankOf(*value) == 0
+                             ? n.broadcastTo(*value, *frame.lift)
+                             : *value);
   }
   auto finish = [&](bool given) {
     for (auto [i, result] : llvm::enumerate(op.getResults()))
@@ -144,6 +155,8 @@ Status HloImporter::importOp(Operation &op, HloFrame &frame) {
     return success();
   }
   const HloRow *row = findHloRow(kind);
+  if (frame.lift && row && !isLiftable(kind))
+    row = nullptr;
   size_t before = missing.size();
   LogicalResult built = failure();
   // So rows find results of types that there are. What is missing in functions
@@ -181,6 +194,8 @@ Status HloImporter::importOp(Operation &op, HloFrame &frame) {
     if (!n.results[i])
       return internalError("the row gives no result " + std::to_string(i),
                            n.where());
+    if (declared && frame.lift && kind != "constant")
+      declared = n.resultType(i);
     if (declared != n.results[i].getType())
       return damagedFile("gives " + ts::shapeText(n.results[i].getType()) +
                              " where the program has another type",

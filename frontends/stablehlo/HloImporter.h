@@ -16,6 +16,9 @@ struct HloFrame {
   unsigned depth = 0;                              ///< of calls and regions
   /// The line of the user's program that ops without one came from.
   std::string line;
+  /// Of a region of scalars that is imported for all elements of tensors at
+  /// once: their dims. Its ops are elementwise.
+  std::optional<llvm::SmallVector<ts::Dim>> lift;
 };
 
 class HloImporter : public BodyGraphBuilder {

@@ -164,6 +164,8 @@ RankedTensorType HloNode::resultType(size_t index) {
   RankedTensorType type = hloType(op->getResult(index).getType(), problem);
   if (!type)
     (void)unsupported(problem);
+  else if (frame.lift && kind != "constant")
+    return this->type(*frame.lift, type.getElementType());
   return type;
 }
 

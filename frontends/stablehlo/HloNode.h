@@ -62,7 +62,8 @@ public:
   //===--------------------------------------------------------------------===//
   // Results
   //===--------------------------------------------------------------------===//
-  /// The type that the file gives a result; null where we lack it.
+  /// The type that the file gives a result, at the frame's `lift`; null where
+  /// we lack it.
   mlir::RankedTensorType resultType(size_t index = 0);
   mlir::Type element(size_t index = 0);
   llvm::SmallVector<ts::Dim> resultDims(size_t index = 0);
@@ -111,6 +112,14 @@ struct HloRow {
   mlir::LogicalResult (*import)(HloNode &);
 };
 
+/// A target of custom_call that we know.
+struct HloTarget {
+  const char *name;
+  unsigned operands, results;
+  mlir::LogicalResult (*import)(HloNode &);
+};
+llvm::ArrayRef<HloTarget> hloMatrixTargets();
+
 // The families; a file each.
 llvm::ArrayRef<HloRow> hloUnaryRows();
 llvm::ArrayRef<HloRow> hloBinaryRows();
@@ -125,6 +134,7 @@ llvm::ArrayRef<HloRow> hloScatterRows();
 llvm::ArrayRef<HloRow> hloSortRows();
 llvm::ArrayRef<HloRow> hloControlRows();
 llvm::ArrayRef<HloRow> hloLoopRows();
+llvm::ArrayRef<HloRow> hloMatrixRows();
 
 /// The row of an op, or null.
 const HloRow *findHloRow(llvm::StringRef name);

@@ -1,4 +1,5 @@
 // Reductions, and which element wins one.
+#include "frontends/stablehlo/HloBodies.h"
 #include "frontends/stablehlo/HloRegions.h"
 
 using namespace mlir;
@@ -24,15 +25,70 @@ std::optional<int64_t> countsAlong(Value value) {
   return std::nullopt;
 }
 
+/// Of any region: halves are combined until one element is left, which is
+/// combined with what the reduction begins with. The order is free.
+LogicalResult reduceByHalves(HloNode &n, ArrayRef<int64_t> dims) {
+  size_t count = n.results.size();
+  auto rank = static_cast<int64_t>(ts::rankOf(n[0]));
+  SmallVector<int64_t> order, own = n.shape(n[0]), shape;
+  for (int64_t dim = 0; dim < rank; ++dim)
+    if (!llvm::is_contained(dims, dim)) {
+      order.push_back(dim);
+      shape.push_back(own[dim]);
+    }
+  auto last = static_cast<int64_t>(order.size());
+  int64_t length = 1;
+  for (int64_t dim : dims) {
+    order.push_back(dim);
+    length *= own[dim];
+  }
+  auto both = [&](ArrayRef<Value> x, ArrayRef<Value> y) {
+    SmallVector<Value> arguments(x);
+    llvm::append_range(arguments, y);
+    return hloApply(n, 0, arguments);
+  };
+  SmallVector<ts::Dim> rest;
+  for (int64_t size : shape)
+    rest.push_back(n.dim(size));
+  SmallVector<Value> begins, x;
+  for (size_t i = 0; i < count; ++i)
+    begins.push_back(n.broadcastTo(n[count + i], rest));
+  if (length == 0 || llvm::is_contained(shape, 0))
+    return giveHloResults(n, begins);
+  shape.push_back(length);
+  for (size_t i = 0; i < count; ++i)
+    x.push_back(n.reshapeTo(n.transpose(n[i], order), shape));
+  while (length > 1) {
+    int64_t half = length / 2;
+    SmallVector<Value> first, second, kept;
+    for (Value each : x) {
+      first.push_back(n.sliceDim(each, last, n.dim(0), n.dim(half)));
+      second.push_back(n.sliceDim(each, last, n.dim(half), n.dim(half)));
+      if (length % 2)
+        kept.push_back(n.sliceDim(each, last, n.dim(length - 1), n.dim(1)));
+    }
+    std::optional<SmallVector<Value>> made = both(first, second);
+    if (!made || made->size() != count)
+      return made ? n.damaged("its region gives another number of results")
+                  : failure();
+    x = *made;
+    for (auto [i, each] : llvm::enumerate(kept))
+      x[i] = n.make<ts::ConcatOp>(ValueRange{x[i], each}, uint64_t(last));
+    length = half + length % 2;
+  }
+  for (Value &each : x)
+    each = n.reshape(each, rest);
+  std::optional<SmallVector<Value>> made = both(begins, x);
+  return made ? giveHloResults(n, *made) : failure();
+}
+
 /// argmax and argmin: values with their indices.
 LogicalResult importArgReduce(HloNode &n, ArrayRef<int64_t> dims) {
   std::optional<ReduceKind> kind = hloArgReduction(n.op);
   Value x = n[0];
-  if (!kind || dims.size() != 1)
-    return n.unsupported("of several operands with a region that is not that "
-                         "of argmax or argmin");
-  if (countsAlong(n[1]) != dims[0] || !hloIsNeutral(*kind, n[2]))
-    return n.unsupported("of values with others than their indices");
+  if (!kind || dims.size() != 1 || countsAlong(n[1]) != dims[0] ||
+      !hloIsNeutral(*kind, n[2]))
+    return reduceByHalves(n, dims);
   if (n.resultDims(1) != n.resultDims(0) || n.failed())
     return n.damaged("its results differ");
   // false comes before true.
@@ -61,8 +117,7 @@ LogicalResult importReduce(HloNode &n) {
     return importArgReduce(n, dims);
   std::optional<ReduceKind> kind = hloCombiner(n.op, 0);
   if (count > 2 || !kind)
-    return n.unsupported("with a region that is not one add, multiply, "
-                         "maximum, minimum, and, or");
+    return reduceByHalves(n, dims);
   Value result = dims.empty() ? n[0] : n.reduce(*kind, n[0], dims, false);
   if (!hloIsNeutral(*kind, n[1]))
     result = hloCombine(n, *kind, result, n[1]);

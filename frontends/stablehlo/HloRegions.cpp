@@ -1,5 +1,5 @@
 #include "frontends/stablehlo/HloRegions.h"
-#include "frontends/stablehlo/HloImporter.h"
+#include "frontends/stablehlo/HloBodies.h"
 
 using namespace mlir;
 
@@ -76,6 +76,15 @@ bool hloReplaces(Operation *op, unsigned region) {
   Block *block = hloBlock(op, region, 2);
   return block && block->back().getNumOperands() == 1 &&
          block->back().getOperand(0) == block->getArgument(1);
+}
+
+bool hloSubtracts(Operation *op, unsigned region) {
+  Block *block = hloBlock(op, region, 2);
+  if (!block || block->back().getNumOperands() != 1)
+    return false;
+  Operation *body = made(block->back().getOperand(0), "subtract", 2);
+  return body && body->getOperand(0) == block->getArgument(0) &&
+         body->getOperand(1) == block->getArgument(1);
 }
 
 std::optional<ReduceKind> hloArgReduction(Operation *op) {
@@ -285,6 +294,36 @@ bool hloIsNeutral(ReduceKind kind, Value scalar) {
   }
   APInt value = data.getSplatValue<APInt>();
   return one ? value.isOne() : value.isZero();
+}
+
+std::optional<SmallVector<Value>> hloApply(HloNode &n, unsigned region,
+                                           ArrayRef<Value> arguments) {
+  Block *block = hloBlock(n.op, region, arguments.size());
+  if (!block || n.failed() || llvm::is_contained(arguments, Value())) {
+    if (!block)
+      (void)n.damaged("a region has not " + Twine(arguments.size()) +
+                      " arguments and one block");
+    return std::nullopt;
+  }
+  HloFrame frame;
+  frame.parent = &n.frame;
+  frame.body = n.frame.body;
+  frame.depth = n.frame.depth + 1;
+  frame.lift = ts::dimsOf(arguments[0]);
+  for (auto [argument, value] : llvm::zip(block->getArguments(), arguments)) {
+    auto type = dyn_cast<RankedTensorType>(argument.getType());
+    if (!type || type.getRank() != 0 ||
+        type.getElementType() != ts::elementTypeOf(value)) {
+      (void)n.damaged("a region's argument is of another type");
+      return std::nullopt;
+    }
+    frame.values[argument] = value;
+  }
+  std::optional<SmallVector<Value>> values = importHloBlock(n, *block, frame);
+  if (values)
+    for (Value &value : *values)
+      value = n.broadcastTo(value, *frame.lift);
+  return values;
 }
 
 } // namespace knapper

@@ -17,6 +17,9 @@ std::optional<ts::ReduceKind> hloCombiner(mlir::Operation *op, unsigned region);
 /// Whether the region returns its second argument, as scatters that replace do.
 bool hloReplaces(mlir::Operation *op, unsigned region);
 
+/// Whether the region takes its second argument from its first.
+bool hloSubtracts(mlir::Operation *op, unsigned region);
+
 /// Whether the region of four arguments keeps the larger (max) or smaller value
 /// with its index, the first of equal ones, NaN before all.
 std::optional<ts::ReduceKind> hloArgReduction(mlir::Operation *op);
@@ -33,6 +36,12 @@ struct HloSortKey {
 };
 /// The keys of a comparator, the first decides first; empty where it is none.
 llvm::SmallVector<HloSortKey> hloSortKeys(mlir::Operation *op);
+
+/// What the region of scalars gives for all elements of `arguments` at once,
+/// which have one shape. Nothing where it has ops that are not elementwise,
+/// which are reported.
+std::optional<llvm::SmallVector<mlir::Value>>
+hloApply(HloNode &n, unsigned region, llvm::ArrayRef<mlir::Value> arguments);
 
 /// x with y: and, or of booleans for add, mul, max, min of them.
 mlir::Value hloCombine(HloNode &n, ts::ReduceKind kind, mlir::Value x,

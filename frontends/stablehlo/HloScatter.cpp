@@ -44,9 +44,17 @@ LogicalResult importScatter(HloNode &n) {
   auto rank = static_cast<int64_t>(ts::rankOf(n[0]));
   bool replaces = hloReplaces(n.op, 0);
   std::optional<ReduceKind> kind = hloCombiner(n.op, 0);
-  if (!replaces && !kind)
-    return n.unsupported("with a region that is not one add, multiply, "
-                         "maximum, minimum or the update itself");
+  // What is subtracted is added with the other sign.
+  bool subtracts = !replaces && !kind && hloSubtracts(n.op, 0);
+  if (subtracts)
+    kind = ReduceKind::add;
+  // Any other region: elements are read, combined and written, once each.
+  bool combines = !replaces && !kind;
+  if (combines && !n.flag("unique_indices"))
+    return n.unsupported(
+        "with a region that is not one add, subtract, multiply, maximum, "
+        "minimum or the update itself, of indices that may repeat (give "
+        "unique_indices=True where they do not)");
   SmallVector<int64_t> updates = n.shape(n[2]),
                        inserted = n.dims("inserted_window_dims", rank),
                        paired = n.dims("input_batching_dims", rank),
@@ -100,18 +108,35 @@ LogicalResult importScatter(HloNode &n) {
     permutation.push_back(windows[dim - before]);
   }
   Value update = n.reshapeTo(n.transpose(n[2], permutation), shape);
+  if (subtracts)
+    update = n.make<ts::NegOp>(update);
   Value x = n.transpose(n[0], order);
   if (!update || !x || n.failed())
     return failure();
+  auto combined = [&](Value present) {
+    std::optional<SmallVector<Value>> made =
+        present ? hloApply(n, 0, {present, update}) : std::nullopt;
+    if (made && made->size() != 1)
+      (void)n.damaged("its region gives another number of results");
+    return made && !n.failed() ? made->front() : Value();
+  };
   if (placed.empty()) { // one window, which is all of the operand
     if (!w->batch.empty())
       return n.unsupported("of several windows that are all of the operand");
-    return n.out(
-        n.transpose(replaces ? update : hloCombine(n, *kind, x, update), back));
+    Value y = replaces   ? update
+              : combines ? combined(x)
+                         : hloCombine(n, *kind, x, update);
+    return y ? n.out(n.transpose(y, back)) : failure();
   }
   Value fits = fitting(n, *w);
   Type element = ts::elementTypeOf(x);
   bool spare = false;
+  if (combines) {
+    update = combined(n.make<ts::GatherNdOp>(x, hloPlaces(n, *w), uint64_t(0)));
+    if (!update)
+      return failure();
+    replaces = true;
+  }
   if (fits && !replaces) {
     SmallVector<int64_t> at = llvm::to_vector(
         llvm::seq<int64_t>(0, static_cast<int64_t>(w->batch.size())));

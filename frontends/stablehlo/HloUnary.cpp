@@ -126,16 +126,61 @@ LogicalResult importConvert(HloNode &n) {
   return n.out(n.convert(n[0], n.element()));
 }
 
+/// An element into `parts` narrower ones, the low bits first, along a last dim.
+LogicalResult splitBits(HloNode &n, int64_t parts) {
+  unsigned width = n.element().getIntOrFloatBitWidth();
+  Type wide, narrow = n.b.getIntegerType(width, /*isSigned=*/false);
+  Value x = unsignedBits(n, n[0], &wide);
+  SmallVector<int64_t> shape = n.shape(n[0]);
+  shape.push_back(1);
+  SmallVector<Value> pieces;
+  for (int64_t i = 0; i < parts && x; ++i) {
+    Value low =
+        i ? n.binary<ts::ShiftRightOp>(x, n.integerScalar(i * width, wide)) : x;
+    pieces.push_back(n.reshapeTo(n.convert(low, narrow), shape));
+  }
+  if (llvm::is_contained(pieces, Value()) || n.failed())
+    return failure();
+  Value y =
+      n.make<ts::ConcatOp>(ValueRange(pieces), uint64_t(shape.size() - 1));
+  return n.out(n.element() == narrow ? y : asType(n, y, n.element()));
+}
+
+/// `parts` elements along the last dim into a wider one.
+LogicalResult joinBits(HloNode &n, int64_t parts) {
+  unsigned width = ts::elementTypeOf(n[0]).getIntOrFloatBitWidth();
+  SmallVector<int64_t> shape = n.shape(n[0]);
+  if (shape.empty() || shape.back() != parts)
+    return n.damaged("joins another number of elements than its last dim has");
+  int64_t last = static_cast<int64_t>(shape.size()) - 1;
+  shape.pop_back();
+  Type narrow, wide = n.b.getIntegerType(width * parts, /*isSigned=*/false);
+  Value x = unsignedBits(n, n[0], &narrow), y;
+  for (int64_t i = 0; i < parts && x; ++i) {
+    Value piece = n.convert(
+        n.reshapeTo(n.sliceDim(x, last, n.dim(i), n.dim(1)), shape), wide);
+    if (i)
+      piece =
+          n.binary<ts::ShiftLeftOp>(piece, n.integerScalar(i * width, wide));
+    y = y ? n.binary<ts::OrOp>(y, piece) : piece;
+  }
+  return n.out(n.element() == wide ? y : asType(n, y, n.element()));
+}
+
 LogicalResult importBitcast(HloNode &n) {
   Type element = n.element();
   if (!element)
     return failure();
   if (element == ts::elementTypeOf(n[0]))
     return n.out(n[0]);
-  if (element.getIntOrFloatBitWidth() !=
-      ts::elementTypeOf(n[0]).getIntOrFloatBitWidth())
-    return n.unsupported("between elements of different widths");
-  return n.out(asType(n, n[0], element));
+  unsigned from = ts::elementTypeOf(n[0]).getIntOrFloatBitWidth(),
+           to = element.getIntOrFloatBitWidth();
+  if (from < 8 || to < 8)
+    return from == to ? n.out(asType(n, n[0], element))
+                      : n.unsupported("of elements of fewer than 8 bits");
+  if (from == to)
+    return n.out(asType(n, n[0], element));
+  return from > to ? splitBits(n, from / to) : joinBits(n, to / from);
 }
 
 /// f32 to the exponent and mantissa of a type that we have, and back.

@@ -1,5 +1,6 @@
 // Sliding windows: pools, running reductions, and the gradient of a max-pool.
 #include "frontends/common/Windows.h"
+#include "frontends/stablehlo/HloBodies.h"
 #include "frontends/stablehlo/HloRegions.h"
 
 using namespace mlir;
@@ -92,29 +93,39 @@ Value padded(HloNode &n, Value x, Value value, const WindowShape &w) {
   return n.pad(x, value, low, high, interior);
 }
 
-/// cumsum and its like: windows of all that is before, or behind. Null for
-/// windows of other kinds.
-Value asScan(HloNode &n, ReduceKind kind, Value x, const WindowShape &w) {
-  SmallVector<int64_t> own = n.shape(x);
+/// The dim along which windows are all that is before (or behind) an element.
+struct RunningWindow {
+  size_t dim;
+  bool forwards;
+};
+std::optional<RunningWindow> runOf(ArrayRef<int64_t> own,
+                                   const WindowShape &w) {
   std::optional<size_t> along;
   for (size_t i = 0; i < w.rank(); ++i) {
     if (w.isIdle(i))
       continue;
     if (along)
-      return {};
+      return std::nullopt;
     along = i;
   }
-  if (!along || kind == ReduceKind::logical_and ||
-      kind == ReduceKind::logical_or)
-    return {};
+  if (!along)
+    return std::nullopt;
   size_t i = *along;
   int64_t rest = own[i] - 1;
   bool forwards = w.pads[i] == std::pair(rest, int64_t(0)),
        backwards = w.pads[i] == std::pair(int64_t(0), rest);
   if (w.size[i] != own[i] || w.strides[i] != 1 || w.dilations[i] != 1 ||
       (!forwards && !backwards))
+    return std::nullopt;
+  return RunningWindow{i, forwards};
+}
+
+/// cumsum and its like. Null for windows of other kinds.
+Value asScan(HloNode &n, ReduceKind kind, Value x, const WindowShape &w) {
+  std::optional<RunningWindow> run = runOf(n.shape(x), w);
+  if (!run || kind == ReduceKind::logical_and || kind == ReduceKind::logical_or)
     return {};
-  return n.make<ts::ScanOp>(kind, x, uint64_t(i), false, !forwards);
+  return n.make<ts::ScanOp>(kind, x, uint64_t(run->dim), false, !run->forwards);
 }
 
 /// A pool over the dims that have windows, put last. Null for what is none.
@@ -165,13 +176,82 @@ Value asPool(HloNode &n, ReduceKind kind, Value x, const WindowShape &w) {
   return n.transpose(n.reshapeTo(y, result), back);
 }
 
+/// Of any region and several operands: running reductions in steps of 1, 2, 4
+/// elements, other windows a tap at a time.
+LogicalResult reduceWindowsByRegion(HloNode &n) {
+  size_t count = n.results.size(), rank = ts::rankOf(n[0]);
+  std::optional<WindowShape> w = readWindows(n, rank);
+  SmallVector<int64_t> spread = n.integers("base_dilations", rank);
+  if (!w || n.failed())
+    return failure();
+  if (llvm::any_of(spread, [](int64_t each) { return each != 1; }))
+    return n.unsupported("of a region that is not one op, with gaps between "
+                         "elements");
+  SmallVector<Value> x(n.operands.begin(), n.operands.begin() + count);
+  for (size_t i = 0; i < count; ++i)
+    if (ts::dimsOf(x[i]) != ts::dimsOf(x[0]) || ts::rankOf(n[count + i]) != 0)
+      return n.damaged("its operands differ in shape");
+  auto combine = [&](ArrayRef<Value> a, ArrayRef<Value> b) {
+    SmallVector<Value> arguments(a);
+    llvm::append_range(arguments, b);
+    std::optional<SmallVector<Value>> made = hloApply(n, 0, arguments);
+    if (made && made->size() != count) {
+      (void)n.damaged("its region gives another number of results");
+      made.reset();
+    }
+    return made;
+  };
+  SmallVector<int64_t> own = n.shape(x[0]), none(rank, 0);
+  if (std::optional<RunningWindow> run = runOf(own, *w)) {
+    for (int64_t by = 1; by < own[run->dim]; by *= 2) {
+      SmallVector<int64_t> low(rank, 0), high(rank, 0);
+      low[run->dim] = run->forwards ? by : -by;
+      high[run->dim] = -low[run->dim];
+      SmallVector<Value> moved;
+      for (size_t i = 0; i < count; ++i)
+        moved.push_back(n.pad(x[i], n[count + i], low, high, none));
+      auto made = run->forwards ? combine(moved, x) : combine(x, moved);
+      if (!made)
+        return failure();
+      x = *made;
+    }
+    return giveHloResults(n, x);
+  }
+  if (w->taps() > mostTaps)
+    return n.unsupported("with windows of more than " + Twine(mostTaps) +
+                         " elements and a region that is not one op");
+  for (size_t i = 0; i < count; ++i)
+    x[i] = padded(n, x[i], n[count + i], *w);
+  SmallVector<Value> y;
+  bool good = true;
+  forEachTap(*w, [&](ArrayRef<int64_t> tap) {
+    if (!good || n.failed())
+      return;
+    SmallVector<Value> here;
+    for (Value each : x)
+      here.push_back(each ? atTap(n, each, *w, tap) : Value());
+    if (y.empty()) {
+      for (size_t i = 0; i < count && here[i]; ++i)
+        y.push_back(n.broadcastTo(n[count + i], ts::dimsOf(here[i])));
+      good = y.size() == count;
+    }
+    std::optional<SmallVector<Value>> made;
+    if (good)
+      made = combine(y, here);
+    good = made.has_value();
+    if (good)
+      y = *made;
+  });
+  return good && !n.failed() ? giveHloResults(n, y) : failure();
+}
+
 LogicalResult importReduceWindow(HloNode &n) {
-  if (n.size() != 2 || n.results.size() != 1)
-    return n.unsupported("of several operands");
+  if (n.results.empty() || n.size() != 2 * n.results.size())
+    return n.damaged("has " + Twine(n.size()) + " operands for " +
+                     Twine(n.results.size()) + " results");
   std::optional<ReduceKind> kind = hloCombiner(n.op, 0);
-  if (!kind)
-    return n.unsupported("with a region that is not one add, multiply, "
-                         "maximum, minimum, and, or");
+  if (!kind || n.results.size() > 1)
+    return reduceWindowsByRegion(n);
   size_t rank = ts::rankOf(n[0]);
   std::optional<WindowShape> w = readWindows(n, rank);
   SmallVector<int64_t> spread = n.integers("base_dilations", rank);

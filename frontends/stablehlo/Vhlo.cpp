@@ -7,6 +7,7 @@
 #include "mlir/Bytecode/BytecodeReader.h"
 #include "mlir/Bytecode/BytecodeReaderConfig.h"
 #include "mlir/IR/ExtensibleDialect.h"
+#include "llvm/Support/Alignment.h"
 #include "llvm/Support/Endian.h"
 #include "llvm/Support/MemoryBuffer.h"
 
@@ -171,6 +172,32 @@ Expected<OwningOpRef<ModuleOp>> readHloBytecode(MLIRContext &context,
   Operation *module = &block.front();
   module->remove();
   return OwningOpRef<ModuleOp>(cast<ModuleOp>(module));
+}
+
+Expected<HloProgram> readHloProgram(MLIRContext &context,
+                                    std::string_view bytes,
+                                    const std::string &where) {
+  std::string_view code = findHloBytecode(bytes);
+  if (code.empty())
+    return userError("is no StableHLO program: it holds no MLIR bytecode",
+                     where, "give what jax.export writes");
+  auto offset = static_cast<size_t>(code.data() - bytes.data());
+  std::shared_ptr<llvm::MemoryBuffer> kept;
+  // Sections of the format are aligned, as the reader is to see them.
+  const llvm::Align alignment(64);
+  if (!llvm::isAddrAligned(alignment, code.data())) {
+    std::unique_ptr<llvm::WritableMemoryBuffer> aligned =
+        llvm::WritableMemoryBuffer::getNewUninitMemBuffer(code.size(), where,
+                                                          alignment);
+    if (!aligned)
+      return deviceError("there is no memory to read it", where, "free memory");
+    llvm::copy(code, aligned->getBufferStart());
+    code = {aligned->getBufferStart(), code.size()};
+    kept = std::move(aligned);
+  }
+  ASSIGN_OR_RETURN(OwningOpRef<ModuleOp> module,
+                   readHloBytecode(context, code, where));
+  return HloProgram{std::move(kept), code.data(), offset, std::move(module)};
 }
 
 } // namespace knapper

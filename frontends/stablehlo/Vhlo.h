@@ -11,6 +11,8 @@
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
 #include "runtime/base/Error.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include <memory>
 #include <string_view>
 
 namespace knapper {
@@ -32,5 +34,20 @@ bool isHloBytecode(std::string_view bytes);
 Expected<mlir::OwningOpRef<mlir::ModuleOp>>
 readHloBytecode(mlir::MLIRContext &context, std::string_view bytes,
                 const std::string &where);
+
+/// A program as it was read, and what its large constants lie in.
+struct HloProgram {
+  std::shared_ptr<llvm::MemoryBuffer> aligned; ///< null: the caller's bytes
+  const char *begin;                           ///< of the bytecode
+  size_t offset;                               ///< of the bytecode in the file
+  mlir::OwningOpRef<mlir::ModuleOp> module;
+};
+
+/// Finds the bytecode in `bytes` and reads it. What is not aligned as the
+/// format asks is copied.
+/// Errors: UserError where there is none or it is damaged.
+Expected<HloProgram> readHloProgram(mlir::MLIRContext &context,
+                                    std::string_view bytes,
+                                    const std::string &where);
 
 } // namespace knapper

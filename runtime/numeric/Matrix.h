@@ -58,7 +58,8 @@ void exponential(const double *a, int64_t n, double *y);
 void singular(const double *a, int64_t m, int64_t n, double *u, double *s,
               double *vh);
 /// Eigenvalues, rising, of a symmetric matrix [n, n], whose lower triangle is
-/// read; by Jacobi's rotations.
-void eigenvalues(const double *a, int64_t n, double *w);
+/// read, and unless `v` is null the eigenvectors as its columns [n, n]; by
+/// Jacobi's rotations. NaN or infinity in `a` gives NaN everywhere.
+void eigenvalues(const double *a, int64_t n, double *w, double *v = nullptr);
 
 } // namespace knapper::numeric

@@ -184,6 +184,19 @@ int eigen(void *, const knapper_call *call) {
   return 0;
 }
 
+int eigenvectorShape(const knapper_call *call, knapper_result_shape *results) {
+  results[1] = shapeOf(call->inputs[0], KNAPPER_F64,
+                       {rowsOf(call->inputs[0]), columnsOf(call->inputs[0])});
+  return eigenShape(call, results);
+}
+
+int eigenvectors(void *, const knapper_call *call) {
+  Matrices a(call->inputs[0]), v(call->outputs[1]);
+  for (int64_t i = 0; i < a.count; ++i)
+    eigenvalues(a.at(i), a.rows, result<double>(call, 0) + i * a.rows, v.at(i));
+  return 0;
+}
+
 /// `takes` has a letter an input: m a matrix, s a square one, r a matrix with
 /// as many rows as the first, p pivots, t factors of vectors.
 struct MatrixRow {
@@ -196,6 +209,7 @@ struct MatrixRow {
 constexpr MatrixRow rows[] = {
     {"MatrixCholesky", "s", 2, choleskyShape, cholesky},
     {"MatrixEigenvalues", "s", 1, eigenShape, eigen},
+    {"MatrixEigenvectors", "s", 2, eigenvectorShape, eigenvectors},
     {"MatrixExp", "s", 1, sameShape<0>, exponentials},
     {"MatrixHouseholder", "mt", 1, householderShape, householder},
     {"MatrixLu", "m", 3, luShape, lu},

@@ -23,6 +23,7 @@ std::vector<knapper_operator> elementOperators();
 ///   MatrixHouseholder vectors [m, n], factors [k] -> Q [m, n], or [m, m] where
 ///   `square` is set MatrixExp         a [n, n] -> e^A MatrixSvd         a [m,
 ///   n] -> U [m, k], S [k], Vh [k, n] MatrixEigenvalues a [n, n] -> [n]
+///   MatrixEigenvectors a [n, n] -> [n], V [n, n], of a symmetric a
 /// with k = min(m, n).
 std::vector<knapper_operator> matrixOperators();
 

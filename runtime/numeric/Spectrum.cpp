@@ -111,8 +111,8 @@ void singular(const double *a, int64_t m, int64_t n, double *u, double *s,
   }
 }
 
-void eigenvalues(const double *a, int64_t n, double *w) {
-  std::vector<double> b(n * n);
+void eigenvalues(const double *a, int64_t n, double *w, double *v) {
+  std::vector<double> b(n * n), turns(v ? n * n : 0, 0.0);
   double scale = 0;
   for (int64_t i = 0; i < n; ++i)
     for (int64_t j = 0; j <= i; ++j) {
@@ -121,8 +121,12 @@ void eigenvalues(const double *a, int64_t n, double *w) {
     }
   if (!isFinite(b.data(), n * n)) {
     std::fill(w, w + n, nan);
+    if (v)
+      std::fill(v, v + n * n, nan);
     return;
   }
+  for (int64_t i = 0; v && i < n; ++i)
+    turns[i * n + i] = 1;
   double small = std::numeric_limits<double>::epsilon() * scale * 1e-2;
   for (int sweep = 0; sweep < sweeps; ++sweep) {
     bool turned = false;
@@ -134,14 +138,23 @@ void eigenvalues(const double *a, int64_t n, double *w) {
         Rotation r = rotation(b[i * n + i], b[j * n + j], off);
         rotate(&b[i * n], &b[j * n], n, 1, r);
         rotate(&b[i], &b[j], n, n, r);
+        if (v)
+          rotate(&turns[i * n], &turns[j * n], n, 1, r);
         turned = true;
       }
     if (!turned)
       break;
   }
-  for (int64_t i = 0; i < n; ++i)
-    w[i] = b[i * n + i];
-  std::sort(w, w + n);
+  std::vector<int64_t> order(n);
+  std::iota(order.begin(), order.end(), 0);
+  std::sort(order.begin(), order.end(), [&](int64_t x, int64_t y) {
+    return std::pair(b[x * n + x], x) < std::pair(b[y * n + y], y);
+  });
+  for (int64_t i = 0; i < n; ++i) {
+    w[i] = b[order[i] * n + order[i]];
+    for (int64_t j = 0; v && j < n; ++j)
+      v[j * n + i] = turns[order[i] * n + j];
+  }
 }
 
 } // namespace knapper::numeric

@@ -58,9 +58,15 @@ def test_versions(version):
 
 def test_inspecting(tmp_path):
     data = program(lambda x: x, X).mlir_module_serialized
-    with pytest.raises(knapper.UserError, match="is a StableHLO program"):
-        knapper.inspect(data)
-    with pytest.raises(knapper.UserError, match="ONNX models are quantised"):
+    found = knapper.inspect(data)
+    assert found["inputs"] == [{"name": "x", "dtype": "f32", "dims": [4, 5], "donated": False}]
+    assert found["outputs"][0]["dims"] == [4, 5] and not found["unsupported"]
+    donating = jax.export.export(jax.jit(lambda x, y: (x + y, lax.complex(x, y)), donate_argnums=1))(X, X)
+    found = knapper.inspect(donating.mlir_module_serialized)
+    assert [each["donated"] for each in found["inputs"]] == [False, True]
+    assert [each["op"] for each in found["unsupported"]] == ["complex"]
+    assert {"op": "add", "count": 1}.items() <= found["operators"][0].items()
+    with pytest.raises(knapper.UserError, match="only these are quantised"):
         knapper.quantize(data, calibration=[{"x": X}])
 
 

@@ -1,0 +1,52 @@
+//===- KnapperFunctions.h - The C API of libknapper, found at run time ----===//
+//
+// The plugin is small: it loads libknapper.so, which a Python process may have
+// loaded already, when its first client is made.
+//
+//===----------------------------------------------------------------------===//
+#pragma once
+
+#include "knapper/knapper.h"
+#include <string>
+
+namespace knapper::pjrt {
+
+#define KNAPPER_PJRT_LIBRARY(F)                                                \
+  F(version)                                                                   \
+  F(has_compiler)                                                              \
+  F(error_get_kind)                                                            \
+  F(error_get_message)                                                         \
+  F(error_release)                                                             \
+  F(dtype_size)                                                                \
+  F(devices)                                                                   \
+  F(inspect)                                                                   \
+  F(compile)                                                                   \
+  F(load_memory)                                                               \
+  F(module_release)                                                            \
+  F(module_save)                                                               \
+  F(module_num_inputs)                                                         \
+  F(module_num_outputs)                                                        \
+  F(module_input)                                                              \
+  F(module_output)                                                             \
+  F(module_may_replace)                                                        \
+  F(module_peak_memory)                                                        \
+  F(module_describe)                                                           \
+  F(run)                                                                       \
+  F(result_release)                                                            \
+  F(string_release)
+
+struct KnapperFunctions {
+#define KNAPPER_PJRT_MEMBER(name) decltype(&knapper_##name) name = nullptr;
+  KNAPPER_PJRT_LIBRARY(KNAPPER_PJRT_MEMBER)
+#undef KNAPPER_PJRT_MEMBER
+};
+
+/// The functions; valid after loadKnapper has succeeded once.
+const KnapperFunctions &knapper();
+
+/// Loads the library that `path` names, or if it is empty $KNAPPER_LIBRARY, or
+/// libknapper.so in the plugin's own folder. It stays loaded; a second call
+/// does nothing. Empty: done; else what is wrong. Thread-safe.
+std::string loadKnapper(const std::string &path);
+
+} // namespace knapper::pjrt

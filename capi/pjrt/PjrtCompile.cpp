@@ -1,0 +1,232 @@
+// Programs into executables, and executables as bytes.
+#include "capi/pjrt/PjrtExecutable.h"
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <string_view>
+#include <unistd.h>
+
+namespace knapper::pjrt {
+
+CompiledProgram::~CompiledProgram() {
+  if (module)
+    knapper().module_release(module);
+}
+
+namespace {
+
+/// One tensor of the signature; null: done.
+PjrtError *readInfo(const knapper_tensor_info &info, ArrayInfo &array) {
+  std::optional<Type> type = typeOf(info.dtype);
+  if (!type)
+    return fail(Code::unimplemented,
+                std::string("'") + info.name + "' is no array of numbers");
+  array.type = *type;
+  array.dtype = info.dtype;
+  array.dims.assign(info.shape, info.shape + info.rank);
+  std::optional<size_t> bytes =
+      arrayBytes(*type, array.dims.data(), array.dims.size());
+  if (!bytes)
+    return fail(Code::unimplemented, std::string("'") + info.name +
+                                         "' has a size that only a call knows");
+  array.bytes = *bytes;
+  return nullptr;
+}
+
+template <typename Ask>
+PjrtError *readInfos(knapper_module *module, int32_t count, Ask ask,
+                     std::vector<ArrayInfo> &arrays) {
+  for (int32_t i = 0; i < count; ++i) {
+    knapper_tensor_info info{};
+    info.size = sizeof(info);
+    if (knapper_error *error = ask(module, i, &info))
+      return fail(error);
+    if (PjrtError *error = readInfo(info, arrays.emplace_back()))
+      return error;
+  }
+  return nullptr;
+}
+
+/// Gives each output the first donated input that it may replace and no other
+/// has taken.
+void pairDonations(CompiledProgram &program) {
+  std::vector<bool> taken(program.inputs.size());
+  for (size_t o = 0; o < program.outputs.size(); ++o) {
+    program.replaces.push_back(-1);
+    for (size_t i = 0; i < program.inputs.size(); ++i) {
+      if (!program.donated[i] || taken[i] ||
+          program.inputs[i].bytes != program.outputs[o].bytes ||
+          !knapper().module_may_replace(program.module, static_cast<int32_t>(o),
+                                        static_cast<int32_t>(i)))
+        continue;
+      taken[i] = true;
+      program.replaces.back() = static_cast<int32_t>(i);
+      break;
+    }
+  }
+}
+
+/// Which inputs of the program are donated, by knapper_inspect's JSON.
+std::vector<bool> donatedIn(std::string_view json) {
+  std::vector<bool> donated;
+  constexpr std::string_view key = "\"donated\":";
+  for (size_t at = json.find(key); at != json.npos; at = json.find(key, at)) {
+    at += key.size();
+    while (at < json.size() && json[at] == ' ')
+      ++at;
+    donated.push_back(json.substr(at, 4) == "true");
+  }
+  return donated;
+}
+
+} // namespace
+
+PjrtError *makeProgram(knapper_module *module, std::vector<bool> donated,
+                       std::shared_ptr<CompiledProgram> &result) {
+  auto program = std::make_shared<CompiledProgram>();
+  program->module = module;
+  if (PjrtError *error = readInfos(module, knapper().module_num_inputs(module),
+                                   knapper().module_input, program->inputs))
+    return error;
+  if (PjrtError *error = readInfos(module, knapper().module_num_outputs(module),
+                                   knapper().module_output, program->outputs))
+    return error;
+  for (const ArrayInfo &output : program->outputs) {
+    program->outputTypes.push_back(output.type);
+    program->outputRanks.push_back(output.dims.size());
+    program->outputDims.insert(program->outputDims.end(), output.dims.begin(),
+                               output.dims.end());
+    program->memoryKinds.push_back(kMemoryKind);
+    program->memoryKindSizes.push_back(sizeof(kMemoryKind) - 1);
+  }
+  donated.resize(program->inputs.size());
+  program->donated = std::move(donated);
+  pairDonations(*program);
+  result = std::move(program);
+  return nullptr;
+}
+
+namespace {
+
+knapper_load_options loadOptions(const Client &client) {
+  knapper_load_options options = KNAPPER_LOAD_OPTIONS_INIT;
+  options.threads = client.threads;
+  return options;
+}
+
+PjrtError *compile(Client_Compile_Args &a) {
+  if (!a.program || !a.program->code || !a.program->format)
+    return fail(Code::invalidArgument, "there is no program");
+  std::string_view format(a.program->format, a.program->format_size);
+  if (format != "mlir")
+    return fail(Code::unimplemented, "the program's format is '" +
+                                         std::string(format) +
+                                         "'; give StableHLO as 'mlir'");
+  knapper_option options[] = {{"model-format", "stablehlo"},
+                              {"isa", a.client->isa.c_str()}};
+  knapper_compile_options request = KNAPPER_COMPILE_OPTIONS_INIT;
+  request.model_bytes = a.program->code;
+  request.model_size = a.program->code_size;
+  request.options = options;
+  request.num_options = a.client->isa.empty() ? 1 : 2;
+  char *json = nullptr;
+  if (knapper_error *error = knapper().inspect(&request, &json))
+    return fail(error);
+  std::vector<bool> donated = donatedIn(json);
+  knapper().string_release(json);
+  knapper_load_options load = loadOptions(*a.client);
+  knapper_module *module = nullptr;
+  if (knapper_error *error = knapper().compile(&request, &load, &module))
+    return fail(error);
+  std::shared_ptr<CompiledProgram> program;
+  if (PjrtError *error = makeProgram(module, std::move(donated), program))
+    return error;
+  a.executable = new LoadedExecutable{a.client, std::move(program)};
+  return nullptr;
+}
+
+/// Before the bytes of the artefact, where inputs are donated: this, and a byte
+/// for each input.
+constexpr std::string_view kDonations = "KNAPPER DONATES\n";
+
+struct ScratchFolder {
+  std::string path;
+  ~ScratchFolder() {
+    unlink(file().c_str());
+    rmdir(path.c_str());
+  }
+  std::string file() const { return path + "/program.knap"; }
+};
+
+PjrtError *readFile(const std::string &path, std::string &bytes) {
+  FILE *file = fopen(path.c_str(), "rb");
+  if (!file)
+    return fail(Code::internal, "cannot read " + path);
+  char piece[1 << 16];
+  for (size_t n; (n = fread(piece, 1, sizeof(piece), file)) > 0;)
+    bytes.append(piece, n);
+  bool failed = ferror(file);
+  fclose(file);
+  return failed ? fail(Code::internal, "cannot read " + path) : nullptr;
+}
+
+PjrtError *serialize(Executable_Serialize_Args &a) {
+  const char *base = std::getenv("TMPDIR");
+  std::string path = std::string(base ? base : "/tmp") + "/knapper-XXXXXX";
+  if (!mkdtemp(path.data()))
+    return fail(Code::internal, "cannot make a folder " + path +
+                                    "; set TMPDIR to a folder to write in");
+  ScratchFolder folder{path};
+  if (knapper_error *error = knapper().module_save(
+          a.executable->program->module, folder.file().c_str()))
+    return fail(error);
+  auto bytes = std::make_unique<std::string>();
+  const std::vector<bool> &donated = a.executable->program->donated;
+  if (std::find(donated.begin(), donated.end(), true) != donated.end()) {
+    *bytes += kDonations;
+    for (bool each : donated)
+      *bytes += each ? '1' : '0';
+    *bytes += '\n';
+  }
+  if (PjrtError *error = readFile(folder.file(), *bytes))
+    return error;
+  give(*bytes, a.serialized_bytes, a.serialized_bytes_size);
+  a.serialized_executable = bytes.release();
+  a.serialized_executable_deleter = [](void *bytes) {
+    delete static_cast<std::string *>(bytes);
+  };
+  return nullptr;
+}
+
+PjrtError *deserialize(Executable_DeserializeAndLoad_Args &a) {
+  if (!a.serialized_executable)
+    return fail(Code::invalidArgument, "there is no executable");
+  std::string_view bytes(a.serialized_executable, a.serialized_executable_size);
+  std::vector<bool> donated;
+  if (bytes.substr(0, kDonations.size()) == kDonations) {
+    bytes.remove_prefix(kDonations.size());
+    for (; !bytes.empty() && bytes[0] != '\n'; bytes.remove_prefix(1))
+      donated.push_back(bytes[0] == '1');
+    bytes.remove_prefix(bytes.empty() ? 0 : 1);
+  }
+  knapper_load_options load = loadOptions(*a.client);
+  knapper_module *module = nullptr;
+  if (knapper_error *error =
+          knapper().load_memory(bytes.data(), bytes.size(), &load, &module))
+    return fail(error);
+  std::shared_ptr<CompiledProgram> program;
+  if (PjrtError *error = makeProgram(module, std::move(donated), program))
+    return error;
+  a.loaded_executable = new LoadedExecutable{a.client, std::move(program)};
+  return nullptr;
+}
+
+} // namespace
+
+void setCompileFunctions(PjrtApi &api) {
+  api.Client_Compile = guarded<compile>;
+  api.Executable_Serialize = guarded<serialize>;
+  api.Executable_DeserializeAndLoad = guarded<deserialize>;
+}
+
+} // namespace knapper::pjrt

@@ -1,0 +1,52 @@
+//===- PjrtExecutable.h - Compiled programs -------------------------------===//
+#pragma once
+
+#include "capi/pjrt/PjrtBuffer.h"
+
+namespace knapper::pjrt {
+
+struct ArrayInfo {
+  Type type;
+  knapper_dtype dtype;
+  std::vector<int64_t> dims;
+  size_t bytes;
+};
+
+/// A compiled program; what executables share. Runs from any thread.
+struct CompiledProgram {
+  ~CompiledProgram();
+
+  knapper_module *module = nullptr;
+  std::vector<ArrayInfo> inputs, outputs;
+  std::vector<bool> donated; ///< by input: the caller gives it away
+  /// By output: the donated input whose memory it may take, or -1.
+  std::vector<int32_t> replaces;
+
+  // As the interface asks for them.
+  std::vector<Type> outputTypes;
+  std::vector<int64_t> outputDims; ///< one after the other
+  std::vector<size_t> outputRanks;
+  std::vector<const char *> memoryKinds;
+  std::vector<size_t> memoryKindSizes;
+};
+
+struct PjrtExecutable {
+  std::shared_ptr<CompiledProgram> program;
+};
+
+struct LoadedExecutable {
+  Client *client;
+  std::shared_ptr<CompiledProgram> program;
+  std::atomic<bool> deleted = false;
+};
+
+/// Takes the module, also when it fails.
+PjrtError *makeProgram(knapper_module *module, std::vector<bool> donated,
+                       std::shared_ptr<CompiledProgram> &program);
+
+void setCompileFunctions(PjrtApi &api);
+void setExecutableFunctions(PjrtApi &api);
+void setExecuteFunctions(PjrtApi &api);
+void setLayoutExtension(PjrtApi &api);
+
+} // namespace knapper::pjrt

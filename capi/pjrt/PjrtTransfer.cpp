@@ -1,0 +1,239 @@
+// Arrays in and out of the host's memory.
+#include "capi/pjrt/PjrtBuffer.h"
+
+namespace knapper::pjrt {
+
+namespace {
+
+/// Whether bytes lie as a row-major array has them; dims of one element may
+/// have any stride.
+bool isDense(const int64_t *dims, size_t rank, const int64_t *strides,
+             size_t element) {
+  auto expected = static_cast<int64_t>(element);
+  for (size_t i = rank; i-- > 0;) {
+    if (dims[i] != 1 && strides[i] != expected)
+      return false;
+    expected *= dims[i];
+  }
+  return true;
+}
+
+/// Copies between strided arrays, the innermost dim in a loop of its own.
+void copyStrided(char *to, const int64_t *toStrides, const char *from,
+                 const int64_t *fromStrides, const int64_t *dims, size_t rank,
+                 size_t element) {
+  if (rank == 0) {
+    memcpy(to, from, element);
+    return;
+  }
+  if (rank == 1 && toStrides[0] == static_cast<int64_t>(element) &&
+      fromStrides[0] == toStrides[0]) {
+    memcpy(to, from, element * static_cast<size_t>(dims[0]));
+    return;
+  }
+  for (int64_t i = 0; i < dims[0]; ++i)
+    copyStrided(to + i * toStrides[0], toStrides + 1, from + i * fromStrides[0],
+                fromStrides + 1, dims + 1, rank - 1, element);
+}
+
+std::vector<int64_t> denseStrides(const int64_t *dims, size_t rank,
+                                  size_t element) {
+  std::vector<int64_t> strides(rank);
+  auto step = static_cast<int64_t>(element);
+  for (size_t i = rank; i-- > 0;) {
+    strides[i] = step;
+    step *= dims[i];
+  }
+  return strides;
+}
+
+PjrtError *fromHost(Client_BufferFromHostBuffer_Args &a) {
+  std::optional<size_t> bytes = arrayBytes(a.type, a.dims, a.num_dims);
+  if (!bytes)
+    return badArray(a.type, a.dims, a.num_dims);
+  if (PjrtError *error = checkLayout(a.device_layout, a.num_dims))
+    return error;
+  if (!a.data && *bytes)
+    return fail(Code::invalidArgument, "the host's array is null");
+  bool strided = a.byte_strides && a.num_byte_strides > 0;
+  if (strided && a.num_byte_strides != a.num_dims)
+    return fail(Code::invalidArgument, "there is not a stride a dimension");
+  size_t element = elementBytes(a.type);
+  bool dense = *bytes == 0 || !strided ||
+               isDense(a.dims, a.num_dims, a.byte_strides, element);
+  bool inPlace = dense && *bytes &&
+                 (a.host_buffer_semantics == HostSemantics::zeroCopy ||
+                  a.host_buffer_semantics == HostSemantics::zeroCopyMutable);
+  std::shared_ptr<HostBlock> block;
+  PluginEvent *done = readyEvent();
+  std::vector<int64_t> dims(a.dims, a.dims + a.num_dims);
+  if (inPlace) {
+    auto released = std::make_shared<Completion>();
+    std::unique_ptr<PluginEvent> event(makeEvent(released));
+    block = std::make_shared<HostBlock>(const_cast<void *>(a.data), released);
+    a.buffer = new Buffer(a.client, a.type, std::move(dims), *bytes, block);
+    a.done_with_host_buffer = event.release();
+    return nullptr;
+  }
+  block = std::make_shared<HostBlock>(a.client->host, *bytes);
+  if (*bytes && dense)
+    memcpy(block->data(), a.data, *bytes);
+  else if (*bytes)
+    copyStrided(static_cast<char *>(block->data()),
+                denseStrides(a.dims, a.num_dims, element).data(),
+                static_cast<const char *>(a.data), a.byte_strides, a.dims,
+                a.num_dims, element);
+  a.buffer = new Buffer(a.client, a.type, std::move(dims), *bytes, block);
+  a.done_with_host_buffer = done;
+  return nullptr;
+}
+
+/// The strides that a layout of the host's asks for.
+PjrtError *stridesOf(const MemoryLayout *layout, const Buffer &source,
+                     std::vector<int64_t> &strides) {
+  size_t rank = source.dims.size();
+  size_t element = elementBytes(source.type);
+  strides = denseStrides(source.dims.data(), rank, element);
+  if (!layout)
+    return nullptr;
+  if (layout->type == LayoutType::strides) {
+    if (layout->strides.num_byte_strides != rank)
+      return fail(Code::invalidArgument, "there is not a stride a dimension");
+    strides.assign(layout->strides.byte_strides,
+                   layout->strides.byte_strides + rank);
+    return nullptr;
+  }
+  if (layout->tiled.num_tiles || layout->tiled.minor_to_major_size != rank)
+    return fail(Code::unimplemented, "the host's layout has tiles, or not the "
+                                     "array's dimensions");
+  auto step = static_cast<int64_t>(element);
+  std::vector<bool> seen(rank);
+  for (size_t i = 0; i < rank; ++i) {
+    int64_t dim = layout->tiled.minor_to_major[i];
+    if (dim < 0 || dim >= static_cast<int64_t>(rank) ||
+        seen[static_cast<size_t>(dim)])
+      return fail(Code::invalidArgument, "the host's layout is no order of the "
+                                         "array's dimensions");
+    seen[static_cast<size_t>(dim)] = true;
+    strides[static_cast<size_t>(dim)] = step;
+    step *= source.dims[static_cast<size_t>(dim)];
+  }
+  return nullptr;
+}
+
+PjrtError *toHost(Buffer_ToHostBuffer_Args &a) {
+  const Buffer &source = *a.src;
+  if (!a.dst) {
+    a.dst_size = source.bytes;
+    return nullptr;
+  }
+  if (a.dst_size < source.bytes)
+    return fail(Code::invalidArgument,
+                "the host's memory has " + std::to_string(a.dst_size) +
+                    " bytes, the array " + std::to_string(source.bytes));
+  std::vector<int64_t> strides;
+  if (PjrtError *error = stridesOf(a.host_layout, source, strides))
+    return error;
+  std::shared_ptr<HostBlock> block = source.read();
+  if (!block)
+    return deletedBuffer("read");
+  size_t element = elementBytes(source.type);
+  size_t rank = source.dims.size();
+  if (source.bytes) {
+    if (isDense(source.dims.data(), rank, strides.data(), element))
+      memcpy(a.dst, block->data(), source.bytes);
+    else
+      copyStrided(static_cast<char *>(a.dst), strides.data(),
+                  static_cast<const char *>(block->data()),
+                  denseStrides(source.dims.data(), rank, element).data(),
+                  source.dims.data(), rank, element);
+  }
+  a.event = readyEvent();
+  return nullptr;
+}
+
+PjrtError *rawToHost(Buffer_CopyRawToHost_Args &a) {
+  std::shared_ptr<HostBlock> block = a.buffer->read();
+  if (!block)
+    return deletedBuffer("read");
+  auto bytes = static_cast<int64_t>(a.buffer->bytes);
+  if (a.offset < 0 || a.transfer_size < 0 || a.offset > bytes ||
+      a.transfer_size > bytes - a.offset || (!a.dst && a.transfer_size))
+    return fail(Code::outOfRange, "the bytes to copy are not all the array's");
+  if (a.transfer_size)
+    memcpy(a.dst, static_cast<const char *>(block->data()) + a.offset,
+           static_cast<size_t>(a.transfer_size));
+  a.event = readyEvent();
+  return nullptr;
+}
+
+/// Arrays are not changed, so a copy on the same device shares the memory. Own
+/// memory does not overwrite what is shared (donation looks at the owners).
+PjrtError *share(Buffer &source, Buffer *&copy) {
+  std::shared_ptr<HostBlock> block = source.read();
+  if (!block)
+    return deletedBuffer("copied");
+  copy = new Buffer(source.client, source.type, source.dims, source.bytes,
+                    std::move(block));
+  return nullptr;
+}
+
+PjrtError *toDevice(Buffer_CopyToDevice_Args &a) {
+  if (!a.dst_device || a.dst_device->client != a.buffer->client)
+    return fail(Code::unimplemented, "copies to another client go through the "
+                                     "host's memory");
+  return share(*a.buffer, a.dst_buffer);
+}
+
+PjrtError *toMemory(Buffer_CopyToMemory_Args &a) {
+  if (!a.dst_memory || a.dst_memory->client != a.buffer->client)
+    return fail(Code::unimplemented, "copies to another client go through the "
+                                     "host's memory");
+  return share(*a.buffer, a.dst_buffer);
+}
+
+PjrtError *uninitialised(Client_CreateUninitializedBuffer_Args &a) {
+  std::optional<size_t> bytes =
+      arrayBytes(a.shape_element_type, a.shape_dims, a.shape_num_dims);
+  if (!bytes)
+    return badArray(a.shape_element_type, a.shape_dims, a.shape_num_dims);
+  if (PjrtError *error = checkLayout(a.shape_layout, a.shape_num_dims))
+    return error;
+  auto block = std::make_shared<HostBlock>(a.client->host, *bytes);
+  memset(block->data(), 0, *bytes);
+  a.buffer = new Buffer(
+      a.client, a.shape_element_type,
+      std::vector<int64_t>(a.shape_dims, a.shape_dims + a.shape_num_dims),
+      *bytes, std::move(block));
+  return nullptr;
+}
+
+PjrtError *view(Client_CreateViewOfDeviceBuffer_Args &a) {
+  std::optional<size_t> bytes = arrayBytes(a.element_type, a.dims, a.num_dims);
+  if (!bytes)
+    return badArray(a.element_type, a.dims, a.num_dims);
+  if (PjrtError *error = checkLayout(a.layout, a.num_dims))
+    return error;
+  if (!a.device_buffer_ptr && *bytes)
+    return fail(Code::invalidArgument, "the memory is null");
+  std::vector<int64_t> dims(a.dims, a.dims + a.num_dims);
+  auto block = std::make_shared<HostBlock>(
+      a.device_buffer_ptr, a.on_delete_callback, a.on_delete_callback_arg);
+  a.buffer = new Buffer(a.client, a.element_type, std::move(dims), *bytes,
+                        std::move(block));
+  return nullptr;
+}
+
+} // namespace
+
+void setTransferFunctions(PjrtApi &api) {
+  api.Client_BufferFromHostBuffer = guarded<fromHost>;
+  api.Client_CreateUninitializedBuffer = guarded<uninitialised>;
+  api.Client_CreateViewOfDeviceBuffer = guarded<view>;
+  api.Buffer_ToHostBuffer = guarded<toHost>;
+  api.Buffer_CopyRawToHost = guarded<rawToHost>;
+  api.Buffer_CopyToDevice = guarded<toDevice>;
+  api.Buffer_CopyToMemory = guarded<toMemory>;
+}
+
+} // namespace knapper::pjrt

@@ -1,0 +1,168 @@
+// Factorisations and triangular systems: operators of the host's, in double
+// precision.
+#include "frontends/stablehlo/HloNode.h"
+#include "runtime/operators/HostDomain.h"
+
+using namespace mlir;
+
+namespace knapper {
+namespace {
+
+using P = ts::ComparePredicate;
+
+Operation *host(HloNode &n, StringRef op, ValueRange inputs,
+                ArrayRef<Type> types, ArrayRef<NamedAttribute> flags = {}) {
+  if (n.failed() || llvm::any_of(inputs, [](Value each) { return !each; }) ||
+      llvm::any_of(types, [](Type each) { return !each; }))
+    return nullptr;
+  return n.external(kHostDomain, op, 1, n.b.getDictionaryAttr(flags),
+                    SmallVector<bool>(inputs.size(), true), inputs, {}, types);
+}
+
+NamedAttribute flag(HloNode &n, StringRef name, bool value) {
+  return n.b.getNamedAttr(name, n.b.getI64IntegerAttr(value));
+}
+
+/// An operand in f64, one or more matrices; null after an error.
+Value matrices(HloNode &n, size_t index) {
+  Value x = n[index];
+  if (!x || ts::rankOf(x) < 2 || !isa<FloatType>(ts::elementTypeOf(x))) {
+    (void)n.damaged("operand " + Twine(index) + " is no matrix of floats");
+    return {};
+  }
+  return n.convert(x, n.b.getF64Type());
+}
+
+/// The result in the type that the program gives it.
+LogicalResult outAs(HloNode &n, Value value, size_t index = 0) {
+  if (!value || !n.element(index))
+    return failure();
+  return n.out(n.convert(value, n.element(index)), index);
+}
+
+Value transposed(HloNode &n, Value a) {
+  if (!a)
+    return {};
+  SmallVector<int64_t> order =
+      llvm::to_vector(llvm::seq<int64_t>(0, ts::rankOf(a)));
+  std::swap(order[order.size() - 1], order[order.size() - 2]);
+  return n.transpose(a, order);
+}
+
+/// f64 with the dims of a result.
+Type fineResult(HloNode &n, size_t index) {
+  return n.type(n.resultDims(index), n.b.getF64Type());
+}
+
+/// L where the matrix is positive definite, else NaN.
+LogicalResult importCholesky(HloNode &n) {
+  bool lower = n.flag("lower");
+  Value a = matrices(n, 0);
+  if (a && !lower)
+    a = transposed(n, a);
+  if (!a)
+    return failure();
+  SmallVector<ts::Dim> batch = ts::dimsOf(a);
+  batch.pop_back_n(2);
+  Operation *op = host(n, "MatrixCholesky", a,
+                       {a.getType(), n.type(batch, n.b.getI32Type())},
+                       flag(n, "strict", false));
+  if (!op)
+    return failure();
+  Value l = lower ? op->getResult(0) : transposed(n, op->getResult(0));
+  Value good =
+      n.compare(P::eq, op->getResult(1), n.integerScalar(0, n.b.getI32Type()));
+  SmallVector<int64_t> at =
+      llvm::to_vector(llvm::seq<int64_t>(0, ts::rankOf(good)));
+  return outAs(n, n.select(n.broadcastAt(good, at, ts::dimsOf(a)), l,
+                           n.scalarFor(l, std::nan(""))));
+}
+
+/// The X of op(A) X = B, or of X op(A) = B.
+LogicalResult importTriangularSolve(HloNode &n) {
+  bool left = n.flag("left_side"), lower = n.flag("lower"),
+       unit = n.flag("unit_diagonal");
+  bool turned = n.text("transpose_a") != "NO_TRANSPOSE";
+  Value a = matrices(n, 0), b = matrices(n, 1);
+  if (!a || !b)
+    return failure();
+  if (!left) { // op(A)^T X^T = B^T
+    b = transposed(n, b);
+    turned = !turned;
+  }
+  if (turned) {
+    a = transposed(n, a);
+    lower = !lower;
+  }
+  if (!a || !b)
+    return failure();
+  Operation *op = host(n, "MatrixSolve", {a, b}, {b.getType()},
+                       {flag(n, "unit", unit), flag(n, "upper", !lower)});
+  if (!op)
+    return failure();
+  return outAs(n, left ? op->getResult(0) : transposed(n, op->getResult(0)));
+}
+
+//===----------------------------------------------------------------------===//
+// Known targets of custom_call
+//===----------------------------------------------------------------------===//
+
+/// R and the Householder vectors in one, and the vectors' factors.
+LogicalResult importQr(HloNode &n) {
+  Value a = matrices(n, 0);
+  Operation *op = host(n, "MatrixQr", a, {fineResult(n, 0), fineResult(n, 1)});
+  if (!op || mlir::failed(outAs(n, op->getResult(0))))
+    return failure();
+  return outAs(n, op->getResult(1), 1);
+}
+
+LogicalResult importHouseholder(HloNode &n) {
+  Value vectors = matrices(n, 0);
+  if (!vectors || !n[1])
+    return failure();
+  Operation *op =
+      host(n, "MatrixHouseholder", {vectors, n.convert(n[1], n.b.getF64Type())},
+           {fineResult(n, 0)}, flag(n, "square", false));
+  return outAs(n, op ? op->getResult(0) : Value());
+}
+
+/// Eigenvectors and values of a symmetric matrix, of which the lower triangle
+/// is read.
+LogicalResult importEigh(HloNode &n) {
+  Value a = matrices(n, 0);
+  Operation *op =
+      host(n, "MatrixEigenvectors", a, {fineResult(n, 1), fineResult(n, 0)});
+  if (!op || mlir::failed(outAs(n, op->getResult(1))))
+    return failure();
+  return outAs(n, op->getResult(0), 1);
+}
+
+/// Singular values, and the vectors of the shorter side's count.
+LogicalResult importSvd(HloNode &n) {
+  Value a = matrices(n, 0);
+  Operation *op = host(n, "MatrixSvd", a,
+                       {fineResult(n, 1), fineResult(n, 0), fineResult(n, 2)});
+  if (!op || mlir::failed(outAs(n, op->getResult(1))) ||
+      mlir::failed(outAs(n, op->getResult(0), 1)))
+    return failure();
+  return outAs(n, op->getResult(2), 2);
+}
+
+constexpr HloTarget targets[] = {
+    {"ProductOfElementaryHouseholderReflectors", 2, 1, importHouseholder},
+    {"Qr", 1, 2, importQr},
+    {"knapper.eigh", 1, 2, importEigh},
+    {"knapper.svd", 1, 3, importSvd},
+};
+
+constexpr HloRow rows[] = {
+    {"cholesky", 1, importCholesky},
+    {"triangular_solve", 2, importTriangularSolve},
+};
+
+} // namespace
+
+llvm::ArrayRef<HloRow> hloMatrixRows() { return rows; }
+llvm::ArrayRef<HloTarget> hloMatrixTargets() { return targets; }
+
+} // namespace knapper

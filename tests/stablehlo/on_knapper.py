@@ -1,0 +1,151 @@
+"""What JAX computes on `knapper`, beside its CPU in the same process.
+
+    python on_knapper.py            # exit status 1 and names where one differs
+
+A process of its own: JAX chooses its platforms once.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).resolve().parents[2] / "python")]
+
+import knapper.jax  # noqa: E402
+
+knapper.jax.install(threads=2)
+
+import jax  # noqa: E402
+import jax.numpy as jnp  # noqa: E402
+import numpy as np  # noqa: E402
+from jax import lax  # noqa: E402
+
+random = np.random.default_rng(0)
+X = random.standard_normal((4, 5)).astype(np.float32)
+SQUARE = X @ X.T + 4 * np.eye(4, dtype=np.float32)
+LOWER = np.linalg.cholesky(SQUARE).astype(np.float32)
+INDICES = np.array([1, 3], np.int32)
+
+
+def key(seed):
+    return jax.random.wrap_key_data(seed)
+
+
+SEED = np.array([0, 7], np.uint32)
+
+CASES = {
+    "arithmetic": (lambda x: x * 2 + 1, X),
+    "rank 0": (lambda x: x + 1, np.float32(2)),
+    "no elements": (lambda x: (x * 2, x.sum(0)), np.zeros((0, 4), np.float32)),
+    "no arguments": (lambda: jnp.arange(4.0),),
+    "argument not read": (lambda x, y: x, X, X),
+    "one array twice": (lambda x: (x, x + 1, x), X),
+    "types": (lambda x: [x.astype(t) for t in (jnp.bfloat16, jnp.float16, jnp.int8, jnp.uint32, bool)], X),
+    "transposed on the host": (lambda x: x + 1, X.T),
+    "strided on the host": (lambda x: x + 1, X[::2, ::2]),
+    "random": (lambda s: (jax.random.normal(key(s), (7, 5)), jax.random.permutation(key(s), 11)), SEED),
+    "scan": (lambda x: lax.scan(lambda c, r: (c * 0.5 + r, c.sum()), jnp.zeros(5), x), X),
+    "gradient": (jax.grad(lambda x: (jnp.tanh(x @ x.T) ** 2).sum()), X),
+    "cholesky": (jnp.linalg.cholesky, SQUARE),
+    "cholesky of none": (jnp.linalg.cholesky, np.stack([SQUARE, -SQUARE])),
+    "triangular solve": (lambda l, b: (
+        jax.scipy.linalg.solve_triangular(l, b, lower=True), jax.scipy.linalg.solve_triangular(l, b, lower=True, trans=1),
+        lax.linalg.triangular_solve(l, b.T, lower=True, unit_diagonal=True)), LOWER, X),
+    "solve": (lambda a, b: (jnp.linalg.solve(a, b), jnp.linalg.inv(a), jnp.linalg.det(a)), SQUARE, X),
+    "qr": (jnp.linalg.qr, X.T.copy()),
+    "eigenvalues": (lambda a: (jnp.linalg.eigh(a)[0], jnp.linalg.eigvalsh(a.T, UPLO="U")), SQUARE),
+    "eigenvectors": (lambda a: (lambda w, v: (v * w) @ v.T)(*jnp.linalg.eigh(a)), SQUARE),
+    "singular values": (lambda a: jnp.linalg.svd(a, compute_uv=False), X),
+    "bits of other widths": (lambda x: (lax.bitcast_convert_type(x, jnp.uint8),
+                                        lax.bitcast_convert_type(x.astype(jnp.int16).reshape(2, 5, 2), jnp.int32)), X),
+    "running log of sums": (lambda x: (lax.cumlogsumexp(x, 1), lax.cumlogsumexp(x, 0, reverse=True)), X),
+    "reduction of two": (lambda x, y: lax.reduce((x, y), (np.float32(0), np.float32(1)),
+                         lambda a, b: (a[0] + b[0], jnp.maximum(a[1], b[1])), (1,)), X, X + 1),
+    "reduction of bits": (lambda i: (lax.reduce_xor(i, (0,)), lax.reduce_or(i, (1,))), (X * 9).astype(np.int32)),
+    "windows of two": (lambda x: jax.jvp(lambda x: lax.reduce_window(x, -jnp.inf, lax.max, (2, 2), (1, 1), "SAME"), (x,), (x * 2,)), X),
+    "scatter that subtracts": (lambda x, i: x.at[i].subtract(2.0), X, INDICES),
+    "scatter of a function": (lambda x, i: x.at[i].apply(lambda y: y * y + 1, unique_indices=True), X, INDICES),
+}  # fmt: skip
+
+
+def wrong(function, arguments):
+    """What differs, or nothing."""
+    outputs = []
+    for name in ("cpu", "knapper"):
+        with jax.default_device(jax.devices(name)[0]):
+            outputs.append(jax.tree.leaves(jax.jit(function)(*arguments)))
+    for theirs, ours in zip(*outputs, strict=True):
+        if {d.platform for d in ours.devices()} != {"knapper"}:
+            return f"computed on {ours.devices()}"
+        theirs, ours = np.asarray(theirs), np.asarray(ours)
+        if theirs.dtype != ours.dtype or theirs.shape != ours.shape:
+            return f"{ours.dtype}{ours.shape} for {theirs.dtype}{theirs.shape}"
+        if theirs.dtype.kind in "iub":
+            if not np.array_equal(theirs, ours):
+                return f"{ours} for {theirs}"
+        elif not np.allclose(theirs.astype(np.float64), ours.astype(np.float64), rtol=2e-4, atol=2e-5, equal_nan=True):
+            return f"{ours} for {theirs}"
+    return ""
+
+
+def donation():
+    device = jax.devices("knapper")[0]
+    step = jax.jit(lambda x: x * 2 + 1, donate_argnums=0)
+    x = jax.device_put(X, device) + 0
+    before = x.unsafe_buffer_pointer()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        y = step(x)
+    if not x.is_deleted() or y.unsafe_buffer_pointer() != before:
+        return "the donated array's memory is not used again"
+    try:
+        step(x)
+    except (RuntimeError, ValueError) as error:
+        return "" if "deleted" in str(error) else f"another error: {error}"
+    return "a deleted array was taken"
+
+
+def refusal():
+    try:
+        jax.jit(lambda x: x + lax.complex(x, x))(X)
+    except Exception as error:
+        return "" if "complex" in str(error) and "on_knapper.py" in str(error) else f"another error: {error}"
+    return "complex numbers were taken"
+
+
+def serialised():
+    from jax.experimental import serialize_executable
+
+    compiled = jax.jit(lambda x: jnp.tanh(x) @ x.T).lower(X).compile()
+    again = serialize_executable.deserialize_and_load(*serialize_executable.serialize(compiled))
+    if not np.array_equal(np.asarray(again(X)), np.asarray(compiled(X))):
+        return "a loaded executable computes something else"
+    stats = compiled.memory_analysis()
+    return "" if stats.argument_size_in_bytes == X.nbytes else f"{stats}"
+
+
+def memory():
+    device = jax.devices("knapper")[0]
+    before = device.memory_stats()["bytes_in_use"]
+    x = jax.device_put(np.ones(1 << 20, np.float32), device) + 1
+    held = device.memory_stats()["bytes_in_use"] - before
+    del x
+    left = device.memory_stats()["bytes_in_use"] - before
+    return "" if held >= 4 << 20 and left < 1 << 20 else f"{held} bytes held, {left} left"
+
+
+def main() -> int:
+    found = {name: wrong(function, arguments) for name, (function, *arguments) in CASES.items()}
+    for check in (donation, refusal, serialised, memory):
+        found[check.__name__] = check()
+    bad = {name: what for name, what in found.items() if what}
+    for name, what in bad.items():
+        print(f"{name}: {what}")
+    print(f"{len(found) - len(bad)} of {len(found)}")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
