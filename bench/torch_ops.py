@@ -8,7 +8,9 @@ Every entry of `torch.testing._internal.common_methods_invocations.op_db` that
 the CPU has in the dtype, all its samples (--samples N: the first N), forward
 with fallback="error", compared with eager under the tolerances of torch's own
 test of inductor (float32: rtol 1.3e-5, atol 1.5e-5; narrower floats against
-float32). Each entry runs in a process of its own pool, so that a crash or a hang
+float32). A float32 result beyond them is right where it is at most twice as far
+from float64 as eager's; of `sort`, `argsort` and `topk`, which promise no order of
+equal elements, the indices count by what they point to. Each entry runs in a process of its own pool, so that a crash or a hang
 costs one entry. Rows are written as they end; a run resumes behind them.
 
 A row: {"op", "dtype", "status", "why", "samples"}; status is "right", "missing"
@@ -102,11 +104,54 @@ def run_entry(op: object, dtype: object, options: argparse.Namespace) -> dict[st
                 continue  # Dynamo's own
             return {"status": kind, "why": why(text), "samples": done}
         try:
+            if op.name in UNORDERED:
+                got, want = pointed_to(op.name, sample, got), pointed_to(op.name, sample, want)
             compare(got, want, dtype)
         except Exception as error:
+            if dtype == torch.float32 and as_exact(call, tensors, got, want):
+                done += 1
+                continue
             return {"status": "wrong", "why": str(error)[:300], "samples": done}
         done += 1
     return {"status": "right" if done else "skipped", "why": "" if done else "no sample", "samples": done}
+
+
+# Operators that promise no order of equal elements.
+UNORDERED = ("sort", "argsort", "topk")
+
+
+def pointed_to(name: str, sample: object, result: object) -> object:
+    """The result with the elements that its indices point to in their place, and
+    the indices in order: each is there once."""
+    import torch
+
+    x = sample.input
+    at = list(sample.args)[1:] if name == "topk" else list(sample.args)
+    dim = sample.kwargs.get("dim", next((a for a in at if type(a) is int), -1))
+    if sample.kwargs.get("stable") or x.dim() == 0:
+        return result
+    indices = result if isinstance(result, torch.Tensor) else result[1]
+    counts = torch.zeros(x.shape, dtype=torch.int64).scatter_add(dim, indices, torch.ones_like(indices))
+    made = [x.gather(dim, indices), counts.amax() if counts.numel() else counts]
+    return made if isinstance(result, torch.Tensor) else [result[0], *made]
+
+
+def as_exact(call: object, tensors: object, got: object, want: object) -> bool:
+    """Whether a result is at most twice as far from float64 as eager's."""
+    import torch
+    import torch.utils._pytree as pytree
+
+    try:
+        exact = call(*[t.double() if t.dtype == torch.float32 else t for t in tensors])
+        rows = zip(*map(pytree.tree_leaves, (got, want, exact)), strict=True)
+        return all(
+            a.dtype == b.dtype and a.shape == b.shape and bool(
+                ((a.double() - c).abs().max() <= 2 * (b.double() - c).abs().max()).item()
+            )
+            for a, b, c in rows
+        )  # fmt: skip
+    except Exception:
+        return False
 
 
 def reference_of(tensor: object) -> object:

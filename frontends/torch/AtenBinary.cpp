@@ -250,6 +250,13 @@ template <bool divides> LogicalResult addProduct(AtenNode &n) {
   return n.out(n.add(n.operand("self", type), product));
 }
 
+/// a * b + c, as optimisers write their steps.
+LogicalResult importFma(AtenNode &n) {
+  Type type = n.wide();
+  return n.out(n.add(n.mul(n.operand("a", type), n.operand("b", type)),
+                     n.operand("c", type)));
+}
+
 LogicalResult importHypot(AtenNode &n) {
   Type type = n.wide();
   Value x = n.operand("self", type), y = n.operand("other", type);
@@ -381,6 +388,7 @@ constexpr AtenRow rows[] = {
     {"aten.xlogy.Scalar_Other", importXlogy},
     {"aten.xlogy.Scalar_Self", importXlogy},
     {"aten.xlogy.Tensor", importXlogy},
+    {"prims.fma.default", importFma},
 };
 
 } // namespace

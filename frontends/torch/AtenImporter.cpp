@@ -3,6 +3,7 @@
 #include "ir/tensor/reference/HostTensor.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/Verifier.h"
+#include "runtime/base/Checked.h"
 #include "llvm/ADT/StringExtras.h"
 
 using namespace mlir;
@@ -12,6 +13,7 @@ namespace knapper {
 using ts::Dim;
 
 constexpr size_t maxNodes = 1 << 18;
+constexpr uint64_t maxInlineBytes = 64 << 10; // of constants that are folded
 
 static Error damaged(const Twine &what) {
   return internalError("the description of the graph is damaged: " + what.str(),
@@ -61,8 +63,13 @@ Location AtenImporter::locationOf(const llvm::json::Object &node,
     inner = FileLineColLoc::get(context, file, number, 0);
   StringRef kind = overload;
   kind.consume_front("aten.");
+  // What reports say of a kernel: the node and the user's line.
+  std::string told = name.str();
+  if (number)
+    told += " (" + file.substr(file.rfind('/') + 1).str() + ":" +
+            std::to_string(number) + ")";
   return NameLoc::get(
-      StringAttr::get(context, name),
+      StringAttr::get(context, told),
       NameLoc::get(StringAttr::get(context, kind.split('.').first), inner));
 }
 
@@ -114,13 +121,17 @@ Status AtenImporter::addInputs(const llvm::json::Array &inputs,
     Type element;
   };
   std::vector<Input> read;
+  std::vector<const llvm::json::Object *> held;
   SmallVector<Type> types;
-  SmallVector<DictionaryAttr> attributes;
   for (const llvm::json::Value &value : inputs) {
     const llvm::json::Object *input = value.getAsObject();
     const llvm::json::Array *shape = input ? input->getArray("shape") : nullptr;
     if (!shape)
       return damaged("an input has no shape");
+    if (input->get("offset")) {
+      held.push_back(input);
+      continue;
+    }
     Input made;
     made.name = input->getString("name").value_or("").str();
     Type element = elementType(input->getString("dtype").value_or(""));
@@ -186,6 +197,52 @@ Status AtenImporter::addInputs(const llvm::json::Array &inputs,
       return *edge.error;
     values[input.name] = value;
   }
+  for (const llvm::json::Object *constant : held)
+    if (Status status = addConstant(*constant, main.getLoc()); !status)
+      return status;
+  return success();
+}
+
+Status AtenImporter::addConstant(const llvm::json::Object &constant,
+                                 Location loc) {
+  std::string name = constant.getString("name").value_or("").str();
+  Type element = elementType(constant.getString("dtype").value_or(""));
+  int64_t offset = constant.getInteger("offset").value_or(-1);
+  if (!element || offset < 0)
+    return damaged("constant '" + name + "' has no dtype or offset");
+  SmallVector<int64_t> shape;
+  std::optional<int64_t> bytes = ts::elementBytes(element);
+  for (const llvm::json::Value &entry : *constant.getArray("shape")) {
+    shape.push_back(entry.getAsInteger().value_or(-1));
+    if (bytes && shape.back() >= 0)
+      bytes = checkedMul(*bytes, shape.back());
+    else
+      bytes.reset();
+  }
+  if (!bytes || static_cast<uint64_t>(*bytes) > data.size() ||
+      static_cast<uint64_t>(offset) > data.size() - *bytes)
+    return damaged("constant '" + name + "' lies outside of the data");
+  Edge edge(*this, loc, "constant '" + name + "'");
+  auto type = RankedTensorType::get(shape, element);
+  // A byte each, where MLIR would have a bit.
+  bool fits =
+      static_cast<uint64_t>(*bytes) <= maxInlineBytes && !element.isInteger(1);
+  if (shape.size() > 32) {
+    return damaged("constant '" + name + "' has more than 32 dims");
+  } else if (*bytes == 0) {
+    values[name] =
+        edge.constant(DenseElementsAttr::get(type, ArrayRef<Attribute>()));
+  } else if (fits) {
+    values[name] = edge.constant(DenseElementsAttr::getFromRawBuffer(
+        type, ArrayRef<char>(data.data() + offset, *bytes)));
+  } else {
+    auto weight = ts::WeightAttr::get(
+        context, 0, dataOffset + static_cast<uint64_t>(offset), *bytes,
+        b.getStringAttr(constant.getString("of").value_or(name)));
+    values[name] = edge.makeAs<ts::WeightOp>(type, weight);
+  }
+  if (edge.error)
+    return *edge.error;
   return success();
 }
 
@@ -300,6 +357,8 @@ LogicalResult AtenImporter::callTorch(AtenNode &n,
       {"args", llvm::json::Object(*node.getObject("args"))},
       {"operands", given ? llvm::json::Array(*given) : llvm::json::Array()},
       {"line", node.getString("line").value_or("")}};
+  if (byTorch.contains(n.overload)) // equal calls draw other numbers
+    call["node"] = n.name;
   std::string text;
   llvm::raw_string_ostream(text) << llvm::json::Value(std::move(call));
   DictionaryAttr parameters =
@@ -348,7 +407,8 @@ Status AtenImporter::addNode(const llvm::json::Object &node) {
     else
       (void)n.unsupported("no row");
   }
-  if (n.missing && fallback && node.getObject("args")) {
+  if (n.missing && (fallback || byTorch.contains(overload)) &&
+      node.getObject("args")) {
     AtenNode again(*this, node, name, overload, n.loc);
     built = again.failed() ? failure() : callTorch(again, node);
     n.results = again.results;
@@ -413,6 +473,9 @@ AtenImporter::run(const llvm::json::Object &graph) {
                          " nodes",
                      "knapper.torch", "compile parts of the model");
   fallback = graph.getBoolean("fallback").value_or(false);
+  if (const llvm::json::Array *given = graph.getArray("random"))
+    for (const llvm::json::Value &entry : *given)
+      byTorch.insert(entry.getAsString().value_or(""));
   OwningOpRef<ModuleOp> module(
       ModuleOp::create(FileLineColLoc::get(context, "torch", 0, 0)));
   b.setInsertionPointToEnd(module->getBody());
@@ -445,7 +508,10 @@ AtenImporter::run(const llvm::json::Object &graph) {
     if (isOpTriviallyDead(&op))
       op.erase();
   (*module)->setAttr("ts.symbols", symbolsAttr());
-  (*module)->setAttr("ts.files", b.getStrArrayAttr({}));
+  SmallVector<StringRef> files;
+  if (!data.empty())
+    files.push_back(path);
+  (*module)->setAttr("ts.files", b.getStrArrayAttr(files));
   diagnostic.clear();
   if (mlir::failed(verify(*module)))
     return internalError("the imported graph is not valid: " + diagnostic,

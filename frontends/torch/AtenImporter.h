@@ -11,7 +11,12 @@ class AtenNode;
 
 class AtenImporter : public GraphBuilder {
 public:
-  explicit AtenImporter(mlir::MLIRContext &context) : GraphBuilder(context) {}
+  /// `data`: what constants are read from, `dataOffset` bytes behind the
+  /// beginning of the file `path` (empty: of the model in memory).
+  AtenImporter(mlir::MLIRContext &context, llvm::StringRef data,
+               uint64_t dataOffset, std::string path)
+      : GraphBuilder(context), data(data), dataOffset(dataOffset),
+        path(std::move(path)) {}
 
   Expected<mlir::OwningOpRef<mlir::ModuleOp>>
   run(const llvm::json::Object &graph);
@@ -38,6 +43,7 @@ private:
   };
 
   Status addInputs(const llvm::json::Array &inputs, mlir::func::FuncOp main);
+  Status addConstant(const llvm::json::Object &constant, mlir::Location loc);
   Status addNode(const llvm::json::Object &node);
   /// Lets torch compute the node: an operator of the runtime's registry, domain
   /// "torch", whose attribute `call` has the arguments.
@@ -50,7 +56,11 @@ private:
   mlir::Location locationOf(const llvm::json::Object &node,
                             llvm::StringRef name, llvm::StringRef overload);
 
-  bool fallback = false;               ///< torch computes nodes without a row
+  llvm::StringRef data;
+  uint64_t dataOffset;
+  std::string path;
+  bool fallback = false;     ///< torch computes nodes without a row
+  llvm::StringSet<> byTorch; ///< random operators: torch has the generator
   llvm::StringMap<mlir::Value> values; ///< null: could not be imported
   std::vector<Missing> missing;
 };

@@ -136,6 +136,7 @@ llvm::ArrayRef<AtenRow> atenAdaptivePoolRows();
 llvm::ArrayRef<AtenRow> atenEmbeddingRows();
 llvm::ArrayRef<AtenRow> atenSelectionRows();
 llvm::ArrayRef<AtenRow> atenBackwardRows();
+llvm::ArrayRef<AtenRow> atenGroupedRows();
 
 /// The row of an overload, or null.
 const AtenRow *findAtenRow(llvm::StringRef overload);

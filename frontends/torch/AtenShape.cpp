@@ -258,7 +258,7 @@ Value padded(AtenNode &n, Value x, ts::PadMode mode, Value value) {
     return {};
   SmallVector<Dim> pads = n.sizes(n.has("pad") ? "pad" : "padding");
   int64_t rank = ts::rankOf(x);
-  SmallVector<Dim> low(rank, n.dim(0)), high(rank, n.dim(0));
+  SmallVector<Dim> low(rank, n.dim(0)), high = low, begin = low, end = low;
   for (size_t i = 0; i + 1 < pads.size(); i += 2) {
     int64_t dim = rank - 1 - static_cast<int64_t>(i / 2);
     if (dim < 0) {
@@ -268,16 +268,19 @@ Value padded(AtenNode &n, Value x, ts::PadMode mode, Value value) {
     auto least = [&](Dim pad) { return pad.asConstant().value_or(0); };
     Dim cutLow = n.dim(std::max<int64_t>(-least(pads[i]), 0)),
         cutHigh = n.dim(std::max<int64_t>(-least(pads[i + 1]), 0));
-    if (!cutLow.isConstant(0) || !cutHigh.isConstant(0))
-      x = n.sliceDim(x, dim, cutLow, ts::dimOf(x, dim) - cutLow - cutHigh);
-    if (!x)
-      return {};
     low[dim] = pads[i] + cutLow;
     high[dim] = pads[i + 1] + cutHigh;
+    begin[dim] = cutLow, end[dim] = cutHigh;
   }
+  // What is cut on one side may be what the other side repeats.
   MLIRContext *context = n.shared.context;
-  return n.make<ts::PadOp>(x, Optional{value}, ts::dimArray(context, low),
-                           ts::dimArray(context, high), mode);
+  x = n.make<ts::PadOp>(x, Optional{value}, ts::dimArray(context, low),
+                        ts::dimArray(context, high), mode);
+  for (int64_t dim = 0; x && dim < rank; ++dim)
+    if (!begin[dim].isConstant(0) || !end[dim].isConstant(0))
+      x = n.sliceDim(x, dim, begin[dim],
+                     ts::dimOf(x, dim) - begin[dim] - end[dim]);
+  return x;
 }
 
 LogicalResult importConstantPad(AtenNode &n) {

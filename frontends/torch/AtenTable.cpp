@@ -13,7 +13,8 @@ static llvm::StringMap<const AtenRow *> makeTable() {
         atenAttentionRows(),    atenIndexRows(),       atenOrderRows(),
         atenSpecialRows(),      atenBackwardRows(),    atenBitsRows(),
         atenFactorRows(),       atenSolveRows(),       atenDistanceRows(),
-        atenAdaptivePoolRows(), atenEmbeddingRows(),   atenSelectionRows()})
+        atenAdaptivePoolRows(), atenEmbeddingRows(),   atenSelectionRows(),
+        atenGroupedRows()})
     for (const AtenRow &row : rows)
       table[row.overload] = &row;
   return table;

@@ -32,12 +32,18 @@ static bool nestsTooDeeply(std::string_view text) {
 }
 
 Expected<OwningOpRef<ModuleOp>> importTorch(MLIRContext &context,
-                                            std::string_view description) {
+                                            std::string_view bytes,
+                                            const std::string &path) {
   context.loadDialect<func::FuncDialect, ts::TsDialect>();
   auto damaged = [](const std::string &what) {
     return internalError("the description of the graph is damaged: " + what,
                          "torch front end");
   };
+  // Behind a null byte and at a multiple of 64 bytes, the data of constants.
+  size_t end = std::min(bytes.find('\0'), bytes.size());
+  std::string_view description = bytes.substr(0, end);
+  size_t begin = std::min((end / 64 + 1) * 64, bytes.size());
+  StringRef data(bytes.data() + begin, bytes.size() - begin);
   if (nestsTooDeeply(description))
     return damaged("it is nested too deeply");
   llvm::Expected<llvm::json::Value> parsed =
@@ -47,7 +53,7 @@ Expected<OwningOpRef<ModuleOp>> importTorch(MLIRContext &context,
   const llvm::json::Object *graph = parsed->getAsObject();
   if (!graph)
     return damaged("it is no object");
-  AtenImporter importer(context);
+  AtenImporter importer(context, data, begin, path);
   ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
     if (importer.diagnostic.empty())
       importer.diagnostic = diagnostic.str();

@@ -1,5 +1,4 @@
-//===- ImportTorch.h - A graph of ATen operators as tensor IR
-//------------------===//
+//===- ImportTorch.h - A graph of ATen operators as tensor IR -------------===//
 //
 // The graph comes as JSON, which `knapper.torch` writes of a graph that
 // AOTAutograd has made functional:
@@ -20,11 +19,16 @@
 // second.
 // - `order` lists the dims of a tensor from the outermost in memory to the
 //   innermost, where that is not their own order.
+// - An input with an `offset` is a constant: its data lies so many bytes into
+//   the data, row-major; `of` is the parameter's name. The data begins at the
+//   first multiple of 64 bytes behind the null byte that ends the JSON.
 // - `binds`: the input is a 0-d i64, the value of that symbol.
 // - `common`: the dtype that a comparison is made in.
 // - `narrow`: dims along which the output has one element, being a view that
 //   repeats it.
 // - `operands`: the tensors among the arguments.
+// - `random`?: overloads that draw random numbers: torch computes them, from its
+//   generator, whatever `fallback` says.
 // - `fallback`: a node without a row becomes a ts.external of the domain
 // "torch",
 //   which the process registers an operator for.
@@ -42,12 +46,16 @@ namespace knapper {
 
 /// Imports a graph; the result is a module as `importOnnx` makes it. Sizes that
 /// torch claims and the operators do not give by form are checked by the run.
-/// `context` gets the dialects that the result needs.
-/// Errors: UserError that lists every node without a row, with its shapes and
-/// the line of the user's program; InternalError for a description that is
-/// damaged, and where a row gives another type than torch says.
+/// `bytes`: the description and, behind a null byte, the constants' data;
+/// `path` is the file that they come from, empty for memory, which must then
+/// live as long as the module's weights are read. `context` gets the dialects
+/// that the result needs. Errors: UserError that lists every node without a
+/// row, with its shapes and the line of the user's program; InternalError for a
+/// description that is damaged, and where a row gives another type than torch
+/// says.
 Expected<mlir::OwningOpRef<mlir::ModuleOp>>
-importTorch(mlir::MLIRContext &context, std::string_view description);
+importTorch(mlir::MLIRContext &context, std::string_view bytes,
+            const std::string &path);
 
 /// Whether the front end has a row for an overload, "aten.add.Tensor".
 bool hasTorchRow(llvm::StringRef overload);

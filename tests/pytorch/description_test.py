@@ -91,3 +91,13 @@ def test_missing_operators_are_listed_once():
         compiled(changed(["nodes", 0, "op"], "aten.no_such.default"))
     assert "aten.no_such.default(2xs0xf32)" in str(caught.value)
     assert "model.py:3" in str(caught.value)
+
+
+@pytest.mark.parametrize("offset, shape", [(0, [4]), (1 << 40, [1]), (0, [-1]), (-1, [1]), (0, [1] * 40)])
+def test_constants_outside_of_the_data(offset, shape):
+    constant = {"name": "c", "dtype": "f32", "shape": shape, "offset": offset}
+    graph = {**GRAPH, "inputs": [*GRAPH["inputs"], constant]}
+    text = json.dumps(graph).encode()
+    text += bytes(64 - len(text) % 64) + bytes(12)  # three floats
+    with pytest.raises(knapper.InternalError, match="constant 'c'"):
+        knapper.compile(text, model_format="torch", cache=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import functools
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -13,30 +14,52 @@ import knapper
 from knapper.torch import versions
 from knapper.torch.counters import count
 from knapper.torch.decompositions import table
-from knapper.torch.describe import describe
+from knapper.torch.describe import describe, is_random
 from knapper.torch.options import Options
 from knapper.torch.program import Program
 from knapper.torch.through import register
 
 versions.check()
 
+# Where `explain` wants the modules that are made: (module, description) each.
+collector: contextvars.ContextVar[list[Any] | None] = contextvars.ContextVar(
+    "collector", default=None
+)
 
-def compile_graph(module: GraphModule, example_inputs: Any, *, options: Options) -> Any:
-    """A functional graph as a boxed function of a list of arguments."""
-    description = describe(module, options.fallback == "allow")
+
+def compile_graph(
+    module: GraphModule, example_inputs: Any, *, options: Options, trains: bool = False
+) -> Any:
+    """A functional graph as a boxed function of a list of arguments. `trains`: it
+    is a forward, whose last results the backward reads."""
+    context = torch._guards.TracingContext.try_get() if trains else None
+    told = context.output_strides if context is not None else None
+    saved = None
+    if context is not None and told is not None:
+        saved = getattr(context.fw_metadata, "num_forward", None)
+    description = describe(module, options.fallback == "allow", saved)
+    if told is not None:  # what the backward is traced with
+        told += [description.strides.get(i) for i in range(len(description.results))]
     count("graphs")
     if not description.outputs:  # nothing to compute
         return _Identity(description)
-    if options.fallback == "allow":
-        for overload in description.overloads:
+    for overload in description.overloads:
+        if options.fallback == "allow" or is_random(overload):
             register(overload)
+    phases: set[str] = set()
     compiled = knapper.compile(
         description.text,
         model_format="torch",
         threads=options.threads or torch.get_num_threads(),
         cache=options.cache,
+        progress=lambda phase, done, total: phases.add(phase),
     )
-    return Program(compiled, description)
+    if options.cache and phases <= {"hash", "done"}:  # nothing was compiled
+        count("cache_hits")
+    made = collector.get()
+    if made is not None:
+        made.append((compiled, description))
+    return Program(compiled, description, options.verify)
 
 
 class _Identity:
@@ -82,11 +105,14 @@ def backend(
     from torch._dynamo.backends.common import aot_autograd
 
     chosen = Options.of(options, mode)
+    current = torch._guards.CompileContext.current_compile_id()
+    if current is not None and current.frame_compile_id:
+        count("recompiles")
     # AOTAutograd's own cache keys on the graph and not on who compiles it.
     gm.__dict__["_knapper_key"] = f"knapper {knapper.version()} {chosen.key()}"
     compiler = functools.partial(compile_graph, options=chosen)
     return aot_autograd(
-        fw_compiler=compiler,
+        fw_compiler=functools.partial(compiler, trains=True),
         bw_compiler=compiler,
         inference_compiler=compiler,
         decompositions=table(),

@@ -36,11 +36,19 @@ replication_pad2d replication_pad3d square
 _APART = """
 _batch_norm_no_update _batch_norm_with_update _batch_norm_with_update_functional
 _native_batch_norm_legit _native_batch_norm_legit_functional adaptive_max_pool2d
-adaptive_max_pool3d alpha_dropout batch_norm_backward bucketize diagonal_scatter dist
+adaptive_max_pool3d alpha_dropout batch_norm_backward bucketize dist
 grid_sampler_2d narrow_copy native_batch_norm rrelu_with_noise_backward tril_indices
 triu_indices upsample_bicubic2d upsample_bilinear2d upsample_nearest2d
 upsample_trilinear3d
 """.split()
+
+
+@functools.cache
+def core() -> set[Any]:
+    """The overloads that torch's core table takes apart."""
+    from torch._decomp import core_aten_decompositions
+
+    return set(core_aten_decompositions())
 
 
 @functools.cache

@@ -41,6 +41,7 @@ class Input:
     symbol: str = ""
     order: list[int] | None = None  # None: not dense, it is copied
     rank: int = 0
+    dtype: torch.dtype | None = None
 
 
 @dataclasses.dataclass
@@ -73,6 +74,14 @@ class Description:
     # What a factorisation says of its success, which torch raises an error for:
     # (output, function's name, whether of one matrix).
     checks: list[tuple[int, str, bool]]
+    arguments: int = 0  # that the graph takes
+    # Of results that lie in another way than torch claims: their strides.
+    strides: dict[int, tuple[int, ...]] = dataclasses.field(default_factory=dict)
+
+
+def is_random(overload: Any) -> bool:
+    """Whether it draws from torch's generator."""
+    return torch.Tag.nondeterministic_seeded in overload.tags
 
 
 def line_of(node: Node) -> str:
@@ -95,7 +104,7 @@ def name_of(overload: Any) -> str:
     return str(overload)
 
 
-class _Describer:
+class Describer:
     def __init__(self, module: GraphModule) -> None:
         self.module = module
         self.inputs: list[Input] = []
@@ -146,6 +155,7 @@ class _Describer:
             )
 
     def add_tensor(self, node: Node, value: torch.Tensor, made: Input) -> None:
+        _refuse_device(value, f"input {node.name}")
         if value.layout != torch.strided or value.dtype not in DTYPES:
             self.missing.append(
                 f"input {node.name}: {value.dtype}, {value.layout}"
@@ -153,6 +163,7 @@ class _Describer:
             return
         order, repeated = sizes.order_of(value.shape, value.stride())
         made.rank = value.dim()
+        made.dtype = value.dtype
         made.order = order if not repeated else None
         entry: dict[str, Any] = {
             "name": node.name,
@@ -313,7 +324,12 @@ class _Describer:
 
     # ---- all
 
-    def run(self, fallback: bool) -> Description:
+    def run(
+        self, fallback: bool, names: list[str] | None = None, saved: int | None = None
+    ) -> Description:
+        """`names`: of the outputs of a module, which are row-major and of tensors
+        only; else the outputs are those of a call. `saved`: where the results
+        begin that only the backward reads: these are dense, whatever torch claims."""
         self.placeholders()
         output: Node | None = None
         for node in self.module.graph.nodes:
@@ -344,12 +360,14 @@ class _Describer:
             )
         }
 
-        def add(node: Node, mutates: int = -1) -> int:
+        def add(node: Node, mutates: int = -1, stride: Any = None) -> int:
             key = (self.keys[node], mutates)
             if key in made:
                 return made[key]
             value = node.meta["val"]
-            order, narrow = sizes.order_of(value.shape, value.stride())
+            _refuse_device(value, f"result {node.name}")
+            claimed = stride or value.stride()
+            order, narrow = sizes.order_of(value.shape, claimed)
             dense = order is not None
             entry: dict[str, Any] = {
                 "name": f"result_{len(outputs)}",
@@ -364,17 +382,22 @@ class _Describer:
             named.append(entry)
             outputs.append(
                 Output(
-                    value.dtype, value.device, tuple(value.shape), tuple(value.stride()),
+                    value.dtype, value.device, tuple(value.shape), tuple(claimed),
                     order, narrow, dense, mutates,
                 )  # fmt: skip
             )
             made[key] = len(outputs) - 1
             return made[key]
 
+        if names is not None:
+            given = [e for e in output.args[0]]  # type: ignore[union-attr]
+            text = self.text(fallback, self.named(given, names))
+            return Description(text, self.inputs, [], [], {}, self.overloads, len(self.nodes), [])
         for index, node in self.mutations.items():
             add(node, index)
         results: list[tuple[str, Any]] = []
-        for entry in output.args[0]:  # type: ignore[union-attr]
+        strides: dict[int, tuple[int, ...]] = {}
+        for position, entry in enumerate(output.args[0]):  # type: ignore[union-attr,arg-type]
             if not isinstance(entry, Node):
                 results.append(("value", entry))
                 continue
@@ -391,22 +414,72 @@ class _Describer:
             elif value is None and entry not in self.keys:
                 results.append(("value", None))
             else:
-                results.append(("output", add(entry)))
+                free = saved is not None and position >= saved
+                dense = _dense_strides(value) if free else None
+                known = (self.keys[entry], -1) in made
+                results.append(("output", add(entry, stride=dense)))
+                if dense is not None and not known:
+                    strides[position] = dense
         checks = [(add(node), name, is_matrix) for node, name, is_matrix in self.checks]
-        text = json.dumps(
+        text = self.text(fallback, named)
+        return Description(
+            text, self.inputs, outputs, results, self.symbols, self.overloads,
+            len(self.nodes), checks, len(argument_of), strides,
+        )  # fmt: skip
+
+
+    def named(self, given: list[Any], names: list[str]) -> list[dict[str, Any]]:
+        """The outputs of a module."""
+        made = []
+        for entry, name in zip(given, names, strict=True):
+            if entry is None:
+                continue
+            if not isinstance(entry, Node) or entry not in self.keys:
+                raise UserError(
+                    f"the result {name!r} is no tensor",
+                    where="knapper.torch",
+                    hint="return tensors only",
+                )
+            made.append({"name": name, "value": self.keys[entry]})
+        return made
+
+    def text(self, fallback: bool, outputs: list[dict[str, Any]]) -> bytes:
+        return json.dumps(
             {
                 "version": 1,
                 "fallback": fallback,
+                "random": sorted(name_of(o) for o in self.overloads if is_random(o)),
                 "inputs": self.described,
                 "nodes": self.nodes,
-                "outputs": named,
+                "outputs": outputs,
             },
             separators=(",", ":"),
         ).encode()
-        return Description(
-            text, self.inputs, outputs, results, self.symbols, self.overloads,
-            len(self.nodes), checks,
-        )  # fmt: skip
+
+
+def _refuse_device(value: torch.Tensor, where: str) -> None:
+    if value.device.type != "cpu":
+        raise UserError(
+            f"{value.device.type.upper()} tensors are not taken, the CPU's are",
+            where=where,
+            hint='torch.compile(model) for this device, or knapper.torch.export(model, '
+            'args, target="cuda")',
+        )
+
+
+def _dense_strides(value: torch.Tensor) -> tuple[int, ...] | None:
+    """Of a tensor that torch claims to lie with gaps or repeated elements, where
+    its sizes are numbers: those of its row-major copy."""
+    order, narrow = sizes.order_of(value.shape, value.stride())
+    if order is not None and not narrow:
+        return None
+    if not all(isinstance(size, int) for size in value.shape):
+        return None
+    strides, count = [], 1
+    for size in reversed(value.shape):
+        strides.append(count)
+        count *= max(1, size)
+    return tuple(reversed(strides))
 
 
 def _attribute(module: Any, path: str) -> Any:
@@ -429,7 +502,10 @@ def _common(arguments: dict[str, Any]) -> str:
     return DTYPES.get(torch.result_type(*values), "")
 
 
-def describe(module: GraphModule, fallback: bool) -> Description:
-    """Walks the graph once. UserError that lists all operators which no row can
-    have, with the user's lines."""
-    return _Describer(module).run(fallback)
+def describe(
+    module: GraphModule, fallback: bool, saved: int | None = None
+) -> Description:
+    """Walks the graph once. `saved`: where the results begin that only the backward
+    reads. UserError that lists all operators which no row can have, with the
+    user's lines."""
+    return Describer(module).run(fallback, saved=saved)

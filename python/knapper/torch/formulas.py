@@ -124,10 +124,63 @@ def histogram_of_count(
     return _counted(self, edges, weight, density)
 
 
+def _shares(size: int, windows: int) -> Tensor:
+    """[windows, size]: what an element gives to the mean of each window."""
+    place = torch.arange(windows).unsqueeze(1)
+    begin = place * size // windows
+    end = ((place + 1) * size + windows - 1) // windows
+    at = torch.arange(size).unsqueeze(0)
+    inside = (at >= begin) & (at < end)
+    return inside.to(torch.float32) / (end - begin)
+
+
+def adaptive_avg_pool2d_backward(grad: Tensor, self: Tensor) -> Tensor:
+    """Each mean's gradient, spread over its window."""
+    height, width = self.shape[-2:]
+    rows, columns = grad.shape[-2:]
+    wide = _wide(grad)
+    if height % rows == 0 and width % columns == 0:
+        tall, broad = height // rows, width // columns
+        spread = (wide / (tall * broad)).unsqueeze(-1).unsqueeze(-3)
+        shape = [*grad.shape[:-2], rows, tall, columns, broad]
+        return spread.expand(shape).reshape(self.shape).to(self.dtype)
+    down = _shares(height, rows).to(wide.dtype)
+    across = _shares(width, columns).to(wide.dtype)
+    return torch.matmul(torch.matmul(down.t(), wide), across).to(self.dtype)
+
+
+def weight_norm_backward(
+    grad_w: Tensor, saved_v: Tensor, saved_g: Tensor, saved_norms: Tensor, dim: int
+) -> tuple[Tensor, Tensor]:
+    """Of w = v * g / |v|, the norm over all dims but one."""
+    grad, v, g = _wide(grad_w), _wide(saved_v), _wide(saved_g)
+    norms = _wide(saved_norms).reshape(g.shape)
+    dims = [d for d in range(v.dim()) if d != dim % v.dim()]
+    along = (grad * v).sum(dims, keepdim=True) / norms
+    grad_v = g / norms * (grad - v * (along / norms))
+    return grad_v.to(saved_v.dtype), along.to(saved_g.dtype)
+
+
+def diagonal_scatter(
+    self: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1
+) -> Tensor:
+    """`self` with `src` as its diagonal."""
+    x = self.movedim((dim1, dim2), (-2, -1))
+    rows, columns = x.shape[-2:]
+    place = torch.arange(src.shape[-1])
+    at = (place + max(-offset, 0)) * columns + place + max(offset, 0)
+    flat = x.reshape(*x.shape[:-2], rows * columns)
+    flat = flat.scatter(-1, at.expand(src.shape), src.to(self.dtype))
+    return flat.reshape(x.shape).movedim((-2, -1), (dim1, dim2)).clone()
+
+
 def table() -> dict[Any, Callable[..., Any]]:
     """Overload -> formula."""
     aten = torch.ops.aten
     return {
+        aten._adaptive_avg_pool2d_backward.default: adaptive_avg_pool2d_backward,
+        aten._weight_norm_interface_backward.default: weight_norm_backward,
+        aten.diagonal_scatter.default: diagonal_scatter,
         aten.grid_sampler_3d.default: grid_sampler_3d,
         aten.histogram.bins_tensor: histogram_of_edges,
         aten.histogram.bin_ct: histogram_of_count,

@@ -22,6 +22,9 @@ class Options:
     threads: threads of a call on the CPU; 0: as many as `torch.get_num_threads()`
         says when the graph is compiled.
     cache: keep compiled graphs on disk, and take them from there.
+    verify: the first call of each graph checks every kernel against a slow
+        evaluation in float64; one that diverges is an InternalError that names it
+        and the lines it came from, and a folder with what reproduces it.
     mode: that of torch.compile. "reduce-overhead" is what is done always on the
         CPU; "max-autotune" reads the records that `knapper tune` has made.
     """
@@ -29,6 +32,7 @@ class Options:
     fallback: Literal["allow", "error"] = "allow"
     threads: int = 0
     cache: bool = True
+    verify: bool = False
     mode: str = "default"
 
     @classmethod
@@ -49,10 +53,10 @@ class Options:
         made = cls(**values)
         _check("fallback", made.fallback, ("allow", "error"))
         _check("mode", made.mode, MODES)
-        if not isinstance(made.cache, bool):
-            raise WrongValue(
-                f"cache is {made.cache!r}", where="cache", hint="True or False"
-            )
+        for name in ("cache", "verify"):
+            value = getattr(made, name)
+            if not isinstance(value, bool):
+                raise WrongValue(f"{name} is {value!r}", where=name, hint="True or False")
         if not isinstance(made.threads, int) or not 0 <= made.threads <= 1 << 16:
             raise WrongValue(
                 f"threads is {made.threads!r}",

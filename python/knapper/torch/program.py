@@ -13,9 +13,11 @@ from knapper.module import Module
 from knapper.results import Handle, Result
 from knapper.torch import sizes
 from knapper.torch.describe import DTYPES, Description, Output
+from knapper.torch.objects import Signature
+from knapper.torch.verify import verify
 from knapper import dtypes
 
-_EMPTY = torch.empty(0)
+_empty_strided = torch._C._dynamo.guards._empty_strided_cpu
 
 
 def _shapes(description: Description) -> Callable[[Any], Any] | None:
@@ -91,8 +93,12 @@ class _Slots:
 class Program:
     """Called with a list of arguments, which it empties, as a boxed function."""
 
-    def __init__(self, module: Module, description: Description) -> None:
+    def __init__(
+        self, module: Module, description: Description, check: bool = False
+    ) -> None:
+        """check: compare every kernel with float64 at the first call."""
         self._boxed_call = True  # of the object: torch copies its __dict__
+        self._unchecked = check
         self.module = module
         self.description = description
         self.codes = {
@@ -105,10 +111,19 @@ class Program:
         self._run = module._lib.knapper_run
         self._release = module._lib.knapper_result_release
         self._handle = module._handle.value
-        self._sized = [
-            (argument, dim, name)
-            for name, (argument, dim) in description.symbols.items()
+        self._held = [i.tensor for i in description.inputs if i.tensor is not None]
+        self._in_place = self._replaced()
+        # Outputs that are copied to the argument that they change.
+        self._written = [
+            (index, output.mutates)
+            for index, output in enumerate(description.outputs)
+            if output.mutates >= 0 and index not in self._in_place
         ]
+        self._plain = not self._written and description.results == [
+            ("output", i) for i in range(len(description.outputs))
+        ]
+        self._signature = self._find_signature()
+        self._allocate = self._allocator()
 
     def _fixed_shapes(self) -> Any:
         rows = []
@@ -122,8 +137,89 @@ class Program:
         )
         return rows, numbers
 
+    def _replaced(self) -> dict[int, int]:
+        """Outputs that are written where the argument lies that they change ->
+        that argument."""
+        found = {}
+        for index, output in enumerate(self.description.outputs):
+            if output.mutates < 0 or not output.dense or output.narrow:
+                continue
+            for place, given in enumerate(self.description.inputs):
+                if given.argument == output.mutates and given.order == output.order:
+                    if self.module._lib.knapper_module_may_replace(
+                        self._handle, index, place
+                    ):
+                        found[index] = given.argument
+        return found
+
+    def _find_signature(self) -> Signature | None:
+        """How the library reads a call's tensors itself; None where it cannot."""
+        description = self.description
+        if not Signature.available() or description.checks:
+            return None
+        inputs, held = [], 0
+        i64 = dtypes.NAMES.index("i64")
+        for given in description.inputs:
+            if given.symbol:
+                argument, dim = description.symbols[given.symbol]
+                if dim >= 0:
+                    return None
+                inputs.append((argument, [], i64, True))
+                continue
+            if given.order is None or given.dtype is None:
+                return None
+            index = given.argument
+            if given.tensor is not None:  # behind the arguments
+                held += 1
+                index = description.arguments + held - 1
+            inputs.append((index, given.order, self.codes[given.dtype], False))
+        outputs = []
+        for index, output in enumerate(description.outputs):
+            if not output.dense or output.narrow:
+                return None
+            outputs.append((index, output.order, self.codes[output.dtype], False))
+        return Signature(self._handle, inputs, outputs)
+
+    def _allocator(self) -> Callable[[Any], list[Any]] | None:
+        """Memory for the outputs as a function of the arguments, where all sizes
+        are numbers."""
+        if self._fixed is None:
+            return None
+        space: dict[str, Any] = {"empty": _empty_strided}
+        calls = []
+        for index, (size, stride, _) in enumerate(self._fixed[0]):
+            if index in self._in_place:
+                calls.append(f"a[{self._in_place[index]}]")
+                continue
+            space[f"d{index}"] = self.description.outputs[index].dtype
+            calls.append(f"empty({size}, {stride}, d{index})")
+        exec(f"def made(a):\n    return [{', '.join(calls)}]", space)
+        return space["made"]
+
     def __call__(self, arguments: list[Any]) -> list[Any]:
         description = self.description
+        if self._unchecked:
+            self._unchecked = False
+            verify(description.text, self._inputs(arguments))
+        signature, allocate = self._signature, self._allocate
+        if signature is not None:
+            if allocate is not None:
+                made = allocate(arguments)
+            else:
+                shapes, numbers = self._shapes(arguments)  # type: ignore[misc]
+                made = self._made(arguments, shapes)
+            if made is not None and signature.run(
+                arguments + self._held if self._held else arguments, made
+            ):
+                if self._plain:
+                    arguments.clear()
+                    return made
+                for index, argument in self._written:
+                    with torch.no_grad():
+                        arguments[argument].copy_(made[index])
+                return self._results(
+                    arguments, made, self._fixed[1] if self._fixed else numbers
+                )
         shapes, numbers = self._fixed or self._shapes(arguments)  # type: ignore[misc]
         try:
             slots = self._free.pop()
@@ -195,9 +291,26 @@ class Program:
                 outputs[index] = made.contiguous()  # as torch traces what data sizes
             elif not output.dense:
                 outputs[index] = _restrided(made, output, size, stride)
+        return self._results(arguments, outputs, numbers)
+
+    def _made(self, arguments: list[Any], shapes: Any) -> list[Any] | None:
+        """Memory for the outputs; None where a size is not known yet."""
+        made = []
+        for index, (output, (size, stride, memory)) in enumerate(
+            zip(self.description.outputs, shapes)
+        ):
+            if memory is None:
+                return None
+            if index in self._in_place:
+                made.append(arguments[output.mutates])
+            else:
+                made.append(_empty_strided(size, stride, output.dtype))
+        return made
+
+    def _results(self, arguments: list[Any], outputs: list[Any], numbers: Any) -> list[Any]:
         results = []
         number = iter(numbers or ())
-        for kind, value in description.results:
+        for kind, value in self.description.results:
             if kind == "output":
                 results.append(outputs[value])
             elif kind == "argument":
@@ -208,6 +321,20 @@ class Program:
                 results.append(value)
         arguments.clear()
         return results
+
+    def _inputs(self, arguments: list[Any]) -> list[torch.Tensor]:
+        """The program's inputs as row-major tensors."""
+        made = []
+        for given in self.description.inputs:
+            if given.symbol:
+                argument, _ = self.description.symbols[given.symbol]
+                made.append(torch.tensor(arguments[argument]))
+                continue
+            tensor = given.tensor
+            if tensor is None:
+                tensor = arguments[given.argument]
+            made.append(self._in_memory(tensor, given.order))
+        return made
 
     def _in_memory(self, tensor: torch.Tensor, order: list[int] | None) -> torch.Tensor:
         """The tensor with its dims in the order that the program reads."""
@@ -237,6 +364,21 @@ class Program:
                 outputs[index] = _arranged(
                     torch.from_dlpack(result.tensor(index)), output
                 ).clone()
+
+
+def tensors_of(tensors: list[torch.Tensor]) -> tuple[Any, list[Any]]:
+    """Row-major tensors as the C API takes them, and what must live as long."""
+    codes = {dtype: dtypes.NAMES.index(name) for dtype, name in DTYPES.items()}
+    rows = (CTensor * max(1, len(tensors)))()
+    held: list[Any] = [tensors]
+    for row, tensor in zip(rows, tensors):
+        row.shape = shape = (ctypes.c_int64 * max(1, tensor.dim()))(*tensor.shape)
+        held.append(shape)
+        row.rank = tensor.dim()
+        row.dtype = codes[tensor.dtype]
+        row.data = tensor.data_ptr() if tensor.numel() else None
+        row.bytes = tensor.nbytes
+    return rows, held
 
 
 def _arranged(memory: torch.Tensor, output: Output) -> torch.Tensor:

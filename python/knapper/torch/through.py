@@ -14,7 +14,7 @@ import torch
 from knapper import operators
 from knapper.library import CTensor, check, library
 from knapper.torch.counters import count
-from knapper.torch.describe import DTYPES, name_of
+from knapper.torch.describe import DTYPES, is_random, name_of
 
 _log = logging.getLogger("knapper")
 _TORCH = {name: dtype for dtype, name in DTYPES.items()}
@@ -89,6 +89,7 @@ class _Operator:
         self.overload = overload
         self.calls: dict[str, _Call] = {}
         self.warned = False
+        self.random = is_random(overload)
         self.made = threading.local()
 
     def run(self, call: Any) -> list[torch.Tensor]:
@@ -96,8 +97,9 @@ class _Operator:
         known = self.calls.get(text)
         if known is None:
             known = self.calls[text] = _Call(self.overload, text)
-            count("fallback_ops")
-            if not self.warned:
+            if not self.random:
+                count("fallback_ops")
+            if not self.warned and not self.random:
                 self.warned = True
                 _log.warning(
                     "torch computes %s (%s)", name_of(self.overload), known.line

@@ -1,0 +1,310 @@
+"""What a call does: memory, layouts, threads; counters; tools."""
+
+import threading
+
+import pytest
+import torch
+
+import knapper
+import knapper.torch
+from knapper.torch.program import Program
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    torch._dynamo.reset()
+    knapper.torch.reset_counters()
+    torch.manual_seed(0)
+
+
+def compiled(function, **options):
+    return knapper.torch.compile(function, fallback="error", cache=False, **options)
+
+
+@pytest.fixture
+def programs(monkeypatch):
+    made = []
+    build = Program.__init__
+
+    def kept(self, *arguments):
+        build(self, *arguments)
+        made.append(self)
+
+    monkeypatch.setattr(Program, "__init__", kept)
+    return made
+
+
+def test_tensors_are_read_in_the_library(programs):
+    f = compiled(lambda x, y: (x + y, x.t() * 2))
+    x, y = torch.randn(3, 4), torch.randn(3, 4)
+    with torch.no_grad():
+        a, b = f(x, y)
+    assert torch.equal(a, x + y) and torch.equal(b, x.t() * 2)
+    assert b.stride() == (x.t() * 2).stride()
+    [program] = programs
+    assert program._signature is not None and not program.copied
+
+
+def test_what_the_library_does_not_read_is_copied(programs):
+    f = compiled(lambda x: x * 2)
+    wide = torch.randn(4, 10)
+    with torch.no_grad():
+        for x in (wide[:, 1::2], torch.randn(1, 5).expand(4, 5), wide[:, 3:8], torch.empty(0, 5)):
+            torch._dynamo.reset()
+            assert torch.equal(f(x), x * 2)
+        # Laid out as the graph was traced, then otherwise: the same program.
+        torch._dynamo.reset()
+        programs.clear()
+        f(torch.randn(4, 5))
+        [program] = programs
+        x = wide[:, ::2]
+        assert torch.equal(program([x])[0], x * 2) and program.copied == 1
+
+
+def test_inputs_are_written_where_they_lie(programs):
+    def f(state, x):
+        state.mul_(0.5).add_(x)
+
+    def g(state, x):
+        state.mul_(0.5).add_(x)
+        return x * 3
+
+    x = torch.ones(300)
+    for function, in_place in ((f, True), (g, False)):
+        state = torch.ones(300)
+        at, version = state.data_ptr(), state._version
+        with torch.no_grad():
+            made = compiled(function)(state, x)
+        assert torch.equal(state, torch.full((300,), 1.5))
+        assert made is None or torch.equal(made, x * 3)
+        assert state.data_ptr() == at and state._version > version
+        program = programs.pop()
+        assert program._signature is not None and bool(program._in_place) == in_place
+
+
+def test_what_only_the_backward_reads_lies_dense(programs):
+    layer = torch.nn.Linear(8, 24)
+
+    def f(x):
+        q, k, v = (part.view(4, 5, 2, 4).transpose(1, 2) for part in layer(x).split(8, -1))
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+    x = torch.randn(4, 5, 8, requires_grad=True)
+    want = torch.autograd.grad(f(x).sum(), (x, *layer.parameters()))
+    got = torch.autograd.grad(compiled(f)(x).sum(), (x, *layer.parameters()))
+    for a, b in zip(got, want):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+    forward, backward = programs
+    assert forward.description.strides and not forward.copied and not backward.copied
+
+
+def test_calls_from_many_threads():
+    f = compiled(lambda x: torch.softmax(x, -1) @ x)
+    x = torch.randn(40, 40)
+    with torch.no_grad():
+        want = f(x)
+    wrong = []
+
+    def run():
+        with torch.no_grad():
+            wrong.extend(i for i in range(50) if not torch.equal(f(x), want))
+
+    threads = [threading.Thread(target=run) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_sizes_in_any_order_compile_twice():
+    f = compiled(lambda x: torch.nn.functional.layer_norm(x, x.shape[-1:]).sum(0))
+    with torch.no_grad():
+        for rows in (5, 9, 2, 17, 3, 8):
+            x = torch.randn(rows, 6)
+            want = torch.nn.functional.layer_norm(x, (6,)).sum(0)
+            torch.testing.assert_close(f(x), want, rtol=1e-5, atol=1e-5)
+    counts = knapper.torch.counters()
+    assert (counts["graphs"], counts["recompiles"]) == (2, 1)
+
+
+def test_the_cache_is_counted(tmp_path, monkeypatch):
+    monkeypatch.setenv("KNAPPER_CACHE_DIR", str(tmp_path))
+    for hits in (0, 1):
+        torch._dynamo.reset()
+        f = knapper.torch.compile(lambda x: x.exp() - 3, fallback="error")
+        with torch.no_grad():
+            f(torch.ones(3))
+        assert knapper.torch.counters()["cache_hits"] == hits
+
+
+def step(build, backend):
+    torch.manual_seed(1)
+    model = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2))
+    optimizer = build(model.parameters())
+    update = backend(optimizer.step)
+    for seed in range(3):
+        torch.manual_seed(seed)
+        optimizer.zero_grad()
+        model(torch.randn(4, 6)).square().mean().backward()
+        update()
+    return [p.detach() for p in model.parameters()]
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda p: torch.optim.AdamW(p, lr=1e-2),
+        lambda p: torch.optim.SGD(p, lr=1e-2, momentum=0.9, nesterov=True),
+    ],
+    ids=["adamw", "sgd"],
+)
+def test_optimisers(build):
+    for a, b in zip(step(build, lambda f: f), step(build, compiled)):
+        torch.testing.assert_close(b, a, rtol=1e-5, atol=1e-6)
+
+
+def test_gradients_accumulate_and_autocast():
+    model = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
+    xs = [torch.randn(4, 6) for _ in range(3)]
+    made = []
+    for call in (model, compiled(model)):
+        model.zero_grad()
+        for x in xs:
+            call(x).square().mean().backward()
+        made.append([p.grad.clone() for p in model.parameters()])
+        with torch.autocast("cpu", torch.bfloat16):
+            y = call(xs[0])
+        assert y.dtype == torch.bfloat16
+        made[-1].append(y.detach().float())
+    for a, b in zip(*made):
+        torch.testing.assert_close(b, a, rtol=1e-2 if a.dim() == 2 and a.shape == (4, 2) else 1e-5, atol=1e-2 if a.shape == (4, 2) else 1e-5)
+
+
+def test_groups_of_rows():
+    x = torch.randn(10, 8, dtype=torch.bfloat16, requires_grad=True)
+    w = torch.randn(3, 8, 16, dtype=torch.bfloat16, requires_grad=True)
+    ends = torch.tensor([4, 4, 10], dtype=torch.int32)
+
+    def f(x, w, ends):
+        return torch.nn.functional.grouped_mm(x, w, offs=ends)
+
+    want = f(x, w, ends)
+    want_grads = torch.autograd.grad(want.square().sum(), (x, w))
+    got = compiled(f)(x, w, ends)
+    torch.testing.assert_close(got, want, rtol=2e-2, atol=2e-2)
+    for a, b in zip(torch.autograd.grad(got.square().sum(), (x, w)), want_grads):
+        torch.testing.assert_close(a, b, rtol=5e-2, atol=0.5)
+
+
+@pytest.mark.parametrize("pads", [(-4, 5), (2, -1), (-1, 3), (5, -4)])
+def test_pads_that_cut_one_side(pads):
+    x = torch.randn(2, 3, 4)
+
+    def f(x):
+        return torch.nn.functional.pad(x, pads, "replicate")
+
+    with torch.no_grad():
+        assert torch.equal(compiled(f)(x), f(x))
+
+
+@pytest.mark.parametrize("offset", [-1, 0, 2])
+def test_a_diagonal_is_replaced(offset):
+    x = torch.randn(3, 2, 5)
+
+    def f(x, y):
+        return torch.diagonal_scatter(x, y, offset, 2, 0)
+
+    y = torch.randn(x.diagonal(offset, 2, 0).shape)
+    with torch.no_grad():
+        assert torch.equal(compiled(f)(x, y), f(x, y))
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_gradients_of_adaptive_pools_and_weight_norm(size):
+    layer = torch.nn.utils.parametrizations.weight_norm(torch.nn.Conv2d(2, 3, 3))
+    x = torch.randn(2, 2, 6, 8, requires_grad=True)
+
+    def f(x):
+        return torch.nn.functional.adaptive_avg_pool2d(layer(x), size).square().sum()
+
+    parameters = [x, *layer.parameters()]
+    want = torch.autograd.grad(f(x), parameters)
+    got = torch.autograd.grad(compiled(f)(x), parameters)
+    for a, b in zip(got, want):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
+
+
+def test_explain_and_bench(tmp_path):
+    def f(x):
+        y = x.exp() * 2
+        torch._dynamo.graph_break()
+        return y.sum()
+
+    with torch.no_grad():
+        told = knapper.torch.explain(f, torch.ones(4), path=tmp_path)
+    assert [graph.nodes for graph in told.graphs] == [2, 1] and len(told.breaks) == 1
+    assert "graph 1: 1 operators, 1 kernels, by torch: none" in str(told)
+    assert all("<html" in page.read_text() for page in told.pages) and len(told.pages) == 2
+    assert "calls_test.py" in told.pages[0].read_text()
+    times = knapper.torch.bench(f, torch.ones(4), backends=("eager", "knapper"), seconds=0.05)
+    assert set(times.median) == {"eager", "knapper"} and "x eager" in str(times)
+    with pytest.raises(knapper.UserError, match="backends"):
+        knapper.torch.bench(f, torch.ones(4), backends=("knapper",))
+
+
+def test_verify(monkeypatch, tmp_path):
+    import subprocess
+    import sys
+
+    from knapper.torch import program
+
+    def f(x):
+        return torch.softmax(x, -1) @ x.t()
+
+    x = torch.randn(4, 4)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(f, verify=True)(x), f(x))
+    module = sys.modules["knapper.torch.verify"]
+    right = module.kernels
+
+    def wrong(graph, inputs):
+        made = right(graph, inputs)
+        assert made and all(kernel["passed"] for kernel in made)
+        return [{**made[0], "passed": False}]
+
+    monkeypatch.setattr(module, "kernels", wrong)
+    monkeypatch.setattr(module.tempfile, "mkdtemp", lambda prefix: str(tmp_path))
+    torch._dynamo.reset()
+    with torch.no_grad(), pytest.raises(knapper.InternalError, match="calls_test.py.*differs"):
+        compiled(f, verify=True)(x)
+    assert program.verify is module.verify
+    done = subprocess.run([sys.executable, tmp_path / "reproduce.py"], capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout == "", done.stderr
+
+
+def test_tensors_elsewhere_are_refused():
+    x = torch.ones(3, device="meta")
+    with torch.no_grad(), pytest.raises(Exception, match="META tensors are not taken"):
+        compiled(lambda x: x * 2)(x)
+    torch._dynamo.reset()
+    with torch.no_grad(), pytest.raises(Exception, match="META tensors are not taken"):
+        compiled(lambda x: torch.zeros(3, device="meta") + x.shape[0])(torch.ones(2))
+
+
+def test_torch_draws_random_numbers_in_order():
+    def f(x):
+        a, b = torch.rand(5), torch.rand(5)
+        return torch.nn.functional.dropout(x, 0.5) + a, b, torch.randn_like(x)
+
+    x = torch.ones(5)
+    run = compiled(f)  # fallback="error"
+    made = []
+    for call in (f, run, run):
+        torch.manual_seed(3)
+        with torch.no_grad():
+            made.append(call(x))
+    for other in made[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(made[0], other))
+    assert not torch.equal(made[1][0], made[1][1])
+    assert knapper.torch.counters()["fallback_ops"] == 0
