@@ -339,8 +339,20 @@ typedef struct {
                             the outputs, and the caller's memory as their data:
                             NULL where none was given. A dim that the model
                             computes from data is -1. */
+  int32_t in_stream;        /* 1: the run takes its place in `stream`, a stream
+                               of the module's device: it starts after the work
+                               that the stream has, and the call returns when
+                               the run is queued. Inputs and given outputs must
+                               stay until the stream has done it; outputs that
+                               the module provides are waited for. What kernels
+                               find wrong (an index out of range) is the error
+                               of a later run of the module. Works while the
+                               stream is captured, once the sizes have been run.
+                               On a CPU a user error. */
+  void *stream;             /* of in_stream; CUDA: a CUstream, NULL is the legacy
+                               default stream */
 } knapper_run_options;
-#define KNAPPER_RUN_OPTIONS_INIT {sizeof(knapper_run_options), 0, 0}
+#define KNAPPER_RUN_OPTIONS_INIT {sizeof(knapper_run_options), 0, 0, 0, 0}
 /* knapper_run with options, which may be NULL. */
 KNAPPER_API knapper_error *
 knapper_run_with(knapper_module *module, const knapper_tensor *inputs,

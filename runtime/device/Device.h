@@ -159,6 +159,14 @@ public:
   /// Work after this call starts after what others in the process have given
   /// the device in its default order (CUDA: the legacy default stream).
   virtual Status waitForOthers() { return success(); }
+  /// Where `Device::hasStreams`: work after `follow` starts after what the
+  /// caller has given a stream of the device's so far; what the caller gives it
+  /// after `lead` starts after this queue's work. Neither blocks.
+  virtual Status follow(void *stream) { return waitForOthers(); }
+  virtual Status lead(void *stream) { return finish(); }
+  /// Whether the stream of the last `follow` records instead of running
+  /// (CUDA: is captured): then no recording of ours can be opened.
+  virtual bool isCaptured() const { return false; }
 
   /// Where `Device::canRecord`: launches and copies up to endRecording are kept
   /// instead of run; replay runs them in their order, any number of times.
@@ -196,6 +204,8 @@ public:
   /// (`DeviceEvent::nanosecondsSince`).
   virtual bool timesEvents() const { return false; }
   virtual bool canRecord() const = 0;
+  /// Whether callers have streams of their own that queues can follow and lead.
+  virtual bool hasStreams() const { return false; }
   /// Fields about the device into an open JSON object; `measure` adds measured
   /// peaks.
   virtual Status describe(JsonWriter &json, bool measure) const = 0;

@@ -73,11 +73,18 @@ Status Execution::run(std::span<const knapper_tensor> inputs,
                       std::span<const knapper_tensor> outputs) {
   result.clear();
   state.text.clear();
+  if (options.stream && !module.where->hasStreams())
+    return userError(cat("a module on the device '", module.where->kind(),
+                         "' runs in no stream"),
+                     "stream", "leave it out, or load for a GPU");
   if (!options.profile && !options.checkOnly &&
       state.lastCall.repeats(inputs, outputs, result.tensors, result.shapes))
     return runAgain();
   state.lastCall.forget();
   result.pool = module.outputPool;
+  // Of runs that nobody waited for; those in streams go on behind them.
+  if (Status s = options.stream ? checkStatuses() : settle(); !s)
+    return s;
   if (Status s = checkInputs(inputs); !s)
     return s;
   if (Status s = checkTexts(inputs); !s)
@@ -119,7 +126,9 @@ Status Execution::run(std::span<const knapper_tensor> inputs,
     options.events->clear();
 
   Status status = state.queue->begin();
-  if (status && external)
+  if (status && options.stream)
+    status = state.queue->follow(*options.stream);
+  else if (status && external)
     status = state.queue->waitForOthers();
   if (status && !host)
     status = uploadInputs(inputs);
@@ -128,8 +137,15 @@ Status Execution::run(std::span<const knapper_tensor> inputs,
   // Who profiles looks at no results: those of a device stay there.
   if (status && !host && !options.profile)
     status = downloadOutputs();
-  if (Status s = state.queue->finish(); !s && status)
-    status = std::move(s);
+  if (status && options.stream) {
+    status = state.queue->lead(*options.stream);
+    state.pending |= bool(status);
+  }
+  if (!status || !options.stream) {
+    if (Status s = state.queue->finish(); !s && status)
+      status = std::move(s);
+    state.pending = false;
+  }
   for (const Timed &t : timed)
     if (status)
       noteTime(t.launch,
@@ -138,8 +154,9 @@ Status Execution::run(std::span<const knapper_tensor> inputs,
   for (Block &block : state.lateBlocks)
     if (block.bytes() > 0)
       module.outputPool->give(std::move(block));
-  if (Status s = checkStatuses(); !s)
-    return status ? std::move(s) : std::move(status);
+  if (!state.pending)
+    if (Status s = checkStatuses(); !s)
+      return status ? std::move(s) : std::move(status);
   if (!status)
     return status;
   if (Status s = keepTexts(); !s)
@@ -176,6 +193,15 @@ bool Execution::isStraight() const {
         state.choice[i] == Program::kNone)
       return false;
   return true;
+}
+
+Status Execution::settle() {
+  if (!state.pending)
+    return success();
+  state.pending = false;
+  if (Status s = state.queue->finish(); !s)
+    return s;
+  return checkStatuses();
 }
 
 /// A run between the tensors of the last one: nothing is left to check.
@@ -220,7 +246,8 @@ Status Execution::pointAllArgs() {
 /// Whether a run is launches and copies alone, between addresses that are known
 /// before it.
 bool Execution::recordable() const {
-  if (host || options.profile || program.hasLate || !module.where->canRecord())
+  if (host || options.profile || program.hasLate ||
+      !module.where->canRecord() || state.queue->isCaptured())
     return false;
   for (const auto &region : program.regions)
     for (const Program::Instruction &in : region)

@@ -17,10 +17,16 @@ struct ExternalState {
 /// What one run at a time needs and later runs reuse. All lists have their
 /// final size from the start.
 struct RunState {
+  RunState() = default;
+  ~RunState() {
+    if (pending)
+      (void)queue->finish(); // while the buffers are alive
+  }
   static Expected<std::unique_ptr<RunState>>
   create(const Program &program, Device &device, const QueueOptions &options);
 
   std::unique_ptr<DeviceQueue> queue;
+  bool pending = false; // a run in a stream of the caller's was not waited for
   // Of a run that repeats the last one.
   LastCall lastCall;     // noted where the run left all lists as they are
   bool straight = false; // it does all commands, in their order, no more
@@ -81,6 +87,8 @@ public:
 
 private:
   Status runAgain();
+  /// Waits for the runs in the caller's streams, if there are any.
+  Status settle();
   bool isStraight() const;
   bool followsFromCall(std::span<const knapper_tensor> outputs) const;
   Status checkInputs(std::span<const knapper_tensor> inputs);

@@ -13,6 +13,8 @@ namespace knapper {
 Status Execution::resolve(std::shared_ptr<const Binding> binding) {
   // Half resolved is not resolved.
   state.binding = nullptr;
+  if (Status s = settle(); !s)
+    return s;
   if (!state.arena || state.arena->bytes() < binding->arenaBytes) {
     state.arena = nullptr; // the old one first: never both at once
     Expected<std::unique_ptr<DeviceBuffer>> arena =

@@ -1,8 +1,8 @@
 // A run's inputs and outputs: checked, and given memory that kernels can use.
+#include "runtime/artefact/Limits.h"
 #include "runtime/base/Checked.h"
 #include "runtime/base/Text.h"
 #include "runtime/execute/Execution.h"
-#include "runtime/artefact/Limits.h"
 
 #include <algorithm>
 #include <cstring>
@@ -318,6 +318,8 @@ Status Execution::place(uint32_t buffer, void *memory) {
   }
   std::unique_ptr<DeviceBuffer> &staged = state.staged[buffer];
   if (!staged || staged->bytes() < state.bytes[buffer]) {
+    if (Status s = settle(); !s)
+      return s;
     staged = nullptr;
     Expected<std::unique_ptr<DeviceBuffer>> fresh =
         module.where->allocate(state.bytes[buffer], MemoryKind::device);

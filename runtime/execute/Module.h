@@ -2,16 +2,17 @@
 #pragma once
 
 #include "knapper/knapper.h"
+#include "runtime/artefact/Program.h"
 #include "runtime/base/Cancel.h"
 #include "runtime/device/Device.h"
 #include "runtime/execute/Binding.h"
 #include "runtime/execute/LastCall.h"
 #include "runtime/memory/BlockPool.h"
-#include "runtime/artefact/Program.h"
 
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -38,7 +39,7 @@ private:
   TensorList tensors;
   ShapeList shapes;
   std::vector<Block> owned;
-  std::shared_ptr<BlockPool> pool; // that `owned` came from
+  std::shared_ptr<BlockPool> pool;           // that `owned` came from
   std::vector<std::unique_ptr<char[]>> text; // bytes of strings
 };
 
@@ -70,6 +71,10 @@ struct RunOptions {
   /// the result has the shapes of the outputs (-1 for a late dim) and no memory
   /// but the caller's.
   bool checkOnly = false;
+  /// A stream of the caller's on the device, where the run takes its place: it
+  /// starts after the stream's work and returns without waiting for its own.
+  /// What the kernels find wrong is then the error of a later run.
+  std::optional<void *> stream = {};
 };
 
 struct ModuleOptions {
@@ -136,7 +141,7 @@ private:
   std::unique_ptr<Executable> code;
   std::vector<KernelHandle> kernels; // per kernel of the artefact
   std::vector<std::shared_ptr<const Operator>> operators; // per external
-  std::byte *constants = nullptr;    // offset 0 of them: in the file, or of:
+  std::byte *constants = nullptr; // offset 0 of them: in the file, or of:
   std::unique_ptr<DeviceBuffer> deviceConstants;
   std::shared_ptr<BlockPool> outputPool = std::make_shared<BlockPool>();
   bool hostMemory = false; // kernels use the caller's

@@ -1,10 +1,10 @@
 #include "runtime/testing/RemoteDevice.h"
 
+#include "runtime/artefact/ElfImage.h"
 #include "runtime/base/Json.h"
 #include "runtime/base/KernelAbi.h"
 #include "runtime/drivers/cpu/CpuInfo.h"
 #include "runtime/memory/Block.h"
-#include "runtime/artefact/ElfImage.h"
 
 #include <cstring>
 #include <functional>
@@ -149,6 +149,15 @@ public:
         new Event(*this, finished + waiting.size()));
   }
   Status waitFor(const DeviceEvent &event) override { return event.wait(); }
+  Status follow(void *stream) override {
+    waiting.push_back(
+        [stream] { static_cast<RemoteStream *>(stream)->finish(); });
+    return success();
+  }
+  Status lead(void *stream) override {
+    static_cast<RemoteStream *>(stream)->work.push_back([this] { flush(); });
+    return success();
+  }
   Status beginRecording() override { return notRecorded(); }
   Expected<std::unique_ptr<Recording>> endRecording() override {
     return notRecorded();
@@ -160,10 +169,12 @@ private:
     return userError("this device does not record", "queue");
   }
   void flush() {
-    for (auto &command : waiting)
-      command();
-    finished += waiting.size();
+    // A stream that is run on the way ends in a flush of this queue.
+    std::vector<std::function<void()>> commands = std::move(waiting);
     waiting.clear();
+    for (auto &command : commands)
+      command();
+    finished += commands.size();
   }
   std::shared_ptr<Memory> memory;
   std::vector<std::function<void()>> waiting;
@@ -177,7 +188,11 @@ public:
   int rank(std::string_view isa) const override { return cpu::isaRank(isa); }
   std::string runnable() const override { return cpu::runnableIsas(); }
   bool addressesHost() const override { return false; }
+  bool addresses(const void *address) const override {
+    return memory->left(address) > 0;
+  }
   bool canRecord() const override { return false; }
+  bool hasStreams() const override { return true; }
   Status describe(JsonWriter &json, bool) const override {
     json.field("name", "remote");
     return success();

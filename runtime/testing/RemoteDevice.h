@@ -4,14 +4,29 @@
 
 #include "runtime/device/Device.h"
 
+#include <functional>
 #include <memory>
+#include <vector>
 
 namespace knapper::testing {
+
+/// A stream of the caller's on that device: what it was given waits until the
+/// caller runs it.
+struct RemoteStream {
+  std::vector<std::function<void()>> work;
+
+  void finish() {
+    for (auto &each : work)
+      each();
+    work.clear();
+  }
+};
 
 /// Runs the CPU's code ("cpu" targets), late: commands are kept until something
 /// waits for them. Every address given to it must lie in one of its own
 /// buffers, uploads and downloads must have the host's side outside of them;
-/// anything else is a DeviceError. Does not record.
+/// anything else is a DeviceError. Does not record. Follows and leads a
+/// RemoteStream.
 std::shared_ptr<Device> remoteDevice();
 
 } // namespace knapper::testing

@@ -73,8 +73,8 @@ public:
       dropCapture();
     api.streamFinish(stream);
     api.streamDestroy(stream);
-    if (others)
-      api.eventDestroy(others);
+    if (point)
+      api.eventDestroy(point);
   }
 
   // Kernels of GPUs keep what they need in registers and shared memory.
@@ -162,18 +162,26 @@ public:
   }
 
   Status waitForOthers() override {
-    Current current(*gpu);
-    if (!others) {
-      if (Status s = api.check(api.eventCreate(&others, kDisableTiming),
-                               "cuEventCreate");
+    captured = false;
+    return after(nullptr, stream);
+  }
+  Status follow(void *theirs) override {
+    Stream other = static_cast<Stream>(theirs);
+    int status = 0;
+    {
+      Current current(*gpu);
+      if (Status s = api.check(api.streamIsCapturing(other, &status),
+                               "cuStreamIsCapturing");
           !s)
         return s;
     }
-    if (Status s = api.check(api.eventRecord(others, nullptr), "cuEventRecord");
-        !s)
-      return s;
-    return api.check(api.streamWait(stream, others, 0), "cuStreamWaitEvent");
+    captured = status != 0;
+    return after(other, stream);
   }
+  Status lead(void *theirs) override {
+    return after(stream, static_cast<Stream>(theirs));
+  }
+  bool isCaptured() const override { return captured; }
 
   Status beginRecording() override {
     if (recording)
@@ -215,6 +223,20 @@ public:
   }
 
 private:
+  /// What `second` is given from now on starts after what `first` was.
+  Status after(Stream first, Stream second) {
+    Current current(*gpu);
+    if (!point) {
+      if (Status s = api.check(api.eventCreate(&point, kDisableTiming),
+                               "cuEventCreate");
+          !s)
+        return s;
+    }
+    if (Status s = api.check(api.eventRecord(point, first), "cuEventRecord");
+        !s)
+      return s;
+    return api.check(api.streamWait(second, point, 0), "cuStreamWaitEvent");
+  }
   void dropCapture() {
     Graph graph = nullptr;
     if (api.captureEnd(stream, &graph) == 0 && graph)
@@ -225,8 +247,9 @@ private:
   std::shared_ptr<Gpu> gpu;
   const Api &api;
   Stream stream;
-  Event others = nullptr; // of the default stream
+  Event point = nullptr; // of one stream, for another to wait for
   bool recording = false;
+  bool captured = false;
   std::vector<void *> parameters;
   std::vector<EncodedMap> maps;
 };
