@@ -1,9 +1,8 @@
 // libknapper: the compile half of the C API.
-#include "capi/Request.h"
+#include "capi/ModelRequest.h"
 #include "compiler/pipeline/LlvmErrors.h"
 #include "compiler/pipeline/TensorText.h"
 #include "compiler/verify/VerifyKernels.h"
-#include "frontends/onnx/InspectOnnx.h"
 #include "runtime/artefact/Artefact.h"
 #include "runtime/artefact/Limits.h"
 
@@ -50,7 +49,7 @@ Expected<Options> readSettings(const knapper_compile_options &given,
 
 } // namespace
 
-Expected<capi::Request> capi::readRequest(const knapper_compile_options *given,
+Expected<capi::ModelRequest> capi::readRequest(const knapper_compile_options *given,
                                           const char *function) {
   throwLlvmErrors();
   if (!given)
@@ -61,7 +60,7 @@ Expected<capi::Request> capi::readRequest(const knapper_compile_options *given,
                        given, KNAPPER_COMPILE_OPTIONS_INIT, function));
   ASSIGN_OR_RETURN(CompileInput input, readInput(options, function));
   ASSIGN_OR_RETURN(Options settings, readSettings(options, function));
-  return Request{options, std::move(input), std::move(settings)};
+  return ModelRequest{options, std::move(input), std::move(settings)};
 }
 
 Expected<ts::HostTensor> capi::borrowTensor(const knapper_tensor &tensor,
@@ -141,14 +140,9 @@ knapper_error *knapper_inspect(const knapper_compile_options *given,
       return userError("json is NULL", function);
     *json = nullptr;
     ASSIGN_OR_RETURN(auto request, capi::readRequest(given, function));
-    if (isStableHlo(request.input, request.settings))
-      return userError("is a StableHLO program, and ONNX models are inspected",
-                       request.input.name(),
-                       "compile it: what is not supported is listed at once");
-    OnnxSource source;
-    source.path = request.input.path;
-    source.bytes = request.input.bytes;
-    ASSIGN_OR_RETURN(std::string text, inspectOnnx(source));
+    ASSIGN_OR_RETURN(std::string text,
+                     frontEndOf(request.input, request.settings)
+                         .inspect(modelOf(request.input)));
     return capi::copyString(text, json);
   });
 }

@@ -1,5 +1,5 @@
 // libknapper: quantisation, with the runtime that calibrates.
-#include "capi/Request.h"
+#include "capi/ModelRequest.h"
 #include "compiler/calibrate/QuantizeModel.h"
 #include "runtime/artefact/Artefact.h"
 #include "runtime/base/Text.h"

@@ -246,12 +246,19 @@ knapper_run_with(knapper_module *module, const knapper_tensor *inputs,
       return userError(
           cat("check_only is ", chosen->check_only, ", it must be 0 or 1"),
           "knapper_run_options");
+    if (chosen->in_stream != 0 && chosen->in_stream != 1)
+      return userError(
+          cat("in_stream is ", chosen->in_stream, ", it must be 0 or 1"),
+          "knapper_run_options");
     auto result = std::make_unique<knapper_result>();
+    RunOptions how;
+    how.cancel = Cancel(chosen->cancel);
+    how.checkOnly = chosen->check_only == 1;
+    if (chosen->in_stream == 1)
+      how.stream = chosen->stream;
     if (Status s = module->module->run(
             {inputs, static_cast<size_t>(num_inputs)},
-            {outputs, static_cast<size_t>(num_outputs)}, result->result,
-            {.cancel = Cancel(chosen->cancel),
-             .checkOnly = chosen->check_only == 1});
+            {outputs, static_cast<size_t>(num_outputs)}, result->result, how);
         !s)
       return s;
     *out = result.release();

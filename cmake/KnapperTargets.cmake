@@ -88,6 +88,8 @@ target_include_directories(knapper_pch PUBLIC ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE
                                               ${CMAKE_BINARY_DIR})
 target_include_directories(knapper_pch SYSTEM PUBLIC ${LLVM_INCLUDE_DIRS})
 target_precompile_headers(knapper_pch PRIVATE ${CMAKE_SOURCE_DIR}/cmake/pch.h)
+# What ODS generates for the dialects' headers.
+add_dependencies(knapper_pch knapper_tensor_tablegen knapper_tile_inc knapper_block_ops_inc)
 
 # knapper_compiler_test(NAME [LINK lib...]): NAME.cpp as a GoogleTest program over MLIR, known to
 # ctest under its folder's path.

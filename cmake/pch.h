@@ -1,4 +1,8 @@
-// What nearly every compiler file includes; parsed once for the whole build.
+// What nearly every compiler file includes; parsed once for the whole build. Our
+// own dialects are half of what such a file parses: ODS generates a class an op.
+#include "ir/tensor/Dialect.h"
+#include "ir/tile/BlockOps.h"
+#include "ir/tile/TileDialect.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"

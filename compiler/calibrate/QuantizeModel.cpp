@@ -98,8 +98,8 @@ BlockFormat Quantizer::blockFormat() const {
 }
 
 Status Quantizer::openFile() {
-  if (isStableHlo(input, compile))
-    return userError("is a StableHLO program, and ONNX models are quantised",
+  if (frontEndOf(input, compile).name() != "onnx")
+    return userError("is no ONNX model, and only these are quantised",
                      input.name(), "export the model to ONNX");
   OnnxSource source;
   source.path = input.path;

@@ -1,6 +1,5 @@
 #include "compiler/pipeline/CacheKey.h"
 #include "compiler/pipeline/TensorText.h"
-#include "frontends/onnx/ExternalFiles.h"
 #include "knapper/knapper.h"
 #include "runtime/base/InputFile.h"
 #include "runtime/base/Text.h"
@@ -125,17 +124,15 @@ bool isCacheable(const CompileInput &input, const Options &options) {
   return options.cache && options.stopAfter.empty() &&
          options.startFrom.empty() && options.printAfter.empty() &&
          options.dumpDir.empty() && !options.verifyEach &&
-         !isText(input, options);
+         (!isText(input, options) || !input.dataFiles.empty());
 }
 
 Expected<CacheKey> cacheKey(const CompileInput &input, const Options &options) {
-  OnnxSource source;
-  source.path = input.path;
-  source.bytes = input.bytes;
-  bool single = isTorchGraph(options) || isStableHlo(input, options);
-  ASSIGN_OR_RETURN(std::vector<std::string> files,
-                   single ? std::vector<std::string>()
-                          : onnxExternalFiles(source));
+  std::vector<std::string> files = input.dataFiles;
+  if (!isText(input, options)) {
+    ASSIGN_OR_RETURN(files,
+                     frontEndOf(input, options).otherFiles(modelOf(input)));
+  }
   CacheKey key;
   if (input.path.empty()) {
     key.fields.push_back(

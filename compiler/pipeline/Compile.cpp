@@ -31,15 +31,27 @@ namespace {
 // What a phase may need beside weights.
 constexpr uint64_t kPhaseMemory = uint64_t(64) << 20;
 
+const Pass *findPass(std::string_view name) {
+  for (const Phase &phase : phases())
+    for (const Pass &pass : phase.passes)
+      if (pass.name == name)
+        return &pass;
+  return nullptr;
+}
+
+/// --start-from takes a phase, the others a pass too.
 Status checkPhaseName(std::string_view option, const std::string &value) {
-  if (value.empty() || findPhase(value) ||
+  bool isStart = option == "start-from";
+  if (value.empty() || findPhase(value) || (!isStart && findPass(value)) ||
       (option == "print-after" && value == "all"))
     return success();
   std::string names;
   for (const Phase &phase : phases())
     names += (names.empty() ? "" : ", ") + std::string(phase.name);
   return userError("there is no phase '" + value + "'",
-                   "option " + std::string(option), "one of: " + names);
+                   "option " + std::string(option),
+                   "one of: " + names +
+                       (isStart ? "" : ", or a pass (knapper compile --help)"));
 }
 
 /// Of bf16, that products of float32 may be made of; 0: they stay float32.
@@ -81,12 +93,73 @@ Status chooseTargets(CompileState &state, bool several) {
   return success();
 }
 
+double secondsSince(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
+      .count();
+}
+
+Status verifyProgram(CompileState &state, const char *after) {
+  if (!state.options.verifyEach || !state.module ||
+      mlir::succeeded(verify(*state.module)))
+    return success();
+  return internalError("the program is not valid after it" +
+                           (state.diagnostics.empty()
+                                ? std::string()
+                                : ": " + state.diagnostics.front().message()),
+                       std::string("pass ") + after);
+}
+
+/// Prints and ends where the options say, after a phase or a pass of that name.
+/// True: this was the end.
+bool showProgram(CompileState &state, const Phase &phase,
+                 std::string_view name) {
+  const Options &options = state.options;
+  bool isPhase = name == phase.name;
+  bool stop = options.stopAfter == name;
+  bool print =
+      options.printAfter == name || (isPhase && options.printAfter == "all");
+  if (!stop && !print)
+    return false;
+  std::string text = phase.out == Level::artefact && stop
+                         ? std::string()
+                         : printState(state, phase);
+  if (print)
+    log(LogLevel::info, "after " + std::string(name) + ":\n" + text);
+  if (stop)
+    state.stats->stopped = std::move(text);
+  return stop;
+}
+
+/// Runs a phase's passes. True: the options ended it.
+Expected<bool> runPhase(CompileState &state, const Phase &phase,
+                        const std::vector<std::string> &disabled,
+                        PhaseTime &time) {
+  for (const Pass &pass : phase.passes) {
+    if (llvm::is_contained(disabled, pass.name))
+      continue;
+    auto start = std::chrono::steady_clock::now();
+    if (Status done = pass.run(state); !done) {
+      Error error = done.takeError();
+      if (error.kind == ErrorKind::internal && error.where.empty())
+        error.where = std::string("pass ") + pass.name;
+      return error;
+    }
+    time.passes.push_back({pass.name, secondsSince(start)});
+    TRY(verifyProgram(state, pass.name));
+    if (pass.name != std::string_view(phase.name) &&
+        showProgram(state, phase, pass.name))
+      return true;
+  }
+  return false;
+}
+
 /// Runs the phases from `first` on, to `end` or to where the options say. True:
 /// the options ended it.
 Expected<bool> runPhasesOf(CompileState &state, const Phase *first,
                            const Phase *end, const std::string &suffix,
                            const ProgressFn &progress) {
   const Options &options = state.options;
+  std::vector<std::string> disabled = splitList(options.disable);
   int number = 0, total = static_cast<int>(phases().size());
   for (const Phase &phase : phases()) {
     ++number;
@@ -101,33 +174,14 @@ Expected<bool> runPhasesOf(CompileState &state, const Phase *first,
     auto start = std::chrono::steady_clock::now();
     state.diagnostics.clear();
     TRY(checkHeadroom(kPhaseMemory));
-    TRY(phase.run(state));
-    if (options.verifyEach && state.module &&
-        mlir::failed(verify(*state.module)))
-      return state.diagnostics.empty()
-                 ? internalError("the program is not valid", phase.name)
-                 : state.diagnostics.front();
-    state.stats->phases.push_back(
-        {phase.name + suffix,
-         std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
-             .count()});
-    bool stop = options.stopAfter == phase.name;
-    bool print =
-        options.printAfter == "all" || options.printAfter == phase.name;
-    bool dump = !options.dumpDir.empty() && phase.out != Level::artefact;
-    if (stop || print || dump) {
-      std::string text = phase.out == Level::artefact && stop
-                             ? std::string()
-                             : printState(state, phase);
-      if (print)
-        log(LogLevel::info, std::string("after ") + phase.name + ":\n" + text);
-      if (dump)
-        TRY(writeDump(state, phase, text));
-      if (stop) {
-        state.stats->stopped = std::move(text);
-        return true;
-      }
-    }
+    PhaseTime time{phase.name + suffix, 0};
+    ASSIGN_OR_RETURN(bool ended, runPhase(state, phase, disabled, time));
+    time.seconds = secondsSince(start);
+    state.stats->phases.push_back(std::move(time));
+    if (!ended && !options.dumpDir.empty() && phase.out != Level::artefact)
+      TRY(writeDump(state, phase, printState(state, phase)));
+    if (ended || showProgram(state, phase, phase.name))
+      return true;
   }
   return false;
 }
@@ -185,6 +239,7 @@ Expected<int> runPhases(const CompileInput &input, const Options &options,
                              {"start-from", options.startFrom},
                              {"print-after", options.printAfter}})
     TRY(checkPhaseName(name, value));
+  TRY(checkOptions(options));
   ASSIGN_OR_RETURN(std::vector<std::unique_ptr<Part>> parts,
                    makeParts(input, options));
   const Phase *first = findPhase(options.startFrom);
@@ -218,10 +273,7 @@ Expected<int> runPhases(const CompileInput &input, const Options &options,
       return cancelledCompile();
     auto start = std::chrono::steady_clock::now();
     TRY(packArtefact(states));
-    stats->phases.push_back(
-        {pack->name,
-         std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
-             .count()});
+    stats->phases.push_back({pack->name, secondsSince(start)});
   }
   int total = static_cast<int>(phases().size());
   if (progress)

@@ -19,6 +19,9 @@ struct CompileInput {
   std::string_view bytes;     ///< used when `path` is empty; outlives the call
   Cancel cancel = {};         ///< ends the compile with a UserError
   std::string givenName = {}; ///< of bytes that were made from a file
+  /// Of tensor IR: every file that it names, in order. Then the compile of text
+  /// may be answered from the cache too.
+  std::vector<std::string> dataFiles = {};
 
   /// What the artefact says that it was made from.
   std::string name() const {
@@ -26,9 +29,15 @@ struct CompileInput {
   }
 };
 
-struct PhaseTime {
+struct PassTime {
   std::string name;
   double seconds; ///< wall
+};
+
+struct PhaseTime {
+  std::string name;
+  double seconds;                    ///< wall
+  std::vector<PassTime> passes = {}; ///< in order
 };
 
 /// What a compile did, for people and tests.
@@ -47,7 +56,7 @@ struct CompileStats {
   /// The model has operators that somebody registered.
   bool externals = false;
 
-  /// {"phases": [{"name", "seconds"}], "launches", "kernels", ...}
+  /// {"phases": [{"name", "seconds", "passes"}], "launches", "kernels", ...}
   std::string json() const;
 };
 

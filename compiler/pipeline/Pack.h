@@ -8,9 +8,6 @@ namespace knapper {
 /// Reads the model: ONNX, or tensor IR as text. UserError when it is neither.
 Status importModel(CompileState &state);
 
-/// Rewrites the tensor program to its canonical form, in place.
-Status simplifyModel(CompileState &state);
-
 /// Evaluates, packs and writes constants, adds code and header, finishes the
 /// file. A state is a program for one kind of device, all of one model; where
 /// the file goes and what was done are the first state's.

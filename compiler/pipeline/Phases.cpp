@@ -25,36 +25,35 @@ using namespace mlir;
 namespace knapper {
 namespace {
 
-/// A failed step with whatever MLIR said about it.
-Status failed(CompileState &state, StringRef phase) {
-  if (!state.diagnostics.empty())
-    return state.diagnostics.front();
-  return internalError("phase " + phase.str() + " failed without a reason");
-}
-
-Status runImport(CompileState &state) { return importModel(state); }
-
-Status runSimplify(CompileState &state) {
-  TRY(simplifyModel(state));
-  ts::markIndexLimits(state.main());
+/// What of the tensor dialect the target wants taken apart or split.
+Status prepareForTarget(CompileState &state) {
+  for (func::FuncOp function : ts::withBodies(state.main()))
+    state.target->prepare(function, state.targets.front());
   return success();
 }
 
-Status runFuse(CompileState &state) {
+Status formKernels(CompileState &state) {
   fusion::MachineModel machine;
-  for (func::FuncOp function : ts::withBodies(state.main())) {
-    state.target->prepare(function, state.targets.front());
+  for (func::FuncOp function : ts::withBodies(state.main()))
     if (mlir::failed(
             fusion::formKernels(function, machine, &state.fusionReport)))
-      return failed(state, "fuse");
-    memory::orderKernels(function);
-  }
+      return passFailed(state);
   return success();
 }
 
-/// Equal kernels once, and how each is cut into programs.
-Status runSchedule(CompileState &state) {
+Status orderKernels(CompileState &state) {
+  for (func::FuncOp function : ts::withBodies(state.main()))
+    memory::orderKernels(function);
+  return success();
+}
+
+Status findEqualKernels(CompileState &state) {
   collectKernels(state);
+  return success();
+}
+
+/// How each kernel is cut into programs: by its record, else by the model.
+Status chooseSchedules(CompileState &state) {
   tune::Records records;
   if (!state.options.records.empty()) {
     ASSIGN_OR_RETURN(tune::Records read,
@@ -79,7 +78,7 @@ Status runSchedule(CompileState &state) {
     unique.knobs = knobs.all();
     if (mlir::failed(schedules)) {
       // What no schedule knows is a limit of this version, not a defect of it.
-      Error error = failed(state, "schedule").takeError();
+      Error error = passFailed(state).takeError();
       error.kind = ErrorKind::user;
       error.hint = "compute this operation outside the model, or in another "
                    "element type";
@@ -87,8 +86,16 @@ Status runSchedule(CompileState &state) {
     }
     unique.setSchedules(std::move(*schedules));
   }
+  return success();
+}
+
+Status dropTargets(CompileState &state) {
   dropEqualTargets(state);
-  // For dumps: the first of equal kernels holds the schedules of all.
+  return success();
+}
+
+/// For dumps: the first of equal kernels holds the schedules of all.
+Status attachSchedules(CompileState &state) {
   llvm::DenseSet<unsigned> seen;
   state.forEachKernel([&](ts::KernelOp kernel) {
     unsigned index = state.uses.find(kernel)->second.kernel;
@@ -105,10 +112,7 @@ Status runSchedule(CompileState &state) {
   return success();
 }
 
-/// Only for dumps: the programs are built again, in worker contexts, by emit.
-Status runTile(CompileState &state) { return success(); }
-
-Status runEmit(CompileState &state) {
+Status emitCode(CompileState &state) {
   std::vector<KernelJob> jobs;
   for (const UniqueKernel &unique : state.kernels.kernels)
     for (size_t i = 0; i < unique.schedules.size(); ++i)
@@ -163,13 +167,12 @@ Status checkSizesAreGiven(const fb::ProgramT &program) {
   return success();
 }
 
-Status runPlan(CompileState &state) {
+Status planMemory(CompileState &state) {
   FailureOr<ExecProgram> exec =
       buildExecProgram(state.main(), state.kernels, state.uses);
   if (mlir::failed(exec))
-    return failed(state, "plan");
+    return passFailed(state);
   state.exec = std::move(*exec);
-  TRY(checkSizesAreGiven(*state.exec.program));
   state.stats->launches += state.uses.size();
   for (func::FuncOp function : ts::withBodies(state.main()))
     function.walk([&](ts::ExternalOp op) {
@@ -178,7 +181,11 @@ Status runPlan(CompileState &state) {
   return success();
 }
 
-Status runPack(CompileState &state) {
+Status checkSizes(CompileState &state) {
+  return checkSizesAreGiven(*state.exec.program);
+}
+
+Status packOne(CompileState &state) {
   CompileState *only = &state;
   return packArtefact({&only, 1});
 }
@@ -189,33 +196,70 @@ Error cancelledCompile() {
   return userError("the compile was cancelled", "compile");
 }
 
+Status passFailed(CompileState &state) {
+  if (!state.diagnostics.empty())
+    return state.diagnostics.front();
+  return internalError("failed without a reason");
+}
+
 std::span<const Phase> phases() {
   using L = Level;
-  static constexpr Phase table[] = {
-      {"import", L::none, L::tensor, "front end", runImport},
+  static constexpr Pass import[] = {{"import-model", importModel}};
+  static constexpr Pass fuse[] = {
+      {"prepare-for-target", prepareForTarget},
+      {"form-kernels", formKernels},
+      {"order-kernels", orderKernels},
+  };
+  static constexpr Pass schedule[] = {
+      {"find-equal-kernels", findEqualKernels},
+      {"choose-schedules", chooseSchedules},
+      {"drop-equal-targets", dropTargets},
+      {"attach-schedules", attachSchedules},
+  };
+  static constexpr Pass emit[] = {{"emit-code", emitCode}};
+  static constexpr Pass plan[] = {
+      {"plan-memory", planMemory},
+      {"check-sizes", checkSizes},
+  };
+  static constexpr Pass pack[] = {{"pack-artefact", packOne}};
+  static const Phase table[] = {
+      {"import", L::none, L::tensor, "front end", import},
       {"simplify", L::tensor, L::tensor,
-       "algebra, composites, merged products, layout, dtype", runSimplify},
+       "algebra, composites, merged products, layout, dtype", simplifyPasses()},
       {"fuse", L::tensor, L::kernel,
        "regions that become one launch, in an order that keeps memory low",
-       runFuse},
+       fuse},
       {"schedule", L::kernel, L::scheduled,
-       "equal kernels once, tile sizes, guards", runSchedule},
-      {"tile", L::scheduled, L::tile, "what one program of each grid does",
-       runTile},
+       "equal kernels once, tile sizes, guards", schedule},
+      // Each worker of emit builds the programs that it lowers, in its own
+      // context; a dump of this phase builds and prints them all.
+      {"tile", L::scheduled, L::tile, "what one program of each grid does", {}},
       {"emit", L::tile, L::object,
-       "vectors, machine code and link for every instruction set", runEmit},
+       "vectors, machine code and link for every instruction set", emit},
       {"plan", L::object, L::exec, "buffers, live ranges, size arithmetic",
-       runPlan},
-      {"pack", L::exec, L::artefact, "constants packed, file written", runPack},
+       plan},
+      {"pack", L::exec, L::artefact, "constants packed, file written", pack},
   };
   return table;
 }
 
 std::vector<PhaseHelp> phaseHelp() {
   std::vector<PhaseHelp> rows;
-  for (const Phase &phase : phases())
-    rows.push_back({phase.name, phase.passes});
+  for (const Phase &phase : phases()) {
+    PhaseHelp &row = rows.emplace_back(PhaseHelp{phase.name, phase.does, {}});
+    for (const Pass &pass : phase.passes)
+      row.passes.push_back(pass.name);
+  }
   return rows;
+}
+
+std::vector<const char *> optionalPasses() {
+  std::vector<const char *> names;
+  for (const Phase &phase : phases())
+    for (const Pass &pass : phase.passes)
+      if (pass.isOptional)
+        names.push_back(pass.name);
+  return names;
 }
 
 const Phase *findPhase(std::string_view name) {

@@ -1,10 +1,10 @@
 //===- Phases.h - The pipeline as one table -------------------------------===//
 //
 // Read Phases.cpp from top to bottom to know what happens to a model. The table
-// says for each phase its name, the IR level it takes and leaves, the passes it
-// runs and the function that does it; --stop-after, --start-from,
+// says for each phase its name, the IR level it takes and leaves, and its
+// passes in the order in which they run. --stop-after, --start-from,
 // --print-after,
-// --dump-dir, timings, verification and the off switches come from it.
+// --dump-dir, --disable, timings and verification come from it.
 //
 //===----------------------------------------------------------------------===//
 #pragma once
@@ -65,14 +65,28 @@ enum class Level {
   artefact
 };
 
+/// One step of a phase.
+struct Pass {
+  const char *name; ///< of --stop-after, --print-after, --disable and timings
+  Status (*run)(CompileState &);
+  bool isOptional = false; ///< whether --disable may leave it out
+};
+
 struct Phase {
   const char *name;
   Level in, out;
-  const char *passes; ///< what it does, in a few words
-  Status (*run)(CompileState &);
+  const char *does; ///< in a few words
+  std::span<const Pass> passes;
 };
 
 std::span<const Phase> phases();
+/// Those of the phase `simplify` (SimplifyModel.cpp).
+std::span<const Pass> simplifyPasses();
+/// The error of a pass that failed: what MLIR said about it. The pass's name is
+/// filled in by whoever runs it.
+Status passFailed(CompileState &state);
+/// UserError where the options of a compile do not fit together.
+Status checkOptions(const Options &options);
 
 /// The error of a compile that somebody wished to end.
 Error cancelledCompile();

@@ -20,9 +20,14 @@ static nlohmann::ordered_json statsJson(const CompileStats &stats) {
   json["artefact_bytes"] = stats.artefactBytes;
   json["from_cache"] = stats.fromCache;
   json["phases"] = nlohmann::json::array();
-  for (const PhaseTime &phase : stats.phases)
-    json["phases"].push_back(
-        {{"name", phase.name}, {"seconds", phase.seconds}});
+  for (const PhaseTime &phase : stats.phases) {
+    auto passes = nlohmann::ordered_json::array();
+    for (const PassTime &pass : phase.passes)
+      passes.push_back({{"name", pass.name}, {"seconds", pass.seconds}});
+    json["phases"].push_back({{"name", phase.name},
+                              {"seconds", phase.seconds},
+                              {"passes", std::move(passes)}});
+  }
   return json;
 }
 

@@ -14,9 +14,10 @@
 #include "graph/simplify/MergeNumbers.h"
 #include "graph/simplify/Simplify.h"
 #include "ir/tensor/BranchesAndLoops.h"
+#include "ir/tensor/IndexLimit.h"
 
-#include "mlir/IR/Verifier.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+#include "llvm/ADT/StringExtras.h"
 
 using namespace mlir;
 
@@ -24,74 +25,101 @@ namespace knapper {
 
 namespace {
 
-struct Pass {
-  const char *name;
-  void (*run)(func::FuncOp, const CompileState &, LogicalResult &);
-};
+/// A pass of a function, on the entry and on the bodies that it runs.
+template <auto run> Status onEach(CompileState &state) {
+  for (func::FuncOp function : ts::withBodies(state.main()))
+    if (mlir::failed(run(function, state)))
+      return passFailed(state);
+  return success();
+}
 
-/// The passes of the phase, in order, by the names that --disable takes.
+/// A pass that asks for no options.
+template <auto run>
+LogicalResult plain(func::FuncOp function, const CompileState &) {
+  if constexpr (std::is_same_v<decltype(run(function)), LogicalResult>)
+    return run(function);
+  else
+    run(function);
+  return mlir::success();
+}
+
+// Functions with arguments that have defaults.
+constexpr auto fold = [](func::FuncOp function) { foldConstants(function); };
+constexpr auto merge = [](func::FuncOp function) { mergeDots(function); };
+
+LogicalResult foldConvs(func::FuncOp function, const CompileState &) {
+  RewritePatternSet patterns(function.getContext());
+  populateFoldConvPatterns(patterns);
+  return applyPatternsGreedily(function, std::move(patterns));
+}
+
+LogicalResult quantiseWeights(func::FuncOp function,
+                              const CompileState &state) {
+  const Options &options = state.options;
+  if (!options.weights.empty() && options.weights != "f32")
+    quantizeWeights(function, {.bits = options.weights == "int4" ? 4 : 8,
+                               .group = options.weightGroup,
+                               .asymmetric = options.weightZeroPoints});
+  return mlir::success();
+}
+
+LogicalResult convertFloats(func::FuncOp function, const CompileState &state) {
+  MLIRContext *context = function.getContext();
+  if (state.options.dtype == "bf16")
+    return convertFloat(function, BFloat16Type::get(context));
+  if (state.options.dtype == "f16")
+    return convertFloat(function, Float16Type::get(context));
+  return mlir::success();
+}
+
+LogicalResult roundToTf32(func::FuncOp function, const CompileState &state) {
+  if (state.options.allowTf32 && state.targets.front().tf32)
+    roundProducts(function);
+  return mlir::success();
+}
+
+Status markLimits(CompileState &state) {
+  ts::markIndexLimits(state.main());
+  return success();
+}
+
+/// Bodies of branches and loops that are gone.
+Status dropUnusedBodies(CompileState &state) {
+  llvm::SmallDenseSet<Operation *> used;
+  for (func::FuncOp function : ts::withBodies(state.main()))
+    used.insert(function);
+  for (auto function :
+       llvm::make_early_inc_range(state.module->getOps<func::FuncOp>()))
+    if (function.isPrivate() && !used.contains(function))
+      function.erase();
+  return success();
+}
+
 constexpr Pass passes[] = {
-    {"quantised-products", [](func::FuncOp f, const CompileState &,
-                              LogicalResult &) { multiplyQuantised(f); }},
-    {"scaled-products", [](func::FuncOp f, const CompileState &,
-                           LogicalResult &) { scaleProducts(f); }},
-    {"fold-constants", [](func::FuncOp f, const CompileState &,
-                          LogicalResult &) { foldConstants(f); }},
-    {"simplify", [](func::FuncOp f, const CompileState &,
-                    LogicalResult &ok) { ok = simplify(f); }},
+    {"quantised-products", onEach<plain<multiplyQuantised>>, true},
+    {"scaled-products", onEach<plain<scaleProducts>>, true},
+    {"fold-constants", onEach<plain<fold>>, true},
+    {"simplify", onEach<plain<simplify>>, true},
     // What shape arithmetic left of masks becomes numbers.
-    {"fold-simplified", [](func::FuncOp f, const CompileState &,
-                           LogicalResult &) { foldConstants(f); }},
-    {"find-composites", [](func::FuncOp f, const CompileState &,
-                           LogicalResult &ok) { ok = findComposites(f); }},
-    {"merge-numbers", [](func::FuncOp f, const CompileState &,
-                         LogicalResult &) { mergeNumbers(f); }},
-    {"fold-conv",
-     [](func::FuncOp f, const CompileState &, LogicalResult &ok) {
-       RewritePatternSet patterns(f.getContext());
-       populateFoldConvPatterns(patterns);
-       ok = applyPatternsGreedily(f, std::move(patterns));
-     }},
-    {"layout", [](func::FuncOp f, const CompileState &,
-                  LogicalResult &ok) { ok = useChannelsLast(f); }},
-    {"merge-dots", [](func::FuncOp f, const CompileState &,
-                      LogicalResult &) { mergeDots(f); }},
-    {"simplify-again", [](func::FuncOp f, const CompileState &,
-                          LogicalResult &ok) { ok = simplify(f); }},
-    {"quantize-weights",
-     [](func::FuncOp f, const CompileState &state, LogicalResult &) {
-       const Options &options = state.options;
-       if (!options.weights.empty() && options.weights != "f32")
-         quantizeWeights(f, {.bits = options.weights == "int4" ? 4 : 8,
-                             .group = options.weightGroup,
-                             .asymmetric = options.weightZeroPoints});
-     }},
-    {"convert-float",
-     [](func::FuncOp f, const CompileState &state, LogicalResult &ok) {
-       if (state.options.dtype == "bf16")
-         ok = convertFloat(f, BFloat16Type::get(f.getContext()));
-       else if (state.options.dtype == "f16")
-         ok = convertFloat(f, Float16Type::get(f.getContext()));
-     }},
-    {"widen-scatter", [](func::FuncOp f, const CompileState &,
-                         LogicalResult &) { widenScatter(f); }},
-    {"round-products",
-     [](func::FuncOp f, const CompileState &state, LogicalResult &) {
-       if (state.options.allowTf32 && state.targets.front().tf32)
-         roundProducts(f);
-     }},
-    {"fold-constants-again", [](func::FuncOp f, const CompileState &,
-                                LogicalResult &) { foldConstants(f); }},
+    {"fold-simplified", onEach<plain<fold>>, true},
+    {"find-composites", onEach<plain<findComposites>>, true},
+    {"merge-numbers", onEach<plain<mergeNumbers>>, true},
+    {"fold-conv", onEach<foldConvs>, true},
+    {"layout", onEach<plain<useChannelsLast>>, true},
+    {"merge-dots", onEach<plain<merge>>, true},
+    {"simplify-again", onEach<plain<simplify>>, true},
+    {"quantize-weights", onEach<quantiseWeights>, true},
+    {"convert-float", onEach<convertFloats>, true},
+    {"widen-scatter", onEach<plain<widenScatter>>, true},
+    {"round-products", onEach<roundToTf32>, true},
+    {"fold-constants-again", onEach<plain<fold>>, true},
+    {"drop-unused-bodies", dropUnusedBodies},
+    {"mark-index-limits", markLimits},
 };
 
 } // namespace
 
-std::vector<const char *> disablePasses() {
-  std::vector<const char *> names;
-  for (const Pass &pass : passes)
-    names.push_back(pass.name);
-  return names;
-}
+std::span<const Pass> simplifyPasses() { return passes; }
 
 /// The options of weights fit together.
 static Status checkWeights(const Options &options) {
@@ -106,44 +134,13 @@ static Status checkWeights(const Options &options) {
   return success();
 }
 
-Status simplifyModel(CompileState &state) {
-  TRY(checkWeights(state.options));
-  std::vector<std::string> disabled = splitList(state.options.disable);
-  for (const std::string &name : disabled)
-    if (llvm::none_of(passes, [&](const Pass &p) { return p.name == name; })) {
-      std::string names;
-      for (const Pass &pass : passes)
-        names += (names.empty() ? "" : ", ") + std::string(pass.name);
+Status checkOptions(const Options &options) {
+  TRY(checkWeights(options));
+  std::vector<const char *> names = optionalPasses();
+  for (const std::string &name : splitList(options.disable))
+    if (!llvm::is_contained(names, name))
       return userError("there is no pass '" + name + "' to leave out",
-                       "option disable", "one of: " + names);
-    }
-  for (const Pass &pass : passes) {
-    if (llvm::is_contained(disabled, pass.name))
-      continue;
-    LogicalResult ok = mlir::success();
-    for (func::FuncOp function : ts::withBodies(state.main()))
-      if (mlir::succeeded(ok))
-        pass.run(function, state, ok);
-    if (mlir::failed(ok))
-      return state.diagnostics.empty()
-                 ? internalError("failed without a reason",
-                                 std::string("pass ") + pass.name)
-                 : state.diagnostics.front();
-    if (state.options.verifyEach && mlir::failed(verify(*state.module)))
-      return internalError("the program is not valid after the pass: " +
-                               (state.diagnostics.empty()
-                                    ? std::string()
-                                    : state.diagnostics.front().message()),
-                           std::string("pass ") + pass.name);
-  }
-  // Bodies of branches and loops that are gone.
-  llvm::SmallDenseSet<Operation *> used;
-  for (func::FuncOp function : ts::withBodies(state.main()))
-    used.insert(function);
-  for (auto function :
-       llvm::make_early_inc_range(state.module->getOps<func::FuncOp>()))
-    if (function.isPrivate() && !used.contains(function))
-      function.erase();
+                       "option disable", "one of: " + llvm::join(names, ", "));
   return success();
 }
 

@@ -2,25 +2,18 @@
 #pragma once
 
 #include "compiler/pipeline/Phases.h"
-#include "frontends/onnx/ImportOnnx.h"
+#include "frontends/common/FrontEnd.h"
 
 namespace knapper {
 
 /// What `ts.files` entries without a path refer to.
 struct CompileState::Sources {
-  OnnxBuffers onnx;
-  /// Of StableHLO: the program's bytes, then what the import unpacked.
-  std::vector<std::string_view> program;
-  std::vector<std::shared_ptr<const std::string>> unpacked;
+  ModelBuffers model;
 
   llvm::SmallVector<std::string_view> buffers() const {
-    llvm::SmallVector<std::string_view> views;
-    for (const OnnxBuffers::Buffer &buffer : onnx.files)
-      views.push_back(buffer.data);
-    views.append(program.begin(), program.end());
-    for (const auto &data : unpacked)
-      views.push_back(*data);
-    return views;
+    return llvm::map_to_vector(
+        model.files,
+        [](const ModelBuffers::Buffer &buffer) { return buffer.data; });
   }
 };
 

@@ -1,12 +1,9 @@
 #include "compiler/pipeline/TensorText.h"
-#include "frontends/stablehlo/Vhlo.h"
 #include "mlir/IR/Verifier.h"
 #include "mlir/Parser/Parser.h"
 #include "runtime/base/InputFile.h"
 #include "runtime/base/Text.h"
 #include "llvm/ADT/StringExtras.h"
-
-#include <unistd.h>
 
 using namespace mlir;
 
@@ -132,21 +129,13 @@ bool isText(const CompileInput &input, const Options &options) {
                             : StringRef(input.path).ends_with(".mlir");
 }
 
-bool isTorchGraph(const Options &options) {
-  return options.modelFormat == "torch";
+ModelInput modelOf(const CompileInput &input) {
+  return {input.path, input.bytes};
 }
 
-bool isStableHlo(const CompileInput &input, const Options &options) {
-  if (!options.modelFormat.empty() || isText(input, options))
-    return options.modelFormat == "stablehlo";
-  if (input.path.empty())
-    return isHloBytecode(input.bytes);
-  // What cannot be read is said by what reads the model.
-  Expected<InputFile> file = InputFile::open(input.path);
-  char begin[4] = {};
-  return file &&
-         pread(file->descriptor(), begin, sizeof begin, 0) == sizeof begin &&
-         isHloBytecode({begin, sizeof begin});
+const FrontEnd &frontEndOf(const CompileInput &input, const Options &options) {
+  const FrontEnd *named = findFrontEnd(options.modelFormat);
+  return named ? *named : frontEndFor(modelOf(input));
 }
 
 Status checkNesting(StringRef text, const std::string &where) {

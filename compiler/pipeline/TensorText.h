@@ -7,6 +7,7 @@
 #pragma once
 
 #include "compiler/pipeline/Phases.h"
+#include "frontends/common/FrontEnd.h"
 
 namespace knapper {
 
@@ -15,14 +16,11 @@ namespace knapper {
 /// --start-from reads what --dump-dir wrote. Never by what the bytes hold.
 bool isText(const CompileInput &input, const Options &options);
 
-/// Whether the model's bytes are a graph of ATen operators
-/// (frontends/torch/ImportTorch.h).
-bool isTorchGraph(const Options &options);
-
-/// Whether the model is a StableHLO program
-/// (frontends/stablehlo/ImportStableHlo.h): by
-/// --model-format, or because its bytes begin as MLIR bytecode does.
-bool isStableHlo(const CompileInput &input, const Options &options);
+/// The front end of a model that is no text: by --model-format, else the first
+/// that accepts it.
+const FrontEnd &frontEndOf(const CompileInput &input, const Options &options);
+/// The model as front ends see it.
+ModelInput modelOf(const CompileInput &input);
 
 /// UserError for text that nests deeper, or has longer expressions, than
 /// MLIR's recursive parser is given. `where` is the text's name for messages.

@@ -254,6 +254,15 @@ void phases(Writer &out, const Json &json) {
              total > 0 ? 20 * seconds / total : 0);
     out.raw("<tr><th>").text(textOf(phase, "name")).raw("</th><td>");
     out.text(time).raw("</td><td>").raw(bar).raw("</div></td></tr>");
+    if (listOf(phase, "passes").size() < 2)
+      continue;
+    std::string passes;
+    for (const Json &pass : listOf(phase, "passes")) {
+      snprintf(time, sizeof time, "%.1f ms", numberOf(pass, "seconds") * 1e3);
+      passes +=
+          (passes.empty() ? "" : ", ") + textOf(pass, "name") + " " + time;
+    }
+    out.raw("<tr><th></th><td colspan=\"2\">").text(passes).raw("</td></tr>");
   }
   out.raw("</table><p>")
       .text(textOf(compile, "kernels") + " different kernels, " +

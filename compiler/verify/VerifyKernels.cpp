@@ -359,6 +359,7 @@ Expected<VerifyReport> verifyModel(const CompileInput &input,
 
   Options second = options;
   second.startFrom = "schedule";
+  second.modelFormat.clear(); // text of ours, whatever the model was
   second.stopAfter.clear();
   second.cache = false;
   Expected<int> fd = compileModel(CompileInput{{}, text}, second, "");

@@ -1,4 +1,5 @@
 #include "frontends/common/NodeBuilder.h"
+#include "ir/tensor/KnownReals.h"
 #include "mlir/IR/Verifier.h"
 #include <algorithm>
 #include <cmath>
@@ -211,8 +212,7 @@ static std::optional<std::string> lostSizes(Value value, GraphBuilder &shared) {
     computesReals |=
         isa<ts::ElementwiseOpInterface>(op) &&
         isa<FloatType>(ts::elementTypeOf(op->getResult(0))) &&
-        !isa<ts::ConvertOp, ts::AddOp, ts::SubOp, ts::MulOp, ts::DivOp,
-             ts::FloorOp, ts::CeilOp, ts::MinOp, ts::MaxOp>(op);
+        !ts::isRealArithmetic(op);
     auto isLost = [&](Value each) {
       return isa<IntegerType>(ts::elementTypeOf(each)) && !shared.sizes(each);
     };

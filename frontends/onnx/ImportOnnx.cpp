@@ -8,7 +8,7 @@ namespace knapper {
 Expected<OwningOpRef<ModuleOp>> importOnnx(MLIRContext &context,
                                            const OnnxSource &source,
                                            const OnnxImportOptions &options,
-                                           OnnxBuffers *buffers) {
+                                           ModelBuffers *buffers) {
   context.loadDialect<func::FuncDialect, ts::TsDialect>();
   ASSIGN_OR_RETURN(OnnxFile file, OnnxFile::open(source));
   // Each attempt begins anew; most models need one.

@@ -19,14 +19,7 @@
 //===----------------------------------------------------------------------===//
 #pragma once
 
-#include "mlir/IR/BuiltinOps.h"
-#include "mlir/IR/OwningOpRef.h"
-#include "runtime/base/Error.h"
-#include <memory>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
+#include "frontends/common/FrontEnd.h"
 
 namespace knapper {
 
@@ -42,18 +35,7 @@ struct OnnxSource {
 };
 
 struct OnnxImportOptions {
-  /// Symbols that get a number: {"batch", 1}. An unknown name is a UserError.
-  std::vector<std::pair<std::string, int64_t>> dims;
-};
-
-/// Data behind the entries "" of `ts.files`; must live as long as the module's
-/// weights are read.
-struct OnnxBuffers {
-  struct Buffer {
-    std::string_view data;                    ///< empty for files with a path
-    std::shared_ptr<const std::string> owner; ///< null: the caller's bytes
-  };
-  std::vector<Buffer> files; ///< an entry an entry of `ts.files`
+  DimNumbers dims; ///< an unknown name is a UserError
 };
 
 /// Reads and imports a model. `context` gets the dialects that the result
@@ -64,6 +46,6 @@ struct OnnxBuffers {
 Expected<mlir::OwningOpRef<mlir::ModuleOp>>
 importOnnx(mlir::MLIRContext &context, const OnnxSource &source,
            const OnnxImportOptions &options = {},
-           OnnxBuffers *buffers = nullptr);
+           ModelBuffers *buffers = nullptr);
 
 } // namespace knapper

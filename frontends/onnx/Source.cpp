@@ -309,8 +309,8 @@ OnnxFile::Region OnnxFile::keep(std::string data) {
   return {index, 0, kept.size(), kept};
 }
 
-std::vector<OnnxBuffers::Buffer> OnnxFile::takeBuffers() {
-  std::vector<OnnxBuffers::Buffer> buffers(paths.size());
+std::vector<ModelBuffers::Buffer> OnnxFile::takeBuffers() {
+  std::vector<ModelBuffers::Buffer> buffers(paths.size());
   for (size_t i = 0; i < paths.size(); ++i)
     if (owned[i])
       buffers[i] = {*owned[i], owned[i]};

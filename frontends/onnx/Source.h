@@ -45,7 +45,7 @@ public:
   /// Keeps data that has no place in a file; its region's `data` stays valid.
   Region keep(std::string data);
   /// Hands over data in memory, by file index.
-  std::vector<OnnxBuffers::Buffer> takeBuffers();
+  std::vector<ModelBuffers::Buffer> takeBuffers();
 
 private:
   Expected<uint32_t> openExternal(llvm::StringRef location);

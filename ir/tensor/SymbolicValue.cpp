@@ -1,5 +1,6 @@
 #include "ir/tensor/SymbolicValue.h"
 #include "ir/tensor/Dialect.h"
+#include "ir/tensor/KnownReals.h"
 #include "ir/tensor/Multiples.h"
 #include "mlir/IR/TypeUtilities.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -118,6 +119,8 @@ public:
       for (Value operand : op->getOperands())
         flat &= rankOf(operand) <= 1;
       result = flat ? ofOp(op, depth + 1) : ofMatrixOp(op, depth + 1);
+      if (!result && flat)
+        result = ofReals(op, depth);
     }
     if (result)
       for (Dim dim : *result)
@@ -128,6 +131,42 @@ public:
   }
 
 private:
+  /// Floats that are numbers already, and integers cut from them.
+  Elements ofReals(Operation *op, unsigned depth) {
+    Value real = op->getResult(0);
+    bool cut = isa<ConvertOp>(op) && !isFloat(real);
+    if (cut)
+      real = op->getOperand(0);
+    if (!isFloat(real))
+      return std::nullopt;
+    KnownReals::Numbers numbers =
+        reals.of(real, [&](Value value) -> std::optional<SmallVector<int64_t>> {
+          Elements elements =
+              isFloat(value) ? std::nullopt : of(value, depth + 1);
+          if (!elements)
+            return std::nullopt;
+          SmallVector<int64_t> result;
+          for (Dim dim : *elements) {
+            if (!dim.asConstant())
+              return std::nullopt;
+            result.push_back(*dim.asConstant());
+          }
+          return result;
+        });
+    if (!numbers)
+      return std::nullopt;
+    SmallVector<Dim> result;
+    for (APFloat &number : *numbers) {
+      if (cut)
+        number.roundToIntegral(APFloat::rmTowardZero);
+      std::optional<int64_t> whole = readWhole(number);
+      if (!whole)
+        return std::nullopt;
+      result.push_back(Dim::constant(op->getContext(), *whole));
+    }
+    return result;
+  }
+
   Elements map(Value a, Value b, unsigned depth,
                llvm::function_ref<std::optional<Dim>(Dim, Dim)> fn) {
     Elements x = of(a, depth), y = of(b, depth);
@@ -510,6 +549,15 @@ private:
                        return a.mod(b);
                      });
         })
+        .Case([&](RemOp op) -> Elements {
+          return map(op.getLhs(), op.getRhs(), depth,
+                     [&](Dim a, Dim b) -> std::optional<Dim> {
+                       std::optional<Dim> quotient = truncatedDiv(a, b);
+                       if (!quotient)
+                         return std::nullopt;
+                       return a - *quotient * b;
+                     });
+        })
         .Case([&](MaxOp op) -> Elements {
           return map(op.getLhs(), op.getRhs(), depth, [](Dim a, Dim b) {
             if (std::optional<bool> less = isLess(a, b))
@@ -628,6 +676,7 @@ private:
   }
 
   SymbolicValueCache &cache;
+  KnownReals reals;
 };
 
 } // namespace

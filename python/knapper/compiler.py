@@ -130,8 +130,9 @@ def compile(
     """Compiles a model and loads the result.
 
     model: the path of an ONNX file, its bytes, an `onnx.ModelProto`, what
-        `torch.onnx.export` gives, or a `torch.nn.Module` (or program of
-        `torch.export`), which torch exports first. Only a path can have external
+        `torch.onnx.export` gives, an `ExportedProgram` or the path of a .pt2 file
+        (see `knapper.torch.export`), or a `torch.nn.Module`, which torch exports
+        to ONNX first. Only a path can have external
         data. Or a StableHLO program: what `jax.export.export(jitted)(*arguments)`
         gives, its `mlir_module_serialized`, or a file of that.
     target: what to generate code for: "cpu", "cuda", or "cpu,cuda" for one file
@@ -176,12 +177,20 @@ def compile(
                 f"{name}: {value!r} is not {kind}", where=name, hint=f"pass {kind}"
             )
     loading = load_options(threads, spin=spin_microseconds, device=device)
-    table: dict[str, object] = {"target": target, "dtype": _float_name(dtype), **options}
+    table: dict[str, Any] = {"target": target, "dtype": _float_name(dtype), **options}
     if isinstance(model, type):
         name = model.__name__
         raise WrongType(
             f"model: {name} is a class, not a model", where="model", hint=f"{name}(...)"
         )
+    if from_torch.is_program(model):
+        from_torch.refuse_examples(example_inputs, dynamic_shapes)
+        from knapper.torch import export
+
+        return export(
+            model, threads=threads, output=output, progress=progress,
+            spin_microseconds=spin_microseconds, device=device, cancel=cancel, **table,
+        )  # fmt: skip
     if from_torch.is_module(model):
         model = from_torch.export(model, example_inputs, dynamic_shapes)
     elif example_inputs is not None or dynamic_shapes is not None:

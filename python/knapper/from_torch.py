@@ -14,15 +14,33 @@ from knapper.errors import WrongType, WrongValue
 _MOST_INSIDE = 1 << 30
 
 
+def is_program(model: object) -> bool:
+    """A program of torch.export, or the path of its file."""
+    if isinstance(model, (str, os.PathLike)):
+        return os.fsdecode(model).endswith(".pt2")
+    return type(model).__name__ == "ExportedProgram" and type(
+        model
+    ).__module__.startswith("torch.export")
+
+
 def is_module(model: object) -> bool:
-    """A torch.nn.Module, or a program of torch.export."""
+    """A torch.nn.Module, or a program of torch.export in memory."""
     torch = sys.modules.get("torch")
     if torch is None:
         return False
     return isinstance(model, torch.nn.Module) or (
-        type(model).__name__ == "ExportedProgram"
-        and type(model).__module__.startswith("torch.export")
+        not isinstance(model, (str, os.PathLike)) and is_program(model)
     )
+
+
+def refuse_examples(example_inputs: object, dynamic_shapes: object) -> None:
+    """For programs, which have been traced."""
+    if example_inputs is not None or dynamic_shapes is not None:
+        raise WrongValue(
+            "example_inputs and dynamic_shapes: an exported program has them already",
+            where="example_inputs",
+            hint="leave them out",
+        )
 
 
 def is_onnx_program(model: object) -> bool:
@@ -40,33 +58,24 @@ def export(module: Any, example_inputs: Any, dynamic_shapes: Any) -> Any:
     import torch
 
     arguments: dict[str, Any] = {}
-    program = not isinstance(module, torch.nn.Module)
-    if program and (example_inputs is not None or dynamic_shapes is not None):
+    if example_inputs is None:
         raise WrongValue(
-            "example_inputs and dynamic_shapes: an exported program has them already",
+            f"example_inputs: to compile the torch module {type(module).__name__}, "
+            "inputs are needed that it can be traced with",
             where="example_inputs",
-            hint="leave them out",
+            hint="knapper.compile(module, example_inputs=(torch.randn(1, 3),), "
+            'dynamic_shapes={"x": {0: "batch"}})',
         )
-    if not program:
-        if example_inputs is None:
-            raise WrongValue(
-                f"example_inputs: to compile the torch module {type(module).__name__}, "
-                "inputs are needed that it can be traced with",
-                where="example_inputs",
-                hint="knapper.compile(module, example_inputs=(torch.randn(1, 3),), "
-                'dynamic_shapes={"x": {0: "batch"}})',
-            )
-        if isinstance(example_inputs, Mapping):
-            arguments = {"args": (), "kwargs": dict(example_inputs)}
-        elif isinstance(example_inputs, (tuple, list)):
-            arguments = {"args": tuple(example_inputs)}
-        else:
-            arguments = {"args": (example_inputs,)}
-        arguments["dynamic_shapes"] = dynamic_shapes
-    modes = {} if program else {m: m.training for m in module.modules()}
+    if isinstance(example_inputs, Mapping):
+        arguments = {"args": (), "kwargs": dict(example_inputs)}
+    elif isinstance(example_inputs, (tuple, list)):
+        arguments = {"args": tuple(example_inputs)}
+    else:
+        arguments = {"args": (example_inputs,)}
+    arguments["dynamic_shapes"] = dynamic_shapes
+    modes = {m: m.training for m in module.modules()}
     try:
-        if not program:
-            module.eval()
+        module.eval()
         return torch.onnx.export(module, **arguments, dynamo=True, verbose=False)
     except ImportError as error:
         raise WrongValue(

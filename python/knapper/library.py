@@ -102,6 +102,8 @@ class CRunOptions(ctypes.Structure):
         ("size", c_size_t),
         ("cancel", POINTER(c_int32)),
         ("check_only", c_int32),
+        ("in_stream", c_int32),
+        ("stream", c_void_p),
     ]
 
 

@@ -189,11 +189,11 @@ SIZES = {
                   node("Where", ["less", "s", "t"], ["to"])], {"a": i64([4])}),
     "a product of a shape": ([node("Concat", ["size", "a"], ["s"], axis=0), node("ReduceProd", ["s"], ["to"], keepdims=1)],
                              {"a": i64([2, 3])}),
+    "fmod of a negative size": ([node("Sub", ["a", "size"], ["s"]), node("Mod", ["s", "b"], ["m"], fmod=1),
+                                 node("Abs", ["m"], ["to"])], {"a": i64([3]), "b": i64([4])}),
 }  # fmt: skip
 # What is not followed: nodes, constants, and the node that the message names.
 LOST = {
-    "fmod of a negative size": ([node("Sub", ["a", "size"], ["s"]), node("Mod", ["s", "b"], ["m"], fmod=1, name="lost"),
-                                 node("Abs", ["m"], ["to"])], {"a": i64([3]), "b": i64([4])}),
     "a product that float32 rounds": ([node("Cast", ["size"], ["f"], to=FLOAT), node("Mul", ["f", "a"], ["g"]), node("Ceil", ["g"], ["h"]),
                                        node("Cast", ["h"], ["to"], to=INT64, name="lost")], {"a": np.float32([0.3])}),
     "a truth as a number": ([node("Greater", ["size", "a"], ["more"], name="lost"), node("Cast", ["more"], ["s"], to=INT64),
@@ -221,12 +221,7 @@ def test_sizes_that_are_lost(case):
         knapper.compile(made)
 
 
-# fmod, and products that round, are not computed of numbers either where a size is wanted.
-@pytest.mark.parametrize(
-    "case",
-    [name if name == "a truth as a number" else pytest.param(name, marks=pytest.mark.xfail(strict=True, raises=knapper.UserError))
-     for name in LOST],
-)  # fmt: skip
+@pytest.mark.parametrize("case", LOST)
 def test_what_the_message_says_helps(case):
     onnxruntime = pytest.importorskip("onnxruntime")
     made = counted(*LOST[case])

@@ -35,7 +35,7 @@ CASES = {
                                   ["compiled already", "--dtype"]),
     "command_unknown": (["bemch", "m.knap"], ["no command 'bemch'", "did you mean knapper bench?"]),
     "command_below_unknown": (["cache", "lst"], ["no command 'lst'", "did you mean knapper cache list?"]),
-    "command_far": (["serve"], ["no command 'serve'", "knapper --help"]),
+    "command_far": (["lunch"], ["no command 'lunch'", "knapper --help"]),
     "option_unknown": (["run", "m.knap", "--seeed", "1"], ["no option '--seeed'", "did you mean --seed?"]),
     "sizes_missing": (["run", "two.onnx"], ["sizes 'a', 'b' have no value", "--dim a=1 --dim b=128", "--dim auto"]),
     "auto_is_for_runs": (["compile", "m.onnx", "--dim", "auto"], ["option dim", "name=value"]),

@@ -33,6 +33,7 @@ PAGES = (
     "compatibility",
     "troubleshooting",
     "glossary",
+    "life-of-a-matmul",
 )
 sys.path[:0] = [str(HERE), str(ROOT / "packaging")]
 

@@ -382,7 +382,7 @@ int main(int argc, char **argv) {
     OnnxSource source;
     source.bytes = data;
     source.folder = argv[1];
-    OnnxBuffers buffers;
+    ModelBuffers buffers;
     auto module = importOnnx(*context, source, {}, &buffers);
     if (module) {
       ++accepted;

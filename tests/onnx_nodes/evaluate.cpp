@@ -30,7 +30,7 @@ static std::string describe(const char *phase, const Error &error) {
 
 static std::string run(const std::string &folder) {
   MLIRContext context(MLIRContext::Threading::DISABLED);
-  OnnxBuffers buffers;
+  ModelBuffers buffers;
   OnnxSource source;
   source.path = folder + "/model.onnx";
   auto module = importOnnx(context, source, {}, &buffers);

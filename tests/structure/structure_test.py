@@ -1,6 +1,7 @@
 """The shape of the source tree: unique names, arrows that point one way, the field's vocabulary."""
 
 import collections
+import importlib
 import re
 import subprocess
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 # A folder may include from itself and from those before it.
-ORDER = ("runtime", "ir", "graph", "tune", "codegen", "targets", "frontends", "compiler", "capi", "tools", "tests", "bench")
+ORDER = ("runtime", "ir", "graph", "tune", "codegen", "targets", "frontends", "compiler", "serving", "capi", "tools", "tests", "bench")
 STAGES = ("codegen/math", "codegen/lower", "codegen/schedule")
 # Where a kind of device, an instruction set or PTX may be named in a condition.
 OWNERS = ("targets/", "runtime/drivers/", "tests/", "tools/knapper-translate/")
@@ -105,3 +106,14 @@ def test_the_field_has_words_for_it():
                 line = content.count("\n", 0, match.start()) + 1
                 found.append(f"{file}:{line}: '{match[0]}', say {term}")
     assert not found, "\n".join(found)
+
+
+def test_the_picture_of_the_layers_is_current(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "docs" / "images"))
+    architecture = importlib.import_module("architecture")
+    source = text("docs/images/architecture.txt")
+    assert text("docs/images/architecture.svg") == architecture.drawing(source), "run docs/images/architecture.py"
+    rows = [line.removeprefix("row ") for line in source.split("\n") if line.startswith("row ")]
+    folders = [box.split()[0] for row in rows for box in row.split("|")]
+    assert len(folders) > 15
+    assert [f for f in folders if not (ROOT / f).is_dir()] == []

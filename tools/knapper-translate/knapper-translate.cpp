@@ -84,7 +84,7 @@ static OwningOpRef<Operation *> importModel(llvm::SourceMgr &sources,
     }
     options.dims.push_back({name.str(), value});
   }
-  OnnxBuffers buffers;
+  ModelBuffers buffers;
   auto module = importOnnx(*context, sourceOf(sources), options, &buffers);
   if (!module) {
     llvm::errs() << "error: " << module.error().message() << "\n";

@@ -7,14 +7,14 @@
 
 namespace knapper::capi {
 
-struct Request {
+struct ModelRequest {
   knapper_compile_options options; ///< the caller's, at the size that we know
   CompileInput input;
   Options settings; ///< of the environment and `options`
 };
 
 /// `function` names the caller in errors.
-Expected<Request> readRequest(const knapper_compile_options *given,
+Expected<ModelRequest> readRequest(const knapper_compile_options *given,
                               const char *function);
 
 /// A view of the caller's memory, which outlives it. UserError, with `where`,

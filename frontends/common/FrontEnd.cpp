@@ -1,0 +1,34 @@
+#include "frontends/common/FrontEnd.h"
+#include "runtime/base/InputFile.h"
+
+#include <unistd.h>
+
+namespace knapper {
+
+Expected<std::string_view> ModelInput::content(std::string &read) const {
+  if (path.empty())
+    return bytes;
+  ASSIGN_OR_RETURN(InputFile file, InputFile::open(std::string(path)));
+  ASSIGN_OR_RETURN(std::string text, file.read());
+  read = std::move(text);
+  return std::string_view(read);
+}
+
+Expected<std::string> FrontEnd::inspect(const ModelInput &input) const {
+  return userError("models of the format " + std::string(name()) +
+                       " are not inspected",
+                   input.path.empty() ? "the model" : std::string(input.path),
+                   "compile it: what is not supported is listed at once");
+}
+
+std::string ModelInput::begin(size_t count) const {
+  if (path.empty())
+    return std::string(bytes.substr(0, count));
+  std::string text(count, '\0');
+  Expected<InputFile> file = InputFile::open(std::string(path));
+  ssize_t got = file ? pread(file->descriptor(), text.data(), count, 0) : 0;
+  text.resize(got > 0 ? static_cast<size_t>(got) : 0);
+  return text;
+}
+
+} // namespace knapper

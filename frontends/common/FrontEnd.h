@@ -1,0 +1,80 @@
+// What a front end is: how models of one format are known, and how they become
+// tensor IR. To add one: a folder that fills this class, a line in
+// FrontEndRegistry.cpp, and its name among the values of --model-format
+// (compiler/options/Options.def).
+#pragma once
+
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/OwningOpRef.h"
+#include "runtime/base/Error.h"
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace knapper {
+
+/// A model: a file, or its bytes in memory.
+struct ModelInput {
+  std::string_view path;
+  /// Where `path` is empty. Outlives what is imported: weights refer to it.
+  std::string_view bytes;
+
+  /// The bytes: the caller's, or the file's, which `read` then holds.
+  Expected<std::string_view> content(std::string &read) const;
+  /// At most `count` bytes from the beginning; fewer where the model is shorter
+  /// or cannot be read, which whoever imports it will say.
+  std::string begin(size_t count) const;
+};
+
+/// Data behind the entries of `ts.files`; lives as long as the module's weights
+/// are read.
+struct ModelBuffers {
+  struct Buffer {
+    std::string_view data;                    ///< empty for files with a path
+    std::shared_ptr<const std::string> owner; ///< null: the caller's bytes
+  };
+  std::vector<Buffer> files; ///< an entry an entry of `ts.files`
+};
+
+/// Symbols that get a number: {"batch", 1}.
+using DimNumbers = std::vector<std::pair<std::string, int64_t>>;
+
+/// A format of models. Has no state: one object serves all threads.
+class FrontEnd {
+public:
+  virtual ~FrontEnd() = default;
+
+  /// The value of --model-format: "onnx".
+  virtual std::string_view name() const = 0;
+  /// Whether a model whose format nobody named is of this one. Asked in the
+  /// registry's order, the last one always accepts.
+  virtual bool accepts(const ModelInput &input) const = 0;
+  /// The model as a module with `func.func @main`, whose arguments and results
+  /// carry `ts.name` (frontends/onnx/ImportOnnx.h has the module's attributes).
+  /// `context` gets the dialects that the result needs. Errors: UserError for
+  /// what is wrong with the model or not supported, naming the user's line.
+  virtual Expected<mlir::OwningOpRef<mlir::ModuleOp>>
+  importModel(mlir::MLIRContext &context, const ModelInput &input,
+              const DimNumbers &dims, ModelBuffers &buffers) const = 0;
+  /// Files besides the model's own that the result depends on: part of the key
+  /// of the compile cache.
+  virtual Expected<std::vector<std::string>>
+  otherFiles(const ModelInput &) const {
+    return std::vector<std::string>();
+  }
+  /// What the model needs, without importing it: JSON as knapper_inspect has it.
+  /// Errors: UserError for what is no model, or where a format is not inspected.
+  virtual Expected<std::string> inspect(const ModelInput &input) const;
+};
+
+/// The front ends of this build.
+std::span<const FrontEnd *const> allFrontEnds();
+/// Of a format's name; null: there is none.
+const FrontEnd *findFrontEnd(std::string_view name);
+/// The first that accepts the model.
+const FrontEnd &frontEndFor(const ModelInput &input);
+
+} // namespace knapper
