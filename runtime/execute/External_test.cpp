@@ -13,10 +13,6 @@ using ::testing::HasSubstr;
 
 namespace {
 
-std::vector<float> floats(const knapper_tensor &t) {
-  auto *data = static_cast<const float *>(t.data);
-  return {data, data + t.bytes / 4};
-}
 std::vector<std::string> strings(const knapper_tensor &t) {
   auto *data = static_cast<const knapper_string *>(t.data);
   std::vector<std::string> out;
@@ -24,10 +20,6 @@ std::vector<std::string> strings(const knapper_tensor &t) {
     out.emplace_back(data[i].data, data[i].size);
   return out;
 }
-std::string errorOf(const Status &status) {
-  return status ? "no error" : status.error().message();
-}
-
 /// y = -x; fails for the number 13.
 int negate(void *, const knapper_call *call) {
   auto *x = static_cast<const float *>(call->inputs[0].data);

@@ -16,10 +16,6 @@ using ::testing::HasSubstr;
 
 namespace {
 
-std::string errorOf(const Status &status) {
-  return status ? "no error" : status.error().message();
-}
-
 /// y = x * 2 + 1, of any number of elements.
 std::shared_ptr<Module> scaled(int threads = 2) {
   TestArtefact a;
@@ -168,13 +164,7 @@ TEST(LastCall, ARepeatedRunComputesAndChecksAnew) {
 }
 
 TEST(LastCall, ARepeatedRunReportsItsOwnStatus) {
-  TestArtefact a;
-  uint32_t n = a.symbol("n");
-  uint32_t table = a.constantBuffer({1, 2, 3});
-  uint32_t index = a.input("index", DType::i64, {n});
-  uint32_t y = a.output("y", DType::f32, {n});
-  uint32_t main = a.region();
-  a.launch(main, "gather", {table, index, y}, n, {a.constant(3)});
+  TestArtefact a = gatherProgram();
   std::shared_ptr<Module> m = a.load({.threads = 2});
   std::vector<int64_t> indices = {2, 0, 1}, shape = {3};
   std::vector<float> got(3);

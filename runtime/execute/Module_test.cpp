@@ -40,30 +40,6 @@ namespace {
 
 using ModulePtr = std::shared_ptr<Module>;
 
-std::vector<float> floats(const knapper_tensor &t) {
-  auto *data = static_cast<const float *>(t.data);
-  return {data, data + t.bytes / 4};
-}
-
-/// y = sum over columns of (x*2+1) + c, x: [rows, cols]; two temps.
-/// `a`: what is in the file already.
-TestArtefact rowProgram(TestArtefact a = TestArtefact()) {
-  uint32_t rows = a.symbol("rows", 0), cols = a.symbol("cols", 1, 4096);
-  uint32_t elements = a.mul(rows, cols);
-  uint32_t x = a.input("x", DType::f32, {rows, cols}, {"rows", "cols"});
-  uint32_t c = a.constantBuffer(std::vector<float>(64, 0.5f));
-  uint32_t four = a.constant(4);
-  uint32_t scaled = a.temp(a.mul(elements, four), 0, 1);
-  uint32_t sums = a.temp(a.mul(rows, four), 1, 2);
-  uint32_t y = a.output("y", DType::f32, {rows}, {"rows"});
-  uint32_t main = a.region();
-  a.launch(main, "scale", {x, scaled}, elements);
-  a.launch(main, "row_sum", {scaled, sums}, rows, {cols});
-  a.launch(main, "add", {sums, c, y}, rows);
-  a.check(a.op(fb::ScalarOp::le, rows, a.constant(64)), "too many rows");
-  return a;
-}
-
 std::vector<float> rowResult(const std::vector<float> &x, int64_t rows,
                              int64_t cols) {
   std::vector<float> y;
@@ -94,10 +70,6 @@ protected:
     return std::string(GetParam()) == "cpu" ? cpu::device() : remoteDevice();
   }
 };
-
-std::string errorOf(const Status &status) {
-  return status ? "no error" : status.error().message();
-}
 
 } // namespace
 
@@ -503,13 +475,7 @@ TEST_P(Programs, ABranchThatIsNotTakenMayHaveImpossibleSizes) {
 }
 
 TEST_P(Programs, AKernelsStatusNamesItsLaunch) {
-  TestArtefact a;
-  uint32_t n = a.symbol("n");
-  uint32_t table = a.constantBuffer({1, 2, 3});
-  uint32_t index = a.input("index", DType::i64, {n});
-  uint32_t y = a.output("y", DType::f32, {n});
-  uint32_t main = a.region();
-  a.launch(main, "gather", {table, index, y}, n, {a.constant(3)});
+  TestArtefact a = gatherProgram();
   ModulePtr m = a.load({.threads = 2}, device());
   std::vector<int64_t> indices = {2, 0, 3}, shape = {3};
   knapper_tensor input = tensor(indices, shape, DType::i64);
@@ -520,98 +486,6 @@ TEST_P(Programs, AKernelsStatusNamesItsLaunch) {
   Status s = m->run({&input, 1}, {}, result);
   ASSERT_TRUE(s) << errorOf(s);
   EXPECT_THAT(floats(result.outputs()[0]), ElementsAre(3, 1, 2));
-}
-
-namespace {
-
-/// A device's buffer with these elements.
-template <typename T>
-std::unique_ptr<DeviceBuffer> onDevice(Device &device,
-                                       const std::vector<T> &elements) {
-  auto buffer =
-      device.allocate(elements.size() * sizeof(T), MemoryKind::device);
-  EXPECT_TRUE(bool(buffer));
-  memcpy((*buffer)->address(), elements.data(), elements.size() * sizeof(T));
-  return std::move(*buffer);
-}
-
-} // namespace
-
-TEST(Module, ARunInAStreamTakesItsPlaceThere) {
-  std::shared_ptr<Device> device = remoteDevice();
-  ModulePtr m = rowProgram().load({}, device);
-  std::vector<float> x(6, 0), y(2, -1);
-  auto input = onDevice(*device, x), output = onDevice(*device, y);
-  auto *result = static_cast<float *>(output->address());
-  std::vector<int64_t> in = {2, 3}, out = {2};
-  knapper_tensor given = {input->address(), 24, KNAPPER_F32, 2, in.data()};
-  knapper_tensor made = {output->address(), 8, KNAPPER_F32, 1, out.data()};
-  RemoteStream stream;
-  RunOptions options;
-  options.stream = &stream;
-  RunResult unused;
-  // What the stream has before is done first, what the run does comes then.
-  stream.work.push_back([&] { static_cast<float *>(input->address())[0] = 5; });
-  Status s = m->run({&given, 1}, {&made, 1}, unused, options);
-  ASSERT_TRUE(s) << errorOf(s);
-  EXPECT_EQ(result[0], -1);
-  stream.finish();
-  EXPECT_EQ(result[0], 2 * 5 + 3 + 0.5f);
-  EXPECT_EQ(result[1], 3 + 0.5f);
-  // Two runs that nobody waits for, then one that waits for all.
-  for (int i = 0; i < 2; ++i) {
-    s = m->run({&given, 1}, {&made, 1}, unused, options);
-    ASSERT_TRUE(s) << errorOf(s);
-  }
-  std::vector<float> host(6, 1);
-  knapper_tensor fromHost = tensor(host, in);
-  s = m->run({&fromHost, 1}, {}, unused);
-  ASSERT_TRUE(s) << errorOf(s);
-  EXPECT_THAT(floats(unused.outputs()[0]), Each(9.5f));
-}
-
-TEST(Module, WhatARunInAStreamFoundWrongIsTheErrorOfALaterOne) {
-  TestArtefact a;
-  uint32_t n = a.symbol("n");
-  uint32_t table = a.constantBuffer({1, 2, 3});
-  uint32_t index = a.input("index", DType::i64, {n});
-  uint32_t y = a.output("y", DType::f32, {n});
-  uint32_t main = a.region();
-  a.launch(main, "gather", {table, index, y}, n, {a.constant(3)});
-  std::shared_ptr<Device> device = remoteDevice();
-  ModulePtr m = a.load({}, device);
-  auto indices = onDevice(*device, std::vector<int64_t>{2, 7});
-  auto output = onDevice(*device, std::vector<float>(2));
-  std::vector<int64_t> shape = {2};
-  knapper_tensor given = {indices->address(), 16, KNAPPER_I64, 1, shape.data()};
-  knapper_tensor made = {output->address(), 8, KNAPPER_F32, 1, shape.data()};
-  RemoteStream stream;
-  RunOptions options;
-  options.stream = &stream;
-  RunResult unused;
-  Status s = m->run({&given, 1}, {&made, 1}, unused, options);
-  ASSERT_TRUE(s) << errorOf(s);
-  stream.finish();
-  EXPECT_THAT(errorOf(m->run({&given, 1}, {&made, 1}, unused, options)),
-              HasSubstr("gather_node: an index is out of range"));
-  static_cast<int64_t *>(indices->address())[1] = 0;
-  s = m->run({&given, 1}, {&made, 1}, unused, options);
-  ASSERT_TRUE(s) << errorOf(s);
-  stream.finish();
-  EXPECT_EQ(static_cast<float *>(output->address())[1], 1);
-}
-
-TEST(Module, ACpuHasNoStreams) {
-  ModulePtr m = rowProgram().load({}, cpu::device());
-  std::vector<float> x(6, 1);
-  std::vector<int64_t> shape = {2, 3};
-  knapper_tensor input = tensor(x, shape);
-  RunOptions options;
-  RunResult result;
-  EXPECT_EQ(errorOf(m->run({&input, 1}, {}, result, options)), "no error");
-  options.stream = static_cast<void *>(nullptr);
-  EXPECT_THAT(errorOf(m->run({&input, 1}, {}, result, options)),
-              HasSubstr("runs in no stream"));
 }
 
 TEST(Module, GuardsChooseAmongKernels) {

@@ -381,4 +381,41 @@ std::shared_ptr<Module> TestArtefact::load(const ModuleOptions &options,
   return *module;
 }
 
+TestArtefact rowProgram(TestArtefact a) {
+  uint32_t rows = a.symbol("rows", 0), cols = a.symbol("cols", 1, 4096);
+  uint32_t elements = a.mul(rows, cols);
+  uint32_t x = a.input("x", DType::f32, {rows, cols}, {"rows", "cols"});
+  uint32_t c = a.constantBuffer(std::vector<float>(64, 0.5f));
+  uint32_t four = a.constant(4);
+  uint32_t scaled = a.temp(a.mul(elements, four), 0, 1);
+  uint32_t sums = a.temp(a.mul(rows, four), 1, 2);
+  uint32_t y = a.output("y", DType::f32, {rows}, {"rows"});
+  uint32_t main = a.region();
+  a.launch(main, "scale", {x, scaled}, elements);
+  a.launch(main, "row_sum", {scaled, sums}, rows, {cols});
+  a.launch(main, "add", {sums, c, y}, rows);
+  a.check(a.op(fb::ScalarOp::le, rows, a.constant(64)), "too many rows");
+  return a;
+}
+
+TestArtefact gatherProgram() {
+  TestArtefact a;
+  uint32_t n = a.symbol("n");
+  uint32_t table = a.constantBuffer({1, 2, 3});
+  uint32_t index = a.input("index", DType::i64, {n});
+  uint32_t y = a.output("y", DType::f32, {n});
+  uint32_t main = a.region();
+  a.launch(main, "gather", {table, index, y}, n, {a.constant(3)});
+  return a;
+}
+
+std::vector<float> floats(const knapper_tensor &t) {
+  auto *data = static_cast<const float *>(t.data);
+  return {data, data + t.bytes / 4};
+}
+
+std::string errorOf(const Status &status) {
+  return status ? "no error" : status.error().message();
+}
+
 } // namespace knapper::testing

@@ -1,9 +1,9 @@
 // Hand-made artefacts for tests, over the kernels of kernels.c.
 #pragma once
 
+#include "runtime/artefact/ArtefactWriter.h"
 #include "runtime/base/DType.h"
 #include "runtime/execute/Module.h"
-#include "runtime/artefact/ArtefactWriter.h"
 
 #include <initializer_list>
 #include <string>
@@ -91,6 +91,17 @@ private:
   std::vector<std::string> isas;
   std::vector<std::vector<float>> constants;
 };
+
+/// y[rows] f32 = sum over columns of (x * 2 + 1) + 0.5, x [rows, cols] f32;
+/// three launches, two temps. `a`: what is in the file already.
+TestArtefact rowProgram(TestArtefact a = TestArtefact());
+/// y[n] f32 = {1, 2, 3}[index], index [n] i64; one launch of the kernel gather.
+TestArtefact gatherProgram();
+
+/// The elements of a tensor of f32.
+std::vector<float> floats(const knapper_tensor &t);
+/// The text of a failure, "no error" for a success.
+std::string errorOf(const Status &status);
 
 /// A module from the bytes of a file on the CPU (or `device`).
 Expected<std::shared_ptr<Module>>

@@ -361,14 +361,14 @@ void LlmEngine::sample(Sequence &sequence, std::span<float> logits) {
   send(sequence, std::move(event));
 }
 
-void LlmEngine::complete(const Sequence &sequence, Event &event) const {
+void LlmEngine::describe(const Sequence &sequence, Event &event) const {
   event.request = sequence.id;
   event.cachedTokens = sequence.cachedTokens;
   event.prompt = sequence.promptLogprobs;
 }
 
 void LlmEngine::send(Sequence &sequence, Event event) {
-  complete(sequence, event);
+  describe(sequence, event);
   sequence.promptLogprobs.clear();
   sequence.sink(std::move(event));
 }
@@ -384,7 +384,7 @@ void LlmEngine::finish(Sequence &sequence, FinishReason reason, Error error,
   event.finish = reason;
   event.error = std::move(error);
   event.tokens = std::move(tokens);
-  complete(sequence, event);
+  describe(sequence, event);
   EventSink sink = std::move(sequence.sink);
   if (!sequence.admitted) {
     std::lock_guard lock(mutex);

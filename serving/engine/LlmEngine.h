@@ -81,7 +81,8 @@ private:
   bool stops(const Sequence &sequence, int32_t token) const;
   void finish(Sequence &sequence, FinishReason reason, Error error = {},
               std::vector<Token> tokens = {});
-  void complete(const Sequence &sequence, Event &event) const;
+  /// Fills in what every event of the sequence says.
+  void describe(const Sequence &sequence, Event &event) const;
   void send(Sequence &sequence, Event event);
   void checkLedger();
   void publishStatistics(double seconds);

@@ -34,5 +34,7 @@ def write(path):
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
+        sys.exit(__doc__)
     write(sys.argv[1])
     print(f"{len(CASES)} cases", file=sys.stderr)

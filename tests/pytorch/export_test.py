@@ -1,5 +1,6 @@
 """knapper.torch.export: files that run without torch."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -150,3 +151,16 @@ def test_large_weights_go_by_a_file(monkeypatch, net):
 
     monkeypatch.setattr(sys.modules[module.__module__] if callable(module) else module, "_MOST_IN_MEMORY", 0)
     right(knapper.torch.export(net, inputs(2, 7), cache=False), net, 2, 7)
+
+
+def test_the_file_gives_the_same_bits_from_the_command(tmp_path):
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.GELU(), torch.nn.Linear(256, 8)).eval()
+    x = torch.randn(4, 64)
+    module = knapper.torch.export(net, (x,), dynamic_shapes=({0: "batch"},), cache=False)
+    module.save(tmp_path / "m.knap")
+    np.savez(tmp_path / "in.npz", **{module.inputs[0].name: x.numpy()})
+    command = [sys.executable, "-m", "knapper", "run", "m.knap", "-i", "in.npz", "-o", "out.npy"]
+    done = subprocess.run(command, cwd=tmp_path, env=os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}, capture_output=True, text=True)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert np.load(tmp_path / "out.npy").tobytes() == np.asarray(module(x.numpy())[0]).tobytes()

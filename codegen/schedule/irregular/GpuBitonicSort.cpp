@@ -59,7 +59,7 @@ struct BitonicSort : GpuSorter {
   /// of a stage (runs of 2^stage words come out in order, every other one
   /// backwards). Several stages if they stay within the eight words.
   void pass(ArrayRef<std::pair<int64_t, int64_t>> steps);
-  LogicalResult store();
+  LogicalResult storeLine();
   LogicalResult build();
 };
 
@@ -149,7 +149,7 @@ void BitonicSort::pass(ArrayRef<std::pair<int64_t, int64_t>> steps) {
   tile::BarrierOp::create(b, loc);
 }
 
-LogicalResult BitonicSort::store() {
+LogicalResult BitonicSort::storeLine() {
   Dim k = op.getK();
   Value wanted = e.size(k);
   for (int64_t c = 0; c < kHeld; ++c) {
@@ -168,21 +168,9 @@ LogicalResult BitonicSort::store() {
     Coord to = line;
     to.dims[axis] = {e.constant(first), 1, {}, lanes};
     to.valid = valid;
-    for (auto [r, value] :
-         llvm::enumerate(context.kernel.yield().getValues())) {
-      Value x;
-      if (value == op.getIndices())
-        x = arith::ExtUIOp::create(
-            b, loc, VectorType::get(lanes, b.getI64Type()), places);
-      else if (value == op.getValues())
-        x = placed ? elementsAt(places, valid) : values;
-      else
-        return context.kernel.emitOpError(
-            "stores something else than the sort's results");
-      if (!x)
-        return failure();
-      e.store(x, e.outputBuffer(r), value.getType(), to);
-    }
+    auto sorted = [&] { return placed ? elementsAt(places, valid) : values; };
+    if (failed(store(to, places, sorted)))
+      return failure();
   }
   return success();
 }
@@ -218,7 +206,7 @@ LogicalResult BitonicSort::build() {
       at = kHeldBits;
     }
   }
-  return store();
+  return storeLine();
 }
 
 } // namespace

@@ -75,14 +75,10 @@ LogicalResult MergeSort::build() {
     if (!known || *known % (lanes * steps))
       to.valid = e.div(e.sub(e.add(size, e.constant(steps - 1 - s)), start),
                        e.constant(steps));
-    Value x = keys.elementOf(pick(takes, left, right), lanes);
-    for (auto [r, value] :
-         llvm::enumerate(context.kernel.yield().getValues())) {
-      if (value != op.getValues())
-        return context.kernel.emitOpError(
-            "stores something else than the sort's values");
-      e.store(x, e.outputBuffer(r), value.getType(), to);
-    }
+    if (failed(store(to, {}, [&] {
+          return keys.elementOf(pick(takes, left, right), lanes);
+        })))
+      return failure();
     if (s + 1 == steps)
       break;
     i = pick(takes, add(i, one), i);

@@ -29,7 +29,8 @@ inline llvm::SmallVector<ts::Dim> aroundOf(ts::TopKOp op) {
   return around;
 }
 
-/// One line of a sort as a builder sees it.
+/// One line of a sort as the builders of GPUs see it (GpuTopK, GpuBitonicSort,
+/// GpuMergeSort). Tiles have `lanes` elements; counts and places are i32.
 struct GpuSorter {
   BuildContext &context;
   ElementEmitter &e = context.emitter;
@@ -103,6 +104,28 @@ struct GpuSorter {
     at.dims[axis] = {{}, 0, toIndices(places)};
     mlir::Value x = e.emit(op.getInput(), at);
     return x ? e.widen(x, lanes) : x;
+  }
+  /// Stores at `to` what the kernel yields: the sort's values, and its indices
+  /// where there are `places`. `values` makes the tile of values; null after a
+  /// diagnostic.
+  mlir::LogicalResult store(const Coord &to, mlir::Value places,
+                            llvm::function_ref<mlir::Value()> values) {
+    for (auto [r, value] :
+         llvm::enumerate(context.kernel.yield().getValues())) {
+      mlir::Value x;
+      if (value == op.getValues())
+        x = values();
+      else if (value == op.getIndices() && places)
+        x = mlir::arith::ExtUIOp::create(
+            b, loc, mlir::VectorType::get(lanes, b.getI64Type()), places);
+      else
+        return context.kernel.emitOpError(
+            "stores something else than the sort's results");
+      if (!x)
+        return mlir::failure();
+      e.store(x, e.outputBuffer(r), value.getType(), to);
+    }
+    return mlir::success();
   }
 };
 

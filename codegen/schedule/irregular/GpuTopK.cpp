@@ -17,10 +17,7 @@
 // Parameters: lanes (of a tile), threads, access (lanes that a thread has side
 // by side), tiles (read before one is looked at), places (of the list), parts
 // (programs of a cluster).
-#include "codegen/schedule/core/Conditions.h"
-#include "codegen/schedule/core/LaneLoops.h"
-#include "codegen/schedule/core/Schedules.h"
-#include "codegen/schedule/irregular/SortKeys.h"
+#include "codegen/schedule/irregular/GpuSorter.h"
 #include "ir/tile/BlockOps.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
@@ -30,19 +27,10 @@ namespace knapper {
 
 using ts::Dim;
 
-namespace {
-
-ts::TopKOp topKIn(ts::KernelOp kernel) {
-  auto ops = kernel.getBody().getOps<ts::TopKOp>();
-  return ops.empty() ? ts::TopKOp() : *ops.begin();
-}
-
-} // namespace
-
 LogicalResult chooseGpuTopK(ts::KernelOp kernel, const TargetDesc &target,
                             Knobs &knobs,
                             SmallVectorImpl<Schedule> &schedules) {
-  ts::TopKOp op = topKIn(kernel);
+  ts::TopKOp op = sortIn(kernel);
   if (!op)
     return kernel.emitOpError("has hero sort and none inside");
   SmallVector<Dim> dims = ts::dimsOf(op.getInput());
@@ -113,28 +101,18 @@ LogicalResult chooseGpuTopK(ts::KernelOp kernel, const TargetDesc &target,
 
 namespace {
 
-struct TopKBuilder {
-  BuildContext &context;
-  ElementEmitter &e = context.emitter;
-  OpBuilder &b = e.builder;
-  Location loc = e.location;
-  ts::TopKOp op = topKIn(context.kernel);
-  SortKeys keys{e, op};
-  int64_t lanes = context.schedule.at("lanes");
+struct TopKBuilder : GpuSorter {
   int64_t atOnce = context.schedule.at("tiles");
   int64_t limit = context.schedule.at("places");
   int64_t parts = context.schedule.parameters.count("parts")
                       ? context.schedule.at("parts")
                       : 1;
-  unsigned axis = op.getDim();
   SmallVector<Dim> dims = ts::dimsOf(op.getInput());
-  Coord line = {};
   Value begin = {}, end = {}, part = {}; ///< this program's run of the line
   Value wanted = {};                     ///< k, i32
   Value list = {}, counter = {};         ///< places, i32
 
-  Type i32 = b.getI32Type();
-  Type counts = VectorType::get(lanes, b.getI32Type());
+  explicit TopKBuilder(BuildContext &context) : GpuSorter{.context = context} {}
 
   //===- Numbers ----------------------------------------------------------===//
   Value integer(int64_t n) {
@@ -149,7 +127,6 @@ struct TopKBuilder {
   Value compare(arith::CmpIPredicate p, Value x, Value y) {
     return arith::CmpIOp::create(b, loc, p, x, y);
   }
-  Value both(Value x, Value y) { return arith::AndIOp::create(b, loc, x, y); }
   Value all(vector::CombiningKind kind, Value tile) {
     return vector::ReductionOp::create(b, loc, kind, tile);
   }
@@ -178,8 +155,6 @@ struct TopKBuilder {
 
   //===- The line ---------------------------------------------------------===//
   void share();
-  /// The elements at places (i32) of the line.
-  Value elementsAt(Value places, Value valid);
   using Body = llvm::function_ref<FailureOr<SmallVector<Value>>(
       ArrayRef<Value> tiles, ArrayRef<Coord> at, ValueRange carried)>;
   /// All of this program's elements in order, some tiles at a time.
@@ -226,18 +201,6 @@ void TopKBuilder::share() {
   for (size_t i = 0; i < dims.size(); ++i)
     line.dims.push_back({i == axis ? Value() : outer[next++]});
   line.lanes = lanes;
-}
-
-Value TopKBuilder::elementsAt(Value places, Value valid) {
-  Coord at = line;
-  at.valid = valid;
-  at.dims[axis] = {
-      {},
-      0,
-      arith::IndexCastOp::create(
-          b, loc, VectorType::get(lanes, b.getIndexType()), places)};
-  Value x = e.emit(op.getInput(), at);
-  return x ? e.widen(x, lanes) : x;
 }
 
 FailureOr<SmallVector<Value>> TopKBuilder::pass(ValueRange carried, Body body) {
@@ -449,22 +412,7 @@ LogicalResult TopKBuilder::rankAndStore() {
         Coord to = line;
         to.dims[axis] = {i, 1, {}, lanes};
         to.valid = valid;
-        for (auto [r, value] :
-             llvm::enumerate(context.kernel.yield().getValues())) {
-          Value x;
-          if (value == op.getIndices())
-            x = arith::ExtUIOp::create(
-                b, loc, VectorType::get(lanes, b.getI64Type()), places);
-          else if (value == op.getValues())
-            x = elementsAt(places, valid);
-          else
-            return context.kernel.emitOpError(
-                "stores something else than the sort's results");
-          if (!x)
-            return failure();
-          e.store(x, e.outputBuffer(r), value.getType(), to);
-        }
-        return success();
+        return store(to, places, [&] { return elementsAt(places, valid); });
       },
       lanes *parts);
 }
@@ -541,7 +489,7 @@ LogicalResult TopKBuilder::build() {
 } // namespace
 
 LogicalResult buildGpuTopK(BuildContext &context) {
-  return TopKBuilder{.context = context}.build();
+  return TopKBuilder(context).build();
 }
 
 } // namespace knapper

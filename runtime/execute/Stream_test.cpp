@@ -1,0 +1,99 @@
+// Runs in a stream of the caller's, on a device whose streams the test runs.
+#include "runtime/testing/RemoteDevice.h"
+#include "runtime/testing/TestArtefact.h"
+
+#include "runtime/drivers/cpu/CpuDevice.h"
+
+#include <cstring>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+using namespace knapper;
+using namespace knapper::testing;
+using ::testing::Each;
+using ::testing::HasSubstr;
+
+namespace {
+
+/// A device's buffer with these elements.
+template <typename T>
+std::unique_ptr<DeviceBuffer> onDevice(Device &device,
+                                       const std::vector<T> &elements) {
+  auto buffer =
+      device.allocate(elements.size() * sizeof(T), MemoryKind::device);
+  EXPECT_TRUE(bool(buffer));
+  memcpy((*buffer)->address(), elements.data(), elements.size() * sizeof(T));
+  return std::move(*buffer);
+}
+
+} // namespace
+
+TEST(Stream, ARunInAStreamTakesItsPlaceThere) {
+  std::shared_ptr<Device> device = remoteDevice();
+  std::shared_ptr<Module> m = rowProgram().load({}, device);
+  std::vector<float> x(6, 0), y(2, -1);
+  auto input = onDevice(*device, x), output = onDevice(*device, y);
+  auto *result = static_cast<float *>(output->address());
+  std::vector<int64_t> in = {2, 3}, out = {2};
+  knapper_tensor given = {input->address(), 24, KNAPPER_F32, 2, in.data()};
+  knapper_tensor made = {output->address(), 8, KNAPPER_F32, 1, out.data()};
+  RemoteStream stream;
+  RunOptions options;
+  options.stream = &stream;
+  RunResult unused;
+  // What the stream has before is done first, what the run does comes then.
+  stream.work.push_back([&] { static_cast<float *>(input->address())[0] = 5; });
+  Status s = m->run({&given, 1}, {&made, 1}, unused, options);
+  ASSERT_TRUE(s) << errorOf(s);
+  EXPECT_EQ(result[0], -1);
+  stream.finish();
+  EXPECT_EQ(result[0], 2 * 5 + 3 + 0.5f);
+  EXPECT_EQ(result[1], 3 + 0.5f);
+  // Two runs that nobody waits for, then one that waits for all.
+  for (int i = 0; i < 2; ++i) {
+    s = m->run({&given, 1}, {&made, 1}, unused, options);
+    ASSERT_TRUE(s) << errorOf(s);
+  }
+  std::vector<float> host(6, 1);
+  knapper_tensor fromHost = tensor(host, in);
+  s = m->run({&fromHost, 1}, {}, unused);
+  ASSERT_TRUE(s) << errorOf(s);
+  EXPECT_THAT(floats(unused.outputs()[0]), Each(9.5f));
+}
+
+TEST(Stream, WhatARunInAStreamFoundWrongIsTheErrorOfALaterOne) {
+  std::shared_ptr<Device> device = remoteDevice();
+  std::shared_ptr<Module> m = gatherProgram().load({}, device);
+  auto indices = onDevice(*device, std::vector<int64_t>{2, 7});
+  auto output = onDevice(*device, std::vector<float>(2));
+  std::vector<int64_t> shape = {2};
+  knapper_tensor given = {indices->address(), 16, KNAPPER_I64, 1, shape.data()};
+  knapper_tensor made = {output->address(), 8, KNAPPER_F32, 1, shape.data()};
+  RemoteStream stream;
+  RunOptions options;
+  options.stream = &stream;
+  RunResult unused;
+  Status s = m->run({&given, 1}, {&made, 1}, unused, options);
+  ASSERT_TRUE(s) << errorOf(s);
+  stream.finish();
+  EXPECT_THAT(errorOf(m->run({&given, 1}, {&made, 1}, unused, options)),
+              HasSubstr("gather_node: an index is out of range"));
+  static_cast<int64_t *>(indices->address())[1] = 0;
+  s = m->run({&given, 1}, {&made, 1}, unused, options);
+  ASSERT_TRUE(s) << errorOf(s);
+  stream.finish();
+  EXPECT_EQ(static_cast<float *>(output->address())[1], 1);
+}
+
+TEST(Stream, ACpuHasNoStreams) {
+  std::shared_ptr<Module> m = rowProgram().load({}, cpu::device());
+  std::vector<float> x(6, 1);
+  std::vector<int64_t> shape = {2, 3};
+  knapper_tensor input = tensor(x, shape);
+  RunOptions options;
+  RunResult result;
+  EXPECT_EQ(errorOf(m->run({&input, 1}, {}, result, options)), "no error");
+  options.stream = static_cast<void *>(nullptr);
+  EXPECT_THAT(errorOf(m->run({&input, 1}, {}, result, options)),
+              HasSubstr("runs in no stream"));
+}
