@@ -41,6 +41,8 @@ int64_t workOf(Operation *op) {
 struct Folder {
   const FoldConstantsLimits &limits;
   int64_t left = limits.total;
+  int64_t positionsLeft = limits.positions;
+  llvm::DenseMap<Value, HostTensor> positions{};
   int64_t folded = 0;
 
   /// The constant behind an operand; a broadcast of one counts.
@@ -101,13 +103,54 @@ struct Folder {
     ++folded;
   }
 
-  Value build(OpBuilder &builder, Location location, const HostTensor &tensor) {
-    MLIRContext *context = builder.getContext();
+  /// Integers that follow from positions: what they are is noted, and only one
+  /// repeated number replaces the op.
+  void foldPositions(Operation *op) {
+    if (op->getNumResults() != 1 || !keepsConstant(op) || isa<ConstantOp>(op) ||
+        isa<FloatType>(elementTypeOf(op->getResult(0))))
+      return;
+    int64_t bytes = bytesOf(op->getResult(0).getType());
+    if (bytes > limits.positionBytes || bytes > positionsLeft ||
+        workOf(op) > limits.operations)
+      return;
+    SmallVector<HostTensor> operands;
+    bool follows = isa<IotaOp>(op);
+    for (Value operand : op->getOperands()) {
+      auto known = positions.find(operand);
+      follows |= known != positions.end();
+      std::optional<HostTensor> tensor =
+          known != positions.end() ? known->second : constantOf(operand);
+      if (!tensor)
+        return;
+      operands.push_back(*tensor);
+    }
+    if (!follows)
+      return;
+    positionsLeft -= bytes;
+    Expected<SmallVector<HostTensor>> results = evaluate(op, operands);
+    if (!results)
+      return;
+    const HostTensor &made = results->front();
+    if (op->getNumOperands() > 0 && isUniform(made)) {
+      OpBuilder builder(op);
+      op->getResult(0).replaceAllUsesWith(build(builder, op->getLoc(), made));
+      ++folded;
+      return;
+    }
+    positions.try_emplace(op->getResult(0), made);
+  }
+
+  static bool isUniform(const HostTensor &tensor) {
     size_t size = byteSize(tensor.dtype());
     bool uniform = tensor.rank() > 0 && tensor.elements() > 0;
     for (size_t i = size; uniform && i < tensor.bytes(); ++i)
       uniform = tensor.data()[i] == tensor.data()[i - size];
-    if (!uniform)
+    return uniform;
+  }
+
+  Value build(OpBuilder &builder, Location location, const HostTensor &tensor) {
+    MLIRContext *context = builder.getContext();
+    if (!isUniform(tensor))
       return ConstantOp::create(builder, location, tensor.toAttribute(context));
     HostTensor scalar = HostTensor::borrow(tensor.dtype(), {}, tensor.data());
     Value number =
@@ -139,8 +182,10 @@ int64_t foldConstants(func::FuncOp function,
   Folder folder{limits};
   SmallVector<Operation *> ops;
   function.walk([&](Operation *op) { ops.push_back(op); });
-  for (Operation *op : ops)
+  for (Operation *op : ops) {
     folder.fold(op);
+    folder.foldPositions(op);
+  }
   ops.clear();
   function.walk([&](Operation *op) { ops.push_back(op); });
   for (Operation *op : llvm::reverse(ops)) // users before operands

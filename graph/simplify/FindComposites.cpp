@@ -20,6 +20,7 @@ LogicalResult knapper::findComposites(func::FuncOp function) {
   populateNormalisationPatterns(patterns);
   populateRopePatterns(patterns);
   populateAttentionPatterns(patterns);
+  populateAttentionMaskPatterns(patterns);
   rewrite(function,
           std::move(patterns)); // softmax before the attention around it
   return simplify(function);

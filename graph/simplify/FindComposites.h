@@ -36,6 +36,7 @@ void populateActivationPatterns(mlir::RewritePatternSet &patterns);
 void populateNormalisationPatterns(mlir::RewritePatternSet &patterns);
 void populateRopePatterns(mlir::RewritePatternSet &patterns);
 void populateAttentionPatterns(mlir::RewritePatternSet &patterns);
+void populateAttentionMaskPatterns(mlir::RewritePatternSet &patterns);
 
 /// All of them, after and followed by `simplify`.
 mlir::LogicalResult findComposites(mlir::func::FuncOp function);

@@ -207,8 +207,7 @@ static LogicalResult dotOfOneHot(DotOp op, PatternRewriter &rewriter) {
   if (!compare || compare.getPredicate() != ComparePredicate::eq ||
       !op.getLhsBatch().empty() ||
       op.getLhsContract() != ArrayRef<int64_t>{last} ||
-      rankOf(op.getRhs()) != 2 ||
-      op.getRhsContract() != ArrayRef<int64_t>{0} ||
+      rankOf(op.getRhs()) != 2 || op.getRhsContract() != ArrayRef<int64_t>{0} ||
       elementTypeOf(op.getRhs()) != element ||
       !isa<IntegerType>(elementTypeOf(compare.getLhs())))
     return failure();
@@ -227,8 +226,7 @@ static LogicalResult dotOfOneHot(DotOp op, PatternRewriter &rewriter) {
   Value chosen = isPosition(compare.getRhs())   ? compare.getLhs()
                  : isPosition(compare.getLhs()) ? compare.getRhs()
                                                 : Value();
-  auto broadcast =
-      chosen ? chosen.getDefiningOp<BroadcastOp>() : BroadcastOp();
+  auto broadcast = chosen ? chosen.getDefiningOp<BroadcastOp>() : BroadcastOp();
   if (!broadcast || llvm::is_contained(broadcast.getDims(), last))
     return failure();
 
@@ -252,8 +250,8 @@ static LogicalResult dotOfOneHot(DotOp op, PatternRewriter &rewriter) {
   SmallVector<int64_t> leading(dims.size());
   std::iota(leading.begin(), leading.end(), 0);
   auto result = cast<RankedTensorType>(op.getType());
-  Value mask = makeBroadcast(rewriter, location, isInside, dimsOf(result),
-                             leading);
+  Value mask =
+      makeBroadcast(rewriter, location, isInside, dimsOf(result), leading);
   Value zero = makeSplat(rewriter, location, result, 0);
   rewriter.replaceOpWithNewOp<SelectOp>(op, mask, row, zero);
   return success();

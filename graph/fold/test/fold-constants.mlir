@@ -70,3 +70,34 @@ func.func @several() -> (tensor<2xf32>, tensor<2xi64>) {
   %v, %i = ts.topk %a k <2> dim 0 : tensor<3xf32>
   return %v, %i : tensor<2xf32>, tensor<2xi64>
 }
+
+// Which document each token belongs to, by positions that go up by one: all to the first.
+// CHECK-LABEL: @one_number_of_positions
+// CHECK: %[[Z:.*]] = ts.constant dense<0> : tensor<i64>
+// CHECK: %[[B:.*]] = ts.broadcast %[[Z]] [] : tensor<i64> to tensor<8x1024xi64>
+// CHECK: return %[[B]]
+func.func @one_number_of_positions() -> tensor<8x1024xi64> {
+  %one = ts.constant dense<1> : tensor<i64>
+  %i = ts.iota 0 : tensor<1025xi64>
+  %p = ts.broadcast %i [1] : tensor<1025xi64> to tensor<8x1025xi64>
+  %a = ts.slice %p [#ts.dim<0>, #ts.dim<0>] [1, 1] : tensor<8x1025xi64> to tensor<8x1024xi64>
+  %b = ts.slice %p [#ts.dim<0>, #ts.dim<1>] [1, 1] : tensor<8x1025xi64> to tensor<8x1024xi64>
+  %d = ts.sub %b, %a : tensor<8x1024xi64>
+  %o = ts.broadcast %one [] : tensor<i64> to tensor<8x1024xi64>
+  %c = ts.compare ne %d, %o : tensor<8x1024xi64>
+  %n = ts.convert %c : tensor<8x1024xi1> to tensor<8x1024xi64>
+  %s = ts.scan add %n dim 1 : tensor<8x1024xi64>
+  return %s : tensor<8x1024xi64>
+}
+
+// Positions themselves say more than their values.
+// CHECK-LABEL: @positions_stay
+// CHECK: ts.iota
+// CHECK: ts.compare
+func.func @positions_stay() -> tensor<4x4xi1> {
+  %i = ts.iota 0 : tensor<4xi64>
+  %a = ts.broadcast %i [0] : tensor<4xi64> to tensor<4x4xi64>
+  %b = ts.broadcast %i [1] : tensor<4xi64> to tensor<4x4xi64>
+  %c = ts.compare le %b, %a : tensor<4x4xi64>
+  return %c : tensor<4x4xi1>
+}

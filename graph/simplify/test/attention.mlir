@@ -240,3 +240,50 @@ func.func @narrow_number(%q: !qn, %k: !qn) -> !qn {
   %out = ts.dot %p, %k batch [0, 1] x [0, 1] contract [3] x [2] : !sn, !qn
   return %out : !qn
 }
+
+// Masks that come with the op, as torch.compile hands them over.
+!q8 = tensor<2x4x8x16xbf16>
+!m8 = tensor<2x1x8x8xbf16>
+!b8 = tensor<2x1x8x8xi1>
+!i8 = tensor<2x1x8x8xi64>
+
+// CHECK-LABEL: @given_causal_mask
+// CHECK-NOT: mask
+// CHECK: ts.attention %arg0, %arg1, %arg2 scale {{.*}} {causal = true}
+// CHECK-NOT: ts.select
+func.func @given_causal_mask(%q: !q8, %k: !q8, %v: !q8) -> !q8 {
+  %zero = ts.constant dense<0.0> : tensor<bf16>
+  %least = ts.constant dense<0xFF80> : tensor<bf16>
+  %i = ts.iota 0 : tensor<8xi64>
+  %keys = ts.broadcast %i [3] : tensor<8xi64> to !i8
+  %queries = ts.broadcast %i [2] : tensor<8xi64> to !i8
+  %c = ts.compare le %keys, %queries : !i8
+  %z = ts.broadcast %zero [] : tensor<bf16> to !m8
+  %l = ts.broadcast %least [] : tensor<bf16> to !m8
+  %m = ts.select %c, %z, %l : !b8, !m8
+  %r = ts.attention %q, %k, %v mask %m : !m8 scale 0.25 : !q8, !q8, !q8
+  return %r : !q8
+}
+
+// What is left of a condition stays one.
+// CHECK-LABEL: @given_padding_and_causal_mask
+// CHECK: %[[M:.*]] = ts.reshape %arg3 : {{.*}} to tensor<2x1x1x8xi1>
+// CHECK: ts.attention %arg0, %arg1, %arg2 mask %[[M]] : {{.*}} {causal = true}
+func.func @given_padding_and_causal_mask(%q: !q8, %k: !q8, %v: !q8, %real: tensor<2x8xi1>) -> !q8 {
+  %i = ts.iota 0 : tensor<8xi64>
+  %keys = ts.broadcast %i [3] : tensor<8xi64> to !i8
+  %queries = ts.broadcast %i [2] : tensor<8xi64> to !i8
+  %c = ts.compare le %keys, %queries : !i8
+  %p = ts.broadcast %real [0, 3] : tensor<2x8xi1> to !b8
+  %both = ts.and %c, %p : !b8
+  %r = ts.attention %q, %k, %v mask %both : !b8 scale 0.25 : !q8, !q8, !q8
+  return %r : !q8
+}
+
+// Numbers that are added stay.
+// CHECK-LABEL: @given_bias
+// CHECK: ts.attention %arg0, %arg1, %arg2 mask %arg3 : tensor<2x1x8x8xbf16> scale 2.500000e-01 : tensor
+func.func @given_bias(%q: !q8, %k: !q8, %v: !q8, %bias: !m8) -> !q8 {
+  %r = ts.attention %q, %k, %v mask %bias : !m8 scale 0.25 : !q8, !q8, !q8
+  return %r : !q8
+}

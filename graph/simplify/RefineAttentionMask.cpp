@@ -1,0 +1,42 @@
+// Masks that a front end gives to ts.attention: causality is found in them, and
+// numbers that exclude a key become conditions.
+#include "graph/simplify/AttentionMask.h"
+#include "graph/simplify/FindComposites.h"
+
+using namespace mlir;
+using namespace knapper;
+using namespace knapper::ts;
+
+static LogicalResult refineAttentionMask(AttentionOp op,
+                                         PatternRewriter &rewriter) {
+  Value given = op.getMask();
+  if (!given || op.getCausal())
+    return failure();
+  MaskParts mask;
+  mask.empty = emptyRowOf(op);
+  bool wasCondition = elementTypeOf(given).isInteger(1);
+  if (wasCondition)
+    mask.takeCondition(given, {0, 1, 2, 3}, /*negated=*/false);
+  else
+    mask.takeAdded(given, /*alone=*/true);
+  bool gone = mask.allowed.empty() && mask.added.empty();
+  if (mask.causality == Causality::none && !gone &&
+      (wasCondition || !mask.added.empty()))
+    return failure();
+  if (!mask.mayEmptyRows(dimOf(op.getQuery(), 2), dimOf(op.getKey(), 2)))
+    mask.empty = EmptyRow::zero;
+  Location location = op.getLoc();
+  auto attention = AttentionOp::create(
+      rewriter, location, op.getQuery(), op.getKey(), op.getValue(),
+      mask.build(rewriter, location), op.getScaleAttr(),
+      rewriter.getBoolAttr(mask.causality != Causality::none),
+      rewriter.getBoolAttr(mask.causality == Causality::topLeft),
+      op.getSoftcapAttr());
+  setEmptyRow(attention, mask.empty);
+  rewriter.replaceOp(op, attention);
+  return success();
+}
+
+void knapper::populateAttentionMaskPatterns(RewritePatternSet &patterns) {
+  patterns.add(refineAttentionMask);
+}
