@@ -59,8 +59,8 @@ SANITIZED = {
     ),
 }
 FUZZ_CASES = {True: 5000, False: 500}  # of a fuzzer: the bar, the short form
-# Of random graphs with --slow, and for how long at most.
-SLOW_GRAPHS = {"KNAPPER_GRAPH_CASES": "20000", "KNAPPER_GRAPH_SECONDS": "3600"}
+# With --slow: all where a sample is tested else; how many random graphs, for how long at most.
+SLOW_TESTS = {"KNAPPER_WHOLE": "1", "KNAPPER_GRAPH_CASES": "20000", "KNAPPER_GRAPH_SECONDS": "3600"}
 
 
 def build_sanitized(suite: str, jobs: int) -> Path:
@@ -159,7 +159,7 @@ def main() -> int:
         "KNAPPER_CACHE": "off",
     }
     if arguments.slow:
-        environment |= SLOW_GRAPHS
+        environment |= SLOW_TESTS
     total_passed = total_failed = total_skipped = 0
     lines = []
     sanitized = tuple(SANITIZED) if arguments.sanitize or arguments.slow else ()
