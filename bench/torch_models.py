@@ -4,6 +4,7 @@
     bench/torch_models.py                      # all of them
     bench/torch_models.py --only llama,swin --forward
     bench/torch_models.py --out rows.jsonl     # resumes behind the rows written
+    bench/torch_models.py --device cuda --jobs 12
 
 The forward pass in inference mode and one training step (gradients of the sum of
 the outputs' squares), with fallback="error", each model in a process of its own.
@@ -22,6 +23,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -222,13 +224,18 @@ def step(model: Any, function: Any, args: Any, kwargs: Any) -> list[Any]:
     return [p.grad.clone() for p in model.parameters() if p.grad is not None]
 
 
-def run_model(name: str, forward_only: bool) -> dict[str, str]:
+def run_model(name: str, forward_only: bool, device: str) -> dict[str, str]:
     import torch
     from torch._dynamo.utils import same
 
     import knapper.torch
 
     model, args, kwargs = built(name)
+    if device == "cuda":
+        torch.backends.cudnn.allow_tf32 = False
+        model = model.cuda()
+        args = tuple(x.cuda() for x in args)
+        kwargs = {k: x.cuda() if isinstance(x, torch.Tensor) else x for k, x in kwargs.items()}
     row = {"model": name}
 
     def judge(what: str, tolerance: float, call: Callable[[Any, Any, Any, Any], Any]) -> None:
@@ -270,36 +277,39 @@ def main() -> int:
     parser.add_argument("--only", default="", help="names with commas between")
     parser.add_argument("--forward", action="store_true", help="no training step")
     parser.add_argument("--timeout", type=float, default=300, help="seconds a model")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--jobs", type=int, default=1, help="models side by side")
     parser.add_argument("--out", type=Path, help="rows; a run resumes behind them")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
         warnings.simplefilter("ignore")
-        print("ROW " + json.dumps(run_model(options.worker, options.forward)), flush=True)
+        print("ROW " + json.dumps(run_model(options.worker, options.forward, options.device)), flush=True)
         return 0
     chosen = options.only.split(",") if options.only else [*MODELS, *BY_HAND]
-    good = {"forward": 0, "step": 0}
-    known = {}
+    rows = {}
     if options.out and options.out.exists():
-        known = {row["model"]: row for row in map(json.loads, options.out.read_text().splitlines())}
-    for name in chosen:
-        if name in known:
-            for what in good:
-                good[what] += known[name].get(what, "").startswith("right")
-            continue
-        command = [sys.executable, __file__, "--worker", name] + ["--forward"] * options.forward
+        rows = {row["model"]: row for row in map(json.loads, options.out.read_text().splitlines())}
+
+    def worker(name: str) -> dict[str, str]:
+        command = [sys.executable, __file__, "--worker", name, "--device", options.device]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=options.timeout)
-            lines = [line for line in done.stdout.splitlines() if line.startswith("ROW ")]
-            row = json.loads(lines[0][4:]) if lines else {"model": name, "forward": "fails: " + done.stderr[-300:]}
+            done = subprocess.run(
+                command + ["--forward"] * options.forward, capture_output=True, text=True, timeout=options.timeout
+            )
         except subprocess.TimeoutExpired:
-            row = {"model": name, "forward": "fails: takes too long"}
-        for what in good:
-            good[what] += row.get(what, "").startswith("right")
-        print(row, flush=True)
-        if options.out:
-            with options.out.open("a") as file:
-                file.write(json.dumps(row) + "\n")
+            return {"model": name, "forward": "fails: takes too long"}
+        lines = [line for line in done.stdout.splitlines() if line.startswith("ROW ")]
+        return json.loads(lines[0][4:]) if lines else {"model": name, "forward": "fails: " + done.stderr[-300:]}
+
+    with ThreadPoolExecutor(options.jobs) as pool:
+        for row in pool.map(worker, [name for name in chosen if name not in rows]):
+            rows[row["model"]] = row
+            print(row, flush=True)
+            if options.out:
+                with options.out.open("a") as file:
+                    file.write(json.dumps(row) + "\n")
+    good = {what: sum(rows[name].get(what, "").startswith("right") for name in chosen) for what in ("forward", "step")}
     kinds = ["forward"] if options.forward else ["forward", "step"]
     print(", ".join(f"{what}: {good[what]} of {len(chosen)} right" for what in kinds))
     return 0 if all(good[what] == len(chosen) for what in kinds) else 1

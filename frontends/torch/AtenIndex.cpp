@@ -236,6 +236,8 @@ LogicalResult importHistogram(AtenNode &n) {
   double low = n.real("min"), high = n.real("max");
   auto bins = n.integer("bins", 100);
   Type type = n.wide();
+  if (type && !isa<FloatType>(type))
+    type = n.b.getF64Type(); // GPUs count integers too
   Value x = n.operand("self", type);
   if (!x || n.failed())
     return failure();

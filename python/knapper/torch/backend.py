@@ -16,7 +16,9 @@ from knapper.torch.counters import count
 from knapper.torch.decompositions import table
 from knapper.torch.describe import describe, is_random
 from knapper.torch.options import Options
+from knapper.torch.placement import device_of, target_of, tf32_of
 from knapper.torch.program import Program
+from knapper.torch.random_inputs import drawing, hoist
 from knapper.torch.through import register
 
 versions.check()
@@ -32,6 +34,8 @@ def compile_graph(
 ) -> Any:
     """A functional graph as a boxed function of a list of arguments. `trains`: it
     is a forward, whose last results the backward reads."""
+    device = device_of(module)
+    draws = hoist(module) if device.type == "cuda" else []
     context = torch._guards.TracingContext.try_get() if trains else None
     told = context.output_strides if context is not None else None
     saved = None
@@ -50,6 +54,8 @@ def compile_graph(
     compiled = knapper.compile(
         description.text,
         model_format="torch",
+        target=target_of(device),
+        allow_tf32=tf32_of(device),
         threads=options.threads or torch.get_num_threads(),
         cache=options.cache,
         progress=lambda phase, done, total: phases.add(phase),
@@ -59,7 +65,10 @@ def compile_graph(
     made = collector.get()
     if made is not None:
         made.append((compiled, description))
-    return Program(compiled, description, options.verify)
+    program = Program(compiled, description, options.verify, device)
+    if draws:
+        program.draw = drawing(draws, description.symbols)
+    return program
 
 
 class _Identity:

@@ -141,7 +141,8 @@ class Describer:
         bare: set[str] = set()
         for index, node in enumerate(found):
             value = node.meta.get("val")
-            if isinstance(value, torch.Tensor):
+            # Sizes of drawn numbers are computed from those of the others.
+            if isinstance(value, torch.Tensor) and not node.meta.get("drawn"):
                 for dim, size in enumerate(value.shape):
                     if sizes.is_symbol(size):
                         name = sizes.expression(size).name
@@ -458,12 +459,11 @@ class Describer:
 
 
 def _refuse_device(value: torch.Tensor, where: str) -> None:
-    if value.device.type != "cpu":
+    if value.device.type not in ("cpu", "cuda"):
         raise UserError(
-            f"{value.device.type.upper()} tensors are not taken, the CPU's are",
+            f"{value.device.type.upper()} tensors are not taken, those of the CPU and of NVIDIA GPUs are",
             where=where,
-            hint='torch.compile(model) for this device, or knapper.torch.export(model, '
-            'args, target="cuda")',
+            hint="torch.compile(model) for this device",
         )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from knapper.library import CTensor, check
+from knapper.library import CRunOptions, CTensor, check
 from knapper.module import Module
 from knapper.results import Handle, Result
 from knapper.torch import sizes
@@ -16,8 +16,6 @@ from knapper.torch.describe import DTYPES, Description, Output
 from knapper.torch.objects import Signature
 from knapper.torch.verify import verify
 from knapper import dtypes
-
-_empty_strided = torch._C._dynamo.guards._empty_strided_cpu
 
 
 def _shapes(description: Description) -> Callable[[Any], Any] | None:
@@ -82,6 +80,7 @@ class _Slots:
             slot.dtype = program.codes[output.dtype]
         self.scalars = [ctypes.c_int64() for _ in description.inputs]
         self.out = ctypes.c_void_p()
+        self.options = CRunOptions(ctypes.sizeof(CRunOptions), None, 0, 1, None)
         for index, given in enumerate(description.inputs):
             if given.symbol:
                 slot = self.inputs[index]
@@ -94,11 +93,21 @@ class Program:
     """Called with a list of arguments, which it empties, as a boxed function."""
 
     def __init__(
-        self, module: Module, description: Description, check: bool = False
+        self,
+        module: Module,
+        description: Description,
+        check: bool = False,
+        device: torch.device | None = None,
     ) -> None:
-        """check: compare every kernel with float64 at the first call."""
+        """check: compare every kernel with float64 at the first call. device: the
+        GPU that runs it, else the CPU does."""
+        self._gpu = device if device is not None and device.type == "cuda" else None
+        guards = torch._C._dynamo.guards
+        self._empty_strided = guards._empty_strided_cuda if self._gpu else guards._empty_strided_cpu
         self._boxed_call = True  # of the object: torch copies its __dict__
         self._unchecked = check
+        # Appends random numbers to the arguments of a call.
+        self.draw: Callable[[list[Any]], None] | None = None
         self.module = module
         self.description = description
         self.codes = {
@@ -109,8 +118,12 @@ class Program:
         self._fixed = None if self._shapes else self._fixed_shapes()
         self._free: list[_Slots] = []
         self._run = module._lib.knapper_run
+        self._run_with = module._lib.knapper_run_with
         self._release = module._lib.knapper_result_release
         self._handle = module._handle.value
+        for given in description.inputs:
+            if self._gpu and given.tensor is not None and given.rank > 0:
+                given.tensor = given.tensor.to(self._gpu)
         self._held = [i.tensor for i in description.inputs if i.tensor is not None]
         self._in_place = self._replaced()
         # Outputs that are copied to the argument that they change.
@@ -155,7 +168,8 @@ class Program:
     def _find_signature(self) -> Signature | None:
         """How the library reads a call's tensors itself; None where it cannot."""
         description = self.description
-        if not Signature.available() or description.checks:
+        of_gpu = self._gpu is not None
+        if not Signature.available(of_gpu) or description.checks:
             return None
         inputs, held = [], 0
         i64 = dtypes.NAMES.index("i64")
@@ -177,15 +191,17 @@ class Program:
         for index, output in enumerate(description.outputs):
             if not output.dense or output.narrow:
                 return None
+            if of_gpu and output.device.type == "cpu":
+                return None
             outputs.append((index, output.order, self.codes[output.dtype], False))
-        return Signature(self._handle, inputs, outputs)
+        return Signature(self._handle, inputs, outputs, of_gpu)
 
     def _allocator(self) -> Callable[[Any], list[Any]] | None:
         """Memory for the outputs as a function of the arguments, where all sizes
         are numbers."""
         if self._fixed is None:
             return None
-        space: dict[str, Any] = {"empty": _empty_strided}
+        space: dict[str, Any] = {"empty": self._empty_strided}
         calls = []
         for index, (size, stride, _) in enumerate(self._fixed[0]):
             if index in self._in_place:
@@ -198,6 +214,8 @@ class Program:
 
     def __call__(self, arguments: list[Any]) -> list[Any]:
         description = self.description
+        if self.draw is not None:
+            self.draw(arguments)
         if self._unchecked:
             self._unchecked = False
             verify(description.text, self._inputs(arguments))
@@ -253,10 +271,10 @@ class Program:
                 continue
             if output.dense and output.mutates < 0:
                 made = torch.empty_strided(
-                    size, stride, dtype=output.dtype, device=output.device
+                    size, stride, dtype=output.dtype, device=self._gpu or output.device
                 )
             else:
-                made = torch.empty(memory, dtype=output.dtype, device=output.device)
+                made = torch.empty(memory, dtype=output.dtype, device=self._gpu or output.device)
             outputs.append(made)
             count = 1
             for dim, entry in enumerate(memory):
@@ -265,10 +283,19 @@ class Program:
             slot.data = made.data_ptr() if count else None
             slot.bytes = count * made.element_size()
         out = slots.out
-        error = self._run(
-            self._handle, slots.inputs, len(description.inputs), slots.outputs,
-            len(description.outputs), ctypes.byref(out),
-        )  # fmt: skip
+        if self._gpu is None:
+            error = self._run(
+                self._handle, slots.inputs, len(description.inputs), slots.outputs,
+                len(description.outputs), ctypes.byref(out),
+            )  # fmt: skip
+        else:
+            # What torch gives its stream later waits for the run: memory that it
+            # frees and gives away again is safe.
+            slots.options.stream = torch.cuda.current_stream(self._gpu).cuda_stream
+            error = self._run_with(
+                self._handle, slots.inputs, len(description.inputs), slots.outputs,
+                len(description.outputs), ctypes.byref(slots.options), ctypes.byref(out),
+            )  # fmt: skip
         if error is not None:
             check(error)
         if late:
@@ -291,6 +318,8 @@ class Program:
                 outputs[index] = made.contiguous()  # as torch traces what data sizes
             elif not output.dense:
                 outputs[index] = _restrided(made, output, size, stride)
+            if output.mutates < 0 and outputs[index].device != output.device:
+                outputs[index] = outputs[index].to(output.device)  # the user's .cpu()
         return self._results(arguments, outputs, numbers)
 
     def _made(self, arguments: list[Any], shapes: Any) -> list[Any] | None:
@@ -304,7 +333,7 @@ class Program:
             if index in self._in_place:
                 made.append(arguments[output.mutates])
             else:
-                made.append(_empty_strided(size, stride, output.dtype))
+                made.append(self._empty_strided(size, stride, output.dtype))
         return made
 
     def _results(self, arguments: list[Any], outputs: list[Any], numbers: Any) -> list[Any]:
@@ -363,7 +392,7 @@ class Program:
                 output = self.description.outputs[index]
                 outputs[index] = _arranged(
                     torch.from_dlpack(result.tensor(index)), output
-                ).clone()
+                ).to(output.device, copy=True)
 
 
 def tensors_of(tensors: list[torch.Tensor]) -> tuple[Any, list[Any]]:
