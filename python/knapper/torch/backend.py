@@ -11,10 +11,11 @@ import torch
 from torch.fx import GraphModule
 
 import knapper
-from knapper.torch import versions
+from knapper.torch import custom, versions
 from knapper.torch.counters import count
 from knapper.torch.decompositions import table
-from knapper.torch.describe import describe, is_random
+from knapper.torch.describe import describe, is_by_torch
+from knapper.torch.expand import expand
 from knapper.torch.options import Options
 from knapper.torch.program import Program
 from knapper.torch.through import register
@@ -37,6 +38,7 @@ def compile_graph(
     saved = None
     if context is not None and told is not None:
         saved = getattr(context.fw_metadata, "num_forward", None)
+    module = expand(module)
     description = describe(module, options.fallback == "allow", saved)
     if told is not None:  # what the backward is traced with
         told += [description.strides.get(i) for i in range(len(description.results))]
@@ -44,7 +46,7 @@ def compile_graph(
     if not description.outputs:  # nothing to compute
         return _Identity(description)
     for overload in description.overloads:
-        if options.fallback == "allow" or is_random(overload):
+        if options.fallback == "allow" or is_by_torch(overload):
             register(overload)
     phases: set[str] = set()
     compiled = knapper.compile(
@@ -109,13 +111,14 @@ def backend(
     if current is not None and current.frame_compile_id:
         count("recompiles")
     # AOTAutograd's own cache keys on the graph and not on who compiles it.
-    gm.__dict__["_knapper_key"] = f"knapper {knapper.version()} {chosen.key()}"
+    key = f"knapper {knapper.version()} {chosen.key()} {custom.key()}"
+    gm.__dict__["_knapper_key"] = key
     compiler = functools.partial(compile_graph, options=chosen)
     return aot_autograd(
         fw_compiler=functools.partial(compiler, trains=True),
         bw_compiler=compiler,
         inference_compiler=compiler,
-        decompositions=table(),
+        decompositions={**table(), **custom.decompositions()},
         partition_fn=_partition,
         keep_inference_input_mutations=True,
     )(gm, example_inputs)

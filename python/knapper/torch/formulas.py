@@ -174,6 +174,32 @@ def diagonal_scatter(
     return flat.reshape(x.shape).movedim((-2, -1), (dim1, dim2)).clone()
 
 
+def take(self: Tensor, index: Tensor) -> Tensor:
+    """Torch's own reads an index without dims as a number."""
+    return torch.ops.aten.index.Tensor(self.reshape(-1), [index])
+
+
+def bucketize(
+    self: Tensor, boundaries: Tensor, *, out_int32: bool = False, right: bool = False
+) -> Tensor:
+    return torch.searchsorted(boundaries, self, out_int32=out_int32, right=right)
+
+
+def searchsorted(
+    sorted_sequence: Tensor,
+    self: Tensor,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Tensor | None = None,
+) -> Tensor:
+    if sorter is None:
+        return NotImplemented
+    ordered = sorted_sequence.gather(-1, sorter)
+    return torch.searchsorted(ordered, self, out_int32=out_int32, right=right, side=side)
+
+
 def table() -> dict[Any, Callable[..., Any]]:
     """Overload -> formula."""
     aten = torch.ops.aten
@@ -184,4 +210,7 @@ def table() -> dict[Any, Callable[..., Any]]:
         aten.grid_sampler_3d.default: grid_sampler_3d,
         aten.histogram.bins_tensor: histogram_of_edges,
         aten.histogram.bin_ct: histogram_of_count,
+        aten.bucketize.Tensor: bucketize,
+        aten.searchsorted.Tensor: searchsorted,
+        aten.take.default: take,
     }
