@@ -79,6 +79,8 @@ class _Identity:
         for kind, value in self._results:
             if kind == "argument":
                 made.append(arguments[value])
+            elif kind == "view":
+                made.append(value.of(arguments, []))
             elif kind == "size" and not isinstance(value, int):
                 known = {
                     name: arguments[a] if d < 0 else arguments[a].shape[d]

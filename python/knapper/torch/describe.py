@@ -59,13 +59,35 @@ class Output:
     mutates: int = -1  # the argument that it is written to
 
 
+class View:
+    """A result that lies within an argument or an output, behind its beginning.
+    AOTAutograd makes the user's tensor of where the result lies."""
+
+    def __init__(self, value: Any, base: tuple[str, int], start: Any, symbols: Any) -> None:
+        """base: ("argument" | "output", index), whose tensor begins at `start`.
+        sizes.Unknown where only the run knows a number of it."""
+        self.base = base
+        self._rank = value.dim()
+        given = [*value.shape, *value.stride(), value.storage_offset() - start]
+        self._numbers = sizes.evaluator(given, symbols)
+
+    def of(self, arguments: list[Any], outputs: list[Any]) -> torch.Tensor:
+        kind, index = self.base
+        tensor = (arguments if kind == "argument" else outputs)[index]
+        numbers, rank = self._numbers(arguments), self._rank
+        with torch.no_grad():
+            return tensor.as_strided(
+                numbers[:rank], numbers[rank : 2 * rank], numbers[-1] + tensor.storage_offset()
+            )
+
+
 @dataclasses.dataclass
 class Description:
     text: bytes
     inputs: list[Input]
     outputs: list[Output]
-    # What the call gives: ("output", index), ("argument", index), ("size",
-    # SymInt) or ("value", anything).
+    # What the call gives: ("output", index), ("argument", index), ("view", View),
+    # ("size", SymInt) or ("value", anything).
     results: list[tuple[str, Any]]
     # Where symbols are read: name -> (argument, dim), or (argument, -1) for an
     # int.
@@ -563,6 +585,22 @@ class Describer:
                 results.append(("argument", target))
             elif value is None and entry not in self.keys:
                 results.append(("value", None))
+            elif saved is None or position < saved:
+                found = self.base_of(entry, output.args[0], argument_of)  # type: ignore[union-attr]
+                if found is None:
+                    results.append(("output", add(entry)))
+                    continue
+                if not sizes.symbols(value.storage_offset()) <= self.symbols.keys():
+                    raise UserError(
+                        "a result that is a part of an argument or of another result, and "
+                        "begins where data says, is not supported yet",
+                        where=line_of(entry) or "knapper.torch",
+                        hint="return a clone of it",
+                    )
+                kind, base, place = found
+                place = add(base) if kind == "output" else place
+                start = base.meta["val"].storage_offset()
+                results.append(("view", View(value, (kind, place), start, self.symbols)))
             else:
                 free = saved is not None and position >= saved
                 dense = _dense_strides(value) if free else None
@@ -577,6 +615,37 @@ class Describer:
             len(self.nodes), checks, len(argument_of), strides,
         )  # fmt: skip
 
+
+    def base_of(
+        self, node: Node, outputs: Any, argument_of: dict[Node, int]
+    ) -> tuple[str, Node, int] | None:
+        """What the result lies within, where it does not begin with that: an argument,
+        also one that has been written, or another result."""
+        value = node.meta["val"]
+        offset = value.storage_offset()
+        if isinstance(offset, int) and offset == 0:
+            return None
+        storage = value.untyped_storage()._cdata
+
+        def holds(other: Any) -> bool:
+            meta = other.meta.get("val") if isinstance(other, Node) else None
+            return (
+                isinstance(meta, torch.Tensor)
+                and other is not node
+                and meta.dtype == value.dtype
+                and meta.untyped_storage()._cdata == storage
+            )
+
+        for other, index in argument_of.items():
+            if holds(other):
+                return "argument", other, index
+        for index, written in self.mutations.items():
+            if holds(written.args[1]):
+                return "argument", written.args[1], index  # type: ignore[return-value]
+        for other in outputs:
+            if holds(other) and other in self.keys and _is_whole(other.meta["val"]):
+                return "output", other, -1
+        return None
 
     def named(self, given: list[Any], names: list[str]) -> list[dict[str, Any]]:
         """The outputs of a module."""
@@ -630,6 +699,12 @@ def _dense_strides(value: torch.Tensor) -> tuple[int, ...] | None:
         strides.append(count)
         count *= max(1, size)
     return tuple(reversed(strides))
+
+
+def _is_whole(value: torch.Tensor) -> bool:
+    """Whether a tensor is all of its memory."""
+    offset = value.storage_offset()
+    return isinstance(offset, int) and offset == 0 and value._base is None
 
 
 def _attribute(module: Any, path: str) -> Any:
