@@ -174,6 +174,60 @@ def diagonal_scatter(
     return flat.reshape(x.shape).movedim((-2, -1), (dim1, dim2)).clone()
 
 
+def _to_their_places(grad: Tensor, like: Tensor, indices: Tensor, dims: int) -> Tensor:
+    """Gradients of pools, added where each maximum was found among the last `dims`
+    dims."""
+    shape = like.shape
+    front = list(shape[: like.dim() - dims])
+    count = 1
+    for size in shape[like.dim() - dims :]:
+        count = count * size
+    flat = torch.zeros([*front, count], dtype=_wide(grad).dtype)
+    found = flat.scatter_add(-1, indices.reshape([*front, -1]), _wide(grad).reshape([*front, -1]))
+    return found.reshape(shape).to(like.dtype)
+
+
+def adaptive_max_pool2d_backward(grad_output: Tensor, self: Tensor, indices: Tensor) -> Tensor:
+    return _to_their_places(grad_output, self, indices, 2)
+
+
+def adaptive_max_pool3d_backward(grad_output: Tensor, self: Tensor, indices: Tensor) -> Tensor:
+    return _to_their_places(grad_output, self, indices, 3)
+
+
+def max_pool3d_with_indices_backward(
+    grad_output: Tensor,
+    self: Tensor,
+    kernel_size: list[int],
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+    ceil_mode: bool,
+    indices: Tensor,
+) -> Tensor:
+    return _to_their_places(grad_output, self, indices, 3)
+
+
+def cdist_backward(grad: Tensor, x1: Tensor, x2: Tensor, p: float, cdist: Tensor) -> Tensor:
+    """Of the first operand; where two points are one, 0."""
+    wide = _wide(x1)
+    by = wide.unsqueeze(-2) - _wide(x2).unsqueeze(-3)
+    along, length = _wide(grad).unsqueeze(-1), _wide(cdist).unsqueeze(-1)
+    size = by.abs()
+    if p == 0:
+        return torch.zeros_like(x1)
+    if p == 1:
+        part = along * by.sign()
+    elif p == float("inf"):
+        part = along * by.sign() * (size == length)
+    elif p == 2:
+        part = along * by / length
+    else:
+        part = along * by.sign() * size.pow(p - 1) / length.pow(p - 1)
+    part = torch.where((length == 0) | (size == 0), torch.zeros_like(part), part)
+    return part.sum(-2).to(x1.dtype)
+
+
 def take(self: Tensor, index: Tensor) -> Tensor:
     """Torch's own reads an index without dims as a number."""
     return torch.ops.aten.index.Tensor(self.reshape(-1), [index])
@@ -204,6 +258,10 @@ def table() -> dict[Any, Callable[..., Any]]:
     """Overload -> formula."""
     aten = torch.ops.aten
     return {
+        aten._cdist_backward.default: cdist_backward,
+        aten.adaptive_max_pool2d_backward.default: adaptive_max_pool2d_backward,
+        aten.adaptive_max_pool3d_backward.default: adaptive_max_pool3d_backward,
+        aten.max_pool3d_with_indices_backward.default: max_pool3d_with_indices_backward,
         aten._adaptive_avg_pool2d_backward.default: adaptive_avg_pool2d_backward,
         aten._weight_norm_interface_backward.default: weight_norm_backward,
         aten.diagonal_scatter.default: diagonal_scatter,
