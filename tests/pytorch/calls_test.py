@@ -341,3 +341,31 @@ def test_a_part_that_begins_where_data_says_is_refused():
         x, at = torch.randn(5, 3), torch.tensor(1)
         got = compiled(lambda x, at: function(x, at) * 2, fullgraph=True)(x, at)
         assert torch.equal(got, x[1:3] * 2)
+
+
+def test_frozen_weights():
+    net = torch.nn.Sequential(torch.nn.Linear(6, 300), torch.nn.BatchNorm1d(300), torch.nn.Linear(300, 4)).eval()
+    x = torch.randn(3, 6)
+    free, frozen = compiled(net), compiled(net, freeze=True)
+    with torch.no_grad():
+        want = net(x)
+        for _ in range(2):
+            torch.testing.assert_close(free(x), want)
+            torch.testing.assert_close(frozen(x), want)
+        net[0].weight.data.zero_()
+        torch.testing.assert_close(frozen(x), want)  # as promised
+        torch.testing.assert_close(free(x), net(x))
+    torch._dynamo.reset()
+    with pytest.raises(Exception, match="freeze=True is for inference"):
+        compiled(net, freeze=True)(x)
+
+
+def test_what_is_written_is_not_frozen():
+    net = torch.nn.BatchNorm1d(6)
+    copy = torch.nn.BatchNorm1d(6)
+    fast = compiled(net, freeze=True)
+    with torch.no_grad():
+        for _ in range(3):
+            x = torch.randn(5, 6)
+            torch.testing.assert_close(fast(x), copy(x))
+    torch.testing.assert_close(net.running_mean, copy.running_mean)

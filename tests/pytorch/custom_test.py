@@ -63,6 +63,39 @@ def written(x, y):
     return z, r, y + 1
 
 
+said = []
+
+
+@torch.library.custom_op("knapper_test::say", mutates_args=())
+def say(x: torch.Tensor, word: str) -> torch.Tensor:
+    said.append(word)
+    return x + 1
+
+
+@say.register_fake
+def _(x, word):
+    return torch.empty_like(x)
+
+
+def test_effects_keep_their_order():
+    effects = pytest.importorskip("torch._higher_order_ops.effects")
+    effects._register_effectful_op(torch.ops.knapper_test.say.default, effects._EffectType.ORDERED)
+
+    def function(x):
+        say(x, "first")  # nobody reads it
+        y = say(x * 2, "second")
+        say(y, "third")
+        return say(x, "fourth") + y
+
+    fast = compiled(function, "allow")
+    x = torch.randn(4)
+    torch.testing.assert_close(fast(x), function(x))
+    said.clear()
+    for _ in range(2):
+        fast(x)
+    assert said == ["first", "second", "third", "fourth"] * 2
+
+
 def test_an_operator_without_a_row_is_refused_by_name():
     with pytest.raises(Exception, match=r"knapper_test.gate.default(.|\n)*custom_test.py"):
         compiled(gated)(torch.randn(4), torch.randn(4))

@@ -147,9 +147,9 @@ def test_refused(net, tmp_path):
 
 
 def test_large_weights_go_by_a_file(monkeypatch, net):
-    from knapper.torch import exported as module
+    from knapper.torch import weights
 
-    monkeypatch.setattr(sys.modules[module.__module__] if callable(module) else module, "_MOST_IN_MEMORY", 0)
+    monkeypatch.setattr(weights, "_MOST_IN_MEMORY", 0)
     right(knapper.torch.export(net, inputs(2, 7), cache=False), net, 2, 7)
 
 

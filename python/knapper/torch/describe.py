@@ -14,6 +14,7 @@ from torch.fx import GraphModule, Node
 
 from knapper.errors import UserError
 from knapper.torch import control, custom, sizes
+from knapper.torch.weights import Weights
 
 DTYPES = {
     torch.float32: "f32",
@@ -100,6 +101,7 @@ class Description:
     arguments: int = 0  # that the graph takes
     # Of results that lie in another way than torch claims: their strides.
     strides: dict[int, tuple[int, ...]] = dataclasses.field(default_factory=dict)
+    weights: Weights = dataclasses.field(default_factory=Weights)  # behind the text
 
 
 def is_random(overload: Any) -> bool:
@@ -133,7 +135,12 @@ def name_of(overload: Any) -> str:
 
 
 class Describer:
-    def __init__(self, module: GraphModule) -> None:
+    def __init__(
+        self, module: GraphModule, frozen: dict[int, torch.Tensor] | None = None
+    ) -> None:
+        """frozen: arguments that are constants."""
+        self.frozen = frozen or {}
+        self.weights = Weights()
         self.module = module
         self.module_of = [module]  # whose nodes are walked
         self.inputs: list[Input] = []
@@ -166,6 +173,8 @@ class Describer:
                     name = sizes.expression(value).name
                     self.symbols.setdefault(name, (index, -1))
                     self.ints.add(name)
+            elif index in self.frozen and not _is_written(node):
+                self.freeze(node, self.frozen[index])
             elif isinstance(value, torch.Tensor) and node not in self.tokens:
                 self.add_tensor(node, value, Input(argument=index))
         bare: set[str] = set()
@@ -205,6 +214,18 @@ class Describer:
         self.inputs.append(made)
         self.described.append(entry)
         self.keys[node] = entry["name"]
+
+    def freeze(self, node: Node, tensor: torch.Tensor) -> None:
+        """An argument that the program has in it; calls still give it."""
+        self.described.append(
+            {
+                "name": node.name,
+                "dtype": DTYPES[tensor.dtype],
+                "shape": list(tensor.shape),
+                "offset": self.weights.place(tensor),
+            }
+        )
+        self.keys[node] = node.name
 
     def held(self, node: Node, held: Any) -> None:
         """A tensor of the graph's own. One number that tracing has met
@@ -602,8 +623,7 @@ class Describer:
                 start = base.meta["val"].storage_offset()
                 results.append(("view", View(value, (kind, place), start, self.symbols)))
             else:
-                free = saved is not None and position >= saved
-                dense = _dense_strides(value) if free else None
+                dense = _dense_strides(value)
                 known = (self.keys[entry], -1) in made
                 results.append(("output", add(entry, stride=dense)))
                 if dense is not None and not known:
@@ -701,6 +721,13 @@ def _dense_strides(value: torch.Tensor) -> tuple[int, ...] | None:
     return tuple(reversed(strides))
 
 
+def _is_written(node: Node) -> bool:
+    return any(
+        user.target is torch.ops.aten.copy_.default and user.args[0] is node
+        for user in node.users
+    )
+
+
 def _is_whole(value: torch.Tensor) -> bool:
     """Whether a tensor is all of its memory."""
     offset = value.storage_offset()
@@ -728,9 +755,15 @@ def _common(arguments: dict[str, Any]) -> str:
 
 
 def describe(
-    module: GraphModule, fallback: bool, saved: int | None = None
+    module: GraphModule,
+    fallback: bool,
+    saved: int | None = None,
+    frozen: dict[int, torch.Tensor] | None = None,
 ) -> Description:
     """Walks the graph once. `saved`: where the results begin that only the backward
-    reads. UserError that lists all operators which no row can have, with the
+    reads. `frozen`: arguments that become constants. UserError that lists all operators which no row can have, with the
     user's lines."""
-    return Describer(module).run(fallback, saved=saved)
+    describer = Describer(module, frozen)
+    made = describer.run(fallback, saved=saved)
+    made.weights = describer.weights
+    return made

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import os
 import re
-import tempfile
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -24,10 +23,8 @@ from knapper.errors import UserError, WrongValue
 from knapper.torch import decompositions, formulas
 from knapper.torch.describe import DTYPES, Describer
 from knapper.torch.through import register
+from knapper.torch.weights import Weights
 
-# Weights of more bytes go to the compiler in a file.
-_MOST_IN_MEMORY = 64 << 20
-_ALIGNMENT = 64
 _HELD = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 
 
@@ -116,19 +113,12 @@ def _build(
 ) -> knapper.Module:
     """The program compiled; `state`: weights in the place of its own."""
     writer = _Writer(program, names, state)
-    text, data = writer.write(fallback)
+    text = writer.write(fallback)
     if fallback:
         for overload in writer.overloads:
             register(overload)
     compile = functools.partial(knapper.compile, model_format="torch", **options)
-    if sum(len(part) for part in data) <= _MOST_IN_MEMORY:
-        return compile(b"".join([text, *data]))
-    with tempfile.NamedTemporaryFile(suffix=".torch") as file:
-        file.write(text)
-        for part in data:
-            file.write(part)
-        file.flush()
-        return compile(file.name)
+    return writer.weights.build(text, compile)
 
 
 def _program(
@@ -265,19 +255,13 @@ class _Writer(Describer):
         self.program = program.run_decompositions(_table())
         super().__init__(self.program.graph_module)
         self.names = names
-        self.data: list[Any] = []
-        self.size = 0
-        self._places: dict[Any, int] = {}
+        self.weights = Weights()
 
-    def write(self, fallback: bool) -> tuple[bytes, list[Any]]:
+    def write(self, fallback: bool) -> bytes:
         self._refuse_changes()
         described = self.run(fallback, self._output_names())
         text = described.text
-        if self.names:
-            text = _renamed(text, self.names)
-        # Constants begin on a boundary of the whole.
-        head = text + b"\0" * (_ALIGNMENT - len(text) % _ALIGNMENT)
-        return head, self.data
+        return _renamed(text, self.names) if self.names else text
 
     def _refuse_changes(self) -> None:
         for spec in self.program.graph_signature.output_specs:
@@ -343,20 +327,12 @@ class _Writer(Describer):
         if tensor.dtype not in DTYPES or tensor.layout != torch.strided:
             self.missing.append(f"{target}: {tensor.dtype}, {tensor.layout}")
             return
-        tensor = tensor.detach().cpu()
-        key = (tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride())
-        if key not in self._places or not tensor.numel():
-            self._places[key] = self.size
-            flat = tensor.contiguous().reshape(-1).view(torch.uint8).numpy()
-            pad = -len(flat) % _ALIGNMENT
-            self.data += [flat.data, b"\0" * pad]
-            self.size += len(flat) + pad
         self.described.append(
             {
                 "name": node.name,
                 "dtype": DTYPES[tensor.dtype],
                 "shape": list(tensor.shape),
-                "offset": self._places[key],
+                "offset": self.weights.place(tensor),
                 "of": target,
             }
         )
