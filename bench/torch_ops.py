@@ -2,14 +2,16 @@
 """PyTorch's op database through torch.compile(backend="knapper").
 
     bench/torch_ops.py --dtype float32 --out rows.jsonl
-    bench/torch_ops.py --dtype int64 --shard 0/2 --backward --dynamic
+    bench/torch_ops.py --dtype int64 --shard 0/2 --dynamic
+    bench/torch_ops.py --dtype float32 --backward --samples 4
+    bench/torch_ops.py --dtype float32 --inference --strided --stride 8
 
 Every entry of `torch.testing._internal.common_methods_invocations.op_db` that
-the CPU has in the dtype, all its samples (--samples N: the first N), forward
-with fallback="error", compared with eager under the tolerances of torch's own
+the CPU has in the dtype, all its samples (--samples N: the first N), forward or
+with --backward the gradients, with fallback="error", compared with eager under the tolerances of torch's own
 test of inductor (float32: rtol 1.3e-5, atol 1.5e-5; narrower floats against
 float32). A float32 result beyond them is right where it is at most twice as far
-from float64 as eager's; of `sort`, `argsort` and `topk`, which promise no order of
+from float64 as eager's; of `sort`, `argsort`, `topk` and `kthvalue`, which promise no order of
 equal elements, the indices count by what they point to. Each entry runs in a process of its own pool, so that a crash or a hang
 costs one entry. Rows are written as they end; a run resumes behind them.
 
@@ -61,20 +63,25 @@ def run_entry(op: object, dtype: object, options: argparse.Namespace) -> dict[st
 
     if is_random(op.full_name if hasattr(op, "full_name") else op.name):
         return {"status": "skipped", "why": "random numbers", "samples": 0}
+    if options.backward and not op.supports_autograd:
+        return {"status": "skipped", "why": "no gradient", "samples": 0}
     done = 0
     try:
-        samples = list(op.sample_inputs("cpu", dtype, requires_grad=False))
+        samples = list(op.sample_inputs("cpu", dtype, requires_grad=options.backward))
     except Exception as error:
         return {"status": "skipped", "why": f"samples: {error}"[:200], "samples": 0}
     for sample in samples[: options.samples or None]:
         fn = op.op
+        chosen = options.backward or op.name in FREE_SIGNS
 
         def call(*leaves: object) -> object:
             given = list(fixed)
             for index, leaf in zip(places, leaves):
                 given[index] = leaf
             args, kwargs = pytree.tree_unflatten(given, spec)
-            return fn(*args, **kwargs)
+            result = fn(*args, **kwargs)
+            # Torch's own choice of what does not hang on signs.
+            return sample.output_process_fn_grad(result) if chosen else result
 
         flat, spec = pytree.tree_flatten(((sample.input, *sample.args), dict(sample.kwargs)))
         places = [i for i, value in enumerate(flat) if isinstance(value, torch.Tensor)]
@@ -85,17 +92,18 @@ def run_entry(op: object, dtype: object, options: argparse.Namespace) -> dict[st
         if options.strided:
             tensors = [strided(t) for t in tensors]
         try:
-            with torch.no_grad():
-                want = call(*[reference_of(t) for t in tensors])
+            want = evaluated(call, [reference_of(t) for t in tensors], tensors, options)
         except Exception:
+            continue
+        if want is None:
             continue
         torch._dynamo.reset()
         try:
             compiled = knapper.torch.compile(
                 call, dynamic=options.dynamic or None, fullgraph=True, fallback="error", cache=False
             )
-            with torch.no_grad():
-                got = compiled(*[t.clone() if not options.strided else strided(t) for t in tensors])
+            given = [strided(t) if options.strided else t.detach().clone() for t in tensors]
+            got = evaluated(compiled, given, tensors, options)
         except Exception as error:
             text = str(error)
             kind = "missing" if "not supported" in text else "error"
@@ -104,11 +112,11 @@ def run_entry(op: object, dtype: object, options: argparse.Namespace) -> dict[st
                 continue  # Dynamo's own
             return {"status": kind, "why": why(text), "samples": done}
         try:
-            if op.name in UNORDERED:
+            if op.name in UNORDERED and not options.backward:
                 got, want = pointed_to(op.name, sample, got), pointed_to(op.name, sample, want)
             compare(got, want, dtype)
         except Exception as error:
-            if dtype == torch.float32 and as_exact(call, tensors, got, want):
+            if dtype == torch.float32 and as_exact(call, tensors, got, want, options):
                 done += 1
                 continue
             return {"status": "wrong", "why": str(error)[:300], "samples": done}
@@ -116,8 +124,10 @@ def run_entry(op: object, dtype: object, options: argparse.Namespace) -> dict[st
     return {"status": "right" if done else "skipped", "why": "" if done else "no sample", "samples": done}
 
 
+# Operators whose results are right with other signs.
+FREE_SIGNS = ("linalg.eigh", "linalg.svd", "svd")
 # Operators that promise no order of equal elements.
-UNORDERED = ("sort", "argsort", "topk")
+UNORDERED = ("sort", "argsort", "topk", "kthvalue")
 
 
 def pointed_to(name: str, sample: object, result: object) -> object:
@@ -126,6 +136,11 @@ def pointed_to(name: str, sample: object, result: object) -> object:
     import torch
 
     x = sample.input
+    if name == "kthvalue":
+        dim = sample.kwargs.get("dim", sample.args[1] if len(sample.args) > 1 else -1)
+        values, at = result
+        keeps = at.dim() == x.dim()
+        return values, x.gather(dim, at if keeps else at.unsqueeze(dim)) if x.dim() else x
     at = list(sample.args)[1:] if name == "topk" else list(sample.args)
     dim = sample.kwargs.get("dim", next((a for a in at if type(a) is int), -1))
     if sample.kwargs.get("stable") or x.dim() == 0:
@@ -136,13 +151,38 @@ def pointed_to(name: str, sample: object, result: object) -> object:
     return made if isinstance(result, torch.Tensor) else [result[0], *made]
 
 
-def as_exact(call: object, tensors: object, got: object, want: object) -> bool:
+def evaluated(call: object, given: list, like: list, options: argparse.Namespace) -> object:
+    """What the call gives, or with --backward the gradients of what it gives,
+    against numbers that are the same each time; None where it has none."""
+    import torch
+    import torch.utils._pytree as pytree
+
+    if not options.backward:
+        with torch.inference_mode() if options.inference else torch.no_grad():
+            return call(*[t.detach() for t in given])
+    leaves = [t.detach().requires_grad_(l.requires_grad) for t, l in zip(given, like)]
+    made = [
+        o for o in pytree.tree_leaves(call(*leaves)) if isinstance(o, torch.Tensor) and o.requires_grad
+    ]
+    sources = [t for t in leaves if t.requires_grad]
+    if not made or not sources:
+        return None
+    drawn = torch.Generator().manual_seed(7)
+    against = [torch.randn(o.shape, generator=drawn).to(o.dtype) for o in made]
+    found = torch.autograd.grad(made, sources, against, allow_unused=True)
+    return [torch.zeros_like(t) if g is None else g for g, t in zip(found, sources)]
+
+
+def as_exact(
+    call: object, tensors: object, got: object, want: object, options: argparse.Namespace
+) -> bool:
     """Whether a result is at most twice as far from float64 as eager's."""
     import torch
     import torch.utils._pytree as pytree
 
     try:
-        exact = call(*[t.double() if t.dtype == torch.float32 else t for t in tensors])
+        wide = [t.double() if t.dtype == torch.float32 else t for t in tensors]
+        exact = evaluated(call, wide, tensors, options)
         rows = zip(*map(pytree.tree_leaves, (got, want, exact)), strict=True)
         return all(
             a.dtype == b.dtype and a.shape == b.shape and bool(
@@ -184,8 +224,9 @@ def compare(got: object, want: object, dtype: object) -> None:
 
 def why(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
+    lines = [line for line in lines if "TORCHDYNAMO_VERBOSE" not in line]
     told = [line for line in lines if "aten." in line or "prims." in line or "internal" in line.lower()]
-    return " | ".join(told[:3])[:300] or text[:300]
+    return " | ".join(told[:3] or lines[:3])[:300]
 
 
 def strided(tensor: object) -> object:
@@ -209,6 +250,8 @@ def worker(options: argparse.Namespace) -> None:
     import torch
     from torch.testing._internal.common_methods_invocations import op_db
 
+    # Dynamo flushes caches to time its guards, a fifth of a small graph's compile.
+    torch._dynamo.guards.profile_guard_manager = lambda *_: 0.0
     torch.set_num_threads(1)
     dtype = getattr(torch, options.dtype)
     for line in sys.stdin:
@@ -278,6 +321,8 @@ def main() -> int:
     parser.add_argument("--only", default="", help="entries with this text in their name")
     parser.add_argument("--stride", type=int, default=1, help="every Nth entry")
     parser.add_argument("--dynamic", action="store_true")
+    parser.add_argument("--backward", action="store_true", help="gradients, of floats")
+    parser.add_argument("--inference", action="store_true", help="under inference_mode")
     parser.add_argument("--strided", action="store_true", help="inputs with gaps and an offset")
     parser.add_argument("--timeout", type=float, default=120)
     parser.add_argument("--out", type=Path, help="rows; a run resumes behind them")
@@ -293,7 +338,8 @@ def main() -> int:
         done = {row["op"] for row in rows}
     part, parts = map(int, options.shard.split("/"))
     given = ["--dtype", options.dtype, "--samples", str(options.samples)]
-    given += ["--dynamic"] * options.dynamic + ["--strided"] * options.strided
+    for name in ("dynamic", "strided", "backward", "inference"):
+        given += [f"--{name}"] * getattr(options, name)
     pool = Pool(given, options.timeout)
     for number, (index, name) in enumerate(names(options.dtype)):
         if name in done or options.only not in name or number % parts != part or number % options.stride:

@@ -196,30 +196,41 @@ LogicalResult importMaskedFill(AtenNode &n) {
   return n.out(y);
 }
 
+/// The greater, of booleans or.
+Value greater(AtenNode &n, Value x, Value y) {
+  return n.element() && n.element().isInteger(1) ? n.binary<ts::OrOp>(x, y)
+                                                 : n.binary<ts::MaxOp>(x, y);
+}
+/// The lesser, of booleans and.
+Value lesser(AtenNode &n, Value x, Value y) {
+  return n.element() && n.element().isInteger(1) ? n.binary<ts::AndOp>(x, y)
+                                                 : n.binary<ts::MinOp>(x, y);
+}
+
 LogicalResult importClamp(AtenNode &n) {
   Value x = n.operand("self");
   if (n.has("min"))
-    x = n.binary<ts::MaxOp>(x, n.operand("min"));
+    x = greater(n, x, n.operand("min"));
   if (n.has("max"))
-    x = n.binary<ts::MinOp>(x, n.operand("max"));
+    x = lesser(n, x, n.operand("max"));
   return n.out(x);
 }
 
+using Choice = Value (*)(AtenNode &, Value, Value);
+
 /// The other one where one is NaN.
-template <typename Op> LogicalResult ignoringNan(AtenNode &n) {
+template <Choice choice> LogicalResult ignoringNan(AtenNode &n) {
   Value x = n.operand("self"), y = n.operand("other");
   SmallVector<Value> v = n.broadcastAll({x, y});
-  Value best = n.make<Op>(v[0], v[1]);
+  Value best = choice(n, v[0], v[1]);
   if (!best || !isa<FloatType>(n.element()))
     return n.out(best);
   return n.out(n.select(n.make<ts::IsNanOp>(v[0]), v[1],
                         n.select(n.make<ts::IsNanOp>(v[1]), v[0], best)));
 }
 
-/// Of booleans, or and and.
-template <typename Op, typename OfBool> LogicalResult extremum(AtenNode &n) {
-  return n.element() && n.element().isInteger(1) ? binary<OfBool>(n)
-                                                 : binary<Op>(n);
+template <Choice choice> LogicalResult extremum(AtenNode &n) {
+  return n.out(choice(n, n.operand("self"), n.operand("other")));
 }
 
 LogicalResult importLerp(AtenNode &n) {
@@ -344,8 +355,8 @@ constexpr AtenRow rows[] = {
     {"aten.eq.Tensor", compare<P::eq>},
     {"aten.floor_divide.Scalar", importFloorDivide},
     {"aten.floor_divide.default", importFloorDivide},
-    {"aten.fmax.default", ignoringNan<ts::MaxOp>},
-    {"aten.fmin.default", ignoringNan<ts::MinOp>},
+    {"aten.fmax.default", ignoringNan<greater>},
+    {"aten.fmin.default", ignoringNan<lesser>},
     {"aten.fmod.Scalar", importFmod},
     {"aten.fmod.Tensor", importFmod},
     {"aten.ge.Scalar", compare<P::ge>},
@@ -365,8 +376,8 @@ constexpr AtenRow rows[] = {
     {"aten.lt.Tensor", compare<P::lt>},
     {"aten.masked_fill.Scalar", importMaskedFill},
     {"aten.masked_fill.Tensor", importMaskedFill},
-    {"aten.maximum.default", extremum<ts::MaxOp, ts::OrOp>},
-    {"aten.minimum.default", extremum<ts::MinOp, ts::AndOp>},
+    {"aten.maximum.default", extremum<greater>},
+    {"aten.minimum.default", extremum<lesser>},
     {"aten.mul.Scalar", importMul},
     {"aten.mul.Tensor", importMul},
     {"aten.ne.Scalar", compare<P::ne>},

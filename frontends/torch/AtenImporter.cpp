@@ -13,6 +13,7 @@ namespace knapper {
 using ts::Dim;
 
 constexpr size_t maxNodes = 1 << 18;
+constexpr unsigned maxDepth = 32;             // of graphs in nodes
 constexpr uint64_t maxInlineBytes = 64 << 10; // of constants that are folded
 
 static Error damaged(const Twine &what) {
@@ -334,7 +335,10 @@ LogicalResult AtenImporter::callTorch(AtenNode &n,
   }
   SmallVector<Type> types;
   SmallVector<std::string> fresh;
+  const llvm::json::Array &claims = *node.getArray("results");
   for (size_t i = 0; i < n.resultCount(); ++i) {
+    if (!claims[i].getAsObject()) // None
+      continue;
     if (!n.element(i))
       return n.unsupported("a result of a dtype that is not supported");
     for (Dim dim : n.dims(i)) {
@@ -369,8 +373,10 @@ LogicalResult AtenImporter::callTorch(AtenNode &n,
                              operands, names, types);
   if (!op)
     return failure();
+  unsigned made = 0;
   for (size_t i = 0; i < n.resultCount(); ++i)
-    n.results[i] = op->getResult(i);
+    if (n.element(i))
+      n.results[i] = op->getResult(made++);
   return mlir::success();
 }
 
@@ -387,6 +393,8 @@ Status AtenImporter::addNode(const llvm::json::Object &node) {
       values[key] = i < made.size() ? made[i] : Value();
     }
   };
+  const bool holdsGraphs = node.getArray("graphs");
+  const size_t before = missing.size();
   // What hangs on something missing is skipped: the cause is reported.
   std::vector<std::string> reads;
   if (const llvm::json::Array *given = node.getArray("operands"))
@@ -407,7 +415,11 @@ Status AtenImporter::addNode(const llvm::json::Object &node) {
     else
       (void)n.unsupported("no row");
   }
-  if (n.missing && (fallback || byTorch.contains(overload)) &&
+  if (missing.size() > before && !n.error) { // inside of its graphs
+    finish({});
+    return success();
+  }
+  if (n.missing && (fallback || byTorch.contains(overload)) && !holdsGraphs &&
       node.getObject("args")) {
     AtenNode again(*this, node, name, overload, n.loc);
     built = again.failed() ? failure() : callTorch(again, node);
@@ -447,6 +459,49 @@ Status AtenImporter::addNode(const llvm::json::Object &node) {
   return success();
 }
 
+Value AtenImporter::seenFrom(GraphBody *body, Value value) {
+  if (!body || !value || value.getParentRegion() == &body->function.getBody())
+    return value;
+  return capture(*body, seenFrom(body->parent, value));
+}
+
+std::optional<SmallVector<Value>>
+AtenImporter::importGraph(AtenNode &n, const llvm::json::Object &graph,
+                          ArrayRef<Value> inputs) {
+  auto wrong = [&](const Twine &what) {
+    n.error = damaged(what + " of " + n.where());
+    return std::nullopt;
+  };
+  const llvm::json::Array *names = graph.getArray("inputs"),
+                          *nodes = graph.getArray("nodes"),
+                          *outputs = graph.getArray("outputs");
+  unsigned depth = 0;
+  for (GraphBody *body = current; body; body = body->parent)
+    ++depth;
+  if (!names || !nodes || !outputs || names->size() != inputs.size() ||
+      depth > maxDepth)
+    return wrong("a graph");
+  for (auto [name, value] : llvm::zip(*names, inputs))
+    values[name.getAsString().value_or("")] = value;
+  for (const llvm::json::Value &entry : *nodes) {
+    const llvm::json::Object *node = entry.getAsObject();
+    if (!node)
+      return wrong("a graph's node");
+    if (Status status = addNode(*node); !status) {
+      n.error = status.takeError();
+      return std::nullopt;
+    }
+  }
+  SmallVector<Value> results;
+  for (const llvm::json::Value &entry : *outputs) {
+    StringRef name = entry.getAsString().value_or("");
+    if (!isKnown(name))
+      return wrong("a graph's result");
+    results.push_back(lookup(name));
+  }
+  return results;
+}
+
 Error AtenImporter::missingError() const {
   std::string text = "the graph needs what is not supported yet:";
   for (const Missing &each : missing) {
@@ -476,10 +531,11 @@ AtenImporter::run(const llvm::json::Object &graph) {
   if (const llvm::json::Array *given = graph.getArray("random"))
     for (const llvm::json::Value &entry : *given)
       byTorch.insert(entry.getAsString().value_or(""));
-  OwningOpRef<ModuleOp> module(
+  OwningOpRef<ModuleOp> made(
       ModuleOp::create(FileLineColLoc::get(context, "torch", 0, 0)));
-  b.setInsertionPointToEnd(module->getBody());
-  auto main = func::FuncOp::create(b, module->getLoc(), "main",
+  module = *made;
+  b.setInsertionPointToEnd(module.getBody());
+  auto main = func::FuncOp::create(b, module.getLoc(), "main",
                                    b.getFunctionType({}, {}));
   if (Status status = addInputs(*inputs, main); !status)
     return status.takeError();
@@ -490,33 +546,34 @@ AtenImporter::run(const llvm::json::Object &graph) {
     if (Status status = addNode(*node); !status)
       return status.takeError();
   }
-  Expected<SmallVector<Value>> made = outputs(*results, main.getLoc());
-  if (!made)
-    return made.takeError();
+  Expected<SmallVector<Value>> given = outputs(*results, main.getLoc());
+  if (!given)
+    return given.takeError();
   if (!missing.empty())
     return missingError();
-  func::ReturnOp::create(b, main.getLoc(), *made);
-  main.setType(
-      b.getFunctionType(main.getArgumentTypes(), ValueRange(*made).getTypes()));
+  func::ReturnOp::create(b, main.getLoc(), *given);
+  main.setType(b.getFunctionType(main.getArgumentTypes(),
+                                 ValueRange(*given).getTypes()));
   for (auto [i, value] : llvm::enumerate(*results))
     main.setResultAttr(
         i, "ts.name",
         b.getStringAttr(value.getAsObject()->getString("name").value_or("")));
   valueCache.clear();
-  for (Operation &op : llvm::make_early_inc_range(
-           llvm::reverse(main.getBody().front().getOperations())))
-    if (isOpTriviallyDead(&op))
-      op.erase();
-  (*module)->setAttr("ts.symbols", symbolsAttr());
+  for (auto function : module.getOps<func::FuncOp>())
+    for (Operation &op : llvm::make_early_inc_range(
+             llvm::reverse(function.getBody().front().getOperations())))
+      if (isOpTriviallyDead(&op))
+        op.erase();
+  module->setAttr("ts.symbols", symbolsAttr());
   SmallVector<StringRef> files;
   if (!data.empty())
     files.push_back(path);
-  (*module)->setAttr("ts.files", b.getStrArrayAttr(files));
+  module->setAttr("ts.files", b.getStrArrayAttr(files));
   diagnostic.clear();
-  if (mlir::failed(verify(*module)))
+  if (mlir::failed(verify(module)))
     return internalError("the imported graph is not valid: " + diagnostic,
                          "torch front end");
-  return module;
+  return made;
 }
 
 } // namespace knapper

@@ -377,6 +377,35 @@ Value placeWhere(AtenNode &n, Value self, Value mask, Value values) {
   return n.reshape(n.select(flat, picked, n.reshape(self, {count})), dims);
 }
 
+/// self with the values where the mask of its first dims says: one for all, or
+/// one after the other.
+Value putWhere(AtenNode &n, Value self, Value mask, Value values, bool adds) {
+  if (ts::elementCount(values.getType()).isConstant(0))
+    return self;
+  SmallVector<Dim> dims = ts::dimsOf(self), rows;
+  Dim count = ts::elementCount(mask.getType());
+  rows.push_back(count);
+  rows.append(dims.begin() + ts::rankOf(mask), dims.end());
+  Value own = n.reshape(self, rows), flat = n.reshape(mask, {count});
+  auto rank = static_cast<int64_t>(rows.size());
+  Value picked;
+  if (ts::rankOf(values) < rank || ts::dimOf(values, 0).isConstant(1)) {
+    picked = n.broadcastTo(values, rows);
+  } else {
+    SmallVector<Dim> given = rows;
+    given.front() = ts::dimOf(values, 0);
+    Type i64 = n.b.getI64Type();
+    Value place = n.make<ts::ScanOp>(K::add, n.convert(flat, i64), uint64_t(0),
+                                     bool(true), bool(false));
+    place = n.select(flat, place, n.integerScalar(0, i64));
+    picked =
+        n.make<ts::GatherOp>(n.broadcastTo(values, given), place, uint64_t(0));
+  }
+  if (adds)
+    picked = n.add(own, picked);
+  return n.reshape(n.select(n.broadcastAt(flat, {0}, rows), picked, own), dims);
+}
+
 LogicalResult importMaskedScatter(AtenNode &n) {
   Value self = n.operand("self"), mask = n.tensor("mask");
   if (!self || !mask)
@@ -414,22 +443,12 @@ LogicalResult importIndexPut(AtenNode &n) {
   Value self = n.operand("self", type), values = n.operand("values", type);
   if (!self || !values)
     return failure();
-  // A mask with one value is a choice.
   SmallVector<Value> indices = n.tensors("indices");
-  if (!adds && indices.size() == 1 && indices[0] &&
-      ts::elementTypeOf(indices[0]).isInteger(1) &&
-      ts::elementCount(values.getType()).isConstant(1)) {
-    SmallVector<Dim> dims = ts::dimsOf(indices[0]);
-    SmallVector<int64_t> at =
-        llvm::to_vector(llvm::seq<int64_t>(0, dims.size()));
-    return n.out(n.select(n.broadcastAt(indices[0], at, ts::dimsOf(self)),
-                          n.reshape(values, {}), self));
+  if (indices.size() == 1 && indices[0] &&
+      ts::elementTypeOf(indices[0]).isInteger(1)) {
+    Value y = putWhere(n, self, indices[0], values, adds);
+    return n.out(y && n.element() ? n.convert(y, n.element()) : y);
   }
-  // A mask of all dims takes the values in their order.
-  if (!adds && indices.size() == 1 && indices[0] &&
-      ts::elementTypeOf(indices[0]).isInteger(1) &&
-      ts::rankOf(indices[0]) == ts::rankOf(self) && ts::rankOf(values) == 1)
-    return n.out(placeWhere(n, self, indices[0], values));
   std::optional<AtenIndexing> i = readIndices(n, self);
   if (!i)
     return failure();

@@ -33,6 +33,29 @@ Value multiplied(AtenNode &n, StringRef left, StringRef right, int64_t batch) {
   return y ? n.convert(y, element) : y;
 }
 
+/// x [B, H, i, k], of which `value` is [B * H, i, k]; null where it is not.
+Value beforeMerge(Value value) {
+  auto reshape = value ? value.getDefiningOp<ts::ReshapeOp>() : ts::ReshapeOp();
+  if (!reshape || ts::rankOf(reshape.getInput()) != 4 || ts::rankOf(value) != 3)
+    return {};
+  SmallVector<ts::Dim> in = ts::dimsOf(reshape.getInput()),
+                       out = ts::dimsOf(value);
+  bool merges = out[0] == in[0] * in[1] && out[1] == in[2] && out[2] == in[3];
+  return merges ? reshape.getInput() : Value();
+}
+
+/// Batches and heads stay two dims, as attention is found by them.
+LogicalResult importBmm(AtenNode &n) {
+  Type element = n.element();
+  if (!isa_and_nonnull<FloatType>(element))
+    return n.out(multiplied(n, "self", "mat2", 1));
+  Value x = beforeMerge(n.operand("self")), y = beforeMerge(n.operand("mat2"));
+  if (!x || !y || ts::dimOf(x, 0) != ts::dimOf(y, 0) ||
+      ts::dimOf(x, 1) != ts::dimOf(y, 1))
+    return n.out(multiplied(n, "self", "mat2", 1));
+  return n.out(n.reshape(product(n, x, y, 2), n.dims()));
+}
+
 template <int batch> LogicalResult importProduct(AtenNode &n) {
   return n.out(multiplied(n, "self", "mat2", batch));
 }
@@ -52,7 +75,6 @@ template <int batch> LogicalResult importAddProduct(AtenNode &n) {
                     : n.has("mat2") ? "mat2"
                                     : "vec";
   Value y = multiplied(n, left, right, batch);
-  Type element = n.element();
   if (!y)
     return failure();
   auto is = [&](StringRef name, double number) {
@@ -86,7 +108,7 @@ constexpr AtenRow rows[] = {
     {"aten.addmm.default", importAddProduct<0>},
     {"aten.addmv.default", importAddProduct<0>},
     {"aten.baddbmm.default", importAddProduct<1>},
-    {"aten.bmm.default", importProduct<1>},
+    {"aten.bmm.default", importBmm},
     {"aten.dot.default", importDot},
     {"aten.mm.default", importProduct<0>},
     {"aten.mv.default", importMv},

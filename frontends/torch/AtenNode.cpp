@@ -261,6 +261,18 @@ Type AtenNode::commonElement() {
   return type;
 }
 
+const llvm::json::Object *AtenNode::graph(size_t index) {
+  const llvm::json::Array *graphs = node.getArray("graphs");
+  const llvm::json::Object *graph = graphs && index < graphs->size()
+                                        ? (*graphs)[index].getAsObject()
+                                        : nullptr;
+  if (!graph && !error)
+    error = internalError("the description of the graph is damaged: no graph " +
+                              std::to_string(index),
+                          where());
+  return graph;
+}
+
 Operation *AtenNode::host(StringRef op, ValueRange inputs, ArrayRef<Type> types,
                           ArrayRef<NamedAttribute> parameters) {
   if (llvm::any_of(inputs, [](Value input) { return !input; }) ||

@@ -89,6 +89,9 @@ public:
   mlir::LogicalResult out(mlir::Value value, size_t index = 0);
   llvm::SmallVector<mlir::Value> results;
 
+  /// A graph that the node holds; null (and an error) where there is none.
+  const llvm::json::Object *graph(size_t index);
+
   std::string where() const override;
 
   AtenImporter &importer;
@@ -137,6 +140,7 @@ llvm::ArrayRef<AtenRow> atenEmbeddingRows();
 llvm::ArrayRef<AtenRow> atenSelectionRows();
 llvm::ArrayRef<AtenRow> atenBackwardRows();
 llvm::ArrayRef<AtenRow> atenGroupedRows();
+llvm::ArrayRef<AtenRow> atenControlRows();
 
 /// The row of an overload, or null.
 const AtenRow *findAtenRow(llvm::StringRef overload);

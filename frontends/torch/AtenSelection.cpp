@@ -1,5 +1,6 @@
 // Results whose size the data decides. A kernel counts, torch's symbol gets the
 // count, and what follows is as large as that.
+#include "frontends/torch/AtenImporter.h"
 #include "frontends/torch/AtenNode.h"
 
 using namespace mlir;
@@ -228,7 +229,22 @@ LogicalResult importBincount(AtenNode &n) {
       uint64_t(0), ts::ReduceKindAttr::get(n.shared.context, K::add)));
 }
 
+/// An element as a size, which the run refuses where it is negative.
+LogicalResult importItem(AtenNode &n) {
+  Value x = n.tensor("self");
+  if (!x)
+    return failure();
+  if (isa<FloatType>(ts::elementTypeOf(x)))
+    return n.unsupported("a number that is no whole one");
+  x = n.reshape(n.convert(x, n.b.getI64Type()), {});
+  if (!x)
+    return failure();
+  n.importer.bind(x, n.text("symbol"), n.loc);
+  return mlir::success();
+}
+
 constexpr AtenRow rows[] = {
+    {"aten._local_scalar_dense.default", importItem},
     {"aten._unique2.default", importUnique},
     {"aten.bincount.default", importBincount},
     {"aten.masked_select.default", importMaskedSelect},

@@ -26,8 +26,13 @@
 // - `common`: the dtype that a comparison is made in.
 // - `narrow`: dims along which the output has one element, being a view that
 //   repeats it.
+// - A node of control flow has `graphs`: {"inputs": ["cond/x"], "nodes",
+//   "outputs": ["cond/add"]} each, whose names are unique in the description.
+//   Inputs are the tensors among the node's operands; what else a graph reads
+//   is a value of the graph around it.
 // - `operands`: the tensors among the arguments.
-// - `random`?: overloads that draw random numbers: torch computes them, from its
+// - `random`?: overloads that draw random numbers: torch computes them, from
+// its
 //   generator, whatever `fallback` says.
 // - `fallback`: a node without a row becomes a ts.external of the domain
 // "torch",

@@ -179,6 +179,17 @@ bool knapper::findsEmptyRows(Value condition, Value mask) {
   return llvm::is_contained(scores.dims, 3) && largest.dims == kept;
 }
 
+bool knapper::findsExcludedRows(Value condition, Value scores) {
+  MaskPart part = stripMovement({condition, {0, 1, 2, 3}});
+  auto reduce = part.value.getDefiningOp<ReduceOp>();
+  auto infinite =
+      reduce ? reduce.getInput().getDefiningOp<IsInfOp>() : IsInfOp();
+  return infinite && reduce.getKind() == ReduceKind::logical_and &&
+         reduce.getDims() == ArrayRef<int64_t>{3} &&
+         part.dims == ArrayRef<int64_t>{0, 1, 2} && infinite.getNegative() &&
+         !infinite.getPositive() && infinite.getInput() == scores;
+}
+
 /// Four dims, those that the part lacks of size 1.
 static Value toFourDims(OpBuilder &builder, Location location,
                         const MaskPart &part) {

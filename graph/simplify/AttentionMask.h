@@ -45,6 +45,9 @@ struct MaskParts {
 /// Whether `condition` (of the scores' dims) says that a row of `mask`, which
 /// is added to the scores, is -inf throughout.
 bool findsEmptyRows(mlir::Value condition, mlir::Value mask);
+/// Whether the condition is true where all scores [B, H, S, T] of a row are
+/// -inf.
+bool findsExcludedRows(mlir::Value condition, mlir::Value scores);
 
 /// Whether a number added to a score, or put in its place, excludes the key.
 bool isExcluding(std::optional<double> fill);

@@ -236,7 +236,9 @@ static LogicalResult findAttention(DotOp op, PatternRewriter &rewriter) {
   if ((narrow != element && !widened) || elementTypeOf(op.getRhs()) != element)
     return failure();
 
-  if (guard) {
+  if (guard && findsExcludedRows(guard, softmax.getInput())) {
+    guarded = true;
+  } else if (guard) {
     if (!scores.choices.empty() || scores.added.size() != 1 ||
         !findsEmptyRows(guard, scores.added[0]))
       return failure();

@@ -308,3 +308,64 @@ def test_torch_draws_random_numbers_in_order():
         assert all(torch.equal(a, b) for a, b in zip(made[0], other))
     assert not torch.equal(made[1][0], made[1][1])
     assert knapper.torch.counters()["fallback_ops"] == 0
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_parts_that_begin_where_a_number_says(n):
+    def function(x, n):
+        y = x * 2
+        return x[n : n + 2], x[n:].t(), y[n:], y[1 : n + 1], y
+
+    def written(x, n):
+        x.add_(1)
+        return x[n : n + 1]
+
+    x = torch.randn(9, 6)[2:7]
+    got, want = compiled(function, dynamic=True)(x, n), function(x, n)
+    torch.testing.assert_close(got, want)
+    assert [t.stride() for t in got] == [t.stride() for t in want]
+    assert got[0].data_ptr() == x[n].data_ptr()
+    a, b = x.clone(), x.clone()
+    part = compiled(written, dynamic=True)(a, n)
+    assert torch.equal(part, written(b, n)) and part.data_ptr() == a[n].data_ptr()
+
+
+def test_a_part_that_begins_where_data_says_is_refused():
+    def function(x, at):
+        return x.narrow(0, at, 2)
+
+    with torch._dynamo.config.patch(capture_scalar_outputs=True):
+        with pytest.raises(Exception, match="return a clone of it"):
+            compiled(function, fullgraph=True)(torch.randn(5, 3), torch.tensor(1))
+        torch._dynamo.reset()
+        x, at = torch.randn(5, 3), torch.tensor(1)
+        got = compiled(lambda x, at: function(x, at) * 2, fullgraph=True)(x, at)
+        assert torch.equal(got, x[1:3] * 2)
+
+
+def test_frozen_weights():
+    net = torch.nn.Sequential(torch.nn.Linear(6, 300), torch.nn.BatchNorm1d(300), torch.nn.Linear(300, 4)).eval()
+    x = torch.randn(3, 6)
+    free, frozen = compiled(net), compiled(net, freeze=True)
+    with torch.no_grad():
+        want = net(x)
+        for _ in range(2):
+            torch.testing.assert_close(free(x), want)
+            torch.testing.assert_close(frozen(x), want)
+        net[0].weight.data.zero_()
+        torch.testing.assert_close(frozen(x), want)  # as promised
+        torch.testing.assert_close(free(x), net(x))
+    torch._dynamo.reset()
+    with pytest.raises(Exception, match="freeze=True is for inference"):
+        compiled(net, freeze=True)(x)
+
+
+def test_what_is_written_is_not_frozen():
+    net = torch.nn.BatchNorm1d(6)
+    copy = torch.nn.BatchNorm1d(6)
+    fast = compiled(net, freeze=True)
+    with torch.no_grad():
+        for _ in range(3):
+            x = torch.randn(5, 6)
+            torch.testing.assert_close(fast(x), copy(x))
+    torch.testing.assert_close(net.running_mean, copy.running_mean)

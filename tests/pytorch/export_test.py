@@ -147,9 +147,9 @@ def test_refused(net, tmp_path):
 
 
 def test_large_weights_go_by_a_file(monkeypatch, net):
-    from knapper.torch import exported as module
+    from knapper.torch import weights
 
-    monkeypatch.setattr(sys.modules[module.__module__] if callable(module) else module, "_MOST_IN_MEMORY", 0)
+    monkeypatch.setattr(weights, "_MOST_IN_MEMORY", 0)
     right(knapper.torch.export(net, inputs(2, 7), cache=False), net, 2, 7)
 
 
@@ -164,3 +164,35 @@ def test_the_file_gives_the_same_bits_from_the_command(tmp_path):
     done = subprocess.run(command, cwd=tmp_path, env=os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}, capture_output=True, text=True)  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert np.load(tmp_path / "out.npy").tobytes() == np.asarray(module(x.numpy())[0]).tobytes()
+
+
+def test_other_weights(tmp_path):
+    torch.manual_seed(1)
+    first, second = Net().eval(), Net().eval()
+    ids, bias = inputs(2, 3)
+    module = knapper.torch.export(first, (ids, bias), cache=False)
+    state = second.state_dict()
+
+    def check(net):
+        want = net(ids, bias)
+        got = module(ids.numpy(), bias.numpy())
+        for key in want:
+            np.testing.assert_allclose(got[key], want[key].detach().numpy(), rtol=1e-4, atol=1e-4)
+
+    check(first)
+    module.load_state_dict(state)
+    check(second)
+    module.save(tmp_path / "net.knap")
+    again = knapper.load(tmp_path / "net.knap")(ids.numpy(), bias.numpy())
+    np.testing.assert_array_equal(again["y"], module(ids.numpy(), bias.numpy())["y"])
+    module.load_state_dict({"norm.weight": first.norm.weight}, strict=False)
+    with torch.no_grad():
+        second.norm.weight.copy_(first.norm.weight)
+    check(second)
+    with pytest.raises(knapper.UserError, match="missing: table.weight"):
+        module.load_state_dict({})
+    with pytest.raises(knapper.UserError, match="not have: bias"):
+        module.load_state_dict({**state, "bias": bias})
+    with pytest.raises(knapper.UserError, match="the program has"):
+        module.load_state_dict({**state, "norm.weight": torch.zeros(3)})
+    check(second)

@@ -287,3 +287,46 @@ func.func @given_bias(%q: !q8, %k: !q8, %v: !q8, %bias: !m8) -> !q8 {
   %r = ts.attention %q, %k, %v mask %bias : !m8 scale 0.25 : !q8, !q8, !q8
   return %r : !q8
 }
+
+// Rows without a key become 0, told by the scores themselves.
+!b4 = tensor<2x4x6x6xi1>
+!s4 = tensor<2x4x6x6xf32>
+!q4 = tensor<2x4x6x8xf32>
+// CHECK-LABEL: @excluded_rows
+// CHECK-NEXT: %[[A:.*]] = ts.attention %arg0, %arg1, %arg1 mask %arg2 : {{.*}} scale 1.000000e+00
+// CHECK-NEXT: return %[[A]]
+func.func @excluded_rows(%q: !q4, %k: !q4, %m: !b4) -> !q4 {
+  %zero = ts.constant dense<0.0> : tensor<f32>
+  %least = ts.constant dense<0xFF800000> : tensor<f32>
+  %zeros = ts.broadcast %zero [] : tensor<f32> to !s4
+  %leasts = ts.broadcast %least [] : tensor<f32> to !s4
+  %dot = ts.dot %q, %k batch [0, 1] x [0, 1] contract [3] x [3] : !q4, !q4
+  %scores = ts.select %m, %dot, %leasts : !b4, !s4
+  %p = ts.softmax %scores dim 3 : !s4
+  %inf = ts.is_inf %scores {positive = false} : !s4
+  %all = ts.reduce and %inf [3] : !b4
+  %row = ts.broadcast %all [0, 1, 2] : tensor<2x4x6xi1> to !b4
+  %safe = ts.select %row, %zeros, %p : !b4, !s4
+  %out = ts.dot %safe, %k batch [0, 1] x [0, 1] contract [3] x [2] : !s4, !q4
+  return %out : !q4
+}
+
+// Of other scores, or where one infinity is enough, they stay.
+// CHECK-LABEL: @other_rows
+// CHECK-NOT: ts.attention
+// CHECK: return
+func.func @other_rows(%q: !q4, %k: !q4, %m: !b4) -> !q4 {
+  %zero = ts.constant dense<0.0> : tensor<f32>
+  %least = ts.constant dense<0xFF800000> : tensor<f32>
+  %zeros = ts.broadcast %zero [] : tensor<f32> to !s4
+  %leasts = ts.broadcast %least [] : tensor<f32> to !s4
+  %dot = ts.dot %q, %k batch [0, 1] x [0, 1] contract [3] x [3] : !q4, !q4
+  %scores = ts.select %m, %dot, %leasts : !b4, !s4
+  %p = ts.softmax %scores dim 3 : !s4
+  %inf = ts.is_inf %scores {positive = false} : !s4
+  %any = ts.reduce or %inf [3] : !b4
+  %row = ts.broadcast %any [0, 1, 2] : tensor<2x4x6xi1> to !b4
+  %safe = ts.select %row, %zeros, %p : !b4, !s4
+  %out = ts.dot %safe, %k batch [0, 1] x [0, 1] contract [3] x [2] : !s4, !q4
+  return %out : !q4
+}

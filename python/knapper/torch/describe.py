@@ -9,10 +9,12 @@ import operator
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx import GraphModule, Node
 
 from knapper.errors import UserError
-from knapper.torch import sizes
+from knapper.torch import control, custom, sizes
+from knapper.torch.weights import Weights
 
 DTYPES = {
     torch.float32: "f32",
@@ -58,13 +60,35 @@ class Output:
     mutates: int = -1  # the argument that it is written to
 
 
+class View:
+    """A result that lies within an argument or an output, behind its beginning.
+    AOTAutograd makes the user's tensor of where the result lies."""
+
+    def __init__(self, value: Any, base: tuple[str, int], start: Any, symbols: Any) -> None:
+        """base: ("argument" | "output", index), whose tensor begins at `start`.
+        sizes.Unknown where only the run knows a number of it."""
+        self.base = base
+        self._rank = value.dim()
+        given = [*value.shape, *value.stride(), value.storage_offset() - start]
+        self._numbers = sizes.evaluator(given, symbols)
+
+    def of(self, arguments: list[Any], outputs: list[Any]) -> torch.Tensor:
+        kind, index = self.base
+        tensor = (arguments if kind == "argument" else outputs)[index]
+        numbers, rank = self._numbers(arguments), self._rank
+        with torch.no_grad():
+            return tensor.as_strided(
+                numbers[:rank], numbers[rank : 2 * rank], numbers[-1] + tensor.storage_offset()
+            )
+
+
 @dataclasses.dataclass
 class Description:
     text: bytes
     inputs: list[Input]
     outputs: list[Output]
-    # What the call gives: ("output", index), ("argument", index), ("size",
-    # SymInt) or ("value", anything).
+    # What the call gives: ("output", index), ("argument", index), ("view", View),
+    # ("size", SymInt) or ("value", anything).
     results: list[tuple[str, Any]]
     # Where symbols are read: name -> (argument, dim), or (argument, -1) for an
     # int.
@@ -77,11 +101,17 @@ class Description:
     arguments: int = 0  # that the graph takes
     # Of results that lie in another way than torch claims: their strides.
     strides: dict[int, tuple[int, ...]] = dataclasses.field(default_factory=dict)
+    weights: Weights = dataclasses.field(default_factory=Weights)  # behind the text
 
 
 def is_random(overload: Any) -> bool:
     """Whether it draws from torch's generator."""
     return torch.Tag.nondeterministic_seeded in overload.tags
+
+
+def is_by_torch(overload: Any) -> bool:
+    """Whether torch computes it whatever `fallback` says."""
+    return is_random(overload) or custom.is_external(overload)
 
 
 def line_of(node: Node) -> str:
@@ -105,8 +135,14 @@ def name_of(overload: Any) -> str:
 
 
 class Describer:
-    def __init__(self, module: GraphModule) -> None:
+    def __init__(
+        self, module: GraphModule, frozen: dict[int, torch.Tensor] | None = None
+    ) -> None:
+        """frozen: arguments that are constants."""
+        self.frozen = frozen or {}
+        self.weights = Weights()
         self.module = module
+        self.module_of = [module]  # whose nodes are walked
         self.inputs: list[Input] = []
         self.described: list[dict[str, Any]] = []
         self.nodes: list[dict[str, Any]] = []
@@ -114,6 +150,7 @@ class Describer:
         self.symbols: dict[str, tuple[int, int]] = {}
         self.mutations: dict[int, Node] = {}  # argument -> copy_
         self.overloads: set[Any] = set()
+        self.prefix = ""  # of names in a graph that a node holds
         self.ints: set[str] = set()
         self.missing: list[str] = []
         self.checks: list[tuple[Any, str, bool]] = []
@@ -136,6 +173,8 @@ class Describer:
                     name = sizes.expression(value).name
                     self.symbols.setdefault(name, (index, -1))
                     self.ints.add(name)
+            elif index in self.frozen and not _is_written(node):
+                self.freeze(node, self.frozen[index])
             elif isinstance(value, torch.Tensor) and node not in self.tokens:
                 self.add_tensor(node, value, Input(argument=index))
         bare: set[str] = set()
@@ -167,7 +206,7 @@ class Describer:
         made.dtype = value.dtype
         made.order = order if not repeated else None
         entry: dict[str, Any] = {
-            "name": node.name,
+            "name": self.prefix + node.name,
             "dtype": DTYPES[value.dtype],
             "shape": [sizes.encoded(size) for size in value.shape],
         }
@@ -175,7 +214,42 @@ class Describer:
             entry["order"] = made.order
         self.inputs.append(made)
         self.described.append(entry)
+        self.keys[node] = entry["name"]
+
+    def freeze(self, node: Node, tensor: torch.Tensor) -> None:
+        """An argument that the program has in it; calls still give it."""
+        self.described.append(
+            {
+                "name": node.name,
+                "dtype": DTYPES[tensor.dtype],
+                "shape": list(tensor.shape),
+                "offset": self.weights.place(tensor),
+            }
+        )
         self.keys[node] = node.name
+
+    def held(self, node: Node, held: Any) -> None:
+        """A tensor of the graph's own. One number that tracing has met
+        (`torch.tensor(0.5)`) is a constant: kernels have it in them."""
+        if not isinstance(held, torch.Tensor):
+            return
+        traced = str(node.target).startswith(("_tensor_constant", "_expanded_"))
+        if not traced or held.dim() or held.dtype not in DTYPES or held.device.type != "cpu":
+            self.add_tensor(node, node.meta.get("val", held), Input(tensor=held))
+            return
+        with unset_fake_temporarily():
+            number = held.item()
+        self.keys[node] = self.prefix + node.name
+        self.nodes.append(
+            {
+                "name": self.keys[node],
+                "op": "aten.full.default",
+                "line": line_of(node),
+                "args": {"size": [], "fill_value": self.argument(number, [])},
+                "operands": [],
+                "results": [{"dtype": DTYPES[held.dtype], "shape": [], "used": True}],
+            }
+        )
 
     # ---- nodes
 
@@ -210,15 +284,21 @@ class Describer:
             if base in self.effects and index == 0:
                 self.tokens.add(node)
                 return
+            if base in self.effects:
+                index -= 1
             key = self.keys.get(base)
             if key is not None:
                 self.keys[node] = key if index == 0 else f"{key}#{index}"
             return
         if node in self.effects:
-            if name_of(node.args[1]) == "aten._linalg_check_errors.default":
-                self.check(node.args[2:], node.kwargs)
-            else:
-                self.missing.append(f"{target} of {node.args[1]}\n    {line_of(node)}")
+            self.effect(node)
+            return
+        if target is torch.ops.higher_order.auto_functionalized_v2:
+            wrapped = custom.Functional(node.args[0])
+            self.outside(node, wrapped, node.kwargs, value)
+            return
+        if control.is_known(target):
+            self.control(node)
             return
         if not isinstance(target, torch._ops.OpOverload):
             if not isinstance(value, torch.Tensor) and not isinstance(value, (tuple, list)):
@@ -234,6 +314,9 @@ class Describer:
                 pass
             elif value is None or name.startswith(("aten.sym_", "aten._assert")):
                 return
+            elif name == "aten._local_scalar_dense.default" and sizes.is_symbol(value):
+                self.number(node, name, sizes.expression(value).name)
+                return
             else:
                 self.missing.append(f"{name}\n    {line_of(node)}")
                 return
@@ -242,7 +325,112 @@ class Describer:
             return
         self.overloads.add(target)
         self.nodes.append(self.entry(node, name, target._schema.arguments, value))
-        self.keys[node] = node.name
+        self.keys[node] = self.prefix + node.name
+
+    def number(self, node: Node, name: str, symbol: str) -> None:
+        """A tensor's element becomes the value of a symbol."""
+        operands: list[str] = []
+        args = {"self": self.argument(node.args[0], operands), "symbol": {"text": symbol}}
+        self.nodes.append(
+            {
+                "name": self.prefix + node.name,
+                "op": name,
+                "line": line_of(node),
+                "args": args,
+                "operands": operands,
+                "results": [],
+            }
+        )
+
+    def effect(self, node: Node) -> None:
+        """An operator that keeps its place among others: the first of its results
+        is a token."""
+        overload, given = node.args[1], node.args[2:]
+        if name_of(overload) == "aten._linalg_check_errors.default":
+            self.check(given, node.kwargs)
+            return
+        arguments = dict(zip((a.name for a in overload._schema.arguments), given))
+        self.outside(node, overload, {**arguments, **node.kwargs}, node.meta["val"][1:], 1)
+
+    def outside(
+        self, node: Node, overload: Any, given: Any, value: Any, first: int = 0
+    ) -> None:
+        """A node that calls `overload` with arguments by name. `first`: of its
+        results, that the overload gives."""
+        operands: list[str] = []
+        self.overloads.add(overload)
+        self.keys[node] = self.prefix + node.name
+        self.nodes.append(
+            {
+                "name": self.keys[node],
+                "op": name_of(overload),
+                "line": line_of(node),
+                "args": {key: self.argument(v, operands) for key, v in given.items()},
+                "operands": operands,
+                "results": self.results(node, value, first),
+            }
+        )
+
+    def control(self, node: Node) -> None:
+        """A node that holds graphs."""
+        try:
+            given = control.parts(node)
+            operands: list[str] = []
+            args = {key: self.argument(v, operands) for key, v in given.arguments.items()}
+            name = self.prefix + node.name
+            graphs = [
+                self.graph(_attribute(self.module_of[-1], path), list(inputs), f"{name}/{index}/")
+                for index, (path, inputs) in enumerate(given.graphs)
+            ]
+        except control.Refused as error:
+            self.missing.append(f"{node.target}: {error}\n    {line_of(node)}")
+            return
+        self.nodes.append(
+            {
+                "name": name,
+                "op": f"higher_order.{node.target}",
+                "line": line_of(node),
+                "args": args,
+                "operands": operands,
+                "results": self.results(node, node.meta["val"]),
+                "graphs": graphs,
+            }
+        )
+        self.keys[node] = name
+
+    def graph(self, module: GraphModule, inputs: list[Any], prefix: str) -> dict[str, Any]:
+        """A graph that a node holds; `inputs` are what it is called with."""
+        around, self.prefix = (self.nodes, self.prefix), prefix
+        self.nodes = []
+        self.module_of.append(module)
+        names, outputs = [], []
+        places = iter(inputs)
+        try:
+            for node in module.graph.nodes:
+                if node.op == "placeholder":
+                    source = next(places)
+                    value = node.meta.get("val", source)
+                    if isinstance(value, torch.Tensor):
+                        self.keys[node] = prefix + node.name
+                        names.append(self.keys[node])
+                    elif not isinstance(source, Node) and isinstance(value, torch.SymInt):
+                        raise control.Refused("a number that changes inside")
+                elif node.op == "call_function":
+                    if node.target is torch.ops.aten.copy_.default:
+                        raise control.Refused("a write to a tensor from around it")
+                    self.call(node)
+                elif node.op == "get_attr":
+                    self.held(node, _attribute(module, str(node.target)))
+                elif node.op == "output":
+                    given = node.args[0]
+                    for entry in given if isinstance(given, (tuple, list)) else [given]:
+                        if entry not in self.keys:
+                            raise control.Refused("a result that is no tensor")
+                        outputs.append(self.keys[entry])
+            return {"inputs": names, "nodes": self.nodes, "outputs": outputs}
+        finally:
+            self.nodes, self.prefix = around
+            self.module_of.pop()
 
     def check(self, args: Any, kwargs: Any) -> None:
         self.checks.append((args[0], str(args[1]), bool(kwargs["is_matrix"])))
@@ -259,7 +447,7 @@ class Describer:
                 given[argument.name] = argument.default_value
         arguments = {key: self.argument(v, operands) for key, v in given.items()}
         made: dict[str, Any] = {
-            "name": node.name,
+            "name": self.prefix + node.name,
             "op": name,
             "line": line_of(node),
             "args": arguments,
@@ -276,11 +464,13 @@ class Describer:
                 arguments["storage"] = order
         return made
 
-    def results(self, node: Node, value: Any) -> list[dict[str, Any] | None]:
+    def results(
+        self, node: Node, value: Any, first: int = 0
+    ) -> list[dict[str, Any] | None]:
         values = value if isinstance(value, (tuple, list)) else [value]
         if len(values) > 1 or isinstance(value, (tuple, list)):
             used = {
-                user.args[1]
+                user.args[1] - first
                 for user in node.users
                 if user.target is operator.getitem and user.users
             }
@@ -337,10 +527,7 @@ class Describer:
             if node.op == "call_function":
                 self.call(node)
             elif node.op == "get_attr":
-                held = _attribute(self.module, str(node.target))
-                if isinstance(held, torch.Tensor):
-                    value = node.meta.get("val", held)
-                    self.add_tensor(node, value, Input(tensor=held))
+                self.held(node, _attribute(self.module, str(node.target)))
             elif node.op == "output":
                 output = node
         assert output is not None
@@ -406,6 +593,12 @@ class Describer:
             if entry in self.tokens:
                 results.append(("value", None))
             elif isinstance(value, (torch.SymInt, int)) and not isinstance(value, bool):
+                if not sizes.symbols(value) <= self.symbols.keys():
+                    raise UserError(
+                        f"the number {value}, which data decides, is a result",
+                        where=line_of(entry) or "knapper.torch",
+                        hint="return it as a tensor",
+                    )
                 results.append(("size", value))
             elif entry in argument_of:
                 results.append(("argument", argument_of[entry]))
@@ -414,9 +607,24 @@ class Describer:
                 results.append(("argument", target))
             elif value is None and entry not in self.keys:
                 results.append(("value", None))
+            elif saved is None or position < saved:
+                found = self.base_of(entry, output.args[0], argument_of)  # type: ignore[union-attr]
+                if found is None:
+                    results.append(("output", add(entry)))
+                    continue
+                if not sizes.symbols(value.storage_offset()) <= self.symbols.keys():
+                    raise UserError(
+                        "a result that is a part of an argument or of another result, and "
+                        "begins where data says, is not supported yet",
+                        where=line_of(entry) or "knapper.torch",
+                        hint="return a clone of it",
+                    )
+                kind, base, place = found
+                place = add(base) if kind == "output" else place
+                start = base.meta["val"].storage_offset()
+                results.append(("view", View(value, (kind, place), start, self.symbols)))
             else:
-                free = saved is not None and position >= saved
-                dense = _dense_strides(value) if free else None
+                dense = _dense_strides(value)
                 known = (self.keys[entry], -1) in made
                 results.append(("output", add(entry, stride=dense)))
                 if dense is not None and not known:
@@ -428,6 +636,37 @@ class Describer:
             len(self.nodes), checks, len(argument_of), strides,
         )  # fmt: skip
 
+
+    def base_of(
+        self, node: Node, outputs: Any, argument_of: dict[Node, int]
+    ) -> tuple[str, Node, int] | None:
+        """What the result lies within, where it does not begin with that: an argument,
+        also one that has been written, or another result."""
+        value = node.meta["val"]
+        offset = value.storage_offset()
+        if isinstance(offset, int) and offset == 0:
+            return None
+        storage = value.untyped_storage()._cdata
+
+        def holds(other: Any) -> bool:
+            meta = other.meta.get("val") if isinstance(other, Node) else None
+            return (
+                isinstance(meta, torch.Tensor)
+                and other is not node
+                and meta.dtype == value.dtype
+                and meta.untyped_storage()._cdata == storage
+            )
+
+        for other, index in argument_of.items():
+            if holds(other):
+                return "argument", other, index
+        for index, written in self.mutations.items():
+            if holds(written.args[1]):
+                return "argument", written.args[1], index  # type: ignore[return-value]
+        for other in outputs:
+            if holds(other) and other in self.keys and _is_whole(other.meta["val"]):
+                return "output", other, -1
+        return None
 
     def named(self, given: list[Any], names: list[str]) -> list[dict[str, Any]]:
         """The outputs of a module."""
@@ -449,7 +688,7 @@ class Describer:
             {
                 "version": 1,
                 "fallback": fallback,
-                "random": sorted(name_of(o) for o in self.overloads if is_random(o)),
+                "random": sorted(name_of(o) for o in self.overloads if is_by_torch(o)),
                 "inputs": self.described,
                 "nodes": self.nodes,
                 "outputs": outputs,
@@ -482,6 +721,19 @@ def _dense_strides(value: torch.Tensor) -> tuple[int, ...] | None:
     return tuple(reversed(strides))
 
 
+def _is_written(node: Node) -> bool:
+    return any(
+        user.target is torch.ops.aten.copy_.default and user.args[0] is node
+        for user in node.users
+    )
+
+
+def _is_whole(value: torch.Tensor) -> bool:
+    """Whether a tensor is all of its memory."""
+    offset = value.storage_offset()
+    return isinstance(offset, int) and offset == 0 and value._base is None
+
+
 def _attribute(module: Any, path: str) -> Any:
     for part in path.split("."):
         module = getattr(module, part)
@@ -503,9 +755,15 @@ def _common(arguments: dict[str, Any]) -> str:
 
 
 def describe(
-    module: GraphModule, fallback: bool, saved: int | None = None
+    module: GraphModule,
+    fallback: bool,
+    saved: int | None = None,
+    frozen: dict[int, torch.Tensor] | None = None,
 ) -> Description:
     """Walks the graph once. `saved`: where the results begin that only the backward
-    reads. UserError that lists all operators which no row can have, with the
+    reads. `frozen`: arguments that become constants. UserError that lists all operators which no row can have, with the
     user's lines."""
-    return Describer(module).run(fallback, saved=saved)
+    describer = Describer(module, frozen)
+    made = describer.run(fallback, saved=saved)
+    made.weights = describer.weights
+    return made

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import os
 import re
-import tempfile
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -20,15 +19,54 @@ from torch.export.graph_signature import (
 )
 
 import knapper
-from knapper.errors import WrongValue
+from knapper.errors import UserError, WrongValue
 from knapper.torch import decompositions, formulas
 from knapper.torch.describe import DTYPES, Describer
 from knapper.torch.through import register
+from knapper.torch.weights import Weights
 
-# Weights of more bytes go to the compiler in a file.
-_MOST_IN_MEMORY = 64 << 20
-_ALIGNMENT = 64
 _HELD = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
+
+
+class ExportedModule(knapper.Module):
+    """What `export` gives: a Module whose weights have names."""
+
+    __slots__ = ("_build", "_state")
+
+    def load_state_dict(self, state: Mapping[str, torch.Tensor], strict: bool = True) -> None:
+        """Other weights, by the names that the exported module has for them: the
+        program is compiled again with these, and saved files have them. Weights that
+        `state` leaves out stay, where `strict` is False; else they are an error, as
+        names are that the program does not have. No call may run meanwhile.
+
+        Raises UserError for names, dtypes and shapes that do not fit; the module is
+        as it was then."""
+        held = self._state
+        lacks = [name for name in held if name not in state]
+        strange = [name for name in state if name not in held]
+        if strict and (lacks or strange):
+            raise UserError(
+                f"weights that are missing: {', '.join(lacks) or 'none'}; that the program does "
+                f"not have: {', '.join(strange) or 'none'}",
+                where="load_state_dict",
+                hint="strict=False leaves these out",
+            )
+        for name, tensor in state.items():
+            old = held.get(name)
+            if old is not None and (tensor.shape, tensor.dtype) != (old.shape, old.dtype):
+                raise UserError(
+                    f"{name!r} is {tensor.dtype} {list(tensor.shape)}, the program has "
+                    f"{old.dtype} {list(old.shape)}",
+                    where="load_state_dict",
+                    hint="export a model of this form",
+                )
+        given = {name: state.get(name, old) for name, old in held.items()}
+        self._take(self._build(given))
+        object.__setattr__(self, "_state", given)
+
+    def _take(self, module: knapper.Module) -> None:
+        for name in ("_lib", "_handle", "_facts", "_arguments"):
+            object.__setattr__(self, name, getattr(module, name))
 
 
 def export(
@@ -39,7 +77,7 @@ def export(
     dynamic_shapes: Any = None,
     fallback: str = "error",
     **options: Any,
-) -> knapper.Module:
+) -> ExportedModule:
     """A module that computes what `model` computes in evaluation, with its weights:
     `.save("model.knap")` writes a file that runs from the command line, C and
     Python without torch.
@@ -57,20 +95,30 @@ def export(
     operators without a row, and for programs that change their buffers or inputs.
     """
     program = _program(model, args, kwargs, dynamic_shapes)
-    writer = _Writer(program, _names_of(program, dynamic_shapes))
-    text, data = writer.write(fallback == "allow")
-    if fallback == "allow":
+    names = _names_of(program, dynamic_shapes)
+    build = functools.partial(_build, program, names, fallback == "allow", options)
+    made: ExportedModule = object.__new__(ExportedModule)
+    made._take(build({}))
+    object.__setattr__(made, "_build", build)
+    object.__setattr__(made, "_state", dict(program.state_dict))
+    return made
+
+
+def _build(
+    program: ExportedProgram,
+    names: dict[str, str],
+    fallback: bool,
+    options: dict[str, Any],
+    state: Mapping[str, torch.Tensor],
+) -> knapper.Module:
+    """The program compiled; `state`: weights in the place of its own."""
+    writer = _Writer(program, names, state)
+    text = writer.write(fallback)
+    if fallback:
         for overload in writer.overloads:
             register(overload)
-    build = functools.partial(knapper.compile, model_format="torch", **options)
-    if sum(len(part) for part in data) <= _MOST_IN_MEMORY:
-        return build(b"".join([text, *data]))
-    with tempfile.NamedTemporaryFile(suffix=".torch") as file:
-        file.write(text)
-        for part in data:
-            file.write(part)
-        file.flush()
-        return build(file.name)
+    compile = functools.partial(knapper.compile, model_format="torch", **options)
+    return writer.weights.build(text, compile)
 
 
 def _program(
@@ -197,23 +245,23 @@ def _table() -> dict[Any, Callable[..., Any]]:
 class _Writer(Describer):
     """An exported program as the front end's description, and its weights."""
 
-    def __init__(self, program: ExportedProgram, names: dict[str, str]) -> None:
+    def __init__(
+        self,
+        program: ExportedProgram,
+        names: dict[str, str],
+        state: Mapping[str, torch.Tensor],
+    ) -> None:
+        self.state = state
         self.program = program.run_decompositions(_table())
         super().__init__(self.program.graph_module)
         self.names = names
-        self.data: list[Any] = []
-        self.size = 0
-        self._places: dict[Any, int] = {}
+        self.weights = Weights()
 
-    def write(self, fallback: bool) -> tuple[bytes, list[Any]]:
+    def write(self, fallback: bool) -> bytes:
         self._refuse_changes()
         described = self.run(fallback, self._output_names())
         text = described.text
-        if self.names:
-            text = _renamed(text, self.names)
-        # Constants begin on a boundary of the whole.
-        head = text + b"\0" * (_ALIGNMENT - len(text) % _ALIGNMENT)
-        return head, self.data
+        return _renamed(text, self.names) if self.names else text
 
     def _refuse_changes(self) -> None:
         for spec in self.program.graph_signature.output_specs:
@@ -268,7 +316,9 @@ class _Writer(Describer):
             self.described[-1].pop("order", None)
 
     def _hold(self, node: Any, target: str) -> None:
-        found = self.program.state_dict.get(target)
+        found = self.state.get(target)
+        if found is None:
+            found = self.program.state_dict.get(target)
         if found is None:
             found = self.program.constants[target]
         self._add_data(node, target, found)
@@ -277,20 +327,12 @@ class _Writer(Describer):
         if tensor.dtype not in DTYPES or tensor.layout != torch.strided:
             self.missing.append(f"{target}: {tensor.dtype}, {tensor.layout}")
             return
-        tensor = tensor.detach().cpu()
-        key = (tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride())
-        if key not in self._places or not tensor.numel():
-            self._places[key] = self.size
-            flat = tensor.contiguous().reshape(-1).view(torch.uint8).numpy()
-            pad = -len(flat) % _ALIGNMENT
-            self.data += [flat.data, b"\0" * pad]
-            self.size += len(flat) + pad
         self.described.append(
             {
                 "name": node.name,
                 "dtype": DTYPES[tensor.dtype],
                 "shape": list(tensor.shape),
-                "offset": self._places[key],
+                "offset": self.weights.place(tensor),
                 "of": target,
             }
         )

@@ -174,14 +174,101 @@ def diagonal_scatter(
     return flat.reshape(x.shape).movedim((-2, -1), (dim1, dim2)).clone()
 
 
+def _to_their_places(grad: Tensor, like: Tensor, indices: Tensor, dims: int) -> Tensor:
+    """Gradients of pools, added where each maximum was found among the last `dims`
+    dims."""
+    shape = like.shape
+    front = list(shape[: like.dim() - dims])
+    count = 1
+    for size in shape[like.dim() - dims :]:
+        count = count * size
+    flat = torch.zeros([*front, count], dtype=_wide(grad).dtype)
+    found = flat.scatter_add(-1, indices.reshape([*front, -1]), _wide(grad).reshape([*front, -1]))
+    return found.reshape(shape).to(like.dtype)
+
+
+def adaptive_max_pool2d_backward(grad_output: Tensor, self: Tensor, indices: Tensor) -> Tensor:
+    return _to_their_places(grad_output, self, indices, 2)
+
+
+def adaptive_max_pool3d_backward(grad_output: Tensor, self: Tensor, indices: Tensor) -> Tensor:
+    return _to_their_places(grad_output, self, indices, 3)
+
+
+def max_pool3d_with_indices_backward(
+    grad_output: Tensor,
+    self: Tensor,
+    kernel_size: list[int],
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+    ceil_mode: bool,
+    indices: Tensor,
+) -> Tensor:
+    return _to_their_places(grad_output, self, indices, 3)
+
+
+def cdist_backward(grad: Tensor, x1: Tensor, x2: Tensor, p: float, cdist: Tensor) -> Tensor:
+    """Of the first operand; where two points are one, 0."""
+    wide = _wide(x1)
+    by = wide.unsqueeze(-2) - _wide(x2).unsqueeze(-3)
+    along, length = _wide(grad).unsqueeze(-1), _wide(cdist).unsqueeze(-1)
+    size = by.abs()
+    if p == 0:
+        return torch.zeros_like(x1)
+    if p == 1:
+        part = along * by.sign()
+    elif p == float("inf"):
+        part = along * by.sign() * (size == length)
+    elif p == 2:
+        part = along * by / length
+    else:
+        part = along * by.sign() * size.pow(p - 1) / length.pow(p - 1)
+    part = torch.where((length == 0) | (size == 0), torch.zeros_like(part), part)
+    return part.sum(-2).to(x1.dtype)
+
+
+def take(self: Tensor, index: Tensor) -> Tensor:
+    """Torch's own reads an index without dims as a number."""
+    return torch.ops.aten.index.Tensor(self.reshape(-1), [index])
+
+
+def bucketize(
+    self: Tensor, boundaries: Tensor, *, out_int32: bool = False, right: bool = False
+) -> Tensor:
+    return torch.searchsorted(boundaries, self, out_int32=out_int32, right=right)
+
+
+def searchsorted(
+    sorted_sequence: Tensor,
+    self: Tensor,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Tensor | None = None,
+) -> Tensor:
+    if sorter is None:
+        return NotImplemented
+    ordered = sorted_sequence.gather(-1, sorter)
+    return torch.searchsorted(ordered, self, out_int32=out_int32, right=right, side=side)
+
+
 def table() -> dict[Any, Callable[..., Any]]:
     """Overload -> formula."""
     aten = torch.ops.aten
     return {
+        aten._cdist_backward.default: cdist_backward,
+        aten.adaptive_max_pool2d_backward.default: adaptive_max_pool2d_backward,
+        aten.adaptive_max_pool3d_backward.default: adaptive_max_pool3d_backward,
+        aten.max_pool3d_with_indices_backward.default: max_pool3d_with_indices_backward,
         aten._adaptive_avg_pool2d_backward.default: adaptive_avg_pool2d_backward,
         aten._weight_norm_interface_backward.default: weight_norm_backward,
         aten.diagonal_scatter.default: diagonal_scatter,
         aten.grid_sampler_3d.default: grid_sampler_3d,
         aten.histogram.bins_tensor: histogram_of_edges,
         aten.histogram.bin_ct: histogram_of_count,
+        aten.bucketize.Tensor: bucketize,
+        aten.searchsorted.Tensor: searchsorted,
+        aten.take.default: take,
     }

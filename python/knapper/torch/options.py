@@ -25,6 +25,9 @@ class Options:
     verify: the first call of each graph checks every kernel against a slow
         evaluation in float64; one that diverges is an InternalError that names it
         and the lines it came from, and a folder with what reproduces it.
+    freeze: parameters and buffers do not change any more: they become constants,
+        packed for the kernels that read them. Later writes to them are not seen. Of
+        graphs without a backward only.
     mode: that of torch.compile. "reduce-overhead" is what is done always on the
         CPU; "max-autotune" reads the records that `knapper tune` has made.
     """
@@ -33,6 +36,7 @@ class Options:
     threads: int = 0
     cache: bool = True
     verify: bool = False
+    freeze: bool = False
     mode: str = "default"
 
     @classmethod
@@ -53,7 +57,7 @@ class Options:
         made = cls(**values)
         _check("fallback", made.fallback, ("allow", "error"))
         _check("mode", made.mode, MODES)
-        for name in ("cache", "verify"):
+        for name in ("cache", "verify", "freeze"):
             value = getattr(made, name)
             if not isinstance(value, bool):
                 raise WrongValue(f"{name} is {value!r}", where=name, hint="True or False")
@@ -67,7 +71,10 @@ class Options:
 
     def key(self) -> str:
         """What of it decides how a graph is compiled."""
-        return f"fallback={self.fallback} mode={self.mode} threads={self.threads}"
+        return (
+            f"fallback={self.fallback} mode={self.mode} threads={self.threads} "
+            f"freeze={self.freeze}"
+        )
 
 
 def _nearest(name: str, names: list[str]) -> str:

@@ -344,6 +344,8 @@ class Program:
                 results.append(outputs[value])
             elif kind == "argument":
                 results.append(arguments[value])
+            elif kind == "view":
+                results.append(value.of(arguments, outputs))
             elif kind == "size":
                 results.append(next(number))
             else:

@@ -52,6 +52,24 @@ def python(size: Any) -> str:
     return _write(expression(size), None)
 
 
+def evaluator(values: list[Any], symbols: dict[str, tuple[int, int]]) -> Any:
+    """A function of a call's arguments that gives the values as ints. `symbols`: as
+    `Description.symbols`. Unknown where one of them has no place there."""
+    used: set[str] = set()
+    for value in values:
+        used |= {symbol.name for symbol in expression(value).free_symbols}
+    if not used <= symbols.keys():
+        raise Unknown(", ".join(sorted(used - symbols.keys())))
+    source = ["def numbers(a):"]
+    for name in sorted(used):
+        argument, dim = symbols[name]
+        source.append(f"    {name} = a[{argument}]" + (f".shape[{dim}]" if dim >= 0 else ""))
+    source.append(f"    return [{', '.join(map(python, values))}]")
+    space: dict[str, Any] = {}
+    exec("\n".join(source), space)
+    return space["numbers"]
+
+
 _ALIASES = {
     "CleanDiv": "FloorDiv",
     "PythonMod": "Mod",

@@ -14,7 +14,7 @@ import torch
 from knapper import operators
 from knapper.library import CTensor, check, library
 from knapper.torch.counters import count
-from knapper.torch.describe import DTYPES, is_random, name_of
+from knapper.torch.describe import DTYPES, is_by_torch, name_of
 
 _log = logging.getLogger("knapper")
 _TORCH = {name: dtype for dtype, name in DTYPES.items()}
@@ -46,7 +46,8 @@ class _Call:
         self.line = given["line"]
         self.positions = {name: i for i, name in enumerate(given["operands"])}
         self.arguments = given["args"]
-        self.schema = overload._schema.arguments
+        # None: all arguments go by name.
+        self.schema = getattr(overload, "_schema", None)
 
     def decode(self, value: Any, tensors: list[torch.Tensor], kind: str) -> Any:
         if isinstance(value, list):
@@ -70,7 +71,10 @@ class _Call:
 
     def values(self, tensors: list[torch.Tensor]) -> tuple[list[Any], dict[str, Any]]:
         args, kwargs = [], {}
-        for entry in self.schema:
+        if self.schema is None:
+            given = self.arguments.items()
+            return [], {key: self.decode(value, tensors, "") for key, value in given}
+        for entry in self.schema.arguments:
             if entry.name not in self.arguments:
                 continue
             value = self.decode(self.arguments[entry.name], tensors, str(entry.type))
@@ -89,7 +93,7 @@ class _Operator:
         self.overload = overload
         self.calls: dict[str, _Call] = {}
         self.warned = False
-        self.random = is_random(overload)
+        self.asked_for = is_by_torch(overload)
         self.made = threading.local()
 
     def run(self, call: Any) -> list[torch.Tensor]:
@@ -97,9 +101,9 @@ class _Operator:
         known = self.calls.get(text)
         if known is None:
             known = self.calls[text] = _Call(self.overload, text)
-            if not self.random:
+            if not self.asked_for:
                 count("fallback_ops")
-            if not self.warned and not self.random:
+            if not self.warned and not self.asked_for:
                 self.warned = True
                 _log.warning(
                     "torch computes %s (%s)", name_of(self.overload), known.line
