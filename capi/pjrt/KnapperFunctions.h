@@ -19,7 +19,6 @@ namespace knapper::pjrt {
   F(error_release)                                                             \
   F(dtype_size)                                                                \
   F(devices)                                                                   \
-  F(inspect)                                                                   \
   F(compile)                                                                   \
   F(load_memory)                                                               \
   F(module_release)                                                            \

@@ -1,9 +1,9 @@
 // Programs into executables, and executables as bytes.
+#include "capi/pjrt/PjrtCompileOptions.h"
 #include "capi/pjrt/PjrtExecutable.h"
-#include <algorithm>
+#include <charconv>
 #include <cstdio>
 #include <cstdlib>
-#include <string_view>
 #include <unistd.h>
 
 namespace knapper::pjrt {
@@ -47,6 +47,23 @@ PjrtError *readInfos(knapper_module *module, int32_t count, Ask ask,
   return nullptr;
 }
 
+/// Marks what the description of the module says that callers give away.
+void markDonated(std::string_view description, std::vector<ArrayInfo> &inputs) {
+  constexpr std::string_view key = "\"donated\":[";
+  size_t at = description.find(key);
+  const char *end = description.data() + description.size();
+  const char *next =
+      at == description.npos ? end : description.data() + at + key.size();
+  for (size_t index; next < end; ++next) {
+    auto [stop, code] = std::from_chars(next, end, index);
+    if (code != std::errc())
+      break; // the list has ended
+    if (index < inputs.size())
+      inputs[index].donated = true;
+    next = stop;
+  }
+}
+
 /// Gives each output the first donated input that it may replace and no other
 /// has taken.
 void pairDonations(CompiledProgram &program) {
@@ -54,7 +71,7 @@ void pairDonations(CompiledProgram &program) {
   for (size_t o = 0; o < program.outputs.size(); ++o) {
     program.replaces.push_back(-1);
     for (size_t i = 0; i < program.inputs.size(); ++i) {
-      if (!program.donated[i] || taken[i] ||
+      if (!program.inputs[i].donated || taken[i] ||
           program.inputs[i].bytes != program.outputs[o].bytes ||
           !knapper().module_may_replace(program.module, static_cast<int32_t>(o),
                                         static_cast<int32_t>(i)))
@@ -66,22 +83,9 @@ void pairDonations(CompiledProgram &program) {
   }
 }
 
-/// Which inputs of the program are donated, by knapper_inspect's JSON.
-std::vector<bool> donatedIn(std::string_view json) {
-  std::vector<bool> donated;
-  constexpr std::string_view key = "\"donated\":";
-  for (size_t at = json.find(key); at != json.npos; at = json.find(key, at)) {
-    at += key.size();
-    while (at < json.size() && json[at] == ' ')
-      ++at;
-    donated.push_back(json.substr(at, 4) == "true");
-  }
-  return donated;
-}
-
 } // namespace
 
-PjrtError *makeProgram(knapper_module *module, std::vector<bool> donated,
+PjrtError *makeProgram(knapper_module *module,
                        std::shared_ptr<CompiledProgram> &result) {
   auto program = std::make_shared<CompiledProgram>();
   program->module = module;
@@ -91,6 +95,10 @@ PjrtError *makeProgram(knapper_module *module, std::vector<bool> donated,
   if (PjrtError *error = readInfos(module, knapper().module_num_outputs(module),
                                    knapper().module_output, program->outputs))
     return error;
+  const char *description = nullptr;
+  if (knapper_error *error = knapper().module_describe(module, &description))
+    return fail(error);
+  markDonated(description, program->inputs);
   for (const ArrayInfo &output : program->outputs) {
     program->outputTypes.push_back(output.type);
     program->outputRanks.push_back(output.dims.size());
@@ -99,8 +107,6 @@ PjrtError *makeProgram(knapper_module *module, std::vector<bool> donated,
     program->memoryKinds.push_back(kMemoryKind);
     program->memoryKindSizes.push_back(sizeof(kMemoryKind) - 1);
   }
-  donated.resize(program->inputs.size());
-  program->donated = std::move(donated);
   pairDonations(*program);
   result = std::move(program);
   return nullptr;
@@ -122,32 +128,32 @@ PjrtError *compile(Client_Compile_Args &a) {
     return fail(Code::unimplemented, "the program's format is '" +
                                          std::string(format) +
                                          "'; give StableHLO as 'mlir'");
-  knapper_option options[] = {{"model-format", "stablehlo"},
-                              {"isa", a.client->isa.c_str()}};
+  if (!a.compile_options && a.compile_options_size)
+    return fail(Code::invalidArgument, "there are no compile options");
+  Settings settings = {{"model-format", "stablehlo"}};
+  if (!a.client->isa.empty())
+    settings.emplace_back("isa", a.client->isa);
+  if (PjrtError *error = readCompileOptions(
+          {a.compile_options, a.compile_options_size}, settings))
+    return error;
+  std::vector<knapper_option> options;
+  for (const auto &[key, value] : settings)
+    options.push_back({key.c_str(), value.c_str()});
   knapper_compile_options request = KNAPPER_COMPILE_OPTIONS_INIT;
   request.model_bytes = a.program->code;
   request.model_size = a.program->code_size;
-  request.options = options;
-  request.num_options = a.client->isa.empty() ? 1 : 2;
-  char *json = nullptr;
-  if (knapper_error *error = knapper().inspect(&request, &json))
-    return fail(error);
-  std::vector<bool> donated = donatedIn(json);
-  knapper().string_release(json);
+  request.options = options.data();
+  request.num_options = static_cast<int32_t>(options.size());
   knapper_load_options load = loadOptions(*a.client);
   knapper_module *module = nullptr;
   if (knapper_error *error = knapper().compile(&request, &load, &module))
     return fail(error);
   std::shared_ptr<CompiledProgram> program;
-  if (PjrtError *error = makeProgram(module, std::move(donated), program))
+  if (PjrtError *error = makeProgram(module, program))
     return error;
   a.executable = new LoadedExecutable{a.client, std::move(program)};
   return nullptr;
 }
-
-/// Before the bytes of the artefact, where inputs are donated: this, and a byte
-/// for each input.
-constexpr std::string_view kDonations = "KNAPPER DONATES\n";
 
 struct ScratchFolder {
   std::string path;
@@ -181,13 +187,6 @@ PjrtError *serialize(Executable_Serialize_Args &a) {
           a.executable->program->module, folder.file().c_str()))
     return fail(error);
   auto bytes = std::make_unique<std::string>();
-  const std::vector<bool> &donated = a.executable->program->donated;
-  if (std::find(donated.begin(), donated.end(), true) != donated.end()) {
-    *bytes += kDonations;
-    for (bool each : donated)
-      *bytes += each ? '1' : '0';
-    *bytes += '\n';
-  }
   if (PjrtError *error = readFile(folder.file(), *bytes))
     return error;
   give(*bytes, a.serialized_bytes, a.serialized_bytes_size);
@@ -201,21 +200,25 @@ PjrtError *serialize(Executable_Serialize_Args &a) {
 PjrtError *deserialize(Executable_DeserializeAndLoad_Args &a) {
   if (!a.serialized_executable)
     return fail(Code::invalidArgument, "there is no executable");
-  std::string_view bytes(a.serialized_executable, a.serialized_executable_size);
-  std::vector<bool> donated;
-  if (bytes.substr(0, kDonations.size()) == kDonations) {
-    bytes.remove_prefix(kDonations.size());
-    for (; !bytes.empty() && bytes[0] != '\n'; bytes.remove_prefix(1))
-      donated.push_back(bytes[0] == '1');
-    bytes.remove_prefix(bytes.empty() ? 0 : 1);
-  }
+  Settings settings;
+  if (a.overridden_serialized_compile_options)
+    if (PjrtError *error =
+            readCompileOptions({a.overridden_serialized_compile_options,
+                                a.overridden_serialized_compile_options_size},
+                               settings))
+      return error;
+  if (!settings.empty())
+    return fail(Code::invalidArgument,
+                "compiler_options change nothing in what is compiled; load it "
+                "without, or compile again");
   knapper_load_options load = loadOptions(*a.client);
   knapper_module *module = nullptr;
   if (knapper_error *error =
-          knapper().load_memory(bytes.data(), bytes.size(), &load, &module))
+          knapper().load_memory(a.serialized_executable,
+                                a.serialized_executable_size, &load, &module))
     return fail(error);
   std::shared_ptr<CompiledProgram> program;
-  if (PjrtError *error = makeProgram(module, std::move(donated), program))
+  if (PjrtError *error = makeProgram(module, program))
     return error;
   a.loaded_executable = new LoadedExecutable{a.client, std::move(program)};
   return nullptr;

@@ -10,6 +10,7 @@ struct ArrayInfo {
   knapper_dtype dtype;
   std::vector<int64_t> dims;
   size_t bytes;
+  bool donated = false; ///< an input that the caller gives away
 };
 
 /// A compiled program; what executables share. Runs from any thread.
@@ -18,7 +19,6 @@ struct CompiledProgram {
 
   knapper_module *module = nullptr;
   std::vector<ArrayInfo> inputs, outputs;
-  std::vector<bool> donated; ///< by input: the caller gives it away
   /// By output: the donated input whose memory it may take, or -1.
   std::vector<int32_t> replaces;
 
@@ -41,7 +41,7 @@ struct LoadedExecutable {
 };
 
 /// Takes the module, also when it fails.
-PjrtError *makeProgram(knapper_module *module, std::vector<bool> donated,
+PjrtError *makeProgram(knapper_module *module,
                        std::shared_ptr<CompiledProgram> &program);
 
 void setCompileFunctions(PjrtApi &api);

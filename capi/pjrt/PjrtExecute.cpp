@@ -41,7 +41,7 @@ PjrtError *wrongArgument(size_t index, const ArrayInfo &wanted,
 /// Whether the call gives the argument away.
 bool isGiven(const CompiledProgram &program, const ExecuteOptions *options,
              size_t index) {
-  if (!program.donated[index])
+  if (!program.inputs[index].donated)
     return false;
   for (size_t i = 0; options && i < options->num_non_donatable_input_indices;
        ++i)

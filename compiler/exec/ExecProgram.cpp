@@ -5,6 +5,7 @@
 #include "graph/fusion/Cost.h"
 #include "graph/memory/InPlace.h"
 #include "ir/tensor/IndexLimit.h"
+#include "ir/tensor/SignatureMarks.h"
 #include "ir/tensor/Update.h"
 #include "ir/tensor/reference/HostTensor.h"
 
@@ -438,6 +439,10 @@ LogicalResult ExecBuilder::run() {
                  program.inputs);
     if (auto limit = function.getArgAttrOfType<IntegerAttr>(i, ts::kIndexLimit))
       program.inputs.back()->index_limit = limit.getInt();
+    if (function.getArgAttr(i, ts::kDonated))
+      program.donated.push_back(i);
+    if (function.getArgAttr(i, ts::kComplex))
+      program.complex_inputs.push_back(i);
     places[argument] = {addBuffer(fb::BufferKind::input, i,
                                   ts::byteCount(argument.getType()), ""),
                         zero};
@@ -446,6 +451,8 @@ LogicalResult ExecBuilder::run() {
   for (auto [i, value] : llvm::enumerate(ret.getOperands())) {
     addSignature(value, function.getResultAttr(i, "ts.name"), "output",
                  program.outputs);
+    if (function.getResultAttr(i, ts::kComplex))
+      program.complex_outputs.push_back(i);
     Value root = memory::rootOf(value);
     if (wanted.contains(root) || !canWrite(value))
       continue;

@@ -1,5 +1,6 @@
 #include "frontends/stablehlo/HloImporter.h"
 #include "frontends/stablehlo/HloNode.h"
+#include "ir/tensor/SignatureMarks.h"
 #include "mlir/IR/Verifier.h"
 
 using namespace mlir;
@@ -78,6 +79,19 @@ Block *hloBlock(Operation *op, unsigned region, size_t arguments) {
       hloName(&block.back()) != "return")
     return nullptr;
   return &block;
+}
+
+DictionaryAttr hloAttributesAt(Operation *function, StringRef list,
+                               size_t index) {
+  auto all = function->getAttrOfType<ArrayAttr>(list);
+  return all && index < all.size() ? dyn_cast<DictionaryAttr>(all[index])
+                                   : DictionaryAttr();
+}
+
+bool isHloDonated(Operation *main, size_t argument) {
+  DictionaryAttr given = hloAttributesAt(main, "arg_attrs", argument);
+  return given && (given.contains("tf.aliasing_output") ||
+                   given.contains("jax.buffer_donor"));
 }
 
 /// The op's name in the user's program, what it is, and its line.
@@ -319,6 +333,8 @@ Expected<OwningOpRef<ModuleOp>> HloImporter::importMain(Operation *function,
     if (auto named = dyn_cast<NameLoc>(argument.getLoc()))
       name = named.getName().str();
     main.setArgAttr(i, "ts.name", b.getStringAttr(distinct(name, taken)));
+    if (isHloDonated(function, i))
+      main.setArgAttr(i, ts::kDonated, b.getUnitAttr());
     frame.values[argument] = body->getArgument(i);
   }
   b.setInsertionPointToEnd(body);
@@ -328,15 +344,13 @@ Expected<OwningOpRef<ModuleOp>> HloImporter::importMain(Operation *function,
   func::ReturnOp::create(b, main.getLoc(), made);
   main.setType(
       b.getFunctionType(types, ValueRange(ArrayRef<Value>(made)).getTypes()));
-  auto attributes = function->getAttrOfType<ArrayAttr>("res_attrs");
   taken.clear();
   for (size_t i = 0; i < made.size(); ++i) {
     std::string name = "result" + std::to_string(i);
-    if (attributes && i < attributes.size())
-      if (auto each = dyn_cast<DictionaryAttr>(attributes[i]))
-        if (auto info = each.getAs<StringAttr>("jax.result_info");
-            info && !info.empty())
-          name = info.str();
+    if (DictionaryAttr given = hloAttributesAt(function, "res_attrs", i))
+      if (auto info = given.getAs<StringAttr>("jax.result_info");
+          info && !info.empty())
+        name = info.str();
     main.setResultAttr(i, "ts.name", b.getStringAttr(distinct(name, taken)));
   }
   return result;

@@ -67,6 +67,12 @@ mlir::RankedTensorType hloType(mlir::Type type, std::string &problem);
 std::string hloSourceLine(mlir::Location loc);
 /// The op's line, or that of the call or op that it is in.
 std::string hloSourceLine(mlir::Operation *op, const HloFrame &frame);
+/// What `list` ("arg_attrs", "res_attrs") of a function says of one entry; null
+/// where it says nothing.
+mlir::DictionaryAttr hloAttributesAt(mlir::Operation *function,
+                                     llvm::StringRef list, size_t index);
+/// Whether callers give this argument of main away.
+bool isHloDonated(mlir::Operation *main, size_t argument);
 /// The only block of a region that takes `arguments`; null otherwise.
 mlir::Block *hloBlock(mlir::Operation *op, unsigned region, size_t arguments);
 

@@ -1,4 +1,5 @@
 #include "frontends/stablehlo/InspectStableHlo.h"
+#include "frontends/stablehlo/HloImporter.h"
 #include "frontends/stablehlo/HloNode.h"
 #include "frontends/stablehlo/Vhlo.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -19,12 +20,6 @@ std::string elementName(Type type) {
   std::string text;
   llvm::raw_string_ostream(text) << type;
   return text;
-}
-
-/// An argument's dictionary; null where it has none.
-DictionaryAttr attributesAt(ArrayAttr all, size_t index) {
-  return all && index < all.size() ? dyn_cast<DictionaryAttr>(all[index])
-                                   : DictionaryAttr();
 }
 
 void writeTensor(JsonWriter &json, const std::string &name, Type type,
@@ -96,24 +91,19 @@ Operation *mainOf(ModuleOp program) {
 
 void writeSignature(JsonWriter &json, Operation *main) {
   Block &block = main->getRegion(0).front();
-  auto given = main->getAttrOfType<ArrayAttr>("arg_attrs");
   json.key("inputs").beginArray();
   for (auto [i, argument] : llvm::enumerate(block.getArguments())) {
     std::string name = "arg" + std::to_string(i);
     if (auto named = dyn_cast<NameLoc>(argument.getLoc()))
       name = named.getName().str();
-    DictionaryAttr attributes = attributesAt(given, i);
-    bool donated = attributes && (attributes.contains("tf.aliasing_output") ||
-                                  attributes.contains("jax.buffer_donor"));
-    writeTensor(json, name, argument.getType(), donated);
+    writeTensor(json, name, argument.getType(), isHloDonated(main, i));
   }
   json.endArray();
-  auto results = main->getAttrOfType<ArrayAttr>("res_attrs");
   json.key("outputs").beginArray();
   if (!block.empty())
     for (auto [i, type] : llvm::enumerate(block.back().getOperandTypes())) {
       std::string name = "result" + std::to_string(i);
-      if (DictionaryAttr attributes = attributesAt(results, i))
+      if (DictionaryAttr attributes = hloAttributesAt(main, "res_attrs", i))
         if (auto info = attributes.getAs<StringAttr>("jax.result_info");
             info && !info.empty())
           name = info.str();

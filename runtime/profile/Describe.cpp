@@ -55,6 +55,14 @@ void inPlace(JsonWriter &json, const Program &program) {
   json.endArray();
 }
 
+void positions(JsonWriter &json, const char *key,
+               const flatbuffers::Vector<uint32_t> *list) {
+  json.key(key).beginArray();
+  for (uint32_t i = 0; i < count(list); ++i)
+    json.value(list->Get(i));
+  json.endArray();
+}
+
 /// Those of the program that the module runs.
 void kernels(JsonWriter &json, const fb::Artefact &header, uint32_t target) {
   json.key("kernels").beginArray();
@@ -213,6 +221,11 @@ std::string describeModule(const Module &module) {
   tensors(json, "inputs", program.inputs);
   tensors(json, "outputs", program.outputs);
   inPlace(json, program);
+  const fb::Target *target = file.header().targets()->Get(module.target());
+  const fb::Program *marks = file.header().programs()->Get(target->program());
+  positions(json, "donated", marks->donated());
+  positions(json, "complex_inputs", marks->complex_inputs());
+  positions(json, "complex_outputs", marks->complex_outputs());
   json.key("symbols").beginArray();
   for (const Program::Symbol &s : program.symbols) {
     json.beginObject().field("name", s.name).field("min", s.min);
@@ -226,7 +239,6 @@ std::string describeModule(const Module &module) {
   launches(json, program, file.header());
   operators(json, program);
   memory(json, module);
-  const fb::Target *target = file.header().targets()->Get(module.target());
   std::span<const std::byte> report =
       file.section(fb::SectionKind::report, target->program());
   if (!report.empty())

@@ -8,6 +8,7 @@ A process of its own: JAX chooses its platforms once.
 from __future__ import annotations
 
 import sys
+import tempfile
 import warnings
 from pathlib import Path
 
@@ -126,6 +127,19 @@ def serialised():
     return "" if stats.argument_size_in_bytes == X.nbytes else f"{stats}"
 
 
+def options():
+    """compiler_options are the compiler's own, and none is passed over."""
+    with tempfile.TemporaryDirectory() as folder:
+        lowered = jax.jit(lambda x: x + 3, compiler_options={"dump_dir": folder, "verify_each": True}).lower(X)
+        if not np.array_equal(np.asarray(lowered.compile()(X)), X + 3) or len(list(Path(folder).iterdir())) < 5:
+            return "dump_dir writes nothing"
+    try:
+        lowered.compile(compiler_options={"dump_dirs": folder})
+    except Exception as error:
+        return "" if "the nearest is 'dump_dir'" in str(error) else f"another error: {error}"
+    return "an option that there is not was taken"
+
+
 def memory():
     device = jax.devices("knapper")[0]
     before = device.memory_stats()["bytes_in_use"]
@@ -138,7 +152,7 @@ def memory():
 
 def main() -> int:
     found = {name: wrong(function, arguments) for name, (function, *arguments) in CASES.items()}
-    for check in (donation, refusal, serialised, memory):
+    for check in (donation, refusal, serialised, options, memory):
         found[check.__name__] = check()
     bad = {name: what for name, what in found.items() if what}
     for name, what in bad.items():

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 from knapper.jax.plugin import plugin_path
 
 HERE = Path(__file__).parent
@@ -87,6 +88,93 @@ def test_every_function_answers():
             unimplemented += code == UNIMPLEMENTED
             assert len(message) > 15
     assert 15 <= unimplemented <= 40
+
+
+def varint(number):
+    text = b""
+    while number > 127:
+        text += bytes([number & 127 | 128])
+        number >>= 7
+    return text + bytes([number])
+
+
+def message(**fields):
+    """A protobuf message: `f3` is field 3, an integer or bytes."""
+    text = b""
+    for name, value in fields.items():
+        number = int(name[1:])
+        if isinstance(value, int):
+            text += varint(number << 3) + varint(value % 2**64)
+        else:
+            text += varint(number << 3 | 2) + varint(len(value)) + value
+    return text
+
+
+def asked(name, **value):
+    """Compile options with one entry of `compiler_options`."""
+    return message(f7=message(f1=name, f2=message(**value)))
+
+
+class Options:
+    """Compiles what is no program, with options: these are read first."""
+
+    def __init__(self):
+        self.api = table()
+        library = str(plugin_path()[1]).encode()
+        # NamedValue: head, name and its size, type (text), value and its size
+        value = (ctypes.c_void_p * 7)(56, None, *self.text(b"library"), 0, *self.text(library))
+        error, fields = call(self.api, 10, ctypes.addressof(value), 1)
+        assert not error, code_and_message(self.api, error)
+        self.client = fields[6]
+
+    def text(self, data):
+        self.kept = [*getattr(self, "kept", []), data]
+        return ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p).value, len(data)
+
+    def compile(self, options):
+        self.kept = []
+        program = (ctypes.c_void_p * 6)(48, None, *self.text(b"nothing"), *self.text(b"mlir"))
+        error, _ = call(self.api, 20, self.client, ctypes.addressof(program), *self.text(options))
+        return code_and_message(self.api, error)
+
+
+NO_PROGRAM = "holds no MLIR bytecode"
+COMPILE_OPTIONS = [
+    (b"", NO_PROGRAM),
+    (message(f3=message(f3=b"anything", f4=1, f5=1, f9=message(f1=1, f2=1, f3=message(f1=b"\0")))), NO_PROGRAM),
+    (asked(b"allow_tf32", f2=1), NO_PROGRAM),
+    (asked(b"verify_each", f1=b"maybe"), "use true or false"),
+    (asked(b"cache_byte", f3=1), "there is no option 'cache_byte' on knapper; the nearest is 'cache_bytes'"),
+    (asked(b"xla_cpu_enable_fast_math", f2=1), "there is no option 'xla_cpu_enable_fast_math'"),
+    (asked(b"cache-dir", f1=b"x"), "the nearest is 'cache_dir'"),
+    (asked(b"target", f1=b"cuda"), "'target' is the platform's own to choose"),
+    (message(f2=1), "the arguments come in a tuple"),
+    (message(f3=message(f4=2)), "is for 2 replicas, and knapper has one device"),
+    (message(f3=message(f5=8)), "is for 8 partitions"),
+    (message(f3=message(f9=message(f1=2))), "is for 2 replicas"),
+    (message(f3=message(f9=message(f3=message(f1=b"\3")))), "is for device 3"),
+    (b"\x3a\x05ab", "the compile options are damaged"),
+    (asked(b"cache_dir", f1=b"\xe3a"), "the compile options are damaged"),
+    (b"\x0b", "the compile options are damaged"),
+    (b"\xff" * 11, "the compile options are damaged"),
+]  # fmt: skip
+
+
+def test_compile_options():
+    options = Options()
+    for given, expected in COMPILE_OPTIONS:
+        assert expected in options.compile(given)[1], given
+
+
+def test_damaged_compile_options():
+    options, random = Options(), np.random.default_rng(0)
+    whole = message(f3=message(f3=b"abc", f4=1, f9=message(f3=message(f1=b"\0")))) + asked(b"cache", f2=1)
+    for _ in range(2000):
+        given = bytearray(whole)
+        for at in random.integers(0, len(given), 3):
+            given[at] = random.integers(256)
+        code, text = options.compile(bytes(given[: random.integers(len(given) + 1)]))
+        assert code in (UNIMPLEMENTED, INVALID) and text
 
 
 def test_no_library():

@@ -5,8 +5,9 @@
 //   that do not follow the others in memory)
 //
 // The right side, when constant, is packed once, at compile time, in panels
-// ([K][panel], k-major; PackedOperand); otherwise it is read in place if its
-// columns are consecutive, else its panel is gathered into scratch first.
+// ([K][panel], k-major; PackedOperand); otherwise a program copies its
+// panel into scratch first, or reads it in place where that costs less
+// (readsInPlace).
 // Inside a program the rows are cut into register tiles; each runs the whole of
 // K, its accumulators in registers, and leaves them in scratch, from where one
 // epilogue takes them row by row: so it is compiled once, not once a tile size.
@@ -172,7 +173,7 @@ LogicalResult MatmulBuilder::bySplitBlocks(Value rows, Value key) {
   int64_t depth = *matmul.lhs.contract.asConstant();
   int64_t at = accumulatorBytes(/*inTiles=*/true);
   if (!matmul.packed)
-    at += (depth + 1) * panel * 4 + 64;
+    at += (depth + kRowsPastPanel) * panel * 4 + 64;
   SplitBlocks blocks(e, *inParts, at);
   Value base = e.add(aBase, e.mul(firstRow, lda));
   Value others = tile::OtherKeyOp::create(b, loc, b.getI1Type(), key);
@@ -338,7 +339,7 @@ LogicalResult MatmulBuilder::build() {
     for (auto [i, value] : llvm::enumerate(batchIndex))
       bBase = e.add(bBase, e.mul(value, e.size(rhs.batchStrides[i])));
     ldb = e.size(rhs.contractStride);
-    bool inPlace = rhs.freeStride.isConstant(1) && !validColumns && step == 1;
+    bool inPlace = step == 1 && readsInPlace(matmul, target, panel);
     if (!inPlace && failed(gatherPanel()))
       return failure();
   }

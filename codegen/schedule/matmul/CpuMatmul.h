@@ -18,6 +18,16 @@ constexpr int64_t accumulatorBytes(bool inTiles) {
 /// targets with products of pairs in a gathered one.
 int64_t dotGroup(const MatmulProblem &matmul);
 
+/// Rows of a gathered panel beyond K, at most: it is turned in blocks.
+constexpr int64_t kRowsPastPanel = 16;
+
+/// Whether programs read panels of a right side that is no constant where they
+/// lie: the columns are consecutive, and there are too few rows to be worth a
+/// copy, or the copy would lie no better. Rows of a wide matrix are a line each
+/// of a panel, at distances that often fall into a few sets of the caches.
+bool readsInPlace(const MatmulProblem &matmul, const TargetDesc &target,
+                  int64_t panel);
+
 /// How the rows of a product are cut. Programs are numbered block by block,
 /// within a block panel by panel, of a panel part by part.
 struct RowSplit {

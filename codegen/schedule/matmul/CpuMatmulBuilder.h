@@ -44,6 +44,7 @@ public:
 
 private:
   llvm::LogicalResult gatherPanel();
+  llvm::LogicalResult turnPanel(mlir::Value source, mlir::Value base);
   void tile(mlir::Value row, mlir::Value valid, int64_t tileRows,
             mlir::Value share);
   llvm::LogicalResult tileBlock(mlir::Value row, mlir::Value valid,

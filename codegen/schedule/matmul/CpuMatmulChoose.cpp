@@ -15,6 +15,10 @@ using ts::Dim;
 /// Rows of the left side that are worth the gathering of pairs.
 static constexpr int64_t kPairRows = 4;
 
+/// No fewer rows of a block for the sake of sharing, where a block copies its
+/// panel.
+static constexpr int64_t kCopyBlock = 48;
+
 /// No fewer rows of a block for the sake of sharing: two register tiles.
 static constexpr int64_t kLeastRows = 24;
 
@@ -26,6 +30,25 @@ int64_t dotGroup(const MatmulProblem &matmul) {
   std::optional<int64_t> rows = matmul.lhs.free.asConstant();
   bool few = !matmul.packed && rows && *rows < kPairRows;
   return matmul.pairs && !few ? 2 : 1;
+}
+
+/// Rows of the left side that are worth the copying of a panel: more than two
+/// register tiles.
+static constexpr int64_t kCopyRows = 13;
+
+bool readsInPlace(const MatmulProblem &matmul, const TargetDesc &target,
+                  int64_t panel) {
+  const MatmulOperand &rhs = matmul.rhs;
+  std::optional<int64_t> rows = matmul.lhs.free.asConstant(),
+                         columns = rhs.free.asConstant(),
+                         depth = rhs.contract.asConstant();
+  int64_t known = rhs.free.knownDivisor();
+  if (!rhs.freeStride.isConstant(1) || !known || known % panel)
+    return false;
+  if ((rows && *rows < kCopyRows) || rhs.contractStride.isConstant(panel))
+    return true;
+  int64_t bytes = ts::elementBytes(ts::elementTypeOf(rhs.base));
+  return columns && depth && *columns * *depth * bytes <= target.l1Bytes / 2;
 }
 
 /// The widest panel that divides the columns without waste, from those that
@@ -78,8 +101,14 @@ RowSplit splitOf(const MatmulProblem &matmul, int64_t blockRows, int64_t blocks,
   Dim rows = matmul.lhs.free, one = rows.like(1);
   RowSplit split{rows.ceilDiv(one * blockRows), one};
   bool alone = matmul.batch.empty() && matmul.lhs.outerSizes.empty();
-  if (!matmul.packed || matmul.group || !alone)
+  if (matmul.group || !alone)
     return split;
+  if (!matmul.packed) {
+    // Each block copies the panel: as few as keep a few threads busy.
+    split.blocks =
+        split.blocks.max((one * blocks).min(rows.floorDiv(one * kCopyBlock)));
+    return split;
+  }
   int64_t depth = *matmul.rhs.contract.asConstant(),
           columns = *matmul.rhs.free.asConstant();
   int64_t few = depth * columns / std::max<int64_t>(1, depth + columns);
@@ -114,11 +143,13 @@ LogicalResult chooseCpuMatmul(ts::KernelOp kernel, const TargetDesc &target,
   rows = std::clamp<int64_t>(rows / 24 * 24, 192, 384);
   rows = knobs.pick("rows", rows, {96, 192, 384, 768});
   // As many programs as share well among any few threads.
-  constexpr int64_t programs = 16;
+  constexpr int64_t programs = 16, kCopyPrograms = 8;
   int64_t panels = std::max<int64_t>(
       1, (rhs.free.asConstant().value_or(768) + panel - 1) / panel);
   int64_t share = std::max<int64_t>(1, (programs + panels - 1) / panels);
   int64_t blocks = std::max<int64_t>(4, share), parts = share;
+  if (!matmul->packed)
+    blocks = std::max<int64_t>(1, kCopyPrograms / panels);
   if (matmul->packed && !matmul->group) {
     blocks = knobs.pick("blocks", blocks, {1, 4, 8, 16});
     parts = knobs.pick("parts", parts, {1, 2, 4});
@@ -146,10 +177,11 @@ LogicalResult chooseCpuMatmul(ts::KernelOp kernel, const TargetDesc &target,
   schedule.grain =
       (split.blocks * split.parts * (1600000 / bytes)).floorDiv(flops).max(one);
   // A panel in scratch: gathered, or expanded (one row more, of nibbles).
-  schedule.scratch = (matmul->packed && !matmul->group
-                          ? one * 0
-                          : (lhs.contract + 1) * (panel * 4) + 64) +
-                     accumulatorBytes(/*inTiles=*/schedule.group > 1);
+  schedule.scratch =
+      (matmul->packed && !matmul->group
+           ? one * 0
+           : (lhs.contract + kRowsPastPanel) * (panel * 4) + 64) +
+      accumulatorBytes(/*inTiles=*/schedule.group > 1);
   if (inParts)
     schedule.scratch = schedule.scratch + SplitBlocks::scratchBytes(*inParts);
   if (matmul->packed)

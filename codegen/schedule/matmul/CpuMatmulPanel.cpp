@@ -8,6 +8,8 @@ using namespace mlir;
 
 namespace knapper {
 
+using ts::Dim;
+
 /// The panel as floats, [K][panel] in scratch.
 LogicalResult MatmulBuilder::expandPanel() {
   Location loc = e.location;
@@ -68,6 +70,47 @@ LogicalResult MatmulBuilder::expandPanel() {
   return status;
 }
 
+/// The same of columns that lie consecutive along K: square blocks of it are
+/// turned in registers. Rows past the last are written as well.
+LogicalResult MatmulBuilder::turnPanel(Value source, Value base) {
+  Location loc = e.location;
+  int64_t size = target.lanes(DType::f32);
+  Dim contract = matmul.rhs.contract;
+  Value depth = e.size(contract), stride = e.size(matmul.rhs.freeStride);
+  int64_t known = contract.knownDivisor();
+  bool even = known && known % size == 0;
+  auto type = VectorType::get(
+      size * size, cast<tile::BufferType>(source.getType()).getElementType());
+  auto block = [&](Value column, Value k) {
+    Value at = e.add(base, e.add(e.mul(column, stride), k));
+    Value columns =
+        validColumns ? e.sub(validColumns, column) : e.constant(size);
+    Value steps = even ? e.constant(size) : e.sub(depth, k);
+    Value read =
+        tile::LoadRowsOp::create(b, loc, type, source, at, stride, columns,
+                                 steps, b.getI64IntegerAttr(size));
+    Value turned = tile::TransposeOp::create(b, loc, type, read,
+                                             b.getI64IntegerAttr(size));
+    Value to = e.add(e.mul(k, e.constant(panel)), column);
+    for (int64_t r = 0; r < size; ++r) {
+      Value row = vector::ExtractStridedSliceOp::create(
+          b, loc, turned, ArrayRef<int64_t>{r * size}, ArrayRef<int64_t>{size},
+          ArrayRef<int64_t>{1});
+      tile::StoreOp::create(b, loc, row, bBuffer,
+                            e.add(to, e.constant(r * panel)));
+    }
+    return success();
+  };
+  return forEach(
+      e, e.constant(0), e.constant(panel),
+      [&](Value column) {
+        return forEach(
+            e, e.constant(0), depth, [&](Value k) { return block(column, k); },
+            size);
+      },
+      size);
+}
+
 /// Gathers the panel that bBase and ldb point to into scratch, [K][panel] or
 /// [ceil(K / 2)][panel][2], zero past the last column and row.
 LogicalResult MatmulBuilder::gatherPanel() {
@@ -78,11 +121,14 @@ LogicalResult MatmulBuilder::gatherPanel() {
   bool consecutive = matmul.rhs.freeStride.isConstant(1);
   Type element = cast<tile::BufferType>(source.getType()).getElementType();
   auto type = VectorType::get(panel, element);
+  bool turns = matmul.rhs.contractStride.isConstant(1) && step == 1;
   bBuffer =
       tile::ScratchOp::create(b, loc, tile::BufferType::get(element),
                               e.constant(accumulatorBytes(inTiles || inParts)));
   bBase = e.constant(0);
   ldb = e.constant(step * panel);
+  if (!consecutive && turns)
+    return turnPanel(source, base);
   auto row = [&](Value k, Value valid) -> Value {
     Value at = e.add(base, e.mul(k, stride));
     if (consecutive)
