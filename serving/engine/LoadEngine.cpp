@@ -69,6 +69,11 @@ Expected<std::unique_ptr<Engine>> loadEngine(const std::string &folder,
   ASSIGN_OR_RETURN(Checkpoint checkpoint, Checkpoint::open(folder));
   ASSIGN_OR_RETURN(std::vector<int32_t> ends, endTokens(folder));
 
+  int64_t context = config.contextLength;
+  if (options.maxContext > 0)
+    context = std::min<int64_t>(context, options.maxContext);
+  config.rope.servedLength = static_cast<double>(context);
+
   int32_t threads =
       options.threads > 0 ? options.threads : cpu::availableCores();
   std::shared_ptr<Device> device = cpu::device();
@@ -94,9 +99,6 @@ Expected<std::unique_ptr<Engine>> loadEngine(const std::string &folder,
   PoolShape shape{config.layers, config.keyHeads, options.blockTokens,
                   config.headWidth};
   LlmEngineSettings settings;
-  int64_t context = config.contextLength;
-  if (options.maxContext > 0)
-    context = std::min<int64_t>(context, options.maxContext);
   // No more than all sequences that may run could fill.
   int64_t bytes =
       options.kvMemoryBytes > 0 ? options.kvMemoryBytes : freeMemory() / 4;
