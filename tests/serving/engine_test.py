@@ -117,6 +117,29 @@ def test_longrope_takes_the_form_of_the_context(models):
     check(model, requests, model.run([requests], max_context=64)["groups"][0])
 
 
+@pytest.mark.parametrize("name", ["llama", "gemma2"])
+def test_bf16_weights_are_no_worse_than_those_of_transformers(tmp_path, cache, name):
+    """Of a model in bf16, against the same weights in float64."""
+    model = Model(name, tmp_path, cache)
+    half = model.reference.to(torch.bfloat16)
+    half.save_pretrained(tmp_path)
+    exact = type(half).from_pretrained(tmp_path, dtype=torch.float64, attn_implementation="eager")
+    requests = [dict(prompt=drawn_prompt(i, 120), max_tokens=0, prompt_logprobs=True, top_logprobs=0) for i in range(16)]
+    answers = model.run([requests], dtype="bf16")["groups"][0]
+    ours, theirs = [], []
+    for request, answer in zip(requests, answers, strict=True):
+        tokens = torch.tensor(request["prompt"])
+        with torch.no_grad():
+            at = (torch.arange(len(tokens) - 1), tokens[1:])
+            right = torch.log_softmax(exact(tokens[None]).logits[0].double(), -1)[at]
+            other = torch.log_softmax(half(tokens[None]).logits[0].double(), -1)[at]
+        given = torch.tensor([logprob for _, logprob in answer["prompt"]]).double()
+        ours += (given - right).tolist()
+        theirs += (other - right).tolist()
+    error, allowed = (float(np.sqrt(np.mean(np.square(values)))) for values in (ours, theirs))
+    assert 0 < error <= 1.05 * allowed, (error, allowed)
+
+
 def test_names_may_lack_their_base(models, tmp_path, cache):
     """As GPT-2's own weights have it."""
     from safetensors.torch import load_file, save_file
