@@ -32,10 +32,10 @@ Status checkOptions(const EngineOptions &options) {
     return wrong("queueLimit", options.queueLimit, "1 or more");
   if (options.blockTokens < 16 || options.blockTokens % 16 != 0)
     return wrong("blockTokens", options.blockTokens, "a multiple of 16");
-  if (options.dtype != DType::f32 && options.dtype != DType::i8 &&
-      options.dtype != DType::i4)
+  if (options.dtype != DType::f32 && options.dtype != DType::bf16 &&
+      options.dtype != DType::i8 && options.dtype != DType::i4)
     return userError(cat("is ", name(options.dtype)), "engine option dtype",
-                     "f32, i8 or i4");
+                     "f32, bf16, i8 or i4");
   return success();
 }
 
@@ -69,6 +69,11 @@ Expected<std::unique_ptr<Engine>> loadEngine(const std::string &folder,
   ASSIGN_OR_RETURN(Checkpoint checkpoint, Checkpoint::open(folder));
   ASSIGN_OR_RETURN(std::vector<int32_t> ends, endTokens(folder));
 
+  int64_t context = config.contextLength;
+  if (options.maxContext > 0)
+    context = std::min<int64_t>(context, options.maxContext);
+  config.rope.servedLength = static_cast<double>(context);
+
   int32_t threads =
       options.threads > 0 ? options.threads : cpu::availableCores();
   std::shared_ptr<Device> device = cpu::device();
@@ -81,7 +86,9 @@ Expected<std::unique_ptr<Engine>> loadEngine(const std::string &folder,
                      "a machine of the last ten years");
   compile.isa = isas.front();
   compile.cacheDir = options.cacheFolder;
-  if (options.dtype != DType::f32)
+  if (options.dtype == DType::bf16)
+    compile.dtype = "bf16";
+  else if (options.dtype != DType::f32)
     compile.weights = options.dtype == DType::i8 ? "int8" : "int4";
   ASSIGN_OR_RETURN(
       std::shared_ptr<const Artefact> artefact,
@@ -94,9 +101,6 @@ Expected<std::unique_ptr<Engine>> loadEngine(const std::string &folder,
   PoolShape shape{config.layers, config.keyHeads, options.blockTokens,
                   config.headWidth};
   LlmEngineSettings settings;
-  int64_t context = config.contextLength;
-  if (options.maxContext > 0)
-    context = std::min<int64_t>(context, options.maxContext);
   // No more than all sequences that may run could fill.
   int64_t bytes =
       options.kvMemoryBytes > 0 ? options.kvMemoryBytes : freeMemory() / 4;

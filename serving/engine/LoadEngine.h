@@ -14,8 +14,9 @@ namespace knapper::serving {
 /// How a model is served. Zero: chosen by the engine, as said.
 struct EngineOptions {
   int32_t threads = 0; ///< that compute; 0: one for each core of the process
-  /// Of the weights of products: f32, or i8 and i4: integers with a scale for
-  /// 64 rows of a column. Sums, keys and values are f32.
+  /// Of the weights of products: f32; bf16, which what is multiplied by them is
+  /// rounded to as well; i8 and i4: integers with a scale for 64 rows of a
+  /// column. Sums, keys and values are f32.
   DType dtype = DType::f32;
   int64_t kvMemoryBytes = 0;      ///< of the pool; 0: a quarter of free memory
   int32_t maxContext = 0;         ///< tokens of one sequence; 0: the model's

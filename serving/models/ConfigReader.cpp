@@ -111,6 +111,20 @@ std::vector<std::string> ConfigReader::texts(const std::string &name) {
   return list;
 }
 
+std::vector<double> ConfigReader::reals(const std::string &name) {
+  const Json *value = find(name);
+  std::vector<double> list;
+  if (!value)
+    return list;
+  if (value->is_array())
+    for (const Json &entry : *value)
+      if (entry.is_number())
+        list.push_back(entry.get<double>());
+  if (!value->is_array() || list.size() != value->size())
+    fail(name, "is no list of numbers");
+  return list;
+}
+
 ConfigReader ConfigReader::object(const std::string &name) {
   const Json *value = find(name);
   if (value && !value->is_object())

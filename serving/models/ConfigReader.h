@@ -33,7 +33,11 @@ public:
   Expected<std::vector<int32_t>> integers(const std::string &name);
   /// Empty if absent.
   std::vector<std::string> texts(const std::string &name);
+  /// Empty if absent.
+  std::vector<double> reals(const std::string &name);
   bool has(const std::string &name) const;
+  /// Also where it is null.
+  bool mentions(const std::string &name) const { return fields.contains(name); }
   /// An object as a reader of its own, with the path for messages; its errors
   /// are to be joined by `join`.
   ConfigReader object(const std::string &name);

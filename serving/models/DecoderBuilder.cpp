@@ -5,7 +5,6 @@
 #include "runtime/base/Text.h"
 
 #include <cmath>
-#include <numbers>
 
 using namespace mlir;
 
@@ -29,7 +28,17 @@ static Type elementType(OpBuilder &b, DType dtype) {
   }
 }
 
-Value DecoderBuilder::weight(const std::string &name, ArrayRef<int64_t> shape) {
+std::string DecoderBuilder::stored(const std::string &name) const {
+  llvm::StringRef inner(name);
+  if (!checkpoint.find(name) && inner.consume_front(config.names.base) &&
+      checkpoint.find(inner.str()))
+    return inner.str();
+  return name;
+}
+
+Value DecoderBuilder::weight(const std::string &given,
+                             ArrayRef<int64_t> shape) {
+  std::string name = stored(given);
   const Checkpoint::Tensor *tensor = checkpoint.find(name);
   std::string wanted;
   for (int64_t size : shape)
@@ -41,9 +50,9 @@ Value DecoderBuilder::weight(const std::string &name, ArrayRef<int64_t> shape) {
   }
   Type stored = elementType(b, tensor->dtype);
   if (!stored || ArrayRef<int64_t>(tensor->shape) != shape) {
-    std::string given;
+    std::string has;
     for (int64_t size : tensor->shape)
-      given += (given.empty() ? "" : "x") + std::to_string(size);
+      has += (has.empty() ? "" : "x") + std::to_string(size);
     (void)fail("the tensor '" + name + "' is " + given + " " +
                    std::string(knapper::name(tensor->dtype)) + ", and " +
                    wanted + " is what config.json says",
@@ -105,44 +114,26 @@ Value DecoderBuilder::heads(Value x, int64_t number) {
   return reshape(x, {count, dim(number), dim(config.headWidth)});
 }
 
-/// Cosines and sines of all tokens' angles [T, 1, dims / 2].
-void DecoderBuilder::makeAngles() {
-  if (config.position != PositionKind::rope)
-    return;
-  const Rope &rope = config.rope;
-  int64_t half = rope.dims / 2;
-  // In float32, as the models were trained.
-  SmallVector<float> frequencies;
-  for (int64_t i = 0; i < half; ++i) {
-    float power = static_cast<float>(2 * i) / static_cast<float>(rope.dims);
-    float frequency = 1.0f / std::pow(static_cast<float>(rope.theta), power);
-    if (rope.scaling == RopeScaling::linear)
-      frequency /= static_cast<float>(rope.factor);
-    if (rope.scaling == RopeScaling::llama3) {
-      // Long waves are stretched, short ones kept, those between mixed.
-      double wave = 2 * std::numbers::pi / frequency;
-      double turns = rope.originalLength / wave;
-      double mix = std::clamp((turns - rope.lowFrequency) /
-                                  (rope.highFrequency - rope.lowFrequency),
-                              0.0, 1.0);
-      frequency = static_cast<float>((1 - mix) * frequency / rope.factor +
-                                     mix * frequency);
-    }
-    frequencies.push_back(frequency);
-  }
+DecoderBuilder::Angles DecoderBuilder::makeAngles(const Rope &rope) {
+  std::vector<float> frequencies = ropeFrequencies(rope);
+  auto half = static_cast<int64_t>(frequencies.size());
   Value line = constant(DenseElementsAttr::get(
       RankedTensorType::get({half}, f32), ArrayRef<float>(frequencies)));
   Dims dims{count, dim(1), dim(half)};
-  Value angles = mul(broadcastAt(convert(position, f32), {0}, dims),
+  Value turned = mul(broadcastAt(convert(position, f32), {0}, dims),
                      broadcastAt(line, {2}, dims));
-  cosine = make<ts::CosOp>(angles);
-  sine = make<ts::SinOp>(angles);
+  Value cosine = make<ts::CosOp>(turned), sine = make<ts::SinOp>(turned);
+  if (rope.angleScale != 1)
+    return {mul(cosine, rope.angleScale), mul(sine, rope.angleScale)};
+  return {cosine, sine};
 }
 
 /// Heads [T, H, D], turned by their token's position.
 Value DecoderBuilder::rotate(Value x) {
   if (config.position != PositionKind::rope || failed())
     return x;
+  const auto &[cosine, sine] =
+      config.windowRope && config.windows[layer] > 0 ? windowAngles : angles;
   Dims dims = ts::dimsOf(x);
   Value wide = reshape(x, {dims[0], dims[1], dim(1), dims[2]});
   return reshape(make<ts::RopeOp>(wide, cosine, sine, false), dims);
@@ -326,7 +317,11 @@ Status DecoderBuilder::build(ModuleOp module) {
   for (auto [i, input] : llvm::enumerate(inputs))
     *input = body->getArgument(i);
   llvm::append_range(pools, body->getArguments().drop_front(std::size(inputs)));
-  makeAngles();
+  if (config.position == PositionKind::rope) {
+    angles = makeAngles(config.rope);
+    if (config.windowRope)
+      windowAngles = makeAngles(*config.windowRope);
+  }
   Value x = embed();
   const TensorNames &tensors = config.names;
   auto around = [&](const std::string &before, const std::string &after,

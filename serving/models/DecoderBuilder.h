@@ -33,8 +33,14 @@ public:
   std::string where() const override { return at; }
 
 private:
+  struct Angles {
+    mlir::Value cosine, sine; ///< [T, 1, dims / 2]
+  };
+
   /// A tensor of the checkpoint in f32, of this shape.
-  mlir::Value weight(const std::string &name, llvm::ArrayRef<int64_t> shape);
+  mlir::Value weight(const std::string &given, llvm::ArrayRef<int64_t> shape);
+  /// As the checkpoint has it: with the names' base or without.
+  std::string stored(const std::string &name) const;
   std::string layerName(const std::string &name) const;
   mlir::Value norm(mlir::Value x, const std::string &name, int64_t width);
   /// x [T, in] times the matrix `name`.weight [out, in], plus `name`.bias.
@@ -52,7 +58,7 @@ private:
   /// The pool with the new rows [T, G, D].
   mlir::Value write(mlir::Value pool, mlir::Value rows);
   mlir::Value logits(mlir::Value x);
-  void makeAngles();
+  Angles makeAngles(const Rope &rope);
   Status checkAllRead() const;
 
   const DecoderConfig &config;
@@ -64,7 +70,7 @@ private:
   ts::Dim count; ///< of tokens
   mlir::Value tokens, position, sequence, block, offset, table, rows;
   llvm::SmallVector<mlir::Value> pools; ///< keys, values of each layer
-  mlir::Value cosine, sine, places;
+  Angles angles, windowAngles;
   int64_t layer = 0;
 };
 

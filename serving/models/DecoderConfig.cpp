@@ -99,8 +99,8 @@ void readCommonFields(ConfigReader &config, DecoderConfig &decoder) {
 }
 
 void readActivation(ConfigReader &config, DecoderConfig &decoder,
-                    const char *field) {
-  std::string name = config.text(field, "silu");
+                    const char *field, const char *fallback) {
+  std::string name = config.text(field, fallback);
   if (name == "silu" || name == "swish")
     decoder.activation = Activation::silu;
   else if (name == "gelu")
@@ -114,25 +114,20 @@ void readActivation(ConfigReader &config, DecoderConfig &decoder,
                 "silu, gelu, gelu_new, gelu_pytorch_tanh or relu");
 }
 
-/// The fields of one form; `type` is its name of the kind of scaling.
-static void readScaling(ConfigReader &fields, const char *type, Rope &rope) {
-  std::string kind = fields.text(type, "default");
-  if (kind == "default")
-    return;
-  if (kind == "linear") {
-    rope.scaling = RopeScaling::linear;
-    rope.factor = fields.real("factor");
-  } else if (kind == "llama3") {
-    rope.scaling = RopeScaling::llama3;
-    rope.factor = fields.real("factor");
-    rope.lowFrequency = fields.real("low_freq_factor");
-    rope.highFrequency = fields.real("high_freq_factor");
-    rope.originalLength = fields.real("original_max_position_embeddings");
-  } else {
-    fields.fail(type, cat("is '", kind, "'"), "default, linear or llama3");
-  }
-  if (!(rope.factor > 0) || !(rope.highFrequency > rope.lowFrequency))
-    fields.fail(type, "has factors that make no sense");
+void checkRope(ConfigReader &config, const DecoderConfig &decoder, Rope &rope,
+               double share) {
+  rope.dims = static_cast<int64_t>(share * decoder.headWidth);
+  if (rope.dims < 2 || rope.dims > decoder.headWidth || rope.dims % 2 != 0 ||
+      !(rope.theta > 1))
+    return config.fail("rope_parameters", cat("rotates ", rope.dims, " of ",
+                                              decoder.headWidth, " dims"));
+  auto half = static_cast<size_t>(rope.dims / 2);
+  if (rope.scaling == RopeScaling::longrope &&
+      (rope.shortFactors.size() != half || rope.longFactors.size() != half))
+    config.fail("rope_parameters",
+                cat("has ", rope.shortFactors.size(), " short and ",
+                    rope.longFactors.size(), " long factors"),
+                cat(half, " of each"));
 }
 
 void readRope(ConfigReader &config, DecoderConfig &decoder) {
@@ -140,33 +135,20 @@ void readRope(ConfigReader &config, DecoderConfig &decoder) {
   double share = config.real("partial_rotary_factor", 1);
   rope.theta = config.real("rope_theta", 10000);
   config.expect("rope_interleaved", false);
-  if (config.has("rope_parameters")) {
-    ConfigReader fields = config.object("rope_parameters");
-    rope.theta = fields.real("rope_theta", rope.theta);
-    share = fields.real("partial_rotary_factor", share);
-    readScaling(fields, "rope_type", rope);
-    config.join(fields);
-  }
-  if (config.has("rope_scaling")) {
-    ConfigReader fields = config.object("rope_scaling");
-    readScaling(fields, fields.has("rope_type") ? "rope_type" : "type", rope);
-    fields.ignore({"type", "rope_type", "rope_theta"});
-    config.join(fields);
-  }
-  rope.dims = static_cast<int64_t>(share * decoder.headWidth);
-  if (rope.dims < 2 || rope.dims > decoder.headWidth || rope.dims % 2 != 0 ||
-      !(rope.theta > 0))
-    config.fail("rope_parameters",
-                cat("rotates ", rope.dims, " of ", decoder.headWidth, " dims"));
+  for (const char *name : {"rope_scaling", "rope_parameters"})
+    readRopeObject(config, name, static_cast<double>(decoder.contextLength),
+                   rope, share);
+  checkRope(config, decoder, rope, share);
 }
 
-void readWindows(ConfigReader &config, DecoderConfig &decoder, bool all) {
-  int64_t window = config.integer("sliding_window", 0);
+void readWindows(ConfigReader &config, DecoderConfig &decoder,
+                 int64_t fallback) {
+  int64_t window = config.integer(
+      "sliding_window", config.mentions("sliding_window") ? 0 : fallback);
   decoder.windows.assign(std::clamp<int64_t>(decoder.layers, 0, 100000), 0);
   std::vector<std::string> types = config.texts("layer_types");
   if (types.empty()) {
-    if (all)
-      std::fill(decoder.windows.begin(), decoder.windows.end(), window);
+    std::fill(decoder.windows.begin(), decoder.windows.end(), window);
     return;
   }
   if (types.size() != decoder.windows.size())

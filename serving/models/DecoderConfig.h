@@ -5,6 +5,7 @@
 #include "runtime/base/Error.h"
 #include "serving/models/Checkpoint.h"
 #include "serving/models/ConfigReader.h"
+#include "serving/models/RopeFrequencies.h"
 
 #include <cstdint>
 #include <functional>
@@ -21,20 +22,12 @@ enum class NormKind : uint8_t {
   layer,      ///< (x - mean) / deviation * weight + bias
 };
 enum class PositionKind : uint8_t { rope, learned };
-enum class RopeScaling : uint8_t { none, linear, llama3 };
 
-struct Rope {
-  double theta = 10000;
-  RopeScaling scaling = RopeScaling::none;
-  double factor = 1;
-  double lowFrequency = 1, highFrequency = 4; ///< of llama3
-  double originalLength = 8192;               ///< of llama3
-  int64_t dims = 0; ///< of a head, that are rotated; even
-};
-
-/// Names of tensors; "{}" is the layer's number. A projection "" is part of
-/// another one, by the order of rows.
+/// Names of tensors; they may also stand there without `base`. "{}" is the
+/// layer's number. A projection "" is part of another one, by the order of
+/// rows.
 struct TensorNames {
+  std::string base = "model.";
   std::string embedding = "model.embed_tokens.weight";
   std::string positions; ///< of learned positions
   std::string finalNorm = "model.norm";
@@ -64,6 +57,7 @@ struct DecoderConfig {
   bool gated = true;
   PositionKind position = PositionKind::rope;
   Rope rope;
+  std::optional<Rope> windowRope; ///< of layers with a window, if another
   bool inputBias = false, outputBias = false, mlpBias = false;
   enum class QueryNorm : uint8_t {
     none,
@@ -95,13 +89,19 @@ Expected<DecoderConfig> readDecoderConfig(const std::string &folder);
 
 /// Sizes, norms, rope and ties that nearly all families have under one name.
 void readCommonFields(ConfigReader &config, DecoderConfig &decoder);
-/// `hidden_act` or what `field` names.
+/// `hidden_act` or what `field` names, and what it is where it is absent.
 void readActivation(ConfigReader &config, DecoderConfig &decoder,
-                    const char *field = "hidden_act");
+                    const char *field = "hidden_act",
+                    const char *fallback = "silu");
 /// The new form (`rope_parameters`) and the old (`rope_theta`, `rope_scaling`).
 void readRope(ConfigReader &config, DecoderConfig &decoder);
-/// `sliding_window` for the layers that `layer_types` names; for all where it
-/// is absent and `all` holds.
-void readWindows(ConfigReader &config, DecoderConfig &decoder, bool all);
+/// Sets how much of a head is rotated; `share` of it.
+void checkRope(ConfigReader &config, const DecoderConfig &decoder, Rope &rope,
+               double share);
+/// `sliding_window` for the layers that `layer_types` names; for all where that
+/// is absent. `fallback` is the window of a file that has no such field; null
+/// is no window.
+void readWindows(ConfigReader &config, DecoderConfig &decoder,
+                 int64_t fallback);
 
 } // namespace knapper::serving

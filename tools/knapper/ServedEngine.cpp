@@ -10,8 +10,8 @@ void ServedEngine::addTo(CLI::App &app) {
                  "Threads that compute; 0: one for each core")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
-  app.add_option("--dtype", dtype, "Type of the weights: f32, i8 or i4")
-      ->check(CLI::IsMember({"f32", "i8", "i4"}))
+  app.add_option("--dtype", dtype, "Type of the weights: f32, bf16, i8 or i4")
+      ->check(CLI::IsMember({"f32", "bf16", "i8", "i4"}))
       ->capture_default_str();
   app.add_option("--max-context", maxContext,
                  "Tokens of a prompt and its answer, at most; 0: the model's")
@@ -54,9 +54,7 @@ ServedEngine::open(const std::string &folder, int32_t vocabulary) const {
   }
   serving::EngineOptions options;
   options.threads = threads;
-  options.dtype = dtype == "f32"  ? DType::f32
-                  : dtype == "i8" ? DType::i8
-                                  : DType::i4;
+  options.dtype = parseDType(dtype).value_or(DType::f32);
   options.kvMemoryBytes = static_cast<int64_t>(kvMemory * (1 << 30));
   options.maxContext = maxContext;
   options.maxBatchedTokens = maxBatchedTokens;

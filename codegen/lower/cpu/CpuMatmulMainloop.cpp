@@ -270,7 +270,7 @@ LogicalResult CpuLowering::mainloop(tile::MainloopOp op) {
   auto fetchRun = [&](llvm::Value *from, llvm::Value *elements) {
     fetchLines(from, b.CreateMul(elements, b.getInt64(p.bytes)));
   };
-  bool streams = p.pointer && rows == 1 && !scaled;
+  bool streams = p.pointer && rows == 1;
   auto overK = [&](const Carried &state, unsigned steps) {
     auto more = [&](llvm::ArrayRef<llvm::Value *> s) {
       return b.CreateICmpSLE(b.CreateNSWAdd(s[0], b.getInt64(steps)), k);
@@ -280,7 +280,9 @@ LogicalResult CpuLowering::mainloop(tile::MainloopOp op) {
         [&](llvm::ArrayRef<llvm::Value *> s) {
           Carried next(s.begin(), s.end());
           if (streams && steps == kUnroll) {
-            unsigned bytes = kUnroll * group * columns * bb->bytes;
+            // The two nibbles of a step lie in one byte.
+            unsigned bytes =
+                kUnroll * (nibbles ? 1 : group) * columns * bb->bytes;
             for (unsigned line = 0; line < bytes; line += 64)
               fetch(
                   b.CreateGEP(b.getInt8Ty(), s[kB], b.getInt64(kAhead + line)),

@@ -98,8 +98,8 @@ Value MatmulBuilder::scaledMainloop(VectorType type, Value aOffset, Value valid,
 }
 
 Value MatmulBuilder::mainloop(Value row, Value valid, int64_t tileRows,
-                              int64_t shift, Value fetch) {
-  auto type = VectorType::get({tileRows, shape.width}, sums);
+                              int64_t width, int64_t shift, Value fetch) {
+  auto type = VectorType::get({tileRows, width}, sums);
   Value aOffset = e.add(aBase, e.mul(row, lda));
   if (matmul.group && tileRows <= expandedRows)
     return scaledMainloop(type, aOffset, valid, shift, fetch);
@@ -129,10 +129,13 @@ Value MatmulBuilder::mainloop(Value row, Value valid, int64_t tileRows,
 void MatmulBuilder::tile(Value row, Value valid, int64_t tileRows,
                          Value share) {
   Location loc = e.location;
-  for (int64_t shift = 0; shift < panel; shift += shape.width) {
+  // One row is bound by reading the panel: it does so once, in the order of
+  // memory. Its accumulators are few, however wide the panel is.
+  int64_t width = tileRows == 1 ? panel : shape.width;
+  for (int64_t shift = 0; shift < panel; shift += width) {
     Value fetch =
         prefetchBase && shift == 0 ? e.add(prefetchBase, share) : Value();
-    Value acc = mainloop(row, valid, tileRows, shift, fetch);
+    Value acc = mainloop(row, valid, tileRows, width, shift, fetch);
     for (int64_t i = 0; i < tileRows; ++i) {
       Value value =
           vector::ExtractOp::create(b, loc, acc, ArrayRef<int64_t>{i});

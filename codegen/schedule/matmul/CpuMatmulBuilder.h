@@ -52,9 +52,9 @@ private:
   llvm::LogicalResult multiply(mlir::Value rows, mlir::Value tilesBefore,
                                mlir::Value share);
   llvm::LogicalResult bySplitBlocks(mlir::Value rows, mlir::Value key);
-  /// The sums of one register tile: columns `shift` on.
+  /// The sums of one register tile: `width` columns, `shift` on.
   mlir::Value mainloop(mlir::Value row, mlir::Value valid, int64_t tileRows,
-                       int64_t shift, mlir::Value fetch);
+                       int64_t width, int64_t shift, mlir::Value fetch);
   mlir::Value scaledMainloop(mlir::VectorType type, mlir::Value aOffset,
                              mlir::Value valid, int64_t shift,
                              mlir::Value fetch);
