@@ -302,3 +302,10 @@ def test_empty_tensors():
     x = torch.zeros(0, 5, device="cuda")
     double, total = f(x)
     assert double.shape == (0, 5) and torch.equal(total, torch.zeros(5, device="cuda"))
+
+
+def test_frozen_weights():
+    model = Mlp().cuda().eval()
+    with torch.no_grad():
+        frozen, x = compiled(model, freeze=True), torch.randn(8, 64, device="cuda")
+        close(frozen(x), model(x))

@@ -27,13 +27,13 @@ class Weights:
     def place(self, tensor: torch.Tensor) -> int:
         """Takes the tensor's elements, row-major; where they begin."""
         with unset_fake_temporarily():
-            return self._place(tensor.detach().cpu())
+            return self._place(tensor.detach())
 
     def _place(self, tensor: torch.Tensor) -> int:
-        key = (tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride())
+        key = (tensor.data_ptr(), tensor.device, tensor.dtype, tuple(tensor.shape), tensor.stride())
         if key not in self._places or not tensor.numel():
             self._places[key] = self._size
-            flat = tensor.contiguous().reshape(-1).view(torch.uint8).numpy()
+            flat = tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
             pad = -len(flat) % _ALIGNMENT
             self._parts += [flat.data, b"\0" * pad]
             self._size += len(flat) + pad
