@@ -115,7 +115,7 @@ def build(library: Path, out: Path) -> Path:
         files.append((name_in_wheel, path.read_bytes()))
     files.append(("knapper/lib/libknapper.so", library.read_bytes()))
     files += [(f"knapper/lib/{file}", part.read_bytes()) for file, part in zip(names, apart)]
-    for path in [*pages(), *examples(), ROOT / "include" / "knapper" / "knapper.h"]:
+    for path in [*pages(), *examples(), *sorted((ROOT / "include" / "knapper").glob("*.h"))]:
         files.append((f"knapper/share/{path.relative_to(ROOT)}", path.read_bytes()))
     for page, text in commands:  # into share/man of the environment, where man(1) looks
         files.append((f"{name}.data/data/share/man/man1/{page}", text))

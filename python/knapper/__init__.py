@@ -24,6 +24,7 @@ from knapper.compiler import compile, inspect, verify
 from knapper.devices import devices
 from knapper.errors import DeviceError, Error, InternalError, UserError
 from knapper.bound import Bound
+from knapper.llm import LLM, Completion
 from knapper.module import Module, load
 from knapper.operators import (
     TensorSpec,
@@ -40,9 +41,11 @@ from knapper.library import has_compiler, version
 __all__ = [
     "Bound",
     "Cancellation",
+    "Completion",
     "DeviceError",
     "Error",
     "InternalError",
+    "LLM",
     "Module",
     "Pending",
     "Quantized",

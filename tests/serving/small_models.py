@@ -64,13 +64,13 @@ MODELS = {
 }
 
 
-def make(name: str, folder: Path):
-    """Writes the model of this name; the model, in float32."""
+def make(name: str, folder: Path, **changes):
+    """Writes the model of this name, with other arguments where given; the model, in float32."""
     import torch
     import transformers
 
     kind, arguments = MODELS[name]
-    config = getattr(transformers, kind)(**arguments)
+    config = getattr(transformers, kind)(**arguments | changes)
     torch.manual_seed(len(name))
     model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
     with torch.no_grad():

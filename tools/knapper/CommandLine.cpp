@@ -24,8 +24,9 @@ int knapper_command_line(int argc, const char *const *argv) {
   session.addOptions(app);
   for (AddCommand *add :
        {addCompile, addRun, addBench, addCompare, addTune, addQuantize,
-        addRecords, addServe, addChat, addProfile, addExplain, addInspect, addDevices, addCache,
-        addVersion, addCompletion, addManPages})
+        addRecords, addServe, addBenchServe, addChat, addProfile, addExplain,
+        addInspect, addDevices, addCache, addVersion, addCompletion,
+        addManPages})
     add(app, session);
   try {
     app.parse(argc, argv);

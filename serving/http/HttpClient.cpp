@@ -1,0 +1,156 @@
+#include "serving/http/HttpClient.h"
+
+#include "runtime/base/Text.h"
+
+#include <array>
+#include <boost/asio/connect.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/core/tcp_stream.hpp>
+#include <boost/beast/http/buffer_body.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/read.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <boost/beast/http/write.hpp>
+#include <cstdio>
+
+namespace knapper::serving {
+
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+namespace http = beast::http;
+using tcp = asio::ip::tcp;
+using ErrorCode = beast::error_code;
+
+Expected<HttpUrl> HttpUrl::parse(const std::string &url) {
+  constexpr std::string_view scheme = "http://";
+  std::string_view rest = url;
+  HttpUrl parsed;
+  bool isHttp = rest.starts_with(scheme);
+  if (isHttp)
+    rest.remove_prefix(scheme.size());
+  size_t slash = std::min(rest.find('/'), rest.size());
+  std::string_view host = rest.substr(0, slash);
+  parsed.prefix = rest.substr(slash);
+  while (parsed.prefix.ends_with("/"))
+    parsed.prefix.pop_back();
+  size_t colon = host.rfind(':');
+  bool hasPort = colon != host.npos && host.find(']', colon) == host.npos;
+  parsed.port = hasPort ? host.substr(colon + 1) : "80";
+  parsed.host = host.substr(0, hasPort ? colon : host.size());
+  if (parsed.host.starts_with("[") && parsed.host.ends_with("]"))
+    parsed.host = parsed.host.substr(1, parsed.host.size() - 2);
+  bool isNumber =
+      !parsed.port.empty() && parsed.port.size() <= 5 &&
+      parsed.port.find_first_not_of("0123456789") == std::string::npos;
+  if (!isHttp || parsed.host.empty() || !isNumber)
+    return userError("is no address of a server", url,
+                     "http://HOST:PORT, such as http://127.0.0.1:8000");
+  return parsed;
+}
+
+struct HttpClient::Connection {
+  asio::io_context context{1};
+  beast::tcp_stream stream{context};
+  beast::flat_buffer buffer;
+  std::string host, prefix, name;
+  double seconds = 0;
+  bool open = true;
+
+  /// Begins an operation by `start(handler)` and waits for its end.
+  template <typename Start> Status wait(const char *what, Start &&start) {
+    ErrorCode result = asio::error::timed_out;
+    try {
+      stream.expires_after(
+          std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000)));
+      start([&](ErrorCode error, auto &&...) { result = error; });
+      context.restart();
+      context.run();
+    } catch (const std::exception &failure) {
+      open = false;
+      return deviceError(cat(what, ": ", failure.what()), name);
+    }
+    if (result == http::error::need_buffer)
+      result = {};
+    if (!result)
+      return success();
+    open = false;
+    if (result == beast::error::timeout) {
+      char limit[32];
+      snprintf(limit, sizeof(limit), "%g s", seconds);
+      return deviceError(cat(what, ": nothing came in ", limit), name);
+    }
+    return deviceError(cat(what, ": ", result.message()), name);
+  }
+};
+
+HttpClient::HttpClient(std::unique_ptr<Connection> connection)
+    : connection(std::move(connection)) {}
+HttpClient::~HttpClient() = default;
+bool HttpClient::isOpen() const { return connection->open; }
+
+Expected<std::unique_ptr<HttpClient>> HttpClient::connect(const HttpUrl &url,
+                                                          double seconds) {
+  try {
+    auto connection = std::make_unique<Connection>();
+    connection->seconds = seconds;
+    connection->prefix = url.prefix;
+    bool isV6 = url.host.find(':') != url.host.npos;
+    connection->host =
+        cat(isV6 ? "[" : "", url.host, isV6 ? "]" : "", ":", url.port);
+    connection->name = "http://" + connection->host;
+    ErrorCode error;
+    tcp::resolver resolver(connection->context);
+    auto found = resolver.resolve(url.host, url.port, error);
+    if (error)
+      return deviceError(cat("the name is not known: ", error.message()),
+                         connection->name);
+    TRY(connection->wait("no connection", [&](auto handler) {
+      connection->stream.async_connect(found, handler);
+    }));
+    connection->stream.socket().set_option(tcp::no_delay(true), error);
+    return std::unique_ptr<HttpClient>(new HttpClient(std::move(connection)));
+  } catch (const std::exception &failure) {
+    return deviceError(cat("no connection: ", failure.what()), url.host);
+  }
+}
+
+Expected<int>
+HttpClient::send(const std::string &path, const std::string &body,
+                 const std::string &key,
+                 const std::function<void(std::string_view)> &part) {
+  Connection &c = *connection;
+  http::request<http::string_body> request(
+      body.empty() ? http::verb::get : http::verb::post, c.prefix + path, 11);
+  request.set(http::field::host, c.host);
+  request.set(http::field::user_agent, "knapper");
+  if (!key.empty())
+    request.set(http::field::authorization, "Bearer " + key);
+  if (!body.empty())
+    request.set(http::field::content_type, "application/json");
+  request.body() = body;
+  request.prepare_payload();
+  TRY(c.wait("the request was not taken", [&](auto handler) {
+    http::async_write(c.stream, request, handler);
+  }));
+  http::response_parser<http::buffer_body> parser;
+  parser.body_limit(boost::none);
+  TRY(c.wait("no answer", [&](auto handler) {
+    http::async_read_header(c.stream, c.buffer, parser, handler);
+  }));
+  std::array<char, 16384> bytes;
+  while (!parser.is_done()) {
+    parser.get().body().data = bytes.data();
+    parser.get().body().size = bytes.size();
+    TRY(c.wait("the answer broke off", [&](auto handler) {
+      http::async_read_some(c.stream, c.buffer, parser, handler);
+    }));
+    part(std::string_view(bytes.data(),
+                          bytes.size() - parser.get().body().size));
+  }
+  c.open = parser.get().keep_alive();
+  return static_cast<int>(parser.get().result_int());
+}
+
+} // namespace knapper::serving

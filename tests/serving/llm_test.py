@@ -1,0 +1,160 @@
+"""knapper.LLM and the C API under it, over a small Llama with drawn weights."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import ctypes
+import json
+import threading
+import time
+
+import pytest
+import small_models
+from null_server import make_folder, wait_for
+
+import knapper
+from knapper import llm as api
+
+torch = pytest.importorskip("torch")
+MESSAGES = [{"role": "user", "content": "Hello there"}]
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory):
+    folder = make_folder(tmp_path_factory.mktemp("llm") / "small")
+    return folder, small_models.make("llama", folder, vocab_size=1500)
+
+
+@pytest.fixture(scope="module")
+def llm(reference, tmp_path_factory):
+    cache = tmp_path_factory.mktemp("cache")
+    cache.chmod(0o700)
+    with knapper.LLM(reference[0], threads=2, kv_memory=4 << 20, cache_dir=cache) as made:
+        yield made
+
+
+def greedy(model, tokens, count):
+    with torch.no_grad():
+        out = model.generate(
+            torch.tensor([tokens]), max_new_tokens=count, min_new_tokens=count, do_sample=False, pad_token_id=0)
+    return out[0, len(tokens):].tolist()
+
+
+def get(llm, path):
+    request = api._Request(llm._lib, llm._open(), path, None)
+    ((status, text),) = request.parts()
+    assert status == 200
+    return text.decode()
+
+
+def test_equals_transformers(reference, llm):
+    prompt = llm.tokenize("The compiler reads", add_special_tokens=False)
+    answer = llm.generate(prompt, max_tokens=24, temperature=0, ignore_eos=True)
+    assert answer.text == llm.detokenize(greedy(reference[1], prompt, 24))
+    assert (answer.finish_reason, answer.prompt_tokens, answer.completion_tokens) == ("length", len(prompt), 24)
+
+
+def test_streams_are_the_answers(llm):
+    fields = dict(max_tokens=20, temperature=0, ignore_eos=True)
+    pieces = list(llm.stream("A model", **fields))
+    assert pieces and "".join(pieces) == llm.generate("A model", **fields).text
+    chat = llm.chat(MESSAGES, **fields)
+    assert "".join(llm.stream(MESSAGES, **fields)) == chat.text and chat.choice["message"]["role"] == "assistant"
+
+
+def test_seeds_stops_and_logprobs(llm):
+    fields = dict(max_tokens=20, ignore_eos=True, temperature=1.0)
+    one, two, three = (llm.generate("A model", seed=seed, **fields).text for seed in (1, 1, 2))
+    assert one == two != three
+    stop = one[5:8]
+    assert llm.generate("A model", seed=1, stop=stop, **fields).text == one[: one.index(stop)]
+    assert len(llm.generate("A model", logprobs=2, **fields).choice["logprobs"]["tokens"]) == 20
+
+
+def test_many_threads_share_the_engine(llm):
+    prompts = [f"Prompt number {i} of many" for i in range(12)]
+    fields = dict(max_tokens=16, temperature=0, ignore_eos=True)
+    alone = [llm.generate(prompt, **fields).text for prompt in prompts]
+    with concurrent.futures.ThreadPoolExecutor(6) as pool:
+        assert list(pool.map(lambda prompt: llm.generate(prompt, **fields).text, prompts)) == alone
+    assert [answer.text for answer in llm.generate_all(prompts, **fields)] == alone
+
+
+def test_a_dropped_stream_ends_its_request(llm):
+    stream = llm.stream("Go on", max_tokens=220, ignore_eos=True)
+    next(stream)
+    assert json.loads(get(llm, "/health/progress"))["running"] == 1
+    stream.close()
+    wait_for(lambda: json.loads(get(llm, "/health/progress"))["running"] == 0, 1.0)
+
+
+def test_cancel_wakes_who_polls(llm):
+    body = json.dumps({"prompt": "Go on", "max_tokens": 220, "ignore_eos": True, "n": 64}).encode()
+    handle = ctypes.c_void_p()
+    api.check(llm._lib.knapper_llm_submit(llm._open(), b"/v1/completions", body, ctypes.byref(handle)))
+    part = api._Part(size=ctypes.sizeof(api._Part))
+    api.check(llm._lib.knapper_llm_poll(handle, 0, ctypes.byref(part)))
+    assert part.state == 0  # waiting
+    timer = threading.Timer(0.02, llm._lib.knapper_llm_cancel, [handle])
+    timer.start()
+    begin = time.monotonic()
+    api.check(llm._lib.knapper_llm_poll(handle, -1, ctypes.byref(part)))
+    assert part.state == 3 and time.monotonic() - begin < 2  # cancelled
+    timer.join()
+    llm._lib.knapper_llm_cancel(handle)  # again: nothing
+    llm._lib.knapper_llm_request_release(handle)
+    wait_for(lambda: json.loads(get(llm, "/health/progress"))["running"] == 0, 1.0)
+
+
+@pytest.mark.parametrize("call, where, message", [
+    (lambda m: m.generate("x", temperature=9), "temperature", "must be"),
+    (lambda m: m.generate("x", temprature=1), "temprature", "temperature"),
+    (lambda m: m.generate([3] * 300), "prompt", "256"),
+    (lambda m: m.generate([]), "prompt", ""),
+    (lambda m: m.generate("x", stream=True), "stream", "LLM.stream"),
+    (lambda m: m.generate("x", seed=float("nan")), "fields", "JSON"),
+    (lambda m: m.chat([{"role": "wizard", "content": "x"}]), "messages[0].role", ""),
+    (lambda m: list(m.stream("x", top_p=2)), "top_p", "must be"),
+])
+def test_wrong_requests(llm, call, where, message):
+    with pytest.raises(knapper.UserError) as caught:
+        call(llm)
+    assert isinstance(caught.value, ValueError)
+    assert caught.value.where == where and message in str(caught.value)
+
+
+@pytest.mark.parametrize("arguments, message", [
+    (dict(folder="/nowhere"), "/nowhere/tokenizer.json"),
+    (dict(dtype="f8"), "f32, bf16, i8 or i4"),
+    (dict(dtype="f16"), "f32, bf16, i8 or i4"),
+    (dict(threads=-1), "0 to"),
+    (dict(kv_memory=1), "kvMemoryBytes"),
+])
+def test_wrong_models(reference, arguments, message):
+    with pytest.raises(knapper.UserError, match=message):
+        knapper.LLM(**dict(folder=reference[0]) | arguments)
+
+
+def test_release_in_any_order(reference, tmp_path):
+    tmp_path.chmod(0o700)
+    model = knapper.LLM(reference[0], threads=1, kv_memory=4 << 20, cache_dir=tmp_path)
+    stream = model.stream("Go on", max_tokens=40, ignore_eos=True)
+    first = next(stream)
+    model.close()
+    with pytest.raises(knapper.UserError, match="closed"):
+        model.generate("x")
+    assert first + "".join(stream)
+
+
+def test_null_pointers_are_user_errors(llm):
+    lib = llm._lib
+    for call in (
+        lambda: lib.knapper_llm_load(None, None, ctypes.byref(ctypes.c_void_p())),
+        lambda: lib.knapper_llm_submit(None, b"/", None, ctypes.byref(ctypes.c_void_p())),
+        lambda: lib.knapper_llm_poll(None, 0, ctypes.byref(api._Part())),
+    ):
+        with pytest.raises(knapper.UserError, match="is NULL"):
+            api.check(call())
+    lib.knapper_llm_release(None)
+    lib.knapper_llm_request_release(None)
+    lib.knapper_llm_cancel(None)
