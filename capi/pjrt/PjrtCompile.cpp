@@ -24,6 +24,7 @@ PjrtError *readInfo(const knapper_tensor_info &info, ArrayInfo &array) {
   array.type = *type;
   array.dtype = info.dtype;
   array.dims.assign(info.shape, info.shape + info.rank);
+  array.moduleDims = array.dims;
   std::optional<size_t> bytes =
       arrayBytes(*type, array.dims.data(), array.dims.size());
   if (!bytes)
@@ -47,9 +48,13 @@ PjrtError *readInfos(knapper_module *module, int32_t count, Ask ask,
   return nullptr;
 }
 
-/// Marks what the description of the module says that callers give away.
-void markDonated(std::string_view description, std::vector<ArrayInfo> &inputs) {
-  constexpr std::string_view key = "\"donated\":[";
+/// Those of `arrays` whose positions the description of the module lists under
+/// the key.
+std::vector<ArrayInfo *> listed(std::string_view description,
+                                std::string_view name,
+                                std::vector<ArrayInfo> &arrays) {
+  std::vector<ArrayInfo *> found;
+  std::string key = '"' + std::string(name) + "\":[";
   size_t at = description.find(key);
   const char *end = description.data() + description.size();
   const char *next =
@@ -58,10 +63,17 @@ void markDonated(std::string_view description, std::vector<ArrayInfo> &inputs) {
     auto [stop, code] = std::from_chars(next, end, index);
     if (code != std::errc())
       break; // the list has ended
-    if (index < inputs.size())
-      inputs[index].donated = true;
+    if (index < arrays.size())
+      found.push_back(&arrays[index]);
     next = stop;
   }
+  return found;
+}
+
+/// Two numbers along the module's last dim are one of the caller's.
+void makeComplex(ArrayInfo &array) {
+  array.type = array.type == Type::f64 ? Type::c128 : Type::c64;
+  array.dims.pop_back();
 }
 
 /// Gives each output the first donated input that it may replace and no other
@@ -98,7 +110,14 @@ PjrtError *makeProgram(knapper_module *module,
   const char *description = nullptr;
   if (knapper_error *error = knapper().module_describe(module, &description))
     return fail(error);
-  markDonated(description, program->inputs);
+  for (ArrayInfo *array : listed(description, "donated", program->inputs))
+    array->donated = true;
+  for (ArrayInfo *array :
+       listed(description, "complex_inputs", program->inputs))
+    makeComplex(*array);
+  for (ArrayInfo *array :
+       listed(description, "complex_outputs", program->outputs))
+    makeComplex(*array);
   for (const ArrayInfo &output : program->outputs) {
     program->outputTypes.push_back(output.type);
     program->outputRanks.push_back(output.dims.size());

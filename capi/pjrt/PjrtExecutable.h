@@ -9,6 +9,7 @@ struct ArrayInfo {
   Type type;
   knapper_dtype dtype;
   std::vector<int64_t> dims;
+  std::vector<int64_t> moduleDims; ///< of complex arrays a last dim of two more
   size_t bytes;
   bool donated = false; ///< an input that the caller gives away
 };

@@ -77,7 +77,8 @@ PjrtError *execute(LoadedExecutable_Execute_Args &a) {
     if (!inputs[i])
       return deletedBuffer("an argument");
     given[i] = {inputs[i]->data(), wanted.bytes, wanted.dtype,
-                static_cast<int32_t>(wanted.dims.size()), wanted.dims.data()};
+                static_cast<int32_t>(wanted.moduleDims.size()),
+                wanted.moduleDims.data()};
   }
   for (size_t i = 0; i < results; ++i) {
     const ArrayInfo &info = program.outputs[i];
@@ -89,7 +90,8 @@ PjrtError *execute(LoadedExecutable_Execute_Args &a) {
       outputs[i] =
           std::make_shared<HostBlock>(executable.client->host, info.bytes);
     made[i] = {outputs[i]->data(), info.bytes, info.dtype,
-               static_cast<int32_t>(info.dims.size()), info.dims.data()};
+               static_cast<int32_t>(info.moduleDims.size()),
+               info.moduleDims.data()};
   }
   // Also where the run fails: what they held may be overwritten by then.
   for (size_t i = 0; i < count; ++i)

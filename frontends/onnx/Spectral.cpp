@@ -1,4 +1,5 @@
 // Fourier transforms and what speech models put around them.
+#include "frontends/common/FourierTransform.h"
 #include "frontends/onnx/Node.h"
 #include "frontends/onnx/Tensors.h"
 #include <cmath>
@@ -11,101 +12,7 @@ namespace {
 using ts::Dim;
 using P = ts::ComparePredicate;
 
-/// Rows of complex numbers, [rows, length] each; no `im`: they are real.
-struct Complex {
-  Value re, im;
-};
-
-constexpr int64_t largestMatrix = 64, largestPrime = 2048;
-
-/// The largest divisor of `length` up to `largestMatrix`, or 1.
-int64_t divisorOf(int64_t length) {
-  for (int64_t d = std::min(largestMatrix, length); d > 1; --d)
-    if (length % d == 0)
-      return d;
-  return 1;
-}
-
-/// Tables of cos and sin of 2 pi row * column / length; a negative `sign`
-/// mirrors the sine.
-Complex roots(Node &n, Dim rows, Dim columns, Dim length, double sign,
-              Type element) {
-  Type i64 = n.b.getI64Type(), f64 = n.b.getF64Type();
-  RankedTensorType type = n.type({rows, columns}, i64);
-  if (!type)
-    return {};
-  // The product modulo the length keeps the angle exact.
-  Value row = n.makeAs<ts::IotaOp>(type, uint64_t(0)),
-        column = n.makeAs<ts::IotaOp>(type, uint64_t(1));
-  Value phase =
-      n.binary<ts::ModOp>(n.mul(row, column), n.sizeScalar(length, i64));
-  Value angle =
-      n.mul(n.div(n.convert(phase, f64), n.sizeScalar(length, f64)), 2 * M_PI);
-  Value sine = n.mul(n.make<ts::SinOp>(angle), sign);
-  return {n.convert(n.make<ts::CosOp>(angle), element),
-          n.convert(sine, element)};
-}
-
-Complex multiply(Node &n, Complex a, Complex b) {
-  return {n.sub(n.mul(a.re, b.re), n.mul(a.im, b.im)),
-          n.add(n.mul(a.re, b.im), n.mul(a.im, b.re))};
-}
-
-/// Along dim 1 of [rows, length, ...rest] with a matmul; the result is
-/// [rows, ...rest, length].
-Complex matrixTransform(Node &n, Complex x, Dim length, double sign) {
-  Complex w = roots(n, length, length, length, sign, ts::elementTypeOf(x.re));
-  auto product = [&](Value a, Value b) {
-    return n.make<ts::DotOp>(a, b, ArrayRef<int64_t>{}, ArrayRef<int64_t>{},
-                             ArrayRef<int64_t>{1}, ArrayRef<int64_t>{0},
-                             TypeAttr());
-  };
-  Complex y{product(x.re, w.re), product(x.re, w.im)};
-  if (!x.im)
-    return y;
-  return {n.sub(y.re, product(x.im, w.im)), n.add(y.im, product(x.im, w.re))};
-}
-
-/// The transform of [rows, length] without a factor. Lengths that have a
-/// divisor d are taken apart: length / d transforms of d elements, a turn, d of
-/// length / d.
-Complex transform(Node &n, Complex x, double sign) {
-  if (!x.re)
-    return {};
-  Dim rows = ts::dimOf(x.re, 0), length = ts::dimOf(x.re, 1);
-  std::optional<int64_t> known = length.asConstant();
-  int64_t d = known && *known > largestMatrix ? divisorOf(*known) : 1;
-  if (d == 1) {
-    if (known && *known > largestPrime) {
-      (void)n.unsupported("a transform of " + std::to_string(*known) +
-                          " elements, which has a prime factor above " +
-                          std::to_string(largestPrime));
-      return {};
-    }
-    return matrixTransform(n, x, length, sign);
-  }
-  Dim first = n.dim(d), second = n.dim(*known / d);
-  auto split = [&](Value part) {
-    return part ? n.reshape(part, {rows, first, second}) : Value();
-  };
-  Complex y = matrixTransform(n, {split(x.re), split(x.im)}, first, sign);
-  Complex turn = roots(n, second, first, length, sign, ts::elementTypeOf(x.re));
-  if (!y.re || !turn.re)
-    return {};
-  SmallVector<Dim> dims{rows, second, first};
-  y = multiply(n, y,
-               {n.broadcastTo(turn.re, dims), n.broadcastTo(turn.im, dims)});
-  auto merge = [&](Value part) {
-    return n.reshape(n.transpose(part, {0, 2, 1}), {rows * first, second});
-  };
-  y = transform(n, {merge(y.re), merge(y.im)}, sign);
-  auto order = [&](Value part) {
-    return n.reshape(
-        n.transpose(n.reshape(part, {rows, first, second}), {0, 2, 1}),
-        {rows, length});
-  };
-  return {order(y.re), order(y.im)};
-}
+using Complex = FourierPlanes;
 
 /// `count` elements along dim 1, cut or filled with zeros.
 Value fitLength(Node &n, Value x, Dim count) {
@@ -231,7 +138,7 @@ LogicalResult importDft(Node &n) {
   } else {
     x = {fitLength(n, x.re, length), fitLength(n, x.im, length)};
   }
-  Complex y = transform(n, x, inverse ? 1 : -1);
+  Complex y = fourierTransform(n, x, inverse ? 1 : -1);
   if (!y.re || !y.im)
     return n.failed() ? failure() : n.out(Value());
   if (inverse) {
@@ -290,7 +197,7 @@ LogicalResult importStft(Node &n) {
   Complex x = partsOf(n, n.reshape(parts, {dims[0] * frames, length, dims[2]}));
   if (!x.re)
     return failure();
-  Complex y = transform(n, x, -1);
+  Complex y = fourierTransform(n, x, -1);
   if (n.flag("onesided", true)) {
     length = length.floorDiv(n.dim(2)) + 1;
     y = {n.sliceDim(y.re, 1, n.dim(0), length),

@@ -29,7 +29,8 @@ Block *beginHloBody(HloNode &n, unsigned index, StringRef name,
   region.frame.body = &region.body;
   region.frame.depth = n.frame.depth + 1;
   for (auto [i, argument] : llvm::enumerate(block->getArguments())) {
-    if (argument.getType() != types[i])
+    std::string problem;
+    if (hloType(argument.getType(), problem) != types[i])
       (void)n.damaged("a region's argument is of another type");
     region.frame.values[argument] = region.body.function.getArgument(i);
   }

@@ -35,22 +35,7 @@ LogicalResult importConstant(HloNode &n) {
                                  ts::dimsOf(Type(type))));
     return n.out(n.constant(data));
   }
-  // What is large stays in the file.
-  auto large = dyn_cast_if_present<DictionaryAttr>(value);
-  auto of = large ? large.getAs<TypeAttr>("type") : TypeAttr();
-  auto offset = large ? large.getAs<IntegerAttr>("offset") : IntegerAttr();
-  auto bytes = large ? large.getAs<IntegerAttr>("bytes") : IntegerAttr();
-  if (!of || of.getValue() != type || !offset || !bytes)
-    return n.damaged("has no data of its type");
-  if (type.getElementType().isInteger(1)) {
-    const char *begin = n.importer.begin + offset.getInt();
-    return n.out(unpacked(n, DenseElementsAttr::getFromRawBuffer(
-                                 type, ArrayRef<char>(begin, bytes.getInt()))));
-  }
-  auto weight = ts::WeightAttr::get(
-      n.shared.context, 0, n.importer.offset + offset.getInt(), bytes.getInt(),
-      n.b.getStringAttr("constant"));
-  return n.out(n.makeAs<ts::WeightOp>(type, weight));
+  return n.out(hloLargeConstant(n, type, type));
 }
 
 LogicalResult importIota(HloNode &n) {
@@ -69,5 +54,25 @@ constexpr HloRow rows[] = {
 } // namespace
 
 llvm::ArrayRef<HloRow> hloConstantRows() { return rows; }
+
+Value hloLargeConstant(HloNode &n, Type type, RankedTensorType as) {
+  auto large = n.op->getAttrOfType<DictionaryAttr>("value");
+  auto of = large ? large.getAs<TypeAttr>("type") : TypeAttr();
+  auto offset = large ? large.getAs<IntegerAttr>("offset") : IntegerAttr();
+  auto bytes = large ? large.getAs<IntegerAttr>("bytes") : IntegerAttr();
+  if (!of || of.getValue() != type || !offset || !bytes) {
+    (void)n.damaged("has no data of its type");
+    return {};
+  }
+  if (as.getElementType().isInteger(1)) {
+    const char *begin = n.importer.begin + offset.getInt();
+    return unpacked(n, DenseElementsAttr::getFromRawBuffer(
+                           as, ArrayRef<char>(begin, bytes.getInt())));
+  }
+  auto weight = ts::WeightAttr::get(
+      n.shared.context, 0, n.importer.offset + offset.getInt(), bytes.getInt(),
+      n.b.getStringAttr("constant"));
+  return n.makeAs<ts::WeightOp>(as, weight);
+}
 
 } // namespace knapper

@@ -1,5 +1,5 @@
 #include "frontends/stablehlo/HloImporter.h"
-#include "frontends/stablehlo/HloNode.h"
+#include "frontends/stablehlo/HloComplex.h"
 #include "ir/tensor/SignatureMarks.h"
 #include "mlir/IR/Verifier.h"
 
@@ -29,6 +29,14 @@ RankedTensorType hloType(Type type, std::string &problem) {
     return {};
   }
   Type element = tensor.getElementType();
+  if (auto complex = dyn_cast<ComplexType>(element)) {
+    element = complex.getElementType();
+    if ((element.isF32() || element.isF64()) && tensor.hasStaticShape()) {
+      SmallVector<int64_t> shape{2};
+      llvm::append_range(shape, tensor.getShape());
+      return RankedTensorType::get(shape, element);
+    }
+  }
   if (isa<IntegerType, Float64Type, Float32Type, Float16Type, BFloat16Type,
           Float8E4M3FNType, Float8E5M2Type, Float8E4M3FNUZType,
           Float8E5M2FNUZType, Float8E8M0FNUType, Float4E2M1FNType>(element)) {
@@ -169,6 +177,7 @@ Status HloImporter::importOp(Operation &op, HloFrame &frame) {
     return success();
   }
   const HloRow *row = findHloRow(kind);
+  bool complex = isHloComplex(&op);
   if (frame.lift && row && !isLiftable(kind))
     row = nullptr;
   size_t before = missing.size();
@@ -178,10 +187,12 @@ Status HloImporter::importOp(Operation &op, HloFrame &frame) {
   std::string problem;
   bool nests = op.getNumRegions() > 0 || kind == "call" || kind == "composite";
   for (Value result : op.getResults())
-    if (row && !nests && !hloType(result.getType(), problem))
+    if ((row || complex) && !nests && !hloType(result.getType(), problem))
       break;
-  if (!row || !problem.empty())
+  if ((!row && !complex) || !problem.empty())
     (void)n.unsupported(problem);
+  else if (complex)
+    built = importHloComplex(n, row);
   else if (n.operands.size() < row->operands)
     (void)n.damaged("has " + Twine(n.operands.size()) + " operands");
   else
@@ -255,7 +266,8 @@ Expected<SmallVector<Value>> HloImporter::call(StringRef callee,
   frame.depth = caller.frame.depth + 1;
   frame.line = hloSourceLine(caller.op, caller.frame);
   for (auto [inner, outer] : llvm::zip(block->getArguments(), arguments)) {
-    if (inner.getType() != outer.getType())
+    std::string problem;
+    if (hloType(inner.getType(), problem) != outer.getType())
       return damagedFile("calls '" + callee + "' with other types", where);
     frame.values[inner] = outer;
   }
@@ -315,7 +327,7 @@ Expected<OwningOpRef<ModuleOp>> HloImporter::importMain(Operation *function,
   SmallVector<Type> types;
   for (auto [i, argument] : llvm::enumerate(block.getArguments())) {
     std::string problem;
-    RankedTensorType type = hloType(argument.getType(), problem);
+    RankedTensorType type = hloBorderType(argument.getType(), problem);
     if (!type)
       missing.push_back({"argument " + std::to_string(i), "",
                          hloSourceLine(argument.getLoc()), problem});
@@ -338,9 +350,23 @@ Expected<OwningOpRef<ModuleOp>> HloImporter::importMain(Operation *function,
     frame.values[argument] = body->getArgument(i);
   }
   b.setInsertionPointToEnd(body);
+  HloNode border(*this, frame, function, "func", main.getLoc());
+  for (auto [i, argument] : llvm::enumerate(block.getArguments()))
+    if (isHloComplex(argument.getType())) {
+      main.setArgAttr(i, ts::kComplex, b.getUnitAttr());
+      frame.values[argument] = hloFromBorder(border, body->getArgument(i));
+    }
   ASSIGN_OR_RETURN(SmallVector<Value> made, importBlock(block, frame));
   if (!missing.empty())
     return missingError();
+  SmallVector<bool> isComplex;
+  for (auto [value, type] : llvm::zip(made, block.back().getOperandTypes())) {
+    isComplex.push_back(isHloComplex(type));
+    if (isComplex.back())
+      value = hloToBorder(border, value);
+  }
+  if (border.error)
+    return *border.error;
   func::ReturnOp::create(b, main.getLoc(), made);
   main.setType(
       b.getFunctionType(types, ValueRange(ArrayRef<Value>(made)).getTypes()));
@@ -352,6 +378,8 @@ Expected<OwningOpRef<ModuleOp>> HloImporter::importMain(Operation *function,
           info && !info.empty())
         name = info.str();
     main.setResultAttr(i, "ts.name", b.getStringAttr(distinct(name, taken)));
+    if (isComplex[i])
+      main.setResultAttr(i, ts::kComplex, b.getUnitAttr());
   }
   return result;
 }

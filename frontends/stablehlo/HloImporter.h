@@ -42,6 +42,8 @@ public:
   /// How often the loop runs that a symbol counts, from 0.
   llvm::StringMap<int64_t> turns;
   std::vector<std::shared_ptr<const std::string>> buffers; ///< unpacked data
+  /// Of complex tensors that were joined: real and imaginary parts.
+  llvm::DenseMap<mlir::Value, std::pair<mlir::Value, mlir::Value>> planes;
   const char *const begin;                                 ///< of the bytecode
   const size_t offset; ///< of the bytecode in the file
 

@@ -161,7 +161,11 @@ RankedTensorType HloNode::resultType(size_t index) {
     return {};
   }
   std::string problem;
-  RankedTensorType type = hloType(op->getResult(index).getType(), problem);
+  Type given = op->getResult(index).getType();
+  if (auto tensor = dyn_cast<RankedTensorType>(given); tensor && onPlanes)
+    if (auto complex = dyn_cast<ComplexType>(tensor.getElementType()))
+      given = tensor.clone(complex.getElementType());
+  RankedTensorType type = hloType(given, problem);
   if (!type)
     (void)unsupported(problem);
   else if (frame.lift && kind != "constant")

@@ -104,6 +104,8 @@ public:
   HloFrame &frame;
   mlir::Operation *op;
   std::string kind; ///< "dot_general"
+  /// Operands and results are one plane of complex ones (HloComplex.h).
+  bool onPlanes = false;
 };
 
 struct HloRow {
@@ -136,10 +138,17 @@ llvm::ArrayRef<HloRow> hloControlRows();
 llvm::ArrayRef<HloRow> hloLoopRows();
 llvm::ArrayRef<HloRow> hloMatrixRows();
 
-/// The row of an op, or null.
+/// Data that stays in the file, `type` of it as `as`; null and an error.
+mlir::Value hloLargeConstant(HloNode &n, mlir::Type type,
+                             mlir::RankedTensorType as);
+
+/// The row of an op of real numbers, or null.
 const HloRow *findHloRow(llvm::StringRef name);
 
 /// "dot_general" of "vhlo.dot_general_v2".
 llvm::StringRef hloName(mlir::Operation *op);
+
+/// Whether there is a row, of real or of complex numbers.
+bool hasHloRow(llvm::StringRef name);
 
 } // namespace knapper

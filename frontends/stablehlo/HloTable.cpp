@@ -1,4 +1,4 @@
-#include "frontends/stablehlo/HloNode.h"
+#include "frontends/stablehlo/HloComplexMath.h"
 #include "frontends/stablehlo/ImportStableHlo.h"
 #include "llvm/ADT/StringMap.h"
 
@@ -21,8 +21,17 @@ const HloRow *findHloRow(llvm::StringRef name) {
   return table.lookup(name);
 }
 
+bool hasHloRow(llvm::StringRef name) {
+  return findHloRow(name) ||
+         llvm::any_of(hloComplexRows(),
+                      [&](const HloRow &row) { return name == row.name; });
+}
+
 std::string stableHloRows() {
   std::vector<std::string> names;
+  for (const HloRow &row : hloComplexRows())
+    if (!findHloRow(row.name))
+      names.push_back(row.name);
   for (const auto &entry : makeTable())
     names.push_back(entry.first().str());
   llvm::sort(names);

@@ -143,13 +143,13 @@ Expected<std::string> inspectStableHlo(std::string_view bytes,
   for (const auto &[name, use] : uses.ops) {
     writeOp(name, use);
     json.field("count", use.count)
-        .field("supported", findHloRow(name) != nullptr)
+        .field("supported", hasHloRow(name))
         .field("registered", false)
         .endObject();
   }
   json.endArray().key("unsupported").beginArray();
   for (const auto &[name, use] : uses.ops) {
-    if (findHloRow(name))
+    if (hasHloRow(name))
       continue;
     writeOp(name, use);
     json.field("reason", "there is no such op here");

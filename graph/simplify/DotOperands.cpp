@@ -206,10 +206,37 @@ static LogicalResult weightsOnTheRight(DotOp op, PatternRewriter &rewriter) {
   return success();
 }
 
+/// The transpose of a product is the product with its sides exchanged, as long
+/// as that reads the left side no worse: gradients of weights come so.
+static LogicalResult transposeOfDot(TransposeOp op, PatternRewriter &rewriter) {
+  auto dot = op.getInput().getDefiningOp<DotOp>();
+  if (!dot || !dot->hasOneUse() || !dot.getLhsBatch().empty() ||
+      isPackedConstant(dot.getLhs()) || isPackedConstant(dot.getRhs()))
+    return failure();
+  int64_t left = rankOf(dot.getLhs()) - dot.getLhsContract().size();
+  int64_t right = rankOf(dot.getRhs()) - dot.getRhsContract().size();
+  if (left == 0 || right == 0)
+    return failure();
+  for (auto [to, from] : llvm::enumerate(op.getPermutation()))
+    if (from != (static_cast<int64_t>(to) + left) % (left + right))
+      return failure();
+  auto alongRows = [](Value side, ArrayRef<int64_t> contract) {
+    return llvm::is_contained(contract, rankOf(side) - 1);
+  };
+  if (alongRows(dot.getLhs(), dot.getLhsContract()) &&
+      !alongRows(dot.getRhs(), dot.getRhsContract()))
+    return failure();
+  rewriter.replaceOpWithNewOp<DotOp>(
+      op, dot.getRhs(), dot.getLhs(), ArrayRef<int64_t>{}, ArrayRef<int64_t>{},
+      dot.getRhsContract(), dot.getLhsContract(), dot.getResultTypeAttr());
+  return success();
+}
+
 void knapper::populateDotPatterns(RewritePatternSet &patterns) {
   patterns.add(dotOfTranspose);
   patterns.add(dotOfTransposedRows);
   patterns.add(dotOfReshape);
   patterns.add(dotOfMergedBatches);
   patterns.add(weightsOnTheRight);
+  patterns.add(transposeOfDot);
 }

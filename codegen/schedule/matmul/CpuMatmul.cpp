@@ -4,7 +4,9 @@
 //   `panel` columns, for one index of the batch dims (and of those row dims
 //   that do not follow the others in memory)
 //
-// The right side, when constant, is packed once, at compile time, in panels
+// The left side is read in place, or its rows of the program are copied first
+// (copiesRows). The right side, when constant, is packed once, at compile time,
+// in panels
 // ([K][panel], k-major; PackedOperand); otherwise a program copies its
 // panel into scratch first, or reads it in place where that costs less
 // (readsInPlace).
@@ -176,7 +178,7 @@ LogicalResult MatmulBuilder::bySplitBlocks(Value rows, Value key) {
   int64_t depth = *matmul.lhs.contract.asConstant();
   int64_t at = accumulatorBytes(/*inTiles=*/true);
   if (!matmul.packed)
-    at += (depth + kRowsPastPanel) * panel * 4 + 64;
+    at += panelBytes(depth, panel);
   SplitBlocks blocks(e, *inParts, at);
   Value base = e.add(aBase, e.mul(firstRow, lda));
   Value others = tile::OtherKeyOp::create(b, loc, b.getI1Type(), key);
@@ -324,6 +326,9 @@ LogicalResult MatmulBuilder::build() {
   for (auto [i, value] : llvm::enumerate(outerIndex))
     aBase = e.add(aBase, e.mul(value, e.size(lhs.outerStrides[i])));
 
+  if (copiesRows(matmul, target))
+    if (failed(copyRows(rows)))
+      return failure();
   accumulators = tile::ScratchOp::create(b, loc, tile::BufferType::get(sums),
                                          e.constant(0));
   Dim depth = lhs.contract;

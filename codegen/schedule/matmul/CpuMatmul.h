@@ -28,6 +28,20 @@ constexpr int64_t kRowsPastPanel = 16;
 bool readsInPlace(const MatmulProblem &matmul, const TargetDesc &target,
                   int64_t panel);
 
+/// Whether programs copy their rows of a left side whose columns are
+/// consecutive (the gradient of a weight): an element of K is then a line, at
+/// distances as above. `[K][rowPitch]` in scratch, behind what `panelBytes`
+/// counts.
+bool copiesRows(const MatmulProblem &matmul, const TargetDesc &target);
+/// Elements of K lie an odd number of lines apart.
+constexpr int64_t rowPitch(int64_t blockRows) {
+  return ((blockRows + 31) / 16 | 1) * 16;
+}
+/// Scratch for a panel of a right side that is no constant.
+constexpr int64_t panelBytes(int64_t depth, int64_t panel) {
+  return (depth + kRowsPastPanel) * panel * 4 + 64;
+}
+
 /// How the rows of a product are cut. Programs are numbered block by block,
 /// within a block panel by panel, of a panel part by part.
 struct RowSplit {

@@ -18,8 +18,8 @@ public:
       : e(context.emitter), b(e.builder), target(context.target),
         matmul(std::move(matmul)), epilogue(std::move(epilogue)),
         panel(context.schedule.at("panel")),
-        split(splitOf(this->matmul, context.schedule.at("rows"),
-                      context.schedule.at("blocks"),
+        blockRows(context.schedule.at("rows")),
+        split(splitOf(this->matmul, blockRows, context.schedule.at("blocks"),
                       context.schedule.at("parts"))),
         step(this->matmul.packed || target.pairProducts ? dotGroup(this->matmul)
                                                         : 1),
@@ -44,6 +44,7 @@ public:
 
 private:
   llvm::LogicalResult gatherPanel();
+  llvm::LogicalResult copyRows(mlir::Value rows);
   llvm::LogicalResult turnPanel(mlir::Value source, mlir::Value base);
   void tile(mlir::Value row, mlir::Value valid, int64_t tileRows,
             mlir::Value share);
@@ -66,7 +67,7 @@ private:
   const TargetDesc &target;
   MatmulProblem matmul;
   Epilogue epilogue;
-  int64_t panel;
+  int64_t panel, blockRows;
   RowSplit split;
   int64_t step;    ///< of K, whose elements of a column lie together in B
   mlir::Type sums; ///< element type of the accumulators

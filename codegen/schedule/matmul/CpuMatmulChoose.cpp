@@ -51,6 +51,18 @@ bool readsInPlace(const MatmulProblem &matmul, const TargetDesc &target,
   return columns && depth && *columns * *depth * bytes <= target.l1Bytes / 2;
 }
 
+bool copiesRows(const MatmulProblem &matmul, const TargetDesc &target) {
+  const MatmulOperand &lhs = matmul.lhs;
+  std::optional<int64_t> rows = lhs.free.asConstant(),
+                         depth = lhs.contract.asConstant(),
+                         stride = lhs.contractStride.asConstant();
+  if (matmul.packed || !rows || !depth || !stride || *stride == 1 ||
+      !lhs.freeStride.isConstant(1) || *rows < kCopyRows)
+    return false;
+  int64_t bytes = ts::elementBytes(ts::elementTypeOf(lhs.base));
+  return *depth * *stride * bytes > target.l1Bytes / 2;
+}
+
 /// The widest panel that divides the columns without waste, from those that
 /// the register tiles are good at.
 static int64_t choosePanel(const MatmulProblem &matmul, int64_t runDivisor,
@@ -141,6 +153,9 @@ LogicalResult chooseCpuMatmul(ts::KernelOp kernel, const TargetDesc &target,
   int64_t rows =
       (target.l2Bytes ? target.l2Bytes : 1 << 20) / 3 / (bytes * depth);
   rows = std::clamp<int64_t>(rows / 24 * 24, 192, 384);
+  bool copies = copiesRows(*matmul, target);
+  if (copies) // their copy takes part of it
+    rows = std::clamp<int64_t>(65536 / depth / 24 * 24, 48, 384);
   rows = knobs.pick("rows", rows, {96, 192, 384, 768});
   // As many programs as share well among any few threads.
   constexpr int64_t programs = 16, kCopyPrograms = 8;
@@ -182,6 +197,8 @@ LogicalResult chooseCpuMatmul(ts::KernelOp kernel, const TargetDesc &target,
            ? one * 0
            : (lhs.contract + kRowsPastPanel) * (panel * 4) + 64) +
       accumulatorBytes(/*inTiles=*/schedule.group > 1);
+  if (copies)
+    schedule.scratch = schedule.scratch + depth * rowPitch(rows) * 4;
   if (inParts)
     schedule.scratch = schedule.scratch + SplitBlocks::scratchBytes(*inParts);
   if (matmul->packed)

@@ -70,6 +70,36 @@ LogicalResult MatmulBuilder::expandPanel() {
   return status;
 }
 
+/// The program's rows of a left side whose columns are consecutive,
+/// [K][rowPitch] in scratch.
+LogicalResult MatmulBuilder::copyRows(Value rows) {
+  Location loc = e.location;
+  constexpr int64_t width = 16;
+  int64_t pitch = rowPitch(blockRows),
+          depth = *matmul.lhs.contract.asConstant();
+  Value source = a, from = e.add(aBase, firstRow), stride = ka;
+  Type element = cast<tile::BufferType>(source.getType()).getElementType();
+  auto type = VectorType::get(width, element);
+  a = tile::ScratchOp::create(b, loc, tile::BufferType::get(element),
+                              e.constant(accumulatorBytes(inTiles || inParts) +
+                                         panelBytes(depth, panel)));
+  // Row `firstRow` is the first of the copy.
+  aBase = e.sub(e.constant(0), firstRow);
+  ka = e.constant(pitch);
+  return forEach(e, e.constant(0), e.constant(depth), [&](Value k) {
+    Value at = e.add(from, e.mul(k, stride)), to = e.mul(k, ka);
+    return forEach(
+        e, e.constant(0), rows,
+        [&](Value row) -> LogicalResult {
+          Value values = tile::LoadOp::create(b, loc, type, source,
+                                              e.add(at, row), e.sub(rows, row));
+          tile::StoreOp::create(b, loc, values, a, e.add(to, row));
+          return success();
+        },
+        width);
+  });
+}
+
 /// The same of columns that lie consecutive along K: square blocks of it are
 /// turned in registers. Rows past the last are written as well.
 LogicalResult MatmulBuilder::turnPanel(Value source, Value base) {

@@ -227,3 +227,15 @@ func.func @rows_in_another_order(%x: tensor<?x?x8xf32, #ts.dims<"b", "s", 8>>, %
   %6 = ts.dot %5, %u batch [] x [] contract [2] x [0] : tensor<6x7x5xf32>, tensor<5x4xf32>
   return %4, %6 : tensor<?x?x4xf32, #ts.dims<"b", "s", 4>>, tensor<6x7x4xf32>
 }
+
+// -----
+
+// The gradient of a weight: sides exchanged, so that nothing is turned round.
+// CHECK-LABEL: @transposed_product
+// CHECK: %[[D:.*]] = ts.dot %arg0, %arg1 batch [] x [] contract [0] x [0] : tensor<5x3xf32>, tensor<5x4xf32>
+// CHECK-NEXT: return %[[D]]
+func.func @transposed_product(%x: tensor<5x3xf32>, %g: tensor<5x4xf32>) -> tensor<3x4xf32> {
+  %0 = ts.dot %g, %x batch [] x [] contract [0] x [0] : tensor<5x4xf32>, tensor<5x3xf32>
+  %1 = ts.transpose %0 [1, 0] : tensor<4x3xf32>
+  return %1 : tensor<3x4xf32>
+}

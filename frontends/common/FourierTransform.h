@@ -1,0 +1,21 @@
+// Discrete Fourier transforms as products with matrices of roots of one.
+#pragma once
+
+#include "frontends/common/NodeBuilder.h"
+
+namespace knapper {
+
+/// Complex numbers; no `im`: they are real.
+struct FourierPlanes {
+  mlir::Value re, im;
+};
+
+/// The transform of each row of [rows, length], without a factor: the sum over
+/// j of x[j] exp(sign 2 pi i j k / length). Null planes where it failed.
+/// Lengths that are known and have a divisor d are taken apart (Cooley and
+/// Tukey, Mathematics of Computation 19, 1965): length / d transforms of d
+/// elements, a turn, d of length / d.
+/// Unsupported: known lengths with a prime factor above 2048.
+FourierPlanes fourierTransform(NodeBuilder &n, FourierPlanes x, double sign);
+
+} // namespace knapper
