@@ -192,6 +192,11 @@ LogicalResult importQr(AtenNode &n) {
                1);
 }
 
+LogicalResult importGeqrf(AtenNode &n) {
+  auto [packed, factors] = factorQr(n, fine(n, "self"));
+  return failed(outAs(n, packed)) ? failure() : outAs(n, factors, 1);
+}
+
 LogicalResult importHouseholder(AtenNode &n) {
   return outAs(n, householder(n, fine(n, "input"), fine(n, "tau"), false));
 }
@@ -228,26 +233,78 @@ Svd factorSvd(AtenNode &n, Value a) {
   return {op->getResult(0), op->getResult(1), op->getResult(2)};
 }
 
-/// Singular values only: the vectors' signs are anybody's choice, so that ours
-/// would differ from eager's.
+/// Orthonormal columns [L, L] that begin with those of [L, k], of which the
+/// last may be 0; `all`: all L, else k of them.
+Value basisOf(AtenNode &n, Value columns, bool all) {
+  auto [packed, factors] = factorQr(n, columns);
+  Value q = householder(n, packed, factors, /*square=*/true);
+  Value turned = diagonalOf(n, packed);
+  if (!q || !turned)
+    return {};
+  int64_t rank = ts::rankOf(q);
+  Dim length = rowsOf(columns), count = columnsOf(columns);
+  Value sign = n.select(n.compare(P::lt, turned, n.scalarFor(turned, 0)),
+                        n.scalarFor(turned, -1), n.scalarFor(turned, 1));
+  Value first =
+      n.mul(n.sliceDim(q, rank - 1, n.dim(0), count),
+            n.reshape(sign, withTail(batchOf(columns), {n.dim(1), count})));
+  if (!all || length == count || !first)
+    return first;
+  return n.make<ts::ConcatOp>(
+      ValueRange{first, n.sliceDim(q, rank - 1, count, length - count)},
+      uint64_t(rank - 1));
+}
+
+/// The vectors' signs, and their choice among equal values, are ours.
 LogicalResult importSvd(AtenNode &n) {
-  if (n.wants(0) || n.wants(2))
-    return n.unsupported("singular vectors, whose signs are not determined");
-  return outAs(n, factorSvd(n, fine(n, "A")).s, 1);
+  Value a = fine(n, "A");
+  Svd f = factorSvd(n, a);
+  if (!f.s || failed(outAs(n, f.s, 1)))
+    return failure();
+  bool all = n.flag("full_matrices"), vectors = n.flag("compute_uv");
+  std::optional<int64_t> rows = rowsOf(a).asConstant(),
+                         columns = columnsOf(a).asConstant();
+  bool empty = rows == 0 || columns == 0;
+  bool wanted = n.wants(0) || n.wants(2);
+  if (wanted && !empty && vectors && !(rows && columns) &&
+      !(rowsOf(a) == columnsOf(a)))
+    return n.unsupported("singular vectors of a matrix of symbolic sizes");
+  auto side = [&](Value given, bool isLong, Dim size) {
+    if (!vectors || empty)
+      return vectors && all ? identity(n, batchOf(a), size) : Value();
+    return isLong ? basisOf(n, given, all) : given;
+  };
+  bool tall = rows && columns && *rows > *columns;
+  for (size_t i : {0, 2}) {
+    if (!n.wants(i))
+      continue;
+    Value value =
+        i == 0 ? side(f.u, tall, rowsOf(a))
+               : side(tall ? f.vh : transposed(n, f.vh), !tall, columnsOf(a));
+    if (value && i == 2 && (empty || !tall))
+      value = transposed(n, value);
+    if (!value && !n.failed())
+      value = none(n, i);
+    if (failed(outAs(n, value, i)))
+      return failure();
+  }
+  return mlir::success();
 }
 
 LogicalResult importEigh(AtenNode &n) {
-  if (n.wants(1))
-    return n.unsupported("eigenvectors, whose signs are not determined");
   Value a = fine(n, "A");
   if (!a)
     return failure();
   if (n.text("UPLO") == "U")
     a = transposed(n, a);
-  Operation *op =
-      n.host("MatrixEigenvalues", a,
-             {n.type(withTail(batchOf(a), {rowsOf(a)}), n.b.getF64Type())});
-  return outAs(n, op ? op->getResult(0) : Value());
+  Type values = n.type(withTail(batchOf(a), {rowsOf(a)}), n.b.getF64Type());
+  bool vectors = n.wants(1);
+  Operation *op = vectors
+                      ? n.host("MatrixEigenvectors", a, {values, a.getType()})
+                      : n.host("MatrixEigenvalues", a, {values});
+  if (!op || failed(outAs(n, op->getResult(0))))
+    return failure();
+  return vectors ? outAs(n, op->getResult(1), 1) : mlir::success();
 }
 
 /// V / S U^T, without the singular values that count as 0.
@@ -310,6 +367,7 @@ constexpr AtenRow rows[] = {
     {"aten._linalg_slogdet.default", importSlogdet},
     {"aten._linalg_svd.default", importSvd},
     {"aten.cholesky.default", importCholesky},
+    {"aten.geqrf.default", importGeqrf},
     {"aten.linalg_cholesky_ex.default", importCholesky},
     {"aten.linalg_householder_product.default", importHouseholder},
     {"aten.linalg_lu.default", importLu},

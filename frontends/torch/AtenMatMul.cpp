@@ -90,17 +90,21 @@ template <int batch> LogicalResult importAddProduct(AtenNode &n) {
   return n.out(n.add(y, self));
 }
 
-/// beta * self + alpha * the products' sum.
+/// beta * self + alpha * the products' sum, of narrow floats in f32.
 LogicalResult importAddBmm(AtenNode &n) {
-  Type element = n.element();
-  Value y = multiplied(n, "batch1", "batch2", 1);
+  Type type = n.wide();
+  Value y = isa_and_nonnull<FloatType>(type)
+                ? product(n, n.operand("batch1", type),
+                          n.operand("batch2", type), 1)
+                : multiplied(n, "batch1", "batch2", 1);
   if (!y)
     return failure();
   y = n.reduce(ts::ReduceKind::add, y, {0}, false);
-  y = n.mul(y, n.operand("alpha", element));
+  y = n.mul(y, n.operand("alpha", type));
   if (n.real("beta", 1) == 0)
     return n.out(y);
-  return n.out(n.add(y, n.mul(n.operand("self"), n.operand("beta", element))));
+  return n.out(
+      n.add(y, n.mul(n.operand("self", type), n.operand("beta", type))));
 }
 
 constexpr AtenRow rows[] = {

@@ -129,10 +129,44 @@ def test_a_factorisation_that_fails_raises_torchs_error():
         fast(torch.zeros(3, 3))
 
 
-def test_singular_vectors_are_refused():
-    fast = knapper.torch.compile(lambda x: torch.linalg.svd(x).U, fallback="error", cache=False)
-    with pytest.raises(Exception, match="signs are not determined"):
-        fast(torch.randn(3, 3))
+@pytest.mark.parametrize("shape", [(5, 3), (3, 5), (2, 4, 4)])
+@pytest.mark.parametrize("full", [False, True])
+def test_singular_vectors(shape, full):
+    a = torch.randn(shape)
+    a[..., 1] = a[..., 0]  # a value of 0
+    fast = knapper.torch.compile(lambda a: torch.linalg.svd(a, full_matrices=full), fallback="error", cache=False)
+    u, s, vh = fast(a)
+    k = min(shape[-2:])
+    torch.testing.assert_close(u[..., :k] * s[..., None, :] @ vh[..., :k, :], a)
+    torch.testing.assert_close(u.mT @ u, torch.eye(u.shape[-1]).expand(*u.shape[:-2], -1, -1))
+    torch.testing.assert_close(vh @ vh.mT, torch.eye(vh.shape[-2]).expand(*vh.shape[:-2], -1, -1))
+
+
+def test_eigenvectors():
+    a = positive(4, 3)
+    values, vectors = knapper.torch.compile(torch.linalg.eigh, fallback="error", cache=False)(a)
+    torch.testing.assert_close(vectors * values[..., None, :] @ vectors.mT, a, rtol=1e-4, atol=1e-5)
+
+
+def test_masks_of_the_first_dims():
+    def function(x, mask, values, one):
+        a, b, c = x.clone(), x.clone(), x.clone()
+        a[mask], b[mask] = values, one
+        return a, b, c.index_put((mask,), values, accumulate=True)
+
+    x, mask = torch.randn(4, 3), torch.tensor([True, False, True, True])
+    check(function, x, mask, torch.randn(3, 3), torch.randn(3))
+    check(lambda x, v: x.index_put((x > 0,), v), x, torch.randn(()))
+
+
+def test_what_torch_takes_apart_with_numbers_of_tensors():
+    x = torch.rand(4, 3)
+    edges, order = torch.linspace(1, 0, 6), torch.arange(5, -1, -1)
+    check(lambda x, e, o: torch.searchsorted(e, x, sorter=o), x, edges, order)
+    check(lambda x, e: (torch.bucketize(x, e.flip(0)), torch.take(x, torch.tensor(2))), x, edges)
+    check(lambda x: torch.geqrf(x), x)
+    b = x > 0.5
+    check(lambda a, b: (torch.fmax(a, b), torch.fmin(a, b), a.clamp_min(b), a.clamp_max(b)), b, ~b.flip(0))
 
 
 # ---- orders and pools
@@ -191,3 +225,19 @@ def test_results_as_large_as_the_data_says():
     with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
         check(function, x, x > 0)
         check(lambda x: torch.masked_select(x, x > 0) * 2, x.float())
+
+
+def test_gradients_of_distances_and_pools():
+    def function(a, b, x):
+        far = [torch.cdist(a, b, p).sin().sum() for p in (1.0, 2.0, 3.0, float("inf"))]
+        pools = torch.nn.functional.max_pool3d(x, 2, 1).cos().sum()
+        return sum(far) + pools + torch.nn.functional.adaptive_max_pool3d(x, 2).sin().sum()
+
+    given = [torch.randn(3, 4), torch.randn(5, 4), torch.randn(1, 2, 4, 5, 3)]
+    given[1][0] = given[0][0]  # a distance of 0
+    found = []
+    for f in (function, knapper.torch.compile(function, fullgraph=True, fallback="error", cache=False)):
+        leaves = [x.clone().requires_grad_() for x in given]
+        f(*leaves).backward()
+        found.append([x.grad for x in leaves])
+    torch.testing.assert_close(found[1], found[0])
