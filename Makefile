@@ -1,6 +1,7 @@
 # The commands of the repository. Every target sets up what it needs.
 #
 #   make demo     builds and runs sentence embeddings with a real model
+#   make demo-torch  trains a small transformer by eager PyTorch, Knapper and inductor
 #   make test     runs the quick suites; the last line is `N passed, N failed`
 #   make bundle   dist/knapper-VERSION-linux-x86_64.tar.xz: a relocatable release
 #   make wheel    dist/knapper-VERSION-py3-none-manylinux_2_34_x86_64.whl
@@ -12,12 +13,20 @@ JOBS ?= $(shell nproc)
 PYTHON := .venv/bin/python
 export CCACHE_DIR ?= $(CURDIR)/.cache/ccache
 
-.PHONY: demo test bundle wheel bench build models setup setup-test format clean
+.PHONY: demo demo-torch test bundle wheel bench build models setup setup-test format clean
 
 demo: setup
 	cmake --preset dev
 	cmake --build --preset dev -j $(JOBS) --target knapper knapper_cli
 	$(PYTHON) examples/embed/embed.py
+
+demo-torch:
+	setup/debian
+	setup/sources
+	setup/python torch
+	cmake --preset dev
+	cmake --build --preset dev -j $(JOBS) --target knapper
+	$(PYTHON) examples/train/train.py
 
 test: setup-test build models
 	$(PYTHON) tests/run.py --build build/dev

@@ -22,7 +22,7 @@ struct DLTensor {
   uint64_t byteOffset;
 };
 
-enum { dlCpu = 1, dlCuda = 2 };
+enum { dlCpu = 1 };
 
 /// One call's tensors, kept for the next call of the thread.
 struct Scratch {
@@ -68,7 +68,7 @@ private:
       return true;
     }
     DLTensor tensor{};
-    if (reader.tensor(object, &tensor) != 0 || !isHere(tensor) ||
+    if (reader.tensor(object, &tensor) != 0 || tensor.deviceType != dlCpu ||
         tensor.rank != wanted.rank || tensor.lanes != 1)
       return false;
     // From the innermost outwards; dims of one element have any stride.
@@ -86,12 +86,6 @@ private:
         count ? static_cast<char *>(tensor.data) + tensor.byteOffset : nullptr;
     made.bytes = static_cast<size_t>(count) * knapper_dtype_size(wanted.dtype);
     return size_t(tensor.bits) * size_t(count) == made.bytes * 8;
-  }
-
-  bool isHere(const DLTensor &tensor) const {
-    if (reader.stream && tensor.deviceType == dlCuda)
-      return tensor.deviceId == 0;
-    return tensor.deviceType == dlCpu && (!reader.stream || tensor.rank == 0);
   }
 
   const knapper_object_reader &reader;
@@ -135,18 +129,11 @@ knapper_error *knapper_run_objects(knapper_module *module,
     for (const knapper_tensor &output : scratch.outputs)
       if (!output.data)
         return success();
-    RunOptions options;
-    if (reader->stream) {
-      void *stream = nullptr;
-      if (reader->stream(dlCuda, 0, &stream) != 0)
-        return success();
-      options.stream = stream;
-    }
     *refused = 0;
     void *state = reader->leave ? reader->leave() : nullptr;
     RunResult result;
     Status status =
-        module->module->run(scratch.inputs, scratch.outputs, result, options);
+        module->module->run(scratch.inputs, scratch.outputs, result);
     if (reader->enter)
       reader->enter(state);
     return status;

@@ -13,16 +13,12 @@ typedef struct {
   void *(*item)(void *list, intptr_t index); /* borrowed; NULL: there is none */
   long long (*integer)(void *object);
   /* Fills a DLTensor (DLPack 1.x) that is valid while the object lives; 0, or
-   * something else where the object is no tensor. */
+   * something else where the object is no tensor of the CPU. */
   int (*tensor)(void *object, void *dl_tensor);
   /* Called before and after the run itself, on the same thread, to let others
    * in: what `leave` gives is handed to `enter`. Both may be NULL. */
   void *(*leave)(void);
   void (*enter)(void *state);
-  /* NULL: the tensors are the CPU's. Else they are those of the first NVIDIA
-   * GPU, those of rank 0 may be the CPU's, and the run takes its place in the
-   * stream that this tells for a device of DLPack; 0 on success. */
-  int (*stream)(int32_t device_type, int32_t device, void **stream);
 } knapper_object_reader;
 typedef struct {
   int32_t index; /* in its list */
@@ -35,8 +31,8 @@ typedef struct {
 /* Runs the module. inputs and outputs: where the module's are in the two lists
  * (which may be one). Outputs are written in place. *refused is 1, and nothing
  * has run, where an object is not dense in the order that is told, not of that
- * rank, on another device, or an output without elements: hand those to
- * knapper_run. Thread-safe as knapper_run. */
+ * rank, or an output without elements: hand those to knapper_run. Thread-safe
+ * as knapper_run. */
 KNAPPER_API knapper_error *
 knapper_run_objects(knapper_module *module, const knapper_object_reader *reader,
                     void *input_list, const knapper_object *inputs,

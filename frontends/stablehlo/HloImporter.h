@@ -44,8 +44,8 @@ public:
   std::vector<std::shared_ptr<const std::string>> buffers; ///< unpacked data
   /// Of complex tensors that were joined: real and imaginary parts.
   llvm::DenseMap<mlir::Value, std::pair<mlir::Value, mlir::Value>> planes;
-  const char *const begin;                                 ///< of the bytecode
-  const size_t offset; ///< of the bytecode in the file
+  const char *const begin; ///< of the bytecode
+  const size_t offset;     ///< of the bytecode in the file
 
 private:
   struct Missing {

@@ -93,10 +93,10 @@ template <int batch> LogicalResult importAddProduct(AtenNode &n) {
 /// beta * self + alpha * the products' sum, of narrow floats in f32.
 LogicalResult importAddBmm(AtenNode &n) {
   Type type = n.wide();
-  Value y = isa_and_nonnull<FloatType>(type)
-                ? product(n, n.operand("batch1", type),
-                          n.operand("batch2", type), 1)
-                : multiplied(n, "batch1", "batch2", 1);
+  Value y =
+      isa_and_nonnull<FloatType>(type)
+          ? product(n, n.operand("batch1", type), n.operand("batch2", type), 1)
+          : multiplied(n, "batch1", "batch2", 1);
   if (!y)
     return failure();
   y = n.reduce(ts::ReduceKind::add, y, {0}, false);

@@ -145,8 +145,8 @@ TEST_F(Folder, ConfigFieldsThatMayChangeResults) {
   EXPECT_NE(configRefusal(llama + R"(, "new_flag": true})")
                 .find("field 'new_flag': is not known"),
             std::string::npos);
-  EXPECT_NE(configRefusal(llama + R"(, "rope_scaling": {"type": "yarn"}})")
-                .find("is 'yarn'"),
+  EXPECT_NE(configRefusal(llama + R"(, "rope_scaling": {"type": "dynamic"}})")
+                .find("is 'dynamic'"),
             std::string::npos);
   EXPECT_NE(
       configRefusal(llama + R"(, "hidden_act": "tanh"})").find("is 'tanh'"),

@@ -21,6 +21,7 @@ PAGES = (
     "install",
     "export",
     "pytorch",
+    "coming-from-inductor",
     "jax",
     "coming-from-onnxruntime",
     "coming-from-openvino",

@@ -235,6 +235,16 @@ def test_gradients_of_adaptive_pools_and_weight_norm(size):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
 
 
+def test_explain_of_what_was_compiled_before():
+    net = torch.nn.Linear(4, 4)
+    with torch.no_grad():
+        compiled(net)(torch.ones(2, 4))
+        told = knapper.torch.explain(net, torch.ones(2, 4))
+    assert len(told.graphs) == 1
+    with pytest.raises(knapper.UserError, match="there is no option"):
+        knapper.torch.explain(net, torch.ones(2, 4), options={"fallbak": "error"})
+
+
 def test_explain_and_bench(tmp_path):
     def f(x):
         y = x.exp() * 2

@@ -15,9 +15,10 @@ import torch
 
 from knapper import html
 from knapper.errors import WrongValue
-from knapper.torch.backend import collector
+from knapper.torch.backend import backend, collector
 from knapper.torch.backend import compile as compiled
 from knapper.torch.counters import counters
+from knapper.torch.options import Options
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,9 +95,18 @@ def explain(
     """
     from torch._dynamo.utils import counters as dynamo
 
+    given = dict(options or {})
+    chosen = {name: given.pop(name) for name in ("dynamic", "fullgraph") if name in given}
+    mode = given.pop("mode", None)
+
+    def anew(gm: Any, example_inputs: Any) -> Any:
+        # A backend of its own: Dynamo does not take what it compiled before.
+        return backend(gm, example_inputs, options=given or None, mode=mode)
+
+    Options.of(given, mode)
     before = dict(dynamo["graph_break"])
     with _collected() as found:
-        compiled(model, **(options or {}))(*args, **kwargs)
+        torch.compile(model, backend=anew, **chosen)(*args, **kwargs)
     breaks = [
         " ".join(reason.split())[:300]
         for reason, count in dynamo["graph_break"].items()

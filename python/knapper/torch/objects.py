@@ -34,7 +34,6 @@ class _Reader(Structure):
         ("tensor", c_void_p),
         ("leave", c_void_p),
         ("enter", c_void_p),
-        ("stream", c_void_p),
     ]
 
 
@@ -54,7 +53,7 @@ class _Exchange(Structure):
 
 
 @functools.cache
-def _reader(of_gpu: bool = False) -> _Reader | None:
+def _reader() -> _Reader | None:
     """None where this torch has no such functions."""
     capsule = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
     if capsule is None:
@@ -63,7 +62,7 @@ def _reader(of_gpu: bool = False) -> _Reader | None:
     pointer = python.PyCapsule_GetPointer
     pointer.restype, pointer.argtypes = c_void_p, [py_object, ctypes.c_char_p]
     exchange = ctypes.cast(pointer(capsule, b"dlpack_exchange_api"), POINTER(_Exchange))
-    if exchange[0].major != 1 or not exchange[0].describe or of_gpu > bool(exchange[0].stream):
+    if exchange[0].major != 1 or not exchange[0].describe:
         return None
 
     def address(function: Any) -> int | None:
@@ -76,7 +75,6 @@ def _reader(of_gpu: bool = False) -> _Reader | None:
         exchange[0].describe,
         address(python.PyEval_SaveThread),
         address(python.PyEval_RestoreThread),
-        exchange[0].stream if of_gpu else None,
     )
 
 
@@ -95,24 +93,23 @@ class Signature:
     """Where a program's inputs and outputs are in two lists, and how they lie.
 
     inputs, outputs: (index, dims from the outermost in memory inwards, the
-    dtype's number, whether an int) each. of_gpu: the tensors lie on the GPU, and
-    the run takes its place in torch's current stream.
+    dtype's number, whether an int) each.
     """
 
     def __init__(
         self, handle: Any, inputs: list[tuple[int, list[int], int, bool]],
-        outputs: list[tuple[int, list[int], int, bool]], of_gpu: bool = False,
+        outputs: list[tuple[int, list[int], int, bool]],
     ) -> None:  # fmt: skip
         self._keep: list[Any] = []
         self._handle = handle
-        self._reader = byref(_reader(of_gpu))  # type: ignore[arg-type]
+        self._reader = byref(_reader())  # type: ignore[arg-type]
         self._run = _run()
         self._inputs, self._count = self._rows(inputs), len(inputs)
         self._outputs, self._made = self._rows(outputs), len(outputs)
 
     @staticmethod
-    def available(of_gpu: bool = False) -> bool:
-        return _reader(of_gpu) is not None
+    def available() -> bool:
+        return _reader() is not None
 
     def _rows(self, given: list[tuple[int, list[int], int, bool]]) -> Any:
         rows = (CObject * max(1, len(given)))()

@@ -17,6 +17,8 @@ from knapper.torch.objects import Signature
 from knapper.torch.verify import verify
 from knapper import dtypes
 
+_empty_strided = torch._C._dynamo.guards._empty_strided_cpu
+
 
 def _shapes(description: Description) -> Callable[[Any], Any] | None:
     """A function of the call's arguments that gives size, stride and the dims in
@@ -102,8 +104,6 @@ class Program:
         """check: compare every kernel with float64 at the first call. device: the
         GPU that runs it, else the CPU does."""
         self._gpu = device if device is not None and device.type == "cuda" else None
-        guards = torch._C._dynamo.guards
-        self._empty_strided = guards._empty_strided_cuda if self._gpu else guards._empty_strided_cpu
         self._boxed_call = True  # of the object: torch copies its __dict__
         self._unchecked = check
         # Appends random numbers to the arguments of a call.
@@ -168,8 +168,7 @@ class Program:
     def _find_signature(self) -> Signature | None:
         """How the library reads a call's tensors itself; None where it cannot."""
         description = self.description
-        of_gpu = self._gpu is not None
-        if not Signature.available(of_gpu) or description.checks:
+        if self._gpu or not Signature.available() or description.checks:
             return None
         inputs, held = [], 0
         i64 = dtypes.NAMES.index("i64")
@@ -191,17 +190,15 @@ class Program:
         for index, output in enumerate(description.outputs):
             if not output.dense or output.narrow:
                 return None
-            if of_gpu and output.device.type == "cpu":
-                return None
             outputs.append((index, output.order, self.codes[output.dtype], False))
-        return Signature(self._handle, inputs, outputs, of_gpu)
+        return Signature(self._handle, inputs, outputs)
 
     def _allocator(self) -> Callable[[Any], list[Any]] | None:
         """Memory for the outputs as a function of the arguments, where all sizes
         are numbers."""
-        if self._fixed is None:
+        if self._fixed is None or self._gpu:
             return None
-        space: dict[str, Any] = {"empty": self._empty_strided}
+        space: dict[str, Any] = {"empty": _empty_strided}
         calls = []
         for index, (size, stride, _) in enumerate(self._fixed[0]):
             if index in self._in_place:
@@ -333,7 +330,7 @@ class Program:
             if index in self._in_place:
                 made.append(arguments[output.mutates])
             else:
-                made.append(self._empty_strided(size, stride, output.dtype))
+                made.append(_empty_strided(size, stride, output.dtype))
         return made
 
     def _results(self, arguments: list[Any], outputs: list[Any], numbers: Any) -> list[Any]:
