@@ -58,7 +58,7 @@ Expected<EngineOptions> engineOptions(const knapper_llm_options &given) {
   return options;
 }
 
-Status isGiven(const void *pointer, const char *name) {
+Status notNull(const void *pointer, const char *name) {
   if (pointer)
     return success();
   return userError("is NULL", name);
@@ -82,8 +82,8 @@ knapper_error *knapper_llm_load(const char *folder,
                                 const knapper_llm_options *options,
                                 knapper_llm **out) {
   return capi::guarded([&]() -> Status {
-    TRY(isGiven(folder, "folder"));
-    TRY(isGiven(out, "out"));
+    TRY(notNull(folder, "folder"));
+    TRY(notNull(out, "out"));
     *out = nullptr;
     knapper_llm_options defaults = {};
     defaults.size = sizeof(defaults);
@@ -113,9 +113,9 @@ int32_t knapper_llm_context(const knapper_llm *llm) {
 knapper_error *knapper_llm_submit(knapper_llm *llm, const char *path,
                                   const char *body, knapper_llm_request **out) {
   return capi::guarded([&]() -> Status {
-    TRY(isGiven(llm, "llm"));
-    TRY(isGiven(path, "path"));
-    TRY(isGiven(out, "out"));
+    TRY(notNull(llm, "llm"));
+    TRY(notNull(path, "path"));
+    TRY(notNull(out, "out"));
     *out = nullptr;
     auto request = std::make_unique<knapper_llm_request>();
     request->served = llm->served;
@@ -133,8 +133,8 @@ knapper_error *knapper_llm_submit(knapper_llm *llm, const char *path,
 knapper_error *knapper_llm_poll(knapper_llm_request *request,
                                 int64_t milliseconds, knapper_llm_part *out) {
   return capi::guarded([&]() -> Status {
-    TRY(isGiven(request, "request"));
-    TRY(isGiven(out, "out"));
+    TRY(notNull(request, "request"));
+    TRY(notNull(out, "out"));
     if (out->size != sizeof(knapper_llm_part))
       return userError("the size of knapper_llm_part is not this version's",
                        "knapper_llm_part",

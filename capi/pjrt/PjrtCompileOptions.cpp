@@ -2,6 +2,7 @@
 // DeviceAssignmentProto of OpenXLA: the fields that say something to us.
 #include "capi/pjrt/PjrtCompileOptions.h"
 #include "capi/pjrt/ProtoReader.h"
+#include "runtime/base/EditDistance.h"
 #include <algorithm>
 
 namespace knapper::pjrt {
@@ -35,23 +36,6 @@ std::string spelt(std::string_view row) {
   return name;
 }
 
-/// Levenshtein's distance.
-size_t distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j < row.size(); ++j)
-    row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      size_t changed = diagonal + (a[i - 1] != b[j - 1]);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, changed});
-    }
-  }
-  return row.back();
-}
-
 PjrtError *unknownOption(std::string_view name) {
   constexpr size_t longest = 64;
   if (name.size() > longest)
@@ -65,7 +49,7 @@ PjrtError *unknownOption(std::string_view name) {
       continue;
     std::string known = spelt(row);
     all += (all.empty() ? "" : ", ") + known;
-    if (size_t d = distance(name, known); d < least) {
+    if (size_t d = editDistance(name, known); d < least) {
       least = d;
       nearest = known;
     }

@@ -30,9 +30,8 @@ std::optional<Attention> readAttention(AtenNode &n, Type type) {
     return std::nullopt;
   }
   a.causal = n.flag("is_causal");
-  for (StringRef name : {"attn_mask", "attn_bias"})
-    if (n.has(name))
-      a.mask = n.tensor(name);
+  if (n.has("attn_mask"))
+    a.mask = n.tensor("attn_mask");
   if (n.has("scale")) {
     a.scale = n.real("scale");
   } else {
@@ -201,9 +200,6 @@ LogicalResult importAttentionBackward(AtenNode &n) {
 }
 
 constexpr AtenRow rows[] = {
-    {"aten._scaled_dot_product_cudnn_attention.default", importAttention},
-    {"aten._scaled_dot_product_efficient_attention.default", importAttention},
-    {"aten._scaled_dot_product_flash_attention.default", importAttention},
     {"aten._scaled_dot_product_flash_attention_for_cpu.default",
      importAttention},
     {"aten._scaled_dot_product_flash_attention_for_cpu_backward.default",

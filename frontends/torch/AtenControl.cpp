@@ -64,6 +64,15 @@ LogicalResult giveAll(AtenNode &n, ValueRange results) {
 // cond
 //===----------------------------------------------------------------------===//
 
+/// Ends a body with its results, or with none where one is missing: then false.
+bool endBody(AtenNode &n, GraphBody &body, ArrayRef<Value> returned,
+             size_t wanted, OpBuilder::InsertPoint at) {
+  bool whole = returned.size() == wanted && !n.failed() &&
+               !llvm::is_contained(returned, Value());
+  n.importer.endBody(body, whole ? returned : ArrayRef<Value>(), at);
+  return whole;
+}
+
 /// A branch as a function whose arguments are what it captures.
 bool buildBranch(AtenNode &n, size_t index, ArrayRef<Value> operands,
                  ArrayRef<Type> types, GraphBody &body) {
@@ -79,11 +88,7 @@ bool buildBranch(AtenNode &n, size_t index, ArrayRef<Value> operands,
     else
       (void)n.unsupported("branches with other numbers of results");
   }
-  bool whole = returned.size() == types.size() && !n.failed() &&
-               !llvm::is_contained(returned, Value());
-  n.importer.endBody(body,
-                     whole ? ArrayRef<Value>(returned) : ArrayRef<Value>(), at);
-  return whole;
+  return endBody(n, body, returned, types.size(), at);
 }
 
 LogicalResult importCond(AtenNode &n) {
@@ -119,8 +124,8 @@ LogicalResult importCond(AtenNode &n) {
 // Loops
 //===----------------------------------------------------------------------===//
 
-/// What the turns of a loop begin with: `carried` as arguments of the body,
-/// then its captures of `rest`.
+/// What the iterations of a loop begin with: `carried` as arguments of the
+/// body, then its captures of `rest`.
 SmallVector<Value> beginLoop(AtenNode &n, GraphBody &body,
                              ArrayRef<Value> carried, ArrayRef<Value> rest) {
   SmallVector<Type> types;
@@ -135,8 +140,8 @@ SmallVector<Value> beginLoop(AtenNode &n, GraphBody &body,
   return inputs;
 }
 
-/// Graphs: the condition before the first turn, the body, the condition after a
-/// turn.
+/// Graphs: the condition before the first iteration, the body, the condition
+/// after an iteration.
 LogicalResult importWhile(AtenNode &n) {
   SmallVector<Value> carried = n.tensors("carried"), rest = n.tensors("rest");
   SmallVector<Value> inputs = carried;
@@ -164,21 +169,17 @@ LogicalResult importWhile(AtenNode &n) {
                                             : Value());
     }
   }
-  bool whole = begins && returned.size() == carried.size() + 1 && !n.failed() &&
-               !llvm::is_contained(returned, Value());
-  n.importer.endBody(body,
-                     whole ? ArrayRef<Value>(returned) : ArrayRef<Value>(), at);
-  if (!whole)
+  if (!endBody(n, body, returned, carried.size() + 1, at) || !begins)
     return failure();
   SmallVector<Type> types;
   for (Value value : carried)
     types.push_back(value.getType());
-  Dim turn = n.shared.freshSymbol("turn");
-  auto op =
-      ts::LoopOp::create(n.b, n.loc, types, SymbolRefAttr::get(body.function),
-                         n.b.getStringAttr(*turn.asSymbol()), ts::DimAttr(),
-                         begins, carried, body.captures, StringAttr(),
-                         n.b.getArrayAttr({}), n.b.getDenseBoolArrayAttr({}));
+  Dim iteration = n.shared.freshSymbol("iteration");
+  auto op = ts::LoopOp::create(
+      n.b, n.loc, types, SymbolRefAttr::get(body.function),
+      n.b.getStringAttr(*iteration.asSymbol()), ts::DimAttr(), begins, carried,
+      body.captures, StringAttr(), n.b.getArrayAttr({}),
+      n.b.getDenseBoolArrayAttr({}));
   return giveAll(n, op.getResults());
 }
 
@@ -196,7 +197,7 @@ LogicalResult importScan(AtenNode &n) {
   }
   if (n.failed())
     return failure();
-  Dim turn = n.shared.freshSymbol("turn");
+  Dim iteration = n.shared.freshSymbol("iteration");
   GraphBody body;
   OpBuilder::InsertPoint at = n.b.saveInsertionPoint();
   SmallVector<Value> inputs = beginLoop(n, body, carried, {});
@@ -204,7 +205,8 @@ LogicalResult importScan(AtenNode &n) {
     Value inside = n.importer.capture(body, value);
     SmallVector<Dim> dims = ts::dimsOf(inside);
     dims.erase(dims.begin());
-    inputs.push_back(n.reshape(n.sliceDim(inside, 0, turn, n.dim(1)), dims));
+    inputs.push_back(
+        n.reshape(n.sliceDim(inside, 0, iteration, n.dim(1)), dims));
   }
   for (Value value : rest)
     inputs.push_back(n.importer.capture(body, value));
@@ -216,11 +218,7 @@ LogicalResult importScan(AtenNode &n) {
       for (auto [i, before] : llvm::enumerate(carried))
         returned[i] = fitted(n, returned[i], before.getType());
     }
-  bool whole = returned.size() == n.resultCount() && !n.failed() &&
-               !llvm::is_contained(returned, Value());
-  n.importer.endBody(body,
-                     whole ? ArrayRef<Value>(returned) : ArrayRef<Value>(), at);
-  if (!whole)
+  if (!endBody(n, body, returned, n.resultCount(), at))
     return failure();
   SmallVector<Type> types;
   for (auto [i, value] : llvm::enumerate(returned)) {
@@ -234,7 +232,7 @@ LogicalResult importScan(AtenNode &n) {
   SmallVector<bool> reversed(returned.size() - carried.size(), false);
   auto op = ts::LoopOp::create(
       n.b, n.loc, types, SymbolRefAttr::get(body.function),
-      n.b.getStringAttr(*turn.asSymbol()), trips.attr(), Value(), carried,
+      n.b.getStringAttr(*iteration.asSymbol()), trips.attr(), Value(), carried,
       body.captures, StringAttr(), n.b.getArrayAttr({}),
       n.b.getDenseBoolArrayAttr(reversed));
   return giveAll(n, op.getResults());

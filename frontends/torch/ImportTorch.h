@@ -32,8 +32,7 @@
 //   is a value of the graph around it.
 // - `operands`: the tensors among the arguments.
 // - `random`?: overloads that draw random numbers: torch computes them, from
-// its
-//   generator, whatever `fallback` says.
+//   its generator, whatever `fallback` says.
 // - `fallback`: a node without a row becomes a ts.external of the domain
 // "torch",
 //   which the process registers an operator for.

@@ -1,4 +1,5 @@
 #include "serving/http/FieldReader.h"
+#include "runtime/base/EditDistance.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,25 +7,6 @@
 namespace knapper::serving {
 
 using Json = FieldReader::Json;
-
-/// The least number of characters to insert, remove, replace or swap with a
-/// neighbour (optimal string alignment).
-static size_t editDistance(std::string_view a, std::string_view b) {
-  std::vector<std::vector<size_t>> rows(a.size() + 1,
-                                        std::vector<size_t>(b.size() + 1));
-  for (size_t i = 0; i <= a.size(); ++i)
-    for (size_t j = 0; j <= b.size(); ++j) {
-      if (i == 0 || j == 0) {
-        rows[i][j] = i + j;
-        continue;
-      }
-      rows[i][j] = std::min({rows[i - 1][j] + 1, rows[i][j - 1] + 1,
-                             rows[i - 1][j - 1] + (a[i - 1] != b[j - 1])});
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
-        rows[i][j] = std::min(rows[i][j], rows[i - 2][j - 2] + 1);
-    }
-  return rows[a.size()][b.size()];
-}
 
 std::string_view nearestName(std::string_view name,
                              const std::vector<FieldRow> &table) {

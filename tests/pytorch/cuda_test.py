@@ -26,6 +26,17 @@ def close(got, wanted, scale=1.0):
     torch.testing.assert_close(got, wanted, rtol=1e-4 * scale, atol=1e-4 * scale)
 
 
+def captured(f, x):
+    """A graph of a call, and where its replays leave the result."""
+    for _ in range(3):
+        f(x)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y = f(x)
+    return graph, y
+
+
 class Mlp(nn.Module):
     def __init__(self, width=64):
         super().__init__()
@@ -109,12 +120,7 @@ def test_a_call_does_not_wait():
 def test_captured_by_the_user():
     f = compiled(lambda x: (x * 3).relu())
     x = torch.randn(4096, device="cuda")
-    for _ in range(3):
-        f(x)
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        y = f(x)
+    graph, y = captured(f, x)
     for _ in range(3):
         x.normal_()
         graph.replay()
@@ -191,12 +197,7 @@ def test_dropout_follows_the_seed_and_its_gradient_has_the_same_mask():
 def test_random_numbers_differ_in_every_replay():
     f = compiled(lambda x: x + torch.rand_like(x))
     x = torch.zeros(4096, device="cuda")
-    for _ in range(3):
-        f(x)
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        y = f(x)
+    graph, y = captured(f, x)
     graph.replay()
     first = y.clone()
     graph.replay()

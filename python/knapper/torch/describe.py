@@ -134,6 +134,19 @@ def name_of(overload: Any) -> str:
     return str(overload)
 
 
+def arguments_of(node: Node, schema: Any) -> dict[str, Any]:
+    """A call's arguments by name, with the schema's defaults."""
+    given: dict[str, Any] = {}
+    for position, argument in enumerate(schema):
+        if position < len(node.args) and not argument.kwarg_only:
+            given[argument.name] = node.args[position]
+        elif argument.name in node.kwargs:
+            given[argument.name] = node.kwargs[argument.name]
+        elif argument.has_default_value():
+            given[argument.name] = argument.default_value
+    return given
+
+
 class Describer:
     def __init__(
         self, module: GraphModule, frozen: dict[int, torch.Tensor] | None = None
@@ -437,14 +450,7 @@ class Describer:
 
     def entry(self, node: Node, name: str, schema: Any, value: Any) -> dict[str, Any]:
         operands: list[str] = []
-        given: dict[str, Any] = {}
-        for position, argument in enumerate(schema):
-            if position < len(node.args) and not argument.kwarg_only:
-                given[argument.name] = node.args[position]
-            elif argument.name in node.kwargs:
-                given[argument.name] = node.kwargs[argument.name]
-            elif argument.has_default_value():
-                given[argument.name] = argument.default_value
+        given = arguments_of(node, schema)
         arguments = {key: self.argument(v, operands) for key, v in given.items()}
         made: dict[str, Any] = {
             "name": self.prefix + node.name,
@@ -761,8 +767,8 @@ def describe(
     frozen: dict[int, torch.Tensor] | None = None,
 ) -> Description:
     """Walks the graph once. `saved`: where the results begin that only the backward
-    reads. `frozen`: arguments that become constants. UserError that lists all operators which no row can have, with the
-    user's lines."""
+    reads. `frozen`: arguments that become constants. UserError that lists all
+    operators which no row can have, with the user's lines."""
     describer = Describer(module, frozen)
     made = describer.run(fallback, saved=saved)
     made.weights = describer.weights

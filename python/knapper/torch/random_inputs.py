@@ -17,7 +17,7 @@ from torch.fx import GraphModule, Node
 
 from knapper.errors import UserError
 from knapper.torch import sizes
-from knapper.torch.describe import is_random, line_of, name_of
+from knapper.torch.describe import arguments_of, is_random, line_of, name_of
 
 _aten = torch.ops.aten
 
@@ -149,7 +149,7 @@ class _Hoister:
                 continue
             if not is_random(node.target):
                 continue
-            given = _arguments(node)
+            given = arguments_of(node, node.target._schema.arguments)
             if given.get("dropout_p") == 0:  # attention that draws nothing
                 continue
             if name_of(node.target) == "aten.native_dropout.default" and given.get("train") is not False:
@@ -169,18 +169,6 @@ class _Hoister:
                     ) from None
             node.replace_all_uses_with(made)
             self.graph.erase_node(node)
-
-
-def _arguments(node: Node) -> dict[str, Any]:
-    given: dict[str, Any] = {}
-    for position, argument in enumerate(node.target._schema.arguments):  # type: ignore[union-attr]
-        if position < len(node.args) and not argument.kwarg_only:
-            given[argument.name] = node.args[position]
-        elif argument.name in node.kwargs:
-            given[argument.name] = node.kwargs[argument.name]
-        elif argument.has_default_value():
-            given[argument.name] = argument.default_value
-    return given
 
 
 def hoist(module: GraphModule) -> list[Draw]:
