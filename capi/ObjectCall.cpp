@@ -22,7 +22,7 @@ struct DLTensor {
   uint64_t byteOffset;
 };
 
-enum { dlCpu = 1 };
+enum { dlCpu = 1, dlCuda = 2 };
 
 /// One call's tensors, kept for the next call of the thread.
 struct Scratch {
@@ -33,8 +33,9 @@ struct Scratch {
 
 class Reader {
 public:
-  Reader(const knapper_object_reader &reader, Scratch &scratch)
-      : reader(reader), scratch(scratch) {}
+  /// device: a CUDA device's number, or -1.
+  Reader(const knapper_object_reader &reader, int32_t device, Scratch &scratch)
+      : reader(reader), device(device), scratch(scratch) {}
 
   /// False where an object is not laid out as `wanted` says.
   bool read(void *list, const knapper_object *wanted, int32_t count,
@@ -68,7 +69,7 @@ private:
       return true;
     }
     DLTensor tensor{};
-    if (reader.tensor(object, &tensor) != 0 || tensor.deviceType != dlCpu ||
+    if (reader.tensor(object, &tensor) != 0 || !isInPlace(tensor) ||
         tensor.rank != wanted.rank || tensor.lanes != 1)
       return false;
     // From the innermost outwards; dims of one element have any stride.
@@ -88,20 +89,26 @@ private:
     return size_t(tensor.bits) * size_t(count) == made.bytes * 8;
   }
 
+  bool isInPlace(const DLTensor &tensor) const {
+    return device < 0
+               ? tensor.deviceType == dlCpu
+               : tensor.deviceType == dlCuda && tensor.deviceId == device;
+  }
+
   const knapper_object_reader &reader;
+  int32_t device;
   Scratch &scratch;
   size_t used = 0;
 };
 
 } // namespace
 
-knapper_error *knapper_run_objects(knapper_module *module,
-                                   const knapper_object_reader *reader,
-                                   void *input_list,
-                                   const knapper_object *inputs,
-                                   int32_t num_inputs, void *output_list,
-                                   const knapper_object *outputs,
-                                   int32_t num_outputs, int32_t *refused) {
+knapper_error *
+knapper_run_objects(knapper_module *module, const knapper_object_reader *reader,
+                    void *input_list, const knapper_object *inputs,
+                    int32_t num_inputs, void *output_list,
+                    const knapper_object *outputs, int32_t num_outputs,
+                    int32_t device, int32_t *refused) {
   return guarded([&]() -> Status {
     if (!module || !reader || !refused || num_inputs < 0 || num_outputs < 0 ||
         (num_inputs && !inputs) || (num_outputs && !outputs))
@@ -121,7 +128,7 @@ knapper_error *knapper_run_objects(knapper_module *module,
       ~Leave() { scratch.busy = false; }
     } leave{scratch};
     scratch.sizes.resize(entries);
-    Reader read(*reader, scratch);
+    Reader read(*reader, device, scratch);
     if (!read.read(input_list, inputs, num_inputs, scratch.inputs) ||
         !read.read(output_list, outputs, num_outputs, scratch.outputs))
       return success();
@@ -129,11 +136,19 @@ knapper_error *knapper_run_objects(knapper_module *module,
     for (const knapper_tensor &output : scratch.outputs)
       if (!output.data)
         return success();
+    RunOptions options;
+    if (device >= 0) {
+      void *stream = nullptr;
+      if (!reader->stream || reader->stream(dlCuda, device, &stream) != 0)
+        return success();
+      options.stream = stream;
+      options.onDevice = true;
+    }
     *refused = 0;
     void *state = reader->leave ? reader->leave() : nullptr;
     RunResult result;
     Status status =
-        module->module->run(scratch.inputs, scratch.outputs, result);
+        module->module->run(scratch.inputs, scratch.outputs, result, options);
     if (reader->enter)
       reader->enter(state);
     return status;

@@ -257,17 +257,41 @@ bool Execution::recordable() const {
   return true;
 }
 
+/// The entry of this run's sizes and addresses, the first of the list; null,
+/// and an entry for the next time, where there was none.
+Recorded *Execution::findRecorded() {
+  constexpr size_t kKept = 4;
+  auto found = std::find_if(
+      state.recorded.begin(), state.recorded.end(), [&](const Recorded &r) {
+        return r.binding == state.binding && r.base == state.base;
+      });
+  bool known = found != state.recorded.end();
+  if (!known && state.recorded.size() < kKept)
+    found = state.recorded.emplace(found);
+  else if (!known)
+    --found;
+  std::rotate(state.recorded.begin(), found, found + 1);
+  Recorded &first = state.recorded.front();
+  if (known)
+    return &first;
+  first.binding = state.binding;
+  first.base = state.base;
+  first.recording = nullptr;
+  return nullptr;
+}
+
 Status Execution::commands() {
-  if (!recordable())
+  // To start a recording costs what some launches do.
+  constexpr size_t kWorthwhile = 4;
+  if (program.launches.size() < kWorthwhile || !recordable())
     return region(0);
-  if (state.recordedBinding != state.binding ||
-      state.recordedBase != state.base) {
-    state.recording = nullptr;
-    state.recordedBinding = state.binding;
-    state.recordedBase = state.base;
+  Recorded *recorded = findRecorded();
+  // Recordings that are not used again cost more than they save.
+  constexpr uint64_t kTried = 8, kUses = 4;
+  if (!recorded || (!recorded->recording && state.recordings >= kTried &&
+                    state.replays < kUses * state.recordings))
     return region(0);
-  }
-  if (!state.recording) {
+  if (!recorded->recording) {
     if (Status s = state.queue->beginRecording(); !s)
       return s;
     Status status = region(0);
@@ -276,10 +300,11 @@ Status Execution::commands() {
       return status;
     if (!made)
       return made.takeError();
-    state.recording = std::move(*made);
+    recorded->recording = std::move(*made);
     ++state.recordings;
   }
-  return state.queue->replay(*state.recording, options.cancel);
+  ++state.replays;
+  return state.queue->replay(*recorded->recording, options.cancel);
 }
 
 Status Execution::region(uint32_t index) {

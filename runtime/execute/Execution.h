@@ -14,6 +14,15 @@ struct ExternalState {
   std::vector<std::vector<std::byte>> copies; // of inputs, then of outputs
 };
 
+/// A run's commands with these sizes and addresses: recorded when the same
+/// comes a second time. A caller that keeps a result while the next one is
+/// computed has two addresses in turns.
+struct Recorded {
+  std::shared_ptr<const Binding> binding;
+  std::vector<std::byte *> base;
+  std::unique_ptr<Recording> recording; // null: came once
+};
+
 /// What one run at a time needs and later runs reuse. All lists have their
 /// final size from the start.
 struct RunState {
@@ -58,12 +67,10 @@ struct RunState {
   std::vector<std::unique_ptr<DeviceBuffer>> staged;
   std::vector<Block>
       lateBlocks; // where it does: per buffer; only late temps have one
-  // Where commands can be recorded: those of a run with these sizes and
-  // addresses. Recorded when the same comes a second time.
-  std::unique_ptr<Recording> recording;
-  std::shared_ptr<const Binding> recordedBinding;
-  std::vector<std::byte *> recordedBase;
-  uint64_t recordings = 0; // made so far
+  // Where commands can be recorded: those of the latest runs with other sizes
+  // or addresses, newest first.
+  std::vector<Recorded> recorded;
+  uint64_t recordings = 0, replays = 0; // so far
   std::vector<ExternalState> externals;
   // Bytes of strings that operators made in this run.
   std::vector<std::unique_ptr<char[]>> text;
@@ -117,6 +124,7 @@ private:
   /// one.
   Status commands();
   bool recordable() const;
+  Recorded *findRecorded();
   Status launch(uint32_t index);
   Status timedLaunch(uint32_t index);
   /// `start`: on any clock, the same for all launches of a run.

@@ -75,6 +75,9 @@ struct RunOptions {
   /// starts after the stream's work and returns without waiting for its own.
   /// What the kernels find wrong is then the error of a later run.
   std::optional<void *> stream = {};
+  /// The caller knows that all its tensors lie in the device's memory, so that
+  /// the driver need not be asked about each.
+  bool onDevice = false;
 };
 
 struct ModuleOptions {

@@ -34,6 +34,7 @@ class _Reader(Structure):
         ("tensor", c_void_p),
         ("leave", c_void_p),
         ("enter", c_void_p),
+        ("stream", c_void_p),
     ]
 
 
@@ -75,6 +76,7 @@ def _reader() -> _Reader | None:
         exchange[0].describe,
         address(python.PyEval_SaveThread),
         address(python.PyEval_RestoreThread),
+        exchange[0].stream,
     )
 
 
@@ -84,7 +86,8 @@ def _run() -> Any:
     function = ctypes.PyDLL(None, handle=library()._handle).knapper_run_objects
     function.restype = c_void_p
     function.argtypes = [
-        c_void_p, c_void_p, py_object, c_void_p, c_int32, py_object, c_void_p, c_int32, c_void_p,
+        c_void_p, c_void_p, py_object, c_void_p, c_int32, py_object, c_void_p, c_int32,
+        c_int32, c_void_p,
     ]  # fmt: skip
     return function
 
@@ -93,15 +96,17 @@ class Signature:
     """Where a program's inputs and outputs are in two lists, and how they lie.
 
     inputs, outputs: (index, dims from the outermost in memory inwards, the
-    dtype's number, whether an int) each.
+    dtype's number, whether an int) each. device: the number of the GPU that has
+    the program and its tensors, or -1.
     """
 
     def __init__(
         self, handle: Any, inputs: list[tuple[int, list[int], int, bool]],
-        outputs: list[tuple[int, list[int], int, bool]],
+        outputs: list[tuple[int, list[int], int, bool]], device: int = -1,
     ) -> None:  # fmt: skip
         self._keep: list[Any] = []
         self._handle = handle
+        self._device = device
         self._reader = byref(_reader())  # type: ignore[arg-type]
         self._run = _run()
         self._inputs, self._count = self._rows(inputs), len(inputs)
@@ -129,7 +134,7 @@ class Signature:
         try:
             error = self._run(
                 self._handle, self._reader, arguments, self._inputs, self._count,
-                outputs, self._outputs, self._made, byref(refused),
+                outputs, self._outputs, self._made, self._device, byref(refused),
             )  # fmt: skip
         except (RuntimeError, BufferError):  # torch cannot describe one
             return False

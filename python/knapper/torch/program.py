@@ -17,7 +17,8 @@ from knapper.torch.objects import Signature
 from knapper.torch.verify import verify
 from knapper import dtypes
 
-_empty_strided = torch._C._dynamo.guards._empty_strided_cpu
+_empty_strided_cpu = torch._C._dynamo.guards._empty_strided_cpu
+_empty_strided_cuda = getattr(torch._C._dynamo.guards, "_empty_strided_cuda", None)
 
 
 def _shapes(description: Description) -> Callable[[Any], Any] | None:
@@ -104,6 +105,7 @@ class Program:
         """check: compare every kernel with float64 at the first call. device: the
         GPU that runs it, else the CPU does."""
         self._gpu = device if device is not None and device.type == "cuda" else None
+        self._empty = _empty_strided_cuda if self._gpu else _empty_strided_cpu
         self._boxed_call = True  # of the object: torch copies its __dict__
         self._unchecked = check
         # Appends random numbers to the arguments of a call.
@@ -168,7 +170,9 @@ class Program:
     def _find_signature(self) -> Signature | None:
         """How the library reads a call's tensors itself; None where it cannot."""
         description = self.description
-        if self._gpu or not Signature.available() or description.checks:
+        if self._empty is None or not Signature.available() or description.checks:
+            return None
+        if self._gpu and self._gpu.index is None:
             return None
         inputs, held = [], 0
         i64 = dtypes.NAMES.index("i64")
@@ -190,15 +194,18 @@ class Program:
         for index, output in enumerate(description.outputs):
             if not output.dense or output.narrow:
                 return None
+            if self._gpu and output.device != self._gpu:
+                return None  # the user's .cpu()
             outputs.append((index, output.order, self.codes[output.dtype], False))
-        return Signature(self._handle, inputs, outputs)
+        device = self._gpu.index if self._gpu else -1
+        return Signature(self._handle, inputs, outputs, device)
 
     def _allocator(self) -> Callable[[Any], list[Any]] | None:
         """Memory for the outputs as a function of the arguments, where all sizes
         are numbers."""
-        if self._fixed is None or self._gpu:
+        if self._fixed is None or self._empty is None:
             return None
-        space: dict[str, Any] = {"empty": _empty_strided}
+        space: dict[str, Any] = {"empty": self._empty}
         calls = []
         for index, (size, stride, _) in enumerate(self._fixed[0]):
             if index in self._in_place:
@@ -217,6 +224,8 @@ class Program:
             self._unchecked = False
             verify(description.text, self._inputs(arguments))
         signature, allocate = self._signature, self._allocate
+        if self._gpu and torch.cuda.current_device() != self._gpu.index:
+            signature = None  # memory would come from another device
         if signature is not None:
             if allocate is not None:
                 made = allocate(arguments)
@@ -330,7 +339,7 @@ class Program:
             if index in self._in_place:
                 made.append(arguments[output.mutates])
             else:
-                made.append(_empty_strided(size, stride, output.dtype))
+                made.append(self._empty(size, stride, output.dtype))
         return made
 
     def _results(self, arguments: list[Any], outputs: list[Any], numbers: Any) -> list[Any]:

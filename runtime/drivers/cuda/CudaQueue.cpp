@@ -66,25 +66,30 @@ public:
 class GpuQueue : public DeviceQueue {
 public:
   GpuQueue(std::shared_ptr<Gpu> gpu, Stream stream)
-      : gpu(std::move(gpu)), api(*this->gpu->api), stream(stream) {}
+      : gpu(std::move(gpu)), api(*this->gpu->api), own(stream), stream(stream) {
+  }
   ~GpuQueue() override {
     Current current(*gpu);
     if (recording)
       dropCapture();
-    api.streamFinish(stream);
-    api.streamDestroy(stream);
+    (void)finishAll();
+    api.streamDestroy(own);
     if (point)
       api.eventDestroy(point);
   }
 
   // Kernels of GPUs keep what they need in registers and shared memory.
   Status reserve(const QueueNeeds &) override { return success(); }
-  Status begin() override { return success(); }
+  Status begin() override {
+    stream = own;
+    captured = false;
+    return success();
+  }
   Status finish() override {
     Current current(*gpu);
     if (recording)
       dropCapture();
-    return api.check(api.streamFinish(stream), "cuStreamSynchronize");
+    return finishAll();
   }
 
   Status launch(const LaunchCommand &command) override {
@@ -162,24 +167,35 @@ public:
   }
 
   Status waitForOthers() override {
-    captured = false;
-    return after(nullptr, stream);
+    Current current(*gpu);
+    if (Status s = mark(nullptr); !s)
+      return s;
+    return api.check(api.streamWait(own, point, 0), "cuStreamWaitEvent");
   }
+  /// The run's commands go into the caller's stream itself, where an order with
+  /// the stream's other work costs nothing.
   Status follow(void *theirs) override {
-    Stream other = static_cast<Stream>(theirs);
+    Current current(*gpu);
+    stream = static_cast<Stream>(theirs);
     int status = 0;
-    {
-      Current current(*gpu);
-      if (Status s = api.check(api.streamIsCapturing(other, &status),
-                               "cuStreamIsCapturing");
-          !s)
-        return s;
-    }
+    if (Status s = api.check(api.streamIsCapturing(stream, &status),
+                             "cuStreamIsCapturing");
+        !s)
+      return s;
     captured = status != 0;
-    return after(other, stream);
+    // Behind the last run, which may have been in another stream: both use the
+    // same memory. A capture may not wait for work outside it.
+    if (!led || captured)
+      return success();
+    return api.check(api.streamWait(stream, point, 0), "cuStreamWaitEvent");
   }
   Status lead(void *theirs) override {
-    return after(stream, static_cast<Stream>(theirs));
+    stream = own;
+    if (captured)
+      return success();
+    Current current(*gpu);
+    led = true;
+    return mark(static_cast<Stream>(theirs));
   }
   bool isCaptured() const override { return captured; }
 
@@ -187,22 +203,24 @@ public:
     if (recording)
       return userError("a recording is open already", "queue");
     Current current(*gpu);
-    if (Status s = api.check(api.captureBegin(stream, kCaptureOfThread),
+    if (Status s = api.check(api.captureBegin(own, kCaptureOfThread),
                              "cuStreamBeginCapture");
         !s)
       return s;
     recording = true;
+    replayed = stream;
+    stream = own;
     return success();
   }
   Expected<std::unique_ptr<Recording>> endRecording() override {
     if (!recording)
       return userError("no recording is open", "queue");
     recording = false;
+    stream = replayed;
     Current current(*gpu);
     Graph graph = nullptr;
     GraphExec exec = nullptr;
-    if (Status s =
-            api.check(api.captureEnd(stream, &graph), "cuStreamEndCapture");
+    if (Status s = api.check(api.captureEnd(own, &graph), "cuStreamEndCapture");
         !s)
       return s.takeError();
     Status made =
@@ -223,33 +241,47 @@ public:
   }
 
 private:
-  /// What `second` is given from now on starts after what `first` was.
-  Status after(Stream first, Stream second) {
-    Current current(*gpu);
-    if (!point) {
+  /// Notes how far `other` is, for others to wait for.
+  Status mark(Stream other) {
+    if (!point)
       if (Status s = api.check(api.eventCreate(&point, kDisableTiming),
                                "cuEventCreate");
           !s)
         return s;
-    }
-    if (Status s = api.check(api.eventRecord(point, first), "cuEventRecord");
-        !s)
-      return s;
-    return api.check(api.streamWait(second, point, 0), "cuStreamWaitEvent");
+    return api.check(api.eventRecord(point, other), "cuEventRecord");
+  }
+  /// Waits for our stream and for the runs in the callers'.
+  Status finishAll() {
+    if (led)
+      if (Status s = api.check(api.eventFinish(point), "cuEventSynchronize");
+          !s)
+        return s;
+    led = false;
+    // A run that failed on its way through a caller's stream.
+    if (stream != own && !captured)
+      if (Status s = api.check(api.streamFinish(stream), "cuStreamSynchronize");
+          !s)
+        return s;
+    stream = own;
+    return api.check(api.streamFinish(own), "cuStreamSynchronize");
   }
   void dropCapture() {
     Graph graph = nullptr;
-    if (api.captureEnd(stream, &graph) == 0 && graph)
+    if (api.captureEnd(own, &graph) == 0 && graph)
       api.graphDestroy(graph);
     recording = false;
+    stream = replayed;
   }
 
   std::shared_ptr<Gpu> gpu;
   const Api &api;
-  Stream stream;
-  Event point = nullptr; // of one stream, for another to wait for
+  Stream own;
+  Stream stream;             // that commands go to: own, or a caller's
+  Stream replayed = nullptr; // `stream` outside an open recording
+  Event point = nullptr;     // of one stream, for others to wait for
+  bool led = false;          // `point` is behind a run in a caller's stream
   bool recording = false;
-  bool captured = false;
+  bool captured = false; // the caller's stream is
   std::vector<void *> parameters;
   std::vector<EncodedMap> maps;
 };
