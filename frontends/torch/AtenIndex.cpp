@@ -253,8 +253,9 @@ LogicalResult importHistogram(AtenNode &n) {
       n.compare(ts::ComparePredicate::le, x, n.scalarFor(x, high)));
   Value index = n.convert(n.select(inside, at, n.scalarFor(at, 0)), i64);
   Value zeros = n.broadcastTo(n.scalar(0, type), {n.dim(bins)});
-  return n.out(n.make<ts::ScatterElementsOp>(
-      zeros, index, n.convert(inside, type), uint64_t(0), kindOf(n, K::add)));
+  Value counts = n.make<ts::ScatterElementsOp>(
+      zeros, index, n.convert(inside, type), uint64_t(0), kindOf(n, K::add));
+  return n.out(n.convert(counts, n.element()));
 }
 
 //===----------------------------------------------------------------------===//

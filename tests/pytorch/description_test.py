@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 
 import knapper
@@ -101,3 +102,23 @@ def test_constants_outside_of_the_data(offset, shape):
     text += bytes(64 - len(text) % 64) + bytes(12)  # three floats
     with pytest.raises(knapper.InternalError, match="constant 'c'"):
         knapper.compile(text, model_format="torch", cache=False)
+
+
+def test_integers_are_counted_as_integers():
+    """Which eager does on GPUs alone."""
+    graph = {
+        "version": 1,
+        "inputs": [{"name": "x", "dtype": "i64", "shape": [6]}],
+        "nodes": [
+            {
+                "name": "y",
+                "op": "aten.histc.default",
+                "args": {"self": {"%": "x"}, "bins": 4, "min": 0, "max": 3},
+                "operands": ["x"],
+                "results": [{"dtype": "i64", "shape": [4], "used": True}],
+            }
+        ],
+        "outputs": [{"name": "z", "value": "y"}],
+    }
+    made = compiled(graph)(np.array([0, 3, 3, 1, 7, -1]))
+    assert made["z"].dtype == np.int64 and made["z"].tolist() == [1, 1, 0, 2]
