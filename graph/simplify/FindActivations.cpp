@@ -42,12 +42,29 @@ struct FactorTree {
   }
 };
 
+/// What was converted, where a product of narrow floats is computed in a wider
+/// type and rounded once: neither conversion matters to a composite.
+Value withoutDetour(Value value, Type narrow) {
+  auto convert = value.getDefiningOp<ConvertOp>();
+  if (!convert)
+    return {};
+  Type from = elementTypeOf(convert.getInput()), to = elementTypeOf(value);
+  Type wide = from == narrow ? to : from;
+  if ((from != narrow && to != narrow) || !isa<FloatType>(wide) ||
+      !isa<FloatType>(narrow) ||
+      wide.getIntOrFloatBitWidth() <= narrow.getIntOrFloatBitWidth())
+    return {};
+  return convert.getInput();
+}
+
 void collect(Value value, FactorTree &product, int depth) {
   if (std::optional<double> number = splatOf(value)) {
     product.number *= *number;
     return;
   }
-  if (depth < 6) {
+  if (depth < 8) {
+    if (Value inner = withoutDetour(value, product.element))
+      return collect(inner, product, depth + 1);
     if (auto mul = value.getDefiningOp<MulOp>()) {
       collect(mul.getLhs(), product, depth + 1);
       return collect(mul.getRhs(), product, depth + 1);

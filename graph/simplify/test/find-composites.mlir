@@ -92,6 +92,61 @@ func.func @gelu_tanh_bf16(%x: !bf) -> !bf {
   return %8 : !bf
 }
 
+// Torch's pow computes in f32 and rounds once.
+// CHECK-LABEL: @gelu_tanh_bf16_cube_in_f32
+// CHECK-NEXT: %[[G:.*]] = ts.gelu %arg0 {tanh = true}
+// CHECK-NEXT: return %[[G]]
+!wide = tensor<4x8xf32>
+func.func @gelu_tanh_bf16_cube_in_f32(%x: !bf) -> !bf {
+  %half = ts.constant dense<0.5> : tensor<bf16>
+  %cubic = ts.constant dense<4.467770e-02> : tensor<bf16>
+  %root = ts.constant dense<7.968750e-01> : tensor<bf16>
+  %one = ts.constant dense<1.0> : tensor<bf16>
+  %b0 = ts.broadcast %half [] : tensor<bf16> to !bf
+  %b2 = ts.broadcast %cubic [] : tensor<bf16> to !bf
+  %b3 = ts.broadcast %root [] : tensor<bf16> to !bf
+  %b4 = ts.broadcast %one [] : tensor<bf16> to !bf
+  %0 = ts.mul %x, %b0 : !bf
+  %w = ts.convert %x : !bf to !wide
+  %w1 = ts.mul %w, %w : !wide
+  %w2 = ts.mul %w1, %w : !wide
+  %2 = ts.convert %w2 : !wide to !bf
+  %3 = ts.mul %2, %b2 : !bf
+  %4 = ts.add %x, %3 : !bf
+  %5 = ts.mul %4, %b3 : !bf
+  %6 = ts.tanh %5 : !bf
+  %7 = ts.add %6, %b4 : !bf
+  %8 = ts.mul %0, %7 : !bf
+  return %8 : !bf
+}
+
+// Who rounds f32 on the way means it.
+// CHECK-LABEL: @no_gelu_rounded
+// CHECK-NOT: ts.gelu
+// CHECK: return
+func.func @no_gelu_rounded(%x: !wide) -> !wide {
+  %half = ts.constant dense<0.5> : tensor<f32>
+  %cubic = ts.constant dense<0.044715> : tensor<f32>
+  %root = ts.constant dense<0.7978845608028654> : tensor<f32>
+  %one = ts.constant dense<1.0> : tensor<f32>
+  %b0 = ts.broadcast %half [] : tensor<f32> to !wide
+  %b2 = ts.broadcast %cubic [] : tensor<f32> to !wide
+  %b3 = ts.broadcast %root [] : tensor<f32> to !wide
+  %b4 = ts.broadcast %one [] : tensor<f32> to !wide
+  %0 = ts.mul %x, %b0 : !wide
+  %n = ts.convert %x : !wide to !bf
+  %n1 = ts.mul %n, %n : !bf
+  %n2 = ts.mul %n1, %n : !bf
+  %2 = ts.convert %n2 : !bf to !wide
+  %3 = ts.mul %2, %b2 : !wide
+  %4 = ts.add %x, %3 : !wide
+  %5 = ts.mul %4, %b3 : !wide
+  %6 = ts.tanh %5 : !wide
+  %7 = ts.add %6, %b4 : !wide
+  %8 = ts.mul %0, %7 : !wide
+  return %8 : !wide
+}
+
 // The next number of the type is another one.
 // CHECK-LABEL: @no_gelu_bf16
 // CHECK-NOT: ts.gelu
