@@ -63,6 +63,27 @@ def test_attention_of_bf16():
     close(compiled(attend)(q, k, v).float(), attend(q, k, v).float(), scale=200)
 
 
+@pytest.mark.parametrize("training", [False, True])
+def test_masks_of_bool_and_shared_heads(training):
+    """Torch takes its own attention of float32 for such a mask."""
+    x = [torch.randn(2, heads, 96, 64, device="cuda", dtype=torch.bfloat16, requires_grad=training) for heads in (8, 2, 2)]
+    mask = torch.rand(2, 1, 96, 96, device="cuda") > 0.3
+
+    def attend(q, k, v):
+        return nn.functional.scaled_dot_product_attention(q, k, v, mask, enable_gqa=True)
+
+    wanted = attend(*(t.detach().double() for t in x))
+    with torch.set_grad_enabled(training):
+        made = compiled(attend)(*x)
+    close(made.double(), wanted, scale=200)
+    if training:
+        made.float().square().sum().backward()
+        again = [t.detach().double().requires_grad_() for t in x]
+        attend(*again).square().sum().backward()
+        for got, want in zip(x, again):
+            close(got.grad.double(), want.grad, scale=1000)
+
+
 def test_a_training_step():
     model, again = Mlp().cuda(), Mlp().cuda()
     again.load_state_dict(model.state_dict())
@@ -310,3 +331,63 @@ def test_frozen_weights():
     with torch.no_grad():
         frozen, x = compiled(model, freeze=True), torch.randn(8, 64, device="cuda")
         close(frozen(x), model(x))
+
+
+class Chain(nn.Module):
+    """Several launches, which leave what they compute in memory of the program's."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(256, 256) for _ in range(6))
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = nn.functional.layer_norm(layer(x).relu(), (256,))
+        return x
+
+
+def test_streams_in_turns_share_the_programs_memory():
+    model = Chain().cuda()
+    with torch.no_grad():
+        f = compiled(model)
+        x = [torch.randn(512, 256, device="cuda") for _ in range(2)]
+        wanted = [model(each) for each in x]
+        f(x[0])
+        streams = [torch.cuda.Stream() for _ in x]
+        torch.cuda.synchronize()
+        for _ in range(20):
+            made = []
+            for stream, each in zip(streams, x):
+                with torch.cuda.stream(stream):
+                    torch.cuda._sleep(300_000)
+                    made.append(f(each))
+            torch.cuda.synchronize()
+            for got, want in zip(made, wanted):
+                close(got, want)
+
+
+def test_results_in_turns_at_two_addresses():
+    model = Chain().cuda()
+    with torch.no_grad():
+        f, x = compiled(model), torch.randn(64, 256, device="cuda")
+        kept = None
+        for _ in range(40):
+            x.normal_()
+            kept = f(x)  # the last one is still there while this one is made
+            close(kept, model(x))
+        f(x.clone())
+        many = [f(x) for _ in range(12)]  # addresses that never come again
+        for each in many:
+            close(each, model(x))
+
+
+def test_a_run_follows_the_capture_of_one():
+    model = Chain().cuda()
+    with torch.no_grad():
+        f, x = compiled(model), torch.randn(64, 256, device="cuda")
+        graph, y = captured(f, x)
+        for _ in range(3):
+            x.normal_()
+            graph.replay()
+            close(y, model(x))
+            close(f(x), model(x))

@@ -22,6 +22,7 @@ from knapper.torch.placement import device_of, target_of, tf32_of
 from knapper.torch.program import Program
 from knapper.torch.random_inputs import drawing, hoist
 from knapper.torch.through import register
+from knapper.torch.whole_attention import keep_whole
 
 versions.check()
 
@@ -163,6 +164,7 @@ def backend(
     # AOTAutograd's own cache keys on the graph and not on who compiles it.
     key = f"knapper {knapper.version()} {chosen.key()} {custom.key()}"
     gm.__dict__["_knapper_key"] = key
+    keep_whole(gm)
     compiler = functools.partial(compile_graph, options=chosen)
     return aot_autograd(
         fw_compiler=functools.partial(compiler, trains=True),
