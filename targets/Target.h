@@ -50,6 +50,10 @@ public:
   virtual void prepare(mlir::func::FuncOp function,
                        const TargetDesc &target) const = 0;
 
+  /// Rewrites a function whose kernels are formed: operands in the order that
+  /// schedules read them.
+  virtual void arrange(mlir::func::FuncOp function) const {}
+
   /// An image for each of `targets`, on at most `threads` threads. `dialects`
   /// is what `build` of a job needs. The error names the kernel.
   virtual Expected<std::vector<CompiledImage>>

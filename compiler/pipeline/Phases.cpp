@@ -41,6 +41,13 @@ Status formKernels(CompileState &state) {
   return success();
 }
 
+/// Operands as the target's schedules read them.
+Status arrangeOperands(CompileState &state) {
+  for (func::FuncOp function : ts::withBodies(state.main()))
+    state.target->arrange(function);
+  return success();
+}
+
 Status orderKernels(CompileState &state) {
   for (func::FuncOp function : ts::withBodies(state.main()))
     memory::orderKernels(function);
@@ -208,6 +215,7 @@ std::span<const Phase> phases() {
   static constexpr Pass fuse[] = {
       {"prepare-for-target", prepareForTarget},
       {"form-kernels", formKernels},
+      {"arrange-operands", arrangeOperands},
       {"order-kernels", orderKernels},
   };
   static constexpr Pass schedule[] = {

@@ -21,4 +21,10 @@ def SplitSorts : Pass<"split-sorts", "::mlir::func::FuncOp"> {
   let dependentDialects = ["::knapper::ts::TsDialect"];
 }
 
+def PackFilters : Pass<"pack-filters", "::mlir::func::FuncOp"> {
+  let summary = "filters that are no constants in panels (CPUs, formed kernels)";
+  let description = "See graph/layout/PackFilters.h.";
+  let dependentDialects = ["::knapper::ts::TsDialect"];
+}
+
 #endif

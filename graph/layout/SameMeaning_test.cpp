@@ -2,7 +2,9 @@
 // tests of graph/simplify, graph/layout and graph/quantize is evaluated by the
 // reference before and after them, on random inputs. More files may be named on
 // the command line.
+#include "graph/fusion/FormKernels.h"
 #include "graph/layout/ChannelsLast.h"
+#include "graph/layout/PackFilters.h"
 #include "graph/layout/SplitReductions.h"
 #include "graph/layout/SplitSorts.h"
 #include "graph/quantize/ByteProducts.h"
@@ -208,9 +210,16 @@ std::vector<Step> pipeline() {
              roundProducts(f);
              return mlir::success();
            }},
-          {"merge-dots", [](func::FuncOp f) {
+          {"merge-dots",
+           [](func::FuncOp f) {
              mergeDots(f);
              return simplify(f);
+           }},
+          {"form-kernels",
+           [](func::FuncOp f) { return fusion::formKernels(f, {}); }},
+          {"pack-filters", [](func::FuncOp f) {
+             packFilters(f);
+             return mlir::success();
            }}};
 }
 

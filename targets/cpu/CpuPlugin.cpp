@@ -1,4 +1,5 @@
 // x86-64 CPUs as a target.
+#include "graph/layout/PackFilters.h"
 #include "graph/layout/SplitReductions.h"
 #include "targets/Target.h"
 #include "targets/cpu/CompileKernels.h"
@@ -37,6 +38,10 @@ public:
                                /*leastColumn=*/512, /*wide=*/64,
                                /*narrow=*/0, /*far=*/1024, /*shared=*/0,
                                /*row=*/64, /*lines=*/0});
+  }
+
+  void arrange(mlir::func::FuncOp function) const override {
+    packFilters(function);
   }
 
   Expected<std::vector<CompiledImage>>

@@ -1,6 +1,7 @@
 #include "codegen/schedule/conv/ConvWindow.h"
 #include "codegen/schedule/core/LaneLoops.h"
 #include "codegen/schedule/core/RegisterTiles.h"
+#include "graph/layout/PackFilters.h"
 
 using namespace mlir;
 
@@ -20,13 +21,18 @@ std::optional<ConvWindow> analyseConv(ts::KernelOp kernel) {
     image = w.pad.getInput();
   w.input = dyn_cast<BlockArgument>(image);
   w.filter = dyn_cast<BlockArgument>(w.op.getFilter());
+  if (!w.filter)
+    if (std::optional<PackedFilter> packed = packedFilter(w.op.getFilter())) {
+      w.filter = packed->panels;
+      w.panel = packed->panel;
+    }
   Type element = ts::elementTypeOf(image),
        weight = ts::elementTypeOf(w.op.getFilter());
   bool bytes = element.isUnsignedInteger(8) && weight.isSignlessInteger(8);
   auto constants = kernel->getAttrOfType<DenseBoolArrayAttr>("ts.constants");
   if (!w.op.getChannelsLast() || spatial < 1 || spatial > 2 || !w.input ||
       !w.filter || !w.filter.hasOneUse() || !constants ||
-      !constants[w.filter.getArgNumber()] ||
+      (!w.panel && !constants[w.filter.getArgNumber()]) ||
       (!bytes &&
        (!isa<FloatType>(element) || element.isF64() || element != weight)))
     return std::nullopt;

@@ -17,6 +17,9 @@ struct ConvWindow {
   /// Each of so many equal shares of the features reads its own share of the
   /// channels.
   int64_t groups = 1;
+  /// Columns of the panels that the filter is read in, of one that the program
+  /// packs; 0: a constant, in panels that the schedule chooses.
+  int64_t panel = 0;
   bool turned = false; ///< one column: its rows are taken for the columns
   ts::Dim images, height, width, channels, features, outHeight, outWidth;
   int64_t kh = 1, kw = 1, sh = 1, sw = 1, dh = 1, dw = 1;
@@ -72,10 +75,10 @@ struct ConvWindow {
   bool rowIsRun() const { return tapColumns() == kw && (dw == 1 || kw == 1); }
 };
 
-/// The convolution of a kernel if it has channels last, a constant filter that
-/// is read once, floats of at most 32 bits or u8 by i8, sizes and borders of
-/// the window that are numbers. The border is its own, of zeros, or that of a
-/// ts.pad. Nothing otherwise.
+/// The convolution of a kernel if it has channels last, a filter that is read
+/// once and is a constant or in panels (PackFilters.h), floats of at most 32
+/// bits or u8 by i8, sizes and borders of the window that are numbers. The
+/// border is its own, of zeros, or that of a ts.pad. Nothing otherwise.
 std::optional<ConvWindow> analyseConv(ts::KernelOp kernel);
 
 /// Builds the kernel by `Builder(context, window, epilogue).build()`, where

@@ -24,10 +24,11 @@
 // convolution over some rows of the input, or with some taps of the window
 // (ConvWindow.h). Taps that are no run of the input are products of their own.
 //
-// The filter [kh, kw, C, F] is a constant packed in panels; its rows are the
-// window and channel, its columns the output channels. Of bf16 its rows are
-// packed in pairs, where no pair is of two window rows. Of bytes in groups of
-// four: each window row begins one. Their sums are i32.
+// The filter [kh, kw, C, F] is a constant packed in panels, or one that the
+// program packed (graph/layout/PackFilters.h); its rows are the window and
+// channel, its columns the output channels. Of bf16 its rows are packed in
+// pairs, where no pair is of two window rows. Of bytes in groups of four: each
+// window row begins one. Their sums are i32.
 //
 // Parameters: panel, rows and columns of a block of outputs (columns 0: all),
 // groups (programs that share a block's panels), split.
@@ -508,7 +509,10 @@ LogicalResult chooseCpuConv(ts::KernelOp kernel, const TargetDesc &target,
   FailureOr<Epilogue> epilogue = Epilogue::create(kernel, w->op.getResult());
   if (failed(epilogue))
     return failure();
-  int64_t panel = chooseConvPanel(*w, epilogue->runDivisor(), knobs);
+  int64_t run = epilogue->runDivisor();
+  if (w->panel && run && run % w->panel)
+    return success(); // panels that results cut
+  int64_t panel = w->panel ? w->panel : chooseConvPanel(*w, run, knobs);
   int64_t channels = *w->groupChannels().asConstant(),
           features = *w->features.asConstant();
   int64_t panels = (features + panel - 1) / panel;
@@ -561,11 +565,12 @@ LogicalResult chooseCpuConv(ts::KernelOp kernel, const TargetDesc &target,
                         256 + sumBytes
                   : one * sumBytes;
   schedule.group = group(*w);
-  schedule.packed.push_back(
-      {w->filter.getArgNumber(), w->kh * w->kw * channels, features,
-       /*transposed=*/false, panel, schedule.group,
-       /*winograd=*/false, /*nibbles=*/false,
-       /*pieces=*/w->isBytes() ? w->kh * (w->rowIsRun() ? 1 : w->kw) : 1});
+  if (!w->panel)
+    schedule.packed.push_back(
+        {w->filter.getArgNumber(), w->kh * w->kw * channels, features,
+         /*transposed=*/false, panel, schedule.group,
+         /*winograd=*/false, /*nibbles=*/false,
+         /*pieces=*/w->isBytes() ? w->kh * (w->rowIsRun() ? 1 : w->kw) : 1});
   schedules.push_back(std::move(schedule));
   return success();
 }

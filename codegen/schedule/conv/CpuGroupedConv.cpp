@@ -459,7 +459,7 @@ LogicalResult chooseCpuGroupedConv(ts::KernelOp kernel,
                                    const TargetDesc &target, Knobs &knobs,
                                    SmallVectorImpl<Schedule> &schedules) {
   std::optional<ConvWindow> w = analyseConv(kernel);
-  if (!w || w->groups == 1)
+  if (!w || w->groups == 1 || w->panel)
     return success();
   GroupLanes g(*w, target.lanes(DType::f32));
   if (!takesLanes(*w, g, target))

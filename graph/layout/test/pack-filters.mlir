@@ -1,0 +1,45 @@
+// RUN: knapper-opt %s --layout --form-kernels --pack-filters | FileCheck %s
+
+// A filter that comes in torch's order is transposed and packed by one kernel.
+// CHECK-LABEL: @of_torch
+// CHECK: ts.kernel transpose (%[[W:.*]] = %arg1 : tensor<128x3x3x3xf32>) -> tensor<2x3x3x3x64xf32>
+// CHECK-NEXT: ts.reshape %[[W]] : tensor<128x3x3x3xf32> to tensor<2x64x3x3x3xf32>
+// CHECK-NEXT: ts.transpose %{{.*}} [0, 3, 4, 2, 1]
+// CHECK: ts.kernel conv
+// CHECK: ts.transpose %{{.*}} [1, 2, 3, 0, 4] : tensor<2x3x3x3x64xf32>
+// CHECK-NEXT: ts.reshape %{{.*}} : tensor<3x3x3x2x64xf32> to tensor<3x3x3x128xf32>
+// CHECK-NEXT: ts.conv
+func.func @of_torch(%x: tensor<1x3x8x8xf32>, %w: tensor<128x3x3x3xf32>) -> tensor<1x128x6x6xf32> {
+  %0 = ts.conv %x, %w strides [1, 1] dilations [1, 1] input_dilations [1, 1] low [#ts.dim<0>, #ts.dim<0>] high [#ts.dim<0>, #ts.dim<0>] : tensor<1x3x8x8xf32>, tensor<128x3x3x3xf32>
+  return %0 : tensor<1x128x6x6xf32>
+}
+
+// Features that fill no panel get zeros beside them.
+// CHECK-LABEL: @ten_features
+// CHECK: ts.pad %{{.*}} low [{{.*}}] high [#ts.dim<0>, #ts.dim<0>, #ts.dim<0>, #ts.dim<6>]
+// CHECK: ts.kernel conv
+// CHECK: ts.slice %{{.*}}: tensor<3x3x3x16xf32> to tensor<3x3x3x10xf32>
+// CHECK-NEXT: ts.conv
+func.func @ten_features(%x: tensor<1x3x8x8xf32>, %w: tensor<10x3x3x3xf32>) -> tensor<1x10x6x6xf32> {
+  %0 = ts.conv %x, %w strides [1, 1] dilations [1, 1] input_dilations [1, 1] low [#ts.dim<0>, #ts.dim<0>] high [#ts.dim<0>, #ts.dim<0>] : tensor<1x3x8x8xf32>, tensor<10x3x3x3xf32>
+  return %0 : tensor<1x10x6x6xf32>
+}
+
+// Constants are packed at compile time, depthwise filters not at all.
+// CHECK-LABEL: @depthwise
+// CHECK: ts.kernel transpose (%[[W:.*]] = %arg1 : tensor<16x1x3x3xf32>) -> tensor<3x3x1x16xf32>
+// CHECK: ts.kernel conv
+// CHECK-NEXT: ts.conv
+func.func @depthwise(%x: tensor<1x16x8x8xf32>, %w: tensor<16x1x3x3xf32>) -> tensor<1x16x6x6xf32> {
+  %0 = ts.conv %x, %w strides [1, 1] dilations [1, 1] input_dilations [1, 1] low [#ts.dim<0>, #ts.dim<0>] high [#ts.dim<0>, #ts.dim<0>] {groups = 16 : i64} : tensor<1x16x8x8xf32>, tensor<16x1x3x3xf32>
+  return %0 : tensor<1x16x6x6xf32>
+}
+
+// CHECK-LABEL: @constant
+// CHECK: ts.kernel conv
+// CHECK-NEXT: ts.conv
+func.func @constant(%x: tensor<1x1x8x8xf32>) -> tensor<1x3x8x7xf32> {
+  %w = ts.constant dense<[[[[1.0, 2.0]]], [[[3.0, 4.0]]], [[[5.0, 6.0]]]]> : tensor<3x1x1x2xf32>
+  %0 = ts.conv %x, %w strides [1, 1] dilations [1, 1] input_dilations [1, 1] low [#ts.dim<0>, #ts.dim<0>] high [#ts.dim<0>, #ts.dim<0>] : tensor<1x1x8x8xf32>, tensor<3x1x1x2xf32>
+  return %0 : tensor<1x3x8x7xf32>
+}
