@@ -1,18 +1,24 @@
 # How a folder becomes a library. Sources are globbed: a new file needs no list.
 
-# knapper_runtime_library(NAME [COLD] [LINK lib...]): the folder's *.cpp, no LLVM anywhere.
+# knapper_runtime_library(NAME [COLD | PLAIN] [LINK lib...]): the folder's *.cpp, no LLVM anywhere.
+# PLAIN: no part of the runtime library; the developer's build does not optimise it.
 function(knapper_runtime_library NAME)
-  cmake_parse_arguments(ARG "COLD" "" "LINK" ${ARGN})
+  cmake_parse_arguments(ARG "COLD;PLAIN" "" "LINK" ${ARGN})
   file(GLOB SOURCES CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
   list(FILTER SOURCES EXCLUDE REGEX "_(test|bench)\\.cpp$")
   add_library(${NAME} STATIC ${SOURCES})
   target_include_directories(${NAME} PUBLIC ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/include
                                             ${CMAKE_BINARY_DIR})
   target_link_libraries(${NAME} PUBLIC ${ARG_LINK} Threads::Threads)
-  if(ARG_COLD)
+  if(ARG_PLAIN)
+    target_compile_options(${NAME} PRIVATE -ffunction-sections -fdata-sections)
+    knapper_precompiled(${NAME} plain)
+  elseif(ARG_COLD)
     knapper_small_code(${NAME} COLD)
+    knapper_precompiled(${NAME} runtime_cold)
   else()
     knapper_small_code(${NAME})
+    knapper_precompiled(${NAME} runtime)
   endif()
 endfunction()
 
@@ -24,11 +30,11 @@ function(knapper_small_code NAME)
                                          -fdata-sections)
 endfunction()
 
-# knapper_compiler_library(NAME [FOLDERS folder...] [LINK lib...]): the folder's *.cpp, or those of
-# the FOLDERS in it, over MLIR, with the shared precompiled header (cmake/pch.h). Pass NO_PCH for
-# folders that need no MLIR.
+# knapper_compiler_library(NAME [COLD | PLAIN] [FOLDERS folder...] [LINK lib...]): the folder's *.cpp,
+# or those of the FOLDERS in it, over MLIR. COLD: runs once a model, so that the developer's build does
+# not optimise it. PLAIN: the same for folders that need no MLIR.
 function(knapper_compiler_library NAME)
-  cmake_parse_arguments(ARG "NO_PCH" "" "FOLDERS;LINK;DEPENDS" ${ARGN})
+  cmake_parse_arguments(ARG "COLD;PLAIN" "" "FOLDERS;LINK;DEPENDS" ${ARGN})
   set(PATTERNS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
   foreach(FOLDER ${ARG_FOLDERS})
     list(APPEND PATTERNS ${CMAKE_CURRENT_SOURCE_DIR}/${FOLDER}/*.cpp)
@@ -40,8 +46,12 @@ function(knapper_compiler_library NAME)
                                             ${CMAKE_BINARY_DIR})
   target_include_directories(${NAME} SYSTEM PUBLIC ${LLVM_INCLUDE_DIRS})
   target_link_libraries(${NAME} PUBLIC ${ARG_LINK} Threads::Threads)
-  if(NOT ARG_NO_PCH)
-    target_precompile_headers(${NAME} REUSE_FROM knapper_pch)
+  if(ARG_PLAIN)
+    knapper_precompiled(${NAME} plain)
+  elseif(ARG_COLD)
+    knapper_precompiled(${NAME} compiler_cold)
+  else()
+    knapper_precompiled(${NAME} compiler)
   endif()
   if(ARG_DEPENDS)
     add_dependencies(${NAME} ${ARG_DEPENDS})
@@ -70,6 +80,30 @@ function(knapper_tablegen TARGET TD)
   add_custom_target(${TARGET} DEPENDS ${OUTPUTS})
 endfunction()
 
+# knapper_op_shards(TARGET OPS COUNT HEADER...): the definitions of a dialect's ops, generated with
+# --op-shard-count=COUNT, as files of TARGET. One file alone would be the longest of the build.
+function(knapper_op_shards TARGET OPS COUNT)
+  file(RELATIVE_PATH REL ${CMAKE_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
+  list(JOIN ARGN "\"\n#include \"" HEADERS)
+  set(SHARDS)
+  math(EXPR LAST "${COUNT} - 1")
+  foreach(INDEX RANGE ${LAST})
+    set(SHARD ${CMAKE_CURRENT_BINARY_DIR}/${OPS}.${INDEX}.cpp)
+    file(CONFIGURE OUTPUT ${SHARD} @ONLY CONTENT "// Generated: a part of the ops of @REL@/@OPS@.
+#include \"@HEADERS@\"
+using namespace mlir;
+#define GET_OP_DEFS_@INDEX@
+#include \"@REL@/@OPS@.cpp.inc\"
+")
+    list(APPEND SHARDS ${SHARD})
+  endforeach()
+  add_library(${TARGET}_shards OBJECT ${SHARDS})
+  target_include_directories(${TARGET}_shards PRIVATE ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR})
+  target_include_directories(${TARGET}_shards SYSTEM PRIVATE ${LLVM_INCLUDE_DIRS})
+  knapper_precompiled(${TARGET}_shards compiler_cold)
+  target_sources(${TARGET} PRIVATE $<TARGET_OBJECTS:${TARGET}_shards>)
+endfunction()
+
 # What a program that contains the compiler links for LLVM and MLIR.
 add_library(knapper_llvm INTERFACE)
 if(KNAPPER_LLVM STREQUAL "shared")
@@ -80,17 +114,6 @@ else()
   include(KnapperStaticLLVM)
 endif()
 
-# The precompiled header: one translation unit that owns it, every other target reuses it.
-file(WRITE ${CMAKE_BINARY_DIR}/pch/pch_owner.cpp.in "// Owns the precompiled header.\n")
-configure_file(${CMAKE_BINARY_DIR}/pch/pch_owner.cpp.in ${CMAKE_BINARY_DIR}/pch/pch_owner.cpp COPYONLY)
-add_library(knapper_pch STATIC ${CMAKE_BINARY_DIR}/pch/pch_owner.cpp)
-target_include_directories(knapper_pch PUBLIC ${CMAKE_SOURCE_DIR} ${CMAKE_SOURCE_DIR}/include
-                                              ${CMAKE_BINARY_DIR})
-target_include_directories(knapper_pch SYSTEM PUBLIC ${LLVM_INCLUDE_DIRS})
-target_precompile_headers(knapper_pch PRIVATE ${CMAKE_SOURCE_DIR}/cmake/pch.h)
-# What ODS generates for the dialects' headers.
-add_dependencies(knapper_pch knapper_tensor_tablegen knapper_tile_inc knapper_block_ops_inc)
-
 # knapper_compiler_test(NAME [LINK lib...]): NAME.cpp as a GoogleTest program over MLIR, known to
 # ctest under its folder's path.
 function(knapper_compiler_test NAME)
@@ -98,7 +121,7 @@ function(knapper_compiler_test NAME)
   find_package(GTest REQUIRED)
   add_executable(${NAME} ${NAME}.cpp)
   target_link_libraries(${NAME} PRIVATE ${ARG_LINK} knapper_llvm GTest::gtest_main)
-  target_precompile_headers(${NAME} REUSE_FROM knapper_pch)
+  knapper_precompiled(${NAME} compiler_cold)
   file(RELATIVE_PATH REL ${CMAKE_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
   add_test(NAME ${REL}/${NAME} COMMAND ${NAME})
 endfunction()

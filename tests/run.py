@@ -2,12 +2,16 @@
 """Runs every suite and closes with one line: `N passed, N failed`.
 
     tests/run.py [--build build/dev] [--suite ctest|lit|pytest]... [--jobs N] [--slow]
+    tests/run.py --quick
     tests/run.py --sanitize
 
 The suites are CTest (C++ unit tests), lit (IR tests and the command line) and
 pytest (Python package, models, demo). Each writes a JUnit file into
 BUILD/test-results; the counts are read from there. A suite that ends badly
 without a failed test counts as one failure.
+
+`--quick` is what to run before a commit, 90 s at most: all of lit, and of pytest
+the structure, the commands and one in forty of the op cases, drawn by the commit.
 
 Two more are built first, from the presets of their names: `asan` (address and
 undefined-behaviour sanitizers: the fuzzers and the runtime's tests) and `tsan`
@@ -63,6 +67,17 @@ FUZZ_CASES = {True: 5000, False: 500}  # of a fuzzer: the bar, the short form
 SLOW_TESTS = {"KNAPPER_WHOLE": "1", "KNAPPER_GRAPH_CASES": "20000", "KNAPPER_GRAPH_SECONDS": "3600"}
 
 
+PYTEST = ("tests", "python", "examples")
+# With --quick: the tests of QUICK, of the op cases a sample.
+QUICK_TESTS = {"KNAPPER_QUICK": "1"}
+QUICK = (
+    "tests/run_test.py",
+    "tests/structure/structure_test.py",
+    "tests/cli/commands_test.py",
+    "tests/ops/ops_test.py::test_compiled_equals_reference",
+)
+
+
 def build_sanitized(suite: str, jobs: int) -> Path:
     subprocess.run(["cmake", "--preset", suite], cwd=ROOT, check=True)
     subprocess.run(
@@ -74,7 +89,8 @@ def build_sanitized(suite: str, jobs: int) -> Path:
 
 
 def command(
-    suite: str, build: Path, report: Path, jobs: int, slow: bool, whole: bool
+    suite: str, build: Path, report: Path, jobs: int, slow: bool, whole: bool,
+    quick: bool = False,
 ) -> list[str] | None:
     """The command line of a suite, or None where the build has none."""
     if suite in SANITIZED:
@@ -110,7 +126,7 @@ def command(
         # Files side by side, the tests of one in order.
         "-n", str(jobs), "--dist", "loadfile", "--durations", "25",
         "-c", str(ROOT / "tests" / "pytest.ini"), "--rootdir", str(ROOT),
-        str(ROOT / "tests"), str(ROOT / "python"), str(ROOT / "examples"),
+        *(str(ROOT / part) for part in (QUICK if quick else PYTEST)),
     ]  # fmt: skip
 
 
@@ -141,6 +157,7 @@ def main() -> int:
     parser.add_argument("--build", type=Path, default=ROOT / "build" / "dev")
     parser.add_argument("--suite", action="append", choices=(*SUITES, *SANITIZED))
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--quick", action="store_true", help="what to run before a commit")
     parser.add_argument("--slow", action="store_true", help="also what takes an hour")
     parser.add_argument(
         "--sanitize", action="store_true",
@@ -160,10 +177,12 @@ def main() -> int:
     }
     if arguments.slow:
         environment |= SLOW_TESTS
+    if arguments.quick:
+        environment |= QUICK_TESTS
     total_passed = total_failed = total_skipped = 0
     lines = []
     sanitized = tuple(SANITIZED) if arguments.sanitize or arguments.slow else ()
-    usual = () if arguments.sanitize else SUITES
+    usual = () if arguments.sanitize else ("lit", "pytest") if arguments.quick else SUITES
     for suite in arguments.suite or (*usual, *sanitized):
         report = results / f"{suite}.xml"
         report.unlink(missing_ok=True)
@@ -174,8 +193,9 @@ def main() -> int:
             cases = FUZZ_CASES[arguments.sanitize and suite == "asan"]
             variables["KNAPPER_FUZZ_CASES"] = str(cases)
         line = command(
-            suite, folder, report, arguments.jobs, arguments.slow, arguments.sanitize
-        )
+            suite, folder, report, arguments.jobs, arguments.slow, arguments.sanitize,
+            arguments.quick,
+        )  # fmt: skip
         if line is None:
             lines.append(f"{suite}: is not part of this build, 1 failed")
             total_failed += 1

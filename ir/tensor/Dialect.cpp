@@ -1,8 +1,6 @@
 #include "ir/tensor/Dialect.h"
 #include "ir/tensor/PagedAttention.h"
 #include "ir/tensor/ScaledDot.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/IR/DialectImplementation.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -17,14 +15,9 @@ using namespace knapper::ts;
 #include "ir/tensor/Attributes.cpp.inc"
 #define GET_TYPEDEF_CLASSES
 #include "ir/tensor/Types.cpp.inc"
-#define GET_OP_CLASSES
-#include "ir/tensor/Ops.cpp.inc"
 
 void TsDialect::initialize() {
-  addOperations<
-#define GET_OP_LIST
-#include "ir/tensor/Ops.cpp.inc"
-      >();
+  registerTsDialectOperations(this);
   addOperations<
 #define GET_OP_LIST
 #include "ir/tensor/ScaledDot.cpp.inc"

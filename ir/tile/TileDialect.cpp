@@ -17,10 +17,7 @@ void TileDialect::initialize() {
 #define GET_TYPEDEF_LIST
 #include "ir/tile/TileTypes.cpp.inc"
       >();
-  addOperations<
-#define GET_OP_LIST
-#include "ir/tile/TileOps.cpp.inc"
-      >();
+  registerTileDialectOperations(this);
   addOperations<
 #define GET_OP_LIST
 #include "ir/tile/ByteOps.cpp.inc"

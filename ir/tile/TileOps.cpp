@@ -8,51 +8,6 @@
 using namespace mlir;
 using namespace knapper::tile;
 
-//===-- Types that the syntax leaves out ----------------------------------===//
-
-using OptionalOperand = std::optional<OpAsmParser::UnresolvedOperand>;
-
-static ParseResult parseElementType(OpAsmParser &parser,
-                                    const OptionalOperand &operand, Type buffer,
-                                    Type &type) {
-  if (operand)
-    type = cast<BufferType>(buffer).getElementType();
-  return success();
-}
-static void printElementType(OpAsmPrinter &, Operation *, Value, Type, Type) {}
-
-static ParseResult parseSameType(OpAsmParser &, const OptionalOperand &operand,
-                                 Type other, Type &type) {
-  if (operand)
-    type = other;
-  return success();
-}
-static void printSameType(OpAsmPrinter &, Operation *, Value, Type, Type) {}
-
-static ParseResult parseOffsetsType(OpAsmParser &parser, Type tile,
-                                    Type &type) {
-  auto vector = dyn_cast<VectorType>(tile);
-  if (!vector)
-    return parser.emitError(parser.getNameLoc(), "expected a vector type");
-  type =
-      VectorType::get(vector.getShape(), IndexType::get(parser.getContext()));
-  return success();
-}
-static void printOffsetsType(OpAsmPrinter &, Operation *, Type, Type) {}
-
-static ParseResult parseMaskType(OpAsmParser &parser,
-                                 const OptionalOperand &operand, Type tile,
-                                 Type &type) {
-  if (operand)
-    type = VectorType::get(cast<VectorType>(tile).getShape(),
-                           IntegerType::get(parser.getContext(), 1));
-  return success();
-}
-static void printMaskType(OpAsmPrinter &, Operation *, Value, Type, Type) {}
-
-#define GET_OP_CLASSES
-#include "ir/tile/TileOps.cpp.inc"
-
 //===-- func --------------------------------------------------------------===//
 
 static constexpr llvm::StringLiteral kMayAlias = "tile.may_alias";

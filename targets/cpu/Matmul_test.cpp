@@ -1,5 +1,6 @@
 // Matmuls from the tensor level: schedule, tile program, image, call.
 #include "codegen/schedule/core/Schedule.h"
+#include "ir/config/MatmulCpuConfig.h"
 #include "targets/cpu/KernelTest.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -54,7 +55,9 @@ protected:
           if (failed(schedules))
             return {};
           const Schedule &schedule = schedules->front();
-          panel = schedule.at("panel");
+          config::MatmulCpuConfig config;
+          EXPECT_EQ(config::parse(schedule.parameters, config), "");
+          panel = config.panel;
           for (int rows : rowCounts)
             grid[rows] = *schedule.grid.evaluate(
                 [&](llvm::StringRef) -> std::optional<int64_t> {

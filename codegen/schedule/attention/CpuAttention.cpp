@@ -423,7 +423,7 @@ LogicalResult chooseCpuAttention(ts::KernelOp kernel, const TargetDesc &target,
   }
   Schedule schedule;
   schedule.kind = "cpu_attention";
-  schedule.parameters = {{"rows", rows}, {"panel", panel}};
+  schedule.parameters = config::print(config::AttentionCpuConfig{rows, panel});
   schedule.group = isBf16(op) ? 2 : 1;
   schedule.grid = ts::dimOf(op.getQuery(), 0) * ts::dimOf(op.getQuery(), 1) *
                   queries.ceilDiv(one * rows);
@@ -442,7 +442,11 @@ LogicalResult buildCpuAttention(BuildContext &context) {
   FailureOr<Epilogue> epilogue = Epilogue::create(*copy, op.getResult());
   if (failed(epilogue))
     return failure();
-  return AttentionBuilder(context, *copy, op, std::move(*epilogue)).build();
+  auto config = configOf<config::AttentionCpuConfig>(context);
+  if (failed(config))
+    return failure();
+  return AttentionBuilder(context, *config, *copy, op, std::move(*epilogue))
+      .build();
 }
 
 } // namespace knapper

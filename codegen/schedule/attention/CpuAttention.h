@@ -4,11 +4,13 @@
 // CpuAttentionScores.cpp.
 #pragma once
 
+#include "codegen/schedule/core/ConfigOf.h"
 #include "codegen/schedule/core/ElementEmitter.h"
 #include "codegen/schedule/core/Epilogue.h"
 #include "codegen/schedule/core/Schedules.h"
 #include "codegen/schedule/matmul/AmxMatmul.h"
 #include "graph/fusion/Views.h"
+#include "ir/config/AttentionCpuConfig.h"
 
 namespace knapper {
 
@@ -41,11 +43,12 @@ AttentionLayout attentionLayout(ts::AttentionOp op, int64_t rows,
 
 class AttentionBuilder {
 public:
-  AttentionBuilder(BuildContext &context, ts::KernelOp kernel,
-                   ts::AttentionOp op, Epilogue epilogue)
+  AttentionBuilder(BuildContext &context,
+                   const config::AttentionCpuConfig &config,
+                   ts::KernelOp kernel, ts::AttentionOp op, Epilogue epilogue)
       : e(context.emitter), b(e.builder), loc(e.location),
         target(context.target), op(op), epilogue(std::move(epilogue)),
-        rows(context.schedule.at("rows")), panel(context.schedule.at("panel")),
+        rows(config.rows), panel(config.panel),
         step(target.pairProducts && isBf16(op) ? 2 : 1),
         factors(step == 2 ? mlir::Type(b.getBF16Type()) : b.getF32Type()),
         inTiles(fitsTiles(target, step, /*inRows=*/true,

@@ -62,9 +62,11 @@ struct PagedLayout {
 
 class PagedAttentionBuilder {
 public:
-  PagedAttentionBuilder(BuildContext &context, ts::PagedAttentionOp op)
+  PagedAttentionBuilder(BuildContext &context,
+                        const config::PagedAttentionCpuConfig &config,
+                        ts::PagedAttentionOp op)
       : e(context.emitter), b(e.builder), loc(e.location),
-        target(context.target), op(op), tokens(context.schedule.at("tokens")),
+        target(context.target), op(op), tokens(config.tokens),
         layout(op, tokens) {}
 
   LogicalResult build();
@@ -481,7 +483,8 @@ LogicalResult chooseCpuPagedAttention(ts::KernelOp kernel, const TargetDesc &,
   for (int64_t tokens : {int64_t(1), many}) {
     Schedule schedule;
     schedule.kind = "cpu_paged_attention";
-    schedule.parameters = {{"tokens", tokens}};
+    schedule.parameters =
+        config::print(config::PagedAttentionCpuConfig{tokens});
     PagedLayout layout(op, tokens);
     schedule.grid = all.ceilDiv(one * tokens) * layout.groups;
     schedule.grain = one;
@@ -499,7 +502,11 @@ LogicalResult chooseCpuPagedAttention(ts::KernelOp kernel, const TargetDesc &,
 }
 
 LogicalResult buildCpuPagedAttention(BuildContext &context) {
-  return PagedAttentionBuilder(context, pagedAttentionOf(context.kernel))
+  auto config = configOf<config::PagedAttentionCpuConfig>(context);
+  if (failed(config))
+    return failure();
+  return PagedAttentionBuilder(context, *config,
+                               pagedAttentionOf(context.kernel))
       .build();
 }
 

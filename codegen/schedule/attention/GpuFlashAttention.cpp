@@ -9,6 +9,7 @@
 //
 // Parameters: those of AttentionGpuSchedule (ir/config/AttentionGpuConfig.h).
 #include "codegen/schedule/core/Conditions.h"
+#include "codegen/schedule/core/ConfigOf.h"
 #include "codegen/schedule/core/ElementEmitter.h"
 #include "codegen/schedule/core/Schedules.h"
 #include "graph/fusion/Views.h"
@@ -295,11 +296,11 @@ LogicalResult buildGpuFlashAttention(BuildContext &context) {
     return failure();
   Places places = std::move(*found);
   ts::AttentionOp op = places.op;
-  AttentionGpuSchedule config;
-  if (std::string problem = config::parse(context.schedule.parameters, config);
-      !problem.empty())
-    return context.kernel.emitOpError("the schedule '")
-           << context.schedule.kind << "' " << problem;
+  FailureOr<AttentionGpuSchedule> parsed =
+      configOf<AttentionGpuSchedule>(context);
+  if (failed(parsed))
+    return failure();
+  AttentionGpuSchedule config = *parsed;
   auto strides = [&](const StridedView &view) {
     return llvm::map_to_vector(view.dims, [&](const fusion::StridedDim &dim) {
       return e.size(dim.stride);

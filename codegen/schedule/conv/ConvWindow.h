@@ -1,10 +1,12 @@
 //===- ConvWindow.h - What schedules of convolutions share ----------------===//
 #pragma once
 
+#include "codegen/schedule/core/ConfigOf.h"
 #include "codegen/schedule/core/ElementEmitter.h"
 #include "codegen/schedule/core/Epilogue.h"
 #include "codegen/schedule/core/Knobs.h"
 #include "codegen/schedule/core/Schedule.h"
+#include "ir/config/ConvConfig.h"
 
 namespace knapper {
 
@@ -81,8 +83,8 @@ struct ConvWindow {
 /// border is its own, of zeros, or that of a ts.pad. Nothing otherwise.
 std::optional<ConvWindow> analyseConv(ts::KernelOp kernel);
 
-/// Builds the kernel by `Builder(context, window, epilogue).build()`, where
-/// `takes` the window; else an error at the kernel.
+/// Builds the kernel by `Builder(context, config, window, epilogue).build()`,
+/// where `takes` the window; else an error at the kernel.
 template <typename Builder>
 llvm::LogicalResult buildConvBy(
     BuildContext &context, llvm::function_ref<bool(const ConvWindow &)> takes =
@@ -95,7 +97,10 @@ llvm::LogicalResult buildConvBy(
       Epilogue::create(context.kernel, w->op.getResult());
   if (mlir::failed(epilogue))
     return mlir::failure();
-  return Builder(context, std::move(*w), std::move(*epilogue)).build();
+  auto config = configOf<typename Builder::Config>(context);
+  if (mlir::failed(config))
+    return mlir::failure();
+  return Builder(context, *config, std::move(*w), std::move(*epilogue)).build();
 }
 
 /// A piece of an image with its border.

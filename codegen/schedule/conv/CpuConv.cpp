@@ -43,18 +43,18 @@ using namespace mlir;
 
 namespace knapper {
 
+using config::ConvCpuConfig;
 using ts::Dim;
 
 namespace {
 
 /// Scratch for the accumulators of a register tile, or of all of a block: at
 /// most 12 x 64 f32 a tile. What else is in scratch comes after them.
-int64_t accumulatorBytes(const Schedule &schedule, const ConvWindow &w) {
+int64_t accumulatorBytes(const ConvCpuConfig &config, const ConvWindow &w) {
   constexpr int64_t tile = 4096;
-  if (!schedule.at("split"))
+  if (!config.split)
     return tile;
-  int64_t block =
-      schedule.at("rows") * *w.outWidth.asConstant() * schedule.at("panel") * 4;
+  int64_t block = config.rows * *w.outWidth.asConstant() * config.panel * 4;
   return std::max(tile, (block + 63) / 64 * 64);
 }
 
@@ -86,16 +86,16 @@ bool takesConv(const ConvWindow &w) {
 
 class ConvBuilder {
 public:
-  ConvBuilder(BuildContext &context, ConvWindow window, Epilogue epilogue)
+  using Config = ConvCpuConfig;
+  ConvBuilder(BuildContext &context, const Config &config, ConvWindow window,
+              Epilogue epilogue)
       : e(context.emitter), b(e.builder), loc(e.location),
         target(context.target), w(std::move(window)),
-        epilogue(std::move(epilogue)), panel(context.schedule.at("panel")),
-        blockRows(context.schedule.at("rows")),
-        blockColumns(context.schedule.at("columns")),
-        groups(context.schedule.at("groups")),
-        split(context.schedule.at("split")),
+        epilogue(std::move(epilogue)), panel(config.panel),
+        blockRows(config.rows), blockColumns(config.columns),
+        groups(config.groups), split(config.split),
         sumType(w.isBytes() ? Type(b.getI32Type()) : b.getF32Type()),
-        sumBytes(accumulatorBytes(context.schedule, w)) {}
+        sumBytes(accumulatorBytes(config, w)) {}
 
   LogicalResult build();
 
@@ -545,11 +545,8 @@ LogicalResult chooseCpuConv(ts::KernelOp kernel, const TargetDesc &target,
   Dim one = Dim::constant(kernel.getContext(), 1);
   Schedule schedule;
   schedule.kind = "cpu_conv";
-  schedule.parameters = {{"panel", panel},
-                         {"rows", rows},
-                         {"columns", columns},
-                         {"groups", groups},
-                         {"split", split}};
+  ConvCpuConfig config{{panel, rows, columns, groups}, split};
+  schedule.parameters = config::print(config);
   schedule.grid = w->images * w->phaseHeight().ceilDiv(one * rows) *
                   (columns ? w->phaseWidth().ceilDiv(one * columns) : one) *
                   (phases * groups);
@@ -558,7 +555,7 @@ LogicalResult chooseCpuConv(ts::KernelOp kernel, const TargetDesc &target,
   schedule.grain = grainOf(w->isBytes() ? 1600000 : 400000,
                            (columns ? one * columns : w->phaseWidth()) * flops);
   int64_t pixelBytes = w->elementBytes() * channels;
-  int64_t sumBytes = accumulatorBytes(schedule, *w);
+  int64_t sumBytes = accumulatorBytes(config, *w);
   schedule.scratch =
       w->copies() ? w->inputColumns(columns ? one * columns : w->phaseWidth()) *
                             (pixelBytes * w->inputRows(rows)) +

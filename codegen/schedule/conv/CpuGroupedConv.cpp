@@ -96,13 +96,11 @@ bool isShortEpilogue(ts::KernelOp kernel) {
 
 } // namespace
 
-ConvLanesBuilder::ConvLanesBuilder(BuildContext &context, ConvWindow window,
-                                   Epilogue epilogue)
+ConvLanesBuilder::ConvLanesBuilder(BuildContext &context, const Config &config,
+                                   ConvWindow window, Epilogue epilogue)
     : e(context.emitter), b(e.builder), loc(e.location), w(std::move(window)),
-      epilogue(std::move(epilogue)), g(w, context.schedule.at("lanes")),
-      blockRows(context.schedule.at("rows")),
-      pixels(std::min(context.schedule.at("pixels"),
-                      runPixels(w, g, context.target))),
+      epilogue(std::move(epilogue)), g(w, config.lanes), blockRows(config.rows),
+      pixels(std::min(config.pixels, runPixels(w, g, context.target))),
       isShort(isShortEpilogue(context.kernel)), sumType(sumTypeOf(w, g)) {}
 
 LogicalResult ConvLanesBuilder::storePixel(Value sum, Value column) {
@@ -473,8 +471,8 @@ LogicalResult chooseCpuGroupedConv(ts::KernelOp kernel,
   Dim one = Dim::constant(kernel.getContext(), 1);
   Schedule schedule;
   schedule.kind = "cpu_grouped_conv";
-  schedule.parameters = {
-      {"lanes", g.lanes}, {"pixels", pixels}, {"rows", rows}};
+  schedule.parameters =
+      config::print(config::GroupedConvCpuConfig{g.lanes, pixels, rows});
   schedule.grid =
       w->images * w->outHeight.ceilDiv(one * rows) * (one * g.tiles);
   // A step of one channel waits for memory more than it computes.

@@ -41,7 +41,9 @@ inline bool inFours(const ConvWindow &w, const GroupLanes &g) {
 /// Makes the tile program.
 class ConvLanesBuilder {
 public:
-  ConvLanesBuilder(BuildContext &context, ConvWindow window, Epilogue epilogue);
+  using Config = config::GroupedConvCpuConfig;
+  ConvLanesBuilder(BuildContext &context, const Config &config,
+                   ConvWindow window, Epilogue epilogue);
 
   mlir::LogicalResult build();
 

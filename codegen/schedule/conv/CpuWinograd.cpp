@@ -29,6 +29,7 @@ using namespace mlir;
 
 namespace knapper {
 
+using config::WinogradCpuConfig;
 using ts::Dim;
 
 namespace {
@@ -53,9 +54,8 @@ struct WinogradLayout {
   int64_t v, m, source, end;
   int64_t sourceColumns;
 
-  WinogradLayout(const Schedule &schedule, int64_t channels) {
-    int64_t panel = schedule.at("panel"), rows = schedule.at("rows"),
-            columns = schedule.at("columns");
+  WinogradLayout(const WinogradCpuConfig &config, int64_t channels) {
+    int64_t panel = config.panel, rows = config.rows, columns = config.columns;
     tiles = rows * columns;
     inputMatrix = apart(tiles * channels);
     outputMatrix = apart(tiles * panel);
@@ -76,15 +76,15 @@ private:
 
 class WinogradBuilder {
 public:
-  WinogradBuilder(BuildContext &context, ConvWindow window, Epilogue epilogue)
+  using Config = WinogradCpuConfig;
+  WinogradBuilder(BuildContext &context, const Config &config,
+                  ConvWindow window, Epilogue epilogue)
       : e(context.emitter), b(e.builder), loc(e.location), w(std::move(window)),
-        epilogue(std::move(epilogue)), panel(context.schedule.at("panel")),
-        blockRows(context.schedule.at("rows")),
-        blockColumns(context.schedule.at("columns")),
-        groups(context.schedule.at("groups")),
-        lanes(context.target.lanes(DType::f32)),
+        epilogue(std::move(epilogue)), panel(config.panel),
+        blockRows(config.rows), blockColumns(config.columns),
+        groups(config.groups), lanes(context.target.lanes(DType::f32)),
         shape(registerTile(context.target, panel)),
-        layout(context.schedule, *w.channels.asConstant()) {}
+        layout(config, *w.channels.asConstant()) {}
 
   LogicalResult build();
 
@@ -386,17 +386,15 @@ LogicalResult chooseCpuWinograd(ts::KernelOp kernel, const TargetDesc &target,
   Dim one = Dim::constant(kernel.getContext(), 1);
   Schedule schedule;
   schedule.kind = "cpu_winograd";
-  schedule.parameters = {{"panel", panel},
-                         {"rows", rows},
-                         {"columns", columns},
-                         {"groups", groups}};
+  WinogradCpuConfig config{{panel, rows, columns, groups}};
+  schedule.parameters = config::print(config);
   schedule.grid =
       w->images * w->outHeight.ceilDiv(one * kOut).ceilDiv(one * rows) *
       w->outWidth.ceilDiv(one * kOut).ceilDiv(one * columns) * groups;
   int64_t flops = 2 * kMatrices * rows * columns * channels * features / groups;
   schedule.grain =
       one * std::max<int64_t>(1, 400000 / std::max<int64_t>(1, flops));
-  schedule.scratch = one * WinogradLayout(schedule, channels).end;
+  schedule.scratch = one * WinogradLayout(config, channels).end;
   schedule.packed.push_back({w->filter.getArgNumber(), kMatrices * channels,
                              features, /*transposed=*/false, panel, /*group=*/1,
                              /*winograd=*/true});

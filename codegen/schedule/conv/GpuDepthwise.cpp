@@ -9,11 +9,13 @@
 // inside and replaced by zero, so that no load waits for a branch.
 //
 // Parameters: lanes (channels of a program), pixels.
+#include "codegen/schedule/core/ConfigOf.h"
 #include "codegen/schedule/core/ElementEmitter.h"
 #include "codegen/schedule/core/Epilogue.h"
 #include "codegen/schedule/core/Grain.h"
 #include "codegen/schedule/core/LaneLoops.h"
 #include "codegen/schedule/core/Schedules.h"
+#include "ir/config/ConvConfig.h"
 #include "ir/tensor/SymbolicValue.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
@@ -101,7 +103,8 @@ LogicalResult chooseGpuDepthwise(ts::KernelOp kernel, const TargetDesc &target,
     return success();
   Schedule schedule;
   schedule.kind = "gpu_depthwise";
-  schedule.parameters = {{"lanes", lanes}, {"pixels", pixels}};
+  schedule.parameters =
+      config::print(config::DepthwiseGpuConfig{lanes, pixels});
   schedule.grid = programs();
   schedule.grain = one;
   schedule.scratch = one * 0;
@@ -120,8 +123,10 @@ LogicalResult buildGpuDepthwise(BuildContext &context) {
       Epilogue::create(context.kernel, w->op.getResult());
   if (failed(epilogue))
     return failure();
-  int64_t lanes = context.schedule.at("lanes"),
-          pixels = context.schedule.at("pixels");
+  auto config = configOf<config::DepthwiseGpuConfig>(context);
+  if (failed(config))
+    return failure();
+  int64_t lanes = config->lanes, pixels = config->pixels;
   Dim channels = w->channels(), blocks = channels.ceilDiv(channels.like(lanes)),
       runs = w->output[2].ceilDiv(channels.like(pixels));
   Value id = tile::ProgramIdOp::create(b, loc);

@@ -194,7 +194,7 @@ LogicalResult buildGpuImplicitGemm(BuildContext &context) {
   auto sizes = [&](ArrayRef<Dim> dims) {
     return llvm::map_to_vector(dims, [&](Dim dim) { return e.size(dim); });
   };
-  FailureOr<MatmulGpuSchedule> config = configOf(context);
+  FailureOr<MatmulGpuSchedule> config = configOf<MatmulGpuSchedule>(context);
   if (failed(config))
     return failure();
   int64_t run = config->epilogueColumns;

@@ -9,11 +9,13 @@
 // name.
 //
 // Parameters: lanes, across (1: lanes lie across all dims of the result).
+#include "codegen/schedule/core/ConfigOf.h"
 #include "codegen/schedule/core/ElementEmitter.h"
 #include "codegen/schedule/core/Epilogue.h"
 #include "codegen/schedule/core/Grain.h"
 #include "codegen/schedule/core/LaneLoops.h"
 #include "codegen/schedule/core/Schedules.h"
+#include "ir/config/PointwiseConfig.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 using namespace mlir;
@@ -451,7 +453,7 @@ LogicalResult chooseLoopNest(ts::KernelOp kernel, const TargetDesc &target,
   }
   Schedule schedule;
   schedule.kind = "loop_nest";
-  schedule.parameters = {{"lanes", lanes}, {"across", across}};
+  schedule.parameters = config::print(config::LoopNestConfig{lanes, across});
   schedule.grid = around * run.ceilDiv(one * lanes);
   Dim work = one;
   if (auto indexed = dyn_cast<ts::IndexingOpInterface>(hero)) {
@@ -473,13 +475,16 @@ LogicalResult buildLoopNest(BuildContext &context) {
       Epilogue::create(context.kernel, hero->getResult(0));
   if (failed(epilogue))
     return failure();
-  int64_t lanes = context.schedule.at("lanes");
+  auto config = configOf<config::LoopNestConfig>(context);
+  if (failed(config))
+    return failure();
+  int64_t lanes = config->lanes;
   SmallVector<Dim> dims = ts::dimsOf(hero->getResult(0));
   Value id = tile::ProgramIdOp::create(e.builder, e.location);
   Coord at;
   if (dims.empty()) {
     lanes = 0;
-  } else if (context.schedule.at("across")) {
+  } else if (config->across) {
     Dim run = product(context.kernel.getContext(), dims);
     Value start = e.mul(id, e.constant(lanes));
     at.lanes = lanes;

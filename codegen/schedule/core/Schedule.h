@@ -77,7 +77,7 @@ struct OperandMap {
 
 struct Schedule {
   std::string kind; ///< row of the table: "pointwise", "row_reduce", ...
-  /// Tile sizes and choices, by the names the builder documents.
+  /// The text form of the schedule's configuration (ir/config).
   std::map<std::string, int64_t> parameters;
   Guard guard;
   ts::Dim grid;    ///< number of programs
@@ -91,9 +91,6 @@ struct Schedule {
   llvm::SmallVector<PackedOperand, 0> packed;
   std::vector<OperandMap> maps;
 
-  int64_t at(llvm::StringRef name) const {
-    return parameters.find(name.str())->second;
-  }
   /// "row_reduce{lanes=64}" for reports.
   std::string label() const;
 };

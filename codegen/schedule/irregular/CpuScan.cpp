@@ -5,11 +5,13 @@
 //   element, in order, so that results do not depend on how a line is cut.
 //
 // Parameters: lanes (0: one line, scalars).
+#include "codegen/schedule/core/ConfigOf.h"
 #include "codegen/schedule/core/ElementEmitter.h"
 #include "codegen/schedule/core/Epilogue.h"
 #include "codegen/schedule/core/Grain.h"
 #include "codegen/schedule/core/LaneLoops.h"
 #include "codegen/schedule/core/Schedules.h"
+#include "ir/config/IrregularConfig.h"
 
 using namespace mlir;
 
@@ -43,7 +45,7 @@ LogicalResult chooseCpuScan(ts::KernelOp kernel, const TargetDesc &target,
                (lanes && i + 1 == dims.size() ? dim.ceilDiv(one * lanes) : dim);
   Schedule schedule;
   schedule.kind = "cpu_scan";
-  schedule.parameters = {{"lanes", lanes}};
+  schedule.parameters = config::print(config::ScanCpuConfig{lanes});
   schedule.grid = around;
   schedule.grain = grainOf(8000, dims[op.getDim()]);
   schedule.scratch = one * 0;
@@ -60,7 +62,10 @@ LogicalResult buildCpuScan(BuildContext &context) {
       Epilogue::create(context.kernel, op.getResult());
   if (failed(epilogue))
     return failure();
-  int64_t lanes = context.schedule.at("lanes");
+  auto config = configOf<config::ScanCpuConfig>(context);
+  if (failed(config))
+    return failure();
+  int64_t lanes = config->lanes;
   unsigned axis = op.getDim();
   SmallVector<Dim> dims = ts::dimsOf(op.getInput()), around;
   for (auto [i, dim] : llvm::enumerate(dims))

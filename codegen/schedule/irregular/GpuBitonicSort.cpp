@@ -19,13 +19,15 @@ namespace {
 constexpr int64_t kHeldBits = 3, kHeld = 1 << kHeldBits;
 
 struct BitonicSort : GpuSorter {
-  int64_t size = context.schedule.at("size");
+  int64_t size;
   SmallVector<Type, 2> types = {};
   SmallVector<Value, 2> lists = {};
   Value ids = {};
   using Words = SmallVector<Value, 2>;
 
-  explicit BitonicSort(BuildContext &context) : GpuSorter{.context = context} {}
+  BitonicSort(BuildContext &context, const config::BitonicSortGpuConfig &config)
+      : GpuSorter{.context = context, .lanes = config.lanes},
+        size(config.size) {}
 
   /// Where a word lies: eight neighbours of each of 16 threads in 16 pairs of
   /// banks.
@@ -231,10 +233,8 @@ LogicalResult chooseGpuBitonicSort(ts::KernelOp kernel,
   Schedule schedule;
   schedule.kind = "gpu_bitonic_sort";
   int64_t size = std::max<int64_t>(least, llvm::PowerOf2Ceil(*n));
-  schedule.parameters = {{"size", size},
-                         {"lanes", size / kHeld},
-                         {"threads", size / kHeld},
-                         {"access", 1}};
+  schedule.parameters = config::print(config::BitonicSortGpuConfig{
+      {size / kHeld, size / kHeld, /*access=*/1}, size});
   schedule.grid = ts::product(kernel.getContext(), aroundOf(op));
   schedule.grain = schedule.grid.like(1);
   schedule.scratch = schedule.grid.like(0);
@@ -243,7 +243,10 @@ LogicalResult chooseGpuBitonicSort(ts::KernelOp kernel,
 }
 
 LogicalResult buildGpuBitonicSort(BuildContext &context) {
-  return BitonicSort(context).build();
+  auto config = configOf<config::BitonicSortGpuConfig>(context);
+  if (failed(config))
+    return failure();
+  return BitonicSort(context, *config).build();
 }
 
 } // namespace knapper

@@ -15,9 +15,11 @@ namespace {
 
 struct MergeSort : GpuSorter {
   int64_t run = op->getAttrOfType<IntegerAttr>("ts.runs").getInt();
-  int64_t steps = context.schedule.at("steps");
+  int64_t steps;
 
-  explicit MergeSort(BuildContext &context) : GpuSorter{.context = context} {}
+  MergeSort(BuildContext &context, const config::MergeSortGpuConfig &config)
+      : GpuSorter{.context = context, .lanes = config.lanes},
+        steps(config.steps) {}
 
   /// Keys of elements of the line.
   Value keyAt(Value place) {
@@ -104,8 +106,8 @@ LogicalResult chooseGpuMergeSort(ts::KernelOp kernel, const TargetDesc &target,
   constexpr int64_t lanes = 256, steps = 4;
   Schedule schedule;
   schedule.kind = "gpu_merge_sort";
-  schedule.parameters = {
-      {"lanes", lanes}, {"threads", lanes}, {"access", 1}, {"steps", steps}};
+  schedule.parameters = config::print(
+      config::MergeSortGpuConfig{{lanes, lanes, /*access=*/1}, steps});
   Dim length = ts::dimsOf(op.getInput())[op.getDim()];
   schedule.grid = ts::product(kernel.getContext(), aroundOf(op)) *
                   length.ceilDiv(length.like(lanes * steps));
@@ -116,7 +118,10 @@ LogicalResult chooseGpuMergeSort(ts::KernelOp kernel, const TargetDesc &target,
 }
 
 LogicalResult buildGpuMergeSort(BuildContext &context) {
-  return MergeSort(context).build();
+  auto config = configOf<config::MergeSortGpuConfig>(context);
+  if (failed(config))
+    return failure();
+  return MergeSort(context, *config).build();
 }
 
 } // namespace knapper

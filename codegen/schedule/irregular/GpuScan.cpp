@@ -14,10 +14,12 @@
 //
 // Parameters: form (above, from 0), lanes, threads (where given), columns (a
 // line's lanes in the short form), parts (programs of a cluster).
+#include "codegen/schedule/core/ConfigOf.h"
 #include "codegen/schedule/core/ElementEmitter.h"
 #include "codegen/schedule/core/Epilogue.h"
 #include "codegen/schedule/core/LaneLoops.h"
 #include "codegen/schedule/core/Schedules.h"
+#include "ir/config/IrregularConfig.h"
 #include "ir/tile/BlockOps.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
@@ -25,11 +27,10 @@ using namespace mlir;
 
 namespace knapper {
 
+using config::ScanForm;
 using ts::Dim;
 
 namespace {
-
-enum Form : int64_t { rows, shortRows, columns };
 
 ts::ScanOp scanIn(ts::KernelOp kernel) {
   auto ops = kernel.getBody().getOps<ts::ScanOp>();
@@ -79,12 +80,12 @@ LogicalResult chooseGpuScan(ts::KernelOp kernel, const TargetDesc &target,
   schedule.kind = "gpu_scan";
   schedule.grain = one;
   schedule.scratch = one * 0;
-  auto &parameters = schedule.parameters;
-  int64_t parts = 1;
+  config::ScanGpuConfig config;
+  int64_t &parts = config.parts;
   constexpr int64_t fewLines = 64; // beside each other
   if (op.getDim() + 1 < dims.size() &&
       representative(dims.back()) >= fewLines) {
-    parameters["form"] = columns;
+    config.form = ScanForm::columns;
     int64_t lanes = 64 * width;
     while (lanes > warp * 4 && lanes / 2 >= representative(dims.back()))
       lanes /= 2;
@@ -95,19 +96,19 @@ LogicalResult chooseGpuScan(ts::KernelOp kernel, const TargetDesc &target,
                         (i + 1 == dims.size() ? dim.ceilDiv(one * lanes) : dim);
     constexpr int64_t leastSteps = 32;
     parts = partsOf(target, schedule.grid, number.value_or(1), leastSteps);
-    parameters["lanes"] = lanes;
+    config.lanes = lanes;
   } else if (inner.isConstant(1) && number &&
              llvm::PowerOf2Ceil(std::max<int64_t>(*number, 1)) <=
                  uint64_t(warp * width / 2)) {
-    parameters["form"] = shortRows;
+    config.form = ScanForm::shortRows;
     constexpr int64_t threads = 128;
     int64_t row = llvm::PowerOf2Ceil(std::max<int64_t>(*number, 1));
-    parameters["lanes"] = threads * width;
-    parameters["threads"] = threads;
-    parameters["columns"] = row;
+    config.lanes = threads * width;
+    config.threads = threads;
+    config.rowLength = row;
     schedule.grid = others.ceilDiv(one * (threads * width / row));
   } else {
-    parameters["form"] = rows;
+    config.form = ScanForm::row;
     // A thread has at most four accesses, or 32 elements; bytes take a register
     // each.
     constexpr int64_t mostThreads = 512, mostElements = 32;
@@ -115,14 +116,13 @@ LogicalResult chooseGpuScan(ts::KernelOp kernel, const TargetDesc &target,
     int64_t lanes = 128;
     while (lanes < mostThreads * each && lanes < representative(length))
       lanes *= 2;
-    parameters["threads"] = std::max(warp, lanes / each);
+    config.threads = std::max(warp, lanes / each);
     int64_t tiles = llvm::divideCeil(number.value_or(1), lanes);
     parts = partsOf(target, others, tiles, 2);
-    parameters["lanes"] = lanes;
+    config.lanes = lanes;
     schedule.grid = others;
   }
-  if (parts > 1)
-    parameters["parts"] = parts;
+  schedule.parameters = config::print(config);
   schedule.grid = schedule.grid * parts;
   schedules.push_back(std::move(schedule));
   return success();
@@ -132,15 +132,13 @@ namespace {
 
 struct ScanBuilder {
   BuildContext &context;
+  config::ScanGpuConfig config;
   ElementEmitter &e = context.emitter;
   OpBuilder &b = e.builder;
   Location loc = e.location;
   ts::ScanOp op = scanIn(context.kernel);
   Epilogue epilogue;
-  int64_t lanes = context.schedule.at("lanes");
-  int64_t parts = context.schedule.parameters.count("parts")
-                      ? context.schedule.at("parts")
-                      : 1;
+  int64_t lanes = config.lanes, parts = config.parts;
   unsigned axis = op.getDim();
   SmallVector<Dim> dims = ts::dimsOf(op.getInput());
   Dim length = dims[axis];
@@ -280,7 +278,7 @@ LogicalResult ScanBuilder::buildRows() {
 }
 
 LogicalResult ScanBuilder::buildShort() {
-  int64_t row = context.schedule.at("columns");
+  int64_t row = config.rowLength;
   Dim lines = length.like(1);
   for (auto [i, dim] : llvm::enumerate(dims))
     lines = i == axis ? lines : lines * dim;
@@ -443,15 +441,20 @@ LogicalResult buildGpuScan(BuildContext &context) {
       Epilogue::create(context.kernel, op.getResult());
   if (failed(epilogue))
     return failure();
-  ScanBuilder builder{.context = context, .epilogue = std::move(*epilogue)};
-  switch (context.schedule.at("form")) {
-  case shortRows:
-    return builder.buildShort();
-  case columns:
-    return builder.buildColumns();
-  default:
+  auto config = configOf<config::ScanGpuConfig>(context);
+  if (failed(config))
+    return failure();
+  ScanBuilder builder{
+      .context = context, .config = *config, .epilogue = std::move(*epilogue)};
+  switch (config->form) {
+  case ScanForm::row:
     return builder.buildRows();
+  case ScanForm::shortRows:
+    return builder.buildShort();
+  case ScanForm::columns:
+    return builder.buildColumns();
   }
+  llvm_unreachable("a form of scans");
 }
 
 } // namespace knapper

@@ -4,9 +4,11 @@
 #pragma once
 
 #include "codegen/schedule/core/Conditions.h"
+#include "codegen/schedule/core/ConfigOf.h"
 #include "codegen/schedule/core/LaneLoops.h"
 #include "codegen/schedule/core/Schedules.h"
 #include "codegen/schedule/irregular/SortKeys.h"
+#include "ir/config/IrregularConfig.h"
 
 namespace knapper {
 
@@ -33,13 +35,13 @@ inline llvm::SmallVector<ts::Dim> aroundOf(ts::TopKOp op) {
 /// GpuMergeSort). Tiles have `lanes` elements; counts and places are i32.
 struct GpuSorter {
   BuildContext &context;
+  int64_t lanes;
   ElementEmitter &e = context.emitter;
   mlir::OpBuilder &b = e.builder;
   mlir::Location loc = e.location;
   ts::TopKOp op = sortIn(context.kernel);
   SortKeys keys{e, op};
   unsigned axis = op.getDim();
-  int64_t lanes = context.schedule.at("lanes");
   bool placed = needsPlaces(context.kernel, op);
   Coord line = {};
   mlir::Type i32 = b.getI32Type();

@@ -74,11 +74,6 @@ LogicalResult chooseGpuTopK(ts::KernelOp kernel, const TargetDesc &target,
   Schedule schedule;
   schedule.kind = "gpu_top_k";
   schedule.guard = conditions.guard;
-  schedule.parameters = {{"lanes", lanes},
-                         {"threads", threads},
-                         {"access", width},
-                         {"tiles", tiles},
-                         {"places", places}};
   // Few long lines are shared out, so that all processors have work.
   constexpr int64_t processors = 128, mostBlocks = 8, sharedPlaces = 1024;
   int64_t parts = 1;
@@ -90,8 +85,8 @@ LogicalResult chooseGpuTopK(ts::KernelOp kernel, const TargetDesc &target,
     while (parts < mostBlocks && *programs * parts < processors &&
            *elements >= 2 * parts * lanes * tiles)
       parts *= 2;
-  if (parts > 1)
-    schedule.parameters["parts"] = parts;
+  schedule.parameters = config::print(
+      config::TopKGpuConfig{{lanes, threads, width}, tiles, places, parts});
   schedule.grid = lines * parts;
   schedule.grain = one;
   schedule.scratch = one * 0;
@@ -102,17 +97,15 @@ LogicalResult chooseGpuTopK(ts::KernelOp kernel, const TargetDesc &target,
 namespace {
 
 struct TopKBuilder : GpuSorter {
-  int64_t atOnce = context.schedule.at("tiles");
-  int64_t limit = context.schedule.at("places");
-  int64_t parts = context.schedule.parameters.count("parts")
-                      ? context.schedule.at("parts")
-                      : 1;
+  int64_t atOnce, limit, parts;
   SmallVector<Dim> dims = ts::dimsOf(op.getInput());
   Value begin = {}, end = {}, part = {}; ///< this program's run of the line
   Value wanted = {};                     ///< k, i32
   Value list = {}, counter = {};         ///< places, i32
 
-  explicit TopKBuilder(BuildContext &context) : GpuSorter{.context = context} {}
+  TopKBuilder(BuildContext &context, const config::TopKGpuConfig &config)
+      : GpuSorter{.context = context, .lanes = config.lanes},
+        atOnce(config.tiles), limit(config.places), parts(config.parts) {}
 
   //===- Numbers ----------------------------------------------------------===//
   Value integer(int64_t n) {
@@ -489,7 +482,10 @@ LogicalResult TopKBuilder::build() {
 } // namespace
 
 LogicalResult buildGpuTopK(BuildContext &context) {
-  return TopKBuilder(context).build();
+  auto config = configOf<config::TopKGpuConfig>(context);
+  if (failed(config))
+    return failure();
+  return TopKBuilder(context, *config).build();
 }
 
 } // namespace knapper

@@ -18,9 +18,11 @@
 // An index outside writes nothing and fails the run.
 //
 // Parameters: lanes (0: one element at a time), ranges.
+#include "codegen/schedule/core/ConfigOf.h"
 #include "codegen/schedule/core/ElementEmitter.h"
 #include "codegen/schedule/core/LaneLoops.h"
 #include "codegen/schedule/core/Schedules.h"
+#include "ir/config/IrregularConfig.h"
 #include "ir/tensor/Update.h"
 #include "ir/tile/BlockOps.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -141,7 +143,7 @@ LogicalResult chooseScatter(ts::KernelOp kernel, const TargetDesc &target,
   }
   Schedule schedule;
   schedule.kind = "scatter";
-  schedule.parameters = {{"lanes", lanes}, {"ranges", ranges}};
+  schedule.parameters = config::print(config::ScatterConfig{lanes, ranges});
   schedule.grid = programs * ranges;
   schedule.grain = one * std::max<int64_t>(1, 16000 / work);
   schedule.scratch = one * 0;
@@ -412,9 +414,11 @@ LogicalResult Updates::write(const Coord &from) {
 LogicalResult buildScatter(BuildContext &context) {
   ElementEmitter &e = context.emitter;
   ts::KernelOp kernel = context.kernel;
-  int64_t lanes = context.schedule.at("lanes");
-  Updates updates{e, kernel, ts::scatterOf(kernel), lanes,
-                  context.schedule.at("ranges")};
+  auto config = configOf<config::ScatterConfig>(context);
+  if (failed(config))
+    return failure();
+  int64_t lanes = config->lanes;
+  Updates updates{e, kernel, ts::scatterOf(kernel), lanes, config->ranges};
   if (kernel.yield().getValues().size() != 1 ||
       kernel.yield().getValues()[0] != updates.op->getResult(0))
     return kernel.emitOpError("stores something else than the updates");

@@ -8,10 +8,12 @@
 //           n * n steps, but all lanes at once and without scratch (GPUs)
 //
 // Parameters: lanes (of the rank form; 0: merge).
+#include "codegen/schedule/core/ConfigOf.h"
 #include "codegen/schedule/core/ElementEmitter.h"
 #include "codegen/schedule/core/Grain.h"
 #include "codegen/schedule/core/LaneLoops.h"
 #include "codegen/schedule/core/Schedules.h"
+#include "ir/config/IrregularConfig.h"
 
 using namespace mlir;
 
@@ -69,12 +71,12 @@ LogicalResult chooseSort(ts::KernelOp kernel, const TargetDesc &target,
       around = around * dim;
   Schedule schedule;
   schedule.kind = "sort";
-  schedule.parameters["lanes"] = 0;
+  schedule.parameters = config::print(config::SortConfig{});
   if (target.simt) {
     int64_t lanes = 512;
     while (lanes > 128 && lanes / 2 >= representative(dims[op.getDim()]))
       lanes /= 2;
-    schedule.parameters["lanes"] = lanes;
+    schedule.parameters = config::print(config::SortConfig{lanes});
     schedule.grid = around * dims[op.getDim()].ceilDiv(one * lanes);
     schedule.grain = one;
     schedule.scratch = one * 0;
@@ -182,8 +184,11 @@ static LogicalResult buildRanks(BuildContext &context, int64_t lanes) {
 }
 
 LogicalResult buildSort(BuildContext &context) {
-  if (int64_t lanes = context.schedule.at("lanes"))
-    return buildRanks(context, lanes);
+  auto config = configOf<config::SortConfig>(context);
+  if (failed(config))
+    return failure();
+  if (config->lanes)
+    return buildRanks(context, config->lanes);
   ElementEmitter &e = context.emitter;
   OpBuilder &b = e.builder;
   Location loc = e.location;

@@ -424,7 +424,11 @@ LogicalResult buildCpuMatmul(BuildContext &context) {
       Epilogue::create(context.kernel, matmul->result);
   if (failed(epilogue))
     return failure();
-  return MatmulBuilder(context, std::move(*matmul), std::move(*epilogue))
+  FailureOr<MatmulCpuConfig> config = configOf<MatmulCpuConfig>(context);
+  if (failed(config))
+    return failure();
+  return MatmulBuilder(context, *config, std::move(*matmul),
+                       std::move(*epilogue))
       .build();
 }
 

@@ -2,11 +2,14 @@
 //--------===//
 #pragma once
 
-#include "codegen/schedule/core/Schedule.h"
+#include "codegen/schedule/core/ConfigOf.h"
 #include "codegen/schedule/matmul/AmxSplitFloat.h"
 #include "codegen/schedule/matmul/MatmulProblem.h"
+#include "ir/config/MatmulCpuConfig.h"
 
 namespace knapper {
+
+using config::MatmulCpuConfig;
 
 /// Scratch for the accumulators of a register tile: at most 12 x 64 f32, in
 /// tile registers 32 x 64.
@@ -48,13 +51,12 @@ struct RowSplit {
   ts::Dim blocks, parts;
 };
 
-/// By a schedule's parameters.
-RowSplit splitOf(const MatmulProblem &matmul, int64_t blockRows, int64_t blocks,
-                 int64_t parts);
+/// As a configuration has it.
+RowSplit splitOf(const MatmulProblem &matmul, const MatmulCpuConfig &config);
 
 /// A program's product in parts of bf16, where this target has those and the
-/// schedule takes them.
-std::optional<SplitShape> splitShape(const Schedule &schedule,
+/// configuration takes them.
+std::optional<SplitShape> splitShape(const MatmulCpuConfig &config,
                                      const TargetDesc &target,
                                      const MatmulProblem &matmul);
 

@@ -14,13 +14,12 @@ namespace knapper {
 
 class MatmulBuilder {
 public:
-  MatmulBuilder(BuildContext &context, MatmulProblem matmul, Epilogue epilogue)
+  MatmulBuilder(BuildContext &context, const MatmulCpuConfig &config,
+                MatmulProblem matmul, Epilogue epilogue)
       : e(context.emitter), b(e.builder), target(context.target),
         matmul(std::move(matmul)), epilogue(std::move(epilogue)),
-        panel(context.schedule.at("panel")),
-        blockRows(context.schedule.at("rows")),
-        split(splitOf(this->matmul, blockRows, context.schedule.at("blocks"),
-                      context.schedule.at("parts"))),
+        panel(config.panel), blockRows(config.rows),
+        split(splitOf(this->matmul, config)),
         step(this->matmul.packed || target.pairProducts ? dotGroup(this->matmul)
                                                         : 1),
         sums(this->matmul.bytes ? mlir::Type(b.getI32Type()) : b.getF32Type()),
@@ -29,7 +28,7 @@ public:
                           this->matmul.lhs.contractStride.isConstant(1),
                           this->matmul.lhs.free.asConstant(),
                           this->matmul.lhs.contract.asConstant())),
-        inParts(splitShape(context.schedule, target, this->matmul)),
+        inParts(splitShape(config, target, this->matmul)),
         shape(inTiles              ? blockTile(panel)
               : this->matmul.group ? registerTile(target, panel)
                                    : groupTile(target, panel, step)),

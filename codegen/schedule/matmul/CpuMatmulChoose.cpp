@@ -94,31 +94,27 @@ static SplitShape shapeOf(const MatmulProblem &matmul, int64_t parts,
   return {parts, panel, depth, rows};
 }
 
-std::optional<SplitShape> splitShape(const Schedule &schedule,
+std::optional<SplitShape> splitShape(const MatmulCpuConfig &config,
                                      const TargetDesc &target,
                                      const MatmulProblem &matmul) {
-  auto split = schedule.parameters.find("split");
-  if (split == schedule.parameters.end() || split->second == 0 ||
-      !canSplit(target, matmul))
+  if (config.floatParts <= 0 || !canSplit(target, matmul))
     return std::nullopt;
-  return shapeOf(matmul, split->second, schedule.at("panel"),
-                 schedule.at("rows"));
+  return shapeOf(matmul, config.floatParts, config.panel, config.rows);
 }
 
 /// Threads that take rows each read the whole matrix; threads that take columns
 /// each read all rows, half of which the kernel before left on other cores, as
 /// the kernel after finds half of the results there. What is less decides.
-RowSplit splitOf(const MatmulProblem &matmul, int64_t blockRows, int64_t blocks,
-                 int64_t parts) {
+RowSplit splitOf(const MatmulProblem &matmul, const MatmulCpuConfig &config) {
   Dim rows = matmul.lhs.free, one = rows.like(1);
-  RowSplit split{rows.ceilDiv(one * blockRows), one};
+  RowSplit split{rows.ceilDiv(one * config.rows), one};
   bool alone = matmul.batch.empty() && matmul.lhs.outerSizes.empty();
   if (matmul.group || !alone)
     return split;
   if (!matmul.packed) {
     // Each block copies the panel: as few as keep a few threads busy.
-    split.blocks =
-        split.blocks.max((one * blocks).min(rows.floorDiv(one * kCopyBlock)));
+    split.blocks = split.blocks.max(
+        (one * config.blocks).min(rows.floorDiv(one * kCopyBlock)));
     return split;
   }
   int64_t depth = *matmul.rhs.contract.asConstant(),
@@ -129,8 +125,9 @@ RowSplit splitOf(const MatmulProblem &matmul, int64_t blockRows, int64_t blocks,
                  .min(rows.ceilDiv(one * (kLeastRows / 2)));
   // As many blocks for each of two or four threads.
   Dim even = split.blocks.ceilDiv(one * 4) * 4;
-  split.blocks = split.blocks.max(many * even.max(one * blocks).min(most));
-  split.parts = one.max((one - many) * most.min(one * parts));
+  split.blocks =
+      split.blocks.max(many * even.max(one * config.blocks).min(most));
+  split.parts = one.max((one - many) * most.min(one * config.parts));
   return split;
 }
 
@@ -169,21 +166,21 @@ LogicalResult chooseCpuMatmul(ts::KernelOp kernel, const TargetDesc &target,
     blocks = knobs.pick("blocks", blocks, {1, 4, 8, 16});
     parts = knobs.pick("parts", parts, {1, 2, 4});
   }
-  schedule.parameters = {
-      {"panel", panel}, {"rows", rows}, {"blocks", blocks}, {"parts", parts}};
+  MatmulCpuConfig config{panel, rows, blocks, parts};
   schedule.group = matmul->group ? 1 : dotGroup(*matmul);
   if (target.floatParts && canSplit(target, *matmul)) {
     int64_t height = std::min(rows, representative(lhs.free));
     bool pays = splitPays(shapeOf(*matmul, target.floatParts, panel, rows),
                           height, panels);
-    schedule.parameters["split"] = knobs.pick(
-        "split", pays ? target.floatParts : 0, {0, target.floatParts});
+    config.floatParts = knobs.pick("split", pays ? target.floatParts : 0,
+                                   {0, target.floatParts});
   }
-  std::optional<SplitShape> inParts = splitShape(schedule, target, *matmul);
+  schedule.parameters = config::print(config);
+  std::optional<SplitShape> inParts = splitShape(config, target, *matmul);
   if (inParts)
     schedule.group = kSplitGroup;
   Dim one = Dim::constant(kernel.getContext(), 1);
-  RowSplit split = splitOf(*matmul, rows, blocks, parts);
+  RowSplit split = splitOf(*matmul, config);
   schedule.grid = ts::product(kernel.getContext(), matmul->batch) *
                   ts::product(kernel.getContext(), lhs.outerSizes) *
                   split.blocks * rhs.free.ceilDiv(one * panel) * split.parts;

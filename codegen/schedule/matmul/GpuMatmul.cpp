@@ -128,15 +128,6 @@ MatmulGpuSchedule configOf(MatmulPath path, const GpuTileShape &blocks,
   return config;
 }
 
-FailureOr<MatmulGpuSchedule> configOf(BuildContext &context) {
-  MatmulGpuSchedule config;
-  std::string problem = config::parse(context.schedule.parameters, config);
-  if (!problem.empty())
-    return context.kernel.emitOpError("the schedule '")
-           << context.schedule.kind << "' " << problem;
-  return config;
-}
-
 Schedule scheduleOf(const MatmulProblem &matmul, const Outer &outer,
                     const MatmulGpuSchedule &config) {
   Schedule schedule;
@@ -232,7 +223,7 @@ LogicalResult buildGpuMatmul(BuildContext &context) {
   auto sizes = [&](ArrayRef<Dim> dims) {
     return llvm::map_to_vector(dims, [&](Dim dim) { return e.size(dim); });
   };
-  FailureOr<MatmulGpuSchedule> config = configOf(context);
+  FailureOr<MatmulGpuSchedule> config = configOf<MatmulGpuSchedule>(context);
   if (failed(config))
     return failure();
   int64_t run = config->epilogueColumns;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "codegen/schedule/core/Conditions.h"
+#include "codegen/schedule/core/ConfigOf.h"
 #include "codegen/schedule/core/Epilogue.h"
 #include "codegen/schedule/matmul/GpuMatmulCost.h"
 #include "codegen/schedule/matmul/MatmulProblem.h"
@@ -53,8 +54,6 @@ MatmulGpuSchedule configOf(MatmulPath path, const GpuTileShape &blocks,
 /// A schedule "gpu_matmul" but for guard and maps.
 Schedule scheduleOf(const MatmulProblem &matmul, const Outer &outer,
                     const MatmulGpuSchedule &config);
-/// The configuration of a schedule that may come from an edited dump.
-mlir::FailureOr<MatmulGpuSchedule> configOf(BuildContext &context);
 /// By FMAs of f32, for every size. `run`: columns a region gets;
 /// `window`: the left side is read through one.
 Schedule simtSchedule(const MatmulProblem &matmul, int64_t run,

@@ -19,9 +19,11 @@
 // Parameters: rows, columns (of the block in the result), stream (1: results
 // are stored past the caches), fetch (1: lines are asked for), stage (1: blocks
 // are put together in scratch).
+#include "codegen/schedule/core/ConfigOf.h"
 #include "codegen/schedule/core/ElementEmitter.h"
 #include "codegen/schedule/core/LaneLoops.h"
 #include "codegen/schedule/pointwise/TransposeProblem.h"
+#include "ir/config/TransposeConfig.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 using namespace mlir;
@@ -95,9 +97,10 @@ std::optional<Plane> planeOf(ts::KernelOp kernel) {
 
 class CpuTransposeBuilder {
 public:
-  CpuTransposeBuilder(BuildContext &context, Plane plane)
+  CpuTransposeBuilder(BuildContext &context,
+                      const config::TransposeCpuConfig &config, Plane plane)
       : e(context.emitter), b(e.builder), kernel(context.kernel),
-        plane(std::move(plane)), schedule(context.schedule) {
+        plane(std::move(plane)), config(config) {
     int64_t bytes = 4;
     auto widest = [&](ValueRange values) {
       for (Value value : values)
@@ -136,7 +139,7 @@ private:
   OpBuilder &b;
   ts::KernelOp kernel;
   Plane plane;
-  const Schedule &schedule;
+  const config::TransposeCpuConfig &config;
   int64_t rows, columns; ///< of a tile
   // The current tile.
   Value inAt, outAt, validRows, validColumns;
@@ -169,7 +172,7 @@ LogicalResult CpuTransposeBuilder::store(Value tile, unsigned result,
     return success();
   }
   constexpr int64_t line = 64;
-  bool stages = schedule.at("stage");
+  bool stages = config.stage;
   if (stages)
     buffer = staged(result);
   for (int64_t r = 0; r < rows; ++r) {
@@ -177,9 +180,9 @@ LogicalResult CpuTransposeBuilder::store(Value tile, unsigned result,
         b, loc, tile, ArrayRef<int64_t>{r * columns},
         ArrayRef<int64_t>{columns}, ArrayRef<int64_t>{1});
     if (stages) {
-      tile::StoreOp::create(
-          b, loc, row, buffer,
-          e.add(stageAt, e.constant(r * schedule.at("columns"))), Value());
+      tile::StoreOp::create(b, loc, row, buffer,
+                            e.add(stageAt, e.constant(r * config.columns)),
+                            Value());
       continue;
     }
     Value valid = validColumns;
@@ -201,7 +204,7 @@ Value CpuTransposeBuilder::staged(unsigned result) {
   Type stored = bufferType(ts::elementTypeOf(kernel.getResult(result)));
   return tile::ScratchOp::create(
       b, e.location, tile::BufferType::get(stored),
-      e.constant(before * schedule.at("rows") * schedule.at("columns")));
+      e.constant(before * config.rows * config.columns));
 }
 
 LogicalResult CpuTransposeBuilder::storeStaged(Value outBase, Value rowsLeft,
@@ -213,7 +216,7 @@ LogicalResult CpuTransposeBuilder::storeStaged(Value outBase, Value rowsLeft,
         columns, cast<tile::BufferType>(from.getType()).getElementType());
     LogicalResult status =
         forEach(e, e.constant(0), rowsLeft, [&](Value r) -> LogicalResult {
-          Value row = e.mul(r, e.constant(schedule.at("columns")));
+          Value row = e.mul(r, e.constant(config.columns));
           Value out = e.add(outBase, e.mul(r, e.size(plane.outStride())));
           return forEach(
               e, e.constant(0), columnsLeft,
@@ -256,8 +259,7 @@ LogicalResult CpuTransposeBuilder::tile(Value inOffset, Value outOffset,
   after.lanes = rows * columns;
   after.dims = {{outOffset, 1, {}, 1}};
   return e.scoped([&]() -> LogicalResult {
-    if (schedule.at("fetch") && !plane.hasFewPlaneRows() &&
-        !plane.hasFewColumns())
+    if (config.fetch && !plane.hasFewPlaneRows() && !plane.hasFewColumns())
       fetchAhead();
     for (auto [i, value] : llvm::enumerate(kernel.yield().getValues())) {
       Value tile = e.emit(value, after);
@@ -271,8 +273,7 @@ LogicalResult CpuTransposeBuilder::tile(Value inOffset, Value outOffset,
 LogicalResult CpuTransposeBuilder::build() {
   Location loc = e.location;
   ts::TransposeOp op = plane.turn.op;
-  int64_t blockRows = schedule.at("rows"),
-          blockColumns = schedule.at("columns");
+  int64_t blockRows = config.rows, blockColumns = config.columns;
   unsigned rank = plane.sizes.size(), row = plane.row;
   Value id = tile::ProgramIdOp::create(b, loc);
   SmallVector<Dim> grid(plane.sizes);
@@ -300,7 +301,7 @@ LogicalResult CpuTransposeBuilder::build() {
 
   // Whole lines can be stored past the caches where rows start at one.
   constexpr int64_t line = 64;
-  bool streams = schedule.at("stream") && !plane.hasFewColumns();
+  bool streams = config.stream && !plane.hasFewColumns();
   Value isAtLine;
   for (auto [i, value] : llvm::enumerate(kernel.yield().getValues())) {
     int64_t bytes = ts::elementBytes(ts::elementTypeOf(value));
@@ -382,7 +383,7 @@ LogicalResult CpuTransposeBuilder::build() {
       return streams ? either(isAtLine, stored(true), stored(false))
                      : stored(false)();
     };
-    if (schedule.at("stage")) {
+    if (config.stage) {
       stageAt = e.add(e.mul(r, e.constant(blockColumns)), c);
       return tile(in, out, allRows, allColumns, false);
     }
@@ -397,7 +398,7 @@ LogicalResult CpuTransposeBuilder::build() {
     return either(arith::AndIOp::create(b, loc, rowsFit, columnsFit), whole,
                   [&] { return tile(in, out, leftRows, leftColumns, false); });
   };
-  if (schedule.at("stage")) {
+  if (config.stage) {
     // Along the rows of the operand first.
     status = forEach(
         e, e.constant(0), columnsLeft,
@@ -488,11 +489,8 @@ LogicalResult chooseCpuTranspose(ts::KernelOp kernel, const TargetDesc &target,
   // What lies in the second-level cache comes by itself.
   int64_t bytes = representative(ts::byteCount(kernel.getResult(0).getType()));
   bool fetches = bytes > (target.l2Bytes ? target.l2Bytes : 1 << 20) / 2;
-  schedule.parameters = {{"rows", rows},
-                         {"columns", columns},
-                         {"stream", streamsOut(kernel)},
-                         {"fetch", fetches && !stages},
-                         {"stage", stages}};
+  schedule.parameters = config::print(config::TransposeCpuConfig{
+      rows, columns, streamsOut(kernel), fetches && !stages, stages});
   Dim one = plane->rows().like(1);
   schedule.grid = one;
   for (auto [i, dim] : llvm::enumerate(plane->sizes))
@@ -519,7 +517,10 @@ LogicalResult buildCpuTranspose(BuildContext &context) {
   std::optional<Plane> plane = planeOf(context.kernel);
   if (!plane)
     return context.kernel.emitOpError("is not what the schedule serves");
-  return CpuTransposeBuilder(context, std::move(*plane)).build();
+  auto config = configOf<config::TransposeCpuConfig>(context);
+  if (failed(config))
+    return failure();
+  return CpuTransposeBuilder(context, *config, std::move(*plane)).build();
 }
 
 } // namespace knapper

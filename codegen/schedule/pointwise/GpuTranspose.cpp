@@ -9,8 +9,10 @@
 // Serves one transpose of dims that are not short, and elementwise ops of whole
 // operands or single elements around it. Parameters: rows, columns (of the
 // block in the result), threads.
+#include "codegen/schedule/core/ConfigOf.h"
 #include "codegen/schedule/core/ElementEmitter.h"
 #include "codegen/schedule/pointwise/TransposeProblem.h"
+#include "ir/config/TransposeConfig.h"
 
 using namespace mlir;
 
@@ -104,7 +106,8 @@ LogicalResult chooseGpuTranspose(ts::KernelOp kernel, const TargetDesc &target,
     side /= 2;
   Schedule schedule;
   schedule.kind = "gpu_transpose";
-  schedule.parameters = {{"rows", side}, {"columns", side}, {"threads", 256}};
+  schedule.parameters =
+      config::print(config::TransposeGpuConfig{side, side, 256});
   schedule.grid = one;
   for (auto [i, dim] : llvm::enumerate(dims))
     schedule.grid = schedule.grid * (i == turn->rowDim || i + 1 == dims.size()
@@ -124,8 +127,10 @@ LogicalResult buildGpuTranspose(BuildContext &context) {
   std::optional<TransposeProblem> turn = turnOf(kernel);
   if (!turn)
     return kernel.emitOpError("is not what the schedule serves");
-  int64_t rows = context.schedule.at("rows"),
-          columns = context.schedule.at("columns");
+  auto config = configOf<config::TransposeGpuConfig>(context);
+  if (failed(config))
+    return failure();
+  int64_t rows = config->rows, columns = config->columns;
   ts::TransposeOp op = turn->op;
   SmallVector<Dim> out = ts::dimsOf(op), in = ts::dimsOf(op.getInput());
   SmallVector<int64_t> permutation(op.getPermutation());

@@ -16,9 +16,11 @@
 // results are one run, and lanes find their places in the dims), dim (the lane
 // dim), rows (of the dim before it), beside (positions of the dim before that,
 // done for each of the rows), stream (1: results are stored past the caches).
+#include "codegen/schedule/core/ConfigOf.h"
 #include "codegen/schedule/core/ElementEmitter.h"
 #include "codegen/schedule/core/LaneLoops.h"
 #include "codegen/schedule/core/Schedules.h"
+#include "ir/config/PointwiseConfig.h"
 #include <numeric>
 
 using namespace mlir;
@@ -236,25 +238,22 @@ LogicalResult choosePointwise(ts::KernelOp kernel, const TargetDesc &target,
   }
   Schedule schedule;
   schedule.kind = "pointwise";
-  schedule.parameters = {{"lanes", lanes},
-                         {"block", block},
-                         {"flat", flat},
-                         {"dim", lane},
-                         {"rows", rows}};
-  if (target.simt)
-    schedule.parameters["across"] = across;
-  else
-    schedule.parameters["beside"] = beside;
-  bool stream = streamsOut(kernel);
-  if (!target.simt)
-    stream = knobs.pick("stream", stream, {0, 1});
-  schedule.parameters["stream"] = stream;
-  // The index comes first, so that a thread asks for two accesses of the row at
-  // once; more of them, or longer tiles, are slower.
-  if (named) {
-    int64_t bytes = ts::elementBytes(ts::elementTypeOf(kernel.getResult(0)));
-    schedule.parameters["threads"] =
-        std::max<int64_t>(32, lanes * bytes / (2 * 16));
+  config::PointwiseConfig config{lanes, block, flat,
+                                 lane,  rows,  streamsOut(kernel)};
+  if (target.simt) {
+    int64_t threads = 0;
+    // The index comes first, so that a thread asks for two accesses of the row
+    // at once; more of them, or longer tiles, are slower.
+    if (named) {
+      int64_t bytes = ts::elementBytes(ts::elementTypeOf(kernel.getResult(0)));
+      threads = std::max<int64_t>(32, lanes * bytes / (2 * 16));
+    }
+    schedule.parameters =
+        config::print(config::PointwiseGpuConfig{config, across, threads});
+  } else {
+    config.stream = knobs.pick("stream", config.stream, {0, 1});
+    schedule.parameters =
+        config::print(config::PointwiseCpuConfig{config, beside});
   }
   Dim around = one;
   if (!flat && !across)
@@ -277,14 +276,24 @@ LogicalResult choosePointwise(ts::KernelOp kernel, const TargetDesc &target,
 LogicalResult buildPointwise(BuildContext &context) {
   ElementEmitter &e = context.emitter;
   ts::KernelOp kernel = context.kernel;
-  int64_t lanes = context.schedule.at("lanes"),
-          block = context.schedule.at("block"),
-          lane = context.schedule.at("dim"), rows = context.schedule.at("rows");
-  bool isGpu = context.target.simt;
-  int64_t beside = isGpu ? 1 : context.schedule.at("beside");
-  bool flat = context.schedule.at("flat"),
-       across = isGpu && context.schedule.at("across"),
-       isOneRun = flat || across;
+  bool isGpu = context.target.simt, across = false;
+  int64_t beside = 1;
+  config::PointwiseConfig config;
+  if (isGpu) {
+    auto parsed = configOf<config::PointwiseGpuConfig>(context);
+    if (failed(parsed))
+      return failure();
+    config = *parsed;
+    across = parsed->across;
+  } else {
+    auto parsed = configOf<config::PointwiseCpuConfig>(context);
+    if (failed(parsed))
+      return failure();
+    config = *parsed;
+    beside = parsed->beside;
+  }
+  auto [lanes, block, flat, lane, rows, stream] = config;
+  bool isOneRun = flat || across;
   SmallVector<Dim> dims = ts::dimsOf(kernel.getResult(0));
   MLIRContext *mlir = kernel.getContext();
   Dim run = isOneRun || dims.empty() ? product(mlir, dims) : dims[lane];
@@ -328,7 +337,7 @@ LogicalResult buildPointwise(BuildContext &context) {
             e.add(i, e.constant(fetchedBytes / bytes + at)), /*locality=*/3);
     }
   };
-  bool fetches = flat && context.schedule.at("stream") && !isGpu;
+  bool fetches = flat && config.stream && !isGpu;
 
   // In the flat form all tensors of the results' shape are seen as one run;
   // coordinates then have one dim, and elementwise ops pass them on unchanged.
@@ -379,7 +388,7 @@ LogicalResult buildPointwise(BuildContext &context) {
                          .getResult();
       } else {
         e.store(e.widen(result, lanes), e.outputBuffer(k), type, place,
-                context.schedule.at("stream"));
+                config.stream);
       }
     }
     return SmallVector<Value>();

@@ -632,7 +632,10 @@ LogicalResult buildReduce(BuildContext &context) {
   FailureOr<Space> space = commonSpace(*copy);
   if (failed(space))
     return failure();
-  return ReduceBuilder(context, *copy, *space).build();
+  auto config = configOf<config::ReduceConfig>(context);
+  if (failed(config))
+    return failure();
+  return ReduceBuilder(context, *config, *copy, *space).build();
 }
 
 } // namespace knapper

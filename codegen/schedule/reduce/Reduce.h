@@ -2,8 +2,10 @@
 // Internal to Reduce.cpp and the other files whose names begin so.
 #pragma once
 
+#include "codegen/schedule/core/ConfigOf.h"
 #include "codegen/schedule/core/ElementEmitter.h"
 #include "codegen/schedule/core/Schedules.h"
+#include "ir/config/ReduceConfig.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "llvm/ADT/MapVector.h"
 
@@ -77,20 +79,12 @@ struct Between {
 
 class ReduceBuilder {
 public:
-  ReduceBuilder(BuildContext &context, ts::KernelOp kernel, Space space)
+  ReduceBuilder(BuildContext &context, const config::ReduceConfig &config,
+                ts::KernelOp kernel, Space space)
       : e(context.emitter), b(e.builder), kernel(kernel),
-        target(context.target), space(std::move(space)),
-        lanes(context.schedule.at("lanes")),
-        rowForm(context.schedule.at("row")), rows(context.schedule.at("rows")),
-        stream(context.schedule.at("stream")),
-        group(context.schedule.parameters.count("group")
-                  ? context.schedule.at("group")
-                  : 1),
-        parts(context.schedule.parameters.count("parts")
-                  ? context.schedule.at("parts")
-                  : 1),
-        across(context.schedule.parameters.count("across") &&
-               context.schedule.at("across")),
+        target(context.target), space(std::move(space)), lanes(config.lanes),
+        rowForm(config.rowForm), rows(config.rows), stream(config.stream),
+        group(config.group), parts(config.parts), across(config.across),
         lane(laneDim(this->space)),
         first(firstOfRun(kernel, this->space, target)),
         length(sizeOfRun(this->space, first)) {}

@@ -1,8 +1,10 @@
 // The schedule of a reduction: lanes, rows of a program, threads, scratch.
 // (What the parameters mean: Reduce.cpp.)
+#include "codegen/schedule/core/ConfigOf.h"
 #include "codegen/schedule/core/Grain.h"
 #include "codegen/schedule/core/LaneLoops.h"
 #include "codegen/schedule/reduce/Reduce.h"
+#include "ir/config/ReduceConfig.h"
 #include "ir/tensor/Decompose.h"
 
 using namespace mlir;
@@ -295,16 +297,9 @@ LogicalResult chooseReduce(ts::KernelOp kernel, const TargetDesc &target,
     std::tie(rows, threads) = rowsHeld(kernel, *space, kept, lanes, target);
   Schedule schedule;
   schedule.kind = "reduce";
-  schedule.parameters = {
-      {"lanes", lanes}, {"row", rowForm}, {"rows", rows}, {"stream", stream}};
-  if (threads)
-    schedule.parameters["threads"] = threads;
-  if (group > 1)
-    schedule.parameters["group"] = group;
-  if (parts > 1)
-    schedule.parameters["parts"] = parts;
+  schedule.parameters = config::print(config::ReduceConfig{
+      lanes, rowForm, rows, stream, threads, group, parts, across});
   if (across) {
-    schedule.parameters["across"] = 1;
     run = one;
     for (auto [d, dim] : llvm::enumerate(space->dims))
       if (!llvm::is_contained(space->reduced, static_cast<int64_t>(d)))

@@ -9,9 +9,11 @@
 // rows' shape, of their reduction's, of one row's or of single elements.
 //
 // Parameters: rows (of one program).
+#include "codegen/schedule/core/ConfigOf.h"
 #include "codegen/schedule/core/ElementEmitter.h"
 #include "codegen/schedule/core/LaneLoops.h"
 #include "codegen/schedule/core/Schedules.h"
+#include "ir/config/ReduceConfig.h"
 #include "ir/tensor/Decompose.h"
 #include "mlir/Dialect/UB/IR/UBOps.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -109,10 +111,10 @@ std::optional<ShortRowsProblem> rowsOf(ts::KernelOp kernel) {
 
 class ShortRowsBuilder {
 public:
-  ShortRowsBuilder(BuildContext &context, ts::KernelOp kernel,
-                   ShortRowsProblem rows)
+  ShortRowsBuilder(BuildContext &context, const config::ShortRowsConfig &config,
+                   ts::KernelOp kernel, ShortRowsProblem rows)
       : e(context.emitter), b(e.builder), loc(e.location), kernel(kernel),
-        rows(std::move(rows)), block(context.schedule.at("rows")),
+        rows(std::move(rows)), block(config.rows),
         lanes(context.target.lanes(DType::f32)) {}
 
   LogicalResult build();
@@ -343,7 +345,7 @@ LogicalResult chooseShortRows(ts::KernelOp kernel, const TargetDesc &target,
   int64_t block = elementsOfProgram / rows->length / 16 * 16;
   Schedule schedule;
   schedule.kind = "short_rows";
-  schedule.parameters = {{"rows", block}};
+  schedule.parameters = config::print(config::ShortRowsConfig{block});
   schedule.grid = all.ceilDiv(one * block);
   schedule.grain =
       one * std::max<int64_t>(1, 32000 / (elementsOfProgram * (1 + flops / 8)));
@@ -359,7 +361,10 @@ LogicalResult buildShortRows(BuildContext &context) {
   std::optional<ShortRowsProblem> rows = rowsOf(*copy);
   if (!rows)
     return context.kernel.emitOpError("is not what the schedule serves");
-  return ShortRowsBuilder(context, *copy, std::move(*rows)).build();
+  auto config = configOf<config::ShortRowsConfig>(context);
+  if (failed(config))
+    return failure();
+  return ShortRowsBuilder(context, *config, *copy, std::move(*rows)).build();
 }
 
 } // namespace knapper

@@ -24,6 +24,7 @@ Results softmax(SoftmaxOp op, const Call &call) {
   int64_t outer = *elementCountOf(dims.take_front(op.getDim()));
   int64_t size = dims[op.getDim()];
   int64_t inner = *elementCountOf(dims.drop_front(op.getDim() + 1));
+  bool log = op.getLog();
   for (int64_t o = 0; o < outer; ++o)
     for (int64_t n = 0; n < inner; ++n) {
       auto at = [&](int64_t i) -> double & {
@@ -35,8 +36,8 @@ Results softmax(SoftmaxOp op, const Call &call) {
       for (int64_t i = 0; i < size; ++i)
         sum += std::exp(at(i) - largest);
       for (int64_t i = 0; i < size; ++i)
-        at(i) = op.getLog() ? at(i) - largest - std::log(sum)
-                            : std::exp(at(i) - largest) / sum;
+        at(i) = log ? at(i) - largest - std::log(sum)
+                    : std::exp(at(i) - largest) / sum;
     }
   return store(call, x);
 }
@@ -102,6 +103,7 @@ Results attention(AttentionOp op, const Call &call) {
   EmptyRow emptyRow = emptyRowOf(op);
   double scale = op.getScale().convertToDouble();
   double softcap = op.getSoftcap().convertToDouble();
+  bool causal = op.getCausal();
   int64_t lastKey = op.getCausalTopLeft() ? 0 : keys - rows;
   std::vector<double> result(*elementCountOf(call.shapes[0]), 0);
   std::vector<double> scores(keys);
@@ -121,7 +123,7 @@ Results attention(AttentionOp op, const Call &call) {
             double m = ms[offsetOf({b, h, s, t}, maskStrides)];
             score = !keeps ? score + m : m != 0 ? score : -INFINITY;
           }
-          if (op.getCausal() && t > s + lastKey)
+          if (causal && t > s + lastKey)
             score = -INFINITY;
           scores[t] = score;
           largest = combine(ReduceKind::max, largest, score);
@@ -212,14 +214,15 @@ Results rope(RopeOp op, const Call &call) {
   std::vector<double> x = input.load<double>(), c = cosine.load<double>(),
                       s = call.in[2].load<double>();
   int64_t depth = input.dim(3), half = cosine.dim(2);
+  bool interleaved = op.getInterleaved();
   std::vector<double> result = x;
   forEachIndex(
       input.dims().take_front(3), [&](ArrayRef<int64_t> index, int64_t row) {
         int64_t b = cosine.dim(0) == 1 ? 0 : index[0];
         int64_t angle = (b * cosine.dim(1) + index[2]) * half;
         for (int64_t i = 0; i < half; ++i) {
-          int64_t first = row * depth + (op.getInterleaved() ? 2 * i : i);
-          int64_t second = first + (op.getInterleaved() ? 1 : half);
+          int64_t first = row * depth + (interleaved ? 2 * i : i);
+          int64_t second = first + (interleaved ? 1 : half);
           double cos = c[angle + i], sin = s[angle + i];
           result[first] = x[first] * cos - x[second] * sin;
           result[second] = x[second] * cos + x[first] * sin;

@@ -101,10 +101,11 @@ HostTensor toSmallFloat(ConvertOp op, const Call &call,
   int rounding = op.getRounding() == Rounding::up     ? 1
                  : op.getRounding() == Rounding::down ? -1
                                                       : 0;
+  bool saturate = op.getSaturate();
   HostTensor result = HostTensor::allocate(call.dtypes[0], call.shapes[0]);
   for (size_t i = 0; i < values.size(); ++i)
-    result.mutableData()[i] = doubleToSmallFloat(call.dtypes[0], values[i],
-                                                 op.getSaturate(), rounding);
+    result.mutableData()[i] =
+        doubleToSmallFloat(call.dtypes[0], values[i], saturate, rounding);
   return result;
 }
 
@@ -187,12 +188,13 @@ HostTensor select(const Call &call) {
 }
 
 HostTensor compare(CompareOp op, const Call &call) {
+  ComparePredicate predicate = op.getPredicate();
   return Call::wide(call.in[0].dtype(), [&](auto t) {
     using T = decltype(t);
     std::vector<T> x = call.in[0].load<T>(), y = call.in[1].load<T>();
     std::vector<I> result(x.size());
     for (size_t i = 0; i < x.size(); ++i)
-      result[i] = compares(op.getPredicate(), x[i], y[i]);
+      result[i] = compares(predicate, x[i], y[i]);
     return HostTensor::store(DType::i1, call.shapes[0], result);
   });
 }
@@ -303,8 +305,8 @@ std::optional<Results> evaluateElementwise(const Call &call) {
   ops.Case([&](ShiftLeftOp) { result = shift<true>(call); });
   ops.Case([&](ShiftRightOp) { result = shift<false>(call); });
   ops.Case([&](GeluOp op) {
-    result =
-        unary<double>(call, [&](double x) { return gelu(x, op.getTanh()); });
+    bool tanh = op.getTanh();
+    result = unary<double>(call, [&](double x) { return gelu(x, tanh); });
   });
   ops.Case([&](ConvertOp op) { result = convert(op, call); });
   ops.Case([&](BitcastOp) { result = bitcast(call); });
@@ -314,8 +316,9 @@ std::optional<Results> evaluateElementwise(const Call &call) {
     result = test(call, [](double x) { return std::isnan(x); });
   });
   ops.Case([&](IsInfOp op) {
+    bool positive = op.getPositive(), negative = op.getNegative();
     result = test(call, [&](double x) {
-      return std::isinf(x) && (x > 0 ? op.getPositive() : op.getNegative());
+      return std::isinf(x) && (x > 0 ? positive : negative);
     });
   });
   if (!result)

@@ -15,6 +15,7 @@ Results one(HostTensor tensor) { return SmallVector<HostTensor>{tensor}; }
 
 Results reduce(ReduceOp op, const Call &call) {
   const HostTensor &input = call.in[0];
+  ReduceKind kind = op.getKind();
   // Strides of the result for each dim of the input; a reduced dim does not
   // move.
   Shape strides(input.rank(), 0), resultStrides = stridesOf(call.shapes[0]);
@@ -26,10 +27,10 @@ Results reduce(ReduceOp op, const Call &call) {
     using T = decltype(t);
     std::vector<T> x = input.load<T>();
     std::vector<T> result(*elementCountOf(call.shapes[0]),
-                          neutral<T>(op.getKind(), input.dtype()));
+                          neutral<T>(kind, input.dtype()));
     forEachIndex(input.dims(), [&](ArrayRef<int64_t> index, int64_t linear) {
       T &slot = result[offsetOf(index, strides)];
-      slot = combine(op.getKind(), slot, x[linear]);
+      slot = combine(kind, slot, x[linear]);
     });
     return HostTensor::store(call.dtypes[0], call.shapes[0], result);
   }));
@@ -58,7 +59,7 @@ Results argReduce(ArgReduceOp op, const Call &call) {
   Along along(call.in[0].dims(), op.getDim());
   if (along.size == 0 && elementCountOf(call.shapes[0]) != 0)
     return call.userError("an empty dim has no largest or smallest element");
-  bool isMax = op.getKind() == ReduceKind::max;
+  bool isMax = op.getKind() == ReduceKind::max, last = op.getLast();
   std::vector<int64_t> result(along.outer * along.inner);
   Call::wide(call.in[0].dtype(), [&](auto t) {
     using T = decltype(t);
@@ -72,7 +73,7 @@ Results argReduce(ArgReduceOp op, const Call &call) {
                       : isMax      ? value > leader
                                    : value < leader;
         bool equal = value == leader || (isNan(value) && isNan(leader));
-        if (better || (equal && op.getLast()))
+        if (better || (equal && last))
           best = i;
       }
       result[o * along.inner + n] = best;
@@ -182,6 +183,7 @@ Results topK(TopKOp op, const Call &call) {
     return call.userError(
         cat("k is ", k, ", but the dim has only ", along.size, " elements"));
   size_t bytes = byteSize(input.dtype());
+  bool largest = op.getLargest();
   HostTensor values = HostTensor::allocate(input.dtype(), call.shapes[0]);
   HostTensor indices = HostTensor::allocate(DType::i64, call.shapes[1]);
   auto *index = reinterpret_cast<int64_t *>(indices.mutableData());
@@ -194,7 +196,7 @@ Results topK(TopKOp op, const Call &call) {
       auto less = [&](T a, T b) { return isNan(b) ? !isNan(a) : a < b; };
       llvm::sort(order, [&](int64_t i, int64_t j) {
         T a = x[along.at(o, i, n)], b = x[along.at(o, j, n)];
-        if (!op.getLargest())
+        if (!largest)
           std::swap(a, b);
         if (less(b, a) || less(a, b))
           return less(b, a);

@@ -1,8 +1,10 @@
-// What nearly every compiler file includes; parsed once for the whole build. Our
-// own dialects are half of what such a file parses: ODS generates a class an op.
+// What nearly every compiler file includes; parsed once for the whole build.
+// Our own dialects are half of what such a file parses: ODS generates a class
+// an op.
 #include "ir/tensor/Dialect.h"
 #include "ir/tile/BlockOps.h"
 #include "ir/tile/TileDialect.h"
+
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -17,4 +19,19 @@
 #include "mlir/IR/PatternMatch.h"
 #include "mlir/Pass/Pass.h"
 #include "mlir/Transforms/DialectConversion.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/StringSet.h"
 #include "llvm/ADT/TypeSwitch.h"
+#include "llvm/IR/IRBuilder.h"
+#include "llvm/IR/IntrinsicsNVPTX.h"
+#include "llvm/IR/IntrinsicsX86.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/JSON.h"
+
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <string>
+#include <variant>
+#include <vector>

@@ -1,0 +1,74 @@
+//===- ConvConfig.h - How convolutions are computed -----------------------===//
+//
+// The configurations of the schedules in codegen/schedule/conv. (Implicit GEMM
+// on GPUs has that of a matmul.)
+//
+//===----------------------------------------------------------------------===//
+#pragma once
+
+#include "ir/config/Fields.h"
+
+namespace knapper::config {
+
+/// What the schedules on CPUs share: a program computes a block of the output's
+/// pixels, for one group of the panels of features.
+struct ConvCpuBlock {
+  int64_t panel = 0;   ///< features that are packed side by side
+  int64_t rows = 0;    ///< of a block
+  int64_t columns = 0; ///< of a block; 0: whole rows
+  int64_t groups = 1;  ///< of panels, each a program
+
+  template <class Config, class Visit>
+  static void fields(Config &c, Visit &&visit) {
+    constexpr int64_t none = 0, one = 1;
+    visit("panel", c.panel, none, true);
+    visit("rows", c.rows, none, true);
+    visit("columns", c.columns, none, true);
+    visit("groups", c.groups, one, true);
+  }
+};
+
+/// CpuConv.cpp.
+struct ConvCpuConfig : ConvCpuBlock {
+  /// A filter row at a time, over the whole block; its sums are in scratch.
+  bool split = false;
+
+  template <class Config, class Visit>
+  static void fields(Config &c, Visit &&visit) {
+    ConvCpuBlock::fields(c, visit);
+    visit("split", c.split, false, true);
+  }
+};
+
+/// CpuWinograd.cpp; `rows` and `columns` count tiles of 2 x 2 outputs.
+struct WinogradCpuConfig : ConvCpuBlock {};
+
+/// CpuGroupedConv.cpp.
+struct GroupedConvCpuConfig {
+  int64_t lanes = 0;  ///< features of a register
+  int64_t pixels = 0; ///< most side by side, each a register of sums
+  int64_t rows = 0;   ///< of a program
+
+  template <class Config, class Visit>
+  static void fields(Config &c, Visit &&visit) {
+    constexpr int64_t none = 0;
+    visit("lanes", c.lanes, none, true);
+    visit("pixels", c.pixels, none, true);
+    visit("rows", c.rows, none, true);
+  }
+};
+
+/// GpuDepthwise.cpp.
+struct DepthwiseGpuConfig {
+  int64_t lanes = 0;  ///< channels of a CTA
+  int64_t pixels = 0; ///< of a row, that a CTA computes
+
+  template <class Config, class Visit>
+  static void fields(Config &c, Visit &&visit) {
+    constexpr int64_t none = 0;
+    visit("lanes", c.lanes, none, true);
+    visit("pixels", c.pixels, none, true);
+  }
+};
+
+} // namespace knapper::config

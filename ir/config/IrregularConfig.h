@@ -1,0 +1,129 @@
+//===- IrregularConfig.h - How scans, sorts and scatters are computed -----===//
+//
+// The configurations of the schedules in codegen/schedule/irregular.
+//
+//===----------------------------------------------------------------------===//
+#pragma once
+
+#include "ir/config/Fields.h"
+
+namespace knapper::config {
+
+/// CpuScan.cpp.
+struct ScanCpuConfig {
+  int64_t lanes = 0; ///< lines side by side; 0: one, element by element
+
+  template <class Config, class Visit>
+  static void fields(Config &c, Visit &&visit) {
+    constexpr int64_t none = 0;
+    visit("lanes", c.lanes, none, true);
+  }
+};
+
+/// What a CTA's tile of a scan is.
+enum class ScanForm : int64_t {
+  row = 0,       ///< of one line
+  shortRows = 1, ///< several lines
+  columns = 2,   ///< an element of each of the lines beside each other
+};
+constexpr ScanForm largest(ScanForm) { return ScanForm::columns; }
+
+/// GpuScan.cpp.
+struct ScanGpuConfig {
+  ScanForm form = ScanForm::row;
+  int64_t lanes = 0;     ///< elements of a tile
+  int64_t threads = 0;   ///< of a CTA; 0: as its tiles have it
+  int64_t rowLength = 0; ///< shortRows: of a line, padded
+  int64_t parts = 1;     ///< CTAs of a cluster that share out a line
+
+  template <class Config, class Visit>
+  static void fields(Config &c, Visit &&visit) {
+    constexpr int64_t none = 0, one = 1;
+    visit("form", c.form, ScanForm::row, true);
+    visit("lanes", c.lanes, none, true);
+    visit("threads", c.threads, none, false);
+    visit("columns", c.rowLength, none, c.form == ScanForm::shortRows);
+    visit("parts", c.parts, one, false);
+  }
+};
+
+/// Sort.cpp.
+struct SortConfig {
+  int64_t lanes = 0; ///< GPUs: elements of a CTA, whose ranks it finds; CPUs: 0
+
+  template <class Config, class Visit>
+  static void fields(Config &c, Visit &&visit) {
+    constexpr int64_t none = 0;
+    visit("lanes", c.lanes, none, true);
+  }
+};
+
+/// What the sorts of GPUs share.
+struct SortTileGpuConfig {
+  int64_t lanes = 0;   ///< elements of a tile
+  int64_t threads = 0; ///< of a CTA
+  int64_t access = 1;  ///< elements that a thread reads at once
+
+  template <class Config, class Visit>
+  static void fields(Config &c, Visit &&visit) {
+    constexpr int64_t none = 0, one = 1;
+    visit("lanes", c.lanes, none, true);
+    visit("threads", c.threads, none, true);
+    visit("access", c.access, one, true);
+  }
+};
+
+/// GpuTopK.cpp.
+struct TopKGpuConfig : SortTileGpuConfig {
+  int64_t tiles = 0;  ///< that are read at once
+  int64_t places = 0; ///< of the list in shared memory
+  int64_t parts = 1;  ///< CTAs of a cluster that share out a line
+
+  template <class Config, class Visit>
+  static void fields(Config &c, Visit &&visit) {
+    SortTileGpuConfig::fields(c, visit);
+    constexpr int64_t none = 0, one = 1;
+    visit("tiles", c.tiles, none, true);
+    visit("places", c.places, none, true);
+    visit("parts", c.parts, one, false);
+  }
+};
+
+/// GpuMergeSort.cpp.
+struct MergeSortGpuConfig : SortTileGpuConfig {
+  int64_t steps = 0; ///< elements of a thread
+
+  template <class Config, class Visit>
+  static void fields(Config &c, Visit &&visit) {
+    SortTileGpuConfig::fields(c, visit);
+    constexpr int64_t none = 0;
+    visit("steps", c.steps, none, true);
+  }
+};
+
+/// GpuBitonicSort.cpp.
+struct BitonicSortGpuConfig : SortTileGpuConfig {
+  int64_t size = 0; ///< of a line, padded
+
+  template <class Config, class Visit>
+  static void fields(Config &c, Visit &&visit) {
+    SortTileGpuConfig::fields(c, visit);
+    constexpr int64_t none = 0;
+    visit("size", c.size, none, true);
+  }
+};
+
+/// Scatter.cpp.
+struct ScatterConfig {
+  int64_t lanes = 0;  ///< updates side by side; 0: one
+  int64_t ranges = 1; ///< of the indexed dim, each a program's
+
+  template <class Config, class Visit>
+  static void fields(Config &c, Visit &&visit) {
+    constexpr int64_t none = 0, one = 1;
+    visit("lanes", c.lanes, none, true);
+    visit("ranges", c.ranges, one, true);
+  }
+};
+
+} // namespace knapper::config

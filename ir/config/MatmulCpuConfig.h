@@ -1,0 +1,35 @@
+//===- MatmulCpuConfig.h - How a CPU computes a matmul --------------------===//
+//
+// The configuration of the schedule cpu_matmul
+// (codegen/schedule/matmul/CpuMatmulChoose.cpp).
+//
+//===----------------------------------------------------------------------===//
+#pragma once
+
+#include "ir/config/Fields.h"
+
+namespace knapper::config {
+
+struct MatmulCpuConfig {
+  /// The target computes no products of f32 in parts of bf16.
+  static constexpr int64_t kNoFloatParts = -1;
+
+  int64_t panel = 0;  ///< columns of B that lie side by side
+  int64_t rows = 0;   ///< of a block of A
+  int64_t blocks = 1; ///< of rows, at least, where rows are cut
+  int64_t parts = 1;  ///< of rows that share a panel, at least
+  /// Parts of bf16 that an f32 is split into; 0: none.
+  int64_t floatParts = kNoFloatParts;
+
+  template <class Config, class Visit>
+  static void fields(Config &c, Visit &&visit) {
+    constexpr int64_t none = 0, one = 1, absent = kNoFloatParts;
+    visit("panel", c.panel, none, true);
+    visit("rows", c.rows, none, true);
+    visit("blocks", c.blocks, one, true);
+    visit("parts", c.parts, one, true);
+    visit("split", c.floatParts, absent, false);
+  }
+};
+
+} // namespace knapper::config

@@ -1,0 +1,49 @@
+//===- ReduceConfig.h - How rows and columns are reduced ------------------===//
+//
+// The configurations of the schedules reduce and short_rows
+// (codegen/schedule/reduce).
+//
+//===----------------------------------------------------------------------===//
+#pragma once
+
+#include "ir/config/Fields.h"
+
+namespace knapper::config {
+
+/// ReduceChoose.cpp.
+struct ReduceConfig {
+  int64_t lanes = 0;    ///< elements of a tile
+  bool rowForm = false; ///< tiles run along the reduced dim
+  int64_t rows = 1;     ///< of a program
+  bool stream = false;  ///< stores go past the caches
+  int64_t threads = 0;  ///< of a CTA; 0: as its tiles have it
+  int64_t group = 1;    ///< rows that are in work at once
+  int64_t parts = 1;    ///< CTAs of a cluster that share out a column
+  bool across = false;  ///< columns of several kept dims are one run
+
+  template <class Config, class Visit>
+  static void fields(Config &c, Visit &&visit) {
+    constexpr int64_t none = 0, one = 1;
+    visit("lanes", c.lanes, none, true);
+    visit("row", c.rowForm, false, true);
+    visit("rows", c.rows, one, true);
+    visit("stream", c.stream, false, true);
+    visit("threads", c.threads, none, false);
+    visit("group", c.group, one, false);
+    visit("parts", c.parts, one, false);
+    visit("across", c.across, false, false);
+  }
+};
+
+/// ShortRows.cpp.
+struct ShortRowsConfig {
+  int64_t rows = 0; ///< of a program
+
+  template <class Config, class Visit>
+  static void fields(Config &c, Visit &&visit) {
+    constexpr int64_t none = 0;
+    visit("rows", c.rows, none, true);
+  }
+};
+
+} // namespace knapper::config
