@@ -27,6 +27,7 @@ public:
     ASSIGN_OR_RETURN(
         TargetDesc target,
         cudaTarget(request.variant.empty() ? "sm_90a" : request.variant));
+    target.deterministic = request.deterministic;
     return std::vector<TargetDesc>{std::move(target)};
   }
 

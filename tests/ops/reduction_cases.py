@@ -205,6 +205,20 @@ for dtype, shape in SCANNED:
         case(f"scan {kind} {dtype} {'x'.join(map(str, shape))} {attributes}",
              [In("x", t, "unit" if dtype in FLOATS else "normal")],
              f"%r = ts.scan {kind} %x dim {dim} {attributes} : {t}", t, tolerance=ROUNDING.get(dtype, "exact"))
+# Long lines of which GPUs give each tile to a program: one line, several, elements of each width, more tiles than
+# wait for each other at once, a last tile of one element, lines beside each other.
+for dtype, shape in [("f32", (1, 1000003)), ("i64", (1, 600011)), ("bf16", (3, 500009)), ("i8", (2, 1048577)), ("f16", (1, 2097152)),
+                     ("f64", (1, 262145)), ("f32", (1, 300007, 3))]:
+    t = T(dtype, *shape)
+    for kind, attributes in [("add", ""), ("add", "{exclusive = true, reverse = true}"), ("max", "{reverse = true}"), ("min", "{exclusive = true}")]:
+        case(f"scan looking back {kind} {dtype} {'x'.join(map(str, shape))} {attributes}",
+             [In("x", t, "unit" if dtype in FLOATS else "normal")],
+             f"%r = ts.scan {kind} %x dim 1 {attributes} : {t}", t, tolerance=ROUNDING.get(dtype, "exact"))
+# What is not finite stays behind it, and the same kernel runs twice in a call.
+t = T("f32", 400009)
+case("scan looking back special", [In("x", t, "special")], f"%r = ts.scan max %x dim 0 : {t}", t)
+case("scan looking back twice", [In("x", t, "unit"), In("y", t, "unit")],
+     f"%a = ts.scan add %x dim 0 : {t}\n%b = ts.scan add %y dim 0 : {t}\n%r = ts.mul %a, %b : {t}", t, tolerance="relative 4e-6")
 for size in [64, 300, 20000]:
     t = T("f32", 9, size)
     case(f"scan between others {size}", [In("x", t), In("y", t)],
