@@ -38,6 +38,9 @@ LogicalResult GpuLowering::threadLayout(tile::FuncOp func) {
     return WalkResult::advance();
   });
   width = std::max(width, 1u);
+  // (Without a bound the assembler aims at more blocks and spills words.)
+  constexpr unsigned threadsOfSm = 512;
+  ctasPerSm = threadsOfSm / kLeastBlock;
   return failure(sizes.wasInterrupted());
 }
 

@@ -1,6 +1,6 @@
-// Programs of a grid that wait for what those before them made, through words in
-// global memory: the upper half of a word says that the lower half is there, so
-// that one access brings both and nothing else has to be ordered.
+// Programs of a grid that wait for what those before them made, through words
+// in global memory: the upper half of a word says that the lower half is there,
+// so that one access brings both and nothing else has to be ordered.
 #include "codegen/lower/gpu/GpuLowering.h"
 
 using namespace mlir;
@@ -41,8 +41,8 @@ struct FlaggedWords {
   unsigned count = bits > 32 ? 2 : 1; // words of a value
 
   void publish(llvm::Value *pointer, llvm::Value *value) {
-    value = b.CreateZExt(b.CreateBitCast(value, b.getIntNTy(bits)),
-                         b.getInt64Ty());
+    value =
+        b.CreateZExt(b.CreateBitCast(value, b.getIntNTy(bits)), b.getInt64Ty());
     for (unsigned i = 0; i < count; ++i) {
       llvm::Value *half = b.CreateAnd(b.CreateLShr(value, uint64_t(32 * i)),
                                       b.getInt64(0xffffffff));
@@ -98,9 +98,9 @@ LogicalResult GpuLowering::lookBack(tile::LookBackOp op) {
                      module.getContext().getOrInsertSyncScopeID("device")};
   llvm::Value *number = scalar(op.getNumber());
   auto place = [&](llvm::Value *index) {
-    return address(*state, b.CreateAdd(scalar(op.getOffset()),
-                                       b.CreateMul(index, b.getInt64(
-                                                              words.count))));
+    return address(*state,
+                   b.CreateAdd(scalar(op.getOffset()),
+                               b.CreateMul(index, b.getInt64(words.count))));
   };
   auto placeOfGroup = [&](llvm::Value *index) {
     return place(b.CreateAdd(scalar(op.getCount()), index));
@@ -122,8 +122,8 @@ LogicalResult GpuLowering::lookBack(tile::LookBackOp op) {
     llvm::Value *none = neutral(kind, type);
     SmallVector<llvm::Value *> counts, from;
     for (unsigned i = 0; i < each; ++i) {
-      llvm::Value *k = b.CreateAdd(b.CreateMul(thread, b.getInt64(each)),
-                                   b.getInt64(i));
+      llvm::Value *k =
+          b.CreateAdd(b.CreateMul(thread, b.getInt64(each)), b.getInt64(i));
       counts.push_back(b.CreateICmpULT(k, inGroup));
       // Of others its own, which is there.
       from.push_back(place(b.CreateAdd(
@@ -151,8 +151,8 @@ LogicalResult GpuLowering::lookBack(tile::LookBackOp op) {
     }
     for (unsigned distance = kWarp / 2; distance; distance /= 2)
       before = join(before, shuffle(before, distance));
-    before = join(
-        b.CreateSelect(isFirstGroup, none, words.valueOf(readGroup)), before);
+    before = join(b.CreateSelect(isFirstGroup, none, words.valueOf(readGroup)),
+                  before);
     when(isFirst, [&] {
       when(b.CreateICmpEQ(inGroup, b.getInt64(group - 1)), [&] {
         words.publish(placeOfGroup(b.CreateAdd(groupNumber, b.getInt64(1))),

@@ -70,28 +70,42 @@ Dim wordsOfLine(Dim tiles, Type element) {
   return (tiles + groups) * (element.getIntOrFloatBitWidth() > 32 ? 2 : 1);
 }
 
-/// Seconds of `tiles` one after the other in each of `programs`, of which a
-/// processor holds two; `passes` over them.
-double walkSeconds(const TargetDesc &target, double programs, double tiles,
-                   double passes, double bytes) {
-  constexpr double tileSeconds = 2e-6;
-  double waves = std::ceil(programs / (2.0 * target.cores));
-  return std::max(bytes / target.copyBandwidth,
-                  waves * tiles * tileSeconds * passes);
+/// What a scan of lines of known size moves, in and out.
+struct Traffic {
+  int64_t lines, length, elementBytes;
+  double bytes() const { return double(lines) * length * elementBytes; }
+};
+
+/// Seconds of `steps` one after the other in each of `programs`, of which a
+/// processor holds some; parts of a line are read twice.
+double walkSeconds(const TargetDesc &target, const Traffic &traffic,
+                   int64_t programs, int64_t parts, double steps,
+                   double stepSeconds, int64_t held) {
+  constexpr double twice = 1.6; // the second time from cache
+  double waves = std::ceil(double(programs) * parts / (held * target.cores));
+  return std::max(traffic.bytes() / target.copyBandwidth,
+                  waves * std::ceil(steps / parts) * stepSeconds *
+                      (parts > 1 ? twice : 1));
 }
 
 /// Seconds of a look-back: memory, and what it takes to zero its state and to
-/// wait for the tile before.
-double lookBackSeconds(const TargetDesc &target, double bytes) {
-  constexpr double startSeconds = 6e-6;
-  return bytes / target.copyBandwidth + startSeconds;
+/// wait for the tile before. Of lines beside each other each access moves more
+/// than it wants.
+double lookBackSeconds(const TargetDesc &target, const Traffic &traffic,
+                       bool strided) {
+  constexpr double startSeconds = 6e-6, sector = 32;
+  double bytes = traffic.bytes(), seconds = bytes / target.copyBandwidth;
+  if (strided)
+    seconds = std::max(seconds, bytes * sector * 2 / traffic.elementBytes /
+                                    target.cacheBandwidth);
+  return seconds + startSeconds;
 }
 
-/// Makes a schedule of the rows form one that looks back, if its state is small
-/// enough. `width`: elements of an access; `strided`: accesses are of one.
-bool lookBackInstead(Schedule &schedule, ts::ScanOp op, int64_t lines,
-                     int64_t length, int64_t width, bool strided,
-                     const TargetDesc &target) {
+/// Makes a schedule one that looks back, if its state is small enough. `width`:
+/// elements of an access; `strided`: accesses are of one.
+bool lookBackInstead(Schedule &schedule, ts::ScanOp op, const Traffic &traffic,
+                     int64_t width, bool strided, const TargetDesc &target) {
+  auto [lines, length, bytesOfBoth] = traffic;
   // Many accesses under way in each thread, but rather a tile for every
   // processor. (Larger blocks have too few registers a thread; a byte takes
   // one, and so does half an address.)
@@ -158,6 +172,13 @@ LogicalResult chooseGpuScan(ts::KernelOp kernel, const TargetDesc &target,
   schedule.scratch = one * 0;
   auto &parameters = schedule.parameters;
   int64_t parts = 1;
+  bool strided = !inner.isConstant(1);
+  std::optional<Traffic> traffic;
+  if (std::optional<int64_t> lines = others.asConstant();
+      lines && number && *lines > 0 && *number > 0)
+    traffic = {*lines, *number,
+               ts::elementBytes(ts::elementTypeOf(op.getInput())) +
+                   ts::elementBytes(ts::elementTypeOf(kernel.getResult(0)))};
   constexpr int64_t fewLines = 64; // beside each other
   if (op.getDim() + 1 < dims.size() &&
       representative(dims.back()) >= fewLines) {
@@ -173,6 +194,14 @@ LogicalResult chooseGpuScan(ts::KernelOp kernel, const TargetDesc &target,
     constexpr int64_t leastSteps = 32;
     parts = partsOf(target, schedule.grid, number.value_or(1), leastSteps);
     parameters["lanes"] = lanes;
+    constexpr double stepSeconds = 1.25e-7; // eight answer together
+    constexpr int64_t held = 16;            // warps
+    if (traffic &&
+        lookBackSeconds(target, *traffic, strided) <
+            walkSeconds(target, *traffic, *schedule.grid.asConstant(), parts,
+                        traffic->length, stepSeconds, held) &&
+        lookBackInstead(schedule, op, *traffic, width, strided, target))
+      parts = 1;
   } else if (inner.isConstant(1) && number &&
              llvm::PowerOf2Ceil(std::max<int64_t>(*number, 1)) <=
                  uint64_t(warp * width / 2)) {
@@ -197,21 +226,14 @@ LogicalResult chooseGpuScan(ts::KernelOp kernel, const TargetDesc &target,
     parts = partsOf(target, others, tiles, 2);
     parameters["lanes"] = lanes;
     schedule.grid = others;
-    std::optional<int64_t> lines = others.asConstant();
-    if (lines && number && *lines > 0 && *number > lanes) {
-      double elementBytes =
-          ts::elementBytes(ts::elementTypeOf(op.getInput())) +
-          ts::elementBytes(ts::elementTypeOf(kernel.getResult(0)));
-      double total = double(*lines) * *number * elementBytes;
-      constexpr double twice = 1.6; // read again, from cache
-      double walk = walkSeconds(target, double(*lines) * parts,
-                                llvm::divideCeil(tiles, parts),
-                                parts > 1 ? twice : 1, total);
-      if (lookBackSeconds(target, total) < walk &&
-          lookBackInstead(schedule, op, *lines, *number, width,
-                          !inner.isConstant(1), target))
-        parts = 1;
-    }
+    constexpr double tileSeconds = 2e-6;
+    constexpr int64_t held = 2;
+    if (traffic && traffic->length > lanes &&
+        lookBackSeconds(target, *traffic, strided) <
+            walkSeconds(target, *traffic, traffic->lines, parts, tiles,
+                        tileSeconds, held) &&
+        lookBackInstead(schedule, op, *traffic, width, strided, target))
+      parts = 1;
   }
   if (parts > 1)
     parameters["parts"] = parts;
