@@ -18,6 +18,10 @@ struct TargetDesc {
   bool simt = false;
   bool clusters = false; // CTAs of a cluster read each other's shared memory
   bool wgmma = false;    // warpgroup matmuls, operands by TMA
+  bool vectorAtomics = false; // one instruction adds four f32 in memory
+  // Results have the same bits in every run, as the user asked; else sums of
+  // floats may be formed in memory in any order, where nothing else is as fast.
+  bool deterministic = false;
   bool tf32 = false; // matmuls of float32 whose operands are rounded to tf32
   // Adds instructions to that one, for products in groups (PackedOperand) of
   // the sizes whose sum is `extendsGroups`, powers of two, alone: the code of

@@ -26,6 +26,8 @@ struct TargetRequest {
   std::vector<std::string> isas;
   /// `--float32-products`: how many bf16 a float32 may be split into; 0: none.
   int64_t floatParts = 0;
+  /// `--deterministic`.
+  bool deterministic = false;
 };
 
 class Target {

@@ -50,6 +50,8 @@ private:
   llvm::FailureOr<Place> placeOf(mlir::Value value);
   llvm::FailureOr<Place> placeOfConstant(mlir::Value value,
                                          std::optional<PackedOperand> packing);
+  /// As many zeros as any kernel shares.
+  llvm::FailureOr<Place> placeOfZeros();
   /// Where the result of a kernel or a branch is written.
   Place placeOfResult(mlir::OpResult result);
   /// The place for the instruction that comes next, which reads it.
@@ -105,6 +107,7 @@ private:
   fb::ProgramT &program;
   ScalarTable scalars;
   ts::Dim zero;
+  mlir::Value zeros; ///< a constant, made when it is needed
   llvm::DenseMap<mlir::Value, mlir::Value> inPlace;
   fb::RegionT *region = nullptr; ///< being filled
   bool inEntry = true;

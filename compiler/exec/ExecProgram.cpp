@@ -163,6 +163,21 @@ ExecBuilder::placeOfConstant(Value value,
   return Place{buffer, zero};
 }
 
+FailureOr<ExecBuilder::Place> ExecBuilder::placeOfZeros() {
+  if (!zeros) {
+    int64_t bytes = 0;
+    for (const UniqueKernel &kernel : kernels.kernels)
+      bytes = std::max(bytes, kernel.schedules.front().state);
+    OpBuilder b = OpBuilder::atBlockBegin(&function.getBody().front());
+    Type word = b.getI64Type();
+    auto type = RankedTensorType::get({bytes / int64_t(sizeof(int64_t))}, word);
+    zeros = ts::ConstantOp::create(
+        b, function.getLoc(), type,
+        DenseElementsAttr::get(type, b.getI64IntegerAttr(0)));
+  }
+  return placeOfConstant(zeros, std::nullopt);
+}
+
 ExecBuilder::Place ExecBuilder::placeOfResult(OpResult result) {
   if (auto it = wanted.find(result); it != wanted.end())
     return it->second;
@@ -209,6 +224,34 @@ void ExecBuilder::noteInPlace(ts::KernelOp kernel) {
   }
 }
 
+/// What a launch writes, in elements.
+static Dim elementsWritten(ts::KernelOp kernel) {
+  if (ts::updatedInput(kernel))
+    return ts::elementCount(ts::scatterOf(kernel)->getOperand(2).getType());
+  Dim count = Dim::constant(kernel.getContext(), 0);
+  for (Value result : kernel.getResults())
+    count = count + ts::elementCount(result.getType());
+  return count;
+}
+
+/// The grid, none where nothing is written: some schedules count what they
+/// read.
+static Dim gridOf(Dim grid, Dim written) {
+  if (written.asConstant())
+    return written.isConstant(0) ? written : grid;
+  llvm::SetVector<StringAttr> symbols;
+  written.collectSymbols(symbols);
+  for (StringAttr absent : symbols) {
+    auto without = [&](StringRef name) -> std::optional<int64_t> {
+      constexpr int64_t any = 1000;
+      return name == absent ? 0 : any;
+    };
+    if (written.evaluate(without) == 0 && grid.evaluate(without) != 0)
+      return grid * written.min(written.like(1));
+  }
+  return grid;
+}
+
 LogicalResult ExecBuilder::addLaunch(ts::KernelOp kernel) {
   const KernelUse &use = uses.find(kernel)->second;
   const UniqueKernel &unique = kernels.kernels[use.kernel];
@@ -223,6 +266,14 @@ LogicalResult ExecBuilder::addLaunch(ts::KernelOp kernel) {
     const Place &to = places[value] = placeOfResult(value);
     if (from->buffer != to.buffer || !(from->offset == to.offset))
       addCopy(*from, to, ts::byteCount(value.getType()));
+  }
+  std::optional<Place> state;
+  if (int64_t bytes = unique.schedules.front().state) {
+    state = addTemp(zero + bytes, kernel.getLoc());
+    FailureOr<Place> zeros = placeOfZeros();
+    if (failed(zeros))
+      return failure();
+    addCopy(*zeros, *state, zero + bytes);
   }
   ArrayRef<PackedOperand> packed = unique.schedules.front().packed;
   for (auto [i, input] : llvm::enumerate(kernel.getInputs())) {
@@ -242,6 +293,11 @@ LogicalResult ExecBuilder::addLaunch(ts::KernelOp kernel) {
     launch.args.push_back(referWritten(places[result]));
   }
   noteInPlace(kernel);
+  Dim written = elementsWritten(kernel);
+  if (state) {
+    launch.args.push_back(refer(*state));
+    referWritten(*state);
+  }
   for (auto [i, schedule] : llvm::enumerate(unique.schedules)) {
     auto choice = std::make_unique<fb::ChoiceT>();
     Guard guard = schedule.guard;
@@ -251,7 +307,8 @@ LogicalResult ExecBuilder::addLaunch(ts::KernelOp kernel) {
     }
     choice->guard = scalars.get(guard);
     choice->kernel = result.kernelIndex[use.kernel][i];
-    choice->grid = scalars.get(bind(schedule.grid, unique, use));
+    choice->grid =
+        scalars.get(gridOf(bind(schedule.grid, unique, use), written));
     choice->grain = scalars.get(bind(schedule.grain, unique, use));
     choice->scratch = scalars.get(bind(schedule.scratch, unique, use));
     for (Dim dim : use.bindings)

@@ -51,7 +51,8 @@ DictionaryAttr scheduleAttr(const Schedule &schedule, MLIRContext *context) {
        b.getNamedAttr("scratch", schedule.scratch.attr()),
        b.getNamedAttr("group", b.getI64IntegerAttr(schedule.group)),
        b.getNamedAttr("packed", b.getArrayAttr(packed)),
-       b.getNamedAttr("maps", b.getArrayAttr(maps))});
+       b.getNamedAttr("maps", b.getArrayAttr(maps)),
+       b.getNamedAttr("state", b.getI64IntegerAttr(schedule.state))});
 }
 
 std::optional<Schedule> scheduleOf(Attribute attribute) {
@@ -66,6 +67,9 @@ std::optional<Schedule> scheduleOf(Attribute attribute) {
        scratch = entries.getAs<DimAttr>("scratch");
   auto group = entries.getAs<IntegerAttr>("group");
   auto packed = entries.getAs<ArrayAttr>("packed");
+  auto state = entries.getAs<IntegerAttr>("state");
+  if (!state || state.getInt() < 0 || state.getInt() % sizeof(int64_t))
+    return std::nullopt;
   if (!group || group.getInt() < 1)
     return std::nullopt;
   if (!kind || !parameters || !guard || !grid || !grain || !scratch || !packed)
@@ -94,6 +98,7 @@ std::optional<Schedule> scheduleOf(Attribute attribute) {
   schedule.grain = grain;
   schedule.scratch = scratch;
   schedule.group = group.getInt();
+  schedule.state = state.getInt();
   for (Attribute entry : packed) {
     auto operand = dyn_cast<DictionaryAttr>(entry);
     auto number = [&](StringRef name) {

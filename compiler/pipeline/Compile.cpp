@@ -84,6 +84,7 @@ Status chooseTargets(CompileState &state, bool several) {
   if (state.target->takesIsas())
     request.isas = splitList(state.options.isa);
   request.floatParts = partsOfFloat32(state.options);
+  request.deterministic = state.options.deterministic;
   if (state.target->takesIsas() && request.isas.empty())
     return userError("no instruction set is given", "option isa",
                      "leave it out for all");

@@ -159,7 +159,8 @@ static Status addProgram(CompileState &state, ArtefactWriter &writer,
       auto kernel = std::make_unique<fb::KernelT>();
       kernel->name = unique.functionName(i);
       kernel->num_buffers = ts::KernelOp(unique.kernel).getInputs().size() +
-                            ts::KernelOp(unique.kernel).getResults().size();
+                            ts::KernelOp(unique.kernel).getResults().size() +
+                            (unique.schedules[i].state ? 1 : 0);
       kernel->num_symbols = unique.symbols.size();
       for (auto [t, image] : llvm::enumerate(state.images)) {
         auto code = std::make_unique<fb::KernelCodeT>();

@@ -72,6 +72,13 @@ LogicalResult convertFloats(func::FuncOp function, const CompileState &state) {
   return mlir::success();
 }
 
+LogicalResult arrangeChannels(func::FuncOp function,
+                              const CompileState &state) {
+  // Threads read windows of one channel as fast as those of several.
+  return useChannelsLast(function,
+                         /*onlyMixing=*/state.targets.front().simt);
+}
+
 LogicalResult roundToTf32(func::FuncOp function, const CompileState &state) {
   if (state.options.allowTf32 && state.targets.front().tf32)
     roundProducts(function);
@@ -105,7 +112,7 @@ constexpr Pass passes[] = {
     {"find-composites", onEach<plain<findComposites>>, true},
     {"merge-numbers", onEach<plain<mergeNumbers>>, true},
     {"fold-conv", onEach<foldConvs>, true},
-    {"layout", onEach<plain<useChannelsLast>>, true},
+    {"layout", onEach<arrangeChannels>, true},
     {"merge-dots", onEach<plain<merge>>, true},
     {"simplify-again", onEach<plain<simplify>>, true},
     {"quantize-weights", onEach<quantiseWeights>, true},

@@ -380,9 +380,19 @@ void knapper::populateChannelsLastPatterns(RewritePatternSet &patterns) {
   populateNormChannelsLastPatterns(patterns);
 }
 
-LogicalResult knapper::useChannelsLast(func::FuncOp function) {
+/// Whether each channel has its own filters, and there are several.
+static bool isDepthwise(ConvOp op) {
+  SmallVector<Dim> filter = dimsOf(op.getFilter());
+  unsigned channels = op.getChannelsLast() ? filter.size() - 2 : 1;
+  return op.getGroups() > 1 && filter[channels].isConstant(1);
+}
+
+LogicalResult knapper::useChannelsLast(func::FuncOp function, bool onlyMixing) {
   bool found = false;
-  function.walk([&](Operation *op) { found |= isa<ConvOp, PoolOp>(op); });
+  function.walk([&](Operation *op) {
+    auto conv = dyn_cast<ConvOp>(op);
+    found |= onlyMixing ? conv && !isDepthwise(conv) : isa<ConvOp, PoolOp>(op);
+  });
   if (!found)
     return success();
   RewritePatternSet patterns(function.getContext());

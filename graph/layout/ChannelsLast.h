@@ -16,7 +16,8 @@
 //     window, no border cut) is a ts.dot of each pixel with all of the window,
 //     then a rearrangement
 //
-// A graph without convolutions and pools is left alone.
+// A graph without convolutions and pools is left alone; so is, for targets that
+// read such windows as fast either way, one whose convolutions mix no channels.
 //
 //===----------------------------------------------------------------------===//
 #pragma once
@@ -32,6 +33,8 @@ namespace knapper {
 void populateChannelsLastPatterns(mlir::RewritePatternSet &patterns);
 
 /// The pass: the patterns with those of `simplify` to a fixed point.
-mlir::LogicalResult useChannelsLast(mlir::func::FuncOp function);
+/// `onlyMixing`: where a convolution reads several channels for one.
+mlir::LogicalResult useChannelsLast(mlir::func::FuncOp function,
+                                    bool onlyMixing = false);
 
 } // namespace knapper

@@ -3,6 +3,7 @@
 #include "graph/layout/LayoutPasses.h"
 #include "ir/tensor/Dialect.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include <cmath>
 
 using namespace mlir;
 using namespace knapper;
@@ -33,6 +34,45 @@ static int64_t partsOf(int64_t length, int64_t wanted, int64_t least) {
     any = std::max(any, other);
   }
   return any;
+}
+
+namespace {
+/// A length as `parts` runs of `each`, and what is left behind them.
+struct Cut {
+  int64_t parts, each, rest;
+};
+} // namespace
+
+/// Equal parts where their number is near the one wanted (as of `partsOf`); of
+/// other lengths, primes among them, about as many as wanted, which are as many
+/// whole tiles or accesses as leave a rest of at most `mostRest`.
+static Cut cutOf(int64_t length, int64_t wanted, int64_t least,
+                 int64_t mostRest) {
+  constexpr int64_t near = 4; // times
+  int64_t parts = partsOf(length, wanted, least);
+  int64_t most = std::min(wanted, length / least);
+  if (most < 2 || parts * near > most)
+    return {parts, length / parts, 0};
+  constexpr int64_t warp = 128, access = 8; // elements
+  int64_t each = length / most;
+  for (int64_t some : {least, each / warp * warp, each / access * access}) {
+    int64_t count = some > 0 ? length / some : wanted + 1;
+    if (count <= wanted && length - count * some <= mostRest)
+      return {count, some, length - count * some};
+  }
+  return {most, each, length - most * each};
+}
+
+/// A run of a tensor along one dim.
+static Value runOf(OpBuilder &b, Location loc, Value x, unsigned dim,
+                   int64_t first, int64_t size) {
+  SmallVector<Dim> sizes = dimsOf(x);
+  SmallVector<Dim> starts(sizes.size(), sizes[dim].like(0));
+  starts[dim] = starts[dim] + first;
+  sizes[dim] = starts[dim].like(size);
+  return SliceOp::create(
+      b, loc, tensorType(x.getContext(), sizes, elementTypeOf(x)), x,
+      dimArray(x.getContext(), starts), SmallVector<int64_t>(sizes.size(), 1));
 }
 
 /// The result of a reduction of `first` dims, then of the `second` dims of what
@@ -138,14 +178,17 @@ static void split(ReduceOp op, const SplitModel &model) {
   if (model.narrow > 0)
     wanted = std::clamp(model.programs * model.narrow / *results, leastOfColumn,
                         mostOfColumn);
-  int64_t parts = isFar     ? partsOf(length, partsOfFar, rowsOfFar)
-                  : columns ? partsOf(length, wanted, model.leastColumn)
-                            : partsOf(length, model.part, model.part);
+  // What is left is read by one program of the second step.
+  constexpr int64_t mostRest = 8192, mostRowsOfRest = 64;
+  Cut cut = isFar     ? cutOf(length, partsOfFar, rowsOfFar, mostRowsOfRest)
+            : columns ? cutOf(length, wanted, model.leastColumn, mostRowsOfRest)
+                      : cutOf(length, model.parts, model.part, mostRest);
+  int64_t parts = cut.parts;
   if (parts == 1)
     return;
   // Rows of a column that lie next to each other in memory, as one.
   int64_t together = 1;
-  while (columns && *results * together * 2 <= model.wide &&
+  while (columns && !cut.rest && *results * together * 2 <= model.wide &&
          length / parts % (together * 2) == 0)
     together *= 2;
 
@@ -159,15 +202,24 @@ static void split(ReduceOp op, const SplitModel &model) {
   if (half)
     x = ConvertOp::create(b, loc,
                           tensorType(context, dimsOf(x), b.getF32Type()), x);
+  int64_t first = rows ? 2 : 1, second = rows ? 1 : 0;
+  Value rest;
+  if (cut.rest) {
+    SmallVector<Dim> flat = {dim(*results), dim(length)};
+    if (columns)
+      std::swap(flat[0], flat[1]);
+    x = ReshapeOp::create(b, loc, tensorType(context, flat, elementTypeOf(x)),
+                          x);
+    rest = runOf(b, loc, x, second, parts * cut.each, cut.rest);
+    x = runOf(b, loc, x, second, 0, parts * cut.each);
+  }
   SmallVector<Dim> shape;
   if (rows)
-    shape = {dim(*results), dim(parts), dim(length / parts)};
+    shape = {dim(*results), dim(parts), dim(cut.each)};
   else
-    shape = {dim(parts), dim(length / parts / together),
-             dim(together * *results)};
+    shape = {dim(parts), dim(cut.each / together), dim(together * *results)};
   x = ReshapeOp::create(b, loc, tensorType(context, shape, elementTypeOf(x)),
                         x);
-  int64_t first = rows ? 2 : 1, second = rows ? 1 : 0;
   x = ReduceOp::create(b, loc, op.getKind(), x, ArrayRef<int64_t>{first},
                        op.getIgnoresNan());
   if (together > 1) {
@@ -175,6 +227,9 @@ static void split(ReduceOp op, const SplitModel &model) {
     x = ReshapeOp::create(b, loc, tensorType(context, apart, elementTypeOf(x)),
                           x);
   }
+  // What is left is no longer than a few parts' results.
+  if (rest)
+    x = ConcatOp::create(b, loc, ValueRange{x, rest}, uint64_t(second));
   x = ReduceOp::create(b, loc, op.getKind(), x, ArrayRef<int64_t>{second},
                        op.getIgnoresNan());
   if (half)
@@ -202,12 +257,19 @@ static void splitIndex(ArgReduceOp op, const SplitModel &model) {
     inner *= *dim.asConstant();
   int64_t outer = *all / *length / inner;
   int64_t programs = outer * ((inner + model.tile - 1) / model.tile);
+  // Narrow columns are one warp's.
+  constexpr int64_t columnsOfWarp = 128, warps = 8, mostRest = 8192,
+                    mostRowsOfRest = 64;
+  int64_t wanted =
+      inner > 1 && inner <= columnsOfWarp ? warps * model.lines : model.lines;
   // Half as many as wanted are still enough.
-  if (programs * 2 > model.lines)
+  if (programs * 2 > wanted)
     return;
-  int64_t parts = partsOf(*length, model.lines / programs,
-                          inner == 1 ? model.leastLine : model.leastColumn);
-  if (parts == 1)
+  Cut cut = inner == 1
+                ? cutOf(*length, wanted / programs, model.leastLine, mostRest)
+                : cutOf(*length, wanted / programs, model.leastColumn,
+                        mostRowsOfRest);
+  if (cut.parts == 1)
     return;
 
   OpBuilder b(op);
@@ -223,27 +285,84 @@ static void splitIndex(ArgReduceOp op, const SplitModel &model) {
   auto best = [&](Value x, uint64_t dim) -> Value {
     return ArgReduceOp::create(b, loc, op.getKind(), x, dim, op.getLast());
   };
-  Value x = ReshapeOp::create(b, loc,
-                              typeOf({outer, parts, *length / parts, inner},
-                                     elementTypeOf(op.getInput())),
-                              op.getInput());
+  auto number = [&](ArrayRef<int64_t> shape, int64_t n) -> Value {
+    auto scalar = RankedTensorType::get({}, i64);
+    Value value = ConstantOp::create(
+        b, loc, scalar, DenseElementsAttr::get(scalar, b.getI64IntegerAttr(n)));
+    return BroadcastOp::create(b, loc, typeOf(shape, i64), value,
+                               ArrayRef<int64_t>{});
+  };
+  Type element = elementTypeOf(op.getInput());
+  Value x = op.getInput(), rest;
+  int64_t whole = cut.parts * cut.each;
+  if (cut.rest) {
+    x = ReshapeOp::create(b, loc, typeOf({outer, *length, inner}, element), x);
+    rest = runOf(b, loc, x, 1, whole, cut.rest);
+    x = runOf(b, loc, x, 1, 0, whole);
+  }
+  x = ReshapeOp::create(
+      b, loc, typeOf({outer, cut.parts, cut.each, inner}, element), x);
   Value within = best(x, 2); // [outer, parts, inner]
   Value values =
       ReduceOp::create(b, loc, op.getKind(), x, ArrayRef<int64_t>{2}, false);
-  Value part = best(values, 1);
-  Type one = typeOf({outer, 1, inner}, i64);
-  part = ReshapeOp::create(b, loc, one, part);
-  within = GatherElementsOp::create(b, loc, within, part, uint64_t(1));
-  auto scalar = RankedTensorType::get({}, i64);
-  Value size = ConstantOp::create(
-      b, loc, scalar,
-      DenseElementsAttr::get(scalar, b.getI64IntegerAttr(*length / parts)));
-  size = BroadcastOp::create(b, loc, one, size, ArrayRef<int64_t>{});
-  Value index = AddOp::create(b, loc, within,
-                              MulOp::create(b, loc, part, size).getResult());
+  Value index;
+  auto choose = [&](Value from, Value at) -> Value {
+    at = ReshapeOp::create(b, loc, typeOf({outer, 1, inner}, i64), at);
+    return GatherElementsOp::create(b, loc, from, at, uint64_t(1));
+  };
+  if (rest) {
+    // The rest's elements stand for themselves, behind the parts' best ones.
+    SmallVector<int64_t> shape{outer, cut.parts, inner},
+        behind{outer, cut.rest, inner};
+    auto count = [&](ArrayRef<int64_t> sizes) -> Value {
+      return IotaOp::create(b, loc, typeOf(sizes, i64), uint64_t(1));
+    };
+    Value first = MulOp::create(b, loc, count(shape), number(shape, cut.each));
+    Value places = AddOp::create(b, loc, within, first);
+    Value others = AddOp::create(b, loc, count(behind), number(behind, whole));
+    values = ConcatOp::create(b, loc, ValueRange{values, rest}, uint64_t(1));
+    places = ConcatOp::create(b, loc, ValueRange{places, others}, uint64_t(1));
+    index = choose(places, best(values, 1));
+  } else {
+    SmallVector<int64_t> one{outer, 1, inner};
+    Value part = best(values, 1);
+    within = choose(within, part);
+    part = ReshapeOp::create(b, loc, typeOf(one, i64), part);
+    index = AddOp::create(
+        b, loc, within,
+        MulOp::create(b, loc, part, number(one, cut.each)).getResult());
+  }
   op.replaceAllUsesWith(
       ReshapeOp::create(b, loc, op.getType(), index).getResult());
   op.erase();
+}
+
+bool knapper::hasFewLongRows(Operation *op, const SplitModel &model) {
+  int64_t axis;
+  if (auto softmax = dyn_cast<SoftmaxOp>(op))
+    axis = softmax.getDim();
+  else if (auto norm = dyn_cast<LayerNormOp>(op))
+    axis = norm.getDim();
+  else
+    return false;
+  SmallVector<Dim> dims = dimsOf(op->getOperand(0));
+  if (isa<SoftmaxOp>(op) && axis + 1 != int64_t(dims.size()))
+    return false;
+  double rows = 1, length = 1;
+  for (auto [i, dim] : llvm::enumerate(dims)) {
+    if (!dim.asConstant() || dim.isConstant(0))
+      return false;
+    (int64_t(i) < axis ? rows : length) *= double(*dim.asConstant());
+  }
+  // A program holds a shorter row, and reads it once.
+  constexpr double held = 32768, passes = 3, kernels = 4;
+  double bytes = length * elementBytes(elementTypeOf(op->getOperand(0)));
+  double reads = length <= held ? 1 : passes;
+  double waves = std::ceil(rows / double(model.processors));
+  double whole = waves * bytes * (reads + 1) / model.ownBandwidth;
+  double split = rows * bytes * (passes + 1) / model.bandwidth +
+                 kernels * model.startSeconds;
+  return split < whole;
 }
 
 void knapper::splitReductions(func::FuncOp function, const SplitModel &model) {

@@ -8,7 +8,8 @@
 // too few to fill a device of many cores, most of it would wait. Sums of
 // floating-point numbers are formed in another order, which a reduction does
 // not promise; 16-bit ones stay in f32 between the steps. Sizes that are
-// numbers are split into equal parts; where some are symbols, rows of the last
+// numbers are split into equal parts, and a short rest where they have no
+// divisor near what is wanted; where some are symbols, rows of the last
 // dims, whose sizes are numbers, come first.
 //
 //===----------------------------------------------------------------------===//
@@ -19,6 +20,9 @@
 namespace mlir::func {
 class FuncOp;
 }
+namespace mlir {
+class Operation;
+}
 
 namespace knapper {
 
@@ -26,6 +30,7 @@ struct SplitModel {
   int64_t programs = 2048;   ///< that keep the device busy
   int64_t tile = 1024;       ///< results of one program, where they neighbour
   int64_t part = 16384;      ///< elements that a program takes at once
+  int64_t parts = 16384;     ///< of a row, at most
   int64_t leastColumn = 128; ///< the same for a column
   int64_t wide = 1;     ///< narrower columns are taken several rows at once
   int64_t narrow = 128; ///< results of a program that has as few as it can,
@@ -41,7 +46,16 @@ struct SplitModel {
   int64_t lines = 512; ///< programs wanted where the index of a line's best
                        ///< element is asked for; 0: lines stay whole
   int64_t leastLine = 4096; ///< elements of a part of such a line
+  // Of a device: processors, bytes a second of all and of one of them, seconds
+  // that a kernel more takes.
+  int64_t processors = 132;
+  double bandwidth = 4.2e12, ownBandwidth = 8e10, startSeconds = 3e-6;
 };
+
+/// Whether a softmax or normalisation over its last dims has rows so few and
+/// long that the reductions it consists of, split, take less time than a
+/// program a row.
+bool hasFewLongRows(mlir::Operation *op, const SplitModel &model);
 
 void splitReductions(mlir::func::FuncOp function, const SplitModel &model = {});
 

@@ -71,4 +71,17 @@ struct DepthwiseGpuConfig {
   }
 };
 
+/// GpuWindow.cpp.
+struct WindowGpuConfig {
+  int64_t lanes = 0;   ///< channels, or columns, of a thread; 0: one
+  int64_t threads = 1; ///< of a program
+
+  template <class Config, class Visit>
+  static void fields(Config &c, Visit &&visit) {
+    constexpr int64_t none = 0, one = 1;
+    visit("lanes", c.lanes, none, true);
+    visit("threads", c.threads, one, true);
+  }
+};
+
 } // namespace knapper::config

@@ -25,8 +25,9 @@ enum class ScanForm : int64_t {
   row = 0,       ///< of one line
   shortRows = 1, ///< several lines
   columns = 2,   ///< an element of each of the lines beside each other
+  lookBack = 3,  ///< of one line, whose CTAs look back at the tiles before
 };
-constexpr ScanForm largest(ScanForm) { return ScanForm::columns; }
+constexpr ScanForm largest(ScanForm) { return ScanForm::lookBack; }
 
 /// GpuScan.cpp.
 struct ScanGpuConfig {
@@ -115,14 +116,18 @@ struct BitonicSortGpuConfig : SortTileGpuConfig {
 
 /// Scatter.cpp.
 struct ScatterConfig {
-  int64_t lanes = 0;  ///< updates side by side; 0: one
-  int64_t ranges = 1; ///< of the indexed dim, each a program's
+  int64_t lanes = 0;   ///< updates side by side; 0: one
+  int64_t ranges = 1;  ///< of the indexed dim, each a program's
+  bool atomic = false; ///< GPUs: updates meet in memory
+  int64_t threads = 0; ///< atomic: of a program
 
   template <class Config, class Visit>
   static void fields(Config &c, Visit &&visit) {
     constexpr int64_t none = 0, one = 1;
     visit("lanes", c.lanes, none, true);
     visit("ranges", c.ranges, one, true);
+    visit("atomic", c.atomic, false, false);
+    visit("threads", c.threads, none, c.atomic);
   }
 };
 

@@ -1,12 +1,11 @@
 #include "ir/tile/BlockOps.h"
+#include "ir/tile/GridOps.h"
 
 using namespace mlir;
 
 namespace knapper::tile {
 
-/// C1 and C2 of the scans.
-static LogicalResult verifyScan(Operation *op, vector::CombiningKind kind,
-                                Type type) {
+LogicalResult verifyScan(Operation *op, vector::CombiningKind kind, Type type) {
   using K = vector::CombiningKind;
   Type element = getElementTypeOrSelf(type);
   bool isFloat = element.isF32() || element.isF64();

@@ -1,5 +1,6 @@
 #include "ir/tile/BlockOps.h"
 #include "ir/tile/ByteOps.h"
+#include "ir/tile/GridOps.h"
 
 #include "mlir/IR/DialectImplementation.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -25,6 +26,10 @@ void TileDialect::initialize() {
   addOperations<
 #define GET_OP_LIST
 #include "ir/tile/BlockOps.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "ir/tile/GridOps.cpp.inc"
       >();
 }
 

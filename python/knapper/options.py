@@ -21,6 +21,7 @@ class CompileOptions(TypedDict, total=False):
 
     isa: str | Sequence[str]
     allow_tf32: bool
+    deterministic: bool
     float32_products: Literal["f32", "bf16x6", "bf16x3"]
     weights: Literal["", "f32", "int8", "int4"]
     weight_group: int

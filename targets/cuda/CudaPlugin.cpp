@@ -27,6 +27,7 @@ public:
     ASSIGN_OR_RETURN(
         TargetDesc target,
         cudaTarget(request.variant.empty() ? "sm_90a" : request.variant));
+    target.deterministic = request.deterministic;
     return std::vector<TargetDesc>{std::move(target)};
   }
 
@@ -40,9 +41,17 @@ public:
       return isa<ts::RopeOp, ts::ScaledDotOp>(op) ||
              (attention && !isTakenWhole(attention, target));
     });
+    // A processor alone takes some more than its share of the bandwidth.
+    constexpr double moreThanShare = 2.5;
     SplitModel model;
     if (target.clusters)
       model.shared = 8192;
+    model.processors = target.cores;
+    model.bandwidth = target.copyBandwidth;
+    model.ownBandwidth = moreThanShare * target.copyBandwidth / target.cores;
+    model.startSeconds = target.launchSeconds;
+    ts::decomposeAll(function.getBody(),
+                     [&](Operation *op) { return hasFewLongRows(op, model); });
     splitReductions(function, model);
     splitSorts(function);
     expandByteProducts(function);

@@ -32,6 +32,7 @@ Expected<TargetDesc> cudaTarget(std::string_view isa) {
     t.isa = isa;
     t.simt = true;
     t.clusters = t.wgmma = isa == "sm_90a";
+    t.vectorAtomics = isa == "sm_90a";
     t.tf32 = true;
     t.vectorBytes = 256 * 16;
     t.vectorRegisters = 48;

@@ -23,6 +23,7 @@ Expected<CompiledImage> emitPtxImage(std::span<const KernelJob> jobs,
     return mlir::success();
   });
 
+  std::string head;
   CompiledImage result;
   result.isa = target.isa;
   for (const KernelJob &job : jobs) {
@@ -38,11 +39,12 @@ Expected<CompiledImage> emitPtxImage(std::span<const KernelJob> jobs,
                        "compile for --target cpu");
     if (!ptx)
       return ptx.takeError();
-    // A module begins with version, target and address size: once is enough.
+    // A module begins with version, target and address size, which differ in
+    // the version alone: once is enough.
     std::string_view text = ptx->text;
     size_t body = text.find('\n', text.find(".address_size")) + 1;
-    if (result.image.code.empty())
-      result.image.code = text.substr(0, body);
+    if (head < text.substr(0, body))
+      head = text.substr(0, body); // of two versions the newer
     // Which kernels follow: the driver compiles only those that a run needs.
     result.image.code += "// kernel";
     for (auto &[name, entry] : ptx->kernels) {
@@ -52,6 +54,7 @@ Expected<CompiledImage> emitPtxImage(std::span<const KernelJob> jobs,
     result.image.code += "\n";
     result.image.code += text.substr(body);
   }
+  result.image.code.insert(0, head);
   return result;
 }
 

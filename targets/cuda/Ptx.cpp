@@ -1,6 +1,7 @@
 #include "targets/cuda/Ptx.h"
 
 #include "codegen/lower/common/Lower.h"
+#include "ir/tile/GridOps.h"
 #include "runtime/base/ForkMutex.h"
 
 #include "llvm/IR/LegacyPassManager.h"
@@ -76,8 +77,18 @@ Expected<PtxModule> emitPtx(ModuleOp source, const TargetDesc &target) {
       llvm::TargetRegistry::lookupTarget(triple, error);
   if (!backend)
     return userError("cannot emit PTX: " + error);
+  // Sums of several neighbours in memory are newer than all else.
+  bool newer = target.vectorAtomics &&
+               source
+                   .walk([](tile::AtomicOp op) {
+                     return isa<VectorType>(op.getValue().getType())
+                                ? WalkResult::interrupt()
+                                : WalkResult::advance();
+                   })
+                   .wasInterrupted();
   std::unique_ptr<llvm::TargetMachine> machine(backend->createTargetMachine(
-      triple, target.isa, "+ptx80", llvm::TargetOptions(), std::nullopt));
+      triple, target.isa, newer ? "+ptx81" : "+ptx80", llvm::TargetOptions(),
+      std::nullopt));
 
   llvm::LLVMContext context;
   llvm::Module module("kernels", context);

@@ -129,6 +129,26 @@ def test_products_are_of_tf32_only_where_allowed(tool, block, tmp_path):
     assert all(np.array_equal(exact[name], allowed[name]) for name in exact.files)
 
 
+def test_sums_meet_in_memory_unless_told_to_be_deterministic(tool, tmp_path):
+    (tmp_path / "s.mlir").write_text("""
+func.func @main(%x: tensor<100x64xf32>, %i: tensor<300x64xi64>, %u: tensor<300x64xf32>) -> tensor<100x64xf32> {
+  %r = ts.scatter_elements %x, %i, %u dim 0 {reduction = #ts<reduce_kind add>} : tensor<100x64xf32>, tensor<300x64xi64>, tensor<300x64xf32>
+  return %r : tensor<100x64xf32>
+}
+""")
+
+    def code(*options):
+        tool("compile", "s.mlir", "-o", "m.knap", "--target", "cuda", *options)
+        return (tmp_path / "m.knap").read_bytes()
+
+    assert b"red.global.add.f32" in code()
+    assert b"red.global" not in code("--deterministic")
+    # A maximum is the same in any order.
+    text = (tmp_path / "s.mlir").read_text().replace("kind add", "kind max")
+    (tmp_path / "s.mlir").write_text(text)
+    assert b"atomic=1" in code("--deterministic")
+
+
 def test_running_without_a_gpu_is_a_device_error(tool, block):
     if gpus(tool):
         pytest.skip("this machine has a GPU")

@@ -1,6 +1,6 @@
 """Constants, sizes, and ops that move elements."""
 
-from case_list import case, In, np_, NUMBERS, PLANE, T
+from case_list import FLOATS, case, In, np_, NUMBERS, PLANE, T
 
 case("constant", [In("x", T("f32", 3))],
      "%c = ts.constant dense<[1.0, 2.0, 4.0]> : tensor<3xf32>\n  %r = ts.add %x, %c : tensor<3xf32>", T("f32", 3),
@@ -185,6 +185,35 @@ for dtype in ["f32", "i64", "i8", "bf16"]:
         case(f"scatter_nd ranges {reduction} {dtype}", [In("x", s5), In("i", i5, "index 3"), In("u", u5)],
              f"%r = ts.scatter_nd %x, %i, %u {attribute} : {s5}, {i5}, {u5}", s5, PLANE,
              None if reduction else np_scatter_nd, tolerance=tolerance)
+
+# Sizes that are known, whose updates GPUs combine in memory: rows that four, two and no neighbours of an access
+# divide, more updates than elements, an element for each index, none, indices that many share.
+for dtype, kinds in [("f32", ["add", "mul", "max", "min"]), ("f16", ["add", "max"]), ("bf16", ["add", "min"]), ("f64", ["add", "max"]),
+                     ("i32", ["add", "mul", "max"]), ("ui32", ["max", "min"]), ("i64", ["add", "min"]), ("i8", ["add", "max"]), ("ui16", ["add", "min"])]:
+    for kind in kinds:
+        attribute = f"{{reduction = #ts<reduce_kind {kind}>}}"
+        tolerance = {"f32": "relative 4e-6", "f64": "relative 1e-12", "f16": "relative 2e-3", "bf16": "relative 2e-2"}.get(dtype, "exact")
+        if kind in ("max", "min"):
+            tolerance = "exact"
+        values = "unit" if kind == "mul" and dtype == "f32" else "special" if tolerance == "exact" and dtype in FLOATS else "normal"
+        for rows, width, updates in [(100, 64, 301), (1000, 74, 30), (7, 75, 129), (1, 4, 1000), (50, 1, 333), (9, 8, 0)]:
+            x, u, at, all_ = T(dtype, rows, width), T(dtype, updates, width), T("i64", updates), T("i64", updates, width)
+            case(f"scatter_elements known {kind} {dtype} {updates} of {width} into {rows}", [In("x", x, values), In("i", at, f"index {rows}"), In("u", u, values)],
+                 f"%j = ts.broadcast %i [0] : {at} to {all_}\n%r = ts.scatter_elements %x, %j, %u dim 0 {attribute} : {x}, {all_}, {u}", x, tolerance=tolerance)
+        x, u, at = T(dtype, 5, 33), T(dtype, 5, 70), T("i32", 5, 70)
+        case(f"scatter_elements known {kind} {dtype} within rows", [In("x", x, values), In("i", at, "index 33"), In("u", u, values)],
+             f"%r = ts.scatter_elements %x, %i, %u dim 1 {attribute} : {x}, {at}, {u}", x, tolerance=tolerance)
+        x, u, at = T(dtype, 5, 6, 12), T(dtype, 4, 31, 12), T("i64", 4, 31, 2)
+        case(f"scatter_nd known {kind} {dtype}", [In("x", x, values), In("i", at, "index 5"), In("u", u, values)],
+             f"%r = ts.scatter_nd %x, %i, %u {attribute} : {x}, {at}, {u}", x, tolerance=tolerance)
+# Narrower updates than the result: rows of one begin where those of the other do not.
+x, u, at = T("f32", 40, 11), T("f32", 64, 8), T("i64", 64, 8)
+case("scatter_elements known narrower updates", [In("x", x), In("i", at, "index 40"), In("u", u)],
+     f"%r = ts.scatter_elements %x, %i, %u dim 0 {{reduction = #ts<reduce_kind add>}} : {x}, {at}, {u}", x, tolerance="relative 4e-6")
+for kind in ["or", "and"]:
+    x, u, at = T("i1", 30, 5), T("i1", 64, 5), T("i64", 64, 5)
+    case(f"scatter_elements known {kind}", [In("x", x, "bool"), In("i", at, "index 30"), In("u", u, "bool")],
+         f"%r = ts.scatter_elements %x, %i, %u dim 0 {{reduction = #ts<reduce_kind {kind}>}} : {x}, {at}, {u}", x)
 
 # Many updates meet in one element: 16-bit sums are rounded once.
 for dtype, tolerance in [("f16", "relative 6e-4"), ("bf16", "relative 5e-3")]:

@@ -494,6 +494,40 @@ for kind in ["max", "average", "sum"]:
          f"%r = ts.pool {kind} %x window [4] strides [4] dilations [1] low [#ts.dim<0>] high [#ts.dim<0>] : {x}",
          T("f32", "n", 3, "floordiv(l, 4)"), [dict(n=1, l=4), dict(n=2, l=31)],
          lambda x, kind=kind: np_pool(x, kind, [4], [4], [1], [0], [0]), "relative 2e-6")
+# Windows of which GPUs give each result to a thread: runs of channels that accesses divide and not, windows that leave
+# the image on either side, that see nothing of it, that are larger than it, or all of it.
+for kind in ["max", "average", "sum"]:
+    for dtype in ["f32", "f16", "bf16", "f64", "i32", "ui8"]:
+        if kind == "average" and dtype in INTS:
+            continue
+        for channels in [24, 12, 5]:
+            for window, strides, dilations, low, high, outs in [([3, 2], [2, 1], [1, 2], [1, 0], [2, 1], [4, 6]),
+                                                                ([17, 9], [1, 3], [1, 1], [9, 4], [8, 8], [8, 4]),
+                                                                ([7, 7], [1, 1], [1, 1], [0, 0], [0, 0], [1, 1]),
+                                                                ([2, 2], [3, 4], [1, 1], [0, 0], [4, 7], [4, 4])]:
+                for last in [True, False]:
+                    if dtype != "f32" and (channels == 12 or not last and window != [3, 2]):
+                        continue
+                    shape = lambda a, b: T(dtype, 2, a, b, channels) if last else T(dtype, 2, channels, a, b)
+                    x, y = shape(7, 7), shape(*outs)
+                    attributes = "{channels_last = true}" if last else ""
+                    pads = lambda p: "[" + ", ".join(f"#ts.dim<{n}>" for n in p) + "]"
+                    case(f"pool window {kind} {dtype} {channels} {window} {'last' if last else 'first'}", [In("x", x)],
+                         f"%r = ts.pool {kind} %x window {window} strides {strides} dilations {dilations} low {pads(low)} high {pads(high)} "
+                         f"{attributes} : {x}", y, tolerance={"f16": "relative 1e-3", "bf16": "relative 8e-3"}.get(dtype, ROUNDING.get(dtype, "exact")))
+for dtype in ["f32", "bf16"]:
+    conv("window depthwise", dtype, T(dtype, "n", 6, 9, 11), T(dtype, 6, 1, 3, 5), T(dtype, "n", 6, 9, 11), [1, 1], None, [1, 2], [1, 2],
+         attributes="{groups = 6 : i64}", sizes=[dict(n=1), dict(n=3)])
+    conv("window two features a group", dtype, T(dtype, "n", 3, 9, 11), T(dtype, 6, 1, 3, 3), T(dtype, "n", 6, 7, 5), [1, 2], None, None, None,
+         attributes="{groups = 3 : i64}", sizes=[dict(n=1), dict(n=3)])
+    conv("window transposed depthwise", dtype, T(dtype, "n", 5, 4, 8), T(dtype, 4, 4, 1, 8), T(dtype, "n", 11, 12, 8), [1, 1], None, [2, 2], [3, 3],
+         [2, 3], attributes="{channels_last = true, groups = 8 : i64}", sizes=[dict(n=1), dict(n=3)])
+    conv("window transposed groups", dtype, T(dtype, "n", 4, 5, 7), T(dtype, 6, 2, 3, 2), T(dtype, "n", 6, 13, 13), [1, 1], None, [2, 0], [0, 1], [3, 2],
+         attributes="{groups = 2 : i64}", sizes=[dict(n=1), dict(n=3)])
+    conv("window of one dim", dtype, T(dtype, "n", 40, 16), T(dtype, 7, 1, 16), T(dtype, "n", 20, 16), [2], [2], [5], [6],
+         attributes="{channels_last = true, groups = 16 : i64}", sizes=[dict(n=1), dict(n=3)])
+    conv("window of three dims", dtype, T(dtype, "n", 4, 3, 6, 5), T(dtype, 4, 1, 2, 3, 3), T(dtype, "n", 4, 4, 6, 5), [1, 1, 1], None, [1, 1, 1], [1, 1, 1],
+         attributes="{groups = 4 : i64}", sizes=[dict(n=1), dict(n=3)])
 for name, c, groups, stride in [("depthwise", 1, 20, 1), ("depthwise stride 2", 1, 20, 2), ("lanes", 4, 6, 1)]:
     taps = [[[[(((i * 3 + j) * c + k) * c * groups + l) * 37 % 101 / 64 - 0.75 for l in range(c * groups)] for k in range(c)]
              for j in range(3)] for i in range(3)]

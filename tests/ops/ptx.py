@@ -35,7 +35,7 @@ def kernels(folder: Path) -> dict[str, tuple[str, str]]:
         text = data[begin : data.index(b"\0", begin)].decode()
         body = text.index("\n", text.index(".address_size")) + 1
         found.setdefault("", ("", ""))
-        found[""] = (text[:body], "")
+        found[""] = (max(found[""][0], text[:body]), "")  # of the newest version
         # What a launch gives of shared memory is declared outside.
         shared = dict(
             (m[1], m[0]) for m in re.finditer(r"^\.extern \.shared .* (\w+)\[\];\n", text, re.M)

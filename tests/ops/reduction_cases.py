@@ -1,6 +1,6 @@
 """Reductions, scans and sorts."""
 
-from case_list import case, FLOATS, In, np_, NUMBERS, PLANE, ROUNDING, T
+from case_list import case, FLOATS, INTS, In, np_, NUMBERS, PLANE, ROUNDING, T
 
 NP_REDUCE = dict(add="sum", mul="prod", max="max", min="min")
 
@@ -43,6 +43,25 @@ for shape, dims in [((65536,), [0]), ((3, 32768), [1]), ((8192, 3), [0]), ((2048
     case(f"reduce known {'x'.join(map(str, shape))}", [In("x", t, "positive")], f"%r = ts.reduce add %x {dims} : {t}",
          T("f32", *[d for j, d in enumerate(shape) if j not in dims]), [{}],
          lambda x, dims=dims: x.sum(axis=tuple(dims), dtype="f8"), "relative 4e-6")
+# Lengths that have no divisor near what is wanted: equal parts and a rest, of rows and of columns. Sums of whole
+# numbers are exact in any order.
+for dtype, shape, dims in [("f32", (1000003,), [0]), ("bf16", (300007,), [0]), ("f32", (3, 100003), [1]), ("i32", (262147,), [0]), ("f16", (2, 131101), [1]),
+                           ("f32", (7919, 5), [0]), ("f32", (65537,), [0]), ("f32", (65535,), [0]), ("f32", (131071, 2), [0])]:
+    t = T(dtype, *shape)
+    r = T(dtype, *[d for j, d in enumerate(shape) if j not in dims])
+    for kind in ["add", "max"]:
+        case(f"reduce of primes {kind} {dtype} {'x'.join(map(str, shape))}", [In("x", t, "normal" if dtype in INTS else "special" if kind == "max" else "ties")],
+             f"%r = ts.reduce {kind} %x {dims} : {t}", r, [{}])
+# Few rows so long that GPUs take parts of them.
+for dtype, shape in [("f32", (1000003,)), ("bf16", (2, 500009)), ("f16", (1, 400000))]:
+    t, last = T(dtype, *shape), len(shape) - 1
+    w = T(dtype, shape[-1])
+    near = {"f32": "relative 2e-5"}.get(dtype, "relative 1e-2")
+    for log in ["", "{log = true}"]:
+        case(f"softmax of few long rows {dtype} {log}", [In("x", t)], f"%r = ts.softmax %x dim {last} {log} : {t}", t, tolerance=near)
+    for rms in ["", "{rms = true}"]:
+        case(f"layer_norm of few long rows {dtype} {rms}", [In("x", t), In("w", w)],
+             f"%r = ts.layer_norm %x scale %w : {w} dim {last} epsilon 1.0e-5 {rms} : {t}", t, tolerance=near)
 # Equal numbers, whose roundings do not cancel, in narrow rows that are no run.
 t = T("f32", "a", "b", "c")
 for dims, kept in [([0, 1, 2], []), ([0, 1], ["c"])]:
@@ -174,6 +193,14 @@ for dtype, shape, dim in [("f32", (2, 40000), 1), ("bf16", (1, 65536), 1), ("i32
                      f"%r = ts.arg_reduce {kind} %x dim {dim} {last} : {t}", r, [{}],
                      None if values == "special" or last else lambda x, kind=kind, dim=dim: getattr(np_(), "arg" + kind)(x, dim))
 
+# Lengths that have no divisor near what is wanted: the best of equal parts' best ones and of a rest.
+for dtype, shape, dim in [("f32", (1000003,), 0), ("bf16", (2, 40009), 1), ("i64", (70001,), 0), ("f16", (3, 1201, 27), 1), ("f32", (5, 4099, 2), 1)]:
+    t = T(dtype, *shape)
+    r = T("i64", *[d for j, d in enumerate(shape) if j != dim])
+    for kind, last in [("max", ""), ("min", "{last = true}")]:
+        for values in ["ties"] + ["special"] * (dtype in FLOATS):
+            case(f"arg_reduce of primes {kind} {dtype} {'x'.join(map(str, shape))} {values}", [In("x", t, values)],
+                 f"%r = ts.arg_reduce {kind} %x dim {dim} {last} : {t}", r, [{}])
 for kind, numpy in [("add", "cumsum"), ("mul", "cumprod"), ("max", "maximum.accumulate"),
                     ("min", "minimum.accumulate")]:
     for dtype in ["f32", "f16", "i32", "i64", "i8"]:
@@ -205,6 +232,20 @@ for dtype, shape in SCANNED:
         case(f"scan {kind} {dtype} {'x'.join(map(str, shape))} {attributes}",
              [In("x", t, "unit" if dtype in FLOATS else "normal")],
              f"%r = ts.scan {kind} %x dim {dim} {attributes} : {t}", t, tolerance=ROUNDING.get(dtype, "exact"))
+# Long lines of which GPUs give each tile to a program: one line, several, elements of each width, more tiles than
+# wait for each other at once, a last tile of one element, lines beside each other. Sums of whole numbers are exact in any order.
+for dtype, shape in [("f32", (1, 1000003)), ("i64", (1, 600011)), ("bf16", (3, 500009)), ("i8", (2, 1048577)), ("f16", (1, 2097152)),
+                     ("f64", (1, 262145)), ("f32", (1, 300007, 3)), ("bf16", (1, 20011, 66))]:
+    t = T(dtype, *shape)
+    for kind, attributes in [("add", ""), ("add", "{exclusive = true, reverse = true}"), ("max", "{reverse = true}"), ("min", "{exclusive = true}")]:
+        case(f"scan looking back {kind} {dtype} {'x'.join(map(str, shape))} {attributes}",
+             [In("x", t, "ties" if kind == "add" and dtype in FLOATS else "normal")],
+             f"%r = ts.scan {kind} %x dim 1 {attributes} : {t}", t)
+# What is not finite stays behind it, and the same kernel runs twice in a call.
+t = T("f32", 400009)
+case("scan looking back special", [In("x", t, "special")], f"%r = ts.scan max %x dim 0 : {t}", t)
+case("scan looking back twice", [In("x", t, "ties"), In("y", t, "ties")],
+     f"%a = ts.scan add %x dim 0 : {t}\n%b = ts.scan add %y dim 0 : {t}\n%r = ts.mul %a, %b : {t}", t)
 for size in [64, 300, 20000]:
     t = T("f32", 9, size)
     case(f"scan between others {size}", [In("x", t), In("y", t)],

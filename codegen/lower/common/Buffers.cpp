@@ -1,6 +1,8 @@
 // Buffers: addresses, truth values in memory, alias facts.
 #include "codegen/lower/common/TileLowering.h"
 
+#include "ir/tile/GridOps.h"
+
 #include "llvm/IR/MDBuilder.h"
 
 using namespace mlir;
@@ -29,6 +31,10 @@ void TileLowering::aliasScopes(tile::FuncOp func) {
       value = rows.getBuffer();
     else if (auto scatter = dyn_cast<tile::ScatterOp>(op))
       value = scatter.getBuffer();
+    else if (auto atomic = dyn_cast<tile::AtomicOp>(op))
+      value = atomic.getBuffer();
+    else if (auto ticket = dyn_cast<tile::TicketOp>(op))
+      value = ticket.getState();
     else if (auto product = dyn_cast<tile::MatmulOp>(op))
       value = product.getC();
     else if (auto attention = dyn_cast<tile::AttentionOp>(op))

@@ -13,8 +13,8 @@ namespace knapper::lower {
 
 static constexpr unsigned kWarp = 32;
 
-/// What changes nothing when combined: a scalar.
-static llvm::Constant *neutral(vector::CombiningKind kind, llvm::Type *type) {
+llvm::Constant *GpuLowering::neutral(vector::CombiningKind kind,
+                                     llvm::Type *type) {
   using K = vector::CombiningKind;
   unsigned bits = type->getPrimitiveSizeInBits();
   auto number = [&](const llvm::APInt &n) {

@@ -20,11 +20,38 @@ static constexpr unsigned kGlobalMemory = 1, kSharedMemory = 3;
 
 //===-- Layout ------------------------------------------------------------===//
 
+LogicalResult GpuLowering::threadLayout(tile::FuncOp func) {
+  threads = 1;
+  programs = kLeastBlock;
+  width = 0;
+  WalkResult sizes = func.walk([&](Operation *op) {
+    for (Type type : op->getResultTypes())
+      if (auto vector = dyn_cast<VectorType>(type)) {
+        unsigned size = vector.getRank() == 1 ? vector.getDimSize(0) : 0;
+        width = width ? width : size;
+        if (!size || size != width) {
+          op->emitOpError("has no lowering for GPUs: all tiles of a program "
+                          "that is one thread have one size");
+          return WalkResult::interrupt();
+        }
+      }
+    return WalkResult::advance();
+  });
+  width = std::max(width, 1u);
+  // (Without a bound the assembler aims at more blocks and spills words.)
+  constexpr unsigned threadsOfSm = 512;
+  ctasPerSm = threadsOfSm / kLeastBlock;
+  return failure(sizes.wasInterrupted());
+}
+
 LogicalResult GpuLowering::layout(tile::FuncOp func) {
   for (auto op : func.getOps<tile::MatmulOp>())
     return matmulLayout(op);
   for (auto op : func.getOps<tile::AttentionOp>())
     return attentionLayout(op);
+  if (auto wanted = func->getAttrOfType<IntegerAttr>("tile.threads");
+      wanted && wanted.getInt() == 1)
+    return threadLayout(func);
   unsigned bytes = 0;
   constexpr unsigned maxThreads = 1024;
   SmallVector<int64_t> sizes;
@@ -361,7 +388,7 @@ LogicalResult GpuLowering::function(tile::FuncOp func) {
   bool straight = llvm::none_of(func.getBody().front(), [](Operation &op) {
     return op.getNumRegions() > 0;
   });
-  if (straight && threads > 1)
+  if (straight && (threads > 1 || programs > 1))
     number->addRangeRetAttr(llvm::ConstantRange(
         llvm::APInt(32, 0), llvm::APInt(32, shape.threads)));
   threadOfBlock = b.CreateZExt(number, b.getInt64Ty());
@@ -369,7 +396,19 @@ LogicalResult GpuLowering::function(tile::FuncOp func) {
   programId = b.CreateZExt(special(llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_x),
                            b.getInt64Ty());
   llvm::BasicBlock *exit = nullptr;
-  if (programs > 1) {
+  auto grid = func->getAttrOfType<IntegerAttr>("tile.grid");
+  if (programs > 1 && threads == 1) {
+    group = threadOfBlock;
+    // Of a grid that 32 bits count, so that divisions are of 32 bits too.
+    bool isSmall = grid && grid.getInt() <= std::numeric_limits<int32_t>::max();
+    llvm::Type *type = isSmall ? b.getInt32Ty() : b.getInt64Ty();
+    llvm::Value *first =
+        b.CreateMul(b.CreateTrunc(programId, type),
+                    llvm::ConstantInt::get(type, programs), "", true, true);
+    programId = b.CreateZExt(
+        b.CreateAdd(first, b.CreateTrunc(group, type), "", true, true),
+        b.getInt64Ty());
+  } else if (programs > 1) {
     group = b.CreateLShr(thread, b.getInt64(llvm::Log2_32(threads)));
     thread = b.CreateAnd(thread, b.getInt64(threads - 1));
     programId =
@@ -451,6 +490,9 @@ LogicalResult GpuLowering::tileOp(Operation &op) {
         return success();
       })
       .Case([&](tile::ClusterCollectOp op) { return clusterCollect(op); })
+      .Case([&](tile::AtomicOp op) { return atomic(op); })
+      .Case([&](tile::TicketOp op) { return ticket(op); })
+      .Case([&](tile::LookBackOp op) { return lookBack(op); })
       .Case([&](tile::MatmulOp op) { return matmul(op); })
       .Case([&](tile::AttentionOp op) { return attention(op); })
       .Case([&](tile::SetStatusOp op) {
@@ -582,7 +624,8 @@ LogicalResult GpuLowering::reduction(vector::ReductionOp op) {
     return op.emitOpError("is ordered; a GPU needs fastmath<reassoc>");
   llvm::Value *value = combineAll(op, wideParts(op));
   llvm::Type *type = value->getType();
-  for (unsigned distance = kWarp / 2; distance; distance /= 2)
+  for (unsigned distance = std::min(threads, kWarp) / 2; distance;
+       distance /= 2)
     value = combine(op, value, shuffle(value, distance));
   unsigned warps = threads / kWarp;
   if (warps > 1) {

@@ -5,15 +5,17 @@
 //
 // so that consecutive threads access consecutive runs of 16 bytes. Programs of
 // one warp share a block, so that an SM gets enough warps; a warp
-// needs no barrier. Scalars are computed by every thread of a program alike; so
-// every branch and loop is uniform in a group and barriers may stand in them.
-// Accesses are whole 16-byte runs, shifted from aligned ones where the address
-// is no multiple of 16; the run that a ragged edge cuts is accessed lane by
-// lane.
+// needs no barrier. So do programs of one thread (`tile.threads` = 1), whose
+// tiles are that thread's own and whose branches go where each likes. Scalars
+// are computed by every thread of a program alike; so every branch and loop is
+// uniform in a group and barriers may stand in them. Accesses are whole 16-byte
+// runs, shifted from aligned ones where the address is no multiple of 16; the
+// run that a ragged edge cuts is accessed lane by lane.
 #pragma once
 
 #include "codegen/lower/common/TileLowering.h"
 #include "ir/tile/BlockOps.h"
+#include "ir/tile/GridOps.h"
 #include "runtime/base/GpuEntry.h"
 
 namespace knapper::lower {
@@ -48,6 +50,8 @@ private:
   //===-- Layout (GpuLowering.cpp) ----------------------------------------===//
   /// Chooses `width`, `threads` and `programs` for the function's tiles.
   mlir::LogicalResult layout(tile::FuncOp func);
+  /// The same of programs that are one thread each.
+  mlir::LogicalResult threadLayout(tile::FuncOp func);
   /// Number of this thread's first element in a part, i64.
   llvm::Value *firstElement(unsigned part);
   /// Numbers of this thread's elements in a part, <width x i64>.
@@ -78,6 +82,20 @@ private:
   /// Waits for all threads of the cluster's blocks.
   void clusterBarrier();
 
+  //===-- Atomics (Atomics.cpp) -------------------------------------------===//
+  mlir::LogicalResult atomic(tile::AtomicOp op);
+  void addInMemory(llvm::Value *pointer,
+                   llvm::ArrayRef<llvm::Value *> elements);
+  /// Reads an element, combines it, and writes if it is still what was read;
+  /// else again.
+  void exchangeUntilAlone(mlir::vector::CombiningKind kind, mlir::Type element,
+                          llvm::Value *pointer, llvm::Value *value,
+                          llvm::SyncScope::ID device);
+
+  //===-- Look-back (LookBack.cpp) ----------------------------------------===//
+  mlir::LogicalResult ticket(tile::TicketOp op);
+  mlir::LogicalResult lookBack(tile::LookBackOp op);
+
   //===-- Scans and lists (BlockScan.cpp) ---------------------------------===//
   mlir::LogicalResult scan(tile::ScanOp op);
   mlir::LogicalResult scanRows(tile::ScanRowsOp op);
@@ -93,6 +111,9 @@ private:
   /// behind it) among `lanes` neighbours of a warp. `lane`: in the warp, i32.
   llvm::Value *warpScan(mlir::vector::CombiningKind kind, llvm::Value *value,
                         llvm::Value *lane, bool reverse, unsigned lanes);
+  /// What changes nothing when combined: a scalar.
+  static llvm::Constant *neutral(mlir::vector::CombiningKind kind,
+                                 llvm::Type *type);
   /// What the thread before has; of the first what changes nothing.
   llvm::Value *warpShift(mlir::vector::CombiningKind kind, llvm::Value *value,
                          llvm::Value *lane, bool reverse, unsigned lanes);

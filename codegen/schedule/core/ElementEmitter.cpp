@@ -2,6 +2,7 @@
 
 #include "codegen/math/Math.h"
 #include "ir/tensor/SymbolicValue.h"
+#include "ir/tile/GridOps.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/Matchers.h"
@@ -135,6 +136,10 @@ Value ElementEmitter::inputBuffer(BlockArgument argument) {
 }
 Value ElementEmitter::outputBuffer(unsigned result) {
   return function.getBuffer(kernel.getInputs().size() + result);
+}
+
+Value ElementEmitter::stateBuffer() {
+  return function.getBuffer(kernel.getInputs().size() + kernel.getNumResults());
 }
 
 Value ElementEmitter::emit(Value tensor, const Coord &coord) {
@@ -401,19 +406,33 @@ Value ElementEmitter::load(Value buffer, Type tensorType, const Coord &coord) {
   return arith::ExtFOp::create(builder, location, wide, value);
 }
 
+Value ElementEmitter::asStored(Value value, Type stored, int64_t lanes) {
+  if (computeType(stored) == stored)
+    return value;
+  Type narrow = lanes ? Type(VectorType::get(lanes, stored)) : stored;
+  // What was only moved has its bits.
+  auto wide = value.getDefiningOp<arith::ExtFOp>();
+  if (wide && wide.getIn().getType() == narrow)
+    return wide.getIn();
+  return arith::TruncFOp::create(builder, location, narrow, value);
+}
+
+void ElementEmitter::combineInMemory(vector::CombiningKind kind, Value value,
+                                     Value buffer, Type tensorType,
+                                     const Coord &coord) {
+  Type stored = cast<tile::BufferType>(buffer.getType()).getElementType();
+  Flat flat = flatten(tensorType, coord);
+  assert(!flat.perLane && (!coord.lanes || flat.contiguous));
+  tile::AtomicOp::create(
+      builder, location,
+      vector::CombiningKindAttr::get(builder.getContext(), kind),
+      asStored(value, stored, coord.lanes), buffer, flat.base);
+}
+
 void ElementEmitter::store(Value value, Value buffer, Type tensorType,
                            const Coord &coord, bool nontemporal) {
   Type stored = cast<tile::BufferType>(buffer.getType()).getElementType();
-  if (computeType(stored) != stored) {
-    Type narrow =
-        coord.lanes ? Type(VectorType::get(coord.lanes, stored)) : stored;
-    // What was only moved has its bits.
-    auto wide = value.getDefiningOp<arith::ExtFOp>();
-    if (wide && wide.getIn().getType() == narrow)
-      value = wide.getIn();
-    else
-      value = arith::TruncFOp::create(builder, location, narrow, value);
-  }
+  value = asStored(value, stored, coord.lanes);
   Flat flat = flatten(tensorType, coord);
   if (!coord.lanes || (flat.contiguous && !coord.mask)) {
     tile::StoreOp::create(builder, location, value, buffer, flat.base,

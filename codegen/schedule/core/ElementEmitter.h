@@ -21,6 +21,7 @@
 #include "ir/tile/TileDialect.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "llvm/ADT/DenseMap.h"
 #include <functional>
 #include <unordered_map>
@@ -73,9 +74,16 @@ public:
   /// Writes a value in compute form to such a buffer.
   void store(mlir::Value value, mlir::Value buffer, mlir::Type tensorType,
              const Coord &coord, bool nontemporal = false);
+  /// Combines a value in compute form with what lies there, by atomics: a run
+  /// of neighbours, or one element (GPUs).
+  void combineInMemory(mlir::vector::CombiningKind kind, mlir::Value value,
+                       mlir::Value buffer, mlir::Type tensorType,
+                       const Coord &coord);
   /// The buffer of a kernel's input block argument, or of result `i`.
   mlir::Value inputBuffer(mlir::BlockArgument argument);
   mlir::Value outputBuffer(unsigned result);
+  /// What all programs of the launch share (`Schedule::state`).
+  mlir::Value stateBuffer();
 
   /// The coordinate of the same elements after a reshape of dims `from` to
   /// dims `to` (equal products): either way round, reshapes have no direction.
@@ -139,6 +147,8 @@ private:
   using Memo = std::unordered_map<Key, mlir::Value, KeyHash>;
 
   mlir::Value compute(mlir::Value tensor, const Coord &coord);
+  /// A value in compute form as a buffer of such elements holds it.
+  mlir::Value asStored(mlir::Value value, mlir::Type stored, int64_t lanes);
   mlir::Value emitConstant(ts::ConstantOp op, const Coord &coord);
   mlir::Value emitIota(ts::IotaOp op, const Coord &coord);
   mlir::Value emitReshape(ts::ReshapeOp op, const Coord &coord);

@@ -148,6 +148,27 @@ Value neutralElement(ElementEmitter &emitter, ts::ReduceKind kind, Type element,
   return arith::ConstantOp::create(emitter.builder, emitter.location, attr);
 }
 
+vector::CombiningKind combiningKind(ts::ReduceKind kind, Type element,
+                                    bool isUnsigned) {
+  using K = vector::CombiningKind;
+  bool isFloat = isa<FloatType>(element);
+  switch (kind) {
+  case ts::ReduceKind::add:
+    return K::ADD;
+  case ts::ReduceKind::mul:
+    return K::MUL;
+  case ts::ReduceKind::max:
+    return isFloat ? K::MAXIMUMF : isUnsigned ? K::MAXUI : K::MAXSI;
+  case ts::ReduceKind::min:
+    return isFloat ? K::MINIMUMF : isUnsigned ? K::MINUI : K::MINSI;
+  case ts::ReduceKind::logical_and:
+    return K::AND;
+  case ts::ReduceKind::logical_or:
+    return K::OR;
+  }
+  return K::ADD;
+}
+
 Value combineElements(ElementEmitter &emitter, ts::ReduceKind kind, Value a,
                       Value x, bool isUnsigned) {
   using ts::ReduceKind;

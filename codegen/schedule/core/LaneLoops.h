@@ -3,6 +3,7 @@
 #pragma once
 
 #include "codegen/schedule/core/ElementEmitter.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 namespace knapper {
 
@@ -49,6 +50,9 @@ forEach(ElementEmitter &emitter, mlir::Value begin, mlir::Value end,
 /// `isUnsigned`.
 mlir::Value neutralElement(ElementEmitter &emitter, ts::ReduceKind kind,
                            mlir::Type element, bool isUnsigned, int64_t lanes);
+/// The kind as operations of the tile dialect name it, for a compute type.
+mlir::vector::CombiningKind combiningKind(ts::ReduceKind kind,
+                                          mlir::Type element, bool isUnsigned);
 /// Two tiles or scalars, element by element. A NaN stays.
 mlir::Value combineElements(ElementEmitter &emitter, ts::ReduceKind kind,
                             mlir::Value a, mlir::Value x, bool isUnsigned);

@@ -91,6 +91,11 @@ chooseSchedules(ts::KernelOp kernel, const TargetDesc &target, Knobs &knobs) {
       return failure();
   if (schedules.empty() || !schedules.back().guard.terms.empty())
     return kernel.emitOpError("no schedule serves every size of this kernel");
+  int64_t state = 0;
+  for (const Schedule &schedule : schedules)
+    state = std::max(state, schedule.state);
+  for (Schedule &schedule : schedules)
+    schedule.state = state;
   return schedules;
 }
 
@@ -131,6 +136,8 @@ buildTileProgram(OpBuilder &builder, ts::KernelOp kernel,
     elements.push_back(bufferType(ts::elementTypeOf(input)));
   for (Value result : kernel.getResults())
     elements.push_back(bufferType(ts::elementTypeOf(result)));
+  if (schedule.state)
+    elements.push_back(builder.getI64Type());
   auto function = tile::FuncOp::create(builder, kernel.getLoc(), name, elements,
                                        symbols.size());
   OpBuilder::InsertionGuard guard(builder);
@@ -139,8 +146,13 @@ buildTileProgram(OpBuilder &builder, ts::KernelOp kernel,
                          target);
   builder.setInsertionPointToEnd(&function.getBody().front());
   if (auto most = schedule.parameters.find("threads");
-      most != schedule.parameters.end())
+      most != schedule.parameters.end()) {
     function->setAttr("tile.threads", builder.getI64IntegerAttr(most->second));
+    // What counts the grid is then divided by each thread.
+    if (std::optional<int64_t> grid = schedule.grid.asConstant();
+        grid && most->second == 1)
+      function->setAttr("tile.grid", builder.getI64IntegerAttr(*grid));
+  }
   if (auto width = schedule.parameters.find("access");
       width != schedule.parameters.end())
     function->setAttr("tile.width", builder.getI64IntegerAttr(width->second));

@@ -90,6 +90,10 @@ struct Schedule {
   /// All schedules of one kernel agree on these.
   llvm::SmallVector<PackedOperand, 0> packed;
   std::vector<OperandMap> maps;
+  /// Bytes that all programs of a launch share, zero when it starts: the
+  /// kernel's last buffer, of i64. 0: there is none. All schedules of one
+  /// kernel agree on it.
+  int64_t state = 0;
 
   /// "row_reduce{lanes=64}" for reports.
   std::string label() const;

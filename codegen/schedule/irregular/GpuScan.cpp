@@ -8,12 +8,18 @@
 //            shuffles within a warp
 //   columns  program = a tile of neighbouring lines, some steps read at once;
 //            few long ones are shared out to a cluster likewise
+//   look back  program = a tile of a line; it scans its tile and waits for what
+//            the tiles before make (tile.look_back): each element is read once,
+//            by as many programs as there are tiles
 //
 // The order in which elements meet depends on sizes alone, so every run gives
 // the same bits.
 //
 // Parameters: form (above, from 0), lanes, threads (where given), columns (a
 // line's lanes in the short form), parts (programs of a cluster).
+//
+// Which form a few long lines take follows from modelled times: a program walks
+// over its tiles one after the other, and each takes as long as memory answers.
 #include "codegen/schedule/core/ConfigOf.h"
 #include "codegen/schedule/core/ElementEmitter.h"
 #include "codegen/schedule/core/Epilogue.h"
@@ -21,7 +27,9 @@
 #include "codegen/schedule/core/Schedules.h"
 #include "ir/config/IrregularConfig.h"
 #include "ir/tile/BlockOps.h"
+#include "ir/tile/GridOps.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include <cmath>
 
 using namespace mlir;
 
@@ -31,6 +39,11 @@ using config::ScanForm;
 using ts::Dim;
 
 namespace {
+
+/// Words of `state` before those of the lines.
+constexpr int64_t kHeadWords = 16;
+/// The most that a launch's state may be: it is zeroed by a copy.
+constexpr int64_t kMostState = 4 << 20;
 
 ts::ScanOp scanIn(ts::KernelOp kernel) {
   auto ops = kernel.getBody().getOps<ts::ScanOp>();
@@ -49,6 +62,85 @@ int64_t partsOf(const TargetDesc &target, Dim programs, int64_t steps,
          *number * parts < processors && steps >= 2 * parts * least)
     parts *= 2;
   return parts;
+}
+
+/// Words of the state of a line of so many tiles (tile.look_back).
+Dim wordsOfLine(Dim tiles, Type element) {
+  Dim groups =
+      tiles.floorDiv(tiles.like(tile::LookBackOp::kGroup)) + tiles.like(1);
+  return (tiles + groups) * (element.getIntOrFloatBitWidth() > 32 ? 2 : 1);
+}
+
+/// What a scan of lines of known size moves, in and out.
+struct Traffic {
+  int64_t lines, length, elementBytes;
+  double bytes() const { return double(lines) * length * elementBytes; }
+};
+
+/// Seconds of `steps` one after the other in each of `programs`, of which a
+/// processor holds some; parts of a line are read twice.
+double walkSeconds(const TargetDesc &target, const Traffic &traffic,
+                   int64_t programs, int64_t parts, double steps,
+                   double stepSeconds, int64_t held) {
+  constexpr double twice = 1.6; // the second time from cache
+  double waves = std::ceil(double(programs) * parts / (held * target.cores));
+  return std::max(traffic.bytes() / target.copyBandwidth,
+                  waves * std::ceil(steps / parts) * stepSeconds *
+                      (parts > 1 ? twice : 1));
+}
+
+/// Seconds of a look-back: memory, and what it takes to zero its state and to
+/// wait for the tile before. Of lines beside each other each access moves more
+/// than it wants.
+double lookBackSeconds(const TargetDesc &target, const Traffic &traffic,
+                       bool strided) {
+  constexpr double startSeconds = 6e-6, sector = 32;
+  double bytes = traffic.bytes(), seconds = bytes / target.copyBandwidth;
+  if (strided)
+    seconds = std::max(seconds, bytes * sector * 2 / traffic.elementBytes /
+                                    target.cacheBandwidth);
+  return seconds + startSeconds;
+}
+
+/// Makes a schedule one that looks back, if its state is small enough. `width`:
+/// elements of an access; `strided`: accesses are of one.
+bool lookBackInstead(Schedule &schedule, config::ScanGpuConfig &config,
+                     ts::ScanOp op, const Traffic &traffic, int64_t width,
+                     bool strided, const TargetDesc &target) {
+  auto [lines, length, bytesOfBoth] = traffic;
+  // Many accesses under way in each thread, but rather a tile for every
+  // processor. (Larger blocks have too few registers a thread; a byte takes
+  // one, and so does half an address.)
+  constexpr int64_t accesses = 8, mostElements = 32, mostCostly = 16,
+                    leastElements = 8, leastThreads = 128, bytesOnly = 16;
+  bool isCostly = strided || width == bytesOnly;
+  int64_t threads = 256, each = std::min(width * accesses,
+                                         isCostly ? mostCostly : mostElements);
+  auto tiles = [&] {
+    return int64_t(llvm::divideCeil(length, threads * each));
+  };
+  while (lines * tiles() < target.cores) {
+    if (each / 2 >= std::max(width, leastElements))
+      each /= 2;
+    else if (threads > leastThreads)
+      threads /= 2;
+    else
+      break;
+  }
+  if (tiles() < 2)
+    return false;
+  Dim one = schedule.grain;
+  Type element = computeType(ts::elementTypeOf(op.getInput()));
+  int64_t words = *wordsOfLine(one * tiles(), element).asConstant();
+  constexpr int64_t bytes = sizeof(int64_t);
+  if (words > kMostState / bytes / lines)
+    return false;
+  schedule.state = (kHeadWords + lines * words) * bytes;
+  config.form = ScanForm::lookBack;
+  config.lanes = threads * each;
+  config.threads = threads;
+  schedule.grid = one * (lines * tiles());
+  return true;
 }
 
 } // namespace
@@ -82,6 +174,13 @@ LogicalResult chooseGpuScan(ts::KernelOp kernel, const TargetDesc &target,
   schedule.scratch = one * 0;
   config::ScanGpuConfig config;
   int64_t &parts = config.parts;
+  bool strided = !inner.isConstant(1);
+  std::optional<Traffic> traffic;
+  if (std::optional<int64_t> lines = others.asConstant();
+      lines && number && *lines > 0 && *number > 0)
+    traffic = {*lines, *number,
+               ts::elementBytes(ts::elementTypeOf(op.getInput())) +
+                   ts::elementBytes(ts::elementTypeOf(kernel.getResult(0)))};
   constexpr int64_t fewLines = 64; // beside each other
   if (op.getDim() + 1 < dims.size() &&
       representative(dims.back()) >= fewLines) {
@@ -97,6 +196,14 @@ LogicalResult chooseGpuScan(ts::KernelOp kernel, const TargetDesc &target,
     constexpr int64_t leastSteps = 32;
     parts = partsOf(target, schedule.grid, number.value_or(1), leastSteps);
     config.lanes = lanes;
+    constexpr double stepSeconds = 1.25e-7; // eight answer together
+    constexpr int64_t held = 16;            // warps
+    if (traffic &&
+        lookBackSeconds(target, *traffic, strided) <
+            walkSeconds(target, *traffic, *schedule.grid.asConstant(), parts,
+                        traffic->length, stepSeconds, held) &&
+        lookBackInstead(schedule, config, op, *traffic, width, strided, target))
+      parts = 1;
   } else if (inner.isConstant(1) && number &&
              llvm::PowerOf2Ceil(std::max<int64_t>(*number, 1)) <=
                  uint64_t(warp * width / 2)) {
@@ -121,6 +228,14 @@ LogicalResult chooseGpuScan(ts::KernelOp kernel, const TargetDesc &target,
     parts = partsOf(target, others, tiles, 2);
     config.lanes = lanes;
     schedule.grid = others;
+    constexpr double tileSeconds = 2e-6;
+    constexpr int64_t held = 2;
+    if (traffic && traffic->length > lanes &&
+        lookBackSeconds(target, *traffic, strided) <
+            walkSeconds(target, *traffic, traffic->lines, parts, tiles,
+                        tileSeconds, held) &&
+        lookBackInstead(schedule, config, op, *traffic, width, strided, target))
+      parts = 1;
   }
   schedule.parameters = config::print(config);
   schedule.grid = schedule.grid * parts;
@@ -148,18 +263,7 @@ struct ScanBuilder {
   Value begin = {}, end = {};
 
   vector::CombiningKind kind() {
-    using K = vector::CombiningKind;
-    bool isFloat = isa<FloatType>(element);
-    switch (op.getKind()) {
-    case ts::ReduceKind::mul:
-      return K::MUL;
-    case ts::ReduceKind::max:
-      return isFloat ? K::MAXIMUMF : isUnsigned ? K::MAXUI : K::MAXSI;
-    case ts::ReduceKind::min:
-      return isFloat ? K::MINIMUMF : isUnsigned ? K::MINUI : K::MINSI;
-    default:
-      return K::ADD;
-    }
+    return combiningKind(op.getKind(), element, isUnsigned);
   }
   vector::CombiningKindAttr kindAttr() {
     return vector::CombiningKindAttr::get(b.getContext(), kind());
@@ -201,6 +305,7 @@ struct ScanBuilder {
   LogicalResult buildRows();
   LogicalResult buildShort();
   LogicalResult buildColumns();
+  LogicalResult buildLookBack();
 };
 
 LogicalResult ScanBuilder::buildRows() {
@@ -275,6 +380,51 @@ LogicalResult ScanBuilder::buildRows() {
       [&](Value i, ValueRange carried) { return scanTile(i, carried[0]); },
       status);
   return status;
+}
+
+LogicalResult ScanBuilder::buildLookBack() {
+  SmallVector<Dim> around;
+  Dim lines = length.like(1);
+  for (auto [i, dim] : llvm::enumerate(dims))
+    if (i != axis) {
+      around.push_back(dim);
+      lines = lines * dim;
+    }
+  Dim tiles = length.ceilDiv(length.like(lanes));
+  Value state = e.stateBuffer();
+  // Lines in turns: what a tile waits for began long before.
+  Value ticket =
+      tile::TicketOp::create(b, loc, b.getIndexType(), state, e.constant(0));
+  Value number = e.div(ticket, e.size(lines));
+  Value line = e.rem(ticket, e.size(lines));
+  SmallVector<Value> outer = e.delinearize(line, around);
+  Value place = op.getReverse()
+                    ? e.sub(e.sub(e.size(tiles), e.constant(1)), number)
+                    : number;
+  Coord at;
+  at.lanes = lanes;
+  unsigned next = 0;
+  Value start = e.mul(place, e.constant(lanes));
+  for (size_t i = 0; i < dims.size(); ++i)
+    at.dims.push_back(i == axis ? LaneIndex{start, 1, {}, lanes}
+                                : LaneIndex{outer[next++]});
+  if (length.knownDivisor() % lanes)
+    at.valid = e.sub(e.size(length), start);
+  Value x = read(at, lanes);
+  if (!x)
+    return failure();
+  // From the end the lanes behind it come first.
+  if (op.getReverse() && at.valid)
+    x = arith::SelectOp::create(b, loc, e.laneMask(lanes, at.valid), x,
+                                none(lanes));
+  auto scan = tile::ScanOp::create(b, loc, x.getType(), element, kindAttr(), x,
+                                   Value(), exclusive(), reverse());
+  Value words = e.size(wordsOfLine(tiles, element));
+  Value before = tile::LookBackOp::create(
+      b, loc, element, kindAttr(), scan.getTotal(), state,
+      e.add(e.constant(kHeadWords), e.mul(line, words)), number, e.size(tiles));
+  return epilogue.store(e, combine(e.widen(before, lanes), scan.getResult()),
+                        at);
 }
 
 LogicalResult ScanBuilder::buildShort() {
@@ -453,6 +603,8 @@ LogicalResult buildGpuScan(BuildContext &context) {
     return builder.buildShort();
   case ScanForm::columns:
     return builder.buildColumns();
+  case ScanForm::lookBack:
+    return builder.buildLookBack();
   }
   llvm_unreachable("a form of scans");
 }

@@ -15,9 +15,14 @@
 // keep their order, and results their bits. Where all lanes share an index, a
 // tile of indices is read at once and those of the range are listed first.
 //
+// On GPUs, where the order of updates does not tell (integers, maxima, minima),
+// or where the user has not asked for the same bits in every run, updates that
+// reduce meet in memory: program = one thread, which combines an element, or a
+// run of neighbours that share an index, by an atomic.
+//
 // An index outside writes nothing and fails the run.
 //
-// Parameters: lanes (0: one element at a time), ranges.
+// Parameters: lanes (0: one element at a time), ranges; atomic, threads (1).
 #include "codegen/schedule/core/ConfigOf.h"
 #include "codegen/schedule/core/ElementEmitter.h"
 #include "codegen/schedule/core/LaneLoops.h"
@@ -25,6 +30,7 @@
 #include "ir/config/IrregularConfig.h"
 #include "ir/tensor/Update.h"
 #include "ir/tile/BlockOps.h"
+#include "ir/tile/GridOps.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "runtime/base/KernelAbi.h"
 
@@ -54,6 +60,13 @@ struct Split {
   /// Whether lanes may run along the last dim.
   bool hasLanes() const {
     return !own.empty() && own.back() + 1 == dims.size();
+  }
+  /// How many elements there are.
+  Dim updates(Dim one) const {
+    Dim count = one;
+    for (Dim dim : dims)
+      count = count * dim;
+    return count;
   }
   Dim programs(Dim one, int64_t lanes) const {
     Dim count = one;
@@ -104,6 +117,39 @@ bool isSameAlongLast(Value value) {
   return true;
 }
 
+std::optional<ts::ReduceKind> reductionOf(Operation *scatter) {
+  if (auto elements = dyn_cast<ts::ScatterElementsOp>(scatter))
+    return elements.getReduction();
+  return cast<ts::ScatterNdOp>(scatter).getReduction();
+}
+
+/// Whether updates may meet in memory in any order.
+bool meetsInMemory(Operation *scatter, const TargetDesc &target) {
+  std::optional<ts::ReduceKind> kind = reductionOf(scatter);
+  if (!target.simt || !kind)
+    return false;
+  bool rounds = isa<FloatType>(ts::elementTypeOf(scatter->getResult(0))) &&
+                (*kind == ts::ReduceKind::add || *kind == ts::ReduceKind::mul);
+  return !rounds || !target.deterministic;
+}
+
+/// Neighbours that a thread combines at once: as many as one instruction takes.
+/// Of others the threads of a warp have neighbours.
+int64_t runOf(Operation *scatter, const Split &split,
+              const TargetDesc &target) {
+  Value result = scatter->getResult(0), indices = scatter->getOperand(1);
+  bool oneIndex = isa<ts::ScatterNdOp>(scatter) || isSameAlongLast(indices);
+  if (!target.vectorAtomics || !ts::elementTypeOf(result).isF32() ||
+      reductionOf(scatter) != ts::ReduceKind::add || !split.hasLanes() ||
+      !oneIndex)
+    return 1;
+  int64_t run = 4;
+  while (run > 1 && (split.dims.back().knownDivisor() % run ||
+                     ts::dimsOf(result).back().knownDivisor() % run))
+    run /= 2;
+  return run;
+}
+
 } // namespace
 
 LogicalResult chooseScatter(ts::KernelOp kernel, const TargetDesc &target,
@@ -116,6 +162,18 @@ LogicalResult chooseScatter(ts::KernelOp kernel, const TargetDesc &target,
   Dim one = Dim::constant(kernel.getContext(), 1);
   int64_t lanes = 0;
   bool inMemory = ts::updatedInput(kernel).has_value();
+  if (inMemory && meetsInMemory(scatter, target)) {
+    int64_t run = runOf(scatter, split, target);
+    Schedule schedule;
+    schedule.kind = "scatter";
+    schedule.parameters = config::print(config::ScatterConfig{
+        .lanes = run > 1 ? run : 0, .ranges = 1, .atomic = true, .threads = 1});
+    schedule.grid = split.updates(one).floorDiv(one * run);
+    schedule.grain = one;
+    schedule.scratch = one * 0;
+    schedules.push_back(std::move(schedule));
+    return success();
+  }
   if (inMemory && split.hasLanes()) {
     // A GPU's tile is at least an access of every thread of a warp.
     bool gpu = target.simt;
@@ -143,7 +201,8 @@ LogicalResult chooseScatter(ts::KernelOp kernel, const TargetDesc &target,
   }
   Schedule schedule;
   schedule.kind = "scatter";
-  schedule.parameters = config::print(config::ScatterConfig{lanes, ranges});
+  schedule.parameters =
+      config::print(config::ScatterConfig{.lanes = lanes, .ranges = ranges});
   schedule.grid = programs * ranges;
   schedule.grain = one * std::max<int64_t>(1, 16000 / work);
   schedule.scratch = one * 0;
@@ -167,11 +226,14 @@ struct Updates {
   Type type = op->getResult(0).getType();
   SmallVector<Dim> dims = ts::dimsOf(type);
   bool oneIndex = false; ///< for all lanes
+  bool atomic = false;   ///< updates meet in memory
   Value first = {},
         length = {}; ///< of the program's range, if there are several
   Value list = {};   ///< i32, if indices are listed
 
   LogicalResult program(Value id);
+  /// One update, or a run of neighbours.
+  LogicalResult atomicProgram(Value id);
   LogicalResult loop(size_t depth, Coord &from);
   /// The innermost loop, over those updates alone whose index is in the range.
   LogicalResult loopOverListed(Coord &from);
@@ -220,6 +282,20 @@ LogicalResult Updates::program(Value id) {
       from.valid = e.sub(e.size(split.dims[i]), start);
   }
   return loop(0, from);
+}
+
+LogicalResult Updates::atomicProgram(Value id) {
+  SmallVector<Dim> around = split.dims;
+  if (lanes)
+    around.back() = around.back().floorDiv(around.back().like(lanes));
+  Coord from;
+  from.lanes = lanes;
+  for (Value index : e.delinearize(id, around))
+    from.dims.push_back({index});
+  if (lanes)
+    from.dims.back() = {
+        e.mul(from.dims.back().start, e.constant(lanes)), 1, {}, lanes};
+  return write(from);
 }
 
 LogicalResult Updates::loop(size_t depth, Coord &from) {
@@ -374,15 +450,17 @@ LogicalResult Updates::write(const Coord &from) {
     if (!x)
       return failure();
     x = lanes ? e.widen(x, lanes) : x;
-    std::optional<ts::ReduceKind> reduction;
-    if (auto elements = dyn_cast<ts::ScatterElementsOp>(op))
-      reduction = elements.getReduction();
-    else
-      reduction = cast<ts::ScatterNdOp>(op).getReduction();
+    std::optional<ts::ReduceKind> reduction = reductionOf(op);
+    bool isUnsigned = ts::elementTypeOf(op->getResult(0)).isUnsignedInteger();
+    if (atomic) {
+      Type element = getElementTypeOrSelf(x.getType());
+      e.combineInMemory(combiningKind(*reduction, element, isUnsigned), x,
+                        output, type, to);
+      return success();
+    }
     if (reduction)
-      x = combineElements(
-          e, *reduction, e.load(output, type, to), x,
-          ts::elementTypeOf(op->getResult(0)).isUnsignedInteger());
+      x = combineElements(e, *reduction, e.load(output, type, to), x,
+                          isUnsigned);
     e.store(x, output, type, to);
     return success();
   };
@@ -424,6 +502,10 @@ LogicalResult buildScatter(BuildContext &context) {
     return kernel.emitOpError("stores something else than the updates");
   updates.oneIndex = lanes && isa<ts::ScatterElementsOp>(updates.op) &&
                      isSameAlongLast(updates.op->getOperand(1));
+  updates.atomic = config->atomic;
+  if (updates.atomic)
+    return updates.atomicProgram(
+        tile::ProgramIdOp::create(e.builder, e.location));
   if (ts::updatedInput(kernel))
     return updates.program(tile::ProgramIdOp::create(e.builder, e.location));
   // The copy, element position by element position; then everything.

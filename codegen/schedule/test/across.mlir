@@ -3,10 +3,10 @@
 // On a GPU the threads of a block lie across rows that are too short for them:
 // an element, a row or an output of a window a thread.
 module attributes {ts.files = ["across"], ts.symbols = []} {
-  // CHECK: kind = "loop_nest"{{.*}}across = 1 : i64, lanes = 128
-  // CHECK: kind = "reduce"{{.*}}across = 1 : i64, lanes = 128{{.*}}row = 0
   // CHECK: kind = "pointwise"{{.*}}across = 1 : i64, block = 256
   // CHECK: kind = "reduce"{{.*}}across = 1 : i64, lanes = 128{{.*}}row = 0
+  // CHECK: kind = "reduce"{{.*}}across = 1 : i64, lanes = 128{{.*}}row = 0
+  // CHECK: kind = "gpu_window"{{.*}}threads = 1
   func.func @main(%x: tensor<5000x6xf32>, %y: tensor<14x8192x24xf32>, %z: tensor<1x2x96x96xf32>, %w: tensor<2x1x3x3xf32>) -> (tensor<5000x12xf32>, tensor<5000x6xf32>, tensor<8192x24xf32>, tensor<1x2x94x94xf32>) {
     %t = ts.concat %x, %x dim 1 : tensor<5000x6xf32>, tensor<5000x6xf32>
     %s = ts.softmax %x dim 1 : tensor<5000x6xf32>

@@ -29,7 +29,7 @@
 func.func @main(%x: tensor<1000x74xf32>, %i: tensor<3000xi64>, %u: tensor<3000x74xf32>) -> tensor<1000x74xf32> {
   %0 = ts.kernel scatter (%a = %x : tensor<1000x74xf32>, %at = %i : tensor<3000xi64>, %v = %u : tensor<3000x74xf32>) -> tensor<1000x74xf32> {
     %j = ts.broadcast %at [0] : tensor<3000xi64> to tensor<3000x74xi64>
-    %r = ts.scatter_elements %a, %j, %v dim 0 {reduction = #ts<reduce_kind add>} : tensor<1000x74xf32>, tensor<3000x74xi64>, tensor<3000x74xf32>
+    %r = ts.scatter_elements %a, %j, %v dim 0 : tensor<1000x74xf32>, tensor<3000x74xi64>, tensor<3000x74xf32>
     ts.yield %r : tensor<1000x74xf32>
   }
   return %0 : tensor<1000x74xf32>

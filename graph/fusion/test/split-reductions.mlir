@@ -92,9 +92,10 @@ func.func @index(%x: tensor<4x131072xbf16>) -> tensor<4xi64> {
   return %0 : tensor<4xi64>
 }
 
-// Of columns, and the last of equal elements.
+// Of columns, and the last of equal elements. Of narrow ones, which are a warp's,
+// more parts; no divisor is near, so that there is a rest.
 // CHECK-LABEL: @index_of_columns
-// CHECK: ts.reshape %arg0 : tensor<70x5912x27xf32> to tensor<70x8x739x27xf32>
+// CHECK: ts.reshape %{{.*}} : tensor<70x5888x27xf32> to tensor<70x46x128x27xf32>
 // CHECK: ts.arg_reduce min %{{.*}} dim 2 {last = true}
 // CHECK: ts.arg_reduce min %{{.*}} dim 1 {last = true}
 func.func @index_of_columns(%x: tensor<70x5912x27xf32>) -> tensor<70x27xi64> {
@@ -108,4 +109,30 @@ func.func @index_stays(%x: tensor<512x8192xf32>, %y: tensor<4x4096xf32>) -> (ten
   %0 = ts.arg_reduce max %x dim 1 : tensor<512x8192xf32>
   %1 = ts.arg_reduce max %y dim 1 : tensor<4x4096xf32>
   return %0, %1 : tensor<512xi64>, tensor<4xi64>
+}
+
+// No divisor of a prime is near what is wanted: parts that begin at accesses,
+// and a rest whose elements stand for themselves behind the parts' best ones.
+// CHECK-LABEL: @index_of_prime
+// CHECK: ts.slice {{.*}} to tensor<1x579x1xf32>
+// CHECK: ts.slice {{.*}} to tensor<1x999424x1xf32>
+// CHECK: ts.reshape {{.*}} to tensor<1x244x4096x1xf32>
+// CHECK: ts.arg_reduce max {{.*}} dim 2
+// CHECK: ts.reduce max
+// CHECK: ts.concat {{.*}} dim 1 : tensor<1x244x1xf32>, tensor<1x579x1xf32>
+// CHECK: ts.gather_elements
+func.func @index_of_prime(%x: tensor<1000003xf32>) -> tensor<i64> {
+  %0 = ts.arg_reduce max %x dim 0 : tensor<1000003xf32>
+  return %0 : tensor<i64>
+}
+
+// CHECK-LABEL: @prime
+// CHECK: ts.slice {{.*}} to tensor<1x579xf32>
+// CHECK: ts.reshape {{.*}} to tensor<1x61x16384xf32>
+// CHECK: ts.reduce add {{.*}} [2]
+// CHECK: ts.concat {{.*}} dim 1 : tensor<1x61xf32>, tensor<1x579xf32>
+// CHECK: ts.reduce add {{.*}} [1]
+func.func @prime(%x: tensor<1000003xf32>) -> tensor<f32> {
+  %0 = ts.reduce add %x [0] : tensor<1000003xf32>
+  return %0 : tensor<f32>
 }

@@ -116,6 +116,8 @@ def load(
     table: dict[str, Any] = {"threads": threads, "spin_microseconds": spin}
     if dims:
         table["dim"] = ",".join(f"{name}={size}" for name, size in dims.items())
+    if options.use_deterministic_compute:
+        table["deterministic"] = True
     if DISABLED[level]:
         table["disable"] = ",".join(DISABLED[level])
     check(said)

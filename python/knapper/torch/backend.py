@@ -18,7 +18,12 @@ from knapper.torch.decompositions import table
 from knapper.torch.describe import DTYPES, describe, is_by_torch
 from knapper.torch.expand import expand
 from knapper.torch.options import Options
-from knapper.torch.placement import device_of, target_of, tf32_of
+from knapper.torch.placement import (
+    deterministic_of,
+    device_of,
+    target_of,
+    tf32_of,
+)
 from knapper.torch.program import Program
 from knapper.torch.random_inputs import drawing, hoist
 from knapper.torch.through import register
@@ -73,6 +78,7 @@ def compile_graph(
         model_format="torch",
         target=target_of(device),
         allow_tf32=tf32_of(device),
+        deterministic=deterministic_of(device),
         threads=options.threads or torch.get_num_threads(),
         cache=options.cache,
         progress=lambda phase, done, total: phases.add(phase),

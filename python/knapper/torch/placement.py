@@ -65,6 +65,11 @@ def target_of(device: torch.device) -> str:
     return f"cuda:{_ISAS[capability]}"
 
 
+def deterministic_of(device: torch.device) -> bool:
+    """Whether results must have the same bits in every run, as the user told torch."""
+    return device.type == "cuda" and torch.are_deterministic_algorithms_enabled()
+
+
 def tf32_of(device: torch.device) -> bool:
     """Whether products of float32 may round to tf32, as the user told torch."""
     return device.type == "cuda" and torch.backends.cuda.matmul.allow_tf32
