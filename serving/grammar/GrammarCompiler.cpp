@@ -25,18 +25,20 @@ GrammarCompiler::~GrammarCompiler() {
     thread.join();
 }
 
-void GrammarCompiler::compile(const GrammarSpec &spec, Done done) {
-  constexpr size_t mostJobs = 256, mostThreads = 2;
-  std::unique_lock lock(mutex);
+std::shared_ptr<const TokenGrammar>
+GrammarCompiler::find(const GrammarSpec &spec) {
+  std::lock_guard lock(mutex);
   auto found = std::find_if(kept.begin(), kept.end(),
                             [&](const Kept &one) { return one.spec == spec; });
-  if (found != kept.end()) {
-    kept.splice(kept.begin(), kept, found);
-    Made made = found->grammar;
-    lock.unlock();
-    done(made);
-    return;
-  }
+  if (found == kept.end())
+    return nullptr;
+  kept.splice(kept.begin(), kept, found);
+  return found->grammar;
+}
+
+Status GrammarCompiler::compile(const GrammarSpec &spec, Done done) {
+  constexpr size_t mostJobs = 256, mostThreads = 2;
+  std::lock_guard lock(mutex);
   // Requests that ask for the same at once wait for one compile.
   auto same = [&](const std::shared_ptr<Job> &job) {
     return job->spec == spec;
@@ -45,18 +47,15 @@ void GrammarCompiler::compile(const GrammarSpec &spec, Done done) {
   auto running = std::find_if(working.begin(), working.end(), same);
   if (queued != jobs.end()) {
     (*queued)->waiting.push_back(std::move(done));
-    return;
+    return success();
   }
   if (running != working.end()) {
     (*running)->waiting.push_back(std::move(done));
-    return;
+    return success();
   }
-  if (jobs.size() >= mostJobs) {
-    lock.unlock();
-    done(userError("has too many grammars that wait to be compiled", "queue",
-                   "later"));
-    return;
-  }
+  if (jobs.size() >= mostJobs)
+    return userError("has too many grammars that wait to be compiled", "queue",
+                     "later");
   auto job = std::make_shared<Job>();
   job->spec = spec;
   job->waiting.push_back(std::move(done));
@@ -64,6 +63,7 @@ void GrammarCompiler::compile(const GrammarSpec &spec, Done done) {
   if (threads.size() < mostThreads)
     threads.emplace_back([this] { work(); });
   changed.notify_one();
+  return success();
 }
 
 void GrammarCompiler::work() {
@@ -91,6 +91,8 @@ void GrammarCompiler::work() {
 }
 
 GrammarCompiler::Made GrammarCompiler::make(const GrammarSpec &spec) {
+  if (auto grammar = find(spec))
+    return grammar;
   std::shared_ptr<GrammarHelper> process;
   std::shared_ptr<GrammarLibrary> reader;
   {
@@ -120,6 +122,9 @@ GrammarCompiler::Made GrammarCompiler::make(const GrammarSpec &spec) {
 
 void GrammarCompiler::keep(const GrammarSpec &spec,
                            const std::shared_ptr<const TokenGrammar> &grammar) {
+  for (const Kept &one : kept)
+    if (one.grammar == grammar)
+      return;
   size_t bytes = grammar->bytes() + spec.text.size();
   if (bytes > limits.cacheBytes)
     return;

@@ -24,9 +24,11 @@ public:
   /// Waits for the compile that runs; what waits is dropped.
   ~GrammarCompiler();
 
-  /// Calls `done` at once for a grammar that is kept, else on a thread of its
-  /// own. Errors as GrammarHelper::compile; a full queue's `where` is "queue".
-  void compile(const GrammarSpec &spec, Done done);
+  /// A grammar that is kept; null: it is to be compiled.
+  std::shared_ptr<const TokenGrammar> find(const GrammarSpec &spec);
+  /// Calls `done` on a thread of its own, with errors as GrammarHelper::compile
+  /// has them. Refuses where too many wait (the error's `where` is "queue").
+  Status compile(const GrammarSpec &spec, Done done);
 
 private:
   GrammarCompiler(GrammarVocabulary vocabulary, const GrammarLimits &limits)

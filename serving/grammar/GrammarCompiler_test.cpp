@@ -33,7 +33,10 @@ std::unique_ptr<GrammarCompiler> started(GrammarVocabulary vocabulary,
 
 GrammarCompiler::Made compile(GrammarCompiler &compiler, GrammarSpec spec) {
   std::promise<GrammarCompiler::Made> promise;
-  compiler.compile(spec, [&](const auto &made) { promise.set_value(made); });
+  Status taken = compiler.compile(
+      spec, [&](const auto &made) { promise.set_value(made); });
+  if (!taken)
+    return taken.takeError();
   return promise.get_future().get();
 }
 

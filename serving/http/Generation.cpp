@@ -53,10 +53,14 @@ void Generation::start() {
     submit(nullptr);
     return;
   }
-  environment.grammars->compile(
+  if (auto grammar = environment.grammars->find(*request.grammar)) {
+    submit(std::move(grammar));
+    return;
+  }
+  Status taken = environment.grammars->compile(
       *request.grammar,
       [self = shared_from_this()](const GrammarCompiler::Made &made) {
-        self->exchange->post([self, made] {
+        self->exchange->postSoon([self, made] {
           if (self->over)
             return;
           if (made)
@@ -66,6 +70,8 @@ void Generation::start() {
                 grammarError(made.error(), self->request.grammar->place));
         });
       });
+  if (!taken)
+    abort(grammarError(taken.error(), request.grammar->place));
 }
 
 void Generation::submit(std::shared_ptr<const TokenGrammar> grammar) {

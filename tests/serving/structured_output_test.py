@@ -189,3 +189,23 @@ def test_errors_of_the_client_are_its_own(server):
     with pytest.raises(openai.BadRequestError) as raised:
         client(server).chat.completions.create(model="tiny", messages=HELLO, response_format=format_of({"type": "object", "if": {}}))
     assert raised.value.body["param"] == "response_format.json_schema.schema.if"
+
+
+def test_a_grammar_without_a_next_token_ends_its_request_alone(tmp_path):
+    from null_server import Server
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.train_from_iterator(["abc"], trainers.BpeTrainer(special_tokens=["<end>"], show_progress=False))
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"eos_token": "<end>"}))
+    few = Server(tmp_path)
+    try:
+        body = {"prompt": "abc", "max_tokens": 9}
+        error = error_of(few, "/v1/completions", body | {"guided_choice": ["abz"]})
+        assert "allows no token of the model here" in error["message"]
+        assert post(few, "/v1/completions", body | {"guided_choice": ["abc"]})[1]["choices"][0]["text"] == "abc"
+    finally:
+        assert few.stop() == 0
