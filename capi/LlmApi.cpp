@@ -5,6 +5,7 @@
 #include "serving/engine/LoadEngine.h"
 #include "serving/http/ApiService.h"
 #include "serving/http/LocalExchange.h"
+#include "serving/http/StructuredOutput.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -93,8 +94,9 @@ knapper_error *knapper_llm_load(const char *folder,
     ASSIGN_OR_RETURN(EngineOptions how, engineOptions(given));
     auto served = std::make_shared<Served>();
     ASSIGN_OR_RETURN(served->texts, ModelTexts::load(folder));
-    ASSIGN_OR_RETURN(served->engine, loadEngine(folder, how));
     ApiServiceOptions service;
+    ASSIGN_OR_RETURN(service.grammars, startGrammars(*served->texts));
+    ASSIGN_OR_RETURN(served->engine, loadEngine(folder, how));
     service.model = given.model_name ? given.model_name : nameOf(folder);
     service.version = knapper_version();
     served->service = std::make_unique<ApiService>(

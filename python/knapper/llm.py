@@ -13,6 +13,7 @@ steps of one engine.
 
 from __future__ import annotations
 
+import base64
 import ctypes
 import dataclasses
 import json
@@ -22,6 +23,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from ctypes import POINTER, byref, c_char_p, c_int, c_int32, c_int64, c_size_t
 from ctypes import c_void_p
 from typing import Any
+
+import numpy as np
 
 from knapper.errors import DeviceError, InternalError, WrongType, WrongValue
 from knapper.library import check, encode_path, library
@@ -246,6 +249,28 @@ class LLM:
         body = (self._messages if chat else self._prompt)(prompt, fields)  # type: ignore[operator]
         path = "/v1/chat/completions" if chat else "/v1/completions"
         return self._pieces(self._begin(path, body | {"stream": True}))
+
+    def embed(self, texts: str | Sequence[Prompt]) -> np.ndarray:
+        """The vectors of texts (or lists of tokens), one a row; of one text, its
+        vector. Of models that make embeddings: pooled and normalised as their
+        folder says."""
+        alone = isinstance(texts, str)
+        rows: list[str | list[int]] = []
+        for text in [texts] if isinstance(texts, str) else texts:
+            if not isinstance(text, str):
+                text = [whole(token, "texts", "texts or tokens") for token in text]
+            rows.append(text)
+        if not rows:
+            raise WrongValue("is empty", where="texts", hint="at least one text")
+        body = {"input": rows, "encoding_format": "base64"}
+        answer = self._answer("/v1/embeddings", body)
+        vectors = np.stack(
+            [
+                np.frombuffer(base64.b64decode(row["embedding"]), np.float32)
+                for row in answer["data"]
+            ]
+        )
+        return vectors[0] if alone else vectors
 
     def tokenize(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
         """The tokens of a text."""

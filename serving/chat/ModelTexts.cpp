@@ -68,22 +68,25 @@ ModelTexts::load(const std::string &folder) {
   if (std::filesystem::exists(templatePath, error)) {
     ASSIGN_OR_RETURN(std::string source, readText(templatePath));
     ASSIGN_OR_RETURN(made->chat, parseAt(source, templatePath));
+    made->findFormats(source, source);
   } else if (auto entry = config.find("chat_template"); entry != config.end()) {
     Json list = *entry;
     if (entry->is_string())
       list = Json::array({{{"name", "default"}, {"template", *entry}}});
+    std::string sources[2];
     for (const Json &item : list) {
       if (!item.is_object() || !item.contains("name") ||
           !item.contains("template") || !item["template"].is_string())
         return userError("its chat_template is damaged", configPath);
       if (item["name"] != "default" && item["name"] != "tool_use")
         continue;
-      ASSIGN_OR_RETURN(
-          ChatTemplate parsed,
-          parseAt(item["template"].get<std::string>(), configPath));
+      std::string &source = sources[item["name"] == "tool_use"];
+      source = item["template"].get<std::string>();
+      ASSIGN_OR_RETURN(ChatTemplate parsed, parseAt(source, configPath));
       (item["name"] == "default" ? made->chat : made->toolChat) =
           std::move(parsed);
     }
+    made->findFormats(sources[0], sources[1].empty() ? sources[0] : sources[1]);
   }
   ASSIGN_OR_RETURN(Json generation,
                    readObject(folder + "/generation_config.json"));
@@ -107,6 +110,26 @@ ModelTexts::load(const std::string &folder) {
   return made;
 }
 
+void ModelTexts::findFormats(const std::string &source,
+                             const std::string &toolSource) {
+  tools = findToolFormat(toolSource);
+  reasoning = findReasoningFormat(source);
+  auto mark = [&](std::string_view text) {
+    int32_t id = text.empty() ? -1 : texts->tokenOf(text);
+    if (id >= 0 && texts->isSpecial(id))
+      marks.push_back(id);
+  };
+  if (tools)
+    for (std::string_view text : {tools->begin, tools->end})
+      mark(text);
+  if (tools && tools->body == ToolFormat::Body::list)
+    for (const char *text : {"[ARGS]", "[CALL_ID]"})
+      mark(text);
+  if (reasoning)
+    for (std::string_view text : {reasoning->begin, reasoning->end})
+      mark(text);
+}
+
 Expected<RenderedChat> ModelTexts::render(const Json &variables) const {
   if (!chat)
     return userError("the model has no chat template", "messages",
@@ -116,13 +139,15 @@ Expected<RenderedChat> ModelTexts::render(const Json &variables) const {
   return (tools && toolChat ? toolChat : chat)->render(variables, names);
 }
 
-Expected<std::vector<int32_t>>
-ModelTexts::encodeChat(const Json &variables) const {
+Expected<ChatPrompt> ModelTexts::encodeChat(const Json &variables) const {
   ASSIGN_OR_RETURN(RenderedChat rendered, render(variables));
   EncodeOptions options;
   options.addSpecialTokens = false; // the template has them
   options.literal = std::move(rendered.literal);
-  return texts->encode(rendered.text, options);
+  ChatPrompt prompt;
+  ASSIGN_OR_RETURN(prompt.tokens, texts->encode(rendered.text, options));
+  prompt.reasoning = reasoningAfter(rendered.text, reasoning);
+  return prompt;
 }
 
 } // namespace knapper::serving

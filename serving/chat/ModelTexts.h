@@ -2,12 +2,18 @@
 // control tokens.
 #pragma once
 
+#include "serving/chat/AnswerFormat.h"
 #include "serving/chat/ChatTemplate.h"
 #include "serving/tokenizer/Tokenizer.h"
 
 #include <optional>
 
 namespace knapper::serving {
+
+struct ChatPrompt {
+  std::vector<int32_t> tokens;
+  ReasoningState reasoning = ReasoningState::closed;
+};
 
 /// Thread-safe once loaded.
 class ModelTexts {
@@ -20,10 +26,15 @@ public:
   bool hasTemplate() const { return chat.has_value(); }
   /// The tokens of a rendered conversation. `variables` as ChatTemplate takes
   /// them. UserError also where the folder has no template.
-  Expected<std::vector<int32_t>>
+  Expected<ChatPrompt>
   encodeChat(const nlohmann::ordered_json &variables) const;
   /// The rendered conversation.
   Expected<RenderedChat> render(const nlohmann::ordered_json &variables) const;
+  /// What the chat template says of its answers; null: nothing that is known.
+  const ToolFormat *toolFormat() const { return tools; }
+  const ReasoningFormat *reasoningFormat() const { return reasoning; }
+  /// Control tokens that these formats have: they are part of an answer's text.
+  const std::vector<int32_t> &markTokens() const { return marks; }
   /// Tokens that end a text: generation_config.json's and eos_token.
   const std::vector<int32_t> &endTokens() const { return ends; }
   /// temperature, top_p, top_k, min_p and repetition_penalty that
@@ -31,10 +42,14 @@ public:
   const std::map<std::string, double> &recommended() const { return defaults; }
 
 private:
+  void findFormats(const std::string &source, const std::string &toolSource);
+
   std::unique_ptr<Tokenizer> texts;
   std::optional<ChatTemplate> chat, toolChat;
   std::map<std::string, std::string> names;
-  std::vector<int32_t> ends;
+  std::vector<int32_t> ends, marks;
+  const ToolFormat *tools = nullptr;
+  const ReasoningFormat *reasoning = nullptr;
   std::map<std::string, double> defaults;
 };
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "runtime/base/Error.h"
+#include "serving/grammar/TokenGrammar.h"
 #include "serving/sampling/SamplingOptions.h"
 
 #include <cstdint>
@@ -23,6 +24,9 @@ struct Request {
       -1; ///< -1: none; 0..20: of the token and so many others
   bool promptLogprobs = false;
   int32_t priority = 0; ///< smaller runs first
+  /// What the answer follows; null: anything. The answer ends where nothing may
+  /// follow, and fails where that is no end.
+  std::shared_ptr<const TokenGrammar> grammar;
 };
 
 enum class FinishReason : uint8_t { none, stop, length, cancelled, error };
@@ -55,6 +59,8 @@ struct EngineStatistics {
   double secondsSinceProgress = 0;
 };
 
+class Embedder;
+
 class Engine {
 public:
   virtual ~Engine() = default;
@@ -68,6 +74,9 @@ public:
   /// Refuses new requests from now on.
   virtual void drain() = 0;
   virtual EngineStatistics statistics() const = 0;
+  /// What makes vectors, of a model that makes no text; null for others. It is
+  /// part of the engine.
+  virtual Embedder *embedder() { return nullptr; }
 };
 
 } // namespace knapper::serving

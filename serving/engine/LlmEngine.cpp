@@ -83,6 +83,8 @@ Expected<uint64_t> LlmEngine::submit(Request request, EventSink sink) {
   sequence->tokens = request.prompt;
   for (int32_t token : request.prompt)
     ++sequence->counts.prompt[token];
+  if (request.grammar)
+    sequence->grammar = request.grammar->begin();
   sequence->request = std::move(request);
   sequence->sink = std::move(sink);
   std::lock_guard lock(mutex);
@@ -338,9 +340,14 @@ bool LlmEngine::stops(const Sequence &sequence, int32_t token) const {
 void LlmEngine::sample(Sequence &sequence, std::span<float> logits) {
   if (sequence.request.maxTokens == 0)
     return finish(sequence, FinishReason::length);
-  Expected<Token> token = sampleToken(
-      logits, sequence.request.sampling, sequence.counts,
-      static_cast<uint64_t>(sequence.length()), sequence.request.topLogprobs);
+  // Of the first token; the others' were found when the one before was drawn.
+  if (sequence.grammar && sequence.next.allowed.empty() &&
+      !lookAhead(sequence, {}))
+    return;
+  Expected<Token> token =
+      sampleToken(logits, sequence.request.sampling, sequence.counts,
+                  static_cast<uint64_t>(sequence.length()),
+                  sequence.request.topLogprobs, sequence.next.allowed);
   if (!token)
     return finish(sequence, FinishReason::error, token.takeError());
   // Not before: what follows keys that are no numbers is none either.
@@ -353,12 +360,38 @@ void LlmEngine::sample(Sequence &sequence, std::span<float> logits) {
   sequence.tokens.push_back(token->id);
   ++sequence.counts.answer[token->id];
   std::vector<Token> tokens{std::move(*token)};
+  if (sequence.grammar) {
+    if (Status taken = sequence.grammar->accept(tokens[0].id); !taken)
+      return finish(sequence, FinishReason::error, taken.takeError(),
+                    std::move(tokens));
+    if (!lookAhead(sequence, tokens))
+      return;
+  }
   if (sequence.answer() >= sequence.request.maxTokens ||
       sequence.length() >= settings.limits.contextLength)
     return finish(sequence, FinishReason::length, {}, std::move(tokens));
   Event event;
   event.tokens = std::move(tokens);
   send(sequence, std::move(event));
+}
+
+/// What may follow in the grammar; false where the sequence ends here, with
+/// `tokens` as its last.
+bool LlmEngine::lookAhead(Sequence &sequence,
+                          const std::vector<Token> &tokens) {
+  auto next = sequence.grammar->next(!sequence.request.ignoreEos);
+  if (!next)
+    finish(sequence, FinishReason::error, next.takeError(), tokens);
+  else if (next->canGoOn)
+    return sequence.next = *next, true;
+  else if (next->canEnd)
+    finish(sequence, FinishReason::stop, {}, tokens);
+  else
+    finish(sequence, FinishReason::error,
+           userError("allows no token of the model here", "grammar",
+                     "another grammar"),
+           tokens);
+  return false;
 }
 
 void LlmEngine::describe(const Sequence &sequence, Event &event) const {

@@ -50,6 +50,8 @@ private:
     bool admitted = false;    ///< once at least
     bool running = false;
     std::vector<TokenLogprob> promptLogprobs;
+    std::unique_ptr<GrammarCursor> grammar; ///< behind the last token
+    GrammarCursor::Next next;               ///< what it allows there
 
     int32_t length() const { return static_cast<int32_t>(tokens.size()); }
     int32_t answer() const {
@@ -78,6 +80,7 @@ private:
                   std::span<float> logits);
   /// The next token of a sequence of which all is computed.
   void sample(Sequence &sequence, std::span<float> logits);
+  bool lookAhead(Sequence &sequence, const std::vector<Token> &tokens);
   bool stops(const Sequence &sequence, int32_t token) const;
   void finish(Sequence &sequence, FinishReason reason, Error error = {},
               std::vector<Token> tokens = {});

@@ -5,6 +5,7 @@
 #include "runtime/drivers/cpu/CpuDevice.h"
 #include "runtime/drivers/cpu/CpuInfo.h"
 #include "serving/engine/LlmEngine.h"
+#include "serving/engine/TextEncoder.h"
 #include "serving/models/DecoderProgram.h"
 
 #include <algorithm>
@@ -60,23 +61,9 @@ int64_t freeMemory() {
          sysconf(_SC_PAGESIZE);
 }
 
-} // namespace
-
-Expected<std::unique_ptr<Engine>> loadEngine(const std::string &folder,
-                                             const EngineOptions &options) {
-  TRY(checkOptions(options));
-  ASSIGN_OR_RETURN(DecoderConfig config, readDecoderConfig(folder));
-  ASSIGN_OR_RETURN(Checkpoint checkpoint, Checkpoint::open(folder));
-  ASSIGN_OR_RETURN(std::vector<int32_t> ends, endTokens(folder));
-
-  int64_t context = config.contextLength;
-  if (options.maxContext > 0)
-    context = std::min<int64_t>(context, options.maxContext);
-  config.rope.servedLength = static_cast<double>(context);
-
+Expected<Options> compileOptions(const EngineOptions &options) {
   int32_t threads =
       options.threads > 0 ? options.threads : cpu::availableCores();
-  std::shared_ptr<Device> device = cpu::device();
   Options compile;
   compile.threads = threads;
   // For this machine alone: what it runs best.
@@ -90,13 +77,61 @@ Expected<std::unique_ptr<Engine>> loadEngine(const std::string &folder,
     compile.dtype = "bf16";
   else if (options.dtype != DType::f32)
     compile.weights = options.dtype == DType::i8 ? "int8" : "int4";
+  return compile;
+}
+
+Expected<std::shared_ptr<Module>>
+loadModule(std::shared_ptr<const Artefact> artefact, const Options &compile) {
+  ModuleOptions module;
+  module.threads = compile.threads;
+  return Module::load(std::move(artefact), cpu::device(), module);
+}
+
+Expected<std::unique_ptr<Engine>> loadEncoder(const std::string &folder,
+                                              const EngineOptions &options) {
+  ASSIGN_OR_RETURN(EncoderConfig config, readEncoderConfig(folder));
+  ASSIGN_OR_RETURN(Checkpoint checkpoint, Checkpoint::open(folder));
+  ASSIGN_OR_RETURN(Options compile, compileOptions(options));
+  ASSIGN_OR_RETURN(std::shared_ptr<const Artefact> artefact,
+                   compileEncoder(config, checkpoint, compile));
+  ASSIGN_OR_RETURN(std::shared_ptr<Module> loaded,
+                   loadModule(std::move(artefact), compile));
+  int64_t context = config.longest;
+  if (options.maxContext > 0)
+    context = std::min<int64_t>(context, options.maxContext);
+  TextEncoder::Settings settings;
+  settings.limits = {static_cast<int32_t>(context),
+                     static_cast<int32_t>(config.vocabulary),
+                     static_cast<int32_t>(config.width)};
+  settings.maxBatchedTokens = options.maxBatchedTokens;
+  settings.queueLimit = options.queueLimit;
+  return std::unique_ptr<Engine>(
+      std::make_unique<TextEncoder>(std::move(loaded), settings));
+}
+
+} // namespace
+
+Expected<std::unique_ptr<Engine>> loadEngine(const std::string &folder,
+                                             const EngineOptions &options) {
+  TRY(checkOptions(options));
+  ASSIGN_OR_RETURN(bool encodes, isEncoder(folder));
+  if (encodes)
+    return loadEncoder(folder, options);
+  ASSIGN_OR_RETURN(DecoderConfig config, readDecoderConfig(folder));
+  ASSIGN_OR_RETURN(Checkpoint checkpoint, Checkpoint::open(folder));
+  ASSIGN_OR_RETURN(std::vector<int32_t> ends, endTokens(folder));
+
+  int64_t context = config.contextLength;
+  if (options.maxContext > 0)
+    context = std::min<int64_t>(context, options.maxContext);
+  config.rope.servedLength = static_cast<double>(context);
+
+  ASSIGN_OR_RETURN(Options compile, compileOptions(options));
   ASSIGN_OR_RETURN(
       std::shared_ptr<const Artefact> artefact,
       compileDecoder(config, checkpoint, options.blockTokens, compile));
-  ModuleOptions module;
-  module.threads = threads;
   ASSIGN_OR_RETURN(std::shared_ptr<Module> loaded,
-                   Module::load(std::move(artefact), device, module));
+                   loadModule(std::move(artefact), compile));
 
   PoolShape shape{config.layers, config.keyHeads, options.blockTokens,
                   config.headWidth};

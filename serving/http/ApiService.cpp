@@ -1,6 +1,9 @@
 #include "serving/http/ApiService.h"
 
 #include "runtime/base/Json.h"
+#include "serving/engine/Embedder.h"
+#include "serving/http/Embeddings.h"
+#include "serving/http/OpenApi.h"
 #include "serving/web/ChatPage.h"
 
 #include <algorithm>
@@ -21,6 +24,7 @@ const std::vector<ApiService::Route> &ApiService::routes() {
   static const std::vector<Route> rows = {
       {"POST", "/v1/chat/completions", true, &ApiService::chatCompletions},
       {"POST", "/v1/completions", true, &ApiService::completions},
+      {"POST", "/v1/embeddings", true, &ApiService::embeddings},
       {"GET", "/v1/models", true, &ApiService::models},
       {"POST", "/tokenize", true, &ApiService::tokenize},
       {"POST", "/detokenize", true, &ApiService::detokenize},
@@ -29,6 +33,7 @@ const std::vector<ApiService::Route> &ApiService::routes() {
       {"GET", "/health/progress", false, &ApiService::progress},
       {"GET", "/metrics", false, &ApiService::metricsText},
       {"GET", "/version", false, &ApiService::version},
+      {"GET", "/openapi.json", false, &ApiService::openApiText},
       {"GET", "/", false, &ApiService::page},
   };
   return rows;
@@ -162,7 +167,7 @@ void ApiService::generate(const Exchange &exchange,
   }
   auto generation = std::make_shared<Generation>(
       Generation::Environment{engine, texts, metrics, options.model,
-                              options.log},
+                              options.log, options.grammars.get()},
       exchange, std::move(*request));
   {
     std::lock_guard lock(mutex);
@@ -175,13 +180,64 @@ void ApiService::generate(const Exchange &exchange,
   generation->start();
 }
 
+bool ApiService::makes(const Exchange &exchange, bool vectors) {
+  if ((engine.embedder() != nullptr) == vectors)
+    return true;
+  ApiError error;
+  error.code = "unsupported_model";
+  error.param = "model";
+  error.message = vectors ? "the model '" + options.model +
+                                "' makes text, and no embeddings"
+                          : "the model '" + options.model +
+                                "' makes embeddings (/v1/embeddings), and no "
+                                "text";
+  refuse(exchange, error);
+  return false;
+}
+
+void ApiService::embeddings(const Exchange &exchange) {
+  if (!makes(exchange, true))
+    return;
+  ApiError error;
+  auto request = readEmbeddingRequest(exchange->request().body, context(),
+                                      engine.embedder()->width(), error);
+  if (!request) {
+    refuse(exchange, error);
+    return;
+  }
+  ++metrics.active;
+  auto asked = std::make_shared<EmbeddingRequest>(std::move(*request));
+  Status taken = engine.embedder()->embed(
+      asked->texts, [this, exchange, asked](Expected<std::vector<float>> made) {
+        // The answer's text is made where texts are made.
+        auto vectors =
+            std::make_shared<Expected<std::vector<float>>>(std::move(made));
+        exchange->post([this, exchange, asked, vectors] {
+          --metrics.active;
+          if (*vectors)
+            send(exchange, 200,
+                 embeddingAnswer(*asked, **vectors, options.model));
+          else
+            refuse(exchange, ApiError::from(vectors->error(), "input"));
+        });
+      });
+  if (!taken) {
+    --metrics.active;
+    refuse(exchange, ApiError::from(taken.error(), "input"));
+  }
+}
+
 void ApiService::chatCompletions(const Exchange &exchange) {
+  if (!makes(exchange, false))
+    return;
   ApiError error;
   auto request = readChatRequest(exchange->request().body, context(), error);
   generate(exchange, std::move(request), error);
 }
 
 void ApiService::completions(const Exchange &exchange) {
+  if (!makes(exchange, false))
+    return;
   ApiError error;
   auto request =
       readCompletionRequest(exchange->request().body, context(), error);
@@ -233,8 +289,13 @@ void ApiService::tokenize(const Exchange &exchange) {
     keep(texts.tokenizer().encode(*prompt, encode), "prompt");
   else if (!fields.find("messages"))
     fields.fail("prompt", "or 'messages' must be there");
-  else if (auto variables = chatVariables(fields))
-    keep(texts.encodeChat(*variables), "messages");
+  else if (auto variables = chatVariables(fields)) {
+    auto chat = texts.encodeChat(*variables);
+    if (chat)
+      ids = std::move(chat->tokens);
+    else
+      fields.fail(ApiError::from(chat.error(), "messages"));
+  }
   bool strings = fields.flag("return_token_strs", false);
   if (fields.failure()) {
     refuse(exchange, *fields.failure());
@@ -333,6 +394,10 @@ void ApiService::version(const Exchange &exchange) {
   JsonWriter writer;
   writer.beginObject().field("version", options.version).endObject();
   send(exchange, 200, writer.take());
+}
+
+void ApiService::openApiText(const Exchange &exchange) {
+  send(exchange, 200, openApi(options.version));
 }
 
 void ApiService::page(const Exchange &exchange) {

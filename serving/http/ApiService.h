@@ -1,6 +1,7 @@
 // The routes of the server: OpenAI's, health, metrics and the chat page.
 #pragma once
 
+#include "serving/grammar/GrammarCompiler.h"
 #include "serving/http/Generation.h"
 
 namespace knapper::serving {
@@ -16,6 +17,8 @@ struct ApiServiceOptions {
   /// `ready` says 503 when running sequences got no token for so long.
   double hungSeconds = 30;
   std::function<void(const std::string &)> log; ///< a line a request
+  /// For answers that are constrained; null: they are refused.
+  std::shared_ptr<GrammarCompiler> grammars;
 };
 
 /// Thread-safe. The engine and the texts must live longer than the exchanges.
@@ -44,7 +47,9 @@ private:
 
   void chatCompletions(const Exchange &exchange);
   void completions(const Exchange &exchange);
+  void embeddings(const Exchange &exchange);
   void models(const Exchange &exchange);
+  void openApiText(const Exchange &exchange);
   void tokenize(const Exchange &exchange);
   void detokenize(const Exchange &exchange);
   void live(const Exchange &exchange);
@@ -61,8 +66,10 @@ private:
   void generate(const Exchange &exchange,
                 std::optional<GenerationRequest> request,
                 const ApiError &error);
+  /// Refuses what the model does not make: text, or vectors.
+  bool makes(const Exchange &exchange, bool vectors);
   RequestContext context() const {
-    return {texts, engine.limits(), options.model};
+    return {texts, engine.limits(), options.model, options.grammars != nullptr};
   }
 
   Engine &engine;

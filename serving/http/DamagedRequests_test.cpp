@@ -98,7 +98,7 @@ protected:
 
 TEST_F(DamagedRequests, AreRefusedWithAnErrorOrKeepTheirBounds) {
   std::string model = "m";
-  RequestContext context{*texts, {64, 10, 0}, model};
+  RequestContext context{*texts, {64, 10, 0}, model, true};
   uint64_t accepted = 0;
   for (uint64_t i = 0; i < cases; ++i) {
     SCOPED_TRACE("KNAPPER_FUZZ_SEED=" + std::to_string(seed + i) +

@@ -1,8 +1,10 @@
 #include "serving/http/Generation.h"
 
 #include "runtime/base/Printable.h"
+#include "serving/http/StructuredOutput.h"
 #include "serving/tokenizer/Utf8.h"
 
+#include <algorithm>
 #include <chrono>
 #include <random>
 
@@ -47,9 +49,36 @@ void Generation::start() {
     self->finishAnswer();
   };
   unfinished = choices.size();
+  if (!request.grammar) {
+    submit(nullptr);
+    return;
+  }
+  if (auto grammar = environment.grammars->find(*request.grammar)) {
+    submit(std::move(grammar));
+    return;
+  }
+  Status taken = environment.grammars->compile(
+      *request.grammar,
+      [self = shared_from_this()](const GrammarCompiler::Made &made) {
+        self->exchange->postSoon([self, made] {
+          if (self->over)
+            return;
+          if (made)
+            self->submit(*made);
+          else
+            self->abort(
+                grammarError(made.error(), self->request.grammar->place));
+        });
+      });
+  if (!taken)
+    abort(grammarError(taken.error(), request.grammar->place));
+}
+
+void Generation::submit(std::shared_ptr<const TokenGrammar> grammar) {
   for (size_t i = 0; i < choices.size(); ++i) {
     Choice &choice = choices[i];
     Request sequence;
+    sequence.grammar = grammar;
     sequence.prompt = request.prompts[choice.prompt];
     sequence.sampling = request.sampling;
     // Choices of one prompt differ; those of equal prompts need not.
@@ -124,10 +153,10 @@ void Generation::take(Choice &choice, Event event) {
   }
   if (request.maxTokens[choice.prompt] > 0)
     for (const Token &token : event.tokens)
-      if (!choice.stops.hit())
+      if (!choice.stops.hit() && !(choice.parser && choice.parser->enough()))
         takeToken(choice, token);
   FinishReason finish = event.finish;
-  if (choice.stops.hit()) {
+  if (choice.stops.hit() || (choice.parser && choice.parser->enough())) {
     if (finish == FinishReason::none)
       environment.engine.cancel(choice.number);
     finish = FinishReason::stop;
@@ -143,12 +172,17 @@ void Generation::take(Choice &choice, Event event) {
   }
   if (choice.stops.hit()) {
     if (request.includeStop)
-      choice.text += choice.stops.stop();
+      takeText(choice, choice.stops.stop());
   } else {
-    choice.text += choice.stops.push(choice.stream.finish());
-    choice.text += choice.stops.finish();
+    takeText(choice, choice.stops.push(choice.stream.finish()));
+    takeText(choice, choice.stops.finish());
     if (choice.stops.hit())
       finish = FinishReason::stop;
+  }
+  if (choice.parser) {
+    std::vector<AnswerPiece> pieces;
+    choice.parser->finish(pieces);
+    takePieces(choice, std::move(pieces));
   }
   choice.finish = finish;
   --unfinished;
@@ -160,8 +194,63 @@ void Generation::takeToken(Choice &choice, const Token &token) {
     choice.records.push_back(
         recordOf(token.id, token.logprob, token.top, choice.length));
   std::string text = choice.stream.push(token.id);
+  if (choice.parser && request.skipSpecialTokens) {
+    // Marks of calls and reasoning are control tokens in some vocabularies.
+    const std::vector<int32_t> &marks = environment.texts.markTokens();
+    if (std::find(marks.begin(), marks.end(), token.id) != marks.end())
+      text += environment.texts.tokenizer().tokenText(token.id);
+  }
   choice.length += text.size();
-  choice.text += choice.stops.push(text);
+  takeText(choice, choice.stops.push(text));
+}
+
+void Generation::takeText(Choice &choice, const std::string &text) {
+  if (!choice.parser) {
+    choice.text += text;
+    return;
+  }
+  std::vector<AnswerPiece> pieces;
+  choice.parser->push(text, pieces);
+  takePieces(choice, std::move(pieces));
+}
+
+void Generation::takePieces(Choice &choice, std::vector<AnswerPiece> pieces) {
+  using Kind = AnswerPiece::Kind;
+  for (AnswerPiece &piece : pieces)
+    switch (piece.kind) {
+    case Kind::content:
+      choice.text += piece.text;
+      break;
+    case Kind::reasoning:
+      choice.reasoning += piece.text;
+      break;
+    case Kind::callBegin:
+      choice.calls.push_back({callId(), std::move(piece.text), {}});
+      break;
+    case Kind::callArguments:
+      choice.calls.back().arguments += piece.text;
+      break;
+    case Kind::callEnd:
+      choice.calls.back().complete = true;
+      break;
+    case Kind::callBroken:
+      // What a stream has told stays told.
+      if (!choice.calls.back().sent)
+        choice.calls.pop_back();
+      break;
+    }
+}
+
+std::string Generation::callId() const {
+  constexpr char letters[] =
+      "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+  const ToolFormat &format = *request.answer.format;
+  constexpr int shortest = 16; // than which none is marked as ours
+  std::string made = format.idLength < shortest ? "" : "call_";
+  std::random_device random;
+  for (int i = 0; i < format.idLength; ++i)
+    made += letters[random() % (sizeof(letters) - 1)];
+  return made;
 }
 
 void Generation::takePrompt(Choice &choice, const Event &event) {
@@ -193,8 +282,10 @@ Generation::recordOf(int32_t token, float logprob,
   return record;
 }
 
-const char *Generation::reasonOf(FinishReason finish) {
-  return finish == FinishReason::stop ? "stop" : "length";
+const char *Generation::reasonOf(const Choice &choice) {
+  if (choice.finish != FinishReason::stop)
+    return "length";
+  return choice.parser && choice.parser->calls > 0 ? "tool_calls" : "stop";
 }
 
 void Generation::writeHead(JsonWriter &writer, const char *object) const {
@@ -295,17 +386,11 @@ void Generation::sendWhole() {
     const Choice &choice = choices[i];
     writer.beginObject().field("index", static_cast<uint64_t>(i));
     if (request.chat)
-      writer.key("message")
-          .beginObject()
-          .field("role", "assistant")
-          .field("content", choice.text)
-          .key("refusal")
-          .null()
-          .endObject();
+      writeMessage(writer, choice);
     else
       writer.field("text", choice.text);
     writeLogprobs(writer, choice.records);
-    writer.field("finish_reason", reasonOf(choice.finish)).endObject();
+    writer.field("finish_reason", reasonOf(choice)).endObject();
   }
   writer.endArray();
   writeUsage(writer);
@@ -313,6 +398,66 @@ void Generation::sendWhole() {
   over = true;
   exchange->respond(200, "application/json", std::move(body));
   finishAnswer();
+}
+
+void Generation::writeMessage(JsonWriter &writer, const Choice &choice) const {
+  writer.key("message").beginObject().field("role", "assistant");
+  if (choice.text.empty() && !choice.calls.empty())
+    writer.key("content").null();
+  else
+    writer.field("content", choice.text);
+  writer.key("refusal").null();
+  if (!choice.reasoning.empty())
+    writer.field("reasoning_content", choice.reasoning);
+  if (!choice.calls.empty()) {
+    writer.key("tool_calls").beginArray();
+    for (const ToolCall &call : choice.calls) {
+      writer.beginObject().field("id", call.id).field("type", "function");
+      writer.key("function")
+          .beginObject()
+          .field("name", call.name)
+          .field("arguments", call.arguments)
+          .endObject()
+          .endObject();
+    }
+    writer.endArray();
+  }
+  writer.endObject();
+}
+
+/// What is new since the chunk before.
+void Generation::writeDelta(JsonWriter &writer, Choice &choice) const {
+  writer.key("delta").beginObject();
+  if (!choice.reasoning.empty())
+    writer.field("reasoning_content", choice.reasoning);
+  if (!choice.text.empty())
+    writer.field("content", choice.text);
+  choice.reasoning.clear();
+  choice.text.clear();
+  bool any = false;
+  for (size_t i = choice.sentCalls; i < choice.calls.size(); ++i) {
+    ToolCall &call = choice.calls[i];
+    if (call.sent && call.arguments.empty())
+      continue;
+    if (!any)
+      writer.key("tool_calls").beginArray();
+    any = true;
+    writer.beginObject().field("index", static_cast<uint64_t>(i));
+    if (!call.sent)
+      writer.field("id", call.id).field("type", "function");
+    writer.key("function").beginObject();
+    if (!call.sent)
+      writer.field("name", call.name);
+    writer.field("arguments", call.arguments).endObject().endObject();
+    call.sent = true;
+    call.arguments.clear();
+  }
+  while (choice.sentCalls < choice.calls.size() &&
+         choice.calls[choice.sentCalls].complete)
+    ++choice.sentCalls;
+  if (any)
+    writer.endArray();
+  writer.endObject();
 }
 
 void Generation::sendChunks() {
@@ -349,20 +494,23 @@ void Generation::sendChunks() {
 
 void Generation::sendChunk(size_t index, Choice &choice) {
   bool ends = choice.finish != FinishReason::none && !choice.reported;
-  if (choice.text.empty() && !ends)
+  bool calls =
+      std::any_of(choice.calls.begin() + static_cast<long>(choice.sentCalls),
+                  choice.calls.end(), [](const ToolCall &call) {
+                    return !call.sent || !call.arguments.empty();
+                  });
+  if (choice.text.empty() && choice.reasoning.empty() && !calls && !ends)
     return;
   JsonWriter writer;
   writer.beginObject().field("index", static_cast<uint64_t>(index));
   if (!request.chat)
     writer.field("text", choice.text);
-  else if (choice.text.empty())
-    writer.key("delta").beginObject().endObject();
   else
-    writer.key("delta").beginObject().field("content", choice.text).endObject();
+    writeDelta(writer, choice);
   writeLogprobs(writer, choice.records);
   writer.key("finish_reason");
   if (ends)
-    writer.value(reasonOf(choice.finish));
+    writer.value(reasonOf(choice));
   else
     writer.null();
   writer.endObject();
@@ -431,9 +579,9 @@ void Generation::finishAnswer() {
              any ? std::chrono::duration<double>(firstToken - arrived).count()
                  : 0.0,
              secondsSince(arrived));
-    environment.log(id + " prompt=" + std::to_string(prompt) + " completion=" +
-                    std::to_string(completion) + " " + times + " end=" +
-                    (whole ? reasonOf(choices.back().finish) : "early") +
+    environment.log(id + " prompt=" + std::to_string(prompt) +
+                    " completion=" + std::to_string(completion) + " " + times +
+                    " end=" + (whole ? reasonOf(choices.back()) : "early") +
                     (request.user.empty()
                          ? std::string()
                          : " user=" + printable(request.user.substr(0, 64))));

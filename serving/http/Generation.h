@@ -3,6 +3,7 @@
 #pragma once
 
 #include "runtime/base/Json.h"
+#include "serving/grammar/GrammarCompiler.h"
 #include "serving/http/GenerationRequest.h"
 #include "serving/http/HttpExchange.h"
 #include "serving/http/ServerMetrics.h"
@@ -25,12 +26,14 @@ public:
     const std::string &model;
     /// Called at the end of each: a line for the log.
     std::function<void(const std::string &)> log;
+    GrammarCompiler *grammars; ///< null: no request asks for one
   };
 
   Generation(const Environment &environment,
              std::shared_ptr<HttpExchange> exchange, GenerationRequest request);
 
-  /// Submits all sequences; answers with an error where one is refused.
+  /// Submits all sequences, once their grammar is there; answers with an error
+  /// where one is refused.
   void start();
   /// Ends it early: the answer, or an event of the stream, says why.
   void abort(ApiError error);
@@ -45,14 +48,26 @@ private:
     std::vector<std::pair<std::string, float>> top;
     size_t offset = 0; ///< in the choice's text
   };
+  /// A tool's call: what of it was not sent yet, if it is a stream.
+  struct ToolCall {
+    std::string id, name, arguments;
+    bool complete = false, sent = false;
+  };
   struct Choice {
     Choice(const Tokenizer &tokenizer, const GenerationRequest &request)
-        : stream(tokenizer, request.skipSpecialTokens), stops(request.stops) {}
+        : stream(tokenizer, request.skipSpecialTokens), stops(request.stops) {
+      if (request.answer.format || request.answer.reasoning)
+        parser.emplace(request.answer);
+    }
     uint64_t number = 0; ///< the engine's
     size_t prompt = 0;   ///< of the request's prompts
     Detokenizer stream;
     StopStrings stops;
-    std::string text;                 ///< not sent yet
+    std::optional<AnswerParser> parser; ///< none: all is text
+    std::string text;                   ///< not sent yet, as the two below
+    std::string reasoning;
+    std::vector<ToolCall> calls;
+    size_t sentCalls = 0;             ///< calls that the stream is done with
     size_t length = 0;                ///< of all text so far, in bytes
     std::vector<TokenRecord> records; ///< not sent yet
     int64_t tokens = 0;
@@ -62,11 +77,15 @@ private:
     ServerMetrics::Clock::time_point latest{};
   };
 
+  void submit(std::shared_ptr<const TokenGrammar> grammar);
   void receive(size_t choice, Event event); ///< on the engine's thread
   void drain();
   void take(Choice &choice, Event event);
   void takeToken(Choice &choice, const Token &token);
   void takePrompt(Choice &choice, const Event &event);
+  /// Text of the model, where stop strings are out.
+  void takeText(Choice &choice, const std::string &text);
+  void takePieces(Choice &choice, std::vector<AnswerPiece> pieces);
   TokenRecord recordOf(int32_t id, float logprob,
                        const std::vector<TokenLogprob> &top,
                        size_t offset) const;
@@ -83,7 +102,10 @@ private:
                      const std::vector<TokenRecord> &records) const;
   void writeUsage(JsonWriter &writer) const;
   void writeHead(JsonWriter &writer, const char *object) const;
-  static const char *reasonOf(FinishReason finish);
+  void writeMessage(JsonWriter &writer, const Choice &choice) const;
+  void writeDelta(JsonWriter &writer, Choice &choice) const;
+  std::string callId() const;
+  static const char *reasonOf(const Choice &choice);
 
   const Environment environment;
   const std::shared_ptr<HttpExchange> exchange;

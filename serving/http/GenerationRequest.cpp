@@ -1,5 +1,8 @@
 #include "serving/http/GenerationRequest.h"
 
+#include "serving/http/StructuredOutput.h"
+#include "serving/http/ToolFields.h"
+
 #include <algorithm>
 #include <random>
 
@@ -34,6 +37,12 @@ const std::vector<FieldRow> commonFields = {
     {"priority", {}},
     {"truncate_prompt_tokens", {}},
     {"user", {}},
+    {"response_format", {}},
+    {"structured_outputs", {}},
+    {"guided_json", {}},
+    {"guided_regex", {}},
+    {"guided_choice", {}},
+    {"guided_grammar", {}},
 };
 
 std::vector<FieldRow> withCommon(std::vector<FieldRow> rows) {
@@ -51,13 +60,13 @@ std::vector<FieldRow> makeChatFields() {
       {"documents", {}},
       {"reasoning_effort", {}},
       {"safety_identifier", {}},
-      {"response_format", {}},
       {"modalities", {}},
       {"service_tier", {}},
       {"store", {}},
       {"tool_choice", {}},
-      {"tools", "answers are not searched for tool calls"},
-      {"parallel_tool_calls", "answers are not searched for tool calls"},
+      {"tools", {}},
+      {"parallel_tool_calls", {}},
+      {"separate_reasoning", {}},
       {"functions", "it is an older form of 'tools'"},
       {"function_call", "it is an older form of 'tool_choice'"},
       {"audio", "models of text only are served"},
@@ -323,6 +332,7 @@ void readCommon(FieldReader &fields, const RequestContext &context,
                 GenerationRequest &request) {
   readSampling(fields, context, request);
   readStops(fields, request);
+  request.grammar = readGrammar(fields);
   request.choices =
       static_cast<int32_t>(fields.integer("n", 1, mostSequences).value_or(1));
   request.stopTokens = fields.tokens("stop_token_ids");
@@ -419,15 +429,11 @@ void readChat(FieldReader &fields, const RequestContext &context,
   request.chat = true;
   fields.checkNames(chatFields());
   checkModel(fields, context.model);
-  checkOnly(fields, "response_format", {Json{{"type", "text"}}},
-            "must be {\"type\": \"text\"}: answers are not constrained");
   checkOnly(fields, "modalities", {Json::array({"text"})},
             "must be [\"text\"]");
   checkOnly(fields, "service_tier", {"auto", "default"},
             "must be \"auto\" or \"default\"");
   checkOnly(fields, "store", {false}, "must be false: nothing is stored");
-  checkOnly(fields, "tool_choice", {"none", "auto"},
-            "must be \"none\" or \"auto\"");
   readCommon(fields, context, request);
   if (request.user.empty())
     request.user = fields.text("safety_identifier").value_or("");
@@ -444,12 +450,32 @@ void readChat(FieldReader &fields, const RequestContext &context,
   std::optional<Json> variables = chatVariables(fields);
   if (!variables || !fields.ok())
     return;
-  auto ids = context.texts.encodeChat(*variables);
-  if (!ids) {
-    fields.fail(ApiError::from(ids.error(), "messages"));
+  ToolRequest tools = readTools(fields, context.texts);
+  if (!fields.ok())
+    return;
+  if (!tools.rendered.empty())
+    (*variables)["tools"] = tools.rendered;
+  auto prompt = context.texts.encodeChat(*variables);
+  if (!prompt) {
+    fields.fail(ApiError::from(prompt.error(), "messages"));
     return;
   }
-  request.prompts.push_back(std::move(*ids));
+  request.prompts.push_back(std::move(prompt->tokens));
+  if (fields.flag("separate_reasoning", true))
+    request.answer.reasoning = context.texts.reasoningFormat();
+  request.answer.state = prompt->reasoning;
+  request.answer.parallel = tools.parallel;
+  request.tools = tools.schemas;
+  if (request.tools) {
+    request.answer.format = context.texts.toolFormat();
+    request.answer.tools = request.tools.get();
+  }
+  constrainAnswer(fields, tools, context.texts.reasoningFormat(),
+                  prompt->reasoning, request.grammar);
+  if (request.grammar && !context.grammars)
+    fields.fail(request.grammar->place,
+                "is not supported: this server compiles no grammars",
+                "unsupported_field");
   readLengths(fields, context, most ? most : older, 0, request);
 }
 
@@ -514,6 +540,10 @@ void readCompletion(FieldReader &fields, const RequestContext &context,
   checkModel(fields, context.model);
   readCommon(fields, context, request);
   request.echo = fields.flag("echo", false);
+  if (request.grammar && !context.grammars)
+    fields.fail(request.grammar->place,
+                "is not supported: this server compiles no grammars",
+                "unsupported_field");
   if (std::optional<int64_t> best = fields.integer("best_of", 1, mostSequences);
       best && *best != request.choices)
     fields.fail("best_of", "must equal 'n': no choice is dropped",

@@ -1,8 +1,10 @@
 // /v1/chat/completions and /v1/completions as typed requests.
 #pragma once
 
+#include "serving/chat/AnswerParser.h"
 #include "serving/chat/ModelTexts.h"
 #include "serving/engine/Engine.h"
+#include "serving/grammar/GrammarSpec.h"
 #include "serving/http/FieldReader.h"
 
 namespace knapper::serving {
@@ -19,6 +21,10 @@ struct GenerationRequest {
   bool stream = false, includeUsage = false, echo = false;
   int32_t topLogprobs = -1; ///< -1: no logprobs
   int32_t priority = 0;
+  std::optional<GrammarSpec> grammar; ///< of every choice
+  /// How a chat's answer is read; its `tools` are those below.
+  AnswerParser::Settings answer;
+  std::shared_ptr<const ToolSchemas> tools;
   std::string user; ///< for the log
 
   size_t sequences() const { return prompts.size() * choices; }
@@ -28,6 +34,7 @@ struct RequestContext {
   const ModelTexts &texts;
   ModelLimits limits;
   const std::string &model; ///< the name that requests must use, if any
+  bool grammars;            ///< whether answers can be constrained
 };
 
 /// Reads and tokenises a body, or fills `error`.

@@ -56,7 +56,7 @@ struct HttpClient::Connection {
   beast::flat_buffer buffer;
   std::string host, prefix, name;
   double seconds = 0;
-  bool open = true;
+  bool open = true, abandoned = false;
 
   /// Begins an operation by `start(handler)` and waits for its end.
   template <typename Start> Status wait(const char *what, Start &&start) {
@@ -89,6 +89,7 @@ HttpClient::HttpClient(std::unique_ptr<Connection> connection)
     : connection(std::move(connection)) {}
 HttpClient::~HttpClient() = default;
 bool HttpClient::isOpen() const { return connection->open; }
+void HttpClient::abandon() { connection->abandoned = true; }
 
 Expected<std::unique_ptr<HttpClient>> HttpClient::connect(const HttpUrl &url,
                                                           double seconds) {
@@ -140,7 +141,7 @@ HttpClient::send(const std::string &path, const std::string &body,
     http::async_read_header(c.stream, c.buffer, parser, handler);
   }));
   std::array<char, 16384> bytes;
-  while (!parser.is_done()) {
+  while (!parser.is_done() && !c.abandoned) {
     parser.get().body().data = bytes.data();
     parser.get().body().size = bytes.size();
     TRY(c.wait("the answer broke off", [&](auto handler) {
@@ -149,7 +150,7 @@ HttpClient::send(const std::string &path, const std::string &body,
     part(std::string_view(bytes.data(),
                           bytes.size() - parser.get().body().size));
   }
-  c.open = parser.get().keep_alive();
+  c.open = parser.get().keep_alive() && !c.abandoned;
   return static_cast<int>(parser.get().result_int());
 }
 

@@ -33,6 +33,8 @@ public:
   Expected<int> send(const std::string &path, const std::string &body,
                      const std::string &key,
                      const std::function<void(std::string_view)> &part);
+  /// From within `part`: no more is read, and the connection closes.
+  void abandon();
   /// Whether the server keeps the connection for another request.
   bool isOpen() const;
 

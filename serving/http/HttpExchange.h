@@ -17,8 +17,8 @@ struct HttpRequest {
 
 using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
 
-/// All functions but `post` are called on the exchange's own thread of
-/// execution: in the service's handler and in what was posted.
+/// All functions but `post` and `postSoon` are called on the exchange's own
+/// thread of execution: in the service's handler and in what was posted.
 class HttpExchange : public std::enable_shared_from_this<HttpExchange> {
 public:
   virtual ~HttpExchange() = default;
@@ -36,6 +36,10 @@ public:
   virtual bool isOpen() const = 0;
   /// Runs a function later, from any thread.
   virtual void post(std::function<void()> function) = 0;
+  /// The same for what must not wait until the client asks for more.
+  virtual void postSoon(std::function<void()> function) {
+    post(std::move(function));
+  }
   /// Called when the client goes before the answer is complete.
   std::function<void()> onClosed;
 };

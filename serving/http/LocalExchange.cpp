@@ -119,6 +119,12 @@ bool LocalExchange::isOpen() const {
   return open;
 }
 
+void LocalExchange::postSoon(std::function<void()> function) {
+  std::lock_guard running(strand);
+  if (isOpen())
+    function();
+}
+
 void LocalExchange::post(std::function<void()> function) {
   std::lock_guard lock(mutex);
   // Whose client is gone has said so already; nobody would run it.

@@ -41,6 +41,8 @@ public:
   size_t unsent() const override;
   bool isOpen() const override;
   void post(std::function<void()> function) override;
+  /// Runs it now, on the caller's thread: not from within the service.
+  void postSoon(std::function<void()> function) override;
 
 private:
   void runPosted();

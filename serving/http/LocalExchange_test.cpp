@@ -39,6 +39,16 @@ TEST(LocalExchange, UnwrapsEvents) {
   EXPECT_TRUE(exchange->ended());
 }
 
+TEST(LocalExchange, RunsWhatMustNotWaitWithoutAPoll) {
+  auto exchange = std::make_shared<LocalExchange>("/", "{}");
+  exchange->start([](const auto &) {});
+  bool ran = false;
+  std::thread([&] { exchange->postSoon([&] { ran = true; }); }).join();
+  EXPECT_TRUE(ran);
+  exchange->close();
+  exchange->postSoon([] { ADD_FAILURE() << "the client is gone"; });
+}
+
 TEST(LocalExchange, RunsWhatIsPostedOnThePollingThread) {
   auto exchange = std::make_shared<LocalExchange>("/", "{}");
   exchange->start([](const auto &) {});

@@ -13,61 +13,6 @@ namespace knapper::serving {
 using ts::Dim;
 using Dims = SmallVector<Dim>;
 
-static Type elementType(OpBuilder &b, DType dtype) {
-  switch (dtype) {
-  case DType::f32:
-    return b.getF32Type();
-  case DType::bf16:
-    return b.getBF16Type();
-  case DType::f16:
-    return b.getF16Type();
-  case DType::f64:
-    return b.getF64Type();
-  default:
-    return {};
-  }
-}
-
-std::string DecoderBuilder::stored(const std::string &name) const {
-  llvm::StringRef inner(name);
-  if (!checkpoint.find(name) && inner.consume_front(config.names.base) &&
-      checkpoint.find(inner.str()))
-    return inner.str();
-  return name;
-}
-
-Value DecoderBuilder::weight(const std::string &given,
-                             ArrayRef<int64_t> shape) {
-  std::string name = stored(given);
-  const Checkpoint::Tensor *tensor = checkpoint.find(name);
-  std::string wanted;
-  for (int64_t size : shape)
-    wanted += (wanted.empty() ? "" : "x") + std::to_string(size);
-  if (!tensor) {
-    (void)fail("the tensor '" + name + "' is missing; it would be " + wanted,
-               "a folder with all weights of the model");
-    return {};
-  }
-  Type stored = elementType(b, tensor->dtype);
-  if (!stored || ArrayRef<int64_t>(tensor->shape) != shape) {
-    std::string has;
-    for (int64_t size : tensor->shape)
-      has += (has.empty() ? "" : "x") + std::to_string(size);
-    (void)fail("the tensor '" + name + "' is " + given + " " +
-                   std::string(knapper::name(tensor->dtype)) + ", and " +
-                   wanted + " is what config.json says",
-               "the config.json that belongs to these weights");
-    return {};
-  }
-  read.insert(name);
-  auto reference =
-      ts::WeightAttr::get(shared.context, tensor->file, tensor->offset,
-                          tensor->bytes, b.getStringAttr(name));
-  Value value =
-      makeAs<ts::WeightOp>(RankedTensorType::get(shape, stored), reference);
-  return convert(value, f32);
-}
-
 std::string DecoderBuilder::layerName(const std::string &name) const {
   std::string prefix = config.names.layer;
   size_t at = prefix.find("{}");
@@ -87,14 +32,6 @@ Value DecoderBuilder::norm(Value x, const std::string &name, int64_t width) {
   return make<ts::LayerNormOp>(
       x, scale, Optional{bias}, static_cast<uint64_t>(ts::rankOf(x) - 1),
       llvm::APFloat(config.normEpsilon), config.norm != NormKind::layer);
-}
-
-Value DecoderBuilder::product(Value x, Value matrix, bool transposed) {
-  if (failed() || !x)
-    return {};
-  return make<ts::DotOp>(x, matrix, ArrayRef<int64_t>{}, ArrayRef<int64_t>{},
-                         ArrayRef<int64_t>{ts::rankOf(x) - 1},
-                         ArrayRef<int64_t>{transposed ? 0 : 1}, TypeAttr());
 }
 
 Value DecoderBuilder::linear(Value x, const std::string &name, int64_t in,
@@ -270,21 +207,6 @@ Value DecoderBuilder::logits(Value x) {
   return y;
 }
 
-Status DecoderBuilder::checkAllRead() const {
-  // Buffers that old exports kept.
-  auto isBuffer = [](llvm::StringRef name) {
-    return name.ends_with("rotary_emb.inv_freq") ||
-           name.ends_with("attn.masked_bias") || name.ends_with(".attn.bias");
-  };
-  for (const auto &[name, tensor] : checkpoint.tensors())
-    if (!read.contains(name) && !isBuffer(name))
-      return userError(cat("the tensor '", name, "' is read by nothing in a ",
-                           config.family),
-                       checkpoint.files()[tensor.file],
-                       "the config.json that belongs to these weights");
-  return success();
-}
-
 Status DecoderBuilder::build(ModuleOp module) {
   auto symbol = [&](llvm::StringRef name) { return shared.freshSymbol(name); };
   count = symbol("tokens");
@@ -346,7 +268,7 @@ Status DecoderBuilder::build(ModuleOp module) {
   if (missing || !y)
     return internalError(missing.value_or("the program could not be built"),
                          at);
-  TRY(checkAllRead());
+  TRY(checkAllRead(config.family));
   SmallVector<Value> results{y};
   llvm::append_range(results, pools);
   func::ReturnOp::create(b, loc, results);
@@ -358,9 +280,7 @@ Status DecoderBuilder::build(ModuleOp module) {
     main.setResultAttr(1 + i, "ts.name",
                        b.getStringAttr("new_" + names[std::size(inputs) + i]));
   module->setAttr("ts.symbols", shared.symbolsAttr());
-  SmallVector<StringRef> paths(checkpoint.files().begin(),
-                               checkpoint.files().end());
-  module->setAttr("ts.files", b.getStrArrayAttr(paths));
+  setFiles(module);
   return success();
 }
 

@@ -14,39 +14,33 @@
 //===----------------------------------------------------------------------===//
 #pragma once
 
-#include "frontends/common/NodeBuilder.h"
+#include "serving/models/CheckpointBuilder.h"
 #include "serving/models/DecoderConfig.h"
 
 namespace knapper::serving {
 
-class DecoderBuilder : public NodeBuilder {
+class DecoderBuilder : public CheckpointBuilder {
 public:
   DecoderBuilder(GraphBuilder &shared, mlir::Location location,
                  const DecoderConfig &config, const Checkpoint &checkpoint,
                  int64_t blockTokens)
-      : NodeBuilder(shared, location), config(config), checkpoint(checkpoint),
-        blockTokens(blockTokens), f32(shared.b.getF32Type()) {}
+      : CheckpointBuilder(shared, location, checkpoint, config.names.base),
+        config(config), blockTokens(blockTokens) {}
 
   /// The function @main of the module. UserError for weights that are missing,
   /// of another shape, or that nothing reads.
   Status build(mlir::ModuleOp module);
-  std::string where() const override { return at; }
 
 private:
   struct Angles {
     mlir::Value cosine, sine; ///< [T, 1, dims / 2]
   };
 
-  /// A tensor of the checkpoint in f32, of this shape.
-  mlir::Value weight(const std::string &given, llvm::ArrayRef<int64_t> shape);
-  /// As the checkpoint has it: with the names' base or without.
-  std::string stored(const std::string &name) const;
   std::string layerName(const std::string &name) const;
   mlir::Value norm(mlir::Value x, const std::string &name, int64_t width);
   /// x [T, in] times the matrix `name`.weight [out, in], plus `name`.bias.
   mlir::Value linear(mlir::Value x, const std::string &name, int64_t in,
                      int64_t out, bool bias);
-  mlir::Value product(mlir::Value x, mlir::Value matrix, bool transposed);
   mlir::Value columns(mlir::Value x, int64_t from, int64_t count);
   mlir::Value heads(mlir::Value x, int64_t count);
   mlir::Value rotate(mlir::Value x);
@@ -59,14 +53,9 @@ private:
   mlir::Value write(mlir::Value pool, mlir::Value rows);
   mlir::Value logits(mlir::Value x);
   Angles makeAngles(const Rope &rope);
-  Status checkAllRead() const;
 
   const DecoderConfig &config;
-  const Checkpoint &checkpoint;
   int64_t blockTokens;
-  mlir::Type f32;
-  std::string at = "the model";
-  llvm::StringSet<> read;
   ts::Dim count; ///< of tokens
   mlir::Value tokens, position, sequence, block, offset, table, rows;
   llvm::SmallVector<mlir::Value> pools; ///< keys, values of each layer

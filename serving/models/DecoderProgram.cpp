@@ -5,6 +5,7 @@
 #include "compiler/registration/Registration.h"
 #include "mlir/IR/Verifier.h"
 #include "serving/models/DecoderBuilder.h"
+#include "serving/models/EncoderBuilder.h"
 
 #include <unistd.h>
 
@@ -12,9 +13,10 @@ using namespace mlir;
 
 namespace knapper::serving {
 
-Expected<std::string> decoderText(const DecoderConfig &config,
-                                  const Checkpoint &checkpoint,
-                                  int64_t blockTokens) {
+/// The text of a program that `build` writes.
+template <typename Build>
+static Expected<std::string> programText(const std::string &family,
+                                         Build &&build) {
   DialectRegistry registry;
   registerAllKnapperDialects(registry);
   MLIRContext context(registry, MLIRContext::Threading::DISABLED);
@@ -24,40 +26,68 @@ Expected<std::string> decoderText(const DecoderConfig &config,
     graph.diagnostic = diagnostic.str();
     return mlir::success();
   });
-  Location location = NameLoc::get(StringAttr::get(&context, config.family));
+  Location location = NameLoc::get(StringAttr::get(&context, family));
   OwningOpRef<ModuleOp> module = ModuleOp::create(location);
-  DecoderBuilder builder(graph, location, config, checkpoint, blockTokens);
-  TRY(builder.build(*module));
+  TRY(build(graph, location, *module));
   if (failed(verify(*module)))
     return internalError("the program is not valid: " + graph.diagnostic,
-                         config.family);
+                         family);
   std::string text;
   llvm::raw_string_ostream(text) << *module;
   return text;
 }
 
-Expected<std::shared_ptr<const Artefact>>
-compileDecoder(const DecoderConfig &config, const Checkpoint &checkpoint,
-               int64_t blockTokens, Options options) {
+/// Compiles what `makeText` gives.
+template <typename MakeText>
+static Expected<std::shared_ptr<const Artefact>>
+compileProgram(const std::string &family, const Checkpoint &checkpoint,
+               Options options, MakeText &&makeText) {
   throwLlvmErrors();
   try {
-    ASSIGN_OR_RETURN(std::string text,
-                     decoderText(config, checkpoint, blockTokens));
+    ASSIGN_OR_RETURN(std::string text, makeText());
     options.modelFormat = "mlir";
     CompileInput input;
     input.bytes = text;
-    input.givenName = config.family;
+    input.givenName = family;
     input.dataFiles = checkpoint.files();
     ASSIGN_OR_RETURN(int descriptor, compileModel(input, options, ""));
-    auto artefact = Artefact::loadFd(descriptor, config.family);
+    auto artefact = Artefact::loadFd(descriptor, family);
     close(descriptor);
     return artefact;
   } catch (const std::bad_alloc &) {
-    return deviceError("out of memory while compiling", config.family,
-                       "free memory");
+    return deviceError("out of memory while compiling", family, "free memory");
   } catch (const std::exception &failure) {
-    return internalError(failure.what(), config.family);
+    return internalError(failure.what(), family);
   }
+}
+
+Expected<std::string> decoderText(const DecoderConfig &config,
+                                  const Checkpoint &checkpoint,
+                                  int64_t blockTokens) {
+  return programText(config.family, [&](GraphBuilder &graph, Location location,
+                                        ModuleOp module) {
+    return DecoderBuilder(graph, location, config, checkpoint, blockTokens)
+        .build(module);
+  });
+}
+
+Expected<std::shared_ptr<const Artefact>>
+compileDecoder(const DecoderConfig &config, const Checkpoint &checkpoint,
+               int64_t blockTokens, Options options) {
+  return compileProgram(config.family, checkpoint, std::move(options), [&] {
+    return decoderText(config, checkpoint, blockTokens);
+  });
+}
+
+Expected<std::shared_ptr<const Artefact>>
+compileEncoder(const EncoderConfig &config, const Checkpoint &checkpoint,
+               Options options) {
+  return compileProgram(config.family, checkpoint, std::move(options), [&] {
+    return programText(config.family, [&](GraphBuilder &graph,
+                                          Location location, ModuleOp module) {
+      return EncoderBuilder(graph, location, config, checkpoint).build(module);
+    });
+  });
 }
 
 } // namespace knapper::serving

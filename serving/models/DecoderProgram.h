@@ -1,9 +1,9 @@
-// A decoder compiled: from its folder to an artefact.
+// A decoder or an encoder compiled: from its folder to an artefact.
 #pragma once
 
 #include "compiler/options/Options.h"
 #include "runtime/artefact/Artefact.h"
-#include "serving/models/DecoderConfig.h"
+#include "serving/models/EncoderConfig.h"
 
 namespace knapper::serving {
 
@@ -17,5 +17,10 @@ Expected<std::string> decoderText(const DecoderConfig &config,
 Expected<std::shared_ptr<const Artefact>>
 compileDecoder(const DecoderConfig &config, const Checkpoint &checkpoint,
                int64_t blockTokens, Options options);
+
+/// The same for the program of EncoderBuilder.h.
+Expected<std::shared_ptr<const Artefact>>
+compileEncoder(const EncoderConfig &config, const Checkpoint &checkpoint,
+               Options options);
 
 } // namespace knapper::serving

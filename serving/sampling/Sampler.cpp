@@ -144,7 +144,8 @@ float logSoftmaxAt(std::span<const float> logits, int32_t token) {
 Expected<Token> sampleToken(std::span<float> logits,
                             const SamplingOptions &options,
                             const TokenCounts &counts, uint64_t position,
-                            int32_t topLogprobs) {
+                            int32_t topLogprobs,
+                            std::span<const uint32_t> allowed) {
   auto broken = [] {
     return userError("the model gave logits that are not finite", "logits",
                      "check the weights: sums in float32 overflow, or a weight "
@@ -164,6 +165,10 @@ Expected<Token> sampleToken(std::span<float> logits,
   if (topLogprobs >= 0)
     given.assign(logits.begin(), logits.end());
   changeLogits(logits, options, counts);
+  if (!allowed.empty())
+    for (size_t i = 0; i < logits.size(); ++i)
+      if (i / 32 >= allowed.size() || !(allowed[i / 32] >> (i % 32) & 1))
+        logits[i] = kNever;
   largest = largestOf(logits);
   if (!(largest > kNever))
     return broken();

@@ -17,12 +17,14 @@ struct TokenCounts {
 /// Draws by the options, in this order: bias, penalties, temperature, min-p,
 /// top-k, top-p. Of equal logits the smaller token comes first. `position`:
 /// of the token that is drawn. `topLogprobs` as in Request; logprobs are those
-/// of the logits as they came. `logits` is scratch afterwards. UserError where
-/// the logits are not finite numbers (or all are -inf).
+/// of the logits as they came. `logits` is scratch afterwards. `allowed`: a bit
+/// a token; those without one are not drawn (empty: all are). UserError where
+/// the logits are not finite numbers (or all that are allowed are -inf).
 Expected<Token> sampleToken(std::span<float> logits,
                             const SamplingOptions &options,
                             const TokenCounts &counts, uint64_t position,
-                            int32_t topLogprobs);
+                            int32_t topLogprobs,
+                            std::span<const uint32_t> allowed = {});
 
 /// Log of the softmax at one token, and the most likely `count` tokens.
 float logSoftmaxAt(std::span<const float> logits, int32_t token);

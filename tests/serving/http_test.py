@@ -171,7 +171,6 @@ def test_users_cannot_write_control_tokens(server):
         ({"functions": []}, "functions", "unsupported_field", "older form"),
         ({"audio": {}}, "audio", "unsupported_field", "text only"),
         ({"store": True}, "store", "unsupported_field", "nothing is stored"),
-        ({"response_format": {"type": "json_object"}}, "response_format", "unsupported_field", "constrained"),
         ({"messages": []}, "messages", "invalid_value", "at least one"),
         ({"messages": [{"role": "king", "content": "x"}]}, "messages[0].role", "invalid_value", "assistant"),
         ({"messages": [{"role": "user", "contents": "x"}]}, "messages[0].contents", "unknown_field", "'content'"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import ctypes
 import json
+import re
 import threading
 import time
 
@@ -158,3 +159,26 @@ def test_null_pointers_are_user_errors(llm):
     lib.knapper_llm_release(None)
     lib.knapper_llm_request_release(None)
     lib.knapper_llm_cancel(None)
+
+
+def test_answers_follow_a_grammar_also_when_sequences_wait_again(reference, tmp_path):
+    schema = {
+        "type": "object", "properties": {"a": {"type": "integer", "minimum": 0, "maximum": 99}, "b": {"enum": ["x", "y"]}, "c": {"type": "string", "minLength": 30, "maxLength": 60}},
+        "required": ["a", "b", "c"], "additionalProperties": False,
+    }  # fmt: skip
+    # Room to begin all eight, and to end about three.
+    with knapper.LLM(reference[0], threads=2, kv_memory=160 << 10, cache_dir=None, max_context=256) as small:
+        prompts = [f"number {i}" for i in range(8)]
+        answers = small.generate_all(prompts, guided_json=schema, max_tokens=150, seed=3)
+        assert float(re.search(r"^knapper_engine_preemptions_total (\S+)", get(small, "/metrics"), re.M)[1]) > 0
+        whole = 0
+        for answer in answers:
+            if answer.finish_reason == "stop":
+                value = json.loads(answer.text)
+                assert set(value) == {"a", "b", "c"} and 0 <= value["a"] <= 99 and value["b"] in "xy" and 30 <= len(value["c"]) <= 60
+                whole += 1
+        assert whole > 0
+        texts = [small.generate("Hello", guided_choice=["one", "two"], seed=seed, max_tokens=20).text for seed in range(6)]
+        assert set(texts) <= {"one", "two"}
+        with pytest.raises(knapper.UserError, match="guided_regex"):
+            small.generate("Hello", guided_regex="(")

@@ -47,9 +47,9 @@ def make_folder(path: Path) -> Path:
 
 
 class Server:
-    def __init__(self, folder: Path, *flags: str):
+    def __init__(self, folder: Path, *flags: str, null: bool = True):
         self.process = subprocess.Popen(
-            [BUILD / "bin" / "knapper", "serve", str(folder), "--port", "0", "--null-engine", *flags],
+            [BUILD / "bin" / "knapper", "serve", str(folder), "--port", "0", *(["--null-engine"] if null else []), *flags],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         line = self.process.stdout.readline()

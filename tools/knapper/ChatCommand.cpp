@@ -1,11 +1,14 @@
 #include "serving/chat/ModelTexts.h"
 #include "serving/tokenizer/Detokenizer.h"
+#include "tools/knapper/RemoteChat.h"
 #include "tools/knapper/ServedEngine.h"
 #include "tools/knapper/Timing.h"
 
 #include <algorithm>
 #include <condition_variable>
 #include <csignal>
+#include <cstdlib>
+#include <functional>
 #include <iostream>
 #include <mutex>
 #include <random>
@@ -16,7 +19,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct ChatArguments {
-  std::string folder, system;
+  std::string folder, system, url, apiKey, model;
   ServedEngine engine;
   float temperature = -1, topP = 1;
   int maxTokens = 0;
@@ -111,14 +114,11 @@ Expected<std::string> answer(serving::Engine &engine,
   }
 }
 
-Status chat(ChatArguments &arguments) {
-  ASSIGN_OR_RETURN(std::unique_ptr<serving::ModelTexts> texts,
-                   serving::ModelTexts::load(arguments.folder));
-  ASSIGN_OR_RETURN(
-      std::unique_ptr<serving::Engine> engine,
-      arguments.engine.open(arguments.folder, texts->tokenizer().size()));
-  if (arguments.seed == 0)
-    arguments.seed = std::random_device()();
+/// The answer to a conversation; its text.
+using Answer =
+    std::function<Expected<std::string>(const Json &messages, uint64_t turn)>;
+
+Status talk(const ChatArguments &arguments, const Answer &answerTo) {
   signal(SIGINT, [](int) { interrupted = 1; });
   Json messages = Json::array();
   auto begin = [&] {
@@ -142,10 +142,7 @@ Status chat(ChatArguments &arguments) {
       continue;
     }
     messages.push_back({{"role", "user"}, {"content", line}});
-    ASSIGN_OR_RETURN(std::vector<int32_t> prompt,
-                     texts->encodeChat({{"messages", messages},
-                                        {"add_generation_prompt", true}}));
-    auto text = answer(*engine, *texts, std::move(prompt), arguments, turn);
+    Expected<std::string> text = answerTo(messages, turn);
     if (!text) {
       if (text.error().kind != ErrorKind::user)
         return text.takeError();
@@ -157,6 +154,73 @@ Status chat(ChatArguments &arguments) {
   }
 }
 
+/// With another server; what is not given is left to it.
+Status chatAt(const ChatArguments &arguments) {
+  const char *variable = getenv("KNAPPER_API_KEY");
+  std::string key = !arguments.apiKey.empty() ? arguments.apiKey
+                    : variable                ? variable
+                                              : "";
+  return talk(
+      arguments,
+      [&](const Json &messages, uint64_t turn) -> Expected<std::string> {
+        Json body = {{"messages", messages},
+                     {"stream", true},
+                     {"stream_options", Json{{"include_usage", true}}}};
+        if (!arguments.model.empty())
+          body["model"] = arguments.model;
+        if (arguments.temperature >= 0)
+          body["temperature"] = arguments.temperature;
+        if (arguments.topP < 1)
+          body["top_p"] = arguments.topP;
+        if (arguments.maxTokens > 0)
+          body["max_tokens"] = arguments.maxTokens;
+        if (arguments.seed != 0)
+          body["seed"] = arguments.seed + turn;
+        Stopwatch watch;
+        auto answer =
+            answerFrom(arguments.url, key, body, [](std::string_view part) {
+              print(printable(std::string(part), /*lines=*/true));
+              fflush(stdout);
+              return interrupted == 0;
+            });
+        print("\n");
+        if (!answer)
+          return answer.takeError();
+        if (answer->tokens > 0)
+          fprintf(stderr, "[%lld tokens, %.1f tokens/s%s]\n",
+                  static_cast<long long>(answer->tokens),
+                  static_cast<double>(answer->tokens) / watch.seconds(),
+                  answer->finish == "length" ? ", cut" : "");
+        else if (interrupted)
+          fprintf(stderr, "[stopped]\n");
+        return answer->text;
+      });
+}
+
+Status chat(ChatArguments &arguments) {
+  if (arguments.folder.empty() == arguments.url.empty())
+    return userError("needs a folder or --url", "knapper chat",
+                     "knapper chat ./SmolLM2-135M-Instruct");
+  if (!arguments.url.empty())
+    return chatAt(arguments);
+  ASSIGN_OR_RETURN(std::unique_ptr<serving::ModelTexts> texts,
+                   serving::ModelTexts::load(arguments.folder));
+  ASSIGN_OR_RETURN(
+      std::unique_ptr<serving::Engine> engine,
+      arguments.engine.open(arguments.folder, texts->tokenizer().size()));
+  if (arguments.seed == 0)
+    arguments.seed = std::random_device()();
+  return talk(
+      arguments,
+      [&](const Json &messages, uint64_t turn) -> Expected<std::string> {
+        ASSIGN_OR_RETURN(serving::ChatPrompt prompt,
+                         texts->encodeChat({{"messages", messages},
+                                            {"add_generation_prompt", true}}));
+        return answer(*engine, *texts, std::move(prompt.tokens), arguments,
+                      turn);
+      });
+}
+
 } // namespace
 
 void addChat(CLI::App &app, Session &session) {
@@ -166,9 +230,19 @@ void addChat(CLI::App &app, Session &session) {
   command
       ->add_option("folder", arguments->folder,
                    "A Hugging Face folder: config.json, safetensors, "
-                   "tokenizer.json")
-      ->required()
+                   "tokenizer.json; or --url")
       ->type_name("FOLDER");
+  command
+      ->add_option("--url", arguments->url,
+                   "A server of OpenAI's API to talk with instead, such as "
+                   "http://127.0.0.1:8000/v1")
+      ->type_name("URL");
+  command
+      ->add_option("--api-key", arguments->apiKey,
+                   "The key that the server asks for; also in KNAPPER_API_KEY")
+      ->type_name("KEY");
+  command->add_option("--model", arguments->model,
+                      "The model's name at the server");
   command->add_option("--system", arguments->system, "The system prompt");
   command
       ->add_option("--temperature", arguments->temperature,

@@ -1,5 +1,6 @@
 #include "serving/http/ApiService.h"
 #include "serving/http/HttpServer.h"
+#include "serving/http/StructuredOutput.h"
 #include "tools/knapper/ServedEngine.h"
 #include "tools/knapper/Timing.h"
 
@@ -17,6 +18,7 @@ struct ServeArguments {
   serving::HttpServerOptions http;
   std::vector<std::string> apiKeys, allowedHosts;
   double drainSeconds = 30, bodyMiB = 32;
+  serving::GrammarLimits grammar;
   bool quiet = false;
 };
 
@@ -50,6 +52,8 @@ Status serve(ServeArguments &arguments) {
   Stopwatch watch;
   ASSIGN_OR_RETURN(std::unique_ptr<ModelTexts> texts,
                    ModelTexts::load(arguments.folder));
+  ASSIGN_OR_RETURN(std::shared_ptr<GrammarCompiler> grammars,
+                   startGrammars(*texts, arguments.grammar));
   ASSIGN_OR_RETURN(
       std::unique_ptr<Engine> engine,
       arguments.engine.open(arguments.folder, texts->tokenizer().size()));
@@ -65,6 +69,7 @@ Status serve(ServeArguments &arguments) {
       host == "localhost" || host == "::1" || host.starts_with("127.");
   options.anyHost = !loopback && options.allowedHosts.empty();
   options.version = knapper_version();
+  options.grammars = std::move(grammars);
   if (!arguments.quiet)
     options.log = [](const std::string &line) {
       fprintf(stderr, "%s\n", line.c_str());
@@ -140,6 +145,13 @@ void addServe(CLI::App &app, Session &session) {
   command
       ->add_option("--drain", arguments->drainSeconds,
                    "How long running requests may go on after SIGTERM")
+      ->transform(CLI::AsNumberWithUnit(
+          std::map<std::string, double>{{"s", 1}, {"m", 60}},
+          CLI::AsNumberWithUnit::CASE_SENSITIVE, "SECONDS"))
+      ->capture_default_str();
+  command
+      ->add_option("--grammar-timeout", arguments->grammar.seconds,
+                   "How long the grammar of a request may compile")
       ->transform(CLI::AsNumberWithUnit(
           std::map<std::string, double>{{"s", 1}, {"m", 60}},
           CLI::AsNumberWithUnit::CASE_SENSITIVE, "SECONDS"))

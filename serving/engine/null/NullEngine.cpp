@@ -43,7 +43,9 @@ public:
     if (static_cast<int32_t>(waiting.size()) >= options.queueLimit)
       return userError("the queue is full", "queue");
     uint64_t number = ++last;
-    waiting.push_back({number, std::move(request), std::move(sink)});
+    auto grammar = request.grammar ? request.grammar->begin() : nullptr;
+    waiting.push_back(
+        {number, std::move(request), std::move(sink), 0, std::move(grammar)});
     changed.notify_all();
     return number;
   }
@@ -77,6 +79,7 @@ private:
     Request request;
     EventSink sink;
     int32_t made = 0;
+    std::unique_ptr<GrammarCursor> grammar;
   };
 
   void loop() {
@@ -149,6 +152,31 @@ private:
     return events;
   }
 
+  /// Changes the token to one that is allowed; false: the sequence ends before
+  /// it, as `event` says.
+  static bool follow(Sequence &sequence, int32_t &id, Event &event) {
+    auto next = sequence.grammar->next(!sequence.request.ignoreEos);
+    if (next && next->canGoOn) {
+      auto tokens = static_cast<int32_t>(next->allowed.size() * 32);
+      while (id >= tokens || !(next->allowed[id / 32] >> (id % 32) & 1))
+        id = id + 1 < tokens ? id + 1 : 0;
+      const std::vector<int32_t> &ends = sequence.request.stopTokens;
+      if (std::find(ends.begin(), ends.end(), id) != ends.end())
+        return true;
+      if (Status taken = sequence.grammar->accept(id); !taken)
+        next = taken.takeError();
+      else
+        return true;
+    }
+    event.finish =
+        next && next->canEnd ? FinishReason::stop : FinishReason::error;
+    if (!next)
+      event.error = next.takeError();
+    else if (!next->canEnd)
+      event.error = userError("allows no token of the model here", "grammar");
+    return false;
+  }
+
   template <typename Finished>
   Event advance(Sequence &sequence, Finished &&finished) {
     const Request &request = sequence.request;
@@ -168,6 +196,10 @@ private:
       return event;
     }
     int32_t id = prompt[place % prompt.size()];
+    if (sequence.grammar && !follow(sequence, id, event)) {
+      finished(sequence, event.finish);
+      return event;
+    }
     const std::vector<int32_t> &stops = request.stopTokens;
     if (std::find(stops.begin(), stops.end(), id) != stops.end()) {
       event.finish = FinishReason::stop;

@@ -21,7 +21,8 @@ struct NullEngineOptions {
 /// Token `i` of an answer is token `i` of the prompt, again from the start
 /// behind its end. The log-probability of a token at place `i` is
 /// -(1 + i mod 8) / 8; those beside it are the next numbers, each less likely
-/// by one.
+/// by one. Where a grammar does not allow a token, it is the next number that
+/// is allowed, from 0 again behind the last.
 std::unique_ptr<Engine> makeNullEngine(const NullEngineOptions &options);
 
 } // namespace knapper::serving

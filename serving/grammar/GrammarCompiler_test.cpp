@@ -1,0 +1,244 @@
+#include "serving/grammar/GrammarCompiler.h"
+#include "serving/grammar/SchemaCheck.h"
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <future>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+namespace knapper::serving {
+namespace {
+
+constexpr int32_t end = 256;
+
+/// A token for each byte, the end, and a few texts.
+GrammarVocabulary bytesAnd(std::vector<std::string> texts) {
+  GrammarVocabulary vocabulary;
+  for (int byte = 0; byte < 256; ++byte)
+    vocabulary.texts.push_back(std::string(1, static_cast<char>(byte)));
+  vocabulary.texts.push_back("");
+  for (std::string &text : texts)
+    vocabulary.texts.push_back(std::move(text));
+  vocabulary.ends = {end};
+  return vocabulary;
+}
+
+std::unique_ptr<GrammarCompiler> started(GrammarVocabulary vocabulary,
+                                         const GrammarLimits &limits = {}) {
+  auto made = GrammarCompiler::start(std::move(vocabulary), limits);
+  return made ? std::move(*made) : nullptr;
+}
+
+GrammarCompiler::Made compile(GrammarCompiler &compiler, GrammarSpec spec) {
+  std::promise<GrammarCompiler::Made> promise;
+  Status taken = compiler.compile(
+      spec, [&](const auto &made) { promise.set_value(made); });
+  if (!taken)
+    return taken.takeError();
+  return promise.get_future().get();
+}
+
+bool allows(const GrammarCursor::Next &next, int32_t token) {
+  return static_cast<size_t>(token / 32) < next.allowed.size() &&
+         (next.allowed[token / 32] >> (token % 32) & 1);
+}
+
+/// Takes the first wanted byte that is allowed, or else the first one, until
+/// nothing may follow; "!" at the end where that is no end.
+std::string walk(const TokenGrammar &grammar, const std::string &wanted) {
+  auto cursor = grammar.begin();
+  std::string text;
+  for (size_t i = 0; i < 1000; ++i) {
+    auto next = cursor->next(true);
+    if (!next || !next->canGoOn)
+      return next && next->canEnd ? text : text + "!";
+    int32_t token = -1;
+    for (char c : wanted)
+      if (token < 0 && allows(*next, static_cast<unsigned char>(c)))
+        token = static_cast<unsigned char>(c);
+    for (int32_t other = 0; other < 256 && token < 0; ++other)
+      if (allows(*next, other))
+        token = other;
+    if (token < 0 || !cursor->accept(token))
+      return text + "!";
+    text += static_cast<char>(token);
+  }
+  return text + "...";
+}
+
+TEST(GrammarCompiler, FollowsChoicesToTheirEnd) {
+  auto compiler = started(bytesAnd({"yes", "ye"}));
+  ASSERT_TRUE(compiler);
+  auto made = compile(*compiler, {GrammarKind::ebnf,
+                                  choiceGrammar({"yes", "\"no\"\\", "a\nb"})});
+  ASSERT_TRUE(made) << made.error().message();
+  EXPECT_EQ(walk(**made, "yes"), "yes");
+  EXPECT_EQ(walk(**made, "\"no\\"), "\"no\"\\");
+  EXPECT_EQ(walk(**made, "a"), "a\nb");
+  auto cursor = (*made)->begin();
+  auto next = cursor->next(true);
+  ASSERT_TRUE(next);
+  EXPECT_TRUE(allows(*next, 257) && allows(*next, 258));
+  EXPECT_FALSE(allows(*next, 'e') || allows(*next, end) || allows(*next, 300));
+  EXPECT_FALSE(cursor->accept('q'));
+  ASSERT_TRUE(cursor->accept(257));
+  next = cursor->next(true);
+  ASSERT_TRUE(next);
+  EXPECT_TRUE(next->canEnd);
+  EXPECT_FALSE(next->canGoOn);
+  EXPECT_TRUE(allows(*next, end));
+  EXPECT_FALSE(allows(*cursor->next(false), end));
+}
+
+TEST(GrammarCompiler, EndsOnlyWhereTheTextIsComplete) {
+  auto compiler = started(bytesAnd({}));
+  ASSERT_TRUE(compiler);
+  auto made = compile(*compiler, {GrammarKind::regex, "[0-9]{2,3}"});
+  ASSERT_TRUE(made) << made.error().message();
+  auto cursor = (*made)->begin();
+  for (bool canEnd : {false, false, true}) {
+    auto next = cursor->next(true);
+    ASSERT_TRUE(next);
+    EXPECT_EQ(next->canEnd, canEnd);
+    EXPECT_EQ(allows(*next, end), canEnd);
+    EXPECT_TRUE(next->canGoOn);
+    ASSERT_TRUE(cursor->accept('7'));
+  }
+  EXPECT_FALSE(cursor->next(true)->canGoOn);
+}
+
+TEST(GrammarCompiler, SchemasMakeJson) {
+  auto compiler = started(bytesAnd({}));
+  ASSERT_TRUE(compiler);
+  auto made = compile(
+      *compiler,
+      {GrammarKind::schema,
+       R"({"type": "object", "properties": {"a": {"type": "integer", "minimum": 10, "maximum": 12},
+           "b": {"type": "array", "items": {"enum": ["x", null]}, "minItems": 2, "maxItems": 2}}, "required": ["a", "b"]})",
+       true});
+  ASSERT_TRUE(made) << made.error().message();
+  auto json =
+      nlohmann::json::parse(walk(**made, "{\"1ab:,x[]}"), nullptr, false);
+  EXPECT_GE(json["a"], 10);
+  EXPECT_LE(json["a"], 12);
+  EXPECT_EQ(json["b"].size(), 2u);
+}
+
+TEST(GrammarCompiler, SaysWhatIsWrong) {
+  auto compiler = started(bytesAnd({}));
+  ASSERT_TRUE(compiler);
+  auto error = [&](GrammarKind kind, const char *text) {
+    auto made = compile(*compiler, {kind, text});
+    return made ? std::string("nothing") : made.error().what;
+  };
+  EXPECT_NE(error(GrammarKind::ebnf, "root ::= missing").find("missing"),
+            std::string::npos);
+  EXPECT_NE(error(GrammarKind::regex, "(a"), "nothing");
+  EXPECT_NE(error(GrammarKind::structure, "{}"), "nothing");
+  // A warning of the library is of what it would ignore.
+  EXPECT_NE(error(GrammarKind::schema, R"({"type": "number", "multipleOf": 3})")
+                .find("multipleOf"),
+            std::string::npos);
+}
+
+TEST(GrammarCompiler, BoundsTimeAndMemory) {
+  const char *exploding =
+      R"(root ::= (((("a" | "b" | "ab" | "ba"){0,99}){0,99}){0,99}){0,99})";
+  GrammarLimits limits;
+  limits.seconds = 0.2;
+  auto quick = started(bytesAnd({}), limits);
+  auto late = compile(*quick, {GrammarKind::ebnf, exploding});
+  ASSERT_FALSE(late);
+  EXPECT_NE(late.error().what.find("more than 0.2 s"), std::string::npos)
+      << late.error().what;
+  // What came before it still works.
+  EXPECT_TRUE(compile(*quick, {GrammarKind::regex, "a"}));
+  limits = {};
+  limits.memoryBytes = 8 << 20;
+  auto narrow = started(bytesAnd({}), limits);
+  auto large = compile(*narrow, {GrammarKind::ebnf, exploding});
+  ASSERT_FALSE(large);
+  EXPECT_NE(large.error().what.find("memory"), std::string::npos)
+      << large.error().what;
+  EXPECT_TRUE(compile(*narrow, {GrammarKind::regex, "a"}));
+}
+
+TEST(GrammarCompiler, KeepsWhatItCompiled) {
+  auto compiler = started(bytesAnd({}));
+  ASSERT_TRUE(compiler);
+  auto first = compile(*compiler, {GrammarKind::regex, "ab+"});
+  auto second = compile(*compiler, {GrammarKind::regex, "ab+"});
+  auto other = compile(*compiler, {GrammarKind::regex, "ab"});
+  ASSERT_TRUE(first && second && other);
+  EXPECT_EQ(*first, *second);
+  EXPECT_NE(*first, *other);
+}
+
+/// Processes that this one started and that run.
+std::vector<pid_t> children() {
+  std::vector<pid_t> found;
+  for (const auto &thread :
+       std::filesystem::directory_iterator("/proc/self/task")) {
+    std::ifstream file(thread.path() / "children");
+    for (pid_t pid = 0; file >> pid;)
+      found.push_back(pid);
+  }
+  return found;
+}
+
+TEST(GrammarCompiler, OutlivesItsHelper) {
+  auto compiler = started(bytesAnd({}));
+  ASSERT_TRUE(compiler);
+  ASSERT_TRUE(compile(*compiler, {GrammarKind::regex, "a"}));
+  std::vector<pid_t> helpers = children();
+  ASSERT_EQ(helpers.size(), 1u);
+  kill(helpers[0], SIGKILL);
+  usleep(50000);
+  EXPECT_TRUE(compile(*compiler, {GrammarKind::regex, "b"}));
+  compiler.reset();
+  EXPECT_TRUE(children().empty());
+}
+
+TEST(GrammarCompiler, NoticesWhereNothingMayFollow) {
+  GrammarVocabulary few{{"a", "b", ""}, {2}};
+  auto compiler = started(few);
+  ASSERT_TRUE(compiler);
+  auto made = compile(*compiler, {GrammarKind::regex, "ax?c"});
+  ASSERT_TRUE(made) << made.error().message();
+  auto cursor = (*made)->begin();
+  ASSERT_TRUE(cursor->next(true));
+  ASSERT_TRUE(cursor->accept(0));
+  auto next = cursor->next(true);
+  ASSERT_TRUE(next);
+  EXPECT_FALSE(next->canGoOn || next->canEnd);
+}
+
+TEST(SchemaCheck, NamesTheKeywordAndItsPlace) {
+  auto place = [](const char *schema) {
+    auto problem = checkSchema(nlohmann::ordered_json::parse(schema));
+    return problem ? problem->place : std::string("none");
+  };
+  EXPECT_EQ(
+      place(
+          R"({"type": "object", "properties": {"a": {"type": "array", "items": {"not": {}}}}})"),
+      ".properties.a.items.not");
+  EXPECT_EQ(place(R"({"anyOf": [{"type": "null"}, {"type": "strin"}]})"),
+            ".anyOf[1].type");
+  EXPECT_EQ(place(R"({"type": "array", "uniqueItems": true})"), ".uniqueItems");
+  EXPECT_EQ(place(R"({"type": "array", "uniqueItems": false})"), "none");
+  EXPECT_EQ(place(R"({"minLength": 3})"), ".minLength");
+  EXPECT_EQ(place(R"({"type": ["string", "null"], "minLength": 3})"), "none");
+  EXPECT_EQ(place(R"({"type": "object", "anyOf": [{"required": ["a"]}]})"),
+            ".type");
+  EXPECT_EQ(place(R"({"$ref": "#/$defs/a", "$defs": {"a": {"const": 1}}})"),
+            "none");
+  EXPECT_EQ(place(R"({"$ref": "other.json"})"), ".$ref");
+  EXPECT_EQ(place(R"({"enum": []})"), ".enum");
+  EXPECT_EQ(place(R"({"type": "string", "enum": ["a", 1]})"), ".enum[1]");
+  EXPECT_EQ(place("3"), "");
+}
+
+} // namespace
+} // namespace knapper::serving

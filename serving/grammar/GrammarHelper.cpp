@@ -1,0 +1,318 @@
+#include "serving/grammar/GrammarHelper.h"
+
+#include "serving/grammar/GrammarLibrary.h"
+
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace knapper::serving {
+namespace {
+
+// What an answer begins with; a compile that has begun says so first.
+constexpr char begun = 'b', made = 'm', refused = 'r';
+
+struct Header {
+  GrammarKind kind;
+  bool closed;
+  uint64_t bytes;
+};
+
+Error systemError(const char *what) {
+  return deviceError(std::string(what) + ": " + strerror(errno),
+                     "the process that compiles grammars");
+}
+
+//===----------------------------------------------------------------------===//
+// In the helper
+//===----------------------------------------------------------------------===//
+
+bool writeAll(int file, const void *data, size_t bytes) {
+  const char *at = static_cast<const char *>(data);
+  while (bytes > 0) {
+    ssize_t sent = send(file, at, bytes, MSG_NOSIGNAL);
+    if (sent < 0 && errno == EINTR)
+      continue;
+    if (sent <= 0)
+      return false;
+    at += sent;
+    bytes -= static_cast<size_t>(sent);
+  }
+  return true;
+}
+
+bool readAll(int file, void *data, size_t bytes) {
+  char *at = static_cast<char *>(data);
+  while (bytes > 0) {
+    ssize_t got = read(file, at, bytes);
+    if (got < 0 && errno == EINTR)
+      continue;
+    if (got <= 0)
+      return false;
+    at += got;
+    bytes -= static_cast<size_t>(got);
+  }
+  return true;
+}
+
+/// What ends in the middle is known by its length.
+void sendText(int file, char kind, const std::string &text) {
+  uint64_t bytes = text.size();
+  if (writeAll(file, &kind, 1) && writeAll(file, &bytes, sizeof(bytes)))
+    writeAll(file, text.data(), text.size());
+}
+
+/// Sends a file descriptor, or (`receive`) gives one; -1: the other end is
+/// gone.
+int passDescriptor(int socket, int file, bool receive) {
+  char byte = 0;
+  iovec part{&byte, 1};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof(control);
+  ssize_t done = 0;
+  if (receive) {
+    do
+      done = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+    while (done < 0 && errno == EINTR);
+    cmsghdr *head = CMSG_FIRSTHDR(&message);
+    if (done <= 0 || !head || head->cmsg_type != SCM_RIGHTS)
+      return -1;
+    memcpy(&file, CMSG_DATA(head), sizeof(file));
+    return file;
+  }
+  cmsghdr *head = CMSG_FIRSTHDR(&message);
+  head->cmsg_level = SOL_SOCKET;
+  head->cmsg_type = SCM_RIGHTS;
+  head->cmsg_len = CMSG_LEN(sizeof(int));
+  memcpy(CMSG_DATA(head), &file, sizeof(file));
+  do
+    done = sendmsg(socket, &message, MSG_NOSIGNAL);
+  while (done < 0 && errno == EINTR);
+  return done > 0 ? file : -1;
+}
+
+/// Memory beyond what is mapped now fails to allocate.
+void limitMemory(uint64_t more) {
+  char text[64] = {};
+  int file = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+  uint64_t pages = 0;
+  if (file >= 0 && read(file, text, sizeof(text) - 1) > 0)
+    pages = strtoull(text, nullptr, 10);
+  if (file >= 0)
+    close(file);
+  if (pages == 0)
+    return;
+  uint64_t most = pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE)) + more;
+  rlimit limit{most, most};
+  setrlimit(RLIMIT_AS, &limit);
+}
+
+void limitSeconds(double seconds) {
+  auto whole = static_cast<time_t>(seconds);
+  itimerval timer{};
+  timer.it_value.tv_sec = whole;
+  timer.it_value.tv_usec = static_cast<suseconds_t>(
+      std::max((seconds - static_cast<double>(whole)) * 1e6, 1.0));
+  setitimer(ITIMER_REAL, &timer, nullptr); // SIGALRM ends the process
+}
+
+[[noreturn]] void answer(int file, const GrammarLibrary &library,
+                         const GrammarLimits &limits) {
+  limitSeconds(limits.seconds);
+  limitMemory(limits.memoryBytes);
+  Header header{};
+  GrammarSpec spec;
+  if (writeAll(file, &begun, 1) && readAll(file, &header, sizeof(header)) &&
+      header.bytes <= limits.specBytes) {
+    spec.kind = header.kind;
+    spec.closed = header.closed;
+    spec.text.resize(header.bytes);
+    if (readAll(file, spec.text.data(), spec.text.size())) {
+      Expected<std::string> text = library.compile(spec);
+      sendText(file, text ? made : refused, text ? *text : text.error().what);
+    }
+  }
+  _exit(0);
+}
+
+[[noreturn]] void serve(int socket, const GrammarVocabulary &vocabulary,
+                        const GrammarLimits &limits) {
+  // Those who end the server signal its group: it ends when the server does.
+  for (int number = 1; number < NSIG; ++number)
+    signal(number, SIG_DFL);
+  for (int number : {SIGINT, SIGTERM, SIGHUP, SIGPIPE})
+    signal(number, SIG_IGN);
+  signal(SIGCHLD, SIG_IGN); // nobody waits for what it starts
+  sigset_t none;
+  sigemptyset(&none);
+  pthread_sigmask(SIG_SETMASK, &none, nullptr);
+  prctl(PR_SET_NAME, "knapper-grammar");
+  constexpr int at = 3; // behind the standard streams
+  if (socket != at) {
+    dup2(socket, at);
+    socket = at;
+  }
+  close_range(at + 1, ~0u, 0);
+  int null = open("/dev/null", O_RDWR);
+  for (int stream = 0; stream < at && null >= 0; ++stream)
+    dup2(null, stream);
+  if (null >= at)
+    close(null);
+  auto library = GrammarLibrary::create(vocabulary);
+  while (true) {
+    int file = passDescriptor(socket, -1, true);
+    if (file < 0)
+      _exit(0);
+    if (!library) {
+      sendText(file, refused, library.error().what);
+    } else if (fork() == 0) {
+      close(socket);
+      answer(file, **library, limits);
+    }
+    close(file);
+  }
+}
+
+/// Reads on until the other end closes; false: not in time.
+bool readUntil(int file, std::string &text, double seconds, size_t least) {
+  auto end =
+      std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+  char part[1 << 16];
+  while (text.size() < least) {
+    auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+        end - std::chrono::steady_clock::now());
+    pollfd wait{file, POLLIN, 0};
+    int ready =
+        left.count() <= 0 ? 0 : poll(&wait, 1, static_cast<int>(left.count()));
+    if (ready < 0 && errno == EINTR)
+      continue;
+    if (ready <= 0)
+      return false;
+    ssize_t got = read(file, part, std::min(sizeof(part), least - text.size()));
+    if (got < 0 && errno == EINTR)
+      continue;
+    if (got <= 0)
+      return true;
+    text.append(part, static_cast<size_t>(got));
+  }
+  return true;
+}
+
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// In the process that asks
+//===----------------------------------------------------------------------===//
+
+Expected<std::unique_ptr<GrammarHelper>>
+GrammarHelper::start(const GrammarVocabulary &vocabulary,
+                     const GrammarLimits &limits) {
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+    return systemError("no socket");
+  // Signals of this process must not run its handlers in the copy.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  pid_t pid = fork();
+  if (pid == 0)
+    serve(ends[1], vocabulary, limits);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  close(ends[1]);
+  if (pid < 0) {
+    close(ends[0]);
+    return systemError("no process");
+  }
+  return std::unique_ptr<GrammarHelper>(
+      new GrammarHelper(ends[0], pid, limits));
+}
+
+GrammarHelper::~GrammarHelper() {
+  close(socket);
+  // It holds nothing that must be kept, and may be in the middle of its start.
+  kill(pid, SIGKILL);
+  while (waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
+  }
+}
+
+Expected<std::string> GrammarHelper::compile(const GrammarSpec &spec) {
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+    return systemError("no socket");
+  struct Closer {
+    ~Closer() { close(file); }
+    int file;
+  } mine{ends[0]};
+  bool sent = false;
+  {
+    std::lock_guard lock(mutex);
+    sent = passDescriptor(socket, ends[1], false) >= 0;
+  }
+  close(ends[1]);
+  auto gone = [] {
+    return deviceError("ended", "the process that compiles grammars",
+                       "restart the server; is memory short?");
+  };
+  if (!sent)
+    return gone();
+  Header header{spec.kind, spec.closed, spec.text.size()};
+  std::string text;
+  constexpr double startSeconds = 60; // the vocabulary is sorted first
+  if (!readUntil(mine.file, text, startSeconds, 1) || text.empty())
+    return gone();
+  constexpr size_t head = 1 + sizeof(uint64_t);
+  auto isWhole = [&] {
+    uint64_t bytes = 0;
+    if (text.size() < head)
+      return false;
+    memcpy(&bytes, text.data() + 1, sizeof(bytes));
+    return text.size() - head == bytes;
+  };
+  constexpr double grace = 5; // it ends itself
+  auto start = std::chrono::steady_clock::now();
+  if (text[0] == begun) {
+    text.clear();
+    if (!writeAll(mine.file, &header, sizeof(header)) ||
+        !writeAll(mine.file, spec.text.data(), spec.text.size()))
+      return gone();
+  }
+  bool ended = readUntil(mine.file, text, limits.seconds + grace,
+                         limits.resultBytes + head + 1);
+  std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  if (text.size() > limits.resultBytes + head)
+    return userError("is larger than " +
+                         std::to_string(limits.resultBytes >> 20) +
+                         " MiB when it is compiled",
+                     "grammar", "a smaller grammar");
+  if (!ended || (!isWhole() && took.count() >= limits.seconds)) {
+    char limit[64];
+    snprintf(limit, sizeof(limit), "%.3g s", limits.seconds);
+    return userError(std::string("takes more than ") + limit + " to compile",
+                     "grammar", "a smaller grammar");
+  }
+  if (!isWhole())
+    return userError("needs more than " +
+                         std::to_string(limits.memoryBytes >> 20) +
+                         " MiB of memory to compile",
+                     "grammar", "a smaller grammar");
+  bool isError = text[0] == refused;
+  text.erase(0, head);
+  if (isError)
+    return userError(std::move(text), "grammar");
+  return text;
+}
+
+} // namespace knapper::serving

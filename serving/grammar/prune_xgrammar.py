@@ -1,0 +1,51 @@
+"""Copies the grammar library's sources (setup/sources) without the front ends that nothing here calls, and mends one.
+
+    prune_xgrammar.py SOURCES TARGET
+
+The Lark front end and the call formats of single models cost a sixth of the library's compile. Every edit must
+find its place, as often as it says.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+LEFT_OUT = ("lark_converter.cc", "lark_converter.h", "cohere.cc", "glm.cc", "minimax.cc", "minimax_m3.cc")
+# File: (pattern, replacement, how often).
+EDITS = {
+    "grammar.cc": [
+        (r'#include "lark_converter.h"\n', "", 1),
+        (r"  return LarkToGrammar\(lark_string, tokenizer_info, named_grammars\);", '  XGRAMMAR_LOG(FATAL) << "Lark grammars are not supported";\n  XGRAMMAR_UNREACHABLE();', 1),
+    ],
+    "json_schema_converter.cc": [
+        (r"        \{JSONFormat::k(MiniMax|Glm|Cohere)XML, converter_ext::.*\n", "", 3),
+        (r'      \{"(minimax|minimax_m3|glm|cohere)_xml", JSONFormat::.*\n', "", 4),
+        # Texts of a bounded length may hold control characters otherwise, which JSON has only escaped.
+        (r"AddCharacterClass\(\{\{'\"', '\"'\}, (.*)\}, true\);", r"AddCharacterClass({{0, 0x1f}, {'\"', '\"'}, \1}, true);", 1),
+        (r"    case JSONFormat::k(MiniMaxM3|Cohere)XML: \{\n.*?\n    \}\n", "", 4),
+    ],
+}  # fmt: skip
+
+
+def main() -> int:
+    sources, target = Path(sys.argv[1]), Path(sys.argv[2])
+    for path in sorted(sources.rglob("*")):
+        if path.suffix not in (".h", ".cc") or path.name in LEFT_OUT:
+            continue
+        text = path.read_text(encoding="utf-8")
+        for pattern, replacement, times in EDITS.get(path.name, ()):
+            text, found = re.subn(pattern, replacement, text, flags=re.DOTALL if ".*?" in pattern else 0)
+            if found != times:
+                print(f"{path.name} has {found} times: {pattern}", file=sys.stderr)
+                return 1
+        copy = target / path.relative_to(sources)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        if not copy.exists() or copy.read_text(encoding="utf-8") != text:
+            copy.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

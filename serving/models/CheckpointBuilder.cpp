@@ -1,0 +1,94 @@
+#include "serving/models/CheckpointBuilder.h"
+
+#include "ir/tensor/TensorType.h"
+#include "runtime/base/Text.h"
+
+using namespace mlir;
+
+namespace knapper::serving {
+
+static Type elementType(OpBuilder &b, DType dtype) {
+  switch (dtype) {
+  case DType::f32:
+    return b.getF32Type();
+  case DType::bf16:
+    return b.getBF16Type();
+  case DType::f16:
+    return b.getF16Type();
+  case DType::f64:
+    return b.getF64Type();
+  default:
+    return {};
+  }
+}
+
+std::string CheckpointBuilder::stored(const std::string &name) const {
+  llvm::StringRef inner(name);
+  if (!checkpoint.find(name) && inner.consume_front(base) &&
+      checkpoint.find(inner.str()))
+    return inner.str();
+  return name;
+}
+
+Value CheckpointBuilder::weight(const std::string &given,
+                                ArrayRef<int64_t> shape) {
+  std::string name = stored(given);
+  const Checkpoint::Tensor *tensor = checkpoint.find(name);
+  std::string wanted;
+  for (int64_t size : shape)
+    wanted += (wanted.empty() ? "" : "x") + std::to_string(size);
+  if (!tensor) {
+    (void)fail("the tensor '" + name + "' is missing; it would be " + wanted,
+               "a folder with all weights of the model");
+    return {};
+  }
+  Type stored = elementType(b, tensor->dtype);
+  if (!stored || ArrayRef<int64_t>(tensor->shape) != shape) {
+    std::string has;
+    for (int64_t size : tensor->shape)
+      has += (has.empty() ? "" : "x") + std::to_string(size);
+    (void)fail("the tensor '" + name + "' is " + has + " " +
+                   std::string(knapper::name(tensor->dtype)) + ", and " +
+                   wanted + " is what config.json says",
+               "the config.json that belongs to these weights");
+    return {};
+  }
+  read.insert(name);
+  auto reference =
+      ts::WeightAttr::get(shared.context, tensor->file, tensor->offset,
+                          tensor->bytes, b.getStringAttr(name));
+  Value value =
+      makeAs<ts::WeightOp>(RankedTensorType::get(shape, stored), reference);
+  return convert(value, f32);
+}
+
+Value CheckpointBuilder::product(Value x, Value matrix, bool transposed) {
+  if (failed() || !x)
+    return {};
+  return make<ts::DotOp>(x, matrix, ArrayRef<int64_t>{}, ArrayRef<int64_t>{},
+                         ArrayRef<int64_t>{ts::rankOf(x) - 1},
+                         ArrayRef<int64_t>{transposed ? 0 : 1}, TypeAttr());
+}
+
+Status CheckpointBuilder::checkAllRead(const std::string &family) const {
+  // Buffers that old exports kept.
+  auto isBuffer = [](llvm::StringRef name) {
+    return name.ends_with("rotary_emb.inv_freq") ||
+           name.ends_with("attn.masked_bias") || name.ends_with(".attn.bias");
+  };
+  for (const auto &[name, tensor] : checkpoint.tensors())
+    if (!read.contains(name) && !isBuffer(name))
+      return userError(
+          cat("the tensor '", name, "' is read by nothing in a ", family),
+          checkpoint.files()[tensor.file],
+          "the config.json that belongs to these weights");
+  return success();
+}
+
+void CheckpointBuilder::setFiles(ModuleOp module) const {
+  SmallVector<StringRef> paths(checkpoint.files().begin(),
+                               checkpoint.files().end());
+  module->setAttr("ts.files", OpBuilder(module).getStrArrayAttr(paths));
+}
+
+} // namespace knapper::serving

@@ -1,0 +1,38 @@
+// Tensor IR over the weights of a checkpoint: what the programs of decoders and
+// encoders share.
+#pragma once
+
+#include "frontends/common/NodeBuilder.h"
+#include "serving/models/Checkpoint.h"
+
+namespace knapper::serving {
+
+class CheckpointBuilder : public NodeBuilder {
+public:
+  CheckpointBuilder(GraphBuilder &shared, mlir::Location location,
+                    const Checkpoint &checkpoint, std::string base)
+      : NodeBuilder(shared, location), checkpoint(checkpoint),
+        base(std::move(base)), f32(shared.b.getF32Type()) {}
+  std::string where() const override { return at; }
+
+protected:
+  /// A tensor of the checkpoint in f32, of this shape. An error where it is
+  /// missing or has another shape.
+  mlir::Value weight(const std::string &given, llvm::ArrayRef<int64_t> shape);
+  /// As the checkpoint has it: with the names' base or without.
+  std::string stored(const std::string &name) const;
+  /// x [..., in] times the matrix [out, in], or [in, out] where `transposed`.
+  mlir::Value product(mlir::Value x, mlir::Value matrix, bool transposed);
+  /// UserError for a tensor that nothing read.
+  Status checkAllRead(const std::string &family) const;
+  /// The files of the module's weights.
+  void setFiles(mlir::ModuleOp module) const;
+
+  const Checkpoint &checkpoint;
+  const std::string base;
+  mlir::Type f32;
+  std::string at = "the model";
+  llvm::StringSet<> read;
+};
+
+} // namespace knapper::serving

@@ -1,0 +1,68 @@
+"""/openapi.json says what the server takes, and `knapper chat --url` talks with a server."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+
+import pytest
+from http_test import call, post
+from null_server import BUILD
+
+REQUIRED = {"ChatRequest": {"messages": [{"role": "user", "content": "hi"}]}, "CompletionRequest": {"prompt": "hi"}}
+PATHS = {"ChatRequest": "/v1/chat/completions", "CompletionRequest": "/v1/completions"}
+# Of a type that no field of the kind takes.
+WRONG = {"string": 3, "integer": "x", "number": "x", "boolean": "x", "array": 3, "object": 3}
+
+
+@pytest.fixture(scope="module")
+def document(server):
+    status, headers, text = call(server, "GET", "/openapi.json")
+    assert status == 200 and headers["Content-Type"] == "application/json"
+    return json.loads(text)
+
+
+def test_every_path_is_served(server, document):
+    for path, methods in document["paths"].items():
+        for method in methods:
+            assert call(server, method.upper(), path, "{}" if method == "post" else None)[0] in (200, 400), path
+            assert call(server, "DELETE", path)[0] == 405
+
+
+def test_every_field_has_a_schema(document):
+    for name, schema in document["components"]["schemas"].items():
+        for field, row in schema["properties"].items():
+            assert isinstance(row, dict), (name, field)
+
+
+@pytest.mark.parametrize("name", REQUIRED)
+def test_fields_are_checked_as_it_says(server, document, name):
+    checked = 0
+    for field, row in document["components"]["schemas"][name]["properties"].items():
+        wrong = [WRONG[row["type"]]] if isinstance(row.get("type"), str) else []
+        if row.get("type") in ("integer", "number"):
+            wrong += [row["minimum"] - 1] if "minimum" in row and field != "max_tokens" else []
+            wrong += [row["maximum"] + 1] if "maximum" in row else []
+        if "enum" in row or "const" in row:
+            wrong.append("no such")
+        for value in wrong:
+            status, answer = post(server, PATHS[name], REQUIRED[name] | {field: value})
+            assert status == 400 and answer["error"]["param"].startswith(field), (field, value, answer)
+            checked += 1
+    assert checked > 30
+
+
+def test_the_terminal_talks_with_a_server(server):
+    def chat(*flags, said="Hello there\n\n/new\nagain\n", key="none"):
+        return subprocess.run(
+            [BUILD / "bin" / "knapper", "chat", *flags], input=said, capture_output=True, text=True, timeout=30, env=os.environ | {"KNAPPER_API_KEY": key}
+        )
+
+    done = chat("--url", server.url + "/v1", "--model", "tiny")
+    assert done.returncode == 0 and done.stdout == "user\nHello there\nuser\nagain\n", done
+    assert "tokens/s" in done.stderr
+    assert chat("--url", server.url, "--max-tokens", "2", said="hi\n").stderr.count(", cut]") == 1
+    refused = chat("--url", server.url + "/v1", "--model", "other")
+    assert refused.returncode == 0 and "'other' is not served" in refused.stderr
+    assert chat().returncode == 1 and chat("--url", "http://127.0.0.1:1/v1").returncode == 2

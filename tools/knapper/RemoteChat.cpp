@@ -1,0 +1,103 @@
+#include "tools/knapper/RemoteChat.h"
+
+#include "serving/http/HttpClient.h"
+
+namespace knapper::cli {
+
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+/// Takes the lines of a stream of events.
+class ChatStream {
+public:
+  ChatStream(RemoteAnswer &answer,
+             const std::function<bool(std::string_view)> &show)
+      : answer(answer), show(show) {}
+
+  void push(std::string_view part) {
+    held += part;
+    size_t from = 0;
+    for (size_t end; (end = held.find('\n', from)) != held.npos; from = end + 1)
+      line(std::string_view(held).substr(from, end - from));
+    held.erase(0, from);
+  }
+  std::string error;
+  bool wanted = true;
+  /// What is no event: the body of another status.
+  std::string rest() const { return other + held; }
+
+private:
+  void line(std::string_view text) {
+    if (text.ends_with('\r'))
+      text.remove_suffix(1);
+    if (!text.starts_with("data:")) {
+      other += text;
+      return;
+    }
+    text.remove_prefix(text.starts_with("data: ") ? 6 : 5);
+    Json event = Json::parse(text, nullptr, false);
+    if (!event.is_object())
+      return; // [DONE]
+    if (event.contains("error"))
+      error =
+          event["error"].dump(-1, ' ', false, Json::error_handler_t::replace);
+    if (event.contains("usage") && event["usage"].is_object())
+      answer.tokens = event["usage"].value("completion_tokens", int64_t(0));
+    if (!event.contains("choices") || !event["choices"].is_array() ||
+        event["choices"].empty() || !event["choices"][0].is_object())
+      return;
+    const Json &choice = event["choices"][0];
+    if (choice.contains("finish_reason") && choice["finish_reason"].is_string())
+      answer.finish = choice["finish_reason"].get<std::string>();
+    if (!choice.contains("delta") || !choice["delta"].is_object())
+      return;
+    const Json &delta = choice["delta"];
+    if (!delta.contains("content") || !delta["content"].is_string())
+      return;
+    std::string piece = delta["content"].get<std::string>();
+    answer.text += piece;
+    wanted &= show(piece);
+  }
+
+  RemoteAnswer &answer;
+  const std::function<bool(std::string_view)> &show;
+  std::string held, other;
+};
+
+} // namespace
+
+Expected<RemoteAnswer>
+answerFrom(const std::string &url, const std::string &key, const Json &body,
+           const std::function<bool(std::string_view)> &show) {
+  constexpr double patience = 600;
+  ASSIGN_OR_RETURN(serving::HttpUrl address, serving::HttpUrl::parse(url));
+  if (address.prefix.empty())
+    address.prefix = "/v1";
+  ASSIGN_OR_RETURN(std::unique_ptr<serving::HttpClient> client,
+                   serving::HttpClient::connect(address, patience));
+  RemoteAnswer answer;
+  ChatStream stream(answer, show);
+  ASSIGN_OR_RETURN(
+      int status,
+      client->send("/chat/completions",
+                   body.dump(-1, ' ', false, Json::error_handler_t::replace),
+                   key, [&](std::string_view part) {
+                     stream.push(part);
+                     if (!stream.wanted)
+                       client->abandon();
+                   }));
+  std::string refusal = status == 200 ? stream.error : stream.rest();
+  if (refusal.empty())
+    return answer;
+  if (Json error = Json::parse(refusal, nullptr, false); error.is_object()) {
+    Json inner = error.value("error", error);
+    if (inner.is_object() && inner.contains("message") &&
+        inner["message"].is_string())
+      refusal = inner["message"].get<std::string>();
+  }
+  return userError(
+      "the server answers " + std::to_string(status) + ": " + refusal, url);
+}
+
+} // namespace knapper::cli
