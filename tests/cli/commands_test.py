@@ -81,6 +81,17 @@ def test_help_teaches(tool):
         assert part in text
 
 
+def test_each_command_has_examples_of_its_own(tool):
+    top = re.findall(r"^  ([a-z-]+) ", tool("--help").split("Subcommands:")[1].split("For example")[0], re.M)
+    parts = [("cache", part) for part in ("list", "explain", "prune")] + [("records", part) for part in ("show", "merge", "diff")]
+    named = [(name,) for name in top if name not in ("version", "help")] + parts
+    assert len(named) > 20
+    for words in named:
+        text = tool(*words, "--help")
+        assert f"knapper {' '.join(words)}" in text.split("For example")[-1], words
+        assert "Exit codes: 0 done" not in text, words
+
+
 def test_compile_run_npy(tool, model, tmp_path):
     out = tool("compile", model, "-o", "m.knap")
     assert "m.knap" in out and "launches" in out and "pack" in out

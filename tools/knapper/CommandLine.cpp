@@ -11,6 +11,15 @@ int knapper_command_line(int argc, const char *const *argv) {
   app.require_subcommand(1);
   app.fallthrough();
   app.set_version_flag("--version", cat("knapper ", knapper_version()));
+  Session session;
+  session.addOptions(app);
+  for (AddCommand *add :
+       {addCompile, addRun, addBench, addCompare, addTune, addQuantize,
+        addRecords, addServe, addBenchServe, addChat, addProfile, addExplain,
+        addInspect, addDevices, addCache, addVersion, addCompletion,
+        addManPages})
+    add(app, session);
+  // Now: commands that are added later would inherit it.
   app.footer(
       "For example:\n"
       "  knapper compile model.onnx -o model.knap\n"
@@ -20,14 +29,6 @@ int knapper_command_line(int argc, const char *const *argv) {
       "Exit codes: 0 done; 1 the model, a file or an argument is wrong;\n"
       "2 the machine failed (memory, files); 3 a defect of Knapper;\n"
       "4 knapper compare: the outputs differ");
-  Session session;
-  session.addOptions(app);
-  for (AddCommand *add :
-       {addCompile, addRun, addBench, addCompare, addTune, addQuantize,
-        addRecords, addServe, addBenchServe, addChat, addProfile, addExplain,
-        addInspect, addDevices, addCache, addVersion, addCompletion,
-        addManPages})
-    add(app, session);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError &error) {

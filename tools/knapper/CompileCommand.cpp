@@ -127,6 +127,10 @@ void addCompile(CLI::App &app, Session &session) {
   listed("Passes for --disable:", optionalPasses());
   footer += "Every flag of the compiler is an environment variable too: "
             "--cache-dir is KNAPPER_CACHE_DIR.";
+  footer += "\nFor example:\n"
+            "  knapper compile model.onnx -o model.knap\n"
+            "  knapper compile model.onnx --dim batch=8 --dtype bf16\n"
+            "  knapper compile model.onnx --target cpu,cuda";
   command->footer(footer);
   command->callback([&session, arguments] {
     session.action = [&session, arguments] {
