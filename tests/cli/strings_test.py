@@ -69,6 +69,11 @@ def test_random_words(tool, words):
     assert "of 3 runs" in tool("bench", words, "--dim", "n=20", "--iterations", 3)
 
 
+def test_the_reference_has_no_strings(tool, words):
+    said = tool("run", "--verify", words, "--dim", "n=2", code=1, output="u: string [2]")
+    assert "input 0: holds strings" in said and "extract_model" in said
+
+
 def test_long_ones_are_cut(tool, words):
     np.save("t.npy", np.array(["ä" * 30 + "b", "\x1b[31m"]))
     shown = tool("run", words, "-i", "t.npy")
