@@ -1,5 +1,6 @@
 #include "compiler/pipeline/Table.h"
 #include "tools/knapper/CompilerFlags.h"
+#include "tools/knapper/ModelArgument.h"
 
 #include <cstring>
 #include <filesystem>
@@ -51,6 +52,9 @@ Status compile(Session &session, const CompileArguments &arguments) {
   Expected<Options> settings = arguments.flags.options();
   if (!settings)
     return settings.takeError();
+  if (isArtefact(arguments.model))
+    return userError("it is a compiled artefact, not a model", arguments.model,
+                     "knapper run " + arguments.model);
   bool stops = !settings->stopAfter.empty() && settings->stopAfter != "pack";
   std::string output = arguments.output;
   if (output.empty() && !stops)
