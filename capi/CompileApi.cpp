@@ -65,6 +65,12 @@ Expected<capi::ModelRequest> capi::readRequest(const knapper_compile_options *gi
 
 Expected<ts::HostTensor> capi::borrowTensor(const knapper_tensor &tensor,
                                             const std::string &where) {
+  if (tensor.dtype == KNAPPER_STRING)
+    return userError("holds strings, and the float64 reference evaluates "
+                     "numbers alone",
+                     where,
+                     "verify a model of the part whose inputs are numbers "
+                     "(onnx.utils.extract_model)");
   if (tensor.rank < 0 || tensor.rank > kMaxRank ||
       (tensor.rank > 0 && !tensor.shape) || tensor.dtype < 0 ||
       tensor.dtype > KNAPPER_U2)

@@ -162,6 +162,48 @@ Error readError(StringRef path, std::error_code code) {
                    "check the path and its permissions");
 }
 
+/// What people take for an ONNX model, told by bytes near its beginning.
+struct OtherFormat {
+  StringRef bytes;
+  size_t at;
+  const char *what, *hint;
+};
+constexpr const char *exportIt =
+    "export the module to ONNX: torch.onnx.export(module, inputs, "
+    "\"model.onnx\"); docs/export.md";
+constexpr OtherFormat otherFormats[] = {
+    {"KNAPPER", 0, "is a compiled artefact, not a model",
+     "run it: knapper run, knapper.load"},
+    {"PK\x03\x04", 0,
+     "is a zip archive, as torch.save writes, not an ONNX model", exportIt},
+    {"\x80\x02", 0, "is a pickle, as torch.save writes, not an ONNX model",
+     exportIt},
+    {"{\"", 8, "is a safetensors file: weights without a model",
+     "export the model that they belong to (docs/export.md); language models "
+     "run from their folder: knapper serve FOLDER"},
+    {"GGUF", 0, "is a GGUF file: weights without a model",
+     "take the model's folder of safetensors: knapper serve FOLDER"},
+    {"TFL3", 4, "is a TensorFlow Lite model, not an ONNX model",
+     "convert it with tf2onnx: python -m tf2onnx.convert --tflite FILE"},
+    {"\x89HDF", 0, "is an HDF5 file, as Keras writes, not an ONNX model",
+     "convert the model with tf2onnx"},
+    {"<?xml", 0, "is XML, as OpenVINO's models, not an ONNX model",
+     "give the ONNX file that it was converted from"},
+    {"version https://git-lfs", 0,
+     "is a pointer of Git LFS: the model itself is not here",
+     "git lfs pull, or download the file again"},
+};
+
+/// The error of bytes that are no model; it says which other kind of file they
+/// are, where that is seen.
+Error noModel(StringRef bytes, const std::string &where, std::string what,
+              const std::string &place, const char *hint) {
+  for (const OtherFormat &format : otherFormats)
+    if (bytes.substr(format.at).starts_with(format.bytes))
+      return userError(format.what, where, format.hint);
+  return userError(std::move(what), place, hint);
+}
+
 } // namespace
 
 Expected<OnnxFile> OnnxFile::open(const OnnxSource &source) {
@@ -190,19 +232,19 @@ Expected<OnnxFile> OnnxFile::open(const OnnxSource &source) {
   std::string stripped;
   Stripper stripper(file.bytes);
   if (!stripper.strip(0, file.bytes.size(), Message::model, stripped, 0))
-    return userError(stripper.problem,
-                     where + " at byte " + std::to_string(stripper.where),
-                     "check the file with onnx.checker.check_model");
+    return noModel(file.bytes, where, stripper.problem,
+                   where + " at byte " + std::to_string(stripper.where),
+                   "check the file with onnx.checker.check_model");
   file.proto = std::make_unique<onnx::ModelProto>();
   if (stripped.size() > INT32_MAX ||
       !file.proto->ParseFromArray(stripped.data(),
                                   static_cast<int>(stripped.size())))
-    return userError("is not an ONNX model", where,
-                     "check the file with onnx.checker.check_model");
+    return noModel(file.bytes, where, "is not an ONNX model", where,
+                   "check the file with onnx.checker.check_model");
   if (!file.proto->has_graph())
-    return userError("holds no graph", where,
-                     "export the model to ONNX again; this may be another kind "
-                     "of file");
+    return noModel(file.bytes, where, "holds no graph", where,
+                   "export the model to ONNX again; this may be another kind "
+                   "of file");
   return file;
 }
 

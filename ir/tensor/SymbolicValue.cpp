@@ -330,10 +330,32 @@ private:
     return x;
   }
 
-  /// Ops that only move what a matrix holds.
+  /// Ops that move what a matrix holds, or go through it element by element.
   Elements ofMatrixOp(Operation *op, unsigned depth) {
-    if (isa<ConstantOp, ReshapeOp, DimCastOp, ConvertOp>(op))
+    if (isa<ConstantOp, ReshapeOp, DimCastOp, ElementwiseOpInterface>(op))
       return ofOp(op, depth); // row-major order stays
+    if (auto broadcast = dyn_cast<BroadcastOp>(op)) {
+      auto in = cast<RankedTensorType>(broadcast.getInput().getType());
+      return gathered(broadcast.getInput(), broadcast.getResult(), depth,
+                      [&](MutableArrayRef<int64_t> index) {
+                        // Ascending, so that none is read after it is written.
+                        for (auto [i, dim] :
+                             llvm::enumerate(broadcast.getDims()))
+                          index[i] = in.getDimSize(i) == 1 ? 0 : index[dim];
+                      });
+    }
+    if (auto iota = dyn_cast<IotaOp>(op)) {
+      auto type = cast<RankedTensorType>(iota.getType());
+      auto dim = static_cast<int64_t>(iota.getDim());
+      int64_t inner = 1;
+      for (int64_t size : type.getShape().drop_front(dim + 1))
+        inner *= size;
+      SmallVector<Dim> result;
+      for (int64_t i = 0; i < type.getNumElements(); ++i)
+        result.push_back(
+            Dim::constant(op->getContext(), i / inner % type.getDimSize(dim)));
+      return result;
+    }
     if (auto transpose = dyn_cast<TransposeOp>(op))
       return gathered(transpose.getInput(), transpose.getResult(), depth,
                       [&](MutableArrayRef<int64_t> index) {

@@ -135,6 +135,42 @@ TEST_F(SymbolicValueTest, FloatsThatAreRounded) {
             "none");
 }
 
+TEST_F(SymbolicValueTest, OneHotRows) {
+  // As exporters write repeats: ones, and a size at one place.
+  constexpr StringRef rows = R"(
+  %at = ts.constant dense<[1, 0]> : tensor<2xi64>
+  %wide = ts.broadcast %at [0] : tensor<2xi64> to tensor<2x3xi64>
+  %on = ts.broadcast %b [] : tensor<i64> to tensor<2x3xi64>
+  %off = ts.constant dense<1> : tensor<2x3xi64>
+)";
+  constexpr StringRef chosen = R"(
+  %hit = ts.compare eq %i, %wide : tensor<2x3xi64>
+  %m = ts.select %hit, %on, %off : tensor<2x3xi1>, tensor<2x3xi64>
+  %r = ts.reshape %m : tensor<2x3xi64> to tensor<6xi64>
+)";
+  EXPECT_EQ(
+      valueOf(
+          (sizes + rows + "%i = ts.iota 1 : tensor<2x3xi64>" + chosen).str(),
+          "tensor<6xi64>"),
+      "[1, batch, 1, batch, 1, 1]");
+  EXPECT_EQ(
+      valueOf(
+          (sizes + rows + "%i = ts.iota 0 : tensor<2x3xi64>" + chosen).str(),
+          "tensor<6xi64>"),
+      "[1, 1, 1, 1, 1, 1]");
+  // Rows of one element repeat along columns.
+  EXPECT_EQ(valueOf((sizes + "%t = ts.reshape %c : tensor<2xi64> to "
+                             "tensor<2x1xi64>\n"
+                             "%w = ts.broadcast %t [0, 1] : tensor<2x1xi64> to "
+                             "tensor<2x2xi64>\n"
+                             "%n = ts.neg %w : tensor<2x2xi64>\n"
+                             "%r = ts.reshape %n : tensor<2x2xi64> to "
+                             "tensor<4xi64>")
+                        .str(),
+                    "tensor<4xi64>"),
+            "[-12, -12, -64, -64]");
+}
+
 TEST_F(SymbolicValueTest, DataIsNoSize) {
   EXPECT_EQ(valueOf("%r = ts.neg %x : tensor<2xi64>", "tensor<2xi64>"), "none");
 }

@@ -81,6 +81,26 @@ def test_help_teaches(tool):
         assert part in text
 
 
+def test_help_as_people_ask_for_it(tool):
+    assert tool("help") == tool("--help")
+    assert tool("help", "compile") == tool("compile", "--help")
+    assert tool("help", "cache", "list") == tool("cache", "list", "--help")
+    assert tool("-V") == tool("--version")
+    assert "no command is given" in tool(code=1) and "knapper cache --help" in tool("cache", code=1)
+    assert "there is no command 'hepl'" in tool("help", "hepl", code=1)
+
+
+def test_each_command_has_examples_of_its_own(tool):
+    top = re.findall(r"^  ([a-z-]+) ", tool("--help").split("Subcommands:")[1].split("For example")[0], re.M)
+    parts = [("cache", part) for part in ("list", "explain", "prune")] + [("records", part) for part in ("show", "merge", "diff")]
+    named = [(name,) for name in top if name not in ("version", "help")] + parts
+    assert len(named) > 20
+    for words in named:
+        text = tool(*words, "--help")
+        assert f"knapper {' '.join(words)}" in text.split("For example")[-1], words
+        assert "Exit codes: 0 done" not in text, words
+
+
 def test_compile_run_npy(tool, model, tmp_path):
     out = tool("compile", model, "-o", "m.knap")
     assert "m.knap" in out and "launches" in out and "pack" in out

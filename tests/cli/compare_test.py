@@ -26,6 +26,14 @@ def compared(tool, *arguments, code=0):
     return json.loads(done.stdout)
 
 
+def test_sizes_are_those_of_files(tool, model):
+    a = compiled(tool, model, "a.knap")
+    np.save("x.npy", np.ones((7, 4), np.float32))
+    assert [run["sizes"] for run in compared(tool, a, a, "-i", "x.npy")["runs"]] == [{"n": 7}]
+    said = tool("compare", a, a, "-i", "x.npy", "--dim", "n=2", code=1)
+    assert "--dim n=2, but input 'x' from its file has n=7" in said
+
+
 def product_and_softmax(path, activation):
     """y = softmax(activation(x w)) over the columns: the second kernel has constants."""
     rng = np.random.default_rng(3)

@@ -10,7 +10,7 @@ import pytest
 
 # name: (arguments, parts of the message); m.knap, m.onnx, x.npy are there
 CASES = {
-    "no_command": ([], ["subcommand", "--help"]),
+    "no_command": ([], ["no command is given", "--help"]),
     "unknown_command": (["fly"], ["command line", "try: knapper --help"]),
     "unknown_flag": (["run", "m.knap", "--fast"], ["--fast", "knapper run --help"]),
     "missing_argument": (["compile"], ["model", "knapper compile --help"]),
@@ -52,7 +52,7 @@ CASES = {
     "input_wrong_dtype": (["run", "m.knap", "-i", "double.npy"], ["x", "f64", "f32"]),
     "input_wrong_size": (["run", "m.knap", "-i", "wide.npy"], ["x", "5", "4"]),
     "input_cut": (["run", "m.knap", "-i", "cut.npy"], ["cut.npy", "cut short"]),
-    "input_text_array": (["run", "m.knap", "-i", "words.npy"], ["<U5", "float32"]),
+    "input_text_array": (["run", "m.knap", "-i", "words.npy"], ["expected f32[n, 4]", "string[1]"]),
     "npz_cut": (["run", "m.knap", "-i", "cut.npz"], ["cut.npz"]),
     "npz_checksum": (["run", "m.knap", "-i", "flipped.npz"], ["checksum"]),
     "output_folder": (["run", "m.knap", "-i", "x.npy", "-o", "no/y.npy"], ["no/y.npy"]),

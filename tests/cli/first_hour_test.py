@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 
 def test_a_size_that_a_file_does_not_have(tool, model):
@@ -43,3 +44,27 @@ def test_compare_with_a_file_of_fixed_sizes(tool, model):
     tool("compile", model, "--dim", "n=3", "-o", "fixed.knap")
     message = tool("compare", "any.knap", "fixed.knap", "--dim", "n=3", code=1)
     assert "knapper explain FILE --profile --compare FILE" in message
+
+
+@pytest.mark.parametrize("content, said, hint", [
+    (b"PK\x03\x04" + bytes(40), "is a zip archive, as torch.save writes", "torch.onnx.export"),
+    (b"\x80\x02\x8a\x0a" + bytes(40), "is a pickle", "torch.onnx.export"),
+    (b"\x10\0\0\0\0\0\0\0{\"a\":{}}", "is a safetensors file", "knapper serve"),
+    (b"GGUF\x03\0\0\0" + bytes(40), "is a GGUF file", "knapper serve"),
+    (b"\x1c\0\0\0TFL3" + bytes(40), "is a TensorFlow Lite model", "tf2onnx"),
+    (b"\x89HDF\r\n\x1a\n" + bytes(40), "is an HDF5 file", "tf2onnx"),
+    (b"<?xml version='1.0'?><net/>", "is XML", "ONNX file"),
+    (b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n", "is a pointer of Git LFS", "git lfs pull"),
+    (b"hello", "is not an ONNX model", "onnx.checker"),
+])  # fmt: skip
+def test_other_files_are_told_by_their_kind(tool, tmp_path, content, said, hint):
+    (tmp_path / "model.bin").write_bytes(content)
+    message = tool("compile", "model.bin", code=1)
+    assert "model.bin" in message and said in message and hint in message
+
+
+def test_compile_of_an_artefact(tool, model):
+    tool("compile", model)
+    for words in (["m.knap"], ["m.knap", "-o", "again.knap"]):
+        message = tool("compile", *words, code=1)
+        assert "it is a compiled artefact, not a model" in message and "knapper run m.knap" in message

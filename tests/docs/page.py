@@ -10,6 +10,9 @@ anything. An HTML comment before a block changes that:
 
     <!-- not run: needs a GPU -->      it is only checked for its syntax
     <!-- fails -->                     it must fail, and a `text` block says how
+    <!-- in the background -->         it runs until the page ends, a `text` block says when it is ready
+
+A page with such a block serves at port 8000, for which a free one is taken.
 """
 
 from __future__ import annotations
@@ -19,17 +22,23 @@ import dataclasses
 import io
 import os
 import re
+import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import time
 import traceback
 from pathlib import Path
 
 FILES = {"c", "cpp", "cmake", "dockerfile", "ini", "json"}
 RUNS = {"sh", "python"}
 REASONS = ("a GPU", "docker", "the network")
+BACKGROUND = "in the background"
+PORT = "8000"
+SECONDS = 120  # until what runs in the background is ready
 _BLOCK = re.compile(
-    r"(?:^<!-- (?P<mark>not run: needs [^>]*|fails) -->\n+)?"
+    r"(?:^<!-- (?P<mark>not run: needs [^>]*|fails|in the background) -->\n+)?"
     r"^```(?P<language>\w*)\n(?P<code>.*?)^```$",
     re.DOTALL | re.MULTILINE,
 )
@@ -65,6 +74,8 @@ def blocks(page: Path) -> list[Block]:
             raise Wrong(f"{where}: a block of {block.language!r}")
         if block.mark == "fails" and (not after or after.language != "text"):
             raise Wrong(f"{where}: no text says how it fails")
+        if block.mark == BACKGROUND and (block.language != "sh" or not after or after.language != "text"):
+            raise Wrong(f"{where}: no text says when it is ready")
         if block.mark.startswith("not run"):
             if block.mark.removeprefix("not run: needs ") not in REASONS:
                 raise Wrong(f"{where}: {block.mark!r} is none of {REASONS}")
@@ -126,11 +137,62 @@ def missing(wanted: str, printed: str) -> str | None:
     return None
 
 
+class Background:
+    """Shell commands that run beside the page's other blocks."""
+
+    def __init__(self) -> None:
+        self.processes: list[subprocess.Popen[str]] = []
+        self.folder = tempfile.TemporaryDirectory()
+
+    def __enter__(self) -> Background:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self.processes:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGTERM)
+            process.wait(timeout=SECONDS)
+        self.folder.cleanup()
+
+    def start(self, code: str, ready: str) -> tuple[bool, str]:
+        """Whether it goes on and has said all of `ready`, and what it has said."""
+        path = Path(self.folder.name) / str(len(self.processes))
+        with path.open("w") as file:
+            process = subprocess.Popen(
+                ["bash", "-c", f"set -eu\n{code}"],
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                text=True,
+                start_new_session=True,
+            )
+        self.processes.append(process)
+        end = time.monotonic() + SECONDS
+        while process.poll() is None and missing(ready, path.read_text()) and time.monotonic() < end:
+            time.sleep(0.05)
+        return process.poll() is None, path.read_text()
+
+
+def free_port() -> str:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return str(listener.getsockname()[1])
+
+
 def run(page: Path) -> None:
     """Runs the page in the current folder. Raises Wrong with the line."""
+    found = blocks(page)
+    if any(block.mark == BACKGROUND for block in found):
+        port = free_port()
+        found = [dataclasses.replace(block, code=re.sub(rf"\b{PORT}\b", port, block.code)) for block in found]
+    with Background() as background:
+        run_blocks(page, found, background)
+
+
+def run_blocks(page: Path, found: list[Block], background: Background) -> None:
     names: dict[str, object] = {"__name__": "__main__"}
     printed = ""
-    for block in blocks(page):
+    for block, after in zip(found, [*found[1:], None]):
         where = f"{page}:{block.line}"
         if block.mark.startswith("not run"):
             check_syntax(block)
@@ -144,11 +206,13 @@ def run(page: Path) -> None:
             if line is not None:
                 raise Wrong(f"{where}: {line!r} is not in what was printed:\n{printed}")
         else:
-            good, printed = (
-                run_shell(block.code)
-                if block.language == "sh"
-                else run_python(block.code, names, where)
-            )
+            if block.mark == BACKGROUND:
+                assert after
+                good, printed = background.start(block.code, after.code)
+            elif block.language == "sh":
+                good, printed = run_shell(block.code)
+            else:
+                good, printed = run_python(block.code, names, where)
             if good == (block.mark == "fails"):
                 raise Wrong(f"{where}: {'succeeds' if good else 'fails'}:\n{printed}")
 

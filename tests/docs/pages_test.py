@@ -28,18 +28,22 @@ PAGES = (
     "deploy",
     "c-and-cpp",
     "custom-operators",
+    "serve",
     "gpus",
     "faster",
     "numerics",
     "compatibility",
+    "security",
     "troubleshooting",
     "glossary",
     "life-of-a-matmul",
 )
-sys.path[:0] = [str(HERE), str(ROOT / "packaging")]
+sys.path[:0] = [str(HERE), str(ROOT / "packaging"), str(ROOT / "tests" / "serving")]
 
+import null_server  # noqa: E402
 import page  # noqa: E402
 import release  # noqa: E402
+import small_models  # noqa: E402
 import wheel  # noqa: E402
 
 # Of somebody who has code already.
@@ -107,9 +111,12 @@ def start(bundle, tmp_path):
         "XDG_CACHE_HOME": str(tmp_path / "cache"),
     }
 
-    def call(*command, model: str = "") -> str:
+    def call(*command, model: str = "", language_model: str = "") -> str:
         if model:
             onnx.save(onnx.parser.parse_model(model), folder / "model.onnx")
+        if language_model:
+            made = null_server.make_folder(folder / language_model)
+            small_models.make("llama", made, vocab_size=1500, max_position_embeddings=8192)
         done = subprocess.run(
             command,
             cwd=folder,
@@ -128,7 +135,8 @@ def start(bundle, tmp_path):
 @pytest.mark.parametrize("name", PAGES)
 def test_page(name, start):
     model = MODEL if name.startswith("coming-from") else ""
-    start(sys.executable, HERE / "page.py", DOCS / f"{name}.md", model=model)
+    language_model = "SmolLM2-135M-Instruct" if name == "serve" else ""
+    start(sys.executable, HERE / "page.py", DOCS / f"{name}.md", model=model, language_model=language_model)
 
 
 def test_readme(start):
@@ -167,6 +175,8 @@ def test_index_has_every_page():
         ("```c\nint x;\n```\n", "names no file"),
         ("```sh\ntrue\n", "not closed"),
         ("```yaml\na: 1\n```\n", "a block of 'yaml'"),
+        ("<!-- in the background -->\n```sh\nsleep 9\n```\n", "no text says when it is ready"),
+        ("<!-- in the background -->\n```sh\necho at 8000\n```\n```text\nready at 8000\n```\n", ":3: fails"),
     ],
 )
 def test_a_wrong_page_is_seen(text, said, tmp_path, monkeypatch):
@@ -188,5 +198,8 @@ def test_a_right_page_runs(tmp_path, monkeypatch):
         "```text\nsky [...a.c...]\n```\n"
         "<!-- not run: needs a GPU -->\n```sh\nexit 1\n```\n"
         "<!-- fails -->\n```python\n1 / 0\n```\n```text\nZeroDivisionError: ... by zero\n```\n"
+        "<!-- in the background -->\n```sh\npython3 -um http.server 8000 --bind 127.0.0.1\n```\n```text\nServing HTTP on 127.0.0.1\n```\n"
+        "```python\nimport urllib.request\nprint(urllib.request.urlopen('http://127.0.0.1:8000').read())\n```\n"
+        "```text\na.c\n```\n"
     )
     page.run(path)

@@ -61,7 +61,8 @@ ARCHITECTURES = {
     "qwen2": Architecture("Qwen2ForCausalLM", "Qwen2Config", dict(HEADS, use_cache=False)),
     "gemma": Architecture("GemmaForCausalLM", "GemmaConfig", dict(HEADS, use_cache=False)),
     "mixtral": Architecture("MixtralForCausalLM", "MixtralConfig", dict(
-        HEADS, use_cache=False, num_local_experts=4, num_experts_per_tok=2)),
+        HEADS, use_cache=False, num_local_experts=4, num_experts_per_tok=2,
+        experts_implementation="batched_mm")),  # no exporter takes the default's aten::histc
     "mamba": Architecture("MambaForCausalLM", "MambaConfig", dict(
         hidden_size=32, num_hidden_layers=2, state_size=8, vocab_size=99, use_cache=False), "plain"),
     "t5": Architecture("T5Model", "T5Config", dict(

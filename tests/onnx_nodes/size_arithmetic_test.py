@@ -67,6 +67,18 @@ def test_choices():
     against_onnxruntime(made, [0, 1, 4, 5, 7, 8, 19, 20, 21, 50])
 
 
+def test_repeats_by_one_hot():
+    """repeat_interleave of torch's tracing exporter: x with a dim of 1 is repeated there as often as a size says."""
+    nodes = [
+        node("Shape", ["x"], ["size"]), node("Concat", ["one", "size"], ["values"], axis=0),
+        node("OneHot", ["at", "depth", "values"], ["hot"]), node("Reshape", ["hot", "flat"], ["repeats"]),
+        node("Unsqueeze", ["x", "axis"], ["thin"]), node("Tile", ["thin", "repeats"], ["y"]),
+    ]  # fmt: skip
+    constants = {"one": np.int64([1]), "at": np.int64([1]), "depth": np.int64([2]), "flat": np.int64([-1]), "axis": np.int64([1])}
+    made = model(nodes, {"x": ["n"]}, initializers=constants)
+    against_onnxruntime(made, [1, 2, 5, 40])
+
+
 def test_what_is_not_followed_is_named():
     table = expanded([node("Gather", ["table", "size"], ["to"], name="looks up")], {"table": np.int64([5, 3, 9])})
     with pytest.raises(knapper.UserError, match="computed from the sizes.*'looks up'.*--dim n=NUMBER"):

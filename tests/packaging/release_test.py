@@ -120,6 +120,9 @@ def test_wheel(tmp_path):
     metadata = zipfile.ZipFile(wheel).read(f"knapper-{release.version()}.dist-info/METADATA").decode()
     for named in mentioned(metadata):
         assert f"knapper/share/{named}" in names, named
+    fields = metadata.split("\n\n", 1)[0]
+    assert {"Classifier", "Keywords", "Provides-Extra"} <= set(re.findall(r"^([\w-]+):", fields, re.M))
+    assert "://" not in fields  # docs/decisions/no-links-in-the-wheel.md
 
 
 def mentioned(text: str) -> list[str]:

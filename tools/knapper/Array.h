@@ -22,6 +22,7 @@ struct Array {
     void operator()(void *memory) const { free(memory); }
   };
   std::unique_ptr<std::byte, Free> data;
+  std::vector<char> characters; ///< of strings, to which `data` points
 
   /// Not filled. UserError when the size overflows, DeviceError without memory.
   static Expected<Array> make(knapper_dtype dtype, std::vector<int64_t> shape,
@@ -40,11 +41,24 @@ Expected<std::string> readFile(const std::string &path);
 inline constexpr knapper_dtype anyStorageType = KNAPPER_F8E4M3FN;
 
 /// The content of an .npy file. Two-byte void elements (how NumPy stores
-/// bfloat16) are bf16. `where` names it in errors.
+/// bfloat16) are bf16, texts and bytes strings. `where` names it in errors.
 Expected<Array> readNpy(std::string_view content, const std::string &where);
-/// The same as bytes; bf16 becomes two-byte void, storage
-/// types one-byte void.
-std::string npyHeader(const knapper_tensor &tensor);
+
+/// The same as bytes; bf16 becomes two-byte void, storage types one-byte void,
+/// strings texts of one width.
+struct NpyFile {
+  std::string header;
+  std::string_view elements() const;
+
+  /// Of a tensor that outlives it. UserError where strings would take more
+  /// than 4 GiB so; `where` names the file.
+  static Expected<NpyFile> make(const knapper_tensor &tensor,
+                                const std::string &where);
+
+private:
+  const knapper_tensor *tensor = nullptr;
+  std::string converted; // strings
+};
 
 /// The arrays of an .npz file, by name, stored or deflated.
 Expected<std::vector<std::pair<std::string, Array>>>

@@ -168,6 +168,8 @@ void addCache(CLI::App &app, Session &session) {
       ->type_name("N")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
+  listing->footer("For example:\n"
+                  "  knapper cache list --limit 10");
   CLI::App *explaining = add(
       "explain", "Whether a compile would be found, and if not, what differs",
       explain);
@@ -176,7 +178,8 @@ void addCache(CLI::App &app, Session &session) {
       ->type_name("FILE");
   explaining->add_flag("--json", arguments->json, "Print JSON");
   arguments->flags.addTo(*explaining);
-  explaining->footer("Give the flags that the compile was given.");
+  explaining->footer("Give the flags that the compile was given. For example:\n"
+                     "  knapper cache explain model.onnx --dtype bf16");
   CLI::App *pruning =
       add("prune", "Removes what was not used for longest", prune);
   addFolder(pruning);
@@ -184,6 +187,13 @@ void addCache(CLI::App &app, Session &session) {
       ->type_name("N")
       ->check(CLI::NonNegativeNumber);
   pruning->add_flag("--all", arguments->all, "Remove everything");
+  pruning->footer("For example:\n"
+                  "  knapper cache prune --bytes 1000000000\n"
+                  "  knapper cache prune --all");
+  command->footer("For example:\n"
+                  "  knapper cache list\n"
+                  "  knapper cache explain model.onnx\n"
+                  "  knapper cache prune --bytes 1000000000");
 }
 
 } // namespace knapper::cli

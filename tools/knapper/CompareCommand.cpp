@@ -2,6 +2,7 @@
 #include "tools/knapper/Inputs.h"
 #include "tools/knapper/KernelDiff.h"
 #include "tools/knapper/ModelArgument.h"
+#include "tools/knapper/Texts.h"
 #include "tools/knapper/Timing.h"
 
 #include <algorithm>
@@ -86,19 +87,26 @@ Status sameSignature(const CompareArguments &arguments,
 }
 
 /// What a model is run at: the k-th value of each size, the last one again
-/// where there are fewer; sizes that are not given are small, middling, large.
+/// where there are fewer; sizes that are not given are those of the files, or
+/// small, middling, large.
 Expected<std::vector<Sizes>> sizesOf(const knapper_module *module,
-                                     const Sizes &given) {
+                                     const Sizes &given, const Inputs &inputs) {
   const char *text = nullptr;
   TRY(toStatus(knapper_module_describe(module, &text)));
   std::map<std::string, std::vector<int64_t>> values;
   for (const auto &[name, value] : given)
     values[name].push_back(value);
+  ASSIGN_OR_RETURN(Sizes inFiles, inputs.sizesInFiles(module));
+  const std::map<std::string, int64_t> found(inFiles.begin(), inFiles.end());
   const Json description = Json::parse(text);
   for (const Json &symbol : description.at("symbols")) {
     std::string name = symbol.at("name").get<std::string>();
     if (symbol.value("from_buffer", false) || values.contains(name))
       continue;
+    if (auto size = found.find(name); size != found.end()) {
+      values[name].push_back(size->second);
+      continue;
+    }
     int64_t divisor = std::max<int64_t>(symbol.value("divisor", int64_t(1)), 1);
     int64_t least = symbol.value("min", int64_t(0));
     int64_t most = symbol.value("max", INT64_MAX);
@@ -135,9 +143,19 @@ Expected<Json> compareResults(const knapper_module *module,
       differing.push_back(entry);
       continue;
     }
+    int64_t elements = elementCount(a.shape, size_t(a.rank)), unequal = 0;
+    if (a.dtype == KNAPPER_STRING) {
+      for (int64_t k = 0; k < elements; ++k)
+        unequal += textAt(a, k) != textAt(b, k);
+      if (unequal == 0)
+        continue;
+      entry["elements"] = elements;
+      entry["differing"] = unequal;
+      differing.push_back(entry);
+      continue;
+    }
     if (a.bytes == 0 || memcmp(a.data, b.data, a.bytes) == 0)
       continue;
-    int64_t elements = elementCount(a.shape, size_t(a.rank)), unequal = 0;
     size_t width = knapper_dtype_size(a.dtype);
     double largest = 0, magnitude = 0;
     for (int64_t k = 0; k < elements; ++k) {
@@ -324,12 +342,14 @@ void showOutputs(const Json &at) {
     if (output.contains("other_type"))
       print(", " + output["other_type"].get<std::string>() + "\n");
     else
-      print(format(": %lld of %lld elements differ, by %.3g at most (largest "
-                   "value %.3g)\n",
+      print(format(": %lld of %lld elements differ",
                    static_cast<long long>(output["differing"].get<int64_t>()),
-                   static_cast<long long>(output["elements"].get<int64_t>()),
-                   output["largest_difference"].get<double>(),
-                   output["largest_value"].get<double>()));
+                   static_cast<long long>(output["elements"].get<int64_t>())) +
+            (output.contains("largest_difference")
+                 ? format(", by %.3g at most (largest value %.3g)\n",
+                          output["largest_difference"].get<double>(),
+                          output["largest_value"].get<double>())
+                 : "\n"));
   }
 }
 
@@ -378,7 +398,7 @@ Status compare(Session &session, CompareArguments &arguments) {
                {"same_outputs", true},
                {"runs", Json::array()}};
   ASSIGN_OR_RETURN(std::vector<Sizes> sets,
-                   sizesOf(a, arguments.dims.values()));
+                   sizesOf(a, arguments.dims.values(), arguments.inputs));
   const Sizes *last = nullptr; // that both run at
   for (size_t k = 0; k < sets.size(); ++k) {
     session.progress("runs", static_cast<int>(k),

@@ -1,5 +1,6 @@
 #include "compiler/pipeline/Table.h"
 #include "tools/knapper/CompilerFlags.h"
+#include "tools/knapper/ModelArgument.h"
 
 #include <cstring>
 #include <filesystem>
@@ -51,6 +52,9 @@ Status compile(Session &session, const CompileArguments &arguments) {
   Expected<Options> settings = arguments.flags.options();
   if (!settings)
     return settings.takeError();
+  if (isArtefact(arguments.model))
+    return userError("it is a compiled artefact, not a model", arguments.model,
+                     "knapper run " + arguments.model);
   bool stops = !settings->stopAfter.empty() && settings->stopAfter != "pack";
   std::string output = arguments.output;
   if (output.empty() && !stops)
@@ -127,6 +131,10 @@ void addCompile(CLI::App &app, Session &session) {
   listed("Passes for --disable:", optionalPasses());
   footer += "Every flag of the compiler is an environment variable too: "
             "--cache-dir is KNAPPER_CACHE_DIR.";
+  footer += "\nFor example:\n"
+            "  knapper compile model.onnx -o model.knap\n"
+            "  knapper compile model.onnx --dim batch=8 --dtype bf16\n"
+            "  knapper compile model.onnx --target cpu,cuda";
   command->footer(footer);
   command->callback([&session, arguments] {
     session.action = [&session, arguments] {

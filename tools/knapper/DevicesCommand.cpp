@@ -14,6 +14,8 @@ void addDevices(CLI::App &app, Session &session) {
   command->add_flag("--measure", arguments->measure,
                     "Also measure what they do at best: a second, then kept");
   command->add_flag("--json", arguments->json, "Print JSON");
+  command->footer("For example:\n"
+                  "  knapper devices --measure");
   command->callback([&session, arguments] {
     session.action = [arguments]() -> Status {
       char *text = nullptr;

@@ -1,6 +1,8 @@
 #include "tools/knapper/Inputs.h"
 #include "compiler/options/Options.h"
 #include "runtime/base/Text.h"
+#include "tools/knapper/Random.h"
+#include "tools/knapper/Texts.h"
 
 #include <algorithm>
 #include <bit>
@@ -12,14 +14,6 @@
 
 namespace knapper::cli {
 namespace {
-
-/// splitmix64: any element of any input by its number.
-uint64_t randomBits(uint64_t seed, uint64_t number) {
-  uint64_t z = seed + (number + 1) * 0x9e3779b97f4a7c15;
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-  return z ^ (z >> 31);
-}
 
 /// A multiple of 1/1024 in [-1, 1) as float16: exact, so no rounding.
 uint16_t halfOf(int32_t k) {
@@ -90,6 +84,8 @@ void fillRandom(Array &array, uint64_t seed, uint64_t integers) {
   case KNAPPER_U4:
   case KNAPPER_U2:
     return fill<uint8_t>(array, [&](size_t i) { return integer(i) & 3; });
+  case KNAPPER_STRING: // randomTexts
+    return;
   }
 }
 
@@ -330,6 +326,22 @@ Inputs::makeFromFiles(const knapper_module *module) const {
   return result;
 }
 
+Expected<std::vector<std::pair<std::string, int64_t>>>
+Inputs::sizesInFiles(const knapper_module *module) const {
+  ASSIGN_OR_RETURN(Placed placed, place(module, files));
+  std::map<std::string, int64_t> sizes;
+  for (size_t i = 0; i < placed.infos.size(); ++i) {
+    const knapper_tensor_info &info = placed.infos[i];
+    const std::optional<Array> &array = placed.arrays[i];
+    if (array && array->shape.size() == size_t(info.rank))
+      for (int32_t d = 0; d < info.rank; ++d)
+        if (info.shape[d] < 0)
+          sizes.emplace(info.dim_text[d], array->shape[d]);
+  }
+  return std::vector<std::pair<std::string, int64_t>>(sizes.begin(),
+                                                      sizes.end());
+}
+
 Expected<std::vector<Array>>
 Inputs::make(const knapper_module *module,
              const std::vector<std::pair<std::string, int64_t>> &sizes) const {
@@ -387,14 +399,19 @@ Expected<std::vector<Array>> Inputs::make(const knapper_module *module,
             cat("give the input: --input ", names[i], "=FILE.npy"));
       shape[d] = size->second;
     }
+    uint64_t own = seed * 1000003 + i;
+    if (infos[i].dtype == KNAPPER_STRING) {
+      ASSIGN_OR_RETURN(Array words, randomTexts(std::move(shape), own, where));
+      result.push_back(std::move(words));
+      continue;
+    }
     ASSIGN_OR_RETURN(Array array,
                      Array::make(infos[i].dtype, std::move(shape), where));
     constexpr int64_t flags = 2; // masks and the like
     int64_t below = described.indexLimits[i];
     below = integers ? integers : below ? below : flags;
     bool small = infos[i].dtype == KNAPPER_I8 || infos[i].dtype == KNAPPER_U8;
-    fillRandom(array, seed * 1000003 + i,
-               small ? std::min<int64_t>(below, 128) : below);
+    fillRandom(array, own, small ? std::min<int64_t>(below, 128) : below);
     result.push_back(std::move(array));
   }
   return result;

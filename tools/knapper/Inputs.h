@@ -16,8 +16,9 @@ public:
   void addTo(CLI::App &app);
   /// One array an input, in the order of the signature. Inputs without a file
   /// are random, the same for the same seed: numbers in [-1, 1), integers that
-  /// the model takes as indices (or in [0, --integers)), other integers 0 or 1. `dims` gives sizes that no file does; what is missing there
-  /// too is chosen if it is automatic, and else named all at once.
+  /// the model takes as indices (or in [0, --integers)), other integers 0 or 1,
+  /// strings short words. `dims` gives sizes that no file does; what is missing
+  /// there too is chosen if it is automatic, and else named all at once.
   Expected<std::vector<Array>> make(const knapper_module *module,
                                     Dims &dims) const;
   /// The same with these sizes and no others.
@@ -27,6 +28,11 @@ public:
   /// The same where every input must come from a file.
   Expected<std::vector<Array>>
   makeFromFiles(const knapper_module *module) const;
+
+  /// The symbolic sizes that the files' arrays have; the first where they
+  /// disagree.
+  Expected<std::vector<std::pair<std::string, int64_t>>>
+  sizesInFiles(const knapper_module *module) const;
 
 private:
   std::vector<std::string> files;

@@ -84,7 +84,8 @@ void addInspect(CLI::App &app, Session &session) {
   command->add_option("model", arguments->model, "An .onnx file")
       ->required()
       ->type_name("FILE");
-  command->footer("Exit code 1 where something is not supported.");
+  command->footer("Exit code 1 where something is not supported. For example:\n"
+                  "  knapper inspect model.onnx");
   command->add_flag("--json", arguments->json, "Print JSON");
   command->callback([&session, arguments] {
     session.action = [&session, arguments]() -> Status {

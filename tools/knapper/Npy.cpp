@@ -2,6 +2,7 @@
 #include "runtime/base/InputFile.h"
 #include "runtime/base/Text.h"
 #include "tools/knapper/Array.h"
+#include "tools/knapper/Texts.h"
 
 #include <algorithm>
 #include <charconv>
@@ -104,23 +105,35 @@ std::optional<std::vector<int64_t>> parseShape(std::string_view text) {
   }
 }
 
-/// Column-major elements into row-major ones.
-void fromFortran(const char *from, Array &to) {
-  size_t rank = to.shape.size(), size = knapper_dtype_size(to.dtype);
+/// Column-major elements of `size` bytes into row-major ones.
+void fromFortran(const char *from, const std::vector<int64_t> &shape,
+                 size_t size, char *to) {
+  size_t rank = shape.size();
   std::vector<int64_t> index(rank, 0), strides(rank, 1);
   for (size_t d = 1; d < rank; ++d)
-    strides[d] = strides[d - 1] * to.shape[d - 1];
-  int64_t count = elementCount(to.shape.data(), rank), source = 0;
+    strides[d] = strides[d - 1] * shape[d - 1];
+  int64_t count = elementCount(shape.data(), rank), source = 0;
   for (int64_t i = 0; i < count; ++i) {
-    memcpy(to.data.get() + i * size, from + source * size, size);
+    memcpy(to + i * size, from + source * size, size);
     for (size_t d = rank; d-- > 0;) {
       source += strides[d];
-      if (++index[d] < to.shape[d])
+      if (++index[d] < shape[d])
         break;
-      source -= strides[d] * to.shape[d];
+      source -= strides[d] * shape[d];
       index[d] = 0;
     }
   }
+}
+
+/// Characters or bytes of each string of '<U7' or '|S7'.
+std::optional<size_t> textWidth(std::string_view descr) {
+  if (!descr.starts_with("<U") && !descr.starts_with("|S"))
+    return std::nullopt;
+  size_t width = 0;
+  auto [end, code] =
+      std::from_chars(descr.data() + 2, descr.data() + descr.size(), width);
+  bool whole = code == std::errc() && end == descr.data() + descr.size();
+  return whole && width < (1u << 30) ? std::optional(width) : std::nullopt;
 }
 
 } // namespace
@@ -150,31 +163,48 @@ Expected<Array> readNpy(std::string_view content, const std::string &where) {
   for (const NpyType &t : types)
     if (descr.size() > 1 && descr.substr(1) == t.name)
       type = &t;
-  if (!type || (descr[0] == '>' && knapper_dtype_size(type->dtype) > 1))
+  std::optional<size_t> width = textWidth(descr);
+  if (!width &&
+      (!type || (descr[0] == '>' && knapper_dtype_size(type->dtype) > 1)))
     return userError("holds elements of type '" + std::string(descr) + "'",
                      where,
-                     "save float32, float16, float64, bool, or integers of 8 "
-                     "to 64 bits, in little-endian order");
+                     "save float32, float16, float64, bool, integers of 8 to "
+                     "64 bits in little-endian order, or texts "
+                     "(a.astype(str))");
   std::optional<std::vector<int64_t>> shape =
       parseShape(member(header, "shape"));
   if (!shape)
     return damaged("has a header without a shape");
   int64_t count = elementCount(shape->data(), shape->size());
-  uint64_t size = knapper_dtype_size(type->dtype);
-  if (count < 0 || uint64_t(count) > content.size() / size)
+  bool wide = width && descr[1] == 'U';
+  uint64_t size = !width ? knapper_dtype_size(type->dtype)
+                  : wide ? *width * 4
+                         : *width;
+  if (count < 0 || (size == 0 && count > 0) ||
+      (size > 0 && uint64_t(count) > content.size() / size))
     return damaged("is cut short");
   bool fortran = member(header, "fortran_order").starts_with("True");
+  if (width) {
+    std::string ordered(content.substr(0, uint64_t(count) * size));
+    if (fortran)
+      fromFortran(content.data(), *shape, size, ordered.data());
+    return textArray(ordered, *width, wide, std::move(*shape), where);
+  }
   Expected<Array> array = Array::make(type->dtype, std::move(*shape), where);
   if (!array)
     return array;
   if (fortran)
-    fromFortran(content.data(), *array);
+    fromFortran(content.data(), array->shape, size,
+                reinterpret_cast<char *>(array->data.get()));
   else
     memcpy(array->data.get(), content.data(), array->bytes);
   return array;
 }
 
-std::string npyHeader(const knapper_tensor &tensor) {
+Expected<NpyFile> NpyFile::make(const knapper_tensor &tensor,
+                                const std::string &where) {
+  NpyFile file;
+  file.tensor = &tensor;
   const char *name = knapper_dtype_size(tensor.dtype) == 1 ? "V1" : "f4";
   for (const NpyType &t : types)
     if (t.dtype == tensor.dtype && t.dtype != anyStorageType &&
@@ -182,19 +212,33 @@ std::string npyHeader(const knapper_tensor &tensor) {
       name = t.name;
   const char *order =
       knapper_dtype_size(tensor.dtype) == 1 || name[0] == 'V' ? "|" : "<";
+  std::string type = cat(order, name);
+  if (tensor.dtype == KNAPPER_STRING) {
+    ASSIGN_OR_RETURN(FixedTexts texts, fixedTexts(tensor, where));
+    type = std::move(texts.type);
+    file.converted = std::move(texts.elements);
+  }
   std::string shape;
   for (int32_t d = 0; d < tensor.rank; ++d)
     shape += cat(tensor.shape[d], tensor.rank == 1 ? "," : "",
                  d + 1 < tensor.rank ? ", " : "");
   std::string dict =
-      cat("{'descr': '", order, name, "', 'fortran_order': False, 'shape': (",
-          shape, "), }");
+      cat("{'descr': '", type, "', 'fortran_order': False, 'shape': (", shape,
+          "), }");
   dict.append(63 - (10 + dict.size()) % 64, ' ');
   dict += '\n';
-  std::string header("\x93NUMPY\x01\x00", 8);
+  std::string &header = file.header;
+  header.assign("\x93NUMPY\x01\x00", 8);
   header += static_cast<char>(dict.size() & 0xff);
   header += static_cast<char>(dict.size() >> 8);
-  return header + dict;
+  header += dict;
+  return file;
+}
+
+std::string_view NpyFile::elements() const {
+  if (tensor->dtype == KNAPPER_STRING)
+    return converted;
+  return {static_cast<const char *>(tensor->data), tensor->bytes};
 }
 
 } // namespace knapper::cli

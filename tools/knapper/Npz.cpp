@@ -216,9 +216,10 @@ readNpz(std::string_view file, const std::string &where) {
 
 Status writeNpy(const std::string &path, const knapper_tensor &tensor) {
   ASSIGN_OR_RETURN(std::string found, OutputFile::destination(path));
+  ASSIGN_OR_RETURN(NpyFile content, NpyFile::make(tensor, path));
   ArrayFile file(found);
-  file.write(npyHeader(tensor));
-  file.write(tensor.data, tensor.bytes);
+  file.write(content.header);
+  file.write(content.elements());
   return file.finish();
 }
 
@@ -228,13 +229,15 @@ Status writeNpz(const std::string &path,
   ArrayFile file(found);
   std::string directory;
   for (const auto &[name, tensor] : tensors) {
-    std::string header = npyHeader(tensor), entryName = name + ".npy";
-    uint64_t size = header.size() + tensor.bytes, offset = file.written;
+    ASSIGN_OR_RETURN(NpyFile content, NpyFile::make(tensor, path));
+    std::string_view header = content.header, elements = content.elements();
+    std::string entryName = name + ".npy";
+    uint64_t size = header.size() + elements.size(), offset = file.written;
     if (size >= UINT32_MAX || offset >= UINT32_MAX || entryName.size() > 65535)
       return userError("would exceed the 4 GiB of an .npz file", path,
                        "write each output with -o NAME=FILE.npy");
     uint32_t checksum = checksumOf(checksumOf(0, header.data(), header.size()),
-                                   tensor.data, tensor.bytes);
+                                   elements.data(), elements.size());
     std::string common; // of the entry and of the directory
     put<uint16_t>(common, 20);
     put<uint16_t>(common, 0x0800);     // the name is UTF-8
@@ -247,7 +250,7 @@ Status writeNpz(const std::string &path,
     put<uint16_t>(common, 0);
     file.write("PK\3\4" + common + entryName);
     file.write(header);
-    file.write(tensor.data, tensor.bytes);
+    file.write(elements);
     directory += "PK\1\2";
     put<uint16_t>(directory, 20);
     directory += common;

@@ -110,14 +110,22 @@ void addRecords(CLI::App &app, Session &session) {
     return part;
   };
   constexpr size_t any = 1000;
-  for (CLI::App *part :
-       {add("show", "Prints the records of a file", 1, 1, merge),
-        add("merge", "All records; of two for one kernel the greater gain", 1,
-            any, merge)})
+  CLI::App *showing = add("show", "Prints the records of a file", 1, 1, merge);
+  showing->footer("For example:\n"
+                  "  knapper records show model.knap");
+  CLI::App *merging =
+      add("merge", "All records; of two for one kernel the greater gain", 1,
+          any, merge);
+  merging->footer("For example:\n"
+                  "  knapper records merge a.tune.json b.tune.json -o "
+                  "all.tune.json");
+  for (CLI::App *part : {showing, merging})
     part->add_option("-o,--output", arguments->output,
                      "Where to write them [stdout]")
         ->type_name("FILE");
-  add("diff", "What the second file has otherwise", 2, 2, diff);
+  add("diff", "What the second file has otherwise", 2, 2, diff)
+      ->footer("For example:\n"
+               "  knapper records diff before.tune.json after.tune.json");
   command->footer("For example:\n"
                   "  knapper records merge a.tune.json b.tune.json -o "
                   "all.tune.json\n"

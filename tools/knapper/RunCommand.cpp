@@ -1,6 +1,8 @@
+#include "runtime/base/Text.h"
 #include "tools/knapper/Element.h"
 #include "tools/knapper/Inputs.h"
 #include "tools/knapper/ModelArgument.h"
+#include "tools/knapper/Texts.h"
 
 #include "llvm/Support/Base64.h"
 #include <cmath>
@@ -22,6 +24,14 @@ struct RunArguments {
 void summarise(const std::string &name, const knapper_tensor &tensor) {
   std::string line = printable(name) + ": " + typeText(tensor);
   int64_t count = elementCount(tensor.shape, size_t(tensor.rank));
+  constexpr int64_t shown = 6;
+  if (tensor.dtype == KNAPPER_STRING) {
+    line += " ";
+    for (int64_t i = 0; i < std::min(count, shown); ++i)
+      line += cat(" ", quoted(textAt(tensor, i)));
+    print(line + (count > shown ? " ...\n" : "\n"));
+    return;
+  }
   double low = INFINITY, high = -INFINITY, sum = 0;
   int64_t undefined = 0;
   for (int64_t i = 0; i < count; ++i) {
@@ -39,9 +49,9 @@ void summarise(const std::string &name, const knapper_tensor &tensor) {
                    sum / double(count - undefined));
   if (undefined)
     line += format("  %lld not a number ", static_cast<long long>(undefined));
-  for (int64_t i = 0; i < std::min<int64_t>(count, 6); ++i)
+  for (int64_t i = 0; i < std::min(count, shown); ++i)
     line += format(" %.6g", element(tensor, i));
-  print(line + (count > 6 ? " ...\n" : "\n"));
+  print(line + (count > shown ? " ...\n" : "\n"));
 }
 
 Status write(const std::vector<std::string> &wanted,

@@ -124,6 +124,9 @@ int Session::parsed(const CLI::App &app, const CLI::ParseError &error) {
   for (const CLI::App *up = command->get_parent(); up; up = up->get_parent())
     name = up->get_name() + " " + name;
   std::string hint = name + " --help", what = error.what();
+  if (error.get_name() == "RequiredError" &&
+      !command->get_subcommands({}).empty())
+    what = "no command is given";
   // What no command took is left at the top.
   if (std::vector<std::string> words = app.remaining(true); !words.empty()) {
     auto option = std::find_if(words.begin(), words.end(), [](auto &word) {
