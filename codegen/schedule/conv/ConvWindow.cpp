@@ -32,9 +32,11 @@ std::optional<ConvWindow> analyseConv(ts::KernelOp kernel) {
   auto constants = kernel->getAttrOfType<DenseBoolArrayAttr>("ts.constants");
   if (!w.op.getChannelsLast() || spatial < 1 || spatial > 2 || !w.input ||
       !w.filter || !w.filter.hasOneUse() || !constants ||
-      (!w.panel && !constants[w.filter.getArgNumber()]) ||
       (!bytes &&
        (!isa<FloatType>(element) || element.isF64() || element != weight)))
+    return std::nullopt;
+  w.isConstant = constants[w.filter.getArgNumber()];
+  if (bytes && !w.isConstant)
     return std::nullopt;
   SmallVector<Dim> in = ts::dimsOf(image), out = ts::dimsOf(w.op.getResult()),
                    filter = ts::dimsOf(w.op.getFilter()),

@@ -19,8 +19,10 @@ struct ConvWindow {
   /// Each of so many equal shares of the features reads its own share of the
   /// channels.
   int64_t groups = 1;
+  /// The filter is packed at compile time as the schedule chooses.
+  bool isConstant = false;
   /// Columns of the panels that the filter is read in, of one that the program
-  /// packs; 0: a constant, in panels that the schedule chooses.
+  /// packs; 0: it is a constant, or lies as its type says.
   int64_t panel = 0;
   bool turned = false; ///< one column: its rows are taken for the columns
   ts::Dim images, height, width, channels, features, outHeight, outWidth;
@@ -78,8 +80,8 @@ struct ConvWindow {
 };
 
 /// The convolution of a kernel if it has channels last, a filter that is read
-/// once and is a constant or in panels (PackFilters.h), floats of at most 32
-/// bits or u8 by i8, sizes and borders of the window that are numbers. The
+/// once (a constant, in panels of PackFilters.h, or neither), floats of at most
+/// 32 bits or u8 by i8, sizes and borders of the window that are numbers. The
 /// border is its own, of zeros, or that of a ts.pad. Nothing otherwise.
 std::optional<ConvWindow> analyseConv(ts::KernelOp kernel);
 

@@ -81,7 +81,9 @@ int64_t packedRun(const ConvWindow &w) {
 /// that most of what is multiplied would be another group's.
 bool takesConv(const ConvWindow &w) {
   constexpr int64_t leastFeatures = 8;
-  return w.groups == 1 || *w.features.asConstant() / w.groups >= leastFeatures;
+  return (w.isConstant || w.panel) &&
+         (w.groups == 1 ||
+          *w.features.asConstant() / w.groups >= leastFeatures);
 }
 
 class ConvBuilder {

@@ -28,7 +28,7 @@
 // nothing.
 //
 // The filter [kh, kw, C, F] is a constant packed in panels of a tile's
-// features.
+// features; one that is none is read where it lies, a tile of each of its rows.
 //
 // Parameters: lanes, pixels of a run (at most: targets with fewer registers
 // take fewer), rows of a block.
@@ -162,7 +162,7 @@ LogicalResult ConvLanesBuilder::readBorder() {
       e, e.constant(0), e.constant(w.kh * w.kw * g.channels), firstSum,
       [&](Value k, ValueRange carried) -> FailureOr<SmallVector<Value>> {
         Value weight = load(w.filter, g.lanes,
-                            e.add(weights, e.mul(k, e.constant(g.features()))),
+                            e.add(weights, e.mul(k, e.constant(filterRow()))),
                             someFeatures);
         return SmallVector<Value>{multiplyAdd(each, weight, carried[0])};
       },
@@ -238,15 +238,15 @@ SmallVector<Value> ConvLanesBuilder::sumsOf(const Run &run) {
       [&](Value i, ValueRange carried) -> FailureOr<SmallVector<Value>> {
         SmallVector<Value> acc(carried);
         Value from = e.add(seen.first, e.add(lineBase, e.mul(i, line)));
-        Value row = e.add(weights, e.mul(i, e.constant(taps * g.features())));
+        Value row = e.add(weights, e.mul(i, e.constant(taps * filterRow())));
         SmallVector<Value> columns(seen.columns.size());
         for (int64_t k = 0; k < g.channels; ++k) {
           SmallVector<Value> window;
           for (int64_t j = 0; j < w.kw; ++j)
-            window.push_back(load(
-                w.filter, g.lanes,
-                e.add(row, e.constant((j * g.channels + k) * g.features())),
-                someFeatures));
+            window.push_back(
+                load(w.filter, g.lanes,
+                     e.add(row, e.constant((j * g.channels + k) * filterRow())),
+                     someFeatures));
           for (auto [n, c] : llvm::enumerate(seen.columns)) {
             if (!columns[n])
               columns[n] = lessBorder(
@@ -418,9 +418,14 @@ LogicalResult ConvLanesBuilder::build() {
   validInputs = some(w.channels, firstChannel, g.inputs(),
                      llvm::PowerOf2Ceil(g.inputs()));
   validFeatures = some(w.features, firstFeature, g.features(), g.lanes);
-  weights = e.mul(tile, e.constant(w.kh * w.kw * g.channels * g.features()));
-  if (g.features() < g.lanes)
-    someFeatures = e.constant(g.features());
+  if (w.isConstant) {
+    weights = e.mul(tile, e.constant(w.kh * w.kw * g.channels * g.features()));
+    if (g.features() < g.lanes)
+      someFeatures = e.constant(g.features());
+  } else {
+    weights = firstFeature;
+    someFeatures = validFeatures;
+  }
   if (failed(inFours(w, g) ? prepareFours() : readBorder()))
     return failure();
   sums = tile::ScratchOp::create(b, loc, tile::BufferType::get(sumType),
@@ -481,9 +486,10 @@ LogicalResult chooseCpuGroupedConv(ts::KernelOp kernel,
   schedule.grain = grainOf(400000, w->outWidth * flops);
   schedule.scratch = one * (pixels * g.lanes * 4);
   schedule.group = inFours(*w, g) ? 4 : 1;
-  schedule.packed.push_back(
-      {w->filter.getArgNumber(), w->kh * w->kw * g.channels,
-       *w->features.asConstant(), /*transposed=*/false, g.features()});
+  if (w->isConstant)
+    schedule.packed.push_back(
+        {w->filter.getArgNumber(), w->kh * w->kw * g.channels,
+         *w->features.asConstant(), /*transposed=*/false, g.features()});
   schedules.push_back(std::move(schedule));
   return success();
 }

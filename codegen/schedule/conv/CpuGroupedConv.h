@@ -102,6 +102,10 @@ private:
   mlir::Value multiplyAdd(mlir::Value x, mlir::Value weight, mlir::Value sum);
   /// Gives `outside` and `firstSum`.
   mlir::LogicalResult readBorder();
+  /// From one row of the filter, (window, channel), to the next.
+  int64_t filterRow() const {
+    return w.isConstant ? g.features() : *w.features.asConstant();
+  }
 
   ElementEmitter &e;
   mlir::OpBuilder &b;
