@@ -6,7 +6,7 @@
 #   compiler_cold  over MLIR, code that runs once a model or once a test: -O0 in the developer's build
 #   runtime        no LLVM, optimised in every preset (knapper_small_code)
 #   runtime_cold   the same, for size (knapper_small_code COLD)
-#   plain          no LLVM, no optimisation in the developer's build: serving, reports
+#   plain          no LLVM, no optimisation in the developer's build: HTTP, reports
 #   test           as plain, with GoogleTest
 
 # What the developer's build leaves as it is written.

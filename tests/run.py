@@ -123,8 +123,8 @@ def command(
         ]  # fmt: skip
     return [
         sys.executable, "-m", "pytest", "-q", "-ra", "--junitxml", str(report),
-        # Files side by side, the tests of one in order.
-        "-n", str(jobs), "--dist", "loadfile", "--durations", "25",
+        # Files side by side, in the order of tests/conftest.py, the tests of one in order.
+        "-n", str(jobs), "--dist", "loadfile", "--no-loadscope-reorder", "--durations", "25",
         "-c", str(ROOT / "tests" / "pytest.ini"), "--rootdir", str(ROOT),
         *(str(ROOT / part) for part in (QUICK if quick else PYTEST)),
     ]  # fmt: skip
