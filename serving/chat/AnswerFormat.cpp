@@ -32,7 +32,6 @@ Json tagOf(const ToolFormat &format, const Json &function, bool bound) {
   std::string name = Json(function["name"]).dump();
   std::string begin(format.begin), end(format.end);
   Json content = {{"type", "json_schema"},
-                  {"max_whitespace_cnt", 32},
                   {"json_schema",
                    Json{{"type", "object"}, {"additionalProperties", true}}}};
   if (bound && function.contains("parameters"))

@@ -143,16 +143,13 @@ private:
   double patience;
 };
 
-/// Models that are told to write JSON and know no more write spaces for ever.
-constexpr int longestSpace = 32;
-
 xgrammar::CompiledGrammar compileWith(xgrammar::GrammarCompiler &compiler,
                                       const GrammarSpec &spec) {
   switch (spec.kind) {
   case GrammarKind::schema:
-    return compiler.CompileJSONSchema(
-        spec.text, /*any_whitespace=*/true, std::nullopt, std::nullopt,
-        /*strict_mode=*/spec.closed, longestSpace);
+    return compiler.CompileJSONSchema(spec.text, /*any_whitespace=*/true,
+                                      std::nullopt, std::nullopt,
+                                      /*strict_mode=*/spec.closed);
   case GrammarKind::regex:
     return compiler.CompileRegex(spec.text);
   case GrammarKind::ebnf:

@@ -136,7 +136,10 @@ void ApiService::handle(const Exchange &exchange) {
   const Route *other = nullptr;
   bool head = request.method == "HEAD";
   for (const Route &route : routes()) {
-    if (route.path != request.path)
+    // The one model has a path of its own, too.
+    bool isModel = route.path == "/v1/models" &&
+                   request.path == "/v1/models/" + options.model;
+    if (route.path != request.path && !isModel)
       continue;
     if (route.method == (head ? "GET" : request.method)) {
       if (admits(exchange, route))
@@ -245,8 +248,10 @@ void ApiService::completions(const Exchange &exchange) {
 }
 
 void ApiService::models(const Exchange &exchange) {
+  bool alone = exchange->request().path != "/v1/models";
   JsonWriter writer;
-  writer.beginObject().field("object", "list").key("data").beginArray();
+  if (!alone)
+    writer.beginObject().field("object", "list").key("data").beginArray();
   writer.beginObject()
       .field("id", options.model)
       .field("object", "model")
@@ -256,7 +261,9 @@ void ApiService::models(const Exchange &exchange) {
   writer.key("default_sampling").beginObject();
   for (const auto &[name, value] : texts.recommended())
     writer.field(name, value);
-  writer.endObject().endObject().endArray().endObject();
+  writer.endObject().endObject();
+  if (!alone)
+    writer.endArray().endObject();
   send(exchange, 200, writer.take());
 }
 

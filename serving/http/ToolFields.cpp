@@ -163,7 +163,6 @@ static Json partOf(const GrammarSpec &grammar) {
   switch (grammar.kind) {
   case GrammarKind::schema:
     return {{"type", "json_schema"},
-            {"max_whitespace_cnt", 32},
             {"json_schema", Json::parse(grammar.text)}};
   case GrammarKind::regex:
     return {{"type", "regex"}, {"pattern", grammar.text}};

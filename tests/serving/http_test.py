@@ -90,6 +90,9 @@ def test_openai_client_completes_and_lists(server):
     assert {c.finish_reason for c in reply.choices} == {"length"}
     model = client(server).models.list().data[0]
     assert model.id == "tiny" and model.default_sampling == {"temperature": 0.5}
+    assert client(server).models.retrieve("tiny") == model
+    with pytest.raises(openai.NotFoundError):
+        client(server).models.retrieve("other")
 
 
 def test_streams_split_no_character(serve):

@@ -194,14 +194,18 @@ def test_no_tools_no_calls(scripted):
 @pytest.mark.parametrize("name", ["hermes", "llama3", "mistral", "special", "qwen3-coder"])
 @pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "get_weather"}}])
 def test_a_call_can_be_forced(scripted, name, choice):
-    got = ask(scripted(name), 'x"} </parameter> </function> </tool_call>', tool_choice=choice, max_tokens=400, parallel_tool_calls=False)
+    # What closes texts, objects and parameters, so that the null engine comes to an end.
+    plain = json.loads(json.dumps(WEATHER))
+    plain["function"]["parameters"]["properties"] = {"city": {"type": "string"}}
+    script = 'x"}\n</parameter>\n</function>\n</tool_call>' if name == "qwen3-coder" else 'x{": "}'
+    got = ask(scripted(name), script, tools=[plain, NOW], tool_choice=choice, max_tokens=400, parallel_tool_calls=False)
     assert got["finish_reason"] == "tool_calls" and not got["message"]["content"], got
     calls = got["message"]["tool_calls"]
     assert calls and all(call["function"]["name"] in ("get_weather", "now") for call in calls)
     for call in calls:
         arguments = json.loads(call["function"]["arguments"])
         if call["function"]["name"] == "get_weather":
-            assert isinstance(arguments["city"], str) and set(arguments) <= {"city", "days", "raw", "more"}
+            assert isinstance(arguments["city"], str) and set(arguments) == {"city"}
     assert len(calls) == 1
     if choice != "required":
         assert [call["function"]["name"] for call in calls] == ["get_weather"]
