@@ -30,7 +30,7 @@ struct GrammarSpec {
 std::string choiceGrammar(const std::vector<std::string> &choices);
 
 struct GrammarLimits {
-  double seconds = 10;             ///< of one compile
+  double seconds = 10;             ///< of a processor, of one compile
   uint64_t memoryBytes = 1 << 30;  ///< of one compile
   uint64_t resultBytes = 64 << 20; ///< of what it makes
   uint64_t cacheBytes = 256 << 20; ///< of compiled grammars that are kept

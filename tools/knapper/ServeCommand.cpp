@@ -151,7 +151,7 @@ void addServe(CLI::App &app, Session &session) {
       ->capture_default_str();
   command
       ->add_option("--grammar-timeout", arguments->grammar.seconds,
-                   "How long the grammar of a request may compile")
+                   "Processor time that the grammar of a request may compile")
       ->transform(CLI::AsNumberWithUnit(
           std::map<std::string, double>{{"s", 1}, {"m", 60}},
           CLI::AsNumberWithUnit::CASE_SENSITIVE, "SECONDS"))
