@@ -46,7 +46,7 @@ for shape, dims in [((65536,), [0]), ((3, 32768), [1]), ((8192, 3), [0]), ((2048
 # Lengths that have no divisor near what is wanted: equal parts and a rest, of rows and of columns. Sums of whole
 # numbers are exact in any order.
 for dtype, shape, dims in [("f32", (1000003,), [0]), ("bf16", (300007,), [0]), ("f32", (3, 100003), [1]), ("i32", (262147,), [0]), ("f16", (2, 131101), [1]),
-                           ("f32", (7919, 5), [0]), ("f32", (65537,), [0]), ("f32", (65535,), [0]), ("f32", (131071, 2), [0])]:
+                           ("f32", (7919, 5), [0]), ("f32", (65537,), [0]), ("f32", (1647407,), [0]), ("f32", (995041,), [0]), ("f32", (8, 187133), [0, 1]), ("f32", (65535,), [0]), ("f32", (131071, 2), [0])]:
     t = T(dtype, *shape)
     r = T(dtype, *[d for j, d in enumerate(shape) if j not in dims])
     for kind in ["add", "max"]:

@@ -6,7 +6,7 @@
 // channels of one tap and rows of the filter: channels and features of a group
 // multiples of 8. By FMAs of f32 for all else: either layout, any
 // strides, dilations, borders, spread inputs, groups. Few features a group
-// (depthwise convolutions) are left to plain loops: of a block of columns most
+// (depthwise convolutions) are left to gpu_window: of a block of columns most
 // would be another group's.
 //
 // Parameters: those of schedule "gpu_matmul".
@@ -162,7 +162,7 @@ LogicalResult chooseGpuImplicitGemm(ts::KernelOp kernel,
                                     SmallVectorImpl<Schedule> &schedules) {
   std::optional<ImplicitGemmProblem> conv = analyseConvolution(kernel);
   if (!conv)
-    return success(); // the loop schedule takes it
+    return success(); // gpu_window or plain loops take it
   FailureOr<Epilogue> epilogue = Epilogue::create(kernel, conv->matmul.result);
   if (failed(epilogue))
     return failure();
