@@ -34,10 +34,14 @@ public:
   void prepare(mlir::func::FuncOp function, const TargetDesc &) const override {
     // A sum of everything would be one program, on one core; narrow columns
     // leave most of a register empty.
-    splitReductions(function, {/*programs=*/8, /*tile=*/64, /*part=*/16384,
-                               /*leastColumn=*/512, /*wide=*/64,
-                               /*narrow=*/0, /*far=*/1024, /*shared=*/0,
-                               /*row=*/64, /*lines=*/0});
+    splitReductions(function, {.programs = 8,
+                               .tile = 64,
+                               .leastColumn = 512,
+                               .wide = 64,
+                               .narrow = 0,
+                               .far = 1024,
+                               .row = 64,
+                               .lines = 0});
   }
 
   void arrange(mlir::func::FuncOp function) const override {
