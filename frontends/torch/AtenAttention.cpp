@@ -179,7 +179,10 @@ LogicalResult importAttentionBackward(AtenNode &n) {
     return failure();
   SmallVector<Dim> rows = ts::dimsOf(scores);
   rows[3] = n.dim(1);
-  Value p = n.make<ts::ExpOp>(n.sub(scores, n.reshape(sum, rows)));
+  // A row that sees no key has a sum of e^-inf, and no share of any.
+  Value none = n.make<ts::IsInfOp>(sum, true, true);
+  sum = n.reshape(n.select(none, n.scalarFor(sum, 0), sum), rows);
+  Value p = n.make<ts::ExpOp>(n.sub(scores, sum));
   Dim heads = ts::dimOf(a->query, 1);
   Value key = repeatHeads(n, a->key, heads),
         value = repeatHeads(n, a->value, heads);

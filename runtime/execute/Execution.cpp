@@ -283,7 +283,7 @@ Recorded *Execution::findRecorded() {
 Status Execution::commands() {
   // To start a recording costs what some launches do.
   constexpr size_t kWorthwhile = 4;
-  if (program.launches.size() < kWorthwhile || !recordable())
+  if (!state.binding || program.launches.size() < kWorthwhile || !recordable())
     return region(0);
   Recorded *recorded = findRecorded();
   // Recordings that are not used again cost more than they save.

@@ -84,3 +84,23 @@ def test_rows_without_a_key_are_zero():
     out, backward = call("efficient", q, k, v, bias, 0.5, False, None)
     assert out[0, 0, 1].abs().sum() == 0
     assert not any(x.isnan().any() for x in backward(torch.ones_like(out)))
+
+
+def test_gradients_beside_a_row_without_keys():
+    """The row of the operator whose forward all of these use."""
+    import knapper.torch
+
+    torch._dynamo.reset()
+    mask = torch.ones(4, 4, dtype=torch.bool).tril()
+    mask[3] = False
+
+    def f(q, k, v):
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask).sum()
+
+    x = [torch.randn(1, 2, 4, 16, requires_grad=True) for _ in range(3)]
+    again = [t.detach().clone().requires_grad_() for t in x]
+    knapper.torch.compile(f, cache=False)(*x).backward()
+    f(*again).backward()
+    for got, want in zip(x, again):
+        assert torch.isfinite(got.grad).all()
+        torch.testing.assert_close(got.grad, want.grad, rtol=1e-4, atol=1e-5)

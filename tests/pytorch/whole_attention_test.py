@@ -4,6 +4,7 @@ import operator
 
 import pytest
 import torch
+from knapper.torch import whole_attention
 from knapper.torch.whole_attention import attend, keep_whole
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -42,6 +43,38 @@ def test_what_is_torchs_stays_torchs():
     assert not is_whole(dtype=torch.float64)
     with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
         assert not is_whole()
+
+
+def test_batches_and_masks_that_broadcast_are_torchs():
+    def is_ours(q, k, mask=None):
+        with FakeTensorMode():
+            q, k = (torch.empty(shape, device="cuda") for shape in (q, k))
+            mask = torch.empty(mask, dtype=torch.bool, device="cuda") if mask else None
+            return whole_attention._is_ours(q, k, k, mask, 0.0, False)
+
+    assert is_ours((4, 2, 8, 16), (4, 2, 9, 16), (4, 1, 8, 9))
+    assert is_ours((1, 2, 8, 16), (1, 2, 9, 16), (1, 9))
+    assert not is_ours((4, 2, 8, 16), (1, 2, 9, 16))
+    assert not is_ours((1, 2, 8, 16), (1, 2, 9, 16), (4, 2, 8, 9))
+
+
+@pytest.mark.parametrize("layout", ["rows", "heads"])
+def test_the_result_lies_as_torchs_did(layout, monkeypatch):
+    monkeypatch.setattr(whole_attention, "_is_ours", lambda *_: True)
+    for x in (torch.randn(2, 3, 5, 8), torch.randn(2, 5, 3, 8).transpose(1, 2)):
+        made = attend(x, x, x, layout=layout)
+        torch.testing.assert_close(made, torch.nn.functional.scaled_dot_product_attention(x, x, x))
+        assert (made.transpose(1, 2) if layout == "rows" else made).is_contiguous()
+
+
+def test_autocast_leaves_float64():
+    torch.set_autocast_enabled("cuda", True)
+    try:
+        with FakeTensorMode():
+            x = torch.empty(1, 2, 8, 16, device="cuda", dtype=torch.float64)
+            assert attend(x, x, x).dtype == torch.float64
+    finally:
+        torch.set_autocast_enabled("cuda", False)
 
 
 def test_autocast_casts():

@@ -186,6 +186,8 @@ class Program:
             if given.order is None or given.dtype is None:
                 return None
             index = given.argument
+            if self._gpu and given.tensor is not None and given.tensor.device != self._gpu:
+                return None  # a number on the host
             if given.tensor is not None:  # behind the arguments
                 held += 1
                 index = description.arguments + held - 1

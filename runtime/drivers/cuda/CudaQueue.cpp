@@ -190,12 +190,16 @@ public:
     return api.check(api.streamWait(stream, point, 0), "cuStreamWaitEvent");
   }
   Status lead(void *theirs) override {
-    stream = own;
-    if (captured)
+    if (captured) {
+      stream = own;
       return success();
+    }
     Current current(*gpu);
+    if (Status s = mark(static_cast<Stream>(theirs)); !s)
+      return s; // `finish` waits for the stream itself
     led = true;
-    return mark(static_cast<Stream>(theirs));
+    stream = own;
+    return success();
   }
   bool isCaptured() const override { return captured; }
 
