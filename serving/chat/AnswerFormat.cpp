@@ -92,7 +92,7 @@ Json toolStructure(const ToolFormat &format, const Json &tools, bool forced,
   Json tags = Json::array();
   for (const Json &tool : tools) {
     const Json &function = tool["function"];
-    bool strict = function.value("strict", false);
+    bool strict = function.value("strict", Json(false)) == true;
     tags.push_back(tagOf(format, function, forced || strict));
   }
   if (forced)

@@ -290,6 +290,19 @@ private:
     inValue = false;
   }
 
+  /// Whether a value is nested deeper than one may be written back: a text of
+  /// brackets alone would need a stack of its length.
+  static bool isDeep(const std::string &text) {
+    constexpr int64_t most = 64;
+    int64_t depth = 0;
+    for (char c : text) {
+      depth += (c == '[' || c == '{') - (c == ']' || c == '}');
+      if (depth > most)
+        return true;
+    }
+    return false;
+  }
+
   /// Values are written bare: the schema says what they are.
   Json valueOf(const std::string &text) const {
     const Json none;
@@ -304,6 +317,8 @@ private:
         type = nullptr; // alternatives: what parses is a value
     }
     if (type && (type->is_null() || *type == "string"))
+      return text;
+    if (isDeep(text))
       return text;
     Json read = Json::parse(text, nullptr, false);
     bool textAllowed =

@@ -113,6 +113,11 @@ Expected<std::vector<float>> TextEncoder::encode(const Job &job) {
     while (end < order.size() && end - begin < most &&
            job.texts[order[end]].size() == length)
       ++end;
+    {
+      std::lock_guard lock(mutex);
+      if (ending)
+        return userError("takes no more requests", "draining");
+    }
     TRY(step(job, std::span(order).subspan(begin, end - begin), vectors));
     begin = end;
   }

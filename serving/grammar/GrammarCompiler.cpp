@@ -14,15 +14,20 @@ GrammarCompiler::start(GrammarVocabulary vocabulary,
   return made;
 }
 
-GrammarCompiler::~GrammarCompiler() {
+GrammarCompiler::~GrammarCompiler() { stop(); }
+
+void GrammarCompiler::stop() {
+  std::deque<std::shared_ptr<Job>> dropped;
   {
     std::lock_guard lock(mutex);
     ending = true;
-    jobs.clear();
+    dropped.swap(jobs);
+    helper->stop();
     changed.notify_all();
   }
   for (std::thread &thread : threads)
     thread.join();
+  threads.clear();
 }
 
 std::shared_ptr<const TokenGrammar>
@@ -53,15 +58,15 @@ Status GrammarCompiler::compile(const GrammarSpec &spec, Done done) {
     (*running)->waiting.push_back(std::move(done));
     return success();
   }
-  if (jobs.size() >= mostJobs)
+  if (ending || jobs.size() >= mostJobs)
     return userError("has too many grammars that wait to be compiled", "queue",
                      "later");
+  if (threads.size() < mostThreads)
+    threads.emplace_back([this] { work(); });
   auto job = std::make_shared<Job>();
   job->spec = spec;
   job->waiting.push_back(std::move(done));
   jobs.push_back(std::move(job));
-  if (threads.size() < mostThreads)
-    threads.emplace_back([this] { work(); });
   changed.notify_one();
   return success();
 }
@@ -76,7 +81,11 @@ void GrammarCompiler::work() {
     jobs.pop_front();
     working.push_back(job);
     lock.unlock();
-    Made made = make(job->spec);
+    Made made = deviceError("out of memory", "grammar");
+    try {
+      made = make(job->spec);
+    } catch (const std::bad_alloc &) { // only this grammar's requests fail
+    }
     lock.lock();
     if (made)
       keep(job->spec, *made);
@@ -103,10 +112,17 @@ GrammarCompiler::Made GrammarCompiler::make(const GrammarSpec &spec) {
   Expected<std::string> compiled = process->compile(spec);
   if (!compiled && compiled.error().kind == ErrorKind::device) {
     // Somebody ended it: once more, in another.
+    {
+      std::lock_guard lock(mutex);
+      if (ending)
+        return compiled.takeError();
+    }
     ASSIGN_OR_RETURN(process, GrammarHelper::start(vocabulary, limits));
     {
       std::lock_guard lock(mutex);
       helper = process;
+      if (ending)
+        helper->stop();
     }
     compiled = process->compile(spec);
   }

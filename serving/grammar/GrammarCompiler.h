@@ -21,8 +21,11 @@ public:
   /// Starts the helper process: best before the model is loaded.
   static Expected<std::unique_ptr<GrammarCompiler>>
   start(GrammarVocabulary vocabulary, const GrammarLimits &limits = {});
-  /// Waits for the compile that runs; what waits is dropped.
+  /// As `stop`.
   ~GrammarCompiler();
+  /// Ends the compiles that run, whose `done` gets an error, drops those that
+  /// wait, and refuses more. To be called while what the `done`s use is alive.
+  void stop();
 
   /// A grammar that is kept; null: it is to be compiled.
   std::shared_ptr<const TokenGrammar> find(const GrammarSpec &spec);

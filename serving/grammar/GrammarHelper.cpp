@@ -122,24 +122,28 @@ void limitMemory(uint64_t more) {
 
 /// How much longer than its processor time a compile may take by the clock: on
 /// a busy machine it waits for a core.
-constexpr double kPatience = 6;
+double patienceOf(const GrammarLimits &limits) {
+  constexpr double times = 6, least = 5;
+  return std::max(limits.seconds * times, least);
+}
 
-void limitSeconds(double seconds) {
+bool limitSeconds(const GrammarLimits &limits) {
   auto start = [](__itimer_which which, double after) {
     auto whole = static_cast<time_t>(after);
     itimerval timer{};
     timer.it_value.tv_sec = whole;
     timer.it_value.tv_usec = static_cast<suseconds_t>(
         std::max((after - static_cast<double>(whole)) * 1e6, 1.0));
-    setitimer(which, &timer, nullptr); // its signal ends the process
+    return setitimer(which, &timer, nullptr) == 0; // its signal ends all
   };
-  start(ITIMER_PROF, seconds);
-  start(ITIMER_REAL, seconds * kPatience);
+  return start(ITIMER_PROF, limits.seconds) &&
+         start(ITIMER_REAL, patienceOf(limits));
 }
 
 [[noreturn]] void answer(int file, const GrammarLibrary &library,
                          const GrammarLimits &limits) {
-  limitSeconds(limits.seconds);
+  if (!limitSeconds(limits))
+    _exit(1);
   limitMemory(limits.memoryBytes);
   Header header{};
   GrammarSpec spec;
@@ -188,26 +192,31 @@ void limitSeconds(double seconds) {
       sendText(file, refused, library.error().what);
     } else if (fork() == 0) {
       close(socket);
+      prctl(PR_SET_PDEATHSIG, SIGKILL); // it ends with the helper
       answer(file, **library, limits);
     }
     close(file);
   }
 }
 
-/// Reads on until the other end closes; false: not in time.
-bool readUntil(int file, std::string &text, double seconds, size_t least) {
+/// Reads on until the other end closes; false: not in time, or `stopping`.
+bool readUntil(int file, std::string &text, double seconds, size_t least,
+               const std::atomic<bool> &stopping) {
+  constexpr int64_t slice = 50; // milliseconds
   auto end =
       std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
   char part[1 << 16];
-  while (text.size() < least) {
+  while (text.size() < least && !stopping) {
     auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
         end - std::chrono::steady_clock::now());
     pollfd wait{file, POLLIN, 0};
-    int ready =
-        left.count() <= 0 ? 0 : poll(&wait, 1, static_cast<int>(left.count()));
-    if (ready < 0 && errno == EINTR)
+    if (left.count() <= 0)
+      return false;
+    int ready = poll(&wait, 1,
+                     static_cast<int>(std::min<int64_t>(left.count(), slice)));
+    if (ready == 0 || (ready < 0 && errno == EINTR))
       continue;
-    if (ready <= 0)
+    if (ready < 0)
       return false;
     ssize_t got = read(file, part, std::min(sizeof(part), least - text.size()));
     if (got < 0 && errno == EINTR)
@@ -216,7 +225,7 @@ bool readUntil(int file, std::string &text, double seconds, size_t least) {
       return true;
     text.append(part, static_cast<size_t>(got));
   }
-  return true;
+  return !stopping;
 }
 
 } // namespace
@@ -257,6 +266,10 @@ GrammarHelper::~GrammarHelper() {
 }
 
 Expected<std::string> GrammarHelper::compile(const GrammarSpec &spec) {
+  if (spec.text.size() > limits.specBytes)
+    return userError("is larger than " +
+                         std::to_string(limits.specBytes >> 20) + " MiB",
+                     "grammar", "a smaller grammar");
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
     return systemError("no socket");
@@ -279,7 +292,7 @@ Expected<std::string> GrammarHelper::compile(const GrammarSpec &spec) {
   Header header{spec.kind, spec.closed, spec.text.size()};
   std::string text;
   constexpr double startSeconds = 60; // the vocabulary is sorted first
-  if (!readUntil(mine.file, text, startSeconds, 1) || text.empty())
+  if (!readUntil(mine.file, text, startSeconds, 1, stopping) || text.empty())
     return gone();
   constexpr size_t head = 1 + sizeof(uint64_t);
   auto isWhole = [&] {
@@ -297,8 +310,10 @@ Expected<std::string> GrammarHelper::compile(const GrammarSpec &spec) {
         !writeAll(mine.file, spec.text.data(), spec.text.size()))
       return gone();
   }
-  bool ended = readUntil(mine.file, text, limits.seconds * kPatience + grace,
-                         limits.resultBytes + head + 1);
+  bool ended = readUntil(mine.file, text, patienceOf(limits) + grace,
+                         limits.resultBytes + head + 1, stopping);
+  if (stopping)
+    return gone();
   std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
   if (text.size() > limits.resultBytes + head)
     return userError("is larger than " +

@@ -6,6 +6,7 @@
 
 #include "runtime/base/Error.h"
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 
@@ -27,6 +28,8 @@ public:
   /// a grammar that needs more than the limits, DeviceError where the helper
   /// is gone.
   Expected<std::string> compile(const GrammarSpec &spec);
+  /// Ends the compiles that wait, and those to come, with a DeviceError.
+  void stop() { stopping = true; }
 
 private:
   GrammarHelper(int socket, int pid, GrammarLimits limits)
@@ -35,6 +38,7 @@ private:
   const int socket, pid;
   const GrammarLimits limits;
   std::mutex mutex; ///< of the socket
+  std::atomic<bool> stopping = false;
 };
 
 } // namespace knapper::serving

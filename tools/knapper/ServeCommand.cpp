@@ -100,6 +100,7 @@ Status serve(ServeArguments &arguments) {
       break;
   server->stopListening();
   service.abortAll();
+  options.grammars->stop(); // what is compiled answers exchanges of the server
   for (int i = 0; i < 40 && service.active() > 0; ++i)
     waitForSignal(0.05);
   waitForSignal(0.1); // the last bytes leave
@@ -155,6 +156,7 @@ void addServe(CLI::App &app, Session &session) {
       ->transform(CLI::AsNumberWithUnit(
           std::map<std::string, double>{{"s", 1}, {"m", 60}},
           CLI::AsNumberWithUnit::CASE_SENSITIVE, "SECONDS"))
+      ->check(CLI::Range(0.001, 3600.0))
       ->capture_default_str();
   command
       ->add_option("--max-body", arguments->bodyMiB,
