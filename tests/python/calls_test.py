@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import knapper
-from conftest import affine_model, build
+from affine_models import affine_model, build
 from onnx import TensorProto, helper
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4)

@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import knapper
-from conftest import build
+from affine_models import build
 
 SEED = 20
 RNG = np.random.default_rng(SEED)

@@ -9,7 +9,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import knapper
-from conftest import build
+from affine_models import build
 
 torch = pytest.importorskip("torch")
 ml_dtypes = pytest.importorskip("ml_dtypes")

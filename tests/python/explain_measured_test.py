@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from conftest import affine_model
+from affine_models import affine_model
 
 import knapper
 

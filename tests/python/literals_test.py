@@ -7,7 +7,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import knapper
-from conftest import build
+from affine_models import build
 
 KINDS = {
     "f32": TensorProto.FLOAT,

@@ -13,7 +13,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import knapper
-from conftest import affine_model
+from affine_models import affine_model
 
 X = np.ones((2, 4), np.float32)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import knapper.ort
-from conftest import affine_model
+from affine_models import affine_model
 from knapper.ort.switch import FOLDER
 from knapper.ort.type_helper import TypeHelper
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
-from conftest import build
+from affine_models import build
 from onnx import TensorProto, helper
 
 import knapper

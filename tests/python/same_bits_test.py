@@ -10,7 +10,7 @@ import threading
 
 import numpy as np
 import pytest
-from conftest import build
+from affine_models import build
 from onnx import TensorProto, helper, numpy_helper
 
 import knapper

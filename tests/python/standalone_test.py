@@ -11,7 +11,7 @@ from pathlib import Path
 
 import onnx
 
-from conftest import affine_model
+from affine_models import affine_model
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -9,7 +9,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import knapper
-from conftest import build
+from affine_models import build
 
 RANDOM = np.random.default_rng(5)
 FLOAT = TensorProto.FLOAT

@@ -12,7 +12,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import knapper
-from conftest import affine_model, build
+from affine_models import affine_model, build
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
 IDS = np.ones((2, 5), np.int64)
