@@ -1,6 +1,7 @@
 #include "tools/knapper/RemoteChat.h"
 
 #include "serving/http/HttpClient.h"
+#include "tools/knapper/ServerEvents.h"
 
 namespace knapper::cli {
 
@@ -15,27 +16,13 @@ public:
              const std::function<bool(std::string_view)> &show)
       : answer(answer), show(show) {}
 
-  void push(std::string_view part) {
-    held += part;
-    size_t from = 0;
-    for (size_t end; (end = held.find('\n', from)) != held.npos; from = end + 1)
-      line(std::string_view(held).substr(from, end - from));
-    held.erase(0, from);
-  }
+  void push(std::string_view part) { events.push(part); }
   std::string error;
   bool wanted = true;
-  /// What is no event: the body of another status.
-  std::string rest() const { return other + held; }
+  std::string rest() const { return events.rest(); }
 
 private:
-  void line(std::string_view text) {
-    if (text.ends_with('\r'))
-      text.remove_suffix(1);
-    if (!text.starts_with("data:")) {
-      other += text;
-      return;
-    }
-    text.remove_prefix(text.starts_with("data: ") ? 6 : 5);
+  void take(std::string_view text) {
     Json event = Json::parse(text, nullptr, false);
     if (!event.is_object())
       return; // [DONE]
@@ -62,7 +49,7 @@ private:
 
   RemoteAnswer &answer;
   const std::function<bool(std::string_view)> &show;
-  std::string held, other;
+  ServerEvents events{[this](std::string_view text) { take(text); }};
 };
 
 } // namespace

@@ -2,6 +2,7 @@
 
 #include "runtime/base/Text.h"
 #include "serving/http/HttpClient.h"
+#include "tools/knapper/ServerEvents.h"
 #include "tools/knapper/Timing.h"
 
 #include <atomic>
@@ -49,26 +50,12 @@ public:
   EventReader(const Stopwatch &watch, double start, ServeTimes &times)
       : watch(watch), start(start), times(times) {}
 
-  void push(std::string_view part) {
-    held += part;
-    size_t from = 0;
-    for (size_t end; (end = held.find('\n', from)) != held.npos; from = end + 1)
-      line(std::string_view(held).substr(from, end - from));
-    held.erase(0, from);
-  }
+  void push(std::string_view part) { events.push(part); }
   std::string error;
-  /// What is no event: the error of a status other than 200.
-  std::string rest() const { return other + held; }
+  std::string rest() const { return events.rest(); }
 
 private:
-  void line(std::string_view text) {
-    if (text.ends_with('\r'))
-      text.remove_suffix(1);
-    if (!text.starts_with("data:")) {
-      other += text;
-      return;
-    }
-    text.remove_prefix(text.starts_with("data: ") ? 6 : 5);
+  void take(std::string_view text) {
     if (text == "[DONE]")
       return;
     Json event = Json::parse(text, nullptr, /*allow_exceptions=*/false);
@@ -120,7 +107,7 @@ private:
   double start, latest = 0;
   ServeTimes &times;
   int64_t parts = 0;
-  std::string held, other;
+  ServerEvents events{[this](std::string_view text) { take(text); }};
 };
 
 class Load {

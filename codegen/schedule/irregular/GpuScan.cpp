@@ -64,7 +64,8 @@ int64_t partsOf(const TargetDesc &target, Dim programs, int64_t steps,
   return parts;
 }
 
-/// Words of the state of a line of so many tiles (tile.look_back).
+/// Size, in 64-bit words, of the decoupled look-back state of a line: a status
+/// word a tile and a group of tiles, two where an element is wider than 32 bits.
 Dim wordsOfLine(Dim tiles, Type element) {
   Dim groups =
       tiles.floorDiv(tiles.like(tile::LookBackOp::kGroup)) + tiles.like(1);
