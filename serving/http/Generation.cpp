@@ -89,6 +89,7 @@ void Generation::submit(std::shared_ptr<const TokenGrammar> grammar) {
     sequence.topLogprobs = request.topLogprobs;
     sequence.promptLogprobs = request.echo && request.topLogprobs >= 0;
     sequence.priority = request.priority;
+    sequence.speculate = request.speculate;
     auto number = environment.engine.submit(
         std::move(sequence), [self = shared_from_this(), i](Event event) {
           self->receive(i, std::move(event));

@@ -20,6 +20,9 @@ public:
       : ledger(blocks), trie(blockTokens), blockTokens(blockTokens),
         prefixes(prefixes) {}
 
+  int32_t blocksFor(int32_t tokens) const {
+    return (tokens + blockTokens - 1) / blockTokens;
+  }
   /// Blocks that `grow` can give: free ones, and cached ones that it evicts.
   int32_t available() const { return ledger.numFree() + ledger.numCached(); }
   /// How many blocks of the tokens' beginning are cached, and of these how many

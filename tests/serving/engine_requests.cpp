@@ -3,11 +3,13 @@
 //   engine_requests FOLDER REQUESTS.json
 //
 // REQUESTS.json: {"options": {threads, kv_memory, max_context,
-// max_batched_tokens, max_sequences, prefix_cache, dtype, cache}, "groups":
+// max_batched_tokens, max_sequences, prefix_cache, dtype, cache, speculation
+// ("off", "ngram", "draft"), speculation_tokens,
+// speculation_measured, draft}, "groups":
 // [[request, ...], ...]}; a group's requests are submitted together, the next
 // group when all of them have ended. A request: {prompt, max_tokens,
 // temperature, seed, top_logprobs, prompt_logprobs, ignore_eos, stop_tokens,
-// cancel_after}.
+// cancel, speculate}.
 #include "serving/engine/LoadEngine.h"
 
 #include <chrono>
@@ -80,6 +82,7 @@ Request requestOf(const Json &json) {
   request.priority = json.value("priority", 0);
   request.stopTokens = json.value("stop_tokens", std::vector<int32_t>());
   request.sampling.temperature = json.value("temperature", 0.0f);
+  request.speculate = json.value("speculate", true);
   request.sampling.seed = json.value("seed", uint64_t(0));
   return request;
 }
@@ -97,6 +100,11 @@ int run(const char *folder, const char *path) {
   options.prefixCache = given.value("prefix_cache", true);
   options.cacheFolder = given.value("cache", "");
   options.dtype = parseDType(given.value("dtype", "f32")).value_or(DType::text);
+  options.speculation.kind = parseSpeculation(given.value("speculation", "off"))
+                                 .value_or(SpeculationKind::off);
+  options.speculation.tokens = given.value("speculation_tokens", 8);
+  options.speculation.measured = given.value("speculation_measured", true);
+  options.draftFolder = given.value("draft", "");
   double begin = now();
   auto engine = loadEngine(folder, options);
   if (!engine) {
@@ -141,6 +149,9 @@ int run(const char *folder, const char *path) {
   }
   EngineStatistics s = (*engine)->statistics();
   result["statistics"] = {{"steps", s.steps},
+                          {"verified", s.verifiedTokens},
+                          {"accepted", s.acceptedTokens},
+                          {"generated", s.generatedTokens},
                           {"preemptions", s.preemptions},
                           {"cached", s.cachedTokens},
                           {"faults", s.ledgerFaults},

@@ -280,9 +280,9 @@ def test_refused_fields(models, tmp_path, cache, name, fields, message):
     assert message in refusal(tmp_path, cache)
 
 
-def refusal(folder, cache):
+def refusal(folder, cache, **options):
     path = folder / "requests.json"
-    path.write_text(json.dumps({"options": {"cache": cache}, "groups": []}))
+    path.write_text(json.dumps({"options": {"cache": cache} | options, "groups": []}))
     runner = BUILD / "tests" / "serving" / "engine_requests"
     if not runner.exists():
         pytest.skip(f"{runner} is not built")

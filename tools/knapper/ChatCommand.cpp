@@ -205,9 +205,8 @@ Status chat(ChatArguments &arguments) {
     return chatAt(arguments);
   ASSIGN_OR_RETURN(std::unique_ptr<serving::ModelTexts> texts,
                    serving::ModelTexts::load(arguments.folder));
-  ASSIGN_OR_RETURN(
-      std::unique_ptr<serving::Engine> engine,
-      arguments.engine.open(arguments.folder, texts->tokenizer().size()));
+  ASSIGN_OR_RETURN(std::unique_ptr<serving::Engine> engine,
+                   arguments.engine.open(arguments.folder, *texts));
   if (arguments.seed == 0)
     arguments.seed = std::random_device()();
   return talk(

@@ -54,9 +54,8 @@ Status serve(ServeArguments &arguments) {
                    ModelTexts::load(arguments.folder));
   ASSIGN_OR_RETURN(std::shared_ptr<GrammarCompiler> grammars,
                    startGrammars(*texts, arguments.grammar));
-  ASSIGN_OR_RETURN(
-      std::unique_ptr<Engine> engine,
-      arguments.engine.open(arguments.folder, texts->tokenizer().size()));
+  ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine,
+                   arguments.engine.open(arguments.folder, *texts));
   ApiServiceOptions options;
   options.model = arguments.modelName.empty() ? nameOf(arguments.folder)
                                               : arguments.modelName;
