@@ -177,12 +177,13 @@ Status chatAt(const ChatArguments &arguments) {
         if (arguments.seed != 0)
           body["seed"] = arguments.seed + turn;
         Stopwatch watch;
-        auto answer =
-            answerFrom(arguments.url, key, body, [](std::string_view part) {
+        auto answer = answerFrom(
+            arguments.url, key, body,
+            [](std::string_view part) {
               print(printable(std::string(part), /*lines=*/true));
               fflush(stdout);
-              return interrupted == 0;
-            });
+            },
+            [] { return interrupted == 0; });
         print("\n");
         if (!answer)
           return answer.takeError();

@@ -4,10 +4,13 @@
 #include "tools/knapper/ServedEngine.h"
 #include "tools/knapper/Timing.h"
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <poll.h>
 #include <thread>
+#include <unistd.h>
 
 namespace knapper::cli {
 namespace {
@@ -40,6 +43,15 @@ bool waitForSignal(double seconds) {
   return sigtimedwait(&signals, nullptr, &limit) > 0;
 }
 
+/// A line for stderr, or none: who does not read the log holds up nobody.
+void logLine(const std::string &line) {
+  constexpr size_t most = 4000; // what a pipe that can be written has room for
+  pollfd ready{STDERR_FILENO, POLLOUT, 0};
+  if (poll(&ready, 1, 0) == 1 && (ready.revents & POLLOUT))
+    fprintf(stderr, "%.*s\n", static_cast<int>(std::min(line.size(), most)),
+            line.c_str());
+}
+
 Status serve(ServeArguments &arguments) {
   using namespace knapper::serving;
   sigset_t signals;
@@ -70,9 +82,7 @@ Status serve(ServeArguments &arguments) {
   options.version = knapper_version();
   options.grammars = std::move(grammars);
   if (!arguments.quiet)
-    options.log = [](const std::string &line) {
-      fprintf(stderr, "%s\n", line.c_str());
-    };
+    options.log = logLine;
   ApiService service(*engine, *texts, options);
   arguments.http.largestBody =
       static_cast<size_t>(arguments.bodyMiB * (1 << 20));
