@@ -26,9 +26,9 @@ def cache(tmp_path_factory):
 
 
 class Model:
-    def __init__(self, name, folder, cache):
+    def __init__(self, name, folder, cache, **changes):
         self.folder, self.cache = folder, cache
-        self.reference = small_models.make(name, folder)
+        self.reference = small_models.make(name, folder, **changes)
 
     def run(self, groups, **options):
         path = self.folder / "requests.json"
@@ -138,6 +138,56 @@ def test_bf16_weights_are_no_worse_than_those_of_transformers(tmp_path, cache, n
         theirs += (other - right).tolist()
     error, allowed = (float(np.sqrt(np.mean(np.square(values)))) for values in (ours, theirs))
     assert 0 < error <= 1.05 * allowed, (error, allowed)
+
+
+def dequantised(weight, bits, group=64):
+    """A matrix [out, in] as integers with a scale for `group` numbers of a row, and back (graph/quantize/QuantizeWeights.h)."""
+    rows, depth = weight.shape
+    padded = torch.nn.functional.pad(weight, (0, -depth % group)).reshape(rows, -1, group)
+    if bits == 8:
+        scale = padded.abs().amax(-1, keepdim=True) / 127
+    else:
+        high, low = padded.amax(-1, keepdim=True), padded.amin(-1, keepdim=True)
+        scale = torch.where(high > -low, high, low) / -8
+    scale = torch.where(scale == 0, 1, scale)
+    integers = (padded / scale).round().clamp(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+    return (integers * scale).reshape(rows, -1)[:, :depth]
+
+
+@pytest.mark.parametrize("name", ["llama", "gemma2", "olmo2"])
+@pytest.mark.parametrize("bits", [8, 4])
+def test_integers_are_no_worse_than_their_weights(tmp_path, cache, name, bits):
+    """Logprobs of i8 and i4 in float64 terms: no further from the model's than those of transformers with the same weights, expanded."""
+    model = Model(name, tmp_path, cache, hidden_size=96, intermediate_size=160, head_dim=24)
+    kind = type(model.reference)
+    exact = kind.from_pretrained(tmp_path, dtype=torch.float64, attn_implementation="eager")
+    expanded = kind.from_pretrained(tmp_path, dtype=torch.float32)
+    changed = 0
+    with torch.no_grad():
+        head = torch.nn.Parameter(expanded.get_output_embeddings().weight.clone())
+        expanded.get_output_embeddings().weight = head  # a tied table is rows for the first gather, and integers for the last product
+        for key, parameter in expanded.named_parameters():
+            if parameter.ndim == 2 and "embed_tokens" not in key and "norm" not in key:
+                assert parameter.numel() >= 4096
+                new = dequantised(parameter, bits)
+                changed += not torch.equal(new, parameter)
+                parameter.copy_(new)
+    assert changed >= 3 * 4 + 1
+    requests = [dict(prompt=drawn_prompt(i, 120), max_tokens=0, prompt_logprobs=True, top_logprobs=0) for i in range(16)]
+    answers = model.run([requests], dtype=f"i{bits}")["groups"][0]
+    ours, theirs, between = [], [], []
+    for request, answer in zip(requests, answers, strict=True):
+        tokens = torch.tensor(request["prompt"])
+        at = (torch.arange(len(tokens) - 1), tokens[1:])
+        with torch.no_grad():
+            right, other = (torch.log_softmax(m(tokens[None]).logits[0].double(), -1)[at] for m in (exact, expanded))
+        given = torch.tensor([logprob for _, logprob in answer["prompt"]]).double()
+        ours += (given - right).tolist()
+        theirs += (other - right).tolist()
+        between += (given - other).tolist()
+    error, allowed, distance = (float(np.sqrt(np.mean(np.square(values)))) for values in (ours, theirs, between))
+    assert 0 < error <= 1.02 * allowed, (error, allowed)
+    assert distance <= 0.02 * allowed, (distance, allowed)
 
 
 def test_names_may_lack_their_base(models, tmp_path, cache):
