@@ -42,7 +42,8 @@ struct Event {
   std::vector<TokenLogprob> prompt; ///< of promptLogprobs, with the first event
 };
 
-/// Called on the engine's thread; must only put the event into a queue.
+/// Called on the engine's thread; must only put the event into a queue, and
+/// throw nothing.
 using EventSink = std::function<void(Event)>;
 
 struct ModelLimits {

@@ -104,8 +104,8 @@ Expected<uint64_t> LlmEngine::submit(Request request, EventSink sink) {
     return userError(cat("has ", queued, " requests that wait"), "queue",
                      "later");
   uint64_t id = sequence->id = nextId++;
+  submitted.emplace(id, std::move(sequence));
   ++queued;
-  submitted.push_back(std::move(sequence));
   woken.notify_all();
   return id;
 }
@@ -134,16 +134,34 @@ EngineStatistics LlmEngine::statistics() const {
 // The engine's thread
 //===----------------------------------------------------------------------===//
 
+static Error outOfMemory() {
+  return deviceError("out of memory", "engine", "fewer requests at once");
+}
+
 void LlmEngine::loop() {
   while (takeMessages()) {
     double start = now();
-    if (!step())
-      continue;
+    try {
+      if (!step())
+        continue;
+    } catch (const std::bad_alloc &) {
+      giveUp();
+    }
     ++counters.steps;
     publishStatistics(now() - start);
   }
   while (!sequences.empty())
     finish(*sequences.begin()->second, FinishReason::cancelled);
+}
+
+void LlmEngine::giveUp() {
+  drawn.clear();
+  // A part that was not taken is computed again. The newest one has the least
+  // to lose.
+  for (auto &[id, sequence] : sequences)
+    sequence->proposed.clear();
+  if (!sequences.empty())
+    finish(*sequences.rbegin()->second, FinishReason::error, outOfMemory());
 }
 
 bool LlmEngine::takeMessages() {
@@ -156,11 +174,7 @@ bool LlmEngine::takeMessages() {
     });
     if (sequences.empty())
       lastProgress = now(); // nothing was to be done
-    for (std::unique_ptr<Sequence> &sequence : submitted) {
-      uint64_t id = sequence->id;
-      sequences.emplace(id, std::move(sequence));
-    }
-    submitted.clear();
+    sequences.merge(submitted);
     toCancel.swap(cancelled);
     if (ending)
       return false;
@@ -311,17 +325,26 @@ bool LlmEngine::step() {
       finish(*part.sequence, FinishReason::error, logits.error());
     return true;
   }
-  for (const Part &part : parts)
-    take(part, *logits);
+  for (const Part &part : parts) {
+    uint64_t id = part.sequence->id;
+    try {
+      take(part, *logits);
+    } catch (const std::bad_alloc &) { // of this request alone
+      std::erase(drawn, part.sequence);
+      if (auto it = sequences.find(id); it != sequences.end())
+        finish(*it->second, FinishReason::error, outOfMemory());
+    }
+  }
   settle();
   checkLedger();
   return true;
 }
 
-void LlmEngine::describe(const Sequence &sequence, Event &event) const {
+void LlmEngine::describe(Sequence &sequence, Event &event) const {
   event.request = sequence.id;
   event.cachedTokens = sequence.cachedTokens;
-  event.prompt = sequence.promptLogprobs;
+  event.prompt = std::move(sequence.promptLogprobs);
+  sequence.promptLogprobs.clear();
 }
 
 void LlmEngine::sendTokens(Sequence &sequence) {
@@ -329,7 +352,6 @@ void LlmEngine::sendTokens(Sequence &sequence) {
   event.tokens = std::move(sequence.unsent);
   sequence.unsent.clear();
   describe(sequence, event);
-  sequence.promptLogprobs.clear();
   sequence.sink(std::move(event));
 }
 

@@ -8,7 +8,6 @@
 #include "serving/scheduler/Scheduler.h"
 
 #include <condition_variable>
-#include <deque>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -46,6 +45,8 @@ private:
   };
 
   void loop();
+  /// Ends one request for want of memory, so that others find some.
+  void giveUp();
   /// Takes what was submitted and cancelled meanwhile; false: the end.
   bool takeMessages();
   SchedulerState view();
@@ -77,8 +78,8 @@ private:
   bool stops(const Sequence &sequence, int32_t token) const;
   /// Its last event has what is `unsent`.
   void finish(Sequence &sequence, FinishReason reason, Error error = {});
-  /// Fills in what every event of the sequence says.
-  void describe(const Sequence &sequence, Event &event) const;
+  /// Moves into an event what every one of the sequence says.
+  void describe(Sequence &sequence, Event &event) const;
   void sendTokens(Sequence &sequence);
   void checkLedger();
   void publishStatistics(double seconds);
@@ -96,7 +97,7 @@ private:
 
   mutable std::mutex mutex; ///< guards what follows
   std::condition_variable woken;
-  std::deque<std::unique_ptr<Sequence>> submitted;
+  std::map<uint64_t, std::unique_ptr<Sequence>> submitted;
   std::vector<uint64_t> cancelled;
   uint64_t nextId = 1;
   int32_t queued = 0; ///< submitted, and those that wait

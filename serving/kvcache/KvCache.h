@@ -1,6 +1,7 @@
 // The blocks of a sequence: taken, shared with what the prefix cache has,
 // published when full, given back. Owner of the ledger and of the trie; used by
-// the engine's thread alone.
+// the engine's thread alone. Where memory runs out (std::bad_alloc) nothing has
+// changed, and giving back never allocates.
 #pragma once
 
 #include "serving/kvcache/BlockLedger.h"

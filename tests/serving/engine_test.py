@@ -30,10 +30,10 @@ class Model:
         self.folder, self.cache = folder, cache
         self.reference = small_models.make(name, folder, **changes)
 
-    def run(self, groups, **options):
+    def run(self, groups, fail_every=(), **options):
         path = self.folder / "requests.json"
         options = {"threads": 2, "cache": self.cache, "kv_memory": 4 << 20} | options
-        path.write_text(json.dumps({"options": options, "groups": groups}))
+        path.write_text(json.dumps({"options": options, "groups": groups, "fail_every": list(fail_every)}))
         runner = BUILD / "tests" / "serving" / "engine_requests"
         if not runner.exists():
             pytest.skip(f"{runner} is not built")
@@ -296,6 +296,31 @@ def test_logits_that_are_no_numbers_end_their_request_only(models, tmp_path, cac
     for failed in (result["groups"][0][1], result["groups"][1][1]):
         assert failed["finish"] == "error" and "logits that are not finite" in failed["error"]
         assert failed["cached"] <= 16  # what the other one has computed
+
+
+@pytest.mark.parametrize("speculation", ["off", "ngram"])
+def test_allocations_that_fail_end_their_request_only(models, speculation):
+    """Of the engine's thread, one in so many, in a pool that is tight: answers are right or say so, and no block is lost."""
+    model = models("llama")
+    requests = [dict(prompt=drawn_prompt(i % 3, 20 + 3 * i), max_tokens=30, top_logprobs=2) for i in range(12)]
+    expected = [group[0] for group in model.run([[request] for request in requests])["groups"]]
+    every = [0, 5003, 1009, 307, 101, 61, 37, 23, 17, 11, 7, 0]
+    block = 3 * 2 * 2 * 16 * 12 * 4
+    result = model.run([requests] * len(every), fail_every=every, kv_memory=24 * block, speculation=speculation, speculation_measured=False)
+    assert result["failures"] > 50
+    ended = {"length": 0, "stop": 0, "error": 0}
+    for group in result["groups"]:
+        for answer, right in zip(group, expected, strict=True):
+            ended[answer["finish"]] += 1
+            if answer["finish"] == "error":
+                assert "out of memory" in answer["error"]
+                assert answer.get("tokens", []) == right["tokens"][: len(answer.get("tokens", []))]
+            else:
+                assert same_bits([answer], [right])
+    assert ended["error"] > 20 and ended["length"] > 30
+    assert same_bits(result["groups"][-1], expected)
+    statistics = result["statistics"]
+    assert statistics["faults"] == 0 and statistics["free"] + statistics["blocks_cached"] == statistics["total"] == 24
 
 
 @pytest.mark.parametrize("change, message", [
