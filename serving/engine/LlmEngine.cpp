@@ -291,7 +291,10 @@ bool LlmEngine::step() {
     return false;
   if (speculator.isOn())
     propose();
-  StepDecision decision = scheduleStep(view());
+  SchedulerState state = view();
+  StepDecision decision = scheduleStep(state);
+  if (settings.record)
+    settings.record->write(state, decision);
   for (uint64_t id : decision.preempted)
     preempt(*sequences[id]);
   for (uint64_t id : decision.admitted)

@@ -5,6 +5,7 @@
 
 #include "serving/engine/Engine.h"
 #include "serving/engine/Speculator.h"
+#include "serving/engine/StepLog.h"
 #include "serving/scheduler/Scheduler.h"
 
 #include <condition_variable>
@@ -21,6 +22,7 @@ struct LlmEngineSettings {
   bool prefixCache = true;
   std::vector<int32_t> endTokens; ///< end of sequence, of the model
   SpeculationOptions speculation;
+  std::shared_ptr<StepLog> record; ///< null: nothing is recorded
 };
 
 class LlmEngine final : public Engine {

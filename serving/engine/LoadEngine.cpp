@@ -211,6 +211,9 @@ Expected<std::unique_ptr<Engine>> loadEngine(const std::string &folder,
   settings.prefixCache = options.prefixCache;
   settings.endTokens = std::move(ends);
   settings.speculation = options.speculation;
+  if (!options.recordFile.empty()) {
+    ASSIGN_OR_RETURN(settings.record, StepLog::create(options.recordFile));
+  }
   auto run = [&](LoadedDecoder &one) {
     return ModelRunner::create(std::move(one.module), one.shape, blocks,
                                one.config.vocabulary);

@@ -30,6 +30,9 @@ struct EngineOptions {
   /// gives. `draft` needs `draftFolder`, a model of the same vocabulary.
   SpeculationOptions speculation = {};
   std::string draftFolder = {};
+  /// A file that gets a line for each decision of the scheduler; "": none. When
+  /// it cannot be written any more the log says so, and serving goes on.
+  std::string recordFile = {};
   /// The same bits for a request in every batch. On CPUs that is always so.
   bool batchInvariant = false;
   std::string cacheFolder = {}; ///< of compiled programs; "": the compiler's

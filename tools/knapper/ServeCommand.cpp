@@ -1,6 +1,7 @@
 #include "serving/http/ApiService.h"
 #include "serving/http/HttpServer.h"
 #include "serving/http/StructuredOutput.h"
+#include "tools/knapper/Handover.h"
 #include "tools/knapper/ServedEngine.h"
 #include "tools/knapper/Timing.h"
 
@@ -16,7 +17,7 @@ namespace knapper::cli {
 namespace {
 
 struct ServeArguments {
-  std::string folder, modelName;
+  std::string folder, modelName, handover;
   ServedEngine engine;
   serving::HttpServerOptions http;
   std::vector<std::string> apiKeys, allowedHosts;
@@ -86,11 +87,18 @@ Status serve(ServeArguments &arguments) {
   ApiService service(*engine, *texts, options);
   arguments.http.largestBody =
       static_cast<size_t>(arguments.bodyMiB * (1 << 20));
+  std::unique_ptr<Handover> handover;
+  if (!arguments.handover.empty()) {
+    ASSIGN_OR_RETURN(handover, Handover::join(arguments.handover));
+    arguments.http.listening = handover->takeSocket();
+  }
   ASSIGN_OR_RETURN(std::unique_ptr<HttpServer> server,
                    HttpServer::start(arguments.http, [&](const auto &exchange) {
                      service.handle(exchange);
                    }));
   service.connections = [&] { return server->connections(); };
+  if (handover)
+    TRY(handover->offer(server->socket()));
   print(format("Serving %s at %s (context %d tokens, ready after %.2f s)\n",
                printable(options.model).c_str(), server->address().c_str(),
                engine->limits().contextLength, watch.seconds()));
@@ -101,10 +109,17 @@ Status serve(ServeArguments &arguments) {
   while (!waitForSignal(3600)) {
   }
 
-  service.drain();
+  bool replaced = handover && handover->isReplaced();
+  if (replaced) { // clients that are connected are answered still
+    server->stopListening();
+    server->closeSoon();
+  } else {
+    service.drain();
+  }
   Stopwatch draining;
   // A second signal ends the wait.
-  while (service.active() > 0 && draining.seconds() < arguments.drainSeconds)
+  while ((replaced ? server->connections() > 0 : service.active() > 0) &&
+         draining.seconds() < arguments.drainSeconds)
     if (waitForSignal(0.05))
       break;
   server->stopListening();
@@ -159,6 +174,12 @@ void addServe(CLI::App &app, Session &session) {
           std::map<std::string, double>{{"s", 1}, {"m", 60}},
           CLI::AsNumberWithUnit::CASE_SENSITIVE, "SECONDS"))
       ->capture_default_str();
+  command
+      ->add_option("--handover", arguments->handover,
+                   "A socket in the file system by which a server that is "
+                   "started with the same path takes over this one's port: no "
+                   "request is refused in between")
+      ->type_name("PATH");
   command
       ->add_option("--grammar-timeout", arguments->grammar.seconds,
                    "Processor time that the grammar of a request may compile")

@@ -50,6 +50,10 @@ void ServedEngine::addTo(CLI::App &app) {
                  "Tokens that are proposed at once, at most")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
+  app.add_option("--record", record,
+                 "Write every decision of the scheduler into this file, for "
+                 "knapper replay")
+      ->type_name("FILE");
   app.add_flag("--batch-invariant", batchInvariant,
                "The same bits for a request whatever runs beside it; always "
                "so on CPUs");
@@ -86,6 +90,7 @@ ServedEngine::open(const std::string &folder,
   options.speculation.tokens = speculateTokens;
   options.draftFolder = draftModel;
   options.batchInvariant = batchInvariant;
+  options.recordFile = record;
   if (!draftModel.empty())
     TRY(serving::checkSameTokens(texts, draftModel));
   return serving::loadEngine(folder, options);
