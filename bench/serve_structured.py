@@ -128,12 +128,12 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json")
     parser.add_argument("--bars", action="store_true")
-    parser.add_argument("flags", nargs="*", help="of knapper serve")
-    arguments = parser.parse_args()
+    at = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
+    arguments = parser.parse_args(sys.argv[1:at])
     draw = random.Random(arguments.seed)
     schemas = [drawn_schema(draw) for _ in range(arguments.schemas)]
     prompts = [[draw.randrange(100, 1000) for _ in range(16)] for _ in schemas]
-    server = Server(arguments.folder, arguments.flags)
+    server = Server(arguments.folder, sys.argv[at + 1 :])
 
     def bound(turn: int) -> list[dict]:
         return [

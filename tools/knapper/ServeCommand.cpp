@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <poll.h>
+#include <sys/resource.h>
 #include <thread>
 #include <unistd.h>
 
@@ -22,6 +23,7 @@ struct ServeArguments {
   serving::HttpServerOptions http;
   std::vector<std::string> apiKeys, allowedHosts;
   double drainSeconds = 30, bodyMiB = 32;
+  int receiveSeconds = 60;
   serving::GrammarLimits grammar;
   bool quiet = false;
 };
@@ -51,6 +53,19 @@ void logLine(const std::string &line) {
   if (poll(&ready, 1, 0) == 1 && (ready.revents & POLLOUT))
     fprintf(stderr, "%.*s\n", static_cast<int>(std::min(line.size(), most)),
             line.c_str());
+}
+
+/// As many descriptors as connections need, or as the system lets us have.
+void allowFiles(size_t connections) {
+  constexpr rlim_t others = 256;
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+    return;
+  rlim_t wanted = std::min<rlim_t>(connections + others, limit.rlim_max);
+  if (limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur < wanted) {
+    limit.rlim_cur = wanted;
+    setrlimit(RLIMIT_NOFILE, &limit);
+  }
 }
 
 Status serve(ServeArguments &arguments) {
@@ -85,6 +100,9 @@ Status serve(ServeArguments &arguments) {
   if (!arguments.quiet)
     options.log = logLine;
   ApiService service(*engine, *texts, options);
+  arguments.http.headerTime = arguments.http.bodyTime =
+      std::chrono::seconds(arguments.receiveSeconds);
+  allowFiles(arguments.http.mostConnections);
   arguments.http.largestBody =
       static_cast<size_t>(arguments.bodyMiB * (1 << 20));
   std::unique_ptr<Handover> handover;
@@ -192,6 +210,12 @@ void addServe(CLI::App &app, Session &session) {
       ->add_option("--max-body", arguments->bodyMiB,
                    "The largest request in MiB")
       ->check(CLI::Range(0.001, 1024.0))
+      ->capture_default_str();
+  command
+      ->add_option("--receive-timeout", arguments->receiveSeconds,
+                   "Seconds that the header of a request may take, also a "
+                   "connection without one, and then its body")
+      ->check(CLI::Range(1, 86400))
       ->capture_default_str();
   command
       ->add_option("--max-connections", arguments->http.mostConnections,
