@@ -121,6 +121,12 @@ void LlmEngine::drain() {
   draining = true;
 }
 
+void LlmEngine::forgetStatistics() {
+  std::lock_guard lock(mutex);
+  forgetting = true;
+  woken.notify_all();
+}
+
 EngineStatistics LlmEngine::statistics() const {
   std::lock_guard lock(mutex);
   EngineStatistics result = published;
@@ -166,18 +172,24 @@ void LlmEngine::giveUp() {
 
 bool LlmEngine::takeMessages() {
   std::vector<uint64_t> toCancel;
+  bool forget = false;
   {
     std::unique_lock lock(mutex);
     woken.wait(lock, [&] {
-      return ending || !submitted.empty() || !cancelled.empty() ||
+      return ending || forgetting || !submitted.empty() || !cancelled.empty() ||
              !sequences.empty();
     });
     if (sequences.empty())
       lastProgress = now(); // nothing was to be done
     sequences.merge(submitted);
+    forget = std::exchange(forgetting, false);
     toCancel.swap(cancelled);
     if (ending)
       return false;
+  }
+  if (forget) {
+    counters = {};
+    publishStatistics(-1);
   }
   for (uint64_t id : toCancel)
     if (auto it = sequences.find(id); it != sequences.end())

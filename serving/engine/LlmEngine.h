@@ -38,6 +38,8 @@ public:
   void cancel(uint64_t request) override;
   void drain() override;
   EngineStatistics statistics() const override;
+  /// Counts from zero again, once what runs now has ended.
+  void forgetStatistics();
 
 private:
   struct Part {
@@ -103,7 +105,7 @@ private:
   std::vector<uint64_t> cancelled;
   uint64_t nextId = 1;
   int32_t queued = 0; ///< submitted, and those that wait
-  bool draining = false, ending = false;
+  bool draining = false, ending = false, forgetting = false;
   EngineStatistics published;
   double lastProgress = 0; ///< seconds of the steady clock
   std::thread thread;

@@ -1,10 +1,13 @@
 #include "serving/engine/LoadEngine.h"
 
+#include "compiler/cache/Cache.h"
+#include "runtime/artefact/Format.h"
 #include "runtime/base/Log.h"
 #include "runtime/base/Text.h"
 #include "runtime/drivers/cpu/CpuDevice.h"
 #include "runtime/drivers/cpu/CpuInfo.h"
 #include "serving/engine/LlmEngine.h"
+#include "serving/engine/SelfCheck.h"
 #include "serving/engine/TextEncoder.h"
 #include "serving/models/DecoderProgram.h"
 
@@ -96,12 +99,31 @@ loadModule(std::shared_ptr<const Artefact> artefact, const Options &compile) {
   return Module::load(std::move(artefact), cpu::device(), module);
 }
 
+/// Where the logits of a program with its weights are kept; "": nowhere.
+std::string checkFile(const Artefact &artefact, const EngineOptions &options) {
+  std::string folder = options.cacheFolder.empty() ? Cache::defaultFolder()
+                                                   : options.cacheFolder;
+  if (folder.empty())
+    return {};
+  // The header has the hashes of all constants.
+  std::span<const std::byte> bytes = artefact.bytes();
+  if (!artefact.constants().empty())
+    bytes = bytes.first(
+        static_cast<size_t>(artefact.constants().data() - bytes.data()));
+  char name[40];
+  snprintf(
+      name, sizeof(name), "/checks/%016llx",
+      static_cast<unsigned long long>(hashBytes(bytes.data(), bytes.size())));
+  return folder + name;
+}
+
 /// A decoder that is ready to run, without its pools.
 struct LoadedDecoder {
   DecoderConfig config;
   int64_t context = 0; ///< tokens
   std::shared_ptr<Module> module;
   PoolShape shape = {};
+  std::string checkFile;
 };
 
 /// `most`: tokens of the context; 0: the model's.
@@ -119,6 +141,7 @@ Expected<LoadedDecoder> loadDecoder(const std::string &folder,
   ASSIGN_OR_RETURN(
       std::shared_ptr<const Artefact> artefact,
       compileDecoder(made.config, checkpoint, options.blockTokens, compile));
+  made.checkFile = checkFile(*artefact, options);
   ASSIGN_OR_RETURN(made.module, loadModule(std::move(artefact), compile));
   made.shape = {made.config.layers, made.config.keyHeads, options.blockTokens,
                 made.config.headWidth};
@@ -228,8 +251,13 @@ Expected<std::unique_ptr<Engine>> loadEngine(const std::string &folder,
     proposing = std::make_unique<DraftModel>(std::move(its), limits,
                                              options.blockTokens);
   }
-  return std::unique_ptr<Engine>(std::make_unique<LlmEngine>(
-      std::move(runner), std::move(settings), std::move(proposing)));
+  auto engine = std::make_unique<LlmEngine>(
+      std::move(runner), std::move(settings), std::move(proposing));
+  if (options.selfCheck && !model.checkFile.empty()) {
+    TRY(selfCheck(*engine, model.checkFile));
+    engine->forgetStatistics();
+  }
+  return std::unique_ptr<Engine>(std::move(engine));
 }
 
 } // namespace knapper::serving

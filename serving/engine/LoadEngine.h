@@ -33,6 +33,9 @@ struct EngineOptions {
   /// A file that gets a line for each decision of the scheduler; "": none. When
   /// it cannot be written any more the log says so, and serving goes on.
   std::string recordFile = {};
+  /// Compare the logits of a few tokens with those of the first load before
+  /// the engine is given out.
+  bool selfCheck = true;
   /// The same bits for a request in every batch. On CPUs that is always so.
   bool batchInvariant = false;
   std::string cacheFolder = {}; ///< of compiled programs; "": the compiler's

@@ -5,7 +5,8 @@
 // REQUESTS.json: {"options": {threads, kv_memory, max_context,
 // max_batched_tokens, max_sequences, prefix_cache, dtype, cache, speculation
 // ("off", "ngram", "draft"), speculation_tokens,
-// speculation_measured, draft, record}, "groups":
+// speculation_measured, draft, record,
+// self_check}, "groups":
 // [[request, ...], ...]}; a group's requests are submitted together, the next
 // group when all of them have ended. A request: {prompt, max_tokens,
 // temperature, seed, top_logprobs, prompt_logprobs, ignore_eos, stop_tokens,
@@ -147,6 +148,7 @@ int run(const char *folder, const char *path) {
                                  .value_or(SpeculationKind::off);
   options.speculation.tokens = given.value("speculation_tokens", 8);
   options.speculation.measured = given.value("speculation_measured", true);
+  options.selfCheck = given.value("self_check", false);
   options.recordFile = given.value("record", "");
   options.draftFolder = given.value("draft", "");
   double begin = now();

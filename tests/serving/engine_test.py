@@ -369,3 +369,28 @@ def refusal(folder, cache, **options):
 def edit(folder, **fields):
     path = folder / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | fields))
+
+
+def test_a_model_that_computes_otherwise_is_not_ready(models, tmp_path):
+    """The first load keeps logits, later ones compare; what is damaged is written again."""
+    model = models("llama")
+    folder = tmp_path / "cache"
+    folder.mkdir(mode=0o700)
+    options = dict(cache=str(folder), self_check=True)
+    requests = requests_of([20], tokens=4)
+    first = model.run([requests], **options)
+    assert first["statistics"]["steps"] <= 5, "the check counts nowhere"
+    (kept,) = (folder / "checks").iterdir()
+    text = kept.read_text()
+    lines = text.splitlines()
+    assert len(lines) == 1 + int(lines[0]) == 21
+    assert same_bits(model.run([requests], **options)["groups"][0], first["groups"][0])
+    assert kept.read_text() == text
+    for damage in ("", "21", "x", text[:40]):
+        kept.write_text(damage)
+        model.run([], **options)
+        assert kept.read_text() == text
+    token, logprob = lines[7].split()
+    for line in (f"{token} {float(logprob) - 0.01}", f"{int(token) + 1} {logprob}"):
+        kept.write_text("\n".join([*lines[:7], line, *lines[8:]]))
+        assert "the model gives other logits than when it was first loaded" in refusal(model.folder, str(folder), self_check=True)
