@@ -7,7 +7,8 @@ FOLDER: a model with its tokenizer; random weights make the longest and least li
 --seed. Each is asked for once before anything is timed (the first answer also pays the compile of its grammar, whose
 seconds are printed) and by another seed in each round. A round's plain requests have the same prompts and as many
 tokens as the constrained answers had, and the two take turns. Finished answers go through `jsonschema`, which must be
-installed. --bars fails the command below 0.95 or with an answer that is not valid.
+installed. The ratio of the server's processor times is printed besides, which says more on a machine that others use.
+--bars fails the command below 0.95 or with an answer that is not valid.
 """
 
 from __future__ import annotations
@@ -62,6 +63,11 @@ class Server:
         if not found:
             sys.exit("the server did not start")
         self.address = found[1], int(found[2])
+
+    def processor(self) -> float:
+        """Seconds of processors that it took."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def stop(self):
         self.process.send_signal(signal.SIGTERM)
@@ -152,13 +158,16 @@ def main() -> int:
     finished, wrong = invalid(schemas, answers)
     print(f"with compiles: {tokens(answers)} tokens in {seconds:.1f} s, {tokens(answers) / seconds:.0f} tok/s; {finished} of {len(schemas)} ended, {len(wrong)} not valid")
     for turn in range(1, arguments.rounds + 1):
+        began = server.processor()
         own, answers = run(server, bound(turn), arguments.clients)
+        between = server.processor()
         other, unbound = run(server, plain(turn, answers), arguments.clients)
+        work = (between - began) / max(server.processor() - between, 1e-9)
         ended, bad = invalid(schemas, answers)
         finished, wrong = finished + ended, wrong + bad
         ours, theirs = tokens(answers) / own, tokens(unbound) / other
-        rows.append(dict(bound=ours, plain=theirs, ratio=ours / theirs, tokens=tokens(answers), ended=ended))
-        print(f"by schemas {ours:.0f} tok/s, plain {theirs:.0f}: {ours / theirs:.3f} ({tokens(answers)} tokens, {ended} ended, {len(bad)} not valid)", flush=True)
+        rows.append(dict(bound=ours, plain=theirs, ratio=ours / theirs, processor=work, tokens=tokens(answers), ended=ended))
+        print(f"by schemas {ours:.0f} tok/s, plain {theirs:.0f}: {ours / theirs:.3f}, processor time {work:.3f} times ({tokens(answers)} tokens, {ended} ended, {len(bad)} not valid)", flush=True)
     server.stop()
     ratio = statistics.median(row["ratio"] for row in rows[1:])
     print(f"median {ratio:.3f}; {finished} answers ended, {len(wrong)} not valid")

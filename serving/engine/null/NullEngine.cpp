@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -160,6 +161,21 @@ private:
     return events;
   }
 
+  /// The token itself, or the next that is allowed, from 0 again behind the
+  /// last. Some token is.
+  static int32_t nextAllowed(std::span<const uint32_t> allowed, int32_t id) {
+    auto at = static_cast<size_t>(id);
+    size_t word = at / 32 < allowed.size() ? at / 32 : 0;
+    uint32_t bits = allowed[word];
+    if (at / 32 == word)
+      bits &= ~0u << (at % 32);
+    while (bits == 0) {
+      word = word + 1 < allowed.size() ? word + 1 : 0;
+      bits = allowed[word];
+    }
+    return static_cast<int32_t>(word * 32) + std::countr_zero(bits);
+  }
+
   /// Changes the token to one that is allowed; false: the sequence ends before
   /// it, as `event` says.
   static bool follow(Sequence &sequence, int32_t &id, Event &event) {
@@ -172,9 +188,7 @@ private:
     const GrammarCursor::Next &next = (*outcome)->next;
     Status taken;
     if (next.canGoOn) {
-      auto tokens = static_cast<int32_t>(next.allowed.size() * 32);
-      while (id >= tokens || !(next.allowed[id / 32] >> (id % 32) & 1))
-        id = id + 1 < tokens ? id + 1 : 0;
+      id = nextAllowed(next.allowed, id);
       const std::vector<int32_t> &ends = sequence.request.stopTokens;
       if (std::find(ends.begin(), ends.end(), id) != ends.end())
         return true;
