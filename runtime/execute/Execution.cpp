@@ -522,7 +522,7 @@ Expected<bool> Execution::condition(const Program::Instruction &in) {
   return flag != 0;
 }
 
-Status Execution::checkStatuses() {
+Status takeStatuses(const Program &program, RunState &state) {
   int32_t *statuses = state.statuses;
   for (size_t i = 0; i < state.commands.size(); ++i) {
     if (statuses[i] == kernelOk)

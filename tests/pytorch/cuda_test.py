@@ -148,6 +148,36 @@ def test_captured_by_the_user():
         close(y, (x * 3).relu())
 
 
+def test_replays_beside_calls_and_other_captures():
+    """A scan keeps marks in work memory, and a call of other sizes makes that memory anew."""
+
+    def scanned(x):
+        return (x.sin() * 3).cumsum(0)
+
+    def check(got, x):
+        torch.testing.assert_close(got.double(), scanned(x.double()), rtol=1e-4, atol=0.05)
+
+    f = compiled(scanned, dynamic=True)
+    x, other = torch.randn(1 << 20, 1, device="cuda"), torch.randn(1 << 21, 2, device="cuda")
+    f(other)
+    graph, y = captured(f, x)
+    second = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(second):  # without a call in between: its work memory is allocated in the capture
+        z = f(x)
+    streams = [torch.cuda.Stream() for _ in range(2)]
+    for _ in range(10):
+        x.normal_()
+        torch.cuda.synchronize()
+        for each, stream in zip((graph, second), streams):
+            with torch.cuda.stream(stream):
+                each.replay()
+        again = f(other)
+        torch.cuda.synchronize()
+        check(again, other)
+        check(y, x)
+        check(z, x)
+
+
 def test_sizes_that_change():
     model = Mlp().cuda()
     f = compiled(model, dynamic=True)

@@ -54,6 +54,7 @@ GpuExecutable::load(std::shared_ptr<Gpu> gpu, std::span<const std::byte> code,
 Expected<Module> GpuExecutable::loadModule(const void *code,
                                            unsigned threads) const {
   Current current(*gpu);
+  DuringCapture allowed(*gpu);
   const Api &api = *gpu->api;
   Module module = nullptr;
   std::string log(4096, '\0');
