@@ -26,8 +26,9 @@ enum class ScanForm : int64_t {
   shortRows = 1, ///< several lines
   columns = 2,   ///< an element of each of the lines beside each other
   lookBack = 3,  ///< of one line, whose CTAs look back at the tiles before
+  lines = 4,     ///< an element of each of many lines, wherever they lie
 };
-constexpr ScanForm largest(ScanForm) { return ScanForm::lookBack; }
+constexpr ScanForm largest(ScanForm) { return ScanForm::lines; }
 
 /// GpuScan.cpp.
 struct ScanGpuConfig {

@@ -246,6 +246,14 @@ t = T("f32", 400009)
 case("scan looking back special", [In("x", t, "special")], f"%r = ts.scan max %x dim 0 : {t}", t)
 case("scan looking back twice", [In("x", t, "ties"), In("y", t, "ties")],
      f"%a = ts.scan add %x dim 0 : {t}\n%b = ts.scan add %y dim 0 : {t}\n%r = ts.mul %a, %b : {t}", t)
+# Lines of which few lie beside each other.
+for dtype, shape, dim in [("f32", (400, 7, 3), 1), ("bf16", (33, 150, 5), 1), ("i64", (2, 3, 9, 40, 3), 2), ("f16", (129, 2), 0),
+                          ("f32", (3, "a", "b", 2), 1), ("i8", (50, 16, 1, 7), 1)]:
+    t = T(dtype, *shape)
+    for kind, attributes in [("add", ""), ("mul", "{reverse = true}"), ("max", "{exclusive = true, reverse = true}")]:
+        case(f"scan lines {kind} {dtype} {'x'.join(map(str, shape))} {attributes}",
+             [In("x", t, "unit" if dtype in FLOATS else "normal")], f"%r = ts.scan {kind} %x dim {dim} {attributes} : {t}", t,
+             PLANE if "a" in shape else ({},), tolerance=ROUNDING.get(dtype, "exact"))
 for size in [64, 300, 20000]:
     t = T("f32", 9, size)
     case(f"scan between others {size}", [In("x", t), In("y", t)],
