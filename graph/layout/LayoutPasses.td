@@ -27,4 +27,10 @@ def PackFilters : Pass<"pack-filters", "::mlir::func::FuncOp"> {
   let dependentDialects = ["::knapper::ts::TsDialect"];
 }
 
+def ConvPhases : Pass<"conv-phases", "::mlir::func::FuncOp"> {
+  let summary = "transposed convolutions as ordinary ones (GPUs)";
+  let description = "See graph/layout/ConvPhases.h.";
+  let dependentDialects = ["::knapper::ts::TsDialect"];
+}
+
 #endif

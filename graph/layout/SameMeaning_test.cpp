@@ -4,6 +4,7 @@
 // the command line.
 #include "graph/fusion/FormKernels.h"
 #include "graph/layout/ChannelsLast.h"
+#include "graph/layout/ConvPhases.h"
 #include "graph/layout/PackFilters.h"
 #include "graph/layout/SplitReductions.h"
 #include "graph/layout/SplitSorts.h"
@@ -178,6 +179,11 @@ std::vector<Step> pipeline() {
              return applyPatternsGreedily(f, std::move(patterns));
            }},
           {"layout", [](func::FuncOp f) { return useChannelsLast(f); }},
+          {"conv-phases",
+           [](func::FuncOp f) {
+             splitConvPhases(f);
+             return mlir::success();
+           }},
           {"split-reductions",
            [](func::FuncOp f) {
              // So that the small tensors of tests are split too.

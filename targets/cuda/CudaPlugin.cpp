@@ -1,5 +1,6 @@
 // NVIDIA GPUs as a target.
 #include "codegen/schedule/core/Schedule.h"
+#include "graph/layout/ConvPhases.h"
 #include "graph/layout/SplitReductions.h"
 #include "graph/layout/SplitSorts.h"
 #include "graph/quantize/ByteProducts.h"
@@ -52,6 +53,7 @@ public:
     model.startSeconds = target.launchSeconds;
     ts::decomposeAll(function.getBody(),
                      [&](Operation *op) { return hasFewLongRows(op, model); });
+    splitConvPhases(function);
     splitReductions(function, model);
     splitSorts(function);
     expandByteProducts(function);
