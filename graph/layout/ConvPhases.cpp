@@ -16,7 +16,7 @@ namespace knapper {
 
 namespace {
 
-struct Axis {
+struct SpreadAxis {
   int64_t spread; ///< of the input, and the number of phases
   int64_t window; ///< taps of the filter
   int64_t low;    ///< border before the spread input
@@ -34,7 +34,7 @@ struct Axis {
 struct PhaseSplit {
   OpBuilder b;
   ConvOp op;
-  SmallVector<Axis> axes;
+  SmallVector<SpreadAxis> axes;
   Location loc = op.getLoc();
   Dim one = dimOf(op.getInput(), 0).like(1);
   bool last = op.getChannelsLast();
@@ -46,7 +46,7 @@ struct PhaseSplit {
   void run();
 };
 
-std::optional<SmallVector<Axis>> axesOf(ConvOp op) {
+std::optional<SmallVector<SpreadAxis>> axesOf(ConvOp op) {
   auto isOne = [](int64_t n) { return n == 1; };
   if (op.getGroups() != 1 || !isa<FloatType>(elementTypeOf(op.getFilter())) ||
       !llvm::all_of(op.getStrides(), isOne) ||
@@ -54,7 +54,7 @@ std::optional<SmallVector<Axis>> axesOf(ConvOp op) {
       llvm::all_of(op.getInputDilations(), isOne))
     return std::nullopt;
   SmallVector<Dim> filter = dimsOf(op.getFilter()), low = dimsOf(op.getLow());
-  SmallVector<Axis> axes;
+  SmallVector<SpreadAxis> axes;
   double before = 1, after = 1;
   for (auto [i, spread] : llvm::enumerate(op.getInputDilations())) {
     std::optional<int64_t> window =
@@ -89,7 +89,7 @@ Value PhaseSplit::filter() {
       steps.push_back(1);
       continue;
     }
-    const Axis &axis = axes[d - window];
+    const SpreadAxis &axis = axes[d - window];
     high[d] = one * (axis.spread * axis.taps() - axis.window);
     tapAt.push_back(apart.size());
     phaseAt.push_back(apart.size() + 1);
@@ -118,7 +118,7 @@ Value PhaseSplit::filter() {
     llvm::append_range(order, tapAt);
     joined = {dims[0] * phases, dims[1]};
   }
-  for (const Axis &axis : axes)
+  for (const SpreadAxis &axis : axes)
     joined.push_back(one * axis.taps());
   if (last)
     joined.append({dims[rank - 2], dims[rank - 1] * phases});
@@ -133,7 +133,7 @@ Value PhaseSplit::interleave(Value made) {
   SmallVector<Dim> apart{dims[0]}, whole{dims[0]};
   SmallVector<int64_t> order{0};
   auto addPhases = [&] {
-    for (const Axis &axis : axes)
+    for (const SpreadAxis &axis : axes)
       apart.push_back(one * axis.spread);
     apart.push_back(features);
   };
@@ -167,7 +167,7 @@ Value PhaseSplit::interleave(Value made) {
 }
 
 void PhaseSplit::run() {
-  for (const Axis &axis : axes)
+  for (const SpreadAxis &axis : axes)
     phases *= axis.spread;
   SmallVector<Dim> in = dimsOf(op.getInput()), result = dimsOf(op.getResult());
   SmallVector<Dim> low, high;
@@ -190,7 +190,7 @@ void knapper::splitConvPhases(func::FuncOp function) {
   SmallVector<ConvOp> found;
   function.walk([&](ConvOp op) { found.push_back(op); });
   for (ConvOp op : found)
-    if (std::optional<SmallVector<Axis>> axes = axesOf(op))
+    if (std::optional<SmallVector<SpreadAxis>> axes = axesOf(op))
       PhaseSplit{OpBuilder(op), op, std::move(*axes)}.run();
 }
 

@@ -178,6 +178,31 @@ def test_replays_beside_calls_and_other_captures():
         check(z, x)
 
 
+def test_a_bound_call_in_a_stream():
+    """It does not wait, and a graph may capture it."""
+    module = knapper.torch.export(Mlp(), (torch.randn(8, 64),), target="cuda", cache=False)
+    x, y = torch.randn(8, 64, device="cuda"), torch.empty(8, 64, device="cuda")
+    stream = torch.cuda.Stream()
+    call = module.bind([x], [y], stream=stream)
+    with pytest.raises(knapper.UserError, match="needs memory of the GPU"):
+        module.bind([x], stream=stream)
+    wanted = torch.from_dlpack(module(x).tensor(0)).cuda()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        torch.cuda._sleep(100_000_000)
+        call()
+        assert not stream.query()
+    stream.synchronize()
+    close(y, wanted)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=stream):
+        call()
+    for _ in range(3):
+        x.normal_()
+        graph.replay()
+        close(y, torch.from_dlpack(module(x).tensor(0)).cuda())
+
+
 def test_sizes_that_change():
     model = Mlp().cuda()
     f = compiled(model, dynamic=True)

@@ -26,6 +26,7 @@ GpuExecutable::GpuExecutable(std::shared_ptr<Gpu> gpu, std::string code,
 
 GpuExecutable::~GpuExecutable() {
   Current current(*gpu);
+  DuringCapture allowed(*gpu);
   for (Module module : modules)
     gpu->api->moduleUnload(module);
 }

@@ -43,8 +43,9 @@ private:
   const Api &api;
 };
 
-/// Lets this thread allocate in a scope while a stream is captured, which torch
-/// and others forbid to the whole process by default. What is allocated is not
+/// Lets this thread allocate, load and free in a scope while a stream is
+/// captured, which torch and others forbid to the whole process by default: what
+/// a garbage collector frees would invalidate their capture. Nothing of it is
 /// part of the capture.
 class DuringCapture {
 public:
