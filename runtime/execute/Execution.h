@@ -128,6 +128,11 @@ private:
   /// one.
   Status commands();
   bool recordable() const;
+  /// Whether all instructions are of these kinds.
+  bool consistsOf(std::initializer_list<fb::Instruction> kinds) const;
+  /// Whether the host need not wait on the way, so that a stream that the
+  /// caller captures can have the run.
+  bool capturable() const;
   Recorded *findRecorded();
   Status launch(uint32_t index);
   Status timedLaunch(uint32_t index);

@@ -158,3 +158,38 @@ TEST(Stream, WhatAReplayFoundWrongIsTheErrorOfALaterRun) {
   s = m->run({&given, 1}, {}, plain);
   EXPECT_TRUE(s) << errorOf(s);
 }
+
+TEST(Stream, ACaptureTakesNoRunThatWaits) {
+  TestArtefact a;
+  uint32_t n = a.symbol("n");
+  uint32_t bytes = a.mul(n, a.constant(4));
+  uint32_t flag = a.input("flag", DType::i1, {});
+  uint32_t x = a.input("x", DType::f32, {n});
+  uint32_t y = a.output("y", DType::f32, {n});
+  uint32_t main = a.region(), then = a.region(), otherwise = a.region();
+  a.ifElse(main, flag, then, otherwise);
+  a.copy(then, x, y, bytes);
+  a.launch(otherwise, "scale", {x, y}, n);
+  std::shared_ptr<Device> device = remoteDevice();
+  std::shared_ptr<Module> m = a.load({}, device);
+  auto condition = onDevice<char>(*device, {1});
+  auto input = onDevice<float>(*device, {3}),
+       output = onDevice<float>(*device, {0});
+  std::vector<int64_t> scalar, one = {1};
+  knapper_tensor given[] = {
+      {condition->address(), 1, KNAPPER_I1, 0, scalar.data()},
+      {input->address(), 4, KNAPPER_F32, 1, one.data()}};
+  knapper_tensor made = {output->address(), 4, KNAPPER_F32, 1, one.data()};
+  RemoteStream stream{{}, true};
+  RunOptions options;
+  options.stream = &stream;
+  RunResult unused;
+  EXPECT_THAT(errorOf(m->run(given, {&made, 1}, unused, options)),
+              HasSubstr("which a capture cannot"));
+  EXPECT_TRUE(stream.work.empty());
+  stream.captures = false;
+  Status s = m->run(given, {&made, 1}, unused, options);
+  ASSERT_TRUE(s) << errorOf(s);
+  stream.finish();
+  EXPECT_EQ(*static_cast<float *>(output->address()), 3);
+}
