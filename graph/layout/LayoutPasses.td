@@ -33,4 +33,16 @@ def ConvPhases : Pass<"conv-phases", "::mlir::func::FuncOp"> {
   let dependentDialects = ["::knapper::ts::TsDialect"];
 }
 
+def MergeReducedDims : Pass<"merge-reduced-dims", "::mlir::func::FuncOp"> {
+  let summary = "inner dims that a reduction takes together as one (GPUs)";
+  let description = "See graph/layout/MergeReducedDims.h.";
+  let dependentDialects = ["::knapper::ts::TsDialect"];
+}
+
+def VectorDots : Pass<"vector-dots", "::mlir::func::FuncOp"> {
+  let summary = "products of a matrix and a vector as reductions (GPUs)";
+  let description = "See graph/layout/VectorDots.h.";
+  let dependentDialects = ["::knapper::ts::TsDialect"];
+}
+
 #endif

@@ -5,9 +5,11 @@
 #include "graph/fusion/FormKernels.h"
 #include "graph/layout/ChannelsLast.h"
 #include "graph/layout/ConvPhases.h"
+#include "graph/layout/MergeReducedDims.h"
 #include "graph/layout/PackFilters.h"
 #include "graph/layout/SplitReductions.h"
 #include "graph/layout/SplitSorts.h"
+#include "graph/layout/VectorDots.h"
 #include "graph/quantize/ByteProducts.h"
 #include "graph/quantize/QuantisedProducts.h"
 #include "graph/quantize/RoundProducts.h"
@@ -182,6 +184,16 @@ std::vector<Step> pipeline() {
           {"conv-phases",
            [](func::FuncOp f) {
              splitConvPhases(f);
+             return mlir::success();
+           }},
+          {"vector-dots",
+           [](func::FuncOp f) {
+             reduceVectorDots(f);
+             return mlir::success();
+           }},
+          {"merge-reduced-dims",
+           [](func::FuncOp f) {
+             mergeReducedDims(f);
              return mlir::success();
            }},
           {"split-reductions",

@@ -1,8 +1,10 @@
 // NVIDIA GPUs as a target.
 #include "codegen/schedule/core/Schedule.h"
 #include "graph/layout/ConvPhases.h"
+#include "graph/layout/MergeReducedDims.h"
 #include "graph/layout/SplitReductions.h"
 #include "graph/layout/SplitSorts.h"
+#include "graph/layout/VectorDots.h"
 #include "graph/quantize/ByteProducts.h"
 #include "ir/tensor/Decompose.h"
 #include "ir/tensor/PagedAttention.h"
@@ -54,6 +56,8 @@ public:
     ts::decomposeAll(function.getBody(),
                      [&](Operation *op) { return hasFewLongRows(op, model); });
     splitConvPhases(function);
+    reduceVectorDots(function);
+    mergeReducedDims(function);
     splitReductions(function, model);
     splitSorts(function);
     expandByteProducts(function);

@@ -22,6 +22,17 @@ for dtype in ["f32", "f64", "f16", "bf16", "i32", "i64"]:
     case(f"dot batch {dtype}", [In("x", x), In("y", y)],
          f"%r = ts.dot %x, %y batch [0, 2] x [0, 1] contract [3] x [2] : {x}, {y}", T(dtype, 2, 3, "m", "n"), ROWS,
          lambda x, y: wide(x).transpose(0, 2, 1, 3) @ wide(y), PRODUCT.get(dtype, "exact"))
+    # A matrix and a vector: no free dim, or one of size 1, in several orders.
+    for name, l, r, dims, result in [
+            ("rows", ("m", "k"), ("k",), "batch [] x [] contract [1] x [0]", ("m",)),
+            ("columns", ("k", "m"), ("k", 1), "batch [] x [] contract [0] x [0]", ("m", 1)),
+            ("batch", ("k", 2, "m"), (2, "k"), "batch [1] x [0] contract [0] x [1]", (2, "m")),
+            ("two sums", ("m", 3, "k"), ("k", 3), "batch [] x [] contract [1, 2] x [1, 0]", ("m",)),
+            ("numbers", ("k",), ("k",), "batch [] x [] contract [0] x [0]", ())]:
+        x, y = T(dtype, *l), T(dtype, *r)
+        case(f"dot vector {name} {dtype}", [In("x", x), In("y", y)], f"%r = ts.dot %x, %y {dims} : {x}, {y}", T(dtype, *result),
+             [dict(m=1, k=1), dict(m=3, k=7), dict(m=130, k=321), dict(m=7, k=1029), dict(m=0, k=3), dict(m=5, k=0)],
+             tolerance=PRODUCT.get(dtype, "exact"))
 # Of sizes that GPUs copy in blocks, whole ones and cut ones.
 BLOCKS = [dict(m=200, n=264, k=136), dict(m=257, n=72, k=200), dict(m=1, n=8, k=8), dict(m=70, n=136, k=64)]
 # And of sizes that no 16-byte access divides.

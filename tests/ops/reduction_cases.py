@@ -52,6 +52,15 @@ for dtype, shape, dims in [("f32", (1000003,), [0]), ("bf16", (300007,), [0]), (
     for kind in ["add", "max"]:
         case(f"reduce of primes {kind} {dtype} {'x'.join(map(str, shape))}", [In("x", t, "normal" if dtype in INTS else "special" if kind == "max" else "ties")],
              f"%r = ts.reduce {kind} %x {dims} : {t}", r, [{}])
+# Dims that are one row together, before them what is computed.
+for dtype, shape, dims in [("f32", (2560, 3), [0, 1]), ("bf16", (6, 50, 7), [1, 2]), ("f16", (40, 255), [0, 1]), ("i32", (5, 3, 70), [0, 1, 2]),
+                           ("f32", (9, 4, 2, 130, 3), [1, 3, 4])]:
+    t = T(dtype, *shape)
+    r = T(dtype, *[d for j, d in enumerate(shape) if j not in dims])
+    for kind in ["add", "max"]:
+        case(f"reduce dims together {kind} {dtype} {'x'.join(map(str, shape))}", [In("x", t, "ties" if dtype in FLOATS else "normal"), In("c", T(dtype), "ties")],
+             f"%b = ts.broadcast %c [] : {T(dtype)} to {t}\n  %m = ts.mul %x, %x : {t}\n  %s = ts.sub %m, %b : {t}\n  %r = ts.reduce {kind} %s {dims} : {t}", r, [{}],
+             tolerance=ROUNDING.get(dtype, "exact"))
 # Few rows so long that GPUs take parts of them.
 for dtype, shape in [("f32", (1000003,)), ("bf16", (2, 500009)), ("f16", (1, 400000))]:
     t, last = T(dtype, *shape), len(shape) - 1

@@ -1,0 +1,35 @@
+// RUN: knapper-opt --merge-reduced-dims %s | FileCheck %s
+
+!x = tensor<?x4x5x3xf32, #ts.dims<"n", 4, 5, 3>>
+
+// What is computed before has the merged dims too.
+// CHECK-LABEL: @squares
+// CHECK-DAG: %[[X:.*]] = ts.reshape %arg0 : {{.*}} to tensor<?x4x15xf32
+// CHECK-DAG: %[[B:.*]] = ts.broadcast %arg1 [] : tensor<f32> to tensor<?x4x15xf32
+// CHECK: %[[S:.*]] = ts.sub %[[X]], %[[B]]
+// CHECK: %[[M:.*]] = ts.mul %[[S]], %[[S]]
+// CHECK: ts.reduce add %[[M]] [0, 2]
+func.func @squares(%x: !x, %c: tensor<f32>) -> tensor<4xf32> {
+  %0 = ts.broadcast %c [] : tensor<f32> to !x
+  %1 = ts.sub %x, %0 : !x
+  %3 = ts.mul %1, %1 : !x
+  %4 = ts.reduce add %3 [0, 2, 3] : !x
+  return %4 : tensor<4xf32>
+}
+
+// Broadcasts of rows, wide rows, sizes that are symbols and dims apart stay.
+// CHECK-LABEL: @stay
+// CHECK: ts.reduce max {{.*}} [0, 1]
+// CHECK: ts.reduce add {{.*}} [0, 1]
+// CHECK: ts.reduce add {{.*}} [0, 1]
+// CHECK: ts.reduce add {{.*}} [0, 2]
+func.func @stay(%x: tensor<7x3xf32>, %r: tensor<3xf32>, %w: tensor<3x4096xf32>, %s: tensor<?x3xf32, #ts.dims<"n", 3>>, %a: tensor<3x2x5xf32>)
+    -> (tensor<f32>, tensor<f32>, tensor<f32>, tensor<2xf32>) {
+  %0 = ts.broadcast %r [1] : tensor<3xf32> to tensor<7x3xf32>
+  %1 = ts.mul %x, %0 : tensor<7x3xf32>
+  %2 = ts.reduce max %1 [0, 1] : tensor<7x3xf32>
+  %3 = ts.reduce add %w [0, 1] : tensor<3x4096xf32>
+  %4 = ts.reduce add %s [0, 1] : tensor<?x3xf32, #ts.dims<"n", 3>>
+  %5 = ts.reduce add %a [0, 2] : tensor<3x2x5xf32>
+  return %2, %3, %4, %5 : tensor<f32>, tensor<f32>, tensor<f32>, tensor<2xf32>
+}
