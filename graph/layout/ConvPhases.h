@@ -5,11 +5,12 @@
 //   the features, whose results are interleaved.
 //
 // Output s * q + r (phase r) meets every s-th tap alone: those congruent to
-// low - r. The taps of all phases are one filter, padded where a phase has a tap
-// less, with the phase as the outer part of the feature. So no tap is multiplied
-// by the zeros between the input's elements. Up to s - 1 outputs before the first
-// are computed and cut off, so that all phases begin at the same input. For targets whose schedules of
-// convolutions read a spread input as it stands (GPUs).
+// low - r. The taps of all phases are one filter, padded where a phase has a
+// tap less, with the phase as the outer part of the feature. So no tap is
+// multiplied by the zeros between the input's elements. Up to s - 1 outputs
+// before the first are computed and cut off, so that all phases begin at the
+// same input. For targets whose schedules of convolutions read a spread input
+// as it stands (GPUs).
 //
 // This is the sub-pixel convolution of Shi et al., "Is the deconvolution layer
 // the same as a convolutional layer?", arXiv:1609.07009.

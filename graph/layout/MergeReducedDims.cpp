@@ -14,71 +14,147 @@ namespace knapper {
 #include "graph/layout/LayoutPasses.h.inc"
 } // namespace knapper
 
+namespace {
+
+/// A run [begin, end) of dims that become one.
+struct Run {
+  int64_t begin, end;
+};
+
+/// Values with the dims of each run merged.
+class Merging {
+public:
+  Merging(ArrayRef<Dim> dims, ArrayRef<Run> runs) : runs(runs) {
+    for (Run run : runs) {
+      Dim size = dims[run.begin];
+      for (int64_t d = run.begin + 1; d < run.end; ++d)
+        size = size * dims[d];
+      merged.push_back(size);
+    }
+  }
+  bool canMerge(Value value, int64_t depth = 0) const;
+  Value merge(OpBuilder &b, Value value);
+
+private:
+  std::optional<SmallVector<int64_t>> spreadMap(BroadcastOp op) const;
+
+  ArrayRef<Run> runs;
+  SmallVector<Dim> merged;
+  DenseMap<Value, Value> made;
+};
+
+} // namespace
+
 /// An op whose only reader computes it again with other dims.
 static Operation *computedBefore(Value value) {
   Operation *op = value.getDefiningOp();
   return isElementwise(op) && llvm::all_equal(value.getUsers()) ? op : nullptr;
 }
 
-static bool canReshape(Value value, int64_t depth = 0) {
+/// The merged dim that each of the operand's merged dims is; null where the
+/// operand has a part of a run.
+std::optional<SmallVector<int64_t>> Merging::spreadMap(BroadcastOp op) const {
+  SmallVector<Dim> from = dimsOf(op.getInput()), to = dimsOf(op.getResult());
+  ArrayRef<int64_t> map = op.getDims();
+  for (auto [i, d] : llvm::enumerate(map))
+    if (!(from[i] == to[d]))
+      return std::nullopt;
+  SmallVector<int64_t> result;
+  for (auto [i, run] : llvm::enumerate(runs)) {
+    int64_t has = llvm::count_if(
+        map, [&](int64_t d) { return d >= run.begin && d < run.end; });
+    if (has != 0 && has != run.end - run.begin)
+      return std::nullopt;
+    if (has != 0)
+      result.push_back(i);
+  }
+  return result;
+}
+
+bool Merging::canMerge(Value value, int64_t depth) const {
   constexpr int64_t deepest = 32;
   if (depth > deepest)
     return false;
   if (auto spread = value.getDefiningOp<BroadcastOp>())
-    return rankOf(spread.getInput()) == 0;
+    return spreadMap(spread).has_value();
   Operation *op = computedBefore(value);
   return !op || llvm::all_of(op->getOperands(), [&](Value operand) {
-    return canReshape(operand, depth + 1);
+    return canMerge(operand, depth + 1);
   });
 }
 
-static Value reshaped(OpBuilder &b, Value value, ArrayRef<Dim> dims,
-                      DenseMap<Value, Value> &made) {
+Value Merging::merge(OpBuilder &b, Value value) {
   if (Value known = made.lookup(value))
     return known;
   Location loc = value.getLoc();
   Value result;
   if (auto spread = value.getDefiningOp<BroadcastOp>()) {
-    result = makeBroadcast(b, loc, spread.getInput(), dims, {});
+    SmallVector<int64_t> map = *spreadMap(spread);
+    SmallVector<Dim> dims;
+    for (int64_t i : map)
+      dims.push_back(merged[i]);
+    Value input = makeReshape(b, loc, spread.getInput(), dims);
+    result = makeBroadcast(b, loc, input, merged, map);
   } else if (Operation *op = computedBefore(value)) {
     SmallVector<Value> operands;
     for (Value operand : op->getOperands())
-      operands.push_back(reshaped(b, operand, dims, made));
+      operands.push_back(merge(b, operand));
     result = cloneElementwise(b, op, operands);
   } else {
-    result = makeReshape(b, loc, value, dims);
+    result = makeReshape(b, loc, value, merged);
   }
   return made[value] = result;
 }
 
+/// Whether what is computed from the value has these dims again, before
+/// anything else than elementwise ops.
+static bool meetsAgain(Value value, ArrayRef<Dim> dims, int64_t depth = 0) {
+  constexpr int64_t deepest = 12;
+  if (depth > deepest)
+    return true;
+  return llvm::any_of(value.getUsers(), [&](Operation *user) {
+    if (!isElementwise(user) && !isa<BroadcastOp, ReshapeOp>(user))
+      return false;
+    Value result = user->getResult(0);
+    return ArrayRef<Dim>(dimsOf(result)) == dims ||
+           meetsAgain(result, dims, depth + 1);
+  });
+}
+
 static void merge(ReduceOp op) {
   SmallVector<Dim> dims = dimsOf(op.getInput());
-  ArrayRef<int64_t> reduced = op.getDims();
-  int64_t rank = dims.size(), first = rank;
-  for (int64_t d : llvm::reverse(reduced)) {
-    if (d != first - 1 || dims[d].asConstant().value_or(0) < 1)
-      break;
-    first = d;
-  }
-  // Rows that are long and whole accesses are read as well by themselves.
+  int64_t rank = dims.size();
+  auto isReduced = [&](int64_t d) {
+    return llvm::is_contained(op.getDims(), d);
+  };
+  auto isNumber = [&](int64_t d) {
+    return dims[d].asConstant().value_or(0) > 0;
+  };
+  // Rows that are long are read as well by themselves.
   constexpr int64_t wideRow = 4096;
-  if (rank - first < 2 || *dims.back().asConstant() >= wideRow ||
-      !canReshape(op.getInput()))
+  SmallVector<Run> runs;
+  for (int64_t d = 0; d < rank; ++d) {
+    bool joins = d > 0 && isReduced(d) && isReduced(d - 1) && isNumber(d) &&
+                 isNumber(d - 1) &&
+                 (d + 1 < rank || *dims[d].asConstant() < wideRow);
+    if (joins)
+      runs.back().end = d + 1;
+    else
+      runs.push_back({d, d + 1});
+  }
+  Merging merging(dims, runs);
+  if (runs.size() == dims.size() || !merging.canMerge(op.getInput()) ||
+      meetsAgain(op.getResult(), dims))
     return;
-  Dim row = dims[first].like(1);
-  for (Dim dim : ArrayRef(dims).drop_front(first))
-    row = row * dim;
-  SmallVector<Dim> merged(ArrayRef(dims).take_front(first));
-  merged.push_back(row);
-  SmallVector<int64_t> along(reduced.drop_back(rank - first));
-  along.push_back(first);
+  SmallVector<int64_t> along;
+  for (auto [i, run] : llvm::enumerate(runs))
+    if (isReduced(run.begin))
+      along.push_back(i);
   OpBuilder b(op);
-  DenseMap<Value, Value> made;
-  op.replaceAllUsesWith(
-      ReduceOp::create(b, op.getLoc(), op.getKind(),
-                       reshaped(b, op.getInput(), merged, made), along,
-                       op.getIgnoresNan())
-          .getResult());
+  op.replaceAllUsesWith(ReduceOp::create(b, op.getLoc(), op.getKind(),
+                                         merging.merge(b, op.getInput()), along,
+                                         op.getIgnoresNan())
+                            .getResult());
   op.erase();
 }
 

@@ -203,6 +203,7 @@ std::vector<Step> pipeline() {
                                  .tile = 4,
                                  .part = 2,
                                  .leastColumn = 2,
+                                 .narrowColumns = 4,
                                  .row = 2,
                                  .lines = 64,
                                  .leastLine = 2});

@@ -52,6 +52,14 @@ for dtype, shape, dims in [("f32", (1000003,), [0]), ("bf16", (300007,), [0]), (
     for kind in ["add", "max"]:
         case(f"reduce of primes {kind} {dtype} {'x'.join(map(str, shape))}", [In("x", t, "normal" if dtype in INTS else "special" if kind == "max" else "ties")],
              f"%r = ts.reduce {kind} %x {dims} : {t}", r, [{}])
+# Narrow columns of several images.
+for dtype, shape, dims in [("f16", (2, 67, 31, 16), [1, 2]), ("bf16", (3, 2000, 5), [1]), ("f32", (2, 3, 700, 24), [2])]:
+    t = T(dtype, *shape)
+    r = T(dtype, *[d for j, d in enumerate(shape) if j not in dims])
+    for kind in ["add", "max"]:
+        case(f"reduce narrow columns {kind} {dtype} {'x'.join(map(str, shape))}", [In("x", t, "ties"), In("c", T(dtype, shape[-1]), "ties")],
+             f"%b = ts.broadcast %c [{len(shape) - 1}] : {T(dtype, shape[-1])} to {t}\n  %s = ts.mul %x, %b : {t}\n  %r = ts.reduce {kind} %s {dims} : {t}", r, [{}],
+             tolerance=ROUNDING.get(dtype, "exact"))
 # Dims that are one row together, before them what is computed.
 for dtype, shape, dims in [("f32", (2560, 3), [0, 1]), ("bf16", (6, 50, 7), [1, 2]), ("f16", (40, 255), [0, 1]), ("i32", (5, 3, 70), [0, 1, 2]),
                            ("f32", (9, 4, 2, 130, 3), [1, 3, 4])]:
