@@ -19,6 +19,7 @@
 #include "graph/simplify/FoldConv.h"
 #include "graph/simplify/MergeDots.h"
 #include "graph/simplify/MergeNumbers.h"
+#include "graph/simplify/NarrowDots.h"
 #include "graph/simplify/Simplify.h"
 #include "ir/tensor/Dialect.h"
 #include "ir/tensor/reference/Evaluate.h"
@@ -184,6 +185,11 @@ std::vector<Step> pipeline() {
           {"conv-phases",
            [](func::FuncOp f) {
              splitConvPhases(f);
+             return mlir::success();
+           }},
+          {"narrow-dots",
+           [](func::FuncOp f) {
+             narrowDots(f);
              return mlir::success();
            }},
           {"vector-dots",

@@ -34,4 +34,10 @@ def MergeDots : Pass<"merge-dots", "::mlir::func::FuncOp"> {
                         "also products whose results go into elementwise ops">];
 }
 
+def NarrowDots : Pass<"narrow-dots", "::mlir::func::FuncOp"> {
+  let summary = "products of widened 16-bit operands as products of these (GPUs)";
+  let description = "See graph/simplify/NarrowDots.h.";
+  let dependentDialects = ["::knapper::ts::TsDialect"];
+}
+
 #endif

@@ -6,6 +6,7 @@
 #include "graph/layout/SplitSorts.h"
 #include "graph/layout/VectorDots.h"
 #include "graph/quantize/ByteProducts.h"
+#include "graph/simplify/NarrowDots.h"
 #include "ir/tensor/Decompose.h"
 #include "ir/tensor/PagedAttention.h"
 #include "ir/tensor/ScaledDot.h"
@@ -56,6 +57,7 @@ public:
     ts::decomposeAll(function.getBody(),
                      [&](Operation *op) { return hasFewLongRows(op, model); });
     splitConvPhases(function);
+    narrowDots(function);
     reduceVectorDots(function);
     mergeReducedDims(function);
     splitReductions(function, model);

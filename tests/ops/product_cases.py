@@ -33,6 +33,12 @@ for dtype in ["f32", "f64", "f16", "bf16", "i32", "i64"]:
         case(f"dot vector {name} {dtype}", [In("x", x), In("y", y)], f"%r = ts.dot %x, %y {dims} : {x}, {y}", T(dtype, *result),
              [dict(m=1, k=1), dict(m=3, k=7), dict(m=130, k=321), dict(m=7, k=1029), dict(m=0, k=3), dict(m=5, k=0)],
              tolerance=PRODUCT.get(dtype, "exact"))
+# Operands that are widened first, one or both.
+for name, l, r in [("left", "bf16", "f32"), ("right", "f32", "f16"), ("both", "bf16", "bf16"), ("two kinds", "bf16", "f16")]:
+    x, y, f, g = T(l, "m", "k"), T(r, "k", "n"), T("f32", "m", "k"), T("f32", "k", "n")
+    body = [f"%a = ts.convert %x : {x} to {f}" if l != "f32" else "", f"%b = ts.convert %y : {y} to {g}" if r != "f32" else "",
+            f"%r = ts.dot {'%x' if l == 'f32' else '%a'}, {'%y' if r == 'f32' else '%b'} batch [] x [] contract [1] x [0] : {f}, {g}"]
+    case(f"dot widened {name}", [In("x", x), In("y", y)], "\n  ".join(line for line in body if line), T("f32", "m", "n"), ROWS, tolerance=PRODUCT["f32"])
 # Of sizes that GPUs copy in blocks, whole ones and cut ones.
 BLOCKS = [dict(m=200, n=264, k=136), dict(m=257, n=72, k=200), dict(m=1, n=8, k=8), dict(m=70, n=136, k=64)]
 # And of sizes that no 16-byte access divides.
