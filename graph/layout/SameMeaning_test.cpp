@@ -17,6 +17,7 @@
 #include "graph/quantize/WidenScatter.h"
 #include "graph/simplify/FindComposites.h"
 #include "graph/simplify/FoldConv.h"
+#include "graph/simplify/MatrixDots.h"
 #include "graph/simplify/MergeDots.h"
 #include "graph/simplify/MergeNumbers.h"
 #include "graph/simplify/NarrowDots.h"
@@ -185,6 +186,11 @@ std::vector<Step> pipeline() {
           {"conv-phases",
            [](func::FuncOp f) {
              splitConvPhases(f);
+             return mlir::success();
+           }},
+          {"matrix-dots",
+           [](func::FuncOp f) {
+             makeMatrixDots(f);
              return mlir::success();
            }},
           {"narrow-dots",

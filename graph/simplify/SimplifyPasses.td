@@ -40,4 +40,10 @@ def NarrowDots : Pass<"narrow-dots", "::mlir::func::FuncOp"> {
   let dependentDialects = ["::knapper::ts::TsDialect"];
 }
 
+def MatrixDots : Pass<"matrix-dots", "::mlir::func::FuncOp"> {
+  let summary = "products with several dims of columns or depth as products of matrices";
+  let description = "See graph/simplify/MatrixDots.h.";
+  let dependentDialects = ["::knapper::ts::TsDialect"];
+}
+
 #endif

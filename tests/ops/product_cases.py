@@ -33,6 +33,21 @@ for dtype in ["f32", "f64", "f16", "bf16", "i32", "i64"]:
         case(f"dot vector {name} {dtype}", [In("x", x), In("y", y)], f"%r = ts.dot %x, %y {dims} : {x}, {y}", T(dtype, *result),
              [dict(m=1, k=1), dict(m=3, k=7), dict(m=130, k=321), dict(m=7, k=1029), dict(m=0, k=3), dict(m=5, k=0)],
              tolerance=PRODUCT.get(dtype, "exact"))
+# Several dims of columns or depth, apart or together.
+EINSUMS = [("heads", "ij,jkl->ikl"), ("around", "ij,kjl->ikl"), ("behind", "ij,klj->ikl"), ("depths apart", "aij,akj->ik"), ("depths turned", "ija,ajk->ik"),
+           ("depths around", "iaj,jka->ik"), ("batch between", "aij,kajl->aikl"), ("both", "baij,kjbl->aikl")]
+EINSUM_SIZES = dict(a=3, b=2, i=37, j=50, k=9, l=24)
+for name, spelling in EINSUMS:
+    for dtype in ["f32", "bf16"]:
+        left, right, result = spelling.replace("->", ",").split(",")
+        batch = [c for c in left if c in right and c in result]
+        depth = [c for c in left if c in right and c not in result]
+        x, y, r = (T(dtype, *(EINSUM_SIZES[c] for c in names)) for names in (left, right, result))
+        def listed(names, dims):
+            return [names.index(c) for c in dims]
+        case(f"dot einsum {name} {dtype}", [In("x", x), In("y", y)],
+             f"%r = ts.dot %x, %y batch {listed(left, batch)} x {listed(right, batch)} contract {listed(left, depth)} x {listed(right, depth)} : {x}, {y}",
+             r, [{}], lambda x, y, spelling=spelling: np_().einsum(spelling, wide(x), wide(y)), PRODUCT[dtype])
 # Operands that are widened first, one or both.
 for name, l, r in [("left", "bf16", "f32"), ("right", "f32", "f16"), ("both", "bf16", "bf16"), ("two kinds", "bf16", "f16")]:
     x, y, f, g = T(l, "m", "k"), T(r, "k", "n"), T("f32", "m", "k"), T("f32", "k", "n")
