@@ -40,7 +40,7 @@ def MergeReducedDims : Pass<"merge-reduced-dims", "::mlir::func::FuncOp"> {
 }
 
 def VectorDots : Pass<"vector-dots", "::mlir::func::FuncOp"> {
-  let summary = "products of a matrix and a vector as reductions (GPUs)";
+  let summary = "products of a matrix and a vector as reductions";
   let description = "See graph/layout/VectorDots.h.";
   let dependentDialects = ["::knapper::ts::TsDialect"];
 }

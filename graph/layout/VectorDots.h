@@ -6,7 +6,7 @@
 //
 // Each element of x is used once, so memory is all that counts, and reductions
 // read it in order whatever the sizes are. The schedules of matrix products
-// want two free dims (GPUs).
+// want two free dims.
 //
 //===----------------------------------------------------------------------===//
 #pragma once
