@@ -19,7 +19,7 @@ class CudaTimes:
 
     A CUDA graph of many calls between two events, over their number: Knapper's calls are captured
     like torch's. What takes no capture (sizes from data) is the sum of its launches, each between
-    two events, and of the gaps between them.
+    two events, and of the gaps between them; of torch's, one call between two events.
     """
 
     def __init__(self) -> None:
@@ -38,9 +38,9 @@ class CudaTimes:
         ]
         try:
             call = module.bind(inputs, outputs, stream=self.stream)
+            return self.torch(call), launches
         except knapper.UserError:
             return self._launches(module, inputs), launches
-        return self.torch(call), launches
 
     def _launches(self, module: Any, inputs: list[torch.Tensor]) -> float:
         times = []
@@ -59,14 +59,21 @@ class CudaTimes:
         torch.cuda.current_stream().wait_stream(self.stream)
         calls = max(1, min(16, int(2e-3 / max(self._once(call), 1e-5))))
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, stream=self.stream):
-            for _ in range(calls):
-                call()
+        try:
+            with torch.cuda.graph(graph, stream=self.stream):
+                for _ in range(calls):
+                    call()
+        except torch.AcceleratorError:  # it waits for the device on its way
+            torch.cuda.synchronize()
+            return self._rounds(call, 1)
+        return self._rounds(graph.replay, calls)
+
+    def _rounds(self, work: Callable[[], Any], calls: int) -> float:
         times = []
         for _ in range(ROUNDS + 2):
             torch.cuda._sleep(WAIT_CYCLES)
             self.start.record()
-            graph.replay()
+            work()
             self.end.record()
             self.end.synchronize()
             times.append(self.start.elapsed_time(self.end) / calls)

@@ -45,4 +45,10 @@ def VectorDots : Pass<"vector-dots", "::mlir::func::FuncOp"> {
   let dependentDialects = ["::knapper::ts::TsDialect"];
 }
 
+def PadChannels : Pass<"pad-channels", "::mlir::func::FuncOp"> {
+  let summary = "channels of 16-bit convolutions up to multiples of eight (GPUs)";
+  let description = "See graph/layout/PadChannels.h.";
+  let dependentDialects = ["::knapper::ts::TsDialect"];
+}
+
 #endif

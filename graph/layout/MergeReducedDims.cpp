@@ -51,22 +51,24 @@ static Operation *computedBefore(Value value) {
   return isElementwise(op) && llvm::all_equal(value.getUsers()) ? op : nullptr;
 }
 
-/// The merged dim that each of the operand's merged dims is; null where the
-/// operand has a part of a run.
+/// The merged dims that the operand of a broadcast has, which is spread along
+/// the others; null where it has a part of a run.
 std::optional<SmallVector<int64_t>> Merging::spreadMap(BroadcastOp op) const {
   SmallVector<Dim> from = dimsOf(op.getInput()), to = dimsOf(op.getResult());
-  ArrayRef<int64_t> map = op.getDims();
-  for (auto [i, d] : llvm::enumerate(map))
-    if (!(from[i] == to[d]))
-      return std::nullopt;
   SmallVector<int64_t> result;
   for (auto [i, run] : llvm::enumerate(runs)) {
-    int64_t has = llvm::count_if(
-        map, [&](int64_t d) { return d >= run.begin && d < run.end; });
-    if (has != 0 && has != run.end - run.begin)
-      return std::nullopt;
-    if (has != 0)
+    int64_t has = 0, spread = 0, equal = 0;
+    for (auto [d, place] : llvm::enumerate(op.getDims())) {
+      if (place < run.begin || place >= run.end)
+        continue;
+      ++has;
+      equal += from[d] == to[place];
+      spread += from[d].isConstant(1);
+    }
+    if (has == run.end - run.begin && equal == has)
       result.push_back(i);
+    else if (spread != has)
+      return std::nullopt;
   }
   return result;
 }
@@ -106,8 +108,20 @@ Value Merging::merge(OpBuilder &b, Value value) {
   return made[value] = result;
 }
 
+/// Whether something else than reductions and what they reduce has a value of
+/// these dims.
+static bool leaves(Value value, ArrayRef<Dim> dims, int64_t depth) {
+  constexpr int64_t deepest = 12;
+  return depth > deepest ||
+         llvm::any_of(value.getUsers(), [&](Operation *user) {
+           return !isa<ReduceOp>(user) &&
+                  (!isElementwise(user) ||
+                   leaves(user->getResult(0), dims, depth + 1));
+         });
+}
+
 /// Whether what is computed from the value has these dims again, before
-/// anything else than elementwise ops.
+/// anything else than elementwise ops, and is kept.
 static bool meetsAgain(Value value, ArrayRef<Dim> dims, int64_t depth = 0) {
   constexpr int64_t deepest = 12;
   if (depth > deepest)
@@ -116,8 +130,9 @@ static bool meetsAgain(Value value, ArrayRef<Dim> dims, int64_t depth = 0) {
     if (!isElementwise(user) && !isa<BroadcastOp, ReshapeOp>(user))
       return false;
     Value result = user->getResult(0);
-    return ArrayRef<Dim>(dimsOf(result)) == dims ||
-           meetsAgain(result, dims, depth + 1);
+    return ArrayRef<Dim>(dimsOf(result)) == dims
+               ? leaves(result, dims, depth)
+               : meetsAgain(result, dims, depth + 1);
   });
 }
 

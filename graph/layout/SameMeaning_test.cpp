@@ -7,6 +7,7 @@
 #include "graph/layout/ConvPhases.h"
 #include "graph/layout/MergeReducedDims.h"
 #include "graph/layout/PackFilters.h"
+#include "graph/layout/PadChannels.h"
 #include "graph/layout/SplitReductions.h"
 #include "graph/layout/SplitSorts.h"
 #include "graph/layout/VectorDots.h"
@@ -186,6 +187,11 @@ std::vector<Step> pipeline() {
           {"conv-phases",
            [](func::FuncOp f) {
              splitConvPhases(f);
+             return mlir::success();
+           }},
+          {"pad-channels",
+           [](func::FuncOp f) {
+             padChannels(f);
              return mlir::success();
            }},
           {"matrix-dots",

@@ -2,6 +2,7 @@
 #include "codegen/schedule/core/Schedule.h"
 #include "graph/layout/ConvPhases.h"
 #include "graph/layout/MergeReducedDims.h"
+#include "graph/layout/PadChannels.h"
 #include "graph/layout/SplitReductions.h"
 #include "graph/layout/SplitSorts.h"
 #include "graph/layout/VectorDots.h"
@@ -57,6 +58,7 @@ public:
     ts::decomposeAll(function.getBody(),
                      [&](Operation *op) { return hasFewLongRows(op, model); });
     splitConvPhases(function);
+    padChannels(function);
     narrowDots(function);
     reduceVectorDots(function);
     mergeReducedDims(function);

@@ -28,6 +28,22 @@ func.func @columns(%x: tensor<2x5x7x6xf32>, %c: tensor<6xf32>) -> tensor<2x6xf32
   return %2 : tensor<2x6xf32>
 }
 
+// A variance: what meets the input again is reduced too.
+// CHECK-LABEL: @variance
+// CHECK-DAG: %[[X:.*]] = ts.reshape %arg0 : tensor<7x3xf32> to tensor<21xf32>
+// CHECK: %[[M:.*]] = ts.reduce add %[[X]] [0]
+// CHECK: ts.broadcast {{.*}} to tensor<21xf32>
+// CHECK: ts.reduce add {{.*}} [0] : tensor<21xf32>
+func.func @variance(%x: tensor<7x3xf32>) -> tensor<f32> {
+  %0 = ts.reduce add %x [0, 1] : tensor<7x3xf32>
+  %1 = ts.reshape %0 : tensor<f32> to tensor<1x1xf32>
+  %2 = ts.broadcast %1 [0, 1] : tensor<1x1xf32> to tensor<7x3xf32>
+  %3 = ts.sub %x, %2 : tensor<7x3xf32>
+  %4 = ts.mul %3, %3 : tensor<7x3xf32>
+  %5 = ts.reduce add %4 [0, 1] : tensor<7x3xf32>
+  return %5 : tensor<f32>
+}
+
 // Broadcasts of rows, wide rows, sizes that are symbols, dims apart and sums
 // that meet the input again stay.
 // CHECK-LABEL: @stay
