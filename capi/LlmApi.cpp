@@ -54,6 +54,16 @@ Expected<EngineOptions> engineOptions(const knapper_llm_options &given) {
                        "knapper_llm_options dtype", "f32, bf16, i8 or i4");
     options.dtype = *dtype;
   }
+  if (given.speculate) {
+    auto kind = parseSpeculation(given.speculate);
+    if (!kind)
+      return userError(std::string("is '") + given.speculate + "'",
+                       "knapper_llm_options speculate", "off, ngram or draft");
+    options.speculation.kind = *kind;
+  }
+  set(options.speculation.tokens, given.speculate_tokens);
+  if (given.draft_model)
+    options.draftFolder = given.draft_model;
   if (given.cache_dir)
     options.cacheFolder = given.cache_dir;
   return options;
@@ -94,6 +104,8 @@ knapper_error *knapper_llm_load(const char *folder,
     ASSIGN_OR_RETURN(EngineOptions how, engineOptions(given));
     auto served = std::make_shared<Served>();
     ASSIGN_OR_RETURN(served->texts, ModelTexts::load(folder));
+    if (given.draft_model)
+      TRY(checkSameTokens(*served->texts, given.draft_model));
     ApiServiceOptions service;
     ASSIGN_OR_RETURN(service.grammars, startGrammars(*served->texts));
     ASSIGN_OR_RETURN(served->engine, loadEngine(folder, how));

@@ -35,6 +35,9 @@ typedef struct {
   const char *dtype;      /* of the weights: "f32" (NULL), "bf16", "i8", "i4" */
   const char *cache_dir;  /* of compiled programs; NULL: the compiler's */
   const char *model_name; /* in requests and answers; NULL: the folder's name */
+  const char *speculate;  /* "off" (NULL), "ngram", "draft": docs/serve.md */
+  const char *draft_model;  /* folder, of "draft" */
+  int32_t speculate_tokens; /* proposed at once; 0: 8 */
 } knapper_llm_options;
 #define KNAPPER_LLM_OPTIONS_INIT {sizeof(knapper_llm_options)}
 

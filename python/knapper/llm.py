@@ -48,6 +48,9 @@ class _Options(ctypes.Structure):
         ("dtype", c_char_p),
         ("cache_dir", c_char_p),
         ("model_name", c_char_p),
+        ("speculate", c_char_p),
+        ("draft_model", c_char_p),
+        ("speculate_tokens", c_int32),
     ]
 
 
@@ -153,6 +156,9 @@ class LLM:
         once, that wait.
     kv_memory: bytes of keys and values; 0 for a quarter of what is free.
     prefix_cache: whether equal prefixes of prompts are computed once.
+    speculate: "off", "ngram" or "draft": tokens that are proposed and verified
+        several at once, from the text before or by the model of the folder
+        `draft_model`, at most `speculate_tokens`. They change no token.
     cache_dir: folder of compiled programs; None for the compiler's.
 
     Loading blocks for seconds. Raises UserError for what is wrong in the folder
@@ -172,12 +178,21 @@ class LLM:
         queue_limit: int = 1024,
         kv_memory: int = 0,
         prefix_cache: bool = True,
+        speculate: str = "off",
+        draft_model: str | os.PathLike[str] | None = None,
+        speculate_tokens: int = 8,
         cache_dir: str | os.PathLike[str] | None = None,
     ) -> None:
         self._lib = _functions()
         if not isinstance(dtype, str):
             raise WrongType(
                 f"dtype is {dtype!r}", where="dtype", hint="f32, bf16, i8 or i4"
+            )
+        if not isinstance(speculate, str):
+            raise WrongType(
+                f"speculate is {speculate!r}",
+                where="speculate",
+                hint="off, ngram or draft",
             )
         options = _Options(
             size=ctypes.sizeof(_Options),
@@ -191,6 +206,11 @@ class LLM:
             no_prefix_cache=0 if prefix_cache else 1,
             kv_memory_bytes=whole(kv_memory, "kv_memory", "bytes", most=1 << 62),
             dtype=dtype.encode(),
+            speculate=speculate.encode(),
+            draft_model=None if draft_model is None else encode_path(draft_model),
+            speculate_tokens=whole(
+                speculate_tokens, "speculate_tokens", "a count", least=1
+            ),
             cache_dir=None if cache_dir is None else encode_path(cache_dir),
         )
         handle = c_void_p()

@@ -1,6 +1,7 @@
 #include "serving/chat/ModelTexts.h"
 
 #include "runtime/base/InputFile.h"
+#include "runtime/base/Text.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -148,6 +149,20 @@ Expected<ChatPrompt> ModelTexts::encodeChat(const Json &variables) const {
   ASSIGN_OR_RETURN(prompt.tokens, texts->encode(rendered.text, options));
   prompt.reasoning = reasoningAfter(rendered.text, reasoning);
   return prompt;
+}
+
+Status checkSameTokens(const ModelTexts &texts, const std::string &folder) {
+  ASSIGN_OR_RETURN(std::unique_ptr<Tokenizer> other,
+                   Tokenizer::load(folder + "/tokenizer.json"));
+  const Tokenizer &own = texts.tokenizer();
+  for (int32_t id = 0; id < std::max(own.size(), other->size()); ++id)
+    if (own.tokenText(id) != other->tokenText(id))
+      return userError(
+          cat("has '", std::string(other->tokenText(id)), "' as token ", id,
+              ", and the model that is served '",
+              std::string(own.tokenText(id)), "'"),
+          folder + "/tokenizer.json", "a draft model of the same vocabulary");
+  return success();
 }
 
 } // namespace knapper::serving

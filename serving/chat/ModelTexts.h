@@ -53,4 +53,8 @@ private:
   std::map<std::string, double> defaults;
 };
 
+/// Whether the tokens of both models are the same. UserError that names the
+/// first that differs.
+Status checkSameTokens(const ModelTexts &texts, const std::string &folder);
+
 } // namespace knapper::serving

@@ -27,6 +27,8 @@ struct Request {
   /// What the answer follows; null: anything. The answer ends where nothing may
   /// follow, and fails where that is no end.
   std::shared_ptr<const TokenGrammar> grammar;
+  /// Whether tokens may be proposed for it. They change no token that is drawn.
+  bool speculate = true;
 };
 
 enum class FinishReason : uint8_t { none, stop, length, cancelled, error };
@@ -40,7 +42,8 @@ struct Event {
   std::vector<TokenLogprob> prompt; ///< of promptLogprobs, with the first event
 };
 
-/// Called on the engine's thread; must only put the event into a queue.
+/// Called on the engine's thread; must only put the event into a queue, and
+/// throw nothing.
 using EventSink = std::function<void(Event)>;
 
 struct ModelLimits {
@@ -53,6 +56,9 @@ struct EngineStatistics {
   uint64_t steps = 0, promptTokens = 0, cachedTokens = 0, generatedTokens = 0;
   uint64_t preemptions = 0, finished = 0, failed = 0, cancelled = 0;
   uint64_t ledgerFaults = 0; ///< blocks that the ledger had to quarantine
+  /// Proposed tokens that were verified, those that were right, and tokens
+  /// that a grammar decided alone.
+  uint64_t verifiedTokens = 0, acceptedTokens = 0, forcedTokens = 0;
   int32_t running = 0, waiting = 0;
   int64_t blocksTotal = 0, blocksFree = 0, blocksCached = 0;
   double lastStepSeconds = 0; ///< of the latest step

@@ -14,9 +14,11 @@ static double now() {
 }
 
 LlmEngine::LlmEngine(std::unique_ptr<ModelRunner> runner,
-                     LlmEngineSettings given)
+                     LlmEngineSettings given, std::unique_ptr<DraftModel> draft)
     : settings(std::move(given)), runner(std::move(runner)),
       cache(settings.numBlocks, settings.blockTokens, settings.prefixCache),
+      masks(maskThreads()),
+      speculator(settings.speculation, settings.limits, std::move(draft)),
       lastProgress(now()), thread([this] { loop(); }) {}
 
 LlmEngine::~LlmEngine() {
@@ -83,9 +85,16 @@ Expected<uint64_t> LlmEngine::submit(Request request, EventSink sink) {
   sequence->tokens = request.prompt;
   for (int32_t token : request.prompt)
     ++sequence->counts.prompt[token];
-  if (request.grammar)
-    sequence->grammar = request.grammar->begin();
   sequence->request = std::move(request);
+  const Request &given = sequence->request;
+  // Of a forced token nobody knows how likely it was.
+  constexpr int32_t jump = 32;
+  if (given.grammar)
+    sequence->grammar.emplace(
+        given.grammar->begin(), masks,
+        GrammarFollower::Settings{!given.ignoreEos,
+                                  given.topLogprobs < 0 ? jump : 0});
+  speculator.prepare(*sequence);
   sequence->sink = std::move(sink);
   std::lock_guard lock(mutex);
   if (draining || ending)
@@ -95,8 +104,8 @@ Expected<uint64_t> LlmEngine::submit(Request request, EventSink sink) {
     return userError(cat("has ", queued, " requests that wait"), "queue",
                      "later");
   uint64_t id = sequence->id = nextId++;
+  submitted.emplace(id, std::move(sequence));
   ++queued;
-  submitted.push_back(std::move(sequence));
   woken.notify_all();
   return id;
 }
@@ -112,6 +121,12 @@ void LlmEngine::drain() {
   draining = true;
 }
 
+void LlmEngine::forgetStatistics() {
+  std::lock_guard lock(mutex);
+  forgetting = true;
+  woken.notify_all();
+}
+
 EngineStatistics LlmEngine::statistics() const {
   std::lock_guard lock(mutex);
   EngineStatistics result = published;
@@ -125,11 +140,19 @@ EngineStatistics LlmEngine::statistics() const {
 // The engine's thread
 //===----------------------------------------------------------------------===//
 
+static Error outOfMemory() {
+  return deviceError("out of memory", "engine", "fewer requests at once");
+}
+
 void LlmEngine::loop() {
   while (takeMessages()) {
     double start = now();
-    if (!step())
-      continue;
+    try {
+      if (!step())
+        continue;
+    } catch (const std::bad_alloc &) {
+      giveUp();
+    }
     ++counters.steps;
     publishStatistics(now() - start);
   }
@@ -137,24 +160,36 @@ void LlmEngine::loop() {
     finish(*sequences.begin()->second, FinishReason::cancelled);
 }
 
+void LlmEngine::giveUp() {
+  drawn.clear();
+  // A part that was not taken is computed again. The newest one has the least
+  // to lose.
+  for (auto &[id, sequence] : sequences)
+    sequence->proposed.clear();
+  if (!sequences.empty())
+    finish(*sequences.rbegin()->second, FinishReason::error, outOfMemory());
+}
+
 bool LlmEngine::takeMessages() {
   std::vector<uint64_t> toCancel;
+  bool forget = false;
   {
     std::unique_lock lock(mutex);
     woken.wait(lock, [&] {
-      return ending || !submitted.empty() || !cancelled.empty() ||
+      return ending || forgetting || !submitted.empty() || !cancelled.empty() ||
              !sequences.empty();
     });
     if (sequences.empty())
       lastProgress = now(); // nothing was to be done
-    for (std::unique_ptr<Sequence> &sequence : submitted) {
-      uint64_t id = sequence->id;
-      sequences.emplace(id, std::move(sequence));
-    }
-    submitted.clear();
+    sequences.merge(submitted);
+    forget = std::exchange(forgetting, false);
     toCancel.swap(cancelled);
     if (ending)
       return false;
+  }
+  if (forget) {
+    counters = {};
+    publishStatistics(-1);
   }
   for (uint64_t id : toCancel)
     if (auto it = sequences.find(id); it != sequences.end())
@@ -175,6 +210,7 @@ SchedulerState LlmEngine::view() {
     view.tokens = sequence->length();
     view.computed = sequence->computed;
     view.blocks = static_cast<int32_t>(sequence->blocks.blocks.size());
+    view.proposed = static_cast<int32_t>(sequence->proposed.size());
     (sequence->running ? state.running : state.waiting).push_back(view);
   }
   // Only those that may be admitted are looked up in the prefix cache.
@@ -198,6 +234,7 @@ SchedulerState LlmEngine::view() {
 
 void LlmEngine::admit(Sequence &sequence) {
   sequence.running = true;
+  sequence.drafted = 0;
   if (!sequence.request.promptLogprobs || sequence.admitted)
     sequence.computed =
         cache.adopt(sequence.tokens, sequence.blocks) * settings.blockTokens;
@@ -214,26 +251,31 @@ void LlmEngine::preempt(Sequence &sequence) {
   cache.release(sequence.blocks);
   sequence.computed = 0;
   sequence.running = false;
+  sequence.drafted = 0;
+  sequence.proposed.clear();
   ++counters.preemptions;
 }
 
-void LlmEngine::addPart(Sequence &sequence, int32_t tokens) {
+void LlmEngine::addPart(Sequence &sequence, int32_t tokens, int32_t proposed) {
   // The prefix cache may have more or less of it than when it was looked at.
   tokens = std::min(tokens, sequence.length() - sequence.computed);
   int32_t end = sequence.computed + tokens;
-  int32_t blocks = (end + settings.blockTokens - 1) / settings.blockTokens;
-  if (tokens <= 0 || !cache.grow(sequence.blocks, blocks))
+  if (end < sequence.length())
+    proposed = 0;
+  if (tokens <= 0 ||
+      !cache.grow(sequence.blocks, cache.blocksFor(end + proposed)))
     return;
-  Part part{&sequence, tokens, static_cast<int64_t>(batch.rows.size()), 0};
+  Part part{&sequence, tokens, proposed,
+            static_cast<int64_t>(batch.rows.size()), 0};
   auto row = static_cast<int32_t>(parts.size());
-  for (int32_t p = sequence.computed; p < end; ++p) {
-    batch.tokens.push_back(sequence.tokens[p]);
-    batch.position.push_back(p);
-    batch.sequence.push_back(row);
-    batch.block.push_back(sequence.blocks.blocks[p / settings.blockTokens]);
-    batch.offset.push_back(p % settings.blockTokens);
+  for (int32_t p = sequence.computed; p < end + proposed; ++p) {
+    int32_t token = p < sequence.length()
+                        ? sequence.tokens[p]
+                        : sequence.proposed[p - sequence.length()];
+    batch.add(token, p, row, sequence.blocks.blocks[p / settings.blockTokens],
+              p % settings.blockTokens);
     bool wanted =
-        p + 1 == sequence.length() ||
+        p + 1 >= sequence.length() ||
         (sequence.request.promptLogprobs &&
          p + 1 < static_cast<int32_t>(sequence.request.prompt.size()));
     if (wanted)
@@ -243,29 +285,28 @@ void LlmEngine::addPart(Sequence &sequence, int32_t tokens) {
   parts.push_back(part);
 }
 
-void LlmEngine::buildTable() {
-  batch.sequences = static_cast<int64_t>(parts.size());
-  size_t most = 1;
-  for (const Part &part : parts)
-    most = std::max(most, part.sequence->blocks.blocks.size());
-  // Few widths, so that few sizes are ever planned for.
-  size_t width = 4;
-  while (width < most)
-    width *= 2;
-  batch.blocks = static_cast<int64_t>(width);
-  batch.table.assign(parts.size() * width, 0);
-  for (size_t i = 0; i < parts.size(); ++i)
-    std::copy(parts[i].sequence->blocks.blocks.begin(),
-              parts[i].sequence->blocks.blocks.end(),
-              batch.table.begin() + static_cast<long>(i * width));
-  if (batch.rows.empty()) // no size is 0
-    batch.rows.push_back(0);
+void LlmEngine::propose() {
+  std::vector<Sequence *> decoding;
+  int32_t others = 0;
+  for (auto &[id, sequence] : sequences) {
+    if (sequence->decodes())
+      decoding.push_back(sequence.get());
+    else
+      others += sequence->length() - sequence->computed;
+  }
+  others = std::min(others, settings.maxBatchedTokens);
+  speculator.propose(decoding, others, cache, settings.maxBatchedTokens);
 }
 
 bool LlmEngine::step() {
   if (sequences.empty())
     return false;
-  StepDecision decision = scheduleStep(view());
+  if (speculator.isOn())
+    propose();
+  SchedulerState state = view();
+  StepDecision decision = scheduleStep(state);
+  if (settings.record)
+    settings.record->write(state, decision);
   for (uint64_t id : decision.preempted)
     preempt(*sequences[id]);
   for (uint64_t id : decision.admitted)
@@ -273,7 +314,7 @@ bool LlmEngine::step() {
   batch.clear();
   parts.clear();
   for (const StepDecision::Part &part : decision.parts)
-    addPart(*sequences[part.id], part.tokens);
+    addPart(*sequences[part.id], part.tokens, part.proposed);
   if (parts.empty()) {
     // Only lost blocks bring this about: the oldest would wait for ever.
     if (decision.preempted.empty() && decision.admitted.empty())
@@ -282,132 +323,54 @@ bool LlmEngine::step() {
                          "engine", "a larger pool"));
     return false;
   }
-  buildTable();
+  std::vector<const std::vector<int32_t> *> lists;
+  bool decodes = true;
+  for (const Part &part : parts) {
+    lists.push_back(&part.sequence->blocks.blocks);
+    decodes &= part.tokens == 1;
+  }
+  batch.setTable(lists);
+  double start = now();
   Expected<std::span<float>> logits = runner->run(batch);
+  if (decodes)
+    speculator.learn(static_cast<int32_t>(batch.tokens.size()), now() - start);
   if (!logits) {
     // What the blocks hold now is not known: nothing is published.
     for (const Part &part : parts)
       finish(*part.sequence, FinishReason::error, logits.error());
     return true;
   }
-  for (const Part &part : parts)
-    take(part, *logits);
+  for (const Part &part : parts) {
+    uint64_t id = part.sequence->id;
+    try {
+      take(part, *logits);
+    } catch (const std::bad_alloc &) { // of this request alone
+      std::erase(drawn, part.sequence);
+      if (auto it = sequences.find(id); it != sequences.end())
+        finish(*it->second, FinishReason::error, outOfMemory());
+    }
+  }
+  settle();
   checkLedger();
   return true;
 }
 
-void LlmEngine::take(const Part &part, std::span<float> logits) {
-  Sequence &sequence = *part.sequence;
-  auto vocabulary = static_cast<size_t>(settings.limits.vocabulary);
-  auto rows = logits.subspan(static_cast<size_t>(part.firstRow) * vocabulary,
-                             static_cast<size_t>(part.rows) * vocabulary);
-  int32_t first = sequence.computed;
-  sequence.computed += part.tokens;
-  auto prompt = static_cast<int32_t>(sequence.request.prompt.size());
-  if (first < prompt)
-    counters.promptTokens +=
-        static_cast<uint64_t>(std::min(part.tokens, prompt - first));
-  if (sequence.request.promptLogprobs && first + 1 < prompt)
-    readPrompt(sequence, first, part.tokens, rows);
-  if (sequence.computed == sequence.length())
-    sample(sequence, rows.last(vocabulary));
-}
-
-/// Rows are those of positions `first` on whose next token the prompt has.
-void LlmEngine::readPrompt(Sequence &sequence, int32_t first, int32_t count,
-                           std::span<float> logits) {
-  auto vocabulary = static_cast<size_t>(settings.limits.vocabulary);
-  auto prompt = static_cast<int32_t>(sequence.request.prompt.size());
-  for (int32_t p = first; p < std::min(first + count, prompt - 1); ++p) {
-    // A prompt that was preempted is computed again.
-    if (p != static_cast<int32_t>(sequence.promptLogprobs.size()))
-      continue;
-    int32_t token = sequence.tokens[p + 1];
-    auto row =
-        logits.subspan(static_cast<size_t>(p - first) * vocabulary, vocabulary);
-    sequence.promptLogprobs.push_back({token, logSoftmaxAt(row, token)});
-  }
-}
-
-bool LlmEngine::stops(const Sequence &sequence, int32_t token) const {
-  auto has = [token](const std::vector<int32_t> &list) {
-    return std::find(list.begin(), list.end(), token) != list.end();
-  };
-  return has(sequence.request.stopTokens) ||
-         (!sequence.request.ignoreEos && has(settings.endTokens));
-}
-
-void LlmEngine::sample(Sequence &sequence, std::span<float> logits) {
-  if (sequence.request.maxTokens == 0)
-    return finish(sequence, FinishReason::length);
-  // Of the first token; the others' were found when the one before was drawn.
-  if (sequence.grammar && sequence.next.allowed.empty() &&
-      !lookAhead(sequence, {}))
-    return;
-  Expected<Token> token =
-      sampleToken(logits, sequence.request.sampling, sequence.counts,
-                  static_cast<uint64_t>(sequence.length()),
-                  sequence.request.topLogprobs, sequence.next.allowed);
-  if (!token)
-    return finish(sequence, FinishReason::error, token.takeError());
-  // Not before: what follows keys that are no numbers is none either.
-  cache.publish(
-      std::span(sequence.tokens).first(static_cast<size_t>(sequence.computed)),
-      sequence.blocks);
-  ++counters.generatedTokens;
-  if (stops(sequence, token->id))
-    return finish(sequence, FinishReason::stop);
-  sequence.tokens.push_back(token->id);
-  ++sequence.counts.answer[token->id];
-  std::vector<Token> tokens{std::move(*token)};
-  if (sequence.grammar) {
-    if (Status taken = sequence.grammar->accept(tokens[0].id); !taken)
-      return finish(sequence, FinishReason::error, taken.takeError(),
-                    std::move(tokens));
-    if (!lookAhead(sequence, tokens))
-      return;
-  }
-  if (sequence.answer() >= sequence.request.maxTokens ||
-      sequence.length() >= settings.limits.contextLength)
-    return finish(sequence, FinishReason::length, {}, std::move(tokens));
-  Event event;
-  event.tokens = std::move(tokens);
-  send(sequence, std::move(event));
-}
-
-/// What may follow in the grammar; false where the sequence ends here, with
-/// `tokens` as its last.
-bool LlmEngine::lookAhead(Sequence &sequence,
-                          const std::vector<Token> &tokens) {
-  auto next = sequence.grammar->next(!sequence.request.ignoreEos);
-  if (!next)
-    finish(sequence, FinishReason::error, next.takeError(), tokens);
-  else if (next->canGoOn)
-    return sequence.next = *next, true;
-  else if (next->canEnd)
-    finish(sequence, FinishReason::stop, {}, tokens);
-  else
-    finish(sequence, FinishReason::error,
-           userError("allows no token of the model here", "grammar",
-                     "another grammar"),
-           tokens);
-  return false;
-}
-
-void LlmEngine::describe(const Sequence &sequence, Event &event) const {
+void LlmEngine::describe(Sequence &sequence, Event &event) const {
   event.request = sequence.id;
   event.cachedTokens = sequence.cachedTokens;
-  event.prompt = sequence.promptLogprobs;
+  event.prompt = std::move(sequence.promptLogprobs);
+  sequence.promptLogprobs.clear();
 }
 
-void LlmEngine::send(Sequence &sequence, Event event) {
+void LlmEngine::sendTokens(Sequence &sequence) {
+  Event event;
+  event.tokens = std::move(sequence.unsent);
+  sequence.unsent.clear();
   describe(sequence, event);
-  sequence.promptLogprobs.clear();
   sequence.sink(std::move(event));
 }
 
-void LlmEngine::finish(Sequence &sequence, FinishReason reason, Error error,
-                       std::vector<Token> tokens) {
+void LlmEngine::finish(Sequence &sequence, FinishReason reason, Error error) {
   cache.release(sequence.blocks);
   counters.finished +=
       reason == FinishReason::stop || reason == FinishReason::length;
@@ -416,7 +379,7 @@ void LlmEngine::finish(Sequence &sequence, FinishReason reason, Error error,
   Event event;
   event.finish = reason;
   event.error = std::move(error);
-  event.tokens = std::move(tokens);
+  event.tokens = std::move(sequence.unsent);
   describe(sequence, event);
   EventSink sink = std::move(sequence.sink);
   if (!sequence.admitted) {

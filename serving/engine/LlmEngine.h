@@ -4,13 +4,11 @@
 #pragma once
 
 #include "serving/engine/Engine.h"
-#include "serving/engine/ModelRunner.h"
-#include "serving/kvcache/KvCache.h"
-#include "serving/sampling/Sampler.h"
+#include "serving/engine/Speculator.h"
+#include "serving/engine/StepLog.h"
 #include "serving/scheduler/Scheduler.h"
 
 #include <condition_variable>
-#include <deque>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -23,11 +21,15 @@ struct LlmEngineSettings {
   int32_t maxBatchedTokens = 512, maxSequences = 64, queueLimit = 1024;
   bool prefixCache = true;
   std::vector<int32_t> endTokens; ///< end of sequence, of the model
+  SpeculationOptions speculation;
+  std::shared_ptr<StepLog> record; ///< null: nothing is recorded
 };
 
 class LlmEngine final : public Engine {
 public:
-  LlmEngine(std::unique_ptr<ModelRunner> runner, LlmEngineSettings settings);
+  /// `draft`: of SpeculationKind::draft.
+  LlmEngine(std::unique_ptr<ModelRunner> runner, LlmEngineSettings settings,
+            std::unique_ptr<DraftModel> draft = nullptr);
   /// Cancels what runs; waits for the step that is under way.
   ~LlmEngine() override;
 
@@ -36,35 +38,19 @@ public:
   void cancel(uint64_t request) override;
   void drain() override;
   EngineStatistics statistics() const override;
+  /// Counts from zero again, once what runs now has ended.
+  void forgetStatistics();
 
 private:
-  struct Sequence {
-    uint64_t id = 0;
-    Request request;
-    EventSink sink;
-    std::vector<int32_t> tokens; ///< prompt, then answer
-    TokenCounts counts;
-    BlockList blocks;
-    int32_t computed = 0;
-    int32_t cachedTokens = 0; ///< of the first admission
-    bool admitted = false;    ///< once at least
-    bool running = false;
-    std::vector<TokenLogprob> promptLogprobs;
-    std::unique_ptr<GrammarCursor> grammar; ///< behind the last token
-    GrammarCursor::Next next;               ///< what it allows there
-
-    int32_t length() const { return static_cast<int32_t>(tokens.size()); }
-    int32_t answer() const {
-      return length() - static_cast<int32_t>(request.prompt.size());
-    }
-  };
   struct Part {
     Sequence *sequence;
-    int32_t tokens;
-    int64_t firstRow, rows; ///< of the logits
+    int32_t tokens, proposed; ///< computed; of them, behind its own
+    int64_t firstRow, rows;   ///< of the logits
   };
 
   void loop();
+  /// Ends one request for want of memory, so that others find some.
+  void giveUp();
   /// Takes what was submitted and cancelled meanwhile; false: the end.
   bool takeMessages();
   SchedulerState view();
@@ -73,38 +59,53 @@ private:
   void admit(Sequence &sequence);
   void preempt(Sequence &sequence);
   /// Adds a part to the batch, if its blocks are there.
-  void addPart(Sequence &sequence, int32_t tokens);
-  void buildTable();
+  void addPart(Sequence &sequence, int32_t tokens, int32_t proposed);
+  void propose();
   void take(const Part &part, std::span<float> logits);
   void readPrompt(Sequence &sequence, int32_t first, int32_t count,
                   std::span<float> logits);
-  /// The next token of a sequence of which all is computed.
-  void sample(Sequence &sequence, std::span<float> logits);
-  bool lookAhead(Sequence &sequence, const std::vector<Token> &tokens);
+  /// The next tokens of a sequence of which all is computed: one for each of
+  /// its last rows, as long as the token before was as proposed.
+  void sample(Sequence &sequence, int32_t proposed, std::span<float> logits);
+  /// The token behind all others; none where the sequence has ended.
+  std::optional<int32_t> draw(Sequence &sequence, std::span<float> row);
+  /// What the grammar alone decides; false: the sequence has ended.
+  bool jump(Sequence &sequence, std::span<const float> row,
+            const GrammarFollower::Outcome &outcome);
+  /// Takes a token; false: it was the last, or ends the sequence.
+  bool commit(Sequence &sequence, Token token);
+  void publish(Sequence &sequence);
+  /// Ends a sequence whose grammar lets nothing follow; false: it goes on.
+  bool endsHere(Sequence &sequence, const GrammarCursor::Next &next);
+  /// Sends what was drawn, once it is known whether the text goes on.
+  void settle();
   bool stops(const Sequence &sequence, int32_t token) const;
-  void finish(Sequence &sequence, FinishReason reason, Error error = {},
-              std::vector<Token> tokens = {});
-  /// Fills in what every event of the sequence says.
-  void describe(const Sequence &sequence, Event &event) const;
-  void send(Sequence &sequence, Event event);
+  /// Its last event has what is `unsent`.
+  void finish(Sequence &sequence, FinishReason reason, Error error = {});
+  /// Moves into an event what every one of the sequence says.
+  void describe(Sequence &sequence, Event &event) const;
+  void sendTokens(Sequence &sequence);
   void checkLedger();
   void publishStatistics(double seconds);
 
   const LlmEngineSettings settings;
   std::unique_ptr<ModelRunner> runner;
   KvCache cache;
+  MaskWorkers masks; ///< before the sequences, which use it
+  Speculator speculator;
   std::map<uint64_t, std::unique_ptr<Sequence>> sequences; ///< not finished
   StepBatch batch;
   std::vector<Part> parts;
+  std::vector<Sequence *> drawn; ///< in this step, not settled
   EngineStatistics counters; ///< of the engine's thread
 
   mutable std::mutex mutex; ///< guards what follows
   std::condition_variable woken;
-  std::deque<std::unique_ptr<Sequence>> submitted;
+  std::map<uint64_t, std::unique_ptr<Sequence>> submitted;
   std::vector<uint64_t> cancelled;
   uint64_t nextId = 1;
   int32_t queued = 0; ///< submitted, and those that wait
-  bool draining = false, ending = false;
+  bool draining = false, ending = false, forgetting = false;
   EngineStatistics published;
   double lastProgress = 0; ///< seconds of the steady clock
   std::thread thread;

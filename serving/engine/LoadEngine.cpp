@@ -1,15 +1,19 @@
 #include "serving/engine/LoadEngine.h"
 
+#include "compiler/cache/Cache.h"
+#include "runtime/artefact/Format.h"
 #include "runtime/base/Log.h"
 #include "runtime/base/Text.h"
 #include "runtime/drivers/cpu/CpuDevice.h"
 #include "runtime/drivers/cpu/CpuInfo.h"
 #include "serving/engine/LlmEngine.h"
+#include "serving/engine/SelfCheck.h"
 #include "serving/engine/TextEncoder.h"
 #include "serving/models/DecoderProgram.h"
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 #include <unistd.h>
 
 namespace knapper::serving {
@@ -33,6 +37,14 @@ Status checkOptions(const EngineOptions &options) {
     return wrong("queueLimit", options.queueLimit, "1 or more");
   if (options.blockTokens < 16 || options.blockTokens % 16 != 0)
     return wrong("blockTokens", options.blockTokens, "a multiple of 16");
+  if (options.speculation.tokens < 1 || options.speculation.tokens > 64)
+    return wrong("speculation.tokens", options.speculation.tokens, "1 to 64");
+  bool drafts = options.speculation.kind == SpeculationKind::draft;
+  if (drafts == options.draftFolder.empty())
+    return userError(drafts ? "is missing"
+                            : "is there, and nothing asks for it",
+                     "engine option draftFolder",
+                     "a folder, with speculation by a draft model");
   if (options.dtype != DType::f32 && options.dtype != DType::bf16 &&
       options.dtype != DType::i8 && options.dtype != DType::i4)
     return userError(cat("is ", name(options.dtype)), "engine option dtype",
@@ -87,6 +99,71 @@ loadModule(std::shared_ptr<const Artefact> artefact, const Options &compile) {
   return Module::load(std::move(artefact), cpu::device(), module);
 }
 
+/// Where the logits of a program with its weights are kept; "": nowhere.
+std::string checkFile(const Artefact &artefact, const EngineOptions &options) {
+  std::string folder = options.cacheFolder.empty() ? Cache::defaultFolder()
+                                                   : options.cacheFolder;
+  if (folder.empty())
+    return {};
+  // The header has the hashes of all constants.
+  std::span<const std::byte> bytes = artefact.bytes();
+  if (!artefact.constants().empty())
+    bytes = bytes.first(
+        static_cast<size_t>(artefact.constants().data() - bytes.data()));
+  char name[40];
+  snprintf(
+      name, sizeof(name), "/checks/%016llx",
+      static_cast<unsigned long long>(hashBytes(bytes.data(), bytes.size())));
+  return folder + name;
+}
+
+/// A decoder that is ready to run, without its pools.
+struct LoadedDecoder {
+  DecoderConfig config;
+  int64_t context = 0; ///< tokens
+  std::shared_ptr<Module> module;
+  PoolShape shape = {};
+  std::string checkFile;
+};
+
+/// `most`: tokens of the context; 0: the model's.
+Expected<LoadedDecoder> loadDecoder(const std::string &folder,
+                                    const EngineOptions &options,
+                                    int64_t most) {
+  LoadedDecoder made;
+  ASSIGN_OR_RETURN(made.config, readDecoderConfig(folder));
+  ASSIGN_OR_RETURN(Checkpoint checkpoint, Checkpoint::open(folder));
+  made.context = made.config.contextLength;
+  if (most > 0)
+    made.context = std::min<int64_t>(made.context, most);
+  made.config.rope.servedLength = static_cast<double>(made.context);
+  ASSIGN_OR_RETURN(Options compile, compileOptions(options));
+  ASSIGN_OR_RETURN(
+      std::shared_ptr<const Artefact> artefact,
+      compileDecoder(made.config, checkpoint, options.blockTokens, compile));
+  made.checkFile = checkFile(*artefact, options);
+  ASSIGN_OR_RETURN(made.module, loadModule(std::move(artefact), compile));
+  made.shape = {made.config.layers, made.config.keyHeads, options.blockTokens,
+                made.config.headWidth};
+  return made;
+}
+
+/// The model that proposes tokens, if one is asked for.
+Expected<std::optional<LoadedDecoder>> loadDraft(const LoadedDecoder &model,
+                                                 const EngineOptions &options) {
+  if (options.speculation.kind != SpeculationKind::draft)
+    return std::optional<LoadedDecoder>();
+  ASSIGN_OR_RETURN(LoadedDecoder draft,
+                   loadDecoder(options.draftFolder, options, model.context));
+  if (draft.config.vocabulary != model.config.vocabulary)
+    return userError(cat("has ", draft.config.vocabulary,
+                         " tokens, and the model that is served has ",
+                         model.config.vocabulary),
+                     options.draftFolder,
+                     "a draft model of the same vocabulary");
+  return std::optional<LoadedDecoder>(std::move(draft));
+}
+
 Expected<std::unique_ptr<Engine>> loadEncoder(const std::string &folder,
                                               const EngineOptions &options) {
   ASSIGN_OR_RETURN(EncoderConfig config, readEncoderConfig(folder));
@@ -117,38 +194,27 @@ Expected<std::unique_ptr<Engine>> loadEngine(const std::string &folder,
   ASSIGN_OR_RETURN(bool encodes, isEncoder(folder));
   if (encodes)
     return loadEncoder(folder, options);
-  ASSIGN_OR_RETURN(DecoderConfig config, readDecoderConfig(folder));
-  ASSIGN_OR_RETURN(Checkpoint checkpoint, Checkpoint::open(folder));
   ASSIGN_OR_RETURN(std::vector<int32_t> ends, endTokens(folder));
-
-  int64_t context = config.contextLength;
-  if (options.maxContext > 0)
-    context = std::min<int64_t>(context, options.maxContext);
-  config.rope.servedLength = static_cast<double>(context);
-
-  ASSIGN_OR_RETURN(Options compile, compileOptions(options));
-  ASSIGN_OR_RETURN(
-      std::shared_ptr<const Artefact> artefact,
-      compileDecoder(config, checkpoint, options.blockTokens, compile));
-  ASSIGN_OR_RETURN(std::shared_ptr<Module> loaded,
-                   loadModule(std::move(artefact), compile));
-
-  PoolShape shape{config.layers, config.keyHeads, options.blockTokens,
-                  config.headWidth};
+  ASSIGN_OR_RETURN(LoadedDecoder model,
+                   loadDecoder(folder, options, options.maxContext));
+  ASSIGN_OR_RETURN(std::optional<LoadedDecoder> draft,
+                   loadDraft(model, options));
+  int64_t context = model.context;
+  int64_t blockBytes =
+      model.shape.blockBytes() + (draft ? draft->shape.blockBytes() : 0);
   LlmEngineSettings settings;
   // No more than all sequences that may run could fill.
   int64_t bytes =
       options.kvMemoryBytes > 0 ? options.kvMemoryBytes : freeMemory() / 4;
   int64_t most = (context + options.blockTokens - 1) / options.blockTokens *
                  options.maxSequences;
-  int64_t blocks = bytes / shape.blockBytes();
+  int64_t blocks = bytes / blockBytes;
   if (options.kvMemoryBytes == 0)
     blocks = std::min(blocks, most);
   blocks = std::min<int64_t>(blocks, INT32_MAX / 2);
   if (blocks < 2)
-    return userError(
-        cat("holds ", blocks, " blocks of ", shape.blockBytes(), " bytes"),
-        "engine option kvMemoryBytes", "more memory");
+    return userError(cat("holds ", blocks, " blocks of ", blockBytes, " bytes"),
+                     "engine option kvMemoryBytes", "more memory");
   // One block is kept for the token behind the last full block.
   int64_t held = blocks * options.blockTokens;
   if (context > held) {
@@ -158,8 +224,8 @@ Expected<std::unique_ptr<Engine>> loadEngine(const std::string &folder,
     context = held;
   }
   settings.limits = {static_cast<int32_t>(context),
-                     static_cast<int32_t>(config.vocabulary),
-                     static_cast<int32_t>(config.width)};
+                     static_cast<int32_t>(model.config.vocabulary),
+                     static_cast<int32_t>(model.config.width)};
   settings.numBlocks = static_cast<int32_t>(blocks);
   settings.blockTokens = options.blockTokens;
   settings.maxBatchedTokens = options.maxBatchedTokens;
@@ -167,11 +233,31 @@ Expected<std::unique_ptr<Engine>> loadEngine(const std::string &folder,
   settings.queueLimit = options.queueLimit;
   settings.prefixCache = options.prefixCache;
   settings.endTokens = std::move(ends);
-  ASSIGN_OR_RETURN(
-      std::unique_ptr<ModelRunner> runner,
-      ModelRunner::create(std::move(loaded), shape, blocks, config.vocabulary));
-  return std::unique_ptr<Engine>(
-      std::make_unique<LlmEngine>(std::move(runner), std::move(settings)));
+  settings.speculation = options.speculation;
+  if (!options.recordFile.empty()) {
+    ASSIGN_OR_RETURN(settings.record, StepLog::create(options.recordFile));
+  }
+  auto run = [&](LoadedDecoder &one) {
+    return ModelRunner::create(std::move(one.module), one.shape, blocks,
+                               one.config.vocabulary);
+  };
+  ASSIGN_OR_RETURN(std::unique_ptr<ModelRunner> runner, run(model));
+  std::unique_ptr<DraftModel> proposing;
+  if (draft) {
+    ASSIGN_OR_RETURN(std::unique_ptr<ModelRunner> its, run(*draft));
+    ModelLimits limits = settings.limits;
+    limits.contextLength = static_cast<int32_t>(
+        std::min<int64_t>(limits.contextLength, draft->context));
+    proposing = std::make_unique<DraftModel>(std::move(its), limits,
+                                             options.blockTokens);
+  }
+  auto engine = std::make_unique<LlmEngine>(
+      std::move(runner), std::move(settings), std::move(proposing));
+  if (options.selfCheck && !model.checkFile.empty()) {
+    TRY(selfCheck(*engine, model.checkFile));
+    engine->forgetStatistics();
+  }
+  return std::unique_ptr<Engine>(std::move(engine));
 }
 
 } // namespace knapper::serving

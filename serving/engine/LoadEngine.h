@@ -6,6 +6,7 @@
 
 #include "runtime/base/DType.h"
 #include "serving/engine/Engine.h"
+#include "serving/speculate/SpeculationOptions.h"
 
 #include <memory>
 
@@ -25,6 +26,18 @@ struct EngineOptions {
   int32_t queueLimit = 1024;      ///< requests that wait, at most
   int32_t blockTokens = 16;       ///< tokens of one block of keys and values
   bool prefixCache = true;
+  /// What is proposed changes no token that is drawn, only how many a step
+  /// gives. `draft` needs `draftFolder`, a model of the same vocabulary.
+  SpeculationOptions speculation = {};
+  std::string draftFolder = {};
+  /// A file that gets a line for each decision of the scheduler; "": none. When
+  /// it cannot be written any more the log says so, and serving goes on.
+  std::string recordFile = {};
+  /// Compare the logits of a few tokens with those of the first load before
+  /// the engine is given out.
+  bool selfCheck = true;
+  /// The same bits for a request in every batch. On CPUs that is always so.
+  bool batchInvariant = false;
   std::string cacheFolder = {}; ///< of compiled programs; "": the compiler's
 };
 

@@ -2,6 +2,7 @@
 
 #include "runtime/base/Text.h"
 
+#include <algorithm>
 #include <array>
 #include <sys/mman.h>
 
@@ -12,6 +13,33 @@ void StepBatch::clear() {
        {&tokens, &position, &sequence, &block, &offset, &rows, &table})
     list->clear();
   sequences = blocks = 0;
+}
+
+void StepBatch::add(int32_t token, int32_t place, int32_t row, int32_t itsBlock,
+                    int32_t itsOffset) {
+  tokens.push_back(token);
+  position.push_back(place);
+  sequence.push_back(row);
+  block.push_back(itsBlock);
+  offset.push_back(itsOffset);
+}
+
+void StepBatch::setTable(std::span<const std::vector<int32_t> *const> lists) {
+  sequences = static_cast<int64_t>(lists.size());
+  size_t most = 1;
+  for (const std::vector<int32_t> *list : lists)
+    most = std::max(most, list->size());
+  // Few widths, so that few sizes are ever planned for.
+  size_t width = 4;
+  while (width < most)
+    width *= 2;
+  blocks = static_cast<int64_t>(width);
+  table.assign(lists.size() * width, 0);
+  for (size_t i = 0; i < lists.size(); ++i)
+    std::copy(lists[i]->begin(), lists[i]->end(),
+              table.begin() + static_cast<long>(i * width));
+  if (rows.empty()) // no size is 0
+    rows.push_back(0);
 }
 
 Expected<std::unique_ptr<ModelRunner>>

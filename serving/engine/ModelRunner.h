@@ -12,6 +12,11 @@ struct StepBatch {
   std::vector<int32_t> table; ///< [sequences, blocks]
   int64_t sequences = 0, blocks = 0;
   void clear();
+  /// One more token, at a place of a sequence that has this row of the table.
+  void add(int32_t token, int32_t place, int32_t row, int32_t itsBlock,
+           int32_t itsOffset);
+  /// The blocks of each sequence, as rows of one width.
+  void setTable(std::span<const std::vector<int32_t> *const> lists);
 };
 
 /// Bytes of memory that a block of all layers takes.

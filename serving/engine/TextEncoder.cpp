@@ -47,7 +47,8 @@ EngineStatistics TextEncoder::statistics() const {
   return now;
 }
 
-Status TextEncoder::embed(std::vector<std::vector<int32_t>> texts, Done done) {
+Status TextEncoder::embed(std::vector<std::vector<int32_t>> texts, Done done,
+                          std::shared_ptr<const std::atomic<bool>> gone) {
   for (const std::vector<int32_t> &text : texts) {
     if (text.empty())
       return userError("has no tokens", "input", "give at least one");
@@ -68,7 +69,7 @@ Status TextEncoder::embed(std::vector<std::vector<int32_t>> texts, Done done) {
   if (static_cast<int32_t>(jobs.size()) >= settings.queueLimit)
     return userError(cat("has ", jobs.size(), " requests that wait"), "queue",
                      "later");
-  jobs.push_back({std::move(texts), std::move(done)});
+  jobs.push_back({std::move(texts), std::move(done), std::move(gone)});
   changed.notify_one();
   return success();
 }
@@ -87,7 +88,9 @@ void TextEncoder::loop() {
     bool good = static_cast<bool>(vectors);
     job.done(std::move(vectors));
     lock.lock();
-    ++(good ? published.finished : published.failed);
+    ++(good        ? published.finished
+       : *job.gone ? published.cancelled
+                   : published.failed);
     stepBegan = 0;
   }
   std::deque<Job> rest = std::move(jobs);
@@ -118,6 +121,8 @@ Expected<std::vector<float>> TextEncoder::encode(const Job &job) {
       if (ending)
         return userError("takes no more requests", "draining");
     }
+    if (*job.gone)
+      return userError("is wanted no more", "input");
     TRY(step(job, std::span(order).subspan(begin, end - begin), vectors));
     begin = end;
   }

@@ -29,13 +29,15 @@ public:
   EngineStatistics statistics() const override;
   Embedder *embedder() override { return this; }
 
-  Status embed(std::vector<std::vector<int32_t>> texts, Done done) override;
+  Status embed(std::vector<std::vector<int32_t>> texts, Done done,
+               std::shared_ptr<const std::atomic<bool>> gone) override;
   int32_t width() const override { return settings.limits.embeddingLength; }
 
 private:
   struct Job {
     std::vector<std::vector<int32_t>> texts;
     Done done;
+    std::shared_ptr<const std::atomic<bool>> gone; ///< nobody wants it
   };
   void loop();
   Expected<std::vector<float>> encode(const Job &job);

@@ -68,6 +68,61 @@ std::string walk(const TokenGrammar &grammar, const std::string &wanted) {
   return text + "...";
 }
 
+/// The bytes that may follow these.
+std::pair<int, int> bytesBehind(const TokenGrammar &grammar,
+                                const std::string &text) {
+  auto cursor = grammar.begin();
+  for (char c : text) {
+    (void)cursor->next(true);
+    if (!cursor->accept(static_cast<unsigned char>(c)))
+      return {-1, -1};
+  }
+  auto next = cursor->next(true);
+  int first = 256, last = -1;
+  for (int32_t byte = 0x80; next && byte < 256; ++byte)
+    if (allows(*next, byte)) {
+      first = std::min(first, byte);
+      last = std::max(last, byte);
+    }
+  return {first, last};
+}
+
+// Neither surrogates (ED A0) nor longer forms than needed (C0, E0 80, F0 80)
+// nor what is beyond the last character (F4 90).
+TEST(GrammarCompiler, TextsAreUtf8) {
+  auto compiler = started(bytesAnd({}));
+  ASSERT_TRUE(compiler);
+  using Range = std::pair<int, int>;
+  struct {
+    GrammarSpec spec;
+    std::string begin;
+  } forms[] = {
+      {{GrammarKind::schema, R"({"type": "string", "maxLength": 5})"}, "\""},
+      {{GrammarKind::schema, R"({"type": "string"})"}, "\""},
+      {{GrammarKind::schema, R"({"type": "object"})"}, "{\""},
+      {{GrammarKind::schema, R"({"type": "string", "pattern": "^[^a]{1,3}$"})"},
+       "\""},
+      {{GrammarKind::regex, ".{1,3}"}, ""},
+      {{GrammarKind::regex, "[^a]+"}, ""},
+      {{GrammarKind::ebnf, "root ::= [^b]{1,3}"}, ""},
+      {{GrammarKind::ebnf, "root ::= \"x\" [^b]*"}, "x"},
+  };
+  for (auto &[spec, begin] : forms) {
+    auto made = compile(*compiler, spec);
+    ASSERT_TRUE(made) << spec.text;
+    EXPECT_EQ(bytesBehind(**made, begin), Range(0xc2, 0xf4)) << spec.text;
+    for (auto [lead, range] : {std::pair<char, Range>{'\xc2', {0x80, 0xbf}},
+                               {'\xe0', {0xa0, 0xbf}},
+                               {'\xec', {0x80, 0xbf}},
+                               {'\xed', {0x80, 0x9f}},
+                               {'\xee', {0x80, 0xbf}},
+                               {'\xf0', {0x90, 0xbf}},
+                               {'\xf4', {0x80, 0x8f}}})
+      EXPECT_EQ(bytesBehind(**made, begin + lead), range)
+          << spec.text << " " << int(static_cast<unsigned char>(lead));
+  }
+}
+
 TEST(GrammarCompiler, FollowsChoicesToTheirEnd) {
   auto compiler = started(bytesAnd({"yes", "ye"}));
   ASSERT_TRUE(compiler);

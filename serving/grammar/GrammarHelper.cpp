@@ -1,5 +1,6 @@
 #include "serving/grammar/GrammarHelper.h"
 
+#include "serving/grammar/CloseDescriptors.h"
 #include "serving/grammar/GrammarLibrary.h"
 
 #include <cerrno>
@@ -177,7 +178,7 @@ bool limitSeconds(const GrammarLimits &limits) {
     dup2(socket, at);
     socket = at;
   }
-  close_range(at + 1, ~0u, 0);
+  closeDescriptors(at + 1);
   int null = open("/dev/null", O_RDWR);
   for (int stream = 0; stream < at && null >= 0; ++stream)
     dup2(null, stream);

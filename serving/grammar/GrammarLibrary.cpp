@@ -107,6 +107,8 @@ public:
     return success();
   }
 
+  bool canEnd() const override { return matcher.IsCompleted(); }
+
 private:
   /// One grammar must not hold up the steps of all.
   template <typename Made, typename Make> Expected<Made> timed(Make &&make) {

@@ -32,7 +32,7 @@ std::string choiceGrammar(const std::vector<std::string> &choices);
 struct GrammarLimits {
   double seconds = 10;             ///< of a processor, of one compile
   uint64_t memoryBytes = 1 << 30;  ///< of one compile
-  uint64_t resultBytes = 64 << 20; ///< of what it makes
+  uint64_t resultBytes = 16 << 20; ///< of what it makes, which is read here
   uint64_t cacheBytes = 256 << 20; ///< of compiled grammars that are kept
   size_t specBytes = 1 << 20;      ///< of the grammar's text
   double secondsPerToken = 0.25;   ///< of one mask

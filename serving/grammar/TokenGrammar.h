@@ -26,6 +26,8 @@ public:
   virtual Expected<Next> next(bool ends) = 0;
   /// Takes a token that was allowed and is no end. UserError for another.
   virtual Status accept(int32_t token) = 0;
+  /// The text is complete as it is.
+  virtual bool canEnd() const = 0;
 };
 
 /// A grammar that is compiled for a model's tokens. Thread-safe.

@@ -19,6 +19,24 @@ EDITS = {
         (r'#include "lark_converter.h"\n', "", 1),
         (r"  return LarkToGrammar\(lark_string, tokenizer_info, named_grammars\);", '  XGRAMMAR_LOG(FATAL) << "Lark grammars are not supported";\n  XGRAMMAR_UNREACHABLE();', 1),
     ],
+    # UTF-8 has neither surrogates nor longer forms than it needs.
+    "grammar_functor.cc": [
+        (r"      AddCharacterRange\(from, to, CodepointToPackedUTF8\(low\), CodepointToPackedUTF8\(end\)\);",
+         "      if (low < 0xd800)\n"
+         "        AddCharacterRange(from, to, CodepointToPackedUTF8(low), CodepointToPackedUTF8(std::min<uint32_t>(end, 0xd7ff)));\n"
+         "      if (end > 0xdfff)\n"
+         "        AddCharacterRange(from, to, CodepointToPackedUTF8(std::max<uint32_t>(low, 0xe000)), CodepointToPackedUTF8(end));", 1),
+    ],
+    "fsm_builder.cc": [
+        (r"      uint32_t multi_byte_low = std::max<uint32_t>\(low, kMax1ByteUnicode \+ 1\);\n      AddPackedUTF8RangeEdges\(\n"
+         r"          \*fsm, from, to, CodepointToPackedUTF8\(multi_byte_low\), CodepointToPackedUTF8\(high\)\n      \);",
+         "      constexpr uint32_t parts[][2] = {{0x80, 0x7ff}, {0x800, 0xd7ff}, {0xe000, 0xffff}, {0x10000, 0x10ffff}};\n"
+         "      for (const auto& part : parts) {\n"
+         "        uint32_t first = std::max(low, part[0]), last = std::min(high, part[1]);\n"
+         "        if (first <= last)\n"
+         "          AddPackedUTF8RangeEdges(*fsm, from, to, CodepointToPackedUTF8(first), CodepointToPackedUTF8(last));\n"
+         "      }", 1),
+    ],
     "json_schema_converter.cc": [
         (r"        \{JSONFormat::k(MiniMax|Glm|Cohere)XML, converter_ext::.*\n", "", 3),
         (r'      \{"(minimax|minimax_m3|glm|cohere)_xml", JSONFormat::.*\n', "", 4),

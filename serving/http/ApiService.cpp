@@ -210,8 +210,14 @@ void ApiService::embeddings(const Exchange &exchange) {
   }
   ++metrics.active;
   auto asked = std::make_shared<EmbeddingRequest>(std::move(*request));
+  auto gone = std::make_shared<std::atomic<bool>>(false);
+  exchange->onClosed = [this, gone] {
+    *gone = true;
+    ++metrics.clientsGone;
+  };
   Status taken = engine.embedder()->embed(
-      asked->texts, [this, exchange, asked](Expected<std::vector<float>> made) {
+      asked->texts,
+      [this, exchange, asked](Expected<std::vector<float>> made) {
         // The answer's text is made where texts are made.
         auto vectors =
             std::make_shared<Expected<std::vector<float>>>(std::move(made));
@@ -223,7 +229,8 @@ void ApiService::embeddings(const Exchange &exchange) {
           else
             refuse(exchange, ApiError::from(vectors->error(), "input"));
         });
-      });
+      },
+      gone);
   if (!taken) {
     --metrics.active;
     refuse(exchange, ApiError::from(taken.error(), "input"));

@@ -89,6 +89,7 @@ void Generation::submit(std::shared_ptr<const TokenGrammar> grammar) {
     sequence.topLogprobs = request.topLogprobs;
     sequence.promptLogprobs = request.echo && request.topLogprobs >= 0;
     sequence.priority = request.priority;
+    sequence.speculate = request.speculate;
     auto number = environment.engine.submit(
         std::move(sequence), [self = shared_from_this(), i](Event event) {
           self->receive(i, std::move(event));
@@ -109,11 +110,19 @@ void Generation::submit(std::shared_ptr<const TokenGrammar> grammar) {
 
 void Generation::receive(size_t choice, Event event) {
   std::lock_guard lock(mutex);
-  queue.emplace_back(choice, std::move(event));
+  try {
+    queue.emplace_back(choice, std::move(event));
+  } catch (const std::bad_alloc &) {
+    lost = true; // the answer ends with an error
+  }
   if (scheduled)
     return;
-  scheduled = true;
-  exchange->post([self = shared_from_this()] { self->drain(); });
+  try {
+    exchange->post([self = shared_from_this()] { self->drain(); });
+    scheduled = true;
+  } catch (const std::bad_alloc &) { // with the next event
+    lost = true;
+  }
 }
 
 void Generation::drain() {
@@ -122,6 +131,12 @@ void Generation::drain() {
     std::lock_guard lock(mutex);
     std::swap(events, queue);
     scheduled = false;
+    if (lost && !over) {
+      ApiError error = ApiError::from(
+          deviceError("out of memory", "the server", "fewer requests at once"));
+      exchange->post(
+          [self = shared_from_this(), error] { self->abort(error); });
+    }
   }
   for (auto &[index, event] : events)
     if (!over)

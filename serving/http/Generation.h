@@ -123,6 +123,7 @@ private:
   std::mutex mutex;
   std::vector<std::pair<size_t, Event>> queue; ///< under `mutex`
   bool scheduled = false;                      ///< under `mutex`
+  bool lost = false; ///< an event, for want of memory; under `mutex`
 };
 
 } // namespace knapper::serving

@@ -35,6 +35,7 @@ const std::vector<FieldRow> commonFields = {
     {"stream_options", {}},
     {"logprobs", {}},
     {"priority", {}},
+    {"speculate", {}},
     {"truncate_prompt_tokens", {}},
     {"user", {}},
     {"response_format", {}},
@@ -358,6 +359,7 @@ void readCommon(FieldReader &fields, const RequestContext &context,
   }
   request.priority = static_cast<int32_t>(
       fields.integer("priority", INT32_MIN, INT32_MAX).value_or(0));
+  request.speculate = fields.flag("speculate", true);
   request.user = fields.text("user").value_or("");
 }
 

@@ -59,14 +59,26 @@ struct HttpClient::Connection {
   bool open = true, abandoned = false;
 
   /// Begins an operation by `start(handler)` and waits for its end.
-  template <typename Start> Status wait(const char *what, Start &&start) {
+  template <typename Start>
+  Status wait(const char *what, const std::function<bool()> &wanted,
+              Start &&start) {
     ErrorCode result = asio::error::timed_out;
+    bool ended = false;
     try {
       stream.expires_after(
           std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000)));
-      start([&](ErrorCode error, auto &&...) { result = error; });
+      start([&](ErrorCode error, auto &&...) {
+        result = error;
+        ended = true;
+      });
       context.restart();
-      context.run();
+      while (!ended) {
+        context.run_for(std::chrono::milliseconds(wanted ? 100 : 3600000));
+        if (!ended && wanted && !wanted() && !abandoned) {
+          abandoned = true;
+          stream.cancel();
+        }
+      }
     } catch (const std::exception &failure) {
       open = false;
       return deviceError(cat(what, ": ", failure.what()), name);
@@ -89,7 +101,6 @@ HttpClient::HttpClient(std::unique_ptr<Connection> connection)
     : connection(std::move(connection)) {}
 HttpClient::~HttpClient() = default;
 bool HttpClient::isOpen() const { return connection->open; }
-void HttpClient::abandon() { connection->abandoned = true; }
 
 Expected<std::unique_ptr<HttpClient>> HttpClient::connect(const HttpUrl &url,
                                                           double seconds) {
@@ -107,7 +118,7 @@ Expected<std::unique_ptr<HttpClient>> HttpClient::connect(const HttpUrl &url,
     if (error)
       return deviceError(cat("the name is not known: ", error.message()),
                          connection->name);
-    TRY(connection->wait("no connection", [&](auto handler) {
+    TRY(connection->wait("no connection", nullptr, [&](auto handler) {
       connection->stream.async_connect(found, handler);
     }));
     connection->stream.socket().set_option(tcp::no_delay(true), error);
@@ -132,19 +143,19 @@ HttpClient::send(const std::string &path, const std::string &body,
     request.set(http::field::content_type, "application/json");
   request.body() = body;
   request.prepare_payload();
-  TRY(c.wait("the request was not taken", [&](auto handler) {
+  TRY(c.wait("the request was not taken", wanted, [&](auto handler) {
     http::async_write(c.stream, request, handler);
   }));
   http::response_parser<http::buffer_body> parser;
   parser.body_limit(boost::none);
-  TRY(c.wait("no answer", [&](auto handler) {
+  TRY(c.wait("no answer", wanted, [&](auto handler) {
     http::async_read_header(c.stream, c.buffer, parser, handler);
   }));
   std::array<char, 16384> bytes;
   while (!parser.is_done() && !c.abandoned) {
     parser.get().body().data = bytes.data();
     parser.get().body().size = bytes.size();
-    TRY(c.wait("the answer broke off", [&](auto handler) {
+    TRY(c.wait("the answer broke off", wanted, [&](auto handler) {
       http::async_read_some(c.stream, c.buffer, parser, handler);
     }));
     part(std::string_view(bytes.data(),

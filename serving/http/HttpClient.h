@@ -23,6 +23,9 @@ struct HttpUrl {
 /// more use.
 class HttpClient {
 public:
+  /// Asked about ten times a second while it waits: false gives the answer up,
+  /// which is an error of `send`, and closes the connection. Null: not asked.
+  std::function<bool()> wanted;
   /// `seconds`: how long the connection, and then each part, may take.
   static Expected<std::unique_ptr<HttpClient>> connect(const HttpUrl &url,
                                                        double seconds);
@@ -33,8 +36,6 @@ public:
   Expected<int> send(const std::string &path, const std::string &body,
                      const std::string &key,
                      const std::function<void(std::string_view)> &part);
-  /// From within `part`: no more is read, and the connection closes.
-  void abandon();
   /// Whether the server keeps the connection for another request.
   bool isOpen() const;
 

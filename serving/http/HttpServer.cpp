@@ -32,6 +32,7 @@ struct ServerState {
   HttpServerOptions options;
   HttpHandler handler;
   std::atomic<size_t> connections{0};
+  std::atomic<bool> closing{false}; ///< each connection ends with its answer
 };
 
 const char *reasonOf(int status) {
@@ -127,7 +128,7 @@ private:
       refuse(error);
       return;
     }
-    keepAlive = parser->keep_alive();
+    keepAlive = parser->keep_alive() && !state->closing;
     chunked = parser->get().version() >= 11;
     if (beast::iequals(parser->get()[http::field::expect], "100-continue") &&
         chunked) {
@@ -244,6 +245,7 @@ private:
 
   std::string head(int status, const std::string &contentType,
                    const HttpHeaders &headers) {
+    keepAlive = keepAlive && !state->closing;
     std::string text = "HTTP/1.1 " + std::to_string(status) + " " +
                        reasonOf(status) + "\r\nContent-Type: " + contentType +
                        "\r\nX-Content-Type-Options: nosniff\r\n";
@@ -407,13 +409,17 @@ HttpServer::start(const HttpServerOptions &options, HttpHandler handler) {
                      "--host 127.0.0.1");
   tcp::endpoint endpoint = found.begin()->endpoint();
   tcp::acceptor &acceptor = listener->acceptor;
-  acceptor.open(endpoint.protocol(), error);
-  if (!error)
-    acceptor.set_option(asio::socket_base::reuse_address(true), error);
-  if (!error)
-    acceptor.bind(endpoint, error);
-  if (!error)
-    acceptor.listen(4096, error);
+  if (options.listening >= 0) {
+    acceptor.assign(endpoint.protocol(), options.listening, error);
+  } else {
+    acceptor.open(endpoint.protocol(), error);
+    if (!error)
+      acceptor.set_option(asio::socket_base::reuse_address(true), error);
+    if (!error)
+      acceptor.bind(endpoint, error);
+    if (!error)
+      acceptor.listen(4096, error);
+  }
   if (error)
     return userError("cannot listen: " + error.message(), place,
                      "another --port, or end the program that has it");
@@ -444,6 +450,10 @@ std::string HttpServer::address() const {
 }
 
 size_t HttpServer::connections() const { return listener->state->connections; }
+
+int HttpServer::socket() const { return listener->acceptor.native_handle(); }
+
+void HttpServer::closeSoon() { listener->state->closing = true; }
 
 void HttpServer::stopListening() {
   asio::post(listener->context, [raw = listener.get()] {

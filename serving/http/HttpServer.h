@@ -12,6 +12,8 @@ namespace knapper::serving {
 struct HttpServerOptions {
   std::string host = "127.0.0.1"; ///< an address or a name of this machine
   uint16_t port = 8000;           ///< 0: any that is free
+  /// A listening socket that is taken over instead of these; -1: none.
+  int listening = -1;
   int threads = 2;
   size_t largestBody = 32 << 20;
   uint32_t largestHeader = 16 << 10;
@@ -38,6 +40,10 @@ public:
   /// "http://127.0.0.1:8000".
   std::string address() const;
   size_t connections() const;
+  /// The listening socket, which stays this object's.
+  int socket() const;
+  /// Every connection ends with its next answer, which says so.
+  void closeSoon();
   /// Accepts no more connections; those that are open go on.
   void stopListening();
 

@@ -92,6 +92,12 @@ std::string ServerMetrics::text(const EngineStatistics &engine,
         "Prompt tokens found in the prefix cache.", engine.cachedTokens);
   count("knapper_engine_generated_tokens_total", "Tokens generated.",
         engine.generatedTokens);
+  count("knapper_engine_verified_tokens_total",
+        "Proposed tokens that were verified.", engine.verifiedTokens);
+  count("knapper_engine_accepted_tokens_total",
+        "Of them, those that were right.", engine.acceptedTokens);
+  count("knapper_engine_forced_tokens_total",
+        "Tokens that a grammar decided alone.", engine.forcedTokens);
   count("knapper_engine_preemptions_total", "Sequences put back to wait.",
         engine.preemptions);
   count("knapper_engine_finished_total", "Sequences that ended.",

@@ -1,6 +1,7 @@
 #include "serving/http/ToolFields.h"
 
 #include "serving/chat/ModelTexts.h"
+#include "serving/grammar/OpenSchema.h"
 #include "serving/grammar/SchemaCheck.h"
 
 #include <algorithm>
@@ -161,9 +162,13 @@ ToolRequest readTools(FieldReader &fields, const ModelTexts &texts) {
 /// A grammar as a part of a structure.
 static Json partOf(const GrammarSpec &grammar) {
   switch (grammar.kind) {
-  case GrammarKind::schema:
-    return {{"type", "json_schema"},
-            {"json_schema", Json::parse(grammar.text)}};
+  case GrammarKind::schema: {
+    // As a part it is read as closed.
+    Json schema = Json::parse(grammar.text);
+    if (!grammar.closed)
+      schema = openSchema(std::move(schema));
+    return {{"type", "json_schema"}, {"json_schema", std::move(schema)}};
+  }
   case GrammarKind::regex:
     return {{"type", "regex"}, {"pattern", grammar.text}};
   case GrammarKind::ebnf:

@@ -3,7 +3,9 @@
 namespace knapper::serving {
 
 BlockLedger::BlockLedger(int32_t blocks) : entries(blocks > 0 ? blocks : 0) {
+  // Nothing allocates later: a block must not be lost for want of memory.
   freeList.reserve(entries.size());
+  changes.reserve(entries.size());
   for (int32_t block = this->blocks(); block-- > 0;) {
     entries[block].place = static_cast<int32_t>(freeList.size());
     freeList.push_back(block);

@@ -1,5 +1,7 @@
 #include "serving/kvcache/KvCache.h"
 
+#include <algorithm>
+
 namespace knapper::serving {
 
 KvCache::Hit KvCache::look(std::span<const int32_t> tokens) const {
@@ -16,7 +18,11 @@ KvCache::Hit KvCache::look(std::span<const int32_t> tokens) const {
 int32_t KvCache::adopt(std::span<const int32_t> tokens, BlockList &list) {
   if (!prefixes)
     return 0;
-  for (PrefixTrie::Node node : trie.find(tokens, usableBlocks(tokens.size()))) {
+  std::vector<PrefixTrie::Node> found =
+      trie.find(tokens, usableBlocks(tokens.size()));
+  list.nodes.reserve(list.nodes.size() + found.size());
+  list.blocks.reserve(list.blocks.size() + found.size());
+  for (PrefixTrie::Node node : found) {
     if (!ledger.retain(trie.blockOf(node)))
       break;
     trie.use(node);
@@ -32,6 +38,7 @@ bool KvCache::grow(BlockList &list, int32_t count) {
     return true;
   if (count - held > available())
     return false;
+  list.blocks.reserve(static_cast<size_t>(count));
   for (int32_t i = held; i < count; ++i) {
     while (ledger.numFree() == 0) {
       std::optional<int32_t> evicted = trie.evict();
@@ -56,6 +63,7 @@ void KvCache::publish(std::span<const int32_t> tokens, BlockList &list) {
   if (!prefixes)
     return;
   size_t full = tokens.size() / static_cast<size_t>(blockTokens);
+  list.nodes.reserve(std::min(full, list.blocks.size()));
   for (size_t i = list.nodes.size(); i < full && i < list.blocks.size(); ++i) {
     PrefixTrie::Node parent = i == 0 ? PrefixTrie::root : list.nodes[i - 1];
     int32_t mine = list.blocks[i];

@@ -1,6 +1,7 @@
 // The blocks of a sequence: taken, shared with what the prefix cache has,
 // published when full, given back. Owner of the ledger and of the trie; used by
-// the engine's thread alone.
+// the engine's thread alone. Where memory runs out (std::bad_alloc) nothing has
+// changed, and giving back never allocates.
 #pragma once
 
 #include "serving/kvcache/BlockLedger.h"
@@ -20,6 +21,9 @@ public:
       : ledger(blocks), trie(blockTokens), blockTokens(blockTokens),
         prefixes(prefixes) {}
 
+  int32_t blocksFor(int32_t tokens) const {
+    return (tokens + blockTokens - 1) / blockTokens;
+  }
   /// Blocks that `grow` can give: free ones, and cached ones that it evicts.
   int32_t available() const { return ledger.numFree() + ledger.numCached(); }
   /// How many blocks of the tokens' beginning are cached, and of these how many

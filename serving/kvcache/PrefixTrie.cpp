@@ -22,23 +22,28 @@ std::vector<PrefixTrie::Node> PrefixTrie::find(std::span<const int32_t> tokens,
   return found;
 }
 
+/// It stays in the list of unused ones, last.
+PrefixTrie::Node PrefixTrie::take() {
+  if (unused.empty()) {
+    unused.reserve(nodes.size());
+    nodes.emplace_back();
+    unused.push_back(static_cast<Node>(nodes.size()) - 1);
+  }
+  return unused.back();
+}
+
 PrefixTrie::Node PrefixTrie::insert(Node parent,
                                     std::span<const int32_t> tokens,
                                     int32_t block) {
-  auto [it, isNew] = nodes[parent].children.emplace(
-      std::vector<int32_t>(tokens.begin(), tokens.end()), Node(0));
-  if (!isNew)
-    return it->second;
-  Node node = 0;
-  if (unused.empty()) {
-    node = static_cast<Node>(nodes.size());
-    nodes.emplace_back();
-  } else {
-    node = unused.back();
-    unused.pop_back();
-    nodes[node] = Entry();
-  }
-  it->second = node;
+  std::vector<int32_t> key(tokens.begin(), tokens.end());
+  if (auto known = nodes[parent].children.find(key);
+      known != nodes[parent].children.end())
+    return known->second;
+  std::set<std::pair<uint64_t, Node>> single{{0, root}};
+  Node node = take();
+  auto it = nodes[parent].children.emplace(std::move(key), node).first;
+  unused.pop_back();
+  nodes[node].place = single.extract(single.begin());
   nodes[node].parent = parent;
   nodes[node].block = block;
   nodes[node].self = it;
@@ -52,10 +57,16 @@ void PrefixTrie::settle(Node node) {
   if (node == root)
     return;
   Entry &entry = nodes[node];
-  if (entry.users == 0 && entry.children.empty())
-    idle.emplace(entry.lastUse, node);
-  else
-    idle.erase({entry.lastUse, node});
+  bool isIdle = entry.place.empty();
+  bool becomesIdle = entry.users == 0 && entry.children.empty();
+  if (becomesIdle == isIdle)
+    return;
+  if (becomesIdle) {
+    entry.place.value() = {entry.lastUse, node};
+    idle.insert(std::move(entry.place));
+  } else {
+    entry.place = idle.extract({entry.lastUse, node});
+  }
 }
 
 void PrefixTrie::use(Node node) {
@@ -65,8 +76,7 @@ void PrefixTrie::use(Node node) {
 
 void PrefixTrie::drop(Node node, uint64_t now) {
   Entry &entry = nodes[node];
-  idle.erase({entry.lastUse, node});
-  entry.lastUse = now;
+  entry.lastUse = now; // one that is used is not idle
   --entry.users;
   settle(node);
 }

@@ -47,7 +47,11 @@ private:
     uint64_t lastUse = 0;
     std::map<std::vector<int32_t>, Node> children;
     std::map<std::vector<int32_t>, Node>::iterator self;
+    /// Its place among the idle ones, while it is none of them: becoming idle
+    /// allocates nothing.
+    std::set<std::pair<uint64_t, Node>>::node_type place;
   };
+  Node take();            ///< an entry that is not used
   void settle(Node node); ///< enters it among the idle ones, or takes it out
 
   size_t blockTokens;

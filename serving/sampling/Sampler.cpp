@@ -1,9 +1,11 @@
 #include "serving/sampling/Sampler.h"
 
 #include "runtime/base/Text.h"
+#include "serving/sampling/DrawWeights.h"
 #include "serving/sampling/Philox.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -24,28 +26,35 @@ float largestOf(std::span<const float> logits) {
   return broken ? std::numeric_limits<float>::quiet_NaN() : largest;
 }
 
-double logSum(std::span<const float> logits, float largest) {
-  double sum = 0;
-  for (float logit : logits)
-    sum += std::exp(logit - largest);
-  return largest + std::log(sum);
+double logSum(std::span<const float> logits, float largest,
+              DrawWeights &weights) {
+  weights.fill(logits, largest, 1);
+  return largest + std::log(weights.sum());
 }
 
-/// The best `count` tokens, best first.
-std::vector<int32_t> bestTokens(std::span<const float> logits, size_t count) {
+/// Logits by rank: larger ones first, of equal ones the smaller token.
+struct Better {
+  std::span<const float> logits;
+  bool operator()(int32_t a, int32_t b) const {
+    return logits[a] != logits[b] ? logits[a] > logits[b] : a < b;
+  }
+};
+
+/// The best `count` places, best first.
+std::vector<int32_t> bestPlaces(std::span<const float> logits, size_t count) {
   std::vector<int32_t> order(logits.size());
   std::iota(order.begin(), order.end(), 0);
   count = std::min(count, order.size());
-  std::partial_sort(order.begin(), order.begin() + static_cast<long>(count),
-                    order.end(), [&](int32_t a, int32_t b) {
-                      return logits[a] != logits[b] ? logits[a] > logits[b]
-                                                    : a < b;
-                    });
+  auto end = order.begin() + static_cast<long>(count);
+  if (count < order.size())
+    std::nth_element(order.begin(), end, order.end(), Better{logits});
+  std::sort(order.begin(), end, Better{logits});
   order.resize(count);
   return order;
 }
 
-void changeLogits(std::span<float> logits, const SamplingOptions &options,
+/// Whether anything may have changed.
+bool changeLogits(std::span<float> logits, const SamplingOptions &options,
                   const TokenCounts &counts) {
   auto inside = [&](int32_t token) {
     return token >= 0 && static_cast<size_t>(token) < logits.size();
@@ -71,74 +80,99 @@ void changeLogits(std::span<float> logits, const SamplingOptions &options,
       if (inside(token))
         logits[token] -= options.frequencyPenalty * static_cast<float>(count) +
                          options.presencePenalty;
+  return !options.bias.empty() || options.repetitionPenalty != 1 ||
+         options.frequencyPenalty != 0 || options.presencePenalty != 0;
 }
 
-int32_t greedy(std::span<const float> logits) {
-  return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) -
-                              logits.begin());
+size_t greedy(std::span<const float> logits) {
+  return static_cast<size_t>(std::max_element(logits.begin(), logits.end()) -
+                             logits.begin());
 }
 
-/// Walks along weights until the drawn share of their sum is reached.
-template <typename Tokens, typename WeightOf>
-int32_t draw(const Tokens &tokens, WeightOf weightOf, double sum,
-             double uniform) {
-  double left = uniform * sum;
-  int32_t last = tokens.front();
-  for (int32_t token : tokens) {
-    double weight = weightOf(token);
-    if (weight <= 0)
+/// Of the best places: as many as hold the share of `all`, at least one. Sorts
+/// no more of them than it needs.
+std::vector<int32_t> placesOfShare(std::span<const float> logits,
+                                   const DrawWeights &weights, double share) {
+  double wanted = share * weights.sum();
+  for (size_t count = 64;; count *= 8) {
+    std::vector<int32_t> places = bestPlaces(logits, count);
+    double held = 0;
+    size_t keep = 0;
+    while (keep < places.size() && held < wanted)
+      held += weights.at(static_cast<size_t>(places[keep++]));
+    if (held < wanted && places.size() < logits.size())
       continue;
-    last = token;
-    left -= weight;
-    if (left < 0)
-      break;
+    places.resize(std::max<size_t>(keep, 1));
+    return places;
   }
-  return last;
 }
 
-int32_t drawToken(std::span<float> logits, const SamplingOptions &options,
-                  float largest, uint64_t position) {
+/// The place that is drawn. `logits` are those that may be.
+size_t drawPlace(std::span<float> logits, const SamplingOptions &options,
+                 float largest, uint64_t position) {
   double uniform = philoxUniform(options.seed, position);
-  auto weight = [&](int32_t token) {
-    return std::exp((double(logits[token]) - largest) / options.temperature);
-  };
+  float scale = std::min(1 / options.temperature, 1e30f);
   if (options.minP > 0) {
     double bound = largest + options.temperature * std::log(options.minP);
     for (float &logit : logits)
       if (logit < bound)
         logit = kNever;
   }
-  bool sorted = options.topK > 0 || options.topP < 1;
-  std::vector<int32_t> tokens;
-  if (sorted) {
-    tokens =
-        bestTokens(logits, options.topK > 0 ? static_cast<size_t>(options.topK)
-                                            : logits.size());
+  DrawWeights weights;
+  if (options.topK <= 0 && options.topP >= 1) {
+    weights.fill(logits, largest, scale);
+    return weights.place(uniform);
+  }
+  std::vector<int32_t> places;
+  std::vector<float> kept;
+  auto take = [&] {
+    kept.clear();
+    for (int32_t place : places)
+      kept.push_back(logits[static_cast<size_t>(place)]);
+    weights.fill(kept, largest, scale);
+  };
+  if (options.topK > 0) {
+    places = bestPlaces(logits, static_cast<size_t>(options.topK));
+    take();
+    if (options.topP < 1) {
+      places.resize(placesOfShare(kept, weights, options.topP).size());
+      take();
+    }
   } else {
-    tokens.resize(logits.size());
-    std::iota(tokens.begin(), tokens.end(), 0);
+    weights.fill(logits, largest, scale);
+    places = placesOfShare(logits, weights, options.topP);
+    take();
   }
-  std::vector<double> weights;
-  weights.reserve(tokens.size());
-  for (int32_t token : tokens)
-    weights.push_back(weight(token));
-  double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
-  if (options.topP < 1) {
-    // The fewest of the best that hold the share, at least one.
-    double held = 0;
-    size_t keep = 0;
-    while (keep < tokens.size() && held < options.topP * sum)
-      held += weights[keep++];
-    tokens.resize(std::max<size_t>(keep, 1));
-    sum = std::max(held, weights.front());
-  }
-  return draw(tokens, weight, sum, uniform);
+  return static_cast<size_t>(places[weights.place(uniform)]);
+}
+
+/// Moves the logits that may be drawn to the front; which tokens they are.
+std::vector<int32_t> gather(std::span<float> logits,
+                            std::span<const uint32_t> allowed) {
+  std::vector<int32_t> tokens;
+  size_t words = std::min(allowed.size(), (logits.size() + 31) / 32);
+  for (size_t word = 0; word < words; ++word)
+    for (uint32_t bits = allowed[word]; bits != 0; bits &= bits - 1) {
+      size_t token = word * 32 + static_cast<size_t>(std::countr_zero(bits));
+      if (token >= logits.size())
+        break;
+      // Never behind what is still to be read.
+      logits[tokens.size()] = logits[token];
+      tokens.push_back(static_cast<int32_t>(token));
+    }
+  return tokens;
 }
 
 } // namespace
 
+bool areFinite(std::span<const float> logits) {
+  return largestOf(logits) > kNever;
+}
+
 float logSoftmaxAt(std::span<const float> logits, int32_t token) {
-  return static_cast<float>(logits[token] - logSum(logits, largestOf(logits)));
+  DrawWeights weights;
+  return static_cast<float>(logits[token] -
+                            logSum(logits, largestOf(logits), weights));
 }
 
 Expected<Token> sampleToken(std::span<float> logits,
@@ -156,25 +190,28 @@ Expected<Token> sampleToken(std::span<float> logits,
     return broken();
   Token token;
   double all = 0;
-  if (topLogprobs >= 0) {
-    all = logSum(logits, largest);
-    for (int32_t best : bestTokens(logits, static_cast<size_t>(topLogprobs)))
-      token.top.push_back({best, static_cast<float>(logits[best] - all)});
-  }
   std::vector<float> given;
-  if (topLogprobs >= 0)
+  if (topLogprobs >= 0) {
+    DrawWeights weights;
+    all = logSum(logits, largest, weights);
+    for (int32_t best : bestPlaces(logits, static_cast<size_t>(topLogprobs)))
+      token.top.push_back({best, static_cast<float>(logits[best] - all)});
     given.assign(logits.begin(), logits.end());
-  changeLogits(logits, options, counts);
-  if (!allowed.empty())
-    for (size_t i = 0; i < logits.size(); ++i)
-      if (i / 32 >= allowed.size() || !(allowed[i / 32] >> (i % 32) & 1))
-        logits[i] = kNever;
-  largest = largestOf(logits);
+  }
+  bool changed = changeLogits(logits, options, counts);
+  std::vector<int32_t> tokens;
+  if (!allowed.empty()) {
+    tokens = gather(logits, allowed);
+    logits = logits.first(tokens.size());
+  }
+  if (changed || !allowed.empty())
+    largest = largestOf(logits);
   if (!(largest > kNever))
     return broken();
-  token.id = options.temperature <= 0
-                 ? greedy(logits)
-                 : drawToken(logits, options, largest, position);
+  size_t place = options.temperature <= 0
+                     ? greedy(logits)
+                     : drawPlace(logits, options, largest, position);
+  token.id = tokens.empty() ? static_cast<int32_t>(place) : tokens[place];
   if (topLogprobs >= 0)
     token.logprob = static_cast<float>(given[token.id] - all);
   return token;

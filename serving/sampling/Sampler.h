@@ -26,7 +26,10 @@ Expected<Token> sampleToken(std::span<float> logits,
                             int32_t topLogprobs,
                             std::span<const uint32_t> allowed = {});
 
-/// Log of the softmax at one token, and the most likely `count` tokens.
+/// Whether a token could be drawn: no NaN, no +inf, and not all are -inf.
+bool areFinite(std::span<const float> logits);
+
+/// Log of the softmax at one token.
 float logSoftmaxAt(std::span<const float> logits, int32_t token);
 
 } // namespace knapper::serving

@@ -2,8 +2,10 @@
 
 #include "serving/sampling/Philox.h"
 #include "gtest/gtest.h"
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 
 using namespace knapper;
 using namespace knapper::serving;
@@ -126,6 +128,62 @@ TEST(Sampler, LogprobsAreTheModelsOwn) {
   EXPECT_EQ(token->top[0].token, 1);
   EXPECT_NEAR(token->top[0].logprob, 2 - sum, 1e-6);
   EXPECT_EQ(token->top[1].token, 2);
+}
+
+// 3,000 tokens: more than a block of weights, with blocks of none.
+TEST(Sampler, DrawsByTheSoftmaxOfManyTokens) {
+  std::vector<float> logits(3000, -std::numeric_limits<float>::infinity());
+  for (size_t i : {3u, 700u, 701u, 2900u})
+    logits[i] = static_cast<float>(i % 7);
+  std::vector<double> counts = shares(logits, {});
+  double sum = 0, largest = 6;
+  for (float logit : logits)
+    sum += std::exp(logit - largest);
+  for (size_t i = 0; i < logits.size(); ++i)
+    EXPECT_NEAR(counts[i], std::exp(logits[i] - largest) / sum, 0.03) << i;
+  SamplingOptions options;
+  options.temperature = 1e-30f;
+  EXPECT_EQ(drawn(logits, options), 3);
+}
+
+// Of 2,000 equal tokens: more than are sorted at first.
+TEST(Sampler, AShareOfManyTokens) {
+  std::vector<float> logits(2000, 1);
+  SamplingOptions options;
+  options.topP = 0.5f;
+  std::vector<double> counts = shares(logits, options);
+  double low = 0;
+  for (size_t i = 0; i < 1000; ++i)
+    low += counts[i];
+  EXPECT_NEAR(low, 1, 1e-9);
+  EXPECT_GT(*std::max_element(counts.begin() + 900, counts.begin() + 1000), 0);
+}
+
+TEST(Sampler, AMaskLeavesTheRestOfTheDistribution) {
+  std::vector<float> logits(100);
+  for (size_t i = 0; i < logits.size(); ++i)
+    logits[i] = static_cast<float>(i % 10) / 3;
+  std::vector<uint32_t> allowed{0, 1u << 5 | 1u << 9, 0, ~0u};
+  std::map<int32_t, double> counts;
+  for (uint64_t i = 0; i < 4000; ++i) {
+    std::vector<float> row = logits;
+    Expected<Token> token = sampleToken(row, {}, {}, i, -1, allowed);
+    ASSERT_TRUE(token);
+    counts[token->id] += 1.0 / 4000;
+  }
+  double sum = 0;
+  for (int32_t token : {37, 41, 96, 97, 98, 99})
+    sum += std::exp(logits[static_cast<size_t>(token)]);
+  EXPECT_EQ(counts.size(), 6u);
+  for (auto [token, share] : counts)
+    EXPECT_NEAR(share, std::exp(logits[static_cast<size_t>(token)]) / sum, 0.03)
+        << token;
+  SamplingOptions options;
+  options.temperature = 0;
+  Expected<Token> best = sampleToken(logits, options, {}, 0, 1, allowed);
+  ASSERT_TRUE(best);
+  EXPECT_EQ(best->id, 99);
+  EXPECT_EQ(best->top.front().token, 9) << "of the logits as they came";
 }
 
 TEST(Sampler, LogitsThatAreNoNumbersAreAnError) {

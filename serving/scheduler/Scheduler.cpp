@@ -55,7 +55,7 @@ struct Step {
       }
     available -= std::max(needed, 0);
     budget -= tokens;
-    decision.parts.push_back({sequence.id, tokens});
+    decision.parts.push_back({sequence.id, tokens, 0});
   }
 
   void admit() {
@@ -78,7 +78,33 @@ struct Step {
       budget -= tokens;
       ++count;
       decision.admitted.push_back(sequence.id);
-      decision.parts.push_back({sequence.id, tokens});
+      decision.parts.push_back({sequence.id, tokens, 0});
+    }
+  }
+
+  /// What nobody else needs is for proposed tokens.
+  void propose() {
+    if (!decision.preempted.empty())
+      return;
+    auto spare =
+        static_cast<int32_t>(running.size() + decision.admitted.size());
+    for (const SequenceView &sequence : running) {
+      auto part =
+          std::find_if(decision.parts.begin(), decision.parts.end(),
+                       [&](const auto &one) { return one.id == sequence.id; });
+      if (part == decision.parts.end() || sequence.proposed <= 0 ||
+          part->tokens != sequence.tokens - sequence.computed)
+        continue;
+      int32_t held = std::max(sequence.blocks, blocksFor(sequence.tokens));
+      int32_t room =
+          (held + std::max(0, available - spare)) * state.blockTokens -
+          sequence.tokens;
+      int32_t tokens = std::min({sequence.proposed, budget, room});
+      if (tokens <= 0)
+        continue;
+      available -= std::max(0, blocksFor(sequence.tokens + tokens) - held);
+      budget -= tokens;
+      part->proposed = tokens;
     }
   }
 
@@ -89,6 +115,7 @@ struct Step {
         if ((running[i].tokens - running[i].computed == 1) == single)
           runOne(i);
     admit();
+    propose();
     return std::move(decision);
   }
 };

@@ -14,6 +14,8 @@ struct SequenceView {
   int32_t tokens = 0;   ///< prompt and answer so far
   int32_t computed = 0; ///< of these, whose keys are there
   int32_t blocks = 0;   ///< that it holds
+  /// Tokens that are proposed to follow: of one that needs one token.
+  int32_t proposed = 0;
   /// Of one that waits: blocks of its beginning that are cached, and how many
   /// of them count as available.
   int32_t hitBlocks = 0, hitIdle = 0;
@@ -31,6 +33,7 @@ struct StepDecision {
   struct Part {
     uint64_t id;
     int32_t tokens;
+    int32_t proposed = 0; ///< of its proposed tokens, verified behind those
   };
   std::vector<Part> parts;         ///< in this order; each at least one token
   std::vector<uint64_t> admitted;  ///< of the waiting ones, with a part or not
@@ -41,7 +44,8 @@ struct StepDecision {
 /// chunks, by priority and arrival; then waiting ones as long as the whole
 /// prompt and a spare block for every running sequence find room. Where blocks
 /// run out, the last of the running ones (lowest priority, newest) is
-/// preempted.
+/// preempted. Proposed tokens get what is left of the budget, and of the blocks
+/// beyond a spare one for every running sequence.
 StepDecision scheduleStep(const SchedulerState &state);
 
 } // namespace knapper::serving

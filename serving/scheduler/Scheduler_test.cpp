@@ -1,6 +1,7 @@
 #include "serving/scheduler/Scheduler.h"
 
 #include "gtest/gtest.h"
+#include <algorithm>
 #include <map>
 #include <random>
 #include <set>
@@ -19,7 +20,7 @@ SchedulerState stateOf(int32_t budget, int32_t available) {
 
 std::map<uint64_t, int32_t> partsOf(const StepDecision &decision) {
   std::map<uint64_t, int32_t> parts;
-  for (auto [id, tokens] : decision.parts)
+  for (auto [id, tokens, proposed] : decision.parts)
     parts[id] = tokens;
   return parts;
 }
@@ -68,6 +69,29 @@ TEST(Scheduler, TheLastGivesWay) {
   EXPECT_TRUE(decision.admitted.empty());
 }
 
+TEST(Scheduler, ProposedTokensGetWhatIsLeft) {
+  SchedulerState state = stateOf(12, 100);
+  state.running = {
+      {.id = 1, .tokens = 17, .computed = 16, .blocks = 1, .proposed = 6},
+      {.id = 2, .tokens = 20, .computed = 19, .blocks = 2, .proposed = 6},
+      {.id = 3, .tokens = 40, .computed = 36, .blocks = 3, .proposed = 6}};
+  auto proposed = [&] {
+    std::map<uint64_t, int32_t> made;
+    for (const StepDecision::Part &part : scheduleStep(state).parts)
+      made[part.id] = part.proposed;
+    return made;
+  };
+  using Map = std::map<uint64_t, int32_t>;
+  EXPECT_EQ(proposed(), (Map{{1, 6}, {2, 0}, {3, 0}})) << "12 - 1 - 1 - 4 = 6";
+  state.budget = 100;
+  EXPECT_EQ(proposed(), (Map{{1, 6}, {2, 6}, {3, 6}}));
+  // The first takes the only block; the others stay within theirs.
+  state.available = 1;
+  state.running[0].proposed = 20;
+  state.running[1].proposed = 20;
+  EXPECT_EQ(proposed(), (Map{{1, 15}, {2, 12}, {3, 6}}));
+}
+
 // Invariants of any state: no more tokens than the budget and than there are,
 // no more blocks than available, nobody twice.
 TEST(Scheduler, RandomStates) {
@@ -85,7 +109,8 @@ TEST(Scheduler, RandomStates) {
                                .priority = pick(0, 1),
                                .tokens = tokens,
                                .computed = computed,
-                               .blocks = (computed + 15) / 16});
+                               .blocks = (computed + 15) / 16,
+                               .proposed = pick(-8, 8)});
       all[id] = state.running.back();
     }
     for (int i = pick(0, 6); i-- > 0;) {
@@ -103,12 +128,17 @@ TEST(Scheduler, RandomStates) {
     ASSERT_EQ(seen.size(), decision.preempted.size());
     for (uint64_t gone : decision.preempted)
       blocks -= all[gone].blocks;
-    for (auto [part, count] : decision.parts) {
+    for (auto [part, count, proposed] : decision.parts) {
       ASSERT_TRUE(seen.insert(part).second);
       const SequenceView &view = all[part];
       int32_t computed = view.computed + view.hitBlocks * 16;
       ASSERT_GE(count, 1);
       ASSERT_LE(computed + count, view.tokens);
+      ASSERT_GE(proposed, 0);
+      ASSERT_LE(proposed, std::max(view.proposed, 0));
+      if (proposed > 0)
+        ASSERT_EQ(computed + count, view.tokens);
+      count += proposed;
       tokens += count;
       blocks += (computed + count + 15) / 16 - view.hitBlocks + view.hitIdle -
                 view.blocks;

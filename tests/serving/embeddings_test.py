@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import base64
+import http.client
 import json
 import shutil
 import subprocess
 
 import numpy as np
 import pytest
-from http_test import call, client, error_of, post
-from null_server import BUILD, Server
+from http_test import call, client, error_of, metric, post
+from null_server import BUILD, Server, wait_for
 
 import knapper
 
@@ -187,3 +188,21 @@ def test_folders_that_cannot_be_served_say_why(tmp_path_factory, encoder, tmp_pa
 
 def json_change(path, **fields):
     path.write_text(json.dumps(json.loads(path.read_text()) | fields))
+
+
+def test_texts_of_a_client_that_went_are_not_computed(tmp_path):
+    """Each text is a step of its own; the client goes after some of them."""
+    folder = tmp_path / "tiny"
+    make_encoder(folder)
+    server = Server(folder, "--max-batched-tokens", "1", "--threads", "1", null=False)
+    try:
+        connection = http.client.HTTPConnection(server.host, server.port, timeout=20)
+        texts = 1500
+        connection.request("POST", "/v1/embeddings", json.dumps({"input": ["the cat sleeps under a green tree"] * texts}), {"Content-Type": "application/json"})
+        wait_for(lambda: metric(server, "knapper_engine_steps_total") > 2)
+        connection.close()
+        wait_for(lambda: metric(server, "knapper_engine_cancelled_total") == 1)
+        assert metric(server, "knapper_engine_steps_total") < texts and metric(server, "knapper_requests_active") == 0
+        assert post(server, "/v1/embeddings", {"input": "a dog"})[0] == 200
+    finally:
+        assert server.stop() == 0

@@ -3,23 +3,64 @@
 //   engine_requests FOLDER REQUESTS.json
 //
 // REQUESTS.json: {"options": {threads, kv_memory, max_context,
-// max_batched_tokens, max_sequences, prefix_cache, dtype, cache}, "groups":
+// max_batched_tokens, max_sequences, prefix_cache, dtype, cache, speculation
+// ("off", "ngram", "draft"), speculation_tokens,
+// speculation_measured, draft, record,
+// self_check}, "groups":
 // [[request, ...], ...]}; a group's requests are submitted together, the next
 // group when all of them have ended. A request: {prompt, max_tokens,
 // temperature, seed, top_logprobs, prompt_logprobs, ignore_eos, stop_tokens,
-// cancel_after}.
+// cancel, speculate}.
+//
+// "fail_every": [N, ...], of each group: every Nth allocation of the engine's
+// thread fails (0: none).
 #include "serving/engine/LoadEngine.h"
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <fstream>
 #include <iostream>
 #include <mutex>
+#include <new>
 #include <nlohmann/json.hpp>
+#include <pthread.h>
 
 using namespace knapper;
 using namespace knapper::serving;
 using Json = nlohmann::json;
+
+//===----------------------------------------------------------------------===//
+// Allocations of the engine's thread that fail
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+std::atomic<int64_t> failEvery = 0; ///< 0: none fails
+std::atomic<uint64_t> allocations = 0, failures = 0;
+std::atomic<pthread_t> engineThread = 0;
+thread_local bool spared = false; ///< what the tests themselves allocate
+
+void *allocate(size_t bytes) {
+  int64_t every = failEvery.load(std::memory_order_relaxed);
+  if (every > 0 && !spared && pthread_self() == engineThread &&
+      ++allocations % static_cast<uint64_t>(every) == 0) {
+    ++failures;
+    throw std::bad_alloc();
+  }
+  if (void *memory = malloc(bytes ? bytes : 1))
+    return memory;
+  throw std::bad_alloc();
+}
+
+} // namespace
+
+void *operator new(size_t bytes) { return allocate(bytes); }
+void *operator new[](size_t bytes) { return allocate(bytes); }
+void operator delete(void *memory) noexcept { free(memory); }
+void operator delete[](void *memory) noexcept { free(memory); }
+void operator delete(void *memory, size_t) noexcept { free(memory); }
+void operator delete[](void *memory, size_t) noexcept { free(memory); }
 
 namespace {
 
@@ -50,6 +91,11 @@ Json pairs(const std::vector<TokenLogprob> &list) {
 }
 
 void note(Answers &answers, const Event &event) {
+  engineThread = pthread_self();
+  struct Sparing {
+    Sparing() { spared = true; }
+    ~Sparing() { spared = false; }
+  } sparing;
   std::lock_guard lock(answers.mutex);
   Json &answer = answers.byRequest[event.request];
   for (const Token &token : event.tokens) {
@@ -80,6 +126,7 @@ Request requestOf(const Json &json) {
   request.priority = json.value("priority", 0);
   request.stopTokens = json.value("stop_tokens", std::vector<int32_t>());
   request.sampling.temperature = json.value("temperature", 0.0f);
+  request.speculate = json.value("speculate", true);
   request.sampling.seed = json.value("seed", uint64_t(0));
   return request;
 }
@@ -97,6 +144,13 @@ int run(const char *folder, const char *path) {
   options.prefixCache = given.value("prefix_cache", true);
   options.cacheFolder = given.value("cache", "");
   options.dtype = parseDType(given.value("dtype", "f32")).value_or(DType::text);
+  options.speculation.kind = parseSpeculation(given.value("speculation", "off"))
+                                 .value_or(SpeculationKind::off);
+  options.speculation.tokens = given.value("speculation_tokens", 8);
+  options.speculation.measured = given.value("speculation_measured", true);
+  options.selfCheck = given.value("self_check", false);
+  options.recordFile = given.value("record", "");
+  options.draftFolder = given.value("draft", "");
   double begin = now();
   auto engine = loadEngine(folder, options);
   if (!engine) {
@@ -106,7 +160,11 @@ int run(const char *folder, const char *path) {
   Json result;
   result["load_seconds"] = now() - begin;
   result["context"] = (*engine)->limits().contextLength;
+  std::vector<int64_t> failing =
+      all.value("fail_every", std::vector<int64_t>());
   for (const Json &group : all["groups"]) {
+    size_t turn = result["groups"].size();
+    failEvery = turn < failing.size() ? failing[turn] : 0;
     Answers answers;
     std::vector<uint64_t> ids;
     Json list = Json::array();
@@ -139,8 +197,13 @@ int run(const char *folder, const char *path) {
       }
     result["groups"].push_back(std::move(list));
   }
+  failEvery = 0;
+  result["failures"] = failures.load();
   EngineStatistics s = (*engine)->statistics();
   result["statistics"] = {{"steps", s.steps},
+                          {"verified", s.verifiedTokens},
+                          {"accepted", s.acceptedTokens},
+                          {"generated", s.generatedTokens},
                           {"preemptions", s.preemptions},
                           {"cached", s.cachedTokens},
                           {"faults", s.ledgerFaults},

@@ -190,3 +190,43 @@ def test_answers_follow_a_grammar_also_when_sequences_wait_again(reference, tmp_
         assert set(texts) <= {"one", "two"}
         with pytest.raises(knapper.UserError, match="guided_regex"):
             small.generate("Hello", guided_regex="(")
+
+
+def test_proposed_tokens_change_no_answer(reference, llm, tmp_path):
+    folder = reference[0]
+    prompt = llm.tokenize("The compiler reads a file. The compiler reads a", add_special_tokens=False)
+    fields = dict(max_tokens=40, temperature=0, ignore_eos=True)
+    expected = llm.generate(prompt, **fields).text
+    cache = tmp_path / "cache"
+    cache.mkdir(mode=0o700)
+    for how in (dict(speculate="ngram", speculate_tokens=4), dict(speculate="draft", draft_model=folder)):
+        with knapper.LLM(folder, threads=2, kv_memory=4 << 20, cache_dir=cache, **how) as other:
+            assert other.generate(prompt, **fields).text == expected
+            assert other.generate(prompt, speculate=False, **fields).text == expected
+            metrics = get(other, "/metrics")
+            verified = float(re.search(r"^knapper_engine_verified_tokens_total (\S+)$", metrics, re.M)[1])
+            accepted = float(re.search(r"^knapper_engine_accepted_tokens_total (\S+)$", metrics, re.M)[1])
+            assert accepted <= verified
+            if "draft_model" in how:  # the model itself
+                assert verified == accepted > 0
+
+
+@pytest.mark.parametrize("how, words", [
+    (dict(speculate="magic"), "speculate: is 'magic'"),
+    (dict(speculate=1), "speculate is 1"),
+    (dict(speculate="draft"), "draftFolder: is missing"),
+    (dict(speculate="ngram", speculate_tokens=65), "speculation.tokens: is 65"),
+    (dict(speculate="draft", draft_model="OTHER"), "as token 300, and the model that is served"),
+])
+def test_what_cannot_propose_is_refused(reference, tmp_path, how, words):
+    if how.get("draft_model") == "OTHER":
+        other = make_folder(tmp_path / "other")
+        tokens = json.loads((other / "tokenizer.json").read_text())
+        vocabulary = tokens["model"]["vocab"]
+        first, second = (next(text for text, id in vocabulary.items() if id == which) for which in (300, 301))
+        vocabulary[first], vocabulary[second] = 301, 300
+        (other / "tokenizer.json").write_text(json.dumps(tokens))
+        how = how | dict(draft_model=other)
+    with pytest.raises((knapper.UserError, TypeError)) as raised:
+        knapper.LLM(reference[0], **how)
+    assert words in str(raised.value)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import http.server
 import json
 import os
+import signal
 import subprocess
+import threading
+import time
 
 import pytest
 from http_test import call, post
@@ -66,3 +70,57 @@ def test_the_terminal_talks_with_a_server(server):
     refused = chat("--url", server.url + "/v1", "--model", "other")
     assert refused.returncode == 0 and "'other' is not served" in refused.stderr
     assert chat().returncode == 1 and chat("--url", "http://127.0.0.1:1/v1").returncode == 2
+
+
+class OddServer(http.server.BaseHTTPRequestHandler):
+    """Counts that are null; and an answer that never comes."""
+
+    def do_POST(self):
+        length = int(self.headers["Content-Length"])
+        said = json.loads(self.rfile.read(length))["messages"][-1]["content"]
+        if said == "wait":
+            self.server.waiting.set()
+            self.server.ended.wait(20)
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.end_headers()
+        event = {"choices": [{"index": 0, "delta": {"content": "odd"}, "finish_reason": "stop"}], "usage": {"completion_tokens": None, "prompt_tokens": None}}
+        try:
+            self.wfile.write(f"data: {json.dumps(event)}\n\ndata: [DONE]\n\n".encode())
+        except BrokenPipeError:  # nobody waits for it
+            pass
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def odd():
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), OddServer)
+    server.waiting, server.ended = threading.Event(), threading.Event()
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server
+    server.ended.set()
+    server.shutdown()
+
+
+def test_the_terminal_bears_counts_that_are_null(odd):
+    url = f"http://127.0.0.1:{odd.server_port}/v1"
+    done = subprocess.run([BUILD / "bin" / "knapper", "chat", "--url", url, "--model", "m"], input="hi\n", capture_output=True, text=True, timeout=30)
+    assert done.returncode == 0 and done.stdout == "odd\n", done
+    load = ["--requests", "3", "--concurrency", "1", "--model", "m", "--chat", "--json", "-"]
+    done = subprocess.run([BUILD / "bin" / "knapper", "bench-serve", url, *load], capture_output=True, text=True, timeout=30)
+    assert done.returncode == 0 and json.loads(done.stdout)["completed"] == 3, done
+
+
+def test_the_terminal_is_interrupted_before_an_answer_begins(odd):
+    url = f"http://127.0.0.1:{odd.server_port}"
+    process = subprocess.Popen([BUILD / "bin" / "knapper", "chat", "--url", url, "--model", "m"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process.stdin.write("wait\n")
+    process.stdin.flush()
+    assert odd.waiting.wait(20)
+    process.send_signal(signal.SIGINT)
+    start = time.monotonic()
+    out, err = process.communicate("hi\n", timeout=20)
+    assert process.returncode == 0 and out == "\nodd\n" and "[stopped]" in err, (out, err)
+    assert time.monotonic() - start < 5

@@ -252,6 +252,22 @@ def test_reasoning_before_what_is_constrained(scripted):
     assert message["reasoning_content"] == "So." and message["content"] == "7"
 
 
+@pytest.mark.parametrize("template", ["hermes", "hermes reasoning"])
+def test_a_schema_that_is_not_strict_is_open(scripted, template):
+    """With and without reasoning before it: objects and lists hold more than is named, unless `strict`."""
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}, "in": {"type": "object", "properties": {"x": {"type": "null"}}, "required": ["x"]}}, "required": ["a", "in"]}
+    answer = {"a": 1, "in": {"x": None, "y": [2]}, "b": "c"}
+    script = ("<think>So.</think>\n\n" if "reasoning" in template else "") + json.dumps(answer)
+
+    def content(strict):
+        form = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema, "strict": strict}}
+        return json.loads(ask(scripted(template), script, tools=[], response_format=form, max_tokens=300)["message"]["content"])
+
+    assert content(False) == answer
+    closed = content(True)
+    assert set(closed) == {"a", "in"} and set(closed["in"]) == {"x"}
+
+
 @pytest.mark.parametrize(
     "fields, param, words",
     [

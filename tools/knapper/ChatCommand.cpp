@@ -177,12 +177,13 @@ Status chatAt(const ChatArguments &arguments) {
         if (arguments.seed != 0)
           body["seed"] = arguments.seed + turn;
         Stopwatch watch;
-        auto answer =
-            answerFrom(arguments.url, key, body, [](std::string_view part) {
+        auto answer = answerFrom(
+            arguments.url, key, body,
+            [](std::string_view part) {
               print(printable(std::string(part), /*lines=*/true));
               fflush(stdout);
-              return interrupted == 0;
-            });
+            },
+            [] { return interrupted == 0; });
         print("\n");
         if (!answer)
           return answer.takeError();
@@ -205,9 +206,8 @@ Status chat(ChatArguments &arguments) {
     return chatAt(arguments);
   ASSIGN_OR_RETURN(std::unique_ptr<serving::ModelTexts> texts,
                    serving::ModelTexts::load(arguments.folder));
-  ASSIGN_OR_RETURN(
-      std::unique_ptr<serving::Engine> engine,
-      arguments.engine.open(arguments.folder, texts->tokenizer().size()));
+  ASSIGN_OR_RETURN(std::unique_ptr<serving::Engine> engine,
+                   arguments.engine.open(arguments.folder, *texts));
   if (arguments.seed == 0)
     arguments.seed = std::random_device()();
   return talk(

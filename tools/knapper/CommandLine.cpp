@@ -15,8 +15,8 @@ int knapper_command_line(int argc, const char *const *argv) {
   session.addOptions(app);
   for (AddCommand *add :
        {addCompile, addRun, addBench, addCompare, addTune, addQuantize,
-        addRecords, addServe, addBenchServe, addChat, addProfile, addExplain,
-        addInspect, addDevices, addCache, addVersion, addCompletion,
+        addRecords, addServe, addBenchServe, addReplay, addChat, addProfile,
+        addExplain, addInspect, addDevices, addCache, addVersion, addCompletion,
         addManPages})
     add(app, session);
   // Now: commands that are added later would inherit it.

@@ -13,12 +13,11 @@ namespace {
 class ChatStream {
 public:
   ChatStream(RemoteAnswer &answer,
-             const std::function<bool(std::string_view)> &show)
+             const std::function<void(std::string_view)> &show)
       : answer(answer), show(show) {}
 
   void push(std::string_view part) { events.push(part); }
   std::string error;
-  bool wanted = true;
   std::string rest() const { return events.rest(); }
 
 private:
@@ -30,7 +29,7 @@ private:
       error =
           event["error"].dump(-1, ' ', false, Json::error_handler_t::replace);
     if (event.contains("usage") && event["usage"].is_object())
-      answer.tokens = event["usage"].value("completion_tokens", int64_t(0));
+      answer.tokens = usageCount(event["usage"], "completion_tokens");
     if (!event.contains("choices") || !event["choices"].is_array() ||
         event["choices"].empty() || !event["choices"][0].is_object())
       return;
@@ -44,11 +43,11 @@ private:
       return;
     std::string piece = delta["content"].get<std::string>();
     answer.text += piece;
-    wanted &= show(piece);
+    show(piece);
   }
 
   RemoteAnswer &answer;
-  const std::function<bool(std::string_view)> &show;
+  const std::function<void(std::string_view)> &show;
   ServerEvents events{[this](std::string_view text) { take(text); }};
 };
 
@@ -56,7 +55,8 @@ private:
 
 Expected<RemoteAnswer>
 answerFrom(const std::string &url, const std::string &key, const Json &body,
-           const std::function<bool(std::string_view)> &show) {
+           const std::function<void(std::string_view)> &show,
+           const std::function<bool()> &wanted) {
   constexpr double patience = 600;
   ASSIGN_OR_RETURN(serving::HttpUrl address, serving::HttpUrl::parse(url));
   if (address.prefix.empty())
@@ -65,15 +65,14 @@ answerFrom(const std::string &url, const std::string &key, const Json &body,
                    serving::HttpClient::connect(address, patience));
   RemoteAnswer answer;
   ChatStream stream(answer, show);
-  ASSIGN_OR_RETURN(
-      int status,
+  client->wanted = wanted;
+  Expected<int> sent =
       client->send("/chat/completions",
                    body.dump(-1, ' ', false, Json::error_handler_t::replace),
-                   key, [&](std::string_view part) {
-                     stream.push(part);
-                     if (!stream.wanted)
-                       client->abandon();
-                   }));
+                   key, [&](std::string_view part) { stream.push(part); });
+  if (!sent && !wanted())
+    return answer;
+  ASSIGN_OR_RETURN(int status, std::move(sent));
   std::string refusal = status == 200 ? stream.error : stream.rest();
   if (refusal.empty())
     return answer;

@@ -17,11 +17,13 @@ struct RemoteAnswer {
 };
 
 /// Streams `/chat/completions` at the address, which ends with "/v1". `show`
-/// gets the text as it comes; false from it ends the answer. Errors: user for
-/// what the server refuses, device for the connection.
+/// gets the text as it comes. `wanted` is asked ten times a second: false ends
+/// the answer where it is. Errors: user for what the server refuses, device for
+/// the connection.
 Expected<RemoteAnswer>
 answerFrom(const std::string &url, const std::string &key,
            const nlohmann::ordered_json &body,
-           const std::function<bool(std::string_view)> &show);
+           const std::function<void(std::string_view)> &show,
+           const std::function<bool()> &wanted);
 
 } // namespace knapper::cli

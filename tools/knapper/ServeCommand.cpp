@@ -1,23 +1,29 @@
 #include "serving/http/ApiService.h"
 #include "serving/http/HttpServer.h"
 #include "serving/http/StructuredOutput.h"
+#include "tools/knapper/Handover.h"
 #include "tools/knapper/ServedEngine.h"
 #include "tools/knapper/Timing.h"
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <poll.h>
+#include <sys/resource.h>
 #include <thread>
+#include <unistd.h>
 
 namespace knapper::cli {
 namespace {
 
 struct ServeArguments {
-  std::string folder, modelName;
+  std::string folder, modelName, handover;
   ServedEngine engine;
   serving::HttpServerOptions http;
   std::vector<std::string> apiKeys, allowedHosts;
   double drainSeconds = 30, bodyMiB = 32;
+  int receiveSeconds = 60;
   serving::GrammarLimits grammar;
   bool quiet = false;
 };
@@ -40,6 +46,28 @@ bool waitForSignal(double seconds) {
   return sigtimedwait(&signals, nullptr, &limit) > 0;
 }
 
+/// A line for stderr, or none: who does not read the log holds up nobody.
+void logLine(const std::string &line) {
+  constexpr size_t most = 4000; // what a pipe that can be written has room for
+  pollfd ready{STDERR_FILENO, POLLOUT, 0};
+  if (poll(&ready, 1, 0) == 1 && (ready.revents & POLLOUT))
+    fprintf(stderr, "%.*s\n", static_cast<int>(std::min(line.size(), most)),
+            line.c_str());
+}
+
+/// As many descriptors as connections need, or as the system lets us have.
+void allowFiles(size_t connections) {
+  constexpr rlim_t others = 256;
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+    return;
+  rlim_t wanted = std::min<rlim_t>(connections + others, limit.rlim_max);
+  if (limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur < wanted) {
+    limit.rlim_cur = wanted;
+    setrlimit(RLIMIT_NOFILE, &limit);
+  }
+}
+
 Status serve(ServeArguments &arguments) {
   using namespace knapper::serving;
   sigset_t signals;
@@ -54,9 +82,8 @@ Status serve(ServeArguments &arguments) {
                    ModelTexts::load(arguments.folder));
   ASSIGN_OR_RETURN(std::shared_ptr<GrammarCompiler> grammars,
                    startGrammars(*texts, arguments.grammar));
-  ASSIGN_OR_RETURN(
-      std::unique_ptr<Engine> engine,
-      arguments.engine.open(arguments.folder, texts->tokenizer().size()));
+  ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine,
+                   arguments.engine.open(arguments.folder, *texts));
   ApiServiceOptions options;
   options.model = arguments.modelName.empty() ? nameOf(arguments.folder)
                                               : arguments.modelName;
@@ -71,17 +98,25 @@ Status serve(ServeArguments &arguments) {
   options.version = knapper_version();
   options.grammars = std::move(grammars);
   if (!arguments.quiet)
-    options.log = [](const std::string &line) {
-      fprintf(stderr, "%s\n", line.c_str());
-    };
+    options.log = logLine;
   ApiService service(*engine, *texts, options);
+  arguments.http.headerTime = arguments.http.bodyTime =
+      std::chrono::seconds(arguments.receiveSeconds);
+  allowFiles(arguments.http.mostConnections);
   arguments.http.largestBody =
       static_cast<size_t>(arguments.bodyMiB * (1 << 20));
+  std::unique_ptr<Handover> handover;
+  if (!arguments.handover.empty()) {
+    ASSIGN_OR_RETURN(handover, Handover::join(arguments.handover));
+    arguments.http.listening = handover->takeSocket();
+  }
   ASSIGN_OR_RETURN(std::unique_ptr<HttpServer> server,
                    HttpServer::start(arguments.http, [&](const auto &exchange) {
                      service.handle(exchange);
                    }));
   service.connections = [&] { return server->connections(); };
+  if (handover)
+    TRY(handover->offer(server->socket()));
   print(format("Serving %s at %s (context %d tokens, ready after %.2f s)\n",
                printable(options.model).c_str(), server->address().c_str(),
                engine->limits().contextLength, watch.seconds()));
@@ -92,10 +127,17 @@ Status serve(ServeArguments &arguments) {
   while (!waitForSignal(3600)) {
   }
 
-  service.drain();
+  bool replaced = handover && handover->isReplaced();
+  if (replaced) { // clients that are connected are answered still
+    server->stopListening();
+    server->closeSoon();
+  } else {
+    service.drain();
+  }
   Stopwatch draining;
   // A second signal ends the wait.
-  while (service.active() > 0 && draining.seconds() < arguments.drainSeconds)
+  while ((replaced ? server->connections() > 0 : service.active() > 0) &&
+         draining.seconds() < arguments.drainSeconds)
     if (waitForSignal(0.05))
       break;
   server->stopListening();
@@ -151,6 +193,12 @@ void addServe(CLI::App &app, Session &session) {
           CLI::AsNumberWithUnit::CASE_SENSITIVE, "SECONDS"))
       ->capture_default_str();
   command
+      ->add_option("--handover", arguments->handover,
+                   "A socket in the file system by which a server that is "
+                   "started with the same path takes over this one's port: no "
+                   "request is refused in between")
+      ->type_name("PATH");
+  command
       ->add_option("--grammar-timeout", arguments->grammar.seconds,
                    "Processor time that the grammar of a request may compile")
       ->transform(CLI::AsNumberWithUnit(
@@ -162,6 +210,12 @@ void addServe(CLI::App &app, Session &session) {
       ->add_option("--max-body", arguments->bodyMiB,
                    "The largest request in MiB")
       ->check(CLI::Range(0.001, 1024.0))
+      ->capture_default_str();
+  command
+      ->add_option("--receive-timeout", arguments->receiveSeconds,
+                   "Seconds that the header of a request may take, also a "
+                   "connection without one, and then its body")
+      ->check(CLI::Range(1, 86400))
       ->capture_default_str();
   command
       ->add_option("--max-connections", arguments->http.mostConnections,

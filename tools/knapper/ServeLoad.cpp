@@ -15,7 +15,7 @@
 namespace knapper::cli {
 namespace {
 
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 using serving::HttpClient;
 using serving::HttpUrl;
 
@@ -69,8 +69,8 @@ private:
     }
     if (auto usage = event.find("usage");
         usage != event.end() && usage->is_object()) {
-      times.promptTokens = usage->value("prompt_tokens", int64_t(0));
-      times.completionTokens = usage->value("completion_tokens", int64_t(0));
+      times.promptTokens = usageCount(*usage, "prompt_tokens");
+      times.completionTokens = usageCount(*usage, "completion_tokens");
       times.counted = true;
     }
     if (hasText(event))

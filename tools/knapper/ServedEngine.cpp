@@ -35,6 +35,28 @@ void ServedEngine::addTo(CLI::App &app) {
       ->capture_default_str();
   app.add_flag("--no-prefix-cache", noPrefixCache,
                "Compute the keys and values of equal prefixes again");
+  app.add_option("--speculate", speculate,
+                 "Verify proposed tokens several at once: off; ngram, from "
+                 "what followed the last tokens before; draft, from "
+                 "--draft-model. It changes no token, and stops where it "
+                 "brings nothing")
+      ->check(CLI::IsMember({"off", "ngram", "draft"}))
+      ->capture_default_str();
+  app.add_option("--draft-model", draftModel,
+                 "Folder of a smaller model of the same vocabulary, for "
+                 "--speculate draft")
+      ->type_name("FOLDER");
+  app.add_option("--speculate-tokens", speculateTokens,
+                 "Tokens that are proposed at once, at most")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
+  app.add_option("--record", record,
+                 "Write every decision of the scheduler into this file, for "
+                 "knapper replay")
+      ->type_name("FILE");
+  app.add_flag("--batch-invariant", batchInvariant,
+               "The same bits for a request whatever runs beside it; always "
+               "so on CPUs");
   // For tests of the server: an engine that repeats the prompt.
   app.add_flag("--null-engine", isNull)->group("");
   app.add_option("--null-step", nullStep)->group("");
@@ -42,10 +64,12 @@ void ServedEngine::addTo(CLI::App &app) {
 }
 
 Expected<std::unique_ptr<serving::Engine>>
-ServedEngine::open(const std::string &folder, int32_t vocabulary) const {
+ServedEngine::open(const std::string &folder,
+                   const serving::ModelTexts &texts) const {
   if (isNull) {
     serving::NullEngineOptions options;
-    options.limits = {maxContext ? maxContext : 4096, vocabulary, 0};
+    options.limits = {maxContext ? maxContext : 4096, texts.tokenizer().size(),
+                      0};
     options.maxSequences = maxSequences;
     options.queueLimit = queueLimit;
     options.step = std::chrono::microseconds(nullStep);
@@ -61,6 +85,14 @@ ServedEngine::open(const std::string &folder, int32_t vocabulary) const {
   options.maxSequences = maxSequences;
   options.queueLimit = queueLimit;
   options.prefixCache = !noPrefixCache;
+  options.speculation.kind = serving::parseSpeculation(speculate).value_or(
+      serving::SpeculationKind::off);
+  options.speculation.tokens = speculateTokens;
+  options.draftFolder = draftModel;
+  options.batchInvariant = batchInvariant;
+  options.recordFile = record;
+  if (!draftModel.empty())
+    TRY(serving::checkSameTokens(texts, draftModel));
   return serving::loadEngine(folder, options);
 }
 

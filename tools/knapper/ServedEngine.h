@@ -1,6 +1,7 @@
 // The engine behind `knapper serve` and `knapper chat`.
 #pragma once
 
+#include "serving/chat/ModelTexts.h"
 #include "serving/engine/Engine.h"
 #include "tools/knapper/Session.h"
 
@@ -12,16 +13,18 @@ namespace knapper::cli {
 class ServedEngine {
 public:
   void addTo(CLI::App &app);
-  /// Blocks until the model takes requests. `vocabulary`: the tokenizer's size.
-  Expected<std::unique_ptr<serving::Engine>> open(const std::string &folder,
-                                                  int32_t vocabulary) const;
+  /// Blocks until the model of the folder, of which these are the texts, takes
+  /// requests.
+  Expected<std::unique_ptr<serving::Engine>>
+  open(const std::string &folder, const serving::ModelTexts &texts) const;
 
 private:
   int threads = 0, maxContext = 0, maxSequences = 64, maxBatchedTokens = 512,
       queueLimit = 1024;
-  std::string dtype = "f32";
+  int speculateTokens = 8;
+  std::string dtype = "f32", speculate = "off", draftModel, record;
   double kvMemory = 0; ///< GiB
-  bool noPrefixCache = false, isNull = false;
+  bool noPrefixCache = false, batchInvariant = false, isNull = false;
   int64_t nullStep = 0; ///< microseconds
   int nullFailing = -1;
 };

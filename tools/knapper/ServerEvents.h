@@ -7,12 +7,21 @@
 //===----------------------------------------------------------------------===//
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <utility>
 
 namespace knapper::cli {
+
+/// A count of an answer's `usage`; 0 where there is none, or it is null.
+inline int64_t usageCount(const nlohmann::ordered_json &usage,
+                          const char *name) {
+  auto it = usage.find(name);
+  return it != usage.end() && it->is_number() ? it->get<int64_t>() : 0;
+}
 
 class ServerEvents {
 public:

@@ -50,7 +50,8 @@ private:
 using AddCommand = void(CLI::App &app, Session &session);
 AddCommand addCompile, addRun, addBench, addExplain, addInspect, addDevices,
     addCache, addCompare, addProfile, addTune, addQuantize, addRecords,
-    addServe, addBenchServe, addChat, addVersion, addCompletion, addManPages;
+    addServe, addBenchServe, addReplay, addChat, addVersion, addCompletion,
+    addManPages;
 
 /// The error of a C API call, which is released.
 Status toStatus(knapper_error *error);

@@ -1,10 +1,13 @@
 #include "serving/engine/null/NullEngine.h"
 
+#include "serving/grammar/GrammarFollower.h"
+
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 namespace knapper::serving {
@@ -43,9 +46,14 @@ public:
     if (static_cast<int32_t>(waiting.size()) >= options.queueLimit)
       return userError("the queue is full", "queue");
     uint64_t number = ++last;
-    auto grammar = request.grammar ? request.grammar->begin() : nullptr;
-    waiting.push_back(
-        {number, std::move(request), std::move(sink), 0, std::move(grammar)});
+    Sequence &sequence = waiting.emplace_back();
+    sequence.number = number;
+    if (request.grammar)
+      sequence.grammar = std::make_unique<GrammarFollower>(
+          request.grammar->begin(), masks,
+          GrammarFollower::Settings{!request.ignoreEos});
+    sequence.request = std::move(request);
+    sequence.sink = std::move(sink);
     changed.notify_all();
     return number;
   }
@@ -79,7 +87,7 @@ private:
     Request request;
     EventSink sink;
     int32_t made = 0;
-    std::unique_ptr<GrammarCursor> grammar;
+    std::unique_ptr<GrammarFollower> grammar;
   };
 
   void loop() {
@@ -155,24 +163,30 @@ private:
   /// Changes the token to one that is allowed; false: the sequence ends before
   /// it, as `event` says.
   static bool follow(Sequence &sequence, int32_t &id, Event &event) {
-    auto next = sequence.grammar->next(!sequence.request.ignoreEos);
-    if (next && next->canGoOn) {
-      auto tokens = static_cast<int32_t>(next->allowed.size() * 32);
-      while (id >= tokens || !(next->allowed[id / 32] >> (id % 32) & 1))
+    auto outcome = sequence.grammar->outcome();
+    if (!outcome) {
+      event.finish = FinishReason::error;
+      event.error = outcome.takeError();
+      return false;
+    }
+    const GrammarCursor::Next &next = (*outcome)->next;
+    Status taken;
+    if (next.canGoOn) {
+      auto tokens = static_cast<int32_t>(next.allowed.size() * 32);
+      while (id >= tokens || !(next.allowed[id / 32] >> (id % 32) & 1))
         id = id + 1 < tokens ? id + 1 : 0;
       const std::vector<int32_t> &ends = sequence.request.stopTokens;
       if (std::find(ends.begin(), ends.end(), id) != ends.end())
         return true;
-      if (Status taken = sequence.grammar->accept(id); !taken)
-        next = taken.takeError();
-      else
+      taken = sequence.grammar->accept(id);
+      if (taken)
         return true;
     }
     event.finish =
-        next && next->canEnd ? FinishReason::stop : FinishReason::error;
-    if (!next)
-      event.error = next.takeError();
-    else if (!next->canEnd)
+        taken && next.canEnd ? FinishReason::stop : FinishReason::error;
+    if (!taken)
+      event.error = taken.takeError();
+    else if (!next.canEnd)
       event.error = userError("allows no token of the model here", "grammar");
     return false;
   }
@@ -224,6 +238,7 @@ private:
   }
 
   const NullEngineOptions options;
+  MaskWorkers masks{maskThreads()}; ///< before the sequences, which use it
   mutable std::mutex mutex;
   std::condition_variable changed;
   std::deque<Sequence> running, waiting;

@@ -1,0 +1,173 @@
+#!/usr/bin/env python3
+"""Answers by JSON schemas beside plain ones: tokens a second of the same server, and whether each finished answer is valid.
+
+    bench/serve_structured.py FOLDER [--schemas 1000] [--clients 64] [--rounds 3] [--json FILE] [--bars] [-- FLAGS OF knapper serve]
+
+FOLDER: a model with its tokenizer; random weights make the longest and least likely answers. Schemas are drawn with
+--seed. Each is asked for once before anything is timed (the first answer also pays the compile of its grammar, whose
+seconds are printed) and by another seed in each round. A round's plain requests have the same prompts and as many
+tokens as the constrained answers had, and the two take turns. Finished answers go through `jsonschema`, which must be
+installed. --bars fails the command below 0.95 or with an answer that is not valid.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import os
+import random
+import re
+import signal
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+BUILD = Path(os.environ.get("KNAPPER_BUILD", ROOT / "build" / "dev"))
+BAR = 0.95
+WORDS = "name age city kind tags owner price count state id score level color size unit date total items note rank".split()
+
+
+def drawn_schema(draw: random.Random, depth: int = 0) -> dict:
+    kinds = ["string", "integer", "boolean", "enum", "number", "null", "pattern"] + ["object", "array"] * (depth < 2)
+    kind = "object" if depth == 0 else draw.choice(kinds)
+    if kind == "object":
+        names = draw.sample(WORDS, draw.randint(1, 5 - depth))
+        properties = {name: drawn_schema(draw, depth + 1) for name in names}
+        required = names if depth == 0 else draw.sample(names, draw.randint(0, len(names)))
+        return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+    if kind == "array":
+        return {"type": "array", "items": drawn_schema(draw, depth + 1), "minItems": draw.randint(0, 1), "maxItems": draw.randint(1, 4)}
+    if kind == "enum":
+        return {"enum": draw.sample(WORDS, draw.randint(1, 4))}
+    if kind == "integer":
+        least = draw.randint(-50, 50)
+        return {"type": "integer", "minimum": least, "maximum": least + draw.randint(0, 5000)}
+    if kind == "string":
+        return {"type": "string", "minLength": draw.randint(0, 2), "maxLength": draw.randint(2, 24)}
+    if kind == "pattern":
+        return {"type": "string", "pattern": draw.choice(["^[a-z]{3,9}$", "^[0-9]{4}-[0-9]{2}$", "^(on|off|auto)$", "^[A-Z][a-z ]{0,12}$"])}
+    return {"type": kind}
+
+
+class Server:
+    def __init__(self, folder: str, flags: list[str]):
+        command = [BUILD / "bin" / "knapper", "serve", folder, "--port", "0", "--quiet", *flags]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        found = re.search(r"at http://([\d.]+):(\d+)", self.process.stdout.readline())
+        if not found:
+            sys.exit("the server did not start")
+        self.address = found[1], int(found[2])
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait()
+
+
+def run(server: Server, bodies: list[dict], clients: int) -> tuple[float, list[dict]]:
+    """Seconds, and the answers; each client sends its next request when its last has ended."""
+    answers: list[dict] = [{}] * len(bodies)
+    rest = iter(range(len(bodies)))
+    lock = threading.Lock()
+
+    def client():
+        connection = http.client.HTTPConnection(*server.address, timeout=600)
+        while True:
+            with lock:
+                i = next(rest, None)
+            if i is None:
+                return
+            connection.request("POST", "/v1/completions", json.dumps(bodies[i]), {"Content-Type": "application/json"})
+            response = connection.getresponse()
+            answers[i] = json.loads(response.read())
+            if response.status != 200:
+                sys.stderr.write(f"{response.status}: {answers[i]}\n{bodies[i]}\n")
+                os._exit(1)
+
+    threads = [threading.Thread(target=client) for _ in range(clients)]
+    start = time.perf_counter()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return time.perf_counter() - start, answers
+
+
+def tokens(answers: list[dict]) -> int:
+    return sum(answer["usage"]["completion_tokens"] for answer in answers)
+
+
+def invalid(schemas: list[dict], answers: list[dict]) -> tuple[int, list]:
+    """How many answers ended by themselves, and those of them that another validator refuses."""
+    import jsonschema
+
+    finished, wrong = 0, []
+    for schema, answer in zip(schemas, answers, strict=True):
+        choice = answer["choices"][0]
+        if choice["finish_reason"] != "stop":
+            continue
+        finished += 1
+        try:
+            jsonschema.Draft202012Validator(schema).validate(json.loads(choice["text"]))
+        except (ValueError, jsonschema.ValidationError) as error:
+            wrong.append((schema, choice["text"], str(error).splitlines()[0]))
+    return finished, wrong
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder")
+    parser.add_argument("--schemas", type=int, default=1000)
+    parser.add_argument("--clients", type=int, default=64)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--max-tokens", type=int, default=256)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json")
+    parser.add_argument("--bars", action="store_true")
+    at = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
+    arguments = parser.parse_args(sys.argv[1:at])
+    draw = random.Random(arguments.seed)
+    schemas = [drawn_schema(draw) for _ in range(arguments.schemas)]
+    prompts = [[draw.randrange(100, 1000) for _ in range(16)] for _ in schemas]
+    server = Server(arguments.folder, sys.argv[at + 1 :])
+
+    def bound(turn: int) -> list[dict]:
+        return [
+            dict(prompt=prompt, guided_json=schema, max_tokens=arguments.max_tokens, temperature=1, seed=1000 * turn + i)
+            for i, (schema, prompt) in enumerate(zip(schemas, prompts, strict=True))
+        ]
+
+    def plain(turn: int, answers: list[dict]) -> list[dict]:
+        return [
+            dict(prompt=prompt, max_tokens=max(1, answer["usage"]["completion_tokens"]), ignore_eos=True, temperature=1, seed=1000 * turn + i)
+            for i, (prompt, answer) in enumerate(zip(prompts, answers, strict=True))
+        ]
+
+    seconds, answers = run(server, bound(0), arguments.clients)
+    rows = [dict(first=True, seconds=seconds, tokens=tokens(answers))]
+    finished, wrong = invalid(schemas, answers)
+    print(f"with compiles: {tokens(answers)} tokens in {seconds:.1f} s, {tokens(answers) / seconds:.0f} tok/s; {finished} of {len(schemas)} ended, {len(wrong)} not valid")
+    for turn in range(1, arguments.rounds + 1):
+        own, answers = run(server, bound(turn), arguments.clients)
+        other, unbound = run(server, plain(turn, answers), arguments.clients)
+        ended, bad = invalid(schemas, answers)
+        finished, wrong = finished + ended, wrong + bad
+        ours, theirs = tokens(answers) / own, tokens(unbound) / other
+        rows.append(dict(bound=ours, plain=theirs, ratio=ours / theirs, tokens=tokens(answers), ended=ended))
+        print(f"by schemas {ours:.0f} tok/s, plain {theirs:.0f}: {ours / theirs:.3f} ({tokens(answers)} tokens, {ended} ended, {len(bad)} not valid)", flush=True)
+    server.stop()
+    ratio = statistics.median(row["ratio"] for row in rows[1:])
+    print(f"median {ratio:.3f}; {finished} answers ended, {len(wrong)} not valid")
+    for case in wrong[:3]:
+        print(*case, sep="\n  ")
+    if arguments.json:
+        Path(arguments.json).write_text(json.dumps(dict(rows=rows, ratio=ratio, finished=finished, invalid=len(wrong))))
+    return int(arguments.bars and (ratio < BAR or bool(wrong) or finished == 0))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,207 @@
+// What a step's logits become: tokens, and the ends of sequences.
+#include "serving/engine/LlmEngine.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace knapper::serving {
+
+void LlmEngine::take(const Part &part, std::span<float> logits) {
+  Sequence &sequence = *part.sequence;
+  auto vocabulary = static_cast<size_t>(settings.limits.vocabulary);
+  auto rows = logits.subspan(static_cast<size_t>(part.firstRow) * vocabulary,
+                             static_cast<size_t>(part.rows) * vocabulary);
+  int32_t first = sequence.computed;
+  sequence.computed += part.tokens;
+  auto prompt = static_cast<int32_t>(sequence.request.prompt.size());
+  if (first < prompt)
+    counters.promptTokens +=
+        static_cast<uint64_t>(std::min(part.tokens, prompt - first));
+  if (sequence.request.promptLogprobs && first + 1 < prompt)
+    readPrompt(sequence, first, part.tokens, rows);
+  if (sequence.computed == sequence.length())
+    sample(sequence, part.proposed,
+           rows.last(static_cast<size_t>(1 + part.proposed) * vocabulary));
+}
+
+/// Rows are those of positions `first` on whose next token the prompt has.
+void LlmEngine::readPrompt(Sequence &sequence, int32_t first, int32_t count,
+                           std::span<float> logits) {
+  auto vocabulary = static_cast<size_t>(settings.limits.vocabulary);
+  auto prompt = static_cast<int32_t>(sequence.request.prompt.size());
+  for (int32_t p = first; p < std::min(first + count, prompt - 1); ++p) {
+    // A prompt that was preempted is computed again.
+    if (p != static_cast<int32_t>(sequence.promptLogprobs.size()))
+      continue;
+    int32_t token = sequence.tokens[p + 1];
+    auto row =
+        logits.subspan(static_cast<size_t>(p - first) * vocabulary, vocabulary);
+    sequence.promptLogprobs.push_back({token, logSoftmaxAt(row, token)});
+  }
+}
+
+bool LlmEngine::stops(const Sequence &sequence, int32_t token) const {
+  auto has = [token](const std::vector<int32_t> &list) {
+    return std::find(list.begin(), list.end(), token) != list.end();
+  };
+  return has(sequence.request.stopTokens) ||
+         (!sequence.request.ignoreEos && has(settings.endTokens));
+}
+
+void LlmEngine::sample(Sequence &sequence, int32_t proposed,
+                       std::span<float> logits) {
+  if (sequence.request.maxTokens == 0)
+    return finish(sequence, FinishReason::length);
+  auto vocabulary = static_cast<size_t>(settings.limits.vocabulary);
+  int32_t right = 0;
+  for (int32_t i = 0;; ++i) {
+    auto row = logits.subspan(static_cast<size_t>(i) * vocabulary, vocabulary);
+    std::optional<int32_t> token = draw(sequence, row);
+    if (!token)
+      return;
+    if (sequence.jumped || i == proposed || *token != sequence.proposed[i])
+      break;
+    // Its key is there: the next row is the right one.
+    ++sequence.computed;
+    ++right;
+  }
+  counters.verifiedTokens += static_cast<uint64_t>(proposed);
+  counters.acceptedTokens += static_cast<uint64_t>(right);
+  speculator.learn(sequence, proposed, right);
+  drawn.push_back(&sequence);
+}
+
+std::optional<int32_t> LlmEngine::draw(Sequence &sequence,
+                                       std::span<float> row) {
+  std::span<const uint32_t> allowed;
+  if (sequence.grammar) {
+    auto outcome = sequence.grammar->outcome();
+    if (!outcome) {
+      finish(sequence, FinishReason::error, outcome.takeError());
+      return std::nullopt;
+    }
+    if (!(*outcome)->forced.empty() && !sequence.jumped) {
+      if (!jump(sequence, row, **outcome))
+        return std::nullopt;
+      return sequence.tokens.back();
+    }
+    if (endsHere(sequence, (*outcome)->next))
+      return std::nullopt;
+    allowed = (*outcome)->next.allowed;
+  }
+  Expected<Token> token =
+      sampleToken(row, sequence.request.sampling, sequence.counts,
+                  static_cast<uint64_t>(sequence.length()),
+                  sequence.request.topLogprobs, allowed);
+  if (!token) {
+    finish(sequence, FinishReason::error, token.takeError());
+    return std::nullopt;
+  }
+  publish(sequence);
+  int32_t id = token->id;
+  if (!commit(sequence, std::move(*token)))
+    return std::nullopt;
+  if (sequence.grammar) {
+    sequence.jumped = false;
+    if (Status taken = sequence.grammar->accept(id); !taken) {
+      finish(sequence, FinishReason::error, taken.takeError());
+      return std::nullopt;
+    }
+  }
+  if (sequence.answer() >= sequence.request.maxTokens ||
+      sequence.length() >= settings.limits.contextLength) {
+    // A text that is complete here has stopped by itself.
+    if (sequence.grammar && sequence.grammar->canEnd()) {
+      auto outcome = sequence.grammar->outcome();
+      if (outcome && (*outcome)->forced.empty() &&
+          endsHere(sequence, (*outcome)->next))
+        return std::nullopt;
+    }
+    finish(sequence, FinishReason::length);
+    return std::nullopt;
+  }
+  return id;
+}
+
+bool LlmEngine::jump(Sequence &sequence, std::span<const float> row,
+                     const GrammarFollower::Outcome &outcome) {
+  if (!areFinite(row)) {
+    finish(sequence, FinishReason::error,
+           userError("the model gave logits that are not finite", "logits"));
+    return false;
+  }
+  publish(sequence);
+  for (int32_t token : outcome.forced) {
+    if (!commit(sequence, {token, 0, {}}))
+      return false;
+    ++counters.forcedTokens;
+    if (sequence.answer() >= sequence.request.maxTokens ||
+        sequence.length() >= settings.limits.contextLength) {
+      finish(sequence, FinishReason::length);
+      return false;
+    }
+  }
+  sequence.jumped = true;
+  return !endsHere(sequence, outcome.next);
+}
+
+bool LlmEngine::commit(Sequence &sequence, Token token) {
+  ++counters.generatedTokens;
+  if (stops(sequence, token.id)) {
+    finish(sequence, FinishReason::stop);
+    return false;
+  }
+  sequence.tokens.push_back(token.id);
+  ++sequence.counts.answer[token.id];
+  sequence.unsent.push_back(std::move(token));
+  return true;
+}
+
+/// Not before a token was drawn: what follows keys that are no numbers is none
+/// either.
+void LlmEngine::publish(Sequence &sequence) {
+  std::vector<int32_t> before;
+  size_t published = sequence.blocks.nodes.size();
+  if (sequence.drafted > 0)
+    before = sequence.blocks.blocks;
+  cache.publish(
+      std::span(sequence.tokens).first(static_cast<size_t>(sequence.computed)),
+      sequence.blocks);
+  // Another sequence's block need not have the draft model's keys.
+  for (size_t i = published; i < before.size(); ++i)
+    if (before[i] != sequence.blocks.blocks[i]) {
+      sequence.drafted = std::min(sequence.drafted, static_cast<int32_t>(i) *
+                                                        settings.blockTokens);
+      break;
+    }
+}
+
+bool LlmEngine::endsHere(Sequence &sequence, const GrammarCursor::Next &next) {
+  if (next.canGoOn)
+    return false;
+  if (next.canEnd)
+    finish(sequence, FinishReason::stop);
+  else
+    finish(sequence, FinishReason::error,
+           userError("allows no token of the model here", "grammar",
+                     "another grammar"));
+  return true;
+}
+
+void LlmEngine::settle() {
+  for (Sequence *sequence : std::exchange(drawn, {})) {
+    // Masks of texts that cannot end here are filled while the next step runs.
+    if (sequence->grammar && !sequence->jumped && sequence->grammar->canEnd()) {
+      auto outcome = sequence->grammar->outcome();
+      if (!outcome) {
+        finish(*sequence, FinishReason::error, outcome.takeError());
+        continue;
+      }
+      if ((*outcome)->forced.empty() && endsHere(*sequence, (*outcome)->next))
+        continue;
+    }
+    sendTokens(*sequence);
+  }
+}
+
+} // namespace knapper::serving

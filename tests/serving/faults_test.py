@@ -1,0 +1,98 @@
+"""What clients do to a server, and what it bears: slow ones, very many, and all kinds at once (soak.py, in short)."""
+
+from __future__ import annotations
+
+import http.client
+import resource
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import small_models
+from http_test import metric, post
+from null_server import ROOT, make_folder, wait_for
+
+BODY = {"prompt": "abc", "max_tokens": 5, "ignore_eos": True}
+HEAD = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+
+
+def test_slow_headers_and_bodies_end_in_time(serve):
+    """200 clients that send a byte now and then; others are answered meanwhile, and the slow ones are gone in time."""
+    server = serve("--receive-timeout", "1")
+    clients = []
+    for i in range(200):
+        client = socket.create_connection((server.host, server.port))
+        client.sendall(HEAD[:20] if i % 2 else HEAD + b"Content-Length: 5000\r\n\r\n{")
+        clients.append(client)
+    start = time.monotonic()
+    while time.monotonic() - start < 3:
+        for i, client in enumerate(clients):
+            try:
+                client.sendall(b"x" if i % 2 else b" ")
+            except OSError:
+                pass
+        assert post(server, "/v1/completions", BODY)[0] == 200
+        time.sleep(0.2)
+    wait_for(lambda: metric(server, "knapper_http_connections") <= 1)
+    for client in clients:
+        client.close()
+
+
+def test_ten_thousand_idle_connections(serve):
+    many = 10000
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if hard != resource.RLIM_INFINITY and hard < many + 500:
+        pytest.skip(f"this machine lets a process have {hard} descriptors")
+    server = serve()  # before our own limit is raised: it raises its own
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (many + 500, hard))
+    statm = Path(f"/proc/{server.process.pid}/statm")
+    clients = []
+    try:
+        post(server, "/v1/completions", BODY)
+        before = int(statm.read_text().split()[1]) * 4096
+        for _ in range(many):
+            clients.append(socket.create_connection((server.host, server.port)))
+        wait_for(lambda: metric(server, "knapper_http_connections") > many)
+        grown = int(statm.read_text().split()[1]) * 4096 - before
+        assert grown <= many * 64 << 10, grown / many
+        start = time.monotonic()
+        assert post(server, "/v1/completions", BODY)[0] == 200
+        assert time.monotonic() - start < 1
+        # One of them is as good as any.
+        clients[-1].sendall(b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert clients[-1].recv(100).startswith(b"HTTP/1.1 200")
+    finally:
+        for client in clients:
+            client.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, soft)
+    wait_for(lambda: metric(server, "knapper_http_connections") <= 1, 20)
+
+
+def test_streams_of_a_server_that_is_killed_break_off(serve):
+    server = serve("--null-step", "5000")
+    connection = http.client.HTTPConnection(server.host, server.port, timeout=20)
+    connection.request("POST", "/v1/completions", '{"prompt": "abc", "max_tokens": 3000, "ignore_eos": true, "stream": true}', {"Content-Type": "application/json"})
+    reply = connection.getresponse()
+    assert reply.read(30)
+    server.process.kill()
+    with pytest.raises((http.client.IncompleteRead, ConnectionError)):
+        reply.read()
+    server.process.wait()
+
+
+@pytest.mark.parametrize("speculate", ["off", "ngram"])
+def test_clients_of_all_kinds(tmp_path, speculate):
+    pytest.importorskip("torch")
+    folder = make_folder(tmp_path / "small")
+    small_models.make("llama", folder, vocab_size=1500)
+    flags = ["--kv-memory", "0.0005", "--max-sequences", "24", "--max-batched-tokens", "48", "--threads", "2", "--speculate", speculate]
+    state = tmp_path / "state"
+    command = [sys.executable, ROOT / "tests" / "serving" / "soak.py", folder, "--clients", "24", "--state", state, "--requests"]
+    for requests in ("500", "900"):  # the second goes on where the first has ended
+        done = subprocess.run([*command, requests, "--", *flags], capture_output=True, text=True, timeout=200)
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert state.read_text() == "900" and "400 requests in" in done.stdout
