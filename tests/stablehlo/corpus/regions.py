@@ -145,7 +145,7 @@ def scatters() -> Iterator[Program]:
 def sorts() -> Iterator[Program]:
     for element in ("i1", *NUMBERS, *COMPUTED):
         for direction in ("LT", "GT"):
-            for kind, shape, dim in (("last", (3, 7), 1), ("first", (7, 3), 0), ("long", (300,), 0), ("empty", (0,), 0), ("one", (1, 1), 1)):
+            for kind, shape, dim in (("last", (3, 7), 1), ("first", (7, 3), 0), ("long", (300,), 0), ("longer", (2, 1100), 1), ("empty", (0,), 0), ("one", (1, 1), 1)):
                 x = tame(element, shape)
                 places = np.arange(x.size, dtype=np.int32).reshape(shape)
                 xt, it, st, iz = tensor(shape, element), tensor(shape, "i32"), tensor((), element), tensor((), "i32")
@@ -162,8 +162,8 @@ def sorts() -> Iterator[Program]:
 @register
 def total_orders() -> Iterator[Program]:
     """As JAX sorts floats: zeros alike, NaNs alike and last. By NumPy."""
-    for element in FLOATS:
-        x = np.concatenate([edges(element)] * 2)
+    for element, copies in [(each, count) for each in FLOATS for count in (2, 40)]:
+        x = np.concatenate([edges(element)] * copies)
         nan, zero = "0x" + np.array(np.nan, x.dtype).tobytes()[::-1].hex().upper(), "0.0"
         xt, st, it, iz = tensor(x.shape, element), tensor((), element), tensor(x.shape, "i32"), tensor((), "i32")
         lines = []
@@ -186,7 +186,7 @@ def total_orders() -> Iterator[Program]:
             key = np.where(np.isnan(wide), np.inf, wide)
             order = np.array(sorted(range(x.size), key=lambda k: (np.isnan(wide[k]), key[k]) if direction == "LT" else (not np.isnan(wide[k]), -key[k])))
             yield build(
-                f"sort {element} {direction} total order", "sort", element, [(x, element), (np.arange(x.size, dtype=np.int32), "i32")], body, [xt, it],
+                f"sort {element} {direction} total order of {x.size}", "sort", element, [(x, element), (np.arange(x.size, dtype=np.int32), "i32")], body, [xt, it],
                 expected=[x[order], order.astype(np.int32)],
             )  # fmt: skip
 
