@@ -143,6 +143,14 @@ Verdict judgeWindow(const OpSet &set, Operation *op, Hero hero) {
         (each != pad &&
          !(isa<ConstantOp>(each) && each->getResult(0) == pad.getValue())))
       return refuse(nameOf(op) + " reads its operands as they lie in memory");
+  // Neighbours of such a copy come from different programs, elements of one
+  // from far apart: a kernel that moves blocks makes it.
+  if (isa<ConvOp>(op) && set.outputs.size() > 1)
+    for (Value output : set.outputs)
+      if (auto transpose = output.getDefiningOp<TransposeOp>();
+          transpose && movesInnermost(transpose))
+        return refuse("a transposed copy beside the result of " + nameOf(op) +
+                      " would be stored element by element");
   std::string reason = checkEpilogue(set, op, before);
   return reason.empty() ? admit(hero) : refuse(reason);
 }

@@ -52,11 +52,13 @@ struct ScanGpuConfig {
 /// Sort.cpp.
 struct SortConfig {
   int64_t lanes = 0; ///< GPUs: elements of a CTA, whose ranks it finds; CPUs: 0
+  bool radix = false; ///< CPUs: by bits of keys; else by merging runs
 
   template <class Config, class Visit>
   static void fields(Config &c, Visit &&visit) {
     constexpr int64_t none = 0;
     visit("lanes", c.lanes, none, true);
+    visit("radix", c.radix, false, true);
   }
 };
 
