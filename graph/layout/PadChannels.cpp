@@ -43,11 +43,12 @@ static void pad(ConvOp op) {
       *channels == 0 || *features == 0 ||
       (!element.isF16() && !element.isBF16()))
     return;
-  // Fewer features are a thread's work.
-  constexpr int64_t leastFeatures = 8;
+  // Few of both are a thread's work.
+  constexpr int64_t leastFeatures = 8, leastChannels = 16;
   int64_t more = (access - *channels % access) % access,
           results = (access - *features % access) % access;
-  if ((more == 0 && results == 0) || *features < leastFeatures)
+  if ((more == 0 && results == 0) ||
+      (*features < leastFeatures && *channels < leastChannels))
     return;
   OpBuilder b(op);
   Location loc = op.getLoc();
