@@ -10,6 +10,7 @@
 #include "graph/quantize/WidenScatter.h"
 #include "graph/simplify/FindComposites.h"
 #include "graph/simplify/FoldConv.h"
+#include "graph/simplify/MatrixDots.h"
 #include "graph/simplify/MergeDots.h"
 #include "graph/simplify/MergeNumbers.h"
 #include "graph/simplify/Simplify.h"
@@ -113,6 +114,7 @@ constexpr Pass passes[] = {
     {"merge-numbers", onEach<plain<mergeNumbers>>, true},
     {"fold-conv", onEach<foldConvs>, true},
     {"layout", onEach<arrangeChannels>, true},
+    {"matrix-dots", onEach<plain<makeMatrixDots>>, true},
     {"merge-dots", onEach<plain<merge>>, true},
     {"simplify-again", onEach<plain<simplify>>, true},
     {"quantize-weights", onEach<quantiseWeights>, true},

@@ -22,10 +22,6 @@ const FrontEnd &frontEndOf(const CompileInput &input, const Options &options);
 /// The model as front ends see it.
 ModelInput modelOf(const CompileInput &input);
 
-/// UserError for text that nests deeper, or has longer expressions, than
-/// MLIR's recursive parser is given. `where` is the text's name for messages.
-Status checkNesting(llvm::StringRef text, const std::string &where);
-
 /// Parses and verifies a module: the file at `path`, or `state`'s bytes when
 /// `path` is empty. Null where it is not valid, which `state.diagnostics` says;
 /// UserError when it cannot be read or nests too deeply.

@@ -75,8 +75,15 @@ LogicalResult importShiftArithmetic(HloNode &n) {
   if (!isInteger(n[0]) || !isInteger(n[1]))
     return n.damaged("is of no integers");
   Type element = ts::elementTypeOf(n[0]);
-  if (element.isUnsignedInteger() || element.isInteger(1))
-    return n.unsupported("of integers without a sign");
+  if (element.isInteger(1))
+    return n.unsupported("of booleans");
+  // The highest bit is copied, whatever it means.
+  Type given = n[0].getType();
+  if (element.isUnsignedInteger()) {
+    element = n.b.getIntegerType(element.getIntOrFloatBitWidth());
+    n.operands[0] =
+        n.makeAs<ts::BitcastOp>(ts::withElement(given, element), n[0]);
+  }
   Value negative = n.compare(P::lt, n[0], n.integerScalar(0, element));
   Value bits = n.select(negative, n.make<ts::NotOp>(n[0]), n[0]);
   if (!bits)
@@ -85,7 +92,10 @@ LogicalResult importShiftArithmetic(HloNode &n) {
       n.make<ts::ShiftRightOp>(unsignedBits(n, bits), unsignedBits(n, n[1]));
   shifted =
       shifted ? n.makeAs<ts::BitcastOp>(n[0].getType(), shifted) : shifted;
-  return n.out(n.select(negative, n.make<ts::NotOp>(shifted), shifted));
+  shifted = n.select(negative, n.make<ts::NotOp>(shifted), shifted);
+  if (!shifted || shifted.getType() == given)
+    return n.out(shifted);
+  return n.out(n.makeAs<ts::BitcastOp>(given, shifted));
 }
 
 /// Floats as integers of the same order: NaN at the ends, -0 before 0.
@@ -114,8 +124,6 @@ LogicalResult importCompare(HloNode &n) {
   if (n[0].getType() != n[1].getType())
     return n.damaged("compares different types");
   if (n.text("compare_type") == "TOTALORDER" && !isInteger(n[0])) {
-    if (ts::isStorage(ts::elementTypeOf(n[0])))
-      return n.unsupported("in total order of floats of eight bits");
     return n.out(n.make<ts::CompareOp>(*predicate, totallyOrdered(n, n[0]),
                                        totallyOrdered(n, n[1])));
   }

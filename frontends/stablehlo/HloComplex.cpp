@@ -2,6 +2,7 @@
 // elements, else by its own formula.
 #include "frontends/stablehlo/HloComplex.h"
 #include "frontends/stablehlo/HloComplexMath.h"
+#include "frontends/stablehlo/HloHostCall.h"
 #include "frontends/stablehlo/HloImporter.h"
 
 using namespace mlir;
@@ -209,6 +210,8 @@ LogicalResult importHloComplex(HloNode &n, const HloRow *row) {
        {"while", "case", "if", "call", "composite", "optimization_barrier"})
     if (kind == each && row)
       return row->import(n);
+  if (isHloHostCall(n))
+    return importHloHostCall(n);
   if (kind == "constant")
     return importConstant(n);
   if (kind == "convert")

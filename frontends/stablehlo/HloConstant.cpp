@@ -1,18 +1,23 @@
 // Constants, and tensors of indices.
 #include "frontends/stablehlo/HloImporter.h"
 #include "frontends/stablehlo/HloNode.h"
+#include "frontends/stablehlo/Vhlo.h"
 
 using namespace mlir;
 
 namespace knapper {
 namespace {
 
-/// Booleans are packed in the file: as a buffer with a byte each.
-Value unpacked(HloNode &n, DenseElementsAttr data) {
+/// As a buffer of its own. Booleans, which are packed, get a byte each.
+Value inBuffer(HloNode &n, DenseElementsAttr data) {
   auto bytes = std::make_shared<std::string>();
-  bytes->reserve(data.getNumElements());
-  for (bool each : data.getValues<bool>())
-    bytes->push_back(each ? 1 : 0);
+  if (data.getElementType().isInteger(1)) {
+    bytes->reserve(data.getNumElements());
+    for (bool each : data.getValues<bool>())
+      bytes->push_back(each ? 1 : 0);
+  } else {
+    bytes->assign(data.getRawData().begin(), data.getRawData().end());
+  }
   size_t size = bytes->size();
   n.importer.buffers.push_back(std::move(bytes));
   auto weight = ts::WeightAttr::get(
@@ -33,7 +38,10 @@ LogicalResult importConstant(HloNode &n) {
       return n.out(n.broadcastTo(n.constant(data.reshape(RankedTensorType::get(
                                      {}, type.getElementType()))),
                                  ts::dimsOf(Type(type))));
-    return n.out(n.constant(data));
+    // Bytecode leaves them in the file, text has them here.
+    return n.out(data.getRawData().size() > hloLargestConstant
+                     ? inBuffer(n, data)
+                     : n.constant(data));
   }
   return n.out(hloLargeConstant(n, type, type));
 }
@@ -66,7 +74,7 @@ Value hloLargeConstant(HloNode &n, Type type, RankedTensorType as) {
   }
   if (as.getElementType().isInteger(1)) {
     const char *begin = n.importer.begin + offset.getInt();
-    return unpacked(n, DenseElementsAttr::getFromRawBuffer(
+    return inBuffer(n, DenseElementsAttr::getFromRawBuffer(
                            as, ArrayRef<char>(begin, bytes.getInt())));
   }
   auto weight = ts::WeightAttr::get(

@@ -1,5 +1,6 @@
 // Calls and branches.
 #include "frontends/stablehlo/HloBodies.h"
+#include "frontends/stablehlo/HloHostCall.h"
 
 using namespace mlir;
 
@@ -32,6 +33,8 @@ LogicalResult importCustomCall(HloNode &n) {
        target == "SPMDShardToFullShape") &&
       n.size() == 1 && n.results.size() == 1)
     return n.out(n[0]);
+  if (isHloHostCall(n))
+    return importHloHostCall(n);
   for (const HloTarget &known : hloMatrixTargets())
     if (target == known.name)
       return n.size() == known.operands && n.results.size() == known.results

@@ -22,10 +22,16 @@ LogicalResult importDotGeneral(HloNode &n) {
     return n.damaged("pairs dims of different number");
   Value x = n[0], y = n[1];
   Type element = type.getElementType();
-  if (ts::elementTypeOf(x).isInteger(1))
-    return n.unsupported("of booleans");
-  // Mixed operands meet in the wider type.
-  if (ts::elementTypeOf(x) != ts::elementTypeOf(y)) {
+  // Any of all: counted, exactly, as floats.
+  if (element.isInteger(1)) {
+    Type f32 = n.b.getF32Type();
+    Value count =
+        n.make<ts::DotOp>(n.convert(x, f32), n.convert(y, f32), batch,
+                          batchOfRight, contract, contractOfRight, TypeAttr());
+    return n.out(n.convert(count, element));
+  }
+  // Mixed operands meet in the wider type, which is f64 for what becomes it.
+  if (ts::elementTypeOf(x) != ts::elementTypeOf(y) || element.isF64()) {
     x = n.convert(x, element);
     y = n.convert(y, element);
   }
@@ -142,7 +148,7 @@ LogicalResult importConvolution(HloNode &n) {
       x, filter, ArrayRef<int64_t>(strides), ArrayRef<int64_t>(dilations),
       ArrayRef<int64_t>(spread), ts::dimArray(context, before),
       ts::dimArray(context, after), uint64_t(groups), bool(false));
-  return n.out(n.transpose(y, inverse(output)));
+  return n.out(n.convert(n.transpose(y, inverse(output)), element));
 }
 
 constexpr HloRow rows[] = {

@@ -1,5 +1,6 @@
 #include "frontends/stablehlo/HloImporter.h"
 #include "frontends/stablehlo/HloComplex.h"
+#include "frontends/stablehlo/HloNarrow.h"
 #include "ir/tensor/SignatureMarks.h"
 #include "mlir/IR/Verifier.h"
 
@@ -195,6 +196,8 @@ Status HloImporter::importOp(Operation &op, HloFrame &frame) {
     built = importHloComplex(n, row);
   else if (n.operands.size() < row->operands)
     (void)n.damaged("has " + Twine(n.operands.size()) + " operands");
+  else if (isHloNarrow(&op) && computesHloWide(kind))
+    built = importHloNarrow(n, *row);
   else
     built = row->import(n);
   if (n.error) {

@@ -1,5 +1,6 @@
 #include "frontends/stablehlo/HloNode.h"
 #include "frontends/stablehlo/HloImporter.h"
+#include "frontends/stablehlo/HloNarrow.h"
 
 using namespace mlir;
 
@@ -59,6 +60,8 @@ StringRef HloNode::text(StringRef name) {
   auto attribute = op->getAttrOfType<StringAttr>(name);
   if (attribute)
     return attribute.getValue();
+  if (auto symbol = op->getAttrOfType<FlatSymbolRefAttr>(name)) // a text's call
+    return symbol.getValue();
   (void)damaged("attribute '" + name + "' is no text");
   return "";
 }
@@ -166,6 +169,8 @@ RankedTensorType HloNode::resultType(size_t index) {
     if (auto complex = dyn_cast<ComplexType>(tensor.getElementType()))
       given = tensor.clone(complex.getElementType());
   RankedTensorType type = hloType(given, problem);
+  if (type && onWide)
+    type = type.clone(hloWideType(type.getElementType()));
   if (!type)
     (void)unsupported(problem);
   else if (frame.lift && kind != "constant")

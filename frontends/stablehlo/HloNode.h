@@ -106,6 +106,8 @@ public:
   std::string kind; ///< "dot_general"
   /// Operands and results are one plane of complex ones (HloComplex.h).
   bool onPlanes = false;
+  /// Operands and results are of wider types than the program's (HloNarrow.h).
+  bool onWide = false;
 };
 
 struct HloRow {
@@ -137,6 +139,8 @@ llvm::ArrayRef<HloRow> hloSortRows();
 llvm::ArrayRef<HloRow> hloControlRows();
 llvm::ArrayRef<HloRow> hloLoopRows();
 llvm::ArrayRef<HloRow> hloMatrixRows();
+llvm::ArrayRef<HloRow> hloNormRows();
+llvm::ArrayRef<HloRow> hloOlderRows();
 
 /// Data that stays in the file, `type` of it as `as`; null and an error.
 mlir::Value hloLargeConstant(HloNode &n, mlir::Type type,

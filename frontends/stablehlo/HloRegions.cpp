@@ -1,5 +1,6 @@
 #include "frontends/stablehlo/HloRegions.h"
 #include "frontends/stablehlo/HloBodies.h"
+#include "frontends/stablehlo/HloNarrow.h"
 
 using namespace mlir;
 
@@ -137,6 +138,17 @@ std::optional<ts::ComparePredicate> hloSelector(Operation *op,
 // Comparators of sorts
 //===----------------------------------------------------------------------===//
 
+/// A constant of one float.
+std::optional<APFloat> floatConstant(Value value) {
+  Operation *op = value.getDefiningOp();
+  auto data = op && hloName(op) == "constant"
+                  ? op->getAttrOfType<DenseElementsAttr>("value")
+                  : DenseElementsAttr();
+  if (!data || !data.isSplat() || !isa<FloatType>(data.getElementType()))
+    return std::nullopt;
+  return data.getSplatValue<APFloat>();
+}
+
 /// The argument that a comparator compares, through selects that make zeros
 /// alike and NaNs alike; null for anything else.
 static BlockArgument comparedArgument(Value value, bool &isCanonical) {
@@ -151,16 +163,13 @@ static BlockArgument comparedArgument(Value value, bool &isCanonical) {
     if (!argument)
       return {};
     // select(x == 0, 0, x) or select(x != x, NaN, x)
-    Operation *constant = select->getOperand(1).getDefiningOp();
-    auto data = constant && hloName(constant) == "constant"
-                    ? constant->getAttrOfType<DenseElementsAttr>("value")
-                    : DenseElementsAttr();
-    if (!data || !data.isSplat() || !isa<FloatType>(data.getElementType()))
-      return {};
-    APFloat number = data.getSplatValue<APFloat>();
-    bool zero = number.isZero() && isCompare(test->getResult(0), "EQ", argument,
-                                             select->getOperand(1));
-    bool nan = number.isNaN() &&
+    // Text has the zero twice.
+    std::optional<APFloat> number = floatConstant(select->getOperand(1)),
+                           against = floatConstant(test->getOperand(1));
+    bool zero =
+        number && number->isZero() && against && against->isZero() &&
+        isCompare(test->getResult(0), "EQ", argument, test->getOperand(1));
+    bool nan = number && number->isNaN() &&
                isCompare(test->getResult(0), "NE", argument, argument);
     if (!zero && !nan)
       return {};
@@ -310,9 +319,12 @@ std::optional<SmallVector<Value>> hloApply(HloNode &n, unsigned region,
   frame.body = n.frame.body;
   frame.depth = n.frame.depth + 1;
   frame.lift = ts::dimsOf(arguments[0]);
-  for (auto [argument, value] : llvm::zip(block->getArguments(), arguments)) {
+  for (auto [argument, given] : llvm::zip(block->getArguments(), arguments)) {
+    Value value = given;
     auto type = dyn_cast<RankedTensorType>(argument.getType());
-    if (!type || type.getRank() != 0 ||
+    if (type && n.onWide && ts::elementTypeOf(value) != type.getElementType())
+      value = hloNarrowed(n, value, type.getElementType());
+    if (!type || type.getRank() != 0 || !value ||
         type.getElementType() != ts::elementTypeOf(value)) {
       (void)n.damaged("a region's argument is of another type");
       return std::nullopt;
@@ -322,7 +334,8 @@ std::optional<SmallVector<Value>> hloApply(HloNode &n, unsigned region,
   std::optional<SmallVector<Value>> values = importHloBlock(n, *block, frame);
   if (values)
     for (Value &value : *values)
-      value = n.broadcastTo(value, *frame.lift);
+      value =
+          n.broadcastTo(n.onWide ? hloWidened(n, value) : value, *frame.lift);
   return values;
 }
 

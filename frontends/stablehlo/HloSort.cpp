@@ -13,9 +13,14 @@ LogicalResult importSort(HloNode &n) {
   SmallVector<HloSortKey> keys = hloSortKeys(n.op);
   if (keys.empty())
     return n.unsupported("with a comparator that is not one of keys");
-  int64_t dim = n.dimension("dimension", ts::rankOf(n[0]));
+  // Negative ones count from the end.
+  int64_t rank = ts::rankOf(n[0]), dim = n.integer("dimension");
+  dim += dim < 0 ? rank : 0;
   if (n.failed())
     return failure();
+  if (dim < 0 || dim >= rank)
+    return n.damaged("attribute 'dimension' names no dim of rank " +
+                     Twine(rank));
   for (Value operand : n.operands)
     if (ts::dimsOf(operand) != ts::dimsOf(n[0]))
       return n.damaged("its operands differ in shape");
@@ -40,8 +45,22 @@ LogicalResult importSort(HloNode &n) {
   return mlir::success();
 }
 
+/// Of chlo.
+LogicalResult importTopK(HloNode &n) {
+  int64_t last = ts::rankOf(n[0]) - 1, k = n.integer("k");
+  if (n.failed() || last < 0 || k < 0 || k > n.shape(n[0])[last] ||
+      n.results.size() != 2)
+    return n.damaged("takes no such number of elements");
+  Operation *top =
+      n.makeOp<ts::TopKOp>(2, n[0], n.dim(k).attr(), uint64_t(last), true);
+  if (!top || mlir::failed(n.out(top->getResult(0))))
+    return failure();
+  return n.out(n.convert(top->getResult(1), n.element(1)), 1);
+}
+
 constexpr HloRow rows[] = {
     {"sort", 1, importSort},
+    {"top_k", 1, importTopK},
 };
 
 } // namespace

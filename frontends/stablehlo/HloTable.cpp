@@ -10,7 +10,7 @@ static llvm::StringMap<const HloRow *> makeTable() {
        {hloUnaryRows(), hloBinaryRows(), hloConstantRows(), hloShapeRows(),
         hloDynamicRows(), hloProductRows(), hloReductionRows(), hloWindowRows(),
         hloGatherRows(), hloScatterRows(), hloSortRows(), hloControlRows(),
-        hloLoopRows(), hloMatrixRows()})
+        hloLoopRows(), hloMatrixRows(), hloNormRows(), hloOlderRows()})
     for (const HloRow &row : rows)
       table[row.name] = &row;
   return table;

@@ -1,5 +1,5 @@
 // Ops of one operand, elementwise.
-#include "frontends/stablehlo/HloNode.h"
+#include "frontends/stablehlo/HloNarrow.h"
 
 using namespace mlir;
 
@@ -123,7 +123,7 @@ LogicalResult importLeadingZeros(HloNode &n) {
 }
 
 LogicalResult importConvert(HloNode &n) {
-  return n.out(n.convert(n[0], n.element()));
+  return n.out(hloNarrowed(n, n[0], n.element()));
 }
 
 /// An element into `parts` narrower ones, the low bits first, along a last dim.
@@ -175,62 +175,121 @@ LogicalResult importBitcast(HloNode &n) {
     return n.out(n[0]);
   unsigned from = ts::elementTypeOf(n[0]).getIntOrFloatBitWidth(),
            to = element.getIntOrFloatBitWidth();
-  if (from < 8 || to < 8)
+  if ((from < 8 && isFloat(n[0])) || (to < 8 && isa<FloatType>(element)) ||
+      from == 1 || to == 1)
     return from == to ? n.out(asType(n, n[0], element))
-                      : n.unsupported("of elements of fewer than 8 bits");
+                      : n.unsupported("of floats of fewer than 8 bits");
   if (from == to)
     return n.out(asType(n, n[0], element));
   return from > to ? splitBits(n, from / to) : joinBits(n, to / from);
 }
 
-/// f32 to the exponent and mantissa of a type that we have, and back.
+/// The mantissa's last bits rounded away, to the even one where both are as
+/// near.
+Value roundMantissa(HloNode &n, Value x, Type bits, int64_t dropped) {
+  Value one = n.integerScalar(1, bits);
+  Value last = n.binary<ts::AndOp>(
+      n.binary<ts::ShiftRightOp>(x, n.integerScalar(dropped, bits)), one);
+  int64_t half = int64_t(1) << (dropped - 1);
+  x = n.add(x, n.add(last, n.integerScalar(half - 1, bits)));
+  return n.binary<ts::AndOp>(x, n.integerScalar(-2 * half, bits));
+}
+
+/// On the bits: the mantissa is rounded, then what the exponent cannot hold
+/// becomes infinity or zero (also what would be subnormal, as XLA has it).
 LogicalResult importReducePrecision(HloNode &n) {
   int64_t exponent = n.integer("exponent_bits"),
           mantissa = n.integer("mantissa_bits");
-  Type element = ts::elementTypeOf(n[0]), between;
-  if (!isFloat(n[0]))
-    return n.damaged("is of no float");
-  for (Type each : {Type(n.b.getF64Type()), Type(n.b.getF32Type()),
-                    Type(n.b.getBF16Type()), Type(n.b.getF16Type())}) {
-    const llvm::fltSemantics &s = cast<FloatType>(each).getFloatSemantics();
-    int64_t bits = APFloat::semanticsPrecision(s) - 1;
-    int64_t width = each.getIntOrFloatBitWidth() - 1 - bits;
-    if (bits == mantissa && width == exponent)
-      between = each;
+  Type element = ts::elementTypeOf(n[0]);
+  if (!isFloat(n[0]) || exponent < 1 || mantissa < 0)
+    return n.damaged("is of no float, or to no bits");
+  if (element.getIntOrFloatBitWidth() < 8 || isa<Float8E8M0FNUType>(element))
+    return n.unsupported("of floats without a mantissa of their own");
+  if (n.failed())
+    return failure();
+  int64_t width = element.getIntOrFloatBitWidth();
+  int64_t own = APFloat::semanticsPrecision(
+                    cast<FloatType>(element).getFloatSemantics()) -
+                1;
+  int64_t ownExponent = width - 1 - own;
+  Type bits;
+  Value given = n[0], x = unsignedBits(n, given, &bits);
+  if (!x)
+    return failure();
+  Value sign = n.integerScalar(int64_t(1) << (width - 1), bits);
+  if (mantissa < own)
+    x = roundMantissa(n, x, bits, own - mantissa);
+  if (exponent < ownExponent) {
+    int64_t bias = (int64_t(1) << (ownExponent - 1)) - 1,
+            reduced = (int64_t(1) << (exponent - 1)) - 1;
+    Value all = n.integerScalar(((int64_t(1) << ownExponent) - 1) << own, bits);
+    Value size = n.binary<ts::AndOp>(x, all),
+          zero = n.binary<ts::AndOp>(x, sign);
+    Value infinite = n.binary<ts::OrOp>(zero, all);
+    x = n.select(
+        n.compare(P::gt, size, n.integerScalar((bias + reduced) << own, bits)),
+        infinite, x);
+    x = n.select(
+        n.compare(P::le, size, n.integerScalar((bias - reduced) << own, bits)),
+        zero, x);
   }
-  if (!between)
-    return n.unsupported("to " + Twine(exponent) + " bits of exponent and " +
-                         Twine(mantissa) + " of mantissa");
-  return n.out(n.convert(n.convert(n[0], between), element));
+  return n.out(n.select(n.make<ts::IsNanOp>(hloWidened(n, given)), given,
+                        asType(n, x, element)));
+}
+
+LogicalResult importSelf(HloNode &n) { return n.out(n[0]); }
+LogicalResult importZero(HloNode &n) { return n.out(n.splatLike(0, n[0])); }
+LogicalResult importSquare(HloNode &n) { return n.out(n.mul(n[0], n[0])); }
+
+LogicalResult importIsInfinite(HloNode &n) {
+  bool both = n.kind == "is_inf";
+  return n.out(n.make<ts::IsInfOp>(n[0], both || n.kind == "is_neg_inf",
+                                   both || n.kind == "is_pos_inf"));
 }
 
 LogicalResult importNot(HloNode &n) { return n.out(n.make<ts::NotOp>(n[0])); }
 
 constexpr HloRow rows[] = {
     {"abs", 1, importUnary<ts::AbsOp>},
+    {"acos", 1, importUnary<ts::AcosOp>},   // of chlo, as the others without a
+    {"acosh", 1, importUnary<ts::AcoshOp>}, // name in StableHLO
+    {"asin", 1, importUnary<ts::AsinOp>},
+    {"asinh", 1, importUnary<ts::AsinhOp>},
+    {"atan", 1, importUnary<ts::AtanOp>},
+    {"atanh", 1, importUnary<ts::AtanhOp>},
     {"bitcast_convert", 1, importBitcast},
     {"cbrt", 1, importCubeRoot},
     {"ceil", 1, importRound<ts::CeilOp>},
+    {"conj", 1, importSelf},
     {"convert", 1, importConvert},
+    {"cosh", 1, importUnary<ts::CoshOp>},
     {"cosine", 1, importUnary<ts::CosOp>},
     {"count_leading_zeros", 1, importLeadingZeros},
+    {"erf", 1, importUnary<ts::ErfOp>},
     {"exponential", 1, importUnary<ts::ExpOp>},
     {"exponential_minus_one", 1, importUnary<ts::Expm1Op>},
     {"floor", 1, importRound<ts::FloorOp>},
+    {"imag", 1, importZero},
     {"is_finite", 1, importIsFinite},
+    {"is_inf", 1, importIsInfinite},
+    {"is_neg_inf", 1, importIsInfinite},
+    {"is_pos_inf", 1, importIsInfinite},
     {"log", 1, importUnary<ts::LogOp>},
     {"log_plus_one", 1, importUnary<ts::Log1pOp>},
     {"logistic", 1, importUnary<ts::SigmoidOp>},
     {"negate", 1, importUnary<ts::NegOp>},
     {"not", 1, importNot},
     {"popcnt", 1, importPopulation},
+    {"real", 1, importSelf},
     {"reduce_precision", 1, importReducePrecision},
     {"round_nearest_afz", 1, importRoundAway},
     {"round_nearest_even", 1, importRound<ts::RoundEvenOp>},
     {"rsqrt", 1, importUnary<ts::RsqrtOp>},
     {"sign", 1, importUnary<ts::SignOp>},
     {"sine", 1, importUnary<ts::SinOp>},
+    {"sinh", 1, importUnary<ts::SinhOp>},
     {"sqrt", 1, importUnary<ts::SqrtOp>},
+    {"square", 1, importSquare},
     {"tan", 1, importUnary<ts::TanOp>},
     {"tanh", 1, importUnary<ts::TanhOp>},
 };

@@ -1,4 +1,5 @@
 #include "frontends/common/FrontEnd.h"
+#include "frontends/stablehlo/HloText.h"
 #include "frontends/stablehlo/ImportStableHlo.h"
 #include "frontends/stablehlo/InspectStableHlo.h"
 #include "frontends/stablehlo/Vhlo.h"
@@ -12,7 +13,8 @@ class StableHloFrontEnd final : public FrontEnd {
 public:
   std::string_view name() const override { return "stablehlo"; }
   bool accepts(const ModelInput &input) const override {
-    return isHloBytecode(input.begin(4));
+    std::string begin = input.begin(hloTextBegin);
+    return isHloBytecode(begin) || isHloText(begin);
   }
 
   Expected<OwningOpRef<ModuleOp>>

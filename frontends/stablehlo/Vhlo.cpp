@@ -1,6 +1,7 @@
 // The dialects that MLIR's bytecode reader asks what StableHLO means.
 #include "frontends/stablehlo/Vhlo.h"
 #include "frontends/stablehlo/Container.h"
+#include "frontends/stablehlo/HloText.h"
 #include "frontends/stablehlo/VhloBytecode.h"
 #include "frontends/stablehlo/VhloTables.h"
 #include "mlir/Bytecode/BytecodeOpInterface.h"
@@ -177,9 +178,15 @@ Expected<OwningOpRef<ModuleOp>> readHloBytecode(MLIRContext &context,
 Expected<HloProgram> readHloProgram(MLIRContext &context,
                                     std::string_view bytes,
                                     const std::string &where) {
+  if (isHloText(bytes.substr(0, hloTextBegin))) {
+    ASSIGN_OR_RETURN(OwningOpRef<ModuleOp> module,
+                     readHloText(context, bytes, where));
+    return HloProgram{nullptr, bytes.data(), 0, std::move(module)};
+  }
   std::string_view code = findHloBytecode(bytes);
   if (code.empty())
-    return userError("is no StableHLO program: it holds no MLIR bytecode",
+    return userError("is no StableHLO program: it holds no MLIR bytecode, and "
+                     "no text with its ops",
                      where, "give what jax.export writes");
   auto offset = static_cast<size_t>(code.data() - bytes.data());
   std::shared_ptr<llvm::MemoryBuffer> kept;

@@ -43,8 +43,8 @@ struct HloProgram {
   mlir::OwningOpRef<mlir::ModuleOp> module;
 };
 
-/// Finds the bytecode in `bytes` and reads it. What is not aligned as the
-/// format asks is copied.
+/// Finds the bytecode in `bytes` and reads it, or reads text (HloText.h). What
+/// is not aligned as the format asks is copied.
 /// Errors: UserError where there is none or it is damaged.
 Expected<HloProgram> readHloProgram(mlir::MLIRContext &context,
                                     std::string_view bytes,

@@ -87,22 +87,25 @@ std::string checkEpilogue(const OpSet &set, Operation *hero,
   return {};
 }
 
-/// Such a conversion belongs to the kernel that makes the value: products read
-/// their operands as they lie in memory, or slowly.
-bool isNarrowing(Operation *op) {
+/// Schedules of matrix products read floats as they lie in memory; a product of
+/// others is a loop nest, which converts as it reads. (A narrowing conversion
+/// belongs to the kernel that makes the value.)
+bool isReadConverted(Operation *op) {
   auto convert = dyn_cast<ConvertOp>(op);
-  return convert && elementBytes(elementTypeOf(convert.getResult())) <
-                        elementBytes(elementTypeOf(convert.getInput()));
+  if (!convert)
+    return true;
+  Type to = elementTypeOf(convert.getResult());
+  return (!isa<FloatType>(to) || to.isF64()) && !to.isInteger(8) &&
+         elementBytes(to) >= elementBytes(elementTypeOf(convert.getInput()));
 }
 
 Verdict judgeMatmul(const OpSet &set, DotOp dot) {
   Ops before = ancestors(set, dot->getOperands());
   for (Operation *op : before)
     if (!isa<ReshapeOp, TransposeOp, SliceOp, ConvertOp, DimCastOp>(op) ||
-        isNarrowing(op) ||
-        (isa<ConvertOp>(op) && elementTypeOf(op->getResult(0)).isInteger(8)))
-      return refuse("operands of dot take views and widening conversions, "
-                    "not " +
+        !isReadConverted(op))
+      return refuse("operands of dot take views and widening conversions of "
+                    "integers, not " +
                     nameOf(op));
   for (Value operand : dot->getOperands())
     if (!isStrided(operand, [&](Operation *op) { return set.contains(op); }))
@@ -116,10 +119,8 @@ Verdict judgeScaledDot(const OpSet &set, ScaledDotOp dot) {
     return refuse("scaled_dot reads its weights as they are stored");
   Ops before = ancestors(set, dot.getInput());
   for (Operation *op : before)
-    if (!isa<ReshapeOp, TransposeOp, SliceOp, ConvertOp, DimCastOp>(op))
-      return refuse("the input of scaled_dot takes views and conversions, "
-                    "not " +
-                    nameOf(op));
+    if (!isa<ReshapeOp, TransposeOp, SliceOp, DimCastOp>(op))
+      return refuse("the input of scaled_dot takes views, not " + nameOf(op));
   if (!isStrided(dot.getInput(),
                  [&](Operation *op) { return set.contains(op); }))
     return refuse("the input of scaled_dot would have no strides");
@@ -142,6 +143,14 @@ Verdict judgeWindow(const OpSet &set, Operation *op, Hero hero) {
         (each != pad &&
          !(isa<ConstantOp>(each) && each->getResult(0) == pad.getValue())))
       return refuse(nameOf(op) + " reads its operands as they lie in memory");
+  // Neighbours of such a copy come from different programs, elements of one
+  // from far apart: a kernel that moves blocks makes it.
+  if (isa<ConvOp>(op) && set.outputs.size() > 1)
+    for (Value output : set.outputs)
+      if (auto transpose = output.getDefiningOp<TransposeOp>();
+          transpose && movesInnermost(transpose))
+        return refuse("a transposed copy beside the result of " + nameOf(op) +
+                      " would be stored element by element");
   std::string reason = checkEpilogue(set, op, before);
   return reason.empty() ? admit(hero) : refuse(reason);
 }

@@ -12,8 +12,8 @@
 //              after them elementwise ops at the whole or at the reduced shape
 //              and broadcasts from rows to the whole; results have the whole or
 //              the reduced shape.
-//   matmul     one dot. Before it reshape, transpose, slice, widening convert
-//              that leave its operands strided; after it elementwise ops at its
+//   matmul     one dot. Before it reshape, transpose, slice, of integers
+//              widening convert, that leave its operands strided; after it elementwise ops at its
 //              shape, with pullable side inputs (elementwise and reindexing);
 //              then reshapes and transposes.
 //   conv, pool one conv or pool, nothing before it, the rest as for matmul.

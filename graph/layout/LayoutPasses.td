@@ -27,4 +27,28 @@ def PackFilters : Pass<"pack-filters", "::mlir::func::FuncOp"> {
   let dependentDialects = ["::knapper::ts::TsDialect"];
 }
 
+def ConvPhases : Pass<"conv-phases", "::mlir::func::FuncOp"> {
+  let summary = "transposed convolutions as ordinary ones (GPUs)";
+  let description = "See graph/layout/ConvPhases.h.";
+  let dependentDialects = ["::knapper::ts::TsDialect"];
+}
+
+def MergeReducedDims : Pass<"merge-reduced-dims", "::mlir::func::FuncOp"> {
+  let summary = "inner dims that a reduction takes together as one (GPUs)";
+  let description = "See graph/layout/MergeReducedDims.h.";
+  let dependentDialects = ["::knapper::ts::TsDialect"];
+}
+
+def VectorDots : Pass<"vector-dots", "::mlir::func::FuncOp"> {
+  let summary = "products of a matrix and a vector as reductions";
+  let description = "See graph/layout/VectorDots.h.";
+  let dependentDialects = ["::knapper::ts::TsDialect"];
+}
+
+def PadChannels : Pass<"pad-channels", "::mlir::func::FuncOp"> {
+  let summary = "channels of 16-bit convolutions up to multiples of eight (GPUs)";
+  let description = "See graph/layout/PadChannels.h.";
+  let dependentDialects = ["::knapper::ts::TsDialect"];
+}
+
 #endif

@@ -4,9 +4,13 @@
 // the command line.
 #include "graph/fusion/FormKernels.h"
 #include "graph/layout/ChannelsLast.h"
+#include "graph/layout/ConvPhases.h"
+#include "graph/layout/MergeReducedDims.h"
 #include "graph/layout/PackFilters.h"
+#include "graph/layout/PadChannels.h"
 #include "graph/layout/SplitReductions.h"
 #include "graph/layout/SplitSorts.h"
+#include "graph/layout/VectorDots.h"
 #include "graph/quantize/ByteProducts.h"
 #include "graph/quantize/QuantisedProducts.h"
 #include "graph/quantize/RoundProducts.h"
@@ -14,8 +18,10 @@
 #include "graph/quantize/WidenScatter.h"
 #include "graph/simplify/FindComposites.h"
 #include "graph/simplify/FoldConv.h"
+#include "graph/simplify/MatrixDots.h"
 #include "graph/simplify/MergeDots.h"
 #include "graph/simplify/MergeNumbers.h"
+#include "graph/simplify/NarrowDots.h"
 #include "graph/simplify/Simplify.h"
 #include "ir/tensor/Dialect.h"
 #include "ir/tensor/reference/Evaluate.h"
@@ -178,6 +184,36 @@ std::vector<Step> pipeline() {
              return applyPatternsGreedily(f, std::move(patterns));
            }},
           {"layout", [](func::FuncOp f) { return useChannelsLast(f); }},
+          {"conv-phases",
+           [](func::FuncOp f) {
+             splitConvPhases(f);
+             return mlir::success();
+           }},
+          {"pad-channels",
+           [](func::FuncOp f) {
+             padChannels(f);
+             return mlir::success();
+           }},
+          {"matrix-dots",
+           [](func::FuncOp f) {
+             makeMatrixDots(f);
+             return mlir::success();
+           }},
+          {"narrow-dots",
+           [](func::FuncOp f) {
+             narrowDots(f);
+             return mlir::success();
+           }},
+          {"vector-dots",
+           [](func::FuncOp f) {
+             reduceVectorDots(f);
+             return mlir::success();
+           }},
+          {"merge-reduced-dims",
+           [](func::FuncOp f) {
+             mergeReducedDims(f);
+             return mlir::success();
+           }},
           {"split-reductions",
            [](func::FuncOp f) {
              // So that the small tensors of tests are split too.
@@ -185,6 +221,7 @@ std::vector<Step> pipeline() {
                                  .tile = 4,
                                  .part = 2,
                                  .leastColumn = 2,
+                                 .narrowColumns = 4,
                                  .row = 2,
                                  .lines = 64,
                                  .leastLine = 2});

@@ -1,6 +1,7 @@
 #include "graph/layout/SplitReductions.h"
 
 #include "graph/layout/LayoutPasses.h"
+#include "graph/simplify/Match.h"
 #include "ir/tensor/Dialect.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include <cmath>
@@ -137,6 +138,68 @@ static bool sharesItself(Type element, int64_t columns, int64_t rows,
   int64_t wide =
       elementBytes(element) < 4 ? 2 * model.shared : 16 * model.shared;
   return row < wide || rows * row <= twice;
+}
+
+/// Of a reduction of one dim whose columns are narrower than what a program
+/// reads at once: several rows beside each other as one wide row, then these.
+/// True where it was. (`split` has those of one matrix.)
+static bool splitNarrow(ReduceOp op, const SplitModel &model) {
+  constexpr int64_t wide = 2048, leastRows = 32;
+  if (model.narrowColumns == 0 || op.getDims().size() != 1)
+    return false;
+  Value x = op.getInput();
+  MLIRContext *context = op.getContext();
+  int64_t axis = op.getDims()[0], sizes[3] = {1, 1, 1};
+  for (auto [i, dim] : llvm::enumerate(dimsOf(x))) {
+    std::optional<int64_t> size = dim.asConstant();
+    if (!size || *size == 0)
+      return false;
+    int64_t place = int64_t(i) - axis;
+    sizes[place < 0 ? 0 : place > 0 ? 2 : 1] *= *size;
+  }
+  auto [outer, length, columns] = sizes;
+  bool isLast = axis + 1 == rankOf(x);
+  int64_t together = std::min(wide / columns, length / leastRows);
+  constexpr int64_t fewest = 4;
+  if (isLast || outer == 1 || columns >= model.narrowColumns ||
+      together < fewest || outer * columns * 2 > model.programs * wide)
+    return false;
+  OpBuilder b(op);
+  Location loc = op.getLoc();
+  auto reshape = [&](Value value, ArrayRef<int64_t> shape) {
+    SmallVector<Dim> dims;
+    for (int64_t size : shape)
+      dims.push_back(Dim::constant(context, size));
+    return makeReshape(b, loc, value, dims);
+  };
+  auto convert = [&](Value value, Type to) -> Value {
+    return elementTypeOf(value) == to
+               ? value
+               : ConvertOp::create(b, loc, withElement(value.getType(), to),
+                                   value);
+  };
+  auto reduce = [&](Value value) -> Value {
+    return ReduceOp::create(b, loc, op.getKind(), value, ArrayRef<int64_t>{1},
+                            op.getIgnoresNan());
+  };
+  Type element = elementTypeOf(x);
+  bool half = element.isF16() || element.isBF16();
+  x = reshape(convert(x, half ? b.getF32Type() : element),
+              {outer, length, columns});
+  int64_t rows = length / together, whole = rows * together;
+  Value rest;
+  if (whole < length) {
+    rest = runOf(b, loc, x, 1, whole, length - whole);
+    x = runOf(b, loc, x, 1, 0, whole);
+  }
+  x = reduce(reshape(x, {outer, rows, together * columns}));
+  x = reshape(x, {outer, together, columns});
+  if (rest)
+    x = ConcatOp::create(b, loc, ValueRange{x, rest}, uint64_t(1));
+  x = convert(reduce(x), element);
+  op.replaceAllUsesWith(makeReshape(b, loc, x, dimsOf(op.getResult())));
+  op.erase();
+  return true;
 }
 
 static void split(ReduceOp op, const SplitModel &model) {
@@ -368,7 +431,8 @@ bool knapper::hasFewLongRows(Operation *op, const SplitModel &model) {
 void knapper::splitReductions(func::FuncOp function, const SplitModel &model) {
   SmallVector<ReduceOp> ops(function.getOps<ReduceOp>());
   for (ReduceOp op : ops)
-    split(op, model);
+    if (!splitNarrow(op, model))
+      split(op, model);
   SmallVector<ArgReduceOp> indices(function.getOps<ArgReduceOp>());
   for (ArgReduceOp op : indices)
     splitIndex(op, model);

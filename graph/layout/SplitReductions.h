@@ -2,6 +2,9 @@
 //
 //   reduce of few results over many elements   becomes a reduction of parts and
 //                                              one of the parts' results
+//   reduce of narrow columns                   becomes one of wide rows, each
+//   of
+//                                              several, and one of these
 //   arg_reduce of few long lines               the same, of indices and values
 //
 // A reduction has a program a result (or a tile of results); where these are
@@ -42,7 +45,9 @@ struct SplitModel {
   int64_t shared = 0; ///< bytes of a row of columns from which on the programs
                       ///< of one kernel share the rows at full speed; 0: they
                       ///< cannot
-  int64_t row = 64;   ///< the least row of a reduction of symbolic size
+  int64_t narrowColumns = 256; ///< columns beside each other up to which
+                               ///< several rows are taken as one; 0: never
+  int64_t row = 64;    ///< the least row of a reduction of symbolic size
   int64_t lines = 512; ///< programs wanted where the index of a line's best
                        ///< element is asked for; 0: lines stay whole
   int64_t leastLine = 4096; ///< elements of a part of such a line

@@ -1,11 +1,11 @@
-// A sort of a line longer than a run becomes sorts of runs and merges of two runs
-// each, a kernel every time (bottom-up merge sort).
+// A sort of a line longer than a run becomes sorts of runs and merges of two
+// runs each, a kernel every time (bottom-up merge sort).
 //
-// The sort is of 64-bit words: the element's order above its place. No two words
-// are equal, so the sort is stable and needs one result a step. Elements of 64
-// bits are sorted by their low halves, then by their high ones. A merge is a
-// `ts.topk` whose attribute `ts.runs` says that its lines are two sorted runs of
-// so many elements; a schedule may use that. Sizes are constants.
+// The sort is of 64-bit words: the element's order above its place. No two
+// words are equal, so the sort is stable and needs one result a step. Elements
+// of 64 bits are sorted by their low halves, then by their high ones. A merge
+// is a `ts.topk` whose attribute `ts.runs` says that its lines are two sorted
+// runs of so many elements; a schedule may use that. Sizes are constants.
 #pragma once
 
 #include <cstdint>

@@ -239,6 +239,13 @@ static LogicalResult simplifyMin(MinOp op, PatternRewriter &rewriter) {
                                     : failure();
 }
 
+/// Lines of one element.
+static LogicalResult simplifyScan(ScanOp op, PatternRewriter &rewriter) {
+  return !op.getExclusive() && dimOf(op.getInput(), op.getDim()).isConstant(1)
+             ? forward(rewriter, op, op.getInput())
+             : failure();
+}
+
 void knapper::populateAlgebraPatterns(RewritePatternSet &patterns) {
   patterns.add(simplifyAdd);
   patterns.add(simplifySub);
@@ -253,4 +260,5 @@ void knapper::populateAlgebraPatterns(RewritePatternSet &patterns) {
   patterns.add(simplifyConvert);
   patterns.add(simplifyMax);
   patterns.add(simplifyMin);
+  patterns.add(simplifyScan);
 }

@@ -34,4 +34,16 @@ def MergeDots : Pass<"merge-dots", "::mlir::func::FuncOp"> {
                         "also products whose results go into elementwise ops">];
 }
 
+def NarrowDots : Pass<"narrow-dots", "::mlir::func::FuncOp"> {
+  let summary = "products of widened 16-bit operands as products of these (GPUs)";
+  let description = "See graph/simplify/NarrowDots.h.";
+  let dependentDialects = ["::knapper::ts::TsDialect"];
+}
+
+def MatrixDots : Pass<"matrix-dots", "::mlir::func::FuncOp"> {
+  let summary = "products with several dims of columns or depth as products of matrices";
+  let description = "See graph/simplify/MatrixDots.h.";
+  let dependentDialects = ["::knapper::ts::TsDialect"];
+}
+
 #endif

@@ -347,7 +347,9 @@ typedef struct {
                                the module provides are waited for. What kernels
                                find wrong (an index out of range) is the error
                                of a later run of the module. Works while the
-                               stream is captured, once the sizes have been run.
+                               stream is captured, once the sizes have been run:
+                               replays use memory of their own, which the module
+                               keeps until it is freed; free it after the graph.
                                On a CPU a user error. */
   void *stream;             /* of in_stream; CUDA: a CUstream, NULL is the legacy
                                default stream */

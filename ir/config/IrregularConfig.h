@@ -26,8 +26,9 @@ enum class ScanForm : int64_t {
   shortRows = 1, ///< several lines
   columns = 2,   ///< an element of each of the lines beside each other
   lookBack = 3,  ///< of one line, whose CTAs look back at the tiles before
+  lines = 4,     ///< an element of each of many lines, wherever they lie
 };
-constexpr ScanForm largest(ScanForm) { return ScanForm::lookBack; }
+constexpr ScanForm largest(ScanForm) { return ScanForm::lines; }
 
 /// GpuScan.cpp.
 struct ScanGpuConfig {
@@ -51,11 +52,13 @@ struct ScanGpuConfig {
 /// Sort.cpp.
 struct SortConfig {
   int64_t lanes = 0; ///< GPUs: elements of a CTA, whose ranks it finds; CPUs: 0
+  bool radix = false; ///< CPUs: by bits of keys; else by merging runs
 
   template <class Config, class Visit>
   static void fields(Config &c, Visit &&visit) {
     constexpr int64_t none = 0;
     visit("lanes", c.lanes, none, true);
+    visit("radix", c.radix, false, true);
   }
 };
 

@@ -381,11 +381,11 @@ class Module:
         return run
 
     def _check(
-        self, inputs: Any, outputs: Any, flat: bool
+        self, inputs: Any, outputs: Any, flat: bool, *in_stream: int
     ) -> tuple[tuple[int, ...], ...]:
         """The outputs' shapes, where a run on these arrays would start; raises
         where it would not. Nothing is computed. A dim of data is -1."""
-        run = self._run_with(None, 1)
+        run = self._run_with(None, 1, *in_stream)
         out, _, _ = self._call(run, inputs, outputs, cached=False, flat=flat)
         result = Result(
             Handle(out, self._lib.knapper_result_release, self._handle),
@@ -400,18 +400,24 @@ class Module:
         outputs: Mapping[str, Array] | Sequence[Array | None] | None = None,
         *,
         flat_outputs: bool = False,
+        stream: Any = None,
         **unknown: Unpack[NoOptions],
     ) -> Bound:
         """A call on these very arrays, prepared once: what calls of microseconds
         need. outputs, flat_outputs: as for `run`; those that are left out are
         made here.
 
+        stream: of CUDA (torch's, CuPy's, one with __cuda_stream__, or the
+            CUstream as an int; 0 is the default stream). Calls then take their
+            place in it and do not wait; all outputs must be given, in the GPU's
+            memory. None: a call returns when the outputs are written.
+
         Raises as `run` does, now; UserError for a model that computes sizes of
         its outputs from data, and for inputs that are not contiguous arrays or
         host tensors with DLPack (nothing is copied).
         """
-        self._check_named("bind", inputs, unknown, ("outputs", "flat_outputs"))
-        return Bound(self, inputs, outputs, flat_outputs)
+        self._check_named("bind", inputs, unknown, ("outputs", "flat_outputs", "stream"))
+        return Bound(self, inputs, outputs, flat_outputs, stream)
 
     def start(
         self,

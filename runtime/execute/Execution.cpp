@@ -130,6 +130,10 @@ Status Execution::run(std::span<const knapper_tensor> inputs,
     status = state.queue->follow(*options.stream);
   else if (status && external)
     status = state.queue->waitForOthers();
+  if (status && state.queue->isCaptured() && !capturable())
+    status = userError("the model has loops or sizes from data: its run waits "
+                       "for the device, which a capture cannot",
+                       program.name, "capture what is around it");
   if (status && !host)
     status = uploadInputs(inputs);
   if (status)
@@ -243,18 +247,25 @@ Status Execution::pointAllArgs() {
   return success();
 }
 
-/// Whether a run is launches and copies alone, between addresses that are known
-/// before it.
-bool Execution::recordable() const {
-  if (host || options.profile || program.hasLate ||
-      !module.where->canRecord() || state.queue->isCaptured())
-    return false;
+bool Execution::consistsOf(std::initializer_list<fb::Instruction> kinds) const {
   for (const auto &region : program.regions)
     for (const Program::Instruction &in : region)
-      if (in.op != fb::Instruction::Launch && in.op != fb::Instruction::Copy &&
-          in.op != fb::Instruction::Call && in.op != fb::Instruction::NONE)
+      if (std::find(kinds.begin(), kinds.end(), in.op) == kinds.end())
         return false;
   return true;
+}
+
+bool Execution::recordable() const {
+  using I = fb::Instruction;
+  return !host && !options.profile && !program.hasLate &&
+         module.where->canRecord() && !state.queue->isCaptured() &&
+         consistsOf({I::Launch, I::Copy, I::Call, I::NONE});
+}
+
+bool Execution::capturable() const {
+  using I = fb::Instruction;
+  return !program.hasLate && consistsOf({I::Launch, I::Copy, I::Call, I::NONE,
+                                         I::Assert, I::SetSymbols});
 }
 
 /// The entry of this run's sizes and addresses, the first of the list; null,
@@ -522,7 +533,7 @@ Expected<bool> Execution::condition(const Program::Instruction &in) {
   return flag != 0;
 }
 
-Status Execution::checkStatuses() {
+Status takeStatuses(const Program &program, RunState &state) {
   int32_t *statuses = state.statuses;
   for (size_t i = 0; i < state.commands.size(); ++i) {
     if (statuses[i] == kernelOk)

@@ -76,6 +76,10 @@ struct RunState {
   std::vector<std::unique_ptr<char[]>> text;
 };
 
+/// What the launches of a run found wrong, from their status words, which are
+/// cleared: the first failure's error.
+Status takeStatuses(const Program &program, RunState &state);
+
 /// Bytes of a dense tensor; no value if that overflows or a dim is negative.
 std::optional<int64_t> tensorBytes(DType dtype, const int64_t *shape,
                                    size_t rank);
@@ -124,6 +128,11 @@ private:
   /// one.
   Status commands();
   bool recordable() const;
+  /// Whether all instructions are of these kinds.
+  bool consistsOf(std::initializer_list<fb::Instruction> kinds) const;
+  /// Whether the host need not wait on the way, so that a stream that the
+  /// caller captures can have the run.
+  bool capturable() const;
   Recorded *findRecorded();
   Status launch(uint32_t index);
   Status timedLaunch(uint32_t index);
@@ -144,7 +153,7 @@ private:
   Expected<bool> condition(const Program::Instruction &instruction);
   /// Address of `size` bytes at a reference, checked against its buffer.
   Expected<std::byte *> address(const Program::Ref &ref, uint64_t size);
-  Status checkStatuses();
+  Status checkStatuses() { return takeStatuses(program, state); }
 
   Module &module;
   const Program &program;

@@ -224,6 +224,16 @@ void Module::giveState(std::unique_ptr<RunState> state) {
   idle.push_back(std::move(state));
 }
 
+Status Module::checkCaptured() {
+  if (!hasCaptured.load(std::memory_order_relaxed))
+    return success();
+  std::lock_guard lock(mutex);
+  for (const std::unique_ptr<RunState> &state : captured)
+    if (Status s = takeStatuses(decoded, *state); !s)
+      return s;
+  return success();
+}
+
 Expected<std::shared_ptr<const Binding>>
 Module::binding(std::span<const int64_t> symbols) {
   auto matches = [&](const std::shared_ptr<const Binding> &b) {
@@ -254,6 +264,10 @@ Module::binding(std::span<const int64_t> symbols) {
 Status Module::run(std::span<const knapper_tensor> inputs,
                    std::span<const knapper_tensor> outputs, RunResult &result,
                    const RunOptions &runOptions) {
+  if (Status s = checkCaptured(); !s) {
+    result.clear();
+    return s;
+  }
   Expected<std::unique_ptr<RunState>> state = takeState();
   if (!state)
     return state.takeError();
@@ -261,7 +275,13 @@ Status Module::run(std::span<const knapper_tensor> inputs,
       Execution(*this, **state, result, runOptions).run(inputs, outputs);
   if (!status)
     result.clear();
-  giveState(std::move(*state));
+  if (!(*state)->queue->isCaptured()) {
+    giveState(std::move(*state));
+    return status;
+  }
+  std::lock_guard lock(mutex);
+  captured.push_back(std::move(*state));
+  hasCaptured = true;
   return status;
 }
 

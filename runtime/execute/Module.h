@@ -127,6 +127,8 @@ private:
   Module() = default;
   Expected<std::unique_ptr<RunState>> takeState();
   void giveState(std::unique_ptr<RunState> state);
+  /// What replays of captured runs found wrong since the last call.
+  Status checkCaptured();
   Status placeConstants(DeviceQueue &queue);
   /// All constants of the program against their hashes, on the calling thread
   /// and others.
@@ -157,6 +159,10 @@ private:
   std::atomic<RunState *> ready{nullptr};
   std::mutex mutex; // guards what follows
   std::vector<std::unique_ptr<RunState>> idle;
+  // Of runs in a captured stream. Graphs of the caller's, which the module does
+  // not see, use their memory whenever they are replayed.
+  std::vector<std::unique_ptr<RunState>> captured;
+  std::atomic<bool> hasCaptured = false;
   std::vector<std::shared_ptr<const Binding>> recent; // newest first
 };
 

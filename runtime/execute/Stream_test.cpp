@@ -97,3 +97,99 @@ TEST(Stream, ACpuHasNoStreams) {
   EXPECT_THAT(errorOf(m->run({&input, 1}, {}, result, options)),
               HasSubstr("runs in no stream"));
 }
+
+// A graph of the caller's may be replayed at any time: in the middle of a run,
+// and after runs of other sizes.
+TEST(Stream, ACapturedRunHasMemoryOfItsOwn) {
+  std::shared_ptr<Device> device = remoteDevice();
+  std::shared_ptr<Module> m = rowProgram().load({}, device);
+  auto input = onDevice<float>(*device, {1, 2, 3, 4, 5, 6});
+  auto output = onDevice<float>(*device, {-1, -1});
+  auto *result = static_cast<float *>(output->address());
+  std::vector<int64_t> in = {2, 3}, out = {2};
+  knapper_tensor given = {input->address(), 24, KNAPPER_F32, 2, in.data()};
+  knapper_tensor made = {output->address(), 8, KNAPPER_F32, 1, out.data()};
+  RemoteStream stream{{}, true};
+  RunOptions options;
+  options.stream = &stream;
+  RunResult unused;
+  Status s = m->run({&given, 1}, {&made, 1}, unused, options);
+  ASSERT_TRUE(s) << errorOf(s);
+  EXPECT_EQ(result[0], -1);
+  ASSERT_EQ(stream.work.size(), 3u);
+  for (int64_t rows : {2, 60}) {
+    std::vector<float> host(rows * 3, 1);
+    std::vector<int64_t> shape = {rows, 3};
+    knapper_tensor fromHost = tensor(host, shape);
+    result[0] = result[1] = -1;
+    for (auto &command : stream.work) {
+      command();
+      s = m->run({&fromHost, 1}, {}, unused);
+      ASSERT_TRUE(s) << errorOf(s);
+      EXPECT_THAT(floats(unused.outputs()[0]), Each(9.5f));
+    }
+    EXPECT_EQ(result[0], 2 * 6 + 3 + 0.5f);
+    EXPECT_EQ(result[1], 2 * 15 + 3 + 0.5f);
+  }
+}
+
+TEST(Stream, WhatAReplayFoundWrongIsTheErrorOfALaterRun) {
+  std::shared_ptr<Device> device = remoteDevice();
+  std::shared_ptr<Module> m = gatherProgram().load({}, device);
+  auto indices = onDevice(*device, std::vector<int64_t>{2, 1});
+  auto output = onDevice(*device, std::vector<float>(2));
+  std::vector<int64_t> shape = {2};
+  knapper_tensor given = {indices->address(), 16, KNAPPER_I64, 1, shape.data()};
+  knapper_tensor made = {output->address(), 8, KNAPPER_F32, 1, shape.data()};
+  RemoteStream stream{{}, true};
+  RunOptions options;
+  options.stream = &stream;
+  RunResult unused;
+  Status s = m->run({&given, 1}, {&made, 1}, unused, options);
+  ASSERT_TRUE(s) << errorOf(s);
+  auto *index = static_cast<int64_t *>(indices->address());
+  index[1] = 7;
+  for (auto &command : stream.work)
+    command();
+  index[1] = 1;
+  RunResult plain;
+  EXPECT_THAT(errorOf(m->run({&given, 1}, {}, plain)),
+              HasSubstr("gather_node: an index is out of range"));
+  s = m->run({&given, 1}, {}, plain);
+  EXPECT_TRUE(s) << errorOf(s);
+}
+
+TEST(Stream, ACaptureTakesNoRunThatWaits) {
+  TestArtefact a;
+  uint32_t n = a.symbol("n");
+  uint32_t bytes = a.mul(n, a.constant(4));
+  uint32_t flag = a.input("flag", DType::i1, {});
+  uint32_t x = a.input("x", DType::f32, {n});
+  uint32_t y = a.output("y", DType::f32, {n});
+  uint32_t main = a.region(), then = a.region(), otherwise = a.region();
+  a.ifElse(main, flag, then, otherwise);
+  a.copy(then, x, y, bytes);
+  a.launch(otherwise, "scale", {x, y}, n);
+  std::shared_ptr<Device> device = remoteDevice();
+  std::shared_ptr<Module> m = a.load({}, device);
+  auto condition = onDevice<char>(*device, {1});
+  auto input = onDevice<float>(*device, {3}),
+       output = onDevice<float>(*device, {0});
+  std::vector<int64_t> scalar, one = {1};
+  knapper_tensor given[] = {
+      {condition->address(), 1, KNAPPER_I1, 0, scalar.data()},
+      {input->address(), 4, KNAPPER_F32, 1, one.data()}};
+  knapper_tensor made = {output->address(), 4, KNAPPER_F32, 1, one.data()};
+  RemoteStream stream{{}, true};
+  RunOptions options;
+  options.stream = &stream;
+  RunResult unused;
+  EXPECT_THAT(errorOf(m->run(given, {&made, 1}, unused, options)),
+              HasSubstr("which a capture cannot"));
+  EXPECT_TRUE(stream.work.empty());
+  stream.captures = false;
+  Status s = m->run(given, {&made, 1}, unused, options);
+  ASSERT_TRUE(s) << errorOf(s);
+  stream.finish();
+  EXPECT_EQ(*static_cast<float *>(output->address()), 3);
+}

@@ -30,13 +30,31 @@ int32_t factorLu(double *a, int64_t m, int64_t n, int32_t *pivots, bool swaps) {
   return info;
 }
 
+namespace {
+
+/// Several sums at once: one would wait for itself at every term.
+double dot(const double *x, const double *y, int64_t n) {
+  constexpr int64_t lanes = 8;
+  double sums[lanes] = {};
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes)
+    for (int64_t lane = 0; lane < lanes; ++lane)
+      sums[lane] += x[i + lane] * y[i + lane];
+  double sum = 0;
+  for (; i < n; ++i)
+    sum += x[i] * y[i];
+  for (double each : sums)
+    sum += each;
+  return sum;
+}
+
+} // namespace
+
 int32_t factorCholesky(double *a, int64_t n) {
   int32_t info = 0;
   for (int64_t i = 0; i < n && !info; ++i)
     for (int64_t j = 0; j <= i; ++j) {
-      double sum = a[i * n + j];
-      for (int64_t k = 0; k < j; ++k)
-        sum -= a[i * n + k] * a[j * n + k];
+      double sum = a[i * n + j] - dot(a + i * n, a + j * n, j);
       if (i > j) {
         a[i * n + j] = sum / a[j * n + j];
       } else if (sum > 0) {
@@ -56,7 +74,9 @@ void solveTriangular(const double *a, double *b, int64_t n, int64_t k,
     int64_t i = upper ? n - 1 - at : at;
     double *row = b + i * k;
     int64_t from = upper ? i + 1 : 0, to = upper ? n : i;
-    for (int64_t j = from; j < to; ++j) {
+    if (k == 1) // b is one run
+      row[0] -= dot(a + i * n + from, b + from, to - from);
+    for (int64_t j = from; k > 1 && j < to; ++j) {
       double factor = a[i * n + j];
       if (factor != 0)
         for (int64_t c = 0; c < k; ++c)

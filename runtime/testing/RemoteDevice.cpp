@@ -89,7 +89,10 @@ public:
     scratch = std::move(*block);
     return success();
   }
-  Status begin() override { return success(); }
+  Status begin() override {
+    captured = false;
+    return success();
+  }
   Status finish() override {
     flush();
     return success();
@@ -150,14 +153,24 @@ public:
   }
   Status waitFor(const DeviceEvent &event) override { return event.wait(); }
   Status follow(void *stream) override {
+    captured = static_cast<RemoteStream *>(stream)->captures;
+    if (captured)
+      return success();
     waiting.push_back(
         [stream] { static_cast<RemoteStream *>(stream)->finish(); });
     return success();
   }
   Status lead(void *stream) override {
-    static_cast<RemoteStream *>(stream)->work.push_back([this] { flush(); });
+    auto &work = static_cast<RemoteStream *>(stream)->work;
+    if (!captured) {
+      work.push_back([this] { flush(); });
+      return success();
+    }
+    work.insert(work.end(), waiting.begin(), waiting.end());
+    waiting.clear();
     return success();
   }
+  bool isCaptured() const override { return captured; }
   Status beginRecording() override { return notRecorded(); }
   Expected<std::unique_ptr<Recording>> endRecording() override {
     return notRecorded();
@@ -179,6 +192,7 @@ private:
   std::shared_ptr<Memory> memory;
   std::vector<std::function<void()>> waiting;
   uint64_t finished = 0;
+  bool captured = false; // the stream that the run is in
   Block scratch;
 };
 

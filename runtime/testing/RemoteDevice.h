@@ -11,9 +11,11 @@
 namespace knapper::testing {
 
 /// A stream of the caller's on that device: what it was given waits until the
-/// caller runs it.
+/// caller runs it. While it `captures`, the commands of a run are kept one by
+/// one, for the test to run them as often as it likes.
 struct RemoteStream {
   std::vector<std::function<void()>> work;
+  bool captures = false;
 
   void finish() {
     for (auto &each : work)

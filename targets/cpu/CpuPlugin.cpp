@@ -1,6 +1,7 @@
 // x86-64 CPUs as a target.
 #include "graph/layout/PackFilters.h"
 #include "graph/layout/SplitReductions.h"
+#include "graph/layout/VectorDots.h"
 #include "targets/Target.h"
 #include "targets/cpu/CompileKernels.h"
 #include "targets/cpu/CpuTarget.h"
@@ -32,6 +33,7 @@ public:
   }
 
   void prepare(mlir::func::FuncOp function, const TargetDesc &) const override {
+    reduceVectorDots(function);
     // A sum of everything would be one program, on one core; narrow columns
     // leave most of a register empty.
     splitReductions(function, {.programs = 8,
@@ -40,6 +42,7 @@ public:
                                .wide = 64,
                                .narrow = 0,
                                .far = 1024,
+                               .narrowColumns = 0,
                                .row = 64,
                                .lines = 0});
   }

@@ -1,8 +1,13 @@
 // NVIDIA GPUs as a target.
 #include "codegen/schedule/core/Schedule.h"
+#include "graph/layout/ConvPhases.h"
+#include "graph/layout/MergeReducedDims.h"
+#include "graph/layout/PadChannels.h"
 #include "graph/layout/SplitReductions.h"
 #include "graph/layout/SplitSorts.h"
+#include "graph/layout/VectorDots.h"
 #include "graph/quantize/ByteProducts.h"
+#include "graph/simplify/NarrowDots.h"
 #include "ir/tensor/Decompose.h"
 #include "ir/tensor/PagedAttention.h"
 #include "ir/tensor/ScaledDot.h"
@@ -52,6 +57,11 @@ public:
     model.startSeconds = target.launchSeconds;
     ts::decomposeAll(function.getBody(),
                      [&](Operation *op) { return hasFewLongRows(op, model); });
+    splitConvPhases(function);
+    padChannels(function);
+    narrowDots(function);
+    reduceVectorDots(function);
+    mergeReducedDims(function);
     splitReductions(function, model);
     splitSorts(function);
     expandByteProducts(function);

@@ -22,6 +22,38 @@ for dtype in ["f32", "f64", "f16", "bf16", "i32", "i64"]:
     case(f"dot batch {dtype}", [In("x", x), In("y", y)],
          f"%r = ts.dot %x, %y batch [0, 2] x [0, 1] contract [3] x [2] : {x}, {y}", T(dtype, 2, 3, "m", "n"), ROWS,
          lambda x, y: wide(x).transpose(0, 2, 1, 3) @ wide(y), PRODUCT.get(dtype, "exact"))
+    # A matrix and a vector: no free dim, or one of size 1, in several orders.
+    for name, l, r, dims, result in [
+            ("rows", ("m", "k"), ("k",), "batch [] x [] contract [1] x [0]", ("m",)),
+            ("columns", ("k", "m"), ("k", 1), "batch [] x [] contract [0] x [0]", ("m", 1)),
+            ("batch", ("k", 2, "m"), (2, "k"), "batch [1] x [0] contract [0] x [1]", (2, "m")),
+            ("two sums", ("m", 3, "k"), ("k", 3), "batch [] x [] contract [1, 2] x [1, 0]", ("m",)),
+            ("numbers", ("k",), ("k",), "batch [] x [] contract [0] x [0]", ())]:
+        x, y = T(dtype, *l), T(dtype, *r)
+        case(f"dot vector {name} {dtype}", [In("x", x), In("y", y)], f"%r = ts.dot %x, %y {dims} : {x}, {y}", T(dtype, *result),
+             [dict(m=1, k=1), dict(m=3, k=7), dict(m=130, k=321), dict(m=7, k=1029), dict(m=0, k=3), dict(m=5, k=0)],
+             tolerance=PRODUCT.get(dtype, "exact"))
+# Several dims of columns or depth, apart or together.
+EINSUMS = [("heads", "ij,jkl->ikl"), ("around", "ij,kjl->ikl"), ("behind", "ij,klj->ikl"), ("depths apart", "aij,akj->ik"), ("depths turned", "ija,ajk->ik"),
+           ("depths around", "iaj,jka->ik"), ("batch between", "aij,kajl->aikl"), ("both", "baij,kjbl->aikl")]
+EINSUM_SIZES = dict(a=3, b=2, i=37, j=50, k=9, l=24)
+for name, spelling in EINSUMS:
+    for dtype in ["f32", "bf16"]:
+        left, right, result = spelling.replace("->", ",").split(",")
+        batch = [c for c in left if c in right and c in result]
+        depth = [c for c in left if c in right and c not in result]
+        x, y, r = (T(dtype, *(EINSUM_SIZES[c] for c in names)) for names in (left, right, result))
+        def listed(names, dims):
+            return [names.index(c) for c in dims]
+        case(f"dot einsum {name} {dtype}", [In("x", x), In("y", y)],
+             f"%r = ts.dot %x, %y batch {listed(left, batch)} x {listed(right, batch)} contract {listed(left, depth)} x {listed(right, depth)} : {x}, {y}",
+             r, [{}], lambda x, y, spelling=spelling: np_().einsum(spelling, wide(x), wide(y)), PRODUCT[dtype])
+# Operands that are widened first, one or both.
+for name, l, r in [("left", "bf16", "f32"), ("right", "f32", "f16"), ("both", "bf16", "bf16"), ("two kinds", "bf16", "f16")]:
+    x, y, f, g = T(l, "m", "k"), T(r, "k", "n"), T("f32", "m", "k"), T("f32", "k", "n")
+    body = [f"%a = ts.convert %x : {x} to {f}" if l != "f32" else "", f"%b = ts.convert %y : {y} to {g}" if r != "f32" else "",
+            f"%r = ts.dot {'%x' if l == 'f32' else '%a'}, {'%y' if r == 'f32' else '%b'} batch [] x [] contract [1] x [0] : {f}, {g}"]
+    case(f"dot widened {name}", [In("x", x), In("y", y)], "\n  ".join(line for line in body if line), T("f32", "m", "n"), ROWS, tolerance=PRODUCT["f32"])
 # Of sizes that GPUs copy in blocks, whole ones and cut ones.
 BLOCKS = [dict(m=200, n=264, k=136), dict(m=257, n=72, k=200), dict(m=1, n=8, k=8), dict(m=70, n=136, k=64)]
 # And of sizes that no 16-byte access divides.

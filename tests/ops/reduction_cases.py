@@ -52,6 +52,23 @@ for dtype, shape, dims in [("f32", (1000003,), [0]), ("bf16", (300007,), [0]), (
     for kind in ["add", "max"]:
         case(f"reduce of primes {kind} {dtype} {'x'.join(map(str, shape))}", [In("x", t, "normal" if dtype in INTS else "special" if kind == "max" else "ties")],
              f"%r = ts.reduce {kind} %x {dims} : {t}", r, [{}])
+# Narrow columns of several images.
+for dtype, shape, dims in [("f16", (2, 67, 31, 16), [1, 2]), ("bf16", (3, 2000, 5), [1]), ("f32", (2, 3, 700, 24), [2])]:
+    t = T(dtype, *shape)
+    r = T(dtype, *[d for j, d in enumerate(shape) if j not in dims])
+    for kind in ["add", "max"]:
+        case(f"reduce narrow columns {kind} {dtype} {'x'.join(map(str, shape))}", [In("x", t, "ties"), In("c", T(dtype, shape[-1]), "ties")],
+             f"%b = ts.broadcast %c [{len(shape) - 1}] : {T(dtype, shape[-1])} to {t}\n  %s = ts.mul %x, %b : {t}\n  %r = ts.reduce {kind} %s {dims} : {t}", r, [{}],
+             tolerance=ROUNDING.get(dtype, "exact"))
+# Dims that are one row together, before them what is computed.
+for dtype, shape, dims in [("f32", (2560, 3), [0, 1]), ("bf16", (6, 50, 7), [1, 2]), ("f16", (40, 255), [0, 1]), ("i32", (5, 3, 70), [0, 1, 2]),
+                           ("f32", (9, 4, 2, 130, 3), [1, 3, 4])]:
+    t = T(dtype, *shape)
+    r = T(dtype, *[d for j, d in enumerate(shape) if j not in dims])
+    for kind in ["add", "max"]:
+        case(f"reduce dims together {kind} {dtype} {'x'.join(map(str, shape))}", [In("x", t, "ties" if dtype in FLOATS else "normal"), In("c", T(dtype), "ties")],
+             f"%b = ts.broadcast %c [] : {T(dtype)} to {t}\n  %m = ts.mul %x, %x : {t}\n  %s = ts.sub %m, %b : {t}\n  %r = ts.reduce {kind} %s {dims} : {t}", r, [{}],
+             tolerance=ROUNDING.get(dtype, "exact"))
 # Few rows so long that GPUs take parts of them.
 for dtype, shape in [("f32", (1000003,)), ("bf16", (2, 500009)), ("f16", (1, 400000))]:
     t, last = T(dtype, *shape), len(shape) - 1
@@ -246,6 +263,14 @@ t = T("f32", 400009)
 case("scan looking back special", [In("x", t, "special")], f"%r = ts.scan max %x dim 0 : {t}", t)
 case("scan looking back twice", [In("x", t, "ties"), In("y", t, "ties")],
      f"%a = ts.scan add %x dim 0 : {t}\n%b = ts.scan add %y dim 0 : {t}\n%r = ts.mul %a, %b : {t}", t)
+# Lines of which few lie beside each other.
+for dtype, shape, dim in [("f32", (400, 7, 3), 1), ("bf16", (33, 150, 5), 1), ("i64", (2, 3, 9, 40, 3), 2), ("f16", (129, 2), 0),
+                          ("f32", (3, "a", "b", 2), 1), ("i8", (50, 16, 1, 7), 1)]:
+    t = T(dtype, *shape)
+    for kind, attributes in [("add", ""), ("mul", "{reverse = true}"), ("max", "{exclusive = true, reverse = true}")]:
+        case(f"scan lines {kind} {dtype} {'x'.join(map(str, shape))} {attributes}",
+             [In("x", t, "unit" if dtype in FLOATS else "normal")], f"%r = ts.scan {kind} %x dim {dim} {attributes} : {t}", t,
+             PLANE if "a" in shape else ({},), tolerance=ROUNDING.get(dtype, "exact"))
 for size in [64, 300, 20000]:
     t = T("f32", 9, size)
     case(f"scan between others {size}", [In("x", t), In("y", t)],

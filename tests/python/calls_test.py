@@ -280,6 +280,10 @@ def test_bound_calls_refuse(affine, subtract):
         affine.bind([X.tolist()])
     with pytest.raises(knapper.UserError, match="would be copied"):
         subtract.bind([X, X.T.copy().T])
+    with pytest.raises(knapper.UserError, match="runs in no stream"):
+        affine.bind([X], stream=0)
+    with pytest.raises(TypeError, match="a str is no CUDA stream"):
+        affine.bind([X], stream="default")
     with pytest.raises(knapper.UserError, match="no output 'z'"):
         affine.bind([X], {"z": np.empty(3, np.float32)})
     with pytest.raises(knapper.UserError, match="is of dtype f64"):

@@ -148,6 +148,61 @@ def test_captured_by_the_user():
         close(y, (x * 3).relu())
 
 
+def test_replays_beside_calls_and_other_captures():
+    """A scan keeps marks in work memory, and a call of other sizes makes that memory anew."""
+
+    def scanned(x):
+        return (x.sin() * 3).cumsum(0)
+
+    def check(got, x):
+        torch.testing.assert_close(got.double(), scanned(x.double()), rtol=1e-4, atol=0.05)
+
+    f = compiled(scanned, dynamic=True)
+    x, other = torch.randn(1 << 20, 1, device="cuda"), torch.randn(1 << 21, 2, device="cuda")
+    f(other)
+    graph, y = captured(f, x)
+    second = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(second):  # without a call in between: its work memory is allocated in the capture
+        z = f(x)
+    streams = [torch.cuda.Stream() for _ in range(2)]
+    for _ in range(10):
+        x.normal_()
+        torch.cuda.synchronize()
+        for each, stream in zip((graph, second), streams):
+            with torch.cuda.stream(stream):
+                each.replay()
+        again = f(other)
+        torch.cuda.synchronize()
+        check(again, other)
+        check(y, x)
+        check(z, x)
+
+
+def test_a_bound_call_in_a_stream():
+    """It does not wait, and a graph may capture it."""
+    module = knapper.torch.export(Mlp(), (torch.randn(8, 64),), target="cuda", cache=False)
+    x, y = torch.randn(8, 64, device="cuda"), torch.empty(8, 64, device="cuda")
+    stream = torch.cuda.Stream()
+    call = module.bind([x], [y], stream=stream)
+    with pytest.raises(knapper.UserError, match="needs memory of the GPU"):
+        module.bind([x], stream=stream)
+    wanted = torch.from_dlpack(module(x).tensor(0)).cuda()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        torch.cuda._sleep(100_000_000)
+        call()
+        assert not stream.query()
+    stream.synchronize()
+    close(y, wanted)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=stream):
+        call()
+    for _ in range(3):
+        x.normal_()
+        graph.replay()
+        close(y, torch.from_dlpack(module(x).tensor(0)).cuda())
+
+
 def test_sizes_that_change():
     model = Mlp().cuda()
     f = compiled(model, dynamic=True)

@@ -124,7 +124,7 @@ def test_a_size_option():
 
 
 def test_no_bytecode():
-    with pytest.raises(knapper.UserError, match="holds no MLIR bytecode"):
+    with pytest.raises(knapper.UserError, match="holds no MLIR bytecode, and no text"):
         knapper.compile(b"something else", model_format="stablehlo", cache=False)
 
 
@@ -148,6 +148,7 @@ def test_damage(tmp_path):
         ("convolved", program(jax.grad(lambda x, w: convolved(x, w).sum()), x, w)),
     ):
         (tmp_path / name).write_bytes(exported.mlir_module_serialized)
+        (tmp_path / f"{name}.mlir").write_text(exported.mlir_module())
     run = subprocess.run(
         [sys.executable, str(HERE / "mutate.py"), str(tmp_path), "0", "150"],
         capture_output=True, text=True, timeout=300, check=False,

@@ -7,13 +7,32 @@ that the last line says what a crash came from, and at the end how many were ref
 """
 
 import random
+import re
 import sys
 from pathlib import Path
 
 import knapper
 
 
+WORDS = re.compile(rb"\s+|[\w.]+|->|.", re.S)
+ODD = (b"-1", b"0", b"9223372036854775807", b"18446744073709551616", b"?", b"tensor<4x5xf32>", b"tensor<?xf32>", b"(", b")", b"[", b"]", b"<",
+       b">", b"{", b"}", b'"', b"%arg0", b"@main", b"dense<0>", b"none", b"1.5", b"stablehlo.add", b"#stablehlo.dot<", b"index", b"i1")  # fmt: skip
+
+
+def damaged_text(data, random):
+    """Words that are left out, repeated, changed for another of the program or for an odd one."""
+    words = WORDS.findall(data)
+    if random.randrange(8) == 0:
+        return b"".join(words[: random.randrange(1, len(words))])
+    for _ in range(random.choice((1, 1, 2, 5))):
+        at = random.randrange(len(words))
+        words[at] = random.choice((b"", words[at] * 2, random.choice(words), random.choice(ODD), words[at] + b" " + random.choice(words)))
+    return b"".join(words)
+
+
 def damaged(data, random):
+    if not data.startswith(b"ML\xefR"):
+        return damaged_text(data, random)
     data = bytearray(data)
     kind = random.randrange(4)
     if kind == 0:  # cut

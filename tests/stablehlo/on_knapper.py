@@ -85,6 +85,21 @@ CASES = {
     "fourier of reals": (lambda x, z: (jnp.fft.rfft(x), jnp.fft.rfft2(x), jnp.fft.irfft(z), jnp.fft.irfft(z, 9), jnp.fft.irfft2(z, (4, 7)),
                                        jnp.fft.irfftn(z.reshape(2, 2, 5))), X, Z),
     "long fourier": (lambda x: (jnp.fft.rfft(x), jnp.fft.fft(x[:1021]), jnp.fft.irfft(jnp.fft.rfft(x))), random.standard_normal(3000).astype(np.float32)),
+    "eigenvalues of any": (lambda a: lax.sort(abs(jnp.linalg.eigvals(jnp.stack([a, 2 * a])))), SQUARE + np.triu(SQUARE)),
+    "eigenvectors of any": (lambda a: (lambda w, v: (v * w) @ jnp.linalg.inv(v))(*jnp.linalg.eig(a)).real, SQUARE + np.triu(SQUARE)),
+    "eigenvalues of NaN": (lambda a: jnp.linalg.eigvals(a * jnp.nan), SQUARE),
+    "schur": (lambda a: (lambda t, z: z @ t @ z.T)(*jax.scipy.linalg.schur(a)), SQUARE + np.triu(SQUARE)),
+    "hessenberg": (lambda a: (lambda h, q: (q @ h @ q.T, jnp.tril(h, -2)))(*jax.scipy.linalg.hessenberg(a, calc_q=True)), SQUARE),
+    "pivoted qr": (lambda a: jax.scipy.linalg.qr(a, pivoting=True)[2], X),
+    "complex matrices": (lambda z, w: (jnp.linalg.solve(z[:, :4], w), jnp.linalg.cholesky(z @ z.conj().T + jnp.eye(4)), jnp.linalg.inv(z[:, :4]),
+                                       lax.linalg.triangular_solve(z[:, :4], w, left_side=True, lower=True, transpose_a=True, conjugate_a=True),
+                                       lax.linalg.triangular_solve(z[:, :4], w.T, unit_diagonal=True), jnp.linalg.svd(z, compute_uv=False)), Z, W),
+    "complex factorisations": (lambda z: ((lambda q, r: q @ r)(*jnp.linalg.qr(z)), jnp.linalg.eigvalsh(z @ z.conj().T),
+                                          (lambda w, v: (v * w) @ v.conj().T)(*jnp.linalg.eigh(z @ z.conj().T))), Z),
+    "callback": (lambda x: jax.pure_callback(lambda a: np.sin(np.asarray(a)), jax.ShapeDtypeStruct(x.shape, x.dtype), x) * 2, X),
+    "callback of complex": (lambda z: jax.pure_callback(lambda a: np.conj(np.asarray(a)), jax.ShapeDtypeStruct(z.shape, z.dtype), z) + 1, Z),
+    "callback of nothing": (lambda: jax.pure_callback(lambda: (np.int32(3), np.ones(2, bool)), (jax.ShapeDtypeStruct((), np.int32), jax.ShapeDtypeStruct((2,), bool))),),
+    "callback a row": (lambda x: jax.vmap(lambda r: jax.pure_callback(lambda a: np.asarray(a).sum(), jax.ShapeDtypeStruct((), r.dtype), r, vmap_method="sequential"))(x), X),
     "scatter of a function": (lambda x, i: x.at[i].apply(lambda y: y * y + 1, unique_indices=True), X, INDICES),
 }  # fmt: skip
 
@@ -136,6 +151,43 @@ def refusal():
     return "a running product of complex numbers was taken"
 
 
+def effects():
+    """Callbacks run as often as the program says, in its order, also without results."""
+    seen = []
+
+    def body(i, x):
+        jax.debug.callback(lambda i: seen.append(int(i)), i)
+        return x + 1
+
+    def function(x):
+        x = lax.fori_loop(0, 3, body, x)
+        jax.debug.callback(lambda: seen.append("end"))
+        return x, jax.experimental.io_callback(lambda a: np.float32(seen.append("io") or 7), jax.ShapeDtypeStruct((), np.float32), x)
+
+    x, number = jax.jit(function)(X)
+    jax.block_until_ready(x)
+    if sorted(map(str, seen)) != ["0", "1", "2", "end", "io"] or seen[:3] != [0, 1, 2] or float(number) != 7:
+        return f"{seen}, {number}"
+    try:
+        jax.jit(lambda x: jax.experimental.io_callback(lambda a: a, jax.ShapeDtypeStruct((), np.float32), x, ordered=True))(np.float32(1))
+    except NotImplementedError as error:
+        return "" if "ordered=False" in str(error) else f"another error: {error}"
+    return "an ordered callback was taken"
+
+
+def raising():
+    """What a callback raises is the call's error, and the process goes on."""
+
+    def bad(x):
+        raise ValueError("a reason of the user's")
+
+    try:
+        jax.block_until_ready(jax.jit(lambda x: jax.pure_callback(bad, jax.ShapeDtypeStruct((), np.float32), x))(X))
+    except Exception as error:
+        return "" if "ValueError: a reason of the user's" in str(error) else f"another error: {error}"
+    return "nothing was raised"
+
+
 def serialised():
     from jax.experimental import serialize_executable
 
@@ -172,7 +224,7 @@ def memory():
 
 def main() -> int:
     found = {name: wrong(function, arguments) for name, (function, *arguments) in CASES.items()}
-    for check in (donation, refusal, serialised, options, memory):
+    for check in (donation, refusal, effects, raising, serialised, options, memory):
         found[check.__name__] = check()
     bad = {name: what for name, what in found.items() if what}
     for name, what in bad.items():

@@ -8,6 +8,8 @@
 //            shuffles within a warp
 //   columns  program = a tile of neighbouring lines, some steps read at once;
 //            few long ones are shared out to a cluster likewise
+//   lines    the same of lines of which few lie beside each other: each thread
+//            has one and computes where it begins
 //   look back  program = a tile of a line; it scans its tile and waits for what
 //            the tiles before make (tile.look_back): each element is read once,
 //            by as many programs as there are tiles
@@ -65,7 +67,8 @@ int64_t partsOf(const TargetDesc &target, Dim programs, int64_t steps,
 }
 
 /// Size, in 64-bit words, of the decoupled look-back state of a line: a status
-/// word a tile and a group of tiles, two where an element is wider than 32 bits.
+/// word a tile and a group of tiles, two where an element is wider than 32
+/// bits.
 Dim wordsOfLine(Dim tiles, Type element) {
   Dim groups =
       tiles.floorDiv(tiles.like(tile::LookBackOp::kGroup)) + tiles.like(1);
@@ -176,6 +179,8 @@ LogicalResult chooseGpuScan(ts::KernelOp kernel, const TargetDesc &target,
   config::ScanGpuConfig config;
   int64_t &parts = config.parts;
   bool strided = !inner.isConstant(1);
+  constexpr double stepSeconds = 1.25e-7; // of columns: eight answer together
+  constexpr int64_t heldWarps = 16;
   std::optional<Traffic> traffic;
   if (std::optional<int64_t> lines = others.asConstant();
       lines && number && *lines > 0 && *number > 0)
@@ -197,12 +202,10 @@ LogicalResult chooseGpuScan(ts::KernelOp kernel, const TargetDesc &target,
     constexpr int64_t leastSteps = 32;
     parts = partsOf(target, schedule.grid, number.value_or(1), leastSteps);
     config.lanes = lanes;
-    constexpr double stepSeconds = 1.25e-7; // eight answer together
-    constexpr int64_t held = 16;            // warps
     if (traffic &&
         lookBackSeconds(target, *traffic, strided) <
             walkSeconds(target, *traffic, *schedule.grid.asConstant(), parts,
-                        traffic->length, stepSeconds, held) &&
+                        traffic->length, stepSeconds, heldWarps) &&
         lookBackInstead(schedule, config, op, *traffic, width, strided, target))
       parts = 1;
   } else if (inner.isConstant(1) && number &&
@@ -231,10 +234,27 @@ LogicalResult chooseGpuScan(ts::KernelOp kernel, const TargetDesc &target,
     schedule.grid = others;
     constexpr double tileSeconds = 2e-6;
     constexpr int64_t held = 2;
+    double seconds = 0;
+    constexpr int64_t threads = 128;
+    // Of sizes not known yet: a tile of a short line is mostly empty.
+    bool apart = strided && representative(length) <= threads;
+    if (traffic) {
+      seconds = walkSeconds(target, *traffic, traffic->lines, parts, tiles,
+                            tileSeconds, held);
+      double apartSeconds = walkSeconds(
+          target, *traffic, llvm::divideCeil(traffic->lines, threads), 1,
+          traffic->length, stepSeconds, heldWarps * warp / threads);
+      apart = strided && apartSeconds < seconds;
+      seconds = apart ? apartSeconds : seconds;
+    }
+    if (apart) {
+      config.form = ScanForm::lines;
+      config.lanes = config.threads = threads;
+      schedule.grid = others.ceilDiv(one * threads);
+      parts = 1;
+    }
     if (traffic && traffic->length > lanes &&
-        lookBackSeconds(target, *traffic, strided) <
-            walkSeconds(target, *traffic, traffic->lines, parts, tiles,
-                        tileSeconds, held) &&
+        lookBackSeconds(target, *traffic, strided) < seconds &&
         lookBackInstead(schedule, config, op, *traffic, width, strided, target))
       parts = 1;
   }
@@ -306,6 +326,9 @@ struct ScanBuilder {
   LogicalResult buildRows();
   LogicalResult buildShort();
   LogicalResult buildColumns();
+  LogicalResult buildLines();
+  /// Lanes go along their lines together; `coordAt`: where they are at a step.
+  LogicalResult walkSteps(llvm::function_ref<Coord(Value step)> coordAt);
   LogicalResult buildLookBack();
 };
 
@@ -499,7 +522,6 @@ LogicalResult ScanBuilder::buildShort() {
 }
 
 LogicalResult ScanBuilder::buildColumns() {
-  constexpr int64_t atOnce = 8; // steps
   SmallVector<Dim> around;
   for (auto [i, dim] : llvm::enumerate(dims))
     if (i != axis)
@@ -522,12 +544,52 @@ LogicalResult ScanBuilder::buildColumns() {
       coord.dims.push_back({outer[next++]});
     }
   }
-  auto stepAt = [&](Value i) {
+  return walkSteps([&](Value step) {
     Coord at = coord;
-    at.dims[axis] = {op.getReverse()
-                         ? e.sub(e.sub(e.add(begin, end), e.constant(1)), i)
-                         : i};
+    at.dims[axis] = {step};
     return at;
+  });
+}
+
+LogicalResult ScanBuilder::buildLines() {
+  Dim before = length.like(1), inner = before;
+  for (auto [i, dim] : llvm::enumerate(dims)) {
+    before = i < axis ? before * dim : before;
+    inner = i > axis ? inner * dim : inner;
+  }
+  Dim lines = before * inner;
+  Value first =
+      e.mul(share(tile::ProgramIdOp::create(b, loc), 1), e.constant(lanes));
+  auto type = VectorType::get(lanes, b.getIndexType());
+  auto splat = [&](Value v) {
+    return vector::BroadcastOp::create(b, loc, type, v);
+  };
+  SmallVector<int64_t> numbers = llvm::to_vector(llvm::seq<int64_t>(0, lanes));
+  Value line = arith::AddIOp::create(
+      b, loc, splat(first),
+      arith::ConstantOp::create(
+          b, loc, DenseElementsAttr::get(type, ArrayRef<int64_t>(numbers))));
+  Value count = splat(e.size(inner));
+  LaneIndex outside{{}, 0, arith::DivUIOp::create(b, loc, line, count)};
+  LaneIndex inside{{}, 0, arith::RemUIOp::create(b, loc, line, count)};
+  Value valid =
+      lines.knownDivisor() % lanes ? e.sub(e.size(lines), first) : Value();
+  return walkSteps([&](Value step) {
+    Coord at;
+    at.lanes = lanes;
+    at.valid = valid;
+    at.dims = {outside, {step}, inside};
+    return e.reshape(at, {before, length, inner}, dims);
+  });
+}
+
+LogicalResult
+ScanBuilder::walkSteps(llvm::function_ref<Coord(Value step)> coordAt) {
+  constexpr int64_t atOnce = 8; // steps
+  auto stepAt = [&](Value i) {
+    return coordAt(op.getReverse()
+                       ? e.sub(e.sub(e.add(begin, end), e.constant(1)), i)
+                       : i);
   };
   using Step = llvm::function_ref<FailureOr<Value>(Value x, const Coord &at,
                                                    Value carried)>;
@@ -606,6 +668,8 @@ LogicalResult buildGpuScan(BuildContext &context) {
     return builder.buildColumns();
   case ScanForm::lookBack:
     return builder.buildLookBack();
+  case ScanForm::lines:
+    return builder.buildLines();
   }
   llvm_unreachable("a form of scans");
 }

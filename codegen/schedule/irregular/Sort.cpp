@@ -3,16 +3,20 @@
 //   merge   program = one line: loaded into scratch with its indices, sorted
 //           bottom-up by merging runs of 1, 2, 4, ... between two halves of
 //           scratch (stable, n log n), the first k elements stored
+//   radix   program = one line: keys of it (SortKeys.h) with their places or
+//           elements, sorted by eight bits at a time from the lowest between
+//           two halves of scratch; bits in which all keys agree are passed over
 //   rank    program = a tile of a line: each lane counts the elements of the
 //           line that go before its own, which is the place where it belongs;
 //           n * n steps, but all lanes at once and without scratch (GPUs)
 //
-// Parameters: lanes (of the rank form; 0: merge).
+// Parameters: lanes (of the rank form), radix; neither: merge.
 #include "codegen/schedule/core/ConfigOf.h"
 #include "codegen/schedule/core/ElementEmitter.h"
 #include "codegen/schedule/core/Grain.h"
 #include "codegen/schedule/core/LaneLoops.h"
 #include "codegen/schedule/core/Schedules.h"
+#include "codegen/schedule/irregular/SortKeys.h"
 #include "ir/config/IrregularConfig.h"
 
 using namespace mlir;
@@ -57,6 +61,10 @@ Value Order::rightFirst(ElementEmitter &e, Value left, Value right) const {
   return arith::OrIOp::create(b, loc, better, byNan);
 }
 
+/// The radix form: how often each value of each eight bits is among the keys.
+constexpr int64_t digitBits = 8, digitValues = 1 << digitBits;
+constexpr int64_t countBytes = 8 * digitValues * 64 / digitBits;
+
 } // namespace
 
 LogicalResult chooseSort(ts::KernelOp kernel, const TargetDesc &target,
@@ -85,8 +93,12 @@ LogicalResult chooseSort(ts::KernelOp kernel, const TargetDesc &target,
   }
   schedule.grid = around;
   schedule.grain = grainOf(1000, dims[op.getDim()]);
-  // Two halves of (index, value), each element 8 bytes at most.
-  schedule.scratch = dims[op.getDim()] * 32 + 64;
+  // Counting costs as much as some hundred elements.
+  constexpr int64_t shortest = 512;
+  bool radix = representative(dims[op.getDim()]) >= shortest;
+  schedule.parameters = config::print(config::SortConfig{.radix = radix});
+  // Two halves of (index, value), each element 8 bytes at most; and counts.
+  schedule.scratch = dims[op.getDim()] * 32 + (radix ? countBytes : 0) + 64;
   schedules.push_back(std::move(schedule));
   return success();
 }
@@ -183,6 +195,179 @@ static LogicalResult buildRanks(BuildContext &context, int64_t lanes) {
   return success();
 }
 
+namespace {
+
+/// The radix form of one line.
+class RadixSort {
+public:
+  RadixSort(BuildContext &context, ts::TopKOp op)
+      : e(context.emitter), b(e.builder), loc(e.location), op(op),
+        outputs(context.kernel.yield().getValues()), order(e, op),
+        element(computeType(ts::elementTypeOf(op.getInput()))),
+        n(e.size(ts::dimsOf(op.getInput())[op.getDim()])),
+        digits(order.type.getWidth() / digitBits),
+        hasPlaces(llvm::is_contained(outputs, op.getIndices())) {
+    Type payload = hasPlaces ? Type(b.getI64Type()) : element;
+    keys = scratch(order.type, e.constant(0));
+    payloads = scratch(payload, e.mul(n, e.constant(16)));
+    counts = scratch(b.getI64Type(), e.mul(n, e.constant(32)));
+  }
+
+  LogicalResult build(const Coord &line);
+
+private:
+  Value scratch(Type type, Value at) {
+    return tile::ScratchOp::create(b, loc, tile::BufferType::get(type), at);
+  }
+  Value load(Value buffer, Value at) {
+    Type type = cast<tile::BufferType>(buffer.getType()).getElementType();
+    return tile::LoadOp::create(b, loc, type, buffer, at);
+  }
+  void store(Value x, Value buffer, Value at) {
+    tile::StoreOp::create(b, loc, x, buffer, at);
+  }
+  Value countAt(Value at) {
+    return arith::IndexCastOp::create(b, loc, b.getIndexType(),
+                                      load(counts, at));
+  }
+  void setCount(Value count, Value at) {
+    store(arith::IndexCastOp::create(b, loc, b.getI64Type(), count), counts,
+          at);
+  }
+  /// Where the digit of a key is counted.
+  Value counterOf(Value key, int64_t digit);
+  LogicalResult fill(const Coord &line);
+  /// Counts become the places where the elements begin; whether all elements
+  /// have one value of the digit.
+  Value sumUp(int64_t digit);
+  /// Moves all from one half of scratch to the other.
+  LogicalResult pass(int64_t digit, Value from);
+  LogicalResult finish(const Coord &line, Value from);
+
+  ElementEmitter &e;
+  OpBuilder &b;
+  Location loc;
+  ts::TopKOp op;
+  ValueRange outputs;
+  SortKeys order;
+  Type element;
+  Value n, keys, payloads, counts;
+  int64_t digits;
+  bool hasPlaces;
+};
+
+Value RadixSort::counterOf(Value key, int64_t digit) {
+  Value bits = key;
+  if (digit)
+    bits = arith::ShRUIOp::create(b, loc, bits,
+                                  order.number(digit * digitBits, 0));
+  bits = arith::AndIOp::create(b, loc, bits, order.number(digitValues - 1, 0));
+  Value value = arith::IndexCastUIOp::create(b, loc, b.getIndexType(), bits);
+  return e.add(value, e.constant(digit * digitValues));
+}
+
+LogicalResult RadixSort::fill(const Coord &line) {
+  if (failed(forEach(e, e.constant(0), e.constant(digits * digitValues),
+                     [&](Value i) -> LogicalResult {
+                       setCount(e.constant(0), i);
+                       return success();
+                     })))
+    return failure();
+  return forEach(e, e.constant(0), n, [&](Value i) -> LogicalResult {
+    Coord at = line;
+    at.dims[op.getDim()] = {i};
+    Value x = e.emit(op.getInput(), at);
+    if (!x)
+      return failure();
+    // Of keys the larger goes first.
+    Value key = arith::XOrIOp::create(b, loc, order.of(x, 0),
+                                      order.number(~uint64_t(0), 0));
+    store(key, keys, i);
+    store(hasPlaces
+              ? Value(arith::IndexCastOp::create(b, loc, b.getI64Type(), i))
+              : x,
+          payloads, i);
+    for (int64_t digit = 0; digit < digits; ++digit) {
+      Value at = counterOf(key, digit);
+      setCount(e.add(countAt(at), e.constant(1)), at);
+    }
+    return success();
+  });
+}
+
+Value RadixSort::sumUp(int64_t digit) {
+  LogicalResult status = success();
+  Value base = e.constant(digit * digitValues);
+  SmallVector<Value> found = forEach(
+      e, e.constant(0), e.constant(digitValues),
+      ValueRange{e.constant(0), e.constant(0)},
+      [&](Value i, ValueRange carried) -> FailureOr<SmallVector<Value>> {
+        Value at = e.add(base, i), count = countAt(at);
+        setCount(carried[0], at);
+        return SmallVector<Value>{
+            e.add(carried[0], count),
+            arith::MaxUIOp::create(b, loc, carried[1], count)};
+      },
+      status);
+  return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, found[1], n);
+}
+
+LogicalResult RadixSort::pass(int64_t digit, Value from) {
+  Value to = e.sub(n, from);
+  return forEach(e, e.constant(0), n, [&](Value i) -> LogicalResult {
+    Value at = e.add(from, i), key = load(keys, at);
+    Value payload = load(payloads, at), counter = counterOf(key, digit);
+    Value place = countAt(counter);
+    setCount(e.add(place, e.constant(1)), counter);
+    place = e.add(to, place);
+    store(key, keys, place);
+    store(payload, payloads, place);
+    return success();
+  });
+}
+
+LogicalResult RadixSort::finish(const Coord &line, Value from) {
+  return forEach(
+      e, e.constant(0), e.size(op.getK()), [&](Value i) -> LogicalResult {
+        Value payload = load(payloads, e.add(from, i)), x = payload;
+        Coord to = line, at = line;
+        to.dims[op.getDim()] = {i};
+        if (hasPlaces && llvm::is_contained(outputs, op.getValues())) {
+          at.dims[op.getDim()] = {
+              arith::IndexCastOp::create(b, loc, b.getIndexType(), payload)};
+          x = e.emit(op.getInput(), at);
+          if (!x)
+            return failure();
+        }
+        for (auto [r, value] : llvm::enumerate(outputs))
+          e.store(value == op.getIndices() ? payload : x, e.outputBuffer(r),
+                  value.getType(), to);
+        return success();
+      });
+}
+
+LogicalResult RadixSort::build(const Coord &line) {
+  if (failed(fill(line)))
+    return failure();
+  Value from = e.constant(0);
+  for (int64_t digit = 0; digit < digits; ++digit) {
+    Value agrees = sumUp(digit);
+    auto branch = scf::IfOp::create(b, loc, TypeRange{b.getIndexType()}, agrees,
+                                    /*withElseRegion=*/true);
+    b.setInsertionPointToEnd(&branch.getThenRegion().front());
+    scf::YieldOp::create(b, loc, from);
+    b.setInsertionPointToEnd(&branch.getElseRegion().front());
+    if (failed(e.scoped([&] { return pass(digit, from); })))
+      return failure();
+    scf::YieldOp::create(b, loc, e.sub(n, from));
+    from = branch.getResult(0);
+    b.setInsertionPointAfter(branch);
+  }
+  return finish(line, from);
+}
+
+} // namespace
+
 LogicalResult buildSort(BuildContext &context) {
   auto config = configOf<config::SortConfig>(context);
   if (failed(config))
@@ -204,6 +389,12 @@ LogicalResult buildSort(BuildContext &context) {
   unsigned next = 0;
   for (size_t i = 0; i < dims.size(); ++i)
     coord.dims.push_back({i == axis ? Value() : outer[next++]});
+  for (Value value : context.kernel.yield().getValues())
+    if (value != op.getValues() && value != op.getIndices())
+      return context.kernel.emitOpError(
+          "stores something else than the sort's results");
+  if (config->radix)
+    return RadixSort(context, op).build(coord);
 
   Type element = computeType(ts::elementTypeOf(op.getInput()));
   Order order{isa<FloatType>(element),
@@ -302,11 +493,8 @@ LogicalResult buildSort(BuildContext &context) {
                      Value x;
                      if (value == op.getValues())
                        x = load(values, element, where);
-                     else if (value == op.getIndices())
-                       x = load(indices, b.getI64Type(), where);
                      else
-                       return context.kernel.emitOpError(
-                           "stores something else than the sort's results");
+                       x = load(indices, b.getI64Type(), where);
                      e.store(x, e.outputBuffer(r), value.getType(), at);
                    }
                    return success();

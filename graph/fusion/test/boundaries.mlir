@@ -50,8 +50,20 @@ func.func @moved_after_reduction(%x: !t) -> tensor<128x64xf32> {
 !w = tensor<128x128xf32>
 func.func @arithmetic_before_product(%x: !t, %w: !w) -> !t {
   %0 = ts.tanh %x : !t
-  // expected-remark@+1 {{not fused with the kernel of tanh: operands of dot take views and widening conversions, not tanh}}
+  // expected-remark@+1 {{not fused with the kernel of tanh: operands of dot take views and widening conversions of integers, not tanh}}
   %1 = ts.dot %0, %w batch [] x [] contract [1] x [0] : !t, !w
+  return %1 : !t
+}
+
+// -----
+
+!t = tensor<64x128xf32>
+!n = tensor<128x128xbf16>
+!w = tensor<128x128xf32>
+func.func @conversion_before_product(%x: !t, %w: !n) -> !t {
+  %0 = ts.convert %w : !n to !w
+  // expected-remark@+1 {{not fused with the kernel of convert: operands of dot take views and widening conversions of integers, not convert}}
+  %1 = ts.dot %x, %0 batch [] x [] contract [1] x [0] : !t, !w
   return %1 : !t
 }
 

@@ -209,3 +209,29 @@ func.func @written_rows(%past: tensor<2x9x8xf32>, %at: tensor<2xi64>, %u: tensor
   %5 = ts.scatter_elements %past, %3, %4 dim 1 : tensor<2x9x8xf32>, tensor<2x3x8xi64>, tensor<2x3x8xf32>
   return %5 : tensor<2x9x8xf32>
 }
+
+// -----
+
+// A transposed copy beside a convolution's result is a kernel of its own; alone, the convolution stores it.
+// CHECK-LABEL: func.func @copy_of_a_convolution
+// CHECK: ts.kernel conv
+// CHECK-NOT: ts.transpose
+// CHECK: ts.kernel transpose
+// CHECK: return
+func.func @copy_of_a_convolution(%x: tensor<8x32x32x3xf32>, %w: tensor<3x3x3x32xf32>) -> (tensor<8x30x30x32xf32>, tensor<32x30x30x8xf32>) {
+  %0 = ts.conv %x, %w strides [1, 1] dilations [1, 1] input_dilations [1, 1] low [#ts.dim<0>, #ts.dim<0>] high [#ts.dim<0>, #ts.dim<0>] {channels_last = true} : tensor<8x32x32x3xf32>, tensor<3x3x3x32xf32>
+  %1 = ts.transpose %0 [3, 1, 2, 0] : tensor<8x30x30x32xf32>
+  return %0, %1 : tensor<8x30x30x32xf32>, tensor<32x30x30x8xf32>
+}
+
+// -----
+
+// CHECK-LABEL: func.func @transposed_convolution
+// CHECK: ts.kernel conv
+// CHECK-NOT: ts.kernel
+// CHECK: return
+func.func @transposed_convolution(%x: tensor<8x32x32x3xf32>, %w: tensor<3x3x3x32xf32>) -> tensor<32x30x30x8xf32> {
+  %0 = ts.conv %x, %w strides [1, 1] dilations [1, 1] input_dilations [1, 1] low [#ts.dim<0>, #ts.dim<0>] high [#ts.dim<0>, #ts.dim<0>] {channels_last = true} : tensor<8x32x32x3xf32>, tensor<3x3x3x32xf32>
+  %1 = ts.transpose %0 [3, 1, 2, 0] : tensor<8x30x30x32xf32>
+  return %1 : tensor<32x30x30x8xf32>
+}

@@ -239,3 +239,12 @@ func.func @transposed_product(%x: tensor<5x3xf32>, %g: tensor<5x4xf32>) -> tenso
   %1 = ts.transpose %0 [1, 0] : tensor<4x3xf32>
   return %1 : tensor<3x4xf32>
 }
+
+// CHECK-LABEL: @lines_of_one
+// CHECK-NEXT: %[[S:.*]] = ts.scan add %arg0 dim 1 {exclusive = true}
+// CHECK-NEXT: return %arg0, %[[S]]
+func.func @lines_of_one(%x: tensor<5x1x3xf32>) -> (tensor<5x1x3xf32>, tensor<5x1x3xf32>) {
+  %0 = ts.scan mul %x dim 1 : tensor<5x1x3xf32>
+  %1 = ts.scan add %x dim 1 {exclusive = true} : tensor<5x1x3xf32>
+  return %0, %1 : tensor<5x1x3xf32>, tensor<5x1x3xf32>
+}

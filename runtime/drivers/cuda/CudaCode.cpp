@@ -26,6 +26,7 @@ GpuExecutable::GpuExecutable(std::shared_ptr<Gpu> gpu, std::string code,
 
 GpuExecutable::~GpuExecutable() {
   Current current(*gpu);
+  DuringCapture allowed(*gpu);
   for (Module module : modules)
     gpu->api->moduleUnload(module);
 }
@@ -54,6 +55,7 @@ GpuExecutable::load(std::shared_ptr<Gpu> gpu, std::span<const std::byte> code,
 Expected<Module> GpuExecutable::loadModule(const void *code,
                                            unsigned threads) const {
   Current current(*gpu);
+  DuringCapture allowed(*gpu);
   const Api &api = *gpu->api;
   Module module = nullptr;
   std::string log(4096, '\0');

@@ -43,6 +43,7 @@ int Gpu::attribute(int number) const {
 Expected<std::unique_ptr<DeviceBuffer>>
 GpuBuffer::create(std::shared_ptr<Gpu> gpu, uint64_t bytes, MemoryKind kind) {
   Current current(*gpu);
+  DuringCapture allowed(*gpu);
   const Api &api = *gpu->api;
   void *memory = nullptr;
   if (bytes > 0 && kind == MemoryKind::device) {
@@ -69,6 +70,7 @@ GpuBuffer::~GpuBuffer() {
   if (!memory)
     return;
   Current current(*gpu);
+  DuringCapture allowed(*gpu);
   if (kind == MemoryKind::device)
     gpu->api->free(reinterpret_cast<Pointer>(memory));
   else

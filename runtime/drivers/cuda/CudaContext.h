@@ -43,6 +43,23 @@ private:
   const Api &api;
 };
 
+/// Lets this thread allocate, load and free in a scope while a stream is
+/// captured, which torch and others forbid to the whole process by default: what
+/// a garbage collector frees would invalidate their capture. Nothing of it is
+/// part of the capture.
+class DuringCapture {
+public:
+  explicit DuringCapture(const Gpu &gpu) : api(*gpu.api) {
+    api.captureModeExchange(&mode);
+  }
+  ~DuringCapture() { api.captureModeExchange(&mode); }
+  DuringCapture(const DuringCapture &) = delete;
+
+private:
+  const Api &api;
+  int mode = 2; // CU_STREAM_CAPTURE_MODE_RELAXED; the other one in between
+};
+
 /// Device memory, or host memory that both sides address.
 class GpuBuffer : public DeviceBuffer {
 public:

@@ -56,6 +56,7 @@ public:
       : gpu(std::move(gpu)), exec(exec) {}
   ~GpuRecording() override {
     Current current(*gpu);
+    DuringCapture allowed(*gpu);
     gpu->api->graphExecDestroy(exec);
   }
 
@@ -70,6 +71,7 @@ public:
   }
   ~GpuQueue() override {
     Current current(*gpu);
+    DuringCapture allowed(*gpu);
     if (recording)
       dropCapture();
     (void)finishAll();
@@ -294,6 +296,7 @@ private:
 
 Expected<std::unique_ptr<DeviceQueue>> createQueue(std::shared_ptr<Gpu> gpu) {
   Current current(*gpu);
+  DuringCapture allowed(*gpu);
   Stream stream;
   if (Status s = gpu->api->check(gpu->api->streamCreate(&stream, kNonBlocking),
                                  "cuStreamCreate");

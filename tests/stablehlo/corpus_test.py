@@ -1,0 +1,34 @@
+"""A sample of the corpus in each form: nothing wrong, nothing that dies."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+RUN = Path(__file__).parent / "corpus_run.py"
+
+
+@pytest.mark.parametrize("form, offset", [("bytecode", 83), ("pretty", 89), ("generic", 97)])
+def test_a_sample(form, offset):
+    run = subprocess.run(
+        [sys.executable, str(RUN), "--form", form, "--every", str(offset)], capture_output=True, text=True, timeout=600, check=False,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-2000:]
+    right, total = (int(re.search(pattern, run.stdout).group(1)) for pattern in (r"(\d+) right", r"of (\d+)\n"))
+    # The rest is refused: types and ops of docs/stablehlo-support.md that say so.
+    assert right > 0.6 * total, run.stdout
+
+
+def test_it_finds_what_is_wrong():
+    sys.path.insert(0, str(RUN.parent))
+    import dataclasses
+
+    import corpus_run
+    from corpus import programs
+
+    program = next(p for p in programs.everything() if p.name == "sine f32 many")
+    assert corpus_run.outcome(program, "bytecode")[0] == "right"
+    other = dataclasses.replace(program, text=program.text.replace("sine", "cosine"), expected=(program.arguments[0],))
+    assert corpus_run.outcome(other, "bytecode")[0] == "wrong"

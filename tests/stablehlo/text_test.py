@@ -1,0 +1,94 @@
+"""StableHLO as text: pretty and generic, with locations and without."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from programs_test import OPS
+
+import knapper
+
+# Their text has a function that the importer lacks; as bytecode it is expanded.
+MISSING = {"gelu": "erfc"}
+
+
+def texts(function, arguments):
+    lowered = jax.jit(function).lower(*arguments)
+    generic = lowered.compiler_ir().operation.get_asm(print_generic_op_form=True)
+    kept = sorted(lowered._lowering.compile_args["kept_var_idx"])
+    leaves = jax.tree_util.tree_leaves(arguments)
+    return (lowered.as_text(), generic, lowered.as_text(debug_info=True)), [np.asarray(leaves[i]) for i in kept]
+
+
+@pytest.mark.parametrize("name", OPS)
+def test_op(name):
+    function, *arguments = OPS[name]
+    forms, given = texts(function, arguments)
+    wanted = jax.tree_util.tree_leaves(jax.jit(function)(*arguments))
+    for text in forms:
+        if name in MISSING:
+            with pytest.raises(knapper.UserError, match=MISSING[name]):
+                knapper.compile(text.encode(), cache=False)
+            continue
+        outputs = knapper.compile(text.encode(), cache=False)(*given)
+        for i, each in enumerate(wanted):
+            output = np.asarray(outputs[i])
+            assert output.dtype == each.dtype
+            np.testing.assert_allclose(output.astype(np.float64), np.asarray(each, np.float64), rtol=2e-5, atol=2e-5)
+
+
+def test_a_file_of_either_name(tmp_path, monkeypatch):
+    (text, *_), _ = texts(lambda x: x + 1, [np.ones(3, np.float32)])
+    for name in ("model.mlir", "model.stablehlo"):
+        (tmp_path / name).write_text(text)
+        module = knapper.compile(tmp_path / name, cache=False)
+        np.testing.assert_array_equal(np.asarray(module(np.ones(3, np.float32))[0]), 2)
+        found = knapper.inspect(tmp_path / name)
+        assert found["operators"][0]["op"] in ("add", "broadcast_in_dim") and not found["unsupported"]
+
+
+def test_lines_of_the_users_program():
+    (_, _, text), _ = texts(lambda x: jax.lax.lgamma(x), [np.ones(3, np.float32)])
+    with pytest.raises(knapper.UserError, match=r"lgamma\(3xf32\)\n *.*text_test.py:"):
+        knapper.compile(text.encode(), cache=False)
+
+
+PROGRAM = """module {{
+  func.func public @main(%x: tensor<4xf32>) -> tensor<4xf32> {{
+    {}
+    return %y : tensor<4xf32>
+  }}
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    "line, message",
+    [
+        ("%y = stablehlo.addd %x, %x : tensor<4xf32>", "line 3, column 10: .*stablehlo.addd"),
+        ("%y = stablehlo.add %x, %z : tensor<4xf32>", "line 3, column .*undeclared SSA value"),
+        ("%y = stablehlo.add %x : tensor<4xf32>", "has 1 operands"),
+        ("%y = stablehlo.iota dims = 0 : tensor<4xf32>", "iota has no 'dims'"),
+        ("%y = stablehlo.slice %x [0:9] : (tensor<4xf32>) -> tensor<4xf32>", "takes 0:9:1 of 4"),
+        ("%y = stablehlo.reduce_precision %x, format = m5 : tensor<4xf32>", "'m5' is no format such as e5m10"),
+        ("%y = stablehlo.constant dense<1.0> : vector<4xf32>", "expects different type"),
+        ("%y = stablehlo.reverse %x, dims = [4] : tensor<4xf32>", "names no dims of rank 1"),
+        ("%y = stablehlo.sine %x {a = " + "[" * 300 + "} : tensor<4xf32>", "is nested too deeply"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong(line, message):
+    with pytest.raises(knapper.UserError, match=message):
+        knapper.compile(PROGRAM.format(line).encode(), cache=False)
+
+
+def test_the_command(tmp_path):
+    build = Path(os.environ.get("KNAPPER_BUILD", "build/dev"))
+    (tmp_path / "m.mlir").write_text(PROGRAM.format("%y = stablehlo.sine %x : tensor<4xf32>"))
+    run = subprocess.run(
+        [str(build / "bin/knapper"), "compile", str(tmp_path / "m.mlir"), "-o", str(tmp_path / "m.knap")],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert run.returncode == 0 and (tmp_path / "m.knap").exists(), run.stderr
