@@ -54,6 +54,8 @@ Expected<EngineOptions> engineOptions(const knapper_llm_options &given) {
                        "knapper_llm_options dtype", "f32, bf16, i8 or i4");
     options.dtype = *dtype;
   }
+  if (given.target)
+    options.target = given.target;
   if (given.cache_dir)
     options.cacheFolder = given.cache_dir;
   return options;

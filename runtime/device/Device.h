@@ -210,6 +210,9 @@ public:
   /// peaks.
   virtual Status describe(JsonWriter &json, bool measure) const = 0;
 
+  /// Bytes of device memory that are free now; nothing where the device has no
+  /// memory of its own.
+  virtual std::optional<uint64_t> freeBytes() const { return std::nullopt; }
   /// bytes == 0 gives a buffer whose address may be null. Out of memory is a
   /// DeviceError. Contents are undefined.
   virtual Expected<std::unique_ptr<DeviceBuffer>> allocate(uint64_t bytes,

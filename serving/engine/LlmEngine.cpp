@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 
 namespace knapper::serving {
 
@@ -283,34 +284,35 @@ bool LlmEngine::step() {
     return false;
   }
   buildTable();
-  Expected<std::span<float>> logits = runner->run(batch);
-  if (!logits) {
+  if (Status status = runner->run(batch); !status) {
     // What the blocks hold now is not known: nothing is published.
+    Error error = status.takeError();
     for (const Part &part : parts)
-      finish(*part.sequence, FinishReason::error, logits.error());
+      finish(*part.sequence, FinishReason::error, error);
     return true;
   }
   for (const Part &part : parts)
-    take(part, *logits);
+    take(part);
   checkLedger();
   return true;
 }
 
-void LlmEngine::take(const Part &part, std::span<float> logits) {
+void LlmEngine::take(const Part &part) {
   Sequence &sequence = *part.sequence;
-  auto vocabulary = static_cast<size_t>(settings.limits.vocabulary);
-  auto rows = logits.subspan(static_cast<size_t>(part.firstRow) * vocabulary,
-                             static_cast<size_t>(part.rows) * vocabulary);
   int32_t first = sequence.computed;
   sequence.computed += part.tokens;
   auto prompt = static_cast<int32_t>(sequence.request.prompt.size());
   if (first < prompt)
     counters.promptTokens +=
         static_cast<uint64_t>(std::min(part.tokens, prompt - first));
-  if (sequence.request.promptLogprobs && first + 1 < prompt)
-    readPrompt(sequence, first, part.tokens, rows);
+  if (sequence.request.promptLogprobs && first + 1 < prompt) {
+    auto rows = runner->logits(part.firstRow, part.rows);
+    if (!rows)
+      return finish(sequence, FinishReason::error, rows.takeError());
+    readPrompt(sequence, first, part.tokens, *rows);
+  }
   if (sequence.computed == sequence.length())
-    sample(sequence, rows.last(vocabulary));
+    sample(sequence, part.firstRow + part.rows - 1);
 }
 
 /// Rows are those of positions `first` on whose next token the prompt has.
@@ -337,17 +339,34 @@ bool LlmEngine::stops(const Sequence &sequence, int32_t token) const {
          (!sequence.request.ignoreEos && has(settings.endTokens));
 }
 
-void LlmEngine::sample(Sequence &sequence, std::span<float> logits) {
+/// Whether the most likely token is what is drawn.
+static bool takesBest(const Request &request) {
+  const SamplingOptions &options = request.sampling;
+  return options.temperature <= 0 && options.frequencyPenalty == 0 &&
+         options.presencePenalty == 0 && options.repetitionPenalty == 1 &&
+         options.bias.empty() && !request.grammar && request.topLogprobs <= 0;
+}
+
+Expected<Token> LlmEngine::draw(Sequence &sequence, int64_t row) {
+  const Request &request = sequence.request;
+  // What is not finite is for sampleToken to say.
+  if (takesBest(request))
+    if (auto best = runner->best(row); best && std::isfinite(best->logprob))
+      return Token{best->token, request.topLogprobs == 0 ? best->logprob : 0, {}};
+  ASSIGN_OR_RETURN(std::span<float> logits, runner->logits(row, 1));
+  return sampleToken(logits, request.sampling, sequence.counts,
+                     static_cast<uint64_t>(sequence.length()),
+                     request.topLogprobs, sequence.next.allowed);
+}
+
+void LlmEngine::sample(Sequence &sequence, int64_t row) {
   if (sequence.request.maxTokens == 0)
     return finish(sequence, FinishReason::length);
   // Of the first token; the others' were found when the one before was drawn.
   if (sequence.grammar && sequence.next.allowed.empty() &&
       !lookAhead(sequence, {}))
     return;
-  Expected<Token> token =
-      sampleToken(logits, sequence.request.sampling, sequence.counts,
-                  static_cast<uint64_t>(sequence.length()),
-                  sequence.request.topLogprobs, sequence.next.allowed);
+  Expected<Token> token = draw(sequence, row);
   if (!token)
     return finish(sequence, FinishReason::error, token.takeError());
   // Not before: what follows keys that are no numbers is none either.

@@ -75,11 +75,13 @@ private:
   /// Adds a part to the batch, if its blocks are there.
   void addPart(Sequence &sequence, int32_t tokens);
   void buildTable();
-  void take(const Part &part, std::span<float> logits);
+  void take(const Part &part);
   void readPrompt(Sequence &sequence, int32_t first, int32_t count,
                   std::span<float> logits);
   /// The next token of a sequence of which all is computed.
-  void sample(Sequence &sequence, std::span<float> logits);
+  void sample(Sequence &sequence, int64_t row);
+  /// The token of a row of the step's logits.
+  Expected<Token> draw(Sequence &sequence, int64_t row);
   bool lookAhead(Sequence &sequence, const std::vector<Token> &tokens);
   bool stops(const Sequence &sequence, int32_t token) const;
   void finish(Sequence &sequence, FinishReason reason, Error error = {},

@@ -126,7 +126,11 @@ Value DecoderBuilder::write(Value pool, Value newRows) {
       make<ts::ConcatOp>(ValueRange{broadcastAt(block, {0}, dims), head,
                                     broadcastAt(offset, {0}, dims)},
                          uint64_t(2));
-  return make<ts::ScatterNdOp>(pool, index, newRows, ts::ReduceKindAttr());
+  Value written = make<ts::ScatterNdOp>(pool, index, convert(newRows, poolType),
+                                        ts::ReduceKindAttr());
+  if (written)
+    written.getDefiningOp()->setAttr("ts.unique_indices", b.getUnitAttr());
+  return written;
 }
 
 Value DecoderBuilder::attention(Value x) {
@@ -161,11 +165,12 @@ Value DecoderBuilder::attention(Value x) {
                      ? config.attentionScale
                      : 1 / std::sqrt(static_cast<double>(config.headWidth));
   Value y = make<ts::PagedAttentionOp>(
-      q, keys, values, table, sequence, position, llvm::APFloat(scale),
+      convert(q, poolType), keys, values, table, sequence, position, llvm::APFloat(scale),
       static_cast<uint64_t>(config.windows[layer]),
       llvm::APFloat(config.scoreCap));
   if (failed())
     return {};
+  y = convert(y, f32);
   return linear(reshape(y, {count, dim(queryWidth)}), layerName(names.output),
                 queryWidth, config.width, config.outputBias);
 }
@@ -207,6 +212,22 @@ Value DecoderBuilder::logits(Value x) {
   return y;
 }
 
+SmallVector<Value> DecoderBuilder::best(Value logits) {
+  if (failed())
+    return {};
+  Value token = make<ts::ArgReduceOp>(ts::ReduceKind::max, logits, uint64_t(1),
+                                      /*last=*/false);
+  Value largest = make<ts::ReduceOp>(ts::ReduceKind::max, logits,
+                                     ArrayRef<int64_t>{1}, false);
+  if (failed())
+    return {};
+  Value apart = make<ts::SubOp>(
+      logits, broadcastAt(largest, {0}, ts::dimsOf(logits)));
+  Value all = make<ts::ReduceOp>(ts::ReduceKind::add, make<ts::ExpOp>(apart),
+                                 ArrayRef<int64_t>{1}, false);
+  return {token, make<ts::NegOp>(make<ts::LogOp>(all))};
+}
+
 Status DecoderBuilder::build(ModuleOp module) {
   auto symbol = [&](llvm::StringRef name) { return shared.freshSymbol(name); };
   count = symbol("tokens");
@@ -223,11 +244,11 @@ Status DecoderBuilder::build(ModuleOp module) {
     argument(name, {count}, number);
   argument("table", {sequences, blocks}, number);
   argument("rows", {wanted}, number);
-  Dims poolDims{pool, dim(config.keyHeads), dim(blockTokens),
+  Dims poolDims{pool, dim(config.keyHeads), dim(form.blockTokens),
                 dim(config.headWidth)};
   for (int64_t i = 0; i < config.layers; ++i) {
-    argument("keys." + std::to_string(i), poolDims, f32);
-    argument("values." + std::to_string(i), poolDims, f32);
+    argument("keys." + std::to_string(i), poolDims, poolType);
+    argument("values." + std::to_string(i), poolDims, poolType);
   }
   b.setInsertionPointToEnd(module.getBody());
   auto main =
@@ -263,22 +284,27 @@ Status DecoderBuilder::build(ModuleOp module) {
   }
   at = "the model";
   Value y = logits(x);
+  SmallVector<Value> results{y};
+  SmallVector<std::string> resultNames{"logits"};
+  if (form.bestTokens) {
+    llvm::append_range(results, best(y));
+    resultNames.append({"best", "best_logprob"});
+  }
   if (error)
     return *error;
   if (missing || !y)
     return internalError(missing.value_or("the program could not be built"),
                          at);
   TRY(checkAllRead(config.family));
-  SmallVector<Value> results{y};
   llvm::append_range(results, pools);
   func::ReturnOp::create(b, loc, results);
   main.setType(b.getFunctionType(types, ValueRange(results).getTypes()));
   for (auto [i, name] : llvm::enumerate(names))
     main.setArgAttr(i, "ts.name", b.getStringAttr(name));
-  main.setResultAttr(0, "ts.name", b.getStringAttr("logits"));
   for (size_t i = 0; i < pools.size(); ++i)
-    main.setResultAttr(1 + i, "ts.name",
-                       b.getStringAttr("new_" + names[std::size(inputs) + i]));
+    resultNames.push_back("new_" + names[std::size(inputs) + i]);
+  for (auto [i, name] : llvm::enumerate(resultNames))
+    main.setResultAttr(i, "ts.name", b.getStringAttr(name));
   module->setAttr("ts.symbols", shared.symbolsAttr());
   setFiles(module);
   return success();

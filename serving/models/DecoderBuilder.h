@@ -6,10 +6,12 @@
 //   tokens [T]      what is read          position [T]  where in its sequence
 //   sequence [T]    row of the table      block, offset [T]  where its key goes
 //   table [B, M]    blocks of a sequence  rows [R]  tokens whose logits are
-//   made keys.L, values.L [N, G, P, D]  the pools of layer L, f32
+//   made keys.L, values.L [N, G, P, D]  the pools of layer L
 //
-// Outputs: logits [R, vocabulary] f32, then the pools, which the program may be
-// given the inputs' own memory for. T, B, M, R and N are symbols.
+// Outputs: logits [R, vocabulary] f32, where asked for the best token of each
+// row (i64) and its log-probability (f32), then the pools, which the program
+// may be given the inputs' own memory for. T, B, M, R and N are symbols. No two
+// tokens have one place of a block.
 //
 //===----------------------------------------------------------------------===//
 #pragma once
@@ -19,13 +21,22 @@
 
 namespace knapper::serving {
 
+/// What of a decoder's program is the engine's to say.
+struct DecoderForm {
+  int64_t blockTokens = 16;
+  DType pools = DType::f32; ///< or bf16: what attention multiplies
+  bool bestTokens = false;
+};
+
 class DecoderBuilder : public CheckpointBuilder {
 public:
   DecoderBuilder(GraphBuilder &shared, mlir::Location location,
                  const DecoderConfig &config, const Checkpoint &checkpoint,
-                 int64_t blockTokens)
+                 const DecoderForm &form)
       : CheckpointBuilder(shared, location, checkpoint, config.names.base),
-        config(config), blockTokens(blockTokens) {}
+        config(config), form(form),
+        poolType(form.pools == DType::bf16 ? mlir::Type(shared.b.getBF16Type())
+                                           : f32) {}
 
   /// The function @main of the module. UserError for weights that are missing,
   /// of another shape, or that nothing reads.
@@ -52,10 +63,13 @@ private:
   /// The pool with the new rows [T, G, D].
   mlir::Value write(mlir::Value pool, mlir::Value rows);
   mlir::Value logits(mlir::Value x);
+  /// The best token of each row, and its log-probability.
+  llvm::SmallVector<mlir::Value> best(mlir::Value logits);
   Angles makeAngles(const Rope &rope);
 
   const DecoderConfig &config;
-  int64_t blockTokens;
+  DecoderForm form;
+  mlir::Type poolType;
   ts::Dim count; ///< of tokens
   mlir::Value tokens, position, sequence, block, offset, table, rows;
   llvm::SmallVector<mlir::Value> pools; ///< keys, values of each layer

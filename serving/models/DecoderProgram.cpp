@@ -63,19 +63,19 @@ compileProgram(const std::string &family, const Checkpoint &checkpoint,
 
 Expected<std::string> decoderText(const DecoderConfig &config,
                                   const Checkpoint &checkpoint,
-                                  int64_t blockTokens) {
+                                  const DecoderForm &form) {
   return programText(config.family, [&](GraphBuilder &graph, Location location,
                                         ModuleOp module) {
-    return DecoderBuilder(graph, location, config, checkpoint, blockTokens)
+    return DecoderBuilder(graph, location, config, checkpoint, form)
         .build(module);
   });
 }
 
 Expected<std::shared_ptr<const Artefact>>
 compileDecoder(const DecoderConfig &config, const Checkpoint &checkpoint,
-               int64_t blockTokens, Options options) {
+               const DecoderForm &form, Options options) {
   return compileProgram(config.family, checkpoint, std::move(options), [&] {
-    return decoderText(config, checkpoint, blockTokens);
+    return decoderText(config, checkpoint, form);
   });
 }
 

@@ -3,11 +3,13 @@
 //   engine_requests FOLDER REQUESTS.json
 //
 // REQUESTS.json: {"options": {threads, kv_memory, max_context,
-// max_batched_tokens, max_sequences, prefix_cache, dtype, cache}, "groups":
+// max_batched_tokens, max_sequences, prefix_cache, dtype, target, cache,
+// remote}, "groups":
 // [[request, ...], ...]}; a group's requests are submitted together, the next
 // group when all of them have ended. A request: {prompt, max_tokens,
 // temperature, seed, top_logprobs, prompt_logprobs, ignore_eos, stop_tokens,
 // cancel_after}.
+#include "runtime/testing/RemoteDevice.h"
 #include "serving/engine/LoadEngine.h"
 
 #include <chrono>
@@ -95,10 +97,14 @@ int run(const char *folder, const char *path) {
   options.maxSequences = given.value("max_sequences", 64);
   options.queueLimit = given.value("queue_limit", 1024);
   options.prefixCache = given.value("prefix_cache", true);
+  options.target = given.value("target", "cpu");
   options.cacheFolder = given.value("cache", "");
   options.dtype = parseDType(given.value("dtype", "f32")).value_or(DType::text);
   double begin = now();
-  auto engine = loadEngine(folder, options);
+  // The CPU's code on a device that the host cannot look into, as a GPU.
+  auto engine = given.value("remote", false)
+                    ? loadEngineOn(testing::remoteDevice(), folder, options)
+                    : loadEngine(folder, options);
   if (!engine) {
     std::cerr << engine.error().message() << "\n";
     return 1;

@@ -19,7 +19,7 @@ public:
 private:
   int threads = 0, maxContext = 0, maxSequences = 64, maxBatchedTokens = 512,
       queueLimit = 1024;
-  std::string dtype = "f32";
+  std::string dtype = "f32", target = "cpu";
   double kvMemory = 0; ///< GiB
   bool noPrefixCache = false, isNull = false;
   int64_t nullStep = 0; ///< microseconds

@@ -103,6 +103,13 @@ public:
            type == kDeviceMemory && ordinal == gpu->id;
   }
 
+  std::optional<uint64_t> freeBytes() const override {
+    Current current(*gpu);
+    size_t free = 0, all = 0;
+    if (gpu->api->memoryInfo(&free, &all) != 0)
+      return std::nullopt;
+    return free;
+  }
   Expected<std::unique_ptr<DeviceBuffer>> allocate(uint64_t bytes,
                                                    MemoryKind kind) override {
     return GpuBuffer::create(gpu, bytes, kind);
