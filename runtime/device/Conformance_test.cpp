@@ -161,6 +161,20 @@ TEST_P(Conformance, LargeCopiesAreWhole) {
   }
 }
 
+TEST_P(Conformance, UploadsByThreadsAreWhole) {
+  for (uint64_t count : {1, 1000, (9 << 20) + 5}) {
+    std::vector<int32_t> data(count), back(count);
+    for (uint64_t i = 0; i < count; ++i)
+      data[i] = static_cast<int32_t>(i * 7 + 1);
+    auto b = buffer(count * 4);
+    ASSERT_GOOD(device->uploadAll(b->address(), data.data(), count * 4, 4));
+    ASSERT_GOOD(queue->begin());
+    ASSERT_GOOD(queue->download(back.data(), b->address(), count * 4));
+    ASSERT_GOOD(queue->finish());
+    EXPECT_EQ(data, back);
+  }
+}
+
 TEST_P(Conformance, LaunchesCoverTheGridOnce) {
   SKIP_UNLESS_COMPUTES();
   std::vector<int64_t> none;

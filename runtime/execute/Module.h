@@ -127,7 +127,7 @@ private:
   Module() = default;
   Expected<std::unique_ptr<RunState>> takeState();
   void giveState(std::unique_ptr<RunState> state);
-  Status placeConstants(DeviceQueue &queue);
+  Status placeConstants();
   /// All constants of the program against their hashes, on the calling thread
   /// and others.
   Status checkConstants();

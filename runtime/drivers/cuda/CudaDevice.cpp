@@ -4,6 +4,7 @@
 #include "runtime/base/Log.h"
 #include "runtime/base/Text.h"
 #include "runtime/drivers/cuda/CudaCode.h"
+#include "runtime/drivers/cuda/CudaUpload.h"
 
 #include <algorithm>
 #include <charconv>
@@ -117,6 +118,10 @@ public:
   Expected<std::unique_ptr<DeviceQueue>>
   createQueue(const QueueOptions &) override {
     return cuda::createQueue(gpu);
+  }
+  Status uploadAll(void *target, const void *source, uint64_t bytes,
+                   int32_t threads) override {
+    return uploadByThreads(gpu, target, source, bytes, threads);
   }
   Expected<std::unique_ptr<Executable>>
   load(std::span<const std::byte> code, const std::string &where) override {
