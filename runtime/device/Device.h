@@ -16,6 +16,7 @@
 #include "runtime/base/DType.h"
 #include "runtime/base/Error.h"
 #include "runtime/base/GpuEntry.h"
+#include "runtime/device/Upload.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -219,20 +220,9 @@ public:
                                                            MemoryKind kind) = 0;
   virtual Expected<std::unique_ptr<DeviceQueue>>
   createQueue(const QueueOptions &options) = 0;
-  /// From pageable host memory, by up to so many threads where that is faster
-  /// than `DeviceQueue::upload`; the bytes are there when it returns.
-  virtual Status uploadAll(void *target, const void *hostSource, uint64_t bytes,
-                           int32_t threads) {
-    auto queue = createQueue({});
-    if (!queue)
-      return queue.takeError();
-    Status status = (*queue)->begin();
-    if (status)
-      status = (*queue)->upload(target, hostSource, bytes);
-    if (Status end = (*queue)->finish(); !end && status)
-      status = std::move(end);
-    return status;
-  }
+  /// By up to so many threads where that is faster than `DeviceQueue::upload`;
+  /// the bytes are there when it returns.
+  virtual Status uploadAll(std::span<const UploadPart> parts, int32_t threads);
   /// `code` need not outlive the call; `where` names file and section in
   /// messages.
   virtual Expected<std::unique_ptr<Executable>>

@@ -195,7 +195,8 @@ Status Module::placeConstants() {
                         ? options.threads
                         : static_cast<int32_t>(std::min(
                               std::thread::hardware_concurrency(), 16u));
-  return where->uploadAll(place, bytes.data(), bytes.size(), threads);
+  UploadPart all{place, bytes.size(), bytes.data()};
+  return where->uploadAll({&all, 1}, threads);
 }
 
 Expected<std::unique_ptr<RunState>> Module::takeState() {

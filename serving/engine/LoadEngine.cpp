@@ -193,14 +193,19 @@ Expected<std::unique_ptr<Engine>> loadEngineOn(std::shared_ptr<Device> device,
   DecoderForm form;
   form.blockTokens = options.blockTokens;
   // Where logits would have to be fetched.
-  form.bestTokens = !device->addressesHost();
+  form.bestTokens = form.weightInputs = !device->addressesHost();
   if (isGpu(options))
     form.pools = options.dtype;
-  ASSIGN_OR_RETURN(
-      std::shared_ptr<const Artefact> artefact,
-      compileDecoder(config, checkpoint, form, compile));
+  ASSIGN_OR_RETURN(DecoderProgram program,
+                   compileDecoder(config, checkpoint, form, compile));
   ASSIGN_OR_RETURN(std::shared_ptr<Module> loaded,
-                   loadModule(std::move(artefact), device, compile));
+                   loadModule(std::move(program.artefact), device, compile));
+  std::unique_ptr<DeviceWeights> weights;
+  if (form.weightInputs) {
+    ASSIGN_OR_RETURN(weights, DeviceWeights::load(*device, checkpoint,
+                                                  std::move(program.weights),
+                                                  compile.threads));
+  }
 
   PoolShape shape{config.layers, config.keyHeads, options.blockTokens,
                   config.headWidth, form.pools};
@@ -243,7 +248,8 @@ Expected<std::unique_ptr<Engine>> loadEngineOn(std::shared_ptr<Device> device,
   ASSIGN_OR_RETURN(
       std::unique_ptr<ModelRunner> runner,
       ModelRunner::create(std::move(loaded), std::move(device), shape, blocks,
-                          config.vocabulary, form.bestTokens));
+                          config.vocabulary, form.bestTokens,
+                          std::move(weights)));
   return std::unique_ptr<Engine>(
       std::make_unique<LlmEngine>(std::move(runner), std::move(settings)));
 }

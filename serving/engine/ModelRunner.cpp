@@ -18,7 +18,8 @@ void StepBatch::clear() {
 Expected<std::unique_ptr<ModelRunner>>
 ModelRunner::create(std::shared_ptr<Module> module,
                     std::shared_ptr<Device> device, const PoolShape &shape,
-                    int64_t numBlocks, int64_t vocabulary, bool bestTokens) {
+                    int64_t numBlocks, int64_t vocabulary, bool bestTokens,
+                    std::unique_ptr<DeviceWeights> weights) {
   std::unique_ptr<ModelRunner> runner(new ModelRunner);
   runner->module = std::move(module);
   runner->device = std::move(device);
@@ -26,6 +27,7 @@ ModelRunner::create(std::shared_ptr<Module> module,
   runner->numBlocks = numBlocks;
   runner->vocabulary = vocabulary;
   runner->bestTokens = bestTokens;
+  runner->weights = std::move(weights);
   runner->apart = !runner->device->addressesHost();
   TRY(runner->allocate());
   return runner;
@@ -142,7 +144,20 @@ Status ModelRunner::run(const StepBatch &given) {
     inputs.push_back(pool);
     outputs.push_back(pool);
   }
-  return module->run(inputs, outputs, result);
+  if (weights)
+    inputs.insert(inputs.end(), weights->tensors().begin(),
+                  weights->tensors().end());
+  RunOptions options;
+  std::array<std::span<const std::byte>, 3> own;
+  if (apart) {
+    own[0] = {static_cast<const std::byte *>(memory), memoryBytes};
+    own[1] = {reinterpret_cast<const std::byte *>(logits),
+              deviceLogits->bytes()};
+    if (weights)
+      own[2] = weights->memory();
+    options.deviceMemory = own;
+  }
+  return module->run(inputs, outputs, result, options);
 }
 
 Expected<std::span<float>> ModelRunner::logits(int64_t first, int64_t count) {

@@ -8,7 +8,7 @@
 // that nobody has.
 #pragma once
 
-#include "runtime/execute/Module.h"
+#include "serving/engine/DeviceWeights.h"
 
 namespace knapper::serving {
 
@@ -34,11 +34,11 @@ struct PoolShape {
 class ModelRunner {
 public:
   /// DeviceError if the pools do not fit into memory. `bestTokens`: the program
-  /// has them.
+  /// has them; `weights`: it has these as inputs.
   static Expected<std::unique_ptr<ModelRunner>>
   create(std::shared_ptr<Module> module, std::shared_ptr<Device> device,
          const PoolShape &shape, int64_t numBlocks, int64_t vocabulary,
-         bool bestTokens);
+         bool bestTokens, std::unique_ptr<DeviceWeights> weights = nullptr);
   ~ModelRunner();
 
   /// Computes the step.
@@ -69,6 +69,7 @@ private:
   bool apart = false; ///< the device has memory of its own
   void *memory = nullptr;
   size_t memoryBytes = 0;
+  std::unique_ptr<DeviceWeights> weights;
   std::unique_ptr<DeviceBuffer> pools, deviceLogits;
   std::unique_ptr<DeviceQueue> queue; ///< that fetches logits
   StepBatch padded;

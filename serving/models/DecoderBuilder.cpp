@@ -3,6 +3,7 @@
 #include "ir/tensor/PagedAttention.h"
 #include "ir/tensor/TensorType.h"
 #include "runtime/base/Text.h"
+#include "llvm/ADT/StringExtras.h"
 
 #include <cmath>
 
@@ -41,6 +42,36 @@ Value DecoderBuilder::linear(Value x, const std::string &name, int64_t in,
                             : weight(name + ".weight", {out, in});
   Value y = product(x, matrix, transposed);
   return bias ? add(y, weight(name + ".bias", {out})) : y;
+}
+
+SmallVector<Value> DecoderBuilder::linears(Value x,
+                                           ArrayRef<std::string> names,
+                                           int64_t in, ArrayRef<int64_t> outs,
+                                           bool bias) {
+  SmallVector<Value> results;
+  // Of constants the compiler makes one product.
+  if (!inputType || config.transposedWeights) {
+    for (auto [name, out] : llvm::zip(names, outs))
+      results.push_back(linear(x, name, in, out, bias));
+    return results;
+  }
+  SmallVector<std::string> matrices, biases;
+  SmallVector<SmallVector<int64_t>> shapes, rows;
+  for (auto [name, out] : llvm::zip(names, outs)) {
+    matrices.push_back(name + ".weight");
+    biases.push_back(name + ".bias");
+    shapes.push_back({out, in});
+    rows.push_back({out});
+  }
+  Value y = product(x, weights(matrices, shapes), /*transposed=*/false);
+  if (bias)
+    y = add(y, weights(biases, rows));
+  int64_t from = 0;
+  for (int64_t out : outs) {
+    results.push_back(columns(y, from, out));
+    from += out;
+  }
+  return results;
 }
 
 Value DecoderBuilder::columns(Value x, int64_t from, int64_t count) {
@@ -139,12 +170,11 @@ Value DecoderBuilder::attention(Value x) {
           keyWidth = config.keyHeads * config.headWidth;
   Value q, k, v;
   if (names.queryKeyValue.empty()) {
-    q = linear(x, layerName(names.query), config.width, queryWidth,
-               config.inputBias);
-    k = linear(x, layerName(names.key), config.width, keyWidth,
-               config.inputBias);
-    v = linear(x, layerName(names.value), config.width, keyWidth,
-               config.inputBias);
+    SmallVector<Value> all = linears(
+        x,
+        {layerName(names.query), layerName(names.key), layerName(names.value)},
+        config.width, {queryWidth, keyWidth, keyWidth}, config.inputBias);
+    q = all[0], k = all[1], v = all[2];
   } else {
     Value all = linear(x, layerName(names.queryKeyValue), config.width,
                        queryWidth + 2 * keyWidth, config.inputBias);
@@ -255,11 +285,11 @@ Status DecoderBuilder::build(ModuleOp module) {
       func::FuncOp::create(b, loc, "main", b.getFunctionType(types, {}));
   Block *body = main.addEntryBlock();
   b.setInsertionPointToEnd(body);
-  Value *inputs[] = {&tokens, &position, &sequence, &block,
+  Value *numbers[] = {&tokens, &position, &sequence, &block,
                      &offset, &table,    &rows};
-  for (auto [i, input] : llvm::enumerate(inputs))
+  for (auto [i, input] : llvm::enumerate(numbers))
     *input = body->getArgument(i);
-  llvm::append_range(pools, body->getArguments().drop_front(std::size(inputs)));
+  llvm::append_range(pools, body->getArguments().drop_front(std::size(numbers)));
   if (config.position == PositionKind::rope) {
     angles = makeAngles(config.rope);
     if (config.windowRope)
@@ -298,15 +328,19 @@ Status DecoderBuilder::build(ModuleOp module) {
   TRY(checkAllRead(config.family));
   llvm::append_range(results, pools);
   func::ReturnOp::create(b, loc, results);
-  main.setType(b.getFunctionType(types, ValueRange(results).getTypes()));
+  for (const WeightInput &input : inputs)
+    names.push_back(llvm::join(input.tensors, "+"));
+  main.setType(b.getFunctionType(body->getArgumentTypes(),
+                                 ValueRange(results).getTypes()));
   for (auto [i, name] : llvm::enumerate(names))
     main.setArgAttr(i, "ts.name", b.getStringAttr(name));
   for (size_t i = 0; i < pools.size(); ++i)
-    resultNames.push_back("new_" + names[std::size(inputs) + i]);
+    resultNames.push_back("new_" + names[std::size(numbers) + i]);
   for (auto [i, name] : llvm::enumerate(resultNames))
     main.setResultAttr(i, "ts.name", b.getStringAttr(name));
   module->setAttr("ts.symbols", shared.symbolsAttr());
-  setFiles(module);
+  if (!inputType)
+    setFiles(module);
   return success();
 }
 

@@ -6,7 +6,8 @@
 //   tokens [T]      what is read          position [T]  where in its sequence
 //   sequence [T]    row of the table      block, offset [T]  where its key goes
 //   table [B, M]    blocks of a sequence  rows [R]  tokens whose logits are
-//   made keys.L, values.L [N, G, P, D]  the pools of layer L
+//   made keys.L, values.L [N, G, P, D]  the pools of layer L, then the weights
+//   where they are inputs (DecoderForm.h)
 //
 // Outputs: logits [R, vocabulary] f32, where asked for the best token of each
 // row (i64) and its log-probability (f32), then the pools, which the program
@@ -18,15 +19,9 @@
 
 #include "serving/models/CheckpointBuilder.h"
 #include "serving/models/DecoderConfig.h"
+#include "serving/models/DecoderForm.h"
 
 namespace knapper::serving {
-
-/// What of a decoder's program is the engine's to say.
-struct DecoderForm {
-  int64_t blockTokens = 16;
-  DType pools = DType::f32; ///< or bf16: what attention multiplies
-  bool bestTokens = false;
-};
 
 class DecoderBuilder : public CheckpointBuilder {
 public:
@@ -36,7 +31,10 @@ public:
       : CheckpointBuilder(shared, location, checkpoint, config.names.base),
         config(config), form(form),
         poolType(form.pools == DType::bf16 ? mlir::Type(shared.b.getBF16Type())
-                                           : f32) {}
+                                           : f32) {
+    if (form.weightInputs)
+      inputType = poolType;
+  }
 
   /// The function @main of the module. UserError for weights that are missing,
   /// of another shape, or that nothing reads.
@@ -52,6 +50,12 @@ private:
   /// x [T, in] times the matrix `name`.weight [out, in], plus `name`.bias.
   mlir::Value linear(mlir::Value x, const std::string &name, int64_t in,
                      int64_t out, bool bias);
+  /// Products with several matrices [out, in] at once.
+  llvm::SmallVector<mlir::Value> linears(mlir::Value x,
+                                         llvm::ArrayRef<std::string> names,
+                                         int64_t in,
+                                         llvm::ArrayRef<int64_t> outs,
+                                         bool bias);
   mlir::Value columns(mlir::Value x, int64_t from, int64_t count);
   mlir::Value heads(mlir::Value x, int64_t count);
   mlir::Value rotate(mlir::Value x);

@@ -15,7 +15,7 @@ static Status run(char **arguments, int count) {
   ASSIGN_OR_RETURN(DecoderConfig config, readDecoderConfig(folder));
   ASSIGN_OR_RETURN(Checkpoint checkpoint, Checkpoint::open(folder));
   DecoderForm form;
-  form.bestTokens = true;
+  form.bestTokens = form.weightInputs = true;
   form.pools = bf16 ? DType::bf16 : DType::f32;
   if (count > 4) {
     ASSIGN_OR_RETURN(std::string text, decoderText(config, checkpoint, form));
@@ -27,9 +27,9 @@ static Status run(char **arguments, int count) {
   options.cache = false;
   if (count > 5)
     options.dumpDir = arguments[5];
-  ASSIGN_OR_RETURN(std::shared_ptr<const Artefact> artefact,
+  ASSIGN_OR_RETURN(DecoderProgram program,
                    compileDecoder(config, checkpoint, form, options));
-  std::span<const std::byte> bytes = artefact->bytes();
+  std::span<const std::byte> bytes = program.artefact->bytes();
   std::ofstream(arguments[3], std::ios::binary)
       .write(reinterpret_cast<const char *>(bytes.data()),
              static_cast<std::streamsize>(bytes.size()));

@@ -98,9 +98,9 @@ def test_bf16_is_no_less_exact_than_transformers(wide_models, name):
 
     model = wide_models(name)
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    model.half = transformers.AutoModelForCausalLM.from_pretrained(model.folder, dtype=torch.bfloat16).eval().to(device)
+    model.half = transformers.AutoModelForCausalLM.from_pretrained(model.folder, dtype=torch.bfloat16, attn_implementation="eager").eval().to(device)
     # What both read: the weights in bf16.
-    reference = transformers.AutoModelForCausalLM.from_pretrained(model.folder, dtype=torch.bfloat16).eval().double()
+    reference = transformers.AutoModelForCausalLM.from_pretrained(model.folder, dtype=torch.bfloat16, attn_implementation="eager").eval().double()
     group = requests(1, 100) + requests(6, 30)
     answers = model.run([group], target="cuda", dtype="bf16")["groups"][0]
     ours, theirs = errors(model, reference, group, answers)

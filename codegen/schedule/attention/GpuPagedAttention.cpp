@@ -79,9 +79,13 @@ LogicalResult chooseGpuPagedAttention(ts::KernelOp kernel,
   single.warps = 4;
   single.keys = fragment;
   // Two CTAs an SM, of which each has so much on its way.
-  constexpr int64_t onItsWay = 104 << 10;
-  single.stages = std::clamp<int64_t>(
-      onItsWay / (single.warps * fragment * pair), 2, 6);
+  constexpr int64_t onItsWay = 104 << 10, mostStages = 6;
+  int64_t room = target.l1Bytes - config::kReservedSharedBytesPerCta;
+  while (single.warps > 1 && 2 * single.warps * fragment * pair > room)
+    single.warps /= 2;
+  single.stages = std::clamp<int64_t>(std::min(onItsWay, room) /
+                                          (single.warps * fragment * pair),
+                                      2, mostStages);
   int64_t programs = base.keyHeads * ((share + fragment - 1) / fragment);
   int64_t wanted = 2 * int64_t(target.cores);
   auto addSingle = [&](int64_t split) -> Guard & {
@@ -109,7 +113,7 @@ LogicalResult chooseGpuPagedAttention(ts::KernelOp kernel,
   // What a thread has of scores, results and queries fills its registers.
   int64_t width = std::max(base.depth, base.columns);
   many.keys = width <= 128 ? 64 : width <= 192 ? 32 : 16;
-  many.stages = 3;
+  many.stages = std::clamp<int64_t>(room / (many.keys * pair), 2, 3);
   add(many, tokens.ceilDiv(one * many.tokens) * base.keyHeads);
   return success();
 }

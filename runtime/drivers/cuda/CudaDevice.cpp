@@ -119,9 +119,9 @@ public:
   createQueue(const QueueOptions &) override {
     return cuda::createQueue(gpu);
   }
-  Status uploadAll(void *target, const void *source, uint64_t bytes,
+  Status uploadAll(std::span<const UploadPart> parts,
                    int32_t threads) override {
-    return uploadByThreads(gpu, target, source, bytes, threads);
+    return uploadByThreads(gpu, parts, threads);
   }
   Expected<std::unique_ptr<Executable>>
   load(std::span<const std::byte> code, const std::string &where) override {

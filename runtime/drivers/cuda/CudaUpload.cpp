@@ -1,13 +1,13 @@
-// Large uploads: threads copy pieces into pinned buffers of their own, from
-// where the device fetches them while the next piece is copied.
+// Large uploads: threads read pieces into pinned buffers of their own, from
+// where the device fetches them while the next piece is read.
 #include "runtime/drivers/cuda/CudaUpload.h"
 
 #include "runtime/base/Threads.h"
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
 #include <mutex>
+#include <vector>
 
 namespace knapper::cuda {
 namespace {
@@ -16,17 +16,19 @@ namespace {
 constexpr uint64_t kPiece = uint64_t(4) << 20;
 constexpr unsigned kBuffers = 2, kNonBlocking = 1, kDisableTiming = 2;
 
+struct Piece {
+  const UploadPart *part;
+  uint64_t at, bytes;
+};
+
 struct Upload {
-  std::shared_ptr<Gpu> gpu;
-  std::byte *target;
-  const std::byte *source;
-  uint64_t bytes;
-  std::atomic<uint64_t> next{0};
+  std::vector<Piece> pieces;
+  std::atomic<size_t> next{0};
   std::mutex mutex; ///< guards:
   Status status = success();
 
   void fail(Status failure) {
-    next = bytes;
+    next = pieces.size();
     std::lock_guard lock(mutex);
     if (status)
       status = std::move(failure);
@@ -60,17 +62,19 @@ public:
 
   Status run(Upload &upload) {
     for (unsigned turn = 0;; turn = (turn + 1) % kBuffers) {
-      uint64_t at = upload.next.fetch_add(kPiece);
-      if (at >= upload.bytes)
+      size_t number = upload.next.fetch_add(1);
+      if (number >= upload.pieces.size())
         break;
-      uint64_t size = std::min(kPiece, upload.bytes - at);
+      const Piece &piece = upload.pieces[number];
       // Until the device has the piece before the last one.
       TRY(api.check(api.eventFinish(events[turn]), "cuEventSynchronize"));
-      memcpy(buffers[turn]->address(), upload.source + at, size);
+      TRY(readPart(*piece.part, piece.at, buffers[turn]->address(),
+                   piece.bytes));
+      auto *target = static_cast<std::byte *>(piece.part->target) + piece.at;
       TRY(api.check(
-          api.copy(reinterpret_cast<Pointer>(upload.target + at),
-                   reinterpret_cast<Pointer>(buffers[turn]->address()), size,
-                   stream),
+          api.copy(reinterpret_cast<Pointer>(target),
+                   reinterpret_cast<Pointer>(buffers[turn]->address()),
+                   piece.bytes, stream),
           "cuMemcpyAsync"));
       TRY(api.check(api.eventRecord(events[turn], stream), "cuEventRecord"));
     }
@@ -87,12 +91,14 @@ private:
 
 } // namespace
 
-Status uploadByThreads(const std::shared_ptr<Gpu> &gpu, void *target,
-                       const void *source, uint64_t bytes, int32_t threads) {
-  Upload upload{gpu, static_cast<std::byte *>(target),
-                static_cast<const std::byte *>(source), bytes};
+Status uploadByThreads(const std::shared_ptr<Gpu> &gpu,
+                       std::span<const UploadPart> parts, int32_t threads) {
+  Upload upload;
+  for (const UploadPart &part : parts)
+    for (uint64_t at = 0; at < part.bytes; at += kPiece)
+      upload.pieces.push_back({&part, at, std::min(kPiece, part.bytes - at)});
   // A thread is worth some pieces.
-  uint64_t worth = std::max<uint64_t>(1, bytes / (4 * kPiece));
+  uint64_t worth = std::max<uint64_t>(1, upload.pieces.size() / 4);
   runOnThreads(
       std::min<uint64_t>(worth, static_cast<uint64_t>(std::max(threads, 1))),
       [&] {
