@@ -12,8 +12,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <numeric>
-#include <unistd.h>
 #include <thread>
+#include <unistd.h>
 
 using namespace knapper;
 using namespace knapper::testing;

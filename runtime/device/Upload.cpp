@@ -17,15 +17,14 @@ Status readPart(const UploadPart &part, uint64_t at, void *to, uint64_t size) {
     return success();
   }
   for (uint64_t done = 0; done < size;) {
-    ssize_t count = pread(part.file, static_cast<std::byte *>(to) + done,
-                          size - done,
-                          static_cast<off_t>(part.offset + at + done));
+    ssize_t count =
+        pread(part.file, static_cast<std::byte *>(to) + done, size - done,
+              static_cast<off_t>(part.offset + at + done));
     if (count < 0 && errno == EINTR)
       continue;
     if (count < 0)
-      return deviceError(
-          cat("cannot be read: ", systemErrorText(errno)), "a file of weights",
-          "check the disk");
+      return deviceError(cat("cannot be read: ", systemErrorText(errno)),
+                         "a file of weights", "check the disk");
     if (count == 0)
       return userError("ends before its last tensor", "a file of weights",
                        "do not change the file while it is loaded");
@@ -46,9 +45,8 @@ Status Device::uploadAll(std::span<const UploadPart> parts, int32_t) {
       piece.resize(std::min(atOnce, part.bytes - at));
       status = readPart(part, at, piece.data(), piece.size());
       if (status)
-        status =
-            (*queue)->upload(static_cast<std::byte *>(part.target) + at,
-                             piece.data(), piece.size());
+        status = (*queue)->upload(static_cast<std::byte *>(part.target) + at,
+                                  piece.data(), piece.size());
     }
   }
   if (Status end = (*queue)->finish(); !end && status)

@@ -321,8 +321,8 @@ Status Execution::place(uint32_t buffer, void *memory) {
   constexpr uintptr_t kAlignment = 16; // that kernels count on
   bool direct = host;
   if (!host && memory && reinterpret_cast<uintptr_t>(memory) % kAlignment == 0)
-    external |= direct = options.onDevice || isKnown(memory) ||
-                         module.where->addresses(memory);
+    external |= direct =
+        options.onDevice || isKnown(memory) || module.where->addresses(memory);
   if (direct) {
     state.base[buffer] = static_cast<std::byte *>(memory);
     return success();

@@ -123,10 +123,9 @@ DeviceWeights::load(Device &device, const Checkpoint &checkpoint,
         conversions.push_back(
             {&parts.back(), tensor->dtype, input.dtype, stored});
     }
-    weights->list.push_back({base + offsets[i], size,
-                             static_cast<knapper_dtype>(input.dtype),
-                             static_cast<int32_t>(input.shape.size()),
-                             input.shape.data()});
+    weights->list.push_back(
+        {base + offsets[i], size, static_cast<knapper_dtype>(input.dtype),
+         static_cast<int32_t>(input.shape.size()), input.shape.data()});
   }
   std::atomic<size_t> next{0};
   std::mutex mutex;

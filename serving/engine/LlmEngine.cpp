@@ -352,7 +352,8 @@ Expected<Token> LlmEngine::draw(Sequence &sequence, int64_t row) {
   // What is not finite is for sampleToken to say.
   if (takesBest(request))
     if (auto best = runner->best(row); best && std::isfinite(best->logprob))
-      return Token{best->token, request.topLogprobs == 0 ? best->logprob : 0, {}};
+      return Token{
+          best->token, request.topLogprobs == 0 ? best->logprob : 0, {}};
   ASSIGN_OR_RETURN(std::span<float> logits, runner->logits(row, 1));
   return sampleToken(logits, request.sampling, sequence.counts,
                      static_cast<uint64_t>(sequence.length()),

@@ -245,11 +245,10 @@ Expected<std::unique_ptr<Engine>> loadEngineOn(std::shared_ptr<Device> device,
   settings.queueLimit = options.queueLimit;
   settings.prefixCache = options.prefixCache;
   settings.endTokens = std::move(ends);
-  ASSIGN_OR_RETURN(
-      std::unique_ptr<ModelRunner> runner,
-      ModelRunner::create(std::move(loaded), std::move(device), shape, blocks,
-                          config.vocabulary, form.bestTokens,
-                          std::move(weights)));
+  ASSIGN_OR_RETURN(std::unique_ptr<ModelRunner> runner,
+                   ModelRunner::create(std::move(loaded), std::move(device),
+                                       shape, blocks, config.vocabulary,
+                                       form.bestTokens, std::move(weights)));
   return std::unique_ptr<Engine>(
       std::make_unique<LlmEngine>(std::move(runner), std::move(settings)));
 }

@@ -137,10 +137,9 @@ Status ModelRunner::run(const StepBatch &given) {
   }
   size_t bytes = memoryBytes / static_cast<size_t>(2 * shape.layers);
   for (int64_t i = 0; i < 2 * shape.layers; ++i) {
-    knapper_tensor pool{static_cast<std::byte *>(memory) +
-                            static_cast<size_t>(i) * bytes,
-                        bytes, static_cast<knapper_dtype>(shape.dtype), 4,
-                        poolShape.data()};
+    knapper_tensor pool{
+        static_cast<std::byte *>(memory) + static_cast<size_t>(i) * bytes,
+        bytes, static_cast<knapper_dtype>(shape.dtype), 4, poolShape.data()};
     inputs.push_back(pool);
     outputs.push_back(pool);
   }

@@ -31,8 +31,8 @@ std::string CheckpointBuilder::stored(const std::string &name) const {
   return name;
 }
 
-const Checkpoint::Tensor *
-CheckpointBuilder::checked(const std::string &name, ArrayRef<int64_t> shape) {
+const Checkpoint::Tensor *CheckpointBuilder::checked(const std::string &name,
+                                                     ArrayRef<int64_t> shape) {
   const Checkpoint::Tensor *tensor = checkpoint.find(name);
   std::string wanted;
   for (int64_t size : shape)

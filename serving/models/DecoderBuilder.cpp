@@ -44,8 +44,7 @@ Value DecoderBuilder::linear(Value x, const std::string &name, int64_t in,
   return bias ? add(y, weight(name + ".bias", {out})) : y;
 }
 
-SmallVector<Value> DecoderBuilder::linears(Value x,
-                                           ArrayRef<std::string> names,
+SmallVector<Value> DecoderBuilder::linears(Value x, ArrayRef<std::string> names,
                                            int64_t in, ArrayRef<int64_t> outs,
                                            bool bias) {
   SmallVector<Value> results;
@@ -195,8 +194,8 @@ Value DecoderBuilder::attention(Value x) {
                      ? config.attentionScale
                      : 1 / std::sqrt(static_cast<double>(config.headWidth));
   Value y = make<ts::PagedAttentionOp>(
-      convert(q, poolType), keys, values, table, sequence, position, llvm::APFloat(scale),
-      static_cast<uint64_t>(config.windows[layer]),
+      convert(q, poolType), keys, values, table, sequence, position,
+      llvm::APFloat(scale), static_cast<uint64_t>(config.windows[layer]),
       llvm::APFloat(config.scoreCap));
   if (failed())
     return {};
@@ -251,8 +250,8 @@ SmallVector<Value> DecoderBuilder::best(Value logits) {
                                      ArrayRef<int64_t>{1}, false);
   if (failed())
     return {};
-  Value apart = make<ts::SubOp>(
-      logits, broadcastAt(largest, {0}, ts::dimsOf(logits)));
+  Value apart =
+      make<ts::SubOp>(logits, broadcastAt(largest, {0}, ts::dimsOf(logits)));
   Value all = make<ts::ReduceOp>(ts::ReduceKind::add, make<ts::ExpOp>(apart),
                                  ArrayRef<int64_t>{1}, false);
   return {token, make<ts::NegOp>(make<ts::LogOp>(all))};
@@ -286,10 +285,11 @@ Status DecoderBuilder::build(ModuleOp module) {
   Block *body = main.addEntryBlock();
   b.setInsertionPointToEnd(body);
   Value *numbers[] = {&tokens, &position, &sequence, &block,
-                     &offset, &table,    &rows};
+                      &offset, &table,    &rows};
   for (auto [i, input] : llvm::enumerate(numbers))
     *input = body->getArgument(i);
-  llvm::append_range(pools, body->getArguments().drop_front(std::size(numbers)));
+  llvm::append_range(pools,
+                     body->getArguments().drop_front(std::size(numbers)));
   if (config.position == PositionKind::rope) {
     angles = makeAngles(config.rope);
     if (config.windowRope)

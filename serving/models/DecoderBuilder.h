@@ -51,11 +51,9 @@ private:
   mlir::Value linear(mlir::Value x, const std::string &name, int64_t in,
                      int64_t out, bool bias);
   /// Products with several matrices [out, in] at once.
-  llvm::SmallVector<mlir::Value> linears(mlir::Value x,
-                                         llvm::ArrayRef<std::string> names,
-                                         int64_t in,
-                                         llvm::ArrayRef<int64_t> outs,
-                                         bool bias);
+  llvm::SmallVector<mlir::Value>
+  linears(mlir::Value x, llvm::ArrayRef<std::string> names, int64_t in,
+          llvm::ArrayRef<int64_t> outs, bool bias);
   mlir::Value columns(mlir::Value x, int64_t from, int64_t count);
   mlir::Value heads(mlir::Value x, int64_t count);
   mlir::Value rotate(mlir::Value x);

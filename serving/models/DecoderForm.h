@@ -1,5 +1,5 @@
-// What of a decoder's program is the engine's to say, and what the engine has to
-// give it. Free of the compiler.
+// What of a decoder's program is the engine's to say, and what the engine has
+// to give it. Free of the compiler.
 #pragma once
 
 #include "runtime/base/DType.h"

@@ -76,31 +76,34 @@ Expected<std::string> decoderText(const DecoderConfig &config,
   });
 }
 
-Expected<DecoderProgram>
-compileDecoder(const DecoderConfig &config, const Checkpoint &checkpoint,
-               const DecoderForm &form, Options options) {
+Expected<DecoderProgram> compileDecoder(const DecoderConfig &config,
+                                        const Checkpoint &checkpoint,
+                                        const DecoderForm &form,
+                                        Options options) {
   DecoderProgram program;
-  ASSIGN_OR_RETURN(
-      program.artefact,
-      compileProgram(config.family,
-                     form.weightInputs ? std::vector<std::string>()
-                                       : checkpoint.files(),
-                     std::move(options), [&] {
-                       return decoderText(config, checkpoint, form,
-                                          &program.weights);
-                     }));
+  ASSIGN_OR_RETURN(program.artefact,
+                   compileProgram(config.family,
+                                  form.weightInputs ? std::vector<std::string>()
+                                                    : checkpoint.files(),
+                                  std::move(options), [&] {
+                                    return decoderText(config, checkpoint, form,
+                                                       &program.weights);
+                                  }));
   return program;
 }
 
 Expected<std::shared_ptr<const Artefact>>
 compileEncoder(const EncoderConfig &config, const Checkpoint &checkpoint,
                Options options) {
-  return compileProgram(config.family, checkpoint.files(), std::move(options), [&] {
-    return programText(config.family, [&](GraphBuilder &graph,
-                                          Location location, ModuleOp module) {
-      return EncoderBuilder(graph, location, config, checkpoint).build(module);
-    });
-  });
+  return compileProgram(
+      config.family, checkpoint.files(), std::move(options), [&] {
+        return programText(
+            config.family,
+            [&](GraphBuilder &graph, Location location, ModuleOp module) {
+              return EncoderBuilder(graph, location, config, checkpoint)
+                  .build(module);
+            });
+      });
 }
 
 } // namespace knapper::serving

@@ -22,9 +22,10 @@ struct DecoderProgram {
 
 /// Compiles it, or takes it from the compile cache, whose key are the text, the
 /// weights that are constants of it, and the options.
-Expected<DecoderProgram>
-compileDecoder(const DecoderConfig &config, const Checkpoint &checkpoint,
-               const DecoderForm &form, Options options);
+Expected<DecoderProgram> compileDecoder(const DecoderConfig &config,
+                                        const Checkpoint &checkpoint,
+                                        const DecoderForm &form,
+                                        Options options);
 
 /// The same for the program of EncoderBuilder.h.
 Expected<std::shared_ptr<const Artefact>>

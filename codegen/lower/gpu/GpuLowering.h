@@ -244,10 +244,11 @@ private:
                              llvm::Value *batch, llvm::Value *head,
                              llvm::Value *row, llvm::Value *key);
 
-  //===-- Attention over blocks (PagedAttention.cpp) ----------------------===//
+  //===-- Attention over blocks (PagedAttentionLowering.cpp)
+  //----------------------===//
   mlir::LogicalResult pagedAttentionLayout(tile::PagedAttentionOp op);
   mlir::LogicalResult pagedAttention(tile::PagedAttentionOp op);
-  friend class PagedAttention;
+  friend class PagedAttentionLowering;
 
   GpuEntry shape; // what a launch needs to know
   /// Where lane 0 of a rotated tile is read: so many elements (i32) before the

@@ -12,7 +12,8 @@
 // By FMAs of f32 for all else. Lengths and tables are read on the device, so
 // that a recorded step serves every length.
 //
-// Parameters: those of PagedAttentionGpuConfig (ir/config/AttentionGpuConfig.h).
+// Parameters: those of PagedAttentionGpuConfig
+// (ir/config/AttentionGpuConfig.h).
 #include "codegen/schedule/core/ConfigOf.h"
 #include "codegen/schedule/core/ElementEmitter.h"
 #include "codegen/schedule/core/Schedules.h"
@@ -63,8 +64,7 @@ LogicalResult chooseGpuPagedAttention(ts::KernelOp kernel,
   Type element = ts::elementTypeOf(op.getQuery());
   constexpr int64_t fragment = 16, widest = 256;
   if (!(element.isF16() || element.isBF16()) || base.depth % fragment ||
-      base.columns % fragment ||
-      std::max(base.depth, base.columns) > widest) {
+      base.columns % fragment || std::max(base.depth, base.columns) > widest) {
     base.warps = 4;
     add(base, (tokens * base.heads).ceilDiv(one * base.warps));
     return success();
@@ -134,14 +134,13 @@ LogicalResult buildGpuPagedAttention(BuildContext &context) {
     buffers.push_back(e.inputBuffer(argument));
   }
   SmallVector<Value> sizes;
-  for (Dim dim :
-       {ts::dimOf(op.getQuery(), 0), ts::dimOf(op.getTable(), 0),
-        ts::dimOf(op.getTable(), 1), ts::dimOf(op.getKeys(), 0)})
+  for (Dim dim : {ts::dimOf(op.getQuery(), 0), ts::dimOf(op.getTable(), 0),
+                  ts::dimOf(op.getTable(), 1), ts::dimOf(op.getKeys(), 0)})
     sizes.push_back(e.size(dim));
   OpBuilder &b = e.builder;
   tile::PagedAttentionOp::create(
-      b, e.location, buffers[0], buffers[1], buffers[2], buffers[3],
-      buffers[4], buffers[5], e.outputBuffer(0), sizes,
+      b, e.location, buffers[0], buffers[1], buffers[2], buffers[3], buffers[4],
+      buffers[5], e.outputBuffer(0), sizes,
       b.getF32FloatAttr(op.getScale().convertToDouble()),
       b.getF32FloatAttr(op.getSoftcap().convertToDouble()),
       b.getI64IntegerAttr(static_cast<int64_t>(op.getWindow())),

@@ -1,18 +1,18 @@
 // Attention over blocks by FMAs of f32, of any element type and any heads: a
 // warp a token and query head. Lanes share out a head's elements; a few keys at
 // a time, so that their sums meet together.
-#include "codegen/lower/gpu/nvidia/sm80/PagedAttention.h"
+#include "codegen/lower/gpu/nvidia/sm80/PagedAttentionLowering.h"
 
 using namespace mlir;
 
 namespace knapper::lower {
 
 namespace {
-constexpr unsigned kWarp = 32, kTogether = 4;
+constexpr unsigned kTogether = 4;
 constexpr double kNothingSeen = -0x1p100; ///< below every score
 } // namespace
 
-void PagedAttention::byFma() {
+void PagedAttentionLowering::byFma() {
   Type f32 = Float32Type::get(op.getContext());
   auto fma = [&](Value *x, Value *y, Value *z) {
     return b.CreateIntrinsic(llvm::Intrinsic::fma, {b.getFloatTy()}, {x, y, z});
@@ -35,11 +35,11 @@ void PagedAttention::byFma() {
             i + kWarp <= width ? nullptr : b.CreateICmpSLT(at, n32(width));
         if (there)
           at = b.CreateSelect(there, at, n32(0));
-        Value *loaded = g.tag(
-            b.CreateAlignedLoad(ref.memory,
-                                g.address(ref, b.CreateAdd(from, wide(at))),
-                                llvm::Align(ref.bytes)),
-            ref);
+        Value *loaded =
+            g.tag(b.CreateAlignedLoad(
+                      ref.memory, g.address(ref, b.CreateAdd(from, wide(at))),
+                      llvm::Align(ref.bytes)),
+                  ref);
         Value *x = g.floatCast(loaded, element, f32);
         numbers.push_back(there ? b.CreateSelect(there, x, number(0)) : x);
       }
@@ -94,9 +94,7 @@ void PagedAttention::byFma() {
           }
           return next;
         });
-    Value *inverse = b.CreateSelect(b.CreateFCmpOEQ(state[1], number(0)),
-                                    number(0),
-                                    b.CreateFDiv(number(1), state[1]));
+    Value *inverse = inverseOf(state[1]);
     Value *to = b.CreateMul(own, b.getInt64(c.columns));
     for (unsigned j = 0; j < results; ++j) {
       Value *column = b.CreateAdd(lane, n32(j * kWarp));

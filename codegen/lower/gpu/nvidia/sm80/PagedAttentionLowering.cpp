@@ -12,10 +12,9 @@
 //
 // Thread t has of 16 rows by 8 columns in sum i row t/4 + 8*(i/2), column
 // 2*(t%4) + i%2. Two such tiles of weights are a left operand of values.
-#include "codegen/lower/gpu/nvidia/sm80/PagedAttention.h"
+#include "codegen/lower/gpu/nvidia/sm80/PagedAttentionLowering.h"
 
 #include "runtime/base/KernelAbi.h"
-#include "llvm/IR/IntrinsicsNVPTX.h"
 
 using namespace mlir;
 using knapper::config::PagedAttentionGpuConfig;
@@ -24,15 +23,12 @@ using knapper::config::PagedAttentionPath;
 namespace knapper::lower {
 
 namespace {
-constexpr unsigned kWarp = 32, kFragment = 16;
 constexpr double kLog2E = 1.4426950408889634;
 /// Below every score, yet exp2 of its distance to itself is 1.
 constexpr double kNothingSeen = -0x1p100;
-/// In a thread's state: maxima and sums of two rows, then results.
-constexpr unsigned kSums = 2, kResults = 4;
 } // namespace
 
-unsigned PagedAttention::sharedBytes(const PagedAttentionGpuConfig &c) {
+unsigned PagedAttentionLowering::sharedBytes(const PagedAttentionGpuConfig &c) {
   if (c.path == PagedAttentionPath::simt)
     return 0;
   unsigned ring = c.stages * c.keys * (2 * (c.depth + c.columns) + 32);
@@ -46,23 +42,26 @@ unsigned PagedAttention::sharedBytes(const PagedAttentionGpuConfig &c) {
 LogicalResult GpuLowering::pagedAttentionLayout(tile::PagedAttentionOp op) {
   auto config = PagedAttentionGpuConfig::of(op.getShape());
   threads = width = 1;
-  shape.threads = kWarp * config.warps;
-  shape.sharedBytes = PagedAttention::sharedBytes(config);
+  shape.threads = 32 * config.warps;
+  shape.sharedBytes = PagedAttentionLowering::sharedBytes(config);
   cluster = config.keySplit;
   return success();
 }
 
 LogicalResult GpuLowering::pagedAttention(tile::PagedAttentionOp op) {
-  return PagedAttention(*this, op).emit();
+  return PagedAttentionLowering(*this, op).emit();
 }
 
-LogicalResult PagedAttention::emit() {
+LogicalResult PagedAttentionLowering::emit() {
   struct {
     BufferRef &to;
     mlir::Value from;
-  } buffers[] = {{queries, op.getQ()},       {keys, op.getK()},
-                 {values, op.getV()},        {table, op.getTable()},
-                 {sequences, op.getSequence()}, {positions, op.getPosition()},
+  } buffers[] = {{queries, op.getQ()},
+                 {keys, op.getK()},
+                 {values, op.getV()},
+                 {table, op.getTable()},
+                 {sequences, op.getSequence()},
+                 {positions, op.getPosition()},
                  {result, op.getO()}};
   for (auto [to, from] : buffers) {
     auto found = g.buffer(from);
@@ -100,13 +99,13 @@ LogicalResult PagedAttention::emit() {
 // Numbers
 //===----------------------------------------------------------------------===//
 
-llvm::Value *PagedAttention::integer(const BufferRef &ref, Value *at) {
+llvm::Value *PagedAttentionLowering::integer(const BufferRef &ref, Value *at) {
   return g.tag(b.CreateAlignedLoad(b.getInt32Ty(), g.address(ref, wide(at)),
                                    llvm::Align(4)),
                ref);
 }
 
-llvm::Value *PagedAttention::inside(Value *at, Value *bound) {
+llvm::Value *PagedAttentionLowering::inside(Value *at, Value *bound) {
   Value *outside = b.CreateICmpUGE(at, bound);
   g.when(outside, [&] {
     b.CreateAlignedStore(n32(kernelIndexOutOfRange), g.status, llvm::Align(4));
@@ -114,7 +113,7 @@ llvm::Value *PagedAttention::inside(Value *at, Value *bound) {
   return b.CreateSelect(outside, n32(0), at);
 }
 
-PagedAttention::Range PagedAttention::seenBy(Value *token) {
+PagedAttentionLowering::Range PagedAttentionLowering::seenBy(Value *token) {
   Value *position = integer(positions, token);
   Value *room = b.CreateMul(size(2), n32(c.positions));
   // (Below the largest number: one more must not be the smallest.)
@@ -126,22 +125,22 @@ PagedAttention::Range PagedAttention::seenBy(Value *token) {
   return {begin, most(end, n32(0))};
 }
 
-llvm::Value *PagedAttention::blockOf(Value *sequence, Value *key) {
+llvm::Value *PagedAttentionLowering::blockOf(Value *sequence, Value *key) {
   Value *at = b.CreateAdd(b.CreateMul(sequence, size(2)),
                           b.CreateUDiv(key, n32(c.positions)));
   return inside(integer(table, at), size(3));
 }
 
-llvm::Value *PagedAttention::rowOf(Value *block, Value *head, Value *key,
-                             int64_t width) {
-  Value *matrix = b.CreateAdd(b.CreateMul(wide(block), b.getInt64(c.keyHeads)),
-                              wide(head));
+llvm::Value *PagedAttentionLowering::rowOf(Value *block, Value *head,
+                                           Value *key, int64_t width) {
+  Value *matrix =
+      b.CreateAdd(b.CreateMul(wide(block), b.getInt64(c.keyHeads)), wide(head));
   Value *row = b.CreateAdd(b.CreateMul(matrix, b.getInt64(c.positions)),
                            wide(b.CreateURem(key, n32(c.positions))));
   return b.CreateMul(row, b.getInt64(width));
 }
 
-llvm::Value *PagedAttention::scoreOf(Value *dot) {
+llvm::Value *PagedAttentionLowering::scoreOf(Value *dot) {
   double scale = op.getScale().convertToDouble(),
          cap = op.getSoftcap().convertToDouble();
   if (cap <= 0)
@@ -154,17 +153,24 @@ llvm::Value *PagedAttention::scoreOf(Value *dot) {
       {part, number(-2 * cap * kLog2E), number(cap * kLog2E)});
 }
 
+llvm::Value *PagedAttentionLowering::inverseOf(Value *sum) {
+  return b.CreateSelect(b.CreateFCmpOEQ(sum, number(0)), number(0),
+                        b.CreateFDiv(number(1), sum));
+}
+
 //===----------------------------------------------------------------------===//
 // Rows
 //===----------------------------------------------------------------------===//
 
-llvm::Value *PagedAttention::multiply(const Words &a, Value *b0, Value *b1,
-                                Carried &sums, unsigned at) {
+llvm::Value *PagedAttentionLowering::multiply(const Words &a, Value *b0,
+                                              Value *b1, Carried &sums,
+                                              unsigned at) {
   llvm::SmallVector<Value *> args(a.begin(), a.end());
   args.append({b0, b1});
   if (!bf16)
     for (Value *&word : args)
-      word = b.CreateBitCast(word, llvm::FixedVectorType::get(b.getHalfTy(), 2));
+      word =
+          b.CreateBitCast(word, llvm::FixedVectorType::get(b.getHalfTy(), 2));
   args.append(sums.begin() + at, sums.begin() + at + 4);
   Value *all = b.CreateIntrinsic(
       bf16 ? llvm::Intrinsic::nvvm_mma_m16n8k16_row_col_bf16
@@ -175,12 +181,12 @@ llvm::Value *PagedAttention::multiply(const Words &a, Value *b0, Value *b1,
   return all;
 }
 
-PagedAttention::Words PagedAttention::matrices(Value *shared, bool transposed) {
+PagedAttentionLowering::Words
+PagedAttentionLowering::matrices(Value *shared, bool transposed) {
   Value *pointer = sharedAt(shared);
   Value *all = b.CreateIntrinsic(
-      transposed
-          ? llvm::Intrinsic::nvvm_ldmatrix_sync_aligned_m8n8_x4_trans_b16
-          : llvm::Intrinsic::nvvm_ldmatrix_sync_aligned_m8n8_x4_b16,
+      transposed ? llvm::Intrinsic::nvvm_ldmatrix_sync_aligned_m8n8_x4_trans_b16
+                 : llvm::Intrinsic::nvvm_ldmatrix_sync_aligned_m8n8_x4_b16,
       {pointer->getType()}, {pointer});
   Words words;
   for (unsigned i = 0; i < 4; ++i)
@@ -188,47 +194,46 @@ PagedAttention::Words PagedAttention::matrices(Value *shared, bool transposed) {
   return words;
 }
 
-PagedAttention::Rows PagedAttention::loadRows(const Run &run, Value *head,
-                                              Value *row) {
+PagedAttentionLowering::Rows
+PagedAttentionLowering::loadRows(const Run &run, Value *head, Value *row) {
   Rows rows;
   rows.fragments.resize(c.depth / kFragment, Words(4));
   for (unsigned half = 0; half < 2; ++half) {
-    Value *own = b.CreateAdd(b.CreateAdd(row, b.CreateLShr(lane, 2)),
-                             n32(8 * half));
+    Value *own =
+        b.CreateAdd(b.CreateAdd(row, b.CreateLShr(lane, 2)), n32(8 * half));
     Value *token = b.CreateAdd(run.first, b.CreateUDiv(own, n32(share)));
     Value *there = b.CreateICmpSLT(token, run.end);
     token = b.CreateSelect(there, token, run.first);
     Range seen = seenBy(token);
     seen.end = b.CreateSelect(there, seen.end, n32(0));
     rows.seen[half] = seen;
-    Value *queryHead =
-        b.CreateAdd(b.CreateMul(head, n32(share)), b.CreateURem(own, n32(share)));
-    Value *from = b.CreateAdd(
-        b.CreateMul(wide(token), b.getInt64(c.heads)), wide(queryHead));
-    from = b.CreateAdd(
-        b.CreateMul(from, b.getInt64(c.depth)),
-        wide(b.CreateShl(b.CreateAnd(lane, n32(3)), 1)));
+    Value *queryHead = b.CreateAdd(b.CreateMul(head, n32(share)),
+                                   b.CreateURem(own, n32(share)));
+    Value *from = b.CreateAdd(b.CreateMul(wide(token), b.getInt64(c.heads)),
+                              wide(queryHead));
+    from = b.CreateAdd(b.CreateMul(from, b.getInt64(c.depth)),
+                       wide(b.CreateShl(b.CreateAnd(lane, n32(3)), 1)));
     for (auto [k, words] : llvm::enumerate(rows.fragments))
       for (unsigned right = 0; right < 2; ++right) {
         Value *at = b.CreateAdd(from, b.getInt64(k * kFragment + 8 * right));
-        Value *word = g.tag(b.CreateAlignedLoad(b.getInt32Ty(),
-                                                g.address(queries, at),
-                                                llvm::Align(4)),
-                            queries);
+        Value *word =
+            g.tag(b.CreateAlignedLoad(b.getInt32Ty(), g.address(queries, at),
+                                      llvm::Align(4)),
+                  queries);
         words[2 * right + half] = b.CreateSelect(there, word, n32(0));
       }
   }
   return rows;
 }
 
-Carried PagedAttention::beginRows() {
+Carried PagedAttentionLowering::beginRows() {
   Carried state(2, number(kNothingSeen));
   state.append(2 + c.columns / 8 * 4, number(0));
   return state;
 }
 
-Carried PagedAttention::step(const Rows &rows, Value *shared, Value *key,
-                             const Carried &before) {
+Carried PagedAttentionLowering::step(const Rows &rows, Value *shared,
+                                     Value *key, const Carried &before) {
   unsigned parts = c.keys / kFragment;
   Value *inMatrix = b.CreateAnd(lane, n32(7)), *matrix = b.CreateLShr(lane, 3);
   Value *low = b.CreateAnd(matrix, n32(1)), *high = b.CreateLShr(matrix, 1);
@@ -243,8 +248,7 @@ Carried PagedAttention::step(const Rows &rows, Value *shared, Value *key,
   for (unsigned k = 0; k < rows.fragments.size(); ++k)
     for (unsigned part = 0; part < parts; ++part) {
       Words words = matrices(
-          b.CreateAdd(keyAt,
-                      n32(part * kFragment * pitch(c.depth) + k * 32)),
+          b.CreateAdd(keyAt, n32(part * kFragment * pitch(c.depth) + k * 32)),
           /*transposed=*/false);
       multiply(rows.fragments[k], words[0], words[1], scores, part * 8);
       multiply(rows.fragments[k], words[2], words[3], scores, part * 8 + 4);
@@ -301,8 +305,8 @@ Carried PagedAttention::step(const Rows &rows, Value *shared, Value *key,
   return next;
 }
 
-void PagedAttention::fetch(const Run &run, Value *head, Value *key,
-                           Value *shared, Value *lane, unsigned lanes) {
+void PagedAttentionLowering::fetch(const Run &run, Value *head, Value *key,
+                                   Value *shared, Value *lane, unsigned lanes) {
   g.when(b.CreateICmpSLT(key, run.keys.end), [&] {
     struct {
       const BufferRef &pool;
@@ -311,8 +315,7 @@ void PagedAttention::fetch(const Run &run, Value *head, Value *key,
     } sides[] = {{keys, c.depth, 0},
                  {values, c.columns, unsigned(c.keys) * pitch(c.depth)}};
     // All of one token's step are in one block.
-    Value *block =
-        c.keys == kFragment ? blockOf(run.sequence, key) : nullptr;
+    Value *block = c.keys == kFragment ? blockOf(run.sequence, key) : nullptr;
     for (auto &[pool, width, at] : sides) {
       unsigned chunks = width / 8, all = unsigned(c.keys) * chunks;
       for (unsigned i = 0; i < all; i += lanes) {
@@ -343,10 +346,10 @@ void PagedAttention::fetch(const Run &run, Value *head, Value *key,
   ptx.commitCopies();
 }
 
-void PagedAttention::storeFour(Value *token, Value *head, Value *column,
-                               llvm::ArrayRef<Value *> numbers) {
-  Value *at = b.CreateAdd(b.CreateMul(wide(token), b.getInt64(c.heads)),
-                          wide(head));
+void PagedAttentionLowering::storeFour(Value *token, Value *head, Value *column,
+                                       llvm::ArrayRef<Value *> numbers) {
+  Value *at =
+      b.CreateAdd(b.CreateMul(wide(token), b.getInt64(c.heads)), wide(head));
   at = b.CreateAdd(b.CreateMul(at, b.getInt64(c.columns)), wide(column));
   Value *words =
       llvm::PoisonValue::get(llvm::FixedVectorType::get(b.getInt32Ty(), 2));
@@ -357,208 +360,11 @@ void PagedAttention::storeFour(Value *token, Value *head, Value *column,
         result);
 }
 
-/// 1 / sum, or 0 of a row that sees nothing.
-static llvm::Value *inverseOf(llvm::IRBuilder<> &b, llvm::Value *sum) {
-  llvm::Value *one = llvm::ConstantFP::get(b.getFloatTy(), 1),
-              *zero = llvm::ConstantFP::get(b.getFloatTy(), 0);
-  return b.CreateSelect(b.CreateFCmpOEQ(sum, zero), zero,
-                        b.CreateFDiv(one, sum));
-}
-
-//===----------------------------------------------------------------------===//
-// One token
-//===----------------------------------------------------------------------===//
-
-void PagedAttention::oneToken() {
-  unsigned warps = c.warps, split = c.keySplit, stages = c.stages;
-  unsigned blocks = (share + kFragment - 1) / kFragment; // of rows
-  unsigned rows = std::min<int64_t>(share, kFragment);
-  Value *program = b.CreateTrunc(g.programId, b.getInt32Ty());
-  Value *rank = split > 1 ? ptx.clusterRank() : n32(0);
-  program = b.CreateUDiv(program, n32(split));
-  Value *row = b.CreateMul(b.CreateURem(program, n32(blocks)), n32(kFragment));
-  program = b.CreateUDiv(program, n32(blocks));
-  Value *head = b.CreateURem(program, n32(c.keyHeads));
-  Run run;
-  run.first = b.CreateUDiv(program, n32(c.keyHeads));
-  run.end = b.CreateAdd(run.first, n32(1));
-  run.sequence = sequenceOf(run.first);
-  run.keys = seenBy(run.first);
-  Rows own = loadRows(run, head, row);
-  // Rows behind the group's last head would be another token's.
-  Value *ring =
-      b.CreateAdd(base, b.CreateMul(warp, n32(stages * stepBytes())));
-  auto stageAt = [&](Value *number) {
-    return b.CreateAdd(ring, b.CreateMul(number, n32(stepBytes())));
-  };
-  auto advance = [&](Value *number) {
-    Value *next = b.CreateAdd(number, n32(1));
-    return b.CreateSelect(b.CreateICmpEQ(next, n32(stages)), n32(0), next);
-  };
-  unsigned apart = split * warps * kFragment; // keys from step to step
-  Value *place = b.CreateAdd(b.CreateMul(rank, n32(warps)), warp);
-  Value *first = b.CreateAdd(b.CreateAnd(run.keys.begin, n32(-16)),
-                             b.CreateMul(place, n32(kFragment)));
-  for (unsigned i = 0; i + 1 < stages; ++i)
-    fetch(run, head, b.CreateAdd(first, n32(i * apart)), stageAt(n32(i)), lane,
-          kWarp);
-  Carried state{first, n32(0), n32(stages - 1)};
-  llvm::append_range(state, beginRows());
-  state = carriedLoop(
-      b, "keys", state,
-      [&](const Carried &now) {
-        return b.CreateICmpSLT(now[0], run.keys.end);
-      },
-      [&](const Carried &now) {
-        ptx.waitCopies(stages - 2);
-        meetWarp(); // it is there, and the step before was read by all
-        fetch(run, head, b.CreateAdd(now[0], n32((stages - 1) * apart)),
-              stageAt(now[2]), lane, kWarp);
-        Carried next{b.CreateAdd(now[0], n32(apart)), advance(now[1]),
-                     advance(now[2])};
-        llvm::append_range(next,
-                           step(own, stageAt(now[1]), now[0],
-                                Carried(now.begin() + 3, now.end())));
-        return next;
-      });
-  state.erase(state.begin(), state.begin() + 3);
-  for (unsigned half = 0; half < 2; ++half)
-    for (unsigned distance : {1, 2})
-      state[kSums + half] = b.CreateFAdd(
-          state[kSums + half], g.shuffle(state[kSums + half], distance));
-
-  //===-- The warps' results ----------------------------------------------===//
-  // A row is its results, maximum, sum, and two words that nobody reads.
-  unsigned rowBytes = (c.columns + 4) * 4, area = kFragment * rowBytes;
-  ptx.waitCopies(0);
-  g.barrier(); // all have read their rings
-  auto *pair = llvm::FixedVectorType::get(b.getFloatTy(), 2);
-  auto *four = llvm::FixedVectorType::get(b.getFloatTy(), 4);
-  Value *quad = b.CreateAnd(lane, n32(3));
-  for (unsigned half = 0; half < 2; ++half) {
-    Value *to = b.CreateAdd(
-        b.CreateAdd(base, b.CreateMul(warp, n32(area))),
-        b.CreateMul(b.CreateAdd(b.CreateLShr(lane, 2), n32(8 * half)),
-                    n32(rowBytes)));
-    auto store = [&](Value *x, Value *y, Value *at) {
-      Value *two = llvm::PoisonValue::get(pair);
-      two = b.CreateInsertElement(two, x, uint64_t(0));
-      two = b.CreateInsertElement(two, y, 1);
-      b.CreateAlignedStore(two, sharedAt(at), llvm::Align(8));
-    };
-    for (unsigned n = 0; n < c.columns / 8; ++n)
-      store(state[kResults + 4 * n + 2 * half],
-            state[kResults + 4 * n + 2 * half + 1],
-            b.CreateAdd(to, b.CreateAdd(n32(32 * n), b.CreateShl(quad, 3))));
-    g.when(b.CreateICmpEQ(quad, n32(0)), [&] {
-      store(state[half], state[kSums + half],
-            b.CreateAdd(to, n32(c.columns * 4)));
-    });
-  }
-  g.barrier();
-  // Four elements of `count` rows like this, joined: results, maximum, sum.
-  auto join = [&](unsigned count, auto load) {
-    Value *largest = nullptr;
-    llvm::SmallVector<llvm::SmallVector<Value *, 4>> heads, tails;
-    for (unsigned i = 0; i < count; ++i) {
-      auto [mine, last] = load(i);
-      heads.push_back(mine);
-      tails.push_back(last);
-      largest = largest ? larger(largest, last[0]) : last[0];
-    }
-    llvm::SmallVector<Value *> all(5, number(0));
-    all.push_back(largest);
-    for (unsigned i = 0; i < count; ++i) {
-      Value *factor = ptx.exp2(b.CreateFSub(tails[i][0], largest));
-      auto add = [&](Value *&to, Value *what) {
-        to = b.CreateIntrinsic(llvm::Intrinsic::fma, {b.getFloatTy()},
-                               {what, factor, to});
-      };
-      for (unsigned j = 0; j < 4; ++j)
-        add(all[j], heads[i][j]);
-      add(all[4], tails[i][1]);
-    }
-    return all;
-  };
-  unsigned fours = c.columns / 4, threads = warps * kWarp;
-  auto finish = [&](Value *ownRow, Value *column, llvm::ArrayRef<Value *> all) {
-    Value *inGroup = b.CreateAdd(row, ownRow);
-    g.when(b.CreateICmpSLT(inGroup, n32(share)), [&] {
-      Value *inverse = inverseOf(b, all[4]);
-      llvm::SmallVector<Value *> numbers;
-      for (unsigned j = 0; j < 4; ++j)
-        numbers.push_back(b.CreateFMul(all[j], inverse));
-      storeFour(run.first,
-                b.CreateAdd(b.CreateMul(head, n32(share)), inGroup), column,
-                numbers);
-    });
-  };
-  auto eachFour = [&](Value *from, unsigned step, auto body) {
-    carriedFor(b, "join", from, n32(rows * fours), n32(step), {},
-               [&](Value *i, const Carried &) -> Carried {
-                 body(b.CreateUDiv(i, n32(fours)),
-                      b.CreateShl(b.CreateURem(i, n32(fours)), 2));
-                 return {};
-               });
-  };
-  Value *joined = b.CreateAdd(base, n32(warps * area));
-  eachFour(tid, threads, [&](Value *ownRow, Value *column) {
-    Value *rowAt = b.CreateMul(ownRow, n32(rowBytes));
-    auto all = join(warps, [&](unsigned i) {
-      auto read = [&](Value *at) {
-        Value *words = b.CreateAlignedLoad(four, sharedAt(at), llvm::Align(16));
-        llvm::SmallVector<Value *, 4> numbers;
-        for (unsigned j = 0; j < 4; ++j)
-          numbers.push_back(b.CreateExtractElement(words, j));
-        return numbers;
-      };
-      Value *from = b.CreateAdd(b.CreateAdd(base, n32(i * area)), rowAt);
-      return std::pair(read(b.CreateAdd(from, b.CreateShl(column, 2))),
-                       read(b.CreateAdd(from, n32(c.columns * 4))));
-    });
-    if (split == 1)
-      return finish(ownRow, column, all);
-    Value *to = b.CreateAdd(joined, rowAt);
-    auto write = [&](llvm::ArrayRef<Value *> numbers, Value *at) {
-      Value *words = llvm::PoisonValue::get(four);
-      for (unsigned j = 0; j < 4; ++j)
-        words = b.CreateInsertElement(words, numbers[j], j);
-      b.CreateAlignedStore(words, sharedAt(at), llvm::Align(16));
-    };
-    write(llvm::ArrayRef(all).take_front(4),
-          b.CreateAdd(to, b.CreateShl(column, 2)));
-    g.when(b.CreateICmpEQ(column, n32(0)), [&] {
-      write({all[5], all[4], number(0), number(0)},
-            b.CreateAdd(to, n32(c.columns * 4)));
-    });
-  });
-  if (split == 1)
-    return;
-
-  //===-- The cluster's results -------------------------------------------===//
-  ptx.clusterBarrier();
-  eachFour(b.CreateAdd(b.CreateMul(rank, n32(threads)), tid), split * threads,
-           [&](Value *ownRow, Value *column) {
-             Value *from =
-                 b.CreateAdd(joined, b.CreateMul(ownRow, n32(rowBytes)));
-             auto all = join(split, [&](unsigned i) {
-               auto read = [&](Value *at) {
-                 return ptx.loadPeer(ptx.inPeer(at, n32(i)));
-               };
-               return std::pair(
-                   read(b.CreateAdd(from, b.CreateShl(column, 2))),
-                   read(b.CreateAdd(from, n32(c.columns * 4))));
-             });
-             finish(ownRow, column, all);
-           });
-  ptx.clusterBarrier(); // others have read what this CTA has
-}
-
 //===----------------------------------------------------------------------===//
 // Many tokens
 //===----------------------------------------------------------------------===//
 
-void PagedAttention::manyTokens() {
+void PagedAttentionLowering::manyTokens() {
   unsigned stages = c.stages, threads = c.warps * kWarp;
   Value *tokens = size(0);
   Value *program = b.CreateTrunc(g.programId, b.getInt32Ty());
@@ -587,11 +393,11 @@ void PagedAttention::manyTokens() {
     for (int64_t i = 0; i < c.tokens; i += kWarp) {
       Value *token = b.CreateAdd(run.first, b.CreateAdd(lane, n32(i)));
       Value *there = b.CreateICmpSLT(token, end);
-      Value *other = integer(
-          sequences, b.CreateSelect(there, token, run.first));
-      Value *ballot = b.CreateIntrinsic(
-          llvm::Intrinsic::nvvm_vote_ballot_sync, {},
-          {n32(-1), b.CreateICmpNE(other, run.sequence)});
+      Value *other =
+          integer(sequences, b.CreateSelect(there, token, run.first));
+      Value *ballot =
+          b.CreateIntrinsic(llvm::Intrinsic::nvvm_vote_ballot_sync, {},
+                            {n32(-1), b.CreateICmpNE(other, run.sequence)});
       Value *next = b.CreateAdd(
           b.CreateAdd(run.first, n32(i)),
           b.CreateBinaryIntrinsic(llvm::Intrinsic::cttz, ballot, b.getFalse()));
@@ -628,14 +434,12 @@ void PagedAttention::manyTokens() {
         [&](const Carried &now) {
           ptx.waitCopies(stages - 2);
           g.barrier(); // it is there, and the step before was read by all
-          fetch(run, head,
-                b.CreateAdd(now[0], n32((stages - 1) * c.keys)),
+          fetch(run, head, b.CreateAdd(now[0], n32((stages - 1) * c.keys)),
                 stageAt(now[2]), tid, threads);
           Carried next{b.CreateAdd(now[0], n32(c.keys)), advance(now[1]),
                        advance(now[2])};
-          llvm::append_range(next,
-                             step(own, stageAt(now[1]), now[0],
-                                  Carried(now.begin() + 3, now.end())));
+          llvm::append_range(next, step(own, stageAt(now[1]), now[0],
+                                        Carried(now.begin() + 3, now.end())));
           return next;
         });
     state.erase(state.begin(), state.begin() + 3);
@@ -646,11 +450,10 @@ void PagedAttention::manyTokens() {
       Value *sum = state[kSums + half];
       for (unsigned distance : {1, 2})
         sum = b.CreateFAdd(sum, g.shuffle(sum, distance));
-      Value *inverse = inverseOf(b, sum);
-      Value *ownRow = b.CreateAdd(b.CreateAdd(row, b.CreateLShr(lane, 2)),
-                                  n32(8 * half));
-      Value *token =
-          b.CreateAdd(run.first, b.CreateUDiv(ownRow, n32(share)));
+      Value *inverse = inverseOf(sum);
+      Value *ownRow =
+          b.CreateAdd(b.CreateAdd(row, b.CreateLShr(lane, 2)), n32(8 * half));
+      Value *token = b.CreateAdd(run.first, b.CreateUDiv(ownRow, n32(share)));
       g.when(b.CreateICmpSLT(token, run.end), [&] {
         Value *queryHead = b.CreateAdd(b.CreateMul(head, n32(share)),
                                        b.CreateURem(ownRow, n32(share)));
@@ -663,8 +466,7 @@ void PagedAttention::manyTokens() {
           Value *word = ptx.pack(b.CreateFMul(two[0], inverse),
                                  b.CreateFMul(two[1], inverse), bf16);
           g.tag(b.CreateAlignedStore(
-                    word,
-                    g.address(result, b.CreateAdd(at, b.getInt64(8 * n))),
+                    word, g.address(result, b.CreateAdd(at, b.getInt64(8 * n))),
                     llvm::Align(4)),
                 result);
         }

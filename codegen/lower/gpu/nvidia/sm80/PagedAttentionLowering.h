@@ -1,17 +1,18 @@
-// What both ways to compute an attention over blocks share (PagedAttention.cpp,
-// and simt/SimtPagedAttention.cpp).
+// What both ways to compute an attention over blocks share
+// (PagedAttentionLowering.cpp, and simt/SimtPagedAttention.cpp).
 #pragma once
 
 #include "codegen/lower/gpu/GpuLowering.h"
 #include "codegen/lower/gpu/nvidia/common/TileScheduler.h"
 #include "codegen/lower/gpu/nvidia/sm90/PtxAsm.h"
 #include "ir/config/AttentionGpuConfig.h"
+#include "llvm/IR/IntrinsicsNVPTX.h"
 
 namespace knapper::lower {
 
-class PagedAttention {
+class PagedAttentionLowering {
 public:
-  PagedAttention(GpuLowering &lowering, tile::PagedAttentionOp op)
+  PagedAttentionLowering(GpuLowering &lowering, tile::PagedAttentionOp op)
       : g(lowering), b(lowering.b), ptx(lowering.b), op(op),
         c(config::PagedAttentionGpuConfig::of(op.getShape())) {}
 
@@ -22,6 +23,9 @@ public:
 
 private:
   using Value = llvm::Value;
+  static constexpr unsigned kWarp = 32, kFragment = 16;
+  /// In a thread's state: maxima and sums of two rows, then results.
+  static constexpr unsigned kSums = 2, kResults = 4;
   /// Keys that are seen, [begin, end): i32.
   struct Range {
     Value *begin, *end;
@@ -65,6 +69,8 @@ private:
   Value *blockOf(Value *sequence, Value *key);
   /// The element of a pool where a key's row begins, i64.
   Value *rowOf(Value *block, Value *head, Value *key, int64_t width);
+  /// 1 / sum, or 0 of a row that sees nothing.
+  Value *inverseOf(Value *sum);
   /// Scores in powers of 2, of products of queries and keys.
   Value *scoreOf(Value *dot);
 
@@ -110,7 +116,7 @@ private:
   BufferRef queries, keys, values, table, sequences, positions, result;
   mlir::Type element;
   bool bf16 = false;
-  int64_t share = 1;                        ///< query heads of a key head
+  int64_t share = 1; ///< query heads of a key head
   Value *tid = nullptr, *lane = nullptr, *warp = nullptr, *base = nullptr;
 };
 
