@@ -117,6 +117,8 @@ Value DecoderBuilder::headNorm(Value x, const std::string &name,
                number);
 }
 
+Value DecoderBuilder::stored(Value x) { return convert(x, poolType); }
+
 Value DecoderBuilder::activate(Value x) {
   if (failed())
     return {};
@@ -214,7 +216,9 @@ Value DecoderBuilder::mlp(Value x) {
     inside = activate(in(names.up, config.inner));
   } else if (names.gateUp.empty()) {
     Value gate = in(names.gate, config.inner);
-    inside = mul(activate(gate), in(names.up, config.inner));
+    inside = convert(mul(stored(activate(gate)),
+                         stored(in(names.up, config.inner))),
+                     f32);
   } else {
     Value both = in(names.gateUp, 2 * config.inner);
     inside = mul(activate(columns(both, 0, config.inner)),
@@ -303,7 +307,7 @@ Status DecoderBuilder::build(ModuleOp module) {
     y = inside(y);
     if (!after.empty())
       y = norm(y, layerName(after), config.width);
-    x = add(x, y);
+    x = convert(add(stored(x), stored(y)), f32);
   };
   for (layer = 0; layer < config.layers && !failed(); ++layer) {
     at = cat("layer ", layer);

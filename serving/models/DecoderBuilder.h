@@ -59,6 +59,9 @@ private:
   mlir::Value rotate(mlir::Value x);
   mlir::Value headNorm(mlir::Value x, const std::string &name, int64_t count);
   mlir::Value activate(mlir::Value x);
+  /// What passes through memory from kernel to kernel, in the pools' type: to
+  /// widen what was narrowed would leave it wide.
+  mlir::Value stored(mlir::Value x);
   mlir::Value embed();
   mlir::Value attention(mlir::Value x);
   mlir::Value mlp(mlir::Value x);
