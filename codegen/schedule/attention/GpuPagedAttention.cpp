@@ -5,7 +5,8 @@
 //
 //   one token a CTA and key head: all query heads of the group are rows of one
 //     matrix, the warps, and of few tokens the CTAs of a cluster, share out its
-//     keys. Of steps whose sequences have one token each.
+//     keys. Of steps whose sequences have one token each, most of them, or that
+//     have few tokens.
 //   neighbouring tokens a CTA and key head: the warps share out their rows, and
 //     each key is read once for all of them. Of all other steps.
 //
@@ -109,7 +110,15 @@ LogicalResult chooseGpuPagedAttention(ts::KernelOp kernel,
     addSingle(1);
     return success();
   }
-  most(addSingle(1), ts::dimOf(op.getTable(), 0));
+  Dim sequences = ts::dimOf(op.getTable(), 0);
+  most(addSingle(1), sequences);
+  // Most sequences with one token, some with chunks: a tile of tokens would
+  // take one sequence after the other. Of more tokens each key is read too
+  // often. (Estimated by the rates of the second-level cache, not fitted.)
+  constexpr int64_t mixedTokens = 768, perSequence = 8;
+  Guard &mixed = addSingle(1);
+  most(mixed, sequences * perSequence);
+  most(mixed, one * mixedTokens);
   // What a thread has of scores, results and queries fills its registers.
   int64_t width = std::max(base.depth, base.columns);
   many.keys = width <= 128 ? 64 : width <= 192 ? 32 : 16;
