@@ -35,7 +35,13 @@ struct Answers {
   std::mutex mutex;
   std::condition_variable changed;
   size_t open = 0;
-  std::map<uint64_t, Json> byRequest;
+  /// As they came: JSON is made when all have ended, not on the engine's
+  /// thread.
+  struct Answer {
+    std::vector<Event> events;
+    std::vector<double> times;
+  };
+  std::map<uint64_t, Answer> byRequest;
 };
 
 const char *name(FinishReason reason) {
@@ -51,25 +57,38 @@ Json pairs(const std::vector<TokenLogprob> &list) {
   return json;
 }
 
-void note(Answers &answers, const Event &event) {
+void note(Answers &answers, Event event) {
   std::lock_guard lock(answers.mutex);
-  Json &answer = answers.byRequest[event.request];
-  for (const Token &token : event.tokens) {
-    answer["tokens"].push_back(token.id);
-    answer["logprobs"].push_back(token.logprob);
-    answer["top"].push_back(pairs(token.top));
-    answer["times"].push_back(now());
-  }
-  for (const Json &entry : pairs(event.prompt))
-    answer["prompt"].push_back(entry);
-  answer["cached"] = event.cachedTokens;
-  if (event.finish == FinishReason::none)
+  Answers::Answer &answer = answers.byRequest[event.request];
+  bool last = event.finish != FinishReason::none;
+  answer.times.push_back(now());
+  answer.events.push_back(std::move(event));
+  if (!last)
     return;
-  answer["finish"] = name(event.finish);
-  if (event.finish == FinishReason::error)
-    answer["error"] = event.error.message();
   --answers.open;
   answers.changed.notify_all();
+}
+
+Json jsonOf(const Answers::Answer &given, double start) {
+  Json answer;
+  for (size_t i = 0; i < given.events.size(); ++i) {
+    const Event &event = given.events[i];
+    for (const Token &token : event.tokens) {
+      answer["tokens"].push_back(token.id);
+      answer["logprobs"].push_back(token.logprob);
+      answer["top"].push_back(pairs(token.top));
+      answer["times"].push_back(given.times[i] - start);
+    }
+    for (const Json &entry : pairs(event.prompt))
+      answer["prompt"].push_back(entry);
+    answer["cached"] = event.cachedTokens;
+    if (event.finish == FinishReason::none)
+      continue;
+    answer["finish"] = name(event.finish);
+    if (event.finish == FinishReason::error)
+      answer["error"] = event.error.message();
+  }
+  return answer;
 }
 
 Request requestOf(const Json &json) {
@@ -122,8 +141,9 @@ int run(const char *folder, const char *path) {
         std::lock_guard lock(answers.mutex);
         ++answers.open;
       }
-      auto id = (*engine)->submit(requestOf(json),
-                                  [&](Event event) { note(answers, event); });
+      auto id = (*engine)->submit(requestOf(json), [&](Event event) {
+        note(answers, std::move(event));
+      });
       if (!id) {
         std::lock_guard lock(answers.mutex);
         --answers.open;
@@ -137,12 +157,8 @@ int run(const char *folder, const char *path) {
     std::unique_lock lock(answers.mutex);
     answers.changed.wait(lock, [&] { return answers.open == 0; });
     for (uint64_t id : ids)
-      if (id) {
-        Json &answer = answers.byRequest[id];
-        for (Json &time : answer["times"])
-          time = time.get<double>() - start;
-        list.push_back(std::move(answer));
-      }
+      if (id)
+        list.push_back(jsonOf(answers.byRequest[id], start));
     result["groups"].push_back(std::move(list));
   }
   EngineStatistics s = (*engine)->statistics();

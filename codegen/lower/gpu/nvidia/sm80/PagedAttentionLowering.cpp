@@ -125,10 +125,13 @@ PagedAttentionLowering::Range PagedAttentionLowering::seenBy(Value *token) {
   return {begin, most(end, n32(0))};
 }
 
+llvm::Value *PagedAttentionLowering::tableAt(Value *sequence, Value *key) {
+  return integer(table, b.CreateAdd(b.CreateMul(sequence, size(2)),
+                                    b.CreateUDiv(key, n32(c.positions))));
+}
+
 llvm::Value *PagedAttentionLowering::blockOf(Value *sequence, Value *key) {
-  Value *at = b.CreateAdd(b.CreateMul(sequence, size(2)),
-                          b.CreateUDiv(key, n32(c.positions)));
-  return inside(integer(table, at), size(3));
+  return inside(tableAt(sequence, key), size(3));
 }
 
 llvm::Value *PagedAttentionLowering::rowOf(Value *block, Value *head,
@@ -316,32 +319,62 @@ void PagedAttentionLowering::fetch(const Run &run, Value *head, Value *key,
                  {values, c.columns, unsigned(c.keys) * pitch(c.depth)}};
     // All of one token's step are in one block.
     Value *block = c.keys == kFragment ? blockOf(run.sequence, key) : nullptr;
+    // Where a thread's accesses are, the same of keys and values as long; and
+    // what is wrong with the table, said once: branches would part the loads.
+    struct Access {
+      Value *row, *chunk, *there, *from;
+    };
+    llvm::SmallVector<Access> accesses;
+    Value *outside = nullptr;
+    auto access = [&](Value *id, unsigned chunks, int64_t width,
+                      bool whole) -> Access {
+      Value *row = b.CreateUDiv(id, n32(chunks)),
+            *chunk = b.CreateURem(id, n32(chunks));
+      Value *own = b.CreateAdd(key, row);
+      Value *there = b.CreateAnd(b.CreateICmpSGE(own, run.keys.begin),
+                                 b.CreateICmpSLT(own, run.keys.end));
+      Value *place = b.CreateSelect(there, own, run.keys.begin);
+      Value *of = block;
+      if (!of && !whole) {
+        of = blockOf(run.sequence, place);
+      } else if (!of) {
+        of = tableAt(run.sequence, place);
+        Value *wrong = b.CreateICmpUGE(of, size(3));
+        outside = outside ? b.CreateOr(outside, wrong) : wrong;
+        of = b.CreateSelect(wrong, n32(0), of);
+      }
+      Value *from = rowOf(of, head, block ? own : place, width);
+      return {row, chunk, there,
+              b.CreateAdd(from, wide(b.CreateShl(chunk, 3)))};
+    };
     for (auto &[pool, width, at] : sides) {
       unsigned chunks = width / 8, all = unsigned(c.keys) * chunks;
+      bool again = at != 0 && c.depth == c.columns;
       for (unsigned i = 0; i < all; i += lanes) {
         Value *id = b.CreateAdd(lane, n32(i));
+        bool whole = i + lanes <= all;
         auto copy = [&, &pool = pool, width = width, at = at] {
-          Value *row = b.CreateUDiv(id, n32(chunks)),
-                *chunk = b.CreateURem(id, n32(chunks));
-          Value *own = b.CreateAdd(key, row);
-          Value *there = b.CreateAnd(b.CreateICmpSGE(own, run.keys.begin),
-                                     b.CreateICmpSLT(own, run.keys.end));
-          Value *place = b.CreateSelect(there, own, run.keys.begin);
-          Value *from = rowOf(block ? block : blockOf(run.sequence, place),
-                              head, block ? own : place, width);
-          from = b.CreateAdd(from, wide(b.CreateShl(chunk, 3)));
+          Access found = again && whole ? accesses[i / lanes]
+                                        : access(id, chunks, width, whole);
+          if (whole)
+            accesses.push_back(found);
           Value *to =
               b.CreateAdd(b.CreateAdd(shared, n32(at)),
-                          b.CreateAdd(b.CreateMul(row, n32(pitch(width))),
-                                      b.CreateShl(chunk, 4)));
-          ptx.copyRun(to, g.address(pool, from), there);
+                          b.CreateAdd(b.CreateMul(found.row, n32(pitch(width))),
+                                      b.CreateShl(found.chunk, 4)));
+          ptx.copyRun(to, g.address(pool, found.from), found.there);
         };
-        if (i + lanes <= all)
+        if (whole)
           copy();
         else
           g.when(b.CreateICmpULT(id, n32(all)), copy);
       }
     }
+    if (outside)
+      g.when(outside, [&] {
+        b.CreateAlignedStore(n32(kernelIndexOutOfRange), g.status,
+                             llvm::Align(4));
+      });
   });
   ptx.commitCopies();
 }

@@ -65,6 +65,8 @@ private:
   }
   /// What a token sees.
   Range seenBy(Value *token);
+  /// What the table says of a sequence's key.
+  Value *tableAt(Value *sequence, Value *key);
   /// The block of the pool that has this key of the sequence.
   Value *blockOf(Value *sequence, Value *key);
   /// The element of a pool where a key's row begins, i64.
