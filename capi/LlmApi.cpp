@@ -64,6 +64,8 @@ Expected<EngineOptions> engineOptions(const knapper_llm_options &given) {
   set(options.speculation.tokens, given.speculate_tokens);
   if (given.draft_model)
     options.draftFolder = given.draft_model;
+  if (given.target)
+    options.target = given.target;
   if (given.cache_dir)
     options.cacheFolder = given.cache_dir;
   return options;

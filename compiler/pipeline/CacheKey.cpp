@@ -124,7 +124,8 @@ bool isCacheable(const CompileInput &input, const Options &options) {
   return options.cache && options.stopAfter.empty() &&
          options.startFrom.empty() && options.printAfter.empty() &&
          options.dumpDir.empty() && !options.verifyEach &&
-         (!isText(input, options) || !input.dataFiles.empty());
+         (!isText(input, options) || !input.dataFiles.empty() ||
+          input.namesNoFile);
 }
 
 Expected<CacheKey> cacheKey(const CompileInput &input, const Options &options) {

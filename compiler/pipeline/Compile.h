@@ -22,6 +22,7 @@ struct CompileInput {
   /// Of tensor IR: every file that it names, in order. Then the compile of text
   /// may be answered from the cache too.
   std::vector<std::string> dataFiles = {};
+  bool namesNoFile = false; ///< tensor IR: likewise
 
   /// What the artefact says that it was made from.
   std::string name() const {

@@ -56,12 +56,19 @@ unsigned attentionSlot(Value value) {
   return 3;
 }
 
+/// Whether an elementwise op reads the value, stored in another type or not.
+bool isComputedWith(Value value) {
+  return llvm::any_of(value.getUsers(), [](Operation *user) {
+    return isa<ConvertOp>(user) ? isComputedWith(user->getResult(0))
+                                : isElementwise(user);
+  });
+}
+
 /// Whether an elementwise op reads the result (after its bias): the product's
 /// own epilogue would take it.
 bool hasEpilogue(DotOp dot) {
   Column column = columnOf(dot);
-  Value result = column.add ? column.add.getResult() : dot.getResult();
-  return llvm::any_of(result.getUsers(), isElementwise);
+  return isComputedWith(column.add ? column.add.getResult() : dot.getResult());
 }
 
 void merge(MutableArrayRef<DotOp> dots) {

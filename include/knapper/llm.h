@@ -34,6 +34,7 @@ typedef struct {
       kv_memory_bytes;    /* of keys and values; 0: a quarter of what is free */
   const char *dtype;      /* of the weights: "f32" (NULL), "bf16", "i8", "i4" */
   const char *cache_dir;  /* of compiled programs; NULL: the compiler's */
+  const char *target;     /* "cpu" (NULL), "cuda", "cuda:sm_90a" */
   const char *model_name; /* in requests and answers; NULL: the folder's name */
   const char *speculate;  /* "off" (NULL), "ngram", "draft": docs/serve.md */
   const char *draft_model;  /* folder, of "draft" */

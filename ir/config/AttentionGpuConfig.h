@@ -1,8 +1,9 @@
 //===- AttentionGpuConfig.h - How a GPU computes an attention -------------===//
 //
-// The configuration of a `tile.attention`. The schedule chooses it
-// (codegen/schedule/attention/GpuFlashAttention.cpp), the op carries it as its
-// `shape`, the lowerings read it.
+// The configurations of a `tile.attention` and a `tile.paged_attention`. The
+// schedules choose them (codegen/schedule/attention/GpuFlashAttention.cpp,
+// GpuPagedAttention.cpp), the ops carry them as `shape`, the lowerings read
+// them.
 //
 //===----------------------------------------------------------------------===//
 #pragma once
@@ -68,6 +69,54 @@ struct AttentionGpuSchedule : AttentionGpuConfig {
     AttentionGpuConfig::fields(c, visit);
     constexpr int64_t one = 1;
     visit("run", c.scoreKeys, one, true);
+  }
+};
+
+/// The instructions that multiply queries with keys in blocks.
+enum class PagedAttentionPath : int64_t {
+  simt = 0,    ///< fused FMAs of f32: a warp a token and head
+  mmaSync = 1, ///< from sm_80 on, f16 and bf16: keys by cp.async
+};
+constexpr PagedAttentionPath largest(PagedAttentionPath) {
+  return PagedAttentionPath::mmaSync;
+}
+
+struct PagedAttentionGpuConfig {
+  PagedAttentionPath path = PagedAttentionPath::simt;
+  int64_t heads = 0, keyHeads = 0;
+  int64_t positions = 0; ///< of a block
+  int64_t depth = 0;     ///< elements of a query and a key
+  int64_t columns = 0;   ///< elements of a value
+  int64_t warps = 0;
+  /// mmaSync: neighbouring tokens of a CTA, whose rows the warps share out. 0:
+  /// one token, whose keys they share out.
+  int64_t tokens = 0;
+  int64_t keys = 0;     ///< mmaSync: of a step
+  int64_t stages = 0;   ///< mmaSync: steps in shared memory
+  int64_t keySplit = 1; ///< CTAs of a cluster that share a token's keys
+
+  /// Of an op that has been verified.
+  static PagedAttentionGpuConfig of(mlir::DictionaryAttr shape) {
+    PagedAttentionGpuConfig config;
+    (void)parse(shape, config);
+    return config;
+  }
+
+  template <class Config, class Visit>
+  static void fields(Config &c, Visit &&visit) {
+    constexpr int64_t none = 0, one = 1;
+    visit("path", c.path, PagedAttentionPath::simt, true);
+    bool mmaSync = c.path == PagedAttentionPath::mmaSync;
+    visit("heads", c.heads, none, true);
+    visit("key_heads", c.keyHeads, none, true);
+    visit("positions", c.positions, none, true);
+    visit("depth", c.depth, none, true);
+    visit("columns", c.columns, none, true);
+    visit("warps", c.warps, none, true);
+    visit("tokens", c.tokens, none, mmaSync);
+    visit("keys", c.keys, none, mmaSync);
+    visit("stages", c.stages, none, mmaSync);
+    visit("key_split", c.keySplit, one, false);
   }
 };
 

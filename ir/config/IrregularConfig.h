@@ -122,7 +122,8 @@ struct ScatterConfig {
   int64_t lanes = 0;   ///< updates side by side; 0: one
   int64_t ranges = 1;  ///< of the indexed dim, each a program's
   bool atomic = false; ///< GPUs: updates meet in memory
-  int64_t threads = 0; ///< atomic: of a program
+  bool apart = false;  ///< GPUs: no two updates meet
+  int64_t threads = 0; ///< atomic, apart: of a program
 
   template <class Config, class Visit>
   static void fields(Config &c, Visit &&visit) {
@@ -130,7 +131,8 @@ struct ScatterConfig {
     visit("lanes", c.lanes, none, true);
     visit("ranges", c.ranges, one, true);
     visit("atomic", c.atomic, false, false);
-    visit("threads", c.threads, none, c.atomic);
+    visit("apart", c.apart, false, false);
+    visit("threads", c.threads, none, c.atomic || c.apart);
   }
 };
 

@@ -58,8 +58,10 @@ Indexing PagedAttentionOp::indexing() {
 
 bool ts::hasPlainPages(PagedAttentionOp op) {
   std::optional<int64_t> positions = dimOf(op.getKeys(), 2).asConstant();
-  return elementTypeOf(op.getQuery()).isF32() && positions &&
-         *positions % 16 == 0 && dimOf(op.getQuery(), 1).asConstant() &&
+  Type element = elementTypeOf(op.getQuery());
+  return (element.isF32() || element.isF16() || element.isBF16()) &&
+         positions && *positions % 16 == 0 &&
+         dimOf(op.getQuery(), 1).asConstant() &&
          dimOf(op.getKeys(), 1).asConstant() &&
          dimOf(op.getKeys(), 3).asConstant() &&
          dimOf(op.getValues(), 3).asConstant();

@@ -12,8 +12,8 @@
 
 namespace knapper::ts {
 
-/// Whether a kernel may read the blocks where they lie: f32, sizes of heads and
-/// blocks are numbers, blocks hold a multiple of 16 positions.
+/// Whether a kernel may read the blocks where they lie: f32, f16 or bf16, sizes
+/// of heads and blocks are numbers, blocks hold a multiple of 16 positions.
 bool hasPlainPages(PagedAttentionOp op);
 
 /// The same by gathering all blocks of each token's sequence in front of a

@@ -1,6 +1,7 @@
 #include "ir/tile/BlockOps.h"
 #include "ir/tile/ByteOps.h"
 #include "ir/tile/GridOps.h"
+#include "ir/tile/PagedOps.h"
 
 #include "mlir/IR/DialectImplementation.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -30,6 +31,10 @@ void TileDialect::initialize() {
   addOperations<
 #define GET_OP_LIST
 #include "ir/tile/GridOps.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "ir/tile/PagedOps.cpp.inc"
       >();
 }
 

@@ -47,6 +47,7 @@ class _Options(ctypes.Structure):
         ("kv_memory_bytes", c_int64),
         ("dtype", c_char_p),
         ("cache_dir", c_char_p),
+        ("target", c_char_p),
         ("model_name", c_char_p),
         ("speculate", c_char_p),
         ("draft_model", c_char_p),
@@ -150,6 +151,7 @@ class LLM:
 
     folder: config.json, safetensors, tokenizer.json.
     dtype: of the weights: "f32", "bf16", "i8" or "i4".
+    target: "cpu", "cuda", or "cuda" with its variant: "cuda:sm_90a".
     threads: that compute; 0 for one each core.
     max_context: tokens of a prompt and its answer; 0 for the model's.
     max_batched_tokens, max_sequences, queue_limit: of one step, that run at
@@ -171,6 +173,7 @@ class LLM:
         folder: str | os.PathLike[str],
         *,
         dtype: str = "f32",
+        target: str = "cpu",
         threads: int = 0,
         max_context: int = 0,
         max_batched_tokens: int = 512,
@@ -194,6 +197,10 @@ class LLM:
                 where="speculate",
                 hint="off, ngram or draft",
             )
+        if not isinstance(target, str):
+            raise WrongType(
+                f"target is {target!r}", where="target", hint="cpu or cuda"
+            )
         options = _Options(
             size=ctypes.sizeof(_Options),
             threads=whole(threads, "threads", "0, or a count"),
@@ -206,6 +213,7 @@ class LLM:
             no_prefix_cache=0 if prefix_cache else 1,
             kv_memory_bytes=whole(kv_memory, "kv_memory", "bytes", most=1 << 62),
             dtype=dtype.encode(),
+            target=target.encode(),
             speculate=speculate.encode(),
             draft_model=None if draft_model is None else encode_path(draft_model),
             speculate_tokens=whole(

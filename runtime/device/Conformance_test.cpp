@@ -13,6 +13,7 @@
 #include <gtest/gtest.h>
 #include <numeric>
 #include <thread>
+#include <unistd.h>
 
 using namespace knapper;
 using namespace knapper::testing;
@@ -158,6 +159,34 @@ TEST_P(Conformance, LargeCopiesAreWhole) {
     ASSERT_GOOD(queue->copy(b->address(), a->address(), count * 4));
     ASSERT_GOOD(queue->finish());
     EXPECT_EQ(read(*queue, *b, count), data);
+  }
+}
+
+TEST_P(Conformance, UploadsByThreadsAreWhole) {
+  for (uint64_t count : {1, 1000, (9 << 20) + 5}) {
+    std::vector<int32_t> data(count), back(count);
+    for (uint64_t i = 0; i < count; ++i)
+      data[i] = static_cast<int32_t>(i * 7 + 1);
+    auto b = buffer(count * 4);
+    // The first half of memory, the second of a file.
+    char name[] = "/tmp/knapper-upload-XXXXXX";
+    int file = mkstemp(name);
+    ASSERT_GE(file, 0);
+    unlink(name);
+    uint64_t bytes = count * 4, half = count / 2 * 4;
+    ASSERT_EQ(write(file, data.data(), bytes), static_cast<ssize_t>(bytes));
+    auto *target = static_cast<std::byte *>(b->address());
+    UploadPart parts[] = {{target, half, data.data()},
+                          {target + half, bytes - half, nullptr, file, half}};
+    parts[1].offset += 4;
+    EXPECT_FALSE(device->uploadAll(parts, 4)) << "past the end of the file";
+    parts[1].offset -= 4;
+    ASSERT_GOOD(device->uploadAll(parts, 4));
+    close(file);
+    ASSERT_GOOD(queue->begin());
+    ASSERT_GOOD(queue->download(back.data(), b->address(), count * 4));
+    ASSERT_GOOD(queue->finish());
+    EXPECT_EQ(data, back);
   }
 }
 

@@ -16,6 +16,7 @@
 #include "runtime/base/DType.h"
 #include "runtime/base/Error.h"
 #include "runtime/base/GpuEntry.h"
+#include "runtime/device/Upload.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -210,12 +211,18 @@ public:
   /// peaks.
   virtual Status describe(JsonWriter &json, bool measure) const = 0;
 
+  /// Bytes of device memory that are free now; nothing where the device has no
+  /// memory of its own.
+  virtual std::optional<uint64_t> freeBytes() const { return std::nullopt; }
   /// bytes == 0 gives a buffer whose address may be null. Out of memory is a
   /// DeviceError. Contents are undefined.
   virtual Expected<std::unique_ptr<DeviceBuffer>> allocate(uint64_t bytes,
                                                            MemoryKind kind) = 0;
   virtual Expected<std::unique_ptr<DeviceQueue>>
   createQueue(const QueueOptions &options) = 0;
+  /// By up to so many threads where that is faster than `DeviceQueue::upload`;
+  /// the bytes are there when it returns.
+  virtual Status uploadAll(std::span<const UploadPart> parts, int32_t threads);
   /// `code` need not outlive the call; `where` names file and section in
   /// messages.
   virtual Expected<std::unique_ptr<Executable>>

@@ -271,7 +271,7 @@ bool Execution::capturable() const {
 /// The entry of this run's sizes and addresses, the first of the list; null,
 /// and an entry for the next time, where there was none.
 Recorded *Execution::findRecorded() {
-  constexpr size_t kKept = 4;
+  constexpr size_t kKept = 16;
   auto found = std::find_if(
       state.recorded.begin(), state.recorded.end(), [&](const Recorded &r) {
         return r.binding == state.binding && r.base == state.base;

@@ -107,6 +107,7 @@ private:
                    const Binding &binding);
   Status resolve(std::shared_ptr<const Binding> binding);
   Status place(uint32_t buffer, void *memory);
+  bool isKnown(const void *memory) const;
   Status placeLate(uint32_t buffer, uint64_t bytes);
   Status uploadInputs(std::span<const knapper_tensor> inputs);
   Status downloadOutputs();

@@ -305,13 +305,24 @@ Status Execution::provideOutput(uint32_t index) {
   return place(buffer, out.data);
 }
 
+bool Execution::isKnown(const void *memory) const {
+  auto *at = static_cast<const std::byte *>(memory);
+  return std::any_of(options.deviceMemory.begin(), options.deviceMemory.end(),
+                     [&](std::span<const std::byte> range) {
+                       std::less<> before;
+                       return !before(at, range.data()) &&
+                              before(at, range.data() + range.size());
+                     });
+}
+
 /// Where the buffer of an input or output lies for kernels: in the caller's
 /// memory, or in a buffer of the device that does not address it.
 Status Execution::place(uint32_t buffer, void *memory) {
   constexpr uintptr_t kAlignment = 16; // that kernels count on
   bool direct = host;
   if (!host && memory && reinterpret_cast<uintptr_t>(memory) % kAlignment == 0)
-    external |= direct = options.onDevice || module.where->addresses(memory);
+    external |= direct =
+        options.onDevice || isKnown(memory) || module.where->addresses(memory);
   if (direct) {
     state.base[buffer] = static_cast<std::byte *>(memory);
     return success();

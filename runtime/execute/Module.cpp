@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <thread>
 
 namespace knapper {
 namespace {
@@ -119,7 +120,7 @@ Module::load(std::shared_ptr<const Artefact> artefact,
   if (!state)
     return state.takeError();
   auto begin = std::chrono::steady_clock::now();
-  if (Status s = module->placeConstants(*(*state)->queue); !s)
+  if (Status s = module->placeConstants(); !s)
     return s.takeError();
   std::chrono::duration<double, std::milli> placing =
       std::chrono::steady_clock::now() - begin;
@@ -155,7 +156,7 @@ void Module::allConstantsAreWhole() {
     file->markWhole();
 }
 
-Status Module::placeConstants(DeviceQueue &queue) {
+Status Module::placeConstants() {
   std::span<const std::byte> bytes = file->constants();
   if (where->addressesHost() || bytes.empty()) {
     constants = const_cast<std::byte *>(bytes.data());
@@ -190,12 +191,12 @@ Status Module::placeConstants(DeviceQueue &queue) {
   auto *place = static_cast<std::byte *>(deviceConstants->address());
   constants =
       reinterpret_cast<std::byte *>(reinterpret_cast<uintptr_t>(place) - begin);
-  Status status = queue.begin();
-  if (status)
-    status = queue.upload(place, bytes.data(), bytes.size());
-  if (Status s = queue.finish(); !s && status)
-    status = std::move(s);
-  return status;
+  int32_t threads = options.threads > 0
+                        ? options.threads
+                        : static_cast<int32_t>(std::min(
+                              std::thread::hardware_concurrency(), 16u));
+  UploadPart all{place, bytes.size(), bytes.data()};
+  return where->uploadAll({&all, 1}, threads);
 }
 
 Expected<std::unique_ptr<RunState>> Module::takeState() {

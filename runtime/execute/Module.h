@@ -78,6 +78,8 @@ struct RunOptions {
   /// The caller knows that all its tensors lie in the device's memory, so that
   /// the driver need not be asked about each.
   bool onDevice = false;
+  /// Or that what lies in these ranges does: memory of its own on the device.
+  std::span<const std::span<const std::byte>> deviceMemory = {};
 };
 
 struct ModuleOptions {
@@ -129,7 +131,7 @@ private:
   void giveState(std::unique_ptr<RunState> state);
   /// What replays of captured runs found wrong since the last call.
   Status checkCaptured();
-  Status placeConstants(DeviceQueue &queue);
+  Status placeConstants();
   /// All constants of the program against their hashes, on the calling thread
   /// and others.
   Status checkConstants();

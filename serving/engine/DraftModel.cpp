@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 
 namespace knapper::serving {
 
@@ -24,33 +25,42 @@ void DraftModel::add(Sequence &sequence, int32_t end, bool wanted) {
   parts.push_back({&sequence, wanted});
 }
 
+std::optional<int32_t> DraftModel::tokenOf(const Sequence &sequence,
+                                           int64_t row) {
+  const SamplingOptions &sampling = sequence.request.sampling;
+  if (drawsBest(sampling))
+    if (auto best = runner->best(row); best && std::isfinite(best->logprob))
+      return best->token;
+  auto logits = runner->logits(row, 1);
+  if (!logits)
+    return std::nullopt;
+  auto token = sampleToken(*logits, sampling, sequence.counts,
+                           static_cast<uint64_t>(sequence.drafted), -1);
+  return token ? std::optional(token->id) : std::nullopt;
+}
+
 bool DraftModel::run(StepTimes &times) {
   std::vector<const std::vector<int32_t> *> lists;
   for (const Part &part : parts)
     lists.push_back(&part.sequence->blocks.blocks);
   batch.setTable(lists);
   auto start = std::chrono::steady_clock::now();
-  Expected<std::span<float>> logits = runner->run(batch);
+  Status status = runner->run(batch);
   std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-  if (!logits) {
+  if (!status) {
     for (const Part &part : parts) // what their keys are is not known
       part.sequence->drafted = 0;
     return false;
   }
   if (batch.tokens.size() == parts.size())
     times.add(static_cast<int32_t>(parts.size()), took.count());
-  auto vocabulary = static_cast<size_t>(limits.vocabulary);
-  size_t row = 0;
+  int64_t row = 0;
   for (const Part &part : parts) {
     if (!part.wanted)
       continue;
     Sequence &sequence = *part.sequence;
-    auto position = static_cast<uint64_t>(sequence.drafted);
-    Expected<Token> token =
-        sampleToken(logits->subspan(row++ * vocabulary, vocabulary),
-                    sequence.request.sampling, sequence.counts, position, -1);
-    if (token)
-      sequence.proposed.push_back(token->id);
+    if (std::optional<int32_t> token = tokenOf(sequence, row++))
+      sequence.proposed.push_back(*token);
   }
   return true;
 }

@@ -33,6 +33,8 @@ private:
   };
   int32_t tokenAt(const Sequence &sequence, int32_t place) const;
   void add(Sequence &sequence, int32_t end, bool wanted);
+  /// Of a row of its step; none where its logits are not finite.
+  std::optional<int32_t> tokenOf(const Sequence &sequence, int64_t row);
   /// Whether its step was computed.
   bool run(StepTimes &times);
 

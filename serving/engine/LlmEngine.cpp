@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 
 namespace knapper::serving {
 
@@ -331,19 +332,20 @@ bool LlmEngine::step() {
   }
   batch.setTable(lists);
   double start = now();
-  Expected<std::span<float>> logits = runner->run(batch);
+  Status status = runner->run(batch);
   if (decodes)
     speculator.learn(static_cast<int32_t>(batch.tokens.size()), now() - start);
-  if (!logits) {
+  if (!status) {
     // What the blocks hold now is not known: nothing is published.
+    Error error = status.takeError();
     for (const Part &part : parts)
-      finish(*part.sequence, FinishReason::error, logits.error());
+      finish(*part.sequence, FinishReason::error, error);
     return true;
   }
   for (const Part &part : parts) {
     uint64_t id = part.sequence->id;
     try {
-      take(part, *logits);
+      take(part);
     } catch (const std::bad_alloc &) { // of this request alone
       std::erase(drawn, part.sequence);
       if (auto it = sequences.find(id); it != sequences.end())

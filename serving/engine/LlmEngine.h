@@ -61,16 +61,20 @@ private:
   /// Adds a part to the batch, if its blocks are there.
   void addPart(Sequence &sequence, int32_t tokens, int32_t proposed);
   void propose();
-  void take(const Part &part, std::span<float> logits);
+  void take(const Part &part);
   void readPrompt(Sequence &sequence, int32_t first, int32_t count,
                   std::span<float> logits);
   /// The next tokens of a sequence of which all is computed: one for each of
   /// its last rows, as long as the token before was as proposed.
-  void sample(Sequence &sequence, int32_t proposed, std::span<float> logits);
+  void sample(Sequence &sequence, int32_t proposed, int64_t firstRow);
   /// The token behind all others; none where the sequence has ended.
-  std::optional<int32_t> draw(Sequence &sequence, std::span<float> row);
+  std::optional<int32_t> draw(Sequence &sequence, int64_t row);
+  /// The token of a row of the step's logits, which are fetched where the best
+  /// one is not all that is asked for.
+  Expected<Token> tokenOf(Sequence &sequence, int64_t row,
+                          std::span<const uint32_t> allowed);
   /// What the grammar alone decides; false: the sequence has ended.
-  bool jump(Sequence &sequence, std::span<const float> row,
+  bool jump(Sequence &sequence, int64_t row,
             const GrammarFollower::Outcome &outcome);
   /// Takes a token; false: it was the last, or ends the sequence.
   bool commit(Sequence &sequence, Token token);
@@ -97,7 +101,7 @@ private:
   StepBatch batch;
   std::vector<Part> parts;
   std::vector<Sequence *> drawn; ///< in this step, not settled
-  EngineStatistics counters; ///< of the engine's thread
+  EngineStatistics counters;     ///< of the engine's thread
 
   mutable std::mutex mutex; ///< guards what follows
   std::condition_variable woken;

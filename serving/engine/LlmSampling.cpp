@@ -2,26 +2,28 @@
 #include "serving/engine/LlmEngine.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 namespace knapper::serving {
 
-void LlmEngine::take(const Part &part, std::span<float> logits) {
+void LlmEngine::take(const Part &part) {
   Sequence &sequence = *part.sequence;
-  auto vocabulary = static_cast<size_t>(settings.limits.vocabulary);
-  auto rows = logits.subspan(static_cast<size_t>(part.firstRow) * vocabulary,
-                             static_cast<size_t>(part.rows) * vocabulary);
   int32_t first = sequence.computed;
   sequence.computed += part.tokens;
   auto prompt = static_cast<int32_t>(sequence.request.prompt.size());
   if (first < prompt)
     counters.promptTokens +=
         static_cast<uint64_t>(std::min(part.tokens, prompt - first));
-  if (sequence.request.promptLogprobs && first + 1 < prompt)
-    readPrompt(sequence, first, part.tokens, rows);
+  if (sequence.request.promptLogprobs && first + 1 < prompt) {
+    auto rows = runner->logits(part.firstRow, part.rows);
+    if (!rows)
+      return finish(sequence, FinishReason::error, rows.takeError());
+    readPrompt(sequence, first, part.tokens, *rows);
+  }
   if (sequence.computed == sequence.length())
     sample(sequence, part.proposed,
-           rows.last(static_cast<size_t>(1 + part.proposed) * vocabulary));
+           part.firstRow + part.rows - 1 - part.proposed);
 }
 
 /// Rows are those of positions `first` on whose next token the prompt has.
@@ -48,15 +50,12 @@ bool LlmEngine::stops(const Sequence &sequence, int32_t token) const {
          (!sequence.request.ignoreEos && has(settings.endTokens));
 }
 
-void LlmEngine::sample(Sequence &sequence, int32_t proposed,
-                       std::span<float> logits) {
+void LlmEngine::sample(Sequence &sequence, int32_t proposed, int64_t firstRow) {
   if (sequence.request.maxTokens == 0)
     return finish(sequence, FinishReason::length);
-  auto vocabulary = static_cast<size_t>(settings.limits.vocabulary);
   int32_t right = 0;
   for (int32_t i = 0;; ++i) {
-    auto row = logits.subspan(static_cast<size_t>(i) * vocabulary, vocabulary);
-    std::optional<int32_t> token = draw(sequence, row);
+    std::optional<int32_t> token = draw(sequence, firstRow + i);
     if (!token)
       return;
     if (sequence.jumped || i == proposed || *token != sequence.proposed[i])
@@ -71,8 +70,22 @@ void LlmEngine::sample(Sequence &sequence, int32_t proposed,
   drawn.push_back(&sequence);
 }
 
-std::optional<int32_t> LlmEngine::draw(Sequence &sequence,
-                                       std::span<float> row) {
+Expected<Token> LlmEngine::tokenOf(Sequence &sequence, int64_t row,
+                                   std::span<const uint32_t> allowed) {
+  const Request &request = sequence.request;
+  // What is not finite is for sampleToken to say.
+  if (allowed.empty() && request.topLogprobs <= 0 &&
+      drawsBest(request.sampling))
+    if (auto best = runner->best(row); best && std::isfinite(best->logprob))
+      return Token{
+          best->token, request.topLogprobs == 0 ? best->logprob : 0, {}};
+  ASSIGN_OR_RETURN(std::span<float> logits, runner->logits(row, 1));
+  return sampleToken(logits, request.sampling, sequence.counts,
+                     static_cast<uint64_t>(sequence.length()),
+                     request.topLogprobs, allowed);
+}
+
+std::optional<int32_t> LlmEngine::draw(Sequence &sequence, int64_t row) {
   std::span<const uint32_t> allowed;
   if (sequence.grammar) {
     auto outcome = sequence.grammar->outcome();
@@ -89,10 +102,7 @@ std::optional<int32_t> LlmEngine::draw(Sequence &sequence,
       return std::nullopt;
     allowed = (*outcome)->next.allowed;
   }
-  Expected<Token> token =
-      sampleToken(row, sequence.request.sampling, sequence.counts,
-                  static_cast<uint64_t>(sequence.length()),
-                  sequence.request.topLogprobs, allowed);
+  Expected<Token> token = tokenOf(sequence, row, allowed);
   if (!token) {
     finish(sequence, FinishReason::error, token.takeError());
     return std::nullopt;
@@ -123,9 +133,14 @@ std::optional<int32_t> LlmEngine::draw(Sequence &sequence,
   return id;
 }
 
-bool LlmEngine::jump(Sequence &sequence, std::span<const float> row,
+bool LlmEngine::jump(Sequence &sequence, int64_t row,
                      const GrammarFollower::Outcome &outcome) {
-  if (!areFinite(row)) {
+  auto logits = runner->logits(row, 1);
+  if (!logits) {
+    finish(sequence, FinishReason::error, logits.takeError());
+    return false;
+  }
+  if (!areFinite(*logits)) {
     finish(sequence, FinishReason::error,
            userError("the model gave logits that are not finite", "logits"));
     return false;

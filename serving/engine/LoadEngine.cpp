@@ -6,6 +6,7 @@
 #include "runtime/base/Text.h"
 #include "runtime/drivers/cpu/CpuDevice.h"
 #include "runtime/drivers/cpu/CpuInfo.h"
+#include "runtime/drivers/cuda/CudaDevice.h"
 #include "serving/engine/LlmEngine.h"
 #include "serving/engine/SelfCheck.h"
 #include "serving/engine/TextEncoder.h"
@@ -18,6 +19,25 @@
 
 namespace knapper::serving {
 namespace {
+
+bool isGpu(const EngineOptions &options) { return options.target != "cpu"; }
+
+/// Where the model runs. Before anything is read: without a GPU nothing of it
+/// is of use.
+Expected<std::shared_ptr<Device>> openDevice(const EngineOptions &options) {
+  if (!isGpu(options))
+    return cpu::device();
+  if (options.target != "cuda" && !options.target.starts_with("cuda:"))
+    return userError(cat("is '", options.target, "'"), "engine option target",
+                     "cpu, cuda, or cuda with its variant: cuda:sm_90a");
+  std::shared_ptr<Device> device = cuda::device();
+  if (!device)
+    return deviceError("no NVIDIA GPU is here",
+                       cat("engine option target ", options.target),
+                       "a machine with a GPU and its driver, or the target "
+                       "cpu");
+  return device;
+}
 
 Status checkOptions(const EngineOptions &options) {
   auto wrong = [](const char *field, int64_t value, const char *allowed) {
@@ -49,6 +69,11 @@ Status checkOptions(const EngineOptions &options) {
       options.dtype != DType::i8 && options.dtype != DType::i4)
     return userError(cat("is ", name(options.dtype)), "engine option dtype",
                      "f32, bf16, i8 or i4");
+  if (isGpu(options) && options.dtype != DType::f32 &&
+      options.dtype != DType::bf16)
+    return userError(
+        cat("is ", name(options.dtype), ", which GPUs do not serve yet"),
+        "engine option dtype", "f32 or bf16");
   return success();
 }
 
@@ -73,30 +98,59 @@ int64_t freeMemory() {
          sysconf(_SC_PAGESIZE);
 }
 
-Expected<Options> compileOptions(const EngineOptions &options) {
+/// What is free on the device, or else in the machine.
+int64_t freeMemory(const Device &device) {
+  if (std::optional<uint64_t> bytes = device.freeBytes())
+    return static_cast<int64_t>(*bytes);
+  return freeMemory();
+}
+
+/// "cuda:" and the best variant that the GPU runs, or the one asked for.
+Expected<std::string> gpuTarget(const EngineOptions &options,
+                                const Device &device) {
+  std::string isas = device.runnable();
+  std::vector<std::string> list = splitList(isas);
+  std::string wanted =
+      options.target == "cuda"
+          ? (list.empty() ? std::string() : std::string(list.front()))
+          : options.target.substr(std::string_view("cuda:").size());
+  if (std::find(list.begin(), list.end(), wanted) == list.end())
+    return userError(cat("is '", options.target, "', and this GPU runs ",
+                         isas.empty() ? "none of them" : isas),
+                     "engine option target", "cuda, for what runs best here");
+  return cat("cuda:", wanted);
+}
+
+Expected<Options> compileOptions(const EngineOptions &options,
+                                 const Device &device) {
   int32_t threads =
       options.threads > 0 ? options.threads : cpu::availableCores();
   Options compile;
   compile.threads = threads;
+  compile.cacheDir = options.cacheFolder;
+  if (options.dtype == DType::bf16)
+    compile.dtype = "bf16";
+  else if (options.dtype != DType::f32)
+    compile.weights = options.dtype == DType::i8 ? "int8" : "int4";
+  if (isGpu(options)) {
+    ASSIGN_OR_RETURN(compile.target, gpuTarget(options, device));
+    return compile;
+  }
   // For this machine alone: what it runs best.
   std::vector<std::string> isas = splitList(cpu::runnableIsas());
   if (isas.empty())
     return userError("has no AVX2", "this processor",
                      "a machine of the last ten years");
   compile.isa = isas.front();
-  compile.cacheDir = options.cacheFolder;
-  if (options.dtype == DType::bf16)
-    compile.dtype = "bf16";
-  else if (options.dtype != DType::f32)
-    compile.weights = options.dtype == DType::i8 ? "int8" : "int4";
   return compile;
 }
 
 Expected<std::shared_ptr<Module>>
-loadModule(std::shared_ptr<const Artefact> artefact, const Options &compile) {
+loadModule(std::shared_ptr<const Artefact> artefact,
+           std::shared_ptr<Device> device, const Options &compile) {
   ModuleOptions module;
   module.threads = compile.threads;
-  return Module::load(std::move(artefact), cpu::device(), module);
+  return Module::load(std::move(artefact), std::move(device), module);
 }
 
 /// Where the logits of a program with its weights are kept; "": nowhere.
@@ -123,11 +177,14 @@ struct LoadedDecoder {
   int64_t context = 0; ///< tokens
   std::shared_ptr<Module> module;
   PoolShape shape = {};
-  std::string checkFile;
+  bool bestTokens = false;                ///< the program says them
+  std::unique_ptr<DeviceWeights> weights; ///< null: constants of the program
+  std::string checkFile;                  ///< "": none
 };
 
 /// `most`: tokens of the context; 0: the model's.
-Expected<LoadedDecoder> loadDecoder(const std::string &folder,
+Expected<LoadedDecoder> loadDecoder(const std::shared_ptr<Device> &device,
+                                    const std::string &folder,
                                     const EngineOptions &options,
                                     int64_t most) {
   LoadedDecoder made;
@@ -137,24 +194,40 @@ Expected<LoadedDecoder> loadDecoder(const std::string &folder,
   if (most > 0)
     made.context = std::min<int64_t>(made.context, most);
   made.config.rope.servedLength = static_cast<double>(made.context);
-  ASSIGN_OR_RETURN(Options compile, compileOptions(options));
-  ASSIGN_OR_RETURN(
-      std::shared_ptr<const Artefact> artefact,
-      compileDecoder(made.config, checkpoint, options.blockTokens, compile));
-  made.checkFile = checkFile(*artefact, options);
-  ASSIGN_OR_RETURN(made.module, loadModule(std::move(artefact), compile));
+  ASSIGN_OR_RETURN(Options compile, compileOptions(options, *device));
+  DecoderForm form;
+  form.blockTokens = options.blockTokens;
+  // Where logits would have to be fetched.
+  made.bestTokens = form.bestTokens = form.weightInputs =
+      !device->addressesHost();
+  if (isGpu(options))
+    form.pools = options.dtype;
+  ASSIGN_OR_RETURN(DecoderProgram program,
+                   compileDecoder(made.config, checkpoint, form, compile));
+  // A program without its weights is that of others too.
+  if (!form.weightInputs)
+    made.checkFile = checkFile(*program.artefact, options);
+  ASSIGN_OR_RETURN(made.module,
+                   loadModule(std::move(program.artefact), device, compile));
+  if (form.weightInputs) {
+    ASSIGN_OR_RETURN(made.weights,
+                     DeviceWeights::load(*device, checkpoint,
+                                         std::move(program.weights),
+                                         compile.threads));
+  }
   made.shape = {made.config.layers, made.config.keyHeads, options.blockTokens,
-                made.config.headWidth};
+                made.config.headWidth, form.pools};
   return made;
 }
 
 /// The model that proposes tokens, if one is asked for.
-Expected<std::optional<LoadedDecoder>> loadDraft(const LoadedDecoder &model,
-                                                 const EngineOptions &options) {
+Expected<std::optional<LoadedDecoder>>
+loadDraft(const std::shared_ptr<Device> &device, const LoadedDecoder &model,
+          const EngineOptions &options) {
   if (options.speculation.kind != SpeculationKind::draft)
     return std::optional<LoadedDecoder>();
-  ASSIGN_OR_RETURN(LoadedDecoder draft,
-                   loadDecoder(options.draftFolder, options, model.context));
+  ASSIGN_OR_RETURN(LoadedDecoder draft, loadDecoder(device, options.draftFolder,
+                                                    options, model.context));
   if (draft.config.vocabulary != model.config.vocabulary)
     return userError(cat("has ", draft.config.vocabulary,
                          " tokens, and the model that is served has ",
@@ -165,14 +238,15 @@ Expected<std::optional<LoadedDecoder>> loadDraft(const LoadedDecoder &model,
 }
 
 Expected<std::unique_ptr<Engine>> loadEncoder(const std::string &folder,
-                                              const EngineOptions &options) {
+                                              const EngineOptions &options,
+                                              std::shared_ptr<Device> device) {
   ASSIGN_OR_RETURN(EncoderConfig config, readEncoderConfig(folder));
   ASSIGN_OR_RETURN(Checkpoint checkpoint, Checkpoint::open(folder));
-  ASSIGN_OR_RETURN(Options compile, compileOptions(options));
+  ASSIGN_OR_RETURN(Options compile, compileOptions(options, *device));
   ASSIGN_OR_RETURN(std::shared_ptr<const Artefact> artefact,
                    compileEncoder(config, checkpoint, compile));
   ASSIGN_OR_RETURN(std::shared_ptr<Module> loaded,
-                   loadModule(std::move(artefact), compile));
+                   loadModule(std::move(artefact), device, compile));
   int64_t context = config.longest;
   if (options.maxContext > 0)
     context = std::min<int64_t>(context, options.maxContext);
@@ -191,21 +265,33 @@ Expected<std::unique_ptr<Engine>> loadEncoder(const std::string &folder,
 Expected<std::unique_ptr<Engine>> loadEngine(const std::string &folder,
                                              const EngineOptions &options) {
   TRY(checkOptions(options));
+  ASSIGN_OR_RETURN(std::shared_ptr<Device> device, openDevice(options));
+  return loadEngineOn(std::move(device), folder, options);
+}
+
+Expected<std::unique_ptr<Engine>> loadEngineOn(std::shared_ptr<Device> device,
+                                               const std::string &folder,
+                                               const EngineOptions &options) {
+  TRY(checkOptions(options));
   ASSIGN_OR_RETURN(bool encodes, isEncoder(folder));
   if (encodes)
-    return loadEncoder(folder, options);
+    return loadEncoder(folder, options, std::move(device));
   ASSIGN_OR_RETURN(std::vector<int32_t> ends, endTokens(folder));
   ASSIGN_OR_RETURN(LoadedDecoder model,
-                   loadDecoder(folder, options, options.maxContext));
+                   loadDecoder(device, folder, options, options.maxContext));
   ASSIGN_OR_RETURN(std::optional<LoadedDecoder> draft,
-                   loadDraft(model, options));
+                   loadDraft(device, model, options));
   int64_t context = model.context;
   int64_t blockBytes =
       model.shape.blockBytes() + (draft ? draft->shape.blockBytes() : 0);
   LlmEngineSettings settings;
   // No more than all sequences that may run could fill.
-  int64_t bytes =
-      options.kvMemoryBytes > 0 ? options.kvMemoryBytes : freeMemory() / 4;
+  int64_t bytes = options.kvMemoryBytes;
+  if (bytes == 0) {
+    // A GPU's weights are placed already; a step needs memory too.
+    int64_t free = freeMemory(*device);
+    bytes = isGpu(options) ? free / 8 * 7 : free / 4;
+  }
   int64_t most = (context + options.blockTokens - 1) / options.blockTokens *
                  options.maxSequences;
   int64_t blocks = bytes / blockBytes;
@@ -238,8 +324,9 @@ Expected<std::unique_ptr<Engine>> loadEngine(const std::string &folder,
     ASSIGN_OR_RETURN(settings.record, StepLog::create(options.recordFile));
   }
   auto run = [&](LoadedDecoder &one) {
-    return ModelRunner::create(std::move(one.module), one.shape, blocks,
-                               one.config.vocabulary);
+    return ModelRunner::create(std::move(one.module), device, one.shape, blocks,
+                               one.config.vocabulary, one.bestTokens,
+                               std::move(one.weights));
   };
   ASSIGN_OR_RETURN(std::unique_ptr<ModelRunner> runner, run(model));
   std::unique_ptr<DraftModel> proposing;

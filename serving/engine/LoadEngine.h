@@ -5,6 +5,7 @@
 #pragma once
 
 #include "runtime/base/DType.h"
+#include "runtime/device/Device.h"
 #include "serving/engine/Engine.h"
 #include "serving/speculate/SpeculationOptions.h"
 
@@ -14,12 +15,17 @@ namespace knapper::serving {
 
 /// How a model is served. Zero: chosen by the engine, as said.
 struct EngineOptions {
+  /// "cpu", "cuda" (the first GPU) or "cuda:sm_90a" and the like: only that.
+  std::string target = "cpu";
   int32_t threads = 0; ///< that compute; 0: one for each core of the process
   /// Of the weights of products: f32; bf16, which what is multiplied by them is
   /// rounded to as well; i8 and i4: integers with a scale for 64 rows of a
-  /// column. Sums, keys and values are f32.
+  /// column. Sums are f32; keys and values too, but on GPUs with bf16. GPUs
+  /// take f32 and bf16.
   DType dtype = DType::f32;
-  int64_t kvMemoryBytes = 0;      ///< of the pool; 0: a quarter of free memory
+  /// Of the pool; 0: a quarter of free memory, of a GPU's most of what the
+  /// weights leave.
+  int64_t kvMemoryBytes = 0;
   int32_t maxContext = 0;         ///< tokens of one sequence; 0: the model's
   int32_t maxBatchedTokens = 512; ///< the budget of one step
   int32_t maxSequences = 64;      ///< that run at once
@@ -49,5 +55,10 @@ struct EngineOptions {
 /// request that does not ask for `ignoreEos`.
 Expected<std::unique_ptr<Engine>> loadEngine(const std::string &folder,
                                              const EngineOptions &options = {});
+
+/// The same on a device of the target's kind that the caller has.
+Expected<std::unique_ptr<Engine>>
+loadEngineOn(std::shared_ptr<Device> device, const std::string &folder,
+             const EngineOptions &options = {});
 
 } // namespace knapper::serving

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <sys/mman.h>
 
 namespace knapper::serving {
@@ -43,31 +44,86 @@ void StepBatch::setTable(std::span<const std::vector<int32_t> *const> lists) {
 }
 
 Expected<std::unique_ptr<ModelRunner>>
-ModelRunner::create(std::shared_ptr<Module> module, const PoolShape &shape,
-                    int64_t numBlocks, int64_t vocabulary) {
+ModelRunner::create(std::shared_ptr<Module> module,
+                    std::shared_ptr<Device> device, const PoolShape &shape,
+                    int64_t numBlocks, int64_t vocabulary, bool bestTokens,
+                    std::unique_ptr<DeviceWeights> weights) {
   std::unique_ptr<ModelRunner> runner(new ModelRunner);
   runner->module = std::move(module);
+  runner->device = std::move(device);
   runner->shape = shape;
   runner->numBlocks = numBlocks;
   runner->vocabulary = vocabulary;
-  runner->memoryBytes = static_cast<size_t>(shape.blockBytes() * numBlocks);
-  void *memory = mmap(nullptr, runner->memoryBytes, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED)
-    return deviceError(cat("no memory for ", runner->memoryBytes >> 20,
-                           " MB of keys and values"),
-                       "kvMemoryBytes", "a smaller pool");
-  madvise(memory, runner->memoryBytes, MADV_HUGEPAGE); // a wish
-  runner->memory = memory;
+  runner->bestTokens = bestTokens;
+  runner->weights = std::move(weights);
+  runner->apart = !runner->device->addressesHost();
+  TRY(runner->allocate());
   return runner;
 }
 
+Status ModelRunner::allocate() {
+  if (apart)
+    ++numBlocks; // the one that nobody has
+  memoryBytes = static_cast<size_t>(shape.blockBytes() * numBlocks);
+  if (apart) {
+    ASSIGN_OR_RETURN(pools, device->allocate(memoryBytes, MemoryKind::device));
+    ASSIGN_OR_RETURN(queue, device->createQueue({}));
+    memory = pools->address();
+    return success();
+  }
+  void *mapped = mmap(nullptr, memoryBytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapped == MAP_FAILED)
+    return deviceError(
+        cat("no memory for ", memoryBytes >> 20, " MB of keys and values"),
+        "kvMemoryBytes", "a smaller pool");
+  madvise(mapped, memoryBytes, MADV_HUGEPAGE); // a wish
+  memory = mapped;
+  return success();
+}
+
 ModelRunner::~ModelRunner() {
-  if (memory)
+  if (memory && !apart)
     munmap(memory, memoryBytes);
 }
 
-Expected<std::span<float>> ModelRunner::run(const StepBatch &batch) {
+/// 1, 2, 4, 8, then multiples of 8, of 64.
+static size_t roundedSize(size_t size) {
+  constexpr size_t few = 8, many = 256, step = 64;
+  if (size <= few)
+    return std::bit_ceil(size);
+  size_t by = size <= many ? few : step;
+  return (size + by - 1) / by * by;
+}
+
+const StepBatch &ModelRunner::rounded(const StepBatch &batch) {
+  if (!apart)
+    return batch;
+  padded = batch;
+  size_t tokens = roundedSize(batch.tokens.size());
+  padded.tokens.resize(tokens, 0);
+  padded.position.resize(tokens, -1);
+  padded.sequence.resize(tokens, 0);
+  padded.block.resize(tokens, static_cast<int32_t>(numBlocks - 1));
+  padded.offset.resize(tokens, 0);
+  padded.rows.resize(roundedSize(batch.rows.size()), batch.rows.back());
+  padded.sequences =
+      static_cast<int64_t>(roundedSize(static_cast<size_t>(batch.sequences)));
+  padded.table.resize(static_cast<size_t>(padded.sequences * batch.blocks), 0);
+  return padded;
+}
+
+Status ModelRunner::reserveLogits(int64_t rows) {
+  auto bytes = static_cast<uint64_t>(rows * vocabulary) * sizeof(float);
+  if (deviceLogits && deviceLogits->bytes() >= bytes)
+    return success();
+  deviceLogits.reset();
+  ASSIGN_OR_RETURN(deviceLogits, device->allocate(bytes, MemoryKind::device));
+  return success();
+}
+
+Status ModelRunner::run(const StepBatch &given) {
+  const StepBatch &batch = rounded(given);
   auto count = static_cast<int64_t>(batch.tokens.size()),
        rows = static_cast<int64_t>(batch.rows.size());
   std::array<int64_t, 1> countShape{count}, rowShape{rows};
@@ -88,19 +144,71 @@ Expected<std::span<float>> ModelRunner::run(const StepBatch &batch) {
     inputs.push_back(numbers(*list, countShape));
   inputs.push_back(numbers(batch.table, tableShape));
   inputs.push_back(numbers(batch.rows, rowShape));
-  logits.resize(static_cast<size_t>(rows * vocabulary));
-  outputs.push_back({logits.data(), logits.size() * sizeof(float), KNAPPER_F32,
-                     2, logitShape.data()});
+  float *logits = nullptr;
+  if (apart) {
+    TRY(reserveLogits(rows));
+    logits = static_cast<float *>(deviceLogits->address());
+  } else {
+    hostLogits.resize(static_cast<size_t>(rows * vocabulary));
+    logits = hostLogits.data();
+  }
+  outputs.push_back({logits,
+                     static_cast<size_t>(rows * vocabulary) * sizeof(float),
+                     KNAPPER_F32, 2, logitShape.data()});
+  if (bestTokens) {
+    bestIds.resize(static_cast<size_t>(rows));
+    bestLogprobs.resize(static_cast<size_t>(rows));
+    outputs.push_back({bestIds.data(), bestIds.size() * sizeof(int64_t),
+                       KNAPPER_I64, 1, rowShape.data()});
+    outputs.push_back({bestLogprobs.data(), bestLogprobs.size() * sizeof(float),
+                       KNAPPER_F32, 1, rowShape.data()});
+  }
   size_t bytes = memoryBytes / static_cast<size_t>(2 * shape.layers);
   for (int64_t i = 0; i < 2 * shape.layers; ++i) {
-    knapper_tensor pool{static_cast<std::byte *>(memory) +
-                            static_cast<size_t>(i) * bytes,
-                        bytes, KNAPPER_F32, 4, poolShape.data()};
+    knapper_tensor pool{
+        static_cast<std::byte *>(memory) + static_cast<size_t>(i) * bytes,
+        bytes, static_cast<knapper_dtype>(shape.dtype), 4, poolShape.data()};
     inputs.push_back(pool);
     outputs.push_back(pool);
   }
-  TRY(module->run(inputs, outputs, result));
-  return std::span<float>(logits);
+  if (weights)
+    inputs.insert(inputs.end(), weights->tensors().begin(),
+                  weights->tensors().end());
+  RunOptions options;
+  std::array<std::span<const std::byte>, 3> own;
+  if (apart) {
+    own[0] = {static_cast<const std::byte *>(memory), memoryBytes};
+    own[1] = {reinterpret_cast<const std::byte *>(logits),
+              deviceLogits->bytes()};
+    if (weights)
+      own[2] = weights->memory();
+    options.deviceMemory = own;
+  }
+  return module->run(inputs, outputs, result, options);
+}
+
+Expected<std::span<float>> ModelRunner::logits(int64_t first, int64_t count) {
+  auto from = static_cast<size_t>(first * vocabulary),
+       size = static_cast<size_t>(count * vocabulary);
+  if (!apart)
+    return std::span(hostLogits).subspan(from, size);
+  hostLogits.resize(size);
+  TRY(queue->begin());
+  Status status = queue->download(
+      hostLogits.data(),
+      static_cast<const float *>(deviceLogits->address()) + from,
+      size * sizeof(float));
+  Status end = queue->finish();
+  TRY(std::move(status));
+  TRY(std::move(end));
+  return std::span(hostLogits);
+}
+
+std::optional<ModelRunner::Best> ModelRunner::best(int64_t row) const {
+  if (!bestTokens)
+    return std::nullopt;
+  auto at = static_cast<size_t>(row);
+  return Best{static_cast<int32_t>(bestIds[at]), bestLogprobs[at]};
 }
 
 } // namespace knapper::serving

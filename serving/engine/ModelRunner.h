@@ -1,8 +1,14 @@
 // Runs a decoder's program, one step at a time; owns the pools of keys and
 // values.
+//
+// On a device with memory of its own the pools and the logits stay there: what
+// goes in is the step's numbers, what comes out the best token of each row, and
+// the logits of those rows that are asked for. Sizes are rounded up there, so
+// that few are ever recorded: what is added sees no key, and writes to a block
+// that nobody has.
 #pragma once
 
-#include "runtime/execute/Module.h"
+#include "serving/engine/DeviceWeights.h"
 
 namespace knapper::serving {
 
@@ -22,34 +28,58 @@ struct StepBatch {
 /// Bytes of memory that a block of all layers takes.
 struct PoolShape {
   int64_t layers, keyHeads, blockTokens, headWidth;
+  DType dtype = DType::f32;
   int64_t blockBytes() const {
     return layers * 2 * keyHeads * blockTokens * headWidth *
-           static_cast<int64_t>(sizeof(float));
+           static_cast<int64_t>(byteSize(dtype));
   }
 };
 
 /// Used by one thread.
 class ModelRunner {
 public:
-  /// DeviceError if the pools do not fit into memory.
+  /// DeviceError if the pools do not fit into memory. `bestTokens`: the program
+  /// has them; `weights`: it has these as inputs.
   static Expected<std::unique_ptr<ModelRunner>>
-  create(std::shared_ptr<Module> module, const PoolShape &shape,
-         int64_t numBlocks, int64_t vocabulary);
+  create(std::shared_ptr<Module> module, std::shared_ptr<Device> device,
+         const PoolShape &shape, int64_t numBlocks, int64_t vocabulary,
+         bool bestTokens, std::unique_ptr<DeviceWeights> weights = nullptr);
   ~ModelRunner();
 
-  /// Computes the step; the logits [rows, vocabulary] are the runner's, until
-  /// the next step.
-  Expected<std::span<float>> run(const StepBatch &batch);
+  /// Computes the step.
+  Status run(const StepBatch &batch);
+  /// The step's logits of rows [first, first + count): scratch of the caller's
+  /// until the next call.
+  Expected<std::span<float>> logits(int64_t first, int64_t count);
+  /// The most likely token of a row and its log-probability (not finite where
+  /// the logits are not); nothing where the program does not say.
+  struct Best {
+    int32_t token;
+    float logprob;
+  };
+  std::optional<Best> best(int64_t row) const;
 
 private:
   ModelRunner() = default;
+  Status allocate();
+  /// The batch in sizes that come again and again.
+  const StepBatch &rounded(const StepBatch &batch);
+  Status reserveLogits(int64_t rows);
 
   std::shared_ptr<Module> module;
+  std::shared_ptr<Device> device;
   PoolShape shape = {};
   int64_t numBlocks = 0, vocabulary = 0;
+  bool bestTokens = false;
+  bool apart = false; ///< the device has memory of its own
   void *memory = nullptr;
   size_t memoryBytes = 0;
-  std::vector<float> logits;
+  std::unique_ptr<DeviceWeights> weights;
+  std::unique_ptr<DeviceBuffer> pools, deviceLogits;
+  std::unique_ptr<DeviceQueue> queue; ///< that fetches logits
+  StepBatch padded;
+  std::vector<float> hostLogits, bestLogprobs;
+  std::vector<int64_t> bestIds;
   RunResult result;
 };
 

@@ -2,6 +2,7 @@
 
 #include "ir/tensor/TensorType.h"
 #include "runtime/base/Text.h"
+#include "llvm/ADT/StringExtras.h"
 
 using namespace mlir;
 
@@ -30,9 +31,8 @@ std::string CheckpointBuilder::stored(const std::string &name) const {
   return name;
 }
 
-Value CheckpointBuilder::weight(const std::string &given,
-                                ArrayRef<int64_t> shape) {
-  std::string name = stored(given);
+const Checkpoint::Tensor *CheckpointBuilder::checked(const std::string &name,
+                                                     ArrayRef<int64_t> shape) {
   const Checkpoint::Tensor *tensor = checkpoint.find(name);
   std::string wanted;
   for (int64_t size : shape)
@@ -40,10 +40,10 @@ Value CheckpointBuilder::weight(const std::string &given,
   if (!tensor) {
     (void)fail("the tensor '" + name + "' is missing; it would be " + wanted,
                "a folder with all weights of the model");
-    return {};
+    return nullptr;
   }
-  Type stored = elementType(b, tensor->dtype);
-  if (!stored || ArrayRef<int64_t>(tensor->shape) != shape) {
+  if (!elementType(b, tensor->dtype) ||
+      ArrayRef<int64_t>(tensor->shape) != shape) {
     std::string has;
     for (int64_t size : tensor->shape)
       has += (has.empty() ? "" : "x") + std::to_string(size);
@@ -51,14 +51,47 @@ Value CheckpointBuilder::weight(const std::string &given,
                    std::string(knapper::name(tensor->dtype)) + ", and " +
                    wanted + " is what config.json says",
                "the config.json that belongs to these weights");
-    return {};
+    return nullptr;
   }
   read.insert(name);
+  return tensor;
+}
+
+Value CheckpointBuilder::weight(const std::string &given,
+                                ArrayRef<int64_t> shape) {
+  if (inputType)
+    return weights(given, SmallVector<int64_t>(shape));
+  std::string name = stored(given);
+  const Checkpoint::Tensor *tensor = checked(name, shape);
+  if (!tensor)
+    return {};
   auto reference =
       ts::WeightAttr::get(shared.context, tensor->file, tensor->offset,
                           tensor->bytes, b.getStringAttr(name));
-  Value value =
-      makeAs<ts::WeightOp>(RankedTensorType::get(shape, stored), reference);
+  Value value = makeAs<ts::WeightOp>(
+      RankedTensorType::get(shape, elementType(b, tensor->dtype)), reference);
+  return convert(value, f32);
+}
+
+Value CheckpointBuilder::weights(ArrayRef<std::string> given,
+                                 ArrayRef<SmallVector<int64_t>> shapes) {
+  WeightInput input;
+  input.dtype = inputType.isBF16() ? DType::bf16 : DType::f32;
+  input.shape.assign(shapes[0].begin(), shapes[0].end());
+  input.shape[0] = 0;
+  for (auto [name, shape] : llvm::zip(given, shapes)) {
+    input.tensors.push_back(stored(name));
+    if (!checked(input.tensors.back(), shape))
+      return {};
+    input.shape[0] += shape[0];
+  }
+  std::string name = llvm::join(input.tensors, "+");
+  Value &value = inputValues[name];
+  if (!value) {
+    value = b.getInsertionBlock()->addArgument(
+        RankedTensorType::get(input.shape, inputType), loc);
+    inputs.push_back(std::move(input));
+  }
   return convert(value, f32);
 }
 

@@ -4,6 +4,7 @@
 
 #include "frontends/common/NodeBuilder.h"
 #include "serving/models/Checkpoint.h"
+#include "serving/models/DecoderForm.h"
 
 namespace knapper::serving {
 
@@ -15,10 +16,19 @@ public:
         base(std::move(base)), f32(shared.b.getF32Type()) {}
   std::string where() const override { return at; }
 
+  /// Of the weights that are inputs, in their order.
+  std::vector<WeightInput> takeInputs() { return std::move(inputs); }
+
 protected:
   /// A tensor of the checkpoint in f32, of this shape. An error where it is
   /// missing or has another shape.
   mlir::Value weight(const std::string &given, llvm::ArrayRef<int64_t> shape);
+  /// Several, one behind the other along their first dim.
+  mlir::Value weights(llvm::ArrayRef<std::string> given,
+                      llvm::ArrayRef<llvm::SmallVector<int64_t>> shapes);
+  /// Null and an error where it is missing or has another shape.
+  const Checkpoint::Tensor *checked(const std::string &name,
+                                    llvm::ArrayRef<int64_t> shape);
   /// As the checkpoint has it: with the names' base or without.
   std::string stored(const std::string &name) const;
   /// x [..., in] times the matrix [out, in], or [in, out] where `transposed`.
@@ -33,6 +43,11 @@ protected:
   mlir::Type f32;
   std::string at = "the model";
   llvm::StringSet<> read;
+  /// Where weights are inputs: their type, and those so far, which are the last
+  /// arguments of the function.
+  mlir::Type inputType;
+  std::vector<WeightInput> inputs;
+  llvm::StringMap<mlir::Value> inputValues;
 };
 
 } // namespace knapper::serving

@@ -3,6 +3,7 @@
 #include "ir/tensor/PagedAttention.h"
 #include "ir/tensor/TensorType.h"
 #include "runtime/base/Text.h"
+#include "llvm/ADT/StringExtras.h"
 
 #include <cmath>
 
@@ -41,6 +42,35 @@ Value DecoderBuilder::linear(Value x, const std::string &name, int64_t in,
                             : weight(name + ".weight", {out, in});
   Value y = product(x, matrix, transposed);
   return bias ? add(y, weight(name + ".bias", {out})) : y;
+}
+
+SmallVector<Value> DecoderBuilder::linears(Value x, ArrayRef<std::string> names,
+                                           int64_t in, ArrayRef<int64_t> outs,
+                                           bool bias) {
+  SmallVector<Value> results;
+  // Of constants the compiler makes one product.
+  if (!inputType || config.transposedWeights) {
+    for (auto [name, out] : llvm::zip(names, outs))
+      results.push_back(linear(x, name, in, out, bias));
+    return results;
+  }
+  SmallVector<std::string> matrices, biases;
+  SmallVector<SmallVector<int64_t>> shapes, rows;
+  for (auto [name, out] : llvm::zip(names, outs)) {
+    matrices.push_back(name + ".weight");
+    biases.push_back(name + ".bias");
+    shapes.push_back({out, in});
+    rows.push_back({out});
+  }
+  Value y = product(x, weights(matrices, shapes), /*transposed=*/false);
+  if (bias)
+    y = add(y, weights(biases, rows));
+  int64_t from = 0;
+  for (int64_t out : outs) {
+    results.push_back(columns(y, from, out));
+    from += out;
+  }
+  return results;
 }
 
 Value DecoderBuilder::columns(Value x, int64_t from, int64_t count) {
@@ -87,6 +117,8 @@ Value DecoderBuilder::headNorm(Value x, const std::string &name,
                number);
 }
 
+Value DecoderBuilder::stored(Value x) { return convert(x, poolType); }
+
 Value DecoderBuilder::activate(Value x) {
   if (failed())
     return {};
@@ -126,7 +158,11 @@ Value DecoderBuilder::write(Value pool, Value newRows) {
       make<ts::ConcatOp>(ValueRange{broadcastAt(block, {0}, dims), head,
                                     broadcastAt(offset, {0}, dims)},
                          uint64_t(2));
-  return make<ts::ScatterNdOp>(pool, index, newRows, ts::ReduceKindAttr());
+  Value written = make<ts::ScatterNdOp>(pool, index, convert(newRows, poolType),
+                                        ts::ReduceKindAttr());
+  if (written)
+    written.getDefiningOp()->setAttr("ts.unique_indices", b.getUnitAttr());
+  return written;
 }
 
 Value DecoderBuilder::attention(Value x) {
@@ -135,12 +171,11 @@ Value DecoderBuilder::attention(Value x) {
           keyWidth = config.keyHeads * config.headWidth;
   Value q, k, v;
   if (names.queryKeyValue.empty()) {
-    q = linear(x, layerName(names.query), config.width, queryWidth,
-               config.inputBias);
-    k = linear(x, layerName(names.key), config.width, keyWidth,
-               config.inputBias);
-    v = linear(x, layerName(names.value), config.width, keyWidth,
-               config.inputBias);
+    SmallVector<Value> all = linears(
+        x,
+        {layerName(names.query), layerName(names.key), layerName(names.value)},
+        config.width, {queryWidth, keyWidth, keyWidth}, config.inputBias);
+    q = all[0], k = all[1], v = all[2];
   } else {
     Value all = linear(x, layerName(names.queryKeyValue), config.width,
                        queryWidth + 2 * keyWidth, config.inputBias);
@@ -161,11 +196,12 @@ Value DecoderBuilder::attention(Value x) {
                      ? config.attentionScale
                      : 1 / std::sqrt(static_cast<double>(config.headWidth));
   Value y = make<ts::PagedAttentionOp>(
-      q, keys, values, table, sequence, position, llvm::APFloat(scale),
-      static_cast<uint64_t>(config.windows[layer]),
+      convert(q, poolType), keys, values, table, sequence, position,
+      llvm::APFloat(scale), static_cast<uint64_t>(config.windows[layer]),
       llvm::APFloat(config.scoreCap));
   if (failed())
     return {};
+  y = convert(y, f32);
   return linear(reshape(y, {count, dim(queryWidth)}), layerName(names.output),
                 queryWidth, config.width, config.outputBias);
 }
@@ -180,7 +216,9 @@ Value DecoderBuilder::mlp(Value x) {
     inside = activate(in(names.up, config.inner));
   } else if (names.gateUp.empty()) {
     Value gate = in(names.gate, config.inner);
-    inside = mul(activate(gate), in(names.up, config.inner));
+    inside = convert(mul(stored(activate(gate)),
+                         stored(in(names.up, config.inner))),
+                     f32);
   } else {
     Value both = in(names.gateUp, 2 * config.inner);
     inside = mul(activate(columns(both, 0, config.inner)),
@@ -207,6 +245,22 @@ Value DecoderBuilder::logits(Value x) {
   return y;
 }
 
+SmallVector<Value> DecoderBuilder::best(Value logits) {
+  if (failed())
+    return {};
+  Value token = make<ts::ArgReduceOp>(ts::ReduceKind::max, logits, uint64_t(1),
+                                      /*last=*/false);
+  Value largest = make<ts::ReduceOp>(ts::ReduceKind::max, logits,
+                                     ArrayRef<int64_t>{1}, false);
+  if (failed())
+    return {};
+  Value apart =
+      make<ts::SubOp>(logits, broadcastAt(largest, {0}, ts::dimsOf(logits)));
+  Value all = make<ts::ReduceOp>(ts::ReduceKind::add, make<ts::ExpOp>(apart),
+                                 ArrayRef<int64_t>{1}, false);
+  return {token, make<ts::NegOp>(make<ts::LogOp>(all))};
+}
+
 Status DecoderBuilder::build(ModuleOp module) {
   auto symbol = [&](llvm::StringRef name) { return shared.freshSymbol(name); };
   count = symbol("tokens");
@@ -223,22 +277,23 @@ Status DecoderBuilder::build(ModuleOp module) {
     argument(name, {count}, number);
   argument("table", {sequences, blocks}, number);
   argument("rows", {wanted}, number);
-  Dims poolDims{pool, dim(config.keyHeads), dim(blockTokens),
+  Dims poolDims{pool, dim(config.keyHeads), dim(form.blockTokens),
                 dim(config.headWidth)};
   for (int64_t i = 0; i < config.layers; ++i) {
-    argument("keys." + std::to_string(i), poolDims, f32);
-    argument("values." + std::to_string(i), poolDims, f32);
+    argument("keys." + std::to_string(i), poolDims, poolType);
+    argument("values." + std::to_string(i), poolDims, poolType);
   }
   b.setInsertionPointToEnd(module.getBody());
   auto main =
       func::FuncOp::create(b, loc, "main", b.getFunctionType(types, {}));
   Block *body = main.addEntryBlock();
   b.setInsertionPointToEnd(body);
-  Value *inputs[] = {&tokens, &position, &sequence, &block,
-                     &offset, &table,    &rows};
-  for (auto [i, input] : llvm::enumerate(inputs))
+  Value *numbers[] = {&tokens, &position, &sequence, &block,
+                      &offset, &table,    &rows};
+  for (auto [i, input] : llvm::enumerate(numbers))
     *input = body->getArgument(i);
-  llvm::append_range(pools, body->getArguments().drop_front(std::size(inputs)));
+  llvm::append_range(pools,
+                     body->getArguments().drop_front(std::size(numbers)));
   if (config.position == PositionKind::rope) {
     angles = makeAngles(config.rope);
     if (config.windowRope)
@@ -252,7 +307,7 @@ Status DecoderBuilder::build(ModuleOp module) {
     y = inside(y);
     if (!after.empty())
       y = norm(y, layerName(after), config.width);
-    x = add(x, y);
+    x = convert(add(stored(x), stored(y)), f32);
   };
   for (layer = 0; layer < config.layers && !failed(); ++layer) {
     at = cat("layer ", layer);
@@ -263,24 +318,33 @@ Status DecoderBuilder::build(ModuleOp module) {
   }
   at = "the model";
   Value y = logits(x);
+  SmallVector<Value> results{y};
+  SmallVector<std::string> resultNames{"logits"};
+  if (form.bestTokens) {
+    llvm::append_range(results, best(y));
+    resultNames.append({"best", "best_logprob"});
+  }
   if (error)
     return *error;
   if (missing || !y)
     return internalError(missing.value_or("the program could not be built"),
                          at);
   TRY(checkAllRead(config.family));
-  SmallVector<Value> results{y};
   llvm::append_range(results, pools);
   func::ReturnOp::create(b, loc, results);
-  main.setType(b.getFunctionType(types, ValueRange(results).getTypes()));
+  for (const WeightInput &input : inputs)
+    names.push_back(llvm::join(input.tensors, "+"));
+  main.setType(b.getFunctionType(body->getArgumentTypes(),
+                                 ValueRange(results).getTypes()));
   for (auto [i, name] : llvm::enumerate(names))
     main.setArgAttr(i, "ts.name", b.getStringAttr(name));
-  main.setResultAttr(0, "ts.name", b.getStringAttr("logits"));
   for (size_t i = 0; i < pools.size(); ++i)
-    main.setResultAttr(1 + i, "ts.name",
-                       b.getStringAttr("new_" + names[std::size(inputs) + i]));
+    resultNames.push_back("new_" + names[std::size(numbers) + i]);
+  for (auto [i, name] : llvm::enumerate(resultNames))
+    main.setResultAttr(i, "ts.name", b.getStringAttr(name));
   module->setAttr("ts.symbols", shared.symbolsAttr());
-  setFiles(module);
+  if (!inputType)
+    setFiles(module);
   return success();
 }
 

@@ -40,7 +40,7 @@ static Expected<std::string> programText(const std::string &family,
 /// Compiles what `makeText` gives.
 template <typename MakeText>
 static Expected<std::shared_ptr<const Artefact>>
-compileProgram(const std::string &family, const Checkpoint &checkpoint,
+compileProgram(const std::string &family, std::vector<std::string> files,
                Options options, MakeText &&makeText) {
   throwLlvmErrors();
   try {
@@ -49,7 +49,8 @@ compileProgram(const std::string &family, const Checkpoint &checkpoint,
     CompileInput input;
     input.bytes = text;
     input.givenName = family;
-    input.dataFiles = checkpoint.files();
+    input.dataFiles = std::move(files);
+    input.namesNoFile = input.dataFiles.empty();
     ASSIGN_OR_RETURN(int descriptor, compileModel(input, options, ""));
     auto artefact = Artefact::loadFd(descriptor, family);
     close(descriptor);
@@ -63,31 +64,46 @@ compileProgram(const std::string &family, const Checkpoint &checkpoint,
 
 Expected<std::string> decoderText(const DecoderConfig &config,
                                   const Checkpoint &checkpoint,
-                                  int64_t blockTokens) {
+                                  const DecoderForm &form,
+                                  std::vector<WeightInput> *weights) {
   return programText(config.family, [&](GraphBuilder &graph, Location location,
                                         ModuleOp module) {
-    return DecoderBuilder(graph, location, config, checkpoint, blockTokens)
-        .build(module);
+    DecoderBuilder builder(graph, location, config, checkpoint, form);
+    Status status = builder.build(module);
+    if (weights)
+      *weights = builder.takeInputs();
+    return status;
   });
 }
 
-Expected<std::shared_ptr<const Artefact>>
-compileDecoder(const DecoderConfig &config, const Checkpoint &checkpoint,
-               int64_t blockTokens, Options options) {
-  return compileProgram(config.family, checkpoint, std::move(options), [&] {
-    return decoderText(config, checkpoint, blockTokens);
-  });
+Expected<DecoderProgram> compileDecoder(const DecoderConfig &config,
+                                        const Checkpoint &checkpoint,
+                                        const DecoderForm &form,
+                                        Options options) {
+  DecoderProgram program;
+  ASSIGN_OR_RETURN(program.artefact,
+                   compileProgram(config.family,
+                                  form.weightInputs ? std::vector<std::string>()
+                                                    : checkpoint.files(),
+                                  std::move(options), [&] {
+                                    return decoderText(config, checkpoint, form,
+                                                       &program.weights);
+                                  }));
+  return program;
 }
 
 Expected<std::shared_ptr<const Artefact>>
 compileEncoder(const EncoderConfig &config, const Checkpoint &checkpoint,
                Options options) {
-  return compileProgram(config.family, checkpoint, std::move(options), [&] {
-    return programText(config.family, [&](GraphBuilder &graph,
-                                          Location location, ModuleOp module) {
-      return EncoderBuilder(graph, location, config, checkpoint).build(module);
-    });
-  });
+  return compileProgram(
+      config.family, checkpoint.files(), std::move(options), [&] {
+        return programText(
+            config.family,
+            [&](GraphBuilder &graph, Location location, ModuleOp module) {
+              return EncoderBuilder(graph, location, config, checkpoint)
+                  .build(module);
+            });
+      });
 }
 
 } // namespace knapper::serving

@@ -3,20 +3,29 @@
 
 #include "compiler/options/Options.h"
 #include "runtime/artefact/Artefact.h"
+#include "serving/models/DecoderBuilder.h"
 #include "serving/models/EncoderConfig.h"
 
 namespace knapper::serving {
 
-/// The program of DecoderBuilder.h as text of tensor IR.
+/// The program of DecoderBuilder.h as text of tensor IR, and the weights that
+/// are its inputs.
 Expected<std::string> decoderText(const DecoderConfig &config,
                                   const Checkpoint &checkpoint,
-                                  int64_t blockTokens);
+                                  const DecoderForm &form,
+                                  std::vector<WeightInput> *weights = nullptr);
+
+struct DecoderProgram {
+  std::shared_ptr<const Artefact> artefact;
+  std::vector<WeightInput> weights; ///< its last inputs
+};
 
 /// Compiles it, or takes it from the compile cache, whose key are the text, the
-/// weights and the options.
-Expected<std::shared_ptr<const Artefact>>
-compileDecoder(const DecoderConfig &config, const Checkpoint &checkpoint,
-               int64_t blockTokens, Options options);
+/// weights that are constants of it, and the options.
+Expected<DecoderProgram> compileDecoder(const DecoderConfig &config,
+                                        const Checkpoint &checkpoint,
+                                        const DecoderForm &form,
+                                        Options options);
 
 /// The same for the program of EncoderBuilder.h.
 Expected<std::shared_ptr<const Artefact>>

@@ -175,6 +175,12 @@ float logSoftmaxAt(std::span<const float> logits, int32_t token) {
                             logSum(logits, largestOf(logits), weights));
 }
 
+bool drawsBest(const SamplingOptions &options) {
+  return options.temperature <= 0 && options.frequencyPenalty == 0 &&
+         options.presencePenalty == 0 && options.repetitionPenalty == 1 &&
+         options.bias.empty();
+}
+
 Expected<Token> sampleToken(std::span<float> logits,
                             const SamplingOptions &options,
                             const TokenCounts &counts, uint64_t position,

@@ -14,6 +14,9 @@ struct TokenCounts {
   std::unordered_map<int32_t, int32_t> prompt, answer;
 };
 
+/// Whether the token that is drawn is the one of the largest logit.
+bool drawsBest(const SamplingOptions &options);
+
 /// Draws by the options, in this order: bias, penalties, temperature, min-p,
 /// top-k, top-p. Of equal logits the smaller token comes first. `position`:
 /// of the token that is drawn. `topLogprobs` as in Request; logprobs are those

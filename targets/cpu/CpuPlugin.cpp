@@ -2,6 +2,8 @@
 #include "graph/layout/PackFilters.h"
 #include "graph/layout/SplitReductions.h"
 #include "graph/layout/VectorDots.h"
+#include "ir/tensor/Decompose.h"
+#include "ir/tensor/PagedAttention.h"
 #include "targets/Target.h"
 #include "targets/cpu/CompileKernels.h"
 #include "targets/cpu/CpuTarget.h"
@@ -33,6 +35,10 @@ public:
   }
 
   void prepare(mlir::func::FuncOp function, const TargetDesc &) const override {
+    ts::decomposeAll(function.getBody(), [](mlir::Operation *op) {
+      auto paged = mlir::dyn_cast<ts::PagedAttentionOp>(op);
+      return paged && !ts::elementTypeOf(paged.getQuery()).isF32();
+    });
     reduceVectorDots(function);
     // A sum of everything would be one program, on one core; narrow columns
     // leave most of a register empty.

@@ -9,7 +9,6 @@
 #include "graph/quantize/ByteProducts.h"
 #include "graph/simplify/NarrowDots.h"
 #include "ir/tensor/Decompose.h"
-#include "ir/tensor/PagedAttention.h"
 #include "ir/tensor/ScaledDot.h"
 #include "targets/Target.h"
 #include "targets/cuda/CudaTarget.h"
@@ -37,9 +36,6 @@ public:
   }
 
   void prepare(func::FuncOp function, const TargetDesc &target) const override {
-    ts::decomposeAll(function.getBody(), [](Operation *op) {
-      return isa<ts::PagedAttentionOp>(op);
-    });
     // GPUs read the operands of attention as they lie in memory.
     ts::decomposeAll(function.getBody(), [&](Operation *op) {
       auto attention = dyn_cast<ts::AttentionOp>(op);

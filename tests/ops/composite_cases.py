@@ -347,17 +347,21 @@ def np_paged_attention(q, k, v, table, sequence, position, window=0, softcap=0):
     return result
 
 
-# Tokens of three sequences of up to 3 blocks, in any order; in f64 and of blocks of 8 by gathering.
-for dtype, positions, depth, width, attributes in [
-        ("f32", 16, 64, 64, {}), ("f32", 32, 20, 24, {}), ("f32", 16, 16, 16, dict(window=9)), ("f32", 16, 64, 32, dict(softcap=2.0)),
-        ("f32", 8, 16, 16, dict(window=5)), ("f64", 16, 8, 8, {})]:
-    q, k, v = T(dtype, "t", 6, depth), T(dtype, 7, 2, positions, depth), T(dtype, 7, 2, positions, width)
+# Tokens of three sequences of up to 3 blocks, in any order; in f64 and of blocks of 8 by gathering. GPUs: each token by
+# itself up to 16, or as many as there are sequences, then tiles of neighbours.
+for dtype, positions, depth, width, heads, attributes in [
+        ("f32", 16, 64, 64, 6, {}), ("f32", 32, 20, 24, 6, {}), ("f32", 16, 16, 16, 6, dict(window=9)),
+        ("f32", 16, 64, 32, 6, dict(softcap=2.0)), ("f32", 8, 16, 16, 6, dict(window=5)), ("f64", 16, 8, 8, 6, {}),
+        ("bf16", 16, 64, 64, 8, {}), ("bf16", 32, 128, 128, 8, dict(window=21)), ("bf16", 16, 256, 256, 4, dict(softcap=2.0)),
+        ("bf16", 48, 80, 96, 2, {}), ("bf16", 16, 128, 64, 40, dict(window=9, softcap=3.0)), ("f16", 16, 64, 128, 6, {}),
+        ("bf16", 16, 20, 24, 6, dict(window=9))]:
+    q, k, v = T(dtype, "t", heads, depth), T(dtype, 7, 2, positions, depth), T(dtype, 7, 2, positions, width)
     i, s = T("i32", 3, 3), T("i32", "t")
     named = ", ".join(f"{name} = {value}" for name, value in attributes.items())
-    case(f"paged_attention {depth} {width} {' '.join(attributes)} blocks of {positions} {dtype}",
+    case(f"paged_attention {depth} {width} of {heads} {' '.join(attributes)} blocks of {positions} {dtype}",
          [In("q", q), In("k", k), In("v", v), In("i", i, "index0 7"), In("s", s, "index0 3"), In("p", s, f"index0 {3 * positions}")],
          f"%r = ts.paged_attention %q, %k, %v table %i sequence %s position %p scale 0.25 {{{named}}} : "
-         f"{q}, {k}, {v}, {i}, {s}, {s}", T(dtype, "t", 6, width),
-         [dict(t=0), dict(t=1), dict(t=5), dict(t=32), dict(t=33), dict(t=70)],
+         f"{q}, {k}, {v}, {i}, {s}, {s}", T(dtype, "t", heads, width),
+         [dict(t=0), dict(t=1), dict(t=3), dict(t=5), dict(t=11), dict(t=32), dict(t=33), dict(t=70), dict(t=140)],
          lambda q, k, v, i, s, p, a=attributes: np_paged_attention(q, k, v, i, s, p, **a),
-         {"f32": "relative 5e-6", "f64": "relative 1e-10"}[dtype])
+         {"f32": "relative 5e-6", "f64": "relative 1e-10", "f16": "relative 4e-3", "bf16": "relative 2e-2"}[dtype])

@@ -139,6 +139,12 @@ def np_scatter(x, i, u, dim):
     return r
 
 
+def np_scatter_nd_last_first(x, u):
+    x = x.copy()
+    x[::-2] = u
+    return x
+
+
 def np_scatter_nd(x, i, u):
     r = x.copy()
     for at, value in zip(i, u):
@@ -174,6 +180,15 @@ for dtype in ["f32", "i64", "i8", "bf16"]:
              f"%r = ts.scatter_nd %x, %i, %u {attribute} : {s2}, {i2}, {u2}", s2, PLANE,
              None if reduction else np_scatter_nd,
              tolerance=tolerance)
+        if not reduction and dtype in ("f32", "bf16", "i8"):
+            # Every second row of a plane, the last one first: on GPUs a thread an update, in runs of 16 bytes or by elements.
+            for width in (24, 13):
+                s6, i6, u6 = t("2*a", 3, width), T("i32", "a", 1), t("a", 3, width)
+                case(f"scatter_nd unique {width} {dtype}", [In("x", s6), In("u", u6)],
+                     f"%n = ts.iota 0 : {i6}\n%m = ts.add %n, %n : {i6}\n%e = ts.constant dense<-1> : tensor<i32>\n"
+                     f"%f = ts.broadcast %e [] : tensor<i32> to {i6}\n%i = ts.sub %f, %m : {i6}\n"
+                     f"%r = ts.scatter_nd %x, %i, %u {{ts.unique_indices}} : {s6}, {i6}, {u6}", s6,
+                     [dict(a=1), dict(a=2), dict(a=37)], np_scatter_nd_last_first)
         # On GPUs ranges of the result, some of them empty; many updates of an element.
         s4, i4, u4, at4 = t(37, "b"), T("i64", 64, "b"), t(64, "b"), T("i64", 64)
         case(f"scatter_elements ranges {reduction} {dtype}", [In("x", s4), In("i", at4, "index 37"), In("u", u4)],

@@ -3,8 +3,8 @@
 //   engine_requests FOLDER REQUESTS.json
 //
 // REQUESTS.json: {"options": {threads, kv_memory, max_context,
-// max_batched_tokens, max_sequences, prefix_cache, dtype, cache, speculation
-// ("off", "ngram", "draft"), speculation_tokens,
+// max_batched_tokens, max_sequences, prefix_cache, dtype, target, cache,
+// remote, speculation ("off", "ngram", "draft"), speculation_tokens,
 // speculation_measured, draft, record,
 // self_check}, "groups":
 // [[request, ...], ...]}; a group's requests are submitted together, the next
@@ -14,6 +14,7 @@
 //
 // "fail_every": [N, ...], of each group: every Nth allocation of the engine's
 // thread fails (0: none).
+#include "runtime/testing/RemoteDevice.h"
 #include "serving/engine/LoadEngine.h"
 
 #include <atomic>
@@ -74,7 +75,13 @@ struct Answers {
   std::mutex mutex;
   std::condition_variable changed;
   size_t open = 0;
-  std::map<uint64_t, Json> byRequest;
+  /// As they came: JSON is made when all have ended, not on the engine's
+  /// thread.
+  struct Answer {
+    std::vector<Event> events;
+    std::vector<double> times;
+  };
+  std::map<uint64_t, Answer> byRequest;
 };
 
 const char *name(FinishReason reason) {
@@ -90,30 +97,43 @@ Json pairs(const std::vector<TokenLogprob> &list) {
   return json;
 }
 
-void note(Answers &answers, const Event &event) {
+void note(Answers &answers, Event event) {
   engineThread = pthread_self();
   struct Sparing {
     Sparing() { spared = true; }
     ~Sparing() { spared = false; }
   } sparing;
   std::lock_guard lock(answers.mutex);
-  Json &answer = answers.byRequest[event.request];
-  for (const Token &token : event.tokens) {
-    answer["tokens"].push_back(token.id);
-    answer["logprobs"].push_back(token.logprob);
-    answer["top"].push_back(pairs(token.top));
-    answer["times"].push_back(now());
-  }
-  for (const Json &entry : pairs(event.prompt))
-    answer["prompt"].push_back(entry);
-  answer["cached"] = event.cachedTokens;
-  if (event.finish == FinishReason::none)
+  Answers::Answer &answer = answers.byRequest[event.request];
+  bool last = event.finish != FinishReason::none;
+  answer.times.push_back(now());
+  answer.events.push_back(std::move(event));
+  if (!last)
     return;
-  answer["finish"] = name(event.finish);
-  if (event.finish == FinishReason::error)
-    answer["error"] = event.error.message();
   --answers.open;
   answers.changed.notify_all();
+}
+
+Json jsonOf(const Answers::Answer &given, double start) {
+  Json answer;
+  for (size_t i = 0; i < given.events.size(); ++i) {
+    const Event &event = given.events[i];
+    for (const Token &token : event.tokens) {
+      answer["tokens"].push_back(token.id);
+      answer["logprobs"].push_back(token.logprob);
+      answer["top"].push_back(pairs(token.top));
+      answer["times"].push_back(given.times[i] - start);
+    }
+    for (const Json &entry : pairs(event.prompt))
+      answer["prompt"].push_back(entry);
+    answer["cached"] = event.cachedTokens;
+    if (event.finish == FinishReason::none)
+      continue;
+    answer["finish"] = name(event.finish);
+    if (event.finish == FinishReason::error)
+      answer["error"] = event.error.message();
+  }
+  return answer;
 }
 
 Request requestOf(const Json &json) {
@@ -142,6 +162,7 @@ int run(const char *folder, const char *path) {
   options.maxSequences = given.value("max_sequences", 64);
   options.queueLimit = given.value("queue_limit", 1024);
   options.prefixCache = given.value("prefix_cache", true);
+  options.target = given.value("target", "cpu");
   options.cacheFolder = given.value("cache", "");
   options.dtype = parseDType(given.value("dtype", "f32")).value_or(DType::text);
   options.speculation.kind = parseSpeculation(given.value("speculation", "off"))
@@ -152,7 +173,10 @@ int run(const char *folder, const char *path) {
   options.recordFile = given.value("record", "");
   options.draftFolder = given.value("draft", "");
   double begin = now();
-  auto engine = loadEngine(folder, options);
+  // The CPU's code on a device that the host cannot look into, as a GPU.
+  auto engine = given.value("remote", false)
+                    ? loadEngineOn(testing::remoteDevice(), folder, options)
+                    : loadEngine(folder, options);
   if (!engine) {
     std::cerr << engine.error().message() << "\n";
     return 1;
@@ -174,8 +198,9 @@ int run(const char *folder, const char *path) {
         std::lock_guard lock(answers.mutex);
         ++answers.open;
       }
-      auto id = (*engine)->submit(requestOf(json),
-                                  [&](Event event) { note(answers, event); });
+      auto id = (*engine)->submit(requestOf(json), [&](Event event) {
+        note(answers, std::move(event));
+      });
       if (!id) {
         std::lock_guard lock(answers.mutex);
         --answers.open;
@@ -189,12 +214,8 @@ int run(const char *folder, const char *path) {
     std::unique_lock lock(answers.mutex);
     answers.changed.wait(lock, [&] { return answers.open == 0; });
     for (uint64_t id : ids)
-      if (id) {
-        Json &answer = answers.byRequest[id];
-        for (Json &time : answer["times"])
-          time = time.get<double>() - start;
-        list.push_back(std::move(answer));
-      }
+      if (id)
+        list.push_back(jsonOf(answers.byRequest[id], start));
     result["groups"].push_back(std::move(list));
   }
   failEvery = 0;

@@ -144,6 +144,16 @@ def test_wrong_models(reference, arguments, message):
         knapper.LLM(**dict(folder=reference[0]) | arguments)
 
 
+def test_targets(reference):
+    with pytest.raises(knapper.errors.WrongType, match="target is 3"):
+        knapper.LLM(reference[0], target=3)
+    with pytest.raises(knapper.UserError, match="cuda with its variant"):
+        knapper.LLM(reference[0], target="tpu")
+    if not any(device["device"] == "cuda" for device in knapper.devices()):
+        with pytest.raises(knapper.DeviceError, match="no NVIDIA GPU is here"):
+            knapper.LLM(reference[0], target="cuda")
+
+
 def test_release_in_any_order(reference, tmp_path):
     tmp_path.chmod(0o700)
     model = knapper.LLM(reference[0], threads=1, kv_memory=4 << 20, cache_dir=tmp_path)

@@ -72,7 +72,7 @@ def make(name: str, folder: Path, **changes):
     kind, arguments = MODELS[name]
     config = getattr(transformers, kind)(**arguments | changes)
     torch.manual_seed(len(name))
-    model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
+    model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32, attn_implementation="eager").eval()
     with torch.no_grad():
         for key, parameter in model.named_parameters():
             if "norm" in key or "ln_" in key:

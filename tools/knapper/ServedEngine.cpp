@@ -13,6 +13,10 @@ void ServedEngine::addTo(CLI::App &app) {
   app.add_option("--dtype", dtype, "Type of the weights: f32, bf16, i8 or i4")
       ->check(CLI::IsMember({"f32", "bf16", "i8", "i4"}))
       ->capture_default_str();
+  app.add_option("--target", target,
+                 "Where the model runs: cpu, cuda, or cuda with its variant "
+                 "(cuda:sm_90a)")
+      ->capture_default_str();
   app.add_option("--max-context", maxContext,
                  "Tokens of a prompt and its answer, at most; 0: the model's")
       ->check(CLI::NonNegativeNumber)
@@ -78,6 +82,7 @@ ServedEngine::open(const std::string &folder,
   }
   serving::EngineOptions options;
   options.threads = threads;
+  options.target = target;
   options.dtype = parseDType(dtype).value_or(DType::f32);
   options.kvMemoryBytes = static_cast<int64_t>(kvMemory * (1 << 30));
   options.maxContext = maxContext;

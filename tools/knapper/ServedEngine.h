@@ -22,7 +22,7 @@ private:
   int threads = 0, maxContext = 0, maxSequences = 64, maxBatchedTokens = 512,
       queueLimit = 1024;
   int speculateTokens = 8;
-  std::string dtype = "f32", speculate = "off", draftModel, record;
+  std::string dtype = "f32", target = "cpu", speculate = "off", draftModel, record;
   double kvMemory = 0; ///< GiB
   bool noPrefixCache = false, batchInvariant = false, isNull = false;
   int64_t nullStep = 0; ///< microseconds

@@ -2,6 +2,7 @@
 #include "codegen/lower/common/TileLowering.h"
 
 #include "ir/tile/GridOps.h"
+#include "ir/tile/PagedOps.h"
 
 #include "llvm/IR/MDBuilder.h"
 
@@ -38,6 +39,8 @@ void TileLowering::aliasScopes(tile::FuncOp func) {
     else if (auto product = dyn_cast<tile::MatmulOp>(op))
       value = product.getC();
     else if (auto attention = dyn_cast<tile::AttentionOp>(op))
+      value = attention.getO();
+    else if (auto attention = dyn_cast<tile::PagedAttentionOp>(op))
       value = attention.getO();
     if (auto arg = dyn_cast_or_null<BlockArgument>(value))
       written[arg.getArgNumber()] = true;

@@ -49,6 +49,8 @@ LogicalResult GpuLowering::layout(tile::FuncOp func) {
     return matmulLayout(op);
   for (auto op : func.getOps<tile::AttentionOp>())
     return attentionLayout(op);
+  for (auto op : func.getOps<tile::PagedAttentionOp>())
+    return pagedAttentionLayout(op);
   if (auto wanted = func->getAttrOfType<IntegerAttr>("tile.threads");
       wanted && wanted.getInt() == 1)
     return threadLayout(func);
@@ -495,6 +497,7 @@ LogicalResult GpuLowering::tileOp(Operation &op) {
       .Case([&](tile::LookBackOp op) { return lookBack(op); })
       .Case([&](tile::MatmulOp op) { return matmul(op); })
       .Case([&](tile::AttentionOp op) { return attention(op); })
+      .Case([&](tile::PagedAttentionOp op) { return pagedAttention(op); })
       .Case([&](tile::SetStatusOp op) {
         when(scalar(op.getCondition()), [&] {
           b.CreateAlignedStore(b.getInt32(op.getCode()), status,

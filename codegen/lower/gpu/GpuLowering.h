@@ -16,6 +16,7 @@
 #include "codegen/lower/common/TileLowering.h"
 #include "ir/tile/BlockOps.h"
 #include "ir/tile/GridOps.h"
+#include "ir/tile/PagedOps.h"
 #include "runtime/base/GpuEntry.h"
 
 namespace knapper::lower {
@@ -242,6 +243,12 @@ private:
                              llvm::MutableArrayRef<llvm::Value *> run,
                              llvm::Value *batch, llvm::Value *head,
                              llvm::Value *row, llvm::Value *key);
+
+  //===-- Attention over blocks (PagedAttentionLowering.cpp)
+  //----------------------===//
+  mlir::LogicalResult pagedAttentionLayout(tile::PagedAttentionOp op);
+  mlir::LogicalResult pagedAttention(tile::PagedAttentionOp op);
+  friend class PagedAttentionLowering;
 
   GpuEntry shape; // what a launch needs to know
   /// Where lane 0 of a rotated tile is read: so many elements (i32) before the

@@ -473,6 +473,8 @@ LogicalResult chooseCpuPagedAttention(ts::KernelOp kernel, const TargetDesc &,
   ts::PagedAttentionOp op = pagedAttentionOf(kernel);
   if (!op)
     return success(); // another kind of attention
+  if (!ts::elementTypeOf(op.getQuery()).isF32())
+    return op.emitOpError("has no kernel of this element type for CPUs");
   Dim all = ts::dimOf(op.getQuery(), 0), one = all.like(1);
   int64_t share = PagedLayout(op, 1).share;
   // A transposed block serves so many rows; of few tokens each is a program, so

@@ -20,9 +20,13 @@
 // reduce meet in memory: program = one thread, which combines an element, or a
 // run of neighbours that share an index, by an atomic.
 //
+// Where no two updates meet, as whoever made the operation says
+// (`ts.unique_indices`), the same without atomics.
+//
 // An index outside writes nothing and fails the run.
 //
-// Parameters: lanes (0: one element at a time), ranges; atomic, threads (1).
+// Parameters: lanes (0: one element at a time), ranges; atomic or apart,
+// threads (1).
 #include "codegen/schedule/core/ConfigOf.h"
 #include "codegen/schedule/core/ElementEmitter.h"
 #include "codegen/schedule/core/LaneLoops.h"
@@ -133,6 +137,24 @@ bool meetsInMemory(Operation *scatter, const TargetDesc &target) {
   return !rounds || !target.deterministic;
 }
 
+/// Whether each update may be written by whoever comes to it.
+bool areApart(Operation *scatter, const TargetDesc &target) {
+  return target.simt && !reductionOf(scatter) &&
+         scatter->hasAttr("ts.unique_indices");
+}
+
+/// Neighbours that a thread writes at once: 16 bytes.
+int64_t runApart(Operation *scatter, const Split &split) {
+  Value result = scatter->getResult(0);
+  if (!split.hasLanes() || !isa<ts::ScatterNdOp>(scatter))
+    return 1;
+  int64_t run = 16 / ts::elementBytes(ts::elementTypeOf(result));
+  while (run > 1 && (split.dims.back().knownDivisor() % run ||
+                     ts::dimsOf(result).back().knownDivisor() % run))
+    run /= 2;
+  return std::max<int64_t>(run, 1);
+}
+
 /// Neighbours that a thread combines at once: as many as one instruction takes.
 /// Of others the threads of a warp have neighbours.
 int64_t runOf(Operation *scatter, const Split &split,
@@ -162,12 +184,18 @@ LogicalResult chooseScatter(ts::KernelOp kernel, const TargetDesc &target,
   Dim one = Dim::constant(kernel.getContext(), 1);
   int64_t lanes = 0;
   bool inMemory = ts::updatedInput(kernel).has_value();
-  if (inMemory && meetsInMemory(scatter, target)) {
-    int64_t run = runOf(scatter, split, target);
+  bool atomic = inMemory && meetsInMemory(scatter, target);
+  if (atomic || (inMemory && areApart(scatter, target))) {
+    int64_t run =
+        atomic ? runOf(scatter, split, target) : runApart(scatter, split);
     Schedule schedule;
     schedule.kind = "scatter";
-    schedule.parameters = config::print(config::ScatterConfig{
-        .lanes = run > 1 ? run : 0, .ranges = 1, .atomic = true, .threads = 1});
+    schedule.parameters =
+        config::print(config::ScatterConfig{.lanes = run > 1 ? run : 0,
+                                            .ranges = 1,
+                                            .atomic = atomic,
+                                            .apart = !atomic,
+                                            .threads = 1});
     schedule.grid = split.updates(one).floorDiv(one * run);
     schedule.grain = one;
     schedule.scratch = one * 0;
@@ -233,7 +261,7 @@ struct Updates {
 
   LogicalResult program(Value id);
   /// One update, or a run of neighbours.
-  LogicalResult atomicProgram(Value id);
+  LogicalResult threadProgram(Value id);
   LogicalResult loop(size_t depth, Coord &from);
   /// The innermost loop, over those updates alone whose index is in the range.
   LogicalResult loopOverListed(Coord &from);
@@ -284,7 +312,7 @@ LogicalResult Updates::program(Value id) {
   return loop(0, from);
 }
 
-LogicalResult Updates::atomicProgram(Value id) {
+LogicalResult Updates::threadProgram(Value id) {
   SmallVector<Dim> around = split.dims;
   if (lanes)
     around.back() = around.back().floorDiv(around.back().like(lanes));
@@ -503,8 +531,8 @@ LogicalResult buildScatter(BuildContext &context) {
   updates.oneIndex = lanes && isa<ts::ScatterElementsOp>(updates.op) &&
                      isSameAlongLast(updates.op->getOperand(1));
   updates.atomic = config->atomic;
-  if (updates.atomic)
-    return updates.atomicProgram(
+  if (config->atomic || config->apart)
+    return updates.threadProgram(
         tile::ProgramIdOp::create(e.builder, e.location));
   if (ts::updatedInput(kernel))
     return updates.program(tile::ProgramIdOp::create(e.builder, e.location));

@@ -4,6 +4,7 @@
 #include "runtime/base/Log.h"
 #include "runtime/base/Text.h"
 #include "runtime/drivers/cuda/CudaCode.h"
+#include "runtime/drivers/cuda/CudaUpload.h"
 
 #include <algorithm>
 #include <charconv>
@@ -103,6 +104,13 @@ public:
            type == kDeviceMemory && ordinal == gpu->id;
   }
 
+  std::optional<uint64_t> freeBytes() const override {
+    Current current(*gpu);
+    size_t free = 0, all = 0;
+    if (gpu->api->memoryInfo(&free, &all) != 0)
+      return std::nullopt;
+    return free;
+  }
   Expected<std::unique_ptr<DeviceBuffer>> allocate(uint64_t bytes,
                                                    MemoryKind kind) override {
     return GpuBuffer::create(gpu, bytes, kind);
@@ -110,6 +118,10 @@ public:
   Expected<std::unique_ptr<DeviceQueue>>
   createQueue(const QueueOptions &) override {
     return cuda::createQueue(gpu);
+  }
+  Status uploadAll(std::span<const UploadPart> parts,
+                   int32_t threads) override {
+    return uploadByThreads(gpu, parts, threads);
   }
   Expected<std::unique_ptr<Executable>>
   load(std::span<const std::byte> code, const std::string &where) override {

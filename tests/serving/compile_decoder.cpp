@@ -1,0 +1,49 @@
+// Compiles the program that the engine runs on a GPU, and writes it.
+//
+//   compile_decoder FOLDER TARGET f32|bf16 OUT.knap [OUT.mlir]
+#include "serving/models/DecoderProgram.h"
+
+#include <fstream>
+#include <iostream>
+
+using namespace knapper;
+using namespace knapper::serving;
+
+static Status run(char **arguments, int count) {
+  std::string folder = arguments[0];
+  bool bf16 = std::string(arguments[2]) == "bf16";
+  ASSIGN_OR_RETURN(DecoderConfig config, readDecoderConfig(folder));
+  ASSIGN_OR_RETURN(Checkpoint checkpoint, Checkpoint::open(folder));
+  DecoderForm form;
+  form.bestTokens = form.weightInputs = true;
+  form.pools = bf16 ? DType::bf16 : DType::f32;
+  if (count > 4) {
+    ASSIGN_OR_RETURN(std::string text, decoderText(config, checkpoint, form));
+    std::ofstream(arguments[4]) << text;
+  }
+  Options options;
+  options.target = arguments[1];
+  options.dtype = bf16 ? "bf16" : "";
+  options.cache = false;
+  if (count > 5)
+    options.dumpDir = arguments[5];
+  ASSIGN_OR_RETURN(DecoderProgram program,
+                   compileDecoder(config, checkpoint, form, options));
+  std::span<const std::byte> bytes = program.artefact->bytes();
+  std::ofstream(arguments[3], std::ios::binary)
+      .write(reinterpret_cast<const char *>(bytes.data()),
+             static_cast<std::streamsize>(bytes.size()));
+  return success();
+}
+
+int main(int argc, char **argv) {
+  if (argc < 5) {
+    std::cerr << "compile_decoder FOLDER TARGET f32|bf16 OUT.knap [OUT.mlir]\n";
+    return 2;
+  }
+  if (Status status = run(argv + 1, argc - 1); !status) {
+    std::cerr << status.error().message() << "\n";
+    return 1;
+  }
+  return 0;
+}

@@ -1,0 +1,186 @@
+"""The engine on an NVIDIA GPU against transformers: tokens and logits in float32 and bf16, also in chunks and batches.
+
+Needs the build's engine_requests (KNAPPER_BUILD), torch and transformers.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import engine_test
+import numpy as np
+import pytest
+import small_models
+from engine_test import cache, models  # noqa: F401
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+BUILD = Path(os.environ.get("KNAPPER_BUILD", Path(__file__).parents[2] / "build" / "dev"))
+
+
+def gpus():
+    tool = BUILD / "bin" / "knapper"
+    if tool.exists():
+        devices = json.loads(subprocess.run([tool, "devices", "--json"], capture_output=True, text=True).stdout or "[]")
+        return any(device["device"] == "cuda" for device in devices)
+    return torch.cuda.is_available()
+
+
+needs_gpu = pytest.mark.skipif(not gpus(), reason="no NVIDIA GPU is here")
+
+# Heads that tensor cores take, in groups; windows and caps too.
+WIDE = dict(hidden_size=256, intermediate_size=512, num_attention_heads=8, num_key_value_heads=2, num_hidden_layers=2, vocab_size=1000)
+FAMILIES = {
+    "llama": {}, "gpt2": {}, "phi3": {}, "olmo2": {}, "mistral": WIDE | dict(head_dim=128),
+    "gemma2": WIDE | dict(head_dim=64), "qwen3 rope yarn": WIDE | dict(head_dim=64), "gemma3": WIDE | dict(head_dim=256),
+}
+
+
+class WideModel(engine_test.Model):
+    def __init__(self, name, folder, cache):
+        self.folder, self.cache = folder, cache
+        self.reference = small_models.make(name, folder, **FAMILIES[name])
+
+
+@pytest.fixture(scope="session")
+def wide_models(tmp_path_factory, cache):  # noqa: F811
+    made = {}
+
+    def get(name):
+        if name not in made:
+            made[name] = WideModel(name, tmp_path_factory.mktemp("model"), cache)
+        return made[name]
+
+    return get
+
+
+def requests(count, length, out=16, **more):
+    return [dict(prompt=engine_test.drawn_prompt(seed, length), max_tokens=out, temperature=0, top_logprobs=20, ignore_eos=True) | more
+            for seed in range(count)]
+
+
+@needs_gpu
+@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("chunk", [512, 7])
+def test_float32_equals_transformers(wide_models, name, chunk):
+    model = wide_models(name)
+    group = requests(1, 40) + requests(5, 23)
+    result = model.run([group], target="cuda", max_batched_tokens=chunk)
+    engine_test.check(model, group, result["groups"][0])
+    assert result["statistics"]["faults"] == 0
+
+
+def errors(model, reference, group, answers):
+    """Of the logprobs that the engine gave, and of transformers in bf16: both against float64."""
+    ours, theirs = [], []
+    for request, answer in zip(group, answers, strict=True):
+        assert answer["finish"] == "length", answer
+        tokens = torch.tensor([request["prompt"] + answer["tokens"]])
+        with torch.no_grad():
+            exact = torch.log_softmax(reference(tokens).logits[0].double(), -1).numpy()
+            rounded = torch.log_softmax(model.half(tokens.to(model.half.device)).logits[0].double().cpu(), -1).numpy()
+        for i, top in enumerate(answer["top"]):
+            row = len(request["prompt"]) - 1 + i
+            for token, logprob in top:
+                ours.append(logprob - exact[row][token])
+                theirs.append(rounded[row][token] - exact[row][token])
+    return (float(np.sqrt(np.mean(np.square(x)))) for x in (ours, theirs))
+
+
+@needs_gpu
+@pytest.mark.parametrize("name", FAMILIES)
+def test_bf16_is_no_less_exact_than_transformers(wide_models, name):
+    import transformers
+
+    model = wide_models(name)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    model.half = transformers.AutoModelForCausalLM.from_pretrained(model.folder, dtype=torch.bfloat16, attn_implementation="eager").eval().to(device)
+    # What both read: the weights in bf16.
+    reference = transformers.AutoModelForCausalLM.from_pretrained(model.folder, dtype=torch.bfloat16, attn_implementation="eager").eval().double()
+    group = requests(1, 100) + requests(6, 30)
+    answers = model.run([group], target="cuda", dtype="bf16")["groups"][0]
+    ours, theirs = errors(model, reference, group, answers)
+    print(f"{name}: error of logprobs {ours:.2e}, transformers {theirs:.2e}")
+    assert ours <= 1.05 * theirs
+
+
+@needs_gpu
+def test_best_tokens_are_those_of_the_logits(wide_models):
+    """Drawn on the device without asking for logprobs, and on the host with them."""
+    model = wide_models("mistral")
+    group = requests(9, 31)
+    with_logits = model.run([group], target="cuda", dtype="bf16")["groups"][0]
+    best = model.run([requests(9, 31, top_logprobs=-1)], target="cuda", dtype="bf16")["groups"][0]
+    assert [a["tokens"] for a in best] == [a["tokens"] for a in with_logits]
+
+
+@needs_gpu
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+def test_chunks_prefixes_and_preemption(wide_models, dtype):
+    """The same tokens as alone, but where rounding decides between two."""
+    model = wide_models("qwen3 rope yarn")
+    group = requests(8, 50)
+    alone = [model.run([[request]], target="cuda", dtype=dtype)["groups"][0][0] for request in group[:2]]
+    for options in (dict(max_batched_tokens=7), dict(kv_memory=400_000 if dtype == "f32" else 200_000), {}):
+        together = model.run([group, group], target="cuda", dtype=dtype, **options)
+        assert together["statistics"]["faults"] == 0
+        for answers in together["groups"]:
+            for one, other in zip(alone, answers):
+                logprobs = [abs(a - b) for a, b in zip(one["logprobs"][:1], other["logprobs"][:1])]
+                assert max(logprobs) < (1e-3 if dtype == "f32" else 0.15)
+
+
+def test_without_a_gpu_the_error_says_so(models):  # noqa: F811
+    if gpus():
+        pytest.skip("a GPU is here")
+    model = models("llama")
+    with pytest.raises(AssertionError, match="no NVIDIA GPU is here"):
+        model.run([requests(1, 3)], target="cuda")
+
+
+def test_unknown_targets_are_refused(models):  # noqa: F811
+    with pytest.raises(AssertionError, match="cpu, cuda, or cuda with its variant"):
+        models("llama").run([requests(1, 3)], target="tpu")
+    with pytest.raises(AssertionError, match="GPUs do not serve yet"):
+        models("llama").run([requests(1, 3)], target="cuda", dtype="i8")
+
+
+@pytest.mark.parametrize("name", ["llama", "gemma2"])
+def test_a_device_that_the_host_cannot_look_into(models, name):  # noqa: F811
+    """The CPU's code behind a GPU's contract: rounded sizes, pools and logits that stay there."""
+    model = models(name)
+    group = requests(5, 23, top_logprobs=5) + requests(3, 9, out=5, top_logprobs=-1) + requests(1, 9, prompt_logprobs=True)
+    for options in (dict(max_batched_tokens=7), dict(kv_memory=60_000), {}):
+        ours = model.run([group], remote=True, **options)
+        assert ours["statistics"]["faults"] == 0
+        engine_test.check(model, [r for r in group if r["top_logprobs"] > 0],
+                          [a for a, r in zip(ours["groups"][0], group) if r["top_logprobs"] > 0])
+        plain = model.run([group], **options)
+        for a, b in zip(ours["groups"][0], plain["groups"][0]):
+            assert a["tokens"] == b["tokens"] and a["finish"] == b["finish"]
+
+
+TOOL = BUILD / "tests" / "serving" / "compile_decoder"
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+@pytest.mark.parametrize("name", ["llama", "gemma2"])
+def test_the_program_needs_no_host(models, tmp_path, name, dtype):  # noqa: F811
+    """Launches alone, and copies of pools that are not done in place: one recorded graph a size."""
+    if not TOOL.exists():
+        pytest.skip(f"{TOOL} is not built")
+    dump = tmp_path / "dump"
+    dump.mkdir()
+    done = subprocess.run([TOOL, models(name).folder, "cuda:sm_90a", dtype, tmp_path / "out.knap", tmp_path / "out.mlir", dump],
+                          capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    program = json.loads((dump / "07_plan.json").read_text())
+    kinds = [box["instruction_type"] for region in program["regions"] for box in region["instructions"]]
+    assert set(kinds) <= {"Launch", "Copy"}
+    assert kinds.count("Copy") == len(program["in_place"]) == 6
+    schedules = (dump / "04_schedule.mlir").read_text()
+    assert 'gpu_paged_attention' in schedules
