@@ -4,7 +4,6 @@
 #include "graph/layout/SplitSorts.h"
 #include "graph/quantize/ByteProducts.h"
 #include "ir/tensor/Decompose.h"
-#include "ir/tensor/GroupedMatmul.h"
 #include "ir/tensor/PagedAttention.h"
 #include "ir/tensor/ScaledDot.h"
 #include "targets/Target.h"
@@ -34,7 +33,7 @@ public:
 
   void prepare(func::FuncOp function, const TargetDesc &target) const override {
     ts::decomposeAll(function.getBody(), [](Operation *op) {
-      return isa<ts::PagedAttentionOp, ts::GroupedMatmulOp>(op);
+      return isa<ts::PagedAttentionOp>(op);
     });
     // GPUs read the operands of attention as they lie in memory.
     ts::decomposeAll(function.getBody(), [&](Operation *op) {

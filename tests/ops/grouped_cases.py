@@ -21,14 +21,15 @@ def grouped(name, dtype, experts, k, n, transposed, counts, sizes, adds=False, c
     storage = (experts, n, k) if transposed else (experts, k, n)
     x, w, y, c = T(dtype, "t", k), T(dtype, *storage), T(dtype, "t", n), T("i32", experts)
     inputs = [In("x", x), In("w", w), In("c", c, f"index0 {counts}")]
-    body, values = f"%e = ts.scan add %c dim 0 : {c}\n  ", None
+    ends = "%e" if experts > 1 else "%c"
+    body, values = f"%e = ts.scan add %c dim 0 : {c}\n  " if experts > 1 else "", None
     if constant:
         del inputs[1]
         values = [[[((e * 5 + i * storage[2] + j) * 37 % 101) / 64 - 0.75 for j in range(storage[2])] for i in range(storage[1])]
                   for e in range(experts)]
         body += f"%w = ts.constant dense<{values}> : {w}\n  "
     product = "%p" if adds else "%r"
-    body += f"{product} = ts.grouped_matmul %x, %w {'transposed ' if transposed else ''}ends %e : {x}, {w}, {c}\n  "
+    body += f"{product} = ts.grouped_matmul %x, %w {'transposed ' if transposed else ''}ends {ends} : {x}, {w}, {c}\n  "
     if adds:
         inputs.append(In("z", y))
         body += f"%r = ts.add %p, %z : {y}"

@@ -41,12 +41,18 @@ LogicalResult GpuLowering::storeTile(tile::MatmulOp op, WgmmaMatmul &g,
   auto handOver = [&](llvm::ArrayRef<llvm::Value *> values, llvm::Value *row,
                       llvm::Value *column) -> llvm::Value * {
     llvm::Value *run = values[0];
+    // Rows that no expert has.
+    llvm::Value *has =
+        to.group ? b.CreateICmpSLT(row, to.group->zeroFrom) : nullptr;
     if (op.run() > 1) {
       run = llvm::PoisonValue::get(
           llvm::FixedVectorType::get(b.getFloatTy(), values.size()));
       for (auto [i, value] : llvm::enumerate(values))
         run = b.CreateInsertElement(run, value, i);
     }
+    if (has)
+      run = b.CreateSelect(has, run,
+                           llvm::Constant::getNullValue(run->getType()));
     if (s.swapAB)
       std::swap(row, column);
     FailureOr<llvm::Value *> result =
@@ -63,7 +69,10 @@ LogicalResult GpuLowering::storeTile(tile::MatmulOp op, WgmmaMatmul &g,
       for (unsigned h = 0; h < 2; ++h) {
         llvm::Value *row =
             b.CreateAdd(b.CreateAdd(block.row, laneRow), n32(64 * p + 8 * h));
-        when(b.CreateICmpSLT(row, to.m), [&] {
+        llvm::Value *inside = b.CreateICmpSLT(row, to.m);
+        if (to.group)
+          inside = b.CreateAnd(inside, b.CreateICmpSGE(row, to.group->begin));
+        when(inside, [&] {
           for (unsigned at = 0; at < s.ownColumns(); at += 8)
             for (unsigned i = 0; i < 2; i += op.run()) {
               llvm::Value *column = b.CreateAdd(firstColumn, n32(at + i));
@@ -217,6 +226,10 @@ LogicalResult GpuLowering::storeTile(tile::MatmulOp op, WgmmaMatmul &g,
     for (unsigned h = 0; h < 2; ++h)
       laneRows[h] = atMost(
           b.CreateAdd(b.CreateAdd(blockRow, laneRow), n32(8 * h)), lastRow);
+    // The first tile of a group may begin before its rows.
+    if (to.group)
+      for (llvm::Value *&row : laneRows)
+        row = b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, row, n32(0));
     // Columns c, c + 1, ... c + extent - 1 of product p.
     auto storeChunk = [&](unsigned c, unsigned extent, unsigned chunk) {
       llvm::Value *buffer =
@@ -281,7 +294,16 @@ LogicalResult GpuLowering::storeTile(tile::MatmulOp op, WgmmaMatmul &g,
         return;
       }
       when(leads, [&] {
-        if (!s.swapAB) {
+        if (to.group) {
+          // Rows before the group's are cut off as those before row 0 of a
+          // matrix that begins with the group (mapResult).
+          llvm::Value *first = b.CreateSub(blockRow, to.group->begin);
+          ptx.tmaStore(to.map,
+                       {column, atMost(first, n32(0)),
+                        b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, blockRow,
+                                                to.group->begin)},
+                       buffer);
+        } else if (!s.swapAB) {
           ptx.tmaStore(to.map, boxAt(column, blockRow, block, ~int64_t(0)),
                        buffer);
         } else {
