@@ -273,6 +273,8 @@ def test_refused_folders(models, tmp_path, cache, change, message):
     ("phi3 rope long", dict(rope_parameters=small_models.LONGROPE | dict(short_factor=[1.0])), "has 1 short and 6 long factors"),
     ("qwen2 windows", dict(layer_types=["sliding_attention"]), "has 1 entries for 3 layers"),
     ("starcoder2", dict(hidden_act="quick_gelu"), "is 'quick_gelu'"),
+    ("mixtral", dict(num_experts_per_tok=7), "has experts that do not fit together"),
+    ("qwen3 moe", dict(decoder_sparse_step=0), "is not positive"),
 ])
 def test_refused_fields(models, tmp_path, cache, name, fields, message):
     models(name).reference.save_pretrained(tmp_path)
