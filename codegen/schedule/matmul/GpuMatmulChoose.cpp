@@ -206,6 +206,12 @@ void chooseWgmma(ts::KernelOp kernel, const MatmulProblem &matmul,
     constexpr int64_t cuts[][2] = {{64, 48}, {160, 96}, {512, 300}};
     for (auto [most, typical] : cuts) {
       Guard guard = conditions.guard;
+      if (std::optional<int64_t> rows = m.asConstant()) {
+        if (*rows > most * experts)
+          continue;
+        add(best(typical, std::nullopt), guard);
+        return;
+      }
       guard.terms.push_back(
           {m, ts::ComparePredicate::le, m.like(most * experts)});
       add(best(typical, std::nullopt), guard);
