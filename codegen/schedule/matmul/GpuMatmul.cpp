@@ -197,9 +197,10 @@ OperandMap mapResult(ts::KernelOp kernel, const MatmulProblem &matmul,
   c.sizes = {n, m};
   c.strides = {n};
   if (matmul.ends) {
-    // Element (column, row, first) is that of row first + row: a box that is
-    // to begin before row `first` is cut there.
-    c.sizes = {n, m.like(64), m};
+    // Element (column, i, first) is that of row first + i - 64: a box from i on
+    // is cut before row `first`.
+    c.offset = n * -64;
+    c.sizes = {n, m.like(64), m + 64};
     c.strides = {n, n};
   }
   for (size_t i = matmul.ends ? outer.sizes.size() : 0; i < outer.sizes.size();

@@ -39,17 +39,15 @@ Carried GroupedTileScheduler::seek(const Carried &state,
   });
 }
 
-TileCoord GroupedTileScheduler::at(const Carried &state, llvm::Value *program,
-                                   bool fromEnd) const {
+TileCoord GroupedTileScheduler::at(const Carried &state,
+                                   llvm::Value *program) const {
   llvm::Value *count = b.CreateSub(state[last], state[begin]);
   llvm::Value *down = b.CreateUDiv(b.CreateAdd(count, b.getInt32(height - 1)),
                                    b.getInt32(height));
   TileScheduler own(b, down, across, {}, height, width, rasterGroup);
   TileCoord tile = own.at(b.CreateSub(program, state[first]));
   tile.outer = {state[expert]};
-  tile.row = fromEnd ? b.CreateSub(state[last],
-                                   b.CreateAdd(tile.row, b.getInt32(height)))
-                     : b.CreateAdd(state[begin], tile.row);
+  tile.row = b.CreateAdd(state[begin], tile.row);
   return tile;
 }
 

@@ -39,15 +39,14 @@ public:
   llvm::Value *isPast(const Carried &state) const {
     return b.CreateICmpSGE(state[expert], experts);
   }
-  /// The tile's expert, rows and columns. With `fromEnd` its rows are counted
-  /// from the end of the expert's: the one that is cut begins before them
-  /// (maybe at a negative row) and none goes past their end.
-  TileCoord at(const Carried &state, llvm::Value *program, bool fromEnd) const;
+  /// The tile's expert, first row and column; its rows may go on past those of
+  /// the expert.
+  TileCoord at(const Carried &state, llvm::Value *program) const;
   GroupRows rows(const Carried &state) const {
     return {state[begin], state[last], state[zeroFrom]};
   }
   /// state = body(tile, place, rows, state) for tiles start, start + stride,
-  /// ..., rows counted from the end.
+  /// ...
   template <typename Body>
   void forTiles(llvm::Value *start, llvm::Value *stride, Carried state,
                 Body body) const {
@@ -62,9 +61,8 @@ public:
         [&](const Carried &now) { return b.CreateNot(isPast(known(now))); },
         [&](const Carried &now) {
           Carried group = known(now);
-          Carried next =
-              body(now[0], at(group, now[0], /*fromEnd=*/true), rows(group),
-                   Carried(now.begin() + 1 + size, now.end()));
+          Carried next = body(now[0], at(group, now[0]), rows(group),
+                              Carried(now.begin() + 1 + size, now.end()));
           llvm::Value *tile = b.CreateAdd(now[0], stride);
           next.insert(next.begin(), tile);
           Carried then = seek(group, tile);

@@ -87,7 +87,7 @@ LogicalResult GpuLowering::simtMatmul(tile::MatmulOp op) {
   if (groups) {
     llvm::Value *program = narrowed(programId);
     Carried state = groups->seek(groups->start(), program);
-    block = groups->at(state, program, /*fromEnd=*/false);
+    block = groups->at(state, program);
     if (outerSizes.empty())
       block.outer.clear();
     group = groups->rows(state);

@@ -69,9 +69,8 @@ LogicalResult GpuLowering::storeTile(tile::MatmulOp op, WgmmaMatmul &g,
       for (unsigned h = 0; h < 2; ++h) {
         llvm::Value *row =
             b.CreateAdd(b.CreateAdd(block.row, laneRow), n32(64 * p + 8 * h));
-        llvm::Value *inside = b.CreateICmpSLT(row, to.m);
-        if (to.group)
-          inside = b.CreateAnd(inside, b.CreateICmpSGE(row, to.group->begin));
+        llvm::Value *inside =
+            b.CreateICmpSLT(row, to.group ? to.group->end : to.m);
         when(inside, [&] {
           for (unsigned at = 0; at < s.ownColumns(); at += 8)
             for (unsigned i = 0; i < 2; i += op.run()) {
@@ -226,10 +225,6 @@ LogicalResult GpuLowering::storeTile(tile::MatmulOp op, WgmmaMatmul &g,
     for (unsigned h = 0; h < 2; ++h)
       laneRows[h] = atMost(
           b.CreateAdd(b.CreateAdd(blockRow, laneRow), n32(8 * h)), lastRow);
-    // The first tile of a group may begin before its rows.
-    if (to.group)
-      for (llvm::Value *&row : laneRows)
-        row = b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, row, n32(0));
     // Columns c, c + 1, ... c + extent - 1 of product p.
     auto storeChunk = [&](unsigned c, unsigned extent, unsigned chunk) {
       llvm::Value *buffer =
@@ -295,13 +290,16 @@ LogicalResult GpuLowering::storeTile(tile::MatmulOp op, WgmmaMatmul &g,
       }
       when(leads, [&] {
         if (to.group) {
-          // Rows before the group's are cut off as those before row 0 of a
-          // matrix that begins with the group (mapResult).
-          llvm::Value *first = b.CreateSub(blockRow, to.group->begin);
+          // Rows past the group's are cut off as those past row 63 of the
+          // 64 that end with it (mapResult).
+          llvm::Value *left = b.CreateSub(to.group->end, blockRow);
+          llvm::Value *first = b.CreateBinaryIntrinsic(
+              llvm::Intrinsic::smax,
+              b.CreateSub(n32(64), atMost(left, n32(64))), n32(0));
+          first = atMost(first, n32(64));
           ptx.tmaStore(to.map,
-                       {column, atMost(first, n32(0)),
-                        b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, blockRow,
-                                                to.group->begin)},
+                       {column, first,
+                        b.CreateSub(b.CreateAdd(blockRow, n32(64)), first)},
                        buffer);
         } else if (!s.swapAB) {
           ptx.tmaStore(to.map, boxAt(column, blockRow, block, ~int64_t(0)),
