@@ -79,6 +79,7 @@ class Kernel:
                 [values[v] for v in m["strides"]],
                 m["box"],
                 m.get("swizzle", 0),
+                values[m["offset"]] if "offset" in m else 0,
             )
             for m in choice.get("maps", [])
         ]
@@ -126,7 +127,7 @@ class Kernel:
         keep = [c_uint64(t.data_ptr()) for t in tensors]
         keep += [c_uint64(self.status.data_ptr()), c_uint64(self.programs)]
         parameters = [ctypes.cast(ctypes.byref(v), c_void_p) for v in keep]
-        for argument, dtype, sizes, strides, box, swizzle in self.maps:
+        for argument, dtype, sizes, strides, box, swizzle, offset in self.maps:
             memory = (ctypes.c_uint8 * 192)()
             address = (ctypes.addressof(memory) + 63) & ~63
             rank, tensor = len(sizes), tensors[argument]
@@ -134,7 +135,7 @@ class Kernel:
             self.check(
                 self.driver.cuTensorMapEncodeTiled(
                     c_void_p(address), c_int(dtype), c_uint(rank),
-                    c_void_p(tensor.data_ptr()), (c_uint64 * rank)(*sizes),
+                    c_void_p(tensor.data_ptr() + offset * size), (c_uint64 * rank)(*sizes),
                     (c_uint64 * rank)(*[s * size for s in strides]),
                     (c_uint * rank)(*box), (c_uint * rank)(*[1] * rank), c_int(0),
                     c_int({0: 0, 32: 1, 64: 2, 128: 3}[swizzle]), c_int(2), c_int(0),

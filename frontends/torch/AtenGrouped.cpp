@@ -1,5 +1,6 @@
 // Products of groups of rows with a matrix each: the experts of a mixture.
 #include "frontends/torch/AtenNode.h"
+#include "ir/tensor/GroupedMatmul.h"
 
 using namespace mlir;
 
@@ -46,31 +47,15 @@ Value dot(AtenNode &n, Value x, Value y, int64_t xDim, int64_t yDim) {
                            TypeAttr());
 }
 
-/// Matrix `index` of a stack.
-Value matrixAt(AtenNode &n, Value stack, int64_t index) {
-  if (!stack)
-    return {};
-  SmallVector<Dim> dims = ts::dimsOf(stack);
-  return n.reshape(n.sliceDim(stack, 0, n.dim(index), n.dim(1)),
-                   ArrayRef<Dim>(dims).drop_front());
-}
-
 /// Rows of x, group by group, times the group's matrix; `contracted` is its dim
 /// that the rows run over.
-Value rowsTimesMatrices(AtenNode &n, Value x, Value matrices,
-                        ArrayRef<std::pair<Dim, Dim>> groups,
+Value rowsTimesMatrices(AtenNode &n, Value x, Value matrices, Value ends,
                         int64_t contracted) {
-  SmallVector<Value> parts;
-  for (auto [i, group] : llvm::enumerate(groups))
-    parts.push_back(dot(n, n.sliceDim(x, 0, group.first, group.second),
-                        matrixAt(n, matrices, i), 1, contracted));
-  Value y = n.make<ts::ConcatOp>(ValueRange(parts), uint64_t(0));
-  if (!y)
+  if (!x || !matrices || !ends)
     return {};
-  // The groups are all of the rows: the run checks it.
-  SmallVector<Dim> dims = ts::dimsOf(y);
-  dims[0] = ts::dimOf(x, 0);
-  return n.castDims(y, dims);
+  return n.make<ts::GroupedMatmulOp>(x, matrices,
+                                     n.convert(ends, n.b.getI32Type()),
+                                     /*transposed=*/contracted == 1);
 }
 
 /// A matrix a group: columns of x (its dim `along` runs over all groups) times
@@ -101,38 +86,38 @@ LogicalResult importGroupedProduct(AtenNode &n) {
     return n.out(n.make<ts::DotOp>(x, y, ArrayRef<int64_t>{0},
                                    ArrayRef<int64_t>{0}, ArrayRef<int64_t>{2},
                                    ArrayRef<int64_t>{1}, TypeAttr()));
-  SmallVector<std::pair<Dim, Dim>> groups = groupsOf(n, n.tensor("offs"));
-  if (groups.empty())
-    return failure();
+  Value ends = n.tensor("offs");
   if (left == 2 && right == 3)
-    return n.out(rowsTimesMatrices(n, x, y, groups, 0));
-  if (left == 2 && right == 2)
+    return n.out(rowsTimesMatrices(n, x, y, ends, 0));
+  if (left == 2 && right == 2) {
+    SmallVector<std::pair<Dim, Dim>> groups = groupsOf(n, ends);
+    if (groups.empty())
+      return failure();
     return n.out(matricesOfGroups(n, x, 1, y, groups));
+  }
   // Columns of y, group by group: the same with both turned.
-  Value turned = rowsTimesMatrices(n, n.transpose(y, {1, 0}), x, groups, 1);
+  Value turned = rowsTimesMatrices(n, n.transpose(y, {1, 0}), x, ends, 1);
   return n.out(n.transpose(turned, {1, 0}));
 }
 
 LogicalResult importExpertProduct(AtenNode &n) {
   Value x = n.operand("input"), weight = n.operand("weight");
-  SmallVector<std::pair<Dim, Dim>> groups = groupsOf(n, n.tensor("offs"));
-  if (groups.empty())
-    return failure();
-  return n.out(rowsTimesMatrices(n, x, weight, groups, 0));
+  return n.out(rowsTimesMatrices(n, x, weight, n.tensor("offs"), 0));
 }
 
 LogicalResult importExpertProductBackward(AtenNode &n) {
   Type type = n.element(0) ? n.element(0) : n.element(1);
   Value x = n.operand("input", type), weight = n.operand("weight", type),
         g = n.operand("grad_output", type);
-  SmallVector<std::pair<Dim, Dim>> groups = groupsOf(n, n.tensor("offs"));
+  Value ends = n.tensor("offs");
+  if (n.wants(0) && failed(n.out(rowsTimesMatrices(n, g, weight, ends, 1), 0)))
+    return failure();
+  if (!n.wants(1))
+    return mlir::success();
+  SmallVector<std::pair<Dim, Dim>> groups = groupsOf(n, ends);
   if (groups.empty())
     return failure();
-  if (n.wants(0) &&
-      failed(n.out(rowsTimesMatrices(n, g, weight, groups, 1), 0)))
-    return failure();
-  return n.wants(1) ? n.out(matricesOfGroups(n, x, 0, g, groups), 1)
-                    : mlir::success();
+  return n.out(matricesOfGroups(n, x, 0, g, groups), 1);
 }
 
 constexpr AtenRow rows[] = {

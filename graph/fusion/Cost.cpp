@@ -1,5 +1,6 @@
 #include "graph/fusion/Cost.h"
 
+#include "ir/tensor/GroupedMatmul.h"
 #include "ir/tensor/PagedAttention.h"
 #include "ir/tensor/ScaledDot.h"
 #include "ir/tensor/Update.h"
@@ -23,6 +24,9 @@ Dim productOperations(Operation *op) {
           [&](ConvOp conv) { return conv.indexing().iterations(context) * 2; })
       .Case<ScaledDotOp>([&](ScaledDotOp dot) {
         return dot.indexing().iterations(context) * 2;
+      })
+      .Case<GroupedMatmulOp>([&](GroupedMatmulOp matmul) {
+        return matmul.indexing().iterations(context) * 2;
       })
       .Case<AttentionOp>([&](AttentionOp attention) {
         SmallVector<Dim> q = dimsOf(attention.getQuery()),
@@ -61,7 +65,7 @@ int64_t elementOperations(Operation *op) {
 bool isKept(Operation *op) {
   return isa<ReduceOp, ArgReduceOp, SoftmaxOp, LayerNormOp, DotOp, ConvOp,
              PoolOp, AttentionOp, ScanOp, TopKOp, ScatterElementsOp,
-             ScatterNdOp, ScaledDotOp, PagedAttentionOp>(op);
+             ScatterNdOp, ScaledDotOp, GroupedMatmulOp, PagedAttentionOp>(op);
 }
 
 } // namespace

@@ -1,4 +1,5 @@
 #include "graph/fusion/FormKernels.h"
+#include "ir/tensor/GroupedMatmul.h"
 #include "ir/tensor/PagedAttention.h"
 #include "ir/tensor/ScaledDot.h"
 
@@ -472,7 +473,8 @@ private:
     // These read all that they are given from memory.
     auto isRead = [&](Value input) {
       return llvm::any_of(input.getUsers(), [&](Operation *user) {
-        return isa<ScaledDotOp, PagedAttentionOp>(user) && set.contains(user);
+        return isa<ScaledDotOp, GroupedMatmulOp, PagedAttentionOp>(user) &&
+               set.contains(user);
       });
     };
     for (Value input : set.inputs)

@@ -1,4 +1,5 @@
 #include "graph/fusion/Prepare.h"
+#include "ir/tensor/GroupedMatmul.h"
 #include "ir/tensor/PagedAttention.h"
 #include "ir/tensor/ScaledDot.h"
 
@@ -45,7 +46,8 @@ bool isInflated(Operation *op, Operation *user) {
     return false;
   if (isa<BroadcastOp>(op))
     return true;
-  if (isa<ConstantOp, WeightOp>(op) || isa<DotOp, ConvOp>(user))
+  if (isa<ConstantOp, WeightOp>(op) ||
+      isa<DotOp, ConvOp, GroupedMatmulOp>(user))
     return false;
   int64_t bytes = staticBytes(op->getResult(0).getType());
   return bytes > smallConstantBytes && bytes > 2 * leafBytes(op->getResult(0));
@@ -62,9 +64,10 @@ llvm::DenseSet<Operation *> fusion::prepare(func::FuncOp function) {
     auto paged = dyn_cast<PagedAttentionOp>(op);
     return paged && !hasPlainPages(paged);
   });
-  // Attention in f64 has no schedule; its parts have.
+  // These have no schedule in f64; their parts have.
   ts::decomposeAll(function.getBody(), [](Operation *op) {
-    return isa<AttentionOp>(op) && elementTypeOf(op->getResult(0)).isF64();
+    return isa<AttentionOp, GroupedMatmulOp>(op) &&
+           elementTypeOf(op->getResult(0)).isF64();
   });
   llvm::DenseSet<Operation *> constants = constantExpressions(block);
 

@@ -1,6 +1,7 @@
 #include "graph/fusion/Rules.h"
 
 #include "graph/fusion/Views.h"
+#include "ir/tensor/GroupedMatmul.h"
 #include "ir/tensor/PagedAttention.h"
 #include "ir/tensor/ScaledDot.h"
 #include "llvm/ADT/Twine.h"
@@ -125,6 +126,20 @@ Verdict judgeScaledDot(const OpSet &set, ScaledDotOp dot) {
                  [&](Operation *op) { return set.contains(op); }))
     return refuse("the input of scaled_dot would have no strides");
   std::string reason = checkEpilogue(set, dot, before);
+  return reason.empty() ? admit(Hero::matmul) : refuse(reason);
+}
+
+Verdict judgeGroupedMatmul(const OpSet &set, GroupedMatmulOp matmul) {
+  if (set.contains(matmul.getEnds().getDefiningOp()))
+    return refuse("grouped_matmul reads the ends of rows from memory");
+  Ops before = ancestors(set, matmul->getOperands());
+  for (Operation *op : before)
+    if (!isReindex(op))
+      return refuse("operands of grouped_matmul take views, not " + nameOf(op));
+  for (Value operand : matmul->getOperands().take_front(2))
+    if (!isStrided(operand, [&](Operation *op) { return set.contains(op); }))
+      return refuse("an operand of grouped_matmul would have no strides");
+  std::string reason = checkEpilogue(set, matmul, before);
   return reason.empty() ? admit(Hero::matmul) : refuse(reason);
 }
 
@@ -447,7 +462,8 @@ Verdict judgeScatter(const OpSet &set, Operation *scatter) {
 
 std::optional<Hero> fusion::heroOf(Operation *op) {
   return TypeSwitch<Operation *, std::optional<Hero>>(op)
-      .Case<DotOp, ScaledDotOp>([](auto) { return Hero::matmul; })
+      .Case<DotOp, ScaledDotOp, GroupedMatmulOp>(
+          [](auto) { return Hero::matmul; })
       .Case<ConvOp>([](auto) { return Hero::conv; })
       .Case<PoolOp>([](auto) { return Hero::pool; })
       .Case<AttentionOp, PagedAttentionOp>([](auto) { return Hero::attention; })
@@ -488,6 +504,8 @@ static Verdict judgeKind(const OpSet &set) {
   case Hero::matmul:
     if (auto scaled = dyn_cast<ScaledDotOp>(first))
       return judgeScaledDot(set, scaled);
+    if (auto grouped = dyn_cast<GroupedMatmulOp>(first))
+      return judgeGroupedMatmul(set, grouped);
     return judgeMatmul(set, cast<DotOp>(first));
   case Hero::conv:
     return judgeWindow(set, first, Hero::conv);

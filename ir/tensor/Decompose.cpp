@@ -1,4 +1,5 @@
 #include "ir/tensor/Decompose.h"
+#include "ir/tensor/GroupedMatmul.h"
 #include "ir/tensor/PagedAttention.h"
 #include "ir/tensor/ScaledDot.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -357,6 +358,8 @@ FailureOr<SmallVector<Value>> decompose(OpBuilder &builder, Operation *op) {
               [&](auto o) { return decomposeAttention(builder, o); })
           .Case<PagedAttentionOp>(
               [&](auto o) { return gatheredAttention(builder, o); })
+          .Case<GroupedMatmulOp>(
+              [&](auto o) { return gatheredMatmul(builder, o); })
           .Case<ScaledDotOp>(
               [&](auto o) { return decomposeScaledDot(builder, o); })
           .Default([](Operation *) { return Value(); });

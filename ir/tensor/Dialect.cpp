@@ -1,4 +1,5 @@
 #include "ir/tensor/Dialect.h"
+#include "ir/tensor/GroupedMatmul.h"
 #include "ir/tensor/PagedAttention.h"
 #include "ir/tensor/ScaledDot.h"
 #include "mlir/IR/DialectImplementation.h"
@@ -25,6 +26,10 @@ void TsDialect::initialize() {
   addOperations<
 #define GET_OP_LIST
 #include "ir/tensor/PagedAttention.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "ir/tensor/GroupedMatmul.cpp.inc"
       >();
   addAttributes<
 #define GET_ATTRDEF_LIST

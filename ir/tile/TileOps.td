@@ -486,6 +486,11 @@ def Tile_MatmulOp : Tile_Op<"matmul", [AttrSizedOperandSegments]> {
     has the number of channels, then (outputs, inputs, low, taps, pitch) of each
     d, `steps` its (stride, dilation, spread).
 
+    With `ends` (i32) there is one batch dim or, of one size, none, and rows are
+    shared out among its indices: row i is of the first o with ends[o] > i. A
+    and c have rows alone, so A's batch stride is 0. A row that no index has
+    gets zeros.
+
     `shape` says how: `path` 0: blocks through shared memory, fused
     FMAs; one program a block. 1: Hopper's asynchronous copies and
     warpgroup products (f16 and bf16); the blocks of the grid share all programs
@@ -496,12 +501,15 @@ def Tile_MatmulOp : Tile_Op<"matmul", [AttrSizedOperandSegments]> {
     C1: A and B have one batch stride for each batch size. C2: the region takes
     a value, the batch indices, row and column. C3: it yields what `to` needs.
     C4: `shape` has all entries. C5: `window` and `steps` are of the same dims.
+    C6: `ends` has words of i32, and stands without `window`, `swap_ab` and what
+    shares rows or depths among CTAs.
   }];
   let arguments = (ins Arg<Tile_BufferType, "", [MemRead]>:$a, Index:$aOffset,
       Index:$aRow, Index:$aK, Variadic<Index>:$aOuter,
       Arg<Tile_BufferType, "", [MemRead]>:$b, Index:$bOffset, Index:$bColumn,
       Index:$bK, Variadic<Index>:$bOuter, Index:$m, Index:$n, Index:$k,
       Variadic<Index>:$outer, Variadic<Index>:$window,
+      Arg<Optional<Tile_BufferType>, "", [MemRead]>:$ends,
       Arg<Optional<Tile_BufferType>, "", [MemWrite]>:$c,
       OptionalAttr<DenseI64ArrayAttr>:$steps, UnitAttr:$channels_first,
       DictionaryAttr:$shape);
@@ -510,7 +518,8 @@ def Tile_MatmulOp : Tile_Op<"matmul", [AttrSizedOperandSegments]> {
     `A` `(` $a `[` $aOffset `]` `,` `row` $aRow `,` `k` $aK (`,` `outer` $aOuter^)? `)`
     `B` `(` $b `[` $bOffset `]` `,` `column` $bColumn `,` `k` $bK (`,` `outer` $bOuter^)? `)`
     `size` $m `,` $n `,` $k (`outer` $outer^)?
-    (`window` $window^ `steps` $steps)? (`to` $c^ `:` qualified(type($c)))?
+    (`window` $window^ `steps` $steps)? (`ends` $ends^ `:` qualified(type($ends)))?
+    (`to` $c^ `:` qualified(type($c)))?
     `shape` $shape attr-dict `:` qualified(type($a)) `,` qualified(type($b)) $body
   }];
   let hasVerifier = 1;

@@ -207,6 +207,9 @@ Value DecoderBuilder::attention(Value x) {
 }
 
 Value DecoderBuilder::mlp(Value x) {
+  if (config.experts &&
+      (config.denseLayers.empty() || !config.denseLayers[layer]))
+    return experts(x);
   const TensorNames &names = config.names;
   auto in = [&](const std::string &name, int64_t out) {
     return linear(x, layerName(name), config.width, out, config.mlpBias);

@@ -65,6 +65,10 @@ private:
   mlir::Value embed();
   mlir::Value attention(mlir::Value x);
   mlir::Value mlp(mlir::Value x);
+  /// The same of a layer whose MLP is a mixture of experts (Experts.cpp).
+  mlir::Value experts(mlir::Value x);
+  mlir::Value expertWeights(llvm::ArrayRef<std::string> names, int64_t rows,
+                            int64_t columns);
   /// The pool with the new rows [T, G, D].
   mlir::Value write(mlir::Value pool, mlir::Value rows);
   mlir::Value logits(mlir::Value x);

@@ -81,6 +81,13 @@ Expected<DecoderConfig> readDecoderConfig(const std::string &folder) {
     return userError("has sizes that do not fit together", config.where(),
                      "layers, width, heads, head width, vocabulary and context "
                      "are positive, heads a multiple of the key heads");
+  if (decoder.experts != 0 &&
+      (decoder.experts < 1 || decoder.experts > 1024 ||
+       decoder.expertsPerToken < 1 ||
+       decoder.expertsPerToken > decoder.experts || decoder.expertInner < 1))
+    return userError("has experts that do not fit together", config.where(),
+                     "1 to 1024 experts of a positive size, and a token goes "
+                     "to one of them at least and to all at most");
   decoder.windows.resize(decoder.layers, 0);
   return decoder;
 }

@@ -45,6 +45,10 @@ struct TensorNames {
   std::string gate = "mlp.gate_proj", up = "mlp.up_proj",
               down = "mlp.down_proj";
   std::string gateUp; ///< one matrix with the rows of both
+  std::string router = "mlp.gate";        ///< of experts
+  std::string expert = "mlp.experts.{}."; ///< "{}" is the expert's number
+  std::string expertGate = "gate_proj", expertUp = "up_proj",
+              expertDown = "down_proj";
 };
 
 struct DecoderConfig {
@@ -69,6 +73,10 @@ struct DecoderConfig {
   double embeddingScale = 1;
   std::vector<int64_t> windows; ///< of each layer; 0: none
   bool tiedHead = false;
+  int64_t experts = 0; ///< in the place of an MLP; 0: it is one
+  int64_t expertsPerToken = 0, expertInner = 0;
+  bool sharesSumToOne = true;     ///< of a token's experts, else as routed
+  std::vector<bool> denseLayers;  ///< whose MLP is one; empty: none
   bool transposedWeights = false; ///< matrices are [in, out]
   TensorNames names;
 };

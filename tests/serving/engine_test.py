@@ -117,13 +117,15 @@ def test_longrope_takes_the_form_of_the_context(models):
     check(model, requests, model.run([requests], max_context=64)["groups"][0])
 
 
-@pytest.mark.parametrize("name", ["llama", "gemma2"])
+@pytest.mark.parametrize("name", ["llama", "gemma2", "mixtral"])
 def test_bf16_weights_are_no_worse_than_those_of_transformers(tmp_path, cache, name):
     """Of a model in bf16, against the same weights in float64."""
     model = Model(name, tmp_path, cache)
     half = model.reference.to(torch.bfloat16)
     half.save_pretrained(tmp_path)
-    exact = type(half).from_pretrained(tmp_path, dtype=torch.float64, attn_implementation="eager")
+    # torch's grouped matmul takes no float64.
+    eager = dict(attn_implementation="eager") | (dict(experts_implementation="eager") if name == "mixtral" else {})
+    exact = type(half).from_pretrained(tmp_path, dtype=torch.float64, **eager)
     requests = [dict(prompt=drawn_prompt(i, 120), max_tokens=0, prompt_logprobs=True, top_logprobs=0) for i in range(16)]
     answers = model.run([requests], dtype="bf16")["groups"][0]
     ours, theirs = [], []
@@ -348,6 +350,8 @@ def test_refused_folders(models, tmp_path, cache, change, message):
     ("phi3 rope long", dict(rope_parameters=small_models.LONGROPE | dict(short_factor=[1.0])), "has 1 short and 6 long factors"),
     ("qwen2 windows", dict(layer_types=["sliding_attention"]), "has 1 entries for 3 layers"),
     ("starcoder2", dict(hidden_act="quick_gelu"), "is 'quick_gelu'"),
+    ("mixtral", dict(num_experts_per_tok=7), "has experts that do not fit together"),
+    ("qwen3 moe", dict(decoder_sparse_step=0), "is not positive"),
 ])
 def test_refused_fields(models, tmp_path, cache, name, fields, message):
     models(name).reference.save_pretrained(tmp_path)

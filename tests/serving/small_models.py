@@ -43,6 +43,13 @@ MODELS = {
     "qwen3 rope yarn": (
         "Qwen3Config",
         COMMON | dict(head_dim=16) | rope(rope_type="yarn", factor=4.0, original_max_position_embeddings=64)),
+    "mixtral": ("MixtralConfig", COMMON | dict(num_local_experts=6, num_experts_per_tok=2, sliding_window=25)),
+    "qwen3 moe": (
+        "Qwen3MoeConfig", COMMON | dict(
+            head_dim=16, num_experts=8, num_experts_per_tok=3, moe_intermediate_size=40, norm_topk_prob=True, mlp_only_layers=[1])),
+    "qwen3 moe shares": (
+        "Qwen3MoeConfig", COMMON | dict(
+            head_dim=16, num_experts=5, num_experts_per_tok=2, moe_intermediate_size=36, norm_topk_prob=False, decoder_sparse_step=2)),
     "gemma2": (
         "Gemma2Config", COMMON | dict(
             head_dim=16, sliding_window=17, query_pre_attn_scalar=20, attn_logit_softcapping=4.0,

@@ -21,6 +21,7 @@
 
 namespace knapper::lower {
 
+class GroupedTileScheduler;
 class TileScheduler;
 struct TileCoord;
 class WgmmaMatmul;
@@ -203,6 +204,9 @@ private:
   /// The region's tiles are one thread's, runs of `run` elements.
   mlir::LogicalResult regionLayout(mlir::Operation *op, int64_t run);
   mlir::LogicalResult matmul(tile::MatmulOp op);
+  /// The tiles of a product with `ends`, `tileColumns` wide.
+  mlir::LogicalResult groupedTiles(tile::MatmulOp op, unsigned tileColumns,
+                                   std::optional<GroupedTileScheduler> &tiles);
   mlir::LogicalResult wgmmaMatmul(tile::MatmulOp op);
   /// What warpgroups do that fill the ring by accesses of their own.
   mlir::LogicalResult stageThroughRegisters(tile::MatmulOp op,

@@ -221,8 +221,9 @@ LogicalResult buildGpuImplicitGemm(BuildContext &context) {
   Value features = e.size(rhs.free);
   auto op = tile::MatmulOp::create(
       b, loc, a, aOffset, aRow, aK, aOuter, bb, bOffset, bColumn, bK, bOuter, m,
-      n, k, outerSizes, window, store ? e.outputBuffer(0) : Value(),
-      b.getDenseI64ArrayAttr(steps), last ? nullptr : b.getUnitAttr(),
+      n, k, outerSizes, window, /*ends=*/Value(),
+      store ? e.outputBuffer(0) : Value(), b.getDenseI64ArrayAttr(steps),
+      last ? nullptr : b.getUnitAttr(),
       config::attributeOf(config::print<config::MatmulGpuConfig>(*config),
                           b.getContext()));
 

@@ -230,6 +230,9 @@ LogicalResult MatmulBuilder::finish(Value row, Value valid) {
     Value value =
         tile::LoadOp::create(b, loc, VectorType::get(width, sums), accumulators,
                              e.add(e.mul(i, e.constant(panel)), shift));
+    if (endOfAll)
+      value = arith::SelectOp::create(b, loc, e.less(e.add(row, i), endOfAll),
+                                      value, e.splat(sums, width, 0));
     Coord coord;
     coord.lanes = width;
     if (validColumns)
@@ -242,7 +245,8 @@ LogicalResult MatmulBuilder::finish(Value row, Value valid) {
       e, e.constant(0), valid, {},
       [&](Value i, ValueRange) -> FailureOr<SmallVector<Value>> {
         SmallVector<LaneIndex> dims;
-        for (Value index : batchIndex)
+        for (Value index :
+             ArrayRef(batchIndex).take_front(matmul.resultBatch().size()))
           dims.push_back({index});
         size_t outer = 0, taken = 0;
         while (outer < freeDims.size() && taken < outerIndex.size()) {
@@ -275,6 +279,8 @@ LogicalResult MatmulBuilder::finish(Value row, Value valid) {
 }
 
 LogicalResult MatmulBuilder::build() {
+  if (matmul.ends)
+    return buildGrouped();
   Location loc = e.location;
   const MatmulOperand &lhs = matmul.lhs, &rhs = matmul.rhs;
   Value id = tile::ProgramIdOp::create(b, loc);
@@ -316,7 +322,18 @@ LogicalResult MatmulBuilder::build() {
   Value lines = e.div(e.add(e.constant(panel / 4 - 1), together),
                       e.max(together, e.constant(1)));
   fetchStep = e.mul(lines, e.constant(16 * step));
+  return multiplyPanel(rows, panelIndex, tilesBefore, lines, [&]() -> Value {
+    // Of the rows, whatever the panel.
+    Value key = e.div(id, e.size(panels * split.parts));
+    return e.add(e.mul(key, e.size(split.parts)), part);
+  });
+}
 
+LogicalResult
+MatmulBuilder::multiplyPanel(Value rows, Value panelIndex, Value tilesBefore,
+                             Value lines, llvm::function_ref<Value()> rowsKey) {
+  Location loc = e.location;
+  const MatmulOperand &lhs = matmul.lhs, &rhs = matmul.rhs;
   a = e.inputBuffer(lhs.base);
   lda = e.size(lhs.freeStride);
   ka = e.size(lhs.contractStride);
@@ -338,9 +355,21 @@ LogicalResult MatmulBuilder::build() {
     int64_t elements = matmul.group ? 1 : step;
     Value panelSize =
         e.size(depth.ceilDiv(depth.like(step)) * (elements * panel));
-    bBase = e.mul(panelIndex, panelSize);
     ldb = e.constant(elements * panel);
-    prefetchBase = e.add(bBase, panelSize);
+    if (matmul.ends) {
+      // [panel][expert], transposed [expert][panel] (chooseCpuMatmul)
+      Value number =
+          matmul.transposed
+              ? e.add(e.mul(batchIndex[0],
+                            e.size(rhs.free.floorDiv(rhs.free.like(panel)))),
+                      panelIndex)
+              : e.add(e.mul(panelIndex, e.size(matmul.batch[0])),
+                      batchIndex[0]);
+      bBase = e.mul(number, panelSize);
+    } else {
+      bBase = e.mul(panelIndex, panelSize);
+      prefetchBase = e.add(bBase, panelSize);
+    }
   } else {
     bBuffer = e.inputBuffer(rhs.base);
     bBase = e.add(e.size(rhs.offset), e.mul(column, e.size(rhs.freeStride)));
@@ -380,12 +409,7 @@ LogicalResult MatmulBuilder::build() {
   auto branch = scf::IfOp::create(b, loc, enough, /*withElseRegion=*/true);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPoint(branch.getThenRegion().front().getTerminator());
-  // Of the rows, whatever the panel.
-  if (failed(e.scoped([&] {
-        Value key = e.div(id, e.size(panels * split.parts));
-        key = e.add(e.mul(key, e.size(split.parts)), part);
-        return bySplitBlocks(rows, key);
-      })))
+  if (failed(e.scoped([&] { return bySplitBlocks(rows, rowsKey()); })))
     return failure();
   b.setInsertionPoint(branch.getElseRegion().front().getTerminator());
   return e.scoped([&] { return multiply(rows, tilesBefore, share); });

@@ -42,6 +42,13 @@ public:
   llvm::LogicalResult build();
 
 private:
+  /// The same where experts have rows of their own (CpuGroupedMatmul.cpp).
+  llvm::LogicalResult buildGrouped();
+  /// The program's rows times panel `panelIndex`, when batchIndex, outerIndex,
+  /// column and firstRow are there. `rowsKey` tells programs of other rows.
+  llvm::LogicalResult multiplyPanel(mlir::Value rows, mlir::Value panelIndex,
+                                    mlir::Value tilesBefore, mlir::Value lines,
+                                    llvm::function_ref<mlir::Value()> rowsKey);
   llvm::LogicalResult gatherPanel();
   llvm::LogicalResult copyRows(mlir::Value rows);
   llvm::LogicalResult turnPanel(mlir::Value source, mlir::Value base);
@@ -80,6 +87,7 @@ private:
   llvm::SmallVector<mlir::Value> batchIndex, outerIndex;
   mlir::Value column;       ///< first column of the panel
   mlir::Value validColumns; ///< null: all
+  mlir::Value endOfAll;     ///< rows from it on are of no expert; null: all are
   mlir::Value firstRow;     ///< of the block, in the merged row dim
   mlir::Value a, aBase, lda, ka;
   mlir::Value bBuffer, bBase, ldb;

@@ -5,6 +5,7 @@
 #include "codegen/schedule/matmul/CpuMatmul.h"
 
 #include <algorithm>
+#include <numeric>
 
 using namespace mlir;
 
@@ -68,6 +69,9 @@ bool copiesRows(const MatmulProblem &matmul, const TargetDesc &target) {
 static int64_t choosePanel(const MatmulProblem &matmul, int64_t runDivisor,
                            Knobs &knobs) {
   int64_t columns = matmul.rhs.free.asConstant().value_or(768);
+  // Experts begin with a panel.
+  if (matmul.ends && matmul.packed && matmul.transposed)
+    runDivisor = std::gcd(runDivisor, columns);
   return cheapestPanel(
       {{48, 1.0}, {64, 1.01}, {32, 1.06}, {16, 1.6}}, runDivisor,
       [&](int64_t panel) { return (columns + panel - 1) / panel; }, knobs);
@@ -79,9 +83,9 @@ static bool canSplit(const TargetDesc &target, const MatmulProblem &matmul) {
     return ts::elementTypeOf(side.base).isF32();
   };
   std::optional<int64_t> depth = matmul.lhs.contract.asConstant();
-  return target.tileProducts && !matmul.group && isF32(matmul.lhs) &&
-         isF32(matmul.rhs) && matmul.lhs.contractStride.isConstant(1) &&
-         depth && *depth >= 32;
+  return target.tileProducts && !matmul.group && !matmul.ends &&
+         isF32(matmul.lhs) && isF32(matmul.rhs) &&
+         matmul.lhs.contractStride.isConstant(1) && depth && *depth >= 32;
 }
 
 /// Of a program, which has `blockRows` rows and what is left of a register
@@ -108,6 +112,8 @@ std::optional<SplitShape> splitShape(const MatmulCpuConfig &config,
 RowSplit splitOf(const MatmulProblem &matmul, const MatmulCpuConfig &config) {
   Dim rows = matmul.lhs.free, one = rows.like(1);
   RowSplit split{rows.ceilDiv(one * config.rows), one};
+  if (matmul.ends)
+    return {groupedBlocks(matmul, config.rows), one};
   bool alone = matmul.batch.empty() && matmul.lhs.outerSizes.empty();
   if (matmul.group || !alone)
     return split;
@@ -162,7 +168,7 @@ LogicalResult chooseCpuMatmul(ts::KernelOp kernel, const TargetDesc &target,
   int64_t blocks = std::max<int64_t>(4, share), parts = share;
   if (!matmul->packed)
     blocks = std::max<int64_t>(1, kCopyPrograms / panels);
-  if (matmul->packed && !matmul->group) {
+  if (matmul->packed && !matmul->group && !matmul->ends) {
     blocks = knobs.pick("blocks", blocks, {1, 4, 8, 16});
     parts = knobs.pick("parts", parts, {1, 2, 4});
   }
@@ -181,7 +187,7 @@ LogicalResult chooseCpuMatmul(ts::KernelOp kernel, const TargetDesc &target,
     schedule.group = kSplitGroup;
   Dim one = Dim::constant(kernel.getContext(), 1);
   RowSplit split = splitOf(*matmul, config);
-  schedule.grid = ts::product(kernel.getContext(), matmul->batch) *
+  schedule.grid = ts::product(kernel.getContext(), matmul->resultBatch()) *
                   ts::product(kernel.getContext(), lhs.outerSizes) *
                   split.blocks * rhs.free.ceilDiv(one * panel) * split.parts;
   // What a program is worth depends on how many there are.
@@ -198,7 +204,18 @@ LogicalResult chooseCpuMatmul(ts::KernelOp kernel, const TargetDesc &target,
     schedule.scratch = schedule.scratch + depth * rowPitch(rows) * 4;
   if (inParts)
     schedule.scratch = schedule.scratch + SplitBlocks::scratchBytes(*inParts);
-  if (matmul->packed)
+  if (matmul->packed && matmul->ends) {
+    int64_t experts = *matmul->batch[0].asConstant(),
+            contract = *rhs.contract.asConstant(),
+            columns = *rhs.free.asConstant();
+    PackedOperand packed{rhs.base.getArgNumber(), contract, columns,
+                         matmul->transposed,      panel,    dotGroup(*matmul)};
+    // The experts' matrices above one another, or side by side.
+    (matmul->transposed ? packed.columns : packed.rows) *= experts;
+    if (!matmul->transposed && contract % packed.group)
+      packed.pieces = experts;
+    schedule.packed.push_back(packed);
+  } else if (matmul->packed)
     schedule.packed.push_back(
         {matmul->rhs.base.getArgNumber(), *rhs.contract.asConstant(),
          *rhs.free.asConstant(), matmul->transposed, panel, dotGroup(*matmul),

@@ -101,6 +101,8 @@ int64_t runOf(const MatmulProblem &matmul, const Epilogue &epilogue,
 static Dim programsOf(const MatmulProblem &matmul, const Outer &outer,
                       int64_t rows, int64_t columns) {
   Dim one = matmul.lhs.free.like(1);
+  if (matmul.ends)
+    return groupedBlocks(matmul, rows) * matmul.rhs.free.ceilDiv(one * columns);
   return ts::product(one.context(), outer.sizes) *
          matmul.lhs.free.ceilDiv(one * rows) *
          matmul.rhs.free.ceilDiv(one * columns);
@@ -194,7 +196,15 @@ OperandMap mapResult(ts::KernelOp kernel, const MatmulProblem &matmul,
   c.offset = m.like(0);
   c.sizes = {n, m};
   c.strides = {n};
-  for (size_t i = 0; i < outer.sizes.size(); ++i) {
+  if (matmul.ends) {
+    // Element (column, i, first) is that of row first + i - 64: a box from i on
+    // is cut before row `first`.
+    c.offset = n * -64;
+    c.sizes = {n, m.like(64), m + 64};
+    c.strides = {n, n};
+  }
+  for (size_t i = matmul.ends ? outer.sizes.size() : 0; i < outer.sizes.size();
+       ++i) {
     c.sizes.push_back(outer.sizes[i]);
     c.strides.push_back(
         m * n *
@@ -247,6 +257,7 @@ LogicalResult buildGpuMatmul(BuildContext &context) {
   auto op = tile::MatmulOp::create(
       b, loc, a, aOffset, aRow, aK, aOuter, bb, bOffset, bColumn, bK, bOuter, m,
       n, k, outerSizes, /*window=*/ValueRange(),
+      matmul->ends ? e.inputBuffer(matmul->ends) : Value(),
       store ? e.outputBuffer(0) : Value(), /*steps=*/nullptr,
       /*channels_first=*/nullptr,
       config::attributeOf(config::print<config::MatmulGpuConfig>(*config),
@@ -272,10 +283,11 @@ LogicalResult buildGpuMatmul(BuildContext &context) {
       coord.dims.push_back(
           {size.isConstant(1) ? e.constant(0) : outerIndex[taken++]});
     };
-    llvm::for_each(matmul->batch, take);
+    llvm::for_each(matmul->resultBatch(), take);
     ArrayRef<Dim> rows = matmul->rows;
     size_t alone = 0;
-    for (; alone < rows.size() && taken < outerIndex.size(); ++alone)
+    for (; !matmul->ends && alone < rows.size() && taken < outerIndex.size();
+         ++alone)
       take(rows[alone]);
     for (Value index : e.delinearize(row, rows.drop_front(alone)))
       coord.dims.push_back({index});

@@ -152,6 +152,8 @@ void chooseWgmma(ts::KernelOp kernel, const MatmulProblem &matmul,
 
   bool columnsFit = n.isSymbolic() || n.knownDivisor() % 8 == 0;
   bool store = leavesByBlocks(kernel, epilogue);
+  if (matmul.ends && store && !columnsFit)
+    return;
   int64_t run =
       n.isSymbolic() && !epilogue.runDivisor() ? 2 : runOf(matmul, epilogue, 2);
 
@@ -187,6 +189,9 @@ void chooseWgmma(ts::KernelOp kernel, const MatmulProblem &matmul,
     problem.swaps = store && !tf32 && endsColumns(kernel, matmul);
     problem.mostRows = most;
     problem.operations = operationsOf(kernel);
+    problem.grouped = bool(matmul.ends);
+    if (problem.grouped)
+      problem.swaps = problem.splits = false;
     // The model counts elements of 16 bits.
     if (tf32) {
       problem.k *= 2;
@@ -195,6 +200,25 @@ void chooseWgmma(ts::KernelOp kernel, const MatmulProblem &matmul,
     }
     return chooseTileShape(problem);
   };
+  if (matmul.ends) {
+    // Rows of an expert, on average.
+    int64_t experts = representative(matmul.batch[0]);
+    constexpr int64_t cuts[][2] = {{64, 48}, {160, 96}, {512, 300}};
+    for (auto [most, typical] : cuts) {
+      Guard guard = conditions.guard;
+      if (std::optional<int64_t> rows = m.asConstant()) {
+        if (*rows > most * experts)
+          continue;
+        add(best(typical, std::nullopt), guard);
+        return;
+      }
+      guard.terms.push_back(
+          {m, ts::ComparePredicate::le, m.like(most * experts)});
+      add(best(typical, std::nullopt), guard);
+    }
+    add(best(1100, std::nullopt), conditions.guard);
+    return;
+  }
   if (std::optional<int64_t> rows = m.asConstant()) {
     add(best(*rows, *rows), conditions.guard);
     return;
@@ -336,13 +360,15 @@ LogicalResult chooseGpuMatmul(ts::KernelOp kernel, const TargetDesc &target,
   auto open = [&] {
     return schedules.empty() || !schedules.back().guard.terms.empty();
   };
-  chooseGemv(*matmul, target, schedules);
-  if (open())
+  if (!matmul->ends)
+    chooseGemv(*matmul, target, schedules);
+  // Of grouped matmuls it has not run right on a GPU yet.
+  if (open() && !matmul->ends)
     chooseWgmma(kernel, *matmul, *epilogue, target, schedules);
-  if (open())
+  if (open() && !matmul->ends)
     chooseStaged(kernel, *matmul, *epilogue, target, schedules);
   // (What warpgroups carry is any product with a depth.)
-  if (open() && (!target.wgmma || allowsTf32(*matmul)))
+  if (open() && !matmul->ends && (!target.wgmma || allowsTf32(*matmul)))
     chooseMmaSync(*matmul, *epilogue, target, schedules);
   if (open())
     schedules.push_back(simtSchedule(*matmul, runOf(*matmul, *epilogue, 4),

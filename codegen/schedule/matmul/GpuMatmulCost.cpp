@@ -161,6 +161,9 @@ bool possible(const GpuTileShape &b, const GpuMatmulProblem &p) {
       // Larger clusters have one block each: no turns.
       (b.pingpong && b.cluster() > 2))
     return false;
+  if (p.grouped && (b.clusterRows > 1 || b.cluster() > 2 || b.split > 1 ||
+                    !b.epilogueChunks))
+    return false;
   // In place of rows that are not copied, products read what follows.
   if (b.rows > b.aRows + b.columns + resultLines(b, p))
     return false;

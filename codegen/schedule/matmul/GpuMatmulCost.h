@@ -45,6 +45,7 @@ struct GpuMatmulProblem {
   std::optional<int64_t> mostRows;
   bool splits;           ///< the depth is known
   bool swaps = false;    ///< the sides may change places
+  bool grouped = false;  ///< CTAs of a cluster share rows alone
   bool gathered = false; ///< A by a warpgroup's accesses, through a window
   /// What the kernel computes of each element after the product.
   int64_t operations = 0;

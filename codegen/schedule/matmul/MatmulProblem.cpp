@@ -1,5 +1,6 @@
 #include "codegen/schedule/matmul/MatmulProblem.h"
 #include "graph/fusion/Views.h"
+#include "ir/tensor/GroupedMatmul.h"
 #include "ir/tensor/ScaledDot.h"
 
 using namespace mlir;
@@ -95,12 +96,48 @@ std::optional<MatmulProblem> analyseScaled(ts::KernelOp kernel,
   return matmul;
 }
 
+std::optional<MatmulProblem> analyseGrouped(ts::KernelOp kernel,
+                                            ts::GroupedMatmulOp op) {
+  MatmulProblem matmul;
+  matmul.result = op.getResult();
+  auto lhs = makeSide(op.getTokens(), {}, {1});
+  auto rhs = makeSide(op.getWeights(), {0}, {op.getTransposed() ? 2 : 1});
+  if (!lhs || !rhs || !isa<BlockArgument>(op.getEnds()))
+    return std::nullopt;
+  matmul.lhs = *lhs;
+  matmul.rhs = *rhs;
+  matmul.batch = {ts::dimOf(op.getWeights(), 0)};
+  matmul.lhs.batchStrides = {lhs->free.like(0)};
+  matmul.rows = {ts::dimOf(op.getTokens(), 0)};
+  matmul.ends = cast<BlockArgument>(op.getEnds());
+  // Panels of a transposed matrix lie one expert's after another's.
+  int64_t columns = matmul.rhs.free.asConstant().value_or(0);
+  matmul.packed = isConstant(kernel, matmul.rhs.base) &&
+                  op.getWeights() == matmul.rhs.base &&
+                  matmul.rhs.base.hasOneUse() && matmul.batch[0].asConstant() &&
+                  matmul.rhs.contract.asConstant() && columns > 0 &&
+                  (!op.getTransposed() || columns % 16 == 0);
+  matmul.transposed = op.getTransposed();
+  matmul.pairs = ts::elementTypeOf(op.getTokens()).isBF16() &&
+                 matmul.lhs.contractStride.isConstant(1);
+  return matmul;
+}
+
 } // namespace
+
+Dim groupedBlocks(const MatmulProblem &matmul, int64_t height) {
+  // Of each expert one block may be cut; none is empty.
+  Dim rows = matmul.lhs.free;
+  return (rows.floorDiv(rows.like(height)) + matmul.batch[0]).min(rows);
+}
 
 std::optional<MatmulProblem> analyseMatmul(ts::KernelOp kernel) {
   auto scaled = kernel.getBody().getOps<ts::ScaledDotOp>();
   if (!scaled.empty())
     return analyseScaled(kernel, *scaled.begin());
+  auto grouped = kernel.getBody().getOps<ts::GroupedMatmulOp>();
+  if (!grouped.empty())
+    return analyseGrouped(kernel, *grouped.begin());
   MatmulProblem matmul;
   auto dots = kernel.getBody().getOps<ts::DotOp>();
   ts::DotOp dot = *dots.begin();

@@ -32,7 +32,19 @@ struct MatmulProblem {
   bool nibbles = false;            ///< integers of four bits, else bytes
   mlir::BlockArgument scale, zero; ///< zero may be null
   llvm::SmallVector<ts::Dim> batch;
+  /// Where the rows of each index of the one batch dim end (ts.grouped_matmul):
+  /// the left side and the result have rows alone. Null: every index has all.
+  mlir::BlockArgument ends;
+
+  /// Batch dims of the result.
+  llvm::ArrayRef<ts::Dim> resultBatch() const {
+    return ends ? llvm::ArrayRef<ts::Dim>() : batch;
+  }
 };
+
+/// Blocks of `height` rows that hold the rows of all experts, each block those
+/// of one: so many at most.
+ts::Dim groupedBlocks(const MatmulProblem &matmul, int64_t height);
 
 /// The product of a kernel whose hero is one: each side one strided view of a
 /// kernel argument, one dim of columns; floats of at most 32 bits, u8 times a

@@ -1,5 +1,6 @@
 // Softmax, normalisation, attention, rope: each straight from its definition.
 #include "ir/tensor/Decompose.h"
+#include "ir/tensor/GroupedMatmul.h"
 #include "ir/tensor/PagedAttention.h"
 #include "ir/tensor/ScaledDot.h"
 #include "ir/tensor/reference/Call.h"
@@ -251,6 +252,29 @@ Results scaledDot(ScaledDotOp op, const Call &call) {
   return store(call, result);
 }
 
+Results groupedMatmul(GroupedMatmulOp op, const Call &call) {
+  std::vector<double> x = call.in[0].load<double>(),
+                      w = call.in[1].load<double>();
+  std::vector<int64_t> ends = call.in[2].load<int64_t>();
+  bool transposed = op.getTransposed();
+  int64_t rows = call.in[0].dim(0), depth = call.in[0].dim(1);
+  int64_t columns = call.in[1].dim(transposed ? 1 : 2);
+  std::vector<double> result(rows * columns, 0);
+  for (int64_t t = 0; t < rows; ++t) {
+    auto expert = llvm::find_if(ends, [&](int64_t end) { return end > t; });
+    if (expert == ends.end())
+      continue;
+    const double *matrix =
+        w.data() + std::distance(ends.begin(), expert) * depth * columns;
+    for (int64_t n = 0; n < columns; ++n)
+      for (int64_t k = 0; k < depth; ++k)
+        result[t * columns + n] +=
+            x[t * depth + k] *
+            matrix[transposed ? n * depth + k : k * columns + n];
+  }
+  return store(call, result);
+}
+
 } // namespace
 
 std::optional<Results> evaluateComposite(const Call &call) {
@@ -260,6 +284,7 @@ std::optional<Results> evaluateComposite(const Call &call) {
       .Case([&](AttentionOp op) { return attention(op, call); })
       .Case([&](PagedAttentionOp op) { return pagedAttention(op, call); })
       .Case([&](RopeOp op) { return rope(op, call); })
+      .Case([&](GroupedMatmulOp op) { return groupedMatmul(op, call); })
       .Case([&](ScaledDotOp op) { return scaledDot(op, call); })
       .Default(std::nullopt);
 }

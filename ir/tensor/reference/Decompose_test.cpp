@@ -28,7 +28,9 @@ std::vector<double> run(func::FuncOp function) {
     DType dtype = *dtypeOf(cast<RankedTensorType>(type).getElementType());
     std::vector<double> values(*elementCountOf(*shape));
     for (double &value : values)
-      value = dtype == DType::i1 ? random() % 2 : (random() % 2000) / 500.0 - 2;
+      value = dtype == DType::i1    ? random() % 2
+              : dtype == DType::i32 ? double(random() % 24) - 2
+                                    : (random() % 2000) / 500.0 - 2;
     inputs.push_back(HostTensor::store(dtype, *shape, values));
   }
   auto results = evaluateFunction(function, inputs, state);
@@ -90,6 +92,9 @@ TEST_P(Decomposes, ToTheSameValues) {
 #define KG(T) "tensor<2x2x?x8x" T ", #ts.dims<2, 2, \"t\", 8>>"
 #define QKV(T, KT) "%q: " Q(T) ", %k: " KT(T) ", %v: " KT(T)
 #define TYPES(T, KT) " : " Q(T) ", " KT(T) ", " KT(T)
+#define TOKENS "tensor<?x5xf32, #ts.dims<\"b\", 5>>"
+#define GROUPED "%x: " TOKENS ", %e: tensor<3xi32>, %w: "
+#define GROUPED_TYPES TOKENS ", tensor<3x5x5xf32>, tensor<3xi32>"
 #define ATT "attention %q, %k, %v scale 0.3 "
 #define MASK(T) "tensor<1x4x?x?x" T ", #ts.dims<1, 4, \"s\", \"t\">>"
 #define ROPE(H) "tensor<2x3x?x8xf32, #ts.dims<2, 3, \"s\", 8>>"
@@ -117,6 +122,10 @@ INSTANTIATE_TEST_SUITE_P(
         std::pair{
             "%x: " ROPE(8) ", %c: " COS("3") ", %s: " COS("3"),
             "rope %x, %c, %s {interleaved = true} : " ROPE(8) ", " COS("3")},
+        std::pair{GROUPED "tensor<3x5x5xf32>",
+                  "grouped_matmul %x, %w ends %e : " GROUPED_TYPES},
+        std::pair{GROUPED "tensor<3x5x5xf32>",
+                  "grouped_matmul %x, %w transposed ends %e : " GROUPED_TYPES},
         std::pair{QKV("f32", K), ATT TYPES("f32", K)},
         std::pair{QKV("f64", K), ATT TYPES("f64", K)},
         std::pair{QKV("f16", KG), ATT TYPES("f16", KG)},

@@ -433,3 +433,19 @@ func.func @loop_rows(%x: tensor<4xf32>) {
   %0:2 = ts.loop @turn counter "i" carried(%x : tensor<4xf32>) captures() symbols [] reversed [false] to (tensor<4xf32>, tensor<4x4xf32>)
   return
 }
+
+// -----
+
+func.func @grouped_depth(%x: tensor<4x3xf32>, %w: tensor<2x3x5xf32>, %e: tensor<2xi32>) {
+  // expected-error @+1 {{(C1) tokens 4x3xf32, weights 2x3x5xf32 (transposed) and ends 2xi32 do not fit together}}
+  %0 = ts.grouped_matmul %x, %w transposed ends %e : tensor<4x3xf32>, tensor<2x3x5xf32>, tensor<2xi32>
+  return
+}
+
+// -----
+
+func.func @grouped_types(%x: tensor<4x3xf16>, %w: tensor<2x3x5xbf16>, %e: tensor<2xi32>) {
+  // expected-error @+1 {{(C2) tokens and weights differ in element type}}
+  %0 = ts.grouped_matmul %x, %w ends %e : tensor<4x3xf16>, tensor<2x3x5xbf16>, tensor<2xi32>
+  return
+}

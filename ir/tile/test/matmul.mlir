@@ -58,3 +58,26 @@ tile.func @no_number(%x: !tile.buffer<bf16>, %c: index) {
   }
   tile.return
 }
+
+// -----
+
+// Rows of experts are those of a CTA alone, and their ends are words.
+tile.func @ends_of_gemv(%x: !tile.buffer<bf16>, %e: !tile.buffer<i32>, %c: index) {
+  // expected-error@+1 {{C6: 'ends' are i32, of a product whose CTAs have rows of their own}}
+  tile.matmul A(%x[%c], row %c, k %c) B(%x[%c], column %c, k %c) size %c, %c, %c ends %e : !tile.buffer<i32> shape {path = 2, tile_m = 1, tile_n = 64, tile_k = 16, stages = 2, consumers = 8, pingpong = 0, raster_group = 8} : !tile.buffer<bf16>, !tile.buffer<bf16> {
+  ^bb0(%value: f32, %i: index, %j: index):
+    tile.yield
+  }
+  tile.return
+}
+
+// -----
+
+tile.func @ends_of_i64(%x: !tile.buffer<bf16>, %e: !tile.buffer<i64>, %c: index) {
+  // expected-error@+1 {{C6: 'ends' are i32, of a product whose CTAs have rows of their own}}
+  tile.matmul A(%x[%c], row %c, k %c) B(%x[%c], column %c, k %c) size %c, %c, %c ends %e : !tile.buffer<i64> shape {path = 0, tile_m = 64, tile_n = 64, tile_k = 16, stages = 2, consumers = 0, pingpong = 0, raster_group = 8} : !tile.buffer<bf16>, !tile.buffer<bf16> {
+  ^bb0(%value: f32, %i: index, %j: index):
+    tile.yield
+  }
+  tile.return
+}

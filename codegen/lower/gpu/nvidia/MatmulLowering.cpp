@@ -1,6 +1,6 @@
 // Matmuls on GPUs: what all ways to compute one share.
 #include "codegen/lower/gpu/GpuLowering.h"
-#include "codegen/lower/gpu/nvidia/common/TileScheduler.h"
+#include "codegen/lower/gpu/nvidia/common/GroupedTileScheduler.h"
 #include "codegen/lower/gpu/nvidia/sm90/WgmmaMatmul.h"
 
 using namespace mlir;
@@ -42,6 +42,29 @@ TileCoord TileScheduler::at(llvm::Value *program) const {
   result.row = b.CreateMul(row, b.getInt32(rows));
   result.column = b.CreateMul(column, b.getInt32(columns));
   return result;
+}
+
+LogicalResult
+GpuLowering::groupedTiles(tile::MatmulOp op, unsigned tileColumns,
+                          std::optional<GroupedTileScheduler> &tiles) {
+  FailureOr<BufferRef> ends = buffer(op.getEnds());
+  if (failed(ends))
+    return failure();
+  auto config = config::MatmulGpuConfig::of(op.getShape());
+  auto narrowed = [&](Value v) {
+    return b.CreateTrunc(scalar(v), b.getInt32Ty());
+  };
+  auto end = [this, ends = *ends](llvm::Value *index) -> llvm::Value * {
+    llvm::Value *at = b.CreateZExt(index, b.getInt64Ty());
+    return tag(
+        b.CreateAlignedLoad(b.getInt32Ty(), address(ends, at), llvm::Align(4)),
+        ends);
+  };
+  llvm::Value *experts =
+      op.getOuter().empty() ? b.getInt32(1) : narrowed(op.getOuter()[0]);
+  tiles.emplace(b, end, experts, narrowed(op.getM()), narrowed(op.getN()),
+                config.tileM, tileColumns, config.rasterGroup);
+  return success();
 }
 
 LogicalResult GpuLowering::regionLayout(Operation *op, int64_t run) {

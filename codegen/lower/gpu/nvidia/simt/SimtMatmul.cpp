@@ -13,7 +13,7 @@
 // each step's depth: more warps than the block alone would have, where blocks
 // are few. At the end each team sums up some rows.
 #include "codegen/lower/gpu/GpuLowering.h"
-#include "codegen/lower/gpu/nvidia/common/TileScheduler.h"
+#include "codegen/lower/gpu/nvidia/common/GroupedTileScheduler.h"
 #include "codegen/lower/gpu/nvidia/sm90/ImplicitGemmIndex.h"
 #include "ir/config/MatmulGpuConfig.h"
 
@@ -78,7 +78,30 @@ LogicalResult GpuLowering::simtMatmul(tile::MatmulOp op) {
     outerSizes.push_back(narrowed(scalar(size)));
   TileScheduler order(b, ceil(m, rows), ceil(n, columns), outerSizes, rows,
                       columns, config.rasterGroup);
-  TileCoord block = order.at(narrowed(programId));
+  std::optional<GroupedTileScheduler> groups;
+  if (op.getEnds() && failed(groupedTiles(op, columns, groups)))
+    return failure();
+  TileCoord block;
+  std::optional<GroupRows> group;
+  llvm::Value *rowsEnd = m;
+  if (groups) {
+    llvm::Value *program = narrowed(programId);
+    Carried state = groups->seek(groups->start(), program);
+    block = groups->at(state, program);
+    if (outerSizes.empty())
+      block.outer.clear();
+    group = groups->rows(state);
+    // There are as many programs as there can be tiles: others have no rows.
+    llvm::Value *past = groups->isPast(state);
+    rowsEnd = b.CreateSelect(past, n64(0), wide(group->end));
+    for (llvm::Value **index : {&block.row, &block.column})
+      *index = b.CreateSelect(past, n32(0), *index);
+    for (llvm::Value *&index : block.outer)
+      index = b.CreateSelect(past, n32(0), index);
+    k = b.CreateSelect(past, n64(0), k);
+  } else {
+    block = order.at(narrowed(programId));
+  }
 
   auto makeOperand = [&](BufferRef ref, Value bufferValue, Value offset,
                          Value stride, Value depthStride,
@@ -114,6 +137,12 @@ LogicalResult GpuLowering::simtMatmul(tile::MatmulOp op) {
       makeOperand(*bBuffer, op.getB(), op.getBOffset(), op.getBColumn(),
                   op.getBK(), op.getBOuter(), op.getN(), block.column,
                   columns)};
+  if (group) {
+    SimtOperand &a = sides[0];
+    a.extent = rowsEnd;
+    if (!a.depthFirst) // runs of rows begin and end anywhere
+      a.lanes = 1;
+  }
   if (!op.getWindow().empty()) {
     SimtOperand &a = sides[0];
     a.window.emplace(implicitGemmIndex(op));
@@ -285,7 +314,7 @@ LogicalResult GpuLowering::simtMatmul(tile::MatmulOp op) {
       });
 
   LogicalResult status = success();
-  llvm::Value *m32 = narrowed(m), *n32s = narrowed(n);
+  llvm::Value *m32 = narrowed(rowsEnd), *n32s = narrowed(n);
   unsigned run = op.run();
   auto storeRow = [&](unsigned i) {
     llvm::Value *row = b.CreateAdd(b.CreateAdd(block.row, ty),
@@ -303,6 +332,10 @@ LogicalResult GpuLowering::simtMatmul(tile::MatmulOp op) {
               value =
                   b.CreateInsertElement(value, sums[8 * i + j + lane], lane);
           }
+          if (group)
+            value =
+                b.CreateSelect(b.CreateICmpSLT(row, group->zeroFrom), value,
+                               llvm::Constant::getNullValue(value->getType()));
           if (failed(runRegion(op, value, block.outer, row, column)))
             status = failure();
         });

@@ -41,12 +41,18 @@ LogicalResult GpuLowering::storeTile(tile::MatmulOp op, WgmmaMatmul &g,
   auto handOver = [&](llvm::ArrayRef<llvm::Value *> values, llvm::Value *row,
                       llvm::Value *column) -> llvm::Value * {
     llvm::Value *run = values[0];
+    // Rows that no expert has.
+    llvm::Value *has =
+        to.group ? b.CreateICmpSLT(row, to.group->zeroFrom) : nullptr;
     if (op.run() > 1) {
       run = llvm::PoisonValue::get(
           llvm::FixedVectorType::get(b.getFloatTy(), values.size()));
       for (auto [i, value] : llvm::enumerate(values))
         run = b.CreateInsertElement(run, value, i);
     }
+    if (has)
+      run = b.CreateSelect(has, run,
+                           llvm::Constant::getNullValue(run->getType()));
     if (s.swapAB)
       std::swap(row, column);
     FailureOr<llvm::Value *> result =
@@ -63,7 +69,9 @@ LogicalResult GpuLowering::storeTile(tile::MatmulOp op, WgmmaMatmul &g,
       for (unsigned h = 0; h < 2; ++h) {
         llvm::Value *row =
             b.CreateAdd(b.CreateAdd(block.row, laneRow), n32(64 * p + 8 * h));
-        when(b.CreateICmpSLT(row, to.m), [&] {
+        llvm::Value *inside =
+            b.CreateICmpSLT(row, to.group ? to.group->end : to.m);
+        when(inside, [&] {
           for (unsigned at = 0; at < s.ownColumns(); at += 8)
             for (unsigned i = 0; i < 2; i += op.run()) {
               llvm::Value *column = b.CreateAdd(firstColumn, n32(at + i));
@@ -281,7 +289,19 @@ LogicalResult GpuLowering::storeTile(tile::MatmulOp op, WgmmaMatmul &g,
         return;
       }
       when(leads, [&] {
-        if (!s.swapAB) {
+        if (to.group) {
+          // Rows past the group's are cut off as those past row 63 of the
+          // 64 that end with it (mapResult).
+          llvm::Value *left = b.CreateSub(to.group->end, blockRow);
+          llvm::Value *first = b.CreateBinaryIntrinsic(
+              llvm::Intrinsic::smax,
+              b.CreateSub(n32(64), atMost(left, n32(64))), n32(0));
+          first = atMost(first, n32(64));
+          ptx.tmaStore(to.map,
+                       {column, first,
+                        b.CreateSub(b.CreateAdd(blockRow, n32(64)), first)},
+                       buffer);
+        } else if (!s.swapAB) {
           ptx.tmaStore(to.map, boxAt(column, blockRow, block, ~int64_t(0)),
                        buffer);
         } else {

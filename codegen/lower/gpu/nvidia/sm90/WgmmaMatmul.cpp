@@ -26,7 +26,7 @@
 // ends some of its columns (SplitK.cpp). How results leave is in StoreTile.cpp.
 #include "codegen/lower/gpu/nvidia/sm90/WgmmaMatmul.h"
 #include "codegen/lower/gpu/GpuLowering.h"
-#include "codegen/lower/gpu/nvidia/common/TileScheduler.h"
+#include "codegen/lower/gpu/nvidia/common/GroupedTileScheduler.h"
 
 #include "llvm/IR/IntrinsicsNVPTX.h"
 
@@ -117,14 +117,37 @@ LogicalResult GpuLowering::wgmmaMatmul(tile::MatmulOp op) {
            clusterColumns = s.clusterColumns * s.columns;
   TileScheduler order(b, ceil(m, clusterRows), ceil(n, clusterColumns),
                       outerSizes, clusterRows, clusterColumns, s.rasterGroup);
-  auto blockOf = [&](llvm::Value *program) {
-    TileCoord block = order.at(program);
+  auto ownOf = [&](TileCoord block) {
     if (s.clusterRows > 1)
       block.row = b.CreateAdd(block.row, b.CreateMul(mateRow, n32(s.rows)));
     if (s.clusterColumns > 1)
       block.column =
           b.CreateAdd(block.column, b.CreateMul(mateColumn, n32(s.columns)));
     return block;
+  };
+  std::optional<GroupedTileScheduler> groups;
+  if (op.getEnds() && failed(groupedTiles(op, clusterColumns, groups)))
+    return failure();
+  // state = body(program, its block, rows of its group, state) for each of this
+  // block's programs.
+  using TileBody = llvm::function_ref<Carried(
+      llvm::Value *, TileCoord, std::optional<GroupRows>, const Carried &)>;
+  auto forTiles = [&](llvm::Value *start, llvm::Value *stride, Carried state,
+                      TileBody body) {
+    if (groups)
+      groups->forTiles(start, stride, std::move(state),
+                       [&](llvm::Value *program, TileCoord block,
+                           GroupRows rows, const Carried &state) {
+                         if (outerSizes.empty())
+                           block.outer.clear();
+                         return body(program, ownOf(block), rows, state);
+                       });
+    else
+      carriedFor(b, "blocks", start, order.programs(), stride, std::move(state),
+                 [&](llvm::Value *program, const Carried &state) -> Carried {
+                   return body(program, ownOf(order.at(program)), std::nullopt,
+                               state);
+                 });
   };
   llvm::Value *warpgroup = b.CreateUDiv(tid, n32(kWarpgroup));
 
@@ -179,10 +202,10 @@ LogicalResult GpuLowering::wgmmaMatmul(tile::MatmulOp op) {
                       b.CreateMul(mateRow, n32(s.clusterColumns)));
     if (s.clusterRows > 1)
       columnMates = mask(s.clusterRows, s.clusterColumns, mateColumn);
-    carriedFor(
-        b, "blocks", g.first, order.programs(), g.blocks, {n32(0), n32(1)},
-        [&](llvm::Value *program, const Carried &outerState) -> Carried {
-          TileCoord block = blockOf(program);
+    forTiles(
+        g.first, g.blocks, {n32(0), n32(1)},
+        [&](llvm::Value *program, TileCoord block, std::optional<GroupRows>,
+            const Carried &outerState) -> Carried {
           llvm::Value *back = b.CreateICmpNE(
               b.CreateAnd(b.CreateUDiv(program, g.blocks), 1), n32(0));
           return carriedFor(
@@ -314,14 +337,15 @@ LogicalResult GpuLowering::wgmmaMatmul(tile::MatmulOp op) {
     when(b.CreateICmpEQ(self, n32(1)),
          [&] { ptx.notify(n32(kTurn), 2 * kWarpgroup); });
   }
-  WgmmaResult to{m,          n,
-                 outerSizes, mapArgs.empty() ? nullptr : mapArgs.back(),
-                 self,       local};
-  carriedFor(
-      b, "blocks", start, order.programs(), stride, {begin.stage, begin.parity},
-      [&](llvm::Value *program, const Carried &state) -> Carried {
+  WgmmaResult to{
+      m,    n,     outerSizes,  mapArgs.empty() ? nullptr : mapArgs.back(),
+      self, local, std::nullopt};
+  forTiles(
+      start, stride, {begin.stage, begin.parity},
+      [&](llvm::Value *, TileCoord block, std::optional<GroupRows> group,
+          const Carried &state) -> Carried {
         PipelineState place{state[0], state[1]};
-        TileCoord block = blockOf(program);
+        to.group = group;
         // Waiting for more than one phase ahead would see the phase before.
         if (s.pingpong)
           ptx.sync(b.CreateAdd(self, n32(kTurn)), 2 * kWarpgroup);

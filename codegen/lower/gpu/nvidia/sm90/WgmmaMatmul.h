@@ -3,6 +3,7 @@
 #pragma once
 
 #include "codegen/lower/common/CarriedLoop.h"
+#include "codegen/lower/gpu/nvidia/common/GroupedTileScheduler.h"
 #include "codegen/lower/gpu/nvidia/sm90/Pipeline.h"
 #include "ir/config/GpuLimits.h"
 #include "ir/config/MatmulGpuConfig.h"
@@ -162,6 +163,7 @@ struct WgmmaResult {
   llvm::SmallVector<llvm::Value *> outer; ///< batch sizes
   llvm::Value *map;                       ///< of the result, if it has one
   llvm::Value *self, *local; ///< number of the consumer; of the thread in it
+  std::optional<GroupRows> group; ///< of a grouped matmul's tile
 };
 
 /// Each block of a cluster has `sums` of the cluster's block over its part of
