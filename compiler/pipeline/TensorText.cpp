@@ -12,11 +12,12 @@ namespace knapper {
 bool isText(const CompileInput &input, const Options &options) {
   if (!options.modelFormat.empty())
     return options.modelFormat == "mlir";
-  if (!options.startFrom.empty())
-    return true;
+  bool resumes = !options.startFrom.empty();
+  if (input.path.empty())
+    return resumes;
   // StableHLO has the same name.
   return StringRef(input.path).ends_with(".mlir") &&
-         frontEndFor(modelOf(input)).name() != "stablehlo";
+         (resumes || frontEndFor(modelOf(input)).name() != "stablehlo");
 }
 
 ModelInput modelOf(const CompileInput &input) {

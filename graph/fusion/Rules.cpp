@@ -88,7 +88,7 @@ std::string checkEpilogue(const OpSet &set, Operation *hero,
   return {};
 }
 
-/// Schedules of matrix products read floats as they lie in memory; a product of
+/// Schedules of matmuls read floats as they lie in memory; a product of
 /// others is a loop nest, which converts as it reads. (A narrowing conversion
 /// belongs to the kernel that makes the value.)
 bool isReadConverted(Operation *op) {

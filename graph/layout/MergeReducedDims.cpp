@@ -17,15 +17,15 @@ namespace knapper {
 namespace {
 
 /// A run [begin, end) of dims that become one.
-struct Run {
+struct DimRun {
   int64_t begin, end;
 };
 
 /// Values with the dims of each run merged.
 class Merging {
 public:
-  Merging(ArrayRef<Dim> dims, ArrayRef<Run> runs) : runs(runs) {
-    for (Run run : runs) {
+  Merging(ArrayRef<Dim> dims, ArrayRef<DimRun> runs) : runs(runs) {
+    for (DimRun run : runs) {
       Dim size = dims[run.begin];
       for (int64_t d = run.begin + 1; d < run.end; ++d)
         size = size * dims[d];
@@ -38,7 +38,7 @@ public:
 private:
   std::optional<SmallVector<int64_t>> spreadMap(BroadcastOp op) const;
 
-  ArrayRef<Run> runs;
+  ArrayRef<DimRun> runs;
   SmallVector<Dim> merged;
   DenseMap<Value, Value> made;
 };
@@ -147,7 +147,7 @@ static void merge(ReduceOp op) {
   };
   // Rows that are long are read as well by themselves.
   constexpr int64_t wideRow = 4096;
-  SmallVector<Run> runs;
+  SmallVector<DimRun> runs;
   for (int64_t d = 0; d < rank; ++d) {
     bool joins = d > 0 && isReduced(d) && isReduced(d - 1) && isNumber(d) &&
                  isNumber(d - 1) &&

@@ -5,7 +5,7 @@
 //   becomes a reduction of x * y over K.
 //
 // Each element of x is used once, so memory is all that counts, and reductions
-// read it in order whatever the sizes are. The schedules of matrix products
+// read it in order whatever the sizes are. The schedules of matmuls
 // want two free dims.
 //
 //===----------------------------------------------------------------------===//

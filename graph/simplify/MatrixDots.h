@@ -1,10 +1,10 @@
-//===- MatrixDots.h - Products as products of matrices ---------------------===//
+//===- MatrixDots.h - Products as matmuls -----------------------------------===//
 //
 //   dot [b.., M.., K..] x [b.., K.., N..]   with several N, or K that do not
 //                                           follow one another in memory
 //   becomes dot [b.., M.., K] x [b.., K, N] and a reshape of its result.
 //
-// Schedules of matrix products take one dim of columns, along which their tiles
+// Schedules of matmuls take one dim of columns, along which their tiles
 // run, and one depth. Where dims follow one another the merge is a view; else a
 // transpose puts them together, a pass over the operand (JAX writes the
 // projections of an attention as [S, D] x [D, heads, head]).

@@ -1,4 +1,4 @@
-//===- NarrowDots.h - Matrix products of widened operands ------------------===//
+//===- NarrowDots.h - Matmuls of widened operands --------------------------===//
 //
 //   dot(convert x, convert y)   of bf16 or f16 x and y in f32
 //   becomes dot(x, y), whose sums are f32 and whose result stays f32.

@@ -41,7 +41,7 @@ def NarrowDots : Pass<"narrow-dots", "::mlir::func::FuncOp"> {
 }
 
 def MatrixDots : Pass<"matrix-dots", "::mlir::func::FuncOp"> {
-  let summary = "products with several dims of columns or depth as products of matrices";
+  let summary = "products with several dims of columns or depth as matmuls";
   let description = "See graph/simplify/MatrixDots.h.";
   let dependentDialects = ["::knapper::ts::TsDialect"];
 }
