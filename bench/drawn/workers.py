@@ -17,8 +17,10 @@ EXECUTE = Path(__file__).with_name("execute.py")
 
 
 class Worker:
-    def __init__(self, kind: str, environment: dict[str, str] | None = None, log: Path | None = None):
-        self.kind, self.environment, self.log = kind, environment or {}, log
+    def __init__(
+        self, kind: str, environment: dict[str, str] | None = None, log: Path | None = None, program: Path = EXECUTE
+    ):
+        self.kind, self.environment, self.log, self.program = kind, environment or {}, log, program
         self.process: subprocess.Popen[bytes] | None = None
 
     def ask(self, request: dict[str, Any], timeout: float) -> dict[str, Any]:
@@ -26,7 +28,7 @@ class Worker:
         if self.process is None or self.process.poll() is not None:
             errors = open(self.log, "ab") if self.log else subprocess.DEVNULL
             self.process = subprocess.Popen(
-                [sys.executable, str(EXECUTE), self.kind], stdin=subprocess.PIPE,
+                [sys.executable, str(self.program), self.kind], stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE, stderr=errors, env=os.environ | self.environment,
             )  # fmt: skip
         process = self.process

@@ -392,6 +392,7 @@ constexpr AtenRow rows[] = {
     {"aten.rsub.Tensor", importReverseSub},
     {"aten.sub.Scalar", importSub},
     {"aten.sub.Tensor", importSub},
+    {"aten.true_divide.Tensor", importDiv},
     {"aten.where.Scalar", importWhere},
     {"aten.where.ScalarOther", importWhere},
     {"aten.where.ScalarSelf", importWhere},

@@ -117,6 +117,9 @@ struct AtenRow {
   mlir::LogicalResult (*import)(AtenNode &);
 };
 
+/// log(sum(e^x)) over dims, which stay with size 1; of infinities too.
+mlir::Value logSumExp(AtenNode &n, mlir::Value x, llvm::ArrayRef<int64_t> dims);
+
 // The families; a file each.
 llvm::ArrayRef<AtenRow> atenUnaryRows();
 llvm::ArrayRef<AtenRow> atenActivationRows();

@@ -166,6 +166,23 @@ Value logAddExp(AtenNode &n, Value x, Value y) {
   return n.select(n.make<ts::IsInfOp>(most, true, true), most, sum);
 }
 
+/// Every element against all that stand before it, which lie along a dim of
+/// their own behind `dim`.
+LogicalResult logCumSumExpOfPairs(AtenNode &n, Value x, int64_t dim) {
+  SmallVector<Dim> grid = ts::dimsOf(x);
+  SmallVector<int64_t> at;
+  for (int64_t i : llvm::seq<int64_t>(0, ts::rankOf(x)))
+    at.push_back(i < dim ? i : i + 1);
+  grid.insert(grid.begin() + dim, grid[dim]);
+  Type places = n.type(grid, n.b.getI64Type());
+  Value earlier =
+      n.compare(P::le, n.makeAs<ts::IotaOp>(places, uint64_t(dim + 1)),
+                n.makeAs<ts::IotaOp>(places, uint64_t(dim)));
+  Value terms =
+      n.select(earlier, n.broadcastAt(x, at, grid), n.scalarFor(x, -INFINITY));
+  return n.out(n.reshape(logSumExp(n, terms, {dim + 1}), n.dims()));
+}
+
 /// In log2(size) steps, each of which adds what lies 1, 2, 4... elements
 /// before: no common factor is taken out, so that none is lost.
 LogicalResult importLogCumSumExp(AtenNode &n) {
@@ -179,7 +196,7 @@ LogicalResult importLogCumSumExp(AtenNode &n) {
     return failure();
   std::optional<int64_t> size = ts::dimOf(x, dim).asConstant();
   if (!size)
-    return n.unsupported("a symbolic size");
+    return logCumSumExpOfPairs(n, x, dim);
   SmallVector<Dim> none(ts::rankOf(x), n.dim(0)), low = none;
   MLIRContext *context = n.shared.context;
   for (int64_t step = 1; step < *size; step *= 2) {
@@ -231,6 +248,11 @@ LogicalResult importSearchSorted(AtenNode &n) {
     return n.unsupported("a number to search for");
   if (n.has("sorter"))
     return n.unsupported("a sorter");
+  Type common = n.commonElement();
+  if (!common)
+    return failure();
+  rows = n.convert(rows, common);
+  x = n.convert(x, common);
   bool right = n.flag("right") || n.text("side") == "right";
   SmallVector<Dim> r = ts::dimsOf(rows), grid = ts::dimsOf(x);
   Dim count = r.back();

@@ -163,13 +163,7 @@ LogicalResult importLogSumExp(AtenNode &n) {
   Value x = n.operand("self", n.wide());
   if (!x)
     return failure();
-  SmallVector<int64_t> dims = dimsOf(n, x);
-  Value most = n.reduce(K::max, x, dims, true);
-  // Infinities would be taken from themselves.
-  Value base =
-      n.select(n.make<ts::IsInfOp>(most, true, true), n.scalarFor(x, 0), most);
-  Value sum = n.reduce(K::add, n.make<ts::ExpOp>(n.sub(x, base)), dims, true);
-  return n.out(n.reshape(n.add(n.make<ts::LogOp>(sum), base), n.dims()));
+  return n.out(n.reshape(logSumExp(n, x, dimsOf(n, x)), n.dims()));
 }
 
 LogicalResult importVectorNorm(AtenNode &n) {
@@ -308,6 +302,15 @@ constexpr AtenRow rows[] = {
 };
 
 } // namespace
+
+Value logSumExp(AtenNode &n, Value x, ArrayRef<int64_t> dims) {
+  Value most = n.reduce(K::max, x, dims, true);
+  // Infinities would be taken from themselves.
+  Value base =
+      n.select(n.make<ts::IsInfOp>(most, true, true), n.scalarFor(x, 0), most);
+  Value sum = n.reduce(K::add, n.make<ts::ExpOp>(n.sub(x, base)), dims, true);
+  return n.add(n.make<ts::LogOp>(sum), base);
+}
 
 ArrayRef<AtenRow> atenReductionRows() { return rows; }
 

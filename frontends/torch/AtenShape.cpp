@@ -573,6 +573,7 @@ constexpr AtenRow rows[] = {
     {"aten.view.dtype", importViewDtype},
     {"aten.view_copy.default", importReshape},
     {"prims.convert_element_type.default", importConvert},
+    {"prims.copy_strided.default", importConvert},
 };
 
 } // namespace

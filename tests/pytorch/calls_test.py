@@ -379,3 +379,43 @@ def test_what_is_written_is_not_frozen():
             x = torch.randn(5, 6)
             torch.testing.assert_close(fast(x), copy(x))
     torch.testing.assert_close(net.running_mean, copy.running_mean)
+
+
+def test_views_of_arguments_are_views():
+    """Also of several from one call, whose memory torch leaves to the backend."""
+    x = torch.randn(6, 4, requires_grad=True)
+    for function in (lambda x: x.unbind(0)[0], lambda x: x.chunk(2)[0], lambda x: x.split(2, 1)[1]):
+        made = compiled(function)(x)
+        assert made.data_ptr() == function(x).data_ptr() and made.stride() == function(x).stride()
+        made.sum().backward()
+
+
+def test_floats_that_sizes_decide():
+    """They are no constants: one program serves all sizes."""
+
+    def function(x):
+        scale = x.shape[0] ** -0.5
+        return x * scale, x / (x.shape[1] / 2), scale - x, torch.where(x > 0, x, x.shape[0] / 4), x * max(x.shape[0], 2.5)
+
+    f = compiled(function, dynamic=True, fullgraph=True)
+    knapper.torch.reset_counters()
+    for rows, columns in ((4, 6), (9, 3), (25, 7)):
+        x = torch.randn(rows, columns)
+        torch.testing.assert_close(f(x), function(x))
+    assert knapper.torch.counters()["graphs"] == 1
+
+
+def test_attention_of_a_symbolic_width():
+    f = compiled(torch.nn.functional.scaled_dot_product_attention, dynamic=True, fullgraph=True)
+    for dtype in (torch.float32, torch.bfloat16):
+        for size in (8, 5, 16):
+            q = torch.randn(2, 7, size, dtype=dtype)
+            want = torch.nn.functional.scaled_dot_product_attention(q.double(), q.double(), q.double())
+            torch.testing.assert_close(f(q, q, q).double(), want, rtol=2e-2 if dtype == torch.bfloat16 else 1e-5, atol=2e-2 if dtype == torch.bfloat16 else 1e-5)
+
+
+def test_resizing_of_symbolic_sizes():
+    f = compiled(lambda x: torch.nn.functional.interpolate(x, scale_factor=2, mode="nearest"), dynamic=True, fullgraph=True)
+    for size in (3, 8):
+        x = torch.randn(2, 3, size, 2 * size)
+        torch.testing.assert_close(f(x), torch.nn.functional.interpolate(x, scale_factor=2, mode="nearest"))

@@ -241,3 +241,26 @@ def test_gradients_of_distances_and_pools():
         f(*leaves).backward()
         found.append([x.grad for x in leaves])
     torch.testing.assert_close(found[1], found[0])
+
+
+def test_bounds_are_searched_in_the_common_dtype():
+    bounds = torch.tensor([-1.0, 0.25, 1.5])
+    for x in (torch.arange(-3, 4), torch.arange(-3, 4).to(torch.int16), torch.randn(7).half(), torch.randn(7).double()):
+        check(lambda x, bounds: (torch.bucketize(x, bounds), torch.bucketize(x, bounds, right=True)), x, bounds)
+
+
+def test_running_log_sums_of_symbolic_sizes():
+    f = knapper.torch.compile(lambda x: x.logcumsumexp(0), fullgraph=True, fallback="error", cache=False, dynamic=True)
+    for size in (5, 9, 2):
+        x = torch.randn(size, 3) * 30
+        x[1, 0], x[0, 1] = float("-inf"), float("inf")
+        torch.testing.assert_close(f(x), x.logcumsumexp(0))
+
+
+def test_writes_to_a_view_by_index():
+    def function(x):
+        v = x.permute(2, 0, 1)
+        v.index_fill_(-3, torch.tensor([0]), 3)
+        return v + 1
+
+    check(function, torch.randn(4, 2, 3))

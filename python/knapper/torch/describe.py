@@ -14,6 +14,7 @@ from torch.fx import GraphModule, Node
 
 from knapper.errors import UserError
 from knapper.torch import control, custom, sizes
+from knapper.torch.reals import Reals
 from knapper.torch.weights import Weights
 
 DTYPES = {
@@ -167,6 +168,8 @@ class Describer:
         self.ints: set[str] = set()
         self.missing: list[str] = []
         self.checks: list[tuple[Any, str, bool]] = []
+        self.reals = Reals(lambda node: self.nodes.append(node))
+        self.line = ""  # of the node at hand
         self.effects = {
             node
             for node in module.graph.nodes
@@ -271,6 +274,8 @@ class Describer:
             meta = value.meta.get("val")
             if isinstance(meta, (torch.SymInt, int)) and not isinstance(meta, bool):
                 return sizes.encoded(meta)
+            if isinstance(meta, torch.SymFloat):
+                return self.real(meta, operands)
             if value not in self.keys:
                 return {"text": f"unknown {value.name}"}
             key = self.keys[value]
@@ -283,14 +288,27 @@ class Describer:
             return {"f": repr(value)}
         if isinstance(value, torch.SymInt):
             return sizes.encoded(value)
+        if isinstance(value, torch.SymFloat):
+            return self.real(value, operands)
         if isinstance(value, torch.dtype):
             return {"dtype": DTYPES.get(value, str(value))}
         if isinstance(value, (list, tuple)):
             return [self.argument(entry, operands) for entry in value]
         return {"text": str(value)}
 
+    def real(self, value: torch.SymFloat, operands: list[str]) -> Any:
+        """A float that torch computes from sizes or from elements of tensors."""
+        try:
+            key = self.reals.key(value.node.expr, self.prefix, self.line)
+        except sizes.Unknown:
+            return {"text": str(value)}
+        if key not in operands:
+            operands.append(key)
+        return {"%": key}
+
     def call(self, node: Node) -> None:
         target = node.target
+        self.line = line_of(node)
         value = node.meta.get("val")
         if target is operator.getitem:
             base, index = node.args
@@ -329,6 +347,14 @@ class Describer:
                 return
             elif name == "aten._local_scalar_dense.default" and sizes.is_symbol(value):
                 self.number(node, name, sizes.expression(value).name)
+                return
+            elif (
+                name == "aten._local_scalar_dense.default"
+                and isinstance(value, torch.SymFloat)
+                and value.node.expr.is_Symbol
+                and node.args[0] in self.keys
+            ):
+                self.reals.symbols[value.node.expr.name] = self.keys[node.args[0]]
                 return
             else:
                 self.missing.append(f"{name}\n    {line_of(node)}")
@@ -646,12 +672,9 @@ class Describer:
     def base_of(
         self, node: Node, outputs: Any, argument_of: dict[Node, int]
     ) -> tuple[str, Node, int] | None:
-        """What the result lies within, where it does not begin with that: an argument,
-        also one that has been written, or another result."""
+        """What the result is a view of: an argument, also one that has been written, or
+        another result, which it does not begin with."""
         value = node.meta["val"]
-        offset = value.storage_offset()
-        if isinstance(offset, int) and offset == 0:
-            return None
         storage = value.untyped_storage()._cdata
 
         def holds(other: Any) -> bool:
@@ -669,6 +692,9 @@ class Describer:
         for index, written in self.mutations.items():
             if holds(written.args[1]):
                 return "argument", written.args[1], index  # type: ignore[return-value]
+        offset = value.storage_offset()
+        if isinstance(offset, int) and offset == 0:
+            return None
         for other in outputs:
             if holds(other) and other in self.keys and _is_whole(other.meta["val"]):
                 return "output", other, -1
@@ -748,11 +774,12 @@ def _attribute(module: Any, path: str) -> Any:
 
 def _common(arguments: dict[str, Any]) -> str:
     """The dtype that two operands are compared in."""
-    if "self" not in arguments or "other" not in arguments:
+    other = "sorted_sequence" if "sorted_sequence" in arguments else "other"
+    if "self" not in arguments or other not in arguments:
         return ""
     values = [
         value.meta.get("val") if isinstance(value, Node) else value
-        for value in (arguments["self"], arguments["other"])
+        for value in (arguments["self"], arguments[other])
     ]
     values = [1 if isinstance(v, torch.SymInt) else v for v in values]
     if not all(isinstance(v, (torch.Tensor, int, float)) for v in values):

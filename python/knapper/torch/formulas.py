@@ -254,6 +254,11 @@ def searchsorted(
     return torch.searchsorted(ordered, self, out_int32=out_int32, right=right, side=side)
 
 
+def efficient_zero_tensor(size: list[int], **options: Any) -> Tensor:
+    """Zeros that autograd has without memory."""
+    return torch.zeros(size, **options)
+
+
 def table() -> dict[Any, Callable[..., Any]]:
     """Overload -> formula."""
     aten = torch.ops.aten
@@ -271,4 +276,5 @@ def table() -> dict[Any, Callable[..., Any]]:
         aten.bucketize.Tensor: bucketize,
         aten.searchsorted.Tensor: searchsorted,
         aten.take.default: take,
+        aten._efficientzerotensor.default: efficient_zero_tensor,
     }

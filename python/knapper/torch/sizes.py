@@ -22,7 +22,7 @@ def encoded(size: Any) -> Any:
     made = expression(size)
     if made.is_Integer:
         return int(made)
-    return {"s": _text(made)}
+    return {"s": text(made)}
 
 
 def is_symbol(size: Any) -> bool:
@@ -39,7 +39,7 @@ class Unknown(Exception):
     """An expression that sizes cannot have here."""
 
 
-def _text(e: Any) -> str:
+def text(e: Any) -> str:
     """As `Dim::str` writes it; "?" where it has no such function."""
     try:
         return _write(e, {"FloorDiv": "floordiv", "Mod": "mod", "Max": "max", "Min": "min"})
@@ -104,10 +104,10 @@ def _write(e: Any, names: dict[str, str] | None) -> str:
         if name == "Mod":
             return f"({a[0]}%{a[1]})"
         return f"{name.lower()}({', '.join(a)})"
-    text = inner(e.args[0])
+    made = inner(e.args[0])
     for part in e.args[1:]:
-        text = f"{names[name]}({text}, {inner(part)})"
-    return text
+        made = f"{names[name]}({made}, {inner(part)})"
+    return made
 
 
 def order_of(sizes: Any, strides: Any) -> tuple[list[int] | None, list[int]]:

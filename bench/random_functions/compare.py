@@ -1,0 +1,190 @@
+"""Whether a compiled function does what eager does, and what rounding explains.
+
+A difference counts where eager's own result does not move as far when every
+operator's result is moved by some units in the last place.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from typing import Any
+
+import torch
+import torch.utils._pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from random_functions.functions import Function
+
+TOLERANCES = {torch.float32: (1.3e-5, 1.5e-5), torch.float64: (1e-7, 1e-7), torch.float16: (5e-3, 5e-3), torch.bfloat16: (2e-2, 2e-2)}
+# Sums and products of many elements: their operands move too.
+SUMS = (
+    "sum", "mean", "prod", "mm", "bmm", "addmm", "baddbmm", "mv", "dot", "convolution", "var", "std", "cumsum", "cumprod",
+    "softmax", "log_softmax", "layer_norm", "group_norm", "norm", "logsumexp", "avg_pool", "attention", "upsample", "cdist",
+    "mkldnn", "loss", "index_add", "scatter_add", "scatter_reduce", "logcumsumexp", "linear", "conv", "vector_norm", "euclidean",
+)  # fmt: skip
+
+
+class Noise(TorchDispatchMode):
+    """Moves the results of operators. `undefined`: floats that an integer cannot
+    hold were converted."""
+
+    def __init__(self, seed: int, units: float):
+        super().__init__()
+        self.generator = torch.Generator().manual_seed(seed)
+        self.units, self.undefined = units, False
+
+    def moved(self, value: Any) -> Any:
+        if not isinstance(value, torch.Tensor) or not value.is_floating_point() or not self.units or not value.numel():
+            return value
+        size = self.units * torch.finfo(value.dtype).eps
+        drawn = (torch.rand(value.shape, generator=self.generator, dtype=torch.float64) - 0.5) * 2 * size
+        return (value.double() * (1 + drawn)).to(value.dtype)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        name = func._schema.name.removeprefix("aten::")
+        converts = name in ("_to_copy", "copy_", "index_put_", "index_put") or kwargs.get("dtype") is not None
+        if converts and not self.undefined:
+            self.undefined = lossy(args, kwargs)
+        writes = func._schema.is_mutable
+        if not writes and any(part in name for part in SUMS):
+            args = pytree.tree_map(self.moved, args)
+        made = func(*args, **kwargs)
+        if func._schema.is_mutable:
+            target = args[0]
+            if isinstance(target, torch.Tensor) and target.is_floating_point() and name != "copy_" and target.numel():
+                if not any(s == 0 and n > 1 for s, n in zip(target.stride(), target.shape)):
+                    target.copy_(self.moved(target))
+            return made
+        if any(a.alias_info is not None for a in func._schema.arguments) or name in ("detach", "lift_fresh", "alias"):
+            return made
+        return pytree.tree_map(self.moved, made)
+
+
+def lossy(args: Any, kwargs: Any) -> bool:
+    """Whether floats become integers that cannot hold them."""
+    floats = [a for a in pytree.tree_leaves(args) if isinstance(a, torch.Tensor) and a.is_floating_point()]
+    dtype = kwargs.get("dtype") or (args[0].dtype if len(args) > 1 and isinstance(args[0], torch.Tensor) else None)
+    if not floats or dtype is None or dtype.is_floating_point or dtype == torch.bool or dtype.is_complex:
+        return False
+    most = torch.iinfo(dtype)
+    wide = [t.detach().double() for t in floats]
+    return not all(bool((w.isfinite() & (w > most.min) & (w < most.max)).all()) for w in wide)
+
+
+@dataclasses.dataclass
+class Called:
+    """What a call gave: results, inputs behind it, gradients."""
+
+    results: list[torch.Tensor]
+    inputs: list[torch.Tensor]
+    gradients: list[torch.Tensor | None]
+    aliases: list[tuple[int, int]]
+
+    def leaves(self) -> list[tuple[str, torch.Tensor | None]]:
+        rows = [(f"result {i}", t) for i, t in enumerate(self.results)]
+        rows += [(f"x{i} behind the call", t) for i, t in enumerate(self.inputs)]
+        return rows + [(f"gradient of x{i}", t) for i, t in enumerate(self.gradients)]
+
+
+def call(fn: Any, function: Function, binding: int) -> Called:
+    inputs = function.arguments(binding)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if function.inference:
+            with torch.inference_mode():
+                results = list(fn(*inputs))
+        else:
+            with torch.set_grad_enabled(function.grad):
+                results = list(fn(*inputs))
+        gradients: list[torch.Tensor | None] = []
+        if function.grad:
+            wanted = [r for r in results if r.requires_grad]
+            leaves = [t for t in inputs if t.requires_grad and t.is_leaf]
+            if wanted and leaves:
+                drawn = torch.Generator().manual_seed(5)
+                against = [torch.randn(r.shape, generator=drawn).to(r.dtype) for r in wanted]
+                gradients = list(torch.autograd.grad(wanted, leaves, against, allow_unused=True))
+    aliases = [
+        (i, j)
+        for i, r in enumerate(results)
+        for j, t in enumerate(inputs)
+        if r.numel() and t.numel() and r.untyped_storage().data_ptr() == t.untyped_storage().data_ptr()
+    ]
+    plain = [[None if t is None else t.detach().clone() for t in part] for part in (results, inputs, gradients)]
+    return Called(plain[0], plain[1], plain[2], aliases)  # type: ignore[arg-type]
+
+
+def apart(mine: torch.Tensor | None, other: torch.Tensor | None, bound: torch.Tensor | None = None, free: torch.Tensor | None = None) -> str:
+    """Why two tensors are not equal; "" where they are. `bound`: what each element
+    may be off further; `free`: elements that may be anything."""
+    if mine is None or other is None:
+        zero = (mine is None or not mine.any()) and (other is None or not other.any())
+        return "" if zero else f"{None if mine is None else 'a tensor'} for {None if other is None else 'a tensor'}"
+    if mine.dtype != other.dtype or mine.shape != other.shape:
+        return f"{mine.dtype} {list(mine.shape)} for {other.dtype} {list(other.shape)}"
+    if not mine.numel():
+        return ""
+    wide = mine.is_floating_point()
+    a, b = (mine.double(), other.double()) if wide else (mine, other)
+    if wide:
+        relative, absolute = TOLERANCES[mine.dtype]
+        limit = absolute + relative * b.abs()
+        if bound is not None:
+            limit = limit + bound
+        good = ((a - b).abs() <= limit) & b.isfinite() | (a == b) | (a.isnan() & b.isnan())
+    else:
+        good = a == b
+    if free is not None:
+        good = good | free
+    if bool(good.all()):
+        return ""
+    at = (~good).nonzero()[0].tolist()
+    return f"{int((~good).sum())} of {good.numel()} elements, at {at} {a[tuple(at)].item()} for {b[tuple(at)].item()}"
+
+
+def explained(function: Function, binding: int, mine: Called, other: Called) -> str:
+    """What is left of the differences when rounding has explained what it can; "" if
+    nothing, "undefined" where an operator's result is anybody's."""
+    fn = function.build()
+    spread = [None if t is None else torch.zeros(t.shape, dtype=torch.float64) for _, t in other.leaves()]
+    free = [None if t is None else torch.zeros(t.shape, dtype=torch.bool) for _, t in other.leaves()]
+    for units, runs in ((0.0, 1), (2.0, 12), (8.0, 24)):
+        for seed in range(runs):
+            try:
+                with Noise(seed, units) as noise:
+                    moved = call(fn, function, binding)
+            except Exception:
+                return "undefined"  # its sizes hang on the numbers
+            if noise.undefined:
+                return "undefined"
+            for i, ((_, was), (_, now)) in enumerate(zip(other.leaves(), moved.leaves())):
+                if was is None or now is None or was.shape != now.shape:
+                    continue
+                a, b = was.double(), now.double()
+                off = (a - b).abs()
+                odd = off.isnan() | off.isinf()
+                same = (a == b) | (a.isnan() & b.isnan())
+                free[i] = free[i] | (odd & ~same)
+                if not was.is_floating_point():
+                    free[i] = free[i] | (a != b)
+                spread[i] = torch.maximum(spread[i], torch.where(odd, 0.0, off))
+        told = differences(mine, other, [None if s is None else 4 * s for s in spread], free)
+        if not told:
+            return ""
+    return told
+
+
+def differences(mine: Called, other: Called, spread: Any = None, free: Any = None) -> str:
+    count = len(other.leaves())
+    spread, free = spread or [None] * count, free or [None] * count
+    if len(mine.leaves()) != count:
+        return f"{len(mine.leaves())} results for {count}"
+    for (name, a), (_, b), s, f in zip(mine.leaves(), other.leaves(), spread, free):
+        told = apart(a, b, s, f)
+        if told:
+            return f"{name}: {told}"
+    if mine.aliases != other.aliases:
+        return f"memory shared with inputs: {mine.aliases} for {other.aliases}"
+    return ""

@@ -1,0 +1,101 @@
+"""Functions that nobody chose do what eager does (a fixed sample), and the fuzzer sees what is wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "bench"))
+
+from random_functions import check, compare, draw, functions, minimise  # noqa: E402
+from random_functions.functions import Function, Input  # noqa: E402
+
+CASES = os.environ.get("KNAPPER_FUNCTION_CASES", "300")
+SECONDS = os.environ.get("KNAPPER_FUNCTION_SECONDS", "90")
+LEAST = 5  # of a machine with much else to do
+
+
+def test_random_functions_do_what_eager_does(tmp_path):
+    """Of a fixed seed: what searches is bench/torch_functions.py, by the commit's. `KNAPPER_FUNCTION_CASES` and
+    `_SECONDS` say how many."""
+    rows = tmp_path / "rows.jsonl"
+    done = subprocess.run(
+        [sys.executable, ROOT / "bench" / "torch_functions.py", "--seed", "cc", "--first", "700",
+         "--cases", CASES, "--seconds", SECONDS, "--timeout", "400", "--resume", rows],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    ended = [json.loads(line) for line in rows.read_text().splitlines()]
+    assert done.returncode == 0, done.stdout + done.stderr
+    same = sum(row["status"] == "same" for row in ended)
+    assert same >= 0.8 * len(ended) and len(ended) >= min(int(CASES), LEAST), done.stdout
+
+
+def test_a_number_of_a_seed_is_always_the_same_function():
+    for number in range(12):
+        made, again = draw.function("fixed", number), draw.function("fixed", number)
+        assert made == again
+        assert Function.of(json.loads(json.dumps(functions.record(made)))) == made
+        for a, b in zip(made.arguments(0), again.arguments(0)):
+            assert torch.equal(a.nan_to_num(), b.nan_to_num()) and a.stride() == b.stride()
+
+
+def made_of(*lines: str, results: list[str], dtype: str = "float32", **options) -> Function:
+    inputs = {"x0": Input([3, "n"], dtype), "x1": Input([3, "n"], dtype, seed=1)}
+    return Function(inputs, list(lines), results, [{"n": 4}], **options)
+
+
+def test_noise_explains_rounding_and_nothing_else():
+    rounded = made_of("v0 = x0 * 0.1", "v1 = torch.floor(v0 * 10 / x0)", results=["v1"])  # floor of what is nearly 1
+    plain = made_of("v0 = x0 + x1", results=["v0"])
+    for function, off, explained in ((rounded, 1.0, True), (plain, 1e-3, False)):
+        want = compare.call(function.build(), function, 0)
+        got = compare.call(function.build(), function, 0)
+        got.results[0] = got.results[0] - off
+        assert compare.differences(got, want)
+        assert (compare.explained(function, 0, got, want) == "") == explained
+
+
+@pytest.mark.parametrize("what", ["result", "input", "gradient", "dtype", "alias"])
+def test_what_is_wrong_is_seen(what):
+    function = made_of("v0 = x0 * x1", "v1 = v0.exp()", results=["v1"], grad=True)
+    want, got = (compare.call(function.build(), function, 0) for _ in range(2))
+    assert compare.differences(got, want) == ""
+    if what == "result":
+        got.results[0][0, 0] += 1
+    elif what == "input":
+        got.inputs[1][0, 0] += 1
+    elif what == "gradient":
+        got.gradients[0] = None
+    elif what == "dtype":
+        got.results[0] = got.results[0].double()
+    else:
+        got.aliases.append((0, 0))
+    assert compare.differences(got, want) != ""
+
+
+def test_conversions_that_no_integer_holds_are_undefined():
+    function = made_of("v0 = (x0 / 0).to(torch.int32)", results=["v0"])
+    want = compare.call(function.build(), function, 0)
+    assert compare.explained(function, 0, want, want) == "undefined"
+
+
+def test_a_failing_function_becomes_small():
+    function = made_of(
+        "v0 = x0 + x1", "v1 = v0.exp()", "v2 = v1.t()", "v3 = torch.erf(v2)", "v4 = v3 * 2",
+        results=["v1", "v4"], dynamic=True, inference=True,
+    )  # fmt: skip
+    small = minimise.minimise(function, lambda f: any("erf" in line for line in f.lines))
+    assert len(small.lines) == 1 and "erf" in small.lines[0] and len(small.inputs) == 1 and small.dynamic is False
+    small.build()(*small.arguments(0))
+
+
+def test_a_function_without_a_row_is_missing():
+    answer = check.check(made_of("v0 = torch.fft.fft(x0).real", results=["v0"]))
+    assert answer["status"] == "missing" and "fft" in answer["why"]
