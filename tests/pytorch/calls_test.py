@@ -419,3 +419,20 @@ def test_resizing_of_symbolic_sizes():
     for size in (3, 8):
         x = torch.randn(2, 3, size, 2 * size)
         torch.testing.assert_close(f(x), torch.nn.functional.interpolate(x, scale_factor=2, mode="nearest"))
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("part", [lambda v: v[..., :1], lambda v: v[:3], lambda v: v.mT[:, :1]])
+def test_a_part_of_memory_is_nobodys_base(part, dynamic):
+    """A result that begins where memory does need not be all of it: another one may lie beside it."""
+
+    def function(x):
+        v = x.roll(1, 0)
+        return v[10:13, ::3, None], part(v), v[2:4]
+
+    f = compiled(function, dynamic=dynamic)
+    for rows in (17, 21):
+        x = torch.randn(rows, 4, 5)
+        for _ in range(3):
+            for got, want in zip(f(x), function(x), strict=True):
+                assert torch.equal(got, want)

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx import GraphModule, Node
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from knapper.errors import UserError
 from knapper.torch import control, custom, sizes
@@ -761,9 +762,14 @@ def _is_written(node: Node) -> bool:
 
 
 def _is_whole(value: torch.Tensor) -> bool:
-    """Whether a tensor is all of its memory."""
+    """Whether a tensor is all of its memory. (`_base` does not say: what autograd
+    does not follow has none.)"""
     offset = value.storage_offset()
-    return isinstance(offset, int) and offset == 0 and value._base is None
+    order, narrow = sizes.order_of(value.shape, value.stride())
+    if not isinstance(offset, int) or offset != 0 or order is None or narrow:
+        return False
+    memory = value.untyped_storage().nbytes()
+    return statically_known_true(value.numel() * value.element_size() == memory)
 
 
 def _attribute(module: Any, path: str) -> Any:
