@@ -164,10 +164,18 @@ LogicalResult scatter(AtenNode &n, std::optional<K> kind, bool mean = false) {
   int64_t dim = n.dimension("dim", ts::rankOf(x));
   if (n.failed())
     return failure();
-  Value src =
-      n.has("src")
-          ? within(n, withDim(n, n.operand("src", type)), ts::dimsOf(at))
-          : n.broadcastTo(n.operand("value", type), ts::dimsOf(at));
+  Value src = n.has("src")
+                  ? withDim(n, n.operand("src", type))
+                  : n.broadcastTo(n.operand("value", type), ts::dimsOf(at));
+  if (!src)
+    return failure();
+  // torch takes an index of another rank where it has no elements.
+  if (ts::rankOf(at) != ts::rankOf(x) || ts::rankOf(src) != ts::rankOf(at)) {
+    x = n.element() ? n.convert(x, n.element()) : x;
+    return n.out(n.reshape(x, n.dims()));
+  }
+  if (n.has("src"))
+    src = within(n, src, ts::dimsOf(at));
   return combined(n, x, at, src, dim, kind, mean);
 }
 

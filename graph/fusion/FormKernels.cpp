@@ -456,12 +456,21 @@ private:
           ops.erase(ops.begin() + i);
         }
     Operation *terminator = block.getTerminator();
-    for (ArrayRef<Operation *> ops : order) {
+    auto emitOne = [&](ArrayRef<Operation *> ops) {
       if (isKernel(ops))
         emitKernel(ops, terminator);
       else
         for (Operation *op : ops)
           op->moveBefore(terminator);
+    };
+    for (ArrayRef<Operation *> ops : order) {
+      // Copies that were united may read what they did not when they were
+      // judged: what a scatter updates, above all.
+      if (!isKernel(ops) || judge(OpSet(ops)).hero)
+        emitOne(ops);
+      else
+        for (Operation *op : ops)
+          emitOne(op);
     }
     eraseDead();
   }

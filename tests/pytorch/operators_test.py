@@ -264,3 +264,23 @@ def test_writes_to_a_view_by_index():
         return v + 1
 
     check(function, torch.randn(4, 2, 3))
+
+
+def test_an_index_of_another_rank_that_is_empty():
+    def function(x, src):
+        none = torch.empty((0, 1), dtype=torch.int64)
+        return x.scatter_add(1, none, src), x.scatter(1, none, src), x.scatter_reduce(1, none, src, "amax")
+
+    check(function, torch.randn(2, 1), torch.randn(2))
+
+
+def test_a_diagonal_that_is_written_beside_another_kernel():
+    def function(x, y):
+        torch.diagonal(x, 1, 1, 0)[0:].mul_(7)
+        return torch.nn.functional.adaptive_avg_pool2d(y, 3)
+
+    f = torch.compile(function, backend=knapper.torch.backend)
+    x, y = torch.arange(14, dtype=torch.int32).reshape(2, 7), torch.randn(1, 7, 4)
+    want = x.clone()
+    torch.testing.assert_close(f(x, y), function(want, y))
+    assert torch.equal(x, want)
