@@ -69,6 +69,10 @@ Status checkOptions(const EngineOptions &options) {
       options.dtype != DType::i8 && options.dtype != DType::i4)
     return userError(cat("is ", name(options.dtype)), "engine option dtype",
                      "f32, bf16, i8 or i4");
+  if (isGpu(options) && options.batchInvariant)
+    return userError("is asked for, and on GPUs the order of a sum follows the "
+                     "number of rows",
+                     "engine option batchInvariant", "target cpu");
   if (isGpu(options) && options.dtype != DType::f32 &&
       options.dtype != DType::bf16)
     return userError(

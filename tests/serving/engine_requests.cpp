@@ -4,9 +4,9 @@
 //
 // REQUESTS.json: {"options": {threads, kv_memory, max_context,
 // max_batched_tokens, max_sequences, prefix_cache, dtype, target, cache,
-// remote, speculation ("off", "ngram", "draft"), speculation_tokens,
-// speculation_measured, draft, record,
-// self_check}, "groups":
+// remote, batch_invariant, speculation ("off", "ngram", "draft"),
+// speculation_tokens, speculation_measured, draft, record, self_check},
+// "groups":
 // [[request, ...], ...]}; a group's requests are submitted together, the next
 // group when all of them have ended. A request: {prompt, max_tokens,
 // temperature, seed, top_logprobs, prompt_logprobs, ignore_eos, stop_tokens,
@@ -163,6 +163,7 @@ int run(const char *folder, const char *path) {
   options.queueLimit = given.value("queue_limit", 1024);
   options.prefixCache = given.value("prefix_cache", true);
   options.target = given.value("target", "cpu");
+  options.batchInvariant = given.value("batch_invariant", false);
   options.cacheFolder = given.value("cache", "");
   options.dtype = parseDType(given.value("dtype", "f32")).value_or(DType::text);
   options.speculation.kind = parseSpeculation(given.value("speculation", "off"))

@@ -145,6 +145,8 @@ def test_without_a_gpu_the_error_says_so(models):  # noqa: F811
 def test_unknown_targets_are_refused(models):  # noqa: F811
     with pytest.raises(AssertionError, match="cpu, cuda, or cuda with its variant"):
         models("llama").run([requests(1, 3)], target="tpu")
+    with pytest.raises(AssertionError, match="order of a sum follows the number of rows"):
+        models("llama").run([requests(1, 5)], target="cuda", batch_invariant=True)
     with pytest.raises(AssertionError, match="GPUs do not serve yet"):
         models("llama").run([requests(1, 3)], target="cuda", dtype="i8")
 
