@@ -368,6 +368,9 @@ struct HttpServer::Listener {
     acceptor.async_accept(
         asio::make_strand(context),
         [this](ErrorCode error, tcp::socket socket) {
+          // What was accepted is answered, also where nobody listens any more.
+          if (!error && state->connections < state->options.mostConnections)
+            std::make_shared<Connection>(std::move(socket), state)->start();
           if (error == asio::error::operation_aborted || !acceptor.is_open())
             return;
           if (error) { // often: no more files; they come back
@@ -378,8 +381,6 @@ struct HttpServer::Listener {
             });
             return;
           }
-          if (state->connections < state->options.mostConnections)
-            std::make_shared<Connection>(std::move(socket), state)->start();
           accept();
         });
   }
