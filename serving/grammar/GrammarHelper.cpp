@@ -1,5 +1,6 @@
 #include "serving/grammar/GrammarHelper.h"
 
+#include "runtime/base/PassDescriptor.h"
 #include "serving/grammar/CloseDescriptors.h"
 #include "serving/grammar/GrammarLibrary.h"
 
@@ -70,39 +71,6 @@ void sendText(int file, char kind, const std::string &text) {
   uint64_t bytes = text.size();
   if (writeAll(file, &kind, 1) && writeAll(file, &bytes, sizeof(bytes)))
     writeAll(file, text.data(), text.size());
-}
-
-/// Sends a file descriptor, or (`receive`) gives one; -1: the other end is
-/// gone.
-int passDescriptor(int socket, int file, bool receive) {
-  char byte = 0;
-  iovec part{&byte, 1};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof(control);
-  ssize_t done = 0;
-  if (receive) {
-    do
-      done = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
-    while (done < 0 && errno == EINTR);
-    cmsghdr *head = CMSG_FIRSTHDR(&message);
-    if (done <= 0 || !head || head->cmsg_type != SCM_RIGHTS)
-      return -1;
-    memcpy(&file, CMSG_DATA(head), sizeof(file));
-    return file;
-  }
-  cmsghdr *head = CMSG_FIRSTHDR(&message);
-  head->cmsg_level = SOL_SOCKET;
-  head->cmsg_type = SCM_RIGHTS;
-  head->cmsg_len = CMSG_LEN(sizeof(int));
-  memcpy(CMSG_DATA(head), &file, sizeof(file));
-  do
-    done = sendmsg(socket, &message, MSG_NOSIGNAL);
-  while (done < 0 && errno == EINTR);
-  return done > 0 ? file : -1;
 }
 
 /// Memory beyond what is mapped now fails to allocate.
@@ -186,7 +154,7 @@ bool limitSeconds(const GrammarLimits &limits) {
     close(null);
   auto library = GrammarLibrary::create(vocabulary);
   while (true) {
-    int file = passDescriptor(socket, -1, true);
+    int file = receiveDescriptor(socket);
     if (file < 0)
       _exit(0);
     if (!library) {
@@ -281,7 +249,7 @@ Expected<std::string> GrammarHelper::compile(const GrammarSpec &spec) {
   bool sent = false;
   {
     std::lock_guard lock(mutex);
-    sent = passDescriptor(socket, ends[1], false) >= 0;
+    sent = sendDescriptor(socket, ends[1]);
   }
   close(ends[1]);
   auto gone = [] {

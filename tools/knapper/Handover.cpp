@@ -1,5 +1,8 @@
 #include "tools/knapper/Handover.h"
 
+#include "runtime/base/PassDescriptor.h"
+#include "runtime/base/SystemError.h"
+
 #include <cerrno>
 #include <csignal>
 #include <cstring>
@@ -15,7 +18,7 @@ namespace {
 constexpr char serving = 's'; ///< what the new server says at last
 
 Error systemError(const char *what, const std::string &path) {
-  return deviceError(std::string(what) + ": " + strerror(errno), path);
+  return deviceError(std::string(what) + ": " + systemErrorText(errno), path);
 }
 
 bool addressOf(const std::string &path, sockaddr_un &address) {
@@ -32,41 +35,6 @@ bool isOurUser(int connection) {
   socklen_t size = sizeof(other);
   return getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &other, &size) == 0 &&
          other.uid == geteuid();
-}
-
-bool sendSocket(int connection, int socket) {
-  char byte = 0;
-  iovec part{&byte, 1};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof(control);
-  cmsghdr *head = CMSG_FIRSTHDR(&message);
-  head->cmsg_level = SOL_SOCKET;
-  head->cmsg_type = SCM_RIGHTS;
-  head->cmsg_len = CMSG_LEN(sizeof(int));
-  memcpy(CMSG_DATA(head), &socket, sizeof(socket));
-  return sendmsg(connection, &message, MSG_NOSIGNAL) == 1;
-}
-
-int receiveSocket(int connection) {
-  char byte = 0;
-  iovec part{&byte, 1};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof(control);
-  if (recvmsg(connection, &message, MSG_CMSG_CLOEXEC) != 1)
-    return -1;
-  cmsghdr *head = CMSG_FIRSTHDR(&message);
-  int socket = -1;
-  if (head && head->cmsg_type == SCM_RIGHTS)
-    memcpy(&socket, CMSG_DATA(head), sizeof(socket));
-  return socket;
 }
 
 } // namespace
@@ -94,7 +62,7 @@ Expected<std::unique_ptr<Handover>> Handover::join(const std::string &path) {
   if (!isOurUser(connection))
     return userError("belongs to a server of another user", path,
                      "another path");
-  made->taken = receiveSocket(connection);
+  made->taken = receiveDescriptor(connection);
   if (made->taken < 0)
     return deviceError("the server there gave no socket", path,
                        "end it, and start this one again");
@@ -133,7 +101,8 @@ void Handover::serve(int listening) {
     if (connection < 0)
       continue;
     // It may load its model before it says that it serves, or never say it.
-    bool gone = !isOurUser(connection) || !sendSocket(connection, listening);
+    bool gone =
+        !isOurUser(connection) || !sendDescriptor(connection, listening);
     while (!gone && !ending) {
       pollfd answer{connection, POLLIN, 0};
       if (poll(&answer, 1, 200) <= 0)

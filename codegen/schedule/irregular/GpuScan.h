@@ -1,0 +1,27 @@
+// What the choice and the builder of scans on GPUs share.
+#pragma once
+
+#include "codegen/schedule/core/Schedule.h"
+#include "ir/tile/GridOps.h"
+
+namespace knapper::scan {
+
+/// 64-bit words of `Schedule::state` before those of the lines.
+constexpr int64_t kHeadWords = 16;
+
+/// The scan of a kernel; null where it has none.
+inline ts::ScanOp scanIn(ts::KernelOp kernel) {
+  auto ops = kernel.getBody().getOps<ts::ScanOp>();
+  return ops.empty() ? ts::ScanOp() : *ops.begin();
+}
+
+/// Size, in 64-bit words, of the decoupled look-back state of a line: a status
+/// word a tile and a group of tiles, two where an element is wider than 32
+/// bits.
+inline ts::Dim wordsOfLine(ts::Dim tiles, mlir::Type element) {
+  ts::Dim groups =
+      tiles.floorDiv(tiles.like(tile::LookBackOp::kGroup)) + tiles.like(1);
+  return (tiles + groups) * (element.getIntOrFloatBitWidth() > 32 ? 2 : 1);
+}
+
+} // namespace knapper::scan
