@@ -362,8 +362,7 @@ LogicalResult chooseGpuMatmul(ts::KernelOp kernel, const TargetDesc &target,
   };
   if (!matmul->ends)
     chooseGemv(*matmul, target, schedules);
-  // Of grouped matmuls it has not run right on a GPU yet.
-  if (open() && !matmul->ends)
+  if (open())
     chooseWgmma(kernel, *matmul, *epilogue, target, schedules);
   if (open() && !matmul->ends)
     chooseStaged(kernel, *matmul, *epilogue, target, schedules);

@@ -1,9 +1,13 @@
-// RUN: knapper-translate --kernels-to-tile --isa=sm_90a %s | FileCheck %s --check-prefix=SIMT
+// RUN: knapper-translate --kernels-to-tile --isa=sm_90a %s | FileCheck %s --check-prefix=WGMMA
 // RUN: knapper-translate --kernels-to-tile --isa=sm_80 %s | FileCheck %s --check-prefix=SIMT
 // RUN: knapper-translate --kernels-to-tile --isa=x86-64-v4 %s | FileCheck %s --check-prefix=CPU
 
 // The ends of the experts' rows go to the kernel: no gather of matrices, no loop
 // over all rows for each expert.
+// WGMMA-LABEL: tile.func
+// WGMMA: tile.matmul{{.*}}ends %arg2 : !tile.buffer<i32>
+// WGMMA-SAME: to %arg3
+// WGMMA-SAME: path = 1
 // SIMT-LABEL: tile.func
 // SIMT: tile.matmul{{.*}}ends %arg2 : !tile.buffer<i32>
 // SIMT-SAME: path = 0
