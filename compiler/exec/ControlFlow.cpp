@@ -121,6 +121,33 @@ LogicalResult ExecBuilder::addBranch(ts::IfOp op, func::FuncOp body,
 // Loops
 //===----------------------------------------------------------------------===//
 
+/// A half of a state that two buffers hold in turns. The second one is as
+/// aligned as the first.
+static Dim halfBytes(Type type) {
+  constexpr int64_t alignment = 256;
+  Dim bytes = ts::byteCount(type);
+  return bytes.ceilDiv(bytes.like(alignment)) * alignment;
+}
+
+/// Whether a turn writes the state beside what it reads of it, and the next
+/// turn reads it there: instead of a copy a turn, where a kernel makes it and
+/// cannot write over what it reads.
+bool ExecBuilder::alternates(ts::LoopOp op, func::FuncOp body, size_t index) {
+  auto ret = cast<func::ReturnOp>(body.getBody().front().getTerminator());
+  BlockArgument argument = body.getArgument(index);
+  OperandRange results =
+      ret.getOperands().slice(op.getCondition() ? 1 : 0, op.getCarried().size());
+  Value value = results[index], root = memory::rootOf(value);
+  return op.getTrips() && !op.getCondition() &&
+         !hasNamed(argument.getType(), op.getSymbols()) &&
+         ts::byteCount(value.getType()) == ts::byteCount(argument.getType()) &&
+         root.getDefiningOp<ts::KernelOp>() && canWrite(value) &&
+         !mayReplace(body, value, argument) &&
+         llvm::count_if(results, [&](Value other) {
+           return memory::rootOf(other) == root;
+         }) == 1;
+}
+
 LogicalResult ExecBuilder::addLoop(ts::LoopOp op) {
   func::FuncOp body = ts::bodyOf(op, op.getBodyAttr());
   MLIRContext *context = op.getContext();
@@ -139,6 +166,21 @@ LogicalResult ExecBuilder::addLoop(ts::LoopOp op) {
   };
   SmallVector<Place> state;
   for (size_t i = 0; i < carried; ++i) {
+    if (alternates(op, body, i)) {
+      FailureOr<Place> from = placeOf(op.getCarried()[i]);
+      if (failed(from))
+        return failure();
+      Dim half = halfBytes(inside[i]), turn = Dim::symbol(context, op.getCounter());
+      Place place = addTemp(half * 2, op.getLoc());
+      addCopy(*from, place, ts::byteCount(inside[i]));
+      auto after = [&](Dim turns) -> Place {
+        return {place.buffer, place.offset + turns.mod(turns.like(2)) * half};
+      };
+      places[body.getArgument(i)] = after(turn);
+      places[op.getResult(i)] = after(Dim(*op.getTrips()));
+      state.push_back(after(turn + 1));
+      continue;
+    }
     FailureOr<Place> place = begin(op.getCarried()[i], inside[i]);
     if (failed(place))
       return failure();
@@ -249,7 +291,8 @@ LogicalResult ExecBuilder::addTurn(ts::LoopOp op, func::FuncOp body,
     Value value = results[first + i], root = memory::rootOf(value);
     if (wanted.contains(root) ||
         hasNamed(body.getArgumentTypes()[i], symbols) ||
-        !mayReplace(body, value, body.getArgument(i)))
+        (!alternates(op, body, i) &&
+         !mayReplace(body, value, body.getArgument(i))))
       continue;
     wanted[root] = state[i];
     direct[first + i] = true;

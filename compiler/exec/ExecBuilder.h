@@ -97,6 +97,7 @@ private:
   /// Whether what computes `value` can write it where it is needed.
   static bool canWrite(mlir::Value value);
   /// Whether a carried value's memory is free when `value` is computed.
+  bool alternates(ts::LoopOp op, mlir::func::FuncOp body, size_t index);
   bool mayReplace(mlir::func::FuncOp body, mlir::Value value,
                   mlir::BlockArgument argument);
 

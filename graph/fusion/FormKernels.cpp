@@ -7,6 +7,7 @@
 #include "graph/fusion/Constants.h"
 #include "graph/fusion/FusionPasses.h"
 #include "graph/fusion/Prepare.h"
+#include "graph/fusion/ReturnedTwice.h"
 #include "graph/fusion/Rules.h"
 #include "graph/fusion/Views.h"
 #include "ir/tensor/BranchesAndLoops.h"
@@ -573,6 +574,7 @@ LogicalResult fusion::formKernels(func::FuncOp function,
   if (!function.getBody().hasOneBlock())
     return function.emitError("kernels are formed in functions of one block");
   Former(function, machine).run(report, remarks);
+  writeReturnedTwice(function);
   return success();
 }
 

@@ -45,6 +45,13 @@ def VectorDots : Pass<"vector-dots", "::mlir::func::FuncOp"> {
   let dependentDialects = ["::knapper::ts::TsDialect"];
 }
 
+def GateDots : Pass<"gate-dots", "::mlir::func::FuncOp"> {
+  let summary = "gates of recurrent cells as reductions (GPUs)";
+  let description = "See graph/layout/GateDots.h.";
+  let options = [Option<"mostBytes", "most-bytes", "int64_t", "1 << 20", "bytes that a step may read again">];
+  let dependentDialects = ["::knapper::ts::TsDialect"];
+}
+
 def PadChannels : Pass<"pad-channels", "::mlir::func::FuncOp"> {
   let summary = "channels of 16-bit convolutions up to multiples of eight (GPUs)";
   let description = "See graph/layout/PadChannels.h.";

@@ -5,6 +5,7 @@
 #include "graph/fusion/FormKernels.h"
 #include "graph/layout/ChannelsLast.h"
 #include "graph/layout/ConvPhases.h"
+#include "graph/layout/GateDots.h"
 #include "graph/layout/MergeReducedDims.h"
 #include "graph/layout/PackFilters.h"
 #include "graph/layout/PadChannels.h"
@@ -207,6 +208,11 @@ std::vector<Step> pipeline() {
           {"vector-dots",
            [](func::FuncOp f) {
              reduceVectorDots(f);
+             return mlir::success();
+           }},
+          {"gate-dots",
+           [](func::FuncOp f) {
+             reduceGateDots(f, 1 << 20);
              return mlir::success();
            }},
           {"merge-reduced-dims",

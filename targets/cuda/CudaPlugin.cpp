@@ -1,6 +1,7 @@
 // NVIDIA GPUs as a target.
 #include "codegen/schedule/core/Schedule.h"
 #include "graph/layout/ConvPhases.h"
+#include "graph/layout/GateDots.h"
 #include "graph/layout/MergeReducedDims.h"
 #include "graph/layout/PadChannels.h"
 #include "graph/layout/SplitReductions.h"
@@ -55,6 +56,9 @@ public:
                      [&](Operation *op) { return hasFewLongRows(op, model); });
     splitConvPhases(function);
     padChannels(function);
+    // Of what a step reads of the L2 cache in about the time of two launches.
+    constexpr int64_t mostGateBytes = 24 << 20;
+    reduceGateDots(function, mostGateBytes);
     narrowDots(function);
     reduceVectorDots(function);
     mergeReducedDims(function);

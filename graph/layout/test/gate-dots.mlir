@@ -1,0 +1,59 @@
+// RUN: knapper-opt --gate-dots %s | FileCheck %s
+// RUN: knapper-opt --gate-dots=most-bytes=100 %s | FileCheck %s --check-prefix=LARGE
+
+!h = tensor<2x4xbf16>
+!r = tensor<12x4xbf16>
+!g = tensor<2x12xbf16>
+!b = tensor<2x8xbf16>
+
+module attributes {ts.symbols = [#ts.symbol<"turn", 0, -1, 1>]} {
+
+// What is in no loop stays.
+// CHECK-LABEL: @main
+// CHECK: ts.dot
+func.func @main(%x: !g, %h: !h, %r: !r) -> (!h, tensor<6x2x4xbf16>, tensor<2x12xbf16>) {
+  %0:2 = ts.loop @gru counter "turn" trips <6> carried(%h : !h) captures(%x, %r : !g, !r) symbols [] reversed [false] to(!h, tensor<6x2x4xbf16>)
+  %1 = ts.dot %h, %r batch [] x [] contract [1] x [1] : !h, !r
+  %2:2 = ts.loop @whole counter "turn" trips <6> carried(%h : !h) captures(%r : !r) symbols [] reversed [false] to(!h, tensor<6x2x12xbf16>)
+  return %0#0, %0#1, %1 : !h, tensor<6x2x4xbf16>, !g
+}
+
+// Each slice of the product is a reduction of its rows of %r, in f32; a slice
+// of a slice counts from where both begin.
+// CHECK-LABEL: func.func private @gru
+// CHECK-NOT: ts.dot
+// CHECK: ts.slice %arg2 [#ts.dim<0>, #ts.dim<0>] {{.*}} to tensor<4x4xbf16>
+// CHECK: ts.reduce add {{.*}} [2] : tensor<2x4x4xf32>
+// CHECK: ts.slice %arg2 [#ts.dim<4>, #ts.dim<0>]
+// CHECK: ts.reduce add {{.*}} [2] : tensor<2x4x4xf32>
+// CHECK: ts.slice %arg2 [#ts.dim<8>, #ts.dim<0>]
+// CHECK: ts.reduce add {{.*}} [2] : tensor<2x4x4xf32>
+// CHECK-NOT: ts.dot
+// CHECK: return
+// LARGE-LABEL: func.func private @gru
+// LARGE: ts.dot
+func.func private @gru(%h: !h, %x: !g, %r: !r) -> (!h, !h) {
+  %2 = ts.dot %h, %r batch [] x [] contract [1] x [1] : !h, !r
+  %3 = ts.slice %x [#ts.dim<0>, #ts.dim<0>] [1, 1] : !g to !b
+  %4 = ts.slice %2 [#ts.dim<0>, #ts.dim<0>] [1, 1] : !g to !b
+  %5 = ts.add %3, %4 : !b
+  %6 = ts.sigmoid %5 : !b
+  %z = ts.slice %6 [#ts.dim<0>, #ts.dim<0>] [1, 1] : !b to !h
+  %s = ts.slice %6 [#ts.dim<0>, #ts.dim<4>] [1, 1] : !b to !h
+  %7 = ts.slice %2 [#ts.dim<0>, #ts.dim<8>] [1, 1] : !g to !h
+  %8 = ts.mul %s, %7 : !h
+  %9 = ts.tanh %8 : !h
+  %10 = ts.mul %z, %9 : !h
+  return %10, %10 : !h, !h
+}
+
+// All of the product is read.
+// CHECK-LABEL: func.func private @whole
+// CHECK: ts.dot
+func.func private @whole(%h: !h, %r: !r) -> (!h, !g) {
+  %0 = ts.dot %h, %r batch [] x [] contract [1] x [1] : !h, !r
+  %1 = ts.slice %0 [#ts.dim<0>, #ts.dim<0>] [1, 1] : !g to !h
+  return %1, %0 : !h, !g
+}
+
+}
