@@ -27,8 +27,16 @@ namespace {
 
 /// What of the tensor dialect the target wants taken apart or split.
 Status prepareForTarget(CompileState &state) {
-  for (func::FuncOp function : ts::withBodies(state.main()))
-    state.target->prepare(function, state.targets.front());
+  // Preparing a function may give its loops other bodies.
+  llvm::SmallPtrSet<Operation *, 8> prepared;
+  bool more = true;
+  while (std::exchange(more, false))
+    for (func::FuncOp function : ts::withBodies(state.main()))
+      if (prepared.insert(function).second) {
+        state.target->prepare(function, state.targets.front());
+        more = true;
+        break;
+      }
   return success();
 }
 

@@ -16,14 +16,6 @@ namespace knapper {
 
 namespace {
 
-bool isLoopBody(func::FuncOp function) {
-  bool found = false;
-  function->getParentOp()->walk([&](LoopOp op) {
-    found |= bodyOf(op, op.getBodyAttr()) == function;
-  });
-  return found;
-}
-
 int64_t firstColumn(SliceOp slice) {
   return *dimsOf(slice.getStarts())[1].asConstant();
 }
@@ -31,11 +23,14 @@ int64_t firstColumn(SliceOp slice) {
 /// The product of one dot, column by column of a gate.
 class Gates {
 public:
-  Gates(DotOp dot, int64_t mostBytes) : dot(dot), mostBytes(mostBytes) {}
+  explicit Gates(DotOp dot) : dot(dot) {}
 
   /// Whether the dot is of this form; finds the slices.
   bool match();
   void rewrite();
+  Dim rows() { return dimOf(dot.getLhs(), 0); }
+  /// Bytes of the matrix, which every row reads.
+  int64_t matrixBytes() const { return bytes; }
 
 private:
   bool follow(Value wide);
@@ -44,7 +39,7 @@ private:
   Value reduction(OpBuilder &b, int64_t offset);
 
   DotOp dot;
-  int64_t mostBytes, width = 0;
+  int64_t width = 0, bytes = 0;
   Value state;                 ///< h, once a row of R
   SmallVector<SliceOp> slices; ///< of `width` columns
   llvm::SmallSetVector<Operation *, 8> wide;
@@ -61,12 +56,12 @@ bool Gates::match() {
       dot.getLhsContract() != ArrayRef<int64_t>{1} ||
       dot.getRhsContract() != ArrayRef<int64_t>{1})
     return false;
-  std::optional<int64_t> rows = x[0].asConstant(), depth = x[1].asConstant(),
+  std::optional<int64_t> depth = x[1].asConstant(),
                          columns = y[0].asConstant();
-  if (!rows || !depth || !columns || *depth == 0 || *columns % *depth != 0 ||
-      *rows * *columns * *depth * elementBytes(element) > mostBytes)
+  if (!depth || !columns || *depth == 0 || *columns % *depth != 0)
     return false;
   width = *depth;
+  bytes = *columns * *depth * elementBytes(element);
   return *columns == width || follow(dot.getResult());
 }
 
@@ -171,13 +166,86 @@ void Gates::rewrite() {
   dot.erase();
 }
 
+static SmallVector<Gates> gatesIn(func::FuncOp body) {
+  SmallVector<Gates> found;
+  for (DotOp op : body.getBody().getOps<DotOp>())
+    if (Gates gates(op); gates.match())
+      found.push_back(std::move(gates));
+  return found;
+}
+
+/// A loop that runs instead of `op` where `few` is 1, and not where it is 0;
+/// `op` runs where it is 0. Returns its body, a copy.
+static func::FuncOp splitLoop(LoopOp op, func::FuncOp body, Dim few) {
+  OpBuilder b(op);
+  Location loc = op.getLoc();
+  func::FuncOp copy = body.clone();
+  copy.setName((body.getName() + "_few").str());
+  SymbolTable(body->getParentOfType<ModuleOp>()).insert(copy, body->getIterator());
+
+  Dim trips(*op.getTrips());
+  size_t carried = op.getCarried().size();
+  auto withTrips = [&](LoopOp loop, Dim count) {
+    loop.setTripsAttr(count.attr());
+    for (OpResult scan : loop->getResults().drop_front(carried)) {
+      SmallVector<Dim> dims = dimsOf(scan);
+      dims[0] = count;
+      scan.setType(
+          tensorType(b.getContext(), dims, elementTypeOf(scan)));
+    }
+  };
+  SmallVector<Type> types(op.getResultTypes());
+  auto first = cast<LoopOp>(b.clone(*op));
+  first.setBodyAttr(FlatSymbolRefAttr::get(copy));
+  withTrips(first, trips * few);
+  auto last = cast<LoopOp>(b.clone(*op));
+  last.getCarriedMutable().assign(first.getResults().take_front(carried));
+  withTrips(last, trips - trips * few);
+  for (auto [i, result] : llvm::enumerate(op->getResults())) {
+    Value value = last->getResult(i);
+    if (i >= carried) {
+      // The parts are in any order: one of them is empty.
+      SmallVector<Value> both{first->getResult(i), value};
+      value = makeReshape(b, loc, ConcatOp::create(b, loc, ValueRange(both), 0),
+                          dimsOf(types[i]));
+    }
+    result.replaceAllUsesWith(value);
+  }
+  op.erase();
+  return copy;
+}
+
 void knapper::reduceGateDots(func::FuncOp function, int64_t mostBytes) {
-  if (!isLoopBody(function))
-    return;
-  SmallVector<DotOp> found(function.getBody().getOps<DotOp>());
-  for (DotOp op : found)
-    if (Gates gates(op, mostBytes); gates.match())
+  SmallVector<LoopOp> loops(function.getBody().getOps<LoopOp>());
+  for (LoopOp op : loops) {
+    func::FuncOp body = bodyOf(op, op.getBodyAttr());
+    Dim rows;
+    int64_t bytes = 0, known = 0;
+    for (Gates &gates : gatesIn(body)) {
+      if (std::optional<int64_t> count = gates.rows().asConstant()) {
+        known += *count * gates.matrixBytes();
+        continue;
+      }
+      if (rows && !(rows == gates.rows()))
+        return;
+      rows = gates.rows();
+      bytes += gates.matrixBytes();
+    }
+    if (known > mostBytes)
+      continue;
+    if (rows) {
+      int64_t mostRows = (mostBytes - known) / bytes;
+      if (mostRows == 0 || !op.getTrips() || op.getCondition() ||
+          !op.getSymbols().empty())
+        continue;
+      Dim one = rows.like(1);
+      body = splitLoop(
+          op, body,
+          rows.like(mostRows).floorDiv(rows.max(one)).min(one));
+    }
+    for (Gates &gates : gatesIn(body))
       gates.rewrite();
+  }
 }
 
 namespace {
@@ -185,7 +253,9 @@ struct GateDotsPass : knapper::impl::GateDotsBase<GateDotsPass> {
   using Base = knapper::impl::GateDotsBase<GateDotsPass>;
   using Base::Base;
   void runOnOperation() override {
-    reduceGateDots(getOperation(), mostBytes);
+    for (auto function :
+         llvm::to_vector(getOperation().getOps<func::FuncOp>()))
+      reduceGateDots(function, mostBytes);
   }
 };
 } // namespace

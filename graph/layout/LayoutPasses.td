@@ -45,10 +45,10 @@ def VectorDots : Pass<"vector-dots", "::mlir::func::FuncOp"> {
   let dependentDialects = ["::knapper::ts::TsDialect"];
 }
 
-def GateDots : Pass<"gate-dots", "::mlir::func::FuncOp"> {
+def GateDots : Pass<"gate-dots", "::mlir::ModuleOp"> {
   let summary = "gates of recurrent cells as reductions (GPUs)";
   let description = "See graph/layout/GateDots.h.";
-  let options = [Option<"mostBytes", "most-bytes", "int64_t", "1 << 20", "bytes that a step may read again">];
+  let options = [Option<"mostBytes", "most-bytes", "int64_t", "1 << 20", "bytes of the matrix that a step may read, once a row">];
   let dependentDialects = ["::knapper::ts::TsDialect"];
 }
 

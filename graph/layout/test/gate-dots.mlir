@@ -5,8 +5,10 @@
 !r = tensor<12x4xbf16>
 !g = tensor<2x12xbf16>
 !b = tensor<2x8xbf16>
+!n = tensor<?x4xbf16, #ts.dims<"n", 4>>
+!m = tensor<?x12xbf16, #ts.dims<"n", 12>>
 
-module attributes {ts.symbols = [#ts.symbol<"turn", 0, -1, 1>]} {
+module attributes {ts.symbols = [#ts.symbol<"turn", 0, -1, 1>, #ts.symbol<"n", 1, -1, 1>]} {
 
 // What is in no loop stays.
 // CHECK-LABEL: @main
@@ -54,6 +56,30 @@ func.func private @whole(%h: !h, %r: !r) -> (!h, !g) {
   %0 = ts.dot %h, %r batch [] x [] contract [1] x [1] : !h, !r
   %1 = ts.slice %0 [#ts.dim<0>, #ts.dim<0>] [1, 1] : !g to !h
   return %1, %0 : !h, !g
+}
+
+// Rows that a run knows: a loop of reductions with few of them (1 MiB / 96
+// bytes), no iteration of it else.
+// CHECK-LABEL: @rows
+// CHECK: %[[FEW:.*]]:2 = ts.loop @step_few counter "turn" trips <"6*min(1, floordiv(10922, max(1, n)))">
+// CHECK: %[[MANY:.*]]:2 = ts.loop @step counter "turn" trips <"-6*min(1, floordiv(10922, max(1, n))) + 6"> carried(%[[FEW]]#0
+// CHECK: %[[ROWS:.*]] = ts.concat %[[FEW]]#1, %[[MANY]]#1 dim 0
+// CHECK: return %[[MANY]]#0, %[[ROWS]]
+func.func @rows(%h: !n, %r: !r) -> (!n, tensor<6x?x4xbf16, #ts.dims<6, "n", 4>>) {
+  %0:2 = ts.loop @step counter "turn" trips <6> carried(%h : !n) captures(%r : !r) symbols [] reversed [false] to(!n, tensor<6x?x4xbf16, #ts.dims<6, "n", 4>>)
+  return %0#0, %0#1 : !n, tensor<6x?x4xbf16, #ts.dims<6, "n", 4>>
+}
+
+// CHECK-LABEL: func.func private @step_few
+// CHECK-NOT: ts.dot
+// CHECK: return
+// CHECK-LABEL: func.func private @step(
+// CHECK: ts.dot
+func.func private @step(%h: !n, %r: !r) -> (!n, !n) {
+  %0 = ts.dot %h, %r batch [] x [] contract [1] x [1] : !n, !r
+  %1 = ts.slice %0 [#ts.dim<0>, #ts.dim<8>] [1, 1] : !m to !n
+  %2 = ts.tanh %1 : !n
+  return %2, %2 : !n, !n
 }
 
 }
