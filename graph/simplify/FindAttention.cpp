@@ -173,8 +173,33 @@ double unrounded(double number, Type type, int64_t depth) {
   return number;
 }
 
-/// [B, G, T, D] behind [B, G, 1, T, D] repeated and merged to [B, H, T, D].
+/// Whether a broadcast repeats along `repeated` alone.
+bool repeatsOnly(BroadcastOp broadcast, int64_t repeated) {
+  SmallVector<Dim> to = dimsOf(broadcast.getResult());
+  Value source = broadcast.getInput();
+  SmallVector<bool> present(to.size(), false);
+  for (auto [i, dim] : llvm::enumerate(broadcast.getDims())) {
+    if (dim == repeated ? !dimOf(source, i).isConstant(1)
+                        : !(dimOf(source, i) == to[dim]))
+      return false;
+    present[dim] = true;
+  }
+  for (int64_t dim = 0, rank = to.size(); dim < rank; ++dim)
+    if (dim != repeated && !present[dim] && !to[dim].isConstant(1))
+      return false;
+  return true;
+}
+
+/// [B, G, T, D] behind [B, G, 1, T, D] repeated and merged to [B, H, T, D], or
+/// [B, 1, T, D] repeated to that.
 Value beforeRepeat(PatternRewriter &rewriter, Value value) {
+  if (auto broadcast = value.getDefiningOp<BroadcastOp>()) {
+    SmallVector<Dim> dims = dimsOf(value);
+    if (!repeatsOnly(broadcast, 1))
+      return value;
+    return makeReshape(rewriter, value.getLoc(), broadcast.getInput(),
+                       {dims[0], dims[1].like(1), dims[2], dims[3]});
+  }
   auto reshape = value.getDefiningOp<ReshapeOp>();
   auto broadcast =
       reshape ? reshape.getInput().getDefiningOp<BroadcastOp>() : BroadcastOp();
@@ -184,19 +209,9 @@ Value beforeRepeat(PatternRewriter &rewriter, Value value) {
   if (!(out[0] == in[0]) || !(out[1] == in[1] * in[2]) || !(out[2] == in[3]) ||
       !(out[3] == in[4]))
     return value;
-  // Only dim 2 may repeat.
-  Value source = broadcast.getInput();
-  SmallVector<bool> present(5, false);
-  for (auto [i, dim] : llvm::enumerate(broadcast.getDims())) {
-    bool same = dimOf(source, i) == in[dim];
-    if (dim == 2 ? !dimOf(source, i).isConstant(1) : !same)
-      return value;
-    present[dim] = true;
-  }
-  for (unsigned dim : {0, 1, 3, 4})
-    if (!present[dim] && !in[dim].isConstant(1))
-      return value;
-  return makeReshape(rewriter, value.getLoc(), source,
+  if (!repeatsOnly(broadcast, 2))
+    return value;
+  return makeReshape(rewriter, value.getLoc(), broadcast.getInput(),
                      {in[0], in[1], in[3], in[4]});
 }
 
@@ -313,6 +328,24 @@ static LogicalResult findAttention(DotOp op, PatternRewriter &rewriter) {
   return success();
 }
 
+/// Heads whose repetition shows when the reshapes around them are gone.
+static LogicalResult shareHeads(AttentionOp op, PatternRewriter &rewriter) {
+  Value key = beforeRepeat(rewriter, op.getKey()),
+        value = beforeRepeat(rewriter, op.getValue());
+  if (dimOf(key, 1) == dimOf(op.getKey(), 1) ||
+      !(dimOf(key, 1) == dimOf(value, 1)))
+    return failure();
+  rewriter.modifyOpInPlace(op, [&] {
+    op.getKeyMutable().assign(key);
+    op.getValueMutable().assign(value);
+  });
+  return success();
+}
+
 void knapper::populateAttentionPatterns(RewritePatternSet &patterns) {
   patterns.add(findAttention);
+}
+
+void knapper::populateSharedHeadPatterns(RewritePatternSet &patterns) {
+  patterns.add(shareHeads);
 }

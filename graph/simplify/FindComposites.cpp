@@ -23,7 +23,12 @@ LogicalResult knapper::findComposites(func::FuncOp function) {
   populateAttentionMaskPatterns(patterns);
   rewrite(function,
           std::move(patterns)); // softmax before the attention around it
-  return simplify(function);
+  if (failed(simplify(function)))
+    return failure();
+  RewritePatternSet shared(function.getContext());
+  populateSharedHeadPatterns(shared);
+  rewrite(function, std::move(shared));
+  return mlir::success();
 }
 
 namespace {

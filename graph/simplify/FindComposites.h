@@ -36,6 +36,8 @@ void populateActivationPatterns(mlir::RewritePatternSet &patterns);
 void populateNormalisationPatterns(mlir::RewritePatternSet &patterns);
 void populateRopePatterns(mlir::RewritePatternSet &patterns);
 void populateAttentionPatterns(mlir::RewritePatternSet &patterns);
+/// After the ops around an attention have been simplified.
+void populateSharedHeadPatterns(mlir::RewritePatternSet &patterns);
 void populateAttentionMaskPatterns(mlir::RewritePatternSet &patterns);
 
 /// All of them, after and followed by `simplify`.

@@ -154,6 +154,23 @@ func.func @groups(%q: !q, %k: !g, %v: !g) -> !q {
   return %out : !q
 }
 
+!g1 = tensor<?x?x8xf32, #ts.dims<"b", "s", 8>>
+
+// One head of keys and values for all.
+// CHECK-LABEL: @shared_head
+// CHECK-DAG: %[[K:.*]] = ts.reshape %arg1 : {{.*}} to tensor<?x1x?x8xf32,
+// CHECK-DAG: %[[V:.*]] = ts.reshape %arg2 : {{.*}} to tensor<?x1x?x8xf32,
+// CHECK: %[[A:.*]] = ts.attention %arg0, %[[K]], %[[V]]
+// CHECK: return %[[A]]
+func.func @shared_head(%q: !q, %k: !g1, %v: !g1) -> !q {
+  %k4 = ts.broadcast %k [0, 2, 3] : !g1 to !q
+  %v4 = ts.broadcast %v [0, 2, 3] : !g1 to !q
+  %scores = ts.dot %q, %k4 batch [0, 1] x [0, 1] contract [3] x [3] : !q, !q
+  %p = ts.softmax %scores dim 3 : !s
+  %out = ts.dot %p, %v4 batch [0, 1] x [0, 1] contract [3] x [2] : !s, !q
+  return %out : !q
+}
+
 !q3 = tensor<?x?x8xf32, #ts.dims<"4*b", "s", 8>>
 !s3 = tensor<?x?x?xf32, #ts.dims<"4*b", "s", "s">>
 !added = tensor<?x1x?x?xf32, #ts.dims<"b", 1, "s", "s">>
