@@ -102,7 +102,7 @@ def drawn(options: argparse.Namespace, done: set[int], limits: Any) -> Iterator[
 
     end = time.monotonic() + options.seconds
     shard, shards = options.shard
-    for number in range(options.first, options.first + options.cases):
+    for number in options.numbers or range(options.first, options.first + options.cases):
         if number % shards != shard or number in done:
             continue
         if time.monotonic() > end:
@@ -136,6 +136,7 @@ def main() -> int:
     parser.add_argument("--target", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--cases", type=int, default=2000)
     parser.add_argument("--first", type=int, default=0, help="number of the first case")
+    parser.add_argument("--numbers", type=lambda t: [int(n) for n in t.split(",")], metavar="N,...", help="these cases instead")
     parser.add_argument("--seed", default=None, help="default: the commit's hash")
     parser.add_argument("--only", default="", help="families whose name contains this")
     parser.add_argument("--seconds", type=float, default=1e9, help="begin no case after this")
