@@ -71,6 +71,19 @@ struct DepthwiseGpuConfig {
   }
 };
 
+/// GpuDepthwiseRows.cpp.
+struct DepthwiseRowsGpuConfig {
+  int64_t rows = 0;    ///< results of a thread, one below the other
+  int64_t threads = 1; ///< of a program
+
+  template <class Config, class Visit>
+  static void fields(Config &c, Visit &&visit) {
+    constexpr int64_t none = 0, one = 1;
+    visit("rows", c.rows, none, true);
+    visit("threads", c.threads, one, true);
+  }
+};
+
 /// GpuWindow.cpp.
 struct WindowGpuConfig {
   int64_t lanes = 0;   ///< channels, or columns, of a thread; 0: one

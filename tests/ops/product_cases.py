@@ -331,6 +331,11 @@ for dtype in ["f32", "bf16"]:
          attributes="{groups = 12 : i64}", sizes=N)
     conv("depthwise stride 2", dtype, t("n", 20, 9, 9), t(20, 1, 3, 3), t("n", 20, 5, 5), [2, 2], None, [1, 1],
          [1, 1], attributes="{groups = 20 : i64}", sizes=N)
+    # So many images as are expected give a thread of a GPU several rows; the last run is shorter.
+    conv("depthwise rows", dtype, t("n", 40, 67, 5), t(40, 1, 5, 5), t("n", 40, 67, 5), [1, 1], None, [2, 2], [2, 2],
+         attributes="{groups = 40 : i64}", sizes=N)
+    conv("depthwise rows strided", dtype, t("n", 40, 67, 7), t(40, 1, 3, 3), t("n", 40, 34, 7), [2, 1], [1, 2],
+         [1, 2], [1, 2], attributes="{groups = 40 : i64}", sizes=N)
     conv("groups", dtype, t("n", 8, 6, 6), t(12, 4, 3, 3), t("n", 12, 4, 4), [1, 1],
          attributes="{groups = 2 : i64}", sizes=N)
     conv("dilated", dtype, t("n", 4, 12, 12), t(6, 4, 3, 3), t("n", 6, 8, 8), [1, 1], [2, 2], sizes=N)
