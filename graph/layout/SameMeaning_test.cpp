@@ -235,7 +235,7 @@ std::vector<Step> pipeline() {
            }},
           {"split-sorts",
            [](func::FuncOp f) {
-             splitSorts(f, {.run = 8, .fewest = 2});
+             splitSorts(f, {.run = 8, .fewest = 2, .lines = 16, .part = 3});
              return mlir::success();
            }},
           {"byte-products",

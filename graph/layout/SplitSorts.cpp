@@ -55,6 +55,18 @@ struct Splitter {
   Value sorted(Value words, int64_t run);
   Value placesBy(Value keys);
   void split(TopKOp op, int64_t lines, int64_t n, int64_t k);
+  /// How many parts of a line are worth it, at least 4; 0: none.
+  int64_t partsOf(int64_t lines, int64_t n, int64_t k) const;
+  void selectInParts(TopKOp op, int64_t lines, int64_t n, int64_t k,
+                     int64_t parts);
+
+  //===- Lines behind the op's other dims ---------------------------------===//
+  SmallVector<int64_t> inverse;
+  Value turned; ///< the dim last
+  Value linesOf(TopKOp op, int64_t lines, int64_t n);
+  /// Uses of the op get what lines [lines, k] have.
+  void replace(TopKOp op, Dim count, llvm::function_ref<Value()> values,
+               llvm::function_ref<Value()> places);
 };
 
 } // namespace
@@ -145,16 +157,35 @@ Value Splitter::placesBy(Value keys) {
   return convert(words, b.getI64Type());
 }
 
-void Splitter::split(TopKOp op, int64_t lines, int64_t n, int64_t k) {
-  SmallVector<int64_t> permutation, inverse;
+Value Splitter::linesOf(TopKOp op, int64_t lines, int64_t n) {
+  SmallVector<int64_t> permutation;
   int64_t axis = op.getDim(), rank = rankOf(op.getInput());
   for (int64_t i = 0; i < rank; ++i)
     if (i != axis)
       permutation.push_back(i);
   permutation.push_back(axis);
   inverse = inversePermutation(permutation);
-  Value turned = makeTranspose(b, loc, op.getInput(), permutation);
-  Value x = reshape(turned, {lines, n});
+  turned = makeTranspose(b, loc, op.getInput(), permutation);
+  return reshape(turned, {lines, n});
+}
+
+void Splitter::replace(TopKOp op, Dim count,
+                       llvm::function_ref<Value()> values,
+                       llvm::function_ref<Value()> places) {
+  auto back = [&](Value result) -> Value {
+    SmallVector<Dim> dims = dimsOf(turned);
+    dims.back() = count;
+    return makeTranspose(b, loc, makeReshape(b, loc, result, dims), inverse);
+  };
+  if (!op.getValues().use_empty())
+    op.getValues().replaceAllUsesWith(back(values()));
+  if (!op.getIndices().use_empty())
+    op.getIndices().replaceAllUsesWith(back(places()));
+  op.erase();
+}
+
+void Splitter::split(TopKOp op, int64_t lines, int64_t n, int64_t k) {
+  Value x = linesOf(op, lines, n);
   Value keys = keysOf(x, op.getLargest()), places;
   Type word = unsignedOf(32);
   auto at = [&](Value from, Value where) -> Value {
@@ -172,16 +203,57 @@ void Splitter::split(TopKOp op, int64_t lines, int64_t n, int64_t k) {
   if (k < n)
     places =
         makeSlice(b, loc, places, 1, Dim::constant(b.getContext(), 0), count);
-  auto back = [&](Value result) -> Value {
-    SmallVector<Dim> dims = dimsOf(turned);
-    dims.back() = count;
-    return makeTranspose(b, loc, makeReshape(b, loc, result, dims), inverse);
+  replace(op, count, [&] { return at(x, places); }, [&] { return places; });
+}
+
+int64_t Splitter::partsOf(int64_t lines, int64_t n, int64_t k) const {
+  constexpr int64_t fewest = 4, often = 4;
+  int64_t parts = 1;
+  // So that a part is about as long as all parts' first elements together.
+  while (2 * parts * lines <= model.lines && 2 * parts * parts * k <= n &&
+         n / (2 * parts) >= std::max(model.part, often * k))
+    parts *= 2;
+  return parts >= fewest ? parts : 0;
+}
+
+void Splitter::selectInParts(TopKOp op, int64_t lines, int64_t n, int64_t k,
+                             int64_t parts) {
+  Value x = linesOf(op, lines, n);
+  int64_t part = n / parts, rest = n - parts * part;
+  auto number = [&](int64_t value) {
+    return Dim::constant(b.getContext(), value);
   };
-  if (!op.getValues().use_empty())
-    op.getValues().replaceAllUsesWith(back(at(x, places)));
-  if (!op.getIndices().use_empty())
-    op.getIndices().replaceAllUsesWith(back(places));
-  op.erase();
+  auto select = [&](Value from) {
+    return TopKOp::create(b, loc, from, number(k).attr(),
+                          b.getI64IntegerAttr(1),
+                          b.getBoolAttr(op.getLargest()));
+  };
+  // Equal elements keep their order: by parts, then within a part, then what
+  // is left behind the last part.
+  Value cut = rest ? makeSlice(b, loc, x, 1, number(0), number(parts * part))
+                   : x;
+  TopKOp first = select(reshape(cut, {lines * parts, part}));
+  Value values = reshape(first.getValues(), {lines, parts * k}),
+        places = reshape(first.getIndices(), {lines, parts, k});
+  Value begin = IotaOp::create(b, loc, places.getType(), uint64_t(1));
+  begin = MulOp::create(b, loc, begin, like(begin, part));
+  places = reshape(AddOp::create(b, loc, places, begin), {lines, parts * k});
+  if (rest) {
+    SmallVector<Value> with{
+        values, makeSlice(b, loc, x, 1, number(parts * part), number(rest))};
+    values = ConcatOp::create(b, loc, ValueRange(with), uint64_t(1));
+    Value own = IotaOp::create(
+        b, loc, typeOf({lines, rest}, elementTypeOf(places)), uint64_t(1));
+    with = {places, AddOp::create(b, loc, own, like(own, parts * part))};
+    places = ConcatOp::create(b, loc, ValueRange(with), uint64_t(1));
+  }
+  TopKOp last = select(values);
+  replace(
+      op, number(k), [&] { return last.getValues(); },
+      [&]() -> Value {
+        return GatherElementsOp::create(b, loc, places, last.getIndices(),
+                                        uint64_t(1));
+      });
 }
 
 void knapper::splitSorts(func::FuncOp function, const SortModel &model) {
@@ -192,10 +264,25 @@ void knapper::splitSorts(func::FuncOp function, const SortModel &model) {
     std::optional<int64_t> n = dimOf(op.getInput(), op.getDim()).asConstant(),
                            k = Dim(op.getK()).asConstant();
     constexpr int64_t most = int64_t(1) << 30; // places, twice, are i32
-    if (!all || !n || !k || *all == 0 || *n <= model.run ||
-        *k <= model.fewest || *n > most || op->hasAttr("ts.runs"))
+    if (!all || !n || !k || *all == 0 || *k == 0 || *n > most ||
+        op->hasAttr("ts.runs"))
       continue;
-    Splitter{OpBuilder(op), op.getLoc(), model}.split(op, *all / *n, *n, *k);
+    if (*n == 1) { // one element is in order
+      OpBuilder b(op);
+      auto type = cast<RankedTensorType>(op.getIndices().getType());
+      op.getValues().replaceAllUsesWith(op.getInput());
+      if (!op.getIndices().use_empty())
+        op.getIndices().replaceAllUsesWith(makeSplat(b, op.getLoc(), type, 0));
+      op.erase();
+      continue;
+    }
+    Splitter splitter{OpBuilder(op), op.getLoc(), model};
+    int64_t lines = *all / *n;
+    if (*k > model.fewest && *n > model.run)
+      splitter.split(op, lines, *n, *k);
+    else if (int64_t parts = splitter.partsOf(lines, *n, *k);
+             parts && *k <= model.fewest)
+      splitter.selectInParts(op, lines, *n, *k, parts);
   }
 }
 

@@ -6,6 +6,9 @@
 // of 64 bits are sorted by their low halves, then by their high ones. A merge
 // is a `ts.topk` whose attribute `ts.runs` says that its lines are two sorted
 // runs of so many elements; a schedule may use that. Sizes are constants.
+//
+// The first k elements of few long lines, k small, are selected in parts first,
+// so that all processors have work; then those of the parts' first elements.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +22,8 @@ namespace knapper {
 struct SortModel {
   int64_t run = 4096;    ///< elements that one program sorts, a power of two
   int64_t fewest = 1024; ///< results up to which they are selected
+  int64_t lines = 128;   ///< that a selection needs for all processors
+  int64_t part = 1024;   ///< elements of a part, at least
 };
 
 void splitSorts(mlir::func::FuncOp function, const SortModel &model = {});

@@ -42,8 +42,41 @@ func.func @wide(%x: tensor<5001xi64>) -> (tensor<5001xi64>, tensor<5001xi64>) {
 // CHECK-LABEL: @stay
 // CHECK-COUNT-2: ts.topk
 // CHECK-NOT: ts.topk
-func.func @stay(%x: tensor<2x4096xf32>, %y: tensor<70000xf32>) -> (tensor<2x4096xf32>, tensor<100xf32>) {
+func.func @stay(%x: tensor<2x4096xf32>, %y: tensor<3000xf32>) -> (tensor<2x4096xf32>, tensor<100xf32>) {
   %0, %i = ts.topk %x k <4096> dim 1 : tensor<2x4096xf32>
-  %1, %j = ts.topk %y k <100> dim 0 : tensor<70000xf32>
+  %1, %j = ts.topk %y k <100> dim 0 : tensor<3000xf32>
   return %0, %1 : tensor<2x4096xf32>, tensor<100xf32>
+}
+
+// Few results of a long line: 16 parts, then their first elements and the one
+// that is left behind the last part.
+// CHECK-LABEL: @select
+// CHECK: %[[CUT:.*]] = ts.reshape %{{.*}} to tensor<16x2048xbf16>
+// CHECK: %[[V:.*]], %[[I:.*]] = ts.topk %[[CUT]] k <65> dim 1 : tensor<16x2048xbf16>
+// CHECK-DAG: %[[FIRST:.*]] = ts.reshape %[[V]] : tensor<16x65xbf16> to tensor<1x1040xbf16>
+// CHECK-DAG: %[[LEFT:.*]] = ts.slice %{{.*}} [#ts.dim<0>, #ts.dim<32768>]
+// CHECK: ts.concat %[[FIRST]], %[[LEFT]] dim 1
+// CHECK: ts.topk %{{.*}} k <65> dim 1 : tensor<1x1041xbf16>
+// CHECK: ts.gather_elements %{{.*}} : tensor<1x1041xi64>, tensor<1x65xi64>
+func.func @select(%x: tensor<32769xbf16>) -> (tensor<65xbf16>, tensor<65xi64>) {
+  %v, %i = ts.topk %x k <65> dim 0 : tensor<32769xbf16>
+  return %v, %i : tensor<65xbf16>, tensor<65xi64>
+}
+
+// Lines enough, or short ones, are selected whole.
+// CHECK-LABEL: @whole
+// CHECK-COUNT-2: ts.topk
+// CHECK-NOT: ts.topk
+func.func @whole(%x: tensor<64x4096xf32>, %y: tensor<3000xf32>) -> (tensor<64x9xf32>, tensor<9xf32>) {
+  %v, %i = ts.topk %x k <9> dim 1 : tensor<64x4096xf32>
+  %w, %j = ts.topk %y k <9> dim 0 : tensor<3000xf32>
+  return %v, %w : tensor<64x9xf32>, tensor<9xf32>
+}
+
+// CHECK-LABEL: @one
+// CHECK-NOT: ts.topk
+// CHECK: return %arg0
+func.func @one(%x: tensor<5x1xf32>) -> (tensor<5x1xf32>, tensor<5x1xi64>) {
+  %v, %i = ts.topk %x k <1> dim 1 : tensor<5x1xf32>
+  return %v, %i : tensor<5x1xf32>, tensor<5x1xi64>
 }
