@@ -98,8 +98,10 @@ static Expected<std::shared_ptr<Device>> deviceFor(const Artefact &artefact,
       cpu ? "no NVIDIA GPU is here"
           : "no NVIDIA GPU is here, and the artefact has no other code",
       artefact.name(),
-      "a machine with a GPU and its driver, or compile for "
-      "--target cpu");
+      cpu ? "a machine with a GPU and its driver, or the device \"cpu\", "
+            "which the artefact has code for"
+          : "a machine with a GPU and its driver, or compile for "
+            "--target cpu");
 }
 
 Status knapper::capi::openModule(std::shared_ptr<const Artefact> artefact,
@@ -130,7 +132,8 @@ Status knapper::capi::openModule(std::shared_ptr<const Artefact> artefact,
     wanted = name;
   Expected<std::shared_ptr<Device>> device = deviceFor(*artefact, wanted);
   if (!device && device.error().kind == ErrorKind::device &&
-      noDevice == NoDevice::describes && wanted.empty()) {
+      (options->describe ||
+       (noDevice == NoDevice::describes && wanted.empty()))) {
     module.describes = true;
     device = absentDevice("cuda", device.takeError());
   }

@@ -260,8 +260,12 @@ typedef struct {
   const char *device; /* "cpu" or "cuda", of an artefact with code for both;
                          NULL: the environment variable KNAPPER_DEVICE, else a
                          GPU where one is found, else the CPU */
+  int32_t describe;   /* 1: where the device is not here the module is loaded
+                         all the same: it is described, explained and saved, and
+                         refuses to run */
 } knapper_load_options;
-#define KNAPPER_LOAD_OPTIONS_INIT {sizeof(knapper_load_options), 0, 0, -1, 0, 0}
+#define KNAPPER_LOAD_OPTIONS_INIT                                              \
+  {sizeof(knapper_load_options), 0, 0, -1, 0, 0, 0}
 
 /* Maps the file; nothing is copied and weights are not touched. options may be
  * NULL. */

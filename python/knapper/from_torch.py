@@ -3,6 +3,7 @@ knows about it."""
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 from collections.abc import Mapping
@@ -59,12 +60,13 @@ def export(module: Any, example_inputs: Any, dynamic_shapes: Any) -> Any:
 
     arguments: dict[str, Any] = {}
     if example_inputs is None:
+        first = next(iter(inspect.signature(module.forward).parameters), "x")
         raise WrongValue(
             f"example_inputs: to compile the torch module {type(module).__name__}, "
             "inputs are needed that it can be traced with",
             where="example_inputs",
-            hint="knapper.compile(module, example_inputs=(torch.randn(1, 3),), "
-            'dynamic_shapes={"x": {0: "batch"}})',
+            hint="knapper.compile(module, example_inputs=(torch.randn(2, 3),), "
+            f'dynamic_shapes={{"{first}": {{0: "batch"}}}})',
         )
     if isinstance(example_inputs, Mapping):
         arguments = {"args": (), "kwargs": dict(example_inputs)}

@@ -59,6 +59,7 @@ class CLoadOptions(ctypes.Structure):
         ("spin_microseconds", c_int32),
         ("isa", c_char_p),
         ("device", c_char_p),
+        ("describe", c_int32),
     ]
 
 

@@ -63,6 +63,7 @@ def load_options(
     verify: Verify = "lazy",
     spin: int = -1,
     device: str | None = None,
+    describe: bool = False,
 ) -> Any:
     """knapper_load_options by reference."""
     threads = whole(threads, "threads", "0 for one thread a core, or a count")
@@ -92,6 +93,7 @@ def load_options(
             spin,
             None,
             device.encode() if device else None,
+            int(bool(describe)),
         )
     )
 
@@ -114,6 +116,7 @@ def load(
     verify: Verify = "lazy",
     spin_microseconds: int = -1,
     device: str | None = None,
+    describe: bool = False,
     **unknown: Unpack[NoOptions],
 ) -> Module:
     """Loads a compiled artefact: a path (the file is mapped) or its bytes.
@@ -128,18 +131,23 @@ def load(
     spin_microseconds: how long idle workers spin before they sleep; -1: default.
     device: "cpu" or "cuda", of an artefact with code for both; None: a GPU where
         one is found.
+    describe: True: where the device is not here, load all the same; the module
+        is printed, explained and saved, and refuses to run.
 
     An artefact is native code: load only what you trust as you would a program.
     Raises UserError for a file that is damaged or of another version (a
     FileNotFoundError where there is none).
     """
     check_names(
-        unknown, "load", ("threads", "verify", "spin_microseconds", "device"), NoOptions
+        unknown,
+        "load",
+        ("threads", "verify", "spin_microseconds", "device", "describe"),
+        NoOptions,
     )
     lib = library()
     log.follow()
     handle = c_void_p()
-    options = load_options(threads, verify, spin_microseconds, device)
+    options = load_options(threads, verify, spin_microseconds, device, describe)
     if isinstance(source, (bytes, bytearray, memoryview)):
         data = bytes(source)
         check(lib.knapper_load_memory(data, len(data), options, byref(handle)))

@@ -95,6 +95,14 @@ def test_python_compiles_for_a_device_that_is_not_here(tool, model, tmp_path):
     for use in (lambda: module(x), lambda: module.bind([x])(), lambda: module.profile(x)):
         with pytest.raises(knapper.DeviceError, match="no NVIDIA GPU is here"):
             use()
+    # Told so, a file loads to be described.
+    loaded = knapper.load(path, describe=True)
+    assert loaded.device == "cuda" and "sm_90a" in loaded.explain()
+    with pytest.raises(knapper.DeviceError, match="no NVIDIA GPU is here"):
+        loaded(x)
+    about = json.loads(tool("explain", path, "--json"))
+    assert [t["isa"] for t in about["targets"]] == ["sm_90a"]
+    assert "no NVIDIA GPU is here" in tool("explain", path, "--profile", "--dim", "auto", code=2)
     # Who asks for the device, or loads, means to run.
     for load in (lambda: knapper.load(path), lambda: knapper.compile(model, target="cuda", device="cuda")):
         with pytest.raises(knapper.DeviceError, match="no NVIDIA GPU is here"):

@@ -12,7 +12,9 @@ public:
   /// Adds the positional argument, the flags of loading and, in a group of
   /// their own, those of the compiler that make sense for a model that runs.
   void addTo(CLI::App &app);
-  Expected<ModulePtr> open(Session &session) const;
+  /// `describe`: also where the device is not here; the module then refuses to
+  /// run.
+  Expected<ModulePtr> open(Session &session, bool describe = false) const;
   /// Another artefact, loaded as this one is.
   Expected<ModulePtr> openBeside(const std::string &other) const;
   /// UserError for an artefact.

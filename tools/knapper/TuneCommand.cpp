@@ -319,7 +319,12 @@ Status Tuner::install() {
     }
     if (!confirmed.all().empty()) {
       ASSIGN_OR_RETURN(double ratio, compareCopies(tuned->get()));
-      gain = ratio;
+      // More than its kernels gain is noise.
+      double saved = 0;
+      for (const Candidate &c : candidates)
+        if (const Record *record = confirmed.find(c.signature, target))
+          saved += c.share * (1 - 1 / record->gain);
+      gain = std::min(ratio, 1 / (1 - saved));
       if (gain < kLeastModelGain) {
         rolledBack += confirmed.all().size();
         confirmed = Records();
