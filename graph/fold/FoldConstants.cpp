@@ -1,5 +1,6 @@
 #include "graph/fold/FoldConstants.h"
 #include "ir/tensor/ConstantExpression.h"
+#include "ir/tensor/Heroes.h"
 #include "ir/tensor/reference/Evaluate.h"
 
 using namespace mlir;
@@ -26,15 +27,19 @@ int64_t workOf(Operation *op) {
   int64_t work = 0;
   for (Value result : op->getResults())
     work += bytesOf(result.getType());
-  if (auto indexed = dyn_cast<IndexingOpInterface>(op)) {
-    std::optional<int64_t> iterations =
-        indexed.indexing().iterations(op->getContext()).asConstant();
-    work += iterations && *iterations >= 0 ? *iterations : int64_t(1) << 40;
+  int64_t loops = 0;
+  auto consider = [&](Dim count) {
+    std::optional<int64_t> known = count.asConstant();
+    loops = std::max(loops, known && *known >= 0 ? *known : int64_t(1) << 40);
+  };
+  if (auto indexed = dyn_cast<IndexingOpInterface>(op))
+    consider(indexed.indexing().iterations(op->getContext()));
+  // The loops of attention are not in its index maps.
+  if (auto hero = dyn_cast<KernelHeroOpInterface>(op)) {
+    Dim flops = hero.productFlops();
+    consider(flops.floorDiv(flops.like(2)));
   }
-  // Attention's loops are not in its index maps.
-  if (auto attention = dyn_cast<AttentionOp>(op))
-    work += bytesOf(attention.getQuery().getType()) *
-            dimOf(attention.getKey(), 2).asConstant().value_or(1 << 20);
+  work += loops;
   return work;
 }
 

@@ -1,7 +1,6 @@
 #include "graph/fusion/Cost.h"
 
-#include "ir/tensor/GroupedMatmul.h"
-#include "ir/tensor/PagedAttention.h"
+#include "ir/tensor/Heroes.h"
 #include "ir/tensor/ScaledDot.h"
 #include "ir/tensor/Update.h"
 
@@ -16,39 +15,17 @@ namespace {
 
 /// The products of a dot, conv or attention: twice the multiply-adds.
 Dim productOperations(Operation *op) {
-  MLIRContext *context = op->getContext();
-  return TypeSwitch<Operation *, Dim>(op)
-      .Case<DotOp>(
-          [&](DotOp dot) { return dot.indexing().iterations(context) * 2; })
-      .Case<ConvOp>(
-          [&](ConvOp conv) { return conv.indexing().iterations(context) * 2; })
-      .Case<ScaledDotOp>([&](ScaledDotOp dot) {
-        return dot.indexing().iterations(context) * 2;
-      })
-      .Case<GroupedMatmulOp>([&](GroupedMatmulOp matmul) {
-        return matmul.indexing().iterations(context) * 2;
-      })
-      .Case<AttentionOp>([&](AttentionOp attention) {
-        SmallVector<Dim> q = dimsOf(attention.getQuery()),
-                         v = dimsOf(attention.getValue());
-        return q[0] * q[1] * q[2] * v[2] * (q[3] + v[3]) * 2;
-      })
-      .Case<PagedAttentionOp>([&](PagedAttentionOp attention) {
-        SmallVector<Dim> q = dimsOf(attention.getQuery()),
-                         v = dimsOf(attention.getValues());
-        Dim keys = dimOf(attention.getTable(), 1) * v[2];
-        return q[0] * q[1] * keys * (q[2] + v[3]) * 2;
-      })
-      .Default([&](Operation *) { return Dim::constant(context, 0); });
+  auto hero = dyn_cast<KernelHeroOpInterface>(op);
+  return hero ? hero.productFlops() : Dim::constant(op->getContext(), 0);
 }
 
 /// Operations a result element costs; an estimate for composites.
 int64_t elementOperations(Operation *op) {
   if (auto elementwise = dyn_cast<ElementwiseOpInterface>(op))
     return elementwise.elementFlops();
+  if (auto hero = dyn_cast<KernelHeroOpInterface>(op))
+    return hero.resultFlops();
   return TypeSwitch<Operation *, int64_t>(op)
-      .Case<SoftmaxOp>([](auto) { return 20; })
-      .Case<LayerNormOp>([](auto) { return 8; })
       .Case<RopeOp>([](auto) { return 3; })
       // Elements that do not lie side by side are loaded one by one.
       .Case<TransposeOp>(
@@ -59,13 +36,6 @@ int64_t elementOperations(Operation *op) {
       })
       .Case<GatherElementsOp, GatherNdOp>([](auto) { return 8; })
       .Default([](auto) { return 0; });
-}
-
-/// The kernel computes such an op once an element, whatever reads it.
-bool isKept(Operation *op) {
-  return isa<ReduceOp, ArgReduceOp, SoftmaxOp, LayerNormOp, DotOp, ConvOp,
-             PoolOp, AttentionOp, ScanOp, TopKOp, ScatterElementsOp,
-             ScatterNdOp, ScaledDotOp, GroupedMatmulOp, PagedAttentionOp>(op);
 }
 
 } // namespace
@@ -186,7 +156,9 @@ Cost CostModel::cost(const OpSet &set) {
       distinct = std::max(distinct, need.distinct.sum());
     }
     double own = op->getNumResults() ? elements(op->getResult(0).getType()) : 0;
-    if (isKept(op))
+    // The kernel computes it once an element, whatever reads it.
+    auto hero = dyn_cast<KernelHeroOpInterface>(op);
+    if (hero)
       evaluated = fetched = own;
     distinct = std::min(distinct, own);
     cost.productFlops += value(productOperations(op));
@@ -244,27 +216,21 @@ Cost CostModel::cost(const OpSet &set) {
       Need &different = needs[broadcast.getInput()].distinct;
       different.apart =
           std::min(different.apart, elements(broadcast.getInput().getType()));
-    } else if (isa<ReduceOp, ArgReduceOp>(op)) {
-      cost.otherFlops += elements(op->getOperand(0).getType());
-      readRows(op->getOperand(0), 1);
-    } else if (isa<SoftmaxOp, LayerNormOp>(op)) {
-      readRows(op->getOperand(0), rowPasses);
-      for (Value operand : op->getOperands().drop_front())
-        read(operand, 1);
-    } else if (auto attention = dyn_cast<AttentionOp>(op)) {
-      for (Value operand : op->getOperands().take_front(3))
-        readAll(operand, 1);
-      SmallVector<Dim> q = dimsOf(attention.getQuery());
-      double scores = value(q[0]) * value(q[1]) * value(q[2]) *
-                      value(dimOf(attention.getKey(), 2));
-      cost.otherFlops += 20 * scores;
-      if (Value mask = attention.getMask())
-        readAll(mask, scores / std::max(elements(mask.getType()), 1.0));
-    } else if (isKept(op)) {
-      for (Value operand : op->getOperands())
-        readAll(operand, 1);
-      if (auto pool = dyn_cast<PoolOp>(op))
-        cost.otherFlops += value(pool.indexing().iterations(op->getContext()));
+    } else if (hero) {
+      cost.otherFlops += value(hero.otherFlops()) + value(hero.hiddenFlops());
+      if (int64_t passes = hero.rowPasses()) {
+        readRows(op->getOperand(0), passes);
+        for (Value operand : op->getOperands().drop_front())
+          read(operand, 1);
+      } else {
+        for (auto [i, operand] : llvm::enumerate(op->getOperands())) {
+          std::optional<Dim> count = hero.elementsRead(i);
+          readAll(operand, count
+                               ? value(*count) /
+                                     std::max(elements(operand.getType()), 1.0)
+                               : 1);
+        }
+      }
     } else if (isa<ConcatOp, PadOp>(op)) {
       for (Value operand : op->getOperands())
         read(operand, std::min(1.0, perElement(operand)));
@@ -322,11 +288,9 @@ Dim fusion::kernelFlops(KernelOp kernel) {
   Dim flops = Dim::constant(kernel.getContext(), 0);
   for (Operation &op : kernel.getBody().front().without_terminator()) {
     flops = flops + productOperations(&op);
-    if (isa<ReduceOp, ArgReduceOp>(op))
-      flops = flops + elementCount(op.getOperand(0).getType());
-    else if (auto pool = dyn_cast<PoolOp>(op))
-      flops = flops + pool.indexing().iterations(op.getContext());
-    else if (int64_t each = elementOperations(&op))
+    if (auto hero = dyn_cast<KernelHeroOpInterface>(op))
+      flops = flops + hero.otherFlops();
+    if (int64_t each = elementOperations(&op))
       flops = flops + elementCount(op.getResult(0).getType()) * each;
   }
   return flops;

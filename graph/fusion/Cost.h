@@ -96,7 +96,4 @@ private:
 ts::Dim kernelFlops(ts::KernelOp kernel);
 ts::Dim kernelBytes(ts::KernelOp kernel);
 
-/// Passes over its row that softmax and normalisations make.
-constexpr double rowPasses = 2;
-
 } // namespace knapper::fusion

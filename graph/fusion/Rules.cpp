@@ -2,6 +2,7 @@
 
 #include "graph/fusion/Views.h"
 #include "ir/tensor/GroupedMatmul.h"
+#include "ir/tensor/Heroes.h"
 #include "ir/tensor/PagedAttention.h"
 #include "ir/tensor/ScaledDot.h"
 #include "llvm/ADT/Twine.h"
@@ -461,18 +462,9 @@ Verdict judgeScatter(const OpSet &set, Operation *scatter) {
 } // namespace
 
 std::optional<Hero> fusion::heroOf(Operation *op) {
-  return TypeSwitch<Operation *, std::optional<Hero>>(op)
-      .Case<DotOp, ScaledDotOp, GroupedMatmulOp>(
-          [](auto) { return Hero::matmul; })
-      .Case<ConvOp>([](auto) { return Hero::conv; })
-      .Case<PoolOp>([](auto) { return Hero::pool; })
-      .Case<AttentionOp, PagedAttentionOp>([](auto) { return Hero::attention; })
-      .Case<ReduceOp, ArgReduceOp, SoftmaxOp, LayerNormOp>(
-          [](auto) { return Hero::reduce; })
-      .Case<ScanOp>([](auto) { return Hero::scan; })
-      .Case<TopKOp>([](auto) { return Hero::sort; })
-      .Case<ScatterElementsOp, ScatterNdOp>([](auto) { return Hero::scatter; })
-      .Default([](Operation *) { return std::nullopt; });
+  if (auto hero = dyn_cast<KernelHeroOpInterface>(op))
+    return hero.hero();
+  return std::nullopt;
 }
 
 bool fusion::isPullable(Operation *op) {
@@ -539,9 +531,9 @@ static int64_t emittedOps(const OpSet &set) {
       const Count &count = counts[result];
       instances = std::max(instances, count.together + count.apart);
     }
-    bool hero = heroOf(op).has_value();
+    auto hero = dyn_cast<KernelHeroOpInterface>(op);
     if (hero)
-      instances = isa<SoftmaxOp, LayerNormOp>(op) ? rowPasses : 1;
+      instances = std::max<int64_t>(hero.rowPasses(), 1);
     total = std::min<int64_t>(total + instances, 1 << 20);
     for (Value operand : op->getOperands()) {
       Count &count = counts[operand];

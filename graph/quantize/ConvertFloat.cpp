@@ -3,6 +3,7 @@
 #include "graph/quantize/QuantizePasses.h"
 #include "graph/simplify/Match.h"
 #include "graph/simplify/Simplify.h"
+#include "ir/tensor/Heroes.h"
 #include "llvm/ADT/MapVector.h"
 
 using namespace mlir;
@@ -15,8 +16,8 @@ namespace knapper {
 } // namespace knapper
 
 static bool readsStored(Operation *op) {
-  return isa<DotOp, ConvOp, PoolOp, AttentionOp, SoftmaxOp, LayerNormOp, RopeOp,
-             GatherOp>(op);
+  auto hero = dyn_cast<KernelHeroOpInterface>(op);
+  return (hero && hero.readsNarrow()) || isa<RopeOp, GatherOp>(op);
 }
 
 /// A sum of integers, made where the operator's integers are exact: 16 bits

@@ -1,5 +1,6 @@
 #include "ir/tensor/Dialect.h"
 #include "ir/tensor/GroupedMatmul.h"
+#include "ir/tensor/Heroes.h"
 #include "ir/tensor/PagedAttention.h"
 #include "ir/tensor/ScaledDot.h"
 #include "mlir/IR/DialectImplementation.h"
@@ -39,6 +40,7 @@ void TsDialect::initialize() {
 #define GET_TYPEDEF_LIST
 #include "ir/tensor/Types.cpp.inc"
       >();
+  attachHeroes(getContext());
 }
 
 Operation *TsDialect::materializeConstant(OpBuilder &builder, Attribute value,

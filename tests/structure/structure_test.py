@@ -93,6 +93,40 @@ def test_only_targets_name_a_target_in_a_condition():
     assert not named
 
 
+def long_functions(file: str, most: int) -> list[str]:
+    """Functions and methods at the outer two levels, as clang-format indents them."""
+    found = []
+    lines = text(file).split("\n")
+    for indent in ("", "  "):
+        begin = 0
+        for n, line in enumerate(lines):
+            if re.match(rf"{indent}[^\s#/}}]", line) and not line.startswith(f"{indent}  "):
+                begin = n
+            if line == f"{indent}}}" and n + 1 - begin > most:
+                found.append(f"{file}:{begin + 1}: {n + 1 - begin} lines: {lines[begin].strip()}")
+    return found
+
+
+def test_kernels_of_gpus_are_short_functions():
+    """A recipe reads like the algorithm: steps with names, no function of more than 120 lines."""
+    folder = "codegen/lower/gpu/nvidia/"
+    files = [f for f in sources(".cpp", ".h") if f.startswith(folder)]
+    assert len(files) > 20
+    assert not [found for file in files for found in long_functions(file, 120)]
+    recipes = ("sm90/WgmmaMatmul", "sm90/ImplicitGemmLoad", "sm90/FlashAttention", "sm80/MmaSyncMatmul", "simt/SimtMatmul", "simt/SimtAttention", "common/GroupedTileScheduler")  # fmt: skip
+    assert not {r: n for r in recipes if (n := text(f"{folder}{r}.cpp").count("\n")) > 200}
+
+
+# Ops that are named where they are defined, decomposed, scheduled, read by a front end or matched by a rewrite of their own.
+OWN_FILES = ("ir/tensor/", "ir/tile/", "codegen/lower/", "codegen/schedule/attention/", "frontends/", "serving/models/", "graph/simplify/FindAttention.cpp", "graph/simplify/RefineAttentionMask.cpp")  # fmt: skip
+
+
+def test_few_files_name_an_op_among_others():
+    """What fusion and costs need to know of an op stands in ir/tensor/Heroes.cpp."""
+    naming = [f for f in sources(".cpp", ".h") if not f.startswith(OWN_FILES) and not is_test(f) and re.search(r"\bAttentionOp\b", text(f))]  # fmt: skip
+    assert len(naming) <= 6, naming
+
+
 def test_the_field_has_words_for_it():
     rows = [line for line in text("tests/structure/vocabulary.txt").split("\n") if line and line[0] != "#"]
     patterns = [re.split(r"\s{2,}", row, maxsplit=1) for row in rows]

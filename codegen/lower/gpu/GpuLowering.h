@@ -22,11 +22,7 @@
 namespace knapper::lower {
 
 class GroupedTileScheduler;
-class TileScheduler;
-struct TileCoord;
-class WgmmaMatmul;
 class ImplicitGemmIndex;
-struct WgmmaResult;
 
 class GpuLowering final : public TileLowering {
 public:
@@ -198,7 +194,7 @@ private:
   void unalignedStore(const BufferRef &ref, llvm::Value *from,
                       mlir::Value valid, llvm::ArrayRef<llvm::Value *> parts);
 
-  //===-- Products (MatmulLowering.cpp and a file for each way) -----------===//
+  //===-- Matmuls (MatmulLowering.cpp and a recipe for each way) ----------===//
   /// A function that is one tile.matmul: its tiles are a thread's own.
   mlir::LogicalResult matmulLayout(tile::MatmulOp op);
   /// The region's tiles are one thread's, runs of `run` elements.
@@ -207,28 +203,8 @@ private:
   /// The tiles of a product with `ends`, `tileColumns` wide.
   mlir::LogicalResult groupedTiles(tile::MatmulOp op, unsigned tileColumns,
                                    std::optional<GroupedTileScheduler> &tiles);
-  mlir::LogicalResult wgmmaMatmul(tile::MatmulOp op);
-  /// What warpgroups do that fill the ring by accesses of their own.
-  mlir::LogicalResult stageThroughRegisters(tile::MatmulOp op,
-                                            WgmmaMatmul &ring,
-                                            const TileScheduler &order,
-                                            llvm::Value *warpgroup);
-  /// Hands a consumer's sums to the region and stores what it yields. `block`:
-  /// the consumer's own first row and column; `edge`: where the columns end, of
-  /// the result or of what the cluster has. (StoreTile.cpp)
-  mlir::LogicalResult storeTile(tile::MatmulOp op, WgmmaMatmul &ring,
-                                const WgmmaResult &to, TileCoord block,
-                                llvm::Value *edge,
-                                llvm::ArrayRef<llvm::Value *> sums);
-  /// What the warpgroup does that fills the ring from windows.
-  mlir::LogicalResult loadImplicitGemm(tile::MatmulOp op, WgmmaMatmul &ring,
-                                       const TileScheduler &order,
-                                       llvm::Value *filterMap);
   /// The window of a product that has one.
   ImplicitGemmIndex implicitGemmIndex(tile::MatmulOp op);
-  mlir::LogicalResult simtMatmul(tile::MatmulOp op);
-  mlir::LogicalResult gemv(tile::MatmulOp op);
-  mlir::LogicalResult mmaSyncMatmul(tile::MatmulOp op);
   /// The region for one run of elements, from (row, column) on: i32. Its
   /// value, null without one.
   mlir::FailureOr<llvm::Value *> runRegion(tile::MatmulOp op,
@@ -237,22 +213,20 @@ private:
                                            llvm::Value *row,
                                            llvm::Value *column);
 
-  //===-- Attention (SimtAttention.cpp, FlashAttention.cpp) ---------------===//
+  //===-- Attention (AttentionLowering.cpp and a recipe for each way) -----===//
   mlir::LogicalResult attentionLayout(tile::AttentionOp op);
   mlir::LogicalResult attention(tile::AttentionOp op);
-  mlir::LogicalResult flashAttention(tile::AttentionOp op);
-  mlir::LogicalResult simtAttention(tile::AttentionOp op);
   /// The scores of a run of keys from `key` on, by the region; a value a key.
   mlir::LogicalResult scores(tile::AttentionOp op,
                              llvm::MutableArrayRef<llvm::Value *> run,
                              llvm::Value *batch, llvm::Value *head,
                              llvm::Value *row, llvm::Value *key);
 
-  //===-- Attention over blocks (PagedAttentionLowering.cpp)
-  //----------------------===//
+  //===-- Attention over blocks (PagedAttentionLowering.cpp) --------------===//
   mlir::LogicalResult pagedAttentionLayout(tile::PagedAttentionOp op);
   mlir::LogicalResult pagedAttention(tile::PagedAttentionOp op);
   friend class PagedAttentionLowering;
+  friend class KernelRecipe; // nvidia/common/Recipes.h
 
   GpuEntry shape; // what a launch needs to know
   /// Where lane 0 of a rotated tile is read: so many elements (i32) before the

@@ -1,6 +1,7 @@
 // Matmuls on GPUs: what all ways to compute one share.
 #include "codegen/lower/gpu/GpuLowering.h"
 #include "codegen/lower/gpu/nvidia/common/GroupedTileScheduler.h"
+#include "codegen/lower/gpu/nvidia/common/Recipes.h"
 #include "codegen/lower/gpu/nvidia/sm90/WgmmaMatmul.h"
 
 using namespace mlir;
@@ -127,13 +128,13 @@ LogicalResult GpuLowering::matmulLayout(tile::MatmulOp op) {
 LogicalResult GpuLowering::matmul(tile::MatmulOp op) {
   switch (config::MatmulGpuConfig::of(op.getShape()).path) {
   case MatmulPath::simt:
-    return simtMatmul(op);
+    return simtMatmul(*this, op);
   case MatmulPath::wgmma:
-    return wgmmaMatmul(op);
+    return wgmmaMatmul(*this, op);
   case MatmulPath::gemv:
-    return gemv(op);
+    return gemv(*this, op);
   case MatmulPath::mmaSync:
-    return mmaSyncMatmul(op);
+    return mmaSyncMatmul(*this, op);
   }
   return failure();
 }

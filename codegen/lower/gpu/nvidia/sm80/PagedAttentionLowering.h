@@ -40,6 +40,36 @@ private:
   void manyTokens();
   void byFma();
 
+  //===-- One token a CTA (PagedAttentionSplit.cpp) -----------------------===//
+  /// Which rows a CTA has, and where what it joins lies in shared memory.
+  struct Split {
+    Run run;
+    Value *rank, *row, *head;
+    unsigned rows;           ///< query heads that are computed
+    unsigned rowBytes, area; ///< of a row's results; of a warp's
+    Value *joined;           ///< those of the CTA, i32
+  };
+  /// Results, maximum and sum of four columns of a row.
+  using Four = llvm::SmallVector<Value *, 4>;
+  Split splitOf();
+  /// The thread's rows over its warp's share of the keys.
+  Carried walkShare(const Split &split);
+  void writeRows(const Split &split, const Carried &state);
+  void joinWarps(const Split &split);
+  void joinCluster(const Split &split);
+  /// Four columns of `count` rows like this, joined: results, sum, maximum.
+  /// `load(i)` gives the columns of part i, and what stands behind its row.
+  llvm::SmallVector<Value *>
+  join(unsigned count,
+       llvm::function_ref<std::pair<Four, Four>(unsigned)> load);
+  void finishFour(const Split &split, Value *ownRow, Value *column,
+                  llvm::ArrayRef<Value *> all);
+  /// body(row, column) for every `step`th four columns from number `from` on.
+  void eachFour(const Split &split, Value *from, unsigned step,
+                llvm::function_ref<void(Value *, Value *)> body);
+  Four readFour(Value *at);
+  void writeFour(llvm::ArrayRef<Value *> numbers, Value *at);
+
   //===-- Numbers ---------------------------------------------------------===//
   Value *n32(int64_t n) { return b.getInt32(n); }
   Value *number(double n) { return llvm::ConstantFP::get(b.getFloatTy(), n); }

@@ -9,9 +9,7 @@
 //
 // Nothing but the thread's own wait tells when such copies are there: a stage
 // is handed over when the `lag` stages behind it have been started.
-#include "codegen/lower/gpu/GpuLowering.h"
-#include "codegen/lower/gpu/nvidia/common/TileScheduler.h"
-#include "codegen/lower/gpu/nvidia/sm90/ImplicitGemmIndex.h"
+#include "codegen/lower/gpu/nvidia/common/KernelRecipe.h"
 #include "codegen/lower/gpu/nvidia/sm90/WgmmaMatmul.h"
 
 using namespace mlir;
@@ -21,23 +19,37 @@ namespace knapper::lower {
 namespace {
 constexpr unsigned kLanes = 8;  // elements of 16 bytes
 constexpr unsigned kLines = 16; // that the warpgroup's access has
+
+class ImplicitGemmLoad : KernelRecipe {
+public:
+  ImplicitGemmLoad(GpuLowering &lowering, tile::MatmulOp op, WgmmaMatmul &g)
+      : KernelRecipe(lowering), op(op), g(g), s(g.s), ptx(g.ptx) {}
+
+  LogicalResult emit(const TileScheduler &order, llvm::Value *filterMap);
+
+private:
+  llvm::Value *after(llvm::Value *stage) {
+    return g.advance({stage, n32(0)}).stage;
+  }
+  void handOver(llvm::Value *stage) {
+    ptx.fenceShared();
+    ptx.arrive(g.full(stage));
+  }
+
+  tile::MatmulOp op;
+  WgmmaMatmul &g;
+  const WgmmaShape &s;
+  PtxAsm &ptx;
+};
 } // namespace
 
-LogicalResult GpuLowering::loadImplicitGemm(tile::MatmulOp op, WgmmaMatmul &g,
-                                            const TileScheduler &order,
-                                            llvm::Value *filterMap) {
-  const WgmmaShape &s = g.s;
+LogicalResult ImplicitGemmLoad::emit(const TileScheduler &order,
+                                     llvm::Value *filterMap) {
   auto input = buffer(op.getA());
   if (failed(input))
     return failure();
   if (!s.bTransposed || s.aTransposed || s.clusterTiles() > 1 || s.stages < 3)
     return op.emitOpError("has a shape that windows cannot be gathered in");
-  PtxAsm &ptx = g.ptx;
-  auto n32 = [&](int64_t n) { return b.getInt32(n); };
-  auto wide = [&](llvm::Value *v) { return b.CreateZExt(v, b.getInt64Ty()); };
-  auto narrowed = [&](Value v) {
-    return b.CreateTrunc(scalar(v), b.getInt32Ty());
-  };
   const unsigned lag = std::min(3u, s.stages - 2);
   const unsigned number = s.rows / kLines;
   int64_t bBatch = config::MatmulGpuConfig::of(op.getShape()).bBatchDims;
@@ -52,13 +64,6 @@ LogicalResult GpuLowering::loadImplicitGemm(tile::MatmulOp op, WgmmaMatmul &g,
       b.CreateMul(line, n32(kRowBytes)),
       b.CreateShl(b.CreateXor(chunk, b.CreateAnd(line, n32(7))), 4));
   llvm::Value *inLine = b.CreateMul(chunk, n32(kLanes));
-  auto after = [&](llvm::Value *stage) {
-    return g.advance({stage, n32(0)}).stage;
-  };
-  auto handOver = [&](llvm::Value *stage) {
-    ptx.fenceShared();
-    ptx.arrive(g.full(stage));
-  };
 
   Carried end = carriedFor(
       b, "blocks", g.first, order.programs(), g.blocks,
@@ -110,8 +115,7 @@ LogicalResult GpuLowering::loadImplicitGemm(tile::MatmulOp op, WgmmaMatmul &g,
               });
               llvm::Value *to = b.CreateAdd(stage, chunkAt);
               for (unsigned p = 0; p < number; ++p) {
-                ImplicitGemmIndex::PipelineState from =
-                    window.place(rows[p], depth);
+                ImplicitGemmIndex::Element from = window.place(rows[p], depth);
                 ptx.copyRun(g.at(to, p * kLines * kRowBytes),
                             address(*input, from.offset), from.inside);
               }
@@ -134,6 +138,12 @@ LogicalResult GpuLowering::loadImplicitGemm(tile::MatmulOp op, WgmmaMatmul &g,
     oldest = after(oldest);
   }
   return success();
+}
+
+LogicalResult loadImplicitGemm(GpuLowering &lowering, tile::MatmulOp op,
+                               WgmmaMatmul &g, const TileScheduler &order,
+                               llvm::Value *filterMap) {
+  return ImplicitGemmLoad(lowering, op, g).emit(order, filterMap);
 }
 
 } // namespace knapper::lower

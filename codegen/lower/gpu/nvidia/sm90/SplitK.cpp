@@ -44,9 +44,8 @@ void reduceSplitK(WgmmaMatmul &g, llvm::Value *part, llvm::Value *mate,
       llvm::Value *group = b.CreateBinaryIntrinsic(
           llvm::Intrinsic::umin, b.CreateAdd(first, b.getInt32(i)),
           b.getInt32(groups - 1));
-      llvm::Value *offset =
-          b.CreateAdd(b.CreateMul(group, b.getInt32(bytes)),
-                      b.getInt32(p * groups * bytes));
+      llvm::Value *offset = b.CreateAdd(b.CreateMul(group, b.getInt32(bytes)),
+                                        b.getInt32(p * groups * bytes));
       llvm::SmallVector<llvm::Value *, 4> total;
       for (llvm::Value *peer : peers) {
         auto values = g.ptx.loadPeer(b.CreateAdd(peer, offset));

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "codegen/lower/common/CarriedLoop.h"
+#include "codegen/lower/gpu/GpuLowering.h"
 #include "codegen/lower/gpu/nvidia/common/GroupedTileScheduler.h"
 #include "codegen/lower/gpu/nvidia/sm90/Pipeline.h"
 #include "ir/config/GpuLimits.h"
@@ -165,6 +166,30 @@ struct WgmmaResult {
   llvm::Value *self, *local; ///< number of the consumer; of the thread in it
   std::optional<GroupRows> group; ///< of a grouped matmul's tile
 };
+
+//===-- The parts of the kernel -------------------------------------------===//
+// Each has a file of its name; `g` is the kernel's.
+
+/// What warpgroups do that fill the ring by accesses of their own
+/// (RegisterStaging.cpp). `warpgroup`: which this is.
+mlir::LogicalResult stageThroughRegisters(GpuLowering &lowering,
+                                          tile::MatmulOp op, WgmmaMatmul &g,
+                                          const TileScheduler &order,
+                                          llvm::Value *warpgroup);
+
+/// What the warpgroup does that fills the ring from a convolution's input
+/// (ImplicitGemmLoad.cpp).
+mlir::LogicalResult loadImplicitGemm(GpuLowering &lowering, tile::MatmulOp op,
+                                     WgmmaMatmul &g, const TileScheduler &order,
+                                     llvm::Value *filterMap);
+
+/// Hands a consumer's sums to the region and stores what it yields
+/// (StoreTile.cpp). `block`: the consumer's own first row and column; `edge`:
+/// where the columns end, of the result or of what the cluster has.
+mlir::LogicalResult storeTile(GpuLowering &lowering, tile::MatmulOp op,
+                              WgmmaMatmul &g, const WgmmaResult &to,
+                              TileCoord block, llvm::Value *edge,
+                              llvm::ArrayRef<llvm::Value *> sums);
 
 /// Each block of a cluster has `sums` of the cluster's block over its part of
 /// the depth, and gets those of its own columns over all of it: `ownSums()` a

@@ -1,4 +1,4 @@
-#include "codegen/lower/gpu/nvidia/sm90/ImplicitGemmIndex.h"
+#include "codegen/lower/gpu/nvidia/common/ImplicitGemmIndex.h"
 #include "codegen/lower/gpu/GpuLowering.h"
 
 using namespace mlir;
@@ -6,9 +6,9 @@ using namespace mlir;
 namespace knapper::lower {
 
 llvm::SmallVector<llvm::Value *, 4>
-ImplicitGemmIndex::splitK(llvm::Value *position,
-                          llvm::ArrayRef<llvm::Value *> sizes,
-                          llvm::Value *&rest) const {
+ImplicitGemmIndex::delinearize(llvm::Value *position,
+                               llvm::ArrayRef<llvm::Value *> sizes,
+                               llvm::Value *&rest) const {
   llvm::SmallVector<llvm::Value *, 4> indices(sizes.size());
   for (size_t i = sizes.size(); i-- > 0;) {
     llvm::Value *next = b.CreateUDiv(position, sizes[i]);
@@ -31,7 +31,7 @@ ImplicitGemmIndex::Part ImplicitGemmIndex::row(llvm::Value *number,
   for (const Dim &dim : dims)
     outputs.push_back(dim.outputs);
   llvm::Value *image;
-  auto indices = splitK(number, outputs, image);
+  auto indices = delinearize(number, outputs, image);
   Part part;
   part.start = b.CreateMul(b.CreateZExt(image, b.getInt64Ty()), imagePitch);
   for (auto [dim, index] : llvm::zip(dims, indices)) {
@@ -54,12 +54,12 @@ ImplicitGemmIndex::Part ImplicitGemmIndex::depth(llvm::Value *number,
   llvm::Value *outermost, *channel;
   llvm::SmallVector<llvm::Value *, 4> indices;
   if (channelsFirst) {
-    indices = splitK(number, sizes, channel);
+    indices = delinearize(number, sizes, channel);
   } else {
     // The outermost tap is what is left: it needs no division.
     sizes.erase(sizes.begin());
     sizes.push_back(channels);
-    indices = splitK(number, sizes, outermost);
+    indices = delinearize(number, sizes, outermost);
     channel = indices.pop_back_val();
     indices.insert(indices.begin(), outermost);
   }
@@ -76,9 +76,9 @@ ImplicitGemmIndex::Part ImplicitGemmIndex::depth(llvm::Value *number,
   return part;
 }
 
-ImplicitGemmIndex::PipelineState
-ImplicitGemmIndex::place(const Part &row, const Part &depth) const {
-  PipelineState place{nullptr, b.CreateAdd(row.start, depth.start)};
+ImplicitGemmIndex::Element ImplicitGemmIndex::place(const Part &row,
+                                                    const Part &depth) const {
+  Element place{nullptr, b.CreateAdd(row.start, depth.start)};
   auto both = [&](llvm::Value *condition) {
     place.inside =
         place.inside ? b.CreateAnd(place.inside, condition) : condition;

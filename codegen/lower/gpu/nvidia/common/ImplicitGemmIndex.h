@@ -31,16 +31,16 @@ public:
   Part depth(llvm::Value *number, llvm::Value *exists) const;
   /// Whether the input has the element of a row and a depth, and its offset,
   /// which is anything where it has not.
-  struct PipelineState {
+  struct Element {
     llvm::Value *inside, *offset;
   };
-  PipelineState place(const Part &row, const Part &depth) const;
+  Element place(const Part &row, const Part &depth) const;
 
 private:
   /// Row-major position to indices along `sizes`, innermost last.
   llvm::SmallVector<llvm::Value *, 4>
-  splitK(llvm::Value *position, llvm::ArrayRef<llvm::Value *> sizes,
-         llvm::Value *&rest) const;
+  delinearize(llvm::Value *position, llvm::ArrayRef<llvm::Value *> sizes,
+              llvm::Value *&rest) const;
   llvm::Value *far(llvm::Value *at, llvm::Value *exists) const;
 
   llvm::IRBuilder<> &b;
