@@ -308,9 +308,38 @@ def threads():
     return "" if len(set(done)) == 1 and len(done) == 4 else f"{done}"
 
 
+def dlpack():
+    """Arrays go to PyTorch and NumPy and come back without a copy."""
+    import torch
+
+    device = jax.devices("knapper")[0]
+    for dtype in (np.float32, np.int8, np.complex64, bool):
+        x = jax.device_put((X * 3).astype(dtype), device) + (0 if dtype is not bool else False)
+        tensor, array = torch.from_dlpack(x), np.from_dlpack(x)
+        where = x.unsafe_buffer_pointer()
+        if tensor.data_ptr() != where or array.ctypes.data != where or not np.array_equal(tensor.numpy(), np.asarray(x)):
+            return f"{dtype.__name__} is copied or wrong on its way out"
+        wanted = np.asarray(x).copy()
+        x.delete()
+        del x
+        if not np.array_equal(tensor.numpy(), wanted):
+            return "memory that PyTorch has is gone"
+    tensor = torch.arange(64.0).reshape(8, 8)
+    x = jax.dlpack.from_dlpack(tensor, device=device)
+    if x.unsafe_buffer_pointer() != tensor.data_ptr() or x.platform() != "knapper":
+        return "copied on its way in"
+    if float(jax.jit(jnp.sum)(x)) != 2016:
+        return "another sum"
+    try:
+        torch.from_dlpack(x.astype(jnp.bfloat16))
+    except BufferError as error:
+        return "" if "bitcast_convert_type" in str(error) else f"another error: {error}"
+    return "bf16 was handed on"
+
+
 def main() -> int:
     found = {name: wrong(function, arguments) for name, (function, *arguments) in CASES.items()}
-    for check in (donation, refusal, effects, raising, serialised, options, memory, goes_on, fails_later, threads):
+    for check in (donation, refusal, effects, raising, serialised, options, memory, goes_on, fails_later, threads, dlpack):
         found[check.__name__] = check()
     bad = {name: what for name, what in found.items() if what}
     for name, what in bad.items():
