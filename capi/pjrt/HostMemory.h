@@ -47,6 +47,9 @@ public:
   /// Whether a run may write its results here.
   bool isOwn() const { return bool(host); }
 
+  /// Owners that are runs which write it, and have not ended.
+  std::atomic<int> writers = 0;
+
 private:
   void *memory;
   size_t bytes = 0;

@@ -19,7 +19,15 @@ std::shared_ptr<HostBlock> Buffer::remove() {
 
 bool Buffer::isOnly(const std::shared_ptr<HostBlock> &own) const {
   std::lock_guard lock(mutex);
-  return !holders && own->isOwn() && block == own && own.use_count() == 2;
+  return !holders && own->isOwn() && block == own &&
+         own.use_count() == 2 + own->writers;
+}
+
+PjrtError *Buffer::wait() const {
+  if (!ready)
+    return nullptr;
+  ready->wait();
+  return ready->error();
 }
 
 void Buffer::hold() {
@@ -169,7 +177,7 @@ PjrtError *isOnCpu(Buffer_IsOnCpu_Args &a) {
 PjrtError *ready(Buffer_ReadyEvent_Args &a) {
   if (a.buffer->isDeleted())
     return deletedBuffer("waited for");
-  a.event = readyEvent();
+  a.event = makeEvent(a.buffer->ready);
   return nullptr;
 }
 
@@ -177,6 +185,8 @@ PjrtError *unsafePointer(Buffer_UnsafePointer_Args &a) {
   std::shared_ptr<HostBlock> block = a.buffer->read();
   if (!block)
     return deletedBuffer("read");
+  if (PjrtError *error = a.buffer->wait())
+    return error;
   a.buffer_pointer = reinterpret_cast<uintptr_t>(block->data());
   return nullptr;
 }
@@ -185,6 +195,8 @@ PjrtError *opaquePointer(Buffer_OpaqueDeviceMemoryDataPointer_Args &a) {
   std::shared_ptr<HostBlock> block = a.buffer->read();
   if (!block)
     return deletedBuffer("read");
+  if (PjrtError *error = a.buffer->wait())
+    return error;
   a.device_memory_ptr = block->data();
   return nullptr;
 }

@@ -8,12 +8,15 @@
 namespace knapper::pjrt {
 
 /// A dense row-major array on the device, never changed while anything reads
-/// it. A client may ask one from several threads.
+/// it. A client may ask one from several threads. Its memory may be asked for
+/// and given away before the run that writes it has ended.
 struct Buffer {
+  /// `ready`: completed when the elements are there; null: they are.
   Buffer(Client *client, Type type, std::vector<int64_t> dims, size_t bytes,
-         std::shared_ptr<HostBlock> block)
+         std::shared_ptr<HostBlock> block,
+         std::shared_ptr<Completion> ready = nullptr)
       : client(client), type(type), dims(std::move(dims)), bytes(bytes),
-        block(std::move(block)) {}
+        ready(std::move(ready)), block(std::move(block)) {}
 
   /// Null once it is deleted.
   std::shared_ptr<HostBlock> read() const;
@@ -29,6 +32,11 @@ struct Buffer {
   const Type type;
   const std::vector<int64_t> dims;
   const size_t bytes;
+  const std::shared_ptr<Completion> ready;
+
+  bool isReady() const { return !ready || ready->isReady(); }
+  /// Waits for the elements; the error of the run that was to write them.
+  PjrtError *wait() const;
 
   void hold();
   void letGo();

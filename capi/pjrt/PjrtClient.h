@@ -8,6 +8,7 @@
 
 #include "capi/pjrt/HostMemory.h"
 #include "capi/pjrt/PjrtError.h"
+#include "capi/pjrt/RunQueue.h"
 
 namespace knapper::pjrt {
 
@@ -26,6 +27,7 @@ struct Memory {
 struct PjrtDevice {
   Client *client;
   DeviceDescription *description;
+  RunQueue runs = {};
 };
 
 struct Client {

@@ -110,6 +110,8 @@ PjrtError *makeProgram(knapper_module *module,
   const char *description = nullptr;
   if (knapper_error *error = knapper().module_describe(module, &description))
     return fail(error);
+  program->callsBack = std::string_view(description).find("\"knapper.jax\"") !=
+                       std::string_view::npos;
   for (ArrayInfo *array : listed(description, "donated", program->inputs))
     array->donated = true;
   for (ArrayInfo *array :

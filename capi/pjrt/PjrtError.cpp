@@ -11,6 +11,11 @@ PjrtError *noMemory() noexcept {
 
 } // namespace
 
+void release(PjrtError *error) noexcept {
+  if (error != noMemory())
+    delete error;
+}
+
 PjrtError *fail(Code code, const std::string &message) noexcept {
   try {
     return new PjrtError{code, message};
@@ -45,8 +50,8 @@ PjrtError *unexpected(const char *what) noexcept {
 namespace {
 
 PjrtError *destroy(Error_Destroy_Args *a) {
-  if (a && a->error != noMemory())
-    delete a->error;
+  if (a)
+    release(a->error);
   return nullptr;
 }
 

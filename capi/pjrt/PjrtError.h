@@ -21,6 +21,7 @@ PjrtError *fail(Code code, const std::string &message) noexcept;
 /// Of an error of the C API, which is released.
 PjrtError *fail(knapper_error *error) noexcept;
 PjrtError *outOfMemory() noexcept;
+void release(PjrtError *error) noexcept;
 PjrtError *unexpected(const char *what) noexcept;
 
 /// The first field after the head, a pointer.

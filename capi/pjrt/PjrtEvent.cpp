@@ -3,29 +3,24 @@
 namespace knapper::pjrt {
 
 void Completion::complete(Code given, std::string text) {
-  std::vector<std::pair<Callback, void *>> called;
+  std::vector<Callback> called;
   {
     std::lock_guard lock(mutex);
     if (ready)
       return;
-    ready = true;
     code = given;
     message = std::move(text);
+    ready.store(true, std::memory_order_release);
     called.swap(waiting);
   }
   condition.notify_all();
-  for (auto [callback, user] : called)
-    callback(error(), user);
-}
-
-bool Completion::isReady() const {
-  std::lock_guard lock(mutex);
-  return ready;
+  for (Callback &callback : called)
+    callback(error());
 }
 
 void Completion::wait() const {
   std::unique_lock lock(mutex);
-  condition.wait(lock, [&] { return ready; });
+  condition.wait(lock, [&] { return isReady(); });
 }
 
 PjrtError *Completion::error() const {
@@ -33,15 +28,15 @@ PjrtError *Completion::error() const {
   return code == Code{} ? nullptr : fail(code, message);
 }
 
-void Completion::onReady(Callback callback, void *user) {
+void Completion::onReady(Callback callback) {
   {
     std::lock_guard lock(mutex);
-    if (!ready) {
-      waiting.push_back({callback, user});
+    if (!isReady()) {
+      waiting.push_back(std::move(callback));
       return;
     }
   }
-  callback(error(), user);
+  callback(error());
 }
 
 PluginEvent *readyEvent() {
@@ -50,7 +45,12 @@ PluginEvent *readyEvent() {
 }
 
 PluginEvent *makeEvent(std::shared_ptr<Completion> completion) {
-  return new PluginEvent{std::move(completion)};
+  return completion ? new PluginEvent{std::move(completion)} : readyEvent();
+}
+
+void destroyEvent(PluginEvent *event) {
+  if (event != readyEvent())
+    delete event;
 }
 
 namespace {
@@ -60,8 +60,7 @@ PjrtError *noEvent() {
 }
 
 PjrtError *destroy(Event_Destroy_Args &a) {
-  if (a.event != readyEvent())
-    delete a.event;
+  destroyEvent(a.event);
   return nullptr;
 }
 
@@ -96,7 +95,10 @@ PjrtError *onReady(Event_OnReady_Args &a) {
   if (!a.event || !a.callback)
     return noEvent();
   if (a.event->completion)
-    a.event->completion->onReady(a.callback, a.user_arg);
+    a.event->completion->onReady(
+        [callback = a.callback, user = a.user_arg](PjrtError *error) {
+          callback(error, user);
+        });
   else
     a.callback(nullptr, a.user_arg);
   return nullptr;

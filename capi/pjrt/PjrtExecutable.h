@@ -22,6 +22,10 @@ struct CompiledProgram {
   std::vector<ArrayInfo> inputs, outputs;
   /// By output: the donated input whose memory it may take, or -1.
   std::vector<int32_t> replaces;
+  /// Whether runs call functions of the process, which may want locks that
+  /// whoever waits for them holds.
+  bool callsBack = false;
+  std::atomic<int64_t> lastNanoseconds = -1; ///< of a run; -1: none yet
 
   // As the interface asks for them.
   std::vector<Type> outputTypes;

@@ -1,6 +1,8 @@
-// Runs: they have ended when the function returns.
+// Runs: short ones have ended when the function returns, others go on.
 #include "capi/pjrt/PjrtExecutable.h"
 #include <array>
+#include <chrono>
+#include <optional>
 
 namespace knapper::pjrt {
 
@@ -50,6 +52,126 @@ bool isGiven(const CompiledProgram &program, const ExecuteOptions *options,
   return true;
 }
 
+/// Runs that take less are not worth another thread's waking.
+constexpr int64_t kShortNanoseconds = 100'000;
+
+/// A call's arguments and results; the module has its own number of them.
+struct ProgramCall {
+  explicit ProgramCall(std::shared_ptr<CompiledProgram> of)
+      : program(std::move(of)), inputs(program->inputs.size()),
+        outputs(program->outputs.size()) {}
+
+  std::shared_ptr<CompiledProgram> program;
+  Few<std::shared_ptr<HostBlock>> inputs, outputs;
+
+  /// Null where all went well.
+  knapper_error *run();
+  /// Counts this call among the writers of its results' memory, as often as it
+  /// holds it; -1: no longer.
+  void claim(int by);
+};
+
+void ProgramCall::claim(int by) {
+  for (size_t i = 0; i < program->outputs.size(); ++i) {
+    int32_t from = program->replaces[i];
+    bool replaces =
+        from >= 0 && inputs[static_cast<size_t>(from)] == outputs[i];
+    outputs[i]->writers += replaces ? 2 * by : by;
+  }
+}
+
+knapper_error *ProgramCall::run() {
+  auto tensor = [](const ArrayInfo &info, const HostBlock &block) {
+    return knapper_tensor{block.data(), info.bytes, info.dtype,
+                          static_cast<int32_t>(info.moduleDims.size()),
+                          info.moduleDims.data()};
+  };
+  size_t count = program->inputs.size(), results = program->outputs.size();
+  Few<knapper_tensor> given(count), made(results);
+  for (size_t i = 0; i < count; ++i)
+    given[i] = tensor(program->inputs[i], *inputs[i]);
+  for (size_t i = 0; i < results; ++i)
+    made[i] = tensor(program->outputs[i], *outputs[i]);
+  auto start = std::chrono::steady_clock::now();
+  knapper_result *result = nullptr;
+  if (knapper_error *error = knapper().run(
+          program->module, given.data(), static_cast<int32_t>(count),
+          made.data(), static_cast<int32_t>(results), &result))
+    return error;
+  knapper().result_release(result);
+  program->lastNanoseconds =
+      std::chrono::nanoseconds(std::chrono::steady_clock::now() - start)
+          .count();
+  return nullptr;
+}
+
+/// A call that goes on, and what waits for it.
+struct PendingCall {
+  std::unique_ptr<ProgramCall> call;
+  std::vector<std::shared_ptr<Completion>> before; ///< that write the inputs
+  std::shared_ptr<Completion> done;
+
+  void run() noexcept;
+};
+
+void PendingCall::run() noexcept {
+  PjrtError *error = nullptr;
+  try {
+    for (size_t i = 0; !error && i < before.size(); ++i) {
+      before[i]->wait();
+      error = before[i]->error();
+    }
+    if (!error)
+      if (knapper_error *failed = call->run())
+        error = fail(failed);
+  } catch (const std::bad_alloc &) {
+    error = outOfMemory();
+  } catch (const std::exception &e) {
+    error = unexpected(e.what());
+  }
+  // Who is told finds the memory free, and may give away the results.
+  call->claim(-1);
+  call.reset();
+  before.clear();
+  if (!error) {
+    done->complete();
+    return;
+  }
+  done->complete(error->code, error->message);
+  release(error);
+}
+
+/// Reads the arguments, makes the results' memory and takes what is given away.
+PjrtError *prepare(LoadedExecutable_Execute_Args &a, ProgramCall &call) {
+  const CompiledProgram &program = *call.program;
+  size_t count = program.inputs.size();
+  for (size_t i = 0; i < count; ++i) {
+    const Buffer *buffer = a.argument_lists[0][i];
+    const ArrayInfo &wanted = program.inputs[i];
+    if (!buffer)
+      return fail(Code::invalidArgument, "an argument is null");
+    if (buffer->type != wanted.type || buffer->dims != wanted.dims)
+      return wrongArgument(i, wanted, *buffer);
+    call.inputs[i] = buffer->read();
+    if (!call.inputs[i])
+      return deletedBuffer("an argument");
+  }
+  for (size_t i = 0; i < program.outputs.size(); ++i) {
+    int32_t from = program.replaces[i];
+    if (from >= 0 && isGiven(program, a.options, static_cast<size_t>(from)) &&
+        a.argument_lists[0][from]->isOnly(call.inputs[from]))
+      call.outputs[i] = call.inputs[from];
+    else
+      call.outputs[i] = std::make_shared<HostBlock>(a.executable->client->host,
+                                                    program.outputs[i].bytes);
+  }
+  // Also where the run fails: what they held may be overwritten by then.
+  for (size_t i = 0; i < count; ++i)
+    if (isGiven(program, a.options, i))
+      a.argument_lists[0][i]->remove();
+  return nullptr;
+}
+
 PjrtError *execute(LoadedExecutable_Execute_Args &a) {
   LoadedExecutable &executable = *a.executable;
   CompiledProgram &program = *executable.program;
@@ -64,57 +186,56 @@ PjrtError *execute(LoadedExecutable_Execute_Args &a) {
                 "the program takes " + std::to_string(count) +
                     " arguments, and there are " + std::to_string(a.num_args));
 
-  Few<std::shared_ptr<HostBlock>> inputs(count), outputs(results);
-  Few<knapper_tensor> given(count), made(results);
-  for (size_t i = 0; i < count; ++i) {
-    const Buffer *buffer = a.argument_lists[0][i];
-    const ArrayInfo &wanted = program.inputs[i];
-    if (!buffer)
-      return fail(Code::invalidArgument, "an argument is null");
-    if (buffer->type != wanted.type || buffer->dims != wanted.dims)
-      return wrongArgument(i, wanted, *buffer);
-    inputs[i] = buffer->read();
-    if (!inputs[i])
-      return deletedBuffer("an argument");
-    given[i] = {inputs[i]->data(), wanted.bytes, wanted.dtype,
-                static_cast<int32_t>(wanted.moduleDims.size()),
-                wanted.moduleDims.data()};
-  }
-  for (size_t i = 0; i < results; ++i) {
-    const ArrayInfo &info = program.outputs[i];
-    if (int32_t from = program.replaces[i];
-        from >= 0 && isGiven(program, a.options, static_cast<size_t>(from)) &&
-        a.argument_lists[0][from]->isOnly(inputs[from]))
-      outputs[i] = inputs[from];
-    else
-      outputs[i] =
-          std::make_shared<HostBlock>(executable.client->host, info.bytes);
-    made[i] = {outputs[i]->data(), info.bytes, info.dtype,
-               static_cast<int32_t>(info.moduleDims.size()),
-               info.moduleDims.data()};
-  }
-  // Also where the run fails: what they held may be overwritten by then.
+  std::vector<std::shared_ptr<Completion>> before;
   for (size_t i = 0; i < count; ++i)
-    if (isGiven(program, a.options, i))
-      a.argument_lists[0][i]->remove();
-  knapper_result *result = nullptr;
-  if (knapper_error *error = knapper().run(
-          program.module, given.data(), static_cast<int32_t>(count),
-          made.data(), static_cast<int32_t>(results), &result))
-    return fail(error);
-  knapper().result_release(result);
+    if (const Buffer *buffer = a.argument_lists[0][i];
+        buffer && buffer->ready) {
+      if (!buffer->isReady())
+        before.push_back(buffer->ready);
+      else if (PjrtError *error = buffer->ready->error())
+        return error;
+    }
+  int64_t last = program.lastNanoseconds;
+  bool isShort = last >= 0 && last < kShortNanoseconds;
+  bool now = program.callsBack || (isShort && before.empty());
+  if (now) // of a function of the process
+    for (const std::shared_ptr<Completion> &each : before) {
+      each->wait();
+      if (PjrtError *error = each->error())
+        return error;
+    }
 
+  std::optional<ProgramCall> here;
+  std::unique_ptr<ProgramCall> there;
+  ProgramCall &call =
+      now ? here.emplace(executable.program)
+          : *(there = std::make_unique<ProgramCall>(executable.program));
+  if (PjrtError *error = prepare(a, call))
+    return error;
+  std::shared_ptr<Completion> done;
+  if (!now)
+    done = std::make_shared<Completion>();
+  else if (knapper_error *error = call.run())
+    return fail(error);
   Few<std::unique_ptr<Buffer>> buffers(results);
   for (size_t i = 0; i < results; ++i) {
     const ArrayInfo &info = program.outputs[i];
     buffers[i] =
         std::make_unique<Buffer>(executable.client, info.type, info.dims,
-                                 info.bytes, std::move(outputs[i]));
+                                 info.bytes, call.outputs[i], done);
+  }
+  std::unique_ptr<PluginEvent, void (*)(PluginEvent *)> event(makeEvent(done),
+                                                              destroyEvent);
+  if (!now) {
+    call.claim(1);
+    auto pending = std::make_shared<PendingCall>(
+        PendingCall{std::move(there), std::move(before), done});
+    executable.client->device.runs.add([pending] { pending->run(); });
   }
   for (size_t i = 0; i < results; ++i)
     a.output_lists[0][i] = buffers[i].release();
   if (a.device_complete_events)
-    a.device_complete_events[0] = readyEvent();
+    a.device_complete_events[0] = event.release();
   return nullptr;
 }
 

@@ -121,6 +121,28 @@ PjrtError *stridesOf(const MemoryLayout *layout, const Buffer &source,
   return nullptr;
 }
 
+/// Copies now, or when the elements are there; the event of its end.
+PluginEvent *whenReady(const Buffer &source, std::function<void()> copy) {
+  if (!source.bytes)
+    return makeEvent(source.ready);
+  if (!source.ready) {
+    copy();
+    return readyEvent();
+  }
+  auto done = std::make_shared<Completion>();
+  std::unique_ptr<PluginEvent> event(makeEvent(done));
+  source.ready->onReady([done, copy = std::move(copy)](PjrtError *error) {
+    if (!error) {
+      copy();
+      done->complete();
+      return;
+    }
+    done->complete(error->code, error->message);
+    release(error);
+  });
+  return event.release();
+}
+
 PjrtError *toHost(Buffer_ToHostBuffer_Args &a) {
   const Buffer &source = *a.src;
   if (!a.dst) {
@@ -137,18 +159,19 @@ PjrtError *toHost(Buffer_ToHostBuffer_Args &a) {
   std::shared_ptr<HostBlock> block = source.read();
   if (!block)
     return deletedBuffer("read");
-  size_t element = elementBytes(source.type);
-  size_t rank = source.dims.size();
-  if (source.bytes) {
-    if (isDense(source.dims.data(), rank, strides.data(), element))
-      memcpy(a.dst, block->data(), source.bytes);
-    else
-      copyStrided(static_cast<char *>(a.dst), strides.data(),
-                  static_cast<const char *>(block->data()),
-                  denseStrides(source.dims.data(), rank, element).data(),
-                  source.dims.data(), rank, element);
-  }
-  a.event = readyEvent();
+  a.event = whenReady(
+      source, [block, dims = source.dims, strides = std::move(strides),
+               to = static_cast<char *>(a.dst), bytes = source.bytes,
+               element = elementBytes(source.type)] {
+        auto *from = static_cast<const char *>(block->data());
+        size_t rank = dims.size();
+        if (isDense(dims.data(), rank, strides.data(), element))
+          memcpy(to, from, bytes);
+        else
+          copyStrided(to, strides.data(), from,
+                      denseStrides(dims.data(), rank, element).data(),
+                      dims.data(), rank, element);
+      });
   return nullptr;
 }
 
@@ -160,10 +183,11 @@ PjrtError *rawToHost(Buffer_CopyRawToHost_Args &a) {
   if (a.offset < 0 || a.transfer_size < 0 || a.offset > bytes ||
       a.transfer_size > bytes - a.offset || (!a.dst && a.transfer_size))
     return fail(Code::outOfRange, "the bytes to copy are not all the array's");
-  if (a.transfer_size)
-    memcpy(a.dst, static_cast<const char *>(block->data()) + a.offset,
-           static_cast<size_t>(a.transfer_size));
-  a.event = readyEvent();
+  a.event = whenReady(*a.buffer, [block, to = a.dst, offset = a.offset,
+                                  size = static_cast<size_t>(a.transfer_size)] {
+    if (size)
+      memcpy(to, static_cast<const char *>(block->data()) + offset, size);
+  });
   return nullptr;
 }
 
@@ -174,7 +198,7 @@ PjrtError *share(Buffer &source, Buffer *&copy) {
   if (!block)
     return deletedBuffer("copied");
   copy = new Buffer(source.client, source.type, source.dims, source.bytes,
-                    std::move(block));
+                    std::move(block), source.ready);
   return nullptr;
 }
 

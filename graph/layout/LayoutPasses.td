@@ -21,6 +21,12 @@ def SplitSorts : Pass<"split-sorts", "::mlir::func::FuncOp"> {
   let dependentDialects = ["::knapper::ts::TsDialect"];
 }
 
+def SplitScatters : Pass<"split-scatters", "::mlir::func::FuncOp"> {
+  let summary = "many updates of few elements in parts (CPUs)";
+  let description = "See graph/layout/SplitScatters.h.";
+  let dependentDialects = ["::knapper::ts::TsDialect"];
+}
+
 def PackFilters : Pass<"pack-filters", "::mlir::func::FuncOp"> {
   let summary = "filters that are no constants in panels (CPUs, formed kernels)";
   let description = "See graph/layout/PackFilters.h.";

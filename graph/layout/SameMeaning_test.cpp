@@ -10,6 +10,7 @@
 #include "graph/layout/PackFilters.h"
 #include "graph/layout/PadChannels.h"
 #include "graph/layout/SplitReductions.h"
+#include "graph/layout/SplitScatters.h"
 #include "graph/layout/SplitSorts.h"
 #include "graph/layout/VectorDots.h"
 #include "graph/quantize/ByteProducts.h"
@@ -236,6 +237,11 @@ std::vector<Step> pipeline() {
           {"split-sorts",
            [](func::FuncOp f) {
              splitSorts(f, {.run = 8, .fewest = 2, .lines = 16, .part = 3});
+             return mlir::success();
+           }},
+          {"split-scatters",
+           [](func::FuncOp f) {
+             splitScatters(f, {.updates = 4, .each = 1, .parts = 4});
              return mlir::success();
            }},
           {"byte-products",

@@ -119,8 +119,10 @@ struct BitonicSortGpuConfig : SortTileGpuConfig {
 
 /// Scatter.cpp.
 struct ScatterConfig {
-  int64_t lanes = 0;   ///< updates side by side; 0: one
-  int64_t ranges = 1;  ///< of the indexed dim, each a program's
+  int64_t lanes = 0;  ///< updates side by side; 0: one
+  int64_t ranges = 1; ///< of the indexed dim, each a program's
+  int64_t ahead = 0;  ///< CPUs: places and updates computed side by side before
+                      ///< they are combined one after the other; 0: one
   bool atomic = false; ///< GPUs: updates meet in memory
   bool apart = false;  ///< GPUs: no two updates meet
   int64_t threads = 0; ///< atomic, apart: of a program
@@ -130,6 +132,7 @@ struct ScatterConfig {
     constexpr int64_t none = 0, one = 1;
     visit("lanes", c.lanes, none, true);
     visit("ranges", c.ranges, one, true);
+    visit("ahead", c.ahead, none, false);
     visit("atomic", c.atomic, false, false);
     visit("apart", c.apart, false, false);
     visit("threads", c.threads, none, c.atomic || c.apart);

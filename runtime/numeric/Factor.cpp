@@ -1,4 +1,5 @@
 #include "runtime/numeric/Matrix.h"
+#include "runtime/numeric/Rows.h"
 
 #include <algorithm>
 #include <cmath>
@@ -23,8 +24,8 @@ int32_t factorLu(double *a, int64_t m, int64_t n, int32_t *pivots, bool swaps) {
     for (int64_t i = k + 1; i < m; ++i) {
       double factor = a[i * n + k] /= a[k * n + k];
       if (factor != 0)
-        for (int64_t j = k + 1; j < n; ++j)
-          a[i * n + j] -= factor * a[k * n + j];
+        subtractRows(a + i * n + k + 1, n - k - 1, a + k * n + k + 1, n,
+                     &factor, 1, 1);
     }
   }
   return info;
@@ -51,20 +52,27 @@ double dot(const double *x, const double *y, int64_t n) {
 } // namespace
 
 int32_t factorCholesky(double *a, int64_t n) {
-  int32_t info = 0;
-  for (int64_t i = 0; i < n && !info; ++i)
-    for (int64_t j = 0; j <= i; ++j) {
-      double sum = a[i * n + j] - dot(a + i * n, a + j * n, j);
-      if (i > j) {
-        a[i * n + j] = sum / a[j * n + j];
-      } else if (sum > 0) {
-        a[i * n + i] = std::sqrt(sum);
-      } else {
-        info = static_cast<int32_t>(i + 1);
-      }
-    }
+  // By rows of the transposed factor, which lie in one run.
   for (int64_t i = 0; i < n; ++i)
-    std::fill(a + i * n + i + 1, a + i * n + n, 0.0);
+    for (int64_t j = 0; j < i; ++j)
+      a[j * n + i] = a[i * n + j];
+  int32_t info = 0;
+  for (int64_t j = 0; j < n && !info; ++j) {
+    double *row = a + j * n + j;
+    subtractRows(row, n - j, a + j, n, a + j, n, j);
+    if (!(row[0] > 0)) {
+      info = static_cast<int32_t>(j + 1);
+      continue;
+    }
+    double root = std::sqrt(row[0]);
+    for (int64_t i = 0; i < n - j; ++i)
+      row[i] /= root;
+  }
+  for (int64_t i = 0; i < n; ++i)
+    for (int64_t j = 0; j < i; ++j) {
+      a[i * n + j] = a[j * n + i];
+      a[j * n + i] = 0;
+    }
   return info;
 }
 
@@ -76,12 +84,8 @@ void solveTriangular(const double *a, double *b, int64_t n, int64_t k,
     int64_t from = upper ? i + 1 : 0, to = upper ? n : i;
     if (k == 1) // b is one run
       row[0] -= dot(a + i * n + from, b + from, to - from);
-    for (int64_t j = from; k > 1 && j < to; ++j) {
-      double factor = a[i * n + j];
-      if (factor != 0)
-        for (int64_t c = 0; c < k; ++c)
-          row[c] -= factor * b[j * k + c];
-    }
+    else
+      subtractRows(row, k, b + from * k, k, a + i * n + from, 1, to - from);
     for (int64_t c = 0; !unit && c < k; ++c)
       row[c] /= a[i * n + i];
   }
@@ -102,17 +106,22 @@ void solveLu(const double *lu, const int32_t *pivots, double *b, int64_t n,
 /// row k being 0 and that in row k being 1; v is column k of a [m, width].
 static void reflect(const double *a, int64_t width, int64_t k, double tau,
                     double *c, int64_t m, int64_t n, int64_t from) {
-  if (tau == 0)
+  int64_t length = n - from;
+  if (tau == 0 || length <= 0)
     return;
-  for (int64_t j = from; j < n; ++j) {
-    double sum = c[k * n + j];
-    for (int64_t i = k + 1; i < m; ++i)
-      sum += a[i * width + k] * c[i * n + j];
-    sum *= tau;
-    c[k * n + j] -= sum;
-    for (int64_t i = k + 1; i < m; ++i)
-      c[i * n + j] -= a[i * width + k] * sum;
+  const double *v = a + (k + 1) * width + k;
+  double *first = c + k * n + from;
+  std::vector<double> sums(length);
+  for (int64_t j = 0; j < length; ++j)
+    sums[j] = -first[j];
+  subtractRows(sums.data(), length, first + n, n, v, width, m - k - 1);
+  for (int64_t j = 0; j < length; ++j) {
+    sums[j] *= -tau;
+    first[j] -= sums[j];
   }
+  for (int64_t i = k + 1; i < m; ++i)
+    subtractRows(c + i * n + from, length, sums.data(), length,
+                 a + i * width + k, 1, 1);
 }
 
 void factorQr(double *a, int64_t m, int64_t n, double *tau) {

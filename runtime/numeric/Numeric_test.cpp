@@ -1,6 +1,7 @@
 // Special functions against tabulated values and identities; factorisations
 // against the products that they stand for.
 #include "runtime/numeric/Matrix.h"
+#include "runtime/numeric/Rows.h"
 #include "runtime/numeric/Special.h"
 
 #include <algorithm>
@@ -106,7 +107,7 @@ TEST(Special, PolynomialsAgreeWithTheirFormulas) {
 
 TEST(Matrix, FactorisationsMultiplyBack) {
   for (auto [m, n] :
-       {std::pair<int64_t, int64_t>{4, 4}, {6, 3}, {3, 6}, {1, 1}}) {
+       {std::pair<int64_t, int64_t>{4, 4}, {6, 3}, {3, 6}, {1, 1}, {90, 71}}) {
     int64_t k = std::min(m, n);
     std::vector<double> a = matrix(m, n), qr = a, tau(k), q(m * k), r(k * n);
     factorQr(qr.data(), m, n, tau.data());
@@ -145,6 +146,52 @@ TEST(Matrix, SystemsAreSolved) {
   expectClose(positive, {2, 0, 1, 3});
   std::vector<double> negative = {1, 0, 0, -1};
   EXPECT_EQ(factorCholesky(negative.data(), 2), 2);
+}
+
+TEST(Matrix, RowsOfEveryLength) {
+  constexpr int64_t most = 150, count = 5;
+  std::vector<double> x = matrix(count, most, 3), f = matrix(count, 2, 4);
+  for (int64_t n = 0; n < most; ++n) {
+    std::vector<double> y = matrix(1, most, 5), wanted = y;
+    for (int64_t i = 0; i < n; ++i)
+      for (int64_t t = 0; t < count; ++t)
+        wanted[i] -= f[t * 2] * x[t * most + i];
+    subtractRows(y.data(), n, x.data(), most, f.data(), 2, count);
+    expectClose(y, wanted);
+  }
+}
+
+TEST(Matrix, LargeSystems) {
+  for (int64_t n : {3, 33, 100, 131}) {
+    std::vector<double> a = matrix(n, n), turned(n * n);
+    for (int64_t i = 0; i < n; ++i) {
+      for (int64_t j = 0; j < n; ++j)
+        a[i * n + j] *= j < i ? 1.0 / static_cast<double>(n) : 0;
+      a[i * n + i] = 2;
+    }
+    for (int64_t i = 0; i < n; ++i)
+      for (int64_t j = 0; j < n; ++j)
+        turned[j * n + i] = a[i * n + j];
+    std::vector<double> square = times(a, turned, n, n, n), factor = square;
+    for (int64_t i = 0; i < n; ++i)
+      for (int64_t j = i + 1; j < n; ++j)
+        factor[i * n + j] = NAN; // the upper triangle is not read
+    EXPECT_EQ(factorCholesky(factor.data(), n), 0);
+    expectClose(factor, a);
+    for (int64_t k : {1, 2, 99}) {
+      std::vector<double> x = matrix(n, k, 6), b = times(a, x, n, n, k);
+      solveTriangular(a.data(), b.data(), n, k, false, false);
+      expectClose(b, x);
+      b = times(turned, x, n, n, k);
+      solveTriangular(turned.data(), b.data(), n, k, true, false);
+      expectClose(b, x);
+    }
+    std::vector<int32_t> pivots(n);
+    std::vector<double> x = matrix(n, 3, 7), b = times(square, x, n, n, 3);
+    EXPECT_EQ(factorLu(square.data(), n, n, pivots.data(), true), 0);
+    solveLu(square.data(), pivots.data(), b.data(), n, 3);
+    expectClose(b, x);
+  }
 }
 
 TEST(Matrix, SpectraAndExponentials) {

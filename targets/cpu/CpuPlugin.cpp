@@ -1,6 +1,7 @@
 // x86-64 CPUs as a target.
 #include "graph/layout/PackFilters.h"
 #include "graph/layout/SplitReductions.h"
+#include "graph/layout/SplitScatters.h"
 #include "graph/layout/VectorDots.h"
 #include "ir/tensor/Decompose.h"
 #include "ir/tensor/PagedAttention.h"
@@ -40,6 +41,7 @@ public:
       return paged && !ts::elementTypeOf(paged.getQuery()).isF32();
     });
     reduceVectorDots(function);
+    splitScatters(function);
     // A sum of everything would be one program, on one core; narrow columns
     // leave most of a register empty.
     splitReductions(function, {.programs = 8,

@@ -221,6 +221,18 @@ for dtype, kinds in [("f32", ["add", "mul", "max", "min"]), ("f16", ["add", "max
         x, u, at = T(dtype, 5, 6, 12), T(dtype, 4, 31, 12), T("i64", 4, 31, 2)
         case(f"scatter_nd known {kind} {dtype}", [In("x", x, values), In("i", at, "index 5"), In("u", u, values)],
              f"%r = ts.scatter_nd %x, %i, %u {attribute} : {x}, {at}, {u}", x, tolerance=tolerance)
+# Vectors, whose updates CPUs prepare by runs and, where there are many of each element, add in parts.
+for dtype, kind in [("f32", "add"), ("f32", "max"), ("f64", "mul"), ("i32", "add"), ("i64", "min"), ("f16", "add"), ("ui8", "add")]:
+    attribute, tolerance = f"{{reduction = #ts<reduce_kind {kind}>}}", {"f32": "relative 2e-5", "f16": "relative 2e-2"}.get(dtype, "exact")
+    for updates, elements, index in [(70000, 301, "i64"), (65537, 7, "i32"), (64, 9, "i64"), (131, 500, "i32")]:
+        if (kind == "mul" or dtype == "f16") and updates > 1000:
+            continue
+        values = "unit" if kind == "mul" else "normal"
+        x, u, at, places = T(dtype, elements), T(dtype, updates), T(index, updates), T(index, updates, 1)
+        case(f"scatter_elements vector {kind} {dtype} {updates} into {elements}", [In("x", x, values), In("i", at, f"index {elements}"), In("u", u, values)],
+             f"%r = ts.scatter_elements %x, %i, %u dim 0 {attribute} : {x}, {at}, {u}", x, tolerance="relative 1e-12" if dtype == "f64" else tolerance)
+        case(f"scatter_nd vector {kind} {dtype} {updates} into {elements}", [In("x", x, values), In("i", places, f"index {elements}"), In("u", u, values)],
+             f"%r = ts.scatter_nd %x, %i, %u {attribute} : {x}, {places}, {u}", x, tolerance="relative 1e-12" if dtype == "f64" else tolerance)
 # Narrower updates than the result: rows of one begin where those of the other do not.
 x, u, at = T("f32", 40, 11), T("f32", 64, 8), T("i64", 64, 8)
 case("scatter_elements known narrower updates", [In("x", x), In("i", at, "index 40"), In("u", u)],

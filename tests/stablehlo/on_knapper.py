@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
+import time
 import warnings
 from pathlib import Path
 
@@ -215,16 +216,130 @@ def options():
 def memory():
     device = jax.devices("knapper")[0]
     before = device.memory_stats()["bytes_in_use"]
-    x = jax.device_put(np.ones(1 << 20, np.float32), device) + 1
+    x = jax.block_until_ready(jax.device_put(np.ones(1 << 20, np.float32), device) + 1)
     held = device.memory_stats()["bytes_in_use"] - before
     del x
     left = device.memory_stats()["bytes_in_use"] - before
     return "" if held >= 4 << 20 and left < 1 << 20 else f"{held} bytes held, {left} left"
 
 
+def goes_on():
+    """Calls return before long programs end; donation, reads and errors are as if they did not."""
+    device = jax.devices("knapper")[0]
+    long = jax.jit(lambda x: lax.fori_loop(0, 400, lambda i, y: jnp.tanh(y @ x) * 0.5, x), donate_argnums=0)
+    x = np.eye(256, dtype=np.float32)
+    jax.block_until_ready(long(jax.device_put(x, device) + 0))
+    y = jax.block_until_ready(jax.device_put(x, device) + 0)
+    before = y.unsafe_buffer_pointer()
+    start = time.perf_counter()
+    results = []
+    for _ in range(3):
+        given, y = y, long(y)
+        results.append(given.is_deleted())
+    asked = time.perf_counter() - start
+    was_ready = y.is_ready()
+    doubled = y * 2
+    wanted = np.asarray(y)
+    whole = time.perf_counter() - start
+    if not all(results) or was_ready or asked > whole / 2:
+        return f"three calls took {asked:.4f} s, with their end {whole:.4f} s; given away: {results}"
+    if y.unsafe_buffer_pointer() != before:
+        return "arrays given away while their run goes on are copied"
+    if not np.array_equal(np.asarray(doubled), wanted * 2):
+        return "what follows reads before it is written"
+    again = jax.device_put(x, device) + 0
+    for _ in range(3):
+        again = long(again)
+    shared = jax.device_put(again, device)
+    for array in (again, shared):
+        if not np.array_equal(np.asarray(array), wanted):
+            return "another result"
+    own = np.ones((256, 256), np.float32)
+    result = long(jnp.asarray(own))
+    del own
+    if not np.isfinite(np.asarray(result)).all():
+        return "the host's array is gone before it is read"
+    many = [long(jax.device_put(x, device)) for _ in range(50)]  # more than may wait
+    del many
+    return ""
+
+
+def fails_later():
+    """The error of a run that goes on is that of whoever reads, and of what follows."""
+    x = jax.device_put(np.eye(300, dtype=np.float32), jax.devices("knapper")[0])
+    step = jax.jit(lambda x: lax.fori_loop(0, 200, lambda i, y: jnp.tanh(y @ x), x))
+    jax.block_until_ready(step(x))
+    numbers = jnp.ones(1 << 23)
+    sorts = jax.jit(lambda x: lax.cummax(lax.sort(x[:, None] * x[None, :], dimension=1), axis=0)[-1])
+    sorts = sorts.lower(numbers).compile()  # so that nothing is compiled while runs wait
+    jax.block_until_ready(numbers + 1)
+    busy = step(x)
+    failed = sorts(numbers)  # 256 TB of intermediate results
+    follows = failed + 1
+    for read in (np.asarray, jax.block_until_ready, lambda y: y + 1, lambda y: y.unsafe_buffer_pointer()):
+        for array in (follows, failed):
+            try:
+                read(array)
+            except Exception as error:
+                if "out of memory" not in str(error):
+                    return f"another error: {error}"
+            else:
+                return "a result of a failed run was given"
+    jax.block_until_ready(busy)
+    return ""
+
+
+def threads():
+    """Several threads run programs on the same arrays."""
+    import threading
+
+    done = []
+    x = jax.device_put(np.eye(300, dtype=np.float32), jax.devices("knapper")[0])
+    step = jax.jit(lambda x: lax.fori_loop(0, 40, lambda i, y: jnp.tanh(y @ x), x))
+
+    def work():
+        done.append(float(jax.block_until_ready(step(step(x))).sum()))
+
+    workers = [threading.Thread(target=work) for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    return "" if len(set(done)) == 1 and len(done) == 4 else f"{done}"
+
+
+def dlpack():
+    """Arrays go to PyTorch and NumPy and come back without a copy."""
+    import torch
+
+    device = jax.devices("knapper")[0]
+    for dtype in (np.float32, np.int8, np.complex64, bool):
+        x = jax.device_put((X * 3).astype(dtype), device) + (0 if dtype is not bool else False)
+        tensor, array = torch.from_dlpack(x), np.from_dlpack(x)
+        where = x.unsafe_buffer_pointer()
+        if tensor.data_ptr() != where or array.ctypes.data != where or not np.array_equal(tensor.numpy(), np.asarray(x)):
+            return f"{dtype.__name__} is copied or wrong on its way out"
+        wanted = np.asarray(x).copy()
+        x.delete()
+        del x
+        if not np.array_equal(tensor.numpy(), wanted):
+            return "memory that PyTorch has is gone"
+    tensor = torch.arange(64.0).reshape(8, 8)
+    x = jax.dlpack.from_dlpack(tensor, device=device)
+    if x.unsafe_buffer_pointer() != tensor.data_ptr() or x.platform() != "knapper":
+        return "copied on its way in"
+    if float(jax.jit(jnp.sum)(x)) != 2016:
+        return "another sum"
+    try:
+        torch.from_dlpack(x.astype(jnp.bfloat16))
+    except BufferError as error:
+        return "" if "bitcast_convert_type" in str(error) else f"another error: {error}"
+    return "bf16 was handed on"
+
+
 def main() -> int:
     found = {name: wrong(function, arguments) for name, (function, *arguments) in CASES.items()}
-    for check in (donation, refusal, effects, raising, serialised, options, memory):
+    for check in (donation, refusal, effects, raising, serialised, options, memory, goes_on, fails_later, threads, dlpack):
         found[check.__name__] = check()
     bad = {name: what for name, what in found.items() if what}
     for name, what in bad.items():

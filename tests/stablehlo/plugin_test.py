@@ -29,6 +29,11 @@ def test_programs():
     assert done.returncode == 0, done.stdout + done.stderr[-2000:]
 
 
+def test_random_calls():
+    done = run(str(HERE / "plugin_calls.py"), "--count", "150")
+    assert done.returncode == 0 and "0 crashes, 0 hangs" in done.stdout, done.stdout[-500:] + done.stderr[-2000:]
+
+
 def test_who_does_not_ask_keeps_the_own_platform():
     code = (
         "import knapper.jax, sys; assert 'jax' not in sys.modules; knapper.jax.initialize();"

@@ -23,10 +23,14 @@
 // Where no two updates meet, as whoever made the operation says
 // (`ts.unique_indices`), the same without atomics.
 //
+// On CPUs, where single elements are combined, the places and updates of a run
+// are computed side by side into scratch memory; what is left to do one after
+// the other is a load, an addition and a store.
+//
 // An index outside writes nothing and fails the run.
 //
-// Parameters: lanes (0: one element at a time), ranges; atomic or apart,
-// threads (1).
+// Parameters: lanes (0: one element at a time), ranges, ahead (CPUs); atomic or
+// apart, threads (1).
 #include "codegen/schedule/core/ConfigOf.h"
 #include "codegen/schedule/core/ElementEmitter.h"
 #include "codegen/schedule/core/LaneLoops.h"
@@ -172,6 +176,21 @@ int64_t runOf(Operation *scatter, const Split &split,
   return run;
 }
 
+/// Updates of a run whose places are computed side by side, or 0: single
+/// elements, combined, of one index each.
+int64_t aheadOf(Operation *scatter, const Split &split,
+                const TargetDesc &target) {
+  constexpr int64_t run = 32;
+  bool oneIndex = isa<ts::ScatterElementsOp>(scatter) ||
+                  ts::dimsOf(scatter->getOperand(1)).back().isConstant(1);
+  bool isWide = ts::elementBytes(ts::elementTypeOf(scatter->getResult(0))) >= 4;
+  return !target.simt && reductionOf(scatter) && oneIndex && isWide &&
+                 !split.loops.empty() &&
+                 representative(split.dims[split.loops.back()]) >= 2 * run
+             ? run
+             : 0;
+}
+
 } // namespace
 
 LogicalResult chooseScatter(ts::KernelOp kernel, const TargetDesc &target,
@@ -227,13 +246,14 @@ LogicalResult chooseScatter(ts::KernelOp kernel, const TargetDesc &target,
     ranges =
         std::max<int64_t>(1, std::min({wanted, extent, loops / leastUpdates}));
   }
+  int64_t ahead = inMemory && !lanes ? aheadOf(scatter, split, target) : 0;
   Schedule schedule;
   schedule.kind = "scatter";
-  schedule.parameters =
-      config::print(config::ScatterConfig{.lanes = lanes, .ranges = ranges});
+  schedule.parameters = config::print(
+      config::ScatterConfig{.lanes = lanes, .ranges = ranges, .ahead = ahead});
   schedule.grid = programs * ranges;
   schedule.grain = one * std::max<int64_t>(1, 16000 / work);
-  schedule.scratch = one * 0;
+  schedule.scratch = one * (2 * sizeof(int64_t) * ahead);
   schedules.push_back(std::move(schedule));
   return success();
 }
@@ -258,6 +278,7 @@ struct Updates {
   Value first = {},
         length = {}; ///< of the program's range, if there are several
   Value list = {};   ///< i32, if indices are listed
+  int64_t ahead = 0; ///< of a run, if places are computed before
 
   LogicalResult program(Value id);
   /// One update, or a run of neighbours.
@@ -265,6 +286,8 @@ struct Updates {
   LogicalResult loop(size_t depth, Coord &from);
   /// The innermost loop, over those updates alone whose index is in the range.
   LogicalResult loopOverListed(Coord &from);
+  /// The innermost loop, by runs whose places and updates come first.
+  LogicalResult loopByRuns(Coord &from);
   LogicalResult write(const Coord &from);
   /// Where indices are indices (and in the program's range): one truth value,
   /// or one a lane. Null: no index.
@@ -331,6 +354,8 @@ LogicalResult Updates::loop(size_t depth, Coord &from) {
     return write(from);
   if (list && depth + 1 == split.loops.size())
     return loopOverListed(from);
+  if (ahead && depth + 1 == split.loops.size())
+    return loopByRuns(from);
   unsigned dim = split.loops[depth];
   return forEach(e, e.constant(0), e.size(split.dims[dim]), [&](Value i) {
     from.dims[dim] = {i};
@@ -391,6 +416,85 @@ LogicalResult Updates::loopOverListed(Coord &from) {
         return status;
       },
       listLanes);
+}
+
+LogicalResult Updates::loopByRuns(Coord &from) {
+  OpBuilder &b = e.builder;
+  Location loc = e.location;
+  unsigned dim = split.loops.back();
+  unsigned indexed = *indexedDim(op);
+  Dim extent = dims[indexed], count = split.dims[dim];
+  ts::ReduceKind kind = *reductionOf(op);
+  bool isUnsigned = ts::elementTypeOf(op->getResult(0)).isUnsignedInteger();
+  Type i64 = b.getI64Type(), element;
+  Value places = tile::ScratchOp::create(b, loc, tile::BufferType::get(i64),
+                                         e.constant(0));
+  Value values;
+  auto prepare = [&](Value i, Value valid) -> LogicalResult {
+    Coord run = from;
+    run.lanes = ahead;
+    run.valid = valid;
+    run.dims[dim] = {i, 1, {}, ahead};
+    Coord at = run;
+    if (isa<ts::ScatterNdOp>(op)) {
+      at.dims.resize(ts::rankOf(op->getOperand(1)) - 1);
+      at.dims.push_back({e.constant(0)});
+    }
+    Range range;
+    std::optional<LaneIndex> place = index(at, extent, range);
+    Value x = place ? e.emit(op->getOperand(2), run) : Value();
+    if (!x)
+      return failure();
+    x = e.widen(x, ahead);
+    Value outside = range.outside;
+    if (valid)
+      outside =
+          arith::AndIOp::create(b, loc, outside, e.laneMask(ahead, valid));
+    tile::SetStatusOp::create(b, loc, kernelIndexOutOfRange,
+                              vector::ReductionOp::create(
+                                  b, loc, vector::CombiningKind::OR, outside));
+    element = getElementTypeOrSelf(x.getType());
+    x = arith::SelectOp::create(
+        b, loc, range.inside, x,
+        neutralElement(e, kind, element, isUnsigned, ahead));
+    values = tile::ScratchOp::create(
+        b, loc, tile::BufferType::get(element),
+        e.constant(static_cast<int64_t>(sizeof(int64_t)) * ahead));
+    tile::StoreOp::create(
+        b, loc,
+        arith::IndexCastOp::create(b, loc, VectorType::get(ahead, i64),
+                                   e.lanePositions(*place, ahead)),
+        places, e.constant(0));
+    tile::StoreOp::create(b, loc, x, values, e.constant(0));
+    return success();
+  };
+  auto combine = [&](Value j) {
+    Coord to;
+    if (isa<ts::ScatterElementsOp>(op))
+      to = from;
+    else
+      to.dims.resize(dims.size());
+    to.lanes = 0;
+    to.dims[indexed] = {arith::IndexCastOp::create(
+        b, loc, b.getIndexType(),
+        tile::LoadOp::create(b, loc, i64, places, j))};
+    Value x = tile::LoadOp::create(b, loc, element, values, j);
+    x = combineElements(e, kind, e.load(output, type, to), x, isUnsigned);
+    e.store(x, output, type, to);
+    return success();
+  };
+  return forLanes(e, e.constant(0), e.size(count), ahead,
+                  count.knownDivisor() % ahead == 0,
+                  [&](Value i, Value valid) -> LogicalResult {
+                    if (failed(prepare(i, valid)))
+                      return failure();
+                    if (valid)
+                      return forEach(e, e.constant(0), valid, combine);
+                    for (int64_t j = 0; j < ahead; ++j)
+                      if (failed(combine(e.constant(j))))
+                        return failure();
+                    return success();
+                  });
 }
 
 Coord Updates::placeOfIndex(const Coord &from) {
@@ -531,6 +635,7 @@ LogicalResult buildScatter(BuildContext &context) {
   updates.oneIndex = lanes && isa<ts::ScatterElementsOp>(updates.op) &&
                      isSameAlongLast(updates.op->getOperand(1));
   updates.atomic = config->atomic;
+  updates.ahead = config->ahead;
   if (config->atomic || config->apart)
     return updates.threadProgram(
         tile::ProgramIdOp::create(e.builder, e.location));

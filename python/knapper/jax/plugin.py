@@ -36,7 +36,7 @@ def _asked_for() -> bool:
 def _register(threads: int) -> None:
     from jax._src import xla_bridge
 
-    from knapper.jax import lowerings
+    from knapper.jax import dlpack, lowerings
 
     if PLATFORM in xla_bridge._backend_factories:
         return
@@ -48,6 +48,7 @@ def _register(threads: int) -> None:
         PLATFORM, library_path=str(plugin), options=options, priority=-100
     )
     lowerings.register()
+    dlpack.register(PLATFORM)
 
 
 def initialize() -> None:
