@@ -49,8 +49,8 @@ Expected<Options> readSettings(const knapper_compile_options &given,
 
 } // namespace
 
-Expected<capi::ModelRequest> capi::readRequest(const knapper_compile_options *given,
-                                          const char *function) {
+Expected<capi::ModelRequest>
+capi::readRequest(const knapper_compile_options *given, const char *function) {
   throwLlvmErrors();
   if (!given)
     return userError("options is NULL", function);
@@ -73,7 +73,7 @@ Expected<ts::HostTensor> capi::borrowTensor(const knapper_tensor &tensor,
                      "(onnx.utils.extract_model)");
   if (tensor.rank < 0 || tensor.rank > kMaxRank ||
       (tensor.rank > 0 && !tensor.shape) || tensor.dtype < 0 ||
-      tensor.dtype > KNAPPER_U2)
+      static_cast<unsigned>(tensor.dtype) >= kNumDTypes)
     return userError("is not a tensor", where);
   llvm::ArrayRef<int64_t> dims(tensor.shape, static_cast<size_t>(tensor.rank));
   auto dtype = static_cast<DType>(tensor.dtype);

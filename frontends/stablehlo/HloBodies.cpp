@@ -1,4 +1,5 @@
 #include "frontends/stablehlo/HloBodies.h"
+#include "frontends/stablehlo/HloElastic.h"
 
 using namespace mlir;
 
@@ -30,7 +31,7 @@ Block *beginHloBody(HloNode &n, unsigned index, StringRef name,
   region.frame.depth = n.frame.depth + 1;
   for (auto [i, argument] : llvm::enumerate(block->getArguments())) {
     std::string problem;
-    if (hloType(argument.getType(), problem) != types[i])
+    if (!hloFits(hloType(argument.getType(), problem), types[i]))
       (void)n.damaged("a region's argument is of another type");
     region.frame.values[argument] = region.body.function.getArgument(i);
   }

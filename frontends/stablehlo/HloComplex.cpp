@@ -216,11 +216,12 @@ LogicalResult importHloComplex(HloNode &n, const HloRow *row) {
     return importConstant(n);
   if (kind == "convert")
     return importConvert(n);
-  for (const HloRow &own : hloComplexRows())
-    if (kind == own.name)
-      return n.operands.size() < own.operands
-                 ? n.damaged("has too few operands")
-                 : own.import(n);
+  for (ArrayRef<HloRow> rows : {hloComplexRows(), hloComplexMatrixRows()})
+    for (const HloRow &own : rows)
+      if (kind == own.name)
+        return n.operands.size() < own.operands
+                   ? n.damaged("has too few operands")
+                   : own.import(n);
   if (!row)
     return n.unsupported("of complex numbers");
   if (kind == "dot_general" || kind == "convolution")

@@ -7,5 +7,6 @@ namespace knapper {
 
 /// The ops that have a formula of their own; operands are joined planes.
 llvm::ArrayRef<HloRow> hloComplexRows();
+llvm::ArrayRef<HloRow> hloComplexMatrixRows();
 
 } // namespace knapper

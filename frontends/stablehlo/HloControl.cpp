@@ -1,5 +1,6 @@
 // Calls and branches.
 #include "frontends/stablehlo/HloBodies.h"
+#include "frontends/stablehlo/HloElastic.h"
 #include "frontends/stablehlo/HloHostCall.h"
 
 using namespace mlir;
@@ -35,6 +36,8 @@ LogicalResult importCustomCall(HloNode &n) {
     return n.out(n[0]);
   if (isHloHostCall(n))
     return importHloHostCall(n);
+  if (target == "shape_assertion")
+    return importHloShapeAssertion(n);
   for (const HloTarget &known : hloMatrixTargets())
     if (target == known.name)
       return n.size() == known.operands && n.results.size() == known.results

@@ -151,8 +151,24 @@ LogicalResult importConvolution(HloNode &n) {
   return n.out(n.convert(n.transpose(y, inverse(output)), element));
 }
 
+/// Pads that are an operand, known by now.
+LogicalResult importDynamicConvolution(HloNode &n) {
+  auto count = static_cast<int64_t>(n.shape(n[2]).size()) == 2
+                   ? 2 * n.shape(n[2])[0]
+                   : 0;
+  std::optional<SmallVector<int64_t>> pads =
+      n.numbers(n.reshapeTo(n[2], {count}), "the pads");
+  if (!pads || n.failed())
+    return failure();
+  auto type = RankedTensorType::get({count / 2, 2}, n.b.getI64Type());
+  n.op->setAttr("padding",
+                DenseElementsAttr::get(type, ArrayRef<int64_t>(*pads)));
+  return importConvolution(n);
+}
+
 constexpr HloRow rows[] = {
     {"convolution", 2, importConvolution},
+    {"dynamic_conv", 3, importDynamicConvolution},
     {"dot_general", 2, importDotGeneral},
 };
 

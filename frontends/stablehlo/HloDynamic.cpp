@@ -36,7 +36,7 @@ LogicalResult importDynamicSlice(HloNode &n) {
 
 /// A scatter along the dims that the update does not fill; these come first.
 LogicalResult importDynamicUpdateSlice(HloNode &n) {
-  SmallVector<int64_t> own = n.shape(n[0]), part = n.shape(n[1]);
+  SmallVector<ts::Dim> own = ts::dimsOf(n[0]), part = ts::dimsOf(n[1]);
   size_t rank = own.size();
   std::optional<SmallVector<Value>> at = starts(n, 2, rank);
   if (!at || n.failed())
@@ -46,21 +46,28 @@ LogicalResult importDynamicUpdateSlice(HloNode &n) {
   Type i64 = n.b.getI64Type();
   SmallVector<int64_t> order, window;
   SmallVector<Value> firsts;
+  bool empty = false;
   for (size_t i = 0; i < rank; ++i) {
-    if (part[i] > own[i])
-      return n.damaged("writes " + Twine(part[i]) + " of " + Twine(own[i]) +
-                       " elements");
     if (part[i] == own[i])
       continue;
+    std::optional<int64_t> size = part[i].asConstant(),
+                           whole = own[i].asConstant();
+    if (!size)
+      return n.unsupported("an update of a size that only a call knows, which "
+                           "is not all of the operand's");
+    if (whole && *size > *whole)
+      return n.damaged("writes " + Twine(*size) + " of " + Twine(*whole) +
+                       " elements");
+    empty |= *size == 0;
     order.push_back(static_cast<int64_t>(i));
-    window.push_back(part[i]);
+    window.push_back(*size);
     firsts.push_back(n.binary<ts::MinOp>(
         n.binary<ts::MaxOp>((*at)[i], n.integerScalar(0, i64)),
-        n.integerScalar(own[i] - part[i], i64)));
+        n.sizeScalar(own[i] - part[i], i64)));
   }
   if (order.empty())
     return n.out(n[1]);
-  if (llvm::is_contained(part, 0))
+  if (empty)
     return n.out(n[0]);
   size_t moved = order.size();
   for (size_t i = 0; i < rank; ++i)

@@ -1,6 +1,8 @@
 #include "frontends/stablehlo/HloImporter.h"
 #include "frontends/stablehlo/HloComplex.h"
+#include "frontends/stablehlo/HloElastic.h"
 #include "frontends/stablehlo/HloNarrow.h"
+#include "frontends/stablehlo/HloQuantised.h"
 #include "ir/tensor/SignatureMarks.h"
 #include "mlir/IR/Verifier.h"
 
@@ -25,11 +27,19 @@ static Error damagedFile(const Twine &what, const std::string &where = "") {
 RankedTensorType hloType(Type type, std::string &problem) {
   auto tensor = dyn_cast<RankedTensorType>(type);
   if (!tensor) {
-    problem = "a value that is no tensor of numbers (a token, a tuple or "
-              "quantised numbers)";
+    problem = "a value that is no tensor of numbers (a token or a tuple)";
     return {};
   }
   Type element = tensor.getElementType();
+  if (isHloQuantised(element)) {
+    element = hloStorage(element);
+    if (!element) {
+      llvm::raw_string_ostream(problem)
+          << "element type " << tensor.getElementType();
+      return {};
+    }
+    tensor = tensor.clone(element);
+  }
   if (auto complex = dyn_cast<ComplexType>(element)) {
     element = complex.getElementType();
     if ((element.isF32() || element.isF64()) && tensor.hasStaticShape()) {
@@ -40,11 +50,10 @@ RankedTensorType hloType(Type type, std::string &problem) {
   }
   if (isa<IntegerType, Float64Type, Float32Type, Float16Type, BFloat16Type,
           Float8E4M3FNType, Float8E5M2Type, Float8E4M3FNUZType,
-          Float8E5M2FNUZType, Float8E8M0FNUType, Float4E2M1FNType>(element)) {
-    if (tensor.hasStaticShape())
-      return tensor;
-    problem = "a size that only a call knows (export with fixed sizes)";
-    return {};
+          Float8E5M2FNUZType, Float8E4M3Type, Float8E3M4Type,
+          Float8E4M3B11FNUZType, Float8E8M0FNUType, Float6E2M3FNType,
+          Float6E3M2FNType, Float4E2M1FNType>(element)) {
+    return RankedTensorType::get(tensor.getShape(), element);
   }
   llvm::raw_string_ostream(problem) << "element type " << element;
   return {};
@@ -178,14 +187,20 @@ Status HloImporter::importOp(Operation &op, HloFrame &frame) {
     return success();
   }
   const HloRow *row = findHloRow(kind);
-  bool complex = isHloComplex(&op);
+  std::string problem;
+  bool complex = isHloComplex(&op), elastic = isHloElastic(&op);
+  if (elastic && row && !complex) {
+    row = findHloElasticRow(n, row);
+    problem =
+        row ? "" : "sizes that only a call knows (export with fixed ones)";
+    alignHloOperands(n);
+  }
   if (frame.lift && row && !isLiftable(kind))
     row = nullptr;
   size_t before = missing.size();
   LogicalResult built = failure();
   // So rows find results of types that there are. What is missing in functions
   // and regions is said there.
-  std::string problem;
   bool nests = op.getNumRegions() > 0 || kind == "call" || kind == "composite";
   for (Value result : op.getResults())
     if ((row || complex) && !nests && !hloType(result.getType(), problem))
@@ -196,6 +211,8 @@ Status HloImporter::importOp(Operation &op, HloFrame &frame) {
     built = importHloComplex(n, row);
   else if (n.operands.size() < row->operands)
     (void)n.damaged("has " + Twine(n.operands.size()) + " operands");
+  else if (isHloQuantised(&op))
+    built = importHloQuantised(n, *row);
   else if (isHloNarrow(&op) && computesHloWide(kind))
     built = importHloNarrow(n, *row);
   else
@@ -224,10 +241,13 @@ Status HloImporter::importOp(Operation &op, HloFrame &frame) {
                            n.where());
     if (declared && frame.lift && kind != "constant")
       declared = n.resultType(i);
-    if (declared != n.results[i].getType())
+    if (!hloFits(declared, n.results[i].getType()))
       return damagedFile("gives " + ts::shapeText(n.results[i].getType()) +
                              " where the program has another type",
                          n.where());
+    n.results[i] = hloDeclared(n, n.results[i], declared);
+    if (n.error)
+      return *n.error;
   }
   finish(true);
   return success();
@@ -270,9 +290,10 @@ Expected<SmallVector<Value>> HloImporter::call(StringRef callee,
   frame.line = hloSourceLine(caller.op, caller.frame);
   for (auto [inner, outer] : llvm::zip(block->getArguments(), arguments)) {
     std::string problem;
-    if (hloType(inner.getType(), problem) != outer.getType())
+    Type declared = hloType(inner.getType(), problem);
+    if (!hloFits(declared, outer.getType()))
       return damagedFile("calls '" + callee + "' with other types", where);
-    frame.values[inner] = outer;
+    frame.values[inner] = hloDeclared(caller, outer, declared);
   }
   return importBlock(*block, frame);
 }
@@ -320,6 +341,25 @@ static std::string distinct(StringRef wanted, llvm::StringSet<> &taken) {
   return name;
 }
 
+RankedTensorType HloImporter::argumentType(
+    RankedTensorType type, unsigned argument,
+    const llvm::DenseMap<std::pair<unsigned, unsigned>, std::string> &names) {
+  SmallVector<Dim> dims;
+  for (auto [i, size] : llvm::enumerate(type.getShape())) {
+    auto named = names.find({argument, static_cast<unsigned>(i)});
+    if (!ShapedType::isDynamic(size)) {
+      dims.push_back(Dim::constant(context, size));
+    } else if (named != names.end()) {
+      symbols.insert({StringAttr::get(context, named->second), 0});
+      dims.push_back(Dim::symbol(context, named->second));
+    } else {
+      dims.push_back(
+          freshSymbol(("size" + Twine(argument) + "_" + Twine(i)).str()));
+    }
+  }
+  return ts::tensorType(context, dims, type.getElementType());
+}
+
 Expected<OwningOpRef<ModuleOp>> HloImporter::importMain(Operation *function,
                                                         ModuleOp program) {
   Block &block = function->getRegion(0).front();
@@ -328,12 +368,18 @@ Expected<OwningOpRef<ModuleOp>> HloImporter::importMain(Operation *function,
   module = *result;
   b.setInsertionPointToEnd(module.getBody());
   SmallVector<Type> types;
+  HloSizeNames names = hloSizeNames(
+      block, [&](StringRef name) { return functions.lookup(name); });
+  for (const auto &[place, name] : names)
+    reservedNames.insert(name);
   for (auto [i, argument] : llvm::enumerate(block.getArguments())) {
     std::string problem;
     RankedTensorType type = hloBorderType(argument.getType(), problem);
     if (!type)
       missing.push_back({"argument " + std::to_string(i), "",
                          hloSourceLine(argument.getLoc()), problem});
+    else if (!type.hasStaticShape())
+      type = argumentType(type, static_cast<unsigned>(i), names);
     types.push_back(type);
   }
   if (!missing.empty())

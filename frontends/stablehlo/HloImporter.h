@@ -57,6 +57,10 @@ private:
   Expected<mlir::OwningOpRef<mlir::ModuleOp>>
   importMain(mlir::Operation *main, mlir::ModuleOp program);
   Error missingError() const;
+  /// With a symbol for each size that the program leaves to the call.
+  mlir::RankedTensorType argumentType(
+      mlir::RankedTensorType type, unsigned argument,
+      const llvm::DenseMap<std::pair<unsigned, unsigned>, std::string> &names);
 
   llvm::StringMap<mlir::Operation *> functions;
   std::vector<Missing> missing;

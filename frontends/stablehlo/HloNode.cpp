@@ -1,6 +1,8 @@
 #include "frontends/stablehlo/HloNode.h"
+#include "frontends/stablehlo/HloElastic.h"
 #include "frontends/stablehlo/HloImporter.h"
 #include "frontends/stablehlo/HloNarrow.h"
+#include "frontends/stablehlo/HloQuantised.h"
 
 using namespace mlir;
 
@@ -168,9 +170,19 @@ RankedTensorType HloNode::resultType(size_t index) {
   if (auto tensor = dyn_cast<RankedTensorType>(given); tensor && onPlanes)
     if (auto complex = dyn_cast<ComplexType>(tensor.getElementType()))
       given = tensor.clone(complex.getElementType());
+  bool quantised = isHloQuantised(given);
   RankedTensorType type = hloType(given, problem);
+  if (type && quantised && computed)
+    type = type.clone(computed);
   if (type && onWide)
     type = type.clone(hloWideType(type.getElementType()));
+  if (type && !type.hasStaticShape() && !frame.lift) {
+    // Others read its rank and its elements alone.
+    SmallVector<Dim> dims = hloCommonDims(*this);
+    if (static_cast<int64_t>(dims.size()) == type.getRank())
+      return this->type(dims, type.getElementType());
+    return type;
+  }
   if (!type)
     (void)unsupported(problem);
   else if (frame.lift && kind != "constant")

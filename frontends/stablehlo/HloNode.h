@@ -108,6 +108,9 @@ public:
   bool onPlanes = false;
   /// Operands and results are of wider types than the program's (HloNarrow.h).
   bool onWide = false;
+  /// What results of quantised numbers have for elements; null: what they are
+  /// stored in (HloQuantised.h).
+  mlir::Type computed;
 };
 
 struct HloRow {
@@ -141,6 +144,7 @@ llvm::ArrayRef<HloRow> hloLoopRows();
 llvm::ArrayRef<HloRow> hloMatrixRows();
 llvm::ArrayRef<HloRow> hloNormRows();
 llvm::ArrayRef<HloRow> hloOlderRows();
+llvm::ArrayRef<HloRow> hloRandomRows();
 
 /// Data that stays in the file, `type` of it as `as`; null and an error.
 mlir::Value hloLargeConstant(HloNode &n, mlir::Type type,

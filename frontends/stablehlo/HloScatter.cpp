@@ -1,5 +1,6 @@
 // Windows written at places that only the run knows. What does not fit whole is
 // left out, as XLA does it.
+#include "frontends/stablehlo/HloBodies.h"
 #include "frontends/stablehlo/HloIndices.h"
 #include "frontends/stablehlo/HloRegions.h"
 
@@ -38,6 +39,68 @@ Value withSpare(HloNode &n, Value x, int64_t by) {
   return n.pad(x, n.scalarFor(x, 0), zeros, high, zeros);
 }
 
+/// One window after the other: each is read, combined with its update and
+/// written. `places` and `update` begin with `batch` dims of windows.
+Value inTurn(HloNode &n, Value x, Value places, Value update, size_t batch) {
+  if (!x || !places || !update || n.failed())
+    return {};
+  auto inRows = [&](Value value, int64_t count) {
+    SmallVector<int64_t> shape = n.shape(value);
+    shape.erase(shape.begin(), shape.begin() + static_cast<int64_t>(batch));
+    shape.insert(shape.begin(), count);
+    return n.reshapeTo(value, shape);
+  };
+  int64_t count = 1;
+  for (size_t i = 0; i < batch; ++i)
+    count *= n.shape(update)[i];
+  places = inRows(places, count);
+  update = inRows(update, count);
+  if (!places || !update)
+    return {};
+  OpBuilder::InsertPoint at = n.b.saveInsertionPoint();
+  ts::Dim turn = n.shared.freshSymbol("turn");
+  n.importer.turns[*turn.asSymbol()] = count;
+  HloBody region;
+  n.importer.beginBody(region.body, "scatter", n.loc, n.frame.body,
+                       {x.getType()});
+  region.frame.parent = &n.frame;
+  region.frame.body = &region.body;
+  region.frame.depth = n.frame.depth + 1;
+  HloNode inner(n.importer, region.frame, n.op, n.kind, n.loc);
+  inner.onWide = n.onWide;
+  auto one = [&](Value value) {
+    Value row = inner.sliceDim(n.importer.capture(region.body, value), 0, turn,
+                               n.dim(1));
+    SmallVector<int64_t> shape = n.shape(value);
+    return inner.reshapeTo(row, ArrayRef(shape).drop_front());
+  };
+  Value whole = region.body.function.getArgument(0), place = one(places),
+        part = one(update), next;
+  Value present = inner.make<ts::GatherNdOp>(whole, place, uint64_t(0));
+  std::optional<SmallVector<Value>> made =
+      present ? hloApply(inner, 0, {present, part}) : std::nullopt;
+  if (made && made->size() != 1)
+    (void)inner.damaged("its region gives another number of results");
+  else if (made)
+    next = inner.make<ts::ScatterNdOp>(whole, place, made->front(),
+                                       ts::ReduceKindAttr());
+  if (inner.error)
+    n.error = inner.error;
+  if (inner.missing)
+    n.missing = inner.missing;
+  n.importer.endBody(region.body,
+                     next ? ArrayRef<Value>(next) : ArrayRef<Value>(), at);
+  if (!next || n.failed())
+    return {};
+  auto loop = ts::LoopOp::create(
+      n.b, n.loc, TypeRange(x.getType()),
+      SymbolRefAttr::get(region.body.function),
+      n.b.getStringAttr(*turn.asSymbol()), n.dim(count).attr(), Value(),
+      ValueRange(x), region.body.captures, StringAttr(), n.b.getArrayAttr({}),
+      n.b.getDenseBoolArrayAttr({}));
+  return loop.getResult(0);
+}
+
 LogicalResult importScatter(HloNode &n) {
   if (n.size() != 3 || n.results.size() != 1)
     return n.unsupported("of several operands");
@@ -48,13 +111,9 @@ LogicalResult importScatter(HloNode &n) {
   bool subtracts = !replaces && !kind && hloSubtracts(n.op, 0);
   if (subtracts)
     kind = ReduceKind::add;
-  // Any other region: elements are read, combined and written, once each.
+  // Any other region: elements are read, combined and written, all at once
+  // where no element is written twice.
   bool combines = !replaces && !kind;
-  if (combines && !n.flag("unique_indices"))
-    return n.unsupported(
-        "with a region that is not one add, subtract, multiply, maximum, "
-        "minimum or the update itself, of indices that may repeat (give "
-        "unique_indices=True where they do not)");
   SmallVector<int64_t> updates = n.shape(n[2]),
                        inserted = n.dims("inserted_window_dims", rank),
                        paired = n.dims("input_batching_dims", rank),
@@ -131,12 +190,13 @@ LogicalResult importScatter(HloNode &n) {
   Value fits = fitting(n, *w);
   Type element = ts::elementTypeOf(x);
   bool spare = false;
-  if (combines) {
+  bool repeats = combines && !n.flag("unique_indices") && !w->batch.empty();
+  if (combines && !repeats) {
     update = combined(n.make<ts::GatherNdOp>(x, hloPlaces(n, *w), uint64_t(0)));
     if (!update)
       return failure();
-    replaces = true;
   }
+  replaces |= combines;
   if (fits && !replaces) {
     SmallVector<int64_t> at = llvm::to_vector(
         llvm::seq<int64_t>(0, static_cast<int64_t>(w->batch.size())));
@@ -151,7 +211,9 @@ LogicalResult importScatter(HloNode &n) {
   }
   auto reduction = replaces ? ts::ReduceKindAttr()
                             : ts::ReduceKindAttr::get(n.shared.context, *kind);
-  Value y = n.make<ts::ScatterNdOp>(x, hloPlaces(n, *w), update, reduction);
+  Value y =
+      repeats ? inTurn(n, x, hloPlaces(n, *w), update, w->batch.size())
+              : n.make<ts::ScatterNdOp>(x, hloPlaces(n, *w), update, reduction);
   if (spare)
     y = n.sliceDim(y, 0, n.dim(0), n.dim(own[placed[0]]));
   return n.out(n.transpose(y, back));

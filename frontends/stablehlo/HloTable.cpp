@@ -1,4 +1,6 @@
 #include "frontends/stablehlo/HloComplexMath.h"
+#include "frontends/stablehlo/HloElastic.h"
+#include "frontends/stablehlo/HloQuantised.h"
 #include "frontends/stablehlo/ImportStableHlo.h"
 #include "llvm/ADT/StringMap.h"
 
@@ -10,7 +12,8 @@ static llvm::StringMap<const HloRow *> makeTable() {
        {hloUnaryRows(), hloBinaryRows(), hloConstantRows(), hloShapeRows(),
         hloDynamicRows(), hloProductRows(), hloReductionRows(), hloWindowRows(),
         hloGatherRows(), hloScatterRows(), hloSortRows(), hloControlRows(),
-        hloLoopRows(), hloMatrixRows(), hloNormRows(), hloOlderRows()})
+        hloLoopRows(), hloMatrixRows(), hloNormRows(), hloOlderRows(),
+        hloQuantisedRows(), hloRandomRows(), hloElasticRows()})
     for (const HloRow &row : rows)
       table[row.name] = &row;
   return table;

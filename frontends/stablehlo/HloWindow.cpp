@@ -130,7 +130,8 @@ Value asScan(HloNode &n, ReduceKind kind, Value x, const WindowShape &w) {
 
 /// A pool over the dims that have windows, put last. Null for what is none.
 Value asPool(HloNode &n, ReduceKind kind, Value x, const WindowShape &w) {
-  SmallVector<int64_t> own = n.shape(x), order, shape{1, 1};
+  SmallVector<ts::Dim> own = ts::dimsOf(x), shape{n.dim(1), n.dim(1)}, result;
+  SmallVector<int64_t> order;
   bool isFloat = isa<FloatType>(ts::elementTypeOf(x));
   if (kind != ReduceKind::max && kind != ReduceKind::add &&
       !(kind == ReduceKind::min && isFloat))
@@ -139,14 +140,16 @@ Value asPool(HloNode &n, ReduceKind kind, Value x, const WindowShape &w) {
   for (size_t i = 0; i < w.rank(); ++i)
     if (w.isIdle(i)) {
       order.push_back(static_cast<int64_t>(i));
-      shape[order.size() > 1] *= own[i];
+      ts::Dim &merged = shape[order.size() > 1];
+      merged = merged * own[i];
     }
   for (size_t i = 0; i < w.rank(); ++i) {
     if (w.isIdle(i))
       continue;
     auto [low, high] = w.pads[i];
-    if (low < 0 || high < 0 ||
-        own[i] + low + high < (w.size[i] - 1) * w.dilations[i] + 1)
+    std::optional<int64_t> size = own[i].asConstant();
+    if (low < 0 || high < 0 || !size ||
+        *size + low + high < (w.size[i] - 1) * w.dilations[i] + 1)
       return {};
     order.push_back(static_cast<int64_t>(i));
     shape.push_back(own[i]);
@@ -156,16 +159,19 @@ Value asPool(HloNode &n, ReduceKind kind, Value x, const WindowShape &w) {
     windows.low.push_back(n.dim(low));
     windows.high.push_back(n.dim(high));
   }
-  if (windows.window.empty() || llvm::is_contained(own, 0))
+  if (windows.window.empty() ||
+      llvm::any_of(own, [](ts::Dim dim) { return dim.isConstant(0); }))
     return {};
-  SmallVector<int64_t> back(w.rank()), result;
+  SmallVector<int64_t> back(w.rank());
   for (auto [i, dim] : llvm::enumerate(order)) {
     back[dim] = static_cast<int64_t>(i);
-    result.push_back(w.isIdle(dim) ? own[dim]
-                                   : w.count(dim, own[dim] + w.pads[dim].first +
-                                                      w.pads[dim].second));
+    result.push_back(
+        w.isIdle(dim)
+            ? own[dim]
+            : n.dim(w.count(dim, *own[dim].asConstant() + w.pads[dim].first +
+                                     w.pads[dim].second)));
   }
-  Value moved = n.reshapeTo(n.transpose(x, order), shape);
+  Value moved = n.reshape(n.transpose(x, order), shape);
   bool smallest = kind == ReduceKind::min;
   Value y =
       pool(n, kind == ReduceKind::add ? ts::PoolKind::sum : ts::PoolKind::max,
@@ -173,7 +179,7 @@ Value asPool(HloNode &n, ReduceKind kind, Value x, const WindowShape &w) {
            /*countPadding=*/false);
   if (smallest)
     y = n.make<ts::NegOp>(y);
-  return n.transpose(n.reshapeTo(y, result), back);
+  return n.transpose(n.reshape(y, result), back);
 }
 
 /// Of any region and several operands: running reductions in steps of 1, 2, 4
@@ -267,7 +273,9 @@ LogicalResult importReduceWindow(HloNode &n) {
   SmallVector<int64_t> zeros(rank, 0);
   // Of XLA, what lies outside takes no part, whatever a window begins with.
   Value neutral = hloNeutral(n, *kind, ts::elementTypeOf(n[0]));
-  Value x = n.pad(n[0], neutral, zeros, zeros, spread);
+  Value x = n[0];
+  if (spread != zeros)
+    x = n.pad(x, neutral, zeros, zeros, spread);
   if (!x)
     return failure();
   auto finish = [&](Value y) {
@@ -278,6 +286,9 @@ LogicalResult importReduceWindow(HloNode &n) {
     known = asPool(n, *kind, x, *w);
   if (known || n.failed())
     return finish(known);
+  if (llvm::any_of(ts::dimsOf(x), [](ts::Dim dim) { return dim.isSymbolic(); }))
+    return n.unsupported("with windows other than pools and running "
+                         "reductions, of sizes that only a call knows");
   if (w->taps() > mostTaps)
     return n.unsupported("with windows of more than " + Twine(mostTaps) +
                          " elements, other than pools and running reductions");

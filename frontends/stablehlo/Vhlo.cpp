@@ -7,6 +7,7 @@
 #include "mlir/Bytecode/BytecodeOpInterface.h"
 #include "mlir/Bytecode/BytecodeReader.h"
 #include "mlir/Bytecode/BytecodeReaderConfig.h"
+#include "mlir/Dialect/Quant/IR/Quant.h"
 #include "mlir/IR/ExtensibleDialect.h"
 #include "llvm/Support/Alignment.h"
 #include "llvm/Support/Endian.h"
@@ -178,6 +179,7 @@ Expected<OwningOpRef<ModuleOp>> readHloBytecode(MLIRContext &context,
 Expected<HloProgram> readHloProgram(MLIRContext &context,
                                     std::string_view bytes,
                                     const std::string &where) {
+  context.loadDialect<quant::QuantDialect>();
   if (isHloText(bytes.substr(0, hloTextBegin))) {
     ASSIGN_OR_RETURN(OwningOpRef<ModuleOp> module,
                      readHloText(context, bytes, where));

@@ -1,6 +1,7 @@
 // The types and attributes that StableHLO keeps in bytecode.
 #include "frontends/stablehlo/VhloBytecode.h"
 #include "frontends/stablehlo/Vhlo.h"
+#include "mlir/Dialect/Quant/IR/QuantTypes.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/BuiltinTypes.h"
 
@@ -129,7 +130,8 @@ LogicalResult skip(DialectBytecodeReader &reader, StringRef format) {
 bool isElement(Type type) {
   if (auto complex = dyn_cast_if_present<ComplexType>(type))
     type = complex.getElementType();
-  return isa_and_present<IntegerType, FloatType, IndexType>(type);
+  return isa_and_present<IntegerType, FloatType, IndexType,
+                         quant::QuantizedType>(type);
 }
 
 Type VhloBytecode::readTensor(DialectBytecodeReader &reader) const {
@@ -161,18 +163,43 @@ Type VhloBytecode::readFunction(DialectBytecodeReader &reader) const {
 Type VhloBytecode::readQuantised(DialectBytecodeReader &reader,
                                  bool perAxis) const {
   Type storage, expressed;
-  auto readReal = [&](int64_t &) -> LogicalResult {
-    return reader.readAPFloatWithKnownSemantics(APFloat::IEEEdouble());
+  uint64_t flags = 0, axis = 0;
+  int64_t zero = 0, least = 0, most = 0;
+  auto readReal = [&](double &value) -> LogicalResult {
+    FailureOr<APFloat> read =
+        reader.readAPFloatWithKnownSemantics(APFloat::IEEEdouble());
+    if (failed(read))
+      return failure();
+    value = read->convertToDouble();
+    return mlir::success();
   };
-  SmallVector<int64_t> scales;
-  if (failed(skip(reader, "v")) || failed(reader.readType(storage)) ||
-      failed(reader.readType(expressed)) ||
-      (perAxis && (failed(skip(reader, "vss")) ||
-                   failed(readList(reader, scales, readReal)) ||
-                   failed(skip(reader, "S")))) ||
-      (!perAxis && failed(skip(reader, "dsss"))))
+  double scale = 0;
+  SmallVector<double> scales;
+  SmallVector<int64_t> zeros;
+  if (failed(reader.readVarInt(flags)) || failed(reader.readType(storage)) ||
+      failed(reader.readType(expressed)))
     return {};
-  return NoneType::get(getContext());
+  bool read = perAxis ? succeeded(reader.readVarInt(axis)) &&
+                            succeeded(reader.readSignedVarInt(least)) &&
+                            succeeded(reader.readSignedVarInt(most)) &&
+                            succeeded(readList(reader, scales, readReal)) &&
+                            succeeded(readIntegers(reader, zeros))
+                      : succeeded(readReal(scale)) &&
+                            succeeded(reader.readSignedVarInt(zero)) &&
+                            succeeded(reader.readSignedVarInt(least)) &&
+                            succeeded(reader.readSignedVarInt(most));
+  if (!read)
+    return {};
+  auto wrong = [&] { return reader.emitError("a quantised type: "); };
+  if (flags > quant::QuantizationFlags::Signed || axis > 32 ||
+      (perAxis && scales.size() != zeros.size()))
+    return wrong() << "its parameters do not fit", Type();
+  if (perAxis)
+    return quant::UniformQuantizedPerAxisType::getChecked(
+        wrong, flags, storage, expressed, scales, zeros,
+        static_cast<int32_t>(axis), least, most);
+  return quant::UniformQuantizedType::getChecked(
+      wrong, flags, storage, expressed, scale, zero, least, most);
 }
 
 Type VhloBytecode::readType(DialectBytecodeReader &reader) const {
@@ -388,10 +415,12 @@ Attribute VhloBytecode::readAttribute(DialectBytecodeReader &reader) const {
     return dropped("S");
   case 20:
     return dropped("ddsa");
+  case 12:
+    return enumeration({"DEFAULT", "THREE_FRY", "PHILOX"});
+  case 13:
+    return enumeration({"", "UNIFORM", "NORMAL"});
   case 5:
   case 11:
-  case 12:
-  case 13:
   case 19: {
     uint64_t value = 0;
     if (failed(reader.readVarInt(value)))

@@ -87,7 +87,7 @@ typedef enum {
   KNAPPER_U16 = 10,
   KNAPPER_U32 = 11,
   KNAPPER_U64 = 12,
-  /* Storage types, one byte an element. The types of four and two bits hold
+  /* Storage types, one byte an element. The types of less than eight bits hold
      their value in the low bits; the high ones are not looked at, and are
      copies of the sign (or 0) in what was computed. */
   KNAPPER_F8E4M3FN = 13,
@@ -100,7 +100,13 @@ typedef enum {
   KNAPPER_U4 = 20,
   KNAPPER_I2 = 21,
   KNAPPER_U2 = 22,
-  KNAPPER_STRING = 23 /* a knapper_string an element */
+  KNAPPER_STRING = 23, /* a knapper_string an element */
+  /* Storage types too; those of six bits like those of four. */
+  KNAPPER_F8E4M3 = 24,
+  KNAPPER_F8E3M4 = 25,
+  KNAPPER_F8E4M3B11FNUZ = 26,
+  KNAPPER_F6E2M3 = 27,
+  KNAPPER_F6E3M2 = 28
 } knapper_dtype;
 /* Bytes an element takes; 0 for an unknown dtype. */
 KNAPPER_API size_t knapper_dtype_size(knapper_dtype dtype);

@@ -14,7 +14,8 @@ def Ts_SInt : AnyTypeOf<[I8, I16, I32, I64]>;
 def Ts_Int : AnyTypeOf<[I8, UI8, I16, UI16, I32, UI32, I64, UI64]>;
 def Ts_Number : AnyTypeOf<[Ts_Float, Ts_Int]>;
 // What is moved, converted and reinterpreted, but never computed with.
-def Ts_Storage : AnyTypeOf<[F8E4M3FN, F8E4M3FNUZ, F8E5M2, F8E5M2FNUZ, F8E8M0FNU, F4E2M1FN, I<4>, UI<4>, I<2>, UI<2>]>;
+def Ts_Storage : AnyTypeOf<[F8E4M3FN, F8E4M3FNUZ, F8E5M2, F8E5M2FNUZ, F8E4M3, F8E3M4, F8E4M3B11FNUZ, F8E8M0FNU,
+                             F6E2M3FN, F6E3M2FN, F4E2M1FN, I<4>, UI<4>, I<2>, UI<2>]>;
 def Ts_Element : AnyTypeOf<[Ts_Number, I1, Ts_Storage]>;
 
 def Ts_Tensor : RankedTensorOf<[Ts_Element]>;

@@ -477,10 +477,10 @@ Value BitcastOp::buildElement(OpBuilder &b, Location loc, ValueRange x) {
     Value zero = splat(b, loc, value.getType(), 0);
     return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, value, zero);
   }
-  if (to.getIntOrFloatBitWidth() < 8) {
+  if (unsigned bits = to.getIntOrFloatBitWidth(); bits < 8) {
     if (isa<FloatType>(to))
-      return arith::AndIOp::create(b, loc, value,
-                                   splat(b, loc, value.getType(), 15));
+      return arith::AndIOp::create(
+          b, loc, value, splat(b, loc, value.getType(), (1 << bits) - 1));
     return buildFromSmallInteger(b, loc, value, to);
   }
   compute = computeElement(to);

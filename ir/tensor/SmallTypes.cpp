@@ -17,6 +17,16 @@ SmallFloat layoutOf(Type element) {
     return {2, 15, 0x7b, 0x7e, 0x7c, false, 0x80};
   if (isa<Float8E5M2FNUZType>(element))
     return {2, 16, 0x7f, 0x80, -1, true, 0x80};
+  if (isa<Float8E4M3Type>(element))
+    return {3, 7, 0x77, 0x7c, 0x78, false, 0x80};
+  if (isa<Float8E3M4Type>(element))
+    return {4, 3, 0x6f, 0x78, 0x70, false, 0x80};
+  if (isa<Float8E4M3B11FNUZType>(element))
+    return {3, 11, 0x7f, 0x80, -1, true, 0x80};
+  if (isa<Float6E2M3FNType>(element))
+    return {3, 1, 0x1f, -1, -1, false, 0x20};
+  if (isa<Float6E3M2FNType>(element))
+    return {2, 3, 0x1f, -1, -1, false, 0x20};
   assert(isa<Float4E2M1FNType>(element) && "not a small float with a sign");
   return {1, 1, 0x7, -1, -1, false, 0x8};
 }
@@ -142,7 +152,7 @@ Value buildFromSmallFloat(OpBuilder &b, Location loc, Value byte, Type from) {
     bits =
         f.select(f.compare(IntP::eq, magnitude, layout.nan), 0x7fc00000, bits);
   }
-  unsigned signPosition = layout.sign == 0x80 ? 7 : 3;
+  unsigned signPosition = llvm::Log2_32(layout.sign);
   Value sign = f.shl(f.band(code, layout.sign), 31 - signPosition);
   bits = f.bor(bits, sign);
   if (layout.zeroIsOne)
@@ -186,7 +196,7 @@ Value buildToSmallFloat(OpBuilder &b, Location loc, Value x, Type to,
   code = f.select(f.compare(IntP::sgt, code, layout.largest), beyond, code);
   Value nan = f.isNan(x);
   code = f.select(nan, std::max(layout.nan, 0), code);
-  unsigned signPosition = layout.sign == 0x80 ? 7 : 3;
+  unsigned signPosition = llvm::Log2_32(layout.sign);
   Value sign = f.band(f.shr(f.bitcast(x, integer), width - 1 - signPosition),
                       layout.sign);
   if (layout.zeroIsOne)

@@ -1,6 +1,6 @@
 //===- SmallTypes.h - Bytes of the storage types, and numbers -------------===//
 //
-// Floats of eight and four bits and integers of four and two are bytes in
+// Floats of eight, six and four bits and integers of four and two are bytes in
 // compute form (i8, scalar or vector). What turns them into numbers and back is
 // arithmetic on integers: no instruction of the target is needed. High bits of
 // a byte that a type does not use are ignored; results carry the sign there.

@@ -41,6 +41,9 @@ _CODES = {
     "f8e5m2": (12, 8),
     "f8e5m2fnuz": (13, 8),
     "f8e8m0": (14, 8),
+    "f8e3m4": (7, 8),
+    "f8e4m3": (8, 8),
+    "f8e4m3b11fnuz": (9, 8),
 }
 # None: DLPack packs elements below a byte, ours take one each; it has no strings.
 _TO_DL = [_CODES.get(name) for name in dtypes.NAMES]

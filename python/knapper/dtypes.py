@@ -36,6 +36,11 @@ _TABLE = (
     ("i2", 1, ":int2"),
     ("u2", 1, ":uint2"),
     ("string", 16, "object"),
+    ("f8e4m3", 1, ":float8_e4m3"),
+    ("f8e3m4", 1, ":float8_e3m4"),
+    ("f8e4m3b11fnuz", 1, ":float8_e4m3b11fnuz"),
+    ("f6e2m3", 1, ":float6_e2m3fn"),
+    ("f6e3m2", 1, ":float6_e3m2fn"),
 )
 NAMES = tuple(row[0] for row in _TABLE)
 SIZES = tuple(row[1] for row in _TABLE)

@@ -38,24 +38,36 @@ enum class DType : uint8_t {
   i2 = 21,
   u2 = 22,
   text = 23, // a knapper_string an element, in the host's memory
+  // Storage types too.
+  f8e4m3 = 24,
+  f8e3m4 = 25,
+  f8e4m3b11fnuz = 26,
+  f6e2m3 = 27,
+  f6e3m2 = 28,
 };
-inline constexpr unsigned kNumDTypes = 24;
+inline constexpr unsigned kNumDTypes = 29;
 
 /// Bytes one element takes in memory.
 constexpr size_t byteSize(DType type) {
-  constexpr uint8_t sizes[kNumDTypes] = {4, 2, 2, 8, 1, 1, 1, 2, 4, 8, 2, 4,
-                                         8, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 16};
+  constexpr uint8_t sizes[kNumDTypes] = {4, 2, 2, 8,  1, 1, 1, 2, 4, 8,
+                                         2, 4, 8, 1,  1, 1, 1, 1, 1, 1,
+                                         1, 1, 1, 16, 1, 1, 1, 1, 1};
   return sizes[static_cast<uint8_t>(type)];
 }
 
 /// "f32", "bf16", ...
 constexpr std::string_view name(DType type) {
   constexpr std::string_view names[kNumDTypes] = {
-      "f32",    "f16",      "bf16",       "f64",    "i1",         "i8",
-      "u8",     "i16",      "i32",        "i64",    "u16",        "u32",
-      "u64",    "f8e4m3fn", "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz", "f8e8m0",
-      "f4e2m1", "i4",       "u4",         "i2",     "u2",
-      "string"};
+      "f32",    "f16",        "bf16",
+      "f64",    "i1",         "i8",
+      "u8",     "i16",        "i32",
+      "i64",    "u16",        "u32",
+      "u64",    "f8e4m3fn",   "f8e4m3fnuz",
+      "f8e5m2", "f8e5m2fnuz", "f8e8m0",
+      "f4e2m1", "i4",         "u4",
+      "i2",     "u2",         "string",
+      "f8e4m3", "f8e3m4",     "f8e4m3b11fnuz",
+      "f6e2m3", "f6e3m2"};
   return names[static_cast<uint8_t>(type)];
 }
 
@@ -66,11 +78,12 @@ constexpr bool isUnsigned(DType type) {
 /// Floating-point, storage types among them.
 constexpr bool isFloat(DType type) {
   return type <= DType::f64 ||
-         (type >= DType::f8e4m3fn && type <= DType::f4e2m1);
+         (type >= DType::f8e4m3fn && type <= DType::f4e2m1) ||
+         type >= DType::f8e4m3;
 }
 /// Moved and converted, but never computed with.
 constexpr bool isStorage(DType type) {
-  return type >= DType::f8e4m3fn && type <= DType::u2;
+  return type >= DType::f8e4m3fn && type != DType::text;
 }
 
 constexpr std::optional<DType> parseDType(std::string_view text) {

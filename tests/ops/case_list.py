@@ -5,7 +5,8 @@ import inspect
 FLOATS = ["f32", "f64", "f16", "bf16"]
 INTS = ["i8", "ui8", "i16", "ui16", "i32", "ui32", "i64", "ui64"]
 NUMBERS = FLOATS + INTS
-SMALL_FLOATS = ["f8E4M3FN", "f8E4M3FNUZ", "f8E5M2", "f8E5M2FNUZ", "f8E8M0FNU", "f4E2M1FN"]
+SMALL_FLOATS = ["f8E4M3FN", "f8E4M3FNUZ", "f8E5M2", "f8E5M2FNUZ", "f8E4M3", "f8E3M4", "f8E4M3B11FNUZ", "f8E8M0FNU", "f6E2M3FN",
+                "f6E3M2FN", "f4E2M1FN"]
 STORAGE = SMALL_FLOATS + ["i4", "ui4", "i2", "ui2"]
 
 CASES = []

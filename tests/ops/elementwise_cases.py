@@ -190,7 +190,7 @@ for storage in SMALL_FLOATS:
 for source, target in [("f32", "i32"), ("i32", "f32"), ("f64", "i64"), ("i64", "f64"), ("f32", "ui32"), ("ui64", "f64"),
                        ("i8", "ui8"), ("ui16", "i16"), ("i16", "bf16"), ("ui16", "f16"), ("bf16", "ui16"),
                        ("i1", "ui8"), ("ui8", "i1"), ("f8E5M2", "ui8"), ("i8", "f8E4M3FN"), ("i4", "ui4"), ("ui4", "i4"),
-                       ("f4E2M1FN", "i4"), ("ui4", "f4E2M1FN"), ("ui2", "i2")]:
+                       ("f4E2M1FN", "i4"), ("ui8", "f8E3M4"), ("f8E4M3", "ui8"), ("f8E4M3B11FNUZ", "i8"), ("ui4", "f4E2M1FN"), ("ui2", "i2")]:
     s, t = T(source, "a", "b"), T(target, "a", "b")
     values = "bool" if source == "i1" else "bytes" if source in STORAGE else "wide"
     case(f"bitcast {source} {target}", [In("x", s, values)], f"%r = ts.bitcast %x : {s} to {t}", t, PLANE[:5])

@@ -21,7 +21,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 DTYPES = (
     "f32", "f16", "bf16", "f64", "i1", "i8", "ui8", "i16", "ui16", "i32", "ui32", "i64", "ui64",
-    "f8E4M3FN", "f8E4M3FNUZ", "f8E5M2", "f8E5M2FNUZ", "f8E8M0FNU", "f4E2M1FN", "i4", "ui4", "i2", "ui2",
+    "f8E4M3FN", "f8E4M3FNUZ", "f8E5M2", "f8E5M2FNUZ", "f8E4M3", "f8E3M4", "f8E4M3B11FNUZ", "f8E8M0FNU", "f6E2M3FN", "f6E3M2FN",
+    "f4E2M1FN", "i4", "ui4", "i2", "ui2",
 )  # fmt: skip
 ROW = re.compile(
     r'\{\s*"([^"]*)"\s*,\s*"(\w+)"\s*,\s*(\d+)\s*,\s*-?\w+\s*,\s*-?\w+\s*,\s*([^{}]*?)\}', re.S

@@ -100,6 +100,7 @@ OPS = {
     "switch": (lambda x, i: lax.switch(i, [lambda: x, lambda: x * 2, lambda: x - 3]), X, np.int32(5)),
     "loop in a branch": (lambda x, p: lax.cond(p, lambda: lax.fori_loop(0, 3, lambda i, c: c + x, x), lambda: x), X, np.array(True)),
     "random bits": (lambda k: jax.random.randint(jax.random.wrap_key_data(k), (7,), 0, 100), np.array([1, 2], np.uint32)),
+    "bits of a generator": (lambda k: jax.random.bits(jax.random.wrap_key_data(k, impl="rbg"), (3, 5)), np.array([1, 2, 3, 4], np.uint32)),
     "segments": (lambda x, i: jax.ops.segment_sum(x, i, 3), X, INDICES),
 }  # fmt: skip
 

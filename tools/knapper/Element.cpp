@@ -48,6 +48,20 @@ double storageElement(knapper_dtype dtype, uint8_t byte) {
     return byte == 0x80 ? NAN : smallFloat(byte, 0x80, 2, 16);
   case KNAPPER_F8E8M0:
     return byte == 0xff ? NAN : std::ldexp(1, byte - 127);
+  case KNAPPER_F8E4M3:
+    if ((byte & 0x7f) >= 0x78)
+      return (byte & 0x7f) > 0x78 ? NAN : byte & 0x80 ? -INFINITY : INFINITY;
+    return smallFloat(byte, 0x80, 3, 7);
+  case KNAPPER_F8E3M4:
+    if ((byte & 0x7f) >= 0x70)
+      return (byte & 0x7f) > 0x70 ? NAN : byte & 0x80 ? -INFINITY : INFINITY;
+    return smallFloat(byte, 0x80, 4, 3);
+  case KNAPPER_F8E4M3B11FNUZ:
+    return byte == 0x80 ? NAN : smallFloat(byte, 0x80, 3, 11);
+  case KNAPPER_F6E2M3:
+    return smallFloat(byte & 0x3f, 0x20, 3, 1);
+  case KNAPPER_F6E3M2:
+    return smallFloat(byte & 0x3f, 0x20, 2, 3);
   case KNAPPER_F4E2M1:
     return smallFloat(low, 0x8, 1, 1);
   case KNAPPER_I4:

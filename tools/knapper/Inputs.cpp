@@ -72,9 +72,16 @@ void fillRandom(Array &array, uint64_t seed, uint64_t integers) {
   case KNAPPER_F8E4M3FN:
   case KNAPPER_F8E4M3FNUZ:
   case KNAPPER_F8E5M2:
+  case KNAPPER_F8E4M3:
+  case KNAPPER_F8E3M4:
+  case KNAPPER_F8E4M3B11FNUZ:
   case KNAPPER_F8E5M2FNUZ: // around 1, of both signs
     return fill<uint8_t>(
         array, [&](size_t i) { return 0x30 | (randomBits(seed, i) & 0x8f); });
+  case KNAPPER_F6E2M3:
+  case KNAPPER_F6E3M2:
+    return fill<uint8_t>(array,
+                         [&](size_t i) { return randomBits(seed, i) & 63; });
   case KNAPPER_F4E2M1:
     return fill<uint8_t>(array,
                          [&](size_t i) { return randomBits(seed, i) & 15; });

@@ -171,6 +171,8 @@ HostTensor bitcast(const Call &call) {
       byte = byte != 0;
     else if (to == DType::f4e2m1)
       byte &= 15;
+    else if (to == DType::f6e2m3 || to == DType::f6e3m2)
+      byte &= 63;
     else if (isStorage(to) && !isFloat(to))
       byte = static_cast<uint8_t>(smallInteger(to, byte));
   }

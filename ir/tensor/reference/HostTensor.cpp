@@ -62,6 +62,16 @@ Type elementTypeOf(MLIRContext *context, DType dtype) {
     return Float8E8M0FNUType::get(context);
   case DType::f4e2m1:
     return Float4E2M1FNType::get(context);
+  case DType::f8e4m3:
+    return Float8E4M3Type::get(context);
+  case DType::f8e3m4:
+    return Float8E3M4Type::get(context);
+  case DType::f8e4m3b11fnuz:
+    return Float8E4M3B11FNUZType::get(context);
+  case DType::f6e2m3:
+    return Float6E2M3FNType::get(context);
+  case DType::f6e3m2:
+    return Float6E3M2FNType::get(context);
   case DType::i4:
   case DType::u4:
     return integer(4);
@@ -279,6 +289,16 @@ SmallFormat formatOf(DType type) {
     return {2, 15, 0x80, 0x7b, 0x7e, 0x7c, false};
   case DType::f8e5m2fnuz:
     return {2, 16, 0x80, 0x7f, -1, -1, true};
+  case DType::f8e4m3:
+    return {3, 7, 0x80, 0x77, 0x7c, 0x78, false};
+  case DType::f8e3m4:
+    return {4, 3, 0x80, 0x6f, 0x78, 0x70, false};
+  case DType::f8e4m3b11fnuz:
+    return {3, 11, 0x80, 0x7f, -1, -1, true};
+  case DType::f6e2m3:
+    return {3, 1, 0x20, 0x1f, -1, -1, false};
+  case DType::f6e3m2:
+    return {2, 3, 0x20, 0x1f, -1, -1, false};
   default:
     assert(type == DType::f4e2m1);
     return {1, 1, 0x8, 0x7, -1, -1, false};

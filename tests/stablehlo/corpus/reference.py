@@ -7,7 +7,7 @@ import re
 import numpy as np
 from jax._src.interpreters import mlir as jax_mlir
 from jax._src.lib import _jax
-from jaxlib.mlir import ir
+from jaxlib.mlir import ir, passmanager
 from jaxlib.mlir.dialects import stablehlo
 
 from corpus.programs import COMPLEX, INTEGERS, NUMPY, Program, element_of
@@ -15,6 +15,16 @@ from corpus.programs import COMPLEX, INTEGERS, NUMPY, Program, element_of
 # What the programs are serialised for.
 VERSION = "1.17.0"
 PARTS = {"complex<f32>": "f32", "complex<f64>": "f64"}
+
+
+def context() -> ir.Context:
+    """With quantised types: jaxlib loads their dialect only for passes that need it."""
+    made = jax_mlir.make_ir_context()
+    stablehlo.register_stablehlo_passes()
+    with made:
+        passes = passmanager.PassManager.parse("builtin.module(vhlo-legalize-to-stablehlo)")
+        passes.run(ir.Module.parse("module {}").operation)
+    return made
 
 
 def with_element(type: str, element: str) -> str:
@@ -80,8 +90,11 @@ def evaluate(program: Program) -> list[np.ndarray]:
     )
     text = re.sub(r"func\.func public @main", "func.func private @inner", program.text)
     text = text.rstrip().removesuffix("}") + outer + "}\n"
-    with jax_mlir.make_ir_context():
+    with context():
         module = ir.Module.parse(text)
+        if "!quant." in text:  # the interpreter knows what these passes make of quantised numbers
+            for each in ("stablehlo-legalize-quantized-op-to-qdq", "stablehlo-legalize-quant-to-math", "chlo-legalize-to-stablehlo"):
+                passmanager.PassManager.parse(f"builtin.module(func.func({each}))").run(module.operation)
         given = stablehlo.eval_module(module, [_dense(array, type) for _, type, array in head])
         arrays = [np.array(each).reshape(np.shape(each)) for each in given]
     outputs = []
@@ -96,11 +109,11 @@ def evaluate(program: Program) -> list[np.ndarray]:
 
 
 def serialised(program: Program) -> bytes:
-    with jax_mlir.make_ir_context():
+    with context():
         return bytes(_jax.mlir.serialize_portable_artifact(program.text, VERSION))
 
 
 def printed(program: Program, *, generic: bool) -> str:
     """As the project's own printer writes it."""
-    with jax_mlir.make_ir_context():
+    with context():
         return ir.Module.parse(program.text).operation.get_asm(print_generic_op_form=generic)
