@@ -113,6 +113,24 @@ for dtype in ["f16", "bf16"]:
          f"%0 = ts.dot %x, %w batch [] x [] contract [2] x [0] : {x}, {w}\n"
          f"  %1 = ts.reshape %0 : {y} to {h}\n  %r = ts.transpose %1 [2, 0, 1, 3] : {h}", r,
          [dict(m=70), dict(m=1)], None, PRODUCT[dtype])
+# Of so little depth that GPUs compute the result's elements one by one: columns that whole accesses reach and others,
+# fewer columns than a warp, a depth of one, of few rows a longer one, sizes known at run time only, and what follows.
+for dtype in ["f32", "f16", "bf16"]:
+    for b, m, n, k, layout in [(3, 23, 1560, 14, "nn"), (4, 33, 1063, 3, "nn"), (2, 130, 154, 1, "nn"), (5, 6, 1063, 24, "nn"),
+                               (7, 57, 5, 2, "nt"), (6, 1, 317, 10, "nt"), (2, 70, 131, 7, "tn"), (1, 318, 1024, 5, "nt"), (2, "m", "n", 5, "nn")]:
+        x = T(dtype, b, *((k, m) if layout[0] == "t" else (m, k)))
+        w = T(dtype, b, *((n, k) if layout[1] == "t" else (k, n)))
+        y, v, r = T(dtype, b, m, n), T(dtype, n), T(dtype, m, b, n)
+        product = f"ts.dot %x, %w batch [0] x [0] contract [{1 if layout[0] == 't' else 2}] x [{2 if layout[1] == 't' else 1}] : {x}, {w}"
+        sizes = [dict(m=3, n=70), dict(m=0, n=5), dict(m=65, n=264)] if m == "m" else [{}]
+        case(f"dot shallow {b} {m} {n} {k} {layout} {dtype}", [In("x", x), In("w", w)], f"%r = {product}", y, sizes, None, PRODUCT[dtype])
+        left, right = (spelling[::-1] if turned else spelling for spelling, turned in [("ij", layout[0] == "t"), ("jk", layout[1] == "t")])
+        full = lambda x, w, b, spelling=f"a{left},a{right}->iak": -(np_().einsum(spelling, wide(x), wide(w)) + wide(b))
+        case(f"dot shallow {b} {m} {n} {k} {layout} ended {dtype}", [In("x", x, "positive"), In("w", w, "positive"), In("b", v, "positive")],
+             f"%0 = {product}\n  %1 = ts.broadcast %b [2] : {v} to {y}\n  %2 = ts.add %0, %1 : {y}\n  %3 = ts.neg %2 : {y}\n"
+             f"  %r = ts.transpose %3 [1, 0, 2] : {y}", r, sizes, full, PRODUCT[dtype])
+x, w, y = T("f32", 40, 3, 2), T("f32", 2, 3, 70), T("f32", 40, 70)
+case("dot shallow of two depths", [In("x", x), In("w", w)], f"%r = ts.dot %x, %w batch [] x [] contract [1, 2] x [1, 0] : {x}, {w}", y, [{}], None, PRODUCT["f32"])
 # f32 that may be rounded to tf32, 10 bits of mantissa: an operand by 2^-11 of itself, a product by 2^-10.
 for name, l, r, contract in [("nn", ("m", "k"), ("k", "n"), ([1], [0])), ("nt", ("m", "k"), ("n", "k"), ([1], [1])),
                              ("tn", ("k", "m"), ("k", "n"), ([0], [0])), ("tt", ("k", "m"), ("n", "k"), ([0], [1]))]:

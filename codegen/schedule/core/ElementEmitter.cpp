@@ -1,6 +1,7 @@
 #include "codegen/schedule/core/ElementEmitter.h"
 
 #include "codegen/math/Math.h"
+#include "codegen/schedule/matmul/ShallowProduct.h"
 #include "ir/tensor/SymbolicValue.h"
 #include "ir/tile/GridOps.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -293,6 +294,8 @@ Value ElementEmitter::compute(Value tensor, const Coord &coord) {
       .Case<ts::GatherElementsOp>(
           [&](auto o) { return emitGatherElements(o, coord); })
       .Case<ts::GatherNdOp>([&](auto o) { return emitGatherNd(o, coord); })
+      .Case<ts::DotOp>(
+          [&](auto o) { return emitShallowProduct(*this, o, coord); })
       .Default([&](Operation *o) -> Value {
         o->emitOpError("cannot be computed element by element here");
         return {};

@@ -9,7 +9,8 @@
 // other, each with tiles of its own; of a row that is one register these are
 // put together first. Short rows that lie side by side in an operand, and not
 // in the result, are read side by side. On GPUs the lanes of a tile lie across
-// rows that are shorter than a few warps, each with indices of its own.
+// rows that are shorter than a few warps, each with indices of its own. There,
+// products of little depth are such kernels too: a sum of a few products each.
 //
 // Parameters: lanes, block (elements a program covers along the lane dim, a
 // multiple of lanes), flat (1: the whole tensor is one run), across (1: the
@@ -20,6 +21,7 @@
 #include "codegen/schedule/core/ElementEmitter.h"
 #include "codegen/schedule/core/LaneLoops.h"
 #include "codegen/schedule/core/Schedules.h"
+#include "codegen/schedule/matmul/ShallowProduct.h"
 #include "ir/config/PointwiseConfig.h"
 #include <numeric>
 
@@ -165,6 +167,8 @@ static int64_t rowsBeside(ts::KernelOp kernel, unsigned lane) {
 LogicalResult choosePointwise(ts::KernelOp kernel, const TargetDesc &target,
                               Knobs &knobs,
                               SmallVectorImpl<Schedule> &schedules) {
+  if (kernel.getHero() == ts::Hero::matmul && !isShallowProduct(kernel, target))
+    return success();
   MLIRContext *context = kernel.getContext();
   SmallVector<Dim> dims = ts::dimsOf(kernel.getResult(0));
   bool flat = isFlat(kernel);
