@@ -96,9 +96,10 @@ def test_through_the_backend(monkeypatch):
 
     def hoisted(module, inputs, **options):
         made = hoist(module)
-        program = compile_graph(module, inputs, **options)
+        artefact = compile_graph(module, inputs, **options)
+        program = artefact.program
         program.draw = drawing(made, program.description.symbols)
-        return program
+        return artefact
 
     monkeypatch.setattr(backend, "compile_graph", hoisted)
     torch._dynamo.reset()

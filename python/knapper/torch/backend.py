@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextvars
 import functools
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -10,12 +9,11 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
-import knapper
 from knapper.errors import UserError
 from knapper.torch import custom, versions
 from knapper.torch.counters import count
 from knapper.torch.decompositions import table
-from knapper.torch.describe import DTYPES, describe, is_by_torch
+from knapper.torch.describe import DTYPES, describe
 from knapper.torch.expand import expand
 from knapper.torch.options import Options
 from knapper.torch.placement import (
@@ -24,17 +22,10 @@ from knapper.torch.placement import (
     target_of,
     tf32_of,
 )
-from knapper.torch.program import Program
-from knapper.torch.random_inputs import drawing, hoist
-from knapper.torch.through import register
+from knapper.torch.random_inputs import hoist
 from knapper.torch.whole_attention import keep_whole
 
 versions.check()
-
-# Where `explain` wants the modules that are made: (module, description) each.
-collector: contextvars.ContextVar[list[Any] | None] = contextvars.ContextVar(
-    "collector", default=None
-)
 
 
 def compile_graph(
@@ -45,9 +36,28 @@ def compile_graph(
     trains: bool = False,
     held: Any = None,
 ) -> Any:
-    """A functional graph as a boxed function of a list of arguments. `trains`: it
-    is a forward, whose last results the backward reads. `held`: the arguments at
-    hand, of which freeze=True takes the weights."""
+    """A functional graph as an Artefact. `trains`: it is a forward, whose last
+    results the backward reads. `held`: the arguments at hand, of which freeze=True
+    takes the weights."""
+    return _artefact(module, options, trains, held, lazily=False)
+
+
+def compile_backward(module: GraphModule, example_inputs: Any, *, options: Options) -> Any:
+    """A backward as an Artefact, whose program is built by the first call: torch
+    hands over backwards that may never run."""
+    from knapper.torch.artefact import Refused
+
+    try:
+        return _artefact(module, options, False, None, lazily=True)
+    except UserError as error:
+        return Refused(error)
+
+
+def _artefact(
+    module: GraphModule, options: Options, trains: bool, held: Any, lazily: bool
+) -> Any:
+    from knapper.torch.artefact import Artefact, Recipe
+
     if options.freeze and held is None:
         raise UserError(
             "freeze=True is for inference, this graph has a backward",
@@ -58,7 +68,7 @@ def compile_graph(
     told = context.output_strides if context is not None else None
     saved = None
     if context is not None and told is not None:
-        saved = getattr(context.fw_metadata, "num_forward", None)
+        saved = versions.saves(context.fw_metadata)
     module = expand(module)
     device = device_of(module)
     draws = hoist(module) if device.type == "cuda" else []
@@ -66,34 +76,17 @@ def compile_graph(
     description = describe(module, options.fallback == "allow", saved, frozen)
     if told is not None:  # what the backward is traced with
         told += [description.strides.get(i) for i in range(len(description.results))]
-    count("graphs")
-    if not description.outputs:  # nothing to compute
-        return _Identity(description)
-    for overload in description.overloads:
-        if options.fallback == "allow" or is_by_torch(overload):
-            register(overload)
-    phases: set[str] = set()
-    build = functools.partial(
-        knapper.compile,
-        model_format="torch",
-        target=target_of(device),
-        allow_tf32=tf32_of(device),
-        deterministic=deterministic_of(device),
-        threads=options.threads or torch.get_num_threads(),
-        cache=options.cache,
-        progress=lambda phase, done, total: phases.add(phase),
+    recipe = Recipe(
+        description,
+        options,
+        device,
+        target_of(device),
+        tf32_of(device),
+        deterministic_of(device),
+        options.threads or torch.get_num_threads(),
+        draws,
     )
-    text = description.text
-    compiled = description.weights.build(text, build) if frozen else build(text)
-    if options.cache and phases <= {"hash", "done"}:  # nothing was compiled
-        count("cache_hits")
-    made = collector.get()
-    if made is not None:
-        made.append((compiled, description))
-    program = Program(compiled, description, options.verify, device)
-    if draws:
-        program.draw = drawing(draws, description.symbols)
-    return program
+    return Artefact(recipe, None if lazily else recipe.build())
 
 
 def _frozen(module: GraphModule, held: Any) -> dict[int, torch.Tensor]:
@@ -119,35 +112,6 @@ def _frozen(module: GraphModule, held: Any) -> dict[int, torch.Tensor]:
     }
 
 
-class _Identity:
-    """A graph that computes nothing: its results are arguments and values."""
-
-    def __init__(self, description: Any) -> None:
-        self._boxed_call = True
-        self._results = description.results
-        self._symbols = description.symbols
-
-    def __call__(self, arguments: list[Any]) -> list[Any]:
-        from knapper.torch import sizes
-
-        made = []
-        for kind, value in self._results:
-            if kind == "argument":
-                made.append(arguments[value])
-            elif kind == "view":
-                made.append(value.of(arguments, []))
-            elif kind == "size" and not isinstance(value, int):
-                known = {
-                    name: arguments[a] if d < 0 else arguments[a].shape[d]
-                    for name, (a, d) in self._symbols.items()
-                }
-                made.append(eval(sizes.python(value), {"max": max, "min": min}, known))
-            else:
-                made.append(value)
-        arguments.clear()
-        return made
-
-
 def backend(
     gm: GraphModule,
     example_inputs: Any,
@@ -167,19 +131,26 @@ def backend(
     current = torch._guards.CompileContext.current_compile_id()
     if current is not None and current.frame_compile_id:
         count("recompiles")
+    from knapper.torch import artefact
+
     # AOTAutograd's own cache keys on the graph and not on who compiles it.
-    key = f"knapper {knapper.version()} {chosen.key()} {custom.key()}"
-    gm.__dict__["_knapper_key"] = key
+    gm.__dict__["_knapper_key"] = artefact.key(chosen)
+    # Frozen weights' elements are in no key.
+    cached = chosen.cache and not chosen.freeze and artefact.is_cacheable(gm)
     keep_whole(gm)
     compiler = functools.partial(compile_graph, options=chosen)
-    return aot_autograd(
-        fw_compiler=functools.partial(compiler, trains=True),
-        bw_compiler=compiler,
-        inference_compiler=functools.partial(compiler, held=list(example_inputs)),
-        decompositions={**table(), **custom.decompositions()},
-        partition_fn=_partition,
-        keep_inference_input_mutations=True,
-    )(gm, example_inputs)
+    compilers = {
+        "fw_compiler": functools.partial(compiler, trains=True),
+        "bw_compiler": functools.partial(compile_backward, options=chosen),
+        "inference_compiler": functools.partial(compiler, held=list(example_inputs)),
+    }
+    with versions.autograd_cache(artefact.Artefact, compilers, cached) as given:
+        return aot_autograd(
+            **given,
+            decompositions={**table(), **custom.decompositions()},
+            partition_fn=_partition,
+            keep_inference_input_mutations=True,
+        )(gm, example_inputs)
 
 
 def _partition(*args: Any, **kwargs: Any) -> Any:

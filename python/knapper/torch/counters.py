@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import contextvars
 import threading
+from typing import Any
 
 _NAMES = (
     "graphs", "recompiles", "graph_breaks", "fallback_ops", "eager_graphs", "cache_hits",
 )  # fmt: skip
 _lock = threading.Lock()
+
+# Where `explain` wants the modules that are made: (module, description) each.
+collector: contextvars.ContextVar[list[Any] | None] = contextvars.ContextVar(
+    "collector", default=None
+)
 _counts = dict.fromkeys(_NAMES, 0)
 
 

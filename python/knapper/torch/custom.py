@@ -86,6 +86,21 @@ class Functional:
         return torch.ops.higher_order.auto_functionalized_v2(self.op, **arguments)
 
 
+def packed(overload: Any) -> Any:
+    """An overload as pickle can have it."""
+    if isinstance(overload, Functional):
+        return ("functional", packed(overload.op))
+    return str(overload)
+
+
+def unpacked(text: Any) -> Any:
+    """The overload again; AttributeError where this process has none of the name."""
+    if isinstance(text, tuple):
+        return Functional(unpacked(text[1]))
+    space, name, overload = text.split(".", 2)
+    return getattr(getattr(getattr(torch.ops, space), name), overload)
+
+
 def _code(function: Any) -> str:
     code = getattr(function, "__code__", None)
     text = repr((code.co_code, code.co_consts, code.co_names)) if code else repr(function)

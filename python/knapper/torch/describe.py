@@ -54,7 +54,7 @@ class Output:
 
     dtype: torch.dtype
     device: torch.device
-    size: Any  # of ints and SymInts, as torch claims
+    size: Any  # of ints and sizes.Formula, as torch claims
     stride: Any
     order: list[int]
     narrow: list[int]  # dims with one element in memory
@@ -72,7 +72,15 @@ class View:
         self.base = base
         self._rank = value.dim()
         given = [*value.shape, *value.stride(), value.storage_offset() - start]
-        self._numbers = sizes.evaluator(given, symbols)
+        self._given, self._symbols = [sizes.kept(size) for size in given], symbols
+        self._numbers = sizes.evaluator(self._given, symbols)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in vars(self).items() if key != "_numbers"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._numbers = sizes.evaluator(self._given, self._symbols)
 
     def of(self, arguments: list[Any], outputs: list[Any]) -> torch.Tensor:
         kind, index = self.base
@@ -90,7 +98,7 @@ class Description:
     inputs: list[Input]
     outputs: list[Output]
     # What the call gives: ("output", index), ("argument", index), ("view", View),
-    # ("size", SymInt) or ("value", anything).
+    # ("size", sizes.Formula) or ("value", anything).
     results: list[tuple[str, Any]]
     # Where symbols are read: name -> (argument, dim), or (argument, -1) for an
     # int.
@@ -104,6 +112,14 @@ class Description:
     # Of results that lie in another way than torch claims: their strides.
     strides: dict[int, tuple[int, ...]] = dataclasses.field(default_factory=dict)
     weights: Weights = dataclasses.field(default_factory=Weights)  # behind the text
+
+    def __getstate__(self) -> dict[str, Any]:
+        overloads = {custom.packed(each) for each in self.overloads}
+        return {**vars(self), "overloads": overloads, "strides": {}, "weights": Weights()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self.overloads = {custom.unpacked(each) for each in state["overloads"]}
 
 
 def is_random(overload: Any) -> bool:
@@ -603,7 +619,8 @@ class Describer:
             named.append(entry)
             outputs.append(
                 Output(
-                    value.dtype, value.device, tuple(value.shape), tuple(claimed),
+                    value.dtype, value.device, tuple(map(sizes.kept, value.shape)),
+                    tuple(map(sizes.kept, claimed)),
                     order, narrow, dense, mutates,
                 )  # fmt: skip
             )
@@ -632,7 +649,7 @@ class Describer:
                         where=line_of(entry) or "knapper.torch",
                         hint="return it as a tensor",
                     )
-                results.append(("size", value))
+                results.append(("size", sizes.kept(value)))
             elif entry in argument_of:
                 results.append(("argument", argument_of[entry]))
             elif entry in self.mutations.values():
@@ -720,6 +737,7 @@ class Describer:
         return json.dumps(
             {
                 "version": 1,
+                "torch": torch.__version__,
                 "fallback": fallback,
                 "random": sorted(name_of(o) for o in self.overloads if is_by_torch(o)),
                 "inputs": self.described,

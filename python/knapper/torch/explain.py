@@ -15,9 +15,9 @@ import torch
 
 from knapper import html
 from knapper.errors import WrongValue
-from knapper.torch.backend import backend, collector
+from knapper.torch.backend import backend
 from knapper.torch.backend import compile as compiled
-from knapper.torch.counters import counters
+from knapper.torch.counters import collector, counters
 from knapper.torch.options import Options
 
 

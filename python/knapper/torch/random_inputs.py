@@ -16,7 +16,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from knapper.errors import UserError
-from knapper.torch import sizes
+from knapper.torch import custom, sizes
 from knapper.torch.describe import arguments_of, is_random, line_of, name_of
 
 _aten = torch.ops.aten
@@ -30,6 +30,12 @@ class Draw:
     overload: Any
     args: Any
     kwargs: dict[str, Any]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "overload": custom.packed(self.overload)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, overload=custom.unpacked(state["overload"]))
 
     def __call__(self, symbols: dict[str, int]) -> torch.Tensor:
         return self.overload(*_evaluated(self.args, symbols), **self.kwargs)

@@ -8,6 +8,27 @@ import sympy
 import torch
 
 
+class Formula:
+    """A size as Python of its symbols, which outlives torch's own. `text` is None
+    where Python cannot have it."""
+
+    def __init__(self, size: torch.SymInt) -> None:
+        self.symbols = symbols(size)
+        self.text: str | None
+        try:
+            self.text = python(size)
+        except Unknown:
+            self.text = None
+
+
+def kept(size: Any) -> Any:
+    """A size as what is written to a cache can have it: an int or a Formula."""
+    if not isinstance(size, torch.SymInt):
+        return size
+    made = expression(size)
+    return int(made) if made.is_Integer else Formula(size)
+
+
 def expression(size: Any) -> Any:
     """The sympy expression of an int or SymInt."""
     if isinstance(size, int):
@@ -32,6 +53,8 @@ def is_symbol(size: Any) -> bool:
 def symbols(size: Any) -> set[str]:
     if isinstance(size, int):
         return set()
+    if isinstance(size, Formula):
+        return size.symbols
     return {symbol.name for symbol in expression(size).free_symbols}
 
 
@@ -48,21 +71,25 @@ def text(e: Any) -> str:
 
 
 def python(size: Any) -> str:
-    """Python of an expression over its symbols' names."""
+    """Python of an expression over its symbols' names. Unknown where there is none."""
+    if isinstance(size, Formula):
+        if size.text is None:
+            raise Unknown(", ".join(sorted(size.symbols)))
+        return size.text
     return _write(expression(size), None)
 
 
-def evaluator(values: list[Any], symbols: dict[str, tuple[int, int]]) -> Any:
-    """A function of a call's arguments that gives the values as ints. `symbols`: as
+def evaluator(values: list[Any], places: dict[str, tuple[int, int]]) -> Any:
+    """A function of a call's arguments that gives the values as ints. `places`: as
     `Description.symbols`. Unknown where one of them has no place there."""
     used: set[str] = set()
     for value in values:
-        used |= {symbol.name for symbol in expression(value).free_symbols}
-    if not used <= symbols.keys():
-        raise Unknown(", ".join(sorted(used - symbols.keys())))
+        used |= symbols(value)
+    if not used <= places.keys():
+        raise Unknown(", ".join(sorted(used - places.keys())))
     source = ["def numbers(a):"]
     for name in sorted(used):
-        argument, dim = symbols[name]
+        argument, dim = places[name]
         source.append(f"    {name} = a[{argument}]" + (f".shape[{dim}]" if dim >= 0 else ""))
     source.append(f"    return [{', '.join(map(python, values))}]")
     space: dict[str, Any] = {}

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 
@@ -23,3 +26,36 @@ def check() -> None:
 
 def _text(version: tuple[int, int]) -> str:
     return ".".join(map(str, version))
+
+
+@contextlib.contextmanager
+def autograd_cache(
+    made: type, compilers: dict[str, Callable[..., Any]], wanted: bool
+) -> Iterator[dict[str, Any]]:
+    """Compilers for AOTAutograd, whose traces it keeps on disk within this context
+    if `wanted`. made: what the compilers return, an OutputCode. The backward is
+    traced with the forward then, so that one entry has both."""
+    config: Any = torch._functorch.config
+    names = {
+        "bundled_autograd_cache": True,
+        "force_non_lazy_backward_lowering": True,
+    }
+    if not wanted or not all(hasattr(config, name) for name in names):
+        yield dict(compilers)
+        return
+    from torch._functorch._aot_autograd.schemas import SerializableAOTDispatchCompiler
+
+    with config.patch(names):
+        yield {
+            name: SerializableAOTDispatchCompiler(made, compiler)
+            for name, compiler in compilers.items()
+        }
+
+
+def saves(metadata: Any) -> int | None:
+    """How many results of a forward are the user's, before those that the backward
+    reads; None where it is not known. Tells torch that no backward writes into
+    these: `retain_graph=True` may follow whenever."""
+    if hasattr(metadata, "bw_donated_idxs"):
+        metadata.bw_donated_idxs = []
+    return getattr(metadata, "num_forward", None)

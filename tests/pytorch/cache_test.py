@@ -1,0 +1,187 @@
+"""Entries of AOTAutograd's cache: traced once, by this compiler and these options."""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+import torch
+
+import knapper
+import knapper.torch
+
+backends = sys.modules["knapper.torch.backend"]
+
+MODEL = """
+import os, sys
+import torch, knapper, knapper.torch
+backends = sys.modules["knapper.torch.backend"]
+traced = []
+def counted(function):
+    def call(*arguments, **given):
+        traced.append(function.__name__)
+        return function(*arguments, **given)
+    return call
+backends.describe = counted(backends.describe)
+if os.environ.get("AS_VERSION"):
+    knapper.version = lambda: os.environ["AS_VERSION"]
+
+torch.manual_seed(0)
+net = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Dropout(0.5), torch.nn.GELU(), torch.nn.Linear(16, 4))
+x = torch.randn(6, 8)
+
+def step(made, rows):
+    torch.manual_seed(1)
+    net.zero_grad()
+    made(x[:rows]).square().sum().backward()
+    return [p.grad.clone() for p in net.parameters()]
+
+options = eval(os.environ.get("OPTIONS", "{}"))
+made = knapper.torch.compile(net, fallback="error", **options)
+for rows in (4, 6):
+    got, want = step(made, rows), step(net, rows)
+    torch.testing.assert_close(got, want)
+with torch.no_grad():
+    net.eval()
+    torch.testing.assert_close(made(x), net(x))
+    counts = torch.zeros(3)
+    add = knapper.torch.compile(lambda c, n: (c.add_(n), c[1:], n.shape[0], n.reshape(-1, 3).t()), fallback="error", **options)
+    for _ in range(2):
+        _, part, rows, turned = add(counts, torch.ones(3))
+    assert rows == 3 and counts.tolist() == [2, 2, 2] and part.data_ptr() == counts.data_ptr() + 4
+told = torch._dynamo.utils.counters["aot_autograd"]
+print("traced", len(traced), "hits", told["autograd_cache_hit"], "own", knapper.torch.counters()["cache_hits"])
+"""
+
+
+@pytest.fixture
+def process(tmp_path):
+    def run(code=MODEL, **environment):
+        given = {
+            **os.environ, "KNAPPER_CACHE_DIR": str(tmp_path / "ours"),
+            "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "torch"), **environment,
+        }  # fmt: skip
+        given.pop("KNAPPER_CACHE", None)  # "off" where other tests run
+        made = subprocess.run([sys.executable, "-c", code], env=given, capture_output=True, text=True)
+        assert made.returncode == 0, made.stderr
+        return {key: int(number) for key, number in re.findall(r"(\w+) (\d+)", made.stdout)}
+
+    return run
+
+
+def entries(tmp_path):
+    return sorted(p for p in (tmp_path / "torch" / "aotautograd").rglob("*") if p.is_file())
+
+
+def test_a_second_process_only_traces_with_dynamo(process):
+    first, second = process(), process()
+    assert first["traced"] == 6 and first["hits"] == 0
+    assert second["traced"] == 0 and second["hits"] == 4 and second["own"] >= 4
+
+
+def test_versions_and_options_do_not_meet(process):
+    process()
+    for other in ({"AS_VERSION": "9.9"}, {"OPTIONS": "{'threads': 1}"}, {"OPTIONS": "{'verify': True}"}):
+        told = process(**other)
+        assert told["traced"] == 6 and told["hits"] == 0
+        assert process(**other)["traced"] == 0
+
+
+@pytest.mark.parametrize("first", ["knapper", "inductor"])
+def test_inductor_does_not_meet_ours(process, first):
+    code = f"""
+import torch, knapper.torch
+from torch._functorch import config
+from knapper.torch.program import Program
+ran = []
+call = Program.__call__
+Program.__call__ = lambda self, arguments: ran.append("knapper") or call(self, arguments)
+x = torch.randn(5)
+for name in {[first, "inductor" if first == "knapper" else "knapper"]!r}:
+    torch._dynamo.reset()
+    ran.clear()
+    backend = knapper.torch.backend if name == "knapper" else name
+    with torch.no_grad(), config.patch(bundled_autograd_cache=True):
+        torch.testing.assert_close(torch.compile(lambda x: x.sin() * 2, backend=backend)(x), x.sin() * 2)
+    assert bool(ran) == (name == "knapper"), (name, ran)
+print("hits", torch._dynamo.utils.counters["aot_autograd"]["autograd_cache_hit"])
+"""
+    assert process(code)["hits"] == 0
+    assert process(code)["hits"] == 2
+
+
+@pytest.mark.parametrize("how", ["cut", "changed", "empty"])
+def test_a_damaged_entry_is_compiled_again(process, tmp_path, how):
+    process()
+    for entry in entries(tmp_path):
+        content = entry.read_bytes()
+        if how == "cut":
+            entry.write_bytes(content[: len(content) // 2])
+        elif how == "empty":
+            entry.write_bytes(b"")
+        else:  # in what is ours: still a pickle, with another number in it
+            assert content.count(b'"shape":[') > 0
+            entry.write_bytes(content.replace(b'"shape":[', b'"shapE":['))
+    told = process()
+    assert told["traced"] == 6 and told["hits"] == 0
+    assert process()["traced"] == 0
+
+
+def test_processes_at_once(process):
+    import concurrent.futures
+
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda _: process(), range(2)))
+    assert process()["traced"] == 0
+
+
+def test_tensors_that_a_graph_holds_are_in_no_key(process):
+    code = """
+import torch, knapper.torch
+graph = torch.fx.Graph()
+x = graph.placeholder("x")
+graph.output((graph.call_function(torch.add, (x, graph.get_attr("held"))),))
+module = torch.fx.GraphModule({"held": torch.full((3,), NUMBER)}, graph)
+with torch.no_grad():
+    print("sum", int(torch.compile(module, backend=knapper.torch.backend)(torch.zeros(3))[0].sum()))
+"""
+    for number in (1, 2):
+        assert process(code.replace("NUMBER", str(float(number))))["sum"] == 3 * number
+
+
+def test_a_backward_that_cannot_be_compiled_leaves_the_forward(monkeypatch):
+    torch._dynamo.reset()
+    monkeypatch.setattr(backends, "describe", fails_at_backward(backends.describe))
+    x = torch.randn(3, requires_grad=True)
+    y = knapper.torch.compile(lambda x: x.sin() * x, fallback="error")(x)
+    torch.testing.assert_close(y, x.sin() * x)
+    with pytest.raises(knapper.UserError, match="no row"):
+        y.sum().backward()
+
+
+def fails_at_backward(describe):
+    def call(module, fallback, saved=None, frozen=None):
+        if any("tangents" in node.name for node in module.graph.nodes):
+            raise knapper.UserError("no row", where="here")
+        return describe(module, fallback, saved, frozen)
+
+    return call
+
+
+def test_a_backward_runs_twice(process):
+    code = """
+import torch, knapper.torch
+x = torch.randn(3, requires_grad=True)
+made = knapper.torch.compile(lambda x: x.sin().exp() * x, fallback="error")
+for first in (True, False):
+    for keep in (first, True):
+        x.grad = None
+        y = made(x).sum()
+        y.backward(retain_graph=True)
+        y.backward()
+        want = torch.autograd.grad((x.sin().exp() * x).sum(), x)[0]
+        torch.testing.assert_close(x.grad, 2 * want)
+print("fine", 1)
+"""
+    assert process(code)["fine"] == 1
