@@ -166,6 +166,42 @@ def test_a_device_that_the_host_cannot_look_into(models, name):  # noqa: F811
             assert a["tokens"] == b["tokens"] and a["finish"] == b["finish"]
 
 
+def repeated(length=6, times=6):
+    """Texts that repeat themselves, greedy: proposals are verified, and many are right."""
+    return [dict(request, prompt=request["prompt"] * times) for request in requests(6, length, out=48, top_logprobs=-1)]
+
+
+def speculating(draft=None):
+    """Whatever is proposed is verified."""
+    kind = dict(speculation="draft", draft=str(draft)) if draft else dict(speculation="ngram")
+    return kind | dict(speculation_measured=False)
+
+
+@needs_gpu
+@pytest.mark.parametrize("kind", ["ngram", "draft"])
+def test_speculation_on_the_gpu(wide_models, kind):
+    """In float32, where the number of rows decides no token."""
+    model, group = wide_models("mistral"), repeated()
+    plain = model.run([group], target="cuda")["groups"][0]
+    options = speculating(model.folder if kind == "draft" else None)
+    result = model.run([group, group], target="cuda", **options)
+    assert result["statistics"]["faults"] == 0 and result["statistics"]["accepted"] > 0
+    for answers in result["groups"]:
+        assert [a["tokens"] for a in answers] == [a["tokens"] for a in plain]
+
+
+@pytest.mark.parametrize("kind", ["ngram", "draft"])
+@pytest.mark.parametrize("options", [{}, dict(max_batched_tokens=7), dict(kv_memory=120_000)], ids=str)
+def test_speculation_where_the_host_cannot_look(models, kind, options):  # noqa: F811
+    model, group = models("llama"), repeated(times=2)
+    plain = model.run([group])["groups"][0]
+    more = speculating(model.folder if kind == "draft" else None)
+    result = model.run([group, group], remote=True, **more, **options)
+    assert result["statistics"]["faults"] == 0 and result["statistics"]["verified"] > 0
+    for answers in result["groups"]:
+        assert [a["tokens"] for a in answers] == [a["tokens"] for a in plain]
+
+
 TOOL = BUILD / "tests" / "serving" / "compile_decoder"
 
 
