@@ -241,11 +241,16 @@ static void split(ReduceOp op, const SplitModel &model) {
   if (model.narrow > 0)
     wanted = std::clamp(model.programs * model.narrow / *results, leastOfColumn,
                         mostOfColumn);
+  // Parts so long that most processors would have none are cut further.
+  int64_t part = model.part;
+  if (model.leastPart > 0)
+    part =
+        std::clamp(*all / (4 * model.processors), model.leastPart, model.part);
   // What is left is read by one program of the second step.
   constexpr int64_t mostRest = 8192, mostRowsOfRest = 64;
   Cut cut = isFar     ? cutOf(length, partsOfFar, rowsOfFar, mostRowsOfRest)
             : columns ? cutOf(length, wanted, model.leastColumn, mostRowsOfRest)
-                      : cutOf(length, model.parts, model.part, mostRest);
+                      : cutOf(length, model.parts, part, mostRest);
   int64_t parts = cut.parts;
   if (parts == 1)
     return;
@@ -420,9 +425,18 @@ bool knapper::hasFewLongRows(Operation *op, const SplitModel &model) {
   // A program holds a shorter row, and reads it once.
   constexpr double held = 32768, passes = 3, kernels = 4;
   double bytes = length * elementBytes(elementTypeOf(op->getOperand(0)));
-  double reads = length <= held ? 1 : passes;
-  double waves = std::ceil(rows / double(model.processors));
-  double whole = waves * bytes * (reads + 1) / model.ownBandwidth;
+  // (As ReduceChoose.cpp has it.)
+  constexpr double leastTile = 4096;
+  double parts = 1;
+  while (parts < double(model.sharedRow) &&
+         rows * parts < double(model.processors) &&
+         length / (2 * parts) >= leastTile)
+    parts *= 2;
+  if (length / parts > held)
+    parts = 1;
+  double reads = length / parts <= held ? 1 : passes;
+  double waves = std::ceil(rows * parts / double(model.processors));
+  double whole = waves * bytes / parts * (reads + 1) / model.ownBandwidth;
   double split = rows * bytes * (passes + 1) / model.bandwidth +
                  kernels * model.startSeconds;
   return split < whole;

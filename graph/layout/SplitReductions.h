@@ -47,9 +47,13 @@ struct SplitModel {
                       ///< cannot
   int64_t narrowColumns = 256; ///< columns beside each other up to which
                                ///< several rows are taken as one; 0: never
-  int64_t row = 64;    ///< the least row of a reduction of symbolic size
-  int64_t lines = 512; ///< programs wanted where the index of a line's best
-                       ///< element is asked for; 0: lines stay whole
+  int64_t leastPart = 0; ///< the least part of a row where parts are too few
+                         ///< for the processors; 0: `part`
+  int64_t sharedRow = 1; ///< programs of a device that share a row of a
+                         ///< softmax or normalisation
+  int64_t row = 64;      ///< the least row of a reduction of symbolic size
+  int64_t lines = 512;   ///< programs wanted where the index of a line's best
+                         ///< element is asked for; 0: lines stay whole
   int64_t leastLine = 4096; ///< elements of a part of such a line
   // Of a device: processors, bytes a second of all and of one of them, seconds
   // that a kernel more takes.

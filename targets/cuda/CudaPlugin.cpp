@@ -46,8 +46,11 @@ public:
     // A processor alone takes some more than its share of the bandwidth.
     constexpr double moreThanShare = 2.5;
     SplitModel model;
-    if (target.clusters)
+    model.leastPart = 2048;
+    if (target.clusters) {
       model.shared = 8192;
+      model.sharedRow = 8;
+    }
     model.processors = target.cores;
     model.bandwidth = target.copyBandwidth;
     model.ownBandwidth = moreThanShare * target.copyBandwidth / target.cores;

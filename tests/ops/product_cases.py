@@ -354,6 +354,15 @@ for dtype in ["f32", "bf16"]:
          attributes="{groups = 40 : i64}", sizes=N)
     conv("depthwise rows strided", dtype, t("n", 40, 67, 7), t(40, 1, 3, 3), t("n", 40, 34, 7), [2, 1], [1, 2],
          [1, 2], [1, 2], attributes="{groups = 40 : i64}", sizes=N)
+    # Images so narrow that most windows meet an edge; of one column most taps never are inside.
+    conv("depthwise of one column", dtype, t("n", 4, 97, 1), t(4, 1, 5, 5), t("n", 4, 97, 1), [1, 1], None, [2, 2], [2, 2],
+         attributes="{groups = 4 : i64}", sizes=N)
+    conv("depthwise narrow", dtype, t("n", 3, 70, 4), t(3, 1, 7, 7), t("n", 3, 70, 4), [1, 1], None, [3, 3], [3, 3],
+         attributes="{groups = 3 : i64}", sizes=N)
+    conv("depthwise narrow dilated", dtype, t("n", 3, 41, 7), t(3, 1, 3, 3), t("n", 3, 21, 5), [2, 2], [1, 3], [1, 4], [1, 4],
+         attributes="{groups = 3 : i64}", sizes=N)
+    conv("depthwise narrow of any height", dtype, t(2, 3, "h", 5), t(3, 1, 3, 3), t(2, 3, "h", 5), [1, 1], None, [1, 1], [1, 1],
+         attributes="{groups = 3 : i64}", sizes=[dict(h=1), dict(h=2), dict(h=66)])
     conv("groups", dtype, t("n", 8, 6, 6), t(12, 4, 3, 3), t("n", 12, 4, 4), [1, 1],
          attributes="{groups = 2 : i64}", sizes=N)
     conv("dilated", dtype, t("n", 4, 12, 12), t(6, 4, 3, 3), t("n", 6, 8, 8), [1, 1], [2, 2], sizes=N)

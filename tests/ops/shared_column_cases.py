@@ -151,3 +151,30 @@ case("shared columns beside what is spread", [In("x", t), In("y", T("f32", 1024)
      f"%w = ts.broadcast %y [0] : {T('f32', 1024)} to {t}\n%v = ts.broadcast %z [1] : {r} to {t}\n%a = ts.mul %x, %w : {t}\n"
      f"%b = ts.sub %a, %v : {t}\n%m = ts.reduce max %b [0] : {t}\n%r = ts.tanh %m : {r}", r, [{}],
      lambda x, y, z: np_().tanh((x.astype("f8") * y[:, None] - z).max(axis=0)), MANY)
+
+# Columns so few, or runs of them so narrow, that a program takes one as a row; kept dims that become one, and do not.
+for dtype, shape, dims in [("f16", (94, 2), [0]), ("bf16", (1, 2304, 4), [1]), ("f16", (160, 3, 11, 2, 3), [0, 1, 4]), ("f32", (31, 63, 7), [0]),
+                           ("bf16", (12, 1030, 3), [1]), ("f32", (40000, 3), [0]), ("bf16", (129, 544, 7), [0]), ("f32", (6, 5, 40, 2, 3), [2])]:
+    kept = [d for d in range(len(shape)) if d not in dims]
+    t, r = T(dtype, *shape), T(dtype, *[shape[d] for d in kept])
+    for kind, name in [("add", "sum"), ("max", "max")]:
+        columns(f"as rows {kind} {dtype} {'x'.join(map(str, shape))} {dims}", dtype, shape, dims,
+                f"%y = ts.mul %x, %x : {{t}}\n%z = ts.reduce {kind} %y {dims} : {{t}}\n%r = ts.add %z, %b : {{r}}", "r",
+                None, "positive", MANY if dtype == "f32" else "ulp 2", more=[("b", "r")])
+    if len(dims) == 1 and shape[0] < 10000:  # (of more, f32 sums of neither side are that near)
+        columns(f"as rows softmax {dtype} {'x'.join(map(str, shape))} {dims}", dtype, shape, dims,
+                f"%y = ts.tanh %x : {{t}}\n%r = ts.softmax %y dim {dims[0]} : {{t}}", "t", None, "normal", MANY if dtype == "f32" else "ulp 2")
+    if len(dims) == 1:
+        case(f"shared columns as rows index {dtype} {'x'.join(map(str, shape))} {dims}", [In("x", t, "ties")],
+             f"%r = ts.arg_reduce min %x dim {dims[0]} : {t}", T("i64", *r.dims), [{}])
+# Few long rows, whose tiles the programs of a cluster take: whole tiles, and such as begin anywhere.
+for dtype, shape in [("f16", (17, 25088)), ("f32", (3, 20001)), ("bf16", (2, 119547)), ("f32", (1, 65536))]:
+    near = MANY if dtype == "f32" else "ulp 2"
+    columns(f"long rows softmax {dtype} {'x'.join(map(str, shape))}", dtype, shape, [1], "%y = ts.neg %x : {t}\n%r = ts.softmax %y dim 1 : {t}", "t",
+            None, "normal", near)
+    columns(f"long rows logarithm of a sum of exp {dtype} {'x'.join(map(str, shape))}", dtype, shape, [1],
+            "%m = ts.reduce max %x [1] : {t}\n%w = ts.broadcast %m [0] : {r} to {t}\n%d = ts.sub %x, %w : {t}\n%a = ts.exp %d : {t}\n"
+            "%s = ts.reduce add %a [1] : {t}\n%l = ts.log %s : {r}\n%r = ts.add %l, %m : {r}", "r", None, "normal", near)
+    columns(f"long rows between their ends {dtype} {'x'.join(map(str, shape))}", dtype, shape, [1],
+            "%m = ts.reduce max %x [1] : {t}\n%k = ts.reduce min %x [1] : {t}\n%w = ts.broadcast %m [0] : {r} to {t}\n"
+            "%v = ts.broadcast %k [0] : {r} to {t}\n%a = ts.sub %w, %x : {t}\n%b = ts.sub %x, %v : {t}\n%r = ts.mul %a, %b : {t}", "t", None, "normal", near)

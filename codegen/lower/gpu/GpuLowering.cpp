@@ -345,7 +345,7 @@ LogicalResult GpuLowering::function(tile::FuncOp func) {
   fn->setCallingConv(llvm::CallingConv::PTX_Kernel);
   fn->addFnAttr("nvvm.reqntid", std::to_string(shape.threads));
   if (packed) // two blocks an SM
-    fn->addFnAttr("nvvm.minctasm", std::to_string(1024 / threads));
+    fn->addFnAttr("nvvm.minctasm", std::to_string(1024 / (threads * programs)));
   if (shape.ctasPerSm)
     fn->addFnAttr("nvvm.minctasm", std::to_string(shape.ctasPerSm));
   // Without it the assembler ignores that warpgroups exchange registers.
@@ -675,6 +675,25 @@ LogicalResult GpuLowering::reduction(vector::ReductionOp op) {
       for (unsigned distance = leaves / 2; distance; distance /= 2)
         value = combine(op, value, shuffle(value, distance));
     }
+  }
+  // What the blocks of a cluster have, in their order.
+  if (cluster > 1 && op->hasAttr("tile.of_cluster")) {
+    llvm::Value *own =
+        sharedArray(type, 1, "_exchange" + llvm::Twine(exchanges++));
+    llvm::Align align(type->getPrimitiveSizeInBits() / 8);
+    when(b.CreateICmpEQ(thread, b.getInt64(0)),
+         [&] { b.CreateAlignedStore(value, own, align); });
+    clusterBarrier();
+    llvm::Value *all = nullptr;
+    for (unsigned block = 0; block < cluster; ++block) {
+      llvm::Value *one = b.CreateAlignedLoad(
+          type,
+          b.CreateIntrinsic(llvm::Intrinsic::nvvm_mapa_shared_cluster, {},
+                            {own, b.getInt32(block)}),
+          align);
+      all = all ? combine(op, all, one) : one;
+    }
+    value = all;
   }
   finishReduction(op, value);
   return success();

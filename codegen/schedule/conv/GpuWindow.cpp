@@ -6,8 +6,10 @@
 //
 // A window that lies inside the image is read without a test, all of it at
 // once; of others each dim's first and last tap inside are computed, and loops
-// go over these. A transposed convolution's loops go by its stride, over the
-// taps that meet an element.
+// go over these. Of an image so narrow that every warp has windows at an edge,
+// all taps are read where they are inside, and there at the edge itself where
+// they are not, which then do not count. A transposed convolution's loops go by
+// its stride, over the taps that meet an element.
 //
 // Parameters: lanes (channels of a thread, 0: one), threads (1).
 #include "codegen/schedule/core/ConfigOf.h"
@@ -56,6 +58,13 @@ struct WindowProblem {
       count *= *number;
     }
     return channels.isConstant(1) && !spreadsOut();
+  }
+  /// Whether a warp's windows mostly meet an edge.
+  bool isNarrow() const {
+    constexpr int64_t most = 64;
+    unsigned inner = spatial() - 1;
+    return !last && isSmall() && isPadded(inner) &&
+           output[firstDim() + inner].asConstant().value_or(most + 1) <= most;
   }
 };
 
@@ -167,6 +176,8 @@ private:
                            Value channel, Value value);
   /// Every tap, without a test.
   FailureOr<Value> unrolled(Value init);
+  /// Every tap that any element's window has inside, with a test each.
+  FailureOr<Value> tested(Value init);
   /// Loops over the taps inside.
   FailureOr<Value> looped(Value init);
   FailureOr<Value> loopOver(SmallVectorImpl<Value> &tap,
@@ -271,6 +282,61 @@ FailureOr<Value> WindowBuilder::unrolled(Value init) {
       position[i] = e.add(base[i], e.constant(t * w.dilations[i]));
     }
     value = visit(tap, position, *value);
+  }
+  return value;
+}
+
+FailureOr<Value> WindowBuilder::tested(Value init) {
+  struct Tap {
+    Value number, position;
+    Value inside; ///< null: always
+  };
+  SmallVector<SmallVector<Tap>> dims(w.spatial());
+  size_t count = 1;
+  for (auto [i, taps] : llvm::enumerate(dims)) {
+    Dim extent = w.input[w.firstDim() + i], low = w.low[i];
+    std::optional<int64_t> size = extent.asConstant(),
+                           results = w.output[w.firstDim() + i].asConstant(),
+                           before = low.asConstant();
+    for (int64_t t = 0; t < *w.taps[i].asConstant(); ++t) {
+      bool always = false;
+      if (size && results && before && *results > 0) {
+        int64_t first = t * w.dilations[i] - *before,
+                final = first + (*results - 1) * w.strides[i];
+        if (final < 0 || first >= *size)
+          continue;
+        always = first >= 0 && final < *size;
+      }
+      Value at = e.add(base[i], e.constant(t * w.dilations[i]));
+      Tap tap{e.constant(t), at, {}};
+      if (!always) {
+        tap.inside = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult,
+                                           at, e.size(extent));
+        tap.position = e.max(e.constant(0),
+                             e.min(at, e.sub(e.size(extent), e.constant(1))));
+      }
+      taps.push_back(tap);
+    }
+    count *= taps.size();
+  }
+  FailureOr<Value> value = init;
+  for (size_t number = 0; number < count && succeeded(value); ++number) {
+    SmallVector<Value> tap(w.spatial()), position(w.spatial());
+    Value inside;
+    size_t rest = number;
+    for (size_t i = w.spatial(); i-- > 0; rest /= dims[i].size()) {
+      const Tap &one = dims[i][rest % dims[i].size()];
+      tap[i] = one.number;
+      position[i] = one.position;
+      if (one.inside)
+        inside = inside
+                     ? Value(arith::AndIOp::create(b, loc, inside, one.inside))
+                     : one.inside;
+    }
+    FailureOr<Value> next = visit(tap, position, *value);
+    if (succeeded(next) && inside)
+      next = Value(arith::SelectOp::create(b, loc, inside, *next, *value));
+    value = next;
   }
   return value;
 }
@@ -385,6 +451,8 @@ FailureOr<Value> WindowBuilder::compute() {
   FailureOr<Value> value = failure();
   if (!w.isSmall()) {
     value = looped(init);
+  } else if (w.isNarrow()) {
+    value = tested(init);
   } else {
     Value inside;
     for (unsigned i = 0; i < w.spatial(); ++i) {

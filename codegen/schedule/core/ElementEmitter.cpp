@@ -1,7 +1,7 @@
 #include "codegen/schedule/core/ElementEmitter.h"
 
 #include "codegen/math/Math.h"
-#include "codegen/schedule/matmul/ShallowProduct.h"
+#include "codegen/schedule/core/ShallowProduct.h"
 #include "ir/tensor/SymbolicValue.h"
 #include "ir/tile/GridOps.h"
 #include "mlir/Dialect/Math/IR/Math.h"

@@ -21,7 +21,7 @@
 #include "codegen/schedule/core/ElementEmitter.h"
 #include "codegen/schedule/core/LaneLoops.h"
 #include "codegen/schedule/core/Schedules.h"
-#include "codegen/schedule/matmul/ShallowProduct.h"
+#include "codegen/schedule/core/ShallowProduct.h"
 #include "ir/config/PointwiseConfig.h"
 #include <numeric>
 

@@ -4,7 +4,9 @@
 //   row form      the lane dim is reduced: program = one row; a pass over the
 //                 row carries a partial tile of the lane width for every
 //                 reduction, one horizontal reduction follows, or one for a
-//                 group of rows
+//                 group of rows; on a GPU, of few long rows the programs of a
+//                 cluster take a tile each, and of few narrow columns a program
+//                 takes one as if it were a row
 //   column form   the lane dim is kept: program = `lanes` neighbouring columns;
 //                 a pass carries one tile, nothing is horizontal; on a GPU of
 //                 few columns, the programs of a cluster take a part of the
@@ -26,7 +28,6 @@
 // cluster).
 #include "codegen/schedule/reduce/Reduce.h"
 #include "codegen/schedule/core/LaneLoops.h"
-#include "ir/tensor/Decompose.h"
 
 using namespace mlir;
 
@@ -139,6 +140,13 @@ ReduceBuilder::forTiles(ValueRange carried, TileFn body, JoinFn join) {
     base = e.mul(base, e.size(length));
     int64_t known = length.knownDivisor();
     std::optional<int64_t> number = length.asConstant();
+    if (part) {
+      // Each pass is seen to read what the one before has read.
+      coord.dims[lane] = {partStart, 1, {}, lanes};
+      coord.valid = partValid;
+      position = e.add(base, partStart);
+      return body(coord, coord.valid, values);
+    }
     if (target.simt && number && *number > 0 &&
         (*number < lanes || (*number == lanes && rows > 1))) {
       // One tile: nothing stands around it, so that each pass is seen to read
@@ -564,6 +572,11 @@ LogicalResult ReduceBuilder::build() {
     part = e.rem(id, e.constant(parts));
     id = e.div(id, e.constant(parts));
   }
+  if (part && rowForm) {
+    partStart = e.mul(part, e.constant(lanes));
+    if (!length.isConstant(lanes * parts))
+      partValid = e.sub(e.size(length), partStart);
+  }
   findPasses();
   findRowOperands();
   e.provide = [&](Value tensor, const Coord &at) -> Value {
@@ -626,9 +639,7 @@ LogicalResult ReduceBuilder::build() {
 }
 
 LogicalResult buildReduce(BuildContext &context) {
-  // Composites become the reductions that they are made of, in a copy.
-  OwningOpRef<ts::KernelOp> copy = context.kernel.clone();
-  ts::decomposeAll(copy->getBody());
+  OwningOpRef<ts::KernelOp> copy = asReductions(context.kernel, context.target);
   FailureOr<Space> space = commonSpace(*copy);
   if (failed(space))
     return failure();

@@ -24,8 +24,17 @@ struct Space {
 /// none.
 mlir::FailureOr<Space> commonSpace(ts::KernelOp kernel);
 
+/// A copy whose composites are the reductions that they are made of; for a GPU,
+/// with as few dims as it can have (ReduceDims.cpp), of which its values, and
+/// what the programs of its schedule read and write, have the types.
+mlir::OwningOpRef<ts::KernelOp> asReductions(ts::KernelOp kernel,
+                                             const TargetDesc &target);
+
 /// The innermost dim that is not 1; a reduced one if all are.
 unsigned laneDim(const Space &space);
+/// The dim along which tiles of rows lie: that, where it is reduced; on a GPU
+/// the longest reduced one, where that one is short or kept.
+unsigned laneOfRows(const Space &space, const TargetDesc &target);
 
 /// Row form: the first of the reduced dims, up to the lane dim, that tiles see
 /// as one run; the lane dim itself where the ones before it are apart.
@@ -85,9 +94,11 @@ public:
         target(context.target), space(std::move(space)), lanes(config.lanes),
         rowForm(config.rowForm), rows(config.rows), stream(config.stream),
         group(config.group), parts(config.parts), across(config.across),
-        lane(laneDim(this->space)),
-        first(firstOfRun(kernel, this->space, target)),
-        length(sizeOfRun(this->space, first)) {}
+        lane(config.rowForm ? laneOfRows(this->space, target)
+                            : laneDim(this->space)),
+        first(target.simt ? lane : firstOfRun(kernel, this->space, target)),
+        length(target.simt ? this->space.dims[lane]
+                           : sizeOfRun(this->space, first)) {}
 
   llvm::LogicalResult build();
 
@@ -220,7 +231,8 @@ private:
   int64_t rows;         ///< of one program
   bool stream;          ///< full-shape results bypass the caches
   int64_t group;        ///< rows that are reduced together
-  int64_t parts;        ///< programs of a cluster that share a column's rows
+  int64_t parts;        ///< programs of a cluster that share a column's rows,
+                        ///< or a row's tiles, one each
   bool across;          ///< columns of all kept dims are lanes
   unsigned lane, first; ///< of the dims that are one run
   ts::Dim length;       ///< of the run
@@ -237,6 +249,7 @@ private:
   llvm::SmallVector<LaneIndex> keptLanes; ///< across: of each kept dim
   mlir::Value laneStart, laneValid;       ///< column form
   mlir::Value part; ///< the program's number in its cluster, or null
+  mlir::Value partStart, partValid; ///< row form: of the program's tile
   llvm::DenseMap<mlir::Value, mlir::Value>
       finished; ///< reduction result -> its value
   /// Of the current tile in the reduced space; column form: of its scratch.

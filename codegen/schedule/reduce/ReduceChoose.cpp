@@ -5,7 +5,6 @@
 #include "codegen/schedule/core/LaneLoops.h"
 #include "codegen/schedule/reduce/Reduce.h"
 #include "ir/config/ReduceConfig.h"
-#include "ir/tensor/Decompose.h"
 
 using namespace mlir;
 
@@ -148,7 +147,68 @@ static Sharing shareColumns(ts::KernelOp kernel, const Space &space,
       computes ? warp : blockThreads / std::max<int64_t>(parts / blocks, 2);
   while (threads > warp && threads * width / 2 >= run)
     threads /= 2;
+  // Of few columns a thread would compute elements that are none.
+  while (width > 1 && warp * width / 2 >= run)
+    width /= 2;
   return {parts, threads * width};
+}
+
+/// Whether a program of a GPU takes a column as if it were a row, its lanes far
+/// apart: where columns are so few, or runs of them so narrow, that most of the
+/// lanes of the column form would be idle. Neighbours then read the same
+/// sectors of memory, from caches.
+static bool columnsAsRows(const Space &space, int64_t columns, int64_t run,
+                          int64_t parts, const TargetDesc &target) {
+  if (space.reduced.empty())
+    return false;
+  std::optional<int64_t> length =
+      space.dims[laneOfRows(space, target)].asConstant();
+  constexpr int64_t leastRow = 16, mostRow = 1 << 18, narrow = 16, busy = 2048,
+                    cached = 1 << 20; // columns, elements
+  if (!length || *length < leastRow || *length > mostRow)
+    return false;
+  int64_t elements = columns;
+  for (int64_t d : space.reduced)
+    elements *= std::max<int64_t>(1, representative(space.dims[d]));
+  return run < narrow || (parts == 1 && columns < busy && elements <= cached);
+}
+
+/// How the programs of a cluster share few long rows, a tile each: so many (1:
+/// none), of so many lanes. `kernel` has no composites.
+static Sharing shareRow(ts::KernelOp kernel, const Space &space, int64_t rows,
+                        unsigned lane, const TargetDesc &target) {
+  constexpr Sharing none = {1, 0};
+  std::optional<int64_t> length = space.dims[lane].asConstant();
+  for (int64_t d : space.reduced)
+    if (d != int64_t(lane) && !space.dims[d].isConstant(1))
+      return none;
+  constexpr int64_t leastRow = 16384, leastTile = 4096, mostParts = 8;
+  if (!target.clusters || !length || *length < leastRow)
+    return none;
+  for (Operation &op : kernel.getBody().front()) {
+    if (isa<ts::ArgReduceOp>(op))
+      return none;
+    auto reduce = dyn_cast<ts::ReduceOp>(op);
+    if (reduce &&
+        computeType(ts::elementTypeOf(reduce.getInput())).isInteger(1))
+      return none;
+  }
+  // (As of columns: one program stores what is of a row.)
+  auto isFull = [&](Value value) { return ts::dimsOf(value) == space.dims; };
+  if (llvm::any_of(kernel.getResults(), isFull) &&
+      !llvm::all_of(kernel.getResults(), isFull))
+    return none;
+  int64_t parts = 1;
+  while (parts < mostParts && rows * parts < target.cores &&
+         *length / (2 * parts) >= leastTile)
+    parts *= 2;
+  // Whole accesses of the threads of a block.
+  constexpr int64_t round = 2048;
+  int64_t tile = llvm::alignTo((*length + parts - 1) / parts, round);
+  parts = (*length + tile - 1) / tile;
+  if (parts == 1 || tile > mostHeld(kernel, target))
+    return none;
+  return {parts, tile};
 }
 
 /// Whether a GPU's lanes lie across all kept dims: where rows are short, or
@@ -177,7 +237,8 @@ static bool lanesAcross(ts::KernelOp kernel, const Space &space, unsigned lane,
 
 LogicalResult chooseReduce(ts::KernelOp kernel, const TargetDesc &target,
                            Knobs &knobs, SmallVectorImpl<Schedule> &schedules) {
-  FailureOr<Space> space = commonSpace(kernel);
+  OwningOpRef<ts::KernelOp> copy = asReductions(kernel, target);
+  FailureOr<Space> space = commonSpace(*copy);
   if (failed(space))
     return failure();
   Dim one = Dim::constant(kernel.getContext(), 1);
@@ -185,9 +246,8 @@ LogicalResult chooseReduce(ts::KernelOp kernel, const TargetDesc &target,
     return kernel.emitOpError("reduces a tensor without dims");
   unsigned lane = laneDim(*space);
   bool rowForm = llvm::is_contained(space->reduced, static_cast<int64_t>(lane));
-  OwningOpRef<ts::KernelOp> copy = kernel.clone();
-  ts::decomposeAll(copy->getBody());
   Dim run = sizeOfRun(*space, firstOfRun(*copy, *space, target));
+  FailureOr<Space> given = commonSpace(kernel); // of its composites
   bool isArg = !kernel.getBody().getOps<ts::ArgReduceOp>().empty();
   int64_t flops = 1;
   kernel.getBody().walk(
@@ -229,25 +289,46 @@ LogicalResult chooseReduce(ts::KernelOp kernel, const TargetDesc &target,
         knobs.pick("lanes", lanes, {lanes / 2, flops > 10 ? lanes : 2 * lanes});
   int64_t parts = 1;
   if (target.simt) {
+    int64_t around = representative(keptAround(*space, lane)),
+            beside = representative(run);
+    Sharing sharing = {1, 0};
+    if (!rowForm) {
+      sharing = shareColumns(*copy, *space, beside * around, beside, target);
+      if (!lanesAcross(*copy, *space, lane, target) &&
+          columnsAsRows(*space, beside * around, beside, sharing.parts,
+                        target)) {
+        rowForm = true;
+        sharing = {1, 0};
+      }
+    }
+    if (rowForm && !lanesAcross(*copy, *space, lane, target)) {
+      lane = laneOfRows(*space, target);
+      run = space->dims[lane];
+      sharing =
+          shareRow(*copy, *space, representative(keptAround(*space, lane)),
+                   lane, target);
+    }
     // A row that fits the registers of a block is one tile, read once.
     lanes = target.lanes(DType::f32);
-    if (std::optional<int64_t> number = run.asConstant();
-        number && *number > 0 && *number % 128 == 0 &&
-        *number <= mostHeld(kernel, target) && rowForm)
+    // (What lies apart is read lane by lane: a tile for many threads, whatever
+    // the length.)
+    constexpr int64_t widest = 4096;
+    std::optional<int64_t> apart =
+        rowForm && lane != laneDim(*space) ? run.asConstant() : std::nullopt;
+    if (apart && *apart > lanes && *apart <= mostHeld(*copy, target))
+      lanes = *apart < widest ? llvm::PowerOf2Ceil(*apart)
+                              : llvm::alignTo(*apart, widest);
+    else if (std::optional<int64_t> number = run.asConstant();
+             number && *number > 0 && *number % 128 == 0 &&
+             *number <= mostHeld(*copy, target) && rowForm)
       lanes = *number;
     else if (number && *number > lanes && rowForm &&
-             *number <= mostHeld(kernel, target))
-      lanes = aroundRow(kernel, *number, target);
+             *number <= mostHeld(*copy, target))
+      lanes = aroundRow(*copy, *number, target);
     while (lanes > 128 && lanes / 2 >= representative(run))
       lanes /= 2;
     // Rather more programs than wide ones; of a long row, whole blocks.
     constexpr int64_t leastPrograms = 256;
-    Sharing sharing = {1, 0};
-    if (!rowForm)
-      sharing = shareColumns(*copy, *space,
-                             representative(run) *
-                                 representative(keptAround(*space, lane)),
-                             representative(run), target);
     parts = sharing.parts;
     if (parts > 1)
       lanes = sharing.lanes;
@@ -256,11 +337,11 @@ LogicalResult chooseReduce(ts::KernelOp kernel, const TargetDesc &target,
                                     representative(keptAround(*space, lane)) <
                                 leastPrograms)
         lanes /= 2;
-    else if (run.asConstant().value_or(0) > mostHeld(kernel, target))
+    else if (run.asConstant().value_or(0) > mostHeld(*copy, target))
       lanes = 4 * target.lanes(DType::f32);
   }
   bool across =
-      target.simt && parts == 1 && lanesAcross(kernel, *space, lane, target);
+      target.simt && parts == 1 && lanesAcross(*copy, *space, lane, target);
   if (across) {
     rowForm = false;
     lanes = 128;
@@ -293,7 +374,7 @@ LogicalResult chooseReduce(ts::KernelOp kernel, const TargetDesc &target,
   }
   int64_t threads = 0;
   if (target.simt && rowForm && !isArg && space->reduced.size() == 1 &&
-      run.isConstant(lanes))
+      run.isConstant(lanes) && parts == 1 && space->dims == given->dims)
     std::tie(rows, threads) = rowsHeld(kernel, *space, kept, lanes, target);
   Schedule schedule;
   schedule.kind = "reduce";
@@ -306,7 +387,7 @@ LogicalResult chooseReduce(ts::KernelOp kernel, const TargetDesc &target,
         run = run * dim;
     kept = one;
   }
-  schedule.grid = rowForm ? kept.ceilDiv(one.like(rows))
+  schedule.grid = rowForm ? kept.ceilDiv(one.like(rows)) * parts
                           : kept * run.ceilDiv(run.like(lanes)) * parts;
   // A row takes a tile at least.
   Dim elements = rowForm ? row.max(one * lanes) : row * lanes;

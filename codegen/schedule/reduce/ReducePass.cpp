@@ -57,7 +57,12 @@ ReduceBuilder::howTo(Operation *reduction, Value tile) {
 
 Value ReduceBuilder::horizontal(Operation *reduction, Value tile) {
   auto [kind, fastmath] = howTo(reduction, tile);
-  return vector::ReductionOp::create(b, e.location, kind, tile, fastmath);
+  auto result =
+      vector::ReductionOp::create(b, e.location, kind, tile, fastmath);
+  // Of all programs of the cluster (GpuLowering.cpp).
+  if (part)
+    result->setAttr("tile.of_cluster", b.getUnitAttr());
+  return result;
 }
 
 void ReduceBuilder::keepTile(Value tensor, Value tile, Value valid) {

@@ -68,6 +68,17 @@ unsigned laneDim(const Space &space) {
   return lane;
 }
 
+unsigned laneOfRows(const Space &space, const TargetDesc &target) {
+  unsigned lane = laneDim(space);
+  if (!target.simt || space.reduced.empty())
+    return lane;
+  constexpr int64_t shortRun = 32;
+  bool isReduced = llvm::is_contained(space.reduced, int64_t(lane));
+  return isReduced && representative(space.dims[lane]) >= shortRun
+             ? lane
+             : sharedDim(space);
+}
+
 unsigned firstOfRun(ts::KernelOp kernel, const Space &space,
                     const TargetDesc &target) {
   unsigned lane = laneDim(space), first = lane;

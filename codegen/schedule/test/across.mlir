@@ -7,10 +7,10 @@ module attributes {ts.files = ["across"], ts.symbols = []} {
   // CHECK: kind = "reduce"{{.*}}across = 1 : i64, lanes = 128{{.*}}row = 0
   // CHECK: kind = "reduce"{{.*}}across = 1 : i64, lanes = 128{{.*}}row = 0
   // CHECK: kind = "gpu_window"{{.*}}threads = 1
-  func.func @main(%x: tensor<5000x6xf32>, %y: tensor<14x8192x24xf32>, %z: tensor<1x2x96x96xf32>, %w: tensor<2x1x3x3xf32>) -> (tensor<5000x12xf32>, tensor<5000x6xf32>, tensor<8192x24xf32>, tensor<1x2x94x94xf32>) {
+  func.func @main(%x: tensor<5000x6xf32>, %y: tensor<8192x14x24xf32>, %z: tensor<1x2x96x96xf32>, %w: tensor<2x1x3x3xf32>) -> (tensor<5000x12xf32>, tensor<5000x6xf32>, tensor<8192x24xf32>, tensor<1x2x94x94xf32>) {
     %t = ts.concat %x, %x dim 1 : tensor<5000x6xf32>, tensor<5000x6xf32>
     %s = ts.softmax %x dim 1 : tensor<5000x6xf32>
-    %r = ts.reduce max %y [0] : tensor<14x8192x24xf32>
+    %r = ts.reduce max %y [1] : tensor<8192x14x24xf32>
     %c = ts.conv %z, %w strides [1, 1] dilations [1, 1] input_dilations [1, 1] low [#ts.dim<0>, #ts.dim<0>] high [#ts.dim<0>, #ts.dim<0>] {groups = 2 : i64} : tensor<1x2x96x96xf32>, tensor<2x1x3x3xf32>
     return %t, %s, %r, %c : tensor<5000x12xf32>, tensor<5000x6xf32>, tensor<8192x24xf32>, tensor<1x2x94x94xf32>
   }

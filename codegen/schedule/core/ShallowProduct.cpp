@@ -1,4 +1,4 @@
-#include "codegen/schedule/matmul/ShallowProduct.h"
+#include "codegen/schedule/core/ShallowProduct.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -33,14 +33,14 @@ bool knapper::isShallowProduct(ts::KernelOp kernel, const TargetDesc &target) {
               freeOf(dot.getRhs(), dot.getRhsBatch(), dot.getRhsContract()),
           fewer = std::min(rows, columns);
   // The less of a block's tile the product fills, the deeper it may be.
-  constexpr int64_t fewRows = 4, low = 16, half = 64;
+  constexpr int64_t rowsOfGemv = 4, low = 16, half = 64;
   int64_t deepest = fewer <= low ? 32 : fewer < half ? 16 : 8;
   int64_t lanes = 16 / ts::elementBytes(element);
   std::optional<int64_t> k = depth.asConstant();
   if (!k || *k < 1 || *k > deepest)
     return false;
   bool isWhole = *k % lanes == 0;
-  return !isWhole || (lanes == 4 && rows > fewRows);
+  return !isWhole || (lanes == 4 && rows > rowsOfGemv);
 }
 
 Value knapper::emitShallowProduct(ElementEmitter &e, ts::DotOp dot,
