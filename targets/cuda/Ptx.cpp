@@ -3,7 +3,6 @@
 #include "codegen/lower/common/Lower.h"
 #include "ir/tile/GridOps.h"
 #include "runtime/base/ForkMutex.h"
-#include "targets/cuda/StartEarly.h"
 
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
@@ -117,8 +116,6 @@ Expected<PtxModule> emitPtx(ModuleOp source, const TargetDesc &target) {
     return internalError("LLVM cannot write PTX");
   passes.run(module);
   result.text.assign(text.data(), text.size());
-  if (target.clusters) // as much newer than sm_80
-    result.text = startEarly(result.text);
   return result;
 }
 

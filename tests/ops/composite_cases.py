@@ -365,3 +365,14 @@ for dtype, positions, depth, width, heads, attributes in [
          [dict(t=0), dict(t=1), dict(t=3), dict(t=5), dict(t=11), dict(t=32), dict(t=33), dict(t=70), dict(t=140)],
          lambda q, k, v, i, s, p, a=attributes: np_paged_attention(q, k, v, i, s, p, **a),
          {"f32": "relative 5e-6", "f64": "relative 1e-10", "f16": "relative 4e-3", "bf16": "relative 2e-2"}[dtype])
+
+# An operand with only some of the dims that lie side by side, beside one of size 1 that all of them have: [3, 1, 5] is one dim of
+# 15, of which [1, 1, 5] is neither all nor a single number.
+for rows in [(3, 1, 5), (2, 5, 1, 3), (1, 4, 1)]:
+    for keep in range(len(rows)):
+        t = T("f32", *rows, 3)
+        m = T("f32", *[d if i >= keep else 1 for i, d in enumerate(rows)], 3)
+        case(f"softmax partly repeated {'x'.join(map(str, rows))} from {keep}", [In("x", t), In("y", m)],
+             f"%b = ts.broadcast %y {list(range(len(rows) + 1))} : {m} to {t}\n%a = ts.add %x, %b : {t}\n"
+             f"%r = ts.softmax %a dim {len(rows)} : {t}", t, [{}],
+             lambda x, y: np_softmax(x.astype("f8") + y, -1, False), "relative 4e-6")

@@ -74,18 +74,6 @@ def uneven(text: str) -> str:
     return ""
 
 
-def early(text: str) -> str:
-    """What is wrong with what a kernel that may start while others end does before it waits for them: it touches no memory of
-    the device, and none of its reads is one that the assembler may move there."""
-    before, wait, after = text[text.index("{") :].partition("griddepcontrol.wait;")
-    if not wait:
-        return "does not wait for the kernels before it"
-    touches = r"^\s*(@!?%\w+\s+)?(ld|st|atom|red|cp|call|bra)\b(?!\.param|\.shared|\.async\.bulk\.prefetch)"
-    if found := re.search(touches, before, re.M):
-        return f"does not wait before {found[2]}"
-    return "has reads that no wait holds back" if "ld.global.nc" in after else ""
-
-
 def assemble(text: str, arch: str) -> tuple[str, int]:
     """What the assembler says, and its status."""
     with tempfile.TemporaryDirectory() as scratch:
@@ -111,8 +99,6 @@ def check(folder: Path, arch: str = "sm_90a", share: float = 1, seed: str = "") 
     assert refused or len(sizes) == len(found)
     for name, (text, where) in found.items():
         if name + "_tiles" in text and (problem := uneven(text)):
-            problems.append(f"{where}: {name} {problem}")
-        if arch.startswith("sm_9") and (problem := early(text)):
             problems.append(f"{where}: {name} {problem}")
     # A launch gets no more of what kernels declare themselves.
     for name, used in re.findall(r"Compiling entry function '(\w+)'(?:.*\n){3}.* (\d+) bytes smem", log):

@@ -27,7 +27,7 @@ private:
   bool note(Value value, const Places &at);
   bool visit(Operation &op);
   bool findPlaces();
-  bool canJoin(unsigned d) const;
+  bool canJoin(unsigned begin, unsigned d) const;
   bool isReduced(int64_t d) const {
     return llvm::is_contained(space.reduced, d);
   }
@@ -98,23 +98,29 @@ bool DimsOfKernel::findPlaces() {
   return llvm::all_of(kernel.getBody().getArguments(), isKnown);
 }
 
-/// Whether dim `d` becomes one with the one before it.
-bool DimsOfKernel::canJoin(unsigned d) const {
-  if (isReduced(d) != isReduced(d - 1))
+/// Whether dim `d` becomes one with those from `begin` on, which are one. A
+/// tensor has all of them as the space has them, all of size 1, or none: of
+/// [1, 1, 5] in a space of [3, 1, 5] the last two are whole, and all three are
+/// not.
+bool DimsOfKernel::canJoin(unsigned begin, unsigned d) const {
+  if (isReduced(d) != isReduced(begin))
     return false;
   for (auto &[value, at] : places) {
-    auto placeOf = [&](int64_t dim) {
-      return llvm::find(at, dim) - at.begin();
-    };
-    size_t first = placeOf(d - 1), second = placeOf(d);
-    if (first == at.size() && second == at.size())
-      continue;
-    if (second == at.size() || first + 1 != second)
-      return false;
     SmallVector<Dim> dims = ts::dimsOf(value);
-    bool isWhole =
-        dims[first] == space.dims[d - 1] && dims[second] == space.dims[d];
-    if (!isWhole && !(dims[first].isConstant(1) && dims[second].isConstant(1)))
+    unsigned count = 0;
+    bool isWhole = true, isOnes = true;
+    for (auto [i, place] : llvm::enumerate(at)) {
+      if (place < int64_t(begin) || place > int64_t(d))
+        continue;
+      // In the space's order, next to each other.
+      if (place != int64_t(begin + count) ||
+          (count && at[i - 1] != place - 1))
+        return false;
+      ++count;
+      isWhole &= dims[i] == space.dims[place];
+      isOnes &= dims[i].isConstant(1);
+    }
+    if (count && (count != d - begin + 1 || !(isWhole || isOnes)))
       return false;
   }
   return true;
@@ -124,8 +130,13 @@ void DimsOfKernel::merge() {
   if (!findPlaces())
     return;
   SmallVector<int64_t> become{0}; // of each dim of the space
-  for (unsigned d = 1; d < space.dims.size(); ++d)
-    become.push_back(become.back() + !canJoin(d));
+  unsigned begin = 0;
+  for (unsigned d = 1; d < space.dims.size(); ++d) {
+    bool joins = canJoin(begin, d);
+    if (!joins)
+      begin = d;
+    become.push_back(become.back() + !joins);
+  }
   if (become.back() + 1 == int64_t(become.size()))
     return;
   auto merged = [&](const Places &at) {

@@ -22,24 +22,6 @@ using Function = struct FunctionTag *;
 using Graph = struct GraphTag *;
 using GraphExec = struct GraphExecTag *;
 
-/// CUlaunchConfig and the one attribute of it that we set.
-struct LaunchAttribute {
-  int id;
-  int padding = 0;
-  union {
-    int flag;
-    char space[64];
-  };
-};
-struct LaunchConfig {
-  unsigned grid[3], block[3];
-  unsigned sharedBytes;
-  Stream stream;
-  LaunchAttribute *attributes;
-  unsigned numAttributes;
-};
-static_assert(sizeof(LaunchAttribute) == 72 && sizeof(LaunchConfig) == 56);
-
 /// Every function returns 0 or a code. May be called from any thread.
 struct Api {
 #define CUDA_SYMBOL(member, name, parameters) int(*member) parameters = nullptr;

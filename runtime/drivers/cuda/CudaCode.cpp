@@ -100,7 +100,6 @@ Expected<KernelHandle> GpuExecutable::kernel(uint64_t entry,
                      where, "compile the model again");
   GpuKernel &kernel = kernels[key];
   kernel.entry = shape;
-  kernel.startsEarly = ptx.startsEarly(name);
   kernel.code = this;
   if (ptx.pieces.empty())
     if (Status s = find(kernel, key, modules.front()); !s) {

@@ -20,7 +20,6 @@ class GpuExecutable;
 struct GpuKernel {
   std::atomic<Function> function = nullptr; // null until it is prepared
   GpuEntry entry;
-  bool startsEarly = false; // it waits for the kernels before it itself
   const GpuExecutable *code = nullptr;
 };
 

@@ -24,17 +24,6 @@ TEST(PtxPieces, AreCutAtTheirMarks) {
   EXPECT_EQ(ptx.joined(both), text + "\n");
 }
 
-TEST(PtxPieces, SayWhichKernelsStartEarly) {
-  PtxPieces ptx = PtxPieces::of(
-      ".version 8.0\n// kernel a\n.entry a(\n)\n{\n\tret;\n}\n"
-      "// kernel b ab\n.entry ab(\n)\n{\n\tret;\n}\n.entry b(\n)\n{\n"
-      "\tgriddepcontrol.wait;\n\tret;\n}\n");
-  EXPECT_FALSE(ptx.startsEarly("a"));
-  EXPECT_FALSE(ptx.startsEarly("ab"));
-  EXPECT_TRUE(ptx.startsEarly("b"));
-  EXPECT_FALSE(ptx.startsEarly("c"));
-}
-
 TEST(PtxPieces, WithoutMarksThereAreNone) {
   PtxPieces ptx = PtxPieces::of(".version 8.0\n.entry a {}\n");
   EXPECT_THAT(ptx.pieces, IsEmpty());

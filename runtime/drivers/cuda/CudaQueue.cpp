@@ -14,18 +14,9 @@ namespace {
 constexpr unsigned kNonBlocking = 1;   // cuStreamCreate
 constexpr unsigned kDisableTiming = 2; // cuEventCreate
 constexpr int kCaptureOfThread = 1;    // cuStreamBeginCapture
-// CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION, and since when.
-constexpr int kStartsEarly = 6, kOverlapLevel = 90, kOverlapDriver = 12030;
 
 Pointer pointer(const void *address) {
   return reinterpret_cast<Pointer>(address);
-}
-
-/// Whether kernels may start before those before them end, also in captures.
-bool launchesOverlap(const Gpu &gpu) {
-  int driver = 0;
-  return gpu.capability() >= kOverlapLevel &&
-         gpu.api->driverVersion(&driver) == 0 && driver >= kOverlapDriver;
 }
 
 class GpuEvent : public DeviceEvent {
@@ -76,8 +67,8 @@ public:
 class GpuQueue : public DeviceQueue {
 public:
   GpuQueue(std::shared_ptr<Gpu> gpu, Stream stream)
-      : gpu(std::move(gpu)), api(*this->gpu->api), own(stream), stream(stream),
-        overlapping(launchesOverlap(*this->gpu)) {}
+      : gpu(std::move(gpu)), api(*this->gpu->api), own(stream), stream(stream) {
+  }
   ~GpuQueue() override {
     Current current(*gpu);
     DuringCapture allowed(*gpu);
@@ -92,7 +83,6 @@ public:
   // Kernels of GPUs keep what they need in registers and shared memory.
   Status reserve(const QueueNeeds &) override { return success(); }
   Status begin() override {
-    behindKernel = false;
     stream = own;
     captured = false;
     return success();
@@ -135,25 +125,16 @@ public:
     if (kernel.entry.ctasPerSm)
       blocks =
           std::min(blocks, int64_t(kernel.entry.ctasPerSm) * gpu->processors());
-    // Of a kernel that waits itself the blocks are placed while the kernel
-    // before it ends.
-    LaunchAttribute early{kStartsEarly, 0, {1}};
-    bool overlaps = behindKernel && kernel.startsEarly && !captured;
-    LaunchConfig config{{static_cast<unsigned>(blocks), 1, 1},
-                        {kernel.entry.threads, 1, 1},
-                        kernel.entry.sharedBytes,
-                        stream,
-                        &early,
-                        overlaps ? 1u : 0u};
-    behindKernel = overlapping;
-    return api.check(api.launch(&config, function, parameters.data(), nullptr),
-                     "cuLaunchKernelEx");
+    return api.check(api.launch(function, static_cast<unsigned>(blocks), 1, 1,
+                                kernel.entry.threads, 1, 1,
+                                kernel.entry.sharedBytes, stream,
+                                parameters.data(), nullptr),
+                     "cuLaunchKernel");
   }
 
   Status copy(void *target, const void *source, uint64_t bytes) override {
     if (bytes == 0)
       return success();
-    behindKernel = false;
     Current current(*gpu);
     return api.check(api.copy(pointer(target), pointer(source), bytes, stream),
                      "cuMemcpyAsync");
@@ -170,7 +151,6 @@ public:
   }
 
   Expected<std::unique_ptr<DeviceEvent>> record() override {
-    behindKernel = false;
     Current current(*gpu);
     Event event;
     if (Status s = api.check(api.eventCreate(&event, 0), "cuEventCreate"); !s)
@@ -182,7 +162,6 @@ public:
     return std::unique_ptr<DeviceEvent>(std::move(made));
   }
   Status waitFor(const DeviceEvent &event) override {
-    behindKernel = false;
     Current current(*gpu);
     return api.check(
         api.streamWait(stream, static_cast<const GpuEvent &>(event).event, 0),
@@ -190,7 +169,6 @@ public:
   }
 
   Status waitForOthers() override {
-    behindKernel = false;
     Current current(*gpu);
     if (Status s = mark(nullptr); !s)
       return s;
@@ -199,7 +177,6 @@ public:
   /// The run's commands go into the caller's stream itself, where an order with
   /// the stream's other work costs nothing.
   Status follow(void *theirs) override {
-    behindKernel = false;
     Current current(*gpu);
     stream = static_cast<Stream>(theirs);
     int status = 0;
@@ -215,7 +192,6 @@ public:
     return api.check(api.streamWait(stream, point, 0), "cuStreamWaitEvent");
   }
   Status lead(void *theirs) override {
-    behindKernel = false;
     if (captured) {
       stream = own;
       return success();
@@ -238,7 +214,6 @@ public:
         !s)
       return s;
     recording = true;
-    behindKernel = false;
     replayed = stream;
     stream = own;
     return success();
@@ -246,7 +221,7 @@ public:
   Expected<std::unique_ptr<Recording>> endRecording() override {
     if (!recording)
       return userError("no recording is open", "queue");
-    recording = behindKernel = false;
+    recording = false;
     stream = replayed;
     Current current(*gpu);
     Graph graph = nullptr;
@@ -264,7 +239,6 @@ public:
   Status replay(const Recording &commands, Cancel cancel) override {
     if (cancel.isWished())
       return cancelledRun();
-    behindKernel = false;
     Current current(*gpu);
     return api.check(
         api.graphLaunch(static_cast<const GpuRecording &>(commands).exec,
@@ -301,7 +275,7 @@ private:
     Graph graph = nullptr;
     if (api.captureEnd(own, &graph) == 0 && graph)
       api.graphDestroy(graph);
-    recording = behindKernel = false;
+    recording = false;
     stream = replayed;
   }
 
@@ -313,11 +287,7 @@ private:
   Event point = nullptr;     // of one stream, for others to wait for
   bool led = false;          // `point` is behind a run in a caller's stream
   bool recording = false;
-  // The caller's stream is. (Who captures it may ask what its last node is, in
-  // a way that refuses what overlaps.)
-  bool captured = false;
-  const bool overlapping;    // kernels may start early
-  bool behindKernel = false; // the last command is a kernel's launch
+  bool captured = false; // the caller's stream is
   std::vector<void *> parameters;
   std::vector<EncodedMap> maps;
 };

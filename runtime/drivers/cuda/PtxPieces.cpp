@@ -24,19 +24,6 @@ PtxPieces PtxPieces::of(std::string_view text) {
   return result;
 }
 
-bool PtxPieces::startsEarly(std::string_view kernel) const {
-  auto it = pieceOf.find(kernel);
-  if (it == pieceOf.end())
-    return false;
-  std::string_view piece = pieces[it->second];
-  std::string head = ".entry " + std::string(kernel) + "(";
-  size_t begin = piece.find(head);
-  if (begin == std::string_view::npos)
-    return false;
-  size_t wait = piece.find("griddepcontrol.wait;", begin);
-  return wait < piece.find(".entry ", begin + 1) && wait != piece.npos;
-}
-
 std::string PtxPieces::joined(std::span<const size_t> numbers) const {
   std::string text(head);
   for (size_t number : numbers)

@@ -20,10 +20,6 @@ struct PtxPieces {
   std::vector<std::string_view> pieces;
   std::unordered_map<std::string_view, size_t> pieceOf; // of a kernel
 
-  /// Whether a kernel waits for those before it itself, so that it may be
-  /// started before they end.
-  bool startsEarly(std::string_view kernel) const;
-
   /// A text of the pieces with these numbers, in their order.
   std::string joined(std::span<const size_t> numbers) const;
 };

@@ -7,7 +7,7 @@
 // CHECK-LABEL: .visible .entry four(
 // CHECK: .reqntid 128
 // CHECK-NOT: shfl
-// CHECK: ld.global.v4.b32
+// CHECK: ld.global.nc.v4.b32
 // CHECK: red.global.add.v4.f32
 // CHECK-NOT: red.
 // CHECK: ret;

@@ -120,7 +120,7 @@ func.func @softcap_and_bias(%q: !w, %k: !w, %v: !w, %m: !a) -> !w {
 // TILE-LABEL: @kernel5_0(
 // TILE: path = 0
 // CHECK-LABEL: .entry kernel5_0(
-// CHECK: ld.global.v4.b32
+// CHECK: ld.global.nc.v4.b32
 // CHECK: ld.shared.v4.b32
 // CHECK: ex2.approx
 // CHECK-NOT: .local

@@ -7,7 +7,7 @@
 !r = tensor<4096xf32>
 
 // CHECK-LABEL: .entry kernel0_0(
-// CHECK: ld.global.v4.b32
+// CHECK: ld.global.nc.v4.b32
 // CHECK: mul.rn.f32
 // CHECK: st.global.v4.b32
 func.func @pointwise(%x: !m) -> !m {
@@ -16,7 +16,7 @@ func.func @pointwise(%x: !m) -> !m {
 }
 
 // CHECK-LABEL: .entry kernel1_0(
-// CHECK-COUNT-4: ld.global.v4.b32
+// CHECK-COUNT-4: ld.global.nc.v4.b32
 // CHECK-NOT: ld.global
 // CHECK: shfl.sync.bfly
 // CHECK: st.global.b32
@@ -26,7 +26,7 @@ func.func @row_sum(%x: !m) -> !r {
 }
 
 // CHECK-LABEL: .entry kernel2_0(
-// CHECK-COUNT-4: ld.global.v4.b32
+// CHECK-COUNT-4: ld.global.nc.v4.b32
 // CHECK-NOT: ld.global
 // CHECK: shfl.sync.bfly
 // CHECK-COUNT-4: st.global.v4.b32
@@ -47,7 +47,7 @@ func.func @softmax_any(%x: tensor<?x?xf32, #ts.dims<"rows", "cols">>) -> tensor<
 // and rounded in pairs, and the powers are the device's own.
 // CHECK-LABEL: .entry kernel4_0(
 // CHECK: .reqntid 128
-// CHECK: ld.global.v4.b32
+// CHECK: ld.global.nc.v4.b32
 // CHECK-NOT: bar.sync
 // CHECK: shfl.sync.bfly
 // CHECK: ex2.approx
@@ -62,7 +62,7 @@ func.func @softmax_short(%x: tensor<?x512xbf16, #ts.dims<"rows", 512>>) -> tenso
 // CHECK-LABEL: .entry kernel5_0(
 // CHECK: .reqntid 512
 // CHECK: .minnctapersm 2
-// CHECK-COUNT-8: ld.global.v4.b32
+// CHECK-COUNT-8: ld.global.nc.v4.b32
 // CHECK-NOT: ld.global
 // CHECK: st.global.v4.b32
 func.func @softmax_long(%x: tensor<64x32768xbf16>) -> tensor<64x32768xbf16> {
@@ -72,7 +72,7 @@ func.func @softmax_long(%x: tensor<64x32768xbf16>) -> tensor<64x32768xbf16> {
 
 // Columns: many rows are asked for at once.
 // CHECK-LABEL: .entry kernel6_0(
-// CHECK-COUNT-16: ld.global.v4.b32
+// CHECK-COUNT-16: ld.global.nc.v4.b32
 // CHECK: st.global.v4.b32
 func.func @column_sum(%x: tensor<64x16384xf32>) -> tensor<16384xf32> {
   %0 = ts.reduce add %x [0] : tensor<64x16384xf32>
@@ -81,7 +81,7 @@ func.func @column_sum(%x: tensor<64x16384xf32>) -> tensor<16384xf32> {
 
 // A block is turned in shared memory; both ways whole accesses.
 // CHECK-LABEL: .entry kernel7_0(
-// CHECK: ld.global.v4.b32
+// CHECK: ld.global.nc.v4.b32
 // CHECK: st.shared.v4.b32
 // CHECK: bar{{(rier)?}}.{{(cta.)?}}sync
 // CHECK: ld.shared.b32
@@ -114,7 +114,7 @@ func.func @top(%x: tensor<8x1000xf32>) -> (tensor<8x5xf32>, tensor<8x5xi64>) {
 // CHECK-LABEL: .entry kernel10_0(
 // CHECK: .reqntid 512
 // CHECK: .reqnctapercluster 8
-// CHECK-COUNT-16: ld.global.v4.b32
+// CHECK-COUNT-16: ld.global.nc.v4.b32
 // CHECK: st.shared.v4.b32
 // CHECK: bar{{(rier)?}}.{{(cta.)?}}sync
 // CHECK-COUNT-2: ld.shared.v4.b32
@@ -133,9 +133,9 @@ func.func @columns(%x: tensor<16384x16384xf32>) -> tensor<16384xf32> {
 
 // Few rows: each is read once, all of them before the first is used.
 // CHECK-LABEL: .entry kernel11_0(
-// CHECK: ld.global.v4.b32
+// CHECK: ld.global.nc.v4.b32
 // CHECK-NOT: max.
-// CHECK-COUNT-15: ld.global.v4.b32
+// CHECK-COUNT-15: ld.global.nc.v4.b32
 // CHECK-NOT: ld.global
 // CHECK: max.
 // CHECK-COUNT-16: st.global.v4.b32

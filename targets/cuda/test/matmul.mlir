@@ -57,7 +57,7 @@ func.func @weights_by_depth(%x: !x, %w: !x) -> !x {
 // CHECK: setmaxnreg.inc.sync.aligned.u32 240
 // CHECK: wgmma.mma_async.sync.aligned.m64n192k16
 // CHECK: bar.arrive
-// CHECK: ld.global
+// CHECK: ld.global.nc
 // CHECK: stmatrix
 // CHECK-NOT: .local
 func.func @linear_gelu(%x: tensor<8192x4096xbf16>, %w: tensor<16384x4096xbf16>, %b: tensor<16384xbf16>) -> !l {
@@ -92,7 +92,7 @@ func.func @any_rows(%x: !s, %w: tensor<4096x1000xbf16>) -> !t {
 // CHECK-LABEL: .entry kernel4_0(
 // CHECK-NOT: .param .align 64
 // CHECK: .reqntid 384
-// CHECK-COUNT-12: ld.global.v4.b32
+// CHECK-COUNT-12: ld.global.nc.v4.b32
 // CHECK: mbarrier.try_wait.parity
 // CHECK: shf.r.wrap.b32
 // CHECK: st.shared.v4.b32
@@ -108,7 +108,7 @@ func.func @odd_depth(%x: tensor<512x333xbf16>, %w: tensor<512x333xbf16>) -> tens
 // TILE-LABEL: @kernel5_0(
 // TILE: path = 0
 // CHECK-LABEL: .entry kernel5_0(
-// CHECK: ld.global.v4.b32
+// CHECK: ld.global.nc.v4.b32
 // CHECK: ld.shared.v4.b32
 // CHECK: fma.rn.f32
 // CHECK: st.global.v4.b32
@@ -123,7 +123,7 @@ func.func @float32(%x: tensor<3x256x128xf32>, %w: tensor<3x128x512xf32>) -> tens
 // TILE: tile.matmul {{.*}}path = 2 {{.*}}tile_n = 1
 // CHECK-LABEL: .entry kernel6_0(
 // CHECK: .reqntid 256
-// CHECK-COUNT-4: ld.global.v4.b32
+// CHECK-COUNT-4: ld.global.nc.v4.b32
 // CHECK-NOT: ld.global
 // CHECK: fma.rn.f32
 // CHECK: shfl.sync.bfly.b32
@@ -143,7 +143,7 @@ func.func @one_row(%x: tensor<1x4096xbf16>, %w: tensor<16384x4096xbf16>) -> tens
 // TILE-LABEL: @kernel7_2(
 // TILE: path = 1
 // CHECK-LABEL: .entry kernel7_1(
-// CHECK-COUNT-8: ld.global.v4.b32
+// CHECK-COUNT-8: ld.global.nc.v4.b32
 // CHECK-NOT: .local
 func.func @decode(%x: !s, %w: tensor<1000x4096xbf16>) -> !t {
   %0 = ts.dot %x, %w batch [] x [] contract [1] x [1] : !s, tensor<1000x4096xbf16>
@@ -237,7 +237,7 @@ func.func @lines(%x: tensor<7064x9096xbf16>, %w: tensor<312x9096xbf16>) -> tenso
 // TILE-LABEL: @kernel13_0(
 // TILE: split_k = {{[2-8]}} {{.*}}staging_warpgroups = 2
 // CHECK-LABEL: .entry kernel13_0(
-// CHECK: ld.global.v4.b32
+// CHECK: ld.global.nc.v4.b32
 // CHECK: ld.shared::cluster.v4.f32
 // CHECK-NOT: .local
 func.func @deep_odd(%x: tensor<49x3649xbf16>, %w: tensor<2876x3649xbf16>) -> tensor<49x2876xbf16> {

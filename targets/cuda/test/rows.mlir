@@ -5,7 +5,7 @@
 // CHECK: .target sm_90a
 // CHECK-LABEL: .visible .entry relu(
 // CHECK: .reqntid 256
-// CHECK: ld.global.v4.b32
+// CHECK: ld.global.nc.v4.b32
 // CHECK: max.{{.*}}f32
 // CHECK: st.global.v4.b32
 // CHECK-NOT: call
@@ -22,7 +22,7 @@ tile.func @relu(%x: !tile.buffer<f32>, %y: !tile.buffer<f32>) {
 
 // A row of any length: a loop carries a partial tile, one reduction follows.
 // CHECK-LABEL: .visible .entry row_sum(
-// CHECK: ld.global.v4.b32
+// CHECK: ld.global.nc.v4.b32
 // CHECK: shfl.sync.bfly.b32
 // CHECK: bar{{(rier)?}}.{{(cta.)?}}sync
 // CHECK: ld.shared.b32
@@ -47,8 +47,8 @@ tile.func @row_sum(%x: !tile.buffer<f32>, %y: !tile.buffer<f32>, %cols: index) {
 
 // Softmax: the row stays in registers, read once, written once.
 // CHECK-LABEL: .visible .entry softmax(
-// CHECK-COUNT-4: ld.global.v4.b32
-// CHECK-NOT: ld.global.v4.b32
+// CHECK-COUNT-4: ld.global.nc.v4.b32
+// CHECK-NOT: ld.global.nc.v4.b32
 // CHECK: shfl.sync.bfly.b32
 // CHECK: fma.rn.f32
 // CHECK: shfl.sync.bfly.b32
@@ -73,7 +73,7 @@ tile.func @softmax(%x: !tile.buffer<f32>, %y: !tile.buffer<f32>) {
 
 // bf16: eight elements in 16 bytes.
 // CHECK-LABEL: .visible .entry scale(
-// CHECK: ld.global.v4.b32
+// CHECK: ld.global.nc.v4.b32
 // CHECK: st.global.v4.b32
 tile.func @scale(%x: !tile.buffer<bf16>, %y: !tile.buffer<bf16>) {
   %p = tile.program_id
@@ -92,7 +92,7 @@ tile.func @scale(%x: !tile.buffer<bf16>, %y: !tile.buffer<bf16>) {
 // tile. Accesses stay whole, nothing is shifted; at its ends elements are written one by one.
 // CHECK-LABEL: .visible .entry odd_row(
 // CHECK: .reqntid 128
-// CHECK-COUNT-4: ld.global.v4.b32
+// CHECK-COUNT-4: ld.global.nc.v4.b32
 // CHECK-NOT: shf.
 // CHECK: ex2.approx.ftz.f32
 // CHECK-NOT: shf.

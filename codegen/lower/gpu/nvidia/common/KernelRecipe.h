@@ -15,7 +15,7 @@ namespace knapper::lower {
 class KernelRecipe {
 protected:
   explicit KernelRecipe(GpuLowering &lowering)
-      : lowering(lowering), target(lowering.target), b(lowering.b), shape(lowering.shape),
+      : lowering(lowering), b(lowering.b), shape(lowering.shape),
         fn(lowering.fn), programId(lowering.programId),
         threadOfBlock(lowering.threadOfBlock) {}
 
@@ -128,7 +128,6 @@ protected:
   }
 
   GpuLowering &lowering;
-  const TargetDesc &target;
   llvm::IRBuilder<> &b;
   GpuEntry &shape; ///< what a launch needs to know
   llvm::Function *fn;

@@ -10,12 +10,8 @@
 // Sums meet by shuffles, then through shared memory; then one thread has one
 // element of the result. A block does not loop over columns: many short blocks
 // keep more loads in flight than few long ones.
-//
-// Where kernels start while those before them end, blocks that wait fetch what
-// they read of B first into L2: that is a hint, whoever writes B.
 #include "codegen/lower/gpu/nvidia/common/KernelRecipe.h"
 #include "codegen/lower/gpu/nvidia/common/Recipes.h"
-#include "codegen/lower/gpu/nvidia/sm90/PtxAsm.h"
 #include "ir/config/MatmulGpuConfig.h"
 
 #include "mlir/IR/Matchers.h"
@@ -42,8 +38,6 @@ private:
   void place();
   llvm::Value *startOf(Value offset, Value stride, OperandRange outerStrides,
                        llvm::Value *index);
-  /// Asks for the first passes of B, then waits for the kernels before.
-  void fetchAhead();
   /// 16 bytes of a row or column, of a pass.
   llvm::Value *read(const BufferRef &ref, llvm::Value *from, llvm::Value *pass,
                     llvm::Value *inside);
@@ -143,25 +137,6 @@ void GemvRecipe::place() {
   for (unsigned i = 0; i < rows; ++i)
     rowStarts.push_back(startOf(op.getAOffset(), op.getARow(), op.getAOuter(),
                                 below(b.CreateAdd(firstRow, n32(i)), m)));
-  if (target.clusters)
-    fetchAhead();
-}
-
-void GemvRecipe::fetchAhead() {
-  // Of more blocks than find place at once the kernels before have ended.
-  constexpr unsigned threadsOfSm = 2048;
-  unsigned atOnce = target.cores * threadsOfSm / shape.threads;
-  llvm::Value *leads =
-      b.CreateAnd(b.CreateICmpEQ(b.CreateURem(tid, n32(team)), n32(0)),
-                  b.CreateICmpULT(narrowed(programId), n32(atOnce)));
-  llvm::Value *bytes = b.CreateMul(
-      narrowed(b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, k,
-                                       n64(int64_t(depth) * passes))),
-      n32(bBuffer.bytes));
-  PtxAsm ptx(b);
-  for (llvm::Value *column : columnStarts)
-    ptx.prefetchRun(address(bBuffer, column), bytes, leads);
-  ptx.waitForKernels();
 }
 
 llvm::Value *GemvRecipe::startOf(Value offset, Value stride,

@@ -149,18 +149,6 @@ void PtxAsm::waitCopies(unsigned pending) {
   emit("cp.async.wait_group $0;", "n", b.getVoidTy(), {b.getInt32(pending)});
 }
 
-void PtxAsm::prefetchRun(Value *global, Value *bytes, Value *there) {
-  emit("{\n\t.reg .pred there;\n\tsetp.ne.b32 there, $2, 0;\n"
-       "\t@there cp.async.bulk.prefetch.L2.global [$0], $1;\n\t}",
-       "l,r,r", b.getVoidTy(),
-       {b.CreatePtrToInt(global, b.getInt64Ty()), bytes,
-        b.CreateZExt(there, b.getInt32Ty())});
-}
-
-void PtxAsm::waitForKernels() {
-  emit("griddepcontrol.wait;", "", b.getVoidTy(), {}, /*memory=*/true);
-}
-
 void PtxAsm::fenceShared() {
   emit("fence.proxy.async.shared::cta;", "", b.getVoidTy(), {});
 }

@@ -51,12 +51,6 @@ public:
   void commitCopies();
   /// Until all but the newest `pending` groups are in shared memory.
   void waitCopies(unsigned pending);
-  /// Wishes `bytes` (a multiple of 16, aligned likewise) from `global` on in
-  /// L2, in threads where `there`.
-  void prefetchRun(llvm::Value *global, llvm::Value *bytes, llvm::Value *there);
-  /// Until the kernels launched before have ended and what they wrote is
-  /// there: at once where this one did not start early.
-  void waitForKernels();
   /// Shared memory as this thread wrote it becomes visible to copies.
   void fenceShared();
   /// Two or four 8x8 matrices of 16-bit elements from the registers of a warp;
