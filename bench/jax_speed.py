@@ -27,7 +27,7 @@ os.environ.setdefault("XDG_CACHE_HOME", tempfile.mkdtemp())  # compiles are time
 import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
-from jax_models import MODELS, random  # noqa: E402
+from jax_networks import MODELS, random  # noqa: E402
 
 import knapper.jax  # noqa: E402
 

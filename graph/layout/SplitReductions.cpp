@@ -405,6 +405,32 @@ static void splitIndex(ArgReduceOp op, const SplitModel &model) {
   op.erase();
 }
 
+void knapper::widenLongRows(func::FuncOp function, const SplitModel &model) {
+  SmallVector<Operation *> found;
+  function.walk([&](Operation *op) {
+    if (hasFewLongRows(op, model))
+      found.push_back(op);
+  });
+  for (Operation *op : found) {
+    Type narrow = elementTypeOf(op->getResult(0));
+    if (!narrow.isF16() && !narrow.isBF16())
+      continue;
+    OpBuilder b(op);
+    auto convert = [&](Value value, Type element) -> Value {
+      return ConvertOp::create(b, op->getLoc(),
+                               withElement(value.getType(), element), value);
+    };
+    for (OpOperand &operand : op->getOpOperands())
+      if (elementTypeOf(operand.get()) == narrow)
+        operand.set(convert(operand.get(), b.getF32Type()));
+    Value result = op->getResult(0);
+    result.setType(withElement(result.getType(), b.getF32Type()));
+    b.setInsertionPointAfter(op);
+    Value back = convert(result, narrow);
+    result.replaceAllUsesExcept(back, back.getDefiningOp());
+  }
+}
+
 bool knapper::hasFewLongRows(Operation *op, const SplitModel &model) {
   int64_t axis;
   if (auto softmax = dyn_cast<SoftmaxOp>(op))

@@ -55,6 +55,7 @@ public:
     model.bandwidth = target.copyBandwidth;
     model.ownBandwidth = moreThanShare * target.copyBandwidth / target.cores;
     model.startSeconds = target.launchSeconds;
+    widenLongRows(function, model);
     ts::decomposeAll(function.getBody(),
                      [&](Operation *op) { return hasFewLongRows(op, model); });
     splitConvPhases(function);

@@ -11,6 +11,11 @@ bool knapper::isShallowProduct(ts::KernelOp kernel, const TargetDesc &target) {
   auto dots = kernel.getBody().getOps<ts::DotOp>();
   if (!target.simt || dots.empty())
     return false;
+  // Elements are computed at one place of all results.
+  if (!llvm::all_equal(llvm::map_range(kernel.getResultTypes(), [](Type type) {
+        return ts::dimsOf(type);
+      })))
+    return false;
   ts::DotOp dot = *dots.begin();
   Type element = ts::elementTypeOf(dot.getLhs());
   if (!isa<Float32Type, Float16Type, BFloat16Type>(element) ||

@@ -1,7 +1,7 @@
 // RUN: knapper-opt %s --form-kernels | knapper-translate --kernels-to-tile --isa=sm_90a | FileCheck %s
 
-!b = tensor<4096x40xbf16>
-!c = tensor<40xbf16>
+!b = tensor<4096x200xbf16>
+!c = tensor<200xbf16>
 
 // One number a column: an access of 16 bytes of each row a thread.
 // CHECK-LABEL: tile.func @kernel0_0
@@ -31,11 +31,11 @@ func.func @four(%x: !b) -> (!c, !c, !c, !c) {
 // CHECK-LABEL: tile.func @kernel2_0
 // CHECK-SAME: tile.cluster = 128
 // CHECK: tile.combine <add>, %{{.*}} : vector<256xi64>
-func.func @wide(%x: tensor<4096x40xi8>) -> tensor<40xi8> {
-  %0 = ts.convert %x : tensor<4096x40xi8> to tensor<4096x40xi64>
-  %1 = ts.reduce add %0 [0] : tensor<4096x40xi64>
-  %2 = ts.convert %1 : tensor<40xi64> to tensor<40xi8>
-  return %2 : tensor<40xi8>
+func.func @wide(%x: tensor<4096x200xi8>) -> tensor<200xi8> {
+  %0 = ts.convert %x : tensor<4096x200xi8> to tensor<4096x200xi64>
+  %1 = ts.reduce add %0 [0] : tensor<4096x200xi64>
+  %2 = ts.convert %1 : tensor<200xi64> to tensor<200xi8>
+  return %2 : tensor<200xi8>
 }
 
 // Rows that each program takes end with its own, also in the pass that stores; every pass's tiles meet.
@@ -71,10 +71,10 @@ func.func @truths(%x: tensor<4096x40xi1>) -> tensor<40xi1> {
 // CHECK-LABEL: tile.func @kernel5_0
 // CHECK: tile.combine <maxui>, %{{.*}} : vector<128xi32>
 // CHECK: tile.combine <minui>, %{{.*}} : vector<128xi32>
-func.func @without_sign(%x: tensor<4096x40xui32>) -> (tensor<40xui32>, tensor<40xui32>) {
-  %0 = ts.reduce max %x [0] : tensor<4096x40xui32>
-  %1 = ts.reduce min %x [0] : tensor<4096x40xui32>
-  return %0, %1 : tensor<40xui32>, tensor<40xui32>
+func.func @without_sign(%x: tensor<4096x200xui32>) -> (tensor<200xui32>, tensor<200xui32>) {
+  %0 = ts.reduce max %x [0] : tensor<4096x200xui32>
+  %1 = ts.reduce min %x [0] : tensor<4096x200xui32>
+  return %0, %1 : tensor<200xui32>, tensor<200xui32>
 }
 
 // Nothing is reduced, so nothing is shared.
