@@ -135,8 +135,8 @@ static Dim halfBytes(Type type) {
 bool ExecBuilder::alternates(ts::LoopOp op, func::FuncOp body, size_t index) {
   auto ret = cast<func::ReturnOp>(body.getBody().front().getTerminator());
   BlockArgument argument = body.getArgument(index);
-  OperandRange results =
-      ret.getOperands().slice(op.getCondition() ? 1 : 0, op.getCarried().size());
+  OperandRange results = ret.getOperands().slice(op.getCondition() ? 1 : 0,
+                                                 op.getCarried().size());
   Value value = results[index], root = memory::rootOf(value);
   return op.getTrips() && !op.getCondition() &&
          !hasNamed(argument.getType(), op.getSymbols()) &&
@@ -170,7 +170,8 @@ LogicalResult ExecBuilder::addLoop(ts::LoopOp op) {
       FailureOr<Place> from = placeOf(op.getCarried()[i]);
       if (failed(from))
         return failure();
-      Dim half = halfBytes(inside[i]), turn = Dim::symbol(context, op.getCounter());
+      Dim half = halfBytes(inside[i]),
+          turn = Dim::symbol(context, op.getCounter());
       Place place = addTemp(half * 2, op.getLoc());
       addCopy(*from, place, ts::byteCount(inside[i]));
       auto after = [&](Dim turns) -> Place {

@@ -136,7 +136,8 @@ parseDims(std::string_view text) {
     if (equals != std::string::npos && equals > 0)
       number = parseNumber(std::string_view(part).substr(equals + 1));
     if (!number || *number < 0)
-      return badValue("dim", part, "name=value with a value of 0 or more, such as batch=1");
+      return badValue("dim", part,
+                      "name=value with a value of 0 or more, such as batch=1");
     dims.emplace_back(part.substr(0, equals), *number);
   }
   return dims;

@@ -25,18 +25,23 @@ using namespace mlir;
 namespace knapper {
 namespace {
 
+/// A function, then the bodies that its branches and loops have afterwards:
+/// preparing it may give its loops others.
+void prepareWithBodies(CompileState &state, func::FuncOp function,
+                       llvm::SmallPtrSetImpl<Operation *> &prepared) {
+  if (!function || !prepared.insert(function).second)
+    return;
+  state.target->prepare(function, state.targets.front());
+  function.walk([&](Operation *op) {
+    for (func::FuncOp body : ts::bodiesOf(op))
+      prepareWithBodies(state, body, prepared);
+  });
+}
+
 /// What of the tensor dialect the target wants taken apart or split.
 Status prepareForTarget(CompileState &state) {
-  // Preparing a function may give its loops other bodies.
   llvm::SmallPtrSet<Operation *, 8> prepared;
-  bool more = true;
-  while (std::exchange(more, false))
-    for (func::FuncOp function : ts::withBodies(state.main()))
-      if (prepared.insert(function).second) {
-        state.target->prepare(function, state.targets.front());
-        more = true;
-        break;
-      }
+  prepareWithBodies(state, state.main(), prepared);
   return success();
 }
 

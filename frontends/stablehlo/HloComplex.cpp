@@ -90,10 +90,9 @@ static SmallVector<Value> ofPlanes(HloNode &n, const HloRow &row,
   HloNode plane(n.importer, n.frame, n.op, n.kind, n.loc);
   plane.onPlanes = true;
   plane.operands.assign(operands.begin(), operands.end());
-  bool built = succeeded(row.import(plane));
-  n.error = plane.error;
-  n.missing = plane.missing;
-  return built ? plane.results : SmallVector<Value>(plane.results.size());
+  return succeeded(n.importAs(row, plane))
+             ? plane.results
+             : SmallVector<Value>(plane.results.size());
 }
 
 static LogicalResult importByPlanes(HloNode &n, const HloRow &row) {

@@ -117,10 +117,7 @@ LogicalResult importHloNarrow(HloNode &n, const HloRow &row) {
   }
   if (n.failed())
     return failure();
-  bool built = succeeded(row.import(wide));
-  n.error = wide.error;
-  n.missing = wide.missing;
-  if (!built || n.failed())
+  if (failed(n.importAs(row, wide)))
     return failure();
   for (auto [i, result] : llvm::enumerate(wide.results)) {
     Value value = result;

@@ -28,6 +28,13 @@ std::string HloNode::where() const {
   return line.empty() ? text : text + " at " + line;
 }
 
+LogicalResult HloNode::importAs(const HloRow &row, HloNode &other) {
+  bool built = succeeded(row.import(other));
+  error = other.error;
+  missing = other.missing;
+  return mlir::success(built && !failed());
+}
+
 LogicalResult HloNode::damaged(const Twine &what) {
   return fail(what, "the file is damaged: export it again");
 }

@@ -98,6 +98,10 @@ public:
   /// Integers of any type as i64.
   mlir::Value asIndex(mlir::Value value);
 
+  /// Lets a row import `other`, this op on other operands; what fails there
+  /// fails here. The results are `other`'s.
+  mlir::LogicalResult importAs(const struct HloRow &row, HloNode &other);
+
   std::string where() const override;
 
   HloImporter &importer;

@@ -176,10 +176,7 @@ LogicalResult importProduct(HloNode &n, const HloRow &row, QuantizedType left,
                     bytes ? n[1] : centred(n, n[1], y)};
   if (n.failed())
     return failure();
-  bool built = succeeded(row.import(inner));
-  n.error = inner.error;
-  n.missing = inner.missing;
-  if (!built || n.failed())
+  if (failed(n.importAs(row, inner)))
     return failure();
   Value sum = inner.results[0];
   axis = axis ? axis : z.axis;
@@ -296,10 +293,7 @@ LogicalResult importHloQuantised(HloNode &n, const HloRow &row) {
   }
   if (n.failed())
     return failure();
-  bool built = succeeded(row.import(inner));
-  n.error = inner.error;
-  n.missing = inner.missing;
-  if (!built || n.failed())
+  if (failed(n.importAs(row, inner)))
     return failure();
   for (auto [i, value] : llvm::enumerate(inner.results)) {
     QuantizedType of = quantisedOf(n.op->getResult(i).getType());

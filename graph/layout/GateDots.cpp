@@ -56,9 +56,9 @@ bool Gates::match() {
       dot.getLhsContract() != ArrayRef<int64_t>{1} ||
       dot.getRhsContract() != ArrayRef<int64_t>{1})
     return false;
-  std::optional<int64_t> depth = x[1].asConstant(),
-                         columns = y[0].asConstant();
-  if (!depth || !columns || *depth == 0 || *columns % *depth != 0)
+  std::optional<int64_t> depth = x[1].asConstant(), columns = y[0].asConstant();
+  if (!depth || !columns || *depth == 0 || *columns == 0 ||
+      *columns % *depth != 0)
     return false;
   width = *depth;
   bytes = *columns * *depth * elementBytes(element);
@@ -150,7 +150,8 @@ void Gates::rewrite() {
     return;
   }
   // In the block's order: what one makes the next may use.
-  llvm::sort(slices, [](SliceOp x, SliceOp y) { return x->isBeforeInBlock(y); });
+  llvm::sort(slices,
+             [](SliceOp x, SliceOp y) { return x->isBeforeInBlock(y); });
   for (SliceOp slice : slices) {
     OpBuilder b(slice);
     Value made = part(b, slice.getInput(), firstColumn(slice));
@@ -181,7 +182,8 @@ static func::FuncOp splitLoop(LoopOp op, func::FuncOp body, Dim few) {
   Location loc = op.getLoc();
   func::FuncOp copy = body.clone();
   copy.setName((body.getName() + "_few").str());
-  SymbolTable(body->getParentOfType<ModuleOp>()).insert(copy, body->getIterator());
+  SymbolTable(body->getParentOfType<ModuleOp>())
+      .insert(copy, body->getIterator());
 
   Dim trips(*op.getTrips());
   size_t carried = op.getCarried().size();
@@ -190,8 +192,7 @@ static func::FuncOp splitLoop(LoopOp op, func::FuncOp body, Dim few) {
     for (OpResult scan : loop->getResults().drop_front(carried)) {
       SmallVector<Dim> dims = dimsOf(scan);
       dims[0] = count;
-      scan.setType(
-          tensorType(b.getContext(), dims, elementTypeOf(scan)));
+      scan.setType(tensorType(b.getContext(), dims, elementTypeOf(scan)));
     }
   };
   SmallVector<Type> types(op.getResultTypes());
@@ -221,17 +222,17 @@ void knapper::reduceGateDots(func::FuncOp function, int64_t mostBytes) {
     func::FuncOp body = bodyOf(op, op.getBodyAttr());
     Dim rows;
     int64_t bytes = 0, known = 0;
+    bool alike = true; ///< all rows that only a run knows are as many
     for (Gates &gates : gatesIn(body)) {
       if (std::optional<int64_t> count = gates.rows().asConstant()) {
         known += *count * gates.matrixBytes();
         continue;
       }
-      if (rows && !(rows == gates.rows()))
-        return;
+      alike &= !rows || rows == gates.rows();
       rows = gates.rows();
       bytes += gates.matrixBytes();
     }
-    if (known > mostBytes)
+    if (!alike || known > mostBytes)
       continue;
     if (rows) {
       int64_t mostRows = (mostBytes - known) / bytes;
@@ -239,9 +240,8 @@ void knapper::reduceGateDots(func::FuncOp function, int64_t mostBytes) {
           !op.getSymbols().empty())
         continue;
       Dim one = rows.like(1);
-      body = splitLoop(
-          op, body,
-          rows.like(mostRows).floorDiv(rows.max(one)).min(one));
+      body = splitLoop(op, body,
+                       rows.like(mostRows).floorDiv(rows.max(one)).min(one));
     }
     for (Gates &gates : gatesIn(body))
       gates.rewrite();
@@ -253,8 +253,7 @@ struct GateDotsPass : knapper::impl::GateDotsBase<GateDotsPass> {
   using Base = knapper::impl::GateDotsBase<GateDotsPass>;
   using Base::Base;
   void runOnOperation() override {
-    for (auto function :
-         llvm::to_vector(getOperation().getOps<func::FuncOp>()))
+    for (auto function : llvm::to_vector(getOperation().getOps<func::FuncOp>()))
       reduceGateDots(function, mostBytes);
   }
 };

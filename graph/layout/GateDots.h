@@ -19,11 +19,12 @@ class FuncOp;
 
 namespace knapper {
 
-/// In the bodies of the function's loops, where the rows of h times the bytes of
-/// R, which a step reads once a row, are no more than `mostBytes`. Where only a
-/// run knows the rows there are two loops afterwards, one of which has no
-/// iterations: with few rows that of reductions, else the one that there was.
-/// Floats only; 16-bit ones are multiplied and summed in f32, as `ts.dot` says.
+/// In the bodies of the function's loops, where the rows of h times the bytes
+/// of R, which a step reads once a row, are no more than `mostBytes`. Where
+/// only a run knows the rows there are two loops afterwards, one of which has
+/// no iterations: with few rows that of reductions, else the one that there
+/// was. Floats only; 16-bit ones are multiplied and summed in f32, as `ts.dot`
+/// says.
 void reduceGateDots(mlir::func::FuncOp function, int64_t mostBytes);
 
 } // namespace knapper

@@ -65,8 +65,8 @@ struct SplitModel {
 /// long that the reductions it consists of, split, take less time than a
 /// program a row.
 bool hasFewLongRows(mlir::Operation *op, const SplitModel &model);
-/// Such ops of 16-bit floats compute in f32 from here on: what their parts leave in
-/// memory is no result, and a sum of so many elements may be no f16.
+/// Such ops of 16-bit floats compute in f32 from here on: what their parts
+/// leave in memory is no result, and a sum of so many elements may be no f16.
 void widenLongRows(mlir::func::FuncOp function, const SplitModel &model);
 
 void splitReductions(mlir::func::FuncOp function, const SplitModel &model = {});

@@ -61,8 +61,8 @@ struct Splitter {
                      int64_t parts);
 
   //===- Lines behind the op's other dims ---------------------------------===//
-  SmallVector<int64_t> inverse;
-  Value turned; ///< the dim last
+  SmallVector<int64_t> inverse = {};
+  Value turned = {}; ///< the dim last
   Value linesOf(TopKOp op, int64_t lines, int64_t n);
   /// Uses of the op get what lines [lines, k] have.
   void replace(TopKOp op, Dim count, llvm::function_ref<Value()> values,
@@ -169,8 +169,7 @@ Value Splitter::linesOf(TopKOp op, int64_t lines, int64_t n) {
   return reshape(turned, {lines, n});
 }
 
-void Splitter::replace(TopKOp op, Dim count,
-                       llvm::function_ref<Value()> values,
+void Splitter::replace(TopKOp op, Dim count, llvm::function_ref<Value()> values,
                        llvm::function_ref<Value()> places) {
   auto back = [&](Value result) -> Value {
     SmallVector<Dim> dims = dimsOf(turned);
@@ -230,8 +229,8 @@ void Splitter::selectInParts(TopKOp op, int64_t lines, int64_t n, int64_t k,
   };
   // Equal elements keep their order: by parts, then within a part, then what
   // is left behind the last part.
-  Value cut = rest ? makeSlice(b, loc, x, 1, number(0), number(parts * part))
-                   : x;
+  Value cut =
+      rest ? makeSlice(b, loc, x, 1, number(0), number(parts * part)) : x;
   TopKOp first = select(reshape(cut, {lines * parts, part}));
   Value values = reshape(first.getValues(), {lines, parts * k}),
         places = reshape(first.getIndices(), {lines, parts, k});

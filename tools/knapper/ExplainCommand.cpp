@@ -21,7 +21,8 @@ struct ExplainArguments {
 
 Status explain(Session &session, ExplainArguments &arguments) {
   TRY(arguments.dims.parse());
-  ASSIGN_OR_RETURN(ModulePtr module, arguments.model.open(session, !arguments.profile));
+  ASSIGN_OR_RETURN(ModulePtr module,
+                   arguments.model.open(session, !arguments.profile));
   knapper_explain_options options = KNAPPER_EXPLAIN_OPTIONS_INIT;
   Expected<std::vector<Array>> inputs = std::vector<Array>();
   std::vector<knapper_tensor> tensors;

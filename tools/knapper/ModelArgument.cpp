@@ -73,8 +73,7 @@ Expected<ModulePtr> ModelArgument::openBeside(const std::string &other) const {
   return ModulePtr(module);
 }
 
-Expected<ModulePtr> ModelArgument::open(Session &session,
-                                        bool describe) const {
+Expected<ModulePtr> ModelArgument::open(Session &session, bool describe) const {
   knapper_load_options load = loadOptions();
   load.describe = describe;
   knapper_module *module = nullptr;

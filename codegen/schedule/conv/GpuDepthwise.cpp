@@ -9,6 +9,7 @@
 // inside and replaced by zero, so that no load waits for a branch.
 //
 // Parameters: lanes (channels of a program), pixels.
+#include "codegen/schedule/conv/Depthwise.h"
 #include "codegen/schedule/core/ConfigOf.h"
 #include "codegen/schedule/core/ElementEmitter.h"
 #include "codegen/schedule/core/Epilogue.h"
@@ -16,7 +17,6 @@
 #include "codegen/schedule/core/LaneLoops.h"
 #include "codegen/schedule/core/Schedules.h"
 #include "ir/config/ConvConfig.h"
-#include "ir/tensor/SymbolicValue.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 using namespace mlir;
@@ -30,50 +30,6 @@ namespace {
 /// Multiply-adds in the code of a window row, at most.
 constexpr int64_t mostSteps = 256;
 
-struct Depthwise {
-  ts::ConvOp op;
-  SmallVector<Dim> input, output; ///< [image, row, column, channel]
-  int64_t kh, kw, sh, sw, dh, dw;
-
-  Dim channels() const { return output[3]; }
-  /// Input columns from the first to the last that `pixels` outputs see.
-  int64_t columns(int64_t pixels) const {
-    return (pixels - 1) * sw + (kw - 1) * dw + 1;
-  }
-};
-
-std::optional<Depthwise> depthwiseOf(ts::KernelOp kernel) {
-  auto ops = kernel.getBody().getOps<ts::ConvOp>();
-  if (!llvm::hasSingleElement(ops))
-    return std::nullopt;
-  ts::ConvOp op = *ops.begin();
-  SmallVector<Dim> input = ts::dimsOf(op.getInput()),
-                   filter = ts::dimsOf(op.getFilter());
-  auto atLeastOne = [](Dim dim) {
-    auto least = ts::lowerBound(dim);
-    return least && *least >= 1;
-  };
-  // [kh, kw, channels of a group, features]
-  if (!op.getChannelsLast() || op.getStrides().size() != 2 ||
-      !isa<FloatType>(ts::elementTypeOf(op.getResult())) ||
-      ts::elementTypeOf(op.getInput()) != ts::elementTypeOf(op.getFilter()) ||
-      !filter[0].asConstant() || !filter[1].asConstant() ||
-      !filter[2].isConstant(1) || !filter[3].isConstant(op.getGroups()) ||
-      llvm::any_of(op.getInputDilations(), [](int64_t d) { return d != 1; }) ||
-      !atLeastOne(input[1]) || !atLeastOne(input[2]))
-    return std::nullopt;
-  Depthwise w{op,
-              std::move(input),
-              ts::dimsOf(op.getResult()),
-              *filter[0].asConstant(),
-              *filter[1].asConstant(),
-              op.getStrides()[0],
-              op.getStrides()[1],
-              op.getDilations()[0],
-              op.getDilations()[1]};
-  return w.kh > 0 && w.kw > 0 ? std::optional(std::move(w)) : std::nullopt;
-}
-
 } // namespace
 
 LogicalResult chooseGpuDepthwise(ts::KernelOp kernel, const TargetDesc &target,
@@ -81,18 +37,18 @@ LogicalResult chooseGpuDepthwise(ts::KernelOp kernel, const TargetDesc &target,
                                  SmallVectorImpl<Schedule> &schedules) {
   // Narrower tiles leave most of a warp idle.
   constexpr int64_t leastChannels = 48;
-  std::optional<Depthwise> w = depthwiseOf(kernel);
-  if (!w || representative(w->channels()) < leastChannels)
+  std::optional<Depthwise> w = depthwiseOf(kernel, true);
+  if (!w || representative(w->output[3]) < leastChannels)
     return success();
   Dim one = Dim::constant(kernel.getContext(), 1);
   // A warp has 4 channels a thread; more warps where none of them idles.
-  int64_t lanes = 128, channels = representative(w->channels());
+  int64_t lanes = 128, channels = representative(w->output[3]);
   while (lanes < 512 && channels % (2 * lanes) == 0)
     lanes *= 2;
   int64_t pixels = 8;
   auto programs = [&] {
     return w->output[0] * w->output[1] * w->output[2].ceilDiv(one * pixels) *
-           w->channels().ceilDiv(one * lanes);
+           w->output[3].ceilDiv(one * lanes);
   };
   // Rather more programs than long runs; code of a bounded length.
   while (pixels > 1 &&
@@ -116,7 +72,7 @@ LogicalResult buildGpuDepthwise(BuildContext &context) {
   ElementEmitter &e = context.emitter;
   OpBuilder &b = e.builder;
   Location loc = e.location;
-  std::optional<Depthwise> w = depthwiseOf(context.kernel);
+  std::optional<Depthwise> w = depthwiseOf(context.kernel, true);
   if (!w)
     return context.kernel.emitOpError("is no depthwise convolution");
   FailureOr<Epilogue> epilogue =
@@ -127,7 +83,7 @@ LogicalResult buildGpuDepthwise(BuildContext &context) {
   if (failed(config))
     return failure();
   int64_t lanes = config->lanes, pixels = config->pixels;
-  Dim channels = w->channels(), blocks = channels.ceilDiv(channels.like(lanes)),
+  Dim channels = w->output[3], blocks = channels.ceilDiv(channels.like(lanes)),
       runs = w->output[2].ceilDiv(channels.like(pixels));
   Value id = tile::ProgramIdOp::create(b, loc);
   SmallVector<Value> place =
@@ -150,13 +106,6 @@ LogicalResult buildGpuDepthwise(BuildContext &context) {
     coord.dims.push_back({channel, 1, {}, lanes});
     return coord;
   };
-  // The nearest position inside, and whether that is the one asked for.
-  auto inside = [&](Value position, Dim size) -> std::pair<Value, Value> {
-    Value last = e.sub(e.size(size), e.constant(1));
-    Value good = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult,
-                                       position, e.size(size));
-    return {e.max(e.constant(0), e.min(position, last)), good};
-  };
   auto isPadded = [&](unsigned i) {
     return !low[i].isConstant(0) ||
            !ts::dimsOf(w->op.getHigh())[i].isConstant(0);
@@ -170,8 +119,8 @@ LogicalResult buildGpuDepthwise(BuildContext &context) {
       e, e.constant(0), e.constant(w->kh), sums,
       [&](Value ky, ValueRange carried) -> FailureOr<SmallVector<Value>> {
         SmallVector<Value> next(carried.begin(), carried.end());
-        auto [y, isRow] =
-            inside(e.add(top, e.mul(ky, e.constant(w->dh))), w->input[1]);
+        auto [y, isRow] = nearestInside(
+            e, e.add(top, e.mul(ky, e.constant(w->dh))), w->input[1]);
         SmallVector<Value> weights;
         for (int64_t kx = 0; kx < w->kw; ++kx) {
           Value weight = e.emit(w->op.getFilter(),
@@ -180,7 +129,8 @@ LogicalResult buildGpuDepthwise(BuildContext &context) {
             return failure();
           weights.push_back(e.widen(weight, lanes));
         }
-        for (int64_t j = 0; j < w->columns(pixels); ++j) {
+        int64_t columns = neighboursSeen(pixels, w->sw, w->kw, w->dw);
+        for (int64_t j = 0; j < columns; ++j) {
           // Pixel p sees column j by tap (j - p * stride) / dilation.
           SmallVector<std::pair<int64_t, int64_t>> uses;
           for (int64_t p = 0; p < pixels; ++p)
@@ -190,7 +140,8 @@ LogicalResult buildGpuDepthwise(BuildContext &context) {
           if (uses.empty())
             continue;
           // A run that ends behind the row sees columns behind the image's.
-          auto [x, isColumn] = inside(e.add(left, e.constant(j)), w->input[2]);
+          auto [x, isColumn] =
+              nearestInside(e, e.add(left, e.constant(j)), w->input[2]);
           Value value = e.emit(w->op.getInput(), at({image, y, x}));
           if (!value)
             return failure();

@@ -1,4 +1,5 @@
-// Depthwise convolutions on GPUs, channels first: a run of output rows a thread.
+// Depthwise convolutions on GPUs, channels first: a run of output rows a
+// thread.
 //
 //   program = one thread: `rows` results of a column, one below the other
 //   the weights of the channel are read once; each input element of the rows
@@ -10,12 +11,12 @@
 // windows nearly all reach outside, cost what others cost.
 //
 // Parameters: rows, threads (1).
+#include "codegen/schedule/conv/Depthwise.h"
 #include "codegen/schedule/core/ConfigOf.h"
 #include "codegen/schedule/core/ElementEmitter.h"
 #include "codegen/schedule/core/Epilogue.h"
 #include "codegen/schedule/core/Schedules.h"
 #include "ir/config/ConvConfig.h"
-#include "ir/tensor/SymbolicValue.h"
 
 using namespace mlir;
 
@@ -28,49 +29,6 @@ namespace {
 /// Loads and multiply-adds in the code of a thread, at most.
 constexpr int64_t mostLoads = 96, mostSteps = 256;
 
-struct DepthwiseRows {
-  ts::ConvOp op;
-  SmallVector<Dim> input, output; ///< [image, channel, row, column]
-  int64_t kh, kw, sh, sw, dh, dw;
-
-  /// Input rows from the first to the last that `rows` results see.
-  int64_t inputRows(int64_t rows) const {
-    return (rows - 1) * sh + (kh - 1) * dh + 1;
-  }
-};
-
-std::optional<DepthwiseRows> depthwiseRowsOf(ts::KernelOp kernel) {
-  auto ops = kernel.getBody().getOps<ts::ConvOp>();
-  if (!llvm::hasSingleElement(ops))
-    return std::nullopt;
-  ts::ConvOp op = *ops.begin();
-  SmallVector<Dim> input = ts::dimsOf(op.getInput()),
-                   filter = ts::dimsOf(op.getFilter());
-  auto atLeastOne = [](Dim dim) {
-    auto least = ts::lowerBound(dim);
-    return least && *least >= 1;
-  };
-  // [features, channels of a group, kh, kw]
-  if (op.getChannelsLast() || op.getStrides().size() != 2 ||
-      !isa<FloatType>(ts::elementTypeOf(op.getResult())) ||
-      ts::elementTypeOf(op.getInput()) != ts::elementTypeOf(op.getFilter()) ||
-      !filter[2].asConstant() || !filter[3].asConstant() ||
-      !filter[1].isConstant(1) || !filter[0].isConstant(op.getGroups()) ||
-      llvm::any_of(op.getInputDilations(), [](int64_t d) { return d != 1; }) ||
-      !atLeastOne(input[2]) || !atLeastOne(input[3]))
-    return std::nullopt;
-  DepthwiseRows w{op,
-                  std::move(input),
-                  ts::dimsOf(op.getResult()),
-                  *filter[2].asConstant(),
-                  *filter[3].asConstant(),
-                  op.getStrides()[0],
-                  op.getStrides()[1],
-                  op.getDilations()[0],
-                  op.getDilations()[1]};
-  return w.kh > 0 && w.kw > 0 ? std::optional(std::move(w)) : std::nullopt;
-}
-
 } // namespace
 
 LogicalResult chooseGpuDepthwiseRows(ts::KernelOp kernel,
@@ -78,7 +36,7 @@ LogicalResult chooseGpuDepthwiseRows(ts::KernelOp kernel,
                                      SmallVectorImpl<Schedule> &schedules) {
   if (!schedules.empty() && schedules.back().guard.terms.empty())
     return success();
-  std::optional<DepthwiseRows> w = depthwiseRowsOf(kernel);
+  std::optional<Depthwise> w = depthwiseOf(kernel, false);
   if (!w || failed(Epilogue::create(kernel, w->op.getResult())))
     return success();
   Dim one = Dim::constant(kernel.getContext(), 1);
@@ -87,18 +45,20 @@ LogicalResult chooseGpuDepthwiseRows(ts::KernelOp kernel,
     return w->output[0] * w->output[1] * w->output[2].ceilDiv(one * rows) *
            w->output[3];
   };
+  auto loads = [&] {
+    return neighboursSeen(rows, w->sh, w->kh, w->dh) * w->kw;
+  };
   // Rather enough threads than long runs.
   constexpr int64_t threadsOfCore = 1024;
   while (rows > 1 &&
-         (w->inputRows(rows) * w->kw > mostLoads ||
-          rows * w->kh * w->kw > mostSteps ||
+         (loads() > mostLoads || rows * w->kh * w->kw > mostSteps ||
           representative(w->output[2]) < rows ||
           representative(programs()) < threadsOfCore * target.cores))
     rows /= 2;
   // One row of a wide image lies inside nearly everywhere: gpu_window reads it
   // without a test.
   constexpr int64_t narrow = 32;
-  if (w->inputRows(rows) * w->kw > mostLoads ||
+  if (loads() > mostLoads ||
       (rows == 1 && representative(w->output[3]) > narrow))
     return success();
   Schedule schedule;
@@ -116,7 +76,7 @@ namespace {
 
 struct RowsBuilder {
   ElementEmitter &e;
-  DepthwiseRows &w;
+  Depthwise &w;
   int64_t rows;
   OpBuilder &b = e.builder;
   Location loc = e.location;
@@ -131,13 +91,6 @@ struct RowsBuilder {
     if (!value || value.getType() == sumType)
       return value;
     return arith::ExtFOp::create(b, loc, sumType, value);
-  }
-  /// The nearest position inside, and whether that is the one asked for.
-  std::pair<Value, Value> inside(Value position, Dim size) {
-    Value last = e.sub(e.size(size), e.constant(1));
-    Value good = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult,
-                                       position, e.size(size));
-    return {e.max(e.constant(0), e.min(position, last)), good};
   }
   FailureOr<SmallVector<Value>> sums(Value image, Value channel, Value row,
                                      Value column);
@@ -161,8 +114,9 @@ FailureOr<SmallVector<Value>> RowsBuilder::sums(Value image, Value channel,
   SmallVector<std::pair<Value, Value>> columns;
   for (int64_t kx = 0; kx < w.kw; ++kx)
     columns.push_back(
-        inside(e.add(left, e.constant(kx * w.dw)), w.input[3]));
-  for (int64_t j = 0; j < w.inputRows(rows); ++j) {
+        nearestInside(e, e.add(left, e.constant(kx * w.dw)), w.input[3]));
+  int64_t seen = neighboursSeen(rows, w.sh, w.kh, w.dh);
+  for (int64_t j = 0; j < seen; ++j) {
     // Result r sees row j by tap (j - r * stride) / dilation.
     SmallVector<std::pair<int64_t, int64_t>> uses;
     for (int64_t r = 0; r < rows; ++r)
@@ -171,7 +125,7 @@ FailureOr<SmallVector<Value>> RowsBuilder::sums(Value image, Value channel,
         uses.push_back({r, tap / w.dh});
     if (uses.empty())
       continue;
-    auto [y, isRow] = inside(e.add(top, e.constant(j)), w.input[2]);
+    auto [y, isRow] = nearestInside(e, e.add(top, e.constant(j)), w.input[2]);
     for (auto [kx, place] : llvm::enumerate(columns)) {
       Value x = load(w.op.getInput(), {image, channel, y, place.first});
       if (!x)
@@ -179,8 +133,8 @@ FailureOr<SmallVector<Value>> RowsBuilder::sums(Value image, Value channel,
       Value good = arith::AndIOp::create(b, loc, isRow, place.second);
       x = arith::SelectOp::create(b, loc, good, x, zero);
       for (auto [r, ky] : uses)
-        sums[r] = math::FmaOp::create(b, loc, x, weights[ky * w.kw + kx],
-                                      sums[r]);
+        sums[r] =
+            math::FmaOp::create(b, loc, x, weights[ky * w.kw + kx], sums[r]);
     }
   }
   return sums;
@@ -191,7 +145,7 @@ FailureOr<SmallVector<Value>> RowsBuilder::sums(Value image, Value channel,
 LogicalResult buildGpuDepthwiseRows(BuildContext &context) {
   ElementEmitter &e = context.emitter;
   OpBuilder &b = e.builder;
-  std::optional<DepthwiseRows> w = depthwiseRowsOf(context.kernel);
+  std::optional<Depthwise> w = depthwiseOf(context.kernel, false);
   if (!w)
     return context.kernel.emitOpError("is no depthwise convolution");
   FailureOr<Epilogue> epilogue =

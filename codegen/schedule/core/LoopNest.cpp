@@ -14,6 +14,7 @@
 #include "codegen/schedule/core/Epilogue.h"
 #include "codegen/schedule/core/Grain.h"
 #include "codegen/schedule/core/LaneLoops.h"
+#include "codegen/schedule/core/OperandCoord.h"
 #include "codegen/schedule/core/Schedules.h"
 #include "ir/config/PointwiseConfig.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -122,29 +123,21 @@ FailureOr<Value> LoopBuilder::matmul(const Coord &at) {
   for (int64_t dim : dot.getLhsContract())
     extents.push_back(lhs[dim]);
   ts::Indexing indexing = dot.indexing();
-  return nest(
-      extents, e.splat(accumulator, lanes, 0),
-      [&](ArrayRef<Value> contract, Value sum) -> FailureOr<Value> {
-        auto read = [&](Value operand, const ts::IndexMap &map) -> Value {
-          Coord coord = at;
-          coord.dims.clear();
-          for (const ts::IndexExpr &expr : map.dims) {
-            unsigned loop = *expr.asLoop();
-            coord.dims.push_back(
-                loop < indexing.parallelLoops
-                    ? at.dims[loop]
-                    : LaneIndex{contract[loop - indexing.parallelLoops]});
-          }
-          Value value = e.emit(operand, coord);
-          return value ? toAccumulator(value, ts::elementTypeOf(operand))
-                       : Value();
-        };
-        Value a = read(dot.getLhs(), indexing.maps[0]);
-        Value x = a ? read(dot.getRhs(), indexing.maps[1]) : Value();
-        if (!x)
-          return failure();
-        return multiplyAdd(sum, a, x);
-      });
+  return nest(extents, e.splat(accumulator, lanes, 0),
+              [&](ArrayRef<Value> contract, Value sum) -> FailureOr<Value> {
+                auto read = [&](unsigned i) -> Value {
+                  Value operand = dot->getOperand(i);
+                  Value value =
+                      e.emit(operand, operandCoord(at, indexing, i, contract));
+                  return value
+                             ? toAccumulator(value, ts::elementTypeOf(operand))
+                             : Value();
+                };
+                Value a = read(0), x = a ? read(1) : Value();
+                if (!x)
+                  return failure();
+                return multiplyAdd(sum, a, x);
+              });
 }
 
 /// A position as one index a lane.

@@ -1,4 +1,5 @@
 #include "codegen/schedule/core/ShallowProduct.h"
+#include "codegen/schedule/core/OperandCoord.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -12,9 +13,8 @@ bool knapper::isShallowProduct(ts::KernelOp kernel, const TargetDesc &target) {
   if (!target.simt || dots.empty())
     return false;
   // Elements are computed at one place of all results.
-  if (!llvm::all_equal(llvm::map_range(kernel.getResultTypes(), [](Type type) {
-        return ts::dimsOf(type);
-      })))
+  if (!llvm::all_equal(llvm::map_range(
+          kernel.getResultTypes(), [](Type type) { return ts::dimsOf(type); })))
     return false;
   ts::DotOp dot = *dots.begin();
   Type element = ts::elementTypeOf(dot.getLhs());
@@ -59,25 +59,16 @@ Value knapper::emitShallowProduct(ElementEmitter &e, ts::DotOp dot,
   ts::Indexing indexing = dot.indexing();
   Value sum = e.splat(e.builder.getF32Type(), at.lanes, 0);
   for (int64_t k = 0; k < depth; ++k) {
-    SmallVector<int64_t> places(extents.size());
+    SmallVector<Value> contracted(extents.size());
     int64_t rest = k;
     for (size_t i = extents.size(); i-- > 0; rest /= extents[i])
-      places[i] = rest % extents[i];
-    auto read = [&](Value operand, const ts::IndexMap &map) -> Value {
-      Coord coord = at;
-      coord.dims.clear();
-      for (const ts::IndexExpr &expr : map.dims) {
-        unsigned loop = *expr.asLoop();
-        coord.dims.push_back(
-            loop < indexing.parallelLoops
-                ? at.dims[loop]
-                : LaneIndex{e.constant(places[loop - indexing.parallelLoops])});
-      }
-      Value value = e.emit(operand, coord);
+      contracted[i] = e.constant(rest % extents[i]);
+    auto read = [&](unsigned i) -> Value {
+      Value value =
+          e.emit(dot->getOperand(i), operandCoord(at, indexing, i, contracted));
       return value ? e.widen(value, at.lanes) : Value();
     };
-    Value a = read(dot.getLhs(), indexing.maps[0]);
-    Value x = a ? read(dot.getRhs(), indexing.maps[1]) : Value();
+    Value a = read(0), x = a ? read(1) : Value();
     if (!x)
       return {};
     sum =

@@ -113,8 +113,7 @@ bool DimsOfKernel::canJoin(unsigned begin, unsigned d) const {
       if (place < int64_t(begin) || place > int64_t(d))
         continue;
       // In the space's order, next to each other.
-      if (place != int64_t(begin + count) ||
-          (count && at[i - 1] != place - 1))
+      if (place != int64_t(begin + count) || (count && at[i - 1] != place - 1))
         return false;
       ++count;
       isWhole &= dims[i] == space.dims[place];

@@ -82,4 +82,17 @@ func.func private @step(%h: !n, %r: !r) -> (!n, !n) {
   return %2, %2 : !n, !n
 }
 
+// A matrix without columns has no gates.
+// CHECK-LABEL: @empty
+// CHECK: ts.loop @no_columns counter
+func.func @empty(%h: !n, %r: tensor<0x4xbf16>) -> !n {
+  %0:2 = ts.loop @no_columns counter "turn" trips <6> carried(%h : !n) captures(%r : tensor<0x4xbf16>) symbols [] reversed [false] to(!n, tensor<6x?x0xbf16, #ts.dims<6, "n", 0>>)
+  return %0#0 : !n
+}
+
+func.func private @no_columns(%h: !n, %r: tensor<0x4xbf16>) -> (!n, tensor<?x0xbf16, #ts.dims<"n", 0>>) {
+  %0 = ts.dot %h, %r batch [] x [] contract [1] x [1] : !n, tensor<0x4xbf16>
+  return %h, %0 : !n, tensor<?x0xbf16, #ts.dims<"n", 0>>
+}
+
 }

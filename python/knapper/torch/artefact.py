@@ -19,7 +19,8 @@ import knapper
 from knapper.errors import UserError
 from knapper.torch import custom, sizes
 from knapper.torch.counters import collector, count
-from knapper.torch.describe import Description, is_by_torch
+from knapper.torch.description import Description
+from knapper.torch.nodes import is_by_torch
 from knapper.torch.options import Options
 from knapper.torch.program import Program
 from knapper.torch.random_inputs import Draw, drawing

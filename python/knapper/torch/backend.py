@@ -13,7 +13,8 @@ from knapper.errors import UserError
 from knapper.torch import custom, versions
 from knapper.torch.counters import count
 from knapper.torch.decompositions import table
-from knapper.torch.describe import DTYPES, describe
+from knapper.torch.describe import describe
+from knapper.torch.description import DTYPES
 from knapper.torch.expand import expand
 from knapper.torch.options import Options
 from knapper.torch.placement import (

@@ -1,9 +1,8 @@
 """A functional graph of ATen operators as the description that the front end
-reads (frontends/torch/ImportTorch.h), and what a call needs to know of it."""
+reads (frontends/torch/ImportTorch.h)."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import operator
 from typing import Any
@@ -15,154 +14,10 @@ from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from knapper.errors import UserError
 from knapper.torch import control, custom, sizes
+from knapper.torch.description import DTYPES, Description, Input, Output, View
+from knapper.torch.nodes import arguments_of, is_by_torch, line_of, name_of
 from knapper.torch.reals import Reals
 from knapper.torch.weights import Weights
-
-DTYPES = {
-    torch.float32: "f32",
-    torch.float16: "f16",
-    torch.bfloat16: "bf16",
-    torch.float64: "f64",
-    torch.bool: "i1",
-    torch.int8: "i8",
-    torch.uint8: "u8",
-    torch.int16: "i16",
-    torch.int32: "i32",
-    torch.int64: "i64",
-    torch.uint16: "u16",
-    torch.uint32: "u32",
-    torch.uint64: "u64",
-}
-
-
-@dataclasses.dataclass
-class Input:
-    """An input of the compiled program: an argument of the call (`argument`), a
-    tensor that the graph holds (`tensor`), or the value of a symbol (`symbol`)."""
-
-    argument: int = -1
-    tensor: torch.Tensor | None = None
-    symbol: str = ""
-    order: list[int] | None = None  # None: not dense, it is copied
-    rank: int = 0
-    dtype: torch.dtype | None = None
-
-
-@dataclasses.dataclass
-class Output:
-    """An output of the compiled program."""
-
-    dtype: torch.dtype
-    device: torch.device
-    size: Any  # of ints and sizes.Formula, as torch claims
-    stride: Any
-    order: list[int]
-    narrow: list[int]  # dims with one element in memory
-    dense: bool  # the claimed strides are those of `order`
-    mutates: int = -1  # the argument that it is written to
-
-
-class View:
-    """A result that lies within an argument or an output, behind its beginning.
-    AOTAutograd makes the user's tensor of where the result lies."""
-
-    def __init__(self, value: Any, base: tuple[str, int], start: Any, symbols: Any) -> None:
-        """base: ("argument" | "output", index), whose tensor begins at `start`.
-        sizes.Unknown where only the run knows a number of it."""
-        self.base = base
-        self._rank = value.dim()
-        given = [*value.shape, *value.stride(), value.storage_offset() - start]
-        self._given, self._symbols = [sizes.kept(size) for size in given], symbols
-        self._numbers = sizes.evaluator(self._given, symbols)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {key: value for key, value in vars(self).items() if key != "_numbers"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self._numbers = sizes.evaluator(self._given, self._symbols)
-
-    def of(self, arguments: list[Any], outputs: list[Any]) -> torch.Tensor:
-        kind, index = self.base
-        tensor = (arguments if kind == "argument" else outputs)[index]
-        numbers, rank = self._numbers(arguments), self._rank
-        with torch.no_grad():
-            return tensor.as_strided(
-                numbers[:rank], numbers[rank : 2 * rank], numbers[-1] + tensor.storage_offset()
-            )
-
-
-@dataclasses.dataclass
-class Description:
-    text: bytes
-    inputs: list[Input]
-    outputs: list[Output]
-    # What the call gives: ("output", index), ("argument", index), ("view", View),
-    # ("size", sizes.Formula) or ("value", anything).
-    results: list[tuple[str, Any]]
-    # Where symbols are read: name -> (argument, dim), or (argument, -1) for an
-    # int.
-    symbols: dict[str, tuple[int, int]]
-    overloads: set[Any]  # that the graph calls
-    nodes: int
-    # What a factorisation says of its success, which torch raises an error for:
-    # (output, function's name, whether of one matrix).
-    checks: list[tuple[int, str, bool]]
-    arguments: int = 0  # that the graph takes
-    # Of results that lie in another way than torch claims: their strides.
-    strides: dict[int, tuple[int, ...]] = dataclasses.field(default_factory=dict)
-    weights: Weights = dataclasses.field(default_factory=Weights)  # behind the text
-
-    def __getstate__(self) -> dict[str, Any]:
-        overloads = {custom.packed(each) for each in self.overloads}
-        return {**vars(self), "overloads": overloads, "strides": {}, "weights": Weights()}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self.overloads = {custom.unpacked(each) for each in state["overloads"]}
-
-
-def is_random(overload: Any) -> bool:
-    """Whether it draws from torch's generator."""
-    return torch.Tag.nondeterministic_seeded in overload.tags
-
-
-def is_by_torch(overload: Any) -> bool:
-    """Whether torch computes it whatever `fallback` says."""
-    return is_random(overload) or custom.is_external(overload)
-
-
-def line_of(node: Node) -> str:
-    """Where the user's program made it: "file.py:12"."""
-    trace = node.meta.get("stack_trace")
-    if not trace:
-        return ""
-    best = ""
-    for line in trace.splitlines():
-        line = line.strip()
-        if line.startswith('File "'):
-            path, _, rest = line[6:].partition('"')
-            number = rest.partition("line ")[2].partition(",")[0].strip()
-            best = f"{path}:{number}"
-    return best
-
-
-def name_of(overload: Any) -> str:
-    """"aten.add.Tensor"."""
-    return str(overload)
-
-
-def arguments_of(node: Node, schema: Any) -> dict[str, Any]:
-    """A call's arguments by name, with the schema's defaults."""
-    given: dict[str, Any] = {}
-    for position, argument in enumerate(schema):
-        if position < len(node.args) and not argument.kwarg_only:
-            given[argument.name] = node.args[position]
-        elif argument.name in node.kwargs:
-            given[argument.name] = node.kwargs[argument.name]
-        elif argument.has_default_value():
-            given[argument.name] = argument.default_value
-    return given
 
 
 class Describer:

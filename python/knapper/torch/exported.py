@@ -21,7 +21,8 @@ from torch.export.graph_signature import (
 import knapper
 from knapper.errors import UserError, WrongValue
 from knapper.torch import decompositions, formulas
-from knapper.torch.describe import DTYPES, Describer
+from knapper.torch.describe import Describer
+from knapper.torch.description import DTYPES
 from knapper.torch.through import register
 from knapper.torch.weights import Weights
 

@@ -15,7 +15,7 @@ def device_of(module: GraphModule) -> torch.device:
     """The one device of the graph's tensors: numbers of rank 0 may lie on the host
     beside tensors of a GPU, which computes whatever the graph says on the host as
     well. UserError where inputs lie on several."""
-    from knapper.torch.describe import line_of
+    from knapper.torch.nodes import line_of
 
     host = torch.device("cpu")
     found = host

@@ -12,7 +12,7 @@ from knapper.library import CRunOptions, CTensor, check
 from knapper.module import Module
 from knapper.results import Handle, Result
 from knapper.torch import sizes
-from knapper.torch.describe import DTYPES, Description, Output
+from knapper.torch.description import DTYPES, Description, Output
 from knapper.torch.objects import Signature
 from knapper.torch.verify import verify
 from knapper import dtypes

@@ -17,7 +17,7 @@ from torch.fx import GraphModule, Node
 
 from knapper.errors import UserError
 from knapper.torch import custom, sizes
-from knapper.torch.describe import arguments_of, is_random, line_of, name_of
+from knapper.torch.nodes import arguments_of, is_random, line_of, name_of
 
 _aten = torch.ops.aten
 

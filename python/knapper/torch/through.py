@@ -14,7 +14,8 @@ import torch
 from knapper import operators
 from knapper.library import CTensor, check, library
 from knapper.torch.counters import count
-from knapper.torch.describe import DTYPES, is_by_torch, name_of
+from knapper.torch.description import DTYPES
+from knapper.torch.nodes import is_by_torch, name_of
 
 _log = logging.getLogger("knapper")
 _TORCH = {name: dtype for dtype, name in DTYPES.items()}

@@ -52,7 +52,8 @@ private:
   /// Which sums of the block a thread has.
   void placeThread();
   Carried mainloop();
-  /// Elements of a line of the operand in shared memory that the thread needs.
+  /// Eight f32 of the operand's tile `which` in shared memory, at `depth`: four
+  /// from `first` on, and four half a block behind them.
   llvm::SmallVector<llvm::Value *, 8> fetch(const SimtOperand &o,
                                             llvm::Value *which, unsigned depth,
                                             llvm::Value *first);

@@ -1,0 +1,115 @@
+"""What a call needs to know of a graph's description: inputs, outputs, results.
+describe.py makes it; it is pickled into torch's cache."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import torch
+
+from knapper.torch import custom, sizes
+from knapper.torch.weights import Weights
+
+DTYPES = {
+    torch.float32: "f32",
+    torch.float16: "f16",
+    torch.bfloat16: "bf16",
+    torch.float64: "f64",
+    torch.bool: "i1",
+    torch.int8: "i8",
+    torch.uint8: "u8",
+    torch.int16: "i16",
+    torch.int32: "i32",
+    torch.int64: "i64",
+    torch.uint16: "u16",
+    torch.uint32: "u32",
+    torch.uint64: "u64",
+}
+
+
+@dataclasses.dataclass
+class Input:
+    """An input of the compiled program: an argument of the call (`argument`), a
+    tensor that the graph holds (`tensor`), or the value of a symbol (`symbol`)."""
+
+    argument: int = -1
+    tensor: torch.Tensor | None = None
+    symbol: str = ""
+    order: list[int] | None = None  # None: not dense, it is copied
+    rank: int = 0
+    dtype: torch.dtype | None = None
+
+
+@dataclasses.dataclass
+class Output:
+    """An output of the compiled program."""
+
+    dtype: torch.dtype
+    device: torch.device
+    size: Any  # of ints and sizes.Formula, as torch claims
+    stride: Any
+    order: list[int]
+    narrow: list[int]  # dims with one element in memory
+    dense: bool  # the claimed strides are those of `order`
+    mutates: int = -1  # the argument that it is written to
+
+
+class View:
+    """A result that lies within an argument or an output, behind its beginning.
+    AOTAutograd makes the user's tensor of where the result lies."""
+
+    def __init__(self, value: Any, base: tuple[str, int], start: Any, symbols: Any) -> None:
+        """base: ("argument" | "output", index), whose tensor begins at `start`.
+        sizes.Unknown where only the run knows a number of it."""
+        self.base = base
+        self._rank = value.dim()
+        given = [*value.shape, *value.stride(), value.storage_offset() - start]
+        self._given, self._symbols = [sizes.kept(size) for size in given], symbols
+        self._numbers = sizes.evaluator(self._given, symbols)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in vars(self).items() if key != "_numbers"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._numbers = sizes.evaluator(self._given, self._symbols)
+
+    def of(self, arguments: list[Any], outputs: list[Any]) -> torch.Tensor:
+        kind, index = self.base
+        tensor = (arguments if kind == "argument" else outputs)[index]
+        numbers, rank = self._numbers(arguments), self._rank
+        with torch.no_grad():
+            return tensor.as_strided(
+                numbers[:rank], numbers[rank : 2 * rank], numbers[-1] + tensor.storage_offset()
+            )
+
+
+@dataclasses.dataclass
+class Description:
+    text: bytes
+    inputs: list[Input]
+    outputs: list[Output]
+    # What the call gives: ("output", index), ("argument", index), ("view", View),
+    # ("size", sizes.Formula) or ("value", anything).
+    results: list[tuple[str, Any]]
+    # Where symbols are read: name -> (argument, dim), or (argument, -1) for an
+    # int.
+    symbols: dict[str, tuple[int, int]]
+    overloads: set[Any]  # that the graph calls
+    nodes: int
+    # What a factorisation says of its success, which torch raises an error for:
+    # (output, function's name, whether of one matrix).
+    checks: list[tuple[int, str, bool]]
+    arguments: int = 0  # that the graph takes
+    # Of results that lie in another way than torch claims: their strides.
+    strides: dict[int, tuple[int, ...]] = dataclasses.field(default_factory=dict)
+    weights: Weights = dataclasses.field(default_factory=Weights)  # behind the text
+
+    def __getstate__(self) -> dict[str, Any]:
+        overloads = {custom.packed(each) for each in self.overloads}
+        return {**vars(self), "overloads": overloads, "strides": {}, "weights": Weights()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self.overloads = {custom.unpacked(each) for each in state["overloads"]}
