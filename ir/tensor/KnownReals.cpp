@@ -59,6 +59,9 @@ bool isRealArithmetic(Operation *op) {
 KnownReals::Numbers KnownReals::of(Value value, Integers integers) {
   auto type = dyn_cast<RankedTensorType>(value.getType());
   Operation *op = value.getDefiningOp();
+  // Ops of several results (loops, top-k) are none of those below.
+  if (op && op->getNumResults() != 1)
+    return std::nullopt;
   // Narrower types are computed in float32 and rounded at the end of a kernel.
   if (!op || !type || !type.hasStaticShape() ||
       !(type.getElementType().isF32() || type.getElementType().isF64()) ||

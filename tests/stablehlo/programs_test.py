@@ -30,8 +30,15 @@ def max_pool(x):
     return lax.reduce_window(x, -jnp.inf, lax.max, (1, 3, 3, 1), (1, 2, 2, 1), "SAME")
 
 
+def doubled_past(limit, x):
+    """Compares a loop's second result, a float behind an integer."""
+    _, y = lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1] * 2), (0, x))
+    return jnp.broadcast_to(y, (3,)) > limit
+
+
 # A case an op or a form of it: name, function, arguments.
 OPS = {
+    "a float behind an integer of a loop": (lambda x: doubled_past(1.0, x), X[0, 0]),
     "arithmetic": (lambda x, y: (x + y, x - y, x * y, x / y, -x, abs(x)), X, X + 3),
     "exponentials": (lambda x: (jnp.exp(x), jnp.expm1(x), jnp.tanh(x), jax.nn.sigmoid(x)), X),
     "logarithms": (lambda x: (jnp.log(x), jnp.log1p(x), jnp.sqrt(x), lax.rsqrt(x)), abs(X)),
