@@ -36,6 +36,7 @@ struct MatmulGpuConfig {
   /// CTAs of a cluster that share a tile's depth; each ends some columns.
   int64_t splitK = 1;
   int64_t sliceK = 1;  ///< simt: teams of a CTA that share a depth
+  int64_t access = 0;  ///< gemv: elements a thread reads at once; 0: 16 bytes
   int64_t copiedM = 0; ///< rows of A that are copied; 0: `tileM`
   /// Tiles of a cluster, whose CTAs copy for each other (multicast).
   int64_t clusterM = 1, clusterN = 1;
@@ -59,6 +60,13 @@ struct MatmulGpuConfig {
 
   int64_t clusterSize() const { return splitK * clusterM * clusterN; }
   int64_t rowsCopied() const { return copiedM ? copiedM : tileM; }
+  /// simt: rows and columns of the tile that a thread has.
+  int64_t threadRows() const { return tileM < 64 ? 4 : 8; }
+  int64_t threadColumns() const { return tileN < 64 ? 4 : 8; }
+  /// simt: threads of a CTA.
+  int64_t simtThreads() const {
+    return tileM * tileN / (threadRows() * threadColumns()) * sliceK;
+  }
 
   /// Of an op that has been verified.
   static MatmulGpuConfig of(mlir::DictionaryAttr shape) {
@@ -82,6 +90,7 @@ struct MatmulGpuConfig {
     visit("raster_group", c.rasterGroup, none, true);
     visit("split_k", c.splitK, one, false);
     visit("slice_k", c.sliceK, one, false);
+    visit("access", c.access, none, false);
     visit("copied_m", c.copiedM, none, false);
     visit("cluster_m", c.clusterM, one, false);
     visit("cluster_n", c.clusterN, one, false);

@@ -38,6 +38,7 @@ def Ts_AttentionOp : Ts_InferredOp<"attention", [Indexed]> {
     added to the scores and broadcasts to [B, H, S, T] (dims equal or 1); an i1 mask keeps where true. causal: key t is
     seen by query s when t <= s + T - S (the last query sees every key) or, with causal_top_left, when t <= s.
     A row with no key seen gives 0, or what the attribute `ts.empty_row` says: "nan", or "mean" of all T values. softcap > 0: scores become softcap * tanh(score / softcap) before the mask.
+    `ts.narrow_probabilities`: decomposed, the probabilities are rounded to the tensors' type before they meet the values.
     Result [B, H, S, E].
     C1: ranks are 4, B, D and T agree. C2: H is a multiple of G. C3: mask dims are 1 or those of the scores. C4: `ts.empty_row` is
     one of the two.

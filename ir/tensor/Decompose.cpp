@@ -313,8 +313,15 @@ Value decomposeAttention(OpBuilder &b, AttentionOp op) {
     Dim shift = op.getCausalTopLeft() ? dims[3].like(0) : dims[3] - dims[2];
     scores = make.causal(scores, shift);
   }
-  Value result = make.product(make.softmax(scores, emptyRowOf(op)),
-                              make.widen(op.getValue()), 2);
+  Value probabilities = make.softmax(scores, emptyRowOf(op)),
+        value = op.getValue();
+  // As a kernel by tensor cores would multiply them.
+  if (op->hasAttr("ts.narrow_probabilities"))
+    probabilities =
+        ConvertOp::create(b, loc, withElement(type, stored), probabilities);
+  else
+    value = make.widen(value);
+  Value result = make.product(probabilities, value, 2);
   if (elementTypeOf(result) != stored)
     result = ConvertOp::create(b, loc, op.getType(), result);
   return result;

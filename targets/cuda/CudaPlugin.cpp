@@ -37,6 +37,10 @@ public:
   }
 
   void prepare(func::FuncOp function, const TargetDesc &target) const override {
+    function.walk([&](ts::AttentionOp op) {
+      if (hasWideHeads(op, target))
+        op->setAttr("ts.narrow_probabilities", UnitAttr::get(op.getContext()));
+    });
     // GPUs read the operands of attention as they lie in memory.
     ts::decomposeAll(function.getBody(), [&](Operation *op) {
       auto attention = dyn_cast<ts::AttentionOp>(op);

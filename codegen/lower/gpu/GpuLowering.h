@@ -249,6 +249,7 @@ private:
   uint64_t listBytes = 0;                // of tile.shared
   // A long row of bf16 is kept as it was read, and each use widens it anew.
   bool packed = false;
+  bool flushes = false; ///< f32 below the normal ones are zero
   unsigned unpacked = 0;
 };
 

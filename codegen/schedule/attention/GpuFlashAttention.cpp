@@ -210,6 +210,21 @@ void chooseWarpgroups(ts::KernelOp kernel, const Places &places,
 
 } // namespace
 
+bool hasWideHeads(ts::AttentionOp op, const TargetDesc &target) {
+  constexpr int64_t mostHead = 128, mostScores = 32 << 20;
+  auto size = [](Value tensor, unsigned dim) {
+    return ts::dimOf(tensor, dim).asConstant();
+  };
+  auto depth = size(op.getQuery(), 3), columns = size(op.getValue(), 3);
+  auto batch = size(op.getQuery(), 0), heads = size(op.getQuery(), 1);
+  auto queries = size(op.getQuery(), 2), keys = size(op.getKey(), 2);
+  if (!target.wgmma || !isHalf(op.getQuery()) || !depth || !columns || !batch ||
+      !heads || !queries || !keys)
+    return false;
+  return std::max(*depth, *columns) > mostHead &&
+         *batch * *heads * *queries <= mostScores / std::max<int64_t>(1, *keys);
+}
+
 bool isTakenWhole(ts::AttentionOp op, const TargetDesc &target) {
   if (!target.simt)
     return true;
@@ -217,6 +232,8 @@ bool isTakenWhole(ts::AttentionOp op, const TargetDesc &target) {
   constexpr int64_t few = 8;
   std::optional<int64_t> rows = ts::dimOf(op.getQuery(), 2).asConstant();
   if (rows && *rows <= few)
+    return false;
+  if (hasWideHeads(op, target))
     return false;
   return llvm::all_of(op->getOperands().take_front(3), [](Value operand) {
     while (Operation *inner = operand.getDefiningOp()) {

@@ -112,6 +112,10 @@ chooseSchedules(ts::KernelOp kernel, const TargetDesc &target);
 /// Whether a schedule of the target takes this attention whole; else it is to
 /// be taken apart before kernels are formed.
 bool isTakenWhole(ts::AttentionOp op, const TargetDesc &target);
+/// Whether heads of f16 or bf16 are wider than what warpgroups keep of a row
+/// (Hopper), and the scores of all of them are few: two products by warpgroups
+/// then take less time than one kernel by FMAs.
+bool hasWideHeads(ts::AttentionOp op, const TargetDesc &target);
 
 /// Makes the tile program. `symbols` are the kernel's symbols in argument
 /// order. The function is created at the builder's insertion point.

@@ -98,8 +98,8 @@ int64_t runOf(const MatmulProblem &matmul, const Epilogue &epilogue,
   return most;
 }
 
-static Dim programsOf(const MatmulProblem &matmul, const Outer &outer,
-                      int64_t rows, int64_t columns) {
+Dim programsOf(const MatmulProblem &matmul, const Outer &outer, int64_t rows,
+               int64_t columns) {
   Dim one = matmul.lhs.free.like(1);
   if (matmul.ends)
     return groupedBlocks(matmul, rows) * matmul.rhs.free.ceilDiv(one * columns);
@@ -145,40 +145,6 @@ Schedule scheduleOf(const MatmulProblem &matmul, const Outer &outer,
   schedule.grain = one;
   schedule.scratch = one * 0;
   return schedule;
-}
-
-/// Whether all runs of four of a side lie at multiples of 16 bytes of f32.
-static bool liesInRuns(const MatmulOperand &side) {
-  bool byDepth = side.contractStride.isConstant(1);
-  if (!byDepth && !side.freeStride.isConstant(1))
-    return false;
-  auto fits = [](Dim dim) { return dim.knownDivisor() % 4 == 0; };
-  return fits(side.offset) &&
-         fits(byDepth ? side.freeStride : side.contractStride) &&
-         fits(byDepth ? side.contract : side.free);
-}
-
-/// 8 rows by 8 columns a thread; where blocks of 128 x 128 would leave
-/// SMs idle, smaller ones, of which several teams share the depth: a
-/// team alone is two warps, which wait for all they read. Four teams, or two
-/// where a thread needs many registers for where its elements lie, and on GPUs
-/// before Hopper.
-Schedule simtSchedule(const MatmulProblem &matmul, int64_t run,
-                      const TargetDesc &target, bool window) {
-  Outer outer = outerOf(matmul);
-  GpuTileShape blocks{128, 128, 2, 0, 0};
-  bool few = representative(programsOf(matmul, outer, 128, 128)) <
-             static_cast<int64_t>(target.cores);
-  if (few)
-    blocks.rows = blocks.columns = 64;
-  MatmulGpuSchedule config = configOf(MatmulPath::simt, blocks, 16);
-  if (few && !window)
-    config.sliceK = target.wgmma && outer.sizes.empty() &&
-                            liesInRuns(matmul.lhs) && liesInRuns(matmul.rhs)
-                        ? 4
-                        : 2;
-  config.epilogueColumns = run;
-  return scheduleOf(matmul, outer, config);
 }
 
 bool leavesByBlocks(ts::KernelOp kernel, const Epilogue &epilogue) {

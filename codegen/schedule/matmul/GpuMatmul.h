@@ -21,6 +21,10 @@ struct Outer {
 };
 Outer outerOf(const MatmulProblem &matmul);
 
+/// CTAs of tiles of this size, clusters apart.
+ts::Dim programsOf(const MatmulProblem &matmul, const Outer &outer,
+                   int64_t rows, int64_t columns);
+
 /// What the blocks of this product depend on, in representative sizes.
 GpuMatmulProblem problemOf(const MatmulProblem &matmul, const Outer &outer,
                            int64_t rows, const TargetDesc &target);

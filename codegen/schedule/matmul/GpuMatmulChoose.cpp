@@ -46,17 +46,22 @@ int64_t mostGemvRows(const MatmulProblem &matmul, const TargetDesc &target) {
              : few;
 }
 
-/// Appends schedules for few rows, if any serves this product.
-void chooseGemv(const MatmulProblem &matmul, const TargetDesc &target,
-                SmallVectorImpl<Schedule> &schedules) {
-  int64_t mostRows = mostGemvRows(matmul, target);
-  const MatmulOperand &lhs = matmul.lhs, &rhs = matmul.rhs;
-  std::optional<int64_t> known = lhs.free.asConstant();
-  if ((known && *known > mostRows) || !lhs.contractStride.isConstant(1) ||
+/// Appends schedules for few rows or few columns, if any serves this product,
+/// that read `lanes` elements at once. Returns whether they read all layouts
+/// that the product's symbols allow.
+bool chooseGemvAccess(const MatmulProblem &matmul, const TargetDesc &target,
+                      int64_t lanes, SmallVectorImpl<Schedule> &schedules) {
+  int64_t most = mostGemvRows(matmul, target);
+  std::optional<int64_t> rows = matmul.lhs.free.asConstant(),
+                         columns = matmul.rhs.free.asConstant();
+  bool swap = (!rows || *rows > most) && columns && *columns <= most;
+  const MatmulOperand &lhs = swap ? matmul.rhs : matmul.lhs,
+                      &rhs = swap ? matmul.lhs : matmul.rhs;
+  std::optional<int64_t> known = swap ? columns : rows;
+  if ((known && *known > most) || !lhs.contractStride.isConstant(1) ||
       !rhs.contractStride.isConstant(1))
-    return;
+    return false;
   Outer outer = outerOf(matmul);
-  int64_t lanes = 16 / ts::elementBytes(ts::elementTypeOf(lhs.base));
   Conditions conditions;
   conditions.multiple(lhs.contract, lanes);
   for (const MatmulOperand *side : {&lhs, &rhs}) {
@@ -67,12 +72,12 @@ void chooseGemv(const MatmulProblem &matmul, const TargetDesc &target,
   for (Dim stride : llvm::concat<Dim>(outer.aStrides, outer.bStrides))
     conditions.multiple(stride, lanes);
   if (!conditions.holds)
-    return;
+    return false;
 
   // As many threads a column as have something to read, a block's at most; a
   // thread has at least two reads of B in flight. Of several rows, what it has
   // read of A serves four columns: reading it again would take longer than B.
-  constexpr int64_t warps = 8, threads = warps * 32, most = 8;
+  constexpr int64_t warps = 8, threads = warps * 32, mostReads = 8;
   int64_t runs = std::max<int64_t>(1, representative(lhs.contract) / lanes);
   int64_t team = std::min<int64_t>(threads, llvm::PowerOf2Ceil(runs));
   int64_t passes = (runs + team - 1) / team;
@@ -81,24 +86,45 @@ void chooseGemv(const MatmulProblem &matmul, const TargetDesc &target,
     int64_t own = std::min<int64_t>(
         rows > 1 ? 4 : std::max<int64_t>(1, 2 / passes), team / rows);
     if (own == 0)
-      return;
-    GpuTileShape blocks{rows, own * (threads / team),
-                        passes * own <= most ? passes : most / 2 / own, warps,
-                        0};
-    Schedule schedule = scheduleOf(
-        matmul, outer, configOf(MatmulPath::gemv, blocks, team * lanes));
+      return false;
+    GpuTileShape blocks{
+        rows, own * (threads / team),
+        passes * own <= mostReads ? passes : mostReads / 2 / own, warps, 0};
+    blocks.swapAB = swap;
+    MatmulGpuSchedule config = configOf(MatmulPath::gemv, blocks, team * lanes);
+    if (lanes * ts::elementBytes(ts::elementTypeOf(lhs.base)) != 16)
+      config.access = lanes;
+    Schedule schedule = scheduleOf(matmul, outer, config);
     schedule.guard = conditions.guard;
     if (guarded)
       schedule.guard.terms.push_back(
           {lhs.free, ts::ComparePredicate::le, lhs.free.like(rows)});
     schedules.push_back(std::move(schedule));
+    return true;
   };
-  if (known) {
-    add(std::max<int64_t>(1, *known), false);
-    return;
+  bool added = known ? add(std::max<int64_t>(1, *known), false)
+                     : add(1, true) && add(most, true);
+  return added && conditions.guard.terms.empty();
+}
+
+/// Appends schedules for few rows or few columns, if any serves this product:
+/// by the widest accesses, then by those that reach every size.
+void chooseGemv(const MatmulProblem &matmul, const TargetDesc &target,
+                SmallVectorImpl<Schedule> &schedules) {
+  int64_t bytes = ts::elementBytes(ts::elementTypeOf(matmul.lhs.base));
+  // (Of two bytes and less a warp would read half a line.)
+  for (int64_t width : {16, 8, 4}) {
+    size_t before = schedules.size();
+    if (chooseGemvAccess(matmul, target, width / bytes, schedules))
+      return;
+    // One that some sizes allow: the narrowest serves the others, where no
+    // tensor cores do.
+    if (schedules.size() > before) {
+      if (ts::elementTypeOf(matmul.lhs.base).isF32())
+        chooseGemvAccess(matmul, target, 4 / bytes, schedules);
+      return;
+    }
   }
-  add(1, true);
-  add(mostRows, true);
 }
 
 /// What a kernel computes of each element after the product.

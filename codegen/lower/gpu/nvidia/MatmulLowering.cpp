@@ -99,10 +99,9 @@ LogicalResult GpuLowering::matmulLayout(tile::MatmulOp op) {
   auto config = config::MatmulGpuConfig::of(op.getShape());
   bool simt = config.path == MatmulPath::simt;
   if (config.path != MatmulPath::wgmma) {
-    // Each thread has 8 rows of 8 columns, of a slice of the depth if there are
-    // several; or there are `consumers` warps.
-    shape.threads = simt ? config.tileM * config.tileN / 64 * config.sliceK
-                         : 32 * config.consumers;
+    shape.threads = simt ? config.simtThreads() : 32 * config.consumers;
+    if (simt)
+      cluster = config.splitK;
     if (op.getC())
       return op.emitOpError("takes no 'to' on this path");
     if (!op.getWindow().empty() && !simt)

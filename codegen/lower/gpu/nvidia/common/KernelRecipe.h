@@ -96,6 +96,8 @@ protected:
   }
   /// Waits for all threads of the program.
   void barrier() { lowering.barrier(); }
+  /// Waits for all threads of the cluster.
+  void clusterBarrier() { lowering.clusterBarrier(); }
   /// Waits for all threads of the warp.
   void meetWarp() {
     b.CreateIntrinsic(llvm::Intrinsic::nvvm_bar_warp_sync, {}, {n32(-1)});

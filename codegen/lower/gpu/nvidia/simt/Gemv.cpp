@@ -4,8 +4,10 @@
 //
 //   block = `columns` columns by at most `rows` rows, the whole depth
 //   depth/L threads share columns/groups columns; each of them reads of every
-//   column the 16 bytes (L elements) at its place of a pass of `depth`, and
-//   `stages` passes before the first is used
+//   column the L elements (`access`, 16 bytes unless told) at its place of a
+//   pass of `depth`, and `stages` passes before the first is used
+//
+// With `swapAB` it is the columns of the result that are few.
 //
 // Sums meet by shuffles, then through shared memory; then one thread has one
 // element of the result. A block does not loop over columns: many short blocks
@@ -38,7 +40,7 @@ private:
   void place();
   llvm::Value *startOf(Value offset, Value stride, OperandRange outerStrides,
                        llvm::Value *index);
-  /// 16 bytes of a row or column, of a pass.
+  /// `lanes` elements of a row or column, of a pass.
   llvm::Value *read(const BufferRef &ref, llvm::Value *from, llvm::Value *pass,
                     llvm::Value *inside);
   Carried mainloop();
@@ -53,7 +55,7 @@ private:
                                    b.CreateSub(end, n32(1)));
   }
   llvm::Value *single(llvm::Value *loaded) {
-    return element.isBF16()
+    return element.isBF16() && lanes > 1
                ? unpack(loaded)
                : floatCast(loaded, element, Float32Type::get(op.getContext()));
   }
@@ -64,7 +66,7 @@ private:
   tile::MatmulOp op;
   config::MatmulGpuConfig config;
   unsigned rows, columns, depth, passes;
-  unsigned lanes = 0;           ///< elements of 16 bytes
+  unsigned lanes = 0;           ///< elements of an access
   unsigned team = 0;            ///< threads that share columns
   unsigned own = 0;             ///< columns of a thread
   unsigned part = 0, parts = 0; ///< of a team: threads of a warp, and warps
@@ -87,13 +89,14 @@ LogicalResult GemvRecipe::check() {
   aBuffer = *a;
   bBuffer = *bb;
   element = op.getA().getType().getElementType();
-  lanes = 16 / aBuffer.bytes;
+  lanes = config.access ? config.access : 16 / aBuffer.bytes;
   team = depth / lanes;
   if (op.getB().getType().getElementType() != element ||
       !(element.isF32() || element.isF16() || element.isBF16()) ||
       !matchPattern(op.getAK(), m_One()) ||
       !matchPattern(op.getBK(), m_One()) || op.run() != 1 || rows < 1 ||
-      passes < 1 || !llvm::isPowerOf2_32(team) || shape.threads % team ||
+      passes < 1 || !llvm::isPowerOf2_32(lanes) || lanes * aBuffer.bytes > 16 ||
+      !llvm::isPowerOf2_32(team) || shape.threads % team ||
       columns % (shape.threads / team) || columns * rows > shape.threads)
     return op.emitOpError("has a shape or operands that this path cannot do");
   own = columns / (shape.threads / team);
@@ -157,10 +160,15 @@ llvm::Value *GemvRecipe::read(const BufferRef &ref, llvm::Value *from,
   if (inside)
     offset = b.CreateSelect(inside, offset, n64(0));
   llvm::Value *loaded =
-      tag(b.CreateAlignedLoad(run, address(ref, offset), llvm::Align(16)), ref);
+      tag(b.CreateAlignedLoad(run, address(ref, offset),
+                              llvm::Align(lanes * aBuffer.bytes)),
+          ref);
   if (!inside)
     return loaded;
-  llvm::Type *words = llvm::FixedVectorType::get(b.getInt32Ty(), 4);
+  unsigned size = lanes * aBuffer.bytes / 4;
+  if (size == 0)
+    return b.CreateSelect(inside, loaded, llvm::Constant::getNullValue(run));
+  llvm::Type *words = llvm::FixedVectorType::get(b.getInt32Ty(), size);
   return b.CreateBitCast(b.CreateSelect(inside, b.CreateBitCast(loaded, words),
                                         llvm::Constant::getNullValue(words)),
                          run);
@@ -244,6 +252,8 @@ void GemvRecipe::storeResult() {
           llvm::Align(4));
       value = value ? b.CreateFAdd(value, next) : next;
     }
+    if (config.swapAB)
+      std::swap(resultRow, resultColumn);
     if (failed(runRegion(op, value, outer, resultRow, resultColumn)))
       status = failure();
   });

@@ -26,6 +26,7 @@ SimtOperand SimtMatmulRecipe::makeOperand(BufferRef ref, Value bufferValue,
   o.extent = scalar(extent);
   o.from = wide(from);
   o.block = size;
+  o.tileDepth = depth;
   o.depthFirst = isOne(depthStride);
   bool contiguous = o.depthFirst || isOne(stride);
   // Runs of four, all inside or all outside.
@@ -33,7 +34,6 @@ SimtOperand SimtMatmulRecipe::makeOperand(BufferRef ref, Value bufferValue,
       std::min({multiple, knownMultiple(o.depthFirst ? stride : depthStride),
                 knownMultiple(o.depthFirst ? op.getK() : extent)});
   o.lanes = contiguous && multiple % 4 == 0 ? 4 : 1;
-  o.shared = sharedArray(b.getFloatTy(), 2 * o.bufferElements(), "_block");
   return o;
 }
 
@@ -52,6 +52,14 @@ void SimtMatmulRecipe::takeOperands() {
   }
   if (!op.getWindow().empty())
     takeWindow();
+  // The sums lie where the tiles lay.
+  unsigned tiles = 2 * (sides[0].bufferElements() + sides[1].bufferElements()),
+           ends = sliceFloats() +
+                  (config.splitK > 1 ? threadRows * threadColumns * team : 0);
+  shared = sharedArray(b.getFloatTy(), std::max(tiles, ends), "_block");
+  sides[0].shared = shared;
+  sides[1].shared = b.CreateInBoundsGEP(b.getFloatTy(), shared,
+                                        n32(2 * sides[0].bufferElements()));
 }
 
 void SimtMatmulRecipe::takeWindow() {
@@ -72,14 +80,12 @@ void SimtMatmulRecipe::takeWindow() {
 }
 
 void SimtMatmulRecipe::limitRegisters() {
-  // Two blocks take turns, where what is on its way leaves the registers; the
-  // places of a batch need those. Those of a window too: without a word the
-  // assembler would rather spill than have fewer blocks.
+  // Two CTAs take turns, where what is on its way leaves the registers; the
+  // places of a batch need those. For all else: without a word the assembler
+  // would rather spill than have fewer CTAs.
   bool runs = sides[0].lanes == 4 && sides[1].lanes == 4 && outerSizes.empty();
-  if (runs && shape.threads >= 256 && !sides[0].window)
-    fn->addFnAttr("nvvm.minctasm", "2");
-  else if (sides[0].window || slices > 1)
-    fn->addFnAttr("nvvm.minctasm", "1");
+  bool two = runs && shape.threads >= 256 && !sides[0].window;
+  fn->addFnAttr("nvvm.minctasm", two ? "2" : "1");
 }
 
 void SimtMatmulRecipe::placeWindowRows() {
@@ -94,10 +100,10 @@ void SimtMatmulRecipe::placeWindowRows() {
 llvm::SmallVector<std::pair<llvm::Value *, llvm::Value *>>
 SimtMatmulRecipe::accesses(const SimtOperand &o) {
   llvm::SmallVector<std::pair<llvm::Value *, llvm::Value *>> places;
-  unsigned number = o.block * kSimtDepth / o.lanes / threadsOfBlock;
+  unsigned number = o.block * depth / o.lanes / threadsOfBlock;
   for (unsigned i = 0; i < number; ++i) {
     llvm::Value *at = b.CreateAdd(tid, n32(i * threadsOfBlock));
-    unsigned run = (o.depthFirst ? kSimtDepth : o.block) / o.lanes;
+    unsigned run = (o.depthFirst ? depth : o.block) / o.lanes;
     llvm::Value *inner = b.CreateMul(b.CreateURem(at, n32(run)), n32(o.lanes));
     llvm::Value *other = b.CreateUDiv(at, n32(run));
     places.push_back(o.depthFirst ? std::pair(other, inner)

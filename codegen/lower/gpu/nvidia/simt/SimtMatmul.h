@@ -11,8 +11,6 @@
 
 namespace knapper::lower {
 
-inline constexpr unsigned kSimtDepth = 16; // of a buffer
-
 /// One operand and its two buffers in shared memory.
 struct SimtOperand {
   BufferRef buffer;
@@ -22,6 +20,7 @@ struct SimtOperand {
   llvm::Value *extent;               // rows or columns there are, i64
   llvm::Value *from;                 // the block's first, i64
   unsigned block;                    // rows or columns of a block
+  unsigned tileDepth;                // of a buffer
   bool depthFirst;                   // which is contiguous, if any
   unsigned lanes;                    // of an access
   llvm::Value *shared;
@@ -30,7 +29,7 @@ struct SimtOperand {
       rows; // there, of the thread's accesses
 
   unsigned pitch() const { return block + 4; }
-  unsigned bufferElements() const { return kSimtDepth * pitch(); }
+  unsigned bufferElements() const { return tileDepth * pitch(); }
 };
 
 class SimtMatmulRecipe : KernelRecipe {
@@ -38,7 +37,9 @@ public:
   SimtMatmulRecipe(GpuLowering &lowering, tile::MatmulOp op)
       : KernelRecipe(lowering), op(op),
         config(config::MatmulGpuConfig::of(op.getShape())), rows(config.tileM),
-        columns(config.tileN), slices(config.sliceK), team(rows * columns / 64),
+        columns(config.tileN), depth(config.tileK), slices(config.sliceK),
+        threadRows(config.threadRows()), threadColumns(config.threadColumns()),
+        team(config.simtThreads() / config.sliceK),
         threadsOfBlock(shape.threads) {}
 
   mlir::LogicalResult emit();
@@ -52,11 +53,11 @@ private:
   /// Which sums of the block a thread has.
   void placeThread();
   Carried mainloop();
-  /// Eight f32 of the operand's tile `which` in shared memory, at `depth`: four
-  /// from `first` on, and four half a block behind them.
+  /// `own` f32, four or eight, of the operand's tile `which` in shared memory,
+  /// at `depth`: four from `first` on, and four half a block behind them.
   llvm::SmallVector<llvm::Value *, 8> fetch(const SimtOperand &o,
                                             llvm::Value *which, unsigned depth,
-                                            llvm::Value *first);
+                                            llvm::Value *first, unsigned own);
 
   //===-- Loads (SimtLoad.cpp) --------------------------------------------===//
   void takeOperands();
@@ -83,9 +84,23 @@ private:
 
   //===-- Results (SimtStore.cpp) -----------------------------------------===//
   void storeResults();
-  void storeRow(unsigned i);
-  /// Adds up what the teams of `sliceK` have.
-  void addSlices(unsigned adder, llvm::Value *others);
+  /// `row`: the sums of the thread's row `i`.
+  void storeRow(unsigned i, llvm::ArrayRef<llvm::Value *> row);
+  llvm::ArrayRef<llvm::Value *> rowOf(unsigned i) const {
+    return llvm::ArrayRef(sums).slice(i * threadColumns, threadColumns);
+  }
+  /// Adds up what the teams of `sliceK` have; `end` gets the sums of each row.
+  void addSlices(
+      unsigned adder,
+      llvm::function_ref<void(unsigned, llvm::ArrayRef<llvm::Value *>)> end);
+  /// Floats of shared memory in which the teams' sums meet.
+  unsigned sliceFloats() const {
+    return (slices - 1) * (threadRows * threadColumns / slices) * team;
+  }
+  /// Adds up what the CTAs of `splitK` have left, and stores it.
+  void addSplits();
+  /// Sum `i` of the thread's tile, as the cluster reads it.
+  llvm::Value *splitAt(unsigned i);
 
   llvm::Value *ceil64(llvm::Value *x, unsigned by) {
     return narrowed(b.CreateUDiv(b.CreateAdd(x, n64(by - 1)), n64(by)));
@@ -96,7 +111,8 @@ private:
 
   tile::MatmulOp op;
   config::MatmulGpuConfig config;
-  unsigned rows, columns, slices;
+  unsigned rows, columns, depth, slices;
+  unsigned threadRows, threadColumns;
   unsigned team; ///< threads that have a block's sums
   unsigned threadsOfBlock;
   BufferRef buffers[2];
@@ -109,6 +125,8 @@ private:
   llvm::Value *rowsEnd = nullptr; // i64
   llvm::Value *tid = nullptr, *slice = nullptr, *inTeam = nullptr,
               *tx = nullptr, *ty = nullptr, *sliceDepth = nullptr;
+  llvm::Value *rank = nullptr;   ///< of the CTA in its cluster, i32
+  llvm::Value *shared = nullptr; ///< the operands' tiles, then the sums
   Carried sums;
   llvm::Value *m32 = nullptr, *columnsEnd = nullptr; // i32
   mlir::LogicalResult status = mlir::success();

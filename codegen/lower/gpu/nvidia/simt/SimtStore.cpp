@@ -1,26 +1,27 @@
-// A matmul by FMAs: the teams of a CTA that share a depth add up their sums,
-// and the region gets the results.
+// A matmul by FMAs: the teams of a CTA and the CTAs of a cluster that share a
+// depth add up their sums, and the region gets the results.
 #include "codegen/lower/gpu/nvidia/simt/SimtMatmul.h"
 
 using namespace mlir;
 
 namespace knapper::lower {
 
-void SimtMatmulRecipe::storeRow(unsigned i) {
+void SimtMatmulRecipe::storeRow(unsigned i,
+                                llvm::ArrayRef<llvm::Value *> values) {
   unsigned run = op.run();
   llvm::Value *row =
       b.CreateAdd(b.CreateAdd(block.row, ty), n32(i % 4 + i / 4 * (rows / 2)));
   when(b.CreateICmpSLT(row, m32), [&] {
-    for (unsigned j = 0; j < 8; j += run) {
+    for (unsigned j = 0; j < threadColumns; j += run) {
       llvm::Value *column = b.CreateAdd(b.CreateAdd(block.column, tx),
                                         n32(j % 4 + j / 4 * (columns / 2)));
       when(b.CreateICmpSLT(column, columnsEnd), [&] {
-        llvm::Value *value = sums[8 * i + j];
+        llvm::Value *value = values[j];
         if (run > 1) {
           value = llvm::PoisonValue::get(
               llvm::FixedVectorType::get(b.getFloatTy(), run));
           for (unsigned lane = 0; lane < run; ++lane)
-            value = b.CreateInsertElement(value, sums[8 * i + j + lane], lane);
+            value = b.CreateInsertElement(value, values[j + lane], lane);
         }
         if (group)
           value =
@@ -33,8 +34,11 @@ void SimtMatmulRecipe::storeRow(unsigned i) {
   });
 }
 
-void SimtMatmulRecipe::addSlices(unsigned adder, llvm::Value *others) {
-  unsigned own = 64 / slices;
+// [team but for the one that adds][sum][thread of a team]
+void SimtMatmulRecipe::addSlices(
+    unsigned adder,
+    llvm::function_ref<void(unsigned, llvm::ArrayRef<llvm::Value *>)> end) {
+  unsigned own = threadRows * threadColumns / slices;
   llvm::Value *adds = b.CreateICmpEQ(slice, n32(adder));
   // Where the team's sums go: the adder's place is the last one's.
   llvm::Value *place =
@@ -42,7 +46,7 @@ void SimtMatmulRecipe::addSlices(unsigned adder, llvm::Value *others) {
   auto at = [&](llvm::Value *place, unsigned sum) {
     llvm::Value *line = b.CreateAdd(b.CreateMul(place, n32(own)), n32(sum));
     return b.CreateInBoundsGEP(
-        b.getFloatTy(), others,
+        b.getFloatTy(), shared,
         b.CreateAdd(b.CreateMul(line, n32(team)), inTeam));
   };
   when(b.CreateNot(adds), [&] {
@@ -58,28 +62,64 @@ void SimtMatmulRecipe::addSlices(unsigned adder, llvm::Value *others) {
                                                     at(n32(other), i),
                                                     llvm::Align(4)));
     }
-    for (unsigned i = 0; i < 8 / slices; ++i)
-      storeRow(adder * (8 / slices) + i);
+    for (unsigned i = adder * threadRows / slices;
+         i < (adder + 1) * threadRows / slices; ++i)
+      end(i, rowOf(i));
   });
+}
+
+// [sum][thread of a team], behind the sums of the teams
+llvm::Value *SimtMatmulRecipe::splitAt(unsigned i) {
+  return b.CreateInBoundsGEP(b.getFloatTy(), shared,
+                             plus(inTeam, sliceFloats() + i * team));
+}
+
+void SimtMatmulRecipe::addSplits() {
+  clusterBarrier();
+  unsigned split = config.splitK;
+  for (unsigned i = 0; i < threadRows; ++i) {
+    llvm::Value *adds =
+        b.CreateAnd(b.CreateICmpEQ(rank, n32(i % split)),
+                    b.CreateICmpEQ(slice, n32(i / split % slices)));
+    when(adds, [&] {
+      Carried row;
+      for (unsigned j = 0; j < threadColumns; ++j) {
+        llvm::Value *sum = nullptr;
+        for (unsigned peer = 0; peer < split; ++peer) {
+          llvm::Value *at =
+              b.CreateIntrinsic(llvm::Intrinsic::nvvm_mapa_shared_cluster, {},
+                                {splitAt(i * threadColumns + j), n32(peer)});
+          llvm::Value *other =
+              b.CreateAlignedLoad(b.getFloatTy(), at, llvm::Align(4));
+          sum = sum ? b.CreateFAdd(sum, other) : other;
+        }
+        row.push_back(sum);
+      }
+      storeRow(i, row);
+    });
+  }
+  clusterBarrier(); // others have read what this CTA has
 }
 
 void SimtMatmulRecipe::storeResults() {
   m32 = narrowed(rowsEnd);
   columnsEnd = narrowed(n);
-  if (slices == 1) {
-    for (unsigned i = 0; i < 8; ++i)
-      storeRow(i);
-    return;
-  }
-  // [team but for the one that adds][sum][thread of a team]
-  unsigned own = 64 / slices;
-  llvm::Value *others =
-      sharedArray(b.getFloatTy(), (slices - 1) * own * team, "_sums");
-  for (unsigned adder = 0; adder < slices; ++adder) {
-    addSlices(adder, others);
+  auto end = [&](unsigned i, llvm::ArrayRef<llvm::Value *> row) {
+    if (config.splitK == 1)
+      return storeRow(i, row);
+    for (auto [j, sum] : llvm::enumerate(row))
+      b.CreateAlignedStore(sum, splitAt(i * threadColumns + j), llvm::Align(4));
+  };
+  if (slices == 1)
+    for (unsigned i = 0; i < threadRows; ++i)
+      end(i, rowOf(i));
+  for (unsigned adder = 0; slices > 1 && adder < slices; ++adder) {
+    addSlices(adder, end);
     if (adder + 1 < slices)
       barrier();
   }
+  if (config.splitK > 1)
+    addSplits();
 }
 
 } // namespace knapper::lower

@@ -1,0 +1,155 @@
+// Matmuls by FMAs of f32 on GPUs: which tile a CTA has, how many teams of its
+// threads share a stage's depth, and how many CTAs of a cluster share all of
+// it. Few tiles leave SMs idle, and a tile that one team multiplies waits for
+// all it reads: smaller tiles, more teams and more CTAs a tile all cost
+// something, which a model weighs.
+#include "codegen/schedule/core/Schedules.h"
+#include "codegen/schedule/matmul/GpuMatmul.h"
+
+using namespace mlir;
+
+namespace knapper {
+
+using ts::Dim;
+
+namespace {
+
+/// A tile and who shares its depth.
+struct SimtShape {
+  int64_t rows, columns, slices, depth;
+};
+
+struct SimtProblem {
+  int64_t batch, m, n, k;
+  int64_t sms;
+  int64_t aLanes, bLanes; ///< elements of an access
+  bool window;            ///< the left side is a convolution's input
+};
+
+/// Elements that a thread reads at once of a side (SimtLoad.cpp).
+int64_t accessOf(const MatmulOperand &side) {
+  bool byDepth = side.contractStride.isConstant(1);
+  if (!byDepth && !side.freeStride.isConstant(1))
+    return 1;
+  auto fits = [](Dim dim) { return dim.knownDivisor() % 4 == 0; };
+  return fits(side.offset) &&
+                 fits(byDepth ? side.freeStride : side.contractStride) &&
+                 fits(byDepth ? side.contract : side.free)
+             ? 4
+             : 1;
+}
+
+int64_t ceil(int64_t x, int64_t by) { return (x + by - 1) / by; }
+
+/// Modelled time in an SM's cycles. The constants were fitted to what 900
+/// kernels of 21 products and convolutions took on an H200: of these, the tiles
+/// that the model chose took 1.1 times the fastest ones' time (geometric mean).
+double cyclesOf(const SimtProblem &p, const MatmulGpuSchedule &shape) {
+  constexpr double load = 200;                   // of a step: until it is there
+  constexpr double alone = 1.7, together = 0.46; // cycles a warp instruction
+  constexpr double read = 2.95;                  // 16 bytes a lane, of an SM
+  constexpr double address = 9, inWindow = 2.5, write = 4.4; // of a copy
+  constexpr double launch = 5400, slices = 490, splits = 1500;
+  constexpr double meet = 60; // of a thread's sum, in a cluster
+  constexpr int64_t registers = 65536, shared = 220 << 10, mostThreads = 2048;
+  int64_t own = shape.threadRows() * shape.threadColumns(),
+          threads = shape.simtThreads();
+  double steps = double(ceil(ceil(p.k, shape.tileK), shape.splitK));
+  // Of a CTA's step, in warp instructions.
+  double fmas = double(shape.tileM * shape.tileN) / 32 * double(shape.tileK);
+  double reads = fmas / double(own) *
+                 double(shape.threadRows() / 4 + shape.threadColumns() / 4);
+  auto copies = [&](int64_t size, int64_t lanes, double each) {
+    return double(size * shape.tileK) / 32 * (each / double(lanes) + write);
+  };
+  double all = fmas + reads +
+               copies(shape.tileM, p.aLanes, p.window ? inWindow : address) +
+               copies(shape.tileN, p.bLanes, address);
+  double warps = double(threads) / 32;
+  double first = load + alone * all / std::min(4.0, warps);
+  int64_t eachRegisters = own == 64 ? 90 : own == 32 ? 96 : 72;
+  int64_t sharedBytes = 8 * shape.tileK * (shape.tileM + shape.tileN + 8);
+  int64_t resident = std::max<int64_t>(
+      1, std::min({mostThreads / threads, registers / (threads * eachRegisters),
+                   shared / sharedBytes}));
+  auto round = [&](int64_t ctas) {
+    // Few warps leave gaps.
+    double gaps = 1 + 1 / (double(ctas) * warps);
+    double busy = std::max(together * all * gaps, read * reads);
+    return steps * std::max(first, double(ctas) * busy);
+  };
+  int64_t each = ceil(p.batch * ceil(p.m, shape.tileM) *
+                          ceil(p.n, shape.tileN) * shape.splitK,
+                      p.sms);
+  double cycles = double(each / resident) * round(resident);
+  if (each % resident)
+    cycles += round(each % resident);
+  if (shape.sliceK > 1)
+    cycles += slices;
+  if (shape.splitK > 1)
+    cycles += splits + meet * double(own * each);
+  return cycles + launch;
+}
+
+} // namespace
+
+Schedule simtSchedule(const MatmulProblem &matmul, int64_t run,
+                      const TargetDesc &target, bool window) {
+  // Stages of two tiles and their sums fit what every CTA has without asking.
+  constexpr SimtShape shapes[] = {
+      {128, 128, 1, 16}, {128, 64, 1, 16}, {64, 128, 1, 16}, {64, 64, 1, 16},
+      {64, 64, 2, 32},   {64, 64, 4, 32},  {32, 64, 2, 32},  {32, 64, 4, 32},
+      {64, 32, 2, 32},   {64, 32, 4, 32},  {32, 32, 2, 32},  {32, 32, 4, 64},
+      {16, 64, 4, 64},   {64, 16, 4, 64},  {16, 128, 2, 32}, {128, 16, 2, 32}};
+  Outer outer = outerOf(matmul);
+  SimtProblem problem;
+  problem.batch =
+      representative(ts::product(matmul.rhs.free.context(), outer.sizes));
+  problem.m = representative(matmul.lhs.free);
+  problem.n = representative(matmul.rhs.free);
+  problem.k = representative(matmul.lhs.contract);
+  problem.sms = target.cores;
+  problem.aLanes = window ? 1 : accessOf(matmul.lhs);
+  problem.bLanes = accessOf(matmul.rhs);
+  problem.window = window;
+  auto configFor = [&](const SimtShape &shape) {
+    MatmulGpuSchedule config =
+        configOf(MatmulPath::simt,
+                 GpuTileShape{shape.rows, shape.columns, 2, 0, 0}, shape.depth);
+    config.sliceK = shape.slices;
+    config.epilogueColumns = run;
+    return config;
+  };
+  // How many rows a group has is not known, and where they end takes registers.
+  if (matmul.ends) {
+    bool few = representative(programsOf(matmul, outer, 128, 128)) <
+               static_cast<int64_t>(target.cores);
+    return scheduleOf(matmul, outer,
+                      configFor(few ? SimtShape{64, 64, 2, 16} : shapes[0]));
+  }
+  std::optional<MatmulGpuSchedule> best;
+  double least = 0;
+  for (const SimtShape &shape : shapes) {
+    // Before Hopper a thread has too few registers for what four teams carry.
+    if (shape.slices > 2 && !target.wgmma)
+      continue;
+    // So do the places of a window's elements in a deep stage.
+    if (window && shape.depth > 32)
+      continue;
+    for (int64_t split : {1, 2, 4, 8}) {
+      if (split > 1 &&
+          (!target.clusters || shape.rows * shape.columns > 128 * 64))
+        continue;
+      MatmulGpuSchedule config = configFor(shape);
+      config.splitK = split;
+      double cycles = cyclesOf(problem, config);
+      if (best && cycles >= least)
+        continue;
+      best = config;
+      least = cycles;
+    }
+  }
+  return scheduleOf(matmul, outer, *best);
+}
+
+} // namespace knapper
