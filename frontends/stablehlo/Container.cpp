@@ -1,49 +1,18 @@
 #include "frontends/stablehlo/Container.h"
+#include "frontends/stablehlo/ContainerCode.h"
+#include "frontends/stablehlo/ContainerCursor.h"
 #include "llvm/ADT/bit.h"
-
-#include <optional>
 
 namespace knapper {
 namespace {
 
-enum Section { dialects = 1, attributeOffsets = 3, sectionCount = 9 };
-
-/// Reads what MLIR calls varints and sections; nothing beyond the end.
-class Cursor {
-public:
-  explicit Cursor(std::string_view bytes, size_t at = 0)
-      : bytes(bytes), at(at) {}
-
-  bool done() const { return at >= bytes.size(); }
-  size_t position() const { return at; }
-  std::string_view rest() const { return bytes.substr(at); }
-  void skip(size_t count) { at += std::min(count, bytes.size() - at); }
-
-  std::optional<uint8_t> byte() {
-    return done() ? std::nullopt
-                  : std::optional(static_cast<uint8_t>(bytes[at++]));
-  }
-
-  /// The zeros below the lowest one of the first byte say how many follow.
-  std::optional<uint64_t> number() {
-    std::optional<uint8_t> first = byte();
-    if (!first)
-      return std::nullopt;
-    int more = *first ? llvm::countr_zero(*first) : 8;
-    uint64_t value = more == 8 ? 0 : *first >> (more + 1);
-    for (int i = 0; i < more; ++i) {
-      std::optional<uint8_t> next = byte();
-      if (!next)
-        return std::nullopt;
-      int shift = more == 8 ? 8 * i : 7 - more + 8 * i;
-      value |= uint64_t(*next) << shift;
-    }
-    return value;
-  }
-
-private:
-  std::string_view bytes;
-  size_t at;
+enum Section {
+  strings,
+  dialects,
+  attributeOffsets = 3,
+  code,
+  properties = 8,
+  sectionCount
 };
 
 /// As many groups as give `count` entries: a dialect, a number, and an offset
@@ -61,18 +30,53 @@ bool checkGroups(Cursor &cursor, uint64_t count) {
   return true;
 }
 
-bool checkSection(unsigned id, std::string_view bytes) {
-  Cursor cursor(bytes);
-  if (id == dialects) {
-    std::optional<uint64_t> count = cursor.number();
-    return count && *count <= bytes.size();
+/// The sizes of the strings, each with its zero, stand before them.
+bool checkStrings(Cursor &cursor) {
+  std::optional<uint64_t> count = cursor.count();
+  if (!count)
+    return false;
+  uint64_t sum = 0;
+  for (uint64_t i = 0; i < *count; ++i) {
+    std::optional<uint64_t> size = cursor.count();
+    if (!size || *size == 0)
+      return false;
+    sum += *size;
   }
+  return sum == cursor.left();
+}
+
+/// After the dialects' names, each with a section for its version, stands how
+/// many ops they have.
+bool checkDialects(Cursor &cursor, uint64_t version) {
+  std::optional<uint64_t> count = cursor.count();
+  if (!count)
+    return false;
+  for (uint64_t i = 0; i < *count; ++i) {
+    std::optional<uint64_t> name = cursor.number();
+    if (!name)
+      return false;
+    bool hasVersion = version >= dialectVersions && (*name & 1);
+    if (hasVersion && !cursor.section())
+      return false;
+  }
+  return version < elidedLocations || cursor.count();
+}
+
+bool checkSection(unsigned id, Cursor cursor, uint64_t version) {
+  size_t size = cursor.left();
+  if (id == strings)
+    return checkStrings(cursor);
+  if (id == dialects)
+    return checkDialects(cursor, version);
+  if (id == properties)
+    return cursor.count().has_value();
+  if (id == code)
+    return checkHloCode(cursor, version);
   if (id == attributeOffsets) {
     std::optional<uint64_t> attributes = cursor.number(),
                             types = cursor.number();
-    return attributes && types && *attributes <= bytes.size() &&
-           *types <= bytes.size() && checkGroups(cursor, *attributes) &&
-           checkGroups(cursor, *types);
+    return attributes && types && *attributes <= size && *types <= size &&
+           checkGroups(cursor, *attributes) && checkGroups(cursor, *types);
   }
   return true;
 }
@@ -80,29 +84,18 @@ bool checkSection(unsigned id, std::string_view bytes) {
 bool checkSections(std::string_view bytes) {
   constexpr size_t magic = 4;
   Cursor cursor(bytes, std::min(magic, bytes.size()));
-  if (!cursor.number()) // the version
+  std::optional<uint64_t> version = cursor.number();
+  if (!version)
     return false;
   size_t producer = cursor.rest().find('\0');
   if (producer == std::string_view::npos)
     return false;
   cursor.skip(producer + 1);
   while (!cursor.done()) {
-    std::optional<uint8_t> head = cursor.byte();
-    std::optional<uint64_t> size = cursor.number();
-    if (!head || !size)
+    std::optional<Cursor::Part> part = cursor.section();
+    if (!part || part->id >= sectionCount ||
+        !checkSection(part->id, part->inside, *version))
       return false;
-    if (*head & 0x80) {
-      std::optional<uint64_t> alignment = cursor.number();
-      if (!alignment || !llvm::has_single_bit(*alignment) ||
-          *alignment > bytes.size())
-        return false;
-      cursor.skip((*alignment - cursor.position() % *alignment) % *alignment);
-    }
-    unsigned id = *head & 0x7f;
-    if (id >= sectionCount || *size > cursor.rest().size() ||
-        !checkSection(id, cursor.rest().substr(0, *size)))
-      return false;
-    cursor.skip(*size);
   }
   return true;
 }

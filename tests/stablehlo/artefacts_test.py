@@ -158,6 +158,50 @@ def test_damage(tmp_path):
     assert int(run.stdout.rpartition("refused ")[2]) > 100
 
 
+def with_code(data, change):
+    """The program whose outermost block is `change` of what it was."""
+    data = bytearray(data)
+    at = data.index(b"\0", 4) + 1
+    while data[at] & 0x7F != 4:  # the section of ops
+        at = behind(data, at)[1]
+    begin = behind(data, at)[0]
+    data[begin] = change(data[begin])
+    return bytes(data)
+
+
+def behind(data, at):
+    """Where a section's bytes begin and end."""
+    aligned, at = data[at] & 0x80, at + 1
+    size, at = number(data, at)
+    if aligned:
+        alignment, at = number(data, at)
+        at += -at % alignment
+    return at, at + size
+
+
+def number(data, at):
+    more = 8 if data[at] == 0 else (data[at] & -data[at]).bit_length() - 1
+    value = int.from_bytes(data[at : at + more + 1], "little")
+    return value >> (more + 1), at + more + 1
+
+
+@pytest.mark.parametrize("form", ["1.17.0", "0.9.0"])
+def test_the_outermost_block_has_no_arguments(form):
+    # In a process of its own: MLIR's reader dies of them.
+    with jax_mlir.make_ir_context():
+        text = program(lambda x: x + x, X).mlir_module()
+        data = _jax.mlir.serialize_portable_artifact(text, form)
+    code = "import sys, knapper; knapper.compile(sys.stdin.buffer.read(), model_format='stablehlo', cache=False)"
+    damaged = with_code(data, lambda head: head | 2)
+    assert damaged != data
+    for given, wanted in ((data, ""), (damaged, "its sections hold less than they say")):
+        run = subprocess.run(
+            [sys.executable, "-c", code], input=given, capture_output=True, timeout=120, check=False
+        )  # fmt: skip
+        assert run.returncode == (1 if wanted else 0), run.stderr
+        assert wanted in run.stderr.decode()
+
+
 def test_complex_arrays_are_pairs_of_floats():
     z = (X + 1j * X[::-1]).astype(np.complex64)
     module = knapper.compile(program(lambda z: z * 2j, z), cache=False)
