@@ -197,7 +197,7 @@ int run(const char *folder, const char *path) {
   };
   auto loadNull = [&] {
     device = std::make_shared<null::Faults>();
-    return loadEngineOn(null::device(device), folder, options);
+    return loadEngineOn(null::faultyDevice(device), folder, options);
   };
   constexpr double hung = 0.5;
   auto engine = faults.empty()

@@ -98,7 +98,7 @@ private:
 
 std::shared_ptr<Device> device() { return std::make_shared<NullDevice>(); }
 
-std::shared_ptr<Device> device(std::shared_ptr<const Faults> faults) {
+std::shared_ptr<Device> faultyDevice(std::shared_ptr<const Faults> faults) {
   return std::make_shared<NullDevice>(std::move(faults));
 }
 

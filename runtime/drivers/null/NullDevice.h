@@ -19,6 +19,6 @@ struct Faults {
   std::atomic<bool> hung = false; ///< a launch does not come back while it is
 };
 /// The same device, with faults.
-std::shared_ptr<Device> device(std::shared_ptr<const Faults> faults);
+std::shared_ptr<Device> faultyDevice(std::shared_ptr<const Faults> faults);
 
 } // namespace knapper::null
