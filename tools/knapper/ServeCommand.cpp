@@ -22,7 +22,7 @@ struct ServeArguments {
   ServedEngine engine;
   serving::HttpServerOptions http;
   std::vector<std::string> apiKeys, allowedHosts;
-  double drainSeconds = 30, bodyMiB = 32, requestSeconds = 0;
+  double drainSeconds = 30, bodyMiB = 32, requestSeconds = 0, grammarMiB = 256;
   int receiveSeconds = 60;
   serving::GrammarLimits grammar;
   bool quiet = false;
@@ -80,6 +80,8 @@ Status serve(ServeArguments &arguments) {
   Stopwatch watch;
   ASSIGN_OR_RETURN(std::unique_ptr<ModelTexts> texts,
                    ModelTexts::load(arguments.folder));
+  arguments.grammar.cacheBytes =
+      static_cast<uint64_t>(arguments.grammarMiB * (1 << 20));
   ASSIGN_OR_RETURN(std::shared_ptr<GrammarCompiler> grammars,
                    startGrammars(*texts, arguments.grammar));
   ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine,
@@ -206,6 +208,12 @@ void addServe(CLI::App &app, Session &session) {
           std::map<std::string, double>{{"s", 1}, {"m", 60}},
           CLI::AsNumberWithUnit::CASE_SENSITIVE, "SECONDS"))
       ->check(CLI::Range(0.001, 3600.0))
+      ->capture_default_str();
+  command
+      ->add_option("--grammar-cache", arguments->grammarMiB,
+                   "Compiled grammars that are kept, in MiB; others are "
+                   "compiled again")
+      ->check(CLI::Range(0.0, 1048576.0))
       ->capture_default_str();
   command
       ->add_option("--max-body", arguments->bodyMiB,
