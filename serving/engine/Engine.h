@@ -6,6 +6,7 @@
 #include "serving/grammar/TokenGrammar.h"
 #include "serving/sampling/SamplingOptions.h"
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -29,6 +30,10 @@ struct Request {
   std::shared_ptr<const TokenGrammar> grammar;
   /// Whether tokens may be proposed for it. They change no token that is drawn.
   bool speculate = true;
+  /// When it ends unless it has ended: with an error whose `where` is
+  /// "deadline", at the next step.
+  std::chrono::steady_clock::time_point deadline =
+      std::chrono::steady_clock::time_point::max();
 };
 
 enum class FinishReason : uint8_t { none, stop, length, cancelled, error };
@@ -63,7 +68,17 @@ struct EngineStatistics {
   int64_t blocksTotal = 0, blocksFree = 0, blocksCached = 0;
   double lastStepSeconds = 0; ///< of the latest step
   double secondsSinceProgress = 0;
+  bool deviceLost = false;        ///< no step will succeed any more
+  bool rebuilding = false;        ///< LastingEngine: between two engines
+  uint64_t rebuilds = 0;          ///< LastingEngine: engines after the first
+  uint64_t deadlinesExceeded = 0; ///< of `failed`
 };
+
+/// Of a request whose deadline is over.
+inline Error deadlineError() {
+  return deviceError("the request was not finished by its deadline", "deadline",
+                     "a longer one, or less load");
+}
 
 class Embedder;
 
@@ -73,7 +88,8 @@ public:
   virtual ModelLimits limits() const = 0;
   /// Queues a request and returns its number. Refuses: an empty prompt, a token
   /// outside the vocabulary, a prompt beyond the context, a full queue (the
-  /// error's `where` is "queue"), an engine that drains ("draining").
+  /// error's `where` is "queue"), an engine that drains ("draining") or is
+  /// built again ("rebuilding").
   virtual Expected<uint64_t> submit(Request request, EventSink sink) = 0;
   /// Ends a request at the next step: its last event says `cancelled`.
   virtual void cancel(uint64_t request) = 0;

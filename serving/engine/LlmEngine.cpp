@@ -106,6 +106,8 @@ Expected<uint64_t> LlmEngine::submit(Request request, EventSink sink) {
                      "later");
   uint64_t id = sequence->id = nextId++;
   submitted.emplace(id, std::move(sequence));
+  if (queued == 0 && published.running == 0)
+    lastProgress = now(); // nothing was to be done
   ++queued;
   woken.notify_all();
   return id;
@@ -149,8 +151,10 @@ void LlmEngine::loop() {
   while (takeMessages()) {
     double start = now();
     try {
+      endLate();
       if (!step())
         continue;
+      doubtDevice();
     } catch (const std::bad_alloc &) {
       giveUp();
     }
@@ -169,6 +173,31 @@ void LlmEngine::giveUp() {
     sequence->proposed.clear();
   if (!sequences.empty())
     finish(*sequences.rbegin()->second, FinishReason::error, outOfMemory());
+}
+
+void LlmEngine::endLate() {
+  auto time = std::chrono::steady_clock::now();
+  std::vector<Sequence *> late;
+  for (auto &[id, sequence] : sequences)
+    if (sequence->request.deadline <= time)
+      late.push_back(sequence.get());
+  for (Sequence *sequence : late) {
+    ++counters.deadlinesExceeded;
+    finish(*sequence, FinishReason::error, deadlineError());
+  }
+}
+
+void LlmEngine::fail(Sequence &sequence, Error error) {
+  doubtful |= error.kind == ErrorKind::device;
+  finish(sequence, FinishReason::error, std::move(error));
+}
+
+void LlmEngine::doubtDevice() {
+  if (!std::exchange(doubtful, false))
+    return;
+  // A step that found no memory leaves a device that works.
+  if (Status status = runner->probe(); !status)
+    counters.deviceLost = true;
 }
 
 bool LlmEngine::takeMessages() {
@@ -339,7 +368,7 @@ bool LlmEngine::step() {
     // What the blocks hold now is not known: nothing is published.
     Error error = status.takeError();
     for (const Part &part : parts)
-      finish(*part.sequence, FinishReason::error, error);
+      fail(*part.sequence, error);
     return true;
   }
   for (const Part &part : parts) {

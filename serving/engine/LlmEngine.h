@@ -51,6 +51,12 @@ private:
   void loop();
   /// Ends one request for want of memory, so that others find some.
   void giveUp();
+  /// Ends those whose deadline is over.
+  void endLate();
+  /// Asks the device whether it works, where that is in doubt.
+  void doubtDevice();
+  /// Ends a request that the runtime failed.
+  void fail(Sequence &sequence, Error error);
   /// Takes what was submitted and cancelled meanwhile; false: the end.
   bool takeMessages();
   SchedulerState view();
@@ -102,6 +108,7 @@ private:
   std::vector<Part> parts;
   std::vector<Sequence *> drawn; ///< in this step, not settled
   EngineStatistics counters;     ///< of the engine's thread
+  bool doubtful = false;         ///< the device failed a request
 
   mutable std::mutex mutex; ///< guards what follows
   std::condition_variable woken;

@@ -18,7 +18,7 @@ void LlmEngine::take(const Part &part) {
   if (sequence.request.promptLogprobs && first + 1 < prompt) {
     auto rows = runner->logits(part.firstRow, part.rows);
     if (!rows)
-      return finish(sequence, FinishReason::error, rows.takeError());
+      return fail(sequence, rows.takeError());
     readPrompt(sequence, first, part.tokens, *rows);
   }
   if (sequence.computed == sequence.length())
@@ -104,7 +104,7 @@ std::optional<int32_t> LlmEngine::draw(Sequence &sequence, int64_t row) {
   }
   Expected<Token> token = tokenOf(sequence, row, allowed);
   if (!token) {
-    finish(sequence, FinishReason::error, token.takeError());
+    fail(sequence, token.takeError());
     return std::nullopt;
   }
   publish(sequence);
@@ -137,7 +137,7 @@ bool LlmEngine::jump(Sequence &sequence, int64_t row,
                      const GrammarFollower::Outcome &outcome) {
   auto logits = runner->logits(row, 1);
   if (!logits) {
-    finish(sequence, FinishReason::error, logits.takeError());
+    fail(sequence, logits.takeError());
     return false;
   }
   if (!areFinite(*logits)) {

@@ -204,6 +204,17 @@ Expected<std::span<float>> ModelRunner::logits(int64_t first, int64_t count) {
   return std::span(hostLogits);
 }
 
+Status ModelRunner::probe() {
+  QueueOptions options;
+  options.threads = 1;
+  ASSIGN_OR_RETURN(std::unique_ptr<DeviceQueue> fresh,
+                   device->createQueue(options));
+  Status begun = fresh->begin();
+  Status ended = fresh->finish();
+  TRY(std::move(begun));
+  return ended;
+}
+
 std::optional<ModelRunner::Best> ModelRunner::best(int64_t row) const {
   if (!bestTokens)
     return std::nullopt;

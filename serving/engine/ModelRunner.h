@@ -58,6 +58,8 @@ public:
     float logprob;
   };
   std::optional<Best> best(int64_t row) const;
+  /// An error where the device takes no more work.
+  Status probe();
 
 private:
   ModelRunner() = default;

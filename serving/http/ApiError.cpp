@@ -40,6 +40,13 @@ ApiError ApiError::from(const Error &error, const std::string &param) {
     made.retryAfter = 5;
     return made;
   }
+  if (error.where == "rebuilding" || error.where == "deadline") {
+    made.status = 503;
+    made.code =
+        error.where == "deadline" ? "deadline_exceeded" : "engine_rebuilding";
+    made.retryAfter = 2;
+    return made;
+  }
   if (!error.hint.empty())
     made.message += "; try: " + error.hint;
   made.param = param;

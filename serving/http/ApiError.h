@@ -18,7 +18,8 @@ struct ApiError {
   /// {"error": {...}}.
   std::string json() const;
   /// Of a request that the engine or a library refused. 429 for a full queue,
-  /// 503 while it drains, else 400, 503 or 500 by the kind.
+  /// 503 while it drains or is built again and for a deadline, else 400, 503 or
+  /// 500 by the kind.
   static ApiError from(const Error &error, const std::string &param = {});
 };
 

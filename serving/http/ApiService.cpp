@@ -170,7 +170,8 @@ void ApiService::generate(const Exchange &exchange,
   }
   auto generation = std::make_shared<Generation>(
       Generation::Environment{engine, texts, metrics, options.model,
-                              options.log, options.grammars.get()},
+                              options.log, options.grammars.get(),
+                              options.requestSeconds},
       exchange, std::move(*request));
   {
     std::lock_guard lock(mutex);
@@ -366,16 +367,18 @@ void ApiService::live(const Exchange &exchange) {
 
 void ApiService::ready(const Exchange &exchange) {
   EngineStatistics now = engine.statistics();
-  bool hung = now.running > 0 && now.secondsSinceProgress > options.hungSeconds;
-  if (!draining && !hung) {
+  bool hung = now.secondsSinceProgress > options.hungSeconds;
+  bool lost = now.deviceLost || now.rebuilding;
+  if (!draining && !hung && !lost) {
     send(exchange, 200, "{\"status\":\"ready\"}");
     return;
   }
   ApiError error;
   error.status = 503;
   error.retryAfter = 5;
-  error.code = draining ? "shutting_down" : "hung";
+  error.code = draining ? "shutting_down" : lost ? "engine_rebuilding" : "hung";
   error.message = draining ? "the server is shutting down"
+                  : lost   ? "the device was lost; the model is loaded again"
                            : "the engine made no progress for " +
                                  std::to_string(int(now.secondsSinceProgress)) +
                                  " seconds";

@@ -16,6 +16,8 @@ struct ApiServiceOptions {
   std::string version;
   /// `ready` says 503 when running sequences got no token for so long.
   double hungSeconds = 30;
+  /// A generation ends with an error after so long; 0: none does.
+  double requestSeconds = 0;
   std::function<void(const std::string &)> log; ///< a line a request
   /// For answers that are constrained; null: they are refused.
   std::shared_ptr<GrammarCompiler> grammars;

@@ -24,6 +24,18 @@ double secondsSince(ServerMetrics::Clock::time_point start) {
       .count();
 }
 
+/// Of a request: what it asks for, or what the server allows.
+ServerMetrics::Clock::time_point
+deadlineOf(ServerMetrics::Clock::time_point arrived,
+           std::optional<double> timeout, double longest) {
+  if (longest > 0)
+    timeout = std::min(timeout.value_or(longest), longest);
+  if (!timeout)
+    return ServerMetrics::Clock::time_point::max();
+  return arrived + std::chrono::duration_cast<ServerMetrics::Clock::duration>(
+                       std::chrono::duration<double>(*timeout));
+}
+
 } // namespace
 
 Generation::Generation(const Environment &environment,
@@ -75,6 +87,7 @@ void Generation::start() {
 }
 
 void Generation::submit(std::shared_ptr<const TokenGrammar> grammar) {
+  auto deadline = deadlineOf(arrived, request.timeout, environment.longest);
   for (size_t i = 0; i < choices.size(); ++i) {
     Choice &choice = choices[i];
     Request sequence;
@@ -90,6 +103,7 @@ void Generation::submit(std::shared_ptr<const TokenGrammar> grammar) {
     sequence.promptLogprobs = request.echo && request.topLogprobs >= 0;
     sequence.priority = request.priority;
     sequence.speculate = request.speculate;
+    sequence.deadline = deadline;
     auto number = environment.engine.submit(
         std::move(sequence), [self = shared_from_this(), i](Event event) {
           self->receive(i, std::move(event));

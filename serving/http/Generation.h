@@ -27,6 +27,7 @@ public:
     /// Called at the end of each: a line for the log.
     std::function<void(const std::string &)> log;
     GrammarCompiler *grammars; ///< null: no request asks for one
+    double longest = 0;        ///< seconds of a request; 0: as long as it takes
   };
 
   Generation(const Environment &environment,

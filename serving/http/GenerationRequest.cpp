@@ -35,6 +35,7 @@ const std::vector<FieldRow> commonFields = {
     {"stream_options", {}},
     {"logprobs", {}},
     {"priority", {}},
+    {"timeout", {}},
     {"speculate", {}},
     {"truncate_prompt_tokens", {}},
     {"user", {}},
@@ -359,6 +360,8 @@ void readCommon(FieldReader &fields, const RequestContext &context,
   }
   request.priority = static_cast<int32_t>(
       fields.integer("priority", INT32_MIN, INT32_MAX).value_or(0));
+  constexpr double longest = 86400;
+  request.timeout = fields.number("timeout", 0, longest);
   request.speculate = fields.flag("speculate", true);
   request.user = fields.text("user").value_or("");
 }

@@ -21,6 +21,7 @@ struct GenerationRequest {
   bool stream = false, includeUsage = false, echo = false;
   int32_t topLogprobs = -1; ///< -1: no logprobs
   int32_t priority = 0;
+  std::optional<double> timeout;      ///< seconds from its arrival
   bool speculate = true;              ///< where the server does
   std::optional<GrammarSpec> grammar; ///< of every choice
   /// How a chat's answer is read; its `tools` are those below.

@@ -56,6 +56,7 @@ const std::map<std::string_view, const char *> schemas = {
      R"({"anyOf": [{"type": "boolean"}, {"type": "integer", "minimum": 0, "maximum": 20}]})"},
     {"top_logprobs", R"({"type": "integer", "minimum": 0, "maximum": 20})"},
     {"priority", R"({"type": "integer"})"},
+    {"timeout", R"({"type": "number", "minimum": 0, "maximum": 86400})"},
     {"speculate", R"({"type": "boolean"})"},
     {"truncate_prompt_tokens", R"({"type": "integer", "minimum": 1})"},
     {"user", R"({"type": "string"})"},

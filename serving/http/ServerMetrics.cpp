@@ -105,6 +105,11 @@ std::string ServerMetrics::text(const EngineStatistics &engine,
   count("knapper_engine_failed_total", "Sequences that failed.", engine.failed);
   count("knapper_engine_cancelled_total", "Sequences that were cancelled.",
         engine.cancelled);
+  count("knapper_engine_deadlines_exceeded_total",
+        "Sequences that their deadline ended.", engine.deadlinesExceeded);
+  count("knapper_engine_rebuilds_total",
+        "Engines that were built again after the device was lost or hung.",
+        engine.rebuilds);
   count("knapper_engine_ledger_faults_total",
         "Blocks that the ledger had to quarantine.", engine.ledgerFaults);
   gauge("knapper_engine_running", "Sequences that run.", engine.running);

@@ -10,11 +10,17 @@
 // [[request, ...], ...]}; a group's requests are submitted together, the next
 // group when all of them have ended. A request: {prompt, max_tokens,
 // temperature, seed, top_logprobs, prompt_logprobs, ignore_eos, stop_tokens,
-// cancel, speculate}.
+// cancel, speculate, timeout (milliseconds)}.
 //
 // "fail_every": [N, ...], of each group: every Nth allocation of the engine's
 // thread fails (0: none).
+//
+// "faults": ["", "lost", "hung", ...], of each group: what happens to the
+// device before it. The model runs on the null driver then, and its engine is
+// built again.
+#include "runtime/drivers/null/NullDevice.h"
 #include "runtime/testing/RemoteDevice.h"
+#include "serving/engine/LastingEngine.h"
 #include "serving/engine/LoadEngine.h"
 
 #include <atomic>
@@ -26,6 +32,7 @@
 #include <new>
 #include <nlohmann/json.hpp>
 #include <pthread.h>
+#include <thread>
 
 using namespace knapper;
 using namespace knapper::serving;
@@ -143,6 +150,10 @@ Request requestOf(const Json &json) {
   request.topLogprobs = json.value("top_logprobs", -1);
   request.promptLogprobs = json.value("prompt_logprobs", false);
   request.ignoreEos = json.value("ignore_eos", false);
+  if (json.contains("timeout"))
+    request.deadline =
+        std::chrono::steady_clock::now() +
+        std::chrono::milliseconds(json["timeout"].get<int64_t>());
   request.priority = json.value("priority", 0);
   request.stopTokens = json.value("stop_tokens", std::vector<int32_t>());
   request.sampling.temperature = json.value("temperature", 0.0f);
@@ -175,9 +186,23 @@ int run(const char *folder, const char *path) {
   options.draftFolder = given.value("draft", "");
   double begin = now();
   // The CPU's code on a device that the host cannot look into, as a GPU.
-  auto engine = given.value("remote", false)
-                    ? loadEngineOn(testing::remoteDevice(), folder, options)
-                    : loadEngine(folder, options);
+  std::vector<std::string> faults =
+      all.value("faults", std::vector<std::string>());
+  std::shared_ptr<null::Faults> device;
+  uint64_t failed = 0; ///< devices
+  auto load = [&]() -> Expected<std::unique_ptr<Engine>> {
+    if (given.value("remote", false))
+      return loadEngineOn(testing::remoteDevice(), folder, options);
+    return loadEngine(folder, options);
+  };
+  auto loadNull = [&] {
+    device = std::make_shared<null::Faults>();
+    return loadEngineOn(null::faultyDevice(device), folder, options);
+  };
+  constexpr double hung = 0.5;
+  auto engine = faults.empty()
+                    ? load()
+                    : makeLastingEngine(loadNull, {.hungSeconds = hung});
   if (!engine) {
     std::cerr << engine.error().message() << "\n";
     return 1;
@@ -190,6 +215,20 @@ int run(const char *folder, const char *path) {
   for (const Json &group : all["groups"]) {
     size_t turn = result["groups"].size();
     failEvery = turn < failing.size() ? failing[turn] : 0;
+    if (turn < faults.size()) {
+      // `device` is the newest engine's when all that were told to fail are
+      // gone.
+      for (int i = 0; (*engine)->statistics().rebuilds < failed; ++i) {
+        if (i == 10000) {
+          std::cerr << "the engine is not built again\n";
+          return 1;
+        }
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+      device->lost = faults[turn] == "lost";
+      device->hung = faults[turn] == "hung";
+      failed += !faults[turn].empty();
+    }
     Answers answers;
     std::vector<uint64_t> ids;
     Json list = Json::array();
@@ -233,6 +272,8 @@ int run(const char *folder, const char *path) {
                           {"free", s.blocksFree},
                           {"blocks_cached", s.blocksCached},
                           {"failed", s.failed},
+                          {"late", s.deadlinesExceeded},
+                          {"rebuilds", s.rebuilds},
                           {"cancelled", s.cancelled},
                           {"finished", s.finished},
                           {"running", s.running},

@@ -30,10 +30,10 @@ class Model:
         self.folder, self.cache = folder, cache
         self.reference = small_models.make(name, folder, **changes)
 
-    def run(self, groups, fail_every=(), **options):
+    def run(self, groups, fail_every=(), faults=(), **options):
         path = self.folder / "requests.json"
         options = {"threads": 2, "cache": self.cache, "kv_memory": 4 << 20} | options
-        path.write_text(json.dumps({"options": options, "groups": groups, "fail_every": list(fail_every)}))
+        path.write_text(json.dumps({"options": options, "groups": groups, "fail_every": list(fail_every), "faults": list(faults)}))
         runner = BUILD / "tests" / "serving" / "engine_requests"
         if not runner.exists():
             pytest.skip(f"{runner} is not built")
@@ -398,3 +398,27 @@ def test_a_model_that_computes_otherwise_is_not_ready(models, tmp_path):
     for line in (f"{token} {float(logprob) - 0.01}", f"{int(token) + 1} {logprob}"):
         kept.write_text("\n".join([*lines[:7], line, *lines[8:]]))
         assert "the model gives other logits than when it was first loaded" in refusal(model.folder, str(folder), self_check=True)
+
+
+@pytest.mark.parametrize("how", ["lost", "hung"])
+def test_a_lost_device_fails_its_requests_and_the_engine_is_built_again(models, how):
+    """On the null driver, which computes nothing and is told to fail."""
+    requests = [dict(prompt=drawn_prompt(i, 20 + i), max_tokens=12, ignore_eos=True) for i in range(6)]
+    result = models("llama").run([requests] * 4, faults=["", how, "", how], max_sequences=4)
+    before, during, after, again = result["groups"]
+    assert all(answer["finish"] == "length" for answer in before + after)
+    assert all(answer["finish"] == "error" and "lost" in answer["error"] for answer in during + again)
+    statistics = result["statistics"]
+    assert statistics["rebuilds"] >= 1 and statistics["failed"] == 12 and statistics["finished"] == 12
+    assert statistics["running"] == statistics["waiting"] == statistics["faults"] == 0
+    assert statistics["free"] + statistics["blocks_cached"] == statistics["total"]
+
+
+def test_a_deadline_gives_its_blocks_back(models):
+    requests = [dict(prompt=drawn_prompt(i, 30), max_tokens=90, ignore_eos=True, timeout=0 if i % 2 else 100000) for i in range(6)]
+    result = models("llama").run([requests], prefix_cache=False)
+    for i, answer in enumerate(result["groups"][0]):
+        assert (answer["finish"] == "error" and "deadline" in answer["error"]) if i % 2 else answer["finish"] == "length"
+    statistics = result["statistics"]
+    assert statistics["late"] == 3 and statistics["faults"] == 0
+    assert statistics["free"] == statistics["total"]

@@ -209,3 +209,10 @@ def test_a_grammar_without_a_next_token_ends_its_request_alone(tmp_path):
         assert post(few, "/v1/completions", body | {"guided_choice": ["abc"]})[1]["choices"][0]["text"] == "abc"
     finally:
         assert few.stop() == 0
+
+
+def test_grammars_that_are_not_kept_are_compiled_again(serve):
+    server = serve("--grammar-cache", "0")
+    for _ in range(2):
+        answer = post(server, "/v1/completions", {"prompt": "a", "max_tokens": 40, "guided_choice": ["yes"]})
+        assert answer[0] == 200 and answer[1]["choices"][0]["text"] == "yes"

@@ -22,7 +22,7 @@ struct ServeArguments {
   ServedEngine engine;
   serving::HttpServerOptions http;
   std::vector<std::string> apiKeys, allowedHosts;
-  double drainSeconds = 30, bodyMiB = 32;
+  double drainSeconds = 30, bodyMiB = 32, requestSeconds = 0, grammarMiB = 256;
   int receiveSeconds = 60;
   serving::GrammarLimits grammar;
   bool quiet = false;
@@ -80,6 +80,8 @@ Status serve(ServeArguments &arguments) {
   Stopwatch watch;
   ASSIGN_OR_RETURN(std::unique_ptr<ModelTexts> texts,
                    ModelTexts::load(arguments.folder));
+  arguments.grammar.cacheBytes =
+      static_cast<uint64_t>(arguments.grammarMiB * (1 << 20));
   ASSIGN_OR_RETURN(std::shared_ptr<GrammarCompiler> grammars,
                    startGrammars(*texts, arguments.grammar));
   ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine,
@@ -96,6 +98,7 @@ Status serve(ServeArguments &arguments) {
       host == "localhost" || host == "::1" || host.starts_with("127.");
   options.anyHost = !loopback && options.allowedHosts.empty();
   options.version = knapper_version();
+  options.requestSeconds = arguments.requestSeconds;
   options.grammars = std::move(grammars);
   if (!arguments.quiet)
     options.log = logLine;
@@ -207,6 +210,12 @@ void addServe(CLI::App &app, Session &session) {
       ->check(CLI::Range(0.001, 3600.0))
       ->capture_default_str();
   command
+      ->add_option("--grammar-cache", arguments->grammarMiB,
+                   "Compiled grammars that are kept, in MiB; others are "
+                   "compiled again")
+      ->check(CLI::Range(0.0, 1048576.0))
+      ->capture_default_str();
+  command
       ->add_option("--max-body", arguments->bodyMiB,
                    "The largest request in MiB")
       ->check(CLI::Range(0.001, 1024.0))
@@ -216,6 +225,12 @@ void addServe(CLI::App &app, Session &session) {
                    "Seconds that the header of a request may take, also a "
                    "connection without one, and then its body")
       ->check(CLI::Range(1, 86400))
+      ->capture_default_str();
+  command
+      ->add_option("--request-timeout", arguments->requestSeconds,
+                   "Seconds from a request's arrival after which it ends with "
+                   "an error, whatever longer time it asks for; 0: none")
+      ->check(CLI::Range(0.0, 86400.0))
       ->capture_default_str();
   command
       ->add_option("--max-connections", arguments->http.mostConnections,

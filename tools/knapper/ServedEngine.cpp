@@ -1,5 +1,6 @@
 #include "tools/knapper/ServedEngine.h"
 
+#include "serving/engine/LastingEngine.h"
 #include "serving/engine/LoadEngine.h"
 #include "serving/engine/null/NullEngine.h"
 
@@ -61,14 +62,32 @@ void ServedEngine::addTo(CLI::App &app) {
   app.add_flag("--batch-invariant", batchInvariant,
                "The same bits for a request whatever runs beside it; always "
                "so on CPUs");
+  app.add_option("--hung-after", hungAfter,
+                 "Seconds of one step after which the engine is taken to hang "
+                 "and is built again; 0: never. Default: 4 on GPUs, 0 on CPUs")
+      ->check(CLI::Range(0.0, 86400.0));
   // For tests of the server: an engine that repeats the prompt.
   app.add_flag("--null-engine", isNull)->group("");
   app.add_option("--null-step", nullStep)->group("");
   app.add_option("--null-failing", nullFailing)->group("");
+  app.add_option("--null-losing", nullLosing)->group("");
+  app.add_option("--null-hanging", nullHanging)->group("");
 }
 
 Expected<std::unique_ptr<serving::Engine>>
 ServedEngine::open(const std::string &folder,
+                   const serving::ModelTexts &texts) const {
+  constexpr double onGpus = 4;
+  serving::LastingEngineOptions options;
+  options.hungSeconds = hungAfter >= 0    ? hungAfter
+                        : target == "cpu" ? 0
+                                          : onGpus;
+  return serving::makeLastingEngine(
+      [*this, folder, &texts] { return load(folder, texts); }, options);
+}
+
+Expected<std::unique_ptr<serving::Engine>>
+ServedEngine::load(const std::string &folder,
                    const serving::ModelTexts &texts) const {
   if (isNull) {
     serving::NullEngineOptions options;
@@ -78,6 +97,8 @@ ServedEngine::open(const std::string &folder,
     options.queueLimit = queueLimit;
     options.step = std::chrono::microseconds(nullStep);
     options.failingToken = nullFailing;
+    options.losingToken = nullLosing;
+    options.hangingToken = nullHanging;
     return serving::makeNullEngine(options);
   }
   serving::EngineOptions options;

@@ -19,14 +19,20 @@ public:
   open(const std::string &folder, const serving::ModelTexts &texts) const;
 
 private:
+  /// The model in an engine, once.
+  Expected<std::unique_ptr<serving::Engine>>
+  load(const std::string &folder, const serving::ModelTexts &texts) const;
+
   int threads = 0, maxContext = 0, maxSequences = 64, maxBatchedTokens = 512,
       queueLimit = 1024;
   int speculateTokens = 8;
-  std::string dtype = "f32", target = "cpu", speculate = "off", draftModel, record;
+  std::string dtype = "f32", target = "cpu", speculate = "off", draftModel,
+              record;
   double kvMemory = 0; ///< GiB
   bool noPrefixCache = false, batchInvariant = false, isNull = false;
   int64_t nullStep = 0; ///< microseconds
-  int nullFailing = -1;
+  int nullFailing = -1, nullLosing = -1, nullHanging = -1;
+  double hungAfter = -1; ///< seconds; negative: by the target
 };
 
 } // namespace knapper::cli

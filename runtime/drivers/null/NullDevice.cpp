@@ -4,7 +4,9 @@
 #include "runtime/device/HostQueue.h"
 #include "runtime/memory/Block.h"
 
+#include <chrono>
 #include <cstring>
+#include <thread>
 
 namespace knapper::null {
 namespace {
@@ -28,13 +30,19 @@ public:
 
 class NullQueue : public HostQueue {
 public:
+  explicit NullQueue(std::shared_ptr<const Faults> faults)
+      : faults(std::move(faults)) {}
   Status reserve(const QueueNeeds &) override { return success(); }
-  Status begin() override { return success(); }
-  Status finish() override { return success(); }
+  Status begin() override { return state(); }
+  Status finish() override { return state(); }
   Status launch(const LaunchCommand &command) override {
-    if (recording)
+    if (recording) {
       recording->add(command);
-    return success();
+      return success();
+    }
+    while (faults && faults->hung)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return state();
   }
   Status copy(void *target, const void *source, uint64_t bytes) override {
     if (recording)
@@ -43,10 +51,20 @@ public:
       memcpy(target, source, bytes);
     return success();
   }
+
+private:
+  Status state() const {
+    if (faults && faults->lost)
+      return deviceError("the device is lost", "the null driver");
+    return success();
+  }
+  std::shared_ptr<const Faults> faults;
 };
 
 class NullDevice : public Device {
 public:
+  explicit NullDevice(std::shared_ptr<const Faults> faults = nullptr)
+      : faults(std::move(faults)) {}
   std::string_view kind() const override { return "null"; }
   int rank(std::string_view) const override { return 1; }
   std::string runnable() const override { return "every instruction set"; }
@@ -65,16 +83,23 @@ public:
   }
   Expected<std::unique_ptr<DeviceQueue>>
   createQueue(const QueueOptions &) override {
-    return std::unique_ptr<DeviceQueue>(new NullQueue);
+    return std::unique_ptr<DeviceQueue>(new NullQueue(faults));
   }
   Expected<std::unique_ptr<Executable>> load(std::span<const std::byte>,
                                              const std::string &) override {
     return std::unique_ptr<Executable>(new NullExecutable);
   }
+
+private:
+  std::shared_ptr<const Faults> faults;
 };
 
 } // namespace
 
 std::shared_ptr<Device> device() { return std::make_shared<NullDevice>(); }
+
+std::shared_ptr<Device> faultyDevice(std::shared_ptr<const Faults> faults) {
+  return std::make_shared<NullDevice>(std::move(faults));
+}
 
 } // namespace knapper::null

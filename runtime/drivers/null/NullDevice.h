@@ -4,6 +4,7 @@
 
 #include "runtime/device/Device.h"
 
+#include <atomic>
 #include <memory>
 
 namespace knapper::null {
@@ -11,5 +12,13 @@ namespace knapper::null {
 /// Accepts code of every instruction set; launches leave their buffers alone;
 /// copies copy, so that control flow and symbols still work.
 std::shared_ptr<Device> device();
+
+/// What a device is told to do from now on, by any thread.
+struct Faults {
+  std::atomic<bool> lost = false; ///< refuses all work with a DeviceError
+  std::atomic<bool> hung = false; ///< a launch does not come back while it is
+};
+/// The same device, with faults.
+std::shared_ptr<Device> faultyDevice(std::shared_ptr<const Faults> faults);
 
 } // namespace knapper::null

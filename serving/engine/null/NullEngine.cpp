@@ -101,6 +101,8 @@ private:
         break;
       std::vector<std::pair<EventSink, Event>> events = step();
       lock.unlock();
+      while (hanging)
+        std::this_thread::sleep_for(std::chrono::hours(1));
       for (auto &[sink, event] : events)
         sink(std::move(event));
       if (options.step.count() > 0)
@@ -114,6 +116,12 @@ private:
                        .finish = FinishReason::cancelled,
                        .error = {},
                        .prompt = {}});
+  }
+
+  static bool holds(const Sequence &sequence, int32_t token) {
+    const std::vector<int32_t> &prompt = sequence.request.prompt;
+    return token >= 0 &&
+           std::find(prompt.begin(), prompt.end(), token) != prompt.end();
   }
 
   static TokenLogprob logprob(int32_t token, size_t place) {
@@ -140,6 +148,20 @@ private:
           finished(sequence, FinishReason::cancelled);
         }
     cancelled.clear();
+    auto fails = [&](Sequence &sequence, Error error) {
+      Event event;
+      event.request = sequence.number;
+      event.finish = FinishReason::error;
+      event.error = std::move(error);
+      events.emplace_back(sequence.sink, std::move(event));
+      finished(sequence, FinishReason::error);
+    };
+    for (auto *list : {&running, &waiting})
+      for (Sequence &sequence : *list)
+        if (sequence.number != 0 && sequence.request.deadline <= Clock::now()) {
+          ++statisticsNow.deadlinesExceeded;
+          fails(sequence, deadlineError());
+        }
     std::erase_if(waiting, [](const Sequence &s) { return s.number == 0; });
     while (!waiting.empty() &&
            static_cast<int32_t>(running.size()) < options.maxSequences) {
@@ -152,8 +174,16 @@ private:
       running.push_back(std::move(*next));
       waiting.erase(next);
     }
+    for (const Sequence &sequence : running) {
+      hanging |= holds(sequence, options.hangingToken);
+      statisticsNow.deviceLost |= holds(sequence, options.losingToken);
+    }
+    if (hanging)
+      return events;
     for (Sequence &sequence : running)
-      if (sequence.number != 0)
+      if (sequence.number != 0 && statisticsNow.deviceLost)
+        fails(sequence, deviceError("the device is lost", "the null engine"));
+      else if (sequence.number != 0)
         events.emplace_back(sequence.sink, advance(sequence, finished));
     std::erase_if(running, [](const Sequence &s) { return s.number == 0; });
     ++statisticsNow.steps;
@@ -260,7 +290,7 @@ private:
   EngineStatistics statisticsNow;
   Clock::time_point progress = Clock::now();
   uint64_t last = 0;
-  bool draining = false, stopping = false;
+  bool draining = false, stopping = false, hanging = false;
   std::thread thread; // the last member: it uses the others
 };
 

@@ -16,6 +16,11 @@ struct NullEngineOptions {
   std::chrono::microseconds step{0}; ///< how long a step takes
   /// A prompt that holds this token fails after two tokens; -1: none does.
   int32_t failingToken = -1;
+  /// At a prompt that holds this token the device is lost: all that runs fails,
+  /// and whatever comes later; -1: at none.
+  int32_t losingToken = -1;
+  /// The engine stops at a prompt that holds this token, for ever; -1: at none.
+  int32_t hangingToken = -1;
 };
 
 /// Token `i` of an answer is token `i` of the prompt, again from the start
