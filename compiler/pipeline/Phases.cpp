@@ -3,6 +3,7 @@
 #include "compiler/kernels/ScheduleAttr.h"
 #include "compiler/pipeline/Pack.h"
 #include "compiler/pipeline/Table.h"
+#include "compiler/pipeline/TensorText.h"
 #include "compiler/registration/Registration.h"
 #include "graph/fusion/Constants.h"
 #include "graph/fusion/FormKernels.h"
@@ -194,6 +195,11 @@ Status planMemory(CompileState &state) {
     return passFailed(state);
   state.exec = std::move(*exec);
   state.stats->launches += state.uses.size();
+  // Of a torch graph the description, which is in the cache's key, says what
+  // each operator makes: no shape function has been asked.
+  if (!isText(state.input, state.options) &&
+      frontEndOf(state.input, state.options).name() == "torch")
+    return success();
   for (func::FuncOp function : ts::withBodies(state.main()))
     function.walk([&](ts::ExternalOp op) {
       state.stats->externals |= op.getDomain() != kHostDomain;

@@ -3,6 +3,7 @@
 // functions are the runtime's, on the host.
 #include "frontends/torch/AtenNode.h"
 #include <cmath>
+#include <limits>
 
 using namespace mlir;
 
@@ -68,9 +69,26 @@ Value hosted(AtenNode &n, StringRef name, ArrayRef<Value> operands) {
   return op ? op->getResult(0) : Value();
 }
 
+Value number(AtenNode &n, Value like, double value) {
+  return n.scalarFor(like, value);
+}
+
 LogicalResult hostUnary(AtenNode &n) {
   return n.out(hosted(n, hostName(n.overload),
                       {n.operand(n.has("self") ? "self" : "x", n.wide())}));
+}
+
+/// Torch's I0 and I1 of an infinity are NaN: its formula takes 0 times
+/// infinity.
+LogicalResult besselI(AtenNode &n) {
+  Value x = n.operand(n.has("self") ? "self" : "x", n.wide());
+  if (!x)
+    return failure();
+  Value finite =
+      n.compare(P::lt, n.make<ts::AbsOp>(x),
+                number(n, x, std::numeric_limits<double>::infinity()));
+  return n.out(hosted(n, hostName(n.overload),
+                      {n.select(finite, x, number(n, x, std::nan("")))}));
 }
 
 /// Operands are called self and other, or x and n.
@@ -89,10 +107,6 @@ LogicalResult special(AtenNode &n) {
   Value x = n.operand("self", n.b.getF64Type());
   Value y = x ? formula(n, x) : x;
   return n.out(y ? n.convert(y, element) : y);
-}
-
-Value number(AtenNode &n, Value like, double value) {
-  return n.scalarFor(like, value);
 }
 
 /// log |sin(pi x)|, with the whole part of x taken off first.
@@ -236,7 +250,7 @@ constexpr AtenRow rows[] = {
     {"aten.digamma.default", special<digamma>},
     {"aten.erfc.default", special<erfc>},
     {"aten.erfinv.default", special<erfinv>},
-    {"aten.i0.default", hostUnary},
+    {"aten.i0.default", besselI},
     {"aten.igamma.default", hostBinary},
     {"aten.igammac.default", hostBinary},
     {"aten.lgamma.default", special<lgamma>},
@@ -266,7 +280,7 @@ constexpr AtenRow rows[] = {
     {"aten.special_hermite_polynomial_he.n_scalar", hostBinary},
     {"aten.special_hermite_polynomial_he.x_scalar", hostBinary},
     {"aten.special_i0e.default", hostUnary},
-    {"aten.special_i1.default", hostUnary},
+    {"aten.special_i1.default", besselI},
     {"aten.special_i1e.default", hostUnary},
     {"aten.special_laguerre_polynomial_l.default", hostBinary},
     {"aten.special_laguerre_polynomial_l.n_scalar", hostBinary},
@@ -274,8 +288,8 @@ constexpr AtenRow rows[] = {
     {"aten.special_legendre_polynomial_p.default", hostBinary},
     {"aten.special_legendre_polynomial_p.n_scalar", hostBinary},
     {"aten.special_legendre_polynomial_p.x_scalar", hostBinary},
-    {"aten.special_modified_bessel_i0.default", hostUnary},
-    {"aten.special_modified_bessel_i1.default", hostUnary},
+    {"aten.special_modified_bessel_i0.default", besselI},
+    {"aten.special_modified_bessel_i1.default", besselI},
     {"aten.special_modified_bessel_k0.default", hostUnary},
     {"aten.special_modified_bessel_k1.default", hostUnary},
     {"aten.special_ndtri.default", hostUnary},

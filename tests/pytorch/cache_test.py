@@ -88,6 +88,47 @@ def test_versions_and_options_do_not_meet(process):
         assert process(**other)["traced"] == 0
 
 
+BY_TORCH = """
+import torch, knapper.torch
+@torch.library.custom_op("mine::twice", mutates_args=())
+def twice(x: torch.Tensor) -> torch.Tensor:
+    return x * FACTOR
+@twice.register_fake
+def _(x):
+    return torch.empty_like(x)
+@torch.library.custom_op("mine::less", mutates_args=())
+def less(x: torch.Tensor) -> torch.Tensor:
+    return x - 1
+@less.register_fake
+def _(x):
+    return torch.empty_like(x)
+knapper.torch.register_external("mine::twice")  # the other is a fallback
+
+def function(x):
+    return torch.nn.functional.dropout(x, 0.5).exp() + torch.rand_like(x), twice(x + 1), less(x * 2)
+
+x = torch.linspace(0, 1, 50)
+made = knapper.torch.compile(function)
+with torch.no_grad():
+    for seed in (1, 2, 1):
+        torch.manual_seed(seed)
+        got = made(x)
+        torch.manual_seed(seed)
+        torch.testing.assert_close(got, function(x))
+told = knapper.torch.counters()
+print("own", told["cache_hits"], "graphs", told["graphs"], "fallbacks", told["fallback_ops"])
+"""
+
+
+def test_programs_in_which_torch_computes_are_kept(process):
+    first, second = process(BY_TORCH.replace("FACTOR", "2")), process(BY_TORCH.replace("FACTOR", "2"))
+    assert first["own"] == 0 and first["graphs"] >= 1
+    assert second["own"] == second["graphs"] == first["graphs"]
+    assert second["fallbacks"] == first["fallbacks"] >= 1
+    # What the operator computes is the process's, not the entry's.
+    assert process(BY_TORCH.replace("FACTOR", "3"))["own"] == first["graphs"]
+
+
 @pytest.mark.parametrize("first", ["knapper", "inductor"])
 def test_inductor_does_not_meet_ours(process, first):
     code = f"""

@@ -38,6 +38,13 @@ def test_special_functions_of_one_number():
     check(function, torch.arange(-3, 9))
 
 
+def test_modified_bessel_functions_of_infinities():
+    x = torch.tensor([float("inf"), float("-inf"), float("nan"), 3e38, -3e38, 0.0, -1.0])
+    for dtype in (torch.float32, torch.float64):
+        check(lambda x: (torch.i0(x), S.i1(x), S.modified_bessel_i0(x), S.modified_bessel_i1(x), S.i0e(x)), x.to(dtype))
+    check(torch.i0, x.half())
+
+
 def test_special_functions_of_float64():
     x = torch.linspace(-0.95, 0.95, 12, dtype=torch.float64)
     check(lambda x: (torch.erfc(x), torch.erfinv(x), torch.lgamma(x), torch.digamma(x)), x, rtol=1e-12, atol=1e-13)
@@ -255,6 +262,18 @@ def test_running_log_sums_of_symbolic_sizes():
         x = torch.randn(size, 3) * 30
         x[1, 0], x[0, 1] = float("-inf"), float("inf")
         torch.testing.assert_close(f(x), x.logcumsumexp(0))
+
+
+def test_symbolic_sizes_that_the_trace_found_to_be_1_are_broadcast():
+    def parts(x):
+        return torch.chunk(x, 3, 0)[-1] + x  # x.shape[0] - 2 * ((x.shape[0] + 2) // 3)
+
+    def pooled(x, y):
+        return torch.where(y > 0, torch.nn.functional.avg_pool1d(x, 2), -1.5)  # x.shape[2] // 2
+
+    for function, given in ((parts, (torch.randn(5),)), (pooled, (torch.randn(2, 8, 2), torch.randn(8)))):
+        f = knapper.torch.compile(function, fullgraph=True, fallback="error", cache=False, dynamic=True)
+        torch.testing.assert_close(f(*given), function(*given))
 
 
 def test_writes_to_a_view_by_index():

@@ -6,6 +6,7 @@ from typing import Any
 
 import sympy
 import torch
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 
 class Formula:
@@ -43,6 +44,8 @@ def encoded(size: Any) -> Any:
     made = expression(size)
     if made.is_Integer:
         return int(made)
+    if not made.is_Symbol and statically_known_true(size == 1):
+        return 1  # guarded by the trace: such a dim was broadcast
     return {"s": text(made)}
 
 
