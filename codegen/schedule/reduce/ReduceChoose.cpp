@@ -72,6 +72,23 @@ static int64_t aroundRow(ts::KernelOp kernel, int64_t length,
   return (length + round - 1) / round * round;
 }
 
+/// Elements of a tile that each thread of a block gets, where whole accesses of
+/// all threads are to divide it (GpuLowering::layout).
+static int64_t elementsOfThread(ts::KernelOp kernel, int64_t lanes) {
+  constexpr int64_t access = 16, warp = 32, mostThreads = 1024, accesses = 4;
+  int64_t bytes = 1;
+  for (BlockArgument argument : kernel.getBody().getArguments())
+    bytes = std::max(bytes, ts::elementBytes(ts::elementTypeOf(argument)));
+  int64_t width = access / bytes;
+  while (width > 1 && lanes % (warp * width))
+    width /= 2;
+  int64_t threads = mostThreads;
+  while (threads > warp &&
+         (threads * width * accesses > lanes || lanes % (threads * width)))
+    threads /= 2;
+  return lanes / threads;
+}
+
 /// The kept dims but the lane dim: how many rows or columns of tiles there are.
 static Dim keptAround(const Space &space, unsigned lane) {
   Dim kept = space.dims[0].like(1);
@@ -312,7 +329,7 @@ LogicalResult chooseReduce(ts::KernelOp kernel, const TargetDesc &target,
     lanes = target.lanes(DType::f32);
     // (What lies apart is read lane by lane: a tile for many threads, whatever
     // the length.)
-    constexpr int64_t widest = 4096;
+    constexpr int64_t widest = 4096, mostOfThread = 64;
     std::optional<int64_t> apart =
         rowForm && lane != laneDim(*space) ? run.asConstant() : std::nullopt;
     if (apart && *apart > lanes && *apart <= mostHeld(*copy, target))
@@ -320,7 +337,8 @@ LogicalResult chooseReduce(ts::KernelOp kernel, const TargetDesc &target,
                               : llvm::alignTo(*apart, widest);
     else if (std::optional<int64_t> number = run.asConstant();
              number && *number > 0 && *number % 128 == 0 &&
-             *number <= mostHeld(*copy, target) && rowForm)
+             *number <= mostHeld(*copy, target) && rowForm &&
+             elementsOfThread(*copy, *number) <= mostOfThread)
       lanes = *number;
     else if (number && *number > lanes && rowForm &&
              *number <= mostHeld(*copy, target))
