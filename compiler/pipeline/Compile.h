@@ -54,7 +54,8 @@ struct CompileStats {
   /// Text of the phase asked for by --stop-after.
   std::string stopped;
   bool fromCache = false;
-  /// The model has operators that somebody registered.
+  /// The program depends on what is registered: the shape function of a
+  /// registered operator was asked. Such a program is not cached.
   bool externals = false;
 
   /// {"phases": [{"name", "seconds", "passes"}], "launches", "kernels", ...}

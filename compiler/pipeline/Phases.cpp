@@ -195,10 +195,8 @@ Status planMemory(CompileState &state) {
     return passFailed(state);
   state.exec = std::move(*exec);
   state.stats->launches += state.uses.size();
-  // Of a torch graph the description, which is in the cache's key, says what
-  // each operator makes: no shape function has been asked.
   if (!isText(state.input, state.options) &&
-      frontEndOf(state.input, state.options).name() == "torch")
+      frontEndOf(state.input, state.options).givesExternalTypes())
     return success();
   for (func::FuncOp function : ts::withBodies(state.main()))
     function.walk([&](ts::ExternalOp op) {

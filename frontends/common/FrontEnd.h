@@ -65,6 +65,10 @@ public:
   otherFiles(const ModelInput &) const {
     return std::vector<std::string>();
   }
+  /// Whether the model's bytes give the types of what registered operators
+  /// make, so that no shape function is asked: compiled again, the same bytes
+  /// give the same program whatever is registered.
+  virtual bool givesExternalTypes() const { return false; }
   /// What the model needs, without importing it: JSON as knapper_inspect has it.
   /// Errors: UserError for what is no model, or where a format is not inspected.
   virtual Expected<std::string> inspect(const ModelInput &input) const;

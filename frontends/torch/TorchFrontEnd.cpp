@@ -11,6 +11,8 @@ public:
   std::string_view name() const override { return "torch"; }
   /// Only knapper.torch writes such graphs, and says so.
   bool accepts(const ModelInput &) const override { return false; }
+  /// The description has the shape of every result.
+  bool givesExternalTypes() const override { return true; }
 
   Expected<OwningOpRef<ModuleOp>>
   importModel(MLIRContext &context, const ModelInput &input,

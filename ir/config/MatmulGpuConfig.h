@@ -33,7 +33,8 @@ struct MatmulGpuConfig {
   /// other's products.
   bool pingpong = false;
   int64_t rasterGroup = 0; ///< rows of tiles that follow one another
-  /// CTAs of a cluster that share a tile's depth; each ends some columns.
+  /// CTAs of a cluster that share a tile's depth; each ends some columns, with
+  /// simt some rows.
   int64_t splitK = 1;
   int64_t sliceK = 1;  ///< simt: teams of a CTA that share a depth
   int64_t access = 0;  ///< gemv: elements a thread reads at once; 0: 16 bytes

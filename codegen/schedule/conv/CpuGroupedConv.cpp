@@ -140,7 +140,7 @@ Value ConvLanesBuilder::fromBytes(Value wide) {
   return arith::SIToFPOp::create(b, loc, type, wide);
 }
 
-Value ConvLanesBuilder::multiplyAdd(Value x, Value weight, Value sum) {
+Value ConvLanesBuilder::mad(Value x, Value weight, Value sum) {
   if (sumType.isF32())
     return vector::FMAOp::create(b, loc, x, weight, sum);
   Value matmul = arith::MulIOp::create(b, loc, x, weight);
@@ -164,7 +164,7 @@ LogicalResult ConvLanesBuilder::readBorder() {
         Value weight = load(w.filter, g.lanes,
                             e.add(weights, e.mul(k, e.constant(filterRow()))),
                             someFeatures);
-        return SmallVector<Value>{multiplyAdd(each, weight, carried[0])};
+        return SmallVector<Value>{mad(each, weight, carried[0])};
       },
       never)[0];
   return success();
@@ -257,7 +257,7 @@ SmallVector<Value> ConvLanesBuilder::sumsOf(const Run &run) {
             Value x = arranged(columns[n], k);
             for (int64_t j = 0; j < w.kw; ++j)
               if (std::optional<int64_t> p = pixelOf(c, j, run))
-                acc[*p] = multiplyAdd(x, window[j], acc[*p]);
+                acc[*p] = mad(x, window[j], acc[*p]);
           }
         }
         return acc;

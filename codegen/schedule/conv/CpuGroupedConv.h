@@ -99,7 +99,7 @@ private:
                         mlir::Value at, mlir::Value valid);
   /// Bytes in i32, as the type of sums.
   mlir::Value fromBytes(mlir::Value wide);
-  mlir::Value multiplyAdd(mlir::Value x, mlir::Value weight, mlir::Value sum);
+  mlir::Value mad(mlir::Value x, mlir::Value weight, mlir::Value sum);
   /// Gives `outside` and `firstSum`.
   mlir::LogicalResult readBorder();
   /// From one row of the filter, (window, channel), to the next.

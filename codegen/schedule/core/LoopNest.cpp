@@ -52,7 +52,7 @@ private:
        llvm::function_ref<FailureOr<Value>(ArrayRef<Value>, Value)> body);
   Value number(Value index, bool vector);
   /// Adds a * x to the accumulator in the accumulator's type.
-  Value multiplyAdd(Value sum, Value a, Value x);
+  Value mad(Value sum, Value a, Value x);
   Value toAccumulator(Value value, Type tensorElement);
 
   ElementEmitter &e;
@@ -103,7 +103,7 @@ Value LoopBuilder::toAccumulator(Value value, Type tensorElement) {
              : Value(arith::ExtSIOp::create(b, e.location, type, value));
 }
 
-Value LoopBuilder::multiplyAdd(Value sum, Value a, Value x) {
+Value LoopBuilder::mad(Value sum, Value a, Value x) {
   int64_t width = isa<VectorType>(sum.getType()) ? lanes : 0;
   a = e.widen(a, width);
   x = e.widen(x, width);
@@ -136,7 +136,7 @@ FailureOr<Value> LoopBuilder::matmul(const Coord &at) {
                 Value a = read(0), x = a ? read(1) : Value();
                 if (!x)
                   return failure();
-                return multiplyAdd(sum, a, x);
+                return mad(sum, a, x);
               });
 }
 
@@ -264,7 +264,7 @@ FailureOr<Value> LoopBuilder::conv(const Coord &at) {
           if (insideLanes)
             value = arith::SelectOp::create(b, e.location, insideLanes, value,
                                             e.splat(accumulator, lanes, 0));
-          return multiplyAdd(sum, value, weight);
+          return mad(sum, value, weight);
         };
         if (!inside)
           return accumulate();
