@@ -93,6 +93,17 @@ struct TopKGpuConfig : SortTileGpuConfig {
   }
 };
 
+/// GpuLineSort.cpp.
+struct LineSortGpuConfig : SortTileGpuConfig {
+  bool staged = false; ///< lines go through shared memory
+
+  template <class Config, class Visit>
+  static void fields(Config &c, Visit &&visit) {
+    SortTileGpuConfig::fields(c, visit);
+    visit("staged", c.staged, false, true);
+  }
+};
+
 /// GpuMergeSort.cpp.
 struct MergeSortGpuConfig : SortTileGpuConfig {
   int64_t steps = 0; ///< elements of a thread

@@ -328,6 +328,35 @@ for dtype, size in [("i32", 1000), ("i8", 3000), ("ui64", 4096), ("i64", 300)]:
     for largest in [True, False]:
         case(f"sorted {dtype} {size}{'' if largest else ' smallest'}", [In("x", t)],
              f"%r, %i = ts.topk %x k <{size}> dim 1 {'' if largest else '{largest = false}'} : {t}", t, [{}])
+# Short lines, of which a GPU's thread holds one: each by itself or through shared memory, along the last dim or beside others,
+# whole or a part; a number of lines that fills CTAs and one that does not.
+for dtype, shape, dim, k in [("f16", (1003, 2), 1, 1), ("bf16", (517, 1, 3), 2, 1), ("bf16", (700, 5), 1, 3), ("f16", (19, 23, 63), 2, 28),
+                             ("f32", (130, 2), 1, 2), ("f32", (260, 64), 1, 64), ("f32", (131, 33), 1, 5), ("f32", (200, 50), 1, 1),
+                             ("f32", (7, 16, 33), 1, 16), ("bf16", (64, 300), 0, 64), ("i8", (6, 20, 3, 5), 1, 20), ("ui8", (300, 30), 1, 30),
+                             ("i16", (129, 11), 1, 4), ("ui16", (300, 9), 1, 9), ("i32", (2, 8, 65), 1, 1), ("ui32", (90, 32), 1, 32),
+                             ("i64", (200, 24), 1, 24), ("i64", (9, 5, 40), 1, 2), ("ui64", (130, 3), 1, 2), ("f64", (129, 17), 1, 4),
+                             ("f64", (257, 24), 1, 24), ("bf16", (256, 1, 8), 2, 8)]:
+    t = T(dtype, *shape)
+    picked = [k if j == dim else d for j, d in enumerate(shape)]
+    for largest in [True, False]:
+        for values in ["normal", "ties"] + ["special"] * (dtype in FLOATS):
+            case(f"short lines {dtype} {'x'.join(map(str, shape))} {dim} {k} {values}{'' if largest else ' smallest'}", [In("x", t, values)],
+                 f"%r0, %r1 = ts.topk %x k <{k}> dim {dim} {'' if largest else '{largest = false}'} : {t}",
+                 [T(dtype, *picked), T("i64", *picked)], [{}],
+                 (lambda x, k=k, d=dim, f=np_topk(largest): tuple(np_().moveaxis(y, 1, d) for y in f(np_().moveaxis(x, d, 1), k)))
+                 if values != "special" and dtype != "ui64" else None)
+for dtype, size in [("i8", 20), ("ui16", 7), ("i32", 64), ("i64", 24), ("ui32", 2)]:
+    t = T(dtype, 301, size)
+    for largest in [True, False]:
+        case(f"short lines sorted {dtype} {size}{'' if largest else ' smallest'}", [In("x", t)],
+             f"%r, %i = ts.topk %x k <{size}> dim 1 {'' if largest else '{largest = false}'} : {t}", t, [{}])
+for dtype, size, k in [("f16", 9, 9), ("f32", 3, 1), ("f64", 5, 2)]:
+    case(f"short lines indices {dtype} {size}", [In("x", T(dtype, "a", size), "ties")],
+         f"%v, %r = ts.topk %x k <{k}> dim 1 : {T(dtype, 'a', size)}", T("i64", "a", k), PLANE)
+# What is sorted is what a kernel before would have stored.
+t = T("f16", 300, 12)
+case("short lines of products", [In("x", t, "unit"), In("y", t, "unit")],
+     f"%z = ts.mul %x, %y : {t}\n%r0, %r1 = ts.topk %z k <5> dim 1 : {t}", [T("f16", 300, 5), T("i64", 300, 5)], [{}])
 t = T("f32", 6000, 2)
 case("sort between others 6000", [In("x", t, "ties")], f"%r0, %r1 = ts.topk %x k <6000> dim 0 : {t}", [t, T("i64", 6000, 2)], [{}])
 case("topk special", [In("x", T("f32", "a", 40), "special")],
