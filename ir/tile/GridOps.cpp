@@ -35,6 +35,11 @@ LogicalResult TicketOp::verify() {
 LogicalResult LookBackOp::verify() {
   if (failed(verifyWords(*this, getState().getType())))
     return failure();
+  auto tile = dyn_cast<VectorType>(getValue().getType());
+  if (bool(tile) != getLanes().has_value() ||
+      (tile &&
+       (*getLanes() < 1 || int64_t(*getLanes()) > tile.getNumElements())))
+    return emitOpError("C3: lanes of ") << getValue().getType();
   return verifyScan(*this, getKind(), getValue().getType());
 }
 

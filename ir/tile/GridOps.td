@@ -10,8 +10,6 @@ class Tile_GridOp<string mnemonic, list<Trait> traits = []>
     : Op<Tile_Dialect, mnemonic, traits>;
 def Tile_GridValue : AnyTypeOf<[AnyInteger, AnyFloat, VectorOfRankAndType<[1], [AnyInteger, AnyFloat]>]>;
 
-def Tile_GridScalar : AnyTypeOf<[AnyInteger, AnyFloat]>;
-
 def Tile_AtomicOp : Tile_GridOp<"atomic"> {
   let summary = "Combines consecutive elements with those of memory, whoever else does";
   let description = [{
@@ -46,13 +44,15 @@ def Tile_LookBackOp : Tile_GridOp<"look_back", [AllTypesMatch<["value", "before"
     depends on numbers alone. Programs before it must have begun (tile.ticket). `state` has, from `offset` on, for each program
     of the line and then for each 128 of them so many words as a value has 32 bits, all zero when the kernel starts (a decoupled
     look-back, Merrill and Garland 2016, which waits for fixed words instead of any: sums have the same bits in every run).
-    Executed once. Only GPUs have it. C1: words are i64. C2: kinds and elements are those of tile.scan.
+    Executed once. Only GPUs have it. Of a tile each of the first `lanes` lanes is of a line of its own, whose words follow
+    those of the lane before; what the others get is unspecified.
+    C1: words are i64. C2: kinds and elements are those of tile.scan. C3: `lanes` is given for tiles alone, which have as many.
   }];
-  let arguments = (ins Vector_CombiningKindAttr:$kind, Tile_GridScalar:$value,
-      Arg<Tile_BufferType, "", [MemRead, MemWrite]>:$state, Index:$offset, Index:$number, Index:$count);
-  let results = (outs Tile_GridScalar:$before);
+  let arguments = (ins Vector_CombiningKindAttr:$kind, Tile_GridValue:$value,
+      Arg<Tile_BufferType, "", [MemRead, MemWrite]>:$state, Index:$offset, Index:$number, Index:$count, OptionalAttr<I64Attr>:$lanes);
+  let results = (outs Tile_GridValue:$before);
   let assemblyFormat = [{
-    $kind `,` $value `state` $state `[` $offset `]` `number` $number `of` $count attr-dict
+    $kind `,` $value `state` $state `[` $offset `]` `number` $number `of` $count (`lanes` $lanes^)? attr-dict
     `:` type($value) `,` qualified(type($state))
   }];
   let hasVerifier = 1;

@@ -271,6 +271,19 @@ for dtype, shape, dim in [("f32", (400, 7, 3), 1), ("bf16", (33, 150, 5), 1), ("
         case(f"scan lines {kind} {dtype} {'x'.join(map(str, shape))} {attributes}",
              [In("x", t, "unit" if dtype in FLOATS else "normal")], f"%r = ts.scan {kind} %x dim {dim} {attributes} : {t}", t,
              PLANE if "a" in shape else ({},), tolerance=ROUNDING.get(dtype, "exact"))
+# Few long lines beside each other, of which a program has all: lines that fill its threads and ones that do not, a last tile of
+# some steps, tiles of one group and of more than wait for each other at once.
+for dtype, shape, dim in [("bf16", (25003, 19), 0), ("f32", (3, 9001, 2, 5), 1), ("i64", (20001, 63), 0), ("f64", (2, 20000, 2), 1),
+                          ("i8", (300007, 7), 0), ("f16", (40000, 16), 0), ("ui32", (1, 70001, 33), 1)]:
+    t = T(dtype, *shape)
+    for kind, attributes in [("add", ""), ("add", "{exclusive = true, reverse = true}"), ("max", "{reverse = true}"), ("min", "{exclusive = true}")]:
+        case(f"scan narrow {kind} {dtype} {'x'.join(map(str, shape))} {attributes}",
+             [In("x", t, "ties" if kind == "add" and dtype in FLOATS else "normal")],
+             f"%r = ts.scan {kind} %x dim {dim} {attributes} : {t}", t)
+t = T("f32", 30011, 9)
+case("scan narrow between others", [In("x", t, "ties"), In("y", t, "ties")],
+     f"%e = ts.mul %x, %y : {t}\n%s = ts.scan add %e dim 0 : {t}\n%r = ts.add %s, %y : {t}", t)
+case("scan narrow special", [In("x", t, "special")], f"%r = ts.scan max %x dim 0 : {t}", t)
 for size in [64, 300, 20000]:
     t = T("f32", 9, size)
     case(f"scan between others {size}", [In("x", t), In("y", t)],

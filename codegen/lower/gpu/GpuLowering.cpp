@@ -154,7 +154,13 @@ LogicalResult GpuLowering::layout(tile::FuncOp func) {
   bool gathers =
       func.walk([](tile::GatherOp) { return WalkResult::interrupt(); })
           .wasInterrupted();
-  if (gathers && !ctasPerSm && !packed && threads == kWarp && cluster == 1)
+  bool manyLines = func.walk([](tile::LookBackOp op) {
+                         return op.getLanes() ? WalkResult::interrupt()
+                                              : WalkResult::advance();
+                       })
+                       .wasInterrupted();
+  if (gathers && !ctasPerSm && !packed && cluster == 1 &&
+      (threads == kWarp || (manyLines && threads <= gatherThreads)))
     ctasPerSm = gatherThreads / (threads * programs);
   for (int64_t size : sizes)
     if (size % (int64_t(threads) * width))

@@ -269,3 +269,12 @@ tile.func @collect_alone(%n: index) {
   %all = tile.cluster_collect %a to %b count %n limit 8 : !tile.buffer<i64> to !tile.buffer<i64>
   tile.return
 }
+
+// -----
+
+tile.func @looks(%s: !tile.buffer<i64>, %x: !tile.buffer<f32>, %n: index) {
+  %v = tile.load %x[%n] : !tile.buffer<f32> -> vector<32xf32>
+  // expected-error @+1 {{C3: lanes of 'vector<32xf32>'}}
+  %b = tile.look_back <add>, %v state %s[%n] number %n of %n lanes 33 : vector<32xf32>, !tile.buffer<i64>
+  tile.return
+}
