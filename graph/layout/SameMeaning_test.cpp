@@ -239,6 +239,11 @@ std::vector<Step> pipeline() {
              splitSorts(f, {.run = 8, .fewest = 2, .lines = 16, .part = 3});
              return mlir::success();
            }},
+          {"split-sorts by digits",
+           [](func::FuncOp f) {
+             splitSorts(f, {.run = 8, .fewest = 2, .shortest = 8});
+             return mlir::success();
+           }},
           {"split-scatters",
            [](func::FuncOp f) {
              splitScatters(f, {.updates = 4, .each = 1, .parts = 4});

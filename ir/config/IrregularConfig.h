@@ -109,6 +109,19 @@ struct LineSortGpuConfig : SortTileGpuConfig {
   }
 };
 
+/// GpuRadixSort.cpp.
+struct RadixSortGpuConfig {
+  int64_t threads = 0; ///< of a CTA
+  int64_t items = 0;   ///< words of a thread
+
+  template <class Config, class Visit>
+  static void fields(Config &c, Visit &&visit) {
+    constexpr int64_t none = 0;
+    visit("threads", c.threads, none, true);
+    visit("items", c.items, none, true);
+  }
+};
+
 /// GpuMergeSort.cpp.
 struct MergeSortGpuConfig : SortTileGpuConfig {
   int64_t steps = 0; ///< elements of a thread

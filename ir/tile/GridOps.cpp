@@ -43,6 +43,18 @@ LogicalResult LookBackOp::verify() {
   return verifyScan(*this, getKind(), getValue().getType());
 }
 
+LogicalResult RadixPassOp::verify() {
+  for (Value buffer : {getFrom(), getTo(), getState()})
+    if (failed(verifyWords(*this, cast<BufferType>(buffer.getType()))))
+      return failure();
+  constexpr uint64_t mostBits = 56;
+  if (getBit() > mostBits)
+    return emitOpError("C2: the bits begin at ") << getBit();
+  if (int64_t(getItems()) < 1)
+    return emitOpError("C3: ") << int64_t(getItems()) << " items";
+  return success();
+}
+
 } // namespace knapper::tile
 
 #define GET_OP_CLASSES

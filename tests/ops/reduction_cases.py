@@ -336,6 +336,18 @@ for dtype, shape, k in [("f32", (3, 300), 300), ("bf16", (2, 1025), 1025), ("i64
                  f"%r0, %r1 = ts.topk %x k <{k}> dim 1 {'' if largest else '{largest = false}'} : {t}",
                  [T(dtype, *picked), T("i64", *picked)], [{}],
                  (lambda x, k=k, f=np_topk(largest): f(x, k)) if values != "special" and dtype != "ui64" else None)
+# Longer ones, by digits: one and several lines, elements of each width, a last tile of one word, tiles that look back at many.
+for dtype, shape, k in [("f32", (1, 20481), 20481), ("bf16", (3, 16500), 16500), ("f16", (1, 90001), 90001), ("i64", (2, 17000), 17000),
+                        ("i8", (1, 70001), 70001), ("ui16", (2, 33000), 20000), ("f64", (1, 16999), 16999), ("ui32", (5, 16385), 16385),
+                        ("f32", (1, 600011), 600011), ("i16", (1, 300000), 300000)]:
+    t = T(dtype, *shape)
+    picked = (shape[0], k)
+    for largest in [True, False]:
+        for values in ["normal", "ties"] + ["special"] * (dtype in FLOATS):
+            case(f"sort by digits {dtype} {'x'.join(map(str, shape))} {k} {values}{'' if largest else ' smallest'}", [In("x", t, values)],
+                 f"%r0, %r1 = ts.topk %x k <{k}> dim 1 {'' if largest else '{largest = false}'} : {t}",
+                 [T(dtype, *picked), T("i64", *picked)], [{}],
+                 (lambda x, k=k, f=np_topk(largest): f(x, k)) if values != "special" and dtype != "ui64" else None)
 for dtype, size in [("i32", 1000), ("i8", 3000), ("ui64", 4096), ("i64", 300)]:
     t = T(dtype, 3, size)
     for largest in [True, False]:

@@ -512,6 +512,7 @@ LogicalResult GpuLowering::tileOp(Operation &op) {
       .Case([&](tile::AtomicOp op) { return atomic(op); })
       .Case([&](tile::TicketOp op) { return ticket(op); })
       .Case([&](tile::LookBackOp op) { return lookBack(op); })
+      .Case([&](tile::RadixPassOp op) { return radixPass(op); })
       .Case([&](tile::MatmulOp op) { return matmul(op); })
       .Case([&](tile::AttentionOp op) { return attention(op); })
       .Case([&](tile::PagedAttentionOp op) { return pagedAttention(op); })

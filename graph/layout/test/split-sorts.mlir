@@ -38,6 +38,19 @@ func.func @wide(%x: tensor<5001xi64>) -> (tensor<5001xi64>, tensor<5001xi64>) {
   return %v, %i : tensor<5001xi64>, tensor<5001xi64>
 }
 
+// Longer lines go by digits: 16 bits in two steps, above the places.
+// CHECK-LABEL: @digits
+// CHECK: ts.bitcast %{{.*}} : tensor<3x16500xbf16> to tensor<3x16500xui16>
+// CHECK: %[[WORDS:.*]] = ts.or {{.*}} : tensor<3x16500xui64>
+// CHECK-NOT: ts.pad
+// CHECK: %[[LOW:.*]], %{{.*}} = ts.topk %[[WORDS]] k <16500> dim 1 {largest = false, ts.digit = 32 : i64}
+// CHECK: ts.topk %[[LOW]] k <16500> dim 1 {largest = false, ts.digit = 40 : i64}
+// CHECK-NOT: ts.topk
+func.func @digits(%x: tensor<3x16500xbf16>) -> (tensor<3x16500xbf16>, tensor<3x16500xi64>) {
+  %v, %i = ts.topk %x k <16500> dim 1 : tensor<3x16500xbf16>
+  return %v, %i : tensor<3x16500xbf16>, tensor<3x16500xi64>
+}
+
 // One run, and few results: as they are.
 // CHECK-LABEL: @stay
 // CHECK-COUNT-2: ts.topk
