@@ -57,6 +57,9 @@ struct Splitter {
   void split(TopKOp op, int64_t lines, int64_t n, int64_t k);
   /// How many parts of a line are worth it, at least 4; 0: none.
   int64_t partsOf(int64_t lines, int64_t n, int64_t k) const;
+  /// Whether a reduction finds what goes first.
+  static bool isReduction(TopKOp op);
+  void reduce(TopKOp op);
   void selectInParts(TopKOp op, int64_t lines, int64_t n, int64_t k,
                      int64_t parts);
 
@@ -218,6 +221,23 @@ void Splitter::split(TopKOp op, int64_t lines, int64_t n, int64_t k) {
   replace(op, count, [&] { return at(x, places); }, [&] { return places; });
 }
 
+bool Splitter::isReduction(TopKOp op) {
+  return Dim(op.getK()).isConstant(1) &&
+         (op.getLargest() || !isa<FloatType>(elementTypeOf(op.getInput())));
+}
+
+void Splitter::reduce(TopKOp op) {
+  Value places = ArgReduceOp::create(
+      b, loc, op.getLargest() ? ReduceKind::max : ReduceKind::min,
+      op.getInput(), op.getDim(), /*last=*/false);
+  places = makeReshape(b, loc, places, dimsOf(op.getIndices()));
+  if (!op.getValues().use_empty())
+    op.getValues().replaceAllUsesWith(
+        GatherElementsOp::create(b, loc, op.getInput(), places, op.getDim()));
+  op.getIndices().replaceAllUsesWith(places);
+  op.erase();
+}
+
 int64_t Splitter::partsOf(int64_t lines, int64_t n, int64_t k) const {
   constexpr int64_t fewest = 4, often = 4;
   int64_t parts = 1;
@@ -290,7 +310,9 @@ void knapper::splitSorts(func::FuncOp function, const SortModel &model) {
     }
     Splitter splitter{OpBuilder(op), op.getLoc(), model};
     int64_t lines = *all / *n;
-    if (*k > model.fewest && *n > model.run)
+    if (lines >= model.lines && *n > model.held && Splitter::isReduction(op))
+      splitter.reduce(op);
+    else if (*k > model.fewest && *n > model.run)
       splitter.split(op, lines, *n, *k);
     else if (int64_t parts = splitter.partsOf(lines, *n, *k);
              parts && *k <= model.fewest)

@@ -322,6 +322,16 @@ for dtype, shape, k in [("bf16", (3, 5000), 50), ("f32", (2, 1021), 5), ("f16", 
                  f"%r0, %r1 = ts.topk %x k <{k}> dim 1 {'' if largest else '{largest = false}'} : {t}",
                  [T(dtype, *picked), T("i64", *picked)], [{}],
                  (lambda x, k=k, f=np_topk(largest): f(x, k)) if values != "special" and dtype != "ui64" else None)
+# The first of many lines, which is what a reduction finds.
+for dtype, shape, dim in [("f32", (200, 90), 1), ("bf16", (130, 1000), 1), ("f16", (20, 70, 7), 1), ("i32", (128, 77), 1), ("ui8", (90, 300), 0),
+                          ("f64", (140, 65), 1), ("i64", (3, 50, 70), 2)]:
+    t = T(dtype, *shape)
+    picked = [1 if j == dim else d for j, d in enumerate(shape)]
+    for largest in [True, False]:
+        for values in ["normal", "ties"] + ["special"] * (dtype in FLOATS):
+            case(f"topk first {dtype} {'x'.join(map(str, shape))} {dim} {values}{'' if largest else ' smallest'}", [In("x", t, values)],
+                 f"%r0, %r1 = ts.topk %x k <1> dim {dim} {'' if largest else '{largest = false}'} : {t}",
+                 [T(dtype, *picked), T("i64", *picked)], [{}])
 # Whole lines: a network of one block, and beyond it runs that are merged (a number of elements that fills them, and one that
 # does not); most of a line; values alone.
 for dtype, shape, k in [("f32", (3, 300), 300), ("bf16", (2, 1025), 1025), ("i64", (2, 2048), 2048), ("ui8", (2, 4096), 4096),
