@@ -239,6 +239,16 @@ std::vector<Step> pipeline() {
              splitSorts(f, {.run = 8, .fewest = 2, .lines = 16, .part = 3});
              return mlir::success();
            }},
+          {"split-sorts by digits",
+           [](func::FuncOp f) {
+             splitSorts(f, {.run = 8, .fewest = 2, .shortest = 8});
+             return mlir::success();
+           }},
+          {"first of lines by reductions",
+           [](func::FuncOp f) {
+             splitSorts(f, {.lines = 1, .held = 1});
+             return mlir::success();
+           }},
           {"split-scatters",
            [](func::FuncOp f) {
              splitScatters(f, {.updates = 4, .each = 1, .parts = 4});

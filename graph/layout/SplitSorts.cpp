@@ -53,10 +53,13 @@ struct Splitter {
 
   Value keysOf(Value x, bool largest);
   Value sorted(Value words, int64_t run);
-  Value placesBy(Value keys);
+  Value placesBy(Value keys, unsigned bits);
   void split(TopKOp op, int64_t lines, int64_t n, int64_t k);
   /// How many parts of a line are worth it, at least 4; 0: none.
   int64_t partsOf(int64_t lines, int64_t n, int64_t k) const;
+  /// Whether a reduction finds what goes first.
+  static bool isReduction(TopKOp op);
+  void reduce(TopKOp op);
   void selectInParts(TopKOp op, int64_t lines, int64_t n, int64_t k,
                      int64_t parts);
 
@@ -72,17 +75,16 @@ struct Splitter {
 } // namespace
 
 /// Unsigned integers of 32 or 64 bits, of which the smaller goes first. NaN
-/// counts as largest, zeros are equal.
+/// counts as largest, zeros are equal. Those of narrower elements have zeros
+/// above as many bits.
 Value Splitter::keysOf(Value x, bool largest) {
   Type element = elementTypeOf(x);
   bool isFloat = isa<FloatType>(element);
-  unsigned width = elementBytes(element) > 4 ? 64 : 32;
+  unsigned width = 8 * elementBytes(element);
   Type word = unsignedOf(width);
   const uint64_t sign = uint64_t(1) << (width - 1), all = ~uint64_t(0);
   Value key;
   if (isFloat) {
-    if (width == 32 && !element.isF32())
-      x = convert(x, b.getF32Type());
     Value bits = BitcastOp::create(b, loc, withElement(x.getType(), word), x);
     Value negativeZero =
         CompareOp::create(b, loc, ComparePredicate::eq, bits, like(bits, sign));
@@ -96,15 +98,14 @@ Value Splitter::keysOf(Value x, bool largest) {
     key = SelectOp::create(b, loc, IsNanOp::create(b, loc, x), like(key, all),
                            key);
   } else if (element.isUnsignedInteger()) {
-    key = element == word ? x : convert(x, word);
+    key = x;
   } else {
-    Type wide = b.getIntegerType(width);
-    if (element != wide)
-      x = convert(x, wide);
     x = BitcastOp::create(b, loc, withElement(x.getType(), word), x);
     key = XorOp::create(b, loc, x, like(x, sign));
   }
-  return largest ? NotOp::create(b, loc, key).getResult() : key;
+  if (largest)
+    key = NotOp::create(b, loc, key);
+  return width < 32 ? convert(key, unsignedOf(32)) : key;
 }
 
 /// Lines [lines, n] in order, with words that go last behind them.
@@ -126,10 +127,12 @@ Value Splitter::sorted(Value words, int64_t run) {
   return reshape(words, {lines, n});
 }
 
-/// Where the elements with these keys (ui32, [lines, n]) stand that go first,
-/// second, ...: i64. Of equal ones the first goes first.
-Value Splitter::placesBy(Value keys) {
+/// Where the elements with these keys (ui32 of so many bits, [lines, n]) stand
+/// that go first, second, ...: i64. Of equal ones the first goes first.
+Value Splitter::placesBy(Value keys, unsigned bits) {
   int64_t n = *dimOf(keys, 1).asConstant();
+  bool byDigits = n > model.shortest &&
+                  *elementCount(keys.getType()).asConstant() <= model.mostOfAll;
   constexpr int64_t access = 8; // runs begin at whole accesses
   int64_t runs = 1;
   while ((n + runs - 1) / runs > model.run)
@@ -141,6 +144,18 @@ Value Splitter::placesBy(Value keys) {
   high = ShiftLeftOp::create(b, loc, high, like(high, half));
   Value words = OrOp::create(
       b, loc, high, IotaOp::create(b, loc, high.getType(), uint64_t(1)));
+  if (byDigits) {
+    constexpr unsigned digit = 8;
+    for (unsigned bit = half; bit < half + bits; bit += digit) {
+      auto op = TopKOp::create(b, loc, words, DimAttr(dimOf(words, 1).attr()),
+                               b.getI64IntegerAttr(1), b.getBoolAttr(false));
+      op->setAttr("ts.digit", b.getI64IntegerAttr(bit));
+      words = op.getValues();
+    }
+    words =
+        AndOp::create(b, loc, words, like(words, (uint64_t(1) << half) - 1));
+    return convert(words, b.getI64Type());
+  }
   if (int64_t more = runs * run - n) {
     DimAttr none = Dim::constant(b.getContext(), 0).attr(),
             behind = Dim::constant(b.getContext(), more).attr();
@@ -191,18 +206,36 @@ void Splitter::split(TopKOp op, int64_t lines, int64_t n, int64_t k) {
     return GatherElementsOp::create(b, loc, from, where, uint64_t(1));
   };
   if (elementTypeOf(keys) == word) {
-    places = placesBy(keys);
+    places = placesBy(keys, 8 * elementBytes(elementTypeOf(x)));
   } else {
-    Value low = placesBy(convert(keys, word));
+    constexpr unsigned half = 32;
+    Value low = placesBy(convert(keys, word), half);
     Value high = convert(
         ShiftRightOp::create(b, loc, keys, like(keys, 32)).getResult(), word);
-    places = at(low, placesBy(at(high, low)));
+    places = at(low, placesBy(at(high, low), half));
   }
   Dim count = Dim::constant(b.getContext(), k);
   if (k < n)
     places =
         makeSlice(b, loc, places, 1, Dim::constant(b.getContext(), 0), count);
   replace(op, count, [&] { return at(x, places); }, [&] { return places; });
+}
+
+bool Splitter::isReduction(TopKOp op) {
+  return Dim(op.getK()).isConstant(1) &&
+         (op.getLargest() || !isa<FloatType>(elementTypeOf(op.getInput())));
+}
+
+void Splitter::reduce(TopKOp op) {
+  Value places = ArgReduceOp::create(
+      b, loc, op.getLargest() ? ReduceKind::max : ReduceKind::min,
+      op.getInput(), op.getDim(), /*last=*/false);
+  places = makeReshape(b, loc, places, dimsOf(op.getIndices()));
+  if (!op.getValues().use_empty())
+    op.getValues().replaceAllUsesWith(
+        GatherElementsOp::create(b, loc, op.getInput(), places, op.getDim()));
+  op.getIndices().replaceAllUsesWith(places);
+  op.erase();
 }
 
 int64_t Splitter::partsOf(int64_t lines, int64_t n, int64_t k) const {
@@ -264,7 +297,7 @@ void knapper::splitSorts(func::FuncOp function, const SortModel &model) {
                            k = Dim(op.getK()).asConstant();
     constexpr int64_t most = int64_t(1) << 30; // places, twice, are i32
     if (!all || !n || !k || *all == 0 || *k == 0 || *n > most ||
-        op->hasAttr("ts.runs"))
+        op->hasAttr("ts.runs") || op->hasAttr("ts.digit"))
       continue;
     if (*n == 1) { // one element is in order
       OpBuilder b(op);
@@ -277,7 +310,9 @@ void knapper::splitSorts(func::FuncOp function, const SortModel &model) {
     }
     Splitter splitter{OpBuilder(op), op.getLoc(), model};
     int64_t lines = *all / *n;
-    if (*k > model.fewest && *n > model.run)
+    if (lines >= model.lines && *n > model.held && Splitter::isReduction(op))
+      splitter.reduce(op);
+    else if (*k > model.fewest && *n > model.run)
       splitter.split(op, lines, *n, *k);
     else if (int64_t parts = splitter.partsOf(lines, *n, *k);
              parts && *k <= model.fewest)

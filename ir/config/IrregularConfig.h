@@ -27,8 +27,9 @@ enum class ScanForm : int64_t {
   columns = 2,   ///< an element of each of the lines beside each other
   lookBack = 3,  ///< of one line, whose CTAs look back at the tiles before
   lines = 4,     ///< an element of each of many lines, wherever they lie
+  narrow = 5, ///< of few lines beside each other, all of them; CTAs look back
 };
-constexpr ScanForm largest(ScanForm) { return ScanForm::lines; }
+constexpr ScanForm largest(ScanForm) { return ScanForm::narrow; }
 
 /// GpuScan.cpp.
 struct ScanGpuConfig {
@@ -37,6 +38,8 @@ struct ScanGpuConfig {
   int64_t threads = 0;   ///< of a CTA; 0: as its tiles have it
   int64_t rowLength = 0; ///< shortRows: of a line, padded
   int64_t parts = 1;     ///< CTAs of a cluster that share out a line
+  int64_t steps = 0;     ///< narrow: elements of a line that a thread has
+  int64_t access = 0;    ///< narrow: elements that a thread reads at once
 
   template <class Config, class Visit>
   static void fields(Config &c, Visit &&visit) {
@@ -46,6 +49,8 @@ struct ScanGpuConfig {
     visit("threads", c.threads, none, false);
     visit("columns", c.rowLength, none, c.form == ScanForm::shortRows);
     visit("parts", c.parts, one, false);
+    visit("steps", c.steps, none, c.form == ScanForm::narrow);
+    visit("access", c.access, none, c.form == ScanForm::narrow);
   }
 };
 
@@ -90,6 +95,30 @@ struct TopKGpuConfig : SortTileGpuConfig {
     visit("tiles", c.tiles, none, true);
     visit("places", c.places, none, true);
     visit("parts", c.parts, one, false);
+  }
+};
+
+/// GpuLineSort.cpp.
+struct LineSortGpuConfig : SortTileGpuConfig {
+  bool staged = false; ///< lines go through shared memory
+
+  template <class Config, class Visit>
+  static void fields(Config &c, Visit &&visit) {
+    SortTileGpuConfig::fields(c, visit);
+    visit("staged", c.staged, false, true);
+  }
+};
+
+/// GpuRadixSort.cpp.
+struct RadixSortGpuConfig {
+  int64_t threads = 0; ///< of a CTA
+  int64_t items = 0;   ///< words of a thread
+
+  template <class Config, class Visit>
+  static void fields(Config &c, Visit &&visit) {
+    constexpr int64_t none = 0;
+    visit("threads", c.threads, none, true);
+    visit("items", c.items, none, true);
   }
 };
 

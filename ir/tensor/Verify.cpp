@@ -220,6 +220,16 @@ LogicalResult TopKOp::verify() {
     if (auto run = dyn_cast<IntegerAttr>(runs);
         !run || !size.isConstant(2 * run.getInt()))
       return emitOpError("ts.runs is half of the dim, not ") << runs;
+  if (Attribute digit = (*this)->getAttr("ts.digit")) {
+    constexpr int64_t most = 56;
+    auto bit = dyn_cast<IntegerAttr>(digit);
+    if (!bit || bit.getInt() < 0 || bit.getInt() > most ||
+        !elementTypeOf(getInput()).isUnsignedInteger(64) || getLargest() ||
+        !(size == Dim(getK())))
+      return emitOpError("ts.digit is of whole lines of ui64, the smallest "
+                         "first, and not ")
+             << digit;
+  }
   return success();
 }
 

@@ -35,7 +35,24 @@ LogicalResult TicketOp::verify() {
 LogicalResult LookBackOp::verify() {
   if (failed(verifyWords(*this, getState().getType())))
     return failure();
+  auto tile = dyn_cast<VectorType>(getValue().getType());
+  if (bool(tile) != getLanes().has_value() ||
+      (tile &&
+       (*getLanes() < 1 || int64_t(*getLanes()) > tile.getNumElements())))
+    return emitOpError("C3: lanes of ") << getValue().getType();
   return verifyScan(*this, getKind(), getValue().getType());
+}
+
+LogicalResult RadixPassOp::verify() {
+  for (Value buffer : {getFrom(), getTo(), getState()})
+    if (failed(verifyWords(*this, cast<BufferType>(buffer.getType()))))
+      return failure();
+  constexpr uint64_t mostBits = 56;
+  if (getBit() > mostBits)
+    return emitOpError("C2: the bits begin at ") << getBit();
+  if (int64_t(getItems()) < 1)
+    return emitOpError("C3: ") << int64_t(getItems()) << " items";
+  return success();
 }
 
 } // namespace knapper::tile

@@ -10,8 +10,6 @@ class Tile_GridOp<string mnemonic, list<Trait> traits = []>
     : Op<Tile_Dialect, mnemonic, traits>;
 def Tile_GridValue : AnyTypeOf<[AnyInteger, AnyFloat, VectorOfRankAndType<[1], [AnyInteger, AnyFloat]>]>;
 
-def Tile_GridScalar : AnyTypeOf<[AnyInteger, AnyFloat]>;
-
 def Tile_AtomicOp : Tile_GridOp<"atomic"> {
   let summary = "Combines consecutive elements with those of memory, whoever else does";
   let description = [{
@@ -46,18 +44,42 @@ def Tile_LookBackOp : Tile_GridOp<"look_back", [AllTypesMatch<["value", "before"
     depends on numbers alone. Programs before it must have begun (tile.ticket). `state` has, from `offset` on, for each program
     of the line and then for each 128 of them so many words as a value has 32 bits, all zero when the kernel starts (a decoupled
     look-back, Merrill and Garland 2016, which waits for fixed words instead of any: sums have the same bits in every run).
-    Executed once. Only GPUs have it. C1: words are i64. C2: kinds and elements are those of tile.scan.
+    Executed once. Only GPUs have it. Of a tile each of the first `lanes` lanes is of a line of its own, whose words follow
+    those of the lane before; what the others get is unspecified.
+    C1: words are i64. C2: kinds and elements are those of tile.scan. C3: `lanes` is given for tiles alone, which have as many.
   }];
-  let arguments = (ins Vector_CombiningKindAttr:$kind, Tile_GridScalar:$value,
-      Arg<Tile_BufferType, "", [MemRead, MemWrite]>:$state, Index:$offset, Index:$number, Index:$count);
-  let results = (outs Tile_GridScalar:$before);
+  let arguments = (ins Vector_CombiningKindAttr:$kind, Tile_GridValue:$value,
+      Arg<Tile_BufferType, "", [MemRead, MemWrite]>:$state, Index:$offset, Index:$number, Index:$count, OptionalAttr<I64Attr>:$lanes);
+  let results = (outs Tile_GridValue:$before);
   let assemblyFormat = [{
-    $kind `,` $value `state` $state `[` $offset `]` `number` $number `of` $count attr-dict
+    $kind `,` $value `state` $state `[` $offset `]` `number` $number `of` $count (`lanes` $lanes^)? attr-dict
     `:` type($value) `,` qualified(type($state))
   }];
   let hasVerifier = 1;
   // Programs whose values are taken together.
   let extraClassDeclaration = "static constexpr int64_t kGroup = 128;";
+}
+
+def Tile_RadixPassOp : Tile_GridOp<"radix_pass"> {
+  let summary = "Every program of a stable sort by eight bits";
+  let description = [{
+    `to` gets the words of each of `lines` lines of `length` from `from` in the order of the eight bits from `bit` on, equal
+    ones in their own order. The program's `number` is its ticket; a line has ceil(length / (threads * items)) tiles. The
+    first lines * tiles programs count the values in a tile each and look back at the tiles of its line before; as many
+    again place a tile's words. `state` has, from `offset` on, 256 words of 32 bits for each tile, all zero when the kernel
+    starts: what a value's count is, 2^30 times 1 (of the tile alone) or 2 (with those before it) above it. Only GPUs have it.
+    C1: words are i64. C2: length is below 2^30, bit is from 0 to 56. C3: items are positive.
+  }];
+  let arguments = (ins Arg<Tile_BufferType, "", [MemRead]>:$from, Arg<Tile_BufferType, "", [MemWrite]>:$to,
+      Arg<Tile_BufferType, "", [MemRead, MemWrite]>:$state, Index:$offset, Index:$number, Index:$lines, Index:$length,
+      I64Attr:$bit, I64Attr:$items);
+  let assemblyFormat = [{
+    $from `to` $to `state` $state `[` $offset `]` `number` $number `lines` $lines `of` $length `bit` $bit `items` $items
+    attr-dict `:` qualified(type($from)) `,` qualified(type($to)) `,` qualified(type($state))
+  }];
+  let hasVerifier = 1;
+  // Values of eight bits, which are as many as a program has threads.
+  let extraClassDeclaration = "static constexpr int64_t kValues = 256;";
 }
 
 #endif // KNAPPER_IR_TILE_GRIDOPS

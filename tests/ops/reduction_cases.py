@@ -271,6 +271,19 @@ for dtype, shape, dim in [("f32", (400, 7, 3), 1), ("bf16", (33, 150, 5), 1), ("
         case(f"scan lines {kind} {dtype} {'x'.join(map(str, shape))} {attributes}",
              [In("x", t, "unit" if dtype in FLOATS else "normal")], f"%r = ts.scan {kind} %x dim {dim} {attributes} : {t}", t,
              PLANE if "a" in shape else ({},), tolerance=ROUNDING.get(dtype, "exact"))
+# Few long lines beside each other, of which a program has all: lines that fill its threads and ones that do not, a last tile of
+# some steps, tiles of one group and of more than wait for each other at once.
+for dtype, shape, dim in [("bf16", (25003, 19), 0), ("f32", (3, 9001, 2, 5), 1), ("i64", (20001, 63), 0), ("f64", (2, 20000, 2), 1),
+                          ("i8", (300007, 7), 0), ("f16", (40000, 16), 0), ("ui32", (1, 70001, 33), 1)]:
+    t = T(dtype, *shape)
+    for kind, attributes in [("add", ""), ("add", "{exclusive = true, reverse = true}"), ("max", "{reverse = true}"), ("min", "{exclusive = true}")]:
+        case(f"scan narrow {kind} {dtype} {'x'.join(map(str, shape))} {attributes}",
+             [In("x", t, "ties" if kind == "add" and dtype in FLOATS else "normal")],
+             f"%r = ts.scan {kind} %x dim {dim} {attributes} : {t}", t)
+t = T("f32", 30011, 9)
+case("scan narrow between others", [In("x", t, "ties"), In("y", t, "ties")],
+     f"%e = ts.mul %x, %y : {t}\n%s = ts.scan add %e dim 0 : {t}\n%r = ts.add %s, %y : {t}", t)
+case("scan narrow special", [In("x", t, "special")], f"%r = ts.scan max %x dim 0 : {t}", t)
 for size in [64, 300, 20000]:
     t = T("f32", 9, size)
     case(f"scan between others {size}", [In("x", t), In("y", t)],
@@ -309,6 +322,16 @@ for dtype, shape, k in [("bf16", (3, 5000), 50), ("f32", (2, 1021), 5), ("f16", 
                  f"%r0, %r1 = ts.topk %x k <{k}> dim 1 {'' if largest else '{largest = false}'} : {t}",
                  [T(dtype, *picked), T("i64", *picked)], [{}],
                  (lambda x, k=k, f=np_topk(largest): f(x, k)) if values != "special" and dtype != "ui64" else None)
+# The first of many lines, which is what a reduction finds.
+for dtype, shape, dim in [("f32", (200, 90), 1), ("bf16", (130, 1000), 1), ("f16", (20, 70, 7), 1), ("i32", (128, 77), 1), ("ui8", (90, 300), 0),
+                          ("f64", (140, 65), 1), ("i64", (3, 50, 70), 2)]:
+    t = T(dtype, *shape)
+    picked = [1 if j == dim else d for j, d in enumerate(shape)]
+    for largest in [True, False]:
+        for values in ["normal", "ties"] + ["special"] * (dtype in FLOATS):
+            case(f"topk first {dtype} {'x'.join(map(str, shape))} {dim} {values}{'' if largest else ' smallest'}", [In("x", t, values)],
+                 f"%r0, %r1 = ts.topk %x k <1> dim {dim} {'' if largest else '{largest = false}'} : {t}",
+                 [T(dtype, *picked), T("i64", *picked)], [{}])
 # Whole lines: a network of one block, and beyond it runs that are merged (a number of elements that fills them, and one that
 # does not); most of a line; values alone.
 for dtype, shape, k in [("f32", (3, 300), 300), ("bf16", (2, 1025), 1025), ("i64", (2, 2048), 2048), ("ui8", (2, 4096), 4096),
@@ -323,11 +346,52 @@ for dtype, shape, k in [("f32", (3, 300), 300), ("bf16", (2, 1025), 1025), ("i64
                  f"%r0, %r1 = ts.topk %x k <{k}> dim 1 {'' if largest else '{largest = false}'} : {t}",
                  [T(dtype, *picked), T("i64", *picked)], [{}],
                  (lambda x, k=k, f=np_topk(largest): f(x, k)) if values != "special" and dtype != "ui64" else None)
+# Longer ones, by digits: one and several lines, elements of each width, a last tile of one word, tiles that look back at many.
+for dtype, shape, k in [("f32", (1, 20481), 20481), ("bf16", (3, 16500), 16500), ("f16", (1, 90001), 90001), ("i64", (2, 17000), 17000),
+                        ("i8", (1, 70001), 70001), ("ui16", (2, 33000), 20000), ("f64", (1, 16999), 16999), ("ui32", (5, 16385), 16385),
+                        ("f32", (1, 600011), 600011), ("i16", (1, 300000), 300000)]:
+    t = T(dtype, *shape)
+    picked = (shape[0], k)
+    for largest in [True, False]:
+        for values in ["normal", "ties"] + ["special"] * (dtype in FLOATS):
+            case(f"sort by digits {dtype} {'x'.join(map(str, shape))} {k} {values}{'' if largest else ' smallest'}", [In("x", t, values)],
+                 f"%r0, %r1 = ts.topk %x k <{k}> dim 1 {'' if largest else '{largest = false}'} : {t}",
+                 [T(dtype, *picked), T("i64", *picked)], [{}],
+                 (lambda x, k=k, f=np_topk(largest): f(x, k)) if values != "special" and dtype != "ui64" else None)
 for dtype, size in [("i32", 1000), ("i8", 3000), ("ui64", 4096), ("i64", 300)]:
     t = T(dtype, 3, size)
     for largest in [True, False]:
         case(f"sorted {dtype} {size}{'' if largest else ' smallest'}", [In("x", t)],
              f"%r, %i = ts.topk %x k <{size}> dim 1 {'' if largest else '{largest = false}'} : {t}", t, [{}])
+# Short lines, of which a GPU's thread holds one: each by itself or through shared memory, along the last dim or beside others,
+# whole or a part; a number of lines that fills CTAs and one that does not.
+for dtype, shape, dim, k in [("f16", (1003, 2), 1, 1), ("bf16", (517, 1, 3), 2, 1), ("bf16", (700, 5), 1, 3), ("f16", (19, 23, 63), 2, 28),
+                             ("f32", (130, 2), 1, 2), ("f32", (260, 64), 1, 64), ("f32", (131, 33), 1, 5), ("f32", (200, 50), 1, 1),
+                             ("f32", (7, 16, 33), 1, 16), ("bf16", (64, 300), 0, 64), ("i8", (6, 20, 3, 5), 1, 20), ("ui8", (300, 30), 1, 30),
+                             ("i16", (129, 11), 1, 4), ("ui16", (300, 9), 1, 9), ("i32", (2, 8, 65), 1, 1), ("ui32", (90, 32), 1, 32),
+                             ("i64", (200, 24), 1, 24), ("i64", (9, 5, 40), 1, 2), ("ui64", (130, 3), 1, 2), ("f64", (129, 17), 1, 4),
+                             ("f64", (257, 24), 1, 24), ("bf16", (256, 1, 8), 2, 8)]:
+    t = T(dtype, *shape)
+    picked = [k if j == dim else d for j, d in enumerate(shape)]
+    for largest in [True, False]:
+        for values in ["normal", "ties"] + ["special"] * (dtype in FLOATS):
+            case(f"short lines {dtype} {'x'.join(map(str, shape))} {dim} {k} {values}{'' if largest else ' smallest'}", [In("x", t, values)],
+                 f"%r0, %r1 = ts.topk %x k <{k}> dim {dim} {'' if largest else '{largest = false}'} : {t}",
+                 [T(dtype, *picked), T("i64", *picked)], [{}],
+                 (lambda x, k=k, d=dim, f=np_topk(largest): tuple(np_().moveaxis(y, 1, d) for y in f(np_().moveaxis(x, d, 1), k)))
+                 if values != "special" and dtype != "ui64" else None)
+for dtype, size in [("i8", 20), ("ui16", 7), ("i32", 64), ("i64", 24), ("ui32", 2)]:
+    t = T(dtype, 301, size)
+    for largest in [True, False]:
+        case(f"short lines sorted {dtype} {size}{'' if largest else ' smallest'}", [In("x", t)],
+             f"%r, %i = ts.topk %x k <{size}> dim 1 {'' if largest else '{largest = false}'} : {t}", t, [{}])
+for dtype, size, k in [("f16", 9, 9), ("f32", 3, 1), ("f64", 5, 2)]:
+    case(f"short lines indices {dtype} {size}", [In("x", T(dtype, "a", size), "ties")],
+         f"%v, %r = ts.topk %x k <{k}> dim 1 : {T(dtype, 'a', size)}", T("i64", "a", k), PLANE)
+# What is sorted is what a kernel before would have stored.
+t = T("f16", 300, 12)
+case("short lines of products", [In("x", t, "unit"), In("y", t, "unit")],
+     f"%z = ts.mul %x, %y : {t}\n%r0, %r1 = ts.topk %z k <5> dim 1 : {t}", [T("f16", 300, 5), T("i64", 300, 5)], [{}])
 t = T("f32", 6000, 2)
 case("sort between others 6000", [In("x", t, "ties")], f"%r0, %r1 = ts.topk %x k <6000> dim 0 : {t}", [t, T("i64", 6000, 2)], [{}])
 case("topk special", [In("x", T("f32", "a", 40), "special")],

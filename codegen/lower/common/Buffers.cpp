@@ -36,6 +36,8 @@ void TileLowering::aliasScopes(tile::FuncOp func) {
       value = atomic.getBuffer();
     else if (auto ticket = dyn_cast<tile::TicketOp>(op))
       value = ticket.getState();
+    else if (auto pass = dyn_cast<tile::RadixPassOp>(op))
+      value = pass.getTo(); // its ticket says that the state is written
     else if (auto product = dyn_cast<tile::MatmulOp>(op))
       value = product.getC();
     else if (auto attention = dyn_cast<tile::AttentionOp>(op))

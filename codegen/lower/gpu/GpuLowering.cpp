@@ -154,7 +154,13 @@ LogicalResult GpuLowering::layout(tile::FuncOp func) {
   bool gathers =
       func.walk([](tile::GatherOp) { return WalkResult::interrupt(); })
           .wasInterrupted();
-  if (gathers && !ctasPerSm && !packed && threads == kWarp && cluster == 1)
+  bool manyLines = func.walk([](tile::LookBackOp op) {
+                         return op.getLanes() ? WalkResult::interrupt()
+                                              : WalkResult::advance();
+                       })
+                       .wasInterrupted();
+  if (gathers && !ctasPerSm && !packed && cluster == 1 &&
+      (threads == kWarp || (manyLines && threads <= gatherThreads)))
     ctasPerSm = gatherThreads / (threads * programs);
   for (int64_t size : sizes)
     if (size % (int64_t(threads) * width))
@@ -506,6 +512,7 @@ LogicalResult GpuLowering::tileOp(Operation &op) {
       .Case([&](tile::AtomicOp op) { return atomic(op); })
       .Case([&](tile::TicketOp op) { return ticket(op); })
       .Case([&](tile::LookBackOp op) { return lookBack(op); })
+      .Case([&](tile::RadixPassOp op) { return radixPass(op); })
       .Case([&](tile::MatmulOp op) { return matmul(op); })
       .Case([&](tile::AttentionOp op) { return attention(op); })
       .Case([&](tile::PagedAttentionOp op) { return pagedAttention(op); })

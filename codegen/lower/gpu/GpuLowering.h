@@ -94,6 +94,10 @@ private:
   mlir::LogicalResult ticket(tile::TicketOp op);
   mlir::LogicalResult lookBack(tile::LookBackOp op);
 
+  //===-- Sorting by digits (RadixPass.cpp) -------------------------------===//
+  mlir::LogicalResult radixPass(tile::RadixPassOp op);
+  friend class RadixPassLowering;
+
   //===-- Scans and lists (BlockScan.cpp) ---------------------------------===//
   mlir::LogicalResult scan(tile::ScanOp op);
   mlir::LogicalResult scanRows(tile::ScanRowsOp op);

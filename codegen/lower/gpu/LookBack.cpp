@@ -3,6 +3,8 @@
 // so that one access brings both and nothing else has to be ordered.
 #include "codegen/lower/gpu/GpuLowering.h"
 
+#include "codegen/lower/common/CarriedLoop.h"
+
 using namespace mlir;
 
 namespace knapper::lower {
@@ -81,9 +83,10 @@ struct FlaggedWords {
 
 } // namespace
 
-// One warp reads all words it waits for at once: those of the programs of its
-// group, some a lane, and what all groups before make, which the last program
-// of the group before has left.
+// One warp reads all words of a line that it waits for at once: those of the
+// programs of its group, some a lane, and what all groups before make, which
+// the last program of the group before has left. Of a tile the warps take the
+// lanes' lines in turns.
 LogicalResult GpuLowering::lookBack(tile::LookBackOp op) {
   if (programs > 1 || threads < kWarp)
     return op.emitOpError("takes programs that are blocks");
@@ -92,42 +95,67 @@ LogicalResult GpuLowering::lookBack(tile::LookBackOp op) {
     return failure();
   constexpr unsigned group = tile::LookBackOp::kGroup, each = group / kWarp;
   vector::CombiningKind kind = op.getKind();
-  llvm::Value *own = scalar(op.getValue());
+  Parts values = parts(op.getValue());
+  bool isTile = isa<VectorType>(op.getValue().getType());
+  if (isTile && (width > 1 || values.size() > 1))
+    return op.emitOpError("takes tiles of an element a thread");
+  uint64_t lines = isTile ? *op.getLanes() : 1;
+  llvm::Value *own =
+      isTile ? b.CreateExtractElement(values[0], uint64_t(0)) : values[0];
   llvm::Type *type = own->getType();
   FlaggedWords words{b, type,
                      module.getContext().getOrInsertSyncScopeID("device")};
-  llvm::Value *number = scalar(op.getNumber());
-  auto place = [&](llvm::Value *index) {
+  llvm::Value *number = scalar(op.getNumber()), *count = scalar(op.getCount());
+  // Words of a line: of its programs and their groups.
+  llvm::Value *ofLine = b.CreateAdd(
+      count, b.CreateAdd(b.CreateLShr(count, uint64_t(llvm::Log2_32(group))),
+                         b.getInt64(1)));
+  auto place = [&](llvm::Value *line, llvm::Value *index) {
+    index = b.CreateAdd(index, b.CreateMul(line, ofLine));
     return address(*state,
                    b.CreateAdd(scalar(op.getOffset()),
                                b.CreateMul(index, b.getInt64(words.count))));
   };
-  auto placeOfGroup = [&](llvm::Value *index) {
-    return place(b.CreateAdd(scalar(op.getCount()), index));
-  };
   auto join = [&](llvm::Value *x, llvm::Value *y) {
     return combine(kind, arith::FastMathFlags::none, x, y);
   };
-  llvm::Value *isFirst = b.CreateICmpEQ(thread, b.getInt64(0));
-  when(isFirst, [&] { words.publish(place(number), own); });
   llvm::Value *shared =
-      sharedArray(type, 1, "_before" + llvm::Twine(exchanges++));
+      sharedArray(type, lines, "_before" + llvm::Twine(exchanges++));
   llvm::Align align(words.bits / 8);
-  when(b.CreateICmpULT(thread, b.getInt64(kWarp)), [&] {
+  auto slot = [&](llvm::Value *line) {
+    return b.CreateInBoundsGEP(type, shared, line);
+  };
+  // Nobody waits for what is published only behind a wait of its own.
+  when(b.CreateICmpULT(thread, b.getInt64(lines)), [&] {
+    words.publish(place(thread, number), own);
+    if (isTile)
+      b.CreateAlignedStore(own, slot(thread), align);
+  });
+  if (isTile)
+    barrier();
+  llvm::Value *lane = b.CreateAnd(thread, b.getInt64(kWarp - 1));
+  llvm::Value *isFirst = b.CreateICmpEQ(lane, b.getInt64(0));
+  auto look = [&](llvm::Value *line) {
+    llvm::Value *ownOfLine =
+        isTile ? b.CreateAlignedLoad(type, slot(line), align) : own;
     llvm::Value *inGroup = b.CreateAnd(number, b.getInt64(group - 1));
     llvm::Value *begin = b.CreateSub(number, inGroup);
     llvm::Value *groupNumber =
         b.CreateLShr(number, uint64_t(llvm::Log2_32(group)));
     llvm::Value *isFirstGroup = b.CreateICmpEQ(groupNumber, b.getInt64(0));
     llvm::Value *none = neutral(kind, type);
+    auto placeOfGroup = [&](llvm::Value *index) {
+      return place(line, b.CreateAdd(count, index));
+    };
     SmallVector<llvm::Value *> counts, from;
     for (unsigned i = 0; i < each; ++i) {
       llvm::Value *k =
-          b.CreateAdd(b.CreateMul(thread, b.getInt64(each)), b.getInt64(i));
+          b.CreateAdd(b.CreateMul(lane, b.getInt64(each)), b.getInt64(i));
       counts.push_back(b.CreateICmpULT(k, inGroup));
       // Of others its own, which is there.
-      from.push_back(place(b.CreateAdd(
-          begin, b.CreateBinaryIntrinsic(llvm::Intrinsic::umin, k, inGroup))));
+      from.push_back(place(
+          line, b.CreateAdd(begin, b.CreateBinaryIntrinsic(
+                                       llvm::Intrinsic::umin, k, inGroup))));
     }
     llvm::Value *fromGroup = placeOfGroup(groupNumber);
     llvm::BasicBlock *wait = newBlock("wait"), *there = newBlock("there");
@@ -156,13 +184,35 @@ LogicalResult GpuLowering::lookBack(tile::LookBackOp op) {
     when(isFirst, [&] {
       when(b.CreateICmpEQ(inGroup, b.getInt64(group - 1)), [&] {
         words.publish(placeOfGroup(b.CreateAdd(groupNumber, b.getInt64(1))),
-                      join(before, own));
+                      join(before, ownOfLine));
       });
-      b.CreateAlignedStore(before, shared, align);
+      b.CreateAlignedStore(before, slot(line), align);
     });
-  });
+  };
+  llvm::Value *warp = b.CreateLShr(thread, uint64_t(llvm::Log2_32(kWarp)));
+  if (isTile)
+    carriedLoop(
+        b, "line", {warp},
+        [&](const Carried &c) {
+          return b.CreateICmpULT(c[0], b.getInt64(lines));
+        },
+        [&](const Carried &c) -> Carried {
+          look(c[0]);
+          return {b.CreateAdd(c[0], b.getInt64(threads / kWarp))};
+        });
+  else
+    when(b.CreateICmpEQ(warp, b.getInt64(0)), [&] { look(b.getInt64(0)); });
   barrier();
-  set(op.getBefore(), {b.CreateAlignedLoad(type, shared, align)});
+  if (!isTile) {
+    set(op.getBefore(), {b.CreateAlignedLoad(type, shared, align)});
+    return success();
+  }
+  llvm::Value *mine = b.CreateBinaryIntrinsic(llvm::Intrinsic::umin, thread,
+                                              b.getInt64(lines - 1));
+  set(op.getBefore(),
+      {b.CreateInsertElement(llvm::PoisonValue::get(values[0]->getType()),
+                             b.CreateAlignedLoad(type, slot(mine), align),
+                             uint64_t(0))});
   return success();
 }
 

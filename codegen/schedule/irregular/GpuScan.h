@@ -24,4 +24,13 @@ inline ts::Dim wordsOfLine(ts::Dim tiles, mlir::Type element) {
   return (tiles + groups) * (element.getIntOrFloatBitWidth() > 32 ? 2 : 1);
 }
 
+/// Groups of threads that are combined at once in the narrow form, and how many
+/// of a CTA's threads have elements: all or whole such.
+constexpr int64_t kGroupsAtOnce = 8;
+inline int64_t narrowGroups(int64_t threads, int64_t columns) {
+  int64_t groups = threads / columns;
+  return groups <= 2 * kGroupsAtOnce ? groups
+                                     : groups / kGroupsAtOnce * kGroupsAtOnce;
+}
+
 } // namespace knapper::scan

@@ -107,6 +107,40 @@ bool lookBackInstead(Schedule &schedule, config::ScanGpuConfig &config,
   return true;
 }
 
+/// Seconds of a look-back of few lines beside each other: reads are of whole
+/// sectors, stores are not.
+double narrowSeconds(const TargetDesc &target, const Traffic &traffic) {
+  constexpr double startSeconds = 6e-6, more = 1.4;
+  return traffic.bytes() / target.copyBandwidth * more + startSeconds;
+}
+
+/// Makes a schedule one whose programs have all of `columns` lines.
+bool narrowInstead(Schedule &schedule, config::ScanGpuConfig &config,
+                   ts::ScanOp op, const Traffic &traffic, int64_t columns,
+                   const TargetDesc &target) {
+  constexpr int64_t threads = 256, leastSteps = 4, bytes = sizeof(int64_t);
+  int64_t around = traffic.lines / columns,
+          groups = narrowGroups(threads, columns), steps = 16;
+  auto tiles = [&] {
+    return int64_t(llvm::divideCeil(traffic.length, groups * steps));
+  };
+  while (steps > leastSteps && around * tiles() < target.cores)
+    steps /= 2;
+  Dim one = schedule.grain;
+  Type element = computeType(ts::elementTypeOf(op.getInput()));
+  int64_t words = *wordsOfLine(one * tiles(), element).asConstant();
+  if (tiles() < 2 || words > kMostState / bytes / traffic.lines)
+    return false;
+  schedule.state = (kHeadWords + traffic.lines * words) * bytes;
+  config = {.form = ScanForm::narrow,
+            .lanes = threads,
+            .threads = threads,
+            .steps = steps,
+            .access = 1};
+  schedule.grid = one * (around * tiles());
+  return true;
+}
+
 } // namespace
 
 LogicalResult chooseGpuScan(ts::KernelOp kernel, const TargetDesc &target,
@@ -192,7 +226,11 @@ LogicalResult chooseGpuScan(ts::KernelOp kernel, const TargetDesc &target,
     parts = partsOf(target, others, tiles, 2);
     config.lanes = lanes;
     schedule.grid = others;
-    constexpr double tileSeconds = 2e-6;
+    // An access of each element that lies apart.
+    constexpr double wholeSeconds = 2e-6, apartOfElement = 3.8e-9;
+    double tileSeconds =
+        strided ? std::max(wholeSeconds, double(lanes) * apartOfElement)
+                : wholeSeconds;
     constexpr int64_t held = 2;
     double seconds = 0;
     constexpr int64_t threads = 128;
@@ -215,7 +253,15 @@ LogicalResult chooseGpuScan(ts::KernelOp kernel, const TargetDesc &target,
     }
     if (traffic && traffic->length > lanes &&
         lookBackSeconds(target, *traffic, strided) < seconds &&
-        lookBackInstead(schedule, config, op, *traffic, width, strided, target))
+        lookBackInstead(schedule, config, op, *traffic, width, strided,
+                        target)) {
+      parts = 1;
+      seconds = lookBackSeconds(target, *traffic, strided);
+    }
+    if (std::optional<int64_t> columns = inner.asConstant();
+        traffic && strided && columns && *columns < fewLines &&
+        narrowSeconds(target, *traffic) < seconds &&
+        narrowInstead(schedule, config, op, *traffic, *columns, target))
       parts = 1;
   }
   schedule.parameters = config::print(config);

@@ -38,6 +38,19 @@ func.func @wide(%x: tensor<5001xi64>) -> (tensor<5001xi64>, tensor<5001xi64>) {
   return %v, %i : tensor<5001xi64>, tensor<5001xi64>
 }
 
+// Longer lines go by digits: 16 bits in two steps, above the places.
+// CHECK-LABEL: @digits
+// CHECK: ts.bitcast %{{.*}} : tensor<3x16500xbf16> to tensor<3x16500xui16>
+// CHECK: %[[WORDS:.*]] = ts.or {{.*}} : tensor<3x16500xui64>
+// CHECK-NOT: ts.pad
+// CHECK: %[[LOW:.*]], %{{.*}} = ts.topk %[[WORDS]] k <16500> dim 1 {largest = false, ts.digit = 32 : i64}
+// CHECK: ts.topk %[[LOW]] k <16500> dim 1 {largest = false, ts.digit = 40 : i64}
+// CHECK-NOT: ts.topk
+func.func @digits(%x: tensor<3x16500xbf16>) -> (tensor<3x16500xbf16>, tensor<3x16500xi64>) {
+  %v, %i = ts.topk %x k <16500> dim 1 : tensor<3x16500xbf16>
+  return %v, %i : tensor<3x16500xbf16>, tensor<3x16500xi64>
+}
+
 // One run, and few results: as they are.
 // CHECK-LABEL: @stay
 // CHECK-COUNT-2: ts.topk
@@ -71,6 +84,21 @@ func.func @whole(%x: tensor<64x4096xf32>, %y: tensor<3000xf32>) -> (tensor<64x9x
   %v, %i = ts.topk %x k <9> dim 1 : tensor<64x4096xf32>
   %w, %j = ts.topk %y k <9> dim 0 : tensor<3000xf32>
   return %v, %w : tensor<64x9xf32>, tensor<9xf32>
+}
+
+// The first of each of many lines is what a reduction finds, but for the
+// smallest floats: NaN goes last there.
+// CHECK-LABEL: @first
+// CHECK: %[[I:.*]] = ts.arg_reduce max %arg0 dim 1
+// CHECK: %[[P:.*]] = ts.reshape %[[I]] : {{.*}} to tensor<200x1x7xi64>
+// CHECK: %[[V:.*]] = ts.gather_elements %arg0, %[[P]] dim 1
+// CHECK: ts.topk %arg0 k <1> dim 1 {largest = false}
+// CHECK: ts.arg_reduce min %arg1 dim 1
+func.func @first(%x: tensor<200x90x7xf16>, %y: tensor<300x80xi32>) -> (tensor<200x1x7xf16>, tensor<200x1x7xi64>, tensor<200x1x7xi64>, tensor<300x1xi64>) {
+  %v, %i = ts.topk %x k <1> dim 1 : tensor<200x90x7xf16>
+  %w, %j = ts.topk %x k <1> dim 1 {largest = false} : tensor<200x90x7xf16>
+  %u, %l = ts.topk %y k <1> dim 1 {largest = false} : tensor<300x80xi32>
+  return %v, %i, %j, %l : tensor<200x1x7xf16>, tensor<200x1x7xi64>, tensor<200x1x7xi64>, tensor<300x1xi64>
 }
 
 // CHECK-LABEL: @one

@@ -190,6 +190,11 @@ Results topK(TopKOp op, const Call &call) {
   Call::wide(input.dtype(), [&](auto t) {
     using T = decltype(t);
     std::vector<T> x = input.load<T>();
+    // Only eight bits of them are compared.
+    if constexpr (std::is_integral_v<T>)
+      if (auto digit = op->getAttrOfType<IntegerAttr>("ts.digit"))
+        for (T &element : x)
+          element = T((uint64_t(element) >> digit.getInt()) & 0xff);
     std::vector<int64_t> order(along.size);
     along.forEachLine([&](int64_t o, int64_t n) {
       std::iota(order.begin(), order.end(), 0);

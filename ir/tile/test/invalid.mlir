@@ -269,3 +269,20 @@ tile.func @collect_alone(%n: index) {
   %all = tile.cluster_collect %a to %b count %n limit 8 : !tile.buffer<i64> to !tile.buffer<i64>
   tile.return
 }
+
+// -----
+
+tile.func @looks(%s: !tile.buffer<i64>, %x: !tile.buffer<f32>, %n: index) {
+  %v = tile.load %x[%n] : !tile.buffer<f32> -> vector<32xf32>
+  // expected-error @+1 {{C3: lanes of 'vector<32xf32>'}}
+  %b = tile.look_back <add>, %v state %s[%n] number %n of %n lanes 33 : vector<32xf32>, !tile.buffer<i64>
+  tile.return
+}
+
+// -----
+
+tile.func @digit(%s: !tile.buffer<i64>, %x: !tile.buffer<i64>, %n: index) {
+  // expected-error @+1 {{C2: the bits begin at 57}}
+  tile.radix_pass %x to %s state %s[%n] number %n lines %n of %n bit 57 items 4 : !tile.buffer<i64>, !tile.buffer<i64>, !tile.buffer<i64>
+  tile.return
+}

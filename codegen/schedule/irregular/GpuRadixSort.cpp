@@ -1,0 +1,79 @@
+// A stable sort by eight bits of 64-bit words (`ts.digit`), of which longer
+// sorts of known sizes consist (graph/layout/SplitSorts.h): an LSD radix sort,
+// a launch a digit. Programs count the values of a tile, then place its words
+// (tile.radix_pass).
+//
+// Parameters: threads, items (words of a thread).
+#include "codegen/schedule/irregular/GpuSorter.h"
+#include "ir/tile/GridOps.h"
+
+using namespace mlir;
+
+namespace knapper {
+
+using ts::Dim;
+
+namespace {
+/// 64-bit words of the state before the tiles'.
+constexpr int64_t kHeadWords = 16;
+constexpr int64_t kValues = tile::RadixPassOp::kValues;
+} // namespace
+
+LogicalResult chooseGpuRadixSort(ts::KernelOp kernel, const TargetDesc &target,
+                                 Knobs &knobs,
+                                 SmallVectorImpl<Schedule> &schedules) {
+  ts::TopKOp op = sortIn(kernel);
+  if (!op || !op->hasAttr("ts.digit"))
+    return success();
+  SmallVector<Dim> dims = ts::dimsOf(op.getInput());
+  std::optional<int64_t> lines = dims.front().asConstant(),
+                         length = dims.back().asConstant();
+  if (dims.size() != 2 || !lines || !length || *length >= int64_t(1) << 30 ||
+      !isa<BlockArgument>(op.getInput()) || kernel.getNumResults() != 1 ||
+      kernel.yield().getValues()[0] != op.getValues())
+    return kernel.emitOpError("sorts by a digit and is not lines of words");
+  config::RadixSortGpuConfig config;
+  config.threads = kValues;
+  config.items = 16;
+  // Rather a tile for each processor.
+  constexpr int64_t leastItems = 4;
+  auto tiles = [&] {
+    return int64_t(llvm::divideCeil(*length, config.threads * config.items));
+  };
+  while (config.items > leastItems && *lines * tiles() < target.cores)
+    config.items /= 2;
+  Dim one = Dim::constant(kernel.getContext(), 1);
+  Schedule schedule;
+  schedule.kind = "gpu_radix_sort";
+  schedule.parameters = config::print(config);
+  schedule.grid = one * (2 * *lines * tiles());
+  schedule.grain = one;
+  schedule.scratch = one * 0;
+  constexpr int64_t wordBytes = 8, countBytes = 4;
+  schedule.state =
+      kHeadWords * wordBytes + *lines * tiles() * kValues * countBytes;
+  schedules.push_back(std::move(schedule));
+  return success();
+}
+
+LogicalResult buildGpuRadixSort(BuildContext &context) {
+  auto config = configOf<config::RadixSortGpuConfig>(context);
+  if (failed(config))
+    return failure();
+  ElementEmitter &e = context.emitter;
+  OpBuilder &b = e.builder;
+  Location loc = e.location;
+  ts::TopKOp op = sortIn(context.kernel);
+  SmallVector<Dim> dims = ts::dimsOf(op.getInput());
+  Value state = e.stateBuffer();
+  Value ticket =
+      tile::TicketOp::create(b, loc, b.getIndexType(), state, e.constant(0));
+  tile::RadixPassOp::create(
+      b, loc, e.inputBuffer(cast<BlockArgument>(op.getInput())),
+      e.outputBuffer(0), state, e.constant(kHeadWords), ticket, e.size(dims[0]),
+      e.size(dims[1]), op->getAttrOfType<IntegerAttr>("ts.digit"),
+      b.getI64IntegerAttr(config->items));
+  return success();
+}
+
+} // namespace knapper
