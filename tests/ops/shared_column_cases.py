@@ -167,8 +167,8 @@ for dtype, shape, dims in [("f16", (94, 2), [0]), ("bf16", (1, 2304, 4), [1]), (
     if len(dims) == 1:
         case(f"shared columns as rows index {dtype} {'x'.join(map(str, shape))} {dims}", [In("x", t, "ties")],
              f"%r = ts.arg_reduce min %x dim {dims[0]} : {t}", T("i64", *r.dims), [{}])
-# Few long rows, whose tiles the programs of a cluster take: whole tiles, and such as begin anywhere.
-for dtype, shape in [("f16", (17, 25088)), ("f32", (3, 20001)), ("bf16", (2, 119547)), ("f32", (1, 65536))]:
+# Few long rows, whose tiles the programs of a cluster take: whole tiles, and such as begin anywhere; one tile a program, and several.
+for dtype, shape in [("f16", (17, 25088)), ("f32", (3, 20001)), ("bf16", (2, 119547)), ("f32", (1, 65536)), ("f16", (2, 524288)), ("f32", (3, 270001))]:
     near = MANY if dtype == "f32" else "ulp 2"
     columns(f"long rows softmax {dtype} {'x'.join(map(str, shape))}", dtype, shape, [1], "%y = ts.neg %x : {t}\n%r = ts.softmax %y dim 1 : {t}", "t",
             None, "normal", near)
@@ -178,3 +178,15 @@ for dtype, shape in [("f16", (17, 25088)), ("f32", (3, 20001)), ("bf16", (2, 119
     columns(f"long rows between their ends {dtype} {'x'.join(map(str, shape))}", dtype, shape, [1],
             "%m = ts.reduce max %x [1] : {t}\n%k = ts.reduce min %x [1] : {t}\n%w = ts.broadcast %m [0] : {r} to {t}\n"
             "%v = ts.broadcast %k [0] : {r} to {t}\n%a = ts.sub %w, %x : {t}\n%b = ts.sub %x, %v : {t}\n%r = ts.mul %a, %b : {t}", "t", None, "normal", near)
+# The index of the best of a long row: in any program's part, equal ones in several.
+for dtype, shape in [("f16", (5, 40000)), ("f32", (2, 300007)), ("i32", (3, 70001))]:
+    for kind in ["max", "min"]:
+        case(f"shared columns long rows index {kind} {dtype} {'x'.join(map(str, shape))}", [In("x", T(dtype, *shape), "ties")],
+             f"%r = ts.arg_reduce {kind} %x dim 1 : {T(dtype, *shape)}", T("i64", shape[0]), [{}])
+# Rows of several dims that a factor a channel keeps apart: programs share the longer one, the run of memory or not.
+for dtype, shape in [("bf16", (3, 10, 32000)), ("bf16", (64, 10, 32000)), ("f32", (2, 5, 20003)), ("f32", (2, 3, 200003)), ("f16", (4, 600, 100)), ("f32", (1, 1001, 33))]:
+    t, c = T(dtype, *shape), T(dtype, *shape[:2])
+    case(f"shared columns group norm {dtype} {'x'.join(map(str, shape))}", [In("x", t), In("g", c, "positive"), In("b", c)],
+         f"%y = ts.neg %x : {t}\n%n = ts.layer_norm %y dim 1 epsilon 1.0e-5 : {t}\n%gt = ts.broadcast %g [0, 1] : {c} to {t}\n"
+         f"%p = ts.mul %n, %gt : {t}\n%bt = ts.broadcast %b [0, 1] : {c} to {t}\n%r = ts.add %p, %bt : {t}", t, [{}], None,
+         {"f32": "relative 1e-5", "f16": "relative 2e-3", "bf16": "relative 1e-2"}[dtype])

@@ -140,7 +140,7 @@ ReduceBuilder::forTiles(ValueRange carried, TileFn body, JoinFn join) {
     base = e.mul(base, e.size(length));
     int64_t known = length.knownDivisor();
     std::optional<int64_t> number = length.asConstant();
-    if (part) {
+    if (partStart && !partEnd) {
       // Each pass is seen to read what the one before has read.
       coord.dims[lane] = {partStart, 1, {}, lanes};
       coord.valid = partValid;
@@ -158,7 +158,8 @@ ReduceBuilder::forTiles(ValueRange carried, TileFn body, JoinFn join) {
       return body(coord, coord.valid, values);
     }
     return forLanes(
-        e, e.constant(0), e.size(length), lanes, known && known % lanes == 0,
+        e, partStart ? partStart : e.constant(0),
+        partEnd ? partEnd : e.size(length), lanes, known && known % lanes == 0,
         values,
         [&](Value i, Value valid, ValueRange inner) {
           Coord at = coord;
@@ -376,6 +377,21 @@ std::pair<Value, Value> ReduceBuilder::ownRows(unsigned dim) {
   return {before(part), before(e.add(part, e.constant(1)))};
 }
 
+void ReduceBuilder::turnToPart() {
+  std::optional<int64_t> number = length.asConstant();
+  if (number && *number <= lanes * parts) {
+    partStart = e.mul(part, e.constant(lanes));
+    if (*number != lanes * parts)
+      partValid = e.sub(e.size(length), partStart);
+    return;
+  }
+  // Whole tiles, so that all but the last program's have one shape.
+  Value all = e.size(length),
+        own = e.size(length.ceilDiv(length.like(lanes * parts)) * lanes);
+  partStart = e.min(e.mul(part, own), all);
+  partEnd = e.min(e.add(partStart, own), all);
+}
+
 Value ReduceBuilder::acrossCluster(Operation *reduction, Value tile) {
   if (!part)
     return tile;
@@ -572,11 +588,8 @@ LogicalResult ReduceBuilder::build() {
     part = e.rem(id, e.constant(parts));
     id = e.div(id, e.constant(parts));
   }
-  if (part && rowForm) {
-    partStart = e.mul(part, e.constant(lanes));
-    if (!length.isConstant(lanes * parts))
-      partValid = e.sub(e.size(length), partStart);
-  }
+  if (part && rowForm && lane == sharedDim(space))
+    turnToPart();
   findPasses();
   findRowOperands();
   e.provide = [&](Value tensor, const Coord &at) -> Value {

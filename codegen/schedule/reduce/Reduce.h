@@ -139,6 +139,9 @@ private:
   /// All passes of the row, one after another.
   llvm::LogicalResult passes();
   llvm::LogicalResult storeResults();
+  /// Row form, programs of a cluster share the run itself: finds the program's
+  /// own part of it.
+  void turnToPart();
   /// What of a loop over a reduced dim is the program's own: [first, second).
   std::pair<mlir::Value, mlir::Value> ownRows(unsigned dim);
   /// A reduction's tile over the whole column, of those of the cluster.
@@ -232,7 +235,7 @@ private:
   bool stream;          ///< full-shape results bypass the caches
   int64_t group;        ///< rows that are reduced together
   int64_t parts;        ///< programs of a cluster that share a column's rows,
-                        ///< or a row's tiles, one each
+                        ///< or a row's tiles
   bool across;          ///< columns of all kept dims are lanes
   unsigned lane, first; ///< of the dims that are one run
   ts::Dim length;       ///< of the run
@@ -249,7 +252,10 @@ private:
   llvm::SmallVector<LaneIndex> keptLanes; ///< across: of each kept dim
   mlir::Value laneStart, laneValid;       ///< column form
   mlir::Value part; ///< the program's number in its cluster, or null
-  mlir::Value partStart, partValid; ///< row form: of the program's tile
+  /// Row form, of the program's elements of the run: where they begin, where
+  /// they end, and how many they are, where they are one tile and not all of
+  /// it.
+  mlir::Value partStart, partEnd, partValid;
   llvm::DenseMap<mlir::Value, mlir::Value>
       finished; ///< reduction result -> its value
   /// Of the current tile in the reduced space; column form: of its scratch.

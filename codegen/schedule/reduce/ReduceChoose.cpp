@@ -190,21 +190,44 @@ static bool columnsAsRows(const Space &space, int64_t columns, int64_t run,
   return run < narrow || (parts == 1 && columns < busy && elements <= cached);
 }
 
-/// How the programs of a cluster share few long rows, a tile each: so many (1:
-/// none), of so many lanes. `kernel` has no composites.
+/// Of a run of so many elements, tiles about equal, of at most about `most`.
+static int64_t equalTiles(int64_t length, int64_t most) {
+  constexpr int64_t step = 512;
+  int64_t tiles = llvm::divideCeil(length, most);
+  return llvm::alignTo(llvm::divideCeil(length, tiles), step);
+}
+
+/// How often a program that does not hold its part of a row reads it.
+static int64_t readsOfRow(ts::KernelOp kernel, const Space &space) {
+  int64_t reads = 0;
+  for (Operation &op : kernel.getBody().front())
+    reads += isa<ts::ReduceOp, ts::ArgReduceOp>(op);
+  return reads + llvm::any_of(kernel.getResults(), [&](Value value) {
+           return ts::dimsOf(value) == space.dims;
+         });
+}
+
+/// How the programs of a cluster share few long rows: so many (1: none), of
+/// tiles of so many lanes. Each has one tile, which it holds, or the tiles of a
+/// part of the longest reduced dim, which it reads in each pass. `kernel` has
+/// no composites.
 static Sharing shareRow(ts::KernelOp kernel, const Space &space, int64_t rows,
                         unsigned lane, const TargetDesc &target) {
   constexpr Sharing none = {1, 0};
-  std::optional<int64_t> length = space.dims[lane].asConstant();
-  for (int64_t d : space.reduced)
-    if (d != int64_t(lane) && !space.dims[d].isConstant(1))
-      return none;
   constexpr int64_t leastRow = 16384, leastTile = 4096, mostParts = 8;
-  if (!target.clusters || !length || *length < leastRow)
+  unsigned shared = sharedDim(space);
+  int64_t turns = 1; // of a loop around the shared dim
+  for (int64_t d : space.reduced) {
+    std::optional<int64_t> size = space.dims[d].asConstant();
+    if (!size)
+      return none;
+    if (d != int64_t(shared))
+      turns *= *size;
+  }
+  int64_t length = *space.dims[shared].asConstant(), row = length * turns;
+  if (!target.clusters || row < leastRow || rows >= 2 * int64_t(target.cores))
     return none;
   for (Operation &op : kernel.getBody().front()) {
-    if (isa<ts::ArgReduceOp>(op))
-      return none;
     auto reduce = dyn_cast<ts::ReduceOp>(op);
     if (reduce &&
         computeType(ts::elementTypeOf(reduce.getInput())).isInteger(1))
@@ -215,17 +238,50 @@ static Sharing shareRow(ts::KernelOp kernel, const Space &space, int64_t rows,
   if (llvm::any_of(kernel.getResults(), isFull) &&
       !llvm::all_of(kernel.getResults(), isFull))
     return none;
+  int64_t bytes = 1;
+  for (BlockArgument argument : kernel.getBody().getArguments())
+    bytes = std::max(bytes, ts::elementBytes(ts::elementTypeOf(argument)));
+
+  // One tile each: whole accesses of the threads of a block, of which a thread
+  // has registers for 32 elements and what it computes of them.
+  constexpr int64_t round = 2048, narrow = 16384;
+  int64_t mostOfTile = mostHeld(kernel, target);
+  if (bytes <= 2)
+    mostOfTile = std::min(mostOfTile, narrow);
+  bool isRun = lane == shared;
+  auto held = [&](int64_t parts) -> Sharing {
+    int64_t tile = llvm::alignTo(llvm::divideCeil(length, parts), round);
+    if (!isRun || turns != 1 || tile > mostOfTile)
+      return none;
+    return {int64_t(llvm::divideCeil(length, tile)), tile};
+  };
+  // What a processor with the most programs reads, in bytes, and what it could
+  // read while the programs of a cluster wait for each other.
+  constexpr int64_t waits = 4096;
+  int64_t reads = readsOfRow(kernel, space);
+  auto cost = [&](int64_t parts) {
+    int64_t programs = llvm::divideCeil(rows * parts, target.cores);
+    // Again from the second-level cache, at twice the rate; a program alone
+    // leaves memory idle between its tiles.
+    int64_t quarters = 4;
+    if (!held(parts).lanes)
+      quarters = (2 + 2 * reads) + (programs == 1 ? 1 + reads : 0);
+    return programs * (row * bytes / parts) * quarters / 4 +
+           (parts > 1 ? waits * reads : 0);
+  };
   int64_t parts = 1;
-  while (parts < mostParts && rows * parts < target.cores &&
-         *length / (2 * parts) >= leastTile)
-    parts *= 2;
-  // Whole accesses of the threads of a block.
-  constexpr int64_t round = 2048;
-  int64_t tile = llvm::alignTo((*length + parts - 1) / parts, round);
-  parts = (*length + tile - 1) / tile;
-  if (parts == 1 || tile > mostHeld(kernel, target))
+  for (int64_t more = 2; more <= mostParts; more *= 2)
+    if (row / more >= leastTile && length >= more && cost(more) < cost(parts))
+      parts = more;
+  if (parts == 1)
     return none;
-  return {parts, tile};
+  if (Sharing tiles = held(parts); tiles.lanes)
+    return tiles.parts > 1 ? tiles : none;
+  if (!isRun)
+    return {parts, 0};
+  // As many accesses at once as a processor needs.
+  constexpr int64_t atOnce = 32768;
+  return {parts, equalTiles(llvm::divideCeil(length, parts), atOnce / bytes)};
 }
 
 /// Whether a GPU's lanes lie across all kept dims: where rows are short, or
@@ -343,12 +399,19 @@ LogicalResult chooseReduce(ts::KernelOp kernel, const TargetDesc &target,
     else if (number && *number > lanes && rowForm &&
              *number <= mostHeld(*copy, target))
       lanes = aroundRow(*copy, *number, target);
+    // One of several turns has partial results beside it in registers.
+    constexpr int64_t mostOfTurn = 16384;
+    bool turns = llvm::any_of(space->reduced, [&](int64_t d) {
+      return d != int64_t(lane) && !space->dims[d].isConstant(1);
+    });
+    if (rowForm && turns && lanes > mostOfTurn)
+      lanes = equalTiles(representative(run), mostOfTurn);
     while (lanes > 128 && lanes / 2 >= representative(run))
       lanes /= 2;
     // Rather more programs than wide ones; of a long row, whole blocks.
     constexpr int64_t leastPrograms = 256;
     parts = sharing.parts;
-    if (parts > 1)
+    if (parts > 1 && sharing.lanes)
       lanes = sharing.lanes;
     else if (!rowForm)
       while (lanes > 128 && representative(run) / lanes *

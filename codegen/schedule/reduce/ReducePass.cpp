@@ -249,10 +249,13 @@ LogicalResult ReduceBuilder::run(unsigned pass, ArrayRef<Fetch> fetches,
         DenseElementsAttr::get(VectorType::get(lanes, scalar),
                                Attribute(neverAttr)));
     Value candidates = arith::SelectOp::create(b, loc, equal, where, none);
-    Value index = vector::ReductionOp::create(
+    auto nearest = vector::ReductionOp::create(
         b, loc,
         last ? vector::CombiningKind::MAXSI : vector::CombiningKind::MINSI,
         candidates);
+    if (part)
+      nearest->setAttr("tile.of_cluster", b.getUnitAttr());
+    Value index = nearest;
     // Nothing compared equal (no elements): index 0.
     Value lost =
         arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, index,
