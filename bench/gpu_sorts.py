@@ -108,14 +108,14 @@ def wrong(torch: Any, case: Case, x: Any, results: list[Any]) -> str:
     """What differs; nothing where all is right."""
     if not case.k:
         exact = x.double().cumsum(case.dim)
-        error = (results[0].double() - exact).norm() / exact.norm()
+        error = (results[0].to(exact.device).double() - exact).norm() / exact.norm()
         bound = 5e-3 if x.element_size() == 2 else 1e-6
         return "" if error < bound else f"error {error:.2g}"
     values, places = torch.sort(x, dim=case.dim, descending=case.largest, stable=True)
     values, places = values.narrow(case.dim, 0, case.k), places.narrow(case.dim, 0, case.k)
-    if not torch.equal(results[1], places):
+    if not torch.equal(results[1].to(places.device), places):
         return "indices"
-    return "" if torch.equal(results[0], values) else "values"
+    return "" if torch.equal(results[0].to(values.device), values) else "values"
 
 
 def drawn(torch: Any, case: Case) -> Any:

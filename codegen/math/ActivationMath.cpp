@@ -55,6 +55,17 @@ static V sigmoidOfPower(V t) {
 
 V sigmoidByExp2(V x) { return sigmoidOfPower(x * -kLog2E); }
 
+V tanhByExp2(V x) {
+  // 1 - 2 / (1 + e^2x) cancels near 0; there five terms of the series.
+  constexpr double bound = 0.25;
+  constexpr double series[] = {62.0 / 2835, -17.0 / 315, 2.0 / 15, -1.0 / 3};
+  V square = x * x, tail = x.constant(series[0]);
+  for (double term : llvm::ArrayRef(series).drop_front())
+    tail = fma(tail, square, term);
+  V large = fma(sigmoidOfPower(x * (-2 * kLog2E)), 2, -1);
+  return select(abs(x) < bound, fma(x * square, tail, x), large);
+}
+
 V geluTanhByExp2(V x) {
   constexpr double scale = -2 * kSqrt2OverPi * kLog2E;
   return x * sigmoidOfPower(x * fma(x * x, scale * kCubic, scale));

@@ -54,6 +54,10 @@ Value buildSigmoidByExp2(OpBuilder &b, Location loc, Value x) {
   return applied(vm::sigmoidByExp2, {&b, loc, x}).value;
 }
 
+Value buildTanhByExp2(OpBuilder &b, Location loc, Value x) {
+  return applied(vm::tanhByExp2, {&b, loc, x}).value;
+}
+
 Value buildGeluTanh(OpBuilder &b, Location loc, Value x) {
   return applied(vm::geluTanh, {&b, loc, x}).value;
 }

@@ -95,9 +95,10 @@ V rsqrt(V x);
 /// target has as an instruction. `half`: the result is rounded to 16 bits.
 V geluErf(V x, bool exp2Instruction = false, bool half = false);
 V geluTanh(V x);
-/// Of f32 by instructions of the target, for results rounded to 16 bits.
+/// Of f32 by instructions of the target, where a few ulp do not matter.
 V geluTanhByExp2(V x);
 V sigmoidByExp2(V x);
+V tanhByExp2(V x);
 
 // Remainder.cpp
 V fmod(V x, V y);

@@ -59,6 +59,8 @@ Value buildGeluTanh(OpBuilder &b, Location loc, Value x);
 /// (of a divisor of 1 and more) as instructions. Within 1e-5 of the result.
 Value buildGeluTanhByExp2(OpBuilder &b, Location loc, Value x);
 Value buildSigmoidByExp2(OpBuilder &b, Location loc, Value x);
+/// The same of the hyperbolic tangent, within 1e-6 of the result.
+Value buildTanhByExp2(OpBuilder &b, Location loc, Value x);
 
 /// exp(x) for x <= 0 or NaN, such as an element of a row minus the largest one.
 /// f32: within 2 + |x| ulp, 0 below 2^-126.

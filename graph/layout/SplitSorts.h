@@ -13,8 +13,8 @@
 //
 // The first k elements of few long lines, k small, are selected in parts first,
 // so that all processors have work; then those of the parts' first elements.
-// The first one of many lines is what a reduction finds. (It counts NaN as first
-// whether it looks for the largest or the smallest, unlike the sort.)
+// The first one of many lines is what a reduction finds. (It counts NaN as
+// first whether it looks for the largest or the smallest, unlike the sort.)
 #pragma once
 
 #include <cstdint>

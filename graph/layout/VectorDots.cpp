@@ -83,12 +83,10 @@ static void reduceDot(DotOp op) {
 }
 
 void knapper::reduceVectorDots(func::FuncOp function) {
-  SmallVector<DotOp> found;
-  function.walk([&](DotOp op) {
+  // (Those of a recurrence's body stay.)
+  for (DotOp op : SmallVector<DotOp>(function.getOps<DotOp>()))
     if (isVectorDot(op))
-      found.push_back(op);
-  });
-  llvm::for_each(found, reduceDot);
+      reduceDot(op);
 }
 
 namespace {

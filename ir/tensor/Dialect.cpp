@@ -2,6 +2,7 @@
 #include "ir/tensor/GroupedMatmul.h"
 #include "ir/tensor/Heroes.h"
 #include "ir/tensor/PagedAttention.h"
+#include "ir/tensor/Recurrence.h"
 #include "ir/tensor/ScaledDot.h"
 #include "mlir/IR/DialectImplementation.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -31,6 +32,10 @@ void TsDialect::initialize() {
   addOperations<
 #define GET_OP_LIST
 #include "ir/tensor/GroupedMatmul.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "ir/tensor/Recurrence.cpp.inc"
       >();
   addAttributes<
 #define GET_ATTRDEF_LIST

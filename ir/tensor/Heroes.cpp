@@ -3,6 +3,7 @@
 #include "ir/tensor/Heroes.h"
 #include "ir/tensor/GroupedMatmul.h"
 #include "ir/tensor/PagedAttention.h"
+#include "ir/tensor/Recurrence.h"
 #include "ir/tensor/ScaledDot.h"
 
 using namespace mlir;
@@ -91,6 +92,17 @@ struct PagedAttentionHero : HeroModel<PagedAttentionHero, PagedAttentionOp> {
   }
 };
 
+struct RecurrenceHero : HeroModel<RecurrenceHero, RecurrenceOp> {
+  Hero hero(Operation *) const { return Hero::scan; }
+  Dim productFlops(Operation *op) const {
+    auto recurrence = cast<RecurrenceOp>(op);
+    SmallVector<Dim> dims = dimsOf(recurrence.getStates()[0]);
+    Dim steps(recurrence.getSteps());
+    return steps * dims[0] * dims[1] * dims[1] *
+           (2 * int64_t(recurrence.products().size()));
+  }
+};
+
 } // namespace
 
 void attachHeroes(MLIRContext *context) {
@@ -108,6 +120,7 @@ void attachHeroes(MLIRContext *context) {
   SoftmaxOp::attachInterface<TwoPasses<SoftmaxOp, 20>>(*context);
   LayerNormOp::attachInterface<TwoPasses<LayerNormOp, 8>>(*context);
   ScanOp::attachInterface<OfKind<Hero::scan, ScanOp>>(*context);
+  RecurrenceOp::attachInterface<RecurrenceHero>(*context);
   TopKOp::attachInterface<OfKind<Hero::sort, TopKOp>>(*context);
   ScatterElementsOp::attachInterface<OfKind<Hero::scatter, ScatterElementsOp>>(
       *context);

@@ -49,7 +49,8 @@ def Tile_LookBackOp : Tile_GridOp<"look_back", [AllTypesMatch<["value", "before"
     C1: words are i64. C2: kinds and elements are those of tile.scan. C3: `lanes` is given for tiles alone, which have as many.
   }];
   let arguments = (ins Vector_CombiningKindAttr:$kind, Tile_GridValue:$value,
-      Arg<Tile_BufferType, "", [MemRead, MemWrite]>:$state, Index:$offset, Index:$number, Index:$count, OptionalAttr<I64Attr>:$lanes);
+      Arg<Tile_BufferType, "", [MemRead, MemWrite]>:$state, Index:$offset,
+      Index:$number, Index:$count, OptionalAttr<I64Attr>:$lanes);
   let results = (outs Tile_GridValue:$before);
   let assemblyFormat = [{
     $kind `,` $value `state` $state `[` $offset `]` `number` $number `of` $count (`lanes` $lanes^)? attr-dict
@@ -70,9 +71,10 @@ def Tile_RadixPassOp : Tile_GridOp<"radix_pass"> {
     starts: what a value's count is, 2^30 times 1 (of the tile alone) or 2 (with those before it) above it. Only GPUs have it.
     C1: words are i64. C2: length is below 2^30, bit is from 0 to 56. C3: items are positive.
   }];
-  let arguments = (ins Arg<Tile_BufferType, "", [MemRead]>:$from, Arg<Tile_BufferType, "", [MemWrite]>:$to,
-      Arg<Tile_BufferType, "", [MemRead, MemWrite]>:$state, Index:$offset, Index:$number, Index:$lines, Index:$length,
-      I64Attr:$bit, I64Attr:$items);
+  let arguments = (ins Arg<Tile_BufferType, "", [MemRead]>:$from,
+      Arg<Tile_BufferType, "", [MemWrite]>:$to,
+      Arg<Tile_BufferType, "", [MemRead, MemWrite]>:$state, Index:$offset,
+      Index:$number, Index:$lines, Index:$length, I64Attr:$bit, I64Attr:$items);
   let assemblyFormat = [{
     $from `to` $to `state` $state `[` $offset `]` `number` $number `lines` $lines `of` $length `bit` $bit `items` $items
     attr-dict `:` qualified(type($from)) `,` qualified(type($to)) `,` qualified(type($state))

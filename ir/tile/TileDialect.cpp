@@ -2,6 +2,7 @@
 #include "ir/tile/ByteOps.h"
 #include "ir/tile/GridOps.h"
 #include "ir/tile/PagedOps.h"
+#include "ir/tile/RecurrenceOps.h"
 
 #include "mlir/IR/DialectImplementation.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -35,6 +36,10 @@ void TileDialect::initialize() {
   addOperations<
 #define GET_OP_LIST
 #include "ir/tile/PagedOps.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "ir/tile/RecurrenceOps.cpp.inc"
       >();
 }
 

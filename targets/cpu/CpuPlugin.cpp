@@ -1,5 +1,6 @@
 // x86-64 CPUs as a target.
 #include "graph/layout/PackFilters.h"
+#include "graph/layout/Recurrences.h"
 #include "graph/layout/SplitReductions.h"
 #include "graph/layout/SplitScatters.h"
 #include "graph/layout/VectorDots.h"
@@ -40,6 +41,7 @@ public:
       auto paged = mlir::dyn_cast<ts::PagedAttentionOp>(op);
       return paged && !ts::elementTypeOf(paged.getQuery()).isF32();
     });
+    expandRecurrences(function, [](ts::RecurrenceOp) { return false; });
     reduceVectorDots(function);
     splitScatters(function);
     // A sum of everything would be one program, on one core; narrow columns

@@ -1,9 +1,11 @@
 // NVIDIA GPUs as a target.
 #include "codegen/schedule/core/Schedule.h"
+#include "codegen/schedule/irregular/GpuRecurrence.h"
 #include "graph/layout/ConvPhases.h"
 #include "graph/layout/GateDots.h"
 #include "graph/layout/MergeReducedDims.h"
 #include "graph/layout/PadChannels.h"
+#include "graph/layout/Recurrences.h"
 #include "graph/layout/SplitReductions.h"
 #include "graph/layout/SplitSorts.h"
 #include "graph/layout/VectorDots.h"
@@ -64,6 +66,11 @@ public:
                      [&](Operation *op) { return hasFewLongRows(op, model); });
     splitConvPhases(function);
     padChannels(function);
+    auto takes = [&](ts::RecurrenceOp op) {
+      return takesRecurrence(op, target);
+    };
+    expandRecurrences(function, takes);
+    formRecurrences(function, takes);
     // Of what a step reads of the L2 cache in about the time of two launches.
     constexpr int64_t mostGateBytes = 24 << 20;
     reduceGateDots(function, mostGateBytes);

@@ -24,6 +24,7 @@ DTYPES = (
     "f8E4M3FN", "f8E4M3FNUZ", "f8E5M2", "f8E5M2FNUZ", "f8E4M3", "f8E3M4", "f8E4M3B11FNUZ", "f8E8M0FNU", "f6E2M3FN", "f6E3M2FN",
     "f4E2M1FN", "i4", "ui4", "i2", "ui2",
 )  # fmt: skip
+OPS_WITH_BODIES = ("recurrence",)  # a case of one is no case of the ops inside
 ROW = re.compile(
     r'\{\s*"([^"]*)"\s*,\s*"(\w+)"\s*,\s*(\d+)\s*,\s*-?\w+\s*,\s*-?\w+\s*,\s*([^{}]*?)\}', re.S
 )
@@ -33,7 +34,8 @@ def op_and_dtype(mlir: str) -> tuple[str, str]:
     """The op of a case, and the dtype of its first operand (or result)."""
     ops = [op for op in re.findall(r"= ts\.(\w+)", mlir) if op != "constant"] or ["constant"]
     types = re.findall(r"tensor<(?:[\d?]+x)*(\w+)", mlir)
-    return ops[-1], types[0]
+    holders = [op for op in ops if op in OPS_WITH_BODIES]
+    return (holders or ops)[-1], types[0]
 
 
 def tensor_ops(cases: list[dict], results: dict[str, dict[str, str]]) -> list[str]:

@@ -51,6 +51,8 @@ LogicalResult GpuLowering::layout(tile::FuncOp func) {
     return attentionLayout(op);
   for (auto op : func.getOps<tile::PagedAttentionOp>())
     return pagedAttentionLayout(op);
+  for (auto op : func.getOps<tile::RecurrenceOp>())
+    return recurrenceLayout(op);
   if (auto wanted = func->getAttrOfType<IntegerAttr>("tile.threads");
       wanted && wanted.getInt() == 1)
     return threadLayout(func);
@@ -516,6 +518,7 @@ LogicalResult GpuLowering::tileOp(Operation &op) {
       .Case([&](tile::MatmulOp op) { return matmul(op); })
       .Case([&](tile::AttentionOp op) { return attention(op); })
       .Case([&](tile::PagedAttentionOp op) { return pagedAttention(op); })
+      .Case([&](tile::RecurrenceOp op) { return recurrence(op); })
       .Case([&](tile::SetStatusOp op) {
         when(scalar(op.getCondition()), [&] {
           b.CreateAlignedStore(b.getInt32(op.getCode()), status,

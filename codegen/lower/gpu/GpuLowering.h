@@ -17,6 +17,7 @@
 #include "ir/tile/BlockOps.h"
 #include "ir/tile/GridOps.h"
 #include "ir/tile/PagedOps.h"
+#include "ir/tile/RecurrenceOps.h"
 #include "runtime/base/GpuEntry.h"
 
 namespace knapper::lower {
@@ -201,7 +202,7 @@ private:
   //===-- Matmuls (MatmulLowering.cpp and a recipe for each way) ----------===//
   /// A function that is one tile.matmul: its tiles are a thread's own.
   mlir::LogicalResult matmulLayout(tile::MatmulOp op);
-  /// The region's tiles are one thread's, runs of `run` elements.
+  /// The regions' tiles are one thread's, runs of `run` elements.
   mlir::LogicalResult regionLayout(mlir::Operation *op, int64_t run);
   mlir::LogicalResult matmul(tile::MatmulOp op);
   /// The tiles of a product with `ends`, `tileColumns` wide.
@@ -225,6 +226,10 @@ private:
                              llvm::MutableArrayRef<llvm::Value *> run,
                              llvm::Value *batch, llvm::Value *head,
                              llvm::Value *row, llvm::Value *key);
+
+  //===-- Recurrences (nvidia/simt/SimtRecurrence.cpp) --------------------===//
+  mlir::LogicalResult recurrenceLayout(tile::RecurrenceOp op);
+  mlir::LogicalResult recurrence(tile::RecurrenceOp op);
 
   //===-- Attention over blocks (PagedAttentionLowering.cpp) --------------===//
   mlir::LogicalResult pagedAttentionLayout(tile::PagedAttentionOp op);

@@ -2,8 +2,10 @@
 #include "ir/tensor/Decompose.h"
 #include "ir/tensor/GroupedMatmul.h"
 #include "ir/tensor/PagedAttention.h"
+#include "ir/tensor/Recurrence.h"
 #include "ir/tensor/ScaledDot.h"
 #include "ir/tensor/reference/Call.h"
+#include "ir/tensor/reference/Evaluate.h"
 #include "runtime/base/Text.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include <algorithm>
@@ -275,6 +277,48 @@ Results groupedMatmul(GroupedMatmulOp op, const Call &call) {
   return store(call, result);
 }
 
+Results recurrence(RecurrenceOp op, const Call &call) {
+  size_t states = op.getStates().size(), sequences = op.getSequences().size();
+  Expected<int64_t> steps = call.size(Dim(op.getSteps()));
+  if (!steps)
+    return steps.takeError();
+  SmallVector<HostTensor> results(call.in.take_front(states));
+  for (size_t i = states; i < call.shapes.size(); ++i)
+    results.push_back(HostTensor::allocate(call.dtypes[i], call.shapes[i]));
+  auto place = [&](int64_t step, bool reversed, int64_t bytes) {
+    return (reversed ? *steps - 1 - step : step) * (bytes / *steps);
+  };
+  for (int64_t step = 0; step < *steps; ++step) {
+    SmallVector<HostTensor> arguments(results.begin(),
+                                      results.begin() + states);
+    for (size_t i = 0; i < sequences; ++i) {
+      const HostTensor &all = call.in[states + i];
+      HostTensor one =
+          HostTensor::allocate(all.dtype(), all.dims().drop_front());
+      std::memcpy(one.mutableData(),
+                  all.data() + place(step, op.getReversed()[i], all.bytes()),
+                  one.bytes());
+      arguments.push_back(std::move(one));
+    }
+    llvm::append_range(arguments, call.in.drop_front(states + sequences));
+    Results next = evaluateBlock(op.getBody().front(), arguments, call.context);
+    if (!next)
+      return next.takeError();
+    for (size_t i = 0; i < next->size(); ++i) {
+      if (i < states) {
+        results[i] = (*next)[i];
+        continue;
+      }
+      HostTensor &all = results[i];
+      std::memcpy(all.mutableData() + place(step,
+                                            op.getReversedOutputs()[i - states],
+                                            all.bytes()),
+                  (*next)[i].data(), (*next)[i].bytes());
+    }
+  }
+  return results;
+}
+
 } // namespace
 
 std::optional<Results> evaluateComposite(const Call &call) {
@@ -285,6 +329,7 @@ std::optional<Results> evaluateComposite(const Call &call) {
       .Case([&](PagedAttentionOp op) { return pagedAttention(op, call); })
       .Case([&](RopeOp op) { return rope(op, call); })
       .Case([&](GroupedMatmulOp op) { return groupedMatmul(op, call); })
+      .Case([&](RecurrenceOp op) { return recurrence(op, call); })
       .Case([&](ScaledDotOp op) { return scaledDot(op, call); })
       .Default(std::nullopt);
 }

@@ -449,3 +449,63 @@ func.func @grouped_types(%x: tensor<4x3xf16>, %w: tensor<2x3x5xbf16>, %e: tensor
   %0 = ts.grouped_matmul %x, %w ends %e : tensor<4x3xf16>, tensor<2x3x5xbf16>, tensor<2xi32>
   return
 }
+
+// -----
+
+func.func @f(%h: tensor<2x4xf32>, %x: tensor<5x2x4xf32>, %w: tensor<4x4xf32>) -> tensor<2x4xf32> {
+  // expected-error @+1 {{(C1) argument 1 is none of the operand}}
+  %0 = ts.recurrence steps <3> states(%h : tensor<2x4xf32>) sequences(%x : tensor<5x2x4xf32>) reversed [false] weights(%w : tensor<4x4xf32>) outputs [] to(tensor<2x4xf32>) {
+  ^bb0(%s: tensor<2x4xf32>, %t: tensor<2x4xf32>, %v: tensor<4x4xf32>):
+    %1 = ts.add %s, %t : tensor<2x4xf32>
+    ts.next %1 : tensor<2x4xf32>
+  }
+  return %0 : tensor<2x4xf32>
+}
+
+// -----
+
+func.func @f(%h: tensor<2x4xf32>, %x: tensor<3x2x4xf32>, %w: tensor<4x4xf32>) -> tensor<2x4xf32> {
+  // expected-error @+1 {{(C4) a flag for each sequence and output is needed}}
+  %0 = ts.recurrence steps <3> states(%h : tensor<2x4xf32>) sequences(%x : tensor<3x2x4xf32>) reversed [] weights(%w : tensor<4x4xf32>) outputs [] to(tensor<2x4xf32>) {
+  ^bb0(%s: tensor<2x4xf32>, %t: tensor<2x4xf32>, %v: tensor<4x4xf32>):
+    %1 = ts.add %s, %t : tensor<2x4xf32>
+    ts.next %1 : tensor<2x4xf32>
+  }
+  return %0 : tensor<2x4xf32>
+}
+
+// -----
+
+func.func @f(%h: tensor<2x4xf32>, %x: tensor<3x2x4xf32>, %w: tensor<4x4xf32>) -> tensor<2x4xf32> {
+  // expected-error @+1 {{(C1) next value 0 is none of the result}}
+  %0 = ts.recurrence steps <3> states(%h : tensor<2x4xf32>) sequences(%x : tensor<3x2x4xf32>) reversed [false] weights(%w : tensor<4x4xf32>) outputs [] to(tensor<2x4xf32>) {
+  ^bb0(%s: tensor<2x4xf32>, %t: tensor<2x4xf32>, %v: tensor<4x4xf32>):
+    %1 = ts.slice %s [#ts.dim<0>, #ts.dim<0>] [1, 1] : tensor<2x4xf32> to tensor<2x2xf32>
+    ts.next %1 : tensor<2x2xf32>
+  }
+  return %0 : tensor<2x4xf32>
+}
+
+// -----
+
+func.func @f(%h: tensor<8xf32>, %x: tensor<3x2x4xf32>, %w: tensor<4x4xf32>) -> tensor<8xf32> {
+  // expected-error @+1 {{(C2) states are not of one shape}}
+  %0 = ts.recurrence steps <3> states(%h : tensor<8xf32>) sequences(%x : tensor<3x2x4xf32>) reversed [false] weights(%w : tensor<4x4xf32>) outputs [] to(tensor<8xf32>) {
+  ^bb0(%s: tensor<8xf32>, %t: tensor<2x4xf32>, %v: tensor<4x4xf32>):
+    ts.next %s : tensor<8xf32>
+  }
+  return %0 : tensor<8xf32>
+}
+
+// -----
+
+func.func @f(%h: tensor<2x4xf32>, %x: tensor<3x2x4xf32>, %w: tensor<4x4xf32>) -> tensor<2x4xf32> {
+  %0 = ts.recurrence steps <3> states(%h : tensor<2x4xf32>) sequences(%x : tensor<3x2x4xf32>) reversed [false] weights(%w : tensor<4x4xf32>) outputs [] to(tensor<2x4xf32>) {
+  ^bb0(%s: tensor<2x4xf32>, %t: tensor<2x4xf32>, %v: tensor<4x4xf32>):
+  // expected-error @+1 {{(C3) takes no state of a recurrence so}}
+    %1 = ts.transpose %s [1, 0] : tensor<2x4xf32>
+    %2 = ts.transpose %1 [1, 0] : tensor<4x2xf32>
+    ts.next %2 : tensor<2x4xf32>
+  }
+  return %0 : tensor<2x4xf32>
+}

@@ -286,3 +286,178 @@ tile.func @digit(%s: !tile.buffer<i64>, %x: !tile.buffer<i64>, %n: index) {
   tile.radix_pass %x to %s state %s[%n] number %n lines %n of %n bit 57 items 4 : !tile.buffer<i64>, !tile.buffer<i64>, !tile.buffer<i64>
   tile.return
 }
+
+// -----
+
+tile.func @k(%x: !tile.buffer<f32>, %w: !tile.buffer<f32>, %y: !tile.buffer<f32>, %n: index, %b: index) {
+  %cU = arith.constant 32 : index
+  // expected-error@+1 {{C2: shape has no 'slices'}}
+  tile.recurrence steps %n rows %b units 32 sources [0] shape {rows = 1, threads = 64} weights {
+  ^bb0(%u: index, %k: index):
+    %0 = arith.muli %u, %cU : index
+    %1 = arith.addi %0, %k : index
+    %2 = tile.load %w[%1] : !tile.buffer<f32> -> vector<4xf32>
+    tile.values %2 : vector<4xf32>
+  } initial {
+  ^bb0(%r: index, %u: index):
+    %0 = arith.constant 0.0 : f32
+    tile.values %0 : f32
+  } inputs {
+  ^bb0(%t: index, %r: index, %u: index):
+    %0 = arith.muli %r, %cU : index
+    %1 = arith.addi %0, %u : index
+    %2 = tile.load %x[%1] : !tile.buffer<f32> -> f32
+    tile.values %2 : f32
+  } update {
+  ^bb0(%t: index, %r: index, %u: index, %sum: f32, %h: f32, %in: f32):
+    %0 = arith.addf %sum, %in : f32
+    tile.values %0 : f32
+  } last {
+  ^bb0(%r: index, %u: index, %h: f32):
+    %0 = arith.muli %r, %cU : index
+    %1 = arith.addi %0, %u : index
+    tile.store %h, %y[%1] : f32, !tile.buffer<f32>
+    tile.values
+  }
+  tile.return
+}
+
+// -----
+
+tile.func @k(%x: !tile.buffer<f32>, %w: !tile.buffer<f32>, %y: !tile.buffer<f32>, %n: index, %b: index) {
+  %cU = arith.constant 30 : index
+  // expected-error@+1 {{C1: weights are no runs that divide the units}}
+  tile.recurrence steps %n rows %b units 30 sources [0] shape {rows = 1, slices = 2, threads = 64} weights {
+  ^bb0(%u: index, %k: index):
+    %0 = arith.muli %u, %cU : index
+    %1 = arith.addi %0, %k : index
+    %2 = tile.load %w[%1] : !tile.buffer<f32> -> vector<4xf32>
+    tile.values %2 : vector<4xf32>
+  } initial {
+  ^bb0(%r: index, %u: index):
+    %0 = arith.constant 0.0 : f32
+    tile.values %0 : f32
+  } inputs {
+  ^bb0(%t: index, %r: index, %u: index):
+    %0 = arith.muli %r, %cU : index
+    %1 = arith.addi %0, %u : index
+    %2 = tile.load %x[%1] : !tile.buffer<f32> -> f32
+    tile.values %2 : f32
+  } update {
+  ^bb0(%t: index, %r: index, %u: index, %sum: f32, %h: f32, %in: f32):
+    %0 = arith.addf %sum, %in : f32
+    tile.values %0 : f32
+  } last {
+  ^bb0(%r: index, %u: index, %h: f32):
+    %0 = arith.muli %r, %cU : index
+    %1 = arith.addi %0, %u : index
+    tile.store %h, %y[%1] : f32, !tile.buffer<f32>
+    tile.values
+  }
+  tile.return
+}
+
+// -----
+
+tile.func @k(%x: !tile.buffer<f32>, %w: !tile.buffer<f32>, %y: !tile.buffer<f32>, %n: index, %b: index) {
+  %cU = arith.constant 32 : index
+  // expected-error@+1 {{C1: weights are no runs that divide the units}}
+  tile.recurrence steps %n rows %b units 32 sources [0] shape {rows = 1, slices = 2, threads = 64, packed = 1} weights {
+  ^bb0(%u: index, %k: index):
+    %0 = arith.muli %u, %cU : index
+    %1 = arith.addi %0, %k : index
+    %2 = tile.load %w[%1] : !tile.buffer<f32> -> vector<4xf32>
+    tile.values %2 : vector<4xf32>
+  } initial {
+  ^bb0(%r: index, %u: index):
+    %0 = arith.constant 0.0 : f32
+    tile.values %0 : f32
+  } inputs {
+  ^bb0(%t: index, %r: index, %u: index):
+    %0 = arith.muli %r, %cU : index
+    %1 = arith.addi %0, %u : index
+    %2 = tile.load %x[%1] : !tile.buffer<f32> -> f32
+    tile.values %2 : f32
+  } update {
+  ^bb0(%t: index, %r: index, %u: index, %sum: f32, %h: f32, %in: f32):
+    %0 = arith.addf %sum, %in : f32
+    tile.values %0 : f32
+  } last {
+  ^bb0(%r: index, %u: index, %h: f32):
+    %0 = arith.muli %r, %cU : index
+    %1 = arith.addi %0, %u : index
+    tile.store %h, %y[%1] : f32, !tile.buffer<f32>
+    tile.values
+  }
+  tile.return
+}
+
+// -----
+
+tile.func @k(%x: !tile.buffer<f32>, %w: !tile.buffer<f32>, %y: !tile.buffer<f32>, %n: index, %b: index) {
+  %cU = arith.constant 32 : index
+  // expected-error@+1 {{C3: a source is no state}}
+  tile.recurrence steps %n rows %b units 32 sources [1] shape {rows = 1, slices = 2, threads = 64} weights {
+  ^bb0(%u: index, %k: index):
+    %0 = arith.muli %u, %cU : index
+    %1 = arith.addi %0, %k : index
+    %2 = tile.load %w[%1] : !tile.buffer<f32> -> vector<4xf32>
+    tile.values %2 : vector<4xf32>
+  } initial {
+  ^bb0(%r: index, %u: index):
+    %0 = arith.constant 0.0 : f32
+    tile.values %0 : f32
+  } inputs {
+  ^bb0(%t: index, %r: index, %u: index):
+    %0 = arith.muli %r, %cU : index
+    %1 = arith.addi %0, %u : index
+    %2 = tile.load %x[%1] : !tile.buffer<f32> -> f32
+    tile.values %2 : f32
+  } update {
+  ^bb0(%t: index, %r: index, %u: index, %sum: f32, %h: f32, %in: f32):
+    %0 = arith.addf %sum, %in : f32
+    tile.values %0 : f32
+  } last {
+  ^bb0(%r: index, %u: index, %h: f32):
+    %0 = arith.muli %r, %cU : index
+    %1 = arith.addi %0, %u : index
+    tile.store %h, %y[%1] : f32, !tile.buffer<f32>
+    tile.values
+  }
+  tile.return
+}
+
+// -----
+
+tile.func @k(%x: !tile.buffer<f32>, %w: !tile.buffer<f32>, %y: !tile.buffer<f32>, %n: index, %b: index) {
+  %cU = arith.constant 32 : index
+  // expected-error@+1 {{C3: a region takes or gives something else}}
+  tile.recurrence steps %n rows %b units 32 sources [0] shape {rows = 1, slices = 2, threads = 64} weights {
+  ^bb0(%u: index, %k: index):
+    %0 = arith.muli %u, %cU : index
+    %1 = arith.addi %0, %k : index
+    %2 = tile.load %w[%1] : !tile.buffer<f32> -> vector<4xf32>
+    tile.values %2 : vector<4xf32>
+  } initial {
+  ^bb0(%r: index, %u: index):
+    %0 = arith.constant 0.0 : f32
+    tile.values %0 : f32
+  } inputs {
+  ^bb0(%t: index, %r: index, %u: index):
+    %0 = arith.muli %r, %cU : index
+    %1 = arith.addi %0, %u : index
+    %2 = tile.load %x[%1] : !tile.buffer<f32> -> f32
+    tile.values %2 : f32
+  } update {
+  ^bb0(%t: index, %r: index, %u: index, %sum: f32, %h: f32, %in: i32):
+    %0 = arith.addf %sum, %h : f32
+    tile.values %0 : f32
+  } last {
+  ^bb0(%r: index, %u: index, %h: f32):
+    %0 = arith.muli %r, %cU : index
+    %1 = arith.addi %0, %u : index
+    tile.store %h, %y[%1] : f32, !tile.buffer<f32>
+    tile.values
+  }
+  tile.return
+}

@@ -72,7 +72,7 @@ LogicalResult GpuLowering::regionLayout(Operation *op, int64_t run) {
   threads = 1;
   width = run; // a part is the whole run
   LogicalResult sizes = success();
-  op->getRegion(0).walk([&](Operation *inner) {
+  op->walk<WalkOrder::PreOrder>([&](Operation *inner) {
     for (Type type : inner->getResultTypes())
       if (auto vector = dyn_cast<VectorType>(type);
           vector && (vector.getRank() != 1 || vector.getDimSize(0) != width)) {

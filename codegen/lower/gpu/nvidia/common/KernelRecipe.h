@@ -121,6 +121,14 @@ protected:
                                llvm::Value *row, llvm::Value *key) {
     return lowering.scores(op, run, batch, head, row, key);
   }
+  /// A region's block for these arguments; its values are then the operands of
+  /// its terminator.
+  mlir::LogicalResult runBlock(mlir::Block &block,
+                               llvm::ArrayRef<llvm::Value *> arguments) {
+    for (auto [argument, value] : llvm::zip(block.getArguments(), arguments))
+      lowering.set(argument, {value});
+    return lowering.block(block);
+  }
   ImplicitGemmIndex implicitGemmIndex(tile::MatmulOp op) {
     return lowering.implicitGemmIndex(op);
   }

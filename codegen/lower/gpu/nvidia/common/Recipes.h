@@ -1,6 +1,7 @@
 // The recipes of NVIDIA GPUs: each emits one kernel of a `tile.matmul` or a
-// `tile.attention` into the function that `lowering` is at. They fail with an
-// error at the op where its configuration is not one of theirs.
+// `tile.attention` into the function that `lowering` is
+// at. They fail with an error at the op where its configuration is not one of
+// theirs.
 #pragma once
 
 #include "codegen/lower/gpu/GpuLowering.h"

@@ -1,0 +1,42 @@
+//===- RecurrenceConfig.h - How the steps of a cell are computed ----------===//
+//
+// The configuration of codegen/schedule/irregular/GpuRecurrence.cpp.
+//
+//===----------------------------------------------------------------------===//
+#pragma once
+
+#include "ir/config/Fields.h"
+
+namespace knapper::config {
+
+/// Of a CTA: `slices` neighbouring threads of a warp share a unit, each of
+/// which keeps a part of its weights in registers.
+struct RecurrenceGpuConfig {
+  int64_t rows = 1;    ///< of a CTA; a power of two, at most `slices`
+  int64_t slices = 1;  ///< threads a unit; a power of two, at most a warp
+  int64_t parts = 1;   ///< CTAs of a cluster that share out the units
+  int64_t threads = 0; ///< of a CTA
+  bool packed = false; ///< registers hold two weights of 16 bits each
+
+  template <class Config, class Visit>
+  static void fields(Config &c, Visit &&visit) {
+    constexpr int64_t none = 0, one = 1;
+    visit("rows", c.rows, one, true);
+    visit("slices", c.slices, one, true);
+    visit("parts", c.parts, one, false);
+    visit("threads", c.threads, none, true);
+    visit("packed", c.packed, false, false);
+  }
+  /// Of a CTA, of so many in all: of a cluster's runs of 16 bytes.
+  int64_t unitsOf(int64_t all) const {
+    int64_t each = (all + parts - 1) / parts;
+    return parts > 1 ? (each + 3) / 4 * 4 : each;
+  }
+  static RecurrenceGpuConfig of(mlir::DictionaryAttr shape) {
+    RecurrenceGpuConfig config;
+    (void)parse(shape, config);
+    return config;
+  }
+};
+
+} // namespace knapper::config
