@@ -6,6 +6,7 @@
 #pragma once
 
 #include "ir/config/Fields.h"
+#include "ir/config/Limits.h"
 
 namespace knapper::config {
 
@@ -13,6 +14,10 @@ namespace knapper::config {
 struct AttentionCpuConfig {
   int64_t rows = 0;  ///< queries of a program
   int64_t panel = 0; ///< keys, or columns of values, that are packed together
+
+  bool fits(const Limits &limits) const {
+    return rows >= 1 && panel >= 1 && panel * 4 <= limits.registerBytes;
+  }
 
   template <class Config, class Visit>
   static void fields(Config &c, Visit &&visit) {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "ir/config/Fields.h"
+#include "ir/config/Limits.h"
 
 namespace knapper::config {
 
@@ -17,6 +18,11 @@ struct ConvCpuBlock {
   int64_t rows = 0;    ///< of a block
   int64_t columns = 0; ///< of a block; 0: whole rows
   int64_t groups = 1;  ///< of panels, each a program
+
+  bool fits(const Limits &limits) const {
+    return rows >= 1 && groups >= 1 && panel >= 1 &&
+           panel * 4 <= limits.registerBytes;
+  }
 
   template <class Config, class Visit>
   static void fields(Config &c, Visit &&visit) {
@@ -75,6 +81,8 @@ struct DepthwiseGpuConfig {
 struct WindowGpuConfig {
   int64_t lanes = 0;   ///< channels, or columns, of a thread; 0: one
   int64_t threads = 1; ///< of a program
+
+  bool fits(const Limits &limits) const { return threads <= limits.threads; }
 
   template <class Config, class Visit>
   static void fields(Config &c, Visit &&visit) {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "ir/config/Fields.h"
+#include "ir/config/Limits.h"
 
 namespace knapper::config {
 
@@ -20,6 +21,10 @@ struct MatmulCpuConfig {
   int64_t parts = 1;  ///< of rows that share a panel, at least
   /// Parts of bf16 that an f32 is split into; 0: none.
   int64_t floatParts = kNoFloatParts;
+
+  bool fits(const Limits &limits) const {
+    return rows >= 1 && panel >= 1 && panel * 4 <= limits.registerBytes;
+  }
 
   template <class Config, class Visit>
   static void fields(Config &c, Visit &&visit) {

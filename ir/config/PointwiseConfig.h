@@ -8,6 +8,7 @@
 #pragma once
 
 #include "ir/config/Fields.h"
+#include "ir/config/Limits.h"
 
 namespace knapper::config {
 
@@ -46,6 +47,8 @@ struct PointwiseCpuConfig : PointwiseConfig {
 struct PointwiseGpuConfig : PointwiseConfig {
   bool across = false; ///< a tile runs over several short rows
   int64_t threads = 0; ///< of a CTA; 0: as its tiles have it
+
+  bool fits(const Limits &limits) const { return threads <= limits.threads; }
 
   template <class Config, class Visit>
   static void fields(Config &c, Visit &&visit) {

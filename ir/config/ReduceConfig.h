@@ -7,6 +7,7 @@
 #pragma once
 
 #include "ir/config/Fields.h"
+#include "ir/config/Limits.h"
 
 namespace knapper::config {
 
@@ -20,6 +21,10 @@ struct ReduceConfig {
   int64_t group = 1;    ///< rows that are in work at once
   int64_t parts = 1;    ///< CTAs of a cluster that share out a column
   bool across = false;  ///< columns of several kept dims are one run
+
+  bool fits(const Limits &limits) const {
+    return threads <= limits.threads && parts <= limits.clusterCtas;
+  }
 
   template <class Config, class Visit>
   static void fields(Config &c, Visit &&visit) {

@@ -6,7 +6,7 @@
 // over all rows for each expert.
 // SIMT-LABEL: tile.func
 // SIMT: tile.matmul{{.*}}ends %arg2 : !tile.buffer<i32>
-// SIMT-SAME: path = 0
+// SIMT-SAME: algorithm = 0
 
 // A CPU's program finds its block in one walk over the eight experts, and has
 // nothing to do where there is none.
