@@ -27,13 +27,20 @@ public:
       return userError("there is no variant '" + std::string(request.variant) +
                            "' of the target 'null'",
                        "option target", "null");
-    TargetDesc t;
+    // It runs nothing: figures that a cost model can divide by.
+    TargetDesc t{{.l1Bytes = 32 << 10,
+                  .l2Bytes = 32 << 10,
+                  .l3Bytes = 32 << 10,
+                  .keptBytes = 32 << 10,
+                  .fmaFlops = 1e9,
+                  .copyBandwidth = 1e9,
+                  .cacheBandwidth = 1e9,
+                  .coreBandwidth = 1e9,
+                  .clock = 1e9,
+                  .launchSeconds = 1e-6}};
     t.isa = "null";
     t.vectorBytes = 16;
     t.vectorRegisters = 16;
-    t.fmaFlops = t.copyBandwidth = t.cacheBandwidth = 1e9;
-    t.l1Bytes = t.l2Bytes = t.l3Bytes = 32 << 10;
-    t.launchSeconds = 1e-6;
     return std::vector<TargetDesc>{std::move(t)};
   }
 

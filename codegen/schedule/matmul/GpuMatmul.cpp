@@ -108,10 +108,10 @@ static Dim programsOf(const MatmulProblem &matmul, const Outer &outer,
          matmul.rhs.free.ceilDiv(one * columns);
 }
 
-MatmulGpuSchedule configOf(MatmulPath path, const GpuTileShape &blocks,
-                           int64_t tileK) {
+MatmulGpuSchedule configOf(MatmulAlgorithm algorithm,
+                           const GpuTileShape &blocks, int64_t tileK) {
   MatmulGpuSchedule config;
-  config.path = path;
+  config.algorithm = algorithm;
   config.tileM = blocks.rows;
   config.tileN = blocks.columns;
   config.tileK = tileK;
@@ -171,7 +171,7 @@ Schedule simtSchedule(const MatmulProblem &matmul, int64_t run,
              static_cast<int64_t>(target.cores);
   if (few)
     blocks.rows = blocks.columns = 64;
-  MatmulGpuSchedule config = configOf(MatmulPath::simt, blocks, 16);
+  MatmulGpuSchedule config = configOf(MatmulAlgorithm::simt, blocks, 16);
   if (few && !window)
     config.sliceK = target.wgmma && outer.sizes.empty() &&
                             liesInRuns(matmul.lhs) && liesInRuns(matmul.rhs)

@@ -86,7 +86,7 @@ void chooseGemv(const MatmulProblem &matmul, const TargetDesc &target,
                         passes * own <= most ? passes : most / 2 / own, warps,
                         0};
     Schedule schedule = scheduleOf(
-        matmul, outer, configOf(MatmulPath::gemv, blocks, team * lanes));
+        matmul, outer, configOf(MatmulAlgorithm::gemv, blocks, team * lanes));
     schedule.guard = conditions.guard;
     if (guarded)
       schedule.guard.terms.push_back(
@@ -158,7 +158,7 @@ void chooseWgmma(ts::KernelOp kernel, const MatmulProblem &matmul,
       n.isSymbolic() && !epilogue.runDivisor() ? 2 : runOf(matmul, epilogue, 2);
 
   auto add = [&](const GpuTileShape &blocks, const Guard &guard) {
-    MatmulGpuSchedule config = configOf(MatmulPath::wgmma, blocks, depth);
+    MatmulGpuSchedule config = configOf(MatmulAlgorithm::wgmma, blocks, depth);
     config.tf32 = tf32;
     config.epilogueColumns = blocks.swapAB ? 1 : run;
     config.tileStore = store;
@@ -260,7 +260,7 @@ void chooseStaged(ts::KernelOp kernel, const MatmulProblem &matmul,
     problem.staged = true;
     problem.swaps = store && endsColumns(kernel, matmul);
     GpuTileShape blocks = chooseTileShape(problem);
-    MatmulGpuSchedule config = configOf(MatmulPath::wgmma, blocks, 64);
+    MatmulGpuSchedule config = configOf(MatmulAlgorithm::wgmma, blocks, 64);
     config.epilogueColumns = blocks.swapAB ? 1 : runOf(matmul, epilogue, 2);
     config.tileStore = config.unaligned = store;
     config.aTransposed = blocks.swapAB ? !bDepth : !aDepth;
@@ -308,7 +308,7 @@ void chooseMmaSync(const MatmulProblem &matmul, const Epilogue &epilogue,
     MmaSyncTileShape blocks =
         chooseMmaSyncTileShape(problem, bytes, target.l1Bytes);
     MatmulGpuSchedule config =
-        configOf(MatmulPath::mmaSync,
+        configOf(MatmulAlgorithm::mmaSync,
                  {blocks.rows, blocks.columns, blocks.stages, blocks.warps, 0},
                  128 / bytes);
     config.tf32 = tf32;

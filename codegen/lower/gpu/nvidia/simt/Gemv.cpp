@@ -95,7 +95,8 @@ LogicalResult GemvRecipe::check() {
       !matchPattern(op.getBK(), m_One()) || op.run() != 1 || rows < 1 ||
       passes < 1 || !llvm::isPowerOf2_32(team) || shape.threads % team ||
       columns % (shape.threads / team) || columns * rows > shape.threads)
-    return op.emitOpError("has a shape or operands that this path cannot do");
+    return op.emitOpError(
+        "has a shape or operands that this algorithm cannot do");
   own = columns / (shape.threads / team);
   part = std::min(kWarp, team);
   parts = team / part;

@@ -29,7 +29,7 @@ LogicalResult SimtMatmulRecipe::check() {
       (slices != 1 && slices != 2 && slices != 4) ||
       (slices > 1 && rows * columns > 128 * 64) || config.tileK != kSimtDepth ||
       4 % op.run())
-    return op.emitOpError("has a shape that this path cannot do");
+    return op.emitOpError("has a shape that this algorithm cannot do");
   return success();
 }
 
