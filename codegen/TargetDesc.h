@@ -1,6 +1,7 @@
 // What fusion, schedules and lowering need to know of a device. Plain data.
 #pragma once
 
+#include "ir/config/Machine.h"
 #include "runtime/base/DType.h"
 
 #include <cstdint>
@@ -11,7 +12,8 @@ namespace knapper {
 /// Stands among the groups of products for those of float32 in parts of bf16.
 constexpr int64_t kSplitGroup = 8;
 
-struct TargetDesc {
+/// A machine, and what its instructions can do.
+struct TargetDesc : config::Machine {
   std::string isa; // "x86-64-v3", "x86-64-v4", "sm_90a"
   // A program is run by a group of threads with shared memory, and tiles are
   // spread over them; else one core runs it, and tiles are SIMD vectors.
@@ -41,16 +43,7 @@ struct TargetDesc {
   // Products of float32 in tile registers as sums of those of so many parts of
   // bf16, 2 or 3, where that is faster; 0: not. As the user allows.
   int64_t floatParts = 0;
-
-  // Memory, in bytes; l1 and l2 of one core.
-  int64_t l1Bytes = 0, l2Bytes = 0, l3Bytes = 0;
-
-  // Estimates for cost models, of one core (GPU: of the device).
-  double fmaFlops = 0;       // f32 FMAs count two, per second
-  double copyBandwidth = 0;  // bytes read + written per second, from memory
-  double cacheBandwidth = 0; // the same within L2
-  double launchSeconds = 0;  // handing one kernel to the workers
-  unsigned cores = 1;
+  int64_t splitCacheBytes = 0; // of L2, for one side of such a product
 
   /// Elements of `type` in one vector register.
   unsigned lanes(DType type) const {

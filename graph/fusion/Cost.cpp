@@ -251,8 +251,8 @@ Cost CostModel::cost(const OpSet &set) {
   // traffic never makes the rest slower.
   double memory = 0;
   auto move = [&](double bytes) {
-    memory += bytes / (bytes <= machine.cacheBytes ? machine.cacheBandwidth
-                                                   : machine.bandwidth);
+    memory += bytes / (bytes <= machine.keptBytes ? machine.cacheBandwidth
+                                                  : machine.copyBandwidth);
   };
   for (Value output : set.outputs) {
     double size = bytes(output.getType());
@@ -265,14 +265,14 @@ Cost CostModel::cost(const OpSet &set) {
     double distinct =
         std::min(need.distinct.sum(), elements(input.getType())) * size;
     // What is read again comes from cache when it fits there.
-    double read = distinct <= machine.cacheBytes
+    double read = distinct <= machine.keptBytes
                       ? distinct
                       : std::max(distinct, need.fetched.sum() * size);
     cost.bytesRead += read;
     move(read);
   }
-  double arithmetic =
-      cost.productFlops / machine.flops + cost.otherFlops / (machine.flops / 2);
+  double arithmetic = cost.productFlops / machine.fmaFlops +
+                      cost.otherFlops / (machine.fmaFlops / 2);
   cost.seconds = std::max(arithmetic, memory) + machine.launchSeconds;
   return cost;
 }

@@ -23,6 +23,7 @@
 //===----------------------------------------------------------------------===//
 #pragma once
 
+#include "ir/config/Machine.h"
 #include "ir/tensor/Dialect.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/SetVector.h"
@@ -37,14 +38,7 @@ class FuncOp;
 
 namespace knapper::fusion {
 
-/// What the cost model needs of a device, all of it together.
-struct MachineModel {
-  double flops = 4e11;          ///< f32, a multiply-add counts two, per second
-  double bandwidth = 2e10;      ///< bytes per second from memory
-  double cacheBandwidth = 1e11; ///< the same within the last-level cache
-  double launchSeconds = 2e-6;  ///< handing one kernel to the device
-  int64_t cacheBytes = 4 << 20; ///< operands of a kernel that stay in cache
-};
+using config::Machine;
 
 using SizeBinding = llvm::StringMap<int64_t>;
 
@@ -74,7 +68,7 @@ struct Cost {
 
 class CostModel {
 public:
-  CostModel(const MachineModel &machine, SizeBinding sizes)
+  CostModel(const Machine &machine, SizeBinding sizes)
       : machine(machine), sizes(std::move(sizes)) {}
 
   Cost cost(const OpSet &set);
@@ -86,7 +80,7 @@ public:
   double value(ts::Dim dim);
 
 private:
-  const MachineModel machine;
+  const Machine machine;
   SizeBinding sizes;
   llvm::DenseMap<mlir::Type, double> counts;
 };

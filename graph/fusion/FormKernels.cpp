@@ -39,7 +39,7 @@ std::string shortName(Operation *op) {
 
 class Former {
 public:
-  Former(func::FuncOp function, const MachineModel &machine)
+  Former(func::FuncOp function, const Machine &machine)
       : function(function), block(function.getBody().front()),
         model(machine, representativeSizes(function)) {}
 
@@ -543,31 +543,23 @@ class FormKernelsPass : public fusion::impl::FormKernelsBase<FormKernelsPass> {
 public:
   using Base = fusion::impl::FormKernelsBase<FormKernelsPass>;
   using Base::Base;
-  FormKernelsPass(const MachineModel &machine, FusionReport *report)
-      : report(report) {
-    flops = machine.flops;
-    bandwidth = machine.bandwidth;
-    cacheBandwidth = machine.cacheBandwidth;
-    launchSeconds = machine.launchSeconds;
-    cacheBytes = machine.cacheBytes;
-  }
 
   void runOnOperation() override {
-    MachineModel machine{flops, bandwidth, cacheBandwidth, launchSeconds,
-                         cacheBytes};
+    Machine machine;
+    machine.fmaFlops = flops;
+    machine.copyBandwidth = bandwidth;
+    machine.cacheBandwidth = cacheBandwidth;
+    machine.launchSeconds = launchSeconds;
+    machine.keptBytes = cacheBytes;
     for (auto function : getOperation().getOps<func::FuncOp>())
-      if (failed(formKernels(function, machine, report, remarks)))
+      if (failed(formKernels(function, machine, nullptr, remarks)))
         return signalPassFailure();
   }
-
-private:
-  FusionReport *report = nullptr;
 };
 
 } // namespace
 
-LogicalResult fusion::formKernels(func::FuncOp function,
-                                  const MachineModel &machine,
+LogicalResult fusion::formKernels(func::FuncOp function, const Machine &machine,
                                   FusionReport *report, bool remarks) {
   if (function.isDeclaration())
     return success();
@@ -576,9 +568,4 @@ LogicalResult fusion::formKernels(func::FuncOp function,
   Former(function, machine).run(report, remarks);
   writeReturnedTwice(function);
   return success();
-}
-
-std::unique_ptr<Pass> fusion::createFormKernelsPass(const MachineModel &machine,
-                                                    FusionReport *report) {
-  return std::make_unique<FormKernelsPass>(machine, report);
 }

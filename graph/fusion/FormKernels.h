@@ -5,8 +5,6 @@
 #include "graph/fusion/FusionReport.h"
 #include "mlir/Pass/Pass.h"
 
-#include <memory>
-
 namespace knapper::fusion {
 
 /// Moves every op of `function` that computes into a ts.kernel. What stays
@@ -16,13 +14,8 @@ namespace knapper::fusion {
 /// emits each boundary as an MLIR remark. Fails, with a diagnostic, on a body
 /// that is not one block.
 mlir::LogicalResult formKernels(mlir::func::FuncOp function,
-                                const MachineModel &machine,
+                                const Machine &machine,
                                 FusionReport *report = nullptr,
                                 bool remarks = false);
-
-/// The pass over all functions of a module; `report` outlives it.
-std::unique_ptr<mlir::Pass>
-createFormKernelsPass(const MachineModel &machine,
-                      FusionReport *report = nullptr);
 
 } // namespace knapper::fusion

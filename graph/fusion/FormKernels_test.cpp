@@ -21,6 +21,13 @@ using namespace knapper::ts;
 
 namespace {
 
+/// Figures of a CPU: fusion weighs a launch against traffic and arithmetic.
+constexpr config::Machine kMachine{.keptBytes = 4 << 20,
+                                   .fmaFlops = 4e11,
+                                   .copyBandwidth = 2e10,
+                                   .cacheBandwidth = 1e11,
+                                   .launchSeconds = 2e-6};
+
 struct FormKernelsTest : ::testing::Test {
   MLIRContext context;
   FormKernelsTest() { context.loadDialect<TsDialect, func::FuncDialect>(); }
@@ -268,7 +275,7 @@ TEST_F(FormKernelsTest, RandomGraphsKeepTheirMeaning) {
     ASSERT_TRUE(expected) << expected.error().message();
 
     FusionReport report;
-    ASSERT_TRUE(succeeded(formKernels(function, {}, &report)));
+    ASSERT_TRUE(succeeded(formKernels(function, kMachine, &report)));
     ASSERT_TRUE(succeeded(verify(*module))) << "not in order";
     auto actual = evaluateFunction(function, inputs, actualContext);
     ASSERT_TRUE(actual) << actual.error().message();
@@ -321,7 +328,7 @@ TEST_F(FormKernelsTest, ReportSaysWhatWasFusedAndWhyNotMore) {
   ASSERT_TRUE(module);
   FusionReport report;
   ASSERT_TRUE(succeeded(
-      formKernels(*module->getOps<func::FuncOp>().begin(), {}, &report)));
+      formKernels(*module->getOps<func::FuncOp>().begin(), kMachine, &report)));
   ASSERT_EQ(report.kernels.size(), 2u);
   EXPECT_EQ(report.kernels[0].hero, "matmul");
   EXPECT_EQ(report.kernels[0].function, "main");

@@ -275,7 +275,14 @@ std::vector<Step> pipeline() {
              return simplify(f);
            }},
           {"form-kernels",
-           [](func::FuncOp f) { return fusion::formKernels(f, {}); }},
+           [](func::FuncOp f) {
+             constexpr config::Machine machine{.keptBytes = 4 << 20,
+                                               .fmaFlops = 4e11,
+                                               .copyBandwidth = 2e10,
+                                               .cacheBandwidth = 1e11,
+                                               .launchSeconds = 2e-6};
+             return fusion::formKernels(f, machine);
+           }},
           {"pack-filters", [](func::FuncOp f) {
              packFilters(f);
              return mlir::success();

@@ -244,8 +244,8 @@ static void split(ReduceOp op, const SplitModel &model) {
   // Parts so long that most processors would have none are cut further.
   int64_t part = model.part;
   if (model.leastPart > 0)
-    part =
-        std::clamp(*all / (4 * model.processors), model.leastPart, model.part);
+    part = std::clamp(*all / (4 * int64_t(model.machine.cores)),
+                      model.leastPart, model.part);
   // What is left is read by one program of the second step.
   constexpr int64_t mostRest = 8192, mostRowsOfRest = 64;
   Cut cut = isFar     ? cutOf(length, partsOfFar, rowsOfFar, mostRowsOfRest)
@@ -455,16 +455,17 @@ bool knapper::hasFewLongRows(Operation *op, const SplitModel &model) {
   constexpr double leastTile = 4096;
   double parts = 1;
   while (parts < double(model.sharedRow) &&
-         rows * parts < double(model.processors) &&
+         rows * parts < double(model.machine.cores) &&
          length / (2 * parts) >= leastTile)
     parts *= 2;
   if (length / parts > held)
     parts = 1;
   double reads = length / parts <= held ? 1 : passes;
-  double waves = std::ceil(rows * parts / double(model.processors));
-  double whole = waves * bytes / parts * (reads + 1) / model.ownBandwidth;
-  double split = rows * bytes * (passes + 1) / model.bandwidth +
-                 kernels * model.startSeconds;
+  double waves = std::ceil(rows * parts / double(model.machine.cores));
+  double whole =
+      waves * bytes / parts * (reads + 1) / model.machine.coreBandwidth;
+  double split = rows * bytes * (passes + 1) / model.machine.copyBandwidth +
+                 kernels * model.machine.launchSeconds;
   return split < whole;
 }
 

@@ -18,7 +18,7 @@
 //===----------------------------------------------------------------------===//
 #pragma once
 
-#include <cstdint>
+#include "ir/config/Machine.h"
 
 namespace mlir::func {
 class FuncOp;
@@ -54,11 +54,9 @@ struct SplitModel {
   int64_t row = 64;      ///< the least row of a reduction of symbolic size
   int64_t lines = 512;   ///< programs wanted where the index of a line's best
                          ///< element is asked for; 0: lines stay whole
-  int64_t leastLine = 4096; ///< elements of a part of such a line
-  // Of a device: processors, bytes a second of all and of one of them, seconds
-  // that a kernel more takes.
-  int64_t processors = 132;
-  double bandwidth = 4.2e12, ownBandwidth = 8e10, startSeconds = 3e-6;
+  int64_t leastLine = 4096;     ///< elements of a part of such a line
+  config::Machine machine = {}; ///< where `leastPart` or `sharedRow` is set,
+                                ///< and of hasFewLongRows
 };
 
 /// Whether a softmax or normalisation over its last dims has rows so few and

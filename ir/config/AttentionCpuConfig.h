@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #pragma once
 
+#include "ir/config/DeviceLimits.h"
 #include "ir/config/Fields.h"
 
 namespace knapper::config {
@@ -14,11 +15,20 @@ struct AttentionCpuConfig {
   int64_t rows = 0;  ///< queries of a program
   int64_t panel = 0; ///< keys, or columns of values, that are packed together
 
+  bool fits(const Limits &limits) const {
+    return rows >= 1 && panel >= 1 && panel * 4 <= limits.registerBytes;
+  }
+
   template <class Config, class Visit>
   static void fields(Config &c, Visit &&visit) {
     constexpr int64_t none = 0;
     visit("rows", c.rows, none, true);
     visit("panel", c.panel, none, true);
+  }
+  template <class Config, class Visit>
+  static void space(Config &c, Visit &&visit) {
+    visit(c.rows, {64, 96, 192, 32});
+    visit(c.panel, {64, 16});
   }
 };
 
@@ -30,6 +40,10 @@ struct PagedAttentionCpuConfig {
   static void fields(Config &c, Visit &&visit) {
     constexpr int64_t none = 0;
     visit("tokens", c.tokens, none, true);
+  }
+  template <class Config, class Visit>
+  static void space(Config &c, Visit &&visit) {
+    visit(c.tokens, {c.tokens / 2, 1});
   }
 };
 

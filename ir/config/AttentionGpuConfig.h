@@ -8,16 +8,19 @@
 //===----------------------------------------------------------------------===//
 #pragma once
 
+#include "ir/config/DeviceLimits.h"
 #include "ir/config/Fields.h"
 
 namespace knapper::config {
 
 /// The instructions that multiply.
-enum class AttentionPath : int64_t {
+enum class AttentionAlgorithm : int64_t {
   simt = 0,  ///< fused FMAs of f32
   wgmma = 1, ///< sm_90a: warpgroups, operands by TMA
 };
-constexpr AttentionPath largest(AttentionPath) { return AttentionPath::wgmma; }
+constexpr AttentionAlgorithm largest(AttentionAlgorithm) {
+  return AttentionAlgorithm::wgmma;
+}
 
 /// What a row of the result is that sees no key.
 enum class EmptyRow : int64_t {
@@ -28,7 +31,7 @@ enum class EmptyRow : int64_t {
 constexpr EmptyRow largest(EmptyRow) { return EmptyRow::mean; }
 
 struct AttentionGpuConfig {
-  AttentionPath path = AttentionPath::simt;
+  AttentionAlgorithm algorithm = AttentionAlgorithm::simt;
   EmptyRow emptyRow = EmptyRow::zero;
   int64_t tileM = 0; ///< query rows of a CTA
   int64_t tileN = 0; ///< keys of a step
@@ -38,6 +41,23 @@ struct AttentionGpuConfig {
   int64_t consumers = 0; ///< warpgroups that multiply, 64 rows each; simt: 0
   /// MiB of keys and values whose heads are walked together; 0: in their order.
   int64_t headGroupMiB = 0;
+
+  static constexpr int64_t kSimtThreads = 128;
+  /// Of a CTA.
+  int64_t threads() const {
+    return algorithm == AttentionAlgorithm::simt ? kSimtThreads
+                                                 : 128 * (consumers + 1);
+  }
+  /// wgmma: two blocks of queries and the stages, 16-bit elements; barriers
+  /// come on top.
+  int64_t blockBytes() const {
+    return (2 * tileM + stages * tileN) * headDim * 2;
+  }
+  bool fits(const Limits &limits) const {
+    return threads() <= limits.threads &&
+           (algorithm == AttentionAlgorithm::simt ||
+            blockBytes() <= limits.sharedBytesPerCta());
+  }
 
   /// Of an op that has been verified.
   static AttentionGpuConfig of(mlir::DictionaryAttr shape) {
@@ -49,7 +69,7 @@ struct AttentionGpuConfig {
   template <class Config, class Visit>
   static void fields(Config &c, Visit &&visit) {
     constexpr int64_t none = 0;
-    visit("path", c.path, AttentionPath::simt, true);
+    visit("algorithm", c.algorithm, AttentionAlgorithm::simt, true);
     visit("empty_row", c.emptyRow, EmptyRow::zero, true);
     visit("tile_m", c.tileM, none, true);
     visit("tile_n", c.tileN, none, true);
@@ -73,16 +93,16 @@ struct AttentionGpuSchedule : AttentionGpuConfig {
 };
 
 /// The instructions that multiply queries with keys in blocks.
-enum class PagedAttentionPath : int64_t {
+enum class PagedAttentionAlgorithm : int64_t {
   simt = 0,    ///< fused FMAs of f32: a warp a token and head
   mmaSync = 1, ///< from sm_80 on, f16 and bf16: keys by cp.async
 };
-constexpr PagedAttentionPath largest(PagedAttentionPath) {
-  return PagedAttentionPath::mmaSync;
+constexpr PagedAttentionAlgorithm largest(PagedAttentionAlgorithm) {
+  return PagedAttentionAlgorithm::mmaSync;
 }
 
 struct PagedAttentionGpuConfig {
-  PagedAttentionPath path = PagedAttentionPath::simt;
+  PagedAttentionAlgorithm algorithm = PagedAttentionAlgorithm::simt;
   int64_t heads = 0, keyHeads = 0;
   int64_t positions = 0; ///< of a block
   int64_t depth = 0;     ///< elements of a query and a key
@@ -95,6 +115,10 @@ struct PagedAttentionGpuConfig {
   int64_t stages = 0;   ///< mmaSync: steps in shared memory
   int64_t keySplit = 1; ///< CTAs of a cluster that share a token's keys
 
+  bool fits(const Limits &limits) const {
+    return 32 * warps <= limits.threads && keySplit <= limits.clusterCtas;
+  }
+
   /// Of an op that has been verified.
   static PagedAttentionGpuConfig of(mlir::DictionaryAttr shape) {
     PagedAttentionGpuConfig config;
@@ -105,8 +129,8 @@ struct PagedAttentionGpuConfig {
   template <class Config, class Visit>
   static void fields(Config &c, Visit &&visit) {
     constexpr int64_t none = 0, one = 1;
-    visit("path", c.path, PagedAttentionPath::simt, true);
-    bool mmaSync = c.path == PagedAttentionPath::mmaSync;
+    visit("algorithm", c.algorithm, PagedAttentionAlgorithm::simt, true);
+    bool mmaSync = c.algorithm == PagedAttentionAlgorithm::mmaSync;
     visit("heads", c.heads, none, true);
     visit("key_heads", c.keyHeads, none, true);
     visit("positions", c.positions, none, true);

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 #pragma once
 
+#include "ir/config/DeviceLimits.h"
 #include "ir/config/Fields.h"
 
 namespace knapper::config {
@@ -18,6 +19,11 @@ struct ConvCpuBlock {
   int64_t columns = 0; ///< of a block; 0: whole rows
   int64_t groups = 1;  ///< of panels, each a program
 
+  bool fits(const Limits &limits) const {
+    return rows >= 1 && groups >= 1 && panel >= 1 &&
+           panel * 4 <= limits.registerBytes;
+  }
+
   template <class Config, class Visit>
   static void fields(Config &c, Visit &&visit) {
     constexpr int64_t none = 0, one = 1;
@@ -25,6 +31,29 @@ struct ConvCpuBlock {
     visit("rows", c.rows, none, true);
     visit("columns", c.columns, none, true);
     visit("groups", c.groups, one, true);
+  }
+  template <class Config, class Visit>
+  static void space(Config &c, Visit &&visit) {
+    visit(c.panel, {32, 48, 64, 16});
+    visit(c.groups, {2 * c.groups, c.groups / 2, 1});
+  }
+};
+
+/// What is decided of a convolution on CPUs before its block is: what tuning
+/// tries, and no parameter of a schedule.
+struct ConvCpuPlan {
+  int64_t share = 4;     ///< a block may take 4 / share of what it does else
+  bool winograd = false; ///< CpuWinograd.cpp takes it
+
+  template <class Config, class Visit>
+  static void fields(Config &c, Visit &&visit) {
+    constexpr int64_t four = 4;
+    visit("share", c.share, four, true);
+    visit("winograd", c.winograd, false, true);
+  }
+  template <class Config, class Visit>
+  static void space(Config &c, Visit &&visit) {
+    visit(c.share, {2, 8, 1});
   }
 };
 
@@ -55,6 +84,11 @@ struct GroupedConvCpuConfig {
     visit("lanes", c.lanes, none, true);
     visit("pixels", c.pixels, none, true);
     visit("rows", c.rows, none, true);
+  }
+  template <class Config, class Visit>
+  static void space(Config &c, Visit &&visit) {
+    visit(c.pixels, {(c.pixels + 1) / 2, c.pixels * 3 / 4});
+    visit(c.rows, {(c.rows + 1) / 2, 2 * c.rows});
   }
 };
 
@@ -88,6 +122,8 @@ struct DepthwiseRowsGpuConfig {
 struct WindowGpuConfig {
   int64_t lanes = 0;   ///< channels, or columns, of a thread; 0: one
   int64_t threads = 1; ///< of a program
+
+  bool fits(const Limits &limits) const { return threads <= limits.threads; }
 
   template <class Config, class Visit>
   static void fields(Config &c, Visit &&visit) {

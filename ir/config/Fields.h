@@ -9,6 +9,16 @@
 // that a missing key means. `required`: the key is always written and must be
 // there. The key that others' `required` depends on is visited first.
 //
+// A configuration that can be tuned has a template `space(config, visit)`
+// beside it, which calls, once a field,
+//
+//   visit(field, {values})
+//
+// `values`: what may be tried instead of what the field has, the likeliest
+// first. They may depend on the fields that are decided before. A bool's are
+// false and true without a row. A schedule leaves out what its kernel forbids
+// (codegen/schedule/core/Knobs.h).
+//
 // An enum of a configuration has a function `largest(Enum)` beside it: its last
 // enumerator. Everything that reads or writes the text form is here; other code
 // uses the fields.
@@ -17,9 +27,11 @@
 #pragma once
 
 #include "mlir/IR/BuiltinAttributes.h"
+#include <initializer_list>
 #include <limits>
 #include <map>
 #include <string>
+#include <vector>
 
 namespace knapper::config {
 
@@ -65,6 +77,32 @@ std::string parse(const Parameters &given, Config &config) {
   if (problem.empty() && !unknown.empty())
     problem = "has an unknown '" + unknown.begin()->first + "'";
   return problem;
+}
+
+/// The key of `field`, which is one of `config`'s.
+template <class Config, class Field>
+const char *keyOf(const Config &config, const Field &field) {
+  const char *key = nullptr;
+  Config::fields(config, [&](const char *name, const auto &each, auto, bool) {
+    if (static_cast<const void *>(&each) == &field)
+      key = name;
+  });
+  return key;
+}
+
+/// The values of `field` in the space of `config`; empty: it has no row there.
+template <class Config, class Field>
+std::vector<int64_t> spaceOf(const Config &config, const Field &field) {
+  std::vector<int64_t> found;
+  if constexpr (std::is_same_v<Field, bool>)
+    found = {0, 1};
+  if constexpr (requires { Config::space(config, [](auto &&...) {}); })
+    Config::space(config,
+                  [&](const auto &each, std::initializer_list<int64_t> values) {
+                    if (static_cast<const void *>(&each) == &field)
+                      found = values;
+                  });
+  return found;
 }
 
 /// The text form as an attribute.

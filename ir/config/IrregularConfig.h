@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 #pragma once
 
+#include "ir/config/DeviceLimits.h"
 #include "ir/config/Fields.h"
 
 namespace knapper::config {
@@ -41,6 +42,10 @@ struct ScanGpuConfig {
   int64_t steps = 0;     ///< narrow: elements of a line that a thread has
   int64_t access = 0;    ///< narrow: elements that a thread reads at once
 
+  bool fits(const Limits &limits) const {
+    return threads <= limits.threads && parts <= limits.clusterCtas;
+  }
+
   template <class Config, class Visit>
   static void fields(Config &c, Visit &&visit) {
     constexpr int64_t none = 0, one = 1;
@@ -73,6 +78,8 @@ struct SortTileGpuConfig {
   int64_t threads = 0; ///< of a CTA
   int64_t access = 1;  ///< elements that a thread reads at once
 
+  bool fits(const Limits &limits) const { return threads <= limits.threads; }
+
   template <class Config, class Visit>
   static void fields(Config &c, Visit &&visit) {
     constexpr int64_t none = 0, one = 1;
@@ -87,6 +94,10 @@ struct TopKGpuConfig : SortTileGpuConfig {
   int64_t tiles = 0;  ///< that are read at once
   int64_t places = 0; ///< of the list in shared memory
   int64_t parts = 1;  ///< CTAs of a cluster that share out a line
+
+  bool fits(const Limits &limits) const {
+    return SortTileGpuConfig::fits(limits) && parts <= limits.clusterCtas;
+  }
 
   template <class Config, class Visit>
   static void fields(Config &c, Visit &&visit) {
@@ -155,6 +166,8 @@ struct ScatterConfig {
   bool atomic = false; ///< GPUs: updates meet in memory
   bool apart = false;  ///< GPUs: no two updates meet
   int64_t threads = 0; ///< atomic, apart: of a program
+
+  bool fits(const Limits &limits) const { return threads <= limits.threads; }
 
   template <class Config, class Visit>
   static void fields(Config &c, Visit &&visit) {

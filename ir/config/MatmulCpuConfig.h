@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 #pragma once
 
+#include "ir/config/DeviceLimits.h"
 #include "ir/config/Fields.h"
 
 namespace knapper::config {
@@ -21,6 +22,10 @@ struct MatmulCpuConfig {
   /// Parts of bf16 that an f32 is split into; 0: none.
   int64_t floatParts = kNoFloatParts;
 
+  bool fits(const Limits &limits) const {
+    return rows >= 1 && panel >= 1 && panel * 4 <= limits.registerBytes;
+  }
+
   template <class Config, class Visit>
   static void fields(Config &c, Visit &&visit) {
     constexpr int64_t none = 0, one = 1, absent = kNoFloatParts;
@@ -29,6 +34,13 @@ struct MatmulCpuConfig {
     visit("blocks", c.blocks, one, true);
     visit("parts", c.parts, one, true);
     visit("split", c.floatParts, absent, false);
+  }
+  template <class Config, class Visit>
+  static void space(Config &c, Visit &&visit) {
+    visit(c.panel, {48, 64, 32, 16});
+    visit(c.rows, {96, 192, 384, 768});
+    visit(c.blocks, {1, 4, 8, 16});
+    visit(c.parts, {1, 2, 4});
   }
 };
 

@@ -8,21 +8,24 @@
 //===----------------------------------------------------------------------===//
 #pragma once
 
+#include "ir/config/DeviceLimits.h"
 #include "ir/config/Fields.h"
 
 namespace knapper::config {
 
 /// The instructions that multiply.
-enum class MatmulPath : int64_t {
+enum class MatmulAlgorithm : int64_t {
   simt = 0,    ///< fused FMAs of f32
   wgmma = 1,   ///< sm_90a: warpgroups, operands by TMA or staged in registers
   gemv = 2,    ///< few rows: B is read once
   mmaSync = 3, ///< from sm_80 on: warps, operands by cp.async
 };
-constexpr MatmulPath largest(MatmulPath) { return MatmulPath::mmaSync; }
+constexpr MatmulAlgorithm largest(MatmulAlgorithm) {
+  return MatmulAlgorithm::mmaSync;
+}
 
 struct MatmulGpuConfig {
-  MatmulPath path = MatmulPath::simt;
+  MatmulAlgorithm algorithm = MatmulAlgorithm::simt;
   /// Elements of the result that a CTA computes, and of the depth that a stage
   /// holds. gemv: `tileK` is what the threads of a column read at once.
   int64_t tileM = 0, tileN = 0, tileK = 0;
@@ -64,9 +67,27 @@ struct MatmulGpuConfig {
   /// simt: rows and columns of the tile that a thread has.
   int64_t threadRows() const { return tileM < 64 ? 4 : 8; }
   int64_t threadColumns() const { return tileN < 64 ? 4 : 8; }
-  /// simt: threads of a CTA.
-  int64_t simtThreads() const {
-    return tileM * tileN / (threadRows() * threadColumns()) * sliceK;
+  /// Of a CTA.
+  int64_t threads() const {
+    switch (algorithm) {
+    case MatmulAlgorithm::simt:
+      return tileM * tileN / (threadRows() * threadColumns()) * sliceK;
+    case MatmulAlgorithm::wgmma:
+      return 128 * (consumers + (stagingWarpgroups ? stagingWarpgroups : 1));
+    case MatmulAlgorithm::gemv:
+    case MatmulAlgorithm::mmaSync:
+      return 32 * consumers;
+    }
+    return 0;
+  }
+  /// wgmma, mmaSync: a stage has 128 bytes of each row and column.
+  int64_t stageBytes() const { return (rowsCopied() + tileN) * 128; }
+  /// What the chunks of the result take comes on top.
+  bool fits(const Limits &limits) const {
+    bool hasStages = algorithm == MatmulAlgorithm::wgmma ||
+                     algorithm == MatmulAlgorithm::mmaSync;
+    return threads() <= limits.threads && clusterSize() <= limits.clusterCtas &&
+           (!hasStages || limits.holds(ctasPerSm, stages * stageBytes()));
   }
 
   /// Of an op that has been verified.
@@ -79,9 +100,9 @@ struct MatmulGpuConfig {
   template <class Config, class Visit>
   static void fields(Config &c, Visit &&visit) {
     constexpr int64_t none = 0, one = 1, two = 2;
-    visit("path", c.path, MatmulPath::simt, true);
-    bool wgmma = c.path == MatmulPath::wgmma,
-         mmaSync = c.path == MatmulPath::mmaSync;
+    visit("algorithm", c.algorithm, MatmulAlgorithm::simt, true);
+    bool wgmma = c.algorithm == MatmulAlgorithm::wgmma,
+         mmaSync = c.algorithm == MatmulAlgorithm::mmaSync;
     visit("tile_m", c.tileM, none, true);
     visit("tile_n", c.tileN, none, true);
     visit("tile_k", c.tileK, none, true);

@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 #pragma once
 
+#include "ir/config/DeviceLimits.h"
 #include "ir/config/Fields.h"
 
 namespace knapper::config {
@@ -29,6 +30,11 @@ struct PointwiseConfig {
     visit("rows", c.rows, one, true);
     visit("stream", c.stream, false, true);
   }
+  template <class Config, class Visit>
+  static void space(Config &c, Visit &&visit) {
+    visit(c.lanes, {c.lanes / 2, 2 * c.lanes});
+    visit(c.block, {8192, 2048, 16384, 1024});
+  }
 };
 
 struct PointwiseCpuConfig : PointwiseConfig {
@@ -46,6 +52,8 @@ struct PointwiseCpuConfig : PointwiseConfig {
 struct PointwiseGpuConfig : PointwiseConfig {
   bool across = false; ///< a tile runs over several short rows
   int64_t threads = 0; ///< of a CTA; 0: as its tiles have it
+
+  bool fits(const Limits &limits) const { return threads <= limits.threads; }
 
   template <class Config, class Visit>
   static void fields(Config &c, Visit &&visit) {

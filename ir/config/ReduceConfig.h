@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 #pragma once
 
+#include "ir/config/DeviceLimits.h"
 #include "ir/config/Fields.h"
 
 namespace knapper::config {
@@ -18,8 +19,11 @@ struct ReduceConfig {
   bool stream = false;  ///< stores go past the caches
   int64_t threads = 0;  ///< of a CTA; 0: as its tiles have it
   int64_t group = 1;    ///< rows that are in work at once
-  int64_t parts = 1;    ///< CTAs of a cluster that share out a column
-  bool across = false;  ///< columns of several kept dims are one run
+  /// Warps, of CTAs of a cluster, that share out a column; rowForm: CTAs.
+  int64_t parts = 1;
+  bool across = false; ///< columns of several kept dims are one run
+
+  bool fits(const Limits &limits) const { return threads <= limits.threads; }
 
   template <class Config, class Visit>
   static void fields(Config &c, Visit &&visit) {
@@ -32,6 +36,10 @@ struct ReduceConfig {
     visit("group", c.group, one, false);
     visit("parts", c.parts, one, false);
     visit("across", c.across, false, false);
+  }
+  template <class Config, class Visit>
+  static void space(Config &c, Visit &&visit) {
+    visit(c.lanes, {c.lanes / 2, 2 * c.lanes});
   }
 };
 

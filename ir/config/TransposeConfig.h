@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 #pragma once
 
+#include "ir/config/DeviceLimits.h"
 #include "ir/config/Fields.h"
 
 namespace knapper::config {
@@ -30,6 +31,11 @@ struct TransposeCpuConfig {
 struct TransposeGpuConfig {
   int64_t rows = 0, columns = 0; ///< of a CTA's tile of the result
   int64_t threads = 0;           ///< of a CTA
+
+  bool fits(const Limits &limits) const {
+    return threads <= limits.threads &&
+           rows * columns <= limits.sharedBytesPerCta();
+  }
 
   template <class Config, class Visit>
   static void fields(Config &c, Visit &&visit) {

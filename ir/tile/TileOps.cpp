@@ -321,12 +321,12 @@ LogicalResult MatmulOp::verify() {
     return emitOpError("C5: window has ")
            << getWindow().size() << " sizes, steps "
            << (getSteps() ? getSteps()->size() : 0);
-  bool wgmma = config.path == config::MatmulPath::wgmma;
+  bool wgmma = config.algorithm == config::MatmulAlgorithm::wgmma;
   if (getEnds() &&
       (!getEnds().getType().getElementType().isInteger(32) || batch > 1 ||
        !getWindow().empty() || config.swapAB || config.unaligned ||
        config.splitK != 1 || config.clusterM != 1 || config.stagingWarpgroups ||
-       !(wgmma || config.path == config::MatmulPath::simt)))
+       !(wgmma || config.algorithm == config::MatmulAlgorithm::simt)))
     return emitOpError("C6: 'ends' are i32, of a product whose CTAs have rows "
                        "of their own");
   return success();

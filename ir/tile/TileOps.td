@@ -491,7 +491,7 @@ def Tile_MatmulOp : Tile_Op<"matmul", [AttrSizedOperandSegments]> {
     and c have rows alone, so A's batch stride is 0. A row that no index has
     gets zeros.
 
-    `shape` says how: `path` 0: blocks through shared memory, fused
+    `shape` says how: `algorithm` 0: blocks through shared memory, fused
     FMAs; one program a block. 1: Hopper's asynchronous copies and
     warpgroup products (f16 and bf16); the blocks of the grid share all programs
     out among themselves. 2: few rows; B is read once, at most `rows` rows to a
@@ -549,10 +549,10 @@ def Tile_AttentionOp : Tile_Op<"attention", [AttrSizedOperandSegments]> {
     (vector<2xf32>, or f32 for one) with batch, head, row and first key, and
     yields their scores; -inf leaves a key out. Rows and keys past the edge are
     handed over as the last ones inside, and dropped. With `causal` row s sees
-    the keys below s + causal. With `mask` (path 1), i1, no row sees key t where
+    the keys below s + causal. With `mask` (algorithm 1), i1, no row sees key t where
     mask[moff + b*mb + h*mh + t*mk] is false; `at` has moff, mb, mh, mk.
 
-    `shape` says how: `path` 0: blocks through shared memory, fused
+    `shape` says how: `algorithm` 0: blocks through shared memory, fused
     FMAs; one program a block. 1: Hopper's asynchronous copies and
     warpgroup products (f16 and bf16); the blocks of the grid share all programs
     out among themselves. `empty`: a row that sees no key is 0 (0), NaN (1), the

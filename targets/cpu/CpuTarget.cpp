@@ -1,4 +1,5 @@
 #include "targets/cpu/CpuTarget.h"
+#include "targets/cpu/CpuMachine.h"
 
 namespace knapper {
 
@@ -10,14 +11,8 @@ std::span<const std::string_view> cpuIsas() { return kIsas; }
 
 Expected<TargetDesc> cpuTarget(std::string_view isa) {
   TargetDesc t;
+  static_cast<config::Machine &>(t) = cpuMachine(isa == "x86-64-v3" ? 32 : 64);
   t.isa = isa;
-  t.l1Bytes = 32 << 10;
-  t.l2Bytes = 1 << 20;
-  t.l3Bytes = 16 << 20;
-  t.copyBandwidth = 20e9;
-  t.cacheBandwidth = 120e9;
-  t.launchSeconds = 2e-6;
-  t.cores = 2;
   if (isa == "x86-64-v4" || isa == "x86-64-v4-vnni" ||
       isa == "x86-64-v4-bf16" || isa == "x86-64-v4-amx") {
     t.vectorBytes = 64;
@@ -25,7 +20,6 @@ Expected<TargetDesc> cpuTarget(std::string_view isa) {
     t.maskedAccess = true;
     t.wordTable = true;
     t.powerScale = true;
-    t.fmaFlops = 200e9;
     if (isa != "x86-64-v4") {
       // Every processor that has products of bf16 has those of bytes.
       t.byteProducts = true;
@@ -35,11 +29,11 @@ Expected<TargetDesc> cpuTarget(std::string_view isa) {
       t.extendsGroups = t.tileProducts   ? 2 + 4 + kSplitGroup
                         : t.pairProducts ? 2
                                          : 4;
+      t.splitCacheBytes = t.tileProducts ? kAmxCacheBytes : 0;
     }
   } else if (isa == "x86-64-v3") {
     t.vectorBytes = 32;
     t.vectorRegisters = 16;
-    t.fmaFlops = 100e9;
   } else {
     std::string names;
     for (std::string_view known : kIsas)

@@ -49,18 +49,13 @@ public:
       return isa<ts::RopeOp, ts::ScaledDotOp>(op) ||
              (attention && !isTakenWhole(attention, target));
     });
-    // A processor alone takes some more than its share of the bandwidth.
-    constexpr double moreThanShare = 2.5;
     SplitModel model;
     model.leastPart = 2048;
     if (target.clusters) {
       model.shared = 8192;
       model.sharedRow = 8;
     }
-    model.processors = target.cores;
-    model.bandwidth = target.copyBandwidth;
-    model.ownBandwidth = moreThanShare * target.copyBandwidth / target.cores;
-    model.startSeconds = target.launchSeconds;
+    model.machine = target;
     widenLongRows(function, model);
     ts::decomposeAll(function.getBody(),
                      [&](Operation *op) { return hasFewLongRows(op, model); });

@@ -10,9 +10,8 @@ namespace knapper {
 
 /// "sm_80", "sm_86", "sm_89" or "sm_90a". A "vector register" is what one
 /// access of a block moves: 256 threads of 16 bytes; a thread has room for
-/// about 48 of them. `l1Bytes` is the shared memory of an SM, `cores` the
-/// processors. Figures are of one card of each kind. UserError for another
-/// name.
+/// about 48 of them. The machine is that of CudaMachine.h. UserError for
+/// another name.
 Expected<TargetDesc> cudaTarget(std::string_view isa);
 
 } // namespace knapper

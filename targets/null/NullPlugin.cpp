@@ -27,13 +27,15 @@ public:
       return userError("there is no variant '" + std::string(request.variant) +
                            "' of the target 'null'",
                        "option target", "null");
+    // It runs nothing: figures that a cost model can divide by.
     TargetDesc t;
+    t.l1Bytes = t.l2Bytes = t.l3Bytes = t.keptBytes = 32 << 10;
+    t.fmaFlops = t.copyBandwidth = t.cacheBandwidth = t.coreBandwidth = 1e9;
+    t.clock = 1e9;
+    t.launchSeconds = 1e-6;
     t.isa = "null";
     t.vectorBytes = 16;
     t.vectorRegisters = 16;
-    t.fmaFlops = t.copyBandwidth = t.cacheBandwidth = 1e9;
-    t.l1Bytes = t.l2Bytes = t.l3Bytes = 32 << 10;
-    t.launchSeconds = 1e-6;
     return std::vector<TargetDesc>{std::move(t)};
   }
 

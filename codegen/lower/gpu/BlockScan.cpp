@@ -4,6 +4,7 @@
 // memory, which every warp scans for itself: one barrier. The order is fixed,
 // so that every run gives the same bits.
 #include "codegen/lower/gpu/GpuLowering.h"
+#include "ir/config/DeviceLimits.h"
 
 #include "llvm/IR/IntrinsicsNVPTX.h"
 
@@ -315,11 +316,10 @@ LogicalResult GpuLowering::sharedBuffer(tile::SharedOp op) {
     ref.memory = b.getInt8Ty();
   ref.bytes = type.getElementBytes();
   listBytes += op.getCount() * ref.bytes * programs;
-  // What every block gets without asking.
-  constexpr uint64_t mostShared = 48 << 10;
-  if (listBytes > mostShared)
+  if (listBytes > uint64_t(config::kStaticSharedBytes))
     return op.emitOpError("and those before it take ")
-           << listBytes << " bytes of shared memory, which has " << mostShared;
+           << listBytes << " bytes of shared memory, which has "
+           << config::kStaticSharedBytes;
   ref.pointer = sharedArray(ref.memory, op.getCount() * programs,
                             "_list" + llvm::Twine(exchanges++));
   if (group)

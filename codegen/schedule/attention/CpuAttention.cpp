@@ -413,8 +413,10 @@ LogicalResult chooseCpuAttention(ts::KernelOp kernel, const TargetDesc &target,
   if (ts::elementTypeOf(op.getQuery()).isF64())
     return op.emitOpError("has no kernel for f64");
   Dim queries = ts::dimOf(op.getQuery(), 2), one = queries.like(1);
-  int64_t rows = knobs.pick("rows", 128, {64, 96, 192, 32});
-  int64_t panel = knobs.pick("panel", 32, {64, 16});
+  config::AttentionCpuConfig config{/*rows=*/128, /*panel=*/32};
+  auto &[rows, panel] = config;
+  knobs.tune(config, rows);
+  knobs.tune(config, panel);
   if (std::optional<int64_t> number = queries.asConstant()) {
     // Equal blocks of at most so many rows.
     int64_t blocks = (*number + rows - 1) / rows;
@@ -423,7 +425,7 @@ LogicalResult chooseCpuAttention(ts::KernelOp kernel, const TargetDesc &target,
   }
   Schedule schedule;
   schedule.kind = "cpu_attention";
-  schedule.parameters = config::print(config::AttentionCpuConfig{rows, panel});
+  schedule.parameters = config::print(config);
   schedule.group = isBf16(op) ? 2 : 1;
   schedule.grid = ts::dimOf(op.getQuery(), 0) * ts::dimOf(op.getQuery(), 1) *
                   queries.ceilDiv(one * rows);

@@ -479,10 +479,10 @@ LogicalResult chooseCpuPagedAttention(ts::KernelOp kernel, const TargetDesc &,
   int64_t share = PagedLayout(op, 1).share;
   // A transposed block serves so many rows; of few tokens each is a program, so
   // that all threads have some.
-  int64_t many = knobs.pick("tokens", std::max<int64_t>(1, 32 / share),
-                            {std::max<int64_t>(1, 16 / share), 1});
+  config::PagedAttentionCpuConfig many{std::max<int64_t>(1, 32 / share)};
+  knobs.tune(many, many.tokens, [](int64_t tokens) { return tokens > 0; });
   constexpr int64_t few = 32;
-  for (int64_t tokens : {int64_t(1), many}) {
+  for (int64_t tokens : {int64_t(1), many.tokens}) {
     Schedule schedule;
     schedule.kind = "cpu_paged_attention";
     schedule.parameters =
@@ -493,11 +493,11 @@ LogicalResult chooseCpuPagedAttention(ts::KernelOp kernel, const TargetDesc &,
     Dim room = ts::dimOf(op.getTable(), 1) * layout.positions;
     schedule.scratch =
         room * ((layout.rows + kAttentionTileRows) * 4) + layout.scores;
-    if (tokens == 1 && many > 1)
+    if (tokens == 1 && many.tokens > 1)
       schedule.guard.terms.push_back(
           {all, ts::ComparePredicate::le, all.like(few)});
     schedules.push_back(std::move(schedule));
-    if (many == 1)
+    if (many.tokens == 1)
       break;
   }
   return success();

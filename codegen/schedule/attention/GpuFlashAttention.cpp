@@ -21,8 +21,8 @@ using namespace mlir;
 
 namespace knapper {
 
+using config::AttentionAlgorithm;
 using config::AttentionGpuSchedule;
-using config::AttentionPath;
 using fusion::StridedView;
 using ts::Dim;
 
@@ -141,7 +141,7 @@ Schedule scheduleOf(const Places &places, AttentionGpuSchedule config) {
   Dim one = places.queries().like(1);
   schedule.grid = places.batch() * places.heads() *
                   places.queries().ceilDiv(one * config.tileM);
-  if (config.path == AttentionPath::simt)
+  if (config.algorithm == AttentionAlgorithm::simt)
     schedule.grid =
         schedule.grid * places.columns().ceilDiv(one * config.headDim);
   schedule.grain = one;
@@ -174,7 +174,7 @@ void chooseWarpgroups(ts::KernelOp kernel, const Places &places,
   int64_t keys = changesScores(op) ? 96 : 128;
   int64_t consumers = three ? 3 : 2;
   AttentionGpuSchedule config;
-  config.path = AttentionPath::wgmma;
+  config.algorithm = AttentionAlgorithm::wgmma;
   config.tileM = 64 * consumers;
   config.tileN = keys;
   config.headDim = narrow ? 64 : 128;
@@ -349,7 +349,7 @@ LogicalResult buildGpuFlashAttention(BuildContext &context) {
                      oStrides = strides(places.result);
   // By warpgroups a mask of keys is no matter of the region.
   std::optional<StridedView> keyMask;
-  if (config.path == AttentionPath::wgmma)
+  if (config.algorithm == AttentionAlgorithm::wgmma)
     keyMask = keyMaskOf(op);
   Value mask;
   SmallVector<Value> maskAt;

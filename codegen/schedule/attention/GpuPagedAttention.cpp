@@ -19,7 +19,7 @@
 #include "codegen/schedule/core/ElementEmitter.h"
 #include "codegen/schedule/core/Schedules.h"
 #include "ir/config/AttentionGpuConfig.h"
-#include "ir/config/GpuLimits.h"
+#include "ir/config/DeviceLimits.h"
 #include "ir/tensor/PagedAttention.h"
 #include "ir/tile/PagedOps.h"
 
@@ -27,8 +27,8 @@ using namespace mlir;
 
 namespace knapper {
 
+using config::PagedAttentionAlgorithm;
 using config::PagedAttentionGpuConfig;
-using config::PagedAttentionPath;
 using ts::Dim;
 
 static ts::PagedAttentionOp pagedAttentionIn(ts::KernelOp kernel) {
@@ -70,7 +70,7 @@ LogicalResult chooseGpuPagedAttention(ts::KernelOp kernel,
     add(base, (tokens * base.heads).ceilDiv(one * base.warps));
     return success();
   }
-  base.path = PagedAttentionPath::mmaSync;
+  base.algorithm = PagedAttentionAlgorithm::mmaSync;
   // Bytes of a key and its value: a chunk more, for the banks.
   constexpr int64_t chunk = 16;
   int64_t pair = 2 * (base.depth + base.columns) + 2 * chunk;
@@ -81,7 +81,7 @@ LogicalResult chooseGpuPagedAttention(ts::KernelOp kernel,
   single.keys = fragment;
   // Two CTAs an SM, of which each has so much on its way.
   constexpr int64_t onItsWay = 104 << 10, mostStages = 6;
-  int64_t room = target.l1Bytes - config::kReservedSharedBytesPerCta;
+  int64_t room = limitsOf(target).sharedBytesPerCta();
   while (single.warps > 1 && 2 * single.warps * fragment * pair > room)
     single.warps /= 2;
   single.stages = std::clamp<int64_t>(std::min(onItsWay, room) /

@@ -238,19 +238,22 @@ int64_t evenRows(int64_t height, int64_t rows) {
   return (height + blocks - 1) / blocks;
 }
 
-int64_t chooseConvPanel(const ConvWindow &w, int64_t runDivisor, Knobs &knobs) {
+void chooseConvPanel(const ConvWindow &w, int64_t runDivisor,
+                     config::ConvCpuBlock &config, Knobs &knobs) {
   int64_t share = *w.features.asConstant() / w.groups;
-  return cheapestPanel(
-      {{32, 1.0}, {48, 1.0}, {64, 1.02}, {16, 1.6}}, runDivisor,
-      [&](int64_t panel) {
-        // A panel counts once for each group that has features in it.
-        int64_t count = 0;
-        for (int64_t group = 0; group < w.groups; ++group)
-          count +=
-              ((group + 1) * share + panel - 1) / panel - group * share / panel;
-        return count;
-      },
-      knobs);
+  config.panel =
+      cheapestPanel({{32, 1.0}, {48, 1.0}, {64, 1.02}, {16, 1.6}}, runDivisor,
+                    [&](int64_t panel) {
+                      // A panel counts once for each group that has features in
+                      // it.
+                      int64_t count = 0;
+                      for (int64_t group = 0; group < w.groups; ++group)
+                        count += ((group + 1) * share + panel - 1) / panel -
+                                 group * share / panel;
+                      return count;
+                    });
+  knobs.tune(config, config.panel,
+             [&](int64_t panel) { return keepsRuns(panel, runDivisor); });
 }
 
 } // namespace knapper

@@ -141,9 +141,9 @@ llvm::LogicalResult storeConvPixel(ElementEmitter &emitter,
 /// blocks.
 int64_t evenRows(int64_t height, int64_t rows);
 
-/// The widest panel of features that wastes least. `runDivisor`: as in
-/// Epilogue.
-int64_t chooseConvPanel(const ConvWindow &window, int64_t runDivisor,
-                        Knobs &knobs);
+/// Sets the panel of features to the widest that wastes least, or what is
+/// recorded. `runDivisor`: as in Epilogue.
+void chooseConvPanel(const ConvWindow &window, int64_t runDivisor,
+                     config::ConvCpuBlock &config, Knobs &knobs);
 
 } // namespace knapper

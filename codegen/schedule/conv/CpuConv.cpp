@@ -487,16 +487,17 @@ ConvBlock productBlock(const ConvWindow &w, int64_t budget) {
 
 ConvBlock chooseBlock(const ConvWindow &w, const TargetDesc &target,
                       Knobs &knobs) {
-  int64_t l2 = target.l2Bytes ? target.l2Bytes : 1 << 20,
-          l3 = target.l3Bytes ? target.l3Bytes : 16 << 20;
   // Each block of rows reads the whole filter: one that comes from memory is
   // worth larger blocks.
   int64_t filter =
       4 * w.kh * w.kw * *w.channels.asConstant() * *w.features.asConstant();
-  int64_t budget = filter > l3 / 4 ? l2 / 2 : l2 / 4;
+  int64_t budget =
+      filter > target.l3Bytes / 4 ? target.l2Bytes / 2 : target.l2Bytes / 4;
   // A quarter or double of the block.
-  if (int64_t share = knobs.pick("share", 4, {2, 8, 1}); share != 4)
-    budget = budget * 4 / share;
+  config::ConvCpuPlan plan;
+  knobs.tune(plan, plan.share);
+  if (plan.share != 4)
+    budget = budget * 4 / plan.share;
   return productBlock(w, budget);
 }
 
@@ -514,40 +515,48 @@ LogicalResult chooseCpuConv(ts::KernelOp kernel, const TargetDesc &target,
   int64_t run = epilogue->runDivisor();
   if (w->panel && run && run % w->panel)
     return success(); // panels that results cut
-  int64_t panel = w->panel ? w->panel : chooseConvPanel(*w, run, knobs);
+  ConvCpuConfig config;
+  int64_t &panel = config.panel;
+  if (w->panel)
+    panel = w->panel;
+  else
+    chooseConvPanel(*w, run, config, knobs);
   int64_t channels = *w->groupChannels().asConstant(),
           features = *w->features.asConstant();
   int64_t panels = (features + panel - 1) / panel;
   ConvBlock block = chooseBlock(*w, target, knobs);
-  int64_t rows = block.rows, columns = block.columns;
+  int64_t rows = config.rows = block.rows,
+          columns = config.columns = block.columns;
   int64_t height = std::max<int64_t>(1, representative(w->phaseHeight())),
           width = std::max<int64_t>(1, representative(w->phaseWidth()));
   int64_t phases = w->rowPhases() * w->columnPhases();
   int64_t blocks = phases * ((height + rows - 1) / rows);
   if (columns)
     blocks *= (width + columns - 1) / columns;
-  int64_t groups = std::clamp<int64_t>((8 + blocks - 1) / blocks, 1, panels);
-  SmallVector<int64_t> otherGroups;
-  for (int64_t other : {2 * groups, groups / 2, int64_t(1), panels})
-    if (other >= 1 && other <= std::min<int64_t>(panels, 64))
-      otherGroups.push_back(other);
+  int64_t &groups = config.groups;
+  groups = std::clamp<int64_t>((8 + blocks - 1) / blocks, 1, panels);
+  std::vector<int64_t> otherGroups = config::spaceOf(config, groups);
+  otherGroups.push_back(panels);
+  std::erase_if(otherGroups, [&](int64_t other) {
+    return other < 1 || other > std::min<int64_t>(panels, 64);
+  });
   // A program takes one group of the convolution.
-  groups =
-      w->groups > 1 ? w->groups : knobs.pick("groups", groups, otherGroups);
+  if (w->groups > 1)
+    groups = w->groups;
+  else
+    knobs.tune(config, groups, otherGroups);
   // A panel that leaves no room for the next one.
   constexpr int64_t mostSums = 64 << 10;
-  bool split = false;
   if (w->groups == 1 && w->kh > 1 && !columns && !w->spreads() &&
       w->outWidth.asConstant() && rows * width * panel * 4 <= mostSums) {
     int64_t bytes = ts::elementBytes(ts::elementTypeOf(w->filter));
-    int64_t quarter = (target.l2Bytes ? target.l2Bytes : 1 << 20) / 4;
-    split = w->kh * w->kw * channels * panel * bytes > quarter;
-    split = knobs.pick("split", split, {0, 1});
+    int64_t quarter = target.l2Bytes / 4;
+    config.split = w->kh * w->kw * channels * panel * bytes > quarter;
+    knobs.tune(config, config.split);
   }
   Dim one = Dim::constant(kernel.getContext(), 1);
   Schedule schedule;
   schedule.kind = "cpu_conv";
-  ConvCpuConfig config{{panel, rows, columns, groups}, split};
   schedule.parameters = config::print(config);
   schedule.grid = w->images * w->phaseHeight().ceilDiv(one * rows) *
                   (columns ? w->phaseWidth().ceilDiv(one * columns) : one) *

@@ -444,7 +444,7 @@ static int64_t rowsOfBlock(const ConvWindow &w, const TargetDesc &target) {
           inputWidth = std::max<int64_t>(1, representative(w.width)),
           width = std::max<int64_t>(1, representative(w.outWidth));
   int64_t channels = *w.channels.asConstant();
-  int64_t budget = (target.l2Bytes ? target.l2Bytes : 1 << 20) / 4;
+  int64_t budget = target.l2Bytes / 4;
   int64_t most = budget / (w.elementBytes() * inputWidth * channels);
   int64_t span = (w.kh - 1) * w.dh + 1;
   int64_t rows = std::clamp<int64_t>((most - span) / w.sh + 1, 1, height);
@@ -469,22 +469,22 @@ LogicalResult chooseCpuGroupedConv(ts::KernelOp kernel,
     return success();
   if (failed(Epilogue::create(kernel, w->op.getResult())))
     return failure();
-  int64_t pixels = runPixels(*w, g, target);
-  pixels = knobs.pick("pixels", pixels, {(pixels + 1) / 2, pixels * 3 / 4});
-  int64_t rows = rowsOfBlock(*w, target);
-  rows = knobs.pick("rows", rows, {(rows + 1) / 2, 2 * rows});
+  config::GroupedConvCpuConfig config{g.lanes, runPixels(*w, g, target),
+                                      rowsOfBlock(*w, target)};
+  knobs.tune(config, config.pixels);
+  knobs.tune(config, config.rows);
+  int64_t rows = config.rows;
   Dim one = Dim::constant(kernel.getContext(), 1);
   Schedule schedule;
   schedule.kind = "cpu_grouped_conv";
-  schedule.parameters =
-      config::print(config::GroupedConvCpuConfig{g.lanes, pixels, rows});
+  schedule.parameters = config::print(config);
   schedule.grid =
       w->images * w->outHeight.ceilDiv(one * rows) * (one * g.tiles);
   // A step of one channel waits for memory more than it computes.
   int64_t flops =
       2 * rows * w->kh * w->kw * std::max<int64_t>(4, g.channels) * g.lanes;
   schedule.grain = grainOf(400000, w->outWidth * flops);
-  schedule.scratch = one * (pixels * g.lanes * 4);
+  schedule.scratch = one * (config.pixels * g.lanes * 4);
   schedule.group = inFours(*w, g) ? 4 : 1;
   if (w->isConstant)
     schedule.packed.push_back(

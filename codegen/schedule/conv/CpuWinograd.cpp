@@ -334,7 +334,9 @@ LogicalResult chooseCpuWinograd(ts::KernelOp kernel, const TargetDesc &target,
   FailureOr<Epilogue> epilogue = Epilogue::create(kernel, w->op.getResult());
   if (failed(epilogue))
     return failure();
-  int64_t panel = chooseConvPanel(*w, epilogue->runDivisor(), knobs);
+  WinogradCpuConfig config;
+  chooseConvPanel(*w, epilogue->runDivisor(), config, knobs);
+  int64_t panel = config.panel;
   int64_t channels = *w->channels.asConstant(),
           features = *w->features.asConstant();
   int64_t panels = (features + panel - 1) / panel;
@@ -343,11 +345,14 @@ LogicalResult chooseCpuWinograd(ts::KernelOp kernel, const TargetDesc &target,
   };
   int64_t height = halved(w->outHeight), width = halved(w->outWidth);
   // As many tiles as keep V, the sixteenfold input, in two fifths of L2.
-  int64_t budget = (target.l2Bytes ? target.l2Bytes : 1 << 20) * 2 / 5;
+  int64_t budget = target.l2Bytes * 2 / 5;
   int64_t most =
       std::clamp<int64_t>(budget / (kMatrices * channels * 4), 12, 96);
   auto blocks = [](int64_t size, int64_t of) { return (size + of - 1) / of; };
-  int64_t columns = most, rows = 1;
+  int64_t &columns = config.columns, &rows = config.rows,
+          &groups = config.groups;
+  columns = most;
+  rows = 1;
   if (w->outWidth.asConstant()) {
     columns = blocks(width, blocks(width, most));
     rows = std::clamp<int64_t>(most / columns, 1, height);
@@ -358,35 +363,32 @@ LogicalResult chooseCpuWinograd(ts::KernelOp kernel, const TargetDesc &target,
   int64_t number = std::max<int64_t>(1, images) * blocks(height, rows) *
                    blocks(width, columns);
   // Programs that share a block transform its input once each.
-  int64_t groups = std::clamp<int64_t>(blocks(8, number), 1,
-                                       std::max<int64_t>(1, features / 64));
+  groups = std::clamp<int64_t>(blocks(8, number), 1,
+                               std::max<int64_t>(1, features / 64));
   groups = std::min(groups, panels);
-  SmallVector<int64_t> otherGroups;
-  for (int64_t other : {2 * groups, groups / 2})
-    if (other >= 1 && other <= panels)
-      otherGroups.push_back(other);
 
   // Worth it? In FMAs of one core, each two; a transform of a vector
   // of channels takes about as long as 100 of them.
   double wide = double(panels) * panel, tiles = double(height) * width;
   double pixels = double(representative(w->outHeight)) *
                   double(representative(w->outWidth));
-  double perByte = target.copyBandwidth
-                       ? target.cores * target.fmaFlops / target.copyBandwidth
-                       : 0;
+  double perByte = target.fmaFlops / target.copyBandwidth;
   double direct =
       18.0 * channels * wide * pixels + 36.0 * channels * wide * perByte;
   double winograd = tiles * (2.0 * kMatrices * channels * wide +
                              200 * (double(channels) * groups + wide)) +
                     4.0 * kMatrices * channels * wide * perByte;
-  if (!knobs.pick("winograd", winograd <= 0.8 * direct, {0, 1}))
+  config::ConvCpuPlan plan;
+  plan.winograd = winograd <= 0.8 * direct;
+  knobs.tune(plan, plan.winograd);
+  if (!plan.winograd)
     return success();
-  groups = knobs.pick("groups", groups, otherGroups);
+  knobs.tune(config, groups,
+             [&](int64_t other) { return other >= 1 && other <= panels; });
 
   Dim one = Dim::constant(kernel.getContext(), 1);
   Schedule schedule;
   schedule.kind = "cpu_winograd";
-  WinogradCpuConfig config{{panel, rows, columns, groups}};
   schedule.parameters = config::print(config);
   schedule.grid =
       w->images * w->outHeight.ceilDiv(one * kOut).ceilDiv(one * rows) *

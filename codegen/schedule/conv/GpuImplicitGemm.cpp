@@ -126,7 +126,7 @@ void chooseGathered(ts::KernelOp kernel, const ImplicitGemmProblem &conv,
     problem.stores = store;
     problem.gathered = true;
     GpuTileShape blocks = chooseTileShape(problem);
-    MatmulGpuSchedule config = configOf(MatmulPath::wgmma, blocks, 64);
+    MatmulGpuSchedule config = configOf(MatmulAlgorithm::wgmma, blocks, 64);
     config.epilogueColumns = runOf(matmul, epilogue, 2);
     config.tileStore = store;
     config.bTransposed = true;

@@ -1,15 +1,18 @@
 //===- Knobs.h - Decisions of schedules that can be tuned -----------------===//
 //
-// Where more than one choice is right, a schedule asks here: the analytic model
-// says which choice it takes and which others may be tried. A tuning record
-// (tune/Records.h) answers otherwise. Every choice on offer gives right
-// results; tests take them all.
+// Where more than one choice is right, a schedule sets a field of its
+// configuration to what its analytic model takes and offers it here. What else
+// may be tried is the configuration's `space` (ir/config/Fields.h). A tuning
+// record (tune/Records.h) answers otherwise; its keys are those of dumps. Every
+// choice on offer gives right results; tests take them all.
 //
 //===----------------------------------------------------------------------===//
 #pragma once
 
+#include "ir/config/Fields.h"
 #include "tune/Choice.h"
 #include "llvm/ADT/ArrayRef.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/StringRef.h"
 
 namespace knapper {
@@ -20,16 +23,33 @@ public:
   /// `recorded`: values by name; others are the model's.
   explicit Knobs(tune::Choice recorded = {}) : recorded(std::move(recorded)) {}
 
-  /// The recorded value if it is `best` or one of `others`, else `best`.
-  /// Asked twice for one name, the first answer stands for the list.
-  int64_t pick(llvm::StringRef name, int64_t best,
-               llvm::ArrayRef<int64_t> others);
+  /// Sets `field` of `config`, which has the model's value, to the recorded one
+  /// if that is in `others`. Offered twice, the first time stands for the list.
+  template <class Config, class Field>
+  void tune(const Config &config, Field &field,
+            llvm::ArrayRef<int64_t> others) {
+    field = static_cast<Field>(pick(config::keyOf(config, field),
+                                    static_cast<int64_t>(field), others));
+  }
+  /// The same with the values of the configuration's space that `admits` lets
+  /// pass.
+  template <class Config, class Field>
+  void tune(const Config &config, Field &field,
+            llvm::function_ref<bool(int64_t)> admits = nullptr) {
+    std::vector<int64_t> others = config::spaceOf(config, field);
+    if (admits)
+      std::erase_if(others, [&](int64_t other) { return !admits(other); });
+    tune(config, field, llvm::ArrayRef<int64_t>(others));
+  }
 
   const std::vector<tune::Knob> &all() const { return knobs; }
   /// Whether everything recorded was asked for and on offer.
   bool fits() const;
 
 private:
+  int64_t pick(llvm::StringRef name, int64_t best,
+               llvm::ArrayRef<int64_t> others);
+
   tune::Choice recorded;
   std::vector<tune::Knob> knobs;
 };

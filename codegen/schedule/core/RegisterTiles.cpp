@@ -115,22 +115,19 @@ LogicalResult forParts(ElementEmitter &emitter, const RegisterTile &shape,
 }
 
 int64_t cheapestPanel(ArrayRef<PanelCost> panels, int64_t runDivisor,
-                      llvm::function_ref<int64_t(int64_t)> count,
-                      Knobs &knobs) {
+                      llvm::function_ref<int64_t(int64_t)> count) {
   int64_t best = 16;
   double leastTime = std::numeric_limits<double>::infinity();
-  SmallVector<int64_t> all;
   for (auto [panel, cost] : panels) {
-    if (panel != 16 && runDivisor && runDivisor % panel)
+    if (!keepsRuns(panel, runDivisor))
       continue;
-    all.push_back(panel);
     double time = cost * count(panel) * panel;
     if (time < leastTime) {
       leastTime = time;
       best = panel;
     }
   }
-  return knobs.pick("panel", best, all);
+  return best;
 }
 
 } // namespace knapper

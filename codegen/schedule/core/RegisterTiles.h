@@ -4,7 +4,6 @@
 
 #include "codegen/TargetDesc.h"
 #include "codegen/schedule/core/ElementEmitter.h"
-#include "codegen/schedule/core/Knobs.h"
 
 namespace knapper {
 
@@ -26,12 +25,15 @@ struct PanelCost {
   int64_t panel;
   double cost;
 };
-/// The knob "panel": of `panels`, the one of which `count(panel)` take the
-/// least time. Those that cut `runDivisor` (as in Epilogue; 0: they may) are
-/// left out, but for 16.
+/// Whether a panel cuts no run of results (`runDivisor` as in Epilogue; 0: it
+/// may), or is the narrowest, which always can.
+inline bool keepsRuns(int64_t panel, int64_t runDivisor) {
+  return panel == 16 || !runDivisor || runDivisor % panel == 0;
+}
+/// Of `panels` that keep runs, the one of which `count(panel)` take the least
+/// time.
 int64_t cheapestPanel(llvm::ArrayRef<PanelCost> panels, int64_t runDivisor,
-                      llvm::function_ref<int64_t(int64_t panel)> count,
-                      Knobs &knobs);
+                      llvm::function_ref<int64_t(int64_t panel)> count);
 
 /// body(0), body(shape.width), ... below `panel`, a multiple of the width:
 /// first columns of a panel's parts. Emitted once.

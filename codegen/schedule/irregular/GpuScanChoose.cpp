@@ -58,12 +58,12 @@ double walkSeconds(const TargetDesc &target, const Traffic &traffic,
 /// than it wants.
 double lookBackSeconds(const TargetDesc &target, const Traffic &traffic,
                        bool strided) {
-  constexpr double startSeconds = 6e-6, sector = 32;
+  constexpr double sector = 32;
   double bytes = traffic.bytes(), seconds = bytes / target.copyBandwidth;
   if (strided)
     seconds = std::max(seconds, bytes * sector * 2 / traffic.elementBytes /
                                     target.cacheBandwidth);
-  return seconds + startSeconds;
+  return seconds + 2 * target.launchSeconds;
 }
 
 /// Makes a schedule one that looks back, if its state is small enough. `width`:
@@ -173,7 +173,8 @@ LogicalResult chooseGpuScan(ts::KernelOp kernel, const TargetDesc &target,
   config::ScanGpuConfig config;
   int64_t &parts = config.parts;
   bool strided = !inner.isConstant(1);
-  constexpr double stepSeconds = 1.25e-7; // of columns: eight answer together
+  // Of columns eight answer together.
+  double stepSeconds = target.readSeconds / 8;
   constexpr int64_t heldWarps = 16;
   std::optional<Traffic> traffic;
   if (std::optional<int64_t> lines = others.asConstant();
@@ -227,7 +228,8 @@ LogicalResult chooseGpuScan(ts::KernelOp kernel, const TargetDesc &target,
     config.lanes = lanes;
     schedule.grid = others;
     // An access of each element that lies apart.
-    constexpr double wholeSeconds = 2e-6, apartOfElement = 3.8e-9;
+    constexpr double apartOfElement = 3.8e-9;
+    double wholeSeconds = 2 * target.readSeconds;
     double tileSeconds =
         strided ? std::max(wholeSeconds, double(lanes) * apartOfElement)
                 : wholeSeconds;

@@ -37,10 +37,8 @@ int64_t leastSplitRows(int64_t parts) {
   return static_cast<int64_t>(kSplitCost / (1 - 1 / gainOf(parts)));
 }
 
-// What is split of A is to stay in the second-level cache, which is of 2 MB
-// where there are tile registers.
-bool splitPays(const SplitShape &shape, int64_t blockRows, int64_t panels) {
-  constexpr int64_t cache = (2 << 20) * 3 / 4;
+bool splitPays(const SplitShape &shape, int64_t blockRows, int64_t panels,
+               int64_t cacheBytes) {
   // Consecutive programs of one call share the rows.
   double sharing = std::clamp<int64_t>(panels / 4, 1, 16);
   double height = static_cast<double>(blockRows),
@@ -48,7 +46,7 @@ bool splitPays(const SplitShape &shape, int64_t blockRows, int64_t panels) {
   double before = height * panel;
   double after =
       before / gainOf(shape.parts) + kSplitCost * (panel + height / sharing);
-  return lines(shape.rows * rowElements(shape) * 2) <= cache &&
+  return lines(shape.rows * rowElements(shape) * 2) <= cacheBytes &&
          after < 0.9 * before;
 }
 

@@ -34,7 +34,8 @@ struct SplitShape {
 };
 
 /// Whether it is worth it for `blockRows` rows of A, `panels` panels in all.
-bool splitPays(const SplitShape &shape, int64_t blockRows, int64_t panels);
+bool splitPays(const SplitShape &shape, int64_t blockRows, int64_t panels,
+               int64_t cacheBytes);
 
 /// Rows of a program below which splitting the panel takes longer than it
 /// saves.

@@ -66,15 +66,17 @@ bool copiesRows(const MatmulProblem &matmul, const TargetDesc &target) {
 
 /// The widest panel that divides the columns without waste, from those that
 /// the register tiles are good at.
-static int64_t choosePanel(const MatmulProblem &matmul, int64_t runDivisor,
-                           Knobs &knobs) {
+static void choosePanel(const MatmulProblem &matmul, int64_t runDivisor,
+                        MatmulCpuConfig &config, Knobs &knobs) {
   int64_t columns = matmul.rhs.free.asConstant().value_or(768);
   // Experts begin with a panel.
   if (matmul.ends && matmul.packed && matmul.transposed)
     runDivisor = std::gcd(runDivisor, columns);
-  return cheapestPanel(
+  config.panel = cheapestPanel(
       {{48, 1.0}, {64, 1.01}, {32, 1.06}, {16, 1.6}}, runDivisor,
-      [&](int64_t panel) { return (columns + panel - 1) / panel; }, knobs);
+      [&](int64_t panel) { return (columns + panel - 1) / panel; });
+  knobs.tune(config, config.panel,
+             [&](int64_t panel) { return keepsRuns(panel, runDivisor); });
 }
 
 /// Whether SplitBlocks can have these products.
@@ -148,38 +150,40 @@ LogicalResult chooseCpuMatmul(ts::KernelOp kernel, const TargetDesc &target,
     return failure();
   Schedule schedule;
   schedule.kind = "cpu_matmul";
-  int64_t panel = choosePanel(*matmul, epilogue->runDivisor(), knobs);
+  MatmulCpuConfig config;
+  choosePanel(*matmul, epilogue->runDivisor(), config, knobs);
+  int64_t panel = config.panel;
   const MatmulOperand &lhs = matmul->lhs, &rhs = matmul->rhs;
   // The row block of A takes about a third of the second-level cache.
   int64_t depth = std::max<int64_t>(1, representative(lhs.contract));
   int64_t bytes = matmul->group ? 4 : 4 / dotGroup(*matmul);
-  int64_t rows =
-      (target.l2Bytes ? target.l2Bytes : 1 << 20) / 3 / (bytes * depth);
+  int64_t &rows = config.rows;
+  rows = target.l2Bytes / 3 / (bytes * depth);
   rows = std::clamp<int64_t>(rows / 24 * 24, 192, 384);
   bool copies = copiesRows(*matmul, target);
   if (copies) // their copy takes part of it
     rows = std::clamp<int64_t>(65536 / depth / 24 * 24, 48, 384);
-  rows = knobs.pick("rows", rows, {96, 192, 384, 768});
+  knobs.tune(config, rows);
   // As many programs as share well among any few threads.
   constexpr int64_t programs = 16, kCopyPrograms = 8;
   int64_t panels = std::max<int64_t>(
       1, (rhs.free.asConstant().value_or(768) + panel - 1) / panel);
   int64_t share = std::max<int64_t>(1, (programs + panels - 1) / panels);
-  int64_t blocks = std::max<int64_t>(4, share), parts = share;
+  config.blocks = std::max<int64_t>(4, share);
+  config.parts = share;
   if (!matmul->packed)
-    blocks = std::max<int64_t>(1, kCopyPrograms / panels);
+    config.blocks = std::max<int64_t>(1, kCopyPrograms / panels);
   if (matmul->packed && !matmul->group && !matmul->ends) {
-    blocks = knobs.pick("blocks", blocks, {1, 4, 8, 16});
-    parts = knobs.pick("parts", parts, {1, 2, 4});
+    knobs.tune(config, config.blocks);
+    knobs.tune(config, config.parts);
   }
-  MatmulCpuConfig config{panel, rows, blocks, parts};
   schedule.group = matmul->group ? 1 : dotGroup(*matmul);
   if (target.floatParts && canSplit(target, *matmul)) {
     int64_t height = std::min(rows, representative(lhs.free));
     bool pays = splitPays(shapeOf(*matmul, target.floatParts, panel, rows),
-                          height, panels);
-    config.floatParts = knobs.pick("split", pays ? target.floatParts : 0,
-                                   {0, target.floatParts});
+                          height, panels, target.splitCacheBytes);
+    config.floatParts = pays ? target.floatParts : 0;
+    knobs.tune(config, config.floatParts, {0, target.floatParts});
   }
   schedule.parameters = config::print(config);
   std::optional<SplitShape> inParts = splitShape(config, target, *matmul);

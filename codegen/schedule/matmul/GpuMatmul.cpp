@@ -108,10 +108,10 @@ Dim programsOf(const MatmulProblem &matmul, const Outer &outer, int64_t rows,
          matmul.rhs.free.ceilDiv(one * columns);
 }
 
-MatmulGpuSchedule configOf(MatmulPath path, const GpuTileShape &blocks,
-                           int64_t tileK) {
+MatmulGpuSchedule configOf(MatmulAlgorithm algorithm,
+                           const GpuTileShape &blocks, int64_t tileK) {
   MatmulGpuSchedule config;
-  config.path = path;
+  config.algorithm = algorithm;
   config.tileM = blocks.rows;
   config.tileN = blocks.columns;
   config.tileK = tileK;

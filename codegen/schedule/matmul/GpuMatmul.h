@@ -11,8 +11,8 @@
 
 namespace knapper {
 
+using config::MatmulAlgorithm;
 using config::MatmulGpuSchedule;
-using config::MatmulPath;
 
 /// Batch dims and rows that do not follow the others in memory; sizes of one
 /// left out.
@@ -53,8 +53,8 @@ int64_t runOf(const MatmulProblem &matmul, const Epilogue &epilogue,
 bool leavesByBlocks(ts::KernelOp kernel, const Epilogue &epilogue);
 
 /// What the blocks decide; the rest as it is by default.
-MatmulGpuSchedule configOf(MatmulPath path, const GpuTileShape &blocks,
-                           int64_t tileK);
+MatmulGpuSchedule configOf(MatmulAlgorithm algorithm,
+                           const GpuTileShape &blocks, int64_t tileK);
 /// A schedule "gpu_matmul" but for guard and maps.
 Schedule scheduleOf(const MatmulProblem &matmul, const Outer &outer,
                     const MatmulGpuSchedule &config);

@@ -91,7 +91,8 @@ bool chooseGemvAccess(const MatmulProblem &matmul, const TargetDesc &target,
         rows, own * (threads / team),
         passes * own <= mostReads ? passes : mostReads / 2 / own, warps, 0};
     blocks.swapAB = swap;
-    MatmulGpuSchedule config = configOf(MatmulPath::gemv, blocks, team * lanes);
+    MatmulGpuSchedule config =
+        configOf(MatmulAlgorithm::gemv, blocks, team * lanes);
     if (lanes * ts::elementBytes(ts::elementTypeOf(lhs.base)) != 16)
       config.access = lanes;
     Schedule schedule = scheduleOf(matmul, outer, config);
@@ -184,7 +185,7 @@ void chooseWgmma(ts::KernelOp kernel, const MatmulProblem &matmul,
       n.isSymbolic() && !epilogue.runDivisor() ? 2 : runOf(matmul, epilogue, 2);
 
   auto add = [&](const GpuTileShape &blocks, const Guard &guard) {
-    MatmulGpuSchedule config = configOf(MatmulPath::wgmma, blocks, depth);
+    MatmulGpuSchedule config = configOf(MatmulAlgorithm::wgmma, blocks, depth);
     config.tf32 = tf32;
     config.epilogueColumns = blocks.swapAB ? 1 : run;
     config.tileStore = store;
@@ -286,7 +287,7 @@ void chooseStaged(ts::KernelOp kernel, const MatmulProblem &matmul,
     problem.staged = true;
     problem.swaps = store && endsColumns(kernel, matmul);
     GpuTileShape blocks = chooseTileShape(problem);
-    MatmulGpuSchedule config = configOf(MatmulPath::wgmma, blocks, 64);
+    MatmulGpuSchedule config = configOf(MatmulAlgorithm::wgmma, blocks, 64);
     config.epilogueColumns = blocks.swapAB ? 1 : runOf(matmul, epilogue, 2);
     config.tileStore = config.unaligned = store;
     config.aTransposed = blocks.swapAB ? !bDepth : !aDepth;
@@ -334,7 +335,7 @@ void chooseMmaSync(const MatmulProblem &matmul, const Epilogue &epilogue,
     MmaSyncTileShape blocks =
         chooseMmaSyncTileShape(problem, bytes, target.l1Bytes);
     MatmulGpuSchedule config =
-        configOf(MatmulPath::mmaSync,
+        configOf(MatmulAlgorithm::mmaSync,
                  {blocks.rows, blocks.columns, blocks.stages, blocks.warps, 0},
                  128 / bytes);
     config.tf32 = tf32;

@@ -1,5 +1,5 @@
 #include "codegen/schedule/matmul/GpuMatmulCost.h"
-#include "ir/config/GpuLimits.h"
+#include "ir/config/DeviceLimits.h"
 
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/Support/MathExtras.h"
@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kDepth = 64, kLine = 128; // bytes of a line of a block
 // Of a block: barriers, the system's.
-constexpr int64_t kBlockShared = 1024 + config::kReservedSharedBytesPerCta;
+constexpr int64_t kBlockShared = 1024 + config::kHopper.reservedSharedPerCta;
 
 /// Cycles of an SM, fitted to 3,600 kernels of 470 shapes on H200s
 /// (docs/performance/gpu-matmul.md says how).
@@ -92,7 +92,7 @@ int64_t resultLines(const GpuTileShape &b, const GpuMatmulProblem &p) {
 }
 
 int64_t stagesOf(const GpuTileShape &b, const GpuMatmulProblem &p) {
-  int64_t left = config::kSharedBytesPerSm / b.ctasPerSm - kBlockShared -
+  int64_t left = config::kHopper.sharedBytesPerSm / b.ctasPerSm - kBlockShared -
                  resultLines(b, p) * kLine;
   return std::min<int64_t>(16, left / ((b.aRows + b.columns) * kLine));
 }
@@ -419,7 +419,7 @@ MmaSyncTileShape chooseMmaSyncTileShape(const GpuMatmulProblem &p,
   // Not fitted: by the units' rates of sm_80, an SM's cycles.
   constexpr double products = 1024, sharedLine = 1; // a cycle; of 128 bytes
   constexpr double perBlock = 2000, perColumn = 8;
-  constexpr int64_t blockShared = config::kReservedSharedBytesPerCta;
+  constexpr int64_t blockShared = config::kHopper.reservedSharedPerCta;
   int64_t depth = kLine / elementBytes;
   MmaSyncTileShape best{};
   double least = 0;

@@ -53,7 +53,7 @@ double cyclesOf(const SimtProblem &p, const MatmulGpuSchedule &shape) {
   constexpr double meet = 60; // of a thread's sum, in a cluster
   constexpr int64_t registers = 65536, shared = 220 << 10, mostThreads = 2048;
   int64_t own = shape.threadRows() * shape.threadColumns(),
-          threads = shape.simtThreads();
+          threads = shape.threads();
   double steps = double(ceil(ceil(p.k, shape.tileK), shape.splitK));
   // Of a CTA's step, in warp instructions.
   double fmas = double(shape.tileM * shape.tileN) / 32 * double(shape.tileK);
@@ -114,7 +114,7 @@ Schedule simtSchedule(const MatmulProblem &matmul, int64_t run,
   problem.window = window;
   auto configFor = [&](const SimtShape &shape) {
     MatmulGpuSchedule config =
-        configOf(MatmulPath::simt,
+        configOf(MatmulAlgorithm::simt,
                  GpuTileShape{shape.rows, shape.columns, 2, 0, 0}, shape.depth);
     config.sliceK = shape.slices;
     config.epilogueColumns = run;

@@ -488,7 +488,7 @@ LogicalResult chooseCpuTranspose(ts::KernelOp kernel, const TargetDesc &target,
   schedule.kind = "cpu_transpose";
   // What lies in the second-level cache comes by itself.
   int64_t bytes = representative(ts::byteCount(kernel.getResult(0).getType()));
-  bool fetches = bytes > (target.l2Bytes ? target.l2Bytes : 1 << 20) / 2;
+  bool fetches = bytes > target.l2Bytes / 2;
   schedule.parameters = config::print(config::TransposeCpuConfig{
       rows, columns, streamsOut(kernel), fetches && !stages, stages});
   Dim one = plane->rows().like(1);

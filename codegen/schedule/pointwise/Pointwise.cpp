@@ -197,17 +197,17 @@ LogicalResult choosePointwise(ts::KernelOp kernel, const TargetDesc &target,
       flat || across || dims.empty() ? product(context, dims) : dims[lane];
   int64_t length = representative(run);
   // Long chains keep many tiles alive, so their tiles are one register.
-  int64_t lanes = lanesOver(run, flops > 200 ? 16 : flops > 40 ? 32 : 64);
-  int64_t block = 4096;
+  config::PointwiseConfig config;
+  int64_t &lanes = config.lanes, &block = config.block;
+  lanes = lanesOver(run, flops > 200 ? 16 : flops > 40 ? 32 : 64);
+  block = 4096;
   if (!target.simt) {
     if (int64_t most = flops > 10 ? lanes : 128; lanes >= 16)
-      lanes =
-          knobs.pick("lanes", lanes,
-                     {lanes / 2, std::max(lanes, std::min(most, 2 * lanes))});
+      knobs.tune(config, lanes, [&](int64_t other) { return other <= most; });
     lanes = lanesBetweenBoundaries(kernel, lane, lanes);
     if (joinsLongRuns(kernel, lane))
       block = 16384;
-    block = knobs.pick("block", block, {8192, 2048, 16384, 1024});
+    knobs.tune(config, block);
   }
   if (across) {
     // An element a thread: neighbours read what lies together.
@@ -242,8 +242,10 @@ LogicalResult choosePointwise(ts::KernelOp kernel, const TargetDesc &target,
   }
   Schedule schedule;
   schedule.kind = "pointwise";
-  config::PointwiseConfig config{lanes, block, flat,
-                                 lane,  rows,  streamsOut(kernel)};
+  config.flat = flat;
+  config.dim = lane;
+  config.rows = rows;
+  config.stream = streamsOut(kernel);
   if (target.simt) {
     int64_t threads = 0;
     // The index comes first, so that a thread asks for two accesses of the row
@@ -255,7 +257,7 @@ LogicalResult choosePointwise(ts::KernelOp kernel, const TargetDesc &target,
     schedule.parameters =
         config::print(config::PointwiseGpuConfig{config, across, threads});
   } else {
-    config.stream = knobs.pick("stream", config.stream, {0, 1});
+    knobs.tune(config, config.stream);
     schedule.parameters =
         config::print(config::PointwiseCpuConfig{config, beside});
   }

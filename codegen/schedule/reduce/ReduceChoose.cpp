@@ -327,7 +327,9 @@ LogicalResult chooseReduce(ts::KernelOp kernel, const TargetDesc &target,
       [&](ts::ElementwiseOpInterface op) { flops += op.elementFlops(); });
   // Chains of comparisons are long: several at once hide it.
   int64_t most = isArg ? (target.simt ? 16 : 64) : flops > 40 ? 32 : 64;
-  int64_t lanes = lanesOver(run, most);
+  config::ReduceConfig config;
+  int64_t &lanes = config.lanes;
+  lanes = lanesOver(run, most);
   constexpr int64_t cheap = 8; // its values leave registers for wide tiles
   bool isComposite = llvm::any_of(kernel.getBody().front(), [](Operation &op) {
     return isa<ts::SoftmaxOp, ts::LayerNormOp>(op);
@@ -358,8 +360,8 @@ LogicalResult chooseReduce(ts::KernelOp kernel, const TargetDesc &target,
       length.asConstant().value_or(few + 1) <= few)
     lanes = wide;
   if (!target.simt && lanes >= 16 && !isArg)
-    lanes =
-        knobs.pick("lanes", lanes, {lanes / 2, flops > 10 ? lanes : 2 * lanes});
+    knobs.tune(config, lanes,
+               [&](int64_t other) { return other <= lanes || flops <= 10; });
   int64_t parts = 1;
   if (target.simt) {
     int64_t around = representative(keptAround(*space, lane)),
@@ -434,9 +436,10 @@ LogicalResult chooseReduce(ts::KernelOp kernel, const TargetDesc &target,
     else if (d != lane)
       kept = kept * dim;
   }
-  bool stream = streamsOut(kernel);
+  bool &stream = config.stream;
+  stream = streamsOut(kernel);
   if (!target.simt)
-    stream = knobs.pick("stream", stream, {0, 1});
+    knobs.tune(config, stream);
   constexpr int64_t mostRows = 32, leastPrograms = 32;
   constexpr int64_t leastGroups = 4;
   // Rows overlap where memory, not arithmetic, is what is short.
@@ -459,8 +462,13 @@ LogicalResult chooseReduce(ts::KernelOp kernel, const TargetDesc &target,
     std::tie(rows, threads) = rowsHeld(kernel, *space, kept, lanes, target);
   Schedule schedule;
   schedule.kind = "reduce";
-  schedule.parameters = config::print(config::ReduceConfig{
-      lanes, rowForm, rows, stream, threads, group, parts, across});
+  config.rowForm = rowForm;
+  config.rows = rows;
+  config.threads = threads;
+  config.group = group;
+  config.parts = parts;
+  config.across = across;
+  schedule.parameters = config::print(config);
   if (across) {
     run = one;
     for (auto [d, dim] : llvm::enumerate(space->dims))

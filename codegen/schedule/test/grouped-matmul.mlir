@@ -7,10 +7,10 @@
 // WGMMA-LABEL: tile.func
 // WGMMA: tile.matmul{{.*}}ends %arg2 : !tile.buffer<i32>
 // WGMMA-SAME: to %arg3
-// WGMMA-SAME: path = 1
+// WGMMA-SAME: algorithm = 1
 // SIMT-LABEL: tile.func
 // SIMT: tile.matmul{{.*}}ends %arg2 : !tile.buffer<i32>
-// SIMT-SAME: path = 0
+// SIMT-SAME: algorithm = 0
 
 // A CPU's program finds its block in one walk over the eight experts, and has
 // nothing to do where there is none.

@@ -3,13 +3,13 @@
 // Products of float32 by FMAs of which few tiles would have work on a GPU.
 module attributes {ts.files = ["few"], ts.symbols = []} {
   // Few tiles of 64 x 64: smaller ones, whose depth the CTAs of a cluster share.
-  // CHECK-DAG: kind = "gpu_matmul"{{.*}}path = 0{{.*}}split_k = {{[248]}}{{.*}}tile_m = {{32|64}}
+  // CHECK-DAG: kind = "gpu_matmul"{{.*}}algorithm = 0{{.*}}split_k = {{[248]}}{{.*}}tile_m = {{32|64}}
   // Few rows whose depth has no multiple of 16 bytes: B is read once, element by element.
-  // CHECK-DAG: kind = "gpu_matmul"{{.*}}access = 1{{.*}}path = 2
+  // CHECK-DAG: kind = "gpu_matmul"{{.*}}access = 1{{.*}}algorithm = 2
   // Few columns: A is read once.
-  // CHECK-DAG: kind = "gpu_matmul"{{.*}}path = 2{{.*}}swap_ab = 1
+  // CHECK-DAG: kind = "gpu_matmul"{{.*}}algorithm = 2{{.*}}swap_ab = 1
   // Heads wider than warpgroups keep: two products by warpgroups and a softmax between them.
-  // CHECK-DAG: ts.kernel matmul {{.*}}tensor<2x3x64x77xf16>{{.*}}path = 1
+  // CHECK-DAG: ts.kernel matmul {{.*}}tensor<2x3x64x77xf16>{{.*}}algorithm = 1
   // CHECK-NOT: kind = "gpu_flash_attention"
   // CHECK: tile.func
   func.func @main(%x: tensor<112x610xf32>, %w: tensor<366x610xf32>, %y: tensor<3x1025xf32>, %v: tensor<1280x1025xf32>,

@@ -8,7 +8,7 @@
 !q = tensor<4x32x4096x128xbf16>
 
 // TILE-LABEL: @kernel0_0(
-// TILE: tile.attention {{.*}}consumers = 2 {{.*}}head_dim = 128 {{.*}}path = 1
+// TILE: tile.attention {{.*}}algorithm = 1 {{.*}}consumers = 2 {{.*}}head_dim = 128
 // CHECK-NOT: .local
 // CHECK-LABEL: .entry kernel0_0(
 // CHECK-COUNT-4: .param .align 64 .b8 {{.*}}[128]
@@ -73,10 +73,10 @@ func.func @narrow(%q: !n, %k: !n, %v: !n) -> !n {
 // Any sizes, heads out of one matrix and back into one, keys left out.
 // TILE-LABEL: @kernel3_0(
 // The mask is an operand: the region has nothing to do, and blocks are as large as without it.
-// TILE: tile.attention {{.*}} mask %{{.*}} at {{.*}}consumers = 2 {{.*}}head_dim = 64 {{.*}}path = 1 {{.*}}tile_n = 128
+// TILE: tile.attention {{.*}} mask %{{.*}} at {{.*}}algorithm = 1 {{.*}}consumers = 2 {{.*}}head_dim = 64 {{.*}}tile_n = 128
 // TILE-NOT: arith.select
 // TILE-LABEL: @kernel3_1(
-// TILE: path = 0
+// TILE: algorithm = 0
 // CHECK-LABEL: .entry kernel3_0(
 // CHECK-COUNT-4: vote.sync.ballot.b32
 // CHECK: cp.async.bulk.tensor.4d.global.shared::cta
@@ -118,7 +118,7 @@ func.func @softcap_and_bias(%q: !w, %k: !w, %v: !w, %m: !a) -> !w {
 !e = tensor<2x4x512x72xf32>
 
 // TILE-LABEL: @kernel5_0(
-// TILE: path = 0
+// TILE: algorithm = 0
 // CHECK-LABEL: .entry kernel5_0(
 // CHECK: ld.global.nc.v4.b32
 // CHECK: ld.shared.v4.b32

@@ -9,7 +9,7 @@
 !w = tensor<3x3x128x128xbf16>
 
 // TILE-LABEL: @kernel0_0(
-// TILE: tile.matmul {{.*}} window {{.*}} steps [1, 1, 1, 1, 1, 1] to {{.*}}b_transposed = 1 {{.*}}path = 1
+// TILE: tile.matmul {{.*}} window {{.*}} steps [1, 1, 1, 1, 1, 1] to {{.*}}algorithm = 1 {{.*}}b_transposed = 1
 // CHECK-NOT: .local
 // CHECK-LABEL: .entry kernel0_0(
 // The maps of the filter and the result.
@@ -37,7 +37,7 @@ func.func @gathered(%x: !x, %w: !w) -> !x {
 
 // A group is a batch index; its features lie among the others', so that the region stores them.
 // TILE-LABEL: @kernel1_0(
-// TILE: tile.matmul {{.*}} outer {{.*}} window {{.*}} steps [2, 1, 1, 2, 1, 1] shape {{.*}}b_batch_dims = 1 {{.*}}path = 1
+// TILE: tile.matmul {{.*}} outer {{.*}} window {{.*}} steps [2, 1, 1, 2, 1, 1] shape {{.*}}algorithm = 1 {{.*}}b_batch_dims = 1
 // CHECK-LABEL: .entry kernel1_0(
 // CHECK: cp.async.bulk.tensor.3d.shared::cluster.global
 // CHECK-NOT: .local
@@ -52,7 +52,7 @@ func.func @groups(%x: !g, %w: !v) -> !h {
 
 // Channels first, f32: the depth is (channel, tap).
 // TILE-LABEL: @kernel2_0(
-// TILE: tile.matmul {{.*}} window {{.*}}path = 0 {{.*}}channels_first
+// TILE: tile.matmul {{.*}} window {{.*}}algorithm = 0 {{.*}}channels_first
 // CHECK-LABEL: .entry kernel2_0(
 // CHECK: .minnctapersm 1
 // CHECK: fma.rn.f32

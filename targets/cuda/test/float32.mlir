@@ -5,14 +5,14 @@
 // RUN: knapper-translate --tile-to-ptx %t.mlir | FileCheck %s
 
 // TILE-LABEL: @kernel0_0(
-// TILE: tile.matmul {{.*}}path = 0 {{.*}}raster_group = {{[0-9]+}} : i64, stages {{.*}}tile_m = 128 {{.*}}tile_n = 128
+// TILE: tile.matmul {{.*}}algorithm = 0 {{.*}}raster_group = {{[0-9]+}} : i64, stages {{.*}}tile_m = 128 {{.*}}tile_n = 128
 func.func @large(%x: tensor<2048x2048xf32>, %w: tensor<2048x2048xf32>) -> tensor<2048x2048xf32> {
   %0 = ts.dot %x, %w batch [] x [] contract [1] x [0] : tensor<2048x2048xf32>, tensor<2048x2048xf32>
   return %0 : tensor<2048x2048xf32>
 }
 
 // TILE-LABEL: @kernel1_0(
-// TILE: tile.matmul {{.*}}path = 0 {{.*}}slice_k = 4 {{.*}}tile_m = 32 {{.*}}tile_n = 64
+// TILE: tile.matmul {{.*}}algorithm = 0 {{.*}}slice_k = 4 {{.*}}tile_m = 32 {{.*}}tile_n = 64
 // CHECK-LABEL: .entry kernel1_0(
 // CHECK: .reqntid 256
 func.func @small(%x: tensor<512x512xf32>, %w: tensor<512x512xf32>) -> tensor<512x512xf32> {

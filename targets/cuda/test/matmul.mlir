@@ -8,7 +8,7 @@
 !x = tensor<4096x4096xbf16>
 
 // TILE-LABEL: @kernel0_0(
-// TILE: tile.matmul {{.*}}b_transposed = 0 {{.*}}path = 1 {{.*}}tile_n = 256
+// TILE: tile.matmul {{.*}}algorithm = 1 {{.*}}b_transposed = 0 {{.*}}tile_n = 256
 // CHECK-NOT: .local
 // CHECK-LABEL: .entry kernel0_0(
 // CHECK-COUNT-3: .param .align 64 .b8 {{.*}}[128]
@@ -88,7 +88,7 @@ func.func @any_rows(%x: !s, %w: tensor<4096x1000xbf16>) -> !t {
 
 // Rows that no copy of boxes reaches: two warpgroups read around them, shift, and write what the copies would.
 // TILE-LABEL: @kernel4_0(
-// TILE: tile.matmul {{.*}}path = 1 {{.*}}staging_warpgroups = 2 {{.*}}swap_ab = 1 {{.*}}tile_n = 32
+// TILE: tile.matmul {{.*}}algorithm = 1 {{.*}}staging_warpgroups = 2 {{.*}}swap_ab = 1 {{.*}}tile_n = 32
 // CHECK-LABEL: .entry kernel4_0(
 // CHECK-NOT: .param .align 64
 // CHECK: .reqntid 384
@@ -106,7 +106,7 @@ func.func @odd_depth(%x: tensor<512x333xbf16>, %w: tensor<512x333xbf16>) -> tens
 }
 // float32: multiply-adds.
 // TILE-LABEL: @kernel5_0(
-// TILE: path = 0
+// TILE: algorithm = 0
 // CHECK-LABEL: .entry kernel5_0(
 // CHECK: ld.global.nc.v4.b32
 // CHECK: ld.shared.v4.b32
@@ -120,7 +120,7 @@ func.func @float32(%x: tensor<3x256x128xf32>, %w: tensor<3x128x512xf32>) -> tens
 
 // One row: a block a column, all of it in flight at once.
 // TILE-LABEL: @kernel6_0(
-// TILE: tile.matmul {{.*}}path = 2 {{.*}}tile_n = 1
+// TILE: tile.matmul {{.*}}algorithm = 2 {{.*}}tile_n = 1
 // CHECK-LABEL: .entry kernel6_0(
 // CHECK: .reqntid 256
 // CHECK-COUNT-4: ld.global.nc.v4.b32
@@ -137,11 +137,11 @@ func.func @one_row(%x: tensor<1x4096xbf16>, %w: tensor<16384x4096xbf16>) -> tens
 
 // Few rows of a symbolic number: what one read of B serves, then what else there is.
 // TILE-LABEL: @kernel7_0(
-// TILE: path = 2 {{.*}}tile_m = 1
+// TILE: algorithm = 2 {{.*}}tile_m = 1
 // TILE-LABEL: @kernel7_1(
-// TILE: path = 2 {{.*}}tile_m = 4
+// TILE: algorithm = 2 {{.*}}tile_m = 4
 // TILE-LABEL: @kernel7_2(
-// TILE: path = 1
+// TILE: algorithm = 1
 // CHECK-LABEL: .entry kernel7_1(
 // CHECK-COUNT-8: ld.global.nc.v4.b32
 // CHECK-NOT: .local

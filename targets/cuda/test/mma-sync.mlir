@@ -7,7 +7,7 @@
 !x = tensor<4096x4096xbf16>
 
 // TILE-LABEL: @kernel0_0(
-// TILE: tile.matmul {{.*}}a_copied = 1 {{.*}}b_copied = 1 {{.*}}b_transposed = 0 {{.*}}path = 3
+// TILE: tile.matmul {{.*}}a_copied = 1 {{.*}}algorithm = 3 {{.*}}b_copied = 1 {{.*}}b_transposed = 0
 // CHECK: .target sm_80
 // CHECK-LABEL: .entry kernel0_0(
 // CHECK: cp.async.cg.shared.global
@@ -29,7 +29,7 @@ func.func @weights_by_columns(%x: !x, %w: !x) -> !x {
 !h = tensor<4096x4096xf16>
 
 // TILE-LABEL: @kernel1_0(
-// TILE: tile.matmul {{.*}}b_transposed = 1 {{.*}}path = 3
+// TILE: tile.matmul {{.*}}algorithm = 3 {{.*}}b_transposed = 1
 // CHECK-LABEL: .entry kernel1_0(
 // CHECK: ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16
 // CHECK: mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32
@@ -45,7 +45,7 @@ func.func @weights_by_depth(%x: !h, %w: !h) -> !h {
 !z = tensor<8x200x136xf32>
 
 // TILE-LABEL: @kernel2_0(
-// TILE: tile.matmul {{.*}}a_copied = 1 {{.*}}a_transposed = 1 {{.*}}b_copied = 1 {{.*}}b_transposed = 1 {{.*}}path = 3
+// TILE: tile.matmul {{.*}}a_copied = 1 {{.*}}a_transposed = 1 {{.*}}algorithm = 3 {{.*}}b_copied = 1 {{.*}}b_transposed = 1
 // CHECK-LABEL: .entry kernel2_0(
 // CHECK: mma.sync
 func.func @batch(%x: !a, %w: !b, %r: !z) -> (!y, !z) {
@@ -61,7 +61,7 @@ func.func @batch(%x: !a, %w: !b, %r: !z) -> (!y, !z) {
 !s = tensor<100x256xbf16>
 
 // TILE-LABEL: @kernel3_0(
-// TILE: tile.matmul {{.*}}a_copied = 0 {{.*}}b_copied = 1 {{.*}}path = 3
+// TILE: tile.matmul {{.*}}a_copied = 0 {{.*}}algorithm = 3 {{.*}}b_copied = 1
 // CHECK-LABEL: .entry kernel3_0(
 // CHECK: ld.global.nc
 // CHECK: st.shared.v4
@@ -73,9 +73,9 @@ func.func @odd(%x: !o, %w: !v) -> !s {
 
 // Symbolic sizes: copied where they may be, else not.
 // TILE-LABEL: @kernel4_2(
-// TILE: tile.matmul {{.*}}a_copied = 1 {{.*}}b_copied = 1 {{.*}}path = 3
+// TILE: tile.matmul {{.*}}a_copied = 1 {{.*}}algorithm = 3 {{.*}}b_copied = 1
 // TILE-LABEL: @kernel4_3(
-// TILE: tile.matmul {{.*}}a_copied = 0 {{.*}}b_copied = 0 {{.*}}path = 3
+// TILE: tile.matmul {{.*}}a_copied = 0 {{.*}}algorithm = 3 {{.*}}b_copied = 0
 func.func @symbols(%x: tensor<?x?xbf16, #ts.dims<"m", "k">>, %w: tensor<?x?xbf16, #ts.dims<"n", "k">>) -> tensor<?x?xbf16, #ts.dims<"m", "n">> {
   %0 = ts.dot %x, %w batch [] x [] contract [1] x [1] : tensor<?x?xbf16, #ts.dims<"m", "k">>, tensor<?x?xbf16, #ts.dims<"n", "k">>
   return %0 : tensor<?x?xbf16, #ts.dims<"m", "n">>

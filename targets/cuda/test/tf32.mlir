@@ -9,7 +9,7 @@
 
 // EXACT-NOT: tf32
 // TILE-LABEL: @kernel0_0(
-// TILE: tile.matmul {{.*}}path = 1 {{.*}}tf32 = 1 {{.*}}tile_k = 32
+// TILE: tile.matmul {{.*}}algorithm = 1 {{.*}}tf32 = 1 {{.*}}tile_k = 32
 // CHECK-LABEL: .entry kernel0_0(
 // CHECK: wgmma.mma_async.sync.aligned.m64n{{[0-9]+}}k8.f32.tf32.tf32 {{.*}}, add, 1, 1;
 // CHECK-NOT: .local
@@ -23,7 +23,7 @@ func.func @weights_by_columns(%x: !x, %w: !x) -> !x {
 }
 
 // TILE-LABEL: @kernel1_0(
-// TILE: tile.matmul {{.*}}b_copied = 1 {{.*}}b_transposed = 1 {{.*}}path = 3 {{.*}}tf32 = 1
+// TILE: tile.matmul {{.*}}algorithm = 3 {{.*}}b_copied = 1 {{.*}}b_transposed = 1 {{.*}}tf32 = 1
 // CHECK-LABEL: .entry kernel1_0(
 // CHECK: cvt.rna.tf32.f32
 // CHECK: mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32
@@ -35,7 +35,7 @@ func.func @weights_by_depth(%x: !x, %w: !x) -> !x {
 }
 
 // TILE-LABEL: @kernel2_0(
-// TILE: tile.matmul {{.*}}a_copied = 0 {{.*}}b_copied = 0 {{.*}}path = 3 {{.*}}tf32 = 1
+// TILE: tile.matmul {{.*}}a_copied = 0 {{.*}}algorithm = 3 {{.*}}b_copied = 0 {{.*}}tf32 = 1
 func.func @odd(%x: tensor<333x777xf32>, %w: tensor<777x333xf32>) -> tensor<333x333xf32> {
   %0 = ts.dot %x, %w batch [] x [] contract [1] x [0] {ts.tf32} : tensor<333x777xf32>, tensor<777x333xf32>
   return %0 : tensor<333x333xf32>

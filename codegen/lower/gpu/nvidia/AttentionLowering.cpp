@@ -3,7 +3,7 @@
 #include "ir/config/AttentionGpuConfig.h"
 
 using namespace mlir;
-using knapper::config::AttentionPath;
+using knapper::config::AttentionAlgorithm;
 
 namespace knapper::lower {
 
@@ -11,19 +11,17 @@ LogicalResult GpuLowering::attentionLayout(tile::AttentionOp op) {
   if (failed(regionLayout(op, op.run())))
     return failure();
   auto config = config::AttentionGpuConfig::of(op.getShape());
-  if (config.path == AttentionPath::simt) {
-    shape.threads = kSimtAttentionThreads;
+  shape.threads = config.threads();
+  if (config.algorithm == AttentionAlgorithm::simt)
     return success();
-  }
-  shape.threads = 128 * (config.consumers + 1);
   shape.ctasPerSm = 1;
   maps = 4;
   return success();
 }
 
 LogicalResult GpuLowering::attention(tile::AttentionOp op) {
-  return config::AttentionGpuConfig::of(op.getShape()).path ==
-                 AttentionPath::simt
+  return config::AttentionGpuConfig::of(op.getShape()).algorithm ==
+                 AttentionAlgorithm::simt
              ? simtAttention(*this, op)
              : flashAttention(*this, op);
 }

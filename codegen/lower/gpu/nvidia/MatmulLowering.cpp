@@ -5,7 +5,7 @@
 #include "codegen/lower/gpu/nvidia/sm90/WgmmaMatmul.h"
 
 using namespace mlir;
-using knapper::config::MatmulPath;
+using knapper::config::MatmulAlgorithm;
 
 namespace knapper::lower {
 
@@ -97,19 +97,18 @@ LogicalResult GpuLowering::matmulLayout(tile::MatmulOp op) {
   if (failed(regionLayout(op, op.run())))
     return failure();
   auto config = config::MatmulGpuConfig::of(op.getShape());
-  bool simt = config.path == MatmulPath::simt;
-  if (config.path != MatmulPath::wgmma) {
-    shape.threads = simt ? config.simtThreads() : 32 * config.consumers;
+  bool simt = config.algorithm == MatmulAlgorithm::simt;
+  shape.threads = config.threads();
+  if (config.algorithm != MatmulAlgorithm::wgmma) {
     if (simt)
       cluster = config.splitK;
     if (op.getC())
-      return op.emitOpError("takes no 'to' on this path");
+      return op.emitOpError("takes no 'to' by this algorithm");
     if (!op.getWindow().empty() && !simt)
-      return op.emitOpError("takes no window on this path");
+      return op.emitOpError("takes no window by this algorithm");
     return success();
   }
   WgmmaShape s(op);
-  shape.threads = s.threads();
   cluster = s.cluster();
   ctasPerSm = s.ctasPerSm;
   // Blocks share the programs out. Clusters have one each where their sums take
@@ -125,14 +124,14 @@ LogicalResult GpuLowering::matmulLayout(tile::MatmulOp op) {
 }
 
 LogicalResult GpuLowering::matmul(tile::MatmulOp op) {
-  switch (config::MatmulGpuConfig::of(op.getShape()).path) {
-  case MatmulPath::simt:
+  switch (config::MatmulGpuConfig::of(op.getShape()).algorithm) {
+  case MatmulAlgorithm::simt:
     return simtMatmul(*this, op);
-  case MatmulPath::wgmma:
+  case MatmulAlgorithm::wgmma:
     return wgmmaMatmul(*this, op);
-  case MatmulPath::gemv:
+  case MatmulAlgorithm::gemv:
     return gemv(*this, op);
-  case MatmulPath::mmaSync:
+  case MatmulAlgorithm::mmaSync:
     return mmaSyncMatmul(*this, op);
   }
   return failure();

@@ -13,8 +13,6 @@ mlir::LogicalResult mmaSyncMatmul(GpuLowering &lowering, tile::MatmulOp op);
 mlir::LogicalResult gemv(GpuLowering &lowering, tile::MatmulOp op);
 mlir::LogicalResult simtMatmul(GpuLowering &lowering, tile::MatmulOp op);
 mlir::LogicalResult flashAttention(GpuLowering &lowering, tile::AttentionOp op);
-/// Threads of a CTA of simtAttention.
-inline constexpr unsigned kSimtAttentionThreads = 128;
 mlir::LogicalResult simtAttention(GpuLowering &lowering, tile::AttentionOp op);
 
 } // namespace knapper::lower

@@ -98,7 +98,8 @@ LogicalResult GemvRecipe::check() {
       passes < 1 || !llvm::isPowerOf2_32(lanes) || lanes * aBuffer.bytes > 16 ||
       !llvm::isPowerOf2_32(team) || shape.threads % team ||
       columns % (shape.threads / team) || columns * rows > shape.threads)
-    return op.emitOpError("has a shape or operands that this path cannot do");
+    return op.emitOpError(
+        "has a shape or operands that this algorithm cannot do");
   own = columns / (shape.threads / team);
   part = std::min(kWarp, team);
   parts = team / part;

@@ -118,7 +118,7 @@ LogicalResult SimtAttentionRecipe::emit() {
   fn->addFnAttr("nvvm.minctasm", width == 64 && op.keepsScores() ? "3" : "2");
   if (config.tileM != kRows || config.tileN != kKeys ||
       (width != 64 && width != 128) || op.run() != 1)
-    return op.emitOpError("has a shape that this path cannot do");
+    return op.emitOpError("has a shape that this algorithm cannot do");
   four = llvm::FixedVectorType::get(b.getFloatTy(), 4);
   never = llvm::ConstantFP::getInfinity(b.getFloatTy(), true);
   place();

@@ -11,7 +11,7 @@
 namespace knapper::lower {
 
 namespace simt_attention {
-inline constexpr unsigned kThreads = kSimtAttentionThreads;
+inline constexpr unsigned kThreads = config::AttentionGpuConfig::kSimtThreads;
 inline constexpr unsigned kRows = 64, kKeys = 64, kDepth = 16;
 inline constexpr unsigned kOwnRows = 8, kOwnKeys = 4;
 inline constexpr unsigned kPitch = kRows + 4; // of a line in shared memory

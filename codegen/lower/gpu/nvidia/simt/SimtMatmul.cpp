@@ -40,7 +40,7 @@ LogicalResult SimtMatmulRecipe::check() {
       depth < 16 || depth > 64 || depth % slices ||
       std::min(rows, columns) * depth % (4 * threadsOfBlock) ||
       threadsOfBlock % 32 || 4 % op.run())
-    return op.emitOpError("has a shape that this path cannot do");
+    return op.emitOpError("has a shape that this algorithm cannot do");
   return success();
 }
 
@@ -138,31 +138,31 @@ Carried SimtMatmulRecipe::mainloop() {
   barrier();
   Carried none(threadRows * threadColumns,
                llvm::ConstantFP::get(b.getFloatTy(), 0));
-  return carriedFor(
-      b, "depth", first, steps, n32(1), std::move(none),
-      [&](llvm::Value *step, const Carried &state) -> Carried {
-        Carried next(state);
-        llvm::Value *which = b.CreateAnd(step, 1);
-        Carried coming[2];
-        for (unsigned side = 0; side < 2; ++side)
-          read(sides[side], depthOf(plus(step, 1)), coming[side]);
-        for (unsigned d = 0; d < depth / slices; ++d) {
-          auto as = fetch(sides[0], which, d, ty, threadRows);
-          auto bs = fetch(sides[1], which, d, tx, threadColumns);
-          for (unsigned i = 0; i < threadRows; ++i)
-            for (unsigned j = 0; j < threadColumns; ++j) {
-              llvm::Value *&sum = next[threadColumns * i + j];
-              sum = b.CreateIntrinsic(llvm::Intrinsic::fma, {b.getFloatTy()},
-                                      {as[i], bs[j], sum});
-            }
-        }
-        // All have read the other buffer one step ago.
-        llvm::Value *other = b.CreateXor(which, 1);
-        for (unsigned side = 0; side < 2; ++side)
-          write(sides[side], other, coming[side]);
-        barrier();
-        return next;
-      });
+  return carriedFor(b, "depth", first, steps, n32(1), std::move(none),
+                    [&](llvm::Value *step, const Carried &state) -> Carried {
+                      Carried next(state);
+                      llvm::Value *which = b.CreateAnd(step, 1);
+                      Carried coming[2];
+                      for (unsigned side = 0; side < 2; ++side)
+                        read(sides[side], depthOf(plus(step, 1)), coming[side]);
+                      for (unsigned d = 0; d < depth / slices; ++d) {
+                        auto as = fetch(sides[0], which, d, ty, threadRows);
+                        auto bs = fetch(sides[1], which, d, tx, threadColumns);
+                        for (unsigned i = 0; i < threadRows; ++i)
+                          for (unsigned j = 0; j < threadColumns; ++j) {
+                            llvm::Value *&sum = next[threadColumns * i + j];
+                            sum = b.CreateIntrinsic(llvm::Intrinsic::fma,
+                                                    {b.getFloatTy()},
+                                                    {as[i], bs[j], sum});
+                          }
+                      }
+                      // All have read the other buffer one step ago.
+                      llvm::Value *other = b.CreateXor(which, 1);
+                      for (unsigned side = 0; side < 2; ++side)
+                        write(sides[side], other, coming[side]);
+                      barrier();
+                      return next;
+                    });
 }
 
 LogicalResult SimtMatmulRecipe::emit() {

@@ -39,8 +39,7 @@ public:
         config(config::MatmulGpuConfig::of(op.getShape())), rows(config.tileM),
         columns(config.tileN), depth(config.tileK), slices(config.sliceK),
         threadRows(config.threadRows()), threadColumns(config.threadColumns()),
-        team(config.simtThreads() / config.sliceK),
-        threadsOfBlock(shape.threads) {}
+        team(config.threads() / config.sliceK), threadsOfBlock(shape.threads) {}
 
   mlir::LogicalResult emit();
 

@@ -38,8 +38,9 @@ LogicalResult MmaSyncRecipe::check() {
   if (op.getB().getType().getElementType() != element ||
       !(element.isF16() || element.isBF16() || tf32) || !s.fit() ||
       op.run() > 8)
-    return op.emitOpError("has a shape or element types that this path cannot "
-                          "do");
+    return op.emitOpError(
+        "has a shape or element types that this algorithm cannot "
+        "do");
   Value along[] = {s.transposed[0] ? op.getARow() : op.getAK(),
                    s.transposed[1] ? op.getBColumn() : op.getBK()};
   if (!llvm::all_of(along, [](Value v) { return matchPattern(v, m_One()); }))

@@ -17,8 +17,8 @@
 #include "runtime/base/KernelAbi.h"
 
 using namespace mlir;
+using knapper::config::PagedAttentionAlgorithm;
 using knapper::config::PagedAttentionGpuConfig;
-using knapper::config::PagedAttentionPath;
 
 namespace knapper::lower {
 
@@ -29,7 +29,7 @@ constexpr double kNothingSeen = -0x1p100;
 } // namespace
 
 unsigned PagedAttentionLowering::sharedBytes(const PagedAttentionGpuConfig &c) {
-  if (c.path == PagedAttentionPath::simt)
+  if (c.algorithm == PagedAttentionAlgorithm::simt)
     return 0;
   unsigned ring = c.stages * c.keys * (2 * (c.depth + c.columns) + 32);
   if (c.tokens)
@@ -72,12 +72,12 @@ LogicalResult PagedAttentionLowering::emit() {
   element = op.getQ().getType().getElementType();
   bf16 = element.isBF16();
   if (!c.keyHeads || c.heads % c.keyHeads || !c.warps)
-    return op.emitOpError("has a shape that this path cannot do");
+    return op.emitOpError("has a shape that this algorithm cannot do");
   share = c.heads / c.keyHeads;
   tid = b.CreateTrunc(g.threadOfBlock, b.getInt32Ty());
   lane = b.CreateAnd(tid, n32(kWarp - 1));
   warp = b.CreateLShr(tid, 5);
-  if (c.path == PagedAttentionPath::simt) {
+  if (c.algorithm == PagedAttentionAlgorithm::simt) {
     byFma();
     return success();
   }
@@ -86,7 +86,7 @@ LogicalResult PagedAttentionLowering::emit() {
       c.positions % kFragment ||
       (c.tokens ? c.tokens * share > kFragment * c.warps || c.keySplit != 1
                 : c.keys != kFragment))
-    return op.emitOpError("has a shape that this path cannot do");
+    return op.emitOpError("has a shape that this algorithm cannot do");
   base = g.launchedShared();
   if (c.tokens)
     manyTokens();

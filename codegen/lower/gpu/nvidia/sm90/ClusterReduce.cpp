@@ -3,6 +3,7 @@
 // has: both times in their order, so that every run gives the same bits. A tile
 // lies as [part][thread], as registers hold it.
 #include "codegen/lower/gpu/GpuLowering.h"
+#include "ir/config/DeviceLimits.h"
 
 #include "llvm/IR/IntrinsicsNVPTX.h"
 
@@ -75,12 +76,10 @@ LogicalResult GpuLowering::combineTiles(tile::CombineOp op) {
                                {place(memory, first, part), b.getInt32(block)});
     });
   }
-  // What every block gets without asking.
-  constexpr uint64_t mostShared = 48 << 10;
-  if (combinedBytes > mostShared)
+  if (combinedBytes > uint64_t(config::kStaticSharedBytes))
     return op.emitOpError("and those before it leave ")
            << combinedBytes << " bytes in shared memory, which has "
-           << mostShared;
+           << config::kStaticSharedBytes;
   set(op.getResult(), tile);
   return success();
 }

@@ -11,8 +11,9 @@ LogicalResult FlashRecipe::check() {
       !llvm::all_equal({element, op.getK().getType().getElementType(),
                         op.getV().getType().getElementType(),
                         op.getO().getType().getElementType()}))
-    return op.emitOpError("has a shape or element types that this path cannot "
-                          "do");
+    return op.emitOpError(
+        "has a shape or element types that this algorithm cannot "
+        "do");
   bf16 = element.isBF16();
   return success();
 }

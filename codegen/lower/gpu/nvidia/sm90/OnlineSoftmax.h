@@ -6,7 +6,7 @@
 #include "codegen/lower/common/CarriedLoop.h"
 #include "codegen/lower/gpu/nvidia/sm90/Pipeline.h"
 #include "ir/config/AttentionGpuConfig.h"
-#include "ir/config/GpuLimits.h"
+#include "ir/config/DeviceLimits.h"
 #include "ir/tile/TileDialect.h"
 
 #include "llvm/IR/IntrinsicsNVPTX.h"
@@ -42,7 +42,7 @@ struct FlashSizes {
     return consumers >= 2 && consumers <= 3 && rows == 64 * consumers &&
            keys % 32 == 0 && keys >= 32 && keys <= 256 && width % kChunk == 0 &&
            width >= kChunk && width <= 128 && stages >= 2 && stages <= 16 &&
-           bytes() <= config::kSharedBytesPerCta;
+           bytes() <= config::kHopper.sharedBytesPerCta();
   }
 };
 

@@ -6,7 +6,7 @@
 #include "codegen/lower/gpu/GpuLowering.h"
 #include "codegen/lower/gpu/nvidia/common/GroupedTileScheduler.h"
 #include "codegen/lower/gpu/nvidia/sm90/Pipeline.h"
-#include "ir/config/GpuLimits.h"
+#include "ir/config/DeviceLimits.h"
 #include "ir/config/MatmulGpuConfig.h"
 #include "ir/tile/TileDialect.h"
 
@@ -17,7 +17,6 @@ inline constexpr unsigned kStagesAt = 1024; // where stages begin
 // Named barriers: one a consumer (1 to 3), the turns of ping-pong, and where
 // all consumers meet.
 inline constexpr unsigned kTurn = 4, kMeet = 6;
-inline constexpr unsigned kMostCluster = 8; // blocks, on any card
 
 /// The sizes of a kernel.
 struct WgmmaShape {
@@ -114,7 +113,8 @@ struct WgmmaShape {
         splitK == 1 || (!pingpong && sumsBytes() <= stages * stageBytes());
     // Parts of a copied block lie at multiples of eight lines.
     bool shares =
-        clusterRows >= 1 && clusterColumns >= 1 && cluster() <= kMostCluster &&
+        clusterRows >= 1 && clusterColumns >= 1 &&
+        cluster() <= config::kHopper.clusterCtas &&
         !((stagingWarpgroups || gathers) && clusterTiles() > 1) &&
         !(gathers &&
           (swapAB || stagingWarpgroups || consumers > 2 || rows > 128)) &&
@@ -134,8 +134,7 @@ struct WgmmaShape {
            stagingWarpgroups <= 2 &&
            (!stagingWarpgroups || !stores || unaligned) && whole && splits &&
            splitK >= 1 && ctasPerSm >= 1 &&
-           ctasPerSm * (bytes(stores) + config::kReservedSharedBytesPerCta) <=
-               config::kSharedBytesPerSm;
+           config::kHopper.holds(ctasPerSm, bytes(stores));
   }
 };
 

@@ -13,8 +13,9 @@ LogicalResult WgmmaRecipe::check() {
   Type element = op.getA().getType().getElementType();
   if (!s.fit(stores) || op.getB().getType().getElementType() != element ||
       !(element.isBF16() || element.isF16() || s.tf32))
-    return op.emitOpError("has a shape or element types that this path cannot "
-                          "do");
+    return op.emitOpError(
+        "has a shape or element types that this algorithm cannot "
+        "do");
   if (stores && op.run() > 2)
     return op.emitOpError("stores runs of two columns at most");
   if (s.swapAB && op.run() != 1)
