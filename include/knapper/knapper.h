@@ -454,6 +454,11 @@ knapper_compile(const knapper_compile_options *options,
  * knapper_string_release. */
 KNAPPER_API knapper_error *
 knapper_inspect(const knapper_compile_options *options, char **json);
+/* The model as portable StableHLO text, for other accelerators' compilers.
+ * Every size must be a number (option "dim"); what StableHLO has no spelling
+ * for is a user error that lists it. Release with knapper_string_release. */
+KNAPPER_API knapper_error *
+knapper_translate(const knapper_compile_options *options, char **text);
 /* The self-contained HTML report of a module. Release with
  * knapper_string_release. */
 KNAPPER_API knapper_error *knapper_explain(const knapper_module *module,

@@ -230,6 +230,7 @@ _FUNCTIONS = {
         [POINTER(CCompileOptions), _TENSORS, c_int32, _OUT],
     ),
     "knapper_inspect": (c_void_p, [POINTER(CCompileOptions), _OUT]),
+    "knapper_translate": (c_void_p, [POINTER(CCompileOptions), _OUT]),
     "knapper_explain_with": (
         c_void_p,
         [c_void_p, POINTER(CExplainOptions), _OUT, _OUT],
