@@ -53,5 +53,6 @@ void setCompileFunctions(PjrtApi &api);
 void setExecutableFunctions(PjrtApi &api);
 void setExecuteFunctions(PjrtApi &api);
 void setLayoutExtension(PjrtApi &api);
+void setProfilerExtension(PjrtApi &api);
 
 } // namespace knapper::pjrt

@@ -1,5 +1,6 @@
 // Runs: short ones have ended when the function returns, others go on.
 #include "capi/pjrt/PjrtExecutable.h"
+#include "capi/pjrt/PjrtProfiler.h"
 #include <array>
 #include <chrono>
 #include <optional>
@@ -94,10 +95,21 @@ knapper_error *ProgramCall::run() {
     made[i] = tensor(program->outputs[i], *outputs[i]);
   auto start = std::chrono::steady_clock::now();
   knapper_result *result = nullptr;
-  if (knapper_error *error = knapper().run(
-          program->module, given.data(), static_cast<int32_t>(count),
-          made.data(), static_cast<int32_t>(results), &result))
+  knapper_run_options options = KNAPPER_RUN_OPTIONS_INIT;
+  char *profile = nullptr;
+  auto began = std::chrono::system_clock::now().time_since_epoch();
+  if (isRecorded())
+    options.profile = &profile;
+  knapper_error *error = knapper().run_with(
+      program->module, given.data(), static_cast<int32_t>(count), made.data(),
+      static_cast<int32_t>(results), options.profile ? &options : nullptr,
+      &result);
+  std::unique_ptr<char, void (*)(char *)> text(profile,
+                                               knapper().string_release);
+  if (error)
     return error;
+  if (profile)
+    recordRun(std::chrono::nanoseconds(began).count(), profile);
   knapper().result_release(result);
   program->lastNanoseconds =
       std::chrono::nanoseconds(std::chrono::steady_clock::now() - start)

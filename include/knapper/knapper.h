@@ -363,8 +363,11 @@ typedef struct {
                                On a CPU a user error. */
   void *stream;             /* of in_stream; CUDA: a CUstream, NULL is the legacy
                                default stream */
+  char **profile;           /* unless NULL, a clock is around every launch, and
+                               the JSON of knapper_profile is put here; not with
+                               check_only or in_stream */
 } knapper_run_options;
-#define KNAPPER_RUN_OPTIONS_INIT {sizeof(knapper_run_options), 0, 0, 0, 0}
+#define KNAPPER_RUN_OPTIONS_INIT {sizeof(knapper_run_options), 0, 0, 0, 0, 0}
 /* knapper_run with options, which may be NULL. */
 KNAPPER_API knapper_error *
 knapper_run_with(knapper_module *module, const knapper_tensor *inputs,

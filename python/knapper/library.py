@@ -105,6 +105,7 @@ class CRunOptions(ctypes.Structure):
         ("check_only", c_int32),
         ("in_stream", c_int32),
         ("stream", c_void_p),
+        ("profile", POINTER(c_void_p)),
     ]
 
 

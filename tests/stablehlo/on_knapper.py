@@ -337,9 +337,31 @@ def dlpack():
     return "bf16 was handed on"
 
 
+def trace():
+    """jax.profiler shows the kernels, with their names and the lines of time."""
+    with tempfile.TemporaryDirectory() as folder:
+        function = jax.jit(lambda x: jnp.tanh(x @ x.T).sum(1))
+        jax.block_until_ready(function(X))
+        with jax.profiler.trace(folder):
+            for _ in range(3):
+                jax.block_until_ready(function(X))
+        jax.block_until_ready(function(X * 2))  # recorded no longer
+        planes = [p for file in Path(folder).rglob("*.xplane.pb") for p in jax.profiler.ProfileData.from_file(str(file)).planes]
+    ours = [line for p in planes if "knapper" in p.name for line in p.lines]
+    if len(ours) != 1:
+        return f"{[p.name for p in planes]}"
+    events = list(ours[0].events)
+    if len(events) % 3 or not events or not any("tanh" in e.name for e in events):
+        return f"{[e.name for e in events]}"
+    begins = [e.start_ns for e in events]
+    if begins != sorted(begins) or not all(0 <= e.duration_ns < 1e9 for e in events):
+        return "events are not in order"
+    return ""
+
+
 def main() -> int:
     found = {name: wrong(function, arguments) for name, (function, *arguments) in CASES.items()}
-    for check in (donation, refusal, effects, raising, serialised, options, memory, goes_on, fails_later, threads, dlpack):
+    for check in (donation, refusal, effects, raising, serialised, options, memory, goes_on, fails_later, threads, dlpack, trace):
         found[check.__name__] = check()
     bad = {name: what for name, what in found.items() if what}
     for name, what in bad.items():
