@@ -31,6 +31,7 @@ LOWER = np.linalg.cholesky(SQUARE).astype(np.float32)
 Z, W = ((random.standard_normal((4, 5)) + 1j * random.standard_normal((4, 5))).astype(np.complex64) for _ in range(2))
 TABLE = (np.arange(10000) * (1 - 1j)).astype(np.complex64).reshape(100, 100)
 INDICES = np.array([1, 3], np.int32)
+EIGHTS = [(X * 3).astype(t) for t in (jnp.float8_e4m3, jnp.float8_e3m4, jnp.float8_e4m3b11fnuz, jnp.float8_e4m3fn, jnp.float8_e5m2)]
 
 
 def key(seed):
@@ -47,6 +48,7 @@ CASES = {
     "argument not read": (lambda x, y: x, X, X),
     "one array twice": (lambda x: (x, x + 1, x), X),
     "types": (lambda x: [x.astype(t) for t in (jnp.bfloat16, jnp.float16, jnp.int8, jnp.uint32, bool)], X),
+    "floats of eight bits": (lambda x, *few: [x.astype(y.dtype) for y in few] + [y.astype(jnp.float32) * 2 for y in few] + list(few), X * 5, *EIGHTS),
     "transposed on the host": (lambda x: x + 1, X.T),
     "strided on the host": (lambda x: x + 1, X[::2, ::2]),
     "random": (lambda s: (jax.random.normal(key(s), (7, 5)), jax.random.permutation(key(s), 11)), SEED),
