@@ -155,11 +155,11 @@ bool isRecorded() {
   return recordings().count.load(std::memory_order_relaxed) != 0;
 }
 
-void recordRun(int64_t start, std::string profile) {
+void recordRun(const RecordedRun &run) {
   Recordings &all = recordings();
   std::lock_guard lock(all.mutex);
   for (ProfileRecording *each : all.active)
-    each->runs.push_back({start, profile});
+    each->runs.push_back(run);
 }
 
 void setProfilerExtension(PjrtApi &api) {

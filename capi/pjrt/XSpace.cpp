@@ -1,5 +1,5 @@
 // Profiles of runs as XSpace, the protobuf that trace viewers of OpenXLA read:
-// a plane for the device, a line with an event a launch.
+// a plane a device, with a line that has an event a launch.
 #include "capi/pjrt/PjrtProfiler.h"
 #include <algorithm>
 #include <charconv>
@@ -84,17 +84,21 @@ std::vector<std::string> namesOf(ProfileReader &reader, size_t end) {
 
 } // namespace
 
-std::string toXSpace(const std::vector<RecordedRun> &runs, int64_t start) {
+namespace {
+
+/// The plane of one device.
+std::string planeOf(int device, const std::vector<const RecordedRun *> &runs,
+                    int64_t start) {
   constexpr uint64_t picoseconds = 1000;
   std::map<std::string, uint64_t> kinds; // of events, by name
   ProtoWriter line;
   line.number(1, 1);
   line.bytes(2, "knapper kernels");
   line.number(3, static_cast<uint64_t>(start));
-  for (const RecordedRun &run : runs) {
-    ProfileReader reader{run.profile};
-    size_t events = run.profile.find("\"events\":[");
-    if (events == run.profile.npos)
+  for (const RecordedRun *run : runs) {
+    ProfileReader reader{run->profile};
+    size_t events = run->profile.find("\"events\":[");
+    if (events == run->profile.npos)
       continue;
     std::vector<std::string> names = namesOf(reader, events);
     reader.at = events;
@@ -102,7 +106,7 @@ std::string toXSpace(const std::vector<RecordedRun> &runs, int64_t start) {
       auto launch = static_cast<size_t>(reader.number());
       if (launch >= names.size() || !reader.find("start_ns"))
         break;
-      int64_t begin = run.start - start + reader.number();
+      int64_t begin = run->start - start + reader.number();
       if (!reader.find("ns"))
         break;
       int64_t length = reader.number();
@@ -116,8 +120,8 @@ std::string toXSpace(const std::vector<RecordedRun> &runs, int64_t start) {
     }
   }
   ProtoWriter plane;
-  plane.number(1, 1);
-  plane.bytes(2, "/device:CUSTOM:knapper:0");
+  plane.number(1, static_cast<uint64_t>(device) + 1);
+  plane.bytes(2, "/device:CUSTOM:knapper:" + std::to_string(device));
   plane.bytes(3, line.text);
   for (const auto &[name, id] : kinds) {
     ProtoWriter kind, entry;
@@ -127,8 +131,18 @@ std::string toXSpace(const std::vector<RecordedRun> &runs, int64_t start) {
     entry.bytes(2, kind.text);
     plane.bytes(4, entry.text);
   }
+  return std::move(plane.text);
+}
+
+} // namespace
+
+std::string toXSpace(const std::vector<RecordedRun> &runs, int64_t start) {
+  std::map<int, std::vector<const RecordedRun *>> byDevice;
+  for (const RecordedRun &run : runs)
+    byDevice[run.device].push_back(&run);
   ProtoWriter space;
-  space.bytes(1, plane.text);
+  for (const auto &[device, its] : byDevice)
+    space.bytes(1, planeOf(device, its, start));
   return std::move(space.text);
 }
 
