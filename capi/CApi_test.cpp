@@ -501,6 +501,30 @@ TEST(CApi, ACheckComputesNothing) {
       HasSubstr("check_only is 2"));
 }
 
+TEST(CApi, ARunTellsWhatItsLaunchesTook) {
+  Loaded m;
+  Input x(3);
+  std::vector<float> memory(12, -7.0f);
+  knapper_tensor y = knapper::testing::tensor(memory, x.shape);
+  char *profile = nullptr;
+  knapper_run_options options = KNAPPER_RUN_OPTIONS_INIT;
+  options.profile = &profile;
+  knapper_result *result = nullptr;
+  ASSERT_EQ(
+      take(knapper_run_with(m.module, &x.tensor, 1, &y, 1, &options, &result)),
+      "no error");
+  EXPECT_THAT(memory, ::testing::Each(7.0f));
+  EXPECT_THAT(std::string(profile), HasSubstr("\"launches\""));
+  EXPECT_THAT(std::string(profile), HasSubstr("\"events\":[{\"launch\""));
+  knapper_string_release(profile);
+  knapper_result_release(result);
+  options.check_only = 1;
+  EXPECT_THAT(
+      take(knapper_run_with(m.module, &x.tensor, 1, &y, 1, &options, &result)),
+      HasSubstr("profile is asked for with check_only or in_stream"));
+  EXPECT_EQ(profile, nullptr);
+}
+
 TEST(CApi, PeakMemoryNeedsEverySize) {
   Loaded m;
   uint64_t arena = 0, constants = 1;

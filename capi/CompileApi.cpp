@@ -2,6 +2,7 @@
 #include "capi/ModelRequest.h"
 #include "compiler/pipeline/LlvmErrors.h"
 #include "compiler/pipeline/TensorText.h"
+#include "compiler/pipeline/Translate.h"
 #include "compiler/verify/VerifyKernels.h"
 #include "runtime/artefact/Artefact.h"
 #include "runtime/artefact/Limits.h"
@@ -150,6 +151,20 @@ knapper_error *knapper_inspect(const knapper_compile_options *given,
                      frontEndOf(request.input, request.settings)
                          .inspect(modelOf(request.input)));
     return capi::copyString(text, json);
+  });
+}
+
+knapper_error *knapper_translate(const knapper_compile_options *given,
+                                 char **text) {
+  return capi::guarded([&]() -> Status {
+    const char *function = "knapper_translate";
+    if (!text)
+      return userError("text is NULL", function);
+    *text = nullptr;
+    ASSIGN_OR_RETURN(auto request, capi::readRequest(given, function));
+    ASSIGN_OR_RETURN(std::string made,
+                     translateModel(request.input, request.settings));
+    return capi::copyString(made, text);
   });
 }
 

@@ -40,6 +40,12 @@ knapper_error *knapper_inspect(const knapper_compile_options *, char **json) {
   return noCompiler("knapper_inspect");
 }
 
+knapper_error *knapper_translate(const knapper_compile_options *, char **text) {
+  if (text)
+    *text = nullptr;
+  return noCompiler("knapper_translate");
+}
+
 knapper_error *knapper_quantize(const knapper_compile_options *,
                                 const knapper_quantize_options *,
                                 const knapper_load_options *,

@@ -259,10 +259,25 @@ knapper_run_with(knapper_module *module, const knapper_tensor *inputs,
     how.checkOnly = chosen->check_only == 1;
     if (chosen->in_stream == 1)
       how.stream = chosen->stream;
-    if (Status s = module->module->run(
-            {inputs, static_cast<size_t>(num_inputs)},
-            {outputs, static_cast<size_t>(num_outputs)}, result->result, how);
-        !s)
+    std::span<const knapper_tensor> given(inputs,
+                                          static_cast<size_t>(num_inputs)),
+        wanted(outputs, static_cast<size_t>(num_outputs));
+    if (!chosen->profile) {
+      if (Status s = module->module->run(given, wanted, result->result, how);
+          !s)
+        return s;
+      *out = result.release();
+      return success();
+    }
+    *chosen->profile = nullptr;
+    if (chosen->check_only || chosen->in_stream)
+      return userError("profile is asked for with check_only or in_stream",
+                       "knapper_run_options", "leave one of them out");
+    Expected<std::string> text =
+        profileRun(*module->module, given, wanted, result->result, how);
+    if (!text)
+      return text.takeError();
+    if (Status s = copyString(*text, chosen->profile); !s)
       return s;
     *out = result.release();
     return success();

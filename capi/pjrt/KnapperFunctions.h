@@ -31,6 +31,7 @@ namespace knapper::pjrt {
   F(module_peak_memory)                                                        \
   F(module_describe)                                                           \
   F(run)                                                                       \
+  F(run_with)                                                                  \
   F(result_release)                                                            \
   F(string_release)
 

@@ -89,7 +89,7 @@ struct Head {
   void *extension_start;
 };
 
-enum class ExtensionType : int { layouts = 4 };
+enum class ExtensionType : int { profiler = 1, layouts = 4 };
 struct Extension {
   size_t struct_size;
   ExtensionType type;

@@ -150,12 +150,12 @@ PjrtError *sizeInBytes(Buffer_OnDeviceSizeInBytes_Args &a) {
 }
 
 PjrtError *device(Buffer_Device_Args &a) {
-  a.device = &a.buffer->client->device;
+  a.device = a.buffer->device;
   return nullptr;
 }
 
 PjrtError *memory(Buffer_Memory_Args &a) {
-  a.memory = &a.buffer->client->memory;
+  a.memory = &a.buffer->device->memory;
   return nullptr;
 }
 

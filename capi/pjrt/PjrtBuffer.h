@@ -7,15 +7,15 @@
 
 namespace knapper::pjrt {
 
-/// A dense row-major array on the device, never changed while anything reads
+/// A dense row-major array on a device, never changed while anything reads
 /// it. A client may ask one from several threads. Its memory may be asked for
 /// and given away before the run that writes it has ended.
 struct Buffer {
   /// `ready`: completed when the elements are there; null: they are.
-  Buffer(Client *client, Type type, std::vector<int64_t> dims, size_t bytes,
+  Buffer(PjrtDevice *device, Type type, std::vector<int64_t> dims, size_t bytes,
          std::shared_ptr<HostBlock> block,
          std::shared_ptr<Completion> ready = nullptr)
-      : client(client), type(type), dims(std::move(dims)), bytes(bytes),
+      : device(device), type(type), dims(std::move(dims)), bytes(bytes),
         ready(std::move(ready)), block(std::move(block)) {}
 
   /// Null once it is deleted.
@@ -28,7 +28,7 @@ struct Buffer {
   /// reads it.
   bool isOnly(const std::shared_ptr<HostBlock> &own) const;
 
-  Client *const client;
+  PjrtDevice *const device;
   const Type type;
   const std::vector<int64_t> dims;
   const size_t bytes;

@@ -9,7 +9,38 @@ const std::string &platformVersion() {
   return text;
 }
 
+PjrtDevice::PjrtDevice(Client *client, int id, const std::string &kind)
+    : client(client),
+      description{id, kind, std::string(kPlatform) + ":" + std::to_string(id)},
+      memory{this, description.name + " memory"} {}
+
+void Client::addDevices(int count, const std::string &kind) {
+  for (int id = 0; id < count; ++id) {
+    owned.push_back(std::make_unique<PjrtDevice>(this, id, kind));
+    PjrtDevice *device = owned.back().get();
+    devices.push_back(device);
+    memories.push_back(&device->memory);
+    topology.descriptions.push_back(&device->description);
+  }
+}
+
+PjrtDevice *Client::deviceOf(int64_t id) const {
+  return id >= 0 && id < static_cast<int64_t>(devices.size())
+             ? devices[static_cast<size_t>(id)]
+             : nullptr;
+}
+
+PjrtError *noDevice(const Client &client, int64_t id, Code code) {
+  size_t count = client.devices.size();
+  return fail(code, "there is no device " + std::to_string(id) + ": there " +
+                        (count == 1 ? std::string("is one, 0")
+                                    : "are 0 to " + std::to_string(count - 1)) +
+                        "; the option num_devices says how many");
+}
+
 namespace {
+
+constexpr int64_t kMostDevices = 256;
 
 /// The text after "key": of the first device in the list of devices.
 std::string textOf(std::string_view json, std::string_view key) {
@@ -27,7 +58,7 @@ std::string_view nameOf(const NamedValue &option) {
 }
 
 PjrtError *readOption(const NamedValue &option, std::string &library,
-                      Client &client) {
+                      Client &client, int64_t &devices) {
   if (nameOf(option) == "library" && option.type == ValueType::string) {
     library.assign(option.string_value, option.value_size);
     return nullptr;
@@ -41,17 +72,27 @@ PjrtError *readOption(const NamedValue &option, std::string &library,
     client.threads = static_cast<int>(option.int64_value);
     return nullptr;
   }
+  if (nameOf(option) == "num_devices" && option.type == ValueType::int64) {
+    devices = option.int64_value;
+    if (devices < 1 || devices > kMostDevices)
+      return fail(Code::invalidArgument,
+                  "the option num_devices is " + std::to_string(devices) +
+                      "; give 1 to " + std::to_string(kMostDevices));
+    return nullptr;
+  }
   return fail(Code::invalidArgument,
               "there is no option '" + std::string(nameOf(option)) +
-                  "' of this type; there are library (text) and threads "
-                  "(integer)");
+                  "' of this type; there are library (text), threads and "
+                  "num_devices (integers)");
 }
 
 PjrtError *create(Client_Create_Args &a) {
   auto client = std::make_unique<Client>();
   std::string library;
+  int64_t devices = 1;
   for (size_t i = 0; i < a.num_options; ++i)
-    if (PjrtError *error = readOption(a.create_options[i], library, *client))
+    if (PjrtError *error =
+            readOption(a.create_options[i], library, *client, devices))
       return error;
   if (std::string problem = loadKnapper(library); !problem.empty())
     return fail(Code::failedPrecondition, problem);
@@ -59,10 +100,9 @@ PjrtError *create(Client_Create_Args &a) {
   if (knapper_error *error = knapper().devices(0, &json))
     return fail(error);
   client->isa = textOf(json, "isa");
-  client->description.kind = textOf(json, "name");
+  std::string kind = textOf(json, "name");
   knapper().string_release(json);
-  if (client->description.kind.empty())
-    client->description.kind = "cpu";
+  client->addDevices(static_cast<int>(devices), kind.empty() ? "cpu" : kind);
   a.client = client.release();
   return nullptr;
 }
@@ -93,39 +133,31 @@ PjrtError *topology(Client_TopologyDescription_Args &a) {
 }
 
 PjrtError *devices(Client_Devices_Args &a) {
-  a.devices = a.client->devices;
-  a.num_devices = 1;
+  a.devices = a.client->devices.data();
+  a.num_devices = a.client->devices.size();
   return nullptr;
 }
 
 PjrtError *addressableDevices(Client_AddressableDevices_Args &a) {
-  a.addressable_devices = a.client->devices;
-  a.num_addressable_devices = 1;
+  a.addressable_devices = a.client->devices.data();
+  a.num_addressable_devices = a.client->devices.size();
   return nullptr;
-}
-
-PjrtError *noDevice(int id) {
-  return fail(Code::notFound,
-              "there is no device " + std::to_string(id) + ": there is one, 0");
 }
 
 PjrtError *lookupDevice(Client_LookupDevice_Args &a) {
-  if (a.id != 0)
-    return noDevice(a.id);
-  a.device = &a.client->device;
-  return nullptr;
+  a.device = a.client->deviceOf(a.id);
+  return a.device ? nullptr : noDevice(*a.client, a.id);
 }
 
 PjrtError *lookupAddressable(Client_LookupAddressableDevice_Args &a) {
-  if (a.local_hardware_id != 0)
-    return noDevice(a.local_hardware_id);
-  a.addressable_device = &a.client->device;
-  return nullptr;
+  a.addressable_device = a.client->deviceOf(a.local_hardware_id);
+  return a.addressable_device ? nullptr
+                              : noDevice(*a.client, a.local_hardware_id);
 }
 
 PjrtError *memories(Client_AddressableMemories_Args &a) {
-  a.addressable_memories = a.client->memories;
-  a.num_addressable_memories = 1;
+  a.addressable_memories = a.client->memories.data();
+  a.num_addressable_memories = a.client->memories.size();
   return nullptr;
 }
 
@@ -134,8 +166,8 @@ PjrtError *defaultAssignment(Client_DefaultDeviceAssignment_Args &a) {
     return fail(Code::unimplemented,
                 std::to_string(a.num_replicas) + " replicas and " +
                     std::to_string(a.num_partitions) +
-                    " partitions: knapper has one device; jit without "
-                    "shardings over several devices");
+                    " partitions: programs of knapper run on one device each; "
+                    "jit without shardings over several devices");
   if (!a.default_assignment || a.default_assignment_size < 1)
     return fail(Code::invalidArgument, "there is no room for the assignment");
   a.default_assignment[0] = 0;

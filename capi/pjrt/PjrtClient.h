@@ -1,7 +1,8 @@
 //===- PjrtClient.h - The CPU as OpenXLA's clients see it -----------------===//
 //
-// One client has one device, and that has one memory, "device", which is the
-// host's.
+// A client has one device, or as many as its option num_devices says. Each has
+// one memory, "device", which is the host's, and runs its programs in order;
+// the workers of all are the process's one pool.
 //
 //===----------------------------------------------------------------------===//
 #pragma once
@@ -13,36 +14,53 @@
 namespace knapper::pjrt {
 
 struct DeviceDescription {
+  int id;
   std::string kind; ///< the processor's name
-};
-
-struct Topology {
-  DeviceDescription *description;
+  std::string name; ///< "knapper:0"
 };
 
 struct Memory {
-  Client *client;
+  PjrtDevice *device;
+  std::string name;
 };
 
 struct PjrtDevice {
+  PjrtDevice(Client *client, int id, const std::string &kind);
+  PjrtDevice(const PjrtDevice &) = delete;
+  PjrtDevice &operator=(const PjrtDevice &) = delete;
+
   Client *client;
-  DeviceDescription *description;
+  DeviceDescription description;
+  Memory memory;
+  // As the interface asks for them: lists of one.
+  Memory *memories[1] = {&memory};
+  PjrtDevice *self[1] = {this};
+  std::shared_ptr<HostMemory> host = std::make_shared<HostMemory>();
   RunQueue runs = {};
 };
 
+struct Topology {
+  std::vector<DeviceDescription *> descriptions;
+};
+
 struct Client {
-  DeviceDescription description;
-  Topology topology{&description};
-  Memory memory{this};
-  PjrtDevice device{this, &description};
-  Memory *memories[1] = {&memory};
-  PjrtDevice *devices[1] = {&device};
-  DeviceDescription *descriptions[1] = {&description};
+  std::vector<std::unique_ptr<PjrtDevice>> owned; ///< number i has the id i
+  // As the interface asks for them.
+  std::vector<PjrtDevice *> devices;
+  std::vector<Memory *> memories;
+  Topology topology;
 
   std::string isa; ///< the best of this machine
   int threads = 0; ///< of a run; 0: one a core
-  std::shared_ptr<HostMemory> host = std::make_shared<HostMemory>();
+
+  void addDevices(int count, const std::string &kind);
+  /// Null: there is none.
+  PjrtDevice *deviceOf(int64_t id) const;
 };
+
+/// There is no such device: the error that says which there are.
+PjrtError *noDevice(const Client &client, int64_t id,
+                    Code code = Code::notFound);
 
 constexpr char kPlatform[] = "knapper";
 constexpr char kMemoryKind[] = "device";

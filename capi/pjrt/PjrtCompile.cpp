@@ -154,9 +154,13 @@ PjrtError *compile(Client_Compile_Args &a) {
   Settings settings = {{"model-format", "stablehlo"}};
   if (!a.client->isa.empty())
     settings.emplace_back("isa", a.client->isa);
+  int64_t id = 0;
   if (PjrtError *error = readCompileOptions(
-          {a.compile_options, a.compile_options_size}, settings))
+          {a.compile_options, a.compile_options_size}, settings, id))
     return error;
+  PjrtDevice *device = a.client->deviceOf(id);
+  if (!device)
+    return noDevice(*a.client, id, Code::invalidArgument);
   std::vector<knapper_option> options;
   for (const auto &[key, value] : settings)
     options.push_back({key.c_str(), value.c_str()});
@@ -172,7 +176,7 @@ PjrtError *compile(Client_Compile_Args &a) {
   std::shared_ptr<CompiledProgram> program;
   if (PjrtError *error = makeProgram(module, program))
     return error;
-  a.executable = new LoadedExecutable{a.client, std::move(program)};
+  a.executable = new LoadedExecutable{device, std::move(program)};
   return nullptr;
 }
 
@@ -197,6 +201,25 @@ PjrtError *readFile(const std::string &path, std::string &bytes) {
   return failed ? fail(Code::internal, "cannot read " + path) : nullptr;
 }
 
+/// Behind an artefact of a program that was compiled for another device than
+/// the first: which one. Clients load it without saying so again.
+struct DeviceMark {
+  char magic[8] = {'k', 'n', 'a', 'p', ' ', 'd', 'e', 'v'};
+  int64_t device = 0;
+};
+
+/// Takes the mark off.
+int64_t takeMark(std::string_view &bytes) {
+  DeviceMark mark, wanted;
+  if (bytes.size() < sizeof(mark))
+    return 0;
+  memcpy(&mark, bytes.data() + bytes.size() - sizeof(mark), sizeof(mark));
+  if (memcmp(mark.magic, wanted.magic, sizeof(mark.magic)) != 0)
+    return 0;
+  bytes.remove_suffix(sizeof(mark));
+  return mark.device;
+}
+
 PjrtError *serialize(Executable_Serialize_Args &a) {
   const char *base = std::getenv("TMPDIR");
   std::string path = std::string(base ? base : "/tmp") + "/knapper-XXXXXX";
@@ -210,6 +233,10 @@ PjrtError *serialize(Executable_Serialize_Args &a) {
   auto bytes = std::make_unique<std::string>();
   if (PjrtError *error = readFile(folder.file(), *bytes))
     return error;
+  DeviceMark mark;
+  mark.device = a.executable->device;
+  if (mark.device != 0)
+    bytes->append(reinterpret_cast<const char *>(&mark), sizeof(mark));
   give(*bytes, a.serialized_bytes, a.serialized_bytes_size);
   a.serialized_executable = bytes.release();
   a.serialized_executable_deleter = [](void *bytes) {
@@ -221,27 +248,32 @@ PjrtError *serialize(Executable_Serialize_Args &a) {
 PjrtError *deserialize(Executable_DeserializeAndLoad_Args &a) {
   if (!a.serialized_executable)
     return fail(Code::invalidArgument, "there is no executable");
+  std::string_view artefact(a.serialized_executable,
+                            a.serialized_executable_size);
+  int64_t id = takeMark(artefact);
   Settings settings;
   if (a.overridden_serialized_compile_options)
     if (PjrtError *error =
             readCompileOptions({a.overridden_serialized_compile_options,
                                 a.overridden_serialized_compile_options_size},
-                               settings))
+                               settings, id))
       return error;
+  PjrtDevice *device = a.client->deviceOf(id);
+  if (!device)
+    return noDevice(*a.client, id, Code::invalidArgument);
   if (!settings.empty())
     return fail(Code::invalidArgument,
                 "compiler_options change nothing in what is compiled; load it "
                 "without, or compile again");
   knapper_load_options load = loadOptions(*a.client);
   knapper_module *module = nullptr;
-  if (knapper_error *error =
-          knapper().load_memory(a.serialized_executable,
-                                a.serialized_executable_size, &load, &module))
+  if (knapper_error *error = knapper().load_memory(
+          artefact.data(), artefact.size(), &load, &module))
     return fail(error);
   std::shared_ptr<CompiledProgram> program;
   if (PjrtError *error = makeProgram(module, program))
     return error;
-  a.loaded_executable = new LoadedExecutable{a.client, std::move(program)};
+  a.loaded_executable = new LoadedExecutable{device, std::move(program)};
   return nullptr;
 }
 

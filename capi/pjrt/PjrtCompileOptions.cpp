@@ -112,41 +112,30 @@ PjrtError *oneDevice(std::string_view what, uint64_t count) {
               "the program is for " +
                   std::to_string(static_cast<int64_t>(count)) + " " +
                   std::string(what) +
-                  ", and knapper has one device; jit without shardings over "
-                  "several devices");
+                  ", and programs of knapper run on one device each; jit "
+                  "without shardings over several devices");
 }
 
-PjrtError *isFirstDevice(uint64_t id) {
-  if (id == 0)
-    return nullptr;
-  return fail(Code::invalidArgument,
-              "the program is for device " +
-                  std::to_string(static_cast<int64_t>(id)) +
-                  ", and there is one device, 0");
-}
-
-/// The devices of one computation.
-PjrtError *readDevices(std::string_view bytes) {
+/// The device of the one computation.
+PjrtError *readDevices(std::string_view bytes, int64_t &device) {
   ProtoReader reader(bytes);
   while (reader.next()) {
     if (reader.field != 1)
       continue;
     if (reader.isNumber()) {
-      if (PjrtError *error = isFirstDevice(reader.value))
-        return error;
+      device = static_cast<int64_t>(reader.value);
       continue;
     }
     ProtoReader packed(reader.bytes);
     while (packed.nextPacked())
-      if (PjrtError *error = isFirstDevice(packed.value))
-        return error;
+      device = static_cast<int64_t>(packed.value);
     if (packed.damaged())
       return damaged();
   }
   return reader.damaged() ? damaged() : nullptr;
 }
 
-PjrtError *readAssignment(std::string_view bytes) {
+PjrtError *readAssignment(std::string_view bytes, int64_t &device) {
   ProtoReader reader(bytes);
   PjrtError *error = nullptr;
   while (!error && reader.next()) {
@@ -155,12 +144,12 @@ PjrtError *readAssignment(std::string_view bytes) {
     else if (reader.isNumber() && reader.field == 2)
       error = oneDevice("partitions", reader.value);
     else if (reader.isBytes() && reader.field == 3)
-      error = readDevices(reader.bytes);
+      error = readDevices(reader.bytes, device);
   }
   return error || !reader.damaged() ? error : damaged();
 }
 
-PjrtError *readBuildOptions(std::string_view bytes) {
+PjrtError *readBuildOptions(std::string_view bytes, int64_t &device) {
   ProtoReader reader(bytes);
   PjrtError *error = nullptr;
   while (!error && reader.next()) {
@@ -169,14 +158,15 @@ PjrtError *readBuildOptions(std::string_view bytes) {
     else if (reader.isNumber() && reader.field == 5)
       error = oneDevice("partitions", reader.value);
     else if (reader.isBytes() && reader.field == 9)
-      error = readAssignment(reader.bytes);
+      error = readAssignment(reader.bytes, device);
   }
   return error || !reader.damaged() ? error : damaged();
 }
 
 } // namespace
 
-PjrtError *readCompileOptions(std::string_view bytes, Settings &settings) {
+PjrtError *readCompileOptions(std::string_view bytes, Settings &settings,
+                              int64_t &device) {
   ProtoReader reader(bytes);
   PjrtError *error = nullptr;
   while (!error && reader.next()) {
@@ -184,7 +174,7 @@ PjrtError *readCompileOptions(std::string_view bytes, Settings &settings) {
       error = fail(Code::unimplemented,
                    "the arguments come in a tuple; give them one by one");
     else if (reader.isBytes() && reader.field == 3)
-      error = readBuildOptions(reader.bytes);
+      error = readBuildOptions(reader.bytes, device);
     else if (reader.isBytes() && reader.field == 7)
       error = readOverride(reader.bytes, settings);
   }

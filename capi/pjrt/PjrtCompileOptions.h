@@ -14,7 +14,9 @@ using Settings = std::vector<std::pair<std::string, std::string>>;
 /// user's `compiler_options` are the names that knapper.compile takes. XLA's
 /// own debug options, which every caller sends, mean nothing here. Errors:
 /// damaged bytes; an option that there is not, with the nearest; more than one
-/// replica or partition; another device; arguments in a tuple.
-PjrtError *readCompileOptions(std::string_view bytes, Settings &settings);
+/// replica or partition; arguments in a tuple. `device`: the id of the device
+/// that is asked for, left as it is where none is.
+PjrtError *readCompileOptions(std::string_view bytes, Settings &settings,
+                              int64_t &device);
 
 } // namespace knapper::pjrt

@@ -8,7 +8,7 @@ namespace knapper::pjrt {
 namespace {
 
 PjrtError *id(DeviceDescription_Id_Args &a) {
-  a.id = 0;
+  a.id = a.device_description->id;
   return nullptr;
 }
 
@@ -28,21 +28,18 @@ PjrtError *kind(DeviceDescription_Kind_Args &a) {
   return nullptr;
 }
 
-constexpr char kDevice[] = "knapper:0";
-constexpr char kMemory[] = "knapper:0 memory";
-
 PjrtError *debugString(DeviceDescription_DebugString_Args &a) {
-  give(kDevice, a.debug_string, a.debug_string_size);
+  give(a.device_description->name, a.debug_string, a.debug_string_size);
   return nullptr;
 }
 
 PjrtError *toString(DeviceDescription_ToString_Args &a) {
-  give(kDevice, a.to_string, a.to_string_size);
+  give(a.device_description->name, a.to_string, a.to_string_size);
   return nullptr;
 }
 
 PjrtError *description(Device_GetDescription_Args &a) {
-  a.device_description = a.device->description;
+  a.device_description = &a.device->description;
   return nullptr;
 }
 
@@ -52,23 +49,23 @@ PjrtError *isAddressable(Device_IsAddressable_Args &a) {
 }
 
 PjrtError *hardwareId(Device_LocalHardwareId_Args &a) {
-  a.local_hardware_id = 0;
+  a.local_hardware_id = a.device->description.id;
   return nullptr;
 }
 
 PjrtError *memories(Device_AddressableMemories_Args &a) {
-  a.memories = a.device->client->memories;
+  a.memories = a.device->memories;
   a.num_memories = 1;
   return nullptr;
 }
 
 PjrtError *defaultMemory(Device_DefaultMemory_Args &a) {
-  a.memory = &a.device->client->memory;
+  a.memory = &a.device->memory;
   return nullptr;
 }
 
 PjrtError *stats(Device_MemoryStats_Args &a) {
-  HostMemoryStats stats = a.device->client->host->stats();
+  HostMemoryStats stats = a.device->host->stats();
   // A caller of another version may have a shorter struct.
   Device_MemoryStats_Args all{};
   static_cast<Head &>(all) = a;
@@ -85,7 +82,7 @@ PjrtError *stats(Device_MemoryStats_Args &a) {
 }
 
 PjrtError *memoryId(Memory_Id_Args &a) {
-  a.id = 0;
+  a.id = a.memory->device->description.id;
   return nullptr;
 }
 
@@ -100,17 +97,17 @@ PjrtError *memoryKindId(Memory_Kind_Id_Args &a) {
 }
 
 PjrtError *memoryDebugString(Memory_DebugString_Args &a) {
-  give(kMemory, a.debug_string, a.debug_string_size);
+  give(a.memory->name, a.debug_string, a.debug_string_size);
   return nullptr;
 }
 
 PjrtError *memoryToString(Memory_ToString_Args &a) {
-  give(kMemory, a.to_string, a.to_string_size);
+  give(a.memory->name, a.to_string, a.to_string_size);
   return nullptr;
 }
 
 PjrtError *memoryDevices(Memory_AddressableByDevices_Args &a) {
-  a.devices = a.memory->client->devices;
+  a.devices = a.memory->device->self;
   a.num_devices = 1;
   return nullptr;
 }
@@ -126,8 +123,8 @@ PjrtError *topologyVersion(TopologyDescription_PlatformVersion_Args &a) {
 }
 
 PjrtError *topologyDevices(TopologyDescription_GetDeviceDescriptions_Args &a) {
-  a.descriptions = &a.topology->description;
-  a.num_descriptions = 1;
+  a.descriptions = a.topology->descriptions.data();
+  a.num_descriptions = a.topology->descriptions.size();
   return nullptr;
 }
 

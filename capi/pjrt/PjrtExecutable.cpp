@@ -17,22 +17,37 @@ PjrtError *destroyLoaded(LoadedExecutable_Destroy_Args &a) {
 }
 
 PjrtError *executableOf(LoadedExecutable_GetExecutable_Args &a) {
-  a.executable = new PjrtExecutable{a.loaded_executable->program};
+  a.executable =
+      new PjrtExecutable{a.loaded_executable->program,
+                         a.loaded_executable->device->description.id};
   return nullptr;
 }
 
-/// A DeviceAssignmentProto: one replica, one computation, on device 0.
-constexpr char kAssignment[] = "\x08\x01\x10\x01\x1a\x03\x0a\x01\x00";
+/// As protobuf writes a number.
+std::string varint(size_t value) {
+  std::string text;
+  for (; value > 127; value >>= 7)
+    text += static_cast<char>((value & 127) | 128);
+  return text + static_cast<char>(value);
+}
 
 PjrtError *assignment(LoadedExecutable_GetDeviceAssignment_Args &a) {
-  give(kAssignment, a.serialized_bytes, a.serialized_bytes_size);
-  a.serialized_device_assignment = nullptr;
-  a.serialized_device_assignment_deleter = [](void *) {};
+  // A DeviceAssignmentProto: one replica, one computation, on the device.
+  std::string devices =
+      varint(static_cast<size_t>(a.executable->device->description.id));
+  std::string inner = "\x0a" + varint(devices.size()) + devices;
+  auto bytes = std::make_unique<std::string>("\x08\x01\x10\x01\x1a" +
+                                             varint(inner.size()) + inner);
+  give(*bytes, a.serialized_bytes, a.serialized_bytes_size);
+  a.serialized_device_assignment = bytes.release();
+  a.serialized_device_assignment_deleter = [](void *bytes) {
+    delete static_cast<std::string *>(bytes);
+  };
   return nullptr;
 }
 
 PjrtError *devices(LoadedExecutable_AddressableDevices_Args &a) {
-  a.addressable_devices = a.executable->client->devices;
+  a.addressable_devices = a.executable->device->self;
   a.num_addressable_devices = 1;
   return nullptr;
 }

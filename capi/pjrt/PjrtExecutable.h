@@ -37,10 +37,11 @@ struct CompiledProgram {
 
 struct PjrtExecutable {
   std::shared_ptr<CompiledProgram> program;
+  int device; ///< id of the one that it was compiled for
 };
 
 struct LoadedExecutable {
-  Client *client;
+  PjrtDevice *device; ///< that it runs on
   std::shared_ptr<CompiledProgram> program;
   std::atomic<bool> deleted = false;
 };
@@ -53,5 +54,6 @@ void setCompileFunctions(PjrtApi &api);
 void setExecutableFunctions(PjrtApi &api);
 void setExecuteFunctions(PjrtApi &api);
 void setLayoutExtension(PjrtApi &api);
+void setProfilerExtension(PjrtApi &api);
 
 } // namespace knapper::pjrt

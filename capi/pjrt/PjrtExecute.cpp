@@ -1,5 +1,6 @@
 // Runs: short ones have ended when the function returns, others go on.
 #include "capi/pjrt/PjrtExecutable.h"
+#include "capi/pjrt/PjrtProfiler.h"
 #include <array>
 #include <chrono>
 #include <optional>
@@ -57,11 +58,12 @@ constexpr int64_t kShortNanoseconds = 100'000;
 
 /// A call's arguments and results; the module has its own number of them.
 struct ProgramCall {
-  explicit ProgramCall(std::shared_ptr<CompiledProgram> of)
-      : program(std::move(of)), inputs(program->inputs.size()),
+  ProgramCall(std::shared_ptr<CompiledProgram> of, const PjrtDevice &device)
+      : program(std::move(of)), device(device), inputs(program->inputs.size()),
         outputs(program->outputs.size()) {}
 
   std::shared_ptr<CompiledProgram> program;
+  const PjrtDevice &device;
   Few<std::shared_ptr<HostBlock>> inputs, outputs;
 
   /// Null where all went well.
@@ -94,10 +96,22 @@ knapper_error *ProgramCall::run() {
     made[i] = tensor(program->outputs[i], *outputs[i]);
   auto start = std::chrono::steady_clock::now();
   knapper_result *result = nullptr;
-  if (knapper_error *error = knapper().run(
-          program->module, given.data(), static_cast<int32_t>(count),
-          made.data(), static_cast<int32_t>(results), &result))
+  knapper_run_options options = KNAPPER_RUN_OPTIONS_INIT;
+  char *profile = nullptr;
+  auto began = std::chrono::system_clock::now().time_since_epoch();
+  if (isRecorded())
+    options.profile = &profile;
+  knapper_error *error = knapper().run_with(
+      program->module, given.data(), static_cast<int32_t>(count), made.data(),
+      static_cast<int32_t>(results), options.profile ? &options : nullptr,
+      &result);
+  std::unique_ptr<char, void (*)(char *)> text(profile,
+                                               knapper().string_release);
+  if (error)
     return error;
+  if (profile)
+    recordRun({device.description.id, std::chrono::nanoseconds(began).count(),
+               profile});
   knapper().result_release(result);
   program->lastNanoseconds =
       std::chrono::nanoseconds(std::chrono::steady_clock::now() - start)
@@ -150,6 +164,13 @@ PjrtError *prepare(LoadedExecutable_Execute_Args &a, ProgramCall &call) {
     const ArrayInfo &wanted = program.inputs[i];
     if (!buffer)
       return fail(Code::invalidArgument, "an argument is null");
+    if (buffer->device != a.executable->device)
+      return fail(Code::invalidArgument,
+                  "argument " + std::to_string(i) + " is on " +
+                      buffer->device->description.name +
+                      ", the program runs on " +
+                      a.executable->device->description.name +
+                      "; put it there with jax.device_put");
     if (buffer->type != wanted.type || buffer->dims != wanted.dims)
       return wrongArgument(i, wanted, *buffer);
     call.inputs[i] = buffer->read();
@@ -162,7 +183,7 @@ PjrtError *prepare(LoadedExecutable_Execute_Args &a, ProgramCall &call) {
         a.argument_lists[0][from]->isOnly(call.inputs[from]))
       call.outputs[i] = call.inputs[from];
     else
-      call.outputs[i] = std::make_shared<HostBlock>(a.executable->client->host,
+      call.outputs[i] = std::make_shared<HostBlock>(a.executable->device->host,
                                                     program.outputs[i].bytes);
   }
   // Also where the run fails: what they held may be overwritten by then.
@@ -207,9 +228,9 @@ PjrtError *execute(LoadedExecutable_Execute_Args &a) {
 
   std::optional<ProgramCall> here;
   std::unique_ptr<ProgramCall> there;
-  ProgramCall &call =
-      now ? here.emplace(executable.program)
-          : *(there = std::make_unique<ProgramCall>(executable.program));
+  ProgramCall &call = now ? here.emplace(executable.program, *executable.device)
+                          : *(there = std::make_unique<ProgramCall>(
+                                  executable.program, *executable.device));
   if (PjrtError *error = prepare(a, call))
     return error;
   std::shared_ptr<Completion> done;
@@ -221,7 +242,7 @@ PjrtError *execute(LoadedExecutable_Execute_Args &a) {
   for (size_t i = 0; i < results; ++i) {
     const ArrayInfo &info = program.outputs[i];
     buffers[i] =
-        std::make_unique<Buffer>(executable.client, info.type, info.dims,
+        std::make_unique<Buffer>(executable.device, info.type, info.dims,
                                  info.bytes, call.outputs[i], done);
   }
   std::unique_ptr<PluginEvent, void (*)(PluginEvent *)> event(makeEvent(done),
@@ -230,7 +251,7 @@ PjrtError *execute(LoadedExecutable_Execute_Args &a) {
     call.claim(1);
     auto pending = std::make_shared<PendingCall>(
         PendingCall{std::move(there), std::move(before), done});
-    executable.client->device.runs.add([pending] { pending->run(); });
+    executable.device->runs.add([pending] { pending->run(); });
   }
   for (size_t i = 0; i < results; ++i)
     a.output_lists[0][i] = buffers[i].release();

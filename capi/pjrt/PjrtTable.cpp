@@ -89,6 +89,7 @@ PjrtApi makeTable() {
   setExecutableFunctions(api);
   setExecuteFunctions(api);
   setLayoutExtension(api);
+  setProfilerExtension(api);
   return api;
 }
 

@@ -47,7 +47,22 @@ std::vector<int64_t> denseStrides(const int64_t *dims, size_t rank,
   return strides;
 }
 
+/// Where a new array lies: in the memory or on the device that is named, or on
+/// the first.
+PjrtDevice *placeOf(const Client &client, PjrtDevice *device,
+                    const Memory *memory) {
+  return memory ? memory->device : device ? device : client.devices.front();
+}
+
+PjrtError *otherClient() {
+  return fail(Code::invalidArgument,
+              "the device or the memory is another client's");
+}
+
 PjrtError *fromHost(Client_BufferFromHostBuffer_Args &a) {
+  PjrtDevice *place = placeOf(*a.client, a.device, a.memory);
+  if (place->client != a.client)
+    return otherClient();
   std::optional<size_t> bytes = arrayBytes(a.type, a.dims, a.num_dims);
   if (!bytes)
     return badArray(a.type, a.dims, a.num_dims);
@@ -71,11 +86,11 @@ PjrtError *fromHost(Client_BufferFromHostBuffer_Args &a) {
     auto released = std::make_shared<Completion>();
     std::unique_ptr<PluginEvent> event(makeEvent(released));
     block = std::make_shared<HostBlock>(const_cast<void *>(a.data), released);
-    a.buffer = new Buffer(a.client, a.type, std::move(dims), *bytes, block);
+    a.buffer = new Buffer(place, a.type, std::move(dims), *bytes, block);
     a.done_with_host_buffer = event.release();
     return nullptr;
   }
-  block = std::make_shared<HostBlock>(a.client->host, *bytes);
+  block = std::make_shared<HostBlock>(place->host, *bytes);
   if (*bytes && dense)
     memcpy(block->data(), a.data, *bytes);
   else if (*bytes)
@@ -83,7 +98,7 @@ PjrtError *fromHost(Client_BufferFromHostBuffer_Args &a) {
                 denseStrides(a.dims, a.num_dims, element).data(),
                 static_cast<const char *>(a.data), a.byte_strides, a.dims,
                 a.num_dims, element);
-  a.buffer = new Buffer(a.client, a.type, std::move(dims), *bytes, block);
+  a.buffer = new Buffer(place, a.type, std::move(dims), *bytes, block);
   a.done_with_host_buffer = done;
   return nullptr;
 }
@@ -191,29 +206,30 @@ PjrtError *rawToHost(Buffer_CopyRawToHost_Args &a) {
   return nullptr;
 }
 
-/// Arrays are not changed, so a copy on the same device shares the memory. Own
-/// memory does not overwrite what is shared (donation looks at the owners).
-PjrtError *share(Buffer &source, Buffer *&copy) {
+/// Arrays are not changed and all devices read the host's memory, so a copy
+/// shares it. Own memory does not overwrite what is shared (donation looks at
+/// the owners).
+PjrtError *share(Buffer &source, PjrtDevice *place, Buffer *&copy) {
   std::shared_ptr<HostBlock> block = source.read();
   if (!block)
     return deletedBuffer("copied");
-  copy = new Buffer(source.client, source.type, source.dims, source.bytes,
+  copy = new Buffer(place, source.type, source.dims, source.bytes,
                     std::move(block), source.ready);
   return nullptr;
 }
 
 PjrtError *toDevice(Buffer_CopyToDevice_Args &a) {
-  if (!a.dst_device || a.dst_device->client != a.buffer->client)
+  if (!a.dst_device || a.dst_device->client != a.buffer->device->client)
     return fail(Code::unimplemented, "copies to another client go through the "
                                      "host's memory");
-  return share(*a.buffer, a.dst_buffer);
+  return share(*a.buffer, a.dst_device, a.dst_buffer);
 }
 
 PjrtError *toMemory(Buffer_CopyToMemory_Args &a) {
-  if (!a.dst_memory || a.dst_memory->client != a.buffer->client)
+  if (!a.dst_memory || a.dst_memory->device->client != a.buffer->device->client)
     return fail(Code::unimplemented, "copies to another client go through the "
                                      "host's memory");
-  return share(*a.buffer, a.dst_buffer);
+  return share(*a.buffer, a.dst_memory->device, a.dst_buffer);
 }
 
 PjrtError *uninitialised(Client_CreateUninitializedBuffer_Args &a) {
@@ -223,10 +239,13 @@ PjrtError *uninitialised(Client_CreateUninitializedBuffer_Args &a) {
     return badArray(a.shape_element_type, a.shape_dims, a.shape_num_dims);
   if (PjrtError *error = checkLayout(a.shape_layout, a.shape_num_dims))
     return error;
-  auto block = std::make_shared<HostBlock>(a.client->host, *bytes);
+  PjrtDevice *place = placeOf(*a.client, a.device, a.memory);
+  if (place->client != a.client)
+    return otherClient();
+  auto block = std::make_shared<HostBlock>(place->host, *bytes);
   memset(block->data(), 0, *bytes);
   a.buffer = new Buffer(
-      a.client, a.shape_element_type,
+      place, a.shape_element_type,
       std::vector<int64_t>(a.shape_dims, a.shape_dims + a.shape_num_dims),
       *bytes, std::move(block));
   return nullptr;
@@ -240,10 +259,13 @@ PjrtError *view(Client_CreateViewOfDeviceBuffer_Args &a) {
     return error;
   if (!a.device_buffer_ptr && *bytes)
     return fail(Code::invalidArgument, "the memory is null");
+  PjrtDevice *place = placeOf(*a.client, a.device, a.memory);
+  if (place->client != a.client)
+    return otherClient();
   std::vector<int64_t> dims(a.dims, a.dims + a.num_dims);
   auto block = std::make_shared<HostBlock>(
       a.device_buffer_ptr, a.on_delete_callback, a.on_delete_callback_arg);
-  a.buffer = new Buffer(a.client, a.element_type, std::move(dims), *bytes,
+  a.buffer = new Buffer(place, a.element_type, std::move(dims), *bytes,
                         std::move(block));
   return nullptr;
 }

@@ -197,7 +197,6 @@ Status HloImporter::importOp(Operation &op, HloFrame &frame) {
   }
   if (frame.lift && row && !isLiftable(kind))
     row = nullptr;
-  size_t before = missing.size();
   LogicalResult built = failure();
   // So rows find results of types that there are. What is missing in functions
   // and regions is said there.
@@ -222,9 +221,10 @@ Status HloImporter::importOp(Operation &op, HloFrame &frame) {
       n.error->where = n.where();
     return *n.error;
   }
-  // Of an op with regions, what is missing in them says it.
+  // Of an op with regions, what is missing in them or in what they read says
+  // it.
   if (n.missing || mlir::failed(built)) {
-    if (!n.missing && missing.size() == before)
+    if (!n.missing && missing.empty())
       return internalError("the row gives no result and no reason", n.where());
     std::string shapes;
     for (Value value : n.operands)

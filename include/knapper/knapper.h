@@ -363,8 +363,11 @@ typedef struct {
                                On a CPU a user error. */
   void *stream;             /* of in_stream; CUDA: a CUstream, NULL is the legacy
                                default stream */
+  char **profile;           /* unless NULL, a clock is around every launch, and
+                               the JSON of knapper_profile is put here; not with
+                               check_only or in_stream */
 } knapper_run_options;
-#define KNAPPER_RUN_OPTIONS_INIT {sizeof(knapper_run_options), 0, 0, 0, 0}
+#define KNAPPER_RUN_OPTIONS_INIT {sizeof(knapper_run_options), 0, 0, 0, 0, 0}
 /* knapper_run with options, which may be NULL. */
 KNAPPER_API knapper_error *
 knapper_run_with(knapper_module *module, const knapper_tensor *inputs,
@@ -454,6 +457,11 @@ knapper_compile(const knapper_compile_options *options,
  * knapper_string_release. */
 KNAPPER_API knapper_error *
 knapper_inspect(const knapper_compile_options *options, char **json);
+/* The model as portable StableHLO text, for other accelerators' compilers.
+ * Every size must be a number (option "dim"); what StableHLO has no spelling
+ * for is a user error that lists it. Release with knapper_string_release. */
+KNAPPER_API knapper_error *
+knapper_translate(const knapper_compile_options *options, char **text);
 /* The self-contained HTML report of a module. Release with
  * knapper_string_release. */
 KNAPPER_API knapper_error *knapper_explain(const knapper_module *module,

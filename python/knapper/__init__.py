@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from knapper.arguments import TensorInfo
 from knapper.cancellation import Cancellation
-from knapper.compiler import compile, inspect, verify
+from knapper.compiler import compile, inspect, translate, verify
 from knapper.devices import devices
 from knapper.errors import DeviceError, Error, InternalError, UserError
 from knapper.bound import Bound
@@ -63,6 +63,7 @@ __all__ = [
     "load_operators",
     "quantize",
     "register_operator",
+    "translate",
     "unregister_operator",
     "verify",
     "version",

@@ -229,6 +229,23 @@ def inspect(model: Model, **options: Unpack[CompileOptions]) -> dict[str, Any]:
     return json.loads(take_string(text))
 
 
+def translate(model: Model, **options: Unpack[CompileOptions]) -> str:
+    """A model as portable StableHLO text, for other accelerators' compilers.
+    Every size must be a number (`dim="batch=1"`).
+
+    Raises UserError with everything that StableHLO has no spelling for.
+    """
+    check_names(options, "translate", ())
+    from_torch.refuse_module(model, "translate")
+    keep: list[object] = []
+    request = _request(model, options, keep)
+    text = ctypes.c_void_p()
+    check(
+        library.library().knapper_translate(ctypes.byref(request), ctypes.byref(text))
+    )
+    return take_string(text)
+
+
 def verify(
     model: Model,
     inputs: Any,

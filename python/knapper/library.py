@@ -105,6 +105,7 @@ class CRunOptions(ctypes.Structure):
         ("check_only", c_int32),
         ("in_stream", c_int32),
         ("stream", c_void_p),
+        ("profile", POINTER(c_void_p)),
     ]
 
 
@@ -230,6 +231,7 @@ _FUNCTIONS = {
         [POINTER(CCompileOptions), _TENSORS, c_int32, _OUT],
     ),
     "knapper_inspect": (c_void_p, [POINTER(CCompileOptions), _OUT]),
+    "knapper_translate": (c_void_p, [POINTER(CCompileOptions), _OUT]),
     "knapper_explain_with": (
         c_void_p,
         [c_void_p, POINTER(CExplainOptions), _OUT, _OUT],

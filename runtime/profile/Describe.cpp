@@ -250,14 +250,20 @@ std::string describeModule(const Module &module) {
 
 Expected<std::string> profileModule(Module &module,
                                     std::span<const knapper_tensor> inputs) {
+  RunResult result;
+  return profileRun(module, inputs, {}, result, {});
+}
+
+Expected<std::string> profileRun(Module &module,
+                                 std::span<const knapper_tensor> inputs,
+                                 std::span<const knapper_tensor> outputs,
+                                 RunResult &result, RunOptions options) {
   std::vector<LaunchTime> times;
   std::vector<LaunchEvent> events;
-  RunResult result;
-  RunOptions options;
   options.profile = &times;
   options.events = &events;
   auto start = std::chrono::steady_clock::now();
-  if (Status s = module.run(inputs, {}, result, options); !s)
+  if (Status s = module.run(inputs, outputs, result, options); !s)
     return s.takeError();
   int64_t total = std::chrono::duration_cast<std::chrono::nanoseconds>(
                       std::chrono::steady_clock::now() - start)

@@ -20,5 +20,10 @@ std::string describeModule(const Module &module);
 /// "launch" being an index into "launches".
 Expected<std::string> profileModule(Module &module,
                                     std::span<const knapper_tensor> inputs);
+/// The same of a run with outputs and options of the caller's.
+Expected<std::string> profileRun(Module &module,
+                                 std::span<const knapper_tensor> inputs,
+                                 std::span<const knapper_tensor> outputs,
+                                 RunResult &result, RunOptions options);
 
 } // namespace knapper

@@ -104,6 +104,25 @@ def test_everything_missing_at_once():
     assert text.count("artefacts_test.py:") >= 2
 
 
+LOOP_OF_WHAT_IS_MISSING = b"""module { func.func public @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %m = stablehlo.custom_call @nobodys(%x) : (tensor<4xf32>) -> tensor<4xf32>
+  %i = stablehlo.constant dense<0> : tensor<i32>
+  %n = stablehlo.constant dense<3> : tensor<i32>
+  %e = stablehlo.constant dense<1> : tensor<i32>
+  %w:2 = stablehlo.while(%a = %i, %y = %x) : tensor<i32>, tensor<4xf32>
+  cond { %t = stablehlo.compare LT, %a, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
+    stablehlo.return %t : tensor<i1> }
+  do { %b = stablehlo.add %a, %e : tensor<i32>
+    stablehlo.return %b, %m : tensor<i32>, tensor<4xf32> }
+  return %w#1 : tensor<4xf32> } }"""
+
+
+def test_a_loop_that_reads_what_is_missing():
+    with pytest.raises(knapper.UserError) as caught:
+        knapper.compile(LOOP_OF_WHAT_IS_MISSING, model_format="stablehlo", cache=False)
+    assert "target 'nobodys'" in str(caught.value) and "while(" not in str(caught.value)
+
+
 def test_sizes_that_a_call_decides():
     shapes = jax.export.symbolic_args_specs(X, "n, 5")
     text = refusal(program(lambda x: jnp.cumsum(x, 0), shapes))

@@ -31,6 +31,7 @@ LOWER = np.linalg.cholesky(SQUARE).astype(np.float32)
 Z, W = ((random.standard_normal((4, 5)) + 1j * random.standard_normal((4, 5))).astype(np.complex64) for _ in range(2))
 TABLE = (np.arange(10000) * (1 - 1j)).astype(np.complex64).reshape(100, 100)
 INDICES = np.array([1, 3], np.int32)
+EIGHTS = [(X * 3).astype(t) for t in (jnp.float8_e4m3, jnp.float8_e3m4, jnp.float8_e4m3b11fnuz, jnp.float8_e4m3fn, jnp.float8_e5m2)]
 
 
 def key(seed):
@@ -47,6 +48,7 @@ CASES = {
     "argument not read": (lambda x, y: x, X, X),
     "one array twice": (lambda x: (x, x + 1, x), X),
     "types": (lambda x: [x.astype(t) for t in (jnp.bfloat16, jnp.float16, jnp.int8, jnp.uint32, bool)], X),
+    "floats of eight bits": (lambda x, *few: [x.astype(y.dtype) for y in few] + [y.astype(jnp.float32) * 2 for y in few] + list(few), X * 5, *EIGHTS),
     "transposed on the host": (lambda x: x + 1, X.T),
     "strided on the host": (lambda x: x + 1, X[::2, ::2]),
     "random": (lambda s: (jax.random.normal(key(s), (7, 5)), jax.random.permutation(key(s), 11)), SEED),
@@ -337,9 +339,31 @@ def dlpack():
     return "bf16 was handed on"
 
 
+def trace():
+    """jax.profiler shows the kernels, with their names and the lines of time."""
+    with tempfile.TemporaryDirectory() as folder:
+        function = jax.jit(lambda x: jnp.tanh(x @ x.T).sum(1))
+        jax.block_until_ready(function(X))
+        with jax.profiler.trace(folder):
+            for _ in range(3):
+                jax.block_until_ready(function(X))
+        jax.block_until_ready(function(X * 2))  # recorded no longer
+        planes = [p for file in Path(folder).rglob("*.xplane.pb") for p in jax.profiler.ProfileData.from_file(str(file)).planes]
+    ours = [line for p in planes if "knapper" in p.name for line in p.lines]
+    if len(ours) != 1:
+        return f"{[p.name for p in planes]}"
+    events = list(ours[0].events)
+    if len(events) % 3 or not events or not any("tanh" in e.name for e in events):
+        return f"{[e.name for e in events]}"
+    begins = [e.start_ns for e in events]
+    if begins != sorted(begins) or not all(0 <= e.duration_ns < 1e9 for e in events):
+        return "events are not in order"
+    return ""
+
+
 def main() -> int:
     found = {name: wrong(function, arguments) for name, (function, *arguments) in CASES.items()}
-    for check in (donation, refusal, effects, raising, serialised, options, memory, goes_on, fails_later, threads, dlpack):
+    for check in (donation, refusal, effects, raising, serialised, options, memory, goes_on, fails_later, threads, dlpack, trace):
         found[check.__name__] = check()
     bad = {name: what for name, what in found.items() if what}
     for name, what in bad.items():

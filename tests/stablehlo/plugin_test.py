@@ -29,6 +29,23 @@ def test_programs():
     assert done.returncode == 0, done.stdout + done.stderr[-2000:]
 
 
+def test_several_devices():
+    done = run(str(HERE / "on_devices.py"))
+    assert done.returncode == 0, done.stdout + done.stderr[-2000:]
+
+
+def test_a_number_of_devices_that_there_is_not():
+    code = "import knapper.jax; knapper.jax.install(num_devices=0); import jax; jax.devices('knapper')"
+    done = run("-c", code, PYTHONPATH=str(HERE.parents[1] / "python"))
+    assert "the option num_devices is 0; give 1 to 256" in done.stderr
+
+
+def test_devices_by_the_environment():
+    code = "import knapper.jax; knapper.jax.initialize(); import jax; print(jax.devices())"
+    done = run("-c", code, PYTHONPATH=str(HERE.parents[1] / "python"), JAX_PLATFORMS="knapper,cpu", KNAPPER_JAX_DEVICES="2")
+    assert done.stdout.strip() == "[knapper:0, knapper:1]", done.stdout + done.stderr[-2000:]
+
+
 def test_random_calls():
     done = run(str(HERE / "plugin_calls.py"), "--count", "150")
     assert done.returncode == 0 and "0 crashes, 0 hangs" in done.stdout, done.stdout[-500:] + done.stderr[-2000:]
@@ -154,10 +171,10 @@ COMPILE_OPTIONS = [
     (asked(b"cache-dir", f1=b"x"), "the nearest is 'cache_dir'"),
     (asked(b"target", f1=b"cuda"), "'target' is the platform's own to choose"),
     (message(f2=1), "the arguments come in a tuple"),
-    (message(f3=message(f4=2)), "is for 2 replicas, and knapper has one device"),
+    (message(f3=message(f4=2)), "is for 2 replicas, and programs of knapper run on one device each"),
     (message(f3=message(f5=8)), "is for 8 partitions"),
     (message(f3=message(f9=message(f1=2))), "is for 2 replicas"),
-    (message(f3=message(f9=message(f3=message(f1=b"\3")))), "is for device 3"),
+    (message(f3=message(f9=message(f3=message(f1=b"\3")))), "there is no device 3: there is one, 0; the option num_devices says how many"),
     (b"\x3a\x05ab", "the compile options are damaged"),
     (asked(b"cache_dir", f1=b"\xe3a"), "the compile options are damaged"),
     (b"\x0b", "the compile options are damaged"),

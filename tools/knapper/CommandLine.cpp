@@ -14,10 +14,10 @@ int knapper_command_line(int argc, const char *const *argv) {
   Session session;
   session.addOptions(app);
   for (AddCommand *add :
-       {addCompile, addRun, addBench, addCompare, addTune, addQuantize,
-        addRecords, addServe, addBenchServe, addReplay, addChat, addProfile,
-        addExplain, addInspect, addDevices, addCache, addVersion, addCompletion,
-        addManPages})
+       {addCompile,  addRun,     addBench,   addCompare,    addTune,
+        addQuantize, addRecords, addServe,   addBenchServe, addReplay,
+        addChat,     addProfile, addExplain, addInspect,    addTranslate,
+        addDevices,  addCache,   addVersion, addCompletion, addManPages})
     add(app, session);
   // Now: commands that are added later would inherit it.
   app.footer(

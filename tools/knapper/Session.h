@@ -51,7 +51,7 @@ using AddCommand = void(CLI::App &app, Session &session);
 AddCommand addCompile, addRun, addBench, addExplain, addInspect, addDevices,
     addCache, addCompare, addProfile, addTune, addQuantize, addRecords,
     addServe, addBenchServe, addReplay, addChat, addVersion, addCompletion,
-    addManPages;
+    addManPages, addTranslate;
 
 /// The error of a C API call, which is released.
 Status toStatus(knapper_error *error);

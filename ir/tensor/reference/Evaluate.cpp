@@ -28,9 +28,6 @@ std::string locationText(Location location) {
   return {};
 }
 
-namespace {
-
-/// Like evaluateSize, but a start or a pad may be negative.
 Expected<int64_t> evaluateOffset(Dim size, const SymbolValues &symbols) {
   std::string missing;
   std::optional<int64_t> value =
@@ -52,8 +49,6 @@ Expected<int64_t> evaluateOffset(Dim size, const SymbolValues &symbols) {
                        "' divides by zero or overflows for these sizes"),
                    {}, "run with smaller inputs");
 }
-
-} // namespace
 
 Expected<int64_t> evaluateSize(Dim size, const SymbolValues &symbols) {
   Expected<int64_t> value = evaluateOffset(size, symbols);

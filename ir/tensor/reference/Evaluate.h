@@ -74,6 +74,8 @@ Status bindSymbols(mlir::TypeRange types, llvm::ArrayRef<HostTensor> values,
 /// The size as a number; UserError when a symbol has no value, the arithmetic
 /// overflows or the size is negative.
 Expected<int64_t> evaluateSize(Dim size, const SymbolValues &symbols);
+/// The same of a number made of sizes (a start, a pad), which may be negative.
+Expected<int64_t> evaluateOffset(Dim size, const SymbolValues &symbols);
 
 /// Sizes of a type; UserError also when the tensor exceeds `maxBytes`.
 Expected<Shape> evaluateShape(mlir::Type type, const SymbolValues &symbols,

@@ -94,6 +94,17 @@ func.func @f(%y: tensor<?xf32, #ts.dims<"2*n + 1">>) -> tensor<i64> {
               HasSubstr("dim 0 is 6"));
 }
 
+TEST_F(Evaluate, NumbersMadeOfSizesMayBeNegative) {
+  const char *text = R"(
+func.func @f(%x: tensor<?xf32, #ts.dims<"s">>, %y: tensor<?xf32, #ts.dims<"t">>) -> tensor<i64> {
+  %0 = ts.size <"t - s"> : tensor<i64>
+  return %0 : tensor<i64>
+})";
+  auto result = run(text, {floats({4}, {1, 2, 3, 4}), floats({1}, {1})});
+  ASSERT_TRUE(result) << result.error().message();
+  EXPECT_THAT((*result)[0].load<int64_t>(), ElementsAre(-3));
+}
+
 TEST_F(Evaluate, LimitsSizes) {
   const char *text = R"(
 func.func @f(%x: tensor<?x?xf32, #ts.dims<"a", "b">>)

@@ -30,7 +30,8 @@ Results weight(WeightOp op, const Call &call) {
 }
 
 Results size(SizeOp op, const Call &call) {
-  Expected<int64_t> value = call.size(Dim(op.getSize()));
+  Expected<int64_t> value =
+      evaluateOffset(Dim(op.getSize()), call.context.symbols);
   if (!value)
     return value.takeError();
   return one(HostTensor::store<int64_t>(DType::i64, {}, {*value}));

@@ -33,7 +33,7 @@ def _asked_for() -> bool:
     return PLATFORM in named.split(",")
 
 
-def _register(threads: int) -> None:
+def _register(threads: int, num_devices: int) -> None:
     from jax._src import xla_bridge
 
     from knapper.jax import dlpack, lowerings
@@ -44,6 +44,8 @@ def _register(threads: int) -> None:
     options: dict[str, str | int] = {"library": str(library)}
     if threads:
         options["threads"] = threads
+    if num_devices != 1:
+        options["num_devices"] = num_devices
     xla_bridge.register_plugin(
         PLATFORM, library_path=str(plugin), options=options, priority=-100
     )
@@ -56,12 +58,16 @@ def initialize() -> None:
     those who ask for it: a default platform of somebody's whole program is not
     for a package to choose."""
     if _asked_for():
-        _register(int(os.environ.get("KNAPPER_JAX_THREADS", "0")))
+        _register(
+            int(os.environ.get("KNAPPER_JAX_THREADS", "0")),
+            int(os.environ.get("KNAPPER_JAX_DEVICES", "1")),
+        )
 
 
-def install(*, threads: int = 0) -> None:
+def install(*, threads: int = 0, num_devices: int = 1) -> None:
     """Makes Knapper the default platform of this process, with JAX's CPU beside
-    it. `threads` of a run; 0: one a core.
+    it. `threads` of a run; 0: one a core. `num_devices`: how many devices JAX
+    sees; each runs its programs in order beside the others.
 
     Call it before JAX has made an array or looked for devices. Raises UserError
     when that has happened.
@@ -75,6 +81,6 @@ def install(*, threads: int = 0) -> None:
             where="knapper.jax.install",
             hint="call it before the first array is made, or set JAX_PLATFORMS=knapper,cpu",
         )
-    _register(threads)
+    _register(threads, num_devices)
     if not _asked_for():
         jax.config.update("jax_platforms", f"{PLATFORM},cpu")
