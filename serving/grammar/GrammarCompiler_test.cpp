@@ -1,11 +1,14 @@
 #include "serving/grammar/GrammarCompiler.h"
 #include "serving/grammar/SchemaCheck.h"
 
+#include <atomic>
 #include <csignal>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <future>
 #include <gtest/gtest.h>
+#include <thread>
 #include <unistd.h>
 
 namespace knapper::serving {
@@ -268,6 +271,50 @@ TEST(GrammarCompiler, NoticesWhereNothingMayFollow) {
   auto next = cursor->next(true);
   ASSERT_TRUE(next);
   EXPECT_FALSE(next->canGoOn || next->canEnd);
+}
+
+/// Takes the calling thread off its core for 20 ms.
+void rest(int) {
+  timespec time{0, 20'000'000};
+  nanosleep(&time, nullptr);
+}
+
+TEST(GrammarCompiler, TimeOfAMaskIsTheProcessors) {
+  GrammarLimits limits;
+  limits.secondsPerToken = 0.01;
+  auto compiler = started(bytesAnd({}), limits);
+  ASSERT_TRUE(compiler);
+  auto made = compile(*compiler, {GrammarKind::regex, "[a-z]*"});
+  ASSERT_TRUE(made) << made.error().message();
+  auto cursor = (*made)->begin();
+  struct sigaction action{}, before{};
+  action.sa_handler = rest;
+  ASSERT_EQ(sigaction(SIGUSR1, &action, &before), 0);
+  // Masks are all that this thread makes: it is interrupted within them.
+  std::atomic<bool> done = false;
+  pthread_t filling = pthread_self();
+  std::thread interrupts([&] {
+    for (int i = 0; i < 20; ++i) {
+      pthread_kill(filling, SIGUSR1);
+      usleep(25000);
+    }
+    done = true;
+  });
+  std::string failed;
+  while (!done && failed.empty())
+    if (auto next = cursor->next(true); !next)
+      failed = next.error().message();
+  interrupts.join();
+  sigaction(SIGUSR1, &before, nullptr);
+  EXPECT_EQ(failed, "");
+  // One that takes longer is still refused.
+  limits.secondsPerToken = 0;
+  auto hasty = started(bytesAnd({}), limits);
+  made = compile(*hasty, {GrammarKind::regex, "[a-z]*"});
+  ASSERT_TRUE(made) << made.error().message();
+  auto late = (*made)->begin()->next(true);
+  ASSERT_FALSE(late);
+  EXPECT_NE(late.error().what.find("too long"), std::string::npos);
 }
 
 TEST(SchemaCheck, NamesTheKeywordAndItsPlace) {
