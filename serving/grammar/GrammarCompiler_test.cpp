@@ -273,6 +273,40 @@ TEST(GrammarCompiler, NoticesWhereNothingMayFollow) {
   EXPECT_FALSE(next->canGoOn || next->canEnd);
 }
 
+TEST(GrammarCompiler, GrammarsShareMasks) {
+  GrammarVocabulary vocabulary = bytesAnd({});
+  for (int32_t i = 0; i < 20000; ++i)
+    vocabulary.texts.push_back("w" + std::to_string(i));
+  auto library = GrammarLibrary::create(vocabulary);
+  ASSERT_TRUE(library);
+  auto grammar =
+      [&](const char *schema) -> std::shared_ptr<const TokenGrammar> {
+    auto bytes = (*library)->compile({GrammarKind::schema, schema});
+    if (!bytes)
+      return nullptr;
+    auto made = (*library)->load(*bytes, 1);
+    return made ? *made : nullptr;
+  };
+  const char *text = R"({"type": "array", "items": {"type": "string"}})";
+  auto first = grammar(text);
+  ASSERT_TRUE(first);
+  size_t alone = (*library)->maskBytes();
+  EXPECT_GT(alone, 2000u);
+  auto second = grammar(text);
+  ASSERT_TRUE(second);
+  EXPECT_EQ((*library)->maskBytes(), alone);
+  EXPECT_EQ(walk(*second, "[w,]"), walk(*first, "[w,]"));
+  first.reset();
+  EXPECT_EQ((*library)->maskBytes(), alone);
+  second.reset();
+  EXPECT_EQ((*library)->maskBytes(), 0u);
+  // Bytes that end too early are refused.
+  auto bytes = (*library)->compile({GrammarKind::regex, "[a-c]{2}"});
+  ASSERT_TRUE(bytes);
+  for (size_t size = 0; size < bytes->size(); ++size)
+    EXPECT_FALSE((*library)->load(bytes->substr(0, size), 1)) << size;
+}
+
 /// Takes the calling thread off its core for 20 ms.
 void rest(int) {
   timespec time{0, 20'000'000};
