@@ -2,6 +2,7 @@
 #include "capi/Handles.h"
 #include "knapper/llm.h"
 #include "runtime/base/DType.h"
+#include "serving/engine/LastingEngine.h"
 #include "serving/engine/LoadEngine.h"
 #include "serving/http/ApiService.h"
 #include "serving/http/LocalExchange.h"
@@ -71,6 +72,21 @@ Expected<EngineOptions> engineOptions(const knapper_llm_options &given) {
   return options;
 }
 
+Expected<LastingEngineOptions>
+lastingOptions(const knapper_llm_options &given) {
+  constexpr double longest = 86400;
+  LastingEngineOptions options;
+  if (!(given.hung_after <= longest))
+    return userError("is " + std::to_string(given.hung_after),
+                     "knapper_llm_options hung_after",
+                     "seconds, at most 86400; below 0 for never");
+  bool isCpu = !given.target || std::string_view(given.target) == "cpu";
+  options.hungSeconds = given.hung_after > 0   ? given.hung_after
+                        : given.hung_after < 0 ? 0
+                                               : hungSecondsOf(isCpu);
+  return options;
+}
+
 Status notNull(const void *pointer, const char *name) {
   if (pointer)
     return success();
@@ -110,7 +126,12 @@ knapper_error *knapper_llm_load(const char *folder,
       TRY(checkSameTokens(*served->texts, given.draft_model));
     ApiServiceOptions service;
     ASSIGN_OR_RETURN(service.grammars, startGrammars(*served->texts));
-    ASSIGN_OR_RETURN(served->engine, loadEngine(folder, how));
+    ASSIGN_OR_RETURN(LastingEngineOptions lasting, lastingOptions(given));
+    ASSIGN_OR_RETURN(served->engine, makeLastingEngine(
+                                         [how, place = std::string(folder)] {
+                                           return loadEngine(place, how);
+                                         },
+                                         lasting));
     service.model = given.model_name ? given.model_name : nameOf(folder);
     service.version = knapper_version();
     served->service = std::make_unique<ApiService>(

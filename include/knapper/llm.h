@@ -39,13 +39,18 @@ typedef struct {
   const char *speculate;  /* "off" (NULL), "ngram", "draft": docs/serve.md */
   const char *draft_model;  /* folder, of "draft" */
   int32_t speculate_tokens; /* proposed at once; 0: 8 */
+  /* Seconds of one step after which the engine is taken to hang and is built
+   * again; 0: 4 on GPUs, never on CPUs; below 0: never. */
+  double hung_after;
 } knapper_llm_options;
 #define KNAPPER_LLM_OPTIONS_INIT {sizeof(knapper_llm_options)}
 
 /* Reads and compiles the model, or takes its program from the cache; blocks for
  * seconds. `options` may be NULL. Starts the engine's thread. User error: a
  * file or field that is missing, damaged or not known, with its name; device
- * error: memory. */
+ * error: memory. When the device is lost later, or a step hangs, the requests
+ * of that time end with status 503 and the model is loaded again in place;
+ * until then new ones get 503. */
 KNAPPER_API knapper_error *knapper_llm_load(const char *folder,
                                             const knapper_llm_options *options,
                                             knapper_llm **out);

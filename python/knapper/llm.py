@@ -20,8 +20,8 @@ import json
 import os
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from ctypes import POINTER, byref, c_char_p, c_int, c_int32, c_int64, c_size_t
-from ctypes import c_void_p
+from ctypes import POINTER, byref, c_char_p, c_double, c_int, c_int32, c_int64
+from ctypes import c_size_t, c_void_p
 from typing import Any
 
 import numpy as np
@@ -52,6 +52,7 @@ class _Options(ctypes.Structure):
         ("speculate", c_char_p),
         ("draft_model", c_char_p),
         ("speculate_tokens", c_int32),
+        ("hung_after", c_double),
     ]
 
 
@@ -162,7 +163,11 @@ class LLM:
         several at once, from the text before or by the model of the folder
         `draft_model`, at most `speculate_tokens`. They change no token.
     cache_dir: folder of compiled programs; None for the compiler's.
+    hung_after: seconds of one step after which the engine is taken to hang;
+        0 for 4 on GPUs and never on CPUs, below 0 for never.
 
+    A device that is lost, or a step that hangs, ends the requests of that time
+    with a DeviceError, and the model is loaded again in place.
     Loading blocks for seconds. Raises UserError for what is wrong in the folder
     or an argument, DeviceError where memory lacks. `close` (or the end of a
     `with`) gives the memory back when the last request has ended.
@@ -185,6 +190,7 @@ class LLM:
         draft_model: str | os.PathLike[str] | None = None,
         speculate_tokens: int = 8,
         cache_dir: str | os.PathLike[str] | None = None,
+        hung_after: float = 0,
     ) -> None:
         self._lib = _functions()
         if not isinstance(dtype, str):
@@ -200,6 +206,10 @@ class LLM:
         if not isinstance(target, str):
             raise WrongType(
                 f"target is {target!r}", where="target", hint="cpu or cuda"
+            )
+        if isinstance(hung_after, bool) or not isinstance(hung_after, (int, float)):
+            raise WrongType(
+                f"hung_after is {hung_after!r}", where="hung_after", hint="seconds"
             )
         options = _Options(
             size=ctypes.sizeof(_Options),
@@ -220,6 +230,7 @@ class LLM:
                 speculate_tokens, "speculate_tokens", "a count", least=1
             ),
             cache_dir=None if cache_dir is None else encode_path(cache_dir),
+            hung_after=hung_after,
         )
         handle = c_void_p()
         check(

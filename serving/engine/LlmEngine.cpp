@@ -106,7 +106,7 @@ Expected<uint64_t> LlmEngine::submit(Request request, EventSink sink) {
                      "later");
   uint64_t id = sequence->id = nextId++;
   submitted.emplace(id, std::move(sequence));
-  if (queued == 0 && published.running == 0)
+  if (held == 0 && submitted.size() == 1)
     lastProgress = now(); // nothing was to be done
   ++queued;
   woken.notify_all();
@@ -133,7 +133,7 @@ void LlmEngine::forgetStatistics() {
 EngineStatistics LlmEngine::statistics() const {
   std::lock_guard lock(mutex);
   EngineStatistics result = published;
-  bool busy = result.running > 0 || queued > 0;
+  bool busy = held > 0 || !submitted.empty();
   result.waiting = queued;
   result.secondsSinceProgress = busy ? now() - lastProgress : 0;
   return result;
@@ -205,6 +205,7 @@ bool LlmEngine::takeMessages() {
   bool forget = false;
   {
     std::unique_lock lock(mutex);
+    held = sequences.size();
     woken.wait(lock, [&] {
       return ending || forgetting || !submitted.empty() || !cancelled.empty() ||
              !sequences.empty();
@@ -212,6 +213,7 @@ bool LlmEngine::takeMessages() {
     if (sequences.empty())
       lastProgress = now(); // nothing was to be done
     sequences.merge(submitted);
+    held = sequences.size();
     forget = std::exchange(forgetting, false);
     toCancel.swap(cancelled);
     if (ending)

@@ -116,6 +116,7 @@ private:
   std::vector<uint64_t> cancelled;
   uint64_t nextId = 1;
   int32_t queued = 0; ///< submitted, and those that wait
+  size_t held = 0;    ///< sequences, when messages were taken last
   bool draining = false, ending = false, forgetting = false;
   EngineStatistics published;
   double lastProgress = 0; ///< seconds of the steady clock

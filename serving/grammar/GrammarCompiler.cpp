@@ -146,7 +146,8 @@ void GrammarCompiler::keep(const GrammarSpec &spec,
     return;
   kept.push_front({spec, grammar, bytes});
   keptBytes += bytes;
-  while (keptBytes > limits.cacheBytes) {
+  while (!kept.empty() &&
+         keptBytes + library->maskBytes() > limits.cacheBytes) {
     keptBytes -= kept.back().bytes;
     kept.pop_back();
   }

@@ -58,7 +58,7 @@ private:
   std::shared_ptr<GrammarHelper> helper;
   std::shared_ptr<GrammarLibrary> library;
   std::list<Kept> kept; ///< the latest first
-  size_t keptBytes = 0;
+  size_t keptBytes = 0; ///< without masks, which grammars share
   std::deque<std::shared_ptr<Job>> jobs; ///< that nobody works at
   std::list<std::shared_ptr<Job>> working;
   bool ending = false;

@@ -1,11 +1,14 @@
 #include "serving/grammar/GrammarCompiler.h"
 #include "serving/grammar/SchemaCheck.h"
 
+#include <atomic>
 #include <csignal>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <future>
 #include <gtest/gtest.h>
+#include <thread>
 #include <unistd.h>
 
 namespace knapper::serving {
@@ -268,6 +271,84 @@ TEST(GrammarCompiler, NoticesWhereNothingMayFollow) {
   auto next = cursor->next(true);
   ASSERT_TRUE(next);
   EXPECT_FALSE(next->canGoOn || next->canEnd);
+}
+
+TEST(GrammarCompiler, GrammarsShareMasks) {
+  GrammarVocabulary vocabulary = bytesAnd({});
+  for (int32_t i = 0; i < 20000; ++i)
+    vocabulary.texts.push_back("w" + std::to_string(i));
+  auto library = GrammarLibrary::create(vocabulary);
+  ASSERT_TRUE(library);
+  auto grammar =
+      [&](const char *schema) -> std::shared_ptr<const TokenGrammar> {
+    auto bytes = (*library)->compile({GrammarKind::schema, schema});
+    if (!bytes)
+      return nullptr;
+    auto made = (*library)->load(*bytes, 1);
+    return made ? *made : nullptr;
+  };
+  const char *text = R"({"type": "array", "items": {"type": "string"}})";
+  auto first = grammar(text);
+  ASSERT_TRUE(first);
+  size_t alone = (*library)->maskBytes();
+  EXPECT_GT(alone, 2000u);
+  auto second = grammar(text);
+  ASSERT_TRUE(second);
+  EXPECT_EQ((*library)->maskBytes(), alone);
+  EXPECT_EQ(walk(*second, "[w,]"), walk(*first, "[w,]"));
+  first.reset();
+  EXPECT_EQ((*library)->maskBytes(), alone);
+  second.reset();
+  EXPECT_EQ((*library)->maskBytes(), 0u);
+  // Bytes that end too early are refused.
+  auto bytes = (*library)->compile({GrammarKind::regex, "[a-c]{2}"});
+  ASSERT_TRUE(bytes);
+  for (size_t size = 0; size < bytes->size(); ++size)
+    EXPECT_FALSE((*library)->load(bytes->substr(0, size), 1)) << size;
+}
+
+/// Takes the calling thread off its core for 20 ms.
+void rest(int) {
+  timespec time{0, 20'000'000};
+  nanosleep(&time, nullptr);
+}
+
+TEST(GrammarCompiler, TimeOfAMaskIsTheProcessors) {
+  GrammarLimits limits;
+  limits.secondsPerToken = 0.01;
+  auto compiler = started(bytesAnd({}), limits);
+  ASSERT_TRUE(compiler);
+  auto made = compile(*compiler, {GrammarKind::regex, "[a-z]*"});
+  ASSERT_TRUE(made) << made.error().message();
+  auto cursor = (*made)->begin();
+  struct sigaction action{}, before{};
+  action.sa_handler = rest;
+  ASSERT_EQ(sigaction(SIGUSR1, &action, &before), 0);
+  // Masks are all that this thread makes: it is interrupted within them.
+  std::atomic<bool> done = false;
+  pthread_t filling = pthread_self();
+  std::thread interrupts([&] {
+    for (int i = 0; i < 20; ++i) {
+      pthread_kill(filling, SIGUSR1);
+      usleep(25000);
+    }
+    done = true;
+  });
+  std::string failed;
+  while (!done && failed.empty())
+    if (auto next = cursor->next(true); !next)
+      failed = next.error().message();
+  interrupts.join();
+  sigaction(SIGUSR1, &before, nullptr);
+  EXPECT_EQ(failed, "");
+  // One that takes longer is still refused.
+  limits.secondsPerToken = 0;
+  auto hasty = started(bytesAnd({}), limits);
+  made = compile(*hasty, {GrammarKind::regex, "[a-z]*"});
+  ASSERT_TRUE(made) << made.error().message();
+  auto late = (*made)->begin()->next(true);
+  ASSERT_FALSE(late);
+  EXPECT_NE(late.error().what.find("too long"), std::string::npos);
 }
 
 TEST(SchemaCheck, NamesTheKeywordAndItsPlace) {

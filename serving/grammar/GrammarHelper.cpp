@@ -153,6 +153,13 @@ bool limitSeconds(const GrammarLimits &limits) {
   if (null >= at)
     close(null);
   auto library = GrammarLibrary::create(vocabulary);
+  if (library) {
+    // Not while the model is loaded, unless somebody waits.
+    constexpr int quiet = 2000; // milliseconds
+    pollfd waits{socket, POLLIN, 0};
+    poll(&waits, 1, quiet);
+    (*library)->warm();
+  }
   while (true) {
     int file = receiveDescriptor(socket);
     if (file < 0)

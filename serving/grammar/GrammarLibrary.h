@@ -15,12 +15,18 @@ public:
   create(const GrammarVocabulary &vocabulary);
   ~GrammarLibrary();
 
-  /// The compiled grammar as text. UserError with what is wrong, also for what
-  /// the library would ignore. May take any time and memory.
+  /// The compiled grammar as bytes for a copy of this process. UserError with
+  /// what is wrong, also for what the library would ignore. May take any time
+  /// and memory.
   Expected<std::string> compile(const GrammarSpec &spec) const;
-  /// From such a text.
+  /// From such bytes.
   Expected<std::shared_ptr<const TokenGrammar>>
   load(const std::string &compiled, double secondsPerToken) const;
+  /// Of masks that grammars of `load` share, while there are any.
+  size_t maskBytes() const;
+  /// Compiles what most schemas have in common, so that later ones take less
+  /// time. Takes as long as a few of them.
+  void warm() const;
 
 private:
   struct Tokens;

@@ -35,7 +35,7 @@ struct GrammarLimits {
   uint64_t resultBytes = 16 << 20; ///< of what it makes, which is read here
   uint64_t cacheBytes = 256 << 20; ///< of compiled grammars that are kept
   size_t specBytes = 1 << 20;      ///< of the grammar's text
-  double secondsPerToken = 0.25;   ///< of one mask
+  double secondsPerToken = 0.25;   ///< of a processor, of one mask
 };
 
 /// The tokens of a model: what each adds to a text.

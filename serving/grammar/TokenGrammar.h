@@ -35,7 +35,8 @@ class TokenGrammar {
 public:
   virtual ~TokenGrammar() = default;
   virtual std::unique_ptr<GrammarCursor> begin() const = 0;
-  virtual size_t bytes() const = 0; ///< of memory, about
+  /// Of memory, about; without what it shares with others.
+  virtual size_t bytes() const = 0;
 };
 
 } // namespace knapper::serving

@@ -1,4 +1,4 @@
-"""Copies the grammar library's sources (setup/sources) without the front ends that nothing here calls, and mends one.
+"""Copies the grammar library's sources (setup/sources) without the front ends that nothing here calls, with some edits.
 
     prune_xgrammar.py SOURCES TARGET
 
@@ -19,6 +19,18 @@ EDITS = {
         (r'#include "lark_converter.h"\n', "", 1),
         (r"  return LarkToGrammar\(lark_string, tokenizer_info, named_grammars\);", '  XGRAMMAR_LOG(FATAL) << "Lark grammars are not supported";\n  XGRAMMAR_UNREACHABLE();', 1),
     ],
+    # Grammars share equal masks, which travel apart from the rest (CompiledForm.h).
+    "compiled_grammar_impl.h": [
+        (r"#include <cstdint>\n", "#include <cstdint>\n#include <memory>\n", 1),
+        (r"std::unordered_map<ParserState, AdaptiveTokenMask, ", "std::unordered_map<ParserState, std::shared_ptr<const AdaptiveTokenMask>, ", 1),
+    ],
+    "compiled_grammar.cc": [
+        (r'  result\["adaptive_token_mask_cache"\] = .*\n', "", 1),
+        (r'  if \(object.find\("adaptive_token_mask_cache"\) == object.end\(\)\) \{\n.*?\n  return std::nullopt;\n', "  return std::nullopt;\n", 1),
+        (r"MemorySize\(impl.grammar\) \+ MemorySize\(impl.adaptive_token_mask_cache\)", "MemorySize(impl.grammar)", 1),
+    ],
+    "grammar_compiler.cc": [(r"= cur_adaptive_token_mask_cache;", "= std::make_shared<const AdaptiveTokenMask>(std::move(cur_adaptive_token_mask_cache));", 2)],
+    "grammar_matcher.cc": [(r"= adaptive_token_mask_it->second;", "= *adaptive_token_mask_it->second;", 2)],
     # UTF-8 has neither surrogates nor longer forms than it needs.
     "grammar_functor.cc": [
         (r"      AddCharacterRange\(from, to, CodepointToPackedUTF8\(low\), CodepointToPackedUTF8\(end\)\);",

@@ -9,10 +9,11 @@ namespace knapper::serving {
 
 struct ApiError {
   int status = 400;
-  std::string message; ///< what, where, what is allowed
-  std::string param;   ///< the field's place in the JSON; empty: none
-  std::string code;    ///< a word for programs; empty: none
-  int retryAfter = 0;  ///< seconds, of 429 and 503
+  std::string message;    ///< what, where, what is allowed
+  std::string param;      ///< the field's place in the JSON; empty: none
+  std::string code;       ///< a word for programs; empty: none
+  int retryAfter = 0;     ///< seconds, of 429 and 503
+  std::string allow = {}; ///< methods, of 405
 
   std::string type() const;
   /// {"error": {...}}.

@@ -53,6 +53,8 @@ void ApiService::refuse(const Exchange &exchange, const ApiError &error) {
   HttpHeaders headers;
   if (error.retryAfter)
     headers.push_back({"Retry-After", std::to_string(error.retryAfter)});
+  if (!error.allow.empty())
+    headers.push_back({"Allow", error.allow});
   if (error.status == 401)
     headers.push_back({"WWW-Authenticate", "Bearer"});
   exchange->respond(error.status, "application/json", error.json(), headers);
@@ -153,6 +155,8 @@ void ApiService::handle(const Exchange &exchange) {
   error.code = other ? "method_not_allowed" : "not_found";
   error.message = other ? "this path takes " + std::string(other->method)
                         : "there is no such path";
+  if (other)
+    error.allow = other->method == "GET" ? "GET, HEAD" : other->method;
   refuse(exchange, error);
 }
 

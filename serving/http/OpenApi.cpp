@@ -3,6 +3,7 @@
 #include "serving/http/Embeddings.h"
 #include "serving/http/GenerationRequest.h"
 
+#include <algorithm>
 #include <map>
 
 namespace knapper::serving {
@@ -109,12 +110,37 @@ Json fieldSchema(std::string_view name) {
   return found == schemas.end() ? Json() : Json::parse(found->second);
 }
 
+/// A field that is null is as good as none.
+Json orNull(Json schema) {
+  if (auto type = schema.find("type"); type != schema.end()) {
+    if (!type->is_array())
+      *type = Json::array({*type});
+    if (std::find(type->begin(), type->end(), "null") == type->end())
+      type->push_back("null");
+  }
+  if (auto only = schema.find("const"); only != schema.end()) {
+    schema["enum"] = Json::array({*only});
+    schema.erase("const");
+  }
+  if (schema.contains("enum"))
+    schema["enum"].push_back(nullptr);
+  if (schema.contains("anyOf"))
+    schema["anyOf"].push_back({{"type", "null"}});
+  return schema;
+}
+
 Json objectSchema(const std::vector<FieldRow> &table,
                   std::vector<std::string> required) {
   Json properties = Json::object();
-  for (const FieldRow &row : table)
-    if (row.refusal.empty())
-      properties[std::string(row.name)] = fieldSchema(row.name);
+  for (const FieldRow &row : table) {
+    if (!row.refusal.empty())
+      continue;
+    std::string name(row.name);
+    bool must =
+        std::find(required.begin(), required.end(), name) != required.end();
+    properties[name] =
+        must ? fieldSchema(row.name) : orNull(fieldSchema(row.name));
+  }
   Json made = {{"type", "object"},
                {"properties", properties},
                {"additionalProperties", false}};
@@ -129,7 +155,7 @@ Json answerOf(const char *what, const char *type) {
 }
 
 Json pathOf(const char *method, const char *summary, const char *schema,
-            const char *type = "application/json") {
+            const char *type = "application/json", bool streams = false) {
   Json operation = {{"summary", summary}};
   if (schema)
     operation["requestBody"] = {
@@ -140,6 +166,9 @@ Json pathOf(const char *method, const char *summary, const char *schema,
                      Json{{"$ref", std::string("#/components/schemas/") +
                                        schema}}}}}}}};
   Json responses = {{"200", answerOf("the answer", type)}};
+  if (streams)
+    responses["200"]["content"]["text/event-stream"] = {
+        {"schema", Json{{"type", "string"}}}};
   if (schema)
     for (const char *status :
          {"400", "401", "403", "404", "413", "415", "429", "500", "503"})
@@ -172,9 +201,11 @@ std::string openApi(const std::string &version) {
       {"info", Json{{"title", "Knapper"}, {"version", version}}},
       {"paths",
        Json{{"/v1/chat/completions",
-             pathOf("post", "An answer to a conversation", "ChatRequest")},
+             pathOf("post", "An answer to a conversation", "ChatRequest",
+                    "application/json", true)},
             {"/v1/completions",
-             pathOf("post", "A text that goes on", "CompletionRequest")},
+             pathOf("post", "A text that goes on", "CompletionRequest",
+                    "application/json", true)},
             {"/v1/embeddings",
              pathOf("post", "Vectors of texts", "EmbeddingRequest")},
             {"/v1/models", pathOf("get", "The model", nullptr)},

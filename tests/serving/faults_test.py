@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import json
 import resource
 import socket
 import subprocess
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 import small_models
 from http_test import metric, post
-from null_server import ROOT, make_folder, wait_for
+from null_server import ROOT, Server, make_folder, wait_for
 
 BODY = {"prompt": "abc", "max_tokens": 5, "ignore_eos": True}
 HEAD = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -83,6 +84,69 @@ def test_streams_of_a_server_that_is_killed_break_off(serve):
     with pytest.raises((http.client.IncompleteRead, ConnectionError)):
         reply.read()
     server.process.wait()
+
+
+class Client:
+    """A process that asks and waits, to be killed."""
+
+    CODE = """
+import http.client, sys
+connection = http.client.HTTPConnection(sys.argv[1], int(sys.argv[2]), timeout=60)
+connection.request("POST", "/v1/completions", sys.argv[3], {"Content-Type": "application/json"})
+print("asked", flush=True)
+connection.getresponse().read()
+"""
+
+    def __init__(self, server, body: dict):
+        self.process = subprocess.Popen([sys.executable, "-c", self.CODE, server.host, str(server.port), json.dumps(body)], stdout=subprocess.PIPE, text=True)
+        assert self.process.stdout.readline() == "asked\n"
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_client_that_is_killed_in_the_queue(serve, stream):
+    """Its request leaves the queue; the one that runs goes on, and so does the one behind it."""
+    server = serve("--null-step", "10000", "--max-sequences", "1")
+    running = Client(server, BODY | {"max_tokens": 200})
+    wait_for(lambda: metric(server, "knapper_engine_running") == 1)
+    waiting = Client(server, BODY | {"max_tokens": 3000, "stream": stream})
+    wait_for(lambda: metric(server, "knapper_engine_waiting") == 1)
+    waiting.kill()
+    wait_for(lambda: metric(server, "knapper_engine_waiting") == 0, 1)
+    assert metric(server, "knapper_engine_running") == 1
+    assert metric(server, "knapper_engine_cancelled_total") == 1
+    assert post(server, "/v1/completions", BODY)[0] == 200
+    assert running.process.wait(20) == 0
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_client_that_is_killed_in_its_prefill(tmp_path, stream):
+    """The rest of its prompt is not computed, and its blocks come back within a step."""
+    pytest.importorskip("torch")
+    folder = make_folder(tmp_path / "small")
+    small_models.make("llama", folder, vocab_size=1500, max_position_embeddings=4096)
+    tokens = 4000
+    server = Server(folder, "--quiet", "--threads", "1", "--kv-memory", "0.05", "--max-batched-tokens", "2", null=False)
+    try:
+        assert post(server, "/v1/completions", BODY)[0] == 200
+        answered = metric(server, "knapper_engine_generated_tokens_total")
+        computed = metric(server, "knapper_engine_prompt_tokens_total")
+        client = Client(server, {"prompt": [5 + i % 1000 for i in range(tokens)], "max_tokens": 20, "stream": stream})
+        wait_for(lambda: metric(server, "knapper_engine_prompt_tokens_total") > computed)
+        client.kill()
+        wait_for(lambda: metric(server, "knapper_engine_running") == 0, 2)
+        assert metric(server, "knapper_engine_cancelled_total") == 1
+        assert metric(server, "knapper_engine_prompt_tokens_total") < computed + tokens
+        assert metric(server, "knapper_engine_generated_tokens_total") == answered
+        blocks = [metric(server, f"knapper_engine_blocks{which}") for which in ("", "_free", "_cached")]
+        assert blocks[0] == blocks[1] + blocks[2]
+        assert metric(server, "knapper_engine_ledger_faults_total") == 0
+        assert post(server, "/v1/completions", BODY)[0] == 200
+    finally:
+        assert server.stop() == 0
 
 
 @pytest.mark.parametrize("speculate", ["off", "ngram"])

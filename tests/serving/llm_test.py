@@ -137,6 +137,8 @@ def test_wrong_requests(llm, call, where, message):
     (dict(dtype="f8"), "f32, bf16, i8 or i4"),
     (dict(dtype="f16"), "f32, bf16, i8 or i4"),
     (dict(threads=-1), "0 to"),
+    (dict(hung_after=1e9), "at most 86400"),
+    (dict(hung_after=float("nan")), "hung_after"),
     (dict(kv_memory=1), "kvMemoryBytes"),
 ])
 def test_wrong_models(reference, arguments, message):
@@ -163,6 +165,32 @@ def test_release_in_any_order(reference, tmp_path):
     with pytest.raises(knapper.UserError, match="closed"):
         model.generate("x")
     assert first + "".join(stream)
+
+
+def test_a_step_that_hangs_is_survived(tmp_path):
+    """All that run end with an error, and the same model answers again."""
+    folder = make_folder(tmp_path / "slow")
+    shape = dict(hidden_size=384, intermediate_size=1024, num_hidden_layers=8, num_attention_heads=6, num_key_value_heads=2)
+    small_models.make("llama", folder, vocab_size=1500, max_position_embeddings=4096, **shape)
+    cache = tmp_path / "cache"
+    cache.mkdir(mode=0o700)
+    fields = dict(max_tokens=4, temperature=0, ignore_eos=True)
+    # One step takes the whole prompt: seconds.
+    with knapper.LLM(folder, threads=1, kv_memory=96 << 20, max_batched_tokens=4096, cache_dir=cache, hung_after=0.5) as slow:
+        before = slow.generate("A model", **fields).text
+        begin = time.monotonic()
+        with pytest.raises(knapper.DeviceError, match="lost or hung"):
+            slow.generate([5] * 4000, **fields)
+        assert time.monotonic() - begin < 5
+
+        def answers():
+            try:
+                return slow.generate("A model", **fields).text == before
+            except knapper.DeviceError:  # it is loaded again
+                return False
+
+        wait_for(answers, 30)
+        assert re.search(r"^knapper_engine_rebuilds_total 1$", get(slow, "/metrics"), re.M)
 
 
 def test_null_pointers_are_user_errors(llm):

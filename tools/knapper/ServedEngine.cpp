@@ -77,11 +77,9 @@ void ServedEngine::addTo(CLI::App &app) {
 Expected<std::unique_ptr<serving::Engine>>
 ServedEngine::open(const std::string &folder,
                    const serving::ModelTexts &texts) const {
-  constexpr double onGpus = 4;
   serving::LastingEngineOptions options;
-  options.hungSeconds = hungAfter >= 0    ? hungAfter
-                        : target == "cpu" ? 0
-                                          : onGpus;
+  options.hungSeconds =
+      hungAfter >= 0 ? hungAfter : serving::hungSecondsOf(target == "cpu");
   return serving::makeLastingEngine(
       [*this, folder, &texts] { return load(folder, texts); }, options);
 }
