@@ -308,11 +308,17 @@ template <int spatial> LogicalResult importAveragePoolBackward(AtenNode &n) {
   g = n.reshape(n.div(g, n.scalarFor(g, number)), p->out);
   if (by && g)
     g = n.div(g, n.broadcastTo(by, p->out));
+  if (!g)
+    return failure();
   SmallVector<Dim> dims = ts::dimsOf(p->x);
-  std::optional<int64_t> channels = dims[1].asConstant();
-  if (!g || !channels)
-    return n.unsupported("pools of symbolic channels");
-  SmallVector<Dim> window{dims[1], n.dim(1)};
+  if (dims[1].isSymbolic()) { // an image each
+    SmallVector<Dim> images = ts::dimsOf(g);
+    images[0] = images[0] * images[1];
+    images[1] = n.dim(1);
+    g = n.reshape(g, images);
+  }
+  int64_t channels = dims[1].asConstant().value_or(1);
+  SmallVector<Dim> window{n.dim(channels), n.dim(1)};
   SmallVector<int64_t> extra;
   Windows w = p->w;
   for (size_t i = 0; i < spatial; ++i) {
@@ -325,7 +331,7 @@ template <int spatial> LogicalResult importAveragePoolBackward(AtenNode &n) {
     extra.push_back(*rest);
   }
   Value ones = n.broadcastTo(n.scalar(1, type), window);
-  Value y = convolveTransposed(n, g, ones, w, extra, *channels);
+  Value y = convolveTransposed(n, g, ones, w, extra, channels);
   return n.out(y ? n.reshape(y, n.dims()) : y);
 }
 
@@ -354,25 +360,27 @@ LogicalResult importMaxPoolBackward(AtenNode &n) {
 
 /// The average of windows of unequal size along a dim: window i goes from
 /// floor(i * size / out) to ceil((i + 1) * size / out).
-Value adaptiveAverage(AtenNode &n, Value x, int64_t dim, int64_t size,
-                      int64_t out) {
+Value adaptiveAverage(AtenNode &n, Value x, int64_t dim, Dim size, Dim out) {
   Type i64 = n.b.getI64Type();
-  int64_t longest = 0;
-  SmallVector<int64_t> starts, lengths;
-  for (int64_t i = 0; i < out; ++i) {
-    starts.push_back(i * size / out);
-    lengths.push_back(llvm::divideCeil((i + 1) * size, out) - starts.back());
-    longest = std::max(longest, lengths.back());
+  Value window = n.makeAs<ts::IotaOp>(n.type({out}, i64), uint64_t(0)),
+        elements = n.sizeScalar(size, i64), windows = n.sizeScalar(out, i64);
+  Value start = n.div(n.mul(window, elements), windows);
+  Value next = n.mul(n.add(window, n.integerScalar(1, i64)), elements);
+  Value end = n.div(n.add(next, n.sizeScalar(out - 1, i64)), windows);
+  Value length = n.sub(end, start);
+  Dim longest = size.ceilDiv(out) + 1;
+  if (size.asConstant() && out.asConstant()) {
+    int64_t most = 0, all = *size.asConstant(), count = *out.asConstant();
+    for (int64_t i = 0; i < count; ++i)
+      most = std::max<int64_t>(
+          most, llvm::divideCeil((i + 1) * all, count) - i * all / count);
+    longest = n.dim(most);
   }
-  auto column = [&](ArrayRef<int64_t> numbers) {
-    return n.constant(
-        DenseElementsAttr::get(RankedTensorType::get({out}, i64), numbers));
-  };
-  SmallVector<Dim> grid{n.dim(out), n.dim(longest)};
+  SmallVector<Dim> grid{out, longest};
   Value tap = n.makeAs<ts::IotaOp>(n.type(grid, i64), uint64_t(1));
   Value inside = n.compare(ts::ComparePredicate::lt, tap,
-                           n.broadcastAt(column(lengths), {0}, grid));
-  Value place = n.add(n.broadcastAt(column(starts), {0}, grid), tap);
+                           n.broadcastAt(length, {0}, grid));
+  Value place = n.add(n.broadcastAt(start, {0}, grid), tap);
   Value parts = n.make<ts::GatherOp>(
       x, n.select(inside, place, n.integerScalar(0, i64)), uint64_t(dim));
   if (!parts)
@@ -383,7 +391,7 @@ Value adaptiveAverage(AtenNode &n, Value x, int64_t dim, int64_t size,
   Value sum = n.reduce(K::add, kept, {dim + 1}, false);
   if (!sum)
     return {};
-  Value count = n.convert(column(lengths), ts::elementTypeOf(sum));
+  Value count = n.convert(length, ts::elementTypeOf(sum));
   return n.div(sum, n.broadcastAt(count, {dim}, ts::dimsOf(sum)));
 }
 
@@ -401,10 +409,8 @@ template <int spatial> LogicalResult importAdaptiveAverage(AtenNode &n) {
       split[d] = out;
       split.insert(split.begin() + d + 1, *window);
       x = n.mean(n.reshape(x, split), {d + 1}, false);
-    } else if (size.asConstant() && out.asConstant()) {
-      x = adaptiveAverage(n, x, d, *size.asConstant(), *out.asConstant());
     } else {
-      return n.unsupported("windows of unequal size over symbolic sizes");
+      x = adaptiveAverage(n, x, d, size, out);
     }
     if (!x)
       return failure();

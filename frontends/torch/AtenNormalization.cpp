@@ -108,11 +108,16 @@ LogicalResult importGroupNorm(AtenNode &n) {
   Value x = n.operand("input", type);
   if (!x)
     return failure();
-  SmallVector<Dim> dims = ts::dimsOf(x);
+  SmallVector<Dim> dims = ts::dimsOf(x), given = dims;
   int64_t groups = n.integer("group", 1);
   std::optional<Dim> perGroup = dims[1].exactDiv(n.dim(groups));
-  if (!perGroup)
+  if (!perGroup && !dims[1].isSymbolic())
     return n.unsupported("channels that do not divide into groups");
+  if (!perGroup) { // torch has asked for it; the run checks
+    perGroup = dims[1].floorDiv(n.dim(groups));
+    dims[1] = *perGroup * groups;
+    x = n.castDims(x, dims);
+  }
   SmallVector<Dim> split{dims[0], n.dim(groups), *perGroup};
   SmallVector<int64_t> over{2};
   for (size_t i = 2; i < dims.size(); ++i) {
@@ -123,10 +128,11 @@ LogicalResult importGroupNorm(AtenNode &n) {
   double epsilon = n.real("eps", 1e-5);
   Value deviation = reciprocalDeviation(n, parts, mean, over, epsilon);
   Value y = n.reshape(n.mul(n.sub(parts, mean), deviation), dims);
+  y = n.castDims(y, given);
   if (n.has("weight"))
-    y = n.mul(y, n.broadcastAt(n.operand("weight", type), {1}, dims));
+    y = n.mul(y, n.broadcastAt(n.operand("weight", type), {1}, given));
   if (n.has("bias"))
-    y = n.add(y, n.broadcastAt(n.operand("bias", type), {1}, dims));
+    y = n.add(y, n.broadcastAt(n.operand("bias", type), {1}, given));
   if (failed(n.out(y)))
     return failure();
   if (n.wants(1) &&

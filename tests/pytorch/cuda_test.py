@@ -446,3 +446,36 @@ def test_a_run_follows_the_capture_of_one():
             graph.replay()
             close(y, model(x))
             close(f(x), model(x))
+
+
+def test_the_guard_waits_for_nothing_and_is_captured():
+    """guard="measure": calls are timed by events of the stream; a capture runs one side."""
+
+    def f(x):
+        return torch.special.modified_bessel_k0(x.abs() + 0.1) * 2
+
+    fast = knapper.torch.compile(f, guard="measure", cache=False)
+    x = torch.randn(64, 64, device="cuda")
+    with torch.no_grad():
+        wanted = f(x)
+        close(fast(x), wanted)
+        graph, y = captured(fast, x)  # not measured to the end yet
+        graph.replay()
+        close(y, wanted)
+        torch.cuda.synchronize()
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            made = [fast(x) for _ in range(20)]
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+        torch.cuda.synchronize()
+        for each in (*made, fast(x), fast(x)):
+            close(each, wanted)
+        told = knapper.torch.explain(f, x, options={"guard": "measure", "cache": False})
+        [found] = told.graphs[0].measured
+        assert found.known and found.program > 0 and found.eager > 0, str(told)
+        graph, y = captured(fast, x)
+        graph.replay()
+        close(y, wanted)
+        drawn = knapper.torch.explain(torch.rand_like, x, options={"guard": "measure", "cache": False})
+        assert "other random numbers" in str(drawn)

@@ -303,3 +303,68 @@ def test_a_diagonal_that_is_written_beside_another_kernel():
     want = x.clone()
     torch.testing.assert_close(f(x, y), function(want, y))
     assert torch.equal(x, want)
+
+
+def at_sizes(function, *shapes, dtype=torch.float32):
+    """One program for all of the shapes, results and gradients as eager's."""
+    torch._dynamo.reset()
+    knapper.torch.reset_counters()
+    made = knapper.torch.compile(function, fullgraph=True, dynamic=True, fallback="error", cache=False)
+    for shape in shapes:
+        x = torch.randn(*shape, dtype=dtype, requires_grad=True)
+        got, want = made(x), function(x)
+        scale = dict(rtol=1.3e-5, atol=1.5e-5) if dtype == torch.float32 else dict(rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(got, want, **scale)
+        weight = torch.randn_like(want)
+        gradients = [torch.autograd.grad((y * weight).sum(), x)[0] for y in (got, want)]
+        torch.testing.assert_close(*gradients, **scale)
+    return knapper.torch.counters()["recompiles"]
+
+
+@pytest.mark.parametrize("size", [(2, 3), 5])
+def test_adaptive_averages_of_symbolic_sizes(size):
+    def function(x):
+        return torch.nn.functional.adaptive_avg_pool2d(x, size)
+
+    for dtype in (torch.float32, torch.float64):
+        assert at_sizes(function, (2, 3, 7, 5), (3, 4, 6, 9), (2, 5, 13, 40), (4, 3, 10, 15), dtype=dtype) == 0
+    at_sizes(function, (3, 4, 2), (3, 7, 9))
+    # Infinite elements and gradients stay in their windows.
+    x = torch.randn(2, 7, 11)
+    x[0, 3, 4], x[1, 0, 0] = torch.inf, torch.nan
+    check(function, x)
+    x = torch.randn(2, 7, 11, requires_grad=True)
+    made = knapper.torch.compile(function, dynamic=True, fallback="error", cache=False)
+    weight = torch.full_like(function(x), 2.0)
+    weight[0, 0, 0] = torch.inf
+    torch.testing.assert_close(*(torch.autograd.grad(f(x), x, weight)[0] for f in (made, function)))
+
+
+def test_adaptive_averages_to_a_symbolic_size():
+    def function(x, y):
+        return torch.nn.functional.adaptive_avg_pool2d(x, (y.shape[0], y.shape[1]))
+
+    made = knapper.torch.compile(function, fullgraph=True, dynamic=True, fallback="error", cache=False)
+    for rows, columns in ((3, 2), (4, 6), (9, 7)):
+        x, y = torch.randn(2, 8, 5), torch.randn(rows, columns)
+        torch.testing.assert_close(made(x, y), function(x, y))
+
+
+def test_gradients_of_averages_of_symbolic_channels():
+    def function(x):
+        return torch.nn.functional.avg_pool2d(x, 3, 1, 1, count_include_pad=False)
+
+    assert at_sizes(function, (2, 3, 6, 7), (4, 5, 8, 9), (3, 7, 5, 4)) == 0
+    at_sizes(lambda x: torch.nn.functional.avg_pool2d(x, 3, 1), (3, 4, 6), (5, 3, 9))
+
+
+def test_group_norm_of_symbolic_channels():
+    weight = torch.randn(4, 1)
+
+    def function(x):
+        channels = x.shape[1]
+        scale = weight.expand(4, channels // 4).reshape(-1)
+        return torch.nn.functional.group_norm(x, 4, scale, scale.exp())
+
+    assert at_sizes(function, (2, 8, 5), (3, 12, 7), (2, 20, 3)) == 0
+    at_sizes(lambda x: torch.nn.functional.group_norm(x, 2), (2, 4, 5, 3), (3, 6, 2, 7))

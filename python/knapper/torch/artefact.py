@@ -20,6 +20,7 @@ from knapper.errors import UserError
 from knapper.torch import custom, sizes
 from knapper.torch.counters import collector, count
 from knapper.torch.description import Description
+from knapper.torch.guard import Eager, Guard
 from knapper.torch.nodes import is_by_torch
 from knapper.torch.options import Options
 from knapper.torch.program import Program
@@ -40,6 +41,9 @@ class Recipe:
     deterministic: bool
     threads: int
     draws: list[Draw]
+    # The graph as torch runs it; None: it is not measured, and why, if that was asked.
+    eager: Eager | None = None
+    unmeasured: str = ""
 
     def build(self) -> Any:
         """A boxed function of a list of arguments."""
@@ -65,13 +69,14 @@ class Recipe:
         compiled = description.weights.build(text, build) if options.freeze else build(text)
         if options.cache and phases <= {"hash", "done"}:  # nothing was compiled
             count("cache_hits")
-        made = collector.get()
-        if made is not None:
-            made.append((compiled, description))
         program = Program(compiled, description, options.verify, self.device)
         if self.draws:
             program.draw = drawing(self.draws, description.symbols)
-        return program
+        guard = Guard(program, self.eager, description, self.device) if self.eager else None
+        made = collector.get()
+        if made is not None:
+            made.append((compiled, description, guard, self.unmeasured))
+        return guard or program
 
 
 class Artefact(OutputCode):

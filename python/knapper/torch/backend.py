@@ -16,6 +16,7 @@ from knapper.torch.decompositions import table
 from knapper.torch.describe import describe
 from knapper.torch.description import DTYPES
 from knapper.torch.expand import expand
+from knapper.torch.guard import eager_of
 from knapper.torch.options import Options
 from knapper.torch.placement import (
     deterministic_of,
@@ -72,7 +73,10 @@ def _artefact(
         saved = versions.saves(context.fw_metadata)
     module = expand(module)
     device = device_of(module)
+    eager, unmeasured = eager_of(module) if options.guard == "measure" else (None, "")
     draws = hoist(module) if device.type == "cuda" else []
+    if draws and eager is not None:
+        eager, unmeasured = None, "eager draws other random numbers of a GPU"
     frozen = _frozen(module, held) if options.freeze else None
     description = describe(module, options.fallback == "allow", saved, frozen)
     if told is not None:  # what the backward is traced with
@@ -86,6 +90,8 @@ def _artefact(
         deterministic_of(device),
         options.threads or torch.get_num_threads(),
         draws,
+        eager,
+        unmeasured,
     )
     return Artefact(recipe, None if lazily else recipe.build())
 

@@ -11,7 +11,8 @@ _NAMES = (
 )  # fmt: skip
 _lock = threading.Lock()
 
-# Where `explain` wants the modules that are made: (module, description) each.
+# Where `explain` wants what is made: (module, description, guard or None, why there
+# is none) each.
 collector: contextvars.ContextVar[list[Any] | None] = contextvars.ContextVar(
     "collector", default=None
 )
@@ -30,7 +31,7 @@ def counters() -> dict[str, int]:
     recompiles: functions that Dynamo handed over again, for other sizes or guards.
     graph_breaks: places where Dynamo ended a graph and began another.
     fallback_ops: nodes of compiled graphs that torch computes.
-    eager_graphs: graphs that run eager because that measured faster.
+    eager_graphs: graphs, each size one, that run eager because that measured faster.
     cache_hits: graphs whose artefact came from the cache on disk.
     """
     from torch._dynamo.utils import counters as dynamo

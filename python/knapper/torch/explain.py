@@ -18,17 +18,21 @@ from knapper.errors import WrongValue
 from knapper.torch.backend import backend
 from knapper.torch.backend import compile as compiled
 from knapper.torch.counters import collector, counters
+from knapper.torch.guard import CALLS, Measured
 from knapper.torch.options import Options
 
 
 @dataclasses.dataclass(frozen=True)
 class Graph:
     """A compiled graph: how many nodes torch handed over, the module made of it,
-    and which overloads torch computes inside of it."""
+    which overloads torch computes inside of it; with guard="measure" what was
+    measured at each size, and where nothing was, why."""
 
     nodes: int
     module: Any
     fallback: tuple[str, ...]
+    measured: tuple[Measured, ...] = ()
+    unmeasured: str = ""
 
     @property
     def kernels(self) -> list[str]:
@@ -58,6 +62,9 @@ class Explanation:
             lines.append(
                 f"  graph {number}: {nodes} operators, {kernels} kernels, by torch: {fallback}"
             )
+            lines += [f"    {found}" for found in self.graphs[number].measured]
+            if self.graphs[number].unmeasured:
+                lines.append(f"    not measured: {self.graphs[number].unmeasured}")
         lines += [f"  break: {reason}" for reason in self.breaks]
         lines += [f"  report: {page}" for page in self.pages]
         return "\n".join(lines)
@@ -89,7 +96,8 @@ def explain(
 
     path: a folder; the report of each graph is written there as HTML, with the
         lines of the Python program on every kernel.
-    options: the fields of `Options`.
+    options: the fields of `Options`. With guard="measure" the model is called as
+        often as measuring takes.
 
     Raises as the compiled function does. Compiled code of other functions stays.
     """
@@ -106,15 +114,21 @@ def explain(
     Options.of(given, mode)
     before = dict(dynamo["graph_break"])
     with _collected() as found:
-        torch.compile(model, backend=anew, **chosen)(*args, **kwargs)
+        call = torch.compile(model, backend=anew, **chosen)
+        call(*args, **kwargs)
+        if any(guard is not None for _, _, guard, _ in found):
+            _measure(lambda: call(*args, **kwargs))
     breaks = [
         " ".join(reason.split())[:300]
         for reason, count in dynamo["graph_break"].items()
         if count > before.get(reason, 0)
     ]
     graphs = [
-        Graph(description.nodes, module, _torch_computes(module))
-        for module, description in found
+        Graph(
+            description.nodes, module, _torch_computes(module),
+            tuple(guard.measured()) if guard is not None else (), unmeasured,
+        )  # fmt: skip
+        for module, description, guard, unmeasured in found
     ]
     pages = []
     if path is not None:
@@ -124,6 +138,14 @@ def explain(
             pages.append(folder / f"graph_{number}.html")
             graph.module.explain(pages[-1])
     return Explanation(graphs, breaks, counters(), pages)
+
+
+def _measure(call: Callable[[], Any]) -> None:
+    for _ in range(CALLS - 1):
+        call()
+    if torch.cuda.is_initialized():
+        torch.cuda.synchronize()
+        call()  # reads the events
 
 
 def _torch_computes(module: Any) -> tuple[str, ...]:

@@ -124,29 +124,34 @@ def histogram_of_count(
     return _counted(self, edges, weight, density)
 
 
-def _shares(size: int, windows: int) -> Tensor:
-    """[windows, size]: what an element gives to the mean of each window."""
-    place = torch.arange(windows).unsqueeze(1)
-    begin = place * size // windows
-    end = ((place + 1) * size + windows - 1) // windows
-    at = torch.arange(size).unsqueeze(0)
-    inside = (at >= begin) & (at < end)
-    return inside.to(torch.float32) / (end - begin)
+def _spread(means: Tensor, dim: int, size: int) -> Tensor:
+    """What means of `size` elements give to each: along a dim, counted from the
+    end, window i goes from floor(i * size / count) to ceil((i + 1) * size / count)."""
+    count = means.shape[dim]
+    place = torch.arange(count)
+    begin = place * size // count
+    end = ((place + 1) * size + count - 1) // count
+    at = torch.arange(size)
+    inside = (at >= begin.unsqueeze(1)) & (at < end.unsqueeze(1))
+    behind = [1] * (-1 - dim)
+    share = (means / (end - begin).reshape([count, *behind])).unsqueeze(dim)
+    # Chosen, not multiplied: an infinite gradient stays in its window.
+    return torch.where(inside.reshape([count, size, *behind]), share, 0).sum(dim - 1)
 
 
 def adaptive_avg_pool2d_backward(grad: Tensor, self: Tensor) -> Tensor:
     """Each mean's gradient, spread over its window."""
+    from torch.fx.experimental.symbolic_shapes import statically_known_true
+
     height, width = self.shape[-2:]
     rows, columns = grad.shape[-2:]
     wide = _wide(grad)
-    if height % rows == 0 and width % columns == 0:
+    if statically_known_true(height % rows == 0) and statically_known_true(width % columns == 0):
         tall, broad = height // rows, width // columns
         spread = (wide / (tall * broad)).unsqueeze(-1).unsqueeze(-3)
         shape = [*grad.shape[:-2], rows, tall, columns, broad]
         return spread.expand(shape).reshape(self.shape).to(self.dtype)
-    down = _shares(height, rows).to(wide.dtype)
-    across = _shares(width, columns).to(wide.dtype)
-    return torch.matmul(torch.matmul(down.t(), wide), across).to(self.dtype)
+    return _spread(_spread(wide, -2, height), -1, width).to(self.dtype)
 
 
 def weight_norm_backward(

@@ -28,6 +28,11 @@ class Options:
     freeze: parameters and buffers do not change any more: they become constants,
         packed for the kernels that read them. Later writes to them are not seen. Of
         graphs without a backward only.
+    guard: "measure": the first 16 calls of a graph at each size are the program's and
+        torch's in turns, each run once; where eager is more than 1.05 times as fast,
+        it runs from then on, counted as `eager_graphs`. "off": the program always
+        runs, so that no result depends on a clock. "measure" beside
+        fallback="error" or freeze=True is an error: these forbid that torch computes.
     mode: that of torch.compile. "reduce-overhead" is what is done always on the
         CPU; "max-autotune" reads the records that `knapper tune` has made.
     """
@@ -37,6 +42,7 @@ class Options:
     cache: bool = True
     verify: bool = False
     freeze: bool = False
+    guard: Literal["off", "measure"] = "off"
     mode: str = "default"
 
     @classmethod
@@ -57,10 +63,19 @@ class Options:
         made = cls(**values)
         _check("fallback", made.fallback, ("allow", "error"))
         _check("mode", made.mode, MODES)
+        _check("guard", made.guard, ("off", "measure"))
         for name in ("cache", "verify", "freeze"):
             value = getattr(made, name)
             if not isinstance(value, bool):
                 raise WrongValue(f"{name} is {value!r}", where=name, hint="True or False")
+        if made.guard == "measure" and (made.freeze or made.fallback == "error"):
+            other = "freeze=True" if made.freeze else 'fallback="error"'
+            raise WrongValue(
+                f'guard="measure" lets torch compute, {other} forbids it',
+                where="guard",
+                hint='leave one of them out; with fallback="allow", '
+                "counters()['fallback_ops'] says whether a row is missing",
+            )
         if not isinstance(made.threads, int) or not 0 <= made.threads <= 1 << 16:
             raise WrongValue(
                 f"threads is {made.threads!r}",

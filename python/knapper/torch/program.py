@@ -330,6 +330,10 @@ class Program:
                 outputs[index] = outputs[index].to(output.device)  # the user's .cpu()
         return self._results(arguments, outputs, numbers)
 
+    def claims(self, arguments: list[Any]) -> Any:
+        """Size, stride and the dims in memory of every output of a call."""
+        return (self._fixed or self._shapes(arguments))[0]  # type: ignore[misc]
+
     def _made(self, arguments: list[Any], shapes: Any) -> list[Any] | None:
         """Memory for the outputs; None where a size is not known yet."""
         made = []
