@@ -33,7 +33,7 @@ struct SortModel {
   int64_t part = 1024;   ///< elements of a part, at least
   /// Elements of a line beyond which it is sorted by digits, and of all lines
   /// up to which they are (the schedule counts values in 4 MiB).
-  int64_t shortest = 16384, mostOfAll = 15 << 20;
+  int64_t shortest = 16384, mostOfAll = 12 << 20;
 };
 
 void splitSorts(mlir::func::FuncOp function, const SortModel &model = {});

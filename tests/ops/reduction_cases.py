@@ -370,7 +370,8 @@ for dtype, shape, dim, k in [("f16", (1003, 2), 1, 1), ("bf16", (517, 1, 3), 2, 
                              ("f32", (7, 16, 33), 1, 16), ("bf16", (64, 300), 0, 64), ("i8", (6, 20, 3, 5), 1, 20), ("ui8", (300, 30), 1, 30),
                              ("i16", (129, 11), 1, 4), ("ui16", (300, 9), 1, 9), ("i32", (2, 8, 65), 1, 1), ("ui32", (90, 32), 1, 32),
                              ("i64", (200, 24), 1, 24), ("i64", (9, 5, 40), 1, 2), ("ui64", (130, 3), 1, 2), ("f64", (129, 17), 1, 4),
-                             ("f64", (257, 24), 1, 24), ("bf16", (256, 1, 8), 2, 8)]:
+                             ("f64", (257, 24), 1, 24), ("bf16", (256, 1, 8), 2, 8), ("bf16", (67, 96), 1, 96), ("f16", (70, 100), 1, 6),
+                             ("i8", (2, 64, 40), 1, 64), ("ui16", (64, 128), 1, 64), ("bf16", (200, 128), 1, 8)]:
     t = T(dtype, *shape)
     picked = [k if j == dim else d for j, d in enumerate(shape)]
     for largest in [True, False]:
@@ -380,7 +381,7 @@ for dtype, shape, dim, k in [("f16", (1003, 2), 1, 1), ("bf16", (517, 1, 3), 2, 
                  [T(dtype, *picked), T("i64", *picked)], [{}],
                  (lambda x, k=k, d=dim, f=np_topk(largest): tuple(np_().moveaxis(y, 1, d) for y in f(np_().moveaxis(x, d, 1), k)))
                  if values != "special" and dtype != "ui64" else None)
-for dtype, size in [("i8", 20), ("ui16", 7), ("i32", 64), ("i64", 24), ("ui32", 2)]:
+for dtype, size in [("i8", 20), ("i8", 96), ("ui16", 7), ("i32", 64), ("i64", 24), ("ui32", 2)]:
     t = T(dtype, 301, size)
     for largest in [True, False]:
         case(f"short lines sorted {dtype} {size}{'' if largest else ' smallest'}", [In("x", t)],

@@ -156,6 +156,9 @@ LogicalResult GpuLowering::layout(tile::FuncOp func) {
   bool gathers =
       func.walk([](tile::GatherOp) { return WalkResult::interrupt(); })
           .wasInterrupted();
+  // What such a program waits for others do in the meantime.
+  if (!func.getOps<tile::RadixPassOp>().empty())
+    ctasPerSm = 3;
   bool manyLines = func.walk([](tile::LookBackOp op) {
                          return op.getLanes() ? WalkResult::interrupt()
                                               : WalkResult::advance();

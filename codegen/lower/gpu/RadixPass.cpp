@@ -27,7 +27,7 @@ private:
   static constexpr unsigned kWarp = 32, kBits = 8,
                             kValues = tile::RadixPassOp::kValues,
                             kWarps = kValues / kWarp, kTile = kValues;
-  static constexpr unsigned kCountBits = 30;
+  static constexpr unsigned kCountBits = 30, kRankBits = 16;
   /// What a state word says: nothing yet, the tile's own, the sum.
   static constexpr unsigned kOwn = 1, kSum = 2;
 
@@ -85,9 +85,11 @@ private:
   }
 
   void read();
+  void count();
   void rank();
-  /// Counts of each warp become what the warps before it have; the tile's.
-  llvm::Value *sumWarps();
+  /// The tile's count of this thread's value. With `keeps` those of each warp
+  /// become what the warps before it have.
+  llvm::Value *sumWarps(bool keeps);
   void lookBack(llvm::Value *total);
   /// What threads before this one have, of each of two numbers.
   std::pair<llvm::Value *, llvm::Value *> before(llvm::Value *x,
@@ -109,7 +111,7 @@ private:
   llvm::Value *left = nullptr;  ///< words of the tile
   llvm::Value *counts = nullptr, *starts = nullptr, *sums = nullptr,
               *sorted = nullptr; ///< shared
-  SmallVector<llvm::Value *> words, digits, ranks, valid;
+  SmallVector<llvm::Value *> words, ranks, valid;
 };
 
 void RadixPassLowering::read() {
@@ -130,10 +132,21 @@ void RadixPassLowering::read() {
   }
 }
 
-void RadixPassLowering::rank() {
-  for (unsigned i = 0; i < kWarps; ++i)
-    store(number(0), counts, b.CreateAdd(thread, number(i * kValues)));
+void RadixPassLowering::count() {
+  llvm::SyncScope::ID block =
+      gpu.module.getContext().getOrInsertSyncScopeID("block");
+  llvm::Value *row = b.CreateMul(warp, number(kValues));
+  for (unsigned i = 0; i < items; ++i)
+    gpu.when(valid[i], [&] {
+      b.CreateAtomicRMW(llvm::AtomicRMWInst::Add,
+                        slot(word, counts, b.CreateAdd(row, digitOf(words[i]))),
+                        number(1), llvm::Align(4),
+                        llvm::AtomicOrdering::Monotonic, block);
+    });
   gpu.barrier();
+}
+
+void RadixPassLowering::rank() {
   llvm::Value *below =
       b.CreateIntrinsic(llvm::Intrinsic::nvvm_read_ptx_sreg_lanemask_lt,
                         llvm::ArrayRef<llvm::Value *>());
@@ -152,18 +165,20 @@ void RadixPassLowering::rank() {
     gpu.when(b.CreateAnd(valid[i], b.CreateICmpEQ(earlier, number(0))),
              [&] { store(b.CreateAdd(old, popcount(same)), counts, at); });
     warpBarrier();
-    digits.push_back(digit);
-    ranks.push_back(b.CreateAdd(old, earlier));
+    // A register for both.
+    ranks.push_back(
+        b.CreateOr(b.CreateShl(digit, kRankBits), b.CreateAdd(old, earlier)));
   }
   gpu.barrier();
 }
 
-llvm::Value *RadixPassLowering::sumWarps() {
+llvm::Value *RadixPassLowering::sumWarps(bool keeps) {
   llvm::Value *total = number(0);
   for (unsigned i = 0; i < kWarps; ++i) {
     llvm::Value *at = b.CreateAdd(thread, number(i * kValues));
     llvm::Value *count = load(counts, at);
-    store(total, counts, at);
+    if (keeps)
+      store(total, counts, at);
     total = b.CreateAdd(total, count);
   }
   return total;
@@ -265,8 +280,9 @@ void RadixPassLowering::place(llvm::Value *total) {
   auto *pair = b.getInt64Ty();
   for (unsigned i = 0; i < items; ++i)
     gpu.when(valid[i], [&] {
-      llvm::Value *at =
-          b.CreateAdd(load(counts, b.CreateAdd(row, digits[i])), ranks[i]);
+      llvm::Value *digit = b.CreateLShr(ranks[i], uint64_t(kRankBits));
+      llvm::Value *own = b.CreateAnd(ranks[i], number((1u << kRankBits) - 1));
+      llvm::Value *at = b.CreateAdd(load(counts, b.CreateAdd(row, digit)), own);
       b.CreateAlignedStore(words[i], slot(pair, sorted, at), llvm::Align(8));
     });
   gpu.barrier();
@@ -320,16 +336,19 @@ LogicalResult RadixPassLowering::run() {
   first = b.CreateMul(tileNumber, size);
   left = least(b.CreateSub(length, first), size);
   read();
-  rank();
-  llvm::Value *total = sumWarps();
+  for (unsigned i = 0; i < kWarps; ++i)
+    store(number(0), counts, b.CreateAdd(thread, number(i * kValues)));
+  gpu.barrier();
   llvm::BasicBlock *counting = gpu.newBlock("count"),
                    *placing = gpu.newBlock("place"), *end = gpu.newBlock("end");
   b.CreateCondBr(places, placing, counting);
   b.SetInsertPoint(counting);
-  lookBack(total);
+  count();
+  lookBack(sumWarps(/*keeps=*/false));
   b.CreateBr(end);
   b.SetInsertPoint(placing);
-  place(total);
+  rank();
+  place(sumWarps(/*keeps=*/true));
   b.CreateBr(end);
   b.SetInsertPoint(end);
   return success();

@@ -405,10 +405,17 @@ LogicalResult chooseGpuLineSort(ts::KernelOp kernel, const TargetDesc &target,
     lines = i == op.getDim() ? lines : lines * dim;
     inner = i > op.getDim() ? inner * dim : inner;
   }
-  // Of words that a thread holds.
-  constexpr int64_t most = 64, mostWide = 24;
+  // Of words that a thread holds. (Where a result's place is read again, its
+  // address takes registers, too.)
+  constexpr int64_t mostNarrow = 128, most = 64, mostWide = 24;
+  constexpr int64_t mostWithResults = 192;
   int64_t bytes = ts::elementBytes(ts::elementTypeOf(op.getInput()));
-  if (!n || !k || *n < 1 || *k < 1 || *n > (bytes > 4 ? mostWide : most) ||
+  bool narrow = isNarrow(op) && inner.isConstant(1) && n && k &&
+                *n + *k <= mostWithResults;
+  if (!n || !k || *n < 1 || *k < 1 ||
+      *n > (bytes > 4 ? mostWide
+            : narrow  ? mostNarrow
+                      : most) ||
       op->hasAttr("ts.runs"))
     return success();
   config::LineSortGpuConfig config;

@@ -34,7 +34,7 @@ LogicalResult chooseGpuRadixSort(ts::KernelOp kernel, const TargetDesc &target,
     return kernel.emitOpError("sorts by a digit and is not lines of words");
   config::RadixSortGpuConfig config;
   config.threads = kValues;
-  config.items = 16;
+  config.items = 12; // more need registers that three CTAs of an SM lack
   // Rather a tile for each processor.
   constexpr int64_t leastItems = 4;
   auto tiles = [&] {
