@@ -49,10 +49,27 @@ TEST(Targets, HaveNamesOfTheirOwnAndWhatTheModelsDivideBy) {
       EXPECT_GT(t.cacheBandwidth, 0);
       EXPECT_GT(t.l1Bytes, 0);
       EXPECT_GT(t.cores, 0u);
+      EXPECT_GT(t.keptBytes, 0);
+      EXPECT_GT(t.streamBytes, 0);
+      EXPECT_GT(t.launchSeconds, 0);
       EXPECT_FALSE(target->tuningKey(t).empty());
     }
   }
   EXPECT_EQ(findTarget("tpu"), nullptr);
+}
+
+TEST(Targets, ProgramsForAllCoresAreTheNearestPowerOfTwo) {
+  for (auto [cores, programs] : {std::pair(1u, 1),
+                                 {2, 2},
+                                 {3, 4},
+                                 {82, 64},
+                                 {108, 128},
+                                 {132, 128},
+                                 {142, 128}}) {
+    config::Machine machine;
+    machine.cores = cores;
+    EXPECT_EQ(machine.programsForAll(), programs) << cores;
+  }
 }
 
 TEST(Targets, WhatThereIsNotIsNamed) {

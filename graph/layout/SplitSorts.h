@@ -28,7 +28,7 @@ namespace knapper {
 struct SortModel {
   int64_t run = 4096;    ///< elements that one program sorts, a power of two
   int64_t fewest = 1024; ///< results up to which they are selected
-  int64_t lines = 128;   ///< that a selection needs for all processors
+  int64_t lines = 128;   ///< that a selection needs for all cores
   int64_t held = 64;     ///< elements of a line that a thread sorts
   int64_t part = 1024;   ///< elements of a part, at least
   /// Elements of a line beyond which it is sorted by digits, and of all lines

@@ -9,6 +9,7 @@
 //===----------------------------------------------------------------------===//
 #pragma once
 
+#include <bit>
 #include <cstdint>
 
 namespace knapper::config {
@@ -22,6 +23,8 @@ struct Machine {
   int64_t l3Bytes = 0;   ///< shared by all cores
   int64_t keptBytes = 0; ///< a tensor of at most this is still in a cache when
                          ///< the kernel after reads it
+  int64_t streamBytes = 0; ///< results of more than this are found in no cache
+                           ///< by their readers: stores go past the caches
 
   // Of all cores together, per second.
   double fmaFlops = 0;       ///< f32, an FMA counts two
@@ -32,6 +35,14 @@ struct Machine {
   double clock = 0;         ///< Hz, while all cores multiply
   double launchSeconds = 0; ///< from one kernel's end to the next one's start
   double readSeconds = 0;   ///< GPU: until memory answers, while others read
+
+  /// How many programs give all cores work where their number can be doubled
+  /// only: the power of two that is nearest.
+  constexpr int64_t programsForAll() const {
+    int64_t below = std::bit_floor(cores);
+    return cores * double(cores) > 2.0 * double(below * below) ? 2 * below
+                                                               : below;
+  }
 };
 
 } // namespace knapper::config

@@ -12,6 +12,8 @@ config::Machine cpuMachine(unsigned registerBytes) {
   m.l2Bytes = 1 << 20;   // of Skylake-SP and Zen 4 (data sheets)
   m.l3Bytes = 16 << 20;  // estimate: what two cores have for themselves
   m.keptBytes = 4 << 20; // estimate: a quarter of l3Bytes
+  // Estimate: beyond the share that one core gets of any last-level cache.
+  m.streamBytes = 24 << 20;
   // One core of a Zen 4 read 16 GB/s, 31 GB/s of huge pages
   // (docs/decisions/weights-in-huge-pages.md).
   m.copyBandwidth = 20e9;

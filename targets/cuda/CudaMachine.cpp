@@ -22,7 +22,7 @@ config::Machine machineOf(const Sheet &sheet) {
   m.cacheBandwidth = sheet.cacheBandwidth;
   m.clock = sheet.clock;
   // Estimate: the other half has what else a kernel reads.
-  m.keptBytes = sheet.l2Bytes / 2;
+  m.keptBytes = m.streamBytes = sheet.l2Bytes / 2;
   // Estimate: an SM alone takes some more than its share.
   m.coreBandwidth = 2.5 * sheet.copyBandwidth / sheet.sms;
   // Estimate: a grid drains, the next one starts and its first reads arrive.

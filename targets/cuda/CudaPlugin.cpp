@@ -66,14 +66,14 @@ public:
     };
     expandRecurrences(function, takes);
     formRecurrences(function, takes);
-    // Of what a step reads of the L2 cache in about the time of two launches.
-    constexpr int64_t mostGateBytes = 24 << 20;
-    reduceGateDots(function, mostGateBytes);
+    // What a step reads in about the time of two launches.
+    reduceGateDots(function,
+                   int64_t(2 * target.launchSeconds * target.copyBandwidth));
     narrowDots(function);
     reduceVectorDots(function);
     mergeReducedDims(function);
     splitReductions(function, model);
-    splitSorts(function);
+    splitSorts(function, {.lines = target.programsForAll()});
     expandByteProducts(function);
   }
 

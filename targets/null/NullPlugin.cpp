@@ -30,6 +30,7 @@ public:
     // It runs nothing: figures that a cost model can divide by.
     TargetDesc t;
     t.l1Bytes = t.l2Bytes = t.l3Bytes = t.keptBytes = 32 << 10;
+    t.streamBytes = 24 << 20;
     t.fmaFlops = t.copyBandwidth = t.cacheBandwidth = t.coreBandwidth = 1e9;
     t.clock = 1e9;
     t.launchSeconds = 1e-6;

@@ -66,13 +66,11 @@ int64_t representative(Dim dim) {
       .value_or(128);
 }
 
-bool streamsOut(ts::KernelOp kernel) {
-  // Beyond the share that one core gets of any last-level cache we know.
-  constexpr int64_t cacheBytes = 24 << 20;
+bool streamsOut(ts::KernelOp kernel, const TargetDesc &target) {
   int64_t bytes = 0;
   for (Value result : kernel.getResults())
     bytes += ts::byteCount(result.getType()).asConstant().value_or(0);
-  return bytes > cacheBytes;
+  return bytes > target.streamBytes;
 }
 
 FailureOr<SmallVector<Schedule>> chooseSchedules(ts::KernelOp kernel,

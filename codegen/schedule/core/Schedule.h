@@ -145,7 +145,7 @@ using BuildFn = llvm::LogicalResult (*)(BuildContext &);
 
 /// Whether the results are known to be too large to be found in any cache by
 /// their readers: then stores had better not go through the caches.
-bool streamsOut(ts::KernelOp kernel);
+bool streamsOut(ts::KernelOp kernel, const TargetDesc &target);
 
 /// A size for the analytic model when only symbols are known: 128 for each.
 int64_t representative(ts::Dim dim);

@@ -22,15 +22,16 @@ namespace {
 constexpr int64_t kMostState = 4 << 20;
 
 /// Programs of a cluster that share out `steps` of each of `programs` others,
-/// so that a large GPU's processors all have work; `least` steps each.
+/// so that all SMs have work; `least` steps each.
 int64_t partsOf(const TargetDesc &target, Dim programs, int64_t steps,
                 int64_t least) {
-  constexpr int64_t mostBlocks = 8, processors = 128;
+  constexpr int64_t mostBlocks = 8;
   int64_t parts = 1;
   // (Other GPUs have no clusters.)
   std::optional<int64_t> number = programs.asConstant();
   while (target.clusters && number && parts < mostBlocks &&
-         *number * parts < processors && steps >= 2 * parts * least)
+         *number * parts < target.programsForAll() &&
+         steps >= 2 * parts * least)
     parts *= 2;
   return parts;
 }

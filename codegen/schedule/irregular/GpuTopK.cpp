@@ -75,14 +75,14 @@ LogicalResult chooseGpuTopK(ts::KernelOp kernel, const TargetDesc &target,
   schedule.kind = "gpu_top_k";
   schedule.guard = conditions.guard;
   // Few long lines are shared out, so that all processors have work.
-  constexpr int64_t processors = 128, mostBlocks = 8, sharedPlaces = 1024;
+  constexpr int64_t mostBlocks = 8, sharedPlaces = 1024;
   int64_t parts = 1;
   std::optional<int64_t> programs = lines.asConstant(),
                          elements = length.asConstant();
   // (Other GPUs have no clusters.)
   if (target.clusters && programs && elements &&
       places <= sharedPlaces / (bytes > 4 ? 2 : 1))
-    while (parts < mostBlocks && *programs * parts < processors &&
+    while (parts < mostBlocks && *programs * parts < target.programsForAll() &&
            *elements >= 2 * parts * lanes * tiles)
       parts *= 2;
   schedule.parameters = config::print(

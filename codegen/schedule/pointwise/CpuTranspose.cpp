@@ -490,7 +490,7 @@ LogicalResult chooseCpuTranspose(ts::KernelOp kernel, const TargetDesc &target,
   int64_t bytes = representative(ts::byteCount(kernel.getResult(0).getType()));
   bool fetches = bytes > target.l2Bytes / 2;
   schedule.parameters = config::print(config::TransposeCpuConfig{
-      rows, columns, streamsOut(kernel), fetches && !stages, stages});
+      rows, columns, streamsOut(kernel, target), fetches && !stages, stages});
   Dim one = plane->rows().like(1);
   schedule.grid = one;
   for (auto [i, dim] : llvm::enumerate(plane->sizes))

@@ -245,7 +245,7 @@ LogicalResult choosePointwise(ts::KernelOp kernel, const TargetDesc &target,
   config.flat = flat;
   config.dim = lane;
   config.rows = rows;
-  config.stream = streamsOut(kernel);
+  config.stream = streamsOut(kernel, target);
   if (target.simt) {
     int64_t threads = 0;
     // The index comes first, so that a thread asks for two accesses of the row

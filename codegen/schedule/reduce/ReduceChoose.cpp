@@ -437,7 +437,7 @@ LogicalResult chooseReduce(ts::KernelOp kernel, const TargetDesc &target,
       kept = kept * dim;
   }
   bool &stream = config.stream;
-  stream = streamsOut(kernel);
+  stream = streamsOut(kernel, target);
   if (!target.simt)
     knobs.tune(config, stream);
   constexpr int64_t mostRows = 32, leastPrograms = 32;
