@@ -64,6 +64,9 @@ struct EngineStatistics {
   /// Proposed tokens that were verified, those that were right, and tokens
   /// that a grammar decided alone.
   uint64_t verifiedTokens = 0, acceptedTokens = 0, forcedTokens = 0;
+  /// Of the engine thread's processor time: what steps compute, decided and
+  /// written down, before the device is asked.
+  uint64_t prepareNanoseconds = 0;
   int32_t running = 0, waiting = 0;
   int64_t blocksTotal = 0, blocksFree = 0, blocksCached = 0;
   double lastStepSeconds = 0; ///< of the latest step

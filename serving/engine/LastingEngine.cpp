@@ -119,7 +119,8 @@ private:
           &EngineStatistics::failed, &EngineStatistics::cancelled,
           &EngineStatistics::ledgerFaults, &EngineStatistics::verifiedTokens,
           &EngineStatistics::acceptedTokens, &EngineStatistics::forcedTokens,
-          &EngineStatistics::deadlinesExceeded})
+          &EngineStatistics::deadlinesExceeded,
+          &EngineStatistics::prepareNanoseconds})
       now.*field += before.*field;
     now.rebuilding = !engine;
     now.rebuilds = rebuilds;

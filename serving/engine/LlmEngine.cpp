@@ -1,6 +1,7 @@
 #include "serving/engine/LlmEngine.h"
 
 #include "runtime/base/Text.h"
+#include "serving/grammar/ThreadTime.h"
 
 #include <algorithm>
 #include <chrono>
@@ -335,6 +336,7 @@ bool LlmEngine::step() {
     return false;
   if (speculator.isOn())
     propose();
+  uint64_t began = threadNanoseconds();
   SchedulerState state = view();
   StepDecision decision = scheduleStep(state);
   if (settings.record)
@@ -362,6 +364,7 @@ bool LlmEngine::step() {
     decodes &= part.tokens == 1;
   }
   batch.setTable(lists);
+  counters.prepareNanoseconds += threadNanoseconds() - began;
   double start = now();
   Status status = runner->run(batch);
   if (decodes)

@@ -1,9 +1,9 @@
 #include "serving/grammar/GrammarLibrary.h"
 
 #include "serving/grammar/CompiledForm.h"
+#include "serving/grammar/ThreadTime.h"
 
 #include <algorithm>
-#include <ctime>
 #include <xgrammar/xgrammar.h>
 
 // The library is built with XGRAMMAR_LOG_CUSTOMIZE, which declares these two.
@@ -74,14 +74,6 @@ Expected<Made> guarded(const std::string &where, Make &&make) {
   }
 }
 
-/// That the calling thread has used.
-double processorSeconds() {
-  timespec time{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) +
-         static_cast<double>(time.tv_nsec) * 1e-9;
-}
-
 class MatcherCursor final : public GrammarCursor {
 public:
   MatcherCursor(const xgrammar::CompiledGrammar &grammar,
@@ -128,9 +120,10 @@ private:
   /// One grammar must not hold up the steps of all. What counts is the
   /// thread's processor time: on a busy machine it also waits for a core.
   template <typename Made, typename Make> Expected<Made> timed(Make &&make) {
-    double start = processorSeconds();
+    uint64_t start = threadNanoseconds();
     Expected<Made> made = guarded<Made>("grammar", std::forward<Make>(make));
-    if (made && processorSeconds() - start > patience)
+    if (made &&
+        static_cast<double>(threadNanoseconds() - start) > patience * 1e9)
       return userError("takes too long for a token", "grammar",
                        "a grammar with less that is ambiguous");
     return made;

@@ -89,10 +89,12 @@ struct Step {
     auto spare =
         static_cast<int32_t>(running.size() + decision.admitted.size());
     for (const SequenceView &sequence : running) {
+      if (sequence.proposed <= 0)
+        continue;
       auto part =
           std::find_if(decision.parts.begin(), decision.parts.end(),
                        [&](const auto &one) { return one.id == sequence.id; });
-      if (part == decision.parts.end() || sequence.proposed <= 0 ||
+      if (part == decision.parts.end() ||
           part->tokens != sequence.tokens - sequence.computed)
         continue;
       int32_t held = std::max(sequence.blocks, blocksFor(sequence.tokens));
@@ -110,6 +112,7 @@ struct Step {
 
   StepDecision run() {
     std::sort(running.begin(), running.end(), comesBefore);
+    decision.parts.reserve(running.size());
     for (bool single : {true, false})
       for (size_t i = 0; i < running.size(); ++i)
         if ((running[i].tokens - running[i].computed == 1) == single)

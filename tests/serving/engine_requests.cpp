@@ -261,23 +261,25 @@ int run(const char *folder, const char *path) {
   failEvery = 0;
   result["failures"] = failures.load();
   EngineStatistics s = (*engine)->statistics();
-  result["statistics"] = {{"steps", s.steps},
-                          {"verified", s.verifiedTokens},
-                          {"accepted", s.acceptedTokens},
-                          {"generated", s.generatedTokens},
-                          {"preemptions", s.preemptions},
-                          {"cached", s.cachedTokens},
-                          {"faults", s.ledgerFaults},
-                          {"total", s.blocksTotal},
-                          {"free", s.blocksFree},
-                          {"blocks_cached", s.blocksCached},
-                          {"failed", s.failed},
-                          {"late", s.deadlinesExceeded},
-                          {"rebuilds", s.rebuilds},
-                          {"cancelled", s.cancelled},
-                          {"finished", s.finished},
-                          {"running", s.running},
-                          {"waiting", s.waiting}};
+  result["statistics"] = {
+      {"steps", s.steps},
+      {"prepare_us", static_cast<double>(s.prepareNanoseconds) * 1e-3},
+      {"verified", s.verifiedTokens},
+      {"accepted", s.acceptedTokens},
+      {"generated", s.generatedTokens},
+      {"preemptions", s.preemptions},
+      {"cached", s.cachedTokens},
+      {"faults", s.ledgerFaults},
+      {"total", s.blocksTotal},
+      {"free", s.blocksFree},
+      {"blocks_cached", s.blocksCached},
+      {"failed", s.failed},
+      {"late", s.deadlinesExceeded},
+      {"rebuilds", s.rebuilds},
+      {"cancelled", s.cancelled},
+      {"finished", s.finished},
+      {"running", s.running},
+      {"waiting", s.waiting}};
   std::cout << result << "\n";
   return 0;
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import subprocess
 from pathlib import Path
 
@@ -422,3 +423,14 @@ def test_a_deadline_gives_its_blocks_back(models):
     statistics = result["statistics"]
     assert statistics["late"] == 3 and statistics["faults"] == 0
     assert statistics["free"] == statistics["total"]
+
+
+@pytest.mark.parametrize("sequences, bar", [(1, 10), (256, 100)])
+def test_a_step_is_prepared_in_time(models, sequences, bar):
+    """Decision and batch of a step on the null driver: microseconds of the engine's thread."""
+    draw = random.Random(sequences)
+    requests = [dict(prompt=[draw.randrange(3, small_models.VOCABULARY) for _ in range(32)], max_tokens=100, ignore_eos=True) for _ in range(sequences)]
+    result = models("llama").run([requests], faults=[""], threads=1, kv_memory=32 << 20, max_sequences=256)
+    statistics = result["statistics"]
+    assert statistics["finished"] == sequences and statistics["preemptions"] == 0 and statistics["steps"] >= 100
+    assert 0 < statistics["prepare_us"] / statistics["steps"] <= bar
