@@ -46,6 +46,7 @@ struct PointwiseCpuConfig : PointwiseConfig {
 struct PointwiseGpuConfig : PointwiseConfig {
   bool across = false; ///< a tile runs over several short rows
   int64_t threads = 0; ///< of a CTA; 0: as its tiles have it
+  int64_t access = 0;  ///< elements of a thread's access; 0: of 16 bytes
 
   template <class Config, class Visit>
   static void fields(Config &c, Visit &&visit) {
@@ -53,6 +54,7 @@ struct PointwiseGpuConfig : PointwiseConfig {
     constexpr int64_t none = 0;
     visit("across", c.across, false, true);
     visit("threads", c.threads, none, false);
+    visit("access", c.access, none, false);
   }
 };
 

@@ -154,7 +154,7 @@ LogicalResult GpuLowering::layout(tile::FuncOp func) {
   bool gathers =
       func.walk([](tile::GatherOp) { return WalkResult::interrupt(); })
           .wasInterrupted();
-  if (gathers && !ctasPerSm && !packed && threads == kWarp && cluster == 1)
+  if (gathers && !ctasPerSm && !packed && threads <= 2 * kWarp && cluster == 1)
     ctasPerSm = gatherThreads / (threads * programs);
   for (int64_t size : sizes)
     if (size % (int64_t(threads) * width))
@@ -637,6 +637,11 @@ LogicalResult GpuLowering::reduction(vector::ReductionOp op) {
   if (isOrdered(op))
     return op.emitOpError("is ordered; a GPU needs fastmath<reassoc>");
   llvm::Value *value = combineAll(op, wideParts(op));
+  // What is reported each thread can report itself.
+  if (llvm::all_of(op->getUsers(), llvm::IsaPred<tile::SetStatusOp>)) {
+    finishReduction(op, value);
+    return success();
+  }
   llvm::Type *type = value->getType();
   for (unsigned distance = std::min(threads, kWarp) / 2; distance;
        distance /= 2)
