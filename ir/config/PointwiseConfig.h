@@ -52,6 +52,7 @@ struct PointwiseCpuConfig : PointwiseConfig {
 struct PointwiseGpuConfig : PointwiseConfig {
   bool across = false; ///< a tile runs over several short rows
   int64_t threads = 0; ///< of a CTA; 0: as its tiles have it
+  int64_t access = 0;  ///< elements of a thread's access; 0: of 16 bytes
 
   bool fits(const Limits &limits) const { return threads <= limits.threads; }
 
@@ -61,6 +62,7 @@ struct PointwiseGpuConfig : PointwiseConfig {
     constexpr int64_t none = 0;
     visit("across", c.across, false, true);
     visit("threads", c.threads, none, false);
+    visit("access", c.access, none, false);
   }
 };
 

@@ -100,6 +100,14 @@ for dtype in ["f32", "i64", "i8", "bf16"]:
         case(f"gather rows of {width} {dtype}", [In("x", t(50, width)), In("i", T("i64", "a", 2), "index 50")],
              f'%r = ts.gather %x, %i dim 0 : {t(50, width)}, {T("i64", "a", 2)}', t("a", 2, width),
              [dict(a=1), dict(a=700)], lambda x, i: np_().take(x, i, 0))
+    # On a GPU the lanes of many elements lie across short rows, several a thread.
+    for width in [2, 31]:
+        case(f"gather many rows of {width} {dtype}", [In("x", t(50, width)), In("i", T("i64", 300001 // width), "index 50")],
+             f'%r = ts.gather %x, %i dim 0 : {t(50, width)}, {T("i64", 300001 // width)}', t(300001 // width, width), [{}],
+             lambda x, i: np_().take(x, i, 0))
+    case(f"concat many short rows {dtype}", [In("x", t(30007, 7), "wide"), In("y", t(30007, 4), "wide")],
+         f'%r = ts.concat %x, %y dim 1 : {t(30007, 7)}, {t(30007, 4)}', t(30007, 11), [{}],
+         lambda x, y: np_().concatenate([x, y], 1))
 
 for dtype in NUMBERS:
     for dim in [0, 1]:

@@ -114,10 +114,12 @@ for dtype in ["f16", "bf16"]:
          f"  %1 = ts.reshape %0 : {y} to {h}\n  %r = ts.transpose %1 [2, 0, 1, 3] : {h}", r,
          [dict(m=70), dict(m=1)], None, PRODUCT[dtype])
 # Of so little depth that GPUs compute the result's elements one by one: columns that whole accesses reach and others,
-# fewer columns than a warp, a depth of one, of few rows a longer one, sizes known at run time only, and what follows.
+# fewer columns than a warp, a depth of one, of few rows a longer one, sizes known at run time only, and what follows;
+# many small ones, which fill no tile of 16 bits.
 for dtype in ["f32", "f16", "bf16"]:
     for b, m, n, k, layout in [(3, 23, 1560, 14, "nn"), (4, 33, 1063, 3, "nn"), (2, 130, 154, 1, "nn"), (5, 6, 1063, 24, "nn"),
-                               (7, 57, 5, 2, "nt"), (6, 1, 317, 10, "nt"), (2, 70, 131, 7, "tn"), (1, 318, 1024, 5, "nt"), (2, "m", "n", 5, "nn")]:
+                               (7, 57, 5, 2, "nt"), (6, 1, 317, 10, "nt"), (2, 70, 131, 7, "tn"), (1, 318, 1024, 5, "nt"), (2, "m", "n", 5, "nn"),
+                               (254, 3, 401, 8, "nn"), (480, 1, 7, 55, "nn"), (398, 31, 3, 33, "tt"), (600, 2, 5, 64, "nt"), (300, 33, 70, 12, "tn")]:
         x = T(dtype, b, *((k, m) if layout[0] == "t" else (m, k)))
         w = T(dtype, b, *((n, k) if layout[1] == "t" else (k, n)))
         y, v, r = T(dtype, b, m, n), T(dtype, n), T(dtype, m, b, n)

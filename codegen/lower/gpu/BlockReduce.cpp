@@ -86,6 +86,11 @@ LogicalResult GpuLowering::reduction(vector::ReductionOp op) {
   if (isOrdered(op))
     return op.emitOpError("is ordered; a GPU needs fastmath<reassoc>");
   llvm::Value *value = combineAll(op, wideParts(op));
+  // What is reported each thread can report itself.
+  if (llvm::all_of(op->getUsers(), llvm::IsaPred<tile::SetStatusOp>)) {
+    finishReduction(op, value);
+    return success();
+  }
   llvm::Type *type = value->getType();
   for (unsigned distance = std::min(threads, kWarp) / 2; distance;
        distance /= 2)

@@ -165,7 +165,7 @@ LogicalResult GpuLowering::layout(tile::FuncOp func) {
                        })
                        .wasInterrupted();
   if (gathers && !ctasPerSm && !packed && cluster == 1 &&
-      (threads == kWarp || (manyLines && threads <= gatherThreads)))
+      (threads <= 2 * kWarp || (manyLines && threads <= gatherThreads)))
     ctasPerSm = gatherThreads / (threads * programs);
   for (int64_t size : sizes)
     if (size % (int64_t(threads) * width))

@@ -290,6 +290,12 @@ SmallVector<LaneIndex> ElementEmitter::split(const LaneIndex &position,
       index = {start};
     return result;
   }
+  // A GPU divides numbers of 32 bits in a quarter of the instructions; lanes
+  // behind the end count too.
+  Dim all = ts::product(builder.getContext(), dims);
+  std::optional<int64_t> elements = all.asConstant();
+  bool isNarrow = target.simt && elements &&
+                  *elements <= std::numeric_limits<int32_t>::max() - lanes;
   LaneIndex rest = position;
   for (size_t i = dims.size(); i-- > 0;) {
     bool outermost =
@@ -322,8 +328,19 @@ SmallVector<LaneIndex> ElementEmitter::split(const LaneIndex &position,
     auto type = VectorType::get(lanes, builder.getIndexType());
     Value all = toVector(rest, lanes);
     Value by = vector::BroadcastOp::create(builder, location, type, extent);
-    result[i] = {{}, 0, arith::RemUIOp::create(builder, location, all, by)};
-    rest = {{}, 0, arith::DivUIOp::create(builder, location, all, by)};
+    auto divided = [&](Value value) -> LaneIndex {
+      if (isNarrow)
+        value = arith::IndexCastUIOp::create(builder, location, type, value);
+      return {{}, 0, value};
+    };
+    if (isNarrow) {
+      auto narrow = VectorType::get(lanes, builder.getI32Type());
+      for (Value *value : {&all, &by})
+        *value =
+            arith::IndexCastUIOp::create(builder, location, narrow, *value);
+    }
+    result[i] = divided(arith::RemUIOp::create(builder, location, all, by));
+    rest = divided(arith::DivUIOp::create(builder, location, all, by));
   }
   return result;
 }

@@ -8,6 +8,54 @@ using namespace mlir;
 using namespace knapper;
 using ts::Dim;
 
+/// Whether many small products of 16 bits take longer by warpgroups than by
+/// their elements, in modelled cycles of a processor. A tile of shallow depth
+/// is most of a microsecond, whatever part of it the product fills (H200: 254
+/// of 3 x 8 x 401, 480 of 1 x 55 x 7, 398 of 31 x 33 x 3); an element is as
+/// many accesses as its warp has lines to read.
+static bool fillsNoTiles(ts::DotOp dot, int64_t batch, int64_t rows,
+                         int64_t columns, int64_t depth,
+                         const TargetDesc &target) {
+  constexpr int64_t deepest = 64, ofRuns = 16, shortRow = 64, warp = 32,
+                    line = 128, tile = 64, start = 3000, ofTile = 1400,
+                    ofElement = 2500, ofStore = 8, bytes = 2;
+  // (A thread has eight elements of longer rows: of more depth it would read
+  // more at once than it has registers for.)
+  if (!target.wgmma || batch == 1 ||
+      depth > (columns <= shortRow ? deepest : ofRuns))
+    return false;
+  // Lines of a warp's elements, which are so many neighbours along the side.
+  auto linesOf = [&](Value side, ArrayRef<int64_t> batched,
+                     ArrayRef<int64_t> contract,
+                     int64_t neighbours) -> std::optional<int64_t> {
+    int64_t last = ts::rankOf(side) - 1;
+    // What is computed of the operand would be so again for each element.
+    if (!isa<BlockArgument>(side) || llvm::is_contained(batched, last) ||
+        contract.size() != 1 || ts::rankOf(side) > int64_t(batched.size()) + 2)
+      return std::nullopt;
+    int64_t stride = contract[0] == last ? depth : 1;
+    return std::clamp<int64_t>(neighbours * stride * bytes / line, 1,
+                               neighbours);
+  };
+  int64_t beside = std::clamp<int64_t>(columns, 1, warp);
+  std::optional<int64_t> left = linesOf(dot.getLhs(), dot.getLhsBatch(),
+                                        dot.getLhsContract(),
+                                        llvm::divideCeil(warp, beside)),
+                         right = linesOf(dot.getRhs(), dot.getRhsBatch(),
+                                         dot.getRhsContract(), beside);
+  if (!left || !right)
+    return false;
+  int64_t warps = llvm::divideCeil(batch * rows * columns, warp),
+          tiles = batch * llvm::divideCeil(rows, tile) *
+                  llvm::divideCeil(columns, tile);
+  // (Of fewer tiles than processors the warpgroups' is as fast.)
+  if (std::min(rows, columns) > tile || tiles < 2 * int64_t(target.cores))
+    return false;
+  int64_t ofWarp = depth * (*left + *right) + ofStore;
+  return ofElement + int64_t(llvm::divideCeil(warps, target.cores)) * ofWarp <
+         start + int64_t(llvm::divideCeil(tiles, target.cores)) * ofTile;
+}
+
 bool knapper::isShallowProduct(ts::KernelOp kernel, const TargetDesc &target) {
   auto dots = kernel.getBody().getOps<ts::DotOp>();
   if (!target.simt || dots.empty())
@@ -42,7 +90,15 @@ bool knapper::isShallowProduct(ts::KernelOp kernel, const TargetDesc &target) {
   int64_t deepest = fewer <= low ? 32 : fewer < half ? 16 : 8;
   int64_t lanes = 16 / ts::elementBytes(element);
   std::optional<int64_t> k = depth.asConstant();
-  if (!k || *k < 1 || *k > deepest)
+  if (!k || *k < 1)
+    return false;
+  Dim batch = one;
+  for (int64_t d : dot.getLhsBatch())
+    batch = batch * ts::dimOf(dot.getLhs(), d);
+  if (ts::elementBytes(element) == 2 &&
+      fillsNoTiles(dot, representative(batch), rows, columns, *k, target))
+    return true;
+  if (*k > deepest)
     return false;
   bool isWhole = *k % lanes == 0;
   return !isWhole || (lanes == 4 && rows > rowsOfGemv);

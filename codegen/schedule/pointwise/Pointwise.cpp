@@ -186,11 +186,12 @@ LogicalResult choosePointwise(ts::KernelOp kernel, const TargetDesc &target,
       representative(dims[lane - 1]) >= many)
     --lane;
   Dim one = Dim::constant(context, 1);
-  // Rows that an index names.
-  bool named = target.simt && kernel.getHero() == ts::Hero::gather &&
-               !kernel.getBody().getOps<ts::GatherOp>().empty();
   // The threads of a block of rows shorter than this would mostly be idle.
   constexpr int64_t shortRow = 64;
+  // Rows that an index names.
+  bool named = target.simt && kernel.getHero() == ts::Hero::gather &&
+               !kernel.getBody().getOps<ts::GatherOp>().empty() &&
+               !(lane > 0 && representative(dims[lane]) <= shortRow);
   bool across = target.simt && !flat && !named && lane > 0 &&
                 representative(dims[lane]) <= shortRow;
   Dim run =
@@ -209,9 +210,21 @@ LogicalResult choosePointwise(ts::KernelOp kernel, const TargetDesc &target,
       block = 16384;
     knobs.tune(config, block);
   }
+  int64_t access = 0, threads = 0;
   if (across) {
-    // An element a thread: neighbours read what lies together.
-    lanes = block = 256;
+    // Each lane has a place of its own: what neighbours read lies together
+    // where they are those of a warp. An element a thread, where there are few;
+    // else four at once (of products, each of many reads, two), a word of them
+    // a store.
+    constexpr int64_t word = 4, threadsOfCore = 2048;
+    int64_t several = kernel.getHero() == ts::Hero::matmul ? 2 : 4;
+    lanes = block = threads = 256;
+    access = 1;
+    if (length > threadsOfCore * int64_t(target.cores)) {
+      lanes = block = several * lanes;
+      int64_t bytes = ts::elementBytes(ts::elementTypeOf(kernel.getResult(0)));
+      access = std::max<int64_t>(1, word / std::max<int64_t>(1, bytes));
+    }
   } else if (target.simt) {
     // A tile is spread over the threads of a block, one access of 16 bytes each
     // (bytes in flight count, and blocks give them best).
@@ -247,15 +260,14 @@ LogicalResult choosePointwise(ts::KernelOp kernel, const TargetDesc &target,
   config.rows = rows;
   config.stream = streamsOut(kernel, target);
   if (target.simt) {
-    int64_t threads = 0;
     // The index comes first, so that a thread asks for two accesses of the row
     // at once; more of them, or longer tiles, are slower.
     if (named) {
       int64_t bytes = ts::elementBytes(ts::elementTypeOf(kernel.getResult(0)));
       threads = std::max<int64_t>(32, lanes * bytes / (2 * 16));
     }
-    schedule.parameters =
-        config::print(config::PointwiseGpuConfig{config, across, threads});
+    schedule.parameters = config::print(
+        config::PointwiseGpuConfig{config, across, threads, access});
   } else {
     knobs.tune(config, config.stream);
     schedule.parameters =
