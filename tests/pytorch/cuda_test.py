@@ -452,7 +452,7 @@ def test_the_guard_waits_for_nothing_and_is_captured():
     """guard="measure": calls are timed by events of the stream; a capture runs one side."""
 
     def f(x):
-        return torch.special.modified_bessel_k0(x.abs() + 0.1) * 2
+        return torch.softmax(x @ x, -1) * 2
 
     fast = knapper.torch.compile(f, guard="measure", cache=False)
     x = torch.randn(64, 64, device="cuda")

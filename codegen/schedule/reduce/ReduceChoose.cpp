@@ -155,9 +155,16 @@ static Sharing shareColumns(ts::KernelOp kernel, const Space &space,
     width /= 2;
   if (width * combined > mostCombined)
     return none;
-  int64_t rows = representative(space.dims[sharedDim(space)]);
+  // Rows of the dim that is shared out, each with all that other dims hold.
+  constexpr int64_t leastShared = 2;
+  int64_t rows = representative(space.dims[sharedDim(space)]), others = 1;
+  for (int64_t d : space.reduced)
+    if (d != int64_t(sharedDim(space)))
+      others *= std::max<int64_t>(1, representative(space.dims[d]));
+  int64_t least =
+      std::max<int64_t>(leastShared, llvm::divideCeil(leastRows, others));
   while (parts < mostParts && columns * parts < threadsAtOnce * width &&
-         rows >= 2 * parts * leastRows)
+         rows >= 2 * parts * least)
     parts *= 2;
   // What waits for others of its program does so in a warp (GpuLowering.cpp).
   int64_t threads =

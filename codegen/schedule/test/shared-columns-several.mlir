@@ -84,3 +84,13 @@ func.func @nothing(%x: !b) -> !b {
   %0 = ts.reduce add %x [] : !b
   return %0 : !b
 }
+
+// Two dims are summed, and what is read of them does not let them be one: the rows of the first, few as they are, are many elements each.
+// CHECK-LABEL: tile.func @kernel7_0
+// CHECK-SAME: tile.cluster = 32
+// CHECK: tile.combine <add>
+func.func @apart(%x: tensor<48x124x40xbf16>, %at: tensor<96xi64>) -> tensor<40xbf16> {
+  %0 = ts.gather %x, %at dim 0 : tensor<48x124x40xbf16>, tensor<96xi64>
+  %1 = ts.reduce add %0 [0, 1] : tensor<96x124x40xbf16>
+  return %1 : tensor<40xbf16>
+}
