@@ -270,6 +270,16 @@ def test_dropout_follows_the_seed_and_its_gradient_has_the_same_mask():
     close(x.grad, again.detach())
 
 
+def test_random_numbers_that_are_the_result_themselves():
+    drawn = compiled(lambda x: torch.rand_like(x))
+    x = torch.zeros(64, 64, device="cuda")
+    torch.manual_seed(3)
+    first, second = drawn(x), drawn(x)
+    torch.manual_seed(3)
+    assert torch.equal(drawn(x), first) and not torch.equal(first, second)
+    assert 0 <= float(first.min()) and float(first.max()) < 1 and abs(float(first.mean()) - 0.5) < 0.05
+
+
 def test_random_numbers_differ_in_every_replay():
     f = compiled(lambda x: x + torch.rand_like(x))
     x = torch.zeros(4096, device="cuda")

@@ -153,9 +153,9 @@ LogicalResult GpuLowering::layout(tile::FuncOp func) {
   // Indices of each lane take up to 256 registers a thread. Without a bound the
   // assembler aims at more blocks and spills words.
   constexpr unsigned gatherThreads = 256;
-  bool gathers =
-      func.walk([](tile::GatherOp) { return WalkResult::interrupt(); })
-          .wasInterrupted();
+  constexpr unsigned fewGathers = 32;
+  unsigned gathers = 0;
+  func.walk([&](tile::GatherOp) { ++gathers; });
   // What such a program waits for others do in the meantime.
   if (!func.getOps<tile::RadixPassOp>().empty())
     ctasPerSm = 3;
@@ -165,7 +165,8 @@ LogicalResult GpuLowering::layout(tile::FuncOp func) {
                        })
                        .wasInterrupted();
   if (gathers && !ctasPerSm && !packed && cluster == 1 &&
-      (threads <= 2 * kWarp || (manyLines && threads <= gatherThreads)))
+      (threads == kWarp || (threads == 2 * kWarp && gathers <= fewGathers) ||
+       (manyLines && threads <= gatherThreads)))
     ctasPerSm = gatherThreads / (threads * programs);
   for (int64_t size : sizes)
     if (size % (int64_t(threads) * width))

@@ -50,7 +50,8 @@ class Recipe:
         description, options = self.description, self.options
         count("graphs")
         if not description.outputs:  # nothing to compute
-            return Identity(description)
+            draw = drawing(self.draws, description.symbols) if self.draws else None
+            return Identity(description, draw)
         for overload in description.overloads:
             if options.fallback == "allow" or is_by_torch(overload):
                 register(overload)
@@ -153,14 +154,20 @@ class Refused(OutputCode):
 
 
 class Identity:
-    """A graph that computes nothing: its results are arguments and values."""
+    """A graph that computes nothing: its results are arguments, random numbers and values."""
 
-    def __init__(self, description: Description) -> None:
+    def __init__(
+        self, description: Description, draw: Callable[[list[Any]], None] | None = None
+    ) -> None:
+        """draw: appends the random numbers of a call to its arguments."""
         self._boxed_call = True
+        self._draw = draw
         self._results = description.results
         self._symbols = description.symbols
 
     def __call__(self, arguments: list[Any]) -> list[Any]:
+        if self._draw is not None:
+            self._draw(arguments)
         made = []
         for kind, value in self._results:
             if kind == "argument":
