@@ -168,7 +168,8 @@ for dtype, shape, dims in [("f16", (94, 2), [0]), ("bf16", (1, 2304, 4), [1]), (
         case(f"shared columns as rows index {dtype} {'x'.join(map(str, shape))} {dims}", [In("x", t, "ties")],
              f"%r = ts.arg_reduce min %x dim {dims[0]} : {t}", T("i64", *r.dims), [{}])
 # Few long rows, whose tiles the programs of a cluster take: whole tiles, and such as begin anywhere; one tile a program, and several.
-for dtype, shape in [("f16", (17, 25088)), ("f32", (3, 20001)), ("bf16", (2, 119547)), ("f32", (1, 65536)), ("f16", (2, 524288)), ("f32", (3, 270001))]:
+for dtype, shape in [("f16", (17, 25088)), ("f32", (3, 20001)), ("bf16", (2, 119547)), ("f32", (1, 65536)), ("f16", (2, 524288)), ("f32", (3, 270001)),
+                     ("f16", (2, 435019))]:
     near = MANY if dtype == "f32" else "ulp 2"
     columns(f"long rows softmax {dtype} {'x'.join(map(str, shape))}", dtype, shape, [1], "%y = ts.neg %x : {t}\n%r = ts.softmax %y dim 1 : {t}", "t",
             None, "normal", near)

@@ -197,11 +197,16 @@ static bool columnsAsRows(const Space &space, int64_t columns, int64_t run,
   return run < narrow || (parts == 1 && columns < busy && elements <= cached);
 }
 
-/// Of a run of so many elements, tiles about equal, of at most about `most`.
-static int64_t equalTiles(int64_t length, int64_t most) {
-  constexpr int64_t step = 512;
-  int64_t tiles = llvm::divideCeil(length, most);
-  return llvm::alignTo(llvm::divideCeil(length, tiles), step);
+/// Of a run of so many elements, tiles about equal, of at most about `most`, of
+/// which no thread gets more elements than its registers hold.
+static int64_t equalTiles(ts::KernelOp kernel, int64_t length, int64_t most) {
+  constexpr int64_t leastStep = 512, mostStep = 8192, mostOfThread = 64;
+  int64_t tile = llvm::divideCeil(length, llvm::divideCeil(length, most));
+  int64_t step = leastStep;
+  while (step < mostStep &&
+         elementsOfThread(kernel, llvm::alignTo(tile, step)) > mostOfThread)
+    step *= 2;
+  return llvm::alignTo(tile, step);
 }
 
 /// How often a program that does not hold its part of a row reads it.
@@ -288,7 +293,8 @@ static Sharing shareRow(ts::KernelOp kernel, const Space &space, int64_t rows,
     return {parts, 0};
   // As many accesses at once as a processor needs.
   constexpr int64_t atOnce = 32768;
-  return {parts, equalTiles(llvm::divideCeil(length, parts), atOnce / bytes)};
+  return {parts,
+          equalTiles(kernel, llvm::divideCeil(length, parts), atOnce / bytes)};
 }
 
 /// Whether a GPU's lanes lie across all kept dims: where rows are short, or
@@ -414,7 +420,7 @@ LogicalResult chooseReduce(ts::KernelOp kernel, const TargetDesc &target,
       return d != int64_t(lane) && !space->dims[d].isConstant(1);
     });
     if (rowForm && turns && lanes > mostOfTurn)
-      lanes = equalTiles(representative(run), mostOfTurn);
+      lanes = equalTiles(*copy, representative(run), mostOfTurn);
     while (lanes > 128 && lanes / 2 >= representative(run))
       lanes /= 2;
     // Rather more programs than wide ones; of a long row, whole blocks.

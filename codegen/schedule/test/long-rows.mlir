@@ -16,9 +16,9 @@ module attributes {ts.files = ["rows"], ts.symbols = []} {
   // CHECK: tile.func
   // CHECK-SAME: tile.cluster = 8
   // CHECK: %[[PART:.*]] = arith.remui %{{.*}}, %c8
-  // CHECK: %[[OWN:.*]] = arith.muli %[[PART]], %c38400
+  // CHECK: %[[OWN:.*]] = arith.muli %[[PART]], %c43008
   // CHECK-NEXT: %[[FROM:.*]] = arith.minsi %[[OWN]], %c300000
-  // CHECK-NEXT: %[[NEXT:.*]] = arith.addi %[[FROM]], %c38400
+  // CHECK-NEXT: %[[NEXT:.*]] = arith.addi %[[FROM]], %c43008
   // CHECK-NEXT: %[[TO:.*]] = arith.minsi %[[NEXT]], %c300000
   // CHECK: scf.for %{{.*}} = %[[FROM]] to
   // CHECK: scf.if
