@@ -22,6 +22,13 @@ StringRef combiner(K kind) {
                                   : "or";
 }
 
+/// The index of each element of x along the dim: i64.
+T indexAlong(W &w, T x, int64_t dim) {
+  Type i64 = IntegerType::get(x.type.getContext(), 64);
+  return w.make("iota", {}, x.type.clone(i64),
+                "iota_dimension = " + std::to_string(dim) + " : i64");
+}
+
 /// What changes nothing, a scalar.
 T neutral(W &w, K kind, Type element) {
   auto type = RankedTensorType::get({}, element);
@@ -84,8 +91,7 @@ void writeArgReduce(W &w, Operation *given) {
   T x = w.of(op.getInput());
   auto dim = static_cast<int64_t>(op.getDim());
   Type element = elementOf(x), i64 = IntegerType::get(element.getContext(), 64);
-  T index = w.make("iota", {}, x.type.clone(i64),
-                   "iota_dimension = " + std::to_string(dim) + " : i64");
+  T index = indexAlong(w, x, dim);
   T first = neutral(w, op.getKind(), element),
     none = w.splat(0, RankedTensorType::get({}, i64));
   std::string wins = w.region(
@@ -294,8 +300,7 @@ void writeTopK(W &w, Operation *given) {
   T x = w.of(op.getInput());
   auto dim = static_cast<int64_t>(op.getDim());
   Type element = elementOf(x), i64 = IntegerType::get(element.getContext(), 64);
-  T index = w.make("iota", {}, x.type.clone(i64),
-                   "iota_dimension = " + std::to_string(dim) + " : i64");
+  T index = indexAlong(w, x, dim);
   std::string order = w.region(
       {element, element, i64, i64}, [&](ArrayRef<T> a) -> SmallVector<T> {
         T before = w.compare(op.getLargest() ? "GT" : "LT", a[0], a[1]);

@@ -23,9 +23,14 @@ public:
 
   explicit Gates(ts::DotOp dot) : dot(dot) {}
 
-  /// Whether the dot is of this form; finds the slices.
+  /// Whether the dot is of this form; finds the slices. To be asked before all
+  /// else.
   bool match();
+  /// Replaces the slices by what the products of their columns make, and erases
+  /// them, the dot and what lay between. A dot of one gate stays as it is in
+  /// form `dot`.
   void rewrite(Form form);
+  /// B.
   ts::Dim rows() { return ts::dimOf(dot.getLhs(), 0); }
   /// Bytes of the matrix, which every row reads.
   int64_t matrixBytes() const { return bytes; }
@@ -46,7 +51,7 @@ private:
   llvm::DenseMap<std::pair<mlir::Value, int64_t>, mlir::Value> parts;
 };
 
-/// Those of a body.
+/// Of the body's dots those that match.
 llvm::SmallVector<Gates> gatesIn(mlir::func::FuncOp body);
 
 } // namespace knapper

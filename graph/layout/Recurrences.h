@@ -1,8 +1,8 @@
 //===- Recurrences.h - Loops over a cell's steps as ts.recurrence ---------===//
 //
-//   ts.loop @cell carried(h, c) captures(x, R)     becomes     ts.recurrence
-//     step t of @cell reads x[t]                               with x as a
-//     sequence
+//   ts.loop @cell carried(h, c) captures(x, R), whose step t reads x[t]
+//
+//   becomes  ts.recurrence states(h, c) sequences(x) weights(R)
 //
 // where each row of the states runs through the steps on its own
 // (ir/tensor/Recurrence.td, C3). A target whose schedule keeps the weights in

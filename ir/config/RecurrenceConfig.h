@@ -5,7 +5,10 @@
 //===----------------------------------------------------------------------===//
 #pragma once
 
+#include "ir/config/DeviceLimits.h"
 #include "ir/config/Fields.h"
+
+#include <algorithm>
 
 namespace knapper::config {
 
@@ -27,7 +30,24 @@ struct RecurrenceGpuConfig {
     visit("threads", c.threads, none, true);
     visit("packed", c.packed, false, false);
   }
-  /// Of a CTA, of so many in all: of a cluster's runs of 16 bytes.
+  bool fits(const Limits &limits) const {
+    return threads <= limits.threads && parts <= limits.clusterCtas;
+  }
+  /// Runs of `run` weights that a thread has of each product.
+  int64_t runsOf(int64_t units, int64_t run) const {
+    return (units + run * slices - 1) / (run * slices);
+  }
+  /// Elements from one row of a state in shared memory to the next: all units,
+  /// as far as threads read and the cluster's CTAs write.
+  int64_t pitchOf(int64_t units, int64_t run) const {
+    return std::max(runsOf(units, run) * run * slices, unitsOf(units) * parts);
+  }
+  /// Bytes of shared memory of `states` states that are multiplied, twice each:
+  /// f32.
+  int64_t sharedBytes(int64_t states, int64_t units, int64_t run) const {
+    return 2 * states * rows * pitchOf(units, run) * 4;
+  }
+  /// Units of a CTA, of so many in all: of a cluster's, runs of 16 bytes.
   int64_t unitsOf(int64_t all) const {
     int64_t each = (all + parts - 1) / parts;
     return parts > 1 ? (each + 3) / 4 * 4 : each;

@@ -44,8 +44,8 @@ def Tile_LookBackOp : Tile_GridOp<"look_back", [AllTypesMatch<["value", "before"
     depends on numbers alone. Programs before it must have begun (tile.ticket). `state` has, from `offset` on, for each program
     of the line and then for each 128 of them so many words as a value has 32 bits, all zero when the kernel starts (a decoupled
     look-back, Merrill and Garland 2016, which waits for fixed words instead of any: sums have the same bits in every run).
-    Executed once. Only GPUs have it. Of a tile each of the first `lanes` lanes is of a line of its own, whose words follow
-    those of the lane before; what the others get is unspecified.
+    Executed once. Only GPUs have it. With a tile, lane i (i < `lanes`) belongs to line i: the words of line i + 1
+    follow those of line i in `state`. The other lanes of `before` are unspecified.
     C1: words are i64. C2: kinds and elements are those of tile.scan. C3: `lanes` is given for tiles alone, which have as many.
   }];
   let arguments = (ins Vector_CombiningKindAttr:$kind, Tile_GridValue:$value,

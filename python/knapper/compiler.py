@@ -212,21 +212,25 @@ def compile(
     return Module._adopt(handle)
 
 
+def _text_of(what: str, model: Model, options: Any) -> str:
+    """What knapper_inspect or knapper_translate, by name, say of a model."""
+    check_names(options, what, ())
+    from_torch.refuse_module(model, what)
+    keep: list[object] = []
+    request = _request(model, options, keep)
+    text = ctypes.c_void_p()
+    function = getattr(library.library(), f"knapper_{what}")
+    check(function(ctypes.byref(request), ctypes.byref(text)))
+    return take_string(text)
+
+
 def inspect(model: Model, **options: Unpack[CompileOptions]) -> dict[str, Any]:
     """What a model needs, without compiling it: signature, sizes, operators by
     name, opset and dtype, and which of them are not supported.
 
     Raises UserError for a damaged model.
     """
-    check_names(options, "inspect", ())
-    from_torch.refuse_module(model, "inspect")
-    keep: list[object] = []
-    request = _request(model, options, keep)
-    text = ctypes.c_void_p()
-    check(
-        library.library().knapper_inspect(ctypes.byref(request), ctypes.byref(text))
-    )
-    return json.loads(take_string(text))
+    return json.loads(_text_of("inspect", model, options))
 
 
 def translate(model: Model, **options: Unpack[CompileOptions]) -> str:
@@ -235,15 +239,7 @@ def translate(model: Model, **options: Unpack[CompileOptions]) -> str:
 
     Raises UserError with everything that StableHLO has no spelling for.
     """
-    check_names(options, "translate", ())
-    from_torch.refuse_module(model, "translate")
-    keep: list[object] = []
-    request = _request(model, options, keep)
-    text = ctypes.c_void_p()
-    check(
-        library.library().knapper_translate(ctypes.byref(request), ctypes.byref(text))
-    )
-    return take_string(text)
+    return _text_of("translate", model, options)
 
 
 def verify(

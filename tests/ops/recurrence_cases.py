@@ -30,9 +30,10 @@ def flags(values):
     return "[" + ", ".join("true" if v else "false" for v in values) + "]"
 
 
-def recurrence(name, dtype, units, states, products, body, cell, sizes, reverse=False, width=None, transposed=False):
+def recurrence(name, dtype, units, states, products, body, cell, sizes, reverse=False, width=None, transposed=False, sources=None):
     """`products` weights [H, H], a sequence [t, b, width] and as many states: `body` computes %n0, %n1, ... (the next states) from
-    %h0.., %x, %p0.. = h0 times a weight; the first one is the output, too."""
+    %h0.., %x, %p0.. = h0 (or the state in `sources`) times a weight; the first one is the output, too."""
+    sources = sources or [0] * products
     width = width or units * products
     h, x, w = T(dtype, "b", units), T(dtype, "t", "b", width), T(dtype, units, units)
     one, out = T(dtype, "b", width), T(dtype, "t", "b", units)
@@ -49,7 +50,7 @@ def recurrence(name, dtype, units, states, products, body, cell, sizes, reverse=
     arguments = [f"%h{i}: {h}" for i in range(states)] + [f"%xt: {one}"] + [f"%u{i}: {w}" for i in range(products)]
     text += f"  ^bb0({', '.join(arguments)}):\n"
     for i in range(products):
-        text += f"    %p{i} = ts.dot %h0, %u{i} batch [] x [] contract [1] x [{0 if transposed else 1}] : {h}, {w}\n"
+        text += f"    %p{i} = ts.dot %h{sources[i]}, %u{i} batch [] x [] contract [1] x [{0 if transposed else 1}] : {h}, {w}\n"
     if width > units:
         for i in range(width // units):
             text += f"    %x{i} = ts.slice %xt [#ts.dim<0>, #ts.dim<{i * units}>] [1, 1] : {one} to {h}\n"
@@ -65,7 +66,7 @@ def recurrence(name, dtype, units, states, products, body, cell, sizes, reverse=
         matrices = [wide(named[f"w{i}"]) * scale for i in range(products)]
 
         def step(now, rows):
-            sums = [now[0] @ (m if transposed else m.T) for m in matrices]
+            sums = [now[s] @ (m if transposed else m.T) for s, m in zip(sources, matrices)]
             parts = [rows[0][:, i * units:(i + 1) * units] for i in range(width // units)]
             after = cell(now, parts, sums)
             return after + [after[0]]
@@ -103,8 +104,18 @@ LSTM = """%a = ts.add %x0, %p0
           %n0 = ts.mul %o, %m"""
 
 
+COUPLED = """%a = ts.add %xt, %p0
+             %b = ts.sub %p1, %p0
+             %n0 = ts.tanh %b
+             %n1 = ts.tanh %a"""
+
+
 def rnn(now, x, p):
     return [np_().tanh(x[0] + p[0])]
+
+
+def coupled(now, x, p):
+    return [np_().tanh(p[1] - p[0]), np_().tanh(x[0] + p[0])]
 
 
 def gru(now, x, p):
@@ -128,6 +139,9 @@ for dtype in ["f32", "f16", "bf16"]:
         recurrence("gru", dtype, units, 1, 3, GRU, gru, STEPS if units == 36 else FEW)
         recurrence("lstm", dtype, units, 2, 4, LSTM, lstm, STEPS if units == 64 else FEW, reverse=units == 36)
     recurrence("rnn transposed", dtype, 40, 1, 1, RNN, rnn, FEW, transposed=True)
+    # Two states are multiplied.
+    for units in [36, 31, 200]:
+        recurrence("coupled", dtype, units, 2, 2, COUPLED, coupled, STEPS if units == 36 else FEW, width=units, sources=[0, 1])
     # Shared out to the CTAs of a cluster.
     for units in [128, 200, 250, 320]:
         recurrence("gru", dtype, units, 1, 3, GRU, gru, FEW, reverse=units == 200)

@@ -7,7 +7,8 @@
 
 namespace knapper {
 
-/// What a program can have of the target.
+/// Threads, registers, shared memory and CTAs of a cluster that one CTA of a
+/// GPU can have; of a CPU, a core's registers.
 inline config::Limits limitsOf(const TargetDesc &target) {
   if (target.simt)
     return config::nvidiaLimits(target.l1Bytes, target.clusters);

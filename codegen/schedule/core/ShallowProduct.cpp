@@ -9,7 +9,7 @@ using namespace knapper;
 using ts::Dim;
 
 /// Whether many small products of 16 bits take longer by warpgroups than by
-/// their elements, in modelled cycles of a processor. A tile of shallow depth
+/// their elements, in modelled cycles of an SM. A tile of shallow depth
 /// is most of a microsecond, whatever part of it the product fills (H200: 254
 /// of 3 x 8 x 401, 480 of 1 x 55 x 7, 398 of 31 x 33 x 3); an element is as
 /// many accesses as its warp has lines to read.
@@ -48,7 +48,7 @@ static bool fillsNoTiles(ts::DotOp dot, int64_t batch, int64_t rows,
   int64_t warps = llvm::divideCeil(batch * rows * columns, warp),
           tiles = batch * llvm::divideCeil(rows, tile) *
                   llvm::divideCeil(columns, tile);
-  // (Of fewer tiles than processors the warpgroups' is as fast.)
+  // (Of fewer tiles than SMs the kernel by warpgroups is as fast.)
   if (std::min(rows, columns) > tile || tiles < 2 * int64_t(target.cores))
     return false;
   int64_t ofWarp = depth * (*left + *right) + ofStore;

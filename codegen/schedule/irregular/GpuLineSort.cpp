@@ -420,7 +420,7 @@ LogicalResult chooseGpuLineSort(ts::KernelOp kernel, const TargetDesc &target,
     return success();
   config::LineSortGpuConfig config;
   config.lanes = 128;
-  // Rather a CTA more for each processor.
+  // Smaller CTAs, as long as an SM has none.
   constexpr int64_t ctas = 2, fewLanes = 64;
   if (std::optional<int64_t> number = lines.asConstant();
       number && *number < ctas * target.cores * config.lanes)

@@ -35,7 +35,7 @@ LogicalResult chooseGpuRadixSort(ts::KernelOp kernel, const TargetDesc &target,
   config::RadixSortGpuConfig config;
   config.threads = kValues;
   config.items = 12; // more need registers that three CTAs of an SM lack
-  // Rather a tile for each processor.
+  // Smaller tiles, as long as an SM has none.
   constexpr int64_t leastItems = 4;
   auto tiles = [&] {
     return int64_t(llvm::divideCeil(*length, config.threads * config.items));

@@ -41,6 +41,7 @@ int64_t runOf(int64_t units) { return units % 4 ? 1 : 4; }
 /// What the choice depends on.
 struct Cell {
   int64_t units = 0, products = 0, states = 0, inputs = 0;
+  int64_t multiplied = 0; ///< states that products read
   int64_t rows = 0;    ///< of the batch
   bool narrow = false; ///< all weights are of one type of 16 bits
 };
@@ -64,17 +65,20 @@ SmallVector<Value> inputsOf(ts::RecurrenceOp op) {
 }
 
 /// Cycles of a step; nothing where registers do not hold the weights.
-std::optional<double> cyclesOf(const Cell &cell, RecurrenceGpuConfig &config) {
-  constexpr int64_t mostThreads = 1024, registerFile = 65536;
+std::optional<double> cyclesOf(const Cell &cell, const config::Limits &limits,
+                               RecurrenceGpuConfig &config) {
+  constexpr int64_t registerFile = 65536;
   // Addresses, the cell's own values, what the assembler adds.
   constexpr int64_t otherRegisters = 62, unpackRegisters = 20;
   constexpr int64_t mostRegisters = 224, mostPacked = 200;
   int64_t run = runOf(cell.units);
   int64_t units = config.unitsOf(cell.units);
   config.threads = llvm::alignTo(units * config.slices, kWarp);
-  if (config.threads > mostThreads)
+  if (!config.fits(limits) ||
+      config.sharedBytes(cell.multiplied, cell.units, run) >
+          config::kStaticSharedBytes)
     return std::nullopt;
-  int64_t runs = llvm::divideCeil(cell.units, run * config.slices);
+  int64_t runs = config.runsOf(cell.units, run);
   int64_t weights = cell.products * runs * run;
   int64_t registers = config.rows * cell.products + cell.states +
                       2 * cell.inputs + otherRegisters;
@@ -110,17 +114,17 @@ struct Choice {
 };
 
 std::optional<Choice> chooseFor(const Cell &cell, const TargetDesc &target) {
-  constexpr int64_t mostParts = 8, mostRows = 8;
+  constexpr int64_t mostRows = 8;
+  config::Limits limits = limitsOf(target);
   std::optional<Choice> best;
-  for (int64_t parts = 1; parts <= (target.clusters ? mostParts : 1);
-       parts *= 2)
+  for (int64_t parts = 1; parts <= limits.clusterCtas; parts *= 2)
     for (int64_t slices = 1; slices <= kWarp; slices *= 2)
       for (int64_t rows = 1; rows <= std::min(slices, mostRows); rows *= 2) {
         Choice choice{{rows, slices, parts}};
-        std::optional<double> cycles = cyclesOf(cell, choice.config);
+        std::optional<double> cycles = cyclesOf(cell, limits, choice.config);
         choice.config.packed = !cycles && cell.narrow && runOf(cell.units) > 1;
         if (choice.config.packed)
-          cycles = cyclesOf(cell, choice.config);
+          cycles = cyclesOf(cell, limits, choice.config);
         if (!cycles)
           continue;
         // Of its registers an SM has one CTA.
@@ -139,16 +143,16 @@ std::optional<Cell> cellOf(ts::RecurrenceOp op) {
   std::optional<int64_t> units = dims[1].asConstant();
   if (!units || *units < 1)
     return std::nullopt;
-  auto isNarrow = [](Value v) {
+  auto isComputedInF32 = [](Value v) {
     Type element = ts::elementTypeOf(v);
     return element.isF32() || element.isF16() || element.isBF16();
   };
-  if (!llvm::all_of(op.getStates(), isNarrow))
+  if (!llvm::all_of(op.getStates(), isComputedInF32))
     return std::nullopt;
   SmallVector<ts::DotOp> products = op.products();
   for (ts::DotOp dot : products)
     if (!llvm::is_contained(op.weightArguments(), dot.getRhs()) ||
-        !isNarrow(dot.getRhs()) || !isNarrow(dot.getResult()))
+        !isComputedInF32(dot.getRhs()) || !isComputedInF32(dot.getResult()))
       return std::nullopt;
   for (Value value : op.next().getValues())
     if (ts::dimsOf(value) != dims)
@@ -156,7 +160,7 @@ std::optional<Cell> cellOf(ts::RecurrenceOp op) {
   SmallVector<Value> inputs = inputsOf(op);
   for (Value input : inputs)
     if (ts::dimsOf(input) != dims ||
-        !(isNarrow(input) || isa<IntegerType>(ts::elementTypeOf(input))))
+        !(isComputedInF32(input) || isa<IntegerType>(ts::elementTypeOf(input))))
       return std::nullopt;
   if (products.empty())
     return std::nullopt;
@@ -164,6 +168,10 @@ std::optional<Cell> cellOf(ts::RecurrenceOp op) {
   cell.units = *units;
   cell.products = int64_t(products.size());
   cell.states = int64_t(op.getStates().size());
+  llvm::SmallDenseSet<Value> multiplied;
+  for (ts::DotOp dot : products)
+    multiplied.insert(dot.getLhs());
+  cell.multiplied = int64_t(multiplied.size());
   cell.inputs = int64_t(inputs.size());
   cell.rows = std::max<int64_t>(representative(dims[0]), 1);
   Type weight = ts::elementTypeOf(products[0].getRhs());
@@ -182,8 +190,9 @@ bool takesRecurrence(ts::RecurrenceOp op, const TargetDesc &target) {
   std::optional<Choice> choice = chooseFor(*cell, target);
   // A step of its own costs a launch that waits for the one before, and the
   // latency of reading the weights.
-  constexpr double clock = 1.7e9, ofStep = 1.5;
-  return choice && choice->cycles < ofStep * target.launchSeconds * clock;
+  constexpr double ofStep = 1.5; // launches
+  return choice &&
+         choice->cycles < ofStep * target.launchSeconds * target.clock;
 }
 
 LogicalResult chooseGpuRecurrence(ts::KernelOp kernel, const TargetDesc &target,

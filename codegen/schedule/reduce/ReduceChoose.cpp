@@ -267,8 +267,8 @@ static Sharing shareRow(ts::KernelOp kernel, const Space &space, int64_t rows,
       return none;
     return {int64_t(llvm::divideCeil(length, tile)), tile};
   };
-  // What a processor with the most programs reads, in bytes, and what it could
-  // read while the programs of a cluster wait for each other.
+  // Bytes that the SM with the most CTAs reads, and bytes that it could read
+  // while the CTAs of a cluster wait for each other.
   constexpr int64_t waits = 4096;
   int64_t reads = readsOfRow(kernel, space);
   auto cost = [&](int64_t parts) {
@@ -291,7 +291,7 @@ static Sharing shareRow(ts::KernelOp kernel, const Space &space, int64_t rows,
     return tiles.parts > 1 ? tiles : none;
   if (!isRun)
     return {parts, 0};
-  // As many accesses at once as a processor needs.
+  // Bytes in flight that an SM needs.
   constexpr int64_t atOnce = 32768;
   return {parts,
           equalTiles(kernel, llvm::divideCeil(length, parts), atOnce / bytes)};

@@ -36,9 +36,8 @@ private:
   /// step.
   llvm::SmallVector<llvm::Value *> weightsOf(unsigned product, unsigned run,
                                              llvm::Value *zero);
-  /// The states of the thread's row, zeros where it owns none.
-  Carried initialStates();
-  Carried readInputs(llvm::Value *step);
+  /// What a step needs besides states, where `condition` holds, too.
+  Carried readInputs(llvm::Value *step, llvm::Value *condition);
   /// Of the thread's row, a sum a product.
   Carried multiply(llvm::Value *step, llvm::Value *buffer);
   /// To every CTA of the cluster.
@@ -50,9 +49,9 @@ private:
     else
       barrier();
   }
-  /// The region's values, where the thread owns an element; else zeros.
-  Carried run(Region &region, llvm::ArrayRef<llvm::Value *> indices,
-              const Carried &values);
+  /// The region's values where `condition` holds; else zeros.
+  Carried run(Region &region, llvm::Value *condition,
+              llvm::ArrayRef<llvm::Value *> indices, const Carried &values);
   /// Of a buffer of shared memory, in elements.
   llvm::Value *placeOf(llvm::Value *buffer, unsigned state, llvm::Value *row) {
     llvm::Value *first =
@@ -95,17 +94,16 @@ LogicalResult RecurrenceRecipe::check() {
       units * config.slices <= config.threads;
   if (!fits)
     return op.emitOpError("has a shape that this path cannot do");
-  runs = llvm::divideCeil(op.getUnits(), width * config.slices);
-  pitch =
-      std::max<unsigned>(runs * width * config.slices, units * config.parts);
+  runs = config.runsOf(op.getUnits(), width);
+  pitch = config.pitchOf(op.getUnits(), width);
   for (int64_t source : op.getSources()) {
     auto *found = llvm::find(shared, source);
     buffers.push_back(found - shared.begin());
     if (found == shared.end())
       shared.push_back(source);
   }
-  constexpr unsigned mostShared = 48 << 10;
-  if (2 * shared.size() * config.rows * pitch * 4 > mostShared)
+  if (config.sharedBytes(shared.size(), op.getUnits(), width) >
+      config::kStaticSharedBytes)
     return op.emitOpError("has more states than shared memory holds");
   return success();
 }
@@ -219,7 +217,7 @@ RecurrenceRecipe::weightsOf(unsigned product, unsigned run, llvm::Value *zero) {
   return values;
 }
 
-Carried RecurrenceRecipe::run(Region &region,
+Carried RecurrenceRecipe::run(Region &region, llvm::Value *condition,
                               llvm::ArrayRef<llvm::Value *> indices,
                               const Carried &values) {
   llvm::SmallVector<llvm::Value *> arguments(indices);
@@ -227,7 +225,7 @@ Carried RecurrenceRecipe::run(Region &region,
   Operation *end = region.front().getTerminator();
   llvm::BasicBlock *before = b.GetInsertBlock(), *inside = nullptr;
   Carried results;
-  when(owns, [&] {
+  when(condition, [&] {
     if (failed(runBlock(region.front(), arguments)))
       status = failure();
     else
@@ -244,8 +242,10 @@ Carried RecurrenceRecipe::run(Region &region,
   return results;
 }
 
-Carried RecurrenceRecipe::readInputs(llvm::Value *step) {
-  return run(op.getInputs(), {step, row, wide(unit)}, {});
+Carried RecurrenceRecipe::readInputs(llvm::Value *step,
+                                     llvm::Value *condition) {
+  return run(op.getInputs(), b.CreateAnd(owns, condition),
+             {step, row, wide(unit)}, {});
 }
 
 Carried RecurrenceRecipe::multiply(llvm::Value *step, llvm::Value *buffer) {
@@ -352,48 +352,36 @@ LogicalResult RecurrenceRecipe::emit() {
   place();
   makeShared();
   readWeights();
-  Carried states = run(op.getInitial(), {row, wide(unit)}, {});
+  Carried states = run(op.getInitial(), owns, {row, wide(unit)}, {});
   if (failed(status))
     return failure();
-  // (Without a step there is none to read ahead for.)
-  llvm::Value *lastStep = b.CreateSub(steps, n64(1));
   unsigned count = states.size();
   wait(); // all of it is cleared
   writeStates(n32(0), states);
   wait();
-  llvm::BasicBlock *before = b.GetInsertBlock(), *first = newBlock("first"),
-                   *loop = newBlock("ready");
-  b.CreateCondBr(b.CreateICmpSGT(steps, n64(0)), first, loop);
-  b.SetInsertPoint(first);
-  Carried inputs = readInputs(n64(0));
-  llvm::BasicBlock *from = b.GetInsertBlock();
-  b.CreateBr(loop);
-  b.SetInsertPoint(loop);
   Carried carried = states;
-  for (llvm::Value *input : inputs) {
-    llvm::PHINode *phi = b.CreatePHI(input->getType(), 2);
-    phi->addIncoming(input, from);
-    phi->addIncoming(llvm::Constant::getNullValue(input->getType()), before);
-    carried.push_back(phi);
-  }
-  carried = carriedFor(
-      b, "steps", n64(0), steps, n64(1), std::move(carried),
-      [&](llvm::Value *step, const Carried &now) {
-        Carried ahead = readInputs(b.CreateBinaryIntrinsic(
-            llvm::Intrinsic::smin, b.CreateAdd(step, n64(1)), lastStep));
-        llvm::Value *buffer = b.CreateAnd(narrowed(step), n32(1));
-        Carried values = multiply(step, buffer);
-        llvm::append_range(values, now); // states, then inputs
-        Carried next = run(op.getUpdate(), {step, row, wide(unit)}, values);
-        if (succeeded(status)) {
-          writeStates(b.CreateXor(buffer, n32(1)), next);
-          wait();
-        }
-        llvm::append_range(next, ahead);
-        return succeeded(status) ? next : now;
-      });
+  llvm::append_range(carried,
+                     readInputs(n64(0), b.CreateICmpSGT(steps, n64(0))));
+  carried =
+      carriedFor(b, "steps", n64(0), steps, n64(1), std::move(carried),
+                 [&](llvm::Value *step, const Carried &now) {
+                   llvm::Value *following = b.CreateAdd(step, n64(1));
+                   Carried ahead =
+                       readInputs(following, b.CreateICmpSLT(following, steps));
+                   llvm::Value *buffer = b.CreateAnd(narrowed(step), n32(1));
+                   Carried values = multiply(step, buffer);
+                   llvm::append_range(values, now); // states, then inputs
+                   Carried next = run(op.getUpdate(), owns,
+                                      {step, row, wide(unit)}, values);
+                   if (succeeded(status)) {
+                     writeStates(b.CreateXor(buffer, n32(1)), next);
+                     wait();
+                   }
+                   llvm::append_range(next, ahead);
+                   return succeeded(status) ? next : now;
+                 });
   carried.truncate(count);
-  run(op.getLast(), {row, wide(unit)}, carried);
+  run(op.getLast(), owns, {row, wide(unit)}, carried);
   return status;
 }
 
