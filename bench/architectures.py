@@ -115,7 +115,8 @@ def turns(calls: Calls, rounds: int, wait: Callable[[], Any]) -> dict[str, float
 
 def on_gpu(torch: Any, name: str, exporters: list[str], row: dict[str, Any]) -> tuple[Calls, Callable[[], Any]]:
     made = ARCHITECTURES[name]
-    model = made.module(torch)  # exported in float32: torch's bf16 files mix types, and not all modules can be exported so
+    # Exported in float32 with weights that bf16 holds: torch's bf16 files mix types, and not all modules can be exported so.
+    model = made.module(torch).to(torch.bfloat16).float()
     files = compiled_files(torch, name, model, "cuda", exporters, row)
     given = [v.cuda() for v in made.draw(torch, SIZES[made.kind][0], 5)]
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
@@ -147,7 +148,7 @@ def on_gpu(torch: Any, name: str, exporters: list[str], row: dict[str, Any]) -> 
     for exporter, module in files.items():
         # As the file names them: an input that nothing reads may be missing.
         held = dict(zip([n for n, _ in INPUTS[made.kind]], half))
-        types = {name: getattr(torch, of) for name, of in DTYPES.items()}
+        types = {"i64": torch.int64} | {name: getattr(torch, of) for name, of in DTYPES.items()}
         inputs = [held[info.name].contiguous().to(types[str(info.dtype)]) for info in module.inputs]
         result = torch.full_like(eager, float("nan"), dtype=types[str(module.outputs[0].dtype)],
                                  memory_format=torch.contiguous_format)  # fmt: skip
