@@ -136,7 +136,8 @@ ReduceBuilder::forTiles(ValueRange carried, TileFn body, JoinFn join) {
     for (unsigned d : around)
       base = e.add(e.mul(base, e.size(space.dims[d])), indices[d]);
     if (!rowForm) {
-      coord.valid = laneValid;
+      if (!across)
+        coord.valid = laneValid;
       if (!keep.empty())
         position = e.mul(base, e.constant(lanes));
       return body(coord, Value(), values);
@@ -255,6 +256,8 @@ LogicalResult ReduceBuilder::storeResults() {
           if (!result)
             return failure();
           Coord to = at;
+          if (across)
+            to.valid = laneValid;
           to.mask =
               inTiles && inRows
                   ? Value(arith::AndIOp::create(b, e.location, inTiles, inRows))
@@ -451,9 +454,19 @@ void ReduceBuilder::turnTo(Value program) {
         dims.push_back(space.dims[d]);
     Dim columns = product(kernel.getContext(), dims);
     laneStart = e.mul(program, e.constant(lanes));
-    keptLanes = e.split({laneStart, 1, {}, lanes}, dims, lanes);
-    if (int64_t known = columns.knownDivisor(); !known || known % lanes)
+    LaneIndex places{laneStart, 1, {}, lanes};
+    if (int64_t known = columns.knownDivisor(); !known || known % lanes) {
       laneValid = e.sub(e.size(columns), laneStart);
+      // Behind the end the last again, so that no read waits for a branch.
+      Value last = vector::BroadcastOp::create(
+          b, e.location, VectorType::get(lanes, b.getIndexType()),
+          e.sub(e.size(columns), e.constant(1)));
+      places = {{},
+                0,
+                arith::MinUIOp::create(b, e.location,
+                                       e.lanePositions(places, lanes), last)};
+    }
+    keptLanes = e.split(places, dims, lanes);
     return;
   }
   if (!rowForm) {

@@ -441,6 +441,9 @@ LogicalResult chooseReduce(ts::KernelOp kernel, const TargetDesc &target,
   if (across) {
     rowForm = false;
     lanes = 128;
+    // Neighbouring threads have neighbouring columns: what they store together
+    // is in few sectors.
+    config.access = 1;
   }
   Dim kept = one, row = one;
   for (auto [d, dim] : llvm::enumerate(space->dims)) {
