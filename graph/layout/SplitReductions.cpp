@@ -140,11 +140,15 @@ static bool sharesItself(Type element, int64_t columns, int64_t rows,
   return row < wide || rows * row <= twice;
 }
 
-/// Whether one program reads columns beside each other, some `inner` of them,
-/// in little time.
-static bool fitsBlock(int64_t length, int64_t inner, const SplitModel &model) {
+/// Whether programs that have columns beside each other, some `inner` of them,
+/// each read theirs in little time, or are enough for the device.
+static bool fitsBlock(int64_t outer, int64_t length, int64_t inner,
+                      const SplitModel &model) {
   constexpr int64_t together = 32;
-  return inner > 1 && length * std::min(inner, together) <= model.block;
+  return model.block > 0 && inner > 1 &&
+         (length * std::min(inner, together) <= model.block ||
+          outer * int64_t(llvm::divideCeil(inner, together)) >=
+              int64_t(model.machine.cores));
 }
 
 /// Of a reduction of one dim whose columns are narrower than what a program
@@ -169,7 +173,7 @@ static bool splitNarrow(ReduceOp op, const SplitModel &model) {
   int64_t together = std::min(wide / columns, length / leastRows);
   constexpr int64_t fewest = 4;
   if (isLast || outer == 1 || columns >= model.narrowColumns ||
-      fitsBlock(length, columns, model) || together < fewest ||
+      fitsBlock(outer, length, columns, model) || together < fewest ||
       outer * columns * 2 > model.programs * wide)
     return false;
   OpBuilder b(op);
@@ -241,7 +245,7 @@ static void split(ReduceOp op, const SplitModel &model) {
   if (columns && model.shared > 0 &&
       sharesItself(elementTypeOf(op.getInput()), *results, length, model))
     return;
-  if (columns && fitsBlock(length, *results, model))
+  if (columns && length * *results <= model.block)
     return;
   if (rows && !elementTypeOf(op.getInput()).isInteger(1) &&
       holdsRows(*results, length, model))
@@ -353,7 +357,7 @@ static void splitIndex(ArgReduceOp op, const SplitModel &model) {
   int64_t wanted =
       inner > 1 && inner <= columnsOfWarp ? warps * model.lines : model.lines;
   // Half as many as wanted are still enough.
-  if (programs * 2 > wanted || fitsBlock(*length, inner, model))
+  if (programs * 2 > wanted || fitsBlock(outer, *length, inner, model))
     return;
   Cut cut = inner == 1
                 ? cutOf(*length, wanted / programs, model.leastLine, mostRest)

@@ -288,6 +288,7 @@ LogicalResult chooseGpuScan(ts::KernelOp kernel, const TargetDesc &target,
     if (apart) {
       config.form = ScanForm::lines;
       config.lanes = config.threads = threads;
+      config.access = 1; // neighbouring threads have neighbouring lines
       schedule.grid = others.ceilDiv(one * threads);
       parts = 1;
     }

@@ -2,8 +2,9 @@
 //
 // Which form is the fastest follows from modelled times. Others walk down their
 // columns, a row after the other; where columns are few, most of a GPU waits.
-// The figures of a row were read off an H200 (softmax of 5 x 55 x 17600 and 81
-// x 113 x 28, means of 176 x 59 x 19, variances of 3 x 41 x 91566).
+// The figures were fitted on an H100 to 201 sums and softmaxes in both forms (1
+// to 1,000 x 16 to 2,000 x 3 to 65,536, bf16 and f32): the faster one is taken
+// in all but 4 cases, which lose 19 to 58 %.
 #include "codegen/schedule/core/ElementEmitter.h"
 #include "codegen/schedule/core/LaneLoops.h"
 #include "codegen/schedule/reduce/Reduce.h"
@@ -91,24 +92,25 @@ static ColumnWork workOf(ts::KernelOp kernel, const Space &space,
 static double secondsOf(const ColumnWork &work,
                         const config::ReduceConfig &config, double programs,
                         const TargetDesc &target) {
-  constexpr double cluster = 2e-6; // a wait for the CTAs of a cluster
+  constexpr double cluster = 4e-6; // a wait for the CTAs of a cluster
   constexpr int64_t warp = 32, access = 16, threadsOfCore = 1024;
   double waits = config.parts > 1 ? work.passes * cluster : 0;
   double rows = double(work.length) / config.parts;
   if (config.rowForm) {
-    // An access of each element that lies apart, by all of a CTA's threads.
-    constexpr double apart = 3.8e-9;
+    // Of an element that lies apart, by all of a CTA's threads.
+    constexpr double read = 0.6e-9, store = 5e-9, wait = 1.6e-6;
     constexpr int64_t held = 2; // CTAs of an SM
     double waves = std::ceil(programs / (held * target.cores));
     int64_t reads = work.reads(config.lanes >= rows && !work.isArg);
-    return std::max(work.memorySeconds(target, reads == 1),
-                    waves * reads * (rows * apart + target.readSeconds) +
-                        waits);
+    return std::max(
+        work.memorySeconds(target, reads == 1),
+        waves * (rows * (read * reads + store * work.isFull) + wait * reads) +
+            waits);
   }
   // Of rows under way together (ReduceBuilder::forTiles), and of an element,
   // more where a row's end cuts accesses.
-  constexpr double read = 0.4e-6, cheap = 0.01e-6, costly = 0.03e-6,
-                   cut = 0.01e-6;
+  constexpr double read = 0.8e-6, cheap = 0.02e-6, costly = 0.06e-6,
+                   cut = 0.02e-6;
   int64_t width = access / std::min(work.bytes, access);
   while (width > 1 && config.lanes % (warp * width))
     width /= 2;
@@ -123,9 +125,14 @@ static double secondsOf(const ColumnWork &work,
                                    (target.cores * double(threadsOfCore)));
   double element =
       (work.isCostly ? costly : cheap) + (isCut && width > 1 ? cut : 0);
+  element *= held ? 0.5 : 1;
   double steps = work.passes * rows * width * element +
                  work.reads(held) * (held ? 1 : rows / atOnce) * read;
-  return std::max(work.memorySeconds(target, held), waves * steps + waits);
+  // A CTA of a cluster reads less of a row than memory gives best.
+  constexpr int64_t wide = 1024; // bytes
+  double narrow = config.parts > 1 && work.beside * work.bytes < wide ? 2 : 1;
+  return std::max(narrow * work.memorySeconds(target, held),
+                  waves * steps + waits);
 }
 
 namespace {
@@ -142,7 +149,7 @@ static double secondsOf(const ColumnWork &work, const Tiling &tiling,
   // Instructions of an element, and of a core in a second.
   constexpr double ofRead = 7, ofPass = 4, ofStore = 8, ofCostly = 10;
   constexpr int64_t threadsOfCore = 1024, atOnce = 8;
-  double perCore = 64 * target.clock;
+  double perCore = 80 * target.clock;
   int64_t steps = llvm::divideCeil(work.length, tiling.columnThreads);
   bool held = work.readsAgain() && !work.isArg &&
               steps * work.operands <= kMostHeldRows;
@@ -197,7 +204,7 @@ void shareColumnsInBlock(ts::KernelOp kernel, const Space &space,
     }
   if (words > 1 || results > work.passes - work.isFull)
     mostThreads = 512;
-  double least = clear * secondsOf(work, config, representative(grid), target);
+  double least = secondsOf(work, config, representative(grid), target);
   for (int64_t most : {128, 256, 512, 1024}) {
     if (most > mostThreads)
       break;
