@@ -168,6 +168,18 @@ LogicalResult GpuLowering::layout(tile::FuncOp func) {
       (threads == kWarp || (threads == 2 * kWarp && gathers <= fewGathers) ||
        (manyLines && threads <= gatherThreads)))
     ctasPerSm = gatherThreads / (threads * programs);
+  // So do those whose threads have several elements each, wherever they lie in
+  // memory, and meet in shared memory.
+  constexpr unsigned metThreads = 512;
+  bool readsApart = func.walk([](tile::GatherOp op) {
+                          return isa<BlockArgument>(op.getBuffer())
+                                     ? WalkResult::interrupt()
+                                     : WalkResult::advance();
+                        })
+                        .wasInterrupted();
+  if (readsApart && !ctasPerSm && !packed && cluster == 1 &&
+      !func.getOps<tile::SharedOp>().empty())
+    ctasPerSm = std::max(1u, metThreads / (threads * programs));
   for (int64_t size : sizes)
     if (size % (int64_t(threads) * width))
       return func.emitOpError("has a tile of ")

@@ -61,7 +61,10 @@ std::optional<ImplicitGemmProblem> analyseConvolution(ts::KernelOp kernel) {
   Dim channels = last ? conv.filter[spatial] : conv.filter[1];
   Dim features =
       (last ? conv.filter.back() : conv.filter[0]).floorDiv(one * groups);
-  if (groups > 1 && representative(features) < kLeastFeatures)
+  // (Of one channel in and out a tile of products would be idle but for a
+  // column.)
+  if ((groups > 1 || channels.isConstant(1)) &&
+      representative(features) < kLeastFeatures)
     return std::nullopt;
 
   // From the innermost dim out.

@@ -22,6 +22,7 @@
 #include "codegen/schedule/core/LaneLoops.h"
 #include "codegen/schedule/core/Schedules.h"
 #include "codegen/schedule/core/ShallowProduct.h"
+#include "codegen/schedule/pointwise/PointwiseDims.h"
 #include "ir/config/PointwiseConfig.h"
 #include <numeric>
 
@@ -169,6 +170,9 @@ LogicalResult choosePointwise(ts::KernelOp kernel, const TargetDesc &target,
                               SmallVectorImpl<Schedule> &schedules) {
   if (kernel.getHero() == ts::Hero::matmul && !isShallowProduct(kernel, target))
     return success();
+  OwningOpRef<ts::KernelOp> joined;
+  if (target.simt && (joined = withJoinedDims(kernel)))
+    kernel = *joined;
   MLIRContext *context = kernel.getContext();
   SmallVector<Dim> dims = ts::dimsOf(kernel.getResult(0));
   bool flat = isFlat(kernel);
@@ -295,6 +299,9 @@ LogicalResult buildPointwise(BuildContext &context) {
   ElementEmitter &e = context.emitter;
   ts::KernelOp kernel = context.kernel;
   bool isGpu = context.target.simt, across = false;
+  OwningOpRef<ts::KernelOp> joinedDims;
+  if (isGpu && (joinedDims = withJoinedDims(kernel)))
+    kernel = *joinedDims;
   int64_t beside = 1;
   config::PointwiseConfig config;
   if (isGpu) {

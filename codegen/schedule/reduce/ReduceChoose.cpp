@@ -441,6 +441,9 @@ LogicalResult chooseReduce(ts::KernelOp kernel, const TargetDesc &target,
   if (across) {
     rowForm = false;
     lanes = 128;
+    // Neighbouring threads have neighbouring columns: what they store together
+    // is in few sectors.
+    config.access = 1;
   }
   Dim kept = one, row = one;
   for (auto [d, dim] : llvm::enumerate(space->dims)) {
@@ -481,7 +484,6 @@ LogicalResult chooseReduce(ts::KernelOp kernel, const TargetDesc &target,
   config.group = group;
   config.parts = parts;
   config.across = across;
-  schedule.parameters = config::print(config);
   if (across) {
     run = one;
     for (auto [d, dim] : llvm::enumerate(space->dims))
@@ -491,6 +493,10 @@ LogicalResult chooseReduce(ts::KernelOp kernel, const TargetDesc &target,
   }
   schedule.grid = rowForm ? kept.ceilDiv(one.like(rows)) * parts
                           : kept * run.ceilDiv(run.like(lanes)) * parts;
+  if (target.simt && !across)
+    shareColumnsInBlock(*copy, *space, target, config, schedule.grid);
+  rowForm = config.rowForm, group = config.group;
+  schedule.parameters = config::print(config);
   // A row takes a tile at least.
   Dim elements = rowForm ? row.max(one * lanes) : row * lanes;
   schedule.grain = grainOf(32000, elements * (rows * (1 + flops / 8)));
