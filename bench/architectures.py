@@ -21,6 +21,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import fcntl
+import inspect
 import io
 import json
 import logging
@@ -63,9 +64,11 @@ def export(torch: Any, name: str, model: Any, exporter: str, path: Path) -> None
             torch.onnx.export(model, values, str(path), input_names=names, output_names=["out"],
                               dynamic_axes=axes, dynamo=False, opset_version=17)  # fmt: skip
         else:
+            # A module of *values has one input, a tuple, to torch.export.
+            together = inspect.getfullargspec(model.forward).varargs is not None
             shapes = tuple({axis: torch.export.Dim.DYNAMIC for axis in of} for of in axes.values())
             torch.onnx.export(model, values, str(path), input_names=names, output_names=["out"], dynamo=True,
-                              dynamic_shapes=shapes if made.own else (shapes,), external_data=False, verbose=False)  # fmt: skip
+                              dynamic_shapes=(shapes,) if together else shapes, external_data=False, verbose=False)  # fmt: skip
 
 
 def compiled_files(torch: Any, name: str, model: Any, target: str, exporters: list[str], row: dict[str, Any]) -> dict[str, Any]:
@@ -94,6 +97,20 @@ def compiled_files(torch: Any, name: str, model: Any, target: str, exporters: li
     return files
 
 
+def narrow_result(torch: Any, model: Any) -> Any:
+    """The module with a result of bf16, as torch's own has: a compiled model's results keep their type."""
+
+    class Narrow(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = model
+
+        def forward(self, *values):
+            return self.inner(*values).to(torch.bfloat16)
+
+    return Narrow().eval()
+
+
 def norm_error(got: Any, exact: Any) -> float:
     return ((got.double() - exact).norm() / exact.norm()).item()
 
@@ -117,7 +134,7 @@ def on_gpu(torch: Any, name: str, exporters: list[str], row: dict[str, Any]) -> 
     made = ARCHITECTURES[name]
     # Exported in float32 with weights that bf16 holds: torch's bf16 files mix types, and not all modules can be exported so.
     model = made.module(torch).to(torch.bfloat16).float()
-    files = compiled_files(torch, name, model, "cuda", exporters, row)
+    files = compiled_files(torch, name, narrow_result(torch, model), "cuda", exporters, row)
     given = [v.cuda() for v in made.draw(torch, SIZES[made.kind][0], 5)]
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     torch.backends.cudnn.benchmark = True

@@ -35,7 +35,7 @@ struct AttentionGpuConfig {
   EmptyRow emptyRow = EmptyRow::zero;
   int64_t tileM = 0; ///< query rows of a CTA
   int64_t tileN = 0; ///< keys of a step
-  /// Elements of a head, padded to 64 or 128; simt: result columns of a CTA.
+  /// Elements of a head, padded to 64, 128, 192 or 256; simt: result columns of a CTA.
   int64_t headDim = 0;
   int64_t stages = 0;    ///< of keys or values, in shared memory
   int64_t consumers = 0; ///< warpgroups that multiply, 64 rows each; simt: 0

@@ -222,6 +222,27 @@ for dtype in ["f32", "f16", "bf16"]:
                  q, k, v, mask, scale=scale, causal="bottom" if "causal" in a else None,
                  softcap=2 if "softcap" in a else 0, empty="mean" if "mean" in a else "zero"), tolerance)
 
+# Heads wider than 128, in every way that changes or hides scores.
+for dtype in ["f16", "bf16"]:
+    tolerance = {"f16": "relative 2e-3", "bf16": "relative 2e-2"}[dtype]
+    for name, depth, width, groups, mask, attributes in [
+            ("", 256, 256, 1, None, ""), ("causal", 192, 256, 2, None, "causal = true"), ("narrow values", 256, 64, 4, None, "causal = true"),
+            ("wide values", 64, 200, 4, None, ""), ("key mask", 256, 256, 1, ("i1", "b", 1, 1, "t"), "causal = true"),
+            ("softcap", 256, 256, 2, ("i1", "b", 1, 1, "t"), "causal = true, softcap = 2.0"), ("mask", 136, 136, 2, (dtype, 1, 4, "s", "t"), ""),
+            ("mean", 256, 192, 4, ("i1", "b", 1, 1, "t"), 'causal = true, ts.empty_row = "mean"'),
+            ("softcap mean", 256, 256, 4, ("i1", "b", 1, 1, "t"), 'softcap = 2.0, causal = true, ts.empty_row = "mean"')]:
+        q, k, v = T(dtype, "b", 4, "s", depth), T(dtype, "b", groups, "t", depth), T(dtype, "b", groups, "t", width)
+        inputs = [In("q", q), In("k", k), In("v", v)]
+        if mask:
+            inputs.append(In("mask", T(*mask), "bool" if mask[0] == "i1" else "normal"))
+        text = f"mask %mask : {T(*mask)}" if mask else ""
+        case(f"attention wide heads {name} {dtype}", inputs,
+             f"%r = ts.attention %q, %k, %v {text} scale {depth ** -0.5} {{{attributes}}} : {q}, {k}, {v}", T(dtype, "b", 4, "s", width),
+             [dict(b=2, s=200, t=330), dict(b=1, s=64, t=128), dict(b=2, s=131, t=65), dict(b=3, s=9, t=2)],
+             lambda q, k, v, mask=None, a=attributes, scale=depth ** -0.5: np_attention(
+                 q, k, v, mask, scale=scale, causal="bottom" if "causal" in a else None,
+                 softcap=2 if "softcap" in a else 0, empty="mean" if "mean" in a else "zero"), tolerance)
+
 
 def np_rope(x, c, s, interleaved):
     np = np_()

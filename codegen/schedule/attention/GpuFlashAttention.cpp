@@ -2,7 +2,7 @@
 // the scores (softcap, mask). Query, key, value and result are read and written
 // where they lie, through their strides.
 //
-// By warpgroups (Hopper, f16 and bf16, heads of at most 128 elements) where the
+// By warpgroups (Hopper, f16 and bf16, heads of at most 256 elements) where the
 // copies of boxes reach all four: elements contiguous, every other stride and
 // the start a multiple of 16 bytes. What is not known of symbolic sizes becomes
 // the schedule's guard. By FMAs of f32 for all else.
@@ -164,21 +164,22 @@ void chooseWarpgroups(ts::KernelOp kernel, const Places &places,
   if (!depth || !columns)
     return;
   int64_t most = std::max(*depth, *columns);
-  if (most > 128 || most == 0 || *depth == 0)
+  if (most > 256 || most == 0 || *depth == 0)
     return;
-  bool narrow = most <= 64;
+  bool narrow = most <= 64, wide = most > 128;
   // Three consumers have no registers for more than scaled products.
   bool three = narrow && !changesScores(op) && !op.getMask() &&
                ts::emptyRowOf(op) != ts::EmptyRow::mean;
   // What is read of a mask takes registers, too.
-  int64_t keys = changesScores(op) ? 96 : 128;
+  int64_t keys = changesScores(op) ? (wide ? 32 : 96) : (wide ? 64 : 128);
   int64_t consumers = three ? 3 : 2;
   AttentionGpuSchedule config;
   config.algorithm = AttentionAlgorithm::wgmma;
   config.tileM = 64 * consumers;
   config.tileN = keys;
-  config.headDim = narrow ? 64 : 128;
-  config.stages = narrow ? 6 : 4;
+  config.headDim = narrow ? 64 : wide ? llvm::alignTo(most, 64) : 128;
+  // What the two blocks of queries leave of shared memory.
+  config.stages = narrow ? 6 : wide ? 192 / keys : 4;
   config.consumers = consumers;
   config.scoreKeys = places.keys().knownDivisor() % 2 == 0 ? 2 : 1;
   Schedule schedule = scheduleOf(places, config);

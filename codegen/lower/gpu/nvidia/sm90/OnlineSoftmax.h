@@ -41,7 +41,7 @@ struct FlashSizes {
   bool fit() const {
     return consumers >= 2 && consumers <= 3 && rows == 64 * consumers &&
            keys % 32 == 0 && keys >= 32 && keys <= 256 && width % kChunk == 0 &&
-           width >= kChunk && width <= 128 && stages >= 2 && stages <= 16 &&
+           width >= kChunk && width <= 256 && stages >= 2 && stages <= 16 &&
            bytes() <= config::kHopper.sharedBytesPerCta();
   }
 };
