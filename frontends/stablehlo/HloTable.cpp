@@ -9,11 +9,13 @@ namespace knapper {
 static llvm::StringMap<const HloRow *> makeTable() {
   llvm::StringMap<const HloRow *> table;
   for (llvm::ArrayRef<HloRow> rows :
-       {hloUnaryRows(), hloBinaryRows(), hloConstantRows(), hloShapeRows(),
-        hloDynamicRows(), hloProductRows(), hloReductionRows(), hloWindowRows(),
-        hloGatherRows(), hloScatterRows(), hloSortRows(), hloControlRows(),
-        hloLoopRows(), hloMatrixRows(), hloNormRows(), hloOlderRows(),
-        hloQuantisedRows(), hloRandomRows(), hloElasticRows()})
+       {hloUnaryRows(),     hloBinaryRows(),    hloConstantRows(),
+        hloShapeRows(),     hloDynamicRows(),   hloProductRows(),
+        hloReductionRows(), hloWindowRows(),    hloGatherRows(),
+        hloScatterRows(),   hloSortRows(),      hloControlRows(),
+        hloLoopRows(),      hloMatrixRows(),    hloNormRows(),
+        hloOlderRows(),     hloQuantisedRows(), hloRandomRows(),
+        hloElasticRows(),   hloCollectiveRows()})
     for (const HloRow &row : rows)
       table[row.name] = &row;
   return table;

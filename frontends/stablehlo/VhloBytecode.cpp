@@ -74,10 +74,13 @@ LogicalResult readIntegers(DialectBytecodeReader &reader,
   });
 }
 
-/// Reads values of the kinds that `format` lists, and drops them: a attribute,
-/// A list of them, s signed, S list of them, t text, o attribute or none,
-/// b byte, f varint with a flag, v varint, d double.
-LogicalResult skip(DialectBytecodeReader &reader, StringRef format) {
+/// Reads values of the kinds that `format` lists: a attribute, A list of them,
+/// s signed, S list of them, t text, o attribute or none, b byte, f varint with
+/// a flag, v varint, d double. Appends them to `fields`: numbers that are
+/// dropped by all who ask, and what is absent, as units.
+LogicalResult readFields(DialectBytecodeReader &reader, StringRef format,
+                         SmallVectorImpl<Attribute> &fields) {
+  Builder b(reader.getContext());
   for (char kind : format) {
     Attribute attribute;
     SmallVector<Attribute> attributes;
@@ -93,21 +96,26 @@ LogicalResult skip(DialectBytecodeReader &reader, StringRef format) {
       break;
     case 'A':
       read = readAttributes(reader, attributes);
+      attribute = b.getArrayAttr(attributes);
       break;
     case 's':
       read = reader.readSignedVarInt(number);
+      attribute = b.getI64IntegerAttr(number);
       break;
     case 'S':
       read = readIntegers(reader, numbers);
+      attribute = b.getDenseI64ArrayAttr(numbers);
       break;
     case 't':
       read = reader.readString(text);
+      attribute = b.getStringAttr(text);
       break;
     case 'o':
       read = reader.readOptionalAttribute(attribute);
       break;
     case 'b':
       read = reader.readBool(flag);
+      attribute = b.getBoolAttr(flag);
       break;
     case 'f':
       read = reader.readVarIntWithFlag(count, flag);
@@ -123,8 +131,14 @@ LogicalResult skip(DialectBytecodeReader &reader, StringRef format) {
     }
     if (failed(read))
       return failure();
+    fields.push_back(attribute ? attribute : b.getUnitAttr());
   }
   return mlir::success();
+}
+
+LogicalResult skip(DialectBytecodeReader &reader, StringRef format) {
+  SmallVector<Attribute> fields;
+  return readFields(reader, format, fields);
 }
 
 bool isElement(Type type) {
@@ -448,9 +462,12 @@ Attribute SdyBytecode::readAttribute(DialectBytecodeReader &reader) const {
     reader.emitError("attribute ") << code << " of sdy is not known";
     return {};
   }
-  if (failed(skip(reader, formats[code])))
+  Builder b(getContext());
+  SmallVector<Attribute> fields{
+      b.getI64IntegerAttr(static_cast<int64_t>(code))};
+  if (failed(readFields(reader, formats[code], fields)))
     return {};
-  return UnitAttr::get(getContext());
+  return b.getArrayAttr(fields);
 }
 
 struct SdyVersion : DialectVersion {};
