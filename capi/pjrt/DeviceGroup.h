@@ -28,6 +28,7 @@ public:
   struct Block {
     const void *data = nullptr;
     size_t bytes = 0;
+    void *results = nullptr; ///< where others may write
   };
   /// Meets `members`, of which the caller is number `own`; all of them name the
   /// same members and the same `site`, a place in the program. `use` is called

@@ -1,5 +1,6 @@
 #include "capi/pjrt/DeviceOperators.h"
 #include "capi/pjrt/DeviceGroup.h"
+#include <algorithm>
 #include <numeric>
 #include <string_view>
 
@@ -14,8 +15,8 @@ struct Exchange {
 
   bool isNumber() const { return way == "number"; }
   bool isValid(const knapper_call &call) const {
-    bool known =
-        isNumber() || way == "gather" || way == "scatter" || way == "permute";
+    bool known = isNumber() || way == "gather" || way == "scatter" ||
+                 way == "permute" || way == "sum";
     return known && group > 0 && call.num_outputs == 1 &&
            call.num_inputs == (isNumber() ? 0 : 1);
   }
@@ -68,6 +69,47 @@ int shape(void *, const knapper_call *call, knapper_result_shape *results) {
   return 0;
 }
 
+/// The part of the sum that member `own` makes, into everybody's results.
+template <typename T>
+void addPart(std::span<const DeviceGroup::Block> blocks, size_t own) {
+  constexpr size_t line = 64 / sizeof(T), at_once = 1024;
+  size_t count = blocks[0].bytes / sizeof(T);
+  size_t part = (count / blocks.size() / line + 1) * line;
+  size_t begin = std::min(count, own * part);
+  size_t end = own + 1 == blocks.size() ? count : std::min(count, begin + part);
+  T sums[at_once];
+  for (size_t at = begin; at < end; at += at_once) {
+    size_t some = std::min(at_once, end - at);
+    memcpy(sums, static_cast<const T *>(blocks[0].data) + at, some * sizeof(T));
+    for (const DeviceGroup::Block &block : blocks.subspan(1)) {
+      const T *more = static_cast<const T *>(block.data) + at;
+      for (size_t i = 0; i < some; ++i)
+        sums[i] += more[i];
+    }
+    for (const DeviceGroup::Block &block : blocks)
+      memcpy(static_cast<T *>(block.results) + at, sums, some * sizeof(T));
+  }
+}
+
+/// Null: of a type that is not added here.
+using AddPart = void (*)(std::span<const DeviceGroup::Block>, size_t);
+AddPart addPartOf(knapper_dtype type) {
+  switch (type) {
+  case KNAPPER_F32:
+    return addPart<float>;
+  case KNAPPER_F64:
+    return addPart<double>;
+  case KNAPPER_I32:
+  case KNAPPER_U32:
+    return addPart<uint32_t>; // sums wrap
+  case KNAPPER_I64:
+  case KNAPPER_U64:
+    return addPart<uint64_t>;
+  default:
+    return nullptr;
+  }
+}
+
 int compute(void *, const knapper_call *call) {
   Exchange exchange = read(*call);
   if (!exchange.isValid(*call))
@@ -106,17 +148,23 @@ int compute(void *, const knapper_call *call) {
       return refuse(call, kDamaged);
   }
   const knapper_tensor &input = call->inputs[0];
+  bool adds = exchange.way == "sum";
+  AddPart add = addPartOf(input.dtype);
+  if (adds && !add)
+    return refuse(call, kDamaged);
   size_t bytes = input.bytes, block = bytes / count;
   auto *to = static_cast<char *>(output.data);
   bool alike = true;
   std::string why = place->group.meet(
-      members, own, exchange.site, {input.data, bytes},
+      members, own, exchange.site, {input.data, bytes, output.data},
       [&](std::span<const DeviceGroup::Block> blocks) {
         for (const DeviceGroup::Block &each : blocks)
           alike &= each.bytes == bytes;
         if (!alike || bytes == 0)
           return;
-        if (permutes) {
+        if (adds) {
+          add(blocks, own);
+        } else if (permutes) {
           int64_t from = exchange.devices[device];
           if (from < 0)
             memset(to, 0, bytes);

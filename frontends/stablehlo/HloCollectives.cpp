@@ -51,8 +51,8 @@ std::optional<Groups> groupsOf(HloNode &n) {
   return groups;
 }
 
-/// What the operator gives for `x`; `way`: "gather", "scatter", "permute" or
-/// "number".
+/// What the operator gives for `x`; `way`: "gather", "scatter", "sum",
+/// "permute" or "number".
 Value exchange(HloNode &n, StringRef way, Value x, ArrayRef<int64_t> devices,
                int64_t size, RankedTensorType type) {
   if ((way != "number" && !x) || n.failed())
@@ -73,8 +73,7 @@ Value exchange(HloNode &n, StringRef way, Value x, ArrayRef<int64_t> devices,
   return op ? op->getResult(0) : Value();
 }
 
-RankedTensorType typeOf(HloNode &n, ArrayRef<int64_t> shape, Value like) {
-  (void)n;
+RankedTensorType typeOf(ArrayRef<int64_t> shape, Value like) {
   return RankedTensorType::get(shape, ts::elementTypeOf(like));
 }
 
@@ -85,7 +84,7 @@ Value gather(HloNode &n, Value x, const Groups &groups) {
   if (groups.size == 1)
     return n.reshapeTo(x, shape);
   return exchange(n, "gather", x, groups.devices, groups.size,
-                  typeOf(n, shape, x));
+                  typeOf(shape, x));
 }
 
 /// The first dim counts members: block i goes to the i-th, and block i of the
@@ -94,7 +93,7 @@ Value scatter(HloNode &n, Value x, const Groups &groups) {
   if (groups.size == 1)
     return x;
   return exchange(n, "scatter", x, groups.devices, groups.size,
-                  typeOf(n, n.shape(x), x));
+                  typeOf(n.shape(x), x));
 }
 
 /// Cuts dim `dim` into `count` blocks and makes them the first dim.
@@ -146,7 +145,9 @@ Value combined(HloNode &n, Value x) {
       continue;
     }
     std::optional<SmallVector<Value>> made = hloApply(n, 0, {result, each});
-    if (!made || made->size() != 1)
+    if (made && made->size() != 1)
+      (void)n.damaged("a region gives " + Twine(made->size()) + " values");
+    if (!made || n.failed())
       return {};
     result = made->front();
   }
@@ -158,10 +159,14 @@ Value allReduced(HloNode &n, Value x, const Groups &groups) {
   int64_t count = 1, size = groups.size;
   for (int64_t each : shape)
     count *= each;
-  unsigned bits = ts::elementTypeOf(x).getIntOrFloatBitWidth();
   if (size == 1)
     return x;
-  if (size == 2 || count / 8 * bits < kLargeBytes)
+  Type element = ts::elementTypeOf(x);
+  bool isAdded = element.isF32() || element.isF64() || element.isInteger(32) ||
+                 element.isInteger(64);
+  if (isAdded && hloCombiner(n.op, 0) == ts::ReduceKind::add)
+    return exchange(n, "sum", x, groups.devices, size, typeOf(shape, x));
+  if (size == 2 || count / 8 * element.getIntOrFloatBitWidth() < kLargeBytes)
     return combined(n, gather(n, x, groups));
   // Each device combines a part, and all get all parts.
   int64_t each = (count + size - 1) / size;
@@ -245,8 +250,8 @@ LogicalResult permuted(HloNode &n, ArrayRef<int64_t> pairs) {
   }
   if (count == 1)
     return n.out(source[0] == 0 ? n[0] : n.splatLike(0, n[0]));
-  return n.out(exchange(n, "permute", n[0], source, count,
-                        typeOf(n, n.shape(n[0]), n[0])));
+  return n.out(
+      exchange(n, "permute", n[0], source, count, typeOf(n.shape(n[0]), n[0])));
 }
 
 LogicalResult importPermute(HloNode &n) {

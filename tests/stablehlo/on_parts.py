@@ -80,6 +80,9 @@ COLLECTIVES = {
     "psum": (lambda x: lax.psum(x, "i"), ROW, P(), (X,)),
     "psum of a large tensor": (lambda x: lax.psum(x, "i"), ROW, P(), (BIG,)),
     "psum of integers": (lambda x: lax.psum(x, "i"), ROW, P(), ((X * 10).astype(np.int32),)),
+    "psum of small integers": (lambda x: lax.psum(x, "i"), ROW, P(), ((X * 40).astype(np.int8),)),
+    "psum of unsigned numbers": (lambda x: lax.psum(x, "i"), ROW, P(), ((X * 1e9).astype(np.int64).astype(np.uint32),)),
+    "psum of a large tensor of f16": (lambda x: lax.psum(x, "i").astype(jnp.float32), ROW, P(), (np.round(BIG * 4).astype(np.float16),)),
     "psum of bf16": (lambda x: lax.psum(x, "i").astype(jnp.float32), ROW, P(), (np.round(X * 4).astype(jnp.bfloat16),)),
     "psum of complex numbers": (lambda x: lax.psum(x, "i"), ROW, P(), (X + 2j * X[::-1],)),
     "psum of a tree": (lambda x, y: lax.psum({"x": x, "y": (y, 1)}, "i"), (ROW, ROW), P(), (X, X[:, 0])),
@@ -443,6 +446,25 @@ def gives_away():
     return "" if np.allclose(z, X + np.roll(X, 2, axis=0), atol=1e-6) else "wrong"
 
 
+def gives_away_what_others_read():
+    """Memory that is given away is not written while others read it."""
+    bodies = {
+        "ppermute": lambda x: lax.ppermute(x, "i", RING),
+        "psum": lambda x: lax.psum(x, "i"),
+        "all_to_all": lambda x: lax.all_to_all(x.reshape(4, -1), "i", 0, 0, tiled=True).reshape(x.shape),
+        "psum_scatter": lambda x: lax.all_gather(lax.psum_scatter(x.reshape(-1), "i", tiled=True), "i", tiled=True).reshape(x.shape),
+    }
+    given_away = BIG[:, :30008]
+    for name, body in bodies.items():
+        given, wanted = (mapped(body, (4,), ("i",), P("i"), P("i"), donate_argnums=donated)(platform) for platform, donated in (("knapper", 0), ("cpu", ())))
+        y = wanted(given_away)
+        for _ in range(5):
+            x = jax.device_put(given_away, NamedSharding(mesh_of("knapper", (4,), ("i",)), P("i"))) + 0
+            if what := differs(given(x), y, 1e-4, 1e-4):
+                return f"{name}: {what}"
+    return ""
+
+
 def many_at_once():
     """Threads that run programs of several devices beside each other."""
     run = mapped(lambda x: lax.psum(jnp.tanh(x), "i"), (4,), ("i",), P("i"), P())("knapper")
@@ -513,7 +535,7 @@ def one_device():
 CHECKS = (
     collectives, two_axes, parts_by_two_axes, other_orders_of_devices, subset_of_devices, pmaps, trains_by_shard_map,
     trains_through_shard_map, trains_by_pmap, layers_in_parts, outside_of_maps, shardings_change, elementwise,
-    loops_around_maps, maps_in_maps, explicit_axes, needs_the_partitioner, errors_reach_all, ways_that_part, gives_away, many_at_once,
+    loops_around_maps, maps_in_maps, explicit_axes, needs_the_partitioner, errors_reach_all, ways_that_part, gives_away, gives_away_what_others_read, many_at_once,
     memory_is_flat, executables_are_kept, callbacks_of_each, one_device,
 )  # fmt: skip
 
