@@ -83,6 +83,8 @@ private:
   Value gathered(Value value, const HloSharding &from, size_t dim,
                  Operation *before);
 
+  /// Groups that are named as axes of a mesh, as tables of devices.
+  void writeGroups();
   /// Takes constraints out of functions of scalars, which say nothing there.
   void stripRegions();
   Status block(Block &block);
@@ -250,6 +252,22 @@ Value Partitioner::moved(Value value, const HloSharding &to,
 //===----------------------------------------------------------------------===//
 // Ops
 //===----------------------------------------------------------------------===//
+
+void Partitioner::writeGroups() {
+  program.walk([&](Operation *op) {
+    Attribute named = op->getAttr("replica_groups");
+    if (!named || isa<DenseElementsAttr>(named))
+      return;
+    if (auto groups = meshes.groups(named)) {
+      auto &[members, size] = *groups;
+      auto count = static_cast<int64_t>(members.size()) / size;
+      op->setAttr("replica_groups",
+                  DenseElementsAttr::get(
+                      RankedTensorType::get({count, size}, b.getI64Type()),
+                      ArrayRef<int64_t>(members)));
+    }
+  });
+}
 
 void Partitioner::stripRegions() {
   program.walk([&](Operation *op) {
@@ -609,6 +627,7 @@ Expected<HloPartition> Partitioner::run() {
       !main->getRegion(0).hasOneBlock() || main->getRegion(0).front().empty())
     return damagedProgram("there is no function main");
   stripRegions();
+  writeGroups();
   Block &body = main->getRegion(0).front();
   HloPartition result;
   for (BlockArgument value : body.getArguments()) {

@@ -11,6 +11,8 @@ namespace knapper {
 constexpr int64_t kAxis = 1, kMesh = 2, kSubAxis = 3, kAxisReference = 4,
                   kDim = 5, kSharding = 6, kShardingUnreduced = 15,
                   kShardingReduced = 17;
+// And of VHLO's, of groups by mesh.
+constexpr int64_t kGroupSubAxis = 21, kGroupAxis = 22, kGroups = 23;
 
 Attribute sdyField(Attribute attribute, ArrayRef<int64_t> codes, size_t index) {
   auto list = dyn_cast_if_present<ArrayAttr>(attribute);
@@ -134,6 +136,76 @@ bool HloMeshes::add(Operation *op) {
   return true;
 }
 
+std::optional<HloMeshes::Stride> HloMeshes::strideOf(const Mesh &mesh,
+                                                     StringRef name,
+                                                     Attribute sub,
+                                                     int64_t subCode) {
+  int64_t inner = 1, size = 0;
+  for (const Axis &axis : llvm::reverse(mesh.axes)) {
+    if (axis.name == name) {
+      size = axis.size;
+      break;
+    }
+    inner *= axis.size;
+  }
+  if (size == 0)
+    return std::nullopt;
+  if (std::optional<int64_t> before = numberField(sub, subCode, 0)) {
+    std::optional<int64_t> own = numberField(sub, subCode, 1);
+    if (!own || *own < 1 || *before < 1 || *before > size ||
+        *own > size / *before || size % (*before * *own) != 0)
+      return std::nullopt;
+    inner *= size / (*before * *own);
+    size = *own;
+  }
+  return Stride{size, inner};
+}
+
+std::optional<std::pair<SmallVector<int64_t>, int64_t>>
+HloMeshes::groups(Attribute attribute) const {
+  Attribute named = sdyField(attribute, kGroups, 0);
+  auto axes = dyn_cast_if_present<ArrayAttr>(sdyField(attribute, kGroups, 1));
+  StringRef name;
+  if (auto symbol = dyn_cast_if_present<FlatSymbolRefAttr>(named))
+    name = symbol.getValue();
+  else if (auto text = dyn_cast_if_present<StringAttr>(named))
+    name = text.getValue();
+  auto found = meshes.find(name);
+  if (!axes || found == meshes.end())
+    return std::nullopt;
+  const Mesh &mesh = found->second;
+  SmallVector<Stride> strides;
+  int64_t size = 1;
+  for (Attribute axis : axes) {
+    auto text = dyn_cast_if_present<StringAttr>(sdyField(axis, kGroupAxis, 0));
+    std::optional<Stride> stride;
+    if (text)
+      stride = strideOf(mesh, text.getValue(), sdyField(axis, kGroupAxis, 1),
+                        kGroupSubAxis);
+    if (!stride || size > static_cast<int64_t>(devices) / stride->size)
+      return std::nullopt;
+    size *= stride->size;
+    strides.push_back(*stride);
+  }
+  // By the other axes' coordinates: the group, in the order of its axes.
+  std::map<int64_t, SmallVector<int64_t>> byRest;
+  for (size_t place = 0; place < devices; ++place) {
+    int64_t rest = static_cast<int64_t>(place), at = 0;
+    for (auto [count, inner] : strides) {
+      int64_t own = static_cast<int64_t>(place) / inner % count;
+      rest -= own * inner;
+      at = at * count + own;
+    }
+    SmallVector<int64_t> &group = byRest[rest];
+    group.resize(size, -1);
+    group[at] = mesh.order[place];
+  }
+  SmallVector<int64_t> members;
+  for (const auto &[rest, group] : byRest)
+    llvm::append_range(members, group);
+  return std::pair(members, size);
+}
+
 std::optional<HloSharding>
 HloMeshes::sharding(Attribute attribute, size_t rank,
                     const SmallVector<StringRef> *only) const {
@@ -160,25 +232,12 @@ HloMeshes::sharding(Attribute attribute, size_t rank,
       if (only && !llvm::is_contained(*only, name.getValue()))
         continue;
       const Mesh &mesh = found->second;
-      int64_t inner = 1, size = 0;
-      for (const Axis &axis : llvm::reverse(mesh.axes)) {
-        if (axis.name == name.getValue()) {
-          size = axis.size;
-          break;
-        }
-        inner *= axis.size;
-      }
-      if (size == 0)
+      std::optional<Stride> stride =
+          strideOf(mesh, name.getValue(),
+                   sdyField(reference, kAxisReference, 1), kSubAxis);
+      if (!stride)
         return std::nullopt;
-      Attribute sub = sdyField(reference, kAxisReference, 1);
-      if (std::optional<int64_t> before = numberField(sub, kSubAxis, 0)) {
-        std::optional<int64_t> own = numberField(sub, kSubAxis, 1);
-        if (!own || *own < 1 || *before < 1 || *before > size ||
-            *own > size / *before || size % (*before * *own) != 0)
-          return std::nullopt;
-        inner *= size / (*before * *own);
-        size = *own;
-      }
+      auto [size, inner] = *stride;
       if (result.parts[dim] > static_cast<int64_t>(devices) / size)
         return std::nullopt; // an axis twice
       result.parts[dim] *= size;

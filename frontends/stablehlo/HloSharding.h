@@ -54,6 +54,11 @@ public:
   sharding(mlir::Attribute attribute, size_t rank,
            const llvm::SmallVector<llvm::StringRef> *axes = nullptr) const;
 
+  /// Groups of devices that differ along these axes alone, as VHLO names them
+  /// (an attribute of a mesh and axes): one group after the other, and their
+  /// size. Nothing where it is none.
+  std::optional<std::pair<llvm::SmallVector<int64_t>, int64_t>>
+  groups(mlir::Attribute attribute) const;
   /// Devices stand in every mesh as they are numbered.
   bool isOrdered() const { return ordered; }
 
@@ -66,6 +71,12 @@ private:
     llvm::SmallVector<Axis> axes;
     llvm::SmallVector<int64_t> order; ///< by place in the mesh: the device
   };
+  /// An axis, or a part of one: place / inner % size.
+  struct Stride {
+    int64_t size, inner;
+  };
+  static std::optional<Stride> strideOf(const Mesh &mesh, llvm::StringRef name,
+                                        mlir::Attribute sub, int64_t subCode);
 
   size_t devices;
   bool ordered = true;

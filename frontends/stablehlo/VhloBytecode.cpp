@@ -76,8 +76,9 @@ LogicalResult readIntegers(DialectBytecodeReader &reader,
 
 /// Reads values of the kinds that `format` lists: a attribute, A list of them,
 /// s signed, S list of them, t text, o attribute or none, b byte, f varint with
-/// a flag, v varint, d double. Appends them to `fields`: numbers that are
-/// dropped by all who ask, and what is absent, as units.
+/// a flag, v varint, w varint and an attribute where it is not 0, d double.
+/// Appends them to `fields`: numbers that are dropped by all who ask, and what
+/// is absent, as units.
 LogicalResult readFields(DialectBytecodeReader &reader, StringRef format,
                          SmallVectorImpl<Attribute> &fields) {
   Builder b(reader.getContext());
@@ -122,6 +123,11 @@ LogicalResult readFields(DialectBytecodeReader &reader, StringRef format,
       break;
     case 'v':
       read = reader.readVarInt(count);
+      break;
+    case 'w':
+      read = reader.readVarInt(count);
+      if (succeeded(read) && count != 0)
+        read = reader.readAttribute(attribute);
       break;
     case 'd':
       read = reader.readAPFloatWithKnownSemantics(APFloat::IEEEdouble());
@@ -387,6 +393,12 @@ Attribute VhloBytecode::readAttribute(DialectBytecodeReader &reader) const {
   auto dropped = [&](StringRef format) -> Attribute {
     return failed(skip(reader, format)) ? Attribute() : b.getUnitAttr();
   };
+  auto kept = [&](StringRef format) -> Attribute {
+    SmallVector<Attribute> fields{
+        b.getI64IntegerAttr(static_cast<int64_t>(code))};
+    return failed(readFields(reader, format, fields)) ? Attribute()
+                                                      : b.getArrayAttr(fields);
+  };
   switch (code) {
   case 1: {
     SmallVector<Attribute> values;
@@ -429,6 +441,14 @@ Attribute VhloBytecode::readAttribute(DialectBytecodeReader &reader) const {
     return dropped("S");
   case 20:
     return dropped("ddsa");
+  case 21:
+    return kept("ss");
+  case 22:
+    return kept("aw");
+  case 23:
+    return kept("aa");
+  case 24:
+    return kept("as");
   case 12:
     return enumeration({"DEFAULT", "THREE_FRY", "PHILOX"});
   case 13:
