@@ -95,6 +95,14 @@ COLLECTIVES = {
     "all_gather tiled": (lambda x: lax.all_gather(x, "i", tiled=True), ROW, P(), (X,)),
     "all_gather tiled along dim 1": (lambda x: lax.all_gather(x, "i", axis=1, tiled=True), P(None, "i"), P(), (X,)),
     "all_gather of booleans": (lambda x: lax.all_gather(x, "i"), ROW, P(), (X > 0,)),
+    "all_gather of float8": (lambda x: lax.all_gather(x, "i").astype(jnp.float32), ROW, P(), (X.astype(jnp.float8_e4m3fn),)),
+    "psum of float8_e5m2": (lambda x: lax.psum(x.astype(jnp.float32), "i"), ROW, P(), (X.astype(jnp.float8_e5m2),)),
+    "ppermute of int4": (lambda x: lax.ppermute(x, "i", [(0, 1), (1, 0)]).astype(jnp.int32), ROW, ROW, (np.clip(X * 3, -7, 7).astype(jnp.int4),)),
+    "psum by groups": (lambda x: lax.psum(x, "i", axis_index_groups=[[i, i + 1] for i in range(0, lax.axis_size("i"), 2)]), ROW, ROW, (X,)),
+    "pmax of booleans": (lambda x: lax.pmax(x, "i"), ROW, P(), (X > 0.5,)),
+    "an empty psum": (lambda x: lax.psum(x[:0], "i"), ROW, P(), (X,)),
+    "random numbers of each device": (lambda x: x + jax.random.normal(jax.random.fold_in(jax.random.key(3), lax.axis_index("i")), x.shape), ROW, ROW, (X,)),
+    "vmap over a named axis too": (lambda x: jax.vmap(lambda r: lax.psum(r, ("i", "v")), axis_name="v")(x), ROW, P(), (X,)),
     "ppermute": (lambda x: lax.ppermute(x, "i", [(0, 1), (1, 0)]), ROW, ROW, (X,)),
     "ppermute to a ring": (lambda x: lax.ppermute(x, "i", [(i, (i + 1) % lax.axis_size("i")) for i in range(lax.axis_size("i"))]), ROW, ROW, (X,)),
     "pshuffle": (lambda x: lax.pshuffle(x, "i", list(reversed(range(lax.axis_size("i"))))), ROW, ROW, (X,)),
@@ -303,6 +311,27 @@ def shardings_change():
         return lambda x: jitted(jax.device_put(x, NamedSharding(mesh, P("a", "b"))))
 
     return same(on, X)
+
+
+def whole_arrays():
+    """What lies on every device whole is computed there, whatever it is."""
+
+    def on(platform):
+        whole = NamedSharding(mesh_of(platform, (4,), ("i",)), P())
+        function = jax.jit(lambda x, w: ((x @ w).sum(), jnp.sort(x, 0), x[2], jnp.linalg.inv(x[:, :8])))
+        return lambda x, w: function(jax.device_put(x, whole), jax.device_put(w, whole))
+
+    return same(on, X, W)
+
+
+def maps_are_transformed():
+    def on(platform):
+        mesh = mesh_of(platform, (4,), ("i",))
+        f = jax.shard_map(lambda x, w: lax.psum(jnp.tanh(x @ w), "i"), mesh=mesh, in_specs=(P(None, "i"), P("i")), out_specs=P())
+        gradient = jax.grad(lambda x, w: (f(x, w) ** 2).sum(), (0, 1))
+        return jax.jit(lambda x, w: (jax.jvp(f, (x, w), (x, w)), gradient(x, w), jax.vmap(lambda x: f(x[None], w)[0])(x)))
+
+    return same(on, X, W)
 
 
 def elementwise():
@@ -527,6 +556,14 @@ def callbacks_of_each():
     return "" if np.allclose(sorted(seen), wanted, atol=1e-4) and np.allclose(y, X + 1) else f"{sorted(seen)}, wanted {wanted}"
 
 
+def broadcasts():
+    """One device's part to all; JAX's CPU has none."""
+    run = mapped(lambda x: lax.pbroadcast(x, "i", 2), (4,), ("i",), P("i"), P("i"))("knapper")
+    groups = mapped(lambda x: lax.pbroadcast(x, "b", 1), (2, 2), ("a", "b"), P(("a", "b")), P(("a", "b")))("knapper")
+    good = np.array_equal(run(X), np.tile(X[4:6], (4, 1))) and np.array_equal(groups(X), np.concatenate([X[2:4], X[2:4], X[6:], X[6:]]))
+    return "" if good else f"{run(X)}"
+
+
 def one_device():
     """A map over one device is a program of one."""
     return same(mapped(lambda x: lax.psum(x, "i") + lax.axis_index("i"), (1,), ("i",), P("i"), P()), X)
@@ -534,9 +571,9 @@ def one_device():
 
 CHECKS = (
     collectives, two_axes, parts_by_two_axes, other_orders_of_devices, subset_of_devices, pmaps, trains_by_shard_map,
-    trains_through_shard_map, trains_by_pmap, layers_in_parts, outside_of_maps, shardings_change, elementwise,
+    trains_through_shard_map, trains_by_pmap, layers_in_parts, outside_of_maps, shardings_change, whole_arrays, maps_are_transformed, elementwise,
     loops_around_maps, maps_in_maps, explicit_axes, needs_the_partitioner, errors_reach_all, ways_that_part, gives_away, gives_away_what_others_read, many_at_once,
-    memory_is_flat, executables_are_kept, callbacks_of_each, one_device,
+    memory_is_flat, executables_are_kept, callbacks_of_each, broadcasts, one_device,
 )  # fmt: skip
 
 
