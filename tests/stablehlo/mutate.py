@@ -81,8 +81,10 @@ def main():
         print(name, "undamaged", flush=True)
         if why := refusal(data):
             sys.exit(f"{name} is refused undamaged: {why}")
-        if "devices" in name and "result_tiles" not in inspected(data):
-            sys.exit(f"{name} is in no parts")
+        if "devices" in name:
+            known = inspected(data)
+            if "result_tiles" not in known or known["unsupported"]:
+                sys.exit(f"{name} is in no parts, or has ops that are not known: {known}")
     refused = 0
     for name, data in programs.items():
         for i in range(seed, seed + count):
