@@ -20,6 +20,8 @@ namespace knapper::pjrt {
   F(dtype_size)                                                                \
   F(devices)                                                                   \
   F(compile)                                                                   \
+  F(inspect)                                                                   \
+  F(register_operator)                                                         \
   F(load_memory)                                                               \
   F(module_release)                                                            \
   F(module_save)                                                               \

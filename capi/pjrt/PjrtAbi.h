@@ -1,6 +1,6 @@
 //===- PjrtAbi.h - The C interface between OpenXLA's clients and a plugin -===//
 //
-// Declarations of our own of the PJRT C API, version 0.90: what its clients and
+// Declarations of our own of the PJRT C API, version 0.93: what its clients and
 // plugins agree on in memory. Names of functions and fields are the
 // interface's. Every function takes one struct that begins with its size and a
 // list of extensions; fields that the plugin writes are marked `out`. Later
@@ -19,7 +19,7 @@
 namespace knapper::pjrt {
 
 constexpr int kMajorVersion = 0;
-constexpr int kMinorVersion = 90;
+constexpr int kMinorVersion = 93;
 
 struct PjrtError;
 struct PluginEvent;
@@ -89,7 +89,7 @@ struct Head {
   void *extension_start;
 };
 
-enum class ExtensionType : int { profiler = 1, layouts = 4 };
+enum class ExtensionType : int { profiler = 1, layouts = 4, shardings = 19 };
 struct Extension {
   size_t struct_size;
   ExtensionType type;
@@ -138,7 +138,7 @@ struct PjrtProgram : Head {
   size_t format_size;
 };
 
-/// Every function of version 0.90, in order.
+/// Every function of version 0.93, in order.
 #define KNAPPER_PJRT_FUNCTIONS(F)                                              \
   F(Error_Destroy)                                                             \
   F(Error_Message)                                                             \
@@ -267,7 +267,8 @@ struct PjrtProgram : Head {
   F(Executable_GetCompileOptions)                                              \
   F(Buffer_DonateWithControlDependency)                                        \
   F(Event_Create)                                                              \
-  F(Event_Set)
+  F(Event_Set)                                                                 \
+  F(Device_GetAttributes)
 
 #define KNAPPER_PJRT_ARGUMENTS(name) struct name##_Args;
 KNAPPER_PJRT_FUNCTIONS(KNAPPER_PJRT_ARGUMENTS)

@@ -287,6 +287,14 @@ struct Device_MemoryStats_Args : Head {
   bool peak_allocated_bytes_is_set;
 };
 
+struct Device_GetAttributes_Args : Head {
+  PjrtDevice *device;
+  const NamedValue *attributes;
+  size_t num_attributes;
+  void *device_attributes;
+  void (*attributes_deleter)(void *attributes);
+};
+
 struct Memory_Id_Args : Head {
   Memory *memory;
   int id;

@@ -1,4 +1,6 @@
 #include "capi/pjrt/PjrtClient.h"
+#include "capi/pjrt/DeviceOperators.h"
+#include <algorithm>
 #include <charconv>
 #include <string_view>
 
@@ -103,6 +105,9 @@ PjrtError *create(Client_Create_Args &a) {
   std::string kind = textOf(json, "name");
   knapper().string_release(json);
   client->addDevices(static_cast<int>(devices), kind.empty() ? "cpu" : kind);
+  if (devices > 1)
+    if (PjrtError *error = registerDeviceOperators())
+      return error;
   a.client = client.release();
   return nullptr;
 }
@@ -162,15 +167,17 @@ PjrtError *memories(Client_AddressableMemories_Args &a) {
 }
 
 PjrtError *defaultAssignment(Client_DefaultDeviceAssignment_Args &a) {
-  if (a.num_replicas != 1 || a.num_partitions != 1)
+  if (a.num_replicas != 1)
     return fail(Code::unimplemented,
-                std::to_string(a.num_replicas) + " replicas and " +
-                    std::to_string(a.num_partitions) +
-                    " partitions: programs of knapper run on one device each; "
-                    "jit without shardings over several devices");
-  if (!a.default_assignment || a.default_assignment_size < 1)
+                std::to_string(a.num_replicas) +
+                    " replicas: knapper runs one, of several partitions");
+  auto count = static_cast<size_t>(std::max(a.num_partitions, 1));
+  if (count > a.client->devices.size())
+    return noDevice(*a.client, a.num_partitions - 1, Code::invalidArgument);
+  if (!a.default_assignment || a.default_assignment_size < count)
     return fail(Code::invalidArgument, "there is no room for the assignment");
-  a.default_assignment[0] = 0;
+  for (size_t i = 0; i < count; ++i)
+    a.default_assignment[i] = static_cast<int>(i);
   return nullptr;
 }
 

@@ -50,6 +50,10 @@ struct Client {
   std::vector<Memory *> memories;
   Topology topology;
 
+  /// Held while runs of several devices are put into their queues: so all
+  /// queues have them in one order, and none waits for a later one.
+  std::mutex together;
+
   std::string isa; ///< the best of this machine
   int threads = 0; ///< of a run; 0: one a core
 

@@ -1,6 +1,7 @@
 // Programs into executables, and executables as bytes.
 #include "capi/pjrt/PjrtCompileOptions.h"
 #include "capi/pjrt/PjrtExecutable.h"
+#include <algorithm>
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
@@ -97,10 +98,44 @@ void pairDonations(CompiledProgram &program) {
 
 } // namespace
 
-PjrtError *makeProgram(knapper_module *module,
+namespace {
+
+/// Also checks that the tiles are those of such arrays.
+PjrtError *setShardings(CompiledProgram &program) {
+  size_t devices = program.parts.devices.size();
+  if (devices == 1)
+    return nullptr;
+  auto set = [&](const std::vector<ArrayInfo> &arrays,
+                 const std::vector<std::vector<int64_t>> &tiles,
+                 OpShardings &shardings) {
+    std::vector<size_t> ranks;
+    for (const ArrayInfo &array : arrays)
+      ranks.push_back(array.dims.size());
+    if (!ProgramParts::fit(tiles, ranks, devices))
+      return false;
+    for (const std::vector<int64_t> &each : tiles)
+      shardings.texts.push_back(opSharding(each, devices));
+    for (const std::string &text : shardings.texts) {
+      shardings.data.push_back(text.data());
+      shardings.sizes.push_back(text.size());
+    }
+    return true;
+  };
+  if (set(program.inputs, program.parts.inputs, program.inputShardings) &&
+      set(program.outputs, program.parts.outputs, program.outputShardings))
+    return nullptr;
+  return fail(Code::invalidArgument,
+              "the parts of the arrays are not those of the program: compile "
+              "it again");
+}
+
+} // namespace
+
+PjrtError *makeProgram(knapper_module *module, ProgramParts parts,
                        std::shared_ptr<CompiledProgram> &result) {
   auto program = std::make_shared<CompiledProgram>();
   program->module = module;
+  program->parts = std::move(parts);
   if (PjrtError *error = readInfos(module, knapper().module_num_inputs(module),
                                    knapper().module_input, program->inputs))
     return error;
@@ -120,6 +155,8 @@ PjrtError *makeProgram(knapper_module *module,
   for (ArrayInfo *array :
        listed(description, "complex_outputs", program->outputs))
     makeComplex(*array);
+  if (PjrtError *error = setShardings(*program))
+    return error;
   for (const ArrayInfo &output : program->outputs) {
     program->outputTypes.push_back(output.type);
     program->outputRanks.push_back(output.dims.size());
@@ -141,6 +178,43 @@ knapper_load_options loadOptions(const Client &client) {
   return options;
 }
 
+/// The devices with the ids of `parts`, each once.
+PjrtError *devicesOf(const Client &client, const ProgramParts &parts,
+                     std::vector<PjrtDevice *> &devices) {
+  for (int64_t id : parts.devices) {
+    PjrtDevice *device = client.deviceOf(id);
+    if (!device)
+      return noDevice(client, id, Code::invalidArgument);
+    if (std::find(devices.begin(), devices.end(), device) != devices.end())
+      return fail(Code::invalidArgument,
+                  "two partitions are put on device " + std::to_string(id));
+    devices.push_back(device);
+  }
+  return nullptr;
+}
+
+/// Asks which parts of the arrays are on which device. Where the program cannot
+/// be one of parts, compiling says why.
+PjrtError *readParts(const knapper_compile_options &request,
+                     ProgramParts &parts) {
+  char *json = nullptr;
+  if (knapper_error *error = knapper().inspect(&request, &json))
+    return fail(error);
+  std::unique_ptr<char, void (*)(char *)> text(json, knapper().string_release);
+  std::string_view all(json);
+  constexpr std::string_view key = "\"devices\":";
+  size_t at = all.find(key), devices = 1;
+  if (at != all.npos)
+    std::from_chars(json + at + key.size(), json + all.size(), devices);
+  if (devices != parts.devices.size())
+    return fail(Code::invalidArgument,
+                "the options ask for " + std::to_string(parts.devices.size()) +
+                    " partitions, and the program's mhlo.num_partitions is " +
+                    std::to_string(devices));
+  (void)readTiles(all, parts);
+  return nullptr;
+}
+
 PjrtError *compile(Client_Compile_Args &a) {
   if (!a.program || !a.program->code || !a.program->format)
     return fail(Code::invalidArgument, "there is no program");
@@ -154,13 +228,13 @@ PjrtError *compile(Client_Compile_Args &a) {
   Settings settings = {{"model-format", "stablehlo"}};
   if (!a.client->isa.empty())
     settings.emplace_back("isa", a.client->isa);
-  int64_t id = 0;
+  ProgramParts parts;
   if (PjrtError *error = readCompileOptions(
-          {a.compile_options, a.compile_options_size}, settings, id))
+          {a.compile_options, a.compile_options_size}, settings, parts.devices))
     return error;
-  PjrtDevice *device = a.client->deviceOf(id);
-  if (!device)
-    return noDevice(*a.client, id, Code::invalidArgument);
+  std::vector<PjrtDevice *> devices;
+  if (PjrtError *error = devicesOf(*a.client, parts, devices))
+    return error;
   std::vector<knapper_option> options;
   for (const auto &[key, value] : settings)
     options.push_back({key.c_str(), value.c_str()});
@@ -169,14 +243,17 @@ PjrtError *compile(Client_Compile_Args &a) {
   request.model_size = a.program->code_size;
   request.options = options.data();
   request.num_options = static_cast<int32_t>(options.size());
+  if (parts.areSeveral())
+    if (PjrtError *error = readParts(request, parts))
+      return error;
   knapper_load_options load = loadOptions(*a.client);
   knapper_module *module = nullptr;
   if (knapper_error *error = knapper().compile(&request, &load, &module))
     return fail(error);
   std::shared_ptr<CompiledProgram> program;
-  if (PjrtError *error = makeProgram(module, program))
+  if (PjrtError *error = makeProgram(module, std::move(parts), program))
     return error;
-  a.executable = new LoadedExecutable{device, std::move(program)};
+  a.executable = new LoadedExecutable{std::move(devices), std::move(program)};
   return nullptr;
 }
 
@@ -201,25 +278,6 @@ PjrtError *readFile(const std::string &path, std::string &bytes) {
   return failed ? fail(Code::internal, "cannot read " + path) : nullptr;
 }
 
-/// Behind an artefact of a program that was compiled for another device than
-/// the first: which one. Clients load it without saying so again.
-struct DeviceMark {
-  char magic[8] = {'k', 'n', 'a', 'p', ' ', 'd', 'e', 'v'};
-  int64_t device = 0;
-};
-
-/// Takes the mark off.
-int64_t takeMark(std::string_view &bytes) {
-  DeviceMark mark, wanted;
-  if (bytes.size() < sizeof(mark))
-    return 0;
-  memcpy(&mark, bytes.data() + bytes.size() - sizeof(mark), sizeof(mark));
-  if (memcmp(mark.magic, wanted.magic, sizeof(mark.magic)) != 0)
-    return 0;
-  bytes.remove_suffix(sizeof(mark));
-  return mark.device;
-}
-
 PjrtError *serialize(Executable_Serialize_Args &a) {
   const char *base = std::getenv("TMPDIR");
   std::string path = std::string(base ? base : "/tmp") + "/knapper-XXXXXX";
@@ -233,10 +291,7 @@ PjrtError *serialize(Executable_Serialize_Args &a) {
   auto bytes = std::make_unique<std::string>();
   if (PjrtError *error = readFile(folder.file(), *bytes))
     return error;
-  DeviceMark mark;
-  mark.device = a.executable->device;
-  if (mark.device != 0)
-    bytes->append(reinterpret_cast<const char *>(&mark), sizeof(mark));
+  *bytes += partsMark(a.executable->program->parts);
   give(*bytes, a.serialized_bytes, a.serialized_bytes_size);
   a.serialized_executable = bytes.release();
   a.serialized_executable_deleter = [](void *bytes) {
@@ -250,17 +305,25 @@ PjrtError *deserialize(Executable_DeserializeAndLoad_Args &a) {
     return fail(Code::invalidArgument, "there is no executable");
   std::string_view artefact(a.serialized_executable,
                             a.serialized_executable_size);
-  int64_t id = takeMark(artefact);
+  ProgramParts parts;
+  if (PjrtError *error = takePartsMark(artefact, parts))
+    return error;
+  size_t compiledFor = parts.devices.size();
   Settings settings;
   if (a.overridden_serialized_compile_options)
     if (PjrtError *error =
             readCompileOptions({a.overridden_serialized_compile_options,
                                 a.overridden_serialized_compile_options_size},
-                               settings, id))
+                               settings, parts.devices))
       return error;
-  PjrtDevice *device = a.client->deviceOf(id);
-  if (!device)
-    return noDevice(*a.client, id, Code::invalidArgument);
+  if (parts.devices.size() != compiledFor)
+    return fail(Code::invalidArgument,
+                "the executable is for " + std::to_string(compiledFor) +
+                    " devices, and is put on " +
+                    std::to_string(parts.devices.size()));
+  std::vector<PjrtDevice *> devices;
+  if (PjrtError *error = devicesOf(*a.client, parts, devices))
+    return error;
   if (!settings.empty())
     return fail(Code::invalidArgument,
                 "compiler_options change nothing in what is compiled; load it "
@@ -271,9 +334,10 @@ PjrtError *deserialize(Executable_DeserializeAndLoad_Args &a) {
           artefact.data(), artefact.size(), &load, &module))
     return fail(error);
   std::shared_ptr<CompiledProgram> program;
-  if (PjrtError *error = makeProgram(module, program))
+  if (PjrtError *error = makeProgram(module, std::move(parts), program))
     return error;
-  a.loaded_executable = new LoadedExecutable{device, std::move(program)};
+  a.loaded_executable =
+      new LoadedExecutable{std::move(devices), std::move(program)};
   return nullptr;
 }
 

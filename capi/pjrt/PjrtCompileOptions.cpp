@@ -4,6 +4,7 @@
 #include "capi/pjrt/ProtoReader.h"
 #include "runtime/base/EditDistance.h"
 #include <algorithm>
+#include <numeric>
 
 namespace knapper::pjrt {
 
@@ -105,68 +106,97 @@ PjrtError *readOverride(std::string_view entry, Settings &settings) {
   return unknownOption(name);
 }
 
-PjrtError *oneDevice(std::string_view what, uint64_t count) {
+PjrtError *oneReplica(uint64_t count) {
   if (count <= 1)
     return nullptr;
   return fail(Code::unimplemented,
               "the program is for " +
-                  std::to_string(static_cast<int64_t>(count)) + " " +
-                  std::string(what) +
-                  ", and programs of knapper run on one device each; jit "
-                  "without shardings over several devices");
+                  std::to_string(static_cast<int64_t>(count)) +
+                  " replicas, and knapper runs one, of several partitions; use "
+                  "jax.shard_map, or jax.pmap of JAX 0.8 and later");
 }
 
-/// The device of the one computation.
-PjrtError *readDevices(std::string_view bytes, int64_t &device) {
+/// What the options say of devices.
+struct AskedDevices {
+  uint64_t partitions = 1;
+  std::vector<int64_t> devices;
+};
+
+/// The devices of one partition, one a replica.
+PjrtError *readDevices(std::string_view bytes, AskedDevices &asked) {
   ProtoReader reader(bytes);
+  std::vector<int64_t> devices;
   while (reader.next()) {
     if (reader.field != 1)
       continue;
     if (reader.isNumber()) {
-      device = static_cast<int64_t>(reader.value);
+      devices.push_back(static_cast<int64_t>(reader.value));
       continue;
     }
     ProtoReader packed(reader.bytes);
     while (packed.nextPacked())
-      device = static_cast<int64_t>(packed.value);
+      devices.push_back(static_cast<int64_t>(packed.value));
     if (packed.damaged())
       return damaged();
   }
-  return reader.damaged() ? damaged() : nullptr;
+  if (reader.damaged() || devices.size() > 1)
+    return damaged();
+  asked.devices.insert(asked.devices.end(), devices.begin(), devices.end());
+  return nullptr;
 }
 
-PjrtError *readAssignment(std::string_view bytes, int64_t &device) {
+PjrtError *readAssignment(std::string_view bytes, AskedDevices &asked) {
   ProtoReader reader(bytes);
   PjrtError *error = nullptr;
+  asked.devices.clear();
   while (!error && reader.next()) {
     if (reader.isNumber() && reader.field == 1)
-      error = oneDevice("replicas", reader.value);
-    else if (reader.isNumber() && reader.field == 2)
-      error = oneDevice("partitions", reader.value);
+      error = oneReplica(reader.value);
     else if (reader.isBytes() && reader.field == 3)
-      error = readDevices(reader.bytes, device);
+      error = readDevices(reader.bytes, asked);
   }
   return error || !reader.damaged() ? error : damaged();
 }
 
-PjrtError *readBuildOptions(std::string_view bytes, int64_t &device) {
+PjrtError *readBuildOptions(std::string_view bytes, AskedDevices &asked) {
   ProtoReader reader(bytes);
   PjrtError *error = nullptr;
   while (!error && reader.next()) {
     if (reader.isNumber() && reader.field == 4)
-      error = oneDevice("replicas", reader.value);
+      error = oneReplica(reader.value);
     else if (reader.isNumber() && reader.field == 5)
-      error = oneDevice("partitions", reader.value);
+      asked.partitions = std::max<uint64_t>(reader.value, 1);
     else if (reader.isBytes() && reader.field == 9)
-      error = readAssignment(reader.bytes, device);
+      error = readAssignment(reader.bytes, asked);
   }
   return error || !reader.damaged() ? error : damaged();
+}
+
+PjrtError *placeOf(const AskedDevices &asked, std::vector<int64_t> &devices) {
+  constexpr uint64_t most = 256;
+  if (asked.partitions > most ||
+      (!asked.devices.empty() && asked.devices.size() != asked.partitions))
+    return fail(Code::invalidArgument,
+                "the program is for " +
+                    std::to_string(static_cast<int64_t>(asked.partitions)) +
+                    " partitions and is put on " +
+                    std::to_string(asked.devices.size()) +
+                    " devices; give a device a partition, and at most " +
+                    std::to_string(most));
+  if (!asked.devices.empty()) {
+    devices = asked.devices;
+  } else if (asked.partitions > 1) {
+    devices.resize(asked.partitions);
+    std::iota(devices.begin(), devices.end(), 0);
+  }
+  return nullptr;
 }
 
 } // namespace
 
 PjrtError *readCompileOptions(std::string_view bytes, Settings &settings,
-                              int64_t &device) {
+                              std::vector<int64_t> &devices) {
+  AskedDevices asked;
   ProtoReader reader(bytes);
   PjrtError *error = nullptr;
   while (!error && reader.next()) {
@@ -174,11 +204,13 @@ PjrtError *readCompileOptions(std::string_view bytes, Settings &settings,
       error = fail(Code::unimplemented,
                    "the arguments come in a tuple; give them one by one");
     else if (reader.isBytes() && reader.field == 3)
-      error = readBuildOptions(reader.bytes, device);
+      error = readBuildOptions(reader.bytes, asked);
     else if (reader.isBytes() && reader.field == 7)
       error = readOverride(reader.bytes, settings);
   }
-  return error || !reader.damaged() ? error : damaged();
+  if (error || reader.damaged())
+    return error ? error : damaged();
+  return placeOf(asked, devices);
 }
 
 } // namespace knapper::pjrt

@@ -14,9 +14,9 @@ using Settings = std::vector<std::pair<std::string, std::string>>;
 /// user's `compiler_options` are the names that knapper.compile takes. XLA's
 /// own debug options, which every caller sends, mean nothing here. Errors:
 /// damaged bytes; an option that there is not, with the nearest; more than one
-/// replica or partition; arguments in a tuple. `device`: the id of the device
-/// that is asked for, left as it is where none is.
+/// replica; arguments in a tuple. `devices`: the ids of those that are asked
+/// for, one a partition, left as they are where none are.
 PjrtError *readCompileOptions(std::string_view bytes, Settings &settings,
-                              int64_t &device);
+                              std::vector<int64_t> &devices);
 
 } // namespace knapper::pjrt

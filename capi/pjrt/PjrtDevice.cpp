@@ -43,6 +43,14 @@ PjrtError *description(Device_GetDescription_Args &a) {
   return nullptr;
 }
 
+PjrtError *deviceAttributes(Device_GetAttributes_Args &a) {
+  a.attributes = nullptr;
+  a.num_attributes = 0;
+  a.device_attributes = nullptr;
+  a.attributes_deleter = [](void *) {};
+  return nullptr;
+}
+
 PjrtError *isAddressable(Device_IsAddressable_Args &a) {
   a.is_addressable = true;
   return nullptr;
@@ -149,6 +157,7 @@ void setDeviceFunctions(PjrtApi &api) {
   api.DeviceDescription_DebugString = guarded<debugString>;
   api.DeviceDescription_ToString = guarded<toString>;
   api.Device_GetDescription = guarded<description>;
+  api.Device_GetAttributes = guarded<deviceAttributes>;
   api.Device_IsAddressable = guarded<isAddressable>;
   api.Device_LocalHardwareId = guarded<hardwareId>;
   api.Device_AddressableMemories = guarded<memories>;

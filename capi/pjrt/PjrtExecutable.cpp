@@ -17,27 +17,13 @@ PjrtError *destroyLoaded(LoadedExecutable_Destroy_Args &a) {
 }
 
 PjrtError *executableOf(LoadedExecutable_GetExecutable_Args &a) {
-  a.executable =
-      new PjrtExecutable{a.loaded_executable->program,
-                         a.loaded_executable->device->description.id};
+  a.executable = new PjrtExecutable{a.loaded_executable->program};
   return nullptr;
 }
 
-/// As protobuf writes a number.
-std::string varint(size_t value) {
-  std::string text;
-  for (; value > 127; value >>= 7)
-    text += static_cast<char>((value & 127) | 128);
-  return text + static_cast<char>(value);
-}
-
 PjrtError *assignment(LoadedExecutable_GetDeviceAssignment_Args &a) {
-  // A DeviceAssignmentProto: one replica, one computation, on the device.
-  std::string devices =
-      varint(static_cast<size_t>(a.executable->device->description.id));
-  std::string inner = "\x0a" + varint(devices.size()) + devices;
-  auto bytes = std::make_unique<std::string>("\x08\x01\x10\x01\x1a" +
-                                             varint(inner.size()) + inner);
+  auto bytes = std::make_unique<std::string>(
+      deviceAssignment(a.executable->program->parts.devices));
   give(*bytes, a.serialized_bytes, a.serialized_bytes_size);
   a.serialized_device_assignment = bytes.release();
   a.serialized_device_assignment_deleter = [](void *bytes) {
@@ -47,8 +33,8 @@ PjrtError *assignment(LoadedExecutable_GetDeviceAssignment_Args &a) {
 }
 
 PjrtError *devices(LoadedExecutable_AddressableDevices_Args &a) {
-  a.addressable_devices = a.executable->device->self;
-  a.num_addressable_devices = 1;
+  a.addressable_devices = a.executable->devices.data();
+  a.num_addressable_devices = a.executable->devices.size();
   return nullptr;
 }
 
@@ -73,7 +59,7 @@ PjrtError *replicas(Executable_NumReplicas_Args &a) {
 }
 
 PjrtError *partitions(Executable_NumPartitions_Args &a) {
-  a.num_partitions = 1;
+  a.num_partitions = a.executable->program->parts.devices.size();
   return nullptr;
 }
 

@@ -1,4 +1,5 @@
 // Runs: short ones have ended when the function returns, others go on.
+#include "capi/pjrt/DeviceGroup.h"
 #include "capi/pjrt/PjrtExecutable.h"
 #include "capi/pjrt/PjrtProfiler.h"
 #include <array>
@@ -124,9 +125,20 @@ struct PendingCall {
   std::unique_ptr<ProgramCall> call;
   std::vector<std::shared_ptr<Completion>> before; ///< that write the inputs
   std::shared_ptr<Completion> done;
+  /// Of a program of several devices, and which of them this is.
+  std::shared_ptr<DeviceGroup> group = nullptr;
+  int64_t number = 0;
 
   void run() noexcept;
+  knapper_error *runCall();
 };
+
+knapper_error *PendingCall::runCall() {
+  if (!group)
+    return call->run();
+  DevicePlace place(*group, number);
+  return call->run();
+}
 
 void PendingCall::run() noexcept {
   PjrtError *error = nullptr;
@@ -136,13 +148,15 @@ void PendingCall::run() noexcept {
       error = before[i]->error();
     }
     if (!error)
-      if (knapper_error *failed = call->run())
+      if (knapper_error *failed = runCall())
         error = fail(failed);
   } catch (const std::bad_alloc &) {
     error = outOfMemory();
   } catch (const std::exception &e) {
     error = unexpected(e.what());
   }
+  if (group)
+    group->leave(number, error ? error->message : "");
   // Who is told finds the memory free, and may give away the results.
   call->claim(-1);
   call.reset();
@@ -155,21 +169,22 @@ void PendingCall::run() noexcept {
   release(error);
 }
 
-/// Reads the arguments, makes the results' memory and takes what is given away.
-PjrtError *prepare(LoadedExecutable_Execute_Args &a, ProgramCall &call) {
+/// Reads the arguments of device number `at` and makes the results' memory.
+PjrtError *prepare(LoadedExecutable_Execute_Args &a, size_t at,
+                   ProgramCall &call) {
   const CompiledProgram &program = *call.program;
+  PjrtDevice *device = a.executable->devices[at];
   size_t count = program.inputs.size();
   for (size_t i = 0; i < count; ++i) {
-    const Buffer *buffer = a.argument_lists[0][i];
+    const Buffer *buffer = a.argument_lists[at][i];
     const ArrayInfo &wanted = program.inputs[i];
     if (!buffer)
       return fail(Code::invalidArgument, "an argument is null");
-    if (buffer->device != a.executable->device)
+    if (buffer->device != device)
       return fail(Code::invalidArgument,
                   "argument " + std::to_string(i) + " is on " +
                       buffer->device->description.name +
-                      ", the program runs on " +
-                      a.executable->device->description.name +
+                      ", the program runs on " + device->description.name +
                       "; put it there with jax.device_put");
     if (buffer->type != wanted.type || buffer->dims != wanted.dims)
       return wrongArgument(i, wanted, *buffer);
@@ -180,16 +195,111 @@ PjrtError *prepare(LoadedExecutable_Execute_Args &a, ProgramCall &call) {
   for (size_t i = 0; i < program.outputs.size(); ++i) {
     int32_t from = program.replaces[i];
     if (from >= 0 && isGiven(program, a.options, static_cast<size_t>(from)) &&
-        a.argument_lists[0][from]->isOnly(call.inputs[from]))
+        a.argument_lists[at][from]->isOnly(call.inputs[from]))
       call.outputs[i] = call.inputs[from];
     else
-      call.outputs[i] = std::make_shared<HostBlock>(a.executable->device->host,
-                                                    program.outputs[i].bytes);
+      call.outputs[i] =
+          std::make_shared<HostBlock>(device->host, program.outputs[i].bytes);
   }
-  // Also where the run fails: what they held may be overwritten by then.
-  for (size_t i = 0; i < count; ++i)
+  return nullptr;
+}
+
+/// Takes what is given away. Also where the run fails: what it held may be
+/// overwritten by then.
+void take(LoadedExecutable_Execute_Args &a, size_t at) {
+  const CompiledProgram &program = *a.executable->program;
+  for (size_t i = 0; i < program.inputs.size(); ++i)
     if (isGiven(program, a.options, i))
-      a.argument_lists[0][i]->remove();
+      a.argument_lists[at][i]->remove();
+}
+
+/// The runs that write arguments of device number `at`, and have not ended;
+/// the error of one that has.
+PjrtError *pendingBefore(LoadedExecutable_Execute_Args &a, size_t at,
+                         std::vector<std::shared_ptr<Completion>> &before) {
+  for (size_t i = 0; i < a.executable->program->inputs.size(); ++i)
+    if (const Buffer *buffer = a.argument_lists[at][i];
+        buffer && buffer->ready) {
+      if (!buffer->isReady())
+        before.push_back(buffer->ready);
+      else if (PjrtError *error = buffer->ready->error())
+        return error;
+    }
+  return nullptr;
+}
+
+/// Hands out the results of device number `at`.
+class Results {
+public:
+  Results(const LoadedExecutable &executable, size_t at, ProgramCall &call,
+          const std::shared_ptr<Completion> &done)
+      : count(executable.program->outputs.size()), buffers(count),
+        event(makeEvent(done), destroyEvent) {
+    for (size_t i = 0; i < count; ++i) {
+      const ArrayInfo &info = executable.program->outputs[i];
+      buffers[i] =
+          std::make_unique<Buffer>(executable.devices[at], info.type, info.dims,
+                                   info.bytes, call.outputs[i], done);
+    }
+  }
+  void give(LoadedExecutable_Execute_Args &a, size_t at) noexcept {
+    for (size_t i = 0; i < count; ++i)
+      a.output_lists[at][i] = buffers[i].release();
+    if (a.device_complete_events)
+      a.device_complete_events[at] = event.release();
+  }
+
+private:
+  size_t count;
+  Few<std::unique_ptr<Buffer>> buffers;
+  std::unique_ptr<PluginEvent, void (*)(PluginEvent *)> event;
+};
+
+/// Runs the program on all its devices at once, each on its queue's thread.
+PjrtError *executeTogether(LoadedExecutable_Execute_Args &a) {
+  LoadedExecutable &executable = *a.executable;
+  size_t devices = executable.devices.size();
+  auto group = std::make_shared<DeviceGroup>(devices);
+  std::vector<std::shared_ptr<PendingCall>> calls(devices);
+  std::vector<std::unique_ptr<Results>> results;
+  for (size_t at = 0; at < devices; ++at) {
+    PjrtDevice *device = executable.devices[at];
+    calls[at] = std::make_shared<PendingCall>(
+        PendingCall{std::make_unique<ProgramCall>(executable.program, *device),
+                    {},
+                    std::make_shared<Completion>(),
+                    group,
+                    static_cast<int64_t>(at)});
+    if (PjrtError *error = pendingBefore(a, at, calls[at]->before))
+      return error;
+    if (PjrtError *error = prepare(a, at, *calls[at]->call))
+      return error;
+    results.push_back(std::make_unique<Results>(
+        executable, at, *calls[at]->call, calls[at]->done));
+  }
+  for (size_t at = 0; at < devices; ++at) {
+    take(a, at);
+    calls[at]->call->claim(1);
+  }
+  {
+    std::lock_guard lock(executable.devices[0]->client->together);
+    for (size_t at = 0; at < devices; ++at) {
+      try {
+        executable.devices[at]->runs.add([call = calls[at]] { call->run(); });
+      } catch (const std::exception &e) {
+        // The others must not wait for it.
+        calls[at]->call->claim(-1);
+        calls[at]->call.reset();
+        calls[at]->done->complete(Code::internal, e.what());
+        group->leave(static_cast<int64_t>(at), e.what());
+      }
+    }
+  }
+  if (executable.program->callsBack) // functions of the process
+    for (const std::shared_ptr<PendingCall> &call : calls)
+      call->done->wait();
+  for (size_t at = 0; at < devices; ++at)
+    results[at]->give(a, at);
   return nullptr;
 }
 
@@ -199,23 +309,23 @@ PjrtError *execute(LoadedExecutable_Execute_Args &a) {
   if (executable.deleted)
     return fail(Code::failedPrecondition, "the executable was deleted");
   size_t count = program.inputs.size(), results = program.outputs.size();
-  if (a.num_devices != 1)
-    return fail(Code::invalidArgument, "the program runs on one device");
+  size_t devices = executable.devices.size();
+  if (a.num_devices != devices)
+    return fail(Code::invalidArgument,
+                "the program runs on " + std::to_string(devices) +
+                    " devices, and arguments are given for " +
+                    std::to_string(a.num_devices));
   if (a.num_args != count || (count && !a.argument_lists) ||
       (results && !a.output_lists))
     return fail(Code::invalidArgument,
                 "the program takes " + std::to_string(count) +
                     " arguments, and there are " + std::to_string(a.num_args));
+  if (devices > 1)
+    return executeTogether(a);
 
   std::vector<std::shared_ptr<Completion>> before;
-  for (size_t i = 0; i < count; ++i)
-    if (const Buffer *buffer = a.argument_lists[0][i];
-        buffer && buffer->ready) {
-      if (!buffer->isReady())
-        before.push_back(buffer->ready);
-      else if (PjrtError *error = buffer->ready->error())
-        return error;
-    }
+  if (PjrtError *error = pendingBefore(a, 0, before))
+    return error;
   int64_t last = program.lastNanoseconds;
   bool isShort = last >= 0 && last < kShortNanoseconds;
   bool now = program.callsBack || (isShort && before.empty());
@@ -226,37 +336,28 @@ PjrtError *execute(LoadedExecutable_Execute_Args &a) {
         return error;
     }
 
+  PjrtDevice *device = executable.devices[0];
   std::optional<ProgramCall> here;
   std::unique_ptr<ProgramCall> there;
-  ProgramCall &call = now ? here.emplace(executable.program, *executable.device)
+  ProgramCall &call = now ? here.emplace(executable.program, *device)
                           : *(there = std::make_unique<ProgramCall>(
-                                  executable.program, *executable.device));
-  if (PjrtError *error = prepare(a, call))
+                                  executable.program, *device));
+  if (PjrtError *error = prepare(a, 0, call))
     return error;
+  take(a, 0);
   std::shared_ptr<Completion> done;
   if (!now)
     done = std::make_shared<Completion>();
   else if (knapper_error *error = call.run())
     return fail(error);
-  Few<std::unique_ptr<Buffer>> buffers(results);
-  for (size_t i = 0; i < results; ++i) {
-    const ArrayInfo &info = program.outputs[i];
-    buffers[i] =
-        std::make_unique<Buffer>(executable.device, info.type, info.dims,
-                                 info.bytes, call.outputs[i], done);
-  }
-  std::unique_ptr<PluginEvent, void (*)(PluginEvent *)> event(makeEvent(done),
-                                                              destroyEvent);
+  Results made(executable, 0, call, done);
   if (!now) {
     call.claim(1);
     auto pending = std::make_shared<PendingCall>(
         PendingCall{std::move(there), std::move(before), done});
-    executable.device->runs.add([pending] { pending->run(); });
+    device->runs.add([pending] { pending->run(); });
   }
-  for (size_t i = 0; i < results; ++i)
-    a.output_lists[0][i] = buffers[i].release();
-  if (a.device_complete_events)
-    a.device_complete_events[0] = event.release();
+  made.give(a, 0);
   return nullptr;
 }
 

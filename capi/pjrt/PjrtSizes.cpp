@@ -106,8 +106,8 @@ KNAPPER_PJRT_SIZE(LoadedExecutable_Fingerprint_Args, 40);
 KNAPPER_PJRT_SIZE(NamedValue, 56);
 KNAPPER_PJRT_SIZE(MemoryLayout, 80);
 KNAPPER_PJRT_SIZE(PjrtProgram, 48);
-// 128 functions.
-KNAPPER_PJRT_SIZE(PjrtApi, 40 + 128 * sizeof(void *));
+// 129 functions.
+KNAPPER_PJRT_SIZE(PjrtApi, 40 + 129 * sizeof(void *));
 
 #undef KNAPPER_PJRT_SIZE
 

@@ -90,6 +90,7 @@ PjrtApi makeTable() {
   setExecuteFunctions(api);
   setLayoutExtension(api);
   setProfilerExtension(api);
+  setShardingExtension(api);
   return api;
 }
 

@@ -205,8 +205,8 @@ LogicalResult importHloComplex(HloNode &n, const HloRow *row) {
   if (n.frame.lift)
     return n.unsupported("complex numbers in a function of elements");
   StringRef kind = n.kind;
-  for (StringRef each :
-       {"while", "case", "if", "call", "composite", "optimization_barrier"})
+  for (StringRef each : {"while", "case", "if", "call", "composite",
+                         "optimization_barrier", "unrealized_conversion_cast"})
     if (kind == each && row)
       return row->import(n);
   if (isHloHostCall(n))
@@ -225,10 +225,30 @@ LogicalResult importHloComplex(HloNode &n, const HloRow *row) {
     return n.unsupported("of complex numbers");
   if (kind == "dot_general" || kind == "convolution")
     return importProduct(n, *row);
-  for (StringRef each :
-       {"add", "subtract", "negate", "select", "broadcast_in_dim", "reshape",
-        "transpose", "slice", "concatenate", "pad", "reverse", "dynamic_slice",
-        "dynamic_update_slice", "gather", "reduce", "reduce_window", "scatter"})
+  for (StringRef each : {"add",
+                         "subtract",
+                         "negate",
+                         "select",
+                         "broadcast_in_dim",
+                         "reshape",
+                         "transpose",
+                         "slice",
+                         "concatenate",
+                         "pad",
+                         "reverse",
+                         "dynamic_slice",
+                         "dynamic_update_slice",
+                         "gather",
+                         "reduce",
+                         "reduce_window",
+                         "scatter",
+                         "all_gather",
+                         "all_reduce",
+                         "all_to_all",
+                         "collective_broadcast",
+                         "collective_permute",
+                         "part",
+                         "reduce_scatter"})
     if (kind == each)
       return addsOnly(n.op)
                  ? importByPlanes(n, *row)

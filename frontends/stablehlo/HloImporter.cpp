@@ -1,4 +1,5 @@
 #include "frontends/stablehlo/HloImporter.h"
+#include "frontends/stablehlo/HloCollectives.h"
 #include "frontends/stablehlo/HloComplex.h"
 #include "frontends/stablehlo/HloElastic.h"
 #include "frontends/stablehlo/HloNarrow.h"
@@ -316,15 +317,17 @@ Error HloImporter::missingError() const {
 }
 
 Status HloImporter::checkModule(ModuleOp program) {
-  for (StringRef name : {"mhlo.num_partitions", "mhlo.num_replicas"}) {
-    auto count = program->getAttrOfType<IntegerAttr>(name);
-    if (count && count.getValue().ugt(1))
-      return userError("the program is cut for several devices: " + name.str() +
-                           " is " +
-                           std::to_string(count.getValue().getLimitedValue()),
-                       "the StableHLO program",
-                       "export it for one device, without shardings");
-  }
+  devices = hloDevices(program);
+  if (devices > 1 && !hasHloDevices())
+    return userError("the program is cut for several devices: "
+                     "mhlo.num_partitions is " +
+                         std::to_string(devices),
+                     "the StableHLO program",
+                     "run it by JAX on as many (knapper.jax.install("
+                     "num_devices=...)), or export it for one device, without "
+                     "shardings");
+  if (Expected<HloPartition> parts = partitionHlo(program); !parts)
+    return parts.takeError();
   for (Operation &op : program.getBody()->getOperations()) {
     auto name = op.getAttrOfType<StringAttr>("sym_name");
     if (hloName(&op) == "func" && name)

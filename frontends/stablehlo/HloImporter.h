@@ -2,6 +2,7 @@
 #pragma once
 
 #include "frontends/common/Bodies.h"
+#include "frontends/stablehlo/HloPartition.h"
 #include "frontends/stablehlo/ImportStableHlo.h"
 
 namespace knapper {
@@ -38,6 +39,9 @@ public:
        HloNode &caller);
   /// Null: known, but could not be imported. Nothing: no such value.
   std::optional<mlir::Value> lookup(mlir::Value value, HloFrame &frame);
+
+  int64_t devices = 1;   ///< that the program runs on
+  int64_t exchanges = 0; ///< between them, so far
 
   /// How often the loop runs that a symbol counts, from 0.
   llvm::StringMap<int64_t> turns;

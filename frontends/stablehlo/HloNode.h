@@ -149,6 +149,7 @@ llvm::ArrayRef<HloRow> hloMatrixRows();
 llvm::ArrayRef<HloRow> hloNormRows();
 llvm::ArrayRef<HloRow> hloOlderRows();
 llvm::ArrayRef<HloRow> hloRandomRows();
+llvm::ArrayRef<HloRow> hloCollectiveRows();
 
 /// Data that stays in the file, `type` of it as `as`; null and an error.
 mlir::Value hloLargeConstant(HloNode &n, mlir::Type type,

@@ -1,6 +1,7 @@
 #include "frontends/stablehlo/InspectStableHlo.h"
 #include "frontends/stablehlo/HloImporter.h"
 #include "frontends/stablehlo/HloNode.h"
+#include "frontends/stablehlo/HloPartition.h"
 #include "frontends/stablehlo/Vhlo.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "runtime/base/Json.h"
@@ -69,7 +70,7 @@ private:
       ++functions;
       return;
     }
-    if (name == "return")
+    if (name == "return" || name == "mesh")
       return;
     ++total;
     constants += name == "constant";
@@ -79,6 +80,27 @@ private:
     (void)version.getAsInteger(10, use.version);
   }
 };
+
+/// Which part of each argument and result a device has. Nothing where the
+/// program cannot be one of parts: compiling says why.
+void writeParts(JsonWriter &json, ModuleOp program, int64_t devices) {
+  json.field("devices", devices);
+  Expected<HloPartition> parts = partitionHlo(program);
+  if (!parts)
+    return;
+  auto write = [&](const char *name, ArrayRef<HloSharding> shardings) {
+    json.key(name).beginArray();
+    for (const HloSharding &sharding : shardings) {
+      json.beginArray();
+      for (int64_t number : sharding.tiles())
+        json.value(number);
+      json.endArray();
+    }
+    json.endArray();
+  };
+  write("argument_tiles", parts->arguments);
+  write("result_tiles", parts->results);
+}
 
 Operation *mainOf(ModuleOp program) {
   for (Operation &op : program.getBody()->getOperations())
@@ -158,7 +180,10 @@ Expected<std::string> inspectStableHlo(std::string_view bytes,
       json.value(name);
     json.endArray().endObject();
   }
-  json.endArray().endObject();
+  json.endArray();
+  if (int64_t devices = hloDevices(*program.module); devices > 1)
+    writeParts(json, *program.module, devices);
+  json.endObject();
   return json.take();
 }
 

@@ -135,6 +135,57 @@ private:
   int64_t &budget;
 };
 
+/// Types of the builtin dialect that later writers have a code for: narrow
+/// floats, as operands of sdy's ops have them.
+class ReadLaterTypes : public AttrTypeBytecodeReader<Type> {
+public:
+  LogicalResult read(DialectBytecodeReader &reader, StringRef dialect,
+                     Type &entry) override {
+    uint64_t code = 0;
+    if (dialect != "builtin" || failed(reader.readVarInt(code)))
+      return mlir::success(dialect != "builtin");
+    MLIRContext *context = reader.getContext();
+    switch (code) {
+    case 22:
+      entry = Float8E5M2Type::get(context);
+      break;
+    case 23:
+      entry = Float8E4M3Type::get(context);
+      break;
+    case 24:
+      entry = Float8E4M3FNType::get(context);
+      break;
+    case 25:
+      entry = Float8E5M2FNUZType::get(context);
+      break;
+    case 26:
+      entry = Float8E4M3FNUZType::get(context);
+      break;
+    case 27:
+      entry = Float8E4M3B11FNUZType::get(context);
+      break;
+    case 28:
+      entry = Float8E3M4Type::get(context);
+      break;
+    case 29:
+      entry = Float4E2M1FNType::get(context);
+      break;
+    case 30:
+      entry = Float6E2M3FNType::get(context);
+      break;
+    case 31:
+      entry = Float6E3M2FNType::get(context);
+      break;
+    case 32:
+      entry = Float8E8M0FNUType::get(context);
+      break;
+    default: // MLIR's own reader begins again
+      break;
+    }
+    return mlir::success();
+  }
+};
+
 } // namespace
 
 //===----------------------------------------------------------------------===//
@@ -161,6 +212,8 @@ Expected<OwningOpRef<ModuleOp>> readHloBytecode(MLIRContext &context,
       std::make_unique<CountReads<Attribute>>(budget));
   config.getBytecodeReaderConfig().attachTypeCallback(
       std::make_unique<CountReads<Type>>(budget));
+  config.getBytecodeReaderConfig().attachTypeCallback(
+      std::make_unique<ReadLaterTypes>());
   llvm::MemoryBufferRef buffer(StringRef(bytes.data(), bytes.size()), where);
   bool read = succeeded(readBytecodeFile(buffer, &block, config)) &&
               !block.empty() && isa<ModuleOp>(block.front()) &&

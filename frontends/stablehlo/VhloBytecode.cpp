@@ -74,10 +74,14 @@ LogicalResult readIntegers(DialectBytecodeReader &reader,
   });
 }
 
-/// Reads values of the kinds that `format` lists, and drops them: a attribute,
-/// A list of them, s signed, S list of them, t text, o attribute or none,
-/// b byte, f varint with a flag, v varint, d double.
-LogicalResult skip(DialectBytecodeReader &reader, StringRef format) {
+/// Reads values of the kinds that `format` lists: a attribute, A list of them,
+/// s signed, S list of them, t text, o attribute or none, b byte, f varint with
+/// a flag, v varint, w varint and an attribute where it is not 0, d double.
+/// Appends them to `fields`: numbers that are dropped by all who ask, and what
+/// is absent, as units.
+LogicalResult readFields(DialectBytecodeReader &reader, StringRef format,
+                         SmallVectorImpl<Attribute> &fields) {
+  Builder b(reader.getContext());
   for (char kind : format) {
     Attribute attribute;
     SmallVector<Attribute> attributes;
@@ -93,27 +97,37 @@ LogicalResult skip(DialectBytecodeReader &reader, StringRef format) {
       break;
     case 'A':
       read = readAttributes(reader, attributes);
+      attribute = b.getArrayAttr(attributes);
       break;
     case 's':
       read = reader.readSignedVarInt(number);
+      attribute = b.getI64IntegerAttr(number);
       break;
     case 'S':
       read = readIntegers(reader, numbers);
+      attribute = b.getDenseI64ArrayAttr(numbers);
       break;
     case 't':
       read = reader.readString(text);
+      attribute = b.getStringAttr(text);
       break;
     case 'o':
       read = reader.readOptionalAttribute(attribute);
       break;
     case 'b':
       read = reader.readBool(flag);
+      attribute = b.getBoolAttr(flag);
       break;
     case 'f':
       read = reader.readVarIntWithFlag(count, flag);
       break;
     case 'v':
       read = reader.readVarInt(count);
+      break;
+    case 'w':
+      read = reader.readVarInt(count);
+      if (succeeded(read) && count != 0)
+        read = reader.readAttribute(attribute);
       break;
     case 'd':
       read = reader.readAPFloatWithKnownSemantics(APFloat::IEEEdouble());
@@ -123,8 +137,14 @@ LogicalResult skip(DialectBytecodeReader &reader, StringRef format) {
     }
     if (failed(read))
       return failure();
+    fields.push_back(attribute ? attribute : b.getUnitAttr());
   }
   return mlir::success();
+}
+
+LogicalResult skip(DialectBytecodeReader &reader, StringRef format) {
+  SmallVector<Attribute> fields;
+  return readFields(reader, format, fields);
 }
 
 bool isElement(Type type) {
@@ -373,6 +393,12 @@ Attribute VhloBytecode::readAttribute(DialectBytecodeReader &reader) const {
   auto dropped = [&](StringRef format) -> Attribute {
     return failed(skip(reader, format)) ? Attribute() : b.getUnitAttr();
   };
+  auto kept = [&](StringRef format) -> Attribute {
+    SmallVector<Attribute> fields{
+        b.getI64IntegerAttr(static_cast<int64_t>(code))};
+    return failed(readFields(reader, format, fields)) ? Attribute()
+                                                      : b.getArrayAttr(fields);
+  };
   switch (code) {
   case 1: {
     SmallVector<Attribute> values;
@@ -415,6 +441,14 @@ Attribute VhloBytecode::readAttribute(DialectBytecodeReader &reader) const {
     return dropped("S");
   case 20:
     return dropped("ddsa");
+  case 21:
+    return kept("ss");
+  case 22:
+    return kept("aw");
+  case 23:
+    return kept("aa");
+  case 24:
+    return kept("as");
   case 12:
     return enumeration({"DEFAULT", "THREE_FRY", "PHILOX"});
   case 13:
@@ -448,9 +482,12 @@ Attribute SdyBytecode::readAttribute(DialectBytecodeReader &reader) const {
     reader.emitError("attribute ") << code << " of sdy is not known";
     return {};
   }
-  if (failed(skip(reader, formats[code])))
+  Builder b(getContext());
+  SmallVector<Attribute> fields{
+      b.getI64IntegerAttr(static_cast<int64_t>(code))};
+  if (failed(readFields(reader, formats[code], fields)))
     return {};
-  return UnitAttr::get(getContext());
+  return b.getArrayAttr(fields);
 }
 
 struct SdyVersion : DialectVersion {};

@@ -9,7 +9,7 @@ namespace knapper {
 /// reading.
 std::unique_ptr<mlir::BytecodeDialectInterface>
 makeVhloBytecode(mlir::Dialect *dialect, const char *const *begin);
-/// What sdy's attributes say is dropped.
+/// An attribute of sdy is a list: its code, then its fields (HloSharding.h).
 std::unique_ptr<mlir::BytecodeDialectInterface>
 makeSdyBytecode(mlir::Dialect *dialect);
 

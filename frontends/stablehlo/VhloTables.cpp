@@ -202,6 +202,8 @@ static constexpr VhloOp vhlo[] = {
 static constexpr VhloOp sdy[] = {
     {"manual_computation", 0, 0, "in_shardings manual_axes out_shardings"},
     {"mesh", 0, 0, "mesh sym_name"},
+    // Not of the dialect: HloPartition.h puts it in.
+    {"part", 0, 0, "starts"},
     {"reshard", 0, 0, "sharding"},
     {"return", 0, 0, ""},
     {"sharding_constraint", 0, 0, "sharding"},

@@ -1,5 +1,6 @@
 """Portable artefacts as files and bytes: signatures, refusals, damage."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -159,7 +160,31 @@ def convolved(x, w):
     return lax.reduce_window(y, -jnp.inf, lax.max, (1, 1, 2, 2), (1, 1, 2, 2), "SAME")
 
 
+FOR_DEVICES = """
+import jax, jax.export, sys, numpy as np
+from jax import lax
+from jax.sharding import NamedSharding, PartitionSpec as P
+
+mesh = jax.make_mesh((2, 2), ("a", "b"), axis_types=(jax.sharding.AxisType.Auto,) * 2)
+
+def part(x, w):
+    y = lax.scan(lambda c, _: (lax.psum(c, "a") + lax.ppermute(c, "b", [(0, 1), (1, 0)]), None), x @ w, None, length=2)[0]
+    return lax.psum_scatter(y, "a", tiled=True), lax.all_gather(y, "b"), lax.all_to_all(x, ("a", "b"), 0, 0, tiled=True)
+
+def function(x, w):
+    inner = jax.shard_map(part, mesh=mesh, in_specs=(P("a"), P()), out_specs=(P("a"), P(), P(("a", "b"))), check_vma=False)
+    y, z, t = inner(jax.numpy.tanh(x) * 2, w)
+    return lax.with_sharding_constraint(y + 1, NamedSharding(mesh, P("b"))), z, t
+
+x = jax.ShapeDtypeStruct((8, 4), np.float32, sharding=NamedSharding(mesh, P("a")))
+exported = jax.export.export(jax.jit(function))(x, np.ones((4, 4), np.float32))
+open(sys.argv[1], "wb").write(exported.mlir_module_serialized)
+"""
+
+
 def test_damage(tmp_path):
+    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
+    subprocess.run([sys.executable, "-c", FOR_DEVICES, str(tmp_path / "devices")], check=True, env=os.environ | flags)
     i = np.array([1, 2, 0, 3], np.int32)
     x, w = np.ones((1, 3, 6, 6), np.float32), np.ones((4, 3, 3, 3), np.float32)
     for name, exported in (

@@ -63,18 +63,36 @@ def refusal(program):
     return ""
 
 
+def inspected(program):
+    """What the plugin asks first of a program for several devices."""
+    try:
+        return knapper.inspect(program, model_format="stablehlo")
+    except knapper.Error as error:
+        assert not isinstance(error, knapper.InternalError) or "unable to grow" in str(error), error
+        return {}
+
+
 def main():
+    # Programs for several devices are taken where somebody runs them.
+    knapper.register_operator("knapper.devices", "Exchange", compute=lambda *inputs, **parameters: None)
     folder, seed, count = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     programs = {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
     for name, data in programs.items():
         print(name, "undamaged", flush=True)
         if why := refusal(data):
             sys.exit(f"{name} is refused undamaged: {why}")
+        if "devices" in name:
+            known = inspected(data)
+            if "result_tiles" not in known or known["unsupported"]:
+                sys.exit(f"{name} is in no parts, or has ops that are not known: {known}")
     refused = 0
     for name, data in programs.items():
         for i in range(seed, seed + count):
             print(name, i, flush=True)
-            refused += bool(refusal(damaged(data, random.Random(i))))
+            program = damaged(data, random.Random(i))
+            refused += bool(refusal(program))
+            if "devices" in name:
+                inspected(program)
     print("refused", refused)
 
 

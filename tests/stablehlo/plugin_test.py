@@ -10,7 +10,7 @@ import numpy as np
 from knapper.jax.plugin import plugin_path
 
 HERE = Path(__file__).parent
-FUNCTIONS = 128
+FUNCTIONS = 129
 UNIMPLEMENTED, INVALID = 12, 3
 
 
@@ -31,6 +31,11 @@ def test_programs():
 
 def test_several_devices():
     done = run(str(HERE / "on_devices.py"))
+    assert done.returncode == 0, done.stdout + done.stderr[-2000:]
+
+
+def test_programs_of_several_devices():
+    done = run(str(HERE / "on_parts.py"))
     assert done.returncode == 0, done.stdout + done.stderr[-2000:]
 
 
@@ -99,7 +104,7 @@ def code_and_message(api, error):
 def test_every_function_answers():
     api = table()
     assert api[0] == (5 + FUNCTIONS) * 8
-    assert (api[4] & 0xFFFFFFFF, api[4] >> 32) == (0, 90)
+    assert (api[4] & 0xFFFFFFFF, api[4] >> 32) == (0, 93)
     assert all(api[5 + i] for i in range(FUNCTIONS))
     unimplemented = 0
     for index in range(3, FUNCTIONS):
@@ -171,8 +176,10 @@ COMPILE_OPTIONS = [
     (asked(b"cache-dir", f1=b"x"), "the nearest is 'cache_dir'"),
     (asked(b"target", f1=b"cuda"), "'target' is the platform's own to choose"),
     (message(f2=1), "the arguments come in a tuple"),
-    (message(f3=message(f4=2)), "is for 2 replicas, and programs of knapper run on one device each"),
-    (message(f3=message(f5=8)), "is for 8 partitions"),
+    (message(f3=message(f4=2)), "is for 2 replicas, and knapper runs one, of several partitions"),
+    (message(f3=message(f5=8)), "there is no device 1: there is one, 0"),
+    (message(f3=message(f5=1000)), "is for 1000 partitions and is put on 0 devices"),
+    (message(f3=message(f5=2, f9=message(f3=message(f1=b"\0")))), "is for 2 partitions and is put on 1 devices"),
     (message(f3=message(f9=message(f1=2))), "is for 2 replicas"),
     (message(f3=message(f9=message(f3=message(f1=b"\3")))), "there is no device 3: there is one, 0; the option num_devices says how many"),
     (b"\x3a\x05ab", "the compile options are damaged"),

@@ -209,6 +209,16 @@ def _register_callbacks() -> None:
         mlir.register_lowering(debugging.debug_print_p, _debug_print, platform=PLATFORM, cacheable=False)
 
 
+def _register_collectives() -> None:
+    """One that JAX has for GPUs alone."""
+    from jax._src.interpreters import mlir
+    from jax._src.lax import parallel
+
+    rule = getattr(parallel, "_pbroadcast_lowering", None)
+    if rule is not None:
+        mlir.register_lowering(parallel.pbroadcast_p, rule, platform=PLATFORM)
+
+
 def _allow_donation() -> None:
     """JAX drops donations on platforms outside of a list of its own."""
     from jax._src.interpreters import mlir
@@ -222,4 +232,5 @@ def register() -> None:
     _register_factorisations()
     _register_complex()
     _register_callbacks()
+    _register_collectives()
     _allow_donation()
