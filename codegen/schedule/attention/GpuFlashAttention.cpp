@@ -212,7 +212,7 @@ void chooseWarpgroups(ts::KernelOp kernel, const Places &places,
 } // namespace
 
 bool hasWideHeads(ts::AttentionOp op, const TargetDesc &target) {
-  constexpr int64_t mostHead = 128, mostScores = 32 << 20;
+  constexpr int64_t mostHead = 256, mostScores = 32 << 20;
   auto size = [](Value tensor, unsigned dim) {
     return ts::dimOf(tensor, dim).asConstant();
   };
