@@ -1,5 +1,6 @@
 // The schedule of a reduction: lanes, rows of a program, threads, scratch.
 // (What the parameters mean: Reduce.cpp.)
+#include "codegen/lower/gpu/BlockThreads.h"
 #include "codegen/schedule/core/ConfigOf.h"
 #include "codegen/schedule/core/Grain.h"
 #include "codegen/schedule/core/LaneLoops.h"
@@ -73,20 +74,15 @@ static int64_t aroundRow(ts::KernelOp kernel, int64_t length,
 }
 
 /// Elements of a tile that each thread of a block gets, where whole accesses of
-/// all threads are to divide it (GpuLowering::layout).
+/// all threads are to divide it.
 static int64_t elementsOfThread(ts::KernelOp kernel, int64_t lanes) {
-  constexpr int64_t access = 16, warp = 32, mostThreads = 1024, accesses = 4;
   int64_t bytes = 1;
   for (BlockArgument argument : kernel.getBody().getArguments())
     bytes = std::max(bytes, ts::elementBytes(ts::elementTypeOf(argument)));
-  int64_t width = access / bytes;
-  while (width > 1 && lanes % (warp * width))
-    width /= 2;
-  int64_t threads = mostThreads;
-  while (threads > warp &&
-         (threads * width * accesses > lanes || lanes % (threads * width)))
-    threads /= 2;
-  return lanes / threads;
+  int64_t width = lower::accessWidth(lower::kAccessBytes / bytes, lanes);
+  int64_t threads =
+      lower::threadsOfRow(lower::kMostBlockThreads, lanes, width);
+  return lanes / lower::threadsThatDivide(threads, lanes, width);
 }
 
 /// The kept dims but the lane dim: how many rows or columns of tiles there are.
