@@ -21,8 +21,8 @@
 // the same bits.
 //
 // Parameters: form (above, from 0), lanes, threads (where given), columns (a
-// line's lanes in the short form), parts (programs of a cluster), steps and
-// access (of the narrow form).
+// line's lanes in the short form), cluster_size, steps and access (of the
+// narrow form).
 #include "codegen/schedule/irregular/GpuScan.h"
 #include "codegen/schedule/core/ConfigOf.h"
 #include "codegen/schedule/core/ElementEmitter.h"
@@ -52,7 +52,7 @@ struct ScanBuilder {
   Location loc = e.location;
   ts::ScanOp op = scanIn(context.kernel);
   Epilogue epilogue;
-  int64_t lanes = config.lanes, parts = config.parts;
+  int64_t lanes = config.lanes, clusterSize = config.clusterSize;
   unsigned axis = op.getDim();
   SmallVector<Dim> dims = ts::dimsOf(op.getInput());
   Dim length = dims[axis];
@@ -77,20 +77,20 @@ struct ScanBuilder {
   UnitAttr reverse() { return flag(op.getReverse()); }
   UnitAttr exclusive() { return flag(op.getExclusive()); }
 
-  /// The program's place among those without parts; sets the run. Parts begin
-  /// at multiples of `step`.
+  /// The program's place among those without clusters; sets the run. Parts
+  /// begin at multiples of `step`.
   Value share(Value id, int64_t step) {
     begin = e.constant(0);
     end = e.size(length);
-    if (parts == 1)
+    if (clusterSize == 1)
       return id;
-    Value each = e.mul(e.size(length.ceilDiv(length.like(step * parts))),
+    Value each = e.mul(e.size(length.ceilDiv(length.like(step * clusterSize))),
                        e.constant(step));
-    Value part = e.rem(id, e.constant(parts));
+    Value part = e.rem(id, e.constant(clusterSize));
     Value size = end;
     begin = e.min(e.mul(part, each), size);
     end = e.min(e.add(e.mul(part, each), each), size);
-    return e.div(id, e.constant(parts));
+    return e.div(id, e.constant(clusterSize));
   }
   /// What the line's parts before this one's make, by what each makes.
   Value before(Value own) {
@@ -146,7 +146,7 @@ LogicalResult ScanBuilder::buildRows() {
   };
   Value carried = none(0);
   LogicalResult status = success();
-  if (parts > 1) {
+  if (clusterSize > 1) {
     SmallVector<Value> sums = forEach(
         e, e.constant(0), tiles, none(lanes),
         [&](Value i, ValueRange carried) -> FailureOr<SmallVector<Value>> {
@@ -176,7 +176,7 @@ LogicalResult ScanBuilder::buildRows() {
     return SmallVector<Value>{scan.getTotal()};
   };
   std::optional<int64_t> number = length.asConstant();
-  if (parts == 1 && number && *number <= lanes && *number > 0)
+  if (clusterSize == 1 && number && *number <= lanes && *number > 0)
     return scanTile(e.constant(0), Value());
   forEach(
       e, e.constant(0), tiles, carried,
@@ -516,7 +516,8 @@ ScanBuilder::walkSteps(llvm::function_ref<Coord(Value step)> coordAt) {
         e, begin, whole, init,
         [&](Value i, ValueRange c) { return steps(atOnce, i, c); }, status,
         atOnce);
-    if (!length.asConstant() || parts > 1 || *length.asConstant() % atOnce)
+    if (!length.asConstant() || clusterSize > 1 ||
+        *length.asConstant() % atOnce)
       run = forEach(
           e, whole, end, run[0],
           [&](Value i, ValueRange c) { return steps(1, i, c); }, status);
@@ -525,7 +526,7 @@ ScanBuilder::walkSteps(llvm::function_ref<Coord(Value step)> coordAt) {
     return run[0];
   };
   Value init = none(lanes);
-  if (parts > 1) {
+  if (clusterSize > 1) {
     FailureOr<Value> own = walk(
         init, [&](Value x, const Coord &, Value carried) -> FailureOr<Value> {
           return combine(carried, x);

@@ -98,7 +98,7 @@ static Dim keptAround(const Space &space, unsigned lane) {
 /// How the programs of a cluster share the rows of columns: so many programs
 /// (1: none), of so many lanes.
 struct Sharing {
-  int64_t parts, lanes;
+  int64_t clusterSize, lanes;
 };
 
 /// `kernel` has no composites; `columns`: of all rows together, `run` of them
@@ -142,11 +142,11 @@ static Sharing shareColumns(ts::KernelOp kernel, const Space &space,
   llvm::for_each(kernel.getResults(), see);
   constexpr int64_t access = 16, warp = 32, blockThreads = 512, blocks = 8,
                     threadsAtOnce = 128 * blockThreads, leastRows = 32;
-  constexpr int64_t mostParts = blocks * blockThreads / warp;
+  constexpr int64_t mostCtas = blocks * blockThreads / warp;
   // Of a thread: what all threads of a block leave, and once more those of one
   // program, fits in shared memory, and the sums fit the registers.
   constexpr int64_t mostCombined = 64;
-  int64_t width = access / bytes, parts = 1;
+  int64_t width = access / bytes, clusterSize = 1;
   while (width > 1 && width * combined > mostCombined)
     width /= 2;
   if (width * combined > mostCombined)
@@ -159,18 +159,20 @@ static Sharing shareColumns(ts::KernelOp kernel, const Space &space,
       others *= std::max<int64_t>(1, representative(space.dims[d]));
   int64_t least =
       std::max<int64_t>(leastShared, llvm::divideCeil(leastRows, others));
-  while (parts < mostParts && columns * parts < threadsAtOnce * width &&
-         rows >= 2 * parts * least)
-    parts *= 2;
+  while (clusterSize < mostCtas &&
+         columns * clusterSize < threadsAtOnce * width &&
+         rows >= 2 * clusterSize * least)
+    clusterSize *= 2;
   // What waits for others of its program does so in a warp (GpuLowering.cpp).
   int64_t threads =
-      computes ? warp : blockThreads / std::max<int64_t>(parts / blocks, 2);
+      computes ? warp
+               : blockThreads / std::max<int64_t>(clusterSize / blocks, 2);
   while (threads > warp && threads * width / 2 >= run)
     threads /= 2;
   // Of few columns a thread would compute elements that are none.
   while (width > 1 && warp * width / 2 >= run)
     width /= 2;
-  return {parts, threads * width};
+  return {clusterSize, threads * width};
 }
 
 /// Whether a program of a GPU takes a column as if it were a row, its lanes far
@@ -178,7 +180,7 @@ static Sharing shareColumns(ts::KernelOp kernel, const Space &space,
 /// lanes of the column form would be idle. Neighbours then read the same
 /// sectors of memory, from caches.
 static bool columnsAsRows(const Space &space, int64_t columns, int64_t run,
-                          int64_t parts, const TargetDesc &target) {
+                          int64_t clusterSize, const TargetDesc &target) {
   if (space.reduced.empty())
     return false;
   std::optional<int64_t> length =
@@ -190,7 +192,8 @@ static bool columnsAsRows(const Space &space, int64_t columns, int64_t run,
   int64_t elements = columns;
   for (int64_t d : space.reduced)
     elements *= std::max<int64_t>(1, representative(space.dims[d]));
-  return run < narrow || (parts == 1 && columns < busy && elements <= cached);
+  return run < narrow ||
+         (clusterSize == 1 && columns < busy && elements <= cached);
 }
 
 /// Of a run of so many elements, tiles about equal, of at most about `most`, of
@@ -222,7 +225,7 @@ static int64_t readsOfRow(ts::KernelOp kernel, const Space &space) {
 static Sharing shareRow(ts::KernelOp kernel, const Space &space, int64_t rows,
                         unsigned lane, const TargetDesc &target) {
   constexpr Sharing none = {1, 0};
-  constexpr int64_t leastRow = 16384, leastTile = 4096, mostParts = 8;
+  constexpr int64_t leastRow = 16384, leastTile = 4096, mostCtas = 8;
   unsigned shared = sharedDim(space);
   int64_t turns = 1; // of a loop around the shared dim
   for (int64_t d : space.reduced) {
@@ -257,8 +260,8 @@ static Sharing shareRow(ts::KernelOp kernel, const Space &space, int64_t rows,
   if (bytes <= 2)
     mostOfTile = std::min(mostOfTile, narrow);
   bool isRun = lane == shared;
-  auto held = [&](int64_t parts) -> Sharing {
-    int64_t tile = llvm::alignTo(llvm::divideCeil(length, parts), round);
+  auto held = [&](int64_t clusterSize) -> Sharing {
+    int64_t tile = llvm::alignTo(llvm::divideCeil(length, clusterSize), round);
     if (!isRun || turns != 1 || tile > mostOfTile)
       return none;
     return {int64_t(llvm::divideCeil(length, tile)), tile};
@@ -267,30 +270,31 @@ static Sharing shareRow(ts::KernelOp kernel, const Space &space, int64_t rows,
   // while the CTAs of a cluster wait for each other.
   constexpr int64_t waits = 4096;
   int64_t reads = readsOfRow(kernel, space);
-  auto cost = [&](int64_t parts) {
-    int64_t programs = llvm::divideCeil(rows * parts, target.cores);
+  auto cost = [&](int64_t clusterSize) {
+    int64_t programs = llvm::divideCeil(rows * clusterSize, target.cores);
     // Again from the second-level cache, at twice the rate; a program alone
     // leaves memory idle between its tiles.
     int64_t quarters = 4;
-    if (!held(parts).lanes)
+    if (!held(clusterSize).lanes)
       quarters = (2 + 2 * reads) + (programs == 1 ? 1 + reads : 0);
-    return programs * (row * bytes / parts) * quarters / 4 +
-           (parts > 1 ? waits * reads : 0);
+    return programs * (row * bytes / clusterSize) * quarters / 4 +
+           (clusterSize > 1 ? waits * reads : 0);
   };
-  int64_t parts = 1;
-  for (int64_t more = 2; more <= mostParts; more *= 2)
-    if (row / more >= leastTile && length >= more && cost(more) < cost(parts))
-      parts = more;
-  if (parts == 1)
+  int64_t clusterSize = 1;
+  for (int64_t more = 2; more <= mostCtas; more *= 2)
+    if (row / more >= leastTile && length >= more &&
+        cost(more) < cost(clusterSize))
+      clusterSize = more;
+  if (clusterSize == 1)
     return none;
-  if (Sharing tiles = held(parts); tiles.lanes)
-    return tiles.parts > 1 ? tiles : none;
+  if (Sharing tiles = held(clusterSize); tiles.lanes)
+    return tiles.clusterSize > 1 ? tiles : none;
   if (!isRun)
-    return {parts, 0};
+    return {clusterSize, 0};
   // Bytes in flight that an SM needs.
   constexpr int64_t atOnce = 32768;
-  return {parts,
-          equalTiles(kernel, llvm::divideCeil(length, parts), atOnce / bytes)};
+  return {clusterSize, equalTiles(kernel, llvm::divideCeil(length, clusterSize),
+                                  atOnce / bytes)};
 }
 
 /// Whether a GPU's lanes lie across all kept dims: where rows are short, or
@@ -371,7 +375,7 @@ LogicalResult chooseReduce(ts::KernelOp kernel, const TargetDesc &target,
   if (!target.simt && lanes >= 16 && !isArg)
     knobs.tune(config, lanes,
                [&](int64_t other) { return other <= lanes || flops <= 10; });
-  int64_t parts = 1;
+  int64_t clusterSize = 1;
   if (target.simt) {
     int64_t around = representative(keptAround(*space, lane)),
             beside = representative(run);
@@ -379,7 +383,7 @@ LogicalResult chooseReduce(ts::KernelOp kernel, const TargetDesc &target,
     if (!rowForm) {
       sharing = shareColumns(*copy, *space, beside * around, beside, target);
       if (!lanesAcross(*copy, *space, lane, target) &&
-          columnsAsRows(*space, beside * around, beside, sharing.parts,
+          columnsAsRows(*space, beside * around, beside, sharing.clusterSize,
                         target)) {
         rowForm = true;
         sharing = {1, 0};
@@ -421,8 +425,8 @@ LogicalResult chooseReduce(ts::KernelOp kernel, const TargetDesc &target,
       lanes /= 2;
     // Rather more programs than wide ones; of a long row, whole blocks.
     constexpr int64_t leastPrograms = 256;
-    parts = sharing.parts;
-    if (parts > 1 && sharing.lanes)
+    clusterSize = sharing.clusterSize;
+    if (clusterSize > 1 && sharing.lanes)
       lanes = sharing.lanes;
     else if (!rowForm)
       while (lanes > 128 && representative(run) / lanes *
@@ -432,8 +436,8 @@ LogicalResult chooseReduce(ts::KernelOp kernel, const TargetDesc &target,
     else if (run.asConstant().value_or(0) > mostHeld(*copy, target))
       lanes = 4 * target.lanes(DType::f32);
   }
-  bool across =
-      target.simt && parts == 1 && lanesAcross(*copy, *space, lane, target);
+  bool across = target.simt && clusterSize == 1 &&
+                lanesAcross(*copy, *space, lane, target);
   if (across) {
     rowForm = false;
     lanes = 128;
@@ -467,7 +471,7 @@ LogicalResult chooseReduce(ts::KernelOp kernel, const TargetDesc &target,
   }
   int64_t threads = 0;
   if (target.simt && rowForm && !isArg && space->reduced.size() == 1 &&
-      run.isConstant(lanes) && parts == 1 && space->dims == given->dims)
+      run.isConstant(lanes) && clusterSize == 1 && space->dims == given->dims)
     std::tie(rows, threads) = rowsHeld(kernel, *space, kept, lanes, target);
   Schedule schedule;
   schedule.kind = "reduce";
@@ -475,7 +479,7 @@ LogicalResult chooseReduce(ts::KernelOp kernel, const TargetDesc &target,
   config.rows = rows;
   config.threads = threads;
   config.group = group;
-  config.parts = parts;
+  config.clusterSize = clusterSize;
   config.across = across;
   schedule.parameters = config::print(config);
   if (across) {
@@ -485,8 +489,8 @@ LogicalResult chooseReduce(ts::KernelOp kernel, const TargetDesc &target,
         run = run * dim;
     kept = one;
   }
-  schedule.grid = rowForm ? kept.ceilDiv(one.like(rows)) * parts
-                          : kept * run.ceilDiv(run.like(lanes)) * parts;
+  schedule.grid = rowForm ? kept.ceilDiv(one.like(rows)) * clusterSize
+                          : kept * run.ceilDiv(run.like(lanes)) * clusterSize;
   // A row takes a tile at least.
   Dim elements = rowForm ? row.max(one * lanes) : row * lanes;
   schedule.grain = grainOf(32000, elements * (rows * (1 + flops / 8)));
