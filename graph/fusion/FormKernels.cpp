@@ -9,6 +9,7 @@
 #include "graph/fusion/Prepare.h"
 #include "graph/fusion/ReturnedTwice.h"
 #include "graph/fusion/Rules.h"
+#include "graph/fusion/StoreNarrow.h"
 #include "graph/fusion/Views.h"
 #include "ir/tensor/BranchesAndLoops.h"
 #include "ir/tensor/Decompose.h"
@@ -566,6 +567,7 @@ LogicalResult fusion::formKernels(func::FuncOp function, const Machine &machine,
   if (!function.getBody().hasOneBlock())
     return function.emitError("kernels are formed in functions of one block");
   Former(function, machine).run(report, remarks);
+  storeNarrow(function);
   writeReturnedTwice(function);
   return success();
 }

@@ -4,6 +4,7 @@
 #include "ir/tensor/ScaledDot.h"
 
 #include "graph/fusion/Constants.h"
+#include "graph/fusion/Rules.h"
 #include "graph/fusion/Views.h"
 #include "ir/tensor/Decompose.h"
 
@@ -21,7 +22,8 @@ int64_t staticBytes(Type type) {
   return byteCount(type).asConstant().value_or(0);
 }
 
-/// Bytes of constants and weights that a constant expression is made of.
+/// Bytes that a kernel reads which evaluates a constant expression: those of
+/// constants, weights and results of kernels.
 int64_t leafBytes(Value value) {
   llvm::SmallDenseSet<Operation *> seen;
   SmallVector<Value> work{value};
@@ -30,9 +32,11 @@ int64_t leafBytes(Value value) {
     Operation *op = work.pop_back_val().getDefiningOp();
     if (!seen.insert(op).second)
       continue;
-    if (isa<WeightOp>(op))
+    if (isa<WeightOp>(op) || heroOf(op)) {
       bytes += staticBytes(op->getResult(0).getType());
-    else if (auto constant = dyn_cast<ConstantOp>(op))
+      continue;
+    }
+    if (auto constant = dyn_cast<ConstantOp>(op))
       bytes += isSplatConstant(constant) ? 8 : staticBytes(constant.getType());
     llvm::append_range(work, op->getOperands());
   }
@@ -46,7 +50,7 @@ bool isInflated(Operation *op, Operation *user) {
     return false;
   if (isa<BroadcastOp>(op))
     return true;
-  if (isa<ConstantOp, WeightOp>(op) ||
+  if (isa<ConstantOp, WeightOp>(op) || heroOf(op) ||
       isa<DotOp, ConvOp, GroupedMatmulOp>(user))
     return false;
   int64_t bytes = staticBytes(op->getResult(0).getType());

@@ -231,7 +231,8 @@ std::vector<Step> pipeline() {
                                  .narrowColumns = 4,
                                  .row = 2,
                                  .lines = 64,
-                                 .leastLine = 2});
+                                 .leastLine = 2,
+                                 .around = 1});
              return mlir::success();
            }},
           {"split-sorts",

@@ -140,6 +140,17 @@ static bool sharesItself(Type element, int64_t columns, int64_t rows,
   return row < wide || rows * row <= twice;
 }
 
+/// Whether programs that have columns beside each other, some `inner` of them,
+/// each read theirs in little time, or are enough for the device.
+static bool fitsBlock(int64_t outer, int64_t length, int64_t inner,
+                      const SplitModel &model) {
+  constexpr int64_t together = 32;
+  return model.block > 0 && inner > 1 &&
+         (length * std::min(inner, together) <= model.block ||
+          outer * int64_t(llvm::divideCeil(inner, together)) >=
+              int64_t(model.machine.cores));
+}
+
 /// Of a reduction of one dim whose columns are narrower than what a program
 /// reads at once: several rows beside each other as one wide row, then these.
 /// True where it was. (`split` has those of one matrix.)
@@ -162,7 +173,8 @@ static bool splitNarrow(ReduceOp op, const SplitModel &model) {
   int64_t together = std::min(wide / columns, length / leastRows);
   constexpr int64_t fewest = 4;
   if (isLast || outer == 1 || columns >= model.narrowColumns ||
-      together < fewest || outer * columns * 2 > model.programs * wide)
+      fitsBlock(outer, length, columns, model) || together < fewest ||
+      outer * columns * 2 > model.programs * wide)
     return false;
   OpBuilder b(op);
   Location loc = op.getLoc();
@@ -202,6 +214,15 @@ static bool splitNarrow(ReduceOp op, const SplitModel &model) {
   return true;
 }
 
+/// Whether one kernel reduces few long rows, each of which the programs of a
+/// cluster hold together. (As ReduceChoose.cpp has it.)
+static bool holdsRows(int64_t rows, int64_t length, const SplitModel &model) {
+  constexpr int64_t mostOfProgram = 16384;
+  int64_t cores = model.machine.cores;
+  return model.sharedRow > 1 && rows * model.sharedRow >= cores &&
+         rows < 2 * cores && length <= model.sharedRow * mostOfProgram;
+}
+
 static void split(ReduceOp op, const SplitModel &model) {
   std::optional<int64_t> all =
       elementCount(op.getInput().getType()).asConstant();
@@ -223,6 +244,11 @@ static void split(ReduceOp op, const SplitModel &model) {
     return;
   if (columns && model.shared > 0 &&
       sharesItself(elementTypeOf(op.getInput()), *results, length, model))
+    return;
+  if (columns && length * *results <= model.block)
+    return;
+  if (rows && !elementTypeOf(op.getInput()).isInteger(1) &&
+      holdsRows(*results, length, model))
     return;
   int64_t programs =
       columns ? (*results + model.tile - 1) / model.tile : *results;
@@ -331,7 +357,7 @@ static void splitIndex(ArgReduceOp op, const SplitModel &model) {
   int64_t wanted =
       inner > 1 && inner <= columnsOfWarp ? warps * model.lines : model.lines;
   // Half as many as wanted are still enough.
-  if (programs * 2 > wanted)
+  if (programs * 2 > wanted || fitsBlock(outer, *length, inner, model))
     return;
   Cut cut = inner == 1
                 ? cutOf(*length, wanted / programs, model.leastLine, mostRest)
@@ -469,11 +495,49 @@ bool knapper::hasFewLongRows(Operation *op, const SplitModel &model) {
   return split < whole;
 }
 
+/// Of a reduction of the last dims, few elements together, and of others before
+/// a kept one: the others first, which leaves columns that lie beside each
+/// other; of a program a result, each access would have what the last dims
+/// have. The first reduction; null where there was nothing to do.
+static ReduceOp splitAround(ReduceOp op, const SplitModel &model) {
+  constexpr int64_t fewLast = 64, leastOthers = 32;
+  std::optional<int64_t> all =
+      elementCount(op.getInput().getType()).asConstant();
+  if (!model.around || !all || *all < model.around)
+    return {};
+  SmallVector<Dim> dims = dimsOf(op.getInput());
+  int64_t last = dims.size(), size = 1, others = 1;
+  auto isReduced = [&](int64_t d) {
+    return llvm::is_contained(op.getDims(), d);
+  };
+  while (last > 0 && isReduced(last - 1))
+    size *= *dims[--last].asConstant();
+  SmallVector<int64_t> first;
+  for (int64_t d = 0; d < last; ++d)
+    if (isReduced(d)) {
+      first.push_back(d);
+      others *= *dims[d].asConstant();
+    }
+  if (size == 1 || size >= fewLast || others < leastOthers)
+    return {};
+  auto second = llvm::to_vector(llvm::seq<int64_t>(
+      last - int64_t(first.size()), dims.size() - int64_t(first.size())));
+  Value result = twice(op, first, second);
+  op.replaceAllUsesWith(result);
+  op.erase();
+  if (auto narrows = result.getDefiningOp<ConvertOp>())
+    result = narrows.getInput();
+  return result.getDefiningOp<ReduceOp>().getInput().getDefiningOp<ReduceOp>();
+}
+
 void knapper::splitReductions(func::FuncOp function, const SplitModel &model) {
   SmallVector<ReduceOp> ops(function.getOps<ReduceOp>());
-  for (ReduceOp op : ops)
+  for (ReduceOp op : ops) {
+    if (ReduceOp first = splitAround(op, model))
+      op = first;
     if (!splitNarrow(op, model))
       split(op, model);
+  }
   SmallVector<ArgReduceOp> indices(function.getOps<ArgReduceOp>());
   for (ArgReduceOp op : indices)
     splitIndex(op, model);

@@ -3,8 +3,9 @@
 //   reduce of few results over many elements   becomes a reduction of parts and
 //                                              one of the parts' results
 //   reduce of narrow columns                   becomes one of wide rows, each
-//   of
-//                                              several, and one of these
+//                                              of several, and one of these
+//   reduce of few last dims and of others      becomes one of the others and
+//   before a kept one                          one of the last
 //   arg_reduce of few long lines               the same, of indices and values
 //
 // A reduction has a program a result (or a tile of results); where these are
@@ -54,7 +55,13 @@ struct SplitModel {
   int64_t row = 64;      ///< the least row of a reduction of symbolic size
   int64_t lines = 512;   ///< programs wanted where the index of a line's best
                          ///< element is asked for; 0: lines stay whole
-  int64_t leastLine = 4096;     ///< elements of a part of such a line
+  int64_t leastLine = 4096; ///< elements of a part of such a line
+  int64_t block = 0;  ///< elements of neighbouring columns that the threads of
+                      ///< one program share out and read in about the time that
+                      ///< another kernel takes; 0: a column is one thread's
+  int64_t around = 0; ///< elements from which on few last dims and others
+                      ///< around a kept one are reduced one after the other;
+                      ///< 0: never
   config::Machine machine = {}; ///< where `leastPart` or `sharedRow` is set,
                                 ///< and of hasFewLongRows
 };

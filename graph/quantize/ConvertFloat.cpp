@@ -91,6 +91,54 @@ struct Converter {
     result.replaceAllUsesExcept(widened, widened);
   }
 
+  /// Whether a value is computed from reductions alone.
+  static bool isStatistic(Value value) {
+    SmallVector<Value> work{value};
+    llvm::SmallDenseSet<Operation *> seen;
+    while (!work.empty()) {
+      Operation *op = work.pop_back_val().getDefiningOp();
+      if (isa_and_present<ReduceOp>(op))
+        return true;
+      if (op && seen.insert(op).second && seen.size() < 64 &&
+          (isElementwise(op) || isa<ReshapeOp, TransposeOp, SliceOp>(op)))
+        llvm::append_range(work, op->getOperands());
+    }
+    return false;
+  }
+
+  /// Rounds what the statistics of a norm that is no composite are of, such as
+  /// a group norm's: it is stored, for the statistics and again for the norm.
+  void roundNormalised(ReduceOp reduce) {
+    if (!elementTypeOf(reduce.getInput()).isF32())
+      return;
+    Value value = reduce.getInput(), stored;
+    while (Operation *op = value.getDefiningOp()) {
+      if (llvm::any_of(value.getUsers(), [&](Operation *user) {
+            return user != *value.getUsers().begin();
+          }))
+        stored = value;
+      Value whole;
+      bool alone = true;
+      for (Value operand : op->getOperands()) {
+        if (operand.getDefiningOp<BroadcastOp>() || operand == whole)
+          continue;
+        alone &= !whole;
+        whole = operand;
+      }
+      bool passes = isElementwise(op) ||
+                    isa<ReshapeOp, TransposeOp, SliceOp, DimCastOp>(op);
+      if (!passes || !whole || !alone || !elementTypeOf(whole).isF32())
+        break;
+      value = whole;
+    }
+    // Sums over inputs and constants are not of what a kernel stores; sums over
+    // statistics are of few numbers, which are to be exact.
+    Operation *made = value.getDefiningOp();
+    if (stored && made && !isPackedConstant(value) &&
+        !isa<ConstantOp, WeightOp, BroadcastOp>(made) && !isStatistic(value))
+      narrow(stored);
+  }
+
   /// Other readers of a value that is stored narrow read what is stored.
   void shareRounded() {
     for (auto &[value, stored] : narrowed) {
@@ -143,6 +191,10 @@ LogicalResult knapper::convertFloat(func::FuncOp function, FloatType type) {
     if (elementTypeOf(op.getInput()).isF32() && elementTypeOf(op) == type)
       converter.narrowed[op.getInput()] = op;
   });
+  SmallVector<ReduceOp> reductions;
+  function.walk([&](ReduceOp op) { reductions.push_back(op); });
+  for (ReduceOp op : reductions)
+    converter.roundNormalised(op);
   converter.shareRounded();
   return simplify(function);
 }

@@ -10,7 +10,8 @@
 //   elementwise,        stay float32, with their constants and vectors (biases,
 //     reductions        scales of channels)
 //   a value that goes   is rounded once, and its other readers read the rounded
-//     into a product    value: one copy is stored (the residual stream)
+//     into a product    value: one copy is stored (the residual stream); so is
+//                       what a norm without an op, as a group norm, reads twice
 //   sums of integers    conv that goes to an integer type at once stays float32
 //   inputs, results     of the function stay float32
 //   other float types   are left alone

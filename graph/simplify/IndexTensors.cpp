@@ -3,6 +3,8 @@
 #include "graph/simplify/AffineIndex.h"
 #include "graph/simplify/Match.h"
 #include "graph/simplify/Simplify.h"
+#include "ir/tensor/SymbolicValue.h"
+#include "llvm/ADT/SmallBitVector.h"
 
 using namespace mlir;
 using namespace knapper;
@@ -186,6 +188,45 @@ static LogicalResult gatherNdOfGrid(GatherNdOp op, PatternRewriter &rewriter) {
   return success();
 }
 
+/// scatter_nd whose indices are a grid, as exporters write x[:, :, 0] = y: each
+/// position of the updates is told apart by an index of its own, so that no two
+/// meet.
+static LogicalResult scatterNdOfGrid(ScatterNdOp op,
+                                     PatternRewriter &rewriter) {
+  constexpr StringLiteral unique = "ts.unique_indices";
+  auto concat = op.getIndices().getDefiningOp<ConcatOp>();
+  if (op.getReduction() || op->hasAttr(unique) || !concat ||
+      static_cast<int64_t>(concat.getDim()) + 1 != rankOf(op.getIndices()))
+    return failure();
+  SmallVector<Dim> grid = dimsOf(op.getIndices());
+  llvm::SmallBitVector told(grid.size());
+  told.set(grid.size() - 1);
+  for (auto [d, dim] : llvm::enumerate(grid))
+    if (dim.isConstant(1))
+      told.set(d);
+  for (Value column : concat.getInputs()) {
+    std::optional<AffineIndex> index = affineIndex(column);
+    if (!index)
+      continue;
+    std::optional<size_t> along;
+    size_t used = 0;
+    for (auto [d, coefficient] : llvm::enumerate(index->coefficients))
+      if (!coefficient.isConstant(0)) {
+        along = d;
+        ++used;
+      }
+    // A negative index counts from the end and may be another's place.
+    if (used == 1 && lowerBound(index->offset).value_or(-1) >= 0 &&
+        index->coefficients[*along].asConstant().value_or(0) > 0)
+      told.set(*along);
+  }
+  if (!told.all())
+    return failure();
+  rewriter.modifyOpInPlace(
+      op, [&] { op->setAttr(unique, rewriter.getUnitAttr()); });
+  return success();
+}
+
 /// The comparison whose outcome a tensor of ones and zeros shows.
 static CompareOp comparisonShown(Value value) {
   if (auto convert = value.getDefiningOp<ConvertOp>())
@@ -261,5 +302,6 @@ void knapper::populateIndexPatterns(RewritePatternSet &patterns) {
   patterns.add(knownCompare);
   patterns.add(gatherOfAffine);
   patterns.add(gatherNdOfGrid);
+  patterns.add(scatterNdOfGrid);
   patterns.add(dotOfOneHot);
 }

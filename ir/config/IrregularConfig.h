@@ -28,7 +28,8 @@ enum class ScanForm : int64_t {
   columns = 2,   ///< an element of each of the lines beside each other
   lookBack = 3,  ///< of one line, whose CTAs look back at the tiles before
   lines = 4,     ///< an element of each of many lines, wherever they lie
-  narrow = 5, ///< of few lines beside each other, all of them; CTAs look back
+  narrow = 5, ///< of few lines beside each other, all of them; CTAs look back,
+              ///< or have whole lines
 };
 constexpr ScanForm largest(ScanForm) { return ScanForm::narrow; }
 
@@ -41,6 +42,7 @@ struct ScanGpuConfig {
   int64_t clusterSize = 1; ///< CTAs of a cluster that share out a line
   int64_t steps = 0;     ///< narrow: elements of a line that a thread has
   int64_t access = 0;    ///< narrow: elements that a thread reads at once
+  int64_t tiles = 0;     ///< narrow: of whole lines; 0: CTAs look back
 
   bool fits(const Limits &limits) const {
     return threads <= limits.threads && clusterSize <= limits.clusterCtas;
@@ -56,6 +58,7 @@ struct ScanGpuConfig {
     visit("cluster_size", c.clusterSize, one, false);
     visit("steps", c.steps, none, c.form == ScanForm::narrow);
     visit("access", c.access, none, c.form == ScanForm::narrow);
+    visit("tiles", c.tiles, none, false);
   }
 };
 

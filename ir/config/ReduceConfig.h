@@ -23,8 +23,20 @@ struct ReduceConfig {
   /// a warp or more of a CTA).
   int64_t clusterSize = 1;
   bool across = false; ///< columns of several kept dims are one run
+  int64_t access = 0;  ///< elements that a thread reads at once; 0: any
 
-  bool fits(const Limits &limits) const { return threads <= limits.threads; }
+  // Columns whose rows the threads of a CTA share out (ReduceShared.cpp).
+  int64_t columns = 0;       ///< beside each other in a tile; 0: not so
+  int64_t columnThreads = 0; ///< that share out each of them
+  int64_t tiles = 1;         ///< of a program
+
+  bool fits(const Limits &limits) const {
+    return threads <= limits.threads &&
+           (columns == 0 ||
+            (lanes == threads && columnThreads > 0 && tiles > 0 &&
+             columns <= lanes && columnThreads <= lanes && tiles <= lanes &&
+             columns * columnThreads * tiles <= lanes));
+  }
 
   template <class Config, class Visit>
   static void fields(Config &c, Visit &&visit) {
@@ -37,6 +49,10 @@ struct ReduceConfig {
     visit("group", c.group, one, false);
     visit("cluster_size", c.clusterSize, one, false);
     visit("across", c.across, false, false);
+    visit("access", c.access, none, false);
+    visit("columns", c.columns, none, false);
+    visit("column_threads", c.columnThreads, none, c.columns > 0);
+    visit("tiles", c.tiles, one, false);
   }
   template <class Config, class Visit>
   static void space(Config &c, Visit &&visit) {

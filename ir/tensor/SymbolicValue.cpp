@@ -343,7 +343,7 @@ bool isModest(Dim dim) {
     for (Attribute atom : monomial)
       plain &= isa<StringAttr>(atom);
   }
-  return plain || dim.str().size() <= 512;
+  return plain || dim.str().size() <= 2048;
 }
 
 std::optional<SmallVector<Dim>> symbolicValue(Value value,

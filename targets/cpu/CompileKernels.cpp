@@ -31,8 +31,10 @@ double cpuSeconds() {
   return t.tv_sec + t.tv_nsec * 1e-9;
 }
 
-// What LLVM may need for one kernel.
-constexpr uint64_t kKernelMemory = uint64_t(24) << 20;
+// What LLVM may need for one kernel, twice what the largest takes. It must not
+// run out inside LLVM, which has no way back: a static that is being made when
+// an allocation throws stays locked, and the next thread there waits forever.
+constexpr uint64_t kKernelMemory = uint64_t(48) << 20;
 
 /// What one compilation shares between its threads.
 struct Shared {
@@ -40,6 +42,7 @@ struct Shared {
   std::span<const TargetDesc> targets;
   const DialectRegistry *dialects;
   size_t threads;
+  std::atomic<size_t> working = 0; ///< threads that take jobs
   std::atomic<size_t> next = 0;
   std::atomic<bool> failed = false;
   std::mutex mutex;
@@ -53,6 +56,23 @@ struct Shared {
     std::lock_guard lock(mutex);
     if (!failed.exchange(true))
       error = std::move(e);
+  }
+
+  /// Whether memory is left for a job of every thread that works. Where it is
+  /// not, the calling thread leaves the work to the others; the last one
+  /// fails.
+  bool hasMemory() {
+    for (size_t count = working;;) {
+      Status status = checkHeadroom(count * kKernelMemory);
+      if (status)
+        return true;
+      if (count == 1) {
+        fail(status.takeError());
+        return false;
+      }
+      if (working.compare_exchange_weak(count, count - 1))
+        return false;
+    }
   }
 };
 
@@ -117,8 +137,9 @@ Status compileOne(const KernelJob &job, const TargetDesc &target,
 }
 
 void work(Shared &shared) {
-  if (Status status = checkHeadroom(shared.threads * kKernelMemory); !status)
-    return shared.fail(status.takeError());
+  ++shared.working;
+  if (!shared.hasMemory())
+    return;
   MLIRContext context(MLIRContext::Threading::DISABLED);
   if (shared.dialects)
     context.appendDialectRegistry(*shared.dialects);
@@ -126,9 +147,12 @@ void work(Shared &shared) {
   llvm::LLVMContext llvmContext;
   std::vector<std::unique_ptr<ObjectEmitter>> emitters(shared.targets.size());
   size_t total = shared.jobs.size() * shared.targets.size();
-  for (size_t i; !shared.failed && (i = shared.next++) < total;) {
-    if (Status status = checkHeadroom(shared.threads * kKernelMemory); !status)
-      return shared.fail(status.takeError());
+  for (bool first = true; !shared.failed; first = false) {
+    if (!first && !shared.hasMemory())
+      return;
+    size_t i = shared.next++;
+    if (i >= total)
+      return;
     size_t target = i % shared.targets.size();
     size_t job = i / shared.targets.size();
     if (!emitters[target]) {
@@ -173,6 +197,13 @@ compileKernels(std::span<const KernelJob> jobs,
                       std::vector<std::vector<std::string>>(jobs.size()));
   shared.times.assign(targets.size(), std::vector<CompileTimes>(jobs.size()));
 
+  // On this thread alone, first: most of LLVM's statics are made here.
+  std::vector<std::string> support;
+  for (const TargetDesc &target : targets) {
+    TRY(checkHeadroom(kKernelMemory));
+    ASSIGN_OR_RETURN(auto object, supportObject(target));
+    support.push_back(std::move(object));
+  }
   runOnThreads(shared.threads, [&] { work(shared); });
   if (shared.failed)
     return std::move(shared.error);
@@ -186,8 +217,7 @@ compileKernels(std::span<const KernelJob> jobs,
       roots.insert(roots.end(), names.begin(), names.end());
     double start = cpuSeconds();
     TRY(checkHeadroom(kKernelMemory));
-    ASSIGN_OR_RETURN(auto support, supportObject(targets[t]));
-    shared.objects[t].push_back(std::move(support));
+    shared.objects[t].push_back(std::move(support[t]));
     ASSIGN_OR_RETURN(auto image, linkImage(shared.objects[t], roots));
     result.image = std::move(image);
     result.linkSeconds = cpuSeconds() - start;

@@ -5,9 +5,11 @@
 #include "lld/Common/Driver.h"
 #include "llvm/Object/ELFObjectFile.h"
 
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/mman.h>
 #include <system_error>
 #include <thread>
@@ -81,6 +83,7 @@ public:
   std::string finish() {
     if (ends[1] >= 0)
       close(std::exchange(ends[1], -1));
+    ended = true;
     if (reader.joinable())
       reader.join();
     return std::move(bytes);
@@ -90,8 +93,17 @@ private:
   void drain() noexcept {
     char buffer[65536];
     bool fits = true;
-    for (ssize_t n; (n = read(ends[0], buffer, sizeof buffer)) != 0;) {
-      if (n < 0 && errno != EINTR)
+    pollfd input = {ends[0], POLLIN, 0};
+    for (;;) {
+      // Where memory ran out inside lld, its descriptor may have stayed open.
+      bool last = ended;
+      int ready = poll(&input, 1, 50);
+      if (ready == 0 && last)
+        return;
+      if (ready <= 0)
+        continue;
+      ssize_t n = read(ends[0], buffer, sizeof buffer);
+      if (n == 0 || (n < 0 && errno != EINTR))
         return;
       try {
         if (n > 0 && fits)
@@ -104,6 +116,7 @@ private:
   }
 
   int ends[2] = {-1, -1};
+  std::atomic<bool> ended = false; ///< nothing more is written
   std::string bytes;
   std::thread reader;
 };
@@ -186,6 +199,10 @@ Expected<KernelImage> linkImage(std::span<const std::string> objects,
   llvm::raw_string_ostream stream(messages);
   lld::Result result =
       lld::lldMain(pointers, stream, stream, {{lld::Gnu, &lld::elf::link}});
+  if (result.retCode != 0 &&
+      llvm::StringRef(messages).contains(strerror(ENOMEM)))
+    return deviceError("out of memory for linking kernels: " + messages, "",
+                       "free memory, or raise this process's limit");
   if (result.retCode != 0)
     return internalError("linking kernels failed: " + messages);
 

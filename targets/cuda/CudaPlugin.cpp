@@ -51,6 +51,8 @@ public:
     });
     SplitModel model;
     model.leastPart = 2048;
+    model.around = 1 << 16;
+    model.block = 64 << 10;
     if (target.clusters) {
       model.shared = 8192;
       model.sharedRow = 8;

@@ -40,6 +40,27 @@ def test_truncated_quotients(offset):
     against_onnxruntime(made, [0, 79, 80, 159, 160, 240, 400, 641, 16000])
 
 
+def test_a_length_behind_strides_in_a_reshape():
+    """The length that pooling leaves, computed again from the input's as torch's exporter does, and a -1 beside it."""
+    pools = [
+        node("MaxPool", [given], [made], kernel_shape=[window], strides=[stride])
+        for given, made, window, stride in [("x", "p", 80, 80), ("p", "q", 3, 2), ("q", "r", 2, 2)]
+    ]
+    nodes = [
+        *pools, node("Shape", ["x"], ["size"], start=2), node("Div", ["size", "c80"], ["a"]),
+        node("Add", ["a", "minus3"], ["b"]), node("Div", ["b", "c2"], ["c"]), node("Add", ["c", "minus1"], ["d"]),
+        node("Div", ["d", "c2"], ["e"]), node("Add", ["e", "one"], ["length"]), node("Shape", ["x"], ["batch"], end=1),
+        node("Concat", ["batch", "length", "minus1", "c64"], ["to"], axis=0), node("Transpose", ["r"], ["t"], perm=[0, 2, 1]),
+        node("Reshape", ["t", "to"], ["y"]),
+    ]  # fmt: skip
+    constants = {"c80": 80, "c2": 2, "c64": 64, "one": 1, "minus1": -1, "minus3": -3}
+    made = model(nodes, {"x": ["s48", 128, "s63"]}, initializers={name: np.int64([n]) for name, n in constants.items()})
+    session = onnxruntime.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
+    rng = np.random.default_rng(0)
+    feeds = [{"x": rng.standard_normal((batch, 128, size), np.float32)} for batch, size in [(1, 400), (2, 16001), (3, 641)]]
+    check(made, feeds, reference=lambda feed: session.run(None, feed))
+
+
 @pytest.mark.parametrize("rounding", ["Floor", "Ceil", None])
 @pytest.mark.parametrize("type", [FLOAT, DOUBLE])
 def test_floats(type, rounding):
@@ -91,7 +112,7 @@ def test_what_is_not_followed_is_named():
 
 
 def test_an_expression_that_is_too_long_says_what_to_fix():
-    names = [letter * 120 for letter in "abcde"]
+    names = [letter * 480 for letter in "abcde"]
     every = {"starts": np.zeros(5, np.int64), "ends": np.full(5, 1 << 40), "axes": np.arange(5), "steps": np.full(5, 2)}
     made = model([node("Slice", ["x", *every], ["half"]), node("Reshape", ["half", "flat"], ["y"])], {"x": names},
                  initializers={**every, "flat": np.int64([-1])})  # fmt: skip

@@ -259,3 +259,21 @@ for dtype, tolerance in [("f16", "relative 6e-4"), ("bf16", "relative 5e-3")]:
     at = T("i64", "a", 1)
     case(f"scatter_nd sums of many {dtype}", [In("x", x), In("i", at, "index 3"), In("u", u)],
          f"%r = ts.scatter_nd %x, %i, %u {attribute} : {x}, {at}, {u}", x, [dict(a=1723, b=4)], tolerance=tolerance)
+# Slices that leave the last dims whole, which a GPU sees as one dim: rows of odd widths, several slices of one operand, steps
+# before that dim, what is computed around them.
+for dtype, shape, cuts in [("bf16", (2, 4, 37, 45), [(2, 1, 1)]), ("f32", (67, 3, 5), [(0, 3, 1)]), ("i8", (3, 90, 11, 13), [(1, 7, 1), (0, 1, 1)]),
+                           ("f16", (40, 3, 8), [(0, 3, 2)]), ("i64", (5, 6, 7, 3), [(1, 5, -2), (2, 2, 1)]), ("f32", (9, 4000), [(0, 2, 1)]),
+                           ("ui8", (33, 1, 257), [(0, 1, 1)])]:
+    t = T(dtype, *shape)
+    starts, steps, out = [0] * len(shape), [1] * len(shape), list(shape)
+    for dim, start, step in cuts:
+        starts[dim], steps[dim] = start, step
+        out[dim] = (start + -step) // -step if step < 0 else -(-(shape[dim] - start) // step)
+    r = T(dtype, *out)
+    at = tuple(slice(s, None, p) for s, p in zip(starts, steps))
+    text = f'[{", ".join(f"#ts.dim<{s}>" for s in starts)}] {steps} : {t} to {r}'
+    name = f"{dtype} {'x'.join(map(str, shape))} {cuts}"
+    case(f"slice of whole rows {name}", [In("x", t)], f"%r = ts.slice %x {text}", r, [{}], lambda x, at=at: x[at])
+    case(f"slices of whole rows {name}", [In("x", t), In("y", t), In("s", T(dtype))],
+         f"%a = ts.slice %x {text}\n%b = ts.slice %y {text}\n%c = ts.broadcast %s [] : {T(dtype)} to {r}\n%m = ts.max %a, %b : {r}\n%r = ts.min %m, %c : {r}",
+         r, [{}], lambda x, y, s, at=at: np_().minimum(np_().maximum(x[at], y[at]), s))

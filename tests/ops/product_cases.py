@@ -623,3 +623,15 @@ for border in [None, 7]:
          f"  %r = ts.conv {'%a' if border else '%x'}, %w strides [1, 1] dilations [1, 1] input_dilations [1, 1] low {own} high {own} "
          f"{{channels_last = true, groups = 20 : i64}} : {padded}, tensor<3x3x1x20xi8>",
          y, [dict(h=1, w=1), dict(h=5, w=14), dict(h=8, w=33), dict(h=3, w=2), dict(h=0, w=4)], np_depthwise)
+# One channel, few features: on GPUs a window an element, no tile of products.
+for dtype, image, taps, features, stride, pads in [("f16", (2, 197, 107), (3, 3), 1, 1, 1), ("bf16", (5, 1, 331), (7, 7), 1, 2, 3),
+                                                   ("f32", (3, 509, 1), (5, 5), 1, 1, 2), ("bf16", (3, 1, 352), (5, 3), 6, 1, 1)]:
+    n, h, w = image
+    outs = [(size + 2 * pads - tap) // stride + 1 for size, tap in zip((h, w), taps)]
+    if min(outs) < 1:
+        continue
+    x, f, r = T(dtype, n, 1, h, w), T(dtype, features, 1, *taps), T(dtype, n, features, *outs)
+    case(f"conv of one channel {dtype} {h}x{w} {taps[0]}x{taps[1]} to {features}", [In("x", x), In("w", f)],
+         f"%r = ts.conv %x, %w strides [{stride}, {stride}] dilations [1, 1] input_dilations [1, 1] low [#ts.dim<{pads}>, #ts.dim<{pads}>] "
+         f"high [#ts.dim<{pads}>, #ts.dim<{pads}>] {{groups = 1 : i64}} : {x}, {f}", r, [{}], None,
+         {"f32": "relative 4e-6", "f16": "relative 2e-3", "bf16": "relative 1e-2"}[dtype])

@@ -145,6 +145,18 @@ void GpuLowering::boundCtas(tile::FuncOp func, bool scans) {
       (threads == kWarp || (threads == 2 * kWarp && gathers <= fewGathers) ||
        (manyLines && threads <= gatherThreads)))
     ctasPerSm = gatherThreads / (threads * programs);
+  // So do those whose threads have several elements each, wherever they lie in
+  // memory, and meet in shared memory.
+  constexpr unsigned metThreads = 512;
+  bool readsApart = func.walk([](tile::GatherOp op) {
+                          return isa<BlockArgument>(op.getBuffer())
+                                     ? WalkResult::interrupt()
+                                     : WalkResult::advance();
+                        })
+                        .wasInterrupted();
+  if (readsApart && !ctasPerSm && !packed && cluster == 1 &&
+      !func.getOps<tile::SharedOp>().empty())
+    ctasPerSm = std::max(1u, metThreads / (threads * programs));
 }
 
 LogicalResult GpuLowering::tileLayout(tile::FuncOp func) {

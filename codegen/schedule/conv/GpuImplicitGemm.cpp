@@ -61,7 +61,10 @@ std::optional<ImplicitGemmProblem> analyseConvolution(ts::KernelOp kernel) {
   Dim channels = last ? conv.filter[spatial] : conv.filter[1];
   Dim features =
       (last ? conv.filter.back() : conv.filter[0]).floorDiv(one * groups);
-  if (groups > 1 && representative(features) < kLeastFeatures)
+  // (Of one channel in and out a tile of products would be idle but for a
+  // column.)
+  if ((groups > 1 || channels.isConstant(1)) &&
+      representative(features) < kLeastFeatures)
     return std::nullopt;
 
   // From the innermost dim out.
@@ -148,11 +151,13 @@ void chooseGathered(ts::KernelOp kernel, const ImplicitGemmProblem &conv,
   // One cut serves few positions badly and another many.
   constexpr int64_t cuts[][2] = {{4096, 2048}, {16384, 8192}};
   for (auto [most, typical] : cuts) {
+    if (most < m.knownDivisor())
+      continue; // one image has more
     Guard guard = conditions.guard;
     guard.terms.push_back({m, ts::ComparePredicate::le, m.like(most)});
     add(typical, guard);
   }
-  add(65536, conditions.guard);
+  add(std::max<int64_t>(65536, 8 * m.knownDivisor()), conditions.guard);
 }
 
 } // namespace

@@ -15,22 +15,18 @@
 //            by as many programs as there are tiles
 //   narrow   the same of few lines beside each other, all of which a program
 //            has together: a thread combines some elements of one, and by way
-//            of shared memory those of the threads before it
+//            of shared memory those of the threads before it. Of short lines
+//            a program has some whole tiles and waits for no other
 //
 // The order in which elements meet depends on sizes alone, so every run gives
 // the same bits.
 //
 // Parameters: form (above, from 0), lanes, threads (where given), columns (a
-// line's lanes in the short form), cluster_size, steps and access (of the
-// narrow form).
-#include "codegen/schedule/irregular/GpuScan.h"
+// line's lanes in the short form), cluster_size, steps, access and tiles (of
+// the narrow form).
 #include "codegen/schedule/core/ConfigOf.h"
-#include "codegen/schedule/core/ElementEmitter.h"
-#include "codegen/schedule/core/Epilogue.h"
-#include "codegen/schedule/core/LaneLoops.h"
 #include "codegen/schedule/core/Schedules.h"
-#include "ir/config/IrregularConfig.h"
-#include "ir/tile/BlockOps.h"
+#include "codegen/schedule/irregular/GpuScanBuilder.h"
 #include "ir/tile/GridOps.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
@@ -38,78 +34,29 @@ using namespace mlir;
 
 namespace knapper {
 
-using namespace scan;
 using config::ScanForm;
 using ts::Dim;
 
-namespace {
+namespace scan {
 
-struct ScanBuilder {
-  BuildContext &context;
-  config::ScanGpuConfig config;
-  ElementEmitter &e = context.emitter;
-  OpBuilder &b = e.builder;
-  Location loc = e.location;
-  ts::ScanOp op = scanIn(context.kernel);
-  Epilogue epilogue;
-  int64_t lanes = config.lanes, clusterSize = config.clusterSize;
-  unsigned axis = op.getDim();
-  SmallVector<Dim> dims = ts::dimsOf(op.getInput());
-  Dim length = dims[axis];
-  Type element = computeType(ts::elementTypeOf(op.getInput()));
-  bool isUnsigned = ts::elementTypeOf(op.getInput()).isUnsignedInteger();
-  /// The run of the line that is this program's, and which part it is.
-  Value begin = {}, end = {};
+Value ScanBuilder::share(Value id, int64_t step) {
+  begin = e.constant(0);
+  end = e.size(length);
+  if (clusterSize == 1)
+    return id;
+  Value each = e.mul(e.size(length.ceilDiv(length.like(step * clusterSize))),
+                     e.constant(step));
+  Value part = e.rem(id, e.constant(clusterSize));
+  Value size = end;
+  begin = e.min(e.mul(part, each), size);
+  end = e.min(e.add(e.mul(part, each), each), size);
+  return e.div(id, e.constant(clusterSize));
+}
 
-  vector::CombiningKind kind() {
-    return combiningKind(op.getKind(), element, isUnsigned);
-  }
-  vector::CombiningKindAttr kindAttr() {
-    return vector::CombiningKindAttr::get(b.getContext(), kind());
-  }
-  Value none(int64_t count) {
-    return neutralElement(e, op.getKind(), element, isUnsigned, count);
-  }
-  Value combine(Value a, Value x) {
-    return combineElements(e, op.getKind(), a, x, isUnsigned);
-  }
-  UnitAttr flag(bool value) { return value ? b.getUnitAttr() : UnitAttr(); }
-  UnitAttr reverse() { return flag(op.getReverse()); }
-  UnitAttr exclusive() { return flag(op.getExclusive()); }
-
-  /// The program's place among those without clusters; sets the run. Parts
-  /// begin at multiples of `step`.
-  Value share(Value id, int64_t step) {
-    begin = e.constant(0);
-    end = e.size(length);
-    if (clusterSize == 1)
-      return id;
-    Value each = e.mul(e.size(length.ceilDiv(length.like(step * clusterSize))),
-                       e.constant(step));
-    Value part = e.rem(id, e.constant(clusterSize));
-    Value size = end;
-    begin = e.min(e.mul(part, each), size);
-    end = e.min(e.add(e.mul(part, each), each), size);
-    return e.div(id, e.constant(clusterSize));
-  }
-  /// What the line's parts before this one's make, by what each makes.
-  Value before(Value own) {
-    return tile::ClusterScanOp::create(b, loc, own.getType(), kindAttr(), own,
-                                       reverse());
-  }
-  Value read(const Coord &at, int64_t count) {
-    Value x = e.emit(op.getInput(), at);
-    return x ? e.widen(x, count) : x;
-  }
-  LogicalResult buildRows();
-  LogicalResult buildShort();
-  LogicalResult buildColumns();
-  LogicalResult buildLines();
-  /// Lanes go along their lines together; `coordAt`: where they are at a step.
-  LogicalResult walkSteps(llvm::function_ref<Coord(Value step)> coordAt);
-  LogicalResult buildLookBack();
-  LogicalResult buildNarrow();
-};
+Value ScanBuilder::before(Value own) {
+  return tile::ClusterScanOp::create(b, loc, own.getType(), kindAttr(), own,
+                                     reverse());
+}
 
 LogicalResult ScanBuilder::buildRows() {
   SmallVector<Dim> around;
@@ -229,123 +176,6 @@ LogicalResult ScanBuilder::buildLookBack() {
       IntegerAttr());
   return epilogue.store(e, combine(e.widen(before, lanes), scan.getResult()),
                         at);
-}
-
-LogicalResult ScanBuilder::buildNarrow() {
-  Dim before = length.like(1), inner = before;
-  for (auto [i, dim] : llvm::enumerate(dims)) {
-    before = i < axis ? before * dim : before;
-    inner = i > axis ? inner * dim : inner;
-  }
-  int64_t columns = *inner.asConstant(), groups = narrowGroups(lanes, columns);
-  Dim tiles = length.ceilDiv(length.like(groups * config.steps));
-  Value state = e.stateBuffer();
-  Value ticket =
-      tile::TicketOp::create(b, loc, b.getIndexType(), state, e.constant(0));
-  Value number = e.div(ticket, e.size(before));
-  Value outer = e.rem(ticket, e.size(before));
-
-  auto type = VectorType::get(lanes, b.getIndexType());
-  auto splat = [&](Value v) -> Value {
-    return vector::BroadcastOp::create(b, loc, type, v);
-  };
-  auto compare = [&](arith::CmpIPredicate p, Value x, Value y) -> Value {
-    return arith::CmpIOp::create(b, loc, p, x, y);
-  };
-  auto plus = [&](Value x, Value y) -> Value {
-    return arith::AddIOp::create(b, loc, x, y);
-  };
-  using P = arith::CmpIPredicate;
-  Value lane = e.lanePositions({e.constant(0), 1, {}, 1}, lanes);
-  Value width = splat(e.constant(columns));
-  Value group = arith::DivUIOp::create(b, loc, lane, width);
-  Value column = arith::RemUIOp::create(b, loc, lane, width);
-  Value used = compare(P::ult, lane, splat(e.constant(groups * columns)));
-  // Places in the order of the scan.
-  Value start = plus(
-      splat(e.mul(number, e.constant(groups * config.steps))),
-      arith::MulIOp::create(b, loc, group, splat(e.constant(config.steps))));
-  Value size = splat(e.size(length)), last = plus(size, splat(e.constant(-1)));
-  SmallVector<Value> values;
-  SmallVector<Coord> places;
-  for (int64_t s = 0; s < config.steps; ++s) {
-    Value place = plus(start, splat(e.constant(s)));
-    Value inside =
-        arith::AndIOp::create(b, loc, used, compare(P::ult, place, size));
-    // Behind the end that is read again, so that no read waits for a branch.
-    Value row = arith::MinUIOp::create(b, loc, place, last);
-    if (op.getReverse())
-      row = arith::SubIOp::create(b, loc, last, row);
-    Coord at;
-    at.lanes = lanes;
-    at.dims = {{outer}, {{}, 0, row}, {{}, 0, column}};
-    at = e.reshape(at, {before, length, inner}, dims);
-    Value x = read(at, lanes);
-    if (!x)
-      return failure();
-    values.push_back(arith::SelectOp::create(b, loc, inside, x, none(lanes)));
-    at.mask = inside;
-    places.push_back(at);
-  }
-  Value own = values.front();
-  for (Value x : ArrayRef<Value>(values).drop_front())
-    own = combine(own, x);
-
-  // Of each line: what the groups before make, and what all do.
-  auto shared = [&](int64_t count) -> Value {
-    return tile::SharedOp::create(b, loc, tile::BufferType::get(element),
-                                  count);
-  };
-  Value list = shared(lanes), joined = shared(columns);
-  auto from = [&](Value buffer, Value at) -> Value {
-    return tile::GatherOp::create(b, loc, VectorType::get(lanes, element),
-                                  buffer, at);
-  };
-  tile::StoreOp::create(b, loc, own, list, e.constant(0));
-  tile::BarrierOp::create(b, loc);
-  LogicalResult status = success();
-  int64_t atOnce = std::min(groups, kGroupsAtOnce);
-  auto join = [&](Value g, ValueRange carried) -> SmallVector<Value> {
-    Value mine = carried[0], total = carried[1];
-    for (int64_t i = 0; i < atOnce; ++i) {
-      Value at = e.add(g, e.constant(i));
-      mine = arith::SelectOp::create(b, loc, compare(P::eq, group, splat(at)),
-                                     total, mine);
-      total = combine(
-          total,
-          from(list, plus(column, splat(e.mul(at, e.constant(columns))))));
-    }
-    return {mine, total};
-  };
-  SmallVector<Value> sums{none(lanes), none(lanes)};
-  if (groups > 2 * kGroupsAtOnce) {
-    sums = forEach(
-        e, e.constant(0), e.constant(groups), sums,
-        [&](Value g, ValueRange carried) -> FailureOr<SmallVector<Value>> {
-          return join(g, carried);
-        },
-        status, atOnce);
-  } else {
-    atOnce = groups;
-    sums = join(e.constant(0), sums);
-  }
-  Value mine = sums[0], total = sums[1];
-  Value words = e.size(wordsOfLine(tiles, element) * columns);
-  Value looked = tile::LookBackOp::create(
-      b, loc, total.getType(), kindAttr(), total, state,
-      e.add(e.constant(kHeadWords), e.mul(outer, words)), number, e.size(tiles),
-      b.getI64IntegerAttr(columns));
-  tile::StoreOp::create(b, loc, looked, joined, e.constant(0),
-                        e.constant(columns));
-  tile::BarrierOp::create(b, loc);
-  Value run = combine(from(joined, column), mine);
-  for (auto [x, at] : llvm::zip(values, places)) {
-    Value sum = combine(run, x);
-    if (failed(epilogue.store(e, op.getExclusive() ? run : sum, at)))
-      return failure();
-    run = sum;
-  }
-  return status;
 }
 
 LogicalResult ScanBuilder::buildShort() {
@@ -544,10 +374,10 @@ ScanBuilder::walkSteps(llvm::function_ref<Coord(Value step)> coordAt) {
       });
 }
 
-} // namespace
+} // namespace scan
 
 LogicalResult buildGpuScan(BuildContext &context) {
-  ts::ScanOp op = scanIn(context.kernel);
+  ts::ScanOp op = scan::scanIn(context.kernel);
   FailureOr<Epilogue> epilogue =
       Epilogue::create(context.kernel, op.getResult());
   if (failed(epilogue))
@@ -555,7 +385,7 @@ LogicalResult buildGpuScan(BuildContext &context) {
   auto config = configOf<config::ScanGpuConfig>(context);
   if (failed(config))
     return failure();
-  ScanBuilder builder{
+  scan::ScanBuilder builder{
       .context = context, .config = *config, .epilogue = std::move(*epilogue)};
   switch (config->form) {
   case ScanForm::row:

@@ -32,5 +32,13 @@ inline int64_t narrowGroups(int64_t threads, int64_t columns) {
   return groups <= 2 * kGroupsAtOnce ? groups
                                      : groups / kGroupsAtOnce * kGroupsAtOnce;
 }
+/// The same of `steps` elements each, where a program has whole lines of
+/// `length`.
+inline int64_t wholeGroups(int64_t length, int64_t steps) {
+  int64_t groups = (length + steps - 1) / steps;
+  return groups <= 2 * kGroupsAtOnce
+             ? groups
+             : (groups + kGroupsAtOnce - 1) / kGroupsAtOnce * kGroupsAtOnce;
+}
 
 } // namespace knapper::scan

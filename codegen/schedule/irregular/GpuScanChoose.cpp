@@ -143,6 +143,43 @@ bool narrowInstead(Schedule &schedule, config::ScanGpuConfig &config,
   return true;
 }
 
+/// Makes a schedule one whose programs have whole lines, `columns` beside each
+/// other, where the threads of a block can hold them: each line is read as it
+/// lies by several threads, not from its own place by one.
+bool wholeLinesInstead(Schedule &schedule, config::ScanGpuConfig &config,
+                       const Dim &before, int64_t length, int64_t columns,
+                       const TargetDesc &target) {
+  constexpr int64_t mostThreads = 256, leastThreads = 64, warp = 32,
+                    leastLength = 4, mostSteps = 16, threadsOfCore = 512;
+  int64_t outer = representative(before), steps = 4;
+  auto threadsOf = [&](int64_t each) {
+    return wholeGroups(length, each) * columns;
+  };
+  // More of each where a block could not hold them, or all have work.
+  while (steps < mostSteps &&
+         (threadsOf(steps) > mostThreads ||
+          outer * threadsOf(2 * steps) >= threadsOfCore * target.cores))
+    steps *= 2;
+  if (length < leastLength || threadsOf(steps) > mostThreads)
+    return false;
+  int64_t tiles = std::clamp<int64_t>(outer, 1, mostThreads / threadsOf(steps));
+  // Rather a program for every processor.
+  while (tiles > 1 && outer < tiles * target.cores &&
+         tiles / 2 * threadsOf(steps) >= leastThreads)
+    tiles /= 2;
+  int64_t threads = std::max<int64_t>(
+      leastThreads, llvm::alignTo(tiles * threadsOf(steps), warp));
+  config = {.form = ScanForm::narrow,
+            .lanes = threads,
+            .threads = threads,
+            .steps = steps,
+            .access = 1,
+            .tiles = tiles};
+  schedule.state = 0;
+  schedule.grid = before.ceilDiv(before.like(tiles));
+  return true;
+}
+
 } // namespace
 
 LogicalResult chooseGpuScan(ts::KernelOp kernel, const TargetDesc &target,
@@ -253,6 +290,7 @@ LogicalResult chooseGpuScan(ts::KernelOp kernel, const TargetDesc &target,
     if (apart) {
       config.form = ScanForm::lines;
       config.lanes = config.threads = threads;
+      config.access = 1; // neighbouring threads have neighbouring lines
       schedule.grid = others.ceilDiv(one * threads);
       clusterSize = 1;
     }
@@ -267,6 +305,13 @@ LogicalResult chooseGpuScan(ts::KernelOp kernel, const TargetDesc &target,
         traffic && strided && columns && *columns < fewLines &&
         narrowSeconds(target, *traffic) < seconds &&
         narrowInstead(schedule, config, op, *traffic, *columns, target))
+      clusterSize = 1;
+    Dim before = one;
+    for (Dim dim : ArrayRef<Dim>(dims).take_front(op.getDim()))
+      before = before * dim;
+    if (std::optional<int64_t> columns = inner.asConstant();
+        strided && number && columns && *columns < fewLines &&
+        wholeLinesInstead(schedule, config, before, *number, *columns, target))
       clusterSize = 1;
   }
   schedule.parameters = config::print(config);

@@ -58,7 +58,7 @@ bool chooseGemvAccess(const MatmulProblem &matmul, const TargetDesc &target,
   const MatmulOperand &lhs = swap ? matmul.rhs : matmul.lhs,
                       &rhs = swap ? matmul.lhs : matmul.rhs;
   std::optional<int64_t> known = swap ? columns : rows;
-  if ((known && *known > most) || !lhs.contractStride.isConstant(1) ||
+  if ((known && *known > most) || lhs.free.knownDivisor() > most || !lhs.contractStride.isConstant(1) ||
       !rhs.contractStride.isConstant(1))
     return false;
   Outer outer = outerOf(matmul);
@@ -255,11 +255,15 @@ void chooseWgmma(ts::KernelOp kernel, const MatmulProblem &matmul,
   constexpr int64_t cuts[][2] = {
       {32, 32}, {256, 128}, {1024, 512}, {2048, 2048}, {4096, 4096}};
   for (auto [most, typical] : cuts) {
+    if (most < m.knownDivisor())
+      continue; // no run has so few but one of none
     Guard guard = conditions.guard;
     guard.terms.push_back({m, ts::ComparePredicate::le, m.like(most)});
     add(best(typical, most), guard);
   }
-  add(best(8192, std::nullopt), conditions.guard);
+  // Images come by eights, of so many positions each.
+  int64_t images = 8 * m.knownDivisor();
+  add(best(std::max<int64_t>(8192, images), std::nullopt), conditions.guard);
 }
 
 /// Appends schedules by warpgroups that carry the operands themselves: any

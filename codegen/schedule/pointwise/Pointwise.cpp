@@ -22,6 +22,7 @@
 #include "codegen/schedule/core/ElementEmitter.h"
 #include "codegen/schedule/core/LaneLoops.h"
 #include "codegen/schedule/core/Schedules.h"
+#include "codegen/schedule/pointwise/PointwiseDims.h"
 #include "ir/config/PointwiseConfig.h"
 #include <numeric>
 
@@ -77,9 +78,10 @@ constexpr int64_t kPart = 4;
 
 class PointwiseBuilder {
 public:
-  PointwiseBuilder(BuildContext &context, const config::PointwiseConfig &config,
-                   bool across, int64_t beside)
-      : e(context.emitter), kernel(context.kernel), target(context.target),
+  PointwiseBuilder(BuildContext &context, ts::KernelOp kernel,
+                   const config::PointwiseConfig &config, bool across,
+                   int64_t beside)
+      : e(context.emitter), kernel(kernel), target(context.target),
         config(config), across(across), beside(beside), lanes(config.lanes),
         lane(config.dim), dims(ts::dimsOf(kernel.getResult(0))),
         run(isOneRun() || dims.empty() ? product(kernel.getContext(), dims)
@@ -475,17 +477,20 @@ void PointwiseBuilder::someRows(Value from, Value to, Value group,
 }
 
 LogicalResult buildPointwise(BuildContext &context) {
+  ts::KernelOp kernel = context.kernel;
   if (context.target.simt) {
     auto config = configOf<config::PointwiseGpuConfig>(context);
-    return failed(config) ? failure()
-                          : PointwiseBuilder(context, *config, config->across,
-                                             /*beside=*/1)
-                                .build();
+    if (failed(config))
+      return failure();
+    OwningOpRef<ts::KernelOp> joined = withJoinedDims(kernel);
+    return PointwiseBuilder(context, joined ? *joined : kernel, *config,
+                            config->across, /*beside=*/1)
+        .build();
   }
   auto config = configOf<config::PointwiseCpuConfig>(context);
   return failed(config) ? failure()
-                        : PointwiseBuilder(context, *config, /*across=*/false,
-                                           config->beside)
+                        : PointwiseBuilder(context, kernel, *config,
+                                           /*across=*/false, config->beside)
                               .build();
 }
 

@@ -5,6 +5,7 @@
 #include "codegen/schedule/core/Schedules.h"
 #include "codegen/schedule/core/ShallowProduct.h"
 #include "codegen/schedule/pointwise/Pointwise.h"
+#include "codegen/schedule/pointwise/PointwiseDims.h"
 #include "ir/config/PointwiseConfig.h"
 
 using namespace mlir;
@@ -159,6 +160,9 @@ LogicalResult choosePointwise(ts::KernelOp kernel, const TargetDesc &target,
                               SmallVectorImpl<Schedule> &schedules) {
   if (kernel.getHero() == ts::Hero::matmul && !isShallowProduct(kernel, target))
     return success();
+  OwningOpRef<ts::KernelOp> joined;
+  if (target.simt && (joined = withJoinedDims(kernel)))
+    kernel = *joined;
   MLIRContext *context = kernel.getContext();
   SmallVector<Dim> dims = ts::dimsOf(kernel.getResult(0));
   bool flat = isFlat(kernel);

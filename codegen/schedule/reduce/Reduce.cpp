@@ -12,7 +12,8 @@
 //                 few columns, the programs of a cluster take a part of the
 //                 rows each and combine their tiles behind every pass; where
 //                 rows or runs of columns are short there, the lanes lie across
-//                 all kept dims, each with indices of its own
+//                 all kept dims, each with indices of its own; or the threads
+//                 of a CTA share out the rows (ReduceShared.cpp)
 //
 // Reductions that do not depend on each other share a pass; what depends on a
 // finished one (softmax's sum on its maximum) takes the next; a last pass
@@ -24,7 +25,9 @@
 // across all kept dims), rows (of one program), group (so many are reduced
 // together), stream (1: results of full shape are stored past the caches),
 // threads (of a GPU's block, where not the usual ones; several rows of a
-// program are all read before the first is reduced), cluster_size.
+// program are all read before the first is reduced), cluster_size, columns,
+// column_threads, tiles (ReduceShared.cpp), access (elements that a thread
+// reads at once).
 #include "codegen/schedule/reduce/Reduce.h"
 #include "codegen/schedule/core/LaneLoops.h"
 
@@ -36,6 +39,8 @@ using ts::Dim;
 
 FailureOr<SmallVector<Value>>
 ReduceBuilder::forTiles(ValueRange carried, TileFn body, JoinFn join) {
+  if (columns)
+    return forSteps(carried, body);
   LogicalResult status = success();
   // Loops over the reduced dims around the lane dim, outermost first.
   SmallVector<unsigned> around;
@@ -131,7 +136,8 @@ ReduceBuilder::forTiles(ValueRange carried, TileFn body, JoinFn join) {
     for (unsigned d : around)
       base = e.add(e.mul(base, e.size(space.dims[d])), indices[d]);
     if (!rowForm) {
-      coord.valid = laneValid;
+      if (!across)
+        coord.valid = laneValid;
       if (!keep.empty())
         position = e.mul(base, e.constant(lanes));
       return body(coord, Value(), values);
@@ -175,82 +181,6 @@ ReduceBuilder::forTiles(ValueRange carried, TileFn body, JoinFn join) {
   return results;
 }
 
-void ReduceBuilder::findRowOperands() {
-  // Threads of a GPU hide the latency themselves.
-  if (!rowForm || target.simt)
-    return;
-  int64_t rank = space.dims.size(), reduced = space.reduced.size();
-  for (auto [i, d] : llvm::enumerate(space.reduced))
-    if (d != rank - reduced + static_cast<int64_t>(i))
-      return;
-  Dim size = Dim::constant(kernel.getContext(), 1);
-  for (int64_t d : space.reduced)
-    size = size * space.dims[d];
-  // Three rows have to stay in the second-level cache.
-  constexpr int64_t mostElements = 1 << 15;
-  if (representative(size) > mostElements)
-    return;
-  for (BlockArgument argument : kernel.getBody().getArguments())
-    if (ts::dimsOf(argument) == space.dims)
-      rowOperands.push_back(argument);
-}
-
-void ReduceBuilder::fetchColumns(unsigned dim,
-                                 const DenseMap<unsigned, Value> &indices) {
-  if (target.simt)
-    return;
-  SmallVector<Dim> strides(space.dims.size(), space.dims[0].like(1));
-  for (size_t d = space.dims.size() - 1; d-- > 0;)
-    strides[d] = strides[d + 1] * space.dims[d + 1];
-  constexpr int64_t ahead = 8, line = 64, far = 1024;
-  int64_t all = representative(space.dims[0] * strides[0]),
-          row = representative(strides[dim]);
-  if (target.l2Bytes == 0 || all * 4 <= target.l2Bytes)
-    return;
-  // Columns of a few rows: the next program's, while this one computes.
-  bool isShort = space.dims[dim].asConstant().value_or(2 * ahead) <= 2 * ahead;
-  // Rows that lie close follow each other in the cache's own fetching. Ours
-  // would take turns with loads that cross lines: 32 x 256 x 100 is 5 to 20 %
-  // faster with it on Zen 5, and 20 to 30 % slower on Zen 4.
-  if (row * 4 < far)
-    return;
-  if (isShort ? current + 1 != levels.size() : current == levels.size())
-    return;
-  Value at = e.add(laneStart,
-                   isShort ? e.constant(lanes) : e.size(strides[dim] * ahead));
-  unsigned next = 0;
-  for (unsigned d = 0; d < space.dims.size(); ++d) {
-    if (d == lane)
-      continue;
-    Value index = isReduced(d) ? indices.lookup(d) : kept[next++];
-    at = e.add(at, e.mul(index, e.size(strides[d])));
-  }
-  for (BlockArgument argument : kernel.getBody().getArguments()) {
-    if (ts::dimsOf(argument) != space.dims)
-      continue;
-    int64_t bytes = ts::elementBytes(ts::elementTypeOf(argument));
-    for (int64_t i = 0; i < lanes; i += line / bytes)
-      tile::PrefetchOp::create(b, e.location, e.inputBuffer(argument),
-                               e.add(at, e.constant(i)), isShort ? 2 : 3);
-  }
-}
-
-void ReduceBuilder::fetchRow(Fetch fetch) {
-  if (rowOperands.empty())
-    return;
-  Dim size = Dim::constant(kernel.getContext(), fetch.rows);
-  for (int64_t d : space.reduced)
-    size = size * space.dims[d];
-  Value from = e.add(thisRow, e.add(e.size(size), position));
-  constexpr int64_t line = 64;
-  for (BlockArgument argument : rowOperands) {
-    int64_t bytes = ts::elementBytes(ts::elementTypeOf(argument));
-    for (int64_t at = 0; at < lanes; at += line / bytes)
-      tile::PrefetchOp::create(b, e.location, e.inputBuffer(argument),
-                               e.add(from, e.constant(at)), fetch.locality);
-  }
-}
-
 FailureOr<Coord> ReduceBuilder::keptCoord(Type type) {
   SmallVector<Dim> dims = ts::dimsOf(type);
   SmallVector<LaneIndex> known;
@@ -260,10 +190,11 @@ FailureOr<Coord> ReduceBuilder::keptCoord(Type type) {
   for (unsigned d = 0; d < space.dims.size(); ++d) {
     if (isReduced(d))
       continue;
-    if (across) {
+    if (across || columns) {
       known.push_back(keptLanes[next++]);
       coord.lanes = lanes;
       coord.valid = laneValid;
+      coord.mask = leads;
     } else if (d == lane) {
       known.push_back({laneStart, 1, {}, lanes});
       coord.lanes = lanes;
@@ -324,8 +255,16 @@ LogicalResult ReduceBuilder::storeResults() {
           Value result = e.emit(value, at);
           if (!result)
             return failure();
+          Coord to = at;
+          if (across)
+            to.valid = laneValid;
+          to.mask =
+              inTiles && inRows
+                  ? Value(arith::AndIOp::create(b, e.location, inTiles, inRows))
+              : inTiles ? inTiles
+                        : inRows;
           e.store(e.widen(result, lanes), e.outputBuffer(i), value.getType(),
-                  at, stream);
+                  to, stream);
         }
         return SmallVector<Value>();
       });
@@ -344,7 +283,7 @@ bool ReduceBuilder::holdsColumns() {
   for (BlockArgument argument : kernel.getBody().getArguments())
     if (isFull(argument))
       held +=
-          across
+          across || columns
               ? 1
               : access / std::min<int64_t>(
                              4, ts::elementBytes(ts::elementTypeOf(argument)));
@@ -352,6 +291,8 @@ bool ReduceBuilder::holdsColumns() {
   for (int64_t d : space.reduced)
     rows = rows * space.dims[d];
   std::optional<int64_t> known = rows.asConstant();
+  if (columns)
+    return held > 0 && rowsOfThread() * held <= kMostHeldRows;
   return held > 0 && known && *known * held <= (across ? most / 4 : most);
 }
 
@@ -504,6 +445,8 @@ void ReduceBuilder::turnTo(Value program) {
     if (!isReduced(d) && d != lane)
       around.push_back(space.dims[d]);
   Value outer = program;
+  if (columns)
+    return turnToTiles(program);
   if (across) {
     SmallVector<Dim> dims;
     for (unsigned d = 0; d < space.dims.size(); ++d)
@@ -511,9 +454,19 @@ void ReduceBuilder::turnTo(Value program) {
         dims.push_back(space.dims[d]);
     Dim columns = product(kernel.getContext(), dims);
     laneStart = e.mul(program, e.constant(lanes));
-    keptLanes = e.split({laneStart, 1, {}, lanes}, dims, lanes);
-    if (int64_t known = columns.knownDivisor(); !known || known % lanes)
+    LaneIndex places{laneStart, 1, {}, lanes};
+    if (int64_t known = columns.knownDivisor(); !known || known % lanes) {
       laneValid = e.sub(e.size(columns), laneStart);
+      // Behind the end the last again, so that no read waits for a branch.
+      Value last = vector::BroadcastOp::create(
+          b, e.location, VectorType::get(lanes, b.getIndexType()),
+          e.sub(e.size(columns), e.constant(1)));
+      places = {{},
+                0,
+                arith::MinUIOp::create(b, e.location,
+                                       e.lanePositions(places, lanes), last)};
+    }
+    keptLanes = e.split(places, dims, lanes);
     return;
   }
   if (!rowForm) {
@@ -582,6 +535,8 @@ LogicalResult ReduceBuilder::heldRows(Value begin, Value total) {
 }
 
 LogicalResult ReduceBuilder::build() {
+  if (columns)
+    shared = columnDims(space);
   Value id = tile::ProgramIdOp::create(b, e.location);
   if (clusterSize > 1) {
     part = e.rem(id, e.constant(clusterSize));
@@ -658,6 +613,8 @@ LogicalResult buildReduce(BuildContext &context) {
   auto config = configOf<config::ReduceConfig>(context);
   if (failed(config))
     return failure();
+  if (config->columns && !columnDims(*space))
+    return context.kernel->emitOpError("has no columns of known sizes");
   return ReduceBuilder(context, *config, *copy, *space).build();
 }
 

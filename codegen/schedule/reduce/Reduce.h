@@ -51,6 +51,29 @@ int64_t rowsOfGroup(ts::KernelOp kernel, const Space &space, int64_t lanes,
 /// Bytes of scratch beside what is kept of rows.
 int64_t scratchOfGroups(ts::KernelOp kernel);
 
+/// A space whose reduced dims lie between kept ones: those before, they, and
+/// those behind, of which columns lie beside each other.
+struct ColumnDims {
+  llvm::SmallVector<ts::Dim> outer, rows, inner;
+  int64_t length = 0, beside = 0; ///< elements of `rows`, of `inner`
+};
+/// Nothing where kept dims lie between the reduced ones, no dims lie behind
+/// them, or their sizes are no numbers.
+std::optional<ColumnDims> columnDims(const Space &space);
+
+/// Rows that a thread of such columns holds at most.
+constexpr int64_t kMostHeldRows = 16;
+
+/// Shared memory of programs of `lanes` lanes, `threads` a column.
+int64_t sharedBytes(ts::KernelOp kernel, int64_t lanes, int64_t threads);
+
+/// Of a GPU's kernel of columns, without composites: sets the fields of
+/// ReduceShared.cpp and the grid where that form takes less time than the one
+/// that `config` has (ReduceSharedChoose.cpp).
+void shareColumnsInBlock(ts::KernelOp kernel, const Space &space,
+                         const TargetDesc &target, config::ReduceConfig &config,
+                         ts::Dim &grid);
+
 /// The dim whose rows the programs of a cluster share: the longest reduced one,
 /// of which there is one at least.
 unsigned sharedDim(const Space &space);
@@ -99,7 +122,9 @@ public:
                             : laneDim(this->space)),
         first(target.simt ? lane : firstOfRun(kernel, this->space, target)),
         length(target.simt ? this->space.dims[lane]
-                           : sizeOfRun(this->space, first)) {}
+                           : sizeOfRun(this->space, first)),
+        columns(config.columns), columnThreads(config.columnThreads),
+        tiles(config.tiles) {}
 
   llvm::LogicalResult build();
 
@@ -147,6 +172,23 @@ private:
   std::pair<mlir::Value, mlir::Value> ownRows(unsigned dim);
   /// A reduction's tile over the whole column, of those of the cluster.
   mlir::Value acrossCluster(mlir::Operation *reduction, mlir::Value tile);
+  // Columns that threads share out (ReduceShared.cpp).
+  void turnToTiles(mlir::Value program);
+  int64_t rowsOfThread() const;
+  /// Where each thread's row number `step` is; `isCut`: some have none.
+  Coord stepAt(mlir::Value step, bool isCut);
+  llvm::FailureOr<llvm::SmallVector<mlir::Value>>
+  forSteps(mlir::ValueRange carried, TileFn body);
+  struct Best {
+    mlir::Value value, index;
+  };
+  /// The better of two elements, of equal ones the first (or last).
+  Best better(ts::ArgReduceOp op, Best a, Best x);
+  /// What the threads of a column have, combined: all of them have it.
+  llvm::SmallVector<mlir::Value>
+  ofAllThreads(llvm::ArrayRef<mlir::Operation *> reductions,
+               llvm::ArrayRef<mlir::Value> own);
+
   /// Stores a result of the columns: one program of a cluster does.
   void storeColumns(mlir::Value tile, unsigned result, const Coord &coord);
   /// On a GPU: `rows` rows from `begin` on, of `total`, each one tile; all are
@@ -240,6 +282,15 @@ private:
   bool across;          ///< columns of all kept dims are lanes
   unsigned lane, first; ///< of the dims that are one run
   ts::Dim length;       ///< of the run
+
+  // Columns that threads share out: how many beside each other in a tile, by
+  // how many threads each, in how many tiles.
+  int64_t columns, columnThreads, tiles;
+  std::optional<ColumnDims> shared;
+  mlir::Value thread, rowOfThread; ///< a number a lane
+  mlir::Value inTiles, inRows;     ///< lanes that have a column, a row; or null
+  mlir::Value leads;               ///< lanes that store results of columns
+  llvm::SmallVector<Coord> heldSteps;
 
   // Reductions by level: one more than the deepest that they depend on.
   llvm::SmallVector<llvm::SmallVector<mlir::Operation *>> levels;

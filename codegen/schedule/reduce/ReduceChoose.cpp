@@ -80,8 +80,7 @@ static int64_t elementsOfThread(ts::KernelOp kernel, int64_t lanes) {
   for (BlockArgument argument : kernel.getBody().getArguments())
     bytes = std::max(bytes, ts::elementBytes(ts::elementTypeOf(argument)));
   int64_t width = lower::accessWidth(lower::kAccessBytes / bytes, lanes);
-  int64_t threads =
-      lower::threadsOfRow(lower::kMostBlockThreads, lanes, width);
+  int64_t threads = lower::threadsOfRow(lower::kMostBlockThreads, lanes, width);
   return lanes / lower::threadsThatDivide(threads, lanes, width);
 }
 
@@ -142,7 +141,7 @@ static Sharing shareColumns(ts::KernelOp kernel, const Space &space,
   llvm::for_each(kernel.getResults(), see);
   constexpr int64_t access = 16, warp = 32, blockThreads = 512, blocks = 8,
                     threadsAtOnce = 128 * blockThreads, leastRows = 32;
-  constexpr int64_t mostCtas = blocks * blockThreads / warp;
+  constexpr int64_t mostPrograms = blocks * blockThreads / warp;
   // Of a thread: what all threads of a block leave, and once more those of one
   // program, fits in shared memory, and the sums fit the registers.
   constexpr int64_t mostCombined = 64;
@@ -159,7 +158,7 @@ static Sharing shareColumns(ts::KernelOp kernel, const Space &space,
       others *= std::max<int64_t>(1, representative(space.dims[d]));
   int64_t least =
       std::max<int64_t>(leastShared, llvm::divideCeil(leastRows, others));
-  while (clusterSize < mostCtas &&
+  while (clusterSize < mostPrograms &&
          columns * clusterSize < threadsAtOnce * width &&
          rows >= 2 * clusterSize * least)
     clusterSize *= 2;
@@ -225,7 +224,7 @@ static int64_t readsOfRow(ts::KernelOp kernel, const Space &space) {
 static Sharing shareRow(ts::KernelOp kernel, const Space &space, int64_t rows,
                         unsigned lane, const TargetDesc &target) {
   constexpr Sharing none = {1, 0};
-  constexpr int64_t leastRow = 16384, leastTile = 4096, mostCtas = 8;
+  constexpr int64_t leastRow = 16384, leastTile = 4096, mostPrograms = 8;
   unsigned shared = sharedDim(space);
   int64_t turns = 1; // of a loop around the shared dim
   for (int64_t d : space.reduced) {
@@ -281,7 +280,7 @@ static Sharing shareRow(ts::KernelOp kernel, const Space &space, int64_t rows,
            (clusterSize > 1 ? waits * reads : 0);
   };
   int64_t clusterSize = 1;
-  for (int64_t more = 2; more <= mostCtas; more *= 2)
+  for (int64_t more = 2; more <= mostPrograms; more *= 2)
     if (row / more >= leastTile && length >= more &&
         cost(more) < cost(clusterSize))
       clusterSize = more;
@@ -441,6 +440,9 @@ LogicalResult chooseReduce(ts::KernelOp kernel, const TargetDesc &target,
   if (across) {
     rowForm = false;
     lanes = 128;
+    // Neighbouring threads have neighbouring columns: what they store together
+    // is in few sectors.
+    config.access = 1;
   }
   Dim kept = one, row = one;
   for (auto [d, dim] : llvm::enumerate(space->dims)) {
@@ -481,7 +483,6 @@ LogicalResult chooseReduce(ts::KernelOp kernel, const TargetDesc &target,
   config.group = group;
   config.clusterSize = clusterSize;
   config.across = across;
-  schedule.parameters = config::print(config);
   if (across) {
     run = one;
     for (auto [d, dim] : llvm::enumerate(space->dims))
@@ -491,6 +492,10 @@ LogicalResult chooseReduce(ts::KernelOp kernel, const TargetDesc &target,
   }
   schedule.grid = rowForm ? kept.ceilDiv(one.like(rows)) * clusterSize
                           : kept * run.ceilDiv(run.like(lanes)) * clusterSize;
+  if (target.simt && !across)
+    shareColumnsInBlock(*copy, *space, target, config, schedule.grid);
+  rowForm = config.rowForm, group = config.group;
+  schedule.parameters = config::print(config);
   // A row takes a tile at least.
   Dim elements = rowForm ? row.max(one * lanes) : row * lanes;
   schedule.grain = grainOf(32000, elements * (rows * (1 + flops / 8)));

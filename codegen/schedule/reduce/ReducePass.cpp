@@ -132,7 +132,7 @@ LogicalResult ReduceBuilder::run(unsigned pass, ArrayRef<Fetch> fetches,
           return failure();
         SmallVector<Value> next;
         unsigned k = 0;
-        Value inside = valid ? e.laneMask(lanes, valid) : Value();
+        Value inside = valid ? e.laneMask(lanes, valid) : inRows;
         for (Fetch fetch : fetches)
           fetchRow(fetch);
         for (Operation *op : reductions) {
@@ -150,9 +150,13 @@ LogicalResult ReduceBuilder::run(unsigned pass, ArrayRef<Fetch> fetches,
             const LaneIndex &index = at.dims[arg.getDim()];
             Type scalar = indexType(op);
             auto type = VectorType::get(lanes, scalar);
-            Value here = vector::BroadcastOp::create(
-                b, loc, type,
-                arith::IndexCastOp::create(b, loc, scalar, index.start));
+            Value here;
+            if (index.perLane)
+              here = arith::IndexCastOp::create(b, loc, type, index.perLane);
+            else
+              here = vector::BroadcastOp::create(
+                  b, loc, type,
+                  arith::IndexCastOp::create(b, loc, scalar, index.start));
             if (index.step) {
               SmallVector<Attribute> numbers;
               for (int64_t lane = 0; lane < lanes; ++lane)
@@ -205,6 +209,8 @@ LogicalResult ReduceBuilder::run(unsigned pass, ArrayRef<Fetch> fetches,
       inSteps ? JoinFn(join) : JoinFn());
   if (failed(results))
     return failure();
+  if (columns)
+    results = ofAllThreads(reductions, *results);
 
   unsigned k = 0;
   for (Operation *op : reductions) {

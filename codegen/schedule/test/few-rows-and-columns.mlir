@@ -4,8 +4,8 @@
 module attributes {ts.files = ["few"], ts.symbols = []} {
   // Few columns, each as a row.
   // CHECK: kind = "reduce"{{.*}}lanes = 128{{.*}}row = 1
-  // Neighbouring kept dims are one, shared by the programs of clusters.
-  // CHECK: kind = "reduce"{{.*}}cluster_size = 32{{.*}}lanes = 256{{.*}}row = 0
+  // Neighbouring kept dims are one, whose columns the threads of CTAs share.
+  // CHECK: kind = "reduce"{{.*}}column_threads = {{.*}}columns = 32 : i64{{.*}}row = 0
   // A few long rows, a tile each for the programs of a cluster.
   // CHECK: kind = "reduce"{{.*}}cluster_size = 7{{.*}}lanes = 14336{{.*}}row = 1
   func.func @main(%x: tensor<94x2xf16>, %y: tensor<1129x4144x7xbf16>, %z: tensor<17x100352xf16>)

@@ -1,7 +1,7 @@
 // RUN: knapper-opt %s --form-kernels | knapper-translate --kernels-to-tile --isa=sm_90a | FileCheck %s
 
-!b = tensor<4096x200xbf16>
-!c = tensor<200xbf16>
+!b = tensor<16384x256xbf16>
+!c = tensor<256xbf16>
 
 // One number a column: an access of 16 bytes of each row a thread.
 // CHECK-LABEL: tile.func @kernel0_0

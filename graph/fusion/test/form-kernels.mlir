@@ -235,3 +235,43 @@ func.func @transposed_convolution(%x: tensor<8x32x32x3xf32>, %w: tensor<3x3x3x32
   %1 = ts.transpose %0 [3, 1, 2, 0] : tensor<8x30x30x32xf32>
   return %1 : tensor<32x30x30x8xf32>
 }
+
+// -----
+
+// What a kernel of its own makes of constants is made when they are packed,
+// however little it is made of.
+// CHECK-LABEL: @constant_scatter
+// CHECK: ts.scatter_nd
+// CHECK-NOT: ts.scatter_nd
+// CHECK: ts.kernel pointwise (%{{.*}} = %arg0 : tensor<20000xi64>, %{{.*}} = %{{.*}} : tensor<20000xi64>)
+// CHECK-NOT: ts.kernel
+func.func @constant_scatter(%x: tensor<20000xi64>) -> tensor<20000xi64> {
+  %z = ts.constant dense<0> : tensor<i64>
+  %zeros = ts.broadcast %z [] : tensor<i64> to tensor<20000xi64>
+  %i = ts.iota 0 : tensor<10000xi64>
+  %two = ts.constant dense<2> : tensor<i64>
+  %twos = ts.broadcast %two [] : tensor<i64> to tensor<10000xi64>
+  %at = ts.mul %i, %twos : tensor<10000xi64>
+  %column = ts.reshape %at : tensor<10000xi64> to tensor<10000x1xi64>
+  %made = ts.scatter_nd %zeros, %column, %i : tensor<20000xi64>, tensor<10000x1xi64>, tensor<10000xi64>
+  %r = ts.add %x, %made : tensor<20000xi64>
+  return %r : tensor<20000xi64>
+}
+
+// -----
+
+// What was rounded is stored as it is; who reads it widens it.
+// CHECK-LABEL: @store_narrow
+// CHECK: %[[D:.*]] = ts.kernel matmul {{.*}} -> tensor<?x512xbf16, {{.*}}> {
+// CHECK: ts.yield {{.*}}bf16
+// CHECK: ts.kernel reduce (%[[A:.*]] = %[[D]] : tensor<?x512xbf16
+// CHECK-NEXT: ts.convert %[[A]] {{.*}} to tensor<?x512xf32
+func.func @store_narrow(%x: tensor<?x512xbf16, #ts.dims<"n", 512>>, %w: tensor<512x512xbf16>) -> tensor<?x512xf32, #ts.dims<"n", 512>> {
+  %0 = ts.dot %x, %w batch [] x [] contract [1] x [0] {result_type = f32} : tensor<?x512xbf16, #ts.dims<"n", 512>>, tensor<512x512xbf16>
+  %1 = ts.convert %0 : tensor<?x512xf32, #ts.dims<"n", 512>> to tensor<?x512xbf16, #ts.dims<"n", 512>>
+  %2 = ts.convert %1 : tensor<?x512xbf16, #ts.dims<"n", 512>> to tensor<?x512xf32, #ts.dims<"n", 512>>
+  %3 = ts.reduce add %2 [0] : tensor<?x512xf32, #ts.dims<"n", 512>>
+  %4 = ts.broadcast %3 [1] : tensor<512xf32> to tensor<?x512xf32, #ts.dims<"n", 512>>
+  %5 = ts.sub %2, %4 : tensor<?x512xf32, #ts.dims<"n", 512>>
+  return %5 : tensor<?x512xf32, #ts.dims<"n", 512>>
+}

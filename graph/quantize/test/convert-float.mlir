@@ -92,3 +92,34 @@ func.func @before(%x: tensor<8x4xf32>, %w: tensor<4x16xf32>) -> (tensor<8x4xf32>
   %3 = ts.dot %2, %w batch [] x [] contract [1] x [0] : tensor<4x4xf32>, tensor<4x16xf32>
   return %1, %3 : tensor<8x4xf32>, tensor<4x16xf32>
 }
+
+!image = tensor<?x8x16xf32, #ts.dims<"b", 8, 16>>
+!row = tensor<?xf32, #ts.dims<"b">>
+
+// A norm over groups, written out: what both its statistics and its result are
+// of is rounded once. The sum over an input is of what the caller gave.
+// CHECK-LABEL: @written_norm
+// CHECK: %[[P:.*]] = ts.dot {{.*}}result_type = f32
+// CHECK: %[[R:.*]] = ts.convert %[[P]] {{.*}}bf16
+// CHECK: %[[X:.*]] = ts.convert %[[R]] {{.*}} to tensor<?x8x16xf32
+// CHECK: ts.reduce  add %[[X]]
+// CHECK: ts.sub %[[X]]
+// CHECK: ts.reduce  add %arg0
+func.func @written_norm(%x: !image) -> (!image, !row) {
+  %w = ts.weight <0, 0, 1024, "w"> : tensor<16x16xf32>
+  %n = ts.constant dense<7.8125e-3> : tensor<f32>
+  %0 = ts.dot %x, %w batch [] x [] contract [2] x [0] : !image, tensor<16x16xf32>
+  %1 = ts.reduce add %0 [1, 2] : !image
+  %2 = ts.broadcast %n [] : tensor<f32> to !row
+  %3 = ts.mul %1, %2 : !row
+  %4 = ts.broadcast %3 [0] : !row to !image
+  %5 = ts.sub %0, %4 : !image
+  %6 = ts.mul %5, %5 : !image
+  %7 = ts.reduce add %6 [1, 2] : !image
+  %8 = ts.mul %7, %2 : !row
+  %9 = ts.rsqrt %8 : !row
+  %10 = ts.broadcast %9 [0] : !row to !image
+  %11 = ts.mul %5, %10 : !image
+  %12 = ts.reduce add %x [1, 2] : !image
+  return %11, %12 : !image, !row
+}

@@ -248,3 +248,23 @@ func.func @lines_of_one(%x: tensor<5x1x3xf32>) -> (tensor<5x1x3xf32>, tensor<5x1
   %1 = ts.scan add %x dim 1 {exclusive = true} : tensor<5x1x3xf32>
   return %0, %1 : tensor<5x1x3xf32>, tensor<5x1x3xf32>
 }
+
+// Updates at a grid of places never meet; at places that count down into the
+// negative, or that the data names, they may.
+// CHECK-LABEL: @scatter_grid
+// CHECK: ts.scatter_nd %arg0, {{.*}} {ts.unique_indices}
+// CHECK: ts.scatter_nd %arg0
+// CHECK-NOT: ts.unique_indices
+// CHECK: return
+func.func @scatter_grid(%x: tensor<?x7xf32, #ts.dims<"n", 7>>, %u: tensor<?x7xf32, #ts.dims<"n", 7>>,
+    %i: tensor<?x7x1xi64, #ts.dims<"n", 7, 1>>) -> (tensor<?x7xf32, #ts.dims<"n", 7>>, tensor<?x7xf32, #ts.dims<"n", 7>>) {
+  %n = ts.iota 0 : tensor<?xi64, #ts.dims<"n">>
+  %m = ts.iota 0 : tensor<7xi64>
+  %row = ts.broadcast %n [0] : tensor<?xi64, #ts.dims<"n">> to tensor<?x7x1xi64, #ts.dims<"n", 7, 1>>
+  %column = ts.broadcast %m [1] : tensor<7xi64> to tensor<?x7x1xi64, #ts.dims<"n", 7, 1>>
+  %grid = ts.concat %row, %column dim 2 : tensor<?x7x1xi64, #ts.dims<"n", 7, 1>>, tensor<?x7x1xi64, #ts.dims<"n", 7, 1>>
+  %0 = ts.scatter_nd %x, %grid, %u : tensor<?x7xf32, #ts.dims<"n", 7>>, tensor<?x7x2xi64, #ts.dims<"n", 7, 2>>, tensor<?x7xf32, #ts.dims<"n", 7>>
+  %half = ts.concat %row, %i dim 2 : tensor<?x7x1xi64, #ts.dims<"n", 7, 1>>, tensor<?x7x1xi64, #ts.dims<"n", 7, 1>>
+  %1 = ts.scatter_nd %x, %half, %u : tensor<?x7xf32, #ts.dims<"n", 7>>, tensor<?x7x2xi64, #ts.dims<"n", 7, 2>>, tensor<?x7xf32, #ts.dims<"n", 7>>
+  return %0, %1 : tensor<?x7xf32, #ts.dims<"n", 7>>, tensor<?x7xf32, #ts.dims<"n", 7>>
+}

@@ -74,9 +74,9 @@ func.func @softmax_long(%x: tensor<512x32768xbf16>) -> tensor<512x32768xbf16> {
 // CHECK-LABEL: .entry kernel6_0(
 // CHECK-COUNT-16: ld.global.nc.v4.b32
 // CHECK: st.global.v4.b32
-func.func @column_sum(%x: tensor<64x16384xf32>) -> tensor<16384xf32> {
-  %0 = ts.reduce add %x [0] : tensor<64x16384xf32>
-  return %0 : tensor<16384xf32>
+func.func @column_sum(%x: tensor<64x262144xf32>) -> tensor<262144xf32> {
+  %0 = ts.reduce add %x [0] : tensor<64x262144xf32>
+  return %0 : tensor<262144xf32>
 }
 
 // A block is turned in shared memory; both ways whole accesses.
@@ -139,7 +139,7 @@ func.func @columns(%x: tensor<16384x16384xf32>) -> tensor<16384xf32> {
 // CHECK-NOT: ld.global
 // CHECK: max.
 // CHECK-COUNT-16: st.global.v4.b32
-func.func @softmax_of_columns(%x: tensor<16x4096xf32>) -> tensor<16x4096xf32> {
-  %0 = ts.softmax %x dim 0 : tensor<16x4096xf32>
-  return %0 : tensor<16x4096xf32>
+func.func @softmax_of_columns(%x: tensor<16x262144xf32>) -> tensor<16x262144xf32> {
+  %0 = ts.softmax %x dim 0 : tensor<16x262144xf32>
+  return %0 : tensor<16x262144xf32>
 }

@@ -1,0 +1,23 @@
+//===- StoreNarrow.h - Kernels store what was rounded as it is ------------===//
+//
+// Where a value is rounded to 16 bits and read as f32 again (graph/quantize/
+// ConvertFloat.h), the kernel that makes it has taken the widening conversion
+// in. It gives the 16 bits instead, and each kernel that reads them widens them:
+//
+//   kernel conv  -> f32 { .. narrow; widen }      kernel conv  -> bf16 { .. narrow }
+//   kernel reduce(%x: f32) { reduce %x }          kernel reduce(%x: bf16) { widen; reduce }
+//
+//===----------------------------------------------------------------------===//
+#pragma once
+
+namespace mlir::func {
+class FuncOp;
+}
+
+namespace knapper::fusion {
+
+/// Of results that kernels alone read, for elementwise work and reductions.
+/// Kernels are formed already.
+void storeNarrow(mlir::func::FuncOp function);
+
+} // namespace knapper::fusion
