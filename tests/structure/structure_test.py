@@ -36,6 +36,13 @@ def is_test(file: str) -> bool:
     return file.endswith("_test.cpp") or file.startswith(("tests/", "bench/"))
 
 
+def test_nothing_that_a_command_wrote_lies_in_the_repository():
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    root = {f for f in listed if "/" not in f and f.endswith((".html", ".json", ".knap", ".onnx", ".npz", ".npy", ".txt", ".log", ".mlir", ".csv"))}
+    assert len(listed) > 1000
+    assert root <= {"CMakeLists.txt", "CMakePresets.json"}, "give the command another folder, or add the file to .gitignore"
+
+
 def test_a_file_name_stands_once():
     places = collections.defaultdict(list)
     for file in sources(".cpp", ".h", ".td", ".def"):
