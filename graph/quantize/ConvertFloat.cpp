@@ -30,6 +30,27 @@ static bool isIntegerSum(Operation *op) {
          });
 }
 
+/// Whether a value is integers turned into floats, as positions that are
+/// multiplied by the frequencies of a rotary embedding: 16 bits hold them up to
+/// 256 (bf16) or 2,048 (f16) alone.
+static bool isOfIntegers(Value value) {
+  while (Operation *op = value.getDefiningOp()) {
+    if (auto convert = dyn_cast<ConvertOp>(op))
+      if (isa<IntegerType>(elementTypeOf(convert.getInput())))
+        return !elementTypeOf(convert.getInput()).isInteger(1);
+    if (!isa<ConvertOp, ReshapeOp, TransposeOp, SliceOp, BroadcastOp,
+             DimCastOp>(op))
+      return false;
+    value = op->getOperand(0);
+  }
+  return false;
+}
+
+/// A product with such a factor.
+static bool multipliesIntegers(Operation *op) {
+  return isa<DotOp>(op) && llvm::any_of(op->getOperands(), isOfIntegers);
+}
+
 /// narrow(movement(x)) to movement(narrow(x)), until it meets what widened x or
 /// computed it.
 static LogicalResult narrowBeforeMovement(ConvertOp op,
@@ -172,7 +193,7 @@ LogicalResult knapper::convertFloat(func::FuncOp function, FloatType type) {
   Converter converter{type, {}};
   SmallVector<Operation *> ops;
   function.walk([&](Operation *op) {
-    if (readsStored(op) && !isIntegerSum(op))
+    if (readsStored(op) && !isIntegerSum(op) && !multipliesIntegers(op))
       ops.push_back(op);
   });
   for (Operation *op : ops)

@@ -13,6 +13,8 @@
 //     into a product    value: one copy is stored (the residual stream); so is
 //                       what a norm without an op, as a group norm, reads twice
 //   sums of integers    conv that goes to an integer type at once stays float32
+//   products with       positions, which 16 bits do not hold: stay float32
+//     integers
 //   inputs, results     of the function stay float32
 //   other float types   are left alone
 //

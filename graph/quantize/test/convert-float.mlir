@@ -123,3 +123,17 @@ func.func @written_norm(%x: !image) -> (!image, !row) {
   %12 = ts.reduce add %x [1, 2] : !image
   return %11, %12 : !image, !row
 }
+
+!angles = tensor<?x4xf32, #ts.dims<"s", 4>>
+
+// Angles of a rotary embedding: bf16 holds no position beyond 256.
+// CHECK-LABEL: @positions
+// CHECK: ts.dot {{.*}} tensor<?x1xf32
+// HALF-LABEL: @positions
+// HALF: ts.dot {{.*}} tensor<?x1xf32
+func.func @positions(%p: tensor<?x1xi64, #ts.dims<"s", 1>>) -> !angles {
+  %f = ts.weight <0, 0, 16, "f"> : tensor<1x4xf32>
+  %0 = ts.convert %p : tensor<?x1xi64, #ts.dims<"s", 1>> to tensor<?x1xf32, #ts.dims<"s", 1>>
+  %1 = ts.dot %0, %f batch [] x [] contract [1] x [0] : tensor<?x1xf32, #ts.dims<"s", 1>>, tensor<1x4xf32>
+  return %1 : !angles
+}
