@@ -296,6 +296,10 @@ LogicalResult ScanBuilder::buildLines() {
       b, loc, splat(first),
       arith::ConstantOp::create(
           b, loc, DenseElementsAttr::get(type, ArrayRef<int64_t>(numbers))));
+  // Behind the end the last line again, so that no read waits for a branch.
+  if (lines.knownDivisor() % lanes)
+    line = arith::MinUIOp::create(b, loc, line,
+                                  splat(e.sub(e.size(lines), e.constant(1))));
   Value count = splat(e.size(inner));
   LaneIndex outside{{}, 0, arith::DivUIOp::create(b, loc, line, count)};
   LaneIndex inside{{}, 0, arith::RemUIOp::create(b, loc, line, count)};
@@ -328,7 +332,10 @@ ScanBuilder::walkSteps(llvm::function_ref<Coord(Value step)> coordAt) {
       SmallVector<Coord> places;
       for (int64_t j = 0; j < count; ++j) {
         places.push_back(stepAt(e.add(i, e.constant(j))));
-        values.push_back(read(places.back(), lanes));
+        Coord from = places.back();
+        if (config.form == ScanForm::lines)
+          from.valid = {};
+        values.push_back(read(from, lanes));
         if (!values.back())
           return failure();
       }

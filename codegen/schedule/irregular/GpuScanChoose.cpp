@@ -306,11 +306,14 @@ LogicalResult chooseGpuScan(ts::KernelOp kernel, const TargetDesc &target,
         narrowSeconds(target, *traffic) < seconds &&
         narrowInstead(schedule, config, op, *traffic, *columns, target))
       clusterSize = 1;
+    // (Few lines of one tile have a program each at once.)
     Dim before = one;
     for (Dim dim : ArrayRef<Dim>(dims).take_front(op.getDim()))
       before = before * dim;
     if (std::optional<int64_t> columns = inner.asConstant();
         strided && number && columns && *columns < fewLines &&
+        !(config.form == ScanForm::row && *number <= config.lanes &&
+          representative(others) <= 2 * int64_t(target.cores)) &&
         wholeLinesInstead(schedule, config, before, *number, *columns, target))
       clusterSize = 1;
   }

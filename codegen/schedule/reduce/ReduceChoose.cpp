@@ -441,8 +441,18 @@ LogicalResult chooseReduce(ts::KernelOp kernel, const TargetDesc &target,
     rowForm = false;
     lanes = 128;
     // Neighbouring threads have neighbouring columns: what they store together
-    // is in few sectors.
+    // is in few sectors. Of many short ones each thread has several.
+    constexpr int64_t elements = 16, programsOfCore = 16;
     config.access = 1;
+    config.threads = lanes;
+    int64_t columns = 1, length = 1;
+    for (auto [d, dim] : llvm::enumerate(space->dims))
+      (llvm::is_contained(space->reduced, static_cast<int64_t>(d)) ? length
+                                                                   : columns) *=
+          std::max<int64_t>(1, representative(dim));
+    while (2 * length * (lanes / config.threads) <= elements &&
+           columns >= 2 * lanes * programsOfCore * int64_t(target.cores))
+      lanes *= 2;
   }
   Dim kept = one, row = one;
   for (auto [d, dim] : llvm::enumerate(space->dims)) {
@@ -471,7 +481,7 @@ LogicalResult chooseReduce(ts::KernelOp kernel, const TargetDesc &target,
       group = 1;
     rows = group;
   }
-  int64_t threads = 0;
+  int64_t threads = config.threads;
   if (target.simt && rowForm && !isArg && space->reduced.size() == 1 &&
       run.isConstant(lanes) && clusterSize == 1 && space->dims == given->dims)
     std::tie(rows, threads) = rowsHeld(kernel, *space, kept, lanes, target);

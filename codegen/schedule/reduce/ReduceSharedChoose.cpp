@@ -142,6 +142,13 @@ struct Tiling {
 };
 } // namespace
 
+/// Whether threads read their rows once.
+static bool holds(const ColumnWork &work, const Tiling &tiling) {
+  int64_t steps = llvm::divideCeil(work.length, tiling.columnThreads);
+  return work.readsAgain() && !work.isArg &&
+         steps * work.operands <= kMostHeldRows;
+}
+
 static double secondsOf(const ColumnWork &work, const Tiling &tiling,
                         double programs, const TargetDesc &target) {
   constexpr double read = 0.6e-6, meet = 0.4e-6, word = 20e-9;
@@ -152,8 +159,7 @@ static double secondsOf(const ColumnWork &work, const Tiling &tiling,
   constexpr int64_t threadsOfCore = 1024, atOnce = 8;
   double perCore = 80 * target.clock;
   int64_t steps = llvm::divideCeil(work.length, tiling.columnThreads);
-  bool held = work.readsAgain() && !work.isArg &&
-              steps * work.operands <= kMostHeldRows;
+  bool held = holds(work, tiling);
   int64_t resident = std::max<int64_t>(1, threadsOfCore / tiling.threads);
   double waves = std::ceil(programs / double(target.cores * resident));
   double latency =
@@ -223,6 +229,11 @@ void shareColumnsInBlock(ts::KernelOp kernel, const Space &space,
           llvm::alignTo(columns * tiling.columnThreads * tiling.tiles, warp));
       if (sharedBytes(kernel, tiling.threads, tiling.columnThreads) >
           mostShared)
+        continue;
+      // (The assembler unrolls the loops of several passes.)
+      constexpr int64_t mostOfLoops = 512;
+      if (tiling.threads > mostOfLoops && work.passes > 1 &&
+          !holds(work, tiling))
         continue;
       double programs = std::ceil(others * blocks / tiling.tiles);
       double seconds = secondsOf(work, tiling, programs, target);
