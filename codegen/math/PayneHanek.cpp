@@ -1,8 +1,9 @@
-// Reduction by pi/2 of huge arguments, in integers: of the product of
-// the argument's mantissa M with 2/pi only the bits from weight 2 down to some
-// 2^-62 (f64: 2^-126) matter, so only a window of the bits of 2/pi does, whose
-// position follows from the argument's exponent. Each lane slides its own
-// window.
+// Reduction by pi/2 of huge arguments, in integers (Payne and Hanek 1983).
+//
+// The mantissa M of the argument is multiplied by 2/pi. Of the product only the
+// bits from weight 2 down to some 2^-62 (f64: 2^-126) matter, and they come
+// from a window of the bits of 2/pi. The argument's exponent says where the
+// window begins; each lane has a window of its own.
 
 #include "codegen/math/Functions.h"
 

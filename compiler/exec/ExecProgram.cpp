@@ -4,6 +4,7 @@
 #include "graph/fusion/Constants.h"
 #include "graph/fusion/Cost.h"
 #include "graph/memory/InPlace.h"
+#include "ir/config/LaunchConfig.h"
 #include "ir/tensor/IndexLimit.h"
 #include "ir/tensor/SignatureMarks.h"
 #include "ir/tensor/Update.h"
@@ -330,8 +331,8 @@ LogicalResult ExecBuilder::addLaunch(ts::KernelOp kernel) {
       for (int64_t size : from.box)
         map->box.push_back(static_cast<uint32_t>(size));
       map->swizzle = static_cast<uint32_t>(from.swizzle);
-      map->tf32 =
-          map->dtype == fb::DType::f32 && schedule.parameters.contains("tf32");
+      map->tf32 = map->dtype == fb::DType::f32 &&
+                  config::LaunchConfig::of(schedule.parameters).tf32;
       choice->maps.push_back(std::move(map));
     }
     launch.choices.push_back(std::move(choice));

@@ -108,6 +108,35 @@ Status Resume::checkKernels() {
   return success();
 }
 
+/// Whether one of `chosen` has the same kind and the same settings.
+static bool isKnown(const Schedule &schedule, ArrayRef<Schedule> chosen) {
+  return llvm::any_of(chosen, [&](const Schedule &other) {
+    return other.kind == schedule.kind &&
+           llvm::equal(other.parameters, schedule.parameters,
+                       [](const auto &a, const auto &b) {
+                         return a.first == b.first &&
+                                (a.second > 0 ? b.second > 0 : b.second >= 0);
+                       });
+  });
+}
+
+/// ": 'reduce' has no setting 'parts'" for the first setting of a schedule that
+/// none of its kind has: of a dump that another version wrote. Else nothing.
+static std::string strangerIn(const Schedule &schedule,
+                              ArrayRef<Schedule> chosen) {
+  for (const auto &[key, value] : schedule.parameters) {
+    bool sameKind = false, found = false;
+    for (const Schedule &other : chosen)
+      if (other.kind == schedule.kind) {
+        sameKind = true;
+        found |= other.parameters.contains(key);
+      }
+    if (sameKind && !found)
+      return cat(": '", schedule.kind, "' has no setting '", key, "' here");
+  }
+  return {};
+}
+
 Status Resume::readSchedules() {
   collectKernels(state);
   std::vector<UniqueKernel> &kernels = state.kernels.kernels;
@@ -130,20 +159,11 @@ Status Resume::readSchedules() {
     SmallVector<Schedule> read;
     for (Attribute attribute : kernel.getSchedulesAttr()) {
       std::optional<Schedule> schedule = scheduleOf(attribute);
-      bool known = schedule && succeeded(chosen) &&
-                   llvm::any_of(*chosen, [&](const Schedule &other) {
-                     return other.kind == schedule->kind &&
-                            llvm::equal(other.parameters, schedule->parameters,
-                                        [](const auto &a, const auto &b) {
-                                          return a.first == b.first &&
-                                                 (a.second > 0 ? b.second > 0
-                                                               : b.second >= 0);
-                                        });
-                   });
-      if (!known) {
-        status = refuse(cat("kernel ", name,
-                            " has a schedule that its hero "
-                            "does not know"));
+      if (!schedule || failed(chosen) || !isKnown(*schedule, *chosen)) {
+        status = refuse(
+            cat("kernel ", name, " has a schedule that its hero does not know",
+                schedule && succeeded(chosen) ? strangerIn(*schedule, *chosen)
+                                              : std::string()));
         return;
       }
       read.push_back(std::move(*schedule));

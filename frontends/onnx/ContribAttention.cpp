@@ -348,12 +348,12 @@ Value appended(Node &n, Value past, Value fresh, Value from, Dim keys) {
       .set("axis", int64_t(2))({past, fresh, from});
 }
 
-LogicalResult importGroupQueryAttention(Node &n) {
+/// Refuses what a GroupQueryAttention asks for that there is not.
+LogicalResult checkGroupQuery(Node &n) {
   if (failed(require(n, {5, 6})))
     return failure();
-  int64_t heads = n.integer("num_heads", 0),
-          keyHeads = n.integer("kv_num_heads", 0);
-  if (ts::rankOf(n[0]) != 3 || heads < 1 || keyHeads < 1)
+  if (ts::rankOf(n[0]) != 3 || n.integer("num_heads", 0) < 1 ||
+      n.integer("kv_num_heads", 0) < 1)
     return n.fail("needs a query [batch, sequence, hidden], num_heads and "
                   "kv_num_heads",
                   "correct them");
@@ -369,7 +369,49 @@ LogicalResult importGroupQueryAttention(Node &n) {
     return n.unsupported("causal 0");
   if (n.has(1) != n.has(2) || n.has(3) != n.has(4))
     return n.fail("keys and values come together", "give both, or neither");
+  return mlir::success();
+}
 
+/// One more key, of zeros: its score is 0, or what the head's sink says.
+/// Returns the mask with it, as numbers.
+Value maskWithSink(Node &n, Value mask, bool causal, Type element,
+                   ArrayRef<Dim> scores, Value &keys, Value &values) {
+  if (causal) {
+    SmallVector<Dim> grid{n.dim(1), n.dim(1), scores[2], scores[3]};
+    Value seen = n.compare(P::le, positions(n, grid, 3), positions(n, grid, 2));
+    mask = !mask ? seen
+           : ts::elementTypeOf(mask).isInteger(1)
+               ? n.binary<ts::AndOp>(mask, seen)
+               : n.select(seen, mask, n.scalarFor(mask, -INFINITY));
+  }
+  if (!mask)
+    return {};
+  if (ts::elementTypeOf(mask).isInteger(1))
+    mask = n.select(mask, n.scalar(0, element), n.scalar(-INFINITY, element));
+  SmallVector<Dim> dims(scores);
+  mask = n.broadcastTo(mask, dims);
+  dims[3] = n.dim(1);
+  Value sink = n.has(11) ? n.broadcastAt(n.convert(n[11], element), {1}, dims)
+                         : n.broadcastTo(n.scalar(0, element), dims);
+  mask = n.make<ts::ConcatOp>(ValueRange{mask, sink}, int64_t(3));
+  auto extended = [&](Value x) -> Value {
+    if (!x)
+      return {};
+    SmallVector<Dim> one = ts::dimsOf(x);
+    one[2] = n.dim(1);
+    Value row = n.broadcastTo(n.scalarFor(x, 0), one);
+    return n.make<ts::ConcatOp>(ValueRange{x, row}, int64_t(2));
+  };
+  keys = extended(keys);
+  values = extended(values);
+  return mask;
+}
+
+LogicalResult importGroupQueryAttention(Node &n) {
+  if (failed(checkGroupQuery(n)))
+    return failure();
+  int64_t heads = n.integer("num_heads", 0),
+          keyHeads = n.integer("kv_num_heads", 0);
   Value query = n[0], key = n[1], value = n[2];
   if (!key) { // [B, S, (N + 2 * KV) * D]
     std::optional<Dim> size =
@@ -457,37 +499,12 @@ LogicalResult importGroupQueryAttention(Node &n) {
   }
   bool smooth = n.integer("smooth_softmax", -1) > 0;
   if (smooth || n.has(11)) {
-    // One more key, of zeros: its score is 0, or what the head's sink says.
-    if (causal) {
-      SmallVector<Dim> grid{n.dim(1), n.dim(1), length, keys};
-      Value seen =
-          n.compare(P::le, positions(n, grid, 3), positions(n, grid, 2));
-      mask = !mask ? seen
-             : ts::elementTypeOf(mask).isInteger(1)
-                 ? n.binary<ts::AndOp>(mask, seen)
-                 : n.select(seen, mask, n.scalarFor(mask, -INFINITY));
-      causal = false;
-    }
+    mask =
+        maskWithSink(n, mask, causal, element,
+                     {batch, n.dim(heads), length, keys}, allKeys, allValues);
     if (!mask)
       return failure();
-    if (ts::elementTypeOf(mask).isInteger(1))
-      mask = n.select(mask, n.scalar(0, element), n.scalar(-INFINITY, element));
-    SmallVector<Dim> dims{batch, n.dim(heads), length, keys};
-    mask = n.broadcastTo(mask, dims);
-    dims[3] = n.dim(1);
-    Value sink = n.has(11) ? n.broadcastAt(n.convert(n[11], element), {1}, dims)
-                           : n.broadcastTo(n.scalar(0, element), dims);
-    mask = n.make<ts::ConcatOp>(ValueRange{mask, sink}, int64_t(3));
-    auto extended = [&](Value x) -> Value {
-      if (!x)
-        return {};
-      SmallVector<Dim> one = ts::dimsOf(x);
-      one[2] = n.dim(1);
-      Value row = n.broadcastTo(n.scalarFor(x, 0), one);
-      return n.make<ts::ConcatOp>(ValueRange{x, row}, int64_t(2));
-    };
-    allKeys = extended(allKeys);
-    allValues = extended(allValues);
+    causal = false;
   }
   return n.out(
       attend(n, query, allKeys, allValues, mask, {}, {}, causal, false)[0]);

@@ -259,6 +259,30 @@ Importer::functionOf(const onnx::NodeProto &node) const {
   return it == functions.end() ? nullptr : it->second;
 }
 
+/// Fails where a node has other inputs than its operator takes.
+static LogicalResult checkInputs(Node &n, const OpRow &row,
+                                 const onnx::NodeProto &node,
+                                 ArrayRef<Value> inputs) {
+  auto given = static_cast<int>(inputs.size());
+  bool complete = given >= row.minInputs &&
+                  (row.maxInputs == anyNumber || given <= row.maxInputs);
+  for (int i = 0; complete && i < row.minInputs; ++i)
+    complete = bool(inputs[i]);
+  // Of any number all are there; where the first may be absent, the row looks.
+  if (complete && row.maxInputs == anyNumber && row.minInputs > 0 &&
+      llvm::is_contained(node.input(), std::string()))
+    return n.fail("an input is absent", "remove the empty input");
+  if (complete)
+    return llvm::success();
+  return n.fail("has " + Twine(given) + " inputs where it takes " +
+                    Twine(row.minInputs) +
+                    (row.maxInputs == anyNumber ? " or more"
+                     : row.maxInputs != row.minInputs
+                         ? " to " + std::to_string(row.maxInputs)
+                         : ""),
+                "check the model with onnx.checker.check_model");
+}
+
 Status Importer::importNode(const onnx::NodeProto &node, size_t index,
                             OnnxScope &scope) {
   std::string name = nodeName(node, index, scope);
@@ -344,28 +368,8 @@ Status Importer::importNode(const onnx::NodeProto &node, size_t index,
 
   Node n(*this, scope, node, name, domain, version);
   n.operands = inputs;
-  auto given = static_cast<int>(inputs.size());
-  bool complete =
-      !row || (given >= row->minInputs &&
-               (row->maxInputs == anyNumber || given <= row->maxInputs));
-  for (int i = 0; row && complete && i < row->minInputs; ++i)
-    complete = bool(inputs[i]);
-  // Of any number all are there; where the first may be absent, the row looks.
-  if (row && complete && row->maxInputs == anyNumber && row->minInputs > 0 &&
-      llvm::is_contained(node.input(), std::string())) {
-    (void)n.fail("an input is absent", "remove the empty input");
+  if (row && failed(checkInputs(n, *row, node, inputs)))
     return *n.error;
-  }
-  if (!complete) {
-    (void)n.fail("has " + Twine(given) + " inputs where it takes " +
-                     Twine(row->minInputs) +
-                     (row->maxInputs == anyNumber ? " or more"
-                      : row->maxInputs != row->minInputs
-                          ? " to " + std::to_string(row->maxInputs)
-                          : ""),
-                 "check the model with onnx.checker.check_model");
-    return *n.error;
-  }
   auto import = [&] {
     if (!row)
       return importExternal(n, *registered);

@@ -91,46 +91,193 @@ private:
   SmallVector<std::optional<int64_t>> steps;
 };
 
-} // namespace
+/// A loop whose body is built until what was taken of it holds.
+class LoopBuild {
+public:
+  LoopBuild(Node &n, const LoopShape &shape)
+      : n(n), importer(n.importer), shape(shape), before(importer.mark()),
+        counters(n, shape.carried), initial(shape.carried) {
+    for (Value value : shape.carried) {
+      dims.push_back(ts::dimsOf(value));
+      varies.emplace_back(dims.back().size(), false);
+    }
+  }
 
-// Carried sizes that change from turn to turn become symbols, found by building
-// the body again.
-std::optional<SmallVector<Value>> buildLoop(Node &n, const LoopShape &shape,
-                                            BuildTurn build) {
-  Importer &importer = n.importer;
-  Importer::Mark before = importer.mark();
-  SmallVector<SmallVector<Dim>> dims;
-  for (Value value : shape.carried)
-    dims.push_back(ts::dimsOf(value));
-  std::vector<SmallVector<bool>> varies;
-  for (const auto &list : dims)
-    varies.emplace_back(list.size(), false);
-  Counters counters(n, shape.carried);
-  SmallVector<Value> initial = shape.carried;
+  std::optional<SmallVector<Value>> run(BuildTurn build);
+
+private:
+  enum class Fit { same, changed, failed };
+
+  void beginBody(OnnxBody &body);
+  SmallVector<Value> argumentsOf(OnnxBody &body);
+  Fit widen(OnnxBody &body, size_t i, Value value);
+  Fit fit(OnnxBody &body, const Turn &turn);
+  Value finishBody(OnnxBody &body, const Turn &turn);
+  LogicalResult scanTypes(OnnxBody &body, const Turn &turn,
+                          std::optional<Dim> rows);
+  std::optional<SmallVector<Value>> finish(OnnxBody &body, const Turn &turn);
+
+  Node &n;
+  Importer &importer;
+  const LoopShape &shape;
+  Importer::Mark before;
+  Counters counters;
+  SmallVector<Value> initial;
+  SmallVector<SmallVector<Dim>> dims;    ///< of each carried value
+  std::vector<SmallVector<bool>> varies; ///< from turn to turn
+  // Of this build of the body:
+  SmallVector<Type> types;              ///< of the results
+  llvm::SetVector<StringAttr> changing; ///< symbols of what varies
+  Dim counter;
+};
+
+/// Carried sizes that change from turn to turn become symbols.
+void LoopBuild::beginBody(OnnxBody &body) {
+  types.clear();
+  changing.clear();
+  for (size_t i = 0; i < dims.size(); ++i) {
+    for (size_t d = 0; d < dims[i].size(); ++d)
+      if (varies[i][d]) {
+        dims[i][d] = importer.freshSymbol("carried");
+        changing.insert(n.b.getStringAttr(*dims[i][d].asSymbol()));
+      }
+    types.push_back(ts::tensorType(importer.context, dims[i],
+                                   ts::elementTypeOf(initial[i])));
+  }
+  counter = importer.freshSymbol("turn");
+  importer.beginBody(body, "loop", n.loc, shape.around->body, types);
+}
+
+SmallVector<Value> LoopBuild::argumentsOf(OnnxBody &body) {
+  SmallVector<Value> arguments;
+  for (auto [i, argument] : llvm::enumerate(body.function.getArguments()))
+    arguments.push_back(counters.inside(i, argument, counter));
+  return arguments;
+}
+
+/// Carried value `i`, of which a turn makes `value`: what varies is noted.
+LoopBuild::Fit LoopBuild::widen(OnnxBody &body, size_t i, Value value) {
+  // A number may begin as [] and go on as [1].
+  if (ts::rankOf(value) != ts::rankOf(initial[i]) &&
+      ts::elementCount(value.getType()).isConstant(1) &&
+      ts::elementCount(initial[i].getType()).isConstant(1))
+    value = n.reshape(value, ts::dimsOf(initial[i]));
+  if (!value)
+    return Fit::failed;
   // The values before the first turn are never results.
   bool runs = !shape.condition &&
               (!shape.trips || shape.trips->asConstant().value_or(0) > 0);
-  for (;;) {
-    SmallVector<Type> types;
-    SmallVector<Attribute> symbols;
-    llvm::SetVector<StringAttr> changing;
-    for (size_t i = 0; i < dims.size(); ++i) {
-      for (size_t d = 0; d < dims[i].size(); ++d)
-        if (varies[i][d]) {
-          dims[i][d] = importer.freshSymbol("carried");
-          changing.insert(n.b.getStringAttr(*dims[i][d].asSymbol()));
-        }
-      types.push_back(ts::tensorType(importer.context, dims[i],
-                                     ts::elementTypeOf(initial[i])));
+  // What a turn writes before it reads may begin as anything.
+  if (ts::rankOf(value) != ts::rankOf(initial[i]) && runs &&
+      body.function.getArgument(i).use_empty() &&
+      isKnownOutside(body.function, changing, counter, value)) {
+    OpBuilder::InsertPoint inside = importer.b.saveInsertionPoint();
+    importer.b.restoreInsertionPoint(before.at);
+    initial[i] = n.broadcastTo(n.scalarFor(value, 0), ts::dimsOf(value));
+    importer.b.restoreInsertionPoint(inside);
+    if (!initial[i])
+      return Fit::failed;
+    dims[i] = ts::dimsOf(initial[i]);
+    varies[i].assign(dims[i].size(), false);
+    return Fit::changed;
+  }
+  if (ts::elementTypeOf(value) != ts::elementTypeOf(initial[i]) ||
+      ts::rankOf(value) != ts::rankOf(initial[i])) {
+    (void)n.unsupported("carried value " + std::to_string(i) + " is " +
+                        ts::shapeText(initial[i].getType()) + " and becomes " +
+                        ts::shapeText(value.getType()));
+    return Fit::failed;
+  }
+  Fit found = Fit::same;
+  for (auto [d, dim] : llvm::enumerate(ts::dimsOf(value)))
+    if (!(dim == dims[i][d]) && !varies[i][d]) {
+      varies[i][d] = true;
+      found = Fit::changed;
     }
-    for (StringAttr symbol : changing)
-      symbols.push_back(symbol);
-    Dim counter = importer.freshSymbol("turn");
+  return found;
+}
+
+/// Whether the body holds what it was built for.
+LoopBuild::Fit LoopBuild::fit(OnnxBody &body, const Turn &turn) {
+  Fit all = counters.holds(turn.carried, counter) ? Fit::same : Fit::changed;
+  for (auto [i, value] : llvm::enumerate(turn.carried)) {
+    Fit one = widen(body, i, value);
+    if (one == Fit::failed)
+      return one;
+    if (one == Fit::changed)
+      all = one;
+  }
+  return all;
+}
+
+/// Ends the body. Returns the loop's first condition, or null.
+Value LoopBuild::finishBody(OnnxBody &body, const Turn &turn) {
+  SmallVector<Value> returned;
+  Value condition = shape.condition;
+  if (turn.condition) {
+    returned.push_back(turn.condition);
+    importer.b.restoreInsertionPoint(before.at);
+    if (!condition)
+      condition = n.integerScalar(1, n.b.getI1Type());
+    importer.b.setInsertionPointToEnd(&body.function.getBody().front());
+  } else if (condition) { // tested once: stays true
+    returned.push_back(n.integerScalar(1, n.b.getI1Type()));
+  }
+  llvm::append_range(returned, turn.carried);
+  llvm::append_range(returned, turn.scans);
+  importer.endBody(body, returned, before.at);
+  return condition;
+}
+
+/// Adds the types of what is collected, `rows` of it, to those of the results.
+LogicalResult LoopBuild::scanTypes(OnnxBody &body, const Turn &turn,
+                                   std::optional<Dim> rows) {
+  llvm::SetVector<StringAttr> inner = changing;
+  collectSet(body.function, inner);
+  inner.insert(n.b.getStringAttr(*counter.asSymbol()));
+  for (Value scan : turn.scans) {
+    SmallVector<Dim> all{*rows};
+    for (Dim dim : ts::dimsOf(scan)) {
+      llvm::SetVector<StringAttr> used;
+      dim.collectSymbols(used);
+      if (llvm::any_of(used, [&](StringAttr s) { return inner.contains(s); }))
+        return n.unsupported("a value that is collected over the loop changes "
+                             "its size, " +
+                             ts::shapeText(scan.getType()));
+      all.push_back(dim);
+    }
+    types.push_back(
+        ts::tensorType(importer.context, all, ts::elementTypeOf(scan)));
+  }
+  return mlir::success();
+}
+
+std::optional<SmallVector<Value>> LoopBuild::finish(OnnxBody &body,
+                                                    const Turn &turn) {
+  Value condition = finishBody(body, turn);
+  std::optional<Dim> rows = shape.trips;
+  StringAttr count;
+  if (condition && !turn.scans.empty()) {
+    rows = importer.freshSymbol("turns");
+    count = n.b.getStringAttr(*rows->asSymbol());
+  }
+  if (failed(scanTypes(body, turn, rows)))
+    return std::nullopt;
+  SmallVector<Attribute> symbols(changing.begin(), changing.end());
+  auto op = ts::LoopOp::create(
+      n.b, n.loc, types, SymbolRefAttr::get(body.function),
+      n.b.getStringAttr(*counter.asSymbol()),
+      shape.trips ? shape.trips->attr() : ts::DimAttr(), condition, initial,
+      body.captures, count, n.b.getArrayAttr(symbols),
+      n.b.getDenseBoolArrayAttr(shape.reversed));
+  return SmallVector<Value>(op.getResults());
+}
+
+std::optional<SmallVector<Value>> LoopBuild::run(BuildTurn build) {
+  for (;;) {
     OnnxBody body;
-    importer.beginBody(body, "loop", n.loc, shape.around->body, types);
-    SmallVector<Value> arguments;
-    for (auto [i, argument] : llvm::enumerate(body.function.getArguments()))
-      arguments.push_back(counters.inside(i, argument, counter));
+    beginBody(body);
+    SmallVector<Value> arguments = argumentsOf(body);
     Turn turn;
     if (failed(build(body, counter, arguments, turn)) || n.failed()) {
       importer.endBody(body, {}, before.at);
@@ -143,103 +290,21 @@ std::optional<SmallVector<Value>> buildLoop(Node &n, const LoopShape &shape,
       importer.rewind(before);
       continue;
     }
-    bool changed = !counters.holds(turn.carried, counter);
-    for (auto [i, value] : llvm::enumerate(turn.carried)) {
-      // A number may begin as [] and go on as [1].
-      if (ts::rankOf(value) != ts::rankOf(initial[i]) &&
-          ts::elementCount(value.getType()).isConstant(1) &&
-          ts::elementCount(initial[i].getType()).isConstant(1))
-        value = n.reshape(value, ts::dimsOf(initial[i]));
-      if (!value) {
-        importer.endBody(body, {}, before.at);
-        return std::nullopt;
-      }
-      // What a turn writes before it reads may begin as anything.
-      if (ts::rankOf(value) != ts::rankOf(initial[i]) && runs &&
-          body.function.getArgument(i).use_empty() &&
-          isKnownOutside(body.function, changing, counter, value)) {
-        OpBuilder::InsertPoint inside = importer.b.saveInsertionPoint();
-        importer.b.restoreInsertionPoint(before.at);
-        initial[i] = n.broadcastTo(n.scalarFor(value, 0), ts::dimsOf(value));
-        importer.b.restoreInsertionPoint(inside);
-        if (!initial[i]) {
-          importer.endBody(body, {}, before.at);
-          return std::nullopt;
-        }
-        dims[i] = ts::dimsOf(initial[i]);
-        varies[i].assign(dims[i].size(), false);
-        changed = true;
-        continue;
-      }
-      if (ts::elementTypeOf(value) != ts::elementTypeOf(initial[i]) ||
-          ts::rankOf(value) != ts::rankOf(initial[i])) {
-        std::string text = "carried value " + std::to_string(i) + " is " +
-                           ts::shapeText(initial[i].getType()) +
-                           " and becomes " + ts::shapeText(value.getType());
-        importer.endBody(body, {}, before.at);
-        (void)n.unsupported(text);
-        return std::nullopt;
-      }
-      for (auto [d, dim] : llvm::enumerate(ts::dimsOf(value)))
-        if (!(dim == dims[i][d]) && !varies[i][d])
-          changed = varies[i][d] = true;
-    }
-    if (changed) {
-      importer.endBody(body, {}, before.at);
-      importer.rewind(before);
-      continue;
-    }
-    SmallVector<Value> returned;
-    Value condition = shape.condition;
-    if (turn.condition) {
-      returned.push_back(turn.condition);
-      importer.b.restoreInsertionPoint(before.at);
-      if (!condition)
-        condition = n.integerScalar(1, n.b.getI1Type());
-      importer.b.setInsertionPointToEnd(&body.function.getBody().front());
-    } else if (condition) { // tested once: stays true
-      returned.push_back(n.integerScalar(1, n.b.getI1Type()));
-    }
-    llvm::append_range(returned, turn.carried);
-    llvm::append_range(returned, turn.scans);
-    importer.endBody(body, returned, before.at);
-    llvm::SetVector<StringAttr> inner = changing;
-    collectSet(body.function, inner);
-    inner.insert(n.b.getStringAttr(*counter.asSymbol()));
-    std::optional<Dim> rows = shape.trips;
-    StringAttr count;
-    if (condition && !turn.scans.empty()) {
-      rows = importer.freshSymbol("turns");
-      count = n.b.getStringAttr(*rows->asSymbol());
-    }
-    for (Value scan : turn.scans) {
-      SmallVector<Dim> all{*rows};
-      for (Dim dim : ts::dimsOf(scan)) {
-        llvm::SetVector<StringAttr> used;
-        dim.collectSymbols(used);
-        if (llvm::any_of(used,
-                         [&](StringAttr s) { return inner.contains(s); })) {
-          (void)n.unsupported("a value that is collected over the loop changes "
-                              "its size, " +
-                              ts::shapeText(scan.getType()));
-          return std::nullopt;
-        }
-        all.push_back(dim);
-      }
-      types.push_back(
-          ts::tensorType(importer.context, all, ts::elementTypeOf(scan)));
-    }
-    SmallVector<Value> carried;
-    for (auto [i, value] : llvm::enumerate(initial))
-      carried.push_back(value);
-    auto op = ts::LoopOp::create(
-        n.b, n.loc, types, SymbolRefAttr::get(body.function),
-        n.b.getStringAttr(*counter.asSymbol()),
-        shape.trips ? shape.trips->attr() : ts::DimAttr(), condition, carried,
-        body.captures, count, n.b.getArrayAttr(symbols),
-        n.b.getDenseBoolArrayAttr(shape.reversed));
-    return SmallVector<Value>(op.getResults());
+    Fit found = fit(body, turn);
+    if (found == Fit::same)
+      return finish(body, turn);
+    importer.endBody(body, {}, before.at);
+    if (found == Fit::failed)
+      return std::nullopt;
+    importer.rewind(before);
   }
+}
+
+} // namespace
+
+std::optional<SmallVector<Value>> buildLoop(Node &n, const LoopShape &shape,
+                                            BuildTurn build) {
+  return LoopBuild(n, shape).run(build);
 }
 
 namespace {

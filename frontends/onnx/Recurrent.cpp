@@ -287,21 +287,19 @@ std::optional<SmallVector<Value>> run(Node &n, const Recurrence &r,
 // The operators
 //===----------------------------------------------------------------------===//
 
-/// `quantised`: com.microsoft's operator. W and R are bytes, transposed, and
-/// the last inputs their scales and zero points, one a direction or one a
-/// column.
-template <Cell cell, bool quantised = false>
-LogicalResult importRecurrent(Node &n) {
-  constexpr int64_t gates = cell == Cell::rnn ? 1 : cell == Cell::gru ? 3 : 4;
-  for (size_t i : {0, 1, 2})
-    if (ts::rankOf(n[i]) != 3)
-      return n.fail("X, W and R must have rank 3, not " +
-                        Twine(ts::rankOf(n[i])),
-                    "correct the shapes");
-  // W, R, B, initial h and c, P: what products and sums take beside X.
-  // Narrower floats are widened, as products widen them: torch's TorchScript
-  // exporter writes attention of bf16 in float32, and what follows it is mixed.
+/// The operator's inputs, checked; X [steps, batch, inputs].
+struct RecurrentInputs {
+  Value x, w, weights, bias, h, c, peepholes; ///< null: not given
+  size_t directions = 1;
+  bool batchFirst = false;
+  bool quantised = false; ///< com.microsoft's operator
+};
+
+/// Narrower floats are widened, as products widen them: torch's TorchScript
+/// exporter writes attention of bf16 in float32, and what follows it is mixed.
+LogicalResult sameElements(Node &n, bool quantised) {
   Type element = ts::elementTypeOf(n[0]);
+  // W, R, B, initial h and c, P: what products and sums take beside X.
   for (size_t i : {1, 2, 3, 5, 6, 7})
     if (Type type = n.has(i) ? ts::elementTypeOf(n[i]) : Type();
         type && type != element && !(quantised && i < 3)) {
@@ -314,14 +312,12 @@ LogicalResult importRecurrent(Node &n) {
                         Twine(i) + " is " + ts::shapeText(n[i].getType()),
                     "give all of them one element type");
     }
-  std::string direction = n.text("direction", "forward");
-  size_t directions = direction == "bidirectional" ? 2 : 1;
-  if (directions == 1 && direction != "forward" && direction != "reverse")
-    return n.fail("direction is '" + direction + "'",
-                  "use forward, reverse or bidirectional");
-  bool batchFirst = n.flag("layout", false);
+  return mlir::success();
+}
+
+/// X, steps first. A state of known size says how large the batch is.
+Value stepsFirst(Node &n, bool batchFirst) {
   Value x = batchFirst ? n.transpose(n[0], {1, 0, 2}) : n[0];
-  // A state of known size says how large the batch is.
   for (size_t i : {5, 6})
     if (x && n.has(i) && ts::rankOf(n[i]) == 3) {
       Dim known = ts::dimOf(n[i], batchFirst ? 0 : 1);
@@ -331,16 +327,45 @@ LogicalResult importRecurrent(Node &n) {
       dims[1] = known;
       x = n.castDims(x, dims);
     }
-  if (!x)
-    return failure();
+  return x;
+}
 
-  Recurrence r;
-  r.cell = cell;
-  r.gates = gates;
+/// Input `index` with those dims; null where it is not given.
+Value inputOf(Node &n, size_t index, ArrayRef<Dim> dims) {
+  if (!n.has(index) || n.failed())
+    return {};
+  if (ts::rankOf(n[index]) != static_cast<int64_t>(dims.size())) {
+    (void)n.fail("input " + Twine(index) + " is " +
+                     ts::shapeText(n[index].getType()),
+                 "correct its rank");
+    return {};
+  }
+  return n.castDims(n[index], dims);
+}
+
+/// The sizes and settings of all directions.
+LogicalResult readSettings(Node &n, Recurrence &r, RecurrentInputs &in) {
+  for (size_t i : {0, 1, 2})
+    if (ts::rankOf(n[i]) != 3)
+      return n.fail("X, W and R must have rank 3, not " +
+                        Twine(ts::rankOf(n[i])),
+                    "correct the shapes");
+  if (failed(sameElements(n, in.quantised)))
+    return failure();
+  std::string direction = n.text("direction", "forward");
+  in.directions = direction == "bidirectional" ? 2 : 1;
+  if (in.directions == 1 && direction != "forward" && direction != "reverse")
+    return n.fail("direction is '" + direction + "'",
+                  "use forward, reverse or bidirectional");
+  in.batchFirst = n.flag("layout", false);
+  in.x = stepsFirst(n, in.batchFirst);
+  if (!in.x)
+    return failure();
+  r.reverse = direction == "reverse";
   r.clip = n.real("clip", 0);
-  r.steps = ts::dimOf(x, 0);
-  r.batch = ts::dimOf(x, 1);
-  r.hidden = ts::dimOf(n[2], quantised ? 1 : 2);
+  r.steps = ts::dimOf(in.x, 0);
+  r.batch = ts::dimOf(in.x, 1);
+  r.hidden = ts::dimOf(n[2], in.quantised ? 1 : 2);
   if (n.hasAttr("hidden_size") &&
       !r.hidden.isConstant(n.integer("hidden_size", 0)))
     return n.fail("hidden_size is " + Twine(n.integer("hidden_size", 0)) +
@@ -348,105 +373,137 @@ LogicalResult importRecurrent(Node &n) {
                   "correct the shapes");
   r.linearBeforeReset = n.flag("linear_before_reset", false);
   r.coupled = n.flag("input_forget", false);
-  SmallVector<StringRef> defaults{cell == Cell::rnn ? "Tanh" : "Sigmoid"};
-  if (cell != Cell::rnn)
-    defaults.push_back("Tanh");
-  if (cell == Cell::lstm)
-    defaults.push_back("Tanh");
-  SmallVector<Activation> functions = activationsOf(n, defaults, directions);
-  Dim count = n.dim(static_cast<int64_t>(directions)), all = r.hidden * gates;
+  return mlir::success();
+}
+
+/// The weights, bias, states and lengths of all directions.
+LogicalResult readTensors(Node &n, Recurrence &r, RecurrentInputs &in) {
+  Dim count = n.dim(static_cast<int64_t>(in.directions)),
+      all = r.hidden * r.gates;
   auto factor = [&](Value given, Dim depth) {
-    return quantised ? n.castDims(given, {count, depth, all})
-                     : n.castDims(given, {count, all, depth});
+    return in.quantised ? n.castDims(given, {count, depth, all})
+                        : n.castDims(given, {count, all, depth});
   };
-  Value w = factor(n[1], ts::dimOf(x, 2)), weights = factor(n[2], r.hidden);
-  if (quantised)
+  in.w = factor(n[1], ts::dimOf(in.x, 2));
+  in.weights = factor(n[2], r.hidden);
+  if (in.quantised)
     for (size_t i : {8, 9, 10, 11})
       if (!n.has(i) || ts::rankOf(n[i]) < 1 || ts::rankOf(n[i]) > 2)
         return n.fail(
             "W or R has no scale and zero point a direction or column",
             "quantise the model again");
-  auto checked = [&](size_t index, ArrayRef<Dim> dims) -> Value {
-    if (!n.has(index) || n.failed())
-      return {};
-    if (ts::rankOf(n[index]) != static_cast<int64_t>(dims.size())) {
-      (void)n.fail("input " + Twine(index) + " is " +
-                       ts::shapeText(n[index].getType()),
-                   "correct its rank");
-      return {};
-    }
-    return n.castDims(n[index], dims);
-  };
-  Value bias = checked(3, {count, all * 2});
-  r.lengths = checked(4, {r.batch});
+  in.bias = inputOf(n, 3, {count, all * 2});
+  r.lengths = inputOf(n, 4, {r.batch});
   auto initial = [&](size_t index) -> Value {
-    Value state = n.has(index) && batchFirst
-                      ? checked(index, {r.batch, count, r.hidden})
-                      : checked(index, {count, r.batch, r.hidden});
-    return state && batchFirst ? n.transpose(state, {1, 0, 2}) : state;
+    Value state = n.has(index) && in.batchFirst
+                      ? inputOf(n, index, {r.batch, count, r.hidden})
+                      : inputOf(n, index, {count, r.batch, r.hidden});
+    return state && in.batchFirst ? n.transpose(state, {1, 0, 2}) : state;
   };
-  Value h = initial(5), c = cell == Cell::lstm ? initial(6) : Value(),
-        peepholes =
-            cell == Cell::lstm ? checked(7, {count, r.hidden * 3}) : Value();
-  if (n.failed() || !w || !weights)
+  in.h = initial(5);
+  if (r.cell == Cell::lstm) {
+    in.c = initial(6);
+    in.peepholes = inputOf(n, 7, {count, r.hidden * 3});
+  }
+  return n.failed() || !in.w || !in.weights ? failure() : mlir::success();
+}
+
+/// What direction `d` has of a tensor of all of them.
+Value ofDirection(Node &n, Value value, size_t d) {
+  if (!value)
+    return {};
+  SmallVector<Dim> dims = ts::dimsOf(value);
+  dims.erase(dims.begin());
+  Dim at = n.dim(static_cast<int64_t>(d));
+  return n.reshape(n.sliceDim(value, 0, at, n.dim(1)), dims);
+}
+
+/// X times W and its bias, and the direction's share of all else.
+void readDirection(Node &n, Recurrence &r, const RecurrentInputs &in,
+                   size_t d) {
+  // Of all columns when it is one a direction.
+  auto parameter = [&](size_t index) -> Value {
+    if (!in.quantised)
+      return {};
+    Value mine = ofDirection(n, n[index], d);
+    return mine && ts::elementCount(mine.getType()).isConstant(1)
+               ? n.reshape(mine, {})
+               : mine;
+  };
+  r.weights = {ofDirection(n, in.weights, d), parameter(10), parameter(11)};
+  r.peepholes = ofDirection(n, in.peepholes, d);
+  r.bias = {};
+  r.input = dot(n, in.x,
+                Weights{ofDirection(n, in.w, d), parameter(8), parameter(9)});
+  Value both = ofDirection(n, in.bias, d);
+  if (!both)
+    return;
+  Dim all = r.hidden * r.gates;
+  Value mine = n.sliceDim(both, 0, n.dim(0), all),
+        theirs = n.sliceDim(both, 0, all, all);
+  if (r.cell == Cell::gru && r.linearBeforeReset) {
+    r.bias = n.sliceDim(theirs, 0, r.hidden * 2, r.hidden);
+    Value zero = n.splatLike(0, r.bias);
+    SmallVector<Value> parts{n.sliceDim(theirs, 0, n.dim(0), r.hidden * 2),
+                             zero};
+    theirs = n.make<ts::ConcatOp>(ValueRange(parts), int64_t(0));
+  }
+  Value sum = n.add(mine, theirs);
+  r.input = n.add(r.input, sum);
+}
+
+/// The states after the last step, then Y, of direction `d`.
+std::optional<SmallVector<Value>>
+runDirection(Node &n, Recurrence &r, const RecurrentInputs &in, size_t d) {
+  readDirection(n, r, in, d);
+  SmallVector<Dim> dims{r.batch, r.hidden};
+  auto begin = [&](Value given) {
+    return given ? ofDirection(n, given, d)
+                 : n.broadcastTo(n.scalarFor(in.x, 0), dims);
+  };
+  SmallVector<Value> state{begin(in.h)};
+  if (r.cell == Cell::lstm)
+    state.push_back(begin(in.c));
+  if (n.failed())
+    return std::nullopt;
+  return run(n, r, state);
+}
+
+/// `quantised`: com.microsoft's operator. W and R are bytes, transposed, and
+/// the last inputs their scales and zero points, one a direction or one a
+/// column.
+template <Cell cell, bool quantised = false>
+LogicalResult importRecurrent(Node &n) {
+  Recurrence r;
+  r.cell = cell;
+  r.gates = cell == Cell::rnn ? 1 : cell == Cell::gru ? 3 : 4;
+  RecurrentInputs in;
+  in.quantised = quantised;
+  if (failed(readSettings(n, r, in)))
+    return failure();
+  bool reverse = r.reverse;
+  SmallVector<StringRef> defaults{cell == Cell::rnn ? "Tanh" : "Sigmoid"};
+  if (cell != Cell::rnn)
+    defaults.push_back("Tanh");
+  if (cell == Cell::lstm)
+    defaults.push_back("Tanh");
+  SmallVector<Activation> functions = activationsOf(n, defaults, in.directions);
+  if (failed(readTensors(n, r, in)))
     return failure();
 
   SmallVector<Value> outputs, lastH, lastC;
-  for (size_t d = 0; d < directions; ++d) {
-    Dim at = n.dim(static_cast<int64_t>(d));
-    auto one = [&](Value value) -> Value {
-      if (!value)
-        return {};
-      SmallVector<Dim> dims = ts::dimsOf(value);
-      dims.erase(dims.begin());
-      return n.reshape(n.sliceDim(value, 0, at, n.dim(1)), dims);
-    };
-    r.reverse = direction == "reverse" || d == 1;
+  auto withDirection = [&](Value value, int64_t dim) {
+    SmallVector<Dim> all = ts::dimsOf(value);
+    all.insert(all.begin() + dim, n.dim(1));
+    return n.reshape(value, all);
+  };
+  for (size_t d = 0; d < in.directions; ++d) {
+    r.reverse = reverse || d == 1;
     r.functions.assign(functions.begin() + d * defaults.size(),
                        functions.begin() + (d + 1) * defaults.size());
-    // Of all columns when it is one a direction.
-    auto parameter = [&](size_t index) -> Value {
-      if (!quantised)
-        return {};
-      Value mine = one(n[index]);
-      return mine && ts::elementCount(mine.getType()).isConstant(1)
-                 ? n.reshape(mine, {})
-                 : mine;
-    };
-    r.weights = {one(weights), parameter(10), parameter(11)};
-    r.peepholes = one(peepholes);
-    r.bias = {};
-    r.input = dot(n, x, Weights{one(w), parameter(8), parameter(9)});
-    if (Value both = one(bias)) {
-      Value mine = n.sliceDim(both, 0, n.dim(0), all),
-            theirs = n.sliceDim(both, 0, all, all);
-      if (cell == Cell::gru && r.linearBeforeReset) {
-        r.bias = n.sliceDim(theirs, 0, r.hidden * 2, r.hidden);
-        Value zero = n.splatLike(0, r.bias);
-        SmallVector<Value> parts{n.sliceDim(theirs, 0, n.dim(0), r.hidden * 2),
-                                 zero};
-        theirs = n.make<ts::ConcatOp>(ValueRange(parts), int64_t(0));
-      }
-      Value sum = n.add(mine, theirs);
-      r.input = n.add(r.input, sum);
-    }
-    SmallVector<Dim> dims{r.batch, r.hidden};
-    auto begin = [&](Value given) {
-      return given ? one(given) : n.broadcastTo(n.scalarFor(x, 0), dims);
-    };
-    SmallVector<Value> state{begin(h)};
-    if (cell == Cell::lstm)
-      state.push_back(begin(c));
-    if (n.failed())
-      return failure();
-    std::optional<SmallVector<Value>> results = run(n, r, state);
+    std::optional<SmallVector<Value>> results = runDirection(n, r, in, d);
     if (!results)
       return failure();
-    auto withDirection = [&](Value value, int64_t dim) {
-      SmallVector<Dim> all = ts::dimsOf(value);
-      all.insert(all.begin() + dim, n.dim(1));
-      return n.reshape(value, all);
-    };
     outputs.push_back(withDirection(results->back(), 1));
     lastH.push_back(withDirection((*results)[0], 0));
     if (cell == Cell::lstm)
@@ -457,7 +514,7 @@ LogicalResult importRecurrent(Node &n) {
                              : n.make<ts::ConcatOp>(ValueRange(parts), dim);
   };
   Value y = join(outputs, 1), finalH = join(lastH, 0);
-  if (batchFirst) {
+  if (in.batchFirst) {
     y = n.transpose(y, {2, 0, 1, 3});
     finalH = n.transpose(finalH, {1, 0, 2});
   }
@@ -468,7 +525,7 @@ LogicalResult importRecurrent(Node &n) {
   if (cell != Cell::lstm || !n.wants(2))
     return n.failed() ? failure() : mlir::success();
   Value finalC = join(lastC, 0);
-  return n.out(batchFirst ? n.transpose(finalC, {1, 0, 2}) : finalC, 2);
+  return n.out(in.batchFirst ? n.transpose(finalC, {1, 0, 2}) : finalC, 2);
 }
 
 constexpr OpRow rows[] = {

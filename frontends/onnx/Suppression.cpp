@@ -94,13 +94,40 @@ std::optional<Dim> mostOf(Node &n, Dim boxes) {
   return most.min(boxes);
 }
 
+/// [selected, 3] (batch, class, box) of what each turn chose, where it is
+/// `valid`: [turns, batch, classes]. In order of batch, class, turn. `kept`:
+/// where the boxes come from, or null.
+Value selected(Node &n, Value chosen, Value valid, Value kept, Dim classes) {
+  Type i64 = n.b.getI64Type(), i1 = n.b.getI1Type();
+  Value picked = n.transpose(chosen, {1, 2, 0});
+  valid = n.transpose(valid, {1, 2, 0});
+  if (!picked || !valid)
+    return {};
+  Dim turns = ts::dimOf(picked, 2), total = ts::elementCount(picked.getType());
+  Value found =
+      whereTrue(n, n.convert(n.reshape(valid, {total}), i1), "selected");
+  Value box =
+      n.make<ts::GatherOp>(n.reshape(picked, {total}), found, uint64_t(0));
+  if (kept)
+    box = n.make<ts::GatherOp>(kept, box, uint64_t(0));
+  if (!found || !box)
+    return {};
+  Value line = n.div(found, n.sizeScalar(turns, i64));
+  Value count = n.sizeScalar(classes, i64);
+  SmallVector<Dim> column{ts::dimOf(found, 0), n.dim(1)};
+  Value parts[] = {n.reshape(n.div(line, count), column),
+                   n.reshape(n.binary<ts::ModOp>(line, count), column),
+                   n.reshape(box, column)};
+  return n.make<ts::ConcatOp>(ValueRange(parts), int64_t(1));
+}
+
 LogicalResult importNonMaxSuppression(Node &n) {
   SmallVector<Dim> boxDims = ts::dimsOf(n[0]), dims = ts::dimsOf(n[1]);
   if (boxDims.size() != 3 || dims.size() != 3 || !boxDims[2].isConstant(4))
     return n.fail("boxes and scores are " + ts::shapeText(n[0].getType()) +
                       " and " + ts::shapeText(n[1].getType()),
                   "give [batch, boxes, 4] and [batch, classes, boxes]");
-  Type f32 = n.b.getF32Type(), i64 = n.b.getI64Type(), i1 = n.b.getI1Type();
+  Type f32 = n.b.getF32Type(), i64 = n.b.getI64Type();
   if (!n.has(2)) // a class keeps 0 boxes
     return n.out(n.broadcastTo(n.integerScalar(0, i64), {n.dim(0), n.dim(3)}));
   Value boxes = n.convert(n.castDims(n[0], {dims[0], dims[2], n.dim(4)}), f32);
@@ -196,27 +223,7 @@ LogicalResult importNonMaxSuppression(Node &n) {
       });
   if (!results)
     return failure();
-  // [turns, batch, classes]: in order of batch, class, turn.
-  Value picked = n.transpose((*results)[3], {1, 2, 0}),
-        valid = n.transpose((*results)[4], {1, 2, 0});
-  if (!picked || !valid)
-    return failure();
-  Dim turns = ts::dimOf(picked, 2), total = ts::elementCount(picked.getType());
-  Value found =
-      whereTrue(n, n.convert(n.reshape(valid, {total}), i1), "selected");
-  Value box =
-      n.make<ts::GatherOp>(n.reshape(picked, {total}), found, uint64_t(0));
-  if (kept)
-    box = n.make<ts::GatherOp>(kept, box, uint64_t(0));
-  if (!found || !box)
-    return failure();
-  Value line = n.div(found, n.sizeScalar(turns, i64));
-  Value count = n.sizeScalar(dims[1], i64);
-  SmallVector<Dim> column{ts::dimOf(found, 0), n.dim(1)};
-  Value parts[] = {n.reshape(n.div(line, count), column),
-                   n.reshape(n.binary<ts::ModOp>(line, count), column),
-                   n.reshape(box, column)};
-  return n.out(n.make<ts::ConcatOp>(ValueRange(parts), int64_t(1)));
+  return n.out(selected(n, (*results)[3], (*results)[4], kept, dims[1]));
 }
 
 constexpr OpRow rows[] = {

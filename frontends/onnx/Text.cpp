@@ -45,6 +45,27 @@ Value countGrams(Node &n, Value x, ArrayRef<int64_t> grams, int64_t length,
   return n.reduce(ts::ReduceKind::add, n.convert(hit, i64), {2}, false);
 }
 
+/// Words as the places where they stand in the pool first. Returns the input's,
+/// and fills `pool`.
+Value placesOfWords(Node &n, SmallVector<int64_t> &pool) {
+  SmallVector<std::string> words = n.texts("pool_strings");
+  if (!isString(n[0])) {
+    (void)n.fail("the pool holds strings, the input does not", "give strings");
+    return {};
+  }
+  llvm::MapVector<StringRef, int64_t> places;
+  pool.clear();
+  for (const std::string &word : words)
+    pool.push_back(places.insert({word, static_cast<int64_t>(places.size())})
+                       .first->second);
+  SmallVector<std::string> distinct;
+  for (auto &[word, place] : places)
+    distinct.push_back(word.str());
+  return distinct.empty() ? n.broadcastTo(n.integerScalar(-1, n.b.getI64Type()),
+                                          ts::dimsOf(n[0]))
+                          : lookUpStrings(n, n[0], distinct);
+}
+
 LogicalResult importTfIdfVectorizer(Node &n) {
   SmallVector<int64_t> pool = n.integers("pool_int64s"),
                        begins = n.integers("ngram_counts"),
@@ -54,28 +75,9 @@ LogicalResult importTfIdfVectorizer(Node &n) {
           most = n.integer("max_gram_length", 1),
           skips = n.integer("max_skip_count", 0);
   std::string mode = n.text("mode", "TF");
-  // Words are the places where they stand in the pool first.
-  Value tokens = n[0];
-  SmallVector<std::string> words = n.texts("pool_strings");
-  if (n.hasAttr("pool_strings")) {
-    if (!isString(tokens))
-      return n.fail("the pool holds strings, the input does not",
-                    "give strings");
-    llvm::MapVector<StringRef, int64_t> places;
-    pool.clear();
-    for (const std::string &word : words)
-      pool.push_back(places.insert({word, static_cast<int64_t>(places.size())})
-                         .first->second);
-    SmallVector<std::string> distinct;
-    for (auto &[word, place] : places)
-      distinct.push_back(word.str());
-    tokens = distinct.empty()
-                 ? n.broadcastTo(n.integerScalar(-1, n.b.getI64Type()),
-                                 ts::dimsOf(n[0]))
-                 : lookUpStrings(n, tokens, distinct);
-    if (!tokens)
-      return failure();
-  }
+  Value tokens = n.hasAttr("pool_strings") ? placesOfWords(n, pool) : n[0];
+  if (!tokens)
+    return failure();
   int64_t rank = ts::rankOf(n[0]);
   if (rank > 2 || !isa<IntegerType>(ts::elementTypeOf(tokens)))
     return n.fail("the input is " + ts::shapeText(n[0].getType()),

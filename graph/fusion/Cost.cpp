@@ -137,115 +137,155 @@ struct Needs {
   Need distinct;  ///< different elements
 };
 
+/// Goes from the results back to the inputs, an operation at a time.
+class NeedWalk {
+public:
+  NeedWalk(CostModel &model, const OpSet &set) : model(model) {
+    for (Value output : set.outputs) {
+      double all = model.elements(output.getType());
+      needs[output] = {{all, 0}, {all, 0}, {all, 0}};
+    }
+  }
+
+  /// Adds what `op` computes to `cost`, and to the needs of its operands.
+  void visit(Operation *op, Cost &cost);
+
+  llvm::SmallDenseMap<Value, Needs, 32> needs;
+
+private:
+  /// An operand of which `factor` elements are needed an element of the result.
+  void read(Value operand, double factor) {
+    Needs &need = needs[operand];
+    need.evaluated.apart += evaluated * factor;
+    need.fetched.apart += fetched * factor;
+    need.distinct.apart += distinct * std::min(factor, 1.0);
+  }
+  void readAll(Value operand, double times) {
+    double all = model.elements(operand.getType());
+    Needs &need = needs[operand];
+    need.evaluated.apart += all * times;
+    need.fetched.apart += all * times;
+    need.distinct.apart += all;
+  }
+  /// A pass over rows: reductions of one kernel meet each row together.
+  void readRows(Value operand, double passes) {
+    double all = model.elements(operand.getType());
+    Needs &need = needs[operand];
+    need.evaluated.apart += all * passes;
+    need.fetched.share(all);
+    need.distinct.share(all);
+  }
+  double perElement(Value operand) {
+    return model.elements(operand.getType()) / std::max(own, 1.0);
+  }
+  void shareOperands(Operation *op);
+  void readBroadcast(BroadcastOp broadcast);
+  void readHero(KernelHeroOpInterface hero, Cost &cost);
+  void readOperands(Operation *op);
+
+  CostModel &model;
+  // Of the operation's results:
+  double evaluated = 0, fetched = 0, distinct = 0, own = 0;
+};
+
 } // namespace
 
+/// An elementwise op needs its operands where it is needed itself.
+void NeedWalk::shareOperands(Operation *op) {
+  for (Value operand : op->getOperands()) {
+    Needs &need = needs[operand];
+    need.evaluated.share(evaluated);
+    need.fetched.share(fetched);
+    need.distinct.share(distinct);
+  }
+}
+
+/// Trailing new dims are inside the loop over which the operand is constant:
+/// it is loaded once for all of them.
+void NeedWalk::readBroadcast(BroadcastOp broadcast) {
+  SmallVector<Dim> from = dimsOf(broadcast.getInput()),
+                   to = dimsOf(broadcast.getResult());
+  ArrayRef<int64_t> dims = broadcast.getDims();
+  double inner = 1;
+  for (size_t i = to.size(); i-- > 0;) {
+    const auto *it = llvm::find(dims, static_cast<int64_t>(i));
+    if (it != dims.end() && from[it - dims.begin()] == to[i] &&
+        !to[i].isConstant(1))
+      break;
+    inner *= std::max(model.value(to[i]), 1.0);
+  }
+  read(broadcast.getInput(), 1 / inner);
+  Need &different = needs[broadcast.getInput()].distinct;
+  different.apart =
+      std::min(different.apart, model.elements(broadcast.getInput().getType()));
+}
+
+void NeedWalk::readHero(KernelHeroOpInterface hero, Cost &cost) {
+  cost.otherFlops +=
+      model.value(hero.otherFlops()) + model.value(hero.hiddenFlops());
+  if (int64_t passes = hero.rowPasses()) {
+    readRows(hero->getOperand(0), passes);
+    for (Value operand : hero->getOperands().drop_front())
+      read(operand, 1);
+    return;
+  }
+  for (auto [i, operand] : llvm::enumerate(hero->getOperands())) {
+    std::optional<Dim> count = hero.elementsRead(i);
+    readAll(operand, count
+                         ? model.value(*count) /
+                               std::max(model.elements(operand.getType()), 1.0)
+                         : 1);
+  }
+}
+
+void NeedWalk::readOperands(Operation *op) {
+  if (isa<ConcatOp, PadOp>(op)) {
+    for (Value operand : op->getOperands())
+      read(operand, std::min(1.0, perElement(operand)));
+  } else if (isa<GatherOp, GatherNdOp>(op)) {
+    read(op->getOperand(0), 1);
+    read(op->getOperand(1), perElement(op->getOperand(1)));
+  } else if (isa<RopeOp>(op)) {
+    read(op->getOperand(0), 2);
+    read(op->getOperand(1), 1);
+    read(op->getOperand(2), 1);
+  } else {
+    for (Value operand : op->getOperands())
+      read(operand, 1);
+  }
+}
+
+void NeedWalk::visit(Operation *op, Cost &cost) {
+  evaluated = fetched = distinct = 0;
+  for (Value result : op->getResults()) {
+    const Needs &need = needs[result];
+    evaluated = std::max(evaluated, need.evaluated.sum());
+    fetched = std::max(fetched, need.fetched.sum());
+    distinct = std::max(distinct, need.distinct.sum());
+  }
+  own = op->getNumResults() ? model.elements(op->getResult(0).getType()) : 0;
+  // The kernel computes it once an element, whatever reads it.
+  auto hero = dyn_cast<KernelHeroOpInterface>(op);
+  if (hero)
+    evaluated = fetched = own;
+  distinct = std::min(distinct, own);
+  cost.productFlops += model.value(productOperations(op));
+  cost.otherFlops += evaluated * elementOperations(op);
+  if (isa<ElementwiseOpInterface, DimCastOp>(op))
+    shareOperands(op);
+  else if (auto broadcast = dyn_cast<BroadcastOp>(op))
+    readBroadcast(broadcast);
+  else if (hero)
+    readHero(hero, cost);
+  else
+    readOperands(op);
+}
+
 Cost CostModel::cost(const OpSet &set) {
-  llvm::SmallDenseMap<Value, Needs, 32> needs;
-  for (Value output : set.outputs) {
-    double all = elements(output.getType());
-    needs[output] = {{all, 0}, {all, 0}, {all, 0}};
-  }
-
+  NeedWalk walk(*this, set);
   Cost cost;
-  for (Operation *op : llvm::reverse(set.ops)) {
-    double evaluated = 0, fetched = 0, distinct = 0;
-    for (Value result : op->getResults()) {
-      const Needs &need = needs[result];
-      evaluated = std::max(evaluated, need.evaluated.sum());
-      fetched = std::max(fetched, need.fetched.sum());
-      distinct = std::max(distinct, need.distinct.sum());
-    }
-    double own = op->getNumResults() ? elements(op->getResult(0).getType()) : 0;
-    // The kernel computes it once an element, whatever reads it.
-    auto hero = dyn_cast<KernelHeroOpInterface>(op);
-    if (hero)
-      evaluated = fetched = own;
-    distinct = std::min(distinct, own);
-    cost.productFlops += value(productOperations(op));
-    cost.otherFlops += evaluated * elementOperations(op);
-
-    // An operand of which `factor` elements are needed an element of the
-    // result.
-    auto read = [&](Value operand, double factor) {
-      Needs &need = needs[operand];
-      need.evaluated.apart += evaluated * factor;
-      need.fetched.apart += fetched * factor;
-      need.distinct.apart += distinct * std::min(factor, 1.0);
-    };
-    auto readAll = [&](Value operand, double times) {
-      double all = elements(operand.getType());
-      Needs &need = needs[operand];
-      need.evaluated.apart += all * times;
-      need.fetched.apart += all * times;
-      need.distinct.apart += all;
-    };
-    // A pass over rows: reductions of one kernel meet each row together.
-    auto readRows = [&](Value operand, double passes) {
-      double all = elements(operand.getType());
-      Needs &need = needs[operand];
-      need.evaluated.apart += all * passes;
-      need.fetched.share(all);
-      need.distinct.share(all);
-    };
-    auto perElement = [&](Value operand) {
-      return elements(operand.getType()) / std::max(own, 1.0);
-    };
-
-    if (isa<ElementwiseOpInterface, DimCastOp>(op)) {
-      for (Value operand : op->getOperands()) {
-        Needs &need = needs[operand];
-        need.evaluated.share(evaluated);
-        need.fetched.share(fetched);
-        need.distinct.share(distinct);
-      }
-    } else if (auto broadcast = dyn_cast<BroadcastOp>(op)) {
-      // Trailing new dims are inside the loop over which the operand is
-      // constant: loaded once for all of them.
-      SmallVector<Dim> from = dimsOf(broadcast.getInput()),
-                       to = dimsOf(broadcast.getResult());
-      ArrayRef<int64_t> dims = broadcast.getDims();
-      double inner = 1;
-      for (size_t i = to.size(); i-- > 0;) {
-        const auto *it = llvm::find(dims, static_cast<int64_t>(i));
-        if (it != dims.end() && from[it - dims.begin()] == to[i] &&
-            !to[i].isConstant(1))
-          break;
-        inner *= std::max(value(to[i]), 1.0);
-      }
-      read(broadcast.getInput(), 1 / inner);
-      Need &different = needs[broadcast.getInput()].distinct;
-      different.apart =
-          std::min(different.apart, elements(broadcast.getInput().getType()));
-    } else if (hero) {
-      cost.otherFlops += value(hero.otherFlops()) + value(hero.hiddenFlops());
-      if (int64_t passes = hero.rowPasses()) {
-        readRows(op->getOperand(0), passes);
-        for (Value operand : op->getOperands().drop_front())
-          read(operand, 1);
-      } else {
-        for (auto [i, operand] : llvm::enumerate(op->getOperands())) {
-          std::optional<Dim> count = hero.elementsRead(i);
-          readAll(operand, count
-                               ? value(*count) /
-                                     std::max(elements(operand.getType()), 1.0)
-                               : 1);
-        }
-      }
-    } else if (isa<ConcatOp, PadOp>(op)) {
-      for (Value operand : op->getOperands())
-        read(operand, std::min(1.0, perElement(operand)));
-    } else if (isa<GatherOp, GatherNdOp>(op)) {
-      read(op->getOperand(0), 1);
-      read(op->getOperand(1), perElement(op->getOperand(1)));
-    } else if (isa<RopeOp>(op)) {
-      read(op->getOperand(0), 2);
-      read(op->getOperand(1), 1);
-      read(op->getOperand(2), 1);
-    } else {
-      for (Value operand : op->getOperands())
-        read(operand, 1);
-    }
-  }
+  for (Operation *op : llvm::reverse(set.ops))
+    walk.visit(op, cost);
 
   // Each tensor moves at the rate of where it fits: what a kernel adds to its
   // traffic never makes the rest slower.
@@ -261,7 +301,7 @@ Cost CostModel::cost(const OpSet &set) {
   }
   for (Value input : set.inputs) {
     double size = elementBytes(elementTypeOf(input));
-    const Needs &need = needs[input];
+    const Needs &need = walk.needs[input];
     double distinct =
         std::min(need.distinct.sum(), elements(input.getType())) * size;
     // What is read again comes from cache when it fits there.

@@ -1,27 +1,28 @@
 //===- Rules.h - Which ops may share a kernel -----------------------------===//
 //
-// What the schedules (codegen/schedule) build from a region, so what fusion may
-// put into one. "Pullable" ops give any element of their result from elements
-// of their operands by index maps: elementwise, reindexing, pad, concat,
-// gathers, iota, size, constants, rope.
+// Fusion puts into one region what the schedules (codegen/schedule) can build
+// from it. A "pullable" op gives any element of its result from elements of its
+// operands by index maps: elementwise, reindexing, pad, concat, gathers, iota,
+// size, constants, rope.
 //
-//   pointwise  pullable ops; all results have one shape. Called `transpose` or
-//   (transpose, gather) `gather` when that op decides how memory is read.
-//   reduce     any number of reduce, arg_reduce, softmax, layer_norm that
-//              reduce the same dims of one shape; before them pullable ops;
-//              after them elementwise ops at the whole or at the reduced shape
-//              and broadcasts from rows to the whole; results have the whole or
-//              the reduced shape.
-//   matmul     one dot. Before it reshape, transpose, slice, of integers
-//              widening convert, that leave its operands strided; after it elementwise ops at its
-//              shape, with pullable side inputs (elementwise and reindexing);
-//              then reshapes and transposes.
-//   conv, pool one conv or pool, nothing before it, the rest as for matmul.
-//   attention  one attention. Before query, key, value: strided reindexing and
-//              rope of it; before the mask: elementwise and reindexing ops.
-//              After it transposes and reshapes, one result.
-//   scatter    one scatter, last. Before its indices and updates pullable ops.
-//   scan, sort the op alone.
+//   pointwise  Pullable ops whose results have one shape. Called `transpose` or
+//              `gather` when such an op decides how memory is read.
+//   reduce     Any number of reduce, arg_reduce, softmax and layer_norm that
+//              reduce the same dims of one shape. Before them: pullable ops.
+//              After them: elementwise ops at the whole or at the reduced
+//              shape, and broadcasts from rows to the whole. Results have the
+//              whole or the reduced shape.
+//   matmul     One dot. Before it: reshapes, transposes and slices that leave
+//              its operands strided, and widening converts of integers. After
+//              it: elementwise ops at its shape, with pullable side inputs
+//              (elementwise and reindexing); then reshapes and transposes.
+//   conv, pool One conv or pool, with nothing before it; the rest as of matmul.
+//   attention  One attention. Before query, key and value: strided reindexing,
+//              and rope of it. Before the mask: elementwise and reindexing ops.
+//              After it: transposes and reshapes. One result.
+//   scatter    One scatter, which is last. Before its indices and updates:
+//              pullable ops.
+//   scan, sort The op alone.
 //
 //===----------------------------------------------------------------------===//
 #pragma once

@@ -1,12 +1,12 @@
 //===- GateDots.h - Gates of recurrent cells as reductions ----------------===//
 //
 //   In a loop's body:  g = dot(h [B, K], R [G * K, K]),
-//   of which elementwise ops and slices of K columns are read,
+//   which elementwise ops and slices of K columns read,
 //   becomes a reduction of h * R over K for each slice.
 //
-// A step of an LSTM or a GRU is then one kernel of reductions: each row has all
-// gates of one unit. The product apart costs a second launch, and a step is so
-// short that launches are all it costs.
+// A step of an LSTM or a GRU is then one kernel of reductions, in which a row
+// has all gates of one unit. As a product of its own it would cost a second
+// launch, and launches are nearly all that so short a step costs.
 //
 //===----------------------------------------------------------------------===//
 #pragma once

@@ -322,8 +322,15 @@ static void split(ReduceOp op, const SplitModel &model) {
                           x);
   }
   // What is left is no longer than a few parts' results.
-  if (rest)
+  if (rest) {
     x = ConcatOp::create(b, loc, ValueRange{x, rest}, uint64_t(second));
+  } else {
+    // In the result's dims, so that what comes after it is the same kernel's.
+    SmallVector<Dim> dims = dimsOf(op.getResult());
+    second = rows ? int64_t(dims.size()) : 0;
+    dims.insert(dims.begin() + second, dim(parts * together));
+    x = makeReshape(b, loc, x, dims);
+  }
   x = ReduceOp::create(b, loc, op.getKind(), x, ArrayRef<int64_t>{second},
                        op.getIgnoresNan());
   if (half)

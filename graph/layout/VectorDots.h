@@ -1,12 +1,11 @@
-//===- VectorDots.h - Products of a matrix and a vector
-//--------------------===//
+//===- VectorDots.h - Products of a matrix and a vector -------------------===//
 //
 //   dot of x [.., K] and y [.., K], which has no free dim
 //   becomes a reduction of x * y over K.
 //
-// Each element of x is used once, so memory is all that counts, and reductions
-// read it in order whatever the sizes are. The schedules of matmuls
-// want two free dims.
+// Each element of x is used once, so the time is that of reading x. A reduction
+// reads it in order whatever the sizes are; the schedules of matmuls want two
+// free dims.
 //
 //===----------------------------------------------------------------------===//
 #pragma once

@@ -39,13 +39,13 @@ struct ScanGpuConfig {
   int64_t lanes = 0;     ///< elements of a tile
   int64_t threads = 0;   ///< of a CTA; 0: as its tiles have it
   int64_t rowLength = 0; ///< shortRows: of a line, padded
-  int64_t parts = 1;     ///< CTAs of a cluster that share out a line
+  int64_t clusterSize = 1; ///< CTAs of a cluster that share out a line
   int64_t steps = 0;     ///< narrow: elements of a line that a thread has
   int64_t access = 0;    ///< narrow: elements that a thread reads at once
   int64_t tiles = 0;     ///< narrow: of whole lines; 0: CTAs look back
 
   bool fits(const Limits &limits) const {
-    return threads <= limits.threads && parts <= limits.clusterCtas;
+    return threads <= limits.threads && clusterSize <= limits.clusterCtas;
   }
 
   template <class Config, class Visit>
@@ -55,7 +55,7 @@ struct ScanGpuConfig {
     visit("lanes", c.lanes, none, true);
     visit("threads", c.threads, none, false);
     visit("columns", c.rowLength, none, c.form == ScanForm::shortRows);
-    visit("parts", c.parts, one, false);
+    visit("cluster_size", c.clusterSize, one, false);
     visit("steps", c.steps, none, c.form == ScanForm::narrow);
     visit("access", c.access, none, c.form == ScanForm::narrow);
     visit("tiles", c.tiles, none, false);
@@ -96,10 +96,10 @@ struct SortTileGpuConfig {
 struct TopKGpuConfig : SortTileGpuConfig {
   int64_t tiles = 0;  ///< that are read at once
   int64_t places = 0; ///< of the list in shared memory
-  int64_t parts = 1;  ///< CTAs of a cluster that share out a line
+  int64_t clusterSize = 1; ///< CTAs of a cluster that share out a line
 
   bool fits(const Limits &limits) const {
-    return SortTileGpuConfig::fits(limits) && parts <= limits.clusterCtas;
+    return SortTileGpuConfig::fits(limits) && clusterSize <= limits.clusterCtas;
   }
 
   template <class Config, class Visit>
@@ -108,7 +108,7 @@ struct TopKGpuConfig : SortTileGpuConfig {
     constexpr int64_t none = 0, one = 1;
     visit("tiles", c.tiles, none, true);
     visit("places", c.places, none, true);
-    visit("parts", c.parts, one, false);
+    visit("cluster_size", c.clusterSize, one, false);
   }
 };
 

@@ -17,7 +17,7 @@ namespace knapper::config {
 struct RecurrenceGpuConfig {
   int64_t rows = 1;    ///< of a CTA; a power of two, at most `slices`
   int64_t slices = 1;  ///< threads a unit; a power of two, at most a warp
-  int64_t parts = 1;   ///< CTAs of a cluster that share out the units
+  int64_t clusterSize = 1; ///< CTAs of a cluster that share out the units
   int64_t threads = 0; ///< of a CTA
   bool packed = false; ///< registers hold two weights of 16 bits each
 
@@ -26,12 +26,12 @@ struct RecurrenceGpuConfig {
     constexpr int64_t none = 0, one = 1;
     visit("rows", c.rows, one, true);
     visit("slices", c.slices, one, true);
-    visit("parts", c.parts, one, false);
+    visit("cluster_size", c.clusterSize, one, false);
     visit("threads", c.threads, none, true);
     visit("packed", c.packed, false, false);
   }
   bool fits(const Limits &limits) const {
-    return threads <= limits.threads && parts <= limits.clusterCtas;
+    return threads <= limits.threads && clusterSize <= limits.clusterCtas;
   }
   /// Runs of `run` weights that a thread has of each product.
   int64_t runsOf(int64_t units, int64_t run) const {
@@ -40,7 +40,8 @@ struct RecurrenceGpuConfig {
   /// Elements from one row of a state in shared memory to the next: all units,
   /// as far as threads read and the cluster's CTAs write.
   int64_t pitchOf(int64_t units, int64_t run) const {
-    return std::max(runsOf(units, run) * run * slices, unitsOf(units) * parts);
+    return std::max(runsOf(units, run) * run * slices,
+                    unitsOf(units) * clusterSize);
   }
   /// Bytes of shared memory of `states` states that are multiplied, twice each:
   /// f32.
@@ -49,8 +50,8 @@ struct RecurrenceGpuConfig {
   }
   /// Units of a CTA, of so many in all: of a cluster's, runs of 16 bytes.
   int64_t unitsOf(int64_t all) const {
-    int64_t each = (all + parts - 1) / parts;
-    return parts > 1 ? (each + 3) / 4 * 4 : each;
+    int64_t each = (all + clusterSize - 1) / clusterSize;
+    return clusterSize > 1 ? (each + 3) / 4 * 4 : each;
   }
   static RecurrenceGpuConfig of(mlir::DictionaryAttr shape) {
     RecurrenceGpuConfig config;

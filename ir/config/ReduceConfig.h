@@ -19,8 +19,9 @@ struct ReduceConfig {
   bool stream = false;  ///< stores go past the caches
   int64_t threads = 0;  ///< of a CTA; 0: as its tiles have it
   int64_t group = 1;    ///< rows that are in work at once
-  /// Warps, of CTAs of a cluster, that share out a column; rowForm: CTAs.
-  int64_t parts = 1;
+  /// Programs of a cluster that share out a row (each a CTA) or a column (each
+  /// a warp or more of a CTA).
+  int64_t clusterSize = 1;
   bool across = false; ///< columns of several kept dims are one run
   int64_t access = 0;  ///< elements that a thread reads at once; 0: any
 
@@ -46,7 +47,7 @@ struct ReduceConfig {
     visit("stream", c.stream, false, true);
     visit("threads", c.threads, none, false);
     visit("group", c.group, one, false);
-    visit("parts", c.parts, one, false);
+    visit("cluster_size", c.clusterSize, one, false);
     visit("across", c.across, false, false);
     visit("access", c.access, none, false);
     visit("columns", c.columns, none, false);

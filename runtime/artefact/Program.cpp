@@ -518,135 +518,126 @@ private:
     return success();
   }
 
-  Status instruction(const fb::InstructionBox *box,
-                     std::vector<Program::Instruction> &list) {
-    Program::Instruction in;
-    in.op = box->instruction_type();
-    if (!box->instruction())
-      return fail(box, "an instruction is empty");
+  using Instruction = Program::Instruction;
+
+  /// Sets `to` to the place in a buffer that is `given`.
+  Status readRef(const void *at, const fb::BufferRef *given, const char *what,
+                 Program::Ref &to) {
+    auto found = ref(at, given, what);
+    if (!found)
+      return found.takeError();
+    to = *found;
+    return success();
+  }
+
+  Status read(const fb::Copy *c, Instruction &in) {
+    TRY(readRef(c, c->source(), "a copy", in.source));
+    TRY(readRef(c, c->target(), "a copy", in.target));
+    TRY(writable(c, in.target, "a copy"));
+    in.bytes = c->bytes();
+    return value(c, c->bytes(), "a copy's size");
+  }
+
+  Status read(const fb::BindSymbol *b, Instruction &in) {
+    TRY(readRef(b, b->source(), "a bind", in.source));
+    in.index = b->symbol();
+    return lateSymbol(b, b->symbol());
+  }
+
+  Status read(const fb::If *i, Instruction &in) {
+    TRY(readRef(i, i->condition(), "a condition", in.source));
+    in.index = i->then_region();
+    in.other = i->else_region();
+    TRY(region(i, in.index));
+    return region(i, in.other);
+  }
+
+  Status read(const fb::While *w, Instruction &in) {
+    TRY(readRef(w, w->condition(), "a condition", in.source));
+    in.index = w->condition_region();
+    in.other = w->body_region();
+    TRY(region(w, in.index));
+    return region(w, in.other);
+  }
+
+  Status read(const fb::SetSymbols *a, Instruction &in) {
+    if (count(a->symbols()) != count(a->values()) || !spend(a->symbols()) ||
+        !spend(a->values()))
+      return fail(a, cat("an assignment has ", count(a->symbols()),
+                         " symbols and ", count(a->values()), " values"));
+    in.index = static_cast<uint32_t>(out.assignments.size());
+    out.assignments.emplace_back();
+    for (uint32_t i = 0; i < count(a->symbols()); ++i) {
+      uint32_t to = a->symbols()->Get(i), from = a->values()->Get(i);
+      TRY(lateSymbol(a, to));
+      TRY(value(a, from, "an assignment"));
+      out.assignments.back().symbols.push_back({to, from});
+    }
+    return success();
+  }
+
+  Status readAssert(const fb::InstructionBox *box, Instruction &in) {
+    const fb::Check *c = box->instruction_as_Assert()->check();
+    if (!c)
+      return fail(box, "an assertion has no check");
+    TRY(value(c, c->value(), "an assertion"));
+    in.index = static_cast<uint32_t>(out.assertions.size());
+    out.assertions.push_back(
+        {c->value(), text(c->message()), text(c->where()), text(c->hint())});
+    return success();
+  }
+
+  Status read(const fb::Repeat *r, Instruction &in) {
+    TRY(lateSymbol(r, r->counter()));
+    TRY(value(r, r->trips(), "a number of turns"));
+    TRY(region(r, r->body_region()));
+    in.source.buffer = Program::kNone;
+    if (r->condition())
+      TRY(readRef(r, r->condition(), "a condition", in.source));
+    in.index = r->body_region();
+    in.other = r->counter();
+    in.bytes = r->trips();
+    return success();
+  }
+
+  Status readKind(const fb::InstructionBox *box, Instruction &in) {
     switch (in.op) {
     case fb::Instruction::Launch:
       in.index = static_cast<uint32_t>(out.launches.size());
-      if (Status s = launch(box->instruction_as_Launch()); !s)
-        return s;
-      break;
-    case fb::Instruction::Copy: {
-      const fb::Copy *c = box->instruction_as_Copy();
-      auto source = ref(c, c->source(), "a copy");
-      if (!source)
-        return source.takeError();
-      auto to = ref(c, c->target(), "a copy");
-      if (!to)
-        return to.takeError();
-      if (Status s = writable(c, *to, "a copy"); !s)
-        return s;
-      if (Status s = value(c, c->bytes(), "a copy's size"); !s)
-        return s;
-      in.source = *source;
-      in.target = *to;
-      in.bytes = c->bytes();
-      break;
-    }
-    case fb::Instruction::BindSymbol: {
-      const fb::BindSymbol *b = box->instruction_as_BindSymbol();
-      auto source = ref(b, b->source(), "a bind");
-      if (!source)
-        return source.takeError();
-      if (Status s = lateSymbol(b, b->symbol()); !s)
-        return s;
-      in.source = *source;
-      in.index = b->symbol();
-      break;
-    }
-    case fb::Instruction::If: {
-      const fb::If *i = box->instruction_as_If();
-      auto condition = ref(i, i->condition(), "a condition");
-      if (!condition)
-        return condition.takeError();
-      in.source = *condition;
-      in.index = i->then_region();
-      in.other = i->else_region();
-      for (uint32_t r : {in.index, in.other})
-        if (Status s = region(i, r); !s)
-          return s;
-      break;
-    }
-    case fb::Instruction::While: {
-      const fb::While *w = box->instruction_as_While();
-      auto condition = ref(w, w->condition(), "a condition");
-      if (!condition)
-        return condition.takeError();
-      in.source = *condition;
-      in.index = w->condition_region();
-      in.other = w->body_region();
-      for (uint32_t r : {in.index, in.other})
-        if (Status s = region(w, r); !s)
-          return s;
-      break;
-    }
+      return launch(box->instruction_as_Launch());
+    case fb::Instruction::Copy:
+      return read(box->instruction_as_Copy(), in);
+    case fb::Instruction::BindSymbol:
+      return read(box->instruction_as_BindSymbol(), in);
+    case fb::Instruction::If:
+      return read(box->instruction_as_If(), in);
+    case fb::Instruction::While:
+      return read(box->instruction_as_While(), in);
     case fb::Instruction::Call:
       in.index = box->instruction_as_Call()->region();
-      if (Status s = region(box, in.index); !s)
-        return s;
-      break;
-    case fb::Instruction::SetSymbols: {
-      const fb::SetSymbols *a = box->instruction_as_SetSymbols();
-      if (count(a->symbols()) != count(a->values()) || !spend(a->symbols()) ||
-          !spend(a->values()))
-        return fail(a, cat("an assignment has ", count(a->symbols()),
-                           " symbols and ", count(a->values()), " values"));
-      in.index = static_cast<uint32_t>(out.assignments.size());
-      out.assignments.emplace_back();
-      for (uint32_t i = 0; i < count(a->symbols()); ++i) {
-        uint32_t to = a->symbols()->Get(i), from = a->values()->Get(i);
-        if (Status s = lateSymbol(a, to); !s)
-          return s;
-        if (Status s = value(a, from, "an assignment"); !s)
-          return s;
-        out.assignments.back().symbols.push_back({to, from});
-      }
-      break;
-    }
-    case fb::Instruction::Assert: {
-      const fb::Check *c = box->instruction_as_Assert()->check();
-      if (!c)
-        return fail(box, "an assertion has no check");
-      if (Status s = value(c, c->value(), "an assertion"); !s)
-        return s;
-      in.index = static_cast<uint32_t>(out.assertions.size());
-      out.assertions.push_back(
-          {c->value(), text(c->message()), text(c->where()), text(c->hint())});
-      break;
-    }
-    case fb::Instruction::Repeat: {
-      const fb::Repeat *r = box->instruction_as_Repeat();
-      if (Status s = lateSymbol(r, r->counter()); !s)
-        return s;
-      if (Status s = value(r, r->trips(), "a number of turns"); !s)
-        return s;
-      if (Status s = region(r, r->body_region()); !s)
-        return s;
-      in.source.buffer = Program::kNone;
-      if (r->condition()) {
-        auto condition = ref(r, r->condition(), "a condition");
-        if (!condition)
-          return condition.takeError();
-        in.source = *condition;
-      }
-      in.index = r->body_region();
-      in.other = r->counter();
-      in.bytes = r->trips();
-      break;
-    }
+      return region(box, in.index);
+    case fb::Instruction::SetSymbols:
+      return read(box->instruction_as_SetSymbols(), in);
+    case fb::Instruction::Assert:
+      return readAssert(box, in);
+    case fb::Instruction::Repeat:
+      return read(box->instruction_as_Repeat(), in);
     case fb::Instruction::External:
       in.index = static_cast<uint32_t>(out.externals.size());
-      if (Status s = external(box->instruction_as_External()); !s)
-        return s;
-      break;
+      return external(box->instruction_as_External());
     default:
       return fail(box,
                   cat("an instruction is of unknown kind ", unsigned(in.op)));
     }
+  }
+
+  Status instruction(const fb::InstructionBox *box,
+                     std::vector<Instruction> &list) {
+    Instruction in;
+    in.op = box->instruction_type();
+    if (!box->instruction())
+      return fail(box, "an instruction is empty");
+    TRY(readKind(box, in));
     list.push_back(in);
     return success();
   }

@@ -145,7 +145,7 @@ WRONG = {
     "kernel_arguments": (STEPS["emit"], r", %arg2: index\)", ", %arg2: index, %arg9: index)",
                          "emit", ["other arguments"]),
     "kernel_edited": (STEPS["tile"], "ts.max", "ts.min", "tile", ["was edited"]),
-    "schedule_unknown": (STEPS["tile"], "lanes = 64", "breadth = 64", "tile", ["does not know"]),
+    "schedule_unknown": (STEPS["tile"], "lanes = 64", "breadth = 64", "tile", ["does not know", "no setting 'breadth'"]),
     "schedule_zero": (STEPS["tile"], "lanes = 64", "lanes = 0", "tile", ["does not know"]),
     "schedule_guarded": (STEPS["tile"], r"guard = \[\]",
                          'guard = [[#ts.dim<"k0">, "le", #ts.dim<8>]]', "tile",

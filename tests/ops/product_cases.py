@@ -99,7 +99,7 @@ for dtype in ["f16", "bf16"]:
         x = T(dtype, b, *((k, m) if layout[0] == "t" else (m, k)))
         w = T(dtype, b, *((n, k) if layout[1] == "t" else (k, n)))
         y, v = T(dtype, b, m, n), T(dtype, n)
-        case(f"dot exchanged {m} {n} {k} {layout} {b} {dtype}", [In("x", x), In("w", w), In("b", v)],
+        case(f"dot swap_ab {m} {n} {k} {layout} {b} {dtype}", [In("x", x), In("w", w), In("b", v)],
              f"%0 = ts.dot %x, %w batch [0] x [0] contract [{1 if layout[0] == 't' else 2}] x [{2 if layout[1] == 't' else 1}] : {x}, {w}\n"
              f"  %1 = ts.broadcast %b [2] : {v} to {y}\n  %r = ts.add %0, %1 : {y}", y, [{}],
              None, PRODUCT[dtype])

@@ -1,6 +1,9 @@
-"""The shape of the source tree: unique names, arrows that point one way, the field's vocabulary."""
+"""The shape of the source tree: unique names, arrows that point one way, the field's vocabulary, short functions."""
 
+import ast
 import collections
+import fnmatch
+import functools
 import importlib
 import re
 import subprocess
@@ -13,21 +16,31 @@ ROOT = Path(__file__).resolve().parents[2]
 ORDER = ("runtime", "ir", "graph", "tune", "codegen", "targets", "frontends", "compiler", "serving", "capi", "tools", "tests", "bench")
 STAGES = ("codegen/math", "codegen/lower", "codegen/schedule")
 # Where a kind of device, an instruction set or PTX may be named in a condition.
-OWNERS = ("targets/", "runtime/drivers/", "tests/", "tools/knapper-translate/")
-NAMED = re.compile(r"""(isa|kind|target|name\(\)) *[!=]= *(?:"(?:sm_|x86|cuda|cpu|ptx)|DeviceKind)|starts_with\("(?:sm_|cuda|x86|cpu)""")
+# (The report's advice is text for a user; what it is linked into has no targets.)
+OWNERS = ("targets/", "runtime/drivers/", "tests/", "tools/knapper-translate/", "compiler/report/Advice.cpp")
+NAMED = re.compile(r"""(isa|kind|target|name\(\)) *[!=]= *(?:"(?:sm_|x86|cuda|cpu|ptx)|DeviceKind)|starts_with\("(?:sm_|cuda|x86|cpu)|[!=]= *"(?:cuda|cpu)"|(?:find|has|contains)\([^)]*"(?:sm_|x86|avx|amx|vnni|cuda|cpu)\b""")
 
 
+@functools.cache
 def sources(*endings: str) -> list[str]:
     listed = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True)  # fmt: skip
     return [f for f in listed.stdout.split("\n") if f.endswith(endings) and (ROOT / f).exists()]
 
 
+@functools.cache
 def text(file: str) -> str:
     return (ROOT / file).read_text(encoding="utf-8")
 
 
 def is_test(file: str) -> bool:
     return file.endswith("_test.cpp") or file.startswith(("tests/", "bench/"))
+
+
+def test_nothing_that_a_command_wrote_lies_in_the_repository():
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    root = {f for f in listed if "/" not in f and f.endswith((".html", ".json", ".knap", ".onnx", ".npz", ".npy", ".txt", ".log", ".mlir", ".csv"))}
+    assert len(listed) > 1000
+    assert root <= {"CMakeLists.txt", "CMakePresets.json"}, "give the command another folder, or add the file to .gitignore"
 
 
 def test_a_file_name_stands_once():
@@ -93,14 +106,74 @@ def test_only_targets_name_a_target_in_a_condition():
     assert not named
 
 
+# A key in quotes is looked up in a schedule's settings; so does what calls `print` and `parse` by hand.
+KEYED = re.compile(r"""parameters(?:\(\))?(?:\.|->)(?:find|at|count|contains|erase|insert|emplace)\(\{? *"|parameters(?:\(\))?\[ *"|config\w*(?:\.|->)(?:get|find|at|contains)\( *\"""")
+
+
+def test_settings_of_kernels_are_typed_fields():
+    """Text and keys are ir/config/Fields.h's; all other code reads `config.field` (LaunchConfig, configOf)."""
+    for line in ('schedule.parameters.find("threads")', 'schedule.parameters["lanes"] = 4', 'config.get("path")'):
+        assert KEYED.search(line), line
+    readers = ("codegen/", "compiler/", "graph/", "ir/", "targets/", "tools/", "tune/")
+    files = [f for f in sources(".cpp", ".h") if f.startswith(readers) and not f.startswith("ir/config/") and not is_test(f)]
+    assert len(files) > 500
+    keyed = [f"{f}:{n}: {line.strip()}" for f in files for n, line in enumerate(text(f).split("\n"), 1) if KEYED.search(line)]
+    assert not keyed
+
+
+def imports(file: str) -> list[str]:
+    """Modules that a Python file imports as it is loaded, dotted; not those that a type checker alone sees."""
+    package = file.removesuffix(".py").split("/")[1:-1]
+    found, bodies = [], [ast.parse(text(file)).body]
+    while bodies:
+        for node in bodies.pop():
+            if isinstance(node, ast.Import):
+                found += [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                base = package[: len(package) - node.level + 1] if node.level else []
+                base = base + (node.module.split(".") if node.module else [])
+                found += [".".join([*base, alias.name]) for alias in node.names] + [".".join(base)]
+            elif isinstance(node, ast.If) and "TYPE_CHECKING" not in ast.unparse(node.test):
+                bodies += [node.body, node.orelse]
+            elif isinstance(node, ast.Try):
+                bodies += [node.body, *(handler.body for handler in node.handlers)]
+    return found
+
+
+def test_the_python_package_imports_in_no_circle():
+    """... and nothing of the tests, benches and tools."""
+    files = {f.removesuffix(".py").removesuffix("/__init__").split("/", 1)[1].replace("/", "."): f for f in sources(".py") if f.startswith("python/")}
+    assert len(files) > 100
+    uses = {}
+    for module, file in files.items():
+        named = imports(file)
+        assert not [n for n in named if n.split(".")[0] in ("tests", "bench", "tools")], file
+        # `from package import module` is of the module.
+        whole = {n for n in named if n in files}
+        uses[module] = {n for n in whole if not any(o.startswith(n + ".") for o in whole)} - {module}
+    done, open_now = set(), []
+
+    def visit(module):
+        assert module not in open_now, " -> ".join([*open_now[open_now.index(module) :], module])
+        if module not in done:
+            open_now.append(module)
+            for other in sorted(uses[module]):
+                visit(other)
+            done.add(open_now.pop())
+
+    for module in sorted(uses):
+        visit(module)
+
+
 def long_functions(file: str, most: int) -> list[str]:
-    """Functions and methods at the outer two levels, as clang-format indents them."""
+    """Functions and methods at the outer three levels, as clang-format indents them."""
     found = []
     lines = text(file).split("\n")
-    for indent in ("", "  "):
+    for indent in ("", "  ", "    "):
         begin = 0
+        opens = re.compile(rf"{indent}[^\s#/}}]")
         for n, line in enumerate(lines):
-            if re.match(rf"{indent}[^\s#/}}]", line) and not line.startswith(f"{indent}  "):
+            if opens.match(line):
                 begin = n
             if line == f"{indent}}}" and n + 1 - begin > most:
                 found.append(f"{file}:{begin + 1}: {n + 1 - begin} lines: {lines[begin].strip()}")
@@ -115,6 +188,18 @@ def test_kernels_of_gpus_are_short_functions():
     assert not [found for file in files for found in long_functions(file, 120)]
     recipes = ("sm90/WgmmaMatmul", "sm90/ImplicitGemmLoad", "sm90/FlashAttention", "sm80/MmaSyncMatmul", "simt/SimtMatmul", "simt/SimtAttention", "common/GroupedTileScheduler")  # fmt: skip
     assert not {r: n for r in recipes if (n := text(f"{folder}{r}.cpp").count("\n")) > 200}
+
+
+# These may become fewer.
+LONG = ("codegen/schedule/irregular/GpuScanChoose.cpp", "codegen/schedule/irregular/GpuScanNarrow.cpp", "codegen/schedule/reduce/Reduce.cpp", "codegen/schedule/reduce/ReduceChoose.cpp", "codegen/schedule/reduce/ReducePass.cpp")  # fmt: skip
+
+
+def test_functions_are_steps_with_names():
+    """At most 120 lines each. (In tests tables of cases are longer.)"""
+    files = [f for f in sources(".cpp", ".h") if not is_test(f)]
+    long = [found for file in files for found in long_functions(file, 120)]
+    assert not [found for found in long if not found.startswith(LONG)]
+    assert len(long) <= len(LONG), long
 
 
 # Ops that are named where they are defined, decomposed, scheduled, read by a front end or matched by a rewrite of their own.
@@ -140,6 +225,18 @@ def test_the_field_has_words_for_it():
                 line = content.count("\n", 0, match.start()) + 1
                 found.append(f"{file}:{line}: '{match[0]}', say {term}")
     assert not found, "\n".join(found)
+
+
+def test_files_that_the_pages_name_exist():
+    """In `backticks`, by the end of their path. (`build-time` names headers of others.)"""
+    every = sources(".cpp", ".h", ".td", ".def", ".fbs", ".py")
+    known = {"/".join(parts[i:]) for parts in (f.split("/") for f in every) for i in range(len(parts))}
+    generated = {"llvm_absent.cpp"}  # by CMake
+    pages = [f for f in sources(".md") if f.startswith(("docs/", "CONTRIBUTING")) and not f.startswith("docs/notes/")]
+    named = [(page, name) for page in pages for name in re.findall(r"`([\w./*-]+\.(?:cpp|h|td|def|fbs|py))`", text(page))]
+    assert len(named) > 300
+    unknown = [(p, n) for p, n in named if n not in known | generated and not ("*" in n and any(fnmatch.fnmatch(k, n) for k in known))]
+    assert not unknown
 
 
 def test_the_picture_of_the_layers_is_current(monkeypatch):

@@ -38,8 +38,30 @@ private:
   llvm::Value *joined(mlir::Value value) { return join(parts(value)); }
   Parts split(llvm::Value *whole, unsigned lanes);
 
+  //===-- The vector dialect (CpuVector.cpp) ------------------------------===//
   llvm::Value *shuffleByRegister(llvm::Value *x, llvm::Value *y,
                                  llvm::ArrayRef<int> mask);
+  /// Sets `result` to lanes of whole vectors of rank 1; `y` may be null.
+  mlir::LogicalResult shuffle(mlir::Value result, llvm::Value *x,
+                              llvm::Value *y, llvm::ArrayRef<int> mask);
+  /// Of an element of rank 1 or a row of rank 2: static or an index.
+  llvm::Value *position(mlir::OpFoldResult p);
+  mlir::LogicalResult vectorOp(mlir::vector::BroadcastOp op);
+  mlir::LogicalResult vectorOp(mlir::vector::ExtractOp op);
+  mlir::LogicalResult vectorOp(mlir::vector::InsertOp op);
+  mlir::LogicalResult vectorOp(mlir::vector::ShuffleOp op);
+  mlir::LogicalResult vectorOp(mlir::vector::InterleaveOp op);
+  mlir::LogicalResult vectorOp(mlir::vector::DeinterleaveOp op);
+  mlir::LogicalResult vectorOp(mlir::vector::ExtractStridedSliceOp op);
+  mlir::LogicalResult vectorOp(mlir::vector::InsertStridedSliceOp op);
+  mlir::LogicalResult vectorOp(mlir::vector::StepOp op);
+  mlir::LogicalResult vectorOp(mlir::vector::CreateMaskOp op);
+  mlir::LogicalResult vectorOp(mlir::vector::ConstantMaskOp op);
+  mlir::LogicalResult vectorOp(mlir::vector::BitCastOp op);
+  mlir::LogicalResult vectorOp(mlir::vector::ShapeCastOp op);
+  mlir::LogicalResult vectorOp(mlir::vector::FromElementsOp op);
+  mlir::LogicalResult vectorOp(mlir::vector::ToElementsOp op);
+  mlir::LogicalResult vectorOp(mlir::vector::FMAOp op);
   mlir::LogicalResult reduction(mlir::vector::ReductionOp op);
 
   //===-- Blocks of rows (CpuRowTranspose.cpp) ----------------------------===//
@@ -79,6 +101,8 @@ private:
 
   //===-- Matmul (CpuMatmulMainloop.cpp) ----------------------------------===//
   mlir::LogicalResult mainloop(tile::MainloopOp op);
+  /// The loop over K of one register tile.
+  struct Mainloop;
   void fetch(llvm::Value *at, unsigned locality);
   /// The cache lines of so many bytes, at least one.
   void fetchLines(llvm::Value *from, llvm::Value *bytes);

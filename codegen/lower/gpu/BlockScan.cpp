@@ -1,8 +1,10 @@
-// Scans and lists in shared memory: what a block's threads do together beside
-// reductions. A thread combines its own lanes of a part in order, a warp those
-// of its threads by shuffles; of each part and warp one word goes to shared
-// memory, which every warp scans for itself: one barrier. The order is fixed,
-// so that every run gives the same bits.
+// Scans and lists in shared memory: what the threads of a CTA do together
+// beside reductions.
+//
+// A thread combines its own lanes of a part in order. A warp combines its
+// threads by shuffles and writes one word a part to shared memory. Every warp
+// scans those words for itself, so one barrier is enough. The order is fixed,
+// so every run gives the same bits.
 #include "codegen/lower/gpu/GpuLowering.h"
 #include "ir/config/DeviceLimits.h"
 

@@ -1,5 +1,6 @@
 // Layout of tiles and functions for GPUs.
 #include "codegen/lower/gpu/GpuLowering.h"
+#include "codegen/lower/gpu/BlockThreads.h"
 
 #include "codegen/lower/common/Lower.h"
 #include "codegen/math/Math.h"
@@ -44,121 +45,97 @@ LogicalResult GpuLowering::threadLayout(tile::FuncOp func) {
   return failure(sizes.wasInterrupted());
 }
 
-LogicalResult GpuLowering::layout(tile::FuncOp func) {
-  for (auto op : func.getOps<tile::MatmulOp>())
-    return matmulLayout(op);
-  for (auto op : func.getOps<tile::AttentionOp>())
-    return attentionLayout(op);
-  for (auto op : func.getOps<tile::PagedAttentionOp>())
-    return pagedAttentionLayout(op);
-  for (auto op : func.getOps<tile::RecurrenceOp>())
-    return recurrenceLayout(op);
-  if (auto wanted = func->getAttrOfType<IntegerAttr>("tile.threads");
-      wanted && wanted.getInt() == 1)
-    return threadLayout(func);
-  unsigned bytes = 0;
-  constexpr unsigned maxThreads = 1024;
+namespace {
+
+/// The tiles of a function.
+struct TileSizes {
+  unsigned bytes = 0; ///< of the widest element in memory; 0: of none
   SmallVector<int64_t> sizes;
-  Operation *odd = nullptr;
+  Operation *odd = nullptr; ///< makes a tile of another rank than 1
+
+  int64_t largest() const {
+    return sizes.empty() ? 0 : *llvm::max_element(sizes);
+  }
+};
+
+/// What an operation moves between memory and tiles, or null. (Lists in shared
+/// memory do not say how wide accesses to memory are.)
+Value movedBy(Operation *op) {
+  if (llvm::any_of(op->getOperands(), [](Value operand) {
+        return bool(operand.getDefiningOp<tile::SharedOp>());
+      }))
+    return {};
+  if (isa<tile::LoadOp, tile::LoadStridedOp, tile::LoadRowsOp, tile::GatherOp>(
+          op))
+    return op->getResult(0);
+  if (isa<tile::StoreOp, tile::StoreRowsOp, tile::ScatterOp>(op))
+    return op->getOperand(0);
+  return {};
+}
+
+TileSizes tileSizes(tile::FuncOp func) {
+  TileSizes tiles;
   func.walk([&](Operation *op) {
-    Value memory;
-    if (isa<tile::LoadOp, tile::LoadStridedOp, tile::LoadRowsOp,
-            tile::GatherOp>(op))
-      memory = op->getResult(0);
-    else if (isa<tile::StoreOp, tile::StoreRowsOp, tile::ScatterOp>(op))
-      memory = op->getOperand(0);
-    // (Lists in shared memory do not say how wide accesses to memory are.)
-    if (memory && llvm::any_of(op->getOperands(), [](Value operand) {
-          return bool(operand.getDefiningOp<tile::SharedOp>());
-        }))
-      memory = {};
-    if (memory)
+    if (Value memory = movedBy(op))
       if (auto type = dyn_cast<VectorType>(memory.getType())) {
         unsigned bits = type.getElementTypeBitWidth();
-        bytes = std::max(bytes, std::max(bits, 8u) / 8);
+        tiles.bytes = std::max(tiles.bytes, std::max(bits, 8u) / 8);
       }
     for (Type result : op->getResultTypes())
       if (auto type = dyn_cast<VectorType>(result)) {
         if (type.getRank() != 1)
-          odd = op;
-        else if (!llvm::is_contained(sizes, type.getDimSize(0)))
-          sizes.push_back(type.getDimSize(0));
+          tiles.odd = op;
+        else if (!llvm::is_contained(tiles.sizes, type.getDimSize(0)))
+          tiles.sizes.push_back(type.getDimSize(0));
       }
   });
-  if (odd)
-    return odd->emitOpError("has no lowering for GPUs: tiles have rank 1");
-  width = bytes ? 16 / bytes : 4;
-  if (auto wanted = func->getAttrOfType<IntegerAttr>("tile.width"))
-    width =
-        std::clamp<unsigned>(llvm::bit_floor(uint64_t(wanted.getInt())), 1, 16);
-  // Less than 16 bytes an access, where tiles are short.
-  for (int64_t size : sizes)
-    while (width > 1 && size % (int64_t(kWarp) * width))
-      width /= 2;
-  // A row is held in registers: some accesses a thread, so that a block's
-  // memory traffic is many loads, then many stores. Else one access a thread.
-  bool reduces = false;
-  func.walk([&](vector::ReductionOp op) {
-    // (Not where mathematics asks whether any lane is unusual.)
-    reduces |= !op.getSourceVectorType().getElementType().isInteger(1);
-  });
-  bool scans = func.walk([](tile::ScanOp) { return WalkResult::interrupt(); })
-                   .wasInterrupted();
-  reduces |= scans;
-  int64_t largest = 0;
-  for (int64_t size : sizes)
-    largest = std::max(largest, size);
-  constexpr int64_t accesses = 4;
-  // A row of so many elements a thread would fill the registers as f32.
-  constexpr int64_t manyElements = 64;
-  threads = reduces && bytes == 2 ? maxThreads / 2 : maxThreads;
-  if (auto wanted = func->getAttrOfType<IntegerAttr>("tile.threads"))
-    threads = std::clamp<unsigned>(wanted.getInt(), kWarp, maxThreads);
-  else
-    while (threads > kWarp && reduces &&
-           int64_t(threads) * width * accesses > largest)
-      threads /= 2;
-  // Whole warps, of any number: of 320 threads 160 are five, of 160 two are.
-  threads = threads / kWarp * kWarp;
-  for (int64_t size : sizes)
-    while (threads > kWarp && size % (int64_t(threads) * width))
-      threads = std::max(threads / 2 / kWarp, 1u) * kWarp;
-  // (Named barriers for several warps each measured 20 % slower.)
-  programs = threads == kWarp ? kLeastBlock / kWarp : 1;
-  if (auto all = func->getAttrOfType<IntegerAttr>("tile.cluster")) {
-    cluster = std::min<unsigned>(all.getInt(), kMostBlocks);
-    programs = all.getInt() / cluster;
-    // What waits for a program's threads alone needs no barrier if they are a
-    // warp.
-    bool waits = false;
-    func.walk([&](vector::ReductionOp) { waits = true; });
-    if (programs > 1)
-      threads = waits ? kWarp : llvm::bit_floor(threads);
-    if (int64_t(programs) * cluster != all.getInt() ||
-        programs * threads > maxThreads)
-      return func.emitOpError("has a cluster of ")
-             << all.getInt() << " programs, which blocks cannot hold";
-  }
-  packed = reduces && bytes == 2 && largest / threads >= manyElements;
-  // Two blocks an SM: else the assembler spills words for more. (Not of
-  // programs that scan now and then.)
+  return tiles;
+}
+
+template <class Op> bool has(tile::FuncOp func) {
+  return func.walk([](Op) { return WalkResult::interrupt(); }).wasInterrupted();
+}
+
+} // namespace
+
+/// CTAs of a cluster, and programs of a CTA, of the `tile.cluster` programs
+/// that belong together.
+LogicalResult GpuLowering::clusterLayout(tile::FuncOp func) {
+  auto all = func->getAttrOfType<IntegerAttr>("tile.cluster");
+  if (!all)
+    return success();
+  cluster = std::min<unsigned>(all.getInt(), kMostBlocks);
+  programs = all.getInt() / cluster;
+  // What waits for a program's threads alone needs no barrier if they are a
+  // warp.
+  bool waits = false;
+  func.walk([&](vector::ReductionOp) { waits = true; });
+  if (programs > 1)
+    threads = waits ? kWarp : llvm::bit_floor(threads);
+  if (int64_t(programs) * cluster != all.getInt() ||
+      programs * threads > kMostBlockThreads)
+    return func.emitOpError("has a cluster of ")
+           << all.getInt() << " programs, which blocks cannot hold";
+  return success();
+}
+
+/// Without a bound the assembler aims at more blocks an SM and spills words.
+void GpuLowering::boundCtas(tile::FuncOp func, bool scans) {
+  // Two blocks an SM. (Not of programs that scan now and then.)
   constexpr unsigned twoBlocks = 512;
-  bool lists = func.walk([](tile::AppendOp) { return WalkResult::interrupt(); })
-                   .wasInterrupted();
+  bool lists = has<tile::AppendOp>(func);
   if (scans && !lists && !packed && threads == twoBlocks)
     ctasPerSm = 2;
   constexpr unsigned heldThreads = 640;
   if (lists && threads <= twoBlocks)
     ctasPerSm = std::max(2u, heldThreads / threads);
-  // Indices of each lane take up to 256 registers a thread. Without a bound the
-  // assembler aims at more blocks and spills words.
-  constexpr unsigned gatherThreads = 256;
-  constexpr unsigned fewGathers = 32;
-  unsigned gathers = 0;
-  func.walk([&](tile::GatherOp) { ++gathers; });
   // What such a program waits for others do in the meantime.
   if (!func.getOps<tile::RadixPassOp>().empty())
     ctasPerSm = 3;
+  // Indices of each lane take up to 256 registers a thread.
+  constexpr unsigned gatherThreads = 256, fewGathers = 32;
+  unsigned gathers = 0;
+  func.walk([&](tile::GatherOp) { ++gathers; });
   bool manyLines = func.walk([](tile::LookBackOp op) {
                          return op.getLanes() ? WalkResult::interrupt()
                                               : WalkResult::advance();
@@ -180,12 +157,68 @@ LogicalResult GpuLowering::layout(tile::FuncOp func) {
   if (readsApart && !ctasPerSm && !packed && cluster == 1 &&
       !func.getOps<tile::SharedOp>().empty())
     ctasPerSm = std::max(1u, metThreads / (threads * programs));
-  for (int64_t size : sizes)
+}
+
+LogicalResult GpuLowering::tileLayout(tile::FuncOp func) {
+  TileSizes tiles = tileSizes(func);
+  if (tiles.odd)
+    return tiles.odd->emitOpError(
+        "has no lowering for GPUs: tiles have rank 1");
+  width = tiles.bytes ? kAccessBytes / tiles.bytes : 4;
+  if (auto wanted = func->getAttrOfType<IntegerAttr>("tile.width"))
+    width =
+        std::clamp<unsigned>(llvm::bit_floor(uint64_t(wanted.getInt())), 1, 16);
+  for (int64_t size : tiles.sizes)
+    width = accessWidth(width, size);
+  // A row is held in registers: some accesses a thread. Else one access a
+  // thread.
+  bool reduces = false;
+  func.walk([&](vector::ReductionOp op) {
+    // (Not where mathematics asks whether any lane is unusual.)
+    reduces |= !op.getSourceVectorType().getElementType().isInteger(1);
+  });
+  bool scans = has<tile::ScanOp>(func);
+  reduces |= scans;
+  // A row of so many elements a thread would fill the registers as f32.
+  constexpr int64_t manyElements = 64;
+  threads =
+      reduces && tiles.bytes == 2 ? kMostBlockThreads / 2 : kMostBlockThreads;
+  if (auto wanted = func->getAttrOfType<IntegerAttr>("tile.threads"))
+    threads = std::clamp<unsigned>(wanted.getInt(), kWarp, kMostBlockThreads);
+  else if (reduces)
+    threads = threadsOfRow(threads, tiles.largest(), width);
+  // Whole warps, of any number: of 320 threads 160 are five, of 160 two are.
+  threads = threads / kWarp * kWarp;
+  for (int64_t size : tiles.sizes)
+    threads = threadsThatDivide(threads, size, width);
+  // (Named barriers for several warps each measured 20 % slower.)
+  programs = threads == kWarp ? kLeastBlock / kWarp : 1;
+  if (failed(clusterLayout(func)))
+    return failure();
+  packed =
+      reduces && tiles.bytes == 2 && tiles.largest() / threads >= manyElements;
+  boundCtas(func, scans);
+  for (int64_t size : tiles.sizes)
     if (size % (int64_t(threads) * width))
       return func.emitOpError("has a tile of ")
              << size << " elements, which does not spread over threads with "
              << width << " elements each: take a multiple of " << kWarp * width;
   return success();
+}
+
+LogicalResult GpuLowering::layout(tile::FuncOp func) {
+  for (auto op : func.getOps<tile::MatmulOp>())
+    return matmulLayout(op);
+  for (auto op : func.getOps<tile::AttentionOp>())
+    return attentionLayout(op);
+  for (auto op : func.getOps<tile::PagedAttentionOp>())
+    return pagedAttentionLayout(op);
+  for (auto op : func.getOps<tile::RecurrenceOp>())
+    return recurrenceLayout(op);
+  if (auto wanted = func->getAttrOfType<IntegerAttr>("tile.threads");
+      wanted && wanted.getInt() == 1)
+    return threadLayout(func);
+  return tileLayout(func);
 }
 
 llvm::SmallVector<llvm::Type *, 1> GpuLowering::partTypes(Type type) {

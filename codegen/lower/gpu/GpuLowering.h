@@ -51,6 +51,10 @@ private:
   mlir::LogicalResult layout(tile::FuncOp func);
   /// The same of programs that are one thread each.
   mlir::LogicalResult threadLayout(tile::FuncOp func);
+  /// The same of programs whose tiles are spread over threads.
+  mlir::LogicalResult tileLayout(tile::FuncOp func);
+  mlir::LogicalResult clusterLayout(tile::FuncOp func);
+  void boundCtas(tile::FuncOp func, bool scans);
   /// Number of this thread's first element in a part, i64.
   llvm::Value *firstElement(unsigned part);
   /// Numbers of this thread's elements in a part, <width x i64>.
@@ -94,6 +98,7 @@ private:
   //===-- Look-back (LookBack.cpp) ----------------------------------------===//
   mlir::LogicalResult ticket(tile::TicketOp op);
   mlir::LogicalResult lookBack(tile::LookBackOp op);
+  struct LookBack;
 
   //===-- Sorting by digits (RadixPass.cpp) -------------------------------===//
   mlir::LogicalResult radixPass(tile::RadixPassOp op);

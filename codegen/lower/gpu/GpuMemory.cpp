@@ -204,8 +204,9 @@ LogicalResult GpuLowering::load(tile::LoadOp op) {
   llvm::Value *pad = op.getPad() ? toMemory(scalar(op.getPad()), *ref)
                                  : llvm::Constant::getNullValue(ref->memory);
   bool rotated = isTile && rotation;
-  bool shifted = isTile && !rotated && isUnaligned(op, *ref, align);
-  llvm::Value *skew = shifted ? skewOf(*ref, scalar(op.getOffset())) : nullptr;
+  bool unaligned = isTile && !rotated && isUnaligned(op, *ref, align);
+  llvm::Value *skew =
+      unaligned ? skewOf(*ref, scalar(op.getOffset())) : nullptr;
   Parts result;
   for (auto [p, partType] : llvm::enumerate(types)) {
     llvm::Type *type = truth ? withElement(partType, ref->memory) : partType;
@@ -217,7 +218,7 @@ LogicalResult GpuLowering::load(tile::LoadOp op) {
           rotatedLoad(*ref, scalar(op.getOffset()), p, splatLike(pad, type)));
       continue;
     }
-    if (shifted) {
+    if (unaligned) {
       llvm::Value *value = nullptr;
       if (!op.getValid() || isInside(p, op.getValid())) {
         value = unalignedLoad(*ref, offset, skew, nullptr);

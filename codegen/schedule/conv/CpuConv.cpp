@@ -32,7 +32,7 @@
 //
 // Parameters: panel, rows and columns of a block of outputs (columns 0: all),
 // groups (programs that share a block's panels), split.
-#include "codegen/schedule/conv/ConvWindow.h"
+#include "codegen/schedule/conv/CpuConv.h"
 #include "codegen/schedule/core/Grain.h"
 #include "codegen/schedule/core/LaneLoops.h"
 #include "codegen/schedule/core/RegisterTiles.h"
@@ -46,11 +46,7 @@ namespace knapper {
 using config::ConvCpuConfig;
 using ts::Dim;
 
-namespace {
-
-/// Scratch for the accumulators of a register tile, or of all of a block: at
-/// most 12 x 64 f32 a tile. What else is in scratch comes after them.
-int64_t accumulatorBytes(const ConvCpuConfig &config, const ConvWindow &w) {
+int64_t convSumBytes(const ConvCpuConfig &config, const ConvWindow &w) {
   constexpr int64_t tile = 4096;
   if (!config.split)
     return tile;
@@ -58,90 +54,21 @@ int64_t accumulatorBytes(const ConvCpuConfig &config, const ConvWindow &w) {
   return std::max(tile, (block + 63) / 64 * 64);
 }
 
-/// Rows of the filter that are one run of it and of the input.
-int64_t runLength(const ConvWindow &w) {
+int64_t convRun(const ConvWindow &w) {
   return *w.groupChannels().asConstant() * (w.rowIsRun() ? w.kw : 1);
 }
 
-/// Rows of the filter that a step of the product takes.
-int64_t group(const ConvWindow &w) {
+int64_t convGroup(const ConvWindow &w) {
   if (w.isBytes())
     return 4;
-  bool whole = (w.rowIsRun() && w.kh == 1) || runLength(w) % 2 == 0;
+  bool whole = (w.rowIsRun() && w.kh == 1) || convRun(w) % 2 == 0;
   return ts::elementTypeOf(w.input).isBF16() && whole ? 2 : 1;
 }
 
-/// How long a run is in a packed panel.
-int64_t packedRun(const ConvWindow &w) {
-  int64_t step = group(w);
-  return (runLength(w) + step - 1) / step * step;
+int64_t packedConvRun(const ConvWindow &w) {
+  int64_t step = convGroup(w);
+  return (convRun(w) + step - 1) / step * step;
 }
-
-/// Groups of fewer features are left to others: panels are of 16 or more, so
-/// that most of what is multiplied would be another group's.
-bool takesConv(const ConvWindow &w) {
-  constexpr int64_t leastFeatures = 8;
-  return (w.isConstant || w.panel) &&
-         (w.groups == 1 ||
-          *w.features.asConstant() / w.groups >= leastFeatures);
-}
-
-class ConvBuilder {
-public:
-  using Config = ConvCpuConfig;
-  ConvBuilder(BuildContext &context, const Config &config, ConvWindow window,
-              Epilogue epilogue)
-      : e(context.emitter), b(e.builder), loc(e.location),
-        target(context.target), w(std::move(window)),
-        epilogue(std::move(epilogue)), panel(config.panel),
-        blockRows(config.rows), blockColumns(config.columns),
-        groups(config.groups), split(config.split),
-        sumType(w.isBytes() ? Type(b.getI32Type()) : b.getF32Type()),
-        sumBytes(accumulatorBytes(config, w)) {}
-
-  LogicalResult build();
-
-private:
-  LogicalResult matmul(Value firstPanel, Value endPanel);
-  /// `row` and `column`: of the phase.
-  LogicalResult storePixel(Value tile, Value row, Value column, Value feature,
-                           int64_t lanes, Value valid) {
-    row = e.add(e.mul(row, e.constant(w.rowPhases())), rowPhase);
-    column = e.add(e.mul(column, e.constant(w.columnPhases())), columnPhase);
-    return storeConvPixel(e, w, epilogue, tile, image, row, column, feature,
-                          lanes, valid);
-  }
-  /// The taps of a phase along one dim of the window.
-  struct Taps {
-    Value first; ///< of the window
-    Value count;
-    Value input; ///< of output 0: where the first one meets the input
-  };
-  Taps taps(Value phase, int64_t window, int64_t spread, Dim low);
-
-  ElementEmitter &e;
-  OpBuilder &b;
-  Location loc;
-  const TargetDesc &target;
-  ConvWindow w;
-  Epilogue epilogue;
-  int64_t panel, blockRows, blockColumns, groups;
-  bool split;
-  Type sumType;     ///< element type of the accumulators
-  int64_t sumBytes; ///< scratch for accumulators
-
-  Value image, firstRow, rows; ///< of the block, in output rows
-  Value firstColumn, columns;  ///< likewise
-  Value rowPhase, columnPhase;
-  Taps tapRows, tapColumns;
-  Value source;     ///< input buffer, or scratch with the padded rows
-  Value sourceBase; ///< of the block's first row
-  Value rowStride;  ///< from one input row to the next
-  Value firstFeature, endFeature; ///< of the group; null: all of its panels
-  // Of those whose programs copy channels of their own:
-  Value pixelStride;  ///< from one input column to the next
-  Value firstChannel; ///< in `source`
-};
 
 ConvBuilder::Taps ConvBuilder::taps(Value phase, int64_t window, int64_t spread,
                                     Dim low) {
@@ -157,210 +84,6 @@ ConvBuilder::Taps ConvBuilder::taps(Value phase, int64_t window, int64_t spread,
   Value place =
       e.add(e.add(phase, first), e.constant(before * spread - border));
   return {first, count, e.sub(e.div(place, by), e.constant(before))};
-}
-
-LogicalResult ConvBuilder::matmul(Value firstPanel, Value endPanel) {
-  Value filter = e.inputBuffer(w.filter);
-  Type element = cast<tile::BufferType>(filter.getType()).getElementType();
-  int64_t step = group(w), features = *w.features.asConstant();
-  // Of the rows of the filter, a window row has `depth` as they are packed, of
-  // which `packed` hold a run of `run` that meets a run of the input.
-  int64_t run = runLength(w), packed = packedRun(w);
-  int64_t depth = w.rowIsRun() ? packed : packed * w.kw, all = w.kh * depth;
-  int64_t panelSize = all * panel;
-  // What is read at once: a panel, or a window row of it.
-  int64_t pieces = split ? w.kh : 1, piece = split ? depth * panel : panelSize;
-  Value pixel =
-      e.size(w.groupChannels() * w.sw); // from one output pixel to the next
-  RegisterTile shape = groupTile(target, panel, step);
-  // Tiles of equal size along the image row.
-  std::optional<int64_t> pixels = w.outWidth.asConstant();
-  if (pixels)
-    pixels = *pixels % w.columnPhases() == 0
-                 ? std::optional(*pixels / w.columnPhases())
-                 : std::nullopt;
-  if (blockColumns)
-    pixels = pixels && *pixels % blockColumns == 0 ? std::optional(blockColumns)
-                                                   : std::nullopt;
-  int64_t tileRows = shape.rows;
-  if (blockColumns && !pixels) {
-    int64_t tiles = (blockColumns + tileRows - 1) / tileRows;
-    tileRows = (blockColumns + tiles - 1) / tiles;
-  }
-  Value tilesOfRow =
-      e.div(e.add(columns, e.constant(tileRows - 1)), e.constant(tileRows));
-  // Each tile fetches its share of what is read next. Weights that stay in the
-  // second-level cache need none of it.
-  int64_t bytes = ts::elementBytes(element), line = 64 / bytes;
-  int64_t share = (split ? depth : all) / (4 * step) * line;
-  bool fetches = !w.spreads() && all * features * bytes > target.l2Bytes / 4;
-  Value accumulators = tile::ScratchOp::create(
-      b, loc, tile::BufferType::get(sumType), e.constant(0));
-
-  Value tapDown = e.mul(e.constant(w.dh / w.rowStep()), rowStride);
-  // Of a register tile: all of a phase's taps, or those of a window row
-  // (`split`). Taps that are one run are one product.
-  auto multiplyTaps = [&](VectorType type, Value a, Value from, Value valid,
-                          Value fetch) -> Value {
-    auto runs = [&](Value a, Value from, Value fetch, Value init) {
-      auto loop = tile::MainloopOp::create(
-          b, loc, type, source, a, pixel, e.constant(1), filter, from,
-          e.constant(step * panel), e.constant(run), init);
-      loop.setPairs(step == 2);
-      loop.getRowsMutable().assign(valid);
-      if (fetch) {
-        loop.getPrefetchMutable().assign(filter);
-        loop.getPrefetchOffsetMutable().assign(fetch);
-        loop.getPrefetchStepMutable().assign(e.constant(line));
-      }
-      return loop;
-    };
-    auto many = [&](tile::MainloopOp loop, Value count, Value aOuter,
-                    int64_t bOuter) {
-      loop.getOuterMutable().assign(count);
-      loop.getAOuterMutable().assign(aOuter);
-      loop.getBOuterMutable().assign(e.constant(bOuter));
-    };
-    auto windowRow = [&](Value a, Value from, Value fetch,
-                         Value init) -> Value {
-      auto loop = runs(a, from, fetch, init);
-      if (!w.rowIsRun())
-        many(loop, tapColumns.count, e.mul(e.constant(w.dw), pixelStride),
-             w.spreadW * packed * panel);
-      return loop.getAcc();
-    };
-    if (split || w.kh == 1)
-      return windowRow(a, from, fetch, {});
-    if (w.rowIsRun()) {
-      auto loop = runs(a, from, fetch, {});
-      many(loop, tapRows.count, tapDown, w.spreadH * depth * panel);
-      return loop.getAcc();
-    }
-    Value zero = arith::ConstantOp::create(b, loc, b.getZeroAttr(type));
-    LogicalResult never = success();
-    return forEach(
-        e, e.constant(0), tapRows.count, zero,
-        [&](Value i, ValueRange carried) -> FailureOr<SmallVector<Value>> {
-          Value ahead;
-          if (fetch)
-            ahead = e.add(fetch, e.mul(i, e.constant(share / w.kh)));
-          Value at = e.add(a, e.mul(i, tapDown));
-          Value row =
-              e.add(from, e.mul(i, e.constant(w.spreadH * depth * panel)));
-          return SmallVector<Value>{windowRow(at, row, ahead, carried[0])};
-        },
-        never)[0];
-  };
-
-  auto sums = [&](Value a, Value weights, Value valid, int64_t size, Value to,
-                  Value fetch) -> LogicalResult {
-    return forParts(e, shape, panel, [&](Value part) {
-      auto type = VectorType::get({size, shape.width}, sumType);
-      Value from = e.add(weights, e.mul(part, e.constant(step)));
-      Value acc = multiplyTaps(type, a, from, valid, fetch);
-      for (int64_t i = 0; i < size; ++i) {
-        Value at = e.add(to, e.add(e.constant(i * panel), part));
-        Value sum =
-            vector::ExtractOp::create(b, loc, acc, ArrayRef<int64_t>{i});
-        if (split) {
-          Value before =
-              tile::LoadOp::create(b, loc, sum.getType(), accumulators, at);
-          if (w.isBytes())
-            sum = arith::AddIOp::create(b, loc, before, sum);
-          else
-            sum = arith::AddFOp::create(b, loc, before, sum);
-        }
-        tile::StoreOp::create(b, loc, sum, accumulators, at);
-      }
-      return success();
-    });
-  };
-  // Pixels from where their sums lie.
-  auto storePixels = [&](Value from, Value row, Value column, Value feature,
-                         Value count) {
-    // Of a panel that groups share, the own features.
-    Value first = firstFeature ? e.max(firstFeature, feature) : feature, end;
-    if (endFeature)
-      end = e.min(endFeature, e.add(feature, e.constant(panel)));
-    else if (features % panel)
-      end = e.size(w.features);
-    Value skipped = e.add(from, e.sub(first, feature));
-    return forEach(e, e.constant(0), count, [&](Value i) {
-      Value at = e.add(skipped, e.mul(i, e.constant(panel)));
-      Value pixelColumn = e.add(firstColumn, e.add(column, i));
-      return forParts(e, shape, panel, [&](Value part) {
-        Value sum =
-            tile::LoadOp::create(b, loc, VectorType::get(shape.width, sumType),
-                                 accumulators, e.add(at, part));
-        Value n = e.add(first, part), rest;
-        if (end)
-          rest = e.sub(end, n);
-        return storePixel(sum, row, pixelColumn, n, shape.width, rest);
-      });
-    });
-  };
-  Value rowSums = e.mul(columns, e.constant(panel));
-  auto clear = [&] {
-    constexpr int64_t lanes = 16;
-    Value zero = e.splat(sumType, lanes, 0);
-    return forEach(
-        e, e.constant(0), e.mul(rows, rowSums),
-        [&](Value i) {
-          tile::StoreOp::create(b, loc, zero, accumulators, i);
-          return success();
-        },
-        lanes);
-  };
-  auto multiply = [&](Value weights, Value inputRow, Value r, Value feature) {
-    Value row = e.add(inputRow, e.mul(e.mul(r, e.constant(w.sh)), rowStride));
-    Value next = e.add(weights, e.constant(piece));
-    Value before = e.mul(r, tilesOfRow);
-    auto store = [&](Value column, Value valid) {
-      return storePixels(e.constant(0), e.add(firstRow, r), column, feature,
-                         valid);
-    };
-    llvm::function_ref<LogicalResult(Value, Value)> finish;
-    if (!split)
-      finish = store;
-    return forRowTiles(
-        e, columns, tileRows,
-        [&](Value column, Value valid, int64_t size, Value number) {
-          Value a = e.add(row, e.mul(column, pixel)), fetch, to;
-          to = e.constant(0);
-          if (split) {
-            to = e.mul(column, e.constant(panel));
-            to = e.add(to, e.mul(r, rowSums));
-          }
-          if (fetches) {
-            Value place = e.mul(e.add(before, number), e.constant(share));
-            fetch = e.add(next, e.min(place, e.constant(piece)));
-          }
-          return sums(a, weights, valid, size, to, fetch);
-        },
-        finish, pixels);
-  };
-  return forEach(e, firstPanel, endPanel, [&](Value p) -> LogicalResult {
-    Value base = e.mul(p, e.constant(panelSize)),
-          feature = e.mul(p, e.constant(panel));
-    base = e.add(base, e.mul(tapRows.first, e.constant(depth * panel)));
-    base = e.add(base, e.mul(tapColumns.first, e.constant(packed * panel)));
-    auto windowRow = [&](Value i) {
-      Value weights = e.add(base, e.mul(i, e.constant(piece)));
-      Value inputRow = e.add(sourceBase, e.mul(i, tapDown));
-      return forEach(e, e.constant(0), rows, [&](Value r) {
-        return multiply(weights, inputRow, r, feature);
-      });
-    };
-    if (!split)
-      return windowRow(e.constant(0));
-    if (failed(clear()) ||
-        failed(forEach(e, e.constant(0), e.constant(pieces), windowRow)))
-      return failure();
-    return forEach(e, e.constant(0), rows, [&](Value r) {
-      Value from = e.mul(r, rowSums), row = e.add(firstRow, r);
-      return storePixels(from, row, e.constant(0), feature, columns);
-    });
-  });
 }
 
 LogicalResult ConvBuilder::build() {
@@ -439,6 +162,17 @@ LogicalResult ConvBuilder::build() {
                        e.mul(firstColumn, e.size(w.channels * w.sw)));
   }
   return matmul(first, end);
+}
+
+namespace {
+
+/// Groups of fewer features are left to others: panels are of 16 or more, so
+/// that most of what is multiplied would be another group's.
+bool takesConv(const ConvWindow &w) {
+  constexpr int64_t leastFeatures = 8;
+  return (w.isConstant || w.panel) &&
+         (w.groups == 1 ||
+          *w.features.asConstant() / w.groups >= leastFeatures);
 }
 
 /// Of outputs. Columns 0: all.
@@ -566,13 +300,13 @@ LogicalResult chooseCpuConv(ts::KernelOp kernel, const TargetDesc &target,
   schedule.grain = grainOf(w->isBytes() ? 1600000 : 400000,
                            (columns ? one * columns : w->phaseWidth()) * flops);
   int64_t pixelBytes = w->elementBytes() * channels;
-  int64_t sumBytes = accumulatorBytes(config, *w);
+  int64_t sumBytes = convSumBytes(config, *w);
   schedule.scratch =
       w->copies() ? w->inputColumns(columns ? one * columns : w->phaseWidth()) *
                             (pixelBytes * w->inputRows(rows)) +
                         256 + sumBytes
                   : one * sumBytes;
-  schedule.group = group(*w);
+  schedule.group = convGroup(*w);
   if (!w->panel)
     schedule.packed.push_back(
         {w->filter.getArgNumber(), w->kh * w->kw * channels, features,

@@ -18,6 +18,7 @@
 #include "codegen/schedule/core/Schedules.h"
 #include "ir/config/PointwiseConfig.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include <tuple>
 
 using namespace mlir;
 
@@ -51,6 +52,17 @@ private:
   nest(ArrayRef<Dim> extents, Value init,
        llvm::function_ref<FailureOr<Value>(ArrayRef<Value>, Value)> body);
   Value number(Value index, bool vector);
+  /// Of two conditions, the first of which may be none yet.
+  Value both(Value p, Value q) {
+    return p ? Value(arith::AndIOp::create(b, e.location, p, q)) : q;
+  }
+  LaneIndex groupOf(const LaneIndex &feature, Dim groupFeatures, Dim perGroup);
+  std::pair<Value, Value> beforeSpread(Value position, int64_t spread,
+                                       bool vector);
+  std::pair<Value, Value> tapOf(unsigned i, const LaneIndex &out, Value tap,
+                                Dim low, Dim size);
+  FailureOr<Value> accumulateTap(Coord x, const Coord &w, Value insideLanes,
+                                 Value sum);
   /// Adds a * x to the accumulator in the accumulator's type.
   Value mad(Value sum, Value a, Value x);
   Value toAccumulator(Value value, Type tensorElement);
@@ -148,6 +160,86 @@ Value LoopBuilder::number(Value index, bool vector) {
       b, e.location, VectorType::get(lanes, b.getIndexType()), index);
 }
 
+/// The first channel of the group that each result channel belongs to.
+LaneIndex LoopBuilder::groupOf(const LaneIndex &feature, Dim groupFeatures,
+                               Dim perGroup) {
+  if (cast<ts::ConvOp>(hero).getGroups() <= 1)
+    return {e.constant(0)};
+  if (feature.isUniform())
+    return {
+        e.mul(e.div(feature.start, e.size(groupFeatures)), e.size(perGroup))};
+  Value all = e.lanePositions(feature, lanes);
+  all = arith::DivUIOp::create(b, e.location, all,
+                               number(e.size(groupFeatures), true));
+  all =
+      arith::MulIOp::create(b, e.location, all, number(e.size(perGroup), true));
+  // One feature a group: the channel runs with the feature.
+  if (groupFeatures.isConstant(1) && perGroup.isConstant(1))
+    return feature;
+  return {{}, 0, all};
+}
+
+/// Of the spread input only every `spread`-th position holds data: where
+/// `position` is in the input itself (a negative one stays outside), and
+/// whether it is one of those.
+std::pair<Value, Value> LoopBuilder::beforeSpread(Value position,
+                                                  int64_t spread, bool vector) {
+  Value by = number(e.constant(spread), vector);
+  Value rest = arith::RemSIOp::create(b, e.location, position, by);
+  Value holds = arith::CmpIOp::create(b, e.location, arith::CmpIPredicate::eq,
+                                      rest, number(e.constant(0), vector));
+  Value whole = arith::DivSIOp::create(b, e.location, position, by);
+  Value negative =
+      arith::CmpIOp::create(b, e.location, arith::CmpIPredicate::slt, position,
+                            number(e.constant(0), vector));
+  position = arith::SelectOp::create(b, e.location, negative,
+                                     number(e.constant(-1), vector), whole);
+  return {position, holds};
+}
+
+/// Where tap `tap` of spatial dim `i` meets the input for the outputs `out`,
+/// and whether that is inside of it.
+std::pair<Value, Value> LoopBuilder::tapOf(unsigned i, const LaneIndex &out,
+                                           Value tap, Dim low, Dim size) {
+  auto op = cast<ts::ConvOp>(hero);
+  int64_t stride = op.getStrides()[i], dilation = op.getDilations()[i],
+          spread = op.getInputDilations()[i];
+  tap = e.sub(e.mul(tap, e.constant(dilation)), e.size(low));
+  bool vector = !out.isUniform();
+  Value position, holds;
+  if (vector)
+    position = arith::AddIOp::create(
+        b, e.location,
+        arith::MulIOp::create(b, e.location, e.lanePositions(out, lanes),
+                              number(e.constant(stride), true)),
+        number(tap, true));
+  else
+    position = e.add(e.mul(out.start, e.constant(stride)), tap);
+  if (spread != 1)
+    std::tie(position, holds) = beforeSpread(position, spread, vector);
+  Value within = arith::CmpIOp::create(b, e.location, arith::CmpIPredicate::ult,
+                                       position, number(e.size(size), vector));
+  return {position, both(holds, within)};
+}
+
+/// sum + an element of the input times one of the filter.
+FailureOr<Value> LoopBuilder::accumulateTap(Coord x, const Coord &w,
+                                            Value insideLanes, Value sum) {
+  auto op = cast<ts::ConvOp>(hero);
+  if (insideLanes)
+    x.mask = insideLanes;
+  Value value = e.emit(op.getInput(), x);
+  Value weight = value ? e.emit(op.getFilter(), w) : Value();
+  if (!weight)
+    return failure();
+  value = toAccumulator(value, ts::elementTypeOf(op.getInput()));
+  weight = toAccumulator(weight, ts::elementTypeOf(op.getFilter()));
+  if (insideLanes)
+    value = arith::SelectOp::create(b, e.location, insideLanes, value,
+                                    e.splat(accumulator, lanes, 0));
+  return mad(sum, value, weight);
+}
+
 FailureOr<Value> LoopBuilder::conv(const Coord &at) {
   auto op = cast<ts::ConvOp>(hero);
   bool last = op.getChannelsLast();
@@ -164,126 +256,59 @@ FailureOr<Value> LoopBuilder::conv(const Coord &at) {
     extents.push_back(filter[i + (last ? 0 : 2)]);
   extents.push_back(perGroup);
   const LaneIndex &feature = at.dims[last ? spatial + 1 : 1];
-  // The first channel of the group that each result channel belongs to.
-  LaneIndex group{e.constant(0)};
-  if (op.getGroups() > 1) {
-    if (feature.isUniform()) {
-      group = {
-          e.mul(e.div(feature.start, e.size(groupFeatures)), e.size(perGroup))};
-    } else {
-      Value all = e.lanePositions(feature, lanes);
-      all = arith::DivUIOp::create(b, e.location, all,
-                                   number(e.size(groupFeatures), true));
-      all = arith::MulIOp::create(b, e.location, all,
-                                  number(e.size(perGroup), true));
-      group = {{}, 0, all};
-      // One feature a group: the channel runs with the feature.
-      if (groupFeatures.isConstant(1) && perGroup.isConstant(1))
-        group = feature;
-    }
-  }
-  return nest(
-      extents, e.splat(accumulator, lanes, 0),
-      [&](ArrayRef<Value> inner, Value sum) -> FailureOr<Value> {
-        // Where the window reads, and whether that is inside the input.
-        Coord x = at, w;
-        w.lanes = at.lanes;
-        w.valid = at.valid;
-        x.dims.assign(input.size(), {});
-        w.dims.assign(filter.size(), {});
-        x.dims[0] = at.dims[0];
-        Value channel = inner.back();
-        LaneIndex c = group;
-        if (group.perLane)
-          c.perLane = arith::AddIOp::create(b, e.location, group.perLane,
-                                            number(channel, true));
-        else
-          c.start = e.add(group.start, channel);
-        x.dims[last ? spatial + 1 : 1] = c;
-        w.dims[last ? spatial : 1] = {channel};
-        w.dims[last ? spatial + 1 : 0] = feature;
-        Value inside, insideLanes;
-        auto both = [&](Value p, Value q) -> Value {
-          return p ? Value(arith::AndIOp::create(b, e.location, p, q)) : q;
-        };
-        for (unsigned i = 0; i < spatial; ++i) {
-          unsigned d = i + (last ? 1 : 2);
-          const LaneIndex &out = at.dims[d];
-          int64_t stride = op.getStrides()[i], dilation = op.getDilations()[i],
-                  spread = op.getInputDilations()[i];
-          Value tap =
-              e.sub(e.mul(inner[i], e.constant(dilation)), e.size(low[i]));
-          w.dims[i + (last ? 0 : 2)] = {inner[i]};
-          bool vector = !out.isUniform();
-          Value position;
-          if (vector)
-            position = arith::AddIOp::create(
-                b, e.location,
-                arith::MulIOp::create(b, e.location,
-                                      e.lanePositions(out, lanes),
-                                      number(e.constant(stride), true)),
-                number(tap, true));
-          else
-            position = e.add(e.mul(out.start, e.constant(stride)), tap);
-          Value ok;
-          if (spread != 1) {
-            // Only every spread-th position of the spread input holds data.
-            Value by = number(e.constant(spread), vector);
-            Value rest = arith::RemSIOp::create(b, e.location, position, by);
-            ok = arith::CmpIOp::create(b, e.location, arith::CmpIPredicate::eq,
-                                       rest, number(e.constant(0), vector));
-            Value whole = arith::DivSIOp::create(b, e.location, position, by);
-            // A negative position stays outside.
-            Value negative =
-                arith::CmpIOp::create(b, e.location, arith::CmpIPredicate::slt,
-                                      position, number(e.constant(0), vector));
-            position = arith::SelectOp::create(
-                b, e.location, negative, number(e.constant(-1), vector), whole);
-          }
-          Value within =
-              arith::CmpIOp::create(b, e.location, arith::CmpIPredicate::ult,
-                                    position, number(e.size(input[d]), vector));
-          ok = ok ? both(ok, within) : within;
-          if (vector) {
-            insideLanes = both(insideLanes, ok);
-            x.dims[d] = {{}, 0, position};
-          } else {
-            inside = both(inside, ok);
-            x.dims[d] = {position};
-          }
-        }
-        auto accumulate = [&]() -> FailureOr<Value> {
-          if (insideLanes)
-            x.mask = insideLanes;
-          Value value = e.emit(op.getInput(), x);
-          Value weight = value ? e.emit(op.getFilter(), w) : Value();
-          if (!weight)
-            return failure();
-          value = toAccumulator(value, ts::elementTypeOf(op.getInput()));
-          weight = toAccumulator(weight, ts::elementTypeOf(op.getFilter()));
-          if (insideLanes)
-            value = arith::SelectOp::create(b, e.location, insideLanes, value,
-                                            e.splat(accumulator, lanes, 0));
-          return mad(sum, value, weight);
-        };
-        if (!inside)
-          return accumulate();
-        LogicalResult status = success();
-        Value result = e.select(
-            inside,
-            [&]() -> Value {
-              FailureOr<Value> next = accumulate();
-              if (failed(next)) {
-                status = failure();
-                return {};
-              }
-              return *next;
-            },
-            [&]() { return sum; });
-        if (failed(status) || !result)
-          return failure();
-        return result;
-      });
+  LaneIndex group = groupOf(feature, groupFeatures, perGroup);
+  return nest(extents, e.splat(accumulator, lanes, 0),
+              [&](ArrayRef<Value> inner, Value sum) -> FailureOr<Value> {
+                // Where the window reads, and whether that is inside the input.
+                Coord x = at, w;
+                w.lanes = at.lanes;
+                w.valid = at.valid;
+                x.dims.assign(input.size(), {});
+                w.dims.assign(filter.size(), {});
+                x.dims[0] = at.dims[0];
+                Value channel = inner.back();
+                LaneIndex c = group;
+                if (group.perLane)
+                  c.perLane = arith::AddIOp::create(
+                      b, e.location, group.perLane, number(channel, true));
+                else
+                  c.start = e.add(group.start, channel);
+                x.dims[last ? spatial + 1 : 1] = c;
+                w.dims[last ? spatial : 1] = {channel};
+                w.dims[last ? spatial + 1 : 0] = feature;
+                Value inside, insideLanes;
+                for (unsigned i = 0; i < spatial; ++i) {
+                  unsigned d = i + (last ? 1 : 2);
+                  w.dims[i + (last ? 0 : 2)] = {inner[i]};
+                  auto [position, ok] =
+                      tapOf(i, at.dims[d], inner[i], low[i], input[d]);
+                  if (at.dims[d].isUniform()) {
+                    inside = both(inside, ok);
+                    x.dims[d] = {position};
+                  } else {
+                    insideLanes = both(insideLanes, ok);
+                    x.dims[d] = {{}, 0, position};
+                  }
+                }
+                if (!inside)
+                  return accumulateTap(x, w, insideLanes, sum);
+                LogicalResult status = success();
+                Value result = e.select(
+                    inside,
+                    [&]() -> Value {
+                      FailureOr<Value> next =
+                          accumulateTap(x, w, insideLanes, sum);
+                      if (failed(next)) {
+                        status = failure();
+                        return {};
+                      }
+                      return *next;
+                    },
+                    [&]() { return sum; });
+                if (failed(status) || !result)
+                  return failure();
+                return result;
+              });
 }
 
 FailureOr<Value> LoopBuilder::pool(const Coord &at) {
@@ -309,9 +334,6 @@ FailureOr<Value> LoopBuilder::pool(const Coord &at) {
         [&](ArrayRef<Value> inner, Value value) -> FailureOr<Value> {
           Coord x = at;
           Value inside, insideLanes;
-          auto both = [&](Value p, Value q) -> Value {
-            return p ? Value(arith::AndIOp::create(b, e.location, p, q)) : q;
-          };
           for (unsigned i = 0; i < spatial; ++i) {
             unsigned d = i + first;
             const LaneIndex &out = at.dims[d];

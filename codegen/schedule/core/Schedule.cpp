@@ -1,6 +1,7 @@
 #include "codegen/schedule/core/Schedule.h"
 #include "codegen/schedule/core/ElementEmitter.h"
 #include "codegen/schedule/core/Schedules.h"
+#include "ir/config/LaunchConfig.h"
 
 using namespace mlir;
 
@@ -143,20 +144,20 @@ buildTileProgram(OpBuilder &builder, ts::KernelOp kernel,
   ElementEmitter emitter(builder, kernel.getLoc(), function, kernel, symbols,
                          target);
   builder.setInsertionPointToEnd(&function.getBody().front());
-  if (auto most = schedule.parameters.find("threads");
-      most != schedule.parameters.end()) {
-    function->setAttr("tile.threads", builder.getI64IntegerAttr(most->second));
+  auto launch = config::LaunchConfig::of(schedule.parameters);
+  if (launch.threads) {
+    function->setAttr("tile.threads",
+                      builder.getI64IntegerAttr(launch.threads));
     // What counts the grid is then divided by each thread.
     if (std::optional<int64_t> grid = schedule.grid.asConstant();
-        grid && most->second == 1)
+        grid && launch.threads == 1)
       function->setAttr("tile.grid", builder.getI64IntegerAttr(*grid));
   }
-  if (auto width = schedule.parameters.find("access");
-      width != schedule.parameters.end())
-    function->setAttr("tile.width", builder.getI64IntegerAttr(width->second));
-  if (auto parts = schedule.parameters.find("parts");
-      parts != schedule.parameters.end())
-    function->setAttr("tile.cluster", builder.getI64IntegerAttr(parts->second));
+  if (launch.access)
+    function->setAttr("tile.width", builder.getI64IntegerAttr(launch.access));
+  if (launch.clusterSize)
+    function->setAttr("tile.cluster",
+                      builder.getI64IntegerAttr(launch.clusterSize));
   BuildContext context{emitter, kernel, schedule, target};
   if (failed(row->build(context))) {
     function.erase();

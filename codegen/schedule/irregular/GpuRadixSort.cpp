@@ -1,7 +1,9 @@
-// A stable sort by eight bits of 64-bit words (`ts.digit`), of which longer
-// sorts of known sizes consist (graph/layout/SplitSorts.h): an LSD radix sort,
-// a launch a digit. Programs count the values of a tile, then place its words
-// (tile.radix_pass).
+// A stable sort of 64-bit words by eight of their bits (`ts.digit`): one launch
+// of an LSD radix sort. Longer sorts of known sizes are such launches, one a
+// digit (graph/layout/SplitSorts.h).
+//
+// A program counts the values of a tile, looks back at the tiles before it,
+// then places its words (tile.radix_pass).
 //
 // Parameters: threads, items (words of a thread).
 #include "codegen/schedule/irregular/GpuSorter.h"

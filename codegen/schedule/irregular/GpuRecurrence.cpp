@@ -104,7 +104,7 @@ std::optional<double> cyclesOf(const Cell &cell, const config::Limits &limits,
   // Latencies: the chain of FMAs and reads, shuffles, the cell, the barrier.
   double latency = 4.0 * double(runs * run) + 30 +
                    30 * llvm::Log2_64(config.slices) + 250 +
-                   (config.parts > 1 ? 700 : 40);
+                   (config.clusterSize > 1 ? 700 : 40);
   return std::max(multiply, read) + add + latency;
 }
 
@@ -117,10 +117,11 @@ std::optional<Choice> chooseFor(const Cell &cell, const TargetDesc &target) {
   constexpr int64_t mostRows = 8;
   config::Limits limits = limitsOf(target);
   std::optional<Choice> best;
-  for (int64_t parts = 1; parts <= limits.clusterCtas; parts *= 2)
+  for (int64_t clusterSize = 1; clusterSize <= limits.clusterCtas;
+       clusterSize *= 2)
     for (int64_t slices = 1; slices <= kWarp; slices *= 2)
       for (int64_t rows = 1; rows <= std::min(slices, mostRows); rows *= 2) {
-        Choice choice{{rows, slices, parts}};
+        Choice choice{{rows, slices, clusterSize}};
         std::optional<double> cycles = cyclesOf(cell, limits, choice.config);
         choice.config.packed = !cycles && cell.narrow && runOf(cell.units) > 1;
         if (choice.config.packed)
@@ -128,7 +129,7 @@ std::optional<Choice> chooseFor(const Cell &cell, const TargetDesc &target) {
         if (!cycles)
           continue;
         // Of its registers an SM has one CTA.
-        int64_t ctas = llvm::divideCeil(cell.rows, rows) * parts;
+        int64_t ctas = llvm::divideCeil(cell.rows, rows) * clusterSize;
         choice.cycles =
             *cycles * double(llvm::divideCeil(ctas, int64_t(target.cores)));
         if (!best || choice.cycles < best->cycles)
@@ -210,7 +211,7 @@ LogicalResult chooseGpuRecurrence(ts::KernelOp kernel, const TargetDesc &target,
   schedule.kind = "gpu_recurrence";
   schedule.parameters = config::print(choice->config);
   schedule.grid =
-      rows.ceilDiv(rows.like(choice->config.rows)) * choice->config.parts;
+      rows.ceilDiv(rows.like(choice->config.rows)) * choice->config.clusterSize;
   schedule.grain = rows.like(1);
   schedule.scratch = rows.like(0);
   schedules.push_back(std::move(schedule));

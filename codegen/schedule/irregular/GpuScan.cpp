@@ -22,8 +22,8 @@
 // the same bits.
 //
 // Parameters: form (above, from 0), lanes, threads (where given), columns (a
-// line's lanes in the short form), parts (programs of a cluster), steps, access
-// and tiles (of the narrow form).
+// line's lanes in the short form), cluster_size, steps, access and tiles (of
+// the narrow form).
 #include "codegen/schedule/core/ConfigOf.h"
 #include "codegen/schedule/core/Schedules.h"
 #include "codegen/schedule/irregular/GpuScanBuilder.h"
@@ -42,15 +42,15 @@ namespace scan {
 Value ScanBuilder::share(Value id, int64_t step) {
   begin = e.constant(0);
   end = e.size(length);
-  if (parts == 1)
+  if (clusterSize == 1)
     return id;
-  Value each = e.mul(e.size(length.ceilDiv(length.like(step * parts))),
+  Value each = e.mul(e.size(length.ceilDiv(length.like(step * clusterSize))),
                      e.constant(step));
-  Value part = e.rem(id, e.constant(parts));
+  Value part = e.rem(id, e.constant(clusterSize));
   Value size = end;
   begin = e.min(e.mul(part, each), size);
   end = e.min(e.add(e.mul(part, each), each), size);
-  return e.div(id, e.constant(parts));
+  return e.div(id, e.constant(clusterSize));
 }
 
 Value ScanBuilder::before(Value own) {
@@ -93,7 +93,7 @@ LogicalResult ScanBuilder::buildRows() {
   };
   Value carried = none(0);
   LogicalResult status = success();
-  if (parts > 1) {
+  if (clusterSize > 1) {
     SmallVector<Value> sums = forEach(
         e, e.constant(0), tiles, none(lanes),
         [&](Value i, ValueRange carried) -> FailureOr<SmallVector<Value>> {
@@ -123,7 +123,7 @@ LogicalResult ScanBuilder::buildRows() {
     return SmallVector<Value>{scan.getTotal()};
   };
   std::optional<int64_t> number = length.asConstant();
-  if (parts == 1 && number && *number <= lanes && *number > 0)
+  if (clusterSize == 1 && number && *number <= lanes && *number > 0)
     return scanTile(e.constant(0), Value());
   forEach(
       e, e.constant(0), tiles, carried,
@@ -296,6 +296,10 @@ LogicalResult ScanBuilder::buildLines() {
       b, loc, splat(first),
       arith::ConstantOp::create(
           b, loc, DenseElementsAttr::get(type, ArrayRef<int64_t>(numbers))));
+  // Behind the end the last line again, so that no read waits for a branch.
+  if (lines.knownDivisor() % lanes)
+    line = arith::MinUIOp::create(b, loc, line,
+                                  splat(e.sub(e.size(lines), e.constant(1))));
   Value count = splat(e.size(inner));
   LaneIndex outside{{}, 0, arith::DivUIOp::create(b, loc, line, count)};
   LaneIndex inside{{}, 0, arith::RemUIOp::create(b, loc, line, count)};
@@ -328,7 +332,10 @@ ScanBuilder::walkSteps(llvm::function_ref<Coord(Value step)> coordAt) {
       SmallVector<Coord> places;
       for (int64_t j = 0; j < count; ++j) {
         places.push_back(stepAt(e.add(i, e.constant(j))));
-        values.push_back(read(places.back(), lanes));
+        Coord from = places.back();
+        if (config.form == ScanForm::lines)
+          from.valid = {};
+        values.push_back(read(from, lanes));
         if (!values.back())
           return failure();
       }
@@ -346,7 +353,8 @@ ScanBuilder::walkSteps(llvm::function_ref<Coord(Value step)> coordAt) {
         e, begin, whole, init,
         [&](Value i, ValueRange c) { return steps(atOnce, i, c); }, status,
         atOnce);
-    if (!length.asConstant() || parts > 1 || *length.asConstant() % atOnce)
+    if (!length.asConstant() || clusterSize > 1 ||
+        *length.asConstant() % atOnce)
       run = forEach(
           e, whole, end, run[0],
           [&](Value i, ValueRange c) { return steps(1, i, c); }, status);
@@ -355,7 +363,7 @@ ScanBuilder::walkSteps(llvm::function_ref<Coord(Value step)> coordAt) {
     return run[0];
   };
   Value init = none(lanes);
-  if (parts > 1) {
+  if (clusterSize > 1) {
     FailureOr<Value> own = walk(
         init, [&](Value x, const Coord &, Value carried) -> FailureOr<Value> {
           return combine(carried, x);

@@ -19,7 +19,7 @@ struct ScanBuilder {
   mlir::Location loc = e.location;
   ts::ScanOp op = scanIn(context.kernel);
   Epilogue epilogue;
-  int64_t lanes = config.lanes, parts = config.parts;
+  int64_t lanes = config.lanes, clusterSize = config.clusterSize;
   unsigned axis = op.getDim();
   llvm::SmallVector<ts::Dim> dims = ts::dimsOf(op.getInput());
   ts::Dim length = dims[axis];
@@ -46,8 +46,8 @@ struct ScanBuilder {
   mlir::UnitAttr reverse() { return flag(op.getReverse()); }
   mlir::UnitAttr exclusive() { return flag(op.getExclusive()); }
 
-  /// The program's place among those without parts; sets the run. Parts begin
-  /// at multiples of `step`.
+  /// The program's place among those without clusters; sets the run. Parts
+  /// begin at multiples of `step`.
   mlir::Value share(mlir::Value id, int64_t step);
   /// What the line's parts before this one's make, by what each makes.
   mlir::Value before(mlir::Value own);

@@ -23,17 +23,17 @@ constexpr int64_t kMostState = 4 << 20;
 
 /// Programs of a cluster that share out `steps` of each of `programs` others,
 /// so that all SMs have work; `least` steps each.
-int64_t partsOf(const TargetDesc &target, Dim programs, int64_t steps,
-                int64_t least) {
+int64_t clusterSizeOf(const TargetDesc &target, Dim programs, int64_t steps,
+                      int64_t least) {
   constexpr int64_t mostBlocks = 8;
-  int64_t parts = 1;
+  int64_t clusterSize = 1;
   // (Other GPUs have no clusters.)
   std::optional<int64_t> number = programs.asConstant();
-  while (target.clusters && number && parts < mostBlocks &&
-         *number * parts < target.programsForAll() &&
-         steps >= 2 * parts * least)
-    parts *= 2;
-  return parts;
+  while (target.clusters && number && clusterSize < mostBlocks &&
+         *number * clusterSize < target.programsForAll() &&
+         steps >= 2 * clusterSize * least)
+    clusterSize *= 2;
+  return clusterSize;
 }
 
 /// What a scan of lines of known size moves, in and out.
@@ -45,13 +45,14 @@ struct Traffic {
 /// Seconds of `steps` one after the other in each of `programs`, of which a
 /// processor holds some; parts of a line are read twice.
 double walkSeconds(const TargetDesc &target, const Traffic &traffic,
-                   int64_t programs, int64_t parts, double steps,
+                   int64_t programs, int64_t clusterSize, double steps,
                    double stepSeconds, int64_t held) {
   constexpr double twice = 1.6; // the second time from cache
-  double waves = std::ceil(double(programs) * parts / (held * target.cores));
+  double waves =
+      std::ceil(double(programs) * clusterSize / (held * target.cores));
   return std::max(traffic.bytes() / target.copyBandwidth,
-                  waves * std::ceil(steps / parts) * stepSeconds *
-                      (parts > 1 ? twice : 1));
+                  waves * std::ceil(steps / clusterSize) * stepSeconds *
+                      (clusterSize > 1 ? twice : 1));
 }
 
 /// Seconds of a look-back: memory, and what it takes to zero its state and to
@@ -209,7 +210,7 @@ LogicalResult chooseGpuScan(ts::KernelOp kernel, const TargetDesc &target,
   schedule.grain = one;
   schedule.scratch = one * 0;
   config::ScanGpuConfig config;
-  int64_t &parts = config.parts;
+  int64_t &clusterSize = config.clusterSize;
   bool strided = !inner.isConstant(1);
   // Of columns eight answer together.
   double stepSeconds = target.readSeconds / 8;
@@ -233,14 +234,15 @@ LogicalResult chooseGpuScan(ts::KernelOp kernel, const TargetDesc &target,
         schedule.grid = schedule.grid *
                         (i + 1 == dims.size() ? dim.ceilDiv(one * lanes) : dim);
     constexpr int64_t leastSteps = 32;
-    parts = partsOf(target, schedule.grid, number.value_or(1), leastSteps);
+    clusterSize =
+        clusterSizeOf(target, schedule.grid, number.value_or(1), leastSteps);
     config.lanes = lanes;
     if (traffic &&
         lookBackSeconds(target, *traffic, strided) <
-            walkSeconds(target, *traffic, *schedule.grid.asConstant(), parts,
-                        traffic->length, stepSeconds, heldWarps) &&
+            walkSeconds(target, *traffic, *schedule.grid.asConstant(),
+                        clusterSize, traffic->length, stepSeconds, heldWarps) &&
         lookBackInstead(schedule, config, op, *traffic, width, strided, target))
-      parts = 1;
+      clusterSize = 1;
   } else if (inner.isConstant(1) && number &&
              llvm::PowerOf2Ceil(std::max<int64_t>(*number, 1)) <=
                  uint64_t(warp * width / 2)) {
@@ -262,7 +264,7 @@ LogicalResult chooseGpuScan(ts::KernelOp kernel, const TargetDesc &target,
       lanes *= 2;
     config.threads = std::max(warp, lanes / each);
     int64_t tiles = llvm::divideCeil(number.value_or(1), lanes);
-    parts = partsOf(target, others, tiles, 2);
+    clusterSize = clusterSizeOf(target, others, tiles, 2);
     config.lanes = lanes;
     schedule.grid = others;
     // An access of each element that lies apart.
@@ -277,8 +279,8 @@ LogicalResult chooseGpuScan(ts::KernelOp kernel, const TargetDesc &target,
     // Of sizes not known yet: a tile of a short line is mostly empty.
     bool apart = strided && representative(length) <= threads;
     if (traffic) {
-      seconds = walkSeconds(target, *traffic, traffic->lines, parts, tiles,
-                            tileSeconds, held);
+      seconds = walkSeconds(target, *traffic, traffic->lines, clusterSize,
+                            tiles, tileSeconds, held);
       double apartSeconds = walkSeconds(
           target, *traffic, llvm::divideCeil(traffic->lines, threads), 1,
           traffic->length, stepSeconds, heldWarps * warp / threads);
@@ -290,30 +292,33 @@ LogicalResult chooseGpuScan(ts::KernelOp kernel, const TargetDesc &target,
       config.lanes = config.threads = threads;
       config.access = 1; // neighbouring threads have neighbouring lines
       schedule.grid = others.ceilDiv(one * threads);
-      parts = 1;
+      clusterSize = 1;
     }
     if (traffic && traffic->length > lanes &&
         lookBackSeconds(target, *traffic, strided) < seconds &&
         lookBackInstead(schedule, config, op, *traffic, width, strided,
                         target)) {
-      parts = 1;
+      clusterSize = 1;
       seconds = lookBackSeconds(target, *traffic, strided);
     }
     if (std::optional<int64_t> columns = inner.asConstant();
         traffic && strided && columns && *columns < fewLines &&
         narrowSeconds(target, *traffic) < seconds &&
         narrowInstead(schedule, config, op, *traffic, *columns, target))
-      parts = 1;
+      clusterSize = 1;
+    // (Few lines of one tile have a program each at once.)
     Dim before = one;
     for (Dim dim : ArrayRef<Dim>(dims).take_front(op.getDim()))
       before = before * dim;
     if (std::optional<int64_t> columns = inner.asConstant();
         strided && number && columns && *columns < fewLines &&
+        !(config.form == ScanForm::row && *number <= config.lanes &&
+          representative(others) <= 2 * int64_t(target.cores)) &&
         wholeLinesInstead(schedule, config, before, *number, *columns, target))
-      parts = 1;
+      clusterSize = 1;
   }
   schedule.parameters = config::print(config);
-  schedule.grid = schedule.grid * parts;
+  schedule.grid = schedule.grid * clusterSize;
   schedules.push_back(std::move(schedule));
   return success();
 }

@@ -15,8 +15,8 @@
 //      larger ones, which is where it belongs.
 //
 // Parameters: lanes (of a tile), threads, access (lanes that a thread has side
-// by side), tiles (read before one is looked at), places (of the list), parts
-// (programs of a cluster).
+// by side), tiles (read before one is looked at), places (of the list),
+// cluster_size.
 #include "codegen/schedule/irregular/GpuSorter.h"
 #include "ir/tile/BlockOps.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -76,18 +76,19 @@ LogicalResult chooseGpuTopK(ts::KernelOp kernel, const TargetDesc &target,
   schedule.guard = conditions.guard;
   // Few long lines are shared out, so that all processors have work.
   constexpr int64_t mostBlocks = 8, sharedPlaces = 1024;
-  int64_t parts = 1;
+  int64_t clusterSize = 1;
   std::optional<int64_t> programs = lines.asConstant(),
                          elements = length.asConstant();
   // (Other GPUs have no clusters.)
   if (target.clusters && programs && elements &&
       places <= sharedPlaces / (bytes > 4 ? 2 : 1))
-    while (parts < mostBlocks && *programs * parts < target.programsForAll() &&
-           *elements >= 2 * parts * lanes * tiles)
-      parts *= 2;
-  schedule.parameters = config::print(
-      config::TopKGpuConfig{{lanes, threads, width}, tiles, places, parts});
-  schedule.grid = lines * parts;
+    while (clusterSize < mostBlocks &&
+           *programs * clusterSize < target.programsForAll() &&
+           *elements >= 2 * clusterSize * lanes * tiles)
+      clusterSize *= 2;
+  schedule.parameters = config::print(config::TopKGpuConfig{
+      {lanes, threads, width}, tiles, places, clusterSize});
+  schedule.grid = lines * clusterSize;
   schedule.grain = one;
   schedule.scratch = one * 0;
   schedules.push_back(std::move(schedule));
@@ -97,7 +98,7 @@ LogicalResult chooseGpuTopK(ts::KernelOp kernel, const TargetDesc &target,
 namespace {
 
 struct TopKBuilder : GpuSorter {
-  int64_t atOnce, limit, parts;
+  int64_t atOnce, limit, clusterSize;
   SmallVector<Dim> dims = ts::dimsOf(op.getInput());
   Value begin = {}, end = {}, part = {}; ///< this program's run of the line
   Value wanted = {};                     ///< k, i32
@@ -105,7 +106,8 @@ struct TopKBuilder : GpuSorter {
 
   TopKBuilder(BuildContext &context, const config::TopKGpuConfig &config)
       : GpuSorter{.context = context, .lanes = config.lanes},
-        atOnce(config.tiles), limit(config.places), parts(config.parts) {}
+        atOnce(config.tiles), limit(config.places),
+        clusterSize(config.clusterSize) {}
 
   //===- Numbers ----------------------------------------------------------===//
   Value integer(int64_t n) {
@@ -129,7 +131,7 @@ struct TopKBuilder : GpuSorter {
   }
   /// What the cluster's programs have together.
   Value ofCluster(vector::CombiningKind kind, Value own) {
-    if (parts == 1)
+    if (clusterSize == 1)
       return own;
     auto attribute = vector::CombiningKindAttr::get(b.getContext(), kind);
     auto around = [&](bool reverse) -> Value {
@@ -181,13 +183,13 @@ void TopKBuilder::share() {
   Value id = tile::ProgramIdOp::create(b, loc), n = e.size(dims[axis]);
   begin = part = e.constant(0);
   end = n;
-  if (parts > 1) {
-    Dim each = dims[axis].ceilDiv(dims[axis].like(lanes * parts));
+  if (clusterSize > 1) {
+    Dim each = dims[axis].ceilDiv(dims[axis].like(lanes * clusterSize));
     Value size = e.mul(e.size(each), e.constant(lanes));
-    part = e.rem(id, e.constant(parts));
+    part = e.rem(id, e.constant(clusterSize));
     begin = e.min(e.mul(part, size), n);
     end = e.min(e.add(e.mul(part, size), size), n);
-    id = e.div(id, e.constant(parts));
+    id = e.div(id, e.constant(clusterSize));
   }
   SmallVector<Value> outer = e.delinearize(id, around);
   unsigned next = 0;
@@ -201,7 +203,8 @@ FailureOr<SmallVector<Value>> TopKBuilder::pass(ValueRange carried, Body body) {
   std::optional<int64_t> number = dims[axis].asConstant();
   int64_t step = lanes * atOnce;
   SmallVector<Value> results = forLanes(
-      e, begin, end, step, parts == 1 && number && *number % step == 0, carried,
+      e, begin, end, step, clusterSize == 1 && number && *number % step == 0,
+      carried,
       [&](Value i, Value valid,
           ValueRange carried) -> FailureOr<SmallVector<Value>> {
         SmallVector<Value> tiles;
@@ -325,7 +328,7 @@ LogicalResult TopKBuilder::selectExactly(Value low, Value high, Value count) {
   Value taken = integer(0);
   auto add = vector::CombiningKindAttr::get(b.getContext(),
                                             vector::CombiningKind::ADD);
-  if (parts > 1) {
+  if (clusterSize > 1) {
     FailureOr<Value> own = reaching(P::eq, last);
     if (failed(own))
       return failure();
@@ -384,7 +387,7 @@ LogicalResult TopKBuilder::rankAndStore() {
           lanes)))
     return failure();
   tile::BarrierOp::create(b, loc);
-  if (parts > 1) {
+  if (clusterSize > 1) {
     lists(every);
     auto collected = tile::ClusterCollectOp::create(b, loc, b.getIndexType(),
                                                     own, every, count, limit);
@@ -407,7 +410,7 @@ LogicalResult TopKBuilder::rankAndStore() {
         to.valid = valid;
         return store(to, places, [&] { return elementsAt(places, valid); });
       },
-      lanes *parts);
+      lanes *clusterSize);
 }
 
 LogicalResult TopKBuilder::build() {
@@ -438,7 +441,7 @@ LogicalResult TopKBuilder::build() {
   Value high = all(K::MAXUI, held);
   // Each part's share; an eighth more does no harm.
   Dim k = op.getK();
-  Value share = toInt(e.size(k.ceilDiv(k.like(parts))));
+  Value share = toInt(e.size(k.ceilDiv(k.like(clusterSize))));
   Value enough = arith::AddIOp::create(
       b, loc, share, arith::ShRUIOp::create(b, loc, share, integer(3)));
   LogicalResult status = success();

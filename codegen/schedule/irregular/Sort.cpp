@@ -366,6 +366,153 @@ LogicalResult RadixSort::build(const Coord &line) {
   return finish(line, from);
 }
 
+/// Of CPUs: runs of one, two, four, ... elements are merged, from one half of
+/// scratch to the other.
+class CpuMergeSort {
+public:
+  CpuMergeSort(BuildContext &context, ts::TopKOp op)
+      : context(context), e(context.emitter), b(e.builder), loc(e.location),
+        op(op), axis(op.getDim()),
+        element(computeType(ts::elementTypeOf(op.getInput()))),
+        order{isa<FloatType>(element),
+              ts::elementTypeOf(op.getInput()).isUnsignedInteger(),
+              op.getLargest()},
+        n(e.size(ts::dimsOf(op.getInput())[axis])) {
+    indices = tile::ScratchOp::create(
+        b, loc, tile::BufferType::get(b.getI64Type()), e.constant(0));
+    values = tile::ScratchOp::create(b, loc, tile::BufferType::get(element),
+                                     e.mul(n, e.constant(16)));
+  }
+
+  /// `line`: of the axis.
+  LogicalResult build(const Coord &line) {
+    if (failed(readLine(line)))
+      return failure();
+    FailureOr<Value> source = mergeRuns();
+    return failed(source) ? failure() : finish(line, *source);
+  }
+
+private:
+  LogicalResult readLine(const Coord &line);
+  FailureOr<Value> mergeRuns();
+  LogicalResult mergePair(Value pair, Value width, Value from, Value to);
+  LogicalResult finish(const Coord &line, Value source);
+  Value load(Value buffer, Type type, Value at) {
+    return tile::LoadOp::create(b, loc, type, buffer, at);
+  }
+
+  BuildContext &context;
+  ElementEmitter &e;
+  OpBuilder &b;
+  Location loc;
+  ts::TopKOp op;
+  unsigned axis;
+  Type element;
+  Order order;
+  Value n;               ///< elements of the line
+  Value indices, values; ///< in scratch: two halves of `n` each
+};
+
+LogicalResult CpuMergeSort::readLine(const Coord &line) {
+  return forEach(e, e.constant(0), n, [&](Value i) -> LogicalResult {
+    Coord at = line;
+    at.dims[axis] = {i};
+    Value x = e.emit(op.getInput(), at);
+    if (!x)
+      return failure();
+    tile::StoreOp::create(b, loc, x, values, i);
+    tile::StoreOp::create(b, loc,
+                          arith::IndexCastOp::create(b, loc, b.getI64Type(), i),
+                          indices, i);
+    return success();
+  });
+}
+
+/// while (width < n) merge all pairs of runs; carried: width, source offset.
+/// Returns where the sorted line begins.
+FailureOr<Value> CpuMergeSort::mergeRuns() {
+  Type index = b.getIndexType();
+  auto loop = scf::WhileOp::create(b, loc, TypeRange{index, index},
+                                   ValueRange{e.constant(1), e.constant(0)});
+  OpBuilder::InsertionGuard guard(b);
+  Block *before =
+      b.createBlock(&loop.getBefore(), {}, {index, index}, {loc, loc});
+  Value more = e.less(before->getArgument(0), n);
+  scf::ConditionOp::create(b, loc, more, before->getArguments());
+  Block *after =
+      b.createBlock(&loop.getAfter(), {}, {index, index}, {loc, loc});
+  Value width = after->getArgument(0), from = after->getArgument(1);
+  Value to = e.sub(n, from);
+  Value pairs =
+      e.div(e.add(n, e.sub(e.mul(width, e.constant(2)), e.constant(1))),
+            e.mul(width, e.constant(2)));
+  LogicalResult merged = e.scoped([&] {
+    return forEach(e, e.constant(0), pairs,
+                   [&](Value p) { return mergePair(p, width, from, to); });
+  });
+  if (failed(merged))
+    return failure();
+  scf::YieldOp::create(b, loc, ValueRange{e.mul(width, e.constant(2)), to});
+  return loop.getResult(1);
+}
+
+/// Two neighbouring runs of `width` elements in the half at `from`, as one in
+/// the half at `to`. Of equal elements the left run's come first.
+LogicalResult CpuMergeSort::mergePair(Value pair, Value width, Value from,
+                                      Value to) {
+  LogicalResult status = success();
+  Value low = e.mul(pair, e.mul(width, e.constant(2)));
+  Value middle = e.min(e.add(low, width), n);
+  Value high = e.min(e.add(middle, width), n);
+  Value last = e.sub(n, e.constant(1));
+  forEach(
+      e, low, high, ValueRange{low, middle},
+      [&](Value k, ValueRange carried) -> FailureOr<SmallVector<Value>> {
+        Value i = carried[0], j = carried[1];
+        Value ai = e.add(from, e.min(i, last)),
+              aj = e.add(from, e.min(j, last));
+        Value left = load(values, element, ai),
+              right = load(values, element, aj);
+        Value leftDone =
+            arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, i, middle);
+        Value rightLeft = e.less(j, high);
+        Value takeRight = arith::OrIOp::create(
+            b, loc, leftDone, order.rightFirst(e, left, right));
+        takeRight = arith::AndIOp::create(b, loc, takeRight, rightLeft);
+        auto pick = [&](Value x, Value y) -> Value {
+          return arith::SelectOp::create(b, loc, takeRight, x, y);
+        };
+        Value at = e.add(to, k);
+        tile::StoreOp::create(b, loc, pick(right, left), values, at);
+        tile::StoreOp::create(b, loc,
+                              pick(load(indices, b.getI64Type(), aj),
+                                   load(indices, b.getI64Type(), ai)),
+                              indices, at);
+        return SmallVector<Value>{pick(i, e.add(i, e.constant(1))),
+                                  pick(e.add(j, e.constant(1)), j)};
+      },
+      status);
+  return status;
+}
+
+/// The first k elements, and where they were.
+LogicalResult CpuMergeSort::finish(const Coord &line, Value source) {
+  auto outputs = context.kernel.yield().getValues();
+  return forEach(e, e.constant(0), e.size(op.getK()),
+                 [&](Value i) -> LogicalResult {
+                   Coord at = line;
+                   at.dims[axis] = {i};
+                   Value where = e.add(source, i);
+                   for (auto [r, value] : llvm::enumerate(outputs)) {
+                     Value x = value == op.getValues()
+                                   ? load(values, element, where)
+                                   : load(indices, b.getI64Type(), where);
+                     e.store(x, e.outputBuffer(r), value.getType(), at);
+                   }
+                   return success();
+                 });
+}
+
 } // namespace
 
 LogicalResult buildSort(BuildContext &context) {
@@ -375,130 +522,24 @@ LogicalResult buildSort(BuildContext &context) {
   if (config->lanes)
     return buildRanks(context, config->lanes);
   ElementEmitter &e = context.emitter;
-  OpBuilder &b = e.builder;
-  Location loc = e.location;
   ts::TopKOp op = topKOf(context.kernel);
   unsigned axis = op.getDim();
   SmallVector<Dim> dims = ts::dimsOf(op.getInput()), around;
   for (auto [i, dim] : llvm::enumerate(dims))
     if (i != axis)
       around.push_back(dim);
-  Value id = tile::ProgramIdOp::create(b, loc);
+  Value id = tile::ProgramIdOp::create(e.builder, e.location);
   SmallVector<Value> outer = e.delinearize(id, around);
-  Coord coord;
+  Coord line;
   unsigned next = 0;
   for (size_t i = 0; i < dims.size(); ++i)
-    coord.dims.push_back({i == axis ? Value() : outer[next++]});
+    line.dims.push_back({i == axis ? Value() : outer[next++]});
   for (Value value : context.kernel.yield().getValues())
     if (value != op.getValues() && value != op.getIndices())
       return context.kernel.emitOpError(
           "stores something else than the sort's results");
-  if (config->radix)
-    return RadixSort(context, op).build(coord);
-
-  Type element = computeType(ts::elementTypeOf(op.getInput()));
-  Order order{isa<FloatType>(element),
-              ts::elementTypeOf(op.getInput()).isUnsignedInteger(),
-              op.getLargest()};
-  Value n = e.size(dims[axis]);
-  Value indices = tile::ScratchOp::create(
-      b, loc, tile::BufferType::get(b.getI64Type()), e.constant(0));
-  Value values = tile::ScratchOp::create(b, loc, tile::BufferType::get(element),
-                                         e.mul(n, e.constant(16)));
-  auto load = [&](Value buffer, Type type, Value at) -> Value {
-    return tile::LoadOp::create(b, loc, type, buffer, at);
-  };
-  if (failed(forEach(e, e.constant(0), n, [&](Value i) -> LogicalResult {
-        Coord at = coord;
-        at.dims[axis] = {i};
-        Value x = e.emit(op.getInput(), at);
-        if (!x)
-          return failure();
-        tile::StoreOp::create(b, loc, x, values, i);
-        tile::StoreOp::create(
-            b, loc, arith::IndexCastOp::create(b, loc, b.getI64Type(), i),
-            indices, i);
-        return success();
-      })))
-    return failure();
-
-  // while (width < n) merge all pairs of runs; carried: width, source offset.
-  Type index = b.getIndexType();
-  auto loop = scf::WhileOp::create(b, loc, TypeRange{index, index},
-                                   ValueRange{e.constant(1), e.constant(0)});
-  Value source;
-  {
-    OpBuilder::InsertionGuard guard(b);
-    Block *before =
-        b.createBlock(&loop.getBefore(), {}, {index, index}, {loc, loc});
-    Value more = e.less(before->getArgument(0), n);
-    scf::ConditionOp::create(b, loc, more, before->getArguments());
-    Block *after =
-        b.createBlock(&loop.getAfter(), {}, {index, index}, {loc, loc});
-    Value width = after->getArgument(0), from = after->getArgument(1);
-    Value to = e.sub(n, from);
-    Value pairs =
-        e.div(e.add(n, e.sub(e.mul(width, e.constant(2)), e.constant(1))),
-              e.mul(width, e.constant(2)));
-    LogicalResult merged = e.scoped([&] {
-      return forEach(e, e.constant(0), pairs, [&](Value p) {
-        LogicalResult status = success();
-        Value low = e.mul(p, e.mul(width, e.constant(2)));
-        Value middle = e.min(e.add(low, width), n);
-        Value high = e.min(e.add(middle, width), n);
-        Value last = e.sub(n, e.constant(1));
-        forEach(
-            e, low, high, ValueRange{low, middle},
-            [&](Value k, ValueRange carried) -> FailureOr<SmallVector<Value>> {
-              Value i = carried[0], j = carried[1];
-              Value ai = e.add(from, e.min(i, last)),
-                    aj = e.add(from, e.min(j, last));
-              Value left = load(values, element, ai),
-                    right = load(values, element, aj);
-              Value leftDone = arith::CmpIOp::create(
-                  b, loc, arith::CmpIPredicate::sge, i, middle);
-              Value rightLeft = e.less(j, high);
-              Value takeRight = arith::OrIOp::create(
-                  b, loc, leftDone, order.rightFirst(e, left, right));
-              takeRight = arith::AndIOp::create(b, loc, takeRight, rightLeft);
-              auto pick = [&](Value x, Value y) -> Value {
-                return arith::SelectOp::create(b, loc, takeRight, x, y);
-              };
-              Value at = e.add(to, k);
-              tile::StoreOp::create(b, loc, pick(right, left), values, at);
-              tile::StoreOp::create(b, loc,
-                                    pick(load(indices, b.getI64Type(), aj),
-                                         load(indices, b.getI64Type(), ai)),
-                                    indices, at);
-              return SmallVector<Value>{pick(i, e.add(i, e.constant(1))),
-                                        pick(e.add(j, e.constant(1)), j)};
-            },
-            status);
-        return status;
-      });
-    });
-    if (failed(merged))
-      return failure();
-    scf::YieldOp::create(b, loc, ValueRange{e.mul(width, e.constant(2)), to});
-  }
-  source = loop.getResult(1);
-
-  auto outputs = context.kernel.yield().getValues();
-  return forEach(e, e.constant(0), e.size(op.getK()),
-                 [&](Value i) -> LogicalResult {
-                   Coord at = coord;
-                   at.dims[axis] = {i};
-                   Value where = e.add(source, i);
-                   for (auto [r, value] : llvm::enumerate(outputs)) {
-                     Value x;
-                     if (value == op.getValues())
-                       x = load(values, element, where);
-                     else
-                       x = load(indices, b.getI64Type(), where);
-                     e.store(x, e.outputBuffer(r), value.getType(), at);
-                   }
-                   return success();
-                 });
+  return config->radix ? RadixSort(context, op).build(line)
+                       : CpuMergeSort(context, op).build(line);
 }
 
 } // namespace knapper

@@ -34,7 +34,11 @@ constexpr double kConsumer = 590;   // more for each consumer,
 constexpr double kCluster = 754;    // of a cluster,
 constexpr double kPair = 183;       // and of two that copy for each other
 constexpr double kLaunch = 2306;
-constexpr double kClock = 1.7e9, kMemory = 4.27e12;
+/// Of the bandwidth of copies: products reach more, since they read more.
+struct BandwidthShare {
+  double over, under;
+};
+constexpr BandwidthShare kMemory = {61, 60}, kGatheredMemory = {106, 105};
 /// Times, seen to take more than modelled: what is staged, where a consumer of
 /// two products ends parts of its columns; two blocks of an SM that share
 /// no depth.
@@ -69,6 +73,11 @@ constexpr double kGiveAlone = 3.6;
 /// Which of the reads of a part do not meet: of clusters, of what goes on for
 /// more than one round, and, times the share of blocks that run ahead, of all.
 constexpr double kClustersApart = 0.45, kRoundsApart = 0.14, kAheadApart = 3.55;
+
+/// What memory gives all SMs together.
+double bytesPerCycle(const GpuMatmulProblem &p, BandwidthShare share) {
+  return p.copyBandwidth * share.over / share.under / p.clock;
+}
 
 double together(double a, double b, double power) {
   return std::pow(std::pow(a, power) + std::pow(b, power), 1 / power);
@@ -183,7 +192,7 @@ double gatheredCycles(const GpuTileShape &b, const GpuMatmulProblem &p) {
   constexpr double perMatrix = 1.04, narrow = 0.24, gathered = 3, receive = 1.6,
                    latency = 1900, column = 13.7, epilogue = 320, meet = 1280,
                    peerBytes = 23, ramp = 650, clusterRamp = 2040,
-                   launch = 1170, memory = 4.24e12, overlap = 2.23;
+                   launch = 1170, overlap = 2.23;
   int64_t blocks = p.batch * ceil(p.m, b.rows) * ceil(p.n, b.columns) * b.split;
   double copies = std::max(b.aRows * gathered, (b.aRows + b.columns) * receive);
   // Of 64 rows products read (64 + columns) lines for 2 * columns of work.
@@ -210,8 +219,8 @@ double gatheredCycles(const GpuTileShape &b, const GpuMatmulProblem &p) {
   double bytes = 2.0 * p.batch * (p.m * p.k + p.n * p.k + p.m * p.n);
   double fixed = end + start;
   cycles = fixed +
-           together(std::max(cycles - fixed, 1.0), bytes / (memory / kClock),
-                    overlap) +
+           together(std::max(cycles - fixed, 1.0),
+                    bytes / bytesPerCycle(p, kGatheredMemory), overlap) +
            launch;
   return cycles * (1 + 0.002 * b.split + 0.001 * b.ctasPerSm);
 }
@@ -287,8 +296,8 @@ double modelledCycles(const GpuTileShape &b, const GpuMatmulProblem &problem) {
     cycles = waves * (depth + end);
   double bytes = 2.0 * p.batch * (p.m * p.k + p.n * p.k + p.m * p.n);
   cycles = end + ramp +
-           together(std::max(cycles - end, 1.0), bytes / (kMemory / kClock),
-                    kOverlap) +
+           together(std::max(cycles - end, 1.0),
+                    bytes / bytesPerCycle(p, kMemory), kOverlap) +
            kLaunch;
   if (p.staged && b.rows / b.consumers > 64 &&
       b.split * b.ownColumns() != b.columns)

@@ -37,6 +37,8 @@ struct GpuTileShape {
 /// where `transposed`) of an operand.
 struct GpuMatmulProblem {
   int64_t batch, m, n, k, sms;
+  /// Of the machine (config::Machine): bytes a second, cycles a second.
+  double copyBandwidth, clock;
   int64_t aPitch, bPitch;
   bool aTransposed, bTransposed;
   bool stores; ///< results leave through shared memory

@@ -69,7 +69,7 @@ double cyclesOf(const SimtProblem &p, const MatmulGpuSchedule &shape) {
   double first = load + alone * all / std::min(4.0, warps);
   int64_t eachRegisters = own == 64 ? 90 : own == 32 ? 96 : 72;
   int64_t sharedBytes = 8 * shape.tileK * (shape.tileM + shape.tileN + 8);
-  int64_t resident = std::max<int64_t>(
+  int64_t ctasPerSm = std::max<int64_t>(
       1, std::min({mostThreads / threads, registers / (threads * eachRegisters),
                    shared / sharedBytes}));
   auto round = [&](int64_t ctas) {
@@ -81,9 +81,9 @@ double cyclesOf(const SimtProblem &p, const MatmulGpuSchedule &shape) {
   int64_t each = ceil(p.batch * ceil(p.m, shape.tileM) *
                           ceil(p.n, shape.tileN) * shape.splitK,
                       p.sms);
-  double cycles = double(each / resident) * round(resident);
-  if (each % resident)
-    cycles += round(each % resident);
+  double cycles = double(each / ctasPerSm) * round(ctasPerSm);
+  if (each % ctasPerSm)
+    cycles += round(each % ctasPerSm);
   if (shape.sliceK > 1)
     cycles += slices;
   if (shape.splitK > 1)

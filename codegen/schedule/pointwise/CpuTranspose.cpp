@@ -95,12 +95,14 @@ std::optional<Plane> planeOf(ts::KernelOp kernel) {
   return plane;
 }
 
+constexpr int64_t kLine = 64; // bytes
+
 class CpuTransposeBuilder {
 public:
   CpuTransposeBuilder(BuildContext &context,
                       const config::TransposeCpuConfig &config, Plane plane)
-      : e(context.emitter), b(e.builder), kernel(context.kernel),
-        plane(std::move(plane)), config(config) {
+      : e(context.emitter), b(e.builder), loc(e.location),
+        kernel(context.kernel), plane(std::move(plane)), config(config) {
     int64_t bytes = 4;
     auto widest = [&](ValueRange values) {
       for (Value value : values)
@@ -122,6 +124,16 @@ public:
   LogicalResult build();
 
 private:
+  void place();
+  void findLines();
+  Value tileOf(Value tensor, const Coord &at);
+  LogicalResult either(Value condition,
+                       llvm::function_ref<LogicalResult()> onTrue,
+                       llvm::function_ref<LogicalResult()> onFalse);
+  LogicalResult streamed(llvm::function_ref<LogicalResult(bool stream)> stored);
+  LogicalResult tileAt(Value r, Value c);
+  LogicalResult stagedTiles();
+  LogicalResult tiles();
   /// Asks for the operand's rows further on, `rows` elements from the tile.
   void fetchAhead();
   /// One tile; `rowsLeft` and `columnsLeft` bound it.
@@ -137,10 +149,15 @@ private:
 
   ElementEmitter &e;
   OpBuilder &b;
+  Location loc;
   ts::KernelOp kernel;
   Plane plane;
   const config::TransposeCpuConfig &config;
   int64_t rows, columns; ///< of a tile
+  // The program's block: where it begins, and how much of it there is.
+  Value inBase, outBase, firstRow, firstColumn, rowsLeft, columnsLeft;
+  bool streams = false; ///< stores may go past the caches
+  Value isAtLine;       ///< whether results begin at a line of the cache
   // The current tile.
   Value inAt, outAt, validRows, validColumns;
   Value stageAt; ///< its place in the staged block
@@ -160,7 +177,6 @@ Value CpuTransposeBuilder::read(BlockArgument argument) {
 
 LogicalResult CpuTransposeBuilder::store(Value tile, unsigned result,
                                          bool stream) {
-  Location loc = e.location;
   Value buffer = e.outputBuffer(result);
   Type stored = cast<tile::BufferType>(buffer.getType()).getElementType();
   if (getElementTypeOrSelf(tile.getType()) != stored)
@@ -171,7 +187,6 @@ LogicalResult CpuTransposeBuilder::store(Value tile, unsigned result,
                           e.mul(validRows, e.constant(columns)));
     return success();
   }
-  constexpr int64_t line = 64;
   bool stages = config.stage;
   if (stages)
     buffer = staged(result);
@@ -192,7 +207,7 @@ LogicalResult CpuTransposeBuilder::store(Value tile, unsigned result,
     }
     Value at = e.add(outAt, e.mul(e.constant(r), e.size(plane.outStride())));
     tile::StoreOp::create(b, loc, row, buffer, at, stream ? Value() : valid,
-                          stream ? line : 0, stream);
+                          stream ? kLine : 0, stream);
   }
   return success();
 }
@@ -209,7 +224,6 @@ Value CpuTransposeBuilder::staged(unsigned result) {
 
 LogicalResult CpuTransposeBuilder::storeStaged(Value outBase, Value rowsLeft,
                                                Value columnsLeft, bool stream) {
-  constexpr int64_t line = 64;
   for (unsigned i = 0; i < kernel.getNumResults(); ++i) {
     Value from = staged(i), to = e.outputBuffer(i);
     auto type = VectorType::get(
@@ -224,7 +238,7 @@ LogicalResult CpuTransposeBuilder::storeStaged(Value outBase, Value rowsLeft,
                 Value part = tile::LoadOp::create(b, e.location, type, from,
                                                   e.add(row, c), Value());
                 tile::StoreOp::create(b, e.location, part, to, e.add(out, c),
-                                      Value(), stream ? line : 0, stream);
+                                      Value(), stream ? kLine : 0, stream);
                 return success();
               },
               columns);
@@ -270,22 +284,20 @@ LogicalResult CpuTransposeBuilder::tile(Value inOffset, Value outOffset,
   });
 }
 
-LogicalResult CpuTransposeBuilder::build() {
-  Location loc = e.location;
-  ts::TransposeOp op = plane.turn.op;
-  int64_t blockRows = config.rows, blockColumns = config.columns;
+/// The program's block: its place in both tensors, and how much of it there is.
+void CpuTransposeBuilder::place() {
   unsigned rank = plane.sizes.size(), row = plane.row;
   Value id = tile::ProgramIdOp::create(b, loc);
   SmallVector<Dim> grid(plane.sizes);
   auto blocks = [](Dim dim, int64_t size) {
     return dim.ceilDiv(dim.like(size));
   };
-  grid[row] = blocks(plane.rows(), blockRows);
-  grid.back() = blocks(plane.columns(), blockColumns);
+  grid[row] = blocks(plane.rows(), config.rows);
+  grid.back() = blocks(plane.columns(), config.columns);
   SmallVector<Value> index = e.delinearize(id, grid);
-  index[row] = e.mul(index[row], e.constant(blockRows));
-  index.back() = e.mul(index.back(), e.constant(blockColumns));
-  Value inBase = e.constant(0), outBase = e.constant(0);
+  index[row] = e.mul(index[row], e.constant(config.rows));
+  index.back() = e.mul(index.back(), e.constant(config.columns));
+  inBase = outBase = e.constant(0);
   for (unsigned i = 0; i < rank; ++i) {
     inBase = e.add(inBase, e.mul(index[i], e.size(plane.inStrides[i])));
     outBase = e.add(outBase, e.mul(index[i], e.size(plane.outStrides[i])));
@@ -296,140 +308,159 @@ LogicalResult CpuTransposeBuilder::build() {
       return e.constant(block);
     return e.min(e.sub(e.size(dim), from), e.constant(block));
   };
-  Value rowsLeft = within(plane.rows(), index[row], blockRows),
-        columnsLeft = within(plane.columns(), index.back(), blockColumns);
+  firstRow = index[row];
+  firstColumn = index.back();
+  rowsLeft = within(plane.rows(), firstRow, config.rows);
+  columnsLeft = within(plane.columns(), firstColumn, config.columns);
+}
 
-  // Whole lines can be stored past the caches where rows start at one.
-  constexpr int64_t line = 64;
-  bool streams = config.stream && !plane.hasFewColumns();
-  Value isAtLine;
+/// Whole lines can be stored past the caches where rows start at one.
+void CpuTransposeBuilder::findLines() {
+  streams = config.stream && !plane.hasFewColumns();
   for (auto [i, value] : llvm::enumerate(kernel.yield().getValues())) {
     int64_t bytes = ts::elementBytes(ts::elementTypeOf(value));
     for (Dim stride : ArrayRef<Dim>(plane.outStrides).drop_back())
-      streams &= stride.knownDivisor() * bytes % line == 0;
-    streams &= columns * bytes % line == 0;
+      streams &= stride.knownDivisor() * bytes % kLine == 0;
+    streams &= columns * bytes % kLine == 0;
     Value place = tile::PageOffsetOp::create(b, loc, b.getIndexType(),
                                              e.outputBuffer(i), e.constant(0));
     Value starts =
         arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq,
-                              e.rem(place, e.constant(line)), e.constant(0));
+                              e.rem(place, e.constant(kLine)), e.constant(0));
     isAtLine = isAtLine ? Value(arith::AndIOp::create(b, loc, isAtLine, starts))
                         : starts;
   }
+}
 
+/// A tile of `tensor`, in the order of the results. What is stored in few bytes
+/// is turned as it is stored.
+Value CpuTransposeBuilder::tileOf(Value tensor, const Coord &at) {
+  if (!at.lanes || ts::elementCount(tensor.getType()).isConstant(1))
+    return {};
   int64_t lanes = rows * columns;
+  auto turned = [&](Value tile) -> Value {
+    return tile::TransposeOp::create(b, loc, tile.getType(), tile,
+                                     b.getI64IntegerAttr(rows));
+  };
+  auto widened = [&](Value tile) -> Value {
+    Type type = computeType(ts::elementTypeOf(tensor));
+    if (getElementTypeOrSelf(tile.getType()) == type)
+      return tile;
+    return arith::ExtFOp::create(b, loc, VectorType::get(lanes, type), tile);
+  };
+  if (auto argument = dyn_cast<BlockArgument>(tensor))
+    return widened(read(argument));
+  if (auto spread = tensor.getDefiningOp<ts::BroadcastOp>()) {
+    Coord single;
+    single.dims.assign(ts::rankOf(spread.getInput()),
+                       LaneIndex{e.constant(0), 0, {}, 1});
+    Value value = e.emit(spread.getInput(), single);
+    return value ? e.widen(value, lanes) : Value();
+  }
+  ts::TransposeOp op = plane.turn.op;
+  if (tensor != op.getResult())
+    return {};
+  if (auto argument = dyn_cast<BlockArgument>(op.getInput()))
+    return widened(turned(read(argument)));
   Coord before;
   before.lanes = lanes;
-  e.provide = [&](Value tensor, const Coord &at) -> Value {
-    if (!at.lanes || ts::elementCount(tensor.getType()).isConstant(1))
-      return {};
-    auto turned = [&](Value tile) -> Value {
-      return tile::TransposeOp::create(b, loc, tile.getType(), tile,
-                                       b.getI64IntegerAttr(rows));
-    };
-    auto widened = [&](Value tile) -> Value {
-      Type type = computeType(ts::elementTypeOf(tensor));
-      if (getElementTypeOrSelf(tile.getType()) == type)
-        return tile;
-      return arith::ExtFOp::create(b, loc, VectorType::get(lanes, type), tile);
-    };
-    if (auto argument = dyn_cast<BlockArgument>(tensor))
-      return widened(read(argument));
-    if (auto spread = tensor.getDefiningOp<ts::BroadcastOp>()) {
-      Coord single;
-      single.dims.assign(ts::rankOf(spread.getInput()),
-                         LaneIndex{e.constant(0), 0, {}, 1});
-      Value value = e.emit(spread.getInput(), single);
-      return value ? e.widen(value, lanes) : Value();
-    }
-    if (tensor != op.getResult())
-      return {};
-    // What is stored in few bytes is turned as it is stored.
-    if (auto argument = dyn_cast<BlockArgument>(op.getInput()))
-      return widened(turned(read(argument)));
-    before.dims = {{inAt, 1, {}, 1}};
-    Value tile = e.emit(op.getInput(), before);
-    return tile ? turned(e.widen(tile, lanes)) : Value();
-  };
+  before.dims = {{inAt, 1, {}, 1}};
+  Value tile = e.emit(op.getInput(), before);
+  return tile ? turned(e.widen(tile, lanes)) : Value();
+}
 
-  LogicalResult status = success();
-  // A last tile that is not whole begins earlier, where there is room.
+LogicalResult
+CpuTransposeBuilder::either(Value condition,
+                            llvm::function_ref<LogicalResult()> onTrue,
+                            llvm::function_ref<LogicalResult()> onFalse) {
+  auto branch = scf::IfOp::create(b, loc, condition, true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPoint(branch.getThenRegion().front().getTerminator());
+  LogicalResult done = onTrue();
+  b.setInsertionPoint(branch.getElseRegion().front().getTerminator());
+  return success(succeeded(done) && succeeded(onFalse()));
+}
+
+/// Stores past the caches where the results begin at a line.
+LogicalResult CpuTransposeBuilder::streamed(
+    llvm::function_ref<LogicalResult(bool stream)> stored) {
+  return streams ? either(
+                       isAtLine, [&] { return stored(true); },
+                       [&] { return stored(false); })
+                 : stored(false);
+}
+
+/// The tile at (r, c) of the block. A last tile that is not whole begins
+/// earlier, where there is room.
+LogicalResult CpuTransposeBuilder::tileAt(Value r, Value c) {
   auto size = [](Dim dim) { return dim.asConstant().value_or(0); };
   auto shifted = [&](Value at, Dim dim, int64_t tile, Value first) -> Value {
     if (size(dim) < tile || size(dim) % tile == 0)
       return at;
     return e.min(at, e.sub(e.constant(size(dim) - tile), first));
   };
-  auto either = [&](Value condition, auto onTrue, auto onFalse) {
-    auto branch = scf::IfOp::create(b, loc, condition, true);
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPoint(branch.getThenRegion().front().getTerminator());
-    LogicalResult done = onTrue();
-    b.setInsertionPoint(branch.getElseRegion().front().getTerminator());
-    return success(succeeded(done) && succeeded(onFalse()));
-  };
-  auto one = [&](Value r, Value c) -> LogicalResult {
-    r = shifted(r, plane.rows(), rows, index[row]);
-    c = shifted(c, plane.columns(), columns, index.back());
-    Value in = e.add(inBase, e.add(r, e.mul(c, e.size(plane.inStride())))),
-          out = e.add(outBase, e.add(c, e.mul(r, e.size(plane.outStride()))));
-    Value leftRows = e.sub(rowsLeft, r), leftColumns = e.sub(columnsLeft, c);
-    Value allRows = e.constant(rows), allColumns = e.constant(columns);
-    auto whole = [&] {
-      auto stored = [&](bool stream) {
-        return
-            [&, stream] { return tile(in, out, allRows, allColumns, stream); };
-      };
-      return streams ? either(isAtLine, stored(true), stored(false))
-                     : stored(false)();
-    };
-    if (config.stage) {
-      stageAt = e.add(e.mul(r, e.constant(blockColumns)), c);
-      return tile(in, out, allRows, allColumns, false);
-    }
-    if (size(plane.rows()) >= rows && size(plane.columns()) >= columns)
-      return whole();
-    auto fits = [&](Value left, int64_t tile) -> Value {
-      return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, left,
-                                   e.constant(tile));
-    };
-    Value rowsFit = fits(leftRows, rows),
-          columnsFit = fits(leftColumns, columns);
-    return either(arith::AndIOp::create(b, loc, rowsFit, columnsFit), whole,
-                  [&] { return tile(in, out, leftRows, leftColumns, false); });
-  };
+  r = shifted(r, plane.rows(), rows, firstRow);
+  c = shifted(c, plane.columns(), columns, firstColumn);
+  Value in = e.add(inBase, e.add(r, e.mul(c, e.size(plane.inStride())))),
+        out = e.add(outBase, e.add(c, e.mul(r, e.size(plane.outStride()))));
+  Value leftRows = e.sub(rowsLeft, r), leftColumns = e.sub(columnsLeft, c);
+  Value allRows = e.constant(rows), allColumns = e.constant(columns);
   if (config.stage) {
-    // Along the rows of the operand first.
-    status = forEach(
-        e, e.constant(0), columnsLeft,
-        [&](Value c) {
-          return forEach(
-              e, e.constant(0), rowsLeft, [&](Value r) { return one(r, c); },
-              rows);
-        },
-        columns);
-    auto write = [&](bool stream) {
-      return storeStaged(outBase, rowsLeft, columnsLeft, stream);
-    };
-    if (succeeded(status))
-      status = streams ? either(
-                             isAtLine, [&] { return write(true); },
-                             [&] { return write(false); })
-                       : write(false);
-    e.provide = nullptr;
-    return status;
+    stageAt = e.add(e.mul(r, e.constant(config.columns)), c);
+    return tile(in, out, allRows, allColumns, false);
   }
-  forEach(
-      e, e.constant(0), rowsLeft, {},
-      [&](Value r, ValueRange) -> FailureOr<SmallVector<Value>> {
-        LogicalResult inner = forEach(
-            e, e.constant(0), columnsLeft, [&](Value c) { return one(r, c); },
-            columns);
-        if (failed(inner))
-          return failure();
-        return SmallVector<Value>();
+  auto whole = [&] {
+    return streamed([&](bool stream) {
+      return tile(in, out, allRows, allColumns, stream);
+    });
+  };
+  if (size(plane.rows()) >= rows && size(plane.columns()) >= columns)
+    return whole();
+  auto fits = [&](Value left, int64_t tile) -> Value {
+    return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, left,
+                                 e.constant(tile));
+  };
+  Value rowsFit = fits(leftRows, rows), columnsFit = fits(leftColumns, columns);
+  return either(arith::AndIOp::create(b, loc, rowsFit, columnsFit), whole,
+                [&] { return tile(in, out, leftRows, leftColumns, false); });
+}
+
+/// All tiles to scratch, along the rows of the operand first; from there to the
+/// results.
+LogicalResult CpuTransposeBuilder::stagedTiles() {
+  LogicalResult status = forEach(
+      e, e.constant(0), columnsLeft,
+      [&](Value c) {
+        return forEach(
+            e, e.constant(0), rowsLeft, [&](Value r) { return tileAt(r, c); },
+            rows);
       },
-      status, rows);
+      columns);
+  if (failed(status))
+    return failure();
+  return streamed([&](bool stream) {
+    return storeStaged(outBase, rowsLeft, columnsLeft, stream);
+  });
+}
+
+LogicalResult CpuTransposeBuilder::tiles() {
+  return forEach(
+      e, e.constant(0), rowsLeft,
+      [&](Value r) {
+        return forEach(
+            e, e.constant(0), columnsLeft,
+            [&](Value c) { return tileAt(r, c); }, columns);
+      },
+      rows);
+}
+
+LogicalResult CpuTransposeBuilder::build() {
+  place();
+  findLines();
+  e.provide = [this](Value tensor, const Coord &at) {
+    return tileOf(tensor, at);
+  };
+  LogicalResult status = config.stage ? stagedTiles() : tiles();
   e.provide = nullptr;
   return status;
 }

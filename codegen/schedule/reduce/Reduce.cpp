@@ -25,9 +25,9 @@
 // across all kept dims), rows (of one program), group (so many are reduced
 // together), stream (1: results of full shape are stored past the caches),
 // threads (of a GPU's block, where not the usual ones; several rows of a
-// program are all read before the first is reduced), parts (programs of a
-// cluster), columns, column_threads, tiles (ReduceShared.cpp), access (elements
-// that a thread reads at once).
+// program are all read before the first is reduced), cluster_size, columns,
+// column_threads, tiles (ReduceShared.cpp), access (elements that a thread
+// reads at once).
 #include "codegen/schedule/reduce/Reduce.h"
 #include "codegen/schedule/core/LaneLoops.h"
 
@@ -112,7 +112,7 @@ ReduceBuilder::forTiles(ValueRange carried, TileFn body, JoinFn join) {
               return next;
             },
             status, atOnce);
-        if (space.dims[d].knownDivisor() % (atOnce * parts) == 0 &&
+        if (space.dims[d].knownDivisor() % (atOnce * clusterSize) == 0 &&
             space.dims[d].asConstant())
           return carriedOn;
         from = most;
@@ -312,22 +312,22 @@ std::pair<Value, Value> ReduceBuilder::ownRows(unsigned dim) {
   if (!part || dim != sharedDim(space))
     return {e.constant(0), rows};
   auto before = [&](Value programs) {
-    return e.div(e.mul(rows, programs), e.constant(parts));
+    return e.div(e.mul(rows, programs), e.constant(clusterSize));
   };
   return {before(part), before(e.add(part, e.constant(1)))};
 }
 
 void ReduceBuilder::turnToPart() {
   std::optional<int64_t> number = length.asConstant();
-  if (number && *number <= lanes * parts) {
+  if (number && *number <= lanes * clusterSize) {
     partStart = e.mul(part, e.constant(lanes));
-    if (*number != lanes * parts)
+    if (*number != lanes * clusterSize)
       partValid = e.sub(e.size(length), partStart);
     return;
   }
   // Whole tiles, so that all but the last program's have one shape.
   Value all = e.size(length),
-        own = e.size(length.ceilDiv(length.like(lanes * parts)) * lanes);
+        own = e.size(length.ceilDiv(length.like(lanes * clusterSize)) * lanes);
   partStart = e.min(e.mul(part, own), all);
   partEnd = e.min(e.add(partStart, own), all);
 }
@@ -538,9 +538,9 @@ LogicalResult ReduceBuilder::build() {
   if (columns)
     shared = columnDims(space);
   Value id = tile::ProgramIdOp::create(b, e.location);
-  if (parts > 1) {
-    part = e.rem(id, e.constant(parts));
-    id = e.div(id, e.constant(parts));
+  if (clusterSize > 1) {
+    part = e.rem(id, e.constant(clusterSize));
+    id = e.div(id, e.constant(clusterSize));
   }
   if (part && rowForm && lane == sharedDim(space))
     turnToPart();

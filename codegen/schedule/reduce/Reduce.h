@@ -116,7 +116,8 @@ public:
       : e(context.emitter), b(e.builder), kernel(kernel),
         target(context.target), space(std::move(space)), lanes(config.lanes),
         rowForm(config.rowForm), rows(config.rows), stream(config.stream),
-        group(config.group), parts(config.parts), across(config.across),
+        group(config.group), clusterSize(config.clusterSize),
+        across(config.across),
         lane(config.rowForm ? laneOfRows(this->space, target)
                             : laneDim(this->space)),
         first(target.simt ? lane : firstOfRun(kernel, this->space, target)),
@@ -276,7 +277,7 @@ private:
   int64_t rows;         ///< of one program
   bool stream;          ///< full-shape results bypass the caches
   int64_t group;        ///< rows that are reduced together
-  int64_t parts;        ///< programs of a cluster that share a column's rows,
+  int64_t clusterSize;  ///< programs of a cluster that share a column's rows,
                         ///< or a row's tiles
   bool across;          ///< columns of all kept dims are lanes
   unsigned lane, first; ///< of the dims that are one run

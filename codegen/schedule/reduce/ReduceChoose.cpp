@@ -1,5 +1,6 @@
 // The schedule of a reduction: lanes, rows of a program, threads, scratch.
 // (What the parameters mean: Reduce.cpp.)
+#include "codegen/lower/gpu/BlockThreads.h"
 #include "codegen/schedule/core/ConfigOf.h"
 #include "codegen/schedule/core/Grain.h"
 #include "codegen/schedule/core/LaneLoops.h"
@@ -73,20 +74,14 @@ static int64_t aroundRow(ts::KernelOp kernel, int64_t length,
 }
 
 /// Elements of a tile that each thread of a block gets, where whole accesses of
-/// all threads are to divide it (GpuLowering::layout).
+/// all threads are to divide it.
 static int64_t elementsOfThread(ts::KernelOp kernel, int64_t lanes) {
-  constexpr int64_t access = 16, warp = 32, mostThreads = 1024, accesses = 4;
   int64_t bytes = 1;
   for (BlockArgument argument : kernel.getBody().getArguments())
     bytes = std::max(bytes, ts::elementBytes(ts::elementTypeOf(argument)));
-  int64_t width = access / bytes;
-  while (width > 1 && lanes % (warp * width))
-    width /= 2;
-  int64_t threads = mostThreads;
-  while (threads > warp &&
-         (threads * width * accesses > lanes || lanes % (threads * width)))
-    threads /= 2;
-  return lanes / threads;
+  int64_t width = lower::accessWidth(lower::kAccessBytes / bytes, lanes);
+  int64_t threads = lower::threadsOfRow(lower::kMostBlockThreads, lanes, width);
+  return lanes / lower::threadsThatDivide(threads, lanes, width);
 }
 
 /// The kept dims but the lane dim: how many rows or columns of tiles there are.
@@ -102,7 +97,7 @@ static Dim keptAround(const Space &space, unsigned lane) {
 /// How the programs of a cluster share the rows of columns: so many programs
 /// (1: none), of so many lanes.
 struct Sharing {
-  int64_t parts, lanes;
+  int64_t clusterSize, lanes;
 };
 
 /// `kernel` has no composites; `columns`: of all rows together, `run` of them
@@ -146,11 +141,11 @@ static Sharing shareColumns(ts::KernelOp kernel, const Space &space,
   llvm::for_each(kernel.getResults(), see);
   constexpr int64_t access = 16, warp = 32, blockThreads = 512, blocks = 8,
                     threadsAtOnce = 128 * blockThreads, leastRows = 32;
-  constexpr int64_t mostParts = blocks * blockThreads / warp;
+  constexpr int64_t mostPrograms = blocks * blockThreads / warp;
   // Of a thread: what all threads of a block leave, and once more those of one
   // program, fits in shared memory, and the sums fit the registers.
   constexpr int64_t mostCombined = 64;
-  int64_t width = access / bytes, parts = 1;
+  int64_t width = access / bytes, clusterSize = 1;
   while (width > 1 && width * combined > mostCombined)
     width /= 2;
   if (width * combined > mostCombined)
@@ -163,18 +158,20 @@ static Sharing shareColumns(ts::KernelOp kernel, const Space &space,
       others *= std::max<int64_t>(1, representative(space.dims[d]));
   int64_t least =
       std::max<int64_t>(leastShared, llvm::divideCeil(leastRows, others));
-  while (parts < mostParts && columns * parts < threadsAtOnce * width &&
-         rows >= 2 * parts * least)
-    parts *= 2;
+  while (clusterSize < mostPrograms &&
+         columns * clusterSize < threadsAtOnce * width &&
+         rows >= 2 * clusterSize * least)
+    clusterSize *= 2;
   // What waits for others of its program does so in a warp (GpuLowering.cpp).
   int64_t threads =
-      computes ? warp : blockThreads / std::max<int64_t>(parts / blocks, 2);
+      computes ? warp
+               : blockThreads / std::max<int64_t>(clusterSize / blocks, 2);
   while (threads > warp && threads * width / 2 >= run)
     threads /= 2;
   // Of few columns a thread would compute elements that are none.
   while (width > 1 && warp * width / 2 >= run)
     width /= 2;
-  return {parts, threads * width};
+  return {clusterSize, threads * width};
 }
 
 /// Whether a program of a GPU takes a column as if it were a row, its lanes far
@@ -182,7 +179,7 @@ static Sharing shareColumns(ts::KernelOp kernel, const Space &space,
 /// lanes of the column form would be idle. Neighbours then read the same
 /// sectors of memory, from caches.
 static bool columnsAsRows(const Space &space, int64_t columns, int64_t run,
-                          int64_t parts, const TargetDesc &target) {
+                          int64_t clusterSize, const TargetDesc &target) {
   if (space.reduced.empty())
     return false;
   std::optional<int64_t> length =
@@ -194,7 +191,8 @@ static bool columnsAsRows(const Space &space, int64_t columns, int64_t run,
   int64_t elements = columns;
   for (int64_t d : space.reduced)
     elements *= std::max<int64_t>(1, representative(space.dims[d]));
-  return run < narrow || (parts == 1 && columns < busy && elements <= cached);
+  return run < narrow ||
+         (clusterSize == 1 && columns < busy && elements <= cached);
 }
 
 /// Of a run of so many elements, tiles about equal, of at most about `most`, of
@@ -226,7 +224,7 @@ static int64_t readsOfRow(ts::KernelOp kernel, const Space &space) {
 static Sharing shareRow(ts::KernelOp kernel, const Space &space, int64_t rows,
                         unsigned lane, const TargetDesc &target) {
   constexpr Sharing none = {1, 0};
-  constexpr int64_t leastRow = 16384, leastTile = 4096, mostParts = 8;
+  constexpr int64_t leastRow = 16384, leastTile = 4096, mostPrograms = 8;
   unsigned shared = sharedDim(space);
   int64_t turns = 1; // of a loop around the shared dim
   for (int64_t d : space.reduced) {
@@ -261,8 +259,8 @@ static Sharing shareRow(ts::KernelOp kernel, const Space &space, int64_t rows,
   if (bytes <= 2)
     mostOfTile = std::min(mostOfTile, narrow);
   bool isRun = lane == shared;
-  auto held = [&](int64_t parts) -> Sharing {
-    int64_t tile = llvm::alignTo(llvm::divideCeil(length, parts), round);
+  auto held = [&](int64_t clusterSize) -> Sharing {
+    int64_t tile = llvm::alignTo(llvm::divideCeil(length, clusterSize), round);
     if (!isRun || turns != 1 || tile > mostOfTile)
       return none;
     return {int64_t(llvm::divideCeil(length, tile)), tile};
@@ -271,30 +269,31 @@ static Sharing shareRow(ts::KernelOp kernel, const Space &space, int64_t rows,
   // while the CTAs of a cluster wait for each other.
   constexpr int64_t waits = 4096;
   int64_t reads = readsOfRow(kernel, space);
-  auto cost = [&](int64_t parts) {
-    int64_t programs = llvm::divideCeil(rows * parts, target.cores);
+  auto cost = [&](int64_t clusterSize) {
+    int64_t programs = llvm::divideCeil(rows * clusterSize, target.cores);
     // Again from the second-level cache, at twice the rate; a program alone
     // leaves memory idle between its tiles.
     int64_t quarters = 4;
-    if (!held(parts).lanes)
+    if (!held(clusterSize).lanes)
       quarters = (2 + 2 * reads) + (programs == 1 ? 1 + reads : 0);
-    return programs * (row * bytes / parts) * quarters / 4 +
-           (parts > 1 ? waits * reads : 0);
+    return programs * (row * bytes / clusterSize) * quarters / 4 +
+           (clusterSize > 1 ? waits * reads : 0);
   };
-  int64_t parts = 1;
-  for (int64_t more = 2; more <= mostParts; more *= 2)
-    if (row / more >= leastTile && length >= more && cost(more) < cost(parts))
-      parts = more;
-  if (parts == 1)
+  int64_t clusterSize = 1;
+  for (int64_t more = 2; more <= mostPrograms; more *= 2)
+    if (row / more >= leastTile && length >= more &&
+        cost(more) < cost(clusterSize))
+      clusterSize = more;
+  if (clusterSize == 1)
     return none;
-  if (Sharing tiles = held(parts); tiles.lanes)
-    return tiles.parts > 1 ? tiles : none;
+  if (Sharing tiles = held(clusterSize); tiles.lanes)
+    return tiles.clusterSize > 1 ? tiles : none;
   if (!isRun)
-    return {parts, 0};
+    return {clusterSize, 0};
   // Bytes in flight that an SM needs.
   constexpr int64_t atOnce = 32768;
-  return {parts,
-          equalTiles(kernel, llvm::divideCeil(length, parts), atOnce / bytes)};
+  return {clusterSize, equalTiles(kernel, llvm::divideCeil(length, clusterSize),
+                                  atOnce / bytes)};
 }
 
 /// Whether a GPU's lanes lie across all kept dims: where rows are short, or
@@ -375,7 +374,7 @@ LogicalResult chooseReduce(ts::KernelOp kernel, const TargetDesc &target,
   if (!target.simt && lanes >= 16 && !isArg)
     knobs.tune(config, lanes,
                [&](int64_t other) { return other <= lanes || flops <= 10; });
-  int64_t parts = 1;
+  int64_t clusterSize = 1;
   if (target.simt) {
     int64_t around = representative(keptAround(*space, lane)),
             beside = representative(run);
@@ -383,7 +382,7 @@ LogicalResult chooseReduce(ts::KernelOp kernel, const TargetDesc &target,
     if (!rowForm) {
       sharing = shareColumns(*copy, *space, beside * around, beside, target);
       if (!lanesAcross(*copy, *space, lane, target) &&
-          columnsAsRows(*space, beside * around, beside, sharing.parts,
+          columnsAsRows(*space, beside * around, beside, sharing.clusterSize,
                         target)) {
         rowForm = true;
         sharing = {1, 0};
@@ -425,8 +424,8 @@ LogicalResult chooseReduce(ts::KernelOp kernel, const TargetDesc &target,
       lanes /= 2;
     // Rather more programs than wide ones; of a long row, whole blocks.
     constexpr int64_t leastPrograms = 256;
-    parts = sharing.parts;
-    if (parts > 1 && sharing.lanes)
+    clusterSize = sharing.clusterSize;
+    if (clusterSize > 1 && sharing.lanes)
       lanes = sharing.lanes;
     else if (!rowForm)
       while (lanes > 128 && representative(run) / lanes *
@@ -436,14 +435,24 @@ LogicalResult chooseReduce(ts::KernelOp kernel, const TargetDesc &target,
     else if (run.asConstant().value_or(0) > mostHeld(*copy, target))
       lanes = 4 * target.lanes(DType::f32);
   }
-  bool across =
-      target.simt && parts == 1 && lanesAcross(*copy, *space, lane, target);
+  bool across = target.simt && clusterSize == 1 &&
+                lanesAcross(*copy, *space, lane, target);
   if (across) {
     rowForm = false;
     lanes = 128;
     // Neighbouring threads have neighbouring columns: what they store together
-    // is in few sectors.
+    // is in few sectors. Of many short ones each thread has several.
+    constexpr int64_t elements = 16, programsOfCore = 16;
     config.access = 1;
+    config.threads = lanes;
+    int64_t columns = 1, length = 1;
+    for (auto [d, dim] : llvm::enumerate(space->dims))
+      (llvm::is_contained(space->reduced, static_cast<int64_t>(d)) ? length
+                                                                   : columns) *=
+          std::max<int64_t>(1, representative(dim));
+    while (2 * length * (lanes / config.threads) <= elements &&
+           columns >= 2 * lanes * programsOfCore * int64_t(target.cores))
+      lanes *= 2;
   }
   Dim kept = one, row = one;
   for (auto [d, dim] : llvm::enumerate(space->dims)) {
@@ -472,9 +481,9 @@ LogicalResult chooseReduce(ts::KernelOp kernel, const TargetDesc &target,
       group = 1;
     rows = group;
   }
-  int64_t threads = 0;
+  int64_t threads = config.threads;
   if (target.simt && rowForm && !isArg && space->reduced.size() == 1 &&
-      run.isConstant(lanes) && parts == 1 && space->dims == given->dims)
+      run.isConstant(lanes) && clusterSize == 1 && space->dims == given->dims)
     std::tie(rows, threads) = rowsHeld(kernel, *space, kept, lanes, target);
   Schedule schedule;
   schedule.kind = "reduce";
@@ -482,7 +491,7 @@ LogicalResult chooseReduce(ts::KernelOp kernel, const TargetDesc &target,
   config.rows = rows;
   config.threads = threads;
   config.group = group;
-  config.parts = parts;
+  config.clusterSize = clusterSize;
   config.across = across;
   if (across) {
     run = one;
@@ -491,8 +500,8 @@ LogicalResult chooseReduce(ts::KernelOp kernel, const TargetDesc &target,
         run = run * dim;
     kept = one;
   }
-  schedule.grid = rowForm ? kept.ceilDiv(one.like(rows)) * parts
-                          : kept * run.ceilDiv(run.like(lanes)) * parts;
+  schedule.grid = rowForm ? kept.ceilDiv(one.like(rows)) * clusterSize
+                          : kept * run.ceilDiv(run.like(lanes)) * clusterSize;
   if (target.simt && !across)
     shareColumnsInBlock(*copy, *space, target, config, schedule.grid);
   rowForm = config.rowForm, group = config.group;

@@ -94,8 +94,8 @@ static double secondsOf(const ColumnWork &work,
                         const TargetDesc &target) {
   constexpr double cluster = 4e-6; // a wait for the CTAs of a cluster
   constexpr int64_t warp = 32, access = 16, threadsOfCore = 1024;
-  double waits = config.parts > 1 ? work.passes * cluster : 0;
-  double rows = double(work.length) / config.parts;
+  double waits = config.clusterSize > 1 ? work.passes * cluster : 0;
+  double rows = double(work.length) / config.clusterSize;
   if (config.rowForm) {
     // Of an element that lies apart, by all of a CTA's threads.
     constexpr double read = 0.6e-9, store = 5e-9, wait = 1.6e-6;
@@ -115,11 +115,11 @@ static double secondsOf(const ColumnWork &work,
   while (width > 1 && config.lanes % (warp * width))
     width /= 2;
   bool isCut = work.beside % config.lanes;
-  int64_t atOnce = config.parts > 1 && !isCut ? 8 : 4;
+  int64_t atOnce = config.clusterSize > 1 && !isCut ? 8 : 4;
   if (work.isPlain)
     atOnce = isCut ? 8 : 16;
   constexpr int64_t mostHeld = 64; // ReduceBuilder::holdsColumns
-  bool held = config.parts == 1 && work.readsAgain() && !work.isArg &&
+  bool held = config.clusterSize == 1 && work.readsAgain() && !work.isArg &&
               work.length * work.operands * width <= mostHeld;
   double waves = std::max(1.0, programs * config.lanes / width /
                                    (target.cores * double(threadsOfCore)));
@@ -130,7 +130,8 @@ static double secondsOf(const ColumnWork &work,
                  work.reads(held) * (held ? 1 : rows / atOnce) * read;
   // A CTA of a cluster reads less of a row than memory gives best.
   constexpr int64_t wide = 1024; // bytes
-  double narrow = config.parts > 1 && work.beside * work.bytes < wide ? 2 : 1;
+  double narrow =
+      config.clusterSize > 1 && work.beside * work.bytes < wide ? 2 : 1;
   return std::max(narrow * work.memorySeconds(target, held),
                   waves * steps + waits);
 }
@@ -140,6 +141,13 @@ struct Tiling {
   int64_t columns, columnThreads, tiles, threads;
 };
 } // namespace
+
+/// Whether threads read their rows once.
+static bool holds(const ColumnWork &work, const Tiling &tiling) {
+  int64_t steps = llvm::divideCeil(work.length, tiling.columnThreads);
+  return work.readsAgain() && !work.isArg &&
+         steps * work.operands <= kMostHeldRows;
+}
 
 static double secondsOf(const ColumnWork &work, const Tiling &tiling,
                         double programs, const TargetDesc &target) {
@@ -151,8 +159,7 @@ static double secondsOf(const ColumnWork &work, const Tiling &tiling,
   constexpr int64_t threadsOfCore = 1024, atOnce = 8;
   double perCore = 80 * target.clock;
   int64_t steps = llvm::divideCeil(work.length, tiling.columnThreads);
-  bool held = work.readsAgain() && !work.isArg &&
-              steps * work.operands <= kMostHeldRows;
+  bool held = holds(work, tiling);
   int64_t resident = std::max<int64_t>(1, threadsOfCore / tiling.threads);
   double waves = std::ceil(programs / double(target.cores * resident));
   double latency =
@@ -223,6 +230,11 @@ void shareColumnsInBlock(ts::KernelOp kernel, const Space &space,
       if (sharedBytes(kernel, tiling.threads, tiling.columnThreads) >
           mostShared)
         continue;
+      // (The assembler unrolls the loops of several passes.)
+      constexpr int64_t mostOfLoops = 512;
+      if (tiling.threads > mostOfLoops && work.passes > 1 &&
+          !holds(work, tiling))
+        continue;
       double programs = std::ceil(others * blocks / tiling.tiles);
       double seconds = secondsOf(work, tiling, programs, target);
       if (seconds < least) {
@@ -235,7 +247,7 @@ void shareColumnsInBlock(ts::KernelOp kernel, const Space &space,
     return;
   Dim one = Dim::constant(context, 1);
   config.rowForm = false;
-  config.parts = config.group = 1;
+  config.clusterSize = config.group = 1;
   config.lanes = config.threads = best->threads;
   config.access = 1;
   config.columns = best->columns;

@@ -5,8 +5,8 @@
 // are divided in 32 bits.
 module attributes {ts.files = ["across"], ts.symbols = []} {
   // CHECK: kind = "pointwise"{{.*}}access = 1 : i64, across = 1 : i64, block = 256
-  // CHECK: kind = "reduce"{{.*}}across = 1 : i64, lanes = 128{{.*}}row = 0
-  // CHECK: kind = "reduce"{{.*}}across = 1 : i64, lanes = 128{{.*}}row = 0
+  // CHECK: kind = "reduce"{{.*}}access = 1 : i64, across = 1 : i64, lanes = 128{{.*}}row = 0
+  // CHECK: kind = "reduce"{{.*}}access = 1 : i64, across = 1 : i64, lanes = 128{{.*}}row = 0
   // CHECK: kind = "gpu_window"{{.*}}threads = 1
   // Of many elements a thread has several at once: also of rows that an index
   // names, where they are short.

@@ -10,7 +10,7 @@ module attributes {ts.files = ["around"], ts.symbols = []} {
   // CHECK-SAME: columns = 16
   // CHECK: ts.reduce add {{.*}} [1] : tensor<8x782x16xf32>
   // Few long rows of which the CTAs of a cluster hold each, likewise.
-  // CHECK: ts.kernel reduce{{.*}}lanes = 12288{{.*}}parts = 7
+  // CHECK: ts.kernel reduce{{.*}}cluster_size = 7{{.*}}lanes = 12288
   // CHECK: ts.reduce max {{.*}} [1] : tensor<30x84485xbf16>
   // CHECK-NOT: ts.kernel
   func.func @main(%x: tensor<282347x9x6xbf16>, %y: tensor<8x782x16xf32>, %z: tensor<30x84485xbf16>) -> (tensor<9xbf16>, tensor<8x16xf32>, tensor<30xbf16>) {

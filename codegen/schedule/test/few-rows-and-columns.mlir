@@ -7,7 +7,7 @@ module attributes {ts.files = ["few"], ts.symbols = []} {
   // Neighbouring kept dims are one, whose columns the threads of CTAs share.
   // CHECK: kind = "reduce"{{.*}}column_threads = {{.*}}columns = 32 : i64{{.*}}row = 0
   // A few long rows, a tile each for the programs of a cluster.
-  // CHECK: kind = "reduce"{{.*}}lanes = 14336{{.*}}parts = 7{{.*}}row = 1
+  // CHECK: kind = "reduce"{{.*}}cluster_size = 7{{.*}}lanes = 14336{{.*}}row = 1
   func.func @main(%x: tensor<94x2xf16>, %y: tensor<1129x4144x7xbf16>, %z: tensor<17x100352xf16>)
       -> (tensor<94x2xf16>, tensor<4144x7xbf16>, tensor<17x100352xf16>) {
     %0 = ts.softmax %x dim 0 : tensor<94x2xf16>

@@ -23,7 +23,7 @@ module attributes {ts.files = ["cells"], ts.symbols = [#ts.symbol<"turn", 0, -1,
   // CHECK-COUNT-2: ts.dot {{.*}} : tensor<3x32xf32>, tensor<32x32xf32>
   // CHECK: ts.next
   // The CTAs of a cluster share out the units, where there are clusters.
-  // CHECK: kind = "gpu_recurrence"{{.*}}parts = {{[248]}}
+  // CHECK: kind = "gpu_recurrence"{{.*}}cluster_size = {{[248]}}
   // CHECK: ts.recurrence {{.*}}tensor<200x200xf16>
   // SM80-LABEL: func.func @main
   // SM80: ts.recurrence {{.*}}tensor<9x3x64xf32>

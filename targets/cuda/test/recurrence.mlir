@@ -97,7 +97,7 @@ tile.func @packed(%x: !tile.buffer<f32>, %w: !tile.buffer<bf16>, %y: !tile.buffe
 // CHECK: ret;
 tile.func @parts(%x: !tile.buffer<f32>, %w: !tile.buffer<f32>, %y: !tile.buffer<f32>, %n: index, %b: index) attributes {tile.cluster = 4 : i64} {
   %cU = arith.constant 64 : index
-  tile.recurrence steps %n rows %b units 64 sources [0] shape {rows = 1, slices = 4, threads = 64, parts = 4} weights {
+  tile.recurrence steps %n rows %b units 64 sources [0] shape {rows = 1, slices = 4, threads = 64, cluster_size = 4} weights {
   ^bb0(%u: index, %k: index):
     %0 = arith.muli %u, %cU : index
     %1 = arith.addi %0, %k : index

@@ -44,7 +44,7 @@ private:
   void writeStates(llvm::Value *buffer, const Carried &states);
   void sendToPeers(llvm::Value *buffer);
   void wait() {
-    if (config.parts > 1)
+    if (config.clusterSize > 1)
       clusterBarrier();
     else
       barrier();
@@ -89,7 +89,7 @@ LogicalResult RecurrenceRecipe::check() {
   width = op.run();
   bool fits =
       llvm::isPowerOf2_64(config.rows) && llvm::isPowerOf2_64(config.slices) &&
-      llvm::isPowerOf2_64(config.parts) && config.rows <= config.slices &&
+      llvm::isPowerOf2_64(config.clusterSize) && config.rows <= config.slices &&
       config.slices <= kWarp && config.threads % kWarp == 0 &&
       units * config.slices <= config.threads;
   if (!fits)
@@ -116,9 +116,9 @@ void RecurrenceRecipe::place() {
   llvm::Value *local = b.CreateLShr(tid, n32(llvm::Log2_64(config.slices)));
   llvm::Value *has = b.CreateICmpULT(local, n32(units));
   llvm::Value *number = local, *group = programId;
-  if (config.parts > 1) {
-    part = narrowed(b.CreateAnd(programId, n64(config.parts - 1)));
-    group = b.CreateLShr(programId, n64(llvm::Log2_64(config.parts)));
+  if (config.clusterSize > 1) {
+    part = narrowed(b.CreateAnd(programId, n64(config.clusterSize - 1)));
+    group = b.CreateLShr(programId, n64(llvm::Log2_64(config.clusterSize)));
     number = b.CreateAdd(local, b.CreateMul(part, n32(units)));
   }
   has = b.CreateAnd(has, b.CreateICmpULT(number, n32(op.getUnits())));
@@ -309,7 +309,7 @@ void RecurrenceRecipe::writeStates(llvm::Value *buffer, const Carried &states) {
                           b.CreateAdd(b.CreateMul(ownRow, n32(pitch)), unit))),
           llvm::Align(4));
   });
-  if (config.parts > 1) {
+  if (config.clusterSize > 1) {
     barrier();
     sendToPeers(buffer);
   }
@@ -321,14 +321,14 @@ void RecurrenceRecipe::sendToPeers(llvm::Value *buffer) {
   unsigned chunks = units / lanes, lines = shared.size() * config.rows;
   unsigned each = chunks * lines;
   auto *type = llvm::FixedVectorType::get(b.getFloatTy(), lanes);
-  carriedFor(b, "send", narrowed(threadOfBlock), n32(each * (config.parts - 1)),
-             n32(config.threads), Carried(),
-             [&](llvm::Value *i, const Carried &state) {
+  carriedFor(b, "send", narrowed(threadOfBlock),
+             n32(each * (config.clusterSize - 1)), n32(config.threads),
+             Carried(), [&](llvm::Value *i, const Carried &state) {
                llvm::Value *other = b.CreateUDiv(i, n32(each));
                llvm::Value *within = b.CreateURem(i, n32(each));
                llvm::Value *peer =
                    b.CreateAnd(b.CreateAdd(b.CreateAdd(part, n32(1)), other),
-                               n32(config.parts - 1));
+                               n32(config.clusterSize - 1));
                llvm::Value *line = b.CreateUDiv(within, n32(chunks));
                llvm::Value *chunk = b.CreateURem(within, n32(chunks));
                llvm::Value *element =
@@ -390,7 +390,7 @@ LogicalResult GpuLowering::recurrenceLayout(tile::RecurrenceOp op) {
     return failure();
   auto config = config::RecurrenceGpuConfig::of(op.getShape());
   shape.threads = config.threads;
-  cluster = config.parts;
+  cluster = config.clusterSize;
   ctasPerSm = 1;
   return success();
 }
