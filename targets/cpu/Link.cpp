@@ -184,8 +184,17 @@ Expected<KernelImage> linkImage(std::span<const std::string> objects,
 
   std::string messages;
   llvm::raw_string_ostream stream(messages);
-  lld::Result result =
-      lld::lldMain(pointers, stream, stream, {{lld::Gnu, &lld::elf::link}});
+  // What lld allocates for a thread lives as long as the thread does.
+  lld::Result result{};
+  try {
+    std::thread([&] {
+      result =
+          lld::lldMain(pointers, stream, stream, {{lld::Gnu, &lld::elf::link}});
+    }).join();
+  } catch (const std::system_error &) {
+    return deviceError("cannot make a thread for linking: " +
+                       std::string(strerror(EAGAIN)));
+  }
   if (result.retCode != 0)
     return internalError("linking kernels failed: " + messages);
 
