@@ -340,6 +340,64 @@ def test_adaptive_averages_of_symbolic_sizes(size):
     torch.testing.assert_close(*(torch.autograd.grad(f(x), x, weight)[0] for f in (made, function)))
 
 
+F = torch.nn.functional
+POOLS = {
+    "adaptive_max": lambda x: F.adaptive_max_pool2d(x, (3, 2)),
+    "adaptive_max1d": lambda x: F.adaptive_max_pool1d(x[..., 0], 4),
+    "adaptive_max3d": lambda x: F.adaptive_max_pool3d(x[None], (3, 3, 2)),
+    "adaptive_max to sizes": lambda x: F.adaptive_max_pool2d(x, (x.shape[-2] // 2, x.shape[-1] // 2)),
+    "strided averages": lambda x: F.avg_pool2d(x, 3, 2, 1),
+    "averages of the rest": lambda x: F.avg_pool2d(x, 3, 2, 1, ceil_mode=True, count_include_pad=False),
+    "strided averages 3d": lambda x: F.avg_pool3d(x[None], 2, 2),
+    "windows with gaps": lambda x: F.avg_pool2d(x, 1, 3, ceil_mode=True),
+    "largest of the rest": lambda x: F.max_pool2d(x, 3, 2, 1, ceil_mode=True),
+    "powers": lambda x: F.lp_pool2d(x.abs() + 0.1, 2, 2),
+}
+
+
+@pytest.mark.parametrize("name", POOLS)
+def test_pools_of_symbolic_sizes(name):
+    # Torch traces anew where windows come to be equal, where one more begins behind
+    # the image, and for each of the sizes that it divides by one another.
+    again = at_sizes(POOLS[name], (3, 4, 7, 5), (2, 4, 13, 11), (3, 4, 19, 17))
+    assert again == 0 or name == "adaptive_max to sizes"
+    at_sizes(POOLS[name], (3, 4, 9, 8), (2, 4, 7, 10), (3, 4, 16, 5))
+
+
+@pytest.mark.parametrize("how", ["strided", "groups", "dilated", "transposed"])
+def test_gradients_of_convolutions_of_symbolic_images(how):
+    layer = {
+        "strided": lambda: torch.nn.Conv2d(4, 6, 3, 2, 1),
+        "groups": lambda: torch.nn.Conv2d(4, 8, 3, 1, 1, groups=2),
+        "dilated": lambda: torch.nn.Conv2d(4, 6, (3, 2), (2, 3), 2, dilation=2),
+        "transposed": lambda: torch.nn.ConvTranspose2d(4, 6, 3, 2, 1, output_padding=1),
+    }[how]()
+    made = knapper.torch.compile(layer, fullgraph=True, dynamic=True, fallback="error", cache=False)
+    for shape in (3, 4, 9, 8), (2, 4, 7, 10), (3, 4, 16, 5):
+        x = torch.randn(shape, requires_grad=True)
+        weight = torch.randn_like(layer(x))
+        got, want = (torch.autograd.grad((f(x) * weight).sum(), [x, *layer.parameters()]) for f in (made, layer))
+        torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4)
+    assert knapper.torch.counters()["recompiles"] == 0
+
+
+def test_places_of_the_largest_among_nans_and_infinities():
+    """Of NaNs the last is the place; where all are -inf, the first inside of the image."""
+    x = torch.randn(2, 3, 8, 6)
+    x[x > 0.5], x[:, 1], x[0, 2] = torch.nan, -torch.inf, -0.0
+    x[0, 2, ::2] = 0.0
+
+    def function(x):
+        return (
+            F.max_pool2d(x, 3, 2, 1, return_indices=True),
+            F.adaptive_max_pool2d(x, (3, 4), return_indices=True),
+            F.max_pool3d(x, (3, 2, 2), return_indices=True),
+        )
+
+    for dtype in (torch.float32, torch.float64, torch.bfloat16):
+        check(function, x.to(dtype))
+
+
 def test_adaptive_averages_to_a_symbolic_size():
     def function(x, y):
         return torch.nn.functional.adaptive_avg_pool2d(x, (y.shape[0], y.shape[1]))
