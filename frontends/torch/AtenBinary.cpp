@@ -74,7 +74,9 @@ Value floorDivide(AtenNode &n, Value x, Value y) {
   Value down = n.make<ts::FloorOp>(quotient);
   down = n.select(n.compare(P::gt, n.sub(quotient, down), n.scalarFor(x, 0.5)),
                   n.add(down, 1.0), down);
+  // A zero has the sign of the plain quotient.
   Value plain = n.div(x, y);
+  down = n.select(n.compare(P::eq, quotient, zero), n.mul(plain, 0.0), down);
   return n.select(n.compare(P::eq, y, zero), plain, down);
 }
 

@@ -398,6 +398,21 @@ def test_places_of_the_largest_among_nans_and_infinities():
         check(function, x.to(dtype))
 
 
+def test_quotients_rounded_down_have_the_sign_of_the_quotient():
+    x = torch.tensor([-0.3, 0.3, -2, 2, 0.0, -0.0, 1.5, -1.5])
+    for dtype in (torch.float32, torch.float64, torch.bfloat16):
+        for by in (-1.5, 1.5):
+            y = x.to(dtype)
+            made = knapper.torch.compile(lambda y: torch.div(y, by, rounding_mode="floor"), cache=False)(y)
+            want = torch.div(y, by, rounding_mode="floor")
+            assert torch.equal(made, want) and torch.equal(made.signbit(), want.signbit())
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int64", "int32", "uint8"])
+def test_medians_of_nothing(dtype):
+    check(lambda x: (x.median(), x.nanmedian()), torch.zeros(0, 5, dtype=getattr(torch, dtype)))
+
+
 def test_adaptive_averages_to_a_symbolic_size():
     def function(x, y):
         return torch.nn.functional.adaptive_avg_pool2d(x, (y.shape[0], y.shape[1]))
