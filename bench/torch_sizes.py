@@ -4,7 +4,7 @@
     bench/torch_sizes.py sizes       # ten batch sizes and ten lengths in random order
     bench/torch_sizes.py calls       # 1,000 calls with new sizes: memory
     bench/torch_sizes.py compiles    # 200 compiles and resets: memory
-    bench/torch_sizes.py compiles --side eager  # the same by Dynamo alone
+    bench/torch_sizes.py compiles --side eager  # the same by Dynamo alone, as with sizes
     bench/torch_sizes.py generation  # a Llama of 12 layers with a cache written in place
 
 sizes: small BERT, GPT-2 and ResNet, 1 among the sizes, every result against eager;
@@ -62,7 +62,14 @@ def resnet() -> tuple[Any, Callable[[int, int], dict[str, Any]]]:
     return ResNetModel(config), lambda n, m: {"pixel_values": torch.randn(n, 3, 32, 32)}
 
 
-def sizes() -> bool:
+def graphs(side: str) -> int:
+    """Compiled since the last reset."""
+    if side == "knapper":
+        return int(knapper.torch.counters()["graphs"])
+    return int(torch._dynamo.utils.counters["stats"]["unique_graphs"])
+
+
+def sizes(side: str) -> bool:
     fine = True
     for name, build in {"bert": bert, "gpt2": gpt2, "resnet": resnet}.items():
         torch._dynamo.reset()
@@ -70,24 +77,27 @@ def sizes() -> bool:
         torch.manual_seed(0)
         model, inputs = build()
         model = model.eval()
-        made = knapper.torch.compile(model, fallback="error", cache=False)
+        if side == "knapper":
+            made = knapper.torch.compile(model, fallback="error", cache=False)
+        else:
+            made = torch.compile(model, backend=side)
         drawn = random.Random(name)
         batches, lengths = list(BATCHES), list(LENGTHS)
         drawn.shuffle(batches), drawn.shuffle(lengths)
         compiles, of_one, wrong = [], 0, []
         with torch.no_grad():
             for size in zip(batches, lengths if name != "resnet" else [0] * 10):
-                before = knapper.torch.counters()["graphs"]
+                before = graphs(side)
                 given = inputs(*size)
                 got, wanted = made(**given)[0], model(**given)[0]
                 if not torch.allclose(got, wanted, rtol=1e-4, atol=1e-4):
                     wrong.append(size)
-                new = knapper.torch.counters()["graphs"] - before
+                new = graphs(side) - before
                 if 1 in size:
                     of_one += new
                 elif new:
                     compiles.append(size)
-        row = {"row": name, "compiles": len(compiles), "at": compiles, "of size 1": of_one, "wrong": wrong}
+        row = {"row": f"{name} {side}", "compiles": len(compiles), "at": compiles, "of size 1": of_one, "wrong": wrong}
         print(json.dumps(row), flush=True)
         fine &= len(compiles) <= 2 and not wrong
     return fine
@@ -223,15 +233,15 @@ def main() -> int:
     parser.add_argument("--layers", type=int, default=12, help="of the Llama")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--sides", default="inductor,knapper", help="of generation, beside eager")
-    parser.add_argument("--side", default="knapper", help="of compiles: a backend, eager is Dynamo alone")
+    parser.add_argument("--side", default="knapper", help="of sizes and compiles: a backend, eager is Dynamo alone")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     torch.set_num_threads(options.threads)
     if options.what == "generation":
         return int(not generation(options))
-    if options.what == "compiles":
-        return int(not compiles(options.side))
-    return int(not {"sizes": sizes, "calls": calls}[options.what]())
+    if options.what == "calls":
+        return int(not calls())
+    return int(not {"sizes": sizes, "compiles": compiles}[options.what](options.side))
 
 
 if __name__ == "__main__":

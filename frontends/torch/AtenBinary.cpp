@@ -25,9 +25,7 @@ LogicalResult addScaled(AtenNode &n, StringRef left, StringRef right,
       y = n.splatLike(0, y);
     return n.out(minus ? n.binary<ts::XorOp>(x, y) : n.binary<ts::OrOp>(x, y));
   }
-  bool scaled =
-      n.has("alpha") && !(isa<FloatType>(element) ? n.real("alpha") == 1
-                                                  : n.integer("alpha") == 1);
+  bool scaled = n.has("alpha") && n.known("alpha") != 1;
   // The product is not rounded on the way.
   Type type = scaled ? n.wide() : element;
   Value x = n.operand(left, type), y = n.operand(right, type);

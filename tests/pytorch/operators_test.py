@@ -413,6 +413,44 @@ def test_medians_of_nothing(dtype):
     check(lambda x: (x.median(), x.nanmedian()), torch.zeros(0, 5, dtype=getattr(torch, dtype)))
 
 
+def test_numbers_of_either_sign_that_become_symbols():
+    def function(x, n):
+        rolled = torch.roll(x, n, 0) + torch.tril(x, n) + torch.add(x, x, alpha=n)
+        return rolled * n, x[n:], torch.full((2,), n) + n // 2
+
+    made = knapper.torch.compile(function, fullgraph=True, dynamic=True, fallback="error", cache=False)
+    for n in (-3, -1, 3, -2):
+        x = torch.randn(5, 5)
+        torch.testing.assert_close(made(x, n), function(x, n))
+    torch._dynamo.reset()
+    knapper.torch.reset_counters()
+    made = knapper.torch.compile(lambda x, n: x * n, fullgraph=True, dynamic=True, fallback="error", cache=False)
+    for n in (3, 5, -3, -7, -2, 9):
+        torch.testing.assert_close(made(x, n), x * n)
+    assert knapper.torch.counters()["graphs"] <= 2
+
+
+def test_norms_of_an_order_that_the_run_gives():
+    made = knapper.torch.compile(
+        lambda x, n: torch.linalg.vector_norm(x, n, 1), fullgraph=True, dynamic=True, fallback="error", cache=False
+    )
+    x = torch.randn(3, 4)
+    x[1, 2] = 0
+    for n in (2, 3, 4, -2):
+        torch.testing.assert_close(made(x, n), torch.linalg.vector_norm(x, n, 1), rtol=1e-5, atol=1e-5)
+
+
+def test_results_whose_elements_lie_in_one_place():
+    def function(x):
+        y = x.sort(2)[0]
+        return y.expand(3, -1, y.shape[1], -1)[..., :4, :, 3:5], (x + 1).unfold(2, 3, 1)[:, 1:]
+
+    made = knapper.torch.compile(function, fullgraph=True, fallback="error", cache=False)
+    x = torch.randint(-9, 9, (6, 6, 6), dtype=torch.int32)
+    got, want = made(x), function(x)
+    assert all(torch.equal(a, b) and a.stride() == b.stride() for a, b in zip(got, want))
+
+
 def test_adaptive_averages_to_a_symbolic_size():
     def function(x, y):
         return torch.nn.functional.adaptive_avg_pool2d(x, (y.shape[0], y.shape[1]))
