@@ -4,6 +4,7 @@
     bench/torch_sizes.py sizes       # ten batch sizes and ten lengths in random order
     bench/torch_sizes.py calls       # 1,000 calls with new sizes: memory
     bench/torch_sizes.py compiles    # 200 compiles and resets: memory
+    bench/torch_sizes.py compiles --side eager  # the same by Dynamo alone, as with sizes
     bench/torch_sizes.py generation  # a Llama of 12 layers with a cache written in place
 
 sizes: small BERT, GPT-2 and ResNet, 1 among the sizes, every result against eager;
@@ -61,7 +62,14 @@ def resnet() -> tuple[Any, Callable[[int, int], dict[str, Any]]]:
     return ResNetModel(config), lambda n, m: {"pixel_values": torch.randn(n, 3, 32, 32)}
 
 
-def sizes() -> bool:
+def graphs(side: str) -> int:
+    """Compiled since the last reset."""
+    if side == "knapper":
+        return int(knapper.torch.counters()["graphs"])
+    return int(torch._dynamo.utils.counters["stats"]["unique_graphs"])
+
+
+def sizes(side: str) -> bool:
     fine = True
     for name, build in {"bert": bert, "gpt2": gpt2, "resnet": resnet}.items():
         torch._dynamo.reset()
@@ -69,24 +77,27 @@ def sizes() -> bool:
         torch.manual_seed(0)
         model, inputs = build()
         model = model.eval()
-        made = knapper.torch.compile(model, fallback="error", cache=False)
+        if side == "knapper":
+            made = knapper.torch.compile(model, fallback="error", cache=False)
+        else:
+            made = torch.compile(model, backend=side)
         drawn = random.Random(name)
         batches, lengths = list(BATCHES), list(LENGTHS)
         drawn.shuffle(batches), drawn.shuffle(lengths)
         compiles, of_one, wrong = [], 0, []
         with torch.no_grad():
             for size in zip(batches, lengths if name != "resnet" else [0] * 10):
-                before = knapper.torch.counters()["graphs"]
+                before = graphs(side)
                 given = inputs(*size)
                 got, wanted = made(**given)[0], model(**given)[0]
                 if not torch.allclose(got, wanted, rtol=1e-4, atol=1e-4):
                     wrong.append(size)
-                new = knapper.torch.counters()["graphs"] - before
+                new = graphs(side) - before
                 if 1 in size:
                     of_one += new
                 elif new:
                     compiles.append(size)
-        row = {"row": name, "compiles": len(compiles), "at": compiles, "of size 1": of_one, "wrong": wrong}
+        row = {"row": f"{name} {side}", "compiles": len(compiles), "at": compiles, "of size 1": of_one, "wrong": wrong}
         print(json.dumps(row), flush=True)
         fine &= len(compiles) <= 2 and not wrong
     return fine
@@ -98,6 +109,7 @@ def resident() -> int:
 
 
 def flat(name: str, count: int, step: Callable[[int], None]) -> bool:
+    """Prints the memory behind each tenth of the steps."""
     first, most = 0, 0
     marks = []
     for number in range(count):
@@ -108,7 +120,9 @@ def flat(name: str, count: int, step: Callable[[int], None]) -> bool:
             most = max(most, now)
             marks.append(now >> 20)
     grown = most / first - 1
-    print(json.dumps({"row": name, "MiB each tenth": marks, "grown %": round(grown * 100, 2)}), flush=True)
+    row = {"row": name, "MiB each tenth": marks, "grown %": round(grown * 100, 2)}
+    row["KiB a step"] = round((most - first) / 1024 / (count - count // 10), 1)
+    print(json.dumps(row), flush=True)
     return grown <= 0.02
 
 
@@ -128,14 +142,19 @@ def calls() -> bool:
     return flat("calls", 1000, step) and knapper.torch.counters()["graphs"] <= 4
 
 
-def compiles() -> bool:
+def compiles(side: str) -> bool:
+    """Dynamo keeps some memory of each compile, whatever the backend."""
+
     def step(number: int) -> None:
         torch._dynamo.reset()
-        made = knapper.torch.compile(layers(), fallback="error", cache=False)
+        if side == "knapper":
+            made = knapper.torch.compile(layers(), fallback="error", cache=False)
+        else:
+            made = torch.compile(layers(), backend=side)
         with torch.no_grad():
             made(torch.randn(2 + number % 7, 64))
 
-    return flat("compiles", 200, step)
+    return flat(f"compiles {side}", 200, step)
 
 
 def generation(options: argparse.Namespace) -> bool:
@@ -213,13 +232,16 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--layers", type=int, default=12, help="of the Llama")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--sides", default="inductor,knapper", help="beside eager")
+    parser.add_argument("--sides", default="inductor,knapper", help="of generation, beside eager")
+    parser.add_argument("--side", default="knapper", help="of sizes and compiles: a backend, eager is Dynamo alone")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     torch.set_num_threads(options.threads)
     if options.what == "generation":
         return int(not generation(options))
-    return int(not {"sizes": sizes, "calls": calls, "compiles": compiles}[options.what]())
+    if options.what == "calls":
+        return int(not calls())
+    return int(not {"sizes": sizes, "compiles": compiles}[options.what](options.side))
 
 
 if __name__ == "__main__":

@@ -168,8 +168,42 @@ Value pool(NodeBuilder &n, ts::PoolKind kind, Value x, Windows w,
       ts::dimArray(context, w.high), bool(countPadding), bool(false));
 }
 
+Value largestInside(NodeBuilder &n, Value x, Value inside, int64_t dim) {
+  using P = ts::ComparePredicate;
+  if (!x || !inside)
+    return {};
+  Type element = ts::elementTypeOf(x);
+  unsigned width = element.getIntOrFloatBitWidth();
+  Value key = x;
+  if (isa<FloatType>(element)) {
+    // Bits in the order of the numbers: one reduction whatever is NaN.
+    width = width == 64 ? 64 : 32;
+    Type real = width == 64 ? Type(n.b.getF64Type()) : n.b.getF32Type(),
+         bits = n.b.getIntegerType(width);
+    x = n.convert(x, real);
+    key = n.makeAs<ts::BitcastOp>(ts::withElement(x.getType(), bits), x);
+    key = n.select(
+        n.compare(P::lt, key, n.integerScalar(0, bits)),
+        n.binary<ts::XorOp>(key, n.integerScalar(llvm::maxIntN(width), bits)),
+        key);
+    key = n.select(n.compare(P::eq, x, n.scalarFor(x, 0)),
+                   n.integerScalar(0, bits), key); // -0 is 0
+    Value place =
+        n.makeAs<ts::IotaOp>(ts::withElement(x.getType(), bits), uint64_t(dim));
+    int64_t infinity = width == 64 ? 0x7ff0000000000000 : 0x7f800000;
+    key = n.select(n.make<ts::IsNanOp>(x),
+                   n.add(place, n.integerScalar(infinity + 1, bits)), key);
+    element = bits;
+  }
+  int64_t least =
+      element.isUnsignedInteger() || width == 1 ? 0 : llvm::minIntN(width);
+  key = n.select(inside, key, n.integerScalar(least, element));
+  return n.make<ts::ArgReduceOp>(ts::ReduceKind::max, key, uint64_t(dim),
+                                 bool(false));
+}
+
 Value poolIndices(NodeBuilder &n, Value input, const Windows &w,
-                  ArrayRef<Dim> out, PoolIndex kind) {
+                  ArrayRef<Dim> out, PoolIndex kind, bool lastNan) {
   using P = ts::ComparePredicate;
   Type i64 = n.b.getI64Type();
   SmallVector<Dim> x = ts::dimsOf(input);
@@ -222,20 +256,25 @@ Value poolIndices(NodeBuilder &n, Value input, const Windows &w,
   Value elements = n.make<ts::GatherOp>(flat, index, uint64_t(1));
   if (!elements)
     return {};
-  Type element = ts::elementTypeOf(elements);
-  Value least =
-      isa<FloatType>(element)
-          ? n.scalar(-std::numeric_limits<double>::infinity(), element)
-          : n.integerScalar(
-                element.isUnsignedInteger()
-                    ? 0
-                    : llvm::minIntN(element.getIntOrFloatBitWidth()),
-                element);
-  elements = n.select(n.broadcastAt(inside, {1, 2}, ts::dimsOf(elements)),
-                      elements, least);
   // [planes, count]
-  Value best = n.make<ts::ArgReduceOp>(ts::ReduceKind::max, elements,
-                                       uint64_t(2), bool(false));
+  Value best;
+  Value within = n.broadcastAt(inside, {1, 2}, ts::dimsOf(elements));
+  if (lastNan) {
+    best = largestInside(n, elements, within, 2);
+  } else {
+    Type element = ts::elementTypeOf(elements);
+    Value least =
+        isa<FloatType>(element)
+            ? n.scalar(-std::numeric_limits<double>::infinity(), element)
+            : n.integerScalar(
+                  element.isUnsignedInteger()
+                      ? 0
+                      : llvm::minIntN(element.getIntOrFloatBitWidth()),
+                  element);
+    elements = n.select(within, elements, least);
+    best = n.make<ts::ArgReduceOp>(ts::ReduceKind::max, elements, uint64_t(2),
+                                   bool(false));
+  }
   RankedTensorType type = n.type({planes, count}, i64);
   Value at = n.makeAs<ts::IotaOp>(type, uint64_t(1)),
         plane = n.makeAs<ts::IotaOp>(type, uint64_t(0));

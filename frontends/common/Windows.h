@@ -53,8 +53,15 @@ enum class PoolIndex {
   plane        ///< the plane's elements, row-major
 };
 /// Where the largest element of each window of x lies, as i64. `out` are the
-/// dims of the pool's result.
+/// dims of the pool's result. Of NaNs the first, or the last with `lastNan`.
 mlir::Value poolIndices(NodeBuilder &n, mlir::Value x, const Windows &w,
-                        llvm::ArrayRef<ts::Dim> out, PoolIndex kind);
+                        llvm::ArrayRef<ts::Dim> out, PoolIndex kind,
+                        bool lastNan = false);
+
+/// The index along `dim` of the largest element of x where `inside` (bool, of
+/// x's dims) is: of equal ones the first, of NaNs the last, which are above all
+/// numbers. The index of one outside where none is inside.
+mlir::Value largestInside(NodeBuilder &n, mlir::Value x, mlir::Value inside,
+                          int64_t dim);
 
 } // namespace knapper

@@ -25,9 +25,7 @@ LogicalResult addScaled(AtenNode &n, StringRef left, StringRef right,
       y = n.splatLike(0, y);
     return n.out(minus ? n.binary<ts::XorOp>(x, y) : n.binary<ts::OrOp>(x, y));
   }
-  bool scaled =
-      n.has("alpha") && !(isa<FloatType>(element) ? n.real("alpha") == 1
-                                                  : n.integer("alpha") == 1);
+  bool scaled = n.has("alpha") && n.known("alpha") != 1;
   // The product is not rounded on the way.
   Type type = scaled ? n.wide() : element;
   Value x = n.operand(left, type), y = n.operand(right, type);
@@ -74,7 +72,9 @@ Value floorDivide(AtenNode &n, Value x, Value y) {
   Value down = n.make<ts::FloorOp>(quotient);
   down = n.select(n.compare(P::gt, n.sub(quotient, down), n.scalarFor(x, 0.5)),
                   n.add(down, 1.0), down);
+  // A zero has the sign of the plain quotient.
   Value plain = n.div(x, y);
+  down = n.select(n.compare(P::eq, quotient, zero), n.mul(plain, 0.0), down);
   return n.select(n.compare(P::eq, y, zero), plain, down);
 }
 

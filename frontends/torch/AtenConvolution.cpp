@@ -66,6 +66,78 @@ LogicalResult importConvolution(AtenNode &n) {
   return n.out(addBias(n, y, n.operand("bias")));
 }
 
+/// What each element of g adds to an image of these dims through a filter. Rows
+/// that no window reached get zeros.
+Value imageGradient(AtenNode &n, Value g, Value filter, const Windows &w,
+                    ArrayRef<Dim> image, int64_t groups) {
+  SmallVector<int64_t> extra;
+  SmallVector<size_t> cut;
+  for (size_t i = 0; i < w.window.size(); ++i) {
+    Dim reached = (ts::dimOf(g, i + 2) - 1) * w.strides[i] + w.extent(i) -
+                  w.low[i] - w.high[i];
+    std::optional<int64_t> rest = (image[i + 2] - reached).asConstant();
+    if (!rest)
+      cut.push_back(i + 2);
+    // Fewer than a stride, else another window had room.
+    extra.push_back(rest.value_or(w.strides[i] - 1));
+  }
+  Value y = convolveTransposed(n, g, filter, w, extra, groups);
+  for (size_t d : cut)
+    if (y)
+      y = n.sliceDim(y, static_cast<int64_t>(d), n.dim(0), image[d]);
+  return y;
+}
+
+/// The same gradient of a filter as a product: of `small` with the elements of
+/// `large` that each tap read.
+Value filterGradientOfTaps(AtenNode &n, Value large, Value small,
+                           const Convolution &c, Dim perGroup) {
+  auto spatial = static_cast<int64_t>(c.w.window.size());
+  SmallVector<Dim> g = ts::dimsOf(small);
+  std::optional<Dim> filters = g[1].exactDiv(n.dim(c.groups));
+  if (!filters)
+    return {};
+  Type i64 = n.b.getI64Type();
+  // [N, G*C, image] to [N, G*C, tap, out, tap, out]
+  for (int64_t i = spatial; i-- > 0;) {
+    Dim size = ts::dimOf(large, i + 2);
+    SmallVector<Dim> grid{n.dim(c.w.window[i]), g[i + 2]};
+    Value tap = n.makeAs<ts::IotaOp>(n.type(grid, i64), uint64_t(0)),
+          out = n.makeAs<ts::IotaOp>(n.type(grid, i64), uint64_t(1));
+    Value at = n.sub(n.add(n.mul(out, n.integerScalar(c.w.strides[i], i64)),
+                           n.mul(tap, n.integerScalar(c.w.dilations[i], i64))),
+                     n.sizeScalar(c.w.low[i], i64));
+    Value zero = n.integerScalar(0, i64);
+    Value inside = n.binary<ts::AndOp>(
+        n.compare(ts::ComparePredicate::ge, at, zero),
+        n.compare(ts::ComparePredicate::lt, at, n.sizeScalar(size, i64)));
+    large = n.make<ts::GatherOp>(large, n.select(inside, at, zero),
+                                 uint64_t(i + 2));
+    if (!large)
+      return {};
+    large = n.select(n.broadcastAt(inside, {i + 2, i + 3}, ts::dimsOf(large)),
+                     large, n.scalarFor(large, 0));
+  }
+  SmallVector<Dim> split{g[0], n.dim(c.groups), perGroup},
+      whole{g[0], n.dim(c.groups), *filters}, dims{g[1], perGroup};
+  SmallVector<int64_t> ofLarge{0}, ofSmall{0};
+  for (int64_t i = 0; i < spatial; ++i) {
+    split.append({n.dim(c.w.window[i]), g[i + 2]});
+    whole.push_back(g[i + 2]);
+    dims.push_back(n.dim(c.w.window[i]));
+    ofLarge.push_back(4 + 2 * i);
+    ofSmall.push_back(3 + i);
+  }
+  large = n.reshape(large, split);
+  small = n.reshape(small, whole);
+  if (!large || !small)
+    return {};
+  Value y = n.make<ts::DotOp>(small, large, ArrayRef<int64_t>{1},
+                              ArrayRef<int64_t>{1}, ArrayRef<int64_t>(ofSmall),
+                              ArrayRef<int64_t>(ofLarge), TypeAttr());
+  return y ? n.reshape(y, dims) : y;
+}
+
 /// d/d filter of `small` = convolution of `large`: the correlation of the two
 /// over the batch. The result has the filter's layout [small's channels,
 /// large's channels / groups, window].
@@ -82,10 +154,8 @@ Value filterGradient(AtenNode &n, Value large, Value small,
     std::optional<int64_t> image = g[i + 2].asConstant(),
                            size = x[i + 2].asConstant(),
                            low = c.w.low[i].asConstant();
-    if (!image || !size || !low) {
-      (void)n.unsupported("the gradient of a filter over symbolic images");
-      return {};
-    }
+    if (!image || !size || !low)
+      return filterGradientOfTaps(n, large, small, c, *perGroup);
     w.window.push_back(*image);
     w.strides.push_back(c.w.dilations[i]);
     w.dilations.push_back(c.w.strides[i]);
@@ -141,18 +211,7 @@ LogicalResult importConvolutionBackward(AtenNode &n) {
     if (c->transposed) {
       dx = convolve(n, g, filter, c->w, c->groups);
     } else {
-      // Rows of the input that no window reached get zeros.
-      SmallVector<int64_t> extra;
-      for (size_t i = 0; i < spatial; ++i) {
-        Dim reached = (ts::dimOf(g, i + 2) - 1) * c->w.strides[i] +
-                      c->w.extent(i) - c->w.low[i] - c->w.high[i];
-        std::optional<int64_t> rest =
-            (ts::dimOf(x, i + 2) - reached).asConstant();
-        if (!rest)
-          return n.unsupported("the gradient of a strided symbolic image");
-        extra.push_back(*rest);
-      }
-      dx = convolveTransposed(n, g, filter, c->w, extra, c->groups);
+      dx = imageGradient(n, g, filter, c->w, ts::dimsOf(x), c->groups);
     }
     if (failed(n.out(n.castDims(dx, ts::dimsOf(x)), 0)))
       return failure();
@@ -211,12 +270,10 @@ std::optional<Pooling> readPooling(AtenNode &n, Value x, size_t spatial,
     Dim size = ts::dimOf(p.x, i + 2);
     Dim high =
         (p.out[i + 2] - 1) * p.w.strides[i] + p.w.extent(i) - size - pads[i];
-    // Without ceil_mode the pads are enough.
-    std::optional<int64_t> number = high.asConstant();
-    if (number)
-      high = n.dim(std::max<int64_t>(*number, 0));
-    else
-      high = n.dim(pads[i]);
+    if (high.isSymbolic() && !n.flag("ceil_mode"))
+      high = n.dim(pads[i]); // they are enough
+    else if (high.asConstant() || p.w.extent(i) < p.w.strides[i])
+      high = high.max(n.dim(0)); // rows between windows
     p.w.high.push_back(high);
   }
   return p;
@@ -233,7 +290,7 @@ template <int spatial> LogicalResult importMaxPool(AtenNode &n) {
     return failure();
   if (!n.wants(1))
     return mlir::success();
-  Value at = poolIndices(n, p->x, p->w, p->out, PoolIndex::plane);
+  Value at = poolIndices(n, p->x, p->w, p->out, PoolIndex::plane, true);
   return n.out(at ? n.reshape(at, n.dims(1)) : at, 1);
 }
 
@@ -319,19 +376,10 @@ template <int spatial> LogicalResult importAveragePoolBackward(AtenNode &n) {
   }
   int64_t channels = dims[1].asConstant().value_or(1);
   SmallVector<Dim> window{n.dim(channels), n.dim(1)};
-  SmallVector<int64_t> extra;
-  Windows w = p->w;
-  for (size_t i = 0; i < spatial; ++i) {
-    window.push_back(n.dim(w.window[i]));
-    Dim reached =
-        (p->out[i + 2] - 1) * w.strides[i] + w.window[i] - w.low[i] - w.high[i];
-    std::optional<int64_t> rest = (dims[i + 2] - reached).asConstant();
-    if (!rest)
-      return n.unsupported("the gradient of a strided symbolic image");
-    extra.push_back(*rest);
-  }
+  for (int64_t size : p->w.window)
+    window.push_back(n.dim(size));
   Value ones = n.broadcastTo(n.scalar(1, type), window);
-  Value y = convolveTransposed(n, g, ones, w, extra, channels);
+  Value y = imageGradient(n, g, ones, p->w, dims, channels);
   return n.out(y ? n.reshape(y, n.dims()) : y);
 }
 
@@ -358,70 +406,7 @@ LogicalResult importMaxPoolBackward(AtenNode &n) {
   return n.out(n.reshape(y, out));
 }
 
-/// The average of windows of unequal size along a dim: window i goes from
-/// floor(i * size / out) to ceil((i + 1) * size / out).
-Value adaptiveAverage(AtenNode &n, Value x, int64_t dim, Dim size, Dim out) {
-  Type i64 = n.b.getI64Type();
-  Value window = n.makeAs<ts::IotaOp>(n.type({out}, i64), uint64_t(0)),
-        elements = n.sizeScalar(size, i64), windows = n.sizeScalar(out, i64);
-  Value start = n.div(n.mul(window, elements), windows);
-  Value next = n.mul(n.add(window, n.integerScalar(1, i64)), elements);
-  Value end = n.div(n.add(next, n.sizeScalar(out - 1, i64)), windows);
-  Value length = n.sub(end, start);
-  Dim longest = size.ceilDiv(out) + 1;
-  if (size.asConstant() && out.asConstant()) {
-    int64_t most = 0, all = *size.asConstant(), count = *out.asConstant();
-    for (int64_t i = 0; i < count; ++i)
-      most = std::max<int64_t>(
-          most, llvm::divideCeil((i + 1) * all, count) - i * all / count);
-    longest = n.dim(most);
-  }
-  SmallVector<Dim> grid{out, longest};
-  Value tap = n.makeAs<ts::IotaOp>(n.type(grid, i64), uint64_t(1));
-  Value inside = n.compare(ts::ComparePredicate::lt, tap,
-                           n.broadcastAt(length, {0}, grid));
-  Value place = n.add(n.broadcastAt(start, {0}, grid), tap);
-  Value parts = n.make<ts::GatherOp>(
-      x, n.select(inside, place, n.integerScalar(0, i64)), uint64_t(dim));
-  if (!parts)
-    return {};
-  SmallVector<Dim> dims = ts::dimsOf(parts);
-  Value kept = n.select(n.broadcastAt(inside, {dim, dim + 1}, dims), parts,
-                        n.scalarFor(parts, 0));
-  Value sum = n.reduce(K::add, kept, {dim + 1}, false);
-  if (!sum)
-    return {};
-  Value count = n.convert(length, ts::elementTypeOf(sum));
-  return n.div(sum, n.broadcastAt(count, {dim}, ts::dimsOf(sum)));
-}
-
-template <int spatial> LogicalResult importAdaptiveAverage(AtenNode &n) {
-  Value x = n.operand("self", n.wide());
-  if (!x)
-    return failure();
-  int64_t rank = ts::rankOf(x);
-  for (int64_t d = rank - spatial; d < rank; ++d) {
-    Dim size = ts::dimOf(x, d), out = n.dims()[d];
-    if (size == out)
-      continue;
-    if (std::optional<Dim> window = size.exactDiv(out)) {
-      SmallVector<Dim> split = ts::dimsOf(x);
-      split[d] = out;
-      split.insert(split.begin() + d + 1, *window);
-      x = n.mean(n.reshape(x, split), {d + 1}, false);
-    } else {
-      x = adaptiveAverage(n, x, d, size, out);
-    }
-    if (!x)
-      return failure();
-  }
-  return n.out(x);
-}
-
 constexpr AtenRow rows[] = {
-    {"aten._adaptive_avg_pool2d.default", importAdaptiveAverage<2>},
-    {"aten._adaptive_avg_pool3d.default", importAdaptiveAverage<3>},
-    {"aten.adaptive_avg_pool1d.default", importAdaptiveAverage<1>},
     {"aten.avg_pool1d.default", importAveragePool<1>},
     {"aten.avg_pool2d.default", importAveragePool<2>},
     {"aten.avg_pool2d_backward.default", importAveragePoolBackward<2>},

@@ -229,7 +229,7 @@ template <bool adds> LogicalResult importIndexAdd(AtenNode &n) {
   SmallVector<Dim> dims = ts::dimsOf(x);
   dims[dim] = ts::dimOf(at, 0);
   src = ts::rankOf(src) == 0 ? n.broadcastTo(src, dims) : n.castDims(src, dims);
-  if (adds && n.has("alpha") && n.real("alpha", 1) != 1)
+  if (adds && n.has("alpha") && n.known("alpha") != 1)
     src = n.mul(src, n.operand("alpha", type));
   Value wide = n.broadcastAt(at, {dim}, dims);
   Value y = n.make<ts::ScatterElementsOp>(x, wide, src, uint64_t(dim),

@@ -77,15 +77,12 @@ template <int batch> LogicalResult importAddProduct(AtenNode &n) {
   Value y = multiplied(n, left, right, batch);
   if (!y)
     return failure();
-  auto is = [&](StringRef name, double number) {
-    return n.real(name, 1) == number;
-  };
-  if (n.has("alpha") && !is("alpha", 1))
+  if (n.has("alpha") && n.known("alpha") != 1)
     y = n.mul(y, n.operand("alpha"));
-  if (n.has("beta") && is("beta", 0))
+  if (n.has("beta") && n.known("beta") == 0)
     return n.out(y);
   Value self = n.operand("self");
-  if (n.has("beta") && !is("beta", 1))
+  if (n.has("beta") && n.known("beta") != 1)
     self = n.mul(self, n.operand("beta"));
   return n.out(n.add(y, self));
 }
@@ -101,7 +98,7 @@ LogicalResult importAddBmm(AtenNode &n) {
     return failure();
   y = n.reduce(ts::ReduceKind::add, y, {0}, false);
   y = n.mul(y, n.operand("alpha", type));
-  if (n.real("beta", 1) == 0)
+  if (n.known("beta") == 0)
     return n.out(y);
   return n.out(
       n.add(y, n.mul(n.operand("self", type), n.operand("beta", type))));

@@ -155,6 +155,11 @@ double AtenNode::real(StringRef name, double otherwise) {
   return otherwise;
 }
 
+std::optional<double> AtenNode::known(StringRef name) const {
+  const llvm::json::Value *value = argument(name);
+  return value ? realOf(*value) : std::nullopt;
+}
+
 bool AtenNode::flag(StringRef name) { return integer(name, 0) != 0; }
 
 StringRef AtenNode::text(StringRef name) {

@@ -44,6 +44,8 @@ public:
   llvm::SmallVector<mlir::Value> tensors(llvm::StringRef name);
   int64_t integer(llvm::StringRef name, int64_t otherwise = 0);
   double real(llvm::StringRef name, double otherwise = 0);
+  /// The argument where it is a number; nothing where the run gives it.
+  std::optional<double> known(llvm::StringRef name) const;
   bool flag(llvm::StringRef name);
   llvm::StringRef text(llvm::StringRef name);
   /// A size; an error where it is none.

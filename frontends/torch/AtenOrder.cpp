@@ -48,12 +48,27 @@ LogicalResult importKthValue(AtenNode &n) {
   return pick(n, values, indices, dim, k);
 }
 
+/// The median of a tensor without elements is NaN; of integers what conversion
+/// makes of it on x86.
+LogicalResult medianOfNone(AtenNode &n) {
+  Type element = n.element();
+  unsigned width = element.getIntOrFloatBitWidth();
+  Value none;
+  if (isa<FloatType>(element))
+    none = n.scalar(std::numeric_limits<double>::quiet_NaN(), element);
+  else
+    none = n.integerScalar(width < 32 ? 0 : llvm::minIntN(width), element);
+  return n.out(none);
+}
+
 /// The lower median; NaN where there is one.
 LogicalResult importMedian(AtenNode &n) {
   Value x = n.tensor("self");
   if (!x)
     return failure();
   bool all = !n.has("dim");
+  if (all && ts::elementCount(x.getType()).isConstant(0))
+    return medianOfNone(n);
   if (all || ts::rankOf(x) == 0)
     x = n.reshape(x, {ts::elementCount(x.getType())});
   int64_t dim = all ? 0 : n.dimension("dim", ts::rankOf(x));
@@ -89,6 +104,8 @@ LogicalResult importNanMedian(AtenNode &n) {
   if (!isa<FloatType>(ts::elementTypeOf(x)))
     return importMedian(n);
   bool all = !n.has("dim");
+  if (all && ts::elementCount(x.getType()).isConstant(0))
+    return medianOfNone(n);
   if (all || ts::rankOf(x) == 0)
     x = n.reshape(x, {ts::elementCount(x.getType())});
   int64_t dim = all ? 0 : n.dimension("dim", ts::rankOf(x));

@@ -172,8 +172,25 @@ LogicalResult importVectorNorm(AtenNode &n) {
     return failure();
   SmallVector<int64_t> dims = dimsOf(n, x);
   bool keep = n.flag("keepdim");
-  double ord = n.real(n.has("ord") ? "ord" : "p", 2);
+  StringRef name = n.has("ord") ? "ord" : "p";
   Value size = n.make<ts::AbsOp>(x);
+  if (n.has(name) && !n.known(name)) { // known when it runs
+    Value power = n.operand(name, ts::elementTypeOf(x));
+    auto is = [&](double number) {
+      return n.compare(P::eq, power, n.scalarFor(power, number));
+    };
+    Value any =
+        n.convert(n.compare(P::ne, x, n.scalarFor(x, 0)), ts::elementTypeOf(x));
+    Value norm = n.binary<ts::PowOp>(
+        n.reduce(K::add, n.binary<ts::PowOp>(size, power), dims, keep),
+        n.div(n.scalarFor(power, 1), power));
+    norm = n.select(is(0), n.reduce(K::add, any, dims, keep), norm);
+    double infinity = std::numeric_limits<double>::infinity();
+    norm = n.select(is(infinity), n.reduce(K::max, size, dims, keep), norm);
+    return n.out(
+        n.select(is(-infinity), n.reduce(K::min, size, dims, keep), norm));
+  }
+  double ord = n.real(name, 2);
   if (std::isinf(ord))
     return n.out(n.reduce(ord > 0 ? K::max : K::min, size, dims, keep));
   if (ord == 0) {

@@ -222,7 +222,8 @@ LogicalResult importRoll(AtenNode &n) {
   Value x = n.tensor("self");
   if (!x)
     return failure();
-  SmallVector<int64_t> shifts = n.integers("shifts"), dims = n.integers("dims");
+  SmallVector<Dim> shifts = n.sizes("shifts");
+  SmallVector<int64_t> dims = n.integers("dims");
   SmallVector<Dim> own = ts::dimsOf(x);
   bool flat = dims.empty();
   if (flat) {
@@ -241,7 +242,7 @@ LogicalResult importRoll(AtenNode &n) {
     if (size.isConstant(0))
       continue;
     // The last `moved` elements come first.
-    Dim moved = n.dim(shift).mod(size);
+    Dim moved = shift.mod(size);
     if (moved.isConstant(0))
       continue;
     Value tail = n.sliceDim(x, dim, size - moved, moved),
@@ -461,8 +462,9 @@ template <ts::ComparePredicate keeps> LogicalResult triangle(AtenNode &n) {
   SmallVector<Dim> plane{dims[dims.size() - 2], dims.back()};
   Value row = n.makeAs<ts::IotaOp>(n.type(plane, i64), uint64_t(0)),
         column = n.makeAs<ts::IotaOp>(n.type(plane, i64), uint64_t(1));
-  Value kept = n.compare(keeps, n.sub(column, row),
-                         n.integerScalar(n.integer("diagonal"), i64));
+  Value kept = n.compare(
+      keeps, n.sub(column, row),
+      n.sizeScalar(n.has("diagonal") ? n.size("diagonal") : n.dim(0), i64));
   return n.out(n.select(n.broadcastTo(kept, dims), x, n.scalarFor(x, 0)));
 }
 

@@ -9,6 +9,7 @@
 #include "llvm/IR/Module.h"
 #include "llvm/Support/SourceMgr.h"
 #include <gmock/gmock.h>
+#include <malloc.h>
 
 using namespace knapper;
 using testing::HasSubstr;
@@ -80,7 +81,7 @@ TEST(CompileErrors, UnknownInstructionSet) {
   EXPECT_THAT(target.error().hint, HasSubstr("x86-64-v4"));
 }
 
-std::string linkError(const char *ir, const char *root) {
+std::string objectOf(const char *ir) {
   auto target = cpuTarget("x86-64-v3");
   auto emitter = ObjectEmitter::create(*target);
   llvm::LLVMContext context;
@@ -91,8 +92,13 @@ std::string linkError(const char *ir, const char *root) {
   (*emitter)->prepare(*module);
   auto object = (*emitter)->emit(*module);
   EXPECT_TRUE(object);
+  return std::move(*object);
+}
+
+std::string linkError(const char *ir, const char *root) {
+  std::string object = objectOf(ir);
   std::string roots[] = {root};
-  auto image = linkImage({&*object, 1}, roots);
+  auto image = linkImage({&object, 1}, roots);
   return image ? "no error" : image.error().message();
 }
 
@@ -117,6 +123,20 @@ TEST(LinkErrors, ImagesThatNeedALoaderAreRefused) {
               HasSubstr("inked image")); // a relocation: refused either way
   EXPECT_THAT(linkError("define hidden void @g() {\n ret void\n}", "f"),
               HasSubstr("f"));
+}
+
+TEST(Link, KeepsNoMemory) {
+  std::string object = objectOf("define hidden void @f() {\n ret void\n}");
+  std::string roots[] = {"f"};
+  auto links = [&](int count) {
+    for (int i = 0; i < count; ++i)
+      ASSERT_TRUE(linkImage({&object, 1}, roots));
+  };
+  links(10);
+  size_t before = mallinfo2().uordblks;
+  links(50);
+  // lld has half a KiB of a link's sections from its thread.
+  EXPECT_LT(mallinfo2().uordblks, before + 50 * 256);
 }
 
 TEST(Compile, ManyKernelsOnThreads) {

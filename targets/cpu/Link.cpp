@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <exception>
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/mman.h>
@@ -197,8 +198,24 @@ Expected<KernelImage> linkImage(std::span<const std::string> objects,
 
   std::string messages;
   llvm::raw_string_ostream stream(messages);
-  lld::Result result =
-      lld::lldMain(pointers, stream, stream, {{lld::Gnu, &lld::elf::link}});
+  // What lld allocates for a thread lives as long as the thread does.
+  lld::Result result{};
+  std::exception_ptr thrown;
+  try {
+    std::thread([&] {
+      try {
+        result = lld::lldMain(pointers, stream, stream,
+                              {{lld::Gnu, &lld::elf::link}});
+      } catch (...) {
+        thrown = std::current_exception();
+      }
+    }).join();
+  } catch (const std::system_error &) {
+    return deviceError("cannot make a thread for linking: " +
+                       std::string(strerror(EAGAIN)));
+  }
+  if (thrown)
+    std::rethrow_exception(thrown);
   if (result.retCode != 0 &&
       llvm::StringRef(messages).contains(strerror(ENOMEM)))
     return deviceError("out of memory for linking kernels: " + messages, "",

@@ -59,10 +59,10 @@ print("traced", len(traced), "hits", told["autograd_cache_hit"], "own", knapper.
 def process(tmp_path):
     def run(code=MODEL, **environment):
         given = {
-            **os.environ, "KNAPPER_CACHE_DIR": str(tmp_path / "ours"),
+            **{name: value for name, value in os.environ.items() if name != "KNAPPER_CACHE"},  # "off" where other tests run
+            "KNAPPER_CACHE_DIR": str(tmp_path / "ours"),
             "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "torch"), **environment,
         }  # fmt: skip
-        given.pop("KNAPPER_CACHE", None)  # "off" where other tests run
         made = subprocess.run([sys.executable, "-c", code], env=given, capture_output=True, text=True)
         assert made.returncode == 0, made.stderr
         return {key: int(number) for key, number in re.findall(r"(\w+) (\d+)", made.stdout)}
@@ -78,6 +78,21 @@ def test_a_second_process_only_traces_with_dynamo(process):
     first, second = process(), process()
     assert first["traced"] == 6 and first["hits"] == 0
     assert second["traced"] == 0 and second["hits"] == 4 and second["own"] >= 4
+
+
+def test_the_environment_turns_the_caches_off(process, tmp_path):
+    for _ in range(2):
+        told = process(KNAPPER_CACHE="off")
+        assert told["traced"] == 6 and told["hits"] == 0 and told["own"] == 0
+    assert not entries(tmp_path) and not any((tmp_path / "ours").rglob("*"))
+    process(KNAPPER_CACHE="off", OPTIONS="{'cache': True}")  # what a call says is above it
+    assert entries(tmp_path) and any((tmp_path / "ours").rglob("*"))
+
+
+def test_a_word_that_the_environment_cannot_have(monkeypatch):
+    monkeypatch.setenv("KNAPPER_CACHE", "of")
+    with pytest.raises(ValueError, match="KNAPPER_CACHE is 'of'"):
+        knapper.torch.compile(lambda x: x + 1)
 
 
 def test_versions_and_options_do_not_meet(process):

@@ -340,6 +340,117 @@ def test_adaptive_averages_of_symbolic_sizes(size):
     torch.testing.assert_close(*(torch.autograd.grad(f(x), x, weight)[0] for f in (made, function)))
 
 
+F = torch.nn.functional
+POOLS = {
+    "adaptive_max": lambda x: F.adaptive_max_pool2d(x, (3, 2)),
+    "adaptive_max1d": lambda x: F.adaptive_max_pool1d(x[..., 0], 4),
+    "adaptive_max3d": lambda x: F.adaptive_max_pool3d(x[None], (3, 3, 2)),
+    "adaptive_max to sizes": lambda x: F.adaptive_max_pool2d(x, (x.shape[-2] // 2, x.shape[-1] // 2)),
+    "strided averages": lambda x: F.avg_pool2d(x, 3, 2, 1),
+    "averages of the rest": lambda x: F.avg_pool2d(x, 3, 2, 1, ceil_mode=True, count_include_pad=False),
+    "strided averages 3d": lambda x: F.avg_pool3d(x[None], 2, 2),
+    "windows with gaps": lambda x: F.avg_pool2d(x, 1, 3, ceil_mode=True),
+    "largest of the rest": lambda x: F.max_pool2d(x, 3, 2, 1, ceil_mode=True),
+    "powers": lambda x: F.lp_pool2d(x.abs() + 0.1, 2, 2),
+}
+
+
+@pytest.mark.parametrize("name", POOLS)
+def test_pools_of_symbolic_sizes(name):
+    # Torch traces anew where windows come to be equal, where one more begins behind
+    # the image, and for each of the sizes that it divides by one another.
+    again = at_sizes(POOLS[name], (3, 4, 7, 5), (2, 4, 13, 11), (3, 4, 19, 17))
+    assert again == 0 or name == "adaptive_max to sizes"
+    at_sizes(POOLS[name], (3, 4, 9, 8), (2, 4, 7, 10), (3, 4, 16, 5))
+
+
+@pytest.mark.parametrize("how", ["strided", "groups", "dilated", "transposed"])
+def test_gradients_of_convolutions_of_symbolic_images(how):
+    layer = {
+        "strided": lambda: torch.nn.Conv2d(4, 6, 3, 2, 1),
+        "groups": lambda: torch.nn.Conv2d(4, 8, 3, 1, 1, groups=2),
+        "dilated": lambda: torch.nn.Conv2d(4, 6, (3, 2), (2, 3), 2, dilation=2),
+        "transposed": lambda: torch.nn.ConvTranspose2d(4, 6, 3, 2, 1, output_padding=1),
+    }[how]()
+    made = knapper.torch.compile(layer, fullgraph=True, dynamic=True, fallback="error", cache=False)
+    for shape in (3, 4, 9, 8), (2, 4, 7, 10), (3, 4, 16, 5):
+        x = torch.randn(shape, requires_grad=True)
+        weight = torch.randn_like(layer(x))
+        got, want = (torch.autograd.grad((f(x) * weight).sum(), [x, *layer.parameters()]) for f in (made, layer))
+        torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-4)
+    assert knapper.torch.counters()["recompiles"] == 0
+
+
+def test_places_of_the_largest_among_nans_and_infinities():
+    """Of NaNs the last is the place; where all are -inf, the first inside of the image."""
+    x = torch.randn(2, 3, 8, 6)
+    x[x > 0.5], x[:, 1], x[0, 2] = torch.nan, -torch.inf, -0.0
+    x[0, 2, ::2] = 0.0
+
+    def function(x):
+        return (
+            F.max_pool2d(x, 3, 2, 1, return_indices=True),
+            F.adaptive_max_pool2d(x, (3, 4), return_indices=True),
+            F.max_pool3d(x, (3, 2, 2), return_indices=True),
+        )
+
+    for dtype in (torch.float32, torch.float64, torch.bfloat16):
+        check(function, x.to(dtype))
+
+
+def test_quotients_rounded_down_have_the_sign_of_the_quotient():
+    x = torch.tensor([-0.3, 0.3, -2, 2, 0.0, -0.0, 1.5, -1.5])
+    for dtype in (torch.float32, torch.float64, torch.bfloat16):
+        for by in (-1.5, 1.5):
+            y = x.to(dtype)
+            made = knapper.torch.compile(lambda y: torch.div(y, by, rounding_mode="floor"), cache=False)(y)
+            want = torch.div(y, by, rounding_mode="floor")
+            assert torch.equal(made, want) and torch.equal(made.signbit(), want.signbit())
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int64", "int32", "uint8"])
+def test_medians_of_nothing(dtype):
+    check(lambda x: (x.median(), x.nanmedian()), torch.zeros(0, 5, dtype=getattr(torch, dtype)))
+
+
+def test_numbers_of_either_sign_that_become_symbols():
+    def function(x, n):
+        rolled = torch.roll(x, n, 0) + torch.tril(x, n) + torch.add(x, x, alpha=n)
+        return rolled * n, x[n:], torch.full((2,), n) + n // 2
+
+    made = knapper.torch.compile(function, fullgraph=True, dynamic=True, fallback="error", cache=False)
+    for n in (-3, -1, 3, -2):
+        x = torch.randn(5, 5)
+        torch.testing.assert_close(made(x, n), function(x, n))
+    torch._dynamo.reset()
+    knapper.torch.reset_counters()
+    made = knapper.torch.compile(lambda x, n: x * n, fullgraph=True, dynamic=True, fallback="error", cache=False)
+    for n in (3, 5, -3, -7, -2, 9):
+        torch.testing.assert_close(made(x, n), x * n)
+    assert knapper.torch.counters()["graphs"] <= 2
+
+
+def test_norms_of_an_order_that_the_run_gives():
+    made = knapper.torch.compile(
+        lambda x, n: torch.linalg.vector_norm(x, n, 1), fullgraph=True, dynamic=True, fallback="error", cache=False
+    )
+    x = torch.randn(3, 4)
+    x[1, 2] = 0
+    for n in (2, 3, 4, -2):
+        torch.testing.assert_close(made(x, n), torch.linalg.vector_norm(x, n, 1), rtol=1e-5, atol=1e-5)
+
+
+def test_results_whose_elements_lie_in_one_place():
+    def function(x):
+        y = x.sort(2)[0]
+        return y.expand(3, -1, y.shape[1], -1)[..., :4, :, 3:5], (x + 1).unfold(2, 3, 1)[:, 1:]
+
+    made = knapper.torch.compile(function, fullgraph=True, fallback="error", cache=False)
+    x = torch.randint(-9, 9, (6, 6, 6), dtype=torch.int32)
+    got, want = made(x), function(x)
+    assert all(torch.equal(a, b) and a.stride() == b.stride() for a, b in zip(got, want))
+
+
 def test_adaptive_averages_to_a_symbolic_size():
     def function(x, y):
         return torch.nn.functional.adaptive_avg_pool2d(x, (y.shape[0], y.shape[1]))

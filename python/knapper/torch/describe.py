@@ -37,7 +37,8 @@ class Describer:
         self.mutations: dict[int, Node] = {}  # argument -> copy_
         self.overloads: set[Any] = set()
         self.prefix = ""  # of names in a graph that a node holds
-        self.ints: set[str] = set()
+        self.ints: dict[str, torch.SymInt] = {}
+        self.signed: set[str] = set()  # of them, those that may be below zero
         self.missing: list[str] = []
         self.checks: list[tuple[Any, str, bool]] = []
         self.reals = Reals(lambda node: self.nodes.append(node))
@@ -60,7 +61,7 @@ class Describer:
                 if sizes.is_symbol(value):
                     name = sizes.expression(value).name
                     self.symbols.setdefault(name, (index, -1))
-                    self.ints.add(name)
+                    self.ints[name] = value
             elif index in self.frozen and not _is_written(node):
                 self.freeze(node, self.frozen[index])
             elif isinstance(value, torch.Tensor) and node not in self.tokens:
@@ -76,11 +77,18 @@ class Describer:
                         bare.add(name)
                         self.symbols[name] = (index, dim)
         # Symbols that only an int names.
-        for name in sorted(self.ints - bare):
-            self.inputs.append(Input(symbol=name))
-            self.described.append(
-                {"name": f"size_{name}", "dtype": "i64", "shape": [], "binds": name}
-            )
+        for name in sorted(self.ints.keys() - bare):
+            self.add_number(name, name, 0)
+            if sizes.is_negative(self.ints[name]):
+                self.signed.add(name)
+                self.inputs[-1].sign = 1
+                self.add_number(name, sizes.below(name), -1)
+
+    def add_number(self, name: str, binds: str, sign: int) -> None:
+        self.inputs.append(Input(symbol=name, sign=sign))
+        self.described.append(
+            {"name": f"size_{binds}", "dtype": "i64", "shape": [], "binds": binds}
+        )
 
     def add_tensor(self, node: Node, value: torch.Tensor, made: Input) -> None:
         _refuse_device(value, f"input {node.name}")
@@ -589,18 +597,18 @@ class Describer:
         return made
 
     def text(self, fallback: bool, outputs: list[dict[str, Any]]) -> bytes:
-        return json.dumps(
-            {
-                "version": 1,
-                "torch": torch.__version__,
-                "fallback": fallback,
-                "random": sorted(name_of(o) for o in self.overloads if is_by_torch(o)),
-                "inputs": self.described,
-                "nodes": self.nodes,
-                "outputs": outputs,
-            },
-            separators=(",", ":"),
-        ).encode()
+        told: dict[str, Any] = {
+            "version": 1,
+            "torch": torch.__version__,
+            "fallback": fallback,
+            "random": sorted(name_of(o) for o in self.overloads if is_by_torch(o)),
+            "inputs": self.described,
+            "nodes": self.nodes,
+            "outputs": outputs,
+        }
+        if self.signed:
+            told = sizes.with_signs(told, self.signed)
+        return json.dumps(told, separators=(",", ":")).encode()
 
 
 def _refuse_device(value: torch.Tensor, where: str) -> None:

@@ -31,14 +31,22 @@ DTYPES = {
 @dataclasses.dataclass
 class Input:
     """An input of the compiled program: an argument of the call (`argument`), a
-    tensor that the graph holds (`tensor`), or the value of a symbol (`symbol`)."""
+    tensor that the graph holds (`tensor`), or the value of a symbol (`symbol`).
+
+    sign: of a symbol for numbers below zero, too, is +1 the input that is what is
+    above zero, -1 that below; symbols of the program are never negative."""
 
     argument: int = -1
     tensor: torch.Tensor | None = None
     symbol: str = ""
+    sign: int = 0
     order: list[int] | None = None  # None: not dense, it is copied
     rank: int = 0
     dtype: torch.dtype | None = None
+
+    def of(self, value: int) -> int:
+        """What the input is where the symbol has this value."""
+        return max(0, self.sign * value) if self.sign else value
 
 
 @dataclasses.dataclass

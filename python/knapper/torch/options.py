@@ -4,12 +4,27 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import os
 from collections.abc import Mapping
 from typing import Any, Literal
 
 from knapper.errors import WrongValue
 
 MODES = ("default", "reduce-overhead", "max-autotune")
+
+
+def _cache_of_environment() -> bool:
+    """The words of the compiler's switches (compiler/options/Options.cpp)."""
+    told = os.environ.get("KNAPPER_CACHE", "")
+    if told in ("", "true", "1", "on"):
+        return True
+    if told in ("false", "0", "off"):
+        return False
+    raise WrongValue(
+        f"KNAPPER_CACHE is {told!r}",
+        where="environment variable KNAPPER_CACHE",
+        hint="true or false",
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,7 +36,8 @@ class Options:
         compile fails and lists all of them.
     threads: threads of a call on the CPU; 0: as many as `torch.get_num_threads()`
         says when the graph is compiled.
-    cache: keep compiled graphs on disk, and take them from there.
+    cache: keep compiled graphs on disk, and take them from there. Left out: what the
+        environment variable KNAPPER_CACHE says, else True.
     verify: the first call of each graph checks every kernel against a slow
         evaluation in float64; one that diverges is an InternalError that names it
         and the lines it came from, and a folder with what reproduces it.
@@ -39,7 +55,7 @@ class Options:
 
     fallback: Literal["allow", "error"] = "allow"
     threads: int = 0
-    cache: bool = True
+    cache: bool = dataclasses.field(default_factory=_cache_of_environment)
     verify: bool = False
     freeze: bool = False
     guard: Literal["off", "measure"] = "off"

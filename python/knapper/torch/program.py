@@ -179,7 +179,7 @@ class Program:
         for given in description.inputs:
             if given.symbol:
                 argument, dim = description.symbols[given.symbol]
-                if dim >= 0:
+                if dim >= 0 or given.sign:
                     return None
                 inputs.append((argument, [], i64, True))
                 continue
@@ -255,7 +255,7 @@ class Program:
         for index, given in enumerate(description.inputs):
             if given.symbol:
                 argument, _ = description.symbols[given.symbol]
-                slots.scalars[index].value = arguments[argument]
+                slots.scalars[index].value = given.of(arguments[argument])
                 continue
             tensor = given.tensor if given.tensor is not None else arguments[given.argument]
             tensor = self._in_memory(tensor, given.order)
@@ -371,7 +371,7 @@ class Program:
         for given in self.description.inputs:
             if given.symbol:
                 argument, _ = self.description.symbols[given.symbol]
-                made.append(torch.tensor(arguments[argument]))
+                made.append(torch.tensor(given.of(arguments[argument])))
                 continue
             tensor = given.tensor
             if tensor is None:
@@ -433,7 +433,18 @@ def _arranged(memory: torch.Tensor, output: Output) -> torch.Tensor:
 
 
 def _restrided(memory: torch.Tensor, output: Output, size: Any, stride: Any) -> Any:
-    """A copy with strides that leave gaps."""
+    """A copy with strides that leave gaps, or by which elements lie in one place."""
     made = torch.empty_strided(size, stride, dtype=output.dtype, device=output.device)
-    made.copy_(_arranged(memory, output))
+    given, target = _arranged(memory, output), made
+    for dim, step in enumerate(stride):
+        if step == 0:
+            given, target = given.narrow(dim, 0, 1), target.narrow(dim, 0, 1)
+    if not made.numel() or torch._debug_has_internal_overlap(target) == 0:
+        target.copy_(given)
+        return made
+    # Windows over each other: all that lie in one place are equal.
+    last = sum((n - 1) * step for n, step in zip(target.shape, target.stride()))
+    flat = made.as_strided((last + 1,), (1,))
+    place = torch.arange(last + 1, device=made.device)
+    flat[place.as_strided(target.shape, target.stride()).reshape(-1)] = given.reshape(-1)
     return made

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import sympy
@@ -51,6 +52,32 @@ def encoded(size: Any) -> Any:
 
 def is_symbol(size: Any) -> bool:
     return isinstance(size, torch.SymInt) and expression(size).is_Symbol
+
+
+def is_negative(number: torch.SymInt) -> bool:
+    """Whether the trace met a number below zero. Where it did not, the trace holds
+    for numbers that are not; what only the run knows is refused there."""
+    if statically_known_true(number >= 0) or not number.node.has_hint():
+        return False
+    return not (number.node.hint >= 0 and bool(number >= 0))
+
+
+def below(name: str) -> str:
+    """The symbol of what is below zero of another."""
+    return f"{name}_below"
+
+
+def with_signs(described: Any, names: set[str]) -> Any:
+    """The same with each of these symbols as the difference of two."""
+    if isinstance(described, list):
+        return [with_signs(each, names) for each in described]
+    if not isinstance(described, dict):
+        return described
+    made = {key: with_signs(value, names) for key, value in described.items()}
+    if isinstance(made.get("s"), str):
+        for name in names:
+            made["s"] = re.sub(rf"\b{name}\b", f"({name} - {below(name)})", made["s"])
+    return made
 
 
 def symbols(size: Any) -> set[str]:
