@@ -124,8 +124,7 @@ bool stopTimers() {
   for (int i = 0; i < most; ++i) {
     Header header{};
     GrammarSpec spec;
-    if (!writeAll(file, &ready, 1) ||
-        !readAll(file, &header, sizeof(header)) ||
+    if (!writeAll(file, &ready, 1) || !readAll(file, &header, sizeof(header)) ||
         header.bytes > limits.specBytes || !limitSeconds(limits))
       break;
     limitMemory(limits.memoryBytes);

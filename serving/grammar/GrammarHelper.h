@@ -57,7 +57,7 @@ private:
 
   const int socket, pid;
   const GrammarLimits limits;
-  std::mutex mutex; ///< of the socket, and of what follows
+  std::mutex mutex;       ///< of the socket, and of what follows
   std::vector<Copy> idle; ///< as many as compile at once, at most
   std::atomic<bool> stopping = false;
 };
