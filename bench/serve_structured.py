@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """Answers by JSON schemas beside plain ones: tokens a second of the same server, and whether each finished answer is valid.
 
-    bench/serve_structured.py FOLDER [--schemas 1000] [--clients 64] [--rounds 3] [--json FILE] [--bars] [-- FLAGS OF knapper serve]
+    bench/serve_structured.py FOLDER [--schemas 1000] [--clients 64] [--rounds 3] [--temperature 1] [--json FILE] [--bars] [-- FLAGS OF knapper serve]
 
 FOLDER: a model with its tokenizer; random weights make the longest and least likely answers. Schemas are drawn with
---seed. Each is asked for once before anything is timed (the first answer also pays the compile of its grammar, whose
-seconds are printed) and by another seed in each round. A round's plain requests have the same prompts and as many
-tokens as the constrained answers had, and the two take turns. Finished answers go through `jsonschema`, which must be
-installed. The ratio of the server's processor times is printed besides, which says more on a machine that others use.
---bars fails the command below 0.95 or with an answer that is not valid.
+--seed. Each is asked for once before anything is compared (the first answer also pays the compile of its grammar) and by
+another seed in each round. Two requests a client with schemas and as many plain ones take turns, all through a round, so
+that both see the same machine; the plain ones have the same prompts and as many tokens as the constrained answers had.
+Finished answers go through `jsonschema`, which must be installed. The ratio of the processor times of the server and of
+what it started is printed besides, which says more on a machine that others use. --bars fails the command below 0.95 or
+with an answer that is not valid.
 """
 
 from __future__ import annotations
@@ -65,9 +66,19 @@ class Server:
         self.address = found[1], int(found[2])
 
     def processor(self) -> float:
-        """Seconds of processors that it took."""
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        """Seconds of processors that it and the processes that it started took, of those that run."""
+        sums, parents = {}, {}
+        for path in Path("/proc").glob("[0-9]*/stat"):
+            try:
+                fields = path.read_text().rsplit(")", 1)[1].split()
+            except OSError:  # it has ended
+                continue
+            pid = int(path.parent.name)
+            sums[pid], parents[pid] = int(fields[11]) + int(fields[12]), int(fields[1])
+        own = {self.process.pid}
+        while more := {pid for pid, parent in parents.items() if parent in own} - own:
+            own |= more
+        return sum(sums.get(pid, 0) for pid in own) / os.sysconf("SC_CLK_TCK")
 
     def stop(self):
         self.process.send_signal(signal.SIGTERM)
@@ -132,6 +143,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--max-tokens", type=int, default=256)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--temperature", type=float, default=1)
     parser.add_argument("--json")
     parser.add_argument("--bars", action="store_true")
     at = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
@@ -141,33 +153,46 @@ def main() -> int:
     prompts = [[draw.randrange(100, 1000) for _ in range(16)] for _ in schemas]
     server = Server(arguments.folder, sys.argv[at + 1 :])
 
-    def bound(turn: int) -> list[dict]:
-        return [
-            dict(prompt=prompt, guided_json=schema, max_tokens=arguments.max_tokens, temperature=1, seed=1000 * turn + i)
-            for i, (schema, prompt) in enumerate(zip(schemas, prompts, strict=True))
-        ]
+    def bound(turn: int, i: int) -> dict:
+        return dict(prompt=prompts[i], guided_json=schemas[i], max_tokens=arguments.max_tokens, temperature=arguments.temperature, seed=1000 * turn + i)
 
-    def plain(turn: int, answers: list[dict]) -> list[dict]:
-        return [
-            dict(prompt=prompt, max_tokens=max(1, answer["usage"]["completion_tokens"]), ignore_eos=True, temperature=1, seed=1000 * turn + i)
-            for i, (prompt, answer) in enumerate(zip(prompts, answers, strict=True))
-        ]
+    def plain(turn: int, i: int, answer: dict) -> dict:
+        count = max(1, answer["usage"]["completion_tokens"])
+        return dict(prompt=prompts[i], max_tokens=count, ignore_eos=True, temperature=arguments.temperature, seed=1000 * turn + i)
 
-    seconds, answers = run(server, bound(0), arguments.clients)
-    rows = [dict(first=True, seconds=seconds, tokens=tokens(answers))]
-    finished, wrong = invalid(schemas, answers)
-    print(f"with compiles: {tokens(answers)} tokens in {seconds:.1f} s, {tokens(answers) / seconds:.0f} tok/s; {finished} of {len(schemas)} ended, {len(wrong)} not valid")
-    for turn in range(1, arguments.rounds + 1):
-        began = server.processor()
-        own, answers = run(server, bound(turn), arguments.clients)
-        between = server.processor()
-        other, unbound = run(server, plain(turn, answers), arguments.clients)
-        work = (between - began) / max(server.processor() - between, 1e-9)
-        ended, bad = invalid(schemas, answers)
-        finished, wrong = finished + ended, wrong + bad
-        ours, theirs = tokens(answers) / own, tokens(unbound) / other
-        rows.append(dict(bound=ours, plain=theirs, ratio=ours / theirs, processor=work, tokens=tokens(answers), ended=ended))
-        print(f"by schemas {ours:.0f} tok/s, plain {theirs:.0f}: {ours / theirs:.3f}, processor time {work:.3f} times ({tokens(answers)} tokens, {ended} ended, {len(bad)} not valid)", flush=True)
+    def compared(turn: int) -> dict:
+        """One round; the two take turns."""
+        row = dict(tokens=0, ended=0, invalid=0, bound_seconds=0.0, plain_seconds=0.0, bound_processor=0.0, plain_processor=0.0)
+        for first in range(0, len(schemas), 2 * arguments.clients):
+            part = range(first, min(first + 2 * arguments.clients, len(schemas)))
+            times = [server.processor()]
+            own, answers = run(server, [bound(turn, i) for i in part], arguments.clients)
+            times.append(server.processor())
+            other, unbound = run(server, [plain(turn, i, answer) for i, answer in zip(part, answers, strict=True)], arguments.clients)
+            times.append(server.processor())
+            ended, bad = invalid([schemas[i] for i in part], answers)
+            wrong.extend(bad)
+            for name, value in (
+                ("tokens", tokens(answers)), ("ended", ended), ("invalid", len(bad)), ("bound_seconds", own), ("plain_seconds", other),
+                ("bound_processor", times[1] - times[0]), ("plain_processor", times[2] - times[1]),
+            ):  # fmt: skip
+                row[name] += value
+            if tokens(unbound) != tokens(answers):
+                sys.exit(f"{tokens(unbound)} plain tokens beside {tokens(answers)}")
+        row["ratio"] = row["plain_seconds"] / row["bound_seconds"]
+        row["processor"] = row["bound_processor"] / max(row["plain_processor"], 1e-9)
+        speeds = [row["tokens"] / row[name] for name in ("bound_seconds", "plain_seconds")]
+        work = [1e6 * row[name] / row["tokens"] for name in ("bound_processor", "plain_processor")]
+        print(
+            f"{'by schemas' if turn else 'with compiles'} {speeds[0]:.0f} tok/s, plain {speeds[1]:.0f}: {row['ratio']:.3f}; processors {work[0]:.0f} and {work[1]:.0f} us a token: "
+            f"{row['processor']:.3f} times ({row['tokens']} tokens, {row['ended']} of {len(schemas)} ended, {row['invalid']} not valid)",
+            flush=True,
+        )
+        return row
+
+    wrong: list = []
+    rows = [compared(turn) for turn in range(arguments.rounds + 1)]
+    finished = sum(row["ended"] for row in rows)
     server.stop()
     ratio = statistics.median(row["ratio"] for row in rows[1:])
     print(f"median {ratio:.3f}; {finished} answers ended, {len(wrong)} not valid")

@@ -47,8 +47,8 @@ struct Event {
   std::vector<TokenLogprob> prompt; ///< of promptLogprobs, with the first event
 };
 
-/// Called on the engine's thread; must only put the event into a queue, and
-/// throw nothing.
+/// Called on a thread of the engine's, in the order of the events and never two
+/// at once; must only put the event into a queue, and throw nothing.
 using EventSink = std::function<void(Event)>;
 
 struct ModelLimits {
@@ -67,6 +67,9 @@ struct EngineStatistics {
   /// Of the engine thread's processor time: what steps compute, decided and
   /// written down, before the device is asked.
   uint64_t prepareNanoseconds = 0;
+  /// By the clock: from the end of a step on the device to the next one, where
+  /// there was one to do.
+  uint64_t betweenNanoseconds = 0;
   int32_t running = 0, waiting = 0;
   int64_t blocksTotal = 0, blocksFree = 0, blocksCached = 0;
   double lastStepSeconds = 0; ///< of the latest step

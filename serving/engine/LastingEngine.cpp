@@ -120,7 +120,8 @@ private:
           &EngineStatistics::ledgerFaults, &EngineStatistics::verifiedTokens,
           &EngineStatistics::acceptedTokens, &EngineStatistics::forcedTokens,
           &EngineStatistics::deadlinesExceeded,
-          &EngineStatistics::prepareNanoseconds})
+          &EngineStatistics::prepareNanoseconds,
+          &EngineStatistics::betweenNanoseconds})
       now.*field += before.*field;
     now.rebuilding = !engine;
     now.rebuilds = rebuilds;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <pthread.h>
 
 namespace knapper::serving {
 
@@ -21,7 +22,13 @@ LlmEngine::LlmEngine(std::unique_ptr<ModelRunner> runner,
       cache(settings.numBlocks, settings.blockTokens, settings.prefixCache),
       masks(maskThreads()),
       speculator(settings.speculation, settings.limits, std::move(draft)),
-      lastProgress(now()), thread([this] { loop(); }) {}
+      // Of each sequence that runs an event a step, and some that end
+      // otherwise.
+      sender(2 * static_cast<size_t>(settings.maxSequences)),
+      lastProgress(now()) {
+  posted.reserve(2 * static_cast<size_t>(settings.maxSequences));
+  thread = std::thread([this] { loop(); });
+}
 
 LlmEngine::~LlmEngine() {
   {
@@ -97,7 +104,7 @@ Expected<uint64_t> LlmEngine::submit(Request request, EventSink sink) {
         GrammarFollower::Settings{!given.ignoreEos,
                                   given.topLogprobs < 0 ? jump : 0});
   speculator.prepare(*sequence);
-  sequence->sink = std::move(sink);
+  sequence->sink = std::make_shared<const EventSink>(std::move(sink));
   std::lock_guard lock(mutex);
   if (draining || ending)
     return userError("takes no more requests", "draining",
@@ -149,24 +156,32 @@ static Error outOfMemory() {
 }
 
 void LlmEngine::loop() {
+  pthread_setname_np(pthread_self(), "knapper-engine");
   while (takeMessages()) {
     double start = now();
     try {
       endLate();
-      if (!step())
+      if (!step()) {
+        flush();
         continue;
+      }
       doubtDevice();
     } catch (const std::bad_alloc &) {
       giveUp();
     }
     ++counters.steps;
-    publishStatistics(now() - start);
+    counters.lastStepSeconds = now() - start;
+    publishStatistics();
+    flush();
   }
   while (!sequences.empty())
     finish(*sequences.begin()->second, FinishReason::cancelled);
+  flush();
+  sender.finish();
 }
 
 void LlmEngine::giveUp() {
+  drawAhead.clear();
   drawn.clear();
   // A part that was not taken is computed again. The newest one has the least
   // to lose.
@@ -211,8 +226,10 @@ bool LlmEngine::takeMessages() {
       return ending || forgetting || !submitted.empty() || !cancelled.empty() ||
              !sequences.empty();
     });
-    if (sequences.empty())
-      lastProgress = now(); // nothing was to be done
+    if (sequences.empty()) { // nothing was to be done
+      lastProgress = now();
+      lastRun = 0;
+    }
     sequences.merge(submitted);
     held = sequences.size();
     forget = std::exchange(forgetting, false);
@@ -222,7 +239,7 @@ bool LlmEngine::takeMessages() {
   }
   if (forget) {
     counters = {};
-    publishStatistics(-1);
+    publishStatistics();
   }
   for (uint64_t id : toCancel)
     if (auto it = sequences.find(id); it != sequences.end())
@@ -366,15 +383,24 @@ bool LlmEngine::step() {
   batch.setTable(lists);
   counters.prepareNanoseconds += threadNanoseconds() - began;
   double start = now();
+  if (lastRun > 0)
+    counters.betweenNanoseconds +=
+        static_cast<uint64_t>((start - lastRun) * 1e9);
   Status status = runner->run(batch);
+  lastRun = now();
   if (decodes)
-    speculator.learn(static_cast<int32_t>(batch.tokens.size()), now() - start);
+    speculator.learn(static_cast<int32_t>(batch.tokens.size()),
+                     lastRun - start);
   if (!status) {
     // What the blocks hold now is not known: nothing is published.
     Error error = status.takeError();
     for (const Part &part : parts)
       fail(*part.sequence, error);
     return true;
+  }
+  try {
+    beginDraws();
+  } catch (const std::bad_alloc &) { // the others are drawn in turn
   }
   for (const Part &part : parts) {
     uint64_t id = part.sequence->id;
@@ -386,8 +412,10 @@ bool LlmEngine::step() {
         finish(*it->second, FinishReason::error, outOfMemory());
     }
   }
+  drawAhead.clear();
   settle();
   checkLedger();
+  flush();
   return true;
 }
 
@@ -403,7 +431,22 @@ void LlmEngine::sendTokens(Sequence &sequence) {
   event.tokens = std::move(sequence.unsent);
   sequence.unsent.clear();
   describe(sequence, event);
-  sequence.sink(std::move(event));
+  post(sequence.sink, std::move(event));
+}
+
+void LlmEngine::post(std::shared_ptr<const EventSink> sink, Event event) {
+  // Where requests end by the hundred outside of steps.
+  if (posted.size() == posted.capacity())
+    flush();
+  posted.push_back({std::move(sink), std::move(event)});
+}
+
+void LlmEngine::flush() {
+  if (std::any_of(posted.begin(), posted.end(), [](const auto &item) {
+        return item.event.finish != FinishReason::none;
+      }))
+    publishStatistics();
+  sender.send(posted);
 }
 
 void LlmEngine::finish(Sequence &sequence, FinishReason reason, Error error) {
@@ -417,15 +460,13 @@ void LlmEngine::finish(Sequence &sequence, FinishReason reason, Error error) {
   event.error = std::move(error);
   event.tokens = std::move(sequence.unsent);
   describe(sequence, event);
-  EventSink sink = std::move(sequence.sink);
+  std::shared_ptr<const EventSink> sink = std::move(sequence.sink);
   if (!sequence.admitted) {
     std::lock_guard lock(mutex);
     --queued;
   }
   sequences.erase(sequence.id);
-  // Who has the last event sees the sequence's blocks free.
-  publishStatistics(-1);
-  sink(std::move(event));
+  post(std::move(sink), std::move(event));
 }
 
 void LlmEngine::checkLedger() {
@@ -447,7 +488,7 @@ void LlmEngine::checkLedger() {
         internalError("a block of keys and values had two owners", "engine"));
 }
 
-void LlmEngine::publishStatistics(double seconds) {
+void LlmEngine::publishStatistics() {
   int32_t running = 0;
   for (auto &[id, sequence] : sequences)
     running += sequence->running;
@@ -456,8 +497,6 @@ void LlmEngine::publishStatistics(double seconds) {
   counters.blocksFree = cache.blocks().numFree();
   counters.blocksCached = cache.blocks().numCached();
   counters.ledgerFaults = cache.blocks().faults();
-  if (seconds >= 0)
-    counters.lastStepSeconds = seconds;
   std::lock_guard lock(mutex);
   published = counters;
   lastProgress = now();

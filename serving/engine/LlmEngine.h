@@ -1,9 +1,12 @@
 // The engine over a compiled decoder. One thread owns all that changes:
 // sequences, blocks, the step's numbers. Others only put requests and
-// cancellations into a bounded queue.
+// cancellations into a bounded queue. While a step runs nothing of that
+// changes: the events of the last step are sent meanwhile, by a thread that has
+// only them.
 #pragma once
 
-#include "serving/engine/Engine.h"
+#include "serving/engine/DrawAhead.h"
+#include "serving/engine/EventSender.h"
 #include "serving/engine/Speculator.h"
 #include "serving/engine/StepLog.h"
 #include "serving/scheduler/Scheduler.h"
@@ -46,6 +49,12 @@ private:
     Sequence *sequence;
     int32_t tokens, proposed; ///< computed; of them, behind its own
     int64_t firstRow, rows;   ///< of the logits
+    std::optional<size_t> ahead = {}; ///< of `drawAhead`
+    bool ends() const {
+      return sequence->computed + tokens == sequence->length();
+    }
+    /// Of the logits behind the last token.
+    int64_t nextRow() const { return firstRow + rows - 1 - proposed; }
   };
 
   void loop();
@@ -68,17 +77,24 @@ private:
   void addPart(Sequence &sequence, int32_t tokens, int32_t proposed);
   void propose();
   void take(const Part &part);
+  /// Fetches what is drawn from and begins to draw, of all parts at once.
+  void beginDraws();
+  void addDraw(Part &part);
   void readPrompt(Sequence &sequence, int32_t first, int32_t count,
                   std::span<float> logits);
   /// The next tokens of a sequence of which all is computed: one for each of
   /// its last rows, as long as the token before was as proposed.
-  void sample(Sequence &sequence, int32_t proposed, int64_t firstRow);
-  /// The token behind all others; none where the sequence has ended.
-  std::optional<int32_t> draw(Sequence &sequence, int64_t row);
+  void sample(const Part &part);
+  /// The token behind all others; none where the sequence has ended. `ahead`:
+  /// it is drawn there.
+  std::optional<int32_t> draw(Sequence &sequence, int64_t row,
+                              std::optional<size_t> ahead);
   /// The token of a row of the step's logits, which are fetched where the best
   /// one is not all that is asked for.
   Expected<Token> tokenOf(Sequence &sequence, int64_t row,
                           std::span<const uint32_t> allowed);
+  /// Whether the device's best token is all that is asked for.
+  bool wantsBest(const Sequence &sequence, int64_t row) const;
   /// What the grammar alone decides; false: the sequence has ended.
   bool jump(Sequence &sequence, int64_t row,
             const GrammarFollower::Outcome &outcome);
@@ -87,8 +103,11 @@ private:
   void publish(Sequence &sequence);
   /// Ends a sequence whose grammar lets nothing follow; false: it goes on.
   bool endsHere(Sequence &sequence, const GrammarCursor::Next &next);
-  /// Sends what was drawn, once it is known whether the text goes on.
+  /// Posts what was drawn, once it is known whether the text goes on.
   void settle();
+  void post(std::shared_ptr<const EventSink> sink, Event event);
+  /// Has what was posted sent; whoever gets it sees its effect on `statistics`.
+  void flush();
   bool stops(const Sequence &sequence, int32_t token) const;
   /// Its last event has what is `unsent`.
   void finish(Sequence &sequence, FinishReason reason, Error error = {});
@@ -96,12 +115,13 @@ private:
   void describe(Sequence &sequence, Event &event) const;
   void sendTokens(Sequence &sequence);
   void checkLedger();
-  void publishStatistics(double seconds);
+  void publishStatistics();
 
   const LlmEngineSettings settings;
   std::unique_ptr<ModelRunner> runner;
   KvCache cache;
   MaskWorkers masks; ///< before the sequences, which use it
+  DrawAhead drawAhead{masks};
   Speculator speculator;
   std::map<uint64_t, std::unique_ptr<Sequence>> sequences; ///< not finished
   StepBatch batch;
@@ -109,6 +129,9 @@ private:
   std::vector<Sequence *> drawn; ///< in this step, not settled
   EngineStatistics counters;     ///< of the engine's thread
   bool doubtful = false;         ///< the device failed a request
+  double lastRun = 0; ///< when it ended; 0: nothing was to be done since
+  std::vector<EventSender::Item> posted; ///< never more than `sender` takes
+  EventSender sender;
 
   mutable std::mutex mutex; ///< guards what follows
   std::condition_variable woken;

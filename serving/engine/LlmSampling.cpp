@@ -7,8 +7,49 @@
 
 namespace knapper::serving {
 
+void LlmEngine::beginDraws() {
+  std::vector<Part *> drawing;
+  std::vector<int64_t> rows;
+  for (Part &part : parts)
+    if (part.ends() && part.sequence->request.maxTokens != 0 &&
+        (part.sequence->grammar ||
+         !wantsBest(*part.sequence, part.nextRow()))) {
+      drawing.push_back(&part);
+      rows.push_back(part.nextRow());
+    }
+  if (!DrawAhead::pays(drawing.size(), settings.limits.vocabulary))
+    return;
+  // What cannot be fetched is an error of who draws from it.
+  if (Status fetched = runner->fetch(rows); !fetched)
+    return;
+  for (Part *part : drawing)
+    addDraw(*part);
+  drawAhead.start();
+}
+
+void LlmEngine::addDraw(Part &part) {
+  Sequence &sequence = *part.sequence;
+  std::span<const uint32_t> allowed;
+  if (sequence.grammar) {
+    auto outcome = sequence.grammar->outcome();
+    if (!outcome || !(*outcome)->next.canGoOn ||
+        (!(*outcome)->forced.empty() && !sequence.jumped))
+      return;
+    allowed = (*outcome)->next.allowed;
+  }
+  auto logits = runner->logits(part.nextRow(), 1);
+  if (!logits)
+    return;
+  part.ahead =
+      drawAhead.add({*logits, sequence.request.sampling, sequence.counts,
+                     static_cast<uint64_t>(sequence.length()),
+                     sequence.request.topLogprobs, allowed});
+}
+
 void LlmEngine::take(const Part &part) {
   Sequence &sequence = *part.sequence;
+  if (part.ahead) // it reads what may end here
+    drawAhead.finish(*part.ahead);
   int32_t first = sequence.computed;
   sequence.computed += part.tokens;
   auto prompt = static_cast<int32_t>(sequence.request.prompt.size());
@@ -22,8 +63,7 @@ void LlmEngine::take(const Part &part) {
     readPrompt(sequence, first, part.tokens, *rows);
   }
   if (sequence.computed == sequence.length())
-    sample(sequence, part.proposed,
-           part.firstRow + part.rows - 1 - part.proposed);
+    sample(part);
 }
 
 /// Rows are those of positions `first` on whose next token the prompt has.
@@ -50,12 +90,15 @@ bool LlmEngine::stops(const Sequence &sequence, int32_t token) const {
          (!sequence.request.ignoreEos && has(settings.endTokens));
 }
 
-void LlmEngine::sample(Sequence &sequence, int32_t proposed, int64_t firstRow) {
+void LlmEngine::sample(const Part &part) {
+  Sequence &sequence = *part.sequence;
+  int32_t proposed = part.proposed;
   if (sequence.request.maxTokens == 0)
     return finish(sequence, FinishReason::length);
   int32_t right = 0;
   for (int32_t i = 0;; ++i) {
-    std::optional<int32_t> token = draw(sequence, firstRow + i);
+    std::optional<int32_t> token =
+        draw(sequence, part.nextRow() + i, i == 0 ? part.ahead : std::nullopt);
     if (!token)
       return;
     if (sequence.jumped || i == proposed || *token != sequence.proposed[i])
@@ -70,22 +113,29 @@ void LlmEngine::sample(Sequence &sequence, int32_t proposed, int64_t firstRow) {
   drawn.push_back(&sequence);
 }
 
+bool LlmEngine::wantsBest(const Sequence &sequence, int64_t row) const {
+  if (sequence.request.topLogprobs > 0 || !drawsBest(sequence.request.sampling))
+    return false;
+  auto best = runner->best(row);
+  // What is not finite is for sampleToken to say.
+  return best && std::isfinite(best->logprob);
+}
+
 Expected<Token> LlmEngine::tokenOf(Sequence &sequence, int64_t row,
                                    std::span<const uint32_t> allowed) {
   const Request &request = sequence.request;
-  // What is not finite is for sampleToken to say.
-  if (allowed.empty() && request.topLogprobs <= 0 &&
-      drawsBest(request.sampling))
-    if (auto best = runner->best(row); best && std::isfinite(best->logprob))
-      return Token{
-          best->token, request.topLogprobs == 0 ? best->logprob : 0, {}};
+  if (allowed.empty() && wantsBest(sequence, row)) {
+    auto best = runner->best(row);
+    return Token{best->token, request.topLogprobs == 0 ? best->logprob : 0, {}};
+  }
   ASSIGN_OR_RETURN(std::span<float> logits, runner->logits(row, 1));
   return sampleToken(logits, request.sampling, sequence.counts,
                      static_cast<uint64_t>(sequence.length()),
                      request.topLogprobs, allowed);
 }
 
-std::optional<int32_t> LlmEngine::draw(Sequence &sequence, int64_t row) {
+std::optional<int32_t> LlmEngine::draw(Sequence &sequence, int64_t row,
+                                       std::optional<size_t> ahead) {
   std::span<const uint32_t> allowed;
   if (sequence.grammar) {
     auto outcome = sequence.grammar->outcome();
@@ -102,7 +152,8 @@ std::optional<int32_t> LlmEngine::draw(Sequence &sequence, int64_t row) {
       return std::nullopt;
     allowed = (*outcome)->next.allowed;
   }
-  Expected<Token> token = tokenOf(sequence, row, allowed);
+  Expected<Token> token =
+      ahead ? drawAhead.take(*ahead) : tokenOf(sequence, row, allowed);
   if (!token) {
     fail(sequence, token.takeError());
     return std::nullopt;

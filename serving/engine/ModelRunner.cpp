@@ -123,6 +123,7 @@ Status ModelRunner::reserveLogits(int64_t rows) {
 }
 
 Status ModelRunner::run(const StepBatch &given) {
+  fetchedRows.clear();
   const StepBatch &batch = rounded(given);
   auto count = static_cast<int64_t>(batch.tokens.size()),
        rows = static_cast<int64_t>(batch.rows.size());
@@ -187,11 +188,46 @@ Status ModelRunner::run(const StepBatch &given) {
   return module->run(inputs, outputs, result, options);
 }
 
+Status ModelRunner::fetch(std::span<const int64_t> rows) {
+  fetchedRows.clear();
+  if (!apart || rows.empty())
+    return success();
+  uint64_t rowBytes = static_cast<uint64_t>(vocabulary) * sizeof(float),
+           bytes = rows.size() * rowBytes;
+  if (!fetchedLogits || fetchedLogits->bytes() < bytes) {
+    fetchedLogits.reset();
+    ASSIGN_OR_RETURN(fetchedLogits, device->allocate(bytes, MemoryKind::host));
+  }
+  auto *to = static_cast<std::byte *>(fetchedLogits->address());
+  auto *from = static_cast<const std::byte *>(deviceLogits->address());
+  TRY(queue->begin());
+  Status status;
+  for (size_t i = 0, end = 0; i < rows.size() && status; i = end) {
+    // Rows that follow one another are one copy.
+    end = i + 1;
+    while (end < rows.size() && rows[end] == rows[end - 1] + 1)
+      ++end;
+    status = queue->download(to + i * rowBytes,
+                             from + static_cast<uint64_t>(rows[i]) * rowBytes,
+                             (end - i) * rowBytes);
+  }
+  Status finished = queue->finish();
+  TRY(std::move(status));
+  TRY(std::move(finished));
+  fetchedRows.assign(rows.begin(), rows.end());
+  return success();
+}
+
 Expected<std::span<float>> ModelRunner::logits(int64_t first, int64_t count) {
   auto from = static_cast<size_t>(first * vocabulary),
        size = static_cast<size_t>(count * vocabulary);
   if (!apart)
     return std::span(hostLogits).subspan(from, size);
+  auto at = std::lower_bound(fetchedRows.begin(), fetchedRows.end(), first);
+  if (count == 1 && at != fetchedRows.end() && *at == first)
+    return std::span(static_cast<float *>(fetchedLogits->address()) +
+                         (at - fetchedRows.begin()) * vocabulary,
+                     size);
   hostLogits.resize(size);
   TRY(queue->begin());
   Status status = queue->download(

@@ -48,8 +48,11 @@ public:
 
   /// Computes the step.
   Status run(const StepBatch &batch);
+  /// Has the logits of these rows of the step, in ascending order, fetched at
+  /// once, where they are not here.
+  Status fetch(std::span<const int64_t> rows);
   /// The step's logits of rows [first, first + count): scratch of the caller's
-  /// until the next call.
+  /// until the next call; one row that was fetched, until the next step.
   Expected<std::span<float>> logits(int64_t first, int64_t count);
   /// The most likely token of a row and its log-probability (not finite where
   /// the logits are not); nothing where the program does not say.
@@ -81,6 +84,8 @@ private:
   std::unique_ptr<DeviceQueue> queue; ///< that fetches logits
   StepBatch padded;
   std::vector<float> hostLogits, bestLogprobs;
+  std::unique_ptr<DeviceBuffer> fetchedLogits; ///< of the host's memory
+  std::vector<int64_t> fetchedRows;            ///< one behind the other there
   std::vector<int64_t> bestIds;
   RunResult result;
 };

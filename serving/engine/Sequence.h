@@ -15,7 +15,7 @@ namespace knapper::serving {
 struct Sequence {
   uint64_t id = 0;
   Request request;
-  EventSink sink;
+  std::shared_ptr<const EventSink> sink; ///< shared with events under way
   std::vector<int32_t> tokens; ///< prompt, then answer
   TokenCounts counts;
   BlockList blocks;

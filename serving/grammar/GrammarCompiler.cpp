@@ -33,12 +33,11 @@ void GrammarCompiler::stop() {
 std::shared_ptr<const TokenGrammar>
 GrammarCompiler::find(const GrammarSpec &spec) {
   std::lock_guard lock(mutex);
-  auto found = std::find_if(kept.begin(), kept.end(),
-                            [&](const Kept &one) { return one.spec == spec; });
-  if (found == kept.end())
+  auto found = keptBySpec.find(&spec);
+  if (found == keptBySpec.end())
     return nullptr;
-  kept.splice(kept.begin(), kept, found);
-  return found->grammar;
+  kept.splice(kept.begin(), kept, found->second);
+  return found->second->grammar;
 }
 
 Status GrammarCompiler::compile(const GrammarSpec &spec, Done done) {
@@ -138,17 +137,18 @@ GrammarCompiler::Made GrammarCompiler::make(const GrammarSpec &spec) {
 
 void GrammarCompiler::keep(const GrammarSpec &spec,
                            const std::shared_ptr<const TokenGrammar> &grammar) {
-  for (const Kept &one : kept)
-    if (one.grammar == grammar)
-      return;
+  if (keptBySpec.contains(&spec))
+    return;
   size_t bytes = grammar->bytes() + spec.text.size();
   if (bytes > limits.cacheBytes)
     return;
   kept.push_front({spec, grammar, bytes});
+  keptBySpec.emplace(&kept.front().spec, kept.begin());
   keptBytes += bytes;
   while (!kept.empty() &&
          keptBytes + library->maskBytes() > limits.cacheBytes) {
     keptBytes -= kept.back().bytes;
+    keptBySpec.erase(&kept.back().spec);
     kept.pop_back();
   }
 }

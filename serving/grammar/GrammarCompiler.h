@@ -9,6 +9,7 @@
 #include <functional>
 #include <list>
 #include <thread>
+#include <unordered_map>
 
 namespace knapper::serving {
 
@@ -46,6 +47,18 @@ private:
     std::vector<Done> waiting;
   };
 
+  using KeptList = std::list<Kept>;
+  struct SpecHash {
+    size_t operator()(const GrammarSpec *spec) const {
+      return std::hash<std::string>()(spec->text);
+    }
+  };
+  struct SpecEqual {
+    bool operator()(const GrammarSpec *a, const GrammarSpec *b) const {
+      return *a == *b;
+    }
+  };
+
   void work();
   Made make(const GrammarSpec &spec);
   void keep(const GrammarSpec &spec,
@@ -57,7 +70,10 @@ private:
   std::condition_variable changed;
   std::shared_ptr<GrammarHelper> helper;
   std::shared_ptr<GrammarLibrary> library;
-  std::list<Kept> kept; ///< the latest first
+  KeptList kept; ///< the latest first
+  std::unordered_map<const GrammarSpec *, KeptList::iterator, SpecHash,
+                     SpecEqual>
+      keptBySpec;
   size_t keptBytes = 0; ///< without masks, which grammars share
   std::deque<std::shared_ptr<Job>> jobs; ///< that nobody works at
   std::list<std::shared_ptr<Job>> working;

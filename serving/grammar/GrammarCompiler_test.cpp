@@ -8,6 +8,7 @@
 #include <fstream>
 #include <future>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <thread>
 #include <unistd.h>
 
@@ -213,6 +214,11 @@ TEST(GrammarCompiler, BoundsTimeAndMemory) {
       << late.error().what;
   // What came before it still works.
   EXPECT_TRUE(compile(*quick, {GrammarKind::regex, "a"}));
+  // A copy's time is each compile's: it does not end while it waits.
+  for (int i = 0; i < 40; ++i)
+    EXPECT_TRUE(compile(
+        *quick, {GrammarKind::regex, "[a-z]{2," + std::to_string(3 + i) + "}"}))
+        << i;
   limits = {};
   limits.memoryBytes = 8 << 20;
   auto narrow = started(bytesAnd({}), limits);
@@ -257,6 +263,39 @@ TEST(GrammarCompiler, OutlivesItsHelper) {
   EXPECT_TRUE(compile(*compiler, {GrammarKind::regex, "b"}));
   compiler.reset();
   EXPECT_TRUE(children().empty());
+}
+
+/// Of a process; it has one thread.
+std::vector<pid_t> childrenOf(pid_t process) {
+  std::vector<pid_t> found;
+  std::string id = std::to_string(process);
+  std::ifstream file("/proc/" + id + "/task/" + id + "/children");
+  for (pid_t pid = 0; file >> pid;)
+    found.push_back(pid);
+  return found;
+}
+
+TEST(GrammarCompiler, ACopyCompilesUntilOneIsRefused) {
+  auto compiler = started(bytesAnd({}));
+  ASSERT_TRUE(compiler);
+  ASSERT_TRUE(compile(*compiler, {GrammarKind::regex, "a"}));
+  std::vector<pid_t> helpers = children();
+  ASSERT_EQ(helpers.size(), 1u);
+  std::vector<pid_t> copies = childrenOf(helpers[0]);
+  ASSERT_EQ(copies.size(), 1u);
+  EXPECT_GT(getpriority(PRIO_PROCESS, static_cast<id_t>(copies[0])),
+            getpriority(PRIO_PROCESS, 0));
+  for (const char *text : {"b", "c", "d"})
+    ASSERT_TRUE(compile(*compiler, {GrammarKind::regex, text}));
+  EXPECT_EQ(childrenOf(helpers[0]), copies);
+  ASSERT_FALSE(compile(*compiler, {GrammarKind::regex, "(a"}));
+  ASSERT_TRUE(compile(*compiler, {GrammarKind::regex, "e"}));
+  EXPECT_NE(childrenOf(helpers[0]), copies);
+  // One that is ended while it waits costs no request.
+  for (pid_t copy : childrenOf(helpers[0]))
+    kill(copy, SIGKILL);
+  usleep(50000);
+  EXPECT_TRUE(compile(*compiler, {GrammarKind::regex, "f"}));
 }
 
 TEST(GrammarCompiler, NoticesWhereNothingMayFollow) {

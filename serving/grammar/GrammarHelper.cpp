@@ -20,8 +20,8 @@
 namespace knapper::serving {
 namespace {
 
-// What an answer begins with; a compile that has begun says so first.
-constexpr char begun = 'b', made = 'm', refused = 'r';
+// What an answer begins with; a copy that waits for a grammar says so first.
+constexpr char ready = 'b', made = 'm', refused = 'r';
 
 struct Header {
   GrammarKind kind;
@@ -85,7 +85,7 @@ void limitMemory(uint64_t more) {
   if (pages == 0)
     return;
   uint64_t most = pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE)) + more;
-  rlimit limit{most, most};
+  rlimit limit{most, RLIM_INFINITY}; // another for the next compile
   setrlimit(RLIMIT_AS, &limit);
 }
 
@@ -96,35 +96,47 @@ double patienceOf(const GrammarLimits &limits) {
   return std::max(limits.seconds * times, least);
 }
 
-bool limitSeconds(const GrammarLimits &limits) {
-  auto start = [](__itimer_which which, double after) {
-    auto whole = static_cast<time_t>(after);
-    itimerval timer{};
-    timer.it_value.tv_sec = whole;
-    timer.it_value.tv_usec = static_cast<suseconds_t>(
-        std::max((after - static_cast<double>(whole)) * 1e6, 1.0));
-    return setitimer(which, &timer, nullptr) == 0; // its signal ends all
-  };
-  return start(ITIMER_PROF, limits.seconds) &&
-         start(ITIMER_REAL, patienceOf(limits));
+/// 0 stops it.
+bool startTimer(__itimer_which which, double after) {
+  auto whole = static_cast<time_t>(after);
+  itimerval timer{};
+  timer.it_value.tv_sec = whole;
+  timer.it_value.tv_usec = static_cast<suseconds_t>(std::max(
+      (after - static_cast<double>(whole)) * 1e6, after > 0 ? 1.0 : 0.0));
+  return setitimer(which, &timer, nullptr) == 0; // its signal ends all
 }
 
+bool limitSeconds(const GrammarLimits &limits) {
+  return startTimer(ITIMER_PROF, limits.seconds) &&
+         startTimer(ITIMER_REAL, patienceOf(limits));
+}
+
+bool stopTimers() {
+  return startTimer(ITIMER_PROF, 0) && startTimer(ITIMER_REAL, 0);
+}
+
+/// Compiles one grammar after another: what it learns about rules makes the
+/// next ones cheaper. It ends with the first that is refused, whose remains are
+/// not known, and before it holds much.
 [[noreturn]] void answer(int file, const GrammarLibrary &library,
                          const GrammarLimits &limits) {
-  if (!limitSeconds(limits))
-    _exit(1);
-  limitMemory(limits.memoryBytes);
-  Header header{};
-  GrammarSpec spec;
-  if (writeAll(file, &begun, 1) && readAll(file, &header, sizeof(header)) &&
-      header.bytes <= limits.specBytes) {
+  constexpr int most = 512;
+  for (int i = 0; i < most; ++i) {
+    Header header{};
+    GrammarSpec spec;
+    if (!writeAll(file, &ready, 1) || !readAll(file, &header, sizeof(header)) ||
+        header.bytes > limits.specBytes || !limitSeconds(limits))
+      break;
+    limitMemory(limits.memoryBytes);
     spec.kind = header.kind;
     spec.closed = header.closed;
     spec.text.resize(header.bytes);
-    if (readAll(file, spec.text.data(), spec.text.size())) {
-      Expected<std::string> text = library.compile(spec);
-      sendText(file, text ? made : refused, text ? *text : text.error().what);
-    }
+    if (!readAll(file, spec.text.data(), spec.text.size()))
+      break;
+    Expected<std::string> text = library.compile(spec);
+    sendText(file, text ? made : refused, text ? *text : text.error().what);
+    if (!text || !stopTimers())
+      break;
   }
   _exit(0);
 }
@@ -141,6 +153,9 @@ bool limitSeconds(const GrammarLimits &limits) {
   sigemptyset(&none);
   pthread_sigmask(SIG_SETMASK, &none, nullptr);
   prctl(PR_SET_NAME, "knapper-grammar");
+  // Those who decode come first.
+  constexpr int behind = 5;
+  setpriority(PRIO_PROCESS, 0, behind);
   constexpr int at = 3; // behind the standard streams
   if (socket != at) {
     dup2(socket, at);
@@ -175,7 +190,8 @@ bool limitSeconds(const GrammarLimits &limits) {
   }
 }
 
-/// Reads on until the other end closes; false: not in time, or `stopping`.
+/// Reads until there are `least` bytes, or the other end closes; false: not in
+/// time, or `stopping`.
 bool readUntil(int file, std::string &text, double seconds, size_t least,
                const std::atomic<bool> &stopping) {
   constexpr int64_t slice = 50; // milliseconds
@@ -241,76 +257,103 @@ GrammarHelper::~GrammarHelper() {
   }
 }
 
+static Error gone() {
+  return deviceError("ended", "the process that compiles grammars",
+                     "restart the server; is memory short?");
+}
+
+Expected<GrammarHelper::Copy> GrammarHelper::readyCopy() {
+  while (true) {
+    Copy copy;
+    {
+      std::lock_guard lock(mutex);
+      if (!idle.empty()) {
+        copy = std::move(idle.back());
+        idle.pop_back();
+      }
+    }
+    bool isNew = copy.file < 0;
+    if (isNew) {
+      int ends[2];
+      if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+        return systemError("no socket");
+      copy.file = ends[0];
+      bool sent = false;
+      {
+        std::lock_guard lock(mutex);
+        sent = sendDescriptor(socket, ends[1]);
+      }
+      close(ends[1]);
+      if (!sent)
+        return gone();
+    }
+    std::string said;
+    constexpr double startSeconds = 60; // the vocabulary is sorted first
+    bool inTime = readUntil(copy.file, said, startSeconds, 1, stopping);
+    // One that compiled before may have ended since.
+    if (inTime && said.empty() && !isNew)
+      continue;
+    if (!inTime || said.empty())
+      return gone();
+    copy.refuses = said[0] != ready;
+    return copy;
+  }
+}
+
+GrammarHelper::Copy::~Copy() {
+  if (file >= 0)
+    close(file);
+}
+
 Expected<std::string> GrammarHelper::compile(const GrammarSpec &spec) {
   if (spec.text.size() > limits.specBytes)
     return userError("is larger than " +
                          std::to_string(limits.specBytes >> 20) + " MiB",
                      "grammar", "a smaller grammar");
-  int ends[2];
-  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
-    return systemError("no socket");
-  struct Closer {
-    ~Closer() { close(file); }
-    int file;
-  } mine{ends[0]};
-  bool sent = false;
-  {
-    std::lock_guard lock(mutex);
-    sent = sendDescriptor(socket, ends[1]);
-  }
-  close(ends[1]);
-  auto gone = [] {
-    return deviceError("ended", "the process that compiles grammars",
-                       "restart the server; is memory short?");
-  };
-  if (!sent)
-    return gone();
-  Header header{spec.kind, spec.closed, spec.text.size()};
-  std::string text;
-  constexpr double startSeconds = 60; // the vocabulary is sorted first
-  if (!readUntil(mine.file, text, startSeconds, 1, stopping) || text.empty())
-    return gone();
-  constexpr size_t head = 1 + sizeof(uint64_t);
-  auto isWhole = [&] {
-    uint64_t bytes = 0;
-    if (text.size() < head)
-      return false;
-    memcpy(&bytes, text.data() + 1, sizeof(bytes));
-    return text.size() - head == bytes;
-  };
-  constexpr double grace = 5; // it ends itself
+  ASSIGN_OR_RETURN(Copy copy, readyCopy());
   auto start = std::chrono::steady_clock::now();
-  if (text[0] == begun) {
-    text.clear();
-    if (!writeAll(mine.file, &header, sizeof(header)) ||
-        !writeAll(mine.file, spec.text.data(), spec.text.size()))
-      return gone();
+  constexpr double grace = 5; // it ends itself
+  double most = patienceOf(limits) + grace;
+  Header header{spec.kind, spec.closed, spec.text.size()};
+  if (!copy.refuses &&
+      (!writeAll(copy.file, &header, sizeof(header)) ||
+       !writeAll(copy.file, spec.text.data(), spec.text.size())))
+    return gone();
+  // Of an answer: what it is, its length, itself.
+  char kind = refused;
+  uint64_t bytes = 0;
+  std::string head, text;
+  size_t headBytes = sizeof(bytes) + !copy.refuses;
+  bool ended = readUntil(copy.file, head, most, headBytes, stopping);
+  if (head.size() == headBytes) {
+    kind = copy.refuses ? refused : head[0];
+    memcpy(&bytes, head.data() + headBytes - sizeof(bytes), sizeof(bytes));
+    if (bytes > limits.resultBytes)
+      return userError("is larger than " +
+                           std::to_string(limits.resultBytes >> 20) +
+                           " MiB when it is compiled",
+                       "grammar", "a smaller grammar");
+    ended = readUntil(copy.file, text, most, bytes, stopping);
   }
-  bool ended = readUntil(mine.file, text, patienceOf(limits) + grace,
-                         limits.resultBytes + head + 1, stopping);
   if (stopping)
     return gone();
   std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-  if (text.size() > limits.resultBytes + head)
-    return userError("is larger than " +
-                         std::to_string(limits.resultBytes >> 20) +
-                         " MiB when it is compiled",
-                     "grammar", "a smaller grammar");
-  if (!ended || (!isWhole() && took.count() >= limits.seconds)) {
+  bool isWhole = head.size() == headBytes && text.size() == bytes;
+  if (!ended || (!isWhole && took.count() >= limits.seconds)) {
     char limit[64];
     snprintf(limit, sizeof(limit), "%.3g s", limits.seconds);
     return userError(std::string("takes more than ") + limit + " to compile",
                      "grammar", "a smaller grammar");
   }
-  if (!isWhole())
+  if (!isWhole)
     return userError("needs more than " +
                          std::to_string(limits.memoryBytes >> 20) +
                          " MiB of memory to compile",
                      "grammar", "a smaller grammar");
-  bool isError = text[0] == refused;
-  text.erase(0, head);
-  if (isError)
+  if (kind == refused)
     return userError(std::move(text), "grammar");
+  std::lock_guard lock(mutex);
+  idle.push_back(std::move(copy));
   return text;
 }
 

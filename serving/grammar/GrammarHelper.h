@@ -9,13 +9,16 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <utility>
+#include <vector>
 
 namespace knapper::serving {
 
 /// A copy of this process without its threads, made by `start`, that holds the
-/// vocabulary. Each compile runs in a copy of that one, which ends itself when
-/// it has used up its time, and fails to allocate beyond its memory. It ends
-/// when this process ends. Thread-safe.
+/// vocabulary. Compiles run in copies of that one, one after another as long as
+/// all goes well; a copy ends itself when a compile has used up its time, and
+/// fails to allocate beyond its memory. They end when this process ends, and
+/// run at a lower priority. Thread-safe.
 class GrammarHelper {
 public:
   /// Best early: the less memory the process has, the cheaper is the copy.
@@ -32,12 +35,30 @@ public:
   void stop() { stopping = true; }
 
 private:
+  /// A connection to one; closing it ends that.
+  struct Copy {
+    Copy() = default;
+    Copy(Copy &&other) noexcept
+        : file(std::exchange(other.file, -1)), refuses(other.refuses) {}
+    Copy &operator=(Copy &&other) noexcept {
+      std::swap(file, other.file);
+      refuses = other.refuses;
+      return *this;
+    }
+    ~Copy();
+    int file = -1;
+    bool refuses = false; ///< what follows is why it takes no grammar
+  };
+  /// One that waits for a grammar.
+  Expected<Copy> readyCopy();
+
   GrammarHelper(int socket, int pid, GrammarLimits limits)
       : socket(socket), pid(pid), limits(limits) {}
 
   const int socket, pid;
   const GrammarLimits limits;
-  std::mutex mutex; ///< of the socket
+  std::mutex mutex;       ///< of the socket, and of what follows
+  std::vector<Copy> idle; ///< as many as compile at once, at most
   std::atomic<bool> stopping = false;
 };
 

@@ -1,6 +1,7 @@
 #include "serving/grammar/MaskWorkers.h"
 
 #include <algorithm>
+#include <pthread.h>
 
 namespace knapper::serving {
 
@@ -38,6 +39,7 @@ void MaskWorkers::finish(Job &job) {
 }
 
 void MaskWorkers::work() {
+  pthread_setname_np(pthread_self(), "knapper-masks");
   std::unique_lock lock(mutex);
   while (true) {
     changed.wait(lock, [&] { return ending || !jobs.empty(); });

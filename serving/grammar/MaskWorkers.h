@@ -1,4 +1,5 @@
-// Threads that fill masks while the device computes the logits they apply to.
+// Threads that fill masks while the device computes the logits they apply to,
+// and that draw from those.
 #pragma once
 
 #include <condition_variable>
@@ -30,6 +31,8 @@ public:
   /// Drops jobs that wait.
   ~MaskWorkers();
 
+  /// That may run; whoever calls `finish` is not among them.
+  int count() const { return most; }
   void add(const std::shared_ptr<Job> &job);
   /// Returns when the job is done; one that has not begun runs here.
   void finish(Job &job);

@@ -79,7 +79,7 @@ private:
   };
 
   void submit(std::shared_ptr<const TokenGrammar> grammar);
-  void receive(size_t choice, Event event); ///< on the engine's thread
+  void receive(size_t choice, Event event); ///< on a thread of the engine's
   void drain();
   void take(Choice &choice, Event event);
   void takeToken(Choice &choice, const Token &token);

@@ -50,6 +50,7 @@ public:
   void start() {
     ErrorCode ignored;
     stream.socket().set_option(tcp::no_delay(true), ignored);
+    stream.socket().non_blocking(true, ignored);
     asio::post(stream.get_executor(), [self = self()] { self->readHeader(); });
   }
 
@@ -265,7 +266,32 @@ private:
       return;
     }
     if (!busy)
+      writeNow();
+  }
+
+  /// What the socket takes at once is sent without a timer and a handler.
+  void writeNow() {
+    if (writing.empty())
+      std::swap(writing, waiting);
+    ErrorCode error; // is found again by who waits
+    if (!writing.empty())
+      written += stream.socket().write_some(
+          asio::buffer(writing.data() + written, writing.size() - written),
+          error);
+    if (written != writing.size() || !waiting.empty() || error) {
       writeMore();
+      return;
+    }
+    writing.clear();
+    written = 0;
+    if (!answered)
+      return;
+    busy = true; // whoever answers is not done with it yet
+    post([this] {
+      busy = false;
+      if (open)
+        finish();
+    });
   }
 
   void writeMore() {

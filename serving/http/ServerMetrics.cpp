@@ -89,6 +89,10 @@ std::string ServerMetrics::text(const EngineStatistics &engine,
   add("knapper_engine_prepare_seconds_total",
       "Processor time in which steps were decided and written down.", "counter",
       static_cast<double>(engine.prepareNanoseconds) * 1e-9);
+  add("knapper_engine_between_steps_seconds_total",
+      "Time from the end of a step on the device to the next one that was to "
+      "be done.",
+      "counter", static_cast<double>(engine.betweenNanoseconds) * 1e-9);
   count("knapper_engine_prompt_tokens_total", "Prompt tokens computed.",
         engine.promptTokens);
   count("knapper_engine_cached_tokens_total",

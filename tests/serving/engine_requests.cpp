@@ -17,7 +17,8 @@
 //
 // "faults": ["", "lost", "hung", ...], of each group: what happens to the
 // device before it. The model runs on the null driver then, and its engine is
-// built again.
+// built again. The option step_us: what a step takes there; sink_us: what it
+// takes to send an event.
 #include "runtime/drivers/null/NullDevice.h"
 #include "runtime/testing/RemoteDevice.h"
 #include "serving/engine/LastingEngine.h"
@@ -26,6 +27,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstring>
 #include <fstream>
 #include <iostream>
 #include <mutex>
@@ -46,12 +48,17 @@ namespace {
 
 std::atomic<int64_t> failEvery = 0; ///< 0: none fails
 std::atomic<uint64_t> allocations = 0, failures = 0;
-std::atomic<pthread_t> engineThread = 0;
-thread_local bool spared = false; ///< what the tests themselves allocate
+
+/// Whether this is the thread that decides, draws and owns the blocks.
+bool isEngineThread() {
+  char name[16] = {};
+  pthread_getname_np(pthread_self(), name, sizeof(name));
+  return strcmp(name, "knapper-engine") == 0;
+}
 
 void *allocate(size_t bytes) {
   int64_t every = failEvery.load(std::memory_order_relaxed);
-  if (every > 0 && !spared && pthread_self() == engineThread &&
+  if (every > 0 && isEngineThread() &&
       ++allocations % static_cast<uint64_t>(every) == 0) {
     ++failures;
     throw std::bad_alloc();
@@ -104,12 +111,9 @@ Json pairs(const std::vector<TokenLogprob> &list) {
   return json;
 }
 
-void note(Answers &answers, Event event) {
-  engineThread = pthread_self();
-  struct Sparing {
-    Sparing() { spared = true; }
-    ~Sparing() { spared = false; }
-  } sparing;
+void note(Answers &answers, std::chrono::microseconds pause, Event event) {
+  if (pause.count() > 0)
+    std::this_thread::sleep_for(pause);
   std::lock_guard lock(answers.mutex);
   Answers::Answer &answer = answers.byRequest[event.request];
   bool last = event.finish != FinishReason::none;
@@ -197,6 +201,7 @@ int run(const char *folder, const char *path) {
   };
   auto loadNull = [&] {
     device = std::make_shared<null::Faults>();
+    device->runMicroseconds = given.value("step_us", int64_t(0));
     return loadEngineOn(null::faultyDevice(device), folder, options);
   };
   constexpr double hung = 0.5;
@@ -210,6 +215,7 @@ int run(const char *folder, const char *path) {
   Json result;
   result["load_seconds"] = now() - begin;
   result["context"] = (*engine)->limits().contextLength;
+  std::chrono::microseconds pause(given.value("sink_us", int64_t(0)));
   std::vector<int64_t> failing =
       all.value("fail_every", std::vector<int64_t>());
   for (const Json &group : all["groups"]) {
@@ -239,7 +245,7 @@ int run(const char *folder, const char *path) {
         ++answers.open;
       }
       auto id = (*engine)->submit(requestOf(json), [&](Event event) {
-        note(answers, std::move(event));
+        note(answers, pause, std::move(event));
       });
       if (!id) {
         std::lock_guard lock(answers.mutex);
@@ -264,6 +270,7 @@ int run(const char *folder, const char *path) {
   result["statistics"] = {
       {"steps", s.steps},
       {"prepare_us", static_cast<double>(s.prepareNanoseconds) * 1e-3},
+      {"between_us", static_cast<double>(s.betweenNanoseconds) * 1e-3},
       {"verified", s.verifiedTokens},
       {"accepted", s.acceptedTokens},
       {"generated", s.generatedTokens},

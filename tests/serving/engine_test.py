@@ -434,3 +434,29 @@ def test_a_step_is_prepared_in_time(models, sequences, bar):
     statistics = result["statistics"]
     assert statistics["finished"] == sequences and statistics["preemptions"] == 0 and statistics["steps"] >= 100
     assert 0 < statistics["prepare_us"] / statistics["steps"] <= bar
+
+
+def test_events_are_sent_while_the_next_step_runs(models):
+    """32 events of a step take 32 ms to send and more, a step takes 80 ms: the device does not wait for them."""
+    requests = [dict(prompt=drawn_prompt(i, 8), max_tokens=10 + i % 8, ignore_eos=True) for i in range(32)]
+    result = models("llama").run([requests], faults=[""], threads=1, kv_memory=16 << 20, step_us=80000, sink_us=1000)
+    statistics = result["statistics"]
+    assert [len(answer["tokens"]) for answer in result["groups"][0]] == [10 + i % 8 for i in range(32)]
+    assert all(answer["finish"] == "length" and answer["times"] == sorted(answer["times"]) for answer in result["groups"][0])
+    assert 0 < statistics["between_us"] / statistics["steps"] < 16000
+    assert statistics["free"] + statistics["blocks_cached"] == statistics["total"]
+
+
+@pytest.mark.parametrize("remote", [False, True])
+def test_rows_that_are_drawn_by_several_threads_are_drawn_alike(tmp_path, cache, remote):
+    """Enough logits for the threads together, and too few of each sequence alone."""
+    model = Model("llama", tmp_path, cache, vocab_size=12000)
+    requests = [
+        dict(prompt=drawn_prompt(i, 5 + 3 * i), max_tokens=8, ignore_eos=True, temperature=i % 3 / 2, seed=i, top_logprobs=i % 4 - 1, prompt_logprobs=i % 5 == 0)
+        for i in range(16)
+    ]
+    options = dict(remote=remote, kv_memory=8 << 20)
+    alone = [group[0] for group in model.run([[request] for request in requests], **options)["groups"]]
+    together = model.run([requests], **options)["groups"][0]
+    assert all(answer["finish"] == "length" for answer in alone)
+    assert same_bits(together, alone)

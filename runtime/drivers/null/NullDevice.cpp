@@ -34,7 +34,11 @@ public:
       : faults(std::move(faults)) {}
   Status reserve(const QueueNeeds &) override { return success(); }
   Status begin() override { return state(); }
-  Status finish() override { return state(); }
+  Status finish() override {
+    if (int64_t time = faults ? faults->runMicroseconds.load() : 0; time > 0)
+      std::this_thread::sleep_for(std::chrono::microseconds(time));
+    return state();
+  }
   Status launch(const LaunchCommand &command) override {
     if (recording) {
       recording->add(command);

@@ -17,6 +17,7 @@ std::shared_ptr<Device> device();
 struct Faults {
   std::atomic<bool> lost = false; ///< refuses all work with a DeviceError
   std::atomic<bool> hung = false; ///< a launch does not come back while it is
+  std::atomic<int64_t> runMicroseconds = 0; ///< that a run takes longer
 };
 /// The same device, with faults.
 std::shared_ptr<Device> faultyDevice(std::shared_ptr<const Faults> faults);

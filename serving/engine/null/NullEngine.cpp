@@ -54,7 +54,7 @@ public:
           request.grammar->begin(), masks,
           GrammarFollower::Settings{!request.ignoreEos});
     sequence.request = std::move(request);
-    sequence.sink = std::move(sink);
+    sequence.sink = std::make_shared<const EventSink>(std::move(sink));
     changed.notify_all();
     return number;
   }
@@ -83,10 +83,11 @@ public:
 
 private:
   using Clock = std::chrono::steady_clock;
+  using Sink = std::shared_ptr<const EventSink>;
   struct Sequence {
     uint64_t number = 0;
     Request request;
-    EventSink sink;
+    Sink sink;
     int32_t made = 0;
     std::unique_ptr<GrammarFollower> grammar;
   };
@@ -99,23 +100,23 @@ private:
       });
       if (stopping)
         break;
-      std::vector<std::pair<EventSink, Event>> events = step();
+      std::vector<std::pair<Sink, Event>> events = step();
       lock.unlock();
       while (hanging)
         std::this_thread::sleep_for(std::chrono::hours(1));
       for (auto &[sink, event] : events)
-        sink(std::move(event));
+        (*sink)(std::move(event));
       if (options.step.count() > 0)
         std::this_thread::sleep_for(options.step);
       lock.lock();
     }
     for (auto *list : {&running, &waiting})
       for (Sequence &sequence : *list)
-        sequence.sink({.request = sequence.number,
-                       .tokens = {},
-                       .finish = FinishReason::cancelled,
-                       .error = {},
-                       .prompt = {}});
+        (*sequence.sink)({.request = sequence.number,
+                          .tokens = {},
+                          .finish = FinishReason::cancelled,
+                          .error = {},
+                          .prompt = {}});
   }
 
   static bool holds(const Sequence &sequence, int32_t token) {
@@ -129,8 +130,8 @@ private:
   }
 
   /// Under the mutex.
-  std::vector<std::pair<EventSink, Event>> step() {
-    std::vector<std::pair<EventSink, Event>> events;
+  std::vector<std::pair<Sink, Event>> step() {
+    std::vector<std::pair<Sink, Event>> events;
     auto finished = [&](Sequence &sequence, FinishReason reason) {
       ++(reason == FinishReason::cancelled ? statisticsNow.cancelled
          : reason == FinishReason::error   ? statisticsNow.failed
