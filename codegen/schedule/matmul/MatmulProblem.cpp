@@ -140,6 +140,8 @@ std::optional<MatmulProblem> analyseMatmul(ts::KernelOp kernel) {
     return analyseGrouped(kernel, *grouped.begin());
   MatmulProblem matmul;
   auto dots = kernel.getBody().getOps<ts::DotOp>();
+  if (dots.empty())
+    return std::nullopt; // packed integers: a schedule of their own
   ts::DotOp dot = *dots.begin();
   matmul.result = dot.getResult();
   Type element = ts::elementTypeOf(dot.getLhs());
