@@ -64,7 +64,7 @@ static void pack(ScaledDotOp op, llvm::function_ref<bool(PackedDotOp)> takes) {
     if (Type narrow = elementTypeOf(widened.getInput());
         narrow.isF16() || narrow.isBF16())
       input = widened.getInput();
-  auto packed = PackedDotOp::create(b, loc, input, weight, scale,
+  auto packed = PackedDotOp::create(b, loc, input, weight, scale, Value(),
                                     uint64_t(nibbles ? 4 : 8), op.getGroup());
   if (!takes(packed)) {
     packed.erase();
@@ -77,6 +77,26 @@ static void pack(ScaledDotOp op, llvm::function_ref<bool(PackedDotOp)> takes) {
 void knapper::packProducts(func::FuncOp function,
                            llvm::function_ref<bool(PackedDotOp)> takes) {
   function.walk([&](ScaledDotOp op) { pack(op, takes); });
+}
+
+static void expand(PackedDotOp op, int64_t few) {
+  SmallVector<Dim> rows = dimsOf(op.getInput());
+  rows.pop_back();
+  Dim n = dimOf(op.getWeight(), 0), m = product(n.context(), rows);
+  Dim many = m.floorDiv(m.like(few + 1)).min(m.like(1));
+  if (op.getExpanded() || many.isConstant(0))
+    return;
+  OpBuilder b(op);
+  Value weight = expandedWeight(b, op, n * many);
+  Type element = elementTypeOf(op.getInput());
+  if (!element.isF32())
+    weight = ConvertOp::create(b, op.getLoc(),
+                               withElement(weight.getType(), element), weight);
+  op.getExpandedMutable().assign(weight);
+}
+
+void knapper::expandForManyRows(func::FuncOp function, int64_t few) {
+  function.walk([&](PackedDotOp op) { expand(op, few); });
 }
 
 namespace {

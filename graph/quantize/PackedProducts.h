@@ -9,6 +9,7 @@
 #pragma once
 
 #include "llvm/ADT/STLFunctionalExtras.h"
+#include <cstdint>
 
 namespace mlir::func {
 class FuncOp;
@@ -23,5 +24,11 @@ class PackedDotOp;
 /// Those that `takes` refuses stay as they are.
 void packProducts(mlir::func::FuncOp function,
                   llvm::function_ref<bool(ts::PackedDotOp)> takes);
+
+/// Gives every packed_dot that may have more than `few` rows its matrix as
+/// floats, too: as many rows as it has columns where it has more than `few`,
+/// else none, so that nothing is computed and no memory taken. Of the many
+/// rows, tensor cores then multiply a matrix as they like it.
+void expandForManyRows(mlir::func::FuncOp function, int64_t few);
 
 } // namespace knapper

@@ -355,7 +355,8 @@ static Value decomposeScaledDot(OpBuilder &b, ScaledDotOp op) {
 }
 
 static Value decomposePackedDot(OpBuilder &b, PackedDotOp op) {
-  Value weight = expandedWeight(b, op), input = op.getInput();
+  Value weight = expandedWeight(b, op, dimOf(op.getWeight(), 0)),
+        input = op.getInput();
   if (!elementTypeOf(input).isF32())
     input = ConvertOp::create(
         b, op.getLoc(), withElement(input.getType(), b.getF32Type()), input);

@@ -12,7 +12,7 @@
 
 namespace knapper::ts {
 
-/// The [N, K] matrix that the op multiplies with, in f32.
-mlir::Value expandedWeight(mlir::OpBuilder &builder, PackedDotOp op);
+/// The first rows of the [N, K] matrix that the op multiplies with, in f32.
+mlir::Value expandedWeight(mlir::OpBuilder &builder, PackedDotOp op, Dim rows);
 
 } // namespace knapper::ts

@@ -134,7 +134,7 @@ Value CheckpointBuilder::packedProduct(Value x, ArrayRef<std::string> given,
   if (failed() || !x)
     return {};
   return make<ts::PackedDotOp>(x, inputValues[name + " integers"],
-                               inputValues[name + " scales"],
+                               inputValues[name + " scales"], Optional{Value()},
                                static_cast<uint64_t>(bits),
                                static_cast<uint64_t>(weightGroup(bits, in)));
 }

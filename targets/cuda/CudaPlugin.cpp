@@ -54,6 +54,7 @@ public:
       return isa<ts::RopeOp, ts::ScaledDotOp>(op) ||
              (attention && !isTakenWhole(attention, target));
     });
+    expandForManyRows(function, kMostPackedRows);
     SplitModel model;
     model.leastPart = 2048;
     if (target.clusters) {

@@ -6,7 +6,8 @@
 //   few rows     the warps of a CTA share out the depth of 16 columns: what
 //                counts is that enough of the integers is on its way
 //   many rows    they have columns side by side and share rows of A through the
-//                first-level cache
+//                first-level cache; where the op has floats made of its
+//                integers, gpu_matmul reads those instead
 //
 // Parameters: those of PackedMatmulGpuConfig
 // (ir/config/PackedMatmulGpuConfig.h).
@@ -97,7 +98,9 @@ LogicalResult chooseGpuPackedMatmul(ts::KernelOp kernel, const TargetDesc &,
   };
   SmallVector<Form> forms{{8, 8, 1}, {16, 16, 1}};
   if (!wide)
-    forms.push_back({32, 32, 4});
+    forms.push_back({kMostPackedRows, 32, 4});
+  else if (op.getExpanded())
+    forms.push_back({kMostPackedRows, 16, 8});
   Form rest = wide ? Form{0, 16, 8} : Form{0, 64, 8};
   std::optional<int64_t> known = m.asConstant();
   for (const Form &form : forms) {
@@ -108,7 +111,9 @@ LogicalResult chooseGpuPackedMatmul(ts::KernelOp kernel, const TargetDesc &,
     if (known)
       return success();
   }
-  add(rest.tileM, rest.warpsN, std::nullopt);
+  // Of more rows gpu_matmul reads the floats, where there are any.
+  if (!op.getExpanded())
+    add(rest.tileM, rest.warpsN, std::nullopt);
   return success();
 }
 
