@@ -76,11 +76,16 @@ LogicalResult chooseGpuPackedMatmul(ts::KernelOp kernel, const TargetDesc &,
     constexpr int64_t warps = 8;
     config.warpsK =
         std::min<int64_t>(warps / warpsN, llvm::PowerOf2Ceil(config.spans()));
-    // What a thread has on its way: eight accesses of two columns at once, or
-    // four and then the next four. Sums of many rows leave it fewer registers.
+    // What a thread has on its way at once, in words: two columns' integers and
+    // scales and, of few rows, A's; in turns two rounds of that. Sums of many
+    // rows leave it fewer registers, and so do the parts of f32.
     int64_t own = llvm::divideCeil(config.spans(), config.warpsK);
-    int64_t atOnce = tileM > 16 ? 1 : tileM > 8 || wide ? 4 : 8;
-    config.stages = own <= atOnce ? own : std::max<int64_t>(1, atOnce / 2);
+    int64_t words = config.access / 2 + (config.groups() > 1 ? 2 : 0) +
+                    (tileM == 8 && !wide ? config.lanes() / 2 : 0);
+    int64_t registers = tileM > 16 ? 15 : tileM > 8 || wide ? 40 : 104;
+    config.stages = own * words <= registers
+                        ? own
+                        : std::max<int64_t>(1, registers / 2 / words);
     Schedule schedule;
     schedule.kind = "gpu_packed_matmul";
     schedule.parameters = config::print(config);

@@ -54,15 +54,20 @@ private:
   /// Of a span, what the thread reads of its two columns, as it comes.
   struct Span {
     llvm::Value *words[2], *scales[2]; // scales: null where there is one group
+    Words row;                         // of A, where there are few rows
   };
 
+  /// Whether a span's part of A is read with its integers.
+  bool rowsAhead() const { return tiles == 1 && pieces == 1; }
   void place();
   llvm::Value *load(const BufferRef &ref, llvm::Value *offset, unsigned words);
-  /// The span number `number`; past the last one anything, scaled by 0.
-  Span read(llvm::Value *number);
-  /// The thread's part of a span of row `tile` * 8 + t / 4 of A: pairs of
-  /// elements, zeros past the depth; of f32 as three such lists.
-  llvm::SmallVector<Words> readRow(llvm::Value *number, unsigned tile);
+  /// Integers and scales of span `number`; past the last one anything.
+  void read(llvm::Value *number, Span &span);
+  /// The thread's part of a span of row `tile` * 8 + t / 4 of A: words of
+  /// memory, zeros past the depth. `ahead`: the span may lie past the last one.
+  Words readRow(llvm::Value *number, unsigned tile, bool ahead);
+  /// Pairs of 16-bit elements; of f32 three lists of them.
+  llvm::SmallVector<Words> partsOf(const Words &raw);
   /// Two integers as 16-bit floats.
   llvm::Value *pair(llvm::Value *word, unsigned number);
   void multiply(llvm::Value *number, const Span &span,
@@ -139,8 +144,7 @@ llvm::Value *PackedMatmulRecipe::load(const BufferRef &ref, llvm::Value *offset,
       ref);
 }
 
-PackedMatmulRecipe::Span PackedMatmulRecipe::read(llvm::Value *number) {
-  Span span{};
+void PackedMatmulRecipe::read(llvm::Value *number, Span &span) {
   // The thread's first depth of the span.
   llvm::Value *depth =
       b.CreateMul(b.CreateAdd(b.CreateMul(number, n32(c.spanThreads)), quad),
@@ -168,19 +172,18 @@ PackedMatmulRecipe::Span PackedMatmulRecipe::read(llvm::Value *number) {
                                 llvm::Align(4)),
             scales);
   }
-  return span;
 }
 
-llvm::SmallVector<PackedMatmulRecipe::Words>
-PackedMatmulRecipe::readRow(llvm::Value *number, unsigned tile) {
+PackedMatmulRecipe::Words
+PackedMatmulRecipe::readRow(llvm::Value *number, unsigned tile, bool ahead) {
   llvm::Value *depth =
       b.CreateMul(b.CreateAdd(b.CreateMul(number, n32(c.spanThreads)), quad),
                   n32(c.lanes()));
   llvm::Value *inside = b.CreateICmpULT(depth, n32(c.depth));
   bool whole = c.depth % (c.span() * c.warpsK * c.stages) == 0;
-  llvm::Value *from =
-      b.CreateAdd(rowStarts[tile],
-                  wide(whole ? depth : b.CreateSelect(inside, depth, n32(0))));
+  llvm::Value *from = b.CreateAdd(
+      rowStarts[tile],
+      wide(whole && !ahead ? depth : b.CreateSelect(inside, depth, n32(0))));
   unsigned count = c.lanes() * a.bytes / 4; // words
   unsigned each = std::min(count, 4u);
   Words raw;
@@ -192,11 +195,16 @@ PackedMatmulRecipe::readRow(llvm::Value *number, unsigned tile) {
       raw.push_back(whole ? one : b.CreateSelect(inside, one, n32(0)));
     }
   }
+  return raw;
+}
+
+llvm::SmallVector<PackedMatmulRecipe::Words>
+PackedMatmulRecipe::partsOf(const Words &raw) {
   if (pieces == 1)
     return {raw};
   // x = high + middle + low: each has the next eight bits of what is left.
   llvm::SmallVector<Words> parts(pieces);
-  for (unsigned i = 0; i < count; i += 2) {
+  for (unsigned i = 0; i < raw.size(); i += 2) {
     llvm::Value *left[2] = {b.CreateBitCast(raw[i], b.getFloatTy()),
                             b.CreateBitCast(raw[i + 1], b.getFloatTy())};
     for (unsigned p = 0; p < pieces; ++p) {
@@ -259,7 +267,8 @@ void PackedMatmulRecipe::multiply(llvm::Value *number, const Span &span,
     }
   }
   for (unsigned tile = 0; tile < tiles; ++tile) {
-    llvm::SmallVector<Words> right = readRow(number, tile);
+    llvm::SmallVector<Words> right = partsOf(
+        rowsAhead() ? span.row : readRow(number, tile, /*ahead=*/false));
     llvm::SmallVector<llvm::Value *> own(4, f32(0));
     for (unsigned i = 0; i < left[0].size(); i += 2)
       for (const Words &part : right) {
@@ -292,9 +301,18 @@ Carried PackedMatmulRecipe::mainloop() {
   auto at = [&](llvm::Value *from, unsigned i) {
     return plus(b.CreateAdd(from, first), i * c.warpsK);
   };
-  llvm::SmallVector<Span> coming;
-  for (unsigned i = 0; i < stages; ++i)
-    coming.push_back(read(at(n32(0), i)));
+  auto readAll = [&](llvm::Value *from) {
+    llvm::SmallVector<Span> spans(stages);
+    // Rows before all integers: behind them they would come last, and
+    // everything would wait for them.
+    if (rowsAhead())
+      for (auto [i, span] : llvm::enumerate(spans))
+        span.row = readRow(at(from, i), 0, c.spans() > round);
+    for (auto [i, span] : llvm::enumerate(spans))
+      read(at(from, i), span);
+    return spans;
+  };
+  llvm::SmallVector<Span> coming = readAll(n32(0));
   auto use = [&](llvm::Value *from, llvm::ArrayRef<Span> spans, Carried &sums) {
     for (auto [i, span] : llvm::enumerate(spans))
       multiply(at(from, i), span, sums);
@@ -305,7 +323,6 @@ Carried PackedMatmulRecipe::mainloop() {
   }
   // The next round's integers are on their way while this one's are used.
   bool scaled = c.groups() > 1;
-  unsigned each = scaled ? 4 : 2;
   auto flat = [&](llvm::ArrayRef<Span> spans, Carried sums) {
     for (const Span &span : spans)
       for (unsigned i = 0; i < 2; ++i) {
@@ -313,24 +330,28 @@ Carried PackedMatmulRecipe::mainloop() {
         if (scaled)
           sums.push_back(span.scales[i]);
       }
+    for (const Span &span : spans)
+      llvm::append_range(sums, span.row);
     return sums;
   };
   unsigned numSums = sums.size();
   Carried state = carriedFor(
       b, "depth", n32(0), n32(c.spans()), n32(round), flat(coming, sums),
       [&](llvm::Value *from, const Carried &now) -> Carried {
-        llvm::SmallVector<Span> spans, next;
+        llvm::SmallVector<Span> spans;
+        auto value = now.begin() + numSums;
         for (unsigned i = 0; i < stages; ++i) {
           Span span{};
           for (unsigned j = 0; j < 2; ++j) {
-            unsigned where = numSums + i * each + j * each / 2;
-            span.words[j] = now[where];
-            span.scales[j] = scaled ? now[where + 1] : nullptr;
+            span.words[j] = *value++;
+            span.scales[j] = scaled ? *value++ : nullptr;
           }
           spans.push_back(span);
         }
-        for (unsigned i = 0; i < stages; ++i)
-          next.push_back(read(at(plus(from, round), i)));
+        for (Span &span : spans)
+          for (size_t j = 0; j < coming[0].row.size(); ++j)
+            span.row.push_back(*value++);
+        llvm::SmallVector<Span> next = readAll(plus(from, round));
         Carried sums(now.begin(), now.begin() + numSums);
         use(from, spans, sums);
         return flat(next, std::move(sums));
@@ -424,8 +445,7 @@ LogicalResult GpuLowering::packedMatmulLayout(tile::PackedMatmulOp op) {
   auto config = config::PackedMatmulGpuConfig::of(op.getShape());
   shape.threads = config.threads();
   // (Without a bound the assembler aims at more blocks and spills words.)
-  if (config.tileM > kTileRows)
-    ctasPerSm = config.tileM > 32 ? 1 : 2;
+  ctasPerSm = config.tileM > 32 ? 1 : 2;
   return regionLayout(op, 1);
 }
 
