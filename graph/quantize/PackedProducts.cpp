@@ -49,9 +49,15 @@ static Value packNibbles(OpBuilder &b, Location loc, Value q) {
       b, loc, withElement(byte.getType(), b.getIntegerType(8)), byte);
 }
 
-static void pack(ScaledDotOp op, llvm::function_ref<bool(PackedDotOp)> takes) {
+static void pack(ScaledDotOp op, int64_t few,
+                 llvm::function_ref<bool(PackedDotOp)> takes) {
   auto matrix = cast<RankedTensorType>(op.getWeight().getType());
   if (op.getZero() || !matrix.hasStaticShape() || matrix.getNumElements() == 0)
+    return;
+  SmallVector<Dim> rows = dimsOf(op.getInput());
+  rows.pop_back();
+  std::optional<int64_t> known = product(op.getContext(), rows).asConstant();
+  if (known && *known > few)
     return;
   OpBuilder b(op);
   Location loc = op.getLoc();
@@ -74,9 +80,9 @@ static void pack(ScaledDotOp op, llvm::function_ref<bool(PackedDotOp)> takes) {
   op.erase();
 }
 
-void knapper::packProducts(func::FuncOp function,
+void knapper::packProducts(func::FuncOp function, int64_t few,
                            llvm::function_ref<bool(PackedDotOp)> takes) {
-  function.walk([&](ScaledDotOp op) { pack(op, takes); });
+  function.walk([&](ScaledDotOp op) { pack(op, few, takes); });
 }
 
 static void expand(PackedDotOp op, int64_t few) {
@@ -102,8 +108,9 @@ void knapper::expandForManyRows(func::FuncOp function, int64_t few) {
 namespace {
 struct PackedProductsPass
     : knapper::impl::PackedProductsBase<PackedProductsPass> {
+  using PackedProductsBase::PackedProductsBase;
   void runOnOperation() override {
-    packProducts(getOperation(), [](PackedDotOp) { return true; });
+    packProducts(getOperation(), few, [](PackedDotOp) { return true; });
   }
 };
 } // namespace

@@ -21,8 +21,10 @@ namespace ts {
 class PackedDotOp;
 }
 
-/// Those that `takes` refuses stay as they are.
-void packProducts(mlir::func::FuncOp function,
+/// Those that `takes` refuses stay as they are, and those that are known to have
+/// more than `few` rows: their matrix is better expanded once, when constants
+/// are packed.
+void packProducts(mlir::func::FuncOp function, int64_t few,
                   llvm::function_ref<bool(ts::PackedDotOp)> takes);
 
 /// Gives every packed_dot that may have more than `few` rows its matrix as

@@ -32,6 +32,8 @@ def PackedProducts : Pass<"packed-products", "::mlir::func::FuncOp"> {
   let summary = "ts.scaled_dot as ts.packed_dot (GPUs)";
   let description = "See graph/quantize/PackedProducts.h.";
   let dependentDialects = ["::knapper::ts::TsDialect"];
+  let options = [Option<"few", "few", "int64_t", "32",
+                        "products of more rows stay">];
 }
 
 def QuantizeWeights : Pass<"quantize-weights", "::mlir::func::FuncOp"> {

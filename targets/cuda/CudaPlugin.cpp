@@ -45,7 +45,7 @@ public:
       if (hasWideHeads(op, target))
         op->setAttr("ts.narrow_probabilities", UnitAttr::get(op.getContext()));
     });
-    packProducts(function, takesPackedDot);
+    packProducts(function, kMostPackedRows, takesPackedDot);
     // GPUs read the operands of attention as they lie in memory.
     ts::decomposeAll(function.getBody(), [&](Operation *op) {
       if (auto packed = dyn_cast<ts::PackedDotOp>(op))

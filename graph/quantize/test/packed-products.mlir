@@ -37,3 +37,13 @@ func.func @zeros(%x: !x, %s: tensor<3x24xf32>, %z: tensor<3x24xf32>) -> !y {
   %y = ts.scaled_dot %x, %w scale %s zero %z : tensor<3x24xf32> group 32 : !x, tensor<72x24xi8>, tensor<3x24xf32>
   return %y : !y
 }
+
+// CHECK-LABEL: @rows
+// CHECK: ts.packed_dot
+// CHECK: ts.scaled_dot
+func.func @rows(%x: tensor<4x8x72xf32>, %z: tensor<3x11x72xf32>, %s: tensor<3x24xf32>) -> (tensor<4x8x24xf32>, tensor<3x11x24xf32>) {
+  %w = ts.weight <0, 0, 1728, "w"> : tensor<72x24xi8>
+  %y = ts.scaled_dot %x, %w scale %s group 32 : tensor<4x8x72xf32>, tensor<72x24xi8>, tensor<3x24xf32>
+  %v = ts.scaled_dot %z, %w scale %s group 32 : tensor<3x11x72xf32>, tensor<72x24xi8>, tensor<3x24xf32>
+  return %y, %v : tensor<4x8x24xf32>, tensor<3x11x24xf32>
+}
