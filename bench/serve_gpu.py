@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """The engine's speed on an NVIDIA GPU, without HTTP: decoding by batch, prompts, the start.
 
-    python3 bench/serve_gpu.py [--layers 32] [--folder DIR] [--batches 1,32,256] [--json]
+    python3 bench/serve_gpu.py [--layers 32] [--folder DIR] [--dtype bf16] [--batches 1,32,256] [--json]
 
 Makes a model of the shape of Llama-3.1-8B with drawn bf16 weights (16 GB in DIR, kept for the next run), loads it twice (the
 second time compiled already) and runs requests of drawn tokens: `--held` in, `--steps` out, greedy. Needs the engine_requests of
 the build (KNAPPER_BUILD) and torch with a GPU, which draws the weights.
 
-Limits: a step reads all weights but the table of embeddings and 2 x layers x key heads x head x 2 bytes a held token; --read is
+Limits: a step reads all weights (of --dtype i8 and i4 the integers and their scales) but the table of embeddings and 2 x layers x key heads x head x 2 bytes a held token; --read is
 the card's reading speed in GB/s (bench/peaks measures it).
 """
 
@@ -107,6 +107,7 @@ def main():
     parser.add_argument("--layers", type=int, default=32)
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--target", default="cuda")
+    parser.add_argument("--dtype", default="bf16", choices=["bf16", "i8", "i4"])
     parser.add_argument("--batches", default="1,32,256")
     parser.add_argument("--held", type=int, default=512)
     parser.add_argument("--steps", type=int, default=64)
@@ -127,7 +128,7 @@ def main():
     def request(tokens, out):
         return dict(prompt=[draw.randrange(100000) for _ in range(tokens)], max_tokens=out, temperature=0, ignore_eos=True)
 
-    options = dict(target=given.target, dtype="bf16", cache=str(cache), max_context=given.held + 2048, max_batched_tokens=8192,
+    options = dict(target=given.target, dtype=given.dtype, cache=str(cache), max_context=given.held + 2048, max_batched_tokens=8192,
                    max_sequences=256, prefix_cache=False)
     first = engine(folder, [[request(16, 1)]], **options)
     result["first_load_s"], result["first_exec_to_token_s"] = first["load_seconds"], first["seconds"]
@@ -142,6 +143,8 @@ def main():
     result["cached_load_s"] = run["load_seconds"]
     result["cached_exec_to_token_s"] = run["load_seconds"] + max(run["groups"][0][0]["times"])
     table = 2 * config["vocab_size"] * config["hidden_size"]
+    # Of 4 bits a scale for 128 weights; of 8 one a row, which is next to nothing.
+    weights = (weights - table) * dict(bf16=1, i8=1 / 2, i4=(1 / 2 + 4 / 128) / 2)[given.dtype]
     held = 2 * 2 * given.layers * config["num_key_value_heads"] * 128
     at = 1
     for count, tokens in prompts:
@@ -150,7 +153,7 @@ def main():
         at += 2
     for batch, group in zip(batches, run["groups"][at:]):
         seconds = decoding(group, batch)
-        limit = (weights - table + held * batch * (given.held + given.steps / 2)) / given.read / 1e9
+        limit = (weights + held * batch * (given.held + given.steps / 2)) / given.read / 1e9
         result[f"decode_{batch}"] = dict(tok_s=batch / seconds, step_ms=1e3 * seconds, limit_tok_s=batch / limit)
     print(json.dumps(result) if given.json else json.dumps(result, indent=1))
 

@@ -1,5 +1,6 @@
 #include "graph/fusion/FormKernels.h"
 #include "ir/tensor/GroupedMatmul.h"
+#include "ir/tensor/PackedDot.h"
 #include "ir/tensor/PagedAttention.h"
 #include "ir/tensor/ScaledDot.h"
 
@@ -484,7 +485,8 @@ private:
     // These read all that they are given from memory.
     auto isRead = [&](Value input) {
       return llvm::any_of(input.getUsers(), [&](Operation *user) {
-        return isa<ScaledDotOp, GroupedMatmulOp, PagedAttentionOp>(user) &&
+        return isa<ScaledDotOp, PackedDotOp, GroupedMatmulOp, PagedAttentionOp>(
+                   user) &&
                set.contains(user);
       });
     };

@@ -1,5 +1,6 @@
 #include "graph/fusion/Prepare.h"
 #include "ir/tensor/GroupedMatmul.h"
+#include "ir/tensor/PackedDot.h"
 #include "ir/tensor/PagedAttention.h"
 #include "ir/tensor/ScaledDot.h"
 
@@ -46,7 +47,7 @@ int64_t leafBytes(Value value) {
 /// Better evaluated by the kernel that uses it than stored. Products read their
 /// constants as they lie in memory, packed: those are evaluated once.
 bool isInflated(Operation *op, Operation *user) {
-  if (isa<ScaledDotOp>(user))
+  if (isa<ScaledDotOp, PackedDotOp>(user))
     return false;
   if (isa<BroadcastOp>(op))
     return true;

@@ -3,6 +3,7 @@
 #include "graph/fusion/Views.h"
 #include "ir/tensor/GroupedMatmul.h"
 #include "ir/tensor/Heroes.h"
+#include "ir/tensor/PackedDot.h"
 #include "ir/tensor/PagedAttention.h"
 #include "ir/tensor/ScaledDot.h"
 #include "llvm/ADT/Twine.h"
@@ -126,6 +127,19 @@ Verdict judgeScaledDot(const OpSet &set, ScaledDotOp dot) {
   if (!isStrided(dot.getInput(),
                  [&](Operation *op) { return set.contains(op); }))
     return refuse("the input of scaled_dot would have no strides");
+  std::string reason = checkEpilogue(set, dot, before);
+  return reason.empty() ? admit(Hero::matmul) : refuse(reason);
+}
+
+Verdict judgePackedDot(const OpSet &set, PackedDotOp dot) {
+  if (!ancestors(set, dot->getOperands().drop_front()).empty())
+    return refuse("packed_dot reads its weights as they are stored");
+  // Rows of the input lie one behind the other.
+  Ops before = ancestors(set, dot.getInput());
+  for (Operation *op : before)
+    if (!isa<ReshapeOp, DimCastOp>(op))
+      return refuse("the input of packed_dot takes reshapes, not " +
+                    nameOf(op));
   std::string reason = checkEpilogue(set, dot, before);
   return reason.empty() ? admit(Hero::matmul) : refuse(reason);
 }
@@ -494,6 +508,8 @@ static Verdict judgeKind(const OpSet &set) {
                     nameOf(op));
   switch (*heroOf(first)) {
   case Hero::matmul:
+    if (auto packed = dyn_cast<PackedDotOp>(first))
+      return judgePackedDot(set, packed);
     if (auto scaled = dyn_cast<ScaledDotOp>(first))
       return judgeScaledDot(set, scaled);
     if (auto grouped = dyn_cast<GroupedMatmulOp>(first))

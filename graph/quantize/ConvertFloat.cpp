@@ -4,6 +4,7 @@
 #include "graph/simplify/Match.h"
 #include "graph/simplify/Simplify.h"
 #include "ir/tensor/Heroes.h"
+#include "ir/tensor/PackedDot.h"
 #include "llvm/ADT/MapVector.h"
 
 using namespace mlir;
@@ -72,6 +73,11 @@ static LogicalResult narrowBeforeMovement(ConvertOp op,
   return success();
 }
 
+/// Of integers: they are exact only times what it is.
+static bool isScale(OpOperand &operand) {
+  return isa<PackedDotOp>(operand.getOwner()) && operand.getOperandNumber() > 0;
+}
+
 namespace {
 
 struct Converter {
@@ -95,8 +101,10 @@ struct Converter {
         }))
       return;
     for (OpOperand &operand : op->getOpOperands())
-      if (elementTypeOf(operand.get()).isF32())
+      if (elementTypeOf(operand.get()).isF32() && !isScale(operand))
         operand.set(narrow(operand.get()));
+    if (isa<PackedDotOp>(op))
+      return; // its result is the accumulator's
     Value result = op->getResult(0);
     if (!elementTypeOf(result).isF32())
       return;

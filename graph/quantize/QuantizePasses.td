@@ -28,6 +28,14 @@ def ScaledProducts : Pass<"scaled-products", "::mlir::func::FuncOp"> {
   let dependentDialects = ["::knapper::ts::TsDialect"];
 }
 
+def PackedProducts : Pass<"packed-products", "::mlir::func::FuncOp"> {
+  let summary = "ts.scaled_dot as ts.packed_dot (GPUs)";
+  let description = "See graph/quantize/PackedProducts.h.";
+  let dependentDialects = ["::knapper::ts::TsDialect"];
+  let options = [Option<"few", "few", "int64_t", "32",
+                        "products of more rows stay">];
+}
+
 def QuantizeWeights : Pass<"quantize-weights", "::mlir::func::FuncOp"> {
   let summary = "products whose constant matrices are stored as integers";
   let description = "See graph/quantize/QuantizeWeights.h.";

@@ -1,5 +1,6 @@
 #include "ir/tensor/Decompose.h"
 #include "ir/tensor/GroupedMatmul.h"
+#include "ir/tensor/PackedDot.h"
 #include "ir/tensor/PagedAttention.h"
 #include "ir/tensor/ScaledDot.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -353,6 +354,18 @@ static Value decomposeScaledDot(OpBuilder &b, ScaledDotOp op) {
                        ArrayRef<int64_t>{0}, TypeAttr());
 }
 
+static Value decomposePackedDot(OpBuilder &b, PackedDotOp op) {
+  Value weight = expandedWeight(b, op, dimOf(op.getWeight(), 0)),
+        input = op.getInput();
+  if (!elementTypeOf(input).isF32())
+    input = ConvertOp::create(
+        b, op.getLoc(), withElement(input.getType(), b.getF32Type()), input);
+  int64_t last = rankOf(input) - 1;
+  return DotOp::create(b, op.getLoc(), input, weight, ArrayRef<int64_t>{},
+                       ArrayRef<int64_t>{}, ArrayRef<int64_t>{last},
+                       ArrayRef<int64_t>{1}, TypeAttr());
+}
+
 FailureOr<SmallVector<Value>> decompose(OpBuilder &builder, Operation *op) {
   Value result =
       llvm::TypeSwitch<Operation *, Value>(op)
@@ -367,6 +380,8 @@ FailureOr<SmallVector<Value>> decompose(OpBuilder &builder, Operation *op) {
               [&](auto o) { return gatheredAttention(builder, o); })
           .Case<GroupedMatmulOp>(
               [&](auto o) { return gatheredMatmul(builder, o); })
+          .Case<PackedDotOp>(
+              [&](auto o) { return decomposePackedDot(builder, o); })
           .Case<ScaledDotOp>(
               [&](auto o) { return decomposeScaledDot(builder, o); })
           .Default([](Operation *) { return Value(); });

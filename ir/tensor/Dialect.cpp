@@ -1,6 +1,7 @@
 #include "ir/tensor/Dialect.h"
 #include "ir/tensor/GroupedMatmul.h"
 #include "ir/tensor/Heroes.h"
+#include "ir/tensor/PackedDot.h"
 #include "ir/tensor/PagedAttention.h"
 #include "ir/tensor/Recurrence.h"
 #include "ir/tensor/ScaledDot.h"
@@ -24,6 +25,10 @@ void TsDialect::initialize() {
   addOperations<
 #define GET_OP_LIST
 #include "ir/tensor/ScaledDot.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "ir/tensor/PackedDot.cpp.inc"
       >();
   addOperations<
 #define GET_OP_LIST

@@ -2,6 +2,7 @@
 // is computed element by element, inside the kernels that read it.
 #include "ir/tensor/Heroes.h"
 #include "ir/tensor/GroupedMatmul.h"
+#include "ir/tensor/PackedDot.h"
 #include "ir/tensor/PagedAttention.h"
 #include "ir/tensor/Recurrence.h"
 #include "ir/tensor/ScaledDot.h"
@@ -108,6 +109,8 @@ struct RecurrenceHero : HeroModel<RecurrenceHero, RecurrenceOp> {
 void attachHeroes(MLIRContext *context) {
   DotOp::attachInterface<Product<Hero::matmul, DotOp, true>>(*context);
   ScaledDotOp::attachInterface<Product<Hero::matmul, ScaledDotOp, false>>(
+      *context);
+  PackedDotOp::attachInterface<Product<Hero::matmul, PackedDotOp, true>>(
       *context);
   GroupedMatmulOp::attachInterface<
       Product<Hero::matmul, GroupedMatmulOp, false>>(*context);

@@ -1,6 +1,7 @@
 #include "ir/tile/BlockOps.h"
 #include "ir/tile/ByteOps.h"
 #include "ir/tile/GridOps.h"
+#include "ir/tile/PackedOps.h"
 #include "ir/tile/PagedOps.h"
 #include "ir/tile/RecurrenceOps.h"
 
@@ -36,6 +37,10 @@ void TileDialect::initialize() {
   addOperations<
 #define GET_OP_LIST
 #include "ir/tile/PagedOps.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "ir/tile/PackedOps.cpp.inc"
       >();
   addOperations<
 #define GET_OP_LIST

@@ -73,11 +73,6 @@ Status checkOptions(const EngineOptions &options) {
     return userError("is asked for, and on GPUs the order of a sum follows the "
                      "number of rows",
                      "engine option batchInvariant", "target cpu");
-  if (isGpu(options) && options.dtype != DType::f32 &&
-      options.dtype != DType::bf16)
-    return userError(
-        cat("is ", name(options.dtype), ", which GPUs do not serve yet"),
-        "engine option dtype", "f32 or bf16");
   return success();
 }
 
@@ -204,8 +199,16 @@ Expected<LoadedDecoder> loadDecoder(const std::shared_ptr<Device> &device,
   // Where logits would have to be fetched.
   made.bestTokens = form.bestTokens = form.weightInputs =
       !device->addressesHost();
+  bool integers = options.dtype == DType::i8 || options.dtype == DType::i4;
   if (isGpu(options))
-    form.pools = options.dtype;
+    form.pools = integers ? DType::bf16 : options.dtype;
+  if (integers && form.weightInputs) {
+    // Made as they are uploaded; the rest of the program is in floats.
+    form.weightBits = options.dtype == DType::i8 ? 8 : 4;
+    compile.weights.clear();
+    if (form.pools == DType::bf16)
+      compile.dtype = "bf16";
+  }
   ASSIGN_OR_RETURN(DecoderProgram program,
                    compileDecoder(made.config, checkpoint, form, compile));
   // A program without its weights is that of others too.

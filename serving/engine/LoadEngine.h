@@ -20,8 +20,8 @@ struct EngineOptions {
   int32_t threads = 0; ///< that compute; 0: one for each core of the process
   /// Of the weights of products: f32; bf16, which what is multiplied by them is
   /// rounded to as well; i8 and i4: integers with a scale for 64 rows of a
-  /// column. Sums are f32; keys and values too, but on GPUs with bf16. GPUs
-  /// take f32 and bf16.
+  /// column, on GPUs for all of a column of i8 and 128 rows of i4. Sums are
+  /// f32; keys and values too, but on GPUs with all but f32.
   DType dtype = DType::f32;
   /// Of the pool; 0: a quarter of free memory, of a GPU's most of what the
   /// weights leave.

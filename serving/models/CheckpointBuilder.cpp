@@ -1,5 +1,6 @@
 #include "serving/models/CheckpointBuilder.h"
 
+#include "ir/tensor/PackedDot.h"
 #include "ir/tensor/TensorType.h"
 #include "runtime/base/Text.h"
 #include "llvm/ADT/StringExtras.h"
@@ -93,6 +94,49 @@ Value CheckpointBuilder::weights(ArrayRef<std::string> given,
     inputs.push_back(std::move(input));
   }
   return convert(value, f32);
+}
+
+Value CheckpointBuilder::packedProduct(Value x, ArrayRef<std::string> given,
+                                       int64_t in, ArrayRef<int64_t> outs,
+                                       int64_t bits, bool transposed) {
+  WeightInput integers;
+  integers.dtype = DType::i8;
+  integers.form = WeightInput::Form::integers;
+  integers.bits = bits;
+  integers.depth = in;
+  integers.group = weightGroup(bits, in);
+  integers.transposed = transposed;
+  integers.shape = {0, (in * bits + 7) / 8};
+  for (auto [name, out] : llvm::zip(given, outs)) {
+    integers.tensors.push_back(stored(name));
+    SmallVector<int64_t> shape{out, in};
+    if (transposed)
+      std::swap(shape[0], shape[1]);
+    if (!checked(integers.tensors.back(), shape))
+      return {};
+    integers.shape[0] += out;
+  }
+  WeightInput scales = integers;
+  scales.dtype = DType::f32;
+  scales.form = WeightInput::Form::scales;
+  scales.shape[1] = (in + integers.group - 1) / integers.group;
+  std::string name = llvm::join(integers.tensors, "+");
+  if (!inputValues.contains(name + " integers")) {
+    auto add = [&](WeightInput &&input, Type element) {
+      Value value = b.getInsertionBlock()->addArgument(
+          RankedTensorType::get(input.shape, element), loc);
+      inputs.push_back(std::move(input));
+      return value;
+    };
+    inputValues[name + " integers"] = add(std::move(integers), b.getI8Type());
+    inputValues[name + " scales"] = add(std::move(scales), f32);
+  }
+  if (failed() || !x)
+    return {};
+  return make<ts::PackedDotOp>(x, inputValues[name + " integers"],
+                               inputValues[name + " scales"], Optional{Value()},
+                               static_cast<uint64_t>(bits),
+                               static_cast<uint64_t>(weightGroup(bits, in)));
 }
 
 Value CheckpointBuilder::product(Value x, Value matrix, bool transposed) {

@@ -26,6 +26,12 @@ protected:
   /// Several, one behind the other along their first dim.
   mlir::Value weights(llvm::ArrayRef<std::string> given,
                       llvm::ArrayRef<llvm::SmallVector<int64_t>> shapes);
+  /// x [..., in] times matrices [out, in] as integers of so many bits, inputs
+  /// with their scales, one behind the other along out. `transposed`: the one
+  /// matrix is [in, out].
+  mlir::Value packedProduct(mlir::Value x, llvm::ArrayRef<std::string> given,
+                            int64_t in, llvm::ArrayRef<int64_t> outs,
+                            int64_t bits, bool transposed);
   /// Null and an error where it is missing or has another shape.
   const Checkpoint::Tensor *checked(const std::string &name,
                                     llvm::ArrayRef<int64_t> shape);

@@ -38,9 +38,15 @@ Value DecoderBuilder::norm(Value x, const std::string &name, int64_t width) {
 Value DecoderBuilder::linear(Value x, const std::string &name, int64_t in,
                              int64_t out, bool bias) {
   bool transposed = config.transposedWeights;
-  Value matrix = transposed ? weight(name + ".weight", {in, out})
-                            : weight(name + ".weight", {out, in});
-  Value y = product(x, matrix, transposed);
+  Value y;
+  if (form.weightBits) {
+    y = packedProduct(x, name + ".weight", in, out, form.weightBits,
+                      transposed);
+  } else {
+    Value matrix = transposed ? weight(name + ".weight", {in, out})
+                              : weight(name + ".weight", {out, in});
+    y = product(x, matrix, transposed);
+  }
   return bias ? add(y, weight(name + ".bias", {out})) : y;
 }
 
@@ -62,7 +68,10 @@ SmallVector<Value> DecoderBuilder::linears(Value x, ArrayRef<std::string> names,
     shapes.push_back({out, in});
     rows.push_back({out});
   }
-  Value y = product(x, weights(matrices, shapes), /*transposed=*/false);
+  Value y = form.weightBits
+                ? packedProduct(x, matrices, in, outs, form.weightBits,
+                                /*transposed=*/false)
+                : product(x, weights(matrices, shapes), /*transposed=*/false);
   if (bias)
     y = add(y, weights(biases, rows));
   int64_t from = 0;
@@ -219,9 +228,8 @@ Value DecoderBuilder::mlp(Value x) {
     inside = activate(in(names.up, config.inner));
   } else if (names.gateUp.empty()) {
     Value gate = in(names.gate, config.inner);
-    inside = convert(mul(stored(activate(gate)),
-                         stored(in(names.up, config.inner))),
-                     f32);
+    inside = convert(
+        mul(stored(activate(gate)), stored(in(names.up, config.inner))), f32);
   } else {
     Value both = in(names.gateUp, 2 * config.inner);
     inside = mul(activate(columns(both, 0, config.inner)),
@@ -239,10 +247,12 @@ Value DecoderBuilder::logits(Value x) {
   bool own = !config.tiedHead && checkpoint.find(names.head);
   if (config.tiedHead && checkpoint.find(names.head))
     read.insert(names.head);
-  Value y = product(x,
-                    weight(own ? names.head : names.embedding,
-                           {config.vocabulary, config.width}),
-                    /*transposed=*/false);
+  const std::string &head = own ? names.head : names.embedding;
+  Value y = form.weightBits
+                ? packedProduct(x, head, config.width, config.vocabulary,
+                                form.weightBits, /*transposed=*/false)
+                : product(x, weight(head, {config.vocabulary, config.width}),
+                          /*transposed=*/false);
   if (config.logitCap > 0 && !failed())
     y = mul(make<ts::TanhOp>(mul(y, 1 / config.logitCap)), config.logitCap);
   return y;
@@ -335,8 +345,11 @@ Status DecoderBuilder::build(ModuleOp module) {
   TRY(checkAllRead(config.family));
   llvm::append_range(results, pools);
   func::ReturnOp::create(b, loc, results);
-  for (const WeightInput &input : inputs)
-    names.push_back(llvm::join(input.tensors, "+"));
+  for (const WeightInput &input : inputs) {
+    constexpr const char *what[] = {"", " integers", " scales"};
+    names.push_back(llvm::join(input.tensors, "+") +
+                    what[static_cast<size_t>(input.form)]);
+  }
   main.setType(b.getFunctionType(body->getArgumentTypes(),
                                  ValueRange(results).getTypes()));
   for (auto [i, name] : llvm::enumerate(names))

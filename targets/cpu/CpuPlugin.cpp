@@ -5,6 +5,7 @@
 #include "graph/layout/SplitScatters.h"
 #include "graph/layout/VectorDots.h"
 #include "ir/tensor/Decompose.h"
+#include "ir/tensor/PackedDot.h"
 #include "ir/tensor/PagedAttention.h"
 #include "targets/Target.h"
 #include "targets/cpu/CompileKernels.h"
@@ -38,6 +39,8 @@ public:
 
   void prepare(mlir::func::FuncOp function, const TargetDesc &) const override {
     ts::decomposeAll(function.getBody(), [](mlir::Operation *op) {
+      if (mlir::isa<ts::PackedDotOp>(op))
+        return true; // no packed form of what is no constant
       auto paged = mlir::dyn_cast<ts::PagedAttentionOp>(op);
       return paged && !ts::elementTypeOf(paged.getQuery()).isF32();
     });

@@ -1,6 +1,7 @@
 // NVIDIA GPUs as a target.
 #include "codegen/schedule/core/Schedule.h"
 #include "codegen/schedule/irregular/GpuRecurrence.h"
+#include "codegen/schedule/matmul/GpuPackedMatmul.h"
 #include "graph/layout/ConvPhases.h"
 #include "graph/layout/GateDots.h"
 #include "graph/layout/MergeReducedDims.h"
@@ -10,6 +11,7 @@
 #include "graph/layout/SplitSorts.h"
 #include "graph/layout/VectorDots.h"
 #include "graph/quantize/ByteProducts.h"
+#include "graph/quantize/PackedProducts.h"
 #include "graph/simplify/NarrowDots.h"
 #include "ir/tensor/Decompose.h"
 #include "ir/tensor/ScaledDot.h"
@@ -43,12 +45,16 @@ public:
       if (hasWideHeads(op, target))
         op->setAttr("ts.narrow_probabilities", UnitAttr::get(op.getContext()));
     });
+    packProducts(function, kMostPackedRows, takesPackedDot);
     // GPUs read the operands of attention as they lie in memory.
     ts::decomposeAll(function.getBody(), [&](Operation *op) {
+      if (auto packed = dyn_cast<ts::PackedDotOp>(op))
+        return !takesPackedDot(packed);
       auto attention = dyn_cast<ts::AttentionOp>(op);
       return isa<ts::RopeOp, ts::ScaledDotOp>(op) ||
              (attention && !isTakenWhole(attention, target));
     });
+    expandForManyRows(function, kMostPackedRows);
     SplitModel model;
     model.leastPart = 2048;
     model.around = 1 << 16;

@@ -278,6 +278,38 @@ for kind, k, n, group in [("i8", 22, 40, 8), ("i8", 64, 70, 64), ("i8", 3, 5, 32
         else:
             case(f"scaled_dot {kind} {k} {n}", [In("x", x)], f"{constants}%r = ts.scaled_dot %x, %w scale %s {types}", y,
                  ROWS[:5], lambda x, f=np_scaled: f(x), "relative 3e-6")
+def np_packed(x, w, s, bits, group):
+    np = np_()
+    k = x.shape[-1]
+    q = w.astype("i4")
+    if bits == 4:
+        q = np.stack([((q & 15) ^ 8) - 8, q >> 4], -1).reshape(len(q), -1)[:, :k]
+    return wide(x) @ (q * s.astype("f8")[:, np.arange(k) // group]).T
+
+
+# Packed integers: each width of access, one group and many, a last one that is shorter, a depth that takes several rounds, and
+# (22, 65) what no access reaches. As many rows as each schedule takes; of more, targets may round the matrix to 16 bits.
+PACKED = [(8, 64, 70, 64), (8, 576, 33, 128), (8, 200, 17, 200), (8, 36, 5, 16), (8, 8256, 18, 8256), (8, 4736, 16, 64), (8, 22, 40, 8),
+          (4, 128, 16, 128), (4, 1056, 24, 128), (4, 192, 40, 32), (4, 96, 130, 1000), (4, 16448, 20, 128), (4, 65, 70, 32)]
+PACKED_ROWS, MANY_ROWS = ([dict(m=m) for m in rows] for rows in ([0, 1, 2, 5, 8, 9, 17, 32], [33, 70, 300]))
+for bits, k, n, group in PACKED:
+    for dtype in ["f32", "bf16", "f16"]:
+        x, w, s, y = T(dtype, "m", k), T("i8", n, -(-k * bits // 8)), T("f32", n, -(-k // group)), T("f32", "m", n)
+        case(f"packed_dot i{bits} {dtype} {k} {n} by {group}", [In("x", x), In("w", w, "wide"), In("s", s)],
+             f"%r = ts.packed_dot %x, %w scale %s bits {bits} group {group} : {x}, {w}, {s}", y,
+             PACKED_ROWS + MANY_ROWS if dtype == "f32" else PACKED_ROWS,
+             lambda x, w, s, bits=bits, group=group: np_packed(x, w, s, bits, group), "relative 1e-5")
+        if dtype != "f32":
+            case(f"packed_dot many rows i{bits} {dtype} {k} {n} by {group}", [In("x", x), In("w", w, "wide"), In("s", s)],
+                 f"%r = ts.packed_dot %x, %w scale %s bits {bits} group {group} : {x}, {w}, {s}", y, MANY_ROWS,
+                 lambda x, w, s, bits=bits, group=group: np_packed(x, w, s, bits, group), PRODUCT[dtype])
+for bits, k, n in [(8, 128, 72), (4, 256, 40)]:
+    x, w, s, y, f = T("bf16", 2, "m", k), T("i8", n, k * bits // 8), T("f32", n, k // 128), T("bf16", 2, "m", n), T("f32", 2, "m", n)
+    case(f"packed_dot ended i{bits}", [In("x", x), In("w", w, "wide"), In("s", s), In("z", y), In("b", T("f32", n))],
+         f"%d = ts.packed_dot %x, %w scale %s bits {bits} group 128 : {x}, {w}, {s}\n"
+         f"  %c = ts.broadcast %b [2] : {T('f32', n)} to {f}\n  %e = ts.add %d, %c : {f}\n"
+         f"  %t = ts.convert %z : {y} to {f}\n  %u = ts.add %e, %t : {f}\n  %r = ts.convert %u : {f} to {y}", y, PACKED_ROWS + MANY_ROWS,
+         lambda x, w, s, z, b, bits=bits: np_packed(x, w, s, bits, 128) + wide(z) + b, PRODUCT["bf16"])
 for l, r in [("i8", "i8"), ("ui8", "i8"), ("ui8", "ui8")]:
     x, y = T(l, "m", "k"), T(r, "k", "n")
     case(f"dot {l} {r}", [In("x", x, "wide"), In("y", y, "wide")],

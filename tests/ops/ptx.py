@@ -16,9 +16,8 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-# One at a time they take many registers in double precision, by what they compute; or one number more than
-# two blocks a processor leave them. For these processors ("": any).
-MAY_SPILL = {("pow f32 positive", ""), ("scaled_dot i8 64 70", "sm_86"), ("scaled_dot i8 64 70", "sm_89")}
+# One at a time they take many registers in double precision, by what they compute. For these processors ("": any).
+MAY_SPILL = {("pow f32 positive", "")}
 
 MOST_SHARED = 48 * 1024
 KERNELS_A_CALL = 100  # of the assembler, whose time and memory grow faster than its input

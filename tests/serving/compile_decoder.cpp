@@ -1,6 +1,6 @@
 // Compiles the program that the engine runs on a GPU, and writes it.
 //
-//   compile_decoder FOLDER TARGET f32|bf16 OUT.knap [OUT.mlir]
+//   compile_decoder FOLDER TARGET f32|bf16|i8|i4 OUT.knap [OUT.mlir]
 #include "serving/models/DecoderProgram.h"
 
 #include <fstream>
@@ -11,12 +11,14 @@ using namespace knapper::serving;
 
 static Status run(char **arguments, int count) {
   std::string folder = arguments[0];
-  bool bf16 = std::string(arguments[2]) == "bf16";
+  std::string dtype = arguments[2];
+  bool bf16 = dtype != "f32";
   ASSIGN_OR_RETURN(DecoderConfig config, readDecoderConfig(folder));
   ASSIGN_OR_RETURN(Checkpoint checkpoint, Checkpoint::open(folder));
   DecoderForm form;
   form.bestTokens = form.weightInputs = true;
   form.pools = bf16 ? DType::bf16 : DType::f32;
+  form.weightBits = dtype == "i8" ? 8 : dtype == "i4" ? 4 : 0;
   if (count > 4) {
     ASSIGN_OR_RETURN(std::string text, decoderText(config, checkpoint, form));
     std::ofstream(arguments[4]) << text;
@@ -38,7 +40,8 @@ static Status run(char **arguments, int count) {
 
 int main(int argc, char **argv) {
   if (argc < 5) {
-    std::cerr << "compile_decoder FOLDER TARGET f32|bf16 OUT.knap [OUT.mlir]\n";
+    std::cerr
+        << "compile_decoder FOLDER TARGET f32|bf16|i8|i4 OUT.knap [OUT.mlir]\n";
     return 2;
   }
   if (Status status = run(argv + 1, argc - 1); !status) {

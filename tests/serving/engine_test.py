@@ -157,11 +157,14 @@ def dequantised(weight, bits, group=64):
     return (integers * scale).reshape(rows, -1)[:, :depth]
 
 
-@pytest.mark.parametrize("name", ["llama", "gemma2", "olmo2"])
+@pytest.mark.parametrize("name, remote", [("llama", False), ("gemma2", False), ("olmo2", False), ("llama", True), ("gemma2", True),
+                                          ("phi3", True), ("gpt2", True)])
 @pytest.mark.parametrize("bits", [8, 4])
-def test_integers_are_no_worse_than_their_weights(tmp_path, cache, name, bits):
-    """Logprobs of i8 and i4 in float64 terms: no further from the model's than those of transformers with the same weights, expanded."""
-    model = Model(name, tmp_path, cache, hidden_size=96, intermediate_size=160, head_dim=24)
+def test_integers_are_no_worse_than_their_weights(tmp_path, cache, name, remote, bits):
+    """Logprobs of i8 and i4 in float64 terms: no further from the model's than those of transformers with the same weights, expanded.
+    `remote`: integers are made while they are uploaded, in other groups."""
+    shape = dict(n_embd=96, n_inner=160, n_head=4) if name == "gpt2" else dict(hidden_size=96, intermediate_size=160, head_dim=24)
+    model = Model(name, tmp_path, cache, **shape)
     kind = type(model.reference)
     exact = kind.from_pretrained(tmp_path, dtype=torch.float64, attn_implementation="eager")
     expanded = kind.from_pretrained(tmp_path, dtype=torch.float32)
@@ -170,14 +173,17 @@ def test_integers_are_no_worse_than_their_weights(tmp_path, cache, name, bits):
         head = torch.nn.Parameter(expanded.get_output_embeddings().weight.clone())
         expanded.get_output_embeddings().weight = head  # a tied table is rows for the first gather, and integers for the last product
         for key, parameter in expanded.named_parameters():
-            if parameter.ndim == 2 and "embed_tokens" not in key and "norm" not in key:
+            if parameter.ndim == 2 and not any(part in key for part in ("embed_tokens", "norm", "wte", "wpe")):
                 assert parameter.numel() >= 4096
-                new = dequantised(parameter, bits)
+                rows = parameter.T if name == "gpt2" and "lm_head" not in key else parameter
+                group = 64 if not remote else rows.shape[1] if bits == 8 else 128
+                new = dequantised(rows, bits, group)
+                new = new.T if rows is not parameter else new
                 changed += not torch.equal(new, parameter)
                 parameter.copy_(new)
-    assert changed >= 3 * 4 + 1
+    assert changed >= (2 * 4 if name in ("phi3", "gpt2") else 3 * 4) + 1
     requests = [dict(prompt=drawn_prompt(i, 120), max_tokens=0, prompt_logprobs=True, top_logprobs=0) for i in range(16)]
-    answers = model.run([requests], dtype=f"i{bits}")["groups"][0]
+    answers = model.run([requests], dtype=f"i{bits}", remote=remote)["groups"][0]
     ours, theirs, between = [], [], []
     for request, answer in zip(requests, answers, strict=True):
         tokens = torch.tensor(request["prompt"])

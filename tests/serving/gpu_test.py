@@ -5,6 +5,7 @@ Needs the build's engine_requests (KNAPPER_BUILD), torch and transformers.
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import subprocess
@@ -109,6 +110,35 @@ def test_bf16_is_no_less_exact_than_transformers(wide_models, name):
 
 
 @needs_gpu
+@pytest.mark.parametrize("name", ["llama", "mistral", "gemma2", "gpt2"])
+@pytest.mark.parametrize("bits", [8, 4])
+def test_integers_are_as_exact_as_their_weights(wide_models, name, bits):
+    """Against float64 with the integers' values: as near as transformers in bf16 with the same, expanded."""
+    import transformers
+
+    model = wide_models(name)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    reference = transformers.AutoModelForCausalLM.from_pretrained(model.folder, dtype=torch.float32, attn_implementation="eager").eval()
+    tables = ("embed_tokens", "norm", "wte", "wpe")
+    with torch.no_grad():
+        head = torch.nn.Parameter(reference.get_output_embeddings().weight.clone())
+        reference.get_output_embeddings().weight = head
+        for key, parameter in reference.named_parameters():
+            if parameter.ndim != 2 or any(part in key for part in tables):
+                parameter.copy_(parameter.bfloat16())
+                continue
+            rows = parameter.T if name == "gpt2" and "lm_head" not in key else parameter
+            new = engine_test.dequantised(rows, bits, rows.shape[1] if bits == 8 else 128)
+            parameter.copy_(new.T if rows is not parameter else new)
+    model.half = copy.deepcopy(reference).bfloat16().to(device)
+    group = requests(1, 100) + requests(6, 30)
+    answers = model.run([group], target="cuda", dtype=f"i{bits}")["groups"][0]
+    ours, theirs = errors(model, reference.double(), group, answers)
+    print(f"{name}, {bits} bits: error of logprobs {ours:.2e}, of the expanded weights {theirs:.2e}")
+    assert ours <= 1.02 * theirs
+
+
+@needs_gpu
 def test_best_tokens_are_those_of_the_logits(wide_models):
     """Drawn on the device without asking for logprobs, and on the host with them."""
     model = wide_models("mistral")
@@ -147,8 +177,6 @@ def test_unknown_targets_are_refused(models):  # noqa: F811
         models("llama").run([requests(1, 3)], target="tpu")
     with pytest.raises(AssertionError, match="order of a sum follows the number of rows"):
         models("llama").run([requests(1, 5)], target="cuda", batch_invariant=True)
-    with pytest.raises(AssertionError, match="GPUs do not serve yet"):
-        models("llama").run([requests(1, 3)], target="cuda", dtype="i8")
 
 
 @pytest.mark.parametrize("name", ["llama", "gemma2"])
@@ -205,7 +233,7 @@ def test_speculation_where_the_host_cannot_look(models, kind, options):  # noqa:
 TOOL = BUILD / "tests" / "serving" / "compile_decoder"
 
 
-@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+@pytest.mark.parametrize("dtype", ["f32", "bf16", "i8", "i4"])
 @pytest.mark.parametrize("name", ["llama", "gemma2"])
 def test_the_program_needs_no_host(models, tmp_path, name, dtype):  # noqa: F811
     """Launches alone, and copies of pools that are not done in place: one recorded graph a size."""
@@ -222,3 +250,4 @@ def test_the_program_needs_no_host(models, tmp_path, name, dtype):  # noqa: F811
     assert kinds.count("Copy") == len(program["in_place"]) == 6
     schedules = (dump / "04_schedule.mlir").read_text()
     assert 'gpu_paged_attention' in schedules
+    assert ('gpu_packed_matmul' in schedules) == (dtype in ("i8", "i4"))

@@ -213,6 +213,8 @@ LogicalResult GpuLowering::layout(tile::FuncOp func) {
     return attentionLayout(op);
   for (auto op : func.getOps<tile::PagedAttentionOp>())
     return pagedAttentionLayout(op);
+  for (auto op : func.getOps<tile::PackedMatmulOp>())
+    return packedMatmulLayout(op);
   for (auto op : func.getOps<tile::RecurrenceOp>())
     return recurrenceLayout(op);
   if (auto wanted = func->getAttrOfType<IntegerAttr>("tile.threads");
@@ -567,6 +569,7 @@ LogicalResult GpuLowering::tileOp(Operation &op) {
       .Case([&](tile::MatmulOp op) { return matmul(op); })
       .Case([&](tile::AttentionOp op) { return attention(op); })
       .Case([&](tile::PagedAttentionOp op) { return pagedAttention(op); })
+      .Case([&](tile::PackedMatmulOp op) { return packedMatmul(op); })
       .Case([&](tile::RecurrenceOp op) { return recurrence(op); })
       .Case([&](tile::SetStatusOp op) {
         when(scalar(op.getCondition()), [&] {

@@ -16,6 +16,7 @@
 #include "codegen/lower/common/TileLowering.h"
 #include "ir/tile/BlockOps.h"
 #include "ir/tile/GridOps.h"
+#include "ir/tile/PackedOps.h"
 #include "ir/tile/PagedOps.h"
 #include "ir/tile/RecurrenceOps.h"
 #include "runtime/base/GpuEntry.h"
@@ -222,6 +223,10 @@ private:
                                            llvm::ArrayRef<llvm::Value *> outer,
                                            llvm::Value *row,
                                            llvm::Value *column);
+
+  //===-- Packed integers (nvidia/sm80/PackedMatmul.cpp) -------------------===//
+  mlir::LogicalResult packedMatmulLayout(tile::PackedMatmulOp op);
+  mlir::LogicalResult packedMatmul(tile::PackedMatmulOp op);
 
   //===-- Attention (AttentionLowering.cpp and a recipe for each way) -----===//
   mlir::LogicalResult attentionLayout(tile::AttentionOp op);

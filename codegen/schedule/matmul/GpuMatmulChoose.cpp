@@ -16,6 +16,7 @@
 #include "codegen/schedule/core/ElementEmitter.h"
 #include "codegen/schedule/core/Schedules.h"
 #include "codegen/schedule/matmul/GpuMatmul.h"
+#include "ir/tensor/PackedDot.h"
 
 using namespace mlir;
 
@@ -391,7 +392,8 @@ LogicalResult chooseGpuMatmul(ts::KernelOp kernel, const TargetDesc &target,
   auto open = [&] {
     return schedules.empty() || !schedules.back().guard.terms.empty();
   };
-  if (!matmul->ends)
+  // (Few rows of packed integers have schedules of their own.)
+  if (!matmul->ends && kernel.getBody().getOps<ts::PackedDotOp>().empty())
     chooseGemv(*matmul, target, schedules);
   if (open())
     chooseWgmma(kernel, *matmul, *epilogue, target, schedules);

@@ -1,6 +1,7 @@
 #include "codegen/schedule/matmul/MatmulProblem.h"
 #include "graph/fusion/Views.h"
 #include "ir/tensor/GroupedMatmul.h"
+#include "ir/tensor/PackedDot.h"
 #include "ir/tensor/ScaledDot.h"
 
 using namespace mlir;
@@ -96,6 +97,28 @@ std::optional<MatmulProblem> analyseScaled(ts::KernelOp kernel,
   return matmul;
 }
 
+/// By the floats that were made of the integers.
+std::optional<MatmulProblem> analyseExpanded(ts::PackedDotOp dot) {
+  if (!dot.getExpanded())
+    return std::nullopt;
+  MatmulProblem matmul;
+  matmul.result = dot.getResult();
+  matmul.rows = ts::dimsOf(dot.getInput());
+  matmul.rows.pop_back();
+  auto lhs = makeSide(dot.getInput(), {}, {ts::rankOf(dot.getInput()) - 1});
+  auto rhs = makeSide(dot.getExpanded(), {}, {1});
+  if (!lhs || !rhs)
+    return std::nullopt;
+  matmul.lhs = *lhs;
+  matmul.rhs = *rhs;
+  // (Its type says how many rows there are in all cases.)
+  matmul.rhs.free = ts::dimOf(dot.getWeight(), 0);
+  matmul.rhs.freeStride = rhs->contract;
+  matmul.rhs.outerSizes.clear();
+  matmul.rhs.outerStrides.clear();
+  return matmul;
+}
+
 std::optional<MatmulProblem> analyseGrouped(ts::KernelOp kernel,
                                             ts::GroupedMatmulOp op) {
   MatmulProblem matmul;
@@ -138,6 +161,9 @@ std::optional<MatmulProblem> analyseMatmul(ts::KernelOp kernel) {
   auto grouped = kernel.getBody().getOps<ts::GroupedMatmulOp>();
   if (!grouped.empty())
     return analyseGrouped(kernel, *grouped.begin());
+  auto integers = kernel.getBody().getOps<ts::PackedDotOp>();
+  if (!integers.empty())
+    return analyseExpanded(*integers.begin());
   MatmulProblem matmul;
   auto dots = kernel.getBody().getOps<ts::DotOp>();
   ts::DotOp dot = *dots.begin();

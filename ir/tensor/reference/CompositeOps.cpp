@@ -1,6 +1,7 @@
 // Softmax, normalisation, attention, rope: each straight from its definition.
 #include "ir/tensor/Decompose.h"
 #include "ir/tensor/GroupedMatmul.h"
+#include "ir/tensor/PackedDot.h"
 #include "ir/tensor/PagedAttention.h"
 #include "ir/tensor/Recurrence.h"
 #include "ir/tensor/ScaledDot.h"
@@ -254,6 +255,28 @@ Results scaledDot(ScaledDotOp op, const Call &call) {
   return store(call, result);
 }
 
+Results packedDot(PackedDotOp op, const Call &call) {
+  std::vector<double> x = call.in[0].load<double>(),
+                      w = call.in[1].load<double>(),
+                      scale = call.in[2].load<double>();
+  int64_t columns = call.in[1].dim(0), bytes = call.in[1].dim(1),
+          groups = call.in[2].dim(1), depth = call.in[0].dims().back();
+  auto group = static_cast<int64_t>(op.getGroup());
+  int64_t rows = *elementCountOf(call.in[0].dims().drop_back());
+  std::vector<double> result(rows * columns);
+  for (int64_t n = 0; n < columns; ++n)
+    for (int64_t k = 0; k < depth; ++k) {
+      auto integer =
+          static_cast<int>(w[n * bytes + (op.getBits() == 8 ? k : k / 2)]);
+      if (op.getBits() == 4)
+        integer = k % 2 ? integer >> 4 : ((integer & 15) ^ 8) - 8;
+      double value = integer * scale[n * groups + k / group];
+      for (int64_t i = 0; i < rows; ++i)
+        result[i * columns + n] += x[i * depth + k] * value;
+    }
+  return store(call, result);
+}
+
 Results groupedMatmul(GroupedMatmulOp op, const Call &call) {
   std::vector<double> x = call.in[0].load<double>(),
                       w = call.in[1].load<double>();
@@ -330,6 +353,7 @@ std::optional<Results> evaluateComposite(const Call &call) {
       .Case([&](RopeOp op) { return rope(op, call); })
       .Case([&](GroupedMatmulOp op) { return groupedMatmul(op, call); })
       .Case([&](RecurrenceOp op) { return recurrence(op, call); })
+      .Case([&](PackedDotOp op) { return packedDot(op, call); })
       .Case([&](ScaledDotOp op) { return scaledDot(op, call); })
       .Default(std::nullopt);
 }

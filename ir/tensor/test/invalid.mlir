@@ -509,3 +509,35 @@ func.func @f(%h: tensor<2x4xf32>, %x: tensor<3x2x4xf32>, %w: tensor<4x4xf32>) ->
   }
   return %0 : tensor<2x4xf32>
 }
+
+// -----
+
+func.func @packed_bits(%x: tensor<3x8xf32>, %w: tensor<5x2xi8>, %s: tensor<5x1xf32>) {
+  // expected-error @+1 {{(C1) integers of 2 bits}}
+  %0 = ts.packed_dot %x, %w scale %s bits 2 group 8 : tensor<3x8xf32>, tensor<5x2xi8>, tensor<5x1xf32>
+  return
+}
+
+// -----
+
+func.func @packed_depth(%x: tensor<3x9xf32>, %w: tensor<5x4xi8>, %s: tensor<5x1xf32>) {
+  // expected-error @+1 {{(C2) input}}
+  %0 = ts.packed_dot %x, %w scale %s bits 4 group 16 : tensor<3x9xf32>, tensor<5x4xi8>, tensor<5x1xf32>
+  return
+}
+
+// -----
+
+func.func @packed_scale(%x: tensor<3x9xf32>, %w: tensor<5x5xi8>, %s: tensor<5x1xf32>) {
+  // expected-error @+1 {{(C3) scale is 5x1xf32, not 5x2}}
+  %0 = ts.packed_dot %x, %w scale %s bits 4 group 8 : tensor<3x9xf32>, tensor<5x5xi8>, tensor<5x1xf32>
+  return
+}
+
+// -----
+
+func.func @packed_group(%x: tensor<3x9xf32>, %w: tensor<5x9xi8>, %s: tensor<5x1xf32>) {
+  // expected-error @+1 {{(C4) a group of 0 elements}}
+  %0 = ts.packed_dot %x, %w scale %s bits 8 group 0 : tensor<3x9xf32>, tensor<5x9xi8>, tensor<5x1xf32>
+  return
+}

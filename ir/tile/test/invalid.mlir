@@ -461,3 +461,27 @@ tile.func @k(%x: !tile.buffer<f32>, %w: !tile.buffer<f32>, %y: !tile.buffer<f32>
   }
   tile.return
 }
+
+// -----
+
+tile.func @packed_region(%a: !tile.buffer<bf16>, %w: !tile.buffer<i8>, %s: !tile.buffer<f32>, %n: index) {
+  // expected-error @+1 {{C1: the region takes an f32, row and column}}
+  tile.packed_matmul A(%a) integers(%w) scale(%s) size %n, %n shape {bits = 8, bytes = 16, depth = 64, group = 64, stages = 1, tile_m = 8, warps_k = 1, warps_n = 1}
+      : !tile.buffer<bf16>, !tile.buffer<i8>, !tile.buffer<f32> {
+  ^bb0(%v: f32, %row: index):
+    tile.stored
+  }
+  tile.return
+}
+
+// -----
+
+tile.func @packed_shape(%a: !tile.buffer<bf16>, %w: !tile.buffer<i8>, %s: !tile.buffer<f32>, %n: index) {
+  // expected-error @+1 {{C2: shape has groups or a depth that its accesses cut}}
+  tile.packed_matmul A(%a) integers(%w) scale(%s) size %n, %n shape {bits = 8, bytes = 16, depth = 128, group = 32, stages = 1, tile_m = 8, warps_k = 1, warps_n = 1}
+      : !tile.buffer<bf16>, !tile.buffer<i8>, !tile.buffer<f32> {
+  ^bb0(%v: f32, %row: index, %column: index):
+    tile.stored
+  }
+  tile.return
+}
