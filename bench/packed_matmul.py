@@ -69,8 +69,8 @@ class Packed(Bench):
         torch = self.torch
         if case.bits == 4:
             low = ((w & 15) ^ 8) - 8
-            w = torch.stack([low, w >> 4], -1).reshape(case.n, case.k)
-        return (w.reshape(case.n, -1, case.group).to(kind) * s.to(kind)[..., None]).reshape(case.n, case.k)
+            w = torch.stack([low, w >> 4], -1).reshape(len(w), case.k)
+        return (w.reshape(len(w), -1, case.group).to(kind) * s.to(kind)[..., None]).reshape(len(w), case.k)
 
     def error(self, result, exact):
         return ((result.double() - exact).norm() / exact.norm()).item()

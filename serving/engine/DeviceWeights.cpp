@@ -52,8 +52,12 @@ uint16_t bf16Of(float number) {
 
 /// `count` elements as f32.
 void widenAll(const std::byte *from, DType dtype, uint64_t count, float *to) {
-  for (uint64_t i = 0; i < count; ++i)
-    to[i] = widened(from, dtype, i);
+  if (dtype == DType::bf16)
+    for (uint64_t i = 0; i < count; ++i)
+      to[i] = widened(from, DType::bf16, i);
+  else
+    for (uint64_t i = 0; i < count; ++i)
+      to[i] = widened(from, dtype, i);
 }
 
 /// What is placed in another form than the file has it: a tensor, or some rows

@@ -1,7 +1,6 @@
 #include "serving/engine/QuantizeRows.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <limits>
 
@@ -36,7 +35,9 @@ void quantizeRow(const float *weights, int64_t stride, int64_t depth,
     *scales++ = scale;
     bool finite = scale == scale;
     for (int64_t i = begin; i < end; ++i) {
-      float steps = finite ? std::nearbyint(weights[i * stride] / scale) : 0;
+      // At 1.5 * 2^23 the last bit counts one: without a call, to the even.
+      constexpr float whole = 12582912;
+      float steps = finite ? weights[i * stride] / scale + whole - whole : 0;
       auto integer =
           static_cast<int32_t>(std::min(std::max(steps, least), most));
       if (bits == 8)
