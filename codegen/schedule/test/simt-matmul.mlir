@@ -13,12 +13,12 @@ module attributes {ts.files = ["few"], ts.symbols = []} {
   // CHECK-NOT: kind = "gpu_flash_attention"
   // CHECK: tile.func
   func.func @main(%x: tensor<112x610xf32>, %w: tensor<366x610xf32>, %y: tensor<3x1025xf32>, %v: tensor<1280x1025xf32>,
-                  %z: tensor<88x4864xf32>, %u: tensor<4x4864xf32>, %q: tensor<2x3x64x192xf16>, %k: tensor<2x3x77x192xf16>)
-      -> (tensor<112x366xf32>, tensor<3x1280xf32>, tensor<88x4xf32>, tensor<2x3x64x192xf16>) {
+                  %z: tensor<88x4864xf32>, %u: tensor<4x4864xf32>, %q: tensor<2x3x64x320xf16>, %k: tensor<2x3x77x320xf16>)
+      -> (tensor<112x366xf32>, tensor<3x1280xf32>, tensor<88x4xf32>, tensor<2x3x64x320xf16>) {
     %0 = ts.dot %x, %w batch [] x [] contract [1] x [1] : tensor<112x610xf32>, tensor<366x610xf32>
     %1 = ts.dot %y, %v batch [] x [] contract [1] x [1] : tensor<3x1025xf32>, tensor<1280x1025xf32>
     %2 = ts.dot %z, %u batch [] x [] contract [1] x [1] : tensor<88x4864xf32>, tensor<4x4864xf32>
-    %3 = ts.attention %q, %k, %k scale 0.1 : tensor<2x3x64x192xf16>, tensor<2x3x77x192xf16>, tensor<2x3x77x192xf16>
-    return %0, %1, %2, %3 : tensor<112x366xf32>, tensor<3x1280xf32>, tensor<88x4xf32>, tensor<2x3x64x192xf16>
+    %3 = ts.attention %q, %k, %k scale 0.1 : tensor<2x3x64x320xf16>, tensor<2x3x77x320xf16>, tensor<2x3x77x320xf16>
+    return %0, %1, %2, %3 : tensor<112x366xf32>, tensor<3x1280xf32>, tensor<88x4xf32>, tensor<2x3x64x320xf16>
   }
 }
