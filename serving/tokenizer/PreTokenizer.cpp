@@ -306,6 +306,9 @@ Expected<std::unique_ptr<PreTokenizer>> PreTokenizer::read(const Json &json,
   if (type == "Metaspace") {
     using Prepend = MetaspacePreTokenizer::Prepend;
     ASSIGN_OR_RETURN(std::string mark, textOf(json, "replacement", section));
+    if (mark.empty())
+      return userError("has an empty \"replacement\"", section,
+                       "the mark of a space, usually U+2581");
     std::string scheme = json.value(
         "prepend_scheme",
         std::string(flagOf(json, "add_prefix_space", true) ? "always"
