@@ -126,14 +126,20 @@ func.func @written_norm(%x: !image) -> (!image, !row) {
 
 !angles = tensor<?x4xf32, #ts.dims<"s", 4>>
 
-// Angles of a rotary embedding: bf16 holds no position beyond 256.
+// Angles of a rotary embedding: bf16 holds no position beyond 256. What is made
+// of them is rounded like all else.
 // CHECK-LABEL: @positions
 // CHECK: ts.dot {{.*}} tensor<?x1xf32
+// CHECK: ts.dot {{.*}} tensor<?x4xbf16
 // HALF-LABEL: @positions
 // HALF: ts.dot {{.*}} tensor<?x1xf32
+// HALF: ts.dot {{.*}} tensor<?x4xf16
 func.func @positions(%p: tensor<?x1xi64, #ts.dims<"s", 1>>) -> !angles {
   %f = ts.weight <0, 0, 16, "f"> : tensor<1x4xf32>
   %0 = ts.convert %p : tensor<?x1xi64, #ts.dims<"s", 1>> to tensor<?x1xf32, #ts.dims<"s", 1>>
   %1 = ts.dot %0, %f batch [] x [] contract [1] x [0] : tensor<?x1xf32, #ts.dims<"s", 1>>, tensor<1x4xf32>
-  return %1 : !angles
+  %2 = ts.cos %1 : !angles
+  %g = ts.weight <0, 16, 64, "g"> : tensor<4x4xf32>
+  %3 = ts.dot %2, %g batch [] x [] contract [1] x [0] : !angles, tensor<4x4xf32>
+  return %3 : !angles
 }
