@@ -146,7 +146,8 @@ void GpuLowering::boundCtas(tile::FuncOp func, bool scans) {
        (manyLines && threads <= gatherThreads)))
     ctasPerSm = gatherThreads / (threads * programs);
   // So do those whose threads have several elements each, wherever they lie in
-  // memory, and meet in shared memory.
+  // memory, and meet in shared memory. (Not what passes whole lines through
+  // it: each thread holds one in registers.)
   constexpr unsigned metThreads = 512;
   bool readsApart = func.walk([](tile::GatherOp op) {
                           return isa<BlockArgument>(op.getBuffer())
@@ -154,7 +155,13 @@ void GpuLowering::boundCtas(tile::FuncOp func, bool scans) {
                                      : WalkResult::advance();
                         })
                         .wasInterrupted();
-  if (readsApart && !ctasPerSm && !packed && cluster == 1 &&
+  bool passesLines = func.walk([](tile::ScatterOp op) {
+                           return op.getBuffer().getDefiningOp<tile::SharedOp>()
+                                      ? WalkResult::interrupt()
+                                      : WalkResult::advance();
+                         })
+                         .wasInterrupted();
+  if (readsApart && !passesLines && !ctasPerSm && !packed && cluster == 1 &&
       !func.getOps<tile::SharedOp>().empty())
     ctasPerSm = std::max(1u, metThreads / (threads * programs));
 }
