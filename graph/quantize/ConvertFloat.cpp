@@ -31,6 +31,13 @@ static bool isIntegerSum(Operation *op) {
          });
 }
 
+static bool isSplatNumber(Value value) {
+  if (auto broadcast = value.getDefiningOp<BroadcastOp>())
+    value = broadcast.getInput();
+  auto constant = value.getDefiningOp<ConstantOp>();
+  return constant && isa<SplatElementsAttr>(constant.getValue());
+}
+
 /// Whether a value is integers turned into floats, as positions that are
 /// multiplied by the frequencies of a rotary embedding: 16 bits hold them up to
 /// 256 (bf16) or 2,048 (f16) alone.
@@ -39,10 +46,18 @@ static bool isOfIntegers(Value value) {
     if (auto convert = dyn_cast<ConvertOp>(op))
       if (isa<IntegerType>(elementTypeOf(convert.getInput())))
         return !elementTypeOf(convert.getInput()).isInteger(1);
-    if (!isa<ConvertOp, ReshapeOp, TransposeOp, SliceOp, BroadcastOp,
-             DimCastOp>(op))
+    if (isa<ConvertOp, ReshapeOp, TransposeOp, SliceOp, BroadcastOp, DimCastOp>(
+            op)) {
+      value = op->getOperand(0);
+      continue;
+    }
+    // An offset or a scale.
+    if (!isa<AddOp, SubOp, MulOp, DivOp>(op))
       return false;
-    value = op->getOperand(0);
+    bool right = isSplatNumber(op->getOperand(1));
+    if (!right && !isSplatNumber(op->getOperand(0)))
+      return false;
+    value = op->getOperand(right ? 0 : 1);
   }
   return false;
 }
@@ -120,52 +135,58 @@ struct Converter {
     result.replaceAllUsesExcept(widened, widened);
   }
 
-  /// Whether a value is computed from reductions alone.
-  static bool isStatistic(Value value) {
-    SmallVector<Value> work{value};
-    llvm::SmallDenseSet<Operation *> seen;
-    while (!work.empty()) {
-      Operation *op = work.pop_back_val().getDefiningOp();
-      if (isa_and_present<ReduceOp>(op))
-        return true;
-      if (op && seen.insert(op).second && seen.size() < 64 &&
-          (isElementwise(op) || isa<ReshapeOp, TransposeOp, SliceOp>(op)))
-        llvm::append_range(work, op->getOperands());
-    }
+  /// Whether a value is results of products alone, moved, added up, scaled or
+  /// offset by channel: what 16 bits hold as far as they hold the products.
+  static bool isOfProducts(Value value, unsigned depth = 0) {
+    constexpr unsigned most = 24;
+    Operation *op = value.getDefiningOp();
+    if (!op || depth > most)
+      return false;
+    if (isa<DotOp, ConvOp>(op))
+      return true;
+    if (auto widened = dyn_cast<ConvertOp>(op))
+      return isOfProducts(widened.getInput(), depth + 1);
+    if (isa<ReshapeOp, TransposeOp, SliceOp, DimCastOp, BroadcastOp>(op))
+      return isOfProducts(op->getOperand(0), depth + 1);
+    if (!isa<AddOp, SubOp, ConcatOp>(op))
+      return false;
+    bool any = false;
+    return llvm::all_of(
+               op->getOperands(),
+               [&](Value operand) {
+                 bool product = isOfProducts(operand, depth + 1);
+                 any |= product;
+                 return product || isPackedConstant(operand) ||
+                        (operand.getDefiningOp<BroadcastOp>() &&
+                         isPackedConstant(
+                             operand.getDefiningOp<BroadcastOp>().getInput()));
+               }) &&
+           any;
+  }
+
+  /// Whether `sum` is taken from what it is the sum of: a mean.
+  static bool returnsTo(ReduceOp sum, Value value) {
+    SmallVector<Value> work{sum.getResult()};
+    llvm::SmallDenseSet<Value> of{work.begin(), work.end()};
+    constexpr size_t most = 64;
+    while (!work.empty() && of.size() < most)
+      for (Operation *user : work.pop_back_val().getUsers()) {
+        if (auto sub = dyn_cast<SubOp>(user); sub && sub.getLhs() == value)
+          return true;
+        if ((isElementwise(user) || isa<ReshapeOp, BroadcastOp>(user)) &&
+            of.insert(user->getResult(0)).second)
+          work.push_back(user->getResult(0));
+      }
     return false;
   }
 
-  /// Rounds what the statistics of a norm that is no composite are of, such as
-  /// a group norm's: it is stored, for the statistics and again for the norm.
+  /// Rounds what the mean of a norm that is no composite, as a group norm, is
+  /// taken from: it is stored, for the statistics and again for the norm.
   void roundNormalised(ReduceOp reduce) {
-    if (!elementTypeOf(reduce.getInput()).isF32())
-      return;
-    Value value = reduce.getInput(), stored;
-    while (Operation *op = value.getDefiningOp()) {
-      if (llvm::any_of(value.getUsers(), [&](Operation *user) {
-            return user != *value.getUsers().begin();
-          }))
-        stored = value;
-      Value whole;
-      bool alone = true;
-      for (Value operand : op->getOperands()) {
-        if (operand.getDefiningOp<BroadcastOp>() || operand == whole)
-          continue;
-        alone &= !whole;
-        whole = operand;
-      }
-      bool passes = isElementwise(op) ||
-                    isa<ReshapeOp, TransposeOp, SliceOp, DimCastOp>(op);
-      if (!passes || !whole || !alone || !elementTypeOf(whole).isF32())
-        break;
-      value = whole;
-    }
-    // Sums over inputs and constants are not of what a kernel stores; sums over
-    // statistics are of few numbers, which are to be exact.
-    Operation *made = value.getDefiningOp();
-    if (stored && made && !isPackedConstant(value) &&
-        !isa<ConstantOp, WeightOp, BroadcastOp>(made) && !isStatistic(value))
-      narrow(stored);
+    Value value = reduce.getInput();
+    if (reduce.getKind() == ReduceKind::add && elementTypeOf(value).isF32() &&
+        isOfProducts(value) && returnsTo(reduce, value))
+      narrow(value);
   }
 
   /// Other readers of a value that is stored narrow read what is stored.

@@ -99,7 +99,7 @@ private:
       // Where memory ran out inside lld, its descriptor may have stayed open.
       bool last = ended;
       int ready = poll(&input, 1, 50);
-      if (ready == 0 && last)
+      if (ready <= 0 && last)
         return;
       if (ready <= 0)
         continue;

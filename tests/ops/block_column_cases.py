@@ -91,6 +91,11 @@ for dtype, shape in zip(["f32", "bf16", "i64", "f16", "i8", "f64"] * 3,
         case(f"scan whole lines {kind} {dtype} {named(shape)} {attributes}",
              [In("x", t, "ties" if kind == "add" and dtype in FLOATS else "special" if dtype in FLOATS else "normal")],
              f"%r = ts.scan {kind} %x dim 1 {attributes} : {t}", t)
+for shape in [(2, 8, 0), (2, 40, 0, 3), (0, 8, 3)]:  # beside none, of none
+    t = T("f32", *shape)
+    case(f"scan whole lines of nothing {named(shape)}", [In("x", t)], f"%r = ts.scan add %x dim 1 : {t}", t)
+    r = T("f32", *(shape[:1] + shape[2:]))
+    case(f"reduce block columns of nothing {named(shape)}", [In("x", t)], f"%r = ts.reduce max %x [1] : {t}", r)
 t = T("f32", "a", 60, 3, 5)
 case("scan whole lines of any number", [In("x", t, "ties"), In("y", t, "ties")],
      f"%e = ts.mul %x, %y : {t}\n%s = ts.scan add %e dim 1 : {t}\n%r = ts.add %s, %y : {t}", t,

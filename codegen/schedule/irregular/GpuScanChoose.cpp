@@ -160,7 +160,7 @@ bool wholeLinesInstead(Schedule &schedule, config::ScanGpuConfig &config,
          (threadsOf(steps) > mostThreads ||
           outer * threadsOf(2 * steps) >= threadsOfCore * target.cores))
     steps *= 2;
-  if (length < leastLength || threadsOf(steps) > mostThreads)
+  if (length < leastLength || columns == 0 || threadsOf(steps) > mostThreads)
     return false;
   int64_t tiles = std::clamp<int64_t>(outer, 1, mostThreads / threadsOf(steps));
   // Rather a program for every processor.

@@ -443,14 +443,21 @@ LogicalResult chooseReduce(ts::KernelOp kernel, const TargetDesc &target,
     // Neighbouring threads have neighbouring columns: what they store together
     // is in few sectors. Of many short ones each thread has several.
     constexpr int64_t elements = 16, programsOfCore = 16;
-    config.access = 1;
-    config.threads = lanes;
+    bool words = llvm::none_of(copy->getBody().getArguments(),
+                               [](BlockArgument argument) {
+                                 return ts::elementTypeOf(argument).isF64();
+                               });
+    // (f64's functions take the registers of more elements at once.)
+    if (words) {
+      config.access = 1;
+      config.threads = lanes;
+    }
     int64_t columns = 1, length = 1;
     for (auto [d, dim] : llvm::enumerate(space->dims))
       (llvm::is_contained(space->reduced, static_cast<int64_t>(d)) ? length
                                                                    : columns) *=
           std::max<int64_t>(1, representative(dim));
-    while (2 * length * (lanes / config.threads) <= elements &&
+    while (words && 2 * length * (lanes / config.threads) <= elements &&
            columns >= 2 * lanes * programsOfCore * int64_t(target.cores))
       lanes *= 2;
   }

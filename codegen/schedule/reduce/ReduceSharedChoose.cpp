@@ -222,8 +222,9 @@ void shareColumnsInBlock(ts::KernelOp kernel, const Space &space,
       columns = llvm::divideCeil(dims->beside, blocks);
       Tiling tiling = {columns, std::min(dims->length, most / columns), 1, 0};
       if (tiling.columnThreads == dims->length)
-        tiling.tiles = std::clamp<int64_t>(most / (columns * dims->length), 1,
-                                           int64_t(others) * blocks);
+        tiling.tiles =
+            std::clamp<int64_t>(most / (columns * dims->length), 1,
+                                std::max<int64_t>(1, int64_t(others) * blocks));
       tiling.threads = std::max<int64_t>(
           leastThreads,
           llvm::alignTo(columns * tiling.columnThreads * tiling.tiles, warp));

@@ -137,9 +137,34 @@ func.func @written_norm(%x: !image) -> (!image, !row) {
 func.func @positions(%p: tensor<?x1xi64, #ts.dims<"s", 1>>) -> !angles {
   %f = ts.weight <0, 0, 16, "f"> : tensor<1x4xf32>
   %0 = ts.convert %p : tensor<?x1xi64, #ts.dims<"s", 1>> to tensor<?x1xf32, #ts.dims<"s", 1>>
-  %1 = ts.dot %0, %f batch [] x [] contract [1] x [0] : tensor<?x1xf32, #ts.dims<"s", 1>>, tensor<1x4xf32>
+  %one = ts.constant dense<1.0> : tensor<f32>
+  %ones = ts.broadcast %one [] : tensor<f32> to tensor<?x1xf32, #ts.dims<"s", 1>>
+  %next = ts.add %0, %ones : tensor<?x1xf32, #ts.dims<"s", 1>>
+  %1 = ts.dot %next, %f batch [] x [] contract [1] x [0] : tensor<?x1xf32, #ts.dims<"s", 1>>, tensor<1x4xf32>
   %2 = ts.cos %1 : !angles
   %g = ts.weight <0, 16, 64, "g"> : tensor<4x4xf32>
   %3 = ts.dot %2, %g batch [] x [] contract [1] x [0] : !angles, tensor<4x4xf32>
   return %3 : !angles
+}
+
+!scores = tensor<?x16xf32, #ts.dims<"b", 16>>
+
+// What a maximum is taken from is no norm, and a mask of the lowest number would
+// overflow in 16 bits: nothing but the product's operands is rounded.
+// CHECK-LABEL: @log_sum
+// CHECK: ts.dot {{.*}}result_type = f32{{.*}}tensor<16x16xbf16>
+// CHECK-NOT: bf16
+// CHECK: return
+// HALF-LABEL: @log_sum
+func.func @log_sum(%x: !scores, %m: !scores) -> !row {
+  %w = ts.weight <0, 0, 1024, "w"> : tensor<16x16xf32>
+  %0 = ts.dot %x, %w batch [] x [] contract [1] x [0] : !scores, tensor<16x16xf32>
+  %1 = ts.add %0, %m : !scores
+  %2 = ts.reduce max %1 [1] : !scores
+  %3 = ts.broadcast %2 [0] : !row to !scores
+  %4 = ts.sub %1, %3 : !scores
+  %5 = ts.exp %4 : !scores
+  %6 = ts.reduce add %5 [1] : !scores
+  %7 = ts.log %6 : !row
+  return %7 : !row
 }
