@@ -50,10 +50,14 @@ DeviceGroup::meet(std::span<const int64_t> members, size_t own, int64_t site,
 void DeviceGroup::leave(int64_t device, const std::string &error) {
   std::lock_guard lock(mutex);
   --live;
-  if (!error.empty())
-    fail("device " + std::to_string(device) + " of the run failed: " + error);
-  else
-    checkWaiting();
+  try {
+    if (!error.empty())
+      fail("device " + std::to_string(device) + " of the run failed: " + error);
+    else
+      checkWaiting();
+  } catch (const std::bad_alloc &) { // the others must be told all the same
+    fail("out of memory");
+  }
 }
 
 void DeviceGroup::fail(const std::string &why) {

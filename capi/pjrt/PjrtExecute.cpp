@@ -155,8 +155,9 @@ void PendingCall::run() noexcept {
   } catch (const std::exception &e) {
     error = unexpected(e.what());
   }
+  const std::string none;
   if (group)
-    group->leave(number, error ? error->message : "");
+    group->leave(number, error ? error->message : none);
   // Who is told finds the memory free, and may give away the results.
   call->claim(-1);
   call.reset();

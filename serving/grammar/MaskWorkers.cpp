@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <pthread.h>
+#include <system_error>
 
 namespace knapper::serving {
 
@@ -19,8 +20,12 @@ MaskWorkers::~MaskWorkers() {
 void MaskWorkers::add(const std::shared_ptr<Job> &job) {
   std::lock_guard lock(mutex);
   jobs.push_back(job);
-  if (static_cast<int>(threads.size()) < most && threads.size() < jobs.size())
-    threads.emplace_back([this] { work(); });
+  try {
+    if (static_cast<int>(threads.size()) < most && threads.size() < jobs.size())
+      threads.emplace_back([this] { work(); });
+  } catch (const std::system_error &) {
+    // No thread is to be had: who finishes the job does it.
+  }
   changed.notify_one();
 }
 
