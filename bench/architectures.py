@@ -92,8 +92,8 @@ def compiled_files(torch: Any, name: str, model: Any, target: str, exporters: li
                 row["refused"][exporter] = str(error)[:400]
                 continue
             row["compile_s"][exporter] = time.perf_counter() - start
-            if exporter == "dynamo" or target == "cpu":
-                row.setdefault("file", path.read_bytes() if target == "cpu" else None)
+            if target == "cpu":
+                row.setdefault("file", path.read_bytes())  # for the peers
     return files
 
 
@@ -210,7 +210,7 @@ def on_cpu(torch: Any, name: str, exporters: list[str], row: dict[str, Any]) -> 
     row["right"] = all(e <= SINGLE for e in row["errors"].values())
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.onnx"
-        path.write_bytes(row.pop("file", None) or b"")
+        path.write_bytes(row.pop("file", b""))
         for peer in ("ort", "openvino", "torch"):
             try:
                 calls[peer] = PEERS[peer][0](Job(path, feed, ["out"], 2, lambda: model))
@@ -241,7 +241,6 @@ def one(options: argparse.Namespace) -> dict[str, Any]:
     ours = [row["ms"][e] for e in EXPORTERS if e in row["ms"]]
     theirs = [time for who, time in row["ms"].items() if who not in EXPORTERS]
     row["ratio"] = min(theirs) / max(ours) if ours and theirs else None
-    row.pop("file", None)
     return row
 
 

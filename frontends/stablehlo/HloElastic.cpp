@@ -18,8 +18,7 @@ bool isHloElastic(Operation *op) {
          llvm::any_of(op->getResultTypes(), isElastic);
 }
 
-/// Ops of elements alone.
-static bool isElementwise(StringRef kind) {
+bool isHloElementwise(StringRef kind) {
   for (ArrayRef<HloRow> rows : {hloUnaryRows(), hloBinaryRows()})
     for (const HloRow &row : rows)
       if (kind == row.name)
@@ -54,7 +53,7 @@ static bool takesHloElastic(HloNode &n) {
     auto target = n.op->getAttrOfType<StringAttr>("call_target_name");
     return target && target.getValue() == "shape_assertion";
   }
-  return llvm::is_contained(kinds, n.kind) || isElementwise(n.kind) ||
+  return llvm::is_contained(kinds, n.kind) || isHloElementwise(n.kind) ||
          llvm::any_of(hloElasticRows(),
                       [&](const HloRow &row) { return n.kind == row.name; });
 }
@@ -84,7 +83,7 @@ Value hloDeclared(HloNode &n, Value value, Type declared) {
 }
 
 void alignHloOperands(HloNode &n) {
-  if (!isElementwise(n.kind))
+  if (!isHloElementwise(n.kind))
     return;
   SmallVector<Dim> dims = hloCommonDims(n);
   for (Value &operand : n.operands)

@@ -15,6 +15,10 @@ namespace knapper {
 
 /// Whether an operand or result has a size that the program does not know.
 bool isHloElastic(mlir::Operation *op);
+
+/// Whether an op's result has, at each place, a function of the operands'
+/// elements at that place. `kind`: its name without the dialect's.
+bool isHloElementwise(llvm::StringRef kind);
 /// The row for such an op, `row` itself where it takes sizes that are no
 /// numbers; null where there is none.
 const HloRow *findHloElasticRow(HloNode &n, const HloRow *row);

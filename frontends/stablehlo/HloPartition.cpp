@@ -1,4 +1,5 @@
 #include "frontends/stablehlo/HloPartition.h"
+#include "frontends/stablehlo/HloElastic.h"
 #include "frontends/stablehlo/HloImporter.h"
 #include "frontends/stablehlo/HloNode.h"
 #include "mlir/IR/Builders.h"
@@ -33,15 +34,6 @@ static ArrayRef<int64_t> shapeOf(Value value) {
 static Error damagedProgram(const Twine &what) {
   return userError(what.str(), "the StableHLO program",
                    "the file is damaged: export it again");
-}
-
-/// Elements of the results are functions of the operands' at the same place.
-static bool isElementwise(StringRef kind) {
-  for (ArrayRef<HloRow> rows : {hloUnaryRows(), hloBinaryRows()})
-    for (const HloRow &row : rows)
-      if (kind == row.name)
-        return kind != "bitcast_convert";
-  return false;
 }
 
 /// Results are the operands.
@@ -556,7 +548,7 @@ Status Partitioner::visit(Operation *op) {
       if (isCut(operand))
         cut[result] = of(operand);
     }
-  } else if (isElementwise(kind) && op->getNumResults() == 1) {
+  } else if (isHloElementwise(kind) && op->getNumResults() == 1) {
     elementwise(op);
   } else if ((kind == "broadcast_in_dim" || kind == "transpose") &&
              op->getNumOperands() == 1 && op->getNumResults() == 1) {

@@ -31,9 +31,9 @@ double cpuSeconds() {
   return t.tv_sec + t.tv_nsec * 1e-9;
 }
 
-// What LLVM may need for one kernel, twice what the largest takes. It must not
-// run out inside LLVM, which has no way back: a static that is being made when
-// an allocation throws stays locked, and the next thread there waits forever.
+// What LLVM may need for one kernel, with room to spare. It must not run out
+// inside LLVM, which has no way back: a static that is being made when an
+// allocation throws stays locked, and the next thread there waits forever.
 constexpr uint64_t kKernelMemory = uint64_t(48) << 20;
 
 /// What one compilation shares between its threads.
