@@ -169,6 +169,7 @@ void LlmEngine::loop() {
     } catch (const std::bad_alloc &) {
       giveUp();
     }
+    // Who hears of a token finds its step counted.
     ++counters.steps;
     counters.lastStepSeconds = now() - start;
     publishStatistics();
@@ -415,7 +416,6 @@ bool LlmEngine::step() {
   drawAhead.clear();
   settle();
   checkLedger();
-  flush();
   return true;
 }
 
