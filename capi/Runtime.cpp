@@ -1,6 +1,8 @@
 // Loading and running.
 #include "capi/Handles.h"
 
+#include "knapper/kernel.h"
+#include "runtime/base/KernelAbi.h"
 #include "runtime/base/Text.h"
 #include "runtime/device/AbsentDevice.h"
 #include "runtime/drivers/cpu/CpuDevice.h"
@@ -16,6 +18,15 @@
 
 using namespace knapper;
 using namespace knapper::capi;
+
+// The published convention is the compiler's own.
+static_assert(sizeof(knapper_kernel_context) == sizeof(KernelContext) &&
+              offsetof(knapper_kernel_context, status) ==
+                  offsetof(KernelContext, status) &&
+              offsetof(knapper_kernel_context, workers) ==
+                  offsetof(KernelContext, workers));
+static_assert(KNAPPER_KERNEL_DIVISION_BY_ZERO == kernelDivisionByZero &&
+              KNAPPER_KERNEL_INDEX_OUT_OF_RANGE == kernelIndexOutOfRange);
 
 namespace {
 

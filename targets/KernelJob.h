@@ -3,6 +3,7 @@
 
 #include "codegen/TargetDesc.h"
 #include "runtime/base/Error.h"
+#include "runtime/base/GpuEntry.h"
 
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/OwningOpRef.h"
@@ -19,6 +20,15 @@ class DialectRegistry;
 
 namespace knapper {
 
+/// Code of a kernel that somebody else wrote and compiled.
+struct GivenCode {
+  std::string path;                        ///< of its file, for messages
+  std::string code;                        ///< an ELF object file, or PTX text
+  std::string entry;                       ///< the function in it
+  GpuEntry launch;                         ///< GPUs: what a launch of it needs
+  uint32_t numBuffers = 0, numSymbols = 0; ///< of the kernel it stands for
+};
+
 /// One kernel to compile. `build` makes a module with tile.func ops (one of
 /// them called `name`, which must be unique among the jobs) in the given
 /// context, for the given target; null after a diagnostic means failure. It is
@@ -29,6 +39,8 @@ struct KernelJob {
   std::function<mlir::OwningOpRef<mlir::ModuleOp>(mlir::MLIRContext &,
                                                   const TargetDesc &)>
       build;
+  /// Instead of what `build` makes; the caller keeps it alive.
+  const GivenCode *given = nullptr;
 };
 
 /// CPU seconds, by stage.

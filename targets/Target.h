@@ -62,6 +62,12 @@ public:
   emit(std::span<const KernelJob> jobs, std::span<const TargetDesc> targets,
        unsigned threads, const mlir::DialectRegistry &dialects) const = 0;
 
+  /// Whether a device that `target` describes runs code compiled for `isa`:
+  /// what user kernels say they need.
+  virtual bool runs(const TargetDesc &target, std::string_view isa) const {
+    return target.isa == isa;
+  }
+
   /// The device in tuning records: measurements of one are not taken for
   /// another.
   virtual std::string tuningKey(const TargetDesc &target) const = 0;

@@ -314,7 +314,7 @@ LogicalResult ExecBuilder::addLaunch(ts::KernelOp kernel) {
     choice->scratch = scalars.get(bind(schedule.scratch, unique, use));
     for (Dim dim : use.bindings)
       choice->symbols.push_back(scalars.get(dim));
-    choice->label = schedule.label();
+    choice->label = unique.label(i);
     for (const OperandMap &from : schedule.maps) {
       auto map = std::make_unique<fb::TensorMapT>();
       map->arg = from.argument;

@@ -54,6 +54,11 @@ std::string UniqueKernel::functionName(size_t index) const {
          (schedules.size() > 1 ? "_" + std::to_string(index) : "");
 }
 
+std::string UniqueKernel::label(size_t index) const {
+  return userKernel.empty() ? schedules[index].label()
+                            : "user{" + userKernel + "}";
+}
+
 ts::KernelOp findKernel(Operation *module, ArrayRef<bool> constants) {
   ts::KernelOp found;
   module->walk([&](ts::KernelOp kernel) { found = kernel; });

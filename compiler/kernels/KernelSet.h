@@ -15,6 +15,13 @@
 
 namespace knapper {
 
+/// What became of a kernel that a user brought for this one.
+struct UserKernelOffer {
+  std::string name;
+  bool taken = false;
+  std::string why; ///< "by a tuning record"
+};
+
 struct UniqueKernel {
   std::string text; ///< canonical module, for other contexts
   /// 16 hex digits, equal in every process, of the text and `constants`.
@@ -27,10 +34,15 @@ struct UniqueKernel {
   std::vector<std::string> scheduleTexts; ///< the same for other contexts
   std::vector<tune::Knob> knobs;          ///< what could be chosen otherwise
   bool recorded = false;                  ///< a tuning record decided
+  double gain = 1; ///< of that record: the model's time over its choice's
+  std::string userKernel; ///< the user's kernel that was taken, if any
+  std::vector<UserKernelOffer> offers;
 
   void setSchedules(llvm::SmallVector<Schedule> chosen);
   /// Of the function that schedule `index` becomes.
   std::string functionName(size_t index) const;
+  /// Of schedule `index`, for reports.
+  std::string label(size_t index) const;
 };
 
 struct KernelUse {

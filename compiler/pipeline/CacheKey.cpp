@@ -1,4 +1,5 @@
 #include "compiler/pipeline/CacheKey.h"
+#include "compiler/kernels/UserKernels.h"
 #include "compiler/pipeline/TensorText.h"
 #include "knapper/knapper.h"
 #include "runtime/base/InputFile.h"
@@ -103,9 +104,9 @@ std::string compilerText() {
 /// Options that leave the artefact as it is, or whose path does.
 bool changesNothing(std::string_view name) {
   static constexpr std::string_view names[] = {
-      "threads",      "records",     "stop-after", "start-from",
-      "model-format", "print-after", "dump-dir",   "verify-each",
-      "cache",        "cache-dir",   "cache-bytes"};
+      "threads",     "records",      "kernels",     "stop-after",
+      "start-from",  "model-format", "print-after", "dump-dir",
+      "verify-each", "cache",        "cache-dir",   "cache-bytes"};
   return std::find(std::begin(names), std::end(names), name) != std::end(names);
 }
 
@@ -152,6 +153,10 @@ Expected<CacheKey> cacheKey(const CompileInput &input, const Options &options) {
   if (!options.records.empty()) { // what it says, not where it lies
     ASSIGN_OR_RETURN(std::string hash, hashFile(options.records));
     key.fields.push_back({"records", std::move(hash)});
+  }
+  if (!options.kernels.empty()) {
+    ASSIGN_OR_RETURN(std::string text, userKernelsText(options.kernels));
+    key.fields.push_back({"kernels", hashText(text.data(), text.size())});
   }
 #define OPTION(TYPE, FIELD, NAME, DEFAULT, VALUES, HELP)                       \
   if (!changesNothing(NAME))                                                   \

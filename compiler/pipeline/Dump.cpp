@@ -20,7 +20,8 @@ static OwningOpRef<ModuleOp> tileModule(CompileState &state) {
     auto builder = OpBuilder::atBlockEnd(all->getBody());
     auto module = ModuleOp::create(builder, location, StringRef(target.isa));
     for (const UniqueKernel &unique : state.kernels.kernels)
-      for (size_t i = 0; i < unique.schedules.size(); ++i)
+      for (size_t i = 0;
+           unique.userKernel.empty() && i < unique.schedules.size(); ++i)
         if (OwningOpRef<ModuleOp> one =
                 tileProgram(state, unique, i, *context, target))
           module.getBody()->getOperations().splice(

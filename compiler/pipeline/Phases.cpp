@@ -17,8 +17,11 @@
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/Verifier.h"
 #include "mlir/Parser/Parser.h"
+#include "runtime/base/Log.h"
+#include "runtime/base/Text.h"
 #include "runtime/operators/TextOperators.h"
 #include "tune/Records.h"
+#include <deque>
 #include <thread>
 
 using namespace mlir;
@@ -80,6 +83,18 @@ Status findEqualKernels(CompileState &state) {
   return success();
 }
 
+/// A user kernel that stands for no kernel of the model does nothing.
+void warnOfUserKernels(const CompileState &state) {
+  for (const UserKernel &user : state.userKernels)
+    if (user.target == state.target->name() &&
+        llvm::none_of(state.kernels.kernels, [&](const UniqueKernel &unique) {
+          return unique.signature == user.signature;
+        }))
+      log(LogLevel::warning,
+          cat("user kernel '", user.name, "': the model has no kernel ",
+              user.signature, " for ", user.target));
+}
+
 /// How each kernel is cut into programs: by its record, else by the model.
 Status chooseSchedules(CompileState &state) {
   tune::Records records;
@@ -88,32 +103,48 @@ Status chooseSchedules(CompileState &state) {
                      tune::Records::read(state.options.records));
     records = std::move(read);
   }
+  TRY(readUserKernels(state));
   std::string target = state.target->tuningKey(state.targets.front());
   for (UniqueKernel &unique : state.kernels.kernels) {
     const tune::Record *record = records.find(unique.signature, target);
     Knobs knobs(record ? record->choice : tune::Choice());
-    FailureOr<SmallVector<Schedule>> schedules =
-        chooseSchedules(unique.kernel, state.targets.front(), knobs);
+    auto choose = [&] {
+      FailureOr<SmallVector<Schedule>> schedules =
+          chooseSchedules(unique.kernel, state.targets.front(), knobs);
+      if (mlir::failed(schedules)) {
+        // What no schedule knows is a limit of this version, not a defect of
+        // it.
+        Error error = passFailed(state).takeError();
+        error.kind = ErrorKind::user;
+        error.hint = "compute this operation outside the model, or in another "
+                     "element type";
+        return Status(std::move(error));
+      }
+      unique.setSchedules(std::move(*schedules));
+      return chooseUserKernel(unique, state.userKernels, *state.target,
+                              state.targets, knobs);
+    };
+    TRY(choose());
     if (record && knobs.fits()) {
       unique.recorded = true;
+      unique.gain = record->gain;
       ++state.stats->recordsUsed;
     } else if (record) {
       // Half a record was never measured.
       ++state.stats->recordsStale;
       knobs = Knobs();
-      schedules = chooseSchedules(unique.kernel, state.targets.front(), knobs);
+      unique.offers.clear();
+      unique.userKernel.clear();
+      TRY(choose());
     }
     unique.knobs = knobs.all();
-    if (mlir::failed(schedules)) {
-      // What no schedule knows is a limit of this version, not a defect of it.
-      Error error = passFailed(state).takeError();
-      error.kind = ErrorKind::user;
-      error.hint = "compute this operation outside the model, or in another "
-                   "element type";
-      return error;
-    }
-    unique.setSchedules(std::move(*schedules));
+    // What the user is after is measured first.
+    llvm::stable_sort(unique.knobs, [](const auto &a, const auto &b) {
+      return StringRef(a.name).starts_with(kUserKnob) >
+             StringRef(b.name).starts_with(kUserKnob);
+    });
   }
+  warnOfUserKernels(state);
   return success();
 }
 
@@ -125,11 +156,17 @@ Status dropTargets(CompileState &state) {
 /// For dumps: the first of equal kernels holds the schedules of all.
 Status attachSchedules(CompileState &state) {
   llvm::DenseSet<unsigned> seen;
+  Builder b(state.context.get());
   state.forEachKernel([&](ts::KernelOp kernel) {
     unsigned index = state.uses.find(kernel)->second.kernel;
     const UniqueKernel &unique = state.kernels.kernels[index];
     kernel.setSignature(unique.signature);
     kernel.removeSchedulesAttr();
+    kernel->removeAttr(kUserKernelAttr);
+    if (const UserKernel *user = userKernelOf(state, unique)) {
+      kernel->setAttr(kUserKernelAttr, b.getStringAttr(user->name));
+      memory::setInPlace(kernel, user->inPlace);
+    }
     if (seen.insert(index).second)
       kernel.setSchedulesAttr(ArrayAttr::get(
           kernel.getContext(),
@@ -142,7 +179,16 @@ Status attachSchedules(CompileState &state) {
 
 Status emitCode(CompileState &state) {
   std::vector<KernelJob> jobs;
-  for (const UniqueKernel &unique : state.kernels.kernels)
+  std::deque<GivenCode> given; // of the jobs
+  for (const UniqueKernel &unique : state.kernels.kernels) {
+    if (const UserKernel *user = userKernelOf(state, unique)) {
+      GivenCode &code = given.emplace_back(user->code);
+      ts::KernelOp kernel = unique.kernel;
+      code.numBuffers = kernel.getInputs().size() + kernel.getNumResults();
+      code.numSymbols = unique.symbols.size();
+      jobs.push_back({unique.functionName(0), nullptr, &code});
+      continue;
+    }
     for (size_t i = 0; i < unique.schedules.size(); ++i)
       jobs.push_back({unique.functionName(i),
                       [&state, &unique, i](MLIRContext &context,
@@ -152,6 +198,7 @@ Status emitCode(CompileState &state) {
                                    : tileProgram(state, unique, i, context,
                                                  target);
                       }});
+  }
   unsigned threads = state.options.threads
                          ? static_cast<unsigned>(state.options.threads)
                          : std::max(1u, std::thread::hardware_concurrency());
@@ -299,6 +346,21 @@ const Phase *findPhase(std::string_view name) {
     if (phase.name == name)
       return &phase;
   return nullptr;
+}
+
+const UserKernel *userKernelOf(const CompileState &state,
+                               const UniqueKernel &unique) {
+  auto found = llvm::find_if(state.userKernels, [&](const UserKernel &kernel) {
+    return kernel.name == unique.userKernel;
+  });
+  return found == state.userKernels.end() ? nullptr : &*found;
+}
+
+Status readUserKernels(CompileState &state) {
+  if (state.options.kernels.empty())
+    return success();
+  ASSIGN_OR_RETURN(state.userKernels, readUserKernels(state.options.kernels));
+  return success();
 }
 
 OwningOpRef<ModuleOp> tileProgram(const CompileState &state,

@@ -11,6 +11,7 @@
 
 #include "compiler/exec/ExecProgram.h"
 #include "compiler/kernels/KernelSet.h"
+#include "compiler/kernels/UserKernels.h"
 #include "compiler/pipeline/Compile.h"
 #include "graph/fusion/FusionReport.h"
 #include "targets/Target.h"
@@ -37,6 +38,7 @@ struct CompileState {
   fusion::FusionReport fusionReport;
   KernelSet kernels;
   llvm::DenseMap<mlir::Operation *, KernelUse> uses;
+  std::vector<UserKernel> userKernels; ///< of --kernels
   /// Tile programs that a dump brought, by instruction set and function; built
   /// from the schedules when empty.
   std::map<std::pair<std::string, std::string>, std::string> tilePrograms;
@@ -103,6 +105,16 @@ tileProgram(const CompileState &state, const UniqueKernel &unique, size_t index,
 /// Leaves out targets that would hold the same code as another one, once the
 /// kernels have schedules.
 void dropEqualTargets(CompileState &state);
+
+/// The attribute of a ts.kernel that names the user kernel taken for it.
+inline constexpr const char *kUserKernelAttr = "ts.user_kernel";
+
+/// The user kernel that was taken for `unique`, or null.
+const UserKernel *userKernelOf(const CompileState &state,
+                               const UniqueKernel &unique);
+
+/// Reads the file of --kernels, if one is given.
+Status readUserKernels(CompileState &state);
 
 /// Finds the kernels of the program and which are equal.
 void collectKernels(CompileState &state);

@@ -44,11 +44,16 @@ std::string reportJson(const CompileState &state) {
     kernel["hero"] =
         ts::stringifyHero(ts::KernelOp(unique.kernel).getHero()).str();
     kernel["text"] = unique.text;
-    for (const Schedule &schedule : unique.schedules)
-      kernel["schedules"].push_back({{"label", schedule.label()},
+    for (auto [index, schedule] : llvm::enumerate(unique.schedules))
+      kernel["schedules"].push_back({{"label", unique.label(index)},
                                      {"guard", schedule.guard.str()},
                                      {"grid", schedule.grid.str()}});
     kernel["recorded"] = unique.recorded;
+    if (unique.recorded)
+      kernel["gain"] = unique.gain;
+    for (const UserKernelOffer &offer : unique.offers)
+      kernel["user_kernels"].push_back(
+          {{"name", offer.name}, {"taken", offer.taken}, {"why", offer.why}});
     kernel["knobs"] = nlohmann::json::array();
     for (const tune::Knob &knob : unique.knobs)
       kernel["knobs"].push_back(

@@ -41,6 +41,7 @@ private:
   Expected<std::string> beside(const std::string &name) const;
   Status readModule();
   Status checkKernels();
+  Status takeUserKernelOf(UniqueKernel &unique, StringAttr name);
   Status readSchedules();
   Status readTilePrograms();
   Status readObjects();
@@ -137,7 +138,17 @@ static std::string strangerIn(const Schedule &schedule,
   return {};
 }
 
+/// The dump names a kernel that lies in the file of --kernels.
+Status Resume::takeUserKernelOf(UniqueKernel &unique, StringAttr name) {
+  for (const UserKernel &user : state.userKernels)
+    if (user.name == name && user.signature == unique.signature)
+      return takeUserKernel(unique, user, state.targets.front());
+  return refuse(cat("kernel ", unique.signature, " takes the user kernel '",
+                    name.getValue().str(), "', which --kernels does not give"));
+}
+
 Status Resume::readSchedules() {
+  TRY(readUserKernels(state));
   collectKernels(state);
   std::vector<UniqueKernel> &kernels = state.kernels.kernels;
   Status status = success();
@@ -151,6 +162,10 @@ Status Resume::readSchedules() {
       status = refuse(cat("kernel ", name,
                           " has no schedules in this file, or "
                           "was edited: another kernel wants other schedules"));
+      return;
+    }
+    if (auto name = kernel->getAttrOfType<StringAttr>(kUserKernelAttr)) {
+      status = takeUserKernelOf(unique, name);
       return;
     }
     // What the builders rely on: kinds that serve this kernel, with their
@@ -188,7 +203,8 @@ Status Resume::readTilePrograms() {
       return refuse(cat("there are no tile programs for ", target.isa,
                         ", which --isa asks for"));
     for (const UniqueKernel &unique : state.kernels.kernels)
-      for (size_t i = 0; i < unique.schedules.size(); ++i) {
+      for (size_t i = 0;
+           unique.userKernel.empty() && i < unique.schedules.size(); ++i) {
         std::string name = unique.functionName(i);
         auto function = module.lookupSymbol<tile::FuncOp>(name);
         ts::KernelOp kernel = unique.kernel;

@@ -278,6 +278,21 @@ void choices(Writer &out, const Json &kernel) {
   if (knobs.empty())
     return;
   out.raw("<table class=\"facts\">");
+  if (double gain = numberOf(kernel, "gain"); gain > 0) {
+    char text[80];
+    snprintf(text, sizeof text,
+             "%.2f times as fast as the model's choice, when it was measured",
+             gain);
+    out.raw("<tr><th>tuning record</th><td>").text(text).raw("</td></tr>");
+  }
+  for (const Json &user : listOf(kernel, "user_kernels"))
+    out.raw("<tr><th>")
+        .text("user kernel " + textOf(user, "name"))
+        .raw("</th><td>")
+        .text((memberOf(user, "taken") == Json(true) ? "taken: "
+                                                     : "not taken: ") +
+              textOf(user, "why"))
+        .raw("</td></tr>");
   for (const Json &knob : knobs) {
     std::string text = textOf(knob, "value");
     if (memberOf(knob, "value") != memberOf(knob, "model"))

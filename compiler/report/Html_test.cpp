@@ -34,7 +34,9 @@ std::string description(const std::string &name) {
       "compile": {"kernels": 1, "variants": 2,
                   "phases": [{"name": "fuse", "seconds": 0.25}]},
       "unique_kernels": [{"signature": "abc", "hero": "elementwise",
-                          "text": NAME,
+                          "text": NAME, "gain": 1.25,
+                          "user_kernels": [{"name": NAME, "taken": true,
+                                            "why": NAME}],
                           "knobs": [{"name": "panel", "value": 64, "model": 48,
                                      "others": [64, 32]}]}],
       "fusion": {

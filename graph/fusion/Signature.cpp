@@ -63,6 +63,8 @@ CanonicalKernel fusion::canonicalKernel(KernelOp kernel) {
   auto copy = cast<KernelOp>(builder.clone(*kernel, mapping));
   copy.removeSignatureAttr();
   copy.removeSchedulesAttr();
+  // What was decided of this kernel says nothing about what it computes.
+  copy->setDiscardableAttrs(DictionaryAttr::get(context));
   func::ReturnOp::create(builder, builder.getUnknownLoc(), copy.getResults());
 
   AttrTypeReplacer replacer;

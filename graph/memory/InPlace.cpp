@@ -25,8 +25,18 @@ static bool readsInPlace(KernelOp kernel, unsigned index) {
   return true;
 }
 
+static constexpr const char *kApartAttr = "ts.results_apart";
+
+void memory::setInPlace(KernelOp kernel, bool isAllowed) {
+  kernel->removeAttr(kApartAttr);
+  if (!isAllowed)
+    kernel->setAttr(kApartAttr, UnitAttr::get(kernel.getContext()));
+}
+
 SmallVector<unsigned> memory::inPlaceInputs(KernelOp kernel) {
   SmallVector<unsigned> found;
+  if (kernel->hasAttr(kApartAttr))
+    return found;
   Hero hero = kernel.getHero();
   if (std::optional<unsigned> updated = updatedInput(kernel))
     found.push_back(*updated);

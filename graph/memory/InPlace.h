@@ -26,4 +26,8 @@ llvm::DenseMap<mlir::Value, mlir::Value> inPlace(mlir::func::FuncOp function,
 /// element that is written, or updated. None for kernels of any other kind.
 llvm::SmallVector<unsigned> inPlaceInputs(ts::KernelOp kernel);
 
+/// Whether results of the kernel may lie over an operand at all; they may
+/// unless this was called: code that is not ours may write before it reads.
+void setInPlace(ts::KernelOp kernel, bool isAllowed);
+
 } // namespace knapper::memory

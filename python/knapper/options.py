@@ -28,6 +28,7 @@ class CompileOptions(TypedDict, total=False):
     weight_zero_points: bool
     dim: str | Mapping[str, int] | Sequence[str]
     records: str | os.PathLike[str]
+    kernels: str | os.PathLike[str]
     stop_after: str
     start_from: str
     model_format: Literal["", "onnx", "mlir", "torch", "stablehlo"]

@@ -1,4 +1,5 @@
 #include "targets/cpu/CompileKernels.h"
+#include "targets/cpu/GivenObject.h"
 #include "targets/cpu/Link.h"
 
 #include "codegen/lower/common/Lower.h"
@@ -80,6 +81,12 @@ Status compileOne(const KernelJob &job, const TargetDesc &target,
                   MLIRContext &context, llvm::LLVMContext &llvmContext,
                   ObjectEmitter &emitter, std::string &object,
                   std::vector<std::string> &names, CompileTimes &times) {
+  if (job.given) {
+    TRY(checkObject(*job.given));
+    object = job.given->code;
+    names = {job.given->entry};
+    return success();
+  }
   std::string diagnostics;
   ScopedDiagnosticHandler handler(&context, [&](Diagnostic &d) {
     if (d.getSeverity() == DiagnosticSeverity::Error) {
@@ -212,14 +219,17 @@ compileKernels(std::span<const KernelJob> jobs,
   for (size_t t = 0; t < targets.size(); ++t) {
     CompiledImage result;
     result.isa = targets[t].isa;
-    std::vector<std::string> roots;
-    for (const auto &names : shared.names[t])
-      roots.insert(roots.end(), names.begin(), names.end());
+    LinkInput input =
+        linkInput(jobs, std::move(shared.objects[t]), shared.names[t]);
+    input.objects.push_back(std::move(support[t]));
     double start = cpuSeconds();
     TRY(checkHeadroom(kKernelMemory));
-    shared.objects[t].push_back(std::move(support[t]));
-    ASSIGN_OR_RETURN(auto image, linkImage(shared.objects[t], roots));
-    result.image = std::move(image);
+    Expected<KernelImage> image = linkImage(input.objects, input.roots);
+    if (!image)
+      return input.hasGiven ? linkError(image.takeError(), jobs)
+                            : image.takeError();
+    nameEntries(jobs, *image);
+    result.image = std::move(*image);
     result.linkSeconds = cpuSeconds() - start;
     result.jobs = shared.times[t];
     for (const CompileTimes &times : result.jobs) {

@@ -70,6 +70,13 @@ public:
     return compileKernels(jobs, targets, threads, &dialects);
   }
 
+  bool runs(const TargetDesc &target, std::string_view isa) const override {
+    // Each but the last extends those after it.
+    auto isas = cpuIsas();
+    return std::find(std::find(isas.begin(), isas.end(), target.isa),
+                     isas.end(), isa) != isas.end();
+  }
+
   std::string tuningKey(const TargetDesc &) const override { return "cpu"; }
 };
 

@@ -18,6 +18,7 @@
 #include "targets/Target.h"
 #include "targets/cuda/CudaTarget.h"
 #include "targets/cuda/EmitPtx.h"
+#include "targets/cuda/GivenPtx.h"
 
 using namespace mlir;
 
@@ -95,6 +96,10 @@ public:
       images.push_back(std::move(image));
     }
     return images;
+  }
+
+  bool runs(const TargetDesc &target, std::string_view isa) const override {
+    return runsPtxOf(target.isa, isa);
   }
 
   std::string tuningKey(const TargetDesc &target) const override {

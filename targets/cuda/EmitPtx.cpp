@@ -4,6 +4,7 @@
 #include "mlir/Dialect/UB/IR/UBOps.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/Diagnostics.h"
+#include "targets/cuda/GivenPtx.h"
 #include "targets/cuda/Ptx.h"
 
 using namespace mlir;
@@ -26,7 +27,25 @@ Expected<CompiledImage> emitPtxImage(std::span<const KernelJob> jobs,
   std::string head;
   CompiledImage result;
   result.isa = target.isa;
+  // Which kernels follow: the driver compiles only those that a run needs.
+  auto add = [&](const std::map<std::string, GpuEntry> &kernels,
+                 std::string_view body) {
+    result.image.code += "// kernel";
+    for (auto &[name, entry] : kernels) {
+      result.image.code += " " + name;
+      result.image.entries[name] = entry.number();
+    }
+    result.image.code += "\n";
+    result.image.code += body;
+  };
+  std::pair<unsigned, unsigned> newest = {};
   for (const KernelJob &job : jobs) {
+    if (job.given) {
+      ASSIGN_OR_RETURN(NamedPtx ptx, namedPtx(job));
+      newest = std::max(newest, ptx.version);
+      add({{job.name, job.given->launch}}, ptx.body);
+      continue;
+    }
     // One at a time, so that an error names its kernel.
     std::string where = "kernel '" + job.name + "'";
     OwningOpRef<ModuleOp> module = job.build(context, target);
@@ -45,16 +64,9 @@ Expected<CompiledImage> emitPtxImage(std::span<const KernelJob> jobs,
     size_t body = text.find('\n', text.find(".address_size")) + 1;
     if (head < text.substr(0, body))
       head = text.substr(0, body); // of two versions the newer
-    // Which kernels follow: the driver compiles only those that a run needs.
-    result.image.code += "// kernel";
-    for (auto &[name, entry] : ptx->kernels) {
-      result.image.code += " " + name;
-      result.image.entries[name] = entry.number();
-    }
-    result.image.code += "\n";
-    result.image.code += text.substr(body);
+    add(ptx->kernels, text.substr(body));
   }
-  result.image.code.insert(0, head);
+  result.image.code.insert(0, ptxHead(head, newest, target.isa));
   return result;
 }
 

@@ -60,7 +60,7 @@ public:
       image.image.code = "null";
       image.jobs.resize(jobs.size());
       for (const KernelJob &job : jobs) {
-        if (!job.build(context, target))
+        if (!job.given && !job.build(context, target))
           return internalError("no tile program: " + reason,
                                "kernel '" + job.name + "'");
         image.image.entries[job.name] = 0;

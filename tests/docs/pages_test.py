@@ -28,6 +28,7 @@ PAGES = (
     "deploy",
     "c-and-cpp",
     "custom-operators",
+    "user-kernels",
     "serve",
     "gpus",
     "faster",

@@ -163,6 +163,10 @@ Status verify(const ModelArgument &model,
                                      diverging, kernels.size(), first),
                               describe(kernels[first]));
   error.hint = hint;
+  if (model.hasUserKernels()) {
+    error.kind = ErrorKind::user;
+    error.hint = "mend the kernel of --kernels if it is that one; else " + hint;
+  }
   return error;
 }
 

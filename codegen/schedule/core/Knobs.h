@@ -42,6 +42,12 @@ public:
     tune(config, field, llvm::ArrayRef<int64_t>(others));
   }
 
+  /// Whether to take something that is none of a schedule's fields: what is
+  /// recorded for `name`, else `model`.
+  bool offer(llvm::StringRef name, bool model) {
+    return pick(name, model, {!model});
+  }
+
   const std::vector<tune::Knob> &all() const { return knobs; }
   /// Whether everything recorded was asked for and on offer.
   bool fits() const;

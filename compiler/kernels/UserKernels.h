@@ -1,0 +1,57 @@
+//===- UserKernels.h - Kernels that a user brings -------------------------===//
+//
+// `--kernels FILE` names kernels written by hand: an object file or PTX, the
+// signature of the kernel that each computes, and its launch. They enter the
+// same selection as our schedules: a tuning record decides, which
+// `knapper tune` writes from measurements, or the file (`"always"`).
+// docs/user-kernels.md is the format and the calling convention.
+//
+//===----------------------------------------------------------------------===//
+#pragma once
+
+#include "compiler/kernels/KernelSet.h"
+#include "targets/Target.h"
+#include <span>
+#include <string>
+#include <vector>
+
+namespace knapper {
+
+/// One entry of the file, checked but for what only the kernel tells.
+struct UserKernel {
+  std::string name;      ///< of the file's own: reports and records say it
+  std::string signature; ///< of the kernel that it computes
+  std::string target;    ///< Target::name()
+  std::string isa;       ///< the least that it needs
+  /// In the kernel's symbols k0, k1, ...: programs, the least of them worth a
+  /// thread, bytes of scratch a worker. On a GPU a program is a CTA.
+  std::string grid, grain = "1", scratch = "0";
+  bool always = false;  ///< taken without a record
+  bool inPlace = false; ///< a result may lie over an operand of its size
+  GivenCode code;
+};
+
+/// Reads the file and the code files that it names, relative to its folder. A
+/// UserError names the entry and the key.
+Expected<std::vector<UserKernel>> readUserKernels(const std::string &path);
+
+/// What a file of user kernels says, its code included: for cache keys.
+Expected<std::string> userKernelsText(const std::string &path);
+
+/// What the names of user kernels begin with as knobs: of tuning records.
+inline constexpr const char *kUserKnob = "user:";
+
+/// Offers each user kernel of `unique`'s signature as the knob "user:NAME", and
+/// takes the first whose value is 1: its one schedule, of kind "user", replaces
+/// ours, and `unique.userKernel` is its name. Says in `unique.offers` what
+/// became of each. `targets`: all that the artefact gets code for. UserError
+/// for a launch that does not fit the kernel.
+Status chooseUserKernel(UniqueKernel &unique, std::span<const UserKernel> given,
+                        const Target &target,
+                        std::span<const TargetDesc> targets, Knobs &knobs);
+
+/// Makes `kernel` the only choice of `unique`.
+Status takeUserKernel(UniqueKernel &unique, const UserKernel &kernel,
+                      const TargetDesc &target);
+
+} // namespace knapper
