@@ -64,6 +64,7 @@ struct EngineStatistics {
   /// Proposed tokens that were verified, those that were right, and tokens
   /// that a grammar decided alone.
   uint64_t verifiedTokens = 0, acceptedTokens = 0, forcedTokens = 0;
+  uint64_t deviceDraws = 0; ///< tokens drawn where the logits lie
   /// Of the engine thread's processor time: what steps compute, decided and
   /// written down, before the device is asked.
   uint64_t prepareNanoseconds = 0;

@@ -119,7 +119,7 @@ private:
           &EngineStatistics::failed, &EngineStatistics::cancelled,
           &EngineStatistics::ledgerFaults, &EngineStatistics::verifiedTokens,
           &EngineStatistics::acceptedTokens, &EngineStatistics::forcedTokens,
-          &EngineStatistics::deadlinesExceeded,
+          &EngineStatistics::deadlinesExceeded, &EngineStatistics::deviceDraws,
           &EngineStatistics::prepareNanoseconds,
           &EngineStatistics::betweenNanoseconds})
       now.*field += before.*field;

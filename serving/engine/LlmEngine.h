@@ -50,6 +50,7 @@ private:
     int32_t tokens, proposed; ///< computed; of them, behind its own
     int64_t firstRow, rows;   ///< of the logits
     std::optional<size_t> ahead = {}; ///< of `drawAhead`
+    std::optional<Token> token = {};  ///< drawn on the device
     bool ends() const {
       return sequence->computed + tokens == sequence->length();
     }
@@ -80,15 +81,17 @@ private:
   /// Fetches what is drawn from and begins to draw, of all parts at once.
   void beginDraws();
   void addDraw(Part &part);
+  /// Has the device draw what it can; the parts that are left.
+  std::vector<Part *> drawOnDevice(std::vector<Part *> drawing);
   void readPrompt(Sequence &sequence, int32_t first, int32_t count,
                   std::span<float> logits);
   /// The next tokens of a sequence of which all is computed: one for each of
   /// its last rows, as long as the token before was as proposed.
   void sample(const Part &part);
-  /// The token behind all others; none where the sequence has ended. `ahead`:
-  /// it is drawn there.
+  /// The token behind all others; none where the sequence has ended. `begun`:
+  /// the part whose first row this is, where it may be drawn already.
   std::optional<int32_t> draw(Sequence &sequence, int64_t row,
-                              std::optional<size_t> ahead);
+                              const Part *begun);
   /// The token of a row of the step's logits, which are fetched where the best
   /// one is not all that is asked for.
   Expected<Token> tokenOf(Sequence &sequence, int64_t row,

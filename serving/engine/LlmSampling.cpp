@@ -9,22 +9,63 @@ namespace knapper::serving {
 
 void LlmEngine::beginDraws() {
   std::vector<Part *> drawing;
-  std::vector<int64_t> rows;
   for (Part &part : parts)
     if (part.ends() && part.sequence->request.maxTokens != 0 &&
-        (part.sequence->grammar ||
-         !wantsBest(*part.sequence, part.nextRow()))) {
+        (part.sequence->grammar || !wantsBest(*part.sequence, part.nextRow())))
       drawing.push_back(&part);
-      rows.push_back(part.nextRow());
-    }
+  drawing = drawOnDevice(std::move(drawing));
   if (!DrawAhead::pays(drawing.size(), settings.limits.vocabulary))
     return;
+  std::vector<int64_t> rows;
+  for (Part *part : drawing)
+    rows.push_back(part->nextRow());
   // What cannot be fetched is an error of who draws from it.
   if (Status fetched = runner->fetch(rows); !fetched)
     return;
   for (Part *part : drawing)
     addDraw(*part);
   drawAhead.start();
+}
+
+std::vector<LlmEngine::Part *>
+LlmEngine::drawOnDevice(std::vector<Part *> drawing) {
+  const DeviceSampler *sampler = runner->deviceSampler();
+  if (!sampler)
+    return drawing;
+  auto position = [](const Part &part) {
+    return static_cast<uint64_t>(part.sequence->length());
+  };
+  std::vector<DeviceSampler::Draw> draws;
+  std::vector<Part *> there, left;
+  for (Part *part : drawing) {
+    const Request &request = part->sequence->request;
+    bool may =
+        !part->sequence->grammar &&
+        mayUseSummary(request.sampling, request.topLogprobs,
+                      sampler->knownLogits(), settings.limits.vocabulary);
+    (may ? there : left).push_back(part);
+    if (may)
+      draws.push_back({part->nextRow(), summaryScale(request.sampling),
+                       summaryShare(request.sampling, position(*part))});
+  }
+  // Where the device fails, fetching its logits does, and says so.
+  if (there.empty() || !runner->summarise(draws))
+    return drawing;
+  for (size_t i = 0; i < there.size(); ++i) {
+    Part *part = there[i];
+    const Request &request = part->sequence->request;
+    part->token = drawFromSummary(sampler->summary(i), request.sampling,
+                                  position(*part), request.topLogprobs);
+    if (part->token)
+      ++counters.deviceDraws;
+    else
+      left.push_back(part);
+  }
+  // Rows are fetched in their order.
+  std::sort(left.begin(), left.end(), [](const Part *a, const Part *b) {
+    return a->nextRow() < b->nextRow();
+  });
+  return left;
 }
 
 void LlmEngine::addDraw(Part &part) {
@@ -98,7 +139,7 @@ void LlmEngine::sample(const Part &part) {
   int32_t right = 0;
   for (int32_t i = 0;; ++i) {
     std::optional<int32_t> token =
-        draw(sequence, part.nextRow() + i, i == 0 ? part.ahead : std::nullopt);
+        draw(sequence, part.nextRow() + i, i == 0 ? &part : nullptr);
     if (!token)
       return;
     if (sequence.jumped || i == proposed || *token != sequence.proposed[i])
@@ -135,7 +176,7 @@ Expected<Token> LlmEngine::tokenOf(Sequence &sequence, int64_t row,
 }
 
 std::optional<int32_t> LlmEngine::draw(Sequence &sequence, int64_t row,
-                                       std::optional<size_t> ahead) {
+                                       const Part *begun) {
   std::span<const uint32_t> allowed;
   if (sequence.grammar) {
     auto outcome = sequence.grammar->outcome();
@@ -152,8 +193,10 @@ std::optional<int32_t> LlmEngine::draw(Sequence &sequence, int64_t row,
       return std::nullopt;
     allowed = (*outcome)->next.allowed;
   }
-  Expected<Token> token =
-      ahead ? drawAhead.take(*ahead) : tokenOf(sequence, row, allowed);
+  Expected<Token> token = begun && begun->token ? Expected<Token>(*begun->token)
+                          : begun && begun->ahead
+                              ? drawAhead.take(*begun->ahead)
+                              : tokenOf(sequence, row, allowed);
   if (!token) {
     fail(sequence, token.takeError());
     return std::nullopt;

@@ -11,6 +11,7 @@
 #include "serving/engine/SelfCheck.h"
 #include "serving/engine/TextEncoder.h"
 #include "serving/models/DecoderProgram.h"
+#include "serving/models/SamplerProgram.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -181,6 +182,22 @@ struct LoadedDecoder {
   std::string checkFile;                  ///< "": none
 };
 
+/// What draws on a device with memory of its own.
+Expected<std::unique_ptr<DeviceSampler>>
+loadSampler(const std::shared_ptr<Device> &device, const EngineOptions &options,
+            int64_t vocabulary) {
+  ASSIGN_OR_RETURN(Options compile, compileOptions(options, *device));
+  // Logits are float32 whatever the model's weights are.
+  compile.dtype.clear();
+  compile.weights.clear();
+  ASSIGN_OR_RETURN(std::shared_ptr<const Artefact> artefact,
+                   compileSampler(vocabulary, compile));
+  ASSIGN_OR_RETURN(std::shared_ptr<Module> module,
+                   loadModule(std::move(artefact), device, compile));
+  return DeviceSampler::create(std::move(module), *device, vocabulary,
+                               summaryTokens(vocabulary));
+}
+
 /// `most`: tokens of the context; 0: the model's.
 Expected<LoadedDecoder> loadDecoder(const std::shared_ptr<Device> &device,
                                     const std::string &folder,
@@ -336,6 +353,11 @@ Expected<std::unique_ptr<Engine>> loadEngineOn(std::shared_ptr<Device> device,
                                std::move(one.weights));
   };
   ASSIGN_OR_RETURN(std::unique_ptr<ModelRunner> runner, run(model));
+  if (!device->addressesHost()) {
+    ASSIGN_OR_RETURN(std::unique_ptr<DeviceSampler> sampler,
+                     loadSampler(device, options, model.config.vocabulary));
+    runner->setSampler(std::move(sampler));
+  }
   std::unique_ptr<DraftModel> proposing;
   if (draft) {
     ASSIGN_OR_RETURN(std::unique_ptr<ModelRunner> its, run(*draft));

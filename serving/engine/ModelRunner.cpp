@@ -1,10 +1,10 @@
 #include "serving/engine/ModelRunner.h"
+#include "serving/engine/StepSizes.h"
 
 #include "runtime/base/Text.h"
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <sys/mman.h>
 
 namespace knapper::serving {
@@ -87,15 +87,6 @@ ModelRunner::~ModelRunner() {
     munmap(memory, memoryBytes);
 }
 
-/// 1, 2, 4, 8, then multiples of 8, of 64.
-static size_t roundedSize(size_t size) {
-  constexpr size_t few = 8, many = 256, step = 64;
-  if (size <= few)
-    return std::bit_ceil(size);
-  size_t by = size <= many ? few : step;
-  return (size + by - 1) / by * by;
-}
-
 const StepBatch &ModelRunner::rounded(const StepBatch &batch) {
   if (!apart)
     return batch;
@@ -146,6 +137,7 @@ Status ModelRunner::run(const StepBatch &given) {
   inputs.push_back(numbers(batch.table, tableShape));
   inputs.push_back(numbers(batch.rows, rowShape));
   float *logits = nullptr;
+  logitRows = rows;
   if (apart) {
     TRY(reserveLogits(rows));
     logits = static_cast<float *>(deviceLogits->address());
@@ -238,6 +230,13 @@ Expected<std::span<float>> ModelRunner::logits(int64_t first, int64_t count) {
   TRY(std::move(status));
   TRY(std::move(end));
   return std::span(hostLogits);
+}
+
+Status ModelRunner::summarise(std::span<const DeviceSampler::Draw> draws) {
+  return sampler->run(
+      draws, static_cast<const float *>(deviceLogits->address()), logitRows,
+      {static_cast<const std::byte *>(deviceLogits->address()),
+       deviceLogits->bytes()});
 }
 
 Status ModelRunner::probe() {

@@ -2,12 +2,13 @@
 // values.
 //
 // On a device with memory of its own the pools and the logits stay there: what
-// goes in is the step's numbers, what comes out the best token of each row, and
-// the logits of those rows that are asked for. Sizes are rounded up there, so
-// that few are ever recorded: what is added sees no key, and writes to a block
-// that nobody has.
+// goes in is the step's numbers, what comes out the best token of each row,
+// what is drawn from it (DeviceSampler.h), and the logits of those rows that
+// are asked for. Sizes are rounded up there, so that few are ever recorded:
+// what is added sees no key, and writes to a block that nobody has.
 #pragma once
 
+#include "serving/engine/DeviceSampler.h"
 #include "serving/engine/DeviceWeights.h"
 
 namespace knapper::serving {
@@ -61,6 +62,13 @@ public:
     float logprob;
   };
   std::optional<Best> best(int64_t row) const;
+  /// Has the device draw from rows of the step, where it has a sampler.
+  Status summarise(std::span<const DeviceSampler::Draw> draws);
+  /// Null: tokens are drawn from `logits`.
+  const DeviceSampler *deviceSampler() const { return sampler.get(); }
+  void setSampler(std::unique_ptr<DeviceSampler> made) {
+    sampler = std::move(made);
+  }
   /// An error where the device takes no more work.
   Status probe();
 
@@ -80,6 +88,8 @@ private:
   void *memory = nullptr;
   size_t memoryBytes = 0;
   std::unique_ptr<DeviceWeights> weights;
+  std::unique_ptr<DeviceSampler> sampler;
+  int64_t logitRows = 0; ///< of the step, rounded up
   std::unique_ptr<DeviceBuffer> pools, deviceLogits;
   std::unique_ptr<DeviceQueue> queue; ///< that fetches logits
   StepBatch padded;

@@ -105,6 +105,9 @@ std::string ServerMetrics::text(const EngineStatistics &engine,
         "Of them, those that were right.", engine.acceptedTokens);
   count("knapper_engine_forced_tokens_total",
         "Tokens that a grammar decided alone.", engine.forcedTokens);
+  count("knapper_engine_device_draws_total",
+        "Tokens that the device drew, so that no row of logits was fetched.",
+        engine.deviceDraws);
   count("knapper_engine_preemptions_total", "Sequences put back to wait.",
         engine.preemptions);
   count("knapper_engine_finished_total", "Sequences that ended.",

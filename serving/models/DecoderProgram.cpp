@@ -1,66 +1,12 @@
 #include "serving/models/DecoderProgram.h"
 
-#include "compiler/pipeline/Compile.h"
-#include "compiler/pipeline/LlvmErrors.h"
-#include "compiler/registration/Registration.h"
-#include "mlir/IR/Verifier.h"
 #include "serving/models/DecoderBuilder.h"
 #include "serving/models/EncoderBuilder.h"
-
-#include <unistd.h>
+#include "serving/models/ProgramText.h"
 
 using namespace mlir;
 
 namespace knapper::serving {
-
-/// The text of a program that `build` writes.
-template <typename Build>
-static Expected<std::string> programText(const std::string &family,
-                                         Build &&build) {
-  DialectRegistry registry;
-  registerAllKnapperDialects(registry);
-  MLIRContext context(registry, MLIRContext::Threading::DISABLED);
-  context.loadAllAvailableDialects();
-  GraphBuilder graph(context);
-  ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
-    graph.diagnostic = diagnostic.str();
-    return mlir::success();
-  });
-  Location location = NameLoc::get(StringAttr::get(&context, family));
-  OwningOpRef<ModuleOp> module = ModuleOp::create(location);
-  TRY(build(graph, location, *module));
-  if (failed(verify(*module)))
-    return internalError("the program is not valid: " + graph.diagnostic,
-                         family);
-  std::string text;
-  llvm::raw_string_ostream(text) << *module;
-  return text;
-}
-
-/// Compiles what `makeText` gives.
-template <typename MakeText>
-static Expected<std::shared_ptr<const Artefact>>
-compileProgram(const std::string &family, std::vector<std::string> files,
-               Options options, MakeText &&makeText) {
-  throwLlvmErrors();
-  try {
-    ASSIGN_OR_RETURN(std::string text, makeText());
-    options.modelFormat = "mlir";
-    CompileInput input;
-    input.bytes = text;
-    input.givenName = family;
-    input.dataFiles = std::move(files);
-    input.namesNoFile = input.dataFiles.empty();
-    ASSIGN_OR_RETURN(int descriptor, compileModel(input, options, ""));
-    auto artefact = Artefact::loadFd(descriptor, family);
-    close(descriptor);
-    return artefact;
-  } catch (const std::bad_alloc &) {
-    return deviceError("out of memory while compiling", family, "free memory");
-  } catch (const std::exception &failure) {
-    return internalError(failure.what(), family);
-  }
-}
 
 Expected<std::string> decoderText(const DecoderConfig &config,
                                   const Checkpoint &checkpoint,

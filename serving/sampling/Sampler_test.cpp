@@ -1,11 +1,14 @@
 #include "serving/sampling/Sampler.h"
 
 #include "serving/sampling/Philox.h"
+#include "serving/sampling/RowSummary.h"
 #include "gtest/gtest.h"
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
+#include <numeric>
+#include <random>
 
 using namespace knapper;
 using namespace knapper::serving;
@@ -200,6 +203,125 @@ TEST(Sampler, LogitsThatAreNoNumbersAreAnError) {
   Expected<Token> token = sampleToken(one, {}, {}, 0, -1);
   ASSERT_TRUE(token);
   EXPECT_EQ(token->id, 1);
+}
+
+/// What a device says of a row: the best `known` tokens, and sums.
+struct MadeSummary {
+  MadeSummary(std::span<const float> logits, size_t known,
+              const SamplingOptions &options, uint64_t position) {
+    std::vector<int64_t> order(logits.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+      return logits[a] > logits[b];
+    });
+    ids.assign(order.begin(), order.begin() + static_cast<long>(known));
+    for (int64_t id : ids)
+      values.push_back(logits[id]);
+    double sum = 0, all = 0;
+    for (float logit : logits)
+      sum += std::exp(double(logit) - values[0]);
+    auto weight = [&](float logit) {
+      return std::exp((double(logit) - values[0]) * summaryScale(options));
+    };
+    for (float logit : logits)
+      all += weight(logit);
+    double wanted = summaryShare(options, position) * all, running = 0;
+    size_t place = 0;
+    while (place < logits.size() &&
+           (running += weight(logits[place])) <= wanted)
+      ++place;
+    row = {values,
+           ids,
+           int64_t(logits.size()),
+           float(values[0] + std::log(sum)),
+           float(all),
+           int64_t(place),
+           place < logits.size() ? logits[place] : 0};
+  }
+  std::vector<float> values;
+  std::vector<int64_t> ids;
+  RowSummary row;
+};
+
+TEST(RowSummary, DrawsWhatTheWholeRowWould) {
+  std::mt19937 random(7);
+  std::normal_distribution<float> normal(0, 3);
+  auto oneOf = [&](auto... values) {
+    std::array list{values...};
+    return list[random() % list.size()];
+  };
+  int told = 0, all = 0;
+  for (int i = 0; i < 4000; ++i) {
+    size_t vocabulary = oneOf(5, 40, 700, 1300), known = oneOf(4, 16, 64);
+    known = std::min(known, vocabulary);
+    std::vector<float> logits(vocabulary);
+    for (float &logit : logits)
+      logit = oneOf(0, 0, 0, 1) ? std::round(normal(random)) : normal(random);
+    SamplingOptions options;
+    options.temperature = oneOf(0.0f, 0.3f, 1.0f, 1.0f, 2.0f);
+    options.topP = oneOf(1.0f, 1.0f, 0.9f, 0.5f);
+    options.minP = oneOf(0.0f, 0.0f, 0.05f, 0.5f);
+    options.topK = oneOf(0, 0, 1, 10, 100);
+    options.seed = random();
+    int32_t top = oneOf(-1, 0, 3);
+    if (!mayUseSummary(options, top, int64_t(known), int64_t(vocabulary)))
+      continue;
+    ++all;
+    auto position = uint64_t(random() % 5000);
+    MadeSummary made(logits, known, options, position);
+    std::optional<Token> token =
+        drawFromSummary(made.row, options, position, top);
+    if (!token)
+      continue;
+    ++told;
+    Expected<Token> whole = sampleToken(logits, options, {}, position, top);
+    ASSERT_TRUE(whole);
+    ASSERT_EQ(token->id, whole->id)
+        << i << ": temperature " << options.temperature << " topP "
+        << options.topP << " minP " << options.minP << " topK " << options.topK;
+    ASSERT_NEAR(token->logprob, whole->logprob, 1e-4);
+    ASSERT_EQ(token->top.size(), whole->top.size());
+    for (size_t t = 0; t < token->top.size(); ++t)
+      ASSERT_EQ(token->top[t].token, whole->top[t].token);
+  }
+  EXPECT_GT(told, all / 2);
+}
+
+TEST(RowSummary, SaysWhereItDoesNotTell) {
+  std::vector<float> logits(100, 0.0f); // all alike: 4 of 100 are known
+  SamplingOptions options;
+  auto tells = [&] {
+    MadeSummary made(logits, 4, options, 1);
+    return drawFromSummary(made.row, options, 1, -1).has_value();
+  };
+  EXPECT_TRUE(tells());
+  options.topP = 0.5f;
+  EXPECT_FALSE(tells());
+  options.topP = 0.03f;
+  EXPECT_TRUE(tells());
+  options.topP = 1;
+  options.minP = 0.5f;
+  EXPECT_FALSE(tells());
+  options.minP = 0;
+  options.topK = 4;
+  EXPECT_TRUE(tells());
+  SamplingOptions more, penalty, biased;
+  more.topK = 5;
+  penalty.frequencyPenalty = 1;
+  biased.bias = {{1, 1.0f}};
+  for (const SamplingOptions &given : {more, penalty, biased})
+    EXPECT_FALSE(mayUseSummary(given, -1, 4, 100));
+  EXPECT_FALSE(mayUseSummary({}, 5, 4, 100));
+  // What rounding left past the end, or at a token that weighs nothing.
+  MadeSummary made(logits, 4, {}, 1);
+  made.row.drawn = 100;
+  EXPECT_FALSE(drawFromSummary(made.row, {}, 1, -1));
+  made.row.drawn = 7;
+  made.row.drawnLogit = -std::numeric_limits<float>::infinity();
+  EXPECT_FALSE(drawFromSummary(made.row, {}, 1, -1));
+  made.row.drawnLogit = 0;
+  made.row.logSum = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_FALSE(drawFromSummary(made.row, {}, 1, -1));
 }
 
 } // namespace

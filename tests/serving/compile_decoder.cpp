@@ -1,13 +1,23 @@
-// Compiles the program that the engine runs on a GPU, and writes it.
+// Compiles the program that the engine runs on a GPU, and writes it; or the one
+// that draws tokens there.
 //
-//   compile_decoder FOLDER TARGET f32|bf16|i8|i4 OUT.knap [OUT.mlir]
+//   compile_decoder FOLDER TARGET f32|bf16|i8|i4 OUT.knap [OUT.mlir [DUMPS]]
+//   compile_decoder --sampler VOCABULARY TARGET OUT.knap
 #include "serving/models/DecoderProgram.h"
+#include "serving/models/SamplerProgram.h"
 
 #include <fstream>
 #include <iostream>
 
 using namespace knapper;
 using namespace knapper::serving;
+
+static void write(const Artefact &artefact, const char *path) {
+  std::span<const std::byte> bytes = artefact.bytes();
+  std::ofstream(path, std::ios::binary)
+      .write(reinterpret_cast<const char *>(bytes.data()),
+             static_cast<std::streamsize>(bytes.size()));
+}
 
 static Status run(char **arguments, int count) {
   std::string folder = arguments[0];
@@ -31,10 +41,17 @@ static Status run(char **arguments, int count) {
     options.dumpDir = arguments[5];
   ASSIGN_OR_RETURN(DecoderProgram program,
                    compileDecoder(config, checkpoint, form, options));
-  std::span<const std::byte> bytes = program.artefact->bytes();
-  std::ofstream(arguments[3], std::ios::binary)
-      .write(reinterpret_cast<const char *>(bytes.data()),
-             static_cast<std::streamsize>(bytes.size()));
+  write(*program.artefact, arguments[3]);
+  return success();
+}
+
+static Status runSampler(char **arguments) {
+  Options options;
+  options.target = arguments[1];
+  options.cache = false;
+  ASSIGN_OR_RETURN(std::shared_ptr<const Artefact> artefact,
+                   compileSampler(atoll(arguments[0]), options));
+  write(*artefact, arguments[2]);
   return success();
 }
 
@@ -44,7 +61,9 @@ int main(int argc, char **argv) {
         << "compile_decoder FOLDER TARGET f32|bf16|i8|i4 OUT.knap [OUT.mlir]\n";
     return 2;
   }
-  if (Status status = run(argv + 1, argc - 1); !status) {
+  bool sampler = std::string_view(argv[1]) == "--sampler";
+  if (Status status = sampler ? runSampler(argv + 2) : run(argv + 1, argc - 1);
+      !status) {
     std::cerr << status.error().message() << "\n";
     return 1;
   }

@@ -163,6 +163,10 @@ Request requestOf(const Json &json) {
   request.sampling.temperature = json.value("temperature", 0.0f);
   request.speculate = json.value("speculate", true);
   request.sampling.seed = json.value("seed", uint64_t(0));
+  request.sampling.topK = json.value("top_k", 0);
+  request.sampling.topP = json.value("top_p", 1.0f);
+  request.sampling.minP = json.value("min_p", 0.0f);
+  request.sampling.frequencyPenalty = json.value("frequency_penalty", 0.0f);
   return request;
 }
 
@@ -274,6 +278,7 @@ int run(const char *folder, const char *path) {
       {"verified", s.verifiedTokens},
       {"accepted", s.acceptedTokens},
       {"generated", s.generatedTokens},
+      {"device_draws", s.deviceDraws},
       {"preemptions", s.preemptions},
       {"cached", s.cachedTokens},
       {"faults", s.ledgerFaults},

@@ -466,3 +466,37 @@ def test_rows_that_are_drawn_by_several_threads_are_drawn_alike(tmp_path, cache,
     together = model.run([requests], **options)["groups"][0]
     assert all(answer["finish"] == "length" for answer in alone)
     assert same_bits(together, alone)
+
+
+@pytest.mark.parametrize("vocabulary", [50, 1500])
+def test_the_device_draws_what_the_host_would(tmp_path, cache, vocabulary):
+    """Every way of sampling, of rows whose logits stay on the device; those that it cannot draw alone are fetched."""
+    model = Model("llama", tmp_path, cache, vocab_size=vocabulary)
+    ways = [
+        dict(temperature=1),
+        dict(temperature=0.6, top_logprobs=3),
+        dict(temperature=0.8, top_k=20, top_logprobs=0),
+        dict(temperature=0.3, top_p=0.8),
+        dict(temperature=0.7, top_k=40, top_p=0.9),
+        dict(temperature=0.2, min_p=0.2),
+        dict(temperature=0, top_logprobs=5),
+        dict(temperature=1, frequency_penalty=0.5),
+        dict(temperature=1, top_k=400),
+        dict(temperature=2, top_p=0.99, top_logprobs=0),
+        dict(temperature=0),
+    ]
+    requests = [
+        dict(prompt=[3 + (7 * i + k * k) % (vocabulary - 3) for k in range(4 + i)], max_tokens=12, ignore_eos=True, seed=100 + i, **way)
+        for i, way in enumerate(ways)
+    ]
+    options = dict(kv_memory=8 << 20)
+    host = model.run([requests], **options)
+    device = model.run([requests], remote=True, **options)
+    assert host["statistics"]["device_draws"] == 0
+    # The last way takes the best token; one has penalties; two may reach past what the device says.
+    assert device["statistics"]["device_draws"] >= 12 * 7
+    for way, here, there in zip(ways, host["groups"][0], device["groups"][0]):
+        assert here["tokens"] == there["tokens"], way
+        np.testing.assert_allclose(here["logprobs"], there["logprobs"], atol=1e-4)
+        for ours, theirs in zip(here["top"], there["top"], strict=True):
+            assert [token for token, _ in ours] == [token for token, _ in theirs]

@@ -1,0 +1,40 @@
+// A token drawn from what a device says of a row of logits, without the row.
+#pragma once
+
+#include "serving/sampling/SamplingOptions.h"
+
+#include <optional>
+#include <span>
+
+namespace knapper::serving {
+
+/// What serving/models/SamplerProgram.h makes of one row.
+struct RowSummary {
+  std::span<const float> values; ///< the largest logits, best first
+  std::span<const int64_t> ids;  ///< their tokens
+  int64_t vocabulary = 0;
+  float logSum = 0;    ///< log of the sum of exp
+  float weightSum = 0; ///< of exp((logit - largest) * summaryScale)
+  /// The first token where the running sum of these exceeds `summaryShare` of
+  /// their sum.
+  int64_t drawn = 0;
+  float drawnLogit = 0;
+};
+
+/// What the device is told of a draw.
+float summaryScale(const SamplingOptions &options);
+float summaryShare(const SamplingOptions &options, uint64_t position);
+
+/// Whether a summary with `known` of the logits may tell the token: nothing
+/// changes the logits, and no more of them are asked for.
+bool mayUseSummary(const SamplingOptions &options, int32_t topLogprobs,
+                   int64_t known, int64_t vocabulary);
+
+/// The token that `sampleToken` draws from the row, up to the rounding of sums;
+/// nothing where the summary does not tell: the share of `topP` or the bound of
+/// `minP` reaches past the logits it has, or they are not finite.
+std::optional<Token> drawFromSummary(const RowSummary &row,
+                                     const SamplingOptions &options,
+                                     uint64_t position, int32_t topLogprobs);
+
+} // namespace knapper::serving
