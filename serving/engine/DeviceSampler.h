@@ -1,8 +1,9 @@
-// Draws the tokens of rows whose logits lie on a device: the program of
-// serving/models/SamplerProgram.h. Only its results cross to the host.
+// Draws the tokens of rows whose logits lie on a device: the programs of
+// serving/models/SamplerProgram.h. Only their results cross to the host.
 #pragma once
 
 #include "runtime/execute/Module.h"
+#include "serving/sampling/LogitChanges.h"
 #include "serving/sampling/RowSummary.h"
 
 namespace knapper::serving {
@@ -10,19 +11,25 @@ namespace knapper::serving {
 /// Used by one thread.
 class DeviceSampler {
 public:
-  /// Runs once on a row of its own, so that nothing is compiled at the first
-  /// draw.
-  static Expected<std::unique_ptr<DeviceSampler>>
-  create(std::shared_ptr<Module> module, Device &device, int64_t vocabulary,
-         int64_t known);
-
-  /// How many of a row's best logits a summary has.
-  int64_t knownLogits() const { return known; }
-
   struct Draw {
     int64_t row;        ///< of the logits
-    float scale, share; ///< of summaryScale, summaryShare
+    float scale, share; ///< summaryScale, summaryShare
+    std::vector<LogitChange> changes = {};
+    /// A bit a token that may be drawn; empty: all may.
+    std::span<const uint32_t> allowed = {};
+    bool isChanged() const { return !changes.empty() || !allowed.empty(); }
   };
+
+  /// `plain`, `changing`: the two programs. Runs each once on a row of its own,
+  /// so that nothing is compiled at the first draw.
+  static Expected<std::unique_ptr<DeviceSampler>>
+  create(std::shared_ptr<Module> plain, std::shared_ptr<Module> changing,
+         Device &device, int64_t vocabulary);
+
+  /// How many logits to draw from, and of those given, a summary has.
+  int64_t knownLogits() const;
+  int64_t knownBest() const;
+
   /// `logits`: [rows, vocabulary] f32 on the device, inside `memory`.
   Status run(std::span<const Draw> draws, const float *logits, int64_t rows,
              std::span<const std::byte> memory);
@@ -30,13 +37,28 @@ public:
   RowSummary summary(size_t draw) const;
 
 private:
+  /// Results of the rows that one program drew from.
+  struct Results {
+    std::vector<float> values, logSums, weightSums, drawnLogits, given,
+        drawnGiven, bestGiven;
+    std::vector<int64_t> ids, drawn, bestIds;
+  };
+  struct Logits {
+    const float *address;
+    int64_t rows;
+    std::span<const std::byte> memory;
+  };
   DeviceSampler() = default;
+  Status run(std::span<const Draw *const> draws, bool changing,
+             const Logits &logits);
 
-  std::shared_ptr<Module> module;
-  int64_t vocabulary = 0, known = 0;
-  std::vector<int32_t> rows;
-  std::vector<float> scales, shares, values, logSums, weightSums, drawnLogits;
-  std::vector<int64_t> ids, drawn;
+  std::shared_ptr<Module> modules[2]; ///< by `changing`
+  int64_t vocabulary = 0;
+  Results results[2];
+  std::vector<std::pair<bool, size_t>> places; ///< of the draws
+  std::vector<int32_t> rows, tokens;
+  std::vector<uint32_t> masks;
+  std::vector<float> scales, shares, biases, repetitions, penalties;
   RunResult result;
 };
 

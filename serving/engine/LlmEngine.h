@@ -81,6 +81,9 @@ private:
   /// Fetches what is drawn from and begins to draw, of all parts at once.
   void beginDraws();
   void addDraw(Part &part);
+  /// What the part's grammar allows behind its last token, empty without one;
+  /// nothing where the grammar alone decides, or failed.
+  std::optional<std::span<const uint32_t>> allowedOf(const Part &part);
   /// Has the device draw what it can; the parts that are left.
   std::vector<Part *> drawOnDevice(std::vector<Part *> drawing);
   void readPrompt(Sequence &sequence, int32_t first, int32_t count,

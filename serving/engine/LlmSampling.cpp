@@ -39,14 +39,19 @@ LlmEngine::drawOnDevice(std::vector<Part *> drawing) {
   std::vector<Part *> there, left;
   for (Part *part : drawing) {
     const Request &request = part->sequence->request;
-    bool may =
-        !part->sequence->grammar &&
-        mayUseSummary(request.sampling, request.topLogprobs,
-                      sampler->knownLogits(), settings.limits.vocabulary);
-    (may ? there : left).push_back(part);
-    if (may)
-      draws.push_back({part->nextRow(), summaryScale(request.sampling),
-                       summaryShare(request.sampling, position(*part))});
+    std::optional<std::span<const uint32_t>> allowed = allowedOf(*part);
+    if (!allowed || !mayUseSummary(request.sampling, request.topLogprobs,
+                                   sampler->knownLogits(), sampler->knownBest(),
+                                   settings.limits.vocabulary)) {
+      left.push_back(part);
+      continue;
+    }
+    there.push_back(part);
+    draws.push_back({part->nextRow(), summaryScale(request.sampling),
+                     summaryShare(request.sampling, position(*part)),
+                     logitChanges(request.sampling, part->sequence->counts,
+                                  settings.limits.vocabulary),
+                     *allowed});
   }
   // Where the device fails, fetching its logits does, and says so.
   if (there.empty() || !runner->summarise(draws))
@@ -68,23 +73,30 @@ LlmEngine::drawOnDevice(std::vector<Part *> drawing) {
   return left;
 }
 
+std::optional<std::span<const uint32_t>>
+LlmEngine::allowedOf(const Part &part) {
+  Sequence &sequence = *part.sequence;
+  if (!sequence.grammar)
+    return std::span<const uint32_t>();
+  auto outcome = sequence.grammar->outcome();
+  if (!outcome || !(*outcome)->next.canGoOn ||
+      (!(*outcome)->forced.empty() && !sequence.jumped))
+    return std::nullopt;
+  return (*outcome)->next.allowed;
+}
+
 void LlmEngine::addDraw(Part &part) {
   Sequence &sequence = *part.sequence;
-  std::span<const uint32_t> allowed;
-  if (sequence.grammar) {
-    auto outcome = sequence.grammar->outcome();
-    if (!outcome || !(*outcome)->next.canGoOn ||
-        (!(*outcome)->forced.empty() && !sequence.jumped))
-      return;
-    allowed = (*outcome)->next.allowed;
-  }
+  std::optional<std::span<const uint32_t>> allowed = allowedOf(part);
+  if (!allowed)
+    return;
   auto logits = runner->logits(part.nextRow(), 1);
   if (!logits)
     return;
   part.ahead =
       drawAhead.add({*logits, sequence.request.sampling, sequence.counts,
                      static_cast<uint64_t>(sequence.length()),
-                     sequence.request.topLogprobs, allowed});
+                     sequence.request.topLogprobs, *allowed});
 }
 
 void LlmEngine::take(const Part &part) {

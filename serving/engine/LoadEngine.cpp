@@ -190,12 +190,15 @@ loadSampler(const std::shared_ptr<Device> &device, const EngineOptions &options,
   // Logits are float32 whatever the model's weights are.
   compile.dtype.clear();
   compile.weights.clear();
-  ASSIGN_OR_RETURN(std::shared_ptr<const Artefact> artefact,
-                   compileSampler(vocabulary, compile));
-  ASSIGN_OR_RETURN(std::shared_ptr<Module> module,
-                   loadModule(std::move(artefact), device, compile));
-  return DeviceSampler::create(std::move(module), *device, vocabulary,
-                               summaryTokens(vocabulary));
+  std::shared_ptr<Module> modules[2];
+  for (bool changing : {false, true}) {
+    ASSIGN_OR_RETURN(std::shared_ptr<const Artefact> artefact,
+                     compileSampler(vocabulary, changing, compile));
+    ASSIGN_OR_RETURN(modules[changing],
+                     loadModule(std::move(artefact), device, compile));
+  }
+  return DeviceSampler::create(std::move(modules[false]),
+                               std::move(modules[true]), *device, vocabulary);
 }
 
 /// `most`: tokens of the context; 0: the model's.

@@ -5,6 +5,8 @@
 #include "runtime/base/Text.h"
 #include "serving/models/ProgramText.h"
 
+#include <limits>
+
 using namespace mlir;
 
 namespace knapper::serving {
@@ -16,12 +18,14 @@ namespace {
 
 /// Tokens whose weights are summed together: a row is searched block by block.
 constexpr int64_t kBlock = 512;
-constexpr int64_t kMostTokens = 64;
+constexpr int64_t kMostTokens = 64, kMostLogprobs = 20;
+constexpr int64_t kMaskBits = 32; // of a word
 
 class SamplerBuilder : public NodeBuilder {
 public:
-  SamplerBuilder(GraphBuilder &shared, Location location, int64_t vocabulary)
-      : NodeBuilder(shared, location), vocabulary(vocabulary),
+  SamplerBuilder(GraphBuilder &shared, Location location, int64_t vocabulary,
+                 bool changed)
+      : NodeBuilder(shared, location), vocabulary(vocabulary), changed(changed),
         blocks((vocabulary + kBlock - 1) / kBlock), f32(b.getF32Type()),
         i32(b.getI32Type()) {}
   std::string where() const override { return "the sampler"; }
@@ -50,16 +54,67 @@ private:
     return make<ts::GatherOp>(flat, add(mul(rowNumber, double(width)), at),
                               uint64_t(0));
   }
-  SmallVector<Value> draw(Value weights, Value apart, Value share);
+  Value largestOf(Value x) { return reduce(ts::ReduceKind::max, x, {1}, true); }
+  Value at(Value x, Value ids) {
+    return make<ts::GatherElementsOp>(x, ids, uint64_t(1));
+  }
+  Value argument(StringRef name, ArrayRef<Dim> dims, Type element);
+  Value change(Value x);
+  /// Weight sum, token, and its place in a row; no further than the last.
+  SmallVector<Value> draw(Value weights, Value share);
 
-  const int64_t vocabulary, blocks;
+  const int64_t vocabulary;
+  const bool changed;
+  const int64_t blocks;
   Type f32, i32;
   Dim rows;
   Value rowNumber; ///< [rows] i32
+  func::FuncOp main;
 };
 
-SmallVector<Value> SamplerBuilder::draw(Value weights, Value apart,
-                                        Value share) {
+Value SamplerBuilder::argument(StringRef name, ArrayRef<Dim> dims,
+                               Type element) {
+  unsigned index = main.getNumArguments();
+  auto named =
+      b.getDictionaryAttr(b.getNamedAttr("ts.name", b.getStringAttr(name)));
+  (void)main.insertArgument(
+      index, ts::tensorType(shared.context, dims, element), named, loc);
+  return main.getArgument(index);
+}
+
+/// The rows after LogitChange, and -inf where the mask has no bit.
+Value SamplerBuilder::change(Value x) {
+  int64_t words = (vocabulary + kMaskBits - 1) / kMaskBits;
+  Dim count = shared.freshSymbol("changes");
+  Dims each{rows, count}, bits{rows, dim(words), dim(kMaskBits)};
+  Value mask = argument("mask", {rows, dim(words)}, i32);
+  Value tokens = argument("tokens", each, i32);
+  Value bias = argument("bias", each, f32);
+  Value repetition = argument("repetition", each, f32);
+  Value penalty = argument("penalty", each, f32);
+  Value logit = add(at(x, tokens), bias);
+  if (failed())
+    return {};
+  Value repeated =
+      select(compare(ts::ComparePredicate::gt, logit, splatLike(0, logit)),
+             div(logit, repetition), mul(logit, repetition));
+  Value y = make<ts::ScatterElementsOp>(x, tokens, sub(repeated, penalty),
+                                        uint64_t(1), ts::ReduceKindAttr());
+  Value bit = makeAs<ts::IotaOp>(type(bits, i32), uint64_t(2));
+  Value word = broadcastAt(mask, {0, 1}, bits);
+  if (failed())
+    return {};
+  Value set =
+      make<ts::AndOp>(make<ts::ShiftRightOp>(word, bit), splatLike(1, word));
+  Value may = sliceDim(reshape(set, {rows, dim(words * kMaskBits)}), 1, dim(0),
+                       dim(vocabulary));
+  if (failed())
+    return {};
+  return select(compare(ts::ComparePredicate::ne, may, splatLike(0, may)), y,
+                splatLike(-std::numeric_limits<double>::infinity(), y));
+}
+
+SmallVector<Value> SamplerBuilder::draw(Value weights, Value share) {
   Value padded = weights;
   if (int64_t more = blocks * kBlock - vocabulary; more > 0)
     padded = make<ts::PadOp>(weights, Optional{scalar(0, f32)},
@@ -84,55 +139,61 @@ SmallVector<Value> SamplerBuilder::draw(Value weights, Value apart,
     return {};
   Value inside =
       make<ts::MinOp>(token, splatLike(double(vocabulary - 1), token));
-  return {all, convert(token, b.getI64Type()),
-          entry(apart, inside, vocabulary)};
+  return {all, convert(token, b.getI64Type()), inside};
 }
 
 Status SamplerBuilder::build(ModuleOp module) {
   rows = shared.freshSymbol("rows");
-  Dim given = shared.freshSymbol("logits");
-  auto input = [&](ArrayRef<Dim> dims, Type element) {
-    return ts::tensorType(shared.context, dims, element);
-  };
-  SmallVector<Type> types{input({given, dim(vocabulary)}, f32),
-                          input({rows}, i32), input({rows}, f32),
-                          input({rows}, f32)};
   b.setInsertionPointToEnd(module.getBody());
-  auto main =
-      func::FuncOp::create(b, loc, "main", b.getFunctionType(types, {}));
-  Block *body = main.addEntryBlock();
-  b.setInsertionPointToEnd(body);
+  main = func::FuncOp::create(b, loc, "main", b.getFunctionType({}, {}));
+  b.setInsertionPointToEnd(main.addEntryBlock());
+  Value logits =
+      argument("logits", {shared.freshSymbol("logits"), dim(vocabulary)}, f32);
+  Value wanted = argument("rows", {rows}, i32),
+        scale = argument("scale", {rows}, f32),
+        share = argument("share", {rows}, f32);
   rowNumber = makeAs<ts::IotaOp>(type({rows}, i32), uint64_t(0));
-  Value x = make<ts::GatherOp>(body->getArgument(0), body->getArgument(1),
-                               uint64_t(0));
+  Value given = make<ts::GatherOp>(logits, wanted, uint64_t(0));
+  Value x = changed ? change(given) : given;
   if (failed())
     return *error;
-  Operation *best =
-      makeOp<ts::TopKOp>(2, x, dim(summaryTokens(vocabulary)).attr(),
-                         uint64_t(1), /*largest=*/true);
-  Value largest = reduce(ts::ReduceKind::max, x, {1}, true);
-  Value apart = sub(x, largest);
-  Value flatLargest = reshape(largest, {rows});
+  auto best = [&](Value from, int64_t count) {
+    Operation *op = makeOp<ts::TopKOp>(2, from, dim(count).attr(), uint64_t(1),
+                                       /*largest=*/true);
+    return op ? SmallVector<Value>(op->getResults())
+              : SmallVector<Value>{{}, {}};
+  };
+  SmallVector<Value> top = best(x, summaryTokens(vocabulary));
+  Value largestGiven = largestOf(given);
   Value logSum =
-      add(make<ts::LogOp>(sum(make<ts::ExpOp>(apart), 1)), flatLargest);
-  Value weights = make<ts::ExpOp>(mul(apart, column(body->getArgument(2))));
-  SmallVector<Value> drawn = draw(weights, apart, body->getArgument(3));
-  if (error || !best || drawn.empty() || !logSum)
-    return error ? *error
-                 : internalError("the program could not be built", where());
-  Value drawnLogit = add(drawn[2], flatLargest);
-  SmallVector<Value> results{
-      best->getResult(0), best->getResult(1), logSum,
-      drawn[0],           drawn[1],           drawnLogit};
-  func::ReturnOp::create(b, loc, results);
-  main.setType(b.getFunctionType(types, TypeRange(ValueRange(results))));
-  constexpr const char *inputs[] = {"logits", "rows", "scale", "share"};
-  constexpr const char *outputs[] = {"values",     "ids",   "log_sum",
-                                     "weight_sum", "drawn", "drawn_logit"};
-  for (auto [i, name] : llvm::enumerate(inputs))
-    main.setArgAttr(i, "ts.name", b.getStringAttr(name));
-  for (auto [i, name] : llvm::enumerate(outputs))
-    main.setResultAttr(i, "ts.name", b.getStringAttr(name));
+      add(make<ts::LogOp>(sum(make<ts::ExpOp>(sub(given, largestGiven)), 1)),
+          reshape(largestGiven, {rows}));
+  Value largest = changed ? largestOf(x) : largestGiven;
+  Value weights = make<ts::ExpOp>(mul(sub(x, largest), column(scale)));
+  SmallVector<Value> drawn = draw(weights, share);
+  if (failed())
+    return *error;
+  SmallVector<std::pair<StringRef, Value>> results{
+      {"values", top[0]},  {"ids", top[1]},
+      {"log_sum", logSum}, {"weight_sum", drawn[0]},
+      {"drawn", drawn[1]}, {"drawn_logit", entry(x, drawn[2], vocabulary)}};
+  if (changed) {
+    SmallVector<Value> most = best(given, bestTokens(vocabulary));
+    results.append({{"given", at(given, top[1])},
+                    {"drawn_given", entry(given, drawn[2], vocabulary)},
+                    {"best_given", most[0]},
+                    {"best_ids", most[1]}});
+  }
+  if (failed())
+    return *error;
+  SmallVector<Value> values;
+  for (auto [name, value] : results)
+    values.push_back(value);
+  func::ReturnOp::create(b, loc, values);
+  main.setType(b.getFunctionType(main.getArgumentTypes(),
+                                 TypeRange(ValueRange(values))));
+  for (auto [i, result] : llvm::enumerate(results))
+    main.setResultAttr(i, "ts.name", b.getStringAttr(result.first));
   module->setAttr("ts.symbols", shared.symbolsAttr());
   return success();
 }
@@ -143,12 +204,16 @@ int64_t summaryTokens(int64_t vocabulary) {
   return std::min(vocabulary, kMostTokens);
 }
 
-Expected<std::shared_ptr<const Artefact>> compileSampler(int64_t vocabulary,
-                                                         Options options) {
+int64_t bestTokens(int64_t vocabulary) {
+  return std::min(vocabulary, kMostLogprobs);
+}
+
+Expected<std::shared_ptr<const Artefact>>
+compileSampler(int64_t vocabulary, bool changed, Options options) {
   return compileProgram("sampler", {}, std::move(options), [&] {
     return programText("sampler", [&](GraphBuilder &graph, Location location,
                                       ModuleOp module) {
-      return SamplerBuilder(graph, location, vocabulary).build(module);
+      return SamplerBuilder(graph, location, vocabulary, changed).build(module);
     });
   });
 }

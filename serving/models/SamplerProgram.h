@@ -7,7 +7,7 @@
 
 namespace knapper::serving {
 
-/// Of these inputs (L, R: symbols; V: the vocabulary; K: `summaryTokens`)
+/// Of these inputs (L, R, P: symbols; V: the vocabulary; K, B: below)
 ///   logits [L, V] f32, rows [R] i32 of L, scale [R] f32, share [R] f32
 /// the program makes, for each of the R rows x and with w = exp((x - max x) *
 /// scale):
@@ -19,10 +19,21 @@ namespace knapper::serving {
 ///                                       of w exceeds share times its sum
 /// Rounding can bring `drawn` past the last token, or to one whose w is 0: the
 /// reader looks. Of logits that are not finite `log_sum` is none either.
-Expected<std::shared_ptr<const Artefact>> compileSampler(int64_t vocabulary,
-                                                         Options options);
+///
+/// `changed`: there are also
+///   mask [R, ceil(V / 32)] i32          a bit for each token that may be drawn
+///   tokens [R, P] i32, bias [R, P], repetition [R, P], penalty [R, P] f32
+///                                       LogitChange.h; twice the same entry
+///                                       does what one does
+/// All but `log_sum` is then of the changed rows, with -inf for what may not be
+/// drawn, and of the rows as given there are
+///   given [R, K] f32, drawn_given [R] f32         logits of `ids` and `drawn`
+///   best_given [R, B] f32, best_ids [R, B] i64    the largest, best first
+Expected<std::shared_ptr<const Artefact>>
+compileSampler(int64_t vocabulary, bool changed, Options options);
 
-/// K.
+/// K, B.
 int64_t summaryTokens(int64_t vocabulary);
+int64_t bestTokens(int64_t vocabulary);
 
 } // namespace knapper::serving

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 namespace knapper::serving {
@@ -27,7 +28,8 @@ std::optional<Candidates> candidatesOf(const RowSummary &row,
     auto end = std::partition_point(row.values.begin(), row.values.end(),
                                     [&](float v) { return v >= bound; });
     found.areAll |= end != row.values.end();
-    found.count = static_cast<size_t>(end - row.values.begin());
+    found.count =
+        std::min(found.count, static_cast<size_t>(end - row.values.begin()));
   }
   if (options.topK > 0) {
     auto most = static_cast<size_t>(options.topK);
@@ -92,11 +94,9 @@ float summaryShare(const SamplingOptions &options, uint64_t position) {
 }
 
 bool mayUseSummary(const SamplingOptions &options, int32_t topLogprobs,
-                   int64_t known, int64_t vocabulary) {
-  return options.frequencyPenalty == 0 && options.presencePenalty == 0 &&
-         options.repetitionPenalty == 1 && options.bias.empty() &&
-         (known == vocabulary ||
-          (topLogprobs <= known && options.topK <= known));
+                   int64_t known, int64_t knownBest, int64_t vocabulary) {
+  return known == vocabulary ||
+         (topLogprobs <= knownBest && options.topK <= known);
 }
 
 std::optional<Token> drawFromSummary(const RowSummary &row,
@@ -106,16 +106,17 @@ std::optional<Token> drawFromSummary(const RowSummary &row,
       !std::isfinite(row.values[0]))
     return std::nullopt;
   Token token;
-  float logit;
+  float given;
+  std::optional<Candidates> all = candidatesOf(row, options);
   bool whole = options.topK <= 0 && options.topP >= 1 && options.minP <= 0 &&
-               static_cast<int64_t>(row.values.size()) < row.vocabulary;
+               all && !all->areAll;
   if (options.temperature > 0 && whole) {
     if (row.drawn < 0 || row.drawn >= row.vocabulary ||
         !(std::exp((row.drawnLogit - row.values[0]) * summaryScale(options)) >
           0))
       return std::nullopt;
     token.id = static_cast<int32_t>(row.drawn);
-    logit = row.drawnLogit;
+    given = row.drawnGiven;
   } else {
     std::optional<size_t> rank = options.temperature > 0
                                      ? rankOf(row, options, position)
@@ -123,15 +124,16 @@ std::optional<Token> drawFromSummary(const RowSummary &row,
     if (!rank)
       return std::nullopt;
     token.id = static_cast<int32_t>(row.ids[*rank]);
-    logit = row.values[*rank];
+    given = row.given[*rank];
   }
   if (topLogprobs < 0)
     return token;
-  token.logprob = logit - row.logSum;
-  size_t count = std::min(static_cast<size_t>(topLogprobs), row.values.size());
+  token.logprob = given - row.logSum;
+  size_t count =
+      std::min(static_cast<size_t>(topLogprobs), row.bestGiven.size());
   for (size_t i = 0; i < count; ++i)
     token.top.push_back(
-        {static_cast<int32_t>(row.ids[i]), row.values[i] - row.logSum});
+        {static_cast<int32_t>(row.bestIds[i]), row.bestGiven[i] - row.logSum});
   return token;
 }
 

@@ -8,27 +8,34 @@
 
 namespace knapper::serving {
 
-/// What serving/models/SamplerProgram.h makes of one row.
+/// What serving/models/SamplerProgram.h makes of one row. Tokens are drawn from
+/// its logits after changes and without those that a mask leaves out (-inf);
+/// what is said of them are log-probabilities of the logits as they were given.
 struct RowSummary {
-  std::span<const float> values; ///< the largest logits, best first
-  std::span<const int64_t> ids;  ///< their tokens
   int64_t vocabulary = 0;
-  float logSum = 0;    ///< log of the sum of exp
+  std::span<const float> values; ///< the largest to draw from, best first
+  std::span<const int64_t> ids;  ///< their tokens
   float weightSum = 0; ///< of exp((logit - largest) * summaryScale)
   /// The first token where the running sum of these exceeds `summaryShare` of
   /// their sum.
   int64_t drawn = 0;
   float drawnLogit = 0;
+
+  float logSum = 0;             ///< log of the sum of exp of the given logits
+  std::span<const float> given; ///< the given logits of `ids`
+  float drawnGiven = 0;         ///< of `drawn`
+  std::span<const float> bestGiven; ///< the largest given ones, best first
+  std::span<const int64_t> bestIds; ///< their tokens
 };
 
 /// What the device is told of a draw.
 float summaryScale(const SamplingOptions &options);
 float summaryShare(const SamplingOptions &options, uint64_t position);
 
-/// Whether a summary with `known` of the logits may tell the token: nothing
-/// changes the logits, and no more of them are asked for.
+/// Whether a summary with `known` logits to draw from and `knownBest` given
+/// ones may tell the token: no more of them are asked for.
 bool mayUseSummary(const SamplingOptions &options, int32_t topLogprobs,
-                   int64_t known, int64_t vocabulary);
+                   int64_t known, int64_t knownBest, int64_t vocabulary);
 
 /// The token that `sampleToken` draws from the row, up to the rounding of sums;
 /// nothing where the summary does not tell: the share of `topP` or the bound of

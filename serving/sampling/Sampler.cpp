@@ -56,32 +56,11 @@ std::vector<int32_t> bestPlaces(std::span<const float> logits, size_t count) {
 /// Whether anything may have changed.
 bool changeLogits(std::span<float> logits, const SamplingOptions &options,
                   const TokenCounts &counts) {
-  auto inside = [&](int32_t token) {
-    return token >= 0 && static_cast<size_t>(token) < logits.size();
-  };
-  for (auto [token, bias] : options.bias)
-    if (inside(token))
-      logits[token] += bias;
-  if (options.repetitionPenalty != 1) {
-    auto repeat = [&](int32_t token) {
-      float &logit = logits[token];
-      logit = logit > 0 ? logit / options.repetitionPenalty
-                        : logit * options.repetitionPenalty;
-    };
-    for (auto [token, count] : counts.prompt)
-      if (inside(token))
-        repeat(token);
-    for (auto [token, count] : counts.answer)
-      if (inside(token) && !counts.prompt.contains(token))
-        repeat(token);
-  }
-  if (options.frequencyPenalty != 0 || options.presencePenalty != 0)
-    for (auto [token, count] : counts.answer)
-      if (inside(token))
-        logits[token] -= options.frequencyPenalty * static_cast<float>(count) +
-                         options.presencePenalty;
-  return !options.bias.empty() || options.repetitionPenalty != 1 ||
-         options.frequencyPenalty != 0 || options.presencePenalty != 0;
+  std::vector<LogitChange> changes =
+      logitChanges(options, counts, static_cast<int64_t>(logits.size()));
+  for (const LogitChange &change : changes)
+    logits[change.token] = change.of(logits[change.token]);
+  return !changes.empty();
 }
 
 size_t greedy(std::span<const float> logits) {

@@ -2,17 +2,11 @@
 #pragma once
 
 #include "runtime/base/Error.h"
-#include "serving/sampling/SamplingOptions.h"
+#include "serving/sampling/LogitChanges.h"
 
 #include <span>
-#include <unordered_map>
 
 namespace knapper::serving {
-
-/// How often a sequence has each token: what penalties look at.
-struct TokenCounts {
-  std::unordered_map<int32_t, int32_t> prompt, answer;
-};
 
 /// Whether the token that is drawn is the one of the largest logit.
 bool drawsBest(const SamplingOptions &options);

@@ -230,13 +230,13 @@ struct MadeSummary {
     while (place < logits.size() &&
            (running += weight(logits[place])) <= wanted)
       ++place;
-    row = {values,
-           ids,
-           int64_t(logits.size()),
-           float(values[0] + std::log(sum)),
-           float(all),
-           int64_t(place),
-           place < logits.size() ? logits[place] : 0};
+    row.vocabulary = int64_t(logits.size());
+    row.values = row.given = row.bestGiven = values;
+    row.ids = row.bestIds = ids;
+    row.weightSum = float(all);
+    row.drawn = int64_t(place);
+    row.drawnLogit = row.drawnGiven = place < logits.size() ? logits[place] : 0;
+    row.logSum = float(values[0] + std::log(sum));
   }
   std::vector<float> values;
   std::vector<int64_t> ids;
@@ -264,7 +264,8 @@ TEST(RowSummary, DrawsWhatTheWholeRowWould) {
     options.topK = oneOf(0, 0, 1, 10, 100);
     options.seed = random();
     int32_t top = oneOf(-1, 0, 3);
-    if (!mayUseSummary(options, top, int64_t(known), int64_t(vocabulary)))
+    if (!mayUseSummary(options, top, int64_t(known), int64_t(known),
+                       int64_t(vocabulary)))
       continue;
     ++all;
     auto position = uint64_t(random() % 5000);
@@ -305,13 +306,11 @@ TEST(RowSummary, SaysWhereItDoesNotTell) {
   options.minP = 0;
   options.topK = 4;
   EXPECT_TRUE(tells());
-  SamplingOptions more, penalty, biased;
+  SamplingOptions more;
   more.topK = 5;
-  penalty.frequencyPenalty = 1;
-  biased.bias = {{1, 1.0f}};
-  for (const SamplingOptions &given : {more, penalty, biased})
-    EXPECT_FALSE(mayUseSummary(given, -1, 4, 100));
-  EXPECT_FALSE(mayUseSummary({}, 5, 4, 100));
+  EXPECT_FALSE(mayUseSummary(more, -1, 4, 4, 100));
+  EXPECT_TRUE(mayUseSummary(more, -1, 100, 4, 100));
+  EXPECT_FALSE(mayUseSummary({}, 5, 64, 4, 100));
   // What rounding left past the end, or at a token that weighs nothing.
   MadeSummary made(logits, 4, {}, 1);
   made.row.drawn = 100;

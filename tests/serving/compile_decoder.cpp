@@ -2,7 +2,7 @@
 // that draws tokens there.
 //
 //   compile_decoder FOLDER TARGET f32|bf16|i8|i4 OUT.knap [OUT.mlir [DUMPS]]
-//   compile_decoder --sampler VOCABULARY TARGET OUT.knap
+//   compile_decoder --sampler VOCABULARY TARGET OUT.knap [changed]
 #include "serving/models/DecoderProgram.h"
 #include "serving/models/SamplerProgram.h"
 
@@ -45,12 +45,12 @@ static Status run(char **arguments, int count) {
   return success();
 }
 
-static Status runSampler(char **arguments) {
+static Status runSampler(char **arguments, int count) {
   Options options;
   options.target = arguments[1];
   options.cache = false;
   ASSIGN_OR_RETURN(std::shared_ptr<const Artefact> artefact,
-                   compileSampler(atoll(arguments[0]), options));
+                   compileSampler(atoll(arguments[0]), count > 3, options));
   write(*artefact, arguments[2]);
   return success();
 }
@@ -62,7 +62,8 @@ int main(int argc, char **argv) {
     return 2;
   }
   bool sampler = std::string_view(argv[1]) == "--sampler";
-  if (Status status = sampler ? runSampler(argv + 2) : run(argv + 1, argc - 1);
+  if (Status status =
+          sampler ? runSampler(argv + 2, argc - 2) : run(argv + 1, argc - 1);
       !status) {
     std::cerr << status.error().message() << "\n";
     return 1;

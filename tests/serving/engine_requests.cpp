@@ -147,6 +147,42 @@ Json jsonOf(const Answers::Answer &given, double start) {
   return answer;
 }
 
+/// Allows the tokens that are as the one before, modulo `step`; the text may end
+/// nowhere.
+class EveryToken final : public TokenGrammar {
+public:
+  EveryToken(uint32_t step, uint32_t vocabulary)
+      : step(step), vocabulary(vocabulary) {}
+  std::unique_ptr<GrammarCursor> begin() const override {
+    return std::make_unique<Cursor>(step, vocabulary);
+  }
+  size_t bytes() const override { return sizeof(*this); }
+
+private:
+  struct Cursor final : GrammarCursor {
+    // It may live longer than the grammar.
+    Cursor(uint32_t step, uint32_t vocabulary)
+        : step(step), vocabulary(vocabulary) {}
+    Expected<Next> next(bool ends) override {
+      mask.assign((vocabulary + 31) / 32, 0);
+      for (uint32_t t = last % step; t < vocabulary;
+           t += step)
+        mask[t / 32] |= uint32_t(1) << t % 32;
+      return Next{mask, true, false};
+    }
+    Status accept(int32_t token) override {
+      if (token % step != last % step)
+        return userError("was not allowed", "grammar");
+      last = static_cast<uint32_t>(token) + 1;
+      return success();
+    }
+    bool canEnd() const override { return false; }
+    uint32_t step, vocabulary, last = 1;
+    std::vector<uint32_t> mask;
+  };
+  uint32_t step, vocabulary;
+};
+
 Request requestOf(const Json &json) {
   Request request;
   request.prompt = json["prompt"].get<std::vector<int32_t>>();
@@ -167,6 +203,12 @@ Request requestOf(const Json &json) {
   request.sampling.topP = json.value("top_p", 1.0f);
   request.sampling.minP = json.value("min_p", 0.0f);
   request.sampling.frequencyPenalty = json.value("frequency_penalty", 0.0f);
+  request.sampling.presencePenalty = json.value("presence_penalty", 0.0f);
+  request.sampling.repetitionPenalty = json.value("repetition_penalty", 1.0f);
+  if (uint32_t step = json.value("every_token", 0u))
+    request.grammar = std::make_shared<EveryToken>(step, json["vocabulary"]);
+  for (const Json &entry : json.value("bias", Json::array()))
+    request.sampling.bias[entry[0]] = entry[1];
   return request;
 }
 

@@ -480,7 +480,12 @@ def test_the_device_draws_what_the_host_would(tmp_path, cache, vocabulary):
         dict(temperature=0.7, top_k=40, top_p=0.9),
         dict(temperature=0.2, min_p=0.2),
         dict(temperature=0, top_logprobs=5),
-        dict(temperature=1, frequency_penalty=0.5),
+        dict(temperature=1, frequency_penalty=0.5, top_logprobs=2),
+        dict(temperature=0, presence_penalty=1.5, top_logprobs=4),
+        dict(temperature=0.5, repetition_penalty=1.3, bias=[[7, 4.0], [9, -100.0]], top_k=30, top_logprobs=0),
+        dict(temperature=1, every_token=7, vocabulary=vocabulary, top_logprobs=1),
+        dict(temperature=0, every_token=20, vocabulary=vocabulary, top_logprobs=0),
+        dict(temperature=1, top_p=0.7, every_token=11, vocabulary=vocabulary, presence_penalty=0.3),
         dict(temperature=1, top_k=400),
         dict(temperature=2, top_p=0.99, top_logprobs=0),
         dict(temperature=0),
@@ -493,8 +498,8 @@ def test_the_device_draws_what_the_host_would(tmp_path, cache, vocabulary):
     host = model.run([requests], **options)
     device = model.run([requests], remote=True, **options)
     assert host["statistics"]["device_draws"] == 0
-    # The last way takes the best token; one has penalties; two may reach past what the device says.
-    assert device["statistics"]["device_draws"] >= 12 * 7
+    # The last way takes the best token; of two the device's 64 logits are too few.
+    assert device["statistics"]["device_draws"] >= 12 * (len(ways) - 3)
     for way, here, there in zip(ways, host["groups"][0], device["groups"][0]):
         assert here["tokens"] == there["tokens"], way
         np.testing.assert_allclose(here["logprobs"], there["logprobs"], atol=1e-4)
