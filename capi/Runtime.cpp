@@ -21,6 +21,10 @@ using namespace knapper::capi;
 
 // The published convention is the compiler's own.
 static_assert(sizeof(knapper_kernel_context) == sizeof(KernelContext) &&
+              offsetof(knapper_kernel_context, scratch) ==
+                  offsetof(KernelContext, scratch) &&
+              offsetof(knapper_kernel_context, worker_index) ==
+                  offsetof(KernelContext, workerIndex) &&
               offsetof(knapper_kernel_context, status) ==
                   offsetof(KernelContext, status) &&
               offsetof(knapper_kernel_context, workers) ==

@@ -38,8 +38,13 @@ private:
   int64_t valueOf(const Knob &knob) const;
 
   std::vector<Knob> knobs;
+  /// The next of one knob alone, then of the others together.
+  std::optional<Choice> propose();
+
   Choice bestChoice;
   double bestGain = 1;
+  Choice together; ///< the best of the knobs that go together
+  double togetherGain = 1;
   std::set<Choice> seen;
   std::optional<Choice> pending;
   size_t tried = 0;

@@ -49,6 +49,25 @@ TEST(Search, GoesBackToTheModelsValue) {
   EXPECT_EQ(search.best(), (Choice{{"b", 1}}));
 }
 
+TEST(Search, CodeOfAUserIsMeasuredAloneAndBesideTheBestSchedule) {
+  Knob first{"user:a", 0, {1}, 0, true}, second{"user:b", 0, {1}, 0, true};
+  for (double b : {1.1, 2.0}) {
+    Search search({first, second, {"lanes", 1, {2, 4}}});
+    std::vector<Choice> measured;
+    finish(search, [&](const Choice &c) {
+      measured.push_back(c);
+      if (c.contains("user:a") || c.contains("user:b")) {
+        EXPECT_EQ(c.size(), 1u);
+        return c.contains("user:a") ? 0.5 : b;
+      }
+      return at(c, "lanes", 1) == 4 ? 1.5 : 1.2;
+    });
+    EXPECT_EQ(measured.size(), 4u);
+    EXPECT_EQ(search.best(),
+              b == 2 ? (Choice{{"user:b", 1}}) : (Choice{{"lanes", 4}}));
+  }
+}
+
 TEST(Search, MeasuresNothingTwiceAndEnds) {
   std::vector<Knob> knobs;
   for (char name : {'a', 'b', 'c', 'd'})

@@ -1,6 +1,7 @@
 #include "compiler/kernels/UserKernels.h"
 #include "runtime/base/EditDistance.h"
 #include "runtime/base/InputFile.h"
+#include "runtime/base/Log.h"
 #include "runtime/base/Text.h"
 
 #include "ir/tensor/Update.h"
@@ -112,6 +113,10 @@ std::string readEntry(const Json &json, UserKernel &kernel, std::string &code) {
   reader.number("shared_bytes", kernel.code.launch.sharedBytes, (1 << 24) - 1);
   reader.flag("always", kernel.always);
   reader.flag("in_place", kernel.inPlace);
+  kernel.saysCpu = json.contains("grain") || json.contains("scratch");
+  kernel.saysGpu = json.contains("threads") || json.contains("shared_bytes");
+  if (code.find('\0') != std::string::npos)
+    reader.refuse("has a 'code' that is no path");
   if (kernel.name.size() > 64 ||
       !consistsOf(kernel.name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRST"
                                "UVWXYZ0123456789_"))
@@ -122,12 +127,37 @@ std::string readEntry(const Json &json, UserKernel &kernel, std::string &code) {
   return reader.error();
 }
 
-Expected<std::string> readBounded(const std::string &path, uint64_t most) {
+Expected<std::string> readBounded(const std::string &path, uint64_t most,
+                                  const char *hint) {
   ASSIGN_OR_RETURN(InputFile file, InputFile::open(path));
   if (file.bytes() > most)
     return userError(cat("has ", file.bytes(), " bytes, more than ", most),
-                     path, "give the file of user kernels");
+                     path, hint);
   return file.read();
+}
+
+/// UserError for a target or an instruction set that there is not.
+Status checkTarget(const UserKernel &kernel, const std::string &where) {
+  const Target *target = findTarget(kernel.target);
+  if (!target) {
+    std::string names;
+    for (const Target *one : allTargets())
+      names += cat(names.empty() ? "" : ", ", one->name());
+    return userError(cat("kernel '", kernel.name, "' is for '",
+                         kernel.target.substr(0, 64), "', which is no target"),
+                     where, "one of " + names);
+  }
+  TargetRequest request;
+  if (target->takesIsas())
+    request.isas = {kernel.isa};
+  else
+    request.variant = kernel.isa;
+  Expected<std::vector<TargetDesc>> described = target->describe(request);
+  if (described)
+    return success();
+  Error error = described.takeError();
+  error.where = cat(where, ": kernel '", kernel.name, "'");
+  return error;
 }
 
 /// A size in the kernel's symbols.
@@ -138,8 +168,8 @@ Expected<ts::Dim> parseSize(const UniqueKernel &unique,
   std::string symbols;
   for (const std::string &symbol : unique.symbols)
     symbols += (symbols.empty() ? "" : ", ") + symbol;
-  std::optional<ts::Dim> dim = ts::parseDim(
-      const_cast<UniqueKernel &>(unique).kernel.getContext(), text);
+  ts::KernelOp op = unique.kernel;
+  std::optional<ts::Dim> dim = ts::parseDim(op.getContext(), text);
   if (!dim)
     return userError(cat("'", key, "' is no size: ", text.substr(0, 200)),
                      where, "write it as floordiv(k0 + 63, 64)");
@@ -159,7 +189,9 @@ Expected<ts::Dim> parseSize(const UniqueKernel &unique,
 } // namespace
 
 Expected<std::vector<UserKernel>> readUserKernels(const std::string &path) {
-  ASSIGN_OR_RETURN(std::string text, readBounded(path, kMostFileBytes));
+  ASSIGN_OR_RETURN(
+      std::string text,
+      readBounded(path, kMostFileBytes, "give the file of user kernels"));
   auto refuse = [&](std::string what) {
     return userError(std::move(what), path,
                      "docs/user-kernels.md shows such a file");
@@ -174,6 +206,10 @@ Expected<std::vector<UserKernel>> readUserKernels(const std::string &path) {
   auto list = json.find("kernels");
   if (list == json.end() || !list->is_array())
     return refuse("has no list \"kernels\"");
+  for (const auto &[key, value] : json.items())
+    if (key != "knapper_kernels" && key != "kernels")
+      return refuse(cat("has the key '", key.substr(0, 64),
+                        "', which there is not; it has \"kernels\""));
   std::vector<UserKernel> kernels;
   std::set<std::string> names;
   for (size_t i = 0; i < list->size(); ++i) {
@@ -181,13 +217,15 @@ Expected<std::vector<UserKernel>> readUserKernels(const std::string &path) {
     std::string code;
     if (std::string wrong = readEntry((*list)[i], kernel, code); !wrong.empty())
       return refuse(cat("kernel ", i, " ", wrong));
+    TRY(checkTarget(kernel, path));
     if (!names.insert(kernel.name).second)
       return refuse(
           cat("kernel ", i, " has the name '", kernel.name, "' of another"));
     kernel.code.path =
         (std::filesystem::path(path).parent_path() / code).string();
     ASSIGN_OR_RETURN(kernel.code.code,
-                     readBounded(kernel.code.path, kMostCodeBytes));
+                     readBounded(kernel.code.path, kMostCodeBytes,
+                                 "give the code of one kernel"));
   }
   return kernels;
 }
@@ -205,13 +243,33 @@ Expected<std::string> userKernelsText(const std::string &path) {
   return text;
 }
 
+std::string whyNot(const UniqueKernel &unique, const UserKernel &kernel,
+                   const Target &target, std::span<const TargetDesc> targets) {
+  if (kernel.target != target.name())
+    return cat("it is for ", kernel.target);
+  auto lacks = llvm::find_if(targets, [&](const TargetDesc &one) {
+    return !target.runs(one, kernel.isa);
+  });
+  if (lacks != targets.end())
+    return cat("it needs ", kernel.isa, ", and code is made for ", lacks->isa,
+               ", too: give --isa");
+  if (ts::updatedInput(unique.kernel))
+    return "its kernel updates an operand in place";
+  return {};
+}
+
 Status takeUserKernel(UniqueKernel &unique, const UserKernel &kernel,
                       const TargetDesc &target) {
-  if (target.simt != (kernel.code.launch.threads > 0))
-    return userError(target.simt ? "has no 'threads' of its CTA"
-                                 : "has 'threads', which its target has not",
-                     cat("user kernel '", kernel.name, "'"),
-                     "GPUs take 1 to 1024 threads a CTA, CPUs none");
+  auto refuse = [&](const char *what) {
+    return userError(what, cat("user kernel '", kernel.name, "'"),
+                     "GPUs take 'threads', 1 to 1024 a CTA, and "
+                     "'shared_bytes'; CPUs take 'grain' and 'scratch'");
+  };
+  if (target.simt && kernel.code.launch.threads == 0)
+    return refuse("has no 'threads' of its CTA");
+  if (target.simt ? kernel.saysCpu : kernel.saysGpu)
+    return refuse(target.simt ? "has a 'grain' or 'scratch', for a GPU"
+                              : "has 'threads' or 'shared_bytes', for a CPU");
   Schedule schedule;
   schedule.kind = "user";
   ASSIGN_OR_RETURN(schedule.grid,
@@ -220,6 +278,9 @@ Status takeUserKernel(UniqueKernel &unique, const UserKernel &kernel,
                    parseSize(unique, kernel, "grain", kernel.grain));
   ASSIGN_OR_RETURN(schedule.scratch,
                    parseSize(unique, kernel, "scratch", kernel.scratch));
+  if (schedule.grid.isConstant(0))
+    return userError("'grid' is 0: nothing would run",
+                     cat("user kernel '", kernel.name, "'"), "give 1 or more");
   SmallVector<Schedule> only;
   only.push_back(std::move(schedule));
   unique.userKernel = kernel.name;
@@ -230,36 +291,34 @@ Status takeUserKernel(UniqueKernel &unique, const UserKernel &kernel,
 Status chooseUserKernel(UniqueKernel &unique, std::span<const UserKernel> given,
                         const Target &target,
                         std::span<const TargetDesc> targets, Knobs &knobs) {
-  const UserKernel *taken = nullptr;
+  const UserKernel *always = nullptr, *recorded = nullptr;
+  std::vector<const UserKernel *> offered;
   for (const UserKernel &kernel : given) {
     if (kernel.signature != unique.signature || kernel.target != target.name())
       continue;
-    UserKernelOffer &offer = unique.offers.emplace_back();
-    offer.name = kernel.name;
-    auto lacks = llvm::find_if(targets, [&](const TargetDesc &one) {
-      return !target.runs(one, kernel.isa);
-    });
-    if (lacks != targets.end()) {
-      offer.why = cat("it needs ", kernel.isa, ", and code is made for ",
-                      lacks->isa, ", too: give --isa");
+    offered.push_back(&kernel);
+    std::string why = whyNot(unique, kernel, target, targets);
+    unique.offers.push_back({kernel.name, false, why});
+    if (!why.empty() && kernel.always)
+      log(LogLevel::warning,
+          cat("user kernel '", kernel.name, "' is not taken: ", why));
+    if (!why.empty())
       continue;
-    }
-    if (ts::updatedInput(unique.kernel)) {
-      offer.why = "its kernel updates an operand in place";
-      continue;
-    }
-    bool wished = knobs.offer(kUserKnob + kernel.name, kernel.always);
-    if (!wished) {
-      offer.why = kernel.always ? "a tuning record takes another"
-                                : "no tuning record takes it: knapper tune "
-                                  "--kernels measures it";
-    } else if (taken) {
-      offer.why = "another user kernel is taken";
-    } else {
-      taken = &kernel;
-      offer.taken = true;
-      offer.why = kernel.always ? "\"always\"" : "by a tuning record";
-    }
+    if (kernel.always && !always)
+      always = &kernel;
+    if (!kernel.always && knobs.offerAlone(kUserKnob + kernel.name) &&
+        !recorded)
+      recorded = &kernel;
+  }
+  const UserKernel *taken = always ? always : recorded;
+  for (auto [kernel, offer] : llvm::zip(offered, unique.offers)) {
+    offer.taken = kernel == taken;
+    if (offer.taken)
+      offer.why = always ? "\"always\"" : "by a tuning record";
+    else if (offer.why.empty())
+      offer.why = taken ? cat("'", taken->name, "' is taken")
+                        : "no tuning record takes it: knapper tune --kernels "
+                          "measures it";
   }
   return taken ? takeUserKernel(unique, *taken, targets.front()) : success();
 }

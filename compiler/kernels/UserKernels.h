@@ -26,8 +26,10 @@ struct UserKernel {
   /// In the kernel's symbols k0, k1, ...: programs, the least of them worth a
   /// thread, bytes of scratch a worker. On a GPU a program is a CTA.
   std::string grid, grain = "1", scratch = "0";
-  bool always = false;  ///< taken without a record
+  bool always = false;  ///< taken whatever records say
   bool inPlace = false; ///< a result may lie over an operand of its size
+  /// Whether the file says something that CPUs, or GPUs, do not have.
+  bool saysCpu = false, saysGpu = false;
   GivenCode code;
 };
 
@@ -41,16 +43,22 @@ Expected<std::string> userKernelsText(const std::string &path);
 /// What the names of user kernels begin with as knobs: of tuning records.
 inline constexpr const char *kUserKnob = "user:";
 
-/// Offers each user kernel of `unique`'s signature as the knob "user:NAME", and
-/// takes the first whose value is 1: its one schedule, of kind "user", replaces
-/// ours, and `unique.userKernel` is its name. Says in `unique.offers` what
-/// became of each. `targets`: all that the artefact gets code for. UserError
-/// for a launch that does not fit the kernel.
+/// Takes a user kernel of `unique`'s signature: the first that is to be taken
+/// always, else the one that the record in `knobs` takes. Each of the others is
+/// offered as the knob "user:NAME". Says in `unique.offers` what became of
+/// each. `targets`: all that the artefact gets code for. UserError for a launch
+/// that does not fit the kernel.
 Status chooseUserKernel(UniqueKernel &unique, std::span<const UserKernel> given,
                         const Target &target,
                         std::span<const TargetDesc> targets, Knobs &knobs);
 
-/// Makes `kernel` the only choice of `unique`.
+/// Why the kernel cannot run in place of `unique`, whose signature it has;
+/// nothing where it can.
+std::string whyNot(const UniqueKernel &unique, const UserKernel &kernel,
+                   const Target &target, std::span<const TargetDesc> targets);
+
+/// Makes `kernel` the only choice of `unique`: its one schedule is of kind
+/// "user".
 Status takeUserKernel(UniqueKernel &unique, const UserKernel &kernel,
                       const TargetDesc &target);
 

@@ -125,7 +125,12 @@ Status chooseSchedules(CompileState &state) {
                               state.targets, knobs);
     };
     TRY(choose());
-    if (record && knobs.fits()) {
+    bool always = llvm::any_of(unique.offers, [](const auto &offer) {
+      return offer.taken && offer.why == "\"always\"";
+    });
+    if (record && always) {
+      ++state.stats->recordsStale; // of what does not run
+    } else if (record && knobs.fits()) {
       unique.recorded = true;
       unique.gain = record->gain;
       ++state.stats->recordsUsed;
@@ -138,11 +143,6 @@ Status chooseSchedules(CompileState &state) {
       TRY(choose());
     }
     unique.knobs = knobs.all();
-    // What the user is after is measured first.
-    llvm::stable_sort(unique.knobs, [](const auto &a, const auto &b) {
-      return StringRef(a.name).starts_with(kUserKnob) >
-             StringRef(b.name).starts_with(kUserKnob);
-    });
   }
   warnOfUserKernels(state);
   return success();

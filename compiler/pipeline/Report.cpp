@@ -60,6 +60,7 @@ std::string reportJson(const CompileState &state) {
           {{"name", knob.name},
            {"model", knob.model},
            {"value", knob.value},
+           {"alone", knob.isAlone},
            {"others",
             std::vector<int64_t>(knob.others.begin(), knob.others.end())}});
     report["unique_kernels"].push_back(std::move(kernel));

@@ -5,6 +5,7 @@
 #include "compiler/pipeline/TensorText.h"
 #include "graph/fusion/Constants.h"
 #include "graph/fusion/Views.h"
+#include "graph/memory/InPlace.h"
 #include "ir/tensor/BranchesAndLoops.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "runtime/base/InputFile.h"
@@ -41,7 +42,7 @@ private:
   Expected<std::string> beside(const std::string &name) const;
   Status readModule();
   Status checkKernels();
-  Status takeUserKernelOf(UniqueKernel &unique, StringAttr name);
+  Status takeUserKernelOf(UniqueKernel &unique, StringRef name);
   Status readSchedules();
   Status readTilePrograms();
   Status readObjects();
@@ -139,12 +140,18 @@ static std::string strangerIn(const Schedule &schedule,
 }
 
 /// The dump names a kernel that lies in the file of --kernels.
-Status Resume::takeUserKernelOf(UniqueKernel &unique, StringAttr name) {
-  for (const UserKernel &user : state.userKernels)
-    if (user.name == name && user.signature == unique.signature)
-      return takeUserKernel(unique, user, state.targets.front());
+Status Resume::takeUserKernelOf(UniqueKernel &unique, StringRef name) {
+  for (const UserKernel &user : state.userKernels) {
+    if (user.name != name || user.signature != unique.signature)
+      continue;
+    std::string why = whyNot(unique, user, *state.target, state.targets);
+    if (!why.empty())
+      return refuse(cat("the user kernel '", user.name, "' cannot run: ", why));
+    unique.offers = {{user.name, true, "by the dump"}};
+    return takeUserKernel(unique, user, state.targets.front());
+  }
   return refuse(cat("kernel ", unique.signature, " takes the user kernel '",
-                    name.getValue().str(), "', which --kernels does not give"));
+                    name.str(), "', which --kernels does not give"));
 }
 
 Status Resume::readSchedules() {
@@ -154,6 +161,11 @@ Status Resume::readSchedules() {
   Status status = success();
   state.forEachKernel([&](ts::KernelOp kernel) {
     UniqueKernel &unique = kernels[state.uses.find(kernel)->second.kernel];
+    auto user = kernel->getAttrOfType<StringAttr>(kUserKernelAttr);
+    if (user && unique.schedules.empty() && status)
+      status = takeUserKernelOf(unique, user.getValue());
+    if (const UserKernel *taken = userKernelOf(state, unique))
+      memory::setInPlace(kernel, taken->inPlace);
     if (!unique.schedules.empty() || !status)
       return;
     std::string name = kernel.getSignature().value_or("").str() + " (" +
@@ -162,10 +174,6 @@ Status Resume::readSchedules() {
       status = refuse(cat("kernel ", name,
                           " has no schedules in this file, or "
                           "was edited: another kernel wants other schedules"));
-      return;
-    }
-    if (auto name = kernel->getAttrOfType<StringAttr>(kUserKernelAttr)) {
-      status = takeUserKernelOf(unique, name);
       return;
     }
     // What the builders rely on: kinds that serve this kernel, with their

@@ -29,10 +29,13 @@ typedef enum knapper_kernel_status {
 } knapper_kernel_status;
 
 /* Runs the programs begin .. end - 1 of the kernel's one-dimensional grid.
- *   buffers  an address for each operand: inputs, then results, dense and
- * row-major, aligned to 16 bytes at least unless it is memory of the caller's.
- * Results overlap nothing, unless "in_place" allows them to lie over an input
- * of their size. symbols  the sizes k0, k1, ... of the kernel's text, in order
+ *
+ * - buffers: an address for each operand, inputs before results, dense and
+ *   row-major, aligned to 16 bytes at least unless it is memory of the
+ *   caller's. Results overlap nothing, unless "in_place" allows them to lie
+ *   over an input of their size.
+ * - symbols: the sizes k0, k1, ... of the kernel's text, in order.
+ *
  * Other ranges of the launch run at the same time on other threads, and the
  * order of ranges is not defined: programs write apart from each other. */
 typedef void knapper_kernel_function(void *const *buffers,

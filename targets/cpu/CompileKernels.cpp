@@ -81,12 +81,8 @@ Status compileOne(const KernelJob &job, const TargetDesc &target,
                   MLIRContext &context, llvm::LLVMContext &llvmContext,
                   ObjectEmitter &emitter, std::string &object,
                   std::vector<std::string> &names, CompileTimes &times) {
-  if (job.given) {
-    TRY(checkObject(*job.given));
-    object = job.given->code;
-    names = {job.given->entry};
+  if (job.given)
     return success();
-  }
   std::string diagnostics;
   ScopedDiagnosticHandler handler(&context, [&](Diagnostic &d) {
     if (d.getSeverity() == DiagnosticSeverity::Error) {
@@ -204,6 +200,7 @@ compileKernels(std::span<const KernelJob> jobs,
                       std::vector<std::vector<std::string>>(jobs.size()));
   shared.times.assign(targets.size(), std::vector<CompileTimes>(jobs.size()));
 
+  ASSIGN_OR_RETURN(GivenObjects given, GivenObjects::of(jobs));
   // On this thread alone, first: most of LLVM's statics are made here.
   std::vector<std::string> support;
   for (const TargetDesc &target : targets) {
@@ -219,16 +216,20 @@ compileKernels(std::span<const KernelJob> jobs,
   for (size_t t = 0; t < targets.size(); ++t) {
     CompiledImage result;
     result.isa = targets[t].isa;
-    LinkInput input =
-        linkInput(jobs, std::move(shared.objects[t]), shared.names[t]);
-    input.objects.push_back(std::move(support[t]));
+    std::vector<std::string> roots = given.roots();
+    for (const auto &names : shared.names[t])
+      roots.insert(roots.end(), names.begin(), names.end());
+    std::vector<std::string> objects = std::move(shared.objects[t]);
+    std::erase_if(objects, [](const auto &object) { return object.empty(); });
+    objects.insert(objects.end(), given.objects().begin(),
+                   given.objects().end());
+    objects.push_back(std::move(support[t]));
     double start = cpuSeconds();
     TRY(checkHeadroom(kKernelMemory));
-    Expected<KernelImage> image = linkImage(input.objects, input.roots);
+    Expected<KernelImage> image = linkImage(objects, roots);
     if (!image)
-      return input.hasGiven ? linkError(image.takeError(), jobs)
-                            : image.takeError();
-    nameEntries(jobs, *image);
+      return given.linkError(image.takeError());
+    given.nameEntries(*image);
     result.image = std::move(*image);
     result.linkSeconds = cpuSeconds() - start;
     result.jobs = shared.times[t];

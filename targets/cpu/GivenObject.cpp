@@ -1,102 +1,138 @@
 #include "targets/cpu/GivenObject.h"
 #include "runtime/base/Text.h"
 
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ObjCopy/ConfigManager.h"
+#include "llvm/ObjCopy/ObjCopy.h"
 #include "llvm/Object/ELFObjectFile.h"
-#include <set>
+
+#include <deque>
+#include <map>
 
 namespace knapper {
+namespace {
 
-using llvm::object::ELF64LEFile;
+using llvm::StringRef;
+using llvm::object::ELF64LEObjectFile;
 
-/// Whether the object defines that function.
-static llvm::Expected<bool> defines(const ELF64LEFile &file,
-                                    llvm::StringRef entry) {
-  auto sections = file.sections();
-  if (!sections)
-    return sections.takeError();
-  for (const auto &section : *sections) {
-    if (section.sh_type != llvm::ELF::SHT_SYMTAB)
-      continue;
-    auto symbols = file.symbols(&section);
-    if (!symbols)
-      return symbols.takeError();
-    auto names = file.getStringTableForSymtab(section);
-    if (!names)
-      return names.takeError();
-    for (const auto &symbol : *symbols) {
-      auto name = symbol.getName(*names);
-      if (!name)
-        return name.takeError();
-      if (*name == entry && symbol.getType() == llvm::ELF::STT_FUNC &&
-          symbol.getBinding() != llvm::ELF::STB_LOCAL && symbol.isDefined())
-        return true;
-    }
-  }
-  return false;
+Error refuse(const GivenCode &given, std::string what) {
+  return userError(std::move(what), given.path,
+                   "cc -c -O2 -fPIC -fno-stack-protector makes such a file");
 }
 
-Status checkObject(const GivenCode &given) {
-  auto refuse = [&](std::string what) {
-    return userError(std::move(what), given.path,
-                     "cc -c -O2 -fPIC -fno-stack-protector makes such a file");
+/// The names that the object defines; the entry is among them once.
+llvm::Expected<std::vector<StringRef>>
+definedNames(const ELF64LEObjectFile &object, StringRef entry,
+             unsigned &entries) {
+  std::vector<StringRef> names;
+  for (llvm::object::ELFSymbolRef symbol : object.symbols()) {
+    auto name = symbol.getName();
+    if (!name)
+      return name.takeError();
+    auto flags = symbol.getFlags();
+    if (!flags)
+      return flags.takeError();
+    bool isDefined = !(*flags & llvm::object::BasicSymbolRef::SF_Undefined);
+    if (name->empty() || !isDefined)
+      continue;
+    names.push_back(*name);
+    if (*name == entry)
+      entries += symbol.getELFType() == llvm::ELF::STT_FUNC &&
+                         symbol.getBinding() != llvm::ELF::STB_LOCAL
+                     ? 1
+                     : 2;
+  }
+  return names;
+}
+
+/// The object with all that it defines under names that begin with `prefix`,
+/// and without sections that linking could trip over and no kernel needs.
+/// Reading it to its end finds what is damaged.
+Expected<std::string> renamed(const GivenCode &given,
+                              const std::string &prefix) {
+  auto buffer = llvm::MemoryBufferRef(given.code, given.path);
+  auto read = llvm::object::ObjectFile::createELFObjectFile(buffer);
+  if (!read) {
+    llvm::consumeError(read.takeError());
+    return refuse(given, "is no relocatable object for x86-64");
+  }
+  auto *object = llvm::dyn_cast<ELF64LEObjectFile>(read->get());
+  if (!object || object->getELFFile().getHeader().e_type != llvm::ELF::ET_REL ||
+      object->getELFFile().getHeader().e_machine != llvm::ELF::EM_X86_64)
+    return refuse(given, "is no relocatable object for x86-64");
+  auto damaged = [&](llvm::Error error) {
+    return refuse(given, "is damaged: " + llvm::toString(std::move(error)));
   };
-  auto file = ELF64LEFile::create(given.code);
-  if (!file) {
-    llvm::consumeError(file.takeError());
-    return refuse("is no relocatable object for x86-64");
-  }
-  if (file->getHeader().e_type != llvm::ELF::ET_REL ||
-      file->getHeader().e_machine != llvm::ELF::EM_X86_64)
-    return refuse("is no relocatable object for x86-64");
-  llvm::Expected<bool> found = defines(*file, given.entry);
-  if (!found)
-    return refuse("is damaged: " + llvm::toString(found.takeError()));
-  if (!*found)
-    return refuse(cat("defines no function '", given.entry, "' for others"));
-  return success();
+  unsigned entries = 0;
+  auto names = definedNames(*object, given.entry, entries);
+  if (!names)
+    return damaged(names.takeError());
+  if (entries != 1)
+    return refuse(given, cat("defines no function '", given.entry,
+                             entries == 0 ? "' for others"
+                                          : "' for others and nothing else of "
+                                            "that name"));
+  llvm::objcopy::ConfigManager config;
+  std::deque<std::string> kept; // the configuration refers to texts
+  for (StringRef name : *names)
+    config.Common.SymbolsToRename[name] =
+        kept.emplace_back(prefix + name.str());
+  config.Common.StripDebug = true;
+  for (const char *pattern : {".eh_frame", ".comment", ".note*", ".deplibs",
+                              ".llvm*", ".gnu.warning*"})
+    if (llvm::Error error = config.Common.ToRemove.addMatcher(
+            llvm::objcopy::NameOrPattern::create(
+                pattern, llvm::objcopy::MatchStyle::Wildcard,
+                [](llvm::Error error) { return error; })))
+      return internalError(llvm::toString(std::move(error)));
+  llvm::SmallString<0> out;
+  llvm::raw_svector_ostream stream(out);
+  if (llvm::Error error =
+          llvm::objcopy::executeObjcopyOnBinary(config, *object, stream))
+    return damaged(std::move(error));
+  return out.str().str();
 }
 
-LinkInput linkInput(std::span<const KernelJob> jobs,
-                    std::vector<std::string> objects,
-                    std::span<const std::vector<std::string>> names) {
-  LinkInput input;
-  std::set<std::string_view> known;
-  std::set<std::string> roots;
-  for (size_t i = 0; i < jobs.size(); ++i) {
-    input.hasGiven |= jobs[i].given != nullptr;
-    for (const std::string &name : names[i])
-      if (roots.insert(name).second)
-        input.roots.push_back(name);
-    if (jobs[i].given && !known.insert(jobs[i].given->code).second)
+} // namespace
+
+Expected<GivenObjects> GivenObjects::of(std::span<const KernelJob> jobs) {
+  GivenObjects given;
+  std::map<std::string_view, std::string> prefixes; // by code
+  std::map<std::string, bool> rooted;
+  for (const KernelJob &job : jobs) {
+    if (!job.given)
       continue;
-    input.objects.push_back(std::move(objects[i]));
+    const GivenCode &code = *job.given;
+    auto [it, isNew] =
+        prefixes.try_emplace(code.code, cat("user", prefixes.size(), "."));
+    ASSIGN_OR_RETURN(std::string object, renamed(code, it->second));
+    if (isNew) {
+      given.made.push_back(std::move(object));
+      given.paths.push_back(code.path);
+    }
+    std::string name = it->second + code.entry;
+    if (rooted.try_emplace(name).second)
+      given.names.push_back(name);
+    given.entries.push_back({job.name, name});
   }
-  return input;
+  return given;
 }
 
-void nameEntries(std::span<const KernelJob> jobs, KernelImage &image) {
-  std::map<std::string, uint64_t> named;
-  for (const KernelJob &job : jobs)
-    if (job.given)
-      named[job.name] = image.entries.at(job.given->entry);
-  for (const KernelJob &job : jobs)
-    if (job.given)
-      image.entries.erase(job.given->entry);
-  image.entries.merge(named);
+void GivenObjects::nameEntries(KernelImage &image) const {
+  for (const Entry &entry : entries)
+    image.entries[entry.job] = image.entries.at(entry.name);
+  for (const Entry &entry : entries)
+    image.entries.erase(entry.name);
 }
 
-Error linkError(Error error, std::span<const KernelJob> jobs) {
-  if (error.kind != ErrorKind::internal)
+Error GivenObjects::linkError(Error error) const {
+  if (made.empty() || error.kind != ErrorKind::internal)
     return error;
-  std::string paths;
-  std::set<std::string_view> known;
-  for (const KernelJob &job : jobs)
-    if (job.given && known.insert(job.given->path).second)
-      paths += (paths.empty() ? "" : ", ") + job.given->path;
-  return userError(
-      "cannot be linked with the kernels of the model: " + error.what, paths,
-      "a user kernel calls nothing, writes no globals and needs "
-      "no relocations at load");
+  return userError("cannot be linked with the kernels of the model: " +
+                       error.what,
+                   llvm::join(paths, ", "),
+                   "a user kernel calls nothing outside its file, writes no "
+                   "globals and needs no relocations at load");
 }
 
 } // namespace knapper

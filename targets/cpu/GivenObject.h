@@ -5,24 +5,29 @@
 
 namespace knapper {
 
-/// UserError unless the code is a relocatable object for x86-64 that defines
-/// the function `entry` for others.
-Status checkObject(const GivenCode &given);
+/// Given objects of the jobs of one link. Each different one is linked once,
+/// under names of its own: nothing of it is taken for a kernel of ours, or for
+/// what another one defines.
+class GivenObjects {
+public:
+  /// UserError unless each is a relocatable object for x86-64 that defines its
+  /// entry, and is whole.
+  static Expected<GivenObjects> of(std::span<const KernelJob> jobs);
 
-/// The objects and roots of a link, with each different given object once.
-/// `objects` and `names` are by job, as compiled.
-struct LinkInput {
-  std::vector<std::string> objects, roots;
-  bool hasGiven = false;
+  const std::vector<std::string> &objects() const { return made; }
+  /// The entries, as the objects name them.
+  const std::vector<std::string> &roots() const { return names; }
+  /// Gives the entries of an image their jobs' names.
+  void nameEntries(KernelImage &image) const;
+  /// What linking says of given objects is their authors' to mend.
+  Error linkError(Error error) const;
+
+private:
+  struct Entry {
+    std::string job, name;
+  };
+  std::vector<std::string> made, names, paths;
+  std::vector<Entry> entries;
 };
-LinkInput linkInput(std::span<const KernelJob> jobs,
-                    std::vector<std::string> objects,
-                    std::span<const std::vector<std::string>> names);
-
-/// Entries of given code get their jobs' names.
-void nameEntries(std::span<const KernelJob> jobs, KernelImage &image);
-
-/// What linking says of given objects is their author's to mend.
-Error linkError(Error error, std::span<const KernelJob> jobs);
 
 } // namespace knapper

@@ -41,7 +41,7 @@ Expected<CompiledImage> emitPtxImage(std::span<const KernelJob> jobs,
   std::pair<unsigned, unsigned> newest = {};
   for (const KernelJob &job : jobs) {
     if (job.given) {
-      ASSIGN_OR_RETURN(NamedPtx ptx, namedPtx(job));
+      ASSIGN_OR_RETURN(NamedPtx ptx, namedPtx(job, target.isa));
       newest = std::max(newest, ptx.version);
       add({{job.name, job.given->launch}}, ptx.body);
       continue;

@@ -3,6 +3,8 @@
 
 #include "targets/KernelJob.h"
 
+#include "llvm/ADT/StringRef.h"
+
 namespace knapper {
 
 struct NamedPtx {
@@ -10,14 +12,15 @@ struct NamedPtx {
   std::string body; ///< what follows .address_size, without comments
 };
 
-/// A given module with its entry under the name of its job. UserError unless it
-/// is PTX of 64 bits whose entry has the parameters of its kernel: an address
-/// for each buffer, then 64 bits for each symbol, the status's address and the
-/// grid.
-Expected<NamedPtx> namedPtx(const KernelJob &job);
+/// A given module with its entry under the name of its job and all else that it
+/// defines under names of its own, so that modules lie side by side; without
+/// line numbers and debug sections. UserError unless it is PTX of 64 bits for
+/// `target` whose entry has the parameters of its kernel: 64 bits for each
+/// buffer, each symbol, the status and the grid.
+Expected<NamedPtx> namedPtx(const KernelJob &job, std::string_view target);
 
-/// The lines that a module begins with: `head`, which may be empty, or newer
-/// ones where `version` is.
+/// The lines that a module for `isa` begins with: `head`, which may be empty,
+/// or newer ones where `version` or the isa is newer.
 std::string ptxHead(llvm::StringRef head, std::pair<unsigned, unsigned> version,
                     llvm::StringRef isa);
 

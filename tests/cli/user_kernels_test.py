@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import struct
 import subprocess
 from pathlib import Path
 
@@ -57,9 +59,9 @@ def fails(tool):
     return lambda *words, output="": tool(*words, code=1, output=output)
 
 
-def compile_object(folder, name="plus.o", code=CODE, *flags):
+def compile_object(folder, name="plus.o", code=CODE, *flags, language="c"):
     subprocess.run(
-        ["clang-22", "-c", "-O2", "-fPIC", "-x", "c", "-", f"-I{ROOT / 'include'}", *flags, "-o", folder / name],
+        ["clang-22", "-c", "-O2", "-fPIC", "-x", language, "-", f"-I{ROOT / 'include'}", *flags, "-o", folder / name],
         input=code,
         text=True,
         check=True,
@@ -127,8 +129,8 @@ def test_tune_measures_it(tool, model, entry, tmp_path):
     tool("tune", model, "--kernels", name, "--budget", "4s", "--dim", "rows=4096", "--threads", "1", "-o", "t.knap")
     (kernel,) = kernels_of(tool, "t.knap")
     (offer,) = kernel["user_kernels"]
-    assert kernel["knobs"][0]["name"] == "user:plus_one"
-    assert offer["taken"] == kernel["knobs"][0]["value"] <= kernel["recorded"]
+    (knob,) = [knob for knob in kernel["knobs"] if knob["alone"]]
+    assert knob["name"] == "user:plus_one" and offer["taken"] == knob["value"] <= kernel["recorded"]
     assert np.allclose(ran(tool, tmp_path, "t.knap"), 0, atol=1e-5)
 
 
@@ -144,7 +146,7 @@ def test_verify_charges_it(tool, fails, model, entry, tmp_path):
     assert "verified: 1 kernels" in tool("run", model, "--kernels", name, "--verify", "-i", "x.npy")
     compile_object(tmp_path, "plus.o", CODE, "-DMARK=2")
     said = fails("run", model, "--kernels", name, "--verify", "-i", "x.npy", output="diverges")
-    assert "mend the kernel of --kernels" in said and "internal error" not in said
+    assert "mend the user kernel 'plus_one'" in said and "internal error" not in said
 
 
 def test_results_lie_apart_unless_allowed(tool, tmp_path):
@@ -192,12 +194,17 @@ void plus(void *const *buffers, const int64_t *symbols, const knapper_kernel_con
         ({"grid": "k7"}, "has the symbol 'k7', its kernel has k0"),
         ({"grid": "0 - 5"}, "'grid' is below zero"),
         ({"scratch": -1}, "has a 'scratch' that is no size"),
-        ({"threads": 32}, "has 'threads', which its target has not"),
+        ({"threads": 32}, "has 'threads' or 'shared_bytes', for a CPU"),
+        ({"target": "CPU"}, "is for 'CPU', which is no target"),
+        ({"isa": "avx2"}, "unknown instruction set 'avx2'"),
+        ({"isa": "sm_80"}, "unknown instruction set 'sm_80'"),
+        ({"grid": 0}, "'grid' is 0: nothing would run"),
         ({"threads": 5000}, "has a 'threads' that is no number up to 1024"),
         ({"always": 1}, "has a 'always' that is neither true nor false"),
         ({"code": "gone.o"}, "gone.o"),
         ({"code": "x.npy"}, "x.npy: is no relocatable object for x86-64"),
         ({"entry": "minus"}, "plus.o: defines no function 'minus' for others"),
+        ({"code": "cut.o"}, "cut.o: is damaged"),
         ({"code": "calls.o"}, "calls.o: cannot be linked with the kernels of the model"),
         ({"code": "writes.o"}, "writes.o: cannot be linked with the kernels of the model"),
     ],
@@ -205,13 +212,19 @@ void plus(void *const *buffers, const int64_t *symbols, const knapper_kernel_con
 def test_what_is_wrong_is_said(tool, fails, model, entry, tmp_path, change, said):
     compile_object(tmp_path, "calls.o", CODE.replace("context->scratch", "(float *)malloc(4)").replace("#ifndef", "void *malloc(unsigned long);\n#ifndef", 1))
     compile_object(tmp_path, "writes.o", CODE.replace("static const float table", "float table"))
+    cut = bytearray((tmp_path / "plus.o").read_bytes())
+    (headers,) = struct.unpack_from("<Q", cut, 40)
+    for section in range(headers + 64, len(cut) - 63, 64):
+        if struct.unpack_from("<I", cut, section + 4)[0] == 1:  # PROGBITS, which lies behind the end
+            cut[section + 30] = 0x7F
+    (tmp_path / "cut.o").write_bytes(cut)
     name = write(tmp_path, entry | {"always": True} | change)
     printed = fails("compile", model, "-o", "m.knap", "--kernels", name)
     assert said in printed and "internal error" not in printed
     assert not (tmp_path / "m.knap").exists()
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"knapper_kernels": 2, "kernels": []}', '{"knapper_kernels": 1}', '{"knapper_kernels": 1, "kernels": [7]}', "[" * 100_000, "\0"])
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"knapper_kernels": 2, "kernels": []}', '{"knapper_kernels": 1, "kernels": [], "kernel": []}', '{"knapper_kernels": 1}', '{"knapper_kernels": 1, "kernels": [7]}', "[" * 100_000, "\0"])
 def test_files_that_are_none(fails, model, tmp_path, text):
     (tmp_path / "k.json").write_text(text)
     said = fails("compile", model, "-o", "m.knap", "--kernels", "k.json")
@@ -219,10 +232,11 @@ def test_files_that_are_none(fails, model, tmp_path, text):
 
 
 def test_not_for_this_instruction_set(tool, model, entry, tmp_path):
-    name = write(tmp_path, entry | {"always": True, "isa": "x86-64-v4"})
+    name = write(tmp_path, entry | {"isa": "x86-64-v4"})
     tool("compile", model, "-o", "m.knap", "--kernels", name, "--isa", "x86-64-v4,x86-64-v3")
     (kernel,) = kernels_of(tool, "m.knap")
     assert kernel["user_kernels"][0]["why"] == "it needs x86-64-v4, and code is made for x86-64-v3, too: give --isa"
+    name = write(tmp_path, entry | {"isa": "x86-64-v4", "always": True})
     tool("compile", model, "-o", "m.knap", "--kernels", name, "--isa", "x86-64-v4")
     assert kernels_of(tool, "m.knap")[0]["user_kernels"][0]["taken"]
 
@@ -242,13 +256,41 @@ def test_two_kernels_of_one_object(tool, tmp_path, model, entry):
     assert "verified" in tool("run", model, "--kernels", name, "--verify", "-i", "x.npy")
 
 
+def test_names_of_objects_are_their_own(tool, tmp_path, model, entry):
+    """Statics, inline functions and entries that are called as others, or as a kernel of ours."""
+    clash = """
+template <int N> inline __attribute__((noinline)) float added(float v) { return v + STEP; }
+extern "C" void NAME(void *const *buffers, const long *symbols, const void *, long begin, long end) {
+  for (long i = 24 * begin; i < 24 * end; ++i)
+    ((float *)buffers[2])[i] = added<0>(((float *)buffers[1])[i]) + ((float *)buffers[0])[i % 24] - STEP;
+}
+"""
+    nodes = [helper.make_node("Add", ["x", "one"], ["y"]), helper.make_node("TopK", ["y", "k"], ["s", "i"]), helper.make_node("Mul", ["s", "one"], ["t"]),
+             helper.make_node("TopK", ["t", "k"], ["u", "j"]), helper.make_node("Add", ["u", "one"], ["z"])]  # fmt: skip
+    outputs = [TENSOR(n, TensorProto.FLOAT, ["rows", 24]) for n in "yz"]
+    constants = [numpy_helper.from_array(ONE, "one"), numpy_helper.from_array(np.int64([24]), "k")]
+    graph = helper.make_graph(nodes, "g", [TENSOR("x", TensorProto.FLOAT, ["rows", 24])], outputs, constants)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10), tmp_path / "m.onnx")
+    tool("compile", model, "-o", "plain.knap")
+    names = {k["hero"]: k["signature"] for k in kernels_of(tool, "plain.knap")}
+    ours = f"sort_{names['sort']}"
+    for name, step in (("plus", 1), (ours, 2)):
+        compile_object(tmp_path, f"{step}.o", clash, f"-DNAME={name}", f"-DSTEP={step}", "-fvisibility=hidden", language="c++")
+    for name, step in (("plus", 1), (ours, 2)):
+        file = write(tmp_path, entry | {"always": True, "code": f"{step}.o", "entry": name, "scratch": 0})
+        assert "verified" in tool("run", model, "--kernels", file, "--verify", "-i", "x.npy")
+
+
 def test_a_dump_resumes_with_it(tool, fails, model, entry, tmp_path):
     name = write(tmp_path, entry | {"always": True})
     tool("compile", model, "-o", "m.knap", "--kernels", name, "--dump-dir", "d")
     for phase, file in (("tile", "04_schedule.mlir"), ("emit", "05_tile.mlir"), ("plan", "06_emit.mlir")):
         tool("compile", f"d/{file}", "-o", f"{phase}.knap", "--kernels", name, f"--start-from={phase}")
         assert np.allclose(ran(tool, tmp_path, f"{phase}.knap"), 0, atol=1e-5)
+        assert kernels_of(tool, f"{phase}.knap")[0]["user_kernels"][0]["why"] == "by the dump"
     assert "--kernels does not give" in fails("compile", "d/04_schedule.mlir", "-o", "n.knap", "--start-from=tile")
+    newer = write(tmp_path, entry | {"always": True, "isa": "x86-64-v4"})
+    assert "it needs x86-64-v4" in fails("compile", "d/04_schedule.mlir", "-o", "n.knap", "--start-from=tile", "--kernels", newer)
 
 
 PTX = """
@@ -282,12 +324,77 @@ def test_ptx_goes_into_the_file(tool, fails, model, entry, tmp_path):
     assert code.count(b"// kernel ") == 1 and b"plus_param_0" in code and b".version 8.3\n.target sm_90a\n" in code
     for change, said in (
         ({"threads": 0}, "has no 'threads' of its CTA"),
+        ({"scratch": 8}, "has a 'grain' or 'scratch', for a GPU"),
         ({"entry": "minus"}, "has no .entry 'minus'"),
         ({"code": "x.npy"}, "x.npy: is no PTX"),
     ):
         assert said in fails("compile", model, "-o", "n.knap", "--target", "cuda:sm_90a", "--kernels", write(tmp_path, cuda | change, name="wrong.json"))
     (tmp_path / "plus.ptx").write_text(PTX.replace(" .param .u64 k0,", ""))
     said = fails("compile", model, "-o", "n.knap", "--target", "cuda:sm_90a", "--kernels", name)
-    assert "'plus' has 5 parameters, its kernel has 6: 3 buffers, 1 symbols, the status and the grid" in said
-    tool("compile", model, "-o", "n.knap", "--target", "cuda:sm_80", "--kernels", write(tmp_path, cuda | {"isa": "sm_90a"}, name="newer.json"))
+    assert "'plus' has 5 parameters, its kernel has 6 of 64 bits: 3 buffers, 1 symbols, the status and the grid" in said
+    (tmp_path / "plus.ptx").write_text(PTX.replace("sm_80", "sm_90a"))
+    assert "is for sm_90a, which does not run on sm_80" in fails("compile", model, "-o", "n.knap", "--target", "cuda:sm_80", "--kernels", name)
+    tool("compile", model, "-o", "n.knap", "--target", "cuda:sm_80", "--kernels", write(tmp_path, cuda | {"isa": "sm_90a", "always": False}, name="newer.json"))
     assert not kernels_of(tool, "n.knap")[0]["user_kernels"][0]["taken"]
+
+
+# Names that are instructions, too, or that every module has.
+CLASHING = """
+.version 7.0
+.target sm_80
+.address_size 64
+.extern .func (.param .b32 r) vprintf (.param .b64 f, .param .b64 a);
+.global .align 4 .b8 tab[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+.global .align 8 .u64 places[1] = {tab};
+.func (.param .b32 out) min (.param .b32 in) {
+  .reg .b32 %r<3>;
+  ld.param.u32 %r1, [in];
+  min.s32 %r2, %r1, 7;
+  st.param.b32 [out], %r2;
+  ret;
+}
+.visible .entry NAME(.param .u64 p0, .param .u64 p1, .param .u64 p2, .param .u64 k0, .param .u64 status, .param .u64 grid) {
+  .reg .b32 %r<4>;
+  .reg .b64 %rd<4>;
+  .reg .pred %p<2>;
+  .loc 1 3 1
+  mov.u64 %rd1, tab;
+  add.s64 %rd2, %rd1, 4;
+  ld.global.u32 %r1, [tab+4];
+  setp.eq.u32 %p1, %r1, 0;
+  @%p1 bra END;
+  { .param .b32 a; .param .b32 b;
+  st.param.b32 [a], %r1;
+  call.uni (b), min, (a);
+  }
+END:
+  ret;
+}
+.file 1 "x.cu"
+"""
+
+
+@pytest.mark.parametrize("name", ["add", "min2", "ret", "param"])
+def test_names_of_ptx_are_their_own(tool, model, entry, tmp_path, name):
+    (tmp_path / "one.ptx").write_text(CLASHING.replace("NAME", name))
+    nodes = [helper.make_node("Add", ["x", "one"], ["y"]), helper.make_node("TopK", ["y", "k"], ["s", "i"]), helper.make_node("Mul", ["s", "one"], ["z"])]
+    outputs = [TENSOR("z", TensorProto.FLOAT, ["rows", 24])]
+    constants = [numpy_helper.from_array(ONE, "one"), numpy_helper.from_array(np.int64([24]), "k")]
+    graph = helper.make_graph(nodes, "g", [TENSOR("x", TensorProto.FLOAT, ["rows", 24])], outputs, constants)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10), tmp_path / "m.onnx")
+    tool("compile", model, "-o", "plain.knap", "--target", "cuda:sm_90a")
+    signatures = [k["signature"] for k in kernels_of(tool, "plain.knap") if k["hero"] == "pointwise"]
+    assert len(signatures) == 2
+    common = {"target": "cuda", "isa": "sm_80", "code": "one.ptx", "entry": name, "threads": 64, "grid": 1, "always": True}
+    file = write(tmp_path, *({"name": f"k{i}", "signature": s} | common for i, s in enumerate(signatures)))
+    tool("compile", model, "-o", "m.knap", "--target", "cuda:sm_90a", "--kernels", file, "--dump-dir", "d")
+    text = (tmp_path / "d" / "06_emit.sm_90a.elf").read_text()
+    for signature in signatures:
+        own = f"user_{signature}"
+        assert f".entry {own}(" in text and f"mov.u64 %rd1, {own}_tab;" in text and f"= {{{own}_tab}};" in text
+        assert f"[{own}_tab+4]" in text and f"call.uni (b), {own}_min, (a);" in text
+    for kept in ("min.s32 %r2", "add.s64 %rd2", "  ret;", "vprintf (", "@%p1 bra END;"):
+        assert text.count(kept) >= 2
+    assert ".loc" not in text and ".file" not in text
+    if shutil.which("ptxas"):
+        subprocess.run(["ptxas", "-arch=sm_90a", "d/06_emit.sm_90a.elf", "-o", "x.cubin"], check=True)

@@ -98,11 +98,6 @@ Expected<ModulePtr> ModelArgument::open(Session &session, bool describe) const {
   return ModulePtr(module);
 }
 
-bool ModelArgument::hasUserKernels() const {
-  Expected<Options> options = flags.options();
-  return options && !options->kernels.empty();
-}
-
 Status ModelArgument::canVerify() const {
   if (!isArtefact(file))
     return success();

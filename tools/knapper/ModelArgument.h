@@ -23,8 +23,6 @@ public:
   Expected<std::string> verify(const std::vector<knapper_tensor> &inputs) const;
 
   const std::string &path() const { return file; }
-  /// Whether kernels of the user's may be among those that run.
-  bool hasUserKernels() const;
   int threads() const { return loadThreads; }
 
 private:

@@ -115,8 +115,26 @@ Expected<std::string> writeReproducer(const std::string &model,
          ", which repeat it: knapper run --verify " + program + " -i " + data;
 }
 
-/// Every kernel against the reference; a divergence is a defect of ours.
-Status verify(const ModelArgument &model,
+/// The kernel of --kernels that computes what stands at `origin`; "" if none.
+Expected<std::string> userKernelAt(knapper_module *module,
+                                   const std::string &origin) {
+  const char *text = nullptr;
+  TRY(toStatus(knapper_module_describe(module, &text)));
+  auto about = nlohmann::json::parse(text, nullptr, false);
+  constexpr std::string_view mark = "user{";
+  for (const nlohmann::json &launch :
+       about.value("launches", nlohmann::json::array()))
+    for (const nlohmann::json &choice :
+         launch.value("choices", nlohmann::json::array()))
+      if (std::string schedule = choice.value("schedule", "");
+          launch.value("origin", "") == origin && schedule.starts_with(mark))
+        return schedule.substr(mark.size(), schedule.size() - mark.size() - 1);
+  return std::string();
+}
+
+/// Every kernel against the reference; a divergence is a defect of ours, unless
+/// a user brought the kernel.
+Status verify(const ModelArgument &model, knapper_module *module,
               const std::vector<knapper_tensor> &inputs) {
   ASSIGN_OR_RETURN(std::string text, model.verify(inputs));
   auto report = nlohmann::json::parse(text, nullptr, false);
@@ -156,17 +174,19 @@ Status verify(const ModelArgument &model,
     return success();
   }
   auto first = report["first_divergent"].get<size_t>();
+  std::string what = format("%zu of %zu kernels diverge from the float64 "
+                            "reference, first kernel %zu",
+                            diverging, kernels.size(), first);
+  ASSIGN_OR_RETURN(
+      std::string user,
+      userKernelAt(module, kernels[first]["origin"].get<std::string>()));
+  if (!user.empty())
+    return userError(what, describe(kernels[first]),
+                     "mend the user kernel '" + user + "', which computes it");
   ASSIGN_OR_RETURN(std::string hint,
                    writeReproducer(model.path(), report["reproducer"]));
-  Error error = internalError(format("%zu of %zu kernels diverge from the "
-                                     "float64 reference, first kernel %zu",
-                                     diverging, kernels.size(), first),
-                              describe(kernels[first]));
+  Error error = internalError(what, describe(kernels[first]));
   error.hint = hint;
-  if (model.hasUserKernels()) {
-    error.kind = ErrorKind::user;
-    error.hint = "mend the kernel of --kernels if it is that one; else " + hint;
-  }
   return error;
 }
 
@@ -194,7 +214,8 @@ Status run(Session &session, RunArguments &arguments) {
   print(arguments.dims.chosenText());
   for (const auto &[name, tensor] : outputs)
     summarise(name, tensor);
-  return arguments.verify ? verify(arguments.model, tensors) : success();
+  return arguments.verify ? verify(arguments.model, module.get(), tensors)
+                          : success();
 }
 
 } // namespace

@@ -198,7 +198,8 @@ Status Tuner::findCandidates(const SideBySide &sides) {
     for (const Json &knob : kernel.at("knobs"))
       knobs.push_back({knob.value("name", ""), knob.value("model", int64_t(0)),
                        knob.value("others", std::vector<int64_t>()),
-                       knob.value("value", int64_t(0))});
+                       knob.value("value", int64_t(0)),
+                       knob.value("alone", false)});
     candidates.push_back({signature, timed->second.origin,
                           timed->second.first / total, timed->second.first,
                           tune::Search(std::move(knobs)), std::nullopt});

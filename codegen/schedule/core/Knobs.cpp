@@ -20,6 +20,14 @@ int64_t Knobs::pick(StringRef name, int64_t best, ArrayRef<int64_t> others) {
   return value;
 }
 
+bool Knobs::offerAlone(StringRef name) {
+  bool taken = pick(name, 0, {1}) == 1;
+  for (tune::Knob &knob : knobs)
+    if (knob.name == name)
+      knob.isAlone = true;
+  return taken;
+}
+
 bool Knobs::fits() const {
   return all_of(recorded, [&](const auto &entry) {
     return any_of(knobs, [&](const tune::Knob &knob) {

@@ -42,11 +42,9 @@ public:
     tune(config, field, llvm::ArrayRef<int64_t>(others));
   }
 
-  /// Whether to take something that is none of a schedule's fields: what is
-  /// recorded for `name`, else `model`.
-  bool offer(llvm::StringRef name, bool model) {
-    return pick(name, model, {!model});
-  }
+  /// Whether a record takes code that is not the schedules', which makes their
+  /// decisions void.
+  bool offerAlone(llvm::StringRef name);
 
   const std::vector<tune::Knob> &all() const { return knobs; }
   /// Whether everything recorded was asked for and on offer.

@@ -111,7 +111,7 @@ class Options:
 def _nearest(name: str, names: list[str]) -> str:
     close = difflib.get_close_matches(name, names, 1, 0.5)
     listed = ", ".join(names)
-    return f"{close[0]}? " * bool(close) + f"The options are: {listed}"
+    return (f"{close[0]}? " if close else "") + f"The options are: {listed}"
 
 
 def _check(name: str, value: object, allowed: tuple[str, ...]) -> None:
@@ -120,5 +120,5 @@ def _check(name: str, value: object, allowed: tuple[str, ...]) -> None:
         raise WrongValue(
             f"{name} is {value!r}",
             where=name,
-            hint=f"{close[0]}? " * bool(close) + "One of: " + ", ".join(allowed),
+            hint=(f"{close[0]}? " if close else "") + "One of: " + ", ".join(allowed),
         )
