@@ -54,6 +54,13 @@ constexpr char kInputs[] = "argument_tiles", kOutputs[] = "result_tiles",
                kDevices[] = "device_ids";
 constexpr size_t kMostDevices = 256;
 
+/// The mark of a program of one device from before programs had parts. Clients'
+/// caches may hold such bytes.
+struct DeviceMark {
+  char magic[8] = {'k', 'n', 'a', 'p', ' ', 'd', 'e', 'v'};
+  int64_t device = 0;
+};
+
 /// At the end of a mark.
 struct MarkEnd {
   char magic[8] = {'k', 'n', 'a', 'p', 'p', 'a', 'r', 't'};
@@ -133,9 +140,17 @@ std::string partsMark(const ProgramParts &parts) {
 PjrtError *takePartsMark(std::string_view &artefact, ProgramParts &parts) {
   parts = ProgramParts();
   MarkEnd end, wanted;
+  DeviceMark old, before;
+  static_assert(sizeof(old) == sizeof(end));
   if (artefact.size() < sizeof(end))
     return nullptr;
   memcpy(&end, artefact.data() + artefact.size() - sizeof(end), sizeof(end));
+  memcpy(&old, &end, sizeof(old));
+  if (memcmp(old.magic, before.magic, sizeof(old.magic)) == 0) {
+    parts.devices = {old.device};
+    artefact.remove_suffix(sizeof(old));
+    return nullptr;
+  }
   if (memcmp(end.magic, wanted.magic, sizeof(end.magic)) != 0)
     return nullptr;
   std::string_view rest = artefact.substr(0, artefact.size() - sizeof(end));

@@ -73,8 +73,8 @@ void sendText(int file, char kind, const std::string &text) {
     writeAll(file, text.data(), text.size());
 }
 
-/// Memory beyond what is mapped now fails to allocate.
-void limitMemory(uint64_t more) {
+/// What is mapped, in bytes; 0 where nobody says so.
+uint64_t mappedBytes() {
   char text[64] = {};
   int file = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
   uint64_t pages = 0;
@@ -82,11 +82,14 @@ void limitMemory(uint64_t more) {
     pages = strtoull(text, nullptr, 10);
   if (file >= 0)
     close(file);
-  if (pages == 0)
-    return;
-  uint64_t most = pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE)) + more;
-  rlimit limit{most, RLIM_INFINITY}; // another for the next compile
-  setrlimit(RLIMIT_AS, &limit);
+  return pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+/// Memory beyond what is mapped now fails to allocate.
+bool limitMemory(uint64_t more) {
+  uint64_t mapped = mappedBytes();
+  rlimit limit{mapped + more, RLIM_INFINITY}; // another for the next compile
+  return mapped > 0 && setrlimit(RLIMIT_AS, &limit) == 0;
 }
 
 /// How much longer than its processor time a compile may take by the clock: on
@@ -117,17 +120,22 @@ bool stopTimers() {
 
 /// Compiles one grammar after another: what it learns about rules makes the
 /// next ones cheaper. It ends with the first that is refused, whose remains are
-/// not known, and before it holds much.
+/// not known, and once it holds much: with the compile under way it never has
+/// more than 1 1/4 times the limit of one, beyond what the helper has.
 [[noreturn]] void answer(int file, const GrammarLibrary &library,
                          const GrammarLimits &limits) {
-  constexpr int most = 512;
+  constexpr int most = 512, share = 4;
+  uint64_t held = mappedBytes() + limits.memoryBytes / share;
   for (int i = 0; i < most; ++i) {
     Header header{};
     GrammarSpec spec;
     if (!writeAll(file, &ready, 1) || !readAll(file, &header, sizeof(header)) ||
         header.bytes > limits.specBytes || !limitSeconds(limits))
       break;
-    limitMemory(limits.memoryBytes);
+    if (!limitMemory(limits.memoryBytes)) {
+      sendText(file, refused, "cannot be compiled where /proc is missing");
+      break;
+    }
     spec.kind = header.kind;
     spec.closed = header.closed;
     spec.text.resize(header.bytes);
@@ -135,7 +143,7 @@ bool stopTimers() {
       break;
     Expected<std::string> text = library.compile(spec);
     sendText(file, text ? made : refused, text ? *text : text.error().what);
-    if (!text || !stopTimers())
+    if (!text || !stopTimers() || mappedBytes() > held)
       break;
   }
   _exit(0);
@@ -155,7 +163,7 @@ bool stopTimers() {
   prctl(PR_SET_NAME, "knapper-grammar");
   // Those who decode come first.
   constexpr int behind = 5;
-  setpriority(PRIO_PROCESS, 0, behind);
+  setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + behind);
   constexpr int at = 3; // behind the standard streams
   if (socket != at) {
     dup2(socket, at);
@@ -262,18 +270,17 @@ static Error gone() {
                      "restart the server; is memory short?");
 }
 
-Expected<GrammarHelper::Copy> GrammarHelper::readyCopy() {
+Expected<GrammarHelper::Copy> GrammarHelper::readyCopy(bool fresh) {
   while (true) {
     Copy copy;
-    {
+    if (!fresh) {
       std::lock_guard lock(mutex);
       if (!idle.empty()) {
         copy = std::move(idle.back());
         idle.pop_back();
       }
     }
-    bool isNew = copy.file < 0;
-    if (isNew) {
+    if (!copy.isUsed) {
       int ends[2];
       if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
         return systemError("no socket");
@@ -291,7 +298,7 @@ Expected<GrammarHelper::Copy> GrammarHelper::readyCopy() {
     constexpr double startSeconds = 60; // the vocabulary is sorted first
     bool inTime = readUntil(copy.file, said, startSeconds, 1, stopping);
     // One that compiled before may have ended since.
-    if (inTime && said.empty() && !isNew)
+    if (inTime && said.empty() && copy.isUsed)
       continue;
     if (!inTime || said.empty())
       return gone();
@@ -310,15 +317,28 @@ Expected<std::string> GrammarHelper::compile(const GrammarSpec &spec) {
     return userError("is larger than " +
                          std::to_string(limits.specBytes >> 20) + " MiB",
                      "grammar", "a smaller grammar");
-  ASSIGN_OR_RETURN(Copy copy, readyCopy());
+  ASSIGN_OR_RETURN(Copy copy, readyCopy(/*fresh=*/false));
+  bool isUsed = copy.isUsed, broke = false;
+  Expected<std::string> made = ask(std::move(copy), spec, broke);
+  if (!broke || !isUsed || stopping)
+    return made;
+  // Somebody ended it, which says nothing about the grammar.
+  ASSIGN_OR_RETURN(copy, readyCopy(/*fresh=*/true));
+  return ask(std::move(copy), spec, broke);
+}
+
+Expected<std::string> GrammarHelper::ask(Copy copy, const GrammarSpec &spec,
+                                         bool &broke) {
   auto start = std::chrono::steady_clock::now();
   constexpr double grace = 5; // it ends itself
   double most = patienceOf(limits) + grace;
   Header header{spec.kind, spec.closed, spec.text.size()};
   if (!copy.refuses &&
       (!writeAll(copy.file, &header, sizeof(header)) ||
-       !writeAll(copy.file, spec.text.data(), spec.text.size())))
+       !writeAll(copy.file, spec.text.data(), spec.text.size()))) {
+    broke = true;
     return gone();
+  }
   // Of an answer: what it is, its length, itself.
   char kind = refused;
   uint64_t bytes = 0;
@@ -345,13 +365,15 @@ Expected<std::string> GrammarHelper::compile(const GrammarSpec &spec) {
     return userError(std::string("takes more than ") + limit + " to compile",
                      "grammar", "a smaller grammar");
   }
-  if (!isWhole)
+  broke = !isWhole;
+  if (broke)
     return userError("needs more than " +
                          std::to_string(limits.memoryBytes >> 20) +
                          " MiB of memory to compile",
                      "grammar", "a smaller grammar");
   if (kind == refused)
     return userError(std::move(text), "grammar");
+  copy.isUsed = true;
   std::lock_guard lock(mutex);
   idle.push_back(std::move(copy));
   return text;

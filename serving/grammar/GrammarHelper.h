@@ -16,9 +16,9 @@ namespace knapper::serving {
 
 /// A copy of this process without its threads, made by `start`, that holds the
 /// vocabulary. Compiles run in copies of that one, one after another as long as
-/// all goes well; a copy ends itself when a compile has used up its time, and
-/// fails to allocate beyond its memory. They end when this process ends, and
-/// run at a lower priority. Thread-safe.
+/// all goes well; a copy ends itself when a compile has used up its time or it
+/// holds much, and fails to allocate beyond its memory. They end when this
+/// process ends, and run at a lower priority. Thread-safe.
 class GrammarHelper {
 public:
   /// Best early: the less memory the process has, the cheaper is the copy.
@@ -39,18 +39,24 @@ private:
   struct Copy {
     Copy() = default;
     Copy(Copy &&other) noexcept
-        : file(std::exchange(other.file, -1)), refuses(other.refuses) {}
+        : file(std::exchange(other.file, -1)), refuses(other.refuses),
+          isUsed(other.isUsed) {}
     Copy &operator=(Copy &&other) noexcept {
       std::swap(file, other.file);
       refuses = other.refuses;
+      isUsed = other.isUsed;
       return *this;
     }
     ~Copy();
     int file = -1;
     bool refuses = false; ///< what follows is why it takes no grammar
+    bool isUsed = false;  ///< it has compiled before
   };
-  /// One that waits for a grammar.
-  Expected<Copy> readyCopy();
+  /// One that waits for a grammar; `fresh`: that has compiled nothing.
+  Expected<Copy> readyCopy(bool fresh);
+  /// What a copy makes of it. `broke`: it ended without an answer, and within
+  /// its time.
+  Expected<std::string> ask(Copy copy, const GrammarSpec &spec, bool &broke);
 
   GrammarHelper(int socket, int pid, GrammarLimits limits)
       : socket(socket), pid(pid), limits(limits) {}

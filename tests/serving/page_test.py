@@ -62,10 +62,10 @@ def metric(page, name):
 
 
 def test_an_answer_streams(page):
-    ask(page, "one two three four five six seven eight nine ten " * 4)
+    ask(page, LONG)
     page.get_by_role("button", name="Stop", exact=True).wait_for()
     seen = set()
-    wait_for(lambda: seen.add(answer(page)) or len(seen) > 4, 30)
+    wait_for(lambda: seen.add(answer(page)) or len(seen) > 4)
     ended(page)
     assert "nine ten one two" in answer(page)
     assert re.search(r"\d+ tokens, first after [\d.]+ s, [\d.]+ tokens/s", page.locator("#status").inner_text())
@@ -73,12 +73,12 @@ def test_an_answer_streams(page):
 
 def test_stop_ends_the_generation_and_keeps_the_text(page):
     ask(page, LONG)
-    wait_for(lambda: "three four" in answer(page), 30)
+    wait_for(lambda: "three four" in answer(page))
     page.get_by_role("button", name="Stop", exact=True).click()
     ended(page)
     text = answer(page)
-    assert 10 < len(text) < len(LONG) / 2
-    wait_for(lambda: metric(page, "knapper_requests_abandoned_total") == 1, 10)
+    assert 10 < len(text) < len(LONG) - 50
+    wait_for(lambda: metric(page, "knapper_requests_abandoned_total") == 1)
     assert answer(page) == text
 
 

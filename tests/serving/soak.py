@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Many requests to a server whose pool of keys and values is too small, with clients of every kind; it may go on where it was stopped.
 
-    soak.py FOLDER [--requests 100000] [--clients 32] [--state FILE] [--seed N] [-- FLAGS OF knapper serve]
+    soak.py FOLDER [--requests 100000] [--clients 32] [--state FILE] [--settle SECONDS] [--seed N] [-- FLAGS OF knapper serve]
 
 One request in five is cancelled at random, one in ten is read slowly, one in twenty is damaged JSON or a field that is
 wrong; one in forty is a witness, whose tokens and logprobs must have the bits that it has alone. --state keeps the count
-of requests that are done and is read at the start. After the last one, within 0.1 s, no sequence may run or wait and
+of requests that are done and is read at the start. After the last one, within --settle seconds [0.1], no sequence may run or wait and
 every block must be free or cached; the ledger may not have found a fault, no answer may be a 5xx, and the server's
 memory may not have grown by more than 16 MiB since a tenth of the requests.
 """
@@ -124,7 +124,7 @@ class Soak:
         connection.close()
         return reply.status
 
-    def run(self, clients, state):
+    def run(self, clients, state, settle):
         rest = iter(range(self.done, self.requests))
 
         def client():
@@ -147,12 +147,18 @@ class Soak:
             thread.join()
         if state:
             state.write_text(str(self.done))
-        return self.settled()
+        return self.settled(settle)
 
-    def settled(self):
-        """What is left 0.1 s after the last request; the look itself may take longer."""
-        time.sleep(0.1)
-        now = metrics(self.server)
+    def settled(self, seconds):
+        """What is left so long after the last request; the look itself may take longer."""
+
+        def is_settled(now):
+            blocks = now["knapper_engine_blocks_free"] + now["knapper_engine_blocks_cached"]
+            return not now["knapper_engine_running"] and not now["knapper_engine_waiting"] and blocks == now["knapper_engine_blocks"]
+
+        end = time.monotonic() + seconds
+        while not is_settled(now := metrics(self.server)) and (left := end - time.monotonic()) > 0:
+            time.sleep(min(0.1, left))
         if now["knapper_engine_running"] or now["knapper_engine_waiting"]:
             self.problems.append("sequences run that nobody wants")
         if now["knapper_engine_blocks_free"] + now["knapper_engine_blocks_cached"] != now["knapper_engine_blocks"]:
@@ -177,6 +183,7 @@ def main() -> int:
     parser.add_argument("--requests", type=int, default=100000)
     parser.add_argument("--clients", type=int, default=32)
     parser.add_argument("--state", type=Path)
+    parser.add_argument("--settle", type=float, default=0.1)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--vocabulary", type=int, default=1000)
     own, flags = split(sys.argv[1:])
@@ -185,7 +192,7 @@ def main() -> int:
     server = Server(arguments.folder, "--quiet", *flags, null=False)
     soak = Soak(server, arguments.requests, done, arguments.seed, arguments.vocabulary)
     start = time.monotonic()
-    now = soak.run(arguments.clients, arguments.state)
+    now = soak.run(arguments.clients, arguments.state, arguments.settle)
     code = server.stop()
     if code:
         soak.problems.append(f"the server ended with {code}")

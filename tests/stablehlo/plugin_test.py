@@ -56,6 +56,23 @@ def test_random_calls():
     assert done.returncode == 0 and "0 crashes, 0 hangs" in done.stdout, done.stdout[-500:] + done.stderr[-2000:]
 
 
+def test_an_older_mark_names_its_device():
+    """Behind the bytes of a program stood its device alone, before programs had parts; clients' caches may hold such bytes."""
+    code = """
+import ctypes, plugin_calls
+session = plugin_calls.Session()
+call = session.table.call
+program = call("LoadedExecutable_GetExecutable", loaded_executable=session.programs[0][0]).executable
+made = call("Executable_Serialize", executable=program)
+data = ctypes.string_at(made.serialized_bytes, made.serialized_bytes_size)
+for mark in (b"", b"knap dev" + bytes(8), b"knap dev" + b"\\7" + bytes(7)):
+    given = data + mark
+    print(bool(call("Executable_DeserializeAndLoad", client=session.client, serialized_executable=session.text(given), serialized_executable_size=len(given)).loaded_executable), flush=True)
+"""
+    done = run("-c", code, PYTHONPATH=f"{HERE}:{HERE.parents[1] / 'python'}")
+    assert done.stdout.split() == ["True", "True"] and "there is no device 7" in done.stderr, done.stdout + done.stderr[-2000:]
+
+
 def test_who_does_not_ask_keeps_the_own_platform():
     code = (
         "import knapper.jax, sys; assert 'jax' not in sys.modules; knapper.jax.initialize();"
