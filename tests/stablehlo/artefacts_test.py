@@ -1,6 +1,5 @@
 """Portable artefacts as files and bytes: signatures, refusals, damage."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +9,7 @@ import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from damage import write_programs
 from jax import lax
 from jax._src.interpreters import mlir as jax_mlir
 from jax._src.lib import _jax
@@ -148,51 +148,8 @@ def test_no_bytecode():
         knapper.compile(b"something else", model_format="stablehlo", cache=False)
 
 
-def function(x, i):
-    taken = jnp.take(x, i, axis=0), x.at[i].add(1.0), jnp.argmax(x, 1)
-    last, all = lax.scan(lambda c, t: (c + t, c * t), jnp.zeros(5), x)
-    chosen = lax.cond(x[0, 0] > 0, lambda: jax.nn.softmax(x), lambda: lax.sort(x))
-    return taken, last, all, chosen, jnp.cumsum(x, 1) @ jnp.ones((5, 3))
-
-
-def convolved(x, w):
-    y = lax.conv(x, w, (1, 1), "SAME")
-    return lax.reduce_window(y, -jnp.inf, lax.max, (1, 1, 2, 2), (1, 1, 2, 2), "SAME")
-
-
-FOR_DEVICES = """
-import jax, jax.export, sys, numpy as np
-from jax import lax
-from jax.sharding import NamedSharding, PartitionSpec as P
-
-mesh = jax.make_mesh((2, 2), ("a", "b"), axis_types=(jax.sharding.AxisType.Auto,) * 2)
-
-def part(x, w):
-    y = lax.scan(lambda c, _: (lax.psum(c, "a") + lax.ppermute(c, "b", [(0, 1), (1, 0)]), None), x @ w, None, length=2)[0]
-    return lax.psum_scatter(y, "a", tiled=True), lax.all_gather(y, "b"), lax.all_to_all(x, ("a", "b"), 0, 0, tiled=True)
-
-def function(x, w):
-    inner = jax.shard_map(part, mesh=mesh, in_specs=(P("a"), P()), out_specs=(P("a"), P(), P(("a", "b"))), check_vma=False)
-    y, z, t = inner(jax.numpy.tanh(x) * 2, w)
-    return lax.with_sharding_constraint(y + 1, NamedSharding(mesh, P("b"))), z, t
-
-x = jax.ShapeDtypeStruct((8, 4), np.float32, sharding=NamedSharding(mesh, P("a")))
-exported = jax.export.export(jax.jit(function))(x, np.ones((4, 4), np.float32))
-open(sys.argv[1], "wb").write(exported.mlir_module_serialized)
-"""
-
-
 def test_damage(tmp_path):
-    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
-    subprocess.run([sys.executable, "-c", FOR_DEVICES, str(tmp_path / "devices")], check=True, env=os.environ | flags)
-    i = np.array([1, 2, 0, 3], np.int32)
-    x, w = np.ones((1, 3, 6, 6), np.float32), np.ones((4, 3, 3, 3), np.float32)
-    for name, exported in (
-        ("mixed", program(function, X, i)),
-        ("convolved", program(jax.grad(lambda x, w: convolved(x, w).sum()), x, w)),
-    ):
-        (tmp_path / name).write_bytes(exported.mlir_module_serialized)
-        (tmp_path / f"{name}.mlir").write_text(exported.mlir_module())
+    write_programs(tmp_path)
     run = subprocess.run(
         [sys.executable, str(HERE / "mutate.py"), str(tmp_path), "0", "150"],
         capture_output=True, text=True, timeout=300, check=False,
@@ -227,6 +184,61 @@ def number(data, at):
     more = 8 if data[at] == 0 else (data[at] & -data[at]).bit_length() - 1
     value = int.from_bytes(data[at : at + more + 1], "little")
     return value >> (more + 1), at + more + 1
+
+
+def builtin_attributes(data):
+    """The numbers of the builtin dialect's attributes in a program, and where their codes stand."""
+    section, at = {}, data.index(b"\0", 4) + 1
+    while at < len(data):
+        section[data[at] & 0x7F], at = behind(data, at), behind(data, at)[1]
+    count, at = number(data, section[0][0])  # the texts' sizes, the last first
+    sizes = []
+    for _ in range(count):
+        size, at = number(data, at)
+        sizes.insert(0, size)
+    texts = [at + sum(sizes[:i]) for i in range(count)]
+    count, at = number(data, section[1][0])  # the dialects' names
+    names = []
+    for _ in range(count):
+        head, at = number(data, at)
+        at = behind(data, at)[1] if head & 1 else at
+        names.append(data[texts[head >> 1] :].partition(b"\0")[0])
+    count, at = number(data, section[3][0])
+    _types, at = number(data, at)
+    place, found, index = section[2][0], [], 0
+    while count > 0:  # groups of attributes, each of a dialect
+        dialect, at = number(data, at)
+        size, at = number(data, at)
+        count -= size
+        for _ in range(size):
+            head, at = number(data, at)
+            if names[dialect] == b"builtin":
+                found.append((index, place))
+            place, index = place + (head >> 1), index + 1
+    return found
+
+
+# Elements, numbers and the like: MLIR's reader takes their bytes unchecked.
+@pytest.mark.parametrize("code", [16, 17, 18, 19, 20, 21, 60])
+def test_attributes_that_no_artefact_has(code):
+    data = program(lambda x: x + x, X).mlir_module_serialized
+    places = builtin_attributes(data)
+    assert places
+    for _index, place in places:
+        damaged = bytearray(data)
+        damaged[place] = code << 1 | 1
+        with pytest.raises(knapper.UserError, match="of a kind that no portable artefact has"):
+            knapper.compile(bytes(damaged), model_format="stablehlo", cache=False)
+
+
+def test_an_attribute_that_is_a_part_of_itself():
+    data = program(lambda x: x + x, X).mlir_module_serialized
+    named = 14  # a place in the source: its name, then the place around it, a number each
+    index, place = next(each for each in builtin_attributes(data) if data[each[1]] == named << 1 | 1)
+    damaged = bytearray(data)
+    assert data[place + 1] & data[place + 2] & 1 and index < 64
+    damaged[place + 2] = index << 1 | 1
+    assert "is a part of itself" in refusal(bytes(damaged))
 
 
 @pytest.mark.parametrize("form", ["1.17.0", "0.9.0"])
