@@ -248,3 +248,38 @@ def test_the_picture_of_the_layers_is_current(monkeypatch):
     folders = [box.split()[0] for row in rows for box in row.split("|")]
     assert len(folders) > 15
     assert [f for f in folders if not (ROOT / f).is_dir()] == []
+
+
+def test_the_table_of_changes_is_true():
+    """CONTRIBUTING's: its paths exist, and what it says has a line in a file has one."""
+    table = text("CONTRIBUTING.md").split("## What a change of each kind touches")[1].split("\n## ")[0]
+    rows = [line.split(" | ") for line in table.split("\n") if line.startswith("| ")][1:]
+    assert len(rows) > 12
+    paths = {name for row in rows for cell in row for name in re.findall(r"`([\w./-]+/[\w./-]+)`", cell)}
+    paths -= {"targets/NAME", "frontends/NAME", "runtime/drivers/NAME"}
+    assert len(paths) > 40
+    assert [path for path in sorted(paths) if not (ROOT / path).exists()] == []
+
+    def folders(parent):
+        return [path.name for path in (ROOT / parent).iterdir() if (path / "CMakeLists.txt").exists()]
+
+    def defined(folder, pattern):
+        return {name for f in sources(".cpp") if f.startswith(folder) for name in re.findall(pattern, text(f), re.M)}
+
+    def listed(file, pattern):
+        return set(re.findall(pattern, text(file), re.M))
+
+    schedules = listed("codegen/schedule/core/Schedules.def", r'^SCHEDULE\("\w+", (\w+),')
+    assert len(schedules) > 25
+    assert schedules == defined("codegen/schedule/", r"^LogicalResult choose(\w+)\(ts::KernelOp") & defined("codegen/schedule/", r"^LogicalResult build(\w+)\(BuildContext &\w+\) \{")
+    families = listed("serving/models/Families.def", r'^FAMILY\("\w+", (\w+)\)')
+    assert families and families <= defined("serving/models/", r"^void read(\w+)\(ConfigReader")
+    commands = defined("tools/knapper/", r"^void add(\w+)\(CLI::App &app, Session &session\) \{")
+    assert len(commands) > 15 and commands == listed("tools/knapper/CommandLine.cpp", r"\badd([A-Z]\w+)[,}]")
+    for folder in folders("targets"):
+        assert f"&{folder}TargetPlugin()," in text("targets/TargetRegistry.cpp"), folder
+    for folder in set(folders("frontends")) - {"common"}:
+        assert f"&{folder}frontend()," in text("frontends/FrontEndRegistry.cpp").lower(), folder
+    for folder in folders("runtime/drivers"):
+        assert f"drivers/{folder}" in text("runtime/CMakeLists.txt"), folder
+        assert f'{{"{folder}", ' in text("runtime/device/Conformance_test.cpp"), folder

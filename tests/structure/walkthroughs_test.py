@@ -38,12 +38,16 @@ def check_compiles(command: list[str], build: Path) -> None:
 
 def test_the_page_makes_a_target(tmp_path, build):
     shutil.copytree(ROOT / "targets", tmp_path / "targets")
+    options = tmp_path / "compiler/options/Options.def"
+    options.parent.mkdir(parents=True)
+    shutil.copy(ROOT / "compiler/options/Options.def", options)
     page = (ROOT / "docs" / "first-target.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```sh\n(.*?)^```", page, re.M | re.S)
     assert len(blocks) == 2
     subprocess.run(["sh", "-eu", "-c", "\n".join(blocks)], cwd=tmp_path, check=True)
     registry = (tmp_path / "targets" / "TargetRegistry.cpp").read_text()
     assert registry.count("mineTargetPlugin()") == 2
+    assert "|mine|" in options.read_text()
     assert "mine null" in (tmp_path / "targets" / "CMakeLists.txt").read_text()
     for made, like in (("targets/mine/MinePlugin.cpp", "targets/null/NullPlugin.cpp"), ("targets/TargetRegistry.cpp",) * 2):
         command = command_of(ROOT / like, build)
