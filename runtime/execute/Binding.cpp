@@ -169,10 +169,11 @@ Expected<uint32_t> choose(const Program &program, const Program::Launch &launch,
         return valueError(program, arg.offset);
     if (values[c.grid] < 0 || values[c.scratch] < 0 ||
         values[c.scratch] > kMaxScratch)
-      return userError(cat("a launch has grid ", values[c.grid],
-                           " and scratch ", values[c.scratch]),
+      return userError(cat("a launch of ", c.label, " has grid ",
+                           values[c.grid], " and scratch ", values[c.scratch]),
                        launch.origin,
-                       "give smaller inputs, or compile the model again");
+                       "give smaller inputs, mend the kernel of --kernels if "
+                       "it is one, or compile the model again");
     return i;
   }
   return internalError("no choice of a launch was taken", launch.origin);

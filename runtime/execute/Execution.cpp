@@ -560,7 +560,16 @@ Status takeStatuses(const Program &program, RunState &state) {
     if (code == kernelDivisionByZero)
       return userError("integer division by zero", origin,
                        "check the values of the model's inputs");
-    return internalError(cat("a kernel reported status ", code), origin);
+    uint32_t choice = state.choice[i];
+    return userError(
+        cat("a kernel reported status ", code, ", which there is not (",
+            choice == Program::kNone
+                ? ""
+                : program.launches[i].choices[choice].label,
+            ")"),
+        origin,
+        "mend the kernel of --kernels if it is one, else compile the model "
+        "again");
   }
   return success();
 }

@@ -241,6 +241,14 @@ def test_not_for_this_instruction_set(tool, model, entry, tmp_path):
     assert kernels_of(tool, "m.knap")[0]["user_kernels"][0]["taken"]
 
 
+def test_what_goes_wrong_at_a_run_names_it(tool, fails, model, entry, tmp_path):
+    name = write(tmp_path, entry | {"always": True, "grid": "k0 - 100"})
+    assert "a launch of user{plus_one} has grid -93" in fails("run", model, "--kernels", name, "-i", "x.npy")
+    compile_object(tmp_path, "plus.o", CODE.replace("  float *scratch", "  *context->status = 9;\n  float *scratch"))
+    said = fails("run", model, "--kernels", write(tmp_path, entry | {"always": True}), "-i", "x.npy")
+    assert "status 9" in said and "user{plus_one}" in said and "internal error" not in said
+
+
 def test_two_kernels_of_one_object(tool, tmp_path, model, entry):
     """One object for two signatures is linked once."""
     graph = onnx.load(tmp_path / "m.onnx")
