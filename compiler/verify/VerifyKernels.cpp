@@ -1,6 +1,7 @@
 #include "compiler/verify/VerifyKernels.h"
 #include "compiler/constants/EvaluateConstants.h"
 #include "compiler/exec/Origin.h"
+#include "compiler/kernels/UserKernels.h"
 #include "compiler/registration/Registration.h"
 #include "ir/tensor/BranchesAndLoops.h"
 #include "ir/tensor/ConstantExpression.h"
@@ -334,6 +335,34 @@ struct Shadow {
 
 } // namespace
 
+/// Whether results of a kernel of the user's may lie over its operands.
+static Expected<bool> maySharePlaces(const Options &options) {
+  if (options.kernels.empty())
+    return false;
+  ASSIGN_OR_RETURN(std::vector<UserKernel> kernels,
+                   readUserKernels(options.kernels));
+  return llvm::any_of(kernels, [](const auto &k) { return k.inPlace; });
+}
+
+/// Kernels were checked with their results apart; the model's are to be the
+/// same where they lie as the plan has them. `apart`: the model's results, then
+/// others.
+static Status checkPlan(const CompileInput &input, Options options,
+                        const std::vector<HostTensor> &inputs,
+                        const std::vector<HostTensor> &apart,
+                        const RunArtefact &run, VerifyReport &report) {
+  options.cache = false;
+  ASSIGN_OR_RETURN(int fd, compileModel(input, options, ""));
+  ASSIGN_OR_RETURN(std::vector<HostTensor> planned, run(fd, inputs));
+  KernelCheck &check = report.kernels.emplace_back();
+  check.origin = "the model, with results in place";
+  check.hero = "plan";
+  constexpr double sumsInAnyOrder = 1e-3;
+  for (auto [i, result] : llvm::enumerate(planned))
+    compare(apart[i], result, i, false, sumsInAnyOrder, check);
+  return success();
+}
+
 Expected<VerifyReport> verifyModel(const CompileInput &input,
                                    const Options &options,
                                    const std::vector<HostTensor> &inputs,
@@ -390,6 +419,9 @@ Expected<VerifyReport> verifyModel(const CompileInput &input,
   VerifyReport report;
   for (Operation &op : function.getBody().front())
     TRY(shadow.step(&op, report));
+  ASSIGN_OR_RETURN(bool shared, maySharePlaces(options));
+  if (shared)
+    TRY(checkPlan(input, options, inputs, *outputs, run, report));
   return report;
 }
 

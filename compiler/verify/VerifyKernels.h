@@ -6,6 +6,9 @@
 // the very values that the kernel read. So an error is charged to the kernel
 // that made it, not to those after it.
 //
+// Where a user's kernel may write over its operands (`--kernels`, in_place),
+// the model also runs as it is planned, and its results are to be the same.
+//
 // Slow: the reference computes every element of the model once.
 //
 //===----------------------------------------------------------------------===//
@@ -19,7 +22,7 @@ namespace knapper {
 /// What came out for one kernel, in the order of launches.
 struct KernelCheck {
   std::string origin; ///< the model's nodes that it computes
-  std::string hero;   ///< "matmul", "reduce", ...
+  std::string hero;   ///< "matmul", "reduce", ...; "plan": see above
   double error = 0;   ///< largest |actual - reference| / largest |reference|
   double bound = 0;   ///< what its dtype allows; 0: equal
   std::string worst;  ///< the worst element, when above the bound

@@ -149,7 +149,7 @@ def test_verify_charges_it(tool, fails, model, entry, tmp_path):
     assert "mend the user kernel 'plus_one'" in said and "internal error" not in said
 
 
-def test_results_lie_apart_unless_allowed(tool, tmp_path):
+def test_results_lie_apart_unless_allowed(tool, fails, tmp_path):
     """Of two kernels in a row the second may not write over what the first wrote, unless it says that it reads first."""
     nodes = [
         helper.make_node("TopK", ["x", "k"], ["a", "i"], "first"),
@@ -181,6 +181,8 @@ void plus(void *const *buffers, const int64_t *symbols, const knapper_kernel_con
         write(tmp_path, entry | {"in_place": in_place})
         tool("run", "m.onnx", "--kernels", "kernels.json", "-i", "in.npz", "-o", "y.npy")
         assert np.allclose(np.load("y.npy"), wanted) != in_place
+    said = fails("run", "m.onnx", "--kernels", "kernels.json", "-i", "in.npz", "--verify", output="the model, with results in place")
+    assert "results differ where they lie over operands" in said
 
 
 @pytest.mark.parametrize(

@@ -180,6 +180,11 @@ Status verify(const ModelArgument &model, knapper_module *module,
   ASSIGN_OR_RETURN(
       std::string user,
       userKernelAt(module, kernels[first]["origin"].get<std::string>()));
+  if (kernels[first]["hero"] == "plan")
+    return userError("results differ where they lie over operands",
+                     describe(kernels[first]),
+                     "leave \"in_place\" out of the file of --kernels where a "
+                     "kernel writes before it reads");
   if (!user.empty())
     return userError(what, describe(kernels[first]),
                      "mend the user kernel '" + user + "', which computes it");
