@@ -87,10 +87,15 @@ class CudaTimes:
         return time.perf_counter() - begin
 
 
-def cpu_turns(calls: dict[str, Callable[[], Any]], budget: float = 1.0) -> dict[str, float]:
-    """Median milliseconds of each, in turns within about `budget` seconds."""
+def cpu_turns(
+    calls: dict[str, Callable[[], Any]], budget: float = 1.0, before: dict[str, Callable[[], Any]] | None = None
+) -> dict[str, float]:
+    """Median milliseconds of each, in turns within about `budget` seconds. `before`: what is called once before each
+    turn of a name and is not timed."""
     guess = {}
+    prepare = {name: (before or {}).get(name, lambda: None) for name in calls}
     for name, call in calls.items():
+        prepare[name]()
         call()
         begin = time.perf_counter()
         call()
@@ -99,9 +104,20 @@ def cpu_turns(calls: dict[str, Callable[[], Any]], budget: float = 1.0) -> dict[
     times: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(ROUNDS):
         for name, call in calls.items():
+            prepare[name]()
             call()
             for _ in range(max(1, min(200, int(share / max(guess[name], 1e-6)) - 1))):
                 begin = time.perf_counter()
                 call()
                 times[name].append((time.perf_counter() - begin) * 1e3)
     return {name: statistics.median(t) for name, t in times.items()}
+
+
+def torch_turns(name: str, call: Callable[[], Any], threads: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """`call` of PyTorch with all threads and with one, as `cpu_turns` takes them: where a system wakes the thread of an
+    OpenMP team on the core of its waiting caller, a call of 20 us takes 10 ms, and one thread is PyTorch's better way."""
+    one = f"{name}_one_thread"
+    return (
+        {name: call, one: call},
+        {name: lambda: torch.set_num_threads(threads), one: lambda: torch.set_num_threads(1)},
+    )

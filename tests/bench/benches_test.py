@@ -15,6 +15,7 @@ sys.path.insert(0, str(ROOT / "bench"))
 import comparison  # noqa: E402
 import gpu_against_torch  # noqa: E402
 import gpu_kernels  # noqa: E402
+import irregular  # noqa: E402
 
 
 @pytest.mark.parametrize("times, fast", [([1, 1, 1.1, 1.2], True), ([1, 1, 1.1, 0.9], False), ([1, 1, 0.9, 1.1], False)])
@@ -85,3 +86,18 @@ def test_short_rows_have_no_part_in_the_second_mean(monkeypatch, tmp_path, capsy
     printed = capsys.readouterr().out
     assert "geometric mean 2.00x, least 1.00x" in printed
     assert "of the 1 rows of 2 ms and more 1.00x" in printed
+
+
+@pytest.mark.parametrize("family", [f.__name__ for f in irregular.FAMILIES])
+def test_irregular_rows_are_right(family):
+    """One of each family: what ONNX says is what the peer computes, and so do we."""
+    pytest.importorskip("torch")
+    row = irregular.measured(family, "fixed", 0, 0.001, 1)
+    assert row["right"] and row["ratio"] > 0, row
+
+
+def test_an_irregular_row_that_is_wrong_is_seen():
+    one = np.arange(6, dtype=np.float32)
+    assert irregular.same(one, one, 0) and irregular.same(one, one * (1 + 1e-6), 1e-5)
+    assert not irregular.same(one, one * (1 + 1e-6), 0) and not irregular.same(one, one * 1.001, 1e-5)
+    assert not irregular.same(one, one[:5], 0)

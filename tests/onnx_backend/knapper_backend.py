@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 import ml_dtypes
@@ -51,7 +52,7 @@ class Prepared(BackendRep):
         try:
             self.module = knapper.compile(model, threads=1, cache=False)
         except knapper.UserError as error:
-            if not from_sizes(error):
+            if not from_sizes(error) or "KNAPPER_AS_GIVEN" in os.environ:
                 raise
 
     def run(self, inputs, **_):

@@ -2,7 +2,7 @@
 """Runs ONNX's own backend tests and writes the list of what does not pass.
 
     run_cases.py [--category Node]... [--filter REGEX] [--jobs N]
-                 [--json FILE] [--write docs/onnx-backend.md]
+                 [--json FILE] [--write docs/onnx-backend.md] [--as-given]
 
 The cases are the installed package's (`onnx.backend.test`): node, simple and
 PyTorch cases and the light whole models. They run in worker processes, so that
@@ -13,6 +13,9 @@ a crash counts for its case only. Every case ends in one of
     random      shapes and types agree; the numbers are random by definition
     wrong       other numbers, shapes or types
     broken      any other error, or a crash
+
+Small inputs that a case needs to be constants (axes, shapes) become some;
+--as-given leaves them inputs, so that such a case is refused.
 
 Exits 1 when a case is wrong or broken.
 """
@@ -196,7 +199,12 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--write", type=Path)
+    parser.add_argument("--as-given", action="store_true", help="no input is made a constant")
     arguments = parser.parse_args()
+    if arguments.as_given:
+        if arguments.write:
+            parser.error("the page is of cases whose small inputs may become constants")
+        os.environ["KNAPPER_AS_GIVEN"] = "1"
     if arguments.worker:
         return worker()
 

@@ -1,8 +1,9 @@
 """Bits flipped anywhere in a file or a cache entry: an error or equal results,
-never other numbers."""
+never other numbers. `KNAPPER_FLIPS=10000` and `KNAPPER_FLIP_SEED` search further."""
 
 from __future__ import annotations
 
+import os
 import random
 
 import numpy as np
@@ -12,7 +13,8 @@ from onnx import TensorProto, helper, numpy_helper
 import knapper
 from affine_models import build
 
-SEED = 20
+SEED = int(os.environ.get("KNAPPER_FLIP_SEED", "20"))
+FLIPS = int(os.environ.get("KNAPPER_FLIPS", "200"))
 RNG = np.random.default_rng(SEED)
 X = RNG.standard_normal((3, 640), dtype=np.float32)
 
@@ -60,14 +62,14 @@ def flipped(data: bytes, count: int):
 def test_file(artefact, verify):
     right = knapper.load(artefact, threads=1)(X)["y"]
     found = 0
-    for at, damaged in flipped(artefact, 200):
+    for at, damaged in flipped(artefact, FLIPS):
         try:
             y = knapper.load(damaged, threads=1, verify=verify)(X)["y"]
         except knapper.UserError:
             found += 1
             continue
         np.testing.assert_array_equal(y, right, err_msg=f"byte {at}")
-    assert found > 180  # the others are padding
+    assert found > 0.9 * FLIPS  # the others are padding
 
 
 def test_run_that_met_damage_meets_it_again(artefact):
@@ -89,12 +91,14 @@ def test_cache_entry(model, tmp_path):
     options = {"cache_dir": tmp_path, "cache": True, "threads": 1}
     right = knapper.compile(model, **options)(X)["y"]
     (entry,) = tmp_path.glob("*.knap")
-    recompiled = 0
-    for at, damaged in flipped(entry.read_bytes(), 6):
+    recompiled = tried = 0
+    whole = entry.read_bytes()
+    for at, damaged in flipped(whole, FLIPS // 33):
+        tried += 1
         entry.write_bytes(damaged)
         y = knapper.compile(model, **options)(X)["y"]
         np.testing.assert_array_equal(y, right, err_msg=f"byte {at}")
         if entry.read_bytes() != damaged:
             knapper.load(entry, verify=True)
             recompiled += 1
-    assert recompiled > 9  # the others are padding
+    assert recompiled > 0.7 * tried  # the others are padding

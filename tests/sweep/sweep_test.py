@@ -15,7 +15,7 @@ import torch
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "bench"))
 
-from drawn import cases, check, minimise, summary  # noqa: E402
+from drawn import cases, check, minimise, other_sizes, summary  # noqa: E402
 from drawn.workers import Worker  # noqa: E402
 
 CASES = os.environ.get("KNAPPER_SWEEP_CASES", "60")
@@ -86,6 +86,36 @@ def test_errors_of_chance_are_drawn_again_and_others_count():
     assert not check.decide(chance, lambda n: chance).right
     assert not check.decide(wrong, lambda n: right).right
     assert not check.decide(chance, lambda n: wrong if n == 4 else right).right
+
+
+def test_modules_with_named_sizes_are_judged_at_others(tmp_path):
+    pytest.importorskip("onnxruntime")
+    limits = dataclasses.replace(cases.CPU, blocks=1.0, dynamo=0.0, dtypes=("f32",), elements=1 << 14)
+    drawn = (cases.draw("fixed", number, limits) for number in range(100))
+    case = next(c for c in drawn if c.symbolic and not c.choices["image"] and c.choices["depth"] == 2)
+    built = cases.build(case)
+    cases.export(case, built, tmp_path / "m.onnx")
+    changed = other_sizes.other(case, built)
+    assert changed.inputs[0].shape[0] == built.inputs[0].shape[0] + 1
+    assert other_sizes.other(dataclasses.replace(case, symbolic=False), built) is None
+
+    class Module:
+        """What a compiled module looks like, made of PyTorch's."""
+
+        def __init__(self, factor):
+            self.factor = factor
+
+        def __call__(self, *inputs):
+            self.y = built.module(*inputs) * self.factor
+            return self
+
+        def tensor(self, index):
+            return self.y
+
+    with torch.no_grad():
+        assert other_sizes.judged(case, built, tmp_path / "m.onnx", Module(1), built.module) is None
+        verdict = other_sizes.judged(case, built, tmp_path / "m.onnx", Module(1.5), built.module)
+    assert not verdict.right and verdict.why.startswith("at ")
 
 
 def test_a_child_that_dies_costs_one_case(tmp_path):
