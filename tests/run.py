@@ -12,6 +12,7 @@ without a failed test counts as one failure.
 
 `--quick` is what to run before a commit, 90 s at most: all of lit, and of pytest
 the structure, the commands and one in forty of the op cases, drawn by the commit.
+The two suites run side by side: each has stretches that keep one core busy.
 
 Two more are built first, from the presets of their names: `asan` (address and
 undefined-behaviour sanitizers: the fuzzers and the runtime's tests) and `tsan`
@@ -26,10 +27,12 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import time
 import xml.etree.ElementTree as ElementTree
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 ROOT = Path(__file__).resolve().parents[1]
 SUITES = ("ctest", "lit", "pytest")
@@ -152,6 +155,37 @@ def count(report: Path) -> tuple[int, int, int]:
     return passed, failed, skipped
 
 
+class Run:
+    """A suite's process; beside others it writes to a file, which is printed when it ends."""
+
+    def __init__(self, suite: str, report: Path, line: list[str], variables: dict[str, str]) -> None:
+        self.suite, self.report = suite, report
+        self._line, self._variables = line, variables
+        self._process: subprocess.Popen[bytes] | None = None
+        self._output: IO[bytes] | None = None
+        self._start = self.seconds = 0.0
+
+    def start(self, side_by_side: bool = False) -> None:
+        """Does nothing where it was started."""
+        if self._process is None:
+            self._output = tempfile.TemporaryFile() if side_by_side else None
+            self._start = time.monotonic()
+            self._process = subprocess.Popen(
+                self._line, cwd=ROOT, env=self._variables, stdout=self._output,
+                stderr=subprocess.STDOUT if side_by_side else None,
+            )  # fmt: skip
+
+    def end(self) -> int:
+        """Waits for it: its exit status."""
+        assert self._process
+        status = self._process.wait()
+        self.seconds = time.monotonic() - self._start
+        if self._output:
+            self._output.seek(0)
+            print(self._output.read().decode(errors="replace"), flush=True)
+        return status
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--build", type=Path, default=ROOT / "build" / "dev")
@@ -180,7 +214,28 @@ def main() -> int:
     if arguments.quick:
         environment |= QUICK_TESTS
     total_passed = total_failed = total_skipped = 0
-    lines = []
+    lines: list[str] = []
+    runs: list[Run] = []
+
+    def finish(run: Run) -> None:
+        nonlocal total_passed, total_failed, total_skipped
+        print(f"== {run.suite}", flush=True)
+        run.start()
+        status = run.end()
+        passed = failed = skipped = 0
+        if run.report.exists():
+            passed, failed, skipped = count(run.report)
+        if status != 0 and failed == 0:
+            failed = 1
+            lines.append(f"{run.suite}: ended with status {status}")
+        lines.append(
+            f"{run.suite}: {passed} passed, {failed} failed, {skipped} skipped "
+            f"in {run.seconds:.0f} s"
+        )
+        total_passed += passed
+        total_failed += failed
+        total_skipped += skipped
+
     sanitized = tuple(SANITIZED) if arguments.sanitize or arguments.slow else ()
     usual = () if arguments.sanitize else ("lit", "pytest") if arguments.quick else SUITES
     for suite in arguments.suite or (*usual, *sanitized):
@@ -200,23 +255,14 @@ def main() -> int:
             lines.append(f"{suite}: is not part of this build, 1 failed")
             total_failed += 1
             continue
-        print(f"== {suite}", flush=True)
-        start = time.monotonic()
-        status = subprocess.run(line, cwd=ROOT, env=variables).returncode
-        passed = failed = skipped = 0
-        if report.exists():
-            passed, failed, skipped = count(report)
-        if status != 0 and failed == 0:
-            failed = 1
-            lines.append(f"{suite}: ended with status {status}")
-        seconds = time.monotonic() - start
-        lines.append(
-            f"{suite}: {passed} passed, {failed} failed, {skipped} skipped "
-            f"in {seconds:.0f} s"
-        )
-        total_passed += passed
-        total_failed += failed
-        total_skipped += skipped
+        run = Run(suite, report, line, variables)
+        if arguments.quick:  # all at once
+            run.start(side_by_side=True)
+            runs.append(run)
+        else:
+            finish(run)
+    for run in runs:
+        finish(run)
     print("\n" + "\n".join(lines))
     print(f"{total_skipped} skipped")
     print(f"{total_passed} passed, {total_failed} failed")

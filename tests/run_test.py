@@ -42,3 +42,22 @@ def test_an_empty_suite_fails(tmp_path):
     line = run.command("ctest", tmp_path, tmp_path / "ctest.xml", 1, False, False)
     assert "--no-tests=error" in line
     assert run.command("lit", tmp_path, tmp_path / "lit.xml", 1, False, False) is None
+
+
+def test_suites_run_side_by_side(tmp_path, capfd):
+    """Each waits until the other has begun; what they print comes in order."""
+    code = (
+        "import pathlib, sys, time\n"
+        "mine, other = map(pathlib.Path, sys.argv[1:])\n"
+        "mine.touch()\n"
+        "end = time.monotonic() + 120\n"
+        "while not other.exists() and time.monotonic() < end: time.sleep(0.01)\n"
+        "print(mine.name, flush=True)\n"
+        "sys.exit(0 if other.exists() else 3)\n"
+    )
+    a, b = tmp_path / "a", tmp_path / "b"
+    runs = [run.Run(p.name, tmp_path / "no.xml", [sys.executable, "-c", code, str(p), str(q)], {}) for p, q in ((a, b), (b, a))]
+    for each in runs:
+        each.start(side_by_side=True)
+    assert [each.end() for each in runs] == [0, 0]
+    assert capfd.readouterr().out.split() == ["a", "b"]
