@@ -28,62 +28,92 @@ DeviceSampler::create(std::shared_ptr<Module> plain,
                       std::shared_ptr<Module> changing, Device &device,
                       int64_t vocabulary) {
   std::unique_ptr<DeviceSampler> sampler(new DeviceSampler);
-  sampler->modules[false] = std::move(plain);
-  sampler->modules[true] = std::move(changing);
+  sampler->plain = std::move(plain);
+  sampler->changing = std::move(changing);
   sampler->vocabulary = vocabulary;
+  std::vector<float> zeros(static_cast<size_t>(vocabulary));
   ASSIGN_OR_RETURN(
       std::unique_ptr<DeviceBuffer> row,
-      device.allocate(static_cast<uint64_t>(vocabulary) * sizeof(float),
-                      MemoryKind::device));
-  std::array<Draw, 2> draws{Draw{0, 1, 0}, Draw{0, 1, 0, {{0}}}};
-  TRY(sampler->run(
+      device.allocate(zeros.size() * sizeof(float), MemoryKind::device));
+  ASSIGN_OR_RETURN(std::unique_ptr<DeviceQueue> queue, device.createQueue({}));
+  TRY(queue->begin());
+  Status uploaded = queue->upload(row->address(), zeros.data(), row->bytes());
+  Status finished = queue->finish();
+  TRY(std::move(uploaded));
+  TRY(std::move(finished));
+  Draw asIs{.row = 0, .scale = 1, .share = 0}, changed = asIs;
+  changed.changes.push_back({.token = 0});
+  std::array<Draw, 2> draws{asIs, changed};
+  auto made = sampler->run(
       draws, static_cast<const float *>(row->address()), 1,
-      {static_cast<const std::byte *>(row->address()), row->bytes()}));
+      {static_cast<const std::byte *>(row->address()), row->bytes()});
+  if (!made)
+    return made.takeError();
   return sampler;
 }
 
 int64_t DeviceSampler::knownLogits() const { return summaryTokens(vocabulary); }
-int64_t DeviceSampler::knownBest() const { return bestTokens(vocabulary); }
+int64_t DeviceSampler::knownBest() const { return summaryLogprobs(vocabulary); }
 
-Status DeviceSampler::run(std::span<const Draw> draws, const float *logits,
-                          int64_t logitRows,
-                          std::span<const std::byte> memory) {
-  std::vector<const Draw *> by[2];
-  places.clear();
-  for (const Draw &draw : draws) {
-    bool changing = draw.isChanged();
-    places.emplace_back(changing, by[changing].size());
-    by[changing].push_back(&draw);
+Expected<std::span<const RowSummary>>
+DeviceSampler::run(std::span<const Draw> draws, const float *logits,
+                   int64_t logitRows, std::span<const std::byte> memory) {
+  // Summaries refer to results, which stay where they are.
+  results.resize(2 * (draws.size() / kMostRows + 1));
+  summaries.assign(draws.size(), {});
+  size_t group = 0;
+  for (bool changes : {false, true}) {
+    std::vector<size_t> chosen;
+    for (size_t i = 0; i < draws.size(); ++i)
+      if (draws[i].isChanged() == changes)
+        chosen.push_back(i);
+    for (size_t first = 0; first < chosen.size(); first += kMostRows) {
+      auto part = std::span(chosen).subspan(
+          first, std::min(kMostRows, chosen.size() - first));
+      std::vector<const Draw *> together;
+      for (size_t i : part)
+        together.push_back(&draws[i]);
+      Results &to = results[group++];
+      TRY(runTogether(together, changes, {logits, logitRows, memory}, to));
+      for (size_t row = 0; row < part.size(); ++row)
+        summaries[part[row]] = summaryOf(to, row, changes);
+    }
   }
-  for (bool changing : {false, true})
-    if (!by[changing].empty())
-      TRY(run(by[changing], changing, {logits, logitRows, memory}));
-  return success();
+  return std::span<const RowSummary>(summaries);
 }
 
-Status DeviceSampler::run(std::span<const Draw *const> draws, bool changing,
-                          const Logits &logits) {
+/// 16, 128, 1,024: few numbers of changes are ever planned for.
+static size_t roundedChanges(size_t count) {
+  size_t rounded = 16;
+  while (rounded < count)
+    rounded *= 8;
+  return rounded;
+}
+
+Status DeviceSampler::runTogether(std::span<const Draw *const> draws,
+                                  bool changes, const Logits &logits,
+                                  Results &to) {
   size_t count = roundedSize(draws.size());
   auto draw = [&](size_t i) -> const Draw & {
     return *draws[std::min(i, draws.size() - 1)]; // what is added is the last
   };
   // Rows have as many changes as the one that has most: what is added does
   // again what the first does, or nothing.
-  size_t changes = 1;
+  size_t most = 1;
   for (const Draw *one : draws)
-    changes = std::max(changes, one->changes.size());
-  changes = std::bit_ceil(changes);
+    most = std::max(most, one->changes.size());
+  most = roundedChanges(most);
   for (auto *list : {&scales, &shares, &biases, &repetitions, &penalties})
     list->clear();
   rows.clear();
   tokens.clear();
   auto words = static_cast<size_t>((vocabulary + 31) / 32);
-  masks.assign(changing ? count * words : 0, ~uint32_t(0));
+  masks.assign(changes ? count * words : 0, ~uint32_t(0));
   for (size_t i = 0; i < count; ++i) {
     rows.push_back(static_cast<int32_t>(draw(i).row));
     scales.push_back(draw(i).scale);
     shares.push_back(draw(i).share);
-    if (!changing)
+    if (!changes)
       continue;
     if (std::span<const uint32_t> allowed = draw(i).allowed; !allowed.empty()) {
       auto *mask = masks.data() + i * words;
@@ -92,7 +122,7 @@ Status DeviceSampler::run(std::span<const Draw *const> draws, bool changing,
       std::fill(mask + given, mask + words, 0);
     }
     const std::vector<LogitChange> &list = draw(i).changes;
-    for (size_t k = 0; k < changes; ++k) {
+    for (size_t k = 0; k < most; ++k) {
       LogitChange change = list.empty()      ? LogitChange{0}
                            : k < list.size() ? list[k]
                                              : list[0];
@@ -106,7 +136,7 @@ Status DeviceSampler::run(std::span<const Draw *const> draws, bool changing,
   std::array<int64_t, 1> each{n};
   std::array<int64_t, 2> known{n, knownLogits()}, best{n, knownBest()},
       all{logits.rows, vocabulary}, mask{n, static_cast<int64_t>(words)},
-      change{n, static_cast<int64_t>(changes)};
+      change{n, static_cast<int64_t>(most)};
   // The program only reads its inputs; the type of a tensor is for both.
   std::vector<knapper_tensor> inputs{
       {const_cast<float *>(logits.address),
@@ -115,7 +145,6 @@ Status DeviceSampler::run(std::span<const Draw *const> draws, bool changing,
       tensor(rows, KNAPPER_I32, each),
       tensor(scales, KNAPPER_F32, each),
       tensor(shares, KNAPPER_F32, each)};
-  Results &to = results[changing];
   std::vector<knapper_tensor> outputs{
       tensor(to.values, KNAPPER_F32, known),
       tensor(to.ids, KNAPPER_I64, known),
@@ -123,7 +152,7 @@ Status DeviceSampler::run(std::span<const Draw *const> draws, bool changing,
       tensor(to.weightSums, KNAPPER_F32, each),
       tensor(to.drawn, KNAPPER_I64, each),
       tensor(to.drawnLogits, KNAPPER_F32, each)};
-  if (changing) {
+  if (changes) {
     inputs.push_back(tensor(masks, KNAPPER_I32, mask));
     inputs.push_back(tensor(tokens, KNAPPER_I32, change));
     for (auto *list : {&biases, &repetitions, &penalties})
@@ -136,12 +165,11 @@ Status DeviceSampler::run(std::span<const Draw *const> draws, bool changing,
   RunOptions options;
   std::array<std::span<const std::byte>, 1> own{logits.memory};
   options.deviceMemory = own;
-  return modules[changing]->run(inputs, outputs, result, options);
+  return (changes ? changing : plain)->run(inputs, outputs, result, options);
 }
 
-RowSummary DeviceSampler::summary(size_t draw) const {
-  auto [changing, i] = places[draw];
-  const Results &from = results[changing];
+RowSummary DeviceSampler::summaryOf(const Results &from, size_t i,
+                                    bool changes) const {
   auto known = static_cast<size_t>(knownLogits()),
        best = static_cast<size_t>(knownBest());
   RowSummary row;
@@ -152,7 +180,7 @@ RowSummary DeviceSampler::summary(size_t draw) const {
   row.drawn = from.drawn[i];
   row.drawnLogit = from.drawnLogits[i];
   row.logSum = from.logSums[i];
-  if (changing) {
+  if (changes) {
     row.given = std::span(from.given).subspan(i * known, known);
     row.drawnGiven = from.drawnGiven[i];
     row.bestGiven = std::span(from.bestGiven).subspan(i * best, best);

@@ -30,14 +30,20 @@ public:
   int64_t knownLogits() const;
   int64_t knownBest() const;
 
+  /// Rows with more changes cost more than to fetch them does.
+  static constexpr size_t kMostChanges = 1024;
+
+  /// What the draws' rows hold, in their order; valid until the next run.
   /// `logits`: [rows, vocabulary] f32 on the device, inside `memory`.
-  Status run(std::span<const Draw> draws, const float *logits, int64_t rows,
-             std::span<const std::byte> memory);
-  /// Of the draw with this number, until the next run.
-  RowSummary summary(size_t draw) const;
+  Expected<std::span<const RowSummary>> run(std::span<const Draw> draws,
+                                            const float *logits, int64_t rows,
+                                            std::span<const std::byte> memory);
 
 private:
-  /// Results of the rows that one program drew from.
+  /// A row takes up to 2 MB of a program's memory.
+  static constexpr size_t kMostRows = 64;
+
+  /// Results of rows that one program drew from together.
   struct Results {
     std::vector<float> values, logSums, weightSums, drawnLogits, given,
         drawnGiven, bestGiven;
@@ -49,13 +55,14 @@ private:
     std::span<const std::byte> memory;
   };
   DeviceSampler() = default;
-  Status run(std::span<const Draw *const> draws, bool changing,
-             const Logits &logits);
+  Status runTogether(std::span<const Draw *const> draws, bool changing,
+                     const Logits &logits, Results &to);
+  RowSummary summaryOf(const Results &from, size_t row, bool changing) const;
 
-  std::shared_ptr<Module> modules[2]; ///< by `changing`
+  std::shared_ptr<Module> plain, changing;
   int64_t vocabulary = 0;
-  Results results[2];
-  std::vector<std::pair<bool, size_t>> places; ///< of the draws
+  std::vector<Results> results;
+  std::vector<RowSummary> summaries;
   std::vector<int32_t> rows, tokens;
   std::vector<uint32_t> masks;
   std::vector<float> scales, shares, biases, repetitions, penalties;

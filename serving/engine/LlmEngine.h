@@ -101,6 +101,8 @@ private:
                           std::span<const uint32_t> allowed);
   /// Whether the device's best token is all that is asked for.
   bool wantsBest(const Sequence &sequence, int64_t row) const;
+  /// Whether tokens could be drawn from the row.
+  Expected<bool> isFinite(int64_t row);
   /// What the grammar alone decides; false: the sequence has ended.
   bool jump(Sequence &sequence, int64_t row,
             const GrammarFollower::Outcome &outcome);
@@ -135,6 +137,7 @@ private:
   std::vector<Sequence *> drawn; ///< in this step, not settled
   EngineStatistics counters;     ///< of the engine's thread
   bool doubtful = false;         ///< the device failed a request
+  bool fetchesAll = false;       ///< it could not draw, which was told
   double lastRun = 0; ///< when it ended; 0: nothing was to be done since
   std::vector<EventSender::Item> posted; ///< never more than `sender` takes
   EventSender sender;

@@ -1,6 +1,9 @@
 // What a step's logits become: tokens, and the ends of sequences.
 #include "serving/engine/LlmEngine.h"
 
+#include "runtime/base/Log.h"
+#include "runtime/base/Text.h"
+
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -53,13 +56,20 @@ LlmEngine::drawOnDevice(std::vector<Part *> drawing) {
                                   settings.limits.vocabulary),
                      *allowed});
   }
-  // Where the device fails, fetching its logits does, and says so.
-  if (there.empty() || !runner->summarise(draws))
+  if (there.empty())
     return drawing;
+  auto summaries = runner->summarise(draws);
+  if (!summaries) {
+    // Tokens are drawn all the same, from rows that cost more to fetch.
+    if (!std::exchange(fetchesAll, true))
+      log(LogLevel::warning, cat("the device does not draw tokens: ",
+                                 summaries.error().message()));
+    return drawing;
+  }
   for (size_t i = 0; i < there.size(); ++i) {
     Part *part = there[i];
     const Request &request = part->sequence->request;
-    part->token = drawFromSummary(sampler->summary(i), request.sampling,
+    part->token = drawFromSummary((*summaries)[i], request.sampling,
                                   position(*part), request.topLogprobs);
     if (part->token)
       ++counters.deviceDraws;
@@ -239,14 +249,21 @@ std::optional<int32_t> LlmEngine::draw(Sequence &sequence, int64_t row,
   return id;
 }
 
+Expected<bool> LlmEngine::isFinite(int64_t row) {
+  if (auto best = runner->best(row))
+    return std::isfinite(best->logprob);
+  ASSIGN_OR_RETURN(std::span<float> logits, runner->logits(row, 1));
+  return areFinite(logits);
+}
+
 bool LlmEngine::jump(Sequence &sequence, int64_t row,
                      const GrammarFollower::Outcome &outcome) {
-  auto logits = runner->logits(row, 1);
-  if (!logits) {
-    fail(sequence, logits.takeError());
+  Expected<bool> finite = isFinite(row);
+  if (!finite) {
+    fail(sequence, finite.takeError());
     return false;
   }
-  if (!areFinite(*logits)) {
+  if (!*finite) {
     finish(sequence, FinishReason::error,
            userError("the model gave logits that are not finite", "logits"));
     return false;

@@ -137,7 +137,6 @@ Status ModelRunner::run(const StepBatch &given) {
   inputs.push_back(numbers(batch.table, tableShape));
   inputs.push_back(numbers(batch.rows, rowShape));
   float *logits = nullptr;
-  logitRows = rows;
   if (apart) {
     TRY(reserveLogits(rows));
     logits = static_cast<float *>(deviceLogits->address());
@@ -232,11 +231,14 @@ Expected<std::span<float>> ModelRunner::logits(int64_t first, int64_t count) {
   return std::span(hostLogits);
 }
 
-Status ModelRunner::summarise(std::span<const DeviceSampler::Draw> draws) {
-  return sampler->run(
-      draws, static_cast<const float *>(deviceLogits->address()), logitRows,
-      {static_cast<const std::byte *>(deviceLogits->address()),
-       deviceLogits->bytes()});
+Expected<std::span<const RowSummary>>
+ModelRunner::summarise(std::span<const DeviceSampler::Draw> draws) {
+  const auto *bytes = static_cast<const std::byte *>(deviceLogits->address());
+  // All that there is room for: a size that stays.
+  auto rows =
+      static_cast<int64_t>(deviceLogits->bytes() / sizeof(float)) / vocabulary;
+  return sampler->run(draws, reinterpret_cast<const float *>(bytes), rows,
+                      {bytes, deviceLogits->bytes()});
 }
 
 Status ModelRunner::probe() {

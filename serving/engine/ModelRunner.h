@@ -62,8 +62,9 @@ public:
     float logprob;
   };
   std::optional<Best> best(int64_t row) const;
-  /// Has the device draw from rows of the step, where it has a sampler.
-  Status summarise(std::span<const DeviceSampler::Draw> draws);
+  /// What the device says of rows of the step, where it has a sampler.
+  Expected<std::span<const RowSummary>>
+  summarise(std::span<const DeviceSampler::Draw> draws);
   /// Null: tokens are drawn from `logits`.
   const DeviceSampler *deviceSampler() const { return sampler.get(); }
   void setSampler(std::unique_ptr<DeviceSampler> made) {
@@ -89,7 +90,6 @@ private:
   size_t memoryBytes = 0;
   std::unique_ptr<DeviceWeights> weights;
   std::unique_ptr<DeviceSampler> sampler;
-  int64_t logitRows = 0; ///< of the step, rounded up
   std::unique_ptr<DeviceBuffer> pools, deviceLogits;
   std::unique_ptr<DeviceQueue> queue; ///< that fetches logits
   StepBatch padded;

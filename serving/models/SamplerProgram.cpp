@@ -33,6 +33,11 @@ public:
   Status build(ModuleOp module);
 
 private:
+  Error problem() const {
+    return error
+               ? *error
+               : internalError(missing.value_or("could not be built"), where());
+  }
   Value sum(Value x, int64_t along) {
     return reduce(ts::ReduceKind::add, x, {along}, false);
   }
@@ -156,7 +161,7 @@ Status SamplerBuilder::build(ModuleOp module) {
   Value given = make<ts::GatherOp>(logits, wanted, uint64_t(0));
   Value x = changed ? change(given) : given;
   if (failed())
-    return *error;
+    return problem();
   auto best = [&](Value from, int64_t count) {
     Operation *op = makeOp<ts::TopKOp>(2, from, dim(count).attr(), uint64_t(1),
                                        /*largest=*/true);
@@ -172,20 +177,20 @@ Status SamplerBuilder::build(ModuleOp module) {
   Value weights = make<ts::ExpOp>(mul(sub(x, largest), column(scale)));
   SmallVector<Value> drawn = draw(weights, share);
   if (failed())
-    return *error;
+    return problem();
   SmallVector<std::pair<StringRef, Value>> results{
       {"values", top[0]},  {"ids", top[1]},
       {"log_sum", logSum}, {"weight_sum", drawn[0]},
       {"drawn", drawn[1]}, {"drawn_logit", entry(x, drawn[2], vocabulary)}};
   if (changed) {
-    SmallVector<Value> most = best(given, bestTokens(vocabulary));
+    SmallVector<Value> most = best(given, summaryLogprobs(vocabulary));
     results.append({{"given", at(given, top[1])},
                     {"drawn_given", entry(given, drawn[2], vocabulary)},
                     {"best_given", most[0]},
                     {"best_ids", most[1]}});
   }
   if (failed())
-    return *error;
+    return problem();
   SmallVector<Value> values;
   for (auto [name, value] : results)
     values.push_back(value);
@@ -204,7 +209,7 @@ int64_t summaryTokens(int64_t vocabulary) {
   return std::min(vocabulary, kMostTokens);
 }
 
-int64_t bestTokens(int64_t vocabulary) {
+int64_t summaryLogprobs(int64_t vocabulary) {
   return std::min(vocabulary, kMostLogprobs);
 }
 

@@ -34,6 +34,6 @@ compileSampler(int64_t vocabulary, bool changed, Options options);
 
 /// K, B.
 int64_t summaryTokens(int64_t vocabulary);
-int64_t bestTokens(int64_t vocabulary);
+int64_t summaryLogprobs(int64_t vocabulary);
 
 } // namespace knapper::serving

@@ -3,6 +3,7 @@
 
 #include "serving/sampling/SamplingOptions.h"
 
+#include <cstddef>
 #include <unordered_map>
 
 namespace knapper::serving {
@@ -23,6 +24,10 @@ struct LogitChange {
     return (logit > 0 ? logit / repetition : logit * repetition) - penalty;
   }
 };
+
+/// No more than so many, without making them.
+size_t mostLogitChanges(const SamplingOptions &options,
+                        const TokenCounts &counts);
 
 /// One for each token below `vocabulary` whose logit changes.
 std::vector<LogitChange> logitChanges(const SamplingOptions &options,

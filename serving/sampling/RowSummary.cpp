@@ -95,8 +95,9 @@ float summaryShare(const SamplingOptions &options, uint64_t position) {
 
 bool mayUseSummary(const SamplingOptions &options, int32_t topLogprobs,
                    int64_t known, int64_t knownBest, int64_t vocabulary) {
+  bool draws = options.temperature > 0;
   return known == vocabulary ||
-         (topLogprobs <= knownBest && options.topK <= known);
+         (topLogprobs <= knownBest && (!draws || options.topK <= known));
 }
 
 std::optional<Token> drawFromSummary(const RowSummary &row,
@@ -111,9 +112,13 @@ std::optional<Token> drawFromSummary(const RowSummary &row,
   bool whole = options.topK <= 0 && options.topP >= 1 && options.minP <= 0 &&
                all && !all->areAll;
   if (options.temperature > 0 && whole) {
+    // Running sums in float32 are off by some parts in 10^7 where a block of
+    // them begins: a token that weighs less may be there for that alone.
+    constexpr float least = 0x1p-22f;
+    float weight =
+        std::exp((row.drawnLogit - row.values[0]) * summaryScale(options));
     if (row.drawn < 0 || row.drawn >= row.vocabulary ||
-        !(std::exp((row.drawnLogit - row.values[0]) * summaryScale(options)) >
-          0))
+        !(weight > least * row.weightSum))
       return std::nullopt;
     token.id = static_cast<int32_t>(row.drawn);
     given = row.drawnGiven;

@@ -39,7 +39,8 @@ bool mayUseSummary(const SamplingOptions &options, int32_t topLogprobs,
 
 /// The token that `sampleToken` draws from the row, up to the rounding of sums;
 /// nothing where the summary does not tell: the share of `topP` or the bound of
-/// `minP` reaches past the logits it has, or they are not finite.
+/// `minP` reaches past the logits it has, what was drawn weighs less than sums
+/// are exact, or logits are not finite.
 std::optional<Token> drawFromSummary(const RowSummary &row,
                                      const SamplingOptions &options,
                                      uint64_t position, int32_t topLogprobs);

@@ -311,13 +311,18 @@ TEST(RowSummary, SaysWhereItDoesNotTell) {
   EXPECT_FALSE(mayUseSummary(more, -1, 4, 4, 100));
   EXPECT_TRUE(mayUseSummary(more, -1, 100, 4, 100));
   EXPECT_FALSE(mayUseSummary({}, 5, 64, 4, 100));
-  // What rounding left past the end, or at a token that weighs nothing.
+  // What rounding left past the end, or at a token that weighs less than sums
+  // are exact.
   MadeSummary made(logits, 4, {}, 1);
   made.row.drawn = 100;
   EXPECT_FALSE(drawFromSummary(made.row, {}, 1, -1));
   made.row.drawn = 7;
   made.row.drawnLogit = -std::numeric_limits<float>::infinity();
   EXPECT_FALSE(drawFromSummary(made.row, {}, 1, -1));
+  made.row.drawnLogit = -12; // of 100 tokens 6e-8
+  EXPECT_FALSE(drawFromSummary(made.row, {}, 1, -1));
+  made.row.drawnLogit = -9;
+  EXPECT_TRUE(drawFromSummary(made.row, {}, 1, -1));
   made.row.drawnLogit = 0;
   made.row.logSum = std::numeric_limits<float>::quiet_NaN();
   EXPECT_FALSE(drawFromSummary(made.row, {}, 1, -1));

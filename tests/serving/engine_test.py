@@ -468,6 +468,17 @@ def test_rows_that_are_drawn_by_several_threads_are_drawn_alike(tmp_path, cache,
     assert same_bits(together, alone)
 
 
+def test_many_rows_are_drawn_in_groups(tmp_path, cache):
+    """Of 70 rows, some with changes: no program takes more than 64 at once."""
+    model = Model("llama", tmp_path, cache, vocab_size=300)
+    requests = [dict(prompt=drawn_prompt(i, 4), max_tokens=4, ignore_eos=True, seed=i, temperature=1, frequency_penalty=0.4 if i % 3 == 0 else 0) for i in range(100)]
+    options = dict(kv_memory=8 << 20, max_sequences=128)
+    host = model.run([requests], **options)["groups"][0]
+    device = model.run([requests], remote=True, **options)
+    assert device["statistics"]["device_draws"] == 400
+    assert [answer["tokens"] for answer in device["groups"][0]] == [answer["tokens"] for answer in host]
+
+
 @pytest.mark.parametrize("vocabulary", [50, 1500])
 def test_the_device_draws_what_the_host_would(tmp_path, cache, vocabulary):
     """Every way of sampling, of rows whose logits stay on the device; those that it cannot draw alone are fetched."""
@@ -496,10 +507,14 @@ def test_the_device_draws_what_the_host_would(tmp_path, cache, vocabulary):
     ]
     options = dict(kv_memory=8 << 20)
     host = model.run([requests], **options)
-    device = model.run([requests], remote=True, **options)
+    device = model.run([requests, requests], remote=True, **options)
+    assert [a["tokens"] for a in device["groups"][0]] == [a["tokens"] for a in device["groups"][1]]
+    # What gpu_test.py has the host draw by.
+    bound = model.run([[request | dict(min_p=1e-30) for request in requests[:1]]], remote=True, **options)
+    assert bound["statistics"]["device_draws"] == (12 if vocabulary < 64 else 0) and bound["groups"][0][0]["tokens"] == host["groups"][0][0]["tokens"]
     assert host["statistics"]["device_draws"] == 0
     # The last way takes the best token; of two the device's 64 logits are too few.
-    assert device["statistics"]["device_draws"] >= 12 * (len(ways) - 3)
+    assert device["statistics"]["device_draws"] >= 2 * 12 * (len(ways) - 3)
     for way, here, there in zip(ways, host["groups"][0], device["groups"][0]):
         assert here["tokens"] == there["tokens"], way
         np.testing.assert_allclose(here["logprobs"], there["logprobs"], atol=1e-4)
