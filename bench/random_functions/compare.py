@@ -25,6 +25,11 @@ SUMS = (
     "softmax", "log_softmax", "layer_norm", "group_norm", "norm", "logsumexp", "avg_pool", "attention", "upsample", "cdist",
     "mkldnn", "loss", "index_add", "scatter_add", "scatter_reduce", "logcumsumexp", "linear", "conv", "vector_norm", "euclidean",
 )  # fmt: skip
+# Those that give what they write the dtype of what they write to.
+CONVERT = (
+    "_to_copy", "copy_", "index_put_", "index_put", "select_scatter", "slice_scatter", "diagonal_scatter",
+    "as_strided_scatter",
+)  # fmt: skip
 
 
 class Noise(TorchDispatchMode):
@@ -46,7 +51,7 @@ class Noise(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         name = func._schema.name.removeprefix("aten::")
-        converts = name in ("_to_copy", "copy_", "index_put_", "index_put") or kwargs.get("dtype") is not None
+        converts = name in CONVERT or kwargs.get("dtype") is not None
         if converts and not self.undefined:
             self.undefined = lossy(args, kwargs)
         writes = func._schema.is_mutable

@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from knapper.torch import foreach, formulas, fused_attention
+from knapper.torch import foreach, formulas, fused_attention, gradients
 
 # Overload packets, "aten." left out.
 _WHOLE = """
@@ -64,6 +64,7 @@ def table() -> dict[Any, Callable[..., Any]]:
     made = {op: how for op, how in core_aten_decompositions().items() if name(op) not in whole}
     made.update((op, how) for op, how in decomposition_table.items() if name(op) in apart)
     made.update(formulas.table())
+    made.update(gradients.table())
     made.update(fused_attention.table())
     made.update(foreach.table())
     return made

@@ -10,10 +10,9 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.fx import GraphModule, Node
-from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from knapper.errors import UserError
-from knapper.torch import control, custom, sizes
+from knapper.torch import control, custom, memory, sizes
 from knapper.torch.description import DTYPES, Description, Input, Output, View
 from knapper.torch.nodes import arguments_of, is_by_torch, line_of, name_of
 from knapper.torch.reals import Reals
@@ -39,6 +38,9 @@ class Describer:
         self.prefix = ""  # of names in a graph that a node holds
         self.ints: dict[str, torch.SymInt] = {}
         self.signed: set[str] = set()  # of them, those that may be below zero
+        self.begins: dict[int, int] = {}  # as Description has them
+        self.counted: dict[str, Node] = {}  # tensors of one element that symbols are
+        self.is_called = True  # with tensors of the user's; a module's are row-major
         self.missing: list[str] = []
         self.checks: list[tuple[Any, str, bool]] = []
         self.reals = Reals(lambda node: self.nodes.append(node))
@@ -242,12 +244,16 @@ class Describer:
         if name == "aten.copy_.default":
             self.mutation(node)
             return
+        if name in memory.READS and self.view(node, value):
+            return
         self.overloads.add(target)
         self.nodes.append(self.entry(node, name, target._schema.arguments, value))
         self.keys[node] = self.prefix + node.name
 
     def number(self, node: Node, name: str, symbol: str) -> None:
         """A tensor's element becomes the value of a symbol."""
+        if len(self.module_of) == 1 and isinstance(node.args[0], Node):
+            self.counted[symbol] = node.args[0]
         operands: list[str] = []
         args = {"self": self.argument(node.args[0], operands), "symbol": {"text": symbol}}
         self.nodes.append(
@@ -357,6 +363,7 @@ class Describer:
     def entry(self, node: Node, name: str, schema: Any, value: Any) -> dict[str, Any]:
         operands: list[str] = []
         given = arguments_of(node, schema)
+        order = self.storage(node, name, given)
         arguments = {key: self.argument(v, operands) for key, v in given.items()}
         made: dict[str, Any] = {
             "name": self.prefix + node.name,
@@ -369,12 +376,74 @@ class Describer:
         common = _common(given)
         if common:
             made["common"] = common
-        if name.startswith("aten.as_strided") and isinstance(node.args[0], Node):
-            source = node.args[0].meta["val"]
-            order, repeated = sizes.order_of(source.shape, source.stride())
-            if order is not None and not repeated:
-                arguments["storage"] = order
+        if order is not None:
+            arguments["storage"] = order
         return made
+
+    def storage(self, node: Node, name: str, given: dict[str, Any]) -> list[int] | None:
+        """The order of the dims of the memory that an as_strided walks over, whose
+        arguments become those over that memory; None where it has no such order."""
+        if name in memory.READS:
+            root, fixed = memory.read_of(node)
+            if not memory.is_whole(root.meta["val"]) or not self.stays(root, fixed):
+                return None
+            given["storage_offset"], given["self"] = memory.offset_of(node), root
+            return sizes.order_of(root.meta["val"].shape, root.meta["val"].stride())[0]
+        if name != memory.WRITES:
+            return None
+        source = node.args[0]
+        assert isinstance(source, Node)
+        value = source.meta["val"]
+        order, repeated = sizes.order_of(value.shape, value.stride())
+        begin = value.storage_offset()
+        if order is None or repeated or not isinstance(begin, int):
+            return None
+        if not (memory.is_whole(value) or memory.is_within(node)):
+            return None
+        root, _ = memory.root_of(source)
+        if not self.stays(root, True):
+            return None
+        given["storage_offset"] = memory.offset_of(node) - begin
+        return order
+
+    def stays(self, root: Node, fixed: bool) -> bool:
+        """Whether a storage begins where the trace says, `fixed`: that matters. An
+        argument's is looked at in each call."""
+        if root.op != "placeholder" or not self.is_called or not fixed:
+            return True
+        value = root.meta["val"]
+        if len(self.module_of) > 1:
+            return False
+        if memory.is_saved(root):
+            return memory.is_whole(value)
+        begin = value.storage_offset()
+        if isinstance(begin, int):
+            self.begins[self.place_of(root)] = begin
+        return isinstance(begin, int)
+
+    def place_of(self, argument: Node) -> int:
+        found = [n for n in self.module.graph.nodes if n.op == "placeholder"]
+        return found.index(argument)
+
+    def view(self, node: Node, value: Any) -> bool:
+        """A part of the memory that an argument lies in is an input of its own: False
+        where the node reads no argument of the call."""
+        root, fixed = memory.read_of(node)
+        if root.op != "placeholder" or not self.is_called or len(self.module_of) > 1:
+            return False
+        if memory.is_saved(root) or value.dtype not in DTYPES:
+            return False
+        used = set().union(*map(sizes.symbols, value.shape))
+        if any(self.symbols.get(symbol, (0, -1))[1] < 0 for symbol in used):
+            return False  # a program takes no input of a size that a number says
+        index = self.place_of(root)
+        start = 0 if fixed else root.meta["val"].storage_offset()
+        try:
+            made = View(value, ("argument", index), start, self.symbols, fixed)
+        except sizes.Unknown:
+            return False
+        self.add_tensor(node, value, Input(argument=index, view=made))
+        return True
 
     def results(
         self, node: Node, value: Any, first: int = 0
@@ -408,7 +477,7 @@ class Describer:
         if target.op != "placeholder" or not isinstance(source, Node):
             self.missing.append(f"aten.copy_.default\n    {line_of(node)}")
             return
-        index = [n for n in self.module.graph.nodes if n.op == "placeholder"].index(target)
+        index = self.place_of(target)
         key = node.name
         operands = [self.keys[target], self.keys[source]]
         self.nodes.append(
@@ -433,6 +502,7 @@ class Describer:
         """`names`: of the outputs of a module, which are row-major and of tensors
         only; else the outputs are those of a call. `saved`: where the results
         begin that only the backward reads: these are dense, whatever torch claims."""
+        self.is_called = names is None
         self.placeholders()
         output: Node | None = None
         for node in self.module.graph.nodes:
@@ -525,17 +595,25 @@ class Describer:
                 if found is None:
                     results.append(("output", add(entry)))
                     continue
-                if not sizes.symbols(value.storage_offset()) <= self.symbols.keys():
-                    raise UserError(
-                        "a result that is a part of an argument or of another result, and "
-                        "begins where data says, is not supported yet",
-                        where=line_of(entry) or "knapper.torch",
-                        hint="return a clone of it",
-                    )
                 kind, base, place = found
                 place = add(base) if kind == "output" else place
                 start = base.meta["val"].storage_offset()
-                results.append(("view", View(value, (kind, place), start, self.symbols)))
+                counted = {}
+                for size in (*value.shape, *value.stride(), value.storage_offset(), start):
+                    for symbol in sizes.symbols(size) & self.counted.keys() - self.symbols.keys():
+                        counted[symbol] = add(self.counted[symbol])
+                try:
+                    made_of = View(
+                        value, (kind, place), start, self.symbols, counted=counted
+                    )
+                except sizes.Unknown:
+                    raise UserError(
+                        "a result that is a part of an argument or of another result, and "
+                        "begins or ends where data says, is not supported yet",
+                        where=line_of(entry) or "knapper.torch",
+                        hint="return a clone of it",
+                    ) from None
+                results.append(("view", made_of))
             else:
                 dense = _dense_strides(value)
                 known = (self.keys[entry], -1) in made
@@ -546,7 +624,7 @@ class Describer:
         text = self.text(fallback, named)
         return Description(
             text, self.inputs, outputs, results, self.symbols, self.overloads,
-            len(self.nodes), checks, len(argument_of), strides,
+            len(self.nodes), checks, len(argument_of), self.begins, strides,
         )  # fmt: skip
 
 
@@ -577,7 +655,7 @@ class Describer:
         if isinstance(offset, int) and offset == 0:
             return None
         for other in outputs:
-            if holds(other) and other in self.keys and _is_whole(other.meta["val"]):
+            if holds(other) and other in self.keys and memory.is_whole(other.meta["val"]):
                 return "output", other, -1
         return None
 
@@ -642,17 +720,6 @@ def _is_written(node: Node) -> bool:
     )
 
 
-def _is_whole(value: torch.Tensor) -> bool:
-    """Whether a tensor is all of its memory. (`_base` does not say: what autograd
-    does not follow has none.)"""
-    offset = value.storage_offset()
-    order, narrow = sizes.order_of(value.shape, value.stride())
-    if not isinstance(offset, int) or offset != 0 or order is None or narrow:
-        return False
-    memory = value.untyped_storage().nbytes()
-    return statically_known_true(value.numel() * value.element_size() == memory)
-
-
 def _attribute(module: Any, path: str) -> Any:
     for part in path.split("."):
         module = getattr(module, part)
@@ -668,7 +735,10 @@ def _common(arguments: dict[str, Any]) -> str:
         value.meta.get("val") if isinstance(value, Node) else value
         for value in (arguments["self"], arguments[other])
     ]
-    values = [1 if isinstance(v, torch.SymInt) else v for v in values]
+    values = [
+        1 if isinstance(v, torch.SymInt) else 1.0 if isinstance(v, torch.SymFloat) else v
+        for v in values
+    ]
     if not all(isinstance(v, (torch.Tensor, int, float)) for v in values):
         return ""
     return DTYPES.get(torch.result_type(*values), "")

@@ -30,19 +30,27 @@ DTYPES = {
 
 @dataclasses.dataclass
 class Input:
-    """An input of the compiled program: an argument of the call (`argument`), a
-    tensor that the graph holds (`tensor`), or the value of a symbol (`symbol`).
+    """An input of the compiled program: an argument of the call (`argument`), a view
+    of the memory that one lies in (`view`), a tensor that the graph holds (`tensor`),
+    or the value of a symbol (`symbol`).
 
     sign: of a symbol for numbers below zero, too, is +1 the input that is what is
     above zero, -1 that below; symbols of the program are never negative."""
 
     argument: int = -1
+    view: View | None = None
     tensor: torch.Tensor | None = None
     symbol: str = ""
     sign: int = 0
     order: list[int] | None = None  # None: not dense, it is copied
     rank: int = 0
     dtype: torch.dtype | None = None
+
+    def among(self, arguments: list[Any]) -> torch.Tensor:
+        """The tensor, of a call with these arguments."""
+        if self.view is not None:
+            return self.view.of(arguments, [])
+        return self.tensor if self.tensor is not None else arguments[self.argument]
 
     def of(self, value: int) -> int:
         """What the input is where the symbol has this value."""
@@ -67,30 +75,36 @@ class View:
     """A result that lies within an argument or an output, behind its beginning.
     AOTAutograd makes the user's tensor of where the result lies."""
 
-    def __init__(self, value: Any, base: tuple[str, int], start: Any, symbols: Any) -> None:
-        """base: ("argument" | "output", index), whose tensor begins at `start`.
-        sizes.Unknown where only the run knows a number of it."""
+    def __init__(
+        self, value: Any, base: tuple[str, int], start: Any, symbols: Any,
+        fixed: bool = False, counted: dict[str, int] | None = None,
+    ) -> None:  # fmt: skip
+        """base: ("argument" | "output", index), whose tensor begins at `start`. fixed:
+        the place counts from the storage's beginning, wherever the base lies in it.
+        counted: symbols that are the element of an output. sizes.Unknown where a
+        number of it has no place."""
         self.base = base
+        self._fixed = fixed
         self._rank = value.dim()
         given = [*value.shape, *value.stride(), value.storage_offset() - start]
         self._given, self._symbols = [sizes.kept(size) for size in given], symbols
-        self._numbers = sizes.evaluator(self._given, symbols)
+        self._counted = counted or {}
+        self._numbers = sizes.evaluator(self._given, symbols, self._counted)
 
     def __getstate__(self) -> dict[str, Any]:
         return {key: value for key, value in vars(self).items() if key != "_numbers"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self._numbers = sizes.evaluator(self._given, self._symbols)
+        self._numbers = sizes.evaluator(self._given, self._symbols, self._counted)
 
     def of(self, arguments: list[Any], outputs: list[Any]) -> torch.Tensor:
         kind, index = self.base
         tensor = (arguments if kind == "argument" else outputs)[index]
-        numbers, rank = self._numbers(arguments), self._rank
+        numbers, rank = self._numbers(arguments, outputs), self._rank
         with torch.no_grad():
-            return tensor.as_strided(
-                numbers[:rank], numbers[rank : 2 * rank], numbers[-1] + tensor.storage_offset()
-            )
+            begin = 0 if self._fixed else tensor.storage_offset()
+            return tensor.as_strided(numbers[:rank], numbers[rank : 2 * rank], numbers[-1] + begin)
 
 
 @dataclasses.dataclass
@@ -110,6 +124,8 @@ class Description:
     # (output, function's name, whether of one matrix).
     checks: list[tuple[int, str, bool]]
     arguments: int = 0  # that the graph takes
+    # Where in its storage an argument must begin that a view of it writes to.
+    begins: dict[int, int] = dataclasses.field(default_factory=dict)
     # Of results that lie in another way than torch claims: their strides.
     strides: dict[int, tuple[int, ...]] = dataclasses.field(default_factory=dict)
     weights: Weights = dataclasses.field(default_factory=Weights)  # behind the text

@@ -8,11 +8,12 @@ from typing import Any
 
 import torch
 
+from knapper.errors import UserError
 from knapper.library import CRunOptions, CTensor, check
 from knapper.module import Module
 from knapper.results import Handle, Result
 from knapper.torch import sizes
-from knapper.torch.description import DTYPES, Description, Output
+from knapper.torch.description import DTYPES, Description, Input, Output
 from knapper.torch.objects import Signature
 from knapper.torch.verify import verify
 from knapper import dtypes
@@ -127,6 +128,7 @@ class Program:
             if self._gpu and given.tensor is not None and given.rank > 0:
                 given.tensor = given.tensor.to(self._gpu)
         self._held = [i.tensor for i in description.inputs if i.tensor is not None]
+        self._views = [i for i in description.inputs if i.view is not None]
         self._in_place = self._replaced()
         # Outputs that are copied to the argument that they change.
         self._written = [
@@ -159,6 +161,8 @@ class Program:
         for index, output in enumerate(self.description.outputs):
             if output.mutates < 0 or not output.dense or output.narrow:
                 continue
+            if any(given.argument == output.mutates for given in self._views):
+                continue  # it is read from there, too
             for place, given in enumerate(self.description.inputs):
                 if given.argument == output.mutates and given.order == output.order:
                     if self.module._lib.knapper_module_may_replace(
@@ -174,7 +178,7 @@ class Program:
             return None
         if self._gpu and self._gpu.index is None:
             return None
-        inputs, held = [], 0
+        inputs, held, views = [], 0, 0
         i64 = dtypes.NAMES.index("i64")
         for given in description.inputs:
             if given.symbol:
@@ -183,7 +187,10 @@ class Program:
                     return None
                 inputs.append((argument, [], i64, True))
                 continue
-            if given.order is None or given.dtype is None:
+            order = given.order
+            if order is None and given.view is not None:
+                order = list(range(given.rank))  # a copy
+            if order is None or given.dtype is None:
                 return None
             index = given.argument
             if self._gpu and given.tensor is not None and given.tensor.device != self._gpu:
@@ -191,7 +198,10 @@ class Program:
             if given.tensor is not None:  # behind the arguments
                 held += 1
                 index = description.arguments + held - 1
-            inputs.append((index, given.order, self.codes[given.dtype], False))
+            elif given.view is not None:  # behind these
+                views += 1
+                index = description.arguments + len(self._held) + views - 1
+            inputs.append((index, order, self.codes[given.dtype], False))
         outputs = []
         for index, output in enumerate(description.outputs):
             if not output.dense or output.narrow:
@@ -222,6 +232,8 @@ class Program:
         description = self.description
         if self.draw is not None:
             self.draw(arguments)
+        if description.begins:
+            self._refuse_begins(arguments)
         if self._unchecked:
             self._unchecked = False
             verify(description.text, self._inputs(arguments))
@@ -234,9 +246,10 @@ class Program:
             else:
                 shapes, numbers = self._shapes(arguments)  # type: ignore[misc]
                 made = self._made(arguments, shapes)
-            if made is not None and signature.run(
-                arguments + self._held if self._held else arguments, made
-            ):
+            given = arguments + self._held if self._held else arguments
+            if self._views:
+                given = given + [self._view(each, arguments) for each in self._views]
+            if made is not None and signature.run(given, made):
                 if self._plain:
                     arguments.clear()
                     return made
@@ -257,8 +270,7 @@ class Program:
                 argument, _ = description.symbols[given.symbol]
                 slots.scalars[index].value = given.of(arguments[argument])
                 continue
-            tensor = given.tensor if given.tensor is not None else arguments[given.argument]
-            tensor = self._in_memory(tensor, given.order)
+            tensor = self._in_memory(given.among(arguments), given.order)
             held.append(tensor)
             slot = slots.inputs[index]
             slot.data = tensor.data_ptr()
@@ -373,11 +385,25 @@ class Program:
                 argument, _ = self.description.symbols[given.symbol]
                 made.append(torch.tensor(given.of(arguments[argument])))
                 continue
-            tensor = given.tensor
-            if tensor is None:
-                tensor = arguments[given.argument]
-            made.append(self._in_memory(tensor, given.order))
+            made.append(self._in_memory(given.among(arguments), given.order))
         return made
+
+    def _view(self, given: Input, arguments: list[Any]) -> torch.Tensor:
+        """A part of the memory that an argument lies in; a copy where it has gaps."""
+        tensor = given.among(arguments)
+        return tensor if given.order is not None else self._in_memory(tensor, None)
+
+    def _refuse_begins(self, arguments: list[Any]) -> None:
+        for index, begin in self.description.begins.items():
+            found = arguments[index].storage_offset()
+            if found != begin:
+                raise UserError(
+                    "as_strided counts from the beginning of a storage: argument "
+                    f"{index} lies {found} elements behind it, and lay {begin} behind "
+                    "it when the graph was compiled",
+                    where="knapper.torch",
+                    hint="give a clone of the tensor",
+                )
 
     def _in_memory(self, tensor: torch.Tensor, order: list[int] | None) -> torch.Tensor:
         """The tensor with its dims in the order that the program reads."""

@@ -109,16 +109,23 @@ def python(size: Any) -> str:
     return _write(expression(size), None)
 
 
-def evaluator(values: list[Any], places: dict[str, tuple[int, int]]) -> Any:
-    """A function of a call's arguments that gives the values as ints. `places`: as
-    `Description.symbols`. Unknown where one of them has no place there."""
+def evaluator(
+    values: list[Any], places: dict[str, tuple[int, int]], counted: dict[str, int]
+) -> Any:
+    """A function of a call's arguments and outputs that gives the values as ints.
+    `places`: as `Description.symbols`. counted: symbols that are the element of an
+    output. Unknown where a symbol has no place."""
     used: set[str] = set()
     for value in values:
         used |= symbols(value)
-    if not used <= places.keys():
-        raise Unknown(", ".join(sorted(used - places.keys())))
-    source = ["def numbers(a):"]
+    unknown = used - places.keys() - counted.keys()
+    if unknown:
+        raise Unknown(", ".join(sorted(unknown)))
+    source = ["def numbers(a, o):"]
     for name in sorted(used):
+        if name not in places:
+            source.append(f"    {name} = int(o[{counted[name]}])")
+            continue
         argument, dim = places[name]
         source.append(f"    {name} = a[{argument}]" + (f".shape[{dim}]" if dim >= 0 else ""))
     source.append(f"    return [{', '.join(map(python, values))}]")

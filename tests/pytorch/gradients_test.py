@@ -1,0 +1,35 @@
+"""Gradients by formulas of our own (python/knapper/torch/gradients.py)."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import knapper.torch
+
+
+def scattered(x, y):
+    return (x * 1.5).masked_scatter(torch.arange(20).reshape(4, 5) % 3 > 0, y * 2)
+
+
+CASES = {
+    "masked_scatter": (scattered, [(4, 5), (5, 5)]),
+    "replicate 1d": (lambda x: F.pad(x, (3, -2), mode="replicate"), [(2, 3, 5)]),
+    "replicate 2d": (lambda x: F.pad(x, (1, 2, 3, 0), mode="replicate"), [(2, 3, 5, 4)]),
+    "replicate 3d": (lambda x: F.pad(x, (1, 0, 0, 2, 2, 1), mode="replicate"), [(3, 5, 4, 3)]),
+    "adaptive_avg_pool3d": (lambda x: F.adaptive_avg_pool3d(x, (3, 2, 5)), [(2, 3, 7, 6, 4)]),
+    "adaptive_avg_pool3d of nothing": (lambda x: F.adaptive_avg_pool3d(x, (3, 2, 5)), [(0, 3, 7, 6, 4)]),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_gradients_are_eagers(case):
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    function, shapes = CASES[case]
+    given = [torch.randn(shape).requires_grad_() for shape in shapes]
+    got = knapper.torch.compile(function, fallback="error", cache=False)(*given)
+    want = function(*given)
+    against = torch.randn(want.shape)
+    torch.testing.assert_close(
+        torch.autograd.grad(got, given, against), torch.autograd.grad(want, given, against)
+    )
