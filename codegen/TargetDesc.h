@@ -1,4 +1,4 @@
-// What fusion, schedules and lowering need to know of a device. Plain data.
+// A device as fusion, schedules and lowering see it: data of Target::describe.
 #pragma once
 
 #include "ir/config/Machine.h"
@@ -9,7 +9,7 @@
 
 namespace knapper {
 
-/// Stands among the groups of products for those of float32 in parts of bf16.
+/// The value of `Schedule::group` for products of float32 in parts of bf16.
 constexpr int64_t kSplitGroup = 8;
 
 /// A machine, and what its instructions can do.
@@ -21,13 +21,13 @@ struct TargetDesc : config::Machine {
   bool clusters = false; // CTAs of a cluster read each other's shared memory
   bool wgmma = false;    // warpgroup matmuls, operands by TMA
   bool vectorAtomics = false; // one instruction adds four f32 in memory
-  // Results have the same bits in every run, as the user asked; else sums of
-  // floats may be formed in memory in any order, where nothing else is as fast.
+  // `--deterministic`: results have the same bits in every run. Without it,
+  // sums of floats may be formed in memory in any order where that is fastest.
   bool deterministic = false;
   bool tf32 = false; // matmuls of float32 whose operands are rounded to tf32
-  // Adds instructions to that one, for products in groups (PackedOperand) of
-  // the sizes whose sum is `extendsGroups`, powers of two, alone: the code of
-  // other kernels would be the same. Empty: stands alone.
+  // The instruction set that this one adds to; empty: none. What it adds serves
+  // products in groups alone (PackedOperand::group; `extendsGroups`: the sum of
+  // their sizes, powers of two). All other kernels have the code of `extends`.
   std::string extends;
   int64_t extendsGroups = 0;
 
@@ -40,8 +40,8 @@ struct TargetDesc : config::Machine {
   bool byteProducts = false; // four products of bytes added in one instruction
   bool pairProducts = false; // two products of bf16 likewise
   bool tileProducts = false; // both in tile registers (tile.block)
-  // Products of float32 in tile registers as sums of those of so many parts of
-  // bf16, 2 or 3, where that is faster; 0: not. As the user allows.
+  // `--float32-products`: parts of bf16, 2 or 3, into which a float32 may be
+  // split for products in tile registers where that is faster; 0: none.
   int64_t floatParts = 0;
   int64_t splitCacheBytes = 0; // of L2, for one side of such a product
 

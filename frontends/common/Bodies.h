@@ -5,8 +5,8 @@
 
 namespace knapper {
 
-/// A function that a subgraph is imported into: what it reads from outside
-/// becomes an argument, unless it is known before the run.
+/// A function that a subgraph is imported into. A value that it reads from
+/// outside becomes an argument, unless the value is known before the run.
 struct GraphBody {
   GraphBody *parent = nullptr; ///< null: the entry is around it
   mlir::func::FuncOp function;

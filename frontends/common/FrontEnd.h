@@ -24,8 +24,8 @@ struct ModelInput {
 
   /// The bytes: the caller's, or the file's, which `read` then holds.
   Expected<std::string_view> content(std::string &read) const;
-  /// At most `count` bytes from the beginning; fewer where the model is shorter
-  /// or cannot be read, which whoever imports it will say.
+  /// At most `count` bytes from the beginning. Fewer where the model is shorter
+  /// or cannot be read; importing it reports the error.
   std::string begin(size_t count) const;
 };
 
@@ -36,7 +36,7 @@ struct ModelBuffers {
     std::string_view data;                    ///< empty for files with a path
     std::shared_ptr<const std::string> owner; ///< null: the caller's bytes
   };
-  std::vector<Buffer> files; ///< an entry an entry of `ts.files`
+  std::vector<Buffer> files; ///< one for each entry of `ts.files`
 };
 
 /// Symbols that get a number: {"batch", 1}.
@@ -49,8 +49,8 @@ public:
 
   /// The value of --model-format: "onnx".
   virtual std::string_view name() const = 0;
-  /// Whether a model whose format nobody named is of this one. Asked in the
-  /// registry's order, the last one always accepts.
+  /// Whether a model belongs to this format; asked where --model-format is not
+  /// given, in the registry's order. The last front end accepts every model.
   virtual bool accepts(const ModelInput &input) const = 0;
   /// The model as a module with `func.func @main`, whose arguments and results
   /// carry `ts.name` (frontends/onnx/ImportOnnx.h has the module's attributes).
@@ -65,9 +65,9 @@ public:
   otherFiles(const ModelInput &) const {
     return std::vector<std::string>();
   }
-  /// Whether the model's bytes give the types of what registered operators
-  /// make, so that no shape function is asked: compiled again, the same bytes
-  /// give the same program whatever is registered.
+  /// Whether the model's bytes hold the result types of registered operators.
+  /// No shape function is called then, so the same bytes give the same program
+  /// whatever is registered: such a program may be cached.
   virtual bool givesExternalTypes() const { return false; }
   /// What the model needs, without importing it: JSON as knapper_inspect has it.
   /// Errors: UserError for what is no model, or where a format is not inspected.
@@ -76,7 +76,7 @@ public:
 
 /// The front ends of this build.
 std::span<const FrontEnd *const> allFrontEnds();
-/// Of a format's name; null: there is none.
+/// The front end of that name, or null.
 const FrontEnd *findFrontEnd(std::string_view name);
 /// The first that accepts the model.
 const FrontEnd &frontEndFor(const ModelInput &input);

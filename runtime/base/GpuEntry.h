@@ -1,21 +1,21 @@
-// What a GPU kernel requires of its launch: a kernel's entry in the artefact is
-// such a number, since code does not say it to those who ask.
+// Launch parameters of a GPU kernel, packed into the kernel's entry in the
+// artefact: the driver does not tell them of PTX.
 #pragma once
 
 #include <cstdint>
 
 namespace knapper {
 
-/// Dims of a TMA descriptor, the most.
+/// The most dims of a TMA descriptor.
 constexpr uint32_t kMaxMapRank = 5;
 
 struct GpuEntry {
-  uint32_t threads = 0;     // of a block: 1 to 1024
-  uint32_t programs = 1;    // that a block runs, side by side
-  uint32_t sharedBytes = 0; // dynamic shared memory of a block, below 2^24
-  // Blocks that a processor holds at once, at most 255, where a grid's blocks
-  // share its programs out among themselves: no more are launched than all
-  // processors hold. 0: each block has its programs.
+  uint32_t threads = 0;     // of a CTA: 1 to 1024
+  uint32_t programs = 1;    // that a CTA runs, side by side
+  uint32_t sharedBytes = 0; // dynamic shared memory of a CTA, below 2^24
+  // Of a persistent kernel: CTAs that an SM holds at once, at most 255. The
+  // launch has as many CTAs as all SMs hold, and they share out the grid's
+  // programs. 0: not persistent, each CTA has its programs.
   uint32_t ctasPerSm = 0;
 
   uint64_t number() const {

@@ -76,18 +76,18 @@ public:
   /// handle lives as long as the executable.
   virtual Expected<KernelHandle> kernel(uint64_t entry,
                                         std::string_view name) const = 0;
-  /// Makes kernels of this code ready to be launched, where something is left
-  /// to do for it (CUDA: the driver compiles them). Those that are asked for
-  /// together take less time; what was not asked for gets ready at its first
-  /// launch, but not while a recording is open.
+  /// Makes kernels ready to be launched (CUDA: the driver compiles them; CPUs:
+  /// nothing to do). One call for many kernels takes less time than many calls.
+  /// Other kernels get ready at their first launch, but not while a recording
+  /// is open.
   virtual Status prepare(std::span<const KernelHandle> kernels) const {
     return success();
   }
 };
 
-/// How a kernel's asynchronous copies see one of its buffers: innermost dim
-/// first, sizes and strides in elements, the innermost stride 1 and left out.
-/// For devices that have such copies; others have no kernels with maps.
+/// A TMA descriptor before the driver encodes it: one buffer as a kernel's
+/// asynchronous copies see it. Innermost dim first, sizes and strides in
+/// elements, the innermost stride 1 and left out. Other devices have none.
 struct TensorMap {
   uint32_t buffer = 0;
   DType dtype = DType::f32;
@@ -141,8 +141,8 @@ public:
   virtual Status begin() = 0;
   virtual Status finish() = 0;
 
-  /// Lists, symbols and whatever else the command points to, but for the
-  /// buffers and the status, are read before the call returns.
+  /// Everything that the command points to is read before the call returns,
+  /// except for the buffers and the status.
   virtual Status launch(const LaunchCommand &command) = 0;
   /// Between device addresses; ranges do not overlap.
   virtual Status copy(void *target, const void *source, uint64_t bytes) = 0;
@@ -172,8 +172,8 @@ public:
   /// Where `Device::canRecord`: launches and copies up to endRecording are kept
   /// instead of run; replay runs them in their order, any number of times.
   /// Buffers must be alive at replay, lists and symbols need not. `cancel` is
-  /// looked at before the first command, and between those that the host
-  /// issues: a UserError then.
+  /// checked before the first command and between commands that the host
+  /// issues; a cancelled replay is a UserError.
   virtual Status beginRecording() = 0;
   virtual Expected<std::unique_ptr<Recording>> endRecording() = 0;
   virtual Status replay(const Recording &recording, Cancel cancel) = 0;
@@ -220,8 +220,8 @@ public:
                                                            MemoryKind kind) = 0;
   virtual Expected<std::unique_ptr<DeviceQueue>>
   createQueue(const QueueOptions &options) = 0;
-  /// By up to so many threads where that is faster than `DeviceQueue::upload`;
-  /// the bytes are there when it returns.
+  /// Copies all parts, by up to `threads` threads where that is faster than
+  /// `DeviceQueue::upload`. Returns when the bytes have arrived.
   virtual Status uploadAll(std::span<const UploadPart> parts, int32_t threads);
   /// `code` need not outlive the call; `where` names file and section in
   /// messages.

@@ -67,18 +67,18 @@ struct RunOptions {
   /// Looked at between instructions, and before a recording: ends the run with
   /// a UserError.
   Cancel cancel = {};
-  /// Checks all that is checked before the first command, and computes nothing:
-  /// the result has the shapes of the outputs (-1 for a late dim) and no memory
-  /// but the caller's.
+  /// Does only the checks that come before the first command. The result has
+  /// the shapes of the outputs (-1 for a late dim), and no memory but the
+  /// caller's.
   bool checkOnly = false;
-  /// A stream of the caller's on the device, where the run takes its place: it
-  /// starts after the stream's work and returns without waiting for its own.
-  /// What the kernels find wrong is then the error of a later run.
+  /// A stream of the caller's on the device. The run starts after the stream's
+  /// work, and the call returns without waiting for the run. An error that the
+  /// kernels find is that of a later run.
   std::optional<void *> stream = {};
-  /// The caller knows that all its tensors lie in the device's memory, so that
-  /// the driver need not be asked about each.
+  /// All tensors of the caller lie in the device's memory: the driver is not
+  /// asked about each.
   bool onDevice = false;
-  /// Or that what lies in these ranges does: memory of its own on the device.
+  /// Ranges in the device's memory, about which the driver is not asked either.
   std::span<const std::span<const std::byte>> deviceMemory = {};
 };
 
@@ -86,7 +86,7 @@ struct ModuleOptions {
   int32_t threads = 0;           // 0: the driver's default
   int32_t spinMicroseconds = -1; // -1: the driver's default
   std::string isa = {};          // "": the best that file and machine have
-  // Nothing is placed on the device: for one that is absent. Runs ask it first.
+  // Nothing is placed on the device, which may be absent: runs are its error.
   bool describes = false;
 };
 
@@ -135,7 +135,7 @@ private:
   /// All constants of the program against their hashes, on the calling thread
   /// and others.
   Status checkConstants();
-  /// To call when the last of the program's constants was.
+  /// To be called when the last of the program's constants was checked.
   void allConstantsAreWhole();
   friend class Execution;
 

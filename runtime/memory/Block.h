@@ -30,10 +30,10 @@ public:
   void *data() const { return base; }
   /// At least what was asked for.
   uint64_t bytes() const { return size; }
-  /// Makes the system give a large block its pages now, by several threads:
-  /// for what one thread is to fill, such as a copy from a device. The first
-  /// call of a block only, before anything is in it. Threads that there are not
-  /// leave their part to the others: it cannot fail. Not thread-safe.
+  /// Makes the system give a large block its pages now, by several threads. For
+  /// blocks that one thread fills, such as a copy from a device. Call it before
+  /// anything is in the block; later calls do nothing. Cannot fail: where a
+  /// thread cannot start, the others do its part. Not thread-safe.
   void touch();
 
 private:

@@ -7,11 +7,11 @@
 
 namespace knapper::serving {
 
-/// Immutable.
+/// Owns the memory. Immutable; any thread may read it.
 class DeviceWeights {
 public:
-  /// Reads the tensors from their files, in the inputs' types, by so many
-  /// threads. DeviceError where they do not fit.
+  /// Reads the tensors from their files and converts them to the inputs' types,
+  /// on `threads` threads. DeviceError where they do not fit.
   static Expected<std::unique_ptr<DeviceWeights>>
   load(Device &device, const Checkpoint &checkpoint,
        std::vector<WeightInput> inputs, int32_t threads);

@@ -1,6 +1,6 @@
-// A smaller model of the same vocabulary, whose tokens are proposed to the one
-// that is served. Its keys lie in blocks of the same numbers, in pools of its
-// own.
+// The draft model of speculative decoding: a smaller model of the same
+// vocabulary that proposes tokens to the served model. Its keys and values lie
+// in pools of its own, in blocks of the same numbers.
 #pragma once
 
 #include "serving/engine/ModelRunner.h"
@@ -8,7 +8,7 @@
 
 namespace knapper::serving {
 
-/// Of the engine's thread.
+/// Used by the engine's thread alone.
 class DraftModel {
 public:
   DraftModel(std::unique_ptr<ModelRunner> runner, ModelLimits limits,
@@ -19,10 +19,10 @@ public:
   bool serves(const Sequence &sequence) const {
     return sequence.length() < limits.contextLength;
   }
-  /// Up to `rounds` tokens for each, drawn as the sequence's own are: with its
-  /// options, seed and positions. A sequence of which it lacks the keys of more
-  /// than `budget` tokens gets those first, and no tokens. A step of it that
-  /// fails proposes none.
+  /// Proposes up to `rounds` tokens for each sequence, drawn with its options,
+  /// seed and positions. Where keys of more than `budget` tokens are missing,
+  /// the call computes these and proposes nothing for the sequence. A step that
+  /// fails proposes nothing.
   void propose(std::span<Sequence *const> sequences, int32_t rounds,
                int32_t budget, StepTimes &times);
 
@@ -33,9 +33,9 @@ private:
   };
   int32_t tokenAt(const Sequence &sequence, int32_t place) const;
   void add(Sequence &sequence, int32_t end, bool wanted);
-  /// Of a row of its step; none where its logits are not finite.
+  /// The token of a row of the step; none where its logits are not finite.
   std::optional<int32_t> tokenOf(const Sequence &sequence, int64_t row);
-  /// Whether its step was computed.
+  /// Runs the batch; whether it succeeded.
   bool run(StepTimes &times);
 
   std::unique_ptr<ModelRunner> runner;

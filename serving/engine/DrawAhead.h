@@ -1,5 +1,5 @@
-// Draws the tokens of a step's sequences by several threads. A token depends on
-// its row, its seed and its position alone, so that their number changes none.
+// Draws the tokens of a step's sequences on several threads. A token depends on
+// its row, seed and position alone, so the number of threads changes no token.
 #pragma once
 
 #include "serving/grammar/MaskWorkers.h"
@@ -9,10 +9,10 @@
 
 namespace knapper::serving {
 
-/// Of one thread. The workers must live longer.
+/// Used by one thread. The workers must outlive it.
 class DrawAhead {
 public:
-  /// As sampleToken has them.
+  /// The arguments of sampleToken.
   struct Draw {
     std::span<float> logits; ///< of this draw alone: it changes them
     const SamplingOptions &options;
@@ -27,10 +27,10 @@ public:
 
   /// Whether so many rows of so many logits are worth waking a thread.
   static bool pays(size_t rows, int64_t vocabulary);
-  /// The number is `finish`'s and `take`'s. What the draw points to must stay
-  /// until one of these has returned, or `clear`.
+  /// Returns the draw's number, for `finish` and `take`. What the draw points
+  /// to must stay alive until one of these, or `clear`, has returned.
   size_t add(const Draw &draw);
-  /// Begins with those that were added, shared out over workers and caller.
+  /// Starts the added draws, shared out over the workers and the caller.
   void start();
   void finish(size_t number);
   /// Waits for the token. DeviceError where memory ran out.

@@ -47,8 +47,8 @@ struct Event {
   std::vector<TokenLogprob> prompt; ///< of promptLogprobs, with the first event
 };
 
-/// Called on a thread of the engine's, in the order of the events and never two
-/// at once; must only put the event into a queue, and throw nothing.
+/// Called on a thread of the engine, in the order of the events, never two at
+/// once. Must only put the event into a queue, and throw nothing.
 using EventSink = std::function<void(Event)>;
 
 struct ModelLimits {
@@ -65,11 +65,11 @@ struct EngineStatistics {
   /// that a grammar decided alone.
   uint64_t verifiedTokens = 0, acceptedTokens = 0, forcedTokens = 0;
   uint64_t deviceDraws = 0; ///< tokens drawn where the logits lie
-  /// Of the engine thread's processor time: what steps compute, decided and
-  /// written down, before the device is asked.
+  /// Processor time of the engine's thread for the view, decision and batch of
+  /// steps, before the device is asked.
   uint64_t prepareNanoseconds = 0;
-  /// By the clock: from the end of a step on the device to the next one, where
-  /// there was one to do.
+  /// Wall time from the end of a step on the device to the start of the next,
+  /// where there was one to do.
   uint64_t betweenNanoseconds = 0;
   int32_t running = 0, waiting = 0;
   int64_t blocksTotal = 0, blocksFree = 0, blocksCached = 0;

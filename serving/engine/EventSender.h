@@ -11,7 +11,7 @@
 namespace knapper::serving {
 
 /// Calls sinks in the order of the events, never two at once: on a thread of
-/// its own, or on the caller's, which is one thread, where there are few.
+/// its own, or on the caller's where there are few events. One thread calls.
 class EventSender {
 public:
   struct Item {
@@ -19,13 +19,13 @@ public:
     Event event;
   };
 
-  /// `most` in one call.
+  /// `most`: events in one call of `send`.
   explicit EventSender(size_t most);
   /// Sends what it has.
   ~EventSender();
 
-  /// Takes the items, once those of the last call are sent; what is left is
-  /// empty, with memory for `most`. Allocates nothing.
+  /// Waits until the items of the last call are sent, then takes these. `items`
+  /// is empty afterwards, with memory for `most`. Allocates nothing.
   void send(std::vector<Item> &items);
   /// Returns when all is sent.
   void finish();

@@ -18,13 +18,13 @@ struct EngineOptions {
   /// "cpu", "cuda" (the first GPU) or "cuda:sm_90a" and the like: only that.
   std::string target = "cpu";
   int32_t threads = 0; ///< that compute; 0: one for each core of the process
-  /// Of the weights of products: f32; bf16, which what is multiplied by them is
-  /// rounded to as well; i8 and i4: integers with a scale for 64 rows of a
-  /// column, on GPUs for all of a column of i8 and 128 rows of i4. Sums are
-  /// f32; keys and values too, but on GPUs with all but f32.
+  /// The type of matmul weights; sums are f32. With bf16 the other operand is
+  /// rounded to bf16, too. i8 and i4 have a scale for 64 rows of a column; on
+  /// GPUs for a whole column of i8, for 128 rows of i4. Keys and values are
+  /// f32; on GPUs they are bf16 with any type but f32.
   DType dtype = DType::f32;
-  /// Of the pool; 0: a quarter of free memory, of a GPU's most of what the
-  /// weights leave.
+  /// Bytes of the pool of keys and values. 0: a quarter of free memory; on GPUs
+  /// seven eighths of what the weights leave.
   int64_t kvMemoryBytes = 0;
   int32_t maxContext = 0;         ///< tokens of one sequence; 0: the model's
   int32_t maxBatchedTokens = 512; ///< the budget of one step

@@ -49,11 +49,11 @@ public:
 
   /// Computes the step.
   Status run(const StepBatch &batch);
-  /// Has the logits of these rows of the step, in ascending order, fetched at
-  /// once, where they are not here.
+  /// Copies the logits of these rows of the step, in ascending order, to the
+  /// host, where the device has memory of its own.
   Status fetch(std::span<const int64_t> rows);
-  /// The step's logits of rows [first, first + count): scratch of the caller's
-  /// until the next call; one row that was fetched, until the next step.
+  /// The step's logits of rows [first, first + count); the caller may overwrite
+  /// them. Valid until the next call; one fetched row, until the next step.
   Expected<std::span<float>> logits(int64_t first, int64_t count);
   /// The most likely token of a row and its log-probability (not finite where
   /// the logits are not); nothing where the program does not say.

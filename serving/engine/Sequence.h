@@ -1,4 +1,4 @@
-// A request while the engine has it. Of the engine's thread, once submitted.
+// A request in the engine. Used by the engine's thread alone, once submitted.
 #pragma once
 
 #include "serving/engine/Engine.h"

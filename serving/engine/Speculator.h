@@ -7,7 +7,7 @@
 
 namespace knapper::serving {
 
-/// Of the engine's thread.
+/// Used by the engine's thread alone, but for `prepare`.
 class Speculator {
 public:
   Speculator(SpeculationOptions options, ModelLimits limits,
@@ -17,11 +17,11 @@ public:
   bool isOn() const { return options.kind != SpeculationKind::off; }
   /// Prepares a request, on any thread.
   void prepare(Sequence &sequence) const;
-  /// Fills `proposed` of those that decode. The draft model may take blocks for
-  /// its keys. `budget`: tokens of a step of it.
+  /// Fills `proposed` of the sequences that decode. The draft model may take
+  /// blocks for its keys. `budget`: tokens of one step of the draft model.
   void propose(std::span<Sequence *const> decoding, int32_t others,
                KvCache &cache, int32_t budget);
-  /// Of a sequence's proposed tokens so many were verified and so many right.
+  /// Of a sequence's proposed tokens `verified` were verified, `right` right.
   void learn(Sequence &sequence, int32_t verified, int32_t right);
   /// A step that only decoded.
   void learn(int32_t tokens, double seconds) { times.add(tokens, seconds); }

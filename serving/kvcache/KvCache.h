@@ -1,7 +1,7 @@
-// The blocks of a sequence: taken, shared with what the prefix cache has,
-// published when full, given back. Owner of the ledger and of the trie; used by
-// the engine's thread alone. Where memory runs out (std::bad_alloc) nothing has
-// changed, and giving back never allocates.
+// The blocks of keys and values of sequences: taken, shared with the prefix
+// cache, published when full, given back. Owns the ledger and the trie. Used by
+// the engine's thread alone. A call that throws std::bad_alloc has changed
+// nothing; giving back never allocates.
 #pragma once
 
 #include "serving/kvcache/BlockLedger.h"
@@ -32,7 +32,7 @@ public:
     int32_t blocks = 0, idle = 0;
   };
   Hit look(std::span<const int32_t> tokens) const;
-  /// Takes the cached blocks of the beginning into an empty list; how many.
+  /// Moves the cached blocks of the beginning into an empty list: how many.
   int32_t adopt(std::span<const int32_t> tokens, BlockList &list);
   /// More blocks, up to `count`; false (and as before) if there are too few.
   bool grow(BlockList &list, int32_t count);

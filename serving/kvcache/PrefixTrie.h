@@ -1,6 +1,6 @@
-// Full blocks of prompts and answers by their tokens: a node is a block after
-// the blocks of its parents. Tokens are compared, never only their hash. Used
-// by one thread.
+// The prefix cache: full blocks of prompts and answers, found by their tokens.
+// A node is a block; its parents are the blocks before it. Tokens themselves
+// are compared, not only hashes. Used by one thread.
 #pragma once
 
 #include <cstdint>

@@ -23,11 +23,11 @@ protected:
   /// A tensor of the checkpoint in f32, of this shape. An error where it is
   /// missing or has another shape.
   mlir::Value weight(const std::string &given, llvm::ArrayRef<int64_t> shape);
-  /// Several, one behind the other along their first dim.
+  /// Several, concatenated along their first dim.
   mlir::Value weights(llvm::ArrayRef<std::string> given,
                       llvm::ArrayRef<llvm::SmallVector<int64_t>> shapes);
-  /// x [..., in] times matrices [out, in] as integers of so many bits, inputs
-  /// with their scales, one behind the other along out. `transposed`: the one
+  /// x [..., in] times matrices [out, in], concatenated along out. They are
+  /// inputs: integers of `bits` bits, and their scales. `transposed`: the one
   /// matrix is [in, out].
   mlir::Value packedProduct(mlir::Value x, llvm::ArrayRef<std::string> given,
                             int64_t in, llvm::ArrayRef<int64_t> outs,
@@ -35,7 +35,7 @@ protected:
   /// Null and an error where it is missing or has another shape.
   const Checkpoint::Tensor *checked(const std::string &name,
                                     llvm::ArrayRef<int64_t> shape);
-  /// As the checkpoint has it: with the names' base or without.
+  /// The name in the checkpoint: with or without the names' base.
   std::string stored(const std::string &name) const;
   /// x [..., in] times the matrix [out, in], or [in, out] where `transposed`.
   mlir::Value product(mlir::Value x, mlir::Value matrix, bool transposed);

@@ -1,5 +1,5 @@
-// What of a decoder's program is the engine's to say, and what the engine has
-// to give it. Free of the compiler.
+// The settings of a decoder's program that the engine chooses, and the weights
+// that it hands over as inputs. Includes nothing of the compiler.
 #pragma once
 
 #include "runtime/base/DType.h"
@@ -14,13 +14,13 @@ struct DecoderForm {
   int64_t blockTokens = 16;
   DType pools = DType::f32; ///< or bf16: what attention multiplies
   bool bestTokens = false;
-  /// Weights are inputs of the program, of the pools' type, behind all others:
-  /// it is the same for all weights of a configuration. Else they are constants
-  /// of it.
+  /// On: weights are the program's last inputs, of the pools' type, so that one
+  /// program serves all weights of a configuration. Off: they are constants of
+  /// the program.
   bool weightInputs = false;
-  /// The matrices of products, where they are inputs, are integers of 8 or 4
-  /// bits with scales (ts.packed_dot); 0: as the other weights. Those of
-  /// experts stay floats.
+  /// Where weights are inputs: those of matmuls are integers of 8 or 4 bits
+  /// with scales (ts.packed_dot); 0: floats, as all others are. Those of
+  /// experts are always floats.
   int64_t weightBits = 0;
 };
 
@@ -41,8 +41,8 @@ struct WeightInput {
   bool transposed = false;
 };
 
-/// Elements of a row of `depth` that share a scale: of four bits 128, of eight
-/// all of them.
+/// Elements of a row of `depth` that share a scale: 128 of four bits, the whole
+/// row of eight.
 constexpr int64_t weightGroup(int64_t bits, int64_t depth) {
   return bits == 4 ? 128 : depth;
 }

@@ -35,7 +35,7 @@ def folder(tmp_path, monkeypatch):
 def tool(folder):
     def call(*arguments, before=(), **more):
         done = subprocess.run([*before, TOOL, *map(str, arguments)], capture_output=True, text=True,
-                              timeout=60, env=environment(folder), **more)  # fmt: skip
+                              timeout=300, env=environment(folder), **more)  # fmt: skip
         assert "internal" not in done.stderr, done.stderr
         return done.returncode, done.stderr
 

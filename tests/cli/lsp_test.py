@@ -69,7 +69,7 @@ def editor():
     yield made
     made.ask("shutdown", {})
     made.send("exit", {})
-    assert made.process.wait(timeout=30) == 0
+    assert made.process.wait(timeout=300) == 0
 
 
 def at(line, character):

@@ -57,7 +57,7 @@ def test_random_commands(folder):
         (folder / "m.knap").write_bytes(artefact)
         words = line(number)
         done = subprocess.run([TOOL, *words], cwd=folder, env=environment(folder), capture_output=True,
-                              stdin=subprocess.DEVNULL, timeout=60)  # fmt: skip
+                              stdin=subprocess.DEVNULL, timeout=300)  # fmt: skip
         message = done.stderr.decode(errors="replace")
         assert done.returncode in (0, 1, 2), (number, words, done.returncode, message)
         assert done.returncode == 0 or message.strip(), (number, words)

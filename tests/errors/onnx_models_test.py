@@ -480,7 +480,7 @@ CASES |= {
 def run(path, *options):
     return subprocess.run(
         [PROGRAM, "--import-onnx", *options, path],
-        capture_output=True, text=True, timeout=60,
+        capture_output=True, text=True, timeout=300,
     )  # fmt: skip
 
 

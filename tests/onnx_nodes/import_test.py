@@ -41,7 +41,7 @@ def imported(tmp_path):
         path.write_bytes(model.SerializeToString())
         done = subprocess.run(
             [PROGRAM, "--import-onnx", *options, path],
-            capture_output=True, text=True, timeout=60,
+            capture_output=True, text=True, timeout=300,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         return done.stdout

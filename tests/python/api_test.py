@@ -190,7 +190,7 @@ def test_wait_with_a_timeout():
     with pytest.raises(TimeoutError):
         pending.wait(timeout=0)
     pending.cancel()  # also while another thread waits
-    waiting.join(20)
+    waiting.join(120)
     assert not waiting.is_alive()
     with pytest.raises(ValueError, match="has been waited for"):
         pending.wait(1)

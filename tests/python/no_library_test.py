@@ -21,7 +21,7 @@ def test_a_missing_library_is_named_with_what_to_do(tmp_path):
     environment = {k: v for k, v in os.environ.items() if k != "KNAPPER_LIBRARY"}
     environment["PYTHONPATH"] = str(tmp_path)
     run = subprocess.run(
-        [sys.executable, "-c", PROGRAM], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", PROGRAM], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=300
     )
     assert run.returncode == 0, run.stderr
     for part in ("libknapper.so", str(tmp_path), "docs/install.md", "KNAPPER_LIBRARY"):
@@ -31,7 +31,7 @@ def test_a_missing_library_is_named_with_what_to_do(tmp_path):
 def test_a_variable_that_names_nothing_is_what_is_told(tmp_path):
     environment = os.environ | {"KNAPPER_LIBRARY": str(tmp_path / "gone.so"), "PYTHONPATH": str(PACKAGE.parent)}
     run = subprocess.run(
-        [sys.executable, "-c", PROGRAM], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", PROGRAM], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=300
     )
     assert run.returncode == 0, run.stderr
     for part in ("KNAPPER_LIBRARY names ", str(tmp_path / "gone.so"), "does not exist", "unset it"):

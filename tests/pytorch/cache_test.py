@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 
@@ -37,55 +38,85 @@ def step(made, rows):
     made(x[:rows]).square().sum().backward()
     return [p.grad.clone() for p in net.parameters()]
 
-options = eval(os.environ.get("OPTIONS", "{}"))
-made = knapper.torch.compile(net, fallback="error", **options)
-for rows in (4, 6):
-    got, want = step(made, rows), step(net, rows)
-    torch.testing.assert_close(got, want)
-with torch.no_grad():
-    net.eval()
-    torch.testing.assert_close(made(x), net(x))
-    counts = torch.zeros(3)
-    add = knapper.torch.compile(lambda c, n: (c.add_(n), c[1:], n.shape[0], n.reshape(-1, 3).t()), fallback="error", **options)
-    for _ in range(2):
-        _, part, rows, turned = add(counts, torch.ones(3))
-    assert rows == 3 and counts.tolist() == [2, 2, 2] and part.data_ptr() == counts.data_ptr() + 4
+def run(options):
+    made = knapper.torch.compile(net.train(), fallback="error", **options)
+    for rows in (4, 6):
+        got, want = step(made, rows), step(net, rows)
+        torch.testing.assert_close(got, want)
+    with torch.no_grad():
+        net.eval()
+        torch.testing.assert_close(made(x), net(x))
+        counts = torch.zeros(3)
+        add = knapper.torch.compile(lambda c, n: (c.add_(n), c[1:], n.shape[0], n.reshape(-1, 3).t()), fallback="error", **options)
+        for _ in range(2):
+            _, part, rows, turned = add(counts, torch.ones(3))
+        assert rows == 3 and counts.tolist() == [2, 2, 2] and part.data_ptr() == counts.data_ptr() + 4
+
 told = torch._dynamo.utils.counters["aot_autograd"]
-print("traced", len(traced), "hits", told["autograd_cache_hit"], "own", knapper.torch.counters()["cache_hits"])
+for options in eval(os.environ.get("OPTIONS", "[{}]")):  # each as if it were the first of the process
+    torch._dynamo.reset()
+    knapper.torch.reset_counters()
+    traced.clear()
+    before = told["autograd_cache_hit"]
+    run(options)
+    print("traced", len(traced), "hits", told["autograd_cache_hit"] - before, "own", knapper.torch.counters()["cache_hits"])
 """
+
+
+def run_in(folder, code=MODEL, **environment):
+    """A process with its caches in the folder: what it told, a dict for each line."""
+    given = {
+        **{name: value for name, value in os.environ.items() if name != "KNAPPER_CACHE"},  # "off" where other tests run
+        "KNAPPER_CACHE_DIR": str(folder / "ours"),
+        "TORCHINDUCTOR_CACHE_DIR": str(folder / "torch"), **environment,
+    }  # fmt: skip
+    made = subprocess.run([sys.executable, "-c", code], env=given, capture_output=True, text=True)
+    assert made.returncode == 0, made.stderr
+    lines = [re.findall(r"(\w+) (\d+)", line) for line in made.stdout.splitlines()]
+    return [{key: int(number) for key, number in line} for line in lines if line]
 
 
 @pytest.fixture
 def process(tmp_path):
-    def run(code=MODEL, **environment):
-        given = {
-            **{name: value for name, value in os.environ.items() if name != "KNAPPER_CACHE"},  # "off" where other tests run
-            "KNAPPER_CACHE_DIR": str(tmp_path / "ours"),
-            "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "torch"), **environment,
-        }  # fmt: skip
-        made = subprocess.run([sys.executable, "-c", code], env=given, capture_output=True, text=True)
-        assert made.returncode == 0, made.stderr
-        return {key: int(number) for key, number in re.findall(r"(\w+) (\d+)", made.stdout)}
+    return lambda code=MODEL, **environment: run_in(tmp_path, code, **environment)
 
-    return run
+
+@pytest.fixture(scope="module")
+def one_process(tmp_path_factory):
+    """The caches that one process of MODEL left, and what it told."""
+    folder = tmp_path_factory.mktemp("one")
+    return folder, run_in(folder)
+
+
+@pytest.fixture
+def filled(one_process, tmp_path):
+    """A copy of these caches, where `process` looks."""
+    shutil.copytree(one_process[0], tmp_path, dirs_exist_ok=True)
+    return one_process[1]
 
 
 def entries(tmp_path):
     return sorted(p for p in (tmp_path / "torch" / "aotautograd").rglob("*") if p.is_file())
 
 
-def test_a_second_process_only_traces_with_dynamo(process):
-    first, second = process(), process()
-    assert first["traced"] == 6 and first["hits"] == 0
-    assert second["traced"] == 0 and second["hits"] == 4 and second["own"] >= 4
+NEW, KNOWN = {"traced": 6, "hits": 0}, {"traced": 0, "hits": 4}
+
+
+def told(lines):
+    return [{key: line[key] for key in NEW} for line in lines]
+
+
+def test_a_second_process_only_traces_with_dynamo(filled, process):
+    second = process()
+    assert told(filled) == [NEW]
+    assert told(second) == [KNOWN] and second[0]["own"] >= 4
 
 
 def test_the_environment_turns_the_caches_off(process, tmp_path):
-    for _ in range(2):
-        told = process(KNAPPER_CACHE="off")
-        assert told["traced"] == 6 and told["hits"] == 0 and told["own"] == 0
+    twice = process(KNAPPER_CACHE="off", OPTIONS="[{}, {}]")
+    assert told(twice) == [NEW, NEW] and [line["own"] for line in twice] == [0, 0]
     assert not entries(tmp_path) and not any((tmp_path / "ours").rglob("*"))
-    process(KNAPPER_CACHE="off", OPTIONS="{'cache': True}")  # what a call says is above it
+    process(KNAPPER_CACHE="off", OPTIONS="[{'cache': True}]")  # what a call says is above it
     assert entries(tmp_path) and any((tmp_path / "ours").rglob("*"))
 
 
@@ -95,12 +126,10 @@ def test_a_word_that_the_environment_cannot_have(monkeypatch):
         knapper.torch.compile(lambda x: x + 1)
 
 
-def test_versions_and_options_do_not_meet(process):
-    process()
-    for other in ({"AS_VERSION": "9.9"}, {"OPTIONS": "{'threads': 1}"}, {"OPTIONS": "{'verify': True}"}):
-        told = process(**other)
-        assert told["traced"] == 6 and told["hits"] == 0
-        assert process(**other)["traced"] == 0
+def test_versions_and_options_do_not_meet(filled, process):
+    assert told(process(AS_VERSION="9.9", OPTIONS="[{}, {}]")) == [NEW, KNOWN]
+    options = "[{'threads': 1}, {'threads': 1}, {'verify': True}, {'verify': True}, {}]"
+    assert told(process(OPTIONS=options)) == [NEW, KNOWN, NEW, KNOWN, KNOWN]
 
 
 BY_TORCH = """
@@ -136,17 +165,18 @@ print("own", told["cache_hits"], "graphs", told["graphs"], "fallbacks", told["fa
 
 
 def test_programs_in_which_torch_computes_are_kept(process):
-    first, second = process(BY_TORCH.replace("FACTOR", "2")), process(BY_TORCH.replace("FACTOR", "2"))
+    [first], [second] = process(BY_TORCH.replace("FACTOR", "2")), process(BY_TORCH.replace("FACTOR", "2"))
     assert first["own"] == 0 and first["graphs"] >= 1
     assert second["own"] == second["graphs"] == first["graphs"]
     assert second["fallbacks"] == first["fallbacks"] >= 1
     # What the operator computes is the process's, not the entry's.
-    assert process(BY_TORCH.replace("FACTOR", "3"))["own"] == first["graphs"]
+    [third] = process(BY_TORCH.replace("FACTOR", "3"))
+    assert third["own"] == first["graphs"]
 
 
-@pytest.mark.parametrize("first", ["knapper", "inductor"])
-def test_inductor_does_not_meet_ours(process, first):
-    code = f"""
+def test_inductor_does_not_meet_ours(process):
+    """Whoever comes first: of each function one of them makes an entry before the other looks."""
+    code = """
 import torch, knapper.torch
 from torch._functorch import config
 from knapper.torch.program import Program
@@ -154,22 +184,23 @@ ran = []
 call = Program.__call__
 Program.__call__ = lambda self, arguments: ran.append("knapper") or call(self, arguments)
 x = torch.randn(5)
-for name in {[first, "inductor" if first == "knapper" else "knapper"]!r}:
-    torch._dynamo.reset()
-    ran.clear()
-    backend = knapper.torch.backend if name == "knapper" else name
-    with torch.no_grad(), config.patch(bundled_autograd_cache=True):
-        torch.testing.assert_close(torch.compile(lambda x: x.sin() * 2, backend=backend)(x), x.sin() * 2)
-    assert bool(ran) == (name == "knapper"), (name, ran)
+for function, order in ((lambda x: x.sin() * 2, ("knapper", "inductor")), (lambda x: x.cos() * 3, ("inductor", "knapper"))):
+    for name in order:
+        torch._dynamo.reset()
+        ran.clear()
+        backend = knapper.torch.backend if name == "knapper" else name
+        with torch.no_grad(), config.patch(bundled_autograd_cache=True):
+            torch.testing.assert_close(torch.compile(function, backend=backend)(x), function(x))
+        assert bool(ran) == (name == "knapper"), (name, ran)
 print("hits", torch._dynamo.utils.counters["aot_autograd"]["autograd_cache_hit"])
 """
-    assert process(code)["hits"] == 0
-    assert process(code)["hits"] == 2
+    assert process(code) == [{"hits": 0}]
+    assert process(code) == [{"hits": 4}]
 
 
 @pytest.mark.parametrize("how", ["cut", "changed", "empty"])
-def test_a_damaged_entry_is_compiled_again(process, tmp_path, how):
-    process()
+def test_a_damaged_entry_is_compiled_again(filled, process, tmp_path, how):
+    assert entries(tmp_path)
     for entry in entries(tmp_path):
         content = entry.read_bytes()
         if how == "cut":
@@ -179,9 +210,7 @@ def test_a_damaged_entry_is_compiled_again(process, tmp_path, how):
         else:  # in what is ours: still a pickle, with another number in it
             assert content.count(b'"shape":[') > 0
             entry.write_bytes(content.replace(b'"shape":[', b'"shapE":['))
-    told = process()
-    assert told["traced"] == 6 and told["hits"] == 0
-    assert process()["traced"] == 0
+    assert told(process(OPTIONS="[{}, {}]")) == [NEW, KNOWN]
 
 
 def test_processes_at_once(process):
@@ -189,7 +218,7 @@ def test_processes_at_once(process):
 
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         list(pool.map(lambda _: process(), range(2)))
-    assert process()["traced"] == 0
+    assert told(process()) == [KNOWN]
 
 
 def test_tensors_that_a_graph_holds_are_in_no_key(process):
@@ -203,7 +232,7 @@ with torch.no_grad():
     print("sum", int(torch.compile(module, backend=knapper.torch.backend)(torch.zeros(3))[0].sum()))
 """
     for number in (1, 2):
-        assert process(code.replace("NUMBER", str(float(number))))["sum"] == 3 * number
+        assert process(code.replace("NUMBER", str(float(number)))) == [{"sum": 3 * number}]
 
 
 def test_a_backward_that_cannot_be_compiled_leaves_the_forward(monkeypatch):
@@ -240,4 +269,4 @@ for first in (True, False):
         torch.testing.assert_close(x.grad, 2 * want)
 print("fine", 1)
 """
-    assert process(code)["fine"] == 1
+    assert process(code) == [{"fine": 1}]

@@ -38,19 +38,35 @@ def guarded(function, **given):
     return knapper.torch.compile(function, guard="measure", cache=False, **given)
 
 
+class Clock(threading.local):
+    now = 0.0
+
+    def perf_counter(self):
+        return self.now
+
+
 @pytest.fixture
-def by_eager(monkeypatch):
-    """Which side each call ran: "eager" or "program"."""
+def seconds():
+    """What a call of each side takes by the clock of `by_eager`."""
+    return {"eager": 1.0, "program": 2.0}
+
+
+@pytest.fixture
+def by_eager(monkeypatch, seconds):
+    """Which side each call ran: "eager" or "program". The guard's clock is one that no other work slows down."""
     ran = []
+    clock = Clock()
     eager, program = guard.Guard._by_eager, guard.Program.__call__
 
     def noted(side, function):
         def call(self, arguments):
             ran.append(side)
+            clock.now += seconds[side]
             return function(self, arguments)
 
         return call
 
+    monkeypatch.setattr(guard, "time", clock)
     monkeypatch.setattr(guard.Guard, "_by_eager", noted("eager", eager))
     monkeypatch.setattr(guard.Program, "__call__", noted("program", program))
     return ran
@@ -68,7 +84,8 @@ def test_eager_runs_where_it_is_faster_and_is_counted(by_eager, caplog):
     assert "eager runs: eager " in caplog.text
 
 
-def test_the_program_stays_where_it_is_faster(by_eager):
+def test_the_program_stays_where_it_is_faster(by_eager, seconds):
+    seconds["eager"] = 2.0  # as fast is not faster
     f = guarded(faster)
     x = torch.randn(1 << 13)
     with torch.no_grad():
@@ -244,7 +261,7 @@ def test_sizes_beyond_the_most_are_not_kept(monkeypatch, by_eager):
     assert by_eager[-24:] == ["program"] * 24
 
 
-def test_calls_of_several_threads():
+def test_calls_of_several_threads(by_eager):
     f = guarded(slower)
     x = torch.randn(64, 64)
     wanted = slower(x)

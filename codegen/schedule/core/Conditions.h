@@ -1,12 +1,12 @@
-// What a schedule requires of sizes: decided where they are known, collected in
-// a guard where they are symbols.
+// Requirements of a schedule on sizes. On numbers they are decided at once; on
+// symbols they become terms of a guard.
 #pragma once
 
 #include "codegen/schedule/core/Schedule.h"
 
 namespace knapper {
 
-/// `holds` is false where something is known not to; `guard` says the rest.
+/// `holds`: no requirement is known to fail. `guard`: those on symbols.
 class Conditions {
 public:
   void multiple(ts::Dim dim, int64_t of) {

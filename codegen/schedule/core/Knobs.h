@@ -1,10 +1,10 @@
 //===- Knobs.h - Decisions of schedules that can be tuned -----------------===//
 //
-// Where more than one choice is right, a schedule sets a field of its
-// configuration to what its analytic model takes and offers it here. What else
-// may be tried is the configuration's `space` (ir/config/Fields.h). A tuning
-// record (tune/Records.h) answers otherwise; its keys are those of dumps. Every
-// choice on offer gives right results; tests take them all.
+// A schedule sets a field of its configuration to the analytic model's value
+// and calls `tune`. Other right values are the configuration's `space`
+// (ir/config/Fields.h). A tuning record (tune/Records.h) replaces the model's
+// value; its keys are those of dumps. `op_cases --other N` tests every value on
+// offer. Used by one thread.
 //
 //===----------------------------------------------------------------------===//
 #pragma once
@@ -23,16 +23,16 @@ public:
   /// `recorded`: values by name; others are the model's.
   explicit Knobs(tune::Choice recorded = {}) : recorded(std::move(recorded)) {}
 
-  /// Sets `field` of `config`, which has the model's value, to the recorded one
-  /// if that is in `others`. Offered twice, the first time stands for the list.
+  /// `field` of `config` has the model's value. Sets it to the recorded one if
+  /// that is in `others`. Of a field offered twice the first offer is listed.
   template <class Config, class Field>
   void tune(const Config &config, Field &field,
             llvm::ArrayRef<int64_t> others) {
     field = static_cast<Field>(pick(config::keyOf(config, field),
                                     static_cast<int64_t>(field), others));
   }
-  /// The same with the values of the configuration's space that `admits` lets
-  /// pass.
+  /// The same; `others` are the values of the configuration's space for which
+  /// `admits` is true.
   template <class Config, class Field>
   void tune(const Config &config, Field &field,
             llvm::function_ref<bool(int64_t)> admits = nullptr) {

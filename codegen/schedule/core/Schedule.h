@@ -1,12 +1,12 @@
 //===- Schedule.h - How a kernel is cut into programs ---------------------===//
 //
-// A schedule is data: which builder makes the tile program, its tile sizes, and
-// when it may be used. One kernel can have several, tried in order at launch:
-// the first whose guard holds runs, the last one's always does. Everything here
-// is in the kernel's own symbols.
+// A schedule is data: its builder, its tile sizes, and a guard. A launch takes
+// the kernel's first schedule whose guard holds; the last has none. Sizes are
+// formulas of the kernel's own symbols. Thread-safe for kernels of different
+// MLIR contexts. Errors are diagnostics at the kernel.
 //
-// To add a schedule: one file with a `choose` and a `build` function, one row
-// in the table of Schedule.cpp.
+// To add a schedule: one file with a `choose` and a `build` function, one line
+// in Schedules.def (docs/first-schedule.md).
 //
 //===----------------------------------------------------------------------===//
 #pragma once
@@ -35,17 +35,17 @@ struct Guard {
   std::string str() const;
 };
 
-/// A constant matrix operand that the schedule reads in panels. The operand is
-/// a rows x columns matrix: its last dim is the columns and the dims before it
-/// the rows, or, when `transposed`, the first dim is the columns. The packed
-/// form is [ceil(columns / panel)][ceil(rows / group)][panel][group], what lies
-/// past the end of rows and columns zero.
-/// `winograd`: the operand is a filter [3, 3, C, columns], of which the sixteen
+/// A constant matrix operand that the schedule reads in panels (BLIS: packed
+/// micropanels of B). The last dim is the columns, the dims before it are the
+/// rows; `transposed`: the first dim is the columns. The packed form, zero past
+/// the end of rows and columns, is
+///   [ceil(columns / panel)][ceil(rows / group)][panel][group]
+/// `winograd`: the operand is a filter [3, 3, C, columns]. The sixteen
 /// C x columns matrices of F(2x2, 3x3) are packed (rows = 16 * C).
-/// `nibbles`: the elements are integers of four bits and lie two a byte, the
-/// even row in the low half; `group` is 2.
-/// `pieces`: the rows are so many runs of one length, of which each begins a
-/// group of its own.
+/// `nibbles`: elements are integers of four bits, two a byte, the even row in
+/// the low half; `group` is 2.
+/// `pieces`: the rows are this many runs of one length. Each begins a group of
+/// its own.
 struct PackedOperand {
   unsigned operand = 0;
   int64_t rows = 0, columns = 0;
@@ -64,9 +64,9 @@ struct PackedOperand {
   bool operator==(const PackedOperand &) const = default;
 };
 
-/// How a kernel's asynchronous copies see one of its buffers: a tensor of at
-/// most five dims, innermost first, of which they move one box at a time.
-/// In elements but for the swizzle. The innermost stride is 1 and left out.
+/// The TMA descriptor of one of a kernel's buffers: a tensor of at most five
+/// dims, innermost first. A copy moves one box. Units are elements, but for the
+/// swizzle. The innermost stride is 1 and left out.
 struct OperandMap {
   unsigned argument = 0; ///< inputs, then results
   ts::Dim offset;
@@ -76,45 +76,45 @@ struct OperandMap {
 };
 
 struct Schedule {
-  std::string kind; ///< row of the table: "pointwise", "row_reduce", ...
+  std::string kind; ///< a line of Schedules.def: "pointwise", "reduce", ...
   /// The text form of the schedule's configuration (ir/config).
   std::map<std::string, int64_t> parameters;
   Guard guard;
   ts::Dim grid;    ///< number of programs
   ts::Dim grain;   ///< least number of programs worth a thread
   ts::Dim scratch; ///< bytes of scratch a worker needs
-  /// How many of the inner dim a step of its products takes: 4 of bytes, 2 of
-  /// bf16; kSplitGroup: products of float32 as sums of such of bf16. Targets
-  /// that extend another differ from it in such steps alone.
+  /// Elements of K that one step of its products takes: 4 bytes, 2 bf16;
+  /// kSplitGroup: float32 in parts of bf16. A target that `extends` another
+  /// differs from it in these steps alone.
   int64_t group = 1;
   /// All schedules of one kernel agree on these.
   llvm::SmallVector<PackedOperand, 0> packed;
   std::vector<OperandMap> maps;
-  /// Bytes that all programs of a launch share, zero when it starts: the
-  /// kernel's last buffer, of i64. 0: there is none. All schedules of one
-  /// kernel agree on it.
+  /// Bytes that all programs of a launch share; 0: none. They are the kernel's
+  /// last buffer, of i64, and zero when the launch starts. All schedules of one
+  /// kernel agree on the number.
   int64_t state = 0;
 
-  /// "row_reduce{lanes=64}" for reports.
+  /// "reduce{lanes=64}" for reports.
   std::string label() const;
 };
 
-/// The schedules of a kernel, in the order in which guards are tried. Tile
-/// sizes that depend on the instruction set are the builder's business, so the
-/// result serves every CPU instruction set of one artefact. `knobs` has what is
-/// recorded, and afterwards every decision.
+/// The schedules of a kernel, in the order in which guards are tried. The
+/// builder picks tile sizes that depend on the instruction set, so the result
+/// serves every CPU instruction set of one artefact. `knobs` holds the tuning
+/// record at the call, and every decision after it.
 llvm::FailureOr<llvm::SmallVector<Schedule>>
 chooseSchedules(ts::KernelOp kernel, const TargetDesc &target, Knobs &knobs);
 /// As the analytic model decides.
 llvm::FailureOr<llvm::SmallVector<Schedule>>
 chooseSchedules(ts::KernelOp kernel, const TargetDesc &target);
 
-/// Whether a schedule of the target takes this attention whole; else it is to
-/// be taken apart before kernels are formed.
+/// Whether a schedule of the target takes this attention whole. If not, it is
+/// decomposed before kernels are formed.
 bool isTakenWhole(ts::AttentionOp op, const TargetDesc &target);
-/// Whether heads of f16 or bf16 are wider than what warpgroups keep of a row
-/// (Hopper), and the scores of all of them are few: two products by warpgroups
-/// then take less time than one kernel by FMAs.
+/// Whether the heads are too wide for a warpgroup's registers (f16 and bf16 on
+/// Hopper) and the scores are few. Two wgmma matmuls are then faster than one
+/// attention kernel by FMAs.
 bool hasWideHeads(ts::AttentionOp op, const TargetDesc &target);
 
 /// Makes the tile program. `symbols` are the kernel's symbols in argument
@@ -143,8 +143,8 @@ using ChooseFn = llvm::LogicalResult (*)(ts::KernelOp, const TargetDesc &,
                                          llvm::SmallVectorImpl<Schedule> &);
 using BuildFn = llvm::LogicalResult (*)(BuildContext &);
 
-/// Whether the results are known to be too large to be found in any cache by
-/// their readers: then stores had better not go through the caches.
+/// Whether the results are known to be larger than every cache. Their stores
+/// then bypass the caches (non-temporal): no reader would find them there.
 bool streamsOut(ts::KernelOp kernel, const TargetDesc &target);
 
 /// A size for the analytic model when only symbols are known: 128 for each.

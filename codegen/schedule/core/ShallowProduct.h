@@ -6,14 +6,14 @@
 
 namespace knapper {
 
-/// Whether a kernel's product is so shallow that a GPU computes its elements
-/// one by one: what takes time is then the result, of which tensor cores would
-/// see tiles padded to their depth. What copies of blocks reach stays theirs,
-/// and a few rows whose depth whole accesses read stay those of `gemv`.
+/// Whether K is so small that a GPU computes the elements one by one. Writing
+/// the result takes the time then, and tensor cores would work on tiles padded
+/// along K. Products that TMA can load stay with tensor cores; few rows with
+/// whole accesses along K stay with `gemv`.
 bool isShallowProduct(ts::KernelOp kernel, const TargetDesc &target);
 
-/// Elements of a product whose depth is a number: each the sum of its products,
-/// one after the other. Null on an error.
+/// The elements at `at` of a matmul whose K is a number: each is a sum over K,
+/// in order. Null after a diagnostic.
 mlir::Value emitShallowProduct(ElementEmitter &e, ts::DotOp dot,
                                const Coord &at);
 
