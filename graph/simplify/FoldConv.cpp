@@ -110,7 +110,35 @@ static LogicalResult joinBiases(AddOp op, PatternRewriter &rewriter) {
   return failure();
 }
 
+/// Zeros around the image are the convolution's own border.
+static LogicalResult takeBorder(ConvOp op, PatternRewriter &rewriter) {
+  auto pad = op.getInput().getDefiningOp<PadOp>();
+  if (!pad || pad.getMode() != PadMode::constant ||
+      !isSplat(pad.getValue(), 0) ||
+      !llvm::all_of(op.getInputDilations(), [](int64_t n) { return n == 1; }))
+    return failure();
+  SmallVector<Dim> before = dimsOf(pad.getLow()), after = dimsOf(pad.getHigh());
+  SmallVector<Dim> low = dimsOf(op.getLow()), high = dimsOf(op.getHigh());
+  int64_t first = op.getChannelsLast() ? 1 : 2,
+          spatial = static_cast<int64_t>(low.size());
+  for (int64_t d = 0; d < rankOf(pad); ++d) {
+    if (d >= first && d < first + spatial) {
+      low[d - first] = low[d - first] + before[d];
+      high[d - first] = high[d - first] + after[d];
+    } else if (!before[d].isConstant(0) || !after[d].isConstant(0)) {
+      return failure();
+    }
+  }
+  rewriter.modifyOpInPlace(op, [&] {
+    op.getInputMutable().assign(pad.getInput());
+    op.setLowAttr(dimArray(rewriter.getContext(), low));
+    op.setHighAttr(dimArray(rewriter.getContext(), high));
+  });
+  return success();
+}
+
 void knapper::populateFoldConvPatterns(RewritePatternSet &patterns) {
+  patterns.add(takeBorder);
   patterns.add(foldScale);
   patterns.add(joinBiases);
 }

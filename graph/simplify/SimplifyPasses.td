@@ -23,7 +23,7 @@ def MergeNumbers : Pass<"merge-numbers", "::mlir::func::FuncOp"> {
 }
 
 def FoldConv : Pass<"fold-conv", "::mlir::func::FuncOp"> {
-  let summary = "a scale after a convolution becomes part of its filter";
+  let summary = "a scale after a convolution becomes part of its filter, zeros around its image part of its border";
   let dependentDialects = ["::knapper::ts::TsDialect"];
 }
 

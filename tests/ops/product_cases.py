@@ -407,6 +407,15 @@ for dtype in ["f32", "bf16"]:
          attributes="{channels_last = true}", sizes=N)
     conv("channels last uneven", dtype, t("n", 6, 7, 4), t(2, 3, 4, 5), t("n", 6, 7, 5), [1, 1], None, [1, 0], [0, 2],
          attributes="{channels_last = true}", sizes=N)
+    # Zeros that a model puts around the image itself, uneven as for a stride of two, beside a border.
+    case(f"conv padded image {dtype}", [In("x", t("n", 4, 8, 9)), In("w", t(6, 4, 3, 3))],
+         f"%z = ts.constant dense<0.0> : tensor<{dtype}>\n"
+         f"  %p = ts.pad %x value %z : tensor<{dtype}> low [#ts.dim<0>, #ts.dim<0>, #ts.dim<0>, #ts.dim<2>] "
+         f"high [#ts.dim<0>, #ts.dim<0>, #ts.dim<1>, #ts.dim<1>] : {t('n', 4, 8, 9)}\n"
+         f"  %r = ts.conv %p, %w strides [2, 2] dilations [1, 1] input_dilations [1, 1] low [#ts.dim<1>, #ts.dim<0>] "
+         f"high [#ts.dim<0>, #ts.dim<1>] : {t('n', 4, 9, 12)}, {t(6, 4, 3, 3)}",
+         t("n", 6, 4, 6), N,
+         lambda x, w: np_conv(x, w, [2, 2], [1, 1], [1, 2], [1, 2], [1, 1]), PRODUCT[dtype])
     conv("1d", dtype, t("n", 6, "l"), t(10, 6, 3), t("n", 10, "l"), [1], None, [1], [1],
          sizes=[dict(n=1, l=1), dict(n=2, l=17), dict(n=3, l=64)])
     conv("3d", dtype, t("n", 2, 5, 6, 7), t(3, 2, 2, 2, 2), t("n", 3, 4, 5, 6), [1, 1, 1], sizes=N)

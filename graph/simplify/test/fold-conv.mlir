@@ -35,3 +35,35 @@ func.func @keeps(%x: !x, %w: tensor<4x3x3x3xf32>, %s: tensor<4xf32>) -> !y {
   %1 = ts.mul %c, %sb : !y
   return %1 : !y
 }
+
+!w = tensor<4x3x3x3xf32>
+
+// Zeros around the image are the border, beside the one that was there.
+// CHECK-LABEL: @border
+// CHECK: ts.conv %arg0, %arg1 strides [2, 2] {{.*}} low [#ts.dim<1>, #ts.dim<1>] high [#ts.dim<1>, #ts.dim<2>]
+func.func @border(%x: !x, %w: !w) -> tensor<?x4x4x5xf32, #ts.dims<"n", 4, 4, 5>> {
+  %zero = ts.constant dense<0.0> : tensor<f32>
+  %p = ts.pad %x value %zero : tensor<f32> low [#ts.dim<0>, #ts.dim<0>, #ts.dim<0>, #ts.dim<1>] high [#ts.dim<0>, #ts.dim<0>, #ts.dim<1>, #ts.dim<2>] : !x
+  %c = ts.conv %p, %w strides [2, 2] dilations [1, 1] input_dilations [1, 1] low [#ts.dim<1>, #ts.dim<0>] high [#ts.dim<0>, #ts.dim<0>] : tensor<?x3x9x11xf32, #ts.dims<"n", 3, 9, 11>>, !w
+  return %c : tensor<?x4x4x5xf32, #ts.dims<"n", 4, 4, 5>>
+}
+
+// Ones, images that are added, and zeros before the image is spread stay.
+// CHECK-LABEL: @noborder
+// CHECK: %[[ONES:.*]] = ts.pad %arg0
+// CHECK: ts.conv %[[ONES]],
+// CHECK: %[[IMAGES:.*]] = ts.pad %arg0
+// CHECK: ts.conv %[[IMAGES]],
+// CHECK: %[[SPREAD:.*]] = ts.pad %arg0
+// CHECK: ts.conv %[[SPREAD]],
+func.func @noborder(%x: !x, %w: !w) -> (tensor<?x4x7x7xf32, #ts.dims<"n", 4, 7, 7>>, tensor<?x4x6x6xf32, #ts.dims<"n + 1", 4, 6, 6>>, tensor<?x4x15x15xf32, #ts.dims<"n", 4, 15, 15>>) {
+  %one = ts.constant dense<1.0> : tensor<f32>
+  %zero = ts.constant dense<0.0> : tensor<f32>
+  %p = ts.pad %x value %one : tensor<f32> low [#ts.dim<0>, #ts.dim<0>, #ts.dim<1>, #ts.dim<1>] high [#ts.dim<0>, #ts.dim<0>, #ts.dim<0>, #ts.dim<0>] : !x
+  %c = ts.conv %p, %w strides [1, 1] dilations [1, 1] input_dilations [1, 1] low [#ts.dim<0>, #ts.dim<0>] high [#ts.dim<0>, #ts.dim<0>] : tensor<?x3x9x9xf32, #ts.dims<"n", 3, 9, 9>>, !w
+  %q = ts.pad %x value %zero : tensor<f32> low [#ts.dim<1>, #ts.dim<0>, #ts.dim<0>, #ts.dim<0>] high [#ts.dim<0>, #ts.dim<0>, #ts.dim<0>, #ts.dim<0>] : !x
+  %d = ts.conv %q, %w strides [1, 1] dilations [1, 1] input_dilations [1, 1] low [#ts.dim<0>, #ts.dim<0>] high [#ts.dim<0>, #ts.dim<0>] : tensor<?x3x8x8xf32, #ts.dims<"n + 1", 3, 8, 8>>, !w
+  %r = ts.pad %x value %zero : tensor<f32> low [#ts.dim<0>, #ts.dim<0>, #ts.dim<1>, #ts.dim<1>] high [#ts.dim<0>, #ts.dim<0>, #ts.dim<0>, #ts.dim<0>] : !x
+  %e = ts.conv %r, %w strides [1, 1] dilations [1, 1] input_dilations [2, 2] low [#ts.dim<0>, #ts.dim<0>] high [#ts.dim<0>, #ts.dim<0>] : tensor<?x3x9x9xf32, #ts.dims<"n", 3, 9, 9>>, !w
+  return %c, %d, %e : tensor<?x4x7x7xf32, #ts.dims<"n", 4, 7, 7>>, tensor<?x4x6x6xf32, #ts.dims<"n + 1", 4, 6, 6>>, tensor<?x4x15x15xf32, #ts.dims<"n", 4, 15, 15>>
+}
