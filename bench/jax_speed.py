@@ -1,6 +1,6 @@
 """Models in plain JAX, on `knapper` beside JAX's own CPU: forward and a step of training.
 
-    .venv/bin/python bench/jax_speed.py [NAME...] [--rounds 7]
+    .venv/bin/python bench/jax_speed.py [NAME... | --functions] [--rounds 7]
 
 Both platforms are in this process and run in turns; outputs are compared first, and
 the run fails where one differs. A line each: milliseconds, how often knapper is
@@ -98,12 +98,13 @@ def measure(function, arguments, rounds, calls=None):
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("names", nargs="*", choices=[[], *MODELS])
+    parser.add_argument("--functions", action="store_true", help="those of large arrays alone")
     parser.add_argument("--rounds", type=int, default=7)
     arguments = parser.parse_args()
     knapper.jax.install()
     wrong, ratios = [], {"forward": [], "training": []}
     compiling = {"knapper": 0.0, "cpu": 0.0}
-    for name in arguments.names or MODELS:
+    for name in () if arguments.functions else arguments.names or MODELS:
         forward, p, x = MODELS[name]()
         for kind, function in (("forward", forward), ("training", training(forward))):
             times, first, outputs = measure(function, (p, x), arguments.rounds)
@@ -119,7 +120,7 @@ def main() -> int:
             )
             if not apart <= TOLERANCE:
                 wrong.append(f"{name} {kind}")
-    for kind, each in ratios.items():
+    for kind, each in () if arguments.functions else ratios.items():
         print(f"{kind}: geometric mean {statistics.geometric_mean(each):.2f}x, least {min(each):.2f}x")
     print(f"compiling: knapper {compiling['knapper']:.2f} s, JAX {compiling['cpu']:.2f} s")
     for name, (function, *given) in {} if arguments.names else functions().items():
