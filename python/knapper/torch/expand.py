@@ -1,5 +1,5 @@
 """Nodes that a function of torch operators stands for: attention whose scores
-and masks are graphs. They are traced in place, so that what they compute is
+and masks are graphs, factorisations whose factors are read. They are traced in place, so that what they compute is
 compiled with what is around it."""
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import torch
 import torch.utils._pytree as pytree
 from torch.fx import GraphModule, Node
 
+from knapper.torch import factors
 from knapper.torch.decompositions import table
 
 
@@ -30,10 +31,13 @@ def expand(module: GraphModule) -> GraphModule:
     functions = _functions()
     graph = module.graph
     found = [
-        node for node in graph.nodes if node.op == "call_function" and node.target in functions
+        (node, function)
+        for node in graph.nodes
+        if node.op == "call_function"
+        and (function := functions.get(node.target) or factors.function_of(node)) is not None
     ]
-    for node in found:
-        _inline(module, node, functions[node.target])
+    for node, function in found:
+        _inline(module, node, function)
     if found:
         graph.eliminate_dead_code()
         module.recompile()
