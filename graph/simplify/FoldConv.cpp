@@ -110,11 +110,22 @@ static LogicalResult joinBiases(AddOp op, PatternRewriter &rewriter) {
   return failure();
 }
 
-/// Zeros around the image are the convolution's own border.
+/// Whether the window is one element: such a convolution is a product, which a
+/// border would hide.
+static bool isPointwise(ConvOp op) {
+  SmallVector<Dim> dims = dimsOf(op.getFilter());
+  int64_t first = op.getChannelsLast() ? 0 : 2,
+          spatial = static_cast<int64_t>(op.getStrides().size());
+  return llvm::all_of(ArrayRef(dims).slice(first, spatial),
+                      [](const Dim &d) { return d.isConstant(1); });
+}
+
+/// Zeros around the image are the convolution's own border. Amounts of run time
+/// stay: schedules want borders that they know.
 static LogicalResult takeBorder(ConvOp op, PatternRewriter &rewriter) {
   auto pad = op.getInput().getDefiningOp<PadOp>();
   if (!pad || pad.getMode() != PadMode::constant ||
-      !isSplat(pad.getValue(), 0) ||
+      !isSplat(pad.getValue(), 0) || isPointwise(op) ||
       !llvm::all_of(op.getInputDilations(), [](int64_t n) { return n == 1; }))
     return failure();
   SmallVector<Dim> before = dimsOf(pad.getLow()), after = dimsOf(pad.getHigh());
@@ -122,6 +133,8 @@ static LogicalResult takeBorder(ConvOp op, PatternRewriter &rewriter) {
   int64_t first = op.getChannelsLast() ? 1 : 2,
           spatial = static_cast<int64_t>(low.size());
   for (int64_t d = 0; d < rankOf(pad); ++d) {
+    if (!before[d].asConstant() || !after[d].asConstant())
+      return failure();
     if (d >= first && d < first + spatial) {
       low[d - first] = low[d - first] + before[d];
       high[d - first] = high[d - first] + after[d];

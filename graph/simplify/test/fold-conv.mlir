@@ -48,6 +48,21 @@ func.func @border(%x: !x, %w: !w) -> tensor<?x4x4x5xf32, #ts.dims<"n", 4, 4, 5>>
   return %c : tensor<?x4x4x5xf32, #ts.dims<"n", 4, 4, 5>>
 }
 
+// A window of one element is a product, and amounts of run time are no border.
+// CHECK-LABEL: @product
+// CHECK: %[[P:.*]] = ts.pad %arg0
+// CHECK: ts.conv %[[P]],
+// CHECK: %[[Q:.*]] = ts.pad %arg0
+// CHECK: ts.conv %[[Q]],
+func.func @product(%x: !x, %w: tensor<4x3x1x1xf32>, %v: !w) -> (tensor<?x4x9x9xf32, #ts.dims<"n", 4, 9, 9>>, tensor<?x4x6x?xf32, #ts.dims<"n", 4, 6, "n + 6">>) {
+  %zero = ts.constant dense<0.0> : tensor<f32>
+  %p = ts.pad %x value %zero : tensor<f32> low [#ts.dim<0>, #ts.dim<0>, #ts.dim<1>, #ts.dim<1>] high [#ts.dim<0>, #ts.dim<0>, #ts.dim<0>, #ts.dim<0>] : !x
+  %c = ts.conv %p, %w strides [1, 1] dilations [1, 1] input_dilations [1, 1] low [#ts.dim<0>, #ts.dim<0>] high [#ts.dim<0>, #ts.dim<0>] : tensor<?x3x9x9xf32, #ts.dims<"n", 3, 9, 9>>, tensor<4x3x1x1xf32>
+  %q = ts.pad %x value %zero : tensor<f32> low [#ts.dim<0>, #ts.dim<0>, #ts.dim<0>, #ts.dim<"n">] high [#ts.dim<0>, #ts.dim<0>, #ts.dim<0>, #ts.dim<0>] : !x
+  %d = ts.conv %q, %v strides [1, 1] dilations [1, 1] input_dilations [1, 1] low [#ts.dim<0>, #ts.dim<0>] high [#ts.dim<0>, #ts.dim<0>] : tensor<?x3x8x?xf32, #ts.dims<"n", 3, 8, "n + 8">>, !w
+  return %c, %d : tensor<?x4x9x9xf32, #ts.dims<"n", 4, 9, 9>>, tensor<?x4x6x?xf32, #ts.dims<"n", 4, 6, "n + 6">>
+}
+
 // Ones, images that are added, and zeros before the image is spread stay.
 // CHECK-LABEL: @noborder
 // CHECK: %[[ONES:.*]] = ts.pad %arg0
