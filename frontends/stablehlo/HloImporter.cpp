@@ -95,7 +95,7 @@ Block *hloBlock(Operation *op, unsigned region, size_t arguments) {
     return nullptr;
   Block &block = op->getRegion(region).front();
   if (block.getNumArguments() != arguments || block.empty() ||
-      hloName(&block.back()) != "return")
+      hloName(&block.back()) != "return" || block.back().getNumResults() != 0)
     return nullptr;
   return &block;
 }
