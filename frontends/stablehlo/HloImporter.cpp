@@ -449,6 +449,9 @@ Expected<OwningOpRef<ModuleOp>> HloImporter::run(ModuleOp program) {
       if (isOpTriviallyDead(&op))
         op.erase();
   (result)->getOperation()->setAttr("ts.symbols", symbolsAttr());
+  if (devices > 1)
+    (result)->getOperation()->setAttr("ts.devices",
+                                      b.getI64IntegerAttr(devices));
   diagnostic.clear();
   if (mlir::failed(verify(*result)))
     return internalError("the imported program is not valid: " + diagnostic,
