@@ -235,6 +235,8 @@ PjrtError *compile(Client_Compile_Args &a) {
   std::vector<PjrtDevice *> devices;
   if (PjrtError *error = devicesOf(*a.client, parts, devices))
     return error;
+  if (parts.areSeveral())
+    settings.emplace_back("devices", std::to_string(parts.devices.size()));
   std::vector<knapper_option> options;
   for (const auto &[key, value] : settings)
     options.push_back({key.c_str(), value.c_str()});

@@ -23,8 +23,8 @@ constexpr std::string_view kRows[] = {
 };
 
 /// What the plugin decides, or what ends without an executable.
-constexpr std::string_view kOwn[] = {"target", "dim", "stop-after",
-                                     "start-from", "model-format"};
+constexpr std::string_view kOwn[] = {"target",     "dim",     "stop-after",
+                                     "start-from", "devices", "model-format"};
 
 bool isOwn(std::string_view row) {
   return std::find(std::begin(kOwn), std::end(kOwn), row) != std::end(kOwn);
@@ -119,6 +119,8 @@ PjrtError *oneReplica(uint64_t count) {
 /// What the options say of devices.
 struct AskedDevices {
   uint64_t partitions = 1;
+  int64_t ordinal = -1; ///< of one device, where no assignment says more
+  bool isAssigned = false;
   std::vector<int64_t> devices;
 };
 
@@ -139,7 +141,7 @@ PjrtError *readDevices(std::string_view bytes, AskedDevices &asked) {
     if (packed.damaged())
       return damaged();
   }
-  if (reader.damaged() || devices.size() > 1)
+  if (reader.damaged() || devices.size() != 1)
     return damaged();
   asked.devices.insert(asked.devices.end(), devices.begin(), devices.end());
   return nullptr;
@@ -149,6 +151,7 @@ PjrtError *readAssignment(std::string_view bytes, AskedDevices &asked) {
   ProtoReader reader(bytes);
   PjrtError *error = nullptr;
   asked.devices.clear();
+  asked.isAssigned = !bytes.empty();
   while (!error && reader.next()) {
     if (reader.isNumber() && reader.field == 1)
       error = oneReplica(reader.value);
@@ -162,7 +165,9 @@ PjrtError *readBuildOptions(std::string_view bytes, AskedDevices &asked) {
   ProtoReader reader(bytes);
   PjrtError *error = nullptr;
   while (!error && reader.next()) {
-    if (reader.isNumber() && reader.field == 4)
+    if (reader.isNumber() && reader.field == 1)
+      asked.ordinal = static_cast<int64_t>(reader.value);
+    else if (reader.isNumber() && reader.field == 4)
       error = oneReplica(reader.value);
     else if (reader.isNumber() && reader.field == 5)
       asked.partitions = std::max<uint64_t>(reader.value, 1);
@@ -175,7 +180,7 @@ PjrtError *readBuildOptions(std::string_view bytes, AskedDevices &asked) {
 PjrtError *placeOf(const AskedDevices &asked, std::vector<int64_t> &devices) {
   constexpr uint64_t most = 256;
   if (asked.partitions > most ||
-      (!asked.devices.empty() && asked.devices.size() != asked.partitions))
+      (asked.isAssigned && asked.devices.size() != asked.partitions))
     return fail(Code::invalidArgument,
                 "the program is for " +
                     std::to_string(static_cast<int64_t>(asked.partitions)) +
@@ -183,11 +188,13 @@ PjrtError *placeOf(const AskedDevices &asked, std::vector<int64_t> &devices) {
                     std::to_string(asked.devices.size()) +
                     " devices; give a device a partition, and at most " +
                     std::to_string(most));
-  if (!asked.devices.empty()) {
+  if (asked.isAssigned) {
     devices = asked.devices;
   } else if (asked.partitions > 1) {
     devices.resize(asked.partitions);
     std::iota(devices.begin(), devices.end(), 0);
+  } else if (asked.ordinal >= 0) {
+    devices = {asked.ordinal};
   }
   return nullptr;
 }

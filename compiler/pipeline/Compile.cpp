@@ -1,6 +1,7 @@
 #include "compiler/pipeline/Compile.h"
 #include "compiler/exec/Origin.h"
 #include "compiler/pipeline/CacheKey.h"
+#include "compiler/pipeline/KeptSource.h"
 #include "compiler/pipeline/Pack.h"
 #include "compiler/pipeline/Phases.h"
 #include "compiler/pipeline/Sources.h"
@@ -241,6 +242,7 @@ Expected<int> runPhases(const CompileInput &input, const Options &options,
                              {"print-after", options.printAfter}})
     TRY(checkPhaseName(name, value));
   TRY(checkOptions(options));
+  TRY(checkKeepsSource(input, options));
   ASSIGN_OR_RETURN(std::vector<std::unique_ptr<Part>> parts,
                    makeParts(input, options));
   const Phase *first = findPhase(options.startFrom);

@@ -20,6 +20,26 @@ static Status parseTensorIr(CompileState &state) {
   return success();
 }
 
+/// A program for several devices is run by as many threads that exchange its
+/// parts: whoever compiles one says that there are.
+static Status checkDevices(CompileState &state) {
+  Operation *module = state.module->getOperation();
+  auto said = module->getAttrOfType<IntegerAttr>("ts.devices");
+  int64_t devices = said ? said.getInt() : 1, wanted = state.options.devices;
+  if (said)
+    module->removeAttr("ts.devices");
+  if (devices == wanted)
+    return success();
+  return userError("the program is cut for " + std::to_string(devices) +
+                       (devices == 1 ? " device" : " devices") +
+                       ", and the option says " + std::to_string(wanted),
+                   "option devices",
+                   wanted == 1 ? "give devices=" + std::to_string(devices) +
+                                     ", or export it for one device, without "
+                                     "shardings"
+                               : "leave the option out, or give the number");
+}
+
 Status importModel(CompileState &state) {
   if (isText(state.input, state.options)) {
     TRY(parseTensorIr(state));
@@ -35,6 +55,7 @@ Status importModel(CompileState &state) {
   if (!state.main())
     return userError("there is no function main", state.input.path,
                      "name the entry function @main");
+  TRY(checkDevices(state));
   return success();
 }
 

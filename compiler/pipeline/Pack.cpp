@@ -4,6 +4,7 @@
 #include "compiler/constants/EvaluateConstants.h"
 #include "compiler/constants/Winograd.h"
 #include "compiler/exec/Origin.h"
+#include "compiler/pipeline/KeptSource.h"
 #include "compiler/pipeline/Sources.h"
 #include "knapper/knapper.h"
 #include "runtime/artefact/ArtefactWriter.h"
@@ -203,6 +204,7 @@ Status packArtefact(std::span<CompileState *const> states) {
   header.created_from = first.input.name();
   for (CompileState *state : states)
     TRY(addProgram(*state, *writer, header));
+  TRY(keepSource(first.input, first.options, *writer));
   ASSIGN_OR_RETURN(uint64_t bytes, (writer)->finish(std::move(header)));
   first.stats->artefactBytes = bytes;
   if (first.outputPath.empty())

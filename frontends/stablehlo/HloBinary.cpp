@@ -21,6 +21,31 @@ LogicalResult importBinary(HloNode &n) {
                                : n.make<Op>(n[0], n[1]));
 }
 
+/// Whether it is 0 or 1: booleans converted, whose dims may be others since.
+bool isTruth(Value value) {
+  Operation *op = value.getDefiningOp();
+  while (op && op->getNumOperands() == 1 &&
+         (hloName(op) == "broadcast_in_dim" || hloName(op) == "reshape"))
+    op = op->getOperand(0).getDefiningOp();
+  if (!op || op->getNumOperands() != 1 || hloName(op) != "convert")
+    return false;
+  auto type = dyn_cast<RankedTensorType>(op->getOperand(0).getType());
+  return type && type.getElementType().isInteger(1);
+}
+
+/// A number times a truth is the number or 0: XLA makes a select of it, and
+/// what masks infinities relies on that. Of floats that it computes as they
+/// are.
+LogicalResult importMultiply(HloNode &n) {
+  if (n.op->getNumOperands() == 2 && n.element().isF32())
+    for (unsigned i : {0u, 1u})
+      if (isTruth(n.op->getOperand(i))) {
+        Value none = n.scalar(0, n.element());
+        return n.out(n.select(n.compare(P::ne, n[i], none), n[1 - i], none));
+      }
+  return importBinary<ts::MulOp, ts::AndOp>(n);
+}
+
 /// The elements of a constant, none of which is zero.
 bool isNeverZero(Value value) {
   while (auto broadcast = value.getDefiningOp<ts::BroadcastOp>())
@@ -156,7 +181,7 @@ constexpr HloRow rows[] = {
     {"divide", 2, importDivide},
     {"maximum", 2, importBinary<ts::MaxOp, ts::OrOp>},
     {"minimum", 2, importBinary<ts::MinOp, ts::AndOp>},
-    {"multiply", 2, importBinary<ts::MulOp, ts::AndOp>},
+    {"multiply", 2, importMultiply},
     {"or", 2, importBinary<ts::OrOp>},
     {"power", 2, importBinary<ts::PowOp>},
     {"remainder", 2, importRemainder},

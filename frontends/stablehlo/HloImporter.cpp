@@ -95,7 +95,7 @@ Block *hloBlock(Operation *op, unsigned region, size_t arguments) {
     return nullptr;
   Block &block = op->getRegion(region).front();
   if (block.getNumArguments() != arguments || block.empty() ||
-      hloName(&block.back()) != "return")
+      hloName(&block.back()) != "return" || block.back().getNumResults() != 0)
     return nullptr;
   return &block;
 }
@@ -449,6 +449,9 @@ Expected<OwningOpRef<ModuleOp>> HloImporter::run(ModuleOp program) {
       if (isOpTriviallyDead(&op))
         op.erase();
   (result)->getOperation()->setAttr("ts.symbols", symbolsAttr());
+  if (devices > 1)
+    (result)->getOperation()->setAttr("ts.devices",
+                                      b.getI64IntegerAttr(devices));
   diagnostic.clear();
   if (mlir::failed(verify(*result)))
     return internalError("the imported program is not valid: " + diagnostic,

@@ -422,6 +422,8 @@ Status Partitioner::manual(Operation *op) {
 Status Partitioner::control(Operation *op) {
   bool loops = hloName(op) == "while";
   unsigned count = loops ? op->getNumOperands() : 0;
+  if (loops && op->getNumResults() != count)
+    return damagedProgram("while gives other values than its operands");
   for (unsigned r = 0; r < op->getNumRegions(); ++r) {
     Block *body = hloBlock(op, r, count);
     if (!body)

@@ -39,8 +39,10 @@ def _wrong_model(name: str, hint: str) -> WrongValue:
     )
 
 
-def _set_model(request: CCompileOptions, model: Model, keep: list[object]) -> None:
-    """The request's model, by path or by bytes."""
+def _set_model(
+    request: CCompileOptions, model: Model, keep: list[object], compiled: bool
+) -> None:
+    """The request's model, by path or by bytes; `compiled`: or an artefact."""
     if from_torch.is_onnx_program(model):
         import tempfile  # slow to import
 
@@ -51,7 +53,7 @@ def _set_model(request: CCompileOptions, model: Model, keep: list[object]) -> No
         model = from_jax.bytecode(model)
     if isinstance(model, (str, os.PathLike)):
         path = encode_path(model, "model")
-        if path.endswith(b".knap"):
+        if path.endswith(b".knap") and not compiled:
             name = os.fsdecode(path)
             raise _wrong_model(repr(name), f"knapper.load({name!r})")
         request.model_path = path
@@ -73,7 +75,7 @@ def _set_model(request: CCompileOptions, model: Model, keep: list[object]) -> No
             hint="knapper.compile('model.onnx')",
         )
     data = bytes(model)
-    if data.startswith(ARTEFACT):
+    if data.startswith(ARTEFACT) and not compiled:
         raise _wrong_model("this", "knapper.load(data)")
     keep.append(data)
     request.model_bytes = ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p)
@@ -81,12 +83,15 @@ def _set_model(request: CCompileOptions, model: Model, keep: list[object]) -> No
 
 
 def _request(
-    model: Model, options: Mapping[str, object], keep: list[object]
+    model: Model,
+    options: Mapping[str, object],
+    keep: list[object],
+    compiled: bool = False,
 ) -> CCompileOptions:
     """The request's struct; what it points to is added to `keep`."""
     request = CCompileOptions()
     request.size = ctypes.sizeof(CCompileOptions)
-    _set_model(request, model, keep)
+    _set_model(request, model, keep, compiled)
     given = {key: value for key, value in options.items() if value is not None}
     rows = (COption * max(1, len(given)))()
     for row, (key, value) in zip(rows, given.items()):
@@ -217,7 +222,7 @@ def _text_of(what: str, model: Model, options: Any) -> str:
     check_names(options, what, ())
     from_torch.refuse_module(model, what)
     keep: list[object] = []
-    request = _request(model, options, keep)
+    request = _request(model, options, keep, compiled=what == "translate")
     text = ctypes.c_void_p()
     function = getattr(library.library(), f"knapper_{what}")
     check(function(ctypes.byref(request), ctypes.byref(text)))
@@ -234,7 +239,8 @@ def inspect(model: Model, **options: Unpack[CompileOptions]) -> dict[str, Any]:
 
 
 def translate(model: Model, **options: Unpack[CompileOptions]) -> str:
-    """A model as portable StableHLO text, for other accelerators' compilers.
+    """A model as portable StableHLO text, for other accelerators' compilers; of
+    a .knap file or its bytes, the model that `keep_source=True` kept in it.
     Every size must be a number (`dim="batch=1"`).
 
     Raises UserError with everything that StableHLO has no spelling for.

@@ -36,6 +36,8 @@ class CompileOptions(TypedDict, total=False):
     dump_dir: str | os.PathLike[str]
     disable: str | Sequence[str]
     verify_each: bool
+    devices: int
+    keep_source: bool
     cache: bool
     cache_dir: str | os.PathLike[str]
     cache_bytes: int

@@ -215,6 +215,8 @@ std::string describeModule(const Module &module) {
   json.beginObject().field("file", file.name());
   json.field("producer", text(file.header().producer()));
   json.field("created_from", text(file.header().created_from()));
+  if (size_t source = file.section(fb::SectionKind::source_map).size())
+    json.field("source_bytes", uint64_t(source));
   json.field("device", module.device().kind()).field("isa", module.isa());
   json.field("threads", module.threads());
   json.field("file_bytes", uint64_t(file.bytes().size()));

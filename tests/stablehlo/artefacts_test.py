@@ -138,6 +138,28 @@ def test_several_devices():
     assert "is cut for several devices: mhlo.num_partitions is 2" in refusal(data)
 
 
+def test_a_number_of_devices_that_nobody_runs():
+    exported = program(lambda x: x * 2, X)
+    with pytest.raises(knapper.UserError, match="is cut for 1 device, and the option says 2"):
+        knapper.compile(exported, devices=2, cache=False)
+
+
+def test_devices_are_asked_for():
+    """Also where somebody runs programs for several: in a process of its own, which the operator stays in."""
+    text = program(lambda x: x * 2, X).mlir_module().replace("num_partitions = 1", "num_partitions = 2")
+    code = (
+        "import sys, knapper\n"
+        "knapper.register_operator('knapper.devices', 'Exchange', compute=lambda *inputs, **parameters: None)\n"
+        "def compile(**options): return knapper.compile(text, model_format='stablehlo', isa='x86-64-v3', cache=False, **options)\n"
+        "text = sys.stdin.buffer.read()\n"
+        "print(compile(devices=2))\n"
+        "try: compile()\n"
+        "except knapper.UserError as error: print(error)\n"
+    )
+    run = subprocess.run([sys.executable, "-c", code], input=text.encode(), capture_output=True, timeout=120, check=True)
+    assert "is cut for 2 devices, and the option says 1" in run.stdout.decode() and "give devices=2" in run.stdout.decode(), run.stdout
+
+
 def test_a_size_option():
     with pytest.raises(knapper.UserError, match="sizes of a StableHLO program are numbers"):
         knapper.compile(program(lambda x: x, X), dim={"n": 3}, cache=False)

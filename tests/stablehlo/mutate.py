@@ -51,16 +51,20 @@ def damaged(data, random):
     return bytes(data)
 
 
-def refusal(program):
+def refusal(program, devices):
     """Why the import takes it not, or nothing. Up to the import alone: kernels are tested elsewhere."""
     try:
-        knapper.compile(program, model_format="stablehlo", stop_after="import", cache=False)
+        knapper.compile(program, model_format="stablehlo", stop_after="import", devices=devices, cache=False)
     except knapper.Error as error:
         # MLIR's reader believes some counts, and LLVM refuses the memory.
         internal = isinstance(error, knapper.InternalError)
         assert not internal or "unable to grow" in str(error), error
         return "" if "before there was an artefact" in str(error) else str(error)
     return ""
+
+
+def devices_of(name):
+    return 4 if "devices" in name else 1
 
 
 def inspected(program):
@@ -79,7 +83,7 @@ def main():
     programs = {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
     for name, data in programs.items():
         print(name, "undamaged", flush=True)
-        if why := refusal(data):
+        if why := refusal(data, devices_of(name)):
             sys.exit(f"{name} is refused undamaged: {why}")
         if "devices" in name:
             known = inspected(data)
@@ -90,7 +94,7 @@ def main():
         for i in range(seed, seed + count):
             print(name, i, flush=True)
             program = damaged(data, random.Random(i))
-            refused += bool(refusal(program))
+            refused += bool(refusal(program, devices_of(name)))
             if "devices" in name:
                 inspected(program)
     print("refused", refused)

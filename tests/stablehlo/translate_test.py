@@ -191,3 +191,56 @@ def test_what_cannot_be_written():
     model = model_of(nodes, [helper.make_tensor_value_info("x", TensorProto.FLOAT, [4])], [helper.make_tensor_value_info("y", TensorProto.INT64, [1, "n"])])
     with pytest.raises(knapper.UserError, match="cannot be written as StableHLO"):
         knapper.translate(model)
+
+
+def test_a_kept_source(tmp_path):
+    """Of an artefact, by its path and its bytes, with the sizes that it was compiled for."""
+    path, out = tmp_path / "model.onnx", tmp_path / "model.knap"
+    path.write_bytes(convolutional())
+    module = knapper.compile(path, dim="batch=2", keep_source=True, output=out, isa="x86-64-v3", cache=False)
+    assert module.describe()["source_bytes"] > path.stat().st_size
+    wanted = knapper.translate(path, dim="batch=2")
+    assert knapper.translate(out) == knapper.translate(out.read_bytes()) == wanted
+    done = subprocess.run([KNAPPER, "translate", out, "-o", "-"], capture_output=True, text=True, check=True)
+    assert done.stdout == wanted
+    with pytest.raises(knapper.UserError, match="'batch'"):
+        knapper.translate(out, dim="batch=3")
+
+
+def compiled(path, model, **options):
+    """An artefact's bytes."""
+    knapper.compile(model, output=path / "m.knap", isa="x86-64-v3", cache=False, **options)
+    return (path / "m.knap").read_bytes()
+
+
+def test_a_kept_program(tmp_path):
+    text = b"module { func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> { %r = stablehlo.add %x, %x : tensor<4xf32> return %r : tensor<4xf32> } }"
+    data = compiled(tmp_path, text, model_format="stablehlo", keep_source=True)
+    assert knapper.translate(data) == knapper.translate(text, model_format="stablehlo")
+
+
+def test_a_damaged_kept_source(tmp_path):
+    """Loading does not read it, translating compares its hash."""
+    model = convolutional()
+    data = compiled(tmp_path, model, dim="batch=2", keep_source=True)
+    at = data.index(model)
+    damaged = data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+    x = np.zeros((2, 3, 8, 8), np.float32)
+    np.testing.assert_array_equal(*(np.asarray(knapper.load(each)(x)[0]) for each in (damaged, data)))
+    with pytest.raises(knapper.UserError, match="the hash of the kept source does not match"):
+        knapper.translate(damaged)
+
+
+def test_sources_that_are_not_kept(tmp_path):
+    model = convolutional()
+    with pytest.raises(knapper.UserError, match="keeps no source"):
+        knapper.translate(compiled(tmp_path, model))
+    with pytest.raises(knapper.UserError, match="tensor IR may name any file"):
+        knapper.compile(b"", model_format="mlir", keep_source=True, cache=False)
+
+
+def test_weights_in_other_files_are_not_kept(tmp_path):
+    loaded = onnx.load_from_string(convolutional())
+    onnx.save_model(loaded, tmp_path / "m.onnx", save_as_external_data=True, location="m.data", size_threshold=0)
+    with pytest.raises(knapper.UserError, match="lie in other files, .*m.data among them"):
+        knapper.compile(tmp_path / "m.onnx", keep_source=True, cache=False)

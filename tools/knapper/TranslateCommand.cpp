@@ -13,9 +13,6 @@ struct Arguments {
 };
 
 Status translate(const Arguments &arguments) {
-  if (isArtefact(arguments.model))
-    return userError("it is a compiled artefact, not a model", arguments.model,
-                     "give the model that it was compiled from");
   std::string dims;
   for (const std::string &dim : arguments.dims)
     dims += (dims.empty() ? "" : ",") + dim;
@@ -53,9 +50,10 @@ void addTranslate(CLI::App &app, Session &session) {
   CLI::App *command = app.add_subcommand(
       "translate", "Writes a model as portable StableHLO text");
   command
-      ->add_option("model", arguments->model,
-                   "An .onnx file, or another "
-                   "model that compiles")
+      ->add_option(
+          "model", arguments->model,
+          "An .onnx file, another model that compiles, or a .knap file "
+          "of --keep-source")
       ->required()
       ->type_name("FILE");
   command
