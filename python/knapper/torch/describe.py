@@ -244,7 +244,7 @@ class Describer:
         if name == "aten.copy_.default":
             self.mutation(node)
             return
-        if name in memory.READS and self.view(node, value):
+        if name in memory.READS and self.view(node, memory.viewed(node)):
             return
         self.overloads.add(target)
         self.nodes.append(self.entry(node, name, target._schema.arguments, value))

@@ -48,6 +48,16 @@ def offset_of(node: Node) -> Any:
     return given.meta["val"] if isinstance(given, Node) else given
 
 
+def viewed(node: Node) -> torch.Tensor:
+    """What an as_strided or as_strided_copy reads, as it lies in the storage: the copy
+    itself lies row by row."""
+    if str(node.target) == READS[0]:
+        return node.meta["val"]
+    given = arguments_of(node, node.target._schema.arguments)  # type: ignore[union-attr]
+    size, stride = (_numbers(given[name]) for name in ("size", "stride"))
+    return torch.as_strided(node.args[0].meta["val"], size, stride, offset_of(node))  # type: ignore[union-attr]
+
+
 def is_whole(value: torch.Tensor) -> bool:
     """Whether a tensor is all of its memory. (`_base` does not say: what autograd
     does not follow has none.)"""
